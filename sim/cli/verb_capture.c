@@ -267,6 +267,12 @@ static int pretend(char **command, const char *prefix, const char *name, char **
     if (tpu && (settings || p->world > 0))
         return ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_CONFIG, "%s: the compiler of %s knows that chip as it is, and several of them by --gpus",
                                         settings ? "--set" : "--world", device->name));
+    /* Chips are as many as the largest slice has, which the hook knows; GPUs as many as one process has been seen with. */
+    int most = tpu ? MAX_WORLD : 64;
+    if (p->gpus < 0 || p->gpus > most) {
+        fprintf(stderr, "echelon capture: --gpus %d: expected 1 to %d\n", p->gpus, most);
+        return ECH_EXIT_USAGE;
+    }
     if (tpu)
         return pretend_tpu(command, prefix, device, p);
     if (!device || !check_pretended(device, &error))
@@ -341,10 +347,6 @@ int ech_verb_capture(int argc, char **argv)
     const char *extra = settings ? "--set" : p.gpus != 0 ? "--gpus" : p.world != 0 ? "--world" : p.rank != -1 ? "--rank" : NULL;
     if (!device && extra) {
         fprintf(stderr, "echelon capture: %s is for a device that is not there; expected --pretend DEVICE, too\n", extra);
-        return ECH_EXIT_USAGE;
-    }
-    if (p.gpus < 0 || p.gpus > 64) {
-        fprintf(stderr, "echelon capture: --gpus %d: expected 1 to 64\n", p.gpus);
         return ECH_EXIT_USAGE;
     }
     if (p.world < 0 || p.world > MAX_WORLD) {
