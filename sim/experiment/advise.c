@@ -348,9 +348,12 @@ static bool learn_needs(Advise *a, GError **error)
         Trial *t = &g_array_index(a->trials, Trial, i);
         if (t->row.run.fits || t->row.nothing || t->row.error)
             continue;
-        t->tried = t->tried > 0 ? t->tried - 1 : 0; /* as it was tried last */
+        t->tried = t->tried > 0 ? t->tried - 1 : 0;       /* as it was tried last */
+        char *options = g_steal_pointer(&t->row.options); /* what was tried, not what is asked here */
         EchCase *c = trial_case(a, t, true, error), *roomy = c ? vary_memory(c, ROOMY, error) : NULL;
         ech_case_free(c);
+        g_free(t->row.options);
+        t->row.options = options;
         if (!roomy)
             return false;
         g_ptr_array_add(open, t);
@@ -362,8 +365,10 @@ static bool learn_needs(Advise *a, GError **error)
     for (guint i = 0; i < open->len; i++) {
         Trial *t = open->pdata[i];
         g_autoptr(JsonNode) node = points[i].json ? json_from_string(points[i].json, NULL) : NULL;
-        if (!node)
+        if (!node) {
+            t->row.error = g_strdup(points[i].error);
             continue;
+        }
         t->row.run = run_of(json_node_get_object(node));
         t->row.run.fits = false;
         t->row.run.makespan = 0;

@@ -38,6 +38,8 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | s
    9  activations on host, fetched ahead     119 MiB     4 MiB        -         -
   10  activations on host, overlapped        119 MiB     4 MiB        -         -
 
+$ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | grep -c -- '--pass prefetch'
+3
 $ echelon advise --trace traces/gpt_everything.v6e --device tpu-v6e --jobs 2
 gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
 
