@@ -15,7 +15,9 @@
  *   collective T DEVICE STREAM NAME BYTES RANKS FIRST_STRIDE
  *   uses HOW ADDRESS BYTES ...                                        of the work before: 1 reads, 2 writes, 3 both; BYTES 0: not known
  *   args PARAMETER ADDRESS ...                                        of the kernel before: addresses among its parameters, in their order
+ *   captured NODE                                                     here work was captured into a graph: nodes are numbered from 1 on
  *   graph T DEVICE STREAM LINES                                       one launch for all of so many lines of work that follow
+ *   node NODE                                                         the next work is that node's: the ranges around it are those where it was captured
  *   push T THREAD NAME | pop T THREAD | mark T THREAD NAME            NVTX ranges
  *   end
  *
@@ -62,13 +64,20 @@ typedef struct {
     EchId name, text;
 } Path;
 
-/* One call of an operator whose range says sizes. */
+/* One call of an operator whose range says sizes. What it launched while a graph was captured is launched by each launch of the graph: calls of their own. */
 typedef struct {
     EchGpuCall shared;
     uint32_t name; /* of its range */
     EchDtype dtype;
     bool read, settled;
+    uint32_t again;  /* its call in the launch of a graph */
+    uint64_t launch; /* which that is, from 1 on; 0: none yet */
 } Call;
+
+/* What work is asked for within; UINT32_MAX where there is no such range. */
+typedef struct {
+    uint32_t path, call;
+} Within;
 
 /* What an item is besides: of kernels. */
 typedef struct {
@@ -104,9 +113,12 @@ typedef struct {
     GArray *moments;    /* Moment */
     GHashTable *names;  /* of ech_gpu_name_of */
     EchTime newest;
-    uint64_t budget;   /* Bytes of stacks that may still be written out. */
-    uint64_t of_graph; /* Lines of work that are still to come of a graph's launch. */
-    bool in_graph;     /* Not the first of them. */
+    uint64_t budget;         /* Bytes of stacks that may still be written out. */
+    GArray *nodes_of_graphs; /* Within: where node i + 1 was captured */
+    uint64_t n_launches;     /* Of graphs. */
+    uint64_t of_graph;       /* Lines of work that are still to come of a graph's launch. */
+    bool in_graph;           /* Not the first of them. */
+    uint64_t node;           /* The next work's; 0: none. */
     uint64_t clock_ns, reserved, peak_reserved, n_refused, largest_refused;
     uint64_t first_device;
     bool any_device;
@@ -220,6 +232,12 @@ static const Range *innermost(const Reader *r)
     return r->active && r->active->len > 0 ? &g_array_index(r->active, Range, MIN(r->active->len, MAX_RANGES) - 1) : NULL;
 }
 
+static Within within(const Reader *r)
+{
+    const Range *range = innermost(r);
+    return range ? (Within){range->path, range->call} : (Within){UINT32_MAX, UINT32_MAX};
+}
+
 static void mark_here(Reader *r, uint64_t time, const char *name, size_t length)
 {
     EchItem item = ech_item_init(ECH_ITEM_MARK);
@@ -251,8 +269,7 @@ static uint32_t node_path(Reader *r, const Range *around, uint64_t sequence)
 
 static void note_moment(Reader *r, uint64_t time)
 {
-    const Range *range = innermost(r);
-    Moment moment = {time_of(r, time), range ? range->path : UINT32_MAX};
+    Moment moment = {time_of(r, time), within(r).path};
     g_array_append_val(r->moments, moment);
 }
 
@@ -380,7 +397,47 @@ static bool add_mark(Reader *r, GError **error)
 
 /* ---- work ---- */
 
-static EchItem issued_item(Reader *r, EchItemKind kind, uint64_t device, uint64_t stream)
+/* The same, of a node where it was captured, with the call that it is of this launch. */
+static Within within_node(Reader *r, uint64_t node)
+{
+    Within where = g_array_index(r->nodes_of_graphs, Within, node - 1);
+    if (where.call == UINT32_MAX)
+        return where;
+    Call *captured = &g_array_index(r->calls, Call, where.call);
+    if (captured->launch != r->n_launches) {
+        Call call = {.name = captured->name};
+        captured->launch = r->n_launches;
+        captured->again = r->calls->len;
+        g_array_append_val(r->calls, call);
+        captured = &g_array_index(r->calls, Call, where.call);
+    }
+    where.call = captured->again;
+    return where;
+}
+
+static bool add_captured(Reader *r, GError **error)
+{
+    if (r->lines.fields[0] != (uint64_t)r->nodes_of_graphs->len + 1) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: captured %" G_GUINT64_FORMAT "; expected %u, one more than the node before", r->lines.where,
+                    r->lines.line, r->lines.fields[0], r->nodes_of_graphs->len + 1);
+        return false;
+    }
+    Within where = within(r);
+    g_array_append_val(r->nodes_of_graphs, where);
+    return true;
+}
+
+static bool add_node(Reader *r, GError **error)
+{
+    r->node = r->lines.fields[0];
+    if (r->node >= 1 && r->node <= r->nodes_of_graphs->len && r->n_launches > 0)
+        return true;
+    g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: node %" G_GUINT64_FORMAT " %s", r->lines.where, r->lines.line, r->node,
+                r->n_launches > 0 ? "is not captured before" : "of no graph; expected its launch before");
+    return false;
+}
+
+static EchItem issued_item(Reader *r, EchItemKind kind, uint64_t device, uint64_t stream, Within *ret_within)
 {
     EchItem item = ech_item_init(kind);
     item.issued = time_of(r, r->lines.fields[0]);
@@ -389,9 +446,10 @@ static EchItem issued_item(Reader *r, EchItemKind kind, uint64_t device, uint64_
         item.together = r->in_graph;
         r->in_graph = --r->of_graph > 0;
     }
-    const Range *range = innermost(r);
-    if (range && range->path != UINT32_MAX)
-        item.stack = path_text(r, range->path);
+    *ret_within = r->node > 0 ? within_node(r, r->node) : within(r);
+    r->node = 0;
+    if (ret_within->path != UINT32_MAX)
+        item.stack = path_text(r, ret_within->path);
     if (kind != ECH_ITEM_ALLOC && kind != ECH_ITEM_FREE) {
         r->worked = (uint32_t)ech_capture_n_items(r->capture);
         r->launched = NULL;
@@ -404,12 +462,12 @@ static bool add_kernel(Reader *r, GError **error)
     Text *text = text_of(r, r->lines.fields[3], error);
     if (!text)
         return false;
-    EchItem item = issued_item(r, ECH_ITEM_KERNEL, r->lines.fields[1], r->lines.fields[2]);
+    Within where;
+    EchItem item = issued_item(r, ECH_ITEM_KERNEL, r->lines.fields[1], r->lines.fields[2], &where);
     if (text->string == ECH_NONE)
         text->string = string_of(r, text);
     item.name = text->string;
-    const Range *range = innermost(r);
-    Kernel kernel = {.item = (uint32_t)ech_capture_n_items(r->capture), .call = range ? range->call : UINT32_MAX};
+    Kernel kernel = {.item = (uint32_t)ech_capture_n_items(r->capture), .call = where.call};
     for (size_t i = 0; i < 3; i++) {
         kernel.launch.grid[i] = (uint32_t)MIN(r->lines.fields[4 + i], (uint64_t)INT32_MAX);
         kernel.launch.block[i] = (uint32_t)MIN(r->lines.fields[7 + i], (uint64_t)INT32_MAX);
@@ -427,7 +485,8 @@ static bool add_library(Reader *r, GError **error)
                *dtype = launch ? text_of(r, r->lines.fields[8], error) : NULL;
     if (!dtype)
         return false;
-    EchItem item = issued_item(r, ECH_ITEM_KERNEL, r->lines.fields[1], r->lines.fields[2]);
+    Within where;
+    EchItem item = issued_item(r, ECH_ITEM_KERNEL, r->lines.fields[1], r->lines.fields[2], &where);
     item.name = string_of(r, name);
     item.other = string_of(r, launch);
     EchGpuLaunch parsed;
@@ -443,9 +502,8 @@ static bool add_library(Reader *r, GError **error)
                         .origin = ECH_KNOWN};
     item.work = ech_capture_work(r->capture, work);
     ech_capture_add(r->capture, &item);
-    const Range *range = innermost(r);
-    if (range && range->call != UINT32_MAX) /* the operator's work is done */
-        g_array_index(r->calls, Call, range->call).shared.n_main++;
+    if (where.call != UINT32_MAX) /* the operator's work is done */
+        g_array_index(r->calls, Call, where.call).shared.n_main++;
     return true;
 }
 
@@ -462,7 +520,8 @@ static void add_host_wait(Reader *r, EchTime at, uint32_t device, uint32_t queue
 
 static void add_copy(Reader *r)
 {
-    EchItem item = issued_item(r, ECH_ITEM_COPY, r->lines.fields[1], r->lines.fields[2]);
+    Within where;
+    EchItem item = issued_item(r, ECH_ITEM_COPY, r->lines.fields[1], r->lines.fields[2], &where);
     /* As profilers call it: copies of pageable memory are known by their name. */
     char name[64];
     static const char *const kinds[] = {"Unknown", "Pageable", "Pinned", "Device", "Array", "Managed"};
@@ -481,7 +540,8 @@ static void add_copy(Reader *r)
 
 static void add_set(Reader *r)
 {
-    EchItem item = issued_item(r, ECH_ITEM_MEMSET, r->lines.fields[1], r->lines.fields[2]);
+    Within where;
+    EchItem item = issued_item(r, ECH_ITEM_MEMSET, r->lines.fields[1], r->lines.fields[2], &where);
     item.name = ech_trace_builder_string(r->builder, "Memset", -1);
     item.bytes = r->lines.fields[3];
     item.origin = ECH_KNOWN;
@@ -491,7 +551,8 @@ static void add_set(Reader *r)
 
 static void add_memory(Reader *r, EchItemKind kind)
 {
-    EchItem item = issued_item(r, kind, r->lines.fields[1], r->lines.fields[2] == UINT32_MAX ? 0 : r->lines.fields[2]);
+    Within where;
+    EchItem item = issued_item(r, kind, r->lines.fields[1], r->lines.fields[2] == UINT32_MAX ? 0 : r->lines.fields[2], &where);
     item.address = r->lines.fields[3];
     item.bytes = r->lines.fields[4];
     item.origin = ECH_KNOWN;
@@ -567,7 +628,8 @@ static bool add_collective(Reader *r, GError **error)
             which = i;
     if (which == ECH_COLLECTIVE_NONE)
         ech_diag_dropped(r->ret->diag, "collectives_of_unknown_kind", 1, "%s:%zu: %s", r->lines.where, r->lines.line, name);
-    EchItem item = issued_item(r, ECH_ITEM_COLLECTIVE, r->lines.fields[1], r->lines.fields[2]);
+    Within where;
+    EchItem item = issued_item(r, ECH_ITEM_COLLECTIVE, r->lines.fields[1], r->lines.fields[2], &where);
     item.name = string_of(r, text);
     item.from = (uint8_t)which;
     item.bytes = r->lines.fields[4];
@@ -823,6 +885,8 @@ static const EchLineKind kinds[] = {
     {"end", NULL, 0, false},
     {"uses", NULL, ECH_LINE_LIST, false},
     {"args", NULL, ECH_LINE_LIST, false},
+    {"captured", "captured", 1, false},
+    {"node", NULL, 1, false},
 };
 
 /* Where each rank is a process of its own, it asks for one device of several: that is device 0 here, which the first one that anything was asked of changes
@@ -867,6 +931,7 @@ static bool add_line(size_t which, void *data, GError **error)
     case 14:
         r->of_graph = r->lines.fields[3];
         r->in_graph = false;
+        r->n_launches++;
         break;
     case 15: return add_name(r, error);
     case 16:
@@ -876,6 +941,8 @@ static bool add_line(size_t which, void *data, GError **error)
     case 17: add_device(r); break;
     case 19: return add_known_uses(r, error);
     case 20: return add_arguments(r, error);
+    case 21: return add_captured(r, error);
+    case 22: return add_node(r, error);
     default: r->lines.ended = true; break;
     }
     return true;
@@ -974,7 +1041,7 @@ static bool pretend_read(EchSource *source, const EchImportOptions *options, Ech
     g_autoptr(GArray) texts = g_array_new(FALSE, FALSE, sizeof(Text)), calls = g_array_new(FALSE, TRUE, sizeof(Call)),
                       kernels = g_array_new(FALSE, FALSE, sizeof(Kernel)), paths = g_array_new(FALSE, FALSE, sizeof(Path)),
                       moments = g_array_new(FALSE, FALSE, sizeof(Moment)), list = g_array_new(FALSE, FALSE, sizeof(uint64_t)),
-                      addresses = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+                      addresses = g_array_new(FALSE, FALSE, sizeof(uint64_t)), captured = g_array_new(FALSE, FALSE, sizeof(Within));
     g_array_set_clear_func(texts, clear_text);
     g_autoptr(GHashTable) names = g_hash_table_new_full(NULL, NULL, NULL, g_free), index = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL),
                           open = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, (GDestroyNotify)g_array_unref),
@@ -996,6 +1063,7 @@ static bool pretend_read(EchSource *source, const EchImportOptions *options, Ech
                 .nodes = nodes,
                 .moments = moments,
                 .addresses = addresses,
+                .nodes_of_graphs = captured,
                 .worked = UINT32_MAX,
                 .names = names,
                 .budget = MAX((uint64_t)16 << 20, n / 8)};

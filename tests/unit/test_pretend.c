@@ -291,6 +291,34 @@ START_TEST(graphs_are_asked_for_once)
 }
 END_TEST
 
+/* What was known of a kernel where a graph was captured comes back at each of its launches, whatever is around those. */
+START_TEST(nodes_of_graphs_are_what_was_captured)
+{
+#define OPERATOR                                                                                                                                               \
+    "name 1 \"" ADD "\"\nname 2 \"nn.Module: mlp (MLP)\"\nname 3 \"aten::add, sizes = [[1000, 768], [1000, 768], []]\"\nname 4 \"aten::mul, sizes = [[7]]\"\n"
+#define LAUNCH "kernel 9 0 0 1 1500 1 1 128 1 1 0\n"
+    g_autoptr(EchImport) eager = must_read(HEAD OPERATOR "push 1 9 2\npush 2 9 3\n" LAUNCH LAUNCH "pop 9 9\npop 9 9\nend\n");
+    g_autoptr(EchImport) graph = must_read(HEAD OPERATOR "push 1 9 2\npush 2 9 3\ncaptured 1\ncaptured 2\npop 2 9\npop 2 9\ncaptured 3\npush 3 9 4\n"
+                                                         "graph 4 0 0 3\nnode 1\n" LAUNCH "record 9 0 0 1\nnode 2\n" LAUNCH "node 3\n" LAUNCH
+                                                         "graph 9 0 0 2\nnode 1\n" LAUNCH "node 2\n" LAUNCH LAUNCH "pop 9 9\nend\n");
+    const EchTrace *t = graph->trace;
+    const EchOp *as_it_was = nth(eager->trace, ECH_OP_KERNEL, 0);
+    ck_assert_uint_eq(moved(eager->trace, as_it_was, ECH_WRITE), 1000 * 768 * 4 / 2); /* two kernels share the operator's work */
+    static const size_t nodes[] = {0, 1, 3, 4};
+    for (size_t i = 0; i < G_N_ELEMENTS(nodes); i++) {
+        const EchOp *op = nth(t, ECH_OP_KERNEL, nodes[i]);
+        ck_assert_uint_eq(moved(t, op, ECH_READ), moved(eager->trace, as_it_was, ECH_READ));
+        ck_assert_uint_eq(moved(t, op, ECH_WRITE), moved(eager->trace, as_it_was, ECH_WRITE));
+        ck_assert_str_eq(ech_trace_string(t, op->stack), "aten::add\nnn.Module: mlp (MLP)");
+    }
+    ck_assert_uint_eq(nth(t, ECH_OP_KERNEL, 2)->stack, ECH_NONE); /* captured outside of all ranges */
+    ck_assert_str_eq(ech_trace_string(t, nth(t, ECH_OP_KERNEL, 5)->stack), "aten::mul");
+    must_fail(HEAD "captured 2\nend\n", ":4: captured 2; expected 1, one more than the node before");
+    must_fail(HEAD "captured 1\nnode 1\nend\n", ":5: node 1 of no graph; expected its launch before");
+    must_fail(HEAD "captured 1\ngraph 1 0 0 1\nnode 2\nend\n", ":6: node 2 is not captured before");
+}
+END_TEST
+
 /* Bytes of what PyTorch launches, by hand. */
 START_TEST(operators)
 {
@@ -543,6 +571,7 @@ int main(void)
     tcase_add_test(cases, small_kernels_wait_for_the_host);
     tcase_add_test(cases, the_host_runs_ahead_and_waits);
     tcase_add_test(cases, graphs_are_asked_for_once);
+    tcase_add_test(cases, nodes_of_graphs_are_what_was_captured);
     tcase_add_test(cases, operators);
     tcase_add_test(cases, arrays_that_kernels_use);
     tcase_add_test(cases, arrays_of_library_calls_copies_and_collectives);

@@ -24,8 +24,9 @@ static int (*memory_info)(size_t *, size_t *), (*device_count)(int *), (*set_dev
     (*set)(void *, int, size_t), (*pointer_attributes)(void *, const void *), (*make_stream)(void **, unsigned), (*make_event)(void **),
     (*record)(void *, void *), (*wait_event)(void *, void *, unsigned), (*synchronize)(void), (*launch)(const void *, Dim, Dim, void **, size_t, void *),
     (*attribute)(int *, int, int), (*begin_capture)(void *, int), (*end_capture)(void *, void **), (*is_capturing)(void *, int *),
-    (*instantiate)(void **, void *, unsigned long long), (*launch_graph)(void *, void *), (*destroy_graph)(void *), (*elapsed)(float *, void *, void *),
-    (*last_error)(void), (*reserve)(void **, size_t, size_t, void *, unsigned long long), (*create)(void **, size_t, const void *, unsigned long long),
+    (*instantiate)(void **, void *, unsigned long long), (*launch_graph)(void *, void *), (*destroy_graph)(void *),
+    (*update_graph)(void *, void *, void *, int *), (*elapsed)(float *, void *, void *), (*last_error)(void),
+    (*reserve)(void **, size_t, size_t, void *, unsigned long long), (*create)(void **, size_t, const void *, unsigned long long),
     (*map)(void *, size_t, size_t, void *, unsigned long long), (*unmap)(void *, size_t), (*let_go)(void *), (*free_addresses)(void *, size_t),
     (*push)(const char *), (*pop)(void), (*inject)(const void *(*)(uint32_t)), (*load_module)(void **, const void *), (*load_file)(void **, const char *),
     (*get_function)(void **, void *, const char *),
@@ -73,6 +74,7 @@ static void load(void)
                  {&instantiate, "cudaGraphInstantiate"},
                  {&launch_graph, "cudaGraphLaunch"},
                  {&destroy_graph, "cudaGraphDestroy"},
+                 {&update_graph, "cudaGraphExecUpdate"},
                  {&elapsed, "cudaEventElapsedTime"},
                  {&last_error, "cudaGetLastError"},
                  {&reserve, "cuMemAddressReserve"},
@@ -132,7 +134,7 @@ static char *pretended(const char *settings, void (*program)(void), int *ret_sta
         g_auto(GStrv) words = g_strsplit(*line, " ", 3);
         if (g_strv_length(words) == 0 || g_str_equal(words[0], "clock"))
             continue;
-        bool timed = !strstr(" echelon-pretend device name end uses args ", words[0]);
+        bool timed = !strstr(" echelon-pretend device name end uses args captured node ", words[0]);
         if (timed) {
             uint64_t time = g_ascii_strtoull(words[1], NULL, 10);
             ck_assert_uint_ge(time, before);
@@ -394,8 +396,8 @@ START_TEST(arguments_are_found_by_what_code_says)
     g_autofree char *text = pretended(SMALL, launch_with_arguments, NULL);
     ck_assert_ptr_nonnull(strstr(text, "kernel 0 0 1 1 1 1 32 1 1 0\nargs 0 64214072819712 2 64214072820224 2 64214077014015\n"));
     ck_assert_ptr_nonnull(strstr(text, "kernel 0 0 1 2 1 1 32 1 1 0\nargs 0 64214072819712 2 64214072820224 2 64214077014015\n"));
-    ck_assert_ptr_nonnull(strstr(text, "kernel 0 0 1 3 1 1 32 1 1 0\nkernel 0 0 1 4 1 1 32 1 1 0\nargs\ngraph"));
-    ck_assert_ptr_nonnull(strstr(text, "graph 0 0 1\nkernel 0 0 1 5 1 1 32 1 1 0\nargs 0 64214072819712\n"));
+    ck_assert_ptr_nonnull(strstr(text, "kernel 0 0 1 3 1 1 32 1 1 0\nkernel 0 0 1 4 1 1 32 1 1 0\nargs\ncaptured 1\ngraph"));
+    ck_assert_ptr_nonnull(strstr(text, "graph 0 0 1\nnode 1\nkernel 0 0 1 5 1 1 32 1 1 0\nargs 0 64214072819712\n"));
     ck_assert_ptr_nonnull(strstr(text, "copy 0 0 4 1 3 0\nuses 2 64214072819776 4\n"));
     ck_assert_ptr_nonnull(
         strstr(text, "set 0 0 32\nuses 2 64214072819712 32\nkernel 0 0 1 6 1 1 32 1 1 0\nargs 0 64214072819712\nkernel 0 0 1 7 1 1 32 1 1 0\nend\n"));
@@ -530,11 +532,40 @@ START_TEST(graphs_are_written_at_each_launch)
     const char *first = strstr(text, "name 2 \"first\"\n"), *second = strstr(text, "name 3 \"second\"\n");
     ck_assert(first && second && first < second);
     ck_assert_ptr_null(g_strstr_len(text, first - text, "kernel"));
+    ck_assert_ptr_nonnull(g_strstr_len(text, first - text, "captured 1\ncaptured 2\n"));
     ck_assert_ptr_nonnull(g_strstr_len(first, second - first,
-                                       "graph 0 0 6\nkernel 0 0 1 1 1 1 32 1 1 0\nrecord 0 0 1\nwait 0 2 1\nkernel 0 2 1 2 1 1 32 1 1 0\n"
+                                       "graph 0 0 6\nnode 1\nkernel 0 0 1 1 1 1 32 1 1 0\nrecord 0 0 1\nwait 0 2 1\nnode 2\nkernel 0 2 1 2 1 1 32 1 1 0\n"
                                        "record 0 2 2\nwait 0 0 2\n"));
-    ck_assert_ptr_nonnull(strstr(second, "graph 0 3 6\nkernel 0 3 1 1 1 1 32 1 1 0\nrecord 0 3 1\nwait 0 2 1\nkernel 0 2 1 2 1 1 32 1 1 0\n"
+    ck_assert_ptr_nonnull(strstr(second, "graph 0 3 6\nnode 1\nkernel 0 3 1 1 1 1 32 1 1 0\nrecord 0 3 1\nwait 0 2 1\nnode 2\nkernel 0 2 1 2 1 1 32 1 1 0\n"
                                          "record 0 2 2\nwait 0 3 2\nkernel 0 2 1 3 1 1 32 1 1 0\nend\n"));
+}
+END_TEST
+
+/* A graph launched while another is captured is part of that one; an instance that is updated does what the new graph does. */
+static void graphs_of_graphs(void)
+{
+    static const char function;
+    void *stream, *one, *two, *other, *first, *second;
+    register_kernel(NULL, &function, NULL, "k", -1, NULL, NULL, NULL, NULL, NULL);
+    NEED(make_stream(&stream, 1) == 0 && begin_capture(stream, 0) == 0);
+    NEED(launch(&function, (Dim){1, 1, 1}, (Dim){32, 1, 1}, NULL, 0, stream) == 0 && end_capture(stream, &one) == 0 && instantiate(&first, one, 0) == 0);
+    NEED(begin_capture(stream, 0) == 0 && launch(&function, (Dim){2, 1, 1}, (Dim){32, 1, 1}, NULL, 0, stream) == 0);
+    NEED(launch_graph(first, stream) == 0 && end_capture(stream, &two) == 0 && instantiate(&second, two, 0) == 0);
+    NEED(launch_graph(second, NULL) == 0);
+    NEED(begin_capture(stream, 0) == 0 && launch(&function, (Dim){3, 1, 1}, (Dim){32, 1, 1}, NULL, 0, stream) == 0 && end_capture(stream, &other) == 0);
+    int result[6] = {1};
+    NEED(update_graph(second, other, result, result) == 0 && result[0] == 0 && destroy_graph(other) == 0);
+    NEED(launch_graph(second, NULL) == 0 && launch_graph(first, NULL) == 0);
+    NEED(end_instance(first) == 0 && end_instance(second) == 0 && destroy_graph(one) == 0 && destroy_graph(two) == 0 && end_stream(stream) == 0);
+}
+
+START_TEST(graphs_are_parts_of_others_and_change)
+{
+    g_autofree char *text = pretended(SMALL, graphs_of_graphs, NULL);
+    ck_assert_ptr_nonnull(strstr(text, "captured 1\ncaptured 2\n"
+                                       "graph 0 0 2\nnode 2\nkernel 0 0 1 2 1 1 32 1 1 0\nnode 1\nkernel 0 0 1 1 1 1 32 1 1 0\n"
+                                       "captured 3\ngraph 0 0 1\nnode 3\nkernel 0 0 1 3 1 1 32 1 1 0\n"
+                                       "graph 0 0 1\nnode 1\nkernel 0 0 1 1 1 1 32 1 1 0\nend\n"));
 }
 END_TEST
 
@@ -765,6 +796,7 @@ int main(void)
     tcase_add_test(tcase, what_the_host_copied_reads_back);
     tcase_add_test(tcase, work_is_written_in_order);
     tcase_add_test(tcase, graphs_are_written_at_each_launch);
+    tcase_add_test(tcase, graphs_are_parts_of_others_and_change);
     tcase_add_test(tcase, memory_apart_from_addresses_is_counted);
     tcase_add_test(tcase, a_forked_process_writes_nothing);
     tcase_add_test(tcase, a_killed_process_leaves_what_it_did);

@@ -40,6 +40,9 @@ void pretend_line(const char *word, const char *format, ...) __attribute__((form
 void pretend_event(const char *word, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* "WORD T DEVICE STREAM <format>": work on @stream, now, or, where the stream is captured into a graph, whenever the graph is launched. @word is a literal. */
 void pretend_work(const char *word, void *stream, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Lines that this thread writes by the two above between these stand together, whatever other threads write. */
+void pretend_together(void);
+void pretend_apart(void);
 /* The program read a result back that it may decide by. */
 void pretend_looked(void);
 /* The number of a text, written as `name NUMBER "TEXT"` at its first use. */

@@ -27,7 +27,8 @@ static size_t text_used;
 static struct timespec begun;
 static uint64_t flushed; /* when, of pretend_now() */
 static pid_t owner;
-static uint64_t looks; /* small results that the program read back */
+static uint64_t looks;      /* small results that the program read back */
+static __thread bool holds; /* this thread has the lock for lines that stand together */
 
 /* Names by content: open addressing, a power of two of slots, at most half of them taken. */
 typedef struct {
@@ -40,6 +41,18 @@ static size_t n_names, n_slots;
 static uint32_t last_name;
 
 static const char *said[64];
+
+static void take(void)
+{
+    if (!holds)
+        pthread_mutex_lock(&lock);
+}
+
+static void let_go(void)
+{
+    if (!holds)
+        pthread_mutex_unlock(&lock);
+}
 
 static void say(const char *what, const char *detail)
 {
@@ -193,7 +206,7 @@ uint64_t pretend_now(void)
 void pretend_line(const char *word, const char *format, ...)
 {
     pthread_once(&once, begin);
-    pthread_mutex_lock(&lock);
+    take();
     if (recording) {
         put_format("%s ", word);
         va_list args;
@@ -202,7 +215,20 @@ void pretend_line(const char *word, const char *format, ...)
         va_end(args);
         put('\n');
     }
-    pthread_mutex_unlock(&lock);
+    let_go();
+}
+
+void pretend_together(void)
+{
+    pthread_once(&once, begin);
+    take();
+    holds = true;
+}
+
+void pretend_apart(void)
+{
+    holds = false;
+    let_go();
 }
 
 /* Times are taken under the lock, so that they never fall from line to line. */
@@ -291,10 +317,10 @@ void pretend_event(const char *word, const char *format, ...)
     line_text.n = 0;
     append(&line_text, format, args);
     va_end(args);
-    pthread_mutex_lock(&lock);
+    take();
     if (recording && line_text.at)
         write_timed(word, "", line_text.at);
-    pthread_mutex_unlock(&lock);
+    let_go();
 }
 
 void pretend_work(const char *word, void *stream, const char *format, ...)

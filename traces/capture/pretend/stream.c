@@ -12,7 +12,8 @@ typedef struct {
     const char *word; /* a literal */
     int device;
     uint32_t stream;
-    size_t rest; /* where the line goes on in the graph's texts */
+    size_t rest;   /* where the line goes on in the graph's texts */
+    uint32_t node; /* it is told as `captured NODE`, and as `node NODE` before each of its lines; 0: an event, which is not */
 } Item;
 
 typedef struct Graph {
@@ -26,6 +27,17 @@ typedef struct Graph {
     size_t text_used, text_room;
     struct Graph *next; /* of those being captured */
 } Graph;
+
+/* What is launched. */
+typedef struct {
+    Graph *graph;
+} Instance;
+
+/* cudaGraphExecUpdateResultInfo of CUDA 12 and later; before, a node, and behind it the result. */
+typedef struct {
+    int result;
+    void *node, *from;
+} UpdateResult;
 
 typedef struct {
     uint32_t number;
@@ -43,7 +55,7 @@ typedef struct {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Graph *captures; /* open ones; their number is n_captures */
 static unsigned n_captures;
-static uint32_t n_streams, n_events;
+static uint32_t n_streams, n_events, n_nodes;
 static uint64_t n_graphs, n_launches;
 
 /* Default streams (1: the legacy one, 2: a thread's own) have none. */
@@ -75,8 +87,9 @@ static Graph *capture_of(uint64_t id)
     return graph;
 }
 
-static bool append(Graph *graph, const char *word, int device, uint32_t stream, const char *rest, size_t n)
+static bool append(Graph *graph, const Item *item, const char *rest)
 {
+    size_t n = strlen(rest);
     if (graph->n_items == graph->item_room) {
         size_t room = graph->item_room ? 2 * graph->item_room : 256;
         Item *larger = realloc(graph->items, room * sizeof *larger);
@@ -94,7 +107,8 @@ static bool append(Graph *graph, const char *word, int device, uint32_t stream, 
         graph->text_room = room;
     }
     memcpy(graph->texts + graph->text_used, rest, n + 1);
-    graph->items[graph->n_items++] = (Item){.word = word, .device = device, .stream = stream, .rest = graph->text_used};
+    graph->items[graph->n_items] = *item;
+    graph->items[graph->n_items++].rest = graph->text_used;
     graph->text_used += n + 1;
     return true;
 }
@@ -107,8 +121,14 @@ bool pretend_graph_take(const char *word, void *stream, const char *rest)
         return false;
     pthread_mutex_lock(&lock);
     Graph *graph = capture_of(s->capture);
-    if (graph && !append(graph, word, s->device, s->number, rest, strlen(rest)))
-        graph->broken = true;
+    if (graph) {
+        Item item = {.word = word, .device = s->device, .stream = s->number};
+        if (*word != 'r' && *word != 'w') { /* record, wait */
+            item.node = ++n_nodes;
+            pretend_line("captured", "%u", item.node);
+        }
+        graph->broken |= !append(graph, &item, rest);
+    }
     pthread_mutex_unlock(&lock);
     return graph != NULL;
 }
@@ -274,12 +294,15 @@ PRETEND_EXPORT int cudaGraphDestroy(void *graph)
     return SUCCESS;
 }
 
-/* An instance is the graph itself. */
 PRETEND_EXPORT int cudaGraphInstantiateWithFlags(void **ret, void *graph, unsigned long long flags)
 {
     (void)flags;
-    __atomic_add_fetch(&((Graph *)graph)->references, 1, __ATOMIC_RELAXED);
-    *ret = graph;
+    Instance *instance = malloc(sizeof *instance);
+    if (!instance)
+        return pretend_fail(OUT_OF_MEMORY);
+    instance->graph = graph;
+    __atomic_add_fetch(&instance->graph->references, 1, __ATOMIC_RELAXED);
+    *ret = instance;
     return SUCCESS;
 }
 
@@ -288,9 +311,25 @@ PRETEND_EXPORT int cudaGraphInstantiate(void **ret, void *graph, unsigned long l
     return cudaGraphInstantiateWithFlags(ret, graph, flags);
 }
 
-PRETEND_EXPORT int cudaGraphExecDestroy(void *graph)
+/* The instance does what @graph does from now on. Whatever its nodes are: a driver would refuse other ones than before. */
+PRETEND_EXPORT int cudaGraphExecUpdate(void *instance, void *graph, void *ret_told, int *ret_result)
 {
-    unref(graph);
+    Instance *i = instance;
+    Graph *before = i->graph;
+    i->graph = graph;
+    __atomic_add_fetch(&i->graph->references, 1, __ATOMIC_RELAXED);
+    unref(before);
+    if (pretend_runtime_version() < 12000)
+        *ret_result = 0; /* it could be updated */
+    else if (ret_told)
+        memset(ret_told, 0, sizeof(UpdateResult));
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaGraphExecDestroy(void *instance)
+{
+    unref(((Instance *)instance)->graph);
+    free(instance);
     return SUCCESS;
 }
 
@@ -316,17 +355,39 @@ PRETEND_EXPORT int cudaGraphDebugDotPrint(void *graph, const char *path, unsigne
     return SUCCESS;
 }
 
-/* A launch does all of it again. */
-PRETEND_EXPORT int cudaGraphLaunch(void *graph, void *stream)
+/* Launched on a stream that is itself captured, a graph becomes part of that one. Its origin's work goes to the stream that it is launched on. */
+static bool is_captured_into(const Graph *child, const Stream *s)
 {
-    const Graph *g = graph;
+    if (!s || s->capture == 0)
+        return false;
+    pthread_mutex_lock(&lock);
+    Graph *graph = capture_of(s->capture);
+    for (size_t i = 0; graph && graph != child && i < child->n_items; i++) {
+        Item item = child->items[i];
+        item.stream = item.stream == child->origin ? s->number : item.stream;
+        graph->broken |= !append(graph, &item, child->texts + item.rest);
+    }
+    pthread_mutex_unlock(&lock);
+    return graph != NULL;
+}
+
+/* A launch does all of it again. */
+PRETEND_EXPORT int cudaGraphLaunch(void *instance, void *stream)
+{
+    const Graph *g = ((Instance *)instance)->graph;
+    if (is_captured_into(g, stream_of(stream)))
+        return SUCCESS;
     uint32_t number = pretend_stream(stream);
+    pretend_together();
     pretend_event("graph", "%d %u %zu", pretend_stream_device(stream), number, g->n_items); /* one call of the host's for the lines that follow */
     for (size_t i = 0; i < g->n_items; i++) {
         const Item *item = &g->items[i];
         __atomic_add_fetch(&n_launches, *item->word == 'k' || *item->word == 'l', __ATOMIC_RELAXED);
+        if (item->node > 0)
+            pretend_line("node", "%u", item->node);
         pretend_event(item->word, "%d %u %s", item->device, item->stream == g->origin ? number : item->stream, g->texts + item->rest);
     }
+    pretend_apart();
     return SUCCESS;
 }
 
