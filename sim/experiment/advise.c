@@ -459,6 +459,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     if (result && is_pytorch(result) && !ech_yaml_get(a->base->config, "allocator")) {
         g_autofree char *spec = ech_alloc_recorded_spec(result->trace);
         EchCase *own = vary(a->base, "allocator", spec, error);
+        advice->recorded = g_strdup(spec);
         g_clear_pointer(&result, ech_result_free);
         if (own) {
             ech_case_free(a->base);
@@ -616,6 +617,7 @@ void ech_advice_free(EchAdvice *advice)
     g_free(advice->title);
     g_free(advice->device);
     g_free(advice->summary);
+    g_free(advice->recorded);
     g_strfreev(advice->given);
     g_strfreev(advice->holds);
     g_free(advice);
@@ -697,7 +699,8 @@ static void print_how(GString *out, const EchAdvice *advice, unsigned columns)
     int of_rank = rank(&advice->rows[0]);
     if (of_rank > 1)
         return;
-    g_string_append(out, "\n  What to add to 'echelon run', which tells the arrays; how a program says so\n");
+    g_string_append_printf(out, "\n  What to add to 'echelon run%s%s', which tells the arrays; how a program says so\n",
+                           advice->recorded ? " --allocator " : "", advice->recorded ? advice->recorded : "");
     for (size_t i = 0; i < advice->n && rank(&advice->rows[i]) == of_rank; i++) {
         const EchAdviceRow *row = &advice->rows[i];
         g_autofree char *first = g_strdup_printf("  %2zu  ", i + 1);
@@ -731,6 +734,9 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
     print_rows(out, advice, 1, advice->base.fits ? "What would not" : "What would not be enough");
     if (advice->n > 0)
         print_how(out, advice, columns);
+    if (!advice->base.fits)
+        ech_text_wrap(g_string_append_c(out, '\n'), "  ", "A smaller batch, or a smaller type, is another program: capture that as you captured this.",
+                      columns);
     print_rest(out, advice, 2, "What changes nothing", columns);
     print_rest(out, advice, 3, "What could not be tried", columns);
     return out;

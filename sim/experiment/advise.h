@@ -28,6 +28,7 @@ typedef struct {
 
 typedef struct {
     char *title, *device, *summary; /**< summary: of the device. */
+    char *recorded;                 /**< The allocator of all runs where nobody chose one: that of PyTorch's capture; NULL. */
     char **given;                   /**< Edits and passes that hold for all runs, NULL-terminated. */
     EchBytes available;             /**< Of hbm. */
     EchAdviceRun base;              /**< As it is, in as much memory as it wants. */

@@ -326,6 +326,21 @@ static void remark_pretended(const EchTrace *trace, const EchDevice *device, Ech
                     there > 0 && here > 0 ? ", of another compute capability" : "", device->name, device->name);
 }
 
+/* A process's context takes a part of a GPU's memory before the program has any, here as where it was captured. Who says what is available means what is left.
+ */
+static void leave_context(const EchCase *c, const EchTrace *trace, EchDevice *device)
+{
+    EchMemory *hbm = NULL;
+    for (size_t i = 0; i < device->n_memories; i++)
+        hbm = strcmp(device->memories[i].name, "hbm") == 0 ? &device->memories[i] : hbm;
+    for (char **setting = c->settings; *setting; setting++)
+        if (g_str_has_prefix(*setting, "memories.hbm.available"))
+            return;
+    double context = ech_trace_get_property(trace, "pretended_device") ? ech_device_number(device, "runtime.driver.context_bytes", 0) : 0;
+    if (hbm && context > 0 && context < (double)hbm->available)
+        hbm->available -= (EchBytes)context;
+}
+
 /* The points of a sweep mostly select the same of a capture. */
 static EchTrace *select_cached(EchExperiment *experiment, EchTrace *trace, const EchSelectOptions *options, GError **error)
 {
@@ -484,6 +499,7 @@ static bool make_trace(EchExperiment *experiment, const EchCase *c, const EchImp
         if (trace) {
             find_recorded_device(trace, result);
             remark_pretended(trace, result->device, result->pass_diag);
+            leave_context(c, trace, result->device);
         }
         if (trace && g_strcmp0(import->format, "scalesim") == 0 && replay->kernel_time == ECH_KERNEL_TIME_AUTO) {
             EchTrace *priced = ech_layers_price(trace, result->device, result->pass_diag, error);

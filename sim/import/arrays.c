@@ -12,6 +12,7 @@ struct EchArrays {
     GTree *places;  /* Place by address */
     GArray *arrays; /* EchArrayUse: of the op asked for last */
     GArray *found;  /* Place *, of each of its uses */
+    GArray *before; /* EchAddressUse: what the op before was given, and what it did with it */
 };
 
 static gint compare(gconstpointer a, gconstpointer b, gpointer data)
@@ -27,6 +28,7 @@ EchArrays *ech_arrays_new(void)
     self->places = g_tree_new_full(compare, NULL, NULL, g_free);
     self->arrays = g_array_new(FALSE, FALSE, sizeof(EchArrayUse));
     self->found = g_array_new(FALSE, FALSE, sizeof(Place *));
+    self->before = g_array_new(FALSE, FALSE, sizeof(EchAddressUse));
     return self;
 }
 
@@ -37,6 +39,7 @@ void ech_arrays_free(EchArrays *self)
     g_tree_unref(self->places);
     g_array_unref(self->arrays);
     g_array_unref(self->found);
+    g_array_unref(self->before);
     g_free(self);
 }
 
@@ -95,11 +98,31 @@ static void add_use(EchArrays *self, const Place *place, const EchAddressUse *us
     g_array_append_val(self->arrays, array);
 }
 
+/* Whether the op before was given these very addresses. */
+static bool is_given_again(const EchArrays *self, const EchAddressUse *uses, size_t n)
+{
+    bool again = n == self->before->len;
+    for (size_t i = 0; again && i < n; i++)
+        again = g_array_index(self->before, EchAddressUse, i).address == uses[i].address;
+    return again;
+}
+
+/* What is done with an address of which nobody tells. @written: something else is. */
+static EchAddressAccess access_of(EchAddressAccess told, const Place *place, bool written, const EchAddressUse *before)
+{
+    if (!place->used)
+        return ECH_ADDRESS_WRITE;
+    if (told == ECH_ADDRESS_INPUT || written)
+        return ECH_ADDRESS_READ;
+    return before && before->access == ECH_ADDRESS_READ ? ECH_ADDRESS_READ : ECH_ADDRESS_UPDATE;
+}
+
 const EchArrayUse *ech_arrays_resolve(EchArrays *self, const EchAddressUse *uses, size_t n, size_t *ret_n, uint64_t *ret_unknown, uint64_t *ret_inferred)
 {
     g_array_set_size(self->arrays, 0);
     g_array_set_size(self->found, 0);
-    bool writes = false;
+    bool writes = false, again = is_given_again(self, uses, n);
+    g_array_set_size(self->before, (guint)n);
     for (size_t i = 0; i < n; i++) {
         Place *place = place_of(self, uses[i].address);
         g_array_append_val(self->found, place);
@@ -108,13 +131,17 @@ const EchArrayUse *ech_arrays_resolve(EchArrays *self, const EchAddressUse *uses
     }
     for (size_t i = 0; i < n; i++) {
         const Place *place = g_array_index(self->found, Place *, i);
-        if (!place)
+        EchAddressUse *before = &g_array_index(self->before, EchAddressUse, i);
+        if (!place) {
+            *before = uses[i];
             continue;
+        }
         EchAddressAccess access = uses[i].access;
         if (access <= ECH_ADDRESS_INPUT) {
-            access = !place->used ? ECH_ADDRESS_WRITE : access == ECH_ADDRESS_INPUT || writes ? ECH_ADDRESS_READ : ECH_ADDRESS_UPDATE;
+            access = access_of(access, place, writes, again ? before : NULL);
             *ret_inferred += uses[i].access == ECH_ADDRESS_ANY;
         }
+        *before = (EchAddressUse){uses[i].address, uses[i].bytes, access};
         add_use(self, place, &uses[i], access != ECH_ADDRESS_WRITE, access >= ECH_ADDRESS_WRITE);
     }
     for (size_t i = 0; i < n; i++)

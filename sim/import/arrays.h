@@ -3,7 +3,8 @@
  *
  * Who only tells addresses seldom tells what is read and what is written. Rules: what work is said to read, write or update, it does. Of the rest, an array
  * that nothing has used since it was allocated is written. What was used before is read; but where a kernel would then write nothing at all, it updates what
- * may be written. A use of a part of an array, or of several parts, is one of the array.
+ * may be written: all, unless the op before it was given the very same addresses and only read some (the kernels of one operator that share their parameters,
+ * as flash attention's of a backward pass do). A use of a part of an array, or of several parts, is one of the array.
  */
 #pragma once
 #include "sim/trace/trace.h"

@@ -23,6 +23,8 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   What to add to 'echelon run', which tells the arrays; how a program says so
    1  --pass remat:memory=100MiB   jax.checkpoint
 
+  A smaller batch, or a smaller type, is another program: capture that as you captured this.
+
   What changes nothing
     donate what results can replace: these arguments are donated already, or no output has the shape, layout and memory of one of them
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | sed -n '/not be enough/,/^$/p'
@@ -80,8 +82,9 @@ $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | se
   What would make it fit
    1  optimizer state on host, waited for   3.96 GiB   692 MiB   146 ms    x2.131
 
-  What to add to 'echelon run', which tells the arrays; how a program says so
+  What to add to 'echelon run --allocator pytorch', which tells the arrays; how a program says so
    1  --pass offload:what=arguments,names=optimizer,memory=4003MiB   ZeRO-Offload
+
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB --json | sed -n '/"name" : "remat",/,/}/p'
       "name" : "remat",
       "does" : "make activations again",

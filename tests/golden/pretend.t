@@ -34,7 +34,7 @@ notes
          307  uses_of_inferred_direction
 PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/,/No schedule/p;/Steps/,/^$/p;/fullest/,/^$/p;/Who asked/,/^$/p;/Kernel times/,$p'
-  It fits. hbm 4.63 GiB of 79.1 GiB (6 %)
+  It fits. hbm 4.63 GiB of 78.6 GiB (6 %)
   It takes 68.7 ms, bound by pageable port (48 % of the critical path).
   No schedule of it is shorter than 68.0 ms on this device; with no overlap at all it takes 76.9 ms.
   Steps: 2, the middle one takes 11.9 ms
@@ -96,18 +96,18 @@ in use when most is, 4.63 GiB, by what asked for it
 $ echelon import traces/gpt_pytorch.h100/gpt.pretend.gz --anonymize -o $T/a.ech 2>/dev/null >/dev/null && echelon run --trace $T/a.ech --device h100-sxm --engine native | grep -E "It takes|train"
   It takes 68.7 ms, bound by pageable port (48 % of the critical path).
 $ for how in checkpoint save_on_cpu; do echelon run --trace traces/gpt_pytorch_measures.h100/$how.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/p;/Steps/,/^$/p'; done
-  It fits. hbm 4.08 GiB of 79.1 GiB (5 %)
+  It fits. hbm 4.08 GiB of 78.6 GiB (5 %)
   Steps: 2, the middle one takes 12.8 ms
     12.8 ms from Optimizer.step#AdamW.step to the next, 253 kernels, at most 4.08 GiB
     12.5 ms from Optimizer.step#AdamW.step to the next, 199 kernels, at most 4.08 GiB
 
-  It fits. hbm 3.46 GiB of 79.1 GiB (4 %), host 2.22 GiB of 2 TiB (0 %)
+  It fits. hbm 3.46 GiB of 78.6 GiB (4 %), host 2.22 GiB of 2 TiB (0 %)
   Steps: 2, the middle one takes 99.4 ms
     99.4 ms from Optimizer.step#AdamW.step to the next, 234 kernels, at most 3.46 GiB
     99.1 ms from Optimizer.step#AdamW.step to the next, 180 kernels, at most 3.46 GiB
 
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'remat:modules=blocks.*,above=1' | sed -n '/It fits/p;/Steps/,/^$/p;/ - remat/p'
-  It fits. hbm 4.08 GiB of 79.1 GiB (5 %)
+  It fits. hbm 4.08 GiB of 78.6 GiB (5 %)
   Steps: 2, the middle one takes 12.7 ms
     12.7 ms from Optimizer.step#AdamW.step to the next, 251 kernels, at most 4.08 GiB
     12.4 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.08 GiB
@@ -115,24 +115,24 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
   - remat: 96 arrays (1.64 GiB) made again instead of kept: 102 kernels run again, 2.00 ms by their own times
   - remat: 1 array (1000 MiB) kept: made in parts
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=activations,idle=0,above=1,each=true' | sed -n '/It fits/p;/Steps/,/^$/p;/ - offload/p'
-  It fits. hbm 3.46 GiB of 79.1 GiB (4 %), host 1.18 GiB of 2 TiB (0 %)
+  It fits. hbm 3.46 GiB of 78.6 GiB (4 %), host 1.18 GiB of 2 TiB (0 %)
   Steps: 2, the middle one takes 60.6 ms
     60.6 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.46 GiB
     60.4 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 3.46 GiB
 
   - offload: 117 arrays (3.53 GiB) on the host; 123 copies there (3.62 GiB) and 123 back (3.62 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=arguments,names=optimizer' | sed -n '/It fits/p;/Steps/,/^$/p;/ - offload/p'
-  It fits. hbm 3.96 GiB of 79.1 GiB (5 %), host 692 MiB of 2 TiB (0 %)
+  It fits. hbm 3.96 GiB of 78.6 GiB (5 %), host 692 MiB of 2 TiB (0 %)
   Steps: 2, the middle one takes 40.7 ms
     31.6 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.96 GiB
     40.7 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 3.96 GiB
 
   - offload: 20 arrays (692 MiB) on the host; 70 copies there (2.13 GiB) and 74 back (1.73 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=activations,names=*blocks.0.up*' | sed -n '/It fits/p;/ - offload/p'
-  It fits. hbm 4.55 GiB of 79.1 GiB (6 %), host 88 MiB of 2 TiB (0 %)
+  It fits. hbm 4.55 GiB of 78.6 GiB (6 %), host 88 MiB of 2 TiB (0 %)
   - offload: 9 arrays (264 MiB) on the host; 9 copies there (264 MiB) and 9 back (264 MiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass offload:what=activations,overlap=true --pass prefetch:depth=4 | sed -n '/It fits/,/It takes/p;/ - offload/p;/ - prefetch/p'
-  It fits. hbm 5.12 GiB of 79.1 GiB (6 %), host 640 MiB of 2 TiB (0 %)
+  It fits. hbm 5.12 GiB of 78.6 GiB (7 %), host 640 MiB of 2 TiB (0 %)
   It takes 118 ms, bound by host link to device (32 % of the critical path).
   - offload: 75 arrays (1.88 GiB) on the host; 75 copies there (1.88 GiB) and 75 back (1.88 GiB)
   - offload: left 6 arrays on the device (1.65 GiB): they are used again before copies out and back would be over (idle=0 takes them all the same)

@@ -4,10 +4,12 @@
 
 #include <check.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <glib/gstdio.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -472,6 +474,50 @@ START_TEST(what_the_host_copied_reads_back)
 }
 END_TEST
 
+/* Kilobytes of memory that the process has. */
+static size_t resident(void)
+{
+    g_autofree char *text = NULL;
+    NEED(g_file_get_contents("/proc/self/statm", &text, NULL, NULL));
+    return (size_t)g_ascii_strtoull(strchr(text, ' '), NULL, 10) * (size_t)sysconf(_SC_PAGESIZE) / 1024;
+}
+
+/* Activations that are brought to the host, as save_on_cpu() does it: to pinned memory and to the program's own. What lies beside them stays. */
+static void bring_back(void)
+{
+    void *device, *pinned, *borrowed = g_malloc(32 * MIB);
+    NEED(allocate(&device, 32 * MIB) == 0 && allocate_pinned(&pinned, 32 * MIB, 0) == 0);
+    char *const targets[] = {pinned, borrowed};
+    size_t before = resident();
+    for (size_t i = 0; i < G_N_ELEMENTS(targets); i++) {
+        char *to = targets[i];
+        to[0] = to[1] = to[32 * MIB - 2] = to[32 * MIB - 1] = 'x';
+        to[16 * MIB] = 'y';
+        NEED(copy(to + 1, device, 32 * MIB - 2, 2) == 0);
+        NEED(to[0] == 'x' && to[1] == 0 && to[16 * MIB] == 0 && to[32 * MIB - 2] == 0 && to[32 * MIB - 1] == 'x');
+    }
+    NEED(resident() < before + 8 * 1024);
+    /* What is shared with a file is written. */
+    g_autofree char *path = g_strdup_printf("%s/echelon-pretend-%d.shared", g_get_tmp_dir(), getpid());
+    int file = g_open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+    NEED(file >= 0 && g_unlink(path) == 0 && ftruncate(file, 4 * MIB) == 0);
+    char *shared = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    NEED(shared != MAP_FAILED);
+    shared[2 * MIB] = 'z';
+    NEED(copy(shared, device, 4 * MIB, 2) == 0 && shared[2 * MIB] == 0);
+    g_free(borrowed);
+}
+
+START_TEST(what_comes_back_to_the_host_takes_no_memory)
+{
+    int status;
+    g_autofree char *text = pretended(SMALL, bring_back, &status);
+    ck_assert_int_eq(status, 0);
+    ck_assert_uint_eq(count(text, "copy 0 0 33554430 3 2 0\n"), 1);
+    ck_assert_uint_eq(count(text, "copy 0 0 33554430 3 1 0\n"), 1);
+}
+END_TEST
+
 static void work_on_streams(void)
 {
     static const char function;
@@ -794,6 +840,7 @@ int main(void)
     tcase_add_test(tcase, arguments_are_found_by_what_code_says);
     tcase_add_test(tcase, memory_ends_at_the_last_byte);
     tcase_add_test(tcase, what_the_host_copied_reads_back);
+    tcase_add_test(tcase, what_comes_back_to_the_host_takes_no_memory);
     tcase_add_test(tcase, work_is_written_in_order);
     tcase_add_test(tcase, graphs_are_written_at_each_launch);
     tcase_add_test(tcase, graphs_are_parts_of_others_and_change);

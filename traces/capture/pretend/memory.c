@@ -414,6 +414,20 @@ static void clear(void *address, size_t bytes)
     }
 }
 
+/* The host reads zeros from @to on. Whole pages of what is the program's own are given back rather than written: activations that save_on_cpu() brings to the
+ * host would take as much memory here as there. MADV_FREE, which may drop what is overwritten anyway, is refused for all that does not read zeros when it is
+ * dropped. */
+static void clear_host(void *to, size_t bytes)
+{
+    uint64_t begin = (uint64_t)to, end = begin + bytes, first = round_up(begin, HOST_PAGE), last = end / HOST_PAGE * HOST_PAGE;
+    bool given_back =
+        bytes > PRETEND_COPIED_BYTES && madvise((void *)first, last - first, MADV_FREE) == 0 && madvise((void *)first, last - first, MADV_DONTNEED) == 0;
+    if (!given_back)
+        first = last = end;
+    memset(to, 0, first - begin);
+    memset((void *)last, 0, end - last);
+}
+
 static __thread bool doubt; /* within an operator, which reads its own results */
 
 /* With the lock held. False where a result of the device was asked for, which is not known. */
@@ -428,7 +442,7 @@ static bool copy_contents(void *to, const void *from, size_t bytes)
     else if (!source || known)
         memmove(to, from, bytes);
     else
-        memset(to, 0, bytes);
+        clear_host(to, bytes);
     return known;
 }
 

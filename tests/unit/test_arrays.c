@@ -1,0 +1,78 @@
+/* What work does with arrays of which it tells addresses alone. */
+#include "sim/import/arrays.h"
+#include "tests/support/support.h"
+
+#include <check.h>
+
+/* Arrays of 64 bytes, numbered from 0 on. */
+static EchAddressUse any(EchId array)
+{
+    return (EchAddressUse){4096 + 64 * (uint64_t)array, 0, ECH_ADDRESS_ANY};
+}
+
+static EchArrays *made(EchId n)
+{
+    EchArrays *arrays = ech_arrays_new();
+    for (EchId i = 0; i < n; i++)
+        ech_arrays_alloc(arrays, i, any(i).address, 64);
+    return arrays;
+}
+
+/* What each of arrays 0 to @n - 1 is to work that is given them all: "r", "w", "u" for both. */
+static char *access_of(EchArrays *arrays, EchId n)
+{
+    g_autofree EchAddressUse *uses = g_new(EchAddressUse, n);
+    for (EchId i = 0; i < n; i++)
+        uses[i] = any(i);
+    size_t n_found;
+    uint64_t unknown = 0, inferred = 0;
+    const EchArrayUse *found = ech_arrays_resolve(arrays, uses, n, &n_found, &unknown, &inferred);
+    ck_assert_uint_eq(n_found, n);
+    ck_assert_uint_eq(unknown, 0);
+    ck_assert_uint_eq(inferred, n);
+    GString *out = g_string_new(NULL);
+    for (size_t i = 0; i < n_found; i++)
+        g_string_append_c(out, found[i].reads && found[i].writes ? 'u' : found[i].reads ? 'r' : 'w');
+    return g_string_free(out, FALSE);
+}
+
+static void expect(EchArrays *arrays, EchId n, const char *what)
+{
+    g_autofree char *access = access_of(arrays, n);
+    ck_assert_str_eq(access, what);
+}
+
+/* Flash attention's backward pass: three kernels, one set of parameters. The second and third go on with what the first wrote, and leave its inputs alone. */
+START_TEST(kernels_that_share_their_parameters_write_the_same_arrays)
+{
+    g_autoptr(EchArrays) arrays = made(4);
+    expect(arrays, 2, "ww");
+    expect(arrays, 4, "rrww");
+    expect(arrays, 4, "rruu");
+    expect(arrays, 4, "rruu");
+    ech_arrays_alloc(arrays, 3, any(3).address, 64); /* another array at the same address */
+    expect(arrays, 4, "rrrw");
+}
+END_TEST
+
+START_TEST(a_kernel_of_used_arrays_alone_updates_any)
+{
+    g_autoptr(EchArrays) arrays = made(4);
+    expect(arrays, 3, "www");
+    expect(arrays, 2, "uu");
+    expect(arrays, 2, "uu");
+    expect(arrays, 3, "uuu");
+    expect(arrays, 4, "rrrw");
+    expect(arrays, 3, "uuu"); /* not the same as before */
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("arrays");
+    TCase *tcase = tcase_create("arrays");
+    tcase_add_test(tcase, kernels_that_share_their_parameters_write_the_same_arrays);
+    tcase_add_test(tcase, a_kernel_of_used_arrays_alone_updates_any);
+    suite_add_tcase(suite, tcase);
+    return ech_test_main(suite);
+}
