@@ -197,3 +197,10 @@ bool ech_device_has_number(const EchDevice *device, const char *path)
 {
     return find_number(device, path) != NULL;
 }
+
+EchBytes ech_device_context(const EchDevice *device)
+{
+    /* Assumed where nothing is said: as measured on A100s (their device file). */
+    double assumed = g_strcmp0(device->family, "gpu") == 0 ? 512.0 * 1024 * 1024 : 0;
+    return (EchBytes)ech_device_number(device, "runtime.driver.context_bytes", assumed);
+}

@@ -128,6 +128,8 @@ uint64_t ech_unit_peak(const EchUnit *unit, const char *dtype);
 /** Model constant by path, or @fallback. */
 double ech_device_number(const EchDevice *device, const char *path, double fallback);
 bool ech_device_has_number(const EchDevice *device, const char *path);
+/** Bytes of its main memory that a process's context has taken before it asks for any: runtime.driver.context_bytes; of a GPU that does not say, 512 MiB. */
+EchBytes ech_device_context(const EchDevice *device);
 
 /** Loads a device: a name found in the device folders (ECHELON_DEVICES, then beside the program, then the install) or a path to a
  * YAML file, or to XLA's gpu_target_config text. @settings are "PATH=VALUE" with PATH below `device.` ("memories.hbm.capacity=32GiB",

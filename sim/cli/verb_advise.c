@@ -80,7 +80,7 @@ int ech_verb_advise(int argc, char **argv)
         {"memory", 'm', 0, G_OPTION_ARG_STRING, &options.memory, "how much of hbm it may take; the device's if not given", "SIZE"},
         {"set", 's', 0, G_OPTION_ARG_STRING_ARRAY, &options.settings, "change anything, as for run; may be given again", "PATH=VALUE"},
         {"pass", 'p', 0, G_OPTION_ARG_STRING_ARRAY, &options.passes, "transformation that holds for all; may be given again", "SPEC"},
-        {"allocator", 'a', 0, G_OPTION_ARG_STRING, &options.allocator, "allocator of the device's memory; of PyTorch's captures the recorded one", "SPEC"},
+        {"allocator", 'a', 0, G_OPTION_ARG_STRING, &options.allocator, "allocator of the device's memory; not given: as for run", "SPEC"},
         {"format", 'f', 0, G_OPTION_ARG_STRING, &options.format, "format of the captured file, where its content should not decide", "NAME"},
         {"beside", 0, 0, G_OPTION_ARG_FILENAME, &options.beside, "second file of the same capture", "FILE"},
         {"jobs", 'j', 0, G_OPTION_ARG_INT, &options.jobs, "processes", "N"},

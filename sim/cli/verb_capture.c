@@ -133,9 +133,6 @@ static int capture(char **command, const char *prefix)
 
 /* ---- a GPU that is not there ---- */
 
-/* Of the driver, where the device's file says nothing; assumed: as measured on A100s (their device file). */
-#define CONTEXT_BYTES (512.0 * 1024 * 1024)
-
 static bool check_pretended(const EchDevice *device, GError **error)
 {
     if (strcmp(device->family, "gpu") != 0) {
@@ -162,8 +159,8 @@ static char *pretended_settings(const EchDevice *device, unsigned gpus)
     g_autofree char *name = device->products && *device->products ? g_strdup(*device->products) : g_strdup_printf("NVIDIA %s", device->name);
     GString *out = g_string_new(NULL);
     g_string_append_printf(out, "id=%s;name=%s", g_strdelimit(device->name, ";\"", '_'), g_strdelimit(name, ";\"", '_'));
-    g_string_append_printf(out, ";bytes=%" G_GUINT64_FORMAT ";context=%.0f;devices=%u;links=%u", hbm->available ? hbm->available : hbm->capacity,
-                           ech_device_number(device, "runtime.driver.context_bytes", CONTEXT_BYTES), gpus, nvlink ? nvlink->ports : 0);
+    g_string_append_printf(out, ";bytes=%" G_GUINT64_FORMAT ";context=%" G_GUINT64_FORMAT ";devices=%u;links=%u",
+                           hbm->available ? hbm->available : hbm->capacity, ech_device_context(device), gpus, nvlink ? nvlink->ports : 0);
     g_string_append_printf(out, ";major=%ld;minor=%ld;memory_bus_bits=5120;memory_clock_khz=%.0f", capability / 10, capability % 10,
                            (double)rate * 4 / 5120 / 1000);
     g_string_append_printf(out, ";shared=%.0f", ech_device_number(device, "kernel.sm_shared", 167936));

@@ -223,7 +223,8 @@ int ech_verb_run(int argc, char **argv)
     const GOptionEntry entries[] = {
         {"trace", 't', 0, G_OPTION_ARG_FILENAME, &options.trace, "captured file, or a trace of ours", "FILE"},
         {"device", 'd', 0, G_OPTION_ARG_STRING, &options.device, "device to run it on, by name or file ('echelon list devices')", "NAME"},
-        {"allocator", 'a', 0, G_OPTION_ARG_STRING, &options.allocator, "allocator of the device's memory ('echelon list allocators')", "SPEC"},
+        {"allocator", 'a', 0, G_OPTION_ARG_STRING, &options.allocator,
+         "allocator of the device's memory ('echelon list allocators'); not given: of captures of PyTorch the recorded one, settings included", "SPEC"},
         {"host-allocator", 0, 0, G_OPTION_ARG_STRING, &options.host_allocator, "allocator of every other memory", "SPEC"},
         {"pass", 'p', 0, G_OPTION_ARG_STRING_ARRAY, &options.passes, "transformation to apply first; may be given again ('echelon list passes')", "SPEC"},
         {"set", 's', 0, G_OPTION_ARG_STRING_ARRAY, &options.settings, "change anything: device.links.host.to_device=x0.5; may be given again", "PATH=VALUE"},

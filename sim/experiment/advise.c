@@ -2,7 +2,6 @@
 
 #include "sim/base/error.h"
 #include "sim/experiment/experiment_private.h"
-#include "sim/import/alloc_events.h"
 #include "sim/report/explain.h"
 #include "sim/report/json_out.h"
 #include "sim/report/text.h"
@@ -422,11 +421,11 @@ static void add_measures(Advise *a, When when)
     }
 }
 
-/* Whether what was captured ran on PyTorch's allocator. */
+/* Whether what was captured is a program of PyTorch's. */
 static bool is_pytorch(const EchResult *result)
 {
     static const char *const formats[] = {"memory_snapshot", "kineto", "pretend", "pytorch_et", NULL};
-    return result->format && g_strv_contains(formats, result->format);
+    return g_strv_contains(formats, ech_trace_format(result->trace));
 }
 
 /* The modules that a PyTorch program repeats, of those the outermost: "layers.*" of "layers.*.mlp (MLP)". NULL where it repeats none. */
@@ -456,17 +455,6 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
 {
     EchAdvice *advice = a->advice;
     g_autoptr(EchResult) result = ech_experiment_run_case(a->experiment, a->base, error);
-    if (result && is_pytorch(result) && !ech_yaml_get(a->base->config, "allocator")) {
-        g_autofree char *spec = ech_alloc_recorded_spec(result->trace);
-        EchCase *own = vary(a->base, "allocator", spec, error);
-        advice->recorded = g_strdup(spec);
-        g_clear_pointer(&result, ech_result_free);
-        if (own) {
-            ech_case_free(a->base);
-            a->base = own;
-            result = ech_experiment_run_case(a->experiment, own, error);
-        }
-    }
     if (!result)
         return false;
     a->pytorch = is_pytorch(result);
@@ -487,7 +475,9 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
         return false;
     }
     g_autoptr(JsonNode) node = json_of(result);
-    advice->available = hbm->available;
+    const EchMemoryRun *used = ech_report_memory(result->run, "hbm");
+    advice->available = used ? used->available : hbm->available;
+    advice->context = used ? used->context : 0;
     advice->base = run_of(json_node_get_object(node));
     const char *short_of = ech_member_text(ech_member_object(json_node_get_object(node), "failure"), "memory");
     if (!advice->base.fits && short_of && strcmp(short_of, "hbm") != 0) {
@@ -528,8 +518,9 @@ static char **given(const Advise *a, const EchResult *result)
         g_strv_builder_add(all, text);
     }
     const EchYamlNode *allocator = ech_yaml_get(a->base->config, "allocator");
-    if (allocator && allocator->kind == ECH_YAML_SCALAR) {
-        g_autofree char *text = g_strconcat("allocator ", allocator->text, NULL);
+    const char *spec = allocator && allocator->kind == ECH_YAML_SCALAR ? allocator->text : result->allocator;
+    if (spec) {
+        g_autofree char *text = g_strconcat("allocator ", spec, allocator ? "" : ", as recorded", NULL);
         g_strv_builder_add(all, text);
     }
     return g_strv_builder_end(all);
@@ -617,7 +608,6 @@ void ech_advice_free(EchAdvice *advice)
     g_free(advice->title);
     g_free(advice->device);
     g_free(advice->summary);
-    g_free(advice->recorded);
     g_strfreev(advice->given);
     g_strfreev(advice->holds);
     g_free(advice);
@@ -699,8 +689,7 @@ static void print_how(GString *out, const EchAdvice *advice, unsigned columns)
     int of_rank = rank(&advice->rows[0]);
     if (of_rank > 1)
         return;
-    g_string_append_printf(out, "\n  What to add to 'echelon run%s%s', which tells the arrays; how a program says so\n",
-                           advice->recorded ? " --allocator " : "", advice->recorded ? advice->recorded : "");
+    g_string_append(out, "\n  What to add to 'echelon run', which tells the arrays; how a program says so\n");
     for (size_t i = 0; i < advice->n && rank(&advice->rows[i]) == of_rank; i++) {
         const EchAdviceRow *row = &advice->rows[i];
         g_autofree char *first = g_strdup_printf("  %2zu  ", i + 1);
@@ -711,7 +700,8 @@ static void print_how(GString *out, const EchAdvice *advice, unsigned columns)
 
 GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
 {
-    g_autofree char *need = ech_format_bytes(advice->base.hbm), *room = ech_format_bytes(advice->available);
+    g_autofree char *need = ech_format_bytes(advice->base.hbm), *room = ech_format_bytes(advice->available), *taken = ech_format_bytes(advice->context);
+    g_autofree char *beside = advice->context ? g_strdup_printf(" beside %s of the process's context", taken) : g_strdup("");
     GString *out = g_string_new(NULL);
     g_string_append_printf(out, "%s on %s (%s)\n", advice->title, advice->device, advice->summary);
     for (char **edit = advice->given; *edit; edit++)
@@ -719,11 +709,11 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
     g_autoptr(GString) line = g_string_new(NULL);
     g_string_append_c(out, '\n');
     if (advice->base.fits)
-        g_string_printf(line, "It fits. %s of %s of hbm are needed: what needing less would cost.", need, room);
+        g_string_printf(line, "It fits. %s of %s of hbm are needed%s: what needing less would cost.", need, room, beside);
     else if (advice->live_fits)
         g_string_printf(line, "IT DOES NOT FIT, though at most %s of %s of hbm are in use at a time: what is free is in pieces.", need, room);
     else
-        g_string_printf(line, "IT DOES NOT FIT. %s of hbm are needed, %s are there.", need, room);
+        g_string_printf(line, "IT DOES NOT FIT. %s of hbm are needed, %s are there%s.", need, room, beside);
     ech_text_wrap(out, "  ", line->str, columns);
     for (char **sentence = advice->holds; *sentence; sentence++)
         ech_text_wrap(out, "  ", *sentence, columns);
@@ -765,6 +755,7 @@ JsonNode *ech_advice_json(const EchAdvice *advice)
         json_builder_add_string_value(b, *edit);
     json_builder_end_array(b);
     ech_json_add_count(b, "hbm_available_bytes", advice->available);
+    ech_json_add_count(b, "context_bytes", advice->context);
     json_run(b, &advice->base);
     ech_json_begin_array(b, "measures");
     for (size_t i = 0; i < advice->n; i++) {

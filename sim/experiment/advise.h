@@ -28,9 +28,8 @@ typedef struct {
 
 typedef struct {
     char *title, *device, *summary; /**< summary: of the device. */
-    char *recorded;                 /**< The allocator of all runs where nobody chose one: that of PyTorch's capture; NULL. */
     char **given;                   /**< Edits and passes that hold for all runs, NULL-terminated. */
-    EchBytes available;             /**< Of hbm. */
+    EchBytes available, context;    /**< Of hbm: what allocators and plans may have; taken by the context of a process, beside that. */
     EchAdviceRun base;              /**< As it is, in as much memory as it wants. */
     bool live_fits;                 /**< What is live at the fullest moment has room. Where it does not fit all the same, that is fragmentation. */
     char **holds;                   /**< What it takes and holds at its fullest, in sentences, NULL-terminated. */

@@ -166,9 +166,9 @@ static bool capacity_of(const char *name, const char *memory, EchBytes *ret, GEr
         return false;
     }
     *ret = found->available;
-    double context = ech_device_number(device, "runtime.driver.context_bytes", 0);
-    if (strcmp(found->name, "hbm") == 0 && context > 0 && context < (double)*ret)
-        *ret -= (EchBytes)context;
+    EchBytes context = ech_device_context(device);
+    if (strcmp(found->name, "hbm") == 0 && context < *ret)
+        *ret -= context;
     return true;
 }
 
@@ -197,6 +197,21 @@ static void guess_capacity(const char *memory, EchAllocStudy *study)
         study->capacity = study->had;
         study->capacity_from = "the most that the recording held (--device or --capacity says more)";
     }
+}
+
+char *ech_recorded_allocator(const EchTrace *trace, const char **ret_released)
+{
+    *ret_released = NULL;
+    g_autofree char *spec = ech_alloc_recorded_spec(trace);
+    if (!spec || !g_str_has_prefix(spec, "pytorch"))
+        return spec ? g_strdup("jax") : NULL; /* XLA's, and how JAX sets it up */
+    g_autoptr(EchAllocStudy) study = g_new0(EchAllocStudy, 1);
+    study->trace = ech_trace_ref((EchTrace *)(uintptr_t)trace);
+    take_memory(study, memory_of(trace));
+    guess_capacity(NULL, study);
+    ech_alloc_study_find_release(study);
+    *ret_released = study->released;
+    return ech_alloc_study_released(study, spec);
 }
 
 EchAllocStudy *ech_alloc_study_read(const char *path, const EchAllocStudyOptions *options, GError **error)

@@ -48,6 +48,11 @@ EchAllocStudy *ech_alloc_study_read(const char *path, const EchAllocStudyOptions
 void ech_alloc_study_free(EchAllocStudy *study);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchAllocStudy, ech_alloc_study_free)
 
+/** The allocator that a captured trace's allocations were made by, with its settings and, as far as recorded addresses tell it, its release
+ * ("pytorch:release:2.15,expandable_segments:True"; "jax" for XLA's BFC): what it is replayed under where nothing else is said. NULL where the trace does not
+ * tell. *@ret_released: that release in words, "2.13 or later", or NULL; static. Tries settings on snapshots, which takes a multiple of an allocator's time. */
+char *ech_recorded_allocator(const EchTrace *trace, const char **ret_released) G_GNUC_WARN_UNUSED_RESULT;
+
 /** What a user of such a file would compare, the recorded allocator first: specs, NULL-terminated, owned by the caller. @fresh: see EchAllocRowOptions. May try
  * several settings, which takes a multiple of a row's time. */
 char **ech_alloc_study_specs(const EchAllocStudy *study, bool fresh) G_GNUC_WARN_UNUSED_RESULT;

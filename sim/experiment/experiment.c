@@ -15,6 +15,7 @@ static void cached_clear(void *data)
     ech_import_free(cached->import);
     g_clear_pointer(&cached->selected, ech_trace_unref);
     g_free(cached->pageable);
+    g_free(cached->allocator);
 }
 
 static void case_clear(void *data)

@@ -75,7 +75,10 @@ typedef struct {
     const char *refusal;  /**< EchImport.refusal, likewise. */
     EchDiag *pass_diag;
     char **passes;
-    char **settings; /**< Copy of the case's edits. */
+    char **settings;        /**< Copy of the case's edits. */
+    char *allocator;        /**< Of the device's memory, where it is the one that was recorded (ech_recorded_allocator), or NULL. */
+    const char *released;   /**< Its release in words, or NULL; static. */
+    EchBytes recorded_peak; /**< The most that it held when it was recorded; 0: unknown. */
     EchRun *run;
 } EchResult;
 

@@ -11,6 +11,9 @@ typedef struct {
     EchTrace *selected; /**< Of a capture: what was last selected of it, or NULL; and by which device number and pageable memory. */
     uint32_t device;
     char *pageable;
+    bool asked;           /**< The next two are known. */
+    char *allocator;      /**< Under which it was recorded, or NULL (alloc_study.h). */
+    const char *released; /**< Of PyTorch's, or NULL. Static. */
 } EchCachedImport;
 
 /** What the points of a sweep share. */

@@ -2,6 +2,7 @@
 #include "sim/experiment/experiment_private.h"
 
 #include "models/device/device_yaml.h"
+#include "sim/experiment/alloc_study.h"
 #include "sim/base/error.h"
 #include "sim/experiment/layers.h"
 #include "sim/experiment/product.h"
@@ -84,7 +85,7 @@ static EchImport *import_trace(EchExperiment *experiment, const EchYamlNode *con
     EchImport *import = ech_import_file(path, format, &options, error);
     if (!import)
         return NULL;
-    EchCachedImport cached = {g_steal_pointer(&key), import, NULL, 0, NULL};
+    EchCachedImport cached = {.key = g_steal_pointer(&key), .import = import};
     g_array_append_val(items, cached);
     *ret_path = cached.key;
     return import;
@@ -326,21 +327,6 @@ static void remark_pretended(const EchTrace *trace, const EchDevice *device, Ech
                     there > 0 && here > 0 ? ", of another compute capability" : "", device->name, device->name);
 }
 
-/* A process's context takes a part of a GPU's memory before the program has any, here as where it was captured. Who says what is available means what is left.
- */
-static void leave_context(const EchCase *c, const EchTrace *trace, EchDevice *device)
-{
-    EchMemory *hbm = NULL;
-    for (size_t i = 0; i < device->n_memories; i++)
-        hbm = strcmp(device->memories[i].name, "hbm") == 0 ? &device->memories[i] : hbm;
-    for (char **setting = c->settings; *setting; setting++)
-        if (g_str_has_prefix(*setting, "memories.hbm.available"))
-            return;
-    double context = ech_trace_get_property(trace, "pretended_device") ? ech_device_number(device, "runtime.driver.context_bytes", 0) : 0;
-    if (hbm && context > 0 && context < (double)hbm->available)
-        hbm->available -= (EchBytes)context;
-}
-
 /* The points of a sweep mostly select the same of a capture. */
 static EchTrace *select_cached(EchExperiment *experiment, EchTrace *trace, const EchSelectOptions *options, GError **error)
 {
@@ -499,7 +485,6 @@ static bool make_trace(EchExperiment *experiment, const EchCase *c, const EchImp
         if (trace) {
             find_recorded_device(trace, result);
             remark_pretended(trace, result->device, result->pass_diag);
-            leave_context(c, trace, result->device);
         }
         if (trace && g_strcmp0(import->format, "scalesim") == 0 && replay->kernel_time == ECH_KERNEL_TIME_AUTO) {
             EchTrace *priced = ech_layers_price(trace, result->device, result->pass_diag, error);
@@ -517,6 +502,35 @@ static bool make_trace(EchExperiment *experiment, const EchCase *c, const EchImp
     bool again = import->program && passed != trace && !ech_yaml_get(c->config, "allocator") && lacks_places(passed) && !names_placement(passes);
     result->trace = again ? plan_again(passed, result, error) : ech_trace_ref(passed);
     return result->trace != NULL;
+}
+
+/* Who says what is available means what a process's context leaves. */
+static bool says_available(const EchCase *c)
+{
+    for (char **setting = c->settings; *setting; setting++) {
+        if (g_str_has_prefix(*setting, "memories.hbm.available"))
+            return true;
+    }
+    return false;
+}
+
+/* Where nobody says which allocator serves the device's memory: the one that was recorded. */
+static void take_recorded_allocator(EchExperiment *experiment, const EchTrace *recorded, EchReplayOptions *options, EchResult *result)
+{
+    EchCachedImport *cached = NULL;
+    for (guint i = 0; recorded && i < experiment->cache->items->len && !cached; i++) {
+        EchCachedImport *at = &g_array_index(experiment->cache->items, EchCachedImport, i);
+        cached = at->import->trace == recorded ? at : NULL;
+    }
+    if (!cached || options->allocator || !lacks_places(result->trace))
+        return;
+    if (!cached->asked)
+        cached->allocator = ech_recorded_allocator(recorded, &cached->released);
+    cached->asked = true;
+    options->allocator = g_strdup(cached->allocator);
+    result->allocator = g_strdup(cached->allocator);
+    result->released = cached->released;
+    result->recorded_peak = ech_alloc_recorded_peak(recorded, ech_alloc_main_memory(recorded));
 }
 
 /* A workload that no program was captured for. */
@@ -592,7 +606,11 @@ static EchResult *run_steps(EchExperiment *experiment, const EchCase *c, GError 
         result->format = g_strdup(import->format);
         result->import_diag = import->diag;
         result->refusal = import->refusal;
-        if (make_trace(experiment, c, import, passes, &options, result, error))
+        bool made = make_trace(experiment, c, import, passes, &options, result, error);
+        options.context = !import->program && !says_available(c);
+        if (made)
+            take_recorded_allocator(experiment, import->trace, &options, result);
+        if (made)
             result->run = ech_replay_run(result->trace, result->device, result->reference, &options, error);
     }
     ech_params_clear(ech_replay_params, &options);
@@ -684,6 +702,7 @@ void ech_result_free(EchResult *result)
     g_free(result->title);
     g_free(result->trace_path);
     g_free(result->format);
+    g_free(result->allocator);
     ech_device_free(result->device);
     ech_device_free(result->reference);
     if (result->program)
@@ -712,5 +731,6 @@ EchReport ech_result_report(const EchResult *result)
         .pass_diag = result->pass_diag,
         .passes = (const char *const *)result->passes,
         .settings = (const char *const *)result->settings,
+        .recorded = {result->allocator, result->released, *result->passes ? 0 : result->recorded_peak},
     };
 }

@@ -1,5 +1,6 @@
 #include "sim/import/alloc_events.h"
 #include "models/alloc/pytorch_conf.h"
+#include "sim/trace/allocator_marks.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -91,9 +92,9 @@ static bool read_mark(const EchTrace *trace, const EchOp *op, uint32_t device, c
         return false;
     ret->small = strstr(name, " type=small") != NULL;
     ret->expandable = strstr(name, " expandable=1") != NULL;
-    const char *pool = strstr(name, " pool=");
+    const char *pool = ech_mark_pool(name);
     if (pool)
-        g_strlcpy(ret->pool, pool + 6, sizeof ret->pool);
+        g_strlcpy(ret->pool, pool, sizeof ret->pool);
     return true;
 }
 
@@ -116,8 +117,7 @@ static bool read_refusal(const EchTrace *trace, size_t i, uint32_t device, EchRe
     if (sscanf(name, "oom device_free=%" G_GUINT64_FORMAT " reserved=%" G_GUINT64_FORMAT " stream=%" G_GUINT64_FORMAT, &refusal.device_free, &refusal.reserved,
                ret_stream) != 3)
         return false;
-    const char *pool = strstr(name, " pool=");
-    *ret_pool = pool ? pool + 6 : NULL;
+    *ret_pool = ech_mark_pool(name);
     *ret = refusal;
     return true;
 }
@@ -202,16 +202,6 @@ static bool is_over(const Names *names, GHashTable *last, const char *pool, size
     return GPOINTER_TO_SIZE(g_hash_table_lookup(last, id)) <= i;
 }
 
-static bool takes_segment(const char *name)
-{
-    return g_str_has_prefix(name, "segment_start ") || g_str_has_prefix(name, "segment_alloc ") || g_str_has_prefix(name, "segment_map ");
-}
-
-static bool gives_segment(const char *name)
-{
-    return g_str_has_prefix(name, "segment_free ") || g_str_has_prefix(name, "segment_unmap ");
-}
-
 /* Of PyTorch's snapshot, alone or beside what a program asked of a GPU that was not there. */
 static bool is_snapshot(const EchTrace *trace, EchId memory)
 {
@@ -234,9 +224,9 @@ GArray *ech_alloc_refusals(const EchTrace *trace, EchId memory)
         const EchOp *op = &ech_trace_ops(trace)[i];
         if (is_allocator_mark(trace, op, device)) {
             const char *name = ech_trace_string(trace, op->name);
-            if (takes_segment(name) && strstr(name, " pool="))
+            if (ech_mark_takes_segment(name) && ech_mark_pool(name))
                 kept = ech_bytes_add(kept, op->bytes);
-            else if (gives_segment(name) && strstr(name, " pool="))
+            else if (ech_mark_gives_segment(name) && ech_mark_pool(name))
                 kept -= MIN(kept, op->bytes);
         }
         if (!read_refusal(trace, i, device, &refusal, &stream, &pool))
@@ -252,16 +242,17 @@ EchBytes ech_alloc_recorded_peak(const EchTrace *trace, EchId memory)
 {
     uint32_t device;
     EchBytes held = 0, peak = 0;
+    const char *said = ech_trace_get_property(trace, "peak_reserved_bytes"); /* of a profile's devices together, mostly one */
     if (!is_snapshot(trace, memory) || !device_of(trace, memory, &device))
-        return 0;
+        return said && ech_parse_u64(said, &peak, NULL) ? peak : 0;
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
         const EchOp *op = &ech_trace_ops(trace)[i];
         if (!is_allocator_mark(trace, op, device))
             continue;
         const char *name = ech_trace_string(trace, op->name);
-        if (takes_segment(name))
+        if (ech_mark_takes_segment(name))
             held = ech_bytes_add(held, op->bytes);
-        else if (gives_segment(name))
+        else if (ech_mark_gives_segment(name))
             held -= MIN(held, op->bytes);
         peak = MAX(peak, held);
     }
@@ -336,10 +327,28 @@ static char *settings_in_effect(const EchTrace *trace)
     return g_string_free(g_steal_pointer(&spec), FALSE);
 }
 
+/* Whether the allocations are those of PyTorch's caching allocator: of what was asked of a GPU that was not there only with PyTorch's own snapshot beside it,
+ * else they are what that allocator asked the driver for. */
+static bool is_pytorch(const EchTrace *trace)
+{
+    static const char *const formats[] = {"memory_snapshot", "kineto", "pytorch_et", "memory_timeline", NULL};
+    const char *format = ech_trace_format(trace);
+    if (strcmp(format, "pretend") != 0)
+        return g_strv_contains(formats, format);
+    for (size_t i = 0; i < ech_trace_n_queues(trace); i++) {
+        if (strcmp(ech_trace_string(trace, ech_trace_queues(trace)[i].name), "caching allocator") == 0)
+            return true;
+    }
+    return false;
+}
+
 char *ech_alloc_recorded_spec(const EchTrace *trace)
 {
-    if (strcmp(ech_trace_format(trace), "out_of_memory") == 0)
+    const char *name = ech_trace_get_property(trace, "allocator"); /* "GPU_0_bfc" */
+    if ((name && strstr(name, "bfc")) || ech_trace_get_property(trace, "allocator_regions"))
         return g_strdup("bfc");
+    if (!is_pytorch(trace))
+        return NULL;
     const char *conf = recorded_conf(trace);
     g_autofree char *effect = settings_in_effect(trace);
     if (!*conf || (strstr(effect, "expandable_segments") && !strstr(conf, "expandable_segments")))
@@ -354,7 +363,8 @@ static EchPyTorchConf recorded_settings(const EchTrace *trace)
 {
     EchPyTorchConf conf = {0};
     g_autofree char *spec = ech_alloc_recorded_spec(trace);
-    if (!ech_pytorch_conf_read(strchr(spec, ':') ? strchr(spec, ':') + 1 : NULL, &conf, NULL))
+    const char *said = spec ? strchr(spec, ':') : NULL;
+    if (!ech_pytorch_conf_read(said ? said + 1 : NULL, &conf, NULL))
         return (EchPyTorchConf){0};
     return conf;
 }
@@ -372,13 +382,6 @@ static EchBytes asked_for(const GArray *events, const EchPyTorchConf *conf, EchB
     return rounded;
 }
 
-/* A private pool that a capture of a CUDA graph made for itself, "3:0"; one that the program made, "0:3", is a MemPool, or captures are told to use it, which
- * nothing tells. */
-static bool is_capture(const char *pool)
-{
-    return !g_str_has_prefix(pool, "0:");
-}
-
 /* What is known of the recorded allocator's segments while its trace is gone through. */
 typedef struct {
     EchId memory;
@@ -388,19 +391,8 @@ typedef struct {
     size_t looked;       /* index behind the last run of segments given back that was looked at */
 } Segments;
 
-/* Who gave a segment back, as its stack tells: the program (torch.cuda.empty_cache, or C++'s emptyCache), or the allocator on the way to a request. */
-static bool has_empty_cache(const char *stack)
-{
-    for (const char *at = strstr(stack, "mpty"); at; at = strstr(at + 1, "mpty")) {
-        size_t n = strlen("mpty_cache");
-        if (strncmp(at, "mptyCache", strlen("mptyCache")) == 0 || (strncmp(at, "mpty_cache", n) == 0 && (at[n] == '\n' || at[n] == '\0')))
-            return true;
-    }
-    return false;
-}
-
-/* A run of segments given back begins with op @i. True where the program emptied the cache. Without a stack: an allocator that gives them back for want of
- * memory takes more at once, and could not have had both. */
+/* A run of segments given back begins with op @i. True where the program emptied the cache, rather than the allocator on the way to a request. Without a stack:
+ * an allocator that gives them back for want of memory takes more at once, and could not have had both. */
 static bool is_emptied(const EchTrace *trace, size_t i, Segments *segments)
 {
     EchBytes held = segments->held;
@@ -413,9 +405,9 @@ static bool is_emptied(const EchTrace *trace, size_t i, Segments *segments)
             continue;
         const char *name = ech_trace_string(trace, op->name);
         segments->looked = i + 1;
-        if (gives_segment(name))
+        if (ech_mark_gives_segment(name))
             continue;
-        bool takes = takes_segment(name);
+        bool takes = ech_mark_takes_segment(name);
         if (!takes && !g_str_has_prefix(name, "oom "))
             continue;
         if (stack != ECH_NONE)
@@ -423,7 +415,7 @@ static bool is_emptied(const EchTrace *trace, size_t i, Segments *segments)
         return takes && !segments->collects && ech_bytes_add(held, op->bytes) <= segments->peak;
     }
     if (stack != ECH_NONE)
-        return has_empty_cache(ech_trace_string(trace, stack));
+        return ech_stack_empties_cache(ech_trace_string(trace, stack));
     segments->looked = i;
     return true;
 }
@@ -475,7 +467,7 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
         EchAllocEvent event = {.bytes = buffer->bytes, .id = (uint32_t)i, .kind = ECH_EVENT_ALLOC, .upper_end = buffer->upper_end != 0};
         event.stream = stream_number(&streams, buffer->queue, buffer->pool) & ECH_EVENT_MAX_STREAM;
         event.private_pool = recorded && buffer->pool != ECH_NONE;
-        event.captured = event.private_pool && is_capture(ech_trace_string(trace, buffer->pool));
+        event.captured = event.private_pool && ech_pool_is_capture(ech_trace_string(trace, buffer->pool));
         g_array_append_val(events, event);
     }
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
@@ -486,20 +478,20 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
             uint64_t of;
             EchRefusal refusal;
             const char *name = ech_trace_string(trace, op->name), *pool;
-            if (recorded && is_allocator_mark(trace, op, device) && takes_segment(name))
+            if (recorded && is_allocator_mark(trace, op, device) && ech_mark_takes_segment(name))
                 segments.held = ech_bytes_add(segments.held, op->bytes);
             if (recorded && read_refusal(trace, i, device, &refusal, &of, &pool)) {
                 event = (EchAllocEvent){.bytes = asked_for(events, &conf, refusal.bytes), .id = (uint32_t)n_buffers + n_refused++, .kind = ECH_EVENT_ALLOC};
                 event.stream = named_stream(&streams, &names, of, pool) & ECH_EVENT_MAX_STREAM;
                 event.private_pool = pool != NULL;
-                event.captured = pool && is_capture(pool);
+                event.captured = pool && ech_pool_is_capture(pool);
                 g_array_append_val(events, event);
                 event.kind = ECH_EVENT_FREE;
                 g_array_append_val(events, event);
                 continue;
             }
             SegmentMark mark;
-            if (recorded && gives_segment(name) && read_gift(trace, op, device, &mark) && *mark.pool && is_over(&names, last, mark.pool, i)) {
+            if (recorded && ech_mark_gives_segment(name) && read_gift(trace, op, device, &mark) && *mark.pool && is_over(&names, last, mark.pool, i)) {
                 event = (EchAllocEvent){.kind = ECH_EVENT_POOL_DONE};
                 event.stream = named_stream(&streams, &names, mark.stream, mark.pool) & ECH_EVENT_MAX_STREAM;
                 g_array_append_val(events, event);
@@ -520,7 +512,7 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
                                     .upper_end = buffer->upper_end != 0};
             event.stream = stream_number(&streams, buffer->queue, buffer->pool) & ECH_EVENT_MAX_STREAM;
             event.private_pool = recorded && buffer->pool != ECH_NONE;
-            event.captured = event.private_pool && is_capture(ech_trace_string(trace, buffer->pool));
+            event.captured = event.private_pool && ech_pool_is_capture(ech_trace_string(trace, buffer->pool));
         }
         g_array_append_val(events, event);
     }

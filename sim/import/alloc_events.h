@@ -46,5 +46,6 @@ typedef struct {
 EchAllocStart *ech_alloc_start_of_trace(const EchTrace *trace, EchId memory) G_GNUC_WARN_UNUSED_RESULT;
 void ech_alloc_start_free(EchAllocStart *start);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchAllocStart, ech_alloc_start_free)
-/** The allocator a memory snapshot was recorded under, settings included: "pytorch:expandable_segments:True"; "bfc" of a log of its. Owned by the caller. */
+/** The allocator that a trace's allocations were recorded under, as far as it tells: "pytorch:expandable_segments:True" with the settings of a memory snapshot;
+ * "bfc" of XLA's and TensorFlow's. NULL: unknown, or what was recorded is the driver. Owned by the caller. */
 char *ech_alloc_recorded_spec(const EchTrace *trace) G_GNUC_WARN_UNUSED_RESULT;

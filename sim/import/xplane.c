@@ -474,6 +474,9 @@ static void memory_event(Reader *r, const Event *e, bool allocation, EchTime sta
     uint64_t device = e->device;
     bool host = contains(e->allocator, "host");
     if (e->allocator.n && !host) { /* "GPU_4_bfc" */
+        g_autofree char *name = g_strndup((const char *)e->allocator.data, e->allocator.n);
+        if (contains(e->allocator, "bfc") && g_utf8_validate(name, -1, NULL))
+            ech_trace_builder_set_property(r->builder, "allocator", name);
         size_t i = 0;
         while (i < e->allocator.n && !g_ascii_isdigit(e->allocator.data[i]))
             i++;

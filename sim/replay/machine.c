@@ -274,7 +274,7 @@ static void end_op(EchMachine *m, uint32_t queue)
     emit_span(m, queue, resource);
     m->done[id] = q->ordinal + 1;
     m->last_end[id] = m->now;
-    if (op->kind == ECH_OP_MARK && m->pools)
+    if (op->kind == ECH_OP_MARK)
         ech_machine_run_mark(m, id);
     if (op->kind == ECH_OP_FREE)
         ech_machine_run_free(m, id, q->ordinal);

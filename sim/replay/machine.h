@@ -26,6 +26,7 @@ typedef struct {
 /** Per memory of the trace. */
 typedef struct {
     EchBytes live, peak_live, reserved, peak_reserved, fixed_live, fixed_extent;
+    EchBytes context; /**< That a process has beside what its allocator may take; 0 where none serves this memory. */
     EchTime peak_at;
     uint64_t peak_born;
     uint64_t allocs, frees, failed;

@@ -508,7 +508,10 @@ static bool compile_memories(EchMachine *m, EchDiag *diag, GError **error)
         m->space_waiters[i] = NOWHERE;
         const EchMemory *memory = ech_device_memory(m->device, ech_trace_memory(m->trace, i));
         EchBytes limit = memory ? (memory->available ? memory->available : memory->capacity) : 0;
-        m->limits[i] = limit > 0 && !is_unplaced(m->trace, ech_trace_memory(m->trace, i)) ? limit : UINT64_MAX;
+        /* A process that asks as it goes has its context beside what it may have. */
+        EchBytes context = memory && memory->kind == ECH_MEM_HBM && online[i] && m->options->context ? ech_device_context(m->device) : 0;
+        m->memories[i].context = MIN(context, limit);
+        m->limits[i] = limit > 0 && !is_unplaced(m->trace, ech_trace_memory(m->trace, i)) ? limit - m->memories[i].context : UINT64_MAX;
         if (!m->options->allocator_on || !memory)
             continue;
         bool asked = memory->kind == ECH_MEM_HBM && m->options->allocator && *m->options->allocator;

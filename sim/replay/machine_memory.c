@@ -1,4 +1,5 @@
 #include "sim/replay/machine_private.h"
+#include "sim/trace/allocator_marks.h"
 
 enum { N_HOLDERS = G_N_ELEMENTS(((EchOutcome *)NULL)->holders) };
 
@@ -191,7 +192,8 @@ EchFit ech_machine_allocate(EchMachine *m, uint32_t life, uint64_t ordinal, EchI
                                    .bytes = buffer->bytes,
                                    .stream = stream_of(m, buffer->queue, buffer->pool),
                                    .upper_end = buffer->upper_end,
-                                   .private_pool = buffer->pool != ECH_NONE};
+                                   .private_pool = buffer->pool != ECH_NONE,
+                                   .captured = buffer->pool != ECH_NONE && ech_pool_is_capture(ech_trace_string(m->trace, buffer->pool))};
         EchFit fit = ech_allocator_alloc(m->allocators[memory], &request, &place);
         if (fit != ECH_FIT_OK)
             return fit;
@@ -289,19 +291,36 @@ void ech_machine_run_free(EchMachine *m, uint32_t op, uint64_t ordinal)
     m->pending_frees[m->buffers[life->buffer].memory]++;
 }
 
-void ech_machine_run_mark(EchMachine *m, uint32_t op)
+/* A private pool is released, which what it gives back tells. */
+static void release_pool(EchMachine *m, uint32_t op, EchId pool)
 {
-    const char *name = ech_trace_string(m->trace, m->ops[op].name);
-    const char *pool = g_str_has_prefix(name, "segment_free ") || g_str_has_prefix(name, "segment_unmap ") ? strstr(name, " pool=") : NULL;
-    EchId id = pool ? (EchId)GPOINTER_TO_UINT(g_hash_table_lookup(m->pools, pool + strlen(" pool="))) - 1 : ECH_NONE;
     const EchQueue *queues = ech_trace_queues(m->trace);
-    for (uint32_t q = 0; id != ECH_NONE && q + 1 < m->n_queues; q++) {
+    for (uint32_t q = 0; q + 1 < m->n_queues; q++) {
         if (m->ops[op].queue != ECH_NONE && queues[q].device != queues[m->ops[op].queue].device)
             continue;
         for (uint32_t i = 0; i < m->n_memories; i++) {
             if (m->allocators[i])
-                ech_allocator_pool_done(m->allocators[i], stream_of(m, q, id));
+                ech_allocator_pool_done(m->allocators[i], stream_of(m, q, pool));
         }
+    }
+}
+
+void ech_machine_run_mark(EchMachine *m, uint32_t op)
+{
+    const char *name = ech_trace_string(m->trace, m->ops[op].name), *pool = ech_mark_pool(name);
+    if (!ech_mark_gives_segment(name))
+        return;
+    EchId stack = m->ops[op].stack, id = pool && m->pools ? (EchId)GPOINTER_TO_UINT(g_hash_table_lookup(m->pools, pool)) - 1 : ECH_NONE;
+    if (id != ECH_NONE)
+        release_pool(m, op, id);
+    if (pool || stack == ECH_NONE || !ech_stack_empties_cache(ech_trace_string(m->trace, stack)))
+        return;
+    for (uint32_t i = 0; i < m->n_memories; i++) {
+        const EchMemory *memory = ech_device_memory(m->device, ech_trace_memory(m->trace, i));
+        if (!m->allocators[i] || !memory || memory->kind != ECH_MEM_HBM)
+            continue;
+        (void)ech_allocator_empty_cache(m->allocators[i]);
+        note_memory(m, i);
     }
 }
 

@@ -29,7 +29,7 @@ const EchParam ech_replay_params[] = {
     {"allocator_on", ECH_PARAM_BOOL, FIELD(allocator_on), "true", NULL, NULL, NULL,
      "allocations go through an allocator; false: only counted against the capacity"},
     {"allocator", ECH_PARAM_STRING, FIELD(allocator), NULL, NULL, NULL, NULL,
-     "allocator of the device's memory, for buffers without a fixed offset (best_fit)"},
+     "allocator of the device's memory, for buffers without a fixed offset (run: as recorded, where the capture tells it; else best_fit)"},
     {"host_allocator", ECH_PARAM_STRING, FIELD(host_allocator), NULL, NULL, NULL, NULL, "allocator of the other memories; none: only counted"},
     {"trips", ECH_PARAM_U64, FIELD(trips), "0", NULL, NULL, NULL, "iterations of loops that do not say how many; 0: as the trace assumes"},
     {"max_ops", ECH_PARAM_U64, FIELD(max_ops), "200000000", "1", NULL, NULL, "most operation instances run one by one"},
@@ -339,7 +339,8 @@ static void fill_memories(EchRun *run, const EchTrace *trace, const EchDevice *d
         const EchMemory *memory = ech_device_memory(device, ech_trace_memory(trace, (EchId)i));
         out->name = g_strdup(ech_trace_memory(trace, (EchId)i));
         out->capacity = memory ? memory->capacity : 0;
-        out->available = memory ? (memory->available ? memory->available : memory->capacity) : 0;
+        out->context = state->context;
+        out->available = memory ? (memory->available ? memory->available : memory->capacity) - state->context : 0;
         out->peak_live = state->peak_live;
         out->peak_reserved = state->peak_reserved;
         out->peak_at = state->peak_at;

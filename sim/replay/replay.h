@@ -52,6 +52,7 @@ typedef struct {
     uint64_t host_launches; /**< 1: where nothing of the host was measured (property "host_order"), its launches take their time (default). */
     uint64_t host_gaps;     /**< 1: recorded gaps before operations that neither order nor dependencies explain are kept (default 0). */
     EchTime start;          /**< Picoseconds added to every time of the run; 0. */
+    bool context;           /**< The trace is of a process that asks as it goes: what its context takes of the device's memory is not there for it. */
 } EchReplayOptions;
 extern const EchParam ech_replay_params[];
 
@@ -82,6 +83,7 @@ typedef struct {
 typedef struct {
     char *name;
     EchBytes capacity, available; /**< 0: unlimited or not known to the device. */
+    EchBytes context;             /**< Taken by the context of a process whose allocator serves this memory: not in available. */
     EchBytes peak_live, peak_reserved;
     EchTime peak_at;    /**< When peak_live was first reached. */
     uint64_t peak_born; /**< The same counted as in EchPlaced: live then is what has born <= peak_born < died. */

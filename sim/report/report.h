@@ -27,7 +27,12 @@ typedef struct {
     const EchDiag *pass_diag;    /**< Remarks of passes and lowering, or NULL. */
     const char *const *passes;   /**< Canonical specs, NULL-terminated, or NULL. */
     const char *const *settings; /**< PATH=VALUE edits in force, NULL-terminated, or NULL. */
-    JsonObject *plain;           /**< The same without what the command line changed, as ech_report_json() tells it, or NULL. */
+    struct {
+        const char *allocator; /**< Of the device's memory where it is the one that was recorded, or NULL. */
+        const char *release;   /**< Its release in words ("2.13 or later"), or NULL. */
+        EchBytes peak;         /**< The most that it held in the recording, where that is what was replayed; 0: unknown. */
+    } recorded;
+    JsonObject *plain; /**< The same without what the command line changed, as ech_report_json() tells it, or NULL. */
 } EchReport;
 
 /** What the program's assignment comes to, or that of the program that the trace was exported from; false where there is none. */

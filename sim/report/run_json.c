@@ -113,6 +113,7 @@ static void add_memories(JsonBuilder *b, const EchReport *report)
         ech_json_begin_object(b, m->name);
         ech_json_add_count(b, "capacity_bytes", m->capacity);
         ech_json_add_count(b, "available_bytes", m->available);
+        ech_json_add_count(b, "context_bytes", m->context);
         ech_json_add_count(b, "peak_live_bytes", m->peak_live);
         ech_json_add_int(b, "peak_at_ps", m->peak_at);
         ech_json_add_count(b, "peak_reserved_bytes", m->peak_reserved);
@@ -127,6 +128,10 @@ static void add_memories(JsonBuilder *b, const EchReport *report)
         ech_json_add_count(b, "frees", m->frees);
         ech_json_add_count(b, "failed", m->failed);
         ech_json_add_text(b, "allocator", m->allocator);
+        if (report->recorded.allocator && strcmp(m->name, "hbm") == 0) {
+            ech_json_add_bool(b, "allocator_recorded", true);
+            ech_json_add_count(b, "recorded_reserved_bytes", report->recorded.peak);
+        }
         size_t n;
         g_autofree EchHolder *holders = ech_report_holders(report, m->name, m->peak_at, &n);
         add_holders(b, report, holders, n, 8);

@@ -10,6 +10,7 @@
 #include "sim/report/steps.h"
 #include "sim/report/text.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { BAR = 20, LEAST_BAR = 5, LABEL = 26, SHARE_COLUMNS = 4 + 1 + 10 + 2 + 7 /* Indent, value, share. */ };
@@ -215,15 +216,16 @@ static void append_uses(GString *text, const EchRun *run, const EchFitRow *rows,
     for (size_t k = 0; k < 2 * run->n_memories; k++) {
         const EchMemoryRun *m = &run->memories[k % run->n_memories];
         bool failed = !run->fits && strcmp(run->failure.memory, m->name) == 0;
-        if (m->available == 0 || (m->peak_live == 0 && m->peak_reserved == 0 && !failed))
+        if (m->available + m->context == 0 || (m->peak_live == 0 && m->peak_reserved == 0 && !failed))
             continue;
         EchBytes used = used_of(run, m, rows, n);
         if ((used > m->available) != (k < run->n_memories))
             continue;
         g_autofree char *a = ech_format_bytes(used), *b = ech_format_bytes(m->available);
         bool guessed = fits && used > m->available; /* by places that are not the compiler's: see "unplaced" among the trace's properties */
-        g_string_append_printf(text, "%s %s %s of %s (%.0f %%%s)", said ? "," : "", m->name, a, b, 100 * (double)used / (double)m->available,
-                               guessed ? ", by places of our own" : "");
+        g_string_append_printf(text, "%s %s %s of %s", said ? "," : "", m->name, a, b);
+        if (m->available)
+            g_string_append_printf(text, " (%.0f %%%s)", 100 * (double)used / (double)m->available, guessed ? ", by places of our own" : "");
         said = true;
     }
 }
@@ -309,6 +311,58 @@ static void append_ran_out(GString *out, const EchReport *report, unsigned colum
     ech_text_wrap(out, "  ", text, columns);
 }
 
+/* A pool that is taken whole at the start: what it holds says nothing of what is needed. */
+static bool is_taken_whole(const char *allocator)
+{
+    bool pool = g_str_has_prefix(allocator, "bfc") || g_str_has_prefix(allocator, "jax") || g_str_has_prefix(allocator, "tensorflow");
+    return pool && !strstr(allocator, "growth");
+}
+
+/* Who hands the device's memory out, and what it holds, which is more than what is live and what other programs see; where it is the one that was recorded or
+ * holds more. */
+static void append_reserved(GString *out, const EchReport *report, unsigned columns)
+{
+    const EchMemoryRun *m = ech_report_memory(report->run, "hbm");
+    if (!m || m->alloc.peak_reserved == 0 || (!report->recorded.allocator && m->peak_reserved <= m->peak_live))
+        return;
+    g_autoptr(GString) text = g_string_new(NULL);
+    g_autofree char *reserved = ech_format_bytes(m->peak_reserved);
+    g_string_append_printf(text, "%s reserved by allocator %s", reserved, m->allocator);
+    if (report->recorded.allocator)
+        g_string_append(text, ", as recorded");
+    if (report->recorded.allocator && report->recorded.release)
+        g_string_append_printf(text, " (PyTorch %s)", report->recorded.release);
+    if (m->context) {
+        g_autofree char *all = ech_format_bytes(m->peak_reserved + m->context), *context = ech_format_bytes(m->context);
+        g_string_append_printf(text, "; nvidia-smi would show %s, %s of it the process's context", all, context);
+    }
+    g_string_append_c(text, '.');
+    EchBytes peak = report->recorded.peak, apart = MAX(peak, m->peak_reserved) - MIN(peak, m->peak_reserved);
+    if (peak && apart > m->peak_reserved / 100) {
+        g_autofree char *held = ech_format_bytes(peak);
+        g_string_append_printf(text, " When it was recorded it held %s: how its cache lay when that began is not known here.", held);
+    }
+    ech_text_wrap(out, "  ", text->str, columns);
+}
+
+/* What JAX hands a compiled program of a GPU's memory, unless told otherwise, where that is too little. */
+static void append_share(GString *out, const EchReport *report, const EchFitRow *rows, size_t n, unsigned columns)
+{
+    EchBytes context = ech_device_context(report->device);
+    for (size_t i = 0; i < n; i++) {
+        const EchFitRow *row = &rows[i];
+        if (context == 0 || strcmp(row->memory, "hbm") != 0 || row->needed <= row->available / 4 * 3)
+            continue;
+        g_autofree char *share = ech_format_bytes(row->available / 4 * 3), *taken = ech_format_bytes(context);
+        double fraction = ceil(100 * (double)row->needed / (double)row->available) / 100;
+        bool room = ech_bytes_add(row->needed, context) <= row->available;
+        g_autofree char *advice = room ? g_strdup_printf("XLA_PYTHON_CLIENT_MEM_FRACTION=%.2f gives enough", fraction)
+                                       : g_strdup_printf("nor would the process's context, %s, have room beside it", taken);
+        g_autofree char *text = g_strdup_printf("JAX would not run it as it is: it takes three quarters of the memory, %s; %s.", share, advice);
+        ech_text_wrap(out, "  ", text, columns);
+    }
+}
+
 static void append_fit(GString *out, const EchReport *report, unsigned columns)
 {
     bool fits = ech_report_fits(report);
@@ -323,6 +377,9 @@ static void append_fit(GString *out, const EchReport *report, unsigned columns)
     if (text->len == verdict && fits)
         g_string_append(text, " (The trace says nothing of what lies in memory.)");
     ech_text_wrap(out, "  ", text->str, columns);
+    append_reserved(out, report, columns);
+    if (fits)
+        append_share(out, report, rows, n, columns);
     append_refusal(out, report, columns);
     append_ran_out(out, report, columns);
     if (fits)
@@ -535,7 +592,9 @@ static void append_memories(GString *out, const EchReport *report, unsigned colu
         g_autofree char *reserved = ech_format_bytes(m->peak_reserved);
         g_autoptr(GString) text = g_string_new(NULL);
         g_string_append_printf(text, "%s: %s live%s%s", m->name, peak, run->makespan > 0 ? " at " : "", run->makespan > 0 ? when : "");
-        if (m->fragmentation >= 0.0005)
+        if (is_taken_whole(m->allocator))
+            g_string_append_printf(text, ", %s reserved, whole at the start", reserved);
+        else if (m->fragmentation >= 0.0005)
             g_string_append_printf(text, ", %s reserved (%.1f %% of it lost to fragmentation)", reserved, 100 * m->fragmentation);
         g_string_append_printf(text, "; %s",
                                strcmp(m->allocator, "fixed") == 0     ? placed_by(report)

@@ -75,14 +75,14 @@ $ echelon advise traces/published_steps/llama3.1-70b.v6e-128.hlo.txt.gz --device
 
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4GiB | head -n 4
 gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
-  with allocator pytorch
+  with allocator pytorch:release:2.15, as recorded
 
   IT DOES NOT FIT. 4.63 GiB of hbm are needed, 4 GiB are there.
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | sed -n '/make it fit/,/^$/p;/What to add/,/^$/p'
   What would make it fit
    1  optimizer state on host, waited for   3.96 GiB   692 MiB   146 ms    x2.131
 
-  What to add to 'echelon run --allocator pytorch', which tells the arrays; how a program says so
+  What to add to 'echelon run', which tells the arrays; how a program says so
    1  --pass offload:what=arguments,names=optimizer,memory=4003MiB   ZeRO-Offload
 
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB --json | sed -n '/"name" : "remat",/,/}/p'

@@ -35,18 +35,19 @@ notes
 PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/,/No schedule/p;/Steps/,/^$/p;/fullest/,/^$/p;/Who asked/,/^$/p;/Kernel times/,$p'
   It fits. hbm 4.63 GiB of 78.6 GiB (6 %)
+  4.99 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.49 GiB, 512 MiB of it the process's context.
   It takes 68.7 ms, bound by pageable port (48 % of the critical path).
-  No schedule of it is shorter than 68.0 ms on this device; with no overlap at all it takes 76.9 ms.
+  No schedule of it is shorter than 68.0 ms on this device; with no overlap at all it takes 83.9 ms.
   Steps: 2, the middle one takes 11.9 ms
     11.9 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 4.63 GiB
     11.7 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
 
   Memory at its fullest
-    hbm: 4.63 GiB live at 48.4 ms, 4.71 GiB reserved (1.7 % of it lost to fragmentation); best_fit
+    hbm: 4.63 GiB live at 48.4 ms, 4.99 GiB reserved (7.1 % of it lost to fragmentation); pytorch:release:2.15
       1.46 GiB  gpt_train.py:59 (functional.py:3561), 4 of them
       1000 MiB  NllLossBackward0
        578 MiB  gpt_train.py:49 (linear.py:134), 3 of them
-       346 MiB  gpt_train.py:52 (module.py:1098), 27 of them     parameter
+       348 MiB  gpt_train.py:52 (module.py:1098), 27 of them     parameter
        346 MiB  gpt_train.py:61 (adam.py:179), 27 of them        optimizer
        972 MiB  in 12 more
 
@@ -69,10 +70,10 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
   It takes 42.7 ms, bound by hbm port (42 % of the critical path).
     It takes 37.9 % less time: 68.7 ms -> 42.7 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --set device.runtime.eager_launch_ps=200us | grep -E "It takes|host's launches  "
-  It takes 148 ms, bound by the host's launches (54 % of the critical path).
-    It takes 2.16 times as long: 68.7 ms -> 148 ms. Along the critical path: +79.6 ms the host's launches.
-    the host's launches           80.0 ms   53.9 % ###########.........
-    for the host's launches       80.0 ms   21.2 % ####................
+  It takes 148 ms, bound by the host's launches (53 % of the critical path).
+    It takes 2.16 times as long: 68.7 ms -> 148 ms. Along the critical path: +77.5 ms the host's launches.
+    the host's launches           77.9 ms   52.5 % ###########.........
+    for the host's launches       80.0 ms   21.6 % ####................
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device a100-80 --engine native | grep -E 'It takes|chosen for'
   It takes 152 ms, bound by pageable port (48 % of the critical path).
   - its kernels are those that were chosen for h100-sxm, of another compute capability: the libraries choose others for a100-80; echelon capture --pretend a100-80 asks them
@@ -96,10 +97,10 @@ in use when most is, 4.63 GiB, by what asked for it
 $ echelon import traces/gpt_pytorch.h100/gpt.pretend.gz --anonymize -o $T/a.ech 2>/dev/null >/dev/null && echelon run --trace $T/a.ech --device h100-sxm --engine native | grep -E "It takes|train"
   It takes 68.7 ms, bound by pageable port (48 % of the critical path).
 $ for how in checkpoint save_on_cpu; do echelon run --trace traces/gpt_pytorch_measures.h100/$how.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/p;/Steps/,/^$/p'; done
-  It fits. hbm 4.08 GiB of 78.6 GiB (5 %)
+  It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
   Steps: 2, the middle one takes 12.8 ms
-    12.8 ms from Optimizer.step#AdamW.step to the next, 253 kernels, at most 4.08 GiB
-    12.5 ms from Optimizer.step#AdamW.step to the next, 199 kernels, at most 4.08 GiB
+    12.8 ms from Optimizer.step#AdamW.step to the next, 253 kernels, at most 4.09 GiB
+    12.5 ms from Optimizer.step#AdamW.step to the next, 199 kernels, at most 4.09 GiB
 
   It fits. hbm 3.46 GiB of 78.6 GiB (4 %), host 2.22 GiB of 2 TiB (0 %)
   Steps: 2, the middle one takes 99.4 ms
@@ -107,10 +108,10 @@ $ for how in checkpoint save_on_cpu; do echelon run --trace traces/gpt_pytorch_m
     99.1 ms from Optimizer.step#AdamW.step to the next, 180 kernels, at most 3.46 GiB
 
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'remat:modules=blocks.*,above=1' | sed -n '/It fits/p;/Steps/,/^$/p;/ - remat/p'
-  It fits. hbm 4.08 GiB of 78.6 GiB (5 %)
+  It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
   Steps: 2, the middle one takes 12.7 ms
-    12.7 ms from Optimizer.step#AdamW.step to the next, 251 kernels, at most 4.08 GiB
-    12.4 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.08 GiB
+    12.7 ms from Optimizer.step#AdamW.step to the next, 251 kernels, at most 4.09 GiB
+    12.4 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
 
   - remat: 96 arrays (1.64 GiB) made again instead of kept: 102 kernels run again, 2.00 ms by their own times
   - remat: 1 array (1000 MiB) kept: made in parts
@@ -133,6 +134,7 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
   - offload: 9 arrays (264 MiB) on the host; 9 copies there (264 MiB) and 9 back (264 MiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass offload:what=activations,overlap=true --pass prefetch:depth=4 | sed -n '/It fits/,/It takes/p;/ - offload/p;/ - prefetch/p'
   It fits. hbm 5.12 GiB of 78.6 GiB (7 %), host 640 MiB of 2 TiB (0 %)
+  5.30 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.80 GiB, 512 MiB of it the process's context.
   It takes 118 ms, bound by host link to device (32 % of the critical path).
   - offload: 75 arrays (1.88 GiB) on the host; 75 copies there (1.88 GiB) and 75 back (1.88 GiB)
   - offload: left 6 arrays on the device (1.65 GiB): they are used again before copies out and back would be over (idle=0 takes them all the same)

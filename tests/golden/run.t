@@ -95,6 +95,7 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
     "hbm" : {
       "capacity_bytes" : 4000000000,
       "available_bytes" : 4000000000,
+      "context_bytes" : 0,
       "peak_live_bytes" : 3000000000,
       "peak_at_ps" : 200000000000,
       "peak_reserved_bytes" : 3000000000,
@@ -159,6 +160,7 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
     "host" : {
       "capacity_bytes" : 64000000000,
       "available_bytes" : 64000000000,
+      "context_bytes" : 0,
       "peak_live_bytes" : 4000000000,
       "peak_at_ps" : 0,
       "peak_reserved_bytes" : 4000000000,
@@ -637,6 +639,7 @@ retry on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   with allocator=pytorch:
 
   It fits. hbm 41 MiB of 64 MiB (64 %)
+  42 MiB reserved by allocator pytorch:.
   It takes 11.4 ms, bound by recorded kernel times (96 % of the critical path).
   No schedule of it is shorter than 11 ms on this device; with no overlap at all it takes 11.8 ms.
 
@@ -684,8 +687,8 @@ $ for p in serial pin; do echelon run --trace tests/golden/data/pageable.json --
   - pin: 1 copy of 10.6 MiB in all: from or to pinned memory now (pin_memory(), non_blocking=True); pinning it takes time of its own, not counted, once
 $ echelon run --trace tests/golden/data/oom.pickle --device h100-sxm --engine native | sed -n '3,5p'
 
-  It fits. hbm 120 MiB of 79.1 GiB (0 %)
-  It takes 90 us, bound by the host, as recorded (100 % of the critical path).
+  It fits. hbm 120 MiB of 78.6 GiB (0 %)
+  120 MiB reserved by allocator pytorch, as recorded; nvidia-smi would show 632 MiB, 512 MiB of it the process's context.
 $ echelon run --trace tests/golden/data/layers.ech --device tests/golden/data/small.yaml
 layers on small (a device for tests)
 
@@ -811,3 +814,33 @@ $ echelon run --trace traces/splash_attention.v6e --device tpu-v6e | sed -n "/Cr
 $ echelon run --trace traces/gpt_everything.v5e --device tpu-v5e --pass pin | grep -A1 "What that changes"
   What that changes
     Nothing: pass pin leaves it as it is, and says why in the notes below.
+$ echelon run --trace tests/golden/data/cache_emptied.ech --device a100-80 | grep -E 'fits|reserved'
+  It fits. hbm 150 MiB of 78.8 GiB (0 %)
+  150 MiB reserved by allocator pytorch:max_split_size_mb:64, as recorded; nvidia-smi would show 662 MiB, 512 MiB of it the process's context.
+$ echelon run --trace tests/golden/data/cache_emptied.ech --device a100-80 --allocator best_fit | grep -E 'reserved|best_fit'
+  with allocator=best_fit
+    hbm: 150 MiB live at 30 us; best_fit
+$ grep -v allocator_settings tests/golden/data/cache_emptied.ech >$T/n.ech; sed -e 's/:empty_cache/:malloc/' tests/golden/data/cache_emptied.ech >$T/k.ech; for f in n k; do echelon run --trace $T/$f.ech --device a100-80 | grep reserved; done
+  150 MiB reserved by allocator pytorch, as recorded; nvidia-smi would show 662 MiB, 512 MiB of it the process's context.
+  250 MiB reserved by allocator pytorch:max_split_size_mb:64, as recorded; nvidia-smi would show 762 MiB, 512 MiB of it the process's context. When it was recorded it held 150 MiB: how its cache lay when that began is not known here.
+    hbm: 150 MiB live at 238 us, 250 MiB reserved (40.0 % of it lost to fragmentation); pytorch:max_split_size_mb:64
+$ echelon run --trace tests/golden/data/cache_emptied.ech --device a100-80 --set device.memories.hbm.capacity=600MiB | grep -E 'FIT|asks'
+  IT DOES NOT FIT. hbm 100 MiB of 0 B
+  At 0 ps 'loading' asks for 100 MiB more in hbm: 0 B of 0 B are live, 0 B reserved.
+$ echelon run --trace tests/golden/data/cache_emptied.ech --device a100-80 --set device.memories.hbm.available=120MiB | grep -E 'FIT|asks'
+  IT DOES NOT FIT. hbm 150 MiB of 120 MiB (125 %)
+  At 238 us 'weights' asks for 150 MiB more in hbm: 0 B of 120 MiB are live, 0 B reserved.
+    It stops fitting: at 238 us 'weights' asks for 150 MiB of hbm, where 0 B of 120 MiB are live.
+$ for room in 1GiB 220MiB 200MiB; do echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --set device.memories.hbm.available=$room --set device.runtime.driver.context_bytes=32MiB | grep -E 'fits|JAX'; done
+  It fits. hbm 180 MiB of 1 GiB (18 %)
+  It fits. hbm 180 MiB of 220 MiB (82 %)
+  JAX would not run it as it is: it takes three quarters of the memory, 165 MiB; XLA_PYTHON_CLIENT_MEM_FRACTION=0.82 gives enough.
+  It fits. hbm 180 MiB of 200 MiB (90 %)
+  JAX would not run it as it is: it takes three quarters of the memory, 150 MiB; nor would the process's context, 32 MiB, have room beside it.
+$ for gpu in h100-sxm t4; do echelon run --trace tests/fuzz/corpus/out_of_memory/bfc.txt --device $gpu | grep -E 'It fits|reserved'; done
+  It fits. hbm 3.44 GiB of 78.6 GiB (4 %)
+  59.0 GiB reserved by allocator jax, as recorded; nvidia-smi would show 59.5 GiB, 512 MiB of it the process's context.
+    hbm: 3.44 GiB live, 59.0 GiB reserved, whole at the start; jax
+  It fits. hbm 3.44 GiB of 14.2 GiB (24 %)
+  10.7 GiB reserved by allocator jax, as recorded; nvidia-smi would show 11.2 GiB, 512 MiB of it the process's context.
+    hbm: 3.44 GiB live, 10.7 GiB reserved, whole at the start; jax

@@ -1,0 +1,35 @@
+#include "sim/trace/allocator_marks.h"
+
+#include <glib.h>
+#include <string.h>
+
+bool ech_mark_takes_segment(const char *name)
+{
+    return g_str_has_prefix(name, "segment_start ") || g_str_has_prefix(name, "segment_alloc ") || g_str_has_prefix(name, "segment_map ");
+}
+
+bool ech_mark_gives_segment(const char *name)
+{
+    return g_str_has_prefix(name, "segment_free ") || g_str_has_prefix(name, "segment_unmap ");
+}
+
+const char *ech_mark_pool(const char *name)
+{
+    const char *pool = strstr(name, " pool=");
+    return pool ? pool + strlen(" pool=") : NULL;
+}
+
+bool ech_pool_is_capture(const char *pool)
+{
+    return !g_str_has_prefix(pool, "0:");
+}
+
+bool ech_stack_empties_cache(const char *stack)
+{
+    for (const char *at = strstr(stack, "mpty"); at; at = strstr(at + 1, "mpty")) {
+        size_t n = strlen("mpty_cache");
+        if (strncmp(at, "mptyCache", strlen("mptyCache")) == 0 || (strncmp(at, "mpty_cache", n) == 0 && (at[n] == '\n' || at[n] == '\0')))
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,20 @@
+/** @file allocator_marks.h
+ * What the marks of a recorded allocator say: segments that PyTorch's caching allocator took and gave back, and who asked for that.
+ *
+ * A mark is named as PyTorch's memory snapshots name its actions, "segment_free address=0x7f21 stream=0 type=large expandable=0 pool=3:0"; one without " pool="
+ * is of the default pool.
+ */
+#pragma once
+#include <stdbool.h>
+
+/** Takes a segment from the device, or held it when the recording began. */
+bool ech_mark_takes_segment(const char *name);
+/** Gives a segment back to the device. */
+bool ech_mark_gives_segment(const char *name);
+/** The private pool ("3:0") that a mark is about, or NULL. Borrowed. */
+const char *ech_mark_pool(const char *name);
+/** Whether a private pool is of a CUDA graph's capture ("3:0"). One that the program made, "0:3", is a MemPool, or captures are told to use it, which nothing
+ * tells. */
+bool ech_pool_is_capture(const char *pool);
+/** Whether a stack, a frame a line, is of a program that empties the cache (torch.cuda.empty_cache, or C++'s emptyCache), rather than of a request. */
+bool ech_stack_empties_cache(const char *stack);
