@@ -215,14 +215,15 @@ typedef struct {
     uint8_t arithmetic, alignment;
 } Tile;
 
-/* Multiply-accumulates a second of one SM. */
+/* Multiply-accumulates a second of one SM. kernel.fma_share, mma_share and wgmma_share: what large products sustain of what their instruction can do at the
+ * data sheet's clock; below 1 where power holds the clock down (an L4 has 72 W: a third to a half is left), above 1 where it runs above that clock. */
 static double tile_rate(const EchGpuChip *chip, const Tile *tile, const char *dtype)
 {
     double intensity = tile->m * tile->n / (tile->m + tile->n);
     if (tile->arithmetic == ECH_GPU_FMA) {
         double peak = (double)ech_unit_peak(chip->vector, dtype) / 2 / chip->sms, wide = (double)ech_unit_peak(chip->vector, "f32") / 2 / chip->sms;
         double issue = ECH_GPU_LANES * chip->clock * (wide > 0 ? peak / wide : 1) * intensity / (intensity + FMA_OTHERS);
-        return MIN(peak * FMA_SHARE, issue);
+        return MIN(peak * FMA_SHARE, issue) * ech_device_number(chip->device, "kernel.fma_share", 1);
     }
     double rate = (double)ech_unit_peak(chip->matrix, dtype) / 2 / chip->sms;
     if (tile->arithmetic == ECH_GPU_MMA)
