@@ -14,11 +14,14 @@
 
 typedef struct {
     char *memory, *planner;
+    uint64_t results_apart;
 } PlanOptions;
 
 static const EchParam plan_params[] = {
     {"memory", ECH_PARAM_STRING, offsetof(PlanOptions, memory), "hbm", NULL, NULL, NULL, "whose buffers"},
     {"planner", ECH_PARAM_STRING, offsetof(PlanOptions, planner), "xla", NULL, NULL, NULL, "xla, greedy or exact ('echelon list planners')"},
+    {"results_apart", ECH_PARAM_BOOL, offsetof(PlanOptions, results_apart), "true", NULL, NULL, NULL,
+     "what is live at the end has a place of its own, where only what is no larger lies before, as XLA has it; false: anything may lie there"},
     {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -186,9 +189,95 @@ static const char *disorder(const EchTrace *trace, EchId memory, EchId *until)
     return why || lingering->len == 0 ? why : in_use;
 }
 
+/* ---- results ---- */
+
+static int by_begin(const void *a, const void *b)
+{
+    const EchPlanItem *x = *(EchPlanItem *const *)a, *y = *(EchPlanItem *const *)b;
+    return x->begin != y->begin ? (x->begin > y->begin) - (x->begin < y->begin) : (x->colocation > y->colocation) - (x->colocation < y->colocation);
+}
+
+static int larger_first(const void *a, const void *b)
+{
+    const EchPlanItem *x = *(EchPlanItem *const *)a, *y = *(EchPlanItem *const *)b;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes) : by_begin(a, b);
+}
+
+/* Where in @guests, which are in order and never live at once, @item would stand; UINT_MAX where it lives at once with one of them. */
+static guint room_among(const GPtrArray *guests, const EchPlanItem *item)
+{
+    guint low = 0, high = guests->len;
+    while (low < high) {
+        guint middle = (low + high) / 2;
+        if (((const EchPlanItem *)guests->pdata[middle])->end <= item->begin)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < guests->len && ((const EchPlanItem *)guests->pdata[low])->begin < item->end ? UINT_MAX : low;
+}
+
+/* XLA's BufferAssigner: largest first, what is not live at the end takes the smallest place of a result that is as large and free then. @items: results live to
+ * @end; several of a buffer (colocation) stay as they are. */
+static void lodge(EchPlanItem *items, size_t n, int64_t end, size_t n_buffers)
+{
+    g_autofree uint32_t *lives = g_new0(uint32_t, n_buffers + 1);
+    g_autoptr(GPtrArray) order = g_ptr_array_new(), results = g_ptr_array_new();
+    g_autoptr(GPtrArray) guests = g_ptr_array_new_with_free_func((GDestroyNotify)g_ptr_array_unref); /* per result */
+    for (size_t i = 0; i < n; i++)
+        lives[items[i].colocation]++;
+    for (size_t i = 0; i < n; i++)
+        if (lives[items[i].colocation] == 1)
+            g_ptr_array_add(items[i].end >= end ? results : order, &items[i]);
+    g_ptr_array_sort(order, larger_first);
+    g_ptr_array_sort(results, larger_first);
+    for (guint k = 0; k < results->len; k++) {
+        GPtrArray *first = g_ptr_array_new();
+        g_ptr_array_add(first, results->pdata[k]);
+        g_ptr_array_add(guests, first);
+    }
+    for (guint i = 0; i < order->len; i++) {
+        EchPlanItem *item = order->pdata[i];
+        for (guint k = results->len; k-- > 0;) {
+            const EchPlanItem *result = results->pdata[k];
+            guint at = result->bytes >= item->bytes ? room_among(guests->pdata[k], item) : UINT_MAX;
+            if (at == UINT_MAX)
+                continue;
+            g_ptr_array_insert(guests->pdata[k], (gint)at, item);
+            item->colocation = result->colocation;
+            break;
+        }
+    }
+}
+
+/* Results have their places from the beginning on. */
+static void keep_apart(EchPlanItem *items, size_t n, int64_t end)
+{
+    for (size_t i = 0; i < n; i++)
+        items[i].begin = items[i].end >= end ? 0 : items[i].begin;
+}
+
+/* As XLA's compilers: on a TPU nothing lies in the places of results as long as there is room. */
+static EchPlan *plan_apart(const EchPlanner *planner, const EchDevice *device, const char *memory, const EchTrace *trace, EchPlanItem *items, size_t n,
+                           GError **error)
+{
+    int64_t end = (int64_t)ech_trace_n_ops(trace);
+    if (device && g_strcmp0(device->family, "tpu") == 0) {
+        const EchMemory *there = ech_device_memory(device, memory);
+        g_autofree EchPlanItem *alone = g_memdup2(items, (n + 1) * sizeof *items);
+        keep_apart(alone, n, end);
+        EchPlan *made = ech_planner_run(planner, alone, n, 0, error);
+        if (!made || (there && made->height <= there->available))
+            return made;
+        ech_plan_free(made);
+    }
+    lodge(items, n, end, ech_trace_n_buffers(trace));
+    keep_apart(items, n, end);
+    return ech_planner_run(planner, items, n, 0, error);
+}
+
 static EchTrace *plan_run(const void *options, const EchDevice *device, EchTrace *in, EchDiag *diag, GError **error)
 {
-    (void)device;
     const PlanOptions *plan = options;
     EchId memory = ech_trace_find_memory(in, plan->memory);
     if (memory == ECH_NONE) {
@@ -212,7 +301,8 @@ static EchTrace *plan_run(const void *options, const EchDevice *device, EchTrace
         const EchLifetime *life = &lives->items[i];
         items[i] = (EchPlanItem){.begin = life->begin, .end = MAX(life->end, until[life->end]), .bytes = life->bytes, .colocation = life->buffer};
     }
-    g_autoptr(EchPlan) made = ech_planner_run(planner, items, lives->n, 0, error);
+    g_autoptr(EchPlan) made =
+        plan->results_apart ? plan_apart(planner, device, plan->memory, in, items, lives->n, error) : ech_planner_run(planner, items, lives->n, 0, error);
     if (!made)
         return NULL;
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new_from(in);
@@ -224,7 +314,7 @@ static EchTrace *plan_run(const void *options, const EchDevice *device, EchTrace
     for (size_t i = 0; i < lives->n; i++)
         ech_trace_builder_peek_buffer(builder, lives->items[i].buffer)->offset = made->offsets[i];
     ech_trace_builder_set_property(builder, "planned_anew", plan->memory);
-    g_autofree char *height = ech_format_bytes(made->height), *bound = ech_format_bytes(made->lower_bound);
+    g_autofree char *height = ech_format_bytes(made->height), *bound = ech_format_bytes(lives->peak);
     ech_diag_remark(diag, "plan: %zu buffers of '%s' placed by %s in %s; %s are live at its fullest", lives->n, plan->memory, ech_planner_name(planner), height,
                     bound);
     return ech_trace_builder_finish(builder, error);

@@ -185,6 +185,7 @@ $ echelon list passes
   plan             place all buffers anew before the program runs, as a compiler does
       memory=text (hbm)  whose buffers
       planner=text (xla)  xla, greedy or exact ('echelon list planners')
+      results_apart=true or false (true)  what is live at the end has a place of its own, where only what is no larger lies before, as XLA has it; false: anything may lie there
   serial           let nothing overlap, to see what overlap is worth
 $ echelon list devices --sources | sed -n '/^  tpu-v6e/,/^  tpu7x/p' | grep 'links.host'
       links.host.nominal                            32000000000  data sheet: book, 3.2e10 B/s PCIe for each chip

@@ -37,6 +37,12 @@ if __name__ == "__main__":
     y = jax.jit(lambda: jnp.ones((1 << 16, 1 << 16)), out_shardings=split)()  # 16 GiB, of which this machine gives nothing
     z = jax.jit(lambda y: jax.device_put(y * 2, host))(y)
     assert y.sharding == split and z.sharding.memory_kind == "pinned_host" and z.sharding.spec == P("x"), (y.sharding, z.sharding)
+    import resource
+    before, half = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, jax.jit(lambda: {"m": jnp.ones((1 << 14, 1 << 14))}, out_shardings=split)()
+    kept = jax.device_put(half, host)  # 1 GiB, nor does the host give any
+    also = jax.device_put({"m": half["m"], "own": w["b"]}, {"m": host, "own": None}, donate=True)
+    assert kept["m"].sharding == host and not also["own"].sum() and resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 19
+    assert (jax.device_put(jnp.arange(4), jax.devices()[1]) == jnp.arange(4)).all()  # what is known stays so
     assert jax.jit(lambda y: y.sum(), out_shardings=NamedSharding(mesh, P())).lower(y).compile()(y).shape == ()
     assert jax.grad(jax.jit(lambda v: (v**2).sum()))(jnp.ones(3)).tolist() == [2, 2, 2]  # inside of others it runs
     try:

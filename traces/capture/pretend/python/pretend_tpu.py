@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import time
+import weakref
 
 import pretend_compile as capture  # traces/capture/compile.py
 
@@ -87,6 +88,7 @@ class _Pretended:
         capture.tell_pallas(self.devices[0])
         self.programs, self.names = {}, {}
         self.nothing = None  # zeros, as many as the largest result took
+        self.made = weakref.WeakValueDictionary()  # arrays of such zeros, by id
         atexit.register(self.tell)
 
     def is_outermost(self):
@@ -209,7 +211,34 @@ class _Pretended:
         if self.nothing is None or len(self.nothing) < n:
             self.nothing = mmap.mmap(-1, max(n, mmap.PAGESIZE), prot=mmap.PROT_READ)
         shard = numpy.frombuffer(self.nothing, dtype=numpy.uint8, count=n).view(dtype).reshape(shape)
-        return jax.make_array_from_callback(info.shape, sharding, lambda index: shard)
+        array = jax.make_array_from_callback(info.shape, sharding, lambda index: shard)
+        self.made[id(array)] = array
+        return array
+
+    def putting(self, device_put):
+        """jax.device_put, but that zeros take no memory where they are put either: optimizer state on the host, parameters on a mesh."""
+        jax = self.jax
+        from jax.sharding import Sharding, SingleDeviceSharding
+
+        def is_place(what):
+            return what is None or isinstance(what, (Sharding, jax.Device))
+
+        def put_leaf(leaf, place, named):
+            if place is None or self.made.get(id(leaf)) is not leaf or leaf.is_deleted():
+                return device_put(leaf, place, **named)
+            put = self.zeros(leaf, place if isinstance(place, Sharding) else SingleDeviceSharding(place))
+            if named.get("donate") is True:
+                leaf.delete()
+            return put
+
+        @functools.wraps(device_put)
+        def put(x, device=None, **named):
+            places = jax.tree.leaves(device, is_leaf=is_place)
+            if not self.is_outermost() or device is None or not all(map(is_place, places)):
+                return device_put(x, device, **named)
+            return jax.tree.map(lambda place, part: jax.tree.map(lambda leaf: put_leaf(leaf, place, named), part), device, x, is_leaf=is_place)
+
+        return put
 
     # -- at the end --
 
@@ -242,6 +271,7 @@ def install(jax):
         return _Jitted(pretended, function, jit(function, **options), dict(options.get("compiler_options") or {}))
 
     jax.jit = pretended_jit
+    jax.device_put = pretended.putting(jax.device_put)
     jax.pmap = _said(jax.pmap, "jax.pmap runs on the CPU, for real, and is not compiled for the TPU; jax.jit with shardings is")
     jax.default_backend = lambda: "tpu"
     for name in ("devices", "local_devices"):
