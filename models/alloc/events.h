@@ -4,6 +4,8 @@
 #pragma once
 #include "models/alloc/alloc.h"
 
+#include <signal.h>
+
 typedef enum {
     ECH_EVENT_ALLOC,
     ECH_EVENT_FREE,
@@ -58,5 +60,6 @@ EchAllocOutcome ech_alloc_run(EchAllocator *allocator, const EchAllocEvent *even
 EchBytes ech_alloc_lower_bound(const EchAllocEvent *events, size_t n, size_t *ret_at);
 /** Smallest capacity, a multiple of @granule (at least 1), at which every event succeeds. Found by bisection: with an allocator that is not monotone (a
  * larger pool can place worse) a smaller one may exist below. 0 and no error: none up to
- * 64 times the lower bound. ECH_ERROR_CONFIG from the allocator. */
-EchBytes ech_alloc_smallest_capacity(const char *spec, const EchAllocEvent *events, size_t n, EchBytes granule, GError **error);
+ * 64 times the lower bound, or *@stop (NULL: none) was not 0 any more. ECH_ERROR_CONFIG from the allocator. */
+EchBytes ech_alloc_smallest_capacity(const char *spec, const EchAllocEvent *events, size_t n, EchBytes granule, const volatile sig_atomic_t *stop,
+                                     GError **error);

@@ -1,6 +1,7 @@
 /* echelon alloc: a trace's allocations under one allocator or several, without a clock. */
 #include "sim/base/units.h"
 #include "sim/cli/cli.h"
+#include "sim/cli/interrupt.h"
 #include "sim/experiment/alloc_study.h"
 
 #include <stdio.h>
@@ -16,11 +17,12 @@ static void progress(uint64_t done, uint64_t total)
     ech_cli_progress("allocations", done, total);
 }
 
-/* One row for each spec; NULL and @error for the first that makes no sense. @placements: as of --placements. */
+/* One row for each spec, or for those that an interrupt did not come before; NULL and @error for the first that makes no sense. @placements: as of
+ * --placements. */
 static GPtrArray *run(const EchAllocStudy *study, char **specs, const char *placements, EchAllocRowOptions *options, GError **error)
 {
     g_autoptr(GPtrArray) rows = g_ptr_array_new_with_free_func((GDestroyNotify)ech_alloc_row_free);
-    for (unsigned i = 0; specs[i]; i++) {
+    for (unsigned i = 0; specs[i] && (i == 0 || !*options->stop); i++) {
         g_autofree char *path = !placements ? NULL : i == 0 ? g_strdup(placements) : g_strdup_printf("%s.%u", placements, i + 1);
         options->placements = path;
         EchAllocRow *row = ech_alloc_row_new(study, specs[i], options, error);
@@ -93,12 +95,17 @@ int ech_verb_alloc(int argc, char **argv)
     if (!study || (strict && !ech_diag_check_strict(study->diag, &error)))
         return ech_cli_fail(error);
     EchAllocStudyOutput output = {.top = (unsigned)top, .columns = ech_cli_columns(), .searched = search || ech_alloc_study_searches(study)};
-    EchAllocRowOptions options = {.report = report, .n_samples = json ? SAMPLES : 0, .search = output.searched, .fresh = fresh, .progress = progress};
+    const volatile sig_atomic_t *stop = ech_interrupt_hold(); /* what was tried by then is told */
+    EchAllocRowOptions options = {
+        .report = report, .n_samples = json ? SAMPLES : 0, .search = output.searched, .fresh = fresh, .progress = progress, .stop = stop};
     if (!specs)
-        specs = ech_alloc_study_specs(study, fresh);
+        specs = ech_alloc_study_specs(study, fresh, stop);
     g_autoptr(GPtrArray) rows = run(study, specs, placements, &options, &error);
+    output.interrupted = ech_interrupt_release();
     if (!rows)
         return ech_cli_fail(error);
+    g_autofree char *left_out = specs[rows->len] ? g_strjoinv(", ", specs + rows->len) : NULL;
+    output.left_out = left_out;
     warn(study->diag, rest[0]);
     if (json) {
         g_autofree char *text = ech_alloc_study_json(study, rows, &output);
@@ -107,6 +114,7 @@ int ech_verb_alloc(int argc, char **argv)
         g_autoptr(GString) text = ech_alloc_study_text(study, rows, rest[0], &output);
         ech_cli_print(text->str);
     }
+    ech_interrupt_end();
     bool fit = true;
     for (guint i = 0; i < rows->len; i++)
         fit = fit && ((const EchAllocRow *)g_ptr_array_index(rows, i))->outcome.stats.failed == 0;

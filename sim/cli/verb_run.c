@@ -213,8 +213,12 @@ static int run_find(EchExperiment *experiment, const RunOptions *options)
 {
     GError *error = NULL;
     char label[] = "searching";
-    g_autoptr(EchFound) found = ech_find_run(experiment, sweep_progress, label, &error);
-    return found ? tell_sweep(found->experiment, found->points, found, options) : ech_cli_fail(error);
+    const volatile sig_atomic_t *stop = ech_interrupt_hold(); /* what was tried by then is told */
+    g_autoptr(EchFound) found = ech_find_run(experiment, stop, sweep_progress, label, &error);
+    ech_interrupt_release();
+    int code = found ? tell_sweep(found->experiment, found->points, found, options) : ech_cli_fail(error);
+    ech_interrupt_end();
+    return code;
 }
 
 int ech_verb_run(int argc, char **argv)

@@ -235,18 +235,18 @@ bool ech_alloc_study_searches(const EchAllocStudy *study)
 }
 
 /* The max_split_size_mb with which the least memory would do, as a spec; NULL where none of the usual values is better than none at all. */
-static char *best_split(const EchAllocStudy *study)
+static char *best_split(const EchAllocStudy *study, const volatile sig_atomic_t *stop)
 {
     static const unsigned mib[] = {32, 64, 128, 256, 512, 1024};
     const EchAllocEvent *events = (const EchAllocEvent *)(const void *)study->events->data;
     size_t n = study->events->len;
     g_autofree char *unlimited = ech_alloc_study_released(study, "pytorch");
-    EchBytes least = ech_alloc_smallest_capacity(unlimited, events, n, ECH_ALLOC_STUDY_GRANULE, NULL);
+    EchBytes least = ech_alloc_smallest_capacity(unlimited, events, n, ECH_ALLOC_STUDY_GRANULE, stop, NULL);
     char *best = NULL;
     for (size_t i = 0; i < G_N_ELEMENTS(mib); i++) {
         g_autofree char *spec = g_strdup_printf("pytorch:max_split_size_mb:%u", mib[i]);
         g_autofree char *released = ech_alloc_study_released(study, spec);
-        EchBytes bytes = ech_alloc_smallest_capacity(released, events, n, ECH_ALLOC_STUDY_GRANULE, NULL);
+        EchBytes bytes = ech_alloc_smallest_capacity(released, events, n, ECH_ALLOC_STUDY_GRANULE, stop, NULL);
         if (bytes == 0 || bytes >= least)
             continue;
         least = bytes;
@@ -262,14 +262,14 @@ static void add(GPtrArray *specs, const char *spec)
 }
 
 /* What a user of PyTorch can choose; the first is what was recorded. */
-static void add_pytorch(const EchAllocStudy *study, bool fresh, GPtrArray *specs)
+static void add_pytorch(const EchAllocStudy *study, bool fresh, const volatile sig_atomic_t *stop, GPtrArray *specs)
 {
     g_autofree char *recorded = study->start && !fresh ? ech_alloc_recorded_spec(study->trace) : NULL;
     bool holes = study->start && study->start->seeds->len;
     add(specs, "pytorch");
     if (recorded && (holes || strcmp(recorded, "pytorch") != 0))
         add(specs, "pytorch:");
-    g_autofree char *split = study->events->len && study->events->len <= SPLITS_UNASKED ? best_split(study) : NULL;
+    g_autofree char *split = study->events->len && study->events->len <= SPLITS_UNASKED ? best_split(study, stop) : NULL;
     if (split)
         add(specs, split);
     if (!recorded || !strstr(recorded, "expandable_segments:True") || (holes && strcmp(recorded, "pytorch:expandable_segments:True") != 0))
@@ -277,7 +277,7 @@ static void add_pytorch(const EchAllocStudy *study, bool fresh, GPtrArray *specs
     add(specs, "pytorch:backend:cudaMallocAsync");
 }
 
-char **ech_alloc_study_specs(const EchAllocStudy *study, bool fresh)
+char **ech_alloc_study_specs(const EchAllocStudy *study, bool fresh, const volatile sig_atomic_t *stop)
 {
     GPtrArray *specs = g_ptr_array_new();
     if (study->is_program) {
@@ -292,7 +292,7 @@ char **ech_alloc_study_specs(const EchAllocStudy *study, bool fresh)
     } else if (study->of_pytorch && study->memory && g_str_has_prefix(study->memory, "host")) {
         add(specs, "pytorch_pinned");
     } else if (study->of_pytorch) {
-        add_pytorch(study, fresh, specs);
+        add_pytorch(study, fresh, stop, specs);
     } else if (study->start && !fresh) {
         /* BFC ran out: as it was, without its holes, and with what JAX and TensorFlow can be told to use instead. */
         add(specs, "bfc");

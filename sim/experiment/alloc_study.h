@@ -54,8 +54,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchAllocStudy, ech_alloc_study_free)
 char *ech_recorded_allocator(const EchTrace *trace, const char **ret_released) G_GNUC_WARN_UNUSED_RESULT;
 
 /** What a user of such a file would compare, the recorded allocator first: specs, NULL-terminated, owned by the caller. @fresh: see EchAllocRowOptions. May try
- * several settings, which takes a multiple of a row's time. */
-char **ech_alloc_study_specs(const EchAllocStudy *study, bool fresh) G_GNUC_WARN_UNUSED_RESULT;
+ * several settings, which takes a multiple of a row's time; once *@stop is not 0 (NULL: never), no more of them. */
+char **ech_alloc_study_specs(const EchAllocStudy *study, bool fresh, const volatile sig_atomic_t *stop) G_GNUC_WARN_UNUSED_RESULT;
 /** Whether the smallest capacity is worth searching unasked: for programs and captures of PyTorch that are not long. */
 bool ech_alloc_study_searches(const EchAllocStudy *study);
 
@@ -88,6 +88,7 @@ typedef struct {
     bool search;                                     /**< Search the smallest capacity. */
     bool fresh;                                      /**< Begin empty, not from the start state that the recording implies. */
     void (*progress)(uint64_t done, uint64_t total); /**< Now and then, and at the end; or NULL. */
+    const volatile sig_atomic_t *stop;               /**< Once not 0, nothing more is searched; NULL: never. */
 } EchAllocRowOptions;
 
 /** Replays the study under @spec: an online allocator's (alloc.h), "plan", "plan:PLANNER" (plan.h), or "compiler" for the program's own assignment. That
@@ -101,6 +102,8 @@ typedef struct {
     unsigned top;     /**< Segments, blocks and lines to name. */
     unsigned columns; /**< Text: of the terminal; 0: no limit. */
     bool searched;    /**< Rows have a smallest capacity. */
+    char *left_out;   /**< Specs that an interrupt came before, "a, b"; NULL: none did. */
+    bool interrupted; /**< It came before all was tried or searched. */
 } EchAllocStudyOutput;
 
 /** For a terminal; ends with a newline. @rows: EchAllocRow. @path names the file. */

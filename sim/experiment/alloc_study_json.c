@@ -255,6 +255,10 @@ char *ech_alloc_study_json(const EchAllocStudy *study, const GPtrArray *rows, co
         json_holders(b, study, output->top);
     if (study->is_program)
         ech_json_add_count(b, "arguments_and_constants_bytes", study->resident);
+    if (output->interrupted)
+        ech_json_add_bool(b, "interrupted", true);
+    if (output->left_out)
+        ech_json_add_text(b, "left_out", output->left_out);
     ech_json_begin_array(b, "allocators");
     for (guint i = 0; i < rows->len; i++)
         json_row(b, study, g_ptr_array_index(rows, i), output);

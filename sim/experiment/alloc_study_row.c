@@ -72,8 +72,9 @@ static bool is_static(const char *spec)
 }
 
 /* The offsets that the program came with. */
-static bool run_compiler(const EchAllocStudy *study, EchAllocRow *row, GArray *placed, GError **error)
+static bool run_compiler(const EchAllocStudy *study, const EchAllocRowOptions *options, EchAllocRow *row, GArray *placed, GError **error)
 {
+    (void)options;
     const EchAllocEvent *events = events_of(study->events);
     size_t n = study->events->len;
     g_autofree uint64_t *offsets = g_new(uint64_t, n + 1);
@@ -116,14 +117,17 @@ static const char *planner_of(const EchAllocStudy *study, const char *spec)
     return study->events->len > BEST_FIT_UNASKED ? "xla:algorithm=fast_merge" : "xla:algorithm=best";
 }
 
-static bool run_plan(const EchAllocStudy *study, EchAllocRow *row, GArray *placed, GError **error)
+static bool run_plan(const EchAllocStudy *study, const EchAllocRowOptions *options, EchAllocRow *row, GArray *placed, GError **error)
 {
     const EchAllocEvent *events = events_of(study->events);
     size_t n = study->events->len;
     const char *planner = planner_of(study, row->spec);
     g_autoptr(GArray) items = ech_alloc_lives(events, n);
     gint64 begin = g_get_monotonic_time();
-    g_autoptr(EchPlan) plan = ech_plan_new(planner, (const EchPlanItem *)(const void *)items->data, items->len, 0, error);
+    g_autoptr(EchPlanner) own = ech_planner_new(planner, error);
+    if (own && options->stop)
+        (void)ech_planner_stop_when(own, options->stop); /* what does not search does not take long */
+    g_autoptr(EchPlan) plan = own ? ech_planner_run(own, (const EchPlanItem *)(const void *)items->data, items->len, 0, error) : NULL;
     if (!plan)
         return false;
     double seconds = (double)(g_get_monotonic_time() - begin) / 1e6;
@@ -144,7 +148,7 @@ static bool run_static(const EchAllocStudy *study, const EchAllocRowOptions *opt
     row->is_static = true;
     row->events = study->events;
     g_autoptr(GArray) placed = g_array_new(FALSE, FALSE, sizeof(EchPlacedEvent));
-    if (!(strcmp(row->spec, "compiler") == 0 ? run_compiler : run_plan)(study, row, placed, error))
+    if (!(strcmp(row->spec, "compiler") == 0 ? run_compiler : run_plan)(study, options, row, placed, error))
         return false;
     count_served(study, placed, row);
     if (options->search)
@@ -292,7 +296,7 @@ static bool run_online(const EchAllocStudy *study, const EchAllocRowOptions *opt
     if (!options->search)
         return true;
     GError *problem = NULL;
-    row->smallest = ech_alloc_smallest_capacity(spec, events_of(study->events), study->events->len, ECH_ALLOC_STUDY_GRANULE, &problem);
+    row->smallest = ech_alloc_smallest_capacity(spec, events_of(study->events), study->events->len, ECH_ALLOC_STUDY_GRANULE, options->stop, &problem);
     if (!problem)
         return true;
     g_propagate_error(error, problem);

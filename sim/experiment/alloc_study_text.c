@@ -368,6 +368,9 @@ GString *ech_alloc_study_text(const EchAllocStudy *study, const GPtrArray *rows,
         g_string_append(out, "\nsmallest: the least device memory in which nothing fails, with caches emptied as often as that takes");
     if (out->str[out->len - 1] != '\n')
         g_string_append_c(out, '\n');
+    if (output->interrupted)
+        g_string_append_printf(out, "\ninterrupted%s%s%s\n", output->left_out ? " before it tried " : "", output->left_out ? output->left_out : "",
+                               output->searched ? "; from then on no smallest memory was searched" : "");
     /* Tables are as narrow as they can be by now: what is too wide is sentences. */
     if (output->columns == 0 || explained)
         return out;

@@ -230,7 +230,14 @@ typedef struct {
     const EchCase *of;
     JsonNode *base; /* The run without the edit, where a goal asks for it. */
     GArray *tries;  /* Try, as they were made */
+    const volatile sig_atomic_t *stop;
+    bool interrupted; /* before it had its answer */
 } Search;
+
+static bool stopped(const volatile sig_atomic_t *stop)
+{
+    return stop && *stop != 0;
+}
 
 /* The number as it is written, which is also what is run: four digits, or all of a whole one. */
 static char *number_text(const EchFind *find, double number)
@@ -324,16 +331,26 @@ static bool search_one(Search *search, EchSweepProgress progress, void *data, si
     search->base = relative ? run_json(search->experiment, search->of, error) : NULL;
     if (relative && !search->base)
         return false;
-    int low = try_number(search, find->from, error), high = low < 0 ? -1 : try_number(search, find->to, error);
+    int low = try_number(search, find->from, error);
+    if (low < 0)
+        return false;
+    bool low_holds = g_array_index(search->tries, Try, low).holds;
+    search->interrupted = stopped(search->stop);
+    if (search->interrupted) {
+        ret[low_holds ? 0 : 1] = low;
+        return true;
+    }
+    int high = try_number(search, find->to, error);
     if (high < 0)
         return false;
-    bool low_holds = g_array_index(search->tries, Try, low).holds, high_holds = g_array_index(search->tries, Try, high).holds;
+    bool high_holds = g_array_index(search->tries, Try, high).holds;
     ret[0] = low_holds ? low : high_holds ? high : -1;
     ret[1] = !low_holds ? low : !high_holds ? high : -1;
     for (size_t i = 0; low_holds != high_holds && i < MOST_HALVES; i++) {
         double a = g_array_index(search->tries, Try, ret[0]).number, b = g_array_index(search->tries, Try, ret[1]).number;
         double middle = between(find, MIN(a, b), MAX(a, b));
-        if (middle == MIN(a, b))
+        search->interrupted = middle != MIN(a, b) && stopped(search->stop);
+        if (middle == MIN(a, b) || search->interrupted)
             break;
         int at = try_number(search, middle, error);
         if (at < 0)
@@ -375,6 +392,8 @@ static const char *label_at(const Search *search, int at)
 
 static const char *side(const Search *search, const int found[2])
 {
+    if (search->tries->len == 1)
+        return "unknown";
     if (found[0] < 0 || found[1] < 0)
         return found[0] < 0 ? "nowhere" : "throughout";
     return g_array_index(search->tries, Try, found[0]).number > g_array_index(search->tries, Try, found[1]).number ? "from" : "up to";
@@ -388,7 +407,9 @@ static void tell(const Search *search, const int found[2], EchFound *ret, GStrin
     g_autoptr(GString) line = g_string_new(NULL);
     if (*search->of->label)
         g_string_append_printf(line, "%s: ", search->of->label);
-    if (strcmp(where, "nowhere") == 0)
+    if (strcmp(where, "unknown") == 0)
+        g_string_append_printf(line, "With %s %s it is %sso that %s.", find->name, label_at(search, 0), found[0] < 0 ? "not " : "", words);
+    else if (strcmp(where, "nowhere") == 0)
         g_string_append_printf(line, "Neither with %s %s nor with %s is it so that %s; nothing between was tried.", find->name, label_at(search, 0),
                                label_at(search, 1), words);
     else if (strcmp(where, "throughout") == 0)
@@ -396,6 +417,8 @@ static void tell(const Search *search, const int found[2], EchFound *ret, GStrin
     else
         g_string_append_printf(line, "%s %s with which %s: %s. With %s not.", strcmp(where, "from") == 0 ? "Least" : "Most", find->name, words,
                                label_at(search, found[0]), label_at(search, found[1]));
+    if (search->interrupted)
+        g_string_append(line, search->tries->len == 1 ? " Interrupted before more was tried." : " Interrupted before all that lies between was tried.");
     g_string_append_printf(text, "%s\n", line->str);
     ret->somewhere = ret->somewhere && found[0] >= 0;
     json_builder_begin_object(b);
@@ -405,6 +428,8 @@ static void tell(const Search *search, const int found[2], EchFound *ret, GStrin
         ech_json_add_text(b, "found", label_at(search, found[0]));
     if (found[1] >= 0)
         ech_json_add_text(b, "beyond", label_at(search, found[1]));
+    if (search->interrupted)
+        ech_json_add_bool(b, "interrupted", true);
     ech_json_add_text(b, "text", line->str);
     json_builder_end_object(b);
 }
@@ -482,7 +507,23 @@ static void begin_answers(EchFound *found, const EchFind *find, const EchExperim
         found->experiment->axis_bases[i] = g_memdup2(experiment->axis_bases[i], experiment->axis_sizes[i] * sizeof **experiment->axis_bases);
 }
 
-EchFound *ech_find_run(EchExperiment *experiment, EchSweepProgress progress, void *data, GError **error)
+/* A combination that an interrupt came before. */
+static bool leave_out(EchFound *found, const EchFind *find, const EchExperiment *experiment, size_t index, GString *text, GError **error)
+{
+    const EchCase *of = &experiment->cases[index];
+    g_autofree char *number = number_text(find, find->from), *value = g_strconcat(find->before, number, find->after, NULL);
+    EchCase *none = ech_case_vary(of, find->name, "none", (const char *const *)find->paths, value, error);
+    if (!none)
+        return false;
+    Try t = {find->from, none, {NULL, g_strdup(ech_sweep_interrupted)}, false};
+    g_autofree char *values = g_strjoinv(", ", of->values), *label = g_strconcat(values, ", none", NULL);
+    take(found, index, &t, label);
+    g_string_append_printf(text, "%s: %s.\n", of->label, ech_sweep_interrupted);
+    found->somewhere = false;
+    return true;
+}
+
+EchFound *ech_find_run(EchExperiment *experiment, const volatile sig_atomic_t *stop, EchSweepProgress progress, void *data, GError **error)
 {
     const EchFind *find = experiment->find;
     g_autoptr(EchFound) found = g_new0(EchFound, 1);
@@ -503,7 +544,11 @@ EchFound *ech_find_run(EchExperiment *experiment, EchSweepProgress progress, voi
         begin_answers(found, find, experiment);
     bool ok = true;
     for (size_t i = 0; ok && i < n; i++) {
-        Search search = {find, experiment, &experiment->cases[i], NULL, g_array_new(FALSE, FALSE, sizeof(Try))};
+        if (i > 0 && stopped(stop)) {
+            ok = leave_out(found, find, experiment, i, text, error);
+            continue;
+        }
+        Search search = {find, experiment, &experiment->cases[i], NULL, g_array_new(FALSE, FALSE, sizeof(Try)), stop, false};
         g_array_set_clear_func(search.tries, try_clear);
         int at[2] = {-1, -1};
         ok = search_one(&search, progress, data, i * USUAL_RUNS, total, at, error);
@@ -513,7 +558,7 @@ EchFound *ech_find_run(EchExperiment *experiment, EchSweepProgress progress, voi
             show_tries(found, find, experiment, search.tries, at);
         } else if (ok) {
             /* Where it holds nowhere, the run at the second bound says by how much. */
-            Try *t = &g_array_index(search.tries, Try, at[0] >= 0 ? at[0] : 1);
+            Try *t = &g_array_index(search.tries, Try, at[0] >= 0 ? at[0] : (int)search.tries->len > 1);
             g_autofree char *values = g_strjoinv(", ", experiment->cases[i].values);
             g_autofree char *label = g_strdup_printf("%s, %s", values, at[0] < 0 ? "none" : at[1] < 0 ? "any" : label_at(&search, at[0]));
             take(found, i, t, label);

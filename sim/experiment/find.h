@@ -31,12 +31,14 @@ typedef struct {
     char **labels;             /**< labels[n_cases]: of rows; NULL-terminated. */
     char *heading;             /**< What labels are. */
     char *text;                /**< What was asked and the answers, in lines. */
-    JsonNode *json; /**< {name, paths, values, for, answers: [{label, holds, found, beyond, text}]}; holds is "from", "up to", "throughout" or "nowhere". */
+    JsonNode *json; /**< {name, paths, values, for, answers: [{label, holds, found, beyond, text}]}; holds is "from", "up to", "throughout" or "nowhere";
+                       "unknown" where it was interrupted too soon. */
     size_t at[2];   /**< Without a sweep: the run at the answer and the nearest where it does not hold; SIZE_MAX where there is none. */
     bool somewhere; /**< It holds somewhere in every combination. */
 } EchFound;
 
-/** Looks; @experiment has a find. Errors of a run end it. */
-EchFound *ech_find_run(EchExperiment *experiment, EchSweepProgress progress, void *data, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** Looks; @experiment has a find. Errors of a run end it. @stop: as for ech_sweep_run; at least one run is made. */
+EchFound *ech_find_run(EchExperiment *experiment, const volatile sig_atomic_t *stop, EchSweepProgress progress, void *data,
+                       GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_found_free(EchFound *found);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchFound, ech_found_free)

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char interrupted[] = "interrupted before it ran";
+const char ech_sweep_interrupted[] = "interrupted before it ran";
 
 static EchSweepPoint run_case(EchExperiment *experiment, size_t index)
 {
@@ -138,7 +138,7 @@ static EchSweepPoint *run_forked(EchExperiment *experiment, unsigned jobs, const
         read_answers(answers[i], points, experiment->n_cases);
     for (size_t i = 0; i < experiment->n_cases; i++) {
         if (!points[i].json && !points[i].error)
-            points[i].error = told       ? g_strdup(interrupted)
+            points[i].error = told       ? g_strdup(ech_sweep_interrupted)
                               : ended_by ? g_strdup_printf("the worker that ran it was ended by signal %d", ended_by)
                                          : g_strdup("no worker ran it");
     }
@@ -155,7 +155,7 @@ EchSweepPoint *ech_sweep_run(EchExperiment *experiment, unsigned jobs, const vol
     }
     EchSweepPoint *points = g_new0(EchSweepPoint, experiment->n_cases);
     for (size_t i = 0; i < experiment->n_cases; i++) {
-        points[i] = stopped(stop) ? (EchSweepPoint){NULL, g_strdup(interrupted)} : run_case(experiment, i);
+        points[i] = stopped(stop) ? (EchSweepPoint){NULL, g_strdup(ech_sweep_interrupted)} : run_case(experiment, i);
         if (progress)
             progress(i + 1, experiment->n_cases, data);
     }
@@ -205,6 +205,11 @@ JsonNode *ech_sweep_json(const EchExperiment *experiment, const EchSweepPoint *p
     g_autoptr(JsonBuilder) b = json_builder_new();
     json_builder_begin_object(b);
     ech_json_add_text(b, "title", experiment->title);
+    bool interrupted = false;
+    for (size_t i = 0; i < experiment->n_cases; i++)
+        interrupted |= g_strcmp0(points[i].error, ech_sweep_interrupted) == 0;
+    if (interrupted)
+        ech_json_add_bool(b, "interrupted", true);
     ech_json_begin_array(b, "axes");
     for (char **axis = experiment->axes; *axis; axis++)
         json_builder_add_string_value(b, *axis);

@@ -12,6 +12,9 @@ typedef struct {
     char *error; /**< Why there is none, or NULL. */
 } EchSweepPoint;
 
+/** The error of a case that an interrupt came before. */
+extern const char ech_sweep_interrupted[];
+
 /** Called after every finished case. */
 typedef void (*EchSweepProgress)(size_t done, size_t total, void *data);
 
@@ -22,5 +25,5 @@ EchSweepPoint *ech_sweep_run(EchExperiment *experiment, unsigned jobs, const vol
                              GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_sweep_free(EchSweepPoint *points, size_t n);
 /** {title, axes, points: [{label, values, fits, makespan_ps, run} or {label, values, error}], changes: [{from, to, why: [sentences]}]}; from and to number
- * points, the first change is the start and has no from. */
+ * points, the first change is the start and has no from. Where cases were left out by an interrupt, "interrupted": true. */
 JsonNode *ech_sweep_json(const EchExperiment *experiment, const EchSweepPoint *points, GError **error) G_GNUC_WARN_UNUSED_RESULT;

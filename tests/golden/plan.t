@@ -61,3 +61,12 @@ the lowest so far: interrupted
 $ echelon plan $T/hard.csv --planner exact:time_limit=60s -o $T/whole.csv > $T/said & { sleep 1; for i in 1 2 3 4 5; do kill -TERM $!; sleep 0.01; done; wait $!; echo exit $?; } 2> /dev/null; grep -o 'the lowest so far: interrupted' $T/said
 exit 143
 the lowest so far: interrupted
+$ timeout --preserve-status -s TERM 1 echelon alloc $T/hard.csv --allocator plan:exact:time_limit=60s --allocator bfc > $T/said; echo exit $?; grep -c '^plan:exact' $T/said; tail -n 1 $T/said
+exit 143
+2
+interrupted before it tried bfc
+$ timeout --preserve-status -s TERM 1 echelon alloc $T/hard.csv --allocator plan:exact:time_limit=60s --allocator bfc --json > $T/said; echo exit $?; grep -E '"(interrupted|left_out|name)"' $T/said
+exit 143
+  "interrupted" : true,
+  "left_out" : "bfc",
+      "name" : "plan:exact:time_limit=60s",

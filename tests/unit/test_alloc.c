@@ -829,8 +829,11 @@ START_TEST(report_names_what_pins_a_segment)
     ck_assert_uint_eq(report->map.events[4], 4);
     ck_assert_uint_eq(report->samples->len, 5);
     ck_assert_uint_eq(ech_alloc_lower_bound(events, G_N_ELEMENTS(events), NULL), 70 * MIB);
-    ck_assert_uint_eq(ech_alloc_smallest_capacity("pytorch", events, G_N_ELEMENTS(events), 2 * MIB, &error), 86 * MIB);
-    ck_assert_uint_eq(ech_alloc_smallest_capacity("best_fit", events, G_N_ELEMENTS(events), 2 * MIB, &error), 74 * MIB);
+    ck_assert_uint_eq(ech_alloc_smallest_capacity("pytorch", events, G_N_ELEMENTS(events), 2 * MIB, NULL, &error), 86 * MIB);
+    const volatile sig_atomic_t stop = 1;
+    ck_assert_uint_eq(ech_alloc_smallest_capacity("pytorch", events, G_N_ELEMENTS(events), 2 * MIB, &stop, &error), 0);
+    ck_assert_ptr_null(error);
+    ck_assert_uint_eq(ech_alloc_smallest_capacity("best_fit", events, G_N_ELEMENTS(events), 2 * MIB, NULL, &error), 74 * MIB);
     ck_assert_ptr_null(error);
 }
 END_TEST

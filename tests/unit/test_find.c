@@ -11,7 +11,7 @@ static EchFound *look(const char *trace, const char *device, const char *find, c
     const char *goals[] = {goal, NULL}, *settings[] = {setting, NULL};
     const EchExperimentOverrides overrides = {.trace = trace, .device = device, .find = find, .goals = goal ? goals : NULL, .settings = settings};
     g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, error);
-    return experiment ? ech_find_run(experiment, NULL, NULL, error) : NULL;
+    return experiment ? ech_find_run(experiment, NULL, NULL, NULL, error) : NULL;
 }
 
 /* The run with @paths at @value, looked at without a search. */
@@ -53,6 +53,55 @@ START_TEST(test_least_memory)
     ck_assert_str_eq(found->labels[0], "512MiB");
     ck_assert_str_eq(found->labels[found->experiment->n_cases - 1], "16GiB");
     ck_assert_uint_eq(found->at[0], found->at[1] + 1);
+}
+END_TEST
+
+static volatile sig_atomic_t stop;
+
+static void stop_soon(size_t done, size_t total, void *data)
+{
+    (void)done;
+    (void)total;
+    (void)data;
+    stop = 1;
+}
+
+static EchFound *look_until(const char *sweep, sig_atomic_t stopped)
+{
+    const char *const settings[] = {sweep, NULL};
+    const EchExperimentOverrides overrides = {
+        .trace = "adam_none.v5e", .device = "tpu-v5e", .find = "device.memories.hbm.capacity=512MiB..16GiB", .settings = sweep ? settings : NULL};
+    GError *error = NULL;
+    g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
+    ck_assert_ptr_nonnull(experiment);
+    stop = stopped;
+    EchFound *found = ech_find_run(experiment, &stop, stop_soon, NULL, &error);
+    ck_assert_ptr_nonnull(found);
+    return found;
+}
+
+/* What an interrupted search knows is told: the runs that were made, and that there are no more. */
+START_TEST(test_interrupted)
+{
+    g_autoptr(EchFound) halved = look_until(NULL, 0);
+    JsonObject *answer = answer_of(halved, 0);
+    ck_assert_uint_eq(halved->experiment->n_cases, 3);
+    ck_assert_str_eq(json_object_get_string_member(answer, "holds"), "from");
+    ck_assert(json_object_get_boolean_member(answer, "interrupted"));
+    ck_assert_uint_eq(halved->at[0], halved->at[1] + 1);
+    ck_assert_ptr_nonnull(strstr(halved->text, "Interrupted"));
+    g_autoptr(EchFound) begun = look_until(NULL, 1);
+    answer = answer_of(begun, 0);
+    ck_assert_uint_eq(begun->experiment->n_cases, 1);
+    ck_assert_ptr_nonnull(begun->points[0].json);
+    ck_assert_str_eq(json_object_get_string_member(answer, "holds"), "unknown");
+    ck_assert_str_eq(json_object_get_string_member(answer, "beyond"), "512MiB");
+    g_autoptr(EchFound) swept = look_until("sweep=[{path: device.memories.hbm.read, values: [x1, x2, x4]}]", 1);
+    ck_assert_uint_eq(swept->experiment->n_cases, 3);
+    ck_assert_ptr_nonnull(swept->points[0].json);
+    for (size_t i = 1; i < 3; i++)
+        ck_assert_str_eq(swept->points[i].error, ech_sweep_interrupted);
+    ck_assert(!swept->somewhere);
 }
 END_TEST
 
@@ -131,6 +180,7 @@ int main(void)
     TCase *tcase = tcase_create("find");
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, test_least_memory);
+    tcase_add_test(tcase, test_interrupted);
     tcase_add_test(tcase, test_slowest_link);
     tcase_add_test(tcase, test_sweep_and_ends);
     tcase_add_test(tcase, test_refused);
