@@ -154,12 +154,18 @@ static EchTrace *remat_run(const void *options, const EchDevice *device, EchTrac
     g_auto(EchRemat) remat = {0};
     ech_remat_init(&remat, &survey, &(EchRematAsked){o->names, o->keep, o->above, o->products});
     price_arrays(&remat);
+    bool fitting = true;
     if (*o->modules)
-        ech_remat_choose_modules(&remat, o->modules);
+        fitting = ech_remat_choose_modules(&remat, o->modules);
     else
         choose(&remat, o->memory, diag);
     bool any = remat.runs->len > 0 || remat.inputs->len > 0;
-    if (!any)
+    if (!any && !fitting && remat.arrays->len > 0)
+        ech_diag_remark(diag,
+                        "remat: left the trace as it is: no module of PyTorch whose path fits '%s' makes arrays that wait; 'run' names modules, and what "
+                        "torch.compile compiled is one",
+                        o->modules);
+    else if (!any)
         ech_diag_remark(diag, "remat: left the trace as it is: %s",
                         remat.arrays->len > 0                         ? "it needs no more than it may, or nothing brings that down"
                         : !ech_users_of_arrays(&remat.users, &survey) ? "it does not say which arrays its operations use"

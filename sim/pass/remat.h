@@ -167,8 +167,8 @@ EchTime ech_remat_time(const EchRemat *remat);
 /** Gives values places in what the compiler has left of on-chip memory @memory while they are needed. */
 void ech_remat_place_on_chip(EchRemat *remat, EchId memory, EchBytes capacity);
 
-/** Chooses all that a forward pass makes within modules whose path fits @pattern, but their results. */
-void ech_remat_choose_modules(EchRemat *remat, const char *pattern);
+/** Chooses all that a forward pass makes within modules whose path fits @pattern, but their results. False where no module fits. */
+bool ech_remat_choose_modules(EchRemat *remat, const char *pattern);
 /** The trace, owned, in which what such modules are given stays until their backward pass is over, as torch.utils.checkpoint keeps it. */
 EchTrace *ech_remat_keep_inputs(const EchSurvey *survey, const char *pattern, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -42,17 +42,19 @@ static bool is_result(const EchRemat *r, const EchRematArray *a, const char *mod
     return false;
 }
 
-void ech_remat_choose_modules(EchRemat *remat, const char *pattern)
+bool ech_remat_choose_modules(EchRemat *remat, const char *pattern)
 {
     EchRemat *r = remat;
+    bool any = false;
     for (guint k = 0; k < r->arrays->len; k++) {
         EchRematArray *a = ech_remat_array(r, k);
         size_t n = 0;
         const char *module = module_of(r->s, a->maker, pattern, &n);
+        any |= module != NULL;
         a->chosen = module && !is_backward(r->s, a->maker) && is_backward(r->s, a->back) && !is_result(r, a, module, n);
     }
     if (ech_remat_plan(r) == ECH_REMAT_OK)
-        return;
+        return any;
     /* Not all at once: as many as go together. */
     g_autofree bool *wanted = g_new(bool, r->arrays->len + 1);
     for (guint k = 0; k < r->arrays->len; k++) {
@@ -68,6 +70,7 @@ void ech_remat_choose_modules(EchRemat *remat, const char *pattern)
             ech_remat_decline(r, a, why);
     }
     (void)ech_remat_plan(r);
+    return any;
 }
 
 /* One call of a module. */

@@ -162,6 +162,13 @@ static bool is_in_hbm(const Writer *w, EchId buffer)
     return ech_trace_builder_peek_buffer(w->b, buffer)->memory == w->s->hbm;
 }
 
+/* No more than @buffer has; traffic of unknown place is of none that has a size. */
+static EchBytes bytes_within(const Writer *w, EchId buffer, EchBytes bytes)
+{
+    EchBytes whole = ech_trace_builder_peek_buffer(w->b, buffer)->bytes;
+    return whole > 0 ? MIN(bytes, whole) : bytes;
+}
+
 /* Appends what stands for @inputs to the last op's uses, and the work of what is fused into it. */
 static EchBytes put_inputs(Writer *w, const GArray *inputs, const GArray *ops)
 {
@@ -169,7 +176,7 @@ static EchBytes put_inputs(Writer *w, const GArray *inputs, const GArray *ops)
     for (guint k = 0; k < inputs->len; k++) {
         const EchRematInput *input = &g_array_index(inputs, EchRematInput, k);
         EchId by, buffer = made_for(w, input, &by);
-        EchBytes bytes = MIN(input->bytes, ech_trace_builder_peek_buffer(w->b, buffer)->bytes);
+        EchBytes bytes = bytes_within(w, buffer, input->bytes);
         ech_trace_builder_use(w->b, buffer, ECH_READ, bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
         depend(w, by);
         moved = ech_bytes_add(moved, is_in_hbm(w, buffer) ? bytes : 0);
@@ -288,7 +295,7 @@ static void put(Writer *w, EchId op)
         if (is_idle_write(w, use, op) || w->input[use->buffer] != UINT32_MAX)
             continue;
         EchId buffer = w->slice[use->buffer] != ECH_NONE ? w->slice[use->buffer] : use->buffer;
-        EchBytes bytes = MIN(use->bytes, ech_trace_builder_peek_buffer(w->b, buffer)->bytes);
+        EchBytes bytes = bytes_within(w, buffer, use->bytes);
         ech_trace_builder_use(w->b, buffer, (EchAccess)use->access, bytes, (EchPattern)use->pattern, (EchOrigin)use->origin);
         moved = ech_bytes_add(moved, is_in_hbm(w, buffer) ? bytes : 0);
     }

@@ -107,11 +107,13 @@ $ for how in checkpoint save_on_cpu; do echelon run --trace traces/gpt_pytorch_m
     99.4 ms from Optimizer.step#AdamW.step to the next, 234 kernels, at most 3.46 GiB
     99.1 ms from Optimizer.step#AdamW.step to the next, 180 kernels, at most 3.46 GiB
 
+$ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'remat:modules=layers.*' | grep 'remat: left'
+  - remat: left the trace as it is: no module of PyTorch whose path fits 'layers.*' makes arrays that wait; 'run' names modules, and what torch.compile compiled is one
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'remat:modules=blocks.*,above=1' | sed -n '/It fits/p;/Steps/,/^$/p;/ - remat/p'
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
-  Steps: 2, the middle one takes 12.7 ms
-    12.7 ms from Optimizer.step#AdamW.step to the next, 251 kernels, at most 4.09 GiB
-    12.4 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
+  Steps: 2, the middle one takes 12.9 ms
+    12.9 ms from Optimizer.step#AdamW.step to the next, 251 kernels, at most 4.09 GiB
+    12.5 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
 
   - remat: 96 arrays (1.64 GiB) made again instead of kept: 102 kernels run again, 2.00 ms by their own times
   - remat: 1 array (1000 MiB) kept: made in parts
