@@ -54,6 +54,7 @@ static const struct {
     {"splitk_reduce", ECH_GPU_SPLIT_REDUCE},
     {"reducesplitk", ECH_GPU_SPLIT_REDUCE},
     {"flash_fwd_splitkv_combine", ECH_GPU_REDUCE},
+    {"flashattnfwdcombine", ECH_GPU_REDUCE},
     {"flash_bwd_dot_do_o", ECH_GPU_ELEMENTWISE},
     {"flash_bwd_convert", ECH_GPU_ELEMENTWISE},
     {"flash_", ECH_GPU_ATTENTION},

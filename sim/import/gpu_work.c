@@ -231,7 +231,30 @@ static void paged_attention(const EchGpuInput *inputs, size_t n, EchGpuOperator 
                             .n = length,
                             .k = operations < 9e18 ? (uint64_t)operations : 0,
                             .causal = prompts,
+                            .paged = true,
                             .read = ech_bytes_add(bytes_of(q->numel, q->dtype), ech_bytes_mul(2, bytes_of(ech_bytes_mul(all, row), keys->dtype))),
+                            .written = bytes_of(q->numel, q->dtype)};
+}
+
+void ech_gpu_attention_lengths(const EchGpuInput *inputs, size_t n, const EchGpuLengths *lengths, EchGpuOperator *ret)
+{
+    if (n < 3 || inputs[0].rank != 3 || !is_tensor(&inputs[0]) || inputs[1].rank < 3 || !is_tensor(&inputs[1]))
+        return;
+    const EchGpuInput *q = &inputs[0], *keys = &inputs[1];
+    uint64_t row = ech_bytes_mul(dim(keys, 1), dim(keys, 0)), tokens = dim(q, 2), each = tokens > 0 ? q->numel / tokens : 0;
+    /* Where it is not known whose the queries are, each sequence has as many. */
+    double scores = lengths->scores > 0      ? (double)lengths->scores
+                    : lengths->sequences > 0 ? (double)tokens / (double)lengths->sequences * (double)lengths->keys
+                                             : 0;
+    double operations = 4 * scores * (double)each;
+    *ret = (EchGpuOperator){.kind = ECH_GPU_OP_ATTENTION,
+                            .dtype = q->dtype,
+                            .elements = q->numel,
+                            .n = lengths->longest,
+                            .k = operations < 9e18 ? (uint64_t)operations : 0,
+                            .causal = lengths->scores > 0,
+                            .paged = ret->paged,
+                            .read = ech_bytes_add(bytes_of(q->numel, q->dtype), ech_bytes_mul(2, bytes_of(ech_bytes_mul(lengths->keys, row), keys->dtype))),
                             .written = bytes_of(q->numel, q->dtype)};
 }
 
@@ -261,24 +284,37 @@ static void rotary_embedding(const EchGpuInput *inputs, size_t n, EchGpuOperator
     ret->read = ech_bytes_add(ret->written, bytes_of(ech_bytes_mul(inputs[0].numel, dim(table, 0)), table->dtype));
 }
 
-/* A kernel that TorchInductor wrote: its inputs and then its outputs, of which one is taken to be; where there is but one tensor, it changes in place. */
+/* Of an array that is so much larger than what a kernel goes over, it picks elements (an embedding, a cache that gets new entries): each is one that it goes
+ * over. Smaller ones it may read several times as often as it writes (pooling, halves of an array). */
+#define PICKED 16
+
+static uint64_t touched(const EchGpuInput *input, uint64_t iteration)
+{
+    return iteration > 0 && input->numel / PICKED > iteration ? iteration : input->numel;
+}
+
+/* A kernel that TorchInductor wrote: its inputs and then its outputs, of which one is taken to be; where there is but one tensor, it changes in place. Numbers
+ * are the lengths that it goes over. */
 static void generated(const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
 {
     const EchGpuInput *last = NULL;
-    uint64_t read = 0, most = 0;
+    uint64_t read = 0, most = 0, iteration = 0;
+    for (size_t i = 0; i < n; i++)
+        if (inputs[i].n_integers == 1 && inputs[i].integers[0] > 0)
+            iteration = ech_bytes_mul(MAX(iteration, 1), (uint64_t)inputs[i].integers[0]);
     for (size_t i = 0; i < n; i++) {
         if (!inputs[i].known || inputs[i].list || inputs[i].rank == 0)
             continue;
-        read = ech_bytes_add(read, last ? bytes_of(last->numel, last->dtype) : 0);
+        read = ech_bytes_add(read, last ? bytes_of(touched(last, iteration), last->dtype) : 0);
         most = MAX(most, inputs[i].numel);
         last = &inputs[i];
     }
     if (!last)
         return;
     ret->kind = ECH_GPU_OP_OTHER;
-    ret->elements = most;
+    ret->elements = iteration > 0 ? iteration : most;
     ret->dtype = last->dtype;
-    ret->written = bytes_of(last->numel, last->dtype);
+    ret->written = bytes_of(touched(last, iteration), last->dtype);
     ret->read = read > 0 ? read : ret->written;
 }
 

@@ -46,7 +46,15 @@ typedef struct {
     uint8_t products;        /**< PRODUCT: how many such products: 2 for a convolution's gradients, else 1. */
     bool scattered;
     bool causal; /**< ATTENTION: known to be, and k halved. */
+    bool paged;  /**< ATTENTION: over pages, so that shapes do not say how many keys there are. */
 } EchGpuOperator;
+
+/** Of the sequences of one call of attention; 0 where not known. */
+typedef struct {
+    uint64_t sequences, queries, keys; /**< queries, keys: of all together. */
+    uint64_t longest;                  /**< Keys. */
+    uint64_t scores;                   /**< Of all, without those that a causal mask leaves out. */
+} EchGpuLengths;
 
 /** A call of an operator, and the kernels that it launched. */
 typedef struct {
@@ -59,6 +67,9 @@ typedef struct {
 EchDtype ech_gpu_torch_dtype(const char *text, size_t n);
 /** Work of the PyTorch operator @name ("aten::addmm"). kind is ECH_GPU_OP_NONE where no input has a shape. */
 void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, EchGpuOperator *ret);
+/** Work of attention over sequences of @lengths: @inputs are [tokens, heads, depth], and keys and values of as many dimensions or [pages, tokens, heads,
+ * depth]. Leaves @ret as it is where they are not. */
+void ech_gpu_attention_lengths(const EchGpuInput *inputs, size_t n, const EchGpuLengths *lengths, EchGpuOperator *ret);
 /** True where a kernel of @name does the operator's work. */
 bool ech_gpu_is_main(const EchGpuOperator *whole, const EchGpuName *name);
 /** Counts a kernel of @call; @launch may be NULL. True where it is a main one. */

@@ -18,6 +18,8 @@
  *   captured NODE                                                     here work was captured into a graph: nodes are numbered from 1 on
  *   graph T DEVICE STREAM LINES                                       one launch for all of so many lines of work that follow
  *   node NODE                                                         the next work is that node's: the ranges around it are those where it was captured
+ *   lengths SEQUENCES QUERIES KEYS LONGEST SCORES                     of what the next kernel attends to: queries, keys and scores of all sequences together
+ *                                                                     (queries and scores 0: not known), keys of the longest
  *   push T THREAD NAME | pop T THREAD | mark T THREAD NAME            NVTX ranges
  *   end
  *
@@ -70,8 +72,9 @@ typedef struct {
     uint32_t name; /* of its range */
     EchDtype dtype;
     bool read, settled;
-    uint32_t again;  /* its call in the launch of a graph */
-    uint64_t launch; /* which that is, from 1 on; 0: none yet */
+    uint32_t lengths; /* in the reader's list + 1; 0: none */
+    uint32_t again;   /* its call in the launch of a graph */
+    uint64_t launch;  /* which that is, from 1 on; 0: none yet */
 } Call;
 
 /* What work is asked for within; UINT32_MAX where there is no such range. */
@@ -119,6 +122,8 @@ typedef struct {
     uint64_t of_graph;       /* Lines of work that are still to come of a graph's launch. */
     bool in_graph;           /* Not the first of them. */
     uint64_t node;           /* The next work's; 0: none. */
+    GArray *lengths;         /* EchGpuLengths */
+    bool next_lengths;       /* The last of them are the next work's. */
     uint64_t clock_ns, reserved, peak_reserved, n_refused, largest_refused;
     uint64_t first_device;
     bool any_device;
@@ -437,6 +442,13 @@ static bool add_node(Reader *r, GError **error)
     return false;
 }
 
+static void add_lengths(Reader *r)
+{
+    EchGpuLengths lengths = {r->lines.fields[0], r->lines.fields[1], r->lines.fields[2], r->lines.fields[3], r->lines.fields[4]};
+    g_array_append_val(r->lengths, lengths);
+    r->next_lengths = true;
+}
+
 static EchItem issued_item(Reader *r, EchItemKind kind, uint64_t device, uint64_t stream, Within *ret_within)
 {
     EchItem item = ech_item_init(kind);
@@ -473,6 +485,9 @@ static bool add_kernel(Reader *r, GError **error)
         kernel.launch.block[i] = (uint32_t)MIN(r->lines.fields[7 + i], (uint64_t)INT32_MAX);
     }
     kernel.launch.shared = (uint32_t)MIN(r->lines.fields[10], (uint64_t)INT32_MAX);
+    if (r->next_lengths && where.call != UINT32_MAX)
+        g_array_index(r->calls, Call, where.call).lengths = r->lengths->len;
+    r->next_lengths = false;
     r->launched = text;
     g_array_append_val(r->kernels, kernel);
     ech_capture_add(r->capture, &item);
@@ -775,6 +790,26 @@ static bool is_index(const char *name, size_t input)
            (input == 2 && (g_str_has_prefix(name, "aten::gather,") || g_str_has_prefix(name, "aten::index_select,")));
 }
 
+/* ", types = [bf16, s64, 4096, -]" behind the sizes: the types of arrays, and numbers. */
+static void read_types(const char *name, EchGpuInput *inputs, size_t n)
+{
+    const char *at = strstr(name, ", types = [");
+    at = at ? at + 11 : "";
+    for (size_t i = 0; i < n && *at && *at != ']'; i++) {
+        size_t length = strcspn(at, ",]");
+        EchDtype dtype = ech_dtype_parse(at, length);
+        if (dtype != ECH_DTYPE_NONE) {
+            inputs[i].dtype = (uint8_t)dtype;
+        } else if (g_ascii_isdigit(*at)) {
+            inputs[i].integers[0] = (int64_t)MIN(g_ascii_strtoull(at, NULL, 10), (uint64_t)INT64_MAX);
+            inputs[i].n_integers = 1;
+        }
+        at += length;
+        at += *at == ',';
+        at += *at == ' ';
+    }
+}
+
 static void read_call(Reader *r, Call *call)
 {
     const Text *text = &g_array_index(r->texts, Text, call->name - 1);
@@ -796,8 +831,11 @@ static void read_call(Reader *r, Call *call)
             inputs[i].dtype = ECH_DTYPE_S64;
         else if (is_mask(name, i))
             inputs[i].dtype = ECH_DTYPE_PRED;
+    read_types(name, inputs, n);
     g_autofree char *bare = g_strndup(name, bare_length(name));
     ech_gpu_operator_of(bare, inputs, n, &call->shared.whole);
+    if (call->lengths > 0)
+        ech_gpu_attention_lengths(inputs, n, &g_array_index(r->lengths, EchGpuLengths, call->lengths - 1), &call->shared.whole);
 }
 
 /* The type that a kernel's name speaks of. Its width alone counts. */
@@ -855,6 +893,22 @@ static void infer_traffic(Reader *r)
         if (r->scratch->len > 0)
             item->other = ech_trace_builder_string(r->builder, r->scratch->str, (gssize)r->scratch->len);
     }
+    uint64_t told = 0, untold = 0;
+    for (guint i = 0; i < r->calls->len; i++) {
+        const Call *call = &g_array_index(r->calls, Call, i);
+        if (call->shared.n_kernels > 0 && call->shared.whole.kind == ECH_GPU_OP_ATTENTION && call->shared.whole.paged)
+            *(call->lengths > 0 ? &told : &untold) += 1;
+    }
+    ech_diag_note(r->ret->diag, "attention_by_lengths_on_the_host", told);
+    ech_diag_note(r->ret->diag, "attention_of_assumed_lengths", untold);
+    if (untold > 0)
+        ech_diag_remark(r->ret->diag,
+                        "how long the sequences are is not told for %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT
+                        " calls of paged attention: prompts are taken as they "
+                        "are, and for a token each as many keys as its table of pages has room for, which is the longest that a sequence may become",
+                        untold, told + untold);
+    else if (told > 0)
+        ech_diag_remark(r->ret->diag, "lengths of sequences are those that the host knew when it asked for attention over their pages");
     ech_diag_note(r->ret->diag, "kernel_traffic_inferred_from_shapes", by_shape);
     ech_diag_note(r->ret->diag, "kernel_traffic_inferred_from_grids", by_grid);
     ech_diag_note(r->ret->diag, "kernel_traffic_assumed", assumed);
@@ -887,6 +941,7 @@ static const EchLineKind kinds[] = {
     {"args", NULL, ECH_LINE_LIST, false},
     {"captured", "captured", 1, false},
     {"node", NULL, 1, false},
+    {"lengths", NULL, 5, false},
 };
 
 /* Where each rank is a process of its own, it asks for one device of several: that is device 0 here, which the first one that anything was asked of changes
@@ -943,6 +998,7 @@ static bool add_line(size_t which, void *data, GError **error)
     case 20: return add_arguments(r, error);
     case 21: return add_captured(r, error);
     case 22: return add_node(r, error);
+    case 23: add_lengths(r); break;
     default: r->lines.ended = true; break;
     }
     return true;
@@ -1041,7 +1097,8 @@ static bool pretend_read(EchSource *source, const EchImportOptions *options, Ech
     g_autoptr(GArray) texts = g_array_new(FALSE, FALSE, sizeof(Text)), calls = g_array_new(FALSE, TRUE, sizeof(Call)),
                       kernels = g_array_new(FALSE, FALSE, sizeof(Kernel)), paths = g_array_new(FALSE, FALSE, sizeof(Path)),
                       moments = g_array_new(FALSE, FALSE, sizeof(Moment)), list = g_array_new(FALSE, FALSE, sizeof(uint64_t)),
-                      addresses = g_array_new(FALSE, FALSE, sizeof(uint64_t)), captured = g_array_new(FALSE, FALSE, sizeof(Within));
+                      addresses = g_array_new(FALSE, FALSE, sizeof(uint64_t)), captured = g_array_new(FALSE, FALSE, sizeof(Within)),
+                      lengths = g_array_new(FALSE, FALSE, sizeof(EchGpuLengths));
     g_array_set_clear_func(texts, clear_text);
     g_autoptr(GHashTable) names = g_hash_table_new_full(NULL, NULL, NULL, g_free), index = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL),
                           open = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, (GDestroyNotify)g_array_unref),
@@ -1064,6 +1121,7 @@ static bool pretend_read(EchSource *source, const EchImportOptions *options, Ech
                 .moments = moments,
                 .addresses = addresses,
                 .nodes_of_graphs = captured,
+                .lengths = lengths,
                 .worked = UINT32_MAX,
                 .names = names,
                 .budget = MAX((uint64_t)16 << 20, n / 8)};

@@ -319,6 +319,51 @@ START_TEST(nodes_of_graphs_are_what_was_captured)
 }
 END_TEST
 
+#define PAGED                                                                                                                                                  \
+    "name 1 \"void flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128, 64, 128, 4>, false>(flash::Flash_fwd_params)\"\nname 2 "                       \
+    "\"_vllm_fa2_C::varlen_fwd, sizes = [[4, 32, 128], [5000, 16, 8, 128], [5000, 16, 8, 128], [4, 32, 128], [5], [5], [4], [], [4, 128]], types = [bf16, "    \
+    "bf16, bf16]\"\n"
+
+/* Attention of one token each over a paged cache: by the lengths that were told, else as long as the tables have room for. */
+START_TEST(attention_over_pages_by_its_lengths)
+{
+    g_autoptr(EchImport) import = must_read(HEAD PAGED "push 1 9 2\nlengths 3 3 307 105 307\nkernel 5 0 0 1 1 8 4 128 1 1 0\npop 9 9\n"
+                                                       "push 1 9 2\nlengths 3 0 307 105 0\nkernel 5 0 0 1 1 8 4 128 1 1 0\npop 9 9\n"
+                                                       "push 1 9 2\nkernel 5 0 0 1 1 8 4 128 1 1 0\npop 9 9\nend\n");
+    const EchTrace *t = import->trace;
+    const uint64_t queries = 4 * 32 * 128 * 2, row = 8 * 128 * 2;
+    const EchOp *told = nth(t, ECH_OP_KERNEL, 0), *shared = nth(t, ECH_OP_KERNEL, 1), *untold = nth(t, ECH_OP_KERNEL, 2);
+    ck_assert_uint_eq(moved(t, told, ECH_READ), queries + 2 * 307 * row);
+    ck_assert_uint_eq(moved(t, told, ECH_WRITE), queries);
+    ck_assert_uint_eq(moved(t, shared, ECH_READ), queries + 2 * 307 * row);
+    ck_assert_uint_eq(moved(t, untold, ECH_READ), queries + 2 * 4 * 128 * 16 * row);
+    ck_assert_uint_eq(ech_trace_work(t)[told->first_work].count, 4ull * 307 * 32 * 128);
+    ck_assert_uint_eq(ech_trace_work(t)[shared->first_work].count, 4ull * 4 * 307 * 32 * 128 / 3); /* four queries over three sequences */
+    ck_assert_uint_eq(ech_diag_count(import->diag, "attention_by_lengths_on_the_host"), 2);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "attention_of_assumed_lengths"), 1);
+}
+END_TEST
+
+/* What TorchInductor wrote, by the types and the elements that the hook tells: of an embedding's table and of a cache, as much as it goes over. */
+START_TEST(generated_kernels_by_what_they_go_over)
+{
+    g_autoptr(EchImport) import =
+        must_read(HEAD "name 1 \"triton_red_fused_embedding_0\"\n"
+                       "name 2 \"triton_red_fused_embedding_0, sizes = [[1, 1], [32000, 4096], [1, 1, 4096], [], []], types = [s32, bf16, f32, 1, 4096]\"\n"
+                       "name 3 \"triton_poi_fused_index_put_1, sizes = [[1], [1, 4096], [1, 32, 2048, 128], [], []], types = [s64, bf16, bf16, -, 4096]\"\n"
+                       "name 4 \"triton_poi_fused_mul_2, sizes = [[1, 8192], [1, 4096], []], types = [bf16, bf16, 4096]\"\n"
+                       "name 5 \"triton_poi_fused_mul_2, sizes = [[1, 8192], [1, 4096], []]\"\n"
+                       "push 1 9 2\nkernel 5 0 0 1 1 1 1 128 1 1 0\npop 9 9\npush 1 9 3\nkernel 5 0 0 1 8 1 1 128 1 1 0\npop 9 9\n"
+                       "push 1 9 4\nkernel 5 0 0 1 8 1 1 128 1 1 0\npop 9 9\npush 1 9 5\nkernel 5 0 0 1 8 1 1 128 1 1 0\npop 9 9\nend\n");
+    static const uint64_t expected[][2] = {{4 + 4096 * 2, 4096 * 4}, {8 + 4096 * 2, 4096 * 2}, {8192 * 2, 4096 * 2}, {8192 * 4, 4096 * 4}};
+    for (size_t i = 0; i < G_N_ELEMENTS(expected); i++) {
+        const EchOp *op = nth(import->trace, ECH_OP_KERNEL, i);
+        ck_assert_uint_eq(moved(import->trace, op, ECH_READ), expected[i][0]);
+        ck_assert_uint_eq(moved(import->trace, op, ECH_WRITE), expected[i][1]);
+    }
+}
+END_TEST
+
 /* Bytes of what PyTorch launches, by hand. */
 START_TEST(operators)
 {
@@ -572,6 +617,8 @@ int main(void)
     tcase_add_test(cases, the_host_runs_ahead_and_waits);
     tcase_add_test(cases, graphs_are_asked_for_once);
     tcase_add_test(cases, nodes_of_graphs_are_what_was_captured);
+    tcase_add_test(cases, attention_over_pages_by_its_lengths);
+    tcase_add_test(cases, generated_kernels_by_what_they_go_over);
     tcase_add_test(cases, operators);
     tcase_add_test(cases, arrays_that_kernels_use);
     tcase_add_test(cases, arrays_of_library_calls_copies_and_collectives);

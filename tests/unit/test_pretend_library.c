@@ -35,6 +35,7 @@ static int (*memory_info)(size_t *, size_t *), (*device_count)(int *), (*set_dev
     (*launch_driver)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **), (*refused)(void),
     (*end_stream)(void *), (*end_event)(void *), (*end_instance)(void *), (*properties)(void *, int);
 static void **(*register_binary)(void *);
+static void (*tell_lengths)(const void *, int, const void *, size_t, int);
 static int (*function_attributes)(void *, const void *);
 static void (*register_kernel)(void **, const char *, char *, const char *, int, void *, void *, void *, void *, int *);
 
@@ -94,6 +95,7 @@ static void load(void)
                  {&launch_driver, "cuLaunchKernel"},
                  {&refused, "cudaMalloc3D"},
                  {&end_stream, "cudaStreamDestroy"},
+                 {&tell_lengths, "pretend_lengths_of"},
                  {&end_event, "cudaEventDestroy"},
                  {&end_instance, "cudaGraphExecDestroy"},
                  {&properties, "cudaGetDeviceProperties_v2"},
@@ -136,7 +138,7 @@ static char *pretended(const char *settings, void (*program)(void), int *ret_sta
         g_auto(GStrv) words = g_strsplit(*line, " ", 3);
         if (g_strv_length(words) == 0 || g_str_equal(words[0], "clock"))
             continue;
-        bool timed = !strstr(" echelon-pretend device name end uses args captured node ", words[0]);
+        bool timed = !strstr(" echelon-pretend device name end uses args captured node lengths ", words[0]);
         if (timed) {
             uint64_t time = g_ascii_strtoull(words[1], NULL, 10);
             ck_assert_uint_ge(time, before);
@@ -605,6 +607,41 @@ static void graphs_of_graphs(void)
     NEED(end_instance(first) == 0 && end_instance(second) == 0 && destroy_graph(one) == 0 && destroy_graph(two) == 0 && end_stream(stream) == 0);
 }
 
+/* How long sequences are is what lies in the device's arrays when the kernel is launched, by itself or as a node. */
+static void attend(void)
+{
+    static const char function;
+    int32_t keys[4] = {100, 7, 0, 0}, starts[5] = {0, 1, 4, 4, 5}, more[4] = {101, 8, 0, 3};
+    void *stream, *graph, *instance, *at, *begins, *unknown;
+    register_kernel(NULL, &function, NULL, "k", -1, NULL, NULL, NULL, NULL, NULL);
+    NEED(make_stream(&stream, 1) == 0 && allocate(&at, 512) == 0 && allocate(&begins, 512) == 0 && allocate(&unknown, 512) == 0);
+    NEED(copy(at, keys, sizeof keys, 1) == 0 && copy(begins, starts, sizeof starts, 1) == 0);
+    tell_lengths(at, 0, begins, 4, 1);
+    NEED(launch(&function, (Dim){1, 1, 1}, (Dim){32, 1, 1}, NULL, 0, stream) == 0);
+    tell_lengths(begins, 1, NULL, 4, 0);
+    NEED(launch(&function, (Dim){2, 1, 1}, (Dim){32, 1, 1}, NULL, 0, stream) == 0);
+    tell_lengths(unknown, 0, begins, 4, 1);
+    NEED(launch(&function, (Dim){3, 1, 1}, (Dim){32, 1, 1}, NULL, 0, stream) == 0);
+    tell_lengths(at, 0, begins, 4, 1);
+    NEED(begin_capture(stream, 0) == 0 && launch(&function, (Dim){4, 1, 1}, (Dim){32, 1, 1}, NULL, 0, stream) == 0);
+    tell_lengths(NULL, 0, NULL, 0, 0);
+    NEED(launch(&function, (Dim){5, 1, 1}, (Dim){32, 1, 1}, NULL, 0, stream) == 0);
+    NEED(end_capture(stream, &graph) == 0 && instantiate(&instance, graph, 0) == 0 && launch_graph(instance, stream) == 0);
+    NEED(copy(at, more, sizeof more, 1) == 0 && launch_graph(instance, stream) == 0);
+    NEED(end_instance(instance) == 0 && destroy_graph(graph) == 0 && end_stream(stream) == 0);
+}
+
+START_TEST(lengths_are_those_that_lie_there)
+{
+    g_autofree char *text = pretended(SMALL, attend, NULL);
+    /* One query of 100 keys, three of 7: the first of those looks at 5. */
+    ck_assert_ptr_nonnull(strstr(text, "lengths 2 4 107 100 118\nkernel 0 1 1 1 1 1 32 1 1 0\n"
+                                       "lengths 3 0 5 3 0\nkernel 0 1 1 2 1 1 32 1 1 0\nkernel 0 1 1 3 1 1 32 1 1 0\n"));
+    ck_assert_ptr_nonnull(strstr(text, "graph 0 1 2\nnode 1\nlengths 2 4 107 100 118\nkernel 0 1 1 4 1 1 32 1 1 0\nnode 2\nkernel 0 1 1 5 1 1 32 1 1 0\n"));
+    ck_assert_ptr_nonnull(strstr(text, "graph 0 1 2\nnode 1\nlengths 3 5 112 101 125\nkernel 0 1 1 4 1 1 32 1 1 0\n"));
+}
+END_TEST
+
 START_TEST(graphs_are_parts_of_others_and_change)
 {
     g_autofree char *text = pretended(SMALL, graphs_of_graphs, NULL);
@@ -844,6 +881,7 @@ int main(void)
     tcase_add_test(tcase, work_is_written_in_order);
     tcase_add_test(tcase, graphs_are_written_at_each_launch);
     tcase_add_test(tcase, graphs_are_parts_of_others_and_change);
+    tcase_add_test(tcase, lengths_are_those_that_lie_there);
     tcase_add_test(tcase, memory_apart_from_addresses_is_counted);
     tcase_add_test(tcase, a_forked_process_writes_nothing);
     tcase_add_test(tcase, a_killed_process_leaves_what_it_did);

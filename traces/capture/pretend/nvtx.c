@@ -35,7 +35,7 @@ typedef struct {
 
 static __thread int depth, quiet;
 static __thread uint64_t hushed;        /* bits: open ranges that are not written, the innermost lowest */
-static __thread char innermost[64][48]; /* names of operators that are open, without their numbers */
+static __thread char innermost[64][256]; /* names of operators that are open, without their numbers */
 
 /* The Python hook's own operators are no part of the program. */
 PRETEND_EXPORT void pretend_quiet(int on)
@@ -97,7 +97,7 @@ PRETEND_EXPORT void nvtxMarkEx(const Attributes *attributes)
     write_attributes("mark", attributes);
 }
 
-/* An operator that the hook hands on opens its range once more. */
+/* An operator that the hook hands on, or a generated kernel of which it says more, opens its range once more. */
 static bool is_repeated(const char *text)
 {
     if (depth >= 64)
@@ -107,7 +107,7 @@ static bool is_repeated(const char *text)
         return true;
     }
     size_t n = strcspn(text, ",");
-    bool named = strncmp(text, "aten::", 6) == 0 && n < sizeof *innermost;
+    bool named = (strncmp(text, "aten::", 6) == 0 || strncmp(text, "triton_", 7) == 0) && n < sizeof *innermost;
     bool again = named && depth > 0 && strncmp(innermost[depth - 1], text, n) == 0 && innermost[depth - 1][n] == '\0';
     snprintf(innermost[depth], sizeof *innermost, "%.*s", named ? (int)n : 0, text);
     return again || quiet;

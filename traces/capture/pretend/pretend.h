@@ -113,6 +113,25 @@ void pretend_copy(void *to, const void *from, size_t bytes, void *stream, bool a
 bool pretend_carry(void *to, const void *from, size_t bytes);
 void pretend_set(void *to, int value, size_t bytes, void *stream);
 
+/* Whether all of it is known. */
+int pretend_known(const void *address, size_t bytes);
+
+/* ---- lengths of sequences (lengths.c) ---- */
+
+/* Arrays of the device, of @n sequences: of @keys each, or, @cumulative, where the keys of each begin and the last end; where their queries do (NULL: one
+ * each).
+ * @causal: a query does not look at the keys behind it. */
+typedef struct {
+    const int32_t *keys, *query_starts;
+    size_t n;
+    bool cumulative, causal;
+} PretendLengths;
+
+/* Those of what this thread launches now; NULL: none are told. */
+const PretendLengths *pretend_lengths(void);
+/* A line of what they say now, for the work that is written next; none where that is not known. */
+void pretend_write_lengths(const PretendLengths *lengths);
+
 /* ---- devices (runtime.c) ---- */
 
 int pretend_current_device(void);

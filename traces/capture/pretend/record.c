@@ -337,10 +337,12 @@ void pretend_work(const char *word, void *stream, const char *format, ...)
     if (line_text.at && !pretend_graph_take(word, stream, line_text.at)) {
         char place[32];
         snprintf(place, sizeof place, " %d %u", pretend_stream_device(stream), pretend_stream(stream));
-        pthread_mutex_lock(&lock);
+        pretend_together();
+        if (*word == 'k' && pretend_lengths()) /* kernel */
+            pretend_write_lengths(pretend_lengths());
         if (recording)
             write_timed(word, place, line_text.at);
-        pthread_mutex_unlock(&lock);
+        pretend_apart();
     }
 }
 

@@ -12,8 +12,9 @@ typedef struct {
     const char *word; /* a literal */
     int device;
     uint32_t stream;
-    size_t rest;   /* where the line goes on in the graph's texts */
-    uint32_t node; /* it is told as `captured NODE`, and as `node NODE` before each of its lines; 0: an event, which is not */
+    size_t rest;            /* where the line goes on in the graph's texts */
+    uint32_t node;          /* it is told as `captured NODE`, and as `node NODE` before each of its lines; 0: an event, which is not */
+    PretendLengths lengths; /* n 0: none */
 } Item;
 
 typedef struct Graph {
@@ -125,6 +126,8 @@ bool pretend_graph_take(const char *word, void *stream, const char *rest)
         Item item = {.word = word, .device = s->device, .stream = s->number};
         if (*word != 'r' && *word != 'w') { /* record, wait */
             item.node = ++n_nodes;
+            if (*word == 'k' && pretend_lengths()) /* kernel */
+                item.lengths = *pretend_lengths();
             pretend_line("captured", "%u", item.node);
         }
         graph->broken |= !append(graph, &item, rest);
@@ -385,6 +388,8 @@ PRETEND_EXPORT int cudaGraphLaunch(void *instance, void *stream)
         __atomic_add_fetch(&n_launches, *item->word == 'k' || *item->word == 'l', __ATOMIC_RELAXED);
         if (item->node > 0)
             pretend_line("node", "%u", item->node);
+        if (item->lengths.n > 0)
+            pretend_write_lengths(&item->lengths);
         pretend_event(item->word, "%d %u %s", item->device, item->stream == g->origin ? number : item->stream, g->texts + item->rest);
     }
     pretend_apart();

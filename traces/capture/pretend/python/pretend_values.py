@@ -227,6 +227,68 @@ class Values(TorchDispatchMode):
         return out
 
 
+def install_lengths(finder):
+    """Tells how long the sequences are that attention goes over. Kernels read it from arrays of the device; what vLLM keeps of it on the host is put there."""
+    if os.environ.get("ECHELON_PRETEND_VALUES") == "0":
+        return
+    _library.pretend_lengths_of.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    said = "lengths of sequences are not told"
+    for name in ("vllm.vllm_flash_attn.flash_attn_interface", "flash_attn.flash_attn_interface"):
+        finder.when(name, _tell_lengths, said)
+    for name in ("vllm.v1.attention.backend", "vllm.v1.attention.backends.utils"):  # before 0.14 the latter
+        finder.when(name, _keep_lengths, said)
+
+
+def _address(tensor):
+    return tensor.data_ptr() if isinstance(tensor, torch.Tensor) and tensor.is_cuda and tensor.dtype == torch.int32 and tensor.is_contiguous() else None
+
+
+def _tell_lengths(module):
+    """Attention over sequences of several lengths, by the names that its arguments have."""
+    import functools
+    import inspect
+    attend = module.flash_attn_varlen_func
+    names = list(inspect.signature(attend).parameters)
+
+    @functools.wraps(attend)
+    def told(*args, **named):
+        given = dict(zip(names, args), **named)
+        used, starts = given.get("seqused_k"), given.get("cu_seqlens_q")
+        keys = used if used is not None else given.get("cu_seqlens_k")
+        if _address(keys) is None:
+            return attend(*args, **named)
+        causal = given.get("causal", False)
+        n = keys.numel() - (used is None)
+        _library.pretend_lengths_of(_address(keys), used is None, _address(starts) if starts is not None and starts.numel() == n + 1 else None, n,
+                                    isinstance(causal, bool) and causal)
+        try:
+            return attend(*args, **named)
+        finally:
+            _library.pretend_lengths_of(None, 0, None, 0, 0)
+
+    module.flash_attn_varlen_func = told
+
+
+def _keep_lengths(module):
+    """What vLLM's attention is told of a batch. It computes the lengths on the device, too, by kernels that do not run."""
+    kind = getattr(module, "CommonAttentionMetadata", None)
+    if kind is None or kind.__module__ != module.__name__:
+        return
+    made = kind.__init__
+
+    def make(self, *args, **named):
+        made(self, *args, **named)
+        kept = self.__dict__
+        lengths = next((kept[name] for name in ("seq_lens_cpu_upper_bound", "_seq_lens_cpu", "seq_lens_cpu") if kept.get(name) is not None), None)
+        for there, here in ((kept.get("seq_lens"), lengths), (kept.get("query_start_loc"), kept.get("query_start_loc_cpu"))):
+            if here is not None and _address(there) is not None and there.numel() == here.numel():
+                with torch.utils._python_dispatch._disable_current_modes():
+                    _seen(there).copy_(here)
+                _library.pretend_fill(there.data_ptr(), _span(there))
+
+    kind.__init__ = make
+
+
 _modes = []  # PyTorch 2.6 holds none of it while torch.compile takes it off
 
 

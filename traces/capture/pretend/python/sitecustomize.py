@@ -71,6 +71,55 @@ class _Modules:
             self.pop()
 
 
+class _Generated:
+    """Ranges of kernels that TorchInductor wrote: sizes of what they are called with, as PyTorch's own range says them, and types, and over how many elements they go, which it does not."""
+
+    NAMES = {"bfloat16": "bf16", "float16": "f16", "float32": "f32", "float64": "f64", "int64": "s64", "int32": "s32", "int16": "s16", "int8": "s8", "uint8": "u8",
+             "bool": "pred", "float8_e4m3fn": "f8e4m3fn", "float8_e5m2": "f8e5m2"}
+
+    def __init__(self, torch):
+        self.tensor = torch.Tensor
+        self.push, self.pop = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
+        self.enabled = torch.autograd._profiler_enabled
+
+    def type_of(self, name, value):
+        if isinstance(value, self.tensor):
+            kind = str(value.dtype).split(".")[-1]
+            return self.NAMES.get(kind, kind)
+        return str(value) if type(value) is int and name.endswith("numel") else "-"
+
+    def text(self, autotuner, values):
+        sizes = ", ".join(str(list(value.shape)) if isinstance(value, self.tensor) else "[]" for value in values)
+        types = ", ".join(map(self.type_of, autotuner.fn.arg_names, values))
+        return "%s, sizes = [%s], types = [%s]" % (autotuner.inductor_meta.get("kernel_name", "triton_"), sizes, types)
+
+    def install(self, heuristics):
+        import functools
+        launch = heuristics.CachingAutotuner.run
+
+        @functools.wraps(launch)
+        def run(autotuner, *values, **named):
+            if not self.enabled():
+                return launch(autotuner, *values, **named)
+            self.push(self.text(autotuner, values))
+            try:
+                return launch(autotuner, *values, **named)
+            finally:
+                self.pop()
+
+        tune = heuristics.CachingAutotuner.bench
+
+        @functools.wraps(tune)
+        def bench(autotuner, launcher, *values, **named):
+            self.push(self.text(autotuner, values))
+            try:
+                return tune(autotuner, launcher, *values, **named)
+            finally:
+                self.pop()
+
+        heuristics.CachingAutotuner.run, heuristics.CachingAutotuner.bench = run, bench
+
+
 class _Operators:
     """Ranges of operators, while no profiler of the program's own runs: there is one at a time."""
 
@@ -203,6 +252,8 @@ class _Recorder:
         operators.open()
         for module, names in (("convert_frame", ("_compile", "fullgraph_capture")), ("aot_compile", ("aot_compile_fullgraph",))):
             _finder.when("torch._dynamo." + module, lambda there, names=names: operators.pause_in(there, names), "a compiler sees ranges that it may trip over")
+        for module in ("triton_heuristics", "runtime.triton_heuristics"):  # up to 2.3, and later
+            _finder.when("torch._inductor." + module, _Generated(self.torch).install, "types of what generated kernels use are guessed")
         self.operators = operators
 
     def record_modules(self):
@@ -261,6 +312,7 @@ def _install(torch):
     pretend_ranks.install(torch)
     import pretend_values
     pretend_values.install()
+    pretend_values.install_lengths(_finder)
 
 
 class _Finder:
