@@ -403,14 +403,27 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
     return any;
 }
 
-/* Fused attention: its products at the rate of the instruction, and what lies between them for every score. FlashAttention-2 (arXiv 2307.08691): forward 73 %,
- * backward 63 % of an A100's peak for heads of 128 at long sequences; the same kernels are mma on an H100, where the backward of heads of 64 reaches 299
- * TFLOP/s (Dao-AILab/flash-attention pull request 2688). FlashAttention-3 (arXiv 2407.08608): 75 % and 60 % by wgmma. */
+/* Fused attention: its products at the rate of the instruction, and what lies between them for every score.
+ *
+ * mma (FlashAttention-2, arXiv 2307.08691): forward 73 %, backward 63 % of an A100's peak for heads of 128 at long sequences; on an H100 the backward of heads
+ * of 64 reaches 299 TFLOP/s (Dao-AILab/flash-attention pull request 2688), and wide heads keep less of the rate, for a tile's operands come from shared memory
+ * as fast as on an A100 while the products are faster: fitted to the forward without a mask at 16 K of figure 5 of arXiv 2407.08608, heads of 128 and 256.
+ *
+ * wgmma (FlashAttention-3, arXiv 2407.08608, figure 5): the forward without a mask at 16 K of heads of 64 and 256, 497 and 756 TFLOP/s, fits one rate of the
+ * products and one time a score; cuDNN's (9.1) is that rate and 595 TFLOP/s for heads of 128. Backward, figure 6: heads of 128 at 16 K, 561 and 516 TFLOP/s,
+ * and of 64 at 2 K, 422 and 395. */
 #define SOFTMAX_SLOTS 12.5   /* of a lane, a score: maximum, exponential, sum, rounding */
 #define GRADIENT_SLOTS 26.4  /* the same, computed again and differentiated */
 #define GRADIENT_SHARED 0.16 /* slots for every element of a head: operands by way of shared memory */
 #define ATTENTION_HEAD 128
 #define ATTENTION_REGISTERS 255 /* a thread; all such kernels take what there is */
+#define WIDE_HEAD 0.85          /* of mma's rate on chips that have wgmma: heads of 128 */
+#define WIDEST_HEAD 0.60        /* 256 */
+#define WGMMA_RATE 0.925        /* of the peak */
+#define WGMMA_SLOTS 7.0         /* a score, beside the products of another warp group */
+#define WGMMA_SLOTS_CUDNN 10.0
+#define WGMMA_GRADIENT_SLOTS 7.5
+#define WGMMA_GRADIENT_SLOTS_CUDNN 12.5
 
 /* Scores computed for every one that counts: blocks of rows take whole blocks of columns, and causal ones those of the diagonal whole. One length for queries
  * and keys; 1 where the grid says that it is not so. */
@@ -433,6 +446,15 @@ static double attention_fill(const EchGpuKernel *kernel, double scores)
     return MAX(done * heads / scores, 1);
 }
 
+/* Share of mma's rate that is left for heads of @head where it is faster than shared memory feeds it. */
+static double fed_share(const EchGpuChip *chip, double head)
+{
+    if (!ech_device_has_number(chip->device, "kernel.wgmma_share"))
+        return 1;
+    double wide = CLAMP(log2(MAX(head, 64) / 64), 0, 2);
+    return wide <= 1 ? 1 - (1 - WIDE_HEAD) * wide : WIDE_HEAD - (WIDE_HEAD - WIDEST_HEAD) * (wide - 1);
+}
+
 static bool price_attention(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
 {
     double rate = (double)ech_unit_peak(chip->matrix, operand_type(kernel));
@@ -440,25 +462,26 @@ static bool price_attention(const EchGpuChip *chip, const EchGpuKernel *kernel, 
         return false;
     bool backward = kernel->name.backward, wgmma = kernel->name.arithmetic == ECH_GPU_WGMMA && ech_device_has_number(chip->device, "kernel.wgmma_share");
     uint32_t threads = ech_gpu_threads(&kernel->launch), registers = kernel->launch.registers ? kernel->launch.registers : ATTENTION_REGISTERS;
-    double blocks = (double)ech_gpu_blocks(&kernel->launch), resident = threads ? resident_blocks(chip, threads, registers, kernel->launch.shared) : 1;
-    double compute, waves = MAX(ceil(blocks / (chip->sms * resident)), 1);
+    double blocks = (double)ech_gpu_blocks(&kernel->launch),
+           resident = !wgmma && threads ? resident_blocks(chip, threads, registers, kernel->launch.shared) : 1;
+    double head = kernel->name.head ? kernel->name.head : ATTENTION_HEAD, each = (backward ? 10 : 4) * head, scores = kernel->operations / each, slots;
     if (wgmma) {
-        resident = 1;
-        waves = MAX(ceil(blocks / chip->sms), 1);
-        compute = kernel->operations / (rate * (backward ? 0.60 : 0.75));
+        rate *= WGMMA_RATE;
+        slots = kernel->name.library ? backward ? WGMMA_GRADIENT_SLOTS_CUDNN : WGMMA_SLOTS_CUDNN : backward ? WGMMA_GRADIENT_SLOTS : WGMMA_SLOTS;
     } else {
-        double head = kernel->name.head ? kernel->name.head : ATTENTION_HEAD, each = (backward ? 10 : 4) * head, scores = kernel->operations / each;
-        double slots = backward ? GRADIENT_SLOTS + GRADIENT_SHARED * head : SOFTMAX_SLOTS;
-        double between = slots / (ECH_GPU_LANES * chip->sms * chip->clock);
-        compute = scores * attention_fill(kernel, scores) * (each / (rate * ech_device_number(chip->device, "kernel.mma_share", 1)) + between);
+        rate *= ech_device_number(chip->device, "kernel.mma_share", 1) * fed_share(chip, head);
+        slots = backward ? GRADIENT_SLOTS : SOFTMAX_SLOTS;
     }
-    /* Whole waves; a block that has an SM to itself leaves as much of it idle as another would take. */
+    slots += backward ? GRADIENT_SHARED * head : 0;
+    double compute = scores * attention_fill(kernel, scores) * (each / rate + slots / (ECH_GPU_LANES * chip->sms * chip->clock));
+    /* Whole waves; a block that has an SM to itself leaves as much of it idle as another would take. Blocks of a causal mask are of all lengths, the longest
+     * last and twice the mean: an SM is idle for half of one. */
+    double waves = MAX(ceil(blocks / (chip->sms * resident)), 1), full = blocks / (chip->sms * resident);
     if (blocks > 0)
-        compute *= waves * resident * chip->sms / blocks;
-    /* Every wave waits for its first rows and for its last; wide ones come in halves of 64. */
-    double halves = ceil((kernel->name.head ? kernel->name.head : 64) / 64.0);
-    double parts[3] = {(wgmma ? 1 : waves * halves) * (TILE_TRIPS + 2) * chip->trip, compute,
-                       ech_gpu_memory_seconds(chip, (double)kernel->read, (double)kernel->written, blocks)};
+        compute *= kernel->name.causal && full > 1 ? 1 + 1 / full : waves / full;
+    /* Every wave waits for its first rows and for its last; wide ones come in halves. cuDNN begins the next block's before it has written one's. */
+    double halves = wgmma ? head > 128 ? 2 : 1 : head > 64 ? 2 : 1, trips = kernel->name.library ? TILE_TRIPS : TILE_TRIPS + 2;
+    double parts[3] = {waves * halves * trips * chip->trip, compute, ech_gpu_memory_seconds(chip, (double)kernel->read, (double)kernel->written, blocks)};
     *ret = (EchGpuCost){.latency = ech_gpu_time(parts[0]),
                         .compute = ech_gpu_time(parts[1]),
                         .memory = ech_gpu_time(parts[2]),

@@ -91,6 +91,7 @@ typedef struct {
     uint8_t lists, lists_read, lists_written; /**< Over lists of tensors: how many lists it is given, reads and writes; 0: not known. */
     uint16_t query_rows, key_rows, head;      /**< Attention: rows of a block, and a head's dimension; 0: not known. */
     bool causal;                              /**< Attention: half of the products are left out. */
+    bool library;                             /**< Attention: cuDNN's. */
     bool sums_rows;                           /**< Normalisation: writes one row, the sum of all. */
     bool whole_rows;                          /**< Gathers: an index for a row, not for an element. */
 } EchGpuName;
@@ -111,9 +112,10 @@ typedef struct {
     uint64_t elements;       /**< Else: elements of the iteration. */
     uint32_t operand_bytes;  /**< An element. */
     bool scattered;          /**< The threads of a warp read or write elements that do not lie together. */
-    bool backward;           /**< As in EchGpuName, like all that follows. */
-    uint8_t kind;            /**< EchGpuClass; ECH_GPU_UNKNOWN: the name says. */
-    uint8_t arithmetic;      /**< EchGpuArithmetic + 1; 0: not said. */
+    bool backward, causal;   /**< As in EchGpuName, like all that follows. */
+    uint16_t head;
+    uint8_t kind;       /**< EchGpuClass; ECH_GPU_UNKNOWN: the name says. */
+    uint8_t arithmetic; /**< EchGpuArithmetic + 1; 0: not said. */
     uint8_t stages, vector, alignment;
     uint16_t tile_m, tile_n, tile_k, instructions, trips;
     uint8_t routine; /**< EchGpuRoutine */

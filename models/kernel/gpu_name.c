@@ -381,12 +381,33 @@ static void read_lists(const char *text, EchGpuName *ret)
     ret->lists_written = (uint8_t)(strstr(text, "normfunctor<") ? 0 : written);
 }
 
+/* Rows and head of a block that FlashAttention-3 works on: "CollectiveMainloopFwdSm90<2, cute::tuple<cluster>, cute::tuple<cute::C<128>, cute::C<176>,
+ * cute::C<128> >, ...". */
+static void read_mainloop(const char *text, EchGpuName *ret)
+{
+    const char *at = strstr(text, "collectivemainloop");
+    at = at ? strstr(at, "tuple<") : NULL;
+    at = at ? strstr(at + 6, "tuple<") : NULL;
+    uint16_t sizes[3] = {0};
+    for (size_t i = 0; i < 3 && at && (at = strstr(at, "c<")); i++) {
+        at += 2;
+        sizes[i] = (uint16_t)MIN(number_after(at), 1024u);
+    }
+    if (sizes[2] > 0) {
+        ret->query_rows = sizes[0];
+        ret->key_rows = sizes[1];
+        ret->head = sizes[2];
+    }
+}
+
 /* "flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, ...>, dropout, causal, ...>": head, rows of queries and of keys; split over keys there is no
  * dropout to name. "fmha_cutlassF_bf16_aligned_64x128_rf_sm80": rows of both. */
 static void read_attention(const char *text, EchGpuName *ret)
 {
     ret->query_rows = ret->tile_m;
     ret->key_rows = ret->tile_n;
+    ret->library = strstr(text, "cudnn") != NULL;
+    read_mainloop(text, ret);
     const char *traits = strstr(text, "kernel_traits<"), *end = traits ? closing(traits + 13) : NULL;
     if (!end)
         return;
@@ -576,6 +597,10 @@ bool ech_gpu_launch_parse(const char *text, EchGpuLaunch *ret)
             ret->scattered = v[0] != 0;
         else if (n == 8 && strncmp(at, "backward", 8) == 0)
             ret->backward = v[0] != 0;
+        else if (n == 6 && strncmp(at, "causal", 6) == 0)
+            ret->causal = v[0] != 0;
+        else if (n == 4 && strncmp(at, "head", 4) == 0)
+            ret->head = (uint16_t)MIN(v[0], 1024u);
         else if (n == 4 && strncmp(at, "tile", 4) == 0)
             ret->tile_m = (uint16_t)MIN(v[0], 4096u), ret->tile_n = (uint16_t)MIN(v[1], 4096u), ret->tile_k = (uint16_t)MIN(v[2], 4096u);
         else if (n == 6 && strncmp(at, "stages", 6) == 0)
@@ -651,6 +676,8 @@ void ech_gpu_launch_print(const EchGpuLaunch *launch, GString *out)
     print_field(out, start, "scattered", launch->scattered ? 1 : 0, (const uint64_t[]){1});
     print_word(out, start, "class", launch->kind < ECH_GPU_N_CLASSES && launch->kind ? ech_gpu_class_names[launch->kind] : NULL);
     print_field(out, start, "backward", launch->backward ? 1 : 0, (const uint64_t[]){1});
+    print_field(out, start, "causal", launch->causal ? 1 : 0, (const uint64_t[]){1});
+    print_field(out, start, "head", launch->head ? 1 : 0, (const uint64_t[]){launch->head});
     print_word(out, start, "arithmetic", launch->arithmetic && launch->arithmetic < G_N_ELEMENTS(arithmetics) ? arithmetics[launch->arithmetic] : NULL);
     print_field(out, start, "tile", launch->tile_m ? 3 : 0, (const uint64_t[]){launch->tile_m, launch->tile_n, launch->tile_k});
     print_field(out, start, "stages", launch->stages ? 1 : 0, (const uint64_t[]){launch->stages});
@@ -663,15 +690,25 @@ void ech_gpu_launch_print(const EchGpuLaunch *launch, GString *out)
     print_field(out, start, "passes", launch->passes ? 1 : 0, (const uint64_t[]){launch->passes});
 }
 
+/* Rows of a block of a library's attention, as its grid is written (traces/capture/pretend/dnn.c). */
+#define LIBRARY_ROWS 128
+
 void ech_gpu_launch_says(const EchGpuLaunch *launch, EchGpuName *name)
 {
     if (launch->kind)
         *name = (EchGpuName){.kind = launch->kind,
                              .arithmetic = launch->kind == ECH_GPU_PRODUCT ? ECH_GPU_WGMMA : ECH_GPU_FMA, /* a library takes the best there is */
                              .vector = 1,
-                             .element_bytes = (uint8_t)MIN(launch->operand_bytes, 16u)};
+                             .element_bytes = (uint8_t)MIN(launch->operand_bytes, 16u),
+                             .library = launch->kind == ECH_GPU_ATTENTION};
     if (launch->backward)
         name->backward = true;
+    if (launch->causal)
+        name->causal = true;
+    if (launch->head) {
+        name->head = launch->head;
+        name->query_rows = name->key_rows = LIBRARY_ROWS;
+    }
     if (launch->arithmetic)
         name->arithmetic = launch->arithmetic - 1;
     if (launch->tile_m) {

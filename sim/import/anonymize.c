@@ -155,6 +155,8 @@ void ech_anonymize_kernel(const char *text, GString *out)
         say_product(&name, out);
     else if (name.instructions && !name.sums_rows)
         say_elementwise(&name, out);
+    if (name.kind == ECH_GPU_ATTENTION && name.head)
+        g_string_append_printf(out, " kernel_traits<%u, %u, %u>, false, %s,", name.head, name.query_rows, name.key_rows, name.causal ? "true" : "false");
     if (name.backward)
         g_string_append(out, " backward");
     static const char *const widths[] = {[1] = " <bool", [2] = " half", [8] = " double"};

@@ -36,14 +36,14 @@ PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/,/No schedule/p;/Steps/,/^$/p;/fullest/,/^$/p;/Who asked/,/^$/p;/Kernel times/,$p'
   It fits. hbm 4.63 GiB of 78.6 GiB (6 %)
   4.99 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.49 GiB, 512 MiB of it the process's context.
-  It takes 68.7 ms, bound by pageable port (48 % of the critical path).
-  No schedule of it is shorter than 68.0 ms on this device; with no overlap at all it takes 83.9 ms.
-  Steps: 2, the middle one takes 11.9 ms
-    11.9 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 4.63 GiB
+  It takes 68.9 ms, bound by pageable port (47 % of the critical path).
+  No schedule of it is shorter than 68.2 ms on this device; with no overlap at all it takes 84.1 ms.
+  Steps: 2, the middle one takes 12.0 ms
+    12.0 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 4.63 GiB
     11.7 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
 
   Memory at its fullest
-    hbm: 4.63 GiB live at 48.4 ms, 4.99 GiB reserved (7.1 % of it lost to fragmentation); pytorch:release:2.15
+    hbm: 4.63 GiB live at 48.5 ms, 4.99 GiB reserved (7.1 % of it lost to fragmentation); pytorch:release:2.15
       1.46 GiB  gpt_train.py:59 (functional.py:3561), 4 of them
       1000 MiB  NllLossBackward0
        578 MiB  gpt_train.py:49 (linear.py:134), 3 of them
@@ -52,28 +52,28 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
        972 MiB  in 12 more
 
   Who asked for it (forward, recomputed, backward)
-    aten::to                      33.0 ms   48.0 % ##########..........
+    aten::to                      33.0 ms   47.9 % ##########..........
     Optimizer.step#AdamW.step     7.77 ms   11.3 % ##..................
-    head (Linear)                 6.64 ms    9.7 % ##..................  2.24 ms, -, 4.39 ms
+    head (Linear)                 6.64 ms    9.6 % ##..................  2.24 ms, -, 4.39 ms
     aten::cross_entropy_loss      3.32 ms    4.8 % #...................
-    blocks.* (Block)              2.92 ms    4.3 % #...................  938 us, -, 1.99 ms
+    blocks.* (Block)              3.12 ms    4.5 % #...................  1.03 ms, -, 2.09 ms
     LogSoftmaxBackward0           2.22 ms    3.2 % #...................  -, -, 2.22 ms
     blocks.*.up (Linear)          1.97 ms    2.9 % #...................  706 us, -, 1.26 ms
     blocks.*.down (Linear)        1.76 ms    2.6 % #...................  605 us, -, 1.16 ms
-    in 12 more                    8.70 ms   12.7 % ###.................
+    in 12 more                    8.70 ms   12.6 % ###.................
 
   Kernel times: 544 kernel model. Engine: native (0.1.0).
   Of the kernels' time 32 % is products, which are held against published times; 67 % other kernels with constants from recorded ones of their class; 1 % assumed (most of it scatter).
   - PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
   - 27 copies of 346 MiB in all are from or to pageable host memory; --pass pin says what pinned memory would be worth
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass pin | grep -E 'It takes'
-  It takes 42.7 ms, bound by hbm port (42 % of the critical path).
-    It takes 37.9 % less time: 68.7 ms -> 42.7 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
+  It takes 42.9 ms, bound by hbm port (42 % of the critical path).
+    It takes 37.8 % less time: 68.9 ms -> 42.9 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --set device.runtime.eager_launch_ps=200us | grep -E "It takes|host's launches  "
-  It takes 148 ms, bound by the host's launches (53 % of the critical path).
-    It takes 2.16 times as long: 68.7 ms -> 148 ms. Along the critical path: +77.5 ms the host's launches.
-    the host's launches           77.9 ms   52.5 % ###########.........
-    for the host's launches       80.0 ms   21.6 % ####................
+  It takes 148 ms, bound by the host's launches (52 % of the critical path).
+    It takes 2.15 times as long: 68.9 ms -> 148 ms. Along the critical path: +77.3 ms the host's launches.
+    the host's launches           77.7 ms   52.4 % ##########..........
+    for the host's launches       79.8 ms   21.6 % ####................
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device a100-80 --engine native | grep -E 'It takes|chosen for'
   It takes 152 ms, bound by pageable port (48 % of the critical path).
   - its kernels are those that were chosen for h100-sxm, of another compute capability: the libraries choose others for a100-80; echelon capture --pretend a100-80 asks them
@@ -95,40 +95,40 @@ in use when most is, 4.63 GiB, by what asked for it
      972 MiB     67 blocks  of 11 more lines (--top)
 
 $ echelon import traces/gpt_pytorch.h100/gpt.pretend.gz --anonymize -o $T/a.ech 2>/dev/null >/dev/null && echelon run --trace $T/a.ech --device h100-sxm --engine native | grep -E "It takes|train"
-  It takes 68.7 ms, bound by pageable port (48 % of the critical path).
+  It takes 68.9 ms, bound by pageable port (47 % of the critical path).
 $ for how in checkpoint save_on_cpu; do echelon run --trace traces/gpt_pytorch_measures.h100/$how.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/p;/Steps/,/^$/p'; done
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
-  Steps: 2, the middle one takes 12.8 ms
-    12.8 ms from Optimizer.step#AdamW.step to the next, 253 kernels, at most 4.09 GiB
-    12.5 ms from Optimizer.step#AdamW.step to the next, 199 kernels, at most 4.09 GiB
+  Steps: 2, the middle one takes 12.9 ms
+    12.9 ms from Optimizer.step#AdamW.step to the next, 253 kernels, at most 4.09 GiB
+    12.6 ms from Optimizer.step#AdamW.step to the next, 199 kernels, at most 4.09 GiB
 
   It fits. hbm 3.46 GiB of 78.6 GiB (4 %), host 2.22 GiB of 2 TiB (0 %)
-  Steps: 2, the middle one takes 99.4 ms
-    99.4 ms from Optimizer.step#AdamW.step to the next, 234 kernels, at most 3.46 GiB
-    99.1 ms from Optimizer.step#AdamW.step to the next, 180 kernels, at most 3.46 GiB
+  Steps: 2, the middle one takes 99.5 ms
+    99.5 ms from Optimizer.step#AdamW.step to the next, 234 kernels, at most 3.46 GiB
+    99.2 ms from Optimizer.step#AdamW.step to the next, 180 kernels, at most 3.46 GiB
 
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'remat:modules=layers.*' | grep 'remat: left'
   - remat: left the trace as it is: no module of PyTorch whose path fits 'layers.*' makes arrays that wait; 'run' names modules, and what torch.compile compiled is one
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'remat:modules=blocks.*,above=1' | sed -n '/It fits/p;/Steps/,/^$/p;/ - remat/p'
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
-  Steps: 2, the middle one takes 12.9 ms
-    12.9 ms from Optimizer.step#AdamW.step to the next, 251 kernels, at most 4.09 GiB
-    12.5 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
+  Steps: 2, the middle one takes 13.0 ms
+    13.0 ms from Optimizer.step#AdamW.step to the next, 251 kernels, at most 4.09 GiB
+    12.6 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
 
   - remat: 96 arrays (1.64 GiB) made again instead of kept: 102 kernels run again, 2.00 ms by their own times
   - remat: 1 array (1000 MiB) kept: made in parts
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=activations,idle=0,above=1,each=true' | sed -n '/It fits/p;/Steps/,/^$/p;/ - offload/p'
   It fits. hbm 3.46 GiB of 78.6 GiB (4 %), host 1.18 GiB of 2 TiB (0 %)
-  Steps: 2, the middle one takes 60.6 ms
-    60.6 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.46 GiB
+  Steps: 2, the middle one takes 60.7 ms
+    60.7 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.46 GiB
     60.4 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 3.46 GiB
 
   - offload: 117 arrays (3.53 GiB) on the host; 123 copies there (3.62 GiB) and 123 back (3.62 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=arguments,names=optimizer' | sed -n '/It fits/p;/Steps/,/^$/p;/ - offload/p'
   It fits. hbm 3.96 GiB of 78.6 GiB (5 %), host 692 MiB of 2 TiB (0 %)
-  Steps: 2, the middle one takes 40.7 ms
-    31.6 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.96 GiB
-    40.7 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 3.96 GiB
+  Steps: 2, the middle one takes 40.8 ms
+    31.7 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.96 GiB
+    40.8 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 3.96 GiB
 
   - offload: 20 arrays (692 MiB) on the host; 70 copies there (2.13 GiB) and 74 back (1.73 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=activations,names=*blocks.0.up*' | sed -n '/It fits/p;/ - offload/p'

@@ -306,8 +306,9 @@ START_TEST(attention_of_parts)
         run(graph(operations, 3), 0);
     }
     g_autofree char *lines = written("library", "459");
-    ck_assert_str_eq(lines, "0 0 \"cudnn attention\" \"grid=4x8x1 class=attention arithmetic=wgmma operand_bytes=2\" 1572864 524288 536870912 \"bf16\"\n"
-                            "0 0 \"cudnn attention\" \"grid=4x8x1 class=attention arithmetic=wgmma operand_bytes=2\" 1572864 524288 268435456 \"bf16\"\n");
+    ck_assert_str_eq(
+        lines, "0 0 \"cudnn attention\" \"grid=4x8x1 class=attention head=64 arithmetic=wgmma operand_bytes=2\" 1572864 524288 536870912 \"bf16\"\n"
+               "0 0 \"cudnn attention\" \"grid=4x8x1 class=attention causal=1 head=64 arithmetic=wgmma operand_bytes=2\" 1572864 524288 268435456 \"bf16\"\n");
     unload();
 }
 END_TEST
@@ -331,7 +332,9 @@ START_TEST(attention_as_one)
     run(graph(&o, 1), 0);
     g_autofree char *lines = written("library", "459");
     /* 4 x 16 heads x 512 x 256 x 64, half of them; keys and values of two heads each. */
-    ck_assert_str_eq(lines, "0 0 \"cudnn attention\" \"grid=4x16x1 class=attention arithmetic=wgmma operand_bytes=2\" 1310720 1081344 268435456 \"bf16\"\n");
+    ck_assert_str_eq(
+        lines,
+        "0 0 \"cudnn attention\" \"grid=4x16x1 class=attention causal=1 head=64 arithmetic=wgmma operand_bytes=2\" 1310720 1081344 268435456 \"bf16\"\n");
     unload();
 }
 END_TEST

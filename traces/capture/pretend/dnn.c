@@ -866,14 +866,17 @@ static bool is_causal(const Descriptor *graph, int depth)
 
 /* All products of the graph in one launch. Forward two, [queries, depth] x [depth, keys] and [queries, keys] x [keys, depth]; backward five. A causal mask
  * leaves out half. Blocks of 128 queries. */
-static void write_attention(Call *call, const Descriptor *graph, uint64_t heads, uint64_t queries, uint64_t operations, bool backward, int64_t type)
+static void write_attention(Call *call, const Descriptor *graph, uint64_t heads, uint64_t queries, uint64_t head, uint64_t operations, bool backward,
+                            int64_t type)
 {
-    if (is_causal(graph, 0))
+    bool causal = is_causal(graph, 0);
+    if (causal)
         operations /= 2;
     const PretendDevice *device = pretend_device();
     char launch[256];
-    snprintf(launch, sizeof launch, "grid=%llux%llux1 class=attention%s arithmetic=%s operand_bytes=%u", (unsigned long long)((queries + 127) / 128),
-             (unsigned long long)heads, backward ? " backward=1" : "", device->major >= 9 ? "wgmma" : "mma", (bits_of(type) + 7) / 8);
+    snprintf(launch, sizeof launch, "grid=%llux%llux1 class=attention%s%s head=%llu arithmetic=%s operand_bytes=%u",
+             (unsigned long long)((queries + 127) / 128), (unsigned long long)heads, backward ? " backward=1" : "", causal ? " causal=1" : "",
+             (unsigned long long)head, device->major >= 9 ? "wgmma" : "mma", (bits_of(type) + 7) / 8);
     write_launch(call, backward ? "cudnn attention: gradients" : "cudnn attention", launch, operations, type_name(type));
 }
 
@@ -890,10 +893,10 @@ static bool write_attention_graph(Call *call, const Descriptor *graph)
             return false;
         uint64_t heads = (uint64_t)(q.sizes[0] * q.sizes[1]), pairs = heads * (uint64_t)(q.sizes[2] * k.sizes[2]), d = (uint64_t)q.sizes[3],
                  dv = (uint64_t)v.sizes[3];
-        write_attention(call, graph, heads, (uint64_t)q.sizes[2], 2 * pairs * (forward ? d + dv : 3 * d + 2 * dv), !forward, q.type);
+        write_attention(call, graph, heads, (uint64_t)q.sizes[2], d, 2 * pairs * (forward ? d + dv : 3 * d + 2 * dv), !forward, q.type);
         return true;
     }
-    uint64_t n = 0, sum = 0, heads = 0, queries = 0;
+    uint64_t n = 0, sum = 0, heads = 0, queries = 0, head = 0;
     int64_t type = 0;
     for (int64_t i = 0; operations && operations->type == TYPE_DESCRIPTOR && i < operations->n; i++) {
         Product product;
@@ -903,12 +906,13 @@ static bool write_attention_graph(Call *call, const Descriptor *graph)
         if (n++ == 0) {
             heads = product.batch;
             queries = product.m;
+            head = product.k;
             type = product.type;
         }
     }
     if (n < 2)
         return false;
-    write_attention(call, graph, heads, queries, sum, n > 2, type);
+    write_attention(call, graph, heads, queries, head, sum, n > 2, type);
     return true;
 }
 

@@ -34,7 +34,7 @@ typedef struct {
 } Attributes;
 
 static __thread int depth, quiet;
-static __thread uint64_t hushed;        /* bits: open ranges that are not written, the innermost lowest */
+static __thread uint64_t hushed;         /* bits: open ranges that are not written, the innermost lowest */
 static __thread char innermost[64][256]; /* names of operators that are open, without their numbers */
 
 /* The Python hook's own operators are no part of the program. */
