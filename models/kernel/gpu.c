@@ -36,6 +36,11 @@ enum { SM_THREADS = 2048, SM_BLOCKS = 32, SM_REGISTERS = 65536, SM_SHARED = 228 
 #define STORE_SHARE 0.5
 #define PIPELINE_SETUP 2.2e-6
 
+/* How the rate of products falls with the limit of a card's power where it is power that holds them: per SM, an H100 PCIe has 350 W / 114 and an H100 SXM 700 W
+ * / 132 of the same chip, and 493 / 114 and 798 / 132 TFLOP/s (8192 cubed in bf16, zzc0721/torch-performance-test-data issues 95 and 79). Not fitted to more.
+ */
+#define POWER_EXPONENT 0.612
+
 /* Classes that stream. Instructions are issued lane slots an element; trips are dependent accesses in a thread's life where its elements are all in flight at
  * once; loop: a thread takes one access after another, so its trips grow with its elements. Sources: recorded H100 kernels of one block (trips) and of many
  * (instructions). */
@@ -75,6 +80,13 @@ static uint64_t to_count(double count)
     return count > 0 ? count < 1e19 ? (uint64_t)count : UINT64_MAX : 0;
 }
 
+/* What is left of the rate of products under the limit kernel.power, watts, of a card whose shares were measured under kernel.rated_power. */
+static double held(const EchDevice *device)
+{
+    double rated = ech_device_number(device, "kernel.rated_power", 0), limit = ech_device_number(device, "kernel.power", rated);
+    return rated > 0 && limit > 0 && limit < rated ? pow(limit / rated, POWER_EXPONENT) : 1;
+}
+
 static bool chip_of(const EchDevice *device, EchGpuChip *ret)
 {
     const EchUnit *vector = ech_device_unit(device, ECH_UNIT_VECTOR);
@@ -89,7 +101,8 @@ static bool chip_of(const EchDevice *device, EchGpuChip *ret)
                         .sms = vector->count,
                         .clock = (double)vector->clock_hz,
                         .trip = LOADED * (double)(hbm->latency > 0 ? hbm->latency : 400 * ECH_PS_PER_NS) * 1e-12,
-                        .start = ech_device_number(device, "runtime.launch_ps", 1e6) * 1e-12};
+                        .start = ech_device_number(device, "runtime.launch_ps", 1e6) * 1e-12,
+                        .held = held(device)};
     return true;
 }
 
@@ -223,14 +236,14 @@ static double tile_rate(const EchGpuChip *chip, const Tile *tile, const char *dt
     if (tile->arithmetic == ECH_GPU_FMA) {
         double peak = (double)ech_unit_peak(chip->vector, dtype) / 2 / chip->sms, wide = (double)ech_unit_peak(chip->vector, "f32") / 2 / chip->sms;
         double issue = ECH_GPU_LANES * chip->clock * (wide > 0 ? peak / wide : 1) * intensity / (intensity + FMA_OTHERS);
-        return MIN(peak * FMA_SHARE, issue) * ech_device_number(chip->device, "kernel.fma_share", 1);
+        return MIN(peak * FMA_SHARE, issue) * ech_device_number(chip->device, "kernel.fma_share", 1) * chip->held;
     }
     double rate = (double)ech_unit_peak(chip->matrix, dtype) / 2 / chip->sms;
     if (tile->arithmetic == ECH_GPU_MMA)
         rate *= ech_device_number(chip->device, "kernel.mma_share", 1);
     else
         rate *= ech_device_number(chip->device, "kernel.wgmma_share", 1);
-    return rate * intensity / (intensity + ech_device_number(chip->device, "kernel.half_intensity", HALF_INTENSITY));
+    return rate * chip->held * intensity / (intensity + ech_device_number(chip->device, "kernel.half_intensity", HALF_INTENSITY));
 }
 
 static void tile_cost(const EchGpuChip *chip, const EchGpuLaunch *l, const Tile *tile, const char *dtype, double bytes, EchGpuCost *ret)
@@ -473,7 +486,7 @@ static bool price_attention(const EchGpuChip *chip, const EchGpuKernel *kernel, 
         slots = backward ? GRADIENT_SLOTS : SOFTMAX_SLOTS;
     }
     slots += backward ? GRADIENT_SHARED * head : 0;
-    double compute = scores * attention_fill(kernel, scores) * (each / rate + slots / (ECH_GPU_LANES * chip->sms * chip->clock));
+    double compute = scores * attention_fill(kernel, scores) * (each / rate + slots / (ECH_GPU_LANES * chip->sms * chip->clock)) / chip->held;
     /* Whole waves; a block that has an SM to itself leaves as much of it idle as another would take. Blocks of a causal mask are of all lengths, the longest
      * last and twice the mean: an SM is idle for half of one. */
     double waves = MAX(ceil(blocks / (chip->sms * resident)), 1), full = blocks / (chip->sms * resident);

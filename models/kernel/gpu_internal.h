@@ -15,6 +15,7 @@ typedef struct {
     double sms, clock; /**< clock of the lanes, Hz */
     double trip;       /**< Seconds of a trip to memory under load. */
     double start;      /**< Seconds from one kernel to the next. */
+    double held;       /**< Of the rate of products, what a limit of power below the card's own leaves: 0 to 1. */
 } EchGpuChip;
 
 /** Picoseconds of @seconds, saturated. */

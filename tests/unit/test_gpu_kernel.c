@@ -120,6 +120,32 @@ START_TEST(waves_quantise)
 }
 END_TEST
 
+/* Half the power: products by the lanes and by wgmma at 0.5 to the 0.612th of their rate, those by mma until L2 holds them; what streams is as fast. More power
+ * than the card's own changes nothing. */
+START_TEST(less_power)
+{
+    static const char *const half[] = {"kernel.power=350", NULL}, *const more[] = {"kernel.power=900", NULL};
+    g_autoptr(EchDevice) full = ech_test_device("h100-sxm", NULL), held = ech_test_device("h100-sxm", half), free = ech_test_device("h100-sxm", more);
+    ck_assert(full && held && free);
+    static const struct {
+        const char *name, *launch;
+        double least, most;
+    } rows[] = {{"nvjet", "product=1x16384x16384x16384 operand_bytes=2", 1.52, 1.53},
+                {"ampere_bf16_s16816gemm_bf16_256x128_ldg8_f2f_stages_64x3_tn", "product=1x16384x16384x16384 operand_bytes=2", 1.4, 1.53},
+                {"ampere_sgemm_128x128_tn", "product=1x16384x16384x16384 operand_bytes=4", 1.4, 1.53},
+                {"void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >(int, x)",
+                 "grid=524288x1x1 block=128x1x1 elements=268435456 operand_bytes=4", 1, 1}};
+    for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
+        EchGpuCost cost;
+        EchTime before = price(full, rows[i].name, rows[i].launch, 1 << 30, 1 << 29, &cost);
+        double ratio = (double)price(held, rows[i].name, rows[i].launch, 1 << 30, 1 << 29, &cost) / (double)before;
+        ck_assert_double_ge(ratio, rows[i].least);
+        ck_assert_double_le(ratio, rows[i].most);
+        ck_assert_int_eq(price(free, rows[i].name, rows[i].launch, 1 << 30, 1 << 29, &cost), before);
+    }
+}
+END_TEST
+
 START_TEST(prices)
 {
     g_autoptr(EchDevice) device = ech_test_device("h100-sxm", NULL), slow = NULL;
@@ -526,6 +552,7 @@ int main(void)
     tcase_add_test(tcase, elementwise_names);
     tcase_add_test(tcase, launches);
     tcase_add_test(tcase, waves_quantise);
+    tcase_add_test(tcase, less_power);
     tcase_add_test(tcase, prices);
     tcase_add_loop_test(tcase, attention, 0, G_N_ELEMENTS(attentions));
     tcase_add_loop_test(tcase, flash_lengths, 0, G_N_ELEMENTS(flashes));
