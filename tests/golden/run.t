@@ -841,6 +841,6 @@ $ for gpu in h100-sxm t4; do echelon run --trace tests/fuzz/corpus/out_of_memory
   It fits. hbm 3.44 GiB of 78.6 GiB (4 %)
   59.0 GiB reserved by allocator jax, as recorded; nvidia-smi would show 59.5 GiB, 512 MiB of it the process's context.
     hbm: 3.44 GiB live, 59.0 GiB reserved, whole at the start; jax
-  It fits. hbm 3.44 GiB of 14.2 GiB (24 %)
-  10.7 GiB reserved by allocator jax, as recorded; nvidia-smi would show 11.2 GiB, 512 MiB of it the process's context.
-    hbm: 3.44 GiB live, 10.7 GiB reserved, whole at the start; jax
+  It fits. hbm 3.44 GiB of 14.6 GiB (24 %)
+  11.0 GiB reserved by allocator jax, as recorded; nvidia-smi would show 11.1 GiB, 138 MiB of it the process's context.
+    hbm: 3.44 GiB live, 11.0 GiB reserved, whole at the start; jax
