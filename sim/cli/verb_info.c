@@ -93,10 +93,13 @@ static void text_rows(GString *out, const char *title, const EchDiag *diag, bool
     }
 }
 
-/* What a snapshot of PyTorch's allocator tells besides: its settings, where it began, and whether it ran out of memory. */
+/* What a snapshot of PyTorch's allocator tells besides: its settings, where it began, and whether it ran out of memory. Nothing where a capture has none beside
+ * it. */
 static void text_snapshot(GString *out, const EchTrace *trace, const char *path)
 {
     g_autofree char *spec = ech_alloc_recorded_spec(trace);
+    if (!spec)
+        return;
     uint64_t live = 0;
     EchBytes bytes = 0;
     for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {

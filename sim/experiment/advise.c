@@ -390,13 +390,13 @@ static void add_devices(Advise *a, const EchDevice *device)
         if (strstr(*setting, "memories.hbm."))
             return; /* would be said of each of them */
     }
+    const EchBytes here = a->advice->available + a->advice->context, needed = ech_bytes_add(a->advice->base.hbm, a->advice->context);
     g_auto(GStrv) names = ech_device_list();
     g_autoptr(GPtrArray) larger = g_ptr_array_new_with_free_func((GDestroyNotify)ech_device_free);
     for (char **name = names; *name; name++) {
         EchDevice *other = ech_device_load(*name, NULL, NULL);
         const EchMemory *hbm = other ? ech_device_memory(other, "hbm") : NULL;
-        if (hbm && !other->calibrated && g_strcmp0(other->family, device->family) == 0 && hbm->available > a->advice->available &&
-            hbm->available >= a->advice->base.hbm)
+        if (hbm && !other->calibrated && g_strcmp0(other->family, device->family) == 0 && hbm->available > here && hbm->available >= needed)
             g_ptr_array_add(larger, other);
         else
             ech_device_free(other);

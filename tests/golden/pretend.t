@@ -142,3 +142,12 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
   - offload: left 6 arrays on the device (1.65 GiB): they are used again before copies out and back would be over (idle=0 takes them all the same)
   - prefetch: 75 fetches from the host start earlier (1.88 GiB), by 5.23 ms of computing at most
   - prefetch: it takes up to 640 MiB more of the device's memory
+$ gzip -dc traces/gpt_pytorch.h100/gpt.pretend.gz > $T/alone.pretend; echelon info $T/alone.pretend | tail -2
+         307  uses_of_inferred_direction
+no snapshot of PyTorch's lies beside it: what is allocated are the segments that PyTorch asked the driver for, not its tensors
+$ printf 'echelon-pretend 1\nclock 1\ndevice 84825604096 536870912 1 "h100-sxm"\nname 1 "k"\nalloc 10 0 0 4294967296 84600000000 3 0\nkernel 20 0 0 1 1 1 1 32 1 1 0\nend\n' > $T/tight.pretend; echelon advise $T/tight.pretend --device h100-sxm | sed -n '/NOT FIT/p;/would make it fit/,/^$/p'
+  IT DOES NOT FIT. 78.8 GiB of hbm are needed, 78.6 GiB are there beside 512 MiB of the process's context.
+  What would make it fit
+   1  h200                                  78.8 GiB         -    16 us    x1.000
+   2  b200                                  78.8 GiB         -    16 us    x1.000
+
