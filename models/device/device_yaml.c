@@ -707,6 +707,32 @@ static void follow_settings(EchDevice *device, const EchDevice *base, const char
     }
 }
 
+/* Edits that meant a part of the device, and made one of another name that lacks what a part needs. */
+static void explain_new_part(const EchYamlNode *root, const EchYamlNode *edited, GError **error)
+{
+    static const char *const sections[] = {"memories", "links", "units"};
+    for (size_t k = 0; k < G_N_ELEMENTS(sections); k++) {
+        const EchYamlNode *had = ech_yaml_get(root, sections[k]), *has = ech_yaml_get(edited, sections[k]);
+        if (!had || !has || had->kind != ECH_YAML_MAP || has->kind != ECH_YAML_MAP)
+            continue;
+        g_autoptr(GPtrArray) names = g_ptr_array_new();
+        for (size_t i = 0; i < had->n; i++)
+            g_ptr_array_add(names, had->keys[i]);
+        g_ptr_array_add(names, NULL);
+        for (size_t i = 0; i < has->n && error && *error; i++) {
+            if (ech_yaml_get(had, has->keys[i]))
+                continue;
+            const char *nearest = ech_nearest_name(has->keys[i], (const char *const *)names->pdata);
+            g_autofree char *all = g_strjoinv(", ", (char **)names->pdata);
+            char *message =
+                g_strdup_printf("%s; of '%s' it has %s%s%s", (*error)->message, sections[k], all, nearest ? ": did you mean " : "", nearest ? nearest : "");
+            g_free((*error)->message);
+            (*error)->message = message;
+            return;
+        }
+    }
+}
+
 EchDevice *ech_device_load_yaml(const EchYamlNode *root, const char *const *settings, GError **error)
 {
     if (!settings || !*settings)
@@ -724,7 +750,9 @@ EchDevice *ech_device_load_yaml(const EchYamlNode *root, const char *const *sett
     }
     g_ptr_array_add(plain, NULL);
     EchDevice *device = ech_device_from_yaml(edited, error);
-    if (device)
+    if (!device)
+        explain_new_part(root, edited, error);
+    else
         follow_settings(device, base, (const char *const *)plain->pdata);
     return device;
 }

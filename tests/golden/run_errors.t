@@ -128,3 +128,9 @@ exit 2
 $ echelon run --trace adam_none.v5e --device tpu-v5e --for fits
 echelon run: --for: what --find asks for; expected --find PATH=FROM..TO too
 exit 2
+$ echelon run --trace traces/adam_none.v5e --device tpu-v5e --set device.memories.hmb.capacity=1GiB
+echelon: --set device.memories.hmb.capacity=1GiB: memories.hmb: expected a kind; of 'memories' it has hbm, vector, scalar, host: did you mean hbm
+exit 2
+$ echelon run --trace traces/adam_none.v5e --device tpu-v5e --set device.units.xyz.clock=1GHz
+echelon: --set device.units.xyz.clock=1GHz: units.xyz: expected a kind, one of matrix, vector, transcendental, scalar; of 'units' it has matrix, vector, transcendental
+exit 2
