@@ -459,6 +459,10 @@ static double attention_fill(const EchGpuKernel *kernel, double scores)
     return MAX(done * heads / scores, 1);
 }
 
+/* Attention in f32 by tensor cores multiplies what three roundings to tf32 leave: three products for one (CUTLASS OpMultiplyAddFastF32, which PyTorch's
+ * memory-efficient kernels use from compute capability 8.0 on). Older chips leave it to the lanes. */
+#define F32_PRODUCTS 3
+
 /* Share of mma's rate that is left for heads of @head where it is faster than shared memory feeds it. */
 static double fed_share(const EchGpuChip *chip, double head)
 {
@@ -470,9 +474,13 @@ static double fed_share(const EchGpuChip *chip, double head)
 
 static bool price_attention(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
 {
-    double rate = (double)ech_unit_peak(chip->matrix, operand_type(kernel));
+    const char *dtype = operand_type(kernel);
+    double rate = (double)ech_unit_peak(chip->matrix, dtype);
     if (kernel->operations <= 0 || rate <= 0)
         return false;
+    bool whole = strcmp(dtype, "f32") == 0, lanes = whole && rate <= (double)ech_unit_peak(chip->vector, "f32");
+    if (whole && !lanes)
+        rate /= F32_PRODUCTS;
     bool backward = kernel->name.backward, wgmma = kernel->name.arithmetic == ECH_GPU_WGMMA && ech_device_has_number(chip->device, "kernel.wgmma_share");
     uint32_t threads = ech_gpu_threads(&kernel->launch), registers = kernel->launch.registers ? kernel->launch.registers : ATTENTION_REGISTERS;
     double blocks = (double)ech_gpu_blocks(&kernel->launch),
@@ -482,7 +490,7 @@ static bool price_attention(const EchGpuChip *chip, const EchGpuKernel *kernel, 
         rate *= WGMMA_RATE;
         slots = kernel->name.library ? backward ? WGMMA_GRADIENT_SLOTS_CUDNN : WGMMA_SLOTS_CUDNN : backward ? WGMMA_GRADIENT_SLOTS : WGMMA_SLOTS;
     } else {
-        rate *= ech_device_number(chip->device, "kernel.mma_share", 1) * fed_share(chip, head);
+        rate *= ech_device_number(chip->device, lanes ? "kernel.fma_share" : "kernel.mma_share", 1) * fed_share(chip, head);
         slots = backward ? GRADIENT_SLOTS : SOFTMAX_SLOTS;
     }
     slots += backward ? GRADIENT_SHARED * head : 0;

@@ -230,6 +230,26 @@ START_TEST(attention)
 }
 END_TEST
 
+/* In f32 a tensor core multiplies three times, a third of tf32's rate at most; a chip whose tensor cores take no f32 leaves it to its lanes. */
+START_TEST(attention_in_f32)
+{
+    static const struct {
+        const char *device;
+        double most; /* FLOP/s */
+    } rows[] = {{"h100-sxm", 494.7e12 / 3}, {"a100-80", 156e12 / 3}, {"t4", 8.1e12}};
+    for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
+        g_autoptr(EchDevice) device = ech_test_device(rows[i].device, NULL);
+        EchGpuKernel kernel = {.read = 3 << 20, .written = 1 << 20, .operations = 1e13, .dtype = "f32"};
+        ech_gpu_name("fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel)", &kernel.name);
+        kernel.launch = (EchGpuLaunch){.grid = {8, 64, 64}, .block = {32, 4, 1}, .registers = 168};
+        EchGpuCost cost;
+        ck_assert(ech_gpu_kernel_price(device, &kernel, &cost));
+        double rate = kernel.operations / ((double)cost.time * 1e-12);
+        ck_assert_msg(rate < rows[i].most && rate > 0.3 * rows[i].most, "%s: %g", rows[i].device, rate);
+    }
+}
+END_TEST
+
 /* Attention on an H100, 16 K tokens, all heads together 2048 wide, as figures 5 and 6 of arXiv 2407.08608 label their bars; heads of 64 and their gradients by
  * FlashAttention-2 as Dao-AILab/flash-attention pull request 2688 prints them. Fitted: the last of every first line of a library and a head (gpu.c). */
 typedef enum { FLASH2, FLASH3, CUDNN } Flash;
@@ -553,6 +573,7 @@ int main(void)
     tcase_add_test(tcase, launches);
     tcase_add_test(tcase, waves_quantise);
     tcase_add_test(tcase, less_power);
+    tcase_add_test(tcase, attention_in_f32);
     tcase_add_test(tcase, prices);
     tcase_add_loop_test(tcase, attention, 0, G_N_ELEMENTS(attentions));
     tcase_add_loop_test(tcase, flash_lengths, 0, G_N_ELEMENTS(flashes));
