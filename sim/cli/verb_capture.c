@@ -153,7 +153,7 @@ static char *pretended_settings(const EchDevice *device, unsigned gpus)
 {
     const EchMemory *hbm = ech_device_memory_kind(device, ECH_MEM_HBM), *l2 = ech_device_memory_kind(device, ECH_MEM_CACHE);
     const EchUnit *vector = ech_device_unit(device, ECH_UNIT_VECTOR);
-    const EchLink *nvlink = ech_device_link(device, "nvlink");
+    const EchLink *nvlink = ech_device_link(device, "nvlink"), *host = ech_device_link(device, "host");
     long capability = lround(10 * ech_device_number(device, "kernel.compute_capability", 0));
     EchRate rate = hbm->nominal > 0 ? hbm->nominal : hbm->read; /* what programs make of it: 2 x clock x bus / 8 */
     g_autofree char *name = device->products && *device->products ? g_strdup(*device->products) : g_strdup_printf("NVIDIA %s", device->name);
@@ -166,6 +166,8 @@ static char *pretended_settings(const EchDevice *device, unsigned gpus)
     g_string_append_printf(out, ";shared=%.0f", ech_device_number(device, "kernel.sm_shared", 167936));
     if (vector)
         g_string_append_printf(out, ";multiprocessors=%u;clock_khz=%" G_GUINT64_FORMAT, vector->count * MAX(device->cores, 1u), vector->clock_hz / 1000);
+    if (host)
+        g_string_append_printf(out, ";host_rate=%" G_GUINT64_FORMAT, host->nominal > 0 ? host->nominal : host->to_device);
     if (l2)
         g_string_append_printf(out, ";l2=%" G_GUINT64_FORMAT, l2->capacity);
     return g_string_free(out, FALSE);
@@ -286,6 +288,7 @@ static int pretend(char **command, const char *prefix, const char *name, char **
     g_autoptr(GSubprocessLauncher) launcher = g_subprocess_launcher_new(G_SUBPROCESS_FLAGS_STDIN_INHERIT);
     g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_DEVICE", numbers, TRUE);
     g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_OUT", pattern, TRUE);
+    g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_CHIP", *device->compiler ? device->compiler : device->name, TRUE);
     if (p->world > 0) {
         g_autofree char *world = g_strdup_printf("%d", p->world), *rank = g_strdup_printf("%d", p->rank);
         g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_WORLD", world, TRUE);
@@ -300,6 +303,7 @@ static int pretend(char **command, const char *prefix, const char *name, char **
         put_before(launcher, "PYTHONPATH", hooks);
     gint64 begun = g_get_real_time() / G_USEC_PER_SEC;
     int code = run_command(launcher, command);
+    g_autoptr(GPtrArray) programs = list_captures(prefix, a_folder, begun, "run --trace", after->str); /* of JAX */
     g_autoptr(GPtrArray) written = list_captures(prefix, ".pretend", begun, "run --trace", after->str);
     if (written->len == 0)
         fprintf(stderr, "echelon capture: nothing was captured; no process of the command asked for a GPU\n");

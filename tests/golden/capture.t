@@ -68,6 +68,9 @@ name 1 "_Z5scalePff"
 kernel 0 0 1 1024 1 1 256 1 1 0
 copy 0 0 4 3 1 0
 end
+$ cd $T && P=$(dirname $(command -v echelon))/tests/pretend_program; echelon capture --pretend h100-sxm -o named -- $P by-name 2>&1 | sed 's/[0-9]\{3,\}\././g'; rm named.*
+allocated: 0; cos there; malloc there; cuNoSuchName missing
+echelon capture: wrote named..pretend; now: echelon run --trace named..pretend --device h100-sxm
 $ cd $T && P=$(dirname $(command -v echelon))/tests/pretend_program; echelon capture --pretend h100-sxm -o large -- $P large 2>&1 | sed "s/[0-9]\{3,\}\././g; s,$P,PROGRAM,"; grep -c refused large.*.pretend
 no room for 79 GiB
 echelon capture: wrote large..pretend; now: echelon run --trace large..pretend --device h100-sxm

@@ -258,10 +258,11 @@ START_TEST(code_is_chosen_as_a_driver_does)
 }
 END_TEST
 
-/* An ELF file of one kernel: a pointer, a number, a structure of three words; 200 registers, at most 256 threads, 4096 bytes of shared memory. */
+/* An ELF file of one kernel: a pointer, a number, a structure of three words; 200 registers, at most 256 threads, 4096 bytes of shared memory. And of a variable
+ * of 3 MiB, named "table". */
 static size_t make_machine_code(uint8_t *elf, const char *kernel)
 {
-    enum { SECTION = 64, NAMES = 1024, INFO = 1536, TABLE = 2048, SECTIONS = 5 };
+    enum { SECTION = 64, NAMES = 1024, INFO = 1536, SYMBOL = 1800, TABLE = 2048, SECTIONS = 6 };
     const uint64_t table = TABLE;
     const uint16_t numbers[] = {SECTION, SECTIONS, 1};
     memcpy(elf,
@@ -286,7 +287,7 @@ static size_t make_machine_code(uint8_t *elf, const char *kernel)
     memcpy(info + 4, threads, 12);
     const char *const kinds[] = {NULL, NULL, ".nv.info.", ".text.", ".nv.shared."};
     uint32_t name = 1;
-    for (uint32_t i = 1; i < SECTIONS; i++) {
+    for (uint32_t i = 1; i < SECTIONS - 1; i++) {
         uint8_t *section = elf + TABLE + i * SECTION;
         const uint64_t place[] = {i == 1 ? NAMES : INFO, i == 1 ? INFO - NAMES : i == 4 ? 4096 : 64};
         const uint32_t registers = i == 3 ? 200u << 24 | 3 : 0;
@@ -296,6 +297,15 @@ static size_t make_machine_code(uint8_t *elf, const char *kernel)
         if (kinds[i])
             name += (uint32_t)sprintf((char *)elf + NAMES + name, "%s%s", kinds[i], kernel) + 1;
     }
+    const uint32_t symbols[] = {0, 2}, names_section = 1;
+    const uint64_t place[] = {SYMBOL, 24}, variable_bytes = 3 * MIB;
+    memcpy(elf + TABLE + 5 * SECTION, symbols, 8);
+    memcpy(elf + TABLE + 5 * SECTION + 24, place, 16);
+    memcpy(elf + TABLE + 5 * SECTION + 40, &names_section, 4);
+    memcpy(elf + SYMBOL, &name, 4);
+    elf[SYMBOL + 4] = 1 << 4 | 1;
+    memcpy(elf + SYMBOL + 16, &variable_bytes, 8);
+    strcpy((char *)elf + NAMES + name, "table");
     return TABLE + SECTIONS * SECTION;
 }
 
@@ -815,6 +825,68 @@ START_TEST(ranges_of_nvtx_are_written)
 }
 END_TEST
 
+/* As XLA uses the driver: a context for each device, variables of modules, one pool of each device. */
+static void drive(void)
+{
+    int (*retain)(void **, int), (*use)(void *), (*push_context)(void *), (*pop_context)(void **), (*device)(int *), (*of_stream)(void *, void **),
+        (*variable)(void **, size_t *, void *, const char *), (*pool)(void **, int), (*from_pool)(void **, size_t, void *, void *), (*back)(void *, void *),
+        (*pool_number)(void *, int, void *), (*set_words)(void *, unsigned, size_t);
+    const struct {
+        void *at;
+        const char *name;
+    } names[] = {{&retain, "cuDevicePrimaryCtxRetain"},
+                 {&use, "cuCtxSetCurrent"},
+                 {&push_context, "cuCtxPushCurrent_v2"},
+                 {&pop_context, "cuCtxPopCurrent_v2"},
+                 {&device, "cuCtxGetDevice"},
+                 {&of_stream, "cuStreamGetCtx"},
+                 {&variable, "cuModuleGetGlobal_v2"},
+                 {&pool, "cuDeviceGetDefaultMemPool"},
+                 {&from_pool, "cuMemAllocFromPoolAsync"},
+                 {&back, "cuMemFreeAsync"},
+                 {&pool_number, "cuMemPoolGetAttribute"},
+                 {&set_words, "cuMemsetD32_v2"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        void *found = dlsym(RTLD_DEFAULT, names[i].name);
+        NEED(found != NULL);
+        memcpy(names[i].at, &found, sizeof found);
+    }
+    void *contexts[2], *popped, *stream, *module, *table, *again, *pools[2], *a;
+    int current;
+    NEED(retain(&contexts[0], 0) == 0 && retain(&contexts[1], 1) == 0 && contexts[0] != contexts[1]);
+    NEED(use(contexts[1]) == 0 && device(&current) == 0 && current == 1 && make_stream(&stream, 0) == 0);
+    NEED(use(NULL) == 0 && device(&current) == 0 && current == 1);
+    NEED(push_context(contexts[0]) == 0 && device(&current) == 0 && current == 0);
+    NEED(of_stream(stream, &popped) == 0 && popped == contexts[1]);
+    NEED(pop_context(&popped) == 0 && popped == contexts[0] && device(&current) == 0 && current == 1);
+    static uint8_t elf[4096];
+    size_t bytes, room, total;
+    make_machine_code(elf, "k");
+    NEED(load_module(&module, elf) == 0 && variable(&table, &bytes, module, "table") == 0 && bytes == 3 * MIB);
+    NEED(variable(&again, &bytes, module, "table") == 0 && again == table && memory_info(&room, &total) == 0 && room == 58 * MIB);
+    NEED(variable(&again, &bytes, module, "k") == 500 && variable(NULL, NULL, module, "table") == 0);
+    NEED(use(contexts[0]) == 0 && variable(&again, NULL, module, "table") == 0 && again != table);
+    int words[4];
+    NEED(set_words(again, 0x05050505, 4) == 0 && copy(words, again, 16, 2) == 0 && words[3] == 0x05050505);
+    uint64_t used;
+    NEED(pool(&pools[0], 0) == 0 && pool(&pools[1], 1) == 0 && from_pool(&a, 8 * MIB, pools[0], NULL) == 0);
+    NEED(pool_number(pools[0], 7, &used) == 0 && used == 8 * MIB && pool_number(pools[1], 7, &used) == 0 && used == 0);
+    NEED(from_pool(&again, 60 * MIB, pools[0], NULL) == 2 && last_error() == 2 && back(a, NULL) == 0);
+    elf[2048 + 5 * 64 + 32] = 23; /* less than a symbol; then a table that is not there */
+    NEED(load_module(&module, elf) == 0 && variable(&table, &bytes, module, "table") == 500);
+    elf[2048 + 5 * 64 + 40] = 9;
+    NEED(load_module(&module, elf) == 0 && variable(&table, &bytes, module, "table") == 500);
+}
+
+START_TEST(contexts_variables_and_pools_are_of_a_device)
+{
+    g_autofree char *text = pretended(SMALL, drive, NULL);
+    ck_assert_uint_eq(count(text, "alloc 0 0 "), 2);
+    ck_assert_uint_eq(count(text, "alloc 1 0 "), 1);
+    ck_assert_uint_eq(count(text, "refused 0 0 62914560\n"), 1);
+}
+END_TEST
+
 static void asks_for_entry_points(void)
 {
     int (*entry)(const char *, void **, int, uint64_t, int *), (*old_entry)(const char *, void **, int, uint64_t);
@@ -887,6 +959,7 @@ int main(void)
     tcase_add_test(tcase, a_killed_process_leaves_what_it_did);
     tcase_add_test(tcase, threads_write_whole_lines);
     tcase_add_test(tcase, ranges_of_nvtx_are_written);
+    tcase_add_test(tcase, contexts_variables_and_pools_are_of_a_device);
     tcase_add_test(tcase, entry_points_are_the_librarys_own);
     tcase_add_test(tcase, the_hook_never_breaks_a_program);
     suite_add_tcase(suite, tcase);

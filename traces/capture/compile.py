@@ -63,6 +63,7 @@ GPUS = {
     "h100": ("NVIDIA H100 80GB HBM3", 132, 128, 3352320000000, 52428800, 1.98, 84942979072, 233472, 232448, (9, 0), 34359738368),
     "b200": ("NVIDIA B200", 148, 128, 7672320000000, 132644864, 1.965, 191514411008, 233472, 232448, (10, 0), 68719476736),
 }
+ESTIMATED = ((9, 0), (10, 0))  # compute capabilities that XLA has tables of kernels for; it compiles for no others where its estimates are asked for
 CUDA_PACKAGE = "'jax[cuda13]'"
 GPU_TARGET = """
 gpu_device_info {{
@@ -366,7 +367,8 @@ def run_compiler(parser, args, slice_, axes, keywords, options, dump):
     target = Target(args.chip, slice_, axes)
     function, arguments, named = built(target, module, keywords)
     if target.is_gpu:  # no device to time candidates on
-        options = {"xla_gpu_autotune_level": 0, "xla_gpu_collect_cost_model_stats": True, "xla_dump_to": dump, "xla_dump_hlo_as_text": True, **options}
+        options = {"xla_gpu_autotune_level": 0, "xla_gpu_collect_cost_model_stats": GPUS[args.chip][8] in ESTIMATED, "xla_dump_to": dump,
+                   "xla_dump_hlo_as_text": True, **options}
     traced = function.trace(*arguments, **named)
     lowered = traced.lower(lowering_platforms=("cuda" if target.is_gpu else "tpu",))
     with open(os.path.join(dump, "module"), "w", encoding="utf-8") as name:  # how its dumps are called

@@ -256,6 +256,16 @@ typedef struct {
     int32_t batch;
 } Layout;
 
+PRETEND_EXPORT int cublasLtCreate(void **ret)
+{
+    return cublasCreate_v2(ret);
+}
+
+PRETEND_EXPORT int cublasLtDestroy(void *handle)
+{
+    return cublasDestroy_v2(handle);
+}
+
 /* cublasLtMatmulDescAttributes_t: 3 TRANSA, 4 TRANSB, 7 EPILOGUE, 8 BIAS_POINTER, 11 EPILOGUE_AUX_POINTER. */
 PRETEND_EXPORT int cublasLtMatmulDescCreate(void **ret, int compute, int scale)
 {

@@ -15,11 +15,20 @@ enum { PTX = 1, CODE = 2, LEAST = 32, WHOLE = 64 };
 #define FLAG_ZSTD UINT64_C(0x8000)
 #define MOST_DECODED (UINT64_C(1) << 30)
 
+/* A variable of the device. */
+typedef struct {
+    char *name;
+    uint64_t bytes;
+    void *address[64]; /* of each device; NULL: not taken yet */
+} Variable;
+
 struct PretendCode {
     int version;                /* 10 * major + minor; PRETEND_NO_CODE, PRETEND_ANY_CODE */
     const uint8_t *binary;      /* Of a fat binary not yet decoded; NULL: there is no more to read. */
     PretendKernelCode *kernels; /* by name */
     size_t n, room;
+    Variable *variables;
+    size_t n_variables;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -154,6 +163,39 @@ static void read_info(PretendKernelCode *kernel, const uint8_t *at, const uint8_
     }
 }
 
+static void add_variable(PretendCode *code, const char *name, uint64_t bytes)
+{
+    Variable *larger = realloc(code->variables, (code->n_variables + 1) * sizeof *larger);
+    char *kept = strdup(name);
+    if (larger)
+        code->variables = larger;
+    if (larger && kept)
+        code->variables[code->n_variables++] = (Variable){.name = kept, .bytes = bytes};
+    else
+        free(kept);
+}
+
+/* Of @n bytes of an ELF file with so many @sections from @table on: what its table of symbols has of kind "object" that others see. */
+static void read_variables(PretendCode *code, const uint8_t *data, size_t n, uint64_t table, uint64_t sections)
+{
+    enum { SECTION = 64, SYMBOLS = 2, SYMBOL = 24, GLOBAL_OBJECT = 1 << 4 | 1 };
+    for (uint64_t i = 0; i < sections; i++) {
+        const uint8_t *section = data + table + i * SECTION;
+        uint64_t at = number_at(section + 24, 8), bytes = number_at(section + 32, 8), link = number_at(section + 40, 4);
+        if (number_at(section + 4, 4) != SYMBOLS || at > n || bytes > n - at || link >= sections)
+            continue;
+        const uint8_t *names = data + table + link * SECTION;
+        uint64_t names_at = number_at(names + 24, 8), names_bytes = number_at(names + 32, 8);
+        if (names_at > n || names_bytes > n - names_at || names_bytes == 0 || data[names_at + names_bytes - 1] != '\0')
+            continue;
+        for (uint64_t s = at; s + SYMBOL <= at + bytes; s += SYMBOL) {
+            uint64_t name = number_at(data + s, 4);
+            if (data[s + 4] == GLOBAL_OBJECT && name < names_bytes && number_at(data + s + 16, 8) > 0)
+                add_variable(code, (const char *)data + names_at + name, number_at(data + s + 16, 8));
+        }
+    }
+}
+
 /* Machine code is an ELF file (64 bit): sections .nv.info.KERNEL, .text.KERNEL (its registers in the upper byte of sh_info) and .nv.shared.KERNEL. */
 static bool read_elf(PretendCode *code, const uint8_t *data, size_t n)
 {
@@ -190,6 +232,7 @@ static bool read_elf(PretendCode *code, const uint8_t *data, size_t n)
         if (kind == 0 && code->n > 0)
             qsort(code->kernels, code->n, sizeof *code->kernels, by_name);
     }
+    read_variables(code, data, n, table, sections);
     return true;
 }
 
@@ -352,4 +395,22 @@ const PretendKernelCode *pretend_code_kernel(PretendCode *code, const char *name
     const PretendKernelCode *found = kernel_named(code, name);
     pthread_mutex_unlock(&lock);
     return found;
+}
+
+void *pretend_code_variable(PretendCode *code, const char *name, uint64_t *ret_bytes)
+{
+    *ret_bytes = 0;
+    pthread_mutex_lock(&lock);
+    Variable *found = NULL;
+    for (size_t i = 0; code && i < code->n_variables && !found; i++)
+        if (strcmp(code->variables[i].name, name) == 0)
+            found = &code->variables[i];
+    void **address = found ? &found->address[(unsigned)pretend_current_device() % (sizeof found->address / sizeof *found->address)] : NULL;
+    if (found && !*address)
+        *address = pretend_allocate(pretend_current_device(), found->bytes, PRETEND_LIBRARY, NULL, false);
+    if (found)
+        *ret_bytes = found->bytes;
+    void *ret = address ? *address : NULL;
+    pthread_mutex_unlock(&lock);
+    return ret;
 }

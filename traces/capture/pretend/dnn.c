@@ -121,12 +121,8 @@ static struct {
 
 void *pretend_cudnn_symbol(const char *name)
 {
-    void *symbol = dlsym(RTLD_NEXT, name);
-    if (!symbol) {
-        void *library = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_NOLOAD);
-        symbol = library ? dlsym(library, name) : NULL;
-    }
-    return symbol;
+    static const char *const libraries[] = {"libcudnn.so.9", NULL};
+    return pretend_real_symbol(name, libraries);
 }
 
 static void *describe_device(void)

@@ -11,7 +11,28 @@
 enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, FILE_NOT_FOUND = 301, NOT_FOUND = 500, NOT_SUPPORTED = 801 };
 #define PAGE ((uint64_t)2 << 20)
 
-static int context; /* there is one; its address stands for it */
+/* Of each device there is one; its place stands for it. */
+static int contexts[64];
+static __thread int stack[64], depth; /* devices of contexts that others were pushed upon */
+
+static void *context_of(int device)
+{
+    return &contexts[(unsigned)device % (sizeof contexts / sizeof *contexts)];
+}
+
+static void *current_context(void)
+{
+    return context_of(pretend_current_device());
+}
+
+/* One that is none of ours changes nothing. */
+static int use_context(void *context)
+{
+    for (uint32_t i = 0; i < pretend_device()->devices; i++)
+        if (context_of((int)i) == context)
+            return cudaSetDevice((int)i);
+    return SUCCESS;
+}
 
 /* ---- devices and contexts ---- */
 
@@ -95,8 +116,13 @@ PRETEND_EXPORT int cuDevicePrimaryCtxGetState(int device, unsigned *ret_flags, i
 
 PRETEND_EXPORT int cuDevicePrimaryCtxRetain(void **ret, int device)
 {
-    (void)device;
-    *ret = &context;
+    *ret = context_of(device);
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuDevicePrimaryCtxSetFlags_v2(int device, unsigned flags)
+{
+    (void)device, (void)flags;
     return SUCCESS;
 }
 
@@ -114,32 +140,34 @@ PRETEND_EXPORT int cuDevicePrimaryCtxRelease_v2(int device)
 
 PRETEND_EXPORT int cuCtxGetCurrent(void **ret)
 {
-    *ret = &context;
+    *ret = current_context();
     return SUCCESS;
 }
 
-PRETEND_EXPORT int cuCtxSetCurrent(void *value)
+PRETEND_EXPORT int cuCtxSetCurrent(void *context)
 {
-    (void)value;
-    return SUCCESS;
+    return use_context(context);
 }
 
-PRETEND_EXPORT int cuCtxPushCurrent(void *value)
+PRETEND_EXPORT int cuCtxPushCurrent(void *context)
 {
-    (void)value;
-    return SUCCESS;
+    if (depth < (int)(sizeof stack / sizeof *stack))
+        stack[depth] = pretend_current_device();
+    depth++;
+    return use_context(context);
 }
 
-PRETEND_EXPORT int cuCtxPushCurrent_v2(void *value)
+PRETEND_EXPORT int cuCtxPushCurrent_v2(void *context)
 {
-    (void)value;
-    return SUCCESS;
+    return cuCtxPushCurrent(context);
 }
 
 PRETEND_EXPORT int cuCtxPopCurrent(void **ret)
 {
     if (ret)
-        *ret = &context;
+        *ret = current_context();
+    if (depth > 0 && --depth < (int)(sizeof stack / sizeof *stack))
+        return cudaSetDevice(stack[depth]);
     return SUCCESS;
 }
 
@@ -152,6 +180,29 @@ PRETEND_EXPORT int cuCtxGetDevice(int *ret)
 {
     *ret = pretend_current_device();
     return SUCCESS;
+}
+
+/* Peers reach each other whether or not they were asked to. */
+PRETEND_EXPORT int cuCtxEnablePeerAccess(void *context, unsigned flags)
+{
+    (void)context, (void)flags;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuCtxDisablePeerAccess(void *context)
+{
+    (void)context;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuDeviceCanAccessPeer(int *ret, int device, int peer)
+{
+    return cudaDeviceCanAccessPeer(ret, device, peer);
+}
+
+PRETEND_EXPORT int cuDeviceGetP2PAttribute(int *ret, int attribute, int source, int target)
+{
+    return cudaDeviceGetP2PAttribute(ret, attribute, source, target);
 }
 
 PRETEND_EXPORT int cuCtxSynchronize(void)
@@ -207,6 +258,14 @@ PRETEND_EXPORT int cuGetErrorName(int error, const char **ret)
 
 /* ---- memory ---- */
 
+/* CUmemAllocationProp and CUmemPoolProps begin alike. */
+typedef struct {
+    int type, handle_types;
+    struct {
+        int type, id;
+    } location;
+} AllocationProperties;
+
 PRETEND_EXPORT int cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total)
 {
     return cudaMemGetInfo(ret_free, ret_total);
@@ -232,9 +291,81 @@ PRETEND_EXPORT int cuMemFreeHost(void *address)
     return cudaFreeHost(address);
 }
 
+PRETEND_EXPORT int cuMemHostAlloc(void **ret, size_t bytes, unsigned flags)
+{
+    return cudaHostAlloc(ret, bytes, flags);
+}
+
+PRETEND_EXPORT int cuMemHostRegister_v2(void *address, size_t bytes, unsigned flags)
+{
+    return cudaHostRegister(address, bytes, flags);
+}
+
+PRETEND_EXPORT int cuMemHostUnregister(void *address)
+{
+    return cudaHostUnregister(address);
+}
+
+PRETEND_EXPORT int cuMemHostGetDevicePointer_v2(void **ret, void *host, unsigned flags)
+{
+    return cudaHostGetDevicePointer(ret, host, flags);
+}
+
+PRETEND_EXPORT int cuMemAllocManaged(void **ret, size_t bytes, unsigned flags)
+{
+    return cudaMallocManaged(ret, bytes, flags);
+}
+
+PRETEND_EXPORT int cuDeviceGetDefaultMemPool(void **ret, int device)
+{
+    return cudaDeviceGetDefaultMemPool(ret, device);
+}
+
+PRETEND_EXPORT int cuDeviceGetMemPool(void **ret, int device)
+{
+    return cudaDeviceGetMemPool(ret, device);
+}
+
+PRETEND_EXPORT int cuMemPoolGetAttribute(void *pool, int attribute, void *ret)
+{
+    return cudaMemPoolGetAttribute(pool, attribute, ret);
+}
+
+PRETEND_EXPORT int cuMemPoolSetAttribute(void *pool, int attribute, void *value)
+{
+    return cudaMemPoolSetAttribute(pool, attribute, value);
+}
+
+PRETEND_EXPORT int cuMemPoolSetAccess(void *pool, const void *access, size_t n)
+{
+    return cudaMemPoolSetAccess(pool, access, n);
+}
+
+PRETEND_EXPORT int cuMemPoolTrimTo(void *pool, size_t keep)
+{
+    return cudaMemPoolTrimTo(pool, keep);
+}
+
 PRETEND_EXPORT int cuMemAllocAsync(void **ret, size_t bytes, void *stream)
 {
     return cudaMallocAsync(ret, bytes, stream);
+}
+
+PRETEND_EXPORT int cuMemAllocFromPoolAsync(void **ret, size_t bytes, void *pool, void *stream)
+{
+    (void)pool;
+    return cudaMallocAsync(ret, bytes, stream);
+}
+
+PRETEND_EXPORT int cuMemPoolCreate(void **ret, const AllocationProperties *properties)
+{
+    return cudaDeviceGetDefaultMemPool(ret, properties->location.id);
+}
+
+PRETEND_EXPORT int cuMemPoolDestroy(void *pool)
+{
+    (void)pool;
+    return SUCCESS;
 }
 
 PRETEND_EXPORT int cuMemFreeAsync(void *address, void *stream)
@@ -267,6 +398,17 @@ PRETEND_EXPORT int cuMemcpyDtoDAsync_v2(void *to, const void *from, size_t bytes
     return cudaMemcpyAsync(to, from, bytes, 4, stream);
 }
 
+PRETEND_EXPORT int cuMemcpyDtoD_v2(void *to, const void *from, size_t bytes)
+{
+    return cudaMemcpy(to, from, bytes, 4);
+}
+
+PRETEND_EXPORT int cuMemcpyPeerAsync(void *to, void *to_context, const void *from, void *from_context, size_t bytes, void *stream)
+{
+    (void)to_context, (void)from_context;
+    return cudaMemcpyAsync(to, from, bytes, 4, stream);
+}
+
 PRETEND_EXPORT int cuMemcpyAsync(void *to, const void *from, size_t bytes, void *stream)
 {
     return cudaMemcpyAsync(to, from, bytes, 4, stream);
@@ -283,6 +425,16 @@ PRETEND_EXPORT int cuMemsetD32Async(void *to, unsigned value, size_t n, void *st
     return cudaMemsetAsync(to, value == (value & 0xff) * 0x01010101u ? (int)(value & 0xff) : 0, 4 * n, stream);
 }
 
+PRETEND_EXPORT int cuMemsetD8_v2(void *to, unsigned char value, size_t n)
+{
+    return cuMemsetD8Async(to, value, n, NULL);
+}
+
+PRETEND_EXPORT int cuMemsetD32_v2(void *to, unsigned value, size_t n)
+{
+    return cuMemsetD32Async(to, value, n, NULL);
+}
+
 /* CUpointer_attribute: 2 memory type (1 host, 2 device), 3 and 4 addresses, 7 number of the block, 8 managed, 9 device, 11 and 12 the block. */
 PRETEND_EXPORT int cuPointerGetAttribute(void *ret, int attribute, void *address)
 {
@@ -293,7 +445,7 @@ PRETEND_EXPORT int cuPointerGetAttribute(void *ret, int attribute, void *address
     uint64_t value = 0;
     size_t bytes = sizeof value;
     switch (attribute) {
-    case 1: value = (uint64_t)&context; break;
+    case 1: value = (uint64_t)context_of(block.device); break;
     case 2: value = on_device ? 2 : 1, bytes = 4; break;
     case 3:
     case 4: value = (uint64_t)address; break;
@@ -330,13 +482,6 @@ PRETEND_EXPORT int cuMemGetAddressRange_v2(void **ret, size_t *ret_bytes, void *
 }
 
 /* ---- addresses and memory apart (PyTorch: expandable_segments) ---- */
-
-typedef struct {
-    int type, handle_types;
-    struct {
-        int type, id;
-    } location;
-} AllocationProperties;
 
 /* Memory of cuMemCreate: it is taken until it is released and mapped nowhere. */
 typedef struct {
@@ -486,6 +631,21 @@ PRETEND_EXPORT int cuStreamWaitEvent(void *stream, void *event, unsigned flags)
     return cudaStreamWaitEvent(stream, event, flags);
 }
 
+PRETEND_EXPORT int cuStreamGetPriority(void *stream, int *ret)
+{
+    return cudaStreamGetPriority(stream, ret);
+}
+
+PRETEND_EXPORT int cuLaunchHostFunc(void *stream, void (*function)(void *), void *data)
+{
+    return cudaLaunchHostFunc(stream, function, data);
+}
+
+PRETEND_EXPORT int cuStreamAddCallback(void *stream, void (*callback)(void *, int, void *), void *data, unsigned flags)
+{
+    return cudaStreamAddCallback(stream, callback, data, flags);
+}
+
 PRETEND_EXPORT int cuStreamIsCapturing(void *stream, int *ret)
 {
     return cudaStreamIsCapturing(stream, ret);
@@ -493,8 +653,7 @@ PRETEND_EXPORT int cuStreamIsCapturing(void *stream, int *ret)
 
 PRETEND_EXPORT int cuStreamGetCtx(void *stream, void **ret)
 {
-    (void)stream;
-    *ret = &context;
+    *ret = context_of(pretend_stream_device(stream));
     return SUCCESS;
 }
 
@@ -521,6 +680,11 @@ PRETEND_EXPORT int cuEventQuery(void *event)
 PRETEND_EXPORT int cuEventSynchronize(void *event)
 {
     return cudaEventSynchronize(event);
+}
+
+PRETEND_EXPORT int cuEventElapsedTime_v2(float *ret, void *begin, void *end)
+{
+    return cudaEventElapsedTime(ret, begin, end);
 }
 
 PRETEND_EXPORT int cuEventElapsedTime(float *ret, void *begin, void *end)
@@ -556,6 +720,27 @@ PRETEND_EXPORT int cuModuleLoad(void **ret, const char *path)
 PRETEND_EXPORT int cuModuleLoadData(void **ret, const void *image)
 {
     return new_module(ret, image);
+}
+
+PRETEND_EXPORT int cuModuleLoadFatBinary(void **ret, const void *image)
+{
+    return new_module(ret, image);
+}
+
+/* A module's variable takes memory of the device beside the program's allocator, as long as the process runs. */
+PRETEND_EXPORT int cuModuleGetGlobal_v2(void **ret, size_t *ret_bytes, void *loaded, const char *name)
+{
+    uint64_t bytes;
+    void *address = pretend_code_variable(loaded, name, &bytes);
+    if (bytes == 0)
+        return NOT_FOUND;
+    if (!address)
+        return OUT_OF_MEMORY;
+    if (ret)
+        *ret = address;
+    if (ret_bytes)
+        *ret_bytes = bytes;
+    return SUCCESS;
 }
 
 PRETEND_EXPORT int cuModuleLoadDataEx(void **ret, const void *image, unsigned n, const void *options, void **values)
@@ -626,6 +811,11 @@ PRETEND_EXPORT int cudaKernelSetAttributeForDevice(void *kernel, int attribute, 
 {
     (void)kernel, (void)attribute, (void)value, (void)device;
     return SUCCESS;
+}
+
+PRETEND_EXPORT int cuFuncGetName(const char **ret, void *function)
+{
+    return cudaFuncGetName(ret, function);
 }
 
 PRETEND_EXPORT int cuFuncSetAttribute(void *function, int attribute, int value)

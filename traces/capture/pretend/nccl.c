@@ -2,7 +2,6 @@
  * anybody. Results of up to PRETEND_COPIED_BYTES are as if all ranks had the caller's operands, so that sizes that ranks tell one another make sense. */
 #include "pretend.h"
 
-#include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -150,7 +149,8 @@ static int version(void)
 {
     static int version;
     if (version == 0) {
-        void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD), *symbol = library ? dlsym(library, "ncclGetVersion") : NULL;
+        static const char *const libraries[] = {"libnccl.so.2", NULL};
+        void *symbol = pretend_real_symbol("ncclGetVersion", libraries);
         int (*ask)(int *);
         memcpy(&ask, &symbol, sizeof symbol);
         if (symbol)

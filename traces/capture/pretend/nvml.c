@@ -49,7 +49,7 @@ PRETEND_EXPORT const char *nvmlErrorString(int error)
 
 PRETEND_EXPORT int nvmlSystemGetDriverVersion(char *ret, unsigned room)
 {
-    snprintf(ret, room, "pretended");
+    snprintf(ret, room, "%s", pretend_runtime_version() >= 13000 ? "580.0.0" : "570.0.0"); /* the first that run CUDA 13 and 12.8; programs compare it */
     return SUCCESS;
 }
 
@@ -104,6 +104,23 @@ PRETEND_EXPORT int nvmlDeviceGetCudaComputeCapability(const void *device, int *r
     (void)device;
     *ret_major = (int)pretend_device()->major;
     *ret_minor = (int)pretend_device()->minor;
+    return SUCCESS;
+}
+
+/* Of 16 lanes: 15.75 GB/s in generation 3, and twice as much in each that follows. */
+PRETEND_EXPORT int nvmlDeviceGetCurrPcieLinkGeneration(const void *device, unsigned *ret)
+{
+    (void)device;
+    *ret = 3;
+    for (uint64_t rate = UINT64_C(22000000000); pretend_device()->host_rate > rate && *ret < 7; rate *= 2)
+        (*ret)++;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int nvmlDeviceGetCurrPcieLinkWidth(const void *device, unsigned *ret)
+{
+    (void)device;
+    *ret = 16;
     return SUCCESS;
 }
 

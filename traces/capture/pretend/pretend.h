@@ -25,6 +25,7 @@ typedef struct {
     uint32_t threads, blocks; /* of a multiprocessor */
     uint32_t clock_khz, memory_clock_khz, memory_bus_bits;
     uint64_t l2_bytes, shared_per_multiprocessor;
+    uint64_t host_rate; /* bytes/s of the link to the host */
 } PretendDevice;
 
 /* Reads the environment once. */
@@ -150,9 +151,12 @@ int pretend_stream_device(void *stream);
 /* Keeps the line (what stands in it behind its place, and lines that follow it) if @stream is being captured; false where it is not. */
 bool pretend_graph_take(const char *word, void *stream, const char *rest);
 
-/* ---- cuDNN (dnn.c) ---- */
+/* ---- the real libraries (symbols.c) ---- */
 
-/* Of the program's own libcudnn, wherever it was loaded; NULL where there is none. */
+/* What the program would have found behind @name without us: of a library that it was linked with, or of the first of @libraries (NULL behind them) that it
+ * loaded itself. NULL where there is none. */
+void *pretend_real_symbol(const char *name, const char *const *libraries);
+/* Of cuDNN. */
 void *pretend_cudnn_symbol(const char *name);
 
 /* ---- machine code (code.c) ---- */
@@ -178,6 +182,9 @@ enum { PRETEND_NO_CODE = 0, PRETEND_ANY_CODE = -1 };
 int pretend_code_version(const PretendCode *code);
 /* NULL where nothing is known of it. @code may be NULL. */
 const PretendKernelCode *pretend_code_kernel(PretendCode *code, const char *name);
+/* Memory of a module's variable on the current device, taken when it is first asked for; its bytes, 0 where there is no such variable. NULL where there is
+ * no room. */
+void *pretend_code_variable(PretendCode *code, const char *name, uint64_t *ret_bytes);
 
 /* ---- kernels (runtime.c) ---- */
 
@@ -204,13 +211,27 @@ void pretend_arguments(const PretendKernelCode *code, void *const *arguments, Pr
 /* ---- names of CUDA's that other files of ours call ---- */
 
 int cudaDeviceGetAttribute(int *ret, int attribute, int device);
+int cudaDeviceCanAccessPeer(int *ret, int device, int peer);
+int cudaDeviceGetP2PAttribute(int *ret, int attribute, int source, int target);
+int cudaDeviceGetDefaultMemPool(void **ret, int device);
+int cudaDeviceGetMemPool(void **ret, int device);
+int cudaMemPoolGetAttribute(void *pool, int attribute, void *ret);
+int cudaMemPoolSetAttribute(void *pool, int attribute, void *value);
+int cudaMemPoolSetAccess(void *pool, const void *access, size_t n);
+int cudaMemPoolTrimTo(void *pool, size_t keep);
 int cudaDeviceGetPCIBusId(char *ret, int room, int device);
 int cudaDeviceGetStreamPriorityRange(int *ret_least, int *ret_greatest);
 int cudaDeviceSynchronize(void);
+int cudaSetDevice(int device);
 const char *cudaGetErrorString(int error);
 int cudaMemGetInfo(size_t *ret_free, size_t *ret_total);
 int cudaMalloc(void **ret, size_t bytes);
+int cudaMallocManaged(void **ret, size_t bytes, unsigned flags);
 int cudaFree(void *address);
+int cudaHostAlloc(void **ret, size_t bytes, unsigned flags);
+int cudaHostRegister(void *address, size_t bytes, unsigned flags);
+int cudaHostUnregister(void *address);
+int cudaHostGetDevicePointer(void **ret, void *host, unsigned flags);
 int cudaMallocHost(void **ret, size_t bytes);
 int cudaFreeHost(void *address);
 int cudaMallocAsync(void **ret, size_t bytes, void *stream);
@@ -224,6 +245,9 @@ int cudaStreamDestroy(void *stream);
 int cudaStreamSynchronize(void *stream);
 int cudaStreamQuery(void *stream);
 int cudaStreamWaitEvent(void *stream, void *event, unsigned flags);
+int cudaStreamGetPriority(void *stream, int *ret);
+int cudaLaunchHostFunc(void *stream, void (*function)(void *), void *data);
+int cudaStreamAddCallback(void *stream, void (*callback)(void *, int, void *), void *data, unsigned flags);
 int cudaStreamIsCapturing(void *stream, int *ret);
 int cudaEventCreateWithFlags(void **ret, unsigned flags);
 int cudaEventDestroy(void *event);
@@ -232,6 +256,7 @@ int cudaEventQuery(void *event);
 int cudaEventSynchronize(void *event);
 int cudaEventElapsedTime(float *ret_ms, void *begin, void *end);
 int cudaLaunchKernel(const void *function, PretendDim grid, PretendDim block, void **arguments, size_t shared, void *stream);
+int cudaFuncGetName(const char **ret, const void *function);
 int cudaFuncGetAttributes(PretendFunctionAttributes *ret, const void *function);
 int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *ret, const void *function, int threads, size_t shared);
 int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *ret, const void *function, int threads, size_t shared, unsigned flags);

@@ -92,6 +92,7 @@ static void read_device(void)
     d->memory_bus_bits = (uint32_t)number_of(settings, "memory_bus_bits", 5120);
     d->l2_bytes = number_of(settings, "l2", UINT64_C(40) << 20);
     d->shared_per_multiprocessor = number_of(settings, "shared", 164 << 10);
+    d->host_rate = number_of(settings, "host_rate", UINT64_C(31500000000));
     /* CUDA programming guide, table of compute capabilities. */
     uint32_t capability = 10 * d->major + d->minor;
     bool small = capability == 86 || capability == 89 || capability >= 120;
@@ -139,13 +140,13 @@ int pretend_runtime_version(void)
     static int version;
     if (version != 0)
         return version;
-    version = 12000;
-    void *real = dlsym(RTLD_NEXT, "cudaRuntimeGetVersion");
+    static const char *const libraries[] = {"libcudart.so.13", "libcudart.so.12", NULL};
+    void *real = pretend_real_symbol("cudaRuntimeGetVersion", libraries);
     int (*ask)(int *);
     memcpy(&ask, &real, sizeof real);
     if (real)
         ask(&version);
-    return version;
+    return version != 0 ? version : 12000; /* it may load one later */
 }
 
 PRETEND_EXPORT int cudaRuntimeGetVersion(int *ret)

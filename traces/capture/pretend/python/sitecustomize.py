@@ -363,6 +363,8 @@ if os.environ.get("ECHELON_PRETEND_TPU_OUT"):
 if os.environ.get("ECHELON_PRETEND_OUT"):
     sys.meta_path.insert(0, _finder)
     _finder.when("torch", _install, "no ranges and no memory snapshot of this program")
+    import pretend_jax
+    _finder.when("jax", pretend_jax.install, "this jax finds no GPU")
     import pretend_ranks
     pretend_ranks.set_environment()
 try:

@@ -1,0 +1,109 @@
+"""What `echelon capture --pretend h100-sxm` adds to a JAX program. Its CUDA plugin runs as it is, over the GPU that is not there: the real compiler, the real
+client. Each function of jax.jit that the program makes is written down beside the capture when it is compiled, as traces/capture/compile.py writes programs.
+
+Unless the program's environment chooses an allocator, arrays are asked for one by one (cuda_async) and not cut from one block that is taken at the start: so the
+capture has each of them, and `echelon alloc --allocator jax` cuts the block."""
+import functools
+import os
+import re
+import sys
+
+_OUT = os.environ["ECHELON_PRETEND_OUT"]
+
+
+def _plain(name):
+    """Versions of JAX write "<lambda>" differently in a module's name."""
+    return re.sub(r"[^\w.-]", "_", name).strip("_")
+
+
+def _say(text):
+    sys.stderr.write("echelon capture: %s\n" % text)
+
+
+class _Programs:
+    """Of the functions that the program gives jax.jit, each of their compilations."""
+
+    def __init__(self, capture, dump):
+        self.capture, self.dump, self.owner = capture, dump, os.getpid()
+        self.wanted, self.names = set(), {}
+
+    def want(self, function):
+        """JAX names a module after the function."""
+        while isinstance(function, functools.partial):
+            function = function.func
+        name = getattr(function, "__name__", None)
+        if name is not None:
+            self.wanted.add(_plain("jit_" + name))
+
+    def folder_of(self, name):
+        """PREFIX.PID.NAME, and from the second program of a name on .2, .3..."""
+        name = re.sub(r"[^\w-]+", "_", name[len("jit_"):]).strip("_") or "program"
+        self.names[name] = self.names.get(name, 0) + 1
+        again = ".%d" % self.names[name] if self.names[name] > 1 else ""
+        return "%s.%s%s" % (_OUT[: -len(".pretend")].replace("%p", str(os.getpid())), name, again)
+
+    def keep(self, name, executable):
+        try:
+            if _plain(name) in self.wanted and self.owner == os.getpid():
+                with open(os.path.join(self.dump, "module"), "w", encoding="utf-8") as file:
+                    file.write(name)
+                memory = executable.get_compiled_memory_stats() if executable is not None else None
+                analysis = {k: getattr(memory, k) for k in dir(memory) if k.endswith("_in_bytes") and isinstance(getattr(memory, k), int)}
+                self.capture.keep_program(self.dump, os.path.join(self.folder_of(name), "program"),
+                                          {"chip": os.environ.get("ECHELON_PRETEND_CHIP", ""), "command": "", "codegen": False, "error": None, "refused": None,
+                                           "memory_analysis": analysis})
+        finally:
+            for left in os.listdir(self.dump):
+                path = os.path.join(self.dump, left)
+                if os.path.isfile(path):
+                    os.unlink(path)
+
+
+def install(jax):
+    """When the program has imported jax: before it asks for devices."""
+    from jax._src import compiler, hardware_utils
+    import pretend_compile as capture  # traces/capture/compile.py
+    hardware_utils.has_visible_nvidia_gpu = lambda: True  # which looks for files of the kernel's driver
+    dump = capture.temporary_folder()
+    # Nothing can be tuned by timing it. Kernels are launched one by one, so that each is written down.
+    device = dict(setting.split("=", 1) for setting in os.environ.get("ECHELON_PRETEND_DEVICE", "").split(";") if "=" in setting)
+    estimated = (int(device.get("major", 0)), int(device.get("minor", 0))) in capture.ESTIMATED
+    ours = ("--xla_gpu_autotune_level=0 --xla_gpu_enable_command_buffer= --xla_gpu_collect_cost_model_stats=%s --xla_dump_to=%s --xla_dump_hlo_as_text "
+            "--xla_dump_hlo_module_re=." % (str(estimated).lower(), dump))
+    os.environ["XLA_FLAGS"] = (ours + " " + os.environ.get("XLA_FLAGS", "")).strip()
+    os.environ.setdefault("XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async")
+    jax.config.update("jax_enable_compilation_cache", False)
+    jax.config.update("jax_hlo_source_file_canonicalization_regex", r".*/(?=(?:site|dist)-packages/)")
+    programs = _Programs(capture, dump)
+    jit = jax.jit
+
+    @functools.wraps(jit)
+    def named_jit(*given, **options):
+        if not given and "fun" not in options:
+            return functools.partial(named_jit, **options)
+        programs.want(given[0] if given else options["fun"])
+        return jit(*given, **options)
+
+    jax.jit = named_jit
+    for name in ("backend_compile_and_load", "backend_compile"):  # as it is called since 0.7, and was before
+        compile_ = getattr(compiler, name, None)
+        if compile_ is not None:
+            setattr(compiler, name, _kept(compile_, programs))
+            return
+    _say("this jax compiles elsewhere than those that are known: no programs are written beside the capture")
+
+
+def _kept(compile_, programs):
+    @functools.wraps(compile_)
+    def compiled(backend, module, *rest, **more):
+        executable = None
+        try:
+            executable = compile_(backend, module, *rest, **more)
+            return executable
+        finally:
+            try:
+                programs.keep(str(module.operation.attributes["sym_name"].value), executable)
+            except Exception as error:
+                _say("a program is not written: %s: %s" % (type(error).__name__, str(error).split("\n")[0]))
+
+    return compiled
