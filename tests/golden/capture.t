@@ -43,7 +43,7 @@ $ echelon capture --pretend h100-sxm --set kernel.compute_capability=x -- true
 echelon: --set device.kernel.compute_capability=x: kernel.compute_capability: 'x' is not a number; expected something like 0.9, 5us or 4MiB
 exit 2
 $ cd $T && echelon capture --pretend h100-sxm -o step -- sh -c 'echo "$ECHELON_PRETEND_DEVICE"; exit 3'
-id=h100-sxm;name=NVIDIA H100 80GB HBM3;bytes=84942979072;context=536870912;devices=1;links=18;major=9;minor=0;memory_bus_bits=5120;memory_clock_khz=2619000;shared=233472;multiprocessors=132;clock_khz=1980000;l2=52428800
+id=h100-sxm;name=NVIDIA H100 80GB HBM3;bytes=84942979072;context=536870912;devices=1;links=18;major=9;minor=0;memory_bus_bits=5120;memory_clock_khz=2619000;shared=233472;multiprocessors=132;clock_khz=1980000;host_rate=63000000000;l2=52428800
 echelon capture: nothing was captured; no process of the command asked for a GPU
 exit 3
 $ cd $T && echelon capture --pretend h100-sxm --set device.memories.hbm.capacity=1GiB --gpus 2 -- sh -c 'echo "$ECHELON_PRETEND_DEVICE" | tr ";" "\n" | grep -E "bytes|devices"'

@@ -15,7 +15,8 @@ static void *found(const char *name)
     return at;
 }
 
-/* As JAX's plugin finds its libraries: opened by itself, functions asked for by name. What a library has of its own stays, and so does the next one of a name. */
+/* As JAX's plugin finds its libraries: opened by itself, functions asked for by name. What a library has of its own stays, and so does the next one of a name.
+ */
 static int ask_by_name(void)
 {
     void *library = dlopen("libm.so.6", RTLD_NOW), *ours = library ? dlsym(library, "cuMemAlloc_v2") : NULL, *at, *next = dlsym(RTLD_NEXT, "malloc");
@@ -23,7 +24,9 @@ static int ask_by_name(void)
     memcpy(&allocate, &ours, sizeof allocate);
     int error = ours ? allocate(&at, (size_t)1 << 30) : -1;
     printf("allocated: %d; cos %s; malloc %s; cuNoSuchName %s\n", error, library && dlsym(library, "cos") ? "there" : "gone", next ? "there" : "gone",
-           library && dlsym(library, "cuNoSuchName") ? "there" : dlerror() ? "missing" : "missing without an error");
+           library && dlsym(library, "cuNoSuchName") ? "there"
+           : dlerror()                               ? "missing"
+                                                     : "missing without an error");
     return 0;
 }
 

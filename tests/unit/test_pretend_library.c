@@ -258,8 +258,8 @@ START_TEST(code_is_chosen_as_a_driver_does)
 }
 END_TEST
 
-/* An ELF file of one kernel: a pointer, a number, a structure of three words; 200 registers, at most 256 threads, 4096 bytes of shared memory. And of a variable
- * of 3 MiB, named "table". */
+/* An ELF file of one kernel: a pointer, a number, a structure of three words; 200 registers, at most 256 threads, 4096 bytes of shared memory. And of a
+ * variable of 3 MiB, named "table". */
 static size_t make_machine_code(uint8_t *elf, const char *kernel)
 {
     enum { SECTION = 64, NAMES = 1024, INFO = 1536, SYMBOL = 1800, TABLE = 2048, SECTIONS = 6 };
