@@ -497,7 +497,13 @@ void ech_gpu_name(const char *name, EchGpuName *ret)
         ret->instructions = (uint16_t)(elementwise_instructions(text) + (ret->kind == ECH_GPU_STRIDED ? 71 : 0));
         break;
     case ECH_GPU_VECTOR: ret->vector = 8; break; /* 16 bytes */
-    case ECH_GPU_RELAYOUT:                       /* elements a thread */
+    case ECH_GPU_REDUCE:
+        if (g_str_has_prefix(text, "triton_")) { /* rows that lie together, no offsets to compute: as what is element-wise, in accesses of 16 bytes */
+            ret->vector = 4;
+            ret->instructions = 13;
+        }
+        break;
+    case ECH_GPU_RELAYOUT: /* elements a thread */
         ret->vector = strstr(text, "radixsort") ? 16 : strstr(text, "nhwctonchw") ? 4 : 1;
         /* A pass of cub's radix sort looks back through the blocks before: 14.5 us each (gpu_library.c). */
         if (strstr(text, "onesweep"))
@@ -521,7 +527,6 @@ void ech_gpu_name(const char *name, EchGpuName *ret)
         break;
     case ECH_GPU_UNKNOWN:
     case ECH_GPU_FILL:
-    case ECH_GPU_REDUCE:
     case ECH_GPU_SOFTMAX:
     case ECH_GPU_SOFTMAX_WARP:
     case ECH_GPU_SPLIT_REDUCE:
@@ -698,7 +703,7 @@ void ech_gpu_launch_says(const EchGpuLaunch *launch, EchGpuName *name)
     if (launch->kind)
         *name = (EchGpuName){.kind = launch->kind,
                              .arithmetic = launch->kind == ECH_GPU_PRODUCT ? ECH_GPU_WGMMA : ECH_GPU_FMA, /* a library takes the best there is */
-                             .vector = 1,
+                             .vector = launch->kind == ECH_GPU_VECTOR ? (uint8_t)(16 / CLAMP(launch->operand_bytes, 1, 16)) : 1, /* 16 bytes */
                              .element_bytes = (uint8_t)MIN(launch->operand_bytes, 16u),
                              .library = launch->kind == ECH_GPU_ATTENTION};
     if (launch->backward)

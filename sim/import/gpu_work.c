@@ -293,19 +293,35 @@ static uint64_t touched(const EchGpuInput *input, uint64_t iteration)
     return iteration > 0 && input->numel / PICKED > iteration ? iteration : input->numel;
 }
 
+static bool is_whole(uint8_t dtype)
+{
+    return dtype == ECH_DTYPE_S64 || dtype == ECH_DTYPE_S32;
+}
+
 /* A kernel that TorchInductor wrote: its inputs and then its outputs, of which one is taken to be; where there is but one tensor, it changes in place. Numbers
  * are the lengths that it goes over. */
-static void generated(const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
+static void generated(const char *name, const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
 {
     const EchGpuInput *last = NULL;
-    uint64_t read = 0, most = 0, iteration = 0;
+    uint64_t read = 0, most = 0, iteration = 0, rows = 0;
+    bool embeds = strstr(name, "_embedding") != NULL;
     for (size_t i = 0; i < n; i++)
         if (inputs[i].n_integers == 1 && inputs[i].integers[0] > 0)
             iteration = ech_bytes_mul(MAX(iteration, 1), (uint64_t)inputs[i].integers[0]);
     for (size_t i = 0; i < n; i++) {
         if (!inputs[i].known || inputs[i].list || inputs[i].rank == 0)
             continue;
-        read = ech_bytes_add(read, last ? bytes_of(touched(last, iteration), last->dtype) : 0);
+        uint64_t read_of = last ? touched(last, iteration) : 0;
+        /* A table of rows behind what says which of them. */
+        if (last && rows > 0 && last->rank == 2 && !is_whole(last->dtype)) {
+            read_of = MIN(read_of, ech_bytes_mul(rows, dim(last, 0)));
+            rows = 0;
+        }
+        if (embeds && last && is_whole(last->dtype)) {
+            rows = last->numel;
+            embeds = false;
+        }
+        read = ech_bytes_add(read, bytes_of(read_of, last ? last->dtype : ECH_DTYPE_NONE));
         most = MAX(most, inputs[i].numel);
         last = &inputs[i];
     }
@@ -322,7 +338,7 @@ void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, 
 {
     *ret = (EchGpuOperator){0};
     if (strncmp(name, "triton_", 7) == 0) {
-        generated(inputs, n, ret);
+        generated(name, inputs, n, ret);
         return;
     }
     broadcast(inputs, n, ret);

@@ -344,6 +344,20 @@ START_TEST(flash_lengths)
 }
 END_TEST
 
+/* A library's product with a vector reads its matrix at the rate of the memory. */
+START_TEST(library_vectors)
+{
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", NULL);
+    EchGpuKernel kernel = {.read = 2ull * 28672 * 4096, .written = 2 * 28672, .operations = 2.0 * 28672 * 4096, .dtype = "bf16"};
+    ck_assert(ech_gpu_launch_parse("product=1x1x28672x4096 operand_bytes=2 class=vector", &kernel.launch));
+    ech_gpu_launch_says(&kernel.launch, &kernel.name);
+    EchGpuCost cost;
+    ck_assert(ech_gpu_kernel_price(device, &kernel, &cost));
+    ck_assert_uint_eq(cost.bound, ECH_GPU_BY_MEMORY);
+    ck_assert_double_lt((double)cost.time, 1.1 * (double)cost.memory);
+}
+END_TEST
+
 START_TEST(attention_operators)
 {
     EchGpuOperator whole;
@@ -578,6 +592,7 @@ int main(void)
     tcase_add_loop_test(tcase, attention, 0, G_N_ELEMENTS(attentions));
     tcase_add_loop_test(tcase, flash_lengths, 0, G_N_ELEMENTS(flashes));
     tcase_add_test(tcase, attention_operators);
+    tcase_add_test(tcase, library_vectors);
     tcase_add_test(tcase, operators);
     tcase_add_loop_test(tcase, library_calls, 0, G_N_ELEMENTS(library));
     tcase_add_test(tcase, bitonic_passes);

@@ -82,16 +82,22 @@ class _Generated:
         self.push, self.pop = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
         self.enabled = torch.autograd._profiler_enabled
 
-    def type_of(self, name, value):
-        if isinstance(value, self.tensor):
-            kind = str(value.dtype).split(".")[-1]
-            return self.NAMES.get(kind, kind)
-        return str(value) if type(value) is int and name.endswith("numel") else "-"
+    def type_of(self, value):
+        if not isinstance(value, self.tensor):
+            return "-"
+        kind = str(value.dtype).split(".")[-1]
+        return self.NAMES.get(kind, kind)
 
     def text(self, autotuner, values):
+        """The last type is no type but the elements: xnumel times r0_numel and so on; kernels that are several in one have xnumel_0, xnumel_1."""
         sizes = ", ".join(str(list(value.shape)) if isinstance(value, self.tensor) else "[]" for value in values)
-        types = ", ".join(map(self.type_of, autotuner.fn.arg_names, values))
-        return "%s, sizes = [%s], types = [%s]" % (autotuner.inductor_meta.get("kernel_name", "triton_"), sizes, types)
+        parts = {}
+        for name, value in zip(autotuner.fn.arg_names, values):
+            if "numel" in name and type(value) is int:
+                part = name.split("numel")[1]
+                parts[part] = parts.get(part, 1) * value
+        types = ", ".join([self.type_of(value) for value in values] + [str(sum(parts.values()) or "-")])
+        return "%s, sizes = [%s, []], types = [%s]" % (autotuner.inductor_meta.get("kernel_name", "triton_"), sizes, types)
 
     def install(self, heuristics):
         import functools
