@@ -498,7 +498,7 @@ void ech_gpu_name(const char *name, EchGpuName *ret)
         break;
     case ECH_GPU_VECTOR: ret->vector = 8; break; /* 16 bytes */
     case ECH_GPU_REDUCE:
-        if (g_str_has_prefix(text, "triton_")) { /* rows that lie together, no offsets to compute: as what is element-wise, in accesses of 16 bytes */
+        if (strstr(text, "triton_")) { /* rows that lie together, no offsets to compute: as what is element-wise, in accesses of 16 bytes */
             ret->vector = 4;
             ret->instructions = 13;
         }

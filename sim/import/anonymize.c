@@ -64,7 +64,7 @@ static bool is_public(GHashTable *words, const char *text, size_t n)
 static const char *word_of_class(const EchGpuName *name)
 {
     switch ((EchGpuClass)name->kind) {
-    case ECH_GPU_REDUCE: return "reduce_kernel";
+    case ECH_GPU_REDUCE: return name->vector > 1 ? "triton_red_" : "reduce_kernel";
     case ECH_GPU_SOFTMAX: return "softmax";
     case ECH_GPU_SOFTMAX_WARP: return "softmax_warp";
     case ECH_GPU_NORM: return name->sums_rows ? "gammabeta" : "layer_norm";
@@ -153,7 +153,7 @@ void ech_anonymize_kernel(const char *text, GString *out)
         g_string_append_printf(out, " %s", word);
     if (name.kind == ECH_GPU_PRODUCT || name.kind == ECH_GPU_ATTENTION)
         say_product(&name, out);
-    else if (name.instructions && !name.sums_rows)
+    else if (name.instructions && !name.sums_rows && name.kind != ECH_GPU_REDUCE)
         say_elementwise(&name, out);
     if (name.kind == ECH_GPU_ATTENTION && name.head)
         g_string_append_printf(out, " kernel_traits<%u, %u, %u>, false, %s,", name.head, name.query_rows, name.key_rows, name.causal ? "true" : "false");
