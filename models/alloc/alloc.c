@@ -139,6 +139,7 @@ EchAllocator *ech_allocator_new(const char *spec, const EchAllocDevice *device, 
     self->name = g_strdup(spec);
     self->limit = device->capacity;
     ech_device_memory_init(&self->memory, device->capacity, device->granule);
+    self->memory.order = device->order;
     if (class->params)
         ech_params_defaults(class->params, self);
     bool ok = class->configure ? class->configure(self, text, error) : ech_params_parse(class->params, self, text, error);

@@ -17,10 +17,18 @@ typedef enum {
     ECH_FIT_FRAGMENTED, /**< Enough free bytes, but not where they could be used. */
 } EchFit;
 
-/** The device below an allocator: capacity in bytes; cudaMalloc-like ranges are 2 MiB granules, first fit (granule 0 means that). */
+/** Where a device puts what is taken from it. An allocator that looks at addresses (PyTorch's to 2.11, among free blocks of a size) depends on it. */
+typedef enum {
+    ECH_ADDRESSES_FIRST_FIT, /**< At the lowest free address; new reservations above the others. */
+    ECH_ADDRESSES_ASCEND,    /**< Above all it ever gave. */
+    ECH_ADDRESSES_DESCEND,   /**< Below all it ever gave, reservations too. */
+} EchAddressOrder;
+
+/** The device below an allocator: capacity in bytes; cudaMalloc-like ranges are 2 MiB granules (granule 0 means that). */
 typedef struct {
     EchBytes capacity;
     EchBytes granule;
+    EchAddressOrder order;
 } EchAllocDevice;
 
 typedef struct {
@@ -36,8 +44,8 @@ typedef struct {
 
 typedef struct {
     EchBytes rounded;    /**< Bytes the block takes; 0 for a request of 0 bytes. */
-    uint64_t address;    /**< In the device's virtual space; reservation k of a VMM allocator starts at (k + 1) << 48. A request of 0 bytes
-                              that the framework answers with a null pointer has ECH_ADDRESS_NONE. */
+    uint64_t address;    /**< In the device's virtual space; reservation k of a VMM allocator starts at (k + 1) << 48, or at (65535 - k) << 48 where addresses
+                            descend. A request of 0 bytes    that the framework answers with a null pointer has ECH_ADDRESS_NONE. */
     uint32_t segment;    /**< Running number of the region or segment it lies in. */
     uint64_t offset;     /**< In that segment. */
     int32_t reservation; /**< VMM reservation number k of "E<k>+offset", or -1. */

@@ -107,9 +107,9 @@ EchBytes ech_alloc_lower_bound(const EchAllocEvent *events, size_t n, size_t *re
     return peak;
 }
 
-static bool fits(const char *spec, const EchAllocEvent *events, size_t n, EchBytes capacity, bool *ret, GError **error)
+static bool fits(const char *spec, const EchAllocEvent *events, size_t n, EchBytes capacity, EchAddressOrder order, bool *ret, GError **error)
 {
-    EchAllocDevice device = {.capacity = capacity};
+    EchAllocDevice device = {.capacity = capacity, .order = order};
     g_autoptr(EchAllocator) allocator = ech_allocator_new(spec, &device, error);
     if (!allocator)
         return false;
@@ -118,8 +118,8 @@ static bool fits(const char *spec, const EchAllocEvent *events, size_t n, EchByt
     return true;
 }
 
-EchBytes ech_alloc_smallest_capacity(const char *spec, const EchAllocEvent *events, size_t n, EchBytes granule, const volatile sig_atomic_t *stop,
-                                     GError **error)
+EchBytes ech_alloc_smallest_capacity(const char *spec, const EchAllocEvent *events, size_t n, EchBytes granule, EchAddressOrder order,
+                                     const volatile sig_atomic_t *stop, GError **error)
 {
     EchBytes bound = ech_alloc_lower_bound(events, n, NULL);
     uint64_t low = bound / granule, high = MAX(low, (uint64_t)1); /* low: does not fit, or below the bound */
@@ -127,7 +127,7 @@ EchBytes ech_alloc_smallest_capacity(const char *spec, const EchAllocEvent *even
     uint64_t most = MIN(ech_bytes_mul(high, 64), UINT64_MAX / granule);
     bool ok = false;
     for (uint64_t step = MAX(high / 64, (uint64_t)1);; step *= 2) {
-        if ((stop && *stop) || !fits(spec, events, n, high * granule, &ok, error))
+        if ((stop && *stop) || !fits(spec, events, n, high * granule, order, &ok, error))
             return 0;
         if (ok)
             break;
@@ -138,7 +138,7 @@ EchBytes ech_alloc_smallest_capacity(const char *spec, const EchAllocEvent *even
     }
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
-        if ((stop && *stop) || !fits(spec, events, n, middle * granule, &ok, error))
+        if ((stop && *stop) || !fits(spec, events, n, middle * granule, order, &ok, error))
             return 0;
         *(ok ? &high : &low) = middle;
     }

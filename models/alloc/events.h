@@ -61,5 +61,5 @@ EchBytes ech_alloc_lower_bound(const EchAllocEvent *events, size_t n, size_t *re
 /** Smallest capacity, a multiple of @granule (at least 1), at which every event succeeds. Found by bisection: with an allocator that is not monotone (a
  * larger pool can place worse) a smaller one may exist below. 0 and no error: none up to
  * 64 times the lower bound, or *@stop (NULL: none) was not 0 any more. ECH_ERROR_CONFIG from the allocator. */
-EchBytes ech_alloc_smallest_capacity(const char *spec, const EchAllocEvent *events, size_t n, EchBytes granule, const volatile sig_atomic_t *stop,
-                                     GError **error);
+EchBytes ech_alloc_smallest_capacity(const char *spec, const EchAllocEvent *events, size_t n, EchBytes granule, EchAddressOrder order,
+                                     const volatile sig_atomic_t *stop, GError **error);

@@ -71,6 +71,27 @@ static void note_unmapped(EchDeviceMemory *memory, EchBytes bytes, uint64_t piec
     memory->unmapped += bytes;
 }
 
+static void note_range(EchDeviceMemory *memory, uint64_t address, EchBytes whole)
+{
+    memory->lowest = memory->highest ? MIN(memory->lowest, address) : address;
+    memory->highest = MAX(memory->highest, address + whole);
+}
+
+/* By the device's order; virtual space is never short. */
+static bool choose(EchDeviceMemory *memory, EchBytes whole, uint64_t *ret_address)
+{
+    uint64_t start, length, address = 0;
+    switch (memory->order) {
+    case ECH_ADDRESSES_ASCEND: address = memory->highest; break;
+    case ECH_ADDRESSES_DESCEND: address = (memory->highest ? memory->lowest : VIRTUAL_BYTES) - whole; break;
+    case ECH_ADDRESSES_FIRST_FIT: return ech_gaps_find(&memory->space, 0, whole, ret_address);
+    }
+    if (!ech_gaps_at(&memory->space, address, &start, &length) || length - (address - start) < whole || address - start > length)
+        return ech_gaps_find(&memory->space, 0, whole, ret_address);
+    *ret_address = address;
+    return true;
+}
+
 bool ech_device_memory_take(EchDeviceMemory *memory, EchBytes bytes, uint64_t *ret_address)
 {
     if (bytes > memory->capacity)
@@ -79,7 +100,7 @@ bool ech_device_memory_take(EchDeviceMemory *memory, EchBytes bytes, uint64_t *r
     uint64_t address;
     if (whole == 0 || whole > memory->capacity - memory->used)
         return false;
-    if (!scripted(memory, whole, &address) && !ech_gaps_find(&memory->space, 0, whole, &address))
+    if (!scripted(memory, whole, &address) && !choose(memory, whole, &address))
         return false;
     if (!account(memory, whole))
         return false;
@@ -88,6 +109,7 @@ bool ech_device_memory_take(EchDeviceMemory *memory, EchBytes bytes, uint64_t *r
     else
         memory->taken += whole;
     ech_gaps_take(&memory->space, address, whole);
+    note_range(memory, address, whole);
     *ret_address = address;
     return true;
 }
@@ -101,6 +123,7 @@ bool ech_device_memory_take_at(EchDeviceMemory *memory, uint64_t address, EchByt
         return false;
     memory->taken += whole;
     ech_gaps_take(&memory->space, address, whole);
+    note_range(memory, address, whole);
     return true;
 }
 
@@ -140,5 +163,5 @@ uint64_t ech_device_memory_reserve(EchDeviceMemory *memory, uint32_t *ret_number
             return memory->script[i].address;
         }
     }
-    return (uint64_t)(*ret_number + 1) << 48;
+    return (memory->order == ECH_ADDRESSES_DESCEND ? (uint64_t)UINT16_MAX - *ret_number : (uint64_t)*ret_number + 1) << 48;
 }

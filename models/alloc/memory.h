@@ -1,9 +1,9 @@
 /** @file memory.h
  * The simulated device below an allocator: cudaMalloc-like ranges and VMM pages against one capacity.
  *
- * A range takes whole granules at the lowest virtual address where it fits (first fit); the request fails when the sum would exceed the
- * capacity. This is the device the real allocators were run on when their placements were recorded; the real driver does not document
- * its placement.
+ * A range takes whole granules at the lowest virtual address where it fits (first fit), or in another order (EchAddressOrder); the request fails when the sum
+ * would exceed the capacity. First fit is the device the real allocators were run on when their placements were recorded. The real driver does not document its
+ * placement; recorded ones descend on Linux, from multiples of 32 MiB, and ascend under Windows' driver model (VALIDATION.md).
  */
 #pragma once
 #include "models/alloc/alloc.h"
@@ -15,6 +15,8 @@
 
 typedef struct {
     EchBytes capacity, granule;
+    EchAddressOrder order;
+    uint64_t lowest, highest;                /**< Ever given; highest is the end, 0 before anything was. */
     EchBytes used, peak;                     /**< Physical bytes handed out. */
     uint64_t takes, gives;                   /**< Device calls that worked, those of pages among them. */
     bool maps_ranges;                        /**< Ranges are mapped, each in one piece (cuMemCreate, cuMemMap), instead of cudaMalloc's. */

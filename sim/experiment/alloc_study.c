@@ -120,6 +120,7 @@ static void take_memory(EchAllocStudy *study, EchId id)
     if (study->held == 0 && reserved && !ech_parse_bytes(reserved, &study->held, NULL))
         study->held = 0;
     static const char *const pytorch[] = {"memory_snapshot", "kineto", "pretend", "pytorch_et", "memory_timeline", NULL};
+    study->order = ech_alloc_recorded_order(trace, id);
     study->of_pytorch = g_strv_contains(pytorch, ech_trace_format(trace)); /* of an exported trace: what it was made from */
 }
 
@@ -241,12 +242,12 @@ static char *best_split(const EchAllocStudy *study, const volatile sig_atomic_t 
     const EchAllocEvent *events = (const EchAllocEvent *)(const void *)study->events->data;
     size_t n = study->events->len;
     g_autofree char *unlimited = ech_alloc_study_released(study, "pytorch");
-    EchBytes least = ech_alloc_smallest_capacity(unlimited, events, n, ECH_ALLOC_STUDY_GRANULE, stop, NULL);
+    EchBytes least = ech_alloc_smallest_capacity(unlimited, events, n, ECH_ALLOC_STUDY_GRANULE, study->order, stop, NULL);
     char *best = NULL;
     for (size_t i = 0; i < G_N_ELEMENTS(mib); i++) {
         g_autofree char *spec = g_strdup_printf("pytorch:max_split_size_mb:%u", mib[i]);
         g_autofree char *released = ech_alloc_study_released(study, spec);
-        EchBytes bytes = ech_alloc_smallest_capacity(released, events, n, ECH_ALLOC_STUDY_GRANULE, stop, NULL);
+        EchBytes bytes = ech_alloc_smallest_capacity(released, events, n, ECH_ALLOC_STUDY_GRANULE, study->order, stop, NULL);
         if (bytes == 0 || bytes >= least)
             continue;
         least = bytes;

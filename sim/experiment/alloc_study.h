@@ -10,23 +10,24 @@
 
 /** The allocations of one memory of one file. */
 typedef struct {
-    char *format;         /**< Name of the reader that took the file. */
-    EchTrace *trace;      /**< For names and stacks; NULL: the file was text of events. */
-    EchDiag *diag;        /**< What reading dropped or repaired. */
-    GArray *events;       /**< EchAllocEvent; what is resident at the start comes first as allocations. */
-    GArray *after;        /**< The same without what is resident; NULL where start is. */
-    EchAllocStart *start; /**< What the recorded allocator held when the recording began, or NULL. */
-    GArray *refusals;     /**< EchRefusal: requests that the recorded allocator refused; NULL without a trace. */
-    const char *memory;   /**< Whose allocations these are; borrowed from the trace, or NULL. */
-    char *others;         /**< Names of other memories with buffers, "a, b", or NULL. */
-    EchBytes held;        /**< The most that the recorded allocator held, or what it held at the end; 0: unknown. */
-    EchBytes had;         /**< What it could have had at most, as far as the recording tells; 0: unknown. */
-    bool limited;         /**< A limit refused its requests, not the device. */
-    bool of_pytorch;      /**< Captured from PyTorch. */
-    const char *release;  /**< "release:2.15" for rows of PyTorch that say none: the one that a snapshot's addresses agree with. NULL: none. Static. */
-    const char *released; /**< That in words, "2.13 or later", or NULL. Static. */
-    bool is_program;      /**< Lowered from an XLA program. */
-    bool temporaries;     /**< Programs: without arguments and constants. */
+    char *format;          /**< Name of the reader that took the file. */
+    EchTrace *trace;       /**< For names and stacks; NULL: the file was text of events. */
+    EchDiag *diag;         /**< What reading dropped or repaired. */
+    GArray *events;        /**< EchAllocEvent; what is resident at the start comes first as allocations. */
+    GArray *after;         /**< The same without what is resident; NULL where start is. */
+    EchAllocStart *start;  /**< What the recorded allocator held when the recording began, or NULL. */
+    GArray *refusals;      /**< EchRefusal: requests that the recorded allocator refused; NULL without a trace. */
+    const char *memory;    /**< Whose allocations these are; borrowed from the trace, or NULL. */
+    char *others;          /**< Names of other memories with buffers, "a, b", or NULL. */
+    EchBytes held;         /**< The most that the recorded allocator held, or what it held at the end; 0: unknown. */
+    EchBytes had;          /**< What it could have had at most, as far as the recording tells; 0: unknown. */
+    bool limited;          /**< A limit refused its requests, not the device. */
+    EchAddressOrder order; /**< Of the device's addresses, as recorded. */
+    bool of_pytorch;       /**< Captured from PyTorch. */
+    const char *release;   /**< "release:2.15" for rows of PyTorch that say none: the one that a snapshot's addresses agree with. NULL: none. Static. */
+    const char *released;  /**< That in words, "2.13 or later", or NULL. Static. */
+    bool is_program;       /**< Lowered from an XLA program. */
+    bool temporaries;      /**< Programs: without arguments and constants. */
     EchPlatform platform;
     EchBytes resident;         /**< Programs: bytes of arguments and constants. */
     EchBytes compiler_bytes;   /**< Programs: all that the compiler assigned in this memory; 0: unknown. */

@@ -162,7 +162,7 @@ static bool run_static(const EchAllocStudy *study, const EchAllocRowOptions *opt
 static EchAllocDevice device_for(const EchAllocStudy *study, const char *spec)
 {
     bool limit = study->start && (strcmp(spec, "bfc") == 0 || g_str_has_prefix(spec, "bfc:"));
-    return (EchAllocDevice){.capacity = study->capacity, .granule = limit ? study->start->granule : 0};
+    return (EchAllocDevice){.capacity = study->capacity, .granule = limit ? study->start->granule : 0, .order = study->order};
 }
 
 /* An allocator for the row, in the recorded start state where the row is to begin from it (row->recorded, taken back where that state does not fit). */
@@ -296,7 +296,8 @@ static bool run_online(const EchAllocStudy *study, const EchAllocRowOptions *opt
     if (!options->search)
         return true;
     GError *problem = NULL;
-    row->smallest = ech_alloc_smallest_capacity(spec, events_of(study->events), study->events->len, ECH_ALLOC_STUDY_GRANULE, options->stop, &problem);
+    row->smallest =
+        ech_alloc_smallest_capacity(spec, events_of(study->events), study->events->len, ECH_ALLOC_STUDY_GRANULE, study->order, options->stop, &problem);
     if (!problem)
         return true;
     g_propagate_error(error, problem);

@@ -514,7 +514,7 @@ static bool says_available(const EchCase *c)
     return false;
 }
 
-/* Where nobody says which allocator serves the device's memory: the one that was recorded. */
+/* Where nobody says which allocator serves the device's memory: the one that was recorded; and where the device then puts things. */
 static void take_recorded_allocator(EchExperiment *experiment, const EchTrace *recorded, EchReplayOptions *options, EchResult *result)
 {
     EchCachedImport *cached = NULL;
@@ -522,6 +522,8 @@ static void take_recorded_allocator(EchExperiment *experiment, const EchTrace *r
         EchCachedImport *at = &g_array_index(experiment->cache->items, EchCachedImport, i);
         cached = at->import->trace == recorded ? at : NULL;
     }
+    if (cached)
+        options->order = ech_alloc_recorded_order(recorded, ech_alloc_main_memory(recorded));
     if (!cached || options->allocator || !lacks_places(result->trace))
         return;
     if (!cached->asked)

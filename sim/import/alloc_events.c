@@ -521,6 +521,22 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
     return events;
 }
 
+EchAddressOrder ech_alloc_recorded_order(const EchTrace *trace, EchId memory)
+{
+    /* Where the kernel maps from the top down, and where pretended devices have their memory (traces/capture/pretend/memory.c); Windows' driver model gives low
+     * ones, of which it is not known in which order. */
+    static const uint64_t mapped = UINT64_C(0x700000000000), pretended[] = {UINT64_C(0x3a6700000000), UINT64_C(0x500000000000)};
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
+        if (buffers[i].memory != memory || buffers[i].address == ECH_OFFSET_NONE)
+            continue;
+        if (buffers[i].address >= mapped)
+            return ECH_ADDRESSES_DESCEND;
+        return buffers[i].address >= pretended[0] && buffers[i].address < pretended[1] ? ECH_ADDRESSES_ASCEND : ECH_ADDRESSES_FIRST_FIT;
+    }
+    return ECH_ADDRESSES_FIRST_FIT;
+}
+
 /* ---- the start state ---- */
 
 void ech_alloc_start_free(EchAllocStart *start)

@@ -41,6 +41,10 @@ typedef struct {
     EchBytes granule;  /**< Of what the recorded allocator may take: what it had is a limit in bytes, not a device's memory; 0: the device's. */
 } EchAllocStart;
 
+/** Where the device put what a recording's allocator took from it, as its addresses tell: below all before on Linux, whose driver gets its addresses of the
+ * kernel from the top; above on a GPU that was not there (capture --pretend). First fit where they do not tell. */
+EchAddressOrder ech_alloc_recorded_order(const EchTrace *trace, EchId memory);
+
 /** The start state of a caching allocator's recording (memory snapshot), or the state in which BFC refused a request (its log, if every chunk is listed); NULL
  * where the trace has none. Owned by the caller. */
 EchAllocStart *ech_alloc_start_of_trace(const EchTrace *trace, EchId memory) G_GNUC_WARN_UNUSED_RESULT;

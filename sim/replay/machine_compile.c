@@ -519,7 +519,7 @@ static bool compile_memories(EchMachine *m, EchDiag *diag, GError **error)
         if (!spec || !*spec || (!online[i] && !asked))
             continue;
         EchBytes left = m->limits[i] - MIN(m->limits[i], m->memories[i].fixed_extent);
-        EchAllocDevice below = {.capacity = left, .granule = 0};
+        EchAllocDevice below = {.capacity = left, .granule = 0, .order = m->options->order};
         m->allocators[i] = ech_allocator_new(spec, &below, error);
         if (!m->allocators[i]) {
             g_prefix_error(error, "allocator of memory '%s': ", ech_trace_memory(m->trace, i));

@@ -52,6 +52,7 @@ typedef struct {
     uint64_t host_launches; /**< 1: where nothing of the host was measured (property "host_order"), its launches take their time (default). */
     uint64_t host_gaps;     /**< 1: recorded gaps before operations that neither order nor dependencies explain are kept (default 0). */
     EchTime start;          /**< Picoseconds added to every time of the run; 0. */
+    EchAddressOrder order;  /**< Of addresses of the device's memory, for its allocator. */
     bool context;           /**< The trace is of a process that asks as it goes: what its context takes of the device's memory is not there for it. */
 } EchReplayOptions;
 extern const EchParam ech_replay_params[];

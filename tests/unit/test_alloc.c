@@ -104,6 +104,67 @@ START_TEST(bfc_prefers_the_best_then_the_lowest)
 }
 END_TEST
 
+/* Two free segments of one size: 2.6 takes the one with the lower address, which is the older one where addresses ascend; 2.15 always takes the older one. */
+START_TEST(free_blocks_hang_on_the_order_of_addresses)
+{
+    static const struct {
+        const char *spec;
+        EchAddressOrder order;
+        unsigned first;
+    } cases[] = {
+        {"pytorch", ECH_ADDRESSES_FIRST_FIT, 0},
+        {"pytorch", ECH_ADDRESSES_ASCEND, 0},
+        {"pytorch", ECH_ADDRESSES_DESCEND, 1},
+        {"pytorch:release:2.15", ECH_ADDRESSES_DESCEND, 0},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        GError *error = NULL;
+        const EchAllocDevice device = {.capacity = 1 * GIB, .order = cases[i].order};
+        g_autoptr(EchAllocator) allocator = ech_allocator_new(cases[i].spec, &device, &error);
+        ck_assert_ok(allocator, error);
+        const uint64_t at[2] = {take(allocator, 0, 64 * MIB).address, take(allocator, 1, 64 * MIB).address};
+        ck_assert_int_eq(at[1] < at[0], cases[i].order == ECH_ADDRESSES_DESCEND);
+        ech_allocator_release(allocator, 0);
+        ech_allocator_release(allocator, 1);
+        ck_assert_uint_eq(take(allocator, 2, 64 * MIB).address, at[cases[i].first]);
+        ck_assert_uint_eq(take(allocator, 3, 64 * MIB).address, at[1 - cases[i].first]);
+        /* What was given back is given again by first fit only. */
+        ech_allocator_release(allocator, 2);
+        ech_allocator_release(allocator, 3);
+        ck_assert(ech_allocator_empty_cache(allocator));
+        uint64_t again = take(allocator, 4, 64 * MIB).address;
+        ck_assert_int_eq(again == at[0] || again == at[1], cases[i].order == ECH_ADDRESSES_FIRST_FIT);
+    }
+}
+END_TEST
+
+/* Where the first recorded address lies tells whose addresses they are. */
+START_TEST(recorded_addresses_tell_their_order)
+{
+    static const struct {
+        uint64_t address;
+        EchAddressOrder order;
+    } cases[] = {{UINT64_C(0x7f2140000000), ECH_ADDRESSES_DESCEND},
+                 {UINT64_C(0x3a6801000000), ECH_ADDRESSES_ASCEND},
+                 {UINT64_C(0x704400000), ECH_ADDRESSES_FIRST_FIT},
+                 {ECH_OFFSET_NONE, ECH_ADDRESSES_FIRST_FIT}};
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        GError *error = NULL;
+        g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("memory_snapshot");
+        EchBuffer buffer = ech_buffer_init();
+        buffer.memory = ech_trace_builder_memory(builder, "hbm");
+        buffer.name = ech_trace_builder_string(builder, "weights", -1);
+        buffer.bytes = 512;
+        buffer.resident = 1;
+        buffer.address = cases[i].address;
+        (void)ech_trace_builder_buffer(builder, buffer);
+        g_autoptr(EchTrace) trace = ech_trace_builder_finish(builder, &error);
+        ck_assert_ok(trace, error);
+        ck_assert_int_eq(ech_alloc_recorded_order(trace, 0), cases[i].order);
+    }
+}
+END_TEST
+
 START_TEST(jax_and_tensorflow_take_their_share)
 {
     static const struct {
@@ -829,11 +890,11 @@ START_TEST(report_names_what_pins_a_segment)
     ck_assert_uint_eq(report->map.events[4], 4);
     ck_assert_uint_eq(report->samples->len, 5);
     ck_assert_uint_eq(ech_alloc_lower_bound(events, G_N_ELEMENTS(events), NULL), 70 * MIB);
-    ck_assert_uint_eq(ech_alloc_smallest_capacity("pytorch", events, G_N_ELEMENTS(events), 2 * MIB, NULL, &error), 86 * MIB);
+    ck_assert_uint_eq(ech_alloc_smallest_capacity("pytorch", events, G_N_ELEMENTS(events), 2 * MIB, ECH_ADDRESSES_FIRST_FIT, NULL, &error), 86 * MIB);
     const volatile sig_atomic_t stop = 1;
-    ck_assert_uint_eq(ech_alloc_smallest_capacity("pytorch", events, G_N_ELEMENTS(events), 2 * MIB, &stop, &error), 0);
+    ck_assert_uint_eq(ech_alloc_smallest_capacity("pytorch", events, G_N_ELEMENTS(events), 2 * MIB, ECH_ADDRESSES_FIRST_FIT, &stop, &error), 0);
     ck_assert_ptr_null(error);
-    ck_assert_uint_eq(ech_alloc_smallest_capacity("best_fit", events, G_N_ELEMENTS(events), 2 * MIB, NULL, &error), 74 * MIB);
+    ck_assert_uint_eq(ech_alloc_smallest_capacity("best_fit", events, G_N_ELEMENTS(events), 2 * MIB, ECH_ADDRESSES_FIRST_FIT, NULL, &error), 74 * MIB);
     ck_assert_ptr_null(error);
 }
 END_TEST
@@ -1130,6 +1191,8 @@ int main(void)
     tcase_add_test(tests, bfc_grows_by_doubling);
     tcase_add_test(tests, bfc_backs_off_in_single_precision);
     tcase_add_test(tests, bfc_prefers_the_best_then_the_lowest);
+    tcase_add_test(tests, free_blocks_hang_on_the_order_of_addresses);
+    tcase_add_test(tests, recorded_addresses_tell_their_order);
     tcase_add_test(tests, jax_and_tensorflow_take_their_share);
     tcase_add_test(tests, bfc_collects_empty_regions);
     tcase_add_test(tests, bfc_begins_where_another_is);

@@ -83,7 +83,7 @@ static void check_run(char *const *names, char *const *run, unsigned n_fields, u
 {
     g_autoptr(GArray) events = requests_of(run[WORKLOAD]);
     g_autofree char *spec = g_strdup_printf("pytorch:release:%s%s%s", run[TORCH], *run[SETTINGS] ? "," : "", run[SETTINGS]);
-    EchAllocDevice device = {.capacity = g_ascii_strtoull(run[BYTES], NULL, 10)};
+    EchAllocDevice device = {.capacity = g_ascii_strtoull(run[BYTES], NULL, 10), .order = ECH_ADDRESSES_ASCEND};
     g_autoptr(GError) error = NULL;
     g_autoptr(EchAllocator) allocator = ech_allocator_new(spec, &device, &error);
     ck_assert_ok(allocator, error);
