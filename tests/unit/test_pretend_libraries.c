@@ -170,9 +170,21 @@ static int64_t run(void *of, int64_t which)
     ck_assert_int_eq(get(plan, 402, 3, 1, &got, &workspace), 0);
     ck_assert_int_eq(create_handle(&handle), 0);
     ck_assert_int_eq(execute(handle, plan, pack), 0);
+    /* As XLA keeps it: written as text, and made again when it is gone. */
+    char text[64];
+    ck_assert_int_eq(get(plan, 405, 24, 0, &n, NULL), 0);
+    ck_assert(n > 1 && n <= (int64_t)sizeof text);
+    ck_assert_int_eq(get(plan, 405, 24, n, &got, text), 0);
+    destroy(plan);
+    void *again = make(5);
+    int64_t known = -1;
+    give(again, 405, 24, n, text);
+    ck_assert_int_eq(finalize(again), 0);
+    ck_assert_int_eq(get(again, 402, 3, 1, &got, &known), 0);
+    ck_assert_int_eq(known, workspace);
+    destroy(again);
     destroy_handle(handle);
     destroy(pack);
-    destroy(plan);
     return workspace;
 }
 

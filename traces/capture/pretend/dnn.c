@@ -336,11 +336,55 @@ PRETEND_EXPORT int cudnnBackendDestroyDescriptor(void *descriptor)
     return SUCCESS;
 }
 
+/* Plans that are written as text, for others to be made of (XLA does so when it has compiled): the text is the number of their configuration, which stays as
+ * long as the process runs. */
+static const char plan_text[] = "echelon plan ";
+static pthread_mutex_t written_lock = PTHREAD_MUTEX_INITIALIZER;
+static Descriptor **written_configs;
+static size_t n_written_configs;
+
+static int write_plan(Descriptor *config, int64_t room, int64_t *ret_n, char *ret)
+{
+    pthread_mutex_lock(&written_lock);
+    size_t at = 0;
+    while (at < n_written_configs && written_configs[at] != config)
+        at++;
+    Descriptor **larger = at < n_written_configs ? written_configs : realloc(written_configs, (at + 1) * sizeof(Descriptor *));
+    if (larger && at == n_written_configs)
+        larger[n_written_configs++] = take(config);
+    written_configs = larger ? larger : written_configs;
+    pthread_mutex_unlock(&written_lock);
+    char text[64];
+    int64_t bytes = snprintf(text, sizeof text, "%s%zu", plan_text, at) + 1;
+    if (ret && room > 0)
+        memcpy(ret, text, (size_t)(room < bytes ? room : bytes));
+    if (ret_n)
+        *ret_n = bytes;
+    return larger ? SUCCESS : NO_MEMORY;
+}
+
+/* The configuration of a plan written as @text; NULL where it is none of ours. */
+static Descriptor *read_plan(const char *text, int64_t n)
+{
+    char kept[64] = {0};
+    memcpy(kept, text, (size_t)(n < (int64_t)sizeof kept ? n : (int64_t)sizeof kept - 1));
+    if (strncmp(kept, plan_text, strlen(plan_text)) != 0)
+        return NULL;
+    size_t at = strtoul(kept + strlen(plan_text), NULL, 10);
+    pthread_mutex_lock(&written_lock);
+    Descriptor *config = at < n_written_configs ? written_configs[at] : NULL;
+    pthread_mutex_unlock(&written_lock);
+    return config;
+}
+
 PRETEND_EXPORT int cudnnBackendSetAttribute(void *of, int name, int type, int64_t n, const void *values)
 {
     Descriptor *descriptor = of;
     if (!descriptor || n < 0 || n > INT32_MAX || (n > 0 && !values) || type < 0)
         return BAD_PARAM;
+    Descriptor *config = descriptor->type == PLAN && name == PLAN_JSON && type == TYPE_CHAR && n > 0 ? read_plan(values, n) : NULL;
+    if (config)
+        return cudnnBackendSetAttribute(of, PLAN_CONFIG, TYPE_DESCRIPTOR, 1, &config);
     if (!keep(descriptor, name, type, n, values))
         return NO_MEMORY;
     if (!descriptor->real || type == TYPE_HANDLE) /* the handle is of our making */
@@ -450,6 +494,9 @@ PRETEND_EXPORT int cudnnBackendGetAttribute(void *of, int name, int type, int64_
             *ret_n = n;
         return SUCCESS;
     }
+    Descriptor *config = descriptor_at(descriptor, PLAN_CONFIG);
+    if (descriptor->type == PLAN && name == PLAN_JSON && type == TYPE_CHAR && config)
+        return write_plan(config, room, ret_n, ret);
     if (descriptor->unmade) {
         status = real.finalize(descriptor->real);
         if (status != SUCCESS)
