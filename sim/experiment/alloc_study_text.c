@@ -101,6 +101,23 @@ static bool ends_with(const EchAllocStudy *study, uint32_t id)
 }
 
 /* The recording ran out of memory: who would not have. */
+/* Where sizes are rounded to more than blocks, a recording tells of a refused request only what it was rounded to. */
+static void text_hidden_size(GString *out, const EchAllocStudy *study, const EchRefusal *refusal, uint32_t id)
+{
+    g_autofree char *spec = ech_alloc_recorded_spec(study->trace);
+    if (!spec || !strstr(spec, "roundup_power2_divisions"))
+        return;
+    EchBytes taken = refusal->bytes;
+    for (guint i = 0; i < study->events->len; i++) {
+        const EchAllocEvent *event = &g_array_index(study->events, EchAllocEvent, i);
+        if (event->id == id && event->kind == ECH_EVENT_ALLOC)
+            taken = event->bytes;
+    }
+    g_autofree char *bytes = ech_format_bytes(taken);
+    g_string_append_printf(out, "    roundup_power2_divisions hides how much it was before it was rounded: below it is %s%s\n", bytes,
+                           taken == refusal->bytes ? ", the most that it may have been" : ", as the last request that was rounded to as much");
+}
+
 static void text_refusals(GString *out, const EchAllocStudy *study, const GPtrArray *rows, int width)
 {
     guint n = ech_alloc_study_n_refusals(study);
@@ -118,6 +135,7 @@ static void text_refusals(GString *out, const EchAllocStudy *study, const GPtrAr
     g_string_append_printf(out, ": %s asked for by %s with %s allocated, %s reserved but unallocated, %s free on the device\n", asked, name, in_use, unused,
                            left);
     ech_alloc_study_text_stack(out, study, id, "asked for");
+    text_hidden_size(out, study, refusal, id);
     if (study->limited)
         g_string_append(out, "    the device had enough left: a limit refused it (set_per_process_memory_fraction or the like); raise it, or see below\n");
     if (refusal->kept) {

@@ -282,3 +282,14 @@ $ echelon alloc traces/pytorch_allocator/pools-1.expandable.pickle.gz -a pytorch
 no allocator needs less than 3.96 GiB; the recorded one held 5.13 GiB
 pytorch, as recorded      0   3.96 GiB  5.13 GiB  22.9 %  23.5 KiB   232 MiB        15  4.45 GiB
 pytorch, as recorded: from the recorded start state; 490 of 490 allocations at their recorded addresses, as by PyTorch 2.13 or later; settings expandable_segments:True
+$ echelon alloc tests/golden/data/rounded.ech -a pytorch | grep -A3 'ran out'; sed -e '/start=30000000/d' -e 's/ops 5/ops 4/' tests/golden/data/rounded.ech >$T/r.ech; echelon alloc $T/r.ech -a pytorch | grep hides
+tests/golden/data/rounded.ech: ech, 5 events; device memory 97 MiB, what the recording held and what was free when it ran out
+no allocator needs less than 259 MiB; the recorded one held 96 MiB
+
+allocator            failed  peak live  reserved    frag     waste   largest  segments  smallest
+--
+the recording ran out of memory 2 times, the last time: 96 MiB asked for by serve.py:9 with 66.8 MiB allocated, 29.2 MiB reserved but unallocated, 1 MiB free on the device
+    serve.py:9 was asked for in /home/me/serve.py:9:decode
+    roundup_power2_divisions hides how much it was before it was rounded: below it is 66.8 MiB, as the last request that was rounded to as much
+  no allocator can serve it in 97 MiB: what lives together is 162 MiB more. Use less at a time (micro-batch, checkpointing, offload, shards) or a larger device
+    roundup_power2_divisions hides how much it was before it was rounded: below it is 192 MiB, the most that it may have been
