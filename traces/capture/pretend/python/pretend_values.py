@@ -14,6 +14,7 @@ LARGEST = 1 << 18  # elements; larger ones stay zeros
 SCALARS = 64  # elements of floating-point tensors that are looked at: norms of masks, thresholds
 FEW = 1024  # choices of a router; a vocabulary has more
 aten = torch.ops.aten
+COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 INDEXED = {aten.index.Tensor, aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default}
@@ -106,7 +107,7 @@ class Values(TorchDispatchMode):
             return func(*args, **kwargs)
         if kind == "composite":
             with self:
-                return func.decompose(*args, **kwargs)
+                return func._op_dk(COMPOSITE, *args, **kwargs)  # not func.decompose: what stands in for it in Python does other work (dropout copies)
         if func is aten._local_scalar_dense.default and args[0].dtype == torch.uint64:
             return func(args[0].view(torch.int64), **kwargs) & (1 << 63) - 1  # PyTorch hands no more than 63 bits of a number to and from a mode: seeds
         if func in READS:
