@@ -24,9 +24,11 @@ enum { SM_THREADS = 2048, SM_BLOCKS = 32, SM_REGISTERS = 65536, SM_SHARED = 228 
 /* Elements an SM takes or gives a clock where operands are not aligned and every element is an access of its own ("align1"): from one recorded H100 product,
  * 96 x [3137, 3137] x [3137, 64]. */
 #define UNALIGNED_ELEMENTS 4.4
-/* Of a plain product's rate what one reaches that computes the place of every operand (convolutions as products): one recorded convolution on an H100, patches
- * of 14 x 14 x 3; another, of 16 x 16 x 3, comes out 12 per cent too fast with it. */
+/* Of a plain product's rate what a convolution reaches whose positions have fewer channels than a step, so that places are computed anew in each: one recorded
+ * on an H100, patches of 14 x 14 x 3; another, of 16 x 16 x 3, comes out 12 per cent too fast with it. */
 #define IMPLICIT_SHARE 0.75
+/* Bytes of channels that one access takes: where a position has no more, a library steps through several positions together (CUTLASS, kFixedChannels). */
+#define FEW_CHANNELS 16.0
 /* Trips to memory of a block of a product before its first and after its last k, and what a pipelined kernel takes to be set up (shared memory carved anew,
  * descriptors, barriers): a recorded H100 product of 5 rows. */
 #define TILE_TRIPS 3.0
@@ -256,11 +258,14 @@ static void tile_cost(const EchGpuChip *chip, const EchGpuLaunch *l, const Tile 
     bool persistent = tile->arithmetic == ECH_GPU_WGMMA || (tile->blocks > 0 && tile->blocks < tiles && tile->blocks <= chip->sms * tile->resident);
     double split = tile->parts > 0 ? tile->parts : tile->blocks >= 1.5 * tiles && batch <= 1 && !persistent ? MIN(round(tile->blocks / tiles), 32) : 1;
     /* A filter's position takes whole steps of its channels: few of them are mostly padding. The lanes' kernels step through both together. */
-    if (l->taps > 1 && tile->arithmetic != ECH_GPU_FMA)
-        k = ceil(k / (double)l->taps / tile->k) * tile->k * (double)l->taps;
+    if (l->taps > 1 && tile->arithmetic != ECH_GPU_FMA) {
+        double channels = k / (double)l->taps, few = FEW_CHANNELS / MAX(l->operand_bytes, 1), step = tile->parts > 0 && channels <= few ? few : tile->k;
+        k = ceil(channels / step) * step * (double)l->taps;
+    }
     double deep = k / split > tile->k ? ceil(k / split / tile->k) * tile->k : MAX(k / split, 1);
     double count = tiles * split;
-    double main = tile->m * tile->n * deep / (tile_rate(chip, tile, dtype) * (l->taps > 1 ? IMPLICIT_SHARE : 1)), tail = 0;
+    double main = tile->m * tile->n * deep / (tile_rate(chip, tile, dtype) * (l->taps > 1 && (double)l->k / (double)l->taps < tile->k ? IMPLICIT_SHARE : 1)),
+           tail = 0;
     if (tile->alignment > 0 && tile->alignment < 4 && tile->arithmetic != ECH_GPU_FMA) {
         double rate = UNALIGNED_ELEMENTS * tile->alignment * chip->clock;
         main = MAX(main, (tile->m + tile->n) * deep / rate);
@@ -308,6 +313,8 @@ static void tile_cost(const EchGpuChip *chip, const EchGpuLaunch *l, const Tile 
     finish(ret, chip->start, set_up + 2 * chip->trip + work);
 }
 
+/* Filters that a tile of a grouped convolution has at least: so many groups go together, zeros between them. */
+#define TOGETHER 32
 /* A step along k: rows of 128 bytes, the widest that shared memory takes apart without conflicts (PTX ISA, swizzle modes of wgmma); older kernels take half. */
 #define STEP_BYTES 128.0
 /* Parts that a library cuts k into at most, and the least of k that a part has (cuBLAS's splitKreduce kernels in profiles). */
@@ -375,6 +382,14 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
     }
     bool any = false;
     double each = CLAMP(launch->operand_bytes ? launch->operand_bytes : strcmp(dtype, "tf32") == 0 || strcmp(dtype, "f32") == 0 ? 4 : 2, 1, 8);
+    EchGpuLaunch together = *launch;
+    if (launch->taps > 1 && launch->batch > 1 && launch->n < TOGETHER && arithmetic != ECH_GPU_FMA) {
+        uint64_t groups = MIN(launch->batch, TOGETHER / launch->n);
+        together.batch = (launch->batch + groups - 1) / groups;
+        together.n *= groups;
+        together.k = ech_bytes_mul(launch->k, groups);
+        launch = &together;
+    }
     /* Convolutions have both kinds: the older one takes shorter steps of few channels. */
     size_t n_kinds = (launch->taps > 1 || turning > 0) && arithmetic == ECH_GPU_WGMMA ? 2 : 1;
     for (size_t i = 0; i < n_kinds * G_N_ELEMENTS(tiles); i++) {

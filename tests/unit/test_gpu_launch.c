@@ -377,21 +377,42 @@ static EchTime product(const EchDevice *device, const char *text, const char *dt
     return cost.time;
 }
 
-/* Tensor cores step through a filter's channels one position at a time: 3 channels cost what 32 do, and many times a product of the same k. */
+/* Tensor cores step through a filter's channels one position at a time: in a given tile 3 channels cost what 32 do; a library that chooses has kernels that
+ * take 16 bytes of every position, many positions a step. */
 START_TEST(few_channels)
 {
     g_autoptr(EchDevice) device = ech_test_device("h100-sxm", NULL);
-    EchTime three = product(device, "product=1x25088x768x768 taps=256 operand_bytes=2 class=product arithmetic=mma", "bf16"),
-            full = product(device, "product=1x25088x768x8192 taps=256 operand_bytes=2 class=product arithmetic=mma", "bf16"),
+    EchTime tiled = product(device, "product=1x25088x768x768 taps=256 operand_bytes=2 class=product arithmetic=mma tile=128x128x32", "bf16"),
+            tiled_full = product(device, "product=1x25088x768x8192 taps=256 operand_bytes=2 class=product arithmetic=mma tile=128x128x32", "bf16"),
+            three = product(device, "product=1x25088x768x768 taps=256 operand_bytes=2 class=product arithmetic=mma", "bf16"),
+            eight = product(device, "product=1x25088x768x2048 taps=256 operand_bytes=2 class=product arithmetic=mma", "bf16"),
+            nine = product(device, "product=1x25088x768x2304 taps=256 operand_bytes=2 class=product arithmetic=mma", "bf16"),
             plain = product(device, "product=1x25088x768x768 operand_bytes=2 class=product arithmetic=mma", "bf16");
-    ck_assert_int_eq(three, full);
-    ck_assert_int_gt(three, 8 * plain);
+    ck_assert_int_gt(tiled, 9 * tiled_full / 10);
+    ck_assert_int_eq(three, eight);
+    ck_assert_int_gt(nine, 3 * eight);
+    ck_assert_int_gt(three, 2 * plain);
+    ck_assert_int_gt(tiled, 3 * three);
     /* The lanes go through positions and channels together. */
     EchTime lanes = product(device, "product=1x25088x768x768 taps=256 operand_bytes=4 class=product arithmetic=fma", "f32"),
             lanes_plain = product(device, "product=1x25088x768x768 operand_bytes=4 class=product arithmetic=fma", "f32");
     ck_assert_int_lt(lanes, 3 * lanes_plain / 2);
     /* With few channels the shorter steps of the older kernels win. */
     ck_assert_int_le(product(device, "product=1x25088x768x768 taps=256 operand_bytes=2 class=product arithmetic=wgmma", "bf16"), three);
+}
+END_TEST
+
+/* Groups of a few filters go together as one of 32, zeros between them: half as many groups of twice the filters cost the same, a dense filter far more. */
+START_TEST(grouped_convolutions)
+{
+    g_autoptr(EchDevice) device = ech_test_device("rtx-4090", NULL);
+    EchTime four = product(device, "product=32x1605632x4x36 taps=9 operand_bytes=2 class=product arithmetic=mma", "f16"),
+            eight = product(device, "product=16x1605632x8x72 taps=9 operand_bytes=2 class=product arithmetic=mma", "f16"),
+            wide = product(device, "product=4x1605632x32x288 taps=9 operand_bytes=2 class=product arithmetic=mma", "f16"),
+            dense = product(device, "product=1x1605632x128x1152 taps=9 operand_bytes=2 class=product arithmetic=mma", "f16");
+    ck_assert_int_eq(four, wide);
+    ck_assert_int_eq(eight, wide);
+    ck_assert_int_gt(dense, 3 * four / 2);
 }
 END_TEST
 
@@ -419,6 +440,7 @@ int main(void)
     tcase_add_test(tcase, prices);
     tcase_add_loop_test(tcase, measured_additions, 0, 2);
     tcase_add_test(tcase, few_channels);
+    tcase_add_test(tcase, grouped_convolutions);
     tcase_add_test(tcase, long_products);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);

@@ -1,0 +1,33 @@
+"""Image models as timm's benchmark.py runs them, f16 autocast, channels last: image.py MODEL infer|train BATCH SIZE. Weights are as they are allocated; each pass or
+step is a range "step N". The published training is of PyTorch 1.12, without fused attention: TIMM_FUSED_ATTN=0."""
+import sys
+
+import timm
+import torch
+
+
+def main():
+    name, mode, batch, size = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    train = mode == "train"
+    torch.backends.cudnn.benchmark = True
+    with torch.device("meta"):
+        model = timm.create_model(name)
+    model = model.to_empty(device="cuda").to(memory_format=torch.channels_last).train(train)
+    images = torch.empty(batch, 3, size, size, device="cuda").contiguous(memory_format=torch.channels_last)
+    labels = torch.zeros(batch, dtype=torch.long, device="cuda")
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4) if train else None
+    for step in range(2):
+        torch.cuda.nvtx.range_push(f"step {step}")
+        with torch.inference_mode(not train), torch.autocast("cuda", torch.float16):
+            result = model(images)
+        if train:
+            optimizer.zero_grad()
+            with torch.autocast("cuda", torch.float16):
+                loss = torch.nn.functional.cross_entropy(result, labels)
+            loss.backward()
+            optimizer.step()
+        torch.cuda.synchronize()
+        torch.cuda.nvtx.range_pop()
+
+
+main()
