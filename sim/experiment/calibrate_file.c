@@ -120,8 +120,7 @@ static void add_memories(Writer *w, const EchCalibration *c)
 {
     g_string_append(w->text, "memories:\n  hbm:\n    kind: hbm\n    space: 0\n");
     add_said(w, "    ", "capacity", "driver: total memory", "%" G_GUINT64_FORMAT, c->total);
-    g_autofree char *free_source = g_strdup_printf("%s, free with an empty context", w->how);
-    add_said(w, "    ", "available", free_source, "%" G_GUINT64_FORMAT, c->available);
+    add_said(w, "    ", "available", "driver: total memory; runtime.driver.context_bytes of it go", "%" G_GUINT64_FORMAT, c->total);
     if (c->memory_clock_khz > 0 && c->bus_bits > 0)
         add_said(w, "    ", "nominal", "driver: twice the memory clock times the bus", "%.0f", 2.0 * c->memory_clock_khz * 1e3 * c->bus_bits / 8);
     add_rate(w, "    ", "read", c->read, "");
@@ -243,6 +242,8 @@ static void add_runtime(Writer *w, const EchCalibration *c)
     add_time(w, "  ", "submit_ps", c->submit, "host time of a launch");
     add_time(w, "  ", "synchronize_ps", c->synchronize, "host time of waiting for an idle queue");
     g_string_append(w->text, "  driver: # host times; allocators of a framework seldom come here\n");
+    g_autofree char *context = g_strdup_printf("%s, what an empty context leaves of the total taken off it", w->how);
+    add_said(w, "    ", "context_bytes", context, "%" G_GUINT64_FORMAT, c->total > c->available ? c->total - c->available : 0);
     add_time(w, "    ", "malloc_ps", c->malloc, "2 MiB");
     add_time(w, "    ", "free_ps", c->free, "2 MiB");
     add_time(w, "    ", "malloc_small_ps", c->malloc_small, "4 KiB");
