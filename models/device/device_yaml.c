@@ -582,6 +582,14 @@ EchDevice *ech_device_from_yaml(const EchYamlNode *root, GError **error)
         ech_yaml_error(ech_yaml_get(root, "memories"), error, "memories: expected one named 'hbm'");
         return NULL;
     }
+    const EchYamlNode *kernel = ech_yaml_get(root, "kernel"), *power = kernel && kernel->kind == ECH_YAML_MAP ? ech_yaml_get(kernel, "power") : NULL;
+    if (power && !ech_yaml_get(kernel, "rated_power")) {
+        ech_yaml_error(
+            power, error,
+            "kernel.power: how %s slows under less power than its own is not known; expected kernel.rated_power, the watts that its rates were measured under",
+            device->name);
+        return NULL;
+    }
     g_autofree char *canonical = ech_yaml_print(root);
     device->hash = UINT64_C(0xcbf29ce484222325);
     for (const char *at = canonical; *at; at++)

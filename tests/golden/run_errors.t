@@ -131,6 +131,9 @@ exit 2
 $ echelon run --trace traces/adam_none.v5e --device tpu-v5e --set device.memories.hmb.capacity=1GiB
 echelon: --set device.memories.hmb.capacity=1GiB: memories.hmb: expected a kind; of 'memories' it has hbm, vector, scalar, host: did you mean hbm
 exit 2
+$ echelon run --trace traces/adam_none.v5e --device tpu-v5e --set device.kernel.power=500
+echelon: --set device.kernel.power=500: kernel.power: how tpu-v5e slows under less power than its own is not known; expected kernel.rated_power, the watts that its rates were measured under
+exit 2
 $ echelon run --trace traces/adam_none.v5e --device tpu-v5e --set device.units.xyz.clock=1GHz
 echelon: --set device.units.xyz.clock=1GHz: units.xyz: expected a kind, one of matrix, vector, transcendental, scalar; of 'units' it has matrix, vector, transcendental
 exit 2
