@@ -133,21 +133,32 @@ static void programs(void)
     }
 }
 
+/* The rows of a table below traces/ that have @n fields, the one at @number a number; the rest is comments and the head. */
+static GPtrArray *rows_of(const char *file, guint n, guint number)
+{
+    g_autofree char *path = g_build_filename(ECH_SOURCE_DIR "/traces", file, NULL), *table = NULL;
+    GPtrArray *rows = g_ptr_array_new_with_free_func((GDestroyNotify)g_strfreev);
+    if (!g_file_get_contents(path, &table, NULL, NULL))
+        return rows;
+    g_auto(GStrv) lines = g_strsplit(table, "\n", -1);
+    for (char **line = lines; *line; line++) {
+        g_auto(GStrv) fields = g_strsplit(*line, ",", (int)n);
+        if (**line != '#' && g_strv_length(fields) == n && g_ascii_isdigit(*fields[number]))
+            g_ptr_array_add(rows, g_steal_pointer(&fields));
+    }
+    return rows;
+}
+
 /* Published device times of a v6e; the device file names the shapes of products that its constants were fitted to. */
 static void measured_v6e(void)
 {
     static const char *const fitted[] = {"384x384", "1024x4096", "2048x16384", "4096x4096", "14336x4096"};
-    g_autofree char *table = NULL;
-    if (!g_file_get_contents(ECH_SOURCE_DIR "/traces/measured_v6e/measured.csv", &table, NULL, NULL))
-        return;
-    g_auto(GStrv) lines = g_strsplit(table, "\n", -1);
-    for (char **line = lines; *line; line++) {
-        const char *comma = strchr(*line, ',');
-        if (**line == '#' || !comma || !g_ascii_isdigit(comma[1]))
-            continue;
-        g_autofree char *name = g_strndup(*line, (gsize)(comma - *line));
+    g_autoptr(GPtrArray) rows = rows_of("measured_v6e/measured.csv", 2, 1);
+    for (guint r = 0; r < rows->len; r++) {
+        char **fields = rows->pdata[r];
+        const char *name = fields[0];
         g_autofree char *path = g_strdup_printf(ECH_SOURCE_DIR "/traces/measured_v6e/%s.hlo.txt.gz", name);
-        double predicted = replayed(path, "tpu-v6e"), measured = g_ascii_strtod(comma + 1, NULL) * ECH_PS_PER_NS;
+        double predicted = replayed(path, "tpu-v6e"), measured = g_ascii_strtod(fields[1], NULL) * ECH_PS_PER_NS;
         bool product = g_str_has_prefix(name, "gemm_"), in_fit = false, vector = strstr(name, "_1x") != NULL;
         const char *shape = strchr(name, 'x') + 1;
         for (size_t i = 0; i < G_N_ELEMENTS(fitted); i++)
@@ -167,14 +178,9 @@ static void measured_v6e(void)
 /* Published seconds of whole training steps; nothing is fitted to them. Rows whose programs are not shipped are left out (make.py beside them makes all). */
 static void published_steps(void)
 {
-    g_autofree char *table = NULL;
-    if (!g_file_get_contents(ECH_SOURCE_DIR "/traces/published_steps/steps.csv", &table, NULL, NULL))
-        return;
-    g_auto(GStrv) lines = g_strsplit(table, "\n", -1);
-    for (char **line = lines; *line; line++) {
-        g_auto(GStrv) fields = g_strsplit(*line, ",", 4);
-        if (**line == '#' || g_strv_length(fields) < 4 || !g_ascii_isdigit(*fields[2]))
-            continue;
+    g_autoptr(GPtrArray) rows = rows_of("published_steps/steps.csv", 4, 2);
+    for (guint r = 0; r < rows->len; r++) {
+        char **fields = rows->pdata[r];
         g_autofree char *path = g_strdup_printf(ECH_SOURCE_DIR "/traces/published_steps/%s.hlo.txt.gz", fields[0]);
         if (!g_file_test(path, G_FILE_TEST_EXISTS))
             continue;
@@ -213,14 +219,9 @@ static void published_gpt2(void)
  * launches them; nothing is fitted to them. Rows whose programs are not shipped are left out (model.py and image.py beside them make all). */
 static void published_models(void)
 {
-    g_autofree char *table = NULL;
-    if (!g_file_get_contents(ECH_SOURCE_DIR "/traces/published_models/measured.csv", &table, NULL, NULL))
-        return;
-    g_auto(GStrv) lines = g_strsplit(table, "\n", -1);
-    for (char **line = lines; *line; line++) {
-        g_auto(GStrv) fields = g_strsplit(*line, ",", 3);
-        if (**line == '#' || g_strv_length(fields) < 3 || !g_ascii_isdigit(*fields[2]))
-            continue;
+    g_autoptr(GPtrArray) rows = rows_of("published_models/measured.csv", 3, 2);
+    for (guint r = 0; r < rows->len; r++) {
+        char **fields = rows->pdata[r];
         g_autofree char *path = g_strdup_printf(ECH_SOURCE_DIR "/traces/published_models/%s.pretend.gz", fields[1]);
         if (!g_file_test(path, G_FILE_TEST_EXISTS))
             continue;
@@ -411,14 +412,9 @@ static void xla_products(const char *device_name, const char *dtype, unsigned bi
  * smallest are bound by the host that calls; an L4's products of 2048 end before its power has settled. */
 static void square_products(void)
 {
-    g_autofree char *table = NULL;
-    if (!g_file_get_contents(ECH_SOURCE_DIR "/traces/measured_gpu/products.csv", &table, NULL, NULL))
-        return;
-    g_auto(GStrv) lines = g_strsplit(table, "\n", -1);
-    for (char **line = lines; *line; line++) {
-        g_auto(GStrv) fields = g_strsplit(*line, ",", 6);
-        if (**line == '#' || g_strv_length(fields) < 6 || !g_ascii_isdigit(*fields[3]))
-            continue;
+    g_autoptr(GPtrArray) rows = rows_of("measured_gpu/products.csv", 6, 3);
+    for (guint r = 0; r < rows->len; r++) {
+        char **fields = rows->pdata[r];
         uint64_t side = strcmp(fields[2], "best") == 0 ? 8192 : g_ascii_strtoull(fields[2], NULL, 10);
         g_autoptr(EchDevice) device = ech_device_load(fields[0], NULL, NULL);
         if (!device || side < 2048)
