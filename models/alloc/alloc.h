@@ -45,7 +45,7 @@ typedef struct {
 typedef struct {
     EchBytes rounded;    /**< Bytes the block takes; 0 for a request of 0 bytes. */
     uint64_t address;    /**< In the device's virtual space; reservation k of a VMM allocator starts at (k + 1) << 48, or at (65535 - k) << 48 where addresses
-                            descend. A request of 0 bytes    that the framework answers with a null pointer has ECH_ADDRESS_NONE. */
+                            descend. A request of 0 bytes that the framework answers with a null pointer has ECH_ADDRESS_NONE. */
     uint32_t segment;    /**< Running number of the region or segment it lies in. */
     uint64_t offset;     /**< In that segment. */
     int32_t reservation; /**< VMM reservation number k of "E<k>+offset", or -1. */

@@ -143,6 +143,7 @@ class Target:
         self.is_gpu = chip in GPUS
         if self.is_gpu:
             name, sms, lanes, bandwidth, l2, clock, memory, shared, optin, (major, minor), pcie = GPUS[chip]
+            self.capability = (major, minor)
             text = GPU_TARGET.format(name=name, sms=sms, lanes=lanes, bandwidth=bandwidth, l2=l2, clock=clock, memory=memory, shared=shared, optin=optin,
                                      major=major, minor=minor, extension="ACCELERATED_FEATURES" if major >= 9 else "NONE", pcie=pcie)
         try:
@@ -367,7 +368,7 @@ def run_compiler(parser, args, slice_, axes, keywords, options, dump):
     target = Target(args.chip, slice_, axes)
     function, arguments, named = built(target, module, keywords)
     if target.is_gpu:  # no device to time candidates on
-        options = {"xla_gpu_autotune_level": 0, "xla_gpu_collect_cost_model_stats": GPUS[args.chip][8] in ESTIMATED, "xla_dump_to": dump,
+        options = {"xla_gpu_autotune_level": 0, "xla_gpu_collect_cost_model_stats": target.capability in ESTIMATED, "xla_dump_to": dump,
                    "xla_dump_hlo_as_text": True, **options}
     traced = function.trace(*arguments, **named)
     lowered = traced.lower(lowering_platforms=("cuda" if target.is_gpu else "tpu",))
