@@ -120,6 +120,11 @@ function card(name, value, note) {
   c.append('div').attr('class', 'note').text(note);
 }
 card(run.completed ? 'Makespan' : 'Stopped after', time(run.makespan_ps), (run.completed ? 'at least ' : 'the whole of it: at least ') + time(run.lower_bound_ps) + ' here; ' + time(run.serial_ps) + ' with no overlap');
+const steps = run.steps || [];
+if (steps.length > 1) {
+  const sorted = steps.map(s => s.duration_ps).sort((a, b) => a - b);
+  card('Step', time(sorted[steps.length >> 1]), 'the middle one of ' + steps.length + ', which take ' + time(sorted[0]) + ' to ' + time(sorted[steps.length - 1]));
+}
 const minor = m => m.peak_live_bytes < 65536 && m.available_bytes > 0 && m.peak_live_bytes * 50 < m.available_bytes; // a few scalars
 for (const [name, m] of Object.entries(run.memories)) {
   if (!m.peak_live_bytes || minor(m)) continue;
@@ -172,7 +177,7 @@ for (const [name, l] of Object.entries(run.links)) {
   if (l.bytes_backward) busy.push({ name: name + ' link ' + ways(l)[1] + ' (' + bytes(l.bytes_backward) + ')', value: time(l.busy_backward_ps), share: share(l.busy_backward_ps), colour: 'var(--copy)' });
 }
 table('#busy', busy);
-const steps = run.steps || [], told = steps.length > 8 ? steps.slice(0, 4).concat(steps.slice(-3)) : steps; // the first and the last are what differs
+const told = steps.length > 8 ? steps.slice(0, 4).concat(steps.slice(-3)) : steps; // the first and the last are what differs
 if (!steps.length) select(select('#steps').node().parentNode).remove();
 table('#steps', told.map(s => ({ name: s.name, title: s.name + ', ' + s.kernels + ' kernels', value: time(s.duration_ps), share: share(s.duration_ps), note: [s.peak_live_bytes ? bytes(s.peak_live_bytes) : '', s.recorded_ps ? 'recorded: ' + time(s.recorded_ps) : ''].filter(t => t).join('; ') })));
 if (told.length < steps.length) select('#steps').append('p').attr('class', 'hint').text('and ' + (steps.length - told.length) + ' more in between');

@@ -76,25 +76,41 @@ static void walk(Roles *r)
     }
 }
 
+/* The first step that begins after @op; steps->len if none does. */
+static guint step_after(const GArray *steps, EchId op)
+{
+    guint low = 0, high = steps->len;
+    while (low < high) {
+        guint middle = low + (high - low) / 2;
+        if (g_array_index(steps, EchId, middle) > op)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
 static bool is_state(const Roles *r, const Life *life)
 {
     bool stays = life->free == ECH_NONE;
-    for (guint k = 1; k < r->steps->len; k++)
-        if ((life->alloc == ECH_NONE || life->alloc < g_array_index(r->steps, EchId, k - 1)) && (stays || life->free > g_array_index(r->steps, EchId, k)))
-            return true;
+    guint first = life->alloc == ECH_NONE ? 0 : step_after(r->steps, life->alloc);
+    if (first + 1 < r->steps->len && (stays || life->free > g_array_index(r->steps, EchId, first + 1)))
+        return true;
     if (!stays)
         return false;
     return life->stepped || (r->steps->len < 2 && r->first_forward != ECH_NONE && (life->alloc == ECH_NONE || life->alloc < r->first_forward));
 }
 
-static EchRole role_of(const Life *life, bool state)
+static EchRole role_of(const Roles *r, const Life *life, bool state)
 {
     bool backward = (life->made & IN_BACKWARD) != 0;
     if (state)
         return backward ? ECH_ROLE_GRADIENT : life->read & IN_MODULE ? ECH_ROLE_PARAMETER : life->stepped ? ECH_ROLE_OPTIMIZER : ECH_ROLE_UNKNOWN;
-    if (backward)
-        return life->stepped ? ECH_ROLE_GRADIENT : ECH_ROLE_UNKNOWN;
-    return life->maker != ECH_NONE && !(life->made & IN_OPTIMIZER) && (life->read & IN_BACKWARD) ? ECH_ROLE_ACTIVATION : ECH_ROLE_UNKNOWN;
+    if (backward && life->stepped)
+        return ECH_ROLE_GRADIENT;
+    if (!backward && life->maker != ECH_NONE && !(life->made & IN_OPTIMIZER) && (life->read & IN_BACKWARD))
+        return ECH_ROLE_ACTIVATION;
+    return life->free != ECH_NONE && r->first_forward != ECH_NONE ? ECH_ROLE_TEMPORARY : ECH_ROLE_UNKNOWN;
 }
 
 /* The innermost module of @stack, behind the buffer's own stack. */
@@ -125,7 +141,7 @@ void ech_roles_infer(EchTraceBuilder *builder)
         if (buffer->bytes == 0 || !lives[b].any || buffer->role != ECH_ROLE_UNKNOWN)
             continue;
         bool state = is_state(&r, &lives[b]);
-        buffer->role = (uint8_t)role_of(&lives[b], state);
+        buffer->role = (uint8_t)role_of(&r, &lives[b], state);
         add_module(builder, b, state ? lives[b].reader : lives[b].maker);
     }
 }

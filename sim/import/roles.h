@@ -3,8 +3,8 @@
  *
  * State lives through a whole step: from one optimizer's step to the next, or it is used by an optimizer and never let go; without optimizers, what is there
  * before the first module and stays. Of state, what modules read is parameters, what only optimizers use is theirs, what a backward pass writes first are
- * gradients that are kept. Of the rest, what a forward pass makes and a backward pass reads is activations, and what a backward pass makes for an optimizer
- * gradients.
+ * gradients that are kept. Of the rest, what a forward pass makes and a backward pass reads is activations, what a backward pass makes for an optimizer
+ * gradients, and what else is given back again, where there are modules at all, temporary.
  */
 #pragma once
 #include "sim/trace/trace.h"

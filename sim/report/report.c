@@ -478,14 +478,15 @@ static int by_group_bytes(const void *a, const void *b)
 EchHolderGroup *ech_report_holder_groups(const EchReport *report, const EchHolder *holders, size_t n, size_t *ret_n)
 {
     EchHolderGroup *out = g_new0(EchHolderGroup, n + 1);
-    g_autoptr(GHashTable) known = g_hash_table_new(g_str_hash, g_str_equal); /* name to index + 1 */
+    g_autoptr(GHashTable) known = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL); /* role and name to index + 1 */
     size_t n_out = 0;
     for (size_t i = 0; i < n; i++) {
         g_autofree char *name = group_name(report, holders[i].buffer);
-        size_t at = GPOINTER_TO_SIZE(g_hash_table_lookup(known, name));
+        g_autofree char *key = g_strdup_printf("%u %s", ech_trace_buffers(report->trace)[holders[i].buffer].role, name);
+        size_t at = GPOINTER_TO_SIZE(g_hash_table_lookup(known, key));
         if (at == 0) {
             out[n_out] = (EchHolderGroup){g_steal_pointer(&name), holders[i].buffer, holders[i].bytes, 1};
-            g_hash_table_insert(known, out[n_out].name, GSIZE_TO_POINTER(n_out + 1));
+            g_hash_table_insert(known, g_steal_pointer(&key), GSIZE_TO_POINTER(n_out + 1));
             n_out++;
         } else {
             out[at - 1].bytes = ech_bytes_add(out[at - 1].bytes, holders[i].bytes);

@@ -44,12 +44,12 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
 
   Memory at its fullest
     hbm: 4.63 GiB live at 48.5 ms, 4.99 GiB reserved (7.1 % of it lost to fragmentation); pytorch:release:2.15
-      1.46 GiB  gpt_train.py:59 (functional.py:3561), 4 of them
-      1000 MiB  NllLossBackward0
-       578 MiB  gpt_train.py:49 (linear.py:134), 3 of them
+      1000 MiB  gpt_train.py:59 (functional.py:3561), 2 of them  temporary
+      1000 MiB  NllLossBackward0                                 temporary
+       500 MiB  gpt_train.py:59 (functional.py:3561), 2 of them  activation
+       500 MiB  gpt_train.py:49 (linear.py:134)                  temporary
        348 MiB  gpt_train.py:52 (module.py:1098), 27 of them     parameter
-       346 MiB  gpt_train.py:61 (adam.py:179), 27 of them        optimizer
-       972 MiB  in 12 more
+      1.36 GiB  in 15 more
 
   Who asked for it (forward, recomputed, backward)
     aten::to                      33.0 ms   47.9 % ##########..........

@@ -557,7 +557,7 @@ START_TEST(roles_and_modules_of_arrays)
     } expected[] = {{4096, ECH_ROLE_PARAMETER, "nn.Module: layers.0.up (Linear)"},
                     {8192, ECH_ROLE_OPTIMIZER, ""},
                     {65536, ECH_ROLE_ACTIVATION, "nn.Module: layers.0.up (Linear)"},
-                    {131072, ECH_ROLE_UNKNOWN, "nn.Module: layers.0.up (Linear)"},
+                    {131072, ECH_ROLE_TEMPORARY, "nn.Module: layers.0.up (Linear)"},
                     {196608, ECH_ROLE_GRADIENT, "nn.Module: layers.0.up (Linear)"}};
     const EchTrace *t = import->trace;
     size_t n = 0;
