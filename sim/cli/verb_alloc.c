@@ -115,7 +115,7 @@ int ech_verb_alloc(int argc, char **argv)
         ech_cli_print(text->str);
     }
     ech_interrupt_end();
-    bool fit = true;
+    bool fit = rows->len > 0 || ech_alloc_study_bound(study) <= study->capacity;
     for (guint i = 0; i < rows->len; i++)
         fit = fit && ((const EchAllocRow *)g_ptr_array_index(rows, i))->outcome.stats.failed == 0;
     return fit ? ECH_EXIT_DONE : ECH_EXIT_DOES_NOT_FIT;

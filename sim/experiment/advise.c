@@ -464,6 +464,14 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s has no memory 'hbm'; advice is about that", result->device->name);
         return false;
     }
+    if (ech_trace_get_property(result->trace, "sums_only")) {
+        g_set_error(
+            error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+            "%s is a message, with sums and no program in it; measures are tried on the program itself, which 'echelon capture --pretend %s -- COMMAND' "
+            "writes down without the device",
+            a->experiment->title, result->device->name);
+        return false;
+    }
     EchReport report = ech_result_report(result);
     EchRanOut ran;
     if (ech_report_ran_out(&report, &ran)) {

@@ -230,6 +230,11 @@ EchAllocStudy *ech_alloc_study_read(const char *path, const EchAllocStudyOptions
     return g_steal_pointer(&study);
 }
 
+bool ech_alloc_study_sums_only(const EchAllocStudy *study)
+{
+    return study->trace && ech_trace_get_property(study->trace, "sums_only");
+}
+
 bool ech_alloc_study_searches(const EchAllocStudy *study)
 {
     return (study->is_program || study->of_pytorch || study->start) && study->events->len <= SEARCH_UNASKED;
@@ -281,7 +286,9 @@ static void add_pytorch(const EchAllocStudy *study, bool fresh, const volatile s
 char **ech_alloc_study_specs(const EchAllocStudy *study, bool fresh, const volatile sig_atomic_t *stop)
 {
     GPtrArray *specs = g_ptr_array_new();
-    if (study->is_program) {
+    if (ech_alloc_study_sums_only(study)) {
+        /* Sums lie side by side under any of them. */
+    } else if (study->is_program) {
         /* Each shows what it needs: reserved bytes of a pool that is taken whole at the start say nothing. */
         add(specs, "bfc");
         add(specs, "pytorch");

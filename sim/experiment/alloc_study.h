@@ -54,9 +54,13 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchAllocStudy, ech_alloc_study_free)
  * tell. *@ret_released: that release in words, "2.13 or later", or NULL; static. Tries settings on snapshots, which takes a multiple of an allocator's time. */
 char *ech_recorded_allocator(const EchTrace *trace, const char **ret_released) G_GNUC_WARN_UNUSED_RESULT;
 
-/** What a user of such a file would compare, the recorded allocator first: specs, NULL-terminated, owned by the caller. @fresh: see EchAllocRowOptions. May try
- * several settings, which takes a multiple of a row's time; once *@stop is not 0 (NULL: never), no more of them. */
+/** What a user of such a file would compare, the recorded allocator first (none for sums): specs, NULL-terminated, owned by the caller. @fresh: see
+ * EchAllocRowOptions. May try several settings, which takes a multiple of a row's time; once *@stop is not 0 (NULL: never), no more of them. */
 char **ech_alloc_study_specs(const EchAllocStudy *study, bool fresh, const volatile sig_atomic_t *stop) G_GNUC_WARN_UNUSED_RESULT;
+/** Bytes that no allocator can do without: the most that live together, as asked for. */
+EchBytes ech_alloc_study_bound(const EchAllocStudy *study);
+/** Whether the file tells sums, not allocations and their places: then no allocator can be told from another by it. */
+bool ech_alloc_study_sums_only(const EchAllocStudy *study);
 /** Whether the smallest capacity is worth searching unasked: for programs and captures of PyTorch that are not long. */
 bool ech_alloc_study_searches(const EchAllocStudy *study);
 

@@ -26,8 +26,6 @@ const char *ech_alloc_study_stack(const EchAllocStudy *study, uint32_t id);
 char *ech_alloc_study_name(const EchAllocStudy *study, uint32_t id) G_GNUC_WARN_UNUSED_RESULT;
 /** The same for a sentence: at most @width columns. */
 char *ech_alloc_study_short_name(const EchAllocStudy *study, uint32_t id, int width) G_GNUC_WARN_UNUSED_RESULT;
-/** Bytes that no allocator can do without: the most that live together, as asked for. */
-EchBytes ech_alloc_study_bound(const EchAllocStudy *study);
 /** Bytes in use, as asked for, when request @id was made. */
 EchBytes ech_alloc_study_live_at(const EchAllocStudy *study, uint32_t id);
 

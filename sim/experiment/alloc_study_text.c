@@ -363,7 +363,11 @@ GString *ech_alloc_study_text(const EchAllocStudy *study, const GPtrArray *rows,
     const char *const *remark = told ? ech_diag_remarks(study->diag) : NULL;
     for (bool any = remark && *remark; any && *remark; remark++)
         g_string_append_printf(out, "%s\n%s", *remark, remark[1] ? "" : "\n");
-    text_table(out, rows, width, output);
+    if (rows->len > 0)
+        text_table(out, rows, width, output);
+    else if (ech_alloc_study_sums_only(study))
+        g_string_append(out,
+                        "these are sums, not where each array lay: whether another allocator or setting had served the request, no replay of them tells\n");
     for (guint i = 0; i < rows->len; i++)
         text_notes(out, study, g_ptr_array_index(rows, i), output);
     text_start(out, study, rows);

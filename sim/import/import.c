@@ -404,6 +404,17 @@ static const char *describe_text(const uint8_t *head, size_t n)
         (memcmp(head, "BufferAssignment:", 17) == 0 || memcmp(head, "HloLiveRange (", 14) == 0 || memmem(head, MIN(n, (size_t)256), "Total bytes used: ", 18)))
         return "the text is what XLA writes of a program's memory, which is read beside its program; give the program, whose name begins the same way "
                "(....txt or ....hlo.pb)";
+    static const char *const ran_out[] = {"CUDA error: out of memory",
+                                          "CUDA_ERROR_OUT_OF_MEMORY",
+                                          "HIP error: out of memory",
+                                          "CUBLAS_STATUS_ALLOC_FAILED",
+                                          "No available memory for the cache blocks",
+                                          "GiB KV cache is needed"};
+    for (size_t i = 0; i < G_N_ELEMENTS(ran_out); i++) {
+        if (memmem(head, n, ran_out[i], strlen(ran_out[i])))
+            return "the text says that memory ran out, but not what was asked for and what held it; 'echelon capture --pretend DEVICE -- COMMAND' runs the "
+                   "program on a device that is not there and tells both, and so does PyTorch's memory snapshot";
+    }
     if (n > 11 && memcmp(head, "; ModuleID ", 11) == 0)
         return "the text is LLVM's, of single kernels; give the program, module_....after_optimizations.txt";
     if (n > 4 && memcmp(head, "xla_", 4) == 0)

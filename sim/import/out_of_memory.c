@@ -628,7 +628,7 @@ static void say_xla(Reader *r, bool gpu, EchBytes listed)
         ech_diag_remark(
             r->ret->diag,
             "'echelon run --trace FILE --device NAME' says which chips would have room for as much; what would make room takes the program itself, which "
-            "traces/capture/compile.py writes without the chip, also where it does not fit");
+            "'echelon capture --pretend NAME -- COMMAND' writes down without the device, also where it does not fit");
 }
 
 #define SNAPSHOT                                                                                                                                               \
@@ -701,6 +701,7 @@ static bool make_trace(Reader *r, GError **error)
         r->ret->trace = ech_trace_builder_finish(r->builder, error);
         return r->ret->trace != NULL;
     }
+    ech_trace_builder_set_property(r->builder, "sums_only", "true");
     set_number(r, "asked_for_bytes", r->has_request, r->request.bytes);
     set_number(r, "needed_bytes", r->has_used && !r->pytorch, r->used.bytes);
     set_number(r, "had_bytes", r->has_capacity, r->capacity.bytes);

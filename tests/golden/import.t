@@ -121,9 +121,7 @@ no allocator needs less than 2 GiB
 
 the message does not say what was allocated: a memory snapshot does: torch.cuda.memory._record_memory_history() when the program begins, torch.cuda.memory._dump_snapshot("oom.pickle") where the error is caught
 
-allocator            failed  peak live  reserved    frag     waste   largest  segments
-bfc                       0      2 GiB    80 GiB  97.5 %       0 B    78 GiB         1
-pytorch                   0      2 GiB     2 GiB   0.0 %       0 B       0 B         1
+these are sums, not where each array lay: whether another allocator or setting had served the request, no replay of them tells
 echelon: r.nsys-rep: no captured format that echelon knows: a report of Nsight Systems; 'nsys export --type sqlite FILE' writes the database that echelon reads
 exit 1
 $ echelon import tests/fuzz/corpus/gpu_target/new.txtpb | head -6

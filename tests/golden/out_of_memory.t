@@ -25,7 +25,7 @@ notes
 XLA refused the program: 18.3 GiB of hbm asked for, of 15.8 GiB there are: 2.52 GiB too much
 3.87 GiB of the 11.2 GiB of temporaries are padding, without which it would fit: arrays are stored in whole tiles of their last two dimensions as laid out; 'echelon layout SHAPE --device CHIP' says which dimension costs what, and what another order would take
 listed: 6 allocations, 11.1 GiB in all; the largest only
-'echelon run --trace FILE --device NAME' says which chips would have room for as much; what would make room takes the program itself, which traces/capture/compile.py writes without the chip, also where it does not fit
+'echelon run --trace FILE --device NAME' says which chips would have room for as much; what would make room takes the program itself, which 'echelon capture --pretend NAME -- COMMAND' writes down without the device, also where it does not fit
 $ echelon run --trace tests/fuzz/corpus/out_of_memory/tpu.txt --device tpu-v5e --engine native; echo exit $?
 tpu on tpu-v5e (TPU v5e, one chip (one core), 16 GiB HBM)
   with replay.engine=native
@@ -47,7 +47,7 @@ tpu on tpu-v5e (TPU v5e, one chip (one core), 16 GiB HBM)
   - XLA refused the program: 18.3 GiB of hbm asked for, of 15.8 GiB there are: 2.52 GiB too much
   - 3.87 GiB of the 11.2 GiB of temporaries are padding, without which it would fit: arrays are stored in whole tiles of their last two dimensions as laid out; 'echelon layout SHAPE --device CHIP' says which dimension costs what, and what another order would take
   - listed: 6 allocations, 11.1 GiB in all; the largest only
-  - 'echelon run --trace FILE --device NAME' says which chips would have room for as much; what would make room takes the program itself, which traces/capture/compile.py writes without the chip, also where it does not fit
+  - 'echelon run --trace FILE --device NAME' says which chips would have room for as much; what would make room takes the program itself, which 'echelon capture --pretend NAME -- COMMAND' writes down without the device, also where it does not fit
 exit 3
 $ echelon run --trace tests/fuzz/corpus/out_of_memory/tpu.txt --device tpu-v6e --engine native | sed -n 3,6p
 
@@ -86,9 +86,7 @@ no allocator needs less than 20.5 GiB
 1 GiB are neither PyTorch's nor free: the CUDA context, libraries, other processes
 what was in use, and from which line: torch.cuda.memory._record_memory_history() when the program begins, torch.cuda.memory._dump_snapshot("oom.pickle") where the error is caught
 
-allocator            failed  peak live  reserved    frag     waste   largest  segments
-bfc                       0   20.5 GiB    24 GiB  14.6 %       0 B  3.50 GiB         1
-pytorch                   0   20.5 GiB  20.5 GiB   0.0 %       0 B       0 B         3
+these are sums, not where each array lay: whether another allocator or setting had served the request, no replay of them tells
 $ echelon info tests/fuzz/corpus/out_of_memory/bfc.txt
 tests/fuzz/corpus/out_of_memory/bfc.txt: out_of_memory
 1 operation on 1 queue, 7 buffers
@@ -171,3 +169,13 @@ cuda_async: out of memory at event 2, 1.50 GiB for what was asked for, for want 
 exit 3
 $ echelon run --trace tests/fuzz/corpus/out_of_memory/bfc_growth.txt --device h100-sxm --engine native --json | grep -m1 fits
   "fits" : true,
+$ echelon alloc tests/fuzz/corpus/out_of_memory/tpu.txt >/dev/null; echo exit $?
+exit 3
+$ echelon alloc tests/fuzz/corpus/out_of_memory/pytorch.txt -a pytorch | tail -1
+pytorch                   0   20.5 GiB  20.5 GiB   0.0 %       0 B       0 B         3
+$ echelon advise tests/fuzz/corpus/out_of_memory/pytorch.txt --device l4; echo exit $?
+echelon: pytorch is a message, with sums and no program in it; measures are tried on the program itself, which 'echelon capture --pretend l4 -- COMMAND' writes down without the device
+exit 1
+$ echo 'RuntimeError: CUDA error: out of memory' >$T/said.txt; (cd $T; echelon info said.txt); echo exit $?
+echelon: said.txt: no captured format that echelon knows: the text says that memory ran out, but not what was asked for and what held it; 'echelon capture --pretend DEVICE -- COMMAND' runs the program on a device that is not there and tells both, and so does PyTorch's memory snapshot
+exit 1
