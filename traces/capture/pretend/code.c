@@ -2,6 +2,7 @@
  * the chosen architecture alone, and only those numbers are kept. Formats: as nvcc 13.0 and PyTorch's wheels of CUDA 12 and 13 have them. */
 #include "pretend.h"
 
+#include <ctype.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -24,6 +25,7 @@ typedef struct {
 
 struct PretendCode {
     int version;                /* 10 * major + minor; PRETEND_NO_CODE, PRETEND_ANY_CODE */
+    int kind;                   /* Of the entries that suit the device: CODE or PTX. */
     const uint8_t *binary;      /* Of a fat binary not yet decoded; NULL: there is no more to read. */
     PretendKernelCode *kernels; /* by name */
     size_t n, room;
@@ -236,17 +238,148 @@ static bool read_elf(PretendCode *code, const uint8_t *data, size_t n)
     return true;
 }
 
+/* ---- PTX: what a driver compiles where there is no machine code for the device (PTX ISA 8.5: chapters 5 and 11) ---- */
+
+/* The next word of PTX: a name or directive with its dots, a number, or one sign. Ends at the text's end with a word of no bytes. */
+static const char *next_word(const char *at, size_t *ret_n)
+{
+    for (;;) {
+        at += strspn(at, " \t\r\n");
+        if (at[0] == '/' && at[1] == '/') {
+            at += strcspn(at, "\n");
+        } else if (at[0] == '/' && at[1] == '*') {
+            const char *end = strstr(at + 2, "*/");
+            at = end ? end + 2 : at + strlen(at);
+        } else {
+            break;
+        }
+    }
+    size_t n = 0;
+    while (isalnum((unsigned char)at[n]) || at[n] == '.' || at[n] == '_' || at[n] == '$' || at[n] == '%')
+        n++;
+    *ret_n = n > 0 ? n : *at != '\0';
+    return at;
+}
+
+static bool is_word(const char *at, size_t n, const char *word)
+{
+    return strlen(word) == n && memcmp(at, word, n) == 0;
+}
+
+/* Bytes of a type as ".u64" says it; 0 of any other word. */
+static uint64_t type_bytes(const char *at, size_t n)
+{
+    bool is_type = n >= 3 && n <= 5 && at[0] == '.' && strchr("bsuf", at[1]) && isdigit((unsigned char)at[2]);
+    return is_type ? strtoull(at + 2, NULL, 10) / 8 : 0;
+}
+
+/* A variable or parameter: its bytes; *@at is behind its last word, the sign before @ends. */
+static uint64_t declared_bytes(const char **at, const char *ends)
+{
+    uint64_t each = 0, count = 1;
+    for (size_t n = 0;;) {
+        const char *word = next_word(*at, &n);
+        if (n == 0 || (n == 1 && strchr(ends, *word)))
+            return each * count;
+        each = type_bytes(word, n) ? type_bytes(word, n) : each;
+        *at = word + n;
+        if (n == 1 && *word == '[')
+            count *= strtoull(*at, NULL, 10); /* an extern array of no length takes none */
+    }
+}
+
+/* What stands between a kernel's parameters and its body: .maxntid and .reqntid say the threads of a block. */
+static const char *read_limits(PretendKernelCode *kernel, const char *at)
+{
+    for (size_t n = 0;; at += n) {
+        at = next_word(at, &n);
+        if (n == 0 || *at == '{' || *at == ';')
+            return at;
+        if (is_word(at, n, ".maxntid") || is_word(at, n, ".reqntid")) {
+            uint32_t threads = 1;
+            do {
+                char *end;
+                threads *= (uint32_t)strtoul(at + n, &end, 10);
+                at = next_word(end, &n);
+            } while (n == 1 && *at == ',');
+            kernel->threads = threads;
+            n = 0;
+        }
+    }
+}
+
+/* Behind ".entry". Returns where its body ends. */
+static const char *read_ptx_kernel(PretendCode *code, const char *at)
+{
+    size_t n;
+    at = next_word(at, &n);
+    char *name = strndup(at, n);
+    PretendKernelCode *kernel = name ? add_kernel(code, name) : NULL;
+    free(name);
+    at = next_word(at + n, &n);
+    if (!kernel)
+        return at;
+    for (size_t ordinal = 0; n == 1 && (*at == '(' || *at == ','); ordinal++) {
+        at++;
+        uint64_t bytes = declared_bytes(&at, ",)");
+        if (bytes > 0)
+            add_parameter(kernel, ordinal, bytes);
+        at = next_word(at, &n);
+    }
+    at = read_limits(kernel, n == 1 && *at == ')' ? at + 1 : at);
+    for (int depth = 0;; at += n) {
+        at = next_word(at, &n);
+        depth += n == 1 && *at == '{';
+        depth -= n == 1 && *at == '}';
+        if (n == 0 || depth <= 0)
+            return at;
+        if (is_word(at, n, ".shared")) {
+            at += n;
+            kernel->shared += (uint32_t)declared_bytes(&at, ";");
+            n = 0;
+        }
+    }
+}
+
+static void read_ptx(PretendCode *code, const char *text)
+{
+    for (size_t n = 0;; text += n) {
+        text = next_word(text, &n);
+        if (n == 0)
+            break;
+        if (is_word(text, n, ".entry")) {
+            text = read_ptx_kernel(code, text + n);
+            n = 0;
+        }
+    }
+    if (code->n > 0)
+        qsort(code->kernels, code->n, sizeof *code->kernels, by_name);
+}
+
+/* What an entry holds, whole. */
+static void read_content(PretendCode *code, const uint8_t *data, size_t n)
+{
+    if (code->kind != PTX) {
+        read_elf(code, data, n);
+        return;
+    }
+    char *text = strndup((const char *)data, n);
+    if (text)
+        read_ptx(code, text);
+    free(text);
+}
+
 static void read_entry(PretendCode *code, const uint8_t *entry, uint64_t header, uint64_t bytes)
 {
     uint64_t flags = header >= WHOLE ? number_at(entry + 40, 8) : 0;
     if (!(flags & (FLAG_LZ4 | FLAG_ZSTD))) {
-        read_elf(code, entry + header, bytes);
+        read_content(code, entry + header, bytes);
         return;
     }
     uint64_t packed = number_at(entry + 16, 4), whole = number_at(entry + 56, 8);
     uint8_t *decoded = packed > 0 && packed <= bytes && whole > 0 && whole <= MOST_DECODED ? malloc(whole) : NULL;
     if (decoded && (flags & FLAG_LZ4 ? decode_lz4 : decode_zstd)(entry + header, packed, decoded, whole))
-        read_elf(code, decoded, whole);
+        read_content(code, decoded, whole);
     free(decoded);
 }
 
@@ -296,7 +429,7 @@ static void choose_ptx(PretendCode *code, const uint8_t *entry, uint64_t header,
 
 static void read_chosen(PretendCode *code, const uint8_t *entry, uint64_t header, uint64_t bytes)
 {
-    if (version_of_entry(entry, CODE) == code->version)
+    if (version_of_entry(entry, code->kind) == code->version)
         read_entry(code, entry, header, bytes);
 }
 
@@ -307,7 +440,8 @@ static void choose(PretendCode *code, const uint8_t *binary)
         code->version = PRETEND_ANY_CODE;
         return;
     }
-    if (code->version == PRETEND_NO_CODE)
+    code->kind = code->version == PRETEND_NO_CODE ? PTX : CODE;
+    if (code->kind == PTX)
         for_entries(code, binary, choose_ptx);
     code->binary = binary;
 }
@@ -343,6 +477,14 @@ static size_t elf_bytes(const uint8_t *data)
     return (size_t)(segments > sections ? segments : sections);
 }
 
+/* A text of PTX begins with ".version", behind comments. */
+static bool is_ptx(const char *text)
+{
+    size_t n;
+    text = next_word(text, &n);
+    return is_word(text, n, ".version");
+}
+
 PretendCode *pretend_code_of_image(const void *image)
 {
     PretendCode *code = calloc(1, sizeof *code);
@@ -359,7 +501,10 @@ PretendCode *pretend_code_of_image(const void *image)
         PretendCode chosen = {0};
         choose(&chosen, binary ? binary : image);
         code->version = chosen.version;
+        code->kind = chosen.kind;
         for_entries(code, chosen.binary, read_chosen);
+    } else if (is_ptx(image)) {
+        read_ptx(code, image);
     }
     return code;
 }

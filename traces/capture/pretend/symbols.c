@@ -6,10 +6,25 @@
 #include <pthread.h>
 #include <string.h>
 
+/* Whether @code lies in a library of NVIDIA's, by its file's name; or in ours. */
+static bool is_of_cuda(const void *code)
+{
+    static const char *const names[] = {"libcu", "libnv", "libnccl", "libechelon_pretend"};
+    Dl_info info;
+    if (!dladdr(code, &info) || !info.dli_fname)
+        return false;
+    const char *slash = strrchr(info.dli_fname, '/'), *name = slash ? slash + 1 : info.dli_fname;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strncmp(name, names[i], strlen(names[i])) == 0)
+            return true;
+    return false;
+}
+
+/* A framework's own function of that name (TensorFlow's look for the library when they are first called, and find us) is not the real one. */
 void *pretend_real_symbol(const char *name, const char *const *libraries)
 {
     void *found = dlsym(RTLD_NEXT, name);
-    for (; !found && *libraries; libraries++) {
+    for (found = found && is_of_cuda(found) ? found : NULL; !found && *libraries; libraries++) {
         void *library = dlopen(*libraries, RTLD_NOW | RTLD_NOLOAD);
         found = library ? dlsym(library, name) : NULL;
     }
@@ -32,21 +47,7 @@ static void find_real(void)
     self = dladdr(&self, &info) ? dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD) : NULL;
 }
 
-/* NVIDIA's own libraries look for functions in each other, and we for real ones. */
-static bool is_of_cuda(const void *code)
-{
-    static const char *const names[] = {"libcu", "libnv", "libnccl", "libechelon_pretend"};
-    Dl_info info;
-    if (!dladdr(code, &info) || !info.dli_fname)
-        return false;
-    const char *slash = strrchr(info.dli_fname, '/'), *name = slash ? slash + 1 : info.dli_fname;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strncmp(name, names[i], strlen(names[i])) == 0)
-            return true;
-    return false;
-}
-
-/* What is ours of a library's; NULL where the real dlsym() is to answer. */
+/* What is ours of a library's; NULL where the real dlsym() is to answer: NVIDIA's own libraries look for functions in each other, and we for real ones. */
 void *pretend_symbol_of(void *handle, const char *name, const void *caller)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
