@@ -30,7 +30,8 @@ static EchParameter parameter_of(const char *at, const char *end, bool elementwi
     if (ends_with(at, end, "*"))
         return ECH_PARAMETER_ANY;
     /* An array of addresses, or a function that has caught one. */
-    return g_str_has_prefix(at, "std::array<char*") || g_str_has_prefix(at, "at::detail::Array<char*") || (elementwise && ends_with(at, end, "}"))
+    return g_str_has_prefix(at, "Eigen::TensorEvaluator<Eigen::TensorAssignOp<") || g_str_has_prefix(at, "std::array<char*") ||
+                   g_str_has_prefix(at, "at::detail::Array<char*") || (elementwise && ends_with(at, end, "}"))
                ? ECH_PARAMETER_RESULTS
                : ECH_PARAMETER_ANY;
 }
@@ -85,6 +86,7 @@ void ech_arguments_read(const char *name, EchArguments *ret)
 {
     *ret = (EchArguments){0};
     size_t length = strlen(name);
+    ret->result_last = strcmp(name, "main_kernel") == 0 || (strstr(name, "_GPU_DT_") && g_str_has_suffix(name, "_kernel"));
     const char *at = parameters_of(name, length), *end = name + length - 1, *marks = strchr(name, '<');
     if (!at)
         return;
@@ -102,6 +104,19 @@ void ech_arguments_read(const char *name, EchArguments *ret)
     }
     if (marks && g_strstr_len(name, marks - name, "multi_tensor_apply_kernel"))
         read_lists(name, ret);
+}
+
+EchAddressAccess ech_arguments_by_result(const GArray *list, guint i)
+{
+    guint last = list->len - 1, same = 0;
+    uint64_t result = g_array_index(list, uint64_t, last);
+    for (guint k = 1; k <= last; k += 2)
+        same += g_array_index(list, uint64_t, k) == result;
+    if (same < 2)
+        return ECH_ADDRESS_ANY;
+    if (g_array_index(list, uint64_t, i) != result)
+        return ECH_ADDRESS_READ;
+    return same > 2 ? ECH_ADDRESS_UPDATE : ECH_ADDRESS_WRITE;
 }
 
 EchAddressAccess ech_arguments_access(const EchArguments *arguments, uint64_t parameter, const uint64_t *addresses, size_t n, size_t i)

@@ -8,7 +8,7 @@
 typedef enum {
     ECH_PARAMETER_ANY,     /**< Nothing, or a pointer to what may be written. */
     ECH_PARAMETER_CONST,   /**< A pointer to what is not written. */
-    ECH_PARAMETER_RESULTS, /**< PyTorch's element-wise kernels: addresses of the result, then of operands. */
+    ECH_PARAMETER_RESULTS, /**< PyTorch's element-wise kernels and Eigen's assignments: addresses of the result, then of operands. */
     ECH_PARAMETER_LISTS    /**< PyTorch's multi_tensor_apply: as many lists of addresses one after another as EchArguments says. */
 } EchParameter;
 
@@ -20,9 +20,13 @@ typedef struct {
     uint8_t parameters[ECH_MAX_PARAMETERS]; /**< EchParameter; those behind are ECH_PARAMETER_ANY. */
     unsigned lists;                         /**< ECH_PARAMETER_LISTS. */
     uint32_t read, written;                 /**< A bit for each list. */
+    bool result_last;                       /**< TensorFlow's generated kernels: the last address of all is the result's, the others operands'. */
 } EchArguments;
 
 /** By its name. */
 void ech_arguments_read(const char *name, EchArguments *ret);
 /** What is done with address @i of @addresses[@n], all of parameter @parameter. */
 EchAddressAccess ech_arguments_access(const EchArguments *arguments, uint64_t parameter, const uint64_t *addresses, size_t n, size_t i);
+/** The same where the result is last: @list is of pairs of a parameter and an address, @i of one of its addresses. Each array's stands there twice, as MLIR's
+ * descriptors have it: the allocation's and the first element's; what has it once is another's kernel. */
+EchAddressAccess ech_arguments_by_result(const GArray *list, guint i);

@@ -24,7 +24,8 @@
  *   end
  *
  * A kernel without a line of args has parameters that could not be read. What it does with those that could: pointers to const are read, PyTorch's element-wise
- * kernels have their result first, multi_tensor_apply's functors say which of their lists they write (kernel_arguments.h); for the rest see arrays.h.
+ * kernels and Eigen's have their result first, those that TensorFlow's compiler makes last, multi_tensor_apply's functors say which of their lists they write
+ * (kernel_arguments.h); for the rest see arrays.h.
  *
  * Lines of other words are passed over. Nothing in such a file was measured: its times say in which order the host asked, and no more.
  */
@@ -728,7 +729,9 @@ static bool add_arguments(Reader *r, GError **error)
         const uint64_t *addresses = (const uint64_t *)(const void *)r->addresses->data;
         for (guint k = 0; k < r->addresses->len; k++)
             ech_capture_use(r->capture, r->worked,
-                            (EchAddressUse){addresses[k], 0, ech_arguments_access(arguments, parameter, addresses, r->addresses->len, k)});
+                            (EchAddressUse){addresses[k], 0,
+                                            arguments->result_last ? ech_arguments_by_result(list, i + 2 * k + 1)
+                                                                   : ech_arguments_access(arguments, parameter, addresses, r->addresses->len, k)});
     }
     ech_capture_item(r->capture, r->worked)->told = true;
     return true;

@@ -7,6 +7,9 @@ typedef struct {
     unsigned x, y, z;
 } Dim;
 
+/* Of the library that a framework has for it (tests/gpu/fake/stub.c), or of who is loaded before. */
+int cudaRuntimeGetVersion(int *ret);
+
 static void *found(const char *name)
 {
     void *at = dlsym(RTLD_DEFAULT, name);
@@ -22,7 +25,9 @@ static int ask_by_name(void)
     void *library = dlopen("libm.so.6", RTLD_NOW), *ours = library ? dlsym(library, "cuMemAlloc_v2") : NULL, *at, *next = dlsym(RTLD_NEXT, "malloc");
     int (*allocate)(void **, size_t);
     memcpy(&allocate, &ours, sizeof allocate);
-    int error = ours ? allocate(&at, (size_t)1 << 30) : -1;
+    int error = ours ? allocate(&at, (size_t)1 << 30) : -1, version = 0;
+    printf("runtime: %d, ", cudaRuntimeGetVersion(&version));
+    printf("%d\n", version);
     printf("allocated: %d; cos %s; malloc %s; cuNoSuchName %s\n", error, library && dlsym(library, "cos") ? "there" : "gone", next ? "there" : "gone",
            library && dlsym(library, "cuNoSuchName") ? "there"
            : dlerror()                               ? "missing"

@@ -502,6 +502,39 @@ START_TEST(arrays_that_kernels_use)
 }
 END_TEST
 
+/* TensorFlow's: generated ones have their result last, Eigen's assignments first, whatever was used before. */
+START_TEST(arrays_that_tensorflow_uses)
+{
+    g_autoptr(EchImport) import =
+        must_read(HEAD "name 1 \"Mul_GPU_DT_FLOAT_DT_FLOAT_kernel\"\n"
+                       "name 2 \"main_kernel\"\n"
+                       "name 3 \"void Eigen::internal::EigenMetaKernel<Eigen::TensorEvaluator<Eigen::TensorAssignOp<A, B> const, Eigen::GpuDevice>, "
+                       "int>(Eigen::TensorEvaluator<Eigen::TensorAssignOp<A, B> const, Eigen::GpuDevice>, int)\"\n"
+                       "alloc 1 0 0 4096 4096 3 0\nalloc 2 0 0 8192 4096 3 0\nalloc 3 0 0 12288 4096 3 0\n"
+                       "set 4 0 0 4096\nuses 2 4096 4096\nset 5 0 0 4096\nuses 2 8192 4096\nset 6 0 0 4096\nuses 2 12288 4096\n"
+                       "kernel 10 0 0 1 1 1 1 128 1 1 0\nargs 1 4096 2 4096 6 8192 7 8192 11 12288 12 12288\n"
+                       "kernel 11 0 0 1 1 1 1 128 1 1 0\nargs 1 4096 2 4096 6 8192 7 8192 11 4096 12 4096\n" /* in place */
+                       "kernel 12 0 0 2 1 1 1 128 1 1 0\nargs 1 4096 2 4096 6 4096 7 4096\n"
+                       "kernel 13 0 0 2 1 1 1 128 1 1 0\nargs 0 4096 1 8192\n" /* of another maker: what may be written is */
+                       "kernel 14 0 0 3 1 1 1 128 1 1 0\nargs 0 12288 0 4096 0 8192\n"
+                       "kernel 15 0 0 3 1 1 1 128 1 1 0\nargs 0 12288 0 4096 0 12288\nend\n");
+    const EchTrace *t = import->trace;
+    const EchOp *op = nth(t, ECH_OP_KERNEL, 3);
+    ck_assert(uses(t, op, 4096, true, false) && uses(t, op, 8192, true, false) && uses(t, op, 12288, false, true));
+    ck_assert_uint_eq(moved(t, op, ECH_READ), 8192);
+    op = nth(t, ECH_OP_KERNEL, 4);
+    ck_assert(uses(t, op, 4096, true, true) && uses(t, op, 8192, true, false));
+    op = nth(t, ECH_OP_KERNEL, 5);
+    ck_assert(uses(t, op, 4096, true, true));
+    op = nth(t, ECH_OP_KERNEL, 6);
+    ck_assert(uses(t, op, 4096, true, true) && uses(t, op, 8192, true, true));
+    op = nth(t, ECH_OP_KERNEL, 7);
+    ck_assert(uses(t, op, 4096, true, false) && uses(t, op, 8192, true, false) && uses(t, op, 12288, false, true));
+    op = nth(t, ECH_OP_KERNEL, 8);
+    ck_assert(uses(t, op, 4096, true, false) && uses(t, op, 12288, true, true));
+}
+END_TEST
+
 /* What moves is as before; of its arrays as far as they go, the rest of unknown place. Copies have both ends or none. */
 START_TEST(arrays_of_library_calls_copies_and_collectives)
 {
@@ -625,6 +658,7 @@ int main(void)
     tcase_add_test(cases, generated_kernels_by_what_they_go_over);
     tcase_add_test(cases, operators);
     tcase_add_test(cases, arrays_that_kernels_use);
+    tcase_add_test(cases, arrays_that_tensorflow_uses);
     tcase_add_test(cases, arrays_of_library_calls_copies_and_collectives);
     tcase_add_test(cases, roles_and_modules_of_arrays);
     tcase_add_test(cases, streams_do_not_wait_for_the_hosts_allocator);

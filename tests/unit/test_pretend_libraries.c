@@ -608,6 +608,55 @@ START_TEST(solvers)
 }
 END_TEST
 
+/* Calls of cuDNN from before its graphs, whose tensors are the library's own: here tests/programs/fake_cudnn.c's, of f32. */
+START_TEST(calls_of_tensors)
+{
+    load_dnn();
+    ck_assert_ptr_nonnull(dlopen(ECH_BINARY_DIR "/tests/libcudnn.so.9", RTLD_NOW | RTLD_LOCAL));
+    static const int large[] = {4, 8, 16, 16, 16}, small[] = {4, 8, 16, 8, 8}, row[] = {4, 1, 16, 1, 1}; /* rank, sizes */
+    const float one = 1, zero = 0;
+    void *handle = NULL, *data_of[6] = {0};
+    size_t bytes = 0;
+    int (*pool)(void *, const void *, const void *, const void *, const void *, const void *, const void *, const void *, const void *, const void *,
+                const void *, void *),
+        (*softmax)(void *, int, int, const void *, const void *, const void *, const void *, const void *, void *),
+        (*norm)(void *, int, const void *, const void *, const void *, const void *, const void *, void *, const void *, const void *, const void *, double,
+                void *, void *, double, void *, void *),
+        (*combine)(void *, const void *, const void *, const void *, const void *, const void *, const void *, const void *, const void *, const void *,
+                   void *),
+        (*add)(void *, const void *, const void *, const void *, const void *, const void *, void *),
+        (*reduce)(void *, const void *, void *, size_t, void *, size_t, const void *, const void *, const void *, const void *, const void *, void *),
+        (*room)(void *, const void *, const void *, const void *, size_t *);
+    find("cudnnPoolingBackward", &pool);
+    find("cudnnSoftmaxForward", &softmax);
+    find("cudnnBatchNormalizationForwardTraining", &norm);
+    find("cudnnOpTensor", &combine);
+    find("cudnnAddTensor", &add);
+    find("cudnnReduceTensor", &reduce);
+    find("cudnnGetReductionWorkspaceSize", &room);
+    ck_assert_int_eq(create_handle(&handle), 0);
+    ck_assert_int_eq(pool(handle, NULL, &one, small, NULL, small, NULL, large, NULL, &zero, large, data_of), 0);
+    ck_assert_int_eq(softmax(handle, 0, 0, &one, large, NULL, &zero, large, data_of), 0);
+    ck_assert_int_eq(norm(handle, 1, &one, &zero, large, NULL, large, NULL, row, NULL, NULL, .1, NULL, NULL, 1e-5, NULL, NULL), 0);
+    ck_assert_int_eq(combine(handle, NULL, &one, large, NULL, &one, row, NULL, &zero, large, data_of), 0);
+    ck_assert_int_eq(add(handle, &one, row, NULL, &one, large, data_of), 0);
+    ck_assert_int_eq(room(handle, NULL, large, row, &bytes), 0);
+    ck_assert_uint_eq(bytes, 64);
+    ck_assert_int_eq(reduce(handle, NULL, NULL, 0, NULL, bytes, &one, large, NULL, &zero, row, data_of), 0);
+    ck_assert_int_ne(softmax(NULL, 0, 0, &one, large, NULL, &zero, large, data_of), 0);
+    ck_assert_int_ne(softmax(handle, 0, 0, &one, large, NULL, &zero, NULL, data_of), 0);
+    destroy_handle(handle);
+    g_autofree char *lines = written("library", "459");
+    ck_assert_str_eq(lines, "0 0 \"cudnn pooling: gradients\" \"elements=32768 operand_bytes=4 class=strided\" 196608 131072 0 \"\"\n"
+                            "0 0 \"cudnn softmax\" \"elements=32768 operand_bytes=4 class=elementwise\" 131072 131072 0 \"\"\n"
+                            "0 0 \"cudnn batch norm\" \"rows=16x2048 operand_bytes=4 class=norm\" 131072 131072 0 \"\"\n"
+                            "0 0 \"cudnn element by element\" \"elements=32768 operand_bytes=4 class=elementwise\" 131136 131072 0 \"\"\n"
+                            "0 0 \"cudnn addition\" \"elements=32768 operand_bytes=4 class=elementwise\" 131136 131072 0 \"\"\n"
+                            "0 0 \"cudnn reduction\" \"elements=32768 operand_bytes=4 class=reduce\" 131072 64 0 \"\"\n");
+    unload();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("pretend_libraries");
@@ -626,6 +675,7 @@ int main(void)
     tcase_add_test(cases, nccl_takes_memory);
     tcase_add_test(cases, transforms);
     tcase_add_test(cases, solvers);
+    tcase_add_test(cases, calls_of_tensors);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -418,6 +418,112 @@ START_TEST(arguments_are_found_by_what_code_says)
 }
 END_TEST
 
+#define DASHES "------------------------------------------------------------" /* 60 of them */
+
+/* PTX of two kernels: a pointer, a number and a structure of three words, blocks of 8 x 4 threads at most, two arrays that share 1 KiB and 16 bytes; and one
+ * without parameters, whose name begins like the other's. */
+static const char ptx[] =
+    "// made by hand " DASHES DASHES DASHES DASHES DASHES "\n.version 8.5\n.target sm_80\n.address_size 64\n.extern .shared .align 16 .b8 rest[];\n"
+    ".visible .entry kk(\n\t.param .u64 .ptr .global .align 1 kk_param_0,\n\t.param .u32 kk_param_1, /* a comment, with a sign */\n"
+    "\t.param .align 8 .b8 kk_param_2[24]\n)\n.maxntid 8, 4, 1\n.minnctapersm 2\n{\n\t.reg .b32 %r<3>;\n\t.shared .align 4 .b8 one[1024];\n"
+    "\t{ .shared .f32 two[2][2]; }\n\tret;\n}\n.visible .entry k()\n{\n\tret;\n}\n";
+
+/* The same text handed to the driver; in a fat binary as it is, packed, and cut short in the middle of its parameters. */
+static void launch_what_the_driver_compiles(void)
+{
+    static struct {
+        uint8_t bytes[4096];
+        struct {
+            uint32_t magic, version;
+            const void *binary, *unused;
+        } wrapper;
+    } binaries[3];
+    static const char functions[3];
+    void *module, *driven, *bare, *a;
+    NEED(allocate(&a, MIB) == 0 && load_module(&module, ptx) == 0 && get_function(&driven, module, "kk") == 0 && get_function(&bare, module, "k") == 0);
+    uint64_t structure[] = {0, (uint64_t)(uintptr_t)a + 512, 0};
+    int number = 5;
+    void *arguments[] = {&a, &number, structure};
+    NEED(launch_driver(driven, 1, 1, 1, 32, 1, 1, 0, NULL, arguments, NULL) == 0 && launch_driver(bare, 2, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL) == 0);
+    for (size_t i = 0; i < 3; i++) {
+        uint8_t *at = binaries[i].bytes;
+        size_t n = i == 2 ? 520 : sizeof ptx;
+        const uint32_t magic = 0xba55ed50u, entry = 64, version = 80, packed = (uint32_t)(i == 1 ? pack(at + 80, (const uint8_t *)ptx, n, 16, 300) : 0);
+        const uint16_t header[] = {1, 16}, kind = 1;
+        const uint64_t behind = i == 1 ? packed : n, all = entry + behind, flags = i == 1 ? 0x2000 : 0, whole = n;
+        if (i != 1)
+            memcpy(at + 80, ptx, n);
+        memcpy(at, &magic, 4);
+        memcpy(at + 4, header, 4);
+        memcpy(at + 8, &all, 8);
+        memcpy(at + 16, &kind, 2);
+        memcpy(at + 20, &entry, 4);
+        memcpy(at + 24, &behind, 8);
+        memcpy(at + 32, &packed, 4);
+        memcpy(at + 44, &version, 4);
+        memcpy(at + 56, &flags, 8);
+        memcpy(at + 72, &whole, 8);
+        binaries[i].wrapper.magic = 0x466243b1u;
+        binaries[i].wrapper.binary = at;
+        register_kernel(register_binary(&binaries[i].wrapper), &functions[i], NULL, "kk", -1, NULL, NULL, NULL, NULL, NULL);
+        union {
+            struct {
+                size_t shared, constant, local;
+                int threads;
+            } known;
+            char room[256];
+        } attributes;
+        NEED(function_attributes(&attributes, &functions[i]) == 0);
+        NEED(attributes.known.threads == (i == 2 ? 1024 : 32) && attributes.known.shared == (i == 2 ? 0 : 1040));
+        NEED(launch(&functions[i], (Dim){(unsigned)i + 3, 1, 1}, (Dim){32, 1, 1}, arguments, 0, NULL) == 0);
+    }
+}
+
+START_TEST(arguments_are_found_by_what_ptx_says)
+{
+    g_autofree char *text = pretended(SMALL, launch_what_the_driver_compiles, NULL);
+    ck_assert_ptr_nonnull(strstr(text, "kernel 0 0 1 1 1 1 32 1 1 0\nargs 0 64214072819712 2 64214072820224\n"));
+    ck_assert_ptr_nonnull(strstr(text, " 2 1 1 32 1 1 0\nargs\n"));
+    ck_assert_ptr_nonnull(strstr(text, " 3 1 1 32 1 1 0\nargs 0 64214072819712 2 64214072820224\n"));
+    ck_assert_ptr_nonnull(strstr(text, " 4 1 1 32 1 1 0\nargs 0 64214072819712 2 64214072820224\n"));
+    ck_assert_ptr_nonnull(strstr(text, " 5 1 1 32 1 1 0\nargs 0 64214072819712"));
+}
+END_TEST
+
+/* TensorFlow's kernels may have their result where the host copied something: it is gone then. What they read stays. */
+static void overwrite_contents(void)
+{
+    static const struct {
+        const char *name;
+        bool first;
+    } kernels[] = {{"Mul_GPU_DT_INT32_DT_INT32_kernel", false},
+                   {"main_kernel", false},
+                   {"_ZN5Eigen8internal15EigenMetaKernelINS_15TensorEvaluatorIKNS_14TensorAssignOpI", true},
+                   {"another_kernel", false}};
+    for (size_t i = 0; i < G_N_ELEMENTS(kernels); i++) {
+        g_autofree char *code = g_strdup_printf(".version 8.5\n.entry %s(.param .u64 a, .param .u64 b, .param .u64 c){ret;}", kernels[i].name);
+        void *module, *function, *a, *b;
+        int given[4] = {1, 2, 3, 4}, seen[4];
+        uint64_t nothing = 0;
+        NEED(load_module(&module, code) == 0 && get_function(&function, module, kernels[i].name) == 0);
+        NEED(allocate(&a, sizeof given) == 0 && allocate(&b, sizeof given) == 0);
+        NEED(copy(a, given, sizeof given, 1) == 0 && copy(b, given, sizeof given, 1) == 0);
+        void *arguments[] = {&a, &b, &nothing};
+        NEED(launch_driver(function, 1, 1, 1, 32, 1, 1, 0, NULL, arguments, NULL) == 0);
+        bool known = i == G_N_ELEMENTS(kernels) - 1;
+        NEED(copy(seen, a, sizeof seen, 2) == 0 && seen[3] == (kernels[i].first ? 0 : 4));
+        NEED(copy(seen, b, sizeof seen, 2) == 0 && seen[3] == (kernels[i].first || known ? 4 : 0));
+    }
+}
+
+START_TEST(what_kernels_overwrite_does_not_read_back)
+{
+    int status;
+    g_autofree char *text = pretended(SMALL, overwrite_contents, &status);
+    ck_assert_int_eq(status, 0);
+}
+END_TEST
+
 static void fill_memory(void)
 {
     void *a, *b, *c, *other;
@@ -948,6 +1054,8 @@ int main(void)
     tcase_add_test(tcase, numbers_are_the_devices_and_who_only_looks_leaves_nothing);
     tcase_add_test(tcase, code_is_chosen_as_a_driver_does);
     tcase_add_test(tcase, arguments_are_found_by_what_code_says);
+    tcase_add_test(tcase, arguments_are_found_by_what_ptx_says);
+    tcase_add_test(tcase, what_kernels_overwrite_does_not_read_back);
     tcase_add_test(tcase, memory_ends_at_the_last_byte);
     tcase_add_test(tcase, what_the_host_copied_reads_back);
     tcase_add_test(tcase, what_comes_back_to_the_host_takes_no_memory);

@@ -73,6 +73,38 @@ static bool tell_lists(const PretendKernelCode *code, const uint8_t *data, size_
     return true;
 }
 
+/* Where TensorFlow's element-wise kernels have their result: Eigen's assignments first, those that its compiler made ("AddV2_GPU_DT_FLOAT_DT_FLOAT_kernel";
+ * "main_kernel" at run time) last. They may write over what the host copied there. */
+typedef enum { NOWHERE, FIRST, LAST } Result;
+
+static Result result_of(const char *name)
+{
+    size_t n = strlen(name), end = strlen("_kernel");
+    if (strstr(name, "15EigenMetaKernel") && strstr(name, "14TensorAssignOp"))
+        return FIRST;
+    if (strcmp(name, "main_kernel") == 0)
+        return LAST;
+    return strstr(name, "_GPU_DT_") && n > end && strcmp(name + n - end, "_kernel") == 0 ? LAST : NOWHERE;
+}
+
+static void forget_result(const PretendKernelCode *code, void *const *arguments, Result where)
+{
+    uint64_t result = 0;
+    for (size_t i = 0; i < code->n_parameters; i++) {
+        size_t bytes;
+        const uint8_t *data = parameter(code, arguments, i, &bytes);
+        for (size_t at = 0; data && at + sizeof(uint64_t) <= bytes; at += sizeof(uint64_t)) {
+            uint64_t word;
+            memcpy(&word, data + at, sizeof word);
+            if ((where == LAST || result == 0) && pretend_is_address(word))
+                result = word;
+        }
+    }
+    PretendBlock block;
+    if (result != 0 && pretend_find((const void *)result, &block))
+        pretend_clear((void *)result, block.address + block.bytes - result);
+}
+
 void pretend_arguments(const PretendKernelCode *code, void *const *arguments, PretendDim grid)
 {
     pretend_use(PRETEND_NO_USES, NULL, 0);
@@ -86,4 +118,6 @@ void pretend_arguments(const PretendKernelCode *code, void *const *arguments, Pr
         if (data)
             tell_words(i, data, bytes, 0, joins && i == 1 ? grid.y : bytes / sizeof(uint64_t));
     }
+    if (result_of(code->name) != NOWHERE)
+        forget_result(code, arguments, result_of(code->name));
 }

@@ -1247,6 +1247,14 @@ PRETEND_EXPORT int cudnnBatchNormalizationForwardTrainingEx(void *handle, int mo
     return call_norm(handle, "cudnn batch norm", x_of, z ? 2 : 1, false);
 }
 
+PRETEND_EXPORT int cudnnBatchNormalizationForwardTraining(void *handle, int mode, const void *alpha, const void *beta, const void *x_of, const void *x,
+                                                          const void *y_of, void *y, const void *scale_of, const void *scale, const void *bias, double factor,
+                                                          void *mean, void *variance, double epsilon, void *saved_mean, void *saved_variance)
+{
+    return cudnnBatchNormalizationForwardTrainingEx(handle, mode, 0, alpha, beta, x_of, x, NULL, NULL, y_of, y, scale_of, scale, bias, factor, mean, variance,
+                                                    epsilon, saved_mean, saved_variance, NULL, NULL, 0, NULL, 0);
+}
+
 PRETEND_EXPORT int cudnnBatchNormalizationForwardInference(void *handle, int mode, const void *alpha, const void *beta, const void *x_of, const void *x,
                                                            const void *y_of, void *y, const void *scale_of, const void *scale, const void *bias,
                                                            const void *mean, const void *variance, double epsilon)
@@ -1277,17 +1285,33 @@ PRETEND_EXPORT int cudnnBatchNormalizationBackwardEx(void *handle, int mode, int
     return call_norm(handle, "cudnn batch norm: gradients", x_of, 2, true);
 }
 
+PRETEND_EXPORT int cudnnBatchNormalizationBackward(void *handle, int mode, const void *alpha_data, const void *beta_data, const void *alpha_parameters,
+                                                   const void *beta_parameters, const void *x_of, const void *x, const void *dy_of, const void *dy,
+                                                   const void *dx_of, void *dx, const void *scale_of, const void *scale, void *dscale, void *dbias,
+                                                   double epsilon, const void *saved_mean, const void *saved_variance)
+{
+    return cudnnBatchNormalizationBackwardEx(handle, mode, 0, alpha_data, beta_data, alpha_parameters, beta_parameters, x_of, x, NULL, NULL, dy_of, dy, NULL,
+                                             NULL, dx_of, dx, scale_of, scale, NULL, dscale, dbias, epsilon, saved_mean, saved_variance, NULL, NULL, 0, NULL,
+                                             0);
+}
+
 /* ---- the rest: what they read and write ---- */
 
-static int call_elementwise(void *handle, const char *name, const char *kind, const void *over, const void *read_of, const void *written_of, uint64_t copies)
+static uint64_t size_of(const void *descriptor)
 {
-    Tensor tensor, from, to;
+    Tensor tensor;
+    return tensor_of(descriptor, &tensor) ? bytes_of(&tensor) : 0;
+}
+
+/* @over: whose elements are gone over, as models/kernel/gpu.h calls @kind. */
+static int call_elementwise(void *handle, const char *name, const char *kind, const void *over, uint64_t read, uint64_t written)
+{
+    Tensor tensor;
     if (!handle || !tensor_of(over, &tensor))
         return BAD_PARAM;
     char launch[128];
     snprintf(launch, sizeof launch, "elements=%llu operand_bytes=%u class=%s", (unsigned long long)elements_of(&tensor), (bits_of(tensor.type) + 7) / 8, kind);
-    pretend_library_kernel(((Handle *)handle)->stream, name, launch, copies * (tensor_of(read_of, &from) ? bytes_of(&from) : 0),
-                           tensor_of(written_of, &to) ? bytes_of(&to) : 0, 0, NULL);
+    pretend_library_kernel(((Handle *)handle)->stream, name, launch, read, written, 0, NULL);
     return SUCCESS;
 }
 
@@ -1296,7 +1320,118 @@ PRETEND_EXPORT int cudnnPoolingForward(void *handle, const void *pooling, const 
 {
     (void)pooling, (void)alpha, (void)beta;
     pretend_uses(&x, 1, (const void *const[]){y}, 1);
-    return call_elementwise(handle, "cudnn pooling", "strided", y_of, x_of, y_of, 1);
+    return call_elementwise(handle, "cudnn pooling", "strided", y_of, size_of(x_of), size_of(y_of));
+}
+
+PRETEND_EXPORT int cudnnPoolingBackward(void *handle, const void *pooling, const void *alpha, const void *y_of, const void *y, const void *dy_of,
+                                        const void *dy, const void *x_of, const void *x, const void *beta, const void *dx_of, void *dx)
+{
+    (void)pooling, (void)alpha, (void)beta;
+    pretend_uses((const void *const[]){y, dy, x}, 3, (const void *const[]){dx}, 1);
+    return call_elementwise(handle, "cudnn pooling: gradients", "strided", dx_of, size_of(y_of) + size_of(dy_of) + size_of(x_of), size_of(dx_of));
+}
+
+PRETEND_EXPORT int cudnnSoftmaxForward(void *handle, int algorithm, int mode, const void *alpha, const void *x_of, const void *x, const void *beta,
+                                       const void *y_of, void *y)
+{
+    (void)algorithm, (void)mode, (void)alpha, (void)beta;
+    pretend_uses(&x, 1, (const void *const[]){y}, 1);
+    return call_elementwise(handle, "cudnn softmax", "elementwise", y_of, size_of(x_of), size_of(y_of));
+}
+
+PRETEND_EXPORT int cudnnSoftmaxBackward(void *handle, int algorithm, int mode, const void *alpha, const void *y_of, const void *y, const void *dy_of,
+                                        const void *dy, const void *beta, const void *dx_of, void *dx)
+{
+    (void)algorithm, (void)mode, (void)alpha, (void)beta;
+    pretend_uses((const void *const[]){y, dy}, 2, (const void *const[]){dx}, 1);
+    return call_elementwise(handle, "cudnn softmax: gradients", "elementwise", dx_of, size_of(y_of) + size_of(dy_of), size_of(dx_of));
+}
+
+PRETEND_EXPORT int cudnnActivationForward(void *handle, void *activation, const void *alpha, const void *x_of, const void *x, const void *beta,
+                                          const void *y_of, void *y)
+{
+    (void)activation, (void)alpha, (void)beta;
+    pretend_uses(&x, 1, (const void *const[]){y}, 1);
+    return call_elementwise(handle, "cudnn activation", "elementwise", y_of, size_of(x_of), size_of(y_of));
+}
+
+PRETEND_EXPORT int cudnnActivationBackward(void *handle, void *activation, const void *alpha, const void *y_of, const void *y, const void *dy_of,
+                                           const void *dy, const void *x_of, const void *x, const void *beta, const void *dx_of, void *dx)
+{
+    (void)activation, (void)alpha, (void)beta;
+    pretend_uses((const void *const[]){y, dy, x}, 3, (const void *const[]){dx}, 1);
+    return call_elementwise(handle, "cudnn activation: gradients", "elementwise", dx_of, size_of(y_of) + size_of(dy_of) + size_of(x_of), size_of(dx_of));
+}
+
+PRETEND_EXPORT int cudnnLRNCrossChannelForward(void *handle, void *norm, int mode, const void *alpha, const void *x_of, const void *x, const void *beta,
+                                               const void *y_of, void *y)
+{
+    (void)norm, (void)mode, (void)alpha, (void)beta;
+    pretend_uses(&x, 1, (const void *const[]){y}, 1);
+    return call_elementwise(handle, "cudnn local response norm", "elementwise", y_of, size_of(x_of), size_of(y_of));
+}
+
+PRETEND_EXPORT int cudnnLRNCrossChannelBackward(void *handle, void *norm, int mode, const void *alpha, const void *y_of, const void *y, const void *dy_of,
+                                                const void *dy, const void *x_of, const void *x, const void *beta, const void *dx_of, void *dx)
+{
+    (void)norm, (void)mode, (void)alpha, (void)beta;
+    pretend_uses((const void *const[]){y, dy, x}, 3, (const void *const[]){dx}, 1);
+    return call_elementwise(handle, "cudnn local response norm: gradients", "elementwise", dx_of, size_of(y_of) + size_of(dy_of) + size_of(x_of),
+                            size_of(dx_of));
+}
+
+/* c = a op b, and c += a, of which b or a may be smaller. */
+PRETEND_EXPORT int cudnnOpTensor(void *handle, const void *operation, const void *alpha1, const void *a_of, const void *a, const void *alpha2, const void *b_of,
+                                 const void *b, const void *beta, const void *c_of, void *c)
+{
+    (void)operation, (void)alpha1, (void)alpha2, (void)beta;
+    pretend_uses((const void *const[]){a, b}, 2, (const void *const[]){c}, 1);
+    return call_elementwise(handle, "cudnn element by element", "elementwise", c_of, size_of(a_of) + size_of(b_of), size_of(c_of));
+}
+
+PRETEND_EXPORT int cudnnAddTensor(void *handle, const void *alpha, const void *a_of, const void *a, const void *beta, const void *c_of, void *c)
+{
+    (void)alpha, (void)beta;
+    pretend_use(PRETEND_READS, a, 0);
+    pretend_use(PRETEND_UPDATES, c, 0);
+    return call_elementwise(handle, "cudnn addition", "elementwise", c_of, size_of(a_of) + size_of(c_of), size_of(c_of));
+}
+
+PRETEND_EXPORT int cudnnTransformTensor(void *handle, const void *alpha, const void *x_of, const void *x, const void *beta, const void *y_of, void *y)
+{
+    (void)alpha, (void)beta;
+    pretend_uses(&x, 1, (const void *const[]){y}, 1);
+    return call_elementwise(handle, "cudnn relayout", "relayout", y_of, size_of(x_of), size_of(y_of));
+}
+
+PRETEND_EXPORT int cudnnConvolutionBackwardBias(void *handle, const void *alpha, const void *dy_of, const void *dy, const void *beta, const void *db_of,
+                                                void *db)
+{
+    (void)alpha, (void)beta;
+    pretend_uses(&dy, 1, (const void *const[]){db}, 1);
+    return call_elementwise(handle, "cudnn convolution: gradient of the bias", "reduce", dy_of, size_of(dy_of), size_of(db_of));
+}
+
+/* A reduction's scratch memory is assumed to be as its result in f32. */
+PRETEND_EXPORT int cudnnGetReductionWorkspaceSize(void *handle, const void *reduction, const void *a_of, const void *c_of, size_t *ret)
+{
+    (void)handle, (void)reduction, (void)a_of;
+    Tensor c;
+    *ret = tensor_of(c_of, &c) ? sizeof(float) * (size_t)elements_of(&c) : 0;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudnnGetReductionIndicesSize(void *handle, const void *reduction, const void *a_of, const void *c_of, size_t *ret)
+{
+    return cudnnGetReductionWorkspaceSize(handle, reduction, a_of, c_of, ret); /* 32 bits each, too */
+}
+
+PRETEND_EXPORT int cudnnReduceTensor(void *handle, const void *reduction, void *indices, size_t indices_bytes, void *workspace, size_t workspace_bytes,
+                                     const void *alpha, const void *a_of, const void *a, const void *beta, const void *c_of, void *c)
+{
+    (void)reduction, (void)indices_bytes, (void)workspace, (void)workspace_bytes, (void)alpha, (void)beta;
+    pretend_uses(&a, 1, (const void *const[]){c, indices}, 2);
+    return call_elementwise(handle, "cudnn reduction", "reduce", a_of, size_of(a_of), size_of(c_of));
 }
 
 PRETEND_EXPORT int cudnnSpatialTfSamplerForward(void *handle, const void *sampler, const void *alpha, const void *x_of, const void *x, const void *grid,
@@ -1304,7 +1439,7 @@ PRETEND_EXPORT int cudnnSpatialTfSamplerForward(void *handle, const void *sample
 {
     (void)sampler, (void)alpha, (void)beta;
     pretend_uses((const void *const[]){x, grid}, 2, (const void *const[]){y}, 1);
-    return call_elementwise(handle, "cudnn grid sampler", "gather", y_of, x_of, y_of, 1);
+    return call_elementwise(handle, "cudnn grid sampler", "gather", y_of, size_of(x_of), size_of(y_of));
 }
 
 PRETEND_EXPORT int cudnnSpatialTfSamplerBackward(void *handle, const void *sampler, const void *alpha, const void *x_of, const void *x, const void *beta,
@@ -1313,7 +1448,7 @@ PRETEND_EXPORT int cudnnSpatialTfSamplerBackward(void *handle, const void *sampl
 {
     (void)sampler, (void)alpha, (void)beta, (void)alpha_grid, (void)beta_grid;
     pretend_uses((const void *const[]){x, dy, grid}, 3, (const void *const[]){dx, dgrid}, 2);
-    return call_elementwise(handle, "cudnn grid sampler: gradients", "scatter", dy_of, x_of, dx_of, 2);
+    return call_elementwise(handle, "cudnn grid sampler: gradients", "scatter", dy_of, 2 * size_of(x_of), size_of(dx_of));
 }
 
 /* Of a few numbers an image: what is computed is small, and the grid's size stands in a descriptor that cannot be read. */
@@ -1358,7 +1493,7 @@ PRETEND_EXPORT int cudnnCTCLoss(void *handle, const void *probabilities_of, cons
 {
     (void)labels, (void)label_lengths, (void)lengths, (void)algorithm, (void)loss, (void)workspace, (void)bytes;
     pretend_uses(&probabilities, 1, (const void *const[]){costs, gradients}, 2);
-    return call_elementwise(handle, "cudnn CTC loss", "reduce", probabilities_of, probabilities_of, gradients_of, 1);
+    return call_elementwise(handle, "cudnn CTC loss", "reduce", probabilities_of, size_of(probabilities_of), size_of(gradients_of));
 }
 
 PRETEND_EXPORT int cudnnCTCLoss_v8(void *handle, int algorithm, const void *loss, const void *probabilities_of, const void *probabilities, const int *labels,
@@ -1367,5 +1502,5 @@ PRETEND_EXPORT int cudnnCTCLoss_v8(void *handle, int algorithm, const void *loss
 {
     (void)algorithm, (void)loss, (void)bytes, (void)workspace;
     pretend_uses((const void *const[]){probabilities, labels, label_lengths, lengths}, 4, (const void *const[]){costs, gradients}, 2);
-    return call_elementwise(handle, "cudnn CTC loss", "reduce", probabilities_of, probabilities_of, gradients_of, 1);
+    return call_elementwise(handle, "cudnn CTC loss", "reduce", probabilities_of, size_of(probabilities_of), size_of(gradients_of));
 }

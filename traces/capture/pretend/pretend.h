@@ -113,6 +113,8 @@ void pretend_copy(void *to, const void *from, size_t bytes, void *stream, bool a
 /* The same within the device, as part of something else: no line. Whether the contents are known, of up to PRETEND_COPIED_BYTES. */
 bool pretend_carry(void *to, const void *from, size_t bytes);
 void pretend_set(void *to, int value, size_t bytes, void *stream);
+/* The device wrote over what the host copied there: it reads zeros. */
+void pretend_clear(void *address, size_t bytes);
 
 /* Whether all of it is known. */
 int pretend_known(const void *address, size_t bytes);

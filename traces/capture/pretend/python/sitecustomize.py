@@ -1,5 +1,5 @@
 """What `echelon capture --pretend` adds to a Python program that imports torch: ranges of its operators, modules and optimizers, and its memory snapshot. And to
-one that imports jax, where the device is a TPU: pretend_tpu.py.
+one that imports jax, where the device is a TPU: pretend_tpu.py; jax and tensorflow where it is a GPU: pretend_jax.py, pretend_tensorflow.py.
 
 A program without torch runs as ever. Whatever fails here is one line on standard error, never the program's failure."""
 import os
@@ -371,6 +371,8 @@ if os.environ.get("ECHELON_PRETEND_OUT"):
     _finder.when("torch", _install, "no ranges and no memory snapshot of this program")
     import pretend_jax
     _finder.when("jax", pretend_jax.install, "this jax finds no GPU")
+    import pretend_tensorflow
+    _finder.when("tensorflow", pretend_tensorflow.install, "this TensorFlow may find no GPU")
     import pretend_ranks
     pretend_ranks.set_environment()
 try:
