@@ -204,3 +204,8 @@ EchBytes ech_device_context(const EchDevice *device)
     double assumed = g_strcmp0(device->family, "gpu") == 0 ? 512.0 * 1024 * 1024 : 0;
     return (EchBytes)ech_device_number(device, "runtime.driver.context_bytes", assumed);
 }
+
+bool ech_device_is_amd(const EchDevice *device)
+{
+    return g_strcmp0(device->family, "gpu") == 0 && device->compiler && g_str_has_prefix(device->compiler, "gfx");
+}

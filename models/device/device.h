@@ -55,6 +55,7 @@ typedef struct {
     uint32_t ring;                     /**< Length from which an axis of a TPU slice closes into a ring (models/link/link.h); 0: any. */
     uint32_t sharers;                  /**< Devices of a chip, which share its links. */
     uint32_t reach;                    /**< Devices that links to a switch join, those of a host; beyond is a network. 0: any number. */
+    bool mesh;                         /**< Without a switch: of the ports as many lead to each of the reach - 1 others. */
     EchCurvePoint *curve;              /**< To the device, and from it too where that has none of its own. */
     size_t n_curve;
     EchRate measured_to, measured_from; /**< The file's to_device and from_device, beside which its curves were measured; 0: as now. */
@@ -91,7 +92,7 @@ typedef struct EchDevice {
     char *name;       /**< "tpu-v5e" */
     char *summary;    /**< One line. */
     char *family;     /**< "tpu" or "gpu" */
-    char *compiler;   /**< Key of compiler rules: "v5e", "h100", ...; may be "". */
+    char *compiler;   /**< Key of compiler rules: "v5e", "h100", "gfx942" (AMD's), ...; may be "". */
     char **products;  /**< What the hardware calls itself in captures: "NVIDIA H100 80GB HBM3"; NULL-terminated, may be NULL. */
     char *calibrated; /**< Day on which one such device was measured for this file; NULL where its numbers are the kind's (data sheets, compilers). */
     uint32_t cores;   /**< Cores that share one program's device (1 for v3 per-core devices). */
@@ -130,6 +131,9 @@ double ech_device_number(const EchDevice *device, const char *path, double fallb
 bool ech_device_has_number(const EchDevice *device, const char *path);
 /** Bytes of its main memory that a process's context has taken before it asks for any: runtime.driver.context_bytes; of a GPU that does not say, 512 MiB. */
 EchBytes ech_device_context(const EchDevice *device);
+
+/** Whether it is a GPU by AMD: its compiler's key is a gfx target. */
+bool ech_device_is_amd(const EchDevice *device);
 
 /** Loads a device: a name found in the device folders (ECHELON_DEVICES, then beside the program, then the install) or a path to a
  * YAML file, or to XLA's gpu_target_config text. @settings are "PATH=VALUE" with PATH below `device.` ("memories.hbm.capacity=32GiB",

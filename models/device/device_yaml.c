@@ -50,6 +50,7 @@ static const Field link_fields[] = {
     {"ring", FIELD_U32, offsetof(EchLink, ring)},
     {"sharers", FIELD_U32, offsetof(EchLink, sharers)},
     {"reach", FIELD_U32, offsetof(EchLink, reach)},
+    {"mesh", FIELD_BOOL, offsetof(EchLink, mesh)},
     {NULL, FIELD_U32, 0},
 };
 static const Field unit_fields[] = {
@@ -849,8 +850,8 @@ static char *find_file(const char *name_or_path, GError **error)
     return NULL;
 }
 
-/* A device file, or XLA's description of a GPU. */
-static EchYamlNode *load_tree(const char *path, GError **error)
+/* A device file as it stands, or XLA's description of a GPU. */
+static EchYamlNode *load_file(const char *path, GError **error)
 {
     g_autofree char *text = NULL;
     gsize n;
@@ -860,10 +861,85 @@ static EchYamlNode *load_tree(const char *path, GError **error)
     return yaml ? ech_yaml_parse(yaml->str, yaml->len, path, error) : NULL;
 }
 
+/* Whether names stand below the node; a number with its source is one thing. */
+static bool is_section(const EchYamlNode *node)
+{
+    return node->kind == ECH_YAML_MAP && !ech_yaml_get(node, "value");
+}
+
+/* "none" where the base has something. */
+static bool takes_away(const EchYamlNode *node)
+{
+    return node && node->kind == ECH_YAML_SCALAR && !node->quoted && strcmp(node->text, "none") == 0;
+}
+
+/* @own where it says something, @base's elsewhere, with the name of that device before its sources. @own may be NULL. */
+static EchYamlNode *put_over(const EchYamlNode *base, const EchYamlNode *own, const char *name)
+{
+    if (own && !(is_section(own) && is_section(base)))
+        return ech_yaml_copy(own);
+    if (base->kind != ECH_YAML_MAP)
+        return ech_yaml_copy(base);
+    EchYamlNode *node = ech_yaml_new_map(own ? own->file : base->file);
+    for (size_t i = 0; i < base->n; i++) {
+        const EchYamlNode *item = base->items[i], *over = ech_yaml_get(own, base->keys[i]);
+        if (takes_away(over))
+            continue;
+        bool borrowed = !over && strcmp(base->keys[i], "source") == 0 && item->kind == ECH_YAML_SCALAR && !g_str_has_prefix(item->text, "as ");
+        g_autofree char *source = borrowed ? g_strdup_printf("as %s: %s", name, item->text) : NULL;
+        ech_yaml_put(node, base->keys[i], borrowed ? ech_yaml_new_scalar(source, item->file) : put_over(item, over, name));
+    }
+    for (size_t i = 0; own && i < own->n; i++) {
+        if (!ech_yaml_get(base, own->keys[i]))
+            ech_yaml_put(node, own->keys[i], ech_yaml_copy(own->items[i]));
+    }
+    return node;
+}
+
+/* What is said of one device only. */
+static EchYamlNode *without_identity(const EchYamlNode *base)
+{
+    static const char *const identity[] = {"name", "summary", "products", "calibrated", NULL};
+    EchYamlNode *rest = ech_yaml_new_map(base->file);
+    for (size_t i = 0; i < base->n; i++) {
+        if (!g_strv_contains(identity, base->keys[i]))
+            ech_yaml_put(rest, base->keys[i], ech_yaml_copy(base->items[i]));
+    }
+    return rest;
+}
+
+static EchYamlNode *load_tree(const char *path, unsigned depth, GError **error)
+{
+    enum { MOST_BASES = 4 };
+    g_autoptr(EchYamlNode) own = load_file(path, error);
+    const EchYamlNode *said = own ? ech_yaml_get(own, "base") : NULL;
+    if (!said)
+        return g_steal_pointer(&own);
+    if (said->kind != ECH_YAML_SCALAR || !*said->text || depth == MOST_BASES) {
+        ech_yaml_error(said, error, depth == MOST_BASES ? "base: more than 4 devices, each like the next" : "base: expected the device that this one is like");
+        return NULL;
+    }
+    g_autofree char *file = find_file(said->text, error);
+    g_autoptr(EchYamlNode) base = file ? load_tree(file, depth + 1, error) : NULL;
+    if (!file) {
+        g_prefix_error(error, "base: ");
+        ech_yaml_prefix(said, error);
+    }
+    if (!base)
+        return NULL;
+    g_autofree char *name = g_strdup(said->text);
+    g_autoptr(EchYamlNode) mine = ech_yaml_new_map(own->file), rest = without_identity(base);
+    for (size_t i = 0; i < own->n; i++) {
+        if (strcmp(own->keys[i], "base") != 0)
+            ech_yaml_put(mine, own->keys[i], ech_yaml_copy(own->items[i]));
+    }
+    return put_over(rest, mine, name);
+}
+
 EchYamlNode *ech_device_tree(const char *name_or_path, GError **error)
 {
     g_autofree char *path = find_file(name_or_path, error);
-    return path ? load_tree(path, error) : NULL;
+    return path ? load_tree(path, 0, error) : NULL;
 }
 
 EchDevice *ech_device_load(const char *name_or_path, const char *const *settings, GError **error)

@@ -19,6 +19,9 @@
  *
  * Every number stands as a value or as {value: ..., source: ...}; a `source:` of a section holds for its numbers that have none; without either a number
  * is `assumed`.
+ *
+ * `base: h100-sxm` takes what the file does not say from another device, down to single numbers; their sources then begin with "as h100-sxm: ". Not its name,
+ * summary, products and day of calibration, nor what stands as `none`.
  */
 #pragma once
 #include "models/device/device.h"

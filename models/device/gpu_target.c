@@ -157,21 +157,21 @@ typedef struct {
     int major, minor; /* minor -1: any */
     const char *compiler;
     double fma16, pcie, nvlink; /* GB/s, one way (of one link) */
-    bool tf32;
+    unsigned f32;               /* the 16-bit rate over that of f32 products (NVIDIA: as TF32); 0: tensor cores take none */
     const char *source;
 } Generation;
 
 static const Generation generations[] = {
-    {7, 0, "", 512, 15.75, 25, false, "data sheet: V100"},       {7, 5, "", 512, 15.75, 25, false, "data sheet: T4"},
-    {8, 0, "a100", 1024, 31.5, 25, true, "data sheet: A100"},    {8, -1, "", 512, 31.5, 14, true, "data sheet: L4 and A10"},
-    {9, -1, "h100", 2048, 63, 25, true, "data sheet: H100"},     {10, -1, "b200", 4096, 63, 50, true, "data sheet: B200"},
-    {12, -1, "", 512, 63, 50, true, "data sheet: RTX PRO 6000"},
+    {7, 0, "", 512, 15.75, 25, 0, "data sheet: V100"},     {7, 5, "", 512, 15.75, 25, 0, "data sheet: T4"},
+    {8, 0, "a100", 1024, 31.5, 25, 2, "data sheet: A100"}, {8, -1, "", 512, 31.5, 14, 2, "data sheet: L4 and A10"},
+    {9, -1, "h100", 2048, 63, 25, 2, "data sheet: H100"},  {10, 3, "b300", 4096, 63, 50, 2, "data sheet: B300"},
+    {10, -1, "b200", 4096, 63, 50, 2, "data sheet: B200"}, {12, -1, "", 512, 63, 50, 2, "data sheet: RTX PRO 6000"},
 };
 
 static const Generation amd_generations[] = {
-    {90, -1, "", 512, 31.5, 50, false, "data sheet: MI250X, one die"},
-    {94, -1, "", 1024, 63, 64, true, "data sheet: MI300X"},
-    {95, -1, "", 2048, 63, 64, true, "data sheet: MI355X"},
+    {90, -1, "gfx90a", 512, 31.5, 50, 4, "data sheet: MI250X, one die"},
+    {94, -1, "gfx942", 1024, 63, 64, 8, "data sheet: MI300X"},
+    {95, -1, "gfx950", 2048, 63, 64, 16, "data sheet: MI355X"},
 };
 
 static const Generation *generation_of(const GPtrArray *fields)
@@ -252,8 +252,8 @@ static void matrix_unit(GString *out, const GPtrArray *fields, const Generation 
         if (g->major >= 8)
             peak(peaks, "bf16", fma, source);
         peak(peaks, "f16", fma, source);
-        if (g->tf32)
-            peak(peaks, "f32", fma / 2, "compiler: TF32 at default precision, half of the 16-bit rate");
+        if (g->f32)
+            peak(peaks, "f32", fma / g->f32, g->f32 == 2 ? "compiler: TF32 at default precision, half of the 16-bit rate" : source);
         if (g->major >= 9)
             peak(peaks, "f8e4m3fn", fma * 2, source);
     }
@@ -386,6 +386,8 @@ static GString *write_yaml(const GPtrArray *fields, const char *where, GError **
                          "kernel:\n  collective_small_share: {value: 0.082, source: \"assumed: as measured on an A100\"}\n"
                          "  collective_share: {value: 0.847, source: \"assumed: as measured on an A100\"}\n");
     double major = number(fields, "cuda_compute_capability.major"), minor = number(fields, "cuda_compute_capability.minor");
+    if (g && g_str_has_prefix(g->compiler, "gfx"))
+        g_string_append(out, "  sm_lanes: {value: 64, source: \"data sheet: AMD CDNA, four SIMDs of 16 lanes\"}\n");
     if (major >= 1 && major <= 1000 && minor >= 0 && minor <= 9)
         g_string_append_printf(out, "  compute_capability: {value: %.0f.%.0f, source: \"compiler: gpu_target_config\"}\n", major, minor);
     return out;

@@ -7,6 +7,8 @@
 
 /* What an SM holds at once (CUDA C programming guide, compute capabilities 7.0 to 10.0; device numbers kernel.sm_* say otherwise). */
 enum { SM_THREADS = 2048, SM_BLOCKS = 32, SM_REGISTERS = 65536, SM_SHARED = 228 << 10 };
+/* Lanes that an SM issues to in a clock: four warp schedulers of 32 (kernel.sm_lanes says otherwise). */
+#define SM_LANES 128
 /* Bytes that an SM takes from L2 in a clock (XLA's cost model: at most 32). */
 #define SM_BYTES 32.0
 /* A trip to memory under load against the pointer chase that the device file has: 1.6, from kernels of one block on an H100 (recorded PyTorch, 0.5 us a trip).
@@ -102,6 +104,8 @@ static bool chip_of(const EchDevice *device, EchGpuChip *ret)
                         .vector = vector,
                         .sms = vector->count,
                         .clock = (double)vector->clock_hz,
+                        .lanes = MAX(ech_device_number(device, "kernel.sm_lanes", SM_LANES), 1),
+                        .amd = ech_device_is_amd(device),
                         .trip = LOADED * (double)(hbm->latency > 0 ? hbm->latency : 400 * ECH_PS_PER_NS) * 1e-12,
                         .start = ech_device_number(device, "runtime.launch_ps", 1e6) * 1e-12,
                         .held = held(device)};
@@ -203,7 +207,7 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
     double extra = launch->scattered ? 32 / bytes_each - 1 : 0; /* a sector of 32 bytes for every element, through L2 */
     double parts[3] = {
         waves * trips * chip->trip,
-        elements * instructions / (used * ECH_GPU_LANES * chip->clock),
+        elements * instructions / (used * chip->lanes * chip->clock),
         ech_gpu_memory_seconds(chip, (double)kernel->read + read_again(chip, kernel, class->passes, places), (double)kernel->written, working),
     };
     if (extra > 0 && chip->l2 && chip->l2->read > 0)
@@ -237,7 +241,7 @@ static double tile_rate(const EchGpuChip *chip, const Tile *tile, const char *dt
     double intensity = tile->m * tile->n / (tile->m + tile->n);
     if (tile->arithmetic == ECH_GPU_FMA) {
         double peak = (double)ech_unit_peak(chip->vector, dtype) / 2 / chip->sms, wide = (double)ech_unit_peak(chip->vector, "f32") / 2 / chip->sms;
-        double issue = ECH_GPU_LANES * chip->clock * (wide > 0 ? peak / wide : 1) * intensity / (intensity + FMA_OTHERS);
+        double issue = chip->lanes * chip->clock * (wide > 0 ? peak / wide : 1) * intensity / (intensity + FMA_OTHERS);
         return MIN(peak * FMA_SHARE, issue) * ech_device_number(chip->device, "kernel.fma_share", 1) * chip->held;
     }
     double rate = (double)ech_unit_peak(chip->matrix, dtype) / 2 / chip->sms;
@@ -345,6 +349,8 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
         else if (strcmp(dtype, "f64") == 0)
             arithmetic = ECH_GPU_MMA;
     }
+    if (chip->amd && arithmetic == ECH_GPU_FMA && (strcmp(dtype, "f32") == 0 || strcmp(dtype, "f64") == 0))
+        arithmetic = ECH_GPU_MMA;
     const EchUnit *unit = arithmetic == ECH_GPU_FMA ? chip->vector : chip->matrix;
     if (launch->m == 0 || launch->n == 0 || launch->k == 0 || ech_unit_peak(unit, dtype) == 0)
         return false;
@@ -509,7 +515,7 @@ static bool price_attention(const EchGpuChip *chip, const EchGpuKernel *kernel, 
         slots = backward ? GRADIENT_SLOTS : SOFTMAX_SLOTS;
     }
     slots += backward ? GRADIENT_SHARED * head : 0;
-    double compute = scores * attention_fill(kernel, scores) * (each / rate + slots / (ECH_GPU_LANES * chip->sms * chip->clock)) / chip->held;
+    double compute = scores * attention_fill(kernel, scores) * (each / rate + slots / (chip->lanes * chip->sms * chip->clock)) / chip->held;
     /* Whole waves; a block that has an SM to itself leaves as much of it idle as another would take. Blocks of a causal mask are of all lengths, the longest
      * last and twice the mean: an SM is idle for half of one. */
     double waves = MAX(ceil(blocks / (chip->sms * resident)), 1), full = blocks / (chip->sms * resident);

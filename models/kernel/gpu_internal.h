@@ -4,15 +4,14 @@
 #pragma once
 #include "models/kernel/gpu.h"
 
-/** Lanes that an SM issues to in a clock: four warp schedulers of 32. */
-#define ECH_GPU_LANES 128.0
-
 /** The numbers of a device that the model uses. Borrowed. */
 typedef struct {
     const EchDevice *device;
     const EchMemory *hbm, *l2;
     const EchUnit *matrix, *vector;
     double sms, clock; /**< clock of the lanes, Hz */
+    double lanes;      /**< That an SM issues to in a clock. */
+    bool amd;          /**< Its matrix units take f32 as it is. */
     double trip;       /**< Seconds of a trip to memory under load. */
     double start;      /**< Seconds from one kernel to the next. */
     double held;       /**< Of the rate of products, what a limit of power below the card's own leaves: 0 to 1. */

@@ -41,7 +41,7 @@ static void finish(double start, double latency, double compute, double memory, 
 
 static double lanes(const EchGpuChip *chip)
 {
-    return chip->sms * ECH_GPU_LANES * chip->clock;
+    return chip->sms * chip->lanes * chip->clock;
 }
 
 static void price_bitonic(const EchGpuChip *chip, const EchGpuLaunch *launch, EchGpuCost *ret)

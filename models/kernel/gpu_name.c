@@ -142,6 +142,7 @@ static const struct {
     {"gemv", ECH_GPU_VECTOR},
     {"dot_kernel", ECH_GPU_VECTOR},
     {"nvjet", ECH_GPU_PRODUCT},
+    {"cijk_", ECH_GPU_PRODUCT},
     {"gemm", ECH_GPU_PRODUCT},
     {"xmma", ECH_GPU_PRODUCT},
     {"tensorop", ECH_GPU_PRODUCT},
@@ -238,8 +239,35 @@ static void read_tile(const char *text, EchGpuName *ret)
     }
 }
 
+/* AMD's Tensile: "cijk_alik_bljk_hhs_bh_mt128x128x32_mi32x32x8x1_...": after the three operands their type, MI an instruction of the matrix units. Its launches
+ * count threads where others count blocks (rocprof, Kineto), so the tile is left to the model. */
+static void read_tensile(const char *text, EchGpuName *ret)
+{
+    const char *type = text;
+    for (unsigned word = 0; type && word < 3; word++) {
+        type = strchr(type, '_');
+        type = type ? type + 1 : NULL;
+    }
+    const char *instruction = strstr(text, "_mi");
+    ret->arithmetic = instruction && instruction[3] >= '1' && instruction[3] <= '9' ? ECH_GPU_MMA : ECH_GPU_FMA;
+    switch (type ? *type : 's') {
+    case 'h':
+    case 'b': ret->element_bytes = 2; break;
+    case 'f':
+    case 'i': ret->element_bytes = 1; break;
+    case 'c':
+    case 'd': ret->element_bytes = 8; break;
+    case 'z': ret->element_bytes = 16; break;
+    default: ret->element_bytes = 4; break;
+    }
+}
+
 static void read_product(const char *text, EchGpuName *ret)
 {
+    if (g_str_has_prefix(text, "cijk_")) {
+        read_tensile(text, ret);
+        return;
+    }
     read_tile(text, ret);
     bool tensor = strstr(text, "tensorop") || strstr(text, "s884") || strstr(text, "s1688") || strstr(text, "s16816") || strstr(text, "s161616") ||
                   strstr(text, "i8816") || strstr(text, "i16832") || strstr(text, "h884") || strstr(text, "h1688") || strstr(text, "hmma") ||

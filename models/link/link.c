@@ -410,6 +410,10 @@ EchSwitchCost ech_switch_cost(const EchDevice *device, const EchLink *link, EchC
     EchFabric fabric = {.ports = link->ports, .latency = link->latency};
     if (network)
         fabric.local = MAX(host / MAX(group->stride, 1u), 1u);
+    if (link->mesh && link->reach > 2) {
+        uint32_t others = link->reach - 1, near = MIN(fabric.local > 0 ? MIN(group->size, fabric.local) : group->size, link->reach);
+        fabric.ports = MAX((uint32_t)((uint64_t)link->ports * MAX(near, 2u) - link->ports) / others, 1u);
+    }
     EchSwitchCost best = {0};
     for (size_t i = 0; i < G_N_ELEMENTS(protocols); i++) {
         double launch = ech_device_number(device, protocols[i].launch, i == 0 ? 0 : -1),

@@ -139,6 +139,13 @@ static bool check_pretended(const EchDevice *device, GError **error)
         g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--pretend %s: that is neither a GPU nor a TPU that a compiler is for", device->name);
         return false;
     }
+    if (ech_device_is_amd(device)) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
+                    "--pretend %s: a GPU by AMD, whose driver and libraries are other ones; pretend an NVIDIA GPU, like h100-sxm, and replay that capture with "
+                    "--device %s",
+                    device->name, device->name);
+        return false;
+    }
     if (!ech_device_has_number(device, "kernel.compute_capability")) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
                     "--pretend %s: its file gives no kernel.compute_capability, which libraries choose their kernels by; expected something like 9.0",

@@ -101,7 +101,7 @@ static bool list_devices(Writer *writer, GError **error)
         if (!device)
             return false;
         if (!writer->json) {
-            g_string_append_printf(writer->text, "  %-16s %s\n", device->name, device->summary);
+            g_string_append_printf(writer->text, "  %-17s %s\n", device->name, device->summary);
             if (writer->sources)
                 g_string_append(writer->text,
                                 "      (sizes in bytes, rates in bytes or operations a second, clocks in Hz, times in ps; 'device.' and a path is what "

@@ -376,7 +376,7 @@ static bool learn_needs(Advise *a, GError **error)
     return true;
 }
 
-/* Larger devices of the family, the smallest that it needs first. */
+/* Larger devices of the family and maker, the smallest that it needs first. */
 static int by_room(const void *a, const void *b)
 {
     const EchDevice *x = *(EchDevice *const *)a, *y = *(EchDevice *const *)b;
@@ -396,7 +396,8 @@ static void add_devices(Advise *a, const EchDevice *device)
     for (char **name = names; *name; name++) {
         EchDevice *other = ech_device_load(*name, NULL, NULL);
         const EchMemory *hbm = other ? ech_device_memory(other, "hbm") : NULL;
-        if (hbm && !other->calibrated && g_strcmp0(other->family, device->family) == 0 && hbm->available > here && hbm->available >= needed)
+        if (hbm && !other->calibrated && g_strcmp0(other->family, device->family) == 0 && ech_device_is_amd(other) == ech_device_is_amd(device) &&
+            hbm->available > here && hbm->available >= needed)
             g_ptr_array_add(larger, other);
         else
             ech_device_free(other);

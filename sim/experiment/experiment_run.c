@@ -114,6 +114,8 @@ static EchDevice *compiled_device(const EchProgram *program, const EchDevice *de
     return compiled;
 }
 
+static const char by_maker[] = "a GPU by ";
+
 char *ech_recorded_on(const EchTrace *trace, uint32_t device)
 {
     static const char *const keys[] = {"name", "device_type_string", "device_vendor"};
@@ -121,7 +123,7 @@ char *ech_recorded_on(const EchTrace *trace, uint32_t device)
         g_autofree char *key = g_strdup_printf("device.%u.%s", device, keys[k]);
         const char *value = ech_trace_get_property(trace, key);
         if (value && *value)
-            return k < 2 ? g_strdup(value) : g_strconcat("a GPU by ", value, NULL);
+            return k < 2 ? g_strdup(value) : g_strconcat(by_maker, value, NULL);
     }
     return NULL;
 }
@@ -147,7 +149,8 @@ static void find_recorded_device(const EchTrace *trace, EchResult *result)
         return;
     EchDevice *found = ech_device_load_product(hardware);
     if (!found) {
-        ech_diag_remark(result->pass_diag, "recorded on %s, of which there is no device file: its recorded times count as those of %s", hardware,
+        ech_diag_remark(result->pass_diag, "recorded on %s, %s: its recorded times count as those of %s", hardware,
+                        g_str_has_prefix(hardware, by_maker) ? "which is all that the file says of it" : "of which there is no device file",
                         result->reference->name);
         return;
     }
@@ -312,6 +315,19 @@ static void remark_pageable(const EchTrace *trace, const EchMemory *pageable, Ec
                         copies, copies == 1 ? "y" : "ies", size, copies == 1 ? "is" : "are");
 }
 
+/* What the kernel model knows of AMD's GPUs. */
+static void remark_amd(const EchTrace *trace, const EchResult *result)
+{
+    bool carried = result->program || ech_trace_get_property(trace, "pretended_device") ||
+                   (result->reference && strcmp(result->reference->name, result->device->name) != 0);
+    if (carried && ech_device_is_amd(result->device))
+        ech_diag_remark(
+            result->pass_diag,
+            "what kernels take on %s follows from its memory, its lanes and the rate of its products as measured; the rest of the model, and collectives, "
+            "are those of NVIDIA's GPUs",
+            result->device->name);
+}
+
 /* Libraries and PyTorch choose their kernels by a device's compute capability. */
 static void remark_pretended(const EchTrace *trace, const EchDevice *device, EchDiag *diag)
 {
@@ -323,6 +339,10 @@ static void remark_pretended(const EchTrace *trace, const EchDevice *device, Ech
            here = ech_device_number(device, "kernel.compute_capability", 0);
     if (there > 0 && here == there)
         return;
+    if (ech_device_is_amd(device)) {
+        ech_diag_remark(diag, "its kernels are those that CUDA's libraries chose for %s: AMD's have others, which cannot be pretended", name);
+        return;
+    }
     ech_diag_remark(diag, "its kernels are those that were chosen for %s%s: the libraries choose others for %s; echelon capture --pretend %s asks them", name,
                     there > 0 && here > 0 ? ", of another compute capability" : "", device->name, device->name);
 }
@@ -496,6 +516,7 @@ static bool make_trace(EchExperiment *experiment, const EchCase *c, const EchImp
     }
     if (!trace)
         return false;
+    remark_amd(trace, result);
     g_autoptr(EchTrace) passed = ech_passes_run_trace(passes, result->device, trace, result->pass_diag, error);
     if (!passed)
         return false;

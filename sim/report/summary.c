@@ -334,7 +334,8 @@ static void append_reserved(GString *out, const EchReport *report, unsigned colu
         g_string_append_printf(text, " (PyTorch %s)", report->recorded.release);
     if (m->context) {
         g_autofree char *all = ech_format_bytes(m->peak_reserved + m->context), *context = ech_format_bytes(m->context);
-        g_string_append_printf(text, "; nvidia-smi would show %s, %s of it the process's context", all, context);
+        g_string_append_printf(text, "; %s would show %s, %s of it the process's context", ech_device_is_amd(report->device) ? "amd-smi" : "nvidia-smi", all,
+                               context);
     }
     g_string_append_c(text, '.');
     EchBytes peak = report->recorded.peak, apart = MAX(peak, m->peak_reserved) - MIN(peak, m->peak_reserved);

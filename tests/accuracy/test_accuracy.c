@@ -408,31 +408,39 @@ static void xla_products(const char *device_name, const char *dtype, unsigned bi
     }
 }
 
-/* Square products in a row, as owners of the cards timed them in PyTorch; of some cards only the best of five sizes is published, held against 8192. The
- * smallest are bound by the host that calls; an L4's products of 2048 end before its power has settled. */
-static void square_products(void)
+/* Products in a row, as owners of the cards timed them in PyTorch: squares, of some cards only the best of five sizes, held against 8192; and of some the best
+ * of many shapes. The smallest are bound by the host that calls; an L4's products of 2048 end before its power has settled. */
+static void products_in_pytorch(void)
 {
     g_autoptr(GPtrArray) rows = rows_of("measured_gpu/products.csv", 6, 3);
     for (guint r = 0; r < rows->len; r++) {
         char **fields = rows->pdata[r];
-        uint64_t side = strcmp(fields[2], "best") == 0 ? 8192 : g_ascii_strtoull(fields[2], NULL, 10);
+        g_auto(GStrv) sides = g_strsplit(strcmp(fields[2], "best") == 0 ? "8192" : fields[2], "x", 3);
+        bool square = g_strv_length(sides) != 3;
+        uint64_t m = g_ascii_strtoull(sides[0], NULL, 10), n = square ? m : g_ascii_strtoull(sides[1], NULL, 10),
+                 k = square ? m : g_ascii_strtoull(sides[2], NULL, 10);
         g_autoptr(EchDevice) device = ech_device_load(fields[0], NULL, NULL);
-        if (!device || side < 2048)
+        if (!device || (square && m < 2048))
             continue;
-        bool lanes = strcmp(fields[1], "f32") == 0, fitted = *fields[4] == '1';
-        uint64_t each = lanes || strcmp(fields[1], "tf32") == 0 ? 4 : 2;
-        EchGpuKernel kernel = {.launch = {.batch = 1, .m = side, .n = side, .k = side, .operand_bytes = (uint32_t)each},
-                               .read = 2 * each * side * side,
-                               .written = each * side * side,
+        bool lanes = strcmp(fields[1], "f32") == 0, bytes = g_str_has_prefix(fields[1], "f8"), fitted = *fields[4] == '1';
+        uint64_t each = lanes || strcmp(fields[1], "tf32") == 0 ? 4 : bytes ? 1 : 2;
+        EchGpuKernel kernel = {.launch = {.batch = 1, .m = m, .n = n, .k = k, .operand_bytes = (uint32_t)each},
+                               .read = each * (m * k + k * n),
+                               .written = MAX(each, 2u) * m * n,
                                .dtype = fields[1]};
         ech_gpu_name(lanes ? "cublasGemmEx" : "nvjet", &kernel.name);
         kernel.launch.kind = ECH_GPU_PRODUCT;
         EchGpuCost cost;
         if (!ech_gpu_kernel_price(device, &kernel, &cost))
             continue;
-        g_autofree char *name = g_strdup_printf("%s square products in PyTorch, measured%s", fields[0], fitted ? ": fitted" : "");
-        double cubed = (double)side * (double)side * (double)side;
-        add(name, fitted ? 2 : strcmp(fields[0], "l4") == 0 ? 18 : 12, (double)cost.time * 1e-12, 2 * cubed / (g_ascii_strtod(fields[3], NULL) * 1e12));
+        g_autofree char *name = g_strdup_printf("%s products %sin PyTorch, measured%s", fields[0], m < 128 ? "of few rows " : "", fitted ? ": fitted" : "");
+        double operations = 2 * (double)m * (double)n * (double)k;
+        add(name,
+            fitted                         ? 2
+            : m < 128                      ? 0
+            : strcmp(fields[0], "l4") == 0 ? 18
+                                           : 12,
+            (double)cost.time * 1e-12, operations / (g_ascii_strtod(fields[3], NULL) * 1e12));
     }
 }
 
@@ -534,7 +542,7 @@ int main(void)
     xla_products("h100-sxm", "tf32", 32, xla_h100_f32, G_N_ELEMENTS(xla_h100_f32), 0);
     xla_products("b200", "bf16", 16, xla_b200_bf16, G_N_ELEMENTS(xla_b200_bf16), 15);
     xla_products("b200", "f8e4m3fn", 8, xla_b200_f8, G_N_ELEMENTS(xla_b200_f8), 0);
-    square_products();
+    products_in_pytorch();
     g_autoptr(GString) text = g_string_new("Mean, median and largest absolute error, per cent\n\n");
     int failed = 0;
     for (guint i = 0; i < groups->len; i++) {

@@ -1,27 +1,48 @@
 What there is to choose from.
 $ echelon list devices
-  a100-40          NVIDIA A100 SXM4, 40 GB HBM2
-  a100-80          NVIDIA A100 SXM4, 80 GB HBM2e
-  a10g             NVIDIA A10G, 24 GB GDDR6
-  b200             NVIDIA B200 SXM, 180 GB HBM3e
-  h100-pcie        NVIDIA H100 PCIe, 80 GB HBM2e
-  h100-sxm         NVIDIA H100 SXM5, 80 GB HBM3
-  h200             NVIDIA H200 SXM, 141 GB HBM3e
-  l4               NVIDIA L4, 24 GB GDDR6
-  l40s             NVIDIA L40S, 48 GB GDDR6
-  rtx-3090         NVIDIA GeForce RTX 3090, 24 GB GDDR6X
-  rtx-4090         NVIDIA GeForce RTX 4090, 24 GB GDDR6X
-  rtx-5090         NVIDIA GeForce RTX 5090, 32 GB GDDR7
-  t4               NVIDIA T4, 16 GB GDDR6
-  tpu-v1           TPU v1, 256 x 256 8-bit array, 8 GiB Weight Memory
-  tpu-v2           TPU v2, one core (half a chip), 8 GiB HBM
-  tpu-v3           TPU v3, one core (half a chip), 16 GiB HBM
-  tpu-v4           TPU v4, one core (half a chip), 16 GiB HBM, 64 MiB CMEM
-  tpu-v5e          TPU v5e, one chip (one core), 16 GiB HBM
-  tpu-v5p          TPU v5p, one chip (two cores as one device), 95.7 GiB HBM
-  tpu-v6e          TPU v6e, one chip (one core), 32 GiB HBM
-  tpu7x            TPU7x (Ironwood), one core (half a chip), 96 GiB HBM
-  v100-32          NVIDIA V100 SXM2, 32 GB HBM2
+  a100-40           NVIDIA A100 SXM4, 40 GB HBM2
+  a100-80           NVIDIA A100 SXM4, 80 GB HBM2e
+  a100-pcie-80      NVIDIA A100 PCIe, 80 GB HBM2e
+  a10g              NVIDIA A10G, 24 GB GDDR6
+  a40               NVIDIA A40, 48 GB GDDR6
+  b200              NVIDIA B200 SXM, 180 GB HBM3e
+  b300              NVIDIA B300 SXM, 288 GB HBM3e
+  gb200             NVIDIA GB200, one GPU, 186 GB HBM3e, NVLink-C2C
+  gh200             NVIDIA GH200, 96 GB HBM3, NVLink-C2C to 480 GB
+  h100-pcie         NVIDIA H100 PCIe, 80 GB HBM2e
+  h100-sxm          NVIDIA H100 SXM5, 80 GB HBM3
+  h20               NVIDIA H20, 96 GB HBM3
+  h200              NVIDIA H200 SXM, 141 GB HBM3e
+  l4                NVIDIA L4, 24 GB GDDR6
+  l40               NVIDIA L40, 48 GB GDDR6
+  l40s              NVIDIA L40S, 48 GB GDDR6
+  mi210             AMD Instinct MI210, 64 GB HBM2e
+  mi250x            AMD Instinct MI250X, one die (half a card), 64 GB HBM2e
+  mi300x            AMD Instinct MI300X, 192 GB HBM3
+  mi325x            AMD Instinct MI325X, 256 GB HBM3e
+  mi355x            AMD Instinct MI355X, 288 GB HBM3e
+  p100              NVIDIA P100 PCIe, 16 GB HBM2
+  rtx-3060          NVIDIA GeForce RTX 3060, 12 GB GDDR6
+  rtx-3090          NVIDIA GeForce RTX 3090, 24 GB GDDR6X
+  rtx-4060-ti       NVIDIA GeForce RTX 4060 Ti, 16 GB GDDR6
+  rtx-4070-ti-super NVIDIA GeForce RTX 4070 Ti SUPER, 16 GB GDDR6X
+  rtx-4080          NVIDIA GeForce RTX 4080, 16 GB GDDR6X
+  rtx-4090          NVIDIA GeForce RTX 4090, 24 GB GDDR6X
+  rtx-5090          NVIDIA GeForce RTX 5090, 32 GB GDDR7
+  rtx-6000-ada      NVIDIA RTX 6000 Ada, 48 GB GDDR6
+  rtx-a6000         NVIDIA RTX A6000, 48 GB GDDR6
+  rtx-pro-6000      NVIDIA RTX PRO 6000 Blackwell, 96 GB GDDR7
+  t4                NVIDIA T4, 16 GB GDDR6
+  tpu-v1            TPU v1, 256 x 256 8-bit array, 8 GiB Weight Memory
+  tpu-v2            TPU v2, one core (half a chip), 8 GiB HBM
+  tpu-v3            TPU v3, one core (half a chip), 16 GiB HBM
+  tpu-v4            TPU v4, one core (half a chip), 16 GiB HBM, 64 MiB CMEM
+  tpu-v5e           TPU v5e, one chip (one core), 16 GiB HBM
+  tpu-v5p           TPU v5p, one chip (two cores as one device), 95.7 GiB HBM
+  tpu-v6e           TPU v6e, one chip (one core), 32 GiB HBM
+  tpu7x             TPU7x (Ironwood), one core (half a chip), 96 GiB HBM
+  v100-16           NVIDIA V100 SXM2, 16 GB HBM2
+  v100-32           NVIDIA V100 SXM2, 32 GB HBM2
 $ echelon list devices --json
 [
   {
@@ -35,13 +56,38 @@ $ echelon list devices --json
     "family" : "gpu"
   },
   {
+    "name" : "a100-pcie-80",
+    "summary" : "NVIDIA A100 PCIe, 80 GB HBM2e",
+    "family" : "gpu"
+  },
+  {
     "name" : "a10g",
     "summary" : "NVIDIA A10G, 24 GB GDDR6",
     "family" : "gpu"
   },
   {
+    "name" : "a40",
+    "summary" : "NVIDIA A40, 48 GB GDDR6",
+    "family" : "gpu"
+  },
+  {
     "name" : "b200",
     "summary" : "NVIDIA B200 SXM, 180 GB HBM3e",
+    "family" : "gpu"
+  },
+  {
+    "name" : "b300",
+    "summary" : "NVIDIA B300 SXM, 288 GB HBM3e",
+    "family" : "gpu"
+  },
+  {
+    "name" : "gb200",
+    "summary" : "NVIDIA GB200, one GPU, 186 GB HBM3e, NVLink-C2C",
+    "family" : "gpu"
+  },
+  {
+    "name" : "gh200",
+    "summary" : "NVIDIA GH200, 96 GB HBM3, NVLink-C2C to 480 GB",
     "family" : "gpu"
   },
   {
@@ -55,6 +101,11 @@ $ echelon list devices --json
     "family" : "gpu"
   },
   {
+    "name" : "h20",
+    "summary" : "NVIDIA H20, 96 GB HBM3",
+    "family" : "gpu"
+  },
+  {
     "name" : "h200",
     "summary" : "NVIDIA H200 SXM, 141 GB HBM3e",
     "family" : "gpu"
@@ -65,13 +116,68 @@ $ echelon list devices --json
     "family" : "gpu"
   },
   {
+    "name" : "l40",
+    "summary" : "NVIDIA L40, 48 GB GDDR6",
+    "family" : "gpu"
+  },
+  {
     "name" : "l40s",
     "summary" : "NVIDIA L40S, 48 GB GDDR6",
     "family" : "gpu"
   },
   {
+    "name" : "mi210",
+    "summary" : "AMD Instinct MI210, 64 GB HBM2e",
+    "family" : "gpu"
+  },
+  {
+    "name" : "mi250x",
+    "summary" : "AMD Instinct MI250X, one die (half a card), 64 GB HBM2e",
+    "family" : "gpu"
+  },
+  {
+    "name" : "mi300x",
+    "summary" : "AMD Instinct MI300X, 192 GB HBM3",
+    "family" : "gpu"
+  },
+  {
+    "name" : "mi325x",
+    "summary" : "AMD Instinct MI325X, 256 GB HBM3e",
+    "family" : "gpu"
+  },
+  {
+    "name" : "mi355x",
+    "summary" : "AMD Instinct MI355X, 288 GB HBM3e",
+    "family" : "gpu"
+  },
+  {
+    "name" : "p100",
+    "summary" : "NVIDIA P100 PCIe, 16 GB HBM2",
+    "family" : "gpu"
+  },
+  {
+    "name" : "rtx-3060",
+    "summary" : "NVIDIA GeForce RTX 3060, 12 GB GDDR6",
+    "family" : "gpu"
+  },
+  {
     "name" : "rtx-3090",
     "summary" : "NVIDIA GeForce RTX 3090, 24 GB GDDR6X",
+    "family" : "gpu"
+  },
+  {
+    "name" : "rtx-4060-ti",
+    "summary" : "NVIDIA GeForce RTX 4060 Ti, 16 GB GDDR6",
+    "family" : "gpu"
+  },
+  {
+    "name" : "rtx-4070-ti-super",
+    "summary" : "NVIDIA GeForce RTX 4070 Ti SUPER, 16 GB GDDR6X",
+    "family" : "gpu"
+  },
+  {
+    "name" : "rtx-4080",
+    "summary" : "NVIDIA GeForce RTX 4080, 16 GB GDDR6X",
     "family" : "gpu"
   },
   {
@@ -82,6 +188,21 @@ $ echelon list devices --json
   {
     "name" : "rtx-5090",
     "summary" : "NVIDIA GeForce RTX 5090, 32 GB GDDR7",
+    "family" : "gpu"
+  },
+  {
+    "name" : "rtx-6000-ada",
+    "summary" : "NVIDIA RTX 6000 Ada, 48 GB GDDR6",
+    "family" : "gpu"
+  },
+  {
+    "name" : "rtx-a6000",
+    "summary" : "NVIDIA RTX A6000, 48 GB GDDR6",
+    "family" : "gpu"
+  },
+  {
+    "name" : "rtx-pro-6000",
+    "summary" : "NVIDIA RTX PRO 6000 Blackwell, 96 GB GDDR7",
     "family" : "gpu"
   },
   {
@@ -128,6 +249,11 @@ $ echelon list devices --json
     "name" : "tpu7x",
     "summary" : "TPU7x (Ironwood), one core (half a chip), 96 GiB HBM",
     "family" : "tpu"
+  },
+  {
+    "name" : "v100-16",
+    "summary" : "NVIDIA V100 SXM2, 16 GB HBM2",
+    "family" : "gpu"
   },
   {
     "name" : "v100-32",

@@ -4,6 +4,7 @@
 #include "tests/support/support.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char small[] =
@@ -199,20 +200,96 @@ START_TEST(test_products)
 {
     static const struct {
         const char *product, *name;
-    } known[] = {{"NVIDIA H100 80GB HBM3", "h100-sxm"},
-                 {"TPU v6 Lite", "tpu-v6e"},
-                 {"TPU v5 lite", "tpu-v5e"},
-                 {"TPU v5", "tpu-v5p"},
-                 {"NVIDIA A100-SXM4-80GB", "a100-80"}};
+    } known[] = {{"NVIDIA H100 80GB HBM3", "h100-sxm"}, {"TPU v6 Lite", "tpu-v6e"},        {"TPU v5 lite", "tpu-v5e"},      {"TPU v5", "tpu-v5p"},
+                 {"NVIDIA A100-SXM4-80GB", "a100-80"},  {"AMD Instinct MI300X", "mi300x"}, {"Tesla P100-PCIE-16GB", "p100"}};
     for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
         g_autoptr(EchDevice) device = ech_device_load_product(known[i].product);
         ck_assert_msg(device != NULL, "%s", known[i].product);
         ck_assert_str_eq(device->name, known[i].name);
         ck_assert(ech_device_is_product(device, known[i].name));
         ck_assert(!ech_device_is_product(device, "NVIDIA H100"));
+        ck_assert(ech_device_is_amd(device) == g_str_has_prefix(known[i].product, "AMD"));
     }
     ck_assert_ptr_null(ech_device_load_product("Quadro RTX 6000"));
     ck_assert_ptr_null(ech_device_load_product(""));
+}
+END_TEST
+
+static const char *source_of(const EchDevice *device, const char *path)
+{
+    for (size_t i = 0; i < device->n_numbers; i++) {
+        if (strcmp(device->numbers[i].path, path) == 0)
+            return device->numbers[i].source;
+    }
+    return NULL;
+}
+
+/* Writes @text beside the other files of @folder and loads it by path. */
+static EchDevice *load_beside(const char *folder, const char *name, const char *text, GError **error)
+{
+    g_autofree char *path = g_strdup_printf("%s/%s.yaml", folder, name);
+    ck_assert(g_file_set_contents(path, text, -1, NULL));
+    return ech_device_load(path, NULL, error);
+}
+
+/* A device like another one: single numbers of its own, the other's elsewhere and so said, nothing that stands as none. */
+START_TEST(test_base)
+{
+    g_autofree char *folder = g_dir_make_tmp("devices-XXXXXX", NULL), *old = g_strdup(g_getenv("ECHELON_DEVICES"));
+    g_setenv("ECHELON_DEVICES", folder, TRUE);
+    GError *error = NULL;
+    g_autoptr(EchDevice) first = load_beside(folder, "t", small, &error);
+    ck_assert_ok(first != NULL, error);
+    g_autoptr(EchDevice) device = load_beside(
+        folder, "u",
+        "name: u\nbase: t\nmemories:\n  hbm: {capacity: {value: 32GiB, source: seen}}\nkernel:\n  step: none\n  own: 3\nlinks:\n  host: {to_device: 11GB/s}\n",
+        &error);
+    ck_assert_ok(device != NULL, error);
+    ck_assert_str_eq(device->name, "u");
+    ck_assert_str_eq(device->family, "tpu");
+    ck_assert_str_eq(device->summary, "");
+    const EchMemory *hbm = ech_device_memory(device, "hbm");
+    ck_assert_uint_eq(hbm->capacity, UINT64_C(32) << 30);
+    ck_assert_uint_eq(hbm->available, UINT64_C(15) << 30);
+    ck_assert_uint_eq(ech_device_link(device, "host")->to_device, UINT64_C(11000000000));
+    ck_assert_uint_eq(ech_device_link(device, "host")->from_device, UINT64_C(20000000000));
+    ck_assert(!ech_device_has_number(device, "kernel.step"));
+    ck_assert(ech_device_number(device, "kernel.own", 0) == 3);
+    ck_assert(ech_device_number(device, "kernel.deep.er.0", 0) == 1);
+    ck_assert_str_eq(source_of(device, "memories.hbm.capacity"), "seen");
+    ck_assert_str_eq(source_of(device, "memories.host.capacity"), "as t: a shop");
+    ck_assert_str_eq(source_of(device, "links.host.to_device"), "assumed");
+    g_autoptr(EchDevice) third = load_beside(folder, "v", "name: v\nbase: u\n", &error);
+    ck_assert_ok(third != NULL, error);
+    ck_assert_str_eq(source_of(third, "memories.hbm.capacity"), "as u: seen");
+    ck_assert_str_eq(source_of(third, "memories.host.capacity"), "as t: a shop");
+
+    static const struct {
+        const char *text, *message;
+    } wrong[] = {
+        {"name: w\nbase: w\n", "w.yaml:2:7: base: more than 4 devices, each like the next"},
+        {"name: w\nbase: tt\n", "w.yaml:2:7: base: 'tt' is no device; did you mean 't'?"},
+        {"name: w\nbase: [t]\n", "w.yaml:2:7: base: expected the device that this one is like"},
+        {"base: t\n", "name: expected a text"},
+        {"name: w\nbase: t\nmemories: {hbm: {capacity: much}}\n", "w.yaml:3:28: memories.hbm.capacity: 'much' is not a size"},
+        {"name: w\nbase: t\nmemories: {hbm: {capacity: none}}\n", "memories.hbm: expected a capacity"},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++) {
+        g_autoptr(EchDevice) none = load_beside(folder, "w", wrong[i].text, &error);
+        ck_assert_ptr_null(none);
+        ck_assert_msg(strstr(error->message, wrong[i].message) != NULL, "%s", error->message);
+        g_clear_error(&error);
+    }
+    static const char *const files[] = {"t", "u", "v", "w"};
+    for (size_t i = 0; i < G_N_ELEMENTS(files); i++) {
+        g_autofree char *path = g_strdup_printf("%s/%s.yaml", folder, files[i]);
+        ck_assert_int_eq(remove(path), 0);
+    }
+    ck_assert_int_eq(remove(folder), 0);
+    if (old)
+        g_setenv("ECHELON_DEVICES", old, TRUE);
+    else
+        g_unsetenv("ECHELON_DEVICES");
 }
 END_TEST
 
@@ -236,6 +313,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_bad_settings, 0, G_N_ELEMENTS(bad_settings));
     tcase_add_test(tcase, test_scale);
     tcase_add_test(tcase, test_shipped);
+    tcase_add_test(tcase, test_base);
     tcase_add_test(tcase, test_unknown_name);
     tcase_add_test(tcase, test_products);
     suite_add_tcase(suite, tcase);

@@ -20,6 +20,9 @@ static const struct {
     {"ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn", ECH_GPU_PRODUCT, ECH_GPU_MMA, 128, 256, 64, 3, 0},
     {"volta_sgemm_64x32_sliced1x4_nt", ECH_GPU_PRODUCT, ECH_GPU_FMA, 64, 32, 0, 0, 0},
     {"nvjet_hsh_256x128_64x4_1x2_h_bz_coopA_NTT", ECH_GPU_PRODUCT, ECH_GPU_WGMMA, 256, 128, 64, 4, 0},
+    {"Cijk_Alik_Bljk_HHS_BH_MT128x160x32_MI32x32x8x1_SN_1LDSB0_GRVW8", ECH_GPU_PRODUCT, ECH_GPU_MMA, 0, 0, 0, 0, 0},
+    {"Cijk_Ailk_Bljk_SB_MT64x64x8_SE_K1_TT4_4_WG16_16_1", ECH_GPU_PRODUCT, ECH_GPU_FMA, 0, 0, 0, 0, 0},
+    {"Cijk_S", ECH_GPU_PRODUCT, ECH_GPU_FMA, 0, 0, 0, 0, 0},
     {"void cublasLt::splitKreduce_kernel<32, 16, int, float>(x)", ECH_GPU_SPLIT_REDUCE, 0, 0, 0, 0, 0, 0},
     {"void flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4> >(Flash_fwd_params)", ECH_GPU_ATTENTION, 0, 0, 0, 0, 0, 0},
     {"void at::native::(anonymous namespace)::cunn_SoftMaxForward<4, float>(x)", ECH_GPU_SOFTMAX, 0, 0, 0, 0, 0, 0},
@@ -578,6 +581,41 @@ START_TEST(bitonic_passes)
 }
 END_TEST
 
+/* AMD's libraries name the type of operands; its matrix units take f32 as it is, and its compute units have half the lanes. */
+START_TEST(amd)
+{
+    static const struct {
+        const char *name;
+        unsigned bytes;
+    } types[] = {{"Cijk_Alik_Bljk_HHS_BH_MT128x160x32_MI32x32x8x1", 2}, {"Cijk_Alik_Bljk_BBS_BH_MT128x160x32_MI32x32x8x1", 2},
+                 {"Cijk_Ailk_Bljk_SB_MT64x64x32_MI16x16x4x1", 4},       {"Cijk_Ailk_Bljk_DB_MT64x64x32_MI16x16x4x1", 8},
+                 {"Cijk_Ailk_Bljk_I8II_BH_MT64x64x32_MI16x16x4x1", 1},  {"Cijk_Ailk_Bljk_ZB_MT64x64x8", 16}};
+    for (size_t i = 0; i < G_N_ELEMENTS(types); i++) {
+        EchGpuName name;
+        ech_gpu_name(types[i].name, &name);
+        ck_assert_uint_eq(name.element_bytes, types[i].bytes);
+    }
+    const uint64_t side = 4096;
+    EchGpuKernel product = {
+        .launch = {.batch = 1, .m = side, .n = side, .k = side, .operand_bytes = 4}, .read = 8 * side * side, .written = 4 * side * side, .dtype = "f32"};
+    ech_gpu_name("ampere_sgemm_128x128_nn", &product.name);
+    EchGpuCost lanes, matrix;
+    g_autoptr(EchDevice) device = ech_test_device("mi210", NULL), h100 = ech_test_device("h100-sxm", NULL);
+    ck_assert(ech_gpu_kernel_price(h100, &product, &lanes));
+    ck_assert(ech_gpu_kernel_price(device, &product, &matrix));
+    ck_assert_uint_eq(lanes.bound, ECH_GPU_BY_ISSUE);
+    ck_assert_uint_eq(matrix.bound, ECH_GPU_BY_MATRIX);
+    const char *const wide[] = {"kernel.sm_lanes=128", NULL};
+    g_autoptr(EchDevice) doubled = ech_test_device("mi210", wide);
+    EchGpuKernel heavy = {
+        .name = {.kind = ECH_GPU_ELEMENTWISE, .instructions = 1000, .vector = 4}, .launch = {.elements = 1 << 26}, .read = 1 << 28, .written = 1 << 28};
+    EchGpuCost half, whole;
+    ck_assert(ech_gpu_kernel_price(device, &heavy, &half));
+    ck_assert(ech_gpu_kernel_price(doubled, &heavy, &whole));
+    ck_assert_int_le(llabs(half.compute - 2 * whole.compute), 2);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gpu_kernel");
@@ -597,6 +635,7 @@ int main(void)
     tcase_add_loop_test(tcase, library_calls, 0, G_N_ELEMENTS(library));
     tcase_add_test(tcase, bitonic_passes);
     tcase_add_test(tcase, operands_across_k);
+    tcase_add_test(tcase, amd);
     tcase_add_test(tcase, unaligned_products);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);

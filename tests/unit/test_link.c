@@ -291,6 +291,29 @@ START_TEST(curves_hold_the_set_up)
 }
 END_TEST
 
+/* Without a switch a group uses only the links among its own: of eight GPUs with seven links each, two share one, and all of them all. */
+START_TEST(meshes_have_a_link_for_each_other)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchDevice) device = ech_device_load("mi300x", NULL, &error);
+    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    const EchLink *link = ech_device_link(device, "xgmi");
+    static const uint32_t sizes[] = {2, 4, 8};
+    for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++) {
+        EchSwitchCost cost = ech_switch_cost(device, link, ECH_COMM_ALL_REDUCE, &(EchGroup){.size = sizes[i], .stride = 1}, 8, UINT64_C(1) << 34);
+        ck_assert_uint_eq(cost.cost.ports, sizes[i] - 1);
+    }
+    EchLink six = *link; /* six to each of three others */
+    six.ports = 18;
+    six.reach = 4;
+    EchSwitchCost two = ech_switch_cost(device, &six, ECH_COMM_ALL_REDUCE, &(EchGroup){.size = 2, .stride = 1}, 0, UINT64_C(1) << 34);
+    ck_assert_uint_eq(two.cost.ports, 6);
+    six.mesh = false;
+    two = ech_switch_cost(device, &six, ECH_COMM_ALL_REDUCE, &(EchGroup){.size = 2, .stride = 1}, 0, UINT64_C(1) << 34);
+    ck_assert_uint_eq(two.cost.ports, 18);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("link");
@@ -300,6 +323,7 @@ int main(void)
     tcase_add_test(tests, switches_choose_ring_or_tree);
     tcase_add_test(tests, few_bytes_and_many_have_protocols);
     tcase_add_test(tests, hosts_are_joined_by_a_network);
+    tcase_add_test(tests, meshes_have_a_link_for_each_other);
     tcase_add_test(tests, nothing_to_send_costs_nothing);
     tcase_add_test(tests, open_axes_have_ends);
     tcase_add_test(tests, cores_share_their_chips_links);

@@ -490,6 +490,16 @@ START_TEST(gpu_targets_are_devices)
     ck_assert_str_eq(fresh->summary, "NVIDIA H100");
     ck_assert_uint_eq(ech_device_link(fresh, "host")->nominal, UINT64_C(34359738368));
     ck_assert_uint_eq(ech_device_link(fresh, "nvlink")->ports, 18);
+    /* AMD's, whose matrix cores take f32 at an eighth of the rate of 16 bits: 304 x 1024 x 2.1 GHz. */
+    static const char amd[] = "gpu_device_info { core_count: 304 fpus_per_core: 128 clock_rate_ghz: 2.1 memory_bandwidth: 5300000000000 "
+                              "device_memory_size: 206158430208 rocm_compute_capability { gcn_arch_name: \"gfx942:sramecc+:xnack-\" } }";
+    g_autoptr(GString) yaml = ech_gpu_target_yaml(amd, strlen(amd), "x", NULL);
+    g_autoptr(EchDevice) mi300 = ech_test_device_yaml(yaml->str);
+    ck_assert(ech_device_is_amd(mi300));
+    ck_assert_uint_eq(ech_unit_peak(ech_device_unit(mi300, ECH_UNIT_MATRIX), "bf16") / 1000000000, 1307443);
+    ck_assert_uint_eq(ech_unit_peak(ech_device_unit(mi300, ECH_UNIT_MATRIX), "f32") / 1000000000, 163430);
+    ck_assert(ech_device_number(mi300, "kernel.sm_lanes", 0) == 64);
+    ck_assert(!ech_device_is_amd(fresh));
     /* Settings apply as to any device, and as a trace it is refused with advice. */
     const char *const settings[] = {"memories.hbm.capacity=x2", NULL};
     g_autoptr(EchDevice) doubled = ech_test_device(old_path, settings);

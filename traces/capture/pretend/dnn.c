@@ -142,8 +142,8 @@ static void *describe_device(void)
              "\"reservedSharedMemoryPerBlock\":1024,\"maxRegistersPerSM\":65536,\"maxCtasPerSM\":32,\"maxThreadsPerBlock\":1024,\"maxThreadsPerSM\":2048,"
              "\"pciDeviceId\":0,\"isTccDriver\":0,\"supportCoopLaunch\":1,\"smClockRateKHz\":%u,\"memClockRateKHz\":%u,\"l2CacheSize\":%llu,"
              "\"deviceName\":\"%s\"}",
-             100 * d->major + 10 * d->minor, driver, (unsigned long long)d->bytes, d->multiprocessors,
-             (unsigned long long)(d->shared_per_multiprocessor - 1024), d->clock_khz, d->memory_clock_khz, (unsigned long long)d->l2_bytes, d->name);
+             100 * d->major + 10 * d->minor, driver, (unsigned long long)d->bytes, d->multiprocessors, (unsigned long long)d->shared_per_block, d->clock_khz,
+             d->memory_clock_khz, (unsigned long long)d->l2_bytes, d->name);
     void *device = NULL;
     if (real.create(DEVICE_PROPERTY, &device) != SUCCESS)
         return NULL;

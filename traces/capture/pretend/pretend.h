@@ -25,7 +25,8 @@ typedef struct {
     uint32_t threads, blocks; /* of a multiprocessor */
     uint32_t clock_khz, memory_clock_khz, memory_bus_bits;
     uint64_t l2_bytes, shared_per_multiprocessor;
-    uint64_t host_rate; /* bytes/s of the link to the host */
+    uint64_t shared_per_block; /* that asks for it */
+    uint64_t host_rate;        /* bytes/s of the link to the host */
 } PretendDevice;
 
 /* Reads the environment once. */

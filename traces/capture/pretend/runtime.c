@@ -98,6 +98,7 @@ static void read_device(void)
     bool small = capability == 86 || capability == 89 || capability >= 120;
     d->threads = capability == 75 ? 1024 : small ? 1536 : 2048;
     d->blocks = capability == 75 || capability == 86 ? 16 : small ? 24 : 32;
+    d->shared_per_block = capability < 70 ? 48 << 10 : d->shared_per_multiprocessor - (capability < 80 ? 0 : 1024);
 }
 
 /* A program may fork processes that see another device each. */
@@ -196,10 +197,10 @@ PRETEND_EXPORT int cudaDeviceGetAttribute(int *ret, int attribute, int device)
     case 79:
     case 80: *ret = 1; break; /* L1 caches */
     case 81: *ret = (int)d->shared_per_multiprocessor; break;
-    case 82: *ret = 65536; break;                                    /* registers a multiprocessor */
-    case 83: *ret = 1; break;                                        /* managed memory */
-    case 97: *ret = (int)d->shared_per_multiprocessor - 1024; break; /* shared memory a block that asks for it */
-    case 102: *ret = 1; break;                                       /* virtual memory management */
+    case 82: *ret = 65536; break;                    /* registers a multiprocessor */
+    case 83: *ret = 1; break;                        /* managed memory */
+    case 97: *ret = (int)d->shared_per_block; break; /* shared memory a block that asks for it */
+    case 102: *ret = 1; break;                       /* virtual memory management */
     case 106: *ret = (int)d->blocks; break;
     case 115: *ret = 1; break; /* memory pools */
     default: *ret = 0; break;
@@ -257,7 +258,7 @@ static void fill_properties(uint8_t *p, size_t size, bool clocks, int device)
         put_size(p, 640, d->shared_per_multiprocessor);
         put_int(p, 648, 65536);
         put_int(p, 652, 1);
-        put_size(p, 696, d->shared_per_multiprocessor - 1024);
+        put_size(p, 696, d->shared_per_block);
         put_int(p, 712, (int32_t)d->blocks);
     } else {
         put_int(p, 584, 3);
@@ -269,7 +270,7 @@ static void fill_properties(uint8_t *p, size_t size, bool clocks, int device)
         put_size(p, 624, d->shared_per_multiprocessor);
         put_int(p, 632, 65536);
         put_int(p, 636, 1);
-        put_size(p, 672, d->shared_per_multiprocessor - 1024);
+        put_size(p, 672, d->shared_per_block);
         put_int(p, 688, (int32_t)d->blocks);
     }
 }
