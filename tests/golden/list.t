@@ -2,6 +2,7 @@ What there is to choose from.
 $ echelon list devices
   a100-40           NVIDIA A100 SXM4, 40 GB HBM2
   a100-80           NVIDIA A100 SXM4, 80 GB HBM2e
+  a100-pcie-40      NVIDIA A100 PCIe, 40 GB HBM2
   a100-pcie-80      NVIDIA A100 PCIe, 80 GB HBM2e
   a10g              NVIDIA A10G, 24 GB GDDR6
   a40               NVIDIA A40, 48 GB GDDR6
@@ -53,6 +54,11 @@ $ echelon list devices --json
   {
     "name" : "a100-80",
     "summary" : "NVIDIA A100 SXM4, 80 GB HBM2e",
+    "family" : "gpu"
+  },
+  {
+    "name" : "a100-pcie-40",
+    "summary" : "NVIDIA A100 PCIe, 40 GB HBM2",
     "family" : "gpu"
   },
   {
