@@ -157,6 +157,14 @@ static unsigned count(const char *text, const char *line)
     return n;
 }
 
+/* Before 8.0 nothing of shared memory is kept; before 7.0 a block cannot ask for more. */
+static void ask_old_numbers(void)
+{
+    int value;
+    NEED(attribute(&value, 81, 0) == 0 && value == 65536 && attribute(&value, 97, 0) == 0 && value == 49152);
+    NEED(attribute(&value, 39, 0) == 0 && value == 2048 && attribute(&value, 106, 0) == 0 && value == 32); /* of compute capability 6.0 */
+}
+
 #define SMALL "id=small;name=Small GPU;bytes=67108864;context=2097152;devices=2;major=8;minor=6;multiprocessors=7;shared=102400;l2=4194304"
 
 static void ask_numbers(void)
@@ -167,6 +175,7 @@ static void ask_numbers(void)
     NEED(memory_info(&room, &total) == 0 && total == 64 * MIB && room == 62 * MIB);
     NEED(attribute(&value, 16, 0) == 0 && value == 7 && attribute(&value, 75, 0) == 0 && value == 8 && attribute(&value, 76, 0) == 0 && value == 6);
     NEED(attribute(&value, 39, 0) == 0 && value == 1536 && attribute(&value, 106, 0) == 0 && value == 16); /* of compute capability 8.6 */
+    NEED(attribute(&value, 81, 0) == 0 && value == 102400 && attribute(&value, 97, 0) == 0 && value == 101376);
     union {
         char name[256];
         uint64_t sizes[1032 / 8];
@@ -181,6 +190,7 @@ static void ask_numbers(void)
 START_TEST(numbers_are_the_devices_and_who_only_looks_leaves_nothing)
 {
     ck_assert_ptr_null(pretended(SMALL, ask_numbers, NULL));
+    ck_assert_ptr_null(pretended("id=old;major=6;minor=0;shared=65536", ask_old_numbers, NULL));
 }
 END_TEST
 
