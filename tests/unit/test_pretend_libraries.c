@@ -143,11 +143,11 @@ static void *graph(void **operations, int64_t n)
     return g;
 }
 
-/* Heuristics, their configuration number @which, its plan, and the plan is run. Its workspace. */
-static int64_t run(void *of, int64_t which)
+/* Heuristics of @mode, their configuration number @which, its plan, and the plan is run. Its workspace. */
+static int64_t run_of(void *of, int64_t which, int mode)
 {
     void *heuristics = make(4), *configs[8], *plan = make(5), *pack = make(16), *handle = NULL;
-    give_int(heuristics, 200, 8, 3);
+    give_int(heuristics, 200, 8, mode);
     give_one(heuristics, 201, of);
     ck_assert_int_eq(finalize(heuristics), 0);
     int64_t n = 0, got = 0, workspace = -1;
@@ -186,6 +186,11 @@ static int64_t run(void *of, int64_t which)
     destroy_handle(handle);
     destroy(pack);
     return workspace;
+}
+
+static int64_t run(void *of, int64_t which)
+{
+    return run_of(of, which, 3); /* mode A */
 }
 
 typedef struct {
@@ -268,6 +273,56 @@ START_TEST(layouts)
         "0 0 \"cudnn convolution: gradient of the data\" \"product=1x6272x64x1152 taps=9 operand_bytes=2 class=product\" 1753088 3211264 924844032 \"bf16\"\n"
         "0 0 \"cudnn channels last to first\" \"elements=1605632 operand_bytes=2 class=relayout\" 3211264 3211264 0 \"\"\n"
         "0 0 \"cudnn convolution\" \"product=1x6272x128x72 taps=9 operand_bytes=2 class=product\" 157440 1605632 43352064 \"bf16\"\n");
+    unload();
+}
+END_TEST
+
+/* Who times plans (torch.backends.cudnn.benchmark, XLA) takes the one that comes first, though it copies and so launches more, and a fallback last. */
+START_TEST(timed_plans)
+{
+    load_dnn();
+    int (*make_event)(void **), (*record)(void *, void *), (*elapsed)(float *, void *, void *), (*end_event)(void *);
+    find("cudaEventCreate", &make_event);
+    find("cudaEventRecord", &record);
+    find("cudaEventElapsedTime", &elapsed);
+    find("cudaEventDestroy", &end_event);
+    static const struct {
+        int64_t which;
+        int mode;
+    } plans[] = {{0, 3}, {1, 3}, {0, 2}};
+    float ms[G_N_ELEMENTS(plans)];
+    for (size_t i = 0; i < G_N_ELEMENTS(plans); i++) {
+        void *begin = NULL, *end = NULL, *operation = convolution(&data, BF16, false, image, weights, result);
+        ck_assert(make_event(&begin) == 0 && make_event(&end) == 0);
+        ck_assert_int_eq(record(begin, NULL), 0);
+        run_of(graph(&operation, 1), plans[i].which, plans[i].mode);
+        ck_assert_int_eq(record(end, NULL), 0);
+        ck_assert_int_eq(elapsed(&ms[i], begin, end), 0);
+        ck_assert(end_event(begin) == 0 && end_event(end) == 0);
+    }
+    ck_assert_msg(ms[0] < ms[1] && ms[1] < ms[2], "%g %g %g", (double)ms[0], (double)ms[1], (double)ms[2]);
+    unload();
+}
+END_TEST
+
+/* One tap of few channels is for the lanes, in f32 and as it lies; nine of many are worth the copies; so are gradients. */
+START_TEST(lanes_first)
+{
+    load_dnn();
+    const int64_t few[4] = {64, 64, 1, 1}, same[4] = {8, 64, 56, 56}, deep[4] = {8, 512, 28, 28}, many[4] = {512, 512, 3, 3};
+    void *operation = convolution(&forward, BF16, false, image, few, same);
+    ck_assert_int_eq(run(graph(&operation, 1), 0), 0);
+    operation = convolution(&forward, BF16, false, image, few, same);
+    ck_assert_int_eq(run(graph(&operation, 1), 1), 2 * 3211264);
+    operation = convolution(&forward, BF16, false, deep, many, deep);
+    ck_assert_int_gt(run(graph(&operation, 1), 0), 0);
+    operation = convolution(&data, BF16, false, image, few, same);
+    ck_assert_int_gt(run(graph(&operation, 1), 0), 0);
+    g_autofree char *lines = written("library", "459");
+    ck_assert_msg(g_str_has_prefix(lines,
+                                   "0 0 \"cudnn convolution\" \"product=1x25088x64x64 operand_bytes=2 class=product\" 3219456 3211264 205520896 \"f32\"\n"
+                                   "0 0 \"cudnn channels first to last\""),
+                  "%s", lines);
     unload();
 }
 END_TEST
@@ -664,6 +719,8 @@ int main(void)
     tcase_add_test(cases, convolutions_are_products);
     tcase_add_test(cases, engines_without_the_library);
     tcase_add_test(cases, layouts);
+    tcase_add_test(cases, timed_plans);
+    tcase_add_test(cases, lanes_first);
     tcase_add_test(cases, groups);
     tcase_add_test(cases, attention_of_parts);
     tcase_add_test(cases, attention_as_one);

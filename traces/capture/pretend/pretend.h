@@ -71,6 +71,9 @@ void pretend_argument(size_t parameter, uint64_t address);
  * bytes of device memory, @operations of the matrix unit on @dtype ("bf16"; NULL: none). */
 void pretend_library_kernel(void *stream, const char *name, const char *launch, uint64_t read, uint64_t written, uint64_t operations, const char *dtype);
 
+/* To who times it by events, what was launched last takes as long as so many @launches more. */
+void pretend_takes_longer(unsigned launches);
+
 /* ---- memory (memory.c) ---- */
 
 /* As CUPTI numbers them; LIBRARY: device memory that a library takes for itself, beside the program's allocator. */
