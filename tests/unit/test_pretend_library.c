@@ -21,12 +21,12 @@ typedef struct {
     unsigned x, y, z;
 } Dim;
 
-static int (*memory_info)(size_t *, size_t *), (*device_count)(int *), (*set_device)(int), (*allocate)(void **, size_t), (*release)(void *),
-    (*allocate_pinned)(void **, size_t, unsigned), (*copy)(void *, const void *, size_t, int), (*copy_async)(void *, const void *, size_t, int, void *),
-    (*set)(void *, int, size_t), (*pointer_attributes)(void *, const void *), (*make_stream)(void **, unsigned), (*make_event)(void **),
-    (*record)(void *, void *), (*wait_event)(void *, void *, unsigned), (*synchronize)(void), (*launch)(const void *, Dim, Dim, void **, size_t, void *),
-    (*attribute)(int *, int, int), (*begin_capture)(void *, int), (*end_capture)(void *, void **), (*is_capturing)(void *, int *),
-    (*instantiate)(void **, void *, unsigned long long), (*launch_graph)(void *, void *), (*destroy_graph)(void *),
+static int (*memory_info)(size_t *, size_t *), (*device_count)(int *), (*get_device)(int *), (*set_device)(int), (*allocate)(void **, size_t),
+    (*release)(void *), (*allocate_pinned)(void **, size_t, unsigned), (*copy)(void *, const void *, size_t, int),
+    (*copy_async)(void *, const void *, size_t, int, void *), (*set)(void *, int, size_t), (*pointer_attributes)(void *, const void *),
+    (*make_stream)(void **, unsigned), (*make_event)(void **), (*record)(void *, void *), (*wait_event)(void *, void *, unsigned), (*synchronize)(void),
+    (*launch)(const void *, Dim, Dim, void **, size_t, void *), (*attribute)(int *, int, int), (*begin_capture)(void *, int), (*end_capture)(void *, void **),
+    (*is_capturing)(void *, int *), (*instantiate)(void **, void *, unsigned long long), (*launch_graph)(void *, void *), (*destroy_graph)(void *),
     (*update_graph)(void *, void *, void *, int *), (*elapsed)(float *, void *, void *), (*last_error)(void),
     (*reserve)(void **, size_t, size_t, void *, unsigned long long), (*create)(void **, size_t, const void *, unsigned long long),
     (*map)(void *, size_t, size_t, void *, unsigned long long), (*unmap)(void *, size_t), (*let_go)(void *), (*free_addresses)(void *, size_t),
@@ -56,6 +56,7 @@ static void load(void)
         const char *name;
     } names[] = {{&memory_info, "cudaMemGetInfo"},
                  {&device_count, "cudaGetDeviceCount"},
+                 {&get_device, "cudaGetDevice"},
                  {&set_device, "cudaSetDevice"},
                  {&allocate, "cudaMalloc"},
                  {&release, "cudaFree"},
@@ -425,6 +426,46 @@ START_TEST(arguments_are_found_by_what_code_says)
     ck_assert_ptr_nonnull(strstr(text, "copy 0 0 4 1 3 0\nuses 2 64214072819776 4\n"));
     ck_assert_ptr_nonnull(
         strstr(text, "set 0 0 32\nuses 2 64214072819712 32\nkernel 0 0 1 6 1 1 32 1 1 0\nargs 0 64214072819712\nkernel 0 0 1 7 1 1 32 1 1 0\nend\n"));
+}
+END_TEST
+
+enum { LEFT_WORDS = 128, FRAME_WORDS = 48 /* of the function that clears */ };
+
+static __attribute__((noinline)) void leave_on_the_stack(uint64_t word)
+{
+    uint64_t left[LEFT_WORDS];
+    for (size_t i = 0; i < LEFT_WORDS; i++)
+        left[i] = word;
+    __asm__ volatile("" : : "r"(left) : "memory");
+}
+
+static __attribute__((noinline)) size_t left_on_the_stack(uint64_t word)
+{
+    uint64_t left[LEFT_WORDS]; /* not set, whatever the compiler believes */
+    __asm__ volatile("" : "=m"(left));
+    size_t n = 0;
+    for (size_t i = 0; i < LEFT_WORDS; i++)
+        n += left[i] == word;
+    return n;
+}
+
+static void leave_words(void)
+{
+    const uint64_t word = 0x3a6746400000;
+    int device;
+    leave_on_the_stack(word);
+    NEED(left_on_the_stack(word) > LEFT_WORDS / 2);
+    leave_on_the_stack(word);
+    NEED(get_device(&device) == 0 && device == 0 && left_on_the_stack(word) < FRAME_WORDS);
+    leave_on_the_stack(word);
+    NEED(last_error() == 0 && left_on_the_stack(word) < FRAME_WORDS);
+}
+
+/* What a program leaves uninitialized in a kernel's parameters is no address of kernels before. */
+START_TEST(nothing_is_left_on_the_stack)
+{
+    g_autofree char *text = pretended(SMALL, leave_words, NULL);
+    ck_assert_ptr_null(text);
 }
 END_TEST
 
@@ -1064,6 +1105,7 @@ int main(void)
     tcase_add_test(tcase, numbers_are_the_devices_and_who_only_looks_leaves_nothing);
     tcase_add_test(tcase, code_is_chosen_as_a_driver_does);
     tcase_add_test(tcase, arguments_are_found_by_what_code_says);
+    tcase_add_test(tcase, nothing_is_left_on_the_stack);
     tcase_add_test(tcase, arguments_are_found_by_what_ptx_says);
     tcase_add_test(tcase, what_kernels_overwrite_does_not_read_back);
     tcase_add_test(tcase, memory_ends_at_the_last_byte);

@@ -1,5 +1,5 @@
 /* Which addresses a launch hands to its kernel: words of its parameters that lie in memory of a device. Structures of fixed size are seldom filled, and hold
- * whatever lay on the stack behind that: of those that PyTorch launches often, what is filled is known. */
+ * whatever lay on the stack behind that: of those that PyTorch launches often, what is filled is known; for all others the stack is cleared. */
 #include "pretend.h"
 
 #include <string.h>
@@ -103,6 +103,14 @@ static void forget_result(const PretendKernelCode *code, void *const *arguments,
     PretendBlock block;
     if (result != 0 && pretend_find((const void *)result, &block))
         pretend_clear((void *)result, block.address + block.bytes - result);
+}
+
+/* As far down as an operator's frames reach between what it asks first (which device, on each guard) and its launch. */
+__attribute__((noinline)) void pretend_clear_stack(void)
+{
+    enum { BELOW = 16384 };
+    uint8_t below[BELOW];
+    explicit_bzero(below, sizeof below);
 }
 
 void pretend_arguments(const PretendKernelCode *code, void *const *arguments, PretendDim grid)

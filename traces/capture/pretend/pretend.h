@@ -213,6 +213,9 @@ const PretendKernelCode *pretend_kernel_code(const void *function);
 
 /* Those of a launch stand with the next work of this thread. */
 void pretend_arguments(const PretendKernelCode *code, void *const *arguments, PretendDim grid);
+/* Writes zeros over the stack below the caller. What a program leaves uninitialized in a kernel's parameters (strides of dimensions that an array has not) is
+ * what lay there: addresses that kernels before were given. Called where a program asks something before each launch and after it. */
+void pretend_clear_stack(void);
 
 /* ---- names of CUDA's that other files of ours call ---- */
 

@@ -123,6 +123,7 @@ PRETEND_EXPORT int cudaGetDeviceCount(int *ret)
 
 PRETEND_EXPORT int cudaGetDevice(int *ret)
 {
+    pretend_clear_stack();
     *ret = current;
     return SUCCESS;
 }
@@ -317,6 +318,7 @@ PRETEND_EXPORT int cudaMemGetInfo(size_t *ret_free, size_t *ret_total)
 PRETEND_EXPORT int cudaGetLastError(void)
 {
     int error = last_error;
+    pretend_clear_stack();
     last_error = SUCCESS;
     return error;
 }
