@@ -164,7 +164,7 @@ const meanings = {
 };
 for (const name in meanings)
   if (run.critical_path[name] > 0) select('#critical').append('p').attr('class', 'hint').text(`${name}: ${meanings[name]}`);
-const reasons = { dependency: 'what they depend on', queue: 'their own queue', link: 'a link in use', memory_port: 'a shared memory port', compute: 'a shared unit', space: 'memory to become free', host: 'the host' };
+const reasons = { dependency: 'what they depend on', queue: 'their own queue', link: 'a link in use', memory_port: 'a shared memory port', compute: 'a shared unit', space: 'memory to become free', host: 'the host', peers: 'other ranks' };
 const reason = name => reasons[name] || name.replace('_', ' ');
 const waited = d3.sum(Object.values(run.waits));
 table('#waits', Object.entries(run.waits).filter(e => e[1] > 0).sort((a, b) => b[1] - a[1]).map(([name, ps]) => ({ name: reason(name), value: time(ps), share: ps / waited, colour: 'var(--wait)' })));

@@ -596,19 +596,16 @@ static bool read_case(EchExperiment *experiment, const EchCase *c, EchResult *re
     return true;
 }
 
-static EchResult *run_steps(EchExperiment *experiment, const EchCase *c, GError **error)
+/* All but the replay itself; @options is filled with defaults, and cleared by the caller. */
+static EchResult *prepare_steps(EchExperiment *experiment, const EchCase *c, EchReplayOptions *options, GError **error)
 {
     g_autoptr(EchResult) result = g_new0(EchResult, 1);
     result->title = *c->label ? g_strdup_printf("%s: %s", experiment->title, c->label) : g_strdup(experiment->title);
     result->settings = g_strdupv(c->edits);
     result->pass_diag = ech_diag_new();
     g_autoptr(GPtrArray) passes = NULL;
-    EchReplayOptions options = {0};
-    ech_params_defaults(ech_replay_params, &options);
-    if (!read_case(experiment, c, result, &passes, &options, error)) {
-        ech_params_clear(ech_replay_params, &options);
+    if (!read_case(experiment, c, result, &passes, options, error))
         return NULL;
-    }
     g_autoptr(GPtrArray) specs = g_ptr_array_new_with_free_func(g_free);
     for (guint i = 0; i < passes->len; i++)
         g_ptr_array_add(specs, ech_pass_print(passes->pdata[i]));
@@ -622,30 +619,69 @@ static EchResult *run_steps(EchExperiment *experiment, const EchCase *c, GError 
         result->format = g_strdup("matmul");
         g_autoptr(EchTrace) trace = make_product(matmul, result, error);
         result->trace = trace ? ech_passes_run_trace(passes, result->device, trace, result->pass_diag, error) : NULL;
-        if (result->trace)
-            result->run = ech_replay_run(result->trace, result->device, NULL, &options, error);
+        g_clear_pointer(&result->reference, ech_device_free); /* nothing is carried over from it */
     } else if (import) {
         result->trace_path = g_strndup(key, strcspn(key, "\n"));
         result->format = g_strdup(import->format);
         result->import_diag = import->diag;
         result->refusal = import->refusal;
-        bool made = make_trace(experiment, c, import, passes, &options, result, error);
-        options.context = !import->program && !says_available(c);
-        if (made)
-            take_recorded_allocator(experiment, import->trace, &options, result);
-        if (made)
-            result->run = ech_replay_run(result->trace, result->device, result->reference, &options, error);
+        options->context = !import->program && !says_available(c);
+        if (make_trace(experiment, c, import, passes, options, result, error))
+            take_recorded_allocator(experiment, import->trace, options, result);
     }
-    ech_params_clear(ech_replay_params, &options);
-    return result->run ? g_steal_pointer(&result) : NULL;
+    return result->trace ? g_steal_pointer(&result) : NULL;
+}
+
+static EchResult *prepare_case(EchExperiment *experiment, const EchCase *c, EchReplayOptions *options, GError **error)
+{
+    ech_params_defaults(ech_replay_params, options);
+    EchResult *result = prepare_steps(experiment, c, options, error);
+    if (!result && error)
+        ech_experiment_say_place(experiment->places, *error);
+    return result;
 }
 
 static EchResult *run_case(EchExperiment *experiment, const EchCase *c, GError **error)
 {
-    EchResult *result = run_steps(experiment, c, error);
-    if (!result && error)
-        ech_experiment_say_place(experiment->places, *error);
-    return result;
+    EchReplayOptions options = {0};
+    g_autoptr(EchResult) result = prepare_case(experiment, c, &options, error);
+    if (result) {
+        result->run = ech_replay_run(result->trace, result->device, result->reference, &options, error);
+        if (!result->run && error)
+            ech_experiment_say_place(experiment->places, *error);
+    }
+    ech_params_clear(ech_replay_params, &options);
+    return result && result->run ? g_steal_pointer(&result) : NULL;
+}
+
+bool ech_experiment_run_together(EchExperiment *const *experiments, size_t n, bool plain, EchResult **ret_results, GError **error)
+{
+    EchReplayRank ranks[ECH_MAX_RANKS];
+    EchReplayOptions options[ECH_MAX_RANKS] = {0};
+    EchRun *runs[ECH_MAX_RANKS] = {NULL};
+    g_autoptr(GPtrArray) results = g_ptr_array_new_with_free_func((GDestroyNotify)ech_result_free);
+    g_assert(n > 0 && n <= ECH_MAX_RANKS);
+    bool ok = true;
+    for (size_t i = 0; i < n && ok; i++) {
+        g_assert(!plain || experiments[i]->plain);
+        EchResult *result = prepare_case(experiments[i], plain ? experiments[i]->plain : &experiments[i]->cases[0], &options[i], error);
+        ok = result != NULL;
+        if (ok) {
+            g_ptr_array_add(results, result);
+            ranks[i] = (EchReplayRank){result->trace, result->device, result->reference, &options[i]};
+        }
+    }
+    ok = ok && ech_replay_run_together(ranks, n, runs, error);
+    for (size_t i = 0; i < n; i++)
+        ech_params_clear(ech_replay_params, &options[i]);
+    if (!ok)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        ret_results[i] = results->pdata[i];
+        ret_results[i]->run = runs[i];
+    }
+    g_free(g_ptr_array_steal(results, NULL));
+    return true;
 }
 
 /* Could @index run, as far as that can be told without running it? */

@@ -6,6 +6,7 @@
 #include "models/link/link.h"
 #include "sim/program/price_stationary.h"
 #include "sim/program/program.h"
+#include "sim/trace/meets.h"
 
 #include <string.h>
 
@@ -258,6 +259,13 @@ static EchId launch_of(Anonymizer *a, const EchOp *op)
         g_string_printf(out, "devices=%u stride=%u", group.devices, group.stride);
     else if (op->kind != ECH_OP_COLLECTIVE && ech_gpu_launch_parse(text, &launch))
         ech_gpu_launch_print(&launch, out);
+    EchMeeting meeting;
+    const char *at = op->kind == ECH_OP_COLLECTIVE ? ech_meets_of(text) : "";
+    for (bool first = true; ech_meets_next(&at, &meeting); first = false) {
+        if (first && out->len)
+            g_string_append_c(out, ' ');
+        ech_meets_print(out, first, meeting);
+    }
     if (op->kind != ECH_OP_COLLECTIVE && strstr(text, "graph=1"))
         g_string_append(out, out->len ? " graph=1" : "graph=1");
     return out->len ? ech_trace_builder_string(a->builder, out->str, (gssize)out->len) : ECH_NONE;

@@ -166,6 +166,7 @@ EchItem ech_item_init(EchItemKind kind)
                      .queue = ECH_NONE,
                      .other = ECH_NONE,
                      .work = ECH_NONE,
+                     .meets = ECH_NONE,
                      .kind = (uint8_t)kind};
 }
 
@@ -613,10 +614,13 @@ static void collective(EchCapture *capture, const EchItem *item)
     EchOp op = op_of(capture, item, ECH_OP_COLLECTIVE, queue_id(capture, item->queue));
     op.collective = item->from;
     op.memory_from = item->other == ECH_NONE ? 0 : item->other;
-    if (item->rounded > 0) {
-        char text[64];
-        g_snprintf(text, sizeof text, "devices=%" G_GUINT64_FORMAT " stride=%" G_GUINT64_FORMAT, item->rounded, item->address);
-        op.launch = ech_trace_builder_string(capture->builder, text, -1);
+    if (item->rounded > 0 || item->meets != ECH_NONE) {
+        g_autoptr(GString) text = g_string_new(NULL);
+        if (item->rounded > 0)
+            g_string_append_printf(text, "devices=%" G_GUINT64_FORMAT " stride=%" G_GUINT64_FORMAT, item->rounded, item->address);
+        if (item->meets != ECH_NONE)
+            g_string_append_printf(text, "%s%s", text->len > 0 ? " " : "", ech_trace_builder_peek_string(capture->builder, item->meets));
+        op.launch = ech_trace_builder_string(capture->builder, text->str, (gssize)text->len);
     }
     EchId id = ech_trace_builder_op(capture->builder, op);
     size_t n;

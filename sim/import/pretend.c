@@ -15,6 +15,9 @@
  *   collective T DEVICE STREAM NAME BYTES RANKS FIRST_STRIDE
  *   uses HOW ADDRESS BYTES ...                                        of the work before: 1 reads, 2 writes, 3 both; BYTES 0: not known
  *   args PARAMETER ADDRESS ...                                        of the kernel before: addresses among its parameters, in their order
+ *   meets GROUP ...                                                   who takes part in the collective before, a number each: whoever has the same number as
+ *                                                                     often before takes part, too
+ *   rank T RANK RANKS                                                 which rank of a program of several processes this one is
  *   captured NODE                                                     here work was captured into a graph: nodes are numbered from 1 on
  *   graph T DEVICE STREAM LINES                                       one launch for all of so many lines of work that follow
  *   node NODE                                                         the next work is that node's: the ranges around it are those where it was captured
@@ -33,6 +36,7 @@
 #include "sim/import/gpu_work.h"
 #include "sim/import/kernel_arguments.h"
 #include "sim/import/lines.h"
+#include "sim/trace/meets.h"
 
 #include <string.h>
 
@@ -124,6 +128,7 @@ typedef struct {
     bool in_graph;           /* Not the first of them. */
     uint64_t node;           /* The next work's; 0: none. */
     GArray *lengths;         /* EchGpuLengths */
+    GHashTable *met;         /* who takes part in a collective -> how often they have so far */
     bool next_lengths;       /* The last of them are the next work's. */
     uint64_t clock_ns, reserved, peak_reserved, n_refused, largest_refused;
     uint64_t first_device;
@@ -705,6 +710,27 @@ static bool add_known_uses(Reader *r, GError **error)
     return true;
 }
 
+static bool add_meetings(Reader *r, GError **error)
+{
+    EchItem *item = r->worked == UINT32_MAX ? NULL : ech_capture_item(r->capture, r->worked);
+    if (!item || item->kind != ECH_ITEM_COLLECTIVE) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: who meets; expected the collective before", r->lines.where, r->lines.line);
+        return false;
+    }
+    g_string_truncate(r->scratch, 0);
+    for (guint i = 0; i < r->lines.list->len; i++) {
+        uint64_t group = g_array_index(r->lines.list, uint64_t, i);
+        uint64_t *times = g_hash_table_lookup(r->met, &group);
+        if (!times) {
+            times = g_new0(uint64_t, 1);
+            g_hash_table_insert(r->met, g_memdup2(&group, sizeof group), times);
+        }
+        ech_meets_print(r->scratch, i == 0, (EchMeeting){group, (*times)++});
+    }
+    item->meets = ech_trace_builder_string(r->builder, r->scratch->str, (gssize)r->scratch->len);
+    return true;
+}
+
 static const EchArguments *arguments_of(Reader *r, Text *text)
 {
     if (!text->arguments) {
@@ -945,6 +971,8 @@ static const EchLineKind kinds[] = {
     {"captured", "captured", 1, false},
     {"node", NULL, 1, false},
     {"lengths", NULL, 5, false},
+    {"meets", NULL, ECH_LINE_LIST, false},
+    {"rank", NULL, 3, false},
 };
 
 /* Where each rank is a process of its own, it asks for one device of several: that is device 0 here, which the first one that anything was asked of changes
@@ -1002,6 +1030,11 @@ static bool add_line(size_t which, void *data, GError **error)
     case 21: return add_captured(r, error);
     case 22: return add_node(r, error);
     case 23: add_lengths(r); break;
+    case 24: return add_meetings(r, error);
+    case 25:
+        ech_trace_builder_printf_property(r->builder, "rank", "%" G_GUINT64_FORMAT, r->lines.fields[1]);
+        ech_trace_builder_printf_property(r->builder, "ranks", "%" G_GUINT64_FORMAT, r->lines.fields[2]);
+        break;
     default: r->lines.ended = true; break;
     }
     return true;
@@ -1102,6 +1135,7 @@ static bool pretend_read(EchSource *source, const EchImportOptions *options, Ech
                       moments = g_array_new(FALSE, FALSE, sizeof(Moment)), list = g_array_new(FALSE, FALSE, sizeof(uint64_t)),
                       addresses = g_array_new(FALSE, FALSE, sizeof(uint64_t)), captured = g_array_new(FALSE, FALSE, sizeof(Within)),
                       lengths = g_array_new(FALSE, FALSE, sizeof(EchGpuLengths));
+    g_autoptr(GHashTable) met = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
     g_array_set_clear_func(texts, clear_text);
     g_autoptr(GHashTable) names = g_hash_table_new_full(NULL, NULL, NULL, g_free), index = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL),
                           open = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, (GDestroyNotify)g_array_unref),
@@ -1125,6 +1159,7 @@ static bool pretend_read(EchSource *source, const EchImportOptions *options, Ech
                 .addresses = addresses,
                 .nodes_of_graphs = captured,
                 .lengths = lengths,
+                .met = met,
                 .worked = UINT32_MAX,
                 .names = names,
                 .budget = MAX((uint64_t)16 << 20, n / 8)};

@@ -505,6 +505,25 @@ static EchTime host_gap(const EchMachine *m, uint32_t op)
     return MAX(ech_time_add(from, m->host_launch * (EchTime)m->host_asked[op]) - m->now, 0);
 }
 
+/* What the collective at the head of @queue meets in other machines. False: it waits for one of them, which says so by ech_machine_meet. */
+static bool pass_meeting(EchMachine *m, uint32_t queue, uint32_t op)
+{
+    Queue *q = &m->queues[queue];
+    if (!m->meet(m->meet_user, op)) {
+        q->gap_over = true; /* what it depends on here has been seen to */
+        q->peers_since = m->now;
+        q->state = STATE_BLOCKED;
+        q->reason = ECH_WAIT_PEERS;
+        q->next_waiter = NOWHERE;
+        return false;
+    }
+    if (q->peers_since >= 0) {
+        q->waits[ECH_WAIT_PEERS] = m->now - q->peers_since;
+        q->peers_since = -1;
+    }
+    return true;
+}
+
 /* The op at the head of @queue: what it needs, the host's gap before it, the space it asks for, the driver calls that takes. False: the queue must wait. */
 static bool may_start(EchMachine *m, uint32_t queue, uint32_t op)
 {
@@ -534,6 +553,8 @@ static bool may_start(EchMachine *m, uint32_t queue, uint32_t op)
         wait_on(m, queue, &m->barrier_waiters, ECH_WAIT_ALLOCATOR);
         return false;
     }
+    if (m->meet && m->ops[op].kind == ECH_OP_COLLECTIVE && !pass_meeting(m, queue, op))
+        return false;
     q->gap_over = false;
     if (m->ops[op].kind == ECH_OP_ALLOC && m->barrier != op) {
         EchTime since = q->space_since < 0 ? m->now : q->space_since;
@@ -699,48 +720,73 @@ static bool fail_stuck(EchMachine *m)
     return false;
 }
 
-void ech_machine_drive(const EchFluidClass *class, void *engine, void *data)
+void ech_machine_begin(EchMachine *m, const EchFluidClass *class, void *engine)
 {
-    EchMachine *m = data;
     m->class = class;
     m->engine = engine;
-    g_autofree uint32_t *tokens = g_new(uint32_t, m->n_queues);
     begin_residents(m);
     for (uint32_t q = 0; q < m->n_queues; q++)
         schedule(m, q);
     drain(m);
-    while (!m->stop) {
-        EchTime now;
-        uint32_t n = class->next(engine, tokens, &now);
-        if (n == 0) {
-            if (!(m->barrier != NOWHERE && try_barrier(m, true)) && !fail_stuck(m))
-                break;
-            drain(m);
-            continue;
-        }
-        m->out.events += n;
-        if (now < 0 || now > ECH_TIME_MAX / 2 || m->base > ECH_TIME_MAX / 2 - now) {
-            m->out.too_long = true;
-            m->stop = true;
-            break;
-        }
-        m->engine_now = now;
-        m->now = m->base + now;
-        for (uint32_t i = 0; i < n; i++) {
-            uint32_t queue = tokens[i];
-            if (m->queues[queue].state == STATE_GAP)
-                end_gap(m, queue);
-            else if (m->queues[queue].state == STATE_FIXED)
-                after_fixed(m, queue);
-            else
-                end_op(m, queue);
-            if (m->stop)
-                break;
-        }
+}
+
+/* What may go on now does. */
+static void settle(EchMachine *m)
+{
+    drain(m);
+    if (m->barrier != NOWHERE && try_barrier(m, false))
         drain(m);
-        if (m->barrier != NOWHERE && try_barrier(m, false))
-            drain(m);
+}
+
+void ech_machine_step(EchMachine *m, const uint32_t *tokens, uint32_t n, EchTime now)
+{
+    m->out.events += n;
+    if (now < 0 || now > ECH_TIME_MAX / 2 || m->base > ECH_TIME_MAX / 2 - now) {
+        m->out.too_long = true;
+        m->stop = true;
     }
+    if (m->stop)
+        return;
+    m->engine_now = now;
+    m->now = m->base + now;
+    for (uint32_t i = 0; i < n && !m->stop; i++) {
+        uint32_t queue = tokens[i];
+        if (m->queues[queue].state == STATE_GAP)
+            end_gap(m, queue);
+        else if (m->queues[queue].state == STATE_FIXED)
+            after_fixed(m, queue);
+        else
+            end_op(m, queue);
+    }
+    settle(m);
+}
+
+void ech_machine_meet(EchMachine *m, uint32_t op, EchTime now)
+{
+    uint32_t queue = queue_of(m, op);
+    if (m->stop)
+        return;
+    m->now = now;
+    m->queues[queue].state = STATE_IDLE;
+    schedule(m, queue);
+    settle(m);
+}
+
+bool ech_machine_unstick(EchMachine *m)
+{
+    if (m->stop || (!(m->barrier != NOWHERE && try_barrier(m, true)) && !fail_stuck(m)))
+        return false;
+    drain(m);
+    return true;
+}
+
+bool ech_machine_has_stopped(const EchMachine *m)
+{
+    return m->stop;
+}
+
+void ech_machine_finish(EchMachine *m)
+{
     if (m->stop && !m->out.too_many)
         m->out.completed = false;
     else
@@ -756,6 +802,28 @@ void ech_machine_drive(const EchFluidClass *class, void *engine, void *data)
         if (placed->end < 0)
             placed->end = m->now;
     }
+}
+
+void ech_machine_drive(const EchFluidClass *class, void *engine, void *data)
+{
+    EchMachine *m = data;
+    g_autofree uint32_t *tokens = g_new(uint32_t, m->n_queues);
+    ech_machine_begin(m, class, engine);
+    while (!m->stop) {
+        EchTime now;
+        uint32_t n = class->next(engine, tokens, &now);
+        if (n > 0)
+            ech_machine_step(m, tokens, n, now);
+        else if (!ech_machine_unstick(m))
+            break;
+    }
+    ech_machine_finish(m);
+}
+
+void ech_machine_set_meet(EchMachine *m, EchMachineMeet meet, void *user)
+{
+    m->meet = meet;
+    m->meet_user = user;
 }
 
 void ech_machine_set_sink(EchMachine *m, EchSpanSink sink, void *user, uint64_t *progress)

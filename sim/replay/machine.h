@@ -45,8 +45,27 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchMachine, ech_machine_free)
 
 /** Where spans go, and a counter that is kept up to date for a progress bar (may be shared memory). Before drive. */
 void ech_machine_set_sink(EchMachine *machine, EchSpanSink sink, void *user, uint64_t *progress);
+/** Whether all that collective @op meets in other machines is ready, too; asked when it could start. False: it waits until ech_machine_meet. */
+typedef bool (*EchMachineMeet)(void *user, uint32_t op);
+/** Before the run; of a trace without loops. */
+void ech_machine_set_meet(EchMachine *machine, EchMachineMeet meet, void *user);
 /** Runs to the end: an EchFluidDrive, @data is the machine. */
 void ech_machine_drive(const EchFluidClass *class, void *engine, void *data);
+
+/* The same in steps, for machines that run on one engine: begin; step, or meet, or unstick, until none of them goes on; finish. */
+
+/** Starts what may start. Borrows @engine. */
+void ech_machine_begin(EchMachine *machine, const EchFluidClass *class, void *engine);
+/** The demands @tokens[n] have ended @now, the engine's time. A machine that has stopped takes no notice. */
+void ech_machine_step(EchMachine *machine, const uint32_t *tokens, uint32_t n, EchTime now);
+/** What the waiting collective @op meets is ready @now. */
+void ech_machine_meet(EchMachine *machine, uint32_t op, EchTime now);
+/** Nothing is live: gives up waiting for memory, or lets pass what waits for no more to end. False: there is no such thing. */
+bool ech_machine_unstick(EchMachine *machine);
+/** Whether it has stopped before its end: what did not fit, or took too long. */
+bool ech_machine_has_stopped(const EchMachine *machine);
+/** Fills the outcome. */
+void ech_machine_finish(EchMachine *machine);
 
 /* What it leaves behind; borrowed. */
 EchOutcome *ech_machine_outcome(EchMachine *machine);

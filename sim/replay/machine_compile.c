@@ -159,7 +159,7 @@ static void compile_queues(EchMachine *m)
             }
         }
         m->queues[q].entries = m->entries + first[q];
-        m->queues[q].space_since = m->queues[q].stall_since = -1;
+        m->queues[q].space_since = m->queues[q].stall_since = m->queues[q].peers_since = -1;
         m->queues[q].next_waiter = NOWHERE;
     }
     /* Ids of loops are found by op while compiling; later only by entry. */

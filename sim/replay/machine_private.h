@@ -104,6 +104,7 @@ typedef struct {
     EchTime issued;      /* Copies: when the last one's set-up was over. */
     EchTime space_since; /* Allocation waits for space since then, or -1. */
     EchTime stall_since; /* Waits for an allocator's driver call since then, or -1. */
+    EchTime peers_since; /* Waits for other machines since then, or -1. */
     EchTime driver;      /* What the allocator's driver calls take, at the op at the head. */
     EchTime host_gap;    /* How long the host has not asked for the op at the head, in the gap that passes now. */
     EchTime handoff;     /* What being released by another queue takes, in the gap that passes now. */
@@ -217,6 +218,8 @@ struct EchMachine {
     GArray *skips, *placed;
     EchSpanSink sink;
     void *sink_user;
+    EchMachineMeet meet; /* NULL: nobody is met. */
+    void *meet_user;
     uint64_t *progress;
     bool stop;
     const EchFluidClass *class;

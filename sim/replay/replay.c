@@ -2,7 +2,7 @@
 
 #include "sim/base/compare.h"
 #include "sim/base/error.h"
-#include "sim/replay/machine.h"
+#include "sim/replay/replaying.h"
 
 #include <errno.h>
 #include <math.h>
@@ -60,7 +60,7 @@ const EchParam ech_replay_params[] = {
 
 const char *ech_wait_name(EchWait wait)
 {
-    static const char *const names[] = {"dependency", "queue", "link", "memory_port", "compute", "space", "host", "allocator"};
+    static const char *const names[] = {"dependency", "queue", "link", "memory_port", "compute", "space", "host", "allocator", "peers"};
     return names[wait];
 }
 
@@ -309,13 +309,6 @@ static WorkerEnd run_worker(const EchFluidModule *module, const EchPrices *price
     return end;
 }
 
-static void run_native(const EchPrices *prices, EchMachine *machine, GArray *spans)
-{
-    g_autoptr(EchNative) engine = ech_native_new(prices->resources, prices->n_resources, ech_machine_max_live(machine));
-    ech_machine_set_sink(machine, keep_span, spans, NULL);
-    ech_machine_drive(&ech_native_class, engine, machine);
-}
-
 /* From what the machine left to a run */
 
 static double share(double part, double whole)
@@ -515,10 +508,9 @@ static void remark_recorded(const EchTrace *trace, EchRun *run)
                     span);
 }
 
-EchRun *ech_replay_run(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchReplayOptions *options, GError **error)
+bool ech_replaying_begin(const EchReplayRank *rank, EchReplaying *ret, GError **error)
 {
-    g_autoptr(EchRun) run = g_new0(EchRun, 1);
-    run->diag = ech_diag_new();
+    const EchReplayOptions *options = rank->options;
     EchPriceOptions price_options = {.kernel_time = (EchKernelTime)options->kernel_time,
                                      .overhead = options->overhead != 0,
                                      .copy_curve = options->copy_curve != 0,
@@ -527,13 +519,60 @@ EchRun *ech_replay_run(const EchTrace *trace, const EchDevice *device, const Ech
                                      .duty_known = options->products_duty >= 0,
                                      .products_duty = options->products_duty,
                                      .host_gaps = options->host_gaps != 0};
-    g_autoptr(EchPrices) prices = ech_prices_new(trace, device, reference, &price_options, run->diag);
-    g_autoptr(EchMachine) machine = ech_machine_new(trace, device, prices, options, run->diag, error);
-    if (!machine)
-        return NULL;
+    EchReplaying r = {.rank = *rank, .run = g_new0(EchRun, 1)};
+    r.run->diag = ech_diag_new();
+    r.prices = ech_prices_new(rank->trace, rank->device, rank->reference, &price_options, r.run->diag);
+    r.machine = ech_machine_new(rank->trace, rank->device, r.prices, options, r.run->diag, error);
+    if (!r.machine) {
+        ech_replaying_clear(&r);
+        return false;
+    }
+    r.spans = g_array_sized_new(FALSE, FALSE, sizeof(EchSpan), (guint)MIN(MIN(ech_machine_total(r.machine), options->max_spans), 1u << 16));
+    *ret = r;
+    return true;
+}
 
+void ech_replaying_clear(EchReplaying *r)
+{
+    g_clear_pointer(&r->machine, ech_machine_free);
+    g_clear_pointer(&r->prices, ech_prices_free);
+    g_clear_pointer(&r->run, ech_run_free);
+    g_clear_pointer(&r->spans, g_array_unref);
+}
+
+void ech_replaying_keep_spans(EchReplaying *r)
+{
+    ech_machine_set_sink(r->machine, keep_span, r->spans, NULL);
+}
+
+static void run_native(EchReplaying *r)
+{
+    g_autoptr(EchNative) engine = ech_native_new(r->prices->resources, r->prices->n_resources, ech_machine_max_live(r->machine));
+    ech_replaying_keep_spans(r);
+    ech_machine_drive(&ech_native_class, engine, r->machine);
+}
+
+EchRun *ech_replaying_end(EchReplaying *r, const char *engine, const char *version, GError **error)
+{
+    if (!check_outcome(r->rank.trace, r->machine, r->rank.options, error))
+        return NULL;
+    fill_run(r->run, r->rank.trace, r->rank.device, r->prices, r->machine, r->spans);
+    if (!r->rank.options->host_gaps)
+        remark_recorded(r->rank.trace, r->run);
+    r->run->provenance.engine = g_strdup(engine);
+    r->run->provenance.engine_version = g_strdup(version);
+    r->run->provenance.options = ech_params_print(ech_replay_params, r->rank.options);
+    return g_steal_pointer(&r->run);
+}
+
+EchRun *ech_replay_run(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchReplayOptions *options, GError **error)
+{
+    g_auto(EchReplaying) r = {0};
+    const EchReplayRank rank = {trace, device, reference, options};
+    if (!ech_replaying_begin(&rank, &r, error))
+        return NULL;
     const EchFluidModule *module = NULL;
-    bool want = options->engine == ECH_ENGINE_SIMGRID || (options->engine == ECH_ENGINE_AUTO && ech_machine_total(machine) <= options->auto_limit);
+    bool want = options->engine == ECH_ENGINE_SIMGRID || (options->engine == ECH_ENGINE_AUTO && ech_machine_total(r.machine) <= options->auto_limit);
     if (want) {
         g_autoptr(GError) why = NULL;
         module = ech_simgrid_module(&why);
@@ -542,16 +581,15 @@ EchRun *ech_replay_run(const EchTrace *trace, const EchDevice *device, const Ech
             return NULL;
         }
         if (!module)
-            ech_diag_remark(run->diag, "native engine: %s", why->message);
+            ech_diag_remark(r.run->diag, "native engine: %s", why->message);
     }
-    g_autoptr(GArray) spans = g_array_sized_new(FALSE, FALSE, sizeof(EchSpan), (guint)MIN(MIN(ech_machine_total(machine), options->max_spans), 1u << 16));
     bool native = !module;
     if (module) {
         g_autofree char *why = NULL;
-        switch (run_worker(module, prices, machine, (uint32_t)ech_trace_n_memories(trace), spans, &why)) {
+        switch (run_worker(module, r.prices, r.machine, (uint32_t)ech_trace_n_memories(trace), r.spans, &why)) {
         case WORKER_DONE: break;
         case WORKER_GAVE_UP:
-            ech_diag_remark(run->diag, "SimGrid's solver gave up (%s): this run is the native engine's", why);
+            ech_diag_remark(r.run->diag, "SimGrid's solver gave up (%s): this run is the native engine's", why);
             native = true;
             break;
         case WORKER_FAILED:
@@ -560,17 +598,11 @@ EchRun *ech_replay_run(const EchTrace *trace, const EchDevice *device, const Ech
         }
     }
     if (native)
-        run_native(prices, machine, spans);
-    if (!check_outcome(trace, machine, options, error))
-        return NULL;
-    fill_run(run, trace, device, prices, machine, spans);
-    if (!options->host_gaps)
-        remark_recorded(trace, run);
-    run->provenance.engine = g_strdup(native ? "native" : "simgrid");
-    run->provenance.engine_version = g_strdup(native ? ECH_VERSION : module->version);
-    run->provenance.options = ech_params_print(ech_replay_params, options);
-    tell_progress(machine, ech_machine_total(machine));
-    return g_steal_pointer(&run);
+        run_native(&r);
+    EchRun *run = ech_replaying_end(&r, native ? "native" : "simgrid", native ? ECH_VERSION : module->version, error);
+    if (run)
+        tell_progress(r.machine, ech_machine_total(r.machine));
+    return run;
 }
 
 void ech_run_free(EchRun *run)

@@ -23,9 +23,10 @@ typedef enum {
     ECH_WAIT_SPACE,       /**< An allocation waited for space. */
     ECH_WAIT_HOST,        /**< The host came late: when the trace was recorded (option host_gaps), or as its launches take their time (host_launches). */
     ECH_WAIT_ALLOCATOR,   /**< An allocator called the driver to free memory: all that was asked for before had to end, all that came after to wait. */
+    ECH_WAIT_PEERS,       /**< Of ranks that are replayed together: another one had not come to the collective, or the message, yet. */
     ECH_N_WAITS,
 } EchWait;
-/** "dependency", "queue", "link", "memory_port", "compute", "space". */
+/** "dependency", "queue", "link", "memory_port", "compute", "space", "host", "allocator", "peers". */
 const char *ech_wait_name(EchWait wait);
 
 /** How to replay. Fill with ech_params_defaults(ech_replay_params, &options); the rows are what experiment files and --set accept. */
@@ -205,6 +206,19 @@ EchRun *ech_replay_run(const EchTrace *trace, const EchDevice *device, const Ech
                        GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_run_free(EchRun *run);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchRun, ech_run_free)
+
+/** One of several ranks of a program: what ech_replay_run takes. */
+typedef struct {
+    const EchTrace *trace;
+    const EchDevice *device, *reference;
+    const EchReplayOptions *options;
+} EchReplayRank;
+enum { ECH_MAX_RANKS = 64 };
+/** Replays the @ranks[n], each on a device of its own, together, from the same moment on: a collective, or a message, begins on all of its ranks that are there
+ * (EchOp.launch says whom it meets) when the last of them has come to it. Runs are the native engine's, and the serial time of each is that of all. A rank that
+ * waits for one that has run out of memory does not complete. ret_runs[n]; untouched on failure. Errors as of ech_replay_run, ECH_ERROR_UNSUPPORTED also for
+ * traces with loops and for ranks that wait for one another in a circle. */
+bool ech_replay_run_together(const EchReplayRank *ranks, size_t n, EchRun **ret_runs, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /** Called about ten times a second with instances done and an estimate of all; for a progress bar. NULL: none. Process-wide. */
 typedef void (*EchReplayProgress)(uint64_t done, uint64_t total, void *data);

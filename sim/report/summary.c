@@ -531,6 +531,7 @@ static void append_waits(GString *out, const EchReport *report, unsigned columns
         [ECH_WAIT_SPACE] = "for memory to become free",
         [ECH_WAIT_HOST] = "for the host, as recorded",
         [ECH_WAIT_ALLOCATOR] = "for the allocator's cudaFree",
+        [ECH_WAIT_PEERS] = "for other ranks",
     };
     const EchRun *run = report->run;
     EchTime total = 0;

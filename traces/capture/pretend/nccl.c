@@ -32,6 +32,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Group *groups;
 static size_t n_groups;
 
+/* Which rank of the program the process is, as its framework has it. */
+PRETEND_EXPORT void pretend_rank(int rank, int n)
+{
+    pretend_event("rank", "%d %d", rank, n);
+}
+
 /* Told by the program's framework before it makes a communicator, as NCCL itself is not told whose rank is whose: ranks of the whole program. */
 PRETEND_EXPORT void pretend_group(const char *name, int n, const int *ranks, int rank)
 {
@@ -116,8 +122,19 @@ enum { RING = 1, TREE = 2, MULTICAST = 4, N_PARTS = 3 };
 typedef struct {
     int n, rank, device, stride;
     int local;                     /* ranks of it on a host */
+    uint64_t id;                   /* the same in the processes of all its ranks */
+    uint64_t n_splits;             /* communicators that were split from it */
     void *parts[N_PARTS], **peers; /* their device memory; of peers on this host by rank */
 } Communicator;
+
+/* FNV-1a of @n bytes, behind @before. */
+static uint64_t mix(uint64_t before, const void *bytes, size_t n)
+{
+    uint64_t hash = before ^ UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ ((const uint8_t *)bytes)[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
 
 /* ncclConfig_t begins with its size, a magic number and a version; what a user sets stands behind. */
 typedef struct {
@@ -217,7 +234,7 @@ static int forget(void *communicator)
     return SUCCESS;
 }
 
-static int create(void **ret, int n, int rank, const Group *group)
+static int create(void **ret, int n, int rank, const Group *group, uint64_t id)
 {
     if (n < 1 || rank < 0 || rank >= n)
         return INVALID_ARGUMENT;
@@ -225,7 +242,7 @@ static int create(void **ret, int n, int rank, const Group *group)
     if (!communicator)
         return SYSTEM_ERROR;
     int stride = group ? group->stride : 1, host = (int)pretend_device()->devices / (stride > 0 ? stride : 1);
-    *communicator = (Communicator){.n = n, .rank = rank, .device = pretend_current_device(), .stride = stride, .local = host < 1 ? 1 : host < n ? host : n};
+    *communicator = (Communicator){.n = n, .rank = rank, .device = pretend_current_device(), .stride = stride, .local = host < 1 ? 1 : host < n ? host : n, .id = id};
     if (connects_early() && !connect_parts(communicator, RING | TREE | MULTICAST)) {
         forget(communicator);
         return CUDA_ERROR;
@@ -250,7 +267,10 @@ PRETEND_EXPORT int ncclCommInitRankConfig(void **ret, int n, UniqueId id, int ra
     Group group;
     char key[256];
     const char *name = name_of(config);
-    return create(ret, n, rank, find_group(!name && find_key(&id, key) ? key : name, n, rank, &group) ? &group : NULL);
+    /* Of a rank that is alone, every other rank's process has an id of its own under the key. */
+    bool kept = find_key(&id, key);
+    uint64_t identity = kept ? mix(0, key, strlen(key)) : mix(0, &id, sizeof id);
+    return create(ret, n, rank, find_group(!name && kept ? key : name, n, rank, &group) ? &group : NULL, identity);
 }
 
 PRETEND_EXPORT int ncclCommInitRank(void **ret, int n, UniqueId id, int rank)
@@ -260,15 +280,18 @@ PRETEND_EXPORT int ncclCommInitRank(void **ret, int n, UniqueId id, int rank)
 
 PRETEND_EXPORT int ncclCommInitRankScalable(void **ret, int n, int rank, int n_ids, void *ids, void *config)
 {
-    (void)n_ids, (void)ids;
-    return ncclCommInitRankConfig(ret, n, (UniqueId){{0}}, rank, config);
+    (void)n_ids;
+    UniqueId id;
+    memcpy(&id, ids, sizeof id);
+    return ncclCommInitRankConfig(ret, n, id, rank, config);
 }
 
 PRETEND_EXPORT int ncclCommInitAll(void **ret, int n, const int *devices)
 {
-    int status = SUCCESS;
+    UniqueId id;
+    int status = ncclGetUniqueId(&id);
     for (int i = 0; i < n && status == SUCCESS; i++) {
-        status = create(&ret[i], n, i, NULL);
+        status = create(&ret[i], n, i, NULL, mix(0, &id, sizeof id));
         if (status == SUCCESS)
             ((Communicator *)ret[i])->device = devices ? devices[i] : i;
     }
@@ -278,25 +301,29 @@ PRETEND_EXPORT int ncclCommInitAll(void **ret, int n, const int *devices)
 /* Who else gives this colour is not asked: the group was told of before, or is taken to be the whole. */
 PRETEND_EXPORT int ncclCommSplit(void *of, int color, int key, void **ret, void *config)
 {
-    const Communicator *whole = of;
+    Communicator *whole = of;
     *ret = NULL;
     if (!whole)
         return INVALID_ARGUMENT;
+    uint64_t id = mix(mix(whole->id, &whole->n_splits, sizeof whole->n_splits), &color, sizeof color);
+    whole->n_splits++;
     if (color < 0) /* NCCL_SPLIT_NOCOLOR */
         return SUCCESS;
     Group group;
     if (find_group(name_of(config), 0, -1, &group))
-        return create(ret, group.n, group.rank, &group);
+        return create(ret, group.n, group.rank, &group, id);
     pretend_say_once("the ranks of a split NCCL communicator are not known: it is taken to be the whole group");
-    return create(ret, whole->n, key >= 0 && key < whole->n ? key : whole->rank, &(Group){.stride = whole->stride});
+    return create(ret, whole->n, key >= 0 && key < whole->n ? key : whole->rank, &(Group){.stride = whole->stride}, id);
 }
 
 PRETEND_EXPORT int ncclCommShrink(void *of, int *excluded, int n_excluded, void **ret, void *config, int flags)
 {
     (void)excluded, (void)config, (void)flags;
-    const Communicator *whole = of;
+    Communicator *whole = of;
     int n = whole->n - n_excluded;
-    return create(ret, n, whole->rank < n ? whole->rank : n - 1, &(Group){.stride = whole->stride});
+    uint64_t id = mix(whole->id, &whole->n_splits, sizeof whole->n_splits);
+    whole->n_splits++;
+    return create(ret, n, whole->rank < n ? whole->rank : n - 1, &(Group){.stride = whole->stride}, id);
 }
 
 PRETEND_EXPORT int ncclCommDestroy(void *communicator)
@@ -425,13 +452,21 @@ PRETEND_EXPORT int ncclRedOpDestroy(int operation, void *communicator)
 
 /* ---- what is asked of a group ---- */
 
-static void write_collective(void *stream, const char *name, uint64_t bytes, int ranks, int stride)
+/* @meets: " NUMBER ...", who takes part: the same numbers wherever somebody does. */
+static void write_collective(void *stream, const char *name, uint64_t bytes, int ranks, int stride, const char *meets)
 {
     if (bytes == 0 || ranks < 2) {
         pretend_no_uses();
         return;
     }
-    pretend_work("collective", stream, "%u %" PRIu64 " %d %d", pretend_name(name), bytes, ranks, stride);
+    pretend_work("collective", stream, "%u %" PRIu64 " %d %d\nmeets%s", pretend_name(name), bytes, ranks, stride, meets);
+}
+
+static void write_of_all(const Communicator *c, void *stream, const char *name, uint64_t bytes)
+{
+    char meets[24];
+    snprintf(meets, sizeof meets, " %" PRIu64, c->id);
+    write_collective(stream, name, bytes, c->n, c->stride, meets);
 }
 
 /* Of all ranks of @c, by rings; an all-reduce by trees too, or by switches that reduce. */
@@ -439,16 +474,15 @@ static bool collect(Communicator *c, void *stream, const char *name, uint64_t by
 {
     if (bytes > 0 && !connect_parts(c, reduces_all ? part_bytes(c, MULTICAST) > 0 ? RING | MULTICAST : RING | TREE : RING))
         return false;
-    write_collective(stream, name, bytes, c->n, c->stride);
+    write_of_all(c, stream, name, bytes);
     return true;
 }
 
-static bool collect_pairs(Communicator *c, void *stream, uint64_t bytes)
+static bool connect_peers(Communicator *c)
 {
     for (int peer = 0; peer < c->n; peer++)
-        if (bytes > 0 && !connect_peer(c, peer))
+        if (!connect_peer(c, peer))
             return false;
-    write_collective(stream, "all-to-all", bytes, c->n, c->stride);
     return true;
 }
 
@@ -584,8 +618,9 @@ PRETEND_EXPORT int ncclAlltoAll(const void *from, void *to, size_t count, int ty
     Communicator *c = of;
     size_t bytes = bytes_of(count, type);
     tell(from, bytes * (size_t)c->n, to, bytes * (size_t)c->n);
-    if (!collect_pairs(c, stream, bytes * (size_t)c->n))
+    if (bytes > 0 && !connect_peers(c))
         return CUDA_ERROR;
+    write_of_all(c, stream, "all-to-all", bytes * (size_t)c->n);
     for (int i = 0; i < c->n && bytes * (size_t)c->n <= PRETEND_COPIED_BYTES; i++)
         pretend_carry((uint8_t *)to + (size_t)i * bytes, (const uint8_t *)from + (size_t)c->rank * bytes, bytes);
     return SUCCESS;
@@ -608,15 +643,29 @@ static __thread struct {
     size_t n, room;
 } group;
 
-static bool write_message(const Message *m)
+/* Of messages that are one launch: how many go which way, and how much. */
+typedef struct {
+    uint64_t sent, received, n_sent, n_received;
+    int farthest; /* peer */
+    char *meets;
+    size_t n_meets;
+} Exchange;
+
+static bool add_message(Exchange *e, const Message *m)
 {
-    int distance = m->peer - m->communicator->rank;
-    if (distance != 0 && !connect_peer(m->communicator, m->peer))
+    const Communicator *c = m->communicator;
+    int ends[2] = {m->sends ? c->rank : m->peer, m->sends ? m->peer : c->rank};
+    e->n_sent += m->sends;
+    e->n_received += !m->sends;
+    *(m->sends ? &e->sent : &e->received) += m->bytes;
+    if (abs(m->peer - c->rank) > e->farthest)
+        e->farthest = abs(m->peer - c->rank);
+    tell(m->sends ? m->memory : NULL, m->bytes, m->sends ? NULL : m->memory, m->bytes);
+    char *longer = realloc(e->meets, e->n_meets + 24);
+    if (!longer)
         return false;
-    if (distance != 0) {
-        tell(m->sends ? m->memory : NULL, m->bytes, m->sends ? NULL : m->memory, m->bytes);
-        write_collective(m->stream, m->sends ? "send" : "recv", m->bytes, 2, abs(distance) * m->communicator->stride);
-    }
+    e->meets = longer;
+    e->n_meets += (size_t)snprintf(longer + e->n_meets, 24, " %" PRIu64, mix(c->id, ends, sizeof ends));
     return true;
 }
 
@@ -625,40 +674,42 @@ static bool same(const Message *a, const Message *b)
     return a->communicator == b->communicator && a->stream == b->stream;
 }
 
+/* All messages from @first on that are one launch with it: sent and received at once, and over when all are. */
+static bool write_messages(Message *first, size_t n)
+{
+    const Message head = *first;
+    Communicator *c = head.communicator;
+    Exchange e = {0};
+    bool room = true;
+    for (size_t i = 0; i < n; i++) {
+        if (!same(&first[i], &head))
+            continue;
+        bool other = first[i].peer != c->rank && first[i].bytes > 0;
+        room = room && (!other || (connect_peer(c, first[i].peer) && add_message(&e, &first[i])));
+        first[i].communicator = NULL;
+    }
+    uint64_t others = (uint64_t)c->n - 1;
+    bool all = others > 1 && e.n_sent >= others && e.n_received >= others;
+    if (room && all)
+        write_collective(head.stream, "all-to-all", e.sent, c->n, c->stride, e.meets);
+    else if (room && e.n_sent + e.n_received > 0)
+        write_collective(head.stream, e.n_received == 0 ? "send" : e.n_sent == 0 ? "recv" : "permute", e.sent > e.received ? e.sent : e.received, 2,
+                         e.farthest * c->stride, e.meets);
+    else
+        pretend_no_uses();
+    free(e.meets);
+    return room;
+}
+
 static int end_group(void)
 {
     bool room = true;
     for (size_t i = 0; i < gathering.n && gathering.own; i++)
         pretend_carry(gathering.to[i], gathering.own, gathering.bytes);
     gathering = (Gathering){0};
-    for (size_t i = 0; i < group.n; i++) {
-        const Message *first = &group.messages[i];
-        if (!first->communicator)
-            continue;
-        uint64_t sent = 0, n_sent = 0, n_received = 0;
-        for (size_t j = i; j < group.n; j++) {
-            if (!same(&group.messages[j], first))
-                continue;
-            n_sent += group.messages[j].sends;
-            n_received += !group.messages[j].sends;
-            sent += group.messages[j].sends ? group.messages[j].bytes : 0;
-        }
-        Message whole = *first;
-        uint64_t others = (uint64_t)whole.communicator->n - 1;
-        bool all = others > 1 && n_sent >= others && n_received >= others;
-        for (size_t j = i; j < group.n && all; j++)
-            if (same(&group.messages[j], &whole))
-                pretend_use(group.messages[j].sends ? PRETEND_READS : PRETEND_WRITES, group.messages[j].memory, group.messages[j].bytes);
-        if (all)
-            room = collect_pairs(whole.communicator, whole.stream, sent) && room;
-        for (size_t j = i; j < group.n; j++) {
-            if (!same(&group.messages[j], &whole))
-                continue;
-            if (!all)
-                room = write_message(&group.messages[j]) && room;
-            group.messages[j].communicator = NULL;
-        }
-    }
+    for (size_t i = 0; i < group.n; i++)
+        if (group.messages[i].communicator)
+            room = write_messages(&group.messages[i], group.n - i) && room;
     group.n = 0;
     return room ? SUCCESS : CUDA_ERROR;
 }
@@ -676,7 +727,7 @@ static int message(void *communicator, void *stream, const void *memory, uint64_
     }
     if (group.depth > 0)
         group.messages[group.n++] = m;
-    else if (!write_message(&m))
+    else if (!write_messages(&m, 1))
         return CUDA_ERROR;
     return SUCCESS;
 }

@@ -3,6 +3,7 @@ process that is the only one of its world.
 
 Nothing waits for another rank's GPU, as collectives are not run (nccl.c). Alone, nothing waits for another process either: what the others would have written
 into the store is taken to be what this one writes, and the objects of others are this one's own."""
+import ctypes
 import functools
 import hashlib
 import os
@@ -108,13 +109,11 @@ def _replace(c10d, name, make):
 
 
 def _tell_group(name, ranks, own):
-    import ctypes
     ctypes.CDLL(None).pretend_group(str(name).encode(), len(ranks), (ctypes.c_int * len(ranks))(*ranks), own)
 
 
 def _tell_id(value, key):
     """A group's NCCL is made with a unique id, which ranks find in the store below the group's name."""
-    import ctypes
     ctypes.CDLL(None).pretend_group_id(value, str(key).encode())
 
 
@@ -127,6 +126,8 @@ def _groups(c10d):
             own = (c10d.get_rank() if global_ranks_in_group else int(group_rank)) if group_rank is not None else -1
             if own in ranks:
                 _tell_group(group_name, ranks, ranks.index(own))
+            if not global_ranks_in_group:
+                ctypes.CDLL(None).pretend_rank(int(group_rank), int(group_size))
             return make(group_size, group_rank, global_ranks_in_group, _without_gloo(str(backend)) if alone() else backend, store, group_name, *rest, **more)
 
         return function
@@ -204,10 +205,27 @@ def _objects(c10d):
             tell(key, list(scatter_object_input_list))
         scatter_object_output_list[0] = hear(key, scatter_object_input_list or [None] * len(members(group)))[members(group).index(c10d.get_rank())]
 
+    def between(sender, receiver):
+        """Where a message between two ranks is left: they come one after another."""
+        pair = "%d>%d" % (sender, receiver)
+        return "echelon/%s/%d" % (pair, next(calls.setdefault(pair, itertools.count())))
+
+    def send_object_list(object_list, dst=None, group=None, device=None, group_dst=None, *rest, **more):
+        tell(between(c10d.get_rank(), source(dst, group, group_dst)), list(object_list))
+
+    def recv_object_list(object_list, src=None, group=None, device=None, group_src=None, *rest, **more):
+        sender = source(src, group, group_src)
+        if alone():
+            raise RuntimeError("rank %d is to hear from rank %d what that alone knows, and it is not there: let all of them run (torchrun below echelon capture "
+                               "--pretend, without --world)" % (c10d.get_rank(), sender))
+        object_list[:] = hear(between(sender, c10d.get_rank()), None)
+        return sender
+
     def monitored_barrier(*rest, **more):
         pass
 
-    for function in (all_gather_object, gather_object, broadcast_object_list, scatter_object_list) + ((monitored_barrier,) if alone() else ()):
+    for function in (all_gather_object, gather_object, broadcast_object_list, scatter_object_list, send_object_list,
+                     recv_object_list) + ((monitored_barrier,) if alone() else ()):
         _replace(c10d, function.__name__, lambda old, new=function: new)
 
 

@@ -1,0 +1,343 @@
+/* Several ranks on one engine: each has a machine and resources of its own, and its collectives begin when all that they meet are ready.
+ *
+ * Calls are the collectives of all ranks, meetings what their words stand for (sim/trace/meets.h), parties the calls of a meeting. */
+#include "sim/base/error.h"
+#include "sim/replay/replaying.h"
+#include "sim/trace/meets.h"
+
+#include <string.h>
+
+#define NOWHERE UINT32_MAX
+
+typedef struct {
+    uint32_t rank, op;
+    uint32_t first_party, n_parties;
+    uint32_t missing; /* meetings of it that are not complete */
+    bool arrived;
+} Call;
+
+typedef struct {
+    uint32_t expected, arrived, first_party;
+} Meeting;
+
+typedef struct {
+    uint32_t call, meeting;
+    uint32_t next; /* of the same meeting; NOWHERE */
+} Party;
+
+typedef struct Together Together;
+
+/* A rank's share of the engine. */
+typedef struct {
+    Together *together;
+    EchReplaying replaying;
+    uint32_t first_token, first_resource;
+    uint32_t *call; /* by op; NOWHERE */
+    bool gone;      /* it has stopped: nobody waits for it */
+} Seat;
+
+struct Together {
+    Seat *seats;
+    size_t n;
+    GArray *calls, *meetings, *parties; /* Call, Meeting, Party */
+    GQueue ready;                       /* Calls that others made ready, + 1. */
+    EchNative *engine;
+    EchFluidPart *parts; /* scratch */
+    EchTime now;
+};
+
+static void together_clear(Together *t)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        ech_replaying_clear(&t->seats[i].replaying);
+        g_free(t->seats[i].call);
+    }
+    g_free(t->seats);
+    g_array_unref(t->calls);
+    g_array_unref(t->meetings);
+    g_array_unref(t->parties);
+    g_queue_clear(&t->ready);
+    ech_native_free(t->engine);
+    g_free(t->parts);
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Together, together_clear)
+
+static Call *call_at(const Together *t, uint32_t i)
+{
+    return &g_array_index(t->calls, Call, i);
+}
+
+static Party *party_at(const Together *t, uint32_t i)
+{
+    return &g_array_index(t->parties, Party, i);
+}
+
+/* ---- who meets whom ---- */
+
+static guint meeting_hash(gconstpointer key)
+{
+    const EchMeeting *meeting = key;
+    uint64_t hash = (meeting->group ^ meeting->times * UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xff51afd7ed558ccd);
+    return (guint)(hash >> 32);
+}
+
+static gboolean meeting_equal(gconstpointer a, gconstpointer b)
+{
+    const EchMeeting *x = a, *y = b;
+    return x->group == y->group && x->times == y->times;
+}
+
+static void add_party(Together *t, GHashTable *index, uint32_t call, EchMeeting key)
+{
+    uint32_t at = GPOINTER_TO_UINT(g_hash_table_lookup(index, &key));
+    if (at == 0) {
+        Meeting meeting = {.first_party = NOWHERE};
+        g_array_append_val(t->meetings, meeting);
+        at = t->meetings->len;
+        g_hash_table_insert(index, g_memdup2(&key, sizeof key), GUINT_TO_POINTER(at));
+    }
+    Meeting *meeting = &g_array_index(t->meetings, Meeting, at - 1);
+    Party party = {call, at - 1, meeting->first_party};
+    meeting->expected++;
+    meeting->first_party = t->parties->len;
+    g_array_append_val(t->parties, party);
+    call_at(t, call)->n_parties++;
+    call_at(t, call)->missing++;
+}
+
+static bool is_message(const EchOp *op)
+{
+    return op->collective == ECH_COLLECTIVE_SEND || op->collective == ECH_COLLECTIVE_RECV || op->collective == ECH_COLLECTIVE_PERMUTE;
+}
+
+/* Says what those that are not there would have done, and what tells nobody. */
+static void remark_absent(const Together *t, const Seat *seat)
+{
+    const EchTrace *trace = seat->replaying.rank.trace;
+    uint64_t untold = 0, absent = 0;
+    for (uint32_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        if (op->kind != ECH_OP_COLLECTIVE)
+            continue;
+        if (seat->call[i] == NOWHERE) {
+            untold++;
+            continue;
+        }
+        const Call *call = call_at(t, seat->call[i]);
+        uint32_t wanted = call->n_parties > 1 || is_message(op) ? 2 : op->memory_from == ECH_NONE ? 0 : op->memory_from, some = 0;
+        for (uint32_t p = call->first_party; p < call->first_party + call->n_parties; p++)
+            some |= g_array_index(t->meetings, Meeting, party_at(t, p)->meeting).expected < wanted;
+        absent += some;
+    }
+    ech_diag_note(seat->replaying.run->diag, "collectives_of_absent_ranks", absent);
+    ech_diag_note(seat->replaying.run->diag, "collectives_that_say_nobody", untold);
+    if (absent > 0)
+        ech_diag_remark(seat->replaying.run->diag,
+                        "%" G_GUINT64_FORMAT " of its collectives and messages are with ranks that are not given, too: those are taken to be ready when it is",
+                        absent);
+    if (untold > 0)
+        ech_diag_remark(seat->replaying.run->diag,
+                        "%" G_GUINT64_FORMAT " of its collectives do not say whom they meet: they wait for nobody (echelon capture --pretend tells)", untold);
+}
+
+static void find_meetings(Together *t)
+{
+    g_autoptr(GHashTable) index = g_hash_table_new_full(meeting_hash, meeting_equal, g_free, NULL);
+    for (uint32_t s = 0; s < t->n; s++) {
+        const EchTrace *trace = t->seats[s].replaying.rank.trace;
+        size_t n_ops = ech_trace_n_ops(trace);
+        t->seats[s].call = g_new(uint32_t, n_ops + 1);
+        for (uint32_t i = 0; i < n_ops; i++) {
+            const EchOp *op = &ech_trace_ops(trace)[i];
+            const char *at = op->kind == ECH_OP_COLLECTIVE && op->launch != ECH_NONE ? ech_meets_of(ech_trace_string(trace, op->launch)) : "";
+            EchMeeting key;
+            t->seats[s].call[i] = NOWHERE;
+            while (ech_meets_next(&at, &key)) {
+                if (t->seats[s].call[i] == NOWHERE) {
+                    Call call = {.rank = s, .op = i, .first_party = t->parties->len};
+                    t->seats[s].call[i] = t->calls->len;
+                    g_array_append_val(t->calls, call);
+                }
+                add_party(t, index, t->seats[s].call[i], key);
+            }
+        }
+    }
+    for (size_t s = 0; s < t->n; s++)
+        remark_absent(t, &t->seats[s]);
+}
+
+static void arrive(Together *t, uint32_t at)
+{
+    Call *call = call_at(t, at);
+    if (call->arrived)
+        return;
+    call->arrived = true;
+    for (uint32_t p = call->first_party; p < call->first_party + call->n_parties; p++) {
+        Meeting *meeting = &g_array_index(t->meetings, Meeting, party_at(t, p)->meeting);
+        if (++meeting->arrived < meeting->expected)
+            continue;
+        for (uint32_t other = meeting->first_party; other != NOWHERE; other = party_at(t, other)->next) {
+            uint32_t met = party_at(t, other)->call;
+            if (--call_at(t, met)->missing == 0 && call_at(t, met)->arrived && met != at)
+                g_queue_push_tail(&t->ready, GUINT_TO_POINTER(met + 1));
+        }
+    }
+}
+
+static bool meet(void *user, uint32_t op)
+{
+    Seat *seat = user;
+    uint32_t call = seat->call[op];
+    if (call == NOWHERE)
+        return true;
+    arrive(seat->together, call);
+    return call_at(seat->together, call)->missing == 0;
+}
+
+/* ---- one engine for all ---- */
+
+static void seat_start(void *engine, uint32_t token, const EchFluidPart *parts, uint32_t n_parts, EchTime min_time)
+{
+    const Seat *seat = engine;
+    EchFluidPart *own = seat->together->parts;
+    for (uint32_t i = 0; i < n_parts; i++)
+        own[i] = (EchFluidPart){parts[i].resource + seat->first_resource, parts[i].amount};
+    ech_native_class.start(seat->together->engine, token + seat->first_token, own, n_parts, min_time);
+}
+
+/* Time is together_run's business; what loops ask for is not asked. */
+static const EchFluidClass seat_class = {.name = "native", .start = seat_start};
+
+static uint32_t make_engine(Together *t)
+{
+    g_autoptr(GArray) resources = g_array_new(FALSE, FALSE, sizeof(EchFluidResource));
+    uint32_t n_tokens = 0, most = 0;
+    for (size_t s = 0; s < t->n; s++) {
+        Seat *seat = &t->seats[s];
+        const EchPrices *prices = seat->replaying.prices;
+        seat->first_token = n_tokens;
+        seat->first_resource = resources->len;
+        n_tokens += ech_machine_max_live(seat->replaying.machine);
+        most = MAX(most, prices->n_resources);
+        g_array_append_vals(resources, prices->resources, prices->n_resources);
+    }
+    t->parts = g_new(EchFluidPart, most + 1);
+    t->engine = ech_native_new((const EchFluidResource *)(const void *)resources->data, resources->len, n_tokens);
+    return n_tokens;
+}
+
+/* Whoever was made ready goes on, and a rank that has stopped keeps nobody waiting. */
+static void settle(Together *t)
+{
+    bool again = true;
+    while (again) {
+        while (t->ready.length > 0) {
+            const Call *call = call_at(t, GPOINTER_TO_UINT(g_queue_pop_head(&t->ready)) - 1);
+            ech_machine_meet(t->seats[call->rank].replaying.machine, call->op, t->now);
+        }
+        again = false;
+        for (size_t s = 0; s < t->n; s++) {
+            Seat *seat = &t->seats[s];
+            if (seat->gone || !ech_machine_has_stopped(seat->replaying.machine))
+                continue;
+            seat->gone = again = true;
+            for (size_t i = 0; i < ech_trace_n_ops(seat->replaying.rank.trace); i++)
+                if (seat->call[i] != NOWHERE)
+                    arrive(t, seat->call[i]);
+        }
+    }
+}
+
+static void together_run(Together *t, uint32_t n_tokens)
+{
+    g_autofree uint32_t *tokens = g_new(uint32_t, n_tokens + 1);
+    for (size_t s = 0; s < t->n; s++)
+        ech_machine_begin(t->seats[s].replaying.machine, &seat_class, &t->seats[s]);
+    settle(t);
+    for (;;) {
+        uint32_t n = ech_native_class.next(t->engine, tokens, &t->now);
+        bool any = n > 0;
+        for (uint32_t i = 0, s = 0; i < n; s++) { /* tokens ascend, and so do the seats */
+            uint32_t first = i, end = s + 1 < t->n ? t->seats[s + 1].first_token : n_tokens;
+            for (; i < n && tokens[i] < end; i++)
+                tokens[i] -= t->seats[s].first_token;
+            if (i > first)
+                ech_machine_step(t->seats[s].replaying.machine, tokens + first, i - first, t->now);
+        }
+        for (size_t s = 0; s < t->n && !any; s++)
+            any = ech_machine_unstick(t->seats[s].replaying.machine);
+        if (!any)
+            break;
+        settle(t);
+    }
+    for (size_t s = 0; s < t->n; s++)
+        ech_machine_finish(t->seats[s].replaying.machine);
+}
+
+/* What a rank that never comes on waits for. */
+static bool check_waits(const Together *t, GError **error)
+{
+    for (size_t s = 0; s < t->n; s++) {
+        const EchReplaying *r = &t->seats[s].replaying;
+        uint32_t stuck = ech_machine_outcome(r->machine)->stuck, call = stuck == ECH_NONE ? NOWHERE : t->seats[s].call[stuck];
+        if (call == NOWHERE || call_at(t, call)->missing == 0)
+            continue;
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+                    "rank %zu of those given: its op %u ('%s') waits for another rank that waits in turn for it; expected ranks of one run, each captured to its "
+                    "end",
+                    s, stuck, ech_trace_string(r->rank.trace, ech_trace_ops(r->rank.trace)[stuck].name));
+        return false;
+    }
+    return true;
+}
+
+static bool begin_seats(Together *t, const EchReplayRank *ranks, GError **error)
+{
+    for (size_t s = 0; s < t->n; s++) {
+        for (size_t i = 0; i < ech_trace_n_ops(ranks[s].trace); i++)
+            if (ech_trace_ops(ranks[s].trace)[i].kind == ECH_OP_LOOP) {
+                g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "rank %zu of those given has loops, in which nobody can be met", s);
+                return false;
+            }
+        t->seats[s].together = t;
+        if (!ech_replaying_begin(&ranks[s], &t->seats[s].replaying, error))
+            return false;
+        ech_replaying_keep_spans(&t->seats[s].replaying);
+        ech_machine_set_meet(t->seats[s].replaying.machine, meet, &t->seats[s]);
+    }
+    return true;
+}
+
+bool ech_replay_run_together(const EchReplayRank *ranks, size_t n, EchRun **ret_runs, GError **error)
+{
+    g_assert(n > 0 && n <= ECH_MAX_RANKS);
+    g_auto(Together) t = {.seats = g_new0(Seat, n),
+                          .n = n,
+                          .calls = g_array_new(FALSE, FALSE, sizeof(Call)),
+                          .meetings = g_array_new(FALSE, FALSE, sizeof(Meeting)),
+                          .parties = g_array_new(FALSE, FALSE, sizeof(Party)),
+                          .ready = G_QUEUE_INIT};
+    if (!begin_seats(&t, ranks, error))
+        return false;
+    find_meetings(&t);
+    together_run(&t, make_engine(&t));
+    if (!check_waits(&t, error))
+        return false;
+    EchRun *runs[ECH_MAX_RANKS] = {NULL};
+    EchTime serial = 0;
+    bool ok = true;
+    for (size_t s = 0; s < n && ok; s++) {
+        runs[s] = ech_replaying_end(&t.seats[s].replaying, "native", ECH_VERSION, error);
+        ok = runs[s] != NULL;
+        serial = ok ? ech_time_add(serial, runs[s]->serial) : 0;
+    }
+    for (size_t s = 0; s < n; s++) {
+        if (!ok) {
+            ech_run_free(runs[s]);
+            continue;
+        }
+        runs[s]->serial = serial;
+        ret_runs[s] = runs[s];
+    }
+    return ok;
+}
