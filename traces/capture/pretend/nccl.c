@@ -460,6 +460,7 @@ static void write_collective(void *stream, const char *name, uint64_t bytes, int
         return;
     }
     pretend_work("collective", stream, "%u %" PRIu64 " %d %d\nmeets%s", pretend_name(name), bytes, ranks, stride, meets);
+    pretend_stream_communicates(stream);
 }
 
 static void write_of_all(const Communicator *c, void *stream, const char *name, uint64_t bytes)

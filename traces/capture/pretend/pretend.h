@@ -154,6 +154,8 @@ int pretend_refuse(const char *name);
 /* The number that a stream is written by: 0 the default one. */
 uint32_t pretend_stream(void *stream);
 int pretend_stream_device(void *stream);
+/* A collective was asked of it: an event recorded behind that is not over at once. */
+void pretend_stream_communicates(void *stream);
 /* Keeps the line (what stands in it behind its place, and lines that follow it) if @stream is being captured; false where it is not. */
 bool pretend_graph_take(const char *word, void *stream, const char *rest);
 

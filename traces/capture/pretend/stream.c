@@ -45,13 +45,17 @@ typedef struct {
     int device, priority;
     unsigned flags;
     uint64_t capture; /* id of the graph that it is captured into; 0: none. Of a capture that ended: none, too */
+    bool communicates; /* what was asked of it last is a collective */
 } Stream;
 
 typedef struct {
     uint32_t number;
     uint64_t launches; /* before it */
     uint64_t capture;  /* as Stream's */
+    int not_ready;     /* as often whoever asks hears that it has not happened yet */
 } Event;
+
+enum { NOT_READY = 600 /* cudaErrorNotReady */, NOT_READY_TIMES = 3 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Graph *captures; /* open ones; their number is n_captures */
@@ -506,8 +510,9 @@ PRETEND_EXPORT int cudaDeviceSynchronize(void)
 PRETEND_EXPORT int cudaStreamWaitEvent(void *stream, void *event, unsigned flags)
 {
     (void)flags;
-    const Event *e = event;
+    Event *e = event;
     Stream *s = stream_of(stream);
+    e->not_ready = 0;
     if (s && e->capture != 0) {
         pthread_mutex_lock(&lock);
         if (!capture_of(s->capture) && capture_of(e->capture))
@@ -559,9 +564,12 @@ PRETEND_EXPORT int cudaEventDestroy(void *event)
 PRETEND_EXPORT int cudaEventRecord(void *event, void *stream)
 {
     Event *e = event;
-    const Stream *s = stream_of(stream);
+    Stream *s = stream_of(stream);
     e->launches = __atomic_load_n(&n_launches, __ATOMIC_RELAXED);
     e->capture = s ? s->capture : 0;
+    e->not_ready = s && s->communicates ? NOT_READY_TIMES : 0;
+    if (s)
+        s->communicates = false;
     pretend_work("record", stream, "%u", e->number);
     return SUCCESS;
 }
@@ -572,14 +580,28 @@ PRETEND_EXPORT int cudaEventRecordWithFlags(void *event, void *stream, unsigned 
     return cudaEventRecord(event, stream);
 }
 
+void pretend_stream_communicates(void *stream)
+{
+    Stream *s = stream_of(stream);
+    if (s && s->capture == 0)
+        s->communicates = true;
+}
+
+/* PyTorch 2.15 lets no stream wait for a collective that has ended, by the event behind it. On a GPU it hardly ever has when that is asked; so here it has not,
+ * a few times, but for the threads that watch over collectives and wait for their end. */
 PRETEND_EXPORT int cudaEventQuery(void *event)
 {
-    (void)event;
-    return SUCCESS;
+    Event *e = event;
+    char thread[32] = "";
+    if (e->not_ready == 0 || (pthread_getname_np(pthread_self(), thread, sizeof thread) == 0 && strncmp(thread, "pt_nccl_", 8) == 0))
+        return SUCCESS;
+    e->not_ready--;
+    return NOT_READY;
 }
 
 PRETEND_EXPORT int cudaEventSynchronize(void *event)
 {
+    ((Event *)event)->not_ready = 0;
     pretend_event("sync", "1 %d 0 %u", pretend_current_device(), ((Event *)event)->number);
     return SUCCESS;
 }
