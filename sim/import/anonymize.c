@@ -261,11 +261,10 @@ static EchId launch_of(Anonymizer *a, const EchOp *op)
         ech_gpu_launch_print(&launch, out);
     EchMeeting meeting;
     const char *at = op->kind == ECH_OP_COLLECTIVE ? ech_meets_of(text) : "";
-    for (bool first = true; ech_meets_next(&at, &meeting); first = false) {
-        if (first && out->len)
-            g_string_append_c(out, ' ');
-        ech_meets_print(out, first, meeting);
-    }
+    if (*at && out->len)
+        g_string_append_c(out, ' ');
+    while (ech_meets_next(&at, &meeting))
+        ech_meets_print(out, meeting);
     if (op->kind != ECH_OP_COLLECTIVE && strstr(text, "graph=1"))
         g_string_append(out, out->len ? " graph=1" : "graph=1");
     return out->len ? ech_trace_builder_string(a->builder, out->str, (gssize)out->len) : ECH_NONE;

@@ -17,6 +17,7 @@
  *   args PARAMETER ADDRESS ...                                        of the kernel before: addresses among its parameters, in their order
  *   meets GROUP ...                                                   who takes part in the collective before, a number each: whoever has the same number as
  *                                                                     often before takes part, too
+ *   sends BYTES GROUP ...                                             the same of messages that it sends: so many bytes may be under way before they are received
  *   rank T RANK RANKS                                                 which rank of a program of several processes this one is
  *   captured NODE                                                     here work was captured into a graph: nodes are numbered from 1 on
  *   graph T DEVICE STREAM LINES                                       one launch for all of so many lines of work that follow
@@ -710,22 +711,25 @@ static bool add_known_uses(Reader *r, GError **error)
     return true;
 }
 
-static bool add_meetings(Reader *r, GError **error)
+static bool add_meetings(Reader *r, bool sends, GError **error)
 {
     EchItem *item = r->worked == UINT32_MAX ? NULL : ech_capture_item(r->capture, r->worked);
-    if (!item || item->kind != ECH_ITEM_COLLECTIVE) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: who meets; expected the collective before", r->lines.where, r->lines.line);
+    const GArray *list = r->lines.list;
+    if (!item || item->kind != ECH_ITEM_COLLECTIVE || list->len < (sends ? 2 : 1)) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: who meets; expected the collective before, and numbers", r->lines.where, r->lines.line);
         return false;
     }
-    g_string_truncate(r->scratch, 0);
-    for (guint i = 0; i < r->lines.list->len; i++) {
-        uint64_t group = g_array_index(r->lines.list, uint64_t, i);
-        uint64_t *times = g_hash_table_lookup(r->met, &group);
+    g_string_assign(r->scratch, item->meets == ECH_NONE ? "" : ech_trace_builder_peek_string(r->builder, item->meets));
+    EchMeeting meeting = {.sends = sends, .buffer = sends ? g_array_index(list, uint64_t, 0) : 0};
+    for (guint i = sends; i < list->len; i++) {
+        meeting.group = g_array_index(list, uint64_t, i);
+        uint64_t *times = g_hash_table_lookup(r->met, &meeting.group);
         if (!times) {
             times = g_new0(uint64_t, 1);
-            g_hash_table_insert(r->met, g_memdup2(&group, sizeof group), times);
+            g_hash_table_insert(r->met, g_memdup2(&meeting.group, sizeof meeting.group), times);
         }
-        ech_meets_print(r->scratch, i == 0, (EchMeeting){group, (*times)++});
+        meeting.times = (*times)++;
+        ech_meets_print(r->scratch, meeting);
     }
     item->meets = ech_trace_builder_string(r->builder, r->scratch->str, (gssize)r->scratch->len);
     return true;
@@ -973,6 +977,7 @@ static const EchLineKind kinds[] = {
     {"lengths", NULL, 5, false},
     {"meets", NULL, ECH_LINE_LIST, false},
     {"rank", NULL, 3, false},
+    {"sends", NULL, ECH_LINE_LIST, false},
 };
 
 /* Where each rank is a process of its own, it asks for one device of several: that is device 0 here, which the first one that anything was asked of changes
@@ -1030,7 +1035,8 @@ static bool add_line(size_t which, void *data, GError **error)
     case 21: return add_captured(r, error);
     case 22: return add_node(r, error);
     case 23: add_lengths(r); break;
-    case 24: return add_meetings(r, error);
+    case 24: return add_meetings(r, false, error);
+    case 26: return add_meetings(r, true, error);
     case 25:
         ech_trace_builder_printf_property(r->builder, "rank", "%" G_GUINT64_FORMAT, r->lines.fields[1]);
         ech_trace_builder_printf_property(r->builder, "ranks", "%" G_GUINT64_FORMAT, r->lines.fields[2]);

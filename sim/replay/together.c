@@ -1,6 +1,7 @@
 /* Several ranks on one engine: each has a machine and resources of its own, and its collectives begin when all that they meet are ready.
  *
- * Calls are the collectives of all ranks, meetings what their words stand for (sim/trace/meets.h), parties the calls of a meeting. */
+ * Calls are the collectives of all ranks, meetings what their words stand for (sim/trace/meets.h), parties the calls of a meeting. A message that finds room in
+ * its channel's buffer is sent before its receiver comes, as NCCL does. */
 #include "sim/base/error.h"
 #include "sim/replay/replaying.h"
 #include "sim/trace/meets.h"
@@ -18,12 +19,20 @@ typedef struct {
 
 typedef struct {
     uint32_t expected, arrived, first_party;
+    uint32_t channel;
 } Meeting;
 
 typedef struct {
     uint32_t call, meeting;
-    uint32_t next; /* of the same meeting; NOWHERE */
+    uint32_t next;   /* of the same meeting; NOWHERE */
+    EchBytes buffer; /* of what it sends; else 0 */
+    EchBytes ahead;  /* sent before its receiver came, and in the channel's buffer */
 } Party;
+
+/* All that one sends to another, one after another. */
+typedef struct {
+    EchBytes under_way;
+} Channel;
 
 typedef struct Together Together;
 
@@ -39,7 +48,7 @@ typedef struct {
 struct Together {
     Seat *seats;
     size_t n;
-    GArray *calls, *meetings, *parties; /* Call, Meeting, Party */
+    GArray *calls, *meetings, *parties, *channels; /* Call, Meeting, Party, Channel */
     GQueue ready;                       /* Calls that others made ready, + 1. */
     EchNative *engine;
     EchFluidPart *parts; /* scratch */
@@ -56,6 +65,7 @@ static void together_clear(Together *t)
     g_array_unref(t->calls);
     g_array_unref(t->meetings);
     g_array_unref(t->parties);
+    g_array_unref(t->channels);
     g_queue_clear(&t->ready);
     ech_native_free(t->engine);
     g_free(t->parts);
@@ -87,17 +97,29 @@ static gboolean meeting_equal(gconstpointer a, gconstpointer b)
     return x->group == y->group && x->times == y->times;
 }
 
-static void add_party(Together *t, GHashTable *index, uint32_t call, EchMeeting key)
+static uint32_t channel_of(Together *t, GHashTable *channels, uint64_t group)
+{
+    uint32_t at = GPOINTER_TO_UINT(g_hash_table_lookup(channels, &group));
+    if (at == 0) {
+        Channel channel = {0};
+        g_array_append_val(t->channels, channel);
+        at = t->channels->len;
+        g_hash_table_insert(channels, g_memdup2(&group, sizeof group), GUINT_TO_POINTER(at));
+    }
+    return at - 1;
+}
+
+static void add_party(Together *t, GHashTable *index, GHashTable *channels, uint32_t call, EchMeeting key)
 {
     uint32_t at = GPOINTER_TO_UINT(g_hash_table_lookup(index, &key));
     if (at == 0) {
-        Meeting meeting = {.first_party = NOWHERE};
+        Meeting meeting = {.first_party = NOWHERE, .channel = channel_of(t, channels, key.group)};
         g_array_append_val(t->meetings, meeting);
         at = t->meetings->len;
         g_hash_table_insert(index, g_memdup2(&key, sizeof key), GUINT_TO_POINTER(at));
     }
     Meeting *meeting = &g_array_index(t->meetings, Meeting, at - 1);
-    Party party = {call, at - 1, meeting->first_party};
+    Party party = {.call = call, .meeting = at - 1, .next = meeting->first_party, .buffer = key.sends ? key.buffer : 0};
     meeting->expected++;
     meeting->first_party = t->parties->len;
     g_array_append_val(t->parties, party);
@@ -142,7 +164,8 @@ static void remark_absent(const Together *t, const Seat *seat)
 
 static void find_meetings(Together *t)
 {
-    g_autoptr(GHashTable) index = g_hash_table_new_full(meeting_hash, meeting_equal, g_free, NULL);
+    g_autoptr(GHashTable) index = g_hash_table_new_full(meeting_hash, meeting_equal, g_free, NULL),
+                          channels = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
     for (uint32_t s = 0; s < t->n; s++) {
         const EchTrace *trace = t->seats[s].replaying.rank.trace;
         size_t n_ops = ech_trace_n_ops(trace);
@@ -158,12 +181,20 @@ static void find_meetings(Together *t)
                     t->seats[s].call[i] = t->calls->len;
                     g_array_append_val(t->calls, call);
                 }
-                add_party(t, index, t->seats[s].call[i], key);
+                add_party(t, index, channels, t->seats[s].call[i], key);
             }
         }
     }
     for (size_t s = 0; s < t->n; s++)
         remark_absent(t, &t->seats[s]);
+}
+
+/* One less is missing to the call of @party; @at is the one that comes just now. */
+static void settle_party(Together *t, const Party *party, uint32_t at)
+{
+    Call *call = call_at(t, party->call);
+    if (--call->missing == 0 && call->arrived && party->call != at)
+        g_queue_push_tail(&t->ready, GUINT_TO_POINTER(party->call + 1));
 }
 
 static void arrive(Together *t, uint32_t at)
@@ -172,14 +203,26 @@ static void arrive(Together *t, uint32_t at)
     if (call->arrived)
         return;
     call->arrived = true;
+    const EchOp *op = &ech_trace_ops(t->seats[call->rank].replaying.rank.trace)[call->op];
     for (uint32_t p = call->first_party; p < call->first_party + call->n_parties; p++) {
-        Meeting *meeting = &g_array_index(t->meetings, Meeting, party_at(t, p)->meeting);
-        if (++meeting->arrived < meeting->expected)
+        Party *party = party_at(t, p);
+        Meeting *meeting = &g_array_index(t->meetings, Meeting, party->meeting);
+        Channel *channel = &g_array_index(t->channels, Channel, meeting->channel);
+        if (++meeting->arrived < meeting->expected) {
+            EchBytes bytes = op->bytes / call->n_parties;
+            if (party->buffer > 0 && ech_bytes_add(channel->under_way, bytes) <= party->buffer) {
+                channel->under_way += bytes;
+                party->ahead = MAX(bytes, 1);
+                settle_party(t, party, at);
+            }
             continue;
+        }
         for (uint32_t other = meeting->first_party; other != NOWHERE; other = party_at(t, other)->next) {
-            uint32_t met = party_at(t, other)->call;
-            if (--call_at(t, met)->missing == 0 && call_at(t, met)->arrived && met != at)
-                g_queue_push_tail(&t->ready, GUINT_TO_POINTER(met + 1));
+            Party *met = party_at(t, other);
+            if (met->ahead > 0)
+                channel->under_way -= MIN(channel->under_way, met->ahead);
+            else
+                settle_party(t, met, at);
         }
     }
 }
@@ -316,6 +359,7 @@ bool ech_replay_run_together(const EchReplayRank *ranks, size_t n, EchRun **ret_
                           .calls = g_array_new(FALSE, FALSE, sizeof(Call)),
                           .meetings = g_array_new(FALSE, FALSE, sizeof(Meeting)),
                           .parties = g_array_new(FALSE, FALSE, sizeof(Party)),
+                          .channels = g_array_new(FALSE, FALSE, sizeof(Channel)),
                           .ready = G_QUEUE_INIT};
     if (!begin_seats(&t, ranks, error))
         return false;

@@ -10,18 +10,27 @@ const char *ech_meets_of(const char *launch)
 
 bool ech_meets_next(const char **at, EchMeeting *ret)
 {
-    char *slash = NULL, *end = NULL;
+    char *end = NULL;
     if (!g_ascii_isxdigit(**at))
         return false;
-    uint64_t group = g_ascii_strtoull(*at, &slash, 16);
-    if (*slash != '/' || !g_ascii_isdigit(slash[1]))
+    EchMeeting meeting = {.group = g_ascii_strtoull(*at, &end, 16)};
+    if (*end != '/' || !g_ascii_isdigit(end[1]))
         return false;
-    *ret = (EchMeeting){group, g_ascii_strtoull(slash + 1, &end, 10)};
+    meeting.times = g_ascii_strtoull(end + 1, &end, 10);
+    meeting.sends = *end == '>';
+    if (meeting.sends && !g_ascii_isdigit(end[1]))
+        return false;
+    if (meeting.sends)
+        meeting.buffer = g_ascii_strtoull(end + 1, &end, 10);
     *at = end + (*end == ',');
+    *ret = meeting;
     return true;
 }
 
-void ech_meets_print(GString *out, bool first, EchMeeting meeting)
+void ech_meets_print(GString *out, EchMeeting meeting)
 {
+    bool first = out->len == 0 || out->str[out->len - 1] == ' ';
     g_string_append_printf(out, "%s%" G_GINT64_MODIFIER "x/%" G_GUINT64_FORMAT, first ? "meets=" : ",", meeting.group, meeting.times);
+    if (meeting.sends)
+        g_string_append_printf(out, ">%" G_GUINT64_FORMAT, meeting.buffer);
 }

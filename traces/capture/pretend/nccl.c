@@ -206,16 +206,21 @@ static bool connect_parts(Communicator *c, int parts)
     return all;
 }
 
-/* For messages to and from @peer on this host: 32 channels between GPUs behind switches, two where the group has others on other hosts, or over PCIe. */
+/* 32 channels between GPUs behind switches, two where the group has others on other hosts, or over PCIe. */
+static uint64_t peer_channels(const Communicator *c)
+{
+    return c->local < c->n || pretend_device()->links < 12 ? 2 : 32;
+}
+
+/* For messages to and from @peer on this host. */
 static bool connect_peer(Communicator *c, int peer)
 {
     if (peer == c->rank || peer / c->local != c->rank / c->local || peer < 0 || peer >= c->n)
         return true;
     if (!c->peers && !(c->peers = calloc((size_t)c->n, sizeof *c->peers)))
         return false;
-    uint64_t channels = c->local < c->n || pretend_device()->links < 12 ? 2 : 32;
     if (!c->peers[peer])
-        c->peers[peer] = pretend_allocate(c->device, channels * CONNECTION, PRETEND_LIBRARY, NULL, false);
+        c->peers[peer] = pretend_allocate(c->device, peer_channels(c) * CONNECTION, PRETEND_LIBRARY, NULL, false);
     return c->peers[peer] != NULL;
 }
 
@@ -452,21 +457,21 @@ PRETEND_EXPORT int ncclRedOpDestroy(int operation, void *communicator)
 
 /* ---- what is asked of a group ---- */
 
-/* @meets: " NUMBER ...", who takes part: the same numbers wherever somebody does. */
+/* @meets: "meets NUMBER ...", who takes part, and "sends BYTES NUMBER ...", to whom at once: the same numbers wherever somebody does. */
 static void write_collective(void *stream, const char *name, uint64_t bytes, int ranks, int stride, const char *meets)
 {
     if (bytes == 0 || ranks < 2) {
         pretend_no_uses();
         return;
     }
-    pretend_work("collective", stream, "%u %" PRIu64 " %d %d\nmeets%s", pretend_name(name), bytes, ranks, stride, meets);
+    pretend_work("collective", stream, "%u %" PRIu64 " %d %d%s", pretend_name(name), bytes, ranks, stride, meets);
     pretend_stream_communicates(stream);
 }
 
 static void write_of_all(const Communicator *c, void *stream, const char *name, uint64_t bytes)
 {
-    char meets[24];
-    snprintf(meets, sizeof meets, " %" PRIu64, c->id);
+    char meets[32];
+    snprintf(meets, sizeof meets, "\nmeets %" PRIu64, c->id);
     write_collective(stream, name, bytes, c->n, c->stride, meets);
 }
 
@@ -647,10 +652,18 @@ static __thread struct {
 /* Of messages that are one launch: how many go which way, and how much. */
 typedef struct {
     uint64_t sent, received, n_sent, n_received;
-    int farthest; /* peer */
-    char *meets;
-    size_t n_meets;
+    int farthest;   /* peer */
+    char *words[2]; /* " NUMBER ...": whom it receives from, whom it sends to */
+    size_t n_words[2];
 } Exchange;
+
+/* Bytes to one peer that may be under way before it receives: NCCL's FIFO of 8 steps a channel, of 512 KiB each over NVLink within a host and 128 KiB else
+ * (2.27's init.cc, computeBuffSizes), and the channels of connect_peer. */
+static uint64_t buffer_bytes(const Communicator *c)
+{
+    bool near = c->local == c->n && pretend_device()->links >= 12;
+    return peer_channels(c) * 8 * (near ? 512 << 10 : 128 << 10);
+}
 
 static bool add_message(Exchange *e, const Message *m)
 {
@@ -662,12 +675,33 @@ static bool add_message(Exchange *e, const Message *m)
     if (abs(m->peer - c->rank) > e->farthest)
         e->farthest = abs(m->peer - c->rank);
     tell(m->sends ? m->memory : NULL, m->bytes, m->sends ? NULL : m->memory, m->bytes);
-    char *longer = realloc(e->meets, e->n_meets + 24);
+    enum { ROOM = 24 };
+    char **words = &e->words[m->sends];
+    char *longer = realloc(*words, e->n_words[m->sends] + ROOM);
     if (!longer)
         return false;
-    e->meets = longer;
-    e->n_meets += (size_t)snprintf(longer + e->n_meets, 24, " %" PRIu64, mix(c->id, ends, sizeof ends));
+    *words = longer;
+    e->n_words[m->sends] += (size_t)snprintf(longer + e->n_words[m->sends], ROOM, " %" PRIu64, mix(c->id, ends, sizeof ends));
     return true;
+}
+
+static void write_exchange(const Exchange *e, const Message *head)
+{
+    const Communicator *c = head->communicator;
+    char buffer[24], *meets = malloc(e->n_words[0] + e->n_words[1] + 64);
+    if (!meets)
+        return;
+    snprintf(buffer, sizeof buffer, " %" PRIu64, buffer_bytes(c));
+    sprintf(meets, "%s%s%s%s%s", e->n_received > 0 ? "\nmeets" : "", e->n_received > 0 ? e->words[0] : "", e->n_sent > 0 ? "\nsends" : "",
+            e->n_sent > 0 ? buffer : "", e->n_sent > 0 ? e->words[1] : "");
+    uint64_t others = (uint64_t)c->n - 1;
+    bool all = others > 1 && e->n_sent >= others && e->n_received >= others;
+    if (all)
+        write_collective(head->stream, "all-to-all", e->sent, c->n, c->stride, meets);
+    else
+        write_collective(head->stream, e->n_received == 0 ? "send" : e->n_sent == 0 ? "recv" : "permute", e->sent > e->received ? e->sent : e->received, 2,
+                         e->farthest * c->stride, meets);
+    free(meets);
 }
 
 static bool same(const Message *a, const Message *b)
@@ -689,16 +723,12 @@ static bool write_messages(Message *first, size_t n)
         room = room && (!other || (connect_peer(c, first[i].peer) && add_message(&e, &first[i])));
         first[i].communicator = NULL;
     }
-    uint64_t others = (uint64_t)c->n - 1;
-    bool all = others > 1 && e.n_sent >= others && e.n_received >= others;
-    if (room && all)
-        write_collective(head.stream, "all-to-all", e.sent, c->n, c->stride, e.meets);
-    else if (room && e.n_sent + e.n_received > 0)
-        write_collective(head.stream, e.n_received == 0 ? "send" : e.n_sent == 0 ? "recv" : "permute", e.sent > e.received ? e.sent : e.received, 2,
-                         e.farthest * c->stride, e.meets);
+    if (room && e.n_sent + e.n_received > 0)
+        write_exchange(&e, &head);
     else
         pretend_no_uses();
-    free(e.meets);
+    free(e.words[0]);
+    free(e.words[1]);
     return room;
 }
 
