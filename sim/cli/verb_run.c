@@ -50,7 +50,6 @@ static void sweep_progress(size_t done, size_t total, void *data)
     ech_cli_progress(data, done, total);
 }
 
-
 static bool write_text(EchOutput *output, const char *folder, const char *name, const char *text, size_t n, GError **error)
 {
     g_autofree char *path = g_strconcat(folder, name, NULL);
@@ -74,8 +73,7 @@ static bool write_run(EchOutput *output, const char *folder, const EchReport *re
     g_autoptr(GByteArray) memory = ech_report_pprof(report, ECH_PPROF_MEMORY);
     g_autoptr(GString) details = ech_report_details(report, HTML_SPANS);
     g_autoptr(GString) html = ech_report_html(json, details->str);
-    return write_text(output, folder, "run.json", json, strlen(json), error) &&
-           write_text(output, folder, "summary.txt", summary, strlen(summary), error) &&
+    return write_text(output, folder, "run.json", json, strlen(json), error) && write_text(output, folder, "summary.txt", summary, strlen(summary), error) &&
            write_text(output, folder, "report.html", html->str, html->len, error) &&
            write_text(output, folder, "details.json", details->str, details->len, error) &&
            write_gzip(output, folder, "timeline.json.gz", chrome->str, chrome->len, error) &&
@@ -160,8 +158,8 @@ static bool run_together(GPtrArray *experiments, bool plain, Ranks *ret, GError 
 static bool write_ranks(const char *folder, const Ranks *ranks, const char *json, const char *summary, GError **error)
 {
     g_autoptr(EchOutput) output = ech_output_new(folder, error);
-    bool ok = output && ech_output_write(output, "ranks.json", json, strlen(json), error) &&
-              ech_output_write(output, "summary.txt", summary, strlen(summary), error);
+    bool ok =
+        output && ech_output_write(output, "ranks.json", json, strlen(json), error) && ech_output_write(output, "summary.txt", summary, strlen(summary), error);
     for (size_t i = 0; ok && i < ranks->n; i++) {
         g_autofree char *name = g_strdup_printf("%03zu/", i);
         JsonNode *node = ech_report_json(&ranks->reports[i]);
@@ -385,7 +383,8 @@ int ech_verb_run(int argc, char **argv)
         memmove(rest, rest + 1, g_strv_length(rest + 1) * sizeof *rest + sizeof *rest);
     }
     int code;
-    if ((g_strv_length(rest) > 1 && !ranks) || (!rest[0] && !options.trace) || (options.goals && !options.find && !rest[0]) || options.jobs < 1 || options.jobs > 256) {
+    if ((g_strv_length(rest) > 1 && !ranks) || (!rest[0] && !options.trace) || (options.goals && !options.find && !rest[0]) || options.jobs < 1 ||
+        options.jobs > 256) {
         fprintf(stderr, "echelon run: %s\n",
                 g_strv_length(rest) > 1                      ? "more than one experiment file"
                 : !rest[0] && !options.trace                 ? "expected an experiment file, or --trace FILE --device NAME"

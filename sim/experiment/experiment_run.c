@@ -654,6 +654,22 @@ static EchResult *run_case(EchExperiment *experiment, const EchCase *c, GError *
     return result && result->run ? g_steal_pointer(&result) : NULL;
 }
 
+/* Captures of another run that lie in the same folder. */
+static bool ranks_are_one_each(const GPtrArray *results, GError **error)
+{
+    for (guint i = 0; i < results->len; i++)
+        for (guint k = 0; k < i; k++) {
+            const EchResult *a = results->pdata[k], *b = results->pdata[i];
+            const char *rank = ech_trace_get_property(a->trace, "rank");
+            if (!rank || g_strcmp0(rank, ech_trace_get_property(b->trace, "rank")) != 0)
+                continue;
+            g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s and %s are both rank %s; expected the captures of one run, one of each rank", a->trace_path,
+                        b->trace_path, rank);
+            return false;
+        }
+    return true;
+}
+
 bool ech_experiment_run_together(EchExperiment *const *experiments, size_t n, bool plain, EchResult **ret_results, GError **error)
 {
     EchReplayRank ranks[ECH_MAX_RANKS];
@@ -671,7 +687,7 @@ bool ech_experiment_run_together(EchExperiment *const *experiments, size_t n, bo
             ranks[i] = (EchReplayRank){result->trace, result->device, result->reference, &options[i]};
         }
     }
-    ok = ok && ech_replay_run_together(ranks, n, runs, error);
+    ok = ok && ranks_are_one_each(results, error) && ech_replay_run_together(ranks, n, runs, error);
     for (size_t i = 0; i < n; i++)
         ech_params_clear(ech_replay_params, &options[i]);
     if (!ok)

@@ -17,15 +17,12 @@
  *   args PARAMETER ADDRESS ...                                        of the kernel before: addresses among its parameters, in their order
  *   meets GROUP ...                                                   who takes part in the collective before, a number each: whoever has the same number as
  *                                                                     often before takes part, too
- *   sends BYTES GROUP ...                                             the same of messages that it sends: so many bytes may be under way before they are received
- *   rank T RANK RANKS                                                 which rank of a program of several processes this one is
- *   captured NODE                                                     here work was captured into a graph: nodes are numbered from 1 on
- *   graph T DEVICE STREAM LINES                                       one launch for all of so many lines of work that follow
- *   node NODE                                                         the next work is that node's: the ranges around it are those where it was captured
- *   lengths SEQUENCES QUERIES KEYS LONGEST SCORES                     of what the next kernel attends to: queries, keys and scores of all sequences together
- *                                                                     (queries and scores 0: not known), keys of the longest
- *   push T THREAD NAME | pop T THREAD | mark T THREAD NAME            NVTX ranges
- *   end
+ *   sends BYTES GROUP ...                                             the same of messages that it sends: so many bytes may be under way before they are
+ * received rank T RANK RANKS                                                 which rank of a program of several processes this one is captured NODE here work
+ * was captured into a graph: nodes are numbered from 1 on graph T DEVICE STREAM LINES                                       one launch for all of so many lines
+ * of work that follow node NODE                                                         the next work is that node's: the ranges around it are those where it
+ * was captured lengths SEQUENCES QUERIES KEYS LONGEST SCORES                     of what the next kernel attends to: queries, keys and scores of all sequences
+ * together (queries and scores 0: not known), keys of the longest push T THREAD NAME | pop T THREAD | mark T THREAD NAME            NVTX ranges end
  *
  * A kernel without a line of args has parameters that could not be read. What it does with those that could: pointers to const are read, PyTorch's element-wise
  * kernels and Eigen's have their result first, those that TensorFlow's compiler makes last, multi_tensor_apply's functors say which of their lists they write

@@ -216,9 +216,9 @@ typedef struct {
 enum { ECH_MAX_RANKS = 64 };
 /** Replays the @ranks[n], each on a device of its own, together, from the same moment on: a collective, or a message, begins on all of its ranks that are there
  * (EchOp.launch says whom it meets) when the last of them has come to it; what is
- * sent, and finds room in a buffer on its way, does not wait for its receiver. Runs are the native engine's, and the serial time of each is that of all. A rank that
- * waits for one that has run out of memory does not complete. ret_runs[n]; untouched on failure. Errors as of ech_replay_run, ECH_ERROR_UNSUPPORTED also for
- * traces with loops and for ranks that wait for one another in a circle. */
+ * sent, and finds room in a buffer on its way, does not wait for its receiver. Runs are the native engine's, and the serial time of each is that of all. A rank
+ * that waits for one that has run out of memory does not complete. ret_runs[n]; untouched on failure. Errors as of ech_replay_run, ECH_ERROR_UNSUPPORTED also
+ * for traces with loops and for ranks that wait for one another in a circle. */
 bool ech_replay_run_together(const EchReplayRank *ranks, size_t n, EchRun **ret_runs, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /** Called about ten times a second with instances done and an estimate of all; for a progress bar. NULL: none. Process-wide. */

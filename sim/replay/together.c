@@ -49,7 +49,7 @@ struct Together {
     Seat *seats;
     size_t n;
     GArray *calls, *meetings, *parties, *channels; /* Call, Meeting, Party, Channel */
-    GQueue ready;                       /* Calls that others made ready, + 1. */
+    GQueue ready;                                  /* Calls that others made ready, + 1. */
     EchNative *engine;
     EchFluidPart *parts; /* scratch */
     EchTime now;
@@ -325,10 +325,11 @@ static bool check_waits(const Together *t, GError **error)
         uint32_t stuck = ech_machine_outcome(r->machine)->stuck, call = stuck == ECH_NONE ? NOWHERE : t->seats[s].call[stuck];
         if (call == NOWHERE || call_at(t, call)->missing == 0)
             continue;
-        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
-                    "rank %zu of those given: its op %u ('%s') waits for another rank that waits in turn for it; expected ranks of one run, each captured to its "
-                    "end",
-                    s, stuck, ech_trace_string(r->rank.trace, ech_trace_ops(r->rank.trace)[stuck].name));
+        g_set_error(
+            error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+            "rank %zu of those given: its op %u ('%s') waits for another rank that waits in turn for it; expected ranks of one run, each captured to its "
+            "end",
+            s, stuck, ech_trace_string(r->rank.trace, ech_trace_ops(r->rank.trace)[stuck].name));
         return false;
     }
     return true;

@@ -58,8 +58,10 @@ static EchRankStep step_of(const EchReport *report, EchTime from, EchTime to)
     EchTime before = from;
     for (guint i = 0; i < turns->len; i++) {
         const Turn *turn = &g_array_index(turns, Turn, i);
-        *(now[RUNS_KERNEL] > 0 ? &step.kernels : now[RUNS_COLLECTIVE] > 0 ? &step.alone : now[WAITS_FOR_PEERS] > 0 ? &step.waits : &step.rest) +=
-            turn->time - before;
+        *(now[RUNS_KERNEL] > 0       ? &step.kernels
+          : now[RUNS_COLLECTIVE] > 0 ? &step.alone
+          : now[WAITS_FOR_PEERS] > 0 ? &step.waits
+                                     : &step.rest) += turn->time - before;
         before = turn->time;
         now[turn->state] += turn->change;
     }
@@ -197,15 +199,16 @@ GString *ech_report_ranks_text(const char *title, const EchReport *reports, cons
         ech_text_wrap(out, "  ", text, columns);
     }
     g_string_append_printf(out, "\n  %5s %10s %10s %10s  %15s %15s %15s %15s\n", "", "", "", "", "kernels", "communication", "waits for", "host, idle");
-    g_string_append_printf(out, "  %5s %10s %10s %10s  %15s %15s %15s %15s\n", "rank", "live", "reserved", of > 0 ? "step" : "time", "run", "alone", "ranks", "");
+    g_string_append_printf(out, "  %5s %10s %10s %10s  %15s %15s %15s %15s\n", "rank", "live", "reserved", of > 0 ? "step" : "time", "run", "alone", "ranks",
+                           "");
     for (size_t i = 0; i < n; i++) {
         const EchMemoryRun *memory = main_memory(&reports[i]);
         g_autofree char *live = ech_format_bytes(memory ? memory->peak_live : 0), *reserved = ech_format_bytes(memory ? memory->peak_reserved : 0),
                         *time = ech_format_time(steps[i].time), *kernels = with_share(steps[i].kernels, steps[i].time),
                         *alone = with_share(steps[i].alone, steps[i].time), *waits = with_share(steps[i].waits, steps[i].time),
                         *rest = with_share(steps[i].rest, steps[i].time);
-        g_string_append_printf(out, "  %5" G_GUINT64_FORMAT " %10s %10s %10s  %15s %15s %15s %15s%s\n", steps[i].rank, live, reserved, time, kernels, alone, waits,
-                               rest, ech_report_fits(&reports[i]) ? "" : "  does not fit");
+        g_string_append_printf(out, "  %5" G_GUINT64_FORMAT " %10s %10s %10s  %15s %15s %15s %15s%s\n", steps[i].rank, live, reserved, time, kernels, alone,
+                               waits, rest, ech_report_fits(&reports[i]) ? "" : "  does not fit");
     }
     append_remarks(out, reports, steps, n, columns);
     return out;

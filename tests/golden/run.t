@@ -261,7 +261,8 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
         "compute" : 0,
         "space" : 0,
         "host" : 0,
-        "allocator" : 0
+        "allocator" : 0,
+        "peers" : 0
       }
     },
     "dma in" : {
@@ -275,7 +276,8 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
         "compute" : 0,
         "space" : 0,
         "host" : 0,
-        "allocator" : 0
+        "allocator" : 0,
+        "peers" : 0
       }
     },
     "dma out" : {
@@ -289,7 +291,8 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
         "compute" : 0,
         "space" : 0,
         "host" : 0,
-        "allocator" : 0
+        "allocator" : 0,
+        "peers" : 0
       }
     }
   },
@@ -301,7 +304,8 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
     "compute" : 0,
     "space" : 0,
     "host" : 0,
-    "allocator" : 0
+    "allocator" : 0,
+    "peers" : 0
   },
   "longest" : [
     {
@@ -673,9 +677,9 @@ $ echelon run --trace tests/golden/data/retry.ech --device h100-sxm --set device
       "allocator" : "counted",
       "allocator" : "counted",
     "allocator" : {
-        "allocator" : 0
-        "allocator" : 0
-    "allocator" : 0
+        "allocator" : 0,
+        "allocator" : 0,
+    "allocator" : 0,
 $ for p in serial pin; do echelon run --trace tests/golden/data/pageable.json --device h100-sxm --engine native --pass $p | grep -E 'It takes|pin:|link'; done
   It takes 1.01 ms, bound by pageable port (99 % of the critical path).
     It takes as long as before, 1.01 ms: 99 % of its critical path is on the pageable port, which this does not touch.

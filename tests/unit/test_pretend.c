@@ -557,6 +557,25 @@ START_TEST(arrays_of_library_calls_copies_and_collectives)
 }
 END_TEST
 
+/* Words count how often each of those met has been met before; what is sent says how much may be under way. */
+START_TEST(whom_collectives_meet)
+{
+    g_autoptr(EchImport) import = must_read(HEAD "rank 1 3 8\nname 1 \"all-reduce\"\nname 2 \"permute\"\n"
+                                                 "collective 7 0 0 1 8192 8 1\nmeets 171\nuses 1 16384 8192\n"
+                                                 "collective 8 0 0 2 8192 2 1\nmeets 5 6\nsends 4096 7\n"
+                                                 "collective 9 0 0 1 8192 8 0\nmeets 171\nend\n");
+    const EchTrace *t = import->trace;
+    ck_assert_str_eq(ech_trace_string(t, nth(t, ECH_OP_COLLECTIVE, 0)->launch), "devices=8 stride=1 meets=ab/0");
+    ck_assert_str_eq(ech_trace_string(t, nth(t, ECH_OP_COLLECTIVE, 1)->launch), "devices=2 stride=1 meets=5/0,6/0,7/0>4096");
+    ck_assert_str_eq(ech_trace_string(t, nth(t, ECH_OP_COLLECTIVE, 2)->launch), "meets=ab/1");
+    ck_assert_str_eq(ech_trace_get_property(t, "rank"), "3");
+    ck_assert_str_eq(ech_trace_get_property(t, "ranks"), "8");
+    must_fail(HEAD "meets 5\nend\n", ":4: who meets; expected the collective before");
+    must_fail(HEAD "set 1 0 0 8\nmeets 5\nend\n", ":5: who meets; expected the collective before");
+    must_fail(HEAD "name 1 \"all-reduce\"\ncollective 7 0 0 1 8192 8 1\nsends 5\nend\n", ":6: who meets; expected the collective before, and numbers");
+}
+END_TEST
+
 /* Two steps of a program: a parameter, its optimizer's state, an activation of each step, its gradient, a temporary; and the module of each. */
 START_TEST(roles_and_modules_of_arrays)
 {
@@ -660,6 +679,7 @@ int main(void)
     tcase_add_test(cases, arrays_that_kernels_use);
     tcase_add_test(cases, arrays_that_tensorflow_uses);
     tcase_add_test(cases, arrays_of_library_calls_copies_and_collectives);
+    tcase_add_test(cases, whom_collectives_meet);
     tcase_add_test(cases, roles_and_modules_of_arrays);
     tcase_add_test(cases, streams_do_not_wait_for_the_hosts_allocator);
     tcase_add_test(cases, attention_by_its_grid);

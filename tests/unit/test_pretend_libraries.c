@@ -561,7 +561,90 @@ START_TEST(messages)
     ck_assert_int_eq(send(bytes, 2, 7, 2, c, NULL), 0);
     end_communicator(c);
     g_autofree char *lines = written("collective", "4");
-    ck_assert_str_eq(lines, "0 0 \"all-to-all\" 16 4 1\n0 0 \"send\" 16 2 2\n0 0 \"recv\" 16 2 1\n0 0 \"send\" 8 2 1\n");
+    ck_assert_str_eq(lines, "0 0 \"all-to-all\" 16 4 1\n0 0 \"permute\" 16 2 2\n0 0 \"send\" 8 2 1\n");
+    unload();
+}
+END_TEST
+
+/* What stands behind @word in its lines, one a line. */
+static char *numbers(const char *word)
+{
+    void (*flush)(void);
+    find("pretend_flush", &flush);
+    flush();
+    g_autofree char *text = NULL, *begins = g_strconcat(word, " ", NULL);
+    ck_assert(g_file_get_contents(path, &text, NULL, NULL));
+    g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+    GString *out = g_string_new(NULL);
+    for (size_t i = 0; lines[i]; i++)
+        if (g_str_has_prefix(lines[i], begins))
+            g_string_append_printf(out, "%s\n", lines[i] + strlen(begins));
+    return g_string_free(out, FALSE);
+}
+
+/* Who sends and who receives have one number for what passes between them, whatever else their communicators do; another one for the way back. 32 channels of 8
+ * steps of 512 KiB hold what is under way. */
+START_TEST(both_sides_of_a_message)
+{
+    load_nccl();
+    int (*send)(const void *, size_t, int, int, void *, void *), (*receive)(void *, size_t, int, int, void *, void *), (*begin)(void), (*end)(void);
+    int (*all_reduce)(const void *, void *, size_t, int, int, void *, void *);
+    find("ncclSend", &send);
+    find("ncclRecv", &receive);
+    find("ncclGroupStart", &begin);
+    find("ncclGroupEnd", &end);
+    find("ncclAllReduce", &all_reduce);
+    void *first = NULL, *second = NULL, *other = NULL, *halves[2] = {NULL};
+    float bytes[4];
+    ck_assert_int_eq(init(&first, 2, (Id){{5}}, 0, NULL) + init(&second, 2, (Id){{5}}, 1, NULL) + init(&other, 2, (Id){{6}}, 1, NULL), 0);
+    ck_assert_int_eq(send(bytes, 1, 7, 1, first, NULL) + receive(bytes, 1, 7, 0, second, NULL) + receive(bytes, 1, 7, 0, other, NULL), 0);
+    g_autofree char *sends = numbers("sends"), *meets = numbers("meets");
+    g_auto(GStrv) met = g_strsplit(meets, "\n", -1);
+    g_autofree char *sent = g_strdup_printf("134217728 %s\n", met[0]);
+    ck_assert_str_eq(sends, sent);
+    ck_assert_str_ne(met[0], met[1]);
+    /* An exchange in one launch, and collectives of the two and of what is split of them. */
+    ck_assert_int_eq(begin() + send(bytes, 1, 7, 1, first, NULL) + receive(bytes, 1, 7, 1, first, NULL) + end(), 0);
+    ck_assert_int_eq(split(first, 3, 0, &halves[0], NULL) + split(second, 3, 0, &halves[1], NULL), 0);
+    void *all[] = {first, second, halves[0], halves[1]};
+    for (size_t i = 0; i < G_N_ELEMENTS(all); i++)
+        ck_assert_int_eq(all_reduce(bytes, bytes, 1, 7, 0, all[i], NULL), 0);
+    g_autofree char *more = numbers("meets");
+    g_auto(GStrv) met_more = g_strsplit(more, "\n", -1);
+    ck_assert_str_ne(met_more[2], met[0]); /* the way back */
+    ck_assert_str_eq(met_more[3], met_more[4]);
+    ck_assert_str_eq(met_more[5], met_more[6]);
+    ck_assert_str_ne(met_more[3], met_more[5]);
+    unload();
+}
+END_TEST
+
+/* An event behind a collective is not over at once, so that PyTorch lets a stream wait for it; one behind other work is, and so is one that was waited for. */
+START_TEST(events_behind_collectives)
+{
+    load_nccl();
+    int (*all_reduce)(const void *, void *, size_t, int, int, void *, void *), (*make_stream)(void **, unsigned), (*make_event)(void **),
+        (*record)(void *, void *), (*query)(void *), (*wait)(void *, void *, unsigned);
+    find("ncclAllReduce", &all_reduce);
+    find("cudaStreamCreateWithFlags", &make_stream);
+    find("cudaEventCreate", &make_event);
+    find("cudaEventRecord", &record);
+    find("cudaEventQuery", &query);
+    find("cudaStreamWaitEvent", &wait);
+    void *c = NULL, *stream = NULL, *event = NULL, *later = NULL;
+    float value = 1;
+    ck_assert_int_eq(init(&c, 2, (Id){{5}}, 0, NULL) + make_stream(&stream, 1) + make_event(&event) + make_event(&later), 0);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(all_reduce(&value, &value, 1, 7, 0, c, stream) + record(event, stream) + record(later, stream), 0);
+        ck_assert_int_eq(query(event), 600); /* cudaErrorNotReady */
+        ck_assert_int_eq(query(later), 0);
+        ck_assert_int_eq(wait(stream, event, 0), 0);
+        ck_assert_int_eq(query(event), 0);
+    }
+    ck_assert_int_eq(all_reduce(&value, &value, 1, 7, 0, c, stream) + record(event, stream), 0);
+    int times = 0;
+    while (query(event) != 0) /* who asks until it is over is told so */
+        ck_assert_int_lt(++times, 100);
     unload();
 }
 END_TEST
@@ -729,6 +812,8 @@ int main(void)
     tcase_add_test(cases, groups_by_their_ids);
     tcase_add_test(cases, collectives);
     tcase_add_test(cases, messages);
+    tcase_add_test(cases, both_sides_of_a_message);
+    tcase_add_test(cases, events_behind_collectives);
     tcase_add_test(cases, nccl_takes_memory);
     tcase_add_test(cases, transforms);
     tcase_add_test(cases, solvers);

@@ -247,7 +247,14 @@ static int create(void **ret, int n, int rank, const Group *group, uint64_t id)
     if (!communicator)
         return SYSTEM_ERROR;
     int stride = group ? group->stride : 1, host = (int)pretend_device()->devices / (stride > 0 ? stride : 1);
-    *communicator = (Communicator){.n = n, .rank = rank, .device = pretend_current_device(), .stride = stride, .local = host < 1 ? 1 : host < n ? host : n, .id = id};
+    *communicator = (Communicator){.n = n,
+                                   .rank = rank,
+                                   .device = pretend_current_device(),
+                                   .stride = stride,
+                                   .local = host < 1   ? 1
+                                            : host < n ? host
+                                                       : n,
+                                   .id = id};
     if (connects_early() && !connect_parts(communicator, RING | TREE | MULTICAST)) {
         forget(communicator);
         return CUDA_ERROR;
@@ -651,7 +658,7 @@ static __thread struct {
 
 /* Of messages that are one launch: how many go which way, and how much. */
 typedef struct {
-    uint64_t sent, received, n_sent, n_received;
+    uint64_t sent, received, kept, n_sent, n_received; /* kept: sent to itself */
     int farthest;   /* peer */
     char *words[2]; /* " NUMBER ...": whom it receives from, whom it sends to */
     size_t n_words[2];
@@ -697,10 +704,13 @@ static void write_exchange(const Exchange *e, const Message *head)
     uint64_t others = (uint64_t)c->n - 1;
     bool all = others > 1 && e->n_sent >= others && e->n_received >= others;
     if (all)
-        write_collective(head->stream, "all-to-all", e->sent, c->n, c->stride, meets);
+        write_collective(head->stream, "all-to-all", e->sent + e->kept, c->n, c->stride, meets);
     else
-        write_collective(head->stream, e->n_received == 0 ? "send" : e->n_sent == 0 ? "recv" : "permute", e->sent > e->received ? e->sent : e->received, 2,
-                         e->farthest * c->stride, meets);
+        write_collective(head->stream,
+                         e->n_received == 0 ? "send"
+                         : e->n_sent == 0   ? "recv"
+                                            : "permute",
+                         e->sent > e->received ? e->sent : e->received, 2, e->farthest * c->stride, meets);
     free(meets);
 }
 
@@ -721,6 +731,7 @@ static bool write_messages(Message *first, size_t n)
             continue;
         bool other = first[i].peer != c->rank && first[i].bytes > 0;
         room = room && (!other || (connect_peer(c, first[i].peer) && add_message(&e, &first[i])));
+        e.kept += first[i].peer == c->rank && first[i].sends ? first[i].bytes : 0;
         first[i].communicator = NULL;
     }
     if (room && e.n_sent + e.n_received > 0)

@@ -44,7 +44,7 @@ typedef struct {
     uint32_t number;
     int device, priority;
     unsigned flags;
-    uint64_t capture; /* id of the graph that it is captured into; 0: none. Of a capture that ended: none, too */
+    uint64_t capture;  /* id of the graph that it is captured into; 0: none. Of a capture that ended: none, too */
     bool communicates; /* what was asked of it last is a collective */
 } Stream;
 

@@ -1,0 +1,73 @@
+Two ranks of a pipeline in PyTorch on GPUs that were not there, replayed together: a bubble of (p - 1) / (m + p - 1) = 1 / 5 of the time.
+$ echelon run --trace traces/pipeline_pytorch.h100/rank1.pretend.gz traces/pipeline_pytorch.h100/rank0.pretend.gz --device h100-sxm
+rank1.pretend and 1 more: 2 ranks on h100-sxm
+
+  Every rank fits.
+  It takes 81.8 ms, step 2 of 2 takes 26.5 ms; 20.3 % of all ranks' time in that step is waiting for one another.
+
+                                                  kernels   communication       waits for      host, idle
+   rank       live   reserved       step              run           alone           ranks                
+      0   2.53 GiB   2.60 GiB    26.5 ms    20.0 ms  75 %    594 us   2 %   5.91 ms  22 %      0 ps   0 %
+      1   2.66 GiB   2.76 GiB    26.5 ms    20.9 ms  79 %    742 us   3 %   4.84 ms  18 %      0 ps   0 %
+
+  Remarks
+    ranks 0, 1: 1 copy of 4 B in all is from or to pageable host memory; --pass pin says what pinned memory would be worth
+$ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --set device.memories.hbm.capacity=2GiB --set device.memories.hbm.available=1GiB | head -n 8
+rank0.pretend and 1 more: 2 ranks on h100-sxm
+
+  IT DOES NOT FIT: ranks 0, 1. (The others were replayed as if nobody had to wait for those; times mean little.)
+  It takes 1.04 ms; 0.0 % of all ranks' time is waiting for one another.
+  What that changes: 26.5 ms -> 1.04 ms; the fullest rank's memory 2.66 GiB -> 992 MiB; waiting for one another 20.3 % -> 0.0 %.
+
+                                                  kernels   communication       waits for      host, idle
+   rank       live   reserved       step              run           alone           ranks                
+$ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --set device.links.nvlink.to_device=x0.1 --set device.links.nvlink.from_device=x0.1 | head -n 5
+rank0.pretend and 1 more: 2 ranks on h100-sxm
+
+  Every rank fits.
+  It takes 94.7 ms, step 2 of 2 takes 30.8 ms; 18.9 % of all ranks' time in that step is waiting for one another.
+  What that changes: 26.5 ms -> 30.8 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.3 % -> 18.9 %.
+$ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --json | tr -d ' \n' | grep -o '"ranks":.*' | grep -oE '"(rank|time_ps|waits_for_ranks_ps|peers)":[0-9]+' | head -n 8
+"rank":0
+"time_ps":26489193458
+"waits_for_ranks_ps":5907807024
+"peers":0
+"peers":0
+"peers":0
+"peers":0
+"peers":0
+$ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm -o $T/out >/dev/null 2>&1; cd $T && ls out out/001
+out:
+000
+001
+ranks.json
+summary.txt
+
+out/001:
+details.json
+memory.pprof.gz
+report.html
+run.json
+summary.txt
+time.pprof.gz
+timeline.json.gz
+timeline.pftrace
+$ echelon run --trace traces/pipeline_pytorch.h100/rank0.pretend.gz traces/pipeline_pytorch.h100/rank0.pretend.gz --device h100-sxm
+echelon: traces/pipeline_pytorch.h100/rank0.pretend.gz and traces/pipeline_pytorch.h100/rank0.pretend.gz are both rank 0; expected the captures of one run, one of each rank
+exit 2
+$ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --find device.memories.hbm.capacity=1GiB..8GiB
+echelon run: --find: expected one trace
+exit 2
+$ echelon run traces/pipeline_pytorch.h100/rank0.pretend.gz configs/experiments/tutorial.yaml --device h100-sxm
+echelon run: more than one experiment file
+exit 2
+$ echelon import traces/pipeline_pytorch.h100/rank0.pretend.gz --anonymize -o $T/0.ech 2>/dev/null; echelon import traces/pipeline_pytorch.h100/rank1.pretend.gz -o $T/1.ech 2>/dev/null; cd $T && echelon run 0.ech 1.ech --device h100-sxm | head -n 9
+0 and 1 more: 2 ranks on h100-sxm
+
+  Every rank fits.
+  It takes 81.8 ms; 17.2 % of all ranks' time is waiting for one another.
+
+                                                  kernels   communication       waits for      host, idle
+   rank       live   reserved       time              run           alone           ranks                
+      0   2.53 GiB   2.66 GiB    81.8 ms    61.9 ms  76 %   1.81 ms   2 %   17.9 ms  22 %    115 us   0 %
+      1   2.66 GiB   2.76 GiB    78.5 ms    66.5 ms  85 %   2.26 ms   3 %   9.68 ms  12 %    115 us   0 %
