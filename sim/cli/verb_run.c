@@ -337,7 +337,8 @@ int ech_verb_run(int argc, char **argv)
 {
     RunOptions options = {.jobs = 1};
     const GOptionEntry entries[] = {
-        {"trace", 't', 0, G_OPTION_ARG_FILENAME, &options.trace, "captured file, or a trace of ours", "FILE"},
+        {"trace", 't', 0, G_OPTION_ARG_FILENAME, &options.trace,
+         "captured file, or a trace of ours; more of them, one a rank: ranks of one program, replayed together", "FILE"},
         {"device", 'd', 0, G_OPTION_ARG_STRING, &options.device, "device to run it on, by name or file ('echelon list devices')", "NAME"},
         {"allocator", 'a', 0, G_OPTION_ARG_STRING, &options.allocator,
          "allocator of the device's memory ('echelon list allocators'); not given: of captures of PyTorch the recorded one, settings included", "SPEC"},

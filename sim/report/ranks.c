@@ -189,9 +189,10 @@ GString *ech_report_ranks_text(const char *title, const EchReport *reports, cons
     GString *out = g_string_new(NULL);
     g_string_append_printf(out, "%s: %zu ranks on %s\n\n", title, n, reports[0].device->name);
     append_head(out, &whole, reports, steps, n, which, of, columns);
-    if (plain) {
-        g_autofree EchRankStep *old_steps = ech_report_rank_steps(plain, n, &which, &of);
-        Whole old = whole_of(plain, old_steps, n);
+    size_t old_which, old_of;
+    g_autofree EchRankStep *old_steps = plain ? ech_report_rank_steps(plain, n, &old_which, &old_of) : NULL;
+    Whole old = plain ? whole_of(plain, old_steps, n) : (Whole){0};
+    if (old.fits && whole.fits) {
         g_autofree char *before = ech_format_time(old.step), *after = ech_format_time(whole.step), *less = ech_format_bytes(old.fullest),
                         *more = ech_format_bytes(whole.fullest);
         g_autofree char *text = g_strdup_printf("What that changes: %s -> %s; the fullest rank's memory %s -> %s; waiting for one another %.1f %% -> %.1f %%.",
@@ -229,7 +230,8 @@ JsonNode *ech_report_ranks_json(const char *title, const EchReport *reports, con
     ech_json_add_double(b, "waits_share", whole.waits);
     ech_json_add_bool(b, "fits", whole.fits);
     if (plain) {
-        g_autofree EchRankStep *old_steps = ech_report_rank_steps(plain, n, &which, &of);
+        size_t old_which, old_of;
+        g_autofree EchRankStep *old_steps = ech_report_rank_steps(plain, n, &old_which, &old_of);
         Whole old = whole_of(plain, old_steps, n);
         ech_json_begin_object(b, "without_changes");
         ech_json_add_int(b, "makespan_ps", old.makespan);
