@@ -17,10 +17,10 @@ rank0.pretend and 1 more: 2 ranks on h100-sxm
 
   IT DOES NOT FIT: ranks 0, 1. (The others were replayed as if nobody had to wait for those; times mean little.)
   It takes 1.04 ms; 0.0 % of all ranks' time is waiting for one another.
-  What that changes: 26.5 ms -> 1.04 ms; the fullest rank's memory 2.66 GiB -> 992 MiB; waiting for one another 20.3 % -> 0.0 %.
 
                                                   kernels   communication       waits for      host, idle
-   rank       live   reserved       step              run           alone           ranks                
+   rank       live   reserved       time              run           alone           ranks                
+      0    992 MiB    994 MiB    1.04 ms     424 us  41 %   30.5 us   3 %      0 ps   0 %    586 us  56 %  does not fit
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --set device.links.nvlink.to_device=x0.1 --set device.links.nvlink.from_device=x0.1 | head -n 5
 rank0.pretend and 1 more: 2 ranks on h100-sxm
 
