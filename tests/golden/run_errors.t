@@ -71,7 +71,7 @@ echelon: 'H100' is no device; did you mean 'h100-pcie' or 'h100-sxm'?
 exit 2
 $ echelon run --trace tests/golden/data/stream.ech --device tpu-v5e --jsn
 echelon run: Unknown option --jsn; did you mean --json?
-usage: echelon run EXPERIMENT | --trace FILE --device NAME [--allocator SPEC] [--pass SPEC]... [--set PATH=VALUE]... [-o DIR] [--jobs N] [--json]
+usage: echelon run EXPERIMENT | --trace FILE [FILE]... --device NAME [--allocator SPEC] [--pass SPEC]... [--set PATH=VALUE]... [-o DIR] [--jobs N] [--json]
 exit 2
 $ echelon run tutoral
 echelon run: 'tutoral' is no file and no experiment; did you mean 'tutorial'? 'echelon list experiments' shows them

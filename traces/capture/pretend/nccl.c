@@ -659,8 +659,8 @@ static __thread struct {
 /* Of messages that are one launch: how many go which way, and how much. */
 typedef struct {
     uint64_t sent, received, kept, n_sent, n_received; /* kept: sent to itself */
-    int farthest;   /* peer */
-    char *words[2]; /* " NUMBER ...": whom it receives from, whom it sends to */
+    int farthest;                                      /* peer */
+    char *words[2];                                    /* " NUMBER ...": whom it receives from, whom it sends to */
     size_t n_words[2];
 } Exchange;
 
