@@ -236,8 +236,10 @@ static const struct {
 
 static char *with_release(const char *option, const char *spec)
 {
-    const char *settings = spec[strlen("pytorch")] ? spec + strlen("pytorch:") : "";
-    return option ? g_strconcat("pytorch:", option, *settings ? "," : "", settings, NULL) : g_strdup(spec);
+    if (!option)
+        return g_strdup(spec);
+    const char *settings = g_str_has_prefix(spec, "pytorch:") ? spec + strlen("pytorch:") : "";
+    return g_strconcat("pytorch:", option, *settings ? "," : "", settings, NULL);
 }
 
 char *ech_alloc_study_released(const EchAllocStudy *study, const char *spec)
