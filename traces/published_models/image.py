@@ -1,8 +1,10 @@
 """Image models as timm's benchmark.py runs them, f16 autocast: image.py MODEL infer|train BATCH SIZE [first]; channels last, or first. Weights are as they are
-allocated; each pass or step is a range "step N". The published training is of PyTorch 1.12, without fused attention: TIMM_FUSED_ATTN=0."""
+allocated; each pass or step is a range "step N". The published training is of PyTorch 1.12, without fused attention: TIMM_FUSED_ATTN=0.
+Layer norms of the published passes are taken for f16 ones (--fast-norm)."""
 import sys
 
 import timm
+import timm.layers
 import torch
 
 
@@ -11,6 +13,7 @@ def main():
     train = mode == "train"
     layout = torch.contiguous_format if sys.argv[5:] == ["first"] else torch.channels_last
     torch.backends.cudnn.benchmark = True
+    timm.layers.set_fast_norm(not train)
     with torch.device("meta"):
         model = timm.create_model(name)
     model = model.to_empty(device="cuda").to(memory_format=layout).train(train)
