@@ -173,7 +173,9 @@ static EchCase *vary_memory(const EchCase *from, const char *bytes, GError **err
 
 static EchAdviceRun run_of(JsonObject *run)
 {
-    return (EchAdviceRun){.fits = ech_member_bool(run, "fits") && ech_member_bool(run, "completed"),
+    bool fits = ech_member_bool(run, "fits") && ech_member_bool(run, "completed"), narrow = json_object_has_member(run, "may_need_hbm_bytes");
+    return (EchAdviceRun){.fits = fits && !narrow,
+                          .narrow = fits && narrow,
                           .hbm = (EchBytes)ech_run_memory_bytes(run, "hbm"),
                           .host = (EchBytes)ech_run_memory_bytes(run, "host"),
                           .makespan = ech_member_bool(run, "completed") ? ech_member_int(run, "makespan_ps") : 0};
@@ -345,7 +347,7 @@ static bool learn_needs(Advise *a, GError **error)
     g_autoptr(GPtrArray) cases = g_ptr_array_new();
     for (guint i = 0; i < a->trials->len; i++) {
         Trial *t = &g_array_index(a->trials, Trial, i);
-        if (t->row.run.fits || t->row.nothing || t->row.error)
+        if (t->row.run.fits || t->row.run.narrow || t->row.nothing || t->row.error)
             continue;
         t->tried = t->tried > 0 ? t->tried - 1 : 0;       /* as it was tried last */
         char *options = g_steal_pointer(&t->row.options); /* what was tried, not what is asked here */
@@ -537,7 +539,7 @@ static char **given(const Advise *a, const EchResult *result)
 
 static int rank(const EchAdviceRow *row)
 {
-    return row->error ? 3 : row->nothing ? 2 : row->run.fits ? 0 : 1;
+    return row->error ? 4 : row->nothing ? 3 : row->run.fits ? 0 : row->run.narrow ? 1 : 2;
 }
 
 static int compare_rows(const void *a, const void *b, void *data)
@@ -660,7 +662,7 @@ static void print_rows(GString *out, const EchAdvice *advice, int of_rank, const
         any = true;
         g_string_append_printf(out, "  %2zu  ", i + 1);
         ech_text_cell(out, row->label, 36);
-        print_run(out, &row->run, advice->base.makespan, of_rank == 1 && !advice->base.fits ? advice->available : 0);
+        print_run(out, &row->run, advice->base.makespan, of_rank == 2 && !advice->base.fits ? advice->available : 0);
     }
 }
 
@@ -675,12 +677,12 @@ static void print_rest(GString *out, const EchAdvice *advice, int of_rank, const
         if (!any)
             g_string_append_printf(out, "\n  %s\n", heading);
         any = true;
-        const char *reason = of_rank == 3 ? advice->rows[i].error : advice->rows[i].nothing;
+        const char *reason = of_rank == 4 ? advice->rows[i].error : advice->rows[i].nothing;
         g_autoptr(GString) text = g_string_new(NULL);
         size_t n_said = 0;
         for (size_t k = i; k < advice->n; k++) {
             const EchAdviceRow *row = &advice->rows[k];
-            if (rank(row) != of_rank || strcmp(reason, of_rank == 3 ? row->error : row->nothing) != 0)
+            if (rank(row) != of_rank || strcmp(reason, of_rank == 4 ? row->error : row->nothing) != 0)
                 continue;
             g_string_append_printf(text, "%s%s", text->len ? "; " : "", row->label);
             said[k] = true;
@@ -695,11 +697,11 @@ static void print_rest(GString *out, const EchAdvice *advice, int of_rank, const
 
 static void print_how(GString *out, const EchAdvice *advice, unsigned columns)
 {
-    int of_rank = rank(&advice->rows[0]);
-    if (of_rank > 1)
+    int of_rank = MAX(rank(&advice->rows[0]), 1); /* those that may fit beside those that do */
+    if (of_rank > 2)
         return;
     g_string_append(out, "\n  What to add to 'echelon run', which tells the arrays; how a program says so\n");
-    for (size_t i = 0; i < advice->n && rank(&advice->rows[i]) == of_rank; i++) {
+    for (size_t i = 0; i < advice->n && rank(&advice->rows[i]) <= of_rank; i++) {
         const EchAdviceRow *row = &advice->rows[i];
         g_autofree char *first = g_strdup_printf("  %2zu  ", i + 1);
         g_autofree char *text = g_strconcat(row->options, row->in_code ? "   " : "", row->in_code, NULL);
@@ -730,20 +732,23 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
     g_string_append_printf(out, "  %-40s", "as it is");
     print_run(out, &advice->base, 0, 0);
     print_rows(out, advice, 0, advice->base.fits ? "What would save some" : "What would make it fit");
-    print_rows(out, advice, 1, advice->base.fits ? "What would not" : "What would not be enough");
+    print_rows(out, advice, 1, "What may");
+    print_rows(out, advice, 2, advice->base.fits ? "What would not" : "What would not be enough");
     if (advice->n > 0)
         print_how(out, advice, columns);
     if (!advice->base.fits)
         ech_text_wrap(g_string_append_c(out, '\n'), "  ", "A smaller batch, or a smaller type, is another program: capture that as you captured this.",
                       columns);
-    print_rest(out, advice, 2, "What changes nothing", columns);
-    print_rest(out, advice, 3, "What could not be tried", columns);
+    print_rest(out, advice, 3, "What changes nothing", columns);
+    print_rest(out, advice, 4, "What could not be tried", columns);
     return out;
 }
 
 static void json_run(JsonBuilder *b, const EchAdviceRun *run)
 {
     ech_json_add_bool(b, "fits", run->fits);
+    if (run->narrow)
+        ech_json_add_bool(b, "may_fit", true);
     ech_json_add_count(b, "hbm_bytes", run->hbm);
     ech_json_add_count(b, "host_bytes", run->host);
     json_builder_set_member_name(b, "makespan_ps");

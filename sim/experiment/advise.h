@@ -13,6 +13,7 @@ typedef struct {
     bool fits;
     EchBytes hbm, host; /**< What it needs of each, as `run` has it (ech_run_memory_bytes()). */
     EchTime makespan;   /**< 0 where it is not known. */
+    bool narrow;        /**< It has room, but not all that a compiler may take ("may_need_hbm_bytes"): it is not said to fit. */
 } EchAdviceRun;
 
 /** A measure, tried. */

@@ -261,7 +261,7 @@ static double limit_of(const Search *search, const Goal *goal)
 
 static bool holds(const Search *search, JsonObject *run)
 {
-    bool good = ech_member_bool(run, "fits") && ech_member_bool(run, "completed");
+    bool good = ech_member_bool(run, "fits") && ech_member_bool(run, "completed") && !json_object_has_member(run, "may_need_hbm_bytes");
     for (guint i = 0; good && i < search->find->goals->len; i++) {
         const Goal *goal = &g_array_index(search->find->goals, Goal, i);
         good = figure(run, goal->what) <= limit_of(search, goal);

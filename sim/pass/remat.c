@@ -95,35 +95,67 @@ static EchId fullest(const EchSurvey *s, const int64_t *live)
     return peak;
 }
 
-/* At the fullest moment, of what could be away then, what costs least; until that is little enough or nothing helps. */
-static void choose(EchRemat *r, EchBytes memory, EchDiag *diag)
+/* A choice of arrays under way. */
+typedef struct {
+    int64_t most, goal;   /* Bytes that the device holds at its fullest; how few they are to be. */
+    int64_t *live, *then; /* Before each op: by what is chosen; by what is tried. */
+    guint tries;
+} Choice;
+
+/* From what is chosen on: at the fullest moment, of what could be away then, what costs least; until that is little enough or nothing helps. */
+static void descend(EchRemat *r, Choice *c)
 {
     const EchSurvey *s = r->s;
-    g_autofree int64_t *live = g_new(int64_t, s->n + 1), *then = g_new(int64_t, s->n + 1);
-    (void)ech_remat_plan(r);
-    int64_t most = ech_remat_live(r, live), goal = (int64_t)MIN(memory, INT64_MAX);
-    guint tries = 0;
-    for (; tries < MAX_TRIES && most > goal; tries++) {
-        EchId peak = fullest(s, live);
+    for (guint k = 0; k < r->arrays->len; k++)
+        ech_remat_array(r, k)->tried = false;
+    c->most = ech_remat_plan(r) == ECH_REMAT_OK ? ech_remat_live(r, c->live) : INT64_MAX;
+    for (; c->tries < MAX_TRIES && c->most > c->goal && c->most < INT64_MAX; c->tries++) {
+        EchId peak = fullest(s, c->live);
         EchRematArray *a = cheapest_away(r, peak);
         if (a == NULL)
             break;
         a->chosen = a->tried = true;
-        int64_t now = ech_remat_plan(r) == ECH_REMAT_OK ? ech_remat_live(r, then) : INT64_MAX;
-        if (now > most || (now == most && then[peak] >= live[peak])) {
+        int64_t now = ech_remat_plan(r) == ECH_REMAT_OK ? ech_remat_live(r, c->then) : INT64_MAX;
+        if (now > c->most || (now == c->most && c->then[peak] >= c->live[peak])) {
             a->chosen = false;
             continue;
         }
-        most = now;
-        memcpy(live, then, (s->n + 1) * sizeof(int64_t));
+        c->most = now;
+        memcpy(c->live, c->then, (s->n + 1) * sizeof(int64_t));
         for (guint k = 0; k < r->arrays->len; k++)
             ech_remat_array(r, k)->tried = false;
     }
+}
+
+/* One array after the other; and where that does not do, all that loops stack up at once, as jax.checkpoint around a scan's body has it: what makes one of
+ * them again makes others, which each alone may only make room for. */
+static void choose(EchRemat *r, EchBytes memory, EchDiag *diag)
+{
+    size_t n = r->s->n;
+    g_autofree int64_t *live = g_new(int64_t, n + 1), *then = g_new(int64_t, n + 1);
+    g_autofree bool *first = g_new0(bool, r->arrays->len + 1);
+    Choice c = {.goal = (int64_t)MIN(memory, INT64_MAX), .live = live, .then = then};
+    descend(r, &c);
+    int64_t most = c.most;
+    bool any = false;
+    for (guint k = 0; k < r->arrays->len && most > c.goal; k++) {
+        EchRematArray *a = ech_remat_array(r, k);
+        first[k] = a->chosen;
+        a->chosen = a->made_in != ECH_NONE;
+        any |= a->chosen;
+    }
+    if (any && most > c.goal) {
+        c.tries = 0;
+        descend(r, &c);
+    }
+    for (guint k = 0; k < r->arrays->len && most > c.goal && (!any || c.most >= most); k++)
+        ech_remat_array(r, k)->chosen = first[k];
+    most = any ? MIN(most, c.most) : most;
     (void)ech_remat_plan(r);
-    if (memory > 0 && most > goal) {
+    if (memory > 0 && most > c.goal) {
         g_autofree char *bytes = ech_format_bytes((EchBytes)most);
         ech_diag_remark(diag, "remat: %s are left at the fullest moment, %s", bytes,
-                        tries == MAX_TRIES ? "after as many tries as are made" : "in use there or dearer to bring back");
+                        c.tries == MAX_TRIES ? "after as many tries as are made" : "in use there or dearer to bring back");
     }
 }
 

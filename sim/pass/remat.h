@@ -12,6 +12,10 @@
 /** Bytes up to which an input is no array but an index, a counter, a scale: the later loop has its own. */
 #define ECH_REMAT_SMALL 64
 
+/** Times that a compiler asked for jax.checkpoint takes what a compiled program's pass says, at most: of 35 training steps
+ * (traces/capture/examples/checkpointed.py; VALIDATION.md) all but one, a state space's, whose scans it schedules for speed. */
+#define ECH_REMAT_MARGIN "1.2"
+
 typedef enum {
     ECH_REMAT_OK,
     ECH_REMAT_ALIASED,

@@ -98,8 +98,6 @@ static EchRematReason find_pause(const EchRemat *r, EchRematArray *a, const GArr
         return ECH_REMAT_PARTS;
     if (m->loop)
         return ECH_REMAT_LOOP;
-    if (s->ops[m->op].kind == ECH_OP_COPY)
-        return ECH_REMAT_COPIED;
     if (m->bytes < s->buffers[a->buffer].bytes && !ech_remat_is_all(r, m->op, a->buffer))
         return ECH_REMAT_PARTS;
     a->maker = m->op;

@@ -236,6 +236,23 @@ static bool is_inside(const EchSurvey *s, EchId part, EchId whole)
            w->offset != ECH_OFFSET_NONE && p->offset >= w->offset && p->offset + p->bytes <= w->offset + w->bytes;
 }
 
+/* Whether anything but copies makes, in the iterations of @region, what they bring to @buffer there. */
+static bool is_made_in(const EchRemat *r, EchId buffer, EchId region, int depth)
+{
+    const EchSurvey *s = r->s;
+    if (depth > MAX_DEPTH)
+        return true;
+    for (uint32_t u = r->writers.first[buffer]; u < r->writers.first[buffer + 1]; u++) {
+        EchId op = r->writers.op[u];
+        if (ech_survey_at_level(s, op, region) == ECH_NONE || is_restored_by(r, op, buffer))
+            continue;
+        EchId from = s->ops[op].kind == ECH_OP_COPY ? copied_by(s, op, buffer) : ECH_NONE;
+        if (from == ECH_NONE || is_made_in(r, from, region, depth + 1))
+            return true;
+    }
+    return false;
+}
+
 /* What copies brought, parts of it perhaps: what they brought it from. */
 static EchRematReason resolve_copies(EchRemat *r, Place at, EchId buffer, int depth, GArray *inputs, bool *ret_all)
 {
@@ -251,6 +268,13 @@ static EchRematReason resolve_copies(EchRemat *r, Place at, EchId buffer, int de
     }
     /* Where none comes before, those for the next iteration do. */
     bool others, next = at.region != ECH_NONE && last_writer(r, buffer, at.region, at.op, &others) == ECH_NONE;
+    if (next && s->buffers[buffer].loop != at.region && is_made_in(r, buffer, at.region, 0)) { /* by the iteration before: it is handed on, in this place */
+        if (at.region == at.target)
+            return ECH_REMAT_GONE;
+        *ret_all = true;
+        add_input(inputs, ECH_REMAT_CARRY, carry_of(r, buffer, at), s->buffers[buffer].bytes);
+        return ECH_REMAT_OK;
+    }
     for (int taking = 0; taking < 2; taking++)
         for (uint32_t u = r->writers.first[buffer]; u < r->writers.first[buffer + 1]; u++) {
             EchId op = r->writers.op[u];
@@ -270,6 +294,25 @@ static EchRematReason resolve_copies(EchRemat *r, Place at, EchId buffer, int de
     return ECH_REMAT_OK;
 }
 
+/* What holds before op @site a copy of what @buffer held after op @from: a compiler's eviction from on-chip memory, say. ECH_NONE where nothing does. */
+static EchId copy_there(const EchRemat *r, EchId buffer, EchId from, EchId site)
+{
+    const EchSurvey *s = r->s;
+    for (uint32_t u = r->users.first[buffer]; u < r->users.first[buffer + 1]; u++) {
+        EchId op = r->users.op[u];
+        if (op <= from || op >= site || s->ops[op].kind != ECH_OP_COPY || s->region[op] != s->region[from] || !ech_remat_is_there(r, buffer, from, op))
+            continue;
+        for (uint32_t k = 0; k < s->ops[op].n_uses; k++) {
+            const EchUse *use = &s->uses[s->ops[op].first_use + k];
+            EchId to = ech_survey_root(s, use->buffer);
+            if (use->access == ECH_WRITE && to != buffer && !ech_survey_is_host(s, s->buffers[to].memory) && copied_by(s, op, to) == buffer &&
+                use->bytes == s->buffers[buffer].bytes && use->bytes == s->buffers[to].bytes && ech_remat_is_there(r, to, op, site))
+                return to;
+        }
+    }
+    return ECH_NONE;
+}
+
 static EchRematReason resolve_made(EchRemat *r, Place at, EchId made_by, EchId buffer, EchBytes bytes, int depth, GArray *inputs)
 {
     const EchSurvey *s = r->s;
@@ -279,6 +322,11 @@ static EchRematReason resolve_made(EchRemat *r, Place at, EchId made_by, EchId b
                       written_by(s, made_by, buffer) < s->buffers[buffer].bytes && ech_remat_is_there(r, buffer, s->end[at.region] - 1, at.site);
     if (kept_stack || (at.region == at.target && ech_remat_is_there(r, buffer, made_by, at.site))) {
         add_input(inputs, ECH_REMAT_DIRECT, buffer, bytes);
+        return ECH_REMAT_OK;
+    }
+    EchId copy = at.region == at.target ? copy_there(r, buffer, made_by, at.site) : ECH_NONE;
+    if (copy != ECH_NONE) {
+        add_input(inputs, ECH_REMAT_DIRECT, copy, bytes);
         return ECH_REMAT_OK;
     }
     EchId from = s->ops[made_by].kind == ECH_OP_KERNEL ? copied_by(s, made_by, buffer) : ECH_NONE;
@@ -291,6 +339,19 @@ static EchRematReason resolve_made(EchRemat *r, Place at, EchId made_by, EchId b
     if (why == ECH_REMAT_OK)
         add_input(inputs, ECH_REMAT_VALUE, value, bytes);
     return why;
+}
+
+/* The buffer in whose place, which is let go there, @buffer begins: what an op works on in place is its result before it is. ECH_NONE where there is none. */
+static EchId begins_as(const EchRemat *r, EchId buffer)
+{
+    const EchSurvey *s = r->s;
+    const EchBuffer *b = &s->buffers[buffer];
+    for (EchId i = r->alloc[buffer]; i != ECH_NONE && i-- > 0 && (s->ops[i].kind == ECH_OP_FREE || s->ops[i].kind == ECH_OP_ALLOC);) {
+        const EchBuffer *old = &s->buffers[s->ops[i].target];
+        if (s->ops[i].kind == ECH_OP_FREE && s->region[i] == b->loop && old->memory == b->memory && old->offset == b->offset && old->bytes == b->bytes)
+            return b->offset != ECH_OFFSET_NONE ? s->ops[i].target : ECH_NONE;
+    }
+    return ECH_NONE;
 }
 
 /* Finds where @at.site can read what @at.op read from @buffer, or makes it again there. */
@@ -311,6 +372,11 @@ static EchRematReason resolve(EchRemat *r, Place at, EchId buffer, EchBytes byte
         add_input(inputs, ECH_REMAT_DIRECT, buffer, bytes);
         return ECH_REMAT_OK;
     }
+    EchId old = made_by == ECH_NONE && s->buffers[buffer].loop == at.region && at.op > r->alloc[buffer] ? begins_as(r, buffer) : ECH_NONE;
+    if (old != ECH_NONE) {
+        Place before = {.op = r->alloc[buffer], .region = at.region, .site = at.site, .target = at.target};
+        return resolve(r, before, old, bytes, depth + 1, inputs);
+    }
     if (at.region != at.target || made_by == ECH_NONE || !ech_remat_is_there(r, buffer, made_by, at.site)) {
         EchRematReason why = resolve_copies(r, at, buffer, depth, inputs, &copied);
         if (why != ECH_REMAT_OK || copied)
@@ -318,7 +384,7 @@ static EchRematReason resolve(EchRemat *r, Place at, EchId buffer, EchBytes byte
     }
     if (made_by != ECH_NONE)
         return resolve_made(r, at, made_by, buffer, bytes, depth, inputs);
-    if (at.region == ECH_NONE || (written && at.region == at.target))
+    if (at.region == ECH_NONE || (written && (at.region == at.target || s->buffers[buffer].loop == at.region)))
         return ECH_REMAT_GONE;
     if (written) {
         add_input(inputs, ECH_REMAT_CARRY, carry_of(r, buffer, at), bytes);
@@ -348,7 +414,13 @@ EchRematReason ech_remat_bring_back(EchRemat *remat, const EchRematArray *array,
     bool stack = array->made_in != ECH_NONE;
     Place at = {.op = array->maker + 1, .region = stack ? array->made_in : array->level, .site = array->back, .target = stack ? array->used_in : array->level};
     g_autoptr(GArray) found = g_array_new(FALSE, FALSE, sizeof(EchRematInput));
-    EchRematReason why = resolve_made(remat, at, array->maker, array->buffer, array->slice, 0, found);
+    bool copied = remat->s->ops[array->maker].kind == ECH_OP_COPY;
+    EchId from = copied ? copied_by(remat->s, array->maker, array->buffer) : ECH_NONE;
+    if (copied && (from == ECH_NONE || ech_survey_is_host(remat->s, remat->s->buffers[from].memory)))
+        return ECH_REMAT_COPIED;
+    at.op = copied ? array->maker : at.op;
+    EchRematReason why =
+        copied ? resolve(remat, at, from, array->slice, 0, found) : resolve_made(remat, at, array->maker, array->buffer, array->slice, 0, found);
     if (why != ECH_REMAT_OK)
         return why;
     if (found->len == 1) {
@@ -356,6 +428,8 @@ EchRematReason ech_remat_bring_back(EchRemat *remat, const EchRematArray *array,
         if (ret_stand->kind != ECH_REMAT_DIRECT || ech_remat_is_there(remat, ret_stand->id, array->maker, array->until - 1))
             return ECH_REMAT_OK;
     }
+    if (copied)
+        return ECH_REMAT_COPIED;
     *ret_stand = (EchRematInput){.kind = ECH_REMAT_VALUE, .bytes = array->slice};
     return make_value(remat, array->maker, array->buffer, at, 0, &ret_stand->id);
 }

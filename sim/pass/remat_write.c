@@ -36,9 +36,10 @@ static bool is_idle_write(const Writer *w, const EchUse *use, EchId op)
 {
     EchId root = ech_survey_root(w->s, use->buffer);
     const EchBuffer *b = &w->s->buffers[root];
-    if (w->s->ops[op].kind != ECH_OP_KERNEL || use->access != ECH_WRITE || b->resident || b->role == ECH_ROLE_OUTPUT || w->reads[root] > 0)
+    bool kernel = w->s->ops[op].kind == ECH_OP_KERNEL, copy = w->s->ops[op].kind == ECH_OP_COPY;
+    if ((!kernel && !copy) || use->access != ECH_WRITE || b->resident || b->role == ECH_ROLE_OUTPUT || w->reads[root] > 0)
         return false;
-    return chosen_array(w, root) != NULL || (w->s->region[op] == b->loop && w->r->alloc[root] != ECH_NONE && w->r->free[root] != ECH_NONE);
+    return chosen_array(w, root) != NULL || (kernel && w->s->region[op] == b->loop && w->r->alloc[root] != ECH_NONE && w->r->free[root] != ECH_NONE);
 }
 
 static bool has_readers(const Writer *w, EchId op)
@@ -107,7 +108,7 @@ static void drop_idle(Writer *w)
     for (size_t b = 0; b < s->n_buffers; b++)
         w->reads[b] += !had[b];
     for (EchId i = (EchId)s->n; i-- > 0;) {
-        if (s->ops[i].kind != ECH_OP_KERNEL || s->ops[i].n_uses == 0 || has_readers(w, i))
+        if ((s->ops[i].kind != ECH_OP_KERNEL && s->ops[i].kind != ECH_OP_COPY) || s->ops[i].n_uses == 0 || has_readers(w, i))
             continue;
         w->dropped[i] = true;
         for (uint32_t u = 0; u < s->ops[i].n_uses; u++) {
@@ -484,7 +485,7 @@ EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)
     const EchMemory *on_chip = s->device != NULL ? ech_device_memory_kind(s->device, ECH_MEM_VECTOR) : NULL;
     w->on_chip = on_chip != NULL ? ech_trace_find_memory(s->t, on_chip->name) : ECH_NONE;
     if (w->on_chip != ECH_NONE)
-        ech_remat_place_on_chip(r, w->on_chip, on_chip->capacity);
+        ech_remat_place_on_chip(r, w->on_chip, MIN(on_chip->capacity, on_chip->available));
     drop_idle(w);
     for (uint32_t k = 0; k < r->arrays->len; k++) {
         const EchRematArray *a = ech_remat_array(r, k);
@@ -494,6 +495,8 @@ EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)
     g_array_sort_with_data(w->gone, compare_gone, r);
     write_ops(w);
     ech_edit_loops(&w->e, s->n_buffers);
+    if (ech_survey_has_places(s))
+        ech_trace_builder_set_property(builder, "remat_takes_up_to", ECH_REMAT_MARGIN);
     EchTrace *out = ech_trace_builder_finish(builder, error);
     if (out != NULL)
         say(w, diag);

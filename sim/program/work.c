@@ -408,6 +408,13 @@ static void touch_parameters(const EchProgram *p, EchId computation, EchTouched 
             continue;
         }
         const EchBody *inner = i->opcode == ECH_HLO_FUSION && i->n_called > 0 ? &p->bodies[ech_program_called(p, i, 0)] : NULL;
+        if (inner) { /* of nothing but bitcasts: the TPU compiler's bitcast_fusion, whose operand goes on to what reads it */
+            const EchInstruction *root = &p->instructions[ech_program_look_through(p, p->computations[ech_program_called(p, i, 0)].root)];
+            if (root->opcode == ECH_HLO_PARAMETER && root->number >= 0 && (uint64_t)root->number < i->n_operands) {
+                origin[j] = origin[ech_program_operand(p, i, (uint32_t)root->number) - c->first];
+                continue;
+            }
+        }
         for (uint32_t k = 0; k < i->n_operands; k++) {
             uint32_t from = origin[ech_program_operand(p, i, k) - c->first];
             if (from == ECH_NONE || ech_hlo_class((EchHlo)i->opcode) == ECH_CLASS_COLLECTIVE || i->opcode == ECH_HLO_CUSTOM_CALL)

@@ -169,6 +169,21 @@ bool ech_report_fits(const EchReport *report)
     return true;
 }
 
+EchBytes ech_report_may_need(const EchReport *report)
+{
+    const char *times = ech_trace_get_property(report->trace, "remat_takes_up_to");
+    const EchMemoryRun *hbm = ech_report_memory(report->run, "hbm");
+    if (!times || !hbm || !ech_report_fits(report))
+        return 0;
+    size_t n;
+    g_autofree EchFitRow *rows = ech_report_fit_rows(report, &n);
+    EchBytes needed = MAX(hbm->peak_reserved, hbm->peak_live);
+    for (size_t i = 0; i < n; i++)
+        needed = strcmp(rows[i].memory, "hbm") == 0 ? rows[i].needed : needed;
+    double most = (double)needed * g_ascii_strtod(times, NULL);
+    return most > (double)hbm->available ? (EchBytes)most : 0;
+}
+
 /* Names of resources */
 
 const char *ech_report_link_way(bool peers, unsigned way)

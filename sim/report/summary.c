@@ -364,6 +364,17 @@ static void append_share(GString *out, const EchReport *report, const EchFitRow 
     }
 }
 
+/* A pass's own figure has room, but not all that a compiler may take. */
+static void append_narrow(GString *out, const EchReport *report, EchBytes most, unsigned columns)
+{
+    if (most == 0)
+        return;
+    g_autofree char *bytes = ech_format_bytes(most);
+    g_autofree char *text = g_strdup_printf("Compilers asked for jax.checkpoint have taken up to %s times what remat says; that would be %s of hbm.",
+                                            ech_trace_get_property(report->trace, "remat_takes_up_to"), bytes);
+    ech_text_wrap(out, "  ", text, columns);
+}
+
 static void append_fit(GString *out, const EchReport *report, unsigned columns)
 {
     bool fits = ech_report_fits(report);
@@ -372,12 +383,14 @@ static void append_fit(GString *out, const EchReport *report, unsigned columns)
     EchRanOut ran = {0};
     bool stopped = ech_report_ran_out(report, &ran);
     g_free(ran.line);
-    g_autoptr(GString) text = g_string_new(!fits ? "IT DOES NOT FIT." : stopped ? "It fits as far as the program came." : "It fits.");
+    EchBytes most = ech_report_may_need(report);
+    g_autoptr(GString) text = g_string_new(!fits ? "IT DOES NOT FIT." : stopped ? "It fits as far as the program came." : most ? "It may fit." : "It fits.");
     gsize verdict = text->len;
     append_uses(text, report->run, rows, n, fits);
     if (text->len == verdict && fits)
         g_string_append(text, " (The trace says nothing of what lies in memory.)");
     ech_text_wrap(out, "  ", text->str, columns);
+    append_narrow(out, report, most, columns);
     append_reserved(out, report, columns);
     if (fits)
         append_share(out, report, rows, n, columns);

@@ -14,7 +14,7 @@ $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pa
   - remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; the compiler's places do not hold any more
   - remat: 8 arrays (12.5 MiB) kept: a whole loop would have to run again
   - remat: 1 array (2 MiB) kept: made in parts
-  - remat: 5 arrays (7.50 MiB) kept: made of what is overwritten by then
+  - remat: 3 arrays (6.50 MiB) kept: made of what is overwritten by then
 $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pass remat:memory=24MiB,products=false 2>&1 | grep -E 'It (fits|takes)|remat:'
   after pass remat:memory=24MiB,products=false
   It fits. hbm 119 MiB of 79.1 GiB (0 %)
@@ -27,8 +27,8 @@ $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pa
   - remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; the compiler's places do not hold any more
   - remat: 8 arrays (12.5 MiB) kept: a whole loop would have to run again
   - remat: 1 array (2 MiB) kept: made in parts
-  - remat: 2 arrays (2.50 MiB) kept: made of what is overwritten by then
-  - remat: 18 arrays (89.6 MiB) kept: matrix products would have to run again (products=true)
+  - remat: 1 array (512 KiB) kept: made of what is overwritten by then
+  - remat: 19 arrays (91.6 MiB) kept: matrix products would have to run again (products=true)
 $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass remat 2>&1 | grep -E 'It (fits|takes)|remat:'
   It fits. hbm 112 MiB of 79.1 GiB (0 %)
   It takes 2.11 ms, bound by hbm port (39 % of the critical path).
@@ -37,7 +37,7 @@ $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native -
   - remat: 6 kernels that made only what is not kept are gone
   - remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; the compiler's places do not hold any more
   - remat: 2 arrays (24 MiB) kept: made in parts
-  - remat: 7 arrays (13.5 MiB) kept: made of what is overwritten by then
+  - remat: 1 array (1.50 MiB) kept: made of what is overwritten by then
 $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pass remat:names=nothing* 2>&1 | grep -E 'It (fits|takes)|remat:'
   after pass remat:names=nothing*
   It fits. hbm 123 MiB of 79.1 GiB (0 %)

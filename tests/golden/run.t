@@ -780,7 +780,7 @@ $ echelon run --trace adam_none.v5e --device tpu-v5e --find device.memories.hbm.
     It does not fit: hbm needs 2.31 GiB and 2.31 GiB are handed out, 768 KiB too little.
     It takes 10.0 ms. Its critical path: hbm port 87 %, latency inside kernels 12 %.
     It needs 2.31 GiB of hbm; at its fullest that holds 2.30 GiB arguments.
-    It needs 17.5 MiB of vector; at its fullest that holds 12.2 MiB temporaries in use, 3.50 MiB kept for later use.
+    It needs 17.5 MiB of vector; at its fullest that holds 8.75 MiB temporaries in use, 7 MiB kept for later use.
 
   2.56GiB -> 2.561GiB
     It fits now.

@@ -1,5 +1,6 @@
 /* The rematerialisation pass: what is made again, in closed form on the engine; and on shipped programs, what may not change. */
 #include "models/device/device_yaml.h"
+#include "sim/pass/remat.h"
 #include "tests/support/made.h"
 
 #include <check.h>
@@ -315,6 +316,50 @@ START_TEST(as_compiled)
 }
 END_TEST
 
+/* The same, where both were compiled for this (traces/checkpointed, its compiled figures by the same commands with save=nothing): between that compiler's need
+ * and ECH_REMAT_MARGIN times less. What a program needs on chip has room, too. */
+static const struct {
+    const char *kept;
+    EchBytes again;
+} blocks[] = {
+    {"llama_scan.v5p", 656552096},   /* what an iteration begins with is copied there by the one before; half of VMEM is the compiler's */
+    {"moe_scan.v6e", 596379200},     /* stacks that one by one save nothing; a sort in place */
+    {"llama_blocks.v6e", 770258560}, /* what kernels make on chip and copies put away */
+};
+
+START_TEST(as_blocks)
+{
+    g_autofree char *device = ech_test_device_of(blocks[_i].kept), *trace = g_strconcat(ECH_SOURCE_DIR "/traces/checkpointed/", blocks[_i].kept, NULL);
+    const char *passes[] = {"remat", "plan", NULL};
+    const EchExperimentOverrides changed = {.trace = trace, .device = device, .engine = "native", .passes = passes};
+    g_autoptr(EchResult) predicted = ech_test_run(&changed);
+    double times = (double)blocks[_i].again / (double)ech_test_peak(predicted->run, "hbm");
+    ck_assert_msg(times > 0.95 && times < g_ascii_strtod(ECH_REMAT_MARGIN, NULL), "%s: %g", blocks[_i].kept, times);
+    ck_assert(predicted->run->fits);
+}
+END_TEST
+
+/* A verdict that the pass alone is not sure enough of. */
+START_TEST(narrow)
+{
+    g_autofree char *trace = g_strdup(ECH_SOURCE_DIR "/traces/checkpointed/llama_blocks.v6e");
+    const char *passes[] = {"remat", "plan", NULL};
+    static const struct {
+        const char *available;
+        bool fits, sure;
+    } rooms[] = {{"650MiB", false, false}, {"735MiB", true, false}, {"820MiB", true, true}};
+    for (size_t k = 0; k < G_N_ELEMENTS(rooms); k++) {
+        g_autofree char *set = g_strconcat("device.memories.hbm.available=", rooms[k].available, NULL);
+        const char *sets[] = {set, NULL};
+        const EchExperimentOverrides changed = {.trace = trace, .device = "tpu-v6e", .engine = "native", .passes = passes, .settings = sets};
+        g_autoptr(EchResult) result = ech_test_run(&changed);
+        EchReport report = ech_result_report(result);
+        ck_assert_int_eq(ech_report_fits(&report), rooms[k].fits);
+        ck_assert_int_eq(ech_report_fits(&report) && ech_report_may_need(&report) == 0, rooms[k].sure);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("remat");
@@ -327,6 +372,8 @@ int main(void)
     tcase_add_test(tcase, stack);
     tcase_add_loop_test(tcase, shipped, 0, G_N_ELEMENTS(programs));
     tcase_add_loop_test(tcase, as_compiled, 0, G_N_ELEMENTS(compiled));
+    tcase_add_loop_test(tcase, as_blocks, 0, G_N_ELEMENTS(blocks));
+    tcase_add_test(tcase, narrow);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
