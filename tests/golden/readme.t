@@ -22,3 +22,4 @@ true
 true
 true
 true
+true
