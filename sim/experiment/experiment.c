@@ -16,6 +16,7 @@ static void cached_clear(void *data)
     g_clear_pointer(&cached->selected, ech_trace_unref);
     g_free(cached->pageable);
     g_free(cached->allocator);
+    g_clear_pointer(&cached->start, ech_alloc_start_free);
 }
 
 static void case_clear(void *data)

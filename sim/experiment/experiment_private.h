@@ -3,6 +3,7 @@
  */
 #pragma once
 #include "sim/experiment/experiment.h"
+#include "sim/import/alloc_events.h"
 
 /** An import that is shared by the cases that read the same file the same way. */
 typedef struct {
@@ -14,6 +15,8 @@ typedef struct {
     bool asked;           /**< The next two are known. */
     char *allocator;      /**< Under which it was recorded, or NULL (alloc_study.h). */
     const char *released; /**< Of PyTorch's, or NULL. Static. */
+    EchAllocStart *start; /**< What that held when the recording began, or NULL; and the same for a replay. */
+    EchReplayStart begin;
 } EchCachedImport;
 
 /** What the points of a sweep share. */

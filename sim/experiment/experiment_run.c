@@ -547,9 +547,20 @@ static void take_recorded_allocator(EchExperiment *experiment, const EchTrace *r
         options->order = ech_alloc_recorded_order(recorded, ech_alloc_main_memory(recorded));
     if (!cached || options->allocator || !lacks_places(result->trace))
         return;
-    if (!cached->asked)
+    if (!cached->asked) {
         cached->allocator = ech_recorded_allocator(recorded, &cached->released);
+        cached->start = cached->allocator ? ech_alloc_start_of_trace(recorded, ech_alloc_main_memory(recorded)) : NULL;
+    }
     cached->asked = true;
+    const EchAllocStart *start = cached->start;
+    if (start && start->granule == 0 && !*result->passes) { /* of PyTorch; passes may have other buffers */
+        cached->begin = (EchReplayStart){.blocks = (const EchSeedBlock *)(const void *)start->seeds->data,
+                                         .owners = (const EchAllocOwner *)(const void *)start->owners->data,
+                                         .script = (const EchSegmentRange *)(const void *)start->script->data,
+                                         .n = start->seeds->len,
+                                         .n_script = start->script->len};
+        options->begin = &cached->begin;
+    }
     options->allocator = g_strdup(cached->allocator);
     result->allocator = g_strdup(cached->allocator);
     result->released = cached->released;

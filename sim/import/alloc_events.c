@@ -168,8 +168,7 @@ static void names_clear(Names *names)
     g_free(names->values);
 }
 
-/* The number that events of a recorded stream and pool have ("0:1", or "" and NULL for the default one). */
-static uint32_t named_stream(Streams *streams, Names *names, uint64_t stream, const char *pool)
+static EchAllocOwner owner_of(Names *names, uint64_t stream, const char *pool)
 {
     EchId queue = (EchId)GPOINTER_TO_UINT(g_hash_table_lookup(names->queues, &stream)) - 1;
     EchId id = pool && *pool ? (EchId)GPOINTER_TO_UINT(g_hash_table_lookup(names->pools, pool)) - 1 : ECH_NONE;
@@ -177,6 +176,13 @@ static uint32_t named_stream(Streams *streams, Names *names, uint64_t stream, co
         id = ECH_NONE - 1 - g_hash_table_size(names->pools);
         g_hash_table_insert(names->pools, g_strdup(pool), GUINT_TO_POINTER(id + 1));
     }
+    return (EchAllocOwner){queue, id};
+}
+
+/* The number that events of a recorded stream and pool have ("0:1", or "" and NULL for the default one). */
+static uint32_t named_stream(Streams *streams, Names *names, uint64_t stream, const char *pool)
+{
+    EchId queue = owner_of(names, stream, pool).queue, id = owner_of(names, stream, pool).pool;
     if (id == ECH_NONE && stream < OWN_STREAMS && (stream == 0 || queue == ECH_NONE))
         return (uint32_t)stream;
     return stream_number(streams, queue, id) & ECH_EVENT_MAX_STREAM;
@@ -544,6 +550,7 @@ void ech_alloc_start_free(EchAllocStart *start)
     if (!start)
         return;
     g_array_unref(start->seeds);
+    g_array_unref(start->owners);
     g_array_unref(start->script);
     g_free(start);
 }
@@ -737,6 +744,7 @@ static EchAllocStart *start_new(void)
 {
     EchAllocStart *start = g_new0(EchAllocStart, 1);
     start->seeds = g_array_new(FALSE, FALSE, sizeof(EchSeedBlock));
+    start->owners = g_array_new(FALSE, FALSE, sizeof(EchAllocOwner));
     start->script = g_array_new(FALSE, FALSE, sizeof(EchSegmentRange));
     return start;
 }
@@ -770,6 +778,9 @@ static EchAllocStart *start_of_log(const EchTrace *trace, EchId memory)
             start->homeless++;
         at = add_seeds(buffers, residents, at, segment, 0, &none, start);
     }
+    const EchAllocOwner nobody = {ECH_NONE, ECH_NONE};
+    while (start->owners->len < start->seeds->len)
+        g_array_append_val(start->owners, nobody);
     start->homeless += residents->len - at;
     return start;
 }
@@ -800,6 +811,9 @@ EchAllocStart *ech_alloc_start_of_trace(const EchTrace *trace, EchId memory)
         for (; at < residents->len && buffers[g_array_index(residents, EchId, at)].address < segment->mark.address; at++)
             start->homeless++;
         at = add_seeds(buffers, residents, at, segment, named_stream(&streams, &names, segment->mark.stream, segment->mark.pool), &conf, start);
+        EchAllocOwner owner = owner_of(&names, segment->mark.stream, segment->mark.pool);
+        while (start->owners->len < start->seeds->len)
+            g_array_append_val(start->owners, owner);
     }
     start->homeless += residents->len - at;
     names_clear(&names);

@@ -3,7 +3,7 @@
  */
 #pragma once
 #include "models/alloc/events.h"
-#include "sim/trace/trace.h"
+#include "sim/trace/allocator_marks.h"
 
 /** The memory a trace's allocations are about: "hbm" if it has buffers, else the one with the most allocated bytes. ECH_NONE: none. */
 EchId ech_alloc_main_memory(const EchTrace *trace);
@@ -35,6 +35,7 @@ EchBytes ech_alloc_recorded_peak(const EchTrace *trace, EchId memory);
 /** What a recorded allocator held when its trace began, and where the device put what it took later. */
 typedef struct {
     GArray *seeds;     /**< EchSeedBlock */
+    GArray *owners;    /**< EchAllocOwner, one a seed. */
     GArray *script;    /**< EchSegmentRange, in the order they were taken. */
     uint64_t homeless; /**< Resident buffers that lie in no known segment; they are left out. */
     uint64_t guessed;  /**< Resident buffers whose true block size had to be derived. */

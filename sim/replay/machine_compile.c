@@ -475,12 +475,37 @@ static bool is_unplaced(const EchTrace *trace, const char *memory)
     return false;
 }
 
+/* The allocator of memory @i in the recorded state; as it was where that does not fit. */
+static bool begin_as_recorded(EchMachine *m, uint32_t i, const char *spec, const EchAllocDevice *below, EchDiag *diag, GError **error)
+{
+    const EchReplayStart *begin = m->options->begin;
+    g_autofree EchSeedBlock *seeds = g_memdup2(begin->blocks, (begin->n + 1) * sizeof *seeds);
+    g_autoptr(GError) misfit = NULL;
+    for (size_t k = 0; k < begin->n; k++)
+        seeds[k].stream = ech_machine_stream(m, begin->owners[k].queue == ECH_NONE ? m->n_queues - 1 : begin->owners[k].queue, begin->owners[k].pool);
+    if (!ech_allocator_seed(m->allocators[i], seeds, begin->n, &misfit)) {
+        ech_diag_remark(diag, "allocator %s: not from the recorded start state, which does not fit (%s)", spec, misfit->message);
+        ech_allocator_free(m->allocators[i]);
+        m->allocators[i] = ech_allocator_new(spec, below, error);
+        return m->allocators[i] != NULL;
+    }
+    ech_allocator_script(m->allocators[i], begin->script, begin->n_script);
+    m->begun = i;
+    m->next_id[i] = (uint32_t)ech_trace_n_buffers(m->trace); /* below are those that are there */
+    m->seed_of = g_hash_table_new(NULL, NULL);
+    for (size_t k = 0; k < begin->n; k++)
+        if (begin->blocks[k].id != UINT32_MAX)
+            g_hash_table_insert(m->seed_of, GUINT_TO_POINTER(begin->blocks[k].id + 1), (gpointer)(uintptr_t)&begin->blocks[k]);
+    return true;
+}
+
 static bool compile_memories(EchMachine *m, EchDiag *diag, GError **error)
 {
     m->n_memories = (uint32_t)ech_trace_n_memories(m->trace);
     m->memories = g_new0(EchMemoryState, m->n_memories + 1);
     m->allocators = g_new0(EchAllocator *, m->n_memories + 1);
     m->next_id = g_new0(uint32_t, m->n_memories + 1);
+    m->begun = NOWHERE;
     m->limits = g_new0(EchBytes, m->n_memories + 1);
     m->space_waiters = g_new(uint32_t, m->n_memories + 1);
     m->pending_frees = g_new0(uint32_t, m->n_memories + 1);
@@ -532,6 +557,8 @@ static bool compile_memories(EchMachine *m, EchDiag *diag, GError **error)
                                 spec, ech_trace_memory(m->trace, i));
             continue;
         }
+        if (asked && m->options->begin && !begin_as_recorded(m, i, spec, &below, diag, error))
+            return false;
         if (ech_allocator_free_waits(m->allocators[i])) {
             m->free_call[i] = ech_allocator_maps(m->allocators[i]) ? &m->driver_unmap : &m->driver_free;
             m->paced = m->n_loops == 0 && !m->prices->gaps && !m->options->graph && m->free_call[i]->call > 0;
@@ -724,6 +751,7 @@ void ech_machine_free(EchMachine *m)
     g_free(m->op_waiters);
     g_free(m->links);
     g_free(m->next_id);
+    g_clear_pointer(&m->seed_of, g_hash_table_unref);
     g_free(m->limits);
     g_free(m->space_waiters);
     g_free(m->pending_frees);

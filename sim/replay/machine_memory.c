@@ -130,8 +130,7 @@ Instance *ech_machine_find_instance(EchMachine *m, uint32_t life, uint64_t ordin
     return instance;
 }
 
-/* The allocator's name for a buffer's queue; in a private pool for the two together. */
-static uint32_t stream_of(const EchMachine *m, EchId queue, EchId pool)
+uint32_t ech_machine_stream(const EchMachine *m, EchId queue, EchId pool)
 {
     uint32_t stream = queue == ECH_NONE ? 0 : queue;
     return pool == ECH_NONE ? stream : (pool + 1) * m->n_queues + stream;
@@ -149,7 +148,7 @@ void ech_machine_record_failure(EchMachine *m, uint32_t memory, EchId op, EchId 
         .op = op, .buffer = buffer, .time = m->now, .asked = asked, .live = state->live, .reserved = state->reserved, .limit = m->limits[memory], .fit = fit};
     if (buffer != ECH_NONE && m->allocators[memory]) {
         const EchBuffer *b = &m->buffers[buffer];
-        m->out.failure.kept = ech_allocator_kept(m->allocators[memory], stream_of(m, b->queue, b->pool), b->pool != ECH_NONE);
+        m->out.failure.kept = ech_allocator_kept(m->allocators[memory], ech_machine_stream(m, b->queue, b->pool), b->pool != ECH_NONE);
     }
     size_t n = 0;
     for (uint32_t l = 0; l < m->n_lives; l++) {
@@ -182,7 +181,11 @@ EchFit ech_machine_allocate(EchMachine *m, uint32_t life, uint64_t ordinal, EchI
     EchMemoryState *state = &m->memories[memory];
     EchPlacement place = {.rounded = buffer->bytes, .reservation = -1};
     uint32_t id = NOWHERE;
-    if (buffer->offset != ECH_OFFSET_NONE) {
+    const EchSeedBlock *seed = op == ECH_NONE && memory == m->begun ? g_hash_table_lookup(m->seed_of, GUINT_TO_POINTER(m->lives[life].buffer + 1)) : NULL;
+    if (seed) {
+        id = seed->id;
+        place = (EchPlacement){.rounded = seed->bytes, .address = seed->address, .offset = seed->address - seed->segment_address, .reservation = -1};
+    } else if (buffer->offset != ECH_OFFSET_NONE) {
         place.offset = place.address = buffer->offset;
         if (buffer->bytes > m->limits[memory] || buffer->offset > m->limits[memory] - buffer->bytes)
             ech_machine_record_failure(m, memory, op, m->lives[life].buffer, buffer->bytes, ECH_FIT_FULL);
@@ -190,7 +193,7 @@ EchFit ech_machine_allocate(EchMachine *m, uint32_t life, uint64_t ordinal, EchI
         id = m->next_id[memory];
         EchAllocRequest request = {.id = id,
                                    .bytes = buffer->bytes,
-                                   .stream = stream_of(m, buffer->queue, buffer->pool),
+                                   .stream = ech_machine_stream(m, buffer->queue, buffer->pool),
                                    .upper_end = buffer->upper_end,
                                    .private_pool = buffer->pool != ECH_NONE,
                                    .captured = buffer->pool != ECH_NONE && ech_pool_is_capture(ech_trace_string(m->trace, buffer->pool))};
@@ -300,7 +303,7 @@ static void release_pool(EchMachine *m, uint32_t op, EchId pool)
             continue;
         for (uint32_t i = 0; i < m->n_memories; i++) {
             if (m->allocators[i])
-                ech_allocator_pool_done(m->allocators[i], stream_of(m, q, pool));
+                ech_allocator_pool_done(m->allocators[i], ech_machine_stream(m, q, pool));
         }
     }
 }
@@ -313,6 +316,12 @@ void ech_machine_run_mark(EchMachine *m, uint32_t op)
     EchId stack = m->ops[op].stack, id = pool && m->pools ? (EchId)GPOINTER_TO_UINT(g_hash_table_lookup(m->pools, pool)) - 1 : ECH_NONE;
     if (id != ECH_NONE)
         release_pool(m, op, id);
+    uint64_t address;
+    if (m->begun != NOWHERE && ech_mark_address(name, &address)) {
+        if (ech_allocator_give_back(m->allocators[m->begun], address, m->ops[op].bytes))
+            note_memory(m, m->begun);
+        return;
+    }
     if (pool || stack == ECH_NONE || !ech_stack_empties_cache(ech_trace_string(m->trace, stack)))
         return;
     for (uint32_t i = 0; i < m->n_memories; i++) {

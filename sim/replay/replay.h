@@ -9,7 +9,7 @@
 #include "models/device/device.h"
 #include "sim/base/diag.h"
 #include "sim/replay/price.h"
-#include "sim/trace/trace.h"
+#include "sim/trace/allocator_marks.h"
 
 typedef enum { ECH_ENGINE_AUTO, ECH_ENGINE_NATIVE, ECH_ENGINE_SIMGRID, ECH_N_ENGINES } EchEngine;
 
@@ -28,6 +28,14 @@ typedef enum {
 } EchWait;
 /** "dependency", "queue", "link", "memory_port", "compute", "space", "host", "allocator", "peers". */
 const char *ech_wait_name(EchWait wait);
+
+/** What the allocator of the device's memory holds before the run, and where the device puts what it takes later: a recording's start state. */
+typedef struct {
+    const EchSeedBlock *blocks;    /**< blocks[n]; ids are resident buffers; of streams and pools @owners tell. */
+    const EchAllocOwner *owners;   /**< owners[n] */
+    const EchSegmentRange *script; /**< script[n_script], as ech_allocator_script() has it. */
+    size_t n, n_script;
+} EchReplayStart;
 
 /** How to replay. Fill with ech_params_defaults(ech_replay_params, &options); the rows are what experiment files and --set accept. */
 typedef struct {
@@ -50,11 +58,12 @@ typedef struct {
                               out too). */
     uint64_t tuned_tiles;  /**< 1: products of GPU programs with a tile that no timing would have chosen are priced with the best one (default). */
     double products_duty;  /**< 0..1: share of the time in which matrix products run, which tells the power that they leave themselves; below 0: as measured. */
-    uint64_t host_launches; /**< 1: where nothing of the host was measured (property "host_order"), its launches take their time (default). */
-    uint64_t host_gaps;     /**< 1: recorded gaps before operations that neither order nor dependencies explain are kept (default 0). */
-    EchTime start;          /**< Picoseconds added to every time of the run; 0. */
-    EchAddressOrder order;  /**< Of addresses of the device's memory, for its allocator. */
-    bool context;           /**< The trace is of a process that asks as it goes: what its context takes of the device's memory is not there for it. */
+    uint64_t host_launches;      /**< 1: where nothing of the host was measured (property "host_order"), its launches take their time (default). */
+    uint64_t host_gaps;          /**< 1: recorded gaps before operations that neither order nor dependencies explain are kept (default 0). */
+    EchTime start;               /**< Picoseconds added to every time of the run; 0. */
+    EchAddressOrder order;       /**< Of addresses of the device's memory, for its allocator. */
+    const EchReplayStart *begin; /**< Where that fits, and what is given back is what was in the recording; NULL: from an empty memory. Borrowed. */
+    bool context;                /**< The trace is of a process that asks as it goes: what its context takes of the device's memory is not there for it. */
 } EchReplayOptions;
 extern const EchParam ech_replay_params[];
 

@@ -13,6 +13,17 @@ bool ech_mark_gives_segment(const char *name)
     return g_str_has_prefix(name, "segment_free ") || g_str_has_prefix(name, "segment_unmap ");
 }
 
+bool ech_mark_address(const char *name, uint64_t *ret)
+{
+    const char *text = strstr(name, " address=0x");
+    char *end = NULL;
+    uint64_t address = text ? g_ascii_strtoull(text + strlen(" address=0x"), &end, 16) : 0;
+    if (!text || (*end != ' ' && *end != '\0'))
+        return false;
+    *ret = address;
+    return true;
+}
+
 const char *ech_mark_pool(const char *name)
 {
     const char *pool = strstr(name, " pool=");

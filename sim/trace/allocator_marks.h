@@ -5,12 +5,19 @@
  * is of the default pool.
  */
 #pragma once
-#include <stdbool.h>
+#include "sim/trace/trace.h"
+
+/** The queue and private pool that a recorded block is of; ECH_NONE: none of the trace's, and the default one. */
+typedef struct {
+    EchId queue, pool;
+} EchAllocOwner;
 
 /** Takes a segment from the device, or held it when the recording began. */
 bool ech_mark_takes_segment(const char *name);
 /** Gives a segment back to the device. */
 bool ech_mark_gives_segment(const char *name);
+/** The address that a mark tells; false where it tells none. */
+bool ech_mark_address(const char *name, uint64_t *ret);
 /** The private pool ("3:0") that a mark is about, or NULL. Borrowed. */
 const char *ech_mark_pool(const char *name);
 /** Whether a private pool is of a CUDA graph's capture ("3:0"). One that the program made, "0:3", is a MemPool, or captures are told to use it, which nothing

@@ -826,8 +826,7 @@ $ echelon run --trace tests/golden/data/cache_emptied.ech --device a100-80 --all
     hbm: 150 MiB live at 30 us; best_fit
 $ grep -v allocator_settings tests/golden/data/cache_emptied.ech >$T/n.ech; sed -e 's/:empty_cache/:malloc/' tests/golden/data/cache_emptied.ech >$T/k.ech; for f in n k; do echelon run --trace $T/$f.ech --device a100-80 | grep reserved; done
   150 MiB reserved by allocator pytorch, as recorded; nvidia-smi would show 662 MiB, 512 MiB of it the process's context.
-  250 MiB reserved by allocator pytorch:max_split_size_mb:64, as recorded; nvidia-smi would show 762 MiB, 512 MiB of it the process's context. When it was recorded it held 150 MiB: how its cache lay when that began is not known here.
-    hbm: 150 MiB live at 238 us, 250 MiB reserved (40.0 % of it lost to fragmentation); pytorch:max_split_size_mb:64
+  150 MiB reserved by allocator pytorch:max_split_size_mb:64, as recorded; nvidia-smi would show 662 MiB, 512 MiB of it the process's context.
 $ echelon run --trace tests/golden/data/cache_emptied.ech --device a100-80 --set device.memories.hbm.capacity=600MiB | grep -E 'FIT|asks'
   IT DOES NOT FIT. hbm 100 MiB of 0 B
   At 0 ps 'loading' asks for 100 MiB more in hbm: 0 B of 0 B are live, 0 B reserved.
@@ -848,3 +847,10 @@ $ for gpu in h100-sxm t4; do echelon run --trace tests/fuzz/corpus/out_of_memory
   It fits. hbm 3.44 GiB of 14.6 GiB (24 %)
   11.0 GiB reserved by allocator jax, as recorded; nvidia-smi would show 11.1 GiB, 138 MiB of it the process's context.
     hbm: 3.44 GiB live, 11.0 GiB reserved, whole at the start; jax
+$ echelon run --trace tests/golden/data/began.ech --device a100-80 | grep -E 'fits|reserved by'
+  It fits. hbm 70 MiB of 78.8 GiB (0 %)
+  100 MiB reserved by allocator pytorch, as recorded; nvidia-smi would show 612 MiB, 512 MiB of it the process's context.
+$ echelon run --trace tests/golden/data/began.ech --device a100-80 --set device.memories.hbm.available=90MiB | grep -E 'fits|reserved by|start state'
+  It fits. hbm 70 MiB of 90 MiB (78 %)
+  80 MiB reserved by allocator pytorch, as recorded. When it was recorded it held 100 MiB: how its cache lay when that began is not known here.
+  - allocator pytorch: not from the recorded start state, which does not fit (start state: block at 0x7e0000000000: the device's memory is smaller than what was recorded; expected a larger --capacity)
