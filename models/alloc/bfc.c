@@ -602,6 +602,7 @@ static const char *const tensorflow_names[] = {"allow_growth",
                                                "internal_fragmentation_fraction",
                                                "garbage_collection",
                                                "gpu_system_memory_size_in_mb",
+                                               "compute_capability",
                                                "TF_FORCE_GPU_ALLOW_GROWTH",
                                                "TF_ENABLE_GPU_GARBAGE_COLLECTION",
                                                "experimental.internal_fragmentation_fraction",
@@ -611,6 +612,21 @@ static const char *const tensorflow_names[] = {"allow_growth",
                                                "TF_BFC_MEMORY_DUMP",
                                                "TF_DETERMINISTIC_ALLOCATOR",
                                                NULL};
+
+/* What TensorFlow leaves to the system and to libraries: 225 MiB of less than 2 GiB, else by compute capability (MinSystemMemory() of
+ * tensorflow/core/common_runtime/gpu/gpu_device.cc; to the MiB what TensorFlow 2.21 logs on devices of 7.0, 7.5, 8.0, 8.6, 8.9, 9.0, 10.0 and 12.0). */
+static EchBytes tensorflow_reserve(EchBytes memory, double capability)
+{
+    const EchBytes mib = UINT64_C(1) << 20;
+    if (memory < 2048 * mib)
+        return 225 * mib;
+    return (capability < 7 ? 500 : capability < 8 ? 1050 : capability < 9 ? 1536 : 1800) * mib;
+}
+
+static void leave_to_system(Bfc *self, EchBytes reserve)
+{
+    self->limit = reserve < self->base.memory.capacity ? self->base.memory.capacity - reserve : 0;
+}
 
 static bool tensorflow_set(Bfc *self, const char *name, const char *value, GError **error)
 {
@@ -630,23 +646,31 @@ static bool tensorflow_set(Bfc *self, const char *name, const char *value, GErro
         take_fraction(self, fraction);
         return true;
     }
+    if (strcmp(name, "compute_capability") == 0) {
+        char *end;
+        double capability = g_ascii_strtod(given, &end);
+        if (end == given || *end || !(capability >= 1 && capability < 100)) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: '%s' is none; expected something like 9.0", name, given);
+            return false;
+        }
+        leave_to_system(self, tensorflow_reserve(self->base.memory.capacity, capability));
+        return true;
+    }
     if (strcmp(name, "gpu_system_memory_size_in_mb") == 0) {
         uint64_t reserve;
         if (!ech_parse_u64(given, &reserve, error))
             return false;
-        reserve = ech_bytes_mul(reserve, UINT64_C(1) << 20);
-        self->limit = reserve < self->base.memory.capacity ? self->base.memory.capacity - reserve : 0;
+        leave_to_system(self, ech_bytes_mul(reserve, UINT64_C(1) << 20));
         return true;
     }
     return unknown(name, tensorflow_names, error);
 }
 
-/* Defaults of GPUOptions: all memory but max(300 MiB, 5 %) (assumed, facts of the documentation), garbage collection on. */
+/* Defaults of GPUOptions; of compute capability 9 or later unless it is told. */
 static bool tensorflow_configure(EchAllocator *base, const char *text, GError **error)
 {
     Bfc *self = (Bfc *)base;
-    EchBytes total = base->memory.capacity, reserve = MAX(UINT64_C(300) << 20, total / 20);
-    self->limit = total > reserve ? total - reserve : total;
+    leave_to_system(self, tensorflow_reserve(base->memory.capacity, 9));
     self->garbage_collection = 1;
     self->unified = text && (strstr(text, "TF_FORCE_UNIFIED_MEMORY=1") || strstr(text, "TF_FORCE_UNIFIED_MEMORY=true"));
     return each_setting(text, tensorflow_set, self, error);

@@ -104,6 +104,12 @@ static bool take_trace(EchImport *import, EchAllocStudy *study, GError **error)
     return true;
 }
 
+/* Arrays that TensorFlow or JAX asked the driver for, one by one. */
+static bool one_by_one(const EchAllocStudy *study)
+{
+    return study->trace && ech_trace_get_property(study->trace, "asked_one_by_one");
+}
+
 /* The allocations of @id, and all that the trace tells of the allocator they were made by. */
 static void take_memory(EchAllocStudy *study, EchId id)
 {
@@ -121,7 +127,7 @@ static void take_memory(EchAllocStudy *study, EchId id)
         study->held = 0;
     static const char *const pytorch[] = {"memory_snapshot", "kineto", "pretend", "pytorch_et", "memory_timeline", NULL};
     study->order = ech_alloc_recorded_order(trace, id);
-    study->of_pytorch = g_strv_contains(pytorch, ech_trace_format(trace)); /* of an exported trace: what it was made from */
+    study->of_pytorch = g_strv_contains(pytorch, ech_trace_format(trace)) && !one_by_one(study); /* of an exported trace: what it was made from */
 }
 
 static bool read_events(const char *path, const EchAllocStudyOptions *options, EchAllocStudy *study, GError **error)
@@ -301,6 +307,10 @@ char **ech_alloc_study_specs(const EchAllocStudy *study, bool fresh, const volat
         add(specs, "pytorch_pinned");
     } else if (study->of_pytorch) {
         add_pytorch(study, fresh, stop, specs);
+    } else if (one_by_one(study)) {
+        add(specs, "tensorflow");
+        add(specs, "jax");
+        add(specs, "cuda_async");
     } else if (study->start && !fresh) {
         /* BFC ran out: as it was, without its holes, and with what JAX and TensorFlow can be told to use instead. */
         add(specs, "bfc");

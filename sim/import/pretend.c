@@ -129,6 +129,7 @@ typedef struct {
     GHashTable *met;         /* who takes part in a collective -> how often they have so far */
     bool next_lengths;       /* The last of them are the next work's. */
     uint64_t clock_ns, reserved, peak_reserved, n_refused, largest_refused;
+    uint64_t n_blocks, n_of_pool; /* of the device that the program asked for; by cudaMallocAsync */
     uint64_t first_device;
     bool any_device;
 } Reader;
@@ -581,6 +582,8 @@ static void add_memory(Reader *r, EchItemKind kind)
     ech_capture_add(r->capture, &item);
     if (item.to != ECH_TIER_DEVICE || item.apart)
         return;
+    r->n_blocks += kind == ECH_ITEM_ALLOC;
+    r->n_of_pool += kind == ECH_ITEM_ALLOC && r->lines.fields[6] != 0;
     r->reserved = kind == ECH_ITEM_ALLOC ? ech_bytes_add(r->reserved, item.bytes) : r->reserved - MIN(r->reserved, item.bytes);
     r->peak_reserved = MAX(r->peak_reserved, r->reserved);
 }
@@ -1114,6 +1117,8 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
     if (!given && !found && r->peak_reserved > 0 && r->calls->len > 0)
         ech_diag_remark(r->ret->diag,
                         "no snapshot of PyTorch's lies beside it: what is allocated are the segments that PyTorch asked the driver for, not its tensors");
+    if (!given && !found && r->n_of_pool > r->n_blocks / 2) /* TensorFlow's and JAX's arrays, whatever scratch memory they ask for besides */
+        ech_trace_builder_set_property(r->builder, "asked_one_by_one", "true");
     ech_capture_set_unrecorded(r->capture);
     ech_trace_builder_set_property(r->builder, "host_order", "as asked");
     return ech_capture_finish(r->capture, error);

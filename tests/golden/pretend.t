@@ -153,3 +153,37 @@ $ printf 'echelon-pretend 1\nclock 1\ndevice 84825604096 536870912 1 "h100-sxm"\
    2  rtx-pro-6000                          78.8 GiB         -    16 us    x1.000
    3  h20                                   78.8 GiB         -    16 us    x1.000
 
+$ echelon run --trace traces/keras_cnn.h100 --device h100-sxm | sed -n '3,12p; /Longest/,$p'
+  It fits. hbm 105 MiB of 78.6 GiB (0 %), host 2 MiB of 2 TiB (0 %)
+  114 MiB reserved by allocator best_fit; nvidia-smi would show 626 MiB, 512 MiB of it the process's context.
+  It takes 19.5 ms, bound by the host's launches (76 % of the critical path).
+  No schedule of it is shorter than 19.3 ms on this device; with no overlap at all it takes 24.5 ms.
+
+  Critical path
+    the host's launches           14.8 ms   76.1 % ###############.....
+    overhead                      1.67 ms    8.6 % ##..................
+    hbm port                      1.51 ms    7.8 % ##..................
+    pageable port                  963 us    4.9 % #...................
+  Longest operations
+    Memcpy HtoD...e -> Device)    1.36 ms    7.0 % #..............  copy, 27 times
+    Memcpy DtoH...-> Pageable)     823 us    4.2 % #..............  copy, 29 times
+    Mul_GPU_DT_...FLOAT_kernel     575 us    3.0 % ...............  kernel, roofline, 211 times
+    stream_exec...orKernelImpl     246 us    1.3 % ...............  kernel, roofline, 20 times
+    cudnn chann...irst to last     228 us    1.2 % ...............  kernel, kernel model: relayout, by latency, 50 times
+    main_kernel                    218 us    1.1 % ...............  kernel, roofline, 175 times
+
+  Kernel times: 1010 roofline; 163 kernel model. Engine: simgrid (SimGrid version 3.32).
+  Of the kernels' time 12 % is products, which are held against published times; 17 % other kernels with constants from recorded ones of their class; 71 % of no known class: bytes and operations at the device's rates.
+  - 56 copies of 12.0 MiB in all are from or to pageable host memory; --pass pin says what pinned memory would be worth
+$ echelon alloc traces/keras_cnn.h100/cnn.pretend.gz | sed -n '1,9p'
+traces/keras_cnn.h100/cnn.pretend.gz: pretend, 1148 events; device memory 78.6 GiB, what the pretended device had beside its context
+allocations of hbm (--memory: host)
+no allocator needs less than 105 MiB; the recorded one held 1.07 KiB
+
+allocator            failed  peak live  reserved    frag     waste   largest  segments
+tensorflow                0    113 MiB  76.9 GiB  99.9 %  12.1 MiB  76.9 GiB         1
+jax                       0    113 MiB  59.0 GiB  99.8 %  12.1 MiB  59.0 GiB         1
+cuda_async                0    105 MiB   162 MiB  35.2 %    26 KiB  33.5 MiB         5
+
+$ echelon alloc traces/keras_cnn.h100/cnn.bfc.events.gz -a tensorflow -c 84406108160 --placements $T/p.csv > $T/said && cut -d, -f2,7 --output-delimiter=' ' $T/p.csv | tail -n +2 > $T/ours && zcat traces/keras_cnn.h100/cnn.bfc.addresses.gz | cmp - $T/ours && wc -l < $T/ours; rm $T/p.csv $T/ours $T/said
+571

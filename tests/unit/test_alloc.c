@@ -175,7 +175,10 @@ START_TEST(jax_and_tensorflow_take_their_share)
         {"XLA_PYTHON_CLIENT_MEM_FRACTION=.9", UINT64_C(77309411328) + 0},
         {"XLA_PYTHON_CLIENT_MEM_FRACTION=.5,XLA_PYTHON_CLIENT_PREALLOCATE=false", 40 * GIB},
         {"tensorflow:per_process_gpu_memory_fraction=0.25,allow_growth=true", 20 * GIB},
-        {"tensorflow:allow_growth", 76 * GIB},
+        {"tensorflow:allow_growth", 80 * GIB - 1800 * MIB},
+        {"tensorflow:compute_capability=8.9", 80 * GIB - 1536 * MIB},
+        {"tensorflow:compute_capability=7.5,allow_growth=true", 80 * GIB - 1050 * MIB},
+        {"tensorflow:compute_capability=6.1", 80 * GIB - 500 * MIB},
         {"XLA_PYTHON_CLIENT_MEM_FRACTION=2,TF_FORCE_UNIFIED_MEMORY=1", 160 * GIB},
         {"jax:--xla_gpu_enable_allocator_spatial_partitioning,XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB=8", 60 * GIB},
         {"tensorflow:experimental.internal_fragmentation_fraction=0.1,TF_FORCE_UNIFIED_MEMORY=1,per_process_gpu_memory_fraction=1.5", 120 * GIB},
@@ -185,9 +188,8 @@ START_TEST(jax_and_tensorflow_take_their_share)
         EchBytes limit = (EchBytes)own(allocator, "bytes_limit");
         ck_assert_msg(limit >= cases[i].limit && limit - cases[i].limit < 2 * MIB, "%s: %" G_GUINT64_FORMAT, cases[i].spec, limit);
     }
-    /* A twentieth of a small device would be less than the 300 MiB that TensorFlow leaves. */
-    g_autoptr(EchAllocator) small = open_allocator("tensorflow", 4 * GIB);
-    ck_assert_int_eq(own(small, "bytes_limit"), (int64_t)(4 * GIB - 300 * MIB));
+    g_autoptr(EchAllocator) small = open_allocator("tensorflow", 2 * GIB - 1);
+    ck_assert_int_eq(own(small, "bytes_limit"), (int64_t)(2 * GIB - 225 * MIB - 1));
 }
 END_TEST
 
@@ -601,6 +603,7 @@ static const struct {
     {"pytorch:release:2.15,expandable_segments_reserve_by_class:20", "a list in brackets"},
     {"jax:mem_fraction=2", "is no fraction of the memory"},
     {"tensorflow:allow_grwth", "did you mean 'allow_growth'?"},
+    {"tensorflow:compute_capability=new", "'new' is none; expected something like 9.0"},
     {"bfc:alignment=300", "is no power of two"},
     {"XLA_PYTHON_CLIENT_ALLOCATOR=vmm", "is not simulated"},
     {"XLA_PYTHON_CLIENT_MEM_FRACTION=2", "is no fraction of the memory"},

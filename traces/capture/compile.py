@@ -335,8 +335,8 @@ def keep(source, path):
             out.write((shorten(line) if in_names else keep_small(line)).encode("utf-8", "surrogateescape"))
 
 
-def keep_program(dump, stem, what, before=False):
-    """The program's files, from the dumps; @what is known of it besides. False where the compiler left none."""
+def keep_program(dump, stem, what, before=False, package="jax"):
+    """The program's files, from the dumps; @what is known of it besides; the @package that asked for it. False where the compiler left none."""
     scheduled = dumped(dump, ["after_codegen.txt"] * what["codegen"] + ["gpu_after_optimizations.txt", "after_optimizations.txt"])
     assignment = dumped(dump, ["after_optimizations-buffer-assignment.txt"])
     if not scheduled:
@@ -349,7 +349,7 @@ def keep_program(dump, stem, what, before=False):
     if assignment:
         keep(assignment, stem + ".buffer-assignment.txt.gz")
     with open(stem + ".json", "w") as out:
-        json.dump({**{k: what[k] for k in ("chip", "command")}, "jax": importlib.metadata.version("jax"),
+        json.dump({**{k: what[k] for k in ("chip", "command")}, package: importlib.metadata.version(package),
                    **{k: what[k] for k in ("codegen", "error", "refused", "memory_analysis")}}, out, indent=1)
         out.write("\n")
     return True
