@@ -324,7 +324,7 @@ static int pretend(char **command, const char *prefix, const char *name, char **
     g_autoptr(GPtrArray) written = list_captures(prefix, ".pretend", begun, xla ? "alloc" : "run --trace", xla ? allocator_of(programs->pdata[0]) : after->str);
     if (written->len == 0)
         fprintf(stderr, "echelon capture: nothing was captured; no process of the command asked for a GPU\n");
-    if (written->len > 1 && written->len <= ECH_MAX_RANKS && !jax) {
+    if (written->len > 1 && written->len <= ECH_MAX_RANKS && !xla) {
         g_autofree char *folder_of = g_path_get_dirname(prefix), *here = g_get_current_dir(), *base = g_path_get_basename(prefix),
                         *shown = quoted(strcmp(folder_of, here) == 0 ? base : prefix);
         fprintf(stderr, "echelon capture: ranks of one program wait for one another: echelon run --trace %s.*.pretend%s\n", shown, after->str);
