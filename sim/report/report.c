@@ -346,6 +346,12 @@ uint64_t *ech_report_span_counts(const EchReport *report)
     return counts;
 }
 
+static bool is_first_line_same(const char *a, const char *b)
+{
+    size_t n = strcspn(a, "\n");
+    return a == b || (strncmp(a, b, n) == 0 && (b[n] == '\0' || b[n] == '\n'));
+}
+
 EchNameTime *ech_report_longest(const EchReport *report, size_t most, size_t *ret_n)
 {
     static const EchOpKind kinds[] = {ECH_OP_KERNEL, ECH_OP_COPY, ECH_OP_COLLECTIVE};
@@ -366,7 +372,9 @@ EchNameTime *ech_report_longest(const EchReport *report, size_t most, size_t *re
                         sum->kernel_bound = run->prices[span->op].kernel_bound;
                     }
                     sum->stack = ech_trace_string(report->trace, op->stack);
+                    sum->one_asker = true;
                 }
+                sum->one_asker = sum->one_asker && is_first_line_same(sum->stack, ech_trace_string(report->trace, op->stack));
                 sum->time = ech_time_add(sum->time, (EchTime)MIN(times((uint64_t)(span->end - span->start), counts[i]), (uint64_t)INT64_MAX));
                 sum->count += counts[i];
             }
@@ -381,7 +389,8 @@ EchNameTime *ech_report_longest(const EchReport *report, size_t most, size_t *re
                                          sums[i].price,
                                          sums[i].kernel_class,
                                          sums[i].kernel_bound,
-                                         sums[i].stack};
+                                         sums[i].stack,
+                                         sums[i].one_asker};
     }
     qsort(sums, used, sizeof *sums, compare_names);
     *ret_n = MIN(used, most);

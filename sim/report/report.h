@@ -143,6 +143,7 @@ typedef struct {
     EchPriceSource price;               /**< Where its time came from, of its first span. */
     uint8_t kernel_class, kernel_bound; /**< By a GPU's kernel model: EchGpuClass (0: not by it) and EchGpuBound. */
     const char *stack;                  /**< Of its first span; borrowed from the trace. */
+    bool one_asker;                     /**< The first line of all its spans' stacks is the same. */
 } EchNameTime;
 /** How often each span of the run happened: 1, and once more for every iteration of a loop that was skipped because it repeats it. Owned by the caller:
  * counts[run->n_spans]. */

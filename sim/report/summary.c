@@ -653,6 +653,10 @@ static void append_longest(GString *out, const EchReport *report, unsigned colum
         /* A transfer of an argument: its name. */
         if (report->program && !source && times[i].kind == ECH_OP_COPY && *times[i].stack && strlen(times[i].stack) <= 32 && g_str_is_ascii(times[i].stack))
             source = g_strdup(times[i].stack);
+        /* PyTorch's operator ("aten::mul"), which the middle of a template's name hides. */
+        size_t operator_length = strcspn(times[i].stack, "\n");
+        if (!report->program && kernel && times[i].one_asker && g_strstr_len(times[i].stack, (gssize)operator_length, "::"))
+            source = g_strndup(times[i].stack, operator_length);
         int least = ech_text_width(ech_op_kind_name(times[i].kind)) + ech_text_width(count), line = source ? ech_text_width(source) + 2 : 0;
         if (line == 0 || least + line > room)
             g_clear_pointer(&source, g_free);
