@@ -2,7 +2,9 @@
 #include "models/device/device.h"
 #include "sim/base/error.h"
 #include "sim/base/modules.h"
+#include "sim/base/units.h"
 #include "sim/cli/cli.h"
+#include "sim/experiment/output.h"
 #include "sim/replay/cuda_driver.h"
 #include "sim/replay/replay.h"
 
@@ -27,28 +29,20 @@ static char *find_cupti(void)
     return library && dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 ? g_strdup(map->l_name) : NULL;
 }
 
-static volatile sig_atomic_t command_pid;
+static volatile sig_atomic_t command_pids[ECH_MAX_RANKS], n_commands;
 
 /* `timeout echelon capture ...` ends the command, whose capture we wait for. */
 static void pass_on(int number)
 {
-    if (command_pid > 0)
-        kill(command_pid, number);
+    for (int i = 0; i < n_commands; i++)
+        if (command_pids[i] > 0)
+            kill(command_pids[i], number);
 }
 
-/* Runs the command with what @launcher sets; its exit status. */
-static int run_command(GSubprocessLauncher *launcher, char **command)
+/* Waits for the command's end; its exit status. */
+static int wait_for(GSubprocess *child)
 {
     g_autoptr(GError) error = NULL;
-    g_autoptr(GSubprocess) child = g_subprocess_launcher_spawnv(launcher, (const char *const *)command, &error);
-    if (!child) {
-        fprintf(stderr, "echelon capture: %s\n", error->message);
-        return ECH_EXIT_FAILED;
-    }
-    signal(SIGINT, SIG_IGN); /* Ctrl-C is the command's; we wait for its capture to be written */
-    const char *pid = g_subprocess_get_identifier(child);
-    command_pid = pid ? (sig_atomic_t)g_ascii_strtoll(pid, NULL, 10) : 0;
-    signal(SIGTERM, pass_on);
     if (!g_subprocess_wait(child, NULL, &error)) {
         fprintf(stderr, "echelon capture: %s\n", error->message);
         return ECH_EXIT_FAILED;
@@ -58,6 +52,43 @@ static int run_command(GSubprocessLauncher *launcher, char **command)
         return ECH_EXIT_FAILED;
     }
     return g_subprocess_get_exit_status(child);
+}
+
+/* Runs the command with what @launcher sets, once for each of @ranks[n] (NULL: once); the first exit status that is not 0. */
+static int run_commands(GSubprocessLauncher *launcher, char **command, const int *ranks, guint n)
+{
+    g_autoptr(GPtrArray) children = g_ptr_array_new_with_free_func(g_object_unref);
+    int code = ECH_EXIT_DONE;
+    n_commands = 0;
+    signal(SIGINT, SIG_IGN); /* Ctrl-C is the command's; we wait for its capture to be written */
+    signal(SIGTERM, pass_on);
+    for (guint i = 0; i < n && code == ECH_EXIT_DONE; i++) {
+        g_autoptr(GError) error = NULL;
+        g_autofree char *rank = ranks ? g_strdup_printf("%d", ranks[i]) : NULL;
+        if (rank)
+            g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_RANK", rank, TRUE);
+        GSubprocess *child = g_subprocess_launcher_spawnv(launcher, (const char *const *)command, &error);
+        if (!child) {
+            fprintf(stderr, "echelon capture: %s\n", error->message);
+            code = ECH_EXIT_FAILED;
+            break;
+        }
+        g_ptr_array_add(children, child);
+        const char *pid = g_subprocess_get_identifier(child);
+        command_pids[i] = pid ? (sig_atomic_t)g_ascii_strtoll(pid, NULL, 10) : 0;
+        n_commands = (sig_atomic_t)i + 1;
+    }
+    for (guint i = 0; i < children->len; i++) {
+        int own = wait_for(children->pdata[i]);
+        if (code == ECH_EXIT_DONE)
+            code = own;
+    }
+    return code;
+}
+
+static int run_command(GSubprocessLauncher *launcher, char **command)
+{
+    return run_commands(launcher, command, NULL, 1);
 }
 
 /* As a shell's word. */
@@ -191,8 +222,11 @@ static void put_before(GSubprocessLauncher *launcher, const char *variable, cons
 
 /* What is pretended besides the device. */
 typedef struct {
-    int gpus;        /* that a process sees; 0: one, or as many as a machine of @world has */
-    int world, rank; /* the one process stands for this rank of so many; world 0: processes are what they are */
+    int gpus;                 /* that a process sees; 0: one, or as many as a machine of @world has */
+    int world;                /* a process stands for one rank of so many; 0: processes are what they are */
+    int ranks[ECH_MAX_RANKS]; /* ranks[n_ranks] that there are processes for, ascending */
+    guint n_ranks;
+    const char *ranks_text; /* as given: "0,64,128" */
 } Pretended;
 
 /* Devices that a machine has: no maker's has more than eight on one link. */
@@ -275,7 +309,7 @@ static int pretend(char **command, const char *prefix, const char *name, char **
     if (p->gpus > 0)
         g_string_append_printf(options, " --gpus %d", p->gpus);
     if (p->world > 0)
-        g_string_append_printf(options, " --world %d --rank %d", p->world, p->rank);
+        g_string_append_printf(options, " --world %d --rank %s", p->world, p->ranks_text);
     g_autoptr(EchDevice) device = ech_device_load(name, (const char *const *)settings, &error);
     bool tpu = device && strcmp(device->family, "tpu") == 0 && *device->compiler && strcmp(device->compiler, "v1") != 0;
     if (tpu && (settings || p->world > 0))
@@ -305,9 +339,9 @@ static int pretend(char **command, const char *prefix, const char *name, char **
     g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_OUT", pattern, TRUE);
     g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_CHIP", *device->compiler ? device->compiler : device->name, TRUE);
     if (p->world > 0) {
-        g_autofree char *world = g_strdup_printf("%d", p->world), *rank = g_strdup_printf("%d", p->rank);
+        g_autofree char *world = g_strdup_printf("%d", p->world);
         g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_WORLD", world, TRUE);
-        g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_RANK", rank, TRUE);
+        g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_RANKS", p->ranks_text, TRUE);
     }
     put_before(launcher, "LD_PRELOAD", library);
     put_before(launcher, "LD_LIBRARY_PATH", folder);
@@ -317,7 +351,13 @@ static int pretend(char **command, const char *prefix, const char *name, char **
     if (hooks)
         put_before(launcher, "PYTHONPATH", hooks);
     gint64 begun = g_get_real_time() / G_USEC_PER_SEC;
-    int code = run_command(launcher, command);
+    /* Where the ranks leave what they tell one another. */
+    g_autofree char *meeting = p->n_ranks > 1 ? g_dir_make_tmp("echelon-ranks-XXXXXX", NULL) : NULL;
+    if (meeting)
+        g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_MEETING", meeting, TRUE);
+    int code = run_commands(launcher, command, p->world > 0 ? p->ranks : NULL, p->world > 0 ? p->n_ranks : 1);
+    if (meeting)
+        ech_remove_tree(meeting);
     g_autoptr(GPtrArray) programs = list_captures(prefix, a_folder, begun, "run --trace", after->str); /* of XLA */
     /* What XLA's client asked for, kernel by kernel, says less of the work than the programs do, but it has all allocations. */
     bool xla = programs->len > 0;
@@ -334,6 +374,21 @@ static int pretend(char **command, const char *prefix, const char *name, char **
     return code;
 }
 
+/* "0,64,128" of --rank; NULL: 0. */
+static bool read_ranks(const char *text, Pretended *p)
+{
+    g_auto(GStrv) words = g_strsplit(text ? text : "0", ",", -1);
+    p->ranks_text = text ? text : "0";
+    for (char **word = words; *word; word++) {
+        uint64_t rank;
+        if (!ech_parse_u64(*word, &rank, NULL) || rank >= (uint64_t)MAX(p->world, 0) || p->n_ranks == ECH_MAX_RANKS ||
+            (p->n_ranks > 0 && (uint64_t)p->ranks[p->n_ranks - 1] >= rank))
+            return false;
+        p->ranks[p->n_ranks++] = (int)rank;
+    }
+    return p->n_ranks > 0;
+}
+
 /* The first word that is none of our options: "--" or the command's. */
 static int own_words(int argc, char **argv)
 {
@@ -346,16 +401,16 @@ static int own_words(int argc, char **argv)
 
 int ech_verb_capture(int argc, char **argv)
 {
-    g_autofree char *out = NULL, *device = NULL;
+    g_autofree char *out = NULL, *device = NULL, *ranks = NULL;
     g_auto(GStrv) rest = NULL, settings = NULL;
-    Pretended p = {.rank = -1};
+    Pretended p = {.world = 0};
     const GOptionEntry entries[] = {
         {"output", 'o', 0, G_OPTION_ARG_FILENAME, &out, "prefix of the captures, one file a process (default: echelon)", "PREFIX"},
         {"pretend", 0, 0, G_OPTION_ARG_STRING, &device, "no GPU, or no TPU: let the command see this one; what it asks of it is written down and not run",
          "DEVICE"},
         {"gpus", 0, 0, G_OPTION_ARG_INT, &p.gpus, "how many of them there are (default: 1)", "N"},
         {"world", 0, 0, G_OPTION_ARG_INT, &p.world, "one process alone for a world of torch.distributed: the ranks it believes in", "N"},
-        {"rank", 0, 0, G_OPTION_ARG_INT, &p.rank, "which of them it is (default: 0)", "R"},
+        {"rank", 0, 0, G_OPTION_ARG_STRING, &ranks, "which of them it is (default: 0); several, ascending: a process for each", "R[,R]..."},
         {"set", 's', 0, G_OPTION_ARG_STRING_ARRAY, &settings, "change a number of the pretended device", "PATH=VALUE"},
         G_OPTION_ENTRY_NULL,
     };
@@ -367,7 +422,7 @@ int ech_verb_capture(int argc, char **argv)
         fprintf(stderr, "echelon capture: no command; expected echelon capture [--pretend DEVICE] [-o PREFIX] -- COMMAND\n");
         return ECH_EXIT_USAGE;
     }
-    const char *extra = settings ? "--set" : p.gpus != 0 ? "--gpus" : p.world != 0 ? "--world" : p.rank != -1 ? "--rank" : NULL;
+    const char *extra = settings ? "--set" : p.gpus != 0 ? "--gpus" : p.world != 0 ? "--world" : ranks ? "--rank" : NULL;
     if (!device && extra) {
         fprintf(stderr, "echelon capture: %s is for a device that is not there; expected --pretend DEVICE, too\n", extra);
         return ECH_EXIT_USAGE;
@@ -376,11 +431,11 @@ int ech_verb_capture(int argc, char **argv)
         fprintf(stderr, "echelon capture: --world %d: expected 1 to %d\n", p.world, MAX_WORLD);
         return ECH_EXIT_USAGE;
     }
-    if (p.rank != -1 && (p.rank < 0 || p.rank >= p.world)) {
-        fprintf(stderr, "echelon capture: --rank %d: %s\n", p.rank, p.world > 0 ? "expected less than --world, from 0" : "expected --world N, too");
+    if ((p.world > 0 || ranks) && !read_ranks(ranks, &p)) {
+        fprintf(stderr, "echelon capture: --rank %s: %s\n", ranks,
+                p.world > 0 ? "expected numbers less than --world, ascending from 0, at most 64 of them" : "expected --world N, too");
         return ECH_EXIT_USAGE;
     }
-    p.rank = MAX(p.rank, 0);
     g_autofree char *prefix = g_canonicalize_filename(out ? out : "echelon", NULL);
     return device ? pretend(command, prefix, device, settings, &p) : capture(command, prefix);
 }

@@ -34,7 +34,7 @@ $ echelon capture --pretend h100-sxm --rank 2 -- true
 echelon capture: --rank 2: expected --world N, too
 exit 2
 $ echelon capture --pretend h100-sxm --world 2 --rank 2 -- true
-echelon capture: --rank 2: expected less than --world, from 0
+echelon capture: --rank 2: expected numbers less than --world, ascending from 0, at most 64 of them
 exit 2
 $ echelon capture --pretend h100-sxm --world 64 --rank 9 -- sh -c 'echo $ECHELON_PRETEND_WORLD $ECHELON_PRETEND_RANK; echo "$ECHELON_PRETEND_DEVICE" | tr ";" "\n" | grep devices' 2>/dev/null
 64 9
@@ -98,3 +98,17 @@ id=b300;name=NVIDIA B300 SXM6 AC;bytes=297021865984;context=536870912;devices=1;
 id=rtx-pro-6000;name=NVIDIA RTX PRO 6000 Blackwell Workstation Edition;bytes=101973261025;context=536870912;devices=1;links=0;major=12;minor=0;memory_bus_bits=5120;memory_clock_khz=1400000;shared=102400;multiprocessors=188;clock_khz=2617000;host_rate=63000000000;l2=134217728
 $ for d in $(echelon list devices | awk '/NVIDIA/ {print $1}'); do echelon capture --pretend $d -- sh -c 'echo "$ECHELON_PRETEND_DEVICE" | tr ";" "\n" | grep -cE "^(bytes|context|major|multiprocessors|clock_khz|l2|host_rate|shared)=[1-9]"' 2>/dev/null; done | sort | uniq -c
      31 8
+$ echelon capture --pretend h100-sxm --world 8 --rank 0,4 -- sh -c 'test -d "$ECHELON_PRETEND_MEETING" && echo rank $ECHELON_PRETEND_RANK of $ECHELON_PRETEND_WORLD' 2>/dev/null | sort
+rank 0 of 8
+rank 4 of 8
+$ echelon capture --pretend h100-sxm --world 8 --rank 4,0 -- true
+echelon capture: --rank 4,0: expected numbers less than --world, ascending from 0, at most 64 of them
+exit 2
+$ echelon capture --pretend h100-sxm --world 8 --rank 0,8 -- true
+echelon capture: --rank 0,8: expected numbers less than --world, ascending from 0, at most 64 of them
+exit 2
+$ echelon capture --pretend h100-sxm --rank 0,1 -- true
+echelon capture: --rank 0,1: expected --world N, too
+exit 2
+$ echelon capture --pretend h100-sxm --world 2 --rank 0,1 -- sh -c 'exit 3' 2>/dev/null
+exit 3

@@ -615,6 +615,9 @@ START_TEST(both_sides_of_a_message)
     ck_assert_str_eq(met_more[3], met_more[4]);
     ck_assert_str_eq(met_more[5], met_more[6]);
     ck_assert_str_ne(met_more[3], met_more[5]);
+    for (size_t i = 0; i < G_N_ELEMENTS(all); i++)
+        end_communicator(all[i]);
+    end_communicator(other);
     unload();
 }
 END_TEST
@@ -624,7 +627,9 @@ START_TEST(events_behind_collectives)
 {
     load_nccl();
     int (*all_reduce)(const void *, void *, size_t, int, int, void *, void *), (*make_stream)(void **, unsigned), (*make_event)(void **),
-        (*record)(void *, void *), (*query)(void *), (*wait)(void *, void *, unsigned);
+        (*record)(void *, void *), (*query)(void *), (*wait)(void *, void *, unsigned), (*end_stream)(void *), (*end_event)(void *);
+    find("cudaStreamDestroy", &end_stream);
+    find("cudaEventDestroy", &end_event);
     find("ncclAllReduce", &all_reduce);
     find("cudaStreamCreateWithFlags", &make_stream);
     find("cudaEventCreate", &make_event);
@@ -645,6 +650,7 @@ START_TEST(events_behind_collectives)
     int times = 0;
     while (query(event) != 0) /* who asks until it is over is told so */
         ck_assert_int_lt(++times, 100);
+    ck_assert_int_eq(end_event(event) + end_event(later) + end_stream(stream) + end_communicator(c), 0);
     unload();
 }
 END_TEST

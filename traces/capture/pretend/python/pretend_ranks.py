@@ -2,7 +2,8 @@
 process that is the only one of its world.
 
 Nothing waits for another rank's GPU, as collectives are not run (nccl.c). Alone, nothing waits for another process either: what the others would have written
-into the store is taken to be what this one writes, and the objects of others are this one's own."""
+into the store is taken to be what this one writes, and the objects of others are this one's own. Where there are processes for several ranks of such a world
+(ECHELON_PRETEND_RANKS), the objects that those tell one another are theirs, by files in ECHELON_PRETEND_MEETING."""
 import ctypes
 import functools
 import hashlib
@@ -18,6 +19,11 @@ def alone():
         return max(int(os.environ.get("ECHELON_PRETEND_WORLD", "0")), 0)
     except ValueError:
         return 0
+
+
+def _present():
+    """Ranks that there are processes for, of a world that no process is alone for otherwise."""
+    return [int(rank) for rank in os.environ.get("ECHELON_PRETEND_RANKS", "").split(",") if rank.isdigit()]
 
 
 def set_environment():
@@ -155,7 +161,13 @@ def _without_gloo(backend):
     return backend.replace("gloo", "fake")
 
 
-def _objects(c10d):
+def _meeting(dist):
+    """Where the ranks that are there, of a world of more, leave what they tell one another; None where there is one."""
+    folder = os.environ.get("ECHELON_PRETEND_MEETING")
+    return dist.FileStore(os.path.join(folder, "objects"), -1) if folder and alone() else None
+
+
+def _objects(dist, c10d):
     """Objects travel as bytes whose lengths are compared on the GPU, which does not compute: they go through the store of the processes, where there are
     several."""
     import itertools
@@ -170,12 +182,20 @@ def _objects(c10d):
         name = ",".join(map(str, members(group)))
         return "echelon/%s/%d" % (name, next(calls.setdefault(name, itertools.count())))
 
-    def tell(key, value):
-        if not alone():
-            c10d._get_default_store().set(key, pickle.dumps(value))
+    meeting = _meeting(dist)
+    present = set(_present() if alone() else ())
 
-    def hear(key, own):
-        return own if alone() else pickle.loads(c10d._get_default_store().get(key))
+    def store():
+        return meeting or c10d._get_default_store()
+
+    def tell(key, value):
+        if meeting or not alone():
+            store().set(key, pickle.dumps(value))
+
+    def hear(key, own, rank):
+        """What @rank tells; of one that is not there, the own."""
+        there = not alone() or (meeting and rank in present)
+        return pickle.loads(store().get(key)) if there else own
 
     def source(src, group, group_src):
         return members(group)[group_src] if group_src is not None else src or 0
@@ -184,26 +204,27 @@ def _objects(c10d):
         key = place(group)
         tell("%s/%d" % (key, c10d.get_rank()), obj)
         for i, rank in enumerate(members(group)):
-            object_list[i] = hear("%s/%d" % (key, rank), obj)
+            object_list[i] = hear("%s/%d" % (key, rank), obj, rank)
 
     def gather_object(obj, object_gather_list=None, dst=None, group=None, *rest, **more):
         key = place(group)
         tell("%s/%d" % (key, c10d.get_rank()), obj)
         for i, rank in enumerate(members(group) if object_gather_list else []):
-            object_gather_list[i] = hear("%s/%d" % (key, rank), obj)
+            object_gather_list[i] = hear("%s/%d" % (key, rank), obj, rank)
 
     def broadcast_object_list(object_list, src=None, group=None, device=None, group_src=None, *rest, **more):
         key = place(group)
         if c10d.get_rank() == source(src, group, group_src):
             tell(key, list(object_list))
         else:
-            object_list[:] = hear(key, list(object_list))
+            object_list[:] = hear(key, list(object_list), source(src, group, group_src))
 
     def scatter_object_list(scatter_object_output_list, scatter_object_input_list=None, src=None, group=None, group_src=None, *rest, **more):
         key = place(group)
         if c10d.get_rank() == source(src, group, group_src):
             tell(key, list(scatter_object_input_list))
-        scatter_object_output_list[0] = hear(key, scatter_object_input_list or [None] * len(members(group)))[members(group).index(c10d.get_rank())]
+        given = hear(key, scatter_object_input_list or [None] * len(members(group)), source(src, group, group_src))
+        scatter_object_output_list[0] = given[members(group).index(c10d.get_rank())]
 
     def between(sender, receiver):
         """Where a message between two ranks is left: they come one after another."""
@@ -215,10 +236,10 @@ def _objects(c10d):
 
     def recv_object_list(object_list, src=None, group=None, device=None, group_src=None, *rest, **more):
         sender = source(src, group, group_src)
-        if alone():
-            raise RuntimeError("rank %d is to hear from rank %d what that alone knows, and it is not there: let all of them run (torchrun below echelon capture "
-                               "--pretend, without --world)" % (c10d.get_rank(), sender))
-        object_list[:] = hear(between(sender, c10d.get_rank()), None)
+        if alone() and not (meeting and sender in present):
+            raise RuntimeError("rank %d is to hear from rank %d what that alone knows, and it is not there: expected it in --rank, too (--rank %d,%d), or all "
+                               "ranks by torchrun" % ((c10d.get_rank(), sender) + tuple(sorted((c10d.get_rank(), sender)))))
+        object_list[:] = hear(between(sender, c10d.get_rank()), None, sender)
         return sender
 
     def monitored_barrier(*rest, **more):
@@ -246,6 +267,6 @@ def install(torch):
         return
     from torch.distributed import distributed_c10d as c10d
     _groups(c10d)
-    _objects(c10d)
+    _objects(torch.distributed, c10d)
     if alone():
         _alone(torch.distributed, c10d)
