@@ -530,6 +530,37 @@ static void launch_what_the_driver_compiles(void)
     }
 }
 
+/* Kernels of libraries, as cuda.core asks for them; tables of functions that there are not, whose entries may be called. */
+static void ask_of_kernels(void)
+{
+    void *module, *kernel,
+        *symbols[] = {dlsym(RTLD_DEFAULT, "cuLibraryGetKernel"), dlsym(RTLD_DEFAULT, "cuKernelGetAttribute"), dlsym(RTLD_DEFAULT, "cuKernelSetAttribute"),
+                      dlsym(RTLD_DEFAULT, "cuGetExportTable")};
+    int (*get)(void **, void *, const char *), (*attribute_of)(int *, int, void *, int), (*set_attribute)(int, int, void *, int),
+        (*table_of)(const void **, const void *), value = 0;
+    NEED(symbols[0] && symbols[1] && symbols[2] && symbols[3]);
+    memcpy(&get, &symbols[0], sizeof get);
+    memcpy(&attribute_of, &symbols[1], sizeof attribute_of);
+    memcpy(&set_attribute, &symbols[2], sizeof set_attribute);
+    memcpy(&table_of, &symbols[3], sizeof table_of);
+    NEED(load_module(&module, ptx) == 0 && get(&kernel, module, "kk") == 0);
+    NEED(attribute_of(&value, 0, kernel, 0) == 0 && value == 32); /* threads of a block */
+    NEED(attribute_of(&value, 1, kernel, 0) == 0 && value == 1040 && set_attribute(8, 1024, kernel, 0) == 0);
+    const struct {
+        size_t bytes;
+        int (*function)(void);
+    } *table = NULL;
+    NEED(table_of((const void **)&table, &value) != 0 && table && table->bytes == sizeof(size_t) && table->function() != 0);
+}
+
+START_TEST(kernels_tell_their_attributes_and_tables_nothing)
+{
+    int status;
+    g_autofree char *text = pretended(SMALL, ask_of_kernels, &status);
+    ck_assert_int_eq(status, 0);
+}
+END_TEST
+
 START_TEST(arguments_are_found_by_what_ptx_says)
 {
     g_autofree char *text = pretended(SMALL, launch_what_the_driver_compiles, NULL);
@@ -1107,6 +1138,7 @@ int main(void)
     tcase_add_test(tcase, arguments_are_found_by_what_code_says);
     tcase_add_test(tcase, nothing_is_left_on_the_stack);
     tcase_add_test(tcase, arguments_are_found_by_what_ptx_says);
+    tcase_add_test(tcase, kernels_tell_their_attributes_and_tables_nothing);
     tcase_add_test(tcase, what_kernels_overwrite_does_not_read_back);
     tcase_add_test(tcase, memory_ends_at_the_last_byte);
     tcase_add_test(tcase, what_the_host_copied_reads_back);

@@ -842,6 +842,18 @@ PRETEND_EXPORT int cuFuncGetAttribute(int *ret, int attribute, void *function)
     return SUCCESS;
 }
 
+PRETEND_EXPORT int cuKernelGetAttribute(int *ret, int attribute, void *kernel, int device)
+{
+    (void)device;
+    return cuFuncGetAttribute(ret, attribute, kernel);
+}
+
+PRETEND_EXPORT int cuKernelSetAttribute(int attribute, int value, void *kernel, int device)
+{
+    (void)device;
+    return cuFuncSetAttribute(kernel, attribute, value);
+}
+
 typedef struct {
     unsigned grid[3], block[3], shared;
     void *stream;

@@ -1,6 +1,7 @@
 /* What libraries look for before they work at all, and calls of the smaller libraries. */
 #include "pretend.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 
@@ -31,20 +32,34 @@ LOOKED_UP(cuLibraryLoadData)
 LOOKED_UP(cuLibraryLoadFromFile)
 LOOKED_UP(cuLibraryGetKernel)
 LOOKED_UP(cuLibraryUnload)
-LOOKED_UP(cuKernelSetAttribute)
-LOOKED_UP(cuKernelGetAttribute)
 LOOKED_UP(cuKernelGetFunction)
 LOOKED_UP(cuOccupancyMaxPotentialClusterSize)
 
-/* Tables of functions that NVIDIA's libraries alone know. NVRTC looks at the size of one, its first word, whether or not it was told that there is none; what
- * is built on the runtime does without. */
+static int not_found(void)
+{
+    return 500; /* CUDA_ERROR_NOT_FOUND */
+}
+
+/* Tables of functions that NVIDIA's libraries alone know. NVRTC looks at the size of one, its first word, whether or not it was told that there is none, and
+ * nvJitLink calls what stands behind it; what is built on the shared runtime does without. A runtime that is linked into a program's own library (CuPy's) gives
+ * up here. */
 __attribute__((visibility("default"), weak)) int cuGetExportTable(const void **ret, const void *id);
 int cuGetExportTable(const void **ret, const void *id)
 {
     (void)id;
-    static const size_t empty[8] = {sizeof(size_t)};
-    *ret = empty;
-    return 500; /* CUDA_ERROR_NOT_FOUND */
+    Dl_info caller;
+    if (!pretend_is_of_cuda(__builtin_return_address(0)) && dladdr(__builtin_return_address(0), &caller) && caller.dli_fname) {
+        char what[512];
+        snprintf(what, sizeof what, "%s has CUDA's runtime linked into it, which asks the driver for functions that NVIDIA documents nowhere: it finds no GPU",
+                 caller.dli_fname);
+        pretend_say_once(what);
+    }
+    static const struct {
+        size_t bytes;
+        int (*functions[7])(void);
+    } empty = {sizeof(size_t), {not_found, not_found, not_found, not_found, not_found, not_found, not_found}};
+    *ret = &empty;
+    return not_found();
 }
 
 /* ---- cuFFT ---- */

@@ -164,6 +164,8 @@ bool pretend_graph_take(const char *word, void *stream, const char *rest);
 /* What the program would have found behind @name without us: of a library that it was linked with, or of the first of @libraries (NULL behind them) that it
  * loaded itself. NULL where there is none. */
 void *pretend_real_symbol(const char *name, const char *const *libraries);
+/* Whether @code lies in a library of NVIDIA's, by its file's name; or in ours. */
+bool pretend_is_of_cuda(const void *code);
 /* Of cuDNN. */
 void *pretend_cudnn_symbol(const char *name);
 

@@ -6,8 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 
-/* Whether @code lies in a library of NVIDIA's, by its file's name; or in ours. */
-static bool is_of_cuda(const void *code)
+bool pretend_is_of_cuda(const void *code)
 {
     static const char *const names[] = {"libcu", "libnv", "libnccl", "libechelon_pretend"};
     Dl_info info;
@@ -24,7 +23,7 @@ static bool is_of_cuda(const void *code)
 void *pretend_real_symbol(const char *name, const char *const *libraries)
 {
     void *found = dlsym(RTLD_NEXT, name);
-    for (found = found && is_of_cuda(found) ? found : NULL; !found && *libraries; libraries++) {
+    for (found = found && pretend_is_of_cuda(found) ? found : NULL; !found && *libraries; libraries++) {
         void *library = dlopen(*libraries, RTLD_NOW | RTLD_NOLOAD);
         found = library ? dlsym(library, name) : NULL;
     }
@@ -57,7 +56,7 @@ void *pretend_symbol_of(void *handle, const char *name, const void *caller)
     void *ours = pretend_next_dlsym(self, name);
     if (!ours)
         dlerror(); /* is the program's to read */
-    return ours && !is_of_cuda(caller) ? ours : NULL;
+    return ours && !pretend_is_of_cuda(caller) ? ours : NULL;
 }
 
 /* Who asks for the next symbol after its own is known by its return address: so the real dlsym() is jumped to. */
