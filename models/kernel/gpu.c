@@ -325,10 +325,13 @@ static void tile_cost(const EchGpuChip *chip, const EchGpuLaunch *l, const Tile 
 #define MAX_SPLIT 64.0
 #define LEAST_PART 512.0
 
-/* Tiles of vendor libraries, largest first (DU-09799-001). */
+/* Tiles of vendor libraries, largest first (DU-09799-001), and then those in between that cuBLAS has for wgmma: nvjet_hsh_192x192, _320x128, _128x192, _256x160
+ * and nvjet_qqtst_128x160 stand in published profiles of H100 and later. */
 static const struct {
     uint16_t m, n;
-} tiles[] = {{256, 128}, {128, 256}, {128, 128}, {256, 64}, {64, 256}, {128, 64}, {64, 128}, {64, 64}};
+} tiles[] = {{256, 128}, {128, 256}, {128, 128}, {256, 64},  {64, 256},  {128, 64}, {64, 128},
+             {64, 64},   {192, 192}, {320, 128}, {128, 192}, {256, 160}, {128, 160}};
+#define OLDER_TILES 8
 
 static const char *operand_type(const EchGpuKernel *kernel)
 {
@@ -397,10 +400,11 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
         launch = &together;
     }
     /* Convolutions have both kinds: the older one takes shorter steps of few channels. */
-    size_t n_kinds = (launch->taps > 1 || turning > 0) && arithmetic == ECH_GPU_WGMMA ? 2 : 1;
-    for (size_t i = 0; i < n_kinds * G_N_ELEMENTS(tiles); i++) {
-        uint8_t kind = i < G_N_ELEMENTS(tiles) ? arithmetic : ECH_GPU_MMA;
-        uint16_t m = tiles[i % G_N_ELEMENTS(tiles)].m, n = tiles[i % G_N_ELEMENTS(tiles)].n;
+    bool both = (launch->taps > 1 || turning > 0) && arithmetic == ECH_GPU_WGMMA;
+    size_t n_tiles = arithmetic == ECH_GPU_WGMMA ? G_N_ELEMENTS(tiles) : OLDER_TILES;
+    for (size_t i = 0; i < n_tiles + (both ? OLDER_TILES : 0); i++) {
+        uint8_t kind = i < n_tiles ? arithmetic : ECH_GPU_MMA;
+        uint16_t m = tiles[i % n_tiles].m, n = tiles[i % n_tiles].n;
         Tile tile = {.m = m,
                      .n = n,
                      .k = (kind == ECH_GPU_WGMMA ? STEP_BYTES : STEP_BYTES / 2) / each,

@@ -10,7 +10,7 @@ $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native -
   after pass offload:memory=120MiB,overlap=true
   It fits. hbm 188 MiB of 79.1 GiB (0 %), host 67.5 MiB of 2 TiB (0 %)
   It takes 2.76 ms, bound by host link from device (48 % of the critical path).
-    It takes 49.3 % longer: 1.85 ms -> 2.76 ms. Along the critical path: +1.32 ms host link from device, +1.29 ms host link to device, -735 us hbm port.
+    It takes 49.5 % longer: 1.85 ms -> 2.76 ms. Along the critical path: +1.32 ms host link from device, +1.29 ms host link to device, -735 us hbm port.
     So this offload costs device memory: 67.5 MiB of saved arrays moved to the host, and hbm needs 8.49 MiB more. At the peak it holds 44 MiB more leaving for host (largest: 'gemm_fusion_dot.10', 'gemm_fusion_dot.16', 'gemm_fusion_dot.22', 'input_transpose_fusion.9'), 32 MiB more arriving from host (largest: 'gemm_fusion_dot.22', 'gemm_fusion_dot.16', 'input_transpose_fusion.8', 'input_transpose_fusion.9').
   - offload: 14 arrays (67.5 MiB) on the host; 14 copies there (67.5 MiB) and 14 back (67.5 MiB)
   - offload: kernels are those compiled without it; the compiler's places do not hold any more

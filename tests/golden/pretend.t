@@ -37,11 +37,11 @@ PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/,/No schedule/p;/Steps/,/^$/p;/fullest/,/^$/p;/Who asked/,/^$/p;/Kernel times/,$p'
   It fits. hbm 4.63 GiB of 78.6 GiB (6 %)
   4.99 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.49 GiB, 512 MiB of it the process's context.
-  It takes 69.3 ms, bound by pageable port (47 % of the critical path).
-  No schedule of it is shorter than 68.5 ms on this device; with no overlap at all it takes 84.5 ms.
+  It takes 69.1 ms, bound by pageable port (47 % of the critical path).
+  No schedule of it is shorter than 68.4 ms on this device; with no overlap at all it takes 84.3 ms.
   Steps: 2, the middle one takes 12.1 ms
     12.1 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 4.63 GiB
-    11.9 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
+    11.8 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
 
   Memory at its fullest
     hbm: 4.63 GiB live at 48.6 ms, 4.99 GiB reserved (7.1 % of it lost to fragmentation); pytorch:release:2.15
@@ -55,26 +55,26 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
   Who asked for it (forward, recomputed, backward)
     aten::to                      33.0 ms   47.7 % ##########..........
     Optimizer.step#AdamW.step     7.77 ms   11.2 % ##..................
-    head (Linear)                 6.64 ms    9.6 % ##..................  2.24 ms, -, 4.39 ms
+    head (Linear)                 6.63 ms    9.6 % ##..................  2.24 ms, -, 4.39 ms
     blocks.* (Block)              3.45 ms    5.0 % #...................  1.15 ms, -, 2.30 ms
     aten::cross_entropy_loss      3.32 ms    4.8 % #...................
     LogSoftmaxBackward0           2.22 ms    3.2 % #...................  -, -, 2.22 ms
     blocks.*.up (Linear)          1.97 ms    2.8 % #...................  706 us, -, 1.26 ms
-    blocks.*.down (Linear)        1.76 ms    2.5 % #...................  605 us, -, 1.16 ms
-    in 12 more                    8.70 ms   12.6 % ###.................
+    blocks.*.down (Linear)        1.76 ms    2.6 % #...................  605 us, -, 1.16 ms
+    in 12 more                    8.59 ms   12.4 % ##..................
 
   Kernel times: 544 kernel model. Engine: native (0.1.0).
   Of the kernels' time 32 % is products, which are held against published times; 68 % other kernels with constants from recorded ones of their class; 1 % assumed (most of it scatter).
   - PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
   - 27 copies of 346 MiB in all are from or to pageable host memory; --pass pin says what pinned memory would be worth
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass pin | grep -E 'It takes'
-  It takes 43.2 ms, bound by hbm port (43 % of the critical path).
-    It takes 37.6 % less time: 69.3 ms -> 43.2 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
+  It takes 43.1 ms, bound by hbm port (43 % of the critical path).
+    It takes 37.7 % less time: 69.1 ms -> 43.1 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --set device.runtime.eager_launch_ps=200us | grep -E "It takes|host's launches  "
   It takes 148 ms, bound by the host's launches (52 % of the critical path).
-    It takes 2.14 times as long: 69.3 ms -> 148 ms. Along the critical path: +76.9 ms the host's launches.
-    the host's launches           77.4 ms   52.2 % ##########..........
-    for the host's launches       79.5 ms   21.5 % ####................
+    It takes 2.14 times as long: 69.1 ms -> 148 ms. Along the critical path: +77.1 ms the host's launches.
+    the host's launches           77.5 ms   52.2 % ##########..........
+    for the host's launches       79.6 ms   21.5 % ####................
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device a100-80 --engine native | grep -E 'It takes|chosen for'
   It takes 153 ms, bound by pageable port (48 % of the critical path).
   - its kernels are those that were chosen for h100-sxm, of another compute capability: the libraries choose others for a100-80; echelon capture --pretend a100-80 asks them
@@ -96,25 +96,25 @@ in use when most is, 4.63 GiB, by what asked for it
      972 MiB     67 blocks  of 11 more lines (--top)
 
 $ echelon import traces/gpt_pytorch.h100/gpt.pretend.gz --anonymize -o $T/a.ech 2>/dev/null >/dev/null && echelon run --trace $T/a.ech --device h100-sxm --engine native | grep -E "It takes|train"
-  It takes 69.3 ms, bound by pageable port (47 % of the critical path).
+  It takes 69.1 ms, bound by pageable port (47 % of the critical path).
 $ for how in checkpoint save_on_cpu; do echelon run --trace traces/gpt_pytorch_measures.h100/$how.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/p;/Steps/,/^$/p'; done
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
   Steps: 2, the middle one takes 13.0 ms
     13.0 ms from Optimizer.step#AdamW.step to the next, 253 kernels, at most 4.09 GiB
-    12.8 ms from Optimizer.step#AdamW.step to the next, 199 kernels, at most 4.09 GiB
+    12.7 ms from Optimizer.step#AdamW.step to the next, 199 kernels, at most 4.09 GiB
 
   It fits. hbm 3.46 GiB of 78.6 GiB (4 %), host 2.22 GiB of 2 TiB (0 %)
-  Steps: 2, the middle one takes 99.6 ms
-    99.6 ms from Optimizer.step#AdamW.step to the next, 234 kernels, at most 3.46 GiB
+  Steps: 2, the middle one takes 99.5 ms
+    99.5 ms from Optimizer.step#AdamW.step to the next, 234 kernels, at most 3.46 GiB
     99.3 ms from Optimizer.step#AdamW.step to the next, 180 kernels, at most 3.46 GiB
 
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'remat:modules=layers.*' | grep 'remat: left'
   - remat: left the trace as it is: no module of PyTorch whose path fits 'layers.*' makes arrays that wait; 'run' names modules, and what torch.compile compiled is one
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'remat:modules=blocks.*,above=1' | sed -n '/It fits/p;/Steps/,/^$/p;/ - remat/p'
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
-  Steps: 2, the middle one takes 13.1 ms
-    13.1 ms from Optimizer.step#AdamW.step to the next, 251 kernels, at most 4.09 GiB
-    12.8 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
+  Steps: 2, the middle one takes 13.0 ms
+    13.0 ms from Optimizer.step#AdamW.step to the next, 251 kernels, at most 4.09 GiB
+    12.7 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
 
   - remat: 96 arrays (1.64 GiB) made again instead of kept: 102 kernels run again, 2.00 ms by their own times
   - remat: 1 array (1000 MiB) kept: made in parts
@@ -127,9 +127,9 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
   - offload: 117 arrays (3.53 GiB) on the host; 123 copies there (3.62 GiB) and 123 back (3.62 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=arguments,names=optimizer' | sed -n '/It fits/p;/Steps/,/^$/p;/ - offload/p'
   It fits. hbm 3.96 GiB of 78.6 GiB (5 %), host 692 MiB of 2 TiB (0 %)
-  Steps: 2, the middle one takes 40.9 ms
-    31.8 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.96 GiB
-    40.9 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 3.96 GiB
+  Steps: 2, the middle one takes 40.8 ms
+    31.7 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.96 GiB
+    40.8 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 3.96 GiB
 
   - offload: 20 arrays (692 MiB) on the host; 70 copies there (2.13 GiB) and 74 back (1.73 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=activations,names=*blocks.0.up*' | sed -n '/It fits/p;/ - offload/p'

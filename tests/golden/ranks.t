@@ -3,12 +3,12 @@ $ echelon run --trace traces/pipeline_pytorch.h100/rank1.pretend.gz traces/pipel
 rank1.pretend and 1 more: 2 ranks on h100-sxm
 
   Every rank fits.
-  It takes 81.8 ms, step 2 of 2 takes 26.5 ms; 20.3 % of all ranks' time in that step is waiting for one another.
+  It takes 81.2 ms, step 2 of 2 takes 26.3 ms; 20.3 % of all ranks' time in that step is waiting for one another.
 
                                                   kernels   communication       waits for      host, idle
    rank       live   reserved       step              run           alone           ranks                
-      0   2.53 GiB   2.60 GiB    26.5 ms    20.0 ms  75 %    594 us   2 %   5.91 ms  22 %      0 ps   0 %
-      1   2.66 GiB   2.76 GiB    26.5 ms    20.9 ms  79 %    742 us   3 %   4.84 ms  18 %      0 ps   0 %
+      0   2.53 GiB   2.60 GiB    26.3 ms    19.8 ms  75 %    594 us   2 %   5.87 ms  22 %      0 ps   0 %
+      1   2.66 GiB   2.76 GiB    26.3 ms    20.7 ms  79 %    742 us   3 %   4.80 ms  18 %      0 ps   0 %
 
   Remarks
     ranks 0, 1: 1 copy of 4 B in all is from or to pageable host memory; --pass pin says what pinned memory would be worth
@@ -25,12 +25,12 @@ $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --
 rank0.pretend and 1 more: 2 ranks on h100-sxm
 
   Every rank fits.
-  It takes 94.7 ms, step 2 of 2 takes 30.8 ms; 18.9 % of all ranks' time in that step is waiting for one another.
-  What that changes: 26.5 ms -> 30.8 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.3 % -> 18.9 %.
+  It takes 94.1 ms, step 2 of 2 takes 30.6 ms; 18.8 % of all ranks' time in that step is waiting for one another.
+  What that changes: 26.3 ms -> 30.6 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.3 % -> 18.8 %.
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --json | tr -d ' \n' | grep -o '"ranks":.*' | grep -oE '"(rank|time_ps|waits_for_ranks_ps|peers)":[0-9]+' | head -n 8
 "rank":0
-"time_ps":26489193458
-"waits_for_ranks_ps":5907807024
+"time_ps":26290241538
+"waits_for_ranks_ps":5868016640
 "peers":0
 "peers":0
 "peers":0
@@ -65,9 +65,9 @@ $ echelon import traces/pipeline_pytorch.h100/rank0.pretend.gz --anonymize -o $T
 0 and 1 more: 2 ranks on h100-sxm
 
   Every rank fits.
-  It takes 81.8 ms; 17.2 % of all ranks' time is waiting for one another.
+  It takes 81.2 ms; 17.2 % of all ranks' time is waiting for one another.
 
                                                   kernels   communication       waits for      host, idle
    rank       live   reserved       time              run           alone           ranks                
-      0   2.53 GiB   2.66 GiB    81.8 ms    61.9 ms  76 %   1.81 ms   2 %   17.9 ms  22 %    115 us   0 %
-      1   2.66 GiB   2.76 GiB    78.5 ms    66.5 ms  85 %   2.26 ms   3 %   9.68 ms  12 %    115 us   0 %
+      0   2.53 GiB   2.66 GiB    81.2 ms    61.5 ms  76 %   1.81 ms   2 %   17.8 ms  22 %    115 us   0 %
+      1   2.66 GiB   2.76 GiB    77.9 ms    66.0 ms  85 %   2.26 ms   3 %   9.60 ms  12 %    115 us   0 %

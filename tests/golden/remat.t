@@ -31,8 +31,8 @@ $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pa
   - remat: 19 arrays (91.6 MiB) kept: matrix products would have to run again (products=true)
 $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass remat 2>&1 | grep -E 'It (fits|takes)|remat:'
   It fits. hbm 112 MiB of 79.1 GiB (0 %)
-  It takes 2.11 ms, bound by hbm port (39 % of the critical path).
-    It takes 13.9 % longer: 1.85 ms -> 2.11 ms. Along the critical path: +123 us latency inside kernels, +94.4 us matrix unit, +27 us overhead.
+  It takes 2.10 ms, bound by hbm port (39 % of the critical path).
+    It takes 13.7 % longer: 1.85 ms -> 2.10 ms. Along the critical path: +123 us latency inside kernels, +91.9 us matrix unit, +27 us overhead.
   - remat: 14 arrays (88 MiB) made again instead of kept: 51 kernels run again, 138 us by their own times, and 1 inside those that read them
   - remat: 6 kernels that made only what is not kept are gone
   - remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; the compiler's places do not hold any more

@@ -149,6 +149,17 @@ START_TEST(less_power)
 }
 END_TEST
 
+/* A library's tiles in between: 160 of 256 x 128 are one for each of 132 SMs and a second for few; 128 of 160 x 256 are one for nearly all. */
+START_TEST(tiles_in_between)
+{
+    g_autoptr(EchDevice) device = ech_test_device("h200", NULL);
+    ck_assert(device);
+    EchGpuCost cost;
+    ck_assert(ech_gpu_product(device, 1, 1280, 4096, 12032, "f8e4m3fn", 8, &cost));
+    ck_assert_msg(cost.tile_m * cost.tile_n == 160 * 256 && cost.wave_efficiency > 0.95, "%u x %u, %g", cost.tile_m, cost.tile_n, cost.wave_efficiency);
+}
+END_TEST
+
 START_TEST(prices)
 {
     g_autoptr(EchDevice) device = ech_test_device("h100-sxm", NULL), slow = NULL;
@@ -626,6 +637,7 @@ int main(void)
     tcase_add_test(tcase, waves_quantise);
     tcase_add_test(tcase, less_power);
     tcase_add_test(tcase, attention_in_f32);
+    tcase_add_test(tcase, tiles_in_between);
     tcase_add_test(tcase, prices);
     tcase_add_loop_test(tcase, attention, 0, G_N_ELEMENTS(attentions));
     tcase_add_loop_test(tcase, flash_lengths, 0, G_N_ELEMENTS(flashes));
