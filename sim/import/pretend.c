@@ -1076,9 +1076,16 @@ static char *find_snapshot(const char *path)
 static bool merge_snapshot(Reader *r, const char *path, bool found, GError **error)
 {
     int64_t unix_us;
-    g_autoptr(EchImport) other = ech_capture_read_snapshot(path, "what was asked of a device", &unix_us, error);
-    if (!other)
+    g_autoptr(GError) why = NULL;
+    g_autoptr(EchImport) other = ech_capture_read_snapshot(path, "what was asked of a device", &unix_us, &why);
+    if (!other && found && g_error_matches(why, ECH_ERROR, ECH_ERROR_UNSUPPORTED)) {
+        ech_diag_remark(r->ret->diag, "%s lies beside it but tells no times: left out", path); /* one of no allocation at all */
+        return true;
+    }
+    if (!other) {
+        g_propagate_error(error, g_steal_pointer(&why));
         return false;
+    }
     int64_t difference = unix_us - (int64_t)MIN(r->clock_ns / 1000, (uint64_t)INT64_MAX / 2);
     if (difference > INT64_C(86400000000) || difference < INT64_C(-86400000000)) {
         if (found) {

@@ -187,3 +187,7 @@ cuda_async                0    105 MiB   162 MiB  35.2 %    26 KiB  33.5 MiB    
 
 $ echelon alloc traces/keras_cnn.h100/cnn.bfc.events.gz -a tensorflow -c 84406108160 --placements $T/p.csv > $T/said && cut -d, -f2,7 --output-delimiter=' ' $T/p.csv | tail -n +2 > $T/ours && zcat traces/keras_cnn.h100/cnn.bfc.addresses.gz | cmp - $T/ours && wc -l < $T/ours; rm $T/p.csv $T/ours $T/said
 571
+$ cp tests/fuzz/corpus/pretend/small.pretend $T/a.pretend; cp tests/fuzz/corpus/memory_snapshot/old_list.pickle $T/a.pickle; echelon info $T/a.pretend | grep -o 'lies beside.*'
+lies beside it but tells no times: left out
+$ echelon info $T/a.pretend --beside $T/a.pickle 2>&1 | grep -o 'this snapshot.*'
+this snapshot tells no times; it cannot be merged with what was asked of a device

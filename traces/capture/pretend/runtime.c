@@ -130,8 +130,10 @@ PRETEND_EXPORT int cudaGetDevice(int *ret)
 
 PRETEND_EXPORT int cudaSetDevice(int device)
 {
-    if (device < 0 || (uint32_t)device >= pretend_device()->devices)
+    if (device < 0 || (uint32_t)device >= pretend_device()->devices) {
+        pretend_say_once("the program asked for a GPU that there is not: 'echelon capture --gpus N' tells how many each host has");
         return fail(101); /* cudaErrorInvalidDevice */
+    }
     current = device;
     return SUCCESS;
 }
