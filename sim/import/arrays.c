@@ -151,6 +151,9 @@ const EchArrayUse *ech_arrays_resolve(EchArrays *self, const EchAddressUse *uses
     return (const EchArrayUse *)(const void *)self->arrays->data;
 }
 
+/* One part in this many is left out where operations are counted: parameters of channels beside the images. An array that is short of that is whole. */
+#define NEGLECTED 64
+
 EchBytes ech_arrays_share(const EchArrayUse *arrays, size_t n, bool writes, EchBytes bytes, EchBytes *ret_each)
 {
     EchBytes sum = 0;
@@ -160,6 +163,8 @@ EchBytes ech_arrays_share(const EchArrayUse *arrays, size_t n, bool writes, EchB
     }
     if (sum <= bytes)
         return bytes - sum;
+    if (sum - bytes <= bytes / NEGLECTED)
+        return 0;
     EchBytes given = 0, before = 0;
     for (size_t i = 0; i < n; i++) {
         /* Each up to its part of the whole, so that they sum up to it. */

@@ -143,7 +143,20 @@ bool ech_remat_has_products(const EchSurvey *s, EchId op)
     return false;
 }
 
-static EchRematReason run_again(EchRemat *r, EchId op, Place at, int depth, uint32_t *ret_run)
+static void add_input(GArray *inputs, EchRematInputKind kind, uint32_t id, EchBytes bytes)
+{
+    EchRematInput input = {.kind = kind, .id = id, .bytes = bytes};
+    g_array_append_val(inputs, input);
+}
+
+/* Whether @op keeps a small account in @buffer beside what it makes in @made, a batch norm's running statistics, say: run again it goes on from there. */
+static bool is_account(const EchSurvey *s, EchId op, EchId buffer, EchId made)
+{
+    EchBytes written = buffer != made ? written_by(s, op, buffer) : 0;
+    return written > 0 && written <= s->buffers[made].bytes / 64;
+}
+
+static EchRematReason run_again(EchRemat *r, EchId op, EchId made, Place at, int depth, uint32_t *ret_run)
 {
     const EchSurvey *s = r->s;
     const EchOp *o = &s->ops[op];
@@ -160,6 +173,10 @@ static EchRematReason run_again(EchRemat *r, EchId op, Place at, int depth, uint
         const EchUse *use = &s->uses[o->first_use + u];
         if (use->access != ECH_READ)
             continue;
+        if (is_account(s, op, ech_survey_root(s, use->buffer), made) && ech_remat_is_there(r, ech_survey_root(s, use->buffer), at.site, at.site)) {
+            add_input(inputs, ECH_REMAT_DIRECT, ech_survey_root(s, use->buffer), use->bytes);
+            continue;
+        }
         Place read = {.op = op, .region = at.region, .site = at.site, .target = at.target};
         EchRematReason why = resolve(r, read, ech_survey_root(s, use->buffer), use->bytes, depth + 1, inputs);
         if (why != ECH_REMAT_OK)
@@ -192,7 +209,7 @@ static EchRematReason make_value(EchRemat *r, EchId op, EchId buffer, Place at, 
     }
     uint32_t run = find_key(r->run_of, op, 0, at.target);
     if (run == UINT32_MAX) {
-        EchRematReason why = run_again(r, op, at, depth, &run);
+        EchRematReason why = run_again(r, op, buffer, at, depth, &run);
         if (why != ECH_REMAT_OK)
             return why;
     }
@@ -208,12 +225,6 @@ static EchRematReason make_value(EchRemat *r, EchId op, EchId buffer, Place at, 
     g_array_append_val(r->values, value);
     add_key(r->value_of, op, buffer, at.target, *ret_value);
     return ECH_REMAT_OK;
-}
-
-static void add_input(GArray *inputs, EchRematInputKind kind, uint32_t id, EchBytes bytes)
-{
-    EchRematInput input = {.kind = kind, .id = id, .bytes = bytes};
-    g_array_append_val(inputs, input);
 }
 
 static uint32_t carry_of(EchRemat *r, EchId buffer, Place at)

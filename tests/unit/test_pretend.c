@@ -1,4 +1,5 @@
 /* What a program asked of a GPU that was not there: hand-made files. */
+#include "sim/import/arrays.h"
 #include "sim/base/error.h"
 #include "sim/import/import.h"
 #include "sim/replay/replay.h"
@@ -657,6 +658,19 @@ START_TEST(attention_by_its_grid)
 }
 END_TEST
 
+/* What is counted without the last scale and statistic is whole all the same; what is counted as a part is one. */
+START_TEST(neglected)
+{
+    const EchArrayUse arrays[] = {{.bytes = 1000000, .writes = true}, {.bytes = 256, .writes = true}};
+    EchBytes each[2];
+    ck_assert_uint_eq(ech_arrays_share(arrays, 2, true, 1000000, each), 0);
+    ck_assert(each[0] == 1000000 && each[1] == 256);
+    ck_assert_uint_eq(ech_arrays_share(arrays, 2, true, 500128, each), 0);
+    ck_assert_uint_eq(each[0] + each[1], 500128);
+    ck_assert_uint_eq(ech_arrays_share(arrays, 2, true, 1000300, each), 44);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("pretend");
@@ -683,6 +697,7 @@ int main(void)
     tcase_add_test(cases, roles_and_modules_of_arrays);
     tcase_add_test(cases, streams_do_not_wait_for_the_hosts_allocator);
     tcase_add_test(cases, attention_by_its_grid);
+    tcase_add_test(cases, neglected);
     suite_add_tcase(suite, cases);
     return ech_test_main(suite);
 }
