@@ -317,9 +317,8 @@ void ech_machine_run_mark(EchMachine *m, uint32_t op)
     if (id != ECH_NONE)
         release_pool(m, op, id);
     uint64_t address;
-    if (m->begun != NOWHERE && ech_mark_address(name, &address)) {
-        if (ech_allocator_give_back(m->allocators[m->begun], address, m->ops[op].bytes))
-            note_memory(m, m->begun);
+    if (m->begun != NOWHERE && ech_mark_address(name, &address) && ech_allocator_give_back(m->allocators[m->begun], address, m->ops[op].bytes)) {
+        note_memory(m, m->begun);
         return;
     }
     if (pool || stack == ECH_NONE || !ech_stack_empties_cache(ech_trace_string(m->trace, stack)))
