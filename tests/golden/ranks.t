@@ -29,8 +29,8 @@ rank0.pretend and 1 more: 2 ranks on h100-sxm
   What that changes: 26.3 ms -> 30.6 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.3 % -> 18.8 %.
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --json | tr -d ' \n' | grep -o '"ranks":.*' | grep -oE '"(rank|time_ps|waits_for_ranks_ps|peers)":[0-9]+' | head -n 8
 "rank":0
-"time_ps":26290241538
-"waits_for_ranks_ps":5868016640
+"time_ps":26290285946
+"waits_for_ranks_ps":5868055176
 "peers":0
 "peers":0
 "peers":0
