@@ -206,21 +206,39 @@ static void add_mark(Reader *r)
         g_hash_table_insert(r->open_marks, key, GSIZE_TO_POINTER(ech_capture_n_items(r->capture)));
 }
 
+/* Words that lines begin with. */
+enum {
+    LINE_KERNEL,
+    LINE_COPY,
+    LINE_SET,
+    LINE_ALLOC,
+    LINE_FREE,
+    LINE_SYNC,
+    LINE_UNIFIED,
+    LINE_MARK,
+    LINE_POOL,
+    LINE_OVERHEAD,
+    LINE_CLOCK,
+    LINE_DROPPED,
+    LINE_OTHER,
+    LINE_END,
+};
+
 static const EchLineKind kinds[] = {
-    {"kernel", "CONCURRENT_KERNEL", 11, true},
-    {"copy", "MEMCPY", 9, false},
-    {"set", "MEMSET", 6, false},
-    {"alloc", "MEMORY2 allocation", 8, false},
-    {"free", "MEMORY2 release", 8, false},
-    {"sync", "SYNCHRONIZATION", 6, false},
-    {"unified", "UNIFIED_MEMORY_COUNTER", 7, false},
-    {"mark", "MARKER", 3, true},
-    {"pool", "MEMORY_POOL", 6, false},
-    {"overhead", "OVERHEAD", 3, false},
-    {"clock", NULL, 2, false},
-    {"dropped", NULL, 2, false},
-    {"other", "other", 1, false},
-    {"end", NULL, 0, false},
+    [LINE_KERNEL] = {"kernel", "CONCURRENT_KERNEL", 11, true},
+    [LINE_COPY] = {"copy", "MEMCPY", 9, false},
+    [LINE_SET] = {"set", "MEMSET", 6, false},
+    [LINE_ALLOC] = {"alloc", "MEMORY2 allocation", 8, false},
+    [LINE_FREE] = {"free", "MEMORY2 release", 8, false},
+    [LINE_SYNC] = {"sync", "SYNCHRONIZATION", 6, false},
+    [LINE_UNIFIED] = {"unified", "UNIFIED_MEMORY_COUNTER", 7, false},
+    [LINE_MARK] = {"mark", "MARKER", 3, true},
+    [LINE_POOL] = {"pool", "MEMORY_POOL", 6, false},
+    [LINE_OVERHEAD] = {"overhead", "OVERHEAD", 3, false},
+    [LINE_CLOCK] = {"clock", NULL, 2, false},
+    [LINE_DROPPED] = {"dropped", NULL, 2, false},
+    [LINE_OTHER] = {"other", "other", 1, false},
+    [LINE_END] = {"end", NULL, 0, false},
 };
 
 static bool add_line(size_t which, void *data, GError **error)
@@ -236,17 +254,17 @@ static bool add_line(size_t which, void *data, GError **error)
         return false;
     }
     switch (which) {
-    case 0: add_kernel(r); break;
-    case 1: add_copy(r); break;
-    case 2: add_set(r); break;
-    case 3: add_memory(r, ECH_ITEM_ALLOC); break;
-    case 4: add_memory(r, ECH_ITEM_FREE); break;
-    case 5: add_sync(r); break;
-    case 6: add_unified(r); break;
-    case 7: add_mark(r); break;
-    case 10: ech_trace_builder_printf_property(r->builder, "session_start_unix_ns", "%" G_GUINT64_FORMAT, r->lines.fields[1]); break;
-    case 11: ech_diag_dropped(r->ret->diag, "records_dropped_by_cupti", r->lines.fields[0], "%s:%zu", r->lines.where, r->lines.line); break;
-    case 13: r->lines.ended = true; break;
+    case LINE_KERNEL: add_kernel(r); break;
+    case LINE_COPY: add_copy(r); break;
+    case LINE_SET: add_set(r); break;
+    case LINE_ALLOC: add_memory(r, ECH_ITEM_ALLOC); break;
+    case LINE_FREE: add_memory(r, ECH_ITEM_FREE); break;
+    case LINE_SYNC: add_sync(r); break;
+    case LINE_UNIFIED: add_unified(r); break;
+    case LINE_MARK: add_mark(r); break;
+    case LINE_CLOCK: ech_trace_builder_printf_property(r->builder, "session_start_unix_ns", "%" G_GUINT64_FORMAT, r->lines.fields[1]); break;
+    case LINE_DROPPED: ech_diag_dropped(r->ret->diag, "records_dropped_by_cupti", r->lines.fields[0], "%s:%zu", r->lines.where, r->lines.line); break;
+    case LINE_END: r->lines.ended = true; break;
     default: break;
     }
     return true;

@@ -950,45 +950,78 @@ static void infer_traffic(Reader *r)
 
 /* ---- lines ---- */
 
+/* Words that lines begin with. */
+enum {
+    LINE_KERNEL,
+    LINE_LIBRARY,
+    LINE_COPY,
+    LINE_SET,
+    LINE_ALLOC,
+    LINE_FREE,
+    LINE_REFUSED,
+    LINE_RECORD,
+    LINE_WAIT,
+    LINE_SYNC,
+    LINE_COLLECTIVE,
+    LINE_PUSH,
+    LINE_POP,
+    LINE_MARK,
+    LINE_GRAPH,
+    LINE_NAME,
+    LINE_CLOCK,
+    LINE_DEVICE,
+    LINE_END,
+    LINE_USES,
+    LINE_ARGS,
+    LINE_CAPTURED,
+    LINE_NODE,
+    LINE_LENGTHS,
+    LINE_MEETS,
+    LINE_RANK,
+    LINE_SENDS,
+};
+
 static const EchLineKind kinds[] = {
-    {"kernel", "kernel", 11, false},
-    {"library", "library", 9, false},
-    {"copy", "copy", 7, false},
-    {"set", "set", 4, false},
-    {"alloc", "alloc", 7, false},
-    {"free", "free", 7, false},
-    {"refused", "refused", 4, false},
-    {"record", "record", 4, false},
-    {"wait", "wait", 4, false},
-    {"sync", "sync", 5, false},
-    {"collective", "collective", 7, false},
-    {"push", "push", 3, false},
-    {"pop", "pop", 2, false},
-    {"mark", "mark", 3, false},
-    {"graph", "graph", 4, false},
-    {"name", NULL, 1, true},
-    {"clock", NULL, 1, false},
-    {"device", NULL, 3, true},
-    {"end", NULL, 0, false},
-    {"uses", NULL, ECH_LINE_LIST, false},
-    {"args", NULL, ECH_LINE_LIST, false},
-    {"captured", "captured", 1, false},
-    {"node", NULL, 1, false},
-    {"lengths", NULL, 5, false},
-    {"meets", NULL, ECH_LINE_LIST, false},
-    {"rank", NULL, 3, false},
-    {"sends", NULL, ECH_LINE_LIST, false},
+    [LINE_KERNEL] = {"kernel", "kernel", 11, false},
+    [LINE_LIBRARY] = {"library", "library", 9, false},
+    [LINE_COPY] = {"copy", "copy", 7, false},
+    [LINE_SET] = {"set", "set", 4, false},
+    [LINE_ALLOC] = {"alloc", "alloc", 7, false},
+    [LINE_FREE] = {"free", "free", 7, false},
+    [LINE_REFUSED] = {"refused", "refused", 4, false},
+    [LINE_RECORD] = {"record", "record", 4, false},
+    [LINE_WAIT] = {"wait", "wait", 4, false},
+    [LINE_SYNC] = {"sync", "sync", 5, false},
+    [LINE_COLLECTIVE] = {"collective", "collective", 7, false},
+    [LINE_PUSH] = {"push", "push", 3, false},
+    [LINE_POP] = {"pop", "pop", 2, false},
+    [LINE_MARK] = {"mark", "mark", 3, false},
+    [LINE_GRAPH] = {"graph", "graph", 4, false},
+    [LINE_NAME] = {"name", NULL, 1, true},
+    [LINE_CLOCK] = {"clock", NULL, 1, false},
+    [LINE_DEVICE] = {"device", NULL, 3, true},
+    [LINE_END] = {"end", NULL, 0, false},
+    [LINE_USES] = {"uses", NULL, ECH_LINE_LIST, false},
+    [LINE_ARGS] = {"args", NULL, ECH_LINE_LIST, false},
+    [LINE_CAPTURED] = {"captured", "captured", 1, false},
+    [LINE_NODE] = {"node", NULL, 1, false},
+    [LINE_LENGTHS] = {"lengths", NULL, 5, false},
+    [LINE_MEETS] = {"meets", NULL, ECH_LINE_LIST, false},
+    [LINE_RANK] = {"rank", NULL, 3, false},
+    [LINE_SENDS] = {"sends", NULL, ECH_LINE_LIST, false},
 };
 
 /* Where each rank is a process of its own, it asks for one device of several: that is device 0 here, which the first one that anything was asked of changes
  * places with. Waits come before and after, of whatever device a thread began with. */
 static void number_device(Reader *r, size_t which)
 {
-    static const uint8_t fields[G_N_ELEMENTS(kinds)] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 1, [14] = 1};
+    static const uint8_t fields[G_N_ELEMENTS(kinds)] = {
+        [LINE_KERNEL] = 1,  [LINE_LIBRARY] = 1, [LINE_COPY] = 1, [LINE_SET] = 1,  [LINE_ALLOC] = 1,      [LINE_FREE] = 1,
+        [LINE_REFUSED] = 1, [LINE_RECORD] = 1,  [LINE_WAIT] = 1, [LINE_SYNC] = 2, [LINE_COLLECTIVE] = 1, [LINE_GRAPH] = 1};
     if (fields[which] == 0)
         return;
     uint64_t *device = &r->lines.fields[fields[which]];
-    if (!r->any_device && (which <= 3 || (which == 4 && r->lines.fields[5] == 3 /* device memory */))) {
+    if (!r->any_device && (which <= LINE_SET || (which == LINE_ALLOC && r->lines.fields[5] == 3 /* device memory */))) {
         r->any_device = true;
         r->first_device = *device;
     }
@@ -1005,39 +1038,39 @@ static bool add_line(size_t which, void *data, GError **error)
     }
     number_device(r, which);
     switch (which) {
-    case 0: return add_kernel(r, error);
-    case 1: return add_library(r, error);
-    case 2: add_copy(r); break;
-    case 3: add_set(r); break;
-    case 4: add_memory(r, ECH_ITEM_ALLOC); break;
-    case 5: add_memory(r, ECH_ITEM_FREE); break;
-    case 6: add_refused(r); break;
-    case 7: add_event_record(r); break;
-    case 8: add_event_wait(r); break;
-    case 9: add_sync(r); break;
-    case 10: return add_collective(r, error);
-    case 11: return add_push(r, error);
-    case 12: add_pop(r); break;
-    case 13: return add_mark(r, error);
-    case 14:
+    case LINE_KERNEL: return add_kernel(r, error);
+    case LINE_LIBRARY: return add_library(r, error);
+    case LINE_COPY: add_copy(r); break;
+    case LINE_SET: add_set(r); break;
+    case LINE_ALLOC: add_memory(r, ECH_ITEM_ALLOC); break;
+    case LINE_FREE: add_memory(r, ECH_ITEM_FREE); break;
+    case LINE_REFUSED: add_refused(r); break;
+    case LINE_RECORD: add_event_record(r); break;
+    case LINE_WAIT: add_event_wait(r); break;
+    case LINE_SYNC: add_sync(r); break;
+    case LINE_COLLECTIVE: return add_collective(r, error);
+    case LINE_PUSH: return add_push(r, error);
+    case LINE_POP: add_pop(r); break;
+    case LINE_MARK: return add_mark(r, error);
+    case LINE_GRAPH:
         r->of_graph = r->lines.fields[3];
         r->in_graph = false;
         r->n_launches++;
         break;
-    case 15: return add_name(r, error);
-    case 16:
+    case LINE_NAME: return add_name(r, error);
+    case LINE_CLOCK:
         r->clock_ns = r->lines.fields[0];
         ech_trace_builder_printf_property(r->builder, "session_start_unix_ns", "%" G_GUINT64_FORMAT, r->clock_ns);
         break;
-    case 17: add_device(r); break;
-    case 19: return add_known_uses(r, error);
-    case 20: return add_arguments(r, error);
-    case 21: return add_captured(r, error);
-    case 22: return add_node(r, error);
-    case 23: add_lengths(r); break;
-    case 24: return add_meetings(r, false, error);
-    case 26: return add_meetings(r, true, error);
-    case 25:
+    case LINE_DEVICE: add_device(r); break;
+    case LINE_USES: return add_known_uses(r, error);
+    case LINE_ARGS: return add_arguments(r, error);
+    case LINE_CAPTURED: return add_captured(r, error);
+    case LINE_NODE: return add_node(r, error);
+    case LINE_LENGTHS: add_lengths(r); break;
+    case LINE_MEETS: return add_meetings(r, false, error);
+    case LINE_SENDS: return add_meetings(r, true, error);
+    case LINE_RANK:
         ech_trace_builder_printf_property(r->builder, "rank", "%" G_GUINT64_FORMAT, r->lines.fields[1]);
         ech_trace_builder_printf_property(r->builder, "ranks", "%" G_GUINT64_FORMAT, r->lines.fields[2]);
         break;
