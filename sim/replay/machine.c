@@ -477,7 +477,7 @@ static bool pass_alloc(EchMachine *m, uint32_t queue, uint32_t op)
         ech_machine_find_instance(m, life, before.allocs, false)->used_before = before.uses;
         return true;
     }
-    if (ech_machine_space_may_come(m, queue, buffer->memory)) {
+    if (ech_machine_space_may_come(m, queue, buffer->memory, op)) {
         wait_on(m, queue, &m->space_waiters[buffer->memory], ECH_WAIT_SPACE);
         return false;
     }

@@ -679,6 +679,7 @@ EchMachine *ech_machine_new(const EchTrace *trace, const EchDevice *device, cons
         return NULL;
     compile_links(m);
     compile_units(m);
+    m->host_ordered = m->n_loops == 0 && ech_trace_get_property(m->trace, "time_zero_ps") != NULL; /* a capture of a running program */
     m->last_free = g_new0(uint32_t, (size_t)m->n_queues * m->n_memories + 1);
     for (uint32_t q = 0; q < m->n_queues; q++)
         for (uint32_t e = 0; e < m->queues[q].n_entries; e++) {

@@ -332,8 +332,9 @@ void ech_machine_run_mark(EchMachine *m, uint32_t op)
     }
 }
 
-/* Whether bytes of @memory may become free without @queue going on. */
-bool ech_machine_space_may_come(const EchMachine *m, uint32_t queue, uint32_t memory)
+/* Whether bytes of @memory may become free without @queue, at @op, going on. A host that asks for one thing after another asks for nothing while it waits: what
+ * it frees later does not help. */
+bool ech_machine_space_may_come(const EchMachine *m, uint32_t queue, uint32_t memory, uint32_t op)
 {
     if (m->pending_frees[memory] > 0)
         return true;
@@ -341,8 +342,12 @@ bool ech_machine_space_may_come(const EchMachine *m, uint32_t queue, uint32_t me
         const Queue *other = &m->queues[q];
         if (q == queue || other->state == STATE_FINISHED || (other->state == STATE_BLOCKED && other->reason == ECH_WAIT_SPACE))
             continue;
-        if (m->last_free[(size_t)q * m->n_memories + memory] > (other->depth > 0 ? 0 : other->at))
+        uint32_t end = m->last_free[(size_t)q * m->n_memories + memory];
+        if (!m->host_ordered && end > (other->depth > 0 ? 0 : other->at))
             return true;
+        for (uint32_t e = other->at; m->host_ordered && e < end && other->entries[e].id < op; e++)
+            if (m->ops[other->entries[e].id].kind == ECH_OP_FREE && m->buffers[m->ops[other->entries[e].id].target].memory == memory)
+                return true;
     }
     return false;
 }

@@ -147,6 +147,7 @@ struct EchMachine {
     Entry *entries;
     Loop *loops;
     uint32_t n_loops;
+    bool host_ordered;     /* One host asked for all ops, in their order; no loops. */
     uint64_t *arrived;     /* Per loop and participant: instances finished there. */
     uint32_t *participant; /* Queue of each. */
     uint32_t *last_free;   /* Per queue and memory: 1 + entry of its last FREE there, or 0. */
@@ -337,7 +338,7 @@ void ech_machine_run_free(EchMachine *m, uint32_t op, uint64_t ordinal);
 /** The op's uses are over: buffers freed meanwhile that waited for it are given back. */
 void ech_machine_end_uses(EchMachine *m, uint32_t op, uint64_t ordinal);
 /** Whether bytes of @memory may become free without @queue going on. */
-bool ech_machine_space_may_come(const EchMachine *m, uint32_t queue, uint32_t memory);
+bool ech_machine_space_may_come(const EchMachine *m, uint32_t queue, uint32_t memory, uint32_t op);
 
 /* machine_loop.c */
 

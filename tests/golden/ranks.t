@@ -16,11 +16,11 @@ $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --
 rank0.pretend and 1 more: 2 ranks on h100-sxm
 
   IT DOES NOT FIT: ranks 0, 1. (The others were replayed as if nobody had to wait for those; times mean little.)
-  It takes 1.04 ms; 0.0 % of all ranks' time is waiting for one another.
+  It takes 830 us; 0.0 % of all ranks' time is waiting for one another.
 
                                                   kernels   communication       waits for      host, idle
    rank       live   reserved       time              run           alone           ranks                
-      0    992 MiB    994 MiB    1.04 ms     424 us  41 %   30.5 us   3 %      0 ps   0 %    586 us  56 %  does not fit
+      0    960 MiB    962 MiB     830 us     424 us  51 %   30.5 us   4 %      0 ps   0 %    375 us  45 %  does not fit
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --set device.links.nvlink.to_device=x0.1 --set device.links.nvlink.from_device=x0.1 | head -n 5
 rank0.pretend and 1 more: 2 ranks on h100-sxm
 
@@ -71,3 +71,8 @@ $ echelon import traces/pipeline_pytorch.h100/rank0.pretend.gz --anonymize -o $T
    rank       live   reserved       time              run           alone           ranks                
       0   2.53 GiB   2.66 GiB    81.2 ms    61.5 ms  76 %   1.81 ms   2 %   17.8 ms  22 %    115 us   0 %
       1   2.66 GiB   2.76 GiB    77.9 ms    66.0 ms  85 %   2.26 ms   3 %   9.60 ms  12 %    115 us   0 %
+$ echelon run --trace traces/pipeline_pytorch.h100/rank0.pretend.gz --device h100-sxm --engine native --set device.memories.hbm.capacity=2GiB --set device.memories.hbm.available=2GiB | grep -o 'IT DOES NOT FIT'; echelon alloc traces/pipeline_pytorch.h100/rank0.pretend.gz -c 2GiB | grep -o '[^ ]*: out of memory at event.*memory;'
+IT DOES NOT FIT
+recorded: out of memory at event 63, 128 MiB for AddmmBackward0 of down (Linear), for want of memory;
+pytorch:expandable_segments:True: out of memory at event 63, 128 MiB for AddmmBackward0 of down (Linear), for want of memory;
+pytorch:backend:cudaMallocAsync: out of memory at event 63, 128 MiB for AddmmBackward0 of down (Linear), for want of memory;

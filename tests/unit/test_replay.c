@@ -793,6 +793,34 @@ START_TEST(allocation_waits_for_a_transfer)
 }
 END_TEST
 
+/* A host that asks for one thing after another frees nothing while it waits for memory: only what it let go before may still come. */
+START_TEST(a_waiting_host_frees_nothing)
+{
+    for (int i = 0; i < 4; i++) {
+        bool host = i & 1, freed_before = i & 2;
+        Maker m = maker_new();
+        if (host)
+            ech_trace_builder_set_property(m.b, "time_zero_ps", "0");
+        EchId a = add_buffer(&m, m.hbm, 60 * MB, false), b = add_buffer(&m, m.hbm, 60 * MB, false), wanted = ECH_NONE;
+        add_target(&m, ECH_OP_ALLOC, m.core, a);
+        add_kernel(&m, m.core, 5 * MB);
+        if (!freed_before)
+            wanted = add_target(&m, ECH_OP_ALLOC, m.in, b);
+        add_target(&m, ECH_OP_FREE, m.core, a);
+        if (freed_before)
+            add_target(&m, ECH_OP_ALLOC, m.in, b);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        g_autoptr(EchRun) run = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
+        ck_assert(run->fits == (!host || freed_before));
+        if (!run->fits)
+            ck_assert_uint_eq(run->failure.op, wanted);
+        else
+            near(run->waits[ECH_WAIT_SPACE], 5 * ECH_PS_PER_US, 4, ECH_ENGINE_NATIVE);
+    }
+}
+END_TEST
+
 START_TEST(what_does_not_fit_is_a_result)
 {
     EchEngine engine = engines[_i];
@@ -1051,6 +1079,7 @@ int main(void)
     tcase_add_test(tests, mapping_is_priced_by_pieces);
     tcase_add_test(tests, the_host_allocates_ahead);
     tcase_add_test(tests, products_have_the_rate_of_their_duty);
+    tcase_add_test(tests, a_waiting_host_frees_nothing);
     tcase_add_loop_test(tests, what_does_not_fit_is_a_result, 0, 2);
     tcase_add_test(tests, fixed_offsets_are_checked_against_what_is_available);
     tcase_add_test(tests, copies_are_submitted_ahead);
