@@ -409,7 +409,7 @@ EchSwitchCost ech_switch_cost(const EchDevice *device, const EchLink *link, EchC
     const EchLink *network = host > 0 ? ech_device_link(device, "network") : NULL;
     EchFabric fabric = {.ports = link->ports, .latency = link->latency};
     if (network)
-        fabric.local = MAX(host / MAX(group->stride, 1u), 1u);
+        fabric.local = (host - 1) / MAX(group->stride, 1u) + 1; /* of 8, two that are 5, 6 or 7 apart, too */
     if (link->mesh && link->reach > 2) {
         uint32_t others = link->reach - 1, near = MIN(fabric.local > 0 ? MIN(group->size, fabric.local) : group->size, link->reach);
         fabric.ports = MAX((uint32_t)((uint64_t)link->ports * MAX(near, 2u) - link->ports) / others, 1u);

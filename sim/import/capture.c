@@ -215,10 +215,16 @@ static uint32_t memory_index(EchCapture *capture, EchTier tier, uint32_t device)
     return capture->memories->len - 1;
 }
 
+/* Until the next one is named. */
+static Memory *memory_of(EchCapture *capture, EchTier tier, uint32_t device)
+{
+    uint32_t i = memory_index(capture, tier, device); /* before the rows are looked at: it may move them */
+    return &g_array_index(capture->memories, Memory, i);
+}
+
 void ech_capture_baseline(EchCapture *capture, EchTier tier, uint32_t device, EchBytes bytes)
 {
-    uint32_t i = memory_index(capture, tier, device);
-    g_array_index(capture->memories, Memory, i).baseline = bytes;
+    memory_of(capture, tier, device)->baseline = bytes;
 }
 
 EchImport *ech_capture_read_snapshot(const char *path, const char *what, int64_t *ret_unix_us, GError **error)
@@ -527,14 +533,14 @@ static void add_uses(EchCapture *capture, const EchItem *item, Memory *m, const 
 
 static void kernel(EchCapture *capture, const EchItem *item)
 {
-    Memory *m = &g_array_index(capture->memories, Memory, memory_index(capture, ECH_TIER_DEVICE, ech_capture_queue_device(capture, item->queue)));
+    Memory *m = memory_of(capture, ECH_TIER_DEVICE, ech_capture_queue_device(capture, item->queue));
     EchItemWork work = {0};
     if (item->kind == ECH_ITEM_MEMSET)
         work = (EchItemWork){.write = item->bytes, .origin = item->origin};
     else if (item->work != ECH_NONE)
         work = g_array_index(capture->work, EchItemWork, item->work);
     if (item->kind == ECH_ITEM_MEMSET && item->to == ECH_TIER_HOST)
-        m = &g_array_index(capture->memories, Memory, memory_index(capture, ECH_TIER_HOST, 0));
+        m = memory_of(capture, ECH_TIER_HOST, 0);
     EchOp op = op_of(capture, item, ECH_OP_KERNEL, queue_id(capture, item->queue));
     op.bytes = 0;
     op.bytes_origin = ECH_ABSENT;
@@ -793,7 +799,7 @@ static void foreign_op(EchCapture *capture, const Foreign *f, const EchItem *ite
     }
     ech_trace_builder_op(capture->builder, op);
     if (op.queue != ECH_NONE)
-        after_work(capture, &g_array_index(capture->memories, Memory, memory_index(capture, ECH_TIER_DEVICE, device)), op.queue, item->start);
+        after_work(capture, memory_of(capture, ECH_TIER_DEVICE, device), op.queue, item->start);
 }
 
 /* The snapshot's events replace the profiler's own of the device. */

@@ -122,6 +122,10 @@ START_TEST(hosts_are_joined_by_a_network)
     ck_assert(fabs((double)apart.moving * 1e-12 / ((double)bytes * 7 / 8 / rate) - 1) < 1e-6);
     ck_assert(fabs((double)many.moving * 1e-12 / ((double)bytes * 63 / 64 / 8 / rate) - 1) < 1e-6);
     ck_assert_int_eq(blind.moving, near.moving);
+    for (uint32_t distance = 1; distance <= 8; distance++) { /* of a ring of eight its first and last are neighbours, 7 apart */
+        const EchGroup pair = {.size = 2, .stride = distance};
+        ck_assert(ech_switch_cost(device, link, ECH_COMM_PERMUTE, &pair, 8, bytes).between == (distance == 8));
+    }
 }
 END_TEST
 

@@ -202,6 +202,31 @@ START_TEST(a_librarys_memory_stays)
 }
 END_TEST
 
+/* PyTorch marks in a snapshot when it was taken, for each device that the process sees, those too that nothing was asked of. */
+START_TEST(snapshots_of_many_devices)
+{
+    static const char text[] = "echelon-pretend 1\nclock 1700000000000000000\ndevice 84942979072 536870912 1 \"h100-sxm\"\nname 1 \"" ADD "\"\n"
+                               "alloc 500 0 0 4096 2097152 3 0\n"
+                               "kernel 700 0 0 1 1 1 1 128 1 1 0\n"
+                               "kernel 800 3 0 1 1 1 1 128 1 1 0\nend\n";
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), NULL);
+    EchImportOptions options = {.beside = ECH_SOURCE_DIR "/tests/fuzz/corpus/memory_snapshot/devices.pickle"};
+    g_autoptr(EchImport) import = ech_import_source(source, NULL, &options, &error);
+    ck_assert_msg(import != NULL, "%s", error ? error->message : "?");
+    const EchTrace *t = import->trace;
+    ck_assert_uint_eq(ech_test_count(t, ECH_OP_MARK), 1 + 16); /* the segment's, too */
+    ck_assert(depends(t, nth(t, ECH_OP_ALLOC, 0), nth(t, ECH_OP_KERNEL, 0)));
+    ck_assert_uint_eq(ech_test_count(t, ECH_OP_ALLOC), 1);
+    for (size_t i = 0; i < 16; i++) {
+        const EchOp *mark = nth(t, ECH_OP_MARK, 1 + i);
+        uint32_t device = ech_trace_queues(t)[mark->queue].device;
+        ck_assert_uint_eq(device, i);
+        ck_assert(depends(t, mark, nth(t, ECH_OP_KERNEL, 1)) == (device == 3));
+    }
+}
+END_TEST
+
 START_TEST(what_is_cut_or_unknown)
 {
     g_autoptr(EchImport) import = must_read(HEAD "hologram 1 2 three\ncopy 5 0 0 100 2 3 1\ncopy 6 0 0 10");
@@ -682,6 +707,7 @@ int main(void)
     tcase_add_test(cases, streams_and_waits);
     tcase_add_test(cases, memory_follows_what_was_asked);
     tcase_add_test(cases, a_librarys_memory_stays);
+    tcase_add_test(cases, snapshots_of_many_devices);
     tcase_add_test(cases, what_is_cut_or_unknown);
     tcase_add_test(cases, small_kernels_wait_for_the_host);
     tcase_add_test(cases, the_host_runs_ahead_and_waits);
