@@ -104,10 +104,11 @@ static bool take_trace(EchImport *import, EchAllocStudy *study, GError **error)
     return true;
 }
 
-/* Arrays that TensorFlow or JAX asked the driver for, one by one. */
-static bool one_by_one(const EchAllocStudy *study)
+/* Whose arrays were asked of the driver one by one, so that a capture sees them: "tensorflow", "jax", whose own pools then had them of it at once, or
+ * "cuda_async"; NULL: of nobody. */
+static const char *one_by_one(const EchTrace *trace)
 {
-    return study->trace && ech_trace_get_property(study->trace, "asked_one_by_one");
+    return trace ? ech_trace_get_property(trace, "asked_one_by_one") : NULL;
 }
 
 /* The allocations of @id, and all that the trace tells of the allocator they were made by. */
@@ -127,7 +128,7 @@ static void take_memory(EchAllocStudy *study, EchId id)
         study->held = 0;
     static const char *const pytorch[] = {"memory_snapshot", "kineto", "pretend", "pytorch_et", "memory_timeline", NULL};
     study->order = ech_alloc_recorded_order(trace, id);
-    study->of_pytorch = g_strv_contains(pytorch, ech_trace_format(trace)) && !one_by_one(study); /* of an exported trace: what it was made from */
+    study->of_pytorch = g_strv_contains(pytorch, ech_trace_format(trace)) && !one_by_one(trace); /* of an exported trace: what it was made from */
 }
 
 static bool read_events(const char *path, const EchAllocStudyOptions *options, EchAllocStudy *study, GError **error)
@@ -210,8 +211,10 @@ char *ech_recorded_allocator(const EchTrace *trace, const char **ret_released)
 {
     *ret_released = NULL;
     g_autofree char *spec = ech_alloc_recorded_spec(trace);
-    if (!spec || !g_str_has_prefix(spec, "pytorch"))
-        return spec ? g_strdup("jax") : NULL; /* XLA's, and how JAX sets it up */
+    if (!spec)
+        return g_strdup(one_by_one(trace));
+    if (!g_str_has_prefix(spec, "pytorch"))
+        return g_strdup("jax"); /* XLA's, and how JAX sets it up */
     g_autoptr(EchAllocStudy) study = g_new0(EchAllocStudy, 1);
     study->trace = ech_trace_ref((EchTrace *)(uintptr_t)trace);
     take_memory(study, memory_of(trace));
@@ -307,10 +310,10 @@ char **ech_alloc_study_specs(const EchAllocStudy *study, bool fresh, const volat
         add(specs, "pytorch_pinned");
     } else if (study->of_pytorch) {
         add_pytorch(study, fresh, stop, specs);
-    } else if (one_by_one(study)) {
-        add(specs, "tensorflow");
-        add(specs, "jax");
-        add(specs, "cuda_async");
+    } else if (one_by_one(study->trace)) {
+        add(specs, one_by_one(study->trace));
+        if (strcmp(one_by_one(study->trace), "cuda_async") != 0)
+            add(specs, "cuda_async");
     } else if (study->start && !fresh) {
         /* BFC ran out: as it was, without its holes, and with what JAX and TensorFlow can be told to use instead. */
         add(specs, "bfc");

@@ -15,14 +15,19 @@
  *   collective T DEVICE STREAM NAME BYTES RANKS FIRST_STRIDE
  *   uses HOW ADDRESS BYTES ...                                        of the work before: 1 reads, 2 writes, 3 both; BYTES 0: not known
  *   args PARAMETER ADDRESS ...                                        of the kernel before: addresses among its parameters, in their order
- *   meets GROUP ...                                                   who takes part in the collective before, a number each: whoever has the same number as
- *                                                                     often before takes part, too
- *   sends BYTES GROUP ...                                             the same of messages that it sends: so many bytes may be under way before they are
- * received rank T RANK RANKS                                                 which rank of a program of several processes this one is captured NODE here work
- * was captured into a graph: nodes are numbered from 1 on graph T DEVICE STREAM LINES                                       one launch for all of so many lines
- * of work that follow node NODE                                                         the next work is that node's: the ranges around it are those where it
- * was captured lengths SEQUENCES QUERIES KEYS LONGEST SCORES                     of what the next kernel attends to: queries, keys and scores of all sequences
- * together (queries and scores 0: not known), keys of the longest push T THREAD NAME | pop T THREAD | mark T THREAD NAME            NVTX ranges end
+ *   meets GROUP ...                                                   who takes part in the collective before, a number each: whoever has
+ *                                                                     the same number as often before takes part, too
+ *   sends BYTES GROUP ...                                             the same of messages that it sends: so many bytes may be under way
+ *                                                                     before they are received
+ *   rank T RANK RANKS                                                 which rank of a program of several processes this one is
+ *   captured NODE                                                     here work was captured into a graph: nodes are numbered from 1 on
+ *   graph T DEVICE STREAM LINES                                       one launch for all of so many lines of work that follow
+ *   node NODE                                                         the next work is that node's: the ranges around it are those where
+ *                                                                     it was captured
+ *   lengths SEQUENCES QUERIES KEYS LONGEST SCORES                     of what the next kernel attends to: queries, keys and scores of all
+ *                                                                     sequences together (queries and scores 0: not known), keys of the longest
+ *   push T THREAD NAME | pop T THREAD | mark T THREAD NAME            NVTX ranges
+ *   end
  *
  * A kernel without a line of args has parameters that could not be read. What it does with those that could: pointers to const are read, PyTorch's element-wise
  * kernels and Eigen's have their result first, those that TensorFlow's compiler makes last, multi_tensor_apply's functors say which of their lists they write
@@ -129,6 +134,7 @@ typedef struct {
     GHashTable *met;         /* who takes part in a collective -> how often they have so far */
     bool next_lengths;       /* The last of them are the next work's. */
     uint64_t clock_ns, reserved, peak_reserved, n_refused, largest_refused;
+    bool of_tensorflow, of_xla;   /* it launched kernels that are called as these call theirs */
     uint64_t n_blocks, n_of_pool; /* of the device that the program asked for; by cudaMallocAsync */
     uint64_t first_device;
     bool any_device;
@@ -681,6 +687,8 @@ static bool add_name(Reader *r, GError **error)
     }
     Text text = {r->lines.quoted, r->lines.n_quoted, ECH_NONE, NULL};
     g_array_append_val(r->texts, text);
+    r->of_tensorflow |= memmem(text.at, text.n, "tensorflow::", 12) || memmem(text.at, text.n, "_GPU_DT_", 8);
+    r->of_xla |= memmem(text.at, text.n, "_fusion", 7) != NULL;
     r->launched = NULL; /* it may lie elsewhere now */
     return true;
 }
@@ -1158,7 +1166,7 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
         ech_diag_remark(r->ret->diag,
                         "no snapshot of PyTorch's lies beside it: what is allocated are the segments that PyTorch asked the driver for, not its tensors");
     if (!given && !found && r->n_of_pool > r->n_blocks / 2) /* TensorFlow's and JAX's arrays, whatever scratch memory they ask for besides */
-        ech_trace_builder_set_property(r->builder, "asked_one_by_one", "true");
+        ech_trace_builder_set_property(r->builder, "asked_one_by_one", r->of_tensorflow ? "tensorflow" : r->of_xla ? "jax" : "cuda_async");
     ech_capture_set_unrecorded(r->capture);
     ech_trace_builder_set_property(r->builder, "host_order", "as asked");
     return ech_capture_finish(r->capture, error);

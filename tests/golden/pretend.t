@@ -154,14 +154,14 @@ $ printf 'echelon-pretend 1\nclock 1\ndevice 84825604096 536870912 1 "h100-sxm"\
    3  h20                                   78.8 GiB         -    16 us    x1.000
 
 $ echelon run --trace traces/keras_cnn.h100 --device h100-sxm | sed -n '3,12p; /Longest/,$p'
-  It fits. hbm 105 MiB of 78.6 GiB (0 %), host 2 MiB of 2 TiB (0 %)
-  114 MiB reserved by allocator best_fit; nvidia-smi would show 626 MiB, 512 MiB of it the process's context.
-  It takes 19.5 ms, bound by the host's launches (76 % of the critical path).
-  No schedule of it is shorter than 19.3 ms on this device; with no overlap at all it takes 24.5 ms.
+  It fits. hbm 113 MiB of 78.6 GiB (0 %), host 2 MiB of 2 TiB (0 %)
+  76.9 GiB reserved by allocator tensorflow, as recorded; nvidia-smi would show 77.4 GiB, 512 MiB of it the process's context.
+  It takes 19.5 ms, bound by the host's launches (75 % of the critical path).
+  No schedule of it is shorter than 19.3 ms on this device; with no overlap at all it takes 24.7 ms.
 
   Critical path
-    the host's launches           14.8 ms   76.1 % ###############.....
-    overhead                      1.67 ms    8.6 % ##..................
+    the host's launches           14.7 ms   75.4 % ###############.....
+    overhead                      1.60 ms    8.2 % ##..................
     hbm port                      1.51 ms    7.8 % ##..................
     pageable port                  963 us    4.9 % #...................
   Longest operations
@@ -182,9 +182,9 @@ no allocator needs less than 105 MiB; the recorded one held 1.07 KiB
 
 allocator            failed  peak live  reserved    frag     waste   largest  segments
 tensorflow                0    113 MiB  76.9 GiB  99.9 %  12.1 MiB  76.9 GiB         1
-jax                       0    113 MiB  59.0 GiB  99.8 %  12.1 MiB  59.0 GiB         1
 cuda_async                0    105 MiB   162 MiB  35.2 %    26 KiB  33.5 MiB         5
 
+cuda_async: placement is a model: the driver's policy and growth step are not documented; reuse, release and the remapping of fragmented memory follow what NVIDIA says, and users report more fragmentation
 $ echelon alloc traces/keras_cnn.h100/cnn.bfc.events.gz -a tensorflow -c 84406108160 --placements $T/p.csv > $T/said && cut -d, -f2,7 --output-delimiter=' ' $T/p.csv | tail -n +2 > $T/ours && zcat traces/keras_cnn.h100/cnn.bfc.addresses.gz | cmp - $T/ours && wc -l < $T/ours; rm $T/p.csv $T/ours $T/said
 571
 $ cp tests/fuzz/corpus/pretend/small.pretend $T/a.pretend; cp tests/fuzz/corpus/memory_snapshot/old_list.pickle $T/a.pickle; echelon info $T/a.pretend | grep -o 'lies beside.*'
