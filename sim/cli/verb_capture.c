@@ -286,13 +286,6 @@ static int pretend_tpu(char **command, const char *prefix, const EchDevice *devi
     return code;
 }
 
-/* Whose allocator the process has that compiled the program in @folder. */
-static const char *allocator_of(const char *folder)
-{
-    g_autofree char *path = g_build_filename(folder, "program.json", NULL), *text = NULL;
-    return g_file_get_contents(path, &text, NULL, NULL) && strstr(text, "\"tensorflow\":") ? " --allocator tensorflow" : " --allocator jax";
-}
-
 static int pretend(char **command, const char *prefix, const char *name, char **settings, const Pretended *p)
 {
     GError *error = NULL;
@@ -361,7 +354,7 @@ static int pretend(char **command, const char *prefix, const char *name, char **
     g_autoptr(GPtrArray) programs = list_captures(prefix, a_folder, begun, "run --trace", after->str); /* of XLA */
     /* What XLA's client asked for, kernel by kernel, says less of the work than the programs do, but it has all allocations. */
     bool xla = programs->len > 0;
-    g_autoptr(GPtrArray) written = list_captures(prefix, ".pretend", begun, xla ? "alloc" : "run --trace", xla ? allocator_of(programs->pdata[0]) : after->str);
+    g_autoptr(GPtrArray) written = list_captures(prefix, ".pretend", begun, xla ? "alloc" : "run --trace", xla ? "" : after->str);
     if (written->len == 0)
         fprintf(stderr, "echelon capture: nothing was captured; no process of the command asked for a GPU\n");
     if (written->len > 1 && written->len <= ECH_MAX_RANKS && !xla) {

@@ -111,6 +111,15 @@ static const char *one_by_one(const EchTrace *trace)
     return trace ? ech_trace_get_property(trace, "asked_one_by_one") : NULL;
 }
 
+/* That pool. TensorFlow's leaves the system what the GPU's generation takes. Owned by the caller. */
+static char *pool_of(const EchTrace *trace)
+{
+    const char *whose = one_by_one(trace), *name = ech_trace_get_property(trace, "pretended_device");
+    g_autoptr(EchDevice) device = name && g_strcmp0(whose, "tensorflow") == 0 ? ech_device_load(name, NULL, NULL) : NULL;
+    double capability = device ? ech_device_number(device, "kernel.compute_capability", 0) : 0;
+    return capability > 0 && capability < 9 ? g_strdup_printf("tensorflow:compute_capability=%.1f", capability) : g_strdup(whose);
+}
+
 /* The allocations of @id, and all that the trace tells of the allocator they were made by. */
 static void take_memory(EchAllocStudy *study, EchId id)
 {
@@ -212,7 +221,7 @@ char *ech_recorded_allocator(const EchTrace *trace, const char **ret_released)
     *ret_released = NULL;
     g_autofree char *spec = ech_alloc_recorded_spec(trace);
     if (!spec)
-        return g_strdup(one_by_one(trace));
+        return pool_of(trace);
     if (!g_str_has_prefix(spec, "pytorch"))
         return g_strdup("jax"); /* XLA's, and how JAX sets it up */
     g_autoptr(EchAllocStudy) study = g_new0(EchAllocStudy, 1);
@@ -311,7 +320,7 @@ char **ech_alloc_study_specs(const EchAllocStudy *study, bool fresh, const volat
     } else if (study->of_pytorch) {
         add_pytorch(study, fresh, stop, specs);
     } else if (one_by_one(study->trace)) {
-        add(specs, one_by_one(study->trace));
+        g_ptr_array_add(specs, pool_of(study->trace));
         if (strcmp(one_by_one(study->trace), "cuda_async") != 0)
             add(specs, "cuda_async");
     } else if (study->start && !fresh) {

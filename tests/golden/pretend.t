@@ -191,3 +191,5 @@ $ cp tests/fuzz/corpus/pretend/small.pretend $T/a.pretend; cp tests/fuzz/corpus/
 lies beside it but tells no times: left out
 $ echelon info $T/a.pretend --beside $T/a.pickle 2>&1 | grep -o 'this snapshot.*'
 this snapshot tells no times; it cannot be merged with what was asked of a device
+$ gzip -dc traces/keras_cnn.h100/cnn.pretend.gz | sed 's/"h100-sxm"/"l4"/' >$T/k.pretend; echelon run --trace $T/k.pretend --device l4 --engine native | grep -o 'reserved by allocator [^;]*'
+reserved by allocator tensorflow:compute_capability=8.9, as recorded
