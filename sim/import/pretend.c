@@ -688,7 +688,7 @@ static bool add_name(Reader *r, GError **error)
     Text text = {r->lines.quoted, r->lines.n_quoted, ECH_NONE, NULL};
     g_array_append_val(r->texts, text);
     r->of_tensorflow |= memmem(text.at, text.n, "tensorflow::", 12) || memmem(text.at, text.n, "_GPU_DT_", 8);
-    r->of_xla |= memmem(text.at, text.n, "_fusion", 7) != NULL;
+    r->of_xla |= memmem(text.at, text.n, "_fusion", 7) || memmem(text.at, text.n, "wrapped_", 8);
     r->launched = NULL; /* it may lie elsewhere now */
     return true;
 }
