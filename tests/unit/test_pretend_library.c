@@ -347,16 +347,55 @@ static size_t pack(uint8_t *to, const uint8_t *from, size_t n, size_t at, size_t
     return (size_t)(to - begin);
 }
 
+/* A fat binary of one entry, as a program registers it. */
+typedef struct {
+    uint8_t bytes[8192];
+    struct {
+        uint32_t magic, version;
+        const void *binary, *unused;
+    } wrapper;
+} Fat;
+
+/* What cudaFuncGetAttributes writes, and room for the rest. */
+typedef union {
+    struct {
+        size_t shared, constant, local;
+        int threads, registers;
+    } known;
+    char room[256];
+} Attributes;
+
+/* @code[@n] of a @kind (1 PTX, 2 machine code) for compute capability @version / 10, packed where it has zeros to match, registered as @function's kernel
+ * @name.
+ * @whole: bytes that it is said to have. */
+static void register_code(Fat *fat, uint16_t kind, uint32_t version, const void *code, size_t n, size_t whole, size_t at, size_t zeros, const char *function,
+                          const char *name)
+{
+    enum { ENTRY = 64, CODE = 80 };
+    const uint32_t magic = 0xba55ed50u, entry = ENTRY, packed = (uint32_t)(zeros ? pack(fat->bytes + CODE, code, n, at, zeros) : 0);
+    const uint16_t header[] = {1, 16};
+    const uint64_t behind = zeros ? packed : n, all = entry + behind, flags = zeros ? 0x2000 : 0, said = whole;
+    if (zeros == 0)
+        memcpy(fat->bytes + CODE, code, n);
+    memcpy(fat->bytes, &magic, 4);
+    memcpy(fat->bytes + 4, header, 4);
+    memcpy(fat->bytes + 8, &all, 8);
+    memcpy(fat->bytes + 16, &kind, 2);
+    memcpy(fat->bytes + 20, &entry, 4);
+    memcpy(fat->bytes + 24, &behind, 8);
+    memcpy(fat->bytes + 32, &packed, 4);
+    memcpy(fat->bytes + 44, &version, 4);
+    memcpy(fat->bytes + 56, &flags, 8);
+    memcpy(fat->bytes + 72, &said, 8);
+    fat->wrapper.magic = 0x466243b1u;
+    fat->wrapper.binary = fat->bytes;
+    register_kernel(register_binary(&fat->wrapper), (void *)(uintptr_t)function, NULL, name, -1, NULL, NULL, NULL, NULL, NULL);
+}
+
 /* The same kernel in a fat binary as it is, packed, packed and cut short, and handed to the driver; a pointer, and a structure that holds two and a number. */
 static void launch_with_arguments(void)
 {
-    static struct {
-        uint8_t bytes[8192];
-        struct {
-            uint32_t magic, version;
-            const void *binary, *unused;
-        } wrapper;
-    } binaries[3];
+    static Fat binaries[3];
     static uint8_t elf[4096];
     static const char functions[4];
     size_t n = make_machine_code(elf, "k");
@@ -366,32 +405,8 @@ static void launch_with_arguments(void)
     uint64_t structure[] = {(uint64_t)(uintptr_t)a + 512, 77, (uint64_t)(uintptr_t)a + 4 * MIB - 1}, gone[] = {(uint64_t)(uintptr_t)freed, 0, 0};
     int number = 5;
     for (size_t i = 0; i < 3; i++) {
-        uint8_t *at = binaries[i].bytes;
-        const uint32_t magic = 0xba55ed50u, entry = 64, version = 86, packed = (uint32_t)(i ? pack(at + 80, elf, n, 100, 800) : 0);
-        const uint16_t header[] = {1, 16}, kind = 2;
-        const uint64_t behind = i ? packed : n, all = entry + behind, flags = i ? 0x2000 : 0, whole = i == 2 ? n + 9 : n;
-        if (i == 0)
-            memcpy(at + 80, elf, n);
-        memcpy(at, &magic, 4);
-        memcpy(at + 4, header, 4);
-        memcpy(at + 8, &all, 8);
-        memcpy(at + 16, &kind, 2);
-        memcpy(at + 20, &entry, 4);
-        memcpy(at + 24, &behind, 8);
-        memcpy(at + 32, &packed, 4);
-        memcpy(at + 44, &version, 4);
-        memcpy(at + 56, &flags, 8);
-        memcpy(at + 72, &whole, 8);
-        binaries[i].wrapper.magic = 0x466243b1u;
-        binaries[i].wrapper.binary = at;
-        register_kernel(register_binary(&binaries[i].wrapper), &functions[i], NULL, "k", -1, NULL, NULL, NULL, NULL, NULL);
-        union {
-            struct {
-                size_t shared, constant, local;
-                int threads, registers;
-            } known;
-            char room[256];
-        } attributes;
+        register_code(&binaries[i], 2, 86, elf, n, i == 2 ? n + 9 : n, 100, i ? 800 : 0, &functions[i], "k");
+        Attributes attributes;
         NEED(function_attributes(&attributes, &functions[i]) == 0);
         NEED(attributes.known.registers == (i == 2 ? 32 : 200) && attributes.known.threads == (i == 2 ? 1024 : 256) &&
              attributes.known.shared == (i == 2 ? 0 : 4096));
@@ -482,13 +497,7 @@ static const char ptx[] =
 /* The same text handed to the driver; in a fat binary as it is, packed, and cut short in the middle of its parameters. */
 static void launch_what_the_driver_compiles(void)
 {
-    static struct {
-        uint8_t bytes[4096];
-        struct {
-            uint32_t magic, version;
-            const void *binary, *unused;
-        } wrapper;
-    } binaries[3];
+    static Fat binaries[3];
     static const char functions[3];
     void *module, *driven, *bare, *a;
     NEED(allocate(&a, MIB) == 0 && load_module(&module, ptx) == 0 && get_function(&driven, module, "kk") == 0 && get_function(&bare, module, "k") == 0);
@@ -497,33 +506,9 @@ static void launch_what_the_driver_compiles(void)
     void *arguments[] = {&a, &number, structure};
     NEED(launch_driver(driven, 1, 1, 1, 32, 1, 1, 0, NULL, arguments, NULL) == 0 && launch_driver(bare, 2, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL) == 0);
     for (size_t i = 0; i < 3; i++) {
-        uint8_t *at = binaries[i].bytes;
         size_t n = i == 2 ? 520 : sizeof ptx;
-        const uint32_t magic = 0xba55ed50u, entry = 64, version = 80, packed = (uint32_t)(i == 1 ? pack(at + 80, (const uint8_t *)ptx, n, 16, 300) : 0);
-        const uint16_t header[] = {1, 16}, kind = 1;
-        const uint64_t behind = i == 1 ? packed : n, all = entry + behind, flags = i == 1 ? 0x2000 : 0, whole = n;
-        if (i != 1)
-            memcpy(at + 80, ptx, n);
-        memcpy(at, &magic, 4);
-        memcpy(at + 4, header, 4);
-        memcpy(at + 8, &all, 8);
-        memcpy(at + 16, &kind, 2);
-        memcpy(at + 20, &entry, 4);
-        memcpy(at + 24, &behind, 8);
-        memcpy(at + 32, &packed, 4);
-        memcpy(at + 44, &version, 4);
-        memcpy(at + 56, &flags, 8);
-        memcpy(at + 72, &whole, 8);
-        binaries[i].wrapper.magic = 0x466243b1u;
-        binaries[i].wrapper.binary = at;
-        register_kernel(register_binary(&binaries[i].wrapper), &functions[i], NULL, "kk", -1, NULL, NULL, NULL, NULL, NULL);
-        union {
-            struct {
-                size_t shared, constant, local;
-                int threads;
-            } known;
-            char room[256];
-        } attributes;
+        register_code(&binaries[i], 1, 80, ptx, n, n, 16, i == 1 ? 300 : 0, &functions[i], "kk");
+        Attributes attributes;
         NEED(function_attributes(&attributes, &functions[i]) == 0);
         NEED(attributes.known.threads == (i == 2 ? 1024 : 32) && attributes.known.shared == (i == 2 ? 0 : 1040));
         NEED(launch(&functions[i], (Dim){(unsigned)i + 3, 1, 1}, (Dim){32, 1, 1}, arguments, 0, NULL) == 0);
