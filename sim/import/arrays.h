@@ -45,6 +45,6 @@ bool ech_arrays_find(const EchArrays *self, uint64_t address, EchId *ret_buffer)
 /** What @uses[@n] are of, each array once, in the order of its first use; borrowed until the next call. @ret_unknown: addresses where nothing lies;
  * @ret_inferred: directions that were not told. Both are added to. */
 const EchArrayUse *ech_arrays_resolve(EchArrays *self, const EchAddressUse *uses, size_t n, size_t *ret_n, uint64_t *ret_unknown, uint64_t *ret_inferred);
-/** Bytes that each of @arrays[@n] is read by, or written: theirs, but together no more than @bytes, as
- * far as that is told to the last scale, bias and statistic: those a library's call is counted without. Returns what is left of those. */
+/** Bytes that each of @arrays[@n] is read by, or written: theirs, but together no more than @bytes, unless what they are more by is as little as scales,
+ * biases and statistics, which a library's call is counted without. Returns what is left of @bytes. */
 EchBytes ech_arrays_share(const EchArrayUse *arrays, size_t n, bool writes, EchBytes bytes, EchBytes *ret_each);

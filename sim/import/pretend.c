@@ -124,15 +124,16 @@ typedef struct {
     GArray *moments;    /* Moment */
     GHashTable *names;  /* of ech_gpu_name_of */
     EchTime newest;
-    uint64_t budget;         /* Bytes of stacks that may still be written out. */
-    GArray *nodes_of_graphs; /* Within: where node i + 1 was captured */
-    uint64_t n_launches;     /* Of graphs. */
-    uint64_t of_graph;       /* Lines of work that are still to come of a graph's launch. */
-    bool in_graph;           /* Not the first of them. */
-    uint64_t node;           /* The next work's; 0: none. */
-    GArray *lengths;         /* EchGpuLengths */
-    GHashTable *met;         /* who takes part in a collective -> how often they have so far */
-    bool next_lengths;       /* The last of them are the next work's. */
+    uint64_t budget;             /* Bytes of stacks that may still be written out. */
+    GArray *nodes_of_graphs;     /* Within: where node i + 1 was captured */
+    uint64_t n_launches;         /* Of graphs. */
+    uint64_t of_graph;           /* Lines of work that are still to come of a graph's launch. */
+    bool in_graph;               /* Not the first of them. */
+    uint64_t node;               /* The next work's; 0: none. */
+    GArray *lengths;             /* EchGpuLengths */
+    bool meets_told, sends_told; /* of the work before: a line of each kind, so that its words do not grow with every line */
+    GHashTable *met;             /* who takes part in a collective -> how often they have so far */
+    bool next_lengths;           /* The last of them are the next work's. */
     uint64_t clock_ns, reserved, peak_reserved, n_refused, largest_refused;
     bool of_tensorflow, of_xla;   /* it launched kernels that are called as these call theirs */
     uint64_t n_blocks, n_of_pool; /* of the device that the program asked for; by cudaMallocAsync */
@@ -475,6 +476,7 @@ static EchItem issued_item(Reader *r, EchItemKind kind, uint64_t device, uint64_
         item.stack = path_text(r, ret_within->path);
     if (kind != ECH_ITEM_ALLOC && kind != ECH_ITEM_FREE) {
         r->worked = (uint32_t)ech_capture_n_items(r->capture);
+        r->meets_told = r->sends_told = false;
         r->launched = NULL;
     }
     return item;
@@ -727,6 +729,12 @@ static bool add_meetings(Reader *r, bool sends, GError **error)
         g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: who meets; expected the collective before, and numbers", r->lines.where, r->lines.line);
         return false;
     }
+    bool *told = sends ? &r->sends_told : &r->meets_told;
+    if (*told) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: who meets, once more; expected one such line of a collective", r->lines.where, r->lines.line);
+        return false;
+    }
+    *told = true;
     g_string_assign(r->scratch, item->meets == ECH_NONE ? "" : ech_trace_builder_peek_string(r->builder, item->meets));
     EchMeeting meeting = {.sends = sends, .buffer = sends ? g_array_index(list, uint64_t, 0) : 0};
     for (guint i = sends; i < list->len; i++) {

@@ -599,6 +599,7 @@ START_TEST(whom_collectives_meet)
     must_fail(HEAD "meets 5\nend\n", ":4: who meets; expected the collective before");
     must_fail(HEAD "set 1 0 0 8\nmeets 5\nend\n", ":5: who meets; expected the collective before");
     must_fail(HEAD "name 1 \"all-reduce\"\ncollective 7 0 0 1 8192 8 1\nsends 5\nend\n", ":6: who meets; expected the collective before, and numbers");
+    must_fail(HEAD "name 1 \"all-reduce\"\ncollective 7 0 0 1 8192 8 1\nmeets 5\nmeets 6\nend\n", ":7: who meets, once more; expected one such line");
 }
 END_TEST
 
