@@ -88,6 +88,218 @@ function sweep() {
 }
 if (run.points) return sweep();
 
+// Charts share a time axis, and how far it is zoomed.
+const GUTTER = 168, AXIS = 26;
+let transform = d3.zoomIdentity;
+const panels = [];
+const full = Math.max(run.makespan_ps, 1);
+const scale = width => transform.rescaleX(d3.scaleLinear().domain([0, full]).range([GUTTER, width - 14]));
+
+function panel(id, label, height, draw, hit) {
+  const holder = document.querySelector(id);
+  const canvas = select(holder).append('canvas').attr('tabindex', 0).attr('role', 'img').attr('aria-label', label).node();
+  const item = { holder, canvas, height, draw, hit };
+  panels.push(item);
+  canvas.addEventListener('mousemove', event => {
+    const box = canvas.getBoundingClientRect(), text = item.hit(event.clientX - box.left, event.clientY - box.top, scale(box.width));
+    const tip = document.getElementById('tip');
+    tip.hidden = !text;
+    if (!text) return;
+    tip.textContent = text;
+    tip.style.whiteSpace = 'pre-line';
+    tip.style.left = Math.max(4, Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 10)) + 'px';
+    tip.style.top = Math.max(4, Math.min(event.clientY + 14, innerHeight - tip.offsetHeight - 10)) + 'px';
+  });
+  canvas.addEventListener('mouseleave', () => { document.getElementById('tip').hidden = true; });
+  return item;
+}
+
+const zoom = d3.zoom().scaleExtent([1, 1e6]);
+function redraw() {
+  for (const item of panels) {
+    const width = item.holder.clientWidth, height = typeof item.height === 'function' ? item.height() : item.height, ratio = devicePixelRatio || 1;
+    if (item.canvas.width !== Math.round(width * ratio) || item.canvas.height !== Math.round(height * ratio)) {
+      item.canvas.width = Math.round(width * ratio);
+      item.canvas.height = Math.round(height * ratio);
+      item.canvas.style.width = width + 'px';
+      item.canvas.style.height = height + 'px';
+    }
+    const context = item.canvas.getContext('2d');
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, width, height);
+    context.font = '12px system-ui, sans-serif';
+    context.textBaseline = 'middle';
+    const x = scale(width);
+    axis(context, x, width, height);
+    item.draw(context, x, width, height);
+  }
+}
+
+function axis(context, x, width, height) {
+  // Ticks of a nice step in the unit that fits the step.
+  const ticks = x.ticks(Math.max(2, Math.floor((width - GUTTER) / 110)));
+  const step = ticks.length > 1 ? ticks[1] - ticks[0] : full, units = ['ps', 'ns', 'us', 'ms', 's'];
+  let unit = 0, size = 1;
+  const largest = Math.max(Math.abs(ticks[ticks.length - 1] || 0), step);
+  while (largest >= size * 1000 && unit + 1 < units.length) { size *= 1000; unit++; }
+  const decimals = Math.max(0, Math.min(9, Math.ceil(-Math.log10(step / size) - 1e-9)));
+  context.textAlign = 'center';
+  for (const tick of ticks) {
+    const at = Math.round(x(tick)) + 0.5;
+    if (at < GUTTER) continue;
+    context.strokeStyle = style('line');
+    context.beginPath();
+    context.moveTo(at, 0);
+    context.lineTo(at, height - AXIS);
+    context.stroke();
+    context.fillStyle = style('soft');
+    context.fillText((tick / size).toFixed(decimals) + ' ' + units[unit], Math.min(at, width - 34), height - AXIS / 2);
+  }
+}
+
+// As much of a name as has room; where there is some, of both its ends.
+function fit(context, text, width) {
+  if (context.measureText(text).width <= width) return text;
+  const cut = n => n < 12 ? text.slice(0, n) + '…' : shorten(text, n + 1);
+  let low = 0, high = text.length - 1;
+  while (low < high) { const middle = (low + high + 1) >> 1; if (context.measureText(cut(middle)).width <= width) low = middle; else high = middle - 1; }
+  return low > 0 ? cut(low) : '';
+}
+
+// The keyboard does what the mouse does.
+function onKey(event) {
+  const width = event.target.clientWidth, middle = (GUTTER + width) / 2, canvas = select(event.target);
+  const by = { '+': 1.5, '=': 1.5, ArrowUp: 1.5, '-': 1 / 1.5, _: 1 / 1.5, ArrowDown: 1 / 1.5 }[event.key];
+  const move = { ArrowLeft: 1, ArrowRight: -1 }[event.key];
+  if (event.ctrlKey || event.metaKey || event.altKey || (!by && !move && event.key !== '0' && event.key !== 'Home')) return;
+  event.preventDefault();
+  if (by) canvas.call(zoom.scaleBy, by, [middle, 0]);
+  else if (move) canvas.call(zoom.translateBy, move * (width - GUTTER) / 5 / transform.k, 0);
+  else { transform = d3.zoomIdentity; sync(); redraw(); }
+}
+function sync() { for (const item of panels) item.canvas.__zoom = transform; }
+// Once all panels are there.
+function start() {
+  for (const item of panels) {
+    item.canvas.addEventListener('keydown', onKey);
+    select(item.canvas).call(zoom).on('dblclick.zoom', null).on('dblclick', () => { transform = d3.zoomIdentity; sync(); redraw(); });
+  }
+  zoom.on('zoom', () => { transform = d3.event.transform; sync(); redraw(); });
+  const limit = () => { const width = document.querySelector('#timeline').clientWidth; zoom.translateExtent([[GUTTER, 0], [width - 14, 1]]).extent([[GUTTER, 0], [width - 14, 1]]); };
+  addEventListener('resize', () => { limit(); redraw(); });
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
+  limit();
+  redraw();
+}
+
+// Ranks of one program that were replayed together: what each does when, and what each needs.
+function ranks() {
+  document.title = run.title + ' · echelon';
+  const main = select('main').html(''), all = run.ranks, n = all.length;
+  const head = main.append('header');
+  head.append('h1').text(run.title);
+  head.append('p').text(n + ' ranks on ' + [...new Set(all.map(r => r.device))].join(', '));
+  const refused = all.filter(r => !r.fits).map(r => r.rank);
+  const verdict = main.append('section').attr('id', 'verdict');
+  verdict.append('p').html(run.fits ? '<b class="good">Every rank fits.</b> ' : '<b class="bad">It does not fit</b> ').append('span')
+    .text((run.fits ? '' : 'on rank' + (refused.length > 1 ? 's ' : ' ') + refused.join(', ') + '. ') + 'It takes ' + time(run.makespan_ps) + (run.steps ? ', step ' + run.step + ' of ' + run.steps + ' takes ' + time(run.step_ps) : '') + '; ' +
+      percent(run.waits_share) + " of all ranks' time " + (run.steps ? 'in that step ' : '') + 'is waiting for one another.');
+  if (run.without_changes) verdict.append('p').attr('class', 'hint').text('Without what was changed: ' + time(run.without_changes.step_ps) + ', ' + bytes(run.without_changes.fullest_bytes) + ' on the fullest rank, ' + percent(run.without_changes.waits_share) + ' waiting');
+  const words = ['kernels or copies run', 'communication that nothing hides', 'waits for other ranks', 'host, idle'], colours = ['kernel', 'collective', 'bad', 'line'].map(c => 'var(--' + c + ')');
+  const parts = r => [r.step.kernels_ps, r.step.communication_alone_ps, r.step.waits_for_ranks_ps, r.step.idle_ps];
+  main.append('h2').text('Ranks' + (run.steps ? ', in step ' + run.step : ''));
+  const legend = main.append('div').attr('id', 'legend');
+  words.forEach((word, i) => { const item = legend.append('span'); item.append('i').style('background', colours[i]); item.append('span').text(word); });
+  const body = main.append('table').attr('class', 'ranks'), longest = d3.max(all, r => r.step.time_ps) || 1;
+  const row = body.append('tr');
+  for (const title of ['', run.steps ? 'step' : 'time', '', 'computes', 'communicates', 'waits', 'memory at its fullest', '']) row.append('th').text(title);
+  all.forEach((r, i) => {
+    const tr = body.append('tr'), m = r.memory || { peak_live_bytes: 0, peak_reserved_bytes: 0, available_bytes: 0 };
+    tr.append('td').attr('class', 'name').append('a').attr('href', String(i).padStart(3, '0') + '/report.html').text('rank ' + r.rank);
+    tr.append('td').attr('class', 'n').text(time(r.step.time_ps));
+    const bar = tr.append('td').attr('class', 'stack').append('div');
+    parts(r).forEach((ps, k) => bar.append('span').attr('title', words[k] + ': ' + time(ps) + ', ' + percent(ps / (r.step.time_ps || 1))).style('width', 100 * ps / longest + '%').style('background', colours[k]));
+    parts(r).slice(0, 3).forEach(ps => tr.append('td').attr('class', 'n').text(time(ps)));
+    const limit = Math.max(m.available_bytes, m.peak_reserved_bytes, 1), memory = tr.append('td').attr('class', 'stack memory').append('div').attr('title', bytes(m.peak_live_bytes) + ' live, ' + bytes(m.peak_reserved_bytes) + ' reserved, of ' + bytes(m.available_bytes));
+    memory.append('span').style('width', 100 * m.peak_live_bytes / limit + '%').style('background', r.fits ? 'var(--live)' : 'var(--bad)');
+    memory.append('span').style('width', 100 * Math.max(m.peak_reserved_bytes - m.peak_live_bytes, 0) / limit + '%').style('background', 'var(--reserved)');
+    tr.append('td').text(bytes(m.peak_live_bytes) + (m.available_bytes ? ' of ' + bytes(m.available_bytes) : '') + (r.fits ? '' : ': does not fit'));
+  });
+  main.append('h2').text('What each does when');
+  main.append('p').attr('class', 'hint').text('Scroll to zoom, drag to move, double click to see everything; on the keyboard + and -, arrows and 0. Streams, arrows between ranks and memories: timeline.pftrace in ui.perfetto.dev.');
+  main.append('div').attr('id', 'timeline').attr('class', 'panel');
+  const LANE = 26;
+  panel('#timeline', 'What each rank does over time', n * LANE + AXIS + 8, (context, x, width) => {
+    const paint = [style('kernel'), style('collective'), style('bad'), style('line')];
+    all.forEach((r, i) => {
+      const y = 4 + i * LANE, runs = details.ranks[i];
+      context.save();
+      context.beginPath();
+      context.rect(GUTTER, y, width - GUTTER, LANE);
+      context.clip();
+      // Of a pixel: the state that is longest in it.
+      let pixel = -1, sums = [0, 0, 0, 0];
+      const flush = () => { const most = d3.max(sums); if (pixel >= 0 && most > 0) { context.fillStyle = paint[sums.indexOf(most)]; context.fillRect(pixel, y + 3, 1, LANE - 6); } };
+      for (let k = 0; k + 1 < runs.length; k++) {
+        const state = runs[k][1], a = x(runs[k][0]), b = x(runs[k + 1][0]);
+        if (state >= paint.length || b < GUTTER || a > width) continue;
+        for (let p = Math.max(Math.floor(a), GUTTER - 1); p <= Math.min(Math.floor(b), width); p++) {
+          if (p !== pixel) {
+            flush();
+            pixel = p;
+            sums = [0, 0, 0, 0];
+            if (p > a && p + 1 < b) { // whole pixels at once
+              const end = Math.min(Math.floor(b), Math.ceil(width));
+              context.fillStyle = paint[state];
+              context.fillRect(p, y + 3, end - p, LANE - 6);
+              p = end - 1;
+              pixel = -1;
+              continue;
+            }
+          }
+          sums[state] += Math.max(Math.min(b, p + 1) - Math.max(a, p), 0);
+        }
+      }
+      flush();
+      context.restore();
+      context.fillStyle = style('ink');
+      context.textAlign = 'right';
+      context.fillText('rank ' + r.rank, GUTTER - 10, y + LANE / 2);
+    });
+  }, (px, py, x) => {
+    const i = Math.floor((py - 4) / LANE), runs = details.ranks[i];
+    if (!runs || px < GUTTER) return null;
+    const at = x.invert(px), k = d3.bisector(s => s[0]).right(runs, at) - 1;
+    if (k < 0 || k + 1 >= runs.length || runs[k][1] >= words.length) return null;
+    return 'rank ' + all[i].rank + ': ' + (runs[k][1] === 2 && runs[k][2] >= 0 ? 'waits for rank ' + runs[k][2] : words[runs[k][1]]) + '\n' + time(runs[k + 1][0] - runs[k][0]) + ' from ' + time(runs[k][0]);
+  });
+  const waits = all.flatMap(r => r.waits_for.map(w => ({ of: r.rank, w }))).sort((a, b) => b.w.time_ps - a.w.time_ps);
+  if (waits.length) {
+    main.append('h2').text('Who waits for whom' + (run.steps ? ' in that step' : '') + ', and what that one does meanwhile');
+    const list = main.append('table').attr('class', 'ranks');
+    for (const { of, w } of waits.slice(0, 16)) {
+      const tr = list.append('tr'), m = w.meanwhile, bar = [m.kernels_ps, m.communication_alone_ps, m.waits_for_ranks_ps, m.idle_ps];
+      tr.append('td').attr('class', 'name').text('rank ' + of + ' for rank ' + w.rank);
+      tr.append('td').attr('class', 'n').text(time(w.time_ps));
+      const stack = tr.append('td').attr('class', 'stack').append('div');
+      bar.forEach((ps, k) => stack.append('span').attr('title', words[k] + ': ' + time(ps)).style('width', 100 * ps / (w.time_ps || 1) + '%').style('background', colours[k]));
+      tr.append('td').text(w.times + (w.times > 1 ? ' times' : ' time') + ', most at ' + shorten(w.most_at, 40));
+    }
+    if (waits.length > 16) main.append('p').attr('class', 'hint').text('and ' + (waits.length - 16) + ' more');
+    const slow = run.waited_for_longest;
+    if (slow) main.append('p').text('Rank ' + slow.rank + ' is waited for longest, ' + time(slow.waited_ps) + ' by all together; its kernels take ' + time(slow.kernels_ps) + ', those of the others ' + time(slow.kernels_of_others_ps) + (n > 2 ? ' at the middle' : '') +
+      (slow.most_at ? ', most of it at ' + shorten(pretty(slow.most_at)) + ': ' + time(slow.most_at_ps) + ' against ' + (slow.most_at_of_others_ps ? time(slow.most_at_of_others_ps) : 'none') : '') + '.');
+  }
+  main.append('h2').text('Remarks');
+  const remarks = main.append('ul').attr('id', 'remarks');
+  for (const remark of run.remarks) remarks.append('li').text('rank' + (remark.ranks.length > 1 ? 's ' : ' ') + remark.ranks.join(', ') + ': ' + remark.text);
+  if (!run.remarks.length) remarks.append('li').text('none');
+  const p = all[0].run.provenance;
+  main.append('footer').attr('id', 'provenance').text('echelon ' + p.echelon + ' · ' + all.map(r => r.run.provenance.trace).join(', ') + ' · engine ' + p.engine + ' ' + p.engine_version);
+  start();
+}
+if (run.ranks) return ranks();
+
 // Head
 document.title = run.title + ' · echelon';
 select('#title').text(run.title);
@@ -246,89 +458,12 @@ table('#longest', run.longest.slice(0, 12).map(o => ({ name: pretty(o.name), tit
 if (!run.longest.length) select('#slowest').remove();
 
 // Charts
-const GUTTER = 168, AXIS = 26;
 const kindColour = kind => style({ kernel: 'kernel', copy: 'copy', collective: 'collective', wait: 'wait' }[details.kinds[kind]] || 'other');
 const legend = select('#legend');
 for (const kind of new Set(details.slices.map(s => s[4])))
   legend.append('span').html('<i></i>').append('span').text(details.kinds[kind]).select(function () { return this.parentNode; }).select('i').style('background', kindColour(kind));
 if (details.slices_left_out) legend.append('span').text(details.slices_left_out.toLocaleString('en') + ' shorter ones are not drawn');
 if (details.skips.length) legend.append('span').html('<i></i>').append('span').text('iterations that repeat what is left of them').select(function () { return this.parentNode; }).select('i').style('background', style('line'));
-
-let transform = d3.zoomIdentity;
-const panels = [];
-const full = Math.max(run.makespan_ps, 1);
-const scale = width => transform.rescaleX(d3.scaleLinear().domain([0, full]).range([GUTTER, width - 14]));
-
-function panel(id, label, height, draw, hit) {
-  const holder = document.querySelector(id);
-  const canvas = select(holder).append('canvas').attr('tabindex', 0).attr('role', 'img').attr('aria-label', label).node();
-  const item = { holder, canvas, height, draw, hit };
-  panels.push(item);
-  canvas.addEventListener('mousemove', event => {
-    const box = canvas.getBoundingClientRect(), text = item.hit(event.clientX - box.left, event.clientY - box.top, scale(box.width));
-    const tip = document.getElementById('tip');
-    tip.hidden = !text;
-    if (!text) return;
-    tip.textContent = text;
-    tip.style.whiteSpace = 'pre-line';
-    tip.style.left = Math.max(4, Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 10)) + 'px';
-    tip.style.top = Math.max(4, Math.min(event.clientY + 14, innerHeight - tip.offsetHeight - 10)) + 'px';
-  });
-  canvas.addEventListener('mouseleave', () => { document.getElementById('tip').hidden = true; });
-  return item;
-}
-
-const zoom = d3.zoom().scaleExtent([1, 1e6]).on('zoom', () => { transform = d3.event.transform; redraw(); });
-function redraw() {
-  for (const item of panels) {
-    const width = item.holder.clientWidth, height = typeof item.height === 'function' ? item.height() : item.height, ratio = devicePixelRatio || 1;
-    if (item.canvas.width !== Math.round(width * ratio) || item.canvas.height !== Math.round(height * ratio)) {
-      item.canvas.width = Math.round(width * ratio);
-      item.canvas.height = Math.round(height * ratio);
-      item.canvas.style.width = width + 'px';
-      item.canvas.style.height = height + 'px';
-    }
-    const context = item.canvas.getContext('2d');
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, width, height);
-    context.font = '12px system-ui, sans-serif';
-    context.textBaseline = 'middle';
-    const x = scale(width);
-    axis(context, x, width, height);
-    item.draw(context, x, width, height);
-  }
-}
-
-function axis(context, x, width, height) {
-  // Ticks of a nice step in the unit that fits the step.
-  const ticks = x.ticks(Math.max(2, Math.floor((width - GUTTER) / 110)));
-  const step = ticks.length > 1 ? ticks[1] - ticks[0] : full, units = ['ps', 'ns', 'us', 'ms', 's'];
-  let unit = 0, size = 1;
-  const largest = Math.max(Math.abs(ticks[ticks.length - 1] || 0), step);
-  while (largest >= size * 1000 && unit + 1 < units.length) { size *= 1000; unit++; }
-  const decimals = Math.max(0, Math.min(9, Math.ceil(-Math.log10(step / size) - 1e-9)));
-  context.textAlign = 'center';
-  for (const tick of ticks) {
-    const at = Math.round(x(tick)) + 0.5;
-    if (at < GUTTER) continue;
-    context.strokeStyle = style('line');
-    context.beginPath();
-    context.moveTo(at, 0);
-    context.lineTo(at, height - AXIS);
-    context.stroke();
-    context.fillStyle = style('soft');
-    context.fillText((tick / size).toFixed(decimals) + ' ' + units[unit], Math.min(at, width - 34), height - AXIS / 2);
-  }
-}
-
-// As much of a name as has room; where there is some, of both its ends.
-function fit(context, text, width) {
-  if (context.measureText(text).width <= width) return text;
-  const cut = n => n < 12 ? text.slice(0, n) + '…' : shorten(text, n + 1);
-  let low = 0, high = text.length - 1;
-  while (low < high) { const middle = (low + high + 1) >> 1; if (context.measureText(cut(middle)).width <= width) low = middle; else high = middle - 1; }
-  return low > 0 ? cut(low) : '';
-}
 
 // Operations whose names hold what is looked for; null: nothing is.
 let wanted = null;
@@ -512,26 +647,5 @@ panel('#map', 'Addresses in use over time', () => (shown ? MAP : 36) + AXIS, (co
   return found ? details.names[found[0]] + '\n' + bytes(found[4]) + ' at offset ' + found[3].toLocaleString('en') + '\n' + details.roles[found[5]] + ', lives ' + time(found[1]) + ' to ' + time(found[2]) : null;
 });
 
-// The keyboard does what the mouse does.
-function onKey(event) {
-  const width = event.target.clientWidth, middle = (GUTTER + width) / 2, canvas = select(event.target);
-  const by = { '+': 1.5, '=': 1.5, ArrowUp: 1.5, '-': 1 / 1.5, _: 1 / 1.5, ArrowDown: 1 / 1.5 }[event.key];
-  const move = { ArrowLeft: 1, ArrowRight: -1 }[event.key];
-  if (event.ctrlKey || event.metaKey || event.altKey || (!by && !move && event.key !== '0' && event.key !== 'Home')) return;
-  event.preventDefault();
-  if (by) canvas.call(zoom.scaleBy, by, [middle, 0]);
-  else if (move) canvas.call(zoom.translateBy, move * (width - GUTTER) / 5 / transform.k, 0);
-  else { transform = d3.zoomIdentity; sync(); redraw(); }
-}
-for (const item of panels)
-  item.canvas.addEventListener('keydown', onKey);
-for (const item of panels)
-  select(item.canvas).call(zoom).on('dblclick.zoom', null).on('dblclick', () => { transform = d3.zoomIdentity; sync(); redraw(); });
-function sync() { for (const item of panels) item.canvas.__zoom = transform; }
-zoom.on('zoom', () => { transform = d3.event.transform; sync(); redraw(); });
-const limit = () => { const width = document.querySelector('#timeline').clientWidth; zoom.translateExtent([[GUTTER, 0], [width - 14, 1]]).extent([[GUTTER, 0], [width - 14, 1]]); };
-addEventListener('resize', () => { limit(); redraw(); });
-matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
-limit();
-redraw();
+start();
 })();

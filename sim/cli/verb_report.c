@@ -44,15 +44,18 @@ int ech_verb_report(int argc, char **argv)
         return ECH_EXIT_USAGE;
     }
     GError *error = NULL;
-    g_autofree char *sweep = g_build_filename(rest[0], "sweep.json", NULL);
-    bool is_sweep = g_file_test(sweep, G_FILE_TEST_EXISTS);
-    g_autofree char *single = g_build_filename(rest[0], "run.json", NULL);
-    if (!is_sweep && !g_file_test(single, G_FILE_TEST_EXISTS)) {
+    static const char *const names[] = {"sweep.json", "ranks.json", "run.json"};
+    const char *name = NULL;
+    for (size_t i = 0; i < G_N_ELEMENTS(names) && !name; i++) {
+        g_autofree char *path = g_build_filename(rest[0], names[i], NULL);
+        name = g_file_test(path, G_FILE_TEST_EXISTS) ? names[i] : NULL;
+    }
+    if (!name) {
         fprintf(stderr, "echelon report: %s holds no finished run; expected a folder made by 'echelon run ... -o DIR'\n", rest[0]);
         return ECH_EXIT_FAILED;
     }
-    g_autofree char *run = read_json(rest[0], is_sweep ? "sweep.json" : "run.json", &error);
-    g_autofree char *details = !run ? NULL : is_sweep ? g_strdup("{}") : read_json(rest[0], "details.json", &error);
+    g_autofree char *run = read_json(rest[0], name, &error);
+    g_autofree char *details = !run ? NULL : name == names[0] ? g_strdup("{}") : read_json(rest[0], "details.json", &error);
     if (!details)
         return ech_cli_fail(error);
     g_autoptr(GString) page = ech_report_html(run, details);

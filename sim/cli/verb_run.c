@@ -5,17 +5,16 @@
 #include "sim/base/param.h"
 #include "sim/cli/cuda_cli.h"
 #include "sim/cli/interrupt.h"
+#include "sim/cli/ranks_cli.h"
+#include "sim/cli/run_folder.h"
 #include "sim/experiment/find.h"
 #include "sim/experiment/output.h"
 #include "sim/experiment/sweep.h"
 #include "sim/report/explain.h"
-#include "sim/report/ranks.h"
 #include "sim/report/text.h"
 
 #include <stdio.h>
 #include <string.h>
-
-enum { HTML_SPANS = 20000 };
 
 typedef struct {
     char *trace, *device, *allocator, *host_allocator, *engine, *format, *beside, *output, *find;
@@ -50,38 +49,6 @@ static void sweep_progress(size_t done, size_t total, void *data)
     ech_cli_progress(data, done, total);
 }
 
-static bool write_text(EchOutput *output, const char *folder, const char *name, const char *text, size_t n, GError **error)
-{
-    g_autofree char *path = g_strconcat(folder, name, NULL);
-    return ech_output_write(output, path, text, n, error);
-}
-
-static bool write_gzip(EchOutput *output, const char *folder, const char *name, const void *data, size_t n, GError **error)
-{
-    g_autoptr(GBytes) packed = ech_report_gzip(data, n);
-    gsize size;
-    const void *bytes = g_bytes_get_data(packed, &size);
-    return write_text(output, folder, name, bytes, size, error);
-}
-
-/* The folder of one run, "" or "NAME/" of @output: what scripts, viewers and `echelon report` take. */
-static bool write_run(EchOutput *output, const char *folder, const EchReport *report, const char *json, const char *summary, GError **error)
-{
-    g_autoptr(GString) chrome = ech_report_chrome(report);
-    g_autoptr(GByteArray) perfetto = ech_report_perfetto(report);
-    g_autoptr(GByteArray) time = ech_report_pprof(report, ECH_PPROF_TIME);
-    g_autoptr(GByteArray) memory = ech_report_pprof(report, ECH_PPROF_MEMORY);
-    g_autoptr(GString) details = ech_report_details(report, HTML_SPANS);
-    g_autoptr(GString) html = ech_report_html(json, details->str);
-    return write_text(output, folder, "run.json", json, strlen(json), error) && write_text(output, folder, "summary.txt", summary, strlen(summary), error) &&
-           write_text(output, folder, "report.html", html->str, html->len, error) &&
-           write_text(output, folder, "details.json", details->str, details->len, error) &&
-           write_gzip(output, folder, "timeline.json.gz", chrome->str, chrome->len, error) &&
-           write_text(output, folder, "timeline.pftrace", (const char *)perfetto->data, perfetto->len, error) &&
-           write_gzip(output, folder, "time.pprof.gz", time->data, time->len, error) &&
-           write_gzip(output, folder, "memory.pprof.gz", memory->data, memory->len, error);
-}
-
 static int run_one(EchExperiment *experiment, const RunOptions *options)
 {
     GError *error = NULL;
@@ -105,7 +72,7 @@ static int run_one(EchExperiment *experiment, const RunOptions *options)
     if (options->output) {
         g_autoptr(GString) kept = ech_report_summary(&report, 0); /* The same bytes from every terminal. */
         g_autoptr(EchOutput) output = ech_output_new(options->output, &error);
-        if (!output || !write_run(output, "", &report, json, kept->str, &error) || !ech_output_commit(output, &error))
+        if (!output || !ech_cli_write_run(output, "", &report, json, kept->str, &error) || !ech_output_commit(output, &error))
             return ech_cli_fail(error);
     }
     ech_cli_print(options->json ? json : summary->str);
@@ -115,107 +82,6 @@ static int run_one(EchExperiment *experiment, const RunOptions *options)
     if (!fits && options->json)
         fprintf(stderr, "echelon: %s does not fit on %s\n", report.title, report.device->name);
     return fits ? ECH_EXIT_DONE : ECH_EXIT_DOES_NOT_FIT;
-}
-
-/* ---- ranks of one program, a capture each ---- */
-
-typedef struct {
-    EchResult *results[ECH_MAX_RANKS];
-    EchReport reports[ECH_MAX_RANKS];
-    size_t n;
-} Ranks;
-
-static void ranks_clear(Ranks *ranks)
-{
-    for (size_t i = 0; i < ranks->n; i++)
-        ech_result_free(ranks->results[i]);
-}
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Ranks, ranks_clear)
-
-static uint64_t rank_number(const EchResult *result)
-{
-    const char *rank = ech_trace_get_property(result->trace, "rank");
-    return rank ? g_ascii_strtoull(rank, NULL, 10) : 0;
-}
-
-static int by_rank(const void *a, const void *b)
-{
-    uint64_t x = rank_number(*(EchResult *const *)a), y = rank_number(*(EchResult *const *)b);
-    return (x > y) - (x < y);
-}
-
-static bool run_together(GPtrArray *experiments, bool plain, Ranks *ret, GError **error)
-{
-    if (!ech_experiment_run_together((EchExperiment *const *)(void *)experiments->pdata, experiments->len, plain, ret->results, error))
-        return false;
-    ret->n = experiments->len;
-    qsort(ret->results, ret->n, sizeof *ret->results, by_rank);
-    for (size_t i = 0; i < ret->n; i++)
-        ret->reports[i] = ech_result_report(ret->results[i]);
-    return true;
-}
-
-static bool write_ranks(const char *folder, const Ranks *ranks, const char *json, const char *summary, GError **error)
-{
-    g_autoptr(EchOutput) output = ech_output_new(folder, error);
-    bool ok =
-        output && ech_output_write(output, "ranks.json", json, strlen(json), error) && ech_output_write(output, "summary.txt", summary, strlen(summary), error);
-    for (size_t i = 0; ok && i < ranks->n; i++) {
-        g_autofree char *name = g_strdup_printf("%03zu/", i);
-        JsonNode *node = ech_report_json(&ranks->reports[i]);
-        g_autofree char *own = ech_report_json_text(node);
-        json_node_unref(node);
-        g_autoptr(GString) text = ech_report_summary(&ranks->reports[i], 0);
-        ok = write_run(output, name, &ranks->reports[i], own, text->str, error);
-    }
-    return ok && ech_output_commit(output, error);
-}
-
-static int tell_ranks(const char *title, const Ranks *ranks, const Ranks *plain, const RunOptions *options)
-{
-    GError *error = NULL;
-    const EchReport *old = plain->n > 0 ? plain->reports : NULL;
-    JsonNode *node = ech_report_ranks_json(title, ranks->reports, old, ranks->n);
-    g_autofree char *json = ech_report_json_text(node);
-    bool fits = json_object_get_boolean_member(json_node_get_object(node), "fits");
-    json_node_unref(node);
-    if (options->output) {
-        g_autoptr(GString) kept = ech_report_ranks_text(title, ranks->reports, old, ranks->n, 0); /* The same bytes from every terminal. */
-        if (!write_ranks(options->output, ranks, json, kept->str, &error))
-            return ech_cli_fail(error);
-    }
-    g_autoptr(GString) text = ech_report_ranks_text(title, ranks->reports, old, ranks->n, ech_cli_columns());
-    ech_cli_print(options->json ? json : text->str);
-    if (options->output)
-        fprintf(stderr, "wrote %s: ranks.json, summary.txt and a folder for each rank\n", options->output);
-    return fits ? ECH_EXIT_DONE : ECH_EXIT_DOES_NOT_FIT;
-}
-
-/* Ranks of one program: the --trace and the @more besides. */
-static int run_ranks(const EchExperimentOverrides *overrides, char **more, const RunOptions *options)
-{
-    GError *error = NULL;
-    if (g_strv_length(more) >= ECH_MAX_RANKS || overrides->find) {
-        fprintf(stderr, "echelon run: %s\n", overrides->find ? "--find: expected one trace" : "more than 64 ranks");
-        return ECH_EXIT_USAGE;
-    }
-    g_autoptr(GPtrArray) experiments = g_ptr_array_new_with_free_func((GDestroyNotify)ech_experiment_free);
-    EchExperimentOverrides own = *overrides;
-    for (const char *path = overrides->trace; path; path = *more++) {
-        own.trace = path;
-        EchExperiment *experiment = ech_experiment_load(NULL, &own, &error);
-        if (!experiment)
-            return ech_cli_fail(error);
-        g_ptr_array_add(experiments, experiment);
-    }
-    g_auto(Ranks) ranks = {.n = 0}, plain = {.n = 0};
-    if (!run_together(experiments, false, &ranks, &error))
-        return ech_cli_fail(error);
-    const EchExperiment *first = experiments->pdata[0];
-    if (first->plain)
-        (void)run_together(experiments, true, &plain, NULL); /* where they do not run without them there is nothing to say */
-    g_autofree char *title = g_strdup_printf("%s and %u more", first->title, experiments->len - 1);
-    return tell_ranks(title, &ranks, &plain, options);
 }
 
 /* A captured file in place of an experiment. */
@@ -413,7 +279,7 @@ int ech_verb_run(int argc, char **argv)
             return code;
         }
         if (ranks) {
-            code = run_ranks(&overrides, rest, &options);
+            code = ech_cli_ranks(&overrides, rest, options.output, options.json);
             options_clear(&options);
             return code;
         }

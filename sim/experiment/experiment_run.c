@@ -690,12 +690,14 @@ bool ech_experiment_run_together(EchExperiment *const *experiments, size_t n, bo
     g_assert(n > 0 && n <= ECH_MAX_RANKS);
     bool ok = true;
     for (size_t i = 0; i < n && ok; i++) {
-        g_assert(!plain || experiments[i]->plain);
-        EchResult *result = prepare_case(experiments[i], plain ? experiments[i]->plain : &experiments[i]->cases[0], &options[i], error);
+        EchResult *result =
+            prepare_case(experiments[i], plain && experiments[i]->plain ? experiments[i]->plain : &experiments[i]->cases[0], &options[i], error);
         ok = result != NULL;
         if (ok) {
             g_ptr_array_add(results, result);
-            ranks[i] = (EchReplayRank){result->trace, result->device, result->reference, &options[i]};
+            const char *number = ech_trace_get_property(result->trace, "rank");
+            ranks[i] = (EchReplayRank){result->trace, result->device, result->reference, &options[i],
+                                       number ? (uint32_t)MIN(g_ascii_strtoull(number, NULL, 10), ECH_NONE - 1) : (uint32_t)i};
         }
     }
     ok = ok && ranks_are_one_each(results, error) && ech_replay_run_together(ranks, n, runs, error);

@@ -233,7 +233,8 @@ static void emit_span(EchMachine *m, uint32_t queue, uint32_t resource)
                     .iteration = q->ordinal,
                     .start = q->start + m->options->start,
                     .end = m->now + m->options->start,
-                    .resource = resource};
+                    .resource = resource,
+                    .awaited = ECH_NONE};
     memcpy(span.waits, q->waits, sizeof span.waits);
     if (m->sink)
         m->sink(&span, m->sink_user);

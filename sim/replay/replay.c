@@ -568,7 +568,7 @@ EchRun *ech_replaying_end(EchReplaying *r, const char *engine, const char *versi
 EchRun *ech_replay_run(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchReplayOptions *options, GError **error)
 {
     g_auto(EchReplaying) r = {0};
-    const EchReplayRank rank = {trace, device, reference, options};
+    const EchReplayRank rank = {.trace = trace, .device = device, .reference = reference, .options = options};
     if (!ech_replaying_begin(&rank, &r, error))
         return NULL;
     const EchFluidModule *module = NULL;

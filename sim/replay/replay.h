@@ -75,7 +75,7 @@ typedef struct {
     EchTime start, end;         /**< end - start includes set-up. */
     EchTime waits[ECH_N_WAITS]; /**< Before start: dependency, queue, link engine, space, host; inside: what sharing cost. */
     uint32_t resource;          /**< What bounded it: index into resources, or ECH_NONE. */
-    uint32_t reserved;
+    uint32_t awaited;           /**< Number of the rank (EchReplayRank.number) that it waited for, the last to come; ECH_NONE where it waited for none. */
 } EchSpan;
 
 /** Iterations of a loop that were skipped because they repeat exactly. Spans before @time show the repeating pattern. */
@@ -221,6 +221,7 @@ typedef struct {
     const EchTrace *trace;
     const EchDevice *device, *reference;
     const EchReplayOptions *options;
+    uint32_t number; /**< What the rank is called. */
 } EchReplayRank;
 enum { ECH_MAX_RANKS = 64 };
 /** Replays the @ranks[n], each on a device of its own, together, from the same moment on: a collective, or a message, begins on all of its ranks that are there

@@ -14,6 +14,7 @@ typedef struct {
     uint32_t rank, op;
     uint32_t first_party, n_parties;
     uint32_t missing; /* meetings of it that are not complete */
+    uint32_t last;    /* rank that completed them, or ECH_NONE */
     bool arrived;
 } Call;
 
@@ -84,19 +85,6 @@ static Party *party_at(const Together *t, uint32_t i)
 
 /* ---- who meets whom ---- */
 
-static guint meeting_hash(gconstpointer key)
-{
-    const EchMeeting *meeting = key;
-    uint64_t hash = (meeting->group ^ meeting->times * UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xff51afd7ed558ccd);
-    return (guint)(hash >> 32);
-}
-
-static gboolean meeting_equal(gconstpointer a, gconstpointer b)
-{
-    const EchMeeting *x = a, *y = b;
-    return x->group == y->group && x->times == y->times;
-}
-
 static uint32_t channel_of(Together *t, GHashTable *channels, uint64_t group)
 {
     uint32_t at = GPOINTER_TO_UINT(g_hash_table_lookup(channels, &group));
@@ -164,7 +152,7 @@ static void remark_absent(const Together *t, const Seat *seat)
 
 static void find_meetings(Together *t)
 {
-    g_autoptr(GHashTable) index = g_hash_table_new_full(meeting_hash, meeting_equal, g_free, NULL),
+    g_autoptr(GHashTable) index = g_hash_table_new_full(ech_meeting_hash, ech_meeting_equal, g_free, NULL),
                           channels = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
     for (uint32_t s = 0; s < t->n; s++) {
         const EchTrace *trace = t->seats[s].replaying.rank.trace;
@@ -177,7 +165,7 @@ static void find_meetings(Together *t)
             t->seats[s].call[i] = NOWHERE;
             while (ech_meets_next(&at, &key)) {
                 if (t->seats[s].call[i] == NOWHERE) {
-                    Call call = {.rank = s, .op = i, .first_party = t->parties->len};
+                    Call call = {.rank = s, .op = i, .first_party = t->parties->len, .last = ECH_NONE};
                     t->seats[s].call[i] = t->calls->len;
                     g_array_append_val(t->calls, call);
                 }
@@ -193,8 +181,10 @@ static void find_meetings(Together *t)
 static void settle_party(Together *t, const Party *party, uint32_t at)
 {
     Call *call = call_at(t, party->call);
-    if (--call->missing == 0 && call->arrived && party->call != at)
-        g_queue_push_tail(&t->ready, GUINT_TO_POINTER(party->call + 1));
+    if (--call->missing > 0 || !call->arrived || party->call == at)
+        return;
+    call->last = call_at(t, at)->rank;
+    g_queue_push_tail(&t->ready, GUINT_TO_POINTER(party->call + 1));
 }
 
 static void arrive(Together *t, uint32_t at)
@@ -352,6 +342,16 @@ static bool begin_seats(Together *t, const EchReplayRank *ranks, GError **error)
     return true;
 }
 
+static void tell_awaited(const Together *t, size_t s, EchRun *run)
+{
+    for (size_t i = 0; i < run->n_spans; i++) {
+        EchSpan *span = &run->spans[i];
+        uint32_t call = span->waits[ECH_WAIT_PEERS] > 0 ? t->seats[s].call[span->op] : NOWHERE, last = call == NOWHERE ? ECH_NONE : call_at(t, call)->last;
+        if (last != ECH_NONE)
+            span->awaited = t->seats[last].replaying.rank.number;
+    }
+}
+
 bool ech_replay_run_together(const EchReplayRank *ranks, size_t n, EchRun **ret_runs, GError **error)
 {
     g_assert(n > 0 && n <= ECH_MAX_RANKS);
@@ -374,6 +374,8 @@ bool ech_replay_run_together(const EchReplayRank *ranks, size_t n, EchRun **ret_
     for (size_t s = 0; s < n && ok; s++) {
         runs[s] = ech_replaying_end(&t.seats[s].replaying, "native", ECH_VERSION, error);
         ok = runs[s] != NULL;
+        if (ok)
+            tell_awaited(&t, s, runs[s]);
         serial = ok ? ech_time_add(serial, runs[s]->serial) : 0;
     }
     for (size_t s = 0; s < n; s++) {

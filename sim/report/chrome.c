@@ -28,12 +28,17 @@ static void append_slice(GString *out, const EchReport *report, const EchBounds 
     const EchTrack *track = &timeline->tracks[slice->track];
     begin_event(out, "X", track->group == ECH_TRACK_QUEUE ? PID_QUEUES : PID_LINKS, slice->track + 1);
     g_string_append(out, ",\"name\":");
-    ech_report_append_json_string(out, ech_slice_name(report->trace, op));
-    g_string_append_printf(out, ",\"cat\":\"%s\"", ech_op_kind_name((EchOpKind)op->kind));
+    g_autofree char *name = ech_slice_label(report, slice);
+    ech_report_append_json_string(out, name);
+    g_string_append_printf(out, ",\"cat\":\"%s\"", ech_op_kind_name(slice->waits ? ECH_OP_WAIT : (EchOpKind)op->kind));
     append_time(out, "ts", slice->start);
     EchTime start_ns = slice->start / ECH_PS_PER_NS, end_ns = slice->end / ECH_PS_PER_NS;
     append_time(out, "dur", (end_ns - start_ns) * ECH_PS_PER_NS);
     g_string_append_printf(out, ",\"args\":{\"duration ps\":%" G_GINT64_FORMAT, slice->end - slice->start);
+    if (slice->waits) {
+        g_string_append(out, "}}");
+        return;
+    }
     if (op->kind == ECH_OP_COPY || op->kind == ECH_OP_COLLECTIVE)
         g_string_append_printf(out, ",\"bytes\":%" G_GUINT64_FORMAT, op->bytes);
     if (span->iteration)

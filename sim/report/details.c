@@ -72,17 +72,18 @@ static void append_slices(GString *out, const EchReport *report, const EchBounds
         const EchOp *op = &ech_trace_ops(report->trace)[span->op];
         EchTime longest = 0;
         int reason = -1;
-        for (int w = 0; w < ECH_N_WAITS; w++) {
+        for (int w = 0; w < ECH_N_WAITS && !slice->waits; w++) {
             if (span->waits[w] > longest) {
                 longest = span->waits[w];
                 reason = w;
             }
         }
         /* [track, name, start, length, kind, what bounds it or -1, iteration, bytes, longest wait's reason or -1, its time] */
-        g_string_append_printf(
-            out, "%s[%u,%u,%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT ",%u,%d,%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT ",%d,%" G_GINT64_FORMAT "]",
-            drawn ? "," : "", slice->track, name_of(names, g_strdup(ech_slice_name(report->trace, op))), slice->start, slice->end - slice->start, op->kind,
-            ech_bounds_of(bounds, span), span->iteration, op->kind == ECH_OP_COPY || op->kind == ECH_OP_COLLECTIVE ? op->bytes : 0, reason, longest);
+        g_string_append_printf(out,
+                               "%s[%u,%u,%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT ",%u,%d,%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT ",%d,%" G_GINT64_FORMAT "]",
+                               drawn ? "," : "", slice->track, name_of(names, ech_slice_label(report, slice)), slice->start, slice->end - slice->start,
+                               slice->waits ? ECH_OP_WAIT : op->kind, slice->waits ? -1 : ech_bounds_of(bounds, span), span->iteration,
+                               !slice->waits && (op->kind == ECH_OP_COPY || op->kind == ECH_OP_COLLECTIVE) ? op->bytes : 0, reason, longest);
         drawn++;
     }
     g_string_append_printf(out, "],\"slices_left_out\":%" G_GUINT64_FORMAT, (guint64)(timeline->n_slices - drawn) + report->run->spans_left_out);

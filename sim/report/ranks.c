@@ -1,93 +1,9 @@
 #include "sim/report/ranks.h"
 
 #include "sim/report/json_out.h"
-#include "sim/report/steps.h"
 #include "sim/report/text.h"
 
 #include <string.h>
-
-static uint64_t rank_of(const EchReport *report, size_t i)
-{
-    const char *rank = ech_trace_get_property(report->trace, "rank");
-    return rank ? g_ascii_strtoull(rank, NULL, 10) : i;
-}
-
-/* ---- where a rank's time goes ---- */
-
-typedef enum { RUNS_KERNEL, RUNS_COLLECTIVE, WAITS_FOR_PEERS, N_STATES } RankState;
-
-/* Begins, or ends, to be so. */
-typedef struct {
-    EchTime time;
-    int8_t state, change;
-} Turn;
-
-static int by_time(const void *a, const void *b)
-{
-    const Turn *x = a, *y = b;
-    return (x->time > y->time) - (x->time < y->time);
-}
-
-static void add_turns(GArray *turns, RankState state, EchTime start, EchTime end, EchTime from, EchTime to)
-{
-    Turn begin = {MAX(start, from), (int8_t)state, 1}, finish = {MIN(end, to), (int8_t)state, -1};
-    if (begin.time >= finish.time)
-        return;
-    g_array_append_val(turns, begin);
-    g_array_append_val(turns, finish);
-}
-
-/* What goes on from @from to @to, each moment once: kernels hide the rest. */
-static EchRankStep step_of(const EchReport *report, EchTime from, EchTime to)
-{
-    const EchOp *ops = ech_trace_ops(report->trace);
-    g_autoptr(GArray) turns = g_array_new(FALSE, FALSE, sizeof(Turn));
-    for (size_t s = 0; s < report->run->n_spans; s++) {
-        const EchSpan *span = &report->run->spans[s];
-        EchOpKind kind = (EchOpKind)ops[span->op].kind;
-        if (kind == ECH_OP_KERNEL || kind == ECH_OP_COPY)
-            add_turns(turns, RUNS_KERNEL, span->start, span->end, from, to);
-        if (kind != ECH_OP_COLLECTIVE)
-            continue;
-        add_turns(turns, RUNS_COLLECTIVE, span->start, span->end, from, to);
-        add_turns(turns, WAITS_FOR_PEERS, span->start - span->waits[ECH_WAIT_PEERS], span->start, from, to);
-    }
-    g_array_sort(turns, by_time);
-    EchRankStep step = {.time = to - from};
-    int now[N_STATES] = {0};
-    EchTime before = from;
-    for (guint i = 0; i < turns->len; i++) {
-        const Turn *turn = &g_array_index(turns, Turn, i);
-        *(now[RUNS_KERNEL] > 0       ? &step.kernels
-          : now[RUNS_COLLECTIVE] > 0 ? &step.alone
-          : now[WAITS_FOR_PEERS] > 0 ? &step.waits
-                                     : &step.rest) += turn->time - before;
-        before = turn->time;
-        now[turn->state] += turn->change;
-    }
-    step.rest += to - before;
-    return step;
-}
-
-EchRankStep *ech_report_rank_steps(const EchReport *reports, size_t n, size_t *ret_which, size_t *ret_of)
-{
-    g_autoptr(GPtrArray) all = g_ptr_array_new_with_free_func(g_free);
-    size_t least = SIZE_MAX;
-    for (size_t i = 0; i < n; i++) {
-        size_t count;
-        g_ptr_array_add(all, ech_report_steps(&reports[i], &count));
-        least = MIN(least, count);
-    }
-    EchRankStep *steps = g_new0(EchRankStep, n);
-    for (size_t i = 0; i < n; i++) {
-        const EchStep *own = all->pdata[i];
-        steps[i] = least > 0 ? step_of(&reports[i], own[least / 2].start, own[least / 2].end) : step_of(&reports[i], 0, reports[i].run->makespan);
-        steps[i].rank = rank_of(&reports[i], i);
-    }
-    *ret_which = least / 2;
-    *ret_of = least;
-    return steps;
-}
 
 /* ---- of all of them ---- */
 
@@ -104,32 +20,78 @@ static const EchMemoryRun *main_memory(const EchReport *report)
     return memory ? ech_report_memory(report->run, memory->name) : NULL;
 }
 
-static Whole whole_of(const EchReport *reports, const EchRankStep *steps, size_t n)
+static EchTime step_of(const EchRankTimes *rank)
+{
+    return rank->end - rank->start;
+}
+
+static Whole whole_of(const EchRanks *ranks)
 {
     Whole whole = {.fits = true};
     double waits = 0, time = 0;
-    for (size_t i = 0; i < n; i++) {
-        const EchMemoryRun *memory = main_memory(&reports[i]);
-        whole.makespan = MAX(whole.makespan, reports[i].run->makespan);
-        whole.step = MAX(whole.step, steps[i].time);
+    for (size_t i = 0; i < ranks->n; i++) {
+        const EchReport *report = &ranks->reports[i];
+        const EchMemoryRun *memory = main_memory(report);
+        whole.makespan = MAX(whole.makespan, report->run->makespan);
+        whole.step = MAX(whole.step, step_of(&ranks->ranks[i]));
         whole.fullest = MAX(whole.fullest, memory ? memory->peak_live : 0);
-        whole.fits = whole.fits && ech_report_fits(&reports[i]);
-        waits += (double)steps[i].waits;
-        time += (double)steps[i].time;
+        whole.fits = whole.fits && ech_report_fits(report);
+        waits += (double)ranks->ranks[i].times[ECH_RANK_WAITS];
+        time += (double)step_of(&ranks->ranks[i]);
     }
     whole.waits = time > 0 ? waits / time : 0;
     return whole;
 }
 
+/* ---- remarks: the same sentence of several ranks stands once ---- */
+
+typedef struct {
+    const char *text; /* borrowed */
+    GArray *whose;    /* of their numbers, uint64_t */
+} Remark;
+
+static void remark_clear(gpointer data)
+{
+    g_array_unref(((Remark *)data)->whose);
+}
+
+static void add_remark(GArray *remarks, GHashTable *index, const char *text, uint64_t rank)
+{
+    guint at = GPOINTER_TO_UINT(g_hash_table_lookup(index, text));
+    if (at == 0) {
+        Remark remark = {text, g_array_new(FALSE, FALSE, sizeof(uint64_t))};
+        g_array_append_val(remarks, remark);
+        at = remarks->len;
+        g_hash_table_insert(index, (gpointer)(uintptr_t)text, GUINT_TO_POINTER(at));
+    }
+    g_array_append_val(g_array_index(remarks, Remark, at - 1).whose, rank);
+}
+
+/* Remark[]; owned by the caller. */
+static GArray *find_remarks(const EchRanks *ranks)
+{
+    GArray *remarks = g_array_new(FALSE, FALSE, sizeof(Remark));
+    g_array_set_clear_func(remarks, remark_clear);
+    g_autoptr(GHashTable) index = g_hash_table_new(g_str_hash, g_str_equal);
+    for (size_t i = 0; i < ranks->n; i++) {
+        const EchReport *report = &ranks->reports[i];
+        const EchDiag *diags[] = {report->import_diag, report->pass_diag, report->run->diag};
+        for (size_t d = 0; d < G_N_ELEMENTS(diags); d++)
+            for (const char *const *text = diags[d] ? ech_diag_remarks(diags[d]) : NULL; text && *text; text++)
+                if (!g_str_has_prefix(*text, "PyTorch's allocations taken from "))
+                    add_remark(remarks, index, *text, ranks->ranks[i].number);
+    }
+    return remarks;
+}
+
 /* ---- text ---- */
 
-static void append_head(GString *out, const Whole *whole, const EchReport *reports, const EchRankStep *steps, size_t n, size_t which, size_t of,
-                        unsigned columns)
+static void append_head(GString *out, const EchRanks *ranks, const Whole *whole, unsigned columns)
 {
     g_autoptr(GString) refused = g_string_new(NULL);
-    for (size_t i = 0; i < n; i++)
-        if (!ech_report_fits(&reports[i]))
-            g_string_append_printf(refused, "%s%" G_GUINT64_FORMAT, refused->len > 0 ? ", " : "", steps[i].rank);
+    for (size_t i = 0; i < ranks->n; i++)
+        if (!ech_report_fits(&ranks->reports[i]))
+            g_string_append_printf(refused, "%s%" G_GUINT64_FORMAT, refused->len > 0 ? ", " : "", ranks->ranks[i].number);
     if (whole->fits)
         g_string_append(out, "  Every rank fits.\n");
     else
@@ -138,125 +100,316 @@ static void append_head(GString *out, const Whole *whole, const EchReport *repor
     g_autofree char *takes = ech_format_time(whole->makespan), *step = ech_format_time(whole->step);
     g_autoptr(GString) line = g_string_new(NULL);
     g_string_append_printf(line, "It takes %s", takes);
-    if (of > 0)
-        g_string_append_printf(line, ", step %zu of %zu takes %s", which + 1, of, step);
-    g_string_append_printf(line, "; %.1f %% of all ranks' time %sis waiting for one another.", 100 * whole->waits, of > 0 ? "in that step " : "");
+    if (ranks->of > 0)
+        g_string_append_printf(line, ", step %zu of %zu takes %s", ranks->which + 1, ranks->of, step);
+    g_string_append_printf(line, "; %.1f %% of all ranks' time %sis waiting for one another.", 100 * whole->waits, ranks->of > 0 ? "in that step " : "");
     ech_text_wrap(out, "  ", line->str, columns);
 }
 
-static char *with_share(EchTime part, EchTime whole)
+static void append_changes(GString *out, const Whole *old, const Whole *now, unsigned columns)
 {
-    g_autofree char *time = ech_format_time(part);
-    return g_strdup_printf("%s %3.0f %%", time, whole > 0 ? 100 * (double)part / (double)whole : 0);
+    if (!old->fits || !now->fits)
+        return;
+    g_autofree char *before = ech_format_time(old->step), *after = ech_format_time(now->step), *less = ech_format_bytes(old->fullest),
+                    *more = ech_format_bytes(now->fullest);
+    g_autofree char *text = g_strdup_printf("What that changes: %s -> %s; the fullest rank's memory %s -> %s; waiting for one another %.1f %% -> %.1f %%.",
+                                            before, after, less, more, 100 * old->waits, 100 * now->waits);
+    ech_text_wrap(out, "  ", text, columns);
 }
 
-/* The same sentence of several ranks stands once. */
-static void append_remarks(GString *out, const EchReport *reports, const EchRankStep *steps, size_t n, unsigned columns)
+static void append_rows(GString *out, const EchRanks *ranks)
 {
-    g_autoptr(GPtrArray) said = g_ptr_array_new_with_free_func(g_free), whose = g_ptr_array_new_with_free_func(g_free);
-    for (size_t i = 0; i < n; i++) {
-        const EchDiag *diags[] = {reports[i].import_diag, reports[i].pass_diag, reports[i].run->diag};
-        for (size_t d = 0; d < G_N_ELEMENTS(diags); d++) {
-            for (const char *const *text = diags[d] ? ech_diag_remarks(diags[d]) : NULL; text && *text; text++) {
-                guint at;
-                if (g_str_has_prefix(*text, "PyTorch's allocations taken from "))
-                    continue;
-                if (!g_ptr_array_find_with_equal_func(said, *text, g_str_equal, &at)) {
-                    at = said->len;
-                    g_ptr_array_add(said, g_strdup(*text));
-                    g_ptr_array_add(whose, g_strdup(""));
-                }
-                char *longer = g_strdup_printf("%s%s%" G_GUINT64_FORMAT, (char *)whose->pdata[at], *(char *)whose->pdata[at] ? ", " : "", steps[i].rank);
-                g_free(whose->pdata[at]);
-                whose->pdata[at] = longer;
-            }
-        }
-    }
-    if (said->len > 0)
-        g_string_append(out, "\n  Remarks\n");
-    for (guint i = 0; i < said->len; i++) {
-        const char *ranks = whose->pdata[i];
-        g_autofree char *text = g_strdup_printf("rank%s %s: %s", strchr(ranks, ',') ? "s" : "", ranks, (char *)said->pdata[i]);
-        ech_text_wrap(out, "    ", text, columns);
-    }
-}
-
-GString *ech_report_ranks_text(const char *title, const EchReport *reports, const EchReport *plain, size_t n, unsigned columns)
-{
-    size_t which, of;
-    g_autofree EchRankStep *steps = ech_report_rank_steps(reports, n, &which, &of);
-    Whole whole = whole_of(reports, steps, n);
-    GString *out = g_string_new(NULL);
-    g_string_append_printf(out, "%s: %zu ranks on %s\n\n", title, n, reports[0].device->name);
-    append_head(out, &whole, reports, steps, n, which, of, columns);
-    size_t old_which, old_of;
-    g_autofree EchRankStep *old_steps = plain ? ech_report_rank_steps(plain, n, &old_which, &old_of) : NULL;
-    Whole old = plain ? whole_of(plain, old_steps, n) : (Whole){0};
-    if (old.fits && whole.fits) {
-        g_autofree char *before = ech_format_time(old.step), *after = ech_format_time(whole.step), *less = ech_format_bytes(old.fullest),
-                        *more = ech_format_bytes(whole.fullest);
-        g_autofree char *text = g_strdup_printf("What that changes: %s -> %s; the fullest rank's memory %s -> %s; waiting for one another %.1f %% -> %.1f %%.",
-                                                before, after, less, more, 100 * old.waits, 100 * whole.waits);
-        ech_text_wrap(out, "  ", text, columns);
-    }
     g_string_append_printf(out, "\n  %5s %10s %10s %10s  %15s %15s %15s %15s\n", "", "", "", "", "kernels", "communication", "waits for", "host, idle");
-    g_string_append_printf(out, "  %5s %10s %10s %10s  %15s %15s %15s %15s\n", "rank", "live", "reserved", of > 0 ? "step" : "time", "run", "alone", "ranks",
-                           "");
-    for (size_t i = 0; i < n; i++) {
-        const EchMemoryRun *memory = main_memory(&reports[i]);
+    g_string_append_printf(out, "  %5s %10s %10s %10s  %15s %15s %15s %15s\n", "rank", "live", "reserved", ranks->of > 0 ? "step" : "time", "run", "alone",
+                           "ranks", "");
+    for (size_t i = 0; i < ranks->n; i++) {
+        const EchRankTimes *rank = &ranks->ranks[i];
+        const EchMemoryRun *memory = main_memory(&ranks->reports[i]);
         g_autofree char *live = ech_format_bytes(memory ? memory->peak_live : 0), *reserved = ech_format_bytes(memory ? memory->peak_reserved : 0),
-                        *time = ech_format_time(steps[i].time), *kernels = with_share(steps[i].kernels, steps[i].time),
-                        *alone = with_share(steps[i].alone, steps[i].time), *waits = with_share(steps[i].waits, steps[i].time),
-                        *rest = with_share(steps[i].rest, steps[i].time);
-        g_string_append_printf(out, "  %5" G_GUINT64_FORMAT " %10s %10s %10s  %15s %15s %15s %15s%s\n", steps[i].rank, live, reserved, time, kernels, alone,
-                               waits, rest, ech_report_fits(&reports[i]) ? "" : "  does not fit");
+                        *time = ech_format_time(step_of(rank));
+        g_string_append_printf(out, "  %5" G_GUINT64_FORMAT " %10s %10s %10s ", rank->number, live, reserved, time);
+        for (int s = 0; s < ECH_N_RANK_STATES; s++) {
+            g_autofree char *part = ech_format_time(rank->times[s]);
+            g_autofree char *cell = g_strdup_printf("%s %3.0f %%", part, step_of(rank) > 0 ? 100 * (double)rank->times[s] / (double)step_of(rank) : 0);
+            g_string_append_printf(out, " %15s", cell);
+        }
+        g_string_append(out, ech_report_fits(&ranks->reports[i]) ? "\n" : "  does not fit\n");
     }
-    append_remarks(out, reports, steps, n, columns);
+}
+
+/* "runs kernels 92 %, waits itself 5 %"; what is less than a hundredth is not told. */
+static char *meanwhile_text(const EchRankWait *wait)
+{
+    static const char *const does[] = {"runs kernels", "communicates", "waits itself", "waits for its host"};
+    g_autoptr(GString) out = g_string_new(NULL);
+    EchTime rest = wait->time;
+    for (int s = 0; s < ECH_N_RANK_STATES; s++) {
+        double share = 100 * (double)wait->meanwhile[s] / (double)wait->time;
+        rest -= wait->meanwhile[s];
+        if (share >= 0.995)
+            g_string_append_printf(out, "%s%s %.0f %%", out->len > 0 ? ", " : "", does[s], share);
+    }
+    if (rest > wait->time / 100)
+        g_string_append_printf(out, "%shas ended %.0f %%", out->len > 0 ? ", " : "", 100 * (double)rest / (double)wait->time);
+    return g_strdup(out->str);
+}
+
+enum { TOLD_WAITS = 8 };
+
+static void append_waits(GString *out, const EchRanks *ranks, unsigned columns)
+{
+    EchTime all = 0, told = 0;
+    for (size_t i = 0; i < ranks->n_waits; i++)
+        all += ranks->waits[i].time;
+    if (all == 0)
+        return;
+    g_string_append_printf(out, "\n  Who waits for whom%s, and what that one does meanwhile\n", ranks->of > 0 ? " in that step" : "");
+    for (size_t i = 0; i < MIN(ranks->n_waits, TOLD_WAITS); i++) {
+        const EchRankWait *wait = &ranks->waits[i];
+        g_autofree char *time = ech_format_time(wait->time), *does = meanwhile_text(wait), *name = ech_text_short(wait->at, 32);
+        g_autofree char *who =
+            g_strdup_printf("%" G_GUINT64_FORMAT " for %" G_GUINT64_FORMAT, ranks->ranks[wait->rank].number, ranks->ranks[wait->awaited].number);
+        g_autofree char *first = g_strdup_printf("    rank %-12s %10s  ", who, time);
+        g_autofree char *text = g_strdup_printf("%" G_GUINT64_FORMAT " time%s, %s at %s: %s", wait->times, wait->times == 1 ? "" : "s",
+                                                wait->at_time == wait->time ? "all" : "most", name, does);
+        ech_text_wrap(out, first, text, columns);
+        told += wait->time;
+    }
+    if (ranks->n_waits > TOLD_WAITS) {
+        g_autofree char *rest = ech_format_time(all - told);
+        g_string_append_printf(out, "    and %zu more, %s together\n", ranks->n_waits - TOLD_WAITS, rest);
+    }
+}
+
+/* A rank whose kernels take longer than the others': more than a fiftieth, which layers that do not divide evenly come to. */
+static bool is_slower(const EchRankSlowest *slowest)
+{
+    return slowest->own > slowest->others + slowest->others / 50;
+}
+
+static void append_slowest(GString *out, const EchRanks *ranks, unsigned columns)
+{
+    EchRankSlowest slowest;
+    if (!ech_ranks_slowest(ranks, &slowest))
+        return;
+    g_autofree char *waited = ech_format_time(slowest.waited), *own = ech_format_time(slowest.own), *others = ech_format_time(slowest.others);
+    g_autoptr(GString) text = g_string_new(NULL);
+    g_string_append_printf(text, "Rank %" G_GUINT64_FORMAT " is waited for longest, %s by all together; its kernels take %s, those of the others %s",
+                           ranks->ranks[slowest.rank].number, waited, own, others);
+    if (ranks->n > 2)
+        g_string_append(text, " at the middle");
+    if (is_slower(&slowest) && slowest.name) {
+        g_autofree char *name_own = ech_format_time(slowest.name_own), *name_others = ech_format_time(slowest.name_others),
+                        *name = ech_text_kernel(slowest.name);
+        g_autofree char *shown = ech_text_short(name, 48);
+        g_string_append_printf(text, ", most of it at %s: %s against %s", shown, name_own, slowest.name_others > 0 ? name_others : "none");
+    }
+    g_string_append_c(text, '.');
+    ech_text_wrap(out, "    ", text->str, columns);
+}
+
+static void append_remarks(GString *out, const EchRanks *ranks, unsigned columns)
+{
+    g_autoptr(GArray) remarks = find_remarks(ranks);
+    if (remarks->len > 0)
+        g_string_append(out, "\n  Remarks\n");
+    for (guint i = 0; i < remarks->len; i++) {
+        const Remark *remark = &g_array_index(remarks, Remark, i);
+        g_autoptr(GString) text = g_string_new(remark->whose->len > 1 ? "ranks " : "rank ");
+        for (guint k = 0; k < remark->whose->len; k++)
+            g_string_append_printf(text, "%s%" G_GUINT64_FORMAT, k > 0 ? ", " : "", g_array_index(remark->whose, uint64_t, k));
+        g_string_append_printf(text, ": %s", remark->text);
+        ech_text_wrap(out, "    ", text->str, columns);
+    }
+}
+
+GString *ech_report_ranks_text(const char *title, const EchRanks *ranks, const EchRanks *plain, unsigned columns)
+{
+    Whole whole = whole_of(ranks), old = plain ? whole_of(plain) : (Whole){0};
+    GString *out = g_string_new(NULL);
+    g_string_append_printf(out, "%s: %zu ranks on %s\n\n", title, ranks->n, ranks->reports[0].device->name);
+    append_head(out, ranks, &whole, columns);
+    append_changes(out, &old, &whole, columns);
+    append_rows(out, ranks);
+    append_waits(out, ranks, columns);
+    append_slowest(out, ranks, columns);
+    append_remarks(out, ranks, columns);
     return out;
 }
 
 /* ---- JSON ---- */
 
-JsonNode *ech_report_ranks_json(const char *title, const EchReport *reports, const EchReport *plain, size_t n)
+static void add_whole(JsonBuilder *b, const EchRanks *ranks)
 {
-    size_t which, of;
-    g_autofree EchRankStep *steps = ech_report_rank_steps(reports, n, &which, &of);
-    Whole whole = whole_of(reports, steps, n);
-    g_autoptr(JsonBuilder) b = json_builder_new();
-    json_builder_begin_object(b);
-    ech_json_add_text(b, "title", title);
+    Whole whole = whole_of(ranks);
     ech_json_add_int(b, "makespan_ps", whole.makespan);
     ech_json_add_int(b, "step_ps", whole.step);
     ech_json_add_double(b, "waits_share", whole.waits);
+    ech_json_add_count(b, "fullest_bytes", whole.fullest);
     ech_json_add_bool(b, "fits", whole.fits);
-    if (plain) {
-        size_t old_which, old_of;
-        g_autofree EchRankStep *old_steps = ech_report_rank_steps(plain, n, &old_which, &old_of);
-        Whole old = whole_of(plain, old_steps, n);
-        ech_json_begin_object(b, "without_changes");
-        ech_json_add_int(b, "makespan_ps", old.makespan);
-        ech_json_add_int(b, "step_ps", old.step);
-        ech_json_add_double(b, "waits_share", old.waits);
-        ech_json_add_bool(b, "fits", old.fits);
+}
+
+static void add_times(JsonBuilder *b, const EchTime *times)
+{
+    static const char *const names[] = {"kernels_ps", "communication_alone_ps", "waits_for_ranks_ps", "idle_ps"};
+    for (int s = 0; s < ECH_N_RANK_STATES; s++)
+        ech_json_add_int(b, names[s], times[s]);
+}
+
+static void add_waits(JsonBuilder *b, const EchRanks *ranks, size_t rank)
+{
+    ech_json_begin_array(b, "waits_for");
+    for (size_t i = 0; i < ranks->n_waits; i++) {
+        const EchRankWait *wait = &ranks->waits[i];
+        if (wait->rank != rank)
+            continue;
+        json_builder_begin_object(b);
+        ech_json_add_count(b, "rank", ranks->ranks[wait->awaited].number);
+        ech_json_add_int(b, "time_ps", wait->time);
+        ech_json_add_count(b, "times", wait->times);
+        ech_json_add_text(b, "most_at", wait->at);
+        ech_json_add_int(b, "most_at_ps", wait->at_time);
+        ech_json_begin_object(b, "meanwhile");
+        add_times(b, wait->meanwhile);
+        json_builder_end_object(b);
         json_builder_end_object(b);
     }
-    ech_json_begin_array(b, "ranks");
-    for (size_t i = 0; i < n; i++) {
-        json_builder_begin_object(b);
-        ech_json_add_count(b, "rank", steps[i].rank);
-        ech_json_add_text(b, "trace", reports[i].trace_path);
-        ech_json_begin_object(b, "step");
-        ech_json_add_int(b, "time_ps", steps[i].time);
-        ech_json_add_int(b, "kernels_ps", steps[i].kernels);
-        ech_json_add_int(b, "communication_alone_ps", steps[i].alone);
-        ech_json_add_int(b, "waits_for_ranks_ps", steps[i].waits);
-        ech_json_add_int(b, "idle_ps", steps[i].rest);
+    json_builder_end_array(b);
+}
+
+static void add_slowest(JsonBuilder *b, const EchRanks *ranks)
+{
+    EchRankSlowest slowest;
+    if (!ech_ranks_slowest(ranks, &slowest))
+        return;
+    ech_json_begin_object(b, "waited_for_longest");
+    ech_json_add_count(b, "rank", ranks->ranks[slowest.rank].number);
+    ech_json_add_int(b, "waited_ps", slowest.waited);
+    ech_json_add_int(b, "kernels_ps", slowest.own);
+    ech_json_add_int(b, "kernels_of_others_ps", slowest.others);
+    if (is_slower(&slowest) && slowest.name) {
+        ech_json_add_text(b, "most_at", slowest.name);
+        ech_json_add_int(b, "most_at_ps", slowest.name_own);
+        ech_json_add_int(b, "most_at_of_others_ps", slowest.name_others);
+    }
+    json_builder_end_object(b);
+}
+
+static void add_rank(JsonBuilder *b, const EchRanks *ranks, size_t i)
+{
+    const EchRankTimes *rank = &ranks->ranks[i];
+    const EchReport *report = &ranks->reports[i];
+    const EchMemoryRun *memory = main_memory(report);
+    json_builder_begin_object(b);
+    ech_json_add_count(b, "rank", rank->number);
+    ech_json_add_text(b, "trace", report->trace_path);
+    ech_json_add_text(b, "device", report->device->name);
+    ech_json_add_bool(b, "fits", ech_report_fits(report));
+    if (memory) {
+        ech_json_begin_object(b, "memory");
+        ech_json_add_text(b, "name", memory->name);
+        ech_json_add_count(b, "capacity_bytes", memory->capacity);
+        ech_json_add_count(b, "available_bytes", memory->available);
+        ech_json_add_count(b, "peak_live_bytes", memory->peak_live);
+        ech_json_add_count(b, "peak_reserved_bytes", memory->peak_reserved);
         json_builder_end_object(b);
-        json_builder_set_member_name(b, "run");
-        json_builder_add_value(b, ech_report_json(&reports[i]));
+    }
+    ech_json_begin_object(b, "step");
+    ech_json_add_int(b, "time_ps", step_of(rank));
+    ech_json_add_int(b, "start_ps", rank->start);
+    add_times(b, rank->times);
+    json_builder_end_object(b);
+    add_waits(b, ranks, i);
+    json_builder_set_member_name(b, "run");
+    json_builder_add_value(b, ech_report_json(report));
+    json_builder_end_object(b);
+}
+
+JsonNode *ech_report_ranks_json(const char *title, const EchRanks *ranks, const EchRanks *plain)
+{
+    g_autoptr(JsonBuilder) b = json_builder_new();
+    json_builder_begin_object(b);
+    ech_json_add_text(b, "title", title);
+    add_whole(b, ranks);
+    if (ranks->of > 0) {
+        ech_json_add_count(b, "step", ranks->which + 1);
+        ech_json_add_count(b, "steps", ranks->of);
+    }
+    if (plain) {
+        ech_json_begin_object(b, "without_changes");
+        add_whole(b, plain);
+        json_builder_end_object(b);
+    }
+    add_slowest(b, ranks);
+    ech_json_begin_array(b, "ranks");
+    for (size_t i = 0; i < ranks->n; i++)
+        add_rank(b, ranks, i);
+    json_builder_end_array(b);
+    g_autoptr(GArray) remarks = find_remarks(ranks);
+    ech_json_begin_array(b, "remarks");
+    for (guint i = 0; i < remarks->len; i++) {
+        const Remark *remark = &g_array_index(remarks, Remark, i);
+        json_builder_begin_object(b);
+        ech_json_begin_array(b, "ranks");
+        for (guint k = 0; k < remark->whose->len; k++)
+            json_builder_add_int_value(b, (gint64)g_array_index(remark->whose, uint64_t, k));
+        json_builder_end_array(b);
+        ech_json_add_text(b, "text", remark->text);
         json_builder_end_object(b);
     }
     json_builder_end_array(b);
     json_builder_end_object(b);
     return json_builder_get_root(b);
+}
+
+/* ---- what the page draws ---- */
+
+/* In each of @bins parts of the time: what the rank does for most of it. */
+static void append_binned(GString *out, const EchRankTimes *rank, EchTime end, size_t bins)
+{
+    int last = -1;
+    size_t at = 0;
+    for (size_t bin = 0; bin < bins; bin++) {
+        EchTime from = (EchTime)((double)end / (double)bins * (double)bin), to = (EchTime)((double)end / (double)bins * (double)(bin + 1)), most = 0;
+        EchTime sums[ECH_N_RANK_STATES] = {0};
+        int state = -1;
+        for (; at < rank->n_stretches && rank->stretches[at].start < to; at++) {
+            sums[rank->stretches[at].state] += MAX(MIN(rank->stretches[at].end, to) - MAX(rank->stretches[at].start, from), 0);
+            if (rank->stretches[at].end > to)
+                break;
+        }
+        for (int s = 0; s < ECH_N_RANK_STATES; s++)
+            if (sums[s] > most) {
+                most = sums[s];
+                state = s;
+            }
+        if (state != last)
+            g_string_append_printf(out, "%s[%" G_GINT64_FORMAT ",%d,-1]", bin ? "," : "", from, state < 0 ? ECH_N_RANK_STATES : state);
+        last = state;
+    }
+}
+
+GString *ech_report_ranks_details(const EchRanks *ranks, size_t most)
+{
+    EchTime end = whole_of(ranks).makespan;
+    GString *out = g_string_new("{\"states\":[");
+    for (int s = 0; s < ECH_N_RANK_STATES; s++)
+        g_string_append_printf(out, "%s\"%s\"", s ? "," : "", ech_rank_state_name((EchRankState)s));
+    g_string_append_printf(out, "],\"makespan\":%" G_GINT64_FORMAT ",\"ranks\":[", end);
+    /* [start, state or behind them for its end, number of the rank that is waited for or -1] */
+    for (size_t i = 0; i < ranks->n; i++) {
+        const EchRankTimes *rank = &ranks->ranks[i];
+        g_string_append(out, i ? ",\n[" : "\n[");
+        if (rank->n_stretches > most)
+            append_binned(out, rank, end, most);
+        for (size_t s = 0; s < rank->n_stretches && rank->n_stretches <= most; s++) {
+            const EchRankStretch *stretch = &rank->stretches[s];
+            uint32_t awaited = stretch->span == ECH_NONE ? ECH_NONE : ranks->reports[i].run->spans[stretch->span].awaited;
+            g_string_append_printf(out, "%s[%" G_GINT64_FORMAT ",%d,%" G_GINT64_FORMAT "]", s ? "," : "", stretch->start, (int)stretch->state,
+                                   awaited == ECH_NONE ? -1 : (gint64)awaited);
+        }
+        g_string_append_printf(out, "%s[%" G_GINT64_FORMAT ",%d,-1]]", rank->n_stretches > 0 ? "," : "", ranks->reports[i].run->makespan, ECH_N_RANK_STATES);
+    }
+    g_string_append(out, "]}\n");
+    return out;
 }

@@ -114,7 +114,7 @@ EchRun *ech_recorded_run(const EchTrace *trace)
         bool instant = ops[i].kind == ECH_OP_ALLOC || ops[i].kind == ECH_OP_FREE || ops[i].kind == ECH_OP_LOOP || ops[i].kind == ECH_OP_SIGNAL;
         if (instant || !has_start(&ops[i]))
             continue;
-        EchSpan span = {.op = (EchId)i, .queue = ops[i].queue, .start = now, .end = now + duration_of(&ops[i]), .resource = ECH_NONE};
+        EchSpan span = {.op = (EchId)i, .queue = ops[i].queue, .start = now, .end = now + duration_of(&ops[i]), .resource = ECH_NONE, .awaited = ECH_NONE};
         run->makespan = MAX(run->makespan, span.end);
         g_array_append_val(spans, span);
     }

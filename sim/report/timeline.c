@@ -8,6 +8,14 @@ const char *ech_slice_name(const EchTrace *trace, const EchOp *op)
     return *name ? name : ech_op_kind_name((EchOpKind)op->kind);
 }
 
+char *ech_slice_label(const EchReport *report, const EchSlice *slice)
+{
+    const EchSpan *span = &report->run->spans[slice->span];
+    if (slice->waits)
+        return span->awaited == ECH_NONE ? g_strdup("waits for other ranks") : g_strdup_printf("waits for rank %u", span->awaited);
+    return g_strdup(ech_slice_name(report->trace, &ech_trace_ops(report->trace)[span->op]));
+}
+
 const char *ech_track_group_name(EchTrackGroup group)
 {
     return group == ECH_TRACK_QUEUE ? "Queues" : "Links";
@@ -34,7 +42,9 @@ static int compare_slices(const void *a, const void *b)
         return x->start < y->start ? -1 : 1;
     if (x->end != y->end)
         return x->end < y->end ? -1 : 1;
-    return (x->span > y->span) - (x->span < y->span);
+    if (x->span != y->span)
+        return x->span < y->span ? -1 : 1;
+    return y->waits - x->waits;
 }
 
 /* A lane and when it is free again; a binary heap, the first to end on top. */
@@ -109,7 +119,7 @@ static void find_flows(const EchReport *report, EchTimeline *timeline)
     for (size_t i = 0; i < run->n_spans; i++)
         slice_of[i] = SIZE_MAX;
     for (size_t i = 0; i < timeline->n_slices; i++) {
-        if (timeline->tracks[timeline->slices[i].track].group == ECH_TRACK_QUEUE)
+        if (timeline->tracks[timeline->slices[i].track].group == ECH_TRACK_QUEUE && !timeline->slices[i].waits)
             slice_of[timeline->slices[i].span] = i;
     }
     for (size_t i = 0; i < run->n_spans; i++) {
@@ -155,8 +165,12 @@ EchTimeline *ech_timeline_new(const EchReport *report)
         EchOpKind kind = (EchOpKind)ech_trace_ops(trace)[span->op].kind;
         if (kind == ECH_OP_LOOP || (kind == ECH_OP_MARK && span->end == span->start))
             continue;
-        EchSlice slice = {span->queue, i, span->start, span->end};
+        EchSlice slice = {.track = span->queue, .span = i, .start = span->start, .end = span->end};
         g_array_append_val(slices, slice);
+        if (span->waits[ECH_WAIT_PEERS] > 0) {
+            EchSlice wait = {.track = span->queue, .waits = true, .span = i, .start = span->start - span->waits[ECH_WAIT_PEERS], .end = span->start};
+            g_array_append_val(slices, wait);
+        }
         const EchPrice *price = span->op < run->n_prices ? &run->prices[span->op] : NULL;
         if ((kind == ECH_OP_COPY || kind == ECH_OP_COLLECTIVE) && price && price->link < device->n_links) {
             slice.track = (uint32_t)n_queues + price->link * 3 + (kind == ECH_OP_COLLECTIVE ? 2 : price->forward ? 0 : 1);

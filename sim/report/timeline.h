@@ -13,9 +13,10 @@ typedef struct {
     uint32_t lane; /**< 0, then 1, 2... for slices that overlap the ones before. */
 } EchTrack;
 
-/** A span on a track; copies stand on two: their queue's and their link's. */
+/** A span on a track; copies stand on two: their queue's and their link's. What waited for another rank stands there from when it came. */
 typedef struct {
     uint32_t track;
+    bool waits;  /**< It is that wait, not the span itself. */
     size_t span; /**< Index into the run's spans. */
     EchTime start, end;
 } EchSlice;
@@ -40,7 +41,9 @@ void ech_timeline_free(EchTimeline *timeline);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchTimeline, ech_timeline_free)
 /** What a group of tracks is called: "Queues", "Links". */
 const char *ech_track_group_name(EchTrackGroup group);
-/** What a slice of @op is called: its name, or its kind where it has none. Borrowed. */
+/** What an operation is called: its name, or its kind where it has none. Borrowed. */
 const char *ech_slice_name(const EchTrace *trace, const EchOp *op);
+/** What a slice is called: as its operation, or "waits for rank 1". Owned by the caller. */
+char *ech_slice_label(const EchReport *report, const EchSlice *slice) G_GNUC_WARN_UNUSED_RESULT;
 /** Appends a JSON string with its quotes; bytes that are not UTF-8 are replaced. */
 void ech_report_append_json_string(GString *out, const char *text);

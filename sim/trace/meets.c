@@ -34,3 +34,16 @@ void ech_meets_print(GString *out, EchMeeting meeting)
     if (meeting.sends)
         g_string_append_printf(out, ">%" G_GUINT64_FORMAT, meeting.buffer);
 }
+
+guint ech_meeting_hash(gconstpointer meeting)
+{
+    const EchMeeting *of = meeting;
+    uint64_t hash = (of->group ^ of->times * UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xff51afd7ed558ccd);
+    return (guint)(hash >> 32);
+}
+
+gboolean ech_meeting_equal(gconstpointer a, gconstpointer b)
+{
+    const EchMeeting *x = a, *y = b;
+    return x->group == y->group && x->times == y->times;
+}

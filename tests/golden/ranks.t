@@ -10,6 +10,11 @@ rank1.pretend and 1 more: 2 ranks on h100-sxm
       0   2.53 GiB   2.60 GiB    26.3 ms    19.8 ms  75 %    594 us   2 %   5.87 ms  22 %      0 ps   0 %
       1   2.66 GiB   2.76 GiB    26.3 ms    20.7 ms  79 %    742 us   3 %   4.80 ms  18 %      0 ps   0 %
 
+  Who waits for whom in that step, and what that one does meanwhile
+    rank 0 for 1         5.87 ms  4 times, most at permute: runs kernels 100 %
+    rank 1 for 0         4.80 ms  1 time, all at recv: runs kernels 100 %
+    Rank 1 is waited for longest, 5.87 ms by all together; its kernels take 20.7 ms, those of the others 19.8 ms, most of it at layer_norm_grad_input_...BFloat16, float, false>: 233 us against 0 ps.
+
   Remarks
     ranks 0, 1: 1 copy of 4 B in all is from or to pageable host memory; --pass pin says what pinned memory would be worth
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --set device.memories.hbm.capacity=2GiB --set device.memories.hbm.available=1GiB | head -n 8
@@ -31,17 +36,20 @@ $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --
 "rank":0
 "time_ps":26290285946
 "waits_for_ranks_ps":5868055176
+"rank":1
+"time_ps":5868055176
+"waits_for_ranks_ps":0
 "peers":0
 "peers":0
-"peers":0
-"peers":0
-"peers":0
-$ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm -o $T/out >/dev/null 2>&1; cd $T && ls out out/001
+$ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm -o $T/out >/dev/null 2>&1; cd $T && ls out out/001; cp out/report.html a.html; echelon report out >/dev/null && cmp a.html out/report.html
 out:
 000
 001
+details.json
 ranks.json
+report.html
 summary.txt
+timeline.pftrace
 
 out/001:
 details.json
@@ -56,7 +64,7 @@ $ echelon run --trace traces/pipeline_pytorch.h100/rank0.pretend.gz traces/pipel
 echelon: traces/pipeline_pytorch.h100/rank0.pretend.gz and traces/pipeline_pytorch.h100/rank0.pretend.gz are both rank 0; expected the captures of one run, one of each rank
 exit 2
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --find device.memories.hbm.capacity=1GiB..8GiB
-echelon run: --find: expected one trace
+echelon run: --find: searches with one trace; of several ranks, which are replayed together, try values by --set, one run each, and 'echelon compare' their folders
 exit 2
 $ echelon run traces/pipeline_pytorch.h100/rank0.pretend.gz configs/experiments/tutorial.yaml --device h100-sxm
 echelon run: more than one experiment file

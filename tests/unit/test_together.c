@@ -2,6 +2,7 @@
 #include "sim/replay/replay.h"
 
 #include "sim/base/error.h"
+#include "sim/report/ranks.h"
 #include "sim/trace/meets.h"
 #include "tests/support/support.h"
 
@@ -101,7 +102,7 @@ static bool replay(EchTrace **traces, size_t n, EchRun **runs, GError **error)
     ech_params_defaults(ech_replay_params, &options);
     EchReplayRank ranks[MAX_STAGES];
     for (size_t i = 0; i < n; i++)
-        ranks[i] = (EchReplayRank){traces[i], device, NULL, &options};
+        ranks[i] = (EchReplayRank){traces[i], device, NULL, &options, (uint32_t)i};
     bool ok = ech_replay_run_together(ranks, n, runs, error);
     ech_params_clear(ech_replay_params, &options);
     for (size_t i = 0; i < n; i++)
@@ -124,6 +125,14 @@ static void free_runs(EchRun **runs, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         ech_run_free(runs[i]);
+}
+
+/* Reports on runs of @traces, which stay the caller's. */
+static EchRanks *ranks_of(EchTrace *const *traces, EchRun *const *runs, const EchDevice *device, EchReport *reports, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        reports[i] = (EchReport){.title = "r", .trace_path = "r", .format = "test", .trace = traces[i], .device = device, .run = runs[i]};
+    return ech_ranks_new(reports, n);
 }
 
 static void near(EchTime got, EchTime want, EchTime slack)
@@ -208,7 +217,56 @@ START_TEST(what_is_received_waits_for_what_is_sent)
     near(runs[1]->makespan, 5110, 3);
     near(runs[1]->waits[ECH_WAIT_PEERS], 5000, 2);
     ck_assert_int_eq(runs[0]->waits[ECH_WAIT_PEERS], 0);
+    ck_assert_uint_eq(runs[1]->spans[0].awaited, 0);
     free_runs(runs, 2);
+}
+END_TEST
+
+/* Of three, the first waits 2000 for the last, of which that one runs kernels all the time; the second 1000. What is told adds up. */
+START_TEST(who_waits_for_whom)
+{
+    EchTrace *traces[3];
+    EchRun *runs[3];
+    EchReport reports[3];
+    g_autoptr(EchDevice) device = make_device();
+    for (size_t i = 0; i < 3; i++) {
+        Rank r = rank_new();
+        EchId before = add_kernel(&r, 1000 * (EchTime)(i + 1), ECH_NONE);
+        EchId met = add_collective(&r, r.messages[0], ECH_COLLECTIVE_BROADCAST, 100, "devices=3 stride=1 meets=ab/0", before);
+        add_kernel(&r, 500, met);
+        traces[i] = finish(&r);
+        (void)ech_trace_ref(traces[i]);
+    }
+    must_replay(traces, 3, runs);
+    g_autoptr(EchRanks) ranks = ranks_of(traces, runs, device, reports, 3);
+    ck_assert_uint_eq(ranks->n_waits, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        const EchRankWait *wait = &ranks->waits[i];
+        ck_assert(wait->rank == i && wait->awaited == 2 && wait->times == 1 && strcmp(wait->at, "broadcast") == 0);
+        near(wait->time, 2000 - 1000 * (EchTime)i, 2);
+        ck_assert_int_eq(wait->meanwhile[ECH_RANK_KERNELS], wait->time);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        const EchRankTimes *rank = &ranks->ranks[i];
+        EchTime sum = 0, at = 0;
+        for (int s = 0; s < ECH_N_RANK_STATES; s++)
+            sum += rank->times[s];
+        ck_assert_int_eq(sum, runs[i]->makespan);
+        for (size_t s = 0; s < rank->n_stretches; at = rank->stretches[s++].end)
+            ck_assert_int_eq(rank->stretches[s].start, at);
+        ck_assert_int_eq(at, runs[i]->makespan);
+        near(rank->times[ECH_RANK_KERNELS], 1500 + 1000 * (EchTime)i, 2);
+        near(rank->times[ECH_RANK_WAITS], 2000 - 1000 * (EchTime)i, 2);
+    }
+    EchRankSlowest slowest;
+    ck_assert(ech_ranks_slowest(ranks, &slowest));
+    ck_assert(slowest.rank == 2 && strcmp(slowest.name, "kernel") == 0);
+    near(slowest.waited, 3000, 3);
+    near(slowest.own, 3500, 2);
+    near(slowest.others, 1500, 2); /* of an even number the lesser of the middle ones */
+    free_runs(runs, 3);
+    for (size_t i = 0; i < 3; i++)
+        ech_trace_unref(traces[i]);
 }
 END_TEST
 
@@ -312,7 +370,7 @@ START_TEST(one_rank_is_the_run)
     g_autoptr(EchDevice) device = ech_test_device("h100-sxm", NULL);
     EchReplayOptions options = {0};
     ech_params_defaults(ech_replay_params, &options);
-    const EchReplayRank rank = {import->trace, device, NULL, &options};
+    const EchReplayRank rank = {.trace = import->trace, .device = device, .options = &options};
     g_autoptr(EchRun) alone = ech_test_replay(import->trace, device);
     EchRun *together;
     g_autoptr(GError) error = NULL;
@@ -367,6 +425,7 @@ int main(void)
     TCase *cases = tcase_create("together");
     tcase_add_loop_test(cases, the_bubble_of_equal_stages, 0, 10);
     tcase_add_test(cases, what_is_received_waits_for_what_is_sent);
+    tcase_add_test(cases, who_waits_for_whom);
     tcase_add_test(cases, collectives_begin_together);
     tcase_add_test(cases, buffered_messages_are_sent_ahead);
     tcase_add_loop_test(cases, an_exchange_meets_both_ways, 0, 2);

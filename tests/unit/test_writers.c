@@ -2,7 +2,10 @@
 #include "sim/base/error.h"
 #include "sim/import/import.h"
 #include "sim/replay/replay.h"
+#include "sim/report/ranks.h"
+#include "sim/report/timeline.h"
 #include "sim/report/writers.h"
+#include "sim/trace/meets.h"
 #include "tests/support/support.h"
 
 #include <check.h>
@@ -530,6 +533,62 @@ START_TEST(simulated_timelines)
 }
 END_TEST
 
+/* A pipeline of two: a process each, and an arrow for each message between them that both ways of an exchange share, from what is sent to what is received. */
+START_TEST(ranks_on_one_timeline)
+{
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", NULL);
+    EchReplayOptions options = {0};
+    ech_params_defaults(ech_replay_params, &options);
+    EchImport *imports[2];
+    EchReplayRank ranks[2];
+    EchRun *runs[2];
+    EchReport reports[2];
+    g_autoptr(GError) error = NULL;
+    for (uint32_t i = 0; i < 2; i++) {
+        g_autofree char *path = g_strdup_printf(ECH_SOURCE_DIR "/traces/pipeline_pytorch.h100/rank%u.pretend.gz", i);
+        imports[i] = ech_test_import(path, NULL);
+        ranks[i] = (EchReplayRank){imports[i]->trace, device, NULL, &options, i};
+    }
+    ck_assert_ok(ech_replay_run_together(ranks, 2, runs, &error), error);
+    size_t met = 0;
+    for (size_t i = 0; i < 2; i++) {
+        reports[i] = (EchReport){.title = "t", .trace_path = "t", .format = "pretend", .trace = imports[i]->trace, .device = device, .run = runs[i]};
+        for (size_t s = 0; s < runs[i]->n_spans; s++) {
+            const EchOp *op = &ech_trace_ops(imports[i]->trace)[runs[i]->spans[s].op];
+            met += op->launch != ECH_NONE && *ech_meets_of(ech_trace_string(imports[i]->trace, op->launch)) != '\0';
+        }
+    }
+    EchRanks *all = ech_ranks_new(reports, 2);
+    g_autoptr(GByteArray) perfetto = ech_report_ranks_perfetto(all), again = ech_report_ranks_perfetto(all);
+    ck_assert(perfetto->len == again->len && memcmp(perfetto->data, again->data, again->len) == 0);
+    Perfetto *read = read_perfetto((Span){perfetto->data, perfetto->data + perfetto->len});
+    size_t processes = 0, waits = 0, own = 0;
+    for (guint i = 0; i < read->tracks->len; i++)
+        processes += g_array_index(read->tracks, Track, i).process;
+    GHashTableIter iter;
+    gpointer name;
+    g_hash_table_iter_init(&iter, read->names);
+    while (g_hash_table_iter_next(&iter, NULL, &name))
+        waits += g_str_has_prefix(name, "waits for rank ") ? 1 : 0;
+    for (size_t i = 0; i < 2; i++) {
+        g_autoptr(EchTimeline) timeline = ech_timeline_new(&reports[i]);
+        own += timeline->n_flows;
+    }
+    ck_assert_uint_eq(processes, 2);
+    ck_assert_uint_eq(waits, 2);
+    ck_assert_uint_eq(met % 2, 0);
+    ck_assert_uint_gt(met, 0);
+    ck_assert_uint_eq(g_hash_table_size(read->flows_out), own + met / 2);
+    perfetto_free(read);
+    ech_ranks_free(all);
+    for (size_t i = 0; i < 2; i++) {
+        ech_run_free(runs[i]);
+        ech_import_free(imports[i]);
+    }
+    ech_params_clear(ech_replay_params, &options);
+}
+END_TEST
+
 /* A run that does not fit says so at the instant where it ended. */
 START_TEST(failures_are_drawn)
 {
@@ -683,6 +742,7 @@ int main(void)
     tcase_add_loop_test(cases, recorded_timelines, 0, G_N_ELEMENTS(captures));
     tcase_add_test(cases, odd_timelines);
     tcase_add_test(cases, simulated_timelines);
+    tcase_add_test(cases, ranks_on_one_timeline);
     tcase_add_test(cases, failures_are_drawn);
     tcase_add_test(cases, chakra_back);
     tcase_add_test(cases, chakra_unrolls);

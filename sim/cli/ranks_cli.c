@@ -1,0 +1,191 @@
+/* Several captures: ranks of one program, a capture each. */
+#include "sim/cli/ranks_cli.h"
+
+#include "sim/base/error.h"
+#include "sim/base/param.h"
+#include "sim/cli/cli.h"
+#include "sim/cli/run_folder.h"
+#include "sim/import/import.h"
+#include "sim/report/ranks.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct {
+    EchResult *results[ECH_MAX_RANKS];
+    EchReport reports[ECH_MAX_RANKS];
+    size_t n;
+    EchRanks *ranks; /* of the reports */
+} Together;
+
+static void together_clear(Together *together)
+{
+    ech_ranks_free(together->ranks);
+    for (size_t i = 0; i < together->n; i++)
+        ech_result_free(together->results[i]);
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Together, together_clear)
+
+static uint64_t rank_number(const EchTrace *trace)
+{
+    const char *rank = ech_trace_get_property(trace, "rank");
+    return rank ? g_ascii_strtoull(rank, NULL, 10) : 0;
+}
+
+/* Those that say no number stay in the order in which they are given. */
+static int by_rank(const void *a, const void *b, void *user)
+{
+    uint64_t x = rank_number((*(EchResult *const *)a)->trace), y = rank_number((*(EchResult *const *)b)->trace);
+    (void)user;
+    return (x > y) - (x < y);
+}
+
+static bool run_together(GPtrArray *experiments, bool plain, Together *ret, GError **error)
+{
+    if (!ech_experiment_run_together((EchExperiment *const *)(void *)experiments->pdata, experiments->len, plain, ret->results, error))
+        return false;
+    ret->n = experiments->len;
+    g_qsort_with_data(ret->results, (gint)ret->n, sizeof *ret->results, by_rank, NULL);
+    for (size_t i = 0; i < ret->n; i++)
+        ret->reports[i] = ech_result_report(ret->results[i]);
+    ret->ranks = ech_ranks_new(ret->reports, ret->n);
+    return true;
+}
+
+/* ---- what is one rank's alone ---- */
+
+/* What is behind "ranks.2."; *ret_rank: 2. NULL: it is every rank's. */
+static const char *setting_of_rank(const char *setting, uint64_t *ret_rank)
+{
+    char *end = NULL;
+    if (!g_str_has_prefix(setting, "ranks.") || !g_ascii_isdigit(setting[6]))
+        return NULL;
+    *ret_rank = g_ascii_strtoull(setting + 6, &end, 10);
+    return *end == '.' ? end + 1 : NULL;
+}
+
+static bool any_of_rank(const char *const *settings)
+{
+    uint64_t rank;
+    bool any = false;
+    for (; settings && *settings; settings++)
+        any = any || setting_of_rank(*settings, &rank);
+    return any;
+}
+
+/* Settings of rank @number: every rank's, and its own, which are noted in @used. Owned by the caller, the texts borrowed. */
+static const char **settings_of(const char *const *settings, uint64_t number, bool *used)
+{
+    g_autoptr(GPtrArray) own = g_ptr_array_new();
+    for (size_t i = 0; settings && settings[i]; i++) {
+        uint64_t rank;
+        const char *rest = setting_of_rank(settings[i], &rank);
+        if (rest && rank != number)
+            continue;
+        used[i] = true;
+        g_ptr_array_add(own, (gpointer)(uintptr_t)(rest ? rest : settings[i]));
+    }
+    g_ptr_array_add(own, NULL);
+    return (const char **)(void *)g_ptr_array_steal(own, NULL);
+}
+
+static bool load_ranks(const EchExperimentOverrides *overrides, char **more, GPtrArray *experiments, GError **error)
+{
+    const char *const *settings = overrides->settings;
+    bool apart = any_of_rank(settings);
+    size_t n_settings = settings ? g_strv_length((char **)(uintptr_t)settings) : 0;
+    g_autofree bool *used = g_new0(bool, n_settings + 1);
+    EchExperimentOverrides own = *overrides;
+    for (const char *path = overrides->trace; path; path = *more++) {
+        uint64_t number = 0;
+        if (apart) { /* whose they are, only the captures tell */
+            EchImportOptions options = {.ignore_beside = true};
+            g_autofree char *found = ech_trace_find(path, NULL);
+            g_autoptr(EchImport) import = ech_import_file(found, overrides->format, &options, error);
+            if (!import)
+                return false;
+            number = import->trace ? rank_number(import->trace) : 0;
+        }
+        g_autofree const char **of_it = settings_of(settings, number, used);
+        own.trace = path;
+        own.settings = of_it;
+        EchExperiment *experiment = ech_experiment_load(NULL, &own, error);
+        if (!experiment)
+            return false;
+        g_ptr_array_add(experiments, experiment);
+    }
+    for (size_t i = 0; i < n_settings; i++)
+        if (!used[i]) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--set %s: no capture of that rank is given", settings[i]);
+            return false;
+        }
+    return true;
+}
+
+/* ---- what is told ---- */
+
+static bool write_ranks(const char *folder, const Together *together, const char *json, const char *summary, GError **error)
+{
+    const size_t most = MAX(ECH_HTML_SPANS / together->n, 1000);
+    g_autoptr(EchOutput) output = ech_output_new(folder, error);
+    g_autoptr(GString) details = ech_report_ranks_details(together->ranks, most);
+    g_autoptr(GString) html = ech_report_html(json, details->str);
+    g_autoptr(GByteArray) perfetto = ech_report_ranks_perfetto(together->ranks);
+    bool ok = output && ech_output_write(output, "ranks.json", json, strlen(json), error) &&
+              ech_output_write(output, "summary.txt", summary, strlen(summary), error) &&
+              ech_output_write(output, "report.html", html->str, html->len, error) &&
+              ech_output_write(output, "details.json", details->str, details->len, error) &&
+              ech_output_write(output, "timeline.pftrace", perfetto->data, perfetto->len, error);
+    for (size_t i = 0; ok && i < together->n; i++) {
+        g_autofree char *name = g_strdup_printf("%03zu/", i);
+        JsonNode *node = ech_report_json(&together->reports[i]);
+        g_autofree char *own = ech_report_json_text(node);
+        json_node_unref(node);
+        g_autoptr(GString) text = ech_report_summary(&together->reports[i], 0);
+        ok = ech_cli_write_run(output, name, &together->reports[i], own, text->str, error);
+    }
+    return ok && ech_output_commit(output, error);
+}
+
+static int tell_ranks(const char *title, const Together *together, const Together *plain, const char *output, bool json)
+{
+    GError *error = NULL;
+    JsonNode *node = ech_report_ranks_json(title, together->ranks, plain->ranks);
+    g_autofree char *document = ech_report_json_text(node);
+    bool fits = json_object_get_boolean_member(json_node_get_object(node), "fits");
+    json_node_unref(node);
+    if (output) {
+        g_autoptr(GString) kept = ech_report_ranks_text(title, together->ranks, plain->ranks, 0); /* The same bytes from every terminal. */
+        if (!write_ranks(output, together, document, kept->str, &error))
+            return ech_cli_fail(error);
+    }
+    g_autoptr(GString) text = ech_report_ranks_text(title, together->ranks, plain->ranks, ech_cli_columns());
+    ech_cli_print(json ? document : text->str);
+    if (output)
+        fprintf(stderr, "wrote %s: report.html and timeline.pftrace (ui.perfetto.dev) of all ranks, ranks.json, summary.txt and a folder for each rank\n",
+                output);
+    return fits ? ECH_EXIT_DONE : ECH_EXIT_DOES_NOT_FIT;
+}
+
+int ech_cli_ranks(const EchExperimentOverrides *overrides, char **more, const char *output, bool json)
+{
+    GError *error = NULL;
+    if (g_strv_length(more) >= ECH_MAX_RANKS || overrides->find) {
+        fprintf(stderr, "echelon run: %s\n",
+                overrides->find ? "--find: searches with one trace; of several ranks, which are replayed together, try values by --set, one run each, and "
+                                  "'echelon compare' their folders"
+                                : "more than 64 ranks");
+        return ECH_EXIT_USAGE;
+    }
+    g_autoptr(GPtrArray) experiments = g_ptr_array_new_with_free_func((GDestroyNotify)ech_experiment_free);
+    g_auto(Together) together = {.n = 0}, plain = {.n = 0};
+    if (!load_ranks(overrides, more, experiments, &error) || !run_together(experiments, false, &together, &error))
+        return ech_cli_fail(error);
+    bool changed = false;
+    for (guint i = 0; i < experiments->len; i++)
+        changed = changed || ((const EchExperiment *)experiments->pdata[i])->plain;
+    if (changed)
+        (void)run_together(experiments, true, &plain, NULL); /* where they do not run without them there is nothing to say */
+    g_autofree char *title = g_strdup_printf("%s and %u more", ((const EchExperiment *)experiments->pdata[0])->title, experiments->len - 1);
+    return tell_ranks(title, &together, &plain, output, json);
+}

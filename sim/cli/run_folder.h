@@ -1,0 +1,12 @@
+/** @file run_folder.h
+ * The folder of one run: what scripts, viewers and `echelon report` take.
+ */
+#pragma once
+#include "sim/experiment/output.h"
+#include "sim/report/report.h"
+
+/** Most spans that a page draws. */
+enum { ECH_HTML_SPANS = 20000 };
+
+/** Writes the folder @folder, "" or "NAME/" of @output; @json and @summary: the run as both. */
+bool ech_cli_write_run(EchOutput *output, const char *folder, const EchReport *report, const char *json, const char *summary, GError **error);
