@@ -124,8 +124,10 @@ static bool load_ranks(const EchExperimentOverrides *overrides, char **more, GPt
 
 /* ---- what is told ---- */
 
-static bool write_ranks(const char *folder, const Together *together, const char *json, const char *summary, GError **error)
+/* @node: the document, @json as text. */
+static bool write_ranks(const char *folder, const Together *together, JsonNode *node, const char *json, const char *summary, GError **error)
 {
+    JsonArray *runs = json_object_get_array_member(json_node_get_object(node), "ranks");
     const size_t most = MAX(ECH_HTML_SPANS / together->n, 1000);
     g_autoptr(EchOutput) output = ech_output_new(folder, error);
     g_autoptr(GString) details = ech_report_ranks_details(together->ranks, most);
@@ -138,9 +140,7 @@ static bool write_ranks(const char *folder, const Together *together, const char
               ech_output_write(output, "timeline.pftrace", perfetto->data, perfetto->len, error);
     for (size_t i = 0; ok && i < together->n; i++) {
         g_autofree char *name = g_strdup_printf("%03zu/", i);
-        JsonNode *node = ech_report_json(&together->reports[i]);
-        g_autofree char *own = ech_report_json_text(node);
-        json_node_unref(node);
+        g_autofree char *own = ech_report_json_text(json_object_get_member(json_array_get_object_element(runs, (guint)i), "run"));
         g_autoptr(GString) text = ech_report_summary(&together->reports[i], 0);
         ok = ech_cli_write_run(output, name, &together->reports[i], own, text->str, error);
     }
@@ -150,13 +150,12 @@ static bool write_ranks(const char *folder, const Together *together, const char
 static int tell_ranks(const char *title, const Together *together, const Together *plain, const char *output, bool json)
 {
     GError *error = NULL;
-    JsonNode *node = ech_report_ranks_json(title, together->ranks, plain->ranks);
+    g_autoptr(JsonNode) node = ech_report_ranks_json(title, together->ranks, plain->ranks);
     g_autofree char *document = ech_report_json_text(node);
     bool fits = json_object_get_boolean_member(json_node_get_object(node), "fits");
-    json_node_unref(node);
     if (output) {
         g_autoptr(GString) kept = ech_report_ranks_text(title, together->ranks, plain->ranks, 0); /* The same bytes from every terminal. */
-        if (!write_ranks(output, together, document, kept->str, &error))
+        if (!write_ranks(output, together, node, document, kept->str, &error))
             return ech_cli_fail(error);
     }
     g_autoptr(GString) text = ech_report_ranks_text(title, together->ranks, plain->ranks, ech_cli_columns());

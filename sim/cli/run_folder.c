@@ -19,8 +19,6 @@ static bool write_gzip(EchOutput *output, const char *folder, const char *name, 
 
 bool ech_cli_write_run(EchOutput *output, const char *folder, const EchReport *report, const char *json, const char *summary, GError **error)
 {
-    g_autoptr(GString) chrome = ech_report_chrome(report);
-    g_autoptr(GByteArray) perfetto = ech_report_perfetto(report);
     g_autoptr(GByteArray) time = ech_report_pprof(report, ECH_PPROF_TIME);
     g_autoptr(GByteArray) memory = ech_report_pprof(report, ECH_PPROF_MEMORY);
     g_autoptr(GString) details = ech_report_details(report, ECH_HTML_SPANS);
@@ -28,8 +26,14 @@ bool ech_cli_write_run(EchOutput *output, const char *folder, const EchReport *r
     return write_text(output, folder, "run.json", json, strlen(json), error) && write_text(output, folder, "summary.txt", summary, strlen(summary), error) &&
            write_text(output, folder, "report.html", html->str, html->len, error) &&
            write_text(output, folder, "details.json", details->str, details->len, error) &&
-           write_gzip(output, folder, "timeline.json.gz", chrome->str, chrome->len, error) &&
-           write_text(output, folder, "timeline.pftrace", (const char *)perfetto->data, perfetto->len, error) &&
            write_gzip(output, folder, "time.pprof.gz", time->data, time->len, error) &&
            write_gzip(output, folder, "memory.pprof.gz", memory->data, memory->len, error);
+}
+
+bool ech_cli_write_timelines(EchOutput *output, const EchReport *report, GError **error)
+{
+    g_autoptr(GString) chrome = ech_report_chrome(report);
+    g_autoptr(GByteArray) perfetto = ech_report_perfetto(report);
+    return write_gzip(output, "", "timeline.json.gz", chrome->str, chrome->len, error) &&
+           write_text(output, "", "timeline.pftrace", (const char *)perfetto->data, perfetto->len, error);
 }

@@ -72,7 +72,8 @@ static int run_one(EchExperiment *experiment, const RunOptions *options)
     if (options->output) {
         g_autoptr(GString) kept = ech_report_summary(&report, 0); /* The same bytes from every terminal. */
         g_autoptr(EchOutput) output = ech_output_new(options->output, &error);
-        if (!output || !ech_cli_write_run(output, "", &report, json, kept->str, &error) || !ech_output_commit(output, &error))
+        if (!output || !ech_cli_write_run(output, "", &report, json, kept->str, &error) || !ech_cli_write_timelines(output, &report, &error) ||
+            !ech_output_commit(output, &error))
             return ech_cli_fail(error);
     }
     ech_cli_print(options->json ? json : summary->str);

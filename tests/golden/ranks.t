@@ -13,7 +13,7 @@ rank1.pretend and 1 more: 2 ranks on h100-sxm
   Who waits for whom in that step, and what that one does meanwhile
     rank 0 for 1         5.87 ms  4 times, most at permute: runs kernels 100 %
     rank 1 for 0         4.80 ms  1 time, all at recv: runs kernels 100 %
-    Rank 1 is waited for longest, 5.87 ms by all together; its kernels take 20.7 ms, those of the others 19.8 ms, most of it at layer_norm_grad_input_...BFloat16, float, false>: 233 us against 0 ps.
+    Rank 1 is waited for longest, 5.87 ms by all together; its kernels take 20.7 ms, those of the others 19.8 ms, most of it at layer_norm_grad_input_...BFloat16, float, false>: 233 us against none.
 
   Remarks
     ranks 0, 1: 1 copy of 4 B in all is from or to pageable host memory; --pass pin says what pinned memory would be worth
@@ -58,8 +58,6 @@ report.html
 run.json
 summary.txt
 time.pprof.gz
-timeline.json.gz
-timeline.pftrace
 $ echelon run --trace traces/pipeline_pytorch.h100/rank0.pretend.gz traces/pipeline_pytorch.h100/rank0.pretend.gz --device h100-sxm
 echelon: traces/pipeline_pytorch.h100/rank0.pretend.gz and traces/pipeline_pytorch.h100/rank0.pretend.gz are both rank 0; expected the captures of one run, one of each rank
 exit 2
