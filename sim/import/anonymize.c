@@ -1,6 +1,7 @@
 /* Pseudonyms for what identifies. Nothing of a trace is copied unless a rule here lets it through. */
 #include "sim/import/anonymize.h"
 
+#include "models/alloc/alloc.h"
 #include "models/kernel/gpu.h"
 #include "models/layout/layout.h"
 #include "models/link/link.h"
@@ -14,14 +15,16 @@
 
 /* Besides XLA's opcodes: what our readers, CUPTI and PyTorch write of their own accord. */
 static const char *const own_words[] = {
-    "activation", "alloc",  "allocation", "alone",  "asked",   "async",     "autograd", "backward", "before",    "block",   "buffer",  "capture",
-    "context",    "core",   "cpu",        "cuda",   "data",    "decorate",  "detail",   "device",   "dma",       "done",    "dtod",    "dtoh",
-    "executable", "expert", "forward",    "for",    "free",    "function",  "fusion",   "gpu",      "gradient",  "handle",  "host",    "htod",
-    "htoh",       "impl",   "in",         "init",   "input",   "kernel",    "kind",     "lambda",   "loop",      "main",    "managed", "memcpy",
-    "memory",     "memset", "migration",  "module", "nothing", "of",        "operator", "out",      "optimizer", "output",  "page",    "pageable",
-    "parameter",  "peer",   "pinned",     "place",  "pool",    "program",   "ptop",     "queue",    "recording", "request", "runtime", "segment",
-    "snapshot",   "state",  "step",       "stream", "sync",    "temporary", "the",      "thread",   "to",        "torch",   "tuple",   "unified",
-    "unknown",    "use",    "user",       "was",    "what",    "wrapped",   "wrapper",  "write",    "xla"};
+    "activation", "address",  "alloc",   "allocation", "allocator", "alone",    "asked",      "async",      "autograd",   "backward",  "before",    "block",
+    "buffer",     "cache",    "caching", "capture",    "completed", "context",  "core",       "cpu",        "cuda",       "data",      "decorate",  "detail",
+    "device",     "dma",      "done",    "dtod",       "dtoh",      "empty",    "emptycache", "executable", "expandable", "expert",    "for",       "forward",
+    "free",       "function", "fusion",  "gpu",        "gradient",  "handle",   "host",       "htod",       "htoh",       "impl",      "in",        "init",
+    "input",      "kernel",   "kind",    "lambda",     "large",     "loop",     "main",       "managed",    "map",        "memcpy",    "memory",    "memset",
+    "migration",  "module",   "nothing", "of",         "oom",       "operator", "optimizer",  "out",        "output",     "page",      "pageable",  "parameter",
+    "peer",       "pinned",   "place",   "pool",       "program",   "ptop",     "queue",      "recording",  "release",    "request",   "requested", "reserved",
+    "runtime",    "segment",  "small",   "snapshot",   "start",     "state",    "step",       "stream",     "sync",       "temporary", "the",       "thread",
+    "to",         "torch",    "tuple",   "type",       "unified",   "unknown",  "unmap",      "use",        "user",       "was",       "what",      "wrapped",
+    "wrapper",    "write",    "xla"};
 
 static GHashTable *public_words(void)
 {
@@ -41,6 +44,11 @@ static GHashTable *public_words(void)
 static bool is_public(GHashTable *words, const char *text, size_t n)
 {
     for (size_t i = 0; i < n;) {
+        if (n - i > 2 && text[i] == '0' && text[i + 1] == 'x') { /* an address */
+            for (i += 2; i < n && g_ascii_isxdigit(text[i]);)
+                i++;
+            continue;
+        }
         if (!g_ascii_isalpha(text[i])) {
             if (!g_ascii_isprint(text[i]))
                 return false;
@@ -288,16 +296,40 @@ static bool is_number(const char *value)
 static bool stays(const Anonymizer *a, const char *key, const char *value)
 {
     static const char *const hardware[] = {"platform", "chip", "estimates_for", "estimates_scaled_from", "pretended_device", "host_order"};
+    static const char *const pools[] = {"tensorflow", "jax", "cuda_async", NULL};
     static const char *const of_device[] = {".name", ".device_type_string", ".device_vendor", ".chipName"};
-    static const char *const numbers[] = {
-        "memory_analysis.", "dropped.",  "noted.", "allocator_settings.", "device.", "stall.", ECH_STATIONARY_PROPERTY, "unplaced.", "end_", "peak_", "had_",
-        "recurrence_",      "pretended_"};
+    static const char *const numbers[] = {"memory_analysis.",
+                                          "dropped.",
+                                          "noted.",
+                                          "allocator_settings.",
+                                          "device.",
+                                          "stall.",
+                                          ECH_STATIONARY_PROPERTY,
+                                          "unplaced.",
+                                          "end_",
+                                          "peak_",
+                                          "had_",
+                                          "recurrence_",
+                                          "pretended_",
+                                          "inferred_",
+                                          "rank",
+                                          "sums_only"};
     for (size_t i = 0; i < G_N_ELEMENTS(hardware); i++)
         if (strcmp(key, hardware[i]) == 0)
             return true;
     for (size_t i = 0; i < G_N_ELEMENTS(of_device); i++)
         if (g_str_has_prefix(key, "device.") && g_str_has_suffix(key, of_device[i]))
             return true;
+    if (strcmp(key, "asked_one_by_one") == 0)
+        return g_strv_contains(pools, value);
+    if (strcmp(key, "allocator_settings.roundup_power2_divisions") == 0)
+        return strspn(value, "0123456789:,") == strlen(value);
+    if (g_str_has_prefix(key, "allocator_settings.") && g_str_has_suffix(key, "_ALLOC_CONF")) { /* nothing but PyTorch's own words, or it is refused */
+        g_autofree char *spec = g_strconcat("pytorch:", value, NULL);
+        EchAllocDevice device = {.capacity = UINT64_C(1) << 30};
+        g_autoptr(EchAllocator) probe = ech_allocator_new(spec, &device, NULL);
+        return probe != NULL;
+    }
     if (strcmp(key, "allocator_regions") == 0) /* addresses and sizes */
         return strspn(value, "0123456789abcdefx+ ") == strlen(value);
     if (!is_number(value))
@@ -318,6 +350,10 @@ static void copy_properties(Anonymizer *a, EchDiag *diag)
     for (size_t i = 0; (key = ech_trace_property(a->trace, i, &value)) != NULL; i++) {
         if (strcmp(key, "fetched_first") == 0)
             ech_trace_builder_set_property(a->builder, key, pseudonym(a, NAMES, "operation", value, strlen(value)));
+        else if (strcmp(key, "time_zero_ps") == 0) /* that it is a capture, not when it was made */
+            ech_trace_builder_set_property(a->builder, key, "0");
+        else if (strcmp(key, "allocator") == 0 && strstr(value, "bfc"))
+            ech_trace_builder_set_property(a->builder, key, "bfc");
         else if (stays(a, key, value))
             ech_trace_builder_set_property(a->builder, key, value);
         else if (!g_str_has_prefix(key, "remark.") && n_gone++ < 12)

@@ -6,6 +6,8 @@
  *  - an address whose first event is a free was live before the capture (start_state_from_frees);
  *  - bytes in use before the capture that no later free explains become one resident buffer (start_state_baseline);
  *  - a stream wait depends on the newest operation of the other stream issued before the event was recorded;
+ *  - where only the calls to wait are told (PyTorch's profiler unless asked), which stream waits for which is taken from their order and the recorded times
+ *    (inferred_stream_waits);
  *  - whatever is issued after a host wait depends on it;
  *  - an allocator event depends on the work of its device that had ended last before it, or, where nothing was measured, on what was asked of the device last;
  *  - what work uses is told by addresses, of arrays that lie there at that time (arrays.h); what it moves besides is of unknown place. An array that a merged

@@ -624,6 +624,10 @@ static void runtime_event(Reader *r)
     Launch launch = {.correlation = e->correlation, .start = e->start, .end = e->start + (e->has_duration ? e->duration : 0), .thread = thread_of(r, e->tid)};
     if (has(e->name, "Synchronize"))
         launch.role = has(e->name, "Device") || has(e->name, "Ctx") ? SYNC_DEVICE : has(e->name, "Stream") ? SYNC_STREAM : SYNC_EVENT;
+    else if (has(e->name, "StreamWaitEvent"))
+        launch.role = SYNC_STREAM_WAIT;
+    /* "globalWorkSize" of HIP's documentation of both: what MIOpen and Tensile launch by. */
+    launch.in_work_items = has(e->name, "hipExtModuleLaunchKernel") || has(e->name, "hipHccModuleLaunchKernel");
     if (launch.correlation >= 0 || launch.role)
         g_array_append_val(r->launches, launch);
     if (e->has_bytes && e->bytes >= 0 && e->correlation >= 0) {

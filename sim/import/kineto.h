@@ -34,9 +34,10 @@ typedef struct {
     int64_t correlation;
     EchTime start, end;
     uint32_t thread;
-    uint8_t role; /* SYNC_..., else 0 */
+    uint8_t role;       /* SYNC_..., else 0 */
+    bool in_work_items; /* its kernel's grid counts threads, not blocks */
 } Launch;
-enum { SYNC_NONE, SYNC_STREAM, SYNC_DEVICE, SYNC_EVENT };
+enum { SYNC_NONE, SYNC_STREAM, SYNC_DEVICE, SYNC_EVENT, SYNC_STREAM_WAIT };
 
 /* Bytes that a copying call was asked for: ROCm says them there, and not always in the copy itself. */
 typedef struct {
@@ -108,7 +109,7 @@ typedef struct {
     bool has_base;
     int64_t base_us;
     int64_t base_ns; /* baseTimeNanoseconds */
-    uint64_t n_events, n_syncs, n_host_syncs;
+    uint64_t n_events, n_syncs, n_host_syncs, n_inferred_waits;
     bool events_seen;
     GString *keys; /* the first ones of the document, for the message when it is no trace */
     const char *where;

@@ -508,6 +508,17 @@ static void remark_recorded(const EchTrace *trace, EchRun *run)
                     span);
 }
 
+/* Says so when what streams wait for is a guess. */
+static void remark_waits(const EchTrace *trace, EchRun *run)
+{
+    const char *inferred = ech_trace_get_property(trace, "inferred_stream_waits");
+    if (inferred)
+        ech_diag_remark(run->diag,
+                        "the profile says that streams waited, not for what: %s waits are taken from the order of calls and the recorded times; with "
+                        "torch.profiler.profile(experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)) it says so itself",
+                        inferred);
+}
+
 bool ech_replaying_begin(const EchReplayRank *rank, EchReplaying *ret, GError **error)
 {
     const EchReplayOptions *options = rank->options;
@@ -559,6 +570,7 @@ EchRun *ech_replaying_end(EchReplaying *r, const char *engine, const char *versi
     fill_run(r->run, r->rank.trace, r->rank.device, r->prices, r->machine, r->spans);
     if (!r->rank.options->host_gaps)
         remark_recorded(r->rank.trace, r->run);
+    remark_waits(r->rank.trace, r->run);
     r->run->provenance.engine = g_strdup(engine);
     r->run->provenance.engine_version = g_strdup(version);
     r->run->provenance.options = ech_params_print(ech_replay_params, r->rank.options);

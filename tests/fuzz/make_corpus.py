@@ -355,10 +355,10 @@ put("gpu_target", "deep.pbtxt", b"gpu_device_info {" * 40)
 put("kineto", "rocm.json", rb'''{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "AMD Instinct MI250X", "totalGlobalMem": 68702699520, "numSms": 110}], "roctracer_version": "4", "hip_runtime_version": 60200,
 "baseTimeNanoseconds": 1700000000000000000, "displayTimeUnit": "ms", "traceEvents": [
 {"ph":"X","cat":"cpu_op","name":"aten::mm","pid":10,"tid":10,"ts":1000.100,"dur":50.000,"args":{"External id":1,"Input Dims":[[64,128],[128,32]],"Input type":["c10::BFloat16","c10::BFloat16"]}},
-{"ph":"X","cat":"cuda_runtime","name":"hipLaunchKernel","pid":10,"tid":10,"ts":1010.000,"dur":5.000,"args":{"External id":1,"kernel":"Cijk","correlation":7}},
+{"ph":"X","cat":"cuda_runtime","name":"hipExtModuleLaunchKernel","pid":10,"tid":10,"ts":1010.000,"dur":5.000,"args":{"External id":1,"kernel":"Cijk","correlation":7}},
 {"ph":"X","cat":"cuda_runtime","name":"hipMemcpyWithStream","pid":10,"tid":10,"ts":1020.000,"dur":5.000,"args":{"correlation":8,"src":"0x7f","dst":"0x8","bytes":"1024","kind":"1"}},
 {"ph":"X","cat":"cuda_runtime","name":"hipDeviceSynchronize","pid":10,"tid":10,"ts":1060.000,"dur":45.000,"args":{"correlation":9}},
-{"ph":"X","cat":"kernel","name":"Cijk_Ailk_Bljk_BBS","pid":2,"tid":0,"ts":1030.000,"dur":20.500,"args":{"External id":1,"device":2,"stream":0,"correlation":7,"kind":"Dispatch Kernel"}},
+{"ph":"X","cat":"kernel","name":"Cijk_Ailk_Bljk_BBS","pid":2,"tid":0,"ts":1030.000,"dur":20.500,"args":{"External id":1,"device":2,"stream":0,"correlation":7,"kind":"Dispatch Kernel","grid":[1000,2,1],"block":[256,1,1]}},
 {"ph":"X","cat":"gpu_memcpy","name":"Memcpy HtoD (Host -> Device)","pid":2,"tid":0,"ts":1055.000,"dur":3.250,"args":{"device":2,"stream":0,"correlation":8,"kind":"HtoD"}},
 {"ph":"X","cat":"gpu_memcpy","name":"Memcpy DtoH (Device -> Host)","pid":2,"tid":0,"ts":1059.000,"dur":3.250,"args":{"device":2,"stream":0,"correlation":18,"kind":"DtoH","bytes":4096}},
 {"ph":"X","cat":"gpu_memset","name":"Memset (Device)","pid":2,"tid":0,"ts":1064.000,"dur":1.000,"args":{"device":2,"stream":0,"correlation":19}},

@@ -2,6 +2,7 @@
  * own traces and corpora, and every captured file that is at hand. ECH_SEED chooses another seed. */
 #include "models/kernel/gpu.h"
 #include "sim/base/error.h"
+#include "sim/import/alloc_events.h"
 #include "sim/import/anonymize.h"
 #include "sim/import/import.h"
 #include "sim/trace/file.h"
@@ -239,6 +240,21 @@ static void assert_alike(const EchTrace *trace, const char *what)
     g_autoptr(EchTrace) shared = anonymous(trace, what), twice = anonymous(shared, what);
     g_autoptr(GString) once = ech_trace_file_print(shared), again = ech_trace_file_print(twice);
     ck_assert_msg(strcmp(once->str, again->str) == 0, "%s: changes when it is made anonymous again", what);
+    /* What decides under which allocator, in which order and for which device it is replayed. */
+    g_autofree char *spec = ech_alloc_recorded_spec(trace), *same = ech_alloc_recorded_spec(shared);
+    ck_assert_msg(g_strcmp0(spec, same) == 0, "%s: recorded under %s, now %s", what, spec, same);
+    static const char *const deciding[] = {"asked_one_by_one", "host_order", "inferred_stream_waits", "pretended_device", "rank", "ranks", "sums_only"};
+    for (size_t i = 0; i < G_N_ELEMENTS(deciding); i++)
+        ck_assert_msg(g_strcmp0(ech_trace_get_property(trace, deciding[i]), ech_trace_get_property(shared, deciding[i])) == 0, "%s: %s", what, deciding[i]);
+    ck_assert_msg(!ech_trace_get_property(trace, "time_zero_ps") == !ech_trace_get_property(shared, "time_zero_ps"), "%s: is no capture now", what);
+    for (EchId m = 0; m < ech_trace_n_memories(trace); m++) {
+        g_autoptr(EchAllocStart) start = ech_alloc_start_of_trace(trace, m), then = ech_alloc_start_of_trace(shared, m);
+        ck_assert_msg(!start == !then && (!start || (start->seeds->len == then->seeds->len && start->script->len == then->script->len &&
+                                                     start->homeless == then->homeless && start->guessed == then->guessed)),
+                      "%s: memory %u begins otherwise", what, m);
+        g_autoptr(GArray) refused = ech_alloc_refusals(trace, m), again_refused = ech_alloc_refusals(shared, m);
+        ck_assert_msg(refused->len == again_refused->len, "%s: memory %u refuses otherwise", what, m);
+    }
     /* Where an operation has a time of its own recorded or estimated, models that read names are asked by another device. */
     static const char *const devices[] = {"h100-sxm", "tpu-v6e", "tpu-v5e"};
     for (size_t d = 0; d < G_N_ELEMENTS(devices); d++) {

@@ -325,6 +325,71 @@ START_TEST(kineto_joins)
 }
 END_TEST
 
+/* Calls in their order: a kernel (name, stream, when it began and for how long, microseconds) or, without a name, a wait that says nothing. A letter in
+ * @waits for each wait that is to come out: the kernel that it is before, then the one that it is for. */
+static const struct {
+    const char *waits;
+    struct {
+        const char *name;
+        int stream, start, duration, device, thread;
+    } calls[8];
+} untold[] = {
+    /* A collective that is waited for at once. */
+    {"ra br", {{"a", 7, 100, 50, 0, 1}, {0}, {"r", 14, 152, 40, 0, 1}, {0}, {0}, {"b", 7, 194, 50, 0, 1}}},
+    /* One that goes on beside the next kernel, waited for in front of the one after. */
+    {"ra cr", {{"a", 7, 100, 50, 0, 1}, {0}, {"r", 14, 152, 90, 0, 1}, {"b", 7, 152, 50, 0, 1}, {0}, {"c", 7, 244, 50, 0, 1}}},
+    /* It had not ended when the kernel began: so that did not wait for it. */
+    {"ra", {{"a", 7, 100, 50, 0, 1}, {0}, {"r", 14, 152, 90, 0, 1}, {0}, {"b", 7, 160, 50, 0, 1}}},
+    /* Two gathers asked for ahead: the wait for the first comes before the second is launched, and holds up what is launched after. */
+    {"ra sa br", {{"a", 7, 100, 20, 0, 1}, {0}, {"r", 14, 122, 90, 0, 1}, {0}, {0}, {"s", 15, 122, 150, 0, 1}, {"b", 7, 215, 50, 0, 1}}},
+    /* The same, but the kernel was late for a reason of its own (nothing ended just before): no more is known. */
+    {"ra sa", {{"a", 7, 100, 20, 0, 1}, {0}, {"r", 14, 122, 40, 0, 1}, {0}, {0}, {"s", 15, 122, 150, 0, 1}, {"b", 7, 215, 50, 0, 1}}},
+    /* Another thread launches what waits. */
+    {"ra br", {{"a", 7, 100, 50, 0, 1}, {0}, {"r", 14, 152, 40, 0, 1}, {.thread = 1}, {"b", 7, 194, 50, 0, 2}}},
+    /* But not for another device. */
+    {"", {{"a", 7, 100, 50, 0, 1}, {.thread = 1}, {"b", 7, 194, 50, 1, 1}}},
+};
+
+START_TEST(kineto_waits_untold)
+{
+    g_autoptr(GString) text = g_string_new("{\"traceEvents\": [");
+    for (int i = 0; i < 8; i++) {
+        const char *name = untold[_i].calls[i].name;
+        int thread = MAX(untold[_i].calls[i].thread, 1), device = untold[_i].calls[i].device;
+        g_string_append_printf(
+            text,
+            "%s{\"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"%s\", \"pid\": 1, \"tid\": %d, \"ts\": %d, \"dur\": 1, \"args\": {\"correlation\": %d}}",
+            i ? ", " : "", name ? "cudaLaunchKernel" : "cudaStreamWaitEvent", thread, 10 + 2 * i, i + 1);
+        if (name)
+            g_string_append_printf(text,
+                                   ", {\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"%s\", \"pid\": %d, \"tid\": %d, \"ts\": %d, \"dur\": %d, \"args\": "
+                                   "{\"correlation\": %d, \"device\": %d, \"stream\": %d}}",
+                                   name, device, untold[_i].calls[i].stream, untold[_i].calls[i].start, untold[_i].calls[i].duration, i + 1, device,
+                                   untold[_i].calls[i].stream);
+    }
+    g_string_append(text, "]}");
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text->str, text->len, NULL);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = ech_import_source(source, NULL, NULL, &error);
+    ck_assert_ok(import != NULL, error);
+    const EchTrace *t = import->trace;
+    g_autoptr(GString) found = g_string_new(NULL);
+    for (size_t i = 0; i < ech_trace_n_ops(t); i++) {
+        const EchOp *op = &ech_trace_ops(t)[i];
+        if (op->kind != ECH_OP_WAIT)
+            continue;
+        ck_assert_uint_eq(op->n_deps, 1);
+        size_t next = i + 1;
+        while (ech_trace_ops(t)[next].queue != op->queue)
+            next++;
+        g_string_append_printf(found, "%s%s%s", found->len ? " " : "", ech_trace_string(t, ech_trace_ops(t)[next].name),
+                               ech_trace_string(t, ech_trace_ops(t)[ech_trace_deps(t)[op->first_dep].op].name));
+    }
+    ck_assert_str_eq(found->str, untold[_i].waits);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "inferred_stream_waits"), ech_test_count(t, ECH_OP_WAIT));
+}
+END_TEST
+
 START_TEST(kineto_of_2021)
 {
     g_autoptr(EchImport) import = ech_test_corpus("kineto/old.json", NULL);
@@ -493,6 +558,8 @@ START_TEST(kineto_of_rocm)
     /* Device type 6 is HIP: the allocation is the device's. */
     ck_assert_str_eq(ech_trace_memory(t, ech_trace_buffers(t)[0].memory), "hbm");
     ck_assert_uint_eq(ech_test_op(t, ECH_OP_KERNEL, "Cijk_Ailk_Bljk_BBS")->n_work, 1);
+    /* The grid of one that was launched as a module's counts threads. */
+    ck_assert(g_str_has_prefix(ech_trace_string(t, ech_test_op(t, ECH_OP_KERNEL, "Cijk_Ailk_Bljk_BBS")->launch), "grid=4x2x1 block=256x1x1 "));
 }
 END_TEST
 
@@ -659,6 +726,7 @@ int main(void)
     tcase_add_test(tcase, pickles_run_nothing);
     tcase_add_test(tcase, kineto_joins);
     tcase_add_loop_test(tcase, kineto_launches, 0, G_N_ELEMENTS(launched));
+    tcase_add_loop_test(tcase, kineto_waits_untold, 0, G_N_ELEMENTS(untold));
     tcase_add_test(tcase, kineto_of_2021);
     tcase_add_test(tcase, kineto_metadata_at_zero);
     tcase_add_test(tcase, kineto_written_by_others);
