@@ -75,7 +75,7 @@ $ echelon import traces/pipeline_pytorch.h100/rank0.pretend.gz --anonymize -o $T
 
                                                   kernels   communication       waits for      host, idle
    rank       live   reserved       time              run           alone           ranks                
-      0   2.53 GiB   2.66 GiB    81.2 ms    61.5 ms  76 %   1.81 ms   2 %   17.8 ms  22 %    115 us   0 %
+      0   2.53 GiB   2.60 GiB    81.2 ms    61.5 ms  76 %   1.81 ms   2 %   17.8 ms  22 %    115 us   0 %
       1   2.66 GiB   2.76 GiB    77.9 ms    66.0 ms  85 %   2.26 ms   3 %   9.60 ms  12 %    115 us   0 %
 $ echelon run --trace traces/pipeline_pytorch.h100/rank0.pretend.gz --device h100-sxm --engine native --set device.memories.hbm.capacity=2GiB --set device.memories.hbm.available=2GiB | grep -o 'IT DOES NOT FIT'; echelon alloc traces/pipeline_pytorch.h100/rank0.pretend.gz -c 2GiB | grep -o '[^ ]*: out of memory at event.*memory;'
 IT DOES NOT FIT
