@@ -194,6 +194,12 @@ void ech_capture_use(EchCapture *capture, size_t i, EchAddressUse use)
     g_array_append_val(capture->uses, use);
 }
 
+EchAddressUse *ech_capture_uses(EchCapture *capture, size_t i)
+{
+    const EchItem *item = ech_capture_item(capture, i);
+    return item->n_uses > 0 ? &g_array_index(capture->uses, EchAddressUse, item->first_use) : NULL;
+}
+
 uint32_t ech_capture_work(EchCapture *capture, EchItemWork work)
 {
     g_array_append_val(capture->work, work);
@@ -553,8 +559,13 @@ static void kernel(EchCapture *capture, const EchItem *item)
     op.launch = launch_of(capture, item, op.launch);
     EchId id = ech_trace_builder_op(capture->builder, op);
     add_uses(capture, item, m, &work);
-    if (work.ops)
-        ech_trace_builder_work(capture->builder, (EchWorkUnit)work.unit, (EchDtype)work.dtype, work.ops, (EchOrigin)work.origin);
+    for (uint32_t row = item->work;; row++) {
+        if (work.ops)
+            ech_trace_builder_work(capture->builder, (EchWorkUnit)work.unit, (EchDtype)work.dtype, work.ops, (EchOrigin)work.origin);
+        if (!work.more || row + 1 >= capture->work->len)
+            break;
+        work = g_array_index(capture->work, EchItemWork, row + 1);
+    }
     issue(capture, item->queue, id, item);
 }
 

@@ -64,6 +64,7 @@ typedef struct {
     uint64_t ops;
     uint8_t unit, dtype; /**< EchWorkUnit, EchDtype */
     uint8_t origin;      /**< EchOrigin */
+    bool more;           /**< The next row holds further operations of the same kernel, of another unit or type. */
 } EchItemWork;
 
 typedef struct EchCapture EchCapture;
@@ -92,6 +93,8 @@ EchItem *ech_capture_item(EchCapture *capture, size_t i);
 uint32_t ech_capture_work(EchCapture *capture, EchItemWork work);
 /** One more use of item @i, the newest that has any: its uses are added one after another. */
 void ech_capture_use(EchCapture *capture, size_t i, EchAddressUse use);
+/** The uses of item @i, n_uses of them, to be told better; borrowed until the next use is added. NULL where there are none. */
+EchAddressUse *ech_capture_uses(EchCapture *capture, size_t i);
 /** Bytes in use in a memory just before the first event of it. */
 void ech_capture_baseline(EchCapture *capture, EchTier tier, uint32_t device, EchBytes bytes);
 /** Reads a memory snapshot that is to be merged with @what ("a profile"), and when it begins: microseconds of the Unix epoch. Owned by the caller. NULL and the

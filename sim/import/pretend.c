@@ -19,6 +19,9 @@
  *                                                                     the same number as often before takes part, too
  *   sends BYTES GROUP ...                                             the same of messages that it sends: so many bytes may be under way
  *                                                                     before they are received
+ *   of RUN MODULE NUMBER INSTRUCTION                                  a compiled program of XLA's asked for the work before, in this run of all
+ *                                                                     programs: its module, which is NUMBER in its process, and which
+ *                                                                     instruction of it ("": not told)
  *   rank T RANK RANKS                                                 which rank of a program of several processes this one is
  *   captured NODE                                                     here work was captured into a graph: nodes are numbered from 1 on
  *   graph T DEVICE STREAM LINES                                       one launch for all of so many lines of work that follow
@@ -31,7 +34,8 @@
  *
  * A kernel without a line of args has parameters that could not be read. What it does with those that could: pointers to const are read, PyTorch's element-wise
  * kernels and Eigen's have their result first, those that TensorFlow's compiler makes last, multi_tensor_apply's functors say which of their lists they write
- * (kernel_arguments.h); for the rest see arrays.h.
+ * (kernel_arguments.h); for the rest see arrays.h. Kernels that XLA compiled are what their programs' folders say (xla_folders.h), and a run of such a program
+ * is one launch of the host's, as XLA's own CUDA graphs make it on a GPU: the capture has it launch them one by one.
  *
  * Lines of other words are passed over. Nothing in such a file was measured: its times say in which order the host asked, and no more.
  */
@@ -39,6 +43,7 @@
 #include "sim/import/gpu_work.h"
 #include "sim/import/kernel_arguments.h"
 #include "sim/import/lines.h"
+#include "sim/import/xla_folders.h"
 #include "sim/trace/meets.h"
 
 #include <string.h>
@@ -51,7 +56,7 @@
 typedef struct {
     const char *at;
     size_t n;
-    EchId string;            /* Of a kernel; ECH_NONE until asked for. */
+    EchId string;            /* Of a kernel or of a program's; ECH_NONE until asked for. */
     EchArguments *arguments; /* Likewise; NULL. */
 } Text;
 
@@ -93,6 +98,7 @@ typedef struct {
 /* What an item is besides: of kernels. */
 typedef struct {
     uint32_t item, call;
+    uint32_t compiled; /* in the reader's compiled launches + 1; 0: none of XLA's */
     EchGpuLaunch launch;
 } Kernel;
 
@@ -134,6 +140,9 @@ typedef struct {
     bool meets_told, sends_told; /* of the work before: a line of each kind, so that its words do not grow with every line */
     GHashTable *met;             /* who takes part in a collective -> how often they have so far */
     bool next_lengths;           /* The last of them are the next work's. */
+    GArray *compiled;            /* EchXlaLaunch */
+    GHashTable *runs;            /* of compiled programs, that asked for something since the host waited last */
+    char *device; /* that was pretended; NULL: not told */
     uint64_t clock_ns, reserved, peak_reserved, n_refused, largest_refused;
     bool of_tensorflow, of_xla;   /* it launched kernels that are called as these call theirs */
     uint64_t n_blocks, n_of_pool; /* of the device that the program asked for; by cudaMallocAsync */
@@ -161,6 +170,14 @@ static EchId string_of(Reader *r, const Text *text)
 {
     plain(r, text->at, text->n);
     return ech_trace_builder_string(r->builder, r->scratch->str, (gssize)r->scratch->len);
+}
+
+/* The same, of a text that is asked for often. */
+static EchId kept_string_of(Reader *r, Text *text)
+{
+    if (text->string == ECH_NONE)
+        text->string = string_of(r, text);
+    return text->string;
 }
 
 /* Nanoseconds to picoseconds; threads may write their lines a little out of order, and a time that does not fit is that of the line before. */
@@ -489,9 +506,7 @@ static bool add_kernel(Reader *r, GError **error)
         return false;
     Within where;
     EchItem item = issued_item(r, ECH_ITEM_KERNEL, r->lines.fields[1], r->lines.fields[2], &where);
-    if (text->string == ECH_NONE)
-        text->string = string_of(r, text);
-    item.name = text->string;
+    item.name = kept_string_of(r, text);
     Kernel kernel = {.item = (uint32_t)ech_capture_n_items(r->capture), .call = where.call};
     for (size_t i = 0; i < 3; i++) {
         kernel.launch.grid[i] = (uint32_t)MIN(r->lines.fields[4 + i], (uint64_t)INT32_MAX);
@@ -544,6 +559,7 @@ static void add_host_wait(Reader *r, EchTime at, uint32_t device, uint32_t queue
     item.address = (uint64_t)recorded;
     item.name = ech_trace_builder_string(r->builder, name, -1);
     ech_capture_add(r->capture, &item);
+    g_hash_table_remove_all(r->runs);
 }
 
 static void add_copy(Reader *r)
@@ -674,7 +690,9 @@ static bool add_collective(Reader *r, GError **error)
 
 static void add_device(Reader *r)
 {
-    ech_trace_builder_set_property(r->builder, "pretended_device", plain(r, r->lines.quoted, r->lines.n_quoted));
+    g_free(r->device);
+    r->device = g_strdup(plain(r, r->lines.quoted, r->lines.n_quoted));
+    ech_trace_builder_set_property(r->builder, "pretended_device", r->device);
     ech_trace_builder_printf_property(r->builder, "pretended_bytes", "%" G_GUINT64_FORMAT, r->lines.fields[0]);
     ech_trace_builder_printf_property(r->builder, "pretended_context_bytes", "%" G_GUINT64_FORMAT, r->lines.fields[1]);
     ech_trace_builder_printf_property(r->builder, "pretended_devices", "%" G_GUINT64_FORMAT, r->lines.fields[2]);
@@ -718,6 +736,32 @@ static bool add_known_uses(Reader *r, GError **error)
         ech_capture_use(r->capture, r->worked, (EchAddressUse){at[1], at[2], accesses[at[0] < G_N_ELEMENTS(accesses) ? at[0] : 0]});
     }
     ech_capture_item(r->capture, r->worked)->told = true;
+    return true;
+}
+
+static bool add_of(Reader *r, GError **error)
+{
+    Text *module = text_of(r, r->lines.fields[1], error), *instruction = module ? text_of(r, r->lines.fields[3], error) : NULL;
+    if (!instruction)
+        return false;
+    EchItem *item = r->worked == UINT32_MAX ? NULL : ech_capture_item(r->capture, r->worked);
+    if (!item) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: of a compiled program; expected the work before", r->lines.where, r->lines.line);
+        return false;
+    }
+    bool again = g_hash_table_contains(r->runs, &r->lines.fields[0]);
+    if (!again)
+        g_hash_table_add(r->runs, g_memdup2(&r->lines.fields[0], sizeof r->lines.fields[0]));
+    item->together |= again && item->kind != ECH_ITEM_COLLECTIVE;
+    Kernel *kernel = r->kernels->len > 0 ? &g_array_index(r->kernels, Kernel, r->kernels->len - 1) : NULL;
+    if (instruction->n == 0 || !kernel || kernel->item != r->worked || kernel->compiled > 0)
+        return true;
+    EchXlaLaunch launch = {.run = r->lines.fields[0],
+                           .number = r->lines.fields[2],
+                           .module = kept_string_of(r, module),
+                           .instruction = kept_string_of(r, instruction)};
+    g_array_append_val(r->compiled, launch);
+    kernel->compiled = r->compiled->len;
     return true;
 }
 
@@ -898,6 +942,51 @@ static EchDtype dtype_of(const EchGpuName *name)
     }
 }
 
+static EchId carried(Reader *r, const EchTrace *from, EchId string)
+{
+    return string == ECH_NONE ? ECH_NONE : ech_trace_builder_string(r->builder, ech_trace_string(from, string), -1);
+}
+
+/* A kernel is what its program's own lowering makes of the instruction. */
+static void take_compiled(Reader *r, const Kernel *kernel, const EchXlaLaunch *launch)
+{
+    EchItem *item = ech_capture_item(r->capture, kernel->item);
+    const EchOp *op = launch->op;
+    item->name = launch->instruction;
+    if (!op) {
+        item->kind = ECH_ITEM_MARK;
+        return;
+    }
+    item->stack = carried(r, launch->trace, op->stack);
+    item->other = carried(r, launch->trace, op->launch);
+    EchItemWork work = {.origin = ECH_KNOWN};
+    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
+        const EchUse *use = &ech_trace_uses(launch->trace)[u];
+        EchBytes *sum = use->access == ECH_WRITE ? &work.write : &work.read;
+        *sum = ech_bytes_add(*sum, use->bytes);
+    }
+    for (uint32_t w = 0; w < MAX(op->n_work, 1u); w++) {
+        const EchWork *of = op->n_work > 0 ? &ech_trace_work(launch->trace)[op->first_work + w] : NULL;
+        if (of) {
+            work.unit = of->unit;
+            work.dtype = of->dtype;
+            work.ops = of->count;
+        }
+        work.more = w + 1 < op->n_work;
+        uint32_t row = ech_capture_work(r->capture, work);
+        item->work = w == 0 ? row : item->work;
+        work.read = work.write = 0;
+    }
+    EchAddressUse *uses = ech_capture_uses(r->capture, kernel->item);
+    if (!uses || item->n_uses != launch->n_arguments)
+        return;
+    item->n_uses = 0;
+    for (uint32_t a = 0; a < launch->n_arguments; a++)
+        if (launch->arguments[a].bytes > 0)
+            uses[item->n_uses++] =
+                (EchAddressUse){uses[a].address, launch->arguments[a].bytes, launch->arguments[a].written ? ECH_ADDRESS_WRITE : ECH_ADDRESS_READ};
+}
+
 /* Traffic, operations and shape of every kernel, from the sizes of its operator, its name and its launch. */
 static void infer_traffic(Reader *r)
 {
@@ -917,6 +1006,11 @@ static void infer_traffic(Reader *r)
     uint64_t by_shape = 0, by_grid = 0, assumed = 0, unknown = 0;
     for (guint i = 0; i < r->kernels->len; i++) {
         const Kernel *kernel = &g_array_index(r->kernels, Kernel, i);
+        const EchXlaLaunch *compiled = kernel->compiled > 0 ? &g_array_index(r->compiled, EchXlaLaunch, kernel->compiled - 1) : NULL;
+        if (compiled && compiled->trace) {
+            take_compiled(r, kernel, compiled);
+            continue;
+        }
         EchItem *item = ech_capture_item(r->capture, kernel->item);
         const EchGpuName *name = ech_gpu_name_of(r->capture, r->names, item->name);
         Call *call = kernel->call == UINT32_MAX ? NULL : &g_array_index(r->calls, Call, kernel->call);
@@ -995,6 +1089,7 @@ enum {
     LINE_MEETS,
     LINE_RANK,
     LINE_SENDS,
+    LINE_OF,
 };
 
 static const EchLineKind kinds[] = {
@@ -1025,6 +1120,7 @@ static const EchLineKind kinds[] = {
     [LINE_MEETS] = {"meets", NULL, ECH_LINE_LIST, false},
     [LINE_RANK] = {"rank", NULL, 3, false},
     [LINE_SENDS] = {"sends", NULL, ECH_LINE_LIST, false},
+    [LINE_OF] = {"of", NULL, 4, false},
 };
 
 /* Where each rank is a process of its own, it asks for one device of several: that is device 0 here, which the first one that anything was asked of changes
@@ -1086,6 +1182,7 @@ static bool add_line(size_t which, void *data, GError **error)
     case LINE_LENGTHS: add_lengths(r); break;
     case LINE_MEETS: return add_meetings(r, false, error);
     case LINE_SENDS: return add_meetings(r, true, error);
+    case LINE_OF: return add_of(r, error);
     case LINE_RANK:
         ech_trace_builder_printf_property(r->builder, "rank", "%" G_GUINT64_FORMAT, r->lines.fields[1]);
         ech_trace_builder_printf_property(r->builder, "ranks", "%" G_GUINT64_FORMAT, r->lines.fields[2]);
@@ -1155,6 +1252,9 @@ static bool merge_snapshot(Reader *r, const char *path, bool found, GError **err
 
 static bool finish(Reader *r, const EchImportOptions *options, GError **error)
 {
+    g_autoptr(EchXlaFolders) folders = ech_xla_folders_new(ech_source_path(r->source), r->clock_ns, options && options->device ? options->device : r->device);
+    if (r->compiled->len > 0 && !(options && options->ignore_beside))
+        ech_xla_folders_find(folders, r->builder, (EchXlaLaunch *)(void *)r->compiled->data, r->compiled->len, r->ret->diag);
     infer_traffic(r);
     ech_trace_builder_printf_property(r->builder, "end_reserved_bytes", "%" G_GUINT64_FORMAT, r->reserved);
     ech_trace_builder_printf_property(r->builder, "peak_reserved_bytes", "%" G_GUINT64_FORMAT, r->peak_reserved);
@@ -1198,8 +1298,9 @@ static bool pretend_read(EchSource *source, const EchImportOptions *options, Ech
                       kernels = g_array_new(FALSE, FALSE, sizeof(Kernel)), paths = g_array_new(FALSE, FALSE, sizeof(Path)),
                       moments = g_array_new(FALSE, FALSE, sizeof(Moment)), list = g_array_new(FALSE, FALSE, sizeof(uint64_t)),
                       addresses = g_array_new(FALSE, FALSE, sizeof(uint64_t)), captured = g_array_new(FALSE, FALSE, sizeof(Within)),
-                      lengths = g_array_new(FALSE, FALSE, sizeof(EchGpuLengths));
-    g_autoptr(GHashTable) met = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
+                      lengths = g_array_new(FALSE, FALSE, sizeof(EchGpuLengths)), compiled = g_array_new(FALSE, TRUE, sizeof(EchXlaLaunch));
+    g_autoptr(GHashTable) met = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free),
+                          runs = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
     g_array_set_clear_func(texts, clear_text);
     g_autoptr(GHashTable) names = g_hash_table_new_full(NULL, NULL, NULL, g_free), index = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL),
                           open = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, (GDestroyNotify)g_array_unref),
@@ -1223,6 +1324,8 @@ static bool pretend_read(EchSource *source, const EchImportOptions *options, Ech
                 .addresses = addresses,
                 .nodes_of_graphs = captured,
                 .lengths = lengths,
+                .compiled = compiled,
+                .runs = runs,
                 .met = met,
                 .worked = UINT32_MAX,
                 .names = names,
@@ -1231,7 +1334,9 @@ static bool pretend_read(EchSource *source, const EchImportOptions *options, Ech
         g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:1: not what a program asked of a device; expected 'echelon-pretend 1'", r.lines.where);
         return false;
     }
-    return read_lines(&r, data + strlen(MAGIC), n - strlen(MAGIC), error) && finish(&r, options, error);
+    bool read = read_lines(&r, data + strlen(MAGIC), n - strlen(MAGIC), error) && finish(&r, options, error);
+    g_free(r.device);
+    return read;
 }
 
 static int probe(const uint8_t *head, size_t n)

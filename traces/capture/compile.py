@@ -335,8 +335,9 @@ def keep(source, path):
             out.write((shorten(line) if in_names else keep_small(line)).encode("utf-8", "surrogateescape"))
 
 
-def keep_program(dump, stem, what, before=False, package="jax"):
-    """The program's files, from the dumps; @what is known of it besides; the @package that asked for it. False where the compiler left none."""
+def keep_program(dump, stem, what, before=False, package="jax", ran=False):
+    """The program's files, from the dumps; @what is known of it besides; the @package that asked for it; @ran: this process runs it, and what it launches names
+    the module by its number. False where the compiler left none."""
     scheduled = dumped(dump, ["after_codegen.txt"] * what["codegen"] + ["gpu_after_optimizations.txt", "after_optimizations.txt"])
     assignment = dumped(dump, ["after_optimizations-buffer-assignment.txt"])
     if not scheduled:
@@ -348,8 +349,10 @@ def keep_program(dump, stem, what, before=False, package="jax"):
         keep(before, stem + ".before.hlo.txt.gz")
     if assignment:
         keep(assignment, stem + ".buffer-assignment.txt.gz")
+    number = re.match(r"module_(\d+)\.", os.path.basename(scheduled)) if ran else None
+    process = {"program_id": int(number[1]), "written_unix_ns": time.time_ns()} if number else {}
     with open(stem + ".json", "w") as out:
-        json.dump({**{k: what[k] for k in ("chip", "command")}, package: importlib.metadata.version(package),
+        json.dump({**{k: what[k] for k in ("chip", "command")}, package: importlib.metadata.version(package), **process,
                    **{k: what[k] for k in ("codegen", "error", "refused", "memory_analysis")}}, out, indent=1)
         out.write("\n")
     return True

@@ -12,7 +12,7 @@
 /* nvtxTypes.h of version 3. */
 enum { CALLBACKS = 1, CORE = 1, CORE2 = 5 };
 enum { MARK_EX = 1, MARK_A = 2, MARK_W = 3, PUSH_EX = 8, PUSH_A = 9, PUSH_W = 10, POP = 11 };
-enum { DOMAIN_MARK_EX = 1, DOMAIN_PUSH_EX = 4, DOMAIN_POP = 5, DOMAIN_REGISTER_A = 10, DOMAIN_REGISTER_W = 11 };
+enum { DOMAIN_MARK_EX = 1, DOMAIN_PUSH_EX = 4, DOMAIN_POP = 5, DOMAIN_REGISTER_A = 10, DOMAIN_REGISTER_W = 11, DOMAIN_CREATE_A = 12 };
 enum { TEXT_ASCII = 1, TEXT_WIDE = 2, TEXT_REGISTERED = 3 };
 
 typedef void (*Function)(void);
@@ -73,13 +73,19 @@ static void write_wide(const char *word, const wchar_t *text)
     write_text(word, narrow);
 }
 
-static void write_attributes(const char *word, const Attributes *attributes)
+/* NULL where there is none, and of wide ones. A registered text is what we gave for it: a copy of the text. */
+static const char *text_of(const Attributes *attributes)
 {
     bool whole = attributes && attributes->bytes >= sizeof *attributes;
-    if (whole && attributes->text_type == TEXT_WIDE)
+    return whole && (attributes->text_type == TEXT_ASCII || attributes->text_type == TEXT_REGISTERED) ? attributes->text : NULL;
+}
+
+static void write_attributes(const char *word, const Attributes *attributes)
+{
+    if (attributes && attributes->bytes >= sizeof *attributes && attributes->text_type == TEXT_WIDE)
         write_wide(word, attributes->text);
-    else /* a registered text is what we gave for it: a copy of the text */
-        write_text(word, whole && (attributes->text_type == TEXT_ASCII || attributes->text_type == TEXT_REGISTERED) ? attributes->text : "");
+    else
+        write_text(word, text_of(attributes));
 }
 
 PRETEND_EXPORT void nvtxMarkA(const char *text)
@@ -150,28 +156,41 @@ PRETEND_EXPORT int nvtxRangePop(void)
     return --depth;
 }
 
-static void domain_mark(void *domain, const Attributes *attributes)
-{
-    (void)domain;
-    nvtxMarkEx(attributes);
-}
-
-static int domain_push(void *domain, const Attributes *attributes)
-{
-    (void)domain;
-    return nvtxRangePushEx(attributes);
-}
-
-static int domain_pop(void *domain)
-{
-    (void)domain;
-    return nvtxRangePop();
-}
-
 static void *domain_register(void *domain, const char *text)
 {
     (void)domain;
     return text ? strdup(text) : NULL; /* lives as long as the process */
+}
+
+/* A library of a domain that it is not given asks all the same, as NCCL does; XLA does not. */
+static const char xla_domain[] = "TSL";
+
+static void *domain_create(const char *name)
+{
+    return name && strcmp(name, xla_domain) == 0 ? (void *)(uintptr_t)xla_domain : NULL;
+}
+
+static void domain_mark(void *domain, const Attributes *attributes)
+{
+    if (domain != xla_domain)
+        nvtxMarkEx(attributes);
+}
+
+static int domain_push(void *domain, const Attributes *attributes)
+{
+    if (domain != xla_domain)
+        return nvtxRangePushEx(attributes);
+    const char *text = text_of(attributes);
+    pretend_xla_push(text ? text : "");
+    return 0;
+}
+
+static int domain_pop(void *domain)
+{
+    if (domain != xla_domain)
+        return nvtxRangePop();
+    pretend_xla_pop();
+    return 0;
 }
 
 static void *domain_register_wide(void *domain, const wchar_t *text)
@@ -201,6 +220,7 @@ PRETEND_EXPORT int InitializeInjectionNvtx2(const void *(*get_export_table)(uint
                     {DOMAIN_PUSH_EX, (Function)domain_push},
                     {DOMAIN_POP, (Function)domain_pop},
                     {DOMAIN_REGISTER_A, (Function)domain_register},
+                    {DOMAIN_CREATE_A, (Function)domain_create},
                     {DOMAIN_REGISTER_W, (Function)domain_register_wide}};
     for (size_t i = 0; i < sizeof of_core / sizeof *of_core; i++) {
         if (of_core[i].id < n && core[of_core[i].id])

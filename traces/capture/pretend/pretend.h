@@ -139,6 +139,15 @@ const PretendLengths *pretend_lengths(void);
 /* A line of what they say now, for the work that is written next; none where that is not known. */
 void pretend_write_lengths(const PretendLengths *lengths);
 
+/* ---- compiled programs (xla.c) ---- */
+
+/* A range of XLA's own begins and ends on this thread. */
+void pretend_xla_push(const char *text);
+void pretend_xla_pop(void);
+/* Whether this thread runs a compiled program: which run of all, its module's name and number, and the instruction that asks, "" where none is said; names by
+ * their numbers. */
+bool pretend_xla_asks(uint64_t *ret_run, uint32_t *ret_module, uint64_t *ret_id, uint32_t *ret_instruction);
+
 /* ---- devices (runtime.c) ---- */
 
 int pretend_current_device(void);

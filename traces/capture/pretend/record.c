@@ -334,6 +334,10 @@ void pretend_work(const char *word, void *stream, const char *format, ...)
     if (uses_text.n > 0 && line_text.at)
         append_format(&line_text, "%s", uses_text.at);
     uses_text.n = 0;
+    uint64_t run, id;
+    uint32_t module, instruction;
+    if (*word != 'r' && *word != 'w' && pretend_xla_asks(&run, &module, &id, &instruction)) /* not record, wait */
+        append_format(&line_text, "\nof %" PRIu64 " %u %" PRIu64 " %u", run, module, id, instruction);
     if (line_text.at && !pretend_graph_take(word, stream, line_text.at)) {
         char place[32];
         snprintf(place, sizeof place, " %d %u", pretend_stream_device(stream), pretend_stream(stream));

@@ -51,7 +51,7 @@ class _Programs:
                 analysis = {k: getattr(memory, k) for k in dir(memory) if k.endswith("_in_bytes") and isinstance(getattr(memory, k), int)}
                 self.capture.keep_program(self.dump, os.path.join(self.folder_of(name), "program"),
                                           {"chip": os.environ.get("ECHELON_PRETEND_CHIP", ""), "command": "", "codegen": False, "error": None, "refused": None,
-                                           "memory_analysis": analysis})
+                                           "memory_analysis": analysis}, ran=True)
         finally:
             for left in os.listdir(self.dump):
                 path = os.path.join(self.dump, left)

@@ -47,7 +47,7 @@ def _keep_programs(capture, dump, owner):
             with open(os.path.join(dump, "module"), "w", encoding="utf-8") as file:
                 file.write(module[1])
             capture.keep_program(dump, os.path.join(folder, "program"), {"chip": os.environ.get("ECHELON_PRETEND_CHIP", ""), "command": "", "codegen": False,
-                                                                         "error": None, "refused": None, "memory_analysis": None}, package="tensorflow")
+                                                                         "error": None, "refused": None, "memory_analysis": None}, package="tensorflow", ran=True)
         except Exception as error:
             _say("a program is not written: %s: %s" % (type(error).__name__, str(error).split("\n")[0]))
 
