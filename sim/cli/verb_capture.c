@@ -352,12 +352,10 @@ static int pretend(char **command, const char *prefix, const char *name, char **
     if (meeting)
         ech_remove_tree(meeting);
     g_autoptr(GPtrArray) programs = list_captures(prefix, a_folder, begun, "run --trace", after->str); /* of XLA */
-    /* What XLA's client asked for, kernel by kernel, says less of the work than the programs do, but it has all allocations. */
-    bool xla = programs->len > 0;
-    g_autoptr(GPtrArray) written = list_captures(prefix, ".pretend", begun, xla ? "alloc" : "run --trace", xla ? "" : after->str);
+    g_autoptr(GPtrArray) written = list_captures(prefix, ".pretend", begun, "run --trace", after->str);
     if (written->len == 0)
         fprintf(stderr, "echelon capture: nothing was captured; no process of the command asked for a GPU\n");
-    if (written->len > 1 && written->len <= ECH_MAX_RANKS && !xla) {
+    if (written->len > 1 && written->len <= ECH_MAX_RANKS && programs->len == 0) {
         g_autofree char *folder_of = g_path_get_dirname(prefix), *here = g_get_current_dir(), *base = g_path_get_basename(prefix),
                         *shown = quoted(strcmp(folder_of, here) == 0 ? base : prefix);
         fprintf(stderr, "echelon capture: ranks of one program wait for one another: echelon run --trace %s.*.pretend%s\n", shown, after->str);

@@ -84,18 +84,21 @@ bool ech_arrays_find(const EchArrays *self, uint64_t address, EchId *ret_buffer)
 /* One more use of the array at @place. */
 static void add_use(EchArrays *self, const Place *place, const EchAddressUse *use, bool reads, bool writes)
 {
-    EchBytes whole = place->end - place->address, bytes = use->bytes ? MIN(use->bytes, whole) : place->end - use->address;
-    for (guint i = 0; i < self->arrays->len; i++) {
-        EchArrayUse *array = &g_array_index(self->arrays, EchArrayUse, i);
-        if (array->buffer != place->buffer)
-            continue;
-        array->reads |= reads;
-        array->writes |= writes;
-        array->bytes = use->bytes ? MIN(ech_bytes_add(array->bytes, bytes), whole) : MAX(array->bytes, bytes);
-        return;
+    guint i = 0;
+    while (i < self->arrays->len && g_array_index(self->arrays, EchArrayUse, i).buffer != place->buffer)
+        i++;
+    if (i == self->arrays->len) {
+        EchArrayUse array = {.buffer = place->buffer};
+        g_array_append_val(self->arrays, array);
     }
-    EchArrayUse array = {place->buffer, reads, writes, bytes};
-    g_array_append_val(self->arrays, array);
+    EchArrayUse *array = &g_array_index(self->arrays, EchArrayUse, i);
+    EchBytes whole = place->end - place->address, bytes = use->bytes ? MIN(use->bytes, whole) : place->end - use->address;
+    array->reads |= reads;
+    array->writes |= writes;
+    if (reads)
+        array->read = use->bytes ? MIN(ech_bytes_add(array->read, bytes), whole) : MAX(array->read, bytes);
+    if (writes)
+        array->written = use->bytes ? MIN(ech_bytes_add(array->written, bytes), whole) : MAX(array->written, bytes);
 }
 
 /* Whether the op before was given these very addresses. */
@@ -158,7 +161,7 @@ EchBytes ech_arrays_share(const EchArrayUse *arrays, size_t n, bool writes, EchB
 {
     EchBytes sum = 0;
     for (size_t i = 0; i < n; i++) {
-        ret_each[i] = (writes ? arrays[i].writes : arrays[i].reads) ? arrays[i].bytes : 0;
+        ret_each[i] = writes ? arrays[i].written : arrays[i].read;
         sum = ech_bytes_add(sum, ret_each[i]);
     }
     if (sum <= bytes)

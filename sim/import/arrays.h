@@ -28,7 +28,7 @@ typedef struct {
 typedef struct {
     EchId buffer;
     bool reads, writes;
-    EchBytes bytes; /**< At most the array's. */
+    EchBytes read, written; /**< Each at most the array's. */
 } EchArrayUse;
 
 typedef struct EchArrays EchArrays;

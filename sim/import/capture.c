@@ -645,7 +645,8 @@ static void collective(EchCapture *capture, const EchItem *item)
     for (size_t i = 0; i < n; i++)
         for (int writes = 0; writes < 2; writes++)
             if (writes ? arrays[i].writes : arrays[i].reads)
-                ech_trace_builder_use(capture->builder, arrays[i].buffer, writes ? ECH_WRITE : ECH_READ, arrays[i].bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+                ech_trace_builder_use(capture->builder, arrays[i].buffer, writes ? ECH_WRITE : ECH_READ, writes ? arrays[i].written : arrays[i].read,
+                                      ECH_PATTERN_STREAM, ECH_KNOWN);
     follow(capture, item);
     issue(capture, item->queue, id, item);
 }

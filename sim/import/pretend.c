@@ -142,7 +142,7 @@ typedef struct {
     bool next_lengths;           /* The last of them are the next work's. */
     GArray *compiled;            /* EchXlaLaunch */
     GHashTable *runs;            /* of compiled programs, that asked for something since the host waited last */
-    char *device; /* that was pretended; NULL: not told */
+    char *device;                /* that was pretended; NULL: not told */
     uint64_t clock_ns, reserved, peak_reserved, n_refused, largest_refused;
     bool of_tensorflow, of_xla;   /* it launched kernels that are called as these call theirs */
     uint64_t n_blocks, n_of_pool; /* of the device that the program asked for; by cudaMallocAsync */
@@ -756,10 +756,8 @@ static bool add_of(Reader *r, GError **error)
     Kernel *kernel = r->kernels->len > 0 ? &g_array_index(r->kernels, Kernel, r->kernels->len - 1) : NULL;
     if (instruction->n == 0 || !kernel || kernel->item != r->worked || kernel->compiled > 0)
         return true;
-    EchXlaLaunch launch = {.run = r->lines.fields[0],
-                           .number = r->lines.fields[2],
-                           .module = kept_string_of(r, module),
-                           .instruction = kept_string_of(r, instruction)};
+    EchXlaLaunch launch = {
+        .run = r->lines.fields[0], .number = r->lines.fields[2], .module = kept_string_of(r, module), .instruction = kept_string_of(r, instruction)};
     g_array_append_val(r->compiled, launch);
     kernel->compiled = r->compiled->len;
     return true;

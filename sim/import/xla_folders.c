@@ -236,11 +236,11 @@ static bool load(EchXlaFolders *self, Program *program, const char *module, cons
     }
     program->import = g_steal_pointer(&import);
     program->path = folder->path;
-    program->kernels = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, free_kernel);
+    program->kernels = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, free_kernel);
     for (size_t i = 0; i < program->import->program->n_instructions; i++) {
         Kernel *kernel = g_new0(Kernel, 1);
         kernel->instruction = (EchId)i;
-        g_hash_table_insert(program->kernels, (gpointer)program->import->program->instructions[i].name, kernel);
+        g_hash_table_insert(program->kernels, g_strdup(program->import->program->instructions[i].name), kernel);
     }
     add_kernels(program);
     return true;
@@ -350,8 +350,8 @@ static Count *count_of(GHashTable *counts, Kernel *kernel, uint64_t run)
     return count;
 }
 
-/* Kernels that an instruction launches each time. Most launch one; a sort of XLA's own may launch many. Where it is not known how often a run comes by it, those
- * of a sort are not known either. */
+/* Kernels that an instruction launches each time. Most launch one; a sort of XLA's own may launch many. Where it is not known how often a run comes by it,
+ * those of a sort are not known either. */
 static void settle_parts(GHashTable *counts)
 {
     GHashTableIter iter;
@@ -360,23 +360,30 @@ static void settle_parts(GHashTable *counts)
     while (g_hash_table_iter_next(&iter, &data, NULL)) {
         Count *count = data;
         Kernel *kernel = count->kernel;
-        uint64_t parts = kernel->times == 0 ? !kernel->sorts : count->launches <= kernel->times ? 1 : count->launches % kernel->times == 0 ? count->launches / kernel->times : 0;
+        uint64_t parts = kernel->times == 0                     ? !kernel->sorts
+                         : count->launches <= kernel->times     ? 1
+                         : count->launches % kernel->times == 0 ? count->launches / kernel->times
+                                                                : 0;
         kernel->parts = MAX(kernel->parts, parts);
         count->launches = 0;
     }
 }
 
-/* Some programs by name, "jit_add, jit_multiply and 3 others". */
+/* The names of programs, each once: "jit_add, jit_multiply and 3 others". */
 static char *named(const GPtrArray *programs, const EchTraceBuilder *names)
 {
     g_autoptr(GString) text = g_string_new(NULL);
-    for (guint i = 0; i < MIN(programs->len, (guint)MOST_SAID); i++) {
+    g_autoptr(GHashTable) seen = g_hash_table_new(NULL, NULL);
+    for (guint i = 0; i < programs->len; i++) {
         const Program *program = programs->pdata[i];
+        if (!g_hash_table_add(seen, GUINT_TO_POINTER(program->module)) || g_hash_table_size(seen) > MOST_SAID)
+            continue;
         g_autofree char *name = g_strndup(ech_trace_builder_peek_string(names, program->module), 80);
-        g_string_append_printf(text, "%s%s", i ? ", " : "", name);
+        g_string_append_printf(text, "%s%s", text->len > 0 ? ", " : "", name);
     }
-    if (programs->len > MOST_SAID)
-        g_string_append_printf(text, " and %u others", programs->len - MOST_SAID);
+    guint others = g_hash_table_size(seen) - MIN(g_hash_table_size(seen), (guint)MOST_SAID);
+    if (others > 0)
+        g_string_append_printf(text, " and %u other%s", others, others == 1 ? "" : "s");
     return g_string_free(g_steal_pointer(&text), FALSE);
 }
 
@@ -403,8 +410,9 @@ static void remark(const EchXlaFolders *self, const EchTraceBuilder *names, uint
     }
     if (without->len > 0) {
         g_autofree char *text = named(without, names);
-        ech_diag_remark(diag, "%" G_GUINT64_FORMAT " kernels that XLA compiled are priced by the arrays that they are given: no folder of their programs lies beside (%s)",
-                        left, text);
+        ech_diag_remark(
+            diag, "%" G_GUINT64_FORMAT " kernels that XLA compiled are priced by the arrays that they are given: no folder of their programs lies beside (%s)",
+            left, text);
     }
 }
 
@@ -423,8 +431,7 @@ void ech_xla_folders_find(EchXlaFolders *self, const EchTraceBuilder *names, Ech
     g_autofree Kernel **kernels = g_new(Kernel *, n + 1);
     g_autoptr(GHashTable) counts = g_hash_table_new_full(count_hash, count_equal, g_free, NULL);
     for (size_t i = 0; i < n; i++) {
-        Kernel *kernel =
-            programs[i]->trace ? g_hash_table_lookup(programs[i]->kernels, ech_trace_builder_peek_string(names, launches[i].instruction)) : NULL;
+        Kernel *kernel = programs[i]->trace ? g_hash_table_lookup(programs[i]->kernels, ech_trace_builder_peek_string(names, launches[i].instruction)) : NULL;
         kernels[i] = kernel && kernel->op ? kernel : NULL;
         if (kernels[i])
             count_of(counts, kernel, launches[i].run)->launches++;

@@ -1,7 +1,7 @@
 /** @file xla_folders.h
  * What XLA compiled, for a capture that tells of its launches only whose they are: the programs' folders beside it, PREFIX.PID.NAME beside PREFIX.PID.pretend
- * (a module's text, its buffer assignment, and in program.json which module of the process it was). An instruction's kernel is what lowering makes of it when the
- * folder itself is replayed: there is no second account of it.
+ * (a module's text, its buffer assignment, and in program.json which module of the process it was). An instruction's kernel is what lowering makes of it when
+ * the folder itself is replayed: there is no second account of it.
  *
  * A folder counts where its number and its module's name are those of the launches, where it was written after the capture had begun, and where it has every
  * instruction that was launched; else its launches stay as they are, and a remark says why. Only names that are found in the capture's own folder are opened.
@@ -28,8 +28,8 @@ typedef struct EchXlaArgument {
 
 typedef struct EchXlaFolders EchXlaFolders;
 
-/** Of a capture of this @path that began at @clock_ns of the Unix epoch (NULL: there are no folders); @device as for ech_device_load, or NULL: launches are those on
- * it. */
+/** Of a capture of this @path that began at @clock_ns of the Unix epoch (NULL: there are no folders); @device as for ech_device_load, or NULL: launches are
+ * those on it. */
 EchXlaFolders *ech_xla_folders_new(const char *path, uint64_t clock_ns, const char *device) G_GNUC_WARN_UNUSED_RESULT;
 void ech_xla_folders_free(EchXlaFolders *self);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchXlaFolders, ech_xla_folders_free)

@@ -649,13 +649,15 @@ static void append_longest(GString *out, const EchReport *report, unsigned colum
                                                        ech_gpu_bound_name((EchGpuBound)times[i].kernel_bound))
                                      : g_strdup(ech_price_words(times[i].price));
         g_autofree char *count = times[i].count > 1 ? g_strdup_printf(", %" G_GUINT64_FORMAT " times", times[i].count) : g_strdup("");
-        g_autofree char *source = report->program ? ech_report_source_line(times[i].stack) : NULL;
+        /* Kernels of a capture that XLA compiled say where in the source as a program's do. */
+        bool told = report->program || (kernel && times[i].one_asker && strstr(times[i].stack, ".py:"));
+        g_autofree char *source = told ? ech_report_source_line(times[i].stack) : NULL;
         /* A transfer of an argument: its name. */
         if (report->program && !source && times[i].kind == ECH_OP_COPY && *times[i].stack && strlen(times[i].stack) <= 32 && g_str_is_ascii(times[i].stack))
             source = g_strdup(times[i].stack);
         /* PyTorch's operator ("aten::mul"), which the middle of a template's name hides. */
         size_t operator_length = strcspn(times[i].stack, "\n");
-        if (!report->program && kernel && times[i].one_asker && g_strstr_len(times[i].stack, (gssize)operator_length, "::"))
+        if (!told && kernel && times[i].one_asker && g_strstr_len(times[i].stack, (gssize)operator_length, "::"))
             source = g_strndup(times[i].stack, operator_length);
         int least = ech_text_width(ech_op_kind_name(times[i].kind)) + ech_text_width(count), line = source ? ech_text_width(source) + 2 : 0;
         if (line == 0 || least + line > room)

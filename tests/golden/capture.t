@@ -77,7 +77,7 @@ allocated: 0; cos there; malloc there; cuNoSuchName missing
 echelon capture: wrote named..pretend; now: echelon run --trace named..pretend --device h100-sxm
 $ cd $T && P=$(dirname $(command -v echelon))/tests/pretend_program; echelon capture --pretend h100-sxm -o jax -- sh -c "mkdir jax.7.step; $P by-name" 2>&1 | sed -n 's/[0-9]\{3,\}\././g; /wrote/p'; rm -r jax.*
 echelon capture: wrote jax.7.step; now: echelon run --trace jax.7.step --device h100-sxm
-echelon capture: wrote jax..pretend; now: echelon alloc jax..pretend
+echelon capture: wrote jax..pretend; now: echelon run --trace jax..pretend --device h100-sxm
 $ cd $T && P=$(dirname $(command -v echelon))/tests/pretend_program; echelon capture --pretend h100-sxm -o large -- $P large 2>&1 | sed "s/[0-9]\{3,\}\././g; s,$P,PROGRAM,"; grep -c refused large.*.pretend
 no room for 79 GiB
 echelon capture: wrote large..pretend; now: echelon run --trace large..pretend --device h100-sxm

@@ -55,6 +55,9 @@ if [ $# != 1 ] || ! diff <(memory "$1") <(memory "$work/c") >"$work/differences"
   exit 1
 fi
 "$echelon" run --trace "$1" --device h100-sxm | grep -q 'It fits' || exit 1
+# The whole run has the kernels of each program as its folder has them.
+"$echelon" info "$work"/p.*.pretend | grep -q 'kernels that XLA compiled are priced as in the folders of their programs beside: jit_train' ||
+  { echo "kernels of the run are not those of the program"; exit 1; }
 grep -q '^collective ' "$work"/p.*.pretend || { echo "no collective was recorded"; exit 1; }
 
 # JAX's own allocator says where it puts each array; the same requests, asked for one by one, are placed by ours. After each array the program waits, so that both

@@ -687,7 +687,7 @@ END_TEST
 /* What is counted without the last scale and statistic is whole all the same; what is counted as a part is one. */
 START_TEST(neglected)
 {
-    const EchArrayUse arrays[] = {{.bytes = 1000000, .writes = true}, {.bytes = 256, .writes = true}};
+    const EchArrayUse arrays[] = {{.written = 1000000, .writes = true}, {.written = 256, .writes = true}};
     EchBytes each[2];
     ck_assert_uint_eq(ech_arrays_share(arrays, 2, true, 1000000, each), 0);
     ck_assert(each[0] == 1000000 && each[1] == 256);

@@ -139,7 +139,7 @@ static char *pretended(const char *settings, void (*program)(void), int *ret_sta
         g_auto(GStrv) words = g_strsplit(*line, " ", 3);
         if (g_strv_length(words) == 0 || g_str_equal(words[0], "clock"))
             continue;
-        bool timed = !strstr(" echelon-pretend device name end uses args captured node lengths ", words[0]);
+        bool timed = !strstr(" echelon-pretend device name end uses args captured node lengths of ", words[0]);
         if (timed) {
             uint64_t time = g_ascii_strtoull(words[1], NULL, 10);
             ck_assert_uint_ge(time, before);
@@ -998,6 +998,67 @@ START_TEST(ranges_of_nvtx_are_written)
 }
 END_TEST
 
+/* As XLA says which instruction of which program it launches for: ranges in a domain of its own. */
+static void *tsl;
+
+static void xla_opens(const char *text)
+{
+    int (*push_ex)(void *, const void *);
+    memcpy(&push_ex, &core2[4], sizeof push_ex);
+    const struct {
+        uint16_t version, bytes;
+        uint32_t other[7];
+        int32_t text_type;
+        const char *text;
+    } attributes = {2, 48, {0}, 1, text};
+    push_ex(tsl, &attributes);
+}
+
+static void run_programs(void)
+{
+    void *(*make_domain)(const char *);
+    int (*leave)(void *);
+    void *a;
+    NEED(inject(export_table) == 1);
+    memcpy(&make_domain, &core2[12], sizeof make_domain);
+    memcpy(&leave, &core2[5], sizeof leave);
+    NEED(make_domain("NCCL") == NULL && (tsl = make_domain("TSL")) != NULL);
+    NEED(allocate(&a, 4096) == 0 && set(a, 0, 4) == 0); /* of no program */
+    xla_opens("XlaPass:#name=cse,module=jit_step,program_id=5#");
+    leave(tsl);
+    for (int i = 0; i < 2; i++) {
+        xla_opens("XlaModule:#prefix=a,hlo_module=jit_step,program_id=5#");
+        NEED(set(a, 0, 8) == 0);
+        xla_opens("Thunk:#hlo_op=while.1#");
+        xla_opens("Thunk:#name=jit(f)/hlo_op=x/add,hlo_op=loop_add_fusion.2#");
+        NEED(set(a, 0, 16) == 0);
+        leave(tsl);
+        NEED(set(a, 0, 32) == 0);
+        leave(tsl);
+        leave(tsl);
+    }
+    for (int i = 0; i < 100; i++) /* more than are kept */
+        xla_opens("Thunk:#hlo_op=deep#");
+    for (int i = 0; i < 101; i++)
+        leave(tsl);
+    NEED(set(a, 0, 64) == 0);
+}
+
+START_TEST(what_asks_of_a_compiled_program_is_written)
+{
+    g_autofree char *text = pretended(SMALL, run_programs, NULL);
+    ck_assert_uint_eq(count(text, "push "), 0);
+    ck_assert_uint_eq(count(text, "set "), 8);
+    ck_assert_uint_eq(count(text, "of "), 6);
+    ck_assert(strstr(text, "name 1 \"jit_step\"\n") && strstr(text, "name 2 \"\"\n") && strstr(text, "name 3 \"loop_add_fusion.2\"\n") &&
+              strstr(text, "name 4 \"while.1\"\n"));
+    static const char *const lines[] = {" 8\nof 1 1 5 2\n", " 16\nof 1 1 5 3\n", " 32\nof 1 1 5 4\n",
+                                        " 8\nof 2 1 5 2\n", " 16\nof 2 1 5 3\n", " 32\nof 2 1 5 4\n"};
+    for (size_t i = 0; i < G_N_ELEMENTS(lines); i++)
+        ck_assert_msg(strstr(text, lines[i]) != NULL, "no '%s' in %s", lines[i], text);
+}
+END_TEST
+
 /* As XLA uses the driver: a context for each device, variables of modules, one pool of each device. */
 static void drive(void)
 {
@@ -1137,6 +1198,7 @@ int main(void)
     tcase_add_test(tcase, a_killed_process_leaves_what_it_did);
     tcase_add_test(tcase, threads_write_whole_lines);
     tcase_add_test(tcase, ranges_of_nvtx_are_written);
+    tcase_add_test(tcase, what_asks_of_a_compiled_program_is_written);
     tcase_add_test(tcase, contexts_variables_and_pools_are_of_a_device);
     tcase_add_test(tcase, entry_points_are_the_librarys_own);
     tcase_add_test(tcase, the_hook_never_breaks_a_program);

@@ -216,12 +216,9 @@ PRETEND_EXPORT int InitializeInjectionNvtx2(const void *(*get_export_table)(uint
         Function function;
     } of_core[] = {{MARK_EX, (Function)nvtxMarkEx},    {MARK_A, (Function)nvtxMarkA},      {MARK_W, (Function)nvtxMarkW}, {PUSH_EX, (Function)nvtxRangePushEx},
                    {PUSH_A, (Function)nvtxRangePushA}, {PUSH_W, (Function)nvtxRangePushW}, {POP, (Function)nvtxRangePop}},
-      of_core2[] = {{DOMAIN_MARK_EX, (Function)domain_mark},
-                    {DOMAIN_PUSH_EX, (Function)domain_push},
-                    {DOMAIN_POP, (Function)domain_pop},
-                    {DOMAIN_REGISTER_A, (Function)domain_register},
-                    {DOMAIN_CREATE_A, (Function)domain_create},
-                    {DOMAIN_REGISTER_W, (Function)domain_register_wide}};
+      of_core2[] = {{DOMAIN_MARK_EX, (Function)domain_mark},    {DOMAIN_PUSH_EX, (Function)domain_push},
+                    {DOMAIN_POP, (Function)domain_pop},         {DOMAIN_REGISTER_A, (Function)domain_register},
+                    {DOMAIN_CREATE_A, (Function)domain_create}, {DOMAIN_REGISTER_W, (Function)domain_register_wide}};
     for (size_t i = 0; i < sizeof of_core / sizeof *of_core; i++) {
         if (of_core[i].id < n && core[of_core[i].id])
             *core[of_core[i].id] = of_core[i].function;
