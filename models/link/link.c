@@ -401,6 +401,11 @@ bool ech_group_parse(const char *text, uint32_t size, EchGroup *ret)
     return true;
 }
 
+void ech_group_print(const EchGroup *group, GString *out)
+{
+    g_string_append_printf(out, "devices=%u stride=%u%s", group->devices, group->stride, group->back ? " back" : "");
+}
+
 EchSwitchCost ech_switch_cost(const EchDevice *device, const EchLink *link, EchComm comm, const EchGroup *group, uint32_t host, EchBytes bytes)
 {
     static const struct {

@@ -34,6 +34,8 @@ bool ech_group_read(const char *text, size_t n, EchGroup *ret);
 bool ech_group_read_pairs(const char *text, size_t n, EchGroup *ret);
 /** Reads "devices=8 stride=4" or "devices=8 stride=4 back", as traces keep it. */
 bool ech_group_parse(const char *text, uint32_t size, EchGroup *ret);
+/** Appends what ech_group_parse() reads. */
+void ech_group_print(const EchGroup *group, GString *out);
 /** What a collective asks of one device: bytes it sends (and receives as many) over @ports of its links at once, after @steps latencies. */
 typedef struct {
     EchAlgorithm algorithm;

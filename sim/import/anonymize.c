@@ -7,6 +7,7 @@
 #include "models/link/link.h"
 #include "sim/program/price_stationary.h"
 #include "sim/program/program.h"
+#include "sim/trace/allocator_marks.h"
 #include "sim/trace/meets.h"
 
 #include <string.h>
@@ -14,17 +15,54 @@
 /* ---- Words that tell nothing of whose trace it is ---- */
 
 /* Besides XLA's opcodes: what our readers, CUPTI and PyTorch write of their own accord. */
-static const char *const own_words[] = {
-    "activation", "address",  "alloc",   "allocation", "allocator", "alone",    "asked",      "async",      "autograd",   "backward",  "before",    "block",
-    "buffer",     "cache",    "caching", "capture",    "completed", "context",  "core",       "cpu",        "cuda",       "data",      "decorate",  "detail",
-    "device",     "dma",      "done",    "dtod",       "dtoh",      "empty",    "emptycache", "executable", "expandable", "expert",    "for",       "forward",
-    "free",       "function", "fusion",  "gpu",        "gradient",  "handle",   "host",       "htod",       "htoh",       "impl",      "in",        "init",
-    "input",      "kernel",   "kind",    "lambda",     "large",     "loop",     "main",       "managed",    "map",        "memcpy",    "memory",    "memset",
-    "migration",  "module",   "nothing", "of",         "oom",       "operator", "optimizer",  "out",        "output",     "page",      "pageable",  "parameter",
-    "peer",       "pinned",   "place",   "pool",       "program",   "ptop",     "queue",      "recording",  "release",    "request",   "requested", "reserved",
-    "runtime",    "segment",  "small",   "snapshot",   "start",     "state",    "step",       "stream",     "sync",       "temporary", "the",       "thread",
-    "to",         "torch",    "tuple",   "type",       "unified",   "unknown",  "unmap",      "use",        "user",       "was",       "what",      "wrapped",
-    "wrapper",    "write",    "xla"};
+static const char *const own_words[] = {"accumulator", "activation",   "address",
+                                        "alloc",       "allocation",   "allocations",
+                                        "allocator",   "alone",        "annotations",
+                                        "apart",       "asked",        "async",
+                                        "autograd",    "backward",     "before",
+                                        "bfc",         "bins",         "block",
+                                        "blocks",      "buffer",       "cache",
+                                        "caching",     "capture",      "chunks",
+                                        "collectives", "completed",    "context",
+                                        "control",     "core",         "cpu",
+                                        "cuda",        "data",         "decorate",
+                                        "default",     "detail",       "device",
+                                        "dma",         "done",         "driver",
+                                        "dtod",        "dtoh",         "empty",
+                                        "emptycache",  "executable",   "expandable",
+                                        "expert",      "external",     "fills",
+                                        "flow",        "for",          "forward",
+                                        "free",        "function",     "fusion",
+                                        "gpu",         "gradient",     "handle",
+                                        "hbm",         "host",         "htod",
+                                        "htoh",        "impl",         "in",
+                                        "init",        "input",        "jax",
+                                        "kernel",      "kind",         "lambda",
+                                        "large",       "loop",         "main",
+                                        "managed",     "map",          "marks",
+                                        "memcpy",      "memory",       "memset",
+                                        "migration",   "migrations",   "module",
+                                        "network",     "nothing",      "nvtx",
+                                        "of",          "oom",          "operations",
+                                        "operator",    "optimizer",    "optimizers",
+                                        "out",         "output",       "page",
+                                        "pageable",    "parameter",    "peer",
+                                        "permutes",    "pinned",       "place",
+                                        "pool",        "profilerstep", "program",
+                                        "ptop",        "queue",        "recording",
+                                        "regions",     "release",      "request",
+                                        "requested",   "reserved",     "runtime",
+                                        "scalar",      "segment",      "segments",
+                                        "small",       "snapshot",     "start",
+                                        "state",       "step",         "stream",
+                                        "sums",        "sync",         "synchronisation",
+                                        "temporary",   "tensorflow",   "the",
+                                        "thread",      "to",           "torch",
+                                        "tuple",       "type",         "unified",
+                                        "unknown",     "unmap",        "use",
+                                        "user",        "vector",       "waits",
+                                        "was",         "what",         "wrapped",
+                                        "wrapper",     "write",        "xla"};
 
 static GHashTable *public_words(void)
 {
@@ -209,24 +247,121 @@ static const char *pseudonym(Anonymizer *a, int table, const char *noun, const c
     return owned;
 }
 
+#define MODULE "nn.Module: "
+#define EVALUATES "autograd::engine::evaluate_function: "
+#define OPTIMIZER_STEP "Optimizer.step#"
+
+static bool begins(const char *text, size_t n, const char *prefix)
+{
+    return n >= strlen(prefix) && strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+/* "train_step_12" as "step4#12": steps are marks that are numbered. */
+static bool add_step(Anonymizer *a, GString *out, const char *text)
+{
+    size_t n = strlen(text), stem = n;
+    while (stem > 0 && g_ascii_isdigit(text[stem - 1]))
+        stem--;
+    size_t name = stem > 0 && text[stem - 1] == '#' ? stem - 1 : stem;
+    g_autofree char *lower = g_ascii_strdown(text, (gssize)name);
+    static const char *const words[] = {"step", "iter", "batch", "epoch"};
+    for (size_t i = 0; i < G_N_ELEMENTS(words) && stem < n; i++) {
+        if (!strstr(lower, words[i]))
+            continue;
+        const char *made = pseudonym(a, NAMES, "step", text, name);
+        g_string_append_printf(out, "%s%s%s", made, name < stem || g_ascii_isdigit(made[strlen(made) - 1]) ? "#" : "", text + stem);
+        return true;
+    }
+    return false;
+}
+
+/* Names of marks keep what optimizers and steps are known by. */
+static void add_mark(Anonymizer *a, GString *out, const char *text)
+{
+    if (begins(text, strlen(text), OPTIMIZER_STEP))
+        g_string_append_printf(out, OPTIMIZER_STEP "%s", pseudonym(a, NAMES, "mark", text, strlen(text)));
+    else if (begins(text, strlen(text), "START ") || !add_step(a, out, text))
+        g_string_append(out, pseudonym(a, NAMES, "mark", text, strlen(text)));
+}
+
 static EchId name_of(Anonymizer *a, EchId string, const char *noun)
 {
     if (string == ECH_NONE)
         return ECH_NONE;
     if (a->names[string] == ECH_NONE) {
         const char *text = ech_trace_string(a->trace, string);
-        a->names[string] = ech_trace_builder_string(a->builder, pseudonym(a, NAMES, noun, text, strlen(text)), -1);
+        g_autoptr(GString) mark = g_string_new(NULL);
+        if (strcmp(noun, "mark") == 0)
+            add_mark(a, mark, text);
+        a->names[string] = ech_trace_builder_string(a->builder, mark->len ? mark->str : pseudonym(a, NAMES, noun, text, strlen(text)), -1);
     }
     return a->names[string];
 }
 
-/* Frames of Python keep their line, whichever way they are written ("a/b.py:12:name", "a/b.py(12): name"); others become a word each. */
+/* "layers.3.mlp (MLP)" as "module1.3.module2 (module3)", "Attention_6" as "module4_6": what is numbered stays so. */
+static void add_module(Anonymizer *a, GString *out, const char *at, const char *end)
+{
+    while (at < end) {
+        if (!g_ascii_isalpha(*at) && *at != '_') {
+            g_string_append_c(out, g_ascii_isprint(*at) ? *at : '?');
+            at++;
+            continue;
+        }
+        size_t n = 0, word;
+        while (at + n < end && (g_ascii_isalnum(at[n]) || at[n] == '_'))
+            n++;
+        for (word = n; word > 0 && g_ascii_isdigit(at[word - 1]);)
+            word--;
+        bool numbered = word > 1 && word < n && at[word - 1] == '_';
+        word = numbered ? word - 1 : n;
+        g_string_append(out, pseudonym(a, NAMES, "module", at, word));
+        g_string_append_len(out, at + word, (gssize)(n - word));
+        at += n;
+    }
+}
+
+/* Of lines that are no Python's: modules, nodes of a backward pass, optimizers and PyTorch's own operators stay what they are; others become a word. */
+static void add_line(Anonymizer *a, GString *out, const char *line, size_t n)
+{
+    static const char operators[] = "aten::";
+    size_t n_name = 0;
+    while (begins(line, n, operators) && n_name < n && (g_ascii_isalnum(line[n_name]) || strchr("_:.", line[n_name])))
+        n_name++;
+    if (begins(line, n, MODULE)) {
+        g_string_append(out, MODULE);
+        add_module(a, out, line + strlen(MODULE), line + n);
+    } else if (begins(line, n, EVALUATES)) {
+        g_string_append_printf(out, EVALUATES "%s", pseudonym(a, NAMES, "node", line + strlen(EVALUATES), n - strlen(EVALUATES)));
+    } else if (begins(line, n, OPTIMIZER_STEP)) {
+        g_string_append_printf(out, OPTIMIZER_STEP "%s", pseudonym(a, NAMES, "optimizer", line, n));
+    } else if (n_name > 0 && n_name == n) {
+        g_string_append_len(out, line, (gssize)n);
+    } else {
+        g_autofree char *text = g_strndup(line, n);
+        g_string_append_printf(out, "%s%s", pseudonym(a, NAMES, "frame", line, n), ech_stack_empties_cache(text) ? " emptyCache" : "");
+    }
+}
+
+/* Frames of Python keep their line, whichever way they are written ("a/b.py:12:name", "a/b.py(12): name"), those of PyTorch itself their file and function,
+ * those of other installed packages that they are such. */
 static void add_frame(Anonymizer *a, GString *out, const char *frame, size_t n)
 {
     const char *dot = g_strrstr_len(frame, (gssize)n, ".py"), *end = frame + n;
     if (!dot || dot + 3 == end || (dot[3] != ':' && dot[3] != '(')) {
-        g_string_append(out, pseudonym(a, NAMES, "frame", frame, n));
+        add_line(a, out, frame, n);
         return;
+    }
+    static const char packages[] = "-packages/", torch[] = "-packages/torch/";
+    const char *installed = g_strrstr_len(frame, dot - frame, packages);
+    bool ours = begins(frame, n, "torch/");
+    if (ours || (installed && begins(installed, (size_t)(end - installed), torch))) {
+        g_string_append(out, ours ? "" : "site");
+        g_string_append_len(out, ours ? frame : installed, end - (ours ? frame : installed));
+        return;
+    }
+    if (installed) {
+        g_string_append_printf(out, "site%s", packages);
+        frame = installed + strlen(packages);
     }
     const char *name = dot + 4;
     while (name < end && strchr("0123456789): ", *name))
@@ -264,7 +399,7 @@ static EchId launch_of(Anonymizer *a, const EchOp *op)
     EchGpuLaunch launch;
     EchGroup group;
     if (op->kind == ECH_OP_COLLECTIVE && ech_group_parse(text, op->memory_from, &group))
-        g_string_printf(out, "devices=%u stride=%u", group.devices, group.stride);
+        ech_group_print(&group, out);
     else if (op->kind != ECH_OP_COLLECTIVE && ech_gpu_launch_parse(text, &launch))
         ech_gpu_launch_print(&launch, out);
     EchMeeting meeting;
@@ -314,6 +449,7 @@ static bool stays(const Anonymizer *a, const char *key, const char *value)
                                           "inferred_",
                                           "rank",
                                           "sums_only"};
+    static const char *const figures[] = {"asked_for_bytes", "needed_bytes", "pool_bytes", "in_use_bytes", "free_bytes", "largest_free_bytes"};
     for (size_t i = 0; i < G_N_ELEMENTS(hardware); i++)
         if (strcmp(key, hardware[i]) == 0)
             return true;
@@ -334,6 +470,9 @@ static bool stays(const Anonymizer *a, const char *key, const char *value)
         return strspn(value, "0123456789abcdefx+ ") == strlen(value);
     if (!is_number(value))
         return false;
+    for (size_t i = 0; i < G_N_ELEMENTS(figures); i++)
+        if (strcmp(key, figures[i]) == 0)
+            return true;
     if (g_str_has_prefix(key, "records."))
         return is_public(a->words, key + strlen("records."), strlen(key) - strlen("records."));
     for (size_t i = 0; i < G_N_ELEMENTS(numbers); i++)

@@ -426,10 +426,11 @@ static EchId collective(Lowerer *l, EchId id, const EchInstruction *kind, EchCol
     size_t n;
     const char *groups = ech_program_attribute(kind, "replica_groups", &n);
     EchGroup group;
-    char text[64], queue[64] = "collectives";
+    char queue[64] = "collectives";
+    g_autoptr(GString) text = g_string_new(NULL);
     if (groups && ech_group_read(groups, n, &group) && group.size == op.memory_from) {
-        g_snprintf(text, sizeof text, "devices=%u stride=%u", group.devices, group.stride);
-        op.launch = ech_trace_builder_string(l->b, text, -1);
+        ech_group_print(&group, text);
+        op.launch = ech_trace_builder_string(l->b, text->str, -1);
         if (group.stride > 1)
             g_snprintf(queue, sizeof queue, "collectives %u apart", group.stride);
     }
@@ -437,8 +438,9 @@ static EchId collective(Lowerer *l, EchId id, const EchInstruction *kind, EchCol
     if (pairs && ech_group_read_pairs(pairs, n, &group)) {
         op.memory_from = group.size;
         group.devices = MAX(group.devices, (uint32_t)MIN((uint64_t)p->replicas * p->partitions, UINT32_MAX));
-        g_snprintf(text, sizeof text, "devices=%u stride=%u%s", group.devices, group.stride, group.back ? " back" : "");
-        op.launch = ech_trace_builder_string(l->b, text, -1);
+        g_string_truncate(text, 0);
+        ech_group_print(&group, text);
+        op.launch = ech_trace_builder_string(l->b, text->str, -1);
         g_snprintf(queue, sizeof queue, "permutes %c%u", group.back ? '-' : '+', group.stride);
     }
     /* What goes the same way waits for one another; other ways of a torus are other links. */

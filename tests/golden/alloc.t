@@ -272,6 +272,10 @@ $ echelon alloc tests/golden/data/oom.pickle --json | sed -n '/"try"/,/}/p'
   },
 $ echelon import tests/golden/data/oom.pickle -o $T/oom.ech >/dev/null 2>&1; for f in tests/golden/data/oom.pickle $T/oom.ech; do echelon alloc $f --json | grep -v -e events_per_second -e '"format"' >$T/$(basename $f).json; done; cmp $T/oom.pickle.json $T/oom.ech.json; grep -c -e smallest_capacity_bytes -e in_use_by_line $T/oom.ech.json
 5
+$ echelon import tests/golden/data/oom.pickle --anonymize -o $T/oom.ech 2>/dev/null; for f in tests/golden/data/oom.pickle $T/oom.ech; do echelon alloc $f | sed -n '1s/.*; //p;/^allocator/,/^$/p;/ran out/s/ by .* with/ with/p' >$T/$(basename $f).said; done; cmp $T/oom.pickle.said $T/oom.ech.said; grep -e 'as recorded' -e ran $T/oom.ech.said
+device memory 210 MiB, what the recording held and what was free when it ran out
+pytorch, as recorded                  1    120 MiB   120 MiB   0.0 %       0 B    64 MiB         3   220 MiB
+the recording ran out of memory: 100 MiB asked for with 56 MiB allocated, 64 MiB reserved but unallocated, 90 MiB free on the device
 $ echelon import tests/fuzz/corpus/out_of_memory/bfc.txt --anonymize -o $T/bfc.ech >/dev/null 2>&1; echelon alloc $T/bfc.ech | sed -n '/^allocator/,/^$/p'
 allocator            failed  peak live  reserved    frag     waste   largest  segments  smallest
 bfc, as recorded          1   2.44 GiB     4 GiB  39.1 %       0 B   700 MiB         1  3.44 GiB

@@ -95,8 +95,10 @@ in use when most is, 4.63 GiB, by what asked for it
      346 MiB     27 blocks  adam.py:183 _init_group < adam.py:239 step < optimizer.py:79 _use_grad
      972 MiB     67 blocks  of 11 more lines (--top)
 
-$ echelon import traces/gpt_pytorch.h100/gpt.pretend.gz --anonymize -o $T/a.ech 2>/dev/null >/dev/null && echelon run --trace $T/a.ech --device h100-sxm --engine native | grep -E "It takes|train"
-  It takes 69.1 ms, bound by pageable port (47 % of the critical path).
+$ echelon import traces/gpt_pytorch.h100 --anonymize -o $T/a.ech >/dev/null 2>&1; for pass in pin 'remat:modules=*.0' offload:what=activations; do for f in $T/a.ech traces/gpt_pytorch.h100; do echelon run --trace $f --device h100-sxm --engine native --pass $pass | grep -E "It takes|reserved by|Steps|forward, recomp" >$T/$(basename $f).said; done; cmp $T/a.ech.said $T/gpt_pytorch.h100.said; grep Steps $T/a.ech.said; done; ! grep -e gpt_train -e /opt/ $T/a.ech
+  Steps: 2, the middle one takes 12.1 ms
+  Steps: 2, the middle one takes 12.5 ms
+  Steps: 2, the middle one takes 37.4 ms
 $ for how in checkpoint save_on_cpu; do echelon run --trace traces/gpt_pytorch_measures.h100/$how.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/p;/Steps/,/^$/p'; done
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
   Steps: 2, the middle one takes 13.0 ms

@@ -157,7 +157,19 @@ START_TEST(nothing_is_told)
     g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("kineto");
     EchId hbm = ech_trace_builder_memory(b, "hbm"), queue = ech_trace_builder_queue(b, "stream 7 of secret", ECH_QUEUE_COMPUTE, 0);
     EchId odd = ech_trace_builder_queue(b, "stream 7", ECH_QUEUE_COMPUTE, 0);
-    EchId stack = ech_trace_builder_string(b, "/home/secret/secret.py:12:secret\nsecret::run\nsecret/model.py(7): secret\ncopy\n.py:\nx.py", -1);
+    EchId stack = ech_trace_builder_string(b,
+                                           "/home/secret/secret.py:12:secret\nsecret::run\nsecret/model.py(7): secret\ncopy\n.py:\nx.py\n"
+                                           "/secret/site-packages/torch/optim/adam.py:5:step\n/secret/site-packages/secret/a.py:6:empty_cache\n"
+                                           "nn.Module: secret.3.secret_4 (Secret)\naten::mm\naten::mm of secret\n"
+                                           "autograd::engine::evaluate_function: SecretBackward0\nsecret::emptyCache()",
+                                           -1);
+    /* What allocators did, steps and optimizers keep what they are known by; [1] is how. */
+    static const char *const marks[][2] = {{"segment_start address=0x7f21 stream=0 type=large expandable=1 pool=3:0", NULL},
+                                           {"oom device_free=20971520 reserved=24691867648 stream=0", NULL},
+                                           {"segment_free address=0x7f21 stream=0 secret", "mark"},
+                                           {"ProfilerStep#2", NULL},
+                                           {"secret_step_12", "step"},
+                                           {"Optimizer.step#Secret.step", "Optimizer.step#"}};
     EchBuffer buffer = ech_buffer_init();
     buffer.memory = hbm;
     buffer.bytes = 64;
@@ -181,15 +193,29 @@ START_TEST(nothing_is_told)
     op.queue = queue;
     op.collective = ECH_COLLECTIVE_ALL_REDUCE;
     op.memory_from = 8;
-    op.launch = ech_trace_builder_string(b, "devices=8 stride=2 secret=secret", -1);
+    op.launch = ech_trace_builder_string(b, "devices=8 stride=2 back secret=secret", -1);
     ech_trace_builder_op(b, op);
-    static const char *const properties[][2] = {
-        {"program", "jit_secret"}, {"remark.0", "of secret"}, {"host_name", "secret"}, {"device.0.uuid", "secret"},
-        {"records.secret", "4"},   {"noted.sums", "secret"},  {"secret", "4"},         {"fetched_first", "secret_gemm_128x64_secret"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(marks); i++) {
+        EchOp mark = ech_op_init(ECH_OP_MARK);
+        mark.queue = odd;
+        mark.name = ech_trace_builder_string(b, marks[i][0], -1);
+        ech_trace_builder_op(b, mark);
+    }
+    static const char *const properties[][2] = {{"program", "jit_secret"},
+                                                {"remark.0", "of secret"},
+                                                {"host_name", "secret"},
+                                                {"device.0.uuid", "secret"},
+                                                {"records.secret", "4"},
+                                                {"noted.sums", "secret"},
+                                                {"secret", "4"},
+                                                {"fetched_first", "secret_gemm_128x64_secret"},
+                                                {"allocator_settings.PYTORCH_CUDA_ALLOC_CONF", "secret:True"},
+                                                {"allocator", "secret_bfc"}};
     for (size_t i = 0; i < G_N_ELEMENTS(properties); i++)
         ech_trace_builder_set_property(b, properties[i][0], properties[i][1]);
     ech_trace_builder_set_property(b, "device.0.name", "NVIDIA H100 80GB HBM3");
     ech_trace_builder_set_property(b, "records.copy-start", "3");
+    ech_trace_builder_set_property(b, "allocator_settings.PYTORCH_ALLOC_CONF", "max_split_size_mb:64");
     g_autoptr(GError) error = NULL;
     g_autoptr(EchTrace) trace = ech_trace_builder_finish(b, &error);
     ck_assert_ok(trace != NULL, error);
@@ -204,9 +230,18 @@ START_TEST(nothing_is_told)
     ck_assert_str_eq(ech_trace_get_property(shared, "fetched_first"), "kernel1 gemm 128x64");
     ck_assert_str_eq(ech_trace_string(shared, ops[1].name), "copy-start.4");
     ck_assert_str_eq(ech_trace_string(shared, ops[1].launch), "grid=4x1x1");
-    ck_assert_str_eq(ech_trace_string(shared, ops[5].launch), "devices=8 stride=2");
+    ck_assert_str_eq(ech_trace_string(shared, ops[5].launch), "devices=8 stride=2 back");
+    for (size_t i = 0; i < G_N_ELEMENTS(marks); i++) {
+        const char *name = ech_trace_string(shared, ops[6 + i].name);
+        ck_assert_msg(marks[i][1] ? g_str_has_prefix(name, marks[i][1]) : strcmp(name, marks[i][0]) == 0, "%s: %s", marks[i][0], name);
+        ck_assert_int_eq(g_str_has_suffix(name, "12"), i == 4);
+    }
+    ck_assert_str_eq(ech_trace_get_property(shared, "allocator_settings.PYTORCH_ALLOC_CONF"), "max_split_size_mb:64");
     ck_assert_str_eq(ech_trace_string(shared, ech_trace_queues(shared)[1].name), "stream 7");
-    ck_assert_str_eq(ech_trace_string(shared, ops[0].stack), "file1.py:12:function1\nframe9\nfile2.py(7): function1\ncopy\n.py:\nframe11");
+    ck_assert_str_eq(ech_trace_string(shared, ops[0].stack),
+                     "file1.py:12:function1\nframe9\nfile2.py(7): function1\ncopy\n.py:\nframe11\n"
+                     "site-packages/torch/optim/adam.py:5:step\nsite-packages/file4.py:6:empty_cache\nnn.Module: module12.3.module12_4 (module13)\naten::mm\n"
+                     "frame14\nautograd::engine::evaluate_function: node15\nframe16 emptyCache");
     ck_assert_str_eq(ech_trace_get_property(shared, "device.0.name"), "NVIDIA H100 80GB HBM3");
     ck_assert_str_eq(ech_trace_get_property(shared, "records.copy-start"), "3");
     ck_assert_ptr_null(ech_trace_get_property(shared, "noted.sums"));
