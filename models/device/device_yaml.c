@@ -142,6 +142,11 @@ static bool parse_field(FieldType type, const char *text, FieldValue *ret, doubl
               : type == FIELD_RATE ? ech_parse_rate(text, &u64, error)
                                    : ech_parse_ops(text, &u64, error)))
             return false;
+        /* In EchDevice 0 stands for a rate that is not known: what hangs on it takes no time. */
+        if (u64 == 0 && type != FIELD_BYTES) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is not above 0, as a rate has to be", text);
+            return false;
+        }
         ret->u64 = u64;
         break;
     case FIELD_TIME: {

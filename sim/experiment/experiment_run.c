@@ -339,6 +339,10 @@ static void remark_pretended(const EchTrace *trace, const EchDevice *device, Ech
            here = ech_device_number(device, "kernel.compute_capability", 0);
     if (there > 0 && here == there)
         return;
+    if (g_strcmp0(device->family, "gpu") != 0) {
+        ech_diag_remark(diag, "its kernels are those of %s, a GPU: on %s their bytes and operations are priced, and nothing more is known", name, device->name);
+        return;
+    }
     if (ech_device_is_amd(device)) {
         ech_diag_remark(diag, "its kernels are those that CUDA's libraries chose for %s: AMD's have others, which cannot be pretended", name);
         return;

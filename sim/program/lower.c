@@ -819,7 +819,8 @@ static void set_properties(const Lowerer *l)
 {
     const EchProgram *p = l->p;
     ech_trace_builder_set_property(l->b, "program", p->name);
-    ech_trace_builder_set_property(l->b, "platform", p->platform == ECH_PLATFORM_TPU ? "tpu" : "gpu");
+    if (p->platform != ECH_PLATFORM_UNKNOWN)
+        ech_trace_builder_set_property(l->b, "platform", p->platform == ECH_PLATFORM_TPU ? "tpu" : "gpu");
     if (ech_program_kernels_for(p))
         ech_trace_builder_set_property(l->b, "chip", ech_program_kernels_for(p));
     if (!p->assignment)

@@ -419,11 +419,20 @@ static void spread_known(EchPrice *price, Row *row, double reference_roofline, E
         row->amounts[row->used[i]] *= factor;
 }
 
+/* Compiled for a TPU and run on a GPU, or the other way. */
+static bool is_of_another_kind(const EchTrace *trace, const EchDevice *device)
+{
+    const char *platform = ech_trace_get_property(trace, "platform");
+    return platform && device->family && strcmp(platform, device->family) != 0;
+}
+
 static bool estimate_holds(const EchTrace *trace, const EchDevice *reference)
 {
     const char *chip = ech_trace_get_property(trace, "chip"), *priced = ech_trace_get_property(trace, "estimates_for");
     if (priced && *priced) /* by our own model, for this device */
         return strcmp(priced, reference->name) == 0;
+    if (is_of_another_kind(trace, reference))
+        return false;
     return !chip || !*chip || !reference->compiler || !*reference->compiler || strcmp(chip, reference->compiler) == 0 || strcmp(chip, reference->name) == 0;
 }
 
@@ -871,8 +880,17 @@ static void say_what_was_assumed(const EchTrace *trace, const EchDevice *device,
             " sorts are XLA's own, as it compiles them where there is no GPU to ask for cub's scratch size: priced as cub's radix sort where that is "
             "faster, as XLA decides on the machine itself; replay.tuned_tiles=false prices them as written",
             ech_diag_count(diag, "sorts_as_radix"));
-    if (!estimate_holds(trace, old) && options->kernel_time != ECH_KERNEL_TIME_ROOFLINE)
-        ech_diag_remark(diag, "the program was compiled for %s, not for %s: its estimates are not used", ech_trace_get_property(trace, "chip"), old->name);
+    const char *chip = ech_trace_get_property(trace, "chip");
+    if (options->kernel_time == ECH_KERNEL_TIME_ROOFLINE || estimate_holds(trace, old))
+        return;
+    if (is_of_another_kind(trace, old)) {
+        bool tpu = g_strcmp0(old->family, "tpu") != 0;
+        g_autofree char *ask = ech_device_is_amd(old) ? g_strdup("") : g_strdup_printf("; 'echelon capture --pretend %s' asks its compiler", old->name);
+        ech_diag_remark(diag, "the program was compiled for a %s%s%s%s: on %s its kernels' bytes and operations are priced, and nothing more is known%s",
+                        tpu ? "TPU" : "GPU", chip ? " (" : "", chip ? chip : "", chip ? ")" : "", old->name, ask);
+    } else if (chip) {
+        ech_diag_remark(diag, "the program was compiled for %s, not for %s: its estimates are not used", chip, old->name);
+    }
 }
 
 /* Prices an op; its parts are left in @row. True if it is a copy that costs only its start. */

@@ -184,7 +184,7 @@ free "buffer12" q=0 target=6 bytes=1000000000 after=-5
 free "buffer13" q=0 target=7 bytes=1000000000 after=-2
 $ echelon import traces/gpt_offload.v5e --anonymize -o $T/shared.ech 2>&1 | grep anonymize; ! grep -e gpt -e jit $T/shared.ech
 anonymize: properties left out: program, buffer_assignment
-anonymize: 78 names, 2 files and 6 functions have pseudonyms; what remains can still tell a known model: sizes, shapes, element types, order, times, line numbers, names of memories and hardware
+anonymize: 74 names, 2 files and 6 functions have pseudonyms; what remains can still tell a known model: sizes, shapes, element types, order, times, line numbers, names of memories and hardware
 $ for file in traces/gpt_offload.v5e $T/shared.ech; do echelon run --trace $file --device tpu-v5e --json | grep -E '"makespan_ps"'; done
   "makespan_ps" : 723286078,
   "makespan_ps" : 723286078,

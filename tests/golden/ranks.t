@@ -71,12 +71,12 @@ $ echelon import traces/pipeline_pytorch.h100/rank0.pretend.gz --anonymize -o $T
 0 and 1 more: 2 ranks on h100-sxm
 
   Every rank fits.
-  It takes 81.2 ms; 17.2 % of all ranks' time is waiting for one another.
+  It takes 81.2 ms, step 2 of 2 takes 26.3 ms; 20.3 % of all ranks' time in that step is waiting for one another.
 
                                                   kernels   communication       waits for      host, idle
-   rank       live   reserved       time              run           alone           ranks                
-      0   2.53 GiB   2.60 GiB    81.2 ms    61.5 ms  76 %   1.81 ms   2 %   17.8 ms  22 %    115 us   0 %
-      1   2.66 GiB   2.76 GiB    77.9 ms    66.0 ms  85 %   2.26 ms   3 %   9.60 ms  12 %    115 us   0 %
+   rank       live   reserved       step              run           alone           ranks                
+      0   2.53 GiB   2.60 GiB    26.3 ms    19.8 ms  75 %    594 us   2 %   5.87 ms  22 %      0 ps   0 %
+      1   2.66 GiB   2.76 GiB    26.3 ms    20.7 ms  79 %    742 us   3 %   4.80 ms  18 %      0 ps   0 %
 $ echelon run --trace traces/pipeline_pytorch.h100/rank0.pretend.gz --device h100-sxm --engine native --set device.memories.hbm.capacity=2GiB --set device.memories.hbm.available=2GiB | grep -o 'IT DOES NOT FIT'; echelon alloc traces/pipeline_pytorch.h100/rank0.pretend.gz -c 2GiB | grep -o '[^ ]*: out of memory at event.*memory;'
 IT DOES NOT FIT
 recorded: out of memory at event 63, 128 MiB for AddmmBackward0 of down (Linear), for want of memory;

@@ -854,3 +854,12 @@ $ echelon run --trace tests/golden/data/began.ech --device a100-80 --set device.
   It fits. hbm 70 MiB of 90 MiB (78 %)
   80 MiB reserved by allocator pytorch, as recorded. When it was recorded it held 100 MiB: how its cache lay when that began is not known here.
   - allocator pytorch: not from the recorded start state, which does not fit (start state: block at 0x7e0000000000: the device's memory is smaller than what was recorded; expected a larger --capacity)
+$ echelon import traces/gpt_nothing.v5e 2>/dev/null | grep -v -e '"chip"' -e '"estimates_for"' >$T/unnamed.ech; for run in "$T/unnamed.ech h100-sxm" "traces/gpt_nothing.v5e mi300x" "traces/gpt_nothing.h100 tpu-v5e" "traces/gpt_pytorch.h100 tpu-v5e"; do echelon run --trace ${run% *} --device ${run#* } --engine native | grep -e 'Kernel times' -e 'and nothing more'; done
+  Kernel times: 78 roofline; 21 unknown. Engine: native (0.1.0).
+  - the program was compiled for a TPU: on h100-sxm its kernels' bytes and operations are priced, and nothing more is known; 'echelon capture --pretend h100-sxm' asks its compiler
+  Kernel times: 78 roofline; 21 unknown. Engine: native (0.1.0).
+  - the program was compiled for a TPU (tpu-v5e): on mi300x its kernels' bytes and operations are priced, and nothing more is known
+  Kernel times: 100 roofline. Engine: native (0.1.0).
+  - the program was compiled for a GPU: on tpu-v5e its kernels' bytes and operations are priced, and nothing more is known; 'echelon capture --pretend tpu-v5e' asks its compiler
+  Kernel times: 544 roofline. Engine: native (0.1.0).
+  - its kernels are those of h100-sxm, a GPU: on tpu-v5e their bytes and operations are priced, and nothing more is known

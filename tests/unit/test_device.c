@@ -100,6 +100,7 @@ typedef struct {
 static const Bad bads[] = {
     {"read: 800GB/s", "raed: 800GB/s", "t.yaml:4:71: memories.hbm: 'raed' is no key here; did you mean 'read'?"},
     {"read: 800GB/s", "read: fast", "t.yaml:4:71: memories.hbm.read: 'fast' is not a rate; expected something like 819GB/s"},
+    {"read: 800GB/s", "read: 0", "t.yaml:4:71: memories.hbm.read: '0' is not above 0, as a rate has to be"},
     {"kind: hbm", "kind: hdm", "t.yaml:4:15: memories.hbm: 'hdm' is unknown; did you mean 'hbm'?"},
     {"from: host", "from: hst", "t.yaml:7:16: links.host.from: 'hst' is unknown; did you mean 'host'?"},
     {"family: tpu", "family: cpu", "t.yaml:2:9: family: 'cpu' is unknown; did you mean 'tpu'?"},
@@ -125,6 +126,8 @@ END_TEST
 static const Bad bad_settings[] = {
     {"memories.hbm.capcity=3", NULL, "--set device.memories.hbm.capcity=3: memories.hbm: 'capcity' is no key here; did you mean 'capacity'?"},
     {"memories.hbm.capacity=many", NULL, "--set device.memories.hbm.capacity=many: memories.hbm.capacity: 'many' is not a size; expected something like 16GiB"},
+    {"memories.hbm.read=x0", NULL, "--set device.memories.hbm.read=x0: memories.hbm.read: '0GB/s' is not above 0, as a rate has to be"},
+    {"units.matrix.peaks.bf16=x0", NULL, "--set device.units.matrix.peaks.bf16=x0: units.matrix.peaks.bf16: '0TFLOP/s' is not above 0, as a rate has to be"},
     {"memories.hbm.latency=x2", NULL,
      "--set device.memories.hbm.latency=x2: there is no 'latency' to multiply; expected one of kind, space, capacity, available, read, write, both"},
     {"memories..x=1", NULL, "--set device.memories..x=1: an empty step in the path"},
