@@ -5,7 +5,12 @@ const run = JSON.parse(document.getElementById('run').textContent);
 const details = JSON.parse(document.getElementById('details').textContent);
 
 const style = name => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
-const digits = v => v >= 99.95 || v === Math.floor(v) ? v.toFixed(0) : v >= 9.995 ? v.toFixed(1) : v.toFixed(2);
+// Halves go to the even neighbour, as in the terminal: 12.25 is 12.2.
+function fixed(v, decimals) {
+  const text = v.toFixed(decimals);
+  return /^50*$/.test(v.toFixed(decimals + 40).slice(-40)) && '13579'.includes(text.slice(-1)) ? (v - 0.5 / 10 ** decimals).toFixed(decimals) : text;
+}
+const digits = v => v >= 99.95 || v === Math.floor(v) ? fixed(v, 0) : v >= 9.995 ? fixed(v, 1) : fixed(v, 2);
 function time(ps) {
   const units = ['ps', 'ns', 'us', 'ms', 's'];
   let i = 0, v = ps;
@@ -32,7 +37,7 @@ function sweep() {
   document.title = run.title + ' · echelon';
   const main = select('main').html('');
   main.append('header').append('h1').text(run.title);
-  main.select('header').append('p').text(run.points.length + ' runs over ' + run.axes.join(', '));
+  main.select('header').append('p').text(run.points.length + ' runs; what differs: ' + run.axes.join(', '));
   for (const answer of run.find ? run.find.answers : [])
     main.select('header').append('p').attr('class', 'answer').text(answer.text);
   const ran = run.points.filter(p => p.run), names = group => [...new Set(ran.flatMap(p => Object.keys(p.run[group] || {})))];
@@ -74,9 +79,10 @@ function sweep() {
     }
   }
   main.append('h2').text('Where the time goes (shares of each critical path)');
-  const parts = names('critical_path'), shades = d3.scaleOrdinal(d3.schemeTableau10).domain(parts);
+  const parts = names('critical_path').filter(n => ran.some(p => p.run.critical_path[n] > 0));
+  const shades = d3.scaleOrdinal(d3.schemeTableau10.concat('#1f3a6e', '#8c6d00', '#7a1f5c', '#0f6b5f', '#c3d94a', '#3d3d3d')).domain(parts);
   const legend = main.append('div').attr('id', 'legend');
-  for (const part of parts.filter(n => ran.some(p => p.run.critical_path[n] > 0))) { const item = legend.append('span'); item.append('i').style('background', shades(part)); item.append('span').text(part); }
+  for (const part of parts) { const item = legend.append('span'); item.append('i').style('background', shades(part)); item.append('span').text(part); }
   const body = main.append('table').attr('class', 'sweep');
   for (const p of ran) {
     const tr = body.append('tr');
@@ -307,8 +313,9 @@ select('#device').text('on ' + run.provenance.device + (run.provenance.settings.
   (run.provenance.passes.length ? ', after ' + run.provenance.passes.join(', ') : ''));
 
 const verdict = select('#verdict');
-verdict.append('p').html(run.fits ? '<b class="good">It fits.</b> ' : '<b class="bad">It does not fit.</b> ')
-  .append('span').text((!run.completed ? 'Up to there it takes ' : run.fits ? 'It takes ' : 'If it fitted, it would take ') + time(run.makespan_ps) +
+const head = verdict.append('p');
+head.append('b').attr('class', run.fits ? 'good' : 'bad').text(details.verdict);
+head.append('span').text(' ' + (!run.completed ? 'Up to there it takes ' : run.fits ? 'It takes ' : 'If it fitted, it would take ') + time(run.makespan_ps) +
     (run.makespan_ps > 0 ? ', bound by ' + run.bound_by + ' for ' + percent(share(run.critical_path[run.bound_by] || 0)) + ' of the critical path.' : '.'));
 if (run.refused) verdict.append('p').text('The compiler refused it: ' + run.refused);
 for (const [name, need] of Object.entries(run.needs || {}))
@@ -318,6 +325,8 @@ for (const [name, need] of Object.entries(run.needs || {}))
 if (run.failure && !(run.needs && run.needs[run.failure.memory] && !run.needs[run.failure.memory].fits))
   verdict.append('p').text('At ' + time(run.failure.time_ps) + ', ' + (run.failure.buffer || run.failure.op || 'the plan') + ' asks for ' + bytes(run.failure.asked_bytes) + ' in ' + run.failure.memory +
     ': ' + bytes(run.failure.live_bytes) + ' of ' + bytes(run.failure.limit_bytes) + ' are live (' + run.failure.reason + ').');
+
+for (const line of details.said) verdict.append('p').attr('class', 'hint').text(line);
 
 if (run.without_changes) {
   verdict.append('p').attr('class', 'hint').text('Without ' + (run.provenance.settings.concat(run.provenance.passes).join(', ') || 'that allocator') + ': ' + time(run.without_changes.makespan_ps) + (run.without_changes.fits ? '' : ', and it does not fit'));
@@ -376,10 +385,8 @@ const meanings = {
 };
 for (const name in meanings)
   if (run.critical_path[name] > 0) select('#critical').append('p').attr('class', 'hint').text(`${name}: ${meanings[name]}`);
-const reasons = { dependency: 'what they depend on', queue: 'their own queue', link: 'a link in use', memory_port: 'a shared memory port', compute: 'a shared unit', space: 'memory to become free', host: 'the host', peers: 'other ranks' };
-const reason = name => reasons[name] || name.replace('_', ' ');
 const waited = d3.sum(Object.values(run.waits));
-table('#waits', Object.entries(run.waits).filter(e => e[1] > 0).sort((a, b) => b[1] - a[1]).map(([name, ps]) => ({ name: reason(name), value: time(ps), share: ps / waited, colour: 'var(--wait)' })));
+table('#waits', Object.values(run.waits).map((ps, i) => [details.reasons[i], ps]).filter(e => e[1] > 0).sort((a, b) => b[1] - a[1]).map(([name, ps]) => ({ name: name, value: time(ps), share: ps / waited, colour: 'var(--wait)' })));
 const busy = [];
 for (const [name, u] of Object.entries(run.units)) if (u.flops > 0) busy.push({ name: name + ' unit (' + count(u.flops) + 'OP)', value: time(u.busy_ps), share: u.utilisation });
 for (const [name, m] of Object.entries(run.memories))
@@ -449,11 +456,13 @@ if (!asked.length) select('#asked').remove();
 else table('#askers', asked.slice(0, 16).map(a => ({ name: a.name, title: a.name, value: time(a.all), share: share(a.all), note: a.parts.length > 1 || a.parts[0][0] !== 'forward' ? a.parts.map(p => p[0] + ' ' + time(p[1])).join(', ') : '' })));
 
 // Longest operations, summed by name, iterations that are not drawn included
-const bounds = {};
-for (const s of details.slices)
-  if (s[5] >= 0 && !(details.names[s[1]] in bounds)) bounds[details.names[s[1]]] = ', bound by ' + details.bounds[s[5]];
+const bounds = {}; // by kind and name: a copy is called by the array that a kernel of that name makes
+for (const s of details.slices) {
+  const key = details.kinds[s[4]] + ' ' + details.names[s[1]];
+  if (s[5] >= 0 && !(key in bounds)) bounds[key] = ', bound by ' + details.bounds[s[5]];
+}
 table('#longest', run.longest.slice(0, 12).map(o => ({ name: pretty(o.name), title: o.name, value: time(o.time_ps), share: share(o.time_ps),
-  note: o.kind + (o.times > 1 ? ', ' + o.times + ' times' : '') + (bounds[o.name] || '') + (o.source ? ', ' + o.source : '') })));
+  note: o.kind + (o.times > 1 ? ', ' + o.times + ' times' : '') + (bounds[o.kind + ' ' + o.name] || '') + (o.source ? ', ' + o.source : '') })));
 
 if (!run.longest.length) select('#slowest').remove();
 
@@ -520,7 +529,7 @@ panel('#timeline', 'Timeline: queues and links over time', Math.max(1, details.t
   const found = track.find(s => at >= s[2] - slack && at <= s[2] + s[3] + slack);
   if (!found) return null;
   return shorten(pretty(details.names[found[1]])) + '\n' + details.kinds[found[4]] + ', ' + time(found[3]) + ' from ' + time(found[2]) + (found[7] ? '\n' + bytes(found[7]) + ' at ' + count(found[7] / found[3] * 1e12) + 'B/s' : '') +
-    (found[5] >= 0 ? '\nbound by ' + details.bounds[found[5]] : '') + (found[8] >= 0 ? '\nwaited ' + time(found[9]) + ' for ' + reason(details.reasons[found[8]]) : '') + (found[6] ? '\niteration ' + found[6] : '');
+    (found[5] >= 0 ? '\nbound by ' + details.bounds[found[5]] : '') + (found[8] >= 0 ? '\nwaited ' + time(found[9]) + ' for ' + details.reasons[found[8]] : '') + (found[6] ? '\niteration ' + found[6] : '');
 });
 
 // '#12 ' in front of a name is a buffer's own number.

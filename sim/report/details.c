@@ -146,7 +146,16 @@ GString *ech_report_details(const EchReport *report, size_t max_spans)
     Names names = {index, texts};
     GString *out = g_string_new(NULL);
     g_string_append_printf(out, "{\"makespan\":%" G_GINT64_FORMAT, run->makespan);
-    g_string_append(out, ",\"bounds\":[");
+    g_string_append(out, ",\"verdict\":");
+    ech_report_append_json_string(out, ech_report_verdict(report));
+    g_auto(GStrv) said = ech_report_said(report);
+    g_string_append(out, ",\"said\":[");
+    for (char **line = said; *line; line++) {
+        if (line > said)
+            g_string_append_c(out, ',');
+        ech_report_append_json_string(out, *line);
+    }
+    g_string_append(out, "],\"bounds\":[");
     g_autoptr(EchBounds) bounds = ech_report_bounds_new(report);
     const char *const *words = ech_bounds_words(bounds);
     for (size_t i = 0; words[i]; i++) {
@@ -160,7 +169,7 @@ GString *ech_report_details(const EchReport *report, size_t max_spans)
         g_string_append_printf(out, "%s\"%s\"", i ? "," : "", ech_op_kind_name((EchOpKind)i));
     g_string_append(out, "],\"reasons\":[");
     for (int i = 0; i < ECH_N_WAITS; i++)
-        g_string_append_printf(out, "%s\"%s\"", i ? "," : "", ech_wait_name((EchWait)i));
+        g_string_append_printf(out, "%s\"%s\"", i ? "," : "", ech_report_wait_words(run, (EchWait)i));
     g_string_append(out, "],\"roles\":[");
     for (int i = 0; i < ECH_N_ROLES; i++)
         g_string_append_printf(out, "%s\"%s\"", i ? "," : "", ech_role_name((EchRole)i));

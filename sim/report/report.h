@@ -178,6 +178,13 @@ char *ech_report_source_line(const char *stack) G_GNUC_WARN_UNUSED_RESULT;
 /** A name for a buffer that a reader can find again: its own, or its shape and number. Owned by the caller. */
 char *ech_report_buffer_name(const EchTrace *trace, EchId buffer) G_GNUC_WARN_UNUSED_RESULT;
 
+/** "It may fit.", what the terminal summary begins with. */
+const char *ech_report_verdict(const EchReport *report);
+/** What the terminal summary says of that verdict beside the figures: who reserves what, what was refused when it was captured. Sentences; owned by the
+ * caller. */
+char **ech_report_said(const EchReport *report) G_GNUC_WARN_UNUSED_RESULT;
+/** "the host's launches": what operations waited for. */
+const char *ech_report_wait_words(const EchRun *run, EchWait wait);
 /** The terminal summary in lines of at most @columns (0: for a file or a pipe) where that can be; ends with a newline. */
 GString *ech_report_summary(const EchReport *report, unsigned columns) G_GNUC_WARN_UNUSED_RESULT;
 /** The run as one JSON object with the names of the documentation. */

@@ -375,16 +375,50 @@ static void append_narrow(GString *out, const EchReport *report, EchBytes most, 
     ech_text_wrap(out, "  ", text, columns);
 }
 
+static bool has_stopped(const EchReport *report)
+{
+    EchRanOut ran = {0};
+    bool stopped = ech_report_ran_out(report, &ran);
+    g_free(ran.line);
+    return stopped;
+}
+
+const char *ech_report_verdict(const EchReport *report)
+{
+    return !ech_report_fits(report)      ? "IT DOES NOT FIT."
+           : has_stopped(report)         ? "It fits as far as the program came."
+           : ech_report_may_need(report) ? "It may fit."
+                                         : "It fits.";
+}
+
+char **ech_report_said(const EchReport *report)
+{
+    size_t n;
+    g_autofree EchFitRow *rows = ech_report_fit_rows(report, &n);
+    g_autoptr(GString) text = g_string_new(NULL);
+    append_narrow(text, report, ech_report_may_need(report), 0);
+    append_reserved(text, report, 0);
+    if (ech_report_fits(report))
+        append_share(text, report, rows, n, 0);
+    append_ran_out(text, report, 0);
+    EchBasis basis;
+    if (ech_report_basis(report, &basis) && (!basis.tpu || basis.compiler < basis.all)) {
+        g_autofree char *said = ech_report_basis_text(&basis);
+        g_string_append(text, said);
+    }
+    char **lines = g_strsplit(g_strchomp(text->str), "\n", -1);
+    for (char **line = lines; *line; line++)
+        g_strstrip(*line);
+    return lines;
+}
+
 static void append_fit(GString *out, const EchReport *report, unsigned columns)
 {
     bool fits = ech_report_fits(report);
     size_t n;
     g_autofree EchFitRow *rows = ech_report_fit_rows(report, &n);
-    EchRanOut ran = {0};
-    bool stopped = ech_report_ran_out(report, &ran);
-    g_free(ran.line);
     EchBytes most = ech_report_may_need(report);
-    g_autoptr(GString) text = g_string_new(!fits ? "IT DOES NOT FIT." : stopped ? "It fits as far as the program came." : most ? "It may fit." : "It fits.");
+    g_autoptr(GString) text = g_string_new(ech_report_verdict(report));
     gsize verdict = text->len;
     append_uses(text, report->run, rows, n, fits);
     if (text->len == verdict && fits)
@@ -404,7 +438,7 @@ static void append_fit(GString *out, const EchReport *report, unsigned columns)
     }
     if (!report->run->fits)
         append_failure(out, report, columns);
-    if (!stopped && (report->run->fits || g_strcmp0(report->run->failure.memory, "hbm") == 0))
+    if (!has_stopped(report) && (report->run->fits || g_strcmp0(report->run->failure.memory, "hbm") == 0))
         ech_text_wrap(out, "  ", "What would make it fit: 'echelon advise', with the same --trace and --device.", columns);
 }
 
@@ -533,19 +567,25 @@ static void append_busy(GString *out, const EchReport *report, unsigned columns)
     append_shares(out, rows, columns);
 }
 
+const char *ech_report_wait_words(const EchRun *run, EchWait wait)
+{
+    switch (wait) {
+    case ECH_WAIT_DEPENDENCY: return "what they depend on";
+    case ECH_WAIT_QUEUE: return "their own queue";
+    case ECH_WAIT_LINK: return "a link in use";
+    case ECH_WAIT_MEMORY_PORT: return "a shared memory port";
+    case ECH_WAIT_COMPUTE: return "a shared unit";
+    case ECH_WAIT_SPACE: return "memory to become free";
+    case ECH_WAIT_HOST: return run->host_launch > 0 ? "the host's launches" : "the host, as recorded";
+    case ECH_WAIT_ALLOCATOR: return "the allocator's cudaFree";
+    case ECH_WAIT_PEERS: return "other ranks";
+    case ECH_N_WAITS: break;
+    }
+    return "";
+}
+
 static void append_waits(GString *out, const EchReport *report, unsigned columns)
 {
-    static const char *const meaning[ECH_N_WAITS] = {
-        [ECH_WAIT_DEPENDENCY] = "for what they depend on",
-        [ECH_WAIT_QUEUE] = "for their own queue",
-        [ECH_WAIT_LINK] = "for a link in use",
-        [ECH_WAIT_MEMORY_PORT] = "for a shared memory port",
-        [ECH_WAIT_COMPUTE] = "for a shared unit",
-        [ECH_WAIT_SPACE] = "for memory to become free",
-        [ECH_WAIT_HOST] = "for the host, as recorded",
-        [ECH_WAIT_ALLOCATOR] = "for the allocator's cudaFree",
-        [ECH_WAIT_PEERS] = "for other ranks",
-    };
     const EchRun *run = report->run;
     EchTime total = 0;
     for (int i = 0; i < ECH_N_WAITS; i++)
@@ -555,9 +595,9 @@ static void append_waits(GString *out, const EchReport *report, unsigned columns
     g_string_append(out, "\n  Operations waited (sum over all of them)\n");
     g_autoptr(GArray) rows = share_rows_new();
     for (int i = 0; i < ECH_N_WAITS; i++) {
+        g_autofree char *words = g_strconcat("for ", ech_report_wait_words(run, (EchWait)i), NULL);
         if (run->waits[i] > 0)
-            add_share(rows, i == ECH_WAIT_HOST && run->host_launch > 0 ? "for the host's launches" : meaning[i], ech_format_time(run->waits[i]),
-                      ratio(run->waits[i], total), NULL);
+            add_share(rows, words, ech_format_time(run->waits[i]), ratio(run->waits[i], total), NULL);
     }
     append_shares(out, rows, columns);
 }
