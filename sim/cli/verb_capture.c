@@ -273,10 +273,13 @@ static int pretend_tpu(char **command, const char *prefix, const EchDevice *devi
         return ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_BACKEND, "what the pretended TPU adds to Python is missing: %s", tried->str));
     g_autofree char *hooks = g_path_get_dirname(hook);
     g_autofree char *devices = g_strdup_printf("%d", MAX(p->gpus, 1)), *after = g_strdup_printf(" --device %s", device->name);
+    const EchMemory *hbm = ech_device_memory_kind(device, ECH_MEM_HBM);
+    g_autofree char *bytes = g_strdup_printf("%" G_GUINT64_FORMAT, hbm->available);
     g_autoptr(GSubprocessLauncher) launcher = g_subprocess_launcher_new(G_SUBPROCESS_FLAGS_STDIN_INHERIT);
     g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_TPU_OUT", prefix, TRUE);
     g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_CHIP", device->compiler, TRUE);
     g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_DEVICES", devices, TRUE);
+    g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_HBM", bytes, TRUE);
     put_before(launcher, "PYTHONPATH", hooks);
     gint64 begun = g_get_real_time() / G_USEC_PER_SEC;
     int code = run_command(launcher, command);

@@ -51,6 +51,84 @@ if __name__ == "__main__":
     except jax.errors.JaxRuntimeError as error:
         assert "RESOURCE_EXHAUSTED" in str(error), error
 PY
+cat >"$work/chips.py" <<'PY'
+import jax
+import jax.numpy as jnp
+import numpy
+from jax.experimental import mesh_utils, topologies
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+jax.distributed.initialize()
+chip, host = jax.devices()[0], jax.devices("cpu")[0]
+assert (chip.platform, chip.device_kind, list(chip.coords)) == ("tpu", "TPU v6 lite", [0, 0, 0]) and "TPU_0" in str(chip), chip
+assert host.platform == "cpu" and host not in jax.devices() and jax.device_count() == jax.local_device_count() == len(jax.local_devices()) == 8
+assert chip.memory_stats()["bytes_limit"] > 30 << 30 and chip.memory_stats()["bytes_in_use"] == 0
+assert numpy.ravel(mesh_utils.create_device_mesh((2, 4))).tolist() != jax.devices()  # by the slice's wires
+
+with jax.default_device(host):  # there it runs
+    a = jax.jit(lambda: jnp.full(8, 3.0))()
+assert a.devices() == {host} and a.sum() == 24 and jax.jit(lambda: jnp.arange(4), backend="cpu")().sum() == 6
+assert chip.memory_stats()["bytes_in_use"] == 0
+
+
+def mapped(w, x):
+    return w - jax.lax.pmean(x @ w, "i")
+
+
+y = jax.pmap(mapped, axis_name="i", donate_argnums=0)(jnp.ones((8, 128, 128)), jnp.ones((8, 128, 128)))
+assert y.shape == (8, 128, 128) and not y.sum()
+
+mesh = Mesh(numpy.array(jax.devices()[4:]), ("d",))
+twice = jax.jit(lambda v: v * 2, out_shardings=NamedSharding(mesh, P("d")))
+twice.__wrapped__.__name__ = "twice"
+for spec in (P("d"), P(("d",)), P("d", None)):  # three spellings
+    twice(jax.device_put(jnp.ones((64, 64)), NamedSharding(mesh, spec)))
+
+
+def told(v):
+    jax.debug.print("{}", v.sum())
+    return v + 1
+
+
+compiled = jax.jit(told).trace(jnp.ones(1 << 20)).lower().compile()
+assert compiled.cost_analysis()["flops"] > 0 and "is_scheduled=true" in compiled.as_text() and compiled.memory_analysis().temp_size_in_bytes >= 0
+assert compiled.input_shardings[0][0].device_set == compiled.output_shardings.device_set == {chip}
+with jax.profiler.trace("profile"):
+    compiled(jnp.ones(1 << 20))
+
+described = topologies.get_topology_desc(platform="tpu", topology_name="v6e:4x4").devices
+split = NamedSharding(Mesh(numpy.array(described), ("d",)), P("d"))
+
+
+def ahead(v):
+    return v.sum()
+
+
+assert jax.jit(ahead, in_shardings=split).lower(jax.ShapeDtypeStruct((1 << 20,), "float32")).compile().memory_analysis().argument_size_in_bytes == 1 << 18
+
+kept = jax.jit(lambda: jnp.ones(5 << 30))()  # 20 GiB of 31
+
+
+def more(v):
+    return v * 2
+
+
+assert chip.memory_stats()["bytes_in_use"] > 20 << 30
+jax.jit(more)(jax.jit(lambda: jnp.ones(2 << 30))())
+assert chip.memory_stats()["peak_bytes_in_use"] > 35 << 30
+PY
+"$echelon" capture --pretend tpu-v6e --gpus 8 -o "$work/q" -- python3 "$work/chips.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
+said() { # a line that is to be on standard error, once
+  [ "$(grep -c -- "$1" "$work/said")" = 1 ] || { echo "not said once: $1"; cat "$work/said"; exit 1; }
+}
+said 'mapped: compiled for 8 x v6e'
+said 'twice: called 3 times'
+said 'told: called 1 time$'
+said 'ahead: compiled ahead of time for 16 x v6e'
+said 'more: DOES NOT FIT beside them: it needs 16.00 GiB itself'
+said 'this process has all 8 chips'
+said 'no profile is written'
+
 "$echelon" capture --pretend tpu-v5e --gpus 4 -o "$work/p" -- python3 "$work/step.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
 (cd "$work" && python3 "$OLDPWD/traces/capture/compile.py" step.py --chip v5e -o "$work/c") >"$work/also" 2>&1 || { tail -5 "$work/also"; exit 1; }
 program() { # of a folder, without its first line and its tables of names

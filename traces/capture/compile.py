@@ -84,6 +84,12 @@ device_description_str: "{name}"
 """
 
 
+def chip_of(device_kind):
+    """The name here of what libtpu calls "TPU v5 lite"; None where it is none of these."""
+    return {"TPU v2": "v2", "TPU v3": "v3", "TPU v4": "v4", "TPU v5 lite": "v5e", "TPU v5": "v5p", "TPU v6 lite": "v6e",
+            "TPU7x": "tpu7x"}.get(device_kind)
+
+
 def chips_of(slice_):
     return math.prod(int(n) for n in slice_.split("x"))
 

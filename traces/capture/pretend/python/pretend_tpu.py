@@ -1,10 +1,11 @@
 """What `echelon capture --pretend tpu-v5e` adds to a JAX program: each function of jax.jit that it calls is compiled by the real TPU compiler for the chip
 that is not there, and written down as traces/capture/compile.py writes programs. Nothing of it is run: results are zeros.
 
-All arrays are on CPU devices, as many as the chips that are pretended, so that meshes, shardings and memory kinds of the program hold. What the program does
-outside of jax.jit runs on the CPU, for real."""
+All arrays are on CPU devices, as many as the chips that are pretended, so that meshes, shardings and memory kinds of the program hold; they look like the chips to
+all but those parts of JAX that run things. What the program does outside of jax.jit runs on the CPU, for real."""
 import atexit
 import functools
+import hashlib
 import math
 import mmap
 import os
@@ -13,6 +14,7 @@ import sys
 import time
 import weakref
 
+import pretend_chips
 import pretend_compile as capture  # traces/capture/compile.py
 
 
@@ -23,9 +25,15 @@ def _say(text):
 class _Program:
     """A compiled function: what its results are, how often it was called, and what else was on the device then."""
 
-    def __init__(self, name, tree, results, donated, executable):
-        self.name, self.tree, self.results, self.donated, self.executable = name, tree, results, donated, executable
+    def __init__(self, name, lowered, results, donated, executable, n_devices):
+        self.name, self.tree, self.results, self.donated, self.executable = name, lowered.out_tree, results, donated, executable
+        self.lowered, self.n_devices, self.memory = lowered, n_devices, executable.get_compiled_memory_stats()
         self.calls = self.beside = 0
+
+    def bytes_of_its_own(self):
+        """What a device holds of it while it runs: arguments and results, too."""
+        m = self.memory
+        return m.argument_size_in_bytes + m.output_size_in_bytes - m.alias_size_in_bytes + m.temp_size_in_bytes
 
 
 class _Jitted:
@@ -36,9 +44,9 @@ class _Jitted:
         self._pretended, self._jitted, self._options = pretended, jitted, options
 
     def __call__(self, *given, **named):
-        if not self._pretended.is_outermost():
-            return self._jitted(*given, **named)
-        return self._pretended.call(self._pretended.program_of(self._jitted, given, named, self._options), given, named)
+        pretended = self._pretended
+        program = pretended.program_of(self._jitted, given, named, self._options) if pretended.is_outermost() else None
+        return pretended.call(program, given, named) if program else self._jitted(*given, **named)
 
     def __get__(self, instance, owner=None):
         return self if instance is None else functools.partial(self, instance)
@@ -46,23 +54,43 @@ class _Jitted:
     def __getattr__(self, name):
         return getattr(self._jitted, name)
 
+    def trace(self, *given, **named):
+        return _Traced(self._pretended, self._jitted.trace(*given, **named), self._options)
+
     def lower(self, *given, **named):
-        return _Lowered(self._pretended, self._jitted.lower(*given, **named), self._jitted, given, named, self._options)
+        return self.trace(*given, **named).lower()
+
+
+class _Traced:
+    def __init__(self, pretended, traced, options):
+        self._pretended, self._traced, self._options = pretended, traced, options
+
+    def lower(self, *, lowering_platforms=None, **named):
+        if lowering_platforms not in (None, ("tpu",)):
+            return self._traced.lower(lowering_platforms=lowering_platforms, **named)
+        return _Lowered(self._pretended, self._traced.lower(lowering_platforms=("tpu",), **named), self._options)
+
+    def __getattr__(self, name):
+        return getattr(self._traced, name)
 
 
 class _Lowered:
-    def __init__(self, pretended, lowered, jitted, given, named, options):
-        self._lowered, self._make = lowered, functools.partial(pretended.program_of, jitted, given, named)
-        self._pretended, self._options = pretended, options
+    def __init__(self, pretended, lowered, options):
+        self._pretended, self._lowered, self._options = pretended, lowered, options
 
-    def compile(self, compiler_options=None):
-        return _Compiled(self._pretended, self._make({**self._options, **(compiler_options or {})}))
+    def compile(self, compiler_options=None, **named):
+        chips, ours = self._pretended.chips.described_of(self._lowered._lowering._device_list)
+        if not ours:  # a topology that the program asked for, which JAX compiles for without a TPU; or the host
+            return self._pretended.compiled_by_jax(self._lowered, chips[0], compiler_options, named)
+        return _Compiled(self._pretended, self._pretended.program_from(self._lowered, {**self._options, **(compiler_options or {})}))
 
     def __getattr__(self, name):
         return getattr(self._lowered, name)
 
 
 class _Compiled:
+    """What jax.stages.Compiled says of a program, of the one for the TPU."""
+
     def __init__(self, pretended, program):
         self._pretended, self._program = pretended, program
 
@@ -70,7 +98,34 @@ class _Compiled:
         return self._pretended.call(self._program, given, named)
 
     def memory_analysis(self):
-        return self._program.executable.get_compiled_memory_stats()
+        return self._program.memory
+
+    def cost_analysis(self):
+        return self._program.executable.cost_analysis()
+
+    def as_text(self):
+        return "\n\n".join(module.to_string() for module in self._program.executable.hlo_modules())
+
+    def runtime_executable(self):
+        return self._program.executable
+
+    @property
+    def input_shardings(self):
+        lowering = self._program.lowered._lowering
+        shardings = self._pretended.shardings_of(lowering, lowering.compile_args["in_shardings"], self._program.executable.get_parameter_shardings(), None,
+                                                 self._program.n_devices)
+        kept = lowering.compile_args["kept_var_idx"]
+        of = dict(zip(sorted(kept), shardings)) if len(shardings) == len(kept) else dict(enumerate(shardings))
+        return self.in_tree.unflatten([of.get(k) for k in range(self.in_tree.num_leaves)])
+
+    @property
+    def output_shardings(self):
+        return self._program.tree.unflatten([sharding for _, sharding in self._program.results])
+
+    def __getattr__(self, name):
+        if name in ("in_tree", "out_tree", "args_info", "in_avals", "out_info", "donate_argnums"):
+            return getattr(self._program.lowered, name)
+        raise AttributeError("echelon capture: '%s' of a compiled program is not pretended: nothing of it was loaded on a device" % name)
 
 
 class _Pretended:
@@ -82,11 +137,14 @@ class _Pretended:
         slice_ = capture.choose_slice(chip, n_devices, None)
         os.environ.update(capture.tpu_environment(chip, slice_))
         try:
-            self.devices = topologies.get_topology_desc(platform="tpu", topology_name="%s:%s" % (chip, slice_)).devices[:n_devices]
+            described = topologies.get_topology_desc(platform="tpu", topology_name="%s:%s" % (chip, slice_)).devices[:n_devices]
         except NotImplementedError:
             sys.exit("echelon capture: this jax knows no TPU compiler; pip install libtpu")
-        capture.tell_pallas(self.devices[0])
-        self.programs, self.names = {}, {}
+        capture.tell_pallas(described[0])
+        self.hbm_bytes = int(os.environ["ECHELON_PRETEND_HBM"])
+        self.chips = pretend_chips.Chips(jax, described, self.hbm_bytes)
+        self.programs, self.written, self.names = {}, {}, {}  # by what was given; by what was compiled; folders of a name
+        self.called_as = None  # the name of the program's function, where JAX has wrapped it in one of its own
         self.nothing = None  # zeros, as many as the largest result took
         self.made = weakref.WeakValueDictionary()  # arrays of such zeros, by id
         atexit.register(self.tell)
@@ -98,12 +156,28 @@ class _Pretended:
     # -- compiling --
 
     def program_of(self, jitted, given, named, options):
+        """None where the function runs on the host."""
         traced = jitted.trace(*given, **named)
         leaves = self.jax.tree.leaves((given, named))
-        key = (id(traced.jaxpr), tuple(str(getattr(leaf, "sharding", None)) for leaf in leaves), str(options))
+        key = (id(traced.jaxpr), tuple(str(getattr(leaf, "sharding", None)) for leaf in leaves), self.jax.config.jax_default_device, str(options))
         if key not in self.programs:
-            self.programs[key] = (self.compile(traced, options), traced)  # the latter stays, or its id would be another's
+            lowered = traced.lower(lowering_platforms=("tpu",))
+            ours = self.chips.described_of(lowered._lowering._device_list)[1]
+            self.programs[key] = (self.program_from(lowered, options) if ours else None, traced)  # the latter stays, or its id would be another's
         return self.programs[key][0]
+
+    def program_from(self, lowered, options):
+        """Compiled once, however its arguments' shardings are written."""
+        lowering = lowered._lowering
+        chips, _ = self.chips.described_of(lowering._device_list)
+        args = lowering.compile_args
+        said = [[None if _unsaid(s) else str(s) for s in args[which]] for which in ("in_shardings", "out_shardings")]
+        what = (said[1], [s is None for s in said[0]], [chip.id for chip in chips], str(lowered.out_tree), str(lowered.args_info), sorted(options.items()))
+        text = lowering.stablehlo().operation.get_asm(enable_debug_info=False)
+        key = hashlib.sha256((text + repr(what)).encode()).hexdigest()
+        if key not in self.written:
+            self.written[key] = self.compile(lowered, chips, options)
+        return self.written[key]
 
     def folder_of(self, name):
         """PREFIX.PID.NAME, and from the second program of a name on .2, .3..."""
@@ -112,57 +186,82 @@ class _Pretended:
         again = ".%d" % self.names[name] if self.names[name] > 1 else ""
         return "%s.%d.%s%s" % (os.environ["ECHELON_PRETEND_TPU_OUT"], os.getpid(), name, again)
 
-    def compile(self, traced, options):
-        import numpy
-        from jax._src import compiler
-        from jaxlib import _jax
-        begun = time.monotonic()
-        lowered = traced.lower(lowering_platforms=("tpu",))
-        lowering = lowered._lowering
-        module = lowering.stablehlo()
-        name = str(module.operation.attributes["sym_name"].value)
-        n = lowering.compile_args["num_devices"]
-        settings = compiler.get_compile_options(num_replicas=1, num_partitions=n, device_assignment=numpy.array(self.devices[:n], dtype=object).reshape(1, n),
-                                                env_options_overrides={k: str(v) for k, v in options.items()} or None)
-        build = settings.executable_build_options
-        build.allow_spmd_sharding_propagation_to_parameters = [_unsaid(s) for s in lowering.compile_args["in_shardings"]]
-        build.allow_spmd_sharding_propagation_to_output = [_unsaid(s) for s in lowering.compile_args["out_shardings"]]
+    def name_of(self, lowered):
+        """What the module is called in the compiler's dumps, and the function in the program."""
+        module = str(lowered._lowering.stablehlo().operation.attributes["sym_name"].value)
         with open(os.path.join(self.dump, "module"), "w", encoding="utf-8") as file:
-            file.write(name)
-        error = executable = None
-        try:
-            executable = self.devices[0].client.compile(module, _jax.DeviceList(tuple(self.devices[:n])), settings)
-        except self.jax.errors.JaxRuntimeError as refused:
-            error = refused
-        folder = self.folder_of(name[4:] if name.startswith("jit_") else name)
+            file.write(module)
+        return module, self.called_as or module.removeprefix("jit_")
+
+    def keep(self, name, chip, executable, error):
+        """Write down what the compiler left; the folder, or None."""
+        folder = self.folder_of(name)
         memory = executable.get_compiled_memory_stats() if executable is not None else None
         analysis = {k: getattr(memory, k) for k in dir(memory) if k.endswith("_in_bytes") and isinstance(getattr(memory, k), int)}
         failure = capture.refusal(error) if error is not None else None
-        kept = capture.keep_program(self.dump, os.path.join(folder, "program"), {"chip": self.chip, "command": "", "codegen": True, "error": failure,
+        kept = capture.keep_program(self.dump, os.path.join(folder, "program"), {"chip": chip, "command": "", "codegen": True, "error": failure,
                                                                                     "refused": failure and capture.gist(failure), "memory_analysis": analysis})
         for left in os.listdir(self.dump):
             if os.path.isfile(os.path.join(self.dump, left)):
                 os.unlink(os.path.join(self.dump, left))
-        if error is not None:
+        if failure:
             _say("%s: refused: %s" % (os.path.basename(folder), capture.gist(failure)) if kept else "%s: the compiler left no program" % name)
+        return folder
+
+    def compile(self, lowered, chips, options):
+        import numpy
+        from jax._src import compiler
+        from jaxlib import _jax
+        begun = time.monotonic()
+        lowering = lowered._lowering
+        module, name = self.name_of(lowered)
+        n = len(chips)
+        settings = compiler.get_compile_options(num_replicas=1, num_partitions=n, device_assignment=numpy.array(chips, dtype=object).reshape(1, n),
+                                                env_options_overrides={k: str(v) for k, v in options.items()} or None)
+        build = settings.executable_build_options
+        build.allow_spmd_sharding_propagation_to_parameters = [_unsaid(s) for s in lowering.compile_args["in_shardings"]]
+        build.allow_spmd_sharding_propagation_to_output = [_unsaid(s) for s in lowering.compile_args["out_shardings"]]
+        error = executable = None
+        try:
+            executable = chips[0].client.compile(lowering.stablehlo(), _jax.DeviceList(tuple(chips)), settings)
+        except self.jax.errors.JaxRuntimeError as refused:
+            error = refused
+        folder = self.keep(name, self.chip, executable, error)
+        if error is not None:
             raise error
-        results, tree = self.jax.tree.flatten(lowered.out_info)
+        results = self.jax.tree.leaves(lowered.out_info)
         donated = [info.donated for info in self.jax.tree.leaves(lowered.args_info, is_leaf=lambda leaf: hasattr(leaf, "donated"))]
         _say("%s: compiled for %d x %s in %.1f s" % (os.path.basename(folder), n, self.chip, time.monotonic() - begun))
-        return _Program(folder, tree, list(zip(results, self.shardings_of(lowering, executable, n))), donated, executable)
+        places = self.shardings_of(lowering, lowering.compile_args["out_shardings"], executable.get_output_shardings(),
+                                   executable.get_output_memory_kinds()[0], n)
+        return _Program(folder, lowered, list(zip(results, places)), donated, executable, n)
 
-    def shardings_of(self, lowering, executable, n):
-        """Of each result: as the program says, else as the compiler chose."""
+    def compiled_by_jax(self, lowered, chip, compiler_options, named):
+        """As JAX compiles ahead of time; what is for a TPU is written down, too."""
+        if chip.platform != "tpu":
+            return lowered.compile(compiler_options, **named)
+        begun = time.monotonic()
+        _, name = self.name_of(lowered)
+        kind = capture.chip_of(chip.device_kind) or self.chip
+        try:
+            compiled = lowered.compile(compiler_options, **named)
+        except self.jax.errors.JaxRuntimeError as refused:
+            self.keep(name, kind, None, refused)
+            raise
+        folder = self.keep(name, kind, compiled.runtime_executable(), None)
+        _say("%s: compiled ahead of time for %d x %s in %.1f s" % (os.path.basename(folder), len(lowered._lowering._device_list), kind, time.monotonic() - begun))
+        return compiled
+
+    def shardings_of(self, lowering, said, chosen, kinds, n):
+        """Of results or arguments: as the program says, else as the compiler chose."""
         from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
         from jax._src import mesh as mesh_lib, sharding_impls
-        said = lowering.compile_args["out_shardings"]
         inside = lowering.compile_args.get("intermediate_shardings") or ()
-        meshes = [s.mesh for s in (*lowering.compile_args["in_shardings"], *said, *inside) if isinstance(s, NamedSharding)]
+        meshes = [s.mesh for s in (*lowering.compile_args["in_shardings"], *lowering.compile_args["out_shardings"], *inside) if isinstance(s, NamedSharding)]
         meshes += [lowering.compile_args.get("context_mesh"), mesh_lib.get_concrete_mesh()]
         mesh = next((m for m in meshes if isinstance(m, Mesh) and not m.empty), None)
-        kinds = executable.get_output_memory_kinds()[0]
-        chosen = executable.get_output_shardings() or [None] * len(said)
-        device = self.jax.devices()[0]
+        chosen, kinds = chosen or [None] * len(said), kinds or [None] * len(said)
+        device = (lowering._device_list or self.jax.devices())[0]
         found = []
         for own, compiled, kind in zip(said, chosen, kinds):
             if not _unsaid(own) and getattr(own, "mesh", None) is not None and not isinstance(own.mesh, AbstractMesh):
@@ -181,7 +280,11 @@ class _Pretended:
     def call(self, program, given, named):
         leaves = self.jax.tree.leaves((given, named))
         program.calls += 1
-        program.beside = max(program.beside, self.bytes_beside(leaves))
+        device = (program.lowered._lowering._device_list or self.jax.devices())[0]
+        beside = self.chips.bytes_in_use(device, {id(leaf) for leaf in leaves})
+        program.beside = max(program.beside, beside)
+        total = beside + program.bytes_of_its_own()
+        self.chips.ran(program.lowered._lowering._device_list or [device], total)
         results = [self.zeros(info, sharding) for info, sharding in program.results]
         if len(leaves) != len(program.donated):
             leaves = [leaf for leaf in leaves if hasattr(leaf, "dtype")]  # without static arguments
@@ -189,15 +292,6 @@ class _Pretended:
             if gone and isinstance(leaf, self.jax.Array) and not leaf.is_deleted():
                 leaf.delete()
         return self.jax.tree.unflatten(program.tree, results)
-
-    def bytes_beside(self, leaves):
-        """What else a device holds while the program runs."""
-        own = {id(leaf) for leaf in leaves}
-        total = 0
-        for array in self.jax.live_arrays():
-            if id(array) not in own and getattr(array.sharding, "memory_kind", None) != "pinned_host" and not array.is_deleted():
-                total += math.prod(array.sharding.shard_shape(array.shape)) * array.dtype.itemsize
-        return total
 
     def zeros(self, info, sharding):
         """An array that takes no memory: all of them are the same page of zeros, read over and over."""
@@ -243,9 +337,13 @@ class _Pretended:
     # -- at the end --
 
     def tell(self):
-        for program, _ in self.programs.values():
+        for program in self.written.values():
             beside = ", beside up to %.2f GiB of other arrays on each device" % (program.beside / 2**30) if program.beside >= 1 << 26 else ""
-            _say("%s: called %d time%s%s" % (os.path.basename(program.name), program.calls, "" if program.calls == 1 else "s", beside))
+            name, own = os.path.basename(program.name), program.bytes_of_its_own()
+            _say("%s: called %d time%s%s" % (name, program.calls, "" if program.calls == 1 else "s", beside))
+            if own + program.beside > self.hbm_bytes:
+                _say("%s: DOES NOT FIT beside them: it needs %.2f GiB itself, a device has %.2f GiB; a TPU would have said RESOURCE_EXHAUSTED there" %
+                     (name, own / 2**30, self.hbm_bytes / 2**30))
 
 
 def _unsaid(sharding):
@@ -257,7 +355,7 @@ def install(jax):
     """When the program has imported jax: before it asks for devices."""
     chip, n_devices = os.environ["ECHELON_PRETEND_CHIP"], int(os.environ.get("ECHELON_PRETEND_DEVICES", "1"))
     jax.config.update("jax_platforms", "cpu")
-    jax.config.update("jax_num_cpu_devices", n_devices)
+    jax.config.update("jax_num_cpu_devices", n_devices + 1)
     jax.config.update("jax_hlo_source_file_canonicalization_regex", r".*/(?=(?:site|dist)-packages/)")
     from jax._src import source_info_util
     source_info_util.register_exclusion(__file__)  # no line of the program's
@@ -268,14 +366,90 @@ def install(jax):
     def pretended_jit(function=None, /, **options):
         if function is None:
             return functools.partial(pretended_jit, **options)
+        backend = options.pop("backend", None)
+        if backend not in (None, "tpu"):
+            options["device"] = jax.devices(backend)[0]
         return _Jitted(pretended, function, jit(function, **options), dict(options.get("compiler_options") or {}))
 
     jax.jit = pretended_jit
     jax.device_put = pretended.putting(jax.device_put)
-    jax.pmap = _said(jax.pmap, "jax.pmap runs on the CPU, for real, and is not compiled for the TPU; jax.jit with shardings is")
-    jax.default_backend = lambda: "tpu"
-    for name in ("devices", "local_devices"):
-        setattr(jax, name, _of_any_backend(getattr(jax, name)))
+    jax.pmap = _mapped(pretended, jax.pmap, pretended_jit)
+    jax.distributed.initialize = _alone(jax, n_devices)
+    _profile_nothing(jax)
+    _lower_for(pretended.chips)
+    pretended.chips.show()
+
+
+def _mapped(pretended, pmap, pretended_jit):
+    """jax.pmap is a jax.jit of its own making."""
+    try:
+        from jax._src import pmap as maps
+        api = maps.api
+    except (ImportError, AttributeError):
+        return _said(pmap, "this jax's pmap runs on the CPU, for real, and is not compiled for the TPU; jax.jit with shardings is")
+
+    class _Api:
+        jit = staticmethod(pretended_jit)
+
+        def __getattr__(self, name):
+            return getattr(api, name)
+
+    maps.api = _Api()
+
+    @functools.wraps(pmap)
+    def pretended_pmap(function, *given, **named):
+        mapped = pmap(function, *given, **named)
+
+        def called(what):
+            @functools.wraps(what)
+            def call(*given, **named):
+                before, pretended.called_as = pretended.called_as, getattr(function, "__name__", None)
+                try:
+                    return what(*given, **named)
+                finally:
+                    pretended.called_as = before
+            return call
+
+        outer = called(mapped)
+        outer.lower = called(mapped.lower)
+        return outer
+
+    return pretended_pmap
+
+
+def _alone(jax, n_devices):
+    """jax.distributed.initialize of the one process that has all chips."""
+
+    @functools.wraps(jax.distributed.initialize)
+    def initialize(*given, **named):
+        _say("jax.distributed.initialize: this process has all %d chips, and jax.process_count() is 1; on a slice of several hosts each process has its own" % n_devices)
+        jax.distributed.is_initialized = lambda: True
+        jax.distributed.shutdown = lambda: None
+
+    return initialize
+
+
+def _lower_for(chips):
+    """Callbacks (jax.debug.print) ask for the client that is compiled for, while the arrays are another's."""
+    from jax._src.interpreters import mlir
+    own = mlir.ModuleContext.get_backend
+
+    @functools.wraps(own)
+    def get_backend(context, *given, **named):
+        ours = tuple(context.platforms) == ("tpu",) and context.backend is chips.host.client
+        return chips.described[0].client if ours else own(context, *given, **named)
+
+    mlir.ModuleContext.get_backend = get_backend
+
+
+def _profile_nothing(jax):
+    """libtpu's profiler, which JAX starts beside its own, has nothing to attach to."""
+    from jax._src import profiler
+    nothing = _said(lambda *given, **named: None, "jax.profiler: nothing is run, and no profile is written; echelon run -o DIR leaves a timeline")
+    for name in ("start_trace", "stop_trace", "start_server", "stop_server"):
+        for module in (profiler, jax.profiler):
+            if hasattr(module, name):
+                setattr(module, name, nothing)
 
 
 def _said(function, text):
@@ -288,14 +462,3 @@ def _said(function, text):
         return function(*given, **named)
 
     return saying
-
-
-def _of_any_backend(devices):
-    """jax.devices("tpu") are those that are pretended."""
-
-    @functools.wraps(devices)
-    def of(*given, **named):
-        given = tuple(None if one == "tpu" else one for one in given)
-        return devices(*given, **{name: None if one == "tpu" else one for name, one in named.items()})
-
-    return of

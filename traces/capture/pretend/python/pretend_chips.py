@@ -1,0 +1,112 @@
+"""The devices of a JAX program on TPUs that are not there: as many CPU devices as chips are pretended, which say of themselves what the chips would, and one
+more, the host's own. Only what of JAX runs things still sees CPU devices in them."""
+import functools
+import math
+import sys
+import weakref
+
+# Parts of JAX that choose for a device and run nothing on it.
+_CHOOSING = ("jax._src.mesh_utils", "jax._src.pallas.", "jax.experimental.")
+_OF_CHIPS = ("coords", "core_on_chip", "num_cores", "slice_index")  # what a TPU's device has and a CPU's has not
+
+
+class Chips:
+    def __init__(self, jax, described, hbm_bytes):
+        """@described: the chips, of a topology; hbm_bytes: what the runtime hands out of each one's memory."""
+        self.jax, self.described, self.hbm_bytes = jax, described, hbm_bytes
+        self.peak = [0] * len(described)
+        devices = jax.devices("cpu")
+        self.devices, self.host = devices[:-1], devices[-1]
+        self._chip_of = dict(zip(self.devices, described))
+        self._bytes = weakref.WeakKeyDictionary()
+
+    def described_of(self, device_list):
+        """The chips that a program is to be compiled for, given the devices that it names (None: nothing says), and whether they are pretended ones."""
+        if device_list is None:
+            return [self.described[0]], True
+        devices = list(device_list)
+        return [self._chip_of.get(device, device) for device in devices], all(device in self._chip_of for device in devices)
+
+    def bytes_in_use(self, device, without=frozenset()):
+        """Of the arrays that are alive on a chip, but for those whose ids are given."""
+        total = 0
+        for array in self.jax.live_arrays():
+            if id(array) in without or array.is_deleted():
+                continue
+            sharding = array.sharding
+            if getattr(sharding, "memory_kind", None) not in ("pinned_host", "unpinned_host") and device in sharding.device_set:
+                total += math.prod(sharding.shard_shape(array.shape)) * getattr(array.dtype, "itemsize", 4)
+        return total
+
+    def ran(self, devices, total):
+        """A program held that many bytes of each device's memory."""
+        for device in devices:
+            if device in self._chip_of:
+                k = self.devices.index(device)
+                self.peak[k] = max(self.peak[k], total)
+
+    # -- what the program sees --
+
+    def show(self):
+        jax = self.jax
+        from jax._src import xla_bridge
+        kind = type(self.host)
+        chip_of = self._chip_of
+
+        def chooses(depth=2):
+            name = sys._getframe(depth).f_globals.get("__name__", "")
+            return not name.startswith(("jax.", "jaxlib.")) and name != "jax" or name.startswith(_CHOOSING)
+
+        def shown(name, of_chip, when=lambda: True):
+            own = getattr(kind, name)
+            get = own.fget if isinstance(own, property) else own
+            return property(lambda device: of_chip(chip_of[device]) if device in chip_of and when() else get(device))
+
+        def of_chips_only(name):
+            def get(device):
+                return getattr(chip_of.get(device, device), name) if device in chip_of else kind.__getattr__(device, name)
+            return property(get)
+
+        def memory_stats(device):
+            if device not in chip_of:
+                return own_stats(device)
+            used = self.bytes_in_use(device)
+            k = self.devices.index(device)
+            self.peak[k] = max(self.peak[k], used)
+            return {"bytes_in_use": used, "peak_bytes_in_use": self.peak[k], "bytes_limit": self.hbm_bytes, "bytes_reserved": 0,
+                    "largest_free_block_bytes": max(self.hbm_bytes - used, 0)}
+
+        own_stats, own_repr, own_str = kind.memory_stats, kind.__repr__, kind.__str__
+        kind.platform = shown("platform", lambda chip: chip.platform, lambda: chooses(3))
+        kind.device_kind = shown("device_kind", lambda chip: chip.device_kind)
+        for name in _OF_CHIPS:
+            setattr(kind, name, of_chips_only(name))
+        kind.memory_stats = memory_stats
+        kind.__repr__ = lambda device: own_repr(chip_of.get(device, device))
+        kind.__str__ = lambda device: own_str(chip_of.get(device, device))
+
+        for name in ("devices", "local_devices"):
+            found = self._found(getattr(xla_bridge, name))
+            setattr(xla_bridge, name, found)
+            setattr(jax, name, found)
+        for name in ("device_count", "local_device_count"):
+            def count(backend=None):
+                return len(jax.devices(backend))
+            functools.update_wrapper(count, getattr(xla_bridge, name))
+            setattr(xla_bridge, name, count)
+            setattr(jax, name, count)
+        jax.default_backend = lambda: "tpu"
+
+    def _found(self, devices):
+        """jax.devices() and jax.devices("tpu") are the chips, jax.devices("cpu") is the host."""
+
+        @functools.wraps(devices)
+        def of(*given, **named):
+            asked = [one for one in (*given, named.get("backend")) if isinstance(one, str)]
+            given = tuple(None if one == "tpu" else one for one in given)
+            all_ = devices(*given, **{name: None if one == "tpu" else one for name, one in named.items()})
+            if asked == ["cpu"]:
+                return [device for device in all_ if device is self.host]
+            return [device for device in all_ if device is not self.host]
+
+        return of
