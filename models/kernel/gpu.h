@@ -82,7 +82,7 @@ typedef struct {
     bool backward, tf32;     /**< tf32: tensor cores on f32. */
     uint8_t arrays;          /**< Element-wise: arrays read and written, the first of them written. */
     uint8_t element_bytes;   /**< Of the widest type named. */
-    uint16_t block_elements; /**< Element-wise: elements a block does where the name says it (nt x vt), else 0. */
+    uint16_t block_elements; /**< Element-wise, gathers: elements a block does where the name says it (nt x vt), else 0. */
     uint16_t instructions;   /**< An element: issued lane slots. */
     uint8_t vector;          /**< Elements of an access. */
     uint16_t trips;          /**< Dependent accesses of a thread; 0: as its class has. */
@@ -93,7 +93,7 @@ typedef struct {
     bool causal;                              /**< Attention: half of the products are left out. */
     bool library;                             /**< Attention: cuDNN's. */
     bool sums_rows;                           /**< Normalisation: writes one row, the sum of all. */
-    bool whole_rows;                          /**< Gathers: an index for a row, not for an element. */
+    bool whole_rows;                          /**< Gathers, scatters: an index for a row, not for an element. */
 } EchGpuName;
 /** Reads a demangled or mangled-enough kernel name. Never fails: kind is ECH_GPU_UNKNOWN where nothing is recognised. */
 void ech_gpu_name(const char *name, EchGpuName *ret);

@@ -108,6 +108,7 @@ static const struct {
     {"indexselect", ECH_GPU_GATHER},
     {"index_elementwise_kernel", ECH_GPU_GATHER},
     {"vectorized_gather", ECH_GPU_GATHER},
+    {"vectorized_scatter", ECH_GPU_SCATTER},
     {"embedding_backward", ECH_GPU_SCATTER},
     {"compute_grad_weight", ECH_GPU_SCATTER},
     {"sum_and_scatter", ECH_GPU_SCATTER},
@@ -300,18 +301,26 @@ static unsigned number_after(const char *at)
     return value;
 }
 
+/* "elementwise_kernel<128, 4, ...": threads and elements a thread. */
+static bool read_block(const char *arguments, EchGpuName *ret)
+{
+    unsigned threads = arguments ? number_after(arguments + 19) : 0;
+    const char *comma = arguments ? strchr(arguments, ',') : NULL;
+    if (threads < 32 || threads > 1024 || !comma || number_after(comma + 1) < 1 || number_after(comma + 1) > 16)
+        return false;
+    ret->block_elements = (uint16_t)(threads * number_after(comma + 1));
+    return true;
+}
+
 /* "..._kernel<128, 4, ...": threads and elements a thread; "vectorized_elementwise_kernel<4, ...": elements a thread at least. */
 static void read_elementwise(const char *text, EchGpuName *ret)
 {
     const char *arguments = strstr(text, "elementwise_kernel<"), *array = strstr(text, "array<char*, ");
     if (arguments) {
         unsigned first = number_after(arguments + 19);
-        const char *comma = strchr(arguments, ',');
         if (ret->kind == ECH_GPU_ELEMENTWISE)
             ret->block_elements = (uint16_t)(128 * MAX(MIN(first, 16u), 4u));
-        else if (first >= 32 && first <= 1024 && comma && number_after(comma + 1) >= 1 && number_after(comma + 1) <= 16)
-            ret->block_elements = (uint16_t)(first * number_after(comma + 1));
-        else if (strstr(text, "unrolled_elementwise_kernel<"))
+        else if (!read_block(arguments, ret) && strstr(text, "unrolled_elementwise_kernel<"))
             ret->block_elements = 512;
         if (ret->kind == ECH_GPU_ELEMENTWISE)
             ret->vector = (uint8_t)MAX(MIN(first, 16u), 1u);
@@ -549,8 +558,12 @@ void ech_gpu_name(const char *name, EchGpuName *ret)
                          strstr(text, "batch_norm_backward_reduce") || strstr(text, "internalgradients");
         ret->instructions = ret->sums_rows ? 24 : 0; /* as reductions */
         break;
-    case ECH_GPU_GATHER: ret->whole_rows = strstr(text, "vectorized_gather") != NULL; break;
+    case ECH_GPU_GATHER:
+        ret->whole_rows = strstr(text, "vectorized_gather") != NULL;
+        read_block(strstr(text, "elementwise_kernel<"), ret);
+        break;
     case ECH_GPU_SCATTER: /* a thread adds up the rows of one index, mostly one or two */
+        ret->whole_rows = strstr(text, "vectorized_scatter") != NULL;
         ret->trips = strstr(text, "compute_grad_weight") || strstr(text, "sum_and_scatter") ? 2 : 0;
         break;
     case ECH_GPU_UNKNOWN:

@@ -160,6 +160,18 @@ static void say_product(const EchGpuName *name, GString *out)
         g_string_append_printf(out, " align%u", name->alignment);
 }
 
+/* Threads of a block, 32 to 1024 as CUDA's are, times what each does. False where the name does not say it. */
+static bool say_block(const EchGpuName *name, GString *out)
+{
+    unsigned each = 1;
+    while (each <= 16 && (name->block_elements % each || name->block_elements / each > 1024))
+        each++;
+    if (name->block_elements == 0 || each > 16)
+        return false;
+    g_string_append_printf(out, " elementwise_kernel<%u, %u,", name->block_elements / each, each);
+    return true;
+}
+
 static void say_elementwise(const EchGpuName *name, GString *out)
 {
     static const struct {
@@ -167,19 +179,13 @@ static void say_elementwise(const EchGpuName *name, GString *out)
         const char *word;
     } costs[] = {{80, "gelubackward"}, {54, "erf_"},       {90, "pow_tensor_tensor"}, {24, "pow_"}, {60, "dropout"},
                  {34, "silu"},         {30, "exp_kernel"}, {40, "sin_kernel"},        {20, "div_"}};
-    /* Threads of a block, 32 to 1024 as CUDA's are, times what each does. */
-    unsigned each = 1;
-    while (each <= 16 && (name->block_elements % each || name->block_elements / each > 1024))
-        each++;
     static const char *const types[] = {[1] = "bool", [2] = "c10::half", [4] = "float", [8] = "double"};
     bool converts = name->written_bytes && name->arrays == 2;
     bool eight = name->kind == ECH_GPU_ELEMENTWISE && !converts && name->arrays && name->vector < 8 && name->block_elements == 1024;
     bool vectors = name->kind != ECH_GPU_STRIDED && (converts || eight || name->block_elements == 128 * MAX(name->vector, 4u));
     if (vectors)
         g_string_append_printf(out, " vectorized_elementwise_kernel<%u,", name->vector);
-    else if (name->block_elements && each <= 16)
-        g_string_append_printf(out, " elementwise_kernel<%u, %u,", name->block_elements / each, each);
-    else
+    else if (!say_block(name, out))
         g_string_append(out, name->kind == ECH_GPU_STRIDED ? " op_generic_tensor_kernel" : " loop_");
     if (converts)
         g_string_append_printf(out, " converting_copy_kernel_cuda<%s, %s>", types[name->read_bytes], types[name->written_bytes]);
@@ -200,6 +206,8 @@ void ech_anonymize_kernel(const char *text, GString *out)
         g_string_append_printf(out, " %s", word);
     if (name.kind == ECH_GPU_PRODUCT || name.kind == ECH_GPU_ATTENTION)
         say_product(&name, out);
+    else if (name.kind == ECH_GPU_GATHER)
+        say_block(&name, out);
     else if (name.instructions && !name.sums_rows && name.kind != ECH_GPU_REDUCE)
         say_elementwise(&name, out);
     if (name.kind == ECH_GPU_ATTENTION && name.head)

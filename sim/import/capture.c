@@ -510,6 +510,16 @@ static void issue(EchCapture *capture, uint32_t q, EchId op, const EchItem *item
     g_array_append_val(queue->ops, row);
 }
 
+/* What is asked of a device from now on waits for @op of its host. */
+static void hold_up(EchCapture *capture, uint32_t host, EchId op)
+{
+    const Queue *of = queue_at(capture, host);
+    for (guint q = 0; q < capture->queues->len; q++) {
+        if (q != host && queue_at(capture, q)->device == of->device && queue_at(capture, q)->process == of->process)
+            queue_at(capture, q)->host_wait = op;
+    }
+}
+
 /* Which arrays an item uses; borrowed until the next one is asked for. */
 static const EchArrayUse *arrays_of(EchCapture *capture, const EchItem *item, size_t *ret_n)
 {
@@ -545,7 +555,7 @@ static void kernel(EchCapture *capture, const EchItem *item)
         work = (EchItemWork){.write = item->bytes, .origin = item->origin};
     else if (item->work != ECH_NONE)
         work = g_array_index(capture->work, EchItemWork, item->work);
-    if (item->kind == ECH_ITEM_MEMSET && item->to == ECH_TIER_HOST)
+    if (item->to == ECH_TIER_HOST)
         m = memory_of(capture, ECH_TIER_HOST, 0);
     EchOp op = op_of(capture, item, ECH_OP_KERNEL, queue_id(capture, item->queue));
     op.bytes = 0;
@@ -567,6 +577,8 @@ static void kernel(EchCapture *capture, const EchItem *item)
         work = g_array_index(capture->work, EchItemWork, row + 1);
     }
     issue(capture, item->queue, id, item);
+    if (item->kind == ECH_ITEM_KERNEL && item->to == ECH_TIER_HOST)
+        hold_up(capture, item->queue, id);
 }
 
 /* The newest op of a queue issued no later than @time, or ECH_NONE. */
@@ -705,10 +717,7 @@ static void wait_op(EchCapture *capture, const EchItem *item)
         issue(capture, item->queue, id, item);
         return;
     }
-    for (guint q = 0; q < capture->queues->len; q++) {
-        if (q != item->queue && queue_at(capture, q)->device == device && queue_at(capture, q)->process == process)
-            queue_at(capture, q)->host_wait = id;
-    }
+    hold_up(capture, item->queue, id);
 }
 
 static void mark(EchCapture *capture, const EchItem *item)

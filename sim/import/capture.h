@@ -50,7 +50,8 @@ typedef struct {
     uint32_t work;     /**< KERNEL: ech_capture_work, or ECH_NONE. COPY, COLLECTIVE: queue whose newest op must have ended, or ECH_NONE. */
     EchId meets;       /**< COLLECTIVE: string id of whom it meets, "meets=4be1/12" (sim/trace/meets.h), or ECH_NONE. */
     uint8_t kind;      /**< EchItemKind */
-    uint8_t from, to;  /**< EchTier: of a COPY; ALLOC, FREE, MEMSET: `to`. COLLECTIVE: `from` is EchCollective. */
+    uint8_t from, to;  /**< EchTier: of a COPY; ALLOC, FREE, MEMSET: `to`. KERNEL: `to` is the host where its processor
+                          runs it, on a host's queue; the device waits for that. COLLECTIVE: `from` is EchCollective. */
     uint8_t origin;    /**< EchOrigin of bytes. */
     uint32_t first_use, n_uses; /**< KERNEL, MEMSET, COPY, COLLECTIVE: of ech_capture_use. */
     bool told;                  /**< Which arrays it uses is known, all or none. */

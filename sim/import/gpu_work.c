@@ -679,6 +679,13 @@ bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, do
             launch->operand_bytes = name->element_bytes;
             launch->elements = covered / MAX(name->element_bytes, 1);
         }
+        /* A mask among the indices picks fewer than it has elements, or fewer than its shape times the rest: the grid knows how many. */
+        uint64_t picked = whole->kind == ECH_GPU_OP_GATHER ? ech_gpu_grid_elements(name, launch) : 0;
+        if (picked > 0 && launch->elements > picked) {
+            launch->elements = ret->ops = picked;
+            ret->write = ech_bytes_mul(picked, each);
+            ret->read = ech_bytes_add(ret->write, MIN(whole->n, ech_bytes_mul(picked, 8)));
+        }
         if (whole->kind == ECH_GPU_OP_OTHER && name->written_bytes > 0) {
             ret->read = ech_bytes_mul(launch->elements, name->read_bytes);
             ret->write = ech_bytes_mul(launch->elements, name->written_bytes);

@@ -12,6 +12,8 @@
  *   refused T DEVICE STREAM BYTES                                     the driver had no room
  *   record T DEVICE STREAM EVENT | wait T DEVICE STREAM EVENT
  *   sync T TYPE DEVICE STREAM EVENT                                   1 event, 3 stream, 4 device
+ *   host T DEVICE NAME READ WRITTEN                                   an operator on arrays of the host, which its processor runs before it asks the
+ *                                                                     device for more: bytes of them
  *   collective T DEVICE STREAM NAME BYTES RANKS FIRST_STRIDE
  *   uses HOW ADDRESS BYTES ...                                        of the work before: 1 reads, 2 writes, 3 both; BYTES 0: not known
  *   args PARAMETER ADDRESS ...                                        of the kernel before: addresses among its parameters, in their order
@@ -146,6 +148,8 @@ typedef struct {
     uint64_t clock_ns, reserved, peak_reserved, n_refused, largest_refused;
     bool of_tensorflow, of_xla;   /* it launched kernels that are called as these call theirs */
     uint64_t n_blocks, n_of_pool; /* of the device that the program asked for; by cudaMallocAsync */
+    uint64_t n_host_work;
+    EchBytes host_work_bytes; /* read and written */
     uint64_t first_device;
     bool any_device;
 } Reader;
@@ -560,6 +564,30 @@ static void add_host_wait(Reader *r, EchTime at, uint32_t device, uint32_t queue
     item.name = ech_trace_builder_string(r->builder, name, -1);
     ech_capture_add(r->capture, &item);
     g_hash_table_remove_all(r->runs);
+}
+
+/* The device is asked for what follows when the host is done with this. */
+static bool add_host_work(Reader *r, GError **error)
+{
+    const Text *name = text_of(r, r->lines.fields[2], error);
+    if (!name)
+        return false;
+    uint32_t device = (uint32_t)MIN(r->lines.fields[1], 65535);
+    Within where = within(r);
+    EchItem item = ech_item_init(ECH_ITEM_KERNEL);
+    item.issued = time_of(r, r->lines.fields[0]);
+    item.queue = ech_capture_queue(r->capture, "host", ECH_QUEUE_HOST, device);
+    item.to = ECH_TIER_HOST;
+    item.told = true; /* none of the device's arrays */
+    item.name = string_of(r, name);
+    if (where.path != UINT32_MAX)
+        item.stack = path_text(r, where.path);
+    EchItemWork work = {.read = r->lines.fields[3], .write = r->lines.fields[4], .unit = ECH_WORK_VECTOR, .origin = ECH_KNOWN};
+    item.work = ech_capture_work(r->capture, work);
+    ech_capture_add(r->capture, &item);
+    r->n_host_work++;
+    r->host_work_bytes = ech_bytes_add(r->host_work_bytes, ech_bytes_add(work.read, work.write));
+    return true;
 }
 
 static void add_copy(Reader *r)
@@ -1050,6 +1078,14 @@ static void infer_traffic(Reader *r)
                         untold, told + untold);
     else if (told > 0)
         ech_diag_remark(r->ret->diag, "lengths of sequences are those that the host knew when it asked for attention over their pages");
+    ech_diag_note(r->ret->diag, "operators_on_the_host", r->n_host_work);
+    if (r->n_host_work > 0) {
+        g_autofree char *bytes = ech_format_bytes(r->host_work_bytes);
+        ech_diag_remark(r->ret->diag,
+                        "%" G_GUINT64_FORMAT " operators run on the host's processor, on %s in all: they take as long as the host's memory takes for that "
+                        "(memories.host.read and write), and the device is asked for nothing meanwhile",
+                        r->n_host_work, bytes);
+    }
     ech_diag_note(r->ret->diag, "kernel_traffic_inferred_from_shapes", by_shape);
     ech_diag_note(r->ret->diag, "kernel_traffic_inferred_from_grids", by_grid);
     ech_diag_note(r->ret->diag, "kernel_traffic_assumed", assumed);
@@ -1088,6 +1124,7 @@ enum {
     LINE_RANK,
     LINE_SENDS,
     LINE_OF,
+    LINE_HOST,
 };
 
 static const EchLineKind kinds[] = {
@@ -1119,6 +1156,7 @@ static const EchLineKind kinds[] = {
     [LINE_RANK] = {"rank", NULL, 3, false},
     [LINE_SENDS] = {"sends", NULL, ECH_LINE_LIST, false},
     [LINE_OF] = {"of", NULL, 4, false},
+    [LINE_HOST] = {"host", "host", 5, false},
 };
 
 /* Where each rank is a process of its own, it asks for one device of several: that is device 0 here, which the first one that anything was asked of changes
@@ -1126,8 +1164,8 @@ static const EchLineKind kinds[] = {
 static void number_device(Reader *r, size_t which)
 {
     static const uint8_t fields[G_N_ELEMENTS(kinds)] = {
-        [LINE_KERNEL] = 1,  [LINE_LIBRARY] = 1, [LINE_COPY] = 1, [LINE_SET] = 1,  [LINE_ALLOC] = 1,      [LINE_FREE] = 1,
-        [LINE_REFUSED] = 1, [LINE_RECORD] = 1,  [LINE_WAIT] = 1, [LINE_SYNC] = 2, [LINE_COLLECTIVE] = 1, [LINE_GRAPH] = 1};
+        [LINE_KERNEL] = 1, [LINE_LIBRARY] = 1, [LINE_COPY] = 1, [LINE_SET] = 1,        [LINE_ALLOC] = 1, [LINE_FREE] = 1, [LINE_REFUSED] = 1,
+        [LINE_RECORD] = 1, [LINE_WAIT] = 1,    [LINE_SYNC] = 2, [LINE_COLLECTIVE] = 1, [LINE_GRAPH] = 1, [LINE_HOST] = 1};
     if (fields[which] == 0)
         return;
     uint64_t *device = &r->lines.fields[fields[which]];
@@ -1181,6 +1219,7 @@ static bool add_line(size_t which, void *data, GError **error)
     case LINE_MEETS: return add_meetings(r, false, error);
     case LINE_SENDS: return add_meetings(r, true, error);
     case LINE_OF: return add_of(r, error);
+    case LINE_HOST: return add_host_work(r, error);
     case LINE_RANK:
         ech_trace_builder_printf_property(r->builder, "rank", "%" G_GUINT64_FORMAT, r->lines.fields[1]);
         ech_trace_builder_printf_property(r->builder, "ranks", "%" G_GUINT64_FORMAT, r->lines.fields[2]);

@@ -630,7 +630,7 @@ static void compile_host(EchMachine *m)
         }
         m->host_since[i] = since;
         m->host_asked[i] = asked;
-        if (on_host && op->kind == ECH_OP_WAIT) {
+        if (on_host && (op->kind == ECH_OP_WAIT || op->kind == ECH_OP_KERNEL)) { /* which it runs itself */
             since = i;
             asked = 0;
         }

@@ -20,8 +20,8 @@
 
 const char *ech_price_name(EchPriceSource source)
 {
-    static const char *const names[] = {"free", "roofline",   "estimate", "recorded", "recorded_scaled", "link",
-                                        "port", "collective", "runtime",  "unknown",  "estimate_scaled", "model"};
+    static const char *const names[] = {"free",       "roofline", "estimate", "recorded",        "recorded_scaled", "link", "port",
+                                        "collective", "runtime",  "unknown",  "estimate_scaled", "model",           "host"};
     return names[source];
 }
 
@@ -32,6 +32,7 @@ const char *ech_price_words(EchPriceSource source)
     case ECH_PRICE_ESTIMATE_SCALED: return "compiler's estimate, scaled";
     case ECH_PRICE_RECORDED_SCALED: return "recorded, scaled";
     case ECH_PRICE_MODEL: return "kernel model";
+    case ECH_PRICE_HOST: return "on the host, by its memory";
     case ECH_PRICE_FREE:
     case ECH_PRICE_ROOFLINE:
     case ECH_PRICE_RECORDED:
@@ -630,6 +631,26 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
     price->source = (uint8_t)source;
 }
 
+/* What a host's processor does with its own memory: an operator on arrays that never left it. */
+static bool is_host_work(const EchTrace *trace, const EchOp *op)
+{
+    return op->queue != ECH_NONE && ech_trace_queues(trace)[op->queue].kind == ECH_QUEUE_HOST && op->recorded.duration == ECH_TIME_NONE &&
+           op->estimate == ECH_TIME_NONE;
+}
+
+/* As fast as the memory gives and takes its bytes, by no link and without a launch. */
+static void price_host_work(const Pricer *pricer, const Map *map, Row *row, const EchOp *op, EchPrice *price)
+{
+    const EchUse *uses = ech_trace_uses(pricer->trace);
+    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
+        const EchMemory *memory = map->memory[ech_trace_buffers(pricer->trace)[uses[u].buffer].memory];
+        bool reads = uses[u].access == ECH_READ;
+        if (memory && map->port[memory_index(map, memory)] != NOWHERE)
+            row_add(row, map->port[memory_index(map, memory)], port_amount(memory, reads ? (double)uses[u].bytes : 0, reads ? 0 : (double)uses[u].bytes));
+    }
+    price->source = ECH_PRICE_HOST;
+}
+
 /* What a copy of @bytes takes of @memory's port, @direction 0 to the device and 1 from it: of the device's by the host link as measured, else @usual. */
 static double copied_amount(const Map *map, const EchMemory *memory, bool host, size_t direction, double bytes, double usual)
 {
@@ -901,7 +922,12 @@ static bool price_op(Pricer *pricer, const Map *map, const Map *old, Row *row, R
     price->source = ECH_PRICE_FREE;
     bool free_copy = false;
     switch ((EchOpKind)op->kind) {
-    case ECH_OP_KERNEL: price_kernel(pricer, map, old, row, scratch, op, price); break;
+    case ECH_OP_KERNEL:
+        if (is_host_work(pricer->trace, op))
+            price_host_work(pricer, map, row, op, price);
+        else
+            price_kernel(pricer, map, old, row, scratch, op, price);
+        break;
     case ECH_OP_COPY:
         if (!pricer->not_awaited || strcmp(ech_trace_string(pricer->trace, op->name), pricer->not_awaited) != 0)
             free_copy = !price_copy(pricer, map, row, op, price);

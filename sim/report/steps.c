@@ -176,12 +176,12 @@ EchStep *ech_report_steps(const EchReport *report, size_t *ret_n)
         if (low == 0)
             first = MIN(first, span->start);
         steps[low].end = MAX(steps[low].end, span->end);
-        steps[low].kernels++;
+        steps[low].kernels += queues[ops[span->op].queue].kind != ECH_QUEUE_HOST; /* others run on its processor */
     }
     /* A mark that nothing follows ends the step before it. */
     size_t kept = 0;
     for (size_t i = 0; i < n; i++) {
-        if (steps[i].kernels > 0)
+        if (steps[i].end > 0)
             steps[kept++] = steps[i];
     }
     /* An optimizer's step ends a step of the program: what follows the last one begins another. */

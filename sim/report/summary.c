@@ -683,6 +683,7 @@ static void append_longest(GString *out, const EchReport *report, unsigned colum
     int room = (int)(columns ? columns : ECH_TEXT_COLUMNS) - SHARE_COLUMNS - LABEL - 2;
     for (size_t i = 0; i < n; i++) {
         bool kernel = times[i].kind == ECH_OP_KERNEL, classed = kernel && times[i].kernel_class;
+        const char *what = times[i].price == ECH_PRICE_HOST ? "operator" : ech_op_kind_name(times[i].kind);
         g_autofree char *price = !kernel ? g_strdup("")
                                  : classed
                                      ? g_strdup_printf("%s: %s, by %s", ech_price_words(times[i].price), ech_gpu_class_name((EchGpuClass)times[i].kernel_class),
@@ -699,14 +700,13 @@ static void append_longest(GString *out, const EchReport *report, unsigned colum
         size_t operator_length = strcspn(times[i].stack, "\n");
         if (!told && kernel && times[i].one_asker && g_strstr_len(times[i].stack, (gssize)operator_length, "::"))
             source = g_strndup(times[i].stack, operator_length);
-        int least = ech_text_width(ech_op_kind_name(times[i].kind)) + ech_text_width(count), line = source ? ech_text_width(source) + 2 : 0;
+        int least = ech_text_width(what) + ech_text_width(count), line = source ? ech_text_width(source) + 2 : 0;
         if (line == 0 || least + line > room)
             g_clear_pointer(&source, g_free);
         else
             least += line;
         bool priced = *price && (!source || least + ech_text_width(price) + 2 <= room);
-        char *note = g_strdup_printf("%s%s%s%s%s%s", ech_op_kind_name(times[i].kind), priced ? ", " : "", priced ? price : "", count, source ? ", " : "",
-                                     source ? source : "");
+        char *note = g_strdup_printf("%s%s%s%s%s%s", what, priced ? ", " : "", priced ? price : "", count, source ? ", " : "", source ? source : "");
         g_autofree char *label = ech_text_kernel(times[i].name);
         add_share(rows, label, ech_format_time(times[i].time), ratio(times[i].time, run->makespan), note);
     }

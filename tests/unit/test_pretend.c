@@ -267,6 +267,29 @@ static EchImport *small_kernels(unsigned n, const char *behind)
     return must_read(text->str);
 }
 
+START_TEST(work_of_the_host)
+{
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", (const char *const[]){"device.runtime.eager_launch_ps=10us", "device.memories.host.read=100GB/s",
+                                                                                    "device.memories.host.write=100GB/s", NULL});
+    /* A copy, which the host waits for; an optimizer's step on 3 GB read and 2 written; a copy back. */
+    const char *text = HEAD "name 1 \"aten::_fused_adamw_\"\ncopy 1 0 0 1000000 3 2 1\nsync 2 4 0 0 0\n%scopy 4 0 0 1000000 2 3 1\nend\n";
+    g_autofree char *with = g_strdup_printf(text, "host 3 0 1 3000000000 2000000000\n"), *without = g_strdup_printf(text, "");
+    g_autoptr(EchImport) import = must_read(with), other = must_read(without);
+    const EchTrace *t = import->trace;
+    const EchOp *step = nth(t, ECH_OP_KERNEL, 0), *back = nth(t, ECH_OP_COPY, 1);
+    ck_assert_str_eq(ech_trace_string(t, step->name), "aten::_fused_adamw_");
+    ck_assert_uint_eq(ech_trace_queues(t)[step->queue].kind, ECH_QUEUE_HOST);
+    ck_assert(depends(t, back, step));
+    ck_assert_uint_eq(moved(t, step, ECH_READ), 3000000000);
+    ck_assert_uint_eq(moved(t, step, ECH_WRITE), 2000000000);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "operators_on_the_host"), 1);
+    g_autoptr(EchRun) run = must_run(t, device, true), least = must_run(other->trace, device, true);
+    ck_assert_int_eq(run->makespan - least->makespan, 50000 * PS_PER_US); /* and no link between */
+    ck_assert_uint_eq(run->provenance.kernels[ECH_PRICE_HOST], 1);
+    must_fail(HEAD "host 3 0 1 5 5\nend\n", ":4: name 1 is not told before");
+}
+END_TEST
+
 START_TEST(small_kernels_wait_for_the_host)
 {
     g_autoptr(EchDevice) device = ech_test_device("h100-sxm", (const char *const[]){"device.runtime.eager_launch_ps=10us", NULL});
@@ -422,6 +445,12 @@ START_TEST(operators)
          64 * 768 * 4, 64 * 768},
         /* the rows that are picked, by threads of 16 bytes; one mask of bytes; one index an element */
         {"aten::index, sizes = [[1000, 64], [128]]", "void at::native::vectorized_gather_kernel<16, long>(char*)", "128 1 1 16 1 1 0", 128 * 256, 128 * 256, 0},
+        {"aten::scatter_add_, sizes = [[100, 256], [], [1000, 256], [1000, 256]]",
+         "void at::native::vectorized_scatter_kernel<at::native::ScatterAddOp, 16, float, long>(float*)", "250 1 1 256 1 1 0", 1000 * 1024, 1000 * 1024, 0},
+        /* rows where a mask is set: a block does 512 elements, at most */
+        {"aten::index, sizes = [[1, 1603, 1024], [1, 1603]]",
+         "void at::native::index_elementwise_kernel<128, 4, at::native::gpu_index_kernel<at::native::index_kernel_impl<at::native::OpaqueType<4> > > >(int)",
+         "3200 1 1 128 1 1 0", 3200 * 512 * 4 + 1603 * 8, 3200 * 512 * 4, 3200 * 512},
         {"aten::where, sizes = [[1024], [1024], [1024]]",
          "void at::native::vectorized_elementwise_kernel<4, at::native::where_kernel_impl(float), std::array<char*, 4ul>, false>(int)", "1 1 1 128 1 1 0",
          1024 * (1 + 4 + 4), 1024 * 4, 0},
@@ -710,6 +739,7 @@ int main(void)
     tcase_add_test(cases, a_librarys_memory_stays);
     tcase_add_test(cases, snapshots_of_many_devices);
     tcase_add_test(cases, what_is_cut_or_unknown);
+    tcase_add_test(cases, work_of_the_host);
     tcase_add_test(cases, small_kernels_wait_for_the_host);
     tcase_add_test(cases, the_host_runs_ahead_and_waits);
     tcase_add_test(cases, graphs_are_asked_for_once);

@@ -43,6 +43,13 @@ PRETEND_EXPORT void pretend_quiet(int on)
     quiet = on;
 }
 
+/* An operator that the host's processor ran on @read and @written bytes of its own memory: the device was asked for nothing meanwhile. */
+PRETEND_EXPORT void pretend_host_work(const char *name, uint64_t read, uint64_t written)
+{
+    uint32_t number = pretend_name(name);
+    pretend_event("host", "%d %" PRIu32 " %" PRIu64 " %" PRIu64, pretend_current_device(), number, read, written);
+}
+
 /* PyTorch's ranges of operators carry a number of the operator and those of its inputs' makers, which would make each text another. */
 static void write_text(const char *word, const char *text)
 {

@@ -10,13 +10,16 @@ import sys
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-LARGEST = 1 << 18  # elements; larger ones stay zeros
+LARGEST = 1 << 22  # elements (a graph's edges, say); larger ones stay zeros
+HOST_WORK = 1 << 20  # bytes of the host's memory that an operator on its processor reads and writes; fewer are lost in what a launch takes
 SCALARS = 64  # elements of floating-point tensors that are looked at: norms of masks, thresholds
 FEW = 1024  # choices of a router; a vocabulary has more
 aten = torch.ops.aten
 COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
+ONLY_WRITTEN = ("aten::copy_", "aten::fill_", "aten::zero_")
+ROWS = ("aten::embedding", "aten::index", "aten::index_select", "aten::gather", "aten::take")  # read what they return, not all of their table
 INDEXED = {aten.index.Tensor, aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default}
 READS = {aten._local_scalar_dense.default, aten._to_copy.default, aten.copy_.default}
 
@@ -25,6 +28,7 @@ for _name in ("pretend_known", "pretend_fill", "pretend_clear"):
     getattr(_library, _name).argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 
 
+_library.pretend_host_work.argtypes = (ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint64)
 _doubt, _clear = _library.pretend_doubt, _library.pretend_clear
 
 
@@ -60,6 +64,18 @@ def _tensors(values):
             yield from _tensors(value)
 
 
+def _host_bytes(value):
+    """Of the host's memory, in an argument or a result; a tensor of tensors (a shard) is the one that lies here. None: it is a device's."""
+    sum = 0
+    for tensor in _tensors((value,)):
+        tensor = getattr(tensor, "_local_tensor", tensor)
+        if tensor.device.type != "cpu":
+            return None
+        dense = tensor.numel() * tensor.element_size()
+        sum += min(dense, _span(tensor)) if type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided else dense
+    return sum
+
+
 def _moved(value):
     """An argument for the CPU's operator."""
     if _is_here(value):
@@ -77,7 +93,7 @@ class Values(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.kinds = {}
-        self.said = False
+        self.said = self.said_none = False
 
     def kind(self, func):
         """"view" of an argument, "random", "value", or "composite" of those, which inference mode leaves whole."""
@@ -104,7 +120,10 @@ class Values(TorchDispatchMode):
             args = self.with_indices(args)
         kind = self.kinds.get(func) or self.kind(func)
         if kind == "view":
-            return func(*args, **kwargs)
+            out = func(*args, **kwargs)
+            if func is aten._pin_memory.default:
+                self.tell_host(func, args, kwargs, out)
+            return out
         if kind == "composite":
             with self:
                 return func._op_dk(COMPOSITE, *args, **kwargs)  # not func.decompose: what stands in for it in Python does other work (dropout copies)
@@ -145,13 +164,21 @@ class Values(TorchDispatchMode):
         chosen = []
         try:
             for index in args[1]:
-                if _is_here(index) and index.dtype in (torch.bool, torch.uint8) and index.numel() <= LARGEST:
+                mask = _is_here(index) and index.dtype in (torch.bool, torch.uint8)
+                if mask and index.numel() > LARGEST:
+                    self.say_none(index.numel())
+                if mask and index.numel() <= LARGEST:
                     chosen.extend(self.__torch_dispatch__(aten.nonzero.default, (), (index,)).unbind(1))
                 else:
                     chosen.append(index)
         except Exception:
             return args
         return (args[0], chosen) + tuple(args[2:])
+
+    def say_none(self, elements):
+        if not self.said_none:
+            self.said_none = True
+            sys.stderr.write("echelon capture: a mask of %d elements is too large to be computed here: it counts as set nowhere, and what it picks is empty\n" % elements)
 
     def write(self, made, out):
         """What the CPU made, where the real operator's result lies."""
@@ -183,6 +210,7 @@ class Values(TorchDispatchMode):
         given = list(_tensors(args)) + list(_tensors(kwargs.values()))
         here = [tensor for tensor in given if _is_here(tensor)]
         if not any(_is_here(tensor) for tensor in outs) and not here:
+            self.tell_host(func, args, kwargs, out)
             return out
         if len(here) < len(given) and any(type(t) not in (torch.Tensor, torch.nn.Parameter) or t.device.type not in ("cuda", "cpu") for t in given):
             return out
@@ -190,8 +218,12 @@ class Values(TorchDispatchMode):
             source = args[0] if func is aten._to_copy.default else args[1]
             if _is_here(source) and isinstance(out, torch.Tensor) and out.numel() <= LARGEST and source.dtype in WHOLE:
                 out.copy_(_seen(source))
+            elif _is_here(out) and source.device.type == "cpu" and out.numel() <= LARGEST and out.dtype in WHOLE and source.dtype in WHOLE:
+                self.write(source, out)  # of whole numbers more is kept than of what is copied else
             return out  # otherwise the copy is as it was asked for
         sizes = max([t.numel() for t in outs + here], default=0)
+        if func is aten.nonzero.default and sizes > LARGEST:
+            self.say_none(sizes)
         known = self.kind(func) == "value" and sizes <= LARGEST and all(_is_known(t) for t in here)
         if func in (aten.topk.default, aten.argmax.default) and not known:
             self.clear(outs)
@@ -205,6 +237,25 @@ class Values(TorchDispatchMode):
         out = self.fitted(made, out)
         self.write(made, out)
         return out
+
+    def tell_host(self, func, args, kwargs, out):
+        """What the host's processor does takes its time, too: an optimizer's step on what was offloaded."""
+        read = written = 0
+        name = func._schema.name
+        for at, argument in enumerate(func._schema.arguments):
+            bytes = _host_bytes(args[at] if at < len(args) else kwargs.get(argument.name))
+            if bytes is None:
+                return
+            writes = argument.alias_info is not None and argument.alias_info.is_write
+            written += bytes if writes else 0
+            read += bytes if not writes or (not argument.is_out and name not in ONLY_WRITTEN) else 0
+        bytes = _host_bytes(out) if not any(r.alias_info is not None for r in func._schema.returns) else 0
+        if bytes is None:
+            return
+        written += bytes
+        read = min(read, written) if name in ROWS else read
+        if read + written >= HOST_WORK:
+            _library.pretend_host_work(name.encode(), read, written)
 
     def fitted(self, made, out):
         """Where a count of the device's decided the shape (nonzero, unique), the shape that it has."""
