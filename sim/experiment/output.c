@@ -40,7 +40,7 @@ void ech_remove_tree(const char *path)
 
 static bool is_ours(const char *path)
 {
-    static const char *const files[] = {"run.json", "sweep.json", NULL};
+    static const char *const files[] = {"run.json", "sweep.json", "ranks.json", NULL};
     for (const char *const *file = files; *file; file++) {
         g_autofree char *there = g_build_filename(path, *file, NULL);
         if (g_file_test(there, G_FILE_TEST_IS_REGULAR))

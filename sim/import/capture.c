@@ -703,9 +703,10 @@ static void wait_op(EchCapture *capture, const EchItem *item)
     op.bytes = 0;
     op.bytes_origin = ECH_ABSENT;
     op.target = ECH_NONE;
+    op.launch = item->meets;
     EchId id = ech_trace_builder_op(capture->builder, op);
     EchTime time = (EchTime)item->address;
-    for (guint q = 0; q < capture->queues->len; q++) {
+    for (guint q = 0; q < capture->queues->len && item->meets == ECH_NONE; q++) {
         const Queue *queue = queue_at(capture, q);
         if (q == item->queue || queue->device != device || (item->other != ECH_NONE ? item->other != q : queue->process != process))
             continue;

@@ -821,6 +821,24 @@ static bool add_meetings(Reader *r, bool sends, GError **error)
     return true;
 }
 
+/* Hosts tell one another something: who hears it waits for all that tell it, who tells it for nobody. */
+static bool add_host_meeting(Reader *r, bool tells, GError **error)
+{
+    const Text *text = text_of(r, r->lines.fields[1], error);
+    if (!text)
+        return false;
+    EchMeeting meeting = {.group = r->lines.fields[2], .sends = tells, .buffer = tells ? 1 : 0, .hears = !tells};
+    g_string_truncate(r->scratch, 0);
+    ech_meets_print(r->scratch, meeting);
+    EchItem item = ech_item_init(ECH_ITEM_HOST_WAIT);
+    item.issued = time_of(r, r->lines.fields[0]);
+    item.queue = ech_capture_queue(r->capture, "host", ECH_QUEUE_HOST, 0);
+    item.meets = ech_trace_builder_string(r->builder, r->scratch->str, (gssize)r->scratch->len);
+    item.name = ech_trace_builder_string(r->builder, text->at, (gssize)text->n);
+    ech_capture_add(r->capture, &item);
+    return true;
+}
+
 static const EchArguments *arguments_of(Reader *r, Text *text)
 {
     if (!text->arguments) {
@@ -1125,6 +1143,8 @@ enum {
     LINE_SENDS,
     LINE_OF,
     LINE_HOST,
+    LINE_TELLS,
+    LINE_HEARS,
 };
 
 static const EchLineKind kinds[] = {
@@ -1157,6 +1177,8 @@ static const EchLineKind kinds[] = {
     [LINE_SENDS] = {"sends", NULL, ECH_LINE_LIST, false},
     [LINE_OF] = {"of", NULL, 4, false},
     [LINE_HOST] = {"host", "host", 5, false},
+    [LINE_TELLS] = {"tells", "tells", 3, false},
+    [LINE_HEARS] = {"hears", "hears", 3, false},
 };
 
 /* Where each rank is a process of its own, it asks for one device of several: that is device 0 here, which the first one that anything was asked of changes
@@ -1220,6 +1242,8 @@ static bool add_line(size_t which, void *data, GError **error)
     case LINE_SENDS: return add_meetings(r, true, error);
     case LINE_OF: return add_of(r, error);
     case LINE_HOST: return add_host_work(r, error);
+    case LINE_TELLS: return add_host_meeting(r, true, error);
+    case LINE_HEARS: return add_host_meeting(r, false, error);
     case LINE_RANK:
         ech_trace_builder_printf_property(r->builder, "rank", "%" G_GUINT64_FORMAT, r->lines.fields[1]);
         ech_trace_builder_printf_property(r->builder, "ranks", "%" G_GUINT64_FORMAT, r->lines.fields[2]);

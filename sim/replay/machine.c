@@ -554,7 +554,7 @@ static bool may_start(EchMachine *m, uint32_t queue, uint32_t op)
         wait_on(m, queue, &m->barrier_waiters, ECH_WAIT_ALLOCATOR);
         return false;
     }
-    if (m->meet && m->ops[op].kind == ECH_OP_COLLECTIVE && !pass_meeting(m, queue, op))
+    if (m->meet && (m->ops[op].kind == ECH_OP_COLLECTIVE || m->ops[op].kind == ECH_OP_WAIT) && !pass_meeting(m, queue, op))
         return false;
     q->gap_over = false;
     if (m->ops[op].kind == ECH_OP_ALLOC && m->barrier != op) {

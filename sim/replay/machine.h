@@ -45,7 +45,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchMachine, ech_machine_free)
 
 /** Where spans go, and a counter that is kept up to date for a progress bar (may be shared memory). Before drive. */
 void ech_machine_set_sink(EchMachine *machine, EchSpanSink sink, void *user, uint64_t *progress);
-/** Whether all that collective @op meets in other machines is ready, too; asked when it could start. False: it waits until ech_machine_meet. */
+/** Whether all that collective, or wait, @op meets in other machines is ready, too; asked when it could start. False: it waits until ech_machine_meet. */
 typedef bool (*EchMachineMeet)(void *user, uint32_t op);
 /** Before the run; of a trace without loops. */
 void ech_machine_set_meet(EchMachine *machine, EchMachineMeet meet, void *user);

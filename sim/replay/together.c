@@ -1,7 +1,7 @@
 /* Several ranks on one engine: each has a machine and resources of its own, and its collectives begin when all that they meet are ready.
  *
- * Calls are the collectives of all ranks, meetings what their words stand for (sim/trace/meets.h), parties the calls of a meeting. A message that finds room in
- * its channel's buffer is sent before its receiver comes, as NCCL does. */
+ * Calls are the collectives of all ranks, and their hosts' waits for other hosts, meetings what their words stand for (sim/trace/meets.h), parties the calls of
+ * a meeting. A message that finds room in its channel's buffer is sent before its receiver comes, as NCCL does. */
 #include "sim/base/error.h"
 #include "sim/replay/replaying.h"
 #include "sim/trace/meets.h"
@@ -20,6 +20,7 @@ typedef struct {
 
 typedef struct {
     uint32_t expected, arrived, first_party;
+    uint32_t speakers, spoken; /* of them, those that do not only hear */
     uint32_t channel;
 } Meeting;
 
@@ -28,6 +29,7 @@ typedef struct {
     uint32_t next;   /* of the same meeting; NOWHERE */
     EchBytes buffer; /* of what it sends; else 0 */
     EchBytes ahead;  /* sent before its receiver came, and in the channel's buffer */
+    bool hears;      /* only: it keeps nobody waiting */
 } Party;
 
 /* All that one sends to another, one after another. */
@@ -107,8 +109,9 @@ static void add_party(Together *t, GHashTable *index, GHashTable *channels, uint
         g_hash_table_insert(index, g_memdup2(&key, sizeof key), GUINT_TO_POINTER(at));
     }
     Meeting *meeting = &g_array_index(t->meetings, Meeting, at - 1);
-    Party party = {.call = call, .meeting = at - 1, .next = meeting->first_party, .buffer = key.sends ? key.buffer : 0};
+    Party party = {.call = call, .meeting = at - 1, .next = meeting->first_party, .buffer = key.sends ? key.buffer : 0, .hears = key.hears};
     meeting->expected++;
+    meeting->speakers += !key.hears;
     meeting->first_party = t->parties->len;
     g_array_append_val(t->parties, party);
     call_at(t, call)->n_parties++;
@@ -127,16 +130,17 @@ static void remark_absent(const Together *t, const Seat *seat)
     uint64_t untold = 0, absent = 0;
     for (uint32_t i = 0; i < ech_trace_n_ops(trace); i++) {
         const EchOp *op = &ech_trace_ops(trace)[i];
-        if (op->kind != ECH_OP_COLLECTIVE)
-            continue;
         if (seat->call[i] == NOWHERE) {
-            untold++;
+            untold += op->kind == ECH_OP_COLLECTIVE;
             continue;
         }
         const Call *call = call_at(t, seat->call[i]);
-        uint32_t wanted = call->n_parties > 1 || is_message(op) ? 2 : op->memory_from == ECH_NONE ? 0 : op->memory_from, some = 0;
-        for (uint32_t p = call->first_party; p < call->first_party + call->n_parties; p++)
-            some |= g_array_index(t->meetings, Meeting, party_at(t, p)->meeting).expected < wanted;
+        bool of_hosts = op->kind == ECH_OP_WAIT;
+        uint32_t wanted = of_hosts ? 0 : call->n_parties > 1 || is_message(op) ? 2 : op->memory_from == ECH_NONE ? 0 : op->memory_from, some = 0;
+        for (uint32_t p = call->first_party; p < call->first_party + call->n_parties; p++) {
+            const Meeting *meeting = &g_array_index(t->meetings, Meeting, party_at(t, p)->meeting);
+            some |= meeting->expected < wanted || meeting->speakers == 0;
+        }
         absent += some;
     }
     ech_diag_note(seat->replaying.run->diag, "collectives_of_absent_ranks", absent);
@@ -160,7 +164,8 @@ static void find_meetings(Together *t)
         t->seats[s].call = g_new(uint32_t, n_ops + 1);
         for (uint32_t i = 0; i < n_ops; i++) {
             const EchOp *op = &ech_trace_ops(trace)[i];
-            const char *at = op->kind == ECH_OP_COLLECTIVE && op->launch != ECH_NONE ? ech_meets_of(ech_trace_string(trace, op->launch)) : "";
+            const char *at =
+                (op->kind == ECH_OP_COLLECTIVE || op->kind == ECH_OP_WAIT) && op->launch != ECH_NONE ? ech_meets_of(ech_trace_string(trace, op->launch)) : "";
             EchMeeting key;
             t->seats[s].call[i] = NOWHERE;
             while (ech_meets_next(&at, &key)) {
@@ -173,6 +178,9 @@ static void find_meetings(Together *t)
             }
         }
     }
+    for (uint32_t p = 0; p < t->parties->len; p++) /* who hears nobody that is there does not wait */
+        if (g_array_index(t->meetings, Meeting, party_at(t, p)->meeting).speakers == 0)
+            call_at(t, party_at(t, p)->call)->missing--;
     for (size_t s = 0; s < t->n; s++)
         remark_absent(t, &t->seats[s]);
 }
@@ -187,6 +195,21 @@ static void settle_party(Together *t, const Party *party, uint32_t at)
     g_queue_push_tail(&t->ready, GUINT_TO_POINTER(party->call + 1));
 }
 
+/* The last of those who speak has come: all that hear may go on. The last of all: so may the others, but for what was sent ahead. */
+static void settle_meeting(Together *t, const Meeting *meeting, bool all, uint32_t at)
+{
+    Channel *channel = &g_array_index(t->channels, Channel, meeting->channel);
+    for (uint32_t other = meeting->first_party; other != NOWHERE; other = party_at(t, other)->next) {
+        Party *met = party_at(t, other);
+        if (met->hears == all)
+            continue;
+        if (met->ahead > 0)
+            channel->under_way -= MIN(channel->under_way, met->ahead);
+        else
+            settle_party(t, met, at);
+    }
+}
+
 static void arrive(Together *t, uint32_t at)
 {
     Call *call = call_at(t, at);
@@ -198,22 +221,16 @@ static void arrive(Together *t, uint32_t at)
         Party *party = party_at(t, p);
         Meeting *meeting = &g_array_index(t->meetings, Meeting, party->meeting);
         Channel *channel = &g_array_index(t->channels, Channel, meeting->channel);
-        if (++meeting->arrived < meeting->expected) {
-            EchBytes bytes = op->bytes / call->n_parties;
-            if (party->buffer > 0 && ech_bytes_add(channel->under_way, bytes) <= party->buffer) {
-                channel->under_way += bytes;
-                party->ahead = MAX(bytes, 1);
-                settle_party(t, party, at);
-            }
-            continue;
+        EchBytes bytes = op->bytes / call->n_parties;
+        if (++meeting->arrived < meeting->expected && party->buffer > 0 && ech_bytes_add(channel->under_way, bytes) <= party->buffer) {
+            channel->under_way += bytes;
+            party->ahead = MAX(bytes, 1);
+            settle_party(t, party, at);
         }
-        for (uint32_t other = meeting->first_party; other != NOWHERE; other = party_at(t, other)->next) {
-            Party *met = party_at(t, other);
-            if (met->ahead > 0)
-                channel->under_way -= MIN(channel->under_way, met->ahead);
-            else
-                settle_party(t, met, at);
-        }
+        if (!party->hears && ++meeting->spoken == meeting->speakers)
+            settle_meeting(t, meeting, false, at);
+        if (meeting->arrived == meeting->expected)
+            settle_meeting(t, meeting, true, at);
     }
 }
 

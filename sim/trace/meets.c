@@ -18,6 +18,8 @@ bool ech_meets_next(const char **at, EchMeeting *ret)
         return false;
     meeting.times = g_ascii_strtoull(end + 1, &end, 10);
     meeting.sends = *end == '>';
+    meeting.hears = *end == '<';
+    end += meeting.hears;
     if (meeting.sends && !g_ascii_isdigit(end[1]))
         return false;
     if (meeting.sends)
@@ -31,6 +33,8 @@ void ech_meets_print(GString *out, EchMeeting meeting)
 {
     bool first = out->len == 0 || out->str[out->len - 1] == ' ';
     g_string_append_printf(out, "%s%" G_GINT64_MODIFIER "x/%" G_GUINT64_FORMAT, first ? "meets=" : ",", meeting.group, meeting.times);
+    if (meeting.hears)
+        g_string_append_c(out, '<');
     if (meeting.sends)
         g_string_append_printf(out, ">%" G_GUINT64_FORMAT, meeting.buffer);
 }

@@ -1,6 +1,7 @@
 /** @file meets.h
  * Whom a collective meets in traces of other ranks: the words behind "meets=" of EchOp.launch. Each has a number that stands for those who take part, how often
  * they have before, and, of a message that is sent, how many bytes may be under way to its receiver before that comes: "4be1/12,9f/3>8388608".
+ * Who only hears what the others say ("4be1/0<") keeps none of them waiting, and waits for no other that hears.
  */
 #pragma once
 #include "sim/trace/trace.h"
@@ -8,7 +9,7 @@
 typedef struct {
     uint64_t group, times;
     uint64_t buffer; /**< Bytes; of what is sent. */
-    bool sends;
+    bool sends, hears;
 } EchMeeting;
 
 /** The words in a launch, for ech_meets_next; "" where it meets nobody. Borrowed. */

@@ -632,6 +632,23 @@ START_TEST(whom_collectives_meet)
 }
 END_TEST
 
+/* A host that tells others something, and one that hears it: each waits for what was waited for before, and what is asked for after it waits for it. */
+START_TEST(hosts_tell_and_hear)
+{
+    g_autoptr(EchImport) import = must_read(HEAD "name 1 \"barrier\"\nset 1 0 0 8\ntells 2 1 171\nhears 3 1 171\nset 4 0 0 8\nend\n");
+    const EchTrace *t = import->trace;
+    const EchOp *tells = nth(t, ECH_OP_WAIT, 0), *hears = nth(t, ECH_OP_WAIT, 1), *after = nth(t, ECH_OP_KERNEL, 1);
+    ck_assert_str_eq(ech_trace_string(t, tells->launch), "meets=ab/0>1");
+    ck_assert_str_eq(ech_trace_string(t, hears->launch), "meets=ab/0<");
+    ck_assert_str_eq(ech_trace_string(t, hears->name), "barrier");
+    ck_assert(tells->queue == hears->queue && ech_trace_queues(t)[hears->queue].kind == ECH_QUEUE_HOST);
+    ck_assert_uint_eq(tells->n_deps + hears->n_deps, 0); /* the GPU is not waited for */
+    ck_assert_uint_eq(after->n_deps, 1);
+    ck_assert_ptr_eq(&ech_trace_ops(t)[ech_trace_deps(t)[after->first_dep].op], hears);
+    must_fail(HEAD "tells 2 1 171\nend\n", ":4:");
+}
+END_TEST
+
 /* Two steps of a program: a parameter, its optimizer's state, an activation of each step, its gradient, a temporary; and the module of each. */
 START_TEST(roles_and_modules_of_arrays)
 {
@@ -751,6 +768,7 @@ int main(void)
     tcase_add_test(cases, arrays_that_tensorflow_uses);
     tcase_add_test(cases, arrays_of_library_calls_copies_and_collectives);
     tcase_add_test(cases, whom_collectives_meet);
+    tcase_add_test(cases, hosts_tell_and_hear);
     tcase_add_test(cases, roles_and_modules_of_arrays);
     tcase_add_test(cases, streams_do_not_wait_for_the_hosts_allocator);
     tcase_add_test(cases, attention_by_its_grid);

@@ -383,6 +383,65 @@ START_TEST(one_rank_is_the_run)
 }
 END_TEST
 
+/* A host's wait that meets @words: of what hangs on nothing else. */
+static EchId add_host(Rank *r, EchId queue, const char *words, EchId after)
+{
+    EchOp op = ech_op_init(ECH_OP_WAIT);
+    op.name = ech_trace_builder_string(r->b, "barrier", -1);
+    op.queue = queue;
+    op.launch = ech_trace_builder_string(r->b, words, -1);
+    EchId id = ech_trace_builder_op(r->b, op);
+    if (after != ECH_NONE)
+        ech_trace_builder_dep(r->b, after, 0);
+    return id;
+}
+
+/* Two hosts hear what a third tells, each when it comes to it: neither waits for the other, and the third for nobody. What nobody tells nobody waits for. */
+START_TEST(hosts_wait_for_who_tells)
+{
+    EchTrace *traces[3];
+    EchRun *runs[3];
+    static const EchTime comes[] = {3000, 1000, 9000}, goes[] = {3000, 3000, 9000};
+    for (size_t i = 0; i < 3; i++) {
+        Rank r = rank_new();
+        EchId host = ech_trace_builder_queue(r.b, "host", ECH_QUEUE_HOST, 0);
+        EchId kernel = add_kernel(&r, comes[i], ECH_NONE);
+        EchId met = add_host(&r, host, i == 0 ? "meets=ab/0>1" : "meets=ab/0<", kernel);
+        met = add_host(&r, host, "meets=cd/0<", met);
+        add_kernel(&r, 500, met);
+        traces[i] = finish(&r);
+    }
+    must_replay(traces, 3, runs);
+    for (size_t i = 0; i < 3; i++) {
+        near(runs[i]->waits[ECH_WAIT_PEERS], goes[i] - comes[i], 2);
+        near(runs[i]->makespan, goes[i] + 500, 3);
+    }
+    ck_assert_uint_eq(ech_diag_count(runs[0]->diag, "collectives_of_absent_ranks"), 1);
+    free_runs(runs, 3);
+}
+END_TEST
+
+/* A barrier among hosts is what each tells and hears: all go on when the last has come. */
+START_TEST(hosts_meet_at_a_barrier)
+{
+    EchTrace *traces[3];
+    EchRun *runs[3];
+    for (size_t i = 0; i < 3; i++) {
+        Rank r = rank_new();
+        EchId host = ech_trace_builder_queue(r.b, "host", ECH_QUEUE_HOST, 0);
+        EchId met = add_host(&r, host, "meets=ab/0>1", add_kernel(&r, 1000 * (EchTime)(i + 1), ECH_NONE));
+        add_kernel(&r, 500, add_host(&r, host, "meets=ab/0<", met));
+        traces[i] = finish(&r);
+    }
+    must_replay(traces, 3, runs);
+    for (size_t i = 0; i < 3; i++) {
+        near(runs[i]->waits[ECH_WAIT_PEERS], 2000 - 1000 * (EchTime)i, 2);
+        near(runs[i]->makespan, 3500, 3);
+    }
+    free_runs(runs, 3);
+}
+END_TEST
+
 START_TEST(loops_meet_nobody)
 {
     Rank r = rank_new();
@@ -405,11 +464,13 @@ START_TEST(words)
     g_autoptr(GString) out = g_string_new("devices=2 stride=1 ");
     ech_meets_print(out, (EchMeeting){.group = 0x4be1, .times = 12});
     ech_meets_print(out, (EchMeeting){.group = UINT64_MAX, .times = 0, .sends = true, .buffer = 8388608});
-    ck_assert_str_eq(out->str, "devices=2 stride=1 meets=4be1/12,ffffffffffffffff/0>8388608");
+    ech_meets_print(out, (EchMeeting){.group = 0x5, .hears = true});
+    ck_assert_str_eq(out->str, "devices=2 stride=1 meets=4be1/12,ffffffffffffffff/0>8388608,5/0<");
     const char *at = ech_meets_of(out->str);
     EchMeeting meeting;
     ck_assert(ech_meets_next(&at, &meeting) && meeting.group == 0x4be1 && meeting.times == 12 && !meeting.sends);
     ck_assert(ech_meets_next(&at, &meeting) && meeting.group == UINT64_MAX && meeting.sends && meeting.buffer == 8388608);
+    ck_assert(ech_meets_next(&at, &meeting) && meeting.group == 5 && meeting.hears && !meeting.sends && meeting.buffer == 0);
     ck_assert(!ech_meets_next(&at, &meeting));
     static const char *const broken[] = {"devices=2", "meets=", "meets=xy/1", "meets=12", "meets=12/", "meets=12/3>"};
     for (size_t i = 0; i < G_N_ELEMENTS(broken); i++) {
@@ -431,6 +492,8 @@ int main(void)
     tcase_add_loop_test(cases, an_exchange_meets_both_ways, 0, 2);
     tcase_add_test(cases, who_is_not_there_is_not_waited_for);
     tcase_add_test(cases, one_rank_is_the_run);
+    tcase_add_test(cases, hosts_wait_for_who_tells);
+    tcase_add_test(cases, hosts_meet_at_a_barrier);
     tcase_add_test(cases, loops_meet_nobody);
     tcase_add_test(cases, words);
     suite_add_tcase(suite, cases);

@@ -7,7 +7,9 @@ into the store is taken to be what this one writes, and the objects of others ar
 import ctypes
 import functools
 import hashlib
+import itertools
 import os
+import pickle
 import sys
 
 UNIQUE_ID = 128  # bytes of NCCL's
@@ -164,14 +166,154 @@ def _without_gloo(backend):
 def _meeting(dist):
     """Where the ranks that are there, of a world of more, leave what they tell one another; None where there is one."""
     folder = os.environ.get("ECHELON_PRETEND_MEETING")
-    return dist.FileStore(os.path.join(folder, "objects"), -1) if folder and alone() else None
+    return dist.PrefixStore("objects", dist.FileStore(os.path.join(folder, "objects"), -1)) if folder and alone() else None
 
+
+# ---- hosts that wait for one another ----
+
+def _number(key):
+    """What stands for @key in the captures of all ranks."""
+    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "little")
+
+
+def _say(tells, what, key):
+    """This rank's host tells whoever waits for @key, and goes on, or waits until all that tell @key have. Processes that are no rank (torchrun's) say nothing."""
+    if sys.modules["torch.distributed"].is_initialized():
+        ctypes.CDLL(None).pretend_host(int(tells), what.encode(), ctypes.c_uint64(_number(key)))
+
+
+def _first_tensor(values):
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            value = _first_tensor(value)
+        if hasattr(value, "device"):
+            return value
+    return None
+
+
+def _hosts(c10d):
+    """What is done among processes on their CPUs, by gloo. Who waits there waits on the host."""
+    import torch
+    import weakref
+    calls, pending = {}, weakref.WeakKeyDictionary()
+    every = lambda group, options: (True, True)
+    from_root = lambda group, options: (True, False) if group.rank() == options.rootRank else (False, True)
+    to_root = lambda group, options: (True, group.rank() == options.rootRank)
+    roles = {"broadcast": from_root, "scatter": from_root, "reduce": to_root, "gather": to_root}
+    roles.update((name, every) for name in (
+        "allreduce", "allreduce_coalesced", "allgather", "allgather_coalesced", "allgather_into_tensor_coalesced", "_allgather_base", "all_gather_single",
+        "all_gather_single_coalesced", "reduce_scatter", "_reduce_scatter_base", "reduce_scatter_single", "reduce_scatter_single_coalesced",
+        "reduce_scatter_tensor_coalesced", "alltoall", "alltoall_base", "all_to_all_single", "barrier", "monitored_barrier"))
+
+    def count(key):
+        return "%s/%d" % (key, next(calls.setdefault(key, itertools.count())))
+
+    def on_host(group, device):
+        """NCCL alone does it on the GPU; a group's gloo takes arrays there, too."""
+        try:
+            return not group._get_backend(device).name().startswith("nccl")
+        except RuntimeError:
+            return device.type == "cpu"
+
+    def device_of(group, arguments, options):
+        tensor = _first_tensor(arguments)
+        if tensor is not None:
+            return tensor.device
+        device = getattr(options, "device", None)
+        return device if device is not None else torch.device(c10d._get_object_coll_device(group))
+
+    def done(work, what, key):
+        """Whoever asked for it without waiting waits when it calls wait()."""
+        if work is None:
+            _say(False, what, key)
+        else:
+            pending[work] = (what, key)
+        return work
+
+    def collective(name, role):
+        def method(ask):
+            def function(group, *rest, **more):
+                options = more.get("opts", rest[-1] if rest and type(rest[-1]).__name__.endswith("Options") else None)
+                if not on_host(group, device_of(group, rest, options)):
+                    return ask(group, *rest, **more)
+                key = count("host/" + group.group_name)
+                tells, hears = role(group, options)
+                if tells:
+                    _say(True, name, key)
+                work = ask(group, *rest, **more)
+                return done(work, name, key) if hears else work
+
+            return function
+
+        return method
+
+    def message(sends):
+        def method(ask):
+            def function(group, tensors, other, tag, *rest, **more):
+                work = ask(group, tensors, other, tag, *rest, **more)
+                if not on_host(group, device_of(group, tensors, None)):
+                    return work
+                key = count("host/%s/%d>%d/%d" % ((group.group_name,) + ((group.rank(), other) if sends else (other, group.rank())) + (tag,)))
+                if sends:
+                    _say(True, "send", key)
+                return work if sends else done(work, "recv", key)
+
+            return function
+
+        return method
+
+    def wait(ask):
+        def function(work, *rest, **more):
+            result = ask(work, *rest, **more)
+            if work in pending:
+                _say(False, *pending.pop(work))
+            return result
+
+        return function
+
+    def change(kind, name, make):
+        if hasattr(kind, name):
+            setattr(kind, name, functools.wraps(getattr(kind, name))(make(getattr(kind, name))))
+
+    for name, role in roles.items():
+        change(c10d.ProcessGroup, name, collective(name, role))
+    change(c10d.ProcessGroup, "send", message(True))
+    change(c10d.ProcessGroup, "recv", message(False))
+    for kind in [c10d.Work] + c10d.Work.__subclasses__():
+        if "wait" in vars(kind):
+            change(kind, "wait", wait)
+
+
+def _stores(dist):
+    """What a program keeps in a store of its own: who reads a key waits for whoever sets it first. (The process groups' own stores have a prefix.)"""
+
+    def of_program(store):
+        return type(store) in (dist.TCPStore, dist.FileStore, dist.HashStore)
+
+    def change(name, tells, keys_of):
+        def make(ask):
+            def function(store, *rest, **more):
+                keys = keys_of(*rest) if of_program(store) and rest else []
+                result = ask(store, *rest, **more)
+                for key in keys:
+                    _say(tells, "store", "store/" + str(key))
+                return result
+
+            return function
+
+        setattr(dist.Store, name, functools.wraps(getattr(dist.Store, name))(make(getattr(dist.Store, name))))
+
+    change("set", True, lambda key, *rest: [key])
+    change("add", True, lambda key, *rest: [key])
+    change("get", False, lambda key, *rest: [key])
+    change("wait", False, lambda keys, *rest: list(keys))
+
+
+# ---- objects ----
 
 def _objects(dist, c10d):
     """Objects travel as bytes whose lengths are compared on the GPU, which does not compute: they go through the store of the processes, where there are
-    several."""
-    import itertools
-    import pickle
+    several. That they travel is written down as PyTorch has it: on the group's GPUs, where the host waits for them, or on its hosts."""
     calls = {}
 
     def members(group):
@@ -200,31 +342,58 @@ def _objects(dist, c10d):
     def source(src, group, group_src):
         return members(group)[group_src] if group_src is not None else src or 0
 
+    def travel(what, key, group, tells, hears, ask, sizes):
+        """@ask does it with bytes on the GPU, of their number first."""
+        if c10d._get_object_coll_device(group) == "cpu":
+            if tells:
+                _say(True, what, key)
+            if hears:
+                _say(False, what, key)
+            return
+        import torch
+        for size in sizes:
+            ask(lambda n=1: torch.empty(n * max(size, 1), dtype=torch.uint8, device="cuda"))
+            if hears:
+                torch.cuda.current_stream().synchronize()
+
+    def size_of(value):
+        return len(pickle.dumps(value))
+
     def all_gather_object(object_list, obj, group=None, *rest, **more):
         key = place(group)
         tell("%s/%d" % (key, c10d.get_rank()), obj)
         for i, rank in enumerate(members(group)):
             object_list[i] = hear("%s/%d" % (key, rank), obj, rank)
+        n = len(members(group))
+        travel("all_gather_object", key, group, True, True, lambda array: c10d.all_gather_into_tensor(array(n), array(), group),
+               (8, max(map(size_of, object_list[:n]))))
 
-    def gather_object(obj, object_gather_list=None, dst=None, group=None, *rest, **more):
+    def gather_object(obj, object_gather_list=None, dst=None, group=None, group_dst=None, *rest, **more):
         key = place(group)
         tell("%s/%d" % (key, c10d.get_rank()), obj)
         for i, rank in enumerate(members(group) if object_gather_list else []):
             object_gather_list[i] = hear("%s/%d" % (key, rank), obj, rank)
+        n = len(members(group))
+        travel("gather_object", key, group, True, True, lambda array: c10d.all_gather_into_tensor(array(n), array(), group), (8, size_of(obj)))
 
     def broadcast_object_list(object_list, src=None, group=None, device=None, group_src=None, *rest, **more):
-        key = place(group)
-        if c10d.get_rank() == source(src, group, group_src):
+        key, root = place(group), source(src, group, group_src)
+        own = c10d.get_rank() == root
+        if own:
             tell(key, list(object_list))
         else:
-            object_list[:] = hear(key, list(object_list), source(src, group, group_src))
+            object_list[:] = hear(key, list(object_list), root)
+        travel("broadcast_object_list", key, group, own, not own, lambda array: c10d.broadcast(array(), root, group),
+               (8 * len(object_list), sum(map(size_of, object_list))))
 
     def scatter_object_list(scatter_object_output_list, scatter_object_input_list=None, src=None, group=None, group_src=None, *rest, **more):
-        key = place(group)
-        if c10d.get_rank() == source(src, group, group_src):
+        key, root = place(group), source(src, group, group_src)
+        own = c10d.get_rank() == root
+        if own:
             tell(key, list(scatter_object_input_list))
-        given = hear(key, scatter_object_input_list or [None] * len(members(group)), source(src, group, group_src))
+        given = hear(key, scatter_object_input_list or [None] * len(members(group)), root)
         scatter_object_output_list[0] = given[members(group).index(c10d.get_rank())]
+        travel("scatter_object_list", key, group, own, not own, lambda array: c10d.broadcast(array(), root, group), (8, max(map(size_of, given))))
 
     def between(sender, receiver):
         """Where a message between two ranks is left: they come one after another."""
@@ -232,18 +401,27 @@ def _objects(dist, c10d):
         return "echelon/%s/%d" % (pair, next(calls.setdefault(pair, itertools.count())))
 
     def send_object_list(object_list, dst=None, group=None, device=None, group_dst=None, *rest, **more):
-        tell(between(c10d.get_rank(), source(dst, group, group_dst)), list(object_list))
+        receiver = source(dst, group, group_dst)
+        key = between(c10d.get_rank(), receiver)
+        tell(key, list(object_list))
+        travel("send_object_list", key, group, True, False, lambda array: c10d.send(array(), receiver, group),
+               (8 * len(object_list), sum(map(size_of, object_list))))
 
     def recv_object_list(object_list, src=None, group=None, device=None, group_src=None, *rest, **more):
         sender = source(src, group, group_src)
         if alone() and not (meeting and sender in present):
             raise RuntimeError("rank %d is to hear from rank %d what that alone knows, and it is not there: expected it in --rank, too (--rank %d,%d), or all "
                                "ranks by torchrun" % ((c10d.get_rank(), sender) + tuple(sorted((c10d.get_rank(), sender)))))
-        object_list[:] = hear(between(sender, c10d.get_rank()), None, sender)
+        key = between(sender, c10d.get_rank())
+        object_list[:] = hear(key, None, sender)
+        travel("recv_object_list", key, group, False, True, lambda array: c10d.recv(array(), sender, group),
+               (8 * len(object_list), sum(map(size_of, object_list))))
         return sender
 
-    def monitored_barrier(*rest, **more):
-        pass
+    def monitored_barrier(group=None, *rest, **more):
+        key = place(group)
+        _say(True, "monitored_barrier", key)
+        _say(False, "monitored_barrier", key)
 
     for function in (all_gather_object, gather_object, broadcast_object_list, scatter_object_list, send_object_list,
                      recv_object_list) + ((monitored_barrier,) if alone() else ()):
@@ -267,6 +445,8 @@ def install(torch):
         return
     from torch.distributed import distributed_c10d as c10d
     _groups(c10d)
+    _hosts(c10d)
+    _stores(torch.distributed)
     _objects(torch.distributed, c10d)
     if alone():
         _alone(torch.distributed, c10d)
