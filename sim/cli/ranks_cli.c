@@ -113,6 +113,12 @@ static bool load_ranks(const EchExperimentOverrides *overrides, char **more, GPt
         if (!experiment)
             return false;
         g_ptr_array_add(experiments, experiment);
+        if (experiment->n_cases > 1) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
+                        "sweep: varies runs of one trace; of several ranks, which are replayed together, expected one run each, and "
+                        "'echelon compare' of their folders");
+            return false;
+        }
     }
     for (size_t i = 0; i < n_settings; i++)
         if (!used[i]) {
@@ -169,11 +175,15 @@ static int tell_ranks(const char *title, const Together *together, const Togethe
 int ech_cli_ranks(const EchExperimentOverrides *overrides, char **more, const char *output, bool json)
 {
     GError *error = NULL;
-    if (g_strv_length(more) >= ECH_MAX_RANKS || overrides->find) {
-        fprintf(stderr, "echelon run: %s\n",
-                overrides->find ? "--find: searches with one trace; of several ranks, which are replayed together, try values by --set, one run each, and "
-                                  "'echelon compare' their folders"
-                                : "more than 64 ranks");
+    const char *refused =
+        g_strv_length(more) >= ECH_MAX_RANKS ? "more than 64 ranks"
+        : overrides->find   ? "--find: searches with one trace; of several ranks, which are replayed together, try values by --set, one run each, "
+                              "and 'echelon compare' their folders"
+        : overrides->beside ? "--beside: of several ranks each has its own; expected it beside the capture under the same stem (STEM.pickle)"
+        : overrides->engine && strcmp(overrides->engine, "simgrid") == 0 ? "--engine simgrid: replays one trace; several ranks share the native engine"
+                                                                         : NULL;
+    if (refused) {
+        fprintf(stderr, "echelon run: %s\n", refused);
         return ECH_EXIT_USAGE;
     }
     g_autoptr(GPtrArray) experiments = g_ptr_array_new_with_free_func((GDestroyNotify)ech_experiment_free);

@@ -93,11 +93,16 @@ int ech_verb_advise(int argc, char **argv)
         return ECH_EXIT_USAGE;
     }
     int code = ECH_EXIT_USAGE;
+    bool several = false;
     if (rest[0] && !options.trace)
         options.trace = g_strdup(rest[0]);
     else if (rest[0])
-        options.jobs = 0;
-    if (!options.trace || !options.device || options.jobs < 1 || options.jobs > 256 || (rest[0] && rest[1]))
+        several = true;
+    several = several || (rest[0] && rest[1]);
+    if (several)
+        fprintf(stderr,
+                "echelon advise: expected one trace; of several ranks the one that does not fit, or the fullest: 'echelon run --trace A B ...' tells which\n");
+    else if (!options.trace || !options.device || options.jobs < 1 || options.jobs > 256)
         fprintf(stderr, "echelon advise: expected one trace and --device NAME%s\n", options.jobs < 1 || options.jobs > 256 ? ", --jobs 1 to 256" : "");
     else
         code = advise(&options);

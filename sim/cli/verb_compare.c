@@ -4,16 +4,19 @@
 #include "sim/base/error.h"
 #include "sim/report/explain.h"
 #include "sim/report/json_out.h"
+#include "sim/report/ranks.h"
 
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-/* run.json of a result folder, or the file itself. Sweeps are told apart by their name. */
+/* run.json of a result folder, ranks.json of several ranks, or the file itself. Sweeps are told apart by their name. */
 static JsonParser *load_run(const char *path, GError **error)
 {
     bool is_folder = g_file_test(path, G_FILE_TEST_IS_DIR);
-    g_autofree char *file = is_folder ? g_build_filename(path, "run.json", NULL) : g_strdup(path);
+    g_autofree char *of_ranks = is_folder ? g_build_filename(path, "ranks.json", NULL) : NULL;
+    bool several = of_ranks && g_file_test(of_ranks, G_FILE_TEST_EXISTS);
+    g_autofree char *file = several ? g_strdup(of_ranks) : is_folder ? g_build_filename(path, "run.json", NULL) : g_strdup(path);
     g_autofree char *sweep = is_folder ? g_build_filename(path, "sweep.json", NULL) : NULL;
     if (sweep && g_file_test(sweep, G_FILE_TEST_EXISTS)) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: holds a sweep; give the folders of its runs (%s/000, ...)", path, path);
@@ -82,11 +85,24 @@ int ech_verb_compare(int argc, char **argv)
         g_ptr_array_add(parsers, parser);
         rows[i] = (EchTableRow){rest[i], json_node_get_object(json_parser_get_root(parser)), NULL, 0};
     }
+    bool of_ranks = ech_report_is_of_ranks(rows[0].run);
+    for (size_t i = 1; i < n; i++)
+        if (ech_report_is_of_ranks(rows[i].run) != of_ranks) {
+            const char *several = of_ranks ? rest[0] : rest[i];
+            return ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_CONFIG,
+                                            "%s: holds a run of several ranks, %s one of a single trace; compare one of its ranks (%s/000, ...)", several,
+                                            of_ranks ? rest[i] : rest[0], several));
+        }
     if (json) {
-        JsonNode *node = compare_json(rows, n);
+        JsonNode *node = of_ranks ? ech_report_ranks_compared_json(rows, n) : compare_json(rows, n);
         g_autofree char *text = ech_json_print(node);
         json_node_unref(node);
         ech_cli_print(text);
+        return ECH_EXIT_DONE;
+    }
+    if (of_ranks) {
+        g_autoptr(GString) text = ech_report_ranks_compared(rows, n);
+        ech_cli_print(text->str);
         return ECH_EXIT_DONE;
     }
     g_autoptr(GString) out = ech_report_table("run", rows, n, ech_cli_columns());

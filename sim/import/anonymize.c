@@ -411,7 +411,7 @@ static EchId launch_of(Anonymizer *a, const EchOp *op)
     else if (op->kind != ECH_OP_COLLECTIVE && ech_gpu_launch_parse(text, &launch))
         ech_gpu_launch_print(&launch, out);
     EchMeeting meeting;
-    const char *at = op->kind == ECH_OP_COLLECTIVE ? ech_meets_of(text) : "";
+    const char *at = op->kind == ECH_OP_COLLECTIVE || op->kind == ECH_OP_WAIT ? ech_meets_of(text) : "";
     if (*at && out->len)
         g_string_append_c(out, ' ');
     while (ech_meets_next(&at, &meeting))
