@@ -30,7 +30,8 @@ static const EchYamlNode *required(const EchYamlNode *config, const char *key, c
     if (!node)
         g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "no %s is given; expected '%s: %s' in the experiment, or --%s %s", key, key, example, key, example);
     else if (node->kind == ECH_YAML_LIST) {
-        ech_yaml_error(node, error, "%s: expected something like %s; a sweep varies it: sweep: [{path: %s, values: [...]}]", key, example, key);
+        ech_yaml_error(node, error, "%s: expected something like %s; a sweep varies it: sweep: [{path: %s, values: [...]}]%s", key, example, key,
+                       strcmp(key, "trace") == 0 ? "; ranks of one program run together by 'echelon run --trace A B ...'" : "");
         node = NULL;
     } else if (node->kind == ECH_YAML_SCALAR && !*node->text) {
         ech_yaml_error(node, error, "%s: expected something like %s", key, example);

@@ -48,7 +48,8 @@ typedef struct {
                         * ALLOC: string id of the shape, or ECH_NONE. KERNEL: string id of its launch (EchOp.launch), or ECH_NONE. COLLECTIVE: group size, or
                         * ECH_NONE. */
     uint32_t work;     /**< KERNEL: ech_capture_work, or ECH_NONE. COPY, COLLECTIVE: queue whose newest op must have ended, or ECH_NONE. */
-    EchId meets;       /**< COLLECTIVE, HOST_WAIT for other processes and for nothing else: string id of whom it meets, "meets=4be1/12" (sim/trace/meets.h), or ECH_NONE. */
+    EchId meets;       /**< COLLECTIVE, HOST_WAIT for other processes and for nothing else: string id of whom it meets, "meets=4be1/12" (sim/trace/meets.h), or
+                          ECH_NONE. */
     uint8_t kind;      /**< EchItemKind */
     uint8_t from, to;  /**< EchTier: of a COPY; ALLOC, FREE, MEMSET: `to`. KERNEL: `to` is the host where its processor
                           runs it, on a host's queue; the device waits for that. COLLECTIVE: `from` is EchCollective. */

@@ -38,6 +38,7 @@ static const char *const reasons[] = {
     [ECH_REMAT_LOOP] = "a whole loop would have to run again",
     [ECH_REMAT_PARTS] = "made in parts",
     [ECH_REMAT_COPIED] = "brought by copies from elsewhere",
+    [ECH_REMAT_SENT] = "sent by another rank, once",
     [ECH_REMAT_GONE] = "made of what is overwritten by then",
     [ECH_REMAT_PRODUCT] = "matrix products would have to run again (products=true)",
     [ECH_REMAT_DEEP] = "too much would have to run again",

@@ -1,5 +1,7 @@
 #include "sim/pass/remat.h"
 
+#include "sim/trace/meets.h"
+
 #include <string.h>
 
 #define MAX_DEPTH 512
@@ -156,6 +158,13 @@ static bool is_account(const EchSurvey *s, EchId op, EchId buffer, EchId made)
     return written > 0 && written <= s->buffers[made].bytes / 64;
 }
 
+/* What passes between two ranks of a program, each of which does something of its own: the other would have to do it again, too. */
+static bool is_message(const EchSurvey *s, const EchOp *op)
+{
+    bool between_two = op->collective == ECH_COLLECTIVE_SEND || op->collective == ECH_COLLECTIVE_RECV || op->collective == ECH_COLLECTIVE_PERMUTE;
+    return between_two && op->launch != ECH_NONE && *ech_meets_of(ech_trace_string(s->t, op->launch));
+}
+
 static EchRematReason run_again(EchRemat *r, EchId op, EchId made, Place at, int depth, uint32_t *ret_run)
 {
     const EchSurvey *s = r->s;
@@ -166,6 +175,8 @@ static EchRematReason run_again(EchRemat *r, EchId op, EchId made, Place at, int
         return ECH_REMAT_LOOP;
     if (o->kind != ECH_OP_KERNEL && o->kind != ECH_OP_COLLECTIVE)
         return ECH_REMAT_COPIED;
+    if (is_message(s, o))
+        return ECH_REMAT_SENT;
     if (!r->asked.products && ech_remat_has_products(s, op))
         return ECH_REMAT_PRODUCT;
     g_autoptr(GArray) inputs = g_array_new(FALSE, FALSE, sizeof(EchRematInput));

@@ -1,5 +1,7 @@
 #include "sim/pass/remat.h"
 
+#include "sim/trace/meets.h"
+
 typedef struct {
     EchRemat *r;
     const EchSurvey *s;
@@ -240,6 +242,10 @@ static void run_again(Writer *w, uint32_t index)
         moved = ech_bytes_add(moved, is_in_hbm(w, value->made) ? value->bytes : 0);
     }
     EchOp again = ech_edit_op(&w->e, run->op);
+    if (again.kind == ECH_OP_COLLECTIVE && again.launch != ECH_NONE) {
+        g_autofree char *launch = ech_meets_again(ech_trace_builder_peek_string(w->b, again.launch));
+        again.launch = ech_trace_builder_string(w->b, launch, -1);
+    }
     again.recorded.start = ECH_TIME_NONE;
     EchId made = ech_trace_builder_op(w->b, again);
     g_array_set_size(w->inputs, 0);

@@ -429,7 +429,8 @@ static void join_ranks(Drawn *drawn, size_t n, uint64_t flow)
         const EchTimeline *timeline = drawn[rank].timeline;
         for (size_t i = 0; i < timeline->n_slices; i++) {
             const EchOp *op = op_of(&drawn[rank], i);
-            if (op->kind != ECH_OP_COLLECTIVE || timeline->slices[i].waits || timeline->tracks[timeline->slices[i].track].group != ECH_TRACK_QUEUE || op->launch == ECH_NONE)
+            if (op->kind != ECH_OP_COLLECTIVE || timeline->slices[i].waits || timeline->tracks[timeline->slices[i].track].group != ECH_TRACK_QUEUE ||
+                op->launch == ECH_NONE)
                 continue;
             const char *at = ech_meets_of(ech_trace_string(drawn[rank].report->trace, op->launch));
             const Party party = {rank, i};

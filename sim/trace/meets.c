@@ -39,6 +39,17 @@ void ech_meets_print(GString *out, EchMeeting meeting)
         g_string_append_printf(out, ">%" G_GUINT64_FORMAT, meeting.buffer);
 }
 
+char *ech_meets_again(const char *launch)
+{
+    const char *at = ech_meets_of(launch);
+    g_autoptr(GString) out = g_string_new_len(launch, (gssize)(*at ? (size_t)(at - launch) - strlen("meets=") : strlen(launch)));
+    for (EchMeeting meeting; ech_meets_next(&at, &meeting);) {
+        meeting.group ^= UINT64_C(1) << 63;
+        ech_meets_print(out, meeting);
+    }
+    return g_string_free(g_steal_pointer(&out), FALSE);
+}
+
 guint ech_meeting_hash(gconstpointer meeting)
 {
     const EchMeeting *of = meeting;

@@ -18,6 +18,8 @@ const char *ech_meets_of(const char *launch);
 bool ech_meets_next(const char **at, EchMeeting *ret);
 /** Appends a word to @out, which is empty, ends in a blank, or in the words before it. */
 void ech_meets_print(GString *out, EchMeeting meeting);
+/** @launch of a collective that is done once more: another meeting, of those who do it again, too. Owned by the caller. */
+char *ech_meets_again(const char *launch) G_GNUC_WARN_UNUSED_RESULT;
 /** For tables: words of one meeting are equal, whoever says them. */
 guint ech_meeting_hash(gconstpointer meeting);
 gboolean ech_meeting_equal(gconstpointer a, gconstpointer b);

@@ -82,3 +82,47 @@ IT DOES NOT FIT
 recorded: out of memory at event 63, 128 MiB for AddmmBackward0 of down (Linear), for want of memory;
 pytorch:expandable_segments:True: out of memory at event 63, 128 MiB for AddmmBackward0 of down (Linear), for want of memory;
 pytorch:backend:cudaMallocAsync: out of memory at event 63, 128 MiB for AddmmBackward0 of down (Linear), for want of memory;
+$ P=traces/pipeline_pytorch.h100; echelon run $P/rank*.pretend.gz --device h100-sxm --set ranks.1.device.kernel.power=400 -o $T/slow 2>/dev/null | sed -n 3,13p; echelon run $P/rank*.pretend.gz --device h100-sxm -o $T/as_is >/dev/null 2>&1; cd $T; echelon compare as_is slow; echelon compare as_is slow --json | tr -d ' \n' | grep -o '"relative":[0-9.]*'; echelon compare slow as_is/000
+  Every rank fits.
+  It takes 102 ms, step 2 of 2 takes 33.0 ms; 26.3 % of all ranks' time in that step is waiting for one another.
+  What that changes: 26.3 ms -> 33.0 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.3 % -> 26.3 %.
+
+                                                  kernels   communication       waits for      host, idle
+   rank       live   reserved       step              run           alone           ranks                
+      0   2.53 GiB   2.60 GiB    33.0 ms    19.8 ms  60 %    594 us   2 %   12.6 ms  38 %      0 ps   0 %
+      1   2.66 GiB   2.76 GiB    33.0 ms    27.5 ms  83 %    742 us   2 %   4.80 ms  15 %      0 ps   0 %
+
+  Who waits for whom in that step, and what that one does meanwhile
+    rank 0 for 1         12.6 ms  4 times, most at permute: runs kernels 100 %
+  run    ranks       time       step  relative  waiting    fullest
+  as_is      2    81.2 ms    26.3 ms         -   20.3 %   2.66 GiB
+  slow       2     102 ms    33.0 ms     1.256   26.3 %   2.66 GiB
+
+  What changed from as_is to slow
+   rank                     step        kernels  communication          waits     host, idle                     live
+      0       26.3 ms -> 33.0 ms              =              =       +6.73 ms              =     2.53 GiB -> 2.53 GiB
+      1       26.3 ms -> 33.0 ms       +6.73 ms              =              =              =     2.66 GiB -> 2.66 GiB
+
+  What changed within one rank, and why: echelon compare as_is/000 slow/000
+"relative":1.0
+"relative":1.2561755003286565
+echelon: slow: holds a run of several ranks, as_is/000 one of a single trace; compare one of its ranks (slow/000, ...)
+exit 2
+$ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --pass remat | tail -n 8
+  Remarks
+    ranks 0, 1: 1 copy of 4 B in all is from or to pageable host memory; --pass pin says what pinned memory would be worth
+    rank 0: remat: 45 arrays (4.50 GiB) made again instead of kept: 45 kernels run again, 15.8 ms by their own times
+    rank 0: remat: 15 kernels that made only what is not kept are gone
+    rank 0: remat: 3 arrays (288 MiB) kept: sent by another rank, once
+    rank 1: remat: 18 arrays (1.41 GiB) made again instead of kept: 18 kernels run again, 4.68 ms by their own times
+    rank 1: remat: 2 kernels that made only what is not kept are gone
+    rank 1: remat: 10 arrays (512 MiB) kept: sent by another rank, once
+$ P=traces/pipeline_pytorch.h100; echelon run $P/rank*.pretend.gz --device h100-sxm --set ranks.3.device.kernel.power=400; echelon run $P/rank*.pretend.gz --device h100-sxm --engine simgrid
+echelon: --set ranks.3.device.kernel.power=400: no capture of that rank is given
+echelon run: --engine simgrid: replays one trace; several ranks share the native engine
+exit 2
+$ P=traces/pipeline_pytorch.h100; echelon run $P/rank*.pretend.gz --device h100-sxm --beside x; echelon run $P/rank*.pretend.gz --device h100-sxm --set 'sweep=[{path: device.kernel.power, values: [400, 500]}]'; echelon advise $P/rank*.pretend.gz --device h100-sxm
+echelon run: --beside: of several ranks each has its own; expected it beside the capture under the same stem (STEM.pickle)
+echelon: sweep: varies runs of one trace; of several ranks, which are replayed together, expected one run each, and 'echelon compare' of their folders
+echelon advise: expected one trace; of several ranks the one that does not fit, or the fullest: 'echelon run --trace A B ...' tells which
+exit 2

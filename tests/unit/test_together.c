@@ -472,6 +472,9 @@ START_TEST(words)
     ck_assert(ech_meets_next(&at, &meeting) && meeting.group == UINT64_MAX && meeting.sends && meeting.buffer == 8388608);
     ck_assert(ech_meets_next(&at, &meeting) && meeting.group == 5 && meeting.hears && !meeting.sends && meeting.buffer == 0);
     ck_assert(!ech_meets_next(&at, &meeting));
+    g_autofree char *again = ech_meets_again(out->str), *plain = ech_meets_again("devices=2");
+    ck_assert_str_eq(again, "devices=2 stride=1 meets=8000000000004be1/12,7fffffffffffffff/0>8388608,8000000000000005/0<");
+    ck_assert_str_eq(plain, "devices=2");
     static const char *const broken[] = {"devices=2", "meets=", "meets=xy/1", "meets=12", "meets=12/", "meets=12/3>"};
     for (size_t i = 0; i < G_N_ELEMENTS(broken); i++) {
         at = ech_meets_of(broken[i]);
