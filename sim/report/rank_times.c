@@ -81,6 +81,12 @@ static void turn(const Turn *turn, int *now, GArray *waits)
         }
 }
 
+/* A host works for itself beside its device. */
+static bool is_of_host(const EchReport *report, const EchSpan *span)
+{
+    return span->queue < ech_trace_n_queues(report->trace) && ech_trace_queues(report->trace)[span->queue].kind == ECH_QUEUE_HOST;
+}
+
 static void find_stretches(const EchReport *report, EchRankTimes *ret)
 {
     const EchOp *ops = ech_trace_ops(report->trace);
@@ -89,7 +95,7 @@ static void find_stretches(const EchReport *report, EchRankTimes *ret)
     for (uint32_t s = 0; s < run->n_spans; s++) {
         const EchSpan *span = &run->spans[s];
         EchOpKind kind = (EchOpKind)ops[span->op].kind;
-        if (kind == ECH_OP_KERNEL || kind == ECH_OP_COPY)
+        if ((kind == ECH_OP_KERNEL || kind == ECH_OP_COPY) && !is_of_host(report, span))
             add_turns(turns, ECH_RANK_KERNELS, s, span->start, span->end);
         else if (kind == ECH_OP_COLLECTIVE)
             add_turns(turns, ECH_RANK_COMMUNICATION, s, span->start, span->end);
@@ -277,7 +283,7 @@ static GHashTable *kernel_times(const EchRanks *ranks, size_t i)
         const EchSpan *span = &report->run->spans[s];
         const EchOp *op = &ech_trace_ops(report->trace)[span->op];
         EchTime from = MAX(span->start, rank->start), to = MIN(span->end, rank->end);
-        if (op->kind == ECH_OP_KERNEL && from < to)
+        if (op->kind == ECH_OP_KERNEL && !is_of_host(report, span) && from < to)
             *time_of_name(names, ech_trace_string(report->trace, op->name)) += to - from;
     }
     return names;

@@ -6,7 +6,7 @@
 
 /** What a rank does at a moment; each hides those after it. */
 typedef enum {
-    ECH_RANK_KERNELS,       /**< At least one kernel or copy runs. */
+    ECH_RANK_KERNELS,       /**< At least one kernel or copy of its device runs. */
     ECH_RANK_COMMUNICATION, /**< None does, and a collective or a message is on its way. */
     ECH_RANK_WAITS,         /**< Nothing runs, and something waits for another rank: the bubble. */
     ECH_RANK_IDLE,          /**< Nothing runs otherwise: the host's launches, mostly. */

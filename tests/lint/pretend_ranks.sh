@@ -123,7 +123,7 @@ said = []
 
 
 class Library:
-    def pretend_host(self, tells, what, key):
+    def pretend_host_says(self, tells, what, key):
         said.append((bool(tells), what.decode(), key.value))
 
     def pretend_group(self, *rest): pass

@@ -40,7 +40,7 @@ PRETEND_EXPORT void pretend_rank(int rank, int n)
 
 /* Of processes that tell one another something without their GPUs: this one tells whoever waits for @key, and goes on, or waits until all that tell @key have.
  */
-PRETEND_EXPORT void pretend_host(int tells, const char *what, uint64_t key)
+PRETEND_EXPORT void pretend_host_says(int tells, const char *what, uint64_t key)
 {
     pretend_event(tells ? "tells" : "hears", "%u %" PRIu64, pretend_name(what), key);
 }

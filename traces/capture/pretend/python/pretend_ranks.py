@@ -179,7 +179,7 @@ def _number(key):
 def _say(tells, what, key):
     """This rank's host tells whoever waits for @key, and goes on, or waits until all that tell @key have. Processes that are no rank (torchrun's) say nothing."""
     if sys.modules["torch.distributed"].is_initialized():
-        ctypes.CDLL(None).pretend_host(int(tells), what.encode(), ctypes.c_uint64(_number(key)))
+        ctypes.CDLL(None).pretend_host_says(int(tells), what.encode(), ctypes.c_uint64(_number(key)))
 
 
 def _first_tensor(values):
