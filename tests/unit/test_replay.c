@@ -269,6 +269,58 @@ START_TEST(compute_against_copy_on_one_port)
 }
 END_TEST
 
+/* What is read and what is written has its own rate; what is both at once that of the mixture, where it is known. */
+START_TEST(reads_and_writes_have_their_rates)
+{
+    static const struct {
+        EchRate both;
+        EchBytes read, written;
+        EchTime us;
+    } cases[] = {{0, 30 * MB, 0, 30},        {0, 0, 30 * MB, 60},        {0, 30 * MB, 20 * MB, 30 + 40},       {0, 10 * MB, 30 * MB, 10 + 60},
+                 {800 * GB, 30 * MB, 0, 30}, {800 * GB, 0, 30 * MB, 60}, {800 * GB, 30 * MB, 20 * MB, 10 + 50}};
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        Maker m = maker_new();
+        EchId from = add_buffer(&m, m.hbm, 30 * MB, true), to = add_buffer(&m, m.hbm, 30 * MB, true);
+        add_kernel(&m, m.core, 0);
+        if (cases[i].read)
+            ech_trace_builder_use(m.b, from, ECH_READ, cases[i].read, ECH_PATTERN_STREAM, ECH_KNOWN);
+        if (cases[i].written)
+            ech_trace_builder_use(m.b, to, ECH_WRITE, cases[i].written, ECH_PATTERN_STREAM, ECH_KNOWN);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        device->memories[0].write = 500 * GB;
+        device->memories[0].both = cases[i].both;
+        g_autoptr(EchRun) run = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
+        near(run->makespan, cases[i].us * ECH_PS_PER_US, 1, ECH_ENGINE_NATIVE);
+    }
+}
+END_TEST
+
+/* Accesses that do not follow one another take as much longer as the memory's timing says, where that is known. */
+START_TEST(scattered_accesses_take_longer)
+{
+    EchTime took[2][ECH_N_PATTERNS];
+    for (int known = 0; known < 2; known++) {
+        for (int pattern = 0; pattern < ECH_N_PATTERNS; pattern++) {
+            Maker m = maker_new();
+            EchId from = add_buffer(&m, m.hbm, 30 * MB, true);
+            add_kernel(&m, m.core, 0);
+            ech_trace_builder_use(m.b, from, ECH_READ, 30 * MB, (EchPattern)pattern, ECH_KNOWN);
+            g_autoptr(EchTrace) trace = finish(&m);
+            g_autoptr(EchDevice) device = make_device(0);
+            if (known)
+                device->memories[0].dram = g_strdup("hbm3");
+            g_autoptr(EchRun) run = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
+            took[known][pattern] = run->makespan;
+        }
+    }
+    for (int pattern = 0; pattern < ECH_N_PATTERNS; pattern++)
+        ck_assert_int_eq(took[0][pattern], 30 * ECH_PS_PER_US);
+    ck_assert_int_eq(took[1][ECH_PATTERN_STREAM], 30 * ECH_PS_PER_US);
+    ck_assert_int_gt(took[1][ECH_PATTERN_RANDOM], 45 * ECH_PS_PER_US);
+}
+END_TEST
+
 /* Both directions together reach 150 GB/s, not 200. */
 START_TEST(both_ways_share_a_total)
 {
@@ -728,15 +780,15 @@ START_TEST(mapping_is_priced_by_pieces)
         const char *allocator;
         EchBytes bytes;
         bool pieces_known;
-        EchTime us;
+        EchTime us, again; /* and when all of it is asked for once more */
     } cases[] = {
-        {"platform:mapped=true", 10 << 20, true, 70 + 4 * 1 + 50 + 4 * 2},
-        {"platform:mapped=true", 1, true, 70 + 50},
-        {"platform", 10 << 20, true, 500 + 400},
+        {"platform:mapped=true", 10 << 20, true, 70 + 4 * 1 + 50 + 4 * 2, 70 + 4 * 1 + 50 + 4 * 2},
+        {"platform:mapped=true", 1, true, 70 + 50, 70 + 50},
+        {"platform", 10 << 20, true, 500 + 400, 500 + 400},
         /* Three pieces of 20 MiB in one go, kept when they are freed. */
-        {"pytorch:expandable_segments:True", 50 << 20, true, 70 + 2 * 60 + 27 * 1},
-        {"pytorch:expandable_segments:True", 1 << 20, true, 70},
-        {"pytorch:expandable_segments:True", 50 << 20, false, 3 * 70},
+        {"pytorch:expandable_segments:True", 50 << 20, true, 70 + 2 * 60 + 27 * 1, 0},
+        {"pytorch:expandable_segments:True", 1 << 20, true, 70, 0},
+        {"pytorch:expandable_segments:True", 50 << 20, false, 3 * 70, 0},
     };
     static const struct {
         const char *path;
@@ -744,11 +796,14 @@ START_TEST(mapping_is_priced_by_pieces)
     } numbers[] = {{"runtime.driver.malloc_ps", 500}, {"runtime.driver.free_ps", 400},     {"runtime.driver.map_ps", 70},
                    {"runtime.driver.unmap_ps", 50},   {"runtime.driver.map_piece_ps", 60}, {"runtime.driver.unmap_piece_ps", 40},
                    {"runtime.driver.map_page_ps", 1}, {"runtime.driver.unmap_page_ps", 2}};
-    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+    for (size_t c = 0; c < 2 * G_N_ELEMENTS(cases); c++) {
+        size_t i = c / 2;
         Maker m = maker_new();
-        EchId a = add_buffer(&m, m.hbm, cases[i].bytes, false);
-        add_target(&m, ECH_OP_ALLOC, m.core, a);
-        add_target(&m, ECH_OP_FREE, m.core, a);
+        for (size_t times = 0; times <= c % 2; times++) {
+            EchId a = add_buffer(&m, m.hbm, cases[i].bytes, false);
+            add_target(&m, ECH_OP_ALLOC, m.core, a);
+            add_target(&m, ECH_OP_FREE, m.core, a);
+        }
         g_autoptr(EchTrace) trace = finish(&m);
         g_autoptr(EchDevice) device = make_device(0);
         for (size_t n = 0; n < (cases[i].pieces_known ? G_N_ELEMENTS(numbers) : 4); n++)
@@ -756,7 +811,8 @@ START_TEST(mapping_is_priced_by_pieces)
         EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
         options.allocator = g_strdup(cases[i].allocator);
         g_autoptr(EchRun) run = replay(trace, device, options);
-        ck_assert_msg(run->makespan == cases[i].us * ECH_PS_PER_US, "case %zu takes %g us, expected %g", i, (double)run->makespan / 1e6, (double)cases[i].us);
+        EchTime us = cases[i].us + (c % 2 ? cases[i].again : 0);
+        ck_assert_msg(run->makespan == us * ECH_PS_PER_US, "case %zu takes %g us, expected %g", c, (double)run->makespan / 1e6, (double)us);
     }
 }
 END_TEST
@@ -1064,6 +1120,8 @@ int main(void)
     tcase_add_loop_test(tests, serial_chain, 0, 2);
     tcase_add_loop_test(tests, two_fair_copies, 0, 2);
     tcase_add_loop_test(tests, compute_against_copy_on_one_port, 0, 2);
+    tcase_add_test(tests, reads_and_writes_have_their_rates);
+    tcase_add_test(tests, scattered_accesses_take_longer);
     tcase_add_loop_test(tests, both_ways_share_a_total, 0, 2);
     tcase_add_loop_test(tests, queues_learn_of_each_other_later, 0, 2);
     tcase_add_loop_test(tests, double_buffered_pipeline, 0, 2);
