@@ -155,6 +155,8 @@ static const struct {
     {"fprop", ECH_GPU_PRODUCT},
     {"triton_mm", ECH_GPU_PRODUCT},
     {"triton_tem_fused_mm", ECH_GPU_PRODUCT},
+    {"all_reduce", ECH_GPU_UNKNOWN}, /* between GPUs: symmetric memory's, vLLM's own */
+    {"cross_device_reduce", ECH_GPU_UNKNOWN},
     {"reduce_kernel", ECH_GPU_REDUCE},
     {"devicereduce", ECH_GPU_REDUCE},
     {"reduce_1block", ECH_GPU_REDUCE},

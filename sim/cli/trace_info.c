@@ -54,6 +54,12 @@ static bool is_memset(const EchTrace *trace, const EchOp *op)
     return op->kind == ECH_OP_KERNEL && g_ascii_strncasecmp(ech_trace_string(trace, op->name), "memset", 6) == 0 && op->n_work == 0;
 }
 
+/* PyTorch's profiler counts collectives among the kernels that they are. */
+static bool is_kernel_too(const EchTrace *trace, const EchOp *op)
+{
+    return op->kind == ECH_OP_COLLECTIVE && strcmp(ech_trace_format(trace), "kineto") == 0;
+}
+
 static void count_copy(const EchTrace *trace, const EchOp *op, EchTraceInfo *sum)
 {
     bool from = is_host(ech_trace_memory(trace, op->memory_from)), to = is_host(ech_trace_memory(trace, op->memory_to));
@@ -75,6 +81,8 @@ static void summarise(const EchTrace *trace, EchTraceInfo *sum)
             sum->memsets++;
         else
             sum->ops[op->kind]++;
+        if (is_kernel_too(trace, op))
+            sum->ops[ECH_OP_KERNEL]++;
         if (op->kind == ECH_OP_ALLOC) {
             sum->allocated = ech_bytes_add(sum->allocated, op->bytes);
             sum->alloc_bytes[op->bytes_origin & 3]++;
@@ -96,7 +104,7 @@ static void summarise(const EchTrace *trace, EchTraceInfo *sum)
             continue;
         if (memset)
             sum->memset = ech_time_add(sum->memset, duration);
-        else if (op->kind == ECH_OP_KERNEL)
+        else if (op->kind == ECH_OP_KERNEL || is_kernel_too(trace, op))
             sum->kernel = ech_time_add(sum->kernel, duration);
         if (op->kind == ECH_OP_COPY)
             sum->copy = ech_time_add(sum->copy, duration);

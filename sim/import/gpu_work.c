@@ -298,16 +298,30 @@ static bool is_whole(uint8_t dtype)
     return dtype == ECH_DTYPE_S64 || dtype == ECH_DTYPE_S32;
 }
 
-/* A kernel that TorchInductor wrote: its inputs and then its outputs, of which one is taken to be; where there is but one tensor, it changes in place. Numbers
- * are the lengths that it goes over. */
+/* The lengths that a kernel of TorchInductor goes over stand last; before them may stand sizes that its indices hang on, of which none is taken that makes more
+ * than its arrays can hold. */
+static uint64_t iterated(const EchGpuInput *inputs, size_t n)
+{
+    uint64_t largest = 0, iteration = 0;
+    for (size_t i = 0; i < n; i++)
+        largest = MAX(largest, inputs[i].known && !inputs[i].list && inputs[i].rank > 0 ? inputs[i].numel : 0);
+    for (size_t i = n; i-- > 0;) {
+        if (inputs[i].n_integers != 1 || inputs[i].integers[0] <= 0)
+            continue;
+        uint64_t more = ech_bytes_mul(MAX(iteration, 1), (uint64_t)inputs[i].integers[0]);
+        if (iteration > 0 && largest > 0 && more / PICKED > largest)
+            break;
+        iteration = more;
+    }
+    return iteration;
+}
+
+/* A kernel that TorchInductor wrote: its inputs and then its outputs, of which one is taken to be; where there is but one tensor, it changes in place. */
 static void generated(const char *name, const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
 {
     const EchGpuInput *last = NULL;
-    uint64_t read = 0, most = 0, iteration = 0, rows = 0;
+    uint64_t read = 0, most = 0, iteration = iterated(inputs, n), rows = 0;
     bool embeds = strstr(name, "_embedding") != NULL;
-    for (size_t i = 0; i < n; i++)
-        if (inputs[i].n_integers == 1 && inputs[i].integers[0] > 0)
-            iteration = ech_bytes_mul(MAX(iteration, 1), (uint64_t)inputs[i].integers[0]);
     for (size_t i = 0; i < n; i++) {
         if (!inputs[i].known || inputs[i].list || inputs[i].rank == 0)
             continue;

@@ -8,6 +8,7 @@
 
 #include "sim/base/error.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -355,6 +356,8 @@ static Arg arg_of(Event *e, const char *key, size_t n)
             return (Arg){.number = &e->address, .has = &e->has_address};
         return (Arg){.text = is(key, n, "kind") ? e->kind : NULL};
     case 5:
+        if (is(key, n, "dtype"))
+            return (Arg){.text = e->dtype};
         if (is(key, n, "block"))
             return (Arg){.read = read_block};
         if (g_ascii_strncasecmp(key, "bytes", 5) == 0)
@@ -368,6 +371,8 @@ static Arg arg_of(Event *e, const char *key, size_t n)
             return (Arg){.read = read_dims};
         if (is(key, n, "Input type"))
             return (Arg){.read = read_types};
+        if (is(key, n, "Group size"))
+            return (Arg){.number = &e->group};
         return (Arg){.number = is(key, n, "fromDevice") ? &e->from_device : NULL};
     case 11:
         if (is(key, n, "correlation"))
@@ -378,6 +383,8 @@ static Arg arg_of(Event *e, const char *key, size_t n)
     case 13:
         if (is(key, n, "Input Strides"))
             return (Arg){.read = read_strides};
+        if (is(key, n, "In msg nelems"))
+            return (Arg){.number = &e->sent_elements};
         return (Arg){.number = is(key, n, "shared memory") ? &e->shared : NULL};
     case 14:
         if (is(key, n, "Total Reserved"))
@@ -390,7 +397,8 @@ static Arg arg_of(Event *e, const char *key, size_t n)
             return (Arg){.read = read_values};
         if (is(key, n, "Total Allocated"))
             return (Arg){.number = &e->total_allocated, .has = &e->has_allocated};
-        break;
+        return (Arg){.text = is(key, n, "Collective name") ? e->collective : NULL};
+    case 19: return (Arg){.text = is(key, n, "Process Group Ranks") ? e->ranks : NULL};
     case 20: return (Arg){.number = is(key, n, "registers per thread") ? &e->registers : NULL};
     case 33: return (Arg){.number = is(key, n, "wait_on_cuda_event_record_corr_id") ? &e->wait_record : NULL};
     default: break;
@@ -437,10 +445,13 @@ static bool read_args(Reader *r)
 
 static void reset(Event *e)
 {
-    GString *name = e->name, *kind = e->kind, *sync = e->sync;
+    GString *name = e->name, *kind = e->kind, *sync = e->sync, *collective = e->collective, *dtype = e->dtype, *ranks = e->ranks;
     g_string_truncate(name, 0);
     g_string_truncate(kind, 0);
     g_string_truncate(sync, 0);
+    g_string_truncate(collective, 0);
+    g_string_truncate(dtype, 0);
+    g_string_truncate(ranks, 0);
     /* Inputs are only read up to n_inputs and cleared as they are filled. */
     for (size_t i = 0; i < MAX(MAX(e->n_inputs, e->n_types), e->n_details); i++)
         e->inputs[i] = (Input){0};
@@ -450,8 +461,11 @@ static void reset(Event *e)
     e->kind_index = ECH_NONE;
     e->kind = kind;
     e->sync = sync;
+    e->collective = collective;
+    e->dtype = dtype;
+    e->ranks = ranks;
     e->pid = e->tid = e->correlation = e->external = e->stream = e->device = e->wait_stream = e->wait_record = e->from_device = e->to_device = e->device_id =
-        -1;
+        e->sent_elements = e->group = -1;
 }
 
 /* ---- what an event becomes ---- */
@@ -522,11 +536,57 @@ static bool direction(const Event *e, uint8_t *ret_from, uint8_t *ret_to)
     return false;
 }
 
+/* What a kernel of NCCL or RCCL does and with whom, where PyTorch says it all (2.2 and later): then it is a collective. Gathers to one rank and scatters from
+ * one are not. */
+static void make_collective(const Event *e, EchItem *item)
+{
+    static const struct {
+        const char *mark;
+        EchCollective kind;
+    } kinds[] = {{"allreduce", ECH_COLLECTIVE_ALL_REDUCE},
+                 {"all_reduce", ECH_COLLECTIVE_ALL_REDUCE},
+                 {"allgather", ECH_COLLECTIVE_ALL_GATHER},
+                 {"all_gather", ECH_COLLECTIVE_ALL_GATHER},
+                 {"reduce_scatter", ECH_COLLECTIVE_REDUCE_SCATTER},
+                 {"all_to_all", ECH_COLLECTIVE_ALL_TO_ALL},
+                 {"broadcast", ECH_COLLECTIVE_BROADCAST},
+                 {"send", ECH_COLLECTIVE_SEND},
+                 {"recv", ECH_COLLECTIVE_RECV}};
+    /* c10::ScalarType's names. */
+    static const struct {
+        const char *name;
+        uint64_t bytes;
+    } types[] = {{"Byte", 1}, {"Char", 1},     {"Bool", 1}, {"Float8_e4m3fn", 1}, {"Float8_e5m2", 1}, {"Short", 2},
+                 {"Half", 2}, {"BFloat16", 2}, {"Int", 4},  {"Float", 4},         {"Long", 8},        {"Double", 8}};
+    EchCollective kind = ECH_COLLECTIVE_NONE;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < G_N_ELEMENTS(kinds) && kind == ECH_COLLECTIVE_NONE; i++)
+        kind = has(e->collective, kinds[i].mark) ? kinds[i].kind : kind;
+    for (size_t i = 0; i < G_N_ELEMENTS(types); i++)
+        bytes = strcmp(e->dtype->str, types[i].name) == 0 ? types[i].bytes : bytes;
+    bool alone = kind == ECH_COLLECTIVE_SEND || kind == ECH_COLLECTIVE_RECV;
+    if (kind == ECH_COLLECTIVE_NONE || bytes == 0 || e->sent_elements <= 0 || e->sent_elements > INT64_MAX / 8 || e->group > 1 << 20 ||
+        (e->group < 2 && !alone))
+        return;
+    item->kind = ECH_ITEM_COLLECTIVE;
+    item->from = (uint8_t)kind;
+    item->bytes = (uint64_t)e->sent_elements * bytes;
+    item->origin = ECH_KNOWN;
+    item->other = alone ? 2 : (uint32_t)e->group;
+    unsigned first, second;
+    if (sscanf(e->ranks->str, "[%u, %u", &first, &second) == 2 && second > first && second - first <= 1 << 20) {
+        item->address = second - first;
+        item->rounded = item->other * item->address;
+    }
+}
+
 static void device_event(Reader *r)
 {
     Event *e = &r->e;
     EchItem item = base_item(r, e->category == CAT_KERNEL ? ECH_ITEM_KERNEL : e->category == CAT_MEMCPY ? ECH_ITEM_COPY : ECH_ITEM_MEMSET);
     item.queue = stream_queue(r, event_device(e), e->stream >= 0 ? e->stream : e->tid, e->category == CAT_MEMCPY);
+    if (e->category == CAT_KERNEL && e->collective->len > 0)
+        make_collective(e, &item);
     if (e->category != CAT_KERNEL) {
         item.origin = e->has_bytes && e->bytes >= 0 ? ECH_KNOWN : ECH_ABSENT;
         item.bytes = item.origin == ECH_KNOWN ? (uint64_t)e->bytes : 0;
@@ -540,7 +600,7 @@ static void device_event(Reader *r)
     if (!e->has_duration)
         ech_diag_dropped(r->ret->diag, "device_events_without_duration", 1, "'%s'", e->name->str);
     ech_kineto_add_item(r, &item, e->correlation, e->external, UINT32_MAX);
-    if (e->category == CAT_KERNEL && e->launch.grid[0] > 0) {
+    if (item.kind == ECH_ITEM_KERNEL && e->launch.grid[0] > 0) {
         g_array_index(r->sides, Side, r->sides->len - 1).launch = r->kernels->len;
         e->launch.shared = (uint32_t)CLAMP(e->shared, 0, 1 << 20);
         e->launch.registers = (uint32_t)CLAMP(e->registers, 0, 1024);
@@ -935,11 +995,17 @@ static bool kineto_read(EchSource *source, const EchImportOptions *options, EchI
     r->e.name = g_string_new(NULL);
     r->e.kind = g_string_new(NULL);
     r->e.sync = g_string_new(NULL);
+    r->e.collective = g_string_new(NULL);
+    r->e.dtype = g_string_new(NULL);
+    r->e.ranks = g_string_new(NULL);
     r->keys = g_string_new(NULL);
     bool ok = read_top(r) ? finish(r, options, error) : ech_json_error(json, error);
     g_string_free(r->e.name, TRUE);
     g_string_free(r->e.kind, TRUE);
     g_string_free(r->e.sync, TRUE);
+    g_string_free(r->e.collective, TRUE);
+    g_string_free(r->e.dtype, TRUE);
+    g_string_free(r->e.ranks, TRUE);
     g_string_free(r->keys, TRUE);
     g_array_unref(r->kinds);
     g_hash_table_unref(r->threads);

@@ -80,10 +80,10 @@ typedef struct {
     int32_t stamp_ps;
     EchTime start, duration; /* start: from base_us on */
     int64_t pid, tid, correlation, external, stream, device, bytes, address, total_allocated, total_reserved, device_type, device_id, wait_stream, wait_record,
-        from_device, to_device, shared, registers;
+        from_device, to_device, shared, registers, sent_elements, group;
     uint8_t has_bytes, has_address, has_reserved, has_allocated;
     EchGpuLaunch launch;
-    GString *name, *kind, *sync;
+    GString *name, *kind, *sync, *collective, *dtype, *ranks; /* the last three: what PyTorch says of NCCL's kernels */
     size_t n_inputs, n_types, n_details; /* dims, types, strides and concrete values */
     Input inputs[MAX_INPUTS];
     bool inputs_cut;

@@ -14,6 +14,11 @@ static void drop(GArray **array)
     *array = g_array_new(FALSE, FALSE, size);
 }
 
+static bool is_device_work(const EchItem *item)
+{
+    return item->kind == ECH_ITEM_KERNEL || item->kind == ECH_ITEM_COPY || item->kind == ECH_ITEM_MEMSET || item->kind == ECH_ITEM_COLLECTIVE;
+}
+
 static int compare_launches(gconstpointer a, gconstpointer b)
 {
     const Launch *x = a, *y = b;
@@ -81,7 +86,7 @@ static void join_launches(Reader *r)
             side->external = -1;
             continue;
         }
-        if (item->kind != ECH_ITEM_KERNEL && item->kind != ECH_ITEM_COPY && item->kind != ECH_ITEM_MEMSET)
+        if (!is_device_work(item))
             continue;
         const Launch *call = side->correlation >= 0 ? find_launch(r, side->correlation) : NULL;
         if (call && call->start <= item->start) {
@@ -111,7 +116,7 @@ static void infer_host_waits(Reader *r)
     bool any[MAX_SPACES] = {false};
     for (size_t i = 0; i < n_items; i++) {
         const EchItem *item = ech_capture_item(r->capture, i);
-        if (item->kind <= ECH_ITEM_COPY)
+        if (is_device_work(item))
             any[MIN(ech_capture_queue_device(r->capture, item->queue), (uint32_t)MAX_SPACES - 1)] = true;
     }
     uint32_t device = 0, n_devices = 0;
@@ -286,7 +291,7 @@ static void infer_stream_waits(Reader *r)
     for (size_t i = 0; i < n_items; i++) {
         const EchItem *item = ech_capture_item(r->capture, i);
         uint32_t thread = g_array_index(r->sides, Side, i).thread;
-        if (item->kind > ECH_ITEM_COPY || thread == UINT32_MAX || item->start == ECH_TIME_NONE || item->duration == ECH_TIME_NONE)
+        if (!is_device_work(item) || thread == UINT32_MAX || item->start == ECH_TIME_NONE || item->duration == ECH_TIME_NONE)
             continue;
         uint32_t on = ech_capture_queue_device(r->capture, item->queue);
         several = several || (device != ECH_NONE && on != device);
@@ -329,7 +334,8 @@ static void infer_stream_waits(Reader *r)
     }
     streams_free(streams, n);
     ech_diag_note(r->ret->diag, "inferred_stream_waits", r->n_inferred_waits);
-    ech_trace_builder_printf_property(r->builder, "inferred_stream_waits", "%" G_GUINT64_FORMAT, r->n_inferred_waits);
+    if (r->n_inferred_waits > 0)
+        ech_trace_builder_printf_property(r->builder, "inferred_stream_waits", "%" G_GUINT64_FORMAT, r->n_inferred_waits);
 }
 
 static int compare_shapes(gconstpointer a, gconstpointer b)

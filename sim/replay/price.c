@@ -557,9 +557,11 @@ static void spread_recorded(const Pricer *pricer, const Map *map, const Map *ref
     bool known = gpu_model(pricer, map->device, op, &here, NULL);
     bool carried = known && reference != map && gpu_model(pricer, reference->device, op, &there, NULL) && there.time > 0;
     double time = recorded * (carried ? (double)here.time / (double)there.time : roofline / reference_roofline);
-    if (!bound_by_resources(known ? &here : NULL, time, roofline))
+    if (!bound_by_resources(known ? &here : NULL, time, roofline)) {
         price->minimum = whole_ps(time);
-    else if (carried)
+        for (uint32_t i = 0; roofline > time && i < row->n_used; i++) /* what was inferred of it cannot be true */
+            row->amounts[row->used[i]] *= time / roofline;
+    } else if (carried)
         spread_known(price, row, roofline, whole_ps(time));
     else
         spread_known(price, row, reference_roofline, op->recorded.duration);
@@ -807,6 +809,33 @@ static void price_collective(const Pricer *pricer, const Map *map, Row *row, con
     price->fixed = pricer->options->overhead ? fixed : 0;
 }
 
+/* A GPU's collective is a kernel: recorded, it takes that time, what it waited for others included. Where links are others, only what the model says of the
+ * collective itself changes. */
+static void spread_recorded_collective(const Pricer *pricer, const Map *map, const Map *reference, Row *row, Row *scratch, const EchOp *op, EchPrice *price)
+{
+    EchKernelTime times = pricer->options->kernel_time;
+    if (g_strcmp0(map->device->family, "gpu") != 0 || op->recorded.duration == ECH_TIME_NONE || op->recorded.duration < 0 ||
+        (times != ECH_KERNEL_TIME_AUTO && times != ECH_KERNEL_TIME_RECORDED && price->source != ECH_PRICE_UNKNOWN))
+        return;
+    uint32_t bound;
+    double moving = row_time(map, row, &bound), here = (double)price->fixed + MAX(moving, (double)price->minimum), there = here;
+    if (reference != map) {
+        EchPrice other = {0};
+        price_collective(pricer, reference, scratch, op, &other);
+        there = (double)other.fixed + MAX(row_time(reference, scratch, &bound), (double)other.minimum);
+        row_clear(scratch);
+    }
+    double recorded = (double)op->recorded.duration;
+    double time = recorded >= there || !(there > 0) ? here + (recorded - there) : recorded * (here / there);
+    price->source = reference == map ? ECH_PRICE_RECORDED : ECH_PRICE_RECORDED_SCALED;
+    price->loose = time > LOOSE * here;
+    price->fixed = MIN(price->fixed, whole_ps(time));
+    price->minimum = whole_ps(time) - price->fixed;
+    double share = moving > 0 ? (double)price->minimum / moving : 1;
+    for (uint32_t i = 0; share < 1 && i < row->n_used; i++)
+        row->amounts[row->used[i]] *= share;
+}
+
 static void price_alloc(const Pricer *pricer, const Map *map, const EchOp *op, EchPrice *price)
 {
     price->fixed = !pricer->options->overhead ? 0 : op->kind == ECH_OP_ALLOC ? map->alloc : map->free;
@@ -932,7 +961,10 @@ static bool price_op(Pricer *pricer, const Map *map, const Map *old, Row *row, R
         if (!pricer->not_awaited || strcmp(ech_trace_string(pricer->trace, op->name), pricer->not_awaited) != 0)
             free_copy = !price_copy(pricer, map, row, op, price);
         break;
-    case ECH_OP_COLLECTIVE: price_collective(pricer, map, row, op, price); break;
+    case ECH_OP_COLLECTIVE:
+        price_collective(pricer, map, row, op, price);
+        spread_recorded_collective(pricer, map, old, row, scratch, op, price);
+        break;
     case ECH_OP_ALLOC:
     case ECH_OP_FREE: price_alloc(pricer, map, op, price); break;
     case ECH_OP_LOOP:

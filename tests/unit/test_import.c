@@ -390,6 +390,49 @@ START_TEST(kineto_waits_untold)
 }
 END_TEST
 
+/* What PyTorch says of NCCL's kernels. Nothing expected: it stays a kernel. */
+static const struct {
+    const char *args;
+    EchCollective kind;
+    EchBytes bytes;
+    uint32_t group;
+    const char *layout;
+} collectives[] = {
+    {"\"Collective name\": \"allreduce\", \"In msg nelems\": 1000, \"Group size\": 8, \"dtype\": \"BFloat16\", \"Process Group Ranks\": \"[0, 1, 2, 3, 4, "
+     "5, 6, 7]\"",
+     ECH_COLLECTIVE_ALL_REDUCE, 2000, 8, "devices=8 stride=1"},
+    {"\"Collective name\": \"_allgather_base\", \"In msg nelems\": 1000, \"Group size\": 4, \"dtype\": \"Float\", \"Process Group Ranks\": \"[3, 11, ...]\"",
+     ECH_COLLECTIVE_ALL_GATHER, 4000, 4, "devices=32 stride=8"},
+    {"\"Collective name\": \"_reduce_scatter_base\", \"In msg nelems\": 16, \"Group size\": 2, \"dtype\": \"Byte\"", ECH_COLLECTIVE_REDUCE_SCATTER, 16, 2, ""},
+    {"\"Collective name\": \"all_to_allv\", \"In msg nelems\": 16, \"Group size\": 2, \"dtype\": \"Long\"", ECH_COLLECTIVE_ALL_TO_ALL, 128, 2, ""},
+    {"\"Collective name\": \"send\", \"In msg nelems\": 16, \"Group size\": 1, \"dtype\": \"Half\"", ECH_COLLECTIVE_SEND, 32, 2, ""},
+    {"\"Collective name\": \"gather\", \"In msg nelems\": 16, \"Group size\": 2, \"dtype\": \"Half\"", ECH_COLLECTIVE_NONE, 0, 0, ""},
+    {"\"Collective name\": \"allreduce\", \"In msg nelems\": 16, \"Group size\": 1, \"dtype\": \"Half\"", ECH_COLLECTIVE_NONE, 0, 0, ""},
+    {"\"Collective name\": \"allreduce\", \"In msg nelems\": -16, \"Group size\": 2, \"dtype\": \"Half\"", ECH_COLLECTIVE_NONE, 0, 0, ""},
+    {"\"Collective name\": \"allreduce\", \"In msg nelems\": 16, \"Group size\": 2, \"dtype\": \"Quaternion\"", ECH_COLLECTIVE_NONE, 0, 0, ""},
+};
+
+START_TEST(kineto_collectives)
+{
+    g_autofree char *text = g_strdup_printf("{\"traceEvents\": [{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"nccl\", \"ts\": 10, \"dur\": 1, \"args\": "
+                                            "{\"stream\": 7, \"grid\": [8, 1, 1], \"block\": [512, 1, 1], %s}}]}",
+                                            collectives[_i].args);
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), NULL);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = ech_import_source(source, NULL, NULL, &error);
+    ck_assert_ok(import != NULL, error);
+    bool is = collectives[_i].kind != ECH_COLLECTIVE_NONE;
+    const EchOp *op = ech_test_op(import->trace, is ? ECH_OP_COLLECTIVE : ECH_OP_KERNEL, "nccl");
+    ck_assert_int_eq(op->recorded.duration, ECH_PS_PER_US);
+    if (!is)
+        return;
+    ck_assert_int_eq(op->collective, collectives[_i].kind);
+    ck_assert_uint_eq(op->bytes, collectives[_i].bytes);
+    ck_assert_uint_eq(op->memory_from, collectives[_i].group);
+    ck_assert_str_eq(op->launch == ECH_NONE ? "" : ech_trace_string(import->trace, op->launch), collectives[_i].layout);
+}
+END_TEST
+
 START_TEST(kineto_of_2021)
 {
     g_autoptr(EchImport) import = ech_test_corpus("kineto/old.json", NULL);
@@ -727,6 +770,7 @@ int main(void)
     tcase_add_test(tcase, kineto_joins);
     tcase_add_loop_test(tcase, kineto_launches, 0, G_N_ELEMENTS(launched));
     tcase_add_loop_test(tcase, kineto_waits_untold, 0, G_N_ELEMENTS(untold));
+    tcase_add_loop_test(tcase, kineto_collectives, 0, G_N_ELEMENTS(collectives));
     tcase_add_test(tcase, kineto_of_2021);
     tcase_add_test(tcase, kineto_metadata_at_zero);
     tcase_add_test(tcase, kineto_written_by_others);

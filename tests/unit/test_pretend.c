@@ -406,13 +406,18 @@ START_TEST(generated_kernels_by_what_they_go_over)
                        "push 1 9 4\nkernel 5 0 0 1 8 1 1 128 1 1 0\npop 9 9\npush 1 9 5\nkernel 5 0 0 1 8 1 1 128 1 1 0\npop 9 9\n"
                        "name 6 \"triton_red_fused_embedding_mm_3, sizes = [[1, 3], [32000, 4096], [4096], [4096, 4096], [3, 4096], [], []], types = [s32, "
                        "bf16, bf16, bf16, f32, 12288, 4096]\"\n"
-                       "push 1 9 6\nkernel 5 0 0 1 8 1 1 128 1 1 0\npop 9 9\nend\n");
+                       "push 1 9 6\nkernel 5 0 0 1 8 1 1 128 1 1 0\npop 9 9\n"
+                       /* Sizes that its indices hang on stand before the length. */
+                       "name 7 \"triton_poi_fused_add_4, sizes = [[888], [888], [888], [], [], []], types = [s32, s64, pred, 25136, 201088, 888]\"\n"
+                       "push 1 9 7\nkernel 5 0 0 1 8 1 1 128 1 1 0\npop 9 9\nend\n");
     static const uint64_t expected[][2] = {
-        {4 + 4096 * 2, 4096 * 4}, {8 + 4096 * 2, 4096 * 2}, {8192 * 2, 4096 * 2}, {8192 * 4, 4096 * 4}, {12 + 3 * 8192 + 8192 + 4096 * 8192, 3 * 4096 * 4}};
+        {4 + 4096 * 2, 4096 * 4}, {8 + 4096 * 2, 4096 * 2}, {8192 * 2, 4096 * 2}, {8192 * 4, 4096 * 4}, {12 + 3 * 8192 + 8192 + 4096 * 8192, 3 * 4096 * 4},
+        {888 * 12, 888}};
     for (size_t i = 0; i < G_N_ELEMENTS(expected); i++) {
         const EchOp *op = nth(import->trace, ECH_OP_KERNEL, i);
         ck_assert_uint_eq(moved(import->trace, op, ECH_READ), expected[i][0]);
         ck_assert_uint_eq(moved(import->trace, op, ECH_WRITE), expected[i][1]);
+        ck_assert_uint_le(op->n_work ? ech_trace_work(import->trace)[op->first_work].count : 0, 1 << 28);
     }
 }
 END_TEST

@@ -565,6 +565,46 @@ START_TEST(collectives_count_the_bytes_they_send)
 }
 END_TEST
 
+/* What a GPU's profile says that a collective took stands, with what it waited for others; another link changes what is the collective's own. */
+START_TEST(recorded_collectives_keep_their_waits)
+{
+    Maker m = maker_new();
+    EchId id = add_op(&m, ECH_OP_COLLECTIVE, m.core);
+    EchOp *op = ech_trace_builder_peek_op(m.b, id);
+    op->collective = ECH_COLLECTIVE_ALL_GATHER;
+    op->memory_from = 2;
+    op->bytes = 45 * MB;
+    op->bytes_origin = ECH_KNOWN;
+    op->recorded = (EchRecorded){0, 3 * ECH_PS_PER_MS};
+    g_autoptr(EchTrace) trace = finish(&m);
+    g_autoptr(EchDevice) device = make_device(0), slow = make_device(0), none = make_device(0);
+    EchDevice *const devices[] = {device, slow};
+    for (size_t i = 0; i < 2; i++) {
+        EchRate rate = (i ? 15 : 45) * GB;
+        devices[i]->links = g_renew(EchLink, devices[i]->links, 2);
+        devices[i]->links[1] = (EchLink){.name = g_strdup("nvlink"), .nominal = rate, .to_device = rate, .from_device = rate, .ports = 1};
+        devices[i]->n_links = 2;
+        devices[i]->hash = i + 1;
+    }
+    struct {
+        const EchDevice *device, *reference;
+        EchKernelTime times;
+        EchTime ms;
+    } cases[] = {{device, NULL, ECH_KERNEL_TIME_AUTO, 3},     {device, NULL, ECH_KERNEL_TIME_MODEL, 1}, {slow, device, ECH_KERNEL_TIME_AUTO, 5},
+                 {slow, device, ECH_KERNEL_TIME_RECORDED, 5}, {slow, device, ECH_KERNEL_TIME_MODEL, 3}, {none, NULL, ECH_KERNEL_TIME_MODEL, 3},
+                 {device, slow, ECH_KERNEL_TIME_AUTO, 1}};
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+        options.kernel_time = cases[i].times;
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchRun) run = ech_replay_run(trace, cases[i].device, cases[i].reference, &options, &error);
+        ck_assert_ok(run != NULL, error);
+        ck_assert_msg(run->makespan / ECH_PS_PER_US == cases[i].ms * 1000, "case %zu takes %g ms", i, (double)run->makespan / 1e9);
+        ech_params_clear(ech_replay_params, &options);
+    }
+}
+END_TEST
+
 /* On 4 x 4 chips: sent up and down one axis at once, and gathered along the other, nothing waits; sent the same way, one after the other. */
 START_TEST(ways_of_a_torus_are_links_of_their_own)
 {
@@ -1131,6 +1171,7 @@ int main(void)
     tcase_add_loop_test(tests, recorded_gaps_are_kept_on_request, 0, 2);
     tcase_add_loop_test(tests, an_emptied_cache_stalls_the_device, 0, 2);
     tcase_add_loop_test(tests, collectives_count_the_bytes_they_send, 0, 2);
+    tcase_add_test(tests, recorded_collectives_keep_their_waits);
     tcase_add_loop_test(tests, ways_of_a_torus_are_links_of_their_own, 0, 2);
     tcase_add_loop_test(tests, allocation_waits_for_a_transfer, 0, 2);
     tcase_add_loop_test(tests, copies_and_kernels_slow_each_other, 0, 2);
