@@ -84,7 +84,7 @@ typedef struct {
     uint8_t has_bytes, has_address, has_reserved, has_allocated;
     EchGpuLaunch launch;
     GString *name, *kind, *sync, *collective, *dtype, *ranks; /* the last three: what PyTorch says of NCCL's kernels */
-    size_t n_inputs, n_types, n_details; /* dims, types, strides and concrete values */
+    size_t n_inputs, n_types, n_details;                      /* dims, types, strides and concrete values */
     Input inputs[MAX_INPUTS];
     bool inputs_cut;
 } Event;
