@@ -36,8 +36,9 @@
  *
  * A kernel without a line of args has parameters that could not be read. What it does with those that could: pointers to const are read, PyTorch's element-wise
  * kernels and Eigen's have their result first, those that TensorFlow's compiler makes last, multi_tensor_apply's functors say which of their lists they write
- * (kernel_arguments.h); for the rest see arrays.h. Kernels that XLA compiled are what their programs' folders say (xla_folders.h), and a run of such a program
- * is one launch of the host's, as XLA's own CUDA graphs make it on a GPU: the capture has it launch them one by one.
+ * (kernel_arguments.h); for the rest see arrays.h. Kernels that XLA compiled are what their programs' folders say (xla_folders.h). A run of such a program is
+ * one launch of the host's, and each round of a loop in it is one, but for collectives: so XLA's CUDA graphs have it on a GPU (xla_gpu_enable_command_buffer of
+ * jaxlib 0.10.2), while the capture has it launch them one by one.
  *
  * Lines of other words are passed over. Nothing in such a file was measured: its times say in which order the host asked, and no more.
  */
@@ -110,6 +111,13 @@ typedef struct {
     EchTime time;
 } Recorded;
 
+/* The run of a compiled program that asked for something last, on a device; what it launches together. */
+typedef struct {
+    uint64_t run;
+    EchId last;       /* instruction */
+    GHashTable *seen; /* instructions of this launch */
+} Run;
+
 typedef struct {
     EchImport *ret;
     EchSource *source;
@@ -143,7 +151,7 @@ typedef struct {
     GHashTable *met;             /* who takes part in a collective -> how often they have so far */
     bool next_lengths;           /* The last of them are the next work's. */
     GArray *compiled;            /* EchXlaLaunch */
-    GHashTable *runs;            /* of compiled programs, that asked for something since the host waited last */
+    GHashTable *runs;            /* device -> Run */
     char *device;                /* that was pretended; NULL: not told */
     uint64_t clock_ns, reserved, peak_reserved, n_refused, largest_refused;
     bool of_tensorflow, of_xla;   /* it launched kernels that are called as these call theirs */
@@ -767,6 +775,32 @@ static bool add_known_uses(Reader *r, GError **error)
     return true;
 }
 
+static void free_run(gpointer data)
+{
+    g_hash_table_unref(((Run *)data)->seen);
+    g_free(data);
+}
+
+/* Whether it is in one launch with what the run asked for before. A launch ends where an instruction (ECH_NONE: none is told) comes again, in the next round of
+ * a loop. */
+static bool is_launched_together(Reader *r, uint32_t device, uint64_t run, EchId instruction)
+{
+    Run *known = g_hash_table_lookup(r->runs, GUINT_TO_POINTER(device));
+    if (!known) {
+        known = g_new0(Run, 1);
+        known->seen = g_hash_table_new(NULL, NULL);
+        g_hash_table_insert(r->runs, GUINT_TO_POINTER(device), known);
+    }
+    bool again = known->run == run && g_hash_table_size(known->seen) > 0;
+    bool comes_again = again && instruction != ECH_NONE && known->last != instruction && g_hash_table_contains(known->seen, GUINT_TO_POINTER(instruction));
+    if (!again || comes_again)
+        g_hash_table_remove_all(known->seen);
+    g_hash_table_add(known->seen, GUINT_TO_POINTER(instruction));
+    known->run = run;
+    known->last = instruction;
+    return again && !comes_again;
+}
+
 static bool add_of(Reader *r, GError **error)
 {
     Text *module = text_of(r, r->lines.fields[1], error), *instruction = module ? text_of(r, r->lines.fields[3], error) : NULL;
@@ -777,10 +811,9 @@ static bool add_of(Reader *r, GError **error)
         g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: of a compiled program; expected the work before", r->lines.where, r->lines.line);
         return false;
     }
-    bool again = g_hash_table_contains(r->runs, &r->lines.fields[0]);
-    if (!again)
-        g_hash_table_add(r->runs, g_memdup2(&r->lines.fields[0], sizeof r->lines.fields[0]));
-    item->together |= again && item->kind != ECH_ITEM_COLLECTIVE;
+    item->together |= is_launched_together(r, ech_capture_queue_device(r->capture, item->queue), r->lines.fields[0],
+                                           instruction->n > 0 ? kept_string_of(r, instruction) : ECH_NONE) &&
+                      item->kind != ECH_ITEM_COLLECTIVE;
     Kernel *kernel = r->kernels->len > 0 ? &g_array_index(r->kernels, Kernel, r->kernels->len - 1) : NULL;
     if (instruction->n == 0 || !kernel || kernel->item != r->worked || kernel->compiled > 0)
         return true;
@@ -1316,6 +1349,9 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
     g_autoptr(EchXlaFolders) folders = ech_xla_folders_new(ech_source_path(r->source), r->clock_ns, options && options->device ? options->device : r->device);
     if (r->compiled->len > 0 && !(options && options->ignore_beside))
         ech_xla_folders_find(folders, r->builder, (EchXlaLaunch *)(void *)r->compiled->data, r->compiled->len, r->ret->diag);
+    uint64_t compiled = ech_diag_count(r->ret->diag, "kernels_priced_by_their_program");
+    if (compiled > 0)
+        ech_trace_builder_printf_property(r->builder, "kernels_of_programs", "%" G_GUINT64_FORMAT, compiled);
     infer_traffic(r);
     ech_trace_builder_printf_property(r->builder, "end_reserved_bytes", "%" G_GUINT64_FORMAT, r->reserved);
     ech_trace_builder_printf_property(r->builder, "peak_reserved_bytes", "%" G_GUINT64_FORMAT, r->peak_reserved);
@@ -1360,8 +1396,7 @@ static bool pretend_read(EchSource *source, const EchImportOptions *options, Ech
                       moments = g_array_new(FALSE, FALSE, sizeof(Moment)), list = g_array_new(FALSE, FALSE, sizeof(uint64_t)),
                       addresses = g_array_new(FALSE, FALSE, sizeof(uint64_t)), captured = g_array_new(FALSE, FALSE, sizeof(Within)),
                       lengths = g_array_new(FALSE, FALSE, sizeof(EchGpuLengths)), compiled = g_array_new(FALSE, TRUE, sizeof(EchXlaLaunch));
-    g_autoptr(GHashTable) met = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free),
-                          runs = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
+    g_autoptr(GHashTable) met = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free), runs = g_hash_table_new_full(NULL, NULL, NULL, free_run);
     g_array_set_clear_func(texts, clear_text);
     g_autoptr(GHashTable) names = g_hash_table_new_full(NULL, NULL, NULL, g_free), index = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL),
                           open = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, (GDestroyNotify)g_array_unref),

@@ -102,8 +102,9 @@ bool ech_report_basis(const EchReport *report, EchBasis *ret)
     EchBasis basis = {0};
     if (report->program && report->program->platform == ECH_PLATFORM_TPU)
         return tpu_basis(report, ret);
-    basis.pytorch = !report->program && ech_trace_get_property(report->trace, "pretended_device");
-    if (!basis.pytorch && (!report->program || report->program->platform != ECH_PLATFORM_GPU))
+    bool pretended = !report->program && ech_trace_get_property(report->trace, "pretended_device");
+    basis.pytorch = pretended && !ech_trace_get_property(report->trace, "kernels_of_programs");
+    if (!pretended && (!report->program || report->program->platform != ECH_PLATFORM_GPU))
         return false;
     size_t n;
     g_autofree EchNameTime *times = ech_report_longest(report, SIZE_MAX, &n);

@@ -195,3 +195,35 @@ $ echelon info $T/a.pretend --beside $T/a.pickle 2>&1 | grep -o 'this snapshot.*
 this snapshot tells no times; it cannot be merged with what was asked of a device
 $ gzip -dc traces/keras_cnn.h100/cnn.pretend.gz | sed 's/"h100-sxm"/"l4"/' >$T/k.pretend; echelon run --trace $T/k.pretend --device l4 --engine native | grep -o 'reserved by allocator [^;]*'
 reserved by allocator tensorflow:compute_capability=8.9, as recorded
+$ echelon run --trace traces/gpt_jax.h100 --device h100-sxm --engine native | sed -n '/It takes/p;/Longest/,$p'
+  It takes 3.31 ms, bound by latency inside kernels (54 % of the critical path).
+  Longest operations
+    Memcpy DtoD...e -> Device)    459 us  13.9 %  copy, 299 times
+    gemm_fusion_dot.39           72.2 us   2.2 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
+    gemm_fusion_dot.40           72.2 us   2.2 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
+    gemm_fusion_dot.42           72.2 us   2.2 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
+    gemm_fusion_dot.45           72.2 us   2.2 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
+    gemm_fusion_dot.4            69.1 us   2.1 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
+
+  Kernel times: 8 roofline; 846 kernel model. Engine: native (0.1.0).
+  Of the kernels' time 47 % is products, which are held against published times; 52 % other kernels with the constants of PyTorch's, held against no GPU; 1 % assumed (most of it scatter); less than 1 % bytes and operations at the device's rates.
+  - 846 kernels that XLA compiled are priced as in the folders of their programs beside: jit_step
+  - 8 kernels that XLA compiled are priced by the arrays that they are given: no folder of their programs lies beside (jit_broadcast_in_dim)
+  - 225 products carry a tile that no timing would have chosen (compiled where there was no GPU to time on): priced with the best tile, as autotuning finds it; replay.tuned_tiles=false prices them as written
+$ echelon run --trace traces/gpt_jax.h100/gpt.step --device h100-sxm --engine native | sed -n '/It takes/p;/Longest/,$p'
+  It takes 1.02 ms, bound by latency inside kernels (70 % of the critical path).
+  Longest operations
+    gemm_fusion_dot.39    24.1 us    2.4 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
+    gemm_fusion_dot.40    24.1 us    2.4 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
+    gemm_fusion_dot.42    24.1 us    2.4 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
+    gemm_fusion_dot.45    24.1 us    2.4 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
+    gemm_fusion_dot.4     23.0 us    2.3 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
+    gemm_fusion_dot.6     23.0 us    2.3 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
+
+  Kernel times: 130 kernel model. Engine: native (0.1.0).
+  Of the kernels' time 39 % is products, which are held against published times; 60 % other kernels with the constants of PyTorch's, held against no GPU; 1 % assumed (most of it scatter).
+  - buffer assignment taken from traces/gpt_jax.h100/gpt.step/program.buffer-assignment.txt.gz
+  - 21 products carry a tile that no timing would have chosen (compiled where there was no GPU to time on): priced with the best tile, as autotuning finds it; replay.tuned_tiles=false prices them as written
+$ cp traces/gpt_jax.h100/gpt.pretend.gz $T/alone.pretend.gz; cd $T; echelon run --trace alone.pretend.gz --device h100-sxm --engine native | sed -n '/It takes/p;/beside/p'
+  It takes 8.27 ms, bound by hbm port (79 % of the critical path).
+  - 854 kernels that XLA compiled are priced by the arrays that they are given: no folder of their programs lies beside (jit_broadcast_in_dim, jit_step)

@@ -157,13 +157,16 @@ END_TEST
 START_TEST(a_run_of_a_program_is_one_launch)
 {
     g_autofree char *root = room();
-    /* Another run, and what follows a wait of the host, are launches of their own. */
+    /* Another run, what follows a wait of the host and a further round of a loop are launches of their own. */
     g_autoptr(EchImport) import = read_beside(root,
                                               HEAD NAMES ARRAYS "kernel 10 0 0 2 1 1 1 128 1 1 0\nof 1 1 7 3\ncopy 11 0 0 64 3 3 1\nof 1 1 7 7\n"
                                                                 "kernel 12 0 0 2 1 1 1 128 1 1 0\nof 2 1 7 3\nsync 13 3 0 0 0\n"
-                                                                "kernel 14 0 0 2 1 1 1 128 1 1 0\nof 2 1 7 3\nkernel 15 0 0 6 1 1 1 128 1 1 0\nend\n",
+                                                                "kernel 14 0 0 2 1 1 1 128 1 1 0\nof 2 1 7 3\nkernel 15 0 0 6 1 1 1 128 1 1 0\n"
+                                                                "kernel 16 0 0 2 1 1 1 128 1 1 0\nof 3 1 7 3\nkernel 17 0 0 4 1 1 1 128 1 1 0\nof 3 1 7 5\n"
+                                                                "kernel 18 0 0 4 1 1 1 128 1 1 0\nof 3 1 7 5\nkernel 19 0 0 2 1 1 1 128 1 1 0\nof 3 1 7 3\n"
+                                                                "kernel 20 0 0 4 1 1 1 128 1 1 0\nof 3 1 7 5\nend\n",
                                               NULL);
-    static const bool together[] = {false, true, false, false, false};
+    static const bool together[] = {false, true, false, false, false, false, true, true, false, true};
     size_t n = 0;
     for (size_t i = 0; i < ech_trace_n_ops(import->trace); i++) {
         const EchOp *op = &ech_trace_ops(import->trace)[i];

@@ -59,3 +59,19 @@ def build(target, layers=4, width=256, heads=4, vocabulary=1024, batch=4, length
         return jax.tree.map(lambda p, g: p - 1e-3 * g, w, gradients), value
 
     return jax.jit(step, donate_argnums=0), (weights, target.array((batch, length + 1), "int32"))
+
+
+def main():
+    """Three steps, as a program of its own: echelon capture --pretend h100-sxm -o gpt -- python gpt_step.py"""
+    class Target:
+        array = staticmethod(lambda shape, dtype: jax.ShapeDtypeStruct(shape, dtype))
+
+    step, (weights, tokens) = build(Target)
+    weights = jax.tree.map(lambda like: jnp.zeros(like.shape, like.dtype), weights)
+    for _ in range(3):
+        weights, loss = step(weights, jnp.zeros(tokens.shape, tokens.dtype))
+        print(float(loss))
+
+
+if __name__ == "__main__":
+    main()
