@@ -21,7 +21,7 @@ typedef struct {
     const EchOp *op;
     uint64_t times; /* that one run of the program runs it; 0: not known */
     uint64_t parts; /* kernels that it launches each time; 0: not known */
-    bool sorts;
+    bool sorts, launched;
     GArray *arguments; /* EchXlaArgument; NULL: not asked for yet */
 } Kernel;
 
@@ -387,15 +387,37 @@ static char *named(const GPtrArray *programs, const EchTraceBuilder *names)
     return g_string_free(g_steal_pointer(&text), FALSE);
 }
 
+/* Kernels of loops whose rounds are not counted that were not launched: their end was computed, from zeros. Other fusions than these are a library's or copies.
+ */
+static unsigned never_launched(const Program *program)
+{
+    const EchInstruction *instructions = program->import->program->instructions;
+    unsigned n = 0;
+    GHashTableIter iter;
+    gpointer data;
+    g_hash_table_iter_init(&iter, program->kernels);
+    while (g_hash_table_iter_next(&iter, NULL, &data)) {
+        const Kernel *kernel = data;
+        uint8_t kind = instructions[kernel->instruction].fusion_kind;
+        n += kernel->op && kernel->times == 0 && !kernel->launched && (kind == 'L' || kind == 'I');
+    }
+    return n;
+}
+
 static void remark(const EchXlaFolders *self, const EchTraceBuilder *names, uint64_t found, EchDiag *diag)
 {
     g_autoptr(GPtrArray) without = g_ptr_array_new(), with = g_ptr_array_new();
     uint64_t left = 0;
-    unsigned said = 0;
+    unsigned said = 0, loops = 0;
     for (guint i = 0; i < self->programs->len; i++) {
         Program *program = self->programs->pdata[i];
         if (program->trace) {
             g_ptr_array_add(with, program);
+            unsigned missing = never_launched(program);
+            if (missing > 0 && loops++ < MOST_SAID)
+                ech_diag_remark(diag,
+                                "%s: %u kernel%s of loops whose end is computed never ran, for results are zeros: what these loops take is not in the run",
+                                ech_trace_builder_peek_string(names, program->module), missing, missing == 1 ? "" : "s");
         } else if (program->wrong->len == 0) {
             g_ptr_array_add(without, program);
             left += program->launches;
@@ -433,8 +455,10 @@ void ech_xla_folders_find(EchXlaFolders *self, const EchTraceBuilder *names, Ech
     for (size_t i = 0; i < n; i++) {
         Kernel *kernel = programs[i]->trace ? g_hash_table_lookup(programs[i]->kernels, ech_trace_builder_peek_string(names, launches[i].instruction)) : NULL;
         kernels[i] = kernel && kernel->op ? kernel : NULL;
-        if (kernels[i])
-            count_of(counts, kernel, launches[i].run)->launches++;
+        if (!kernels[i])
+            continue;
+        kernel->launched = true;
+        count_of(counts, kernel, launches[i].run)->launches++;
     }
     settle_parts(counts);
     uint64_t found = 0, unknown = 0;

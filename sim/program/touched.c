@@ -209,7 +209,7 @@ static void ask_results(Flow *f, bool *in_place)
     for (uint32_t k = 0; k < n; k++) {
         EchId result = r->opcode == ECH_HLO_TUPLE ? ech_program_operand(f->p, r, k) : root;
         EchId made = ech_program_look_through(f->p, result);
-        if (f->p->instructions[result].opcode == ECH_HLO_PARAMETER) /* rides through */
+        if (r->opcode == ECH_HLO_TUPLE && f->p->instructions[result].opcode == ECH_HLO_PARAMETER) /* rides through; alone it is a tile's load (Triton) */
             continue;
         in_place[made - f->c->first] |= ech_program_updates_in_place(f->p, made);
         ask(f, result, (Demand){count_of(f->p, result), 1});

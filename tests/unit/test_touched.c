@@ -82,6 +82,8 @@ static const struct {
      "  %d = f32[1,1024]{1,0} dynamic-slice(%p, %i, %z), dynamic_slice_sizes={1,1024}\n  %t = f32[1024]{0} bitcast(%d)\n"
      "  ROOT %b = f32[4096,1024]{1,0} broadcast(%t), dimensions={1}\n",
      "f32[4096,1024]{1,0}", 4096, 16 << 20},
+    {"one that hands its operand on, as tiles of Triton's products are loaded, reads it", "p: f32[8192,4096]", "  ROOT %p = f32[8192,4096]{1,0} parameter(0)\n",
+     "f32[8192,4096]{1,0}", 128 << 20, 0},
 };
 
 static EchImport *import(size_t k)

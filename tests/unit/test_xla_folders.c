@@ -238,6 +238,9 @@ START_TEST(what_the_program_does_not_tell)
     g_autoptr(EchImport) again =
         read_beside(root, HEAD NAMES ARRAYS "kernel 10 0 0 2 1 1 1 128 1 1 0\nargs 0 4096 1 67108864 2 67108864\nof 1 1 9 3\nend\n", NULL);
     ck_assert_uint_eq(ech_diag_count(again->diag, "kernels_priced_by_their_program"), 1); /* of no known number of rounds: each is one */
+    ck_assert(!remarks(again, "whose end is computed"));
+    g_autoptr(EchImport) ended = read_beside(root, HEAD NAMES ARRAYS "kernel 20 0 0 4 64 1 1 128 1 1 0\nargs 0 71303168\nof 1 1 9 5\nend\n", NULL);
+    ck_assert(remarks(ended, "jit_step: 1 kernel of loops whose end is computed never ran"));
 }
 END_TEST
 
