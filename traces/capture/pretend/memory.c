@@ -516,7 +516,9 @@ PRETEND_EXPORT void pretend_fill(const void *address, size_t bytes)
 PRETEND_EXPORT void pretend_clear(void *address, size_t bytes)
 {
     pthread_mutex_lock(&lock);
-    if (device_block(address))
+    if (device_block(address)) {
         clear(address, bytes);
+        forget((uint64_t)address, bytes); /* results, at an address that may have been handed out again */
+    }
     pthread_mutex_unlock(&lock);
 }

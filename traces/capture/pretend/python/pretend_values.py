@@ -93,7 +93,8 @@ class Values(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.kinds = {}
-        self.said = self.said_none = False
+        self.said = self.said_none = self.said_guess = False
+        self.guessed = set()  # addresses of whole numbers and masks that hang on results of kernels
 
     def kind(self, func):
         """"view" of an argument, "random", "value", or "composite" of those, which inference mode leaves whole."""
@@ -180,6 +181,18 @@ class Values(TorchDispatchMode):
             self.said_none = True
             sys.stderr.write("echelon capture: a mask of %d elements is too large to be computed here: it counts as set nowhere, and what it picks is empty\n" % elements)
 
+    def say_guess(self, picked, elements):
+        if self.said_guess:
+            return
+        self.said_guess = True
+        frame = sys._getframe(1)
+        own = (os.path.dirname(os.path.abspath(__file__)), os.path.dirname(torch.__file__))
+        while frame is not None and frame.f_code.co_filename.startswith(own):
+            frame = frame.f_back
+        where = " (%s:%d)" % (os.path.basename(frame.f_code.co_filename), frame.f_lineno) if frame is not None else ""
+        sys.stderr.write("echelon capture: which elements a mask picks hangs on results of kernels, which are zeros here%s: %d of %d are picked, and arrays behind "
+                         "that are as large; a GPU goes another way\n" % (where, picked, elements))
+
     def write(self, made, out):
         """What the CPU made, where the real operator's result lies."""
         if isinstance(out, (list, tuple)):
@@ -204,6 +217,7 @@ class Values(TorchDispatchMode):
                 if out.dtype in WHOLE and out.numel() <= LARGEST:
                     _seen(out).zero_()
                     self.keep(out)
+                    self.guessed.add(out.data_ptr())
 
     def valued(self, func, args, kwargs, out):
         outs = list(_tensors((out,)))
@@ -227,15 +241,21 @@ class Values(TorchDispatchMode):
         known = self.kind(func) == "value" and sizes <= LARGEST and all(_is_known(t) for t in here)
         if func in (aten.topk.default, aten.argmax.default) and not known:
             self.clear(outs)
+            self.guessed.difference_update(t.data_ptr() for t in outs)
             return self.chosen(func, args, out)
         if not known:
             self.clear(outs)
             return out
+        guess = not self.guessed.isdisjoint(t.data_ptr() for t in here)
         made = func(*[_moved(a) for a in args], **{name: _moved(value) for name, value in kwargs.items()})
         if not outs:
             return made if isinstance(out, (bool, int, float)) else out
+        if guess and func is aten.nonzero.default and here[0].numel() > 1:
+            self.say_guess(made.shape[0], here[0].numel())
         out = self.fitted(made, out)
         self.write(made, out)
+        for tensor in _tensors((out,)):
+            (self.guessed.add if guess else self.guessed.discard)(tensor.data_ptr())
         return out
 
     def tell_host(self, func, args, kwargs, out):

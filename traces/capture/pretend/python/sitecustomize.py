@@ -227,8 +227,18 @@ class _Recorder:
             except Exception as error:
                 _say(what, error)
 
+    def keep_memory(self):
+        """A program that records its memory itself, or ends that, would end ours: all of it is recorded anyway, and its own snapshots have it."""
+        memory = self.torch.cuda.memory
+        self.history = memory._record_memory_history
+
+        def history(*how, **more):
+            self.torch.cuda.init()
+
+        memory._record_memory_history = history
+
     def record_memory(self):
-        record = self.torch.cuda.memory._record_memory_history
+        record = self.history
         try:
             record(enabled="all", context="all", stacks="python")
         except TypeError:
@@ -313,7 +323,9 @@ def _install(torch):
     if getattr(torch.version, "cuda", None) is None:
         _say("this PyTorch (%s) is built without CUDA and asks for no GPU; install the one for CUDA" % torch.__version__)
         return
-    torch.cuda._lazy_call(_Recorder(torch).start)
+    recorder = _Recorder(torch)
+    recorder.keep_memory()
+    torch.cuda._lazy_call(recorder.start)
     import pretend_ranks
     pretend_ranks.install(torch)
     import pretend_values
