@@ -317,15 +317,26 @@ static const char *frame_text(Reader *r, EchPickleRef frame)
     return r->frame_texts->str + at;
 }
 
+/* What TorchInductor wrote for a model, in a file named by a hash: "c" and 51 digits to the base of 32. */
+static bool is_generated(const char *frame, size_t n)
+{
+    const char *dot = g_strstr_len(frame, (gssize)n, ".py:");
+    size_t digits = 0;
+    while (dot && digits < (size_t)(dot - frame) && strchr("abcdefghijklmnopqrstuvwxyz234567", dot[-1 - (gssize)digits]))
+        digits++;
+    return digits == 52 && dot[-52] == 'c' && (dot - 52 == frame || strchr("/\\", dot[-53]));
+}
+
 /* PyTorch's or Python's own: a line that every program comes through. */
 static bool is_torch(const char *frame, size_t n)
 {
     bool installed = g_strstr_len(frame, (gssize)n, "-packages/") != NULL;
-    return *frame == '<' || g_strstr_len(frame, (gssize)n, "-packages/torch/") || (!installed && g_strstr_len(frame, (gssize)n, "/lib/python"));
+    return *frame == '<' || is_generated(frame, n) || g_strstr_len(frame, (gssize)n, "-packages/torch/") ||
+           (!installed && g_strstr_len(frame, (gssize)n, "/lib/python"));
 }
 
 /* People recognise a block by the innermost line of their model, or of the library that has it; PyTorch's own line behind it tells a layer from an activation:
- * "model.py:29 (linear.py:134)". @stack: frames innermost first, a line each. ECH_NONE where none is Python's. */
+ * "model.py:29 (linear.py:134)", "train.py:8 (compiled:1867)". @stack: frames innermost first, a line each. ECH_NONE where none is Python's. */
 static EchId block_name(Reader *r, const char *stack)
 {
     g_autofree char *inner = NULL, *own = NULL;
@@ -335,7 +346,8 @@ static EchId block_name(Reader *r, const char *stack)
         while (dot && begin > at && begin[-1] != '/' && begin[-1] != '\\')
             begin--;
         if (dot) {
-            char *line = g_strndup(begin, (size_t)(dot - begin) + 4 + strspn(dot + 4, "0123456789"));
+            char *line = is_generated(at, n) ? g_strdup_printf("compiled:%.*s", (int)strspn(dot + 4, "0123456789"), dot + 4)
+                                             : g_strndup(begin, (size_t)(dot - begin) + 4 + strspn(dot + 4, "0123456789"));
             if (!is_torch(at, n))
                 own = line;
             else if (!inner && !g_strstr_len(at, (gssize)n, "/torch/utils/_device.py:"))

@@ -314,6 +314,16 @@ START_TEST(other_refusals)
 }
 END_TEST
 
+/* A file that TorchInductor wrote is PyTorch's own; one that is only called as long a name is the program's. */
+START_TEST(snapshots_of_compiled_models)
+{
+    g_autoptr(EchImport) import = ech_test_corpus("memory_snapshot/compiled.pickle", "memory_snapshot");
+    g_autofree char *program = g_strdup_printf("c%s.py:3", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
+    ck_assert_uint_eq(find_buffer(import->trace, "train.py:9 (compiled:1867)")->bytes, 2048);
+    ck_assert_uint_eq(find_buffer(import->trace, program)->bytes, 1024);
+}
+END_TEST
+
 /* Arrays are called by the line of the program that made them, not by JAX's own, which made them all. */
 START_TEST(profiles_name_the_program)
 {
@@ -645,6 +655,7 @@ int main(void)
     tcase_add_test(tcase, other_refusals);
     tcase_add_test(tcase, refused_by_pytorch);
     tcase_add_test(tcase, refused_by_bfc);
+    tcase_add_test(tcase, snapshots_of_compiled_models);
     tcase_add_test(tcase, profiles_name_the_program);
     tcase_add_test(tcase, usage_reports_of_the_compiler);
     tcase_add_test(tcase, gpu_targets_are_devices);

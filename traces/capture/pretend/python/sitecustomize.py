@@ -117,10 +117,12 @@ class _Generated:
 
         @functools.wraps(tune)
         def bench(autotuner, launcher, *values, **named):
+            self.push("nn.Module: tuning of kernels (torch.compile)")  # not of the module that is compiled
             self.push(self.text(autotuner, values))
             try:
                 return tune(autotuner, launcher, *values, **named)
             finally:
+                self.pop()
                 self.pop()
 
         heuristics.CachingAutotuner.run, heuristics.CachingAutotuner.bench = run, bench
