@@ -352,6 +352,14 @@ put("gpu_target", "cut.pbtxt", b"gpu_device_info { core_count: 1 name: \"x")
 put("gpu_target", "deep.pbtxt", b"gpu_device_info {" * 40)
 
 # ---- a ROCm profile: no bytes in a copy, but in its call; no grid; times relative to a base ----
+put("kineto", "waits.json", json.dumps({"traceEvents": [
+    event for i, (name, stream, start, extra) in enumerate([
+        ("a", 7, 100, {}), (None, 0, 0, {}), ("ncclKernel_AllReduce", 14, 152,
+         {"Collective name": "allreduce", "In msg nelems": 4096, "Group size": 8, "dtype": "BFloat16", "Process Group Ranks": "[0, 8, 16, ...]"}),
+        (None, 0, 0, {}), ("b", 7, 194, {})])
+    for event in [{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel" if name else "cudaStreamWaitEvent", "pid": 1, "tid": 1, "ts": 10 + 2 * i, "dur": 1,
+                   "args": {"correlation": i + 1}}] + ([{"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": stream, "ts": start, "dur": 40,
+                   "args": dict(extra, correlation=i + 1, device=0, stream=stream)}] if name else [])]}).encode())
 put("kineto", "rocm.json", rb'''{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "AMD Instinct MI250X", "totalGlobalMem": 68702699520, "numSms": 110}], "roctracer_version": "4", "hip_runtime_version": 60200,
 "baseTimeNanoseconds": 1700000000000000000, "displayTimeUnit": "ms", "traceEvents": [
 {"ph":"X","cat":"cpu_op","name":"aten::mm","pid":10,"tid":10,"ts":1000.100,"dur":50.000,"args":{"External id":1,"Input Dims":[[64,128],[128,32]],"Input type":["c10::BFloat16","c10::BFloat16"]}},
