@@ -418,6 +418,57 @@ START_TEST(queues_learn_of_each_other_later)
 }
 END_TEST
 
+/* What an operation had to share most is told by what it met itself, not by what was shared before it. */
+START_TEST(who_was_in_the_way)
+{
+    Maker m = maker_new();
+    EchId second = ech_trace_builder_queue(m.b, "second", ECH_QUEUE_COMPUTE, 0), in2 = ech_trace_builder_queue(m.b, "in 2", ECH_QUEUE_COPY, 0);
+    EchId data = add_buffer(&m, m.hbm, 90 * MB, true);
+    EchId before[2];
+    for (int i = 0; i < 2; i++) { /* memory at twice its rate for 180 us */
+        before[i] = add_kernel(&m, i ? second : m.core, 0);
+        ech_trace_builder_use(m.b, data, ECH_READ, 90 * MB, ECH_PATTERN_STREAM, ECH_KNOWN);
+    }
+    EchId copies[2];
+    for (int i = 0; i < 2; i++) { /* then a link at twice its rate, memory a little above its own */
+        copies[i] = add_copy(&m, i ? in2 : m.in, m.host, m.hbm, 5 * MB);
+        ech_trace_builder_dep(m.b, before[0], 0);
+        ech_trace_builder_dep(m.b, before[1], 0);
+    }
+    add_kernel(&m, m.core, 0);
+    ech_trace_builder_use(m.b, data, ECH_READ, 90 * MB, ECH_PATTERN_STREAM, ECH_KNOWN);
+    g_autoptr(EchTrace) trace = finish(&m);
+    g_autoptr(EchDevice) device = make_device(0);
+    device->links[0].engines_to = 2;
+    g_autoptr(EchRun) run = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
+    for (size_t i = 0; i < run->n_spans; i++) {
+        if (run->spans[i].op == before[0])
+            ck_assert_str_eq(run->resources[run->spans[i].resource], "hbm");
+        if (run->spans[i].op == copies[0])
+            ck_assert_msg(strstr(run->resources[run->spans[i].resource], "host"), "%s", run->resources[run->spans[i].resource]);
+    }
+}
+END_TEST
+
+/* A wait of one kind alone. */
+START_TEST(copies_alone_are_learnt_of_later)
+{
+    for (int of_copies = 0; of_copies < 2; of_copies++) {
+        Maker m = maker_new();
+        EchId copy = add_copy(&m, m.in, m.host, m.hbm, MB); /* 10 us */
+        EchId kernel = add_kernel(&m, m.core, 5000000);
+        ech_trace_builder_dep(m.b, copy, 0);
+        add_kernel(&m, ech_trace_builder_queue(m.b, "other", ECH_QUEUE_COMPUTE, 0), 5000000);
+        ech_trace_builder_dep(m.b, kernel, 0);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        add_waits(device, of_copies ? 0 : 700000, of_copies ? 2000000 : 0);
+        g_autoptr(EchRun) run = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
+        near(run->makespan, 20 * ECH_PS_PER_US + (of_copies ? 2000000 : 700000), 10, ECH_ENGINE_NATIVE);
+    }
+}
+END_TEST
+
 /* 10^6 iterations of copies that share the port with computing, an odd number of picoseconds each: skipping changes nothing. */
 START_TEST(steady_loops_are_skipped_exactly)
 {
@@ -1160,6 +1211,8 @@ int main(void)
     tcase_add_loop_test(tests, serial_chain, 0, 2);
     tcase_add_loop_test(tests, two_fair_copies, 0, 2);
     tcase_add_loop_test(tests, compute_against_copy_on_one_port, 0, 2);
+    tcase_add_test(tests, who_was_in_the_way);
+    tcase_add_test(tests, copies_alone_are_learnt_of_later);
     tcase_add_test(tests, reads_and_writes_have_their_rates);
     tcase_add_test(tests, scattered_accesses_take_longer);
     tcase_add_loop_test(tests, both_ways_share_a_total, 0, 2);
