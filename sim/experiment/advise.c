@@ -2,6 +2,7 @@
 
 #include "sim/base/error.h"
 #include "sim/experiment/experiment_private.h"
+#include "sim/pass/remat.h"
 #include "sim/report/explain.h"
 #include "sim/report/json_out.h"
 #include "sim/report/text.h"
@@ -272,6 +273,21 @@ static char *why_nothing(const Measure *measure, JsonObject *run)
     return why;
 }
 
+/* Bytes of the arrays that the run kept because loops make them: "remat: 9 arrays (19.2 GiB) kept: ...". */
+static EchBytes kept_of_loops(JsonObject *run)
+{
+    JsonArray *remarks = json_object_get_array_member(run, "remarks");
+    for (guint k = 0; remarks && k < json_array_get_length(remarks); k++) {
+        const char *remark = json_array_get_string_element(remarks, k), *from = strchr(remark, '('), *to = from ? strchr(from, ')') : NULL;
+        if (!to || !g_str_has_prefix(remark, "remat: ") || strcmp(to, ") kept: " ECH_REMAT_OF_LOOPS) != 0)
+            continue;
+        g_autofree char *text = g_strndup(from + 1, (size_t)(to - from - 1));
+        EchBytes bytes = 0;
+        return ech_parse_bytes(text, &bytes, NULL) ? bytes : 0;
+    }
+    return 0;
+}
+
 /* What a run says of a trial. */
 static void take(const Advise *a, Trial *t, const EchSweepPoint *point)
 {
@@ -288,6 +304,8 @@ static void take(const Advise *a, Trial *t, const EchSweepPoint *point)
     t->row.nothing = t->measure && t->measure->passes[0] ? why_nothing(t->measure, run) : NULL;
     if (!t->row.nothing && t->measure && a->advice->base.fits && t->row.run.fits && t->row.run.hbm >= a->advice->base.hbm)
         t->row.nothing = g_strdup("no less is needed");
+    const EchBytes kept = kept_of_loops(run);
+    t->row.untold = !t->row.run.fits && t->row.run.hbm <= ech_bytes_add(a->advice->available, kept) ? kept : 0;
     bool stuck = t->tried > 0 && before.hbm == t->row.run.hbm && before.makespan == t->row.run.makespan; /* less is of no use */
     size_t n = G_N_ELEMENTS(goals) - (t->measure && t->measure->when == LAST ? 0 : 1);
     t->tried = stuck ? MAX(t->tried + 1, G_N_ELEMENTS(goals) - 1) : t->tried + 1;
@@ -695,6 +713,28 @@ static void print_rest(GString *out, const EchAdvice *advice, int of_rank, const
     }
 }
 
+/* What a pass left that a compiler need not leave. */
+static void print_untold(GString *out, const EchAdvice *advice, unsigned columns)
+{
+    g_autoptr(GString) which = g_string_new(NULL);
+    EchBytes most = 0;
+    for (size_t i = 0; i < advice->n; i++) {
+        const EchAdviceRow *row = &advice->rows[i];
+        if (rank(row) != 2 || row->untold == 0)
+            continue;
+        g_string_append_printf(which, "%s%zu", which->len ? ", " : "", i + 1);
+        most = MAX(most, row->untold);
+    }
+    if (most == 0)
+        return;
+    g_autofree char *bytes = ech_format_bytes(most);
+    g_string_append_printf(which,
+                           " may be enough all the same: %s are kept because loops make them (a product that gathers what it reads shard by shard is "
+                           "a loop), which the pass does not repeat and jax.checkpoint does. Compile the program with that to know.",
+                           bytes);
+    ech_text_wrap(out, "      ", which->str, columns);
+}
+
 static void print_how(GString *out, const EchAdvice *advice, unsigned columns)
 {
     int of_rank = MAX(rank(&advice->rows[0]), 1); /* those that may fit beside those that do */
@@ -734,6 +774,7 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
     print_rows(out, advice, 0, advice->base.fits ? "What would save some" : "What would make it fit");
     print_rows(out, advice, 1, "What may");
     print_rows(out, advice, 2, advice->base.fits ? "What would not" : "What would not be enough");
+    print_untold(out, advice, columns);
     if (advice->n > 0)
         print_how(out, advice, columns);
     if (!advice->base.fits)
@@ -783,6 +824,8 @@ JsonNode *ech_advice_json(const EchAdvice *advice)
         ech_json_add_mean(b, "relative", known ? (double)row->run.makespan / (double)advice->base.makespan : -1);
         if (row->nothing)
             ech_json_add_text(b, "why", row->nothing);
+        if (row->untold)
+            ech_json_add_count(b, "untold_bytes", row->untold);
         if (row->error)
             ech_json_add_text(b, "error", row->error);
         json_builder_end_object(b);
