@@ -51,6 +51,11 @@ if __name__ == "__main__":
     except jax.errors.JaxRuntimeError as error:
         assert "RESOURCE_EXHAUSTED" in str(error), error
 PY
+for chip in v2 v4 v5p tpu7x; do # meshes of what are chips or cores to JAX
+  "$echelon" capture --pretend "${chip/#v/tpu-v}" --gpus 4 -o "$work/m" -- python3 -c 'import jax; assert jax.make_mesh((2, 2), ("a", "b")).size == 4' >"$work/said" 2>&1 ||
+    { echo "$chip:"; tail -3 "$work/said"; exit 1; }
+done
+
 cat >"$work/chips.py" <<'PY'
 import jax
 import jax.numpy as jnp

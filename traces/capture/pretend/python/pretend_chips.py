@@ -3,7 +3,6 @@ more, the host's own. Only what of JAX runs things still sees CPU devices in the
 import functools
 import math
 import sys
-import weakref
 
 # Parts of JAX that choose for a device and run nothing on it.
 _CHOOSING = ("jax._src.mesh_utils", "jax._src.pallas.", "jax.experimental.")
@@ -18,7 +17,6 @@ class Chips:
         devices = jax.devices("cpu")
         self.devices, self.host = devices[:-1], devices[-1]
         self._chip_of = dict(zip(self.devices, described))
-        self._bytes = weakref.WeakKeyDictionary()
 
     def described_of(self, device_list):
         """The chips that a program is to be compiled for, given the devices that it names (None: nothing says), and whether they are pretended ones."""
@@ -52,20 +50,17 @@ class Chips:
         from jax._src import xla_bridge
         kind = type(self.host)
         chip_of = self._chip_of
+        # The topology that libtpu describes has a v4's cores as devices of their own; meshes by wires are of chips.
+        choosing = _CHOOSING[1:] if self.described[0].device_kind == "TPU v4" else _CHOOSING
+        own_platform, own_kind = kind.platform.fget, kind.device_kind.fget
 
-        def chooses(depth=2):
-            name = sys._getframe(depth).f_globals.get("__name__", "")
-            return not name.startswith(("jax.", "jaxlib.")) and name != "jax" or name.startswith(_CHOOSING)
-
-        def shown(name, of_chip, when=lambda: True):
-            own = getattr(kind, name)
-            get = own.fget if isinstance(own, property) else own
-            return property(lambda device: of_chip(chip_of[device]) if device in chip_of and when() else get(device))
+        def platform(device):
+            name = sys._getframe(1).f_globals.get("__name__", "")
+            runs = (name == "jax" or name.startswith(("jax.", "jaxlib."))) and not name.startswith(choosing)
+            return own_platform(device) if runs or device not in chip_of else chip_of[device].platform
 
         def of_chips_only(name):
-            def get(device):
-                return getattr(chip_of.get(device, device), name) if device in chip_of else kind.__getattr__(device, name)
-            return property(get)
+            return property(lambda device: getattr(chip_of[device], name) if device in chip_of else kind.__getattr__(device, name))
 
         def memory_stats(device):
             if device not in chip_of:
@@ -77,8 +72,8 @@ class Chips:
                     "largest_free_block_bytes": max(self.hbm_bytes - used, 0)}
 
         own_stats, own_repr, own_str = kind.memory_stats, kind.__repr__, kind.__str__
-        kind.platform = shown("platform", lambda chip: chip.platform, lambda: chooses(3))
-        kind.device_kind = shown("device_kind", lambda chip: chip.device_kind)
+        kind.platform = property(platform)
+        kind.device_kind = property(lambda device: chip_of[device].device_kind if device in chip_of else own_kind(device))
         for name in _OF_CHIPS:
             setattr(kind, name, of_chips_only(name))
         kind.memory_stats = memory_stats
