@@ -27,6 +27,14 @@ const EchVerb *ech_verbs(size_t *ret_n)
 static EchCliDescribe describe_options;
 static void *describe_data;
 
+/* GOption's own text, in ASCII: its "OPTION..." has an ellipsis that is not in every locale. */
+static void print_help(const char *text)
+{
+    g_autoptr(GString) out = g_string_new(text);
+    g_string_replace(out, "\xe2\x80\xa6", "...", 0);
+    ech_cli_print(out->str);
+}
+
 void ech_cli_describe(EchCliDescribe describe, void *data)
 {
     describe_options = describe;
@@ -134,6 +142,7 @@ bool ech_cli_options(int argc, char **argv, const GOptionEntry *entries, char **
     for (int i = 1; i < argc; i++)
         args[i] = g_strdup(argv[i]);
     GError *error = NULL;
+    g_set_print_handler(print_help);
     bool ok = g_option_context_parse_strv(context, &args, &error);
     g_set_prgname(prgname);
     g_free(prgname);

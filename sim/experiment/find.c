@@ -410,10 +410,11 @@ static void tell(const Search *search, const int found[2], EchFound *ret, GStrin
     if (strcmp(where, "unknown") == 0)
         g_string_append_printf(line, "With %s %s it is %sso that %s.", find->name, label_at(search, 0), found[0] < 0 ? "not " : "", words);
     else if (strcmp(where, "nowhere") == 0)
-        g_string_append_printf(line, "Neither with %s %s nor with %s is it so that %s; nothing between was tried.", find->name, label_at(search, 0),
-                               label_at(search, 1), words);
+        g_string_append_printf(line, "Neither with %s %s nor with %s is it so that %s; nothing between was tried: another range may hold the answer.",
+                               find->name, label_at(search, 0), label_at(search, 1), words);
     else if (strcmp(where, "throughout") == 0)
-        g_string_append_printf(line, "With %s %s as with %s, %s; nothing between was tried.", find->name, label_at(search, 0), label_at(search, 1), words);
+        g_string_append_printf(line, "With %s %s as with %s, %s; nothing between was tried: the least lies below %s, or the most above %s.", find->name,
+                               label_at(search, 0), label_at(search, 1), words, label_at(search, 0), label_at(search, 1));
     else
         g_string_append_printf(line, "%s %s with which %s: %s. With %s not.", strcmp(where, "from") == 0 ? "Least" : "Most", find->name, words,
                                label_at(search, found[0]), label_at(search, found[1]));

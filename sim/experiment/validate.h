@@ -52,6 +52,7 @@ typedef struct {
     size_t n_gaps;
     EchValidateWhole *wholes; /**< wholes[n_wholes], one a device of the capture. */
     size_t n_wholes;
+    bool estimated;   /**< What is compared with is a compiler's estimate, not a measurement. */
     char *subject;    /**< What was measured, for people: "recorded on NVIDIA H100 80GB HBM3", "the compiler's estimates"; or NULL. */
     GPtrArray *notes; /**< Sentences (char *) that say what the numbers mean; or NULL. */
 } EchValidation;

@@ -139,6 +139,7 @@ EchValidation *ech_validate_gpu_program(EchProgram *program, const EchDevice *de
     EchValidation *validation = g_new0(EchValidation, 1);
     validation->makespan_measured = whole(measured);
     validation->makespan_predicted = whole(predicted);
+    validation->estimated = true;
     validation->subject = g_strdup("XLA's own estimates (reification_cost)");
     validation->notes = g_ptr_array_new_with_free_func(g_free);
     g_ptr_array_add(validation->notes, g_strdup("No clock measured any of this. XLA counts operations and bytes at the rates of the chip it compiled for, no "

@@ -339,6 +339,12 @@ static char *signed_error(double error)
     return error > 9.995 ? g_strdup_printf("x%.0f", error + 1) : g_strdup_printf("%+.1f %%", 100 * error);
 }
 
+/* What the figures beside the predicted ones are. */
+static const char *compared_with(const EchValidation *validation)
+{
+    return validation->estimated ? "estimated" : "measured";
+}
+
 static char *plain_error(double error)
 {
     return error > 99.995 ? g_strdup("> 9999 %") : g_strdup_printf("%.1f %%", 100 * error);
@@ -444,7 +450,7 @@ GString *ech_validation_text(const EchValidation *validation, const EchDevice *d
     if (analysis.n == 0)
         g_string_append(text, "Nothing could be compared.\n");
     else
-        g_string_append_printf(text, "  %-*s %7s %10s %10s %9s %9s%s%s\n", w.name, "", "pairs", "measured", "predicted", "in all", "median",
+        g_string_append_printf(text, "  %-*s %7s %10s %10s %9s %9s%s%s\n", w.name, "", "pairs", compared_with(validation), "predicted", "in all", "median",
                                w.most ? "   9 in 10" : "", w.mean ? "      mean" : "");
     for (guint k = 0; k < analysis.kinds->len; k++) {
         const Figures *kind = &g_array_index(analysis.kinds, Figures, k);
@@ -501,7 +507,7 @@ static double place(const Axis *axis, EchTime time)
     return CLAMP(at, 0, 1) * SIZE;
 }
 
-static void append_axes(GString *out, const Axis *axis)
+static void append_axes(GString *out, const EchValidation *validation, const Axis *axis)
 {
     for (int decade = (int)axis->low; decade <= (int)axis->high; decade++) {
         EchTime time = 1;
@@ -517,12 +523,12 @@ static void append_axes(GString *out, const Axis *axis)
     g_string_append_printf(out, "<path class=\"exact\" d=\"M%d %dL%d %d\"/><path class=\"twice\" d=\"M%d %.1fL%.1f %dM%.1f %dL%d %.1f\"/>\n", LEFT, TOP + SIZE,
                            LEFT + SIZE, TOP, LEFT, TOP + SIZE - twice, LEFT + SIZE - twice, TOP, LEFT + twice, TOP + SIZE, LEFT + SIZE, TOP + twice);
     g_string_append_printf(out,
-                           "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">measured</text><text transform=\"translate(16 %d) rotate(-90)\" "
+                           "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%s</text><text transform=\"translate(16 %d) rotate(-90)\" "
                            "text-anchor=\"middle\">predicted</text>\n",
-                           LEFT + SIZE / 2, TOP + SIZE + 44, TOP + SIZE / 2);
+                           LEFT + SIZE / 2, TOP + SIZE + 44, compared_with(validation), TOP + SIZE / 2);
 }
 
-static void append_scatter(GString *out, const Analysis *analysis)
+static void append_scatter(GString *out, const EchValidation *validation, const Analysis *analysis)
 {
     Axis axis = {99, -99};
     for (guint i = 0; i < analysis->points->len; i++) {
@@ -542,7 +548,7 @@ static void append_scatter(GString *out, const Analysis *analysis)
                            LEFT + SIZE + 24, TOP + SIZE + BOTTOM);
     g_string_append(out, "<style>.grid{stroke:#8884;fill:none}.exact{stroke:#888;fill:none}.twice{stroke:#888;stroke-dasharray:4 "
                          "4;fill:none}text{fill:#777}circle{fill-opacity:.55}</style>\n");
-    append_axes(out, &axis);
+    append_axes(out, validation, &axis);
     for (guint i = 0; i < analysis->points->len; i++) {
         const Figures *f = &g_array_index(analysis->points, Figures, i);
         const EchValidatePair *pair = pair_of(analysis, f);
@@ -555,7 +561,7 @@ static void append_scatter(GString *out, const Analysis *analysis)
             append_escaped(out, pair->group);
             g_string_append_c(out, ')');
         }
-        g_string_append_printf(out, ": %zu times, measured %s, predicted %s</title></circle>\n", f->n, measured, predicted);
+        g_string_append_printf(out, ": %zu times, %s %s, predicted %s</title></circle>\n", f->n, compared_with(validation), measured, predicted);
     }
     for (guint k = 0; k < MIN(analysis->kinds->len, 12u); k++) {
         const char *kind = pair_of(analysis, &g_array_index(analysis->kinds, Figures, k))->kind;
@@ -575,7 +581,7 @@ GString *ech_validation_svg(const EchValidation *validation, const EchDevice *de
     g_strdelimit(about, "-", '_'); /* no double hyphen in a comment */
     append_escaped(out, about);
     g_string_append(out, " -->\n");
-    append_scatter(out, &analysis);
+    append_scatter(out, validation, &analysis);
     analysis_clear(&analysis);
     return out;
 }
@@ -583,7 +589,8 @@ GString *ech_validation_svg(const EchValidation *validation, const EchDevice *de
 GString *ech_validation_html(const EchValidation *validation, const EchDevice *device, const char *title)
 {
     Analysis analysis = analyse(validation);
-    GString *out = g_string_new("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>");
+    GString *out = g_string_new(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>");
     append_escaped(out, title);
     g_string_append(out, " - validation</title>\n<style>body{margin:0 auto;max-width:960px;padding:28px 24px;font:15px/1.5 "
                          "system-ui,sans-serif;color:#1d2327;background:#fbfbfa}"
@@ -593,10 +600,12 @@ GString *ech_validation_html(const EchValidation *validation, const EchDevice *d
                          "p{color:#646c72}@media(prefers-color-scheme:dark){body{background:#16191c;color:#e6e8ea}pre,figure{background:#1f2428;border-color:#"
                          "343b41}p{color:#9aa4ab}}</style></head><body>\n<h1>");
     append_escaped(out, title);
-    g_string_append_printf(out, "</h1>\n<p>A point for each distinct operation: its median measured and predicted time. On the line the prediction is exact, "
-                                "between the dashed lines it is within a factor of two. "
-                                "Larger points stand for more occurrences; hold the pointer over one for its name.</p>\n<figure>\n");
-    append_scatter(out, &analysis);
+    g_string_append_printf(out,
+                           "</h1>\n<p>A point for each distinct operation: its median %s and predicted time. On the line the prediction is exact, "
+                           "between the dashed lines it is within a factor of two. "
+                           "Larger points stand for more occurrences; hold the pointer over one for its name.</p>\n<figure>\n",
+                           compared_with(validation));
+    append_scatter(out, validation, &analysis);
     g_string_append(out, "</figure>\n<pre>");
     g_autoptr(GString) text = ech_validation_text(validation, device, title, 0);
     g_autofree char *escaped = g_markup_escape_text(text->str, -1);

@@ -59,6 +59,7 @@ EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *
     validation->makespan_predicted = whole(predicted);
     uint64_t kernels;
     (void)ech_report_program_basis(program, device, &validation->basis, &kernels);
+    validation->estimated = true;
     validation->subject = g_strdup("the compiler's own estimates (estimated_cycles at the core clock)");
     validation->notes = g_ptr_array_new_with_free_func(g_free);
     g_ptr_array_add(

@@ -395,6 +395,8 @@ static const char *describe_text(const uint8_t *head, size_t n)
         return "the text is a table of AMD's rocprof, of single kernels; of AMD GPUs the profiles of torch.profiler and jax.profiler are read";
     if (n > 15 && (memmem(head, n, "\nnodes {", 8) || memmem(head, n, "\nnode {", 7) || memcmp(head, "schema_version:", 15) == 0))
         return "the text looks like a protobuf's text form (a Chakra trace's, say); give the binary file that it was made from";
+    if (memmem(head, n, "\nimport ", 8) || memcmp(head, "import ", MIN(n, 7)) == 0)
+        return "the text looks like a Python program; 'echelon capture --pretend DEVICE -o step -- python FILE' runs it and leaves what echelon reads";
     if (memmem(head, n, "[architecture_presets]", 22))
         return "the text is SCALE-Sim's description of an array, not a topology; give the topology (CSV) and a device";
     if (memmem(head, n, "stablehlo.", 10) || memmem(head, n, "mhlo.num_partitions", 19))
@@ -422,6 +424,8 @@ static const char *describe_text(const uint8_t *head, size_t n)
     return NULL;
 }
 
+#define FORMATS "; 'echelon list formats' shows what is read"
+
 /* What the bytes look like, for the message when no reader wants them. Owned by the caller. */
 static char *describe(const uint8_t *head, size_t n)
 {
@@ -441,10 +445,11 @@ static char *describe(const uint8_t *head, size_t n)
     for (size_t i = 0; i < n; i++)
         control += head[i] < 9;
     if (control > n / 64)
-        return g_strdup_printf("the bytes look binary and begin %02x %02x %02x %02x", head[0], n > 1 ? head[1] : 0, n > 2 ? head[2] : 0, n > 3 ? head[3] : 0);
+        return g_strdup_printf("the bytes look binary and begin %02x %02x %02x %02x" FORMATS, head[0], n > 1 ? head[1] : 0, n > 2 ? head[2] : 0,
+                               n > 3 ? head[3] : 0);
     g_autofree char *text = ech_quote((const char *)head, (gssize)n, 40);
     g_autofree char *escaped = g_strescape(text, NULL);
-    return g_strdup_printf("the text begins \"%s\"", escaped);
+    return g_strdup_printf("the text begins \"%s\"" FORMATS, escaped);
 }
 
 static const EchImportClass *find_class(EchSource *source, const char *format, GError **error)

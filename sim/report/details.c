@@ -169,7 +169,7 @@ GString *ech_report_details(const EchReport *report, size_t max_spans)
         g_string_append_printf(out, "%s\"%s\"", i ? "," : "", ech_op_kind_name((EchOpKind)i));
     g_string_append(out, "],\"reasons\":[");
     for (int i = 0; i < ECH_N_WAITS; i++)
-        g_string_append_printf(out, "%s\"%s\"", i ? "," : "", ech_report_wait_words(run, (EchWait)i));
+        g_string_append_printf(out, "%s\"%s\"", i ? "," : "", ech_report_wait_words((EchWait)i, run->host_launch > 0));
     g_string_append(out, "],\"roles\":[");
     for (int i = 0; i < ECH_N_ROLES; i++)
         g_string_append_printf(out, "%s\"%s\"", i ? "," : "", ech_role_name((EchRole)i));

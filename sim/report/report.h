@@ -183,8 +183,8 @@ const char *ech_report_verdict(const EchReport *report);
 /** What the terminal summary says of that verdict beside the figures: who reserves what, what was refused when it was captured. Sentences; owned by the
  * caller. */
 char **ech_report_said(const EchReport *report) G_GNUC_WARN_UNUSED_RESULT;
-/** "the host's launches": what operations waited for. */
-const char *ech_report_wait_words(const EchRun *run, EchWait wait);
+/** "a link in use": what operations waited for. @launches: the host asks for kernels one after the other, else it does as recorded. */
+const char *ech_report_wait_words(EchWait wait, bool launches);
 /** The terminal summary in lines of at most @columns (0: for a file or a pipe) where that can be; ends with a newline. */
 GString *ech_report_summary(const EchReport *report, unsigned columns) G_GNUC_WARN_UNUSED_RESULT;
 /** The run as one JSON object with the names of the documentation. */

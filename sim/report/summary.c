@@ -567,7 +567,7 @@ static void append_busy(GString *out, const EchReport *report, unsigned columns)
     append_shares(out, rows, columns);
 }
 
-const char *ech_report_wait_words(const EchRun *run, EchWait wait)
+const char *ech_report_wait_words(EchWait wait, bool launches)
 {
     switch (wait) {
     case ECH_WAIT_DEPENDENCY: return "what they depend on";
@@ -576,7 +576,7 @@ const char *ech_report_wait_words(const EchRun *run, EchWait wait)
     case ECH_WAIT_MEMORY_PORT: return "a shared memory port";
     case ECH_WAIT_COMPUTE: return "a shared unit";
     case ECH_WAIT_SPACE: return "memory to become free";
-    case ECH_WAIT_HOST: return run->host_launch > 0 ? "the host's launches" : "the host, as recorded";
+    case ECH_WAIT_HOST: return launches ? "the host's launches" : "the host, as recorded";
     case ECH_WAIT_ALLOCATOR: return "the allocator's cudaFree";
     case ECH_WAIT_PEERS: return "other ranks";
     case ECH_N_WAITS: break;
@@ -595,7 +595,7 @@ static void append_waits(GString *out, const EchReport *report, unsigned columns
     g_string_append(out, "\n  Operations waited (sum over all of them)\n");
     g_autoptr(GArray) rows = share_rows_new();
     for (int i = 0; i < ECH_N_WAITS; i++) {
-        g_autofree char *words = g_strconcat("for ", ech_report_wait_words(run, (EchWait)i), NULL);
+        g_autofree char *words = g_strconcat("for ", ech_report_wait_words((EchWait)i, run->host_launch > 0), NULL);
         if (run->waits[i] > 0)
             add_share(rows, words, ech_format_time(run->waits[i]), ratio(run->waits[i], total), NULL);
     }

@@ -289,6 +289,8 @@ GString *ech_report_table(const char *heading, const EchTableRow *rows, size_t n
     return out;
 }
 
+enum { WHAT_WIDTH = 40 }; /* "latency inside kernels (critical path)" */
+
 static void difference_bytes(GString *out, const char *what, gint64 a, gint64 b)
 {
     if (a == b)
@@ -296,7 +298,7 @@ static void difference_bytes(GString *out, const char *what, gint64 a, gint64 b)
     g_autofree char *from = ech_format_bytes((EchBytes)MAX(a, 0));
     g_autofree char *to = ech_format_bytes((EchBytes)MAX(b, 0));
     g_autofree char *by = ech_format_bytes((EchBytes)llabs(b - a));
-    g_string_append_printf(out, "    %-36s %10s -> %-10s (%s%s)\n", what, from, to, b > a ? "+" : "-", by);
+    g_string_append_printf(out, "    %-*s %10s -> %-10s (%s%s)\n", WHAT_WIDTH, what, from, to, b > a ? "+" : "-", by);
 }
 
 static void difference_time(GString *out, const char *what, gint64 a, gint64 b)
@@ -306,7 +308,7 @@ static void difference_time(GString *out, const char *what, gint64 a, gint64 b)
     g_autofree char *from = ech_format_time(a);
     g_autofree char *to = ech_format_time(b);
     g_autofree char *by = ech_format_time(llabs(b - a));
-    g_string_append_printf(out, "    %-36s %10s -> %-10s (%s%s)\n", what, from, to, b > a ? "+" : "-", by);
+    g_string_append_printf(out, "    %-*s %10s -> %-10s (%s%s)\n", WHAT_WIDTH, what, from, to, b > a ? "+" : "-", by);
 }
 
 static void difference_group(GString *out, JsonObject *a, JsonObject *b, const char *group, const char *member, const char *format)
@@ -350,18 +352,28 @@ GString *ech_report_difference(const char *label_a, JsonObject *a, const char *l
     g_autoptr(GString) bytes = g_string_new(NULL);
     g_autoptr(GString) times = g_string_new(NULL);
     JsonObject *analysis_a = ech_member_object(a, "memory_analysis"), *analysis_b = ech_member_object(b, "memory_analysis");
-    static const char *const figures[] = {"argument", "output", "alias", "temp", "host_argument", "host_output", "host_alias", "host_temp"};
+    static const char *const figures[][2] = {
+        {"argument", "arguments"},           {"output", "results"},           {"alias", "of both (donated)"},    {"temp", "temporaries"},
+        {"host_argument", "host arguments"}, {"host_output", "host results"}, {"host_alias", "of both on host"}, {"host_temp", "host temporaries"}};
     for (size_t i = 0; analysis_a && analysis_b && i < G_N_ELEMENTS(figures); i++)
-        difference_bytes(bytes, figures[i], ech_member_int(analysis_a, figures[i]), ech_member_int(analysis_b, figures[i]));
+        difference_bytes(bytes, figures[i][1], ech_member_int(analysis_a, figures[i][0]), ech_member_int(analysis_b, figures[i][0]));
     difference_group(bytes, a, b, "memories", "peak_live_bytes", ", most live");
     difference_group(bytes, a, b, "memories", "peak_reserved_bytes", ", most reserved");
     difference_group(bytes, a, b, "memories", "traffic_read_bytes", ", read");
     difference_group(bytes, a, b, "memories", "traffic_written_bytes", ", written");
     difference_links(bytes, a, b);
-    difference_time(times, "makespan", ech_member_int(a, "makespan_ps"), ech_member_int(b, "makespan_ps"));
-    difference_time(times, "lower bound", ech_member_int(a, "lower_bound_ps"), ech_member_int(b, "lower_bound_ps"));
+    difference_time(times, "takes", ech_member_int(a, "makespan_ps"), ech_member_int(b, "makespan_ps"));
+    difference_time(times, "no schedule is shorter than", ech_member_int(a, "lower_bound_ps"), ech_member_int(b, "lower_bound_ps"));
     difference_group(times, a, b, "critical_path", NULL, " (critical path)");
-    difference_group(times, a, b, "waits", NULL, " (waits)");
+    JsonObject *waits_a = ech_member_object(a, "waits"), *waits_b = ech_member_object(b, "waits");
+    static const char launches[] = "the host's launches";
+    JsonObject *paths[] = {ech_member_object(a, "critical_path"), ech_member_object(b, "critical_path")};
+    bool asked = (paths[0] && json_object_has_member(paths[0], launches)) || (paths[1] && json_object_has_member(paths[1], launches));
+    for (int i = 0; i < ECH_N_WAITS; i++) {
+        const char *name = ech_wait_name((EchWait)i);
+        g_autofree char *what = g_strconcat("waits for ", ech_report_wait_words((EchWait)i, asked), NULL);
+        difference_time(times, what, ech_member_int(waits_a, name), ech_member_int(waits_b, name));
+    }
     GString *out = g_string_new(NULL);
     if (bytes->len || times->len)
         g_string_append_printf(out, "\n%s -> %s\n", label_a, label_b);

@@ -92,7 +92,7 @@ $ echelon import
 echelon import: one FILE is needed
 exit 2
 $ echelon import tests/golden/data/small.yaml
-echelon: tests/golden/data/small.yaml: no captured format that echelon knows: the text begins "name: small\nsummary: a device for tests\n"
+echelon: tests/golden/data/small.yaml: no captured format that echelon knows: the text begins "name: small\nsummary: a device for tests\n"; 'echelon list formats' shows what is read
 exit 1
 $ echelon import tests/fuzz/corpus/xplane/tpu.pb --capture-device 9
 note host_events_only_counted: 1
@@ -192,3 +192,6 @@ $ printf '"Kind","Agent_Id","Queue_Id"\n' > $T/x.csv; echelon info $T/x.csv 2>&1
 echelon: x.csv: no captured format that echelon knows: the text is a table of AMD's rocprof, of single kernels; of AMD GPUs the profiles of torch.profiler and jax.profiler are read
 $ printf 'schema_version: "1"\nnodes {\n  id: 1\n}\n' > $T/x.et; echelon info $T/x.et 2>&1 | sed "s|$T/||"
 echelon: x.et: no captured format that echelon knows: the text looks like a protobuf's text form (a Chakra trace's, say); give the binary file that it was made from
+$ printf '#!/usr/bin/env python\nimport torch\n' >$T/train.py; echelon info $T/train.py 2>&1 | sed "s|$T/||"; echelon help import >/dev/full 2>&1; echo $?
+echelon: train.py: no captured format that echelon knows: the text looks like a Python program; 'echelon capture --pretend DEVICE -o step -- python FILE' runs it and leaves what echelon reads
+1

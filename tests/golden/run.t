@@ -515,12 +515,12 @@ timeline.pftrace
 
 half -> whole
   time
-    makespan                                 600 ms -> 400 ms     (-200 ms)
-    lower bound                              400 ms -> 267 ms     (-133 ms)
-    host link to device (critical path)      400 ms -> 200 ms     (-200 ms)
-    dependency (waits)                       762 ms -> 400 ms     (-362 ms)
-    queue (waits)                            262 ms -> 100 ms     (-162 ms)
-    link (waits)                            37.5 ms -> 0 ps       (-37.5 ms)
+    takes                                        600 ms -> 400 ms     (-200 ms)
+    no schedule is shorter than                  400 ms -> 267 ms     (-133 ms)
+    host link to device (critical path)          400 ms -> 200 ms     (-200 ms)
+    waits for what they depend on                762 ms -> 400 ms     (-362 ms)
+    waits for their own queue                    262 ms -> 100 ms     (-162 ms)
+    waits for a link in use                     37.5 ms -> 0 ps       (-37.5 ms)
 {
   "runs" : [
     {
@@ -575,12 +575,12 @@ $ cd $T && COLUMNS=80 echelon compare half whole
 
 half -> whole
   time
-    makespan                                 600 ms -> 400 ms     (-200 ms)
-    lower bound                              400 ms -> 267 ms     (-133 ms)
-    host link to device (critical path)      400 ms -> 200 ms     (-200 ms)
-    dependency (waits)                       762 ms -> 400 ms     (-362 ms)
-    queue (waits)                            262 ms -> 100 ms     (-162 ms)
-    link (waits)                            37.5 ms -> 0 ps       (-37.5 ms)
+    takes                                        600 ms -> 400 ms     (-200 ms)
+    no schedule is shorter than                  400 ms -> 267 ms     (-133 ms)
+    host link to device (critical path)          400 ms -> 200 ms     (-200 ms)
+    waits for what they depend on                762 ms -> 400 ms     (-362 ms)
+    waits for their own queue                    262 ms -> 100 ms     (-162 ms)
+    waits for a link in use                     37.5 ms -> 0 ps       (-37.5 ms)
 $ COLUMNS=80 echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/small.yaml --engine native
 stream on small (a device for tests)
   with replay.engine=native
@@ -786,7 +786,7 @@ $ echelon run --trace adam_none.v5e --device tpu-v5e --find device.memories.hbm.
     It fits now.
     It takes as long as before, 10.0 ms: 87 % of its critical path is on the hbm port, which this does not touch.
 $ echelon run --trace adam_none.v5e --device tpu-v5e --find device.memories.hbm.capacity=1GiB..2GiB --json | grep 'with 2GiB is it so'
-        "text" : "Neither with capacity 1GiB nor with 2GiB is it so that it fits; nothing between was tried."
+        "text" : "Neither with capacity 1GiB nor with 2GiB is it so that it fits; nothing between was tried: another range may hold the answer."
 $ echelon run --trace tests/golden/data/served.pickle --device a100-80 --allocator pytorch --set device.memories.hbm.available=200MiB | sed -n "/hbm/p" | head -2
   with device.memories.hbm.available=200MiB
   IT DOES NOT FIT. hbm 130 MiB of 200 MiB (65 %)
