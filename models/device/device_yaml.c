@@ -823,6 +823,29 @@ char **ech_device_list(void)
     return (char **)g_ptr_array_steal(names, NULL);
 }
 
+static int by_room(const void *a, const void *b)
+{
+    const EchDevice *x = *(EchDevice *const *)a, *y = *(EchDevice *const *)b;
+    EchBytes room_x = ech_device_memory(x, "hbm")->available, room_y = ech_device_memory(y, "hbm")->available;
+    return room_x != room_y ? (room_x > room_y) - (room_x < room_y) : strcmp(x->name, y->name);
+}
+
+GPtrArray *ech_device_with_room(const char *family, bool amd, EchBytes bytes)
+{
+    g_auto(GStrv) names = ech_device_list();
+    GPtrArray *devices = g_ptr_array_new_with_free_func((GDestroyNotify)ech_device_free);
+    for (char **name = names; *name; name++) {
+        EchDevice *device = ech_device_load(*name, NULL, NULL);
+        const EchMemory *hbm = device ? ech_device_memory(device, "hbm") : NULL;
+        if (hbm && !device->calibrated && g_strcmp0(device->family, family) == 0 && ech_device_is_amd(device) == amd && hbm->available >= bytes)
+            g_ptr_array_add(devices, device);
+        else
+            ech_device_free(device);
+    }
+    g_ptr_array_sort(devices, by_room);
+    return devices;
+}
+
 /* Path of the file of a device by name, or @name_or_path itself where it is a path. Owned by the caller. */
 static char *find_file(const char *name_or_path, GError **error)
 {

@@ -1,4 +1,5 @@
 /* What there is to tell of a trace, for a terminal. */
+#include "models/device/device.h"
 #include "sim/base/error.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/trace_info_private.h"
@@ -240,9 +241,52 @@ static void text_held(GString *out, const EchTrace *trace)
     }
 }
 
+/* Devices that would have room for as much, the smallest first; nothing where the one that refused had it. */
+static void text_room(GString *out, const EchTraceInfo *info)
+{
+    enum { SHOWN = 5 };
+    const char *family = ech_trace_get_property(info->trace, "refused_on");
+    const char *had = ech_trace_get_property(info->trace, "had_bytes");
+    uint64_t bytes = 0;
+    if (!family || info->main == ECH_NONE || (had && ech_parse_u64(had, &bytes, NULL) && bytes >= info->peak))
+        return;
+    g_autoptr(GPtrArray) devices = ech_device_with_room(family, false, info->peak);
+    g_autofree char *needed = ech_format_bytes(info->peak);
+    g_autoptr(GString) names = g_string_new(NULL);
+    for (guint i = 0; i < MIN(devices->len, SHOWN); i++) {
+        const EchDevice *device = devices->pdata[i];
+        g_autofree char *size = ech_format_bytes(ech_device_memory(device, "hbm")->available);
+        g_string_append_printf(names, "%s%s (%s)", i ? ", " : "", device->name, size);
+    }
+    if (devices->len > SHOWN)
+        g_string_append_printf(names, " and %u larger ('echelon list devices')", devices->len - SHOWN);
+    ech_trace_info_sentence(out, "room for %s have: %s", needed, devices->len ? names->str : "none of 'echelon list devices'");
+}
+
+/* Of a message: sums, and what was asked for besides. */
+static void text_refused(GString *out, const EchTraceInfo *info)
+{
+    text_held(out, info->trace);
+    for (size_t i = 0; i < ech_trace_n_ops(info->trace); i++) {
+        const EchOp *op = &ech_trace_ops(info->trace)[i];
+        g_autofree char *size = ech_format_bytes(op->bytes);
+        if (op->kind == ECH_OP_ALLOC)
+            g_string_append_printf(out, "  %12s  asked for besides\n", size);
+    }
+    g_autofree char *all = ech_format_bytes(info->peak);
+    if (ech_trace_n_buffers(info->trace) > 1)
+        g_string_append_printf(out, "  %12s  in all  (%" G_GUINT64_FORMAT ")\n", all, info->peak);
+    text_memories(out, info);
+    text_room(out, info);
+}
+
 void ech_trace_info_text(GString *out, const EchTraceInfo *info)
 {
     const EchTrace *trace = info->trace;
+    if (strcmp(ech_trace_format(trace), "out_of_memory") == 0) {
+        text_refused(out, info);
+        return;
+    }
     g_string_append_printf(out, "%zu operation%s on %zu queue%s, %zu buffer%s\n", ech_trace_n_ops(trace), ech_trace_n_ops(trace) == 1 ? "" : "s",
                            ech_trace_n_queues(trace), ech_trace_n_queues(trace) == 1 ? "" : "s", ech_trace_n_buffers(trace),
                            ech_trace_n_buffers(trace) == 1 ? "" : "s");

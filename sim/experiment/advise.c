@@ -396,14 +396,7 @@ static bool learn_needs(Advise *a, GError **error)
     return true;
 }
 
-/* Larger devices of the family and maker, the smallest that it needs first. */
-static int by_room(const void *a, const void *b)
-{
-    const EchDevice *x = *(EchDevice *const *)a, *y = *(EchDevice *const *)b;
-    EchBytes room_x = ech_device_memory(x, "hbm")->available, room_y = ech_device_memory(y, "hbm")->available;
-    return room_x != room_y ? (room_x > room_y) - (room_x < room_y) : strcmp(x->name, y->name);
-}
-
+/* Larger devices of the family and maker, the smallest first. */
 static void add_devices(Advise *a, const EchDevice *device)
 {
     for (char **setting = a->base->settings; *setting; setting++) {
@@ -411,18 +404,7 @@ static void add_devices(Advise *a, const EchDevice *device)
             return; /* would be said of each of them */
     }
     const EchBytes here = a->advice->available + a->advice->context, needed = ech_bytes_add(a->advice->base.hbm, a->advice->context);
-    g_auto(GStrv) names = ech_device_list();
-    g_autoptr(GPtrArray) larger = g_ptr_array_new_with_free_func((GDestroyNotify)ech_device_free);
-    for (char **name = names; *name; name++) {
-        EchDevice *other = ech_device_load(*name, NULL, NULL);
-        const EchMemory *hbm = other ? ech_device_memory(other, "hbm") : NULL;
-        if (hbm && !other->calibrated && g_strcmp0(other->family, device->family) == 0 && ech_device_is_amd(other) == ech_device_is_amd(device) &&
-            hbm->available > here && hbm->available >= needed)
-            g_ptr_array_add(larger, other);
-        else
-            ech_device_free(other);
-    }
-    g_ptr_array_sort(larger, by_room);
+    g_autoptr(GPtrArray) larger = ech_device_with_room(device->family, ech_device_is_amd(device), MAX(here + 1, needed));
     for (guint i = 0; i < MIN(larger->len, MOST_DEVICES); i++) {
         const EchDevice *other = larger->pdata[i];
         Trial t = {.row = {.name = "device", .label = g_strdup(other->name), .options = g_strdup_printf("--device %s", other->name)}};

@@ -438,7 +438,7 @@ static bool is_number(const char *value)
 /* What an importer counts, what models read, and which hardware it was. Not when, where, by whom or of which file. */
 static bool stays(const Anonymizer *a, const char *key, const char *value)
 {
-    static const char *const hardware[] = {"platform", "chip", "estimates_for", "estimates_scaled_from", "pretended_device", "host_order"};
+    static const char *const hardware[] = {"platform", "chip", "estimates_for", "estimates_scaled_from", "pretended_device", "host_order", "refused_on"};
     static const char *const pools[] = {"tensorflow", "jax", "cuda_async", NULL};
     static const char *const of_device[] = {".name", ".device_type_string", ".device_vendor", ".chipName"};
     static const char *const numbers[] = {"memory_analysis.",

@@ -878,8 +878,7 @@ static void say_use(const EchBfcDump *d, const Sums *s, EchBytes room, EchDiag *
         over, limit,
         strstr(d->name, "cpu") ? "TF_CPU_BFC_MEM_LIMIT_IN_MB (TensorFlow)"
         : of_host(d)           ? "TF_GPU_HOST_MEM_LIMIT_IN_MB (TensorFlow), XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB (JAX)"
-                     : "XLA_PYTHON_CLIENT_MEM_FRACTION (JAX, .75 unless set), per_process_gpu_memory_fraction or memory_limit (TensorFlow); 'echelon run "
-                       "--trace FILE --device NAME' says which devices would have room");
+                               : "XLA_PYTHON_CLIENT_MEM_FRACTION (JAX, .75 unless set), per_process_gpu_memory_fraction or memory_limit (TensorFlow)");
 }
 
 /* Who stands in the cheapest place for the request: the largest three. */
@@ -949,9 +948,6 @@ static void say_fragmented(const EchBfcDump *d, const Sums *s, EchBytes room, Ec
         ech_diag_remark(diag,
                         "allocators that map pages do not need one piece: XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async (JAX), TF_GPU_ALLOCATOR=cuda_malloc_async "
                         "(TensorFlow). Or allocate what stays before what comes and goes");
-    ech_diag_remark(diag, s->seeds ? "'echelon alloc' asks for it again in the memory as it is here, and in one without its holes"
-                                   : "'echelon alloc' asks for the same again in an empty memory, what is in use first and by address: without the holes that "
-                                     "the pool had");
 }
 
 static void say_waste(const EchBfcDump *d, EchDiag *diag)
@@ -1024,6 +1020,8 @@ void ech_bfc_dump_write(EchBfcDump *d, EchTraceBuilder *builder, EchImport *impo
         ech_diag_dropped(diag, "chunks_listed_twice", d->repeated, NULL);
     if (d->name[0])
         ech_trace_builder_set_property(builder, "allocator", d->name);
+    if (!of_host(d))
+        ech_trace_builder_set_property(builder, "refused_on", "gpu");
     set_number(builder, "asked_for_bytes", d->has_request, d->request.bytes);
     /* What the device refused was not to be had, whatever the limit says. */
     bool of_device = d->has_request && s.pool > 0 && s.limit - MIN(s.limit, s.pool) >= s.asked;

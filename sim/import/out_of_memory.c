@@ -627,8 +627,8 @@ static void say_xla(Reader *r, bool gpu, EchBytes listed)
     else
         ech_diag_remark(
             r->ret->diag,
-            "'echelon run --trace FILE --device NAME' says which chips would have room for as much; what would make room takes the program itself, which "
-            "'echelon capture --pretend NAME -- COMMAND' writes down without the device, also where it does not fit");
+            "what would make room takes the program itself, which 'echelon capture --pretend NAME -- COMMAND' writes down without the device, also where it "
+            "does not fit ('echelon advise')");
 }
 
 #define SNAPSHOT                                                                                                                                               \
@@ -702,6 +702,8 @@ static bool make_trace(Reader *r, GError **error)
         return r->ret->trace != NULL;
     }
     ech_trace_builder_set_property(r->builder, "sums_only", "true");
+    if (strcmp(r->memory, "vector") != 0)
+        ech_trace_builder_set_property(r->builder, "refused_on", r->pytorch || gpu ? "gpu" : "tpu");
     set_number(r, "asked_for_bytes", r->has_request, r->request.bytes);
     set_number(r, "needed_bytes", r->has_used && !r->pytorch, r->used.bytes);
     set_number(r, "had_bytes", r->has_capacity, r->capacity.bytes);

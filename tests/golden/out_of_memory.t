@@ -1,14 +1,10 @@
 What people paste when memory runs out: what held it, what is lost to padding, which chip would hold it, what to do next.
 $ echelon info tests/fuzz/corpus/out_of_memory/tpu.txt --device tpu-v5e
 tests/fuzz/corpus/out_of_memory/tpu.txt: out_of_memory
-0 operations on 0 queues, 10 buffers
-bytes
-  allocated in all                0 B  (0)
-  live at the peak           18.3 GiB  (19616487178)
-  padding of all buffers in hbm
-    3.88 GiB of 11.1 GiB is padding (35.0 %)
-      3.88 GiB  of 4 GiB in s32[1048576,8,4] reshape (data.py:17)  s32[1048576,8,4]{2,1,0:T(8,128)}, dimension 2: 4 stored as 128; s32[1048576,8,4]{0,1,2:T(8,128)} would take 128 MiB
-  live at the end            18.3 GiB  (19616487178)
+XLA refused the program: 18.3 GiB of hbm asked for, of 15.8 GiB there are: 2.52 GiB too much
+3.87 GiB of the 11.2 GiB of temporaries are padding, without which it would fit: arrays are stored in whole tiles of their last two dimensions as laid out; 'echelon layout SHAPE --device CHIP' says which dimension costs what, and what another order would take
+listed: 6 allocations, 11.1 GiB in all; the largest only
+what would make room takes the program itself, which 'echelon capture --pretend NAME -- COMMAND' writes down without the device, also where it does not fit ('echelon advise')
 held, most first
       7.06 GiB  arguments
          4 GiB  s32[1048576,8,4] reshape (data.py:17)
@@ -17,15 +13,16 @@ held, most first
        133 MiB  HLO temp, not listed
          8 MiB  scoped
       1.50 MiB  global
+      18.3 GiB  in all  (19616487178)
+  padding of all buffers in hbm
+    3.88 GiB of 11.1 GiB is padding (35.0 %)
+      3.88 GiB  of 4 GiB in s32[1048576,8,4] reshape (data.py:17)  s32[1048576,8,4]{2,1,0:T(8,128)}, dimension 2: 4 stored as 128; s32[1048576,8,4]{0,1,2:T(8,128)} would take 128 MiB
+room for 18.3 GiB have: tpu-v6e (31.2 GiB), tpu7x (94.7 GiB), tpu-v5p (95.7 GiB)
 records of the file
            6  allocations
            6  sums
 notes
            6  sizes_from_shapes
-XLA refused the program: 18.3 GiB of hbm asked for, of 15.8 GiB there are: 2.52 GiB too much
-3.87 GiB of the 11.2 GiB of temporaries are padding, without which it would fit: arrays are stored in whole tiles of their last two dimensions as laid out; 'echelon layout SHAPE --device CHIP' says which dimension costs what, and what another order would take
-listed: 6 allocations, 11.1 GiB in all; the largest only
-'echelon run --trace FILE --device NAME' says which chips would have room for as much; what would make room takes the program itself, which 'echelon capture --pretend NAME -- COMMAND' writes down without the device, also where it does not fit
 $ echelon run --trace tests/fuzz/corpus/out_of_memory/tpu.txt --device tpu-v5e --engine native; echo exit $?
 tpu on tpu-v5e (TPU v5e, one chip (one core), 16 GiB HBM)
   with replay.engine=native
@@ -47,7 +44,7 @@ tpu on tpu-v5e (TPU v5e, one chip (one core), 16 GiB HBM)
   - XLA refused the program: 18.3 GiB of hbm asked for, of 15.8 GiB there are: 2.52 GiB too much
   - 3.87 GiB of the 11.2 GiB of temporaries are padding, without which it would fit: arrays are stored in whole tiles of their last two dimensions as laid out; 'echelon layout SHAPE --device CHIP' says which dimension costs what, and what another order would take
   - listed: 6 allocations, 11.1 GiB in all; the largest only
-  - 'echelon run --trace FILE --device NAME' says which chips would have room for as much; what would make room takes the program itself, which 'echelon capture --pretend NAME -- COMMAND' writes down without the device, also where it does not fit
+  - what would make room takes the program itself, which 'echelon capture --pretend NAME -- COMMAND' writes down without the device, also where it does not fit ('echelon advise')
 exit 3
 $ echelon run --trace tests/fuzz/corpus/out_of_memory/tpu.txt --device tpu-v6e --engine native | sed -n 3,6p
 
@@ -56,28 +53,22 @@ $ echelon run --trace tests/fuzz/corpus/out_of_memory/tpu.txt --device tpu-v6e -
 
 $ echelon info tests/fuzz/corpus/out_of_memory/pytorch.txt
 tests/fuzz/corpus/out_of_memory/pytorch.txt: out_of_memory
-1 operation on 1 queue, 3 buffers
-  alloc 1
-bytes
-  allocated in all           1.50 GiB  (1610612736)
-  live at the peak           20.5 GiB  (22011707392)
-  live at the end            20.5 GiB  (22011707392)
-held, most first
-        18 GiB  PyTorch's tensors
-         1 GiB  not PyTorch's (context, libraries, other processes)
-what the file says, what was inferred
-  sizes of allocations   known 100.0 %
 1.50 GiB would fit into what is free (1 GiB) and what PyTorch holds unused (4 GiB): the latter lies in pieces that are too small or partly used; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True can join them, and 'echelon alloc' of a memory snapshot says which setting does
 1 GiB are neither PyTorch's nor free: the CUDA context, libraries, other processes
 what was in use, and from which line: torch.cuda.memory._record_memory_history() when the program begins, torch.cuda.memory._dump_snapshot("oom.pickle") where the error is caught
+held, most first
+        18 GiB  PyTorch's tensors
+         1 GiB  not PyTorch's (context, libraries, other processes)
+      1.50 GiB  asked for besides
+      20.5 GiB  in all  (22011707392)
 $ echelon run --trace tests/fuzz/corpus/out_of_memory/pytorch_old.txt --device h100-sxm --engine native --json | grep -m1 fits
   "fits" : true,
 $ echelon info tests/fuzz/corpus/out_of_memory/gpu.txt | sed -n 5,9p
-  live at the peak           7.00 GiB  (7516192832)
-  live at the end            7.00 GiB  (7516192832)
 held, most first
          3 GiB  f32[3,16384,16384] mul (model.py:9)
       2.00 GiB  temporaries, results and constants, not listed
+         1 GiB  f32[16384,16384] (argument)
+         1 GiB  arguments, not listed
 $ echelon alloc tests/fuzz/corpus/out_of_memory/pytorch.txt
 tests/fuzz/corpus/out_of_memory/pytorch.txt: out_of_memory, 3 events; device memory 24 GiB, what there is, as the message says
 no allocator needs less than 20.5 GiB
@@ -89,12 +80,10 @@ what was in use, and from which line: torch.cuda.memory._record_memory_history()
 these are sums, not where each array lay: whether another allocator or setting had served the request, no replay of them tells
 $ echelon info tests/fuzz/corpus/out_of_memory/bfc.txt
 tests/fuzz/corpus/out_of_memory/bfc.txt: out_of_memory
-1 operation on 1 queue, 7 buffers
-  alloc 1
-bytes
-  allocated in all              1 GiB  (1073741824)
-  live at the peak           3.44 GiB  (3690987520)
-  live at the end            3.44 GiB  (3690987520)
+GPU_0_bfc refused 1 GiB, f32[64,64,256,256]: 2.44 GiB of its limit of 4 GiB were in use, 1.56 GiB free in 3 pieces, the largest 700 MiB
+fragmentation: 1.56 GiB are free, not in one piece
+nearest to a piece of 1 GiB: where 1 chunk in use (256 B) lies between free ones: 256 B at 0x7f0c6bc00500 of loss/Mean
+allocators that map pages do not need one piece: XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async (JAX), TF_GPU_ALLOCATOR=cuda_malloc_async (TensorFlow). Or allocate what stays before what comes and goes
 held, most first
          1 GiB  conv1/Conv2D
        704 MiB  conv3/Relu
@@ -102,36 +91,31 @@ held, most first
        256 MiB  conv2/Relu
       1.25 KiB  chunk of 1.25 KiB
          256 B  loss/Mean
-what the file says, what was inferred
-  sizes of allocations   known 100.0 %
+         1 GiB  asked for besides
+      3.44 GiB  in all  (3690987520)
 records of the file
           21  bins
            6  chunks in use
            3  free chunks
            1  regions
-GPU_0_bfc refused 1 GiB, f32[64,64,256,256]: 2.44 GiB of its limit of 4 GiB were in use, 1.56 GiB free in 3 pieces, the largest 700 MiB
-fragmentation: 1.56 GiB are free, not in one piece
-nearest to a piece of 1 GiB: where 1 chunk in use (256 B) lies between free ones: 256 B at 0x7f0c6bc00500 of loss/Mean
-allocators that map pages do not need one piece: XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async (JAX), TF_GPU_ALLOCATOR=cuda_malloc_async (TensorFlow). Or allocate what stays before what comes and goes
-'echelon alloc' asks for it again in the memory as it is here, and in one without its holes
+'echelon alloc' asks for it again in the memory as it is here, and under other allocators
 $ echelon info tests/fuzz/corpus/out_of_memory/bfc_growth.txt | sed -n '/^held/,$p'
 held, most first
       2.50 GiB  chunk of 2.50 GiB
          2 GiB  chunk of 2 GiB
          3 MiB  chunk of 3 MiB
          2 MiB  chunk of 2 MiB
-what the file says, what was inferred
-  sizes of allocations   known 100.0 %
+         2 GiB  asked for besides
+      6.50 GiB  in all  (6984564736)
+room for 6.50 GiB have: rtx-3060 (11.8 GiB), t4 (14.7 GiB), rtx-4060-ti (15.7 GiB), rtx-4070-ti-super (15.7 GiB), rtx-4080 (15.7 GiB) and 26 larger ('echelon list devices')
 records of the file
           21  bins
            4  chunks in use
            3  regions
            1  free chunks
-GPU_0_bfc refused 2 GiB: 4.50 GiB of its limit of 6 GiB were in use, 1 MiB free in 1 piece, the largest 1 MiB, 1.49 GiB not taken from the device
-use, not fragmentation: 517 MiB too much, however the chunks lie. Use less at a time (a smaller batch, rematerialisation, offload), or raise the limit of 6 GiB where the device has more: XLA_PYTHON_CLIENT_MEM_FRACTION (JAX, .75 unless set), per_process_gpu_memory_fraction or memory_limit (TensorFlow); 'echelon run --trace FILE --device NAME' says which devices would have room
+'echelon alloc' asks for it again in the memory as it is here, and under other allocators
 $ echelon alloc tests/fuzz/corpus/out_of_memory/bfc.txt | sed -n '/^allocator/,$p'
 allocators that map pages do not need one piece: XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async (JAX), TF_GPU_ALLOCATOR=cuda_malloc_async (TensorFlow). Or allocate what stays before what comes and goes
-'echelon alloc' asks for it again in the memory as it is here, and in one without its holes
 
 allocator            failed  peak live  reserved    frag     waste   largest  segments  smallest
 bfc, as recorded          1   2.44 GiB     4 GiB  39.1 %       0 B   700 MiB         1  3.44 GiB
@@ -150,7 +134,7 @@ tests/fuzz/corpus/out_of_memory/bfc_mixed.txt: out_of_memory, 3 events; device m
 no allocator needs less than 4.50 GiB
 
 GPU_0_bfc refused 1.50 GiB: 3 GiB of its limit of 4 GiB were in use, 1 GiB free in 1 piece, the largest 1 GiB
-use, not fragmentation: 512 MiB too much, however the chunks lie. Use less at a time (a smaller batch, rematerialisation, offload), or raise the limit of 4 GiB where the device has more: XLA_PYTHON_CLIENT_MEM_FRACTION (JAX, .75 unless set), per_process_gpu_memory_fraction or memory_limit (TensorFlow); 'echelon run --trace FILE --device NAME' says which devices would have room
+use, not fragmentation: 512 MiB too much, however the chunks lie. Use less at a time (a smaller batch, rematerialisation, offload), or raise the limit of 4 GiB where the device has more: XLA_PYTHON_CLIENT_MEM_FRACTION (JAX, .75 unless set), per_process_gpu_memory_fraction or memory_limit (TensorFlow)
 
 allocator            failed  peak live  reserved    frag     waste   largest  segments  smallest
 bfc, as recorded          1      3 GiB     4 GiB  25.0 %       0 B     1 GiB         1  4.50 GiB
