@@ -380,7 +380,7 @@ const meanings = {
   "the host's launches": 'one thread of the host asks for one kernel or copy after another: larger ones or a CUDA graph hide it',
   'overhead': 'launches, set-ups and latencies, the fill and drain of kernels',
   'grid steps': 'what each step of a kernel\'s grid costs besides its work',
-  'latency inside kernels': 'kernels that wait for their own copies, accesses and instructions, whatever the bandwidth',
+  'latency inside kernels': 'beyond bytes and operations at full rate: waits for their own copies, accesses and instructions, tiles that do not fill a unit',
   'recorded kernel times': 'kernels that take longer than what they move and compute needs, or of which neither is known',
 };
 for (const name in meanings)

@@ -248,7 +248,9 @@ static void text_room(GString *out, const EchTraceInfo *info)
     const char *family = ech_trace_get_property(info->trace, "refused_on");
     const char *had = ech_trace_get_property(info->trace, "had_bytes");
     uint64_t bytes = 0;
-    if (!family || info->main == ECH_NONE || (had && ech_parse_u64(had, &bytes, NULL) && bytes >= info->peak))
+    /* Where all that is known is the request, the rest is not. */
+    if (!family || info->main == ECH_NONE || ech_trace_n_buffers(info->trace) <= ech_trace_n_ops(info->trace) ||
+        (had && ech_parse_u64(had, &bytes, NULL) && bytes >= info->peak))
         return;
     g_autoptr(GPtrArray) devices = ech_device_with_room(family, false, info->peak);
     g_autofree char *needed = ech_format_bytes(info->peak);

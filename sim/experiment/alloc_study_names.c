@@ -34,6 +34,12 @@ const char *ech_alloc_study_stack(const EchAllocStudy *study, uint32_t id)
     return stack == ECH_NONE ? NULL : ech_trace_string(study->trace, stack);
 }
 
+bool ech_alloc_study_is_own(const char *frame, size_t n)
+{
+    return *frame != '<' && !g_str_has_prefix(frame, "torch/") && !g_strstr_len(frame, (gssize)n, "-packages/") &&
+           !g_strstr_len(frame, (gssize)n, "/lib/python");
+}
+
 char *ech_alloc_study_name(const EchAllocStudy *study, uint32_t id)
 {
     const EchBuffer *buffer = ech_alloc_study_buffer(study, id);
@@ -42,8 +48,15 @@ char *ech_alloc_study_name(const EchAllocStudy *study, uint32_t id)
         return g_strdup(name);
     if (!ech_alloc_study_refusal(study, id))
         return g_strdup_printf("#%u", id);
-    /* The innermost line of Python, without its folder. */
-    const char *stack = ech_alloc_study_stack(study, id), *dot = stack ? strstr(stack, ".py:") : NULL;
+    /* The innermost line of the program's own, or of Python, without its folder. */
+    const char *stack = ech_alloc_study_stack(study, id), *dot = NULL;
+    bool own = false;
+    for (const char *at = stack; at && *at && !own; at += strcspn(at, "\n"), at += *at == '\n') {
+        size_t n = strcspn(at, "\n");
+        const char *here = g_strstr_len(at, (gssize)n, ".py:");
+        own = here && ech_alloc_study_is_own(at, n);
+        dot = own || !dot ? here : dot;
+    }
     if (!dot)
         return g_strdup("the refused request");
     const char *begin = dot;
@@ -93,9 +106,11 @@ static int by_held(const void *a, const void *b)
     return strcmp(x->line, y->line);
 }
 
-/* Frames of PyTorch that only call the next one. */
-static bool is_calling(const char *name, const char *end)
+/* Frames of PyTorch that only call the next one. @file: its name and what follows. */
+static bool is_calling(const char *file, const char *name, const char *end)
 {
+    if (g_str_has_prefix(file, "module.py") && end - name == 5 && strncmp(name, "inner", 5) == 0) /* within _call_impl */
+        return true;
     static const char *const names[] = {"_call_impl", "_wrapped_call_impl", "__torch_function__", "handle_torch_function", "wrapper", "decorate_context"};
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
         size_t n = strlen(names[i]);
@@ -105,20 +120,28 @@ static bool is_calling(const char *name, const char *end)
     return false;
 }
 
-/* "model.py:12 __init__ < train.py:30 main": up to three frames of Python, without folders (snapshots write file.py:12:name, profiles file.py(12): name). */
+/* "model.py:12 __init__ < train.py:30 main": up to three frames of Python, without folders (snapshots write file.py:12:name, profiles file.py(12): name); the
+ * last is the program's own where the ones before are not. */
 static char *line_of(const EchAllocStudy *study, uint32_t id)
 {
     const EchBuffer *buffer = ech_alloc_study_buffer(study, id);
     g_autoptr(GString) out = g_string_new(NULL);
     unsigned shown = 0;
-    for (const char *at = ech_alloc_study_stack(study, id); at && *at && shown < 3;) {
+    bool own = false;
+    gsize third = 0; /* where it begins in @out */
+    for (const char *at = ech_alloc_study_stack(study, id); at && *at && (shown < 3 || !own);) {
         const char *end = at + strcspn(at, "\n"), *dot = g_strstr_len(at, end - at, ".py");
         if (dot && (dot[3] == ':' || dot[3] == '(')) {
             const char *begin = dot, *digits = dot + 4;
             while (begin > at && begin[-1] != '/' && begin[-1] != '\\')
                 begin--;
             const char *past = digits + strspn(digits, "0123456789"), *name = past + strspn(past, "): ");
-            if (!is_calling(name, end)) {
+            bool ours = ech_alloc_study_is_own(at, (size_t)(end - at));
+            if (!is_calling(begin, name, end) && (shown < 3 || ours)) {
+                if (shown >= 3)
+                    g_string_truncate(out, third);
+                third = shown == 2 ? out->len : third;
+                own |= ours;
                 g_string_append_printf(out, "%s%.*s:%.*s", shown++ ? " < " : "", (int)(dot + 3 - begin), begin, (int)(past - digits), digits);
                 g_string_append_printf(out, " %.*s", (int)(end > name ? end - name : 0), name);
             }

@@ -22,6 +22,8 @@ const EchRefusal *ech_alloc_study_refusal(const EchAllocStudy *study, uint32_t i
 const EchBuffer *ech_alloc_study_buffer(const EchAllocStudy *study, uint32_t id);
 /** Where it was asked for, innermost frame first, a line each, or NULL. Borrowed. */
 const char *ech_alloc_study_stack(const EchAllocStudy *study, uint32_t id);
+/** Whether a frame of @n bytes is the program's own, not PyTorch's, Python's, or of an installed package. */
+bool ech_alloc_study_is_own(const char *frame, size_t n);
 /** What people call an allocation; never empty. Owned by the caller. */
 char *ech_alloc_study_name(const EchAllocStudy *study, uint32_t id) G_GNUC_WARN_UNUSED_RESULT;
 /** The same for a sentence: at most @width columns. */

@@ -40,9 +40,18 @@ void ech_alloc_study_text_stack(GString *out, const EchAllocStudy *study, uint32
     g_auto(GStrv) frames = g_strsplit(stack, "\n", -1);
     g_string_append_printf(out, "    %s was %s in ", name, what);
     unsigned shown = 0;
+    bool own = !python;
     for (char **frame = frames; *frame && shown < FRAMES; frame++) {
         if (python ? !strstr(*frame, ".py:") : shown == 0 && is_plumbing(*frame))
             continue;
+        /* The last is the program's own, where there is one. */
+        bool ours = ech_alloc_study_is_own(*frame, strlen(*frame));
+        char **later = frame + 1;
+        while (!own && !ours && shown == FRAMES - 1 && *later && !(strstr(*later, ".py:") && ech_alloc_study_is_own(*later, strlen(*later))))
+            later++;
+        if (!own && !ours && shown == FRAMES - 1 && *later)
+            frame = later;
+        own |= ours;
         g_autofree char *valid = ech_text_short(*frame, 120);
         g_string_append_printf(out, "%s%s", shown++ ? " < " : "", valid);
     }

@@ -649,7 +649,9 @@ EchExplainStep *ech_explain_steps(const EchTableRow *rows, const size_t *sizes, 
             }
         }
         for (size_t k = 1; k < sizes[i]; k++) {
-            EchExplainStep step = {bases[i][k] == k ? SIZE_MAX : line + bases[i][k] * stride, line + k * stride};
+            /* What others are held against is told as it is along the first line. */
+            bool base = bases[i][k] == k;
+            EchExplainStep step = {base ? SIZE_MAX : line + bases[i][k] * stride, (base ? 0 : line) + k * stride};
             g_array_append_val(steps, step);
         }
     }

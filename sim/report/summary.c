@@ -464,7 +464,8 @@ static const struct {
 } meanings[] = {
     {"allocator", "its cudaMalloc and cudaFree; the latter waits for the device"},
     {"grid steps", "what each step of a kernel's grid costs besides its work"},
-    {"latency inside kernels", "kernels that wait for their own copies, accesses and instructions, whatever the bandwidth"},
+    {"latency inside kernels",
+     "beyond bytes and operations at full rate: waits for their own copies, accesses and instructions, tiles that do not fill a unit"},
     {"overhead", "launches, set-ups and latencies, the fill and drain of kernels"},
     {"the host's launches",
      "one thread of the host asks for one kernel or copy after another and takes runtime.eager_launch_ps for each: larger ones or a CUDA "

@@ -90,10 +90,10 @@ pytorch, as recorded: from the recorded start state; 802 of 802 allocations at t
 in use when most is, 4.63 GiB, by what asked for it
     1.46 GiB      4 blocks  functional.py:3561 cross_entropy < gpt_train.py:59 <module>
     1000 MiB      1 block   NllLossBackward0
-     578 MiB      3 blocks  linear.py:134 forward < module.py:1841 inner < gpt_train.py:49 forward
-     346 MiB     27 blocks  adam.py:179 _init_group < adam.py:239 step < optimizer.py:79 _use_grad
-     346 MiB     27 blocks  adam.py:183 _init_group < adam.py:239 step < optimizer.py:79 _use_grad
-     972 MiB     67 blocks  of 11 more lines (--top)
+     578 MiB      3 blocks  linear.py:134 forward < gpt_train.py:49 forward < gpt_train.py:58 <module>
+     346 MiB     27 blocks  adam.py:179 _init_group < adam.py:239 step < gpt_train.py:61 <module>
+     346 MiB     27 blocks  adam.py:183 _init_group < adam.py:239 step < gpt_train.py:61 <module>
+     972 MiB     67 blocks  of 12 more lines (--top)
 
 $ echelon import traces/gpt_pytorch.h100 --anonymize -o $T/a.ech >/dev/null 2>&1; for pass in pin 'remat:modules=*.0' offload:what=activations; do for f in $T/a.ech traces/gpt_pytorch.h100; do echelon run --trace $f --device h100-sxm --engine native --pass $pass | grep -E "It takes|reserved by|Steps|forward, recomp" >$T/$(basename $f).said; done; cmp $T/a.ech.said $T/gpt_pytorch.h100.said; grep Steps $T/a.ech.said; done; ! grep -e gpt_train -e /opt/ $T/a.ech
   Steps: 2, the middle one takes 12.1 ms
