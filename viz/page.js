@@ -315,7 +315,7 @@ select('#device').text('on ' + run.provenance.device + (run.provenance.settings.
 const verdict = select('#verdict');
 const head = verdict.append('p');
 head.append('b').attr('class', run.fits ? 'good' : 'bad').text(details.verdict);
-head.append('span').text(' ' + (!run.completed ? 'Up to there it takes ' : run.fits ? 'It takes ' : 'If it fitted, it would take ') + time(run.makespan_ps) +
+head.append('span').text(' ' + details.time_verdict + ' ' + time(run.makespan_ps) +
     (run.makespan_ps > 0 ? ', bound by ' + run.bound_by + ' for ' + percent(share(run.critical_path[run.bound_by] || 0)) + ' of the critical path.' : '.'));
 if (run.refused) verdict.append('p').text('The compiler refused it: ' + run.refused);
 for (const [name, need] of Object.entries(run.needs || {}))

@@ -148,6 +148,8 @@ GString *ech_report_details(const EchReport *report, size_t max_spans)
     g_string_append_printf(out, "{\"makespan\":%" G_GINT64_FORMAT, run->makespan);
     g_string_append(out, ",\"verdict\":");
     ech_report_append_json_string(out, ech_report_verdict(report));
+    g_string_append(out, ",\"time_verdict\":");
+    ech_report_append_json_string(out, ech_report_time_verdict(report));
     g_auto(GStrv) said = ech_report_said(report);
     g_string_append(out, ",\"said\":[");
     for (char **line = said; *line; line++) {

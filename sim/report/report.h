@@ -180,6 +180,8 @@ char *ech_report_buffer_name(const EchTrace *trace, EchId buffer) G_GNUC_WARN_UN
 
 /** "It may fit.", what the terminal summary begins with. */
 const char *ech_report_verdict(const EchReport *report);
+/** "If it fitted, it would take", what it begins to tell of the time with. */
+const char *ech_report_time_verdict(const EchReport *report);
 /** What the terminal summary says of that verdict beside the figures: who reserves what, what was refused when it was captured. Sentences; owned by the
  * caller. */
 char **ech_report_said(const EchReport *report) G_GNUC_WARN_UNUSED_RESULT;

@@ -391,6 +391,11 @@ const char *ech_report_verdict(const EchReport *report)
                                          : "It fits.";
 }
 
+const char *ech_report_time_verdict(const EchReport *report)
+{
+    return !report->run->completed || has_stopped(report) ? "Up to there it takes" : ech_report_fits(report) ? "It takes" : "If it fitted, it would take";
+}
+
 char **ech_report_said(const EchReport *report)
 {
     size_t n;
@@ -490,13 +495,8 @@ static void append_time(GString *out, const EchReport *report, unsigned columns)
     g_autofree char *serial = ech_format_time(run->serial);
     size_t n;
     EchShare *shares = ech_report_critical_path(report, &n);
-    EchRanOut ran;
-    bool up_to_there = ech_report_ran_out(report, &ran);
-    if (up_to_there)
-        g_free(ran.line);
-    g_autoptr(GString) text = g_string_new(!run->completed || up_to_there ? "Up to there it takes "
-                                           : ech_report_fits(report)      ? "It takes "
-                                                                          : "If it fitted, it would take ");
+    g_autoptr(GString) text = g_string_new(ech_report_time_verdict(report));
+    g_string_append_c(text, ' ');
     g_string_append(text, makespan);
     if (n)
         g_string_append_printf(text, ", bound by %s (%.0f %% of the critical path)", shares[0].name, 100 * ratio(shares[0].time, run->makespan));

@@ -863,8 +863,9 @@ $ echelon import traces/gpt_nothing.v5e 2>/dev/null | grep -v -e '"chip"' -e '"e
   - the program was compiled for a GPU: on tpu-v5e its kernels' bytes and operations are priced, and nothing more is known; 'echelon capture --pretend tpu-v5e' asks its compiler
   Kernel times: 544 roofline. Engine: native (0.1.0).
   - its kernels are those of h100-sxm, a GPU: on tpu-v5e their bytes and operations are priced, and nothing more is known
-$ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --engine native -o $T/page 2>/dev/null >$T/page.txt; grep -o '"verdict":.*\],"bounds"' $T/page/details.json | tr '"' '\n' | grep -e ' fits' -e reserved -e 'kernels. time' | sed 's/^/  /' | while read -r said; do grep -qF -- "$said" $T/page.txt && echo "$said"; done; sed -n 's/.*"reasons":\(\[[^]]*\]\).*/\1/p' $T/page/details.json
+$ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --engine native -o $T/page 2>/dev/null >$T/page.txt; grep -o '"verdict":.*\],"bounds"' $T/page/details.json | tr '"' '\n' | grep -e ' fits' -e '^It takes' -e reserved -e 'kernels. time' | sed 's/^/  /' | while read -r said; do grep -qF -- "$said" $T/page.txt && echo "$said"; done; sed -n 's/.*"reasons":\(\[[^]]*\]\).*/\1/p' $T/page/details.json
 It fits.
+It takes
 4.99 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.49 GiB, 512 MiB of it the process's context.
 Of the kernels' time 32 % is products, which are held against published times; 68 % other kernels with constants from recorded ones of their class; 1 % assumed (most of it scatter).
 ["what they depend on","their own queue","a link in use","a shared memory port","a shared unit","memory to become free","the host's launches","the allocator's cudaFree","other ranks"]
