@@ -1133,8 +1133,8 @@ static void infer_traffic(Reader *r)
     if (r->n_host_work > 0) {
         g_autofree char *bytes = ech_format_bytes(r->host_work_bytes);
         ech_diag_remark(r->ret->diag,
-                        "%" G_GUINT64_FORMAT " operators run on the host's processor, on %s in all: they take as long as the host's memory takes for that "
-                        "(memories.host.read and write), and the device is asked for nothing meanwhile",
+                        "%" G_GUINT64_FORMAT " operators run on the host's processor, on %s in all: they take what the host's memory takes for that at "
+                        "least (memories.host.read and write), and the device is asked for nothing meanwhile",
                         r->n_host_work, bytes);
     }
     ech_diag_note(r->ret->diag, "kernel_traffic_inferred_from_shapes", by_shape);

@@ -267,6 +267,7 @@ class Values(TorchDispatchMode):
             if bytes is None:
                 return
             writes = argument.alias_info is not None and argument.alias_info.is_write
+            writes = writes and argument.name != "grads"  # fused optimizers', which only a scale changes
             written += bytes if writes else 0
             read += bytes if not writes or (not argument.is_out and name not in ONLY_WRITTEN) else 0
         bytes = _host_bytes(out) if not any(r.alias_info is not None for r in func._schema.returns) else 0
