@@ -17,6 +17,7 @@ static void cached_clear(void *data)
     g_free(cached->pageable);
     g_free(cached->allocator);
     g_clear_pointer(&cached->start, ech_alloc_start_free);
+    g_clear_pointer(&cached->owners, g_array_unref);
 }
 
 static void case_clear(void *data)

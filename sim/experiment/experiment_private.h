@@ -17,6 +17,7 @@ typedef struct {
     const char *released; /**< Of PyTorch's, or NULL. Static. */
     EchAllocStart *start; /**< What that held when the recording began, or NULL; and the same for a replay. */
     EchReplayStart begin;
+    GArray *owners; /**< EchAllocOwner, of begin where passes renumbered them; or NULL. */
 } EchCachedImport;
 
 /** What the points of a sweep share. */

@@ -540,6 +540,69 @@ static bool says_available(const EchCase *c)
     return false;
 }
 
+/* Whether buffer @id is in @trace, which passes made of @recorded, what it was at the start. */
+static bool is_as_it_was(const EchTrace *recorded, const EchTrace *trace, uint32_t id)
+{
+    if (id >= ech_trace_n_buffers(trace))
+        return false;
+    const EchBuffer *was = &ech_trace_buffers(recorded)[id], *is = &ech_trace_buffers(trace)[id];
+    return was->resident == is->resident && was->bytes == is->bytes && was->address == is->address &&
+           strcmp(ech_trace_memory(recorded, was->memory), ech_trace_memory(trace, is->memory)) == 0;
+}
+
+/* The owners of the start state's blocks in @trace, where passes left all that it holds as it was: buffers and queues keep their numbers, pools do not. NULL
+ * where something is held otherwise; *ret_moved: how much. */
+static GArray *owners_after(const EchTrace *recorded, const EchTrace *trace, const EchAllocStart *start, EchBytes *ret_moved)
+{
+    *ret_moved = 0;
+    for (guint i = 0; i < start->seeds->len; i++) {
+        const EchSeedBlock *seed = &g_array_index(start->seeds, EchSeedBlock, i);
+        if (seed->id != UINT32_MAX && !is_as_it_was(recorded, trace, seed->id))
+            *ret_moved = ech_bytes_add(*ret_moved, seed->bytes);
+    }
+    if (*ret_moved > 0)
+        return NULL;
+    g_autoptr(GHashTable) pools = g_hash_table_new(NULL, NULL); /* + 1: of @recorded -> of @trace */
+    size_t n = MIN(ech_trace_n_buffers(recorded), ech_trace_n_buffers(trace));
+    for (size_t b = 0; b < n; b++)
+        if (ech_trace_buffers(recorded)[b].pool != ECH_NONE && ech_trace_buffers(trace)[b].pool != ECH_NONE)
+            g_hash_table_insert(pools, GUINT_TO_POINTER(ech_trace_buffers(recorded)[b].pool + 1), GUINT_TO_POINTER(ech_trace_buffers(trace)[b].pool + 1));
+    GArray *owners = g_array_new(FALSE, FALSE, sizeof(EchAllocOwner));
+    for (guint i = 0; i < start->owners->len; i++) {
+        EchAllocOwner owner = g_array_index(start->owners, EchAllocOwner, i);
+        guint pool = owner.pool == ECH_NONE ? 0 : GPOINTER_TO_UINT(g_hash_table_lookup(pools, GUINT_TO_POINTER(owner.pool + 1)));
+        if (owner.pool != ECH_NONE)
+            owner.pool = pool > 0 ? pool - 1 : ECH_NONE - 1; /* nobody asks for anything of it */
+        g_array_append_val(owners, owner);
+    }
+    return owners;
+}
+
+/* The replay begins with what the recorded allocator held, as far as passes left that. */
+static void begin_as_recorded(EchCachedImport *cached, const EchTrace *recorded, EchReplayOptions *options, EchResult *result)
+{
+    const EchAllocStart *start = cached->start;
+    if (!start || start->granule != 0) /* not of PyTorch */
+        return;
+    g_clear_pointer(&cached->owners, g_array_unref);
+    EchBytes moved;
+    if (*result->passes && !(cached->owners = owners_after(recorded, result->trace, start, &moved))) {
+        g_autofree char *text = ech_format_bytes(moved);
+        ech_diag_remark(result->pass_diag,
+                        "of what its allocator held when the recording began, passes have %s otherwise: it begins with an empty cache, and what it reserves is "
+                        "not to be compared with the run without them",
+                        text);
+        return;
+    }
+    const GArray *owners = cached->owners ? cached->owners : start->owners;
+    cached->begin = (EchReplayStart){.blocks = (const EchSeedBlock *)(const void *)start->seeds->data,
+                                     .owners = (const EchAllocOwner *)(const void *)owners->data,
+                                     .script = (const EchSegmentRange *)(const void *)start->script->data,
+                                     .n = start->seeds->len,
+                                     .n_script = start->script->len};
+    options->begin = &cached->begin;
+}
+
 /* Where nobody says which allocator serves the device's memory: the one that was recorded; and where the device then puts things. */
 static void take_recorded_allocator(EchExperiment *experiment, const EchTrace *recorded, EchReplayOptions *options, EchResult *result)
 {
@@ -557,15 +620,7 @@ static void take_recorded_allocator(EchExperiment *experiment, const EchTrace *r
         cached->start = cached->allocator ? ech_alloc_start_of_trace(recorded, ech_alloc_main_memory(recorded)) : NULL;
     }
     cached->asked = true;
-    const EchAllocStart *start = cached->start;
-    if (start && start->granule == 0 && !*result->passes) { /* of PyTorch; passes may have other buffers */
-        cached->begin = (EchReplayStart){.blocks = (const EchSeedBlock *)(const void *)start->seeds->data,
-                                         .owners = (const EchAllocOwner *)(const void *)start->owners->data,
-                                         .script = (const EchSegmentRange *)(const void *)start->script->data,
-                                         .n = start->seeds->len,
-                                         .n_script = start->script->len};
-        options->begin = &cached->begin;
-    }
+    begin_as_recorded(cached, recorded, options, result);
     options->allocator = g_strdup(cached->allocator);
     result->allocator = g_strdup(cached->allocator);
     result->released = cached->released;
