@@ -196,7 +196,8 @@ static size_t span_before(const EchReport *report, size_t limit, EchTime time, c
     size_t best = low - 1;
     int best_rank = -1;
     for (size_t i = low; i-- > 0 && spans[i].end == spans[low - 1].end && low - i < 64;) {
-        int rank = spans[i].start == spans[i].end ? 0 : depends_on(report->trace, span->op, spans[i].op) ? 3 : spans[i].queue == span->queue ? 2 : 1;
+        bool instant = spans[i].start == spans[i].end && spans[i].waits[ECH_WAIT_PEERS] == 0;
+        int rank = instant ? 0 : depends_on(report->trace, span->op, spans[i].op) ? 3 : spans[i].queue == span->queue ? 2 : 1;
         if (rank > best_rank) {
             best = i;
             best_rank = rank;
@@ -250,6 +251,10 @@ EchShare *ech_report_critical_path(const EchReport *report, size_t *ret_n)
             g_array_append_val(path, segments[i]);
         }
         time = MIN(span->start, time);
+        EchTime waited = MIN(span->waits[ECH_WAIT_PEERS], time);
+        if (waited > 0) /* another rank let it start */
+            share_of(shares, "waiting for other ranks")->time += waited;
+        time -= waited;
         at = span_before(report, at, time, span);
     }
     if (time > 0)

@@ -258,6 +258,16 @@ START_TEST(who_waits_for_whom)
         near(rank->times[ECH_RANK_KERNELS], 1500 + 1000 * (EchTime)i, 2);
         near(rank->times[ECH_RANK_WAITS], 2000 - 1000 * (EchTime)i, 2);
     }
+    size_t n_shares;
+    EchShare *shares = ech_report_critical_path(&reports[0], &n_shares);
+    EchTime all = 0, waited = 0;
+    for (size_t i = 0; i < n_shares; i++) {
+        all += shares[i].time;
+        waited += strcmp(shares[i].name, "waiting for other ranks") == 0 ? shares[i].time : 0;
+    }
+    ech_shares_free(shares, n_shares);
+    ck_assert_int_eq(all, runs[0]->makespan);
+    near(waited, 2000, 2);
     EchRankSlowest slowest;
     ck_assert(ech_ranks_slowest(ranks, &slowest));
     ck_assert(slowest.rank == 2 && strcmp(slowest.name, "kernel") == 0);
