@@ -225,12 +225,15 @@ for tag in (0, 5):
     elif rank == 2:
         group.recv([host], 0, tag).wait()
 assert [s[0] for s in fake.said[before:]] == {0: [True, True], 1: [], 2: [False, False]}[rank], fake.said
-store = fake.TCPStore()
-if rank == 0:
-    store.set("key", "value")
-else:
-    store.wait(["key"])
-    store.get("key")
+store, before = fake.TCPStore(), len(fake.said)
+for _ in range(2):  # what is set again was there
+    store.add("counter", 1)
+    if rank == 0:
+        store.set("key", "value")
+    else:
+        store.wait(["key"])
+        store.get("key")
+assert [s[:2] for s in fake.said[before:]] == [(rank == 0, "store")], fake.said
 both = fake.ProcessGroup(rank, [0, 1, 2], {"cpu": "gloo", "cuda": "gloo"})  # gloo takes arrays of a GPU, too
 both.allreduce([gpu]).wait()
 assert [s[:2] for s in fake.said[-2:]] == [(True, "allreduce"), (False, "allreduce")], fake.said

@@ -285,7 +285,9 @@ def _hosts(c10d):
 
 
 def _stores(dist):
-    """What a program keeps in a store of its own: who reads a key waits for whoever sets it first. (The process groups' own stores have a prefix.)"""
+    """What a program keeps in a store of its own: who reads a key for the first time waits for whoever sets it. (The process groups' own stores have a prefix;
+    counters are added to by many and waited for by asking again and again.)"""
+    said = set()
 
     def of_program(store):
         return type(store) in (dist.TCPStore, dist.FileStore, dist.HashStore)
@@ -296,7 +298,9 @@ def _stores(dist):
                 keys = keys_of(*rest) if of_program(store) and rest else []
                 result = ask(store, *rest, **more)
                 for key in keys:
-                    _say(tells, "store", "store/" + str(key))
+                    if (tells, key) not in said:
+                        said.add((tells, key))
+                        _say(tells, "store", "store/" + str(key))
                 return result
 
             return function
@@ -304,7 +308,6 @@ def _stores(dist):
         setattr(dist.Store, name, functools.wraps(getattr(dist.Store, name))(make(getattr(dist.Store, name))))
 
     change("set", True, lambda key, *rest: [key])
-    change("add", True, lambda key, *rest: [key])
     change("get", False, lambda key, *rest: [key])
     change("wait", False, lambda keys, *rest: list(keys))
 
