@@ -57,6 +57,8 @@ for chip in v2 v4 v5p tpu7x; do # meshes of what are chips or cores to JAX
 done
 
 cat >"$work/chips.py" <<'PY'
+import threading
+
 import jax
 import jax.numpy as jnp
 import numpy
@@ -111,6 +113,13 @@ def ahead(v):
 
 assert jax.jit(ahead, in_shardings=split).lower(jax.ShapeDtypeStruct((1 << 20,), "float32")).compile().memory_analysis().argument_size_in_bytes == 1 << 18
 
+def alike(v, k):
+    return v @ v * k
+
+
+threads = [threading.Thread(target=jax.jit(alike, static_argnums=1), args=(jnp.ones((64, 64)), k)) for k in range(3)]
+[thread.start() for thread in threads] and [thread.join() for thread in threads]
+
 kept = jax.jit(lambda: jnp.ones(5 << 30))()  # 20 GiB of 31
 
 
@@ -133,6 +142,7 @@ said 'ahead: compiled ahead of time for 16 x v6e'
 said 'more: DOES NOT FIT beside them: it needs 16.00 GiB itself'
 said 'this process has all 8 chips'
 said 'no profile is written'
+[ "$(ls -d "$work"/q.*.alike*/program.hlo.txt.gz 2>/dev/null | wc -l)" = 3 ] || { echo "three threads left:" "$work"/q.*; exit 1; }
 
 "$echelon" capture --pretend tpu-v5e --gpus 4 -o "$work/p" -- python3 "$work/step.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
 (cd "$work" && python3 "$OLDPWD/traces/capture/compile.py" step.py --chip v5e -o "$work/c") >"$work/also" 2>&1 || { tail -5 "$work/also"; exit 1; }

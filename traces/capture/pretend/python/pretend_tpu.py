@@ -11,6 +11,7 @@ import mmap
 import os
 import re
 import sys
+import threading
 import time
 import weakref
 
@@ -144,6 +145,7 @@ class _Pretended:
         self.hbm_bytes = int(os.environ["ECHELON_PRETEND_HBM"])
         self.chips = pretend_chips.Chips(jax, described, self.hbm_bytes)
         self.programs, self.written, self.names = {}, {}, {}  # by what was given; by what was compiled; folders of a name
+        self.compiling = threading.RLock()  # one at a time: all are dumped into one folder
         self.called_as = None  # the name of the program's function, where JAX has wrapped it in one of its own
         self.nothing = None  # zeros, as many as the largest result took
         self.made = weakref.WeakValueDictionary()  # arrays of such zeros, by id
@@ -175,9 +177,10 @@ class _Pretended:
         what = (said[1], [s is None for s in said[0]], [chip.id for chip in chips], str(lowered.out_tree), str(lowered.args_info), sorted(options.items()))
         text = lowering.stablehlo().operation.get_asm(enable_debug_info=False)
         key = hashlib.sha256((text + repr(what)).encode()).hexdigest()
-        if key not in self.written:
-            self.written[key] = self.compile(lowered, chips, options)
-        return self.written[key]
+        with self.compiling:
+            if key not in self.written:
+                self.written[key] = self.compile(lowered, chips, options)
+            return self.written[key]
 
     def folder_of(self, name):
         """PREFIX.PID.NAME, and from the second program of a name on .2, .3..."""
@@ -240,17 +243,18 @@ class _Pretended:
         """As JAX compiles ahead of time; what is for a TPU is written down, too."""
         if chip.platform != "tpu":
             return lowered.compile(compiler_options, **named)
-        begun = time.monotonic()
-        _, name = self.name_of(lowered)
-        kind = capture.chip_of(chip.device_kind) or self.chip
-        try:
-            compiled = lowered.compile(compiler_options, **named)
-        except self.jax.errors.JaxRuntimeError as refused:
-            self.keep(name, kind, None, refused)
-            raise
-        folder = self.keep(name, kind, compiled.runtime_executable(), None)
-        _say("%s: compiled ahead of time for %d x %s in %.1f s" % (os.path.basename(folder), len(lowered._lowering._device_list), kind, time.monotonic() - begun))
-        return compiled
+        with self.compiling:
+            begun = time.monotonic()
+            _, name = self.name_of(lowered)
+            kind = capture.chip_of(chip.device_kind) or self.chip
+            try:
+                compiled = lowered.compile(compiler_options, **named)
+            except self.jax.errors.JaxRuntimeError as refused:
+                self.keep(name, kind, None, refused)
+                raise
+            folder = self.keep(name, kind, compiled.runtime_executable(), None)
+            _say("%s: compiled ahead of time for %d x %s in %.1f s" % (os.path.basename(folder), len(lowered._lowering._device_list), kind, time.monotonic() - begun))
+            return compiled
 
     def shardings_of(self, lowering, said, chosen, kinds, n):
         """Of results or arguments: as the program says, else as the compiler chose."""
