@@ -168,6 +168,8 @@ static bool list_passes(Writer *writer, GError **error)
 static bool list_experiments(Writer *writer, GError **error)
 {
     g_auto(GStrv) names = ech_experiment_list();
+    for (char **name = names; *name; name++)
+        writer->width = MAX(writer->width, (int)strlen(*name));
     for (char **name = names; *name; name++) {
         g_autofree char *path = ech_experiment_find(*name);
         g_autoptr(EchYamlNode) root = ech_yaml_load(path, error);

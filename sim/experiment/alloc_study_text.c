@@ -382,8 +382,10 @@ GString *ech_alloc_study_text(const EchAllocStudy *study, const GPtrArray *rows,
         explained |= row->report != NULL;
     }
     if (explained)
-        g_string_append(out, "\nstranded: free bytes that live blocks of the same segment keep from going back; cached: free bytes of segments without a live "
-                             "block; age: in events");
+        g_string_append(
+            out, "\n[*x_]: addresses in use, lost to rounding, free, low ones first; stranded: free bytes that live blocks of the same segment keep from going "
+                 "back; cached: free bytes of segments without a live "
+                 "block; age: in events");
     bool shown[N_EXTRA];
     choose_extras(width, output, shown);
     if (shown[SMALLEST] && study->of_pytorch)

@@ -28,7 +28,8 @@ static const EchYamlNode *required(const EchYamlNode *config, const char *key, c
 {
     const EchYamlNode *node = ech_yaml_get(config, key);
     if (!node)
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "no %s is given; expected '%s: %s' in the experiment, or --%s %s", key, key, example, key, example);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "no %s is given; expected '%s: %s' in the experiment, or --%s %s%s", key, key, example, key, example,
+                    strcmp(key, "device") == 0 ? " ('echelon list devices')" : "");
     else if (node->kind == ECH_YAML_LIST) {
         ech_yaml_error(node, error, "%s: expected something like %s; a sweep varies it: sweep: [{path: %s, values: [...]}]%s", key, example, key,
                        strcmp(key, "trace") == 0 ? "; ranks of one program run together by 'echelon run --trace A B ...'" : "");

@@ -635,6 +635,8 @@ static void append_memories(GString *out, const EchReport *report, unsigned colu
     gsize start = out->len;
     g_string_append(out, "\n  Memory at its fullest\n");
     bool any = false;
+    size_t n_rows;
+    g_autofree EchFitRow *rows = ech_report_fit_rows(report, &n_rows);
     for (size_t i = 0; i < run->n_memories; i++) {
         const EchMemoryRun *m = &run->memories[i];
         if (m->peak_live == 0 && m->peak_reserved == 0)
@@ -656,6 +658,11 @@ static void append_memories(GString *out, const EchReport *report, unsigned colu
                                strcmp(m->allocator, "fixed") == 0     ? placed_by(report)
                                : strcmp(m->allocator, "counted") == 0 ? "counted only"
                                                                       : m->allocator);
+        for (size_t r = 0; r < n_rows; r++) {
+            g_autofree char *asked = ech_format_bytes(rows[r].needed);
+            if (strcmp(rows[r].memory, m->name) == 0 && strcmp(m->allocator, "fixed") == 0 && rows[r].needed > m->peak_reserved + m->peak_reserved / 100)
+                g_string_append_printf(text, "; the program asks for %s at once, alignment and tuple tables included", asked);
+        }
         ech_text_wrap(out, "    ", text->str, columns);
         size_t n;
         g_autofree EchHolder *holders = ech_report_holders(report, m->name, m->peak_at, &n);

@@ -67,7 +67,7 @@ best_fit
     |+#:::::|
 
 pytorch: out of memory at event 4, 16 MiB for #3, though as many bytes are free: fragmentation
-stranded: free bytes that live blocks of the same segment keep from going back; cached: free bytes of segments without a live block; age: in events
+[*x_]: addresses in use, lost to rounding, free, low ones first; stranded: free bytes that live blocks of the same segment keep from going back; cached: free bytes of segments without a live block; age: in events
 exit 3
 $ cat $T/p.csv $T/p.csv.2
 event,id,requested,rounded,segment,offset,address

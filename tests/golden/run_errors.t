@@ -3,7 +3,7 @@ $ echelon run
 echelon run: expected an experiment file, or --trace FILE --device NAME
 exit 2
 $ echelon run --trace tests/golden/data/stream.ech
-echelon: no device is given; expected 'device: tpu-v5e' in the experiment, or --device tpu-v5e
+echelon: no device is given; expected 'device: tpu-v5e' in the experiment, or --device tpu-v5e ('echelon list devices')
 exit 2
 $ echelon run --trace tests/golden/data/stream.ech --device tpu-v5e --pass serial --pass pin -a pytorch: --allocator=jax
 echelon run: --allocator: given twice; expected one value
