@@ -9,6 +9,7 @@
 #include "sim/replay/replay.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <gio/gio.h>
 #include <glib/gstdio.h>
 #include <link.h>
@@ -141,8 +142,11 @@ static GPtrArray *list_captures(const char *prefix, const char *suffix, gint64 b
 static int capture(char **command, const char *prefix)
 {
     GError *error = NULL;
-    if (!ech_cuda_driver(&error))
-        return ech_cli_fail(error);
+    if (!ech_cuda_driver(&error)) {
+        int code = ech_cli_fail(error);
+        fprintf(stderr, "echelon capture: without a GPU: echelon capture --pretend DEVICE -- COMMAND ('echelon list devices')\n");
+        return code;
+    }
     g_autoptr(GString) tried = g_string_new(NULL);
     g_autofree char *library = ech_module_find("libechelon_capture.so", tried);
     if (!library)
@@ -430,6 +434,10 @@ int ech_verb_capture(int argc, char **argv)
                 p.world > 0 ? "expected numbers less than --world, ascending from 0, at most 64 of them" : "expected --world N, too");
         return ECH_EXIT_USAGE;
     }
-    g_autofree char *prefix = g_canonicalize_filename(out ? out : "echelon", NULL);
+    g_autofree char *prefix = g_canonicalize_filename(out ? out : "echelon", NULL), *folder = g_path_get_dirname(prefix);
+    if (g_access(folder, W_OK | X_OK) != 0) { /* else that would be known when the command has ended */
+        fprintf(stderr, "echelon capture: -o %s: nothing can be written to %s: %s\n", out ? out : "echelon", folder, g_strerror(errno));
+        return ECH_EXIT_FAILED;
+    }
     return device ? pretend(command, prefix, device, settings, &p) : capture(command, prefix);
 }

@@ -112,3 +112,5 @@ echelon capture: --rank 0,1: expected --world N, too
 exit 2
 $ echelon capture --pretend h100-sxm --world 2 --rank 0,1 -- sh -c 'exit 3' 2>/dev/null
 exit 3
+$ echelon capture --pretend h100-sxm -o $T/none/x -- echo ran 2>&1 | sed "s|$T||g"
+echelon capture: -o /none/x: nothing can be written to /none: No such file or directory
