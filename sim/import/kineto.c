@@ -585,7 +585,7 @@ static void device_event(Reader *r)
     Event *e = &r->e;
     EchItem item = base_item(r, e->category == CAT_KERNEL ? ECH_ITEM_KERNEL : e->category == CAT_MEMCPY ? ECH_ITEM_COPY : ECH_ITEM_MEMSET);
     item.queue = stream_queue(r, event_device(e), e->stream >= 0 ? e->stream : e->tid, e->category == CAT_MEMCPY);
-    if (e->category == CAT_KERNEL && e->collective->len > 0)
+    if (e->category == CAT_KERNEL && e->collective->len > 0 && has(e->name, "ccl")) /* nccl, rccl: what else its call launches is none */
         make_collective(e, &item);
     if (e->category != CAT_KERNEL) {
         item.origin = e->has_bytes && e->bytes >= 0 ? ECH_KNOWN : ECH_ABSENT;
