@@ -273,21 +273,6 @@ static char *why_nothing(const Measure *measure, JsonObject *run)
     return why;
 }
 
-/* Bytes of the arrays that the run kept because loops make them: "remat: 9 arrays (19.2 GiB) kept: ...". */
-static EchBytes kept_of_loops(JsonObject *run)
-{
-    JsonArray *remarks = json_object_get_array_member(run, "remarks");
-    for (guint k = 0; remarks && k < json_array_get_length(remarks); k++) {
-        const char *remark = json_array_get_string_element(remarks, k), *from = strchr(remark, '('), *to = from ? strchr(from, ')') : NULL;
-        if (!to || !g_str_has_prefix(remark, "remat: ") || strcmp(to, ") kept: " ECH_REMAT_OF_LOOPS) != 0)
-            continue;
-        g_autofree char *text = g_strndup(from + 1, (size_t)(to - from - 1));
-        EchBytes bytes = 0;
-        return ech_parse_bytes(text, &bytes, NULL) ? bytes : 0;
-    }
-    return 0;
-}
-
 /* What a run says of a trial. */
 static void take(const Advise *a, Trial *t, const EchSweepPoint *point)
 {
@@ -304,7 +289,9 @@ static void take(const Advise *a, Trial *t, const EchSweepPoint *point)
     t->row.nothing = t->measure && t->measure->passes[0] ? why_nothing(t->measure, run) : NULL;
     if (!t->row.nothing && t->measure && a->advice->base.fits && t->row.run.fits && t->row.run.hbm >= a->advice->base.hbm)
         t->row.nothing = g_strdup("no less is needed");
-    const EchBytes kept = kept_of_loops(run);
+    JsonObject *counters = ech_member_object(run, "counters");
+    const EchBytes kept =
+        counters && json_object_has_member(counters, ECH_REMAT_OF_LOOPS) ? (EchBytes)json_object_get_int_member(counters, ECH_REMAT_OF_LOOPS) : 0;
     t->row.untold = !t->row.run.fits && t->row.run.hbm <= ech_bytes_add(a->advice->available, kept) ? kept : 0;
     bool stuck = t->tried > 0 && before.hbm == t->row.run.hbm && before.makespan == t->row.run.makespan; /* less is of no use */
     size_t n = G_N_ELEMENTS(goals) - (t->measure && t->measure->when == LAST ? 0 : 1);

@@ -16,8 +16,8 @@
  * (traces/capture/examples/checkpointed.py; VALIDATION.md) all but one, a state space's, whose scans it schedules for speed. */
 #define ECH_REMAT_MARGIN "1.2"
 
-/** What remarks say of arrays that loops make: which the pass keeps and jax.checkpoint need not. */
-#define ECH_REMAT_OF_LOOPS "a whole loop would have to run again"
+/** Counter of the bytes of arrays that loops make: which the pass keeps and jax.checkpoint need not. */
+#define ECH_REMAT_OF_LOOPS "remat_kept_of_loops_bytes"
 
 typedef enum {
     ECH_REMAT_OK,
