@@ -128,8 +128,20 @@ static void descend(EchRemat *r, Choice *c)
     }
 }
 
-/* One array after the other; and where that does not do, all that loops stack up at once, as jax.checkpoint around a scan's body has it: what makes one of
- * them again makes others, which each alone may only make room for. */
+/* What a choice comes to. */
+typedef struct {
+    int64_t most; /* Bytes that the device holds at its fullest. */
+    EchTime time; /* Of what runs again. */
+} Outcome;
+
+/* Little enough memory first, then time; where neither is little enough, the less memory. */
+static bool is_better(const Outcome *a, const Outcome *b, int64_t goal)
+{
+    return MAX(a->most, goal) != MAX(b->most, goal) ? MAX(a->most, goal) < MAX(b->most, goal) : goal > 0 && a->time < b->time;
+}
+
+/* One array after the other; and all that loops stack up at once, as jax.checkpoint around a scan's body has it: what makes one of them again makes others,
+ * which each alone may only make room for. */
 static void choose(EchRemat *r, EchBytes memory, EchDiag *diag)
 {
     size_t n = r->s->n;
@@ -137,24 +149,30 @@ static void choose(EchRemat *r, EchBytes memory, EchDiag *diag)
     g_autofree bool *first = g_new0(bool, r->arrays->len + 1);
     Choice c = {.goal = (int64_t)MIN(memory, INT64_MAX), .live = live, .then = then};
     descend(r, &c);
-    int64_t most = c.most;
-    bool any = false;
-    for (guint k = 0; k < r->arrays->len && most > c.goal; k++) {
+    (void)ech_remat_plan(r);
+    Outcome best = {c.most, ech_remat_time(r)};
+    bool any = false, chosen = false;
+    for (guint k = 0; k < r->arrays->len; k++) {
         EchRematArray *a = ech_remat_array(r, k);
         first[k] = a->chosen;
-        a->chosen = a->made_in != ECH_NONE;
-        any |= a->chosen;
+        chosen |= a->chosen;
+        any |= a->made_in != ECH_NONE;
     }
-    if (any && most > c.goal) {
+    if (any && (chosen || best.most > c.goal)) {
+        for (guint k = 0; k < r->arrays->len; k++)
+            ech_remat_array(r, k)->chosen = ech_remat_array(r, k)->made_in != ECH_NONE;
         c.tries = 0;
         descend(r, &c);
+        Outcome stacks = {c.most, ech_remat_plan(r) == ECH_REMAT_OK ? ech_remat_time(r) : INT64_MAX};
+        if (is_better(&stacks, &best, c.goal))
+            best = stacks;
+        else
+            for (guint k = 0; k < r->arrays->len; k++)
+                ech_remat_array(r, k)->chosen = first[k];
     }
-    for (guint k = 0; k < r->arrays->len && most > c.goal && (!any || c.most >= most); k++)
-        ech_remat_array(r, k)->chosen = first[k];
-    most = any ? MIN(most, c.most) : most;
     (void)ech_remat_plan(r);
-    if (memory > 0 && most > c.goal) {
-        g_autofree char *bytes = ech_format_bytes((EchBytes)most);
+    if (memory > 0 && best.most > c.goal) {
+        g_autofree char *bytes = ech_format_bytes((EchBytes)best.most);
         ech_diag_remark(diag, "remat: %s are left at the fullest moment, %s", bytes,
                         c.tries == MAX_TRIES ? "after as many tries as are made" : "in use there or dearer to bring back");
     }

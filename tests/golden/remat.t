@@ -57,7 +57,7 @@ A GPT step on an H100 that keeps everything, makes it again, or sends it to the 
   --------------------  ----  -------  -------  --------  --------  --------  --------  ----------------------
   everything            yes   1.02 ms    1.000   123 MiB         -         -         -  latency inside kernels
   all but cheap ones    yes   1.02 ms    1.001   119 MiB         -         -         -  latency inside kernels
-  80 MiB                yes   1.20 ms    1.170  72.7 MiB         -         -         -  latency inside kernels
+  80 MiB                yes   1.09 ms    1.069  45.1 MiB         -         -         -  latency inside kernels
   as little as can be   yes   1.13 ms    1.105  43.1 MiB         -         -         -  latency inside kernels
   60 MiB, rest on host  yes   6.74 ms    6.597  54.5 MiB  87.5 MiB  93.5 MiB   152 MiB  host link from device
   all on host           yes   21.5 ms   21.080  54.5 MiB   112 MiB   516 MiB   406 MiB  host link to device
