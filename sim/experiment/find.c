@@ -574,6 +574,8 @@ EchFound *ech_find_run(EchExperiment *experiment, const volatile sig_atomic_t *s
     if (!ok)
         return NULL;
     found->json = json_builder_get_root(b);
+    if (g_str_has_suffix(ech_find_paths(find)[0], ".capacity"))
+        g_string_append(text, "Of a capacity the runtime keeps its part, of a small one up to half: programs get what 'available' says.\n");
     found->text = g_string_free(g_steal_pointer(&text), FALSE);
     return g_steal_pointer(&found);
 }

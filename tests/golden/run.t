@@ -755,6 +755,7 @@ The least HBM that Adam fits into, by where its moments live
   moments=on the host: Least HBM with which it fits: 2.951GiB. With 2.95GiB not.
 $ echelon run --trace adam_none.v5e --device tpu-v5e --find device.memories.hbm.capacity=1GiB..16GiB | grep -A12 -E '^  (Least|2.56)'
   Least capacity with which it fits: 2.561GiB. With 2.56GiB not.
+  Of a capacity the runtime keeps its part, of a small one up to half: programs get what 'available' says.
 
   capacity  fits     time  x first  hbm needed  vector needed  bound by
   --------  ----  -------  -------  ----------  -------------  --------
