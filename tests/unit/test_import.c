@@ -299,6 +299,15 @@ START_TEST(pickles_run_nothing)
 }
 END_TEST
 
+static EchImport *must_import(const char *text)
+{
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), NULL);
+    g_autoptr(GError) error = NULL;
+    EchImport *import = ech_import_source(source, NULL, NULL, &error);
+    ck_assert_ok(import != NULL, error);
+    return import;
+}
+
 START_TEST(kineto_joins)
 {
     g_autoptr(EchImport) import = ech_test_corpus("kineto/new.json", NULL);
@@ -368,10 +377,7 @@ START_TEST(kineto_waits_untold)
                                    untold[_i].calls[i].stream);
     }
     g_string_append(text, "]}");
-    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text->str, text->len, NULL);
-    g_autoptr(GError) error = NULL;
-    g_autoptr(EchImport) import = ech_import_source(source, NULL, NULL, &error);
-    ck_assert_ok(import != NULL, error);
+    g_autoptr(EchImport) import = must_import(text->str);
     const EchTrace *t = import->trace;
     g_autoptr(GString) found = g_string_new(NULL);
     for (size_t i = 0; i < ech_trace_n_ops(t); i++) {
@@ -417,10 +423,7 @@ START_TEST(kineto_collectives)
     g_autofree char *text = g_strdup_printf("{\"traceEvents\": [{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"nccl\", \"ts\": 10, \"dur\": 1, \"args\": "
                                             "{\"stream\": 7, \"grid\": [8, 1, 1], \"block\": [512, 1, 1], %s}}]}",
                                             collectives[_i].args);
-    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), NULL);
-    g_autoptr(GError) error = NULL;
-    g_autoptr(EchImport) import = ech_import_source(source, NULL, NULL, &error);
-    ck_assert_ok(import != NULL, error);
+    g_autoptr(EchImport) import = must_import(text);
     bool is = collectives[_i].kind != ECH_COLLECTIVE_NONE;
     const EchOp *op = ech_test_op(import->trace, is ? ECH_OP_COLLECTIVE : ECH_OP_KERNEL, "nccl");
     ck_assert_int_eq(op->recorded.duration, ECH_PS_PER_US);
@@ -459,10 +462,7 @@ START_TEST(kineto_launches)
     g_autofree char *text = g_strdup_printf("{\"traceEvents\": [{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"k\", \"ts\": 10, \"dur\": 1, \"args\": "
                                             "{\"stream\": 7, %s}}]}",
                                             launched[_i].args);
-    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), NULL);
-    g_autoptr(GError) error = NULL;
-    g_autoptr(EchImport) import = ech_import_source(source, NULL, NULL, &error);
-    ck_assert_ok(import != NULL, error);
+    g_autoptr(EchImport) import = must_import(text);
     ck_assert_str_eq(ech_trace_string(import->trace, ech_test_op(import->trace, ECH_OP_KERNEL, "k")->launch), launched[_i].launch);
 }
 END_TEST
