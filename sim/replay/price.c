@@ -810,7 +810,7 @@ static void price_collective(const Pricer *pricer, const Map *map, Row *row, con
 }
 
 /* A GPU's collective is a kernel: recorded, it takes that time, what it waited for others included. Where links are others, only what the model says of the
- * collective itself changes. */
+ * collective itself changes; nothing, where one of the devices has none. */
 static void spread_recorded_collective(const Pricer *pricer, const Map *map, const Map *reference, Row *row, Row *scratch, const EchOp *op, EchPrice *price)
 {
     EchKernelTime times = pricer->options->kernel_time;
@@ -819,14 +819,18 @@ static void spread_recorded_collective(const Pricer *pricer, const Map *map, con
         return;
     uint32_t bound;
     double moving = row_time(map, row, &bound), here = (double)price->fixed + MAX(moving, (double)price->minimum), there = here;
-    if (reference != map) {
+    if (reference != map && price->source != ECH_PRICE_UNKNOWN) {
         EchPrice other = {0};
-        price_collective(pricer, reference, scratch, op, &other);
-        there = (double)other.fixed + MAX(row_time(reference, scratch, &bound), (double)other.minimum);
+        g_autoptr(EchDiag) unheard = ech_diag_new(); /* what is missing there is not told of the device */
+        Pricer quiet = *pricer;
+        quiet.diag = unheard;
+        price_collective(&quiet, reference, scratch, op, &other);
+        if (other.source != ECH_PRICE_UNKNOWN)
+            there = (double)other.fixed + MAX(row_time(reference, scratch, &bound), (double)other.minimum);
         row_clear(scratch);
     }
     double recorded = (double)op->recorded.duration;
-    double time = recorded >= there || !(there > 0) ? here + (recorded - there) : recorded * (here / there);
+    double time = recorded >= there ? here + (recorded - there) : recorded * (here / there);
     price->source = reference == map ? ECH_PRICE_RECORDED : ECH_PRICE_RECORDED_SCALED;
     price->loose = time > LOOSE * here;
     price->fixed = MIN(price->fixed, whole_ps(time));

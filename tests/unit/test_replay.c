@@ -643,7 +643,7 @@ START_TEST(recorded_collectives_keep_their_waits)
         EchTime ms;
     } cases[] = {{device, NULL, ECH_KERNEL_TIME_AUTO, 3},     {device, NULL, ECH_KERNEL_TIME_MODEL, 1}, {slow, device, ECH_KERNEL_TIME_AUTO, 5},
                  {slow, device, ECH_KERNEL_TIME_RECORDED, 5}, {slow, device, ECH_KERNEL_TIME_MODEL, 3}, {none, NULL, ECH_KERNEL_TIME_MODEL, 3},
-                 {device, slow, ECH_KERNEL_TIME_AUTO, 1}};
+                 {none, device, ECH_KERNEL_TIME_AUTO, 3},     {device, none, ECH_KERNEL_TIME_AUTO, 3},  {device, slow, ECH_KERNEL_TIME_AUTO, 1}};
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
         options.kernel_time = cases[i].times;
@@ -651,6 +651,11 @@ START_TEST(recorded_collectives_keep_their_waits)
         g_autoptr(EchRun) run = ech_replay_run(trace, cases[i].device, cases[i].reference, &options, &error);
         ck_assert_ok(run != NULL, error);
         ck_assert_msg(run->makespan / ECH_PS_PER_US == cases[i].ms * 1000, "case %zu takes %g ms", i, (double)run->makespan / 1e9);
+        const char *missing = "test has no link between devices";
+        bool told = false;
+        for (const char *const *remark = ech_diag_remarks(run->diag); *remark; remark++)
+            told = told || g_str_has_prefix(*remark, missing);
+        ck_assert_msg(told == (cases[i].device == none), "case %zu", i);
         ech_params_clear(ech_replay_params, &options);
     }
 }
