@@ -668,8 +668,11 @@ static void follow_settings(EchDevice *device, const EchDevice *base, const char
         if (!was)
             continue;
         double factor = ((double)link->to_device + (double)link->from_device) / ((double)was->to_device + (double)was->from_device);
-        if (factor != 1 && !is_set(settings, "links", link->name, "both_ways"))
-            link->both_ways = scale(link->both_ways, factor);
+        if (factor != 1 && !is_set(settings, "links", link->name, "both_ways")) {
+            /* One way alone is not held up by what the other has less. */
+            EchRate one = MAX(link->to_device, link->from_device), one_was = MAX(was->to_device, was->from_device);
+            link->both_ways = was->both_ways >= one_was ? MAX(scale(link->both_ways, factor), one) : scale(link->both_ways, factor);
+        }
         /* Copies keep their set-up: what the curve takes beyond the bytes at the rate it was measured beside. */
         if (!is_set(settings, "links", link->name, "curve") && !is_set(settings, "links", link->name, "curve_from_device")) {
             link->measured_to = was->measured_to;

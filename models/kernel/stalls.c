@@ -94,3 +94,39 @@ void ech_pipeline_stalls(const EchPipeline *pipeline, EchStalls *ret)
         [ECH_STALL_OVERHEAD] = base.overhead,
     }};
 }
+
+EchKernelInside ech_kernel_inside(const EchKernelCost *cost)
+{
+    EchKernelInside inside = {.vmem = cost->vmem, .by_vector = cost->by_vector || !(cost->macs > 0)};
+    ech_kernel_stalls(cost, &inside.stalls);
+    return inside;
+}
+
+void ech_kernel_inside_print(const EchKernelInside *inside, GString *out)
+{
+    for (unsigned i = 0; i < ECH_N_STALLS; i++)
+        if (i == 0 || inside->stalls.at[i] > 0)
+            g_string_append_printf(out, "%s%s_ps=%" G_GINT64_FORMAT, i > 0 ? " " : "", stall_names[i], MAX(inside->stalls.at[i], 0));
+    if (inside->vmem > 0)
+        g_string_append_printf(out, " vmem_bytes=%" G_GUINT64_FORMAT, inside->vmem);
+    if (inside->by_vector)
+        g_string_append(out, " vector=1");
+}
+
+static uint64_t figure(const char *text, const char *name, const char *unit)
+{
+    g_autofree char *key = g_strconcat(name, unit, NULL);
+    const char *at = strstr(text, key);
+    return at ? MIN(g_ascii_strtoull(at + strlen(key), NULL, 10), (guint64)INT64_MAX / 64) : 0;
+}
+
+bool ech_kernel_inside_parse(const char *text, EchKernelInside *ret)
+{
+    if (!g_str_has_prefix(text, "compute_ps="))
+        return false;
+    EchKernelInside inside = {.vmem = figure(text, "vmem", "_bytes="), .by_vector = figure(text, "vector", "=") > 0};
+    for (unsigned i = 0; i < ECH_N_STALLS; i++)
+        inside.stalls.at[i] = (EchTime)figure(text, stall_names[i], "_ps=");
+    *ret = inside;
+    return true;
+}

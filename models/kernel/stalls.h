@@ -22,6 +22,13 @@ typedef struct {
     EchTime at[ECH_N_STALLS];
 } EchStalls;
 
+/** What one kernel spends its time on, by the kernel model. */
+typedef struct {
+    EchStalls stalls; /**< As the model times it. */
+    EchBytes vmem;    /**< On-chip bytes of its windows; 0: not known. */
+    bool by_vector;   /**< What computes is not the matrix unit. */
+} EchKernelInside;
+
 /** "compute", "hbm", "space", "vmem_port", "dma_latency", "fill_drain", "step_overhead", "link". */
 const char *ech_stall_name(EchStall stall);
 /** Sum of all reasons. */
@@ -33,3 +40,9 @@ void ech_kernel_stalls(const EchKernelCost *cost, EchStalls *ret);
 /** Of one pipeline, by evaluating its schedule again without what is asked about: with all the buffers one could want (what that gains is space), without
  * latency. They add up to the pipeline's time as ech_pipeline_run() gives it. The pipeline must have passed ech_pipeline_check(). */
 void ech_pipeline_stalls(const EchPipeline *pipeline, EchStalls *ret);
+/** Of one priced kernel. */
+EchKernelInside ech_kernel_inside(const EchKernelCost *cost);
+/** Appends it as "compute_ps=1200 hbm_ps=40 vmem_bytes=8192 vector=1": what is 0 is left out, but the first. */
+void ech_kernel_inside_print(const EchKernelInside *inside, GString *out);
+/** Reads that; false, and *ret untouched, where @text is none. */
+bool ech_kernel_inside_parse(const char *text, EchKernelInside *ret);

@@ -216,14 +216,29 @@ static double run_product(Machine *m, const Walk *walk, const Ready *ready)
     return m->activation;
 }
 
+static EchTime picoseconds(const EchStationaryModel *model, double cycles)
+{
+    double ps = MAX(cycles, 0) * (double)ECH_PS_PER_S / model->clock_hz;
+    return ps < 9e18 ? (EchTime)(ps + 0.5) : ECH_TIME_MAX;
+}
+
+static EchKernelInside inside_of(const EchStationaryModel *model, const EchStationaryCounters *before, const EchStationaryCounters *now)
+{
+    return (EchKernelInside){.stalls = {{[ECH_STALL_COMPUTE] = picoseconds(model, now->active - before->active + now->weight_shift - before->weight_shift),
+                                         [ECH_STALL_HBM] = picoseconds(model, now->weight_stall - before->weight_stall),
+                                         [ECH_STALL_LATENCY] = picoseconds(model, now->non_matrix - before->non_matrix)}}};
+}
+
 void ech_stationary_run(const EchStationaryModel *model, const EchStationaryStep *steps, size_t n_steps, const EchStationaryProduct *products,
-                        const uint32_t *deps, EchTime *ret_ends, EchStationaryCounters *ret_total)
+                        const uint32_t *deps, EchTime *ret_ends, EchKernelInside *ret_insides, EchStationaryCounters *ret_total)
 {
     Machine m = {.model = model, .shifted = g_new0(double, model->fifo), .held = g_array_new(FALSE, FALSE, sizeof(Held))};
     g_autofree double *ends = g_new0(double, n_steps + 1);
     double core = 0, joined = 0, path = model->columns;
     for (size_t s = 0; s < n_steps; s++) {
         const EchStationaryStep *step = &steps[s];
+        const EchStationaryCounters before = m.counters;
+        EchKernelInside inside = {.by_vector = step->kind == ECH_STATIONARY_VECTOR};
         Ready ready = {.input = joined};
         for (uint32_t d = step->first_dep; d < step->first_dep + step->n_deps; d++) {
             if (steps[deps[d]].kind == ECH_STATIONARY_TRANSFER || steps[deps[d]].kind == ECH_STATIONARY_WAIT)
@@ -243,9 +258,11 @@ void ech_stationary_run(const EchStationaryModel *model, const EchStationaryStep
                 Walk walk = walk_of(model, first, n, step->result_bits);
                 ends[s] = run_product(&m, &walk, &ready);
             }
+            inside = inside_of(model, &before, &m.counters);
             core = MAX(core, ends[s]);
             break;
         case ECH_STATIONARY_VECTOR:
+            inside.stalls.at[ECH_STALL_COMPUTE] = picoseconds(model, (double)step->moved / path);
             m.activation = MAX(m.activation, MAX(ready.input, ready.dependency)) + (double)step->moved / path;
             ends[s] = m.activation;
             core = MAX(core, ends[s]);
@@ -259,8 +276,9 @@ void ech_stationary_run(const EchStationaryModel *model, const EchStationaryStep
         }
         case ECH_STATIONARY_WAIT: ends[s] = joined = core = MAX(core, MAX(ready.input, ready.dependency)); break;
         }
-        double ps = ends[s] * (double)ECH_PS_PER_S / model->clock_hz;
-        ret_ends[s] = ps < 9e18 ? (EchTime)(ps + 0.5) : ECH_TIME_MAX;
+        ret_ends[s] = picoseconds(model, ends[s]);
+        if (ret_insides)
+            ret_insides[s] = inside;
     }
     double end = MAX(core, m.unit);
     for (size_t s = 0; s < n_steps; s++)

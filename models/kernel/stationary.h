@@ -18,6 +18,7 @@
  */
 #pragma once
 #include "models/device/device.h"
+#include "models/kernel/stalls.h"
 
 typedef enum {
     ECH_STATIONARY_PRODUCT,  /**< Matrix products or convolutions that add up in the same accumulators, activation included. */
@@ -71,7 +72,8 @@ typedef struct {
 
 /** Fills @ret from a device. False where it is no such chip: it gives no `kernel.weight_fifo_tiles`, or has no weight memory, matrix unit or accumulators. */
 bool ech_stationary_model_init(EchStationaryModel *ret, const EchDevice *device);
-/** Runs @steps in order. ret_ends[n_steps]: when each has ended, picoseconds. *ret_total: of the whole. Steps of very many tiles are run for the first of
- * them and carried on at the rate of the last of those. */
+/** Runs @steps in order. ret_ends[n_steps]: when each has ended, picoseconds. ret_insides[n_steps], or NULL: what the time of a PRODUCT (from the end of the
+ * one before it: the array works or shifts weights in, waits for weights, or for data) and of a VECTOR step is spent on; zeros of others. *ret_total: of the
+ * whole. Steps of very many tiles are run for the first of them and carried on at the rate of the last of those. */
 void ech_stationary_run(const EchStationaryModel *model, const EchStationaryStep *steps, size_t n_steps, const EchStationaryProduct *products,
-                        const uint32_t *deps, EchTime *ret_ends, EchStationaryCounters *ret_total);
+                        const uint32_t *deps, EchTime *ret_ends, EchKernelInside *ret_insides, EchStationaryCounters *ret_total);

@@ -406,6 +406,12 @@ void ech_group_print(const EchGroup *group, GString *out)
     g_string_append_printf(out, "devices=%u stride=%u%s", group->devices, group->stride, group->back ? " back" : "");
 }
 
+/* What goes out of one device comes in at another. */
+static EchRate exchange_rate(const EchLink *link)
+{
+    return MIN(link->to_device, link->from_device);
+}
+
 EchSwitchCost ech_switch_cost(const EchDevice *device, const EchLink *link, EchComm comm, const EchGroup *group, uint32_t host, EchBytes bytes)
 {
     static const struct {
@@ -425,11 +431,11 @@ EchSwitchCost ech_switch_cost(const EchDevice *device, const EchLink *link, EchC
                share = CLAMP(ech_device_number(device, protocols[i].share, 1), 0.001, 1);
         if (launch < 0)
             continue;
-        double rate = (double)link->to_device * share;
+        double rate = (double)exchange_rate(link) * share;
         fabric.rate = (EchRate)rate;
         if (network) {
             double latency = (double)network->latency;
-            fabric.network_rate = i == 0 && share < 1 ? network->to_device / 2 : network->to_device; /* LL sends a flag of 4 bytes with each 4 */
+            fabric.network_rate = i == 0 && share < 1 ? exchange_rate(network) / 2 : exchange_rate(network); /* LL sends a flag of 4 bytes with each 4 */
             fabric.network_latency = (EchTime)(i == 0 ? latency : ech_device_number(device, "runtime.collective_bulk_hop_ps", latency));
         }
         EchSwitchCost one = {.cost = ech_collective_cost(comm, group->size, bytes, &fabric)};

@@ -9,6 +9,7 @@ struct EchDiag {
     GStringChunk *strings;
     GHashTable *index;  /* name -> row number + 1 */
     GPtrArray *remarks; /* owned strings, NULL-terminated */
+    GPtrArray *sources; /* those that name where something was taken from; borrowed */
 };
 
 EchDiag *ech_diag_new(void)
@@ -19,6 +20,7 @@ EchDiag *ech_diag_new(void)
     diag->index = g_hash_table_new(g_str_hash, g_str_equal);
     diag->remarks = g_ptr_array_new_with_free_func(g_free);
     g_ptr_array_add(diag->remarks, NULL);
+    diag->sources = g_ptr_array_new();
     return diag;
 }
 
@@ -30,6 +32,7 @@ void ech_diag_free(EchDiag *diag)
     g_hash_table_unref(diag->index);
     g_string_chunk_free(diag->strings);
     g_ptr_array_unref(diag->remarks);
+    g_ptr_array_unref(diag->sources);
     g_free(diag);
 }
 
@@ -105,6 +108,17 @@ void ech_diag_remark(EchDiag *diag, const char *format, ...)
     char *text = g_strdup_vprintf(format, args);
     va_end(args);
     g_ptr_array_insert(diag->remarks, (int)diag->remarks->len - 1, text);
+}
+
+void ech_diag_source(EchDiag *diag, const char *what, const char *path)
+{
+    ech_diag_remark(diag, "%s taken from %s", what, path);
+    g_ptr_array_add(diag->sources, diag->remarks->pdata[diag->remarks->len - 2]);
+}
+
+bool ech_diag_is_source(const EchDiag *diag, const char *remark)
+{
+    return g_ptr_array_find(diag->sources, remark, NULL);
 }
 
 const char *const *ech_diag_remarks(const EchDiag *diag)

@@ -33,5 +33,9 @@ bool ech_diag_check_strict(const EchDiag *diag, GError **error);
 
 /** A sentence about what was done, declined or assumed. */
 void ech_diag_remark(EchDiag *diag, const char *format, ...) G_GNUC_PRINTF(2, 3);
+/** The remark "@what taken from @path": where several captures are told of together it says nothing of them. */
+void ech_diag_source(EchDiag *diag, const char *what, const char *path);
+/** Whether a remark of ech_diag_remarks() is such a one. */
+bool ech_diag_is_source(const EchDiag *diag, const char *remark);
 /** The remarks, a NULL-terminated vector; borrowed. */
 const char *const *ech_diag_remarks(const EchDiag *diag);

@@ -26,16 +26,17 @@ static void together_clear(Together *together)
 }
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Together, together_clear)
 
-static uint64_t rank_number(const EchTrace *trace)
+/* @place: its place among those given, which stands for the number that it does not say. */
+static uint64_t rank_number(const EchTrace *trace, uint64_t place)
 {
-    const char *rank = ech_trace_get_property(trace, "rank");
-    return rank ? g_ascii_strtoull(rank, NULL, 10) : 0;
+    const char *rank = trace ? ech_trace_get_property(trace, "rank") : NULL;
+    return rank ? g_ascii_strtoull(rank, NULL, 10) : place;
 }
 
 /* Those that say no number stay in the order in which they are given. */
 static int by_rank(const void *a, const void *b, void *user)
 {
-    uint64_t x = rank_number((*(EchResult *const *)a)->trace), y = rank_number((*(EchResult *const *)b)->trace);
+    uint64_t x = rank_number((*(EchResult *const *)a)->trace, 0), y = rank_number((*(EchResult *const *)b)->trace, 0);
     (void)user;
     return (x > y) - (x < y);
 }
@@ -73,43 +74,50 @@ static bool any_of_rank(const char *const *settings)
     return any;
 }
 
-/* Settings of rank @number: every rank's, and its own, which are noted in @used. Owned by the caller, the texts borrowed. */
-static const char **settings_of(const char *const *settings, uint64_t number, bool *used)
+/* Settings of every rank and, where @own, those of rank @number; all of them are noted in @used. Owned by the caller, the texts borrowed. */
+static const char **settings_of(const char *const *settings, bool own, uint64_t number, bool *used)
 {
-    g_autoptr(GPtrArray) own = g_ptr_array_new();
+    g_autoptr(GPtrArray) its = g_ptr_array_new();
     for (size_t i = 0; settings && settings[i]; i++) {
         uint64_t rank;
         const char *rest = setting_of_rank(settings[i], &rank);
-        if (rest && rank != number)
+        if (rest && (!own || rank != number))
             continue;
         used[i] = true;
-        g_ptr_array_add(own, (gpointer)(uintptr_t)(rest ? rest : settings[i]));
+        g_ptr_array_add(its, (gpointer)(uintptr_t)(rest ? rest : settings[i]));
     }
-    g_ptr_array_add(own, NULL);
-    return (const char **)(void *)g_ptr_array_steal(own, NULL);
+    g_ptr_array_add(its, NULL);
+    return (const char **)(void *)g_ptr_array_steal(its, NULL);
+}
+
+/* The capture at @path, the @place-th of those given. */
+static EchExperiment *load_rank(const EchExperimentOverrides *overrides, const char *path, uint64_t place, bool *used, GError **error)
+{
+    EchExperimentOverrides own = *overrides;
+    g_autofree const char **every = settings_of(overrides->settings, false, 0, used);
+    own.trace = path;
+    own.settings = every;
+    g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &own, error);
+    if (!experiment || !any_of_rank(overrides->settings))
+        return g_steal_pointer(&experiment);
+    const EchImport *import = ech_experiment_import(experiment, error); /* whose they are, only the captures tell */
+    if (!import)
+        return NULL;
+    g_autofree const char **its = settings_of(overrides->settings, true, rank_number(import->trace, place), used);
+    own.settings = its;
+    EchExperiment *with_its = ech_experiment_load(NULL, &own, error);
+    if (with_its)
+        ech_experiment_take_imports(with_its, experiment);
+    return with_its;
 }
 
 static bool load_ranks(const EchExperimentOverrides *overrides, char **more, GPtrArray *experiments, GError **error)
 {
     const char *const *settings = overrides->settings;
-    bool apart = any_of_rank(settings);
     size_t n_settings = settings ? g_strv_length((char **)(uintptr_t)settings) : 0;
     g_autofree bool *used = g_new0(bool, n_settings + 1);
-    EchExperimentOverrides own = *overrides;
     for (const char *path = overrides->trace; path; path = *more++) {
-        uint64_t number = 0;
-        if (apart) { /* whose they are, only the captures tell */
-            EchImportOptions options = {.ignore_beside = true};
-            g_autofree char *found = ech_trace_find(path, NULL);
-            g_autoptr(EchImport) import = ech_import_file(found, overrides->format, &options, error);
-            if (!import)
-                return false;
-            number = import->trace ? rank_number(import->trace) : 0;
-        }
-        g_autofree const char **of_it = settings_of(settings, number, used);
-        own.trace = path;
-        own.settings = of_it;
-        EchExperiment *experiment = ech_experiment_load(NULL, &own, error);
+        EchExperiment *experiment = load_rank(overrides, path, experiments->len, used, error);
         if (!experiment)
             return false;
         g_ptr_array_add(experiments, experiment);

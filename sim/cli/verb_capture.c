@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <gio/gio.h>
 #include <glib/gstdio.h>
+#include <limits.h>
 #include <link.h>
 #include <math.h>
 #include <signal.h>
@@ -226,7 +227,7 @@ static void put_before(GSubprocessLauncher *launcher, const char *variable, cons
 
 /* What is pretended besides the device. */
 typedef struct {
-    int gpus;                 /* that a process sees; 0: one, or as many as a machine of @world has */
+    int gpus;                 /* that a process sees; 0: not said, which is one, or as many as a machine of @world has */
     int world;                /* a process stands for one rank of so many; 0: processes are what they are */
     int ranks[ECH_MAX_RANKS]; /* ranks[n_ranks] that there are processes for, ascending */
     guint n_ranks;
@@ -234,7 +235,7 @@ typedef struct {
 } Pretended;
 
 /* Devices that a machine has: no maker's has more than eight on one link. */
-enum { DEVICES_OF_A_MACHINE = 8, MAX_WORLD = 1 << 20 };
+enum { DEVICES_OF_A_MACHINE = 8, MAX_WORLD = 1 << 20, NOT_SAID = INT_MIN };
 
 /* Whether one of the last things that the program asked for was memory that was not there. */
 static bool ran_out(const char *path)
@@ -317,7 +318,7 @@ static int pretend(char **command, const char *prefix, const char *name, char **
                                         settings ? "--set" : "--world", device->name));
     /* Chips are as many as the largest slice has, which the hook knows; GPUs as many as one process has been seen with. */
     int most = tpu ? MAX_WORLD : 64;
-    if (p->gpus < 0 || p->gpus > most) {
+    if (p->gpus > most) {
         fprintf(stderr, "echelon capture: --gpus %d: expected 1 to %d\n", p->gpus, most);
         return ECH_EXIT_USAGE;
     }
@@ -401,7 +402,7 @@ int ech_verb_capture(int argc, char **argv)
 {
     g_autofree char *out = NULL, *device = NULL, *ranks = NULL;
     g_auto(GStrv) rest = NULL, settings = NULL;
-    Pretended p = {.world = 0};
+    Pretended p = {.gpus = NOT_SAID, .world = NOT_SAID};
     const GOptionEntry entries[] = {
         {"output", 'o', 0, G_OPTION_ARG_FILENAME, &out, "prefix of the captures, one file a process (default: echelon)", "PREFIX"},
         {"pretend", 0, 0, G_OPTION_ARG_STRING, &device, "no GPU, or no TPU: let the command see this one; what it asks of it is written down and not run",
@@ -420,15 +421,21 @@ int ech_verb_capture(int argc, char **argv)
         fprintf(stderr, "echelon capture: no command; expected echelon capture [--pretend DEVICE] [-o PREFIX] -- COMMAND\n");
         return ECH_EXIT_USAGE;
     }
-    const char *extra = settings ? "--set" : p.gpus != 0 ? "--gpus" : p.world != 0 ? "--world" : ranks ? "--rank" : NULL;
+    const char *extra = settings ? "--set" : p.gpus != NOT_SAID ? "--gpus" : p.world != NOT_SAID ? "--world" : ranks ? "--rank" : NULL;
     if (!device && extra) {
         fprintf(stderr, "echelon capture: %s is for a device that is not there; expected --pretend DEVICE, too\n", extra);
         return ECH_EXIT_USAGE;
     }
-    if (p.world < 0 || p.world > MAX_WORLD) {
+    if (p.gpus != NOT_SAID && p.gpus < 1) {
+        fprintf(stderr, "echelon capture: --gpus %d: expected 1 or more\n", p.gpus);
+        return ECH_EXIT_USAGE;
+    }
+    if (p.world != NOT_SAID && (p.world < 1 || p.world > MAX_WORLD)) {
         fprintf(stderr, "echelon capture: --world %d: expected 1 to %d\n", p.world, MAX_WORLD);
         return ECH_EXIT_USAGE;
     }
+    p.gpus = MAX(p.gpus, 0);
+    p.world = MAX(p.world, 0);
     if ((p.world > 0 || ranks) && !read_ranks(ranks, &p)) {
         fprintf(stderr, "echelon capture: --rank %s: %s\n", ranks,
                 p.world > 0 ? "expected numbers less than --world, ascending from 0, at most 64 of them" : "expected --world N, too");

@@ -100,8 +100,12 @@ EchTrace *ech_experiment_lower(EchProgram *program, const EchDevice *device, Ech
  * (ech_replay_run_together).
  * ret_results[n]: owned by the caller; untouched on failure. ECH_ERROR_CONFIG where two are the same rank. */
 bool ech_experiment_run_together(EchExperiment *const *experiments, size_t n, bool plain, EchResult **ret_results, GError **error) G_GNUC_WARN_UNUSED_RESULT;
-/** Imports the traces that more than one case uses, so that workers forked later share them. */
+/** Imports the traces of all cases, so that workers forked later share them. */
 bool ech_experiment_preload(EchExperiment *experiment, GError **error);
+/** What the first case, which has a trace, imports, as its run will have it; borrowed from the experiment. */
+const EchImport *ech_experiment_import(EchExperiment *experiment, GError **error);
+/** What @from has read, @to need not read again; @from is left without. */
+void ech_experiment_take_imports(EchExperiment *to, EchExperiment *from);
 void ech_result_free(EchResult *result);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchResult, ech_result_free)
 /** A view for the report's writers; valid as long as @result. */

@@ -103,6 +103,19 @@ bool ech_experiment_preload(EchExperiment *experiment, GError **error)
     return true;
 }
 
+const EchImport *ech_experiment_import(EchExperiment *experiment, GError **error)
+{
+    const char *path;
+    return import_trace(experiment, experiment->cases[0].config, &path, error);
+}
+
+void ech_experiment_take_imports(EchExperiment *to, EchExperiment *from)
+{
+    GArray *none = to->cache->items;
+    to->cache->items = from->cache->items;
+    from->cache->items = none;
+}
+
 /* The chip a program was compiled for, where that is another one than it runs on. */
 static EchDevice *compiled_device(const EchProgram *program, const EchDevice *device)
 {

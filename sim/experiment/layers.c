@@ -3,6 +3,7 @@
 
 #include "models/kernel/kernel.h"
 #include "models/layout/advice.h"
+#include "sim/program/price_kernels.h"
 #include "sim/program/price_stationary.h"
 
 #include <string.h>
@@ -100,17 +101,20 @@ static EchTrace *price_stationary(EchTrace *trace, const EchDevice *device, cons
     if (layers->len == 0)
         return ech_trace_ref(trace);
     g_autofree EchTime *ends = g_new0(EchTime, layers->len);
+    g_autofree EchKernelInside *insides = g_new0(EchKernelInside, layers->len);
     EchStationaryCounters counters;
     ech_stationary_run(model, (const EchStationaryStep *)(void *)steps->data, steps->len, (const EchStationaryProduct *)(void *)products->data,
-                       (const uint32_t *)(void *)deps->data, ends, &counters);
+                       (const uint32_t *)(void *)deps->data, ends, insides, &counters);
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new_from(trace);
     for (guint i = 0; i < layers->len; i++) {
         EchOp *op = ech_trace_builder_peek_op(builder, g_array_index(layers, EchId, i));
         op->estimate = ends[i] - (i > 0 ? ends[i - 1] : 0);
         op->estimate_origin = ECH_INFERRED;
+        op->launch = ech_inside_text(builder, &insides[i]);
     }
     ech_stationary_set_counters(builder, &counters, device);
     ech_trace_builder_set_property(builder, "estimates_for", device->name);
+    ech_trace_builder_set_property(builder, ECH_INSIDES_OF, device->name);
     ech_diag_remark(diag, "%u of %zu layers run tile by tile on %s from their shapes, each after the one before", layers->len, kernels, device->name);
     return ech_trace_builder_finish(builder, error);
 }

@@ -3,8 +3,10 @@
 
 #include "models/alloc/alloc.h"
 #include "models/kernel/gpu.h"
+#include "models/kernel/stalls.h"
 #include "models/layout/layout.h"
 #include "models/link/link.h"
+#include "sim/program/price_kernels.h"
 #include "sim/program/price_stationary.h"
 #include "sim/program/program.h"
 #include "sim/trace/allocator_marks.h"
@@ -410,6 +412,9 @@ static EchId launch_of(Anonymizer *a, const EchOp *op)
         ech_group_print(&group, out);
     else if (op->kind != ECH_OP_COLLECTIVE && ech_gpu_launch_parse(text, &launch))
         ech_gpu_launch_print(&launch, out);
+    EchKernelInside inside;
+    if (op->kind == ECH_OP_KERNEL && ech_kernel_inside_parse(text, &inside))
+        ech_kernel_inside_print(&inside, out);
     EchMeeting meeting;
     const char *at = op->kind == ECH_OP_COLLECTIVE || op->kind == ECH_OP_WAIT ? ech_meets_of(text) : "";
     if (*at && out->len)
@@ -438,7 +443,8 @@ static bool is_number(const char *value)
 /* What an importer counts, what models read, and which hardware it was. Not when, where, by whom or of which file. */
 static bool stays(const Anonymizer *a, const char *key, const char *value)
 {
-    static const char *const hardware[] = {"platform", "chip", "estimates_for", "estimates_scaled_from", "pretended_device", "host_order", "refused_on"};
+    static const char *const hardware[] = {"platform",         "chip",       "estimates_for", "estimates_scaled_from", ECH_INSIDES_OF,
+                                           "pretended_device", "host_order", "refused_on"};
     static const char *const pools[] = {"tensorflow", "jax", "cuda_async", NULL};
     static const char *const of_device[] = {".name", ".device_type_string", ".device_vendor", ".chipName"};
     static const char *const numbers[] = {"memory_analysis.",

@@ -59,7 +59,7 @@ static bool read_beside(EchSource *source, const EchImportOptions *options, EchI
     const char *text = g_bytes_get_data(bytes, &n);
     if (!ech_hlo_read_assignment(ret->program, text ? text : "", n, path, ret->diag, error))
         return false;
-    ech_diag_remark(ret->diag, "buffer assignment taken from %s", path);
+    ech_diag_source(ret->diag, "buffer assignment", path);
     return true;
 }
 

@@ -1340,7 +1340,7 @@ static bool merge_snapshot(Reader *r, const char *path, bool found, GError **err
     ech_capture_name_merged(r->capture, name_block, r);
     ech_capture_set_first_device(r->capture, (uint32_t)MIN(r->first_device, 65535));
     if (found)
-        ech_diag_remark(r->ret->diag, "PyTorch's allocations taken from %s", path);
+        ech_diag_source(r->ret->diag, "PyTorch's allocations", path);
     return true;
 }
 

@@ -25,16 +25,6 @@ EchId ech_survey_root(const EchSurvey *survey, EchId buffer)
     return buffer;
 }
 
-/* Operations a second of a unit; of its first type where it does not know the one asked for. */
-static uint64_t peak_of(const EchUnit *unit, const char *dtype)
-{
-    uint64_t peak = 0;
-    for (size_t k = 0; unit != NULL && k < unit->n_peaks; k++)
-        if (strcmp(unit->peaks[k].dtype, dtype) == 0 || peak == 0)
-            peak = unit->peaks[k].ops;
-    return peak;
-}
-
 EchBytes ech_survey_moved(const EchSurvey *survey, EchId op)
 {
     EchBytes bytes = 0;
@@ -60,7 +50,7 @@ EchTime ech_survey_work_time(const EchSurvey *survey, EchId op)
         const EchUnit *unit = ech_device_unit(survey->device, work->unit == ECH_WORK_MATRIX   ? ECH_UNIT_MATRIX
                                                               : work->unit == ECH_WORK_VECTOR ? ECH_UNIT_VECTOR
                                                                                               : ECH_UNIT_TRANSCENDENTAL);
-        uint64_t peak = peak_of(unit, ech_dtype_name((EchDtype)work->dtype));
+        uint64_t peak = ech_unit_peak(unit, ech_dtype_name((EchDtype)work->dtype));
         if (peak > 0)
             time = MAX(time, ech_time_for(work->count, peak));
     }
@@ -88,13 +78,9 @@ EchId ech_survey_at_level(const EchSurvey *survey, EchId op, EchId region)
 
 EchTime ech_survey_copy_time(const EchSurvey *survey, EchBytes bytes, bool to_device)
 {
-    for (size_t l = 0; survey->device != NULL && l < survey->device->n_links; l++) {
-        const EchLink *link = &survey->device->links[l];
-        EchRate rate = to_device ? link->to_device : link->from_device;
-        if (strcmp(link->name, "host") == 0)
-            return rate > 0 ? ech_time_for(bytes, rate) + link->latency + link->setup : 0;
-    }
-    return 0;
+    const EchLink *link = survey->device != NULL ? ech_device_link(survey->device, "host") : NULL;
+    EchRate rate = link == NULL ? 0 : to_device ? link->to_device : link->from_device;
+    return rate > 0 ? ech_time_for(bytes, rate) + link->latency + link->setup : 0;
 }
 
 EchBytes ech_survey_access(const EchSurvey *survey, EchId op, EchId buffer, bool *ret_reads, bool *ret_writes)
@@ -292,6 +278,16 @@ void ech_edit_init(EchEdit *edit, const EchSurvey *survey, EchTraceBuilder *buil
             buffer.offset = ECH_OFFSET_NONE;
         (void)ech_trace_builder_buffer(builder, buffer);
     }
+}
+
+void ech_edit_keep_places(EchEdit *edit)
+{
+    static const char made_by[] = "buffer_assignment";
+    const char *source = ech_trace_get_property(edit->survey->t, made_by);
+    if (source)
+        ech_trace_builder_set_property(edit->builder, made_by, source);
+    for (size_t b = 0; b < edit->survey->n_buffers; b++)
+        ech_trace_builder_peek_buffer(edit->builder, (EchId)b)->offset = edit->survey->buffers[b].offset;
 }
 
 void ech_edit_clear(EchEdit *edit)

@@ -78,6 +78,8 @@ typedef struct {
 /** Copies all but ops into @builder: memories, queues, properties but the assignment's, buffers, those of hbm without their fixed places, which hold for the
  * order of the ops as it was. */
 void ech_edit_init(EchEdit *edit, const EchSurvey *survey, EchTraceBuilder *builder);
+/** The compiler's places hold all the same: for a pass that lets nothing live longer than it did. */
+void ech_edit_keep_places(EchEdit *edit);
 void ech_edit_clear(EchEdit *edit);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(EchEdit, ech_edit_clear)
 /** A string of the old trace in the new one. */

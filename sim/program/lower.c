@@ -9,6 +9,7 @@
 #include "sim/program/private.h"
 
 #include "models/device/device.h"
+#include "models/kernel/stalls.h"
 #include "models/link/link.h"
 #include "sim/base/error.h"
 
@@ -210,7 +211,7 @@ static void kernel(Lowerer *l, EchId id, EchId queue)
     EchTime time;
     bool carried;
     if (l->stationary) {
-        op.estimate = l->stationary[id];
+        op.estimate = l->stationary->times[id];
         op.estimate_origin = op.estimate == ECH_TIME_NONE ? ECH_ABSENT : ECH_INFERRED;
     } else if (l->model && ech_program_kernel_time(l->p, id, l->model, l->options.price_by_model ? NULL : l->own_model,
                                                    op.estimate_origin == ECH_KNOWN ? op.estimate : ECH_TIME_NONE, &time, &carried)) {
@@ -222,6 +223,11 @@ static void kernel(Lowerer *l, EchId id, EchId queue)
         g_autoptr(GString) text = g_string_new(NULL);
         ech_gpu_launch_print(&launch, text);
         op.launch = ech_trace_builder_string(l->b, text->str, (gssize)text->len);
+    }
+    EchKernelCost cost;
+    if (l->stationary || (l->inside && ech_program_price_kernel(l->p, id, l->inside, false, &cost))) {
+        EchKernelInside inside = l->stationary ? l->stationary->insides[id] : ech_kernel_inside(&cost);
+        op.launch = ech_inside_text(l->b, &inside);
     }
     /* A kernel of the user's own brings its window buffers. */
     EchId windows = ECH_NONE;
@@ -856,15 +862,18 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
     if (program->platform != ECH_PLATFORM_TPU)
         l.sms = vector && vector->count > 0 ? vector->count : USUAL_SMS;
     EchKernelModel model, own_model;
-    if (l.options.price_on && program->platform == ECH_PLATFORM_TPU && strcmp(l.options.price_on->family, "tpu") == 0 &&
-        ech_kernel_model_init(&model, l.options.price_on, ECH_KERNEL_HARDWARE, NULL))
-        l.model = &model;
+    const EchDevice *runs_on = l.options.price_on ? l.options.price_on : device;
+    if (runs_on && program->platform == ECH_PLATFORM_TPU && g_strcmp0(runs_on->family, "tpu") == 0 &&
+        ech_kernel_model_init(&model, runs_on, ECH_KERNEL_HARDWARE, NULL)) {
+        l.inside = &model;
+        l.model = l.options.price_on ? &model : NULL;
+    }
     if (l.model && device && ech_kernel_model_init(&own_model, device, ECH_KERNEL_COMPILER, NULL))
         l.own_model = &own_model;
     g_autoptr(EchStationaryPrices) stationary =
         l.options.price_on && program->platform == ECH_PLATFORM_TPU ? ech_program_price_stationary(program, l.options.price_on, diag) : NULL;
     if (stationary)
-        l.stationary = stationary->times;
+        l.stationary = stationary;
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("hlo");
     l.b = builder;
     l.queues = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
@@ -910,6 +919,8 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
         ech_stationary_set_counters(builder, &stationary->counters, l.options.price_on);
         ech_stationary_set_measured(builder, program);
     }
+    if (l.inside || stationary)
+        ech_trace_builder_set_property(builder, ECH_INSIDES_OF, runs_on->name);
     if (l.model || stationary) {
         ech_trace_builder_set_property(builder, "estimates_for", l.options.price_on->name);
         EchKernelModel home;

@@ -4,6 +4,7 @@
 #pragma once
 #include "models/device/device.h"
 #include "models/kernel/kernel.h"
+#include "sim/program/price_stationary.h"
 #include "sim/program/program.h"
 
 typedef struct {
@@ -34,12 +35,13 @@ typedef struct {
     GArray *pending;    /* Pending */
     GHashTable *queues; /* name -> queue id + 1 */
     EchId core;
-    EchId last_core;                 /* last op on the core's queue in this body, or ECH_NONE */
-    uint64_t clock;                  /* core clock, Hz; 0 unknown */
-    uint32_t sms;                    /* multiprocessors of the GPU; 0: no GPU's program */
-    const EchKernelModel *model;     /* prices kernels; NULL: the compiler's estimates stand */
-    const EchKernelModel *own_model; /* how the compiler priced them, on the chip it compiled for */
-    const EchTime *stationary;       /* of every kernel, on a chip whose weights stay in the array; else NULL */
+    EchId last_core;                       /* last op on the core's queue in this body, or ECH_NONE */
+    uint64_t clock;                        /* core clock, Hz; 0 unknown */
+    uint32_t sms;                          /* multiprocessors of the GPU; 0: no GPU's program */
+    const EchKernelModel *inside;          /* tells what kernels spend their time on; NULL: nothing does */
+    const EchKernelModel *model;           /* prices kernels; NULL: the compiler's estimates stand */
+    const EchKernelModel *own_model;       /* how the compiler priced them, on the chip it compiled for */
+    const EchStationaryPrices *stationary; /* of every kernel, on a chip whose weights stay in the array; else NULL */
     unsigned remarks;
     unsigned opaque;  /* kernels of the program's own (Pallas) whose work nothing tells, ... */
     unsigned assumed; /* kernels whose branches hang on data that is not known, ... */

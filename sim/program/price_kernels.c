@@ -995,6 +995,13 @@ static bool price(const EchProgram *program, EchId instruction, const EchKernelM
     return true;
 }
 
+EchId ech_inside_text(EchTraceBuilder *builder, const EchKernelInside *inside)
+{
+    g_autoptr(GString) text = g_string_new(NULL);
+    ech_kernel_inside_print(inside, text);
+    return ech_trace_builder_string(builder, text->str, (gssize)text->len);
+}
+
 bool ech_program_price_kernel(const EchProgram *program, EchId instruction, const EchKernelModel *model, bool own_tiles, EchKernelCost *ret)
 {
     return price(program, instruction, model, own_tiles, false, ret);

@@ -4,7 +4,14 @@
  */
 #pragma once
 #include "models/kernel/kernel.h"
+#include "models/kernel/stalls.h"
 #include "sim/program/program.h"
+#include "sim/trace/trace.h"
+
+/** Property of a trace: the device for which its kernels tell what their time is spent on (models/kernel/stalls.h). */
+#define ECH_INSIDES_OF "insides_of"
+/** What EchOp.launch says of a kernel. */
+EchId ech_inside_text(EchTraceBuilder *builder, const EchKernelInside *inside);
 
 /** Prices one instruction, with the windows it carries or (@own_tiles) with our own. False, and *ret untouched, where it is no kernel of the chip's
  * core: control, copies of their own queues (copy-start), collectives, names for data (tuple, bitcast), and custom calls that the model does not know. */

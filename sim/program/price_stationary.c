@@ -149,9 +149,11 @@ EchStationaryPrices *ech_program_price_stationary(const EchProgram *program, con
 
     EchStationaryPrices *prices = g_new0(EchStationaryPrices, 1);
     g_autofree EchTime *ends = g_new0(EchTime, (size_t)steps->len + 1);
+    g_autofree EchKernelInside *insides = g_new0(EchKernelInside, (size_t)steps->len + 1);
     ech_stationary_run(&model, (const EchStationaryStep *)(void *)steps->data, steps->len, (const EchStationaryProduct *)(void *)products->data,
-                       (const uint32_t *)(void *)deps->data, ends, &prices->counters);
+                       (const uint32_t *)(void *)deps->data, ends, insides, &prices->counters);
     prices->times = g_new(EchTime, program->n_instructions + 1);
+    prices->insides = g_new0(EchKernelInside, program->n_instructions + 1);
     for (size_t i = 0; i <= program->n_instructions; i++)
         prices->times[i] = ECH_TIME_NONE;
     EchTime core = 0;
@@ -164,6 +166,7 @@ EchStationaryPrices *ech_program_price_stationary(const EchProgram *program, con
             core = MAX(core, ends[maker[id]]);
         } else if ((kind == ECH_STATIONARY_PRODUCT || kind == ECH_STATIONARY_VECTOR) && ech_program_is_kernel(program, id)) {
             prices->times[id] = MAX(ends[maker[id]] - core, 0);
+            prices->insides[id] = insides[maker[id]];
             core = MAX(core, ends[maker[id]]);
         }
     }
@@ -189,6 +192,7 @@ void ech_stationary_prices_free(EchStationaryPrices *prices)
     if (!prices)
         return;
     g_free(prices->times);
+    g_free(prices->insides);
     g_free(prices);
 }
 

@@ -8,7 +8,8 @@
 
 /** Times and counters of a program. */
 typedef struct {
-    EchTime *times; /**< times[n_instructions]: what a kernel adds to the core's time after what is before it; ECH_TIME_NONE where it is none. */
+    EchTime *times;           /**< times[n_instructions]: what a kernel adds to the core's time after what is before it; ECH_TIME_NONE where it is none. */
+    EchKernelInside *insides; /**< insides[n_instructions]: what that is spent on. */
     EchStationaryCounters counters;
 } EchStationaryPrices;
 

@@ -50,6 +50,7 @@ static void link_end(EchMachine *m, const EchPrice *price)
             link->last_waiter[d] = NOWHERE;
         m->queues[queue].next_waiter = NOWHERE;
         m->queues[queue].state = STATE_ENGINE;
+        link->promised[d]++;
         schedule(m, queue);
     }
 }
@@ -148,7 +149,7 @@ static void after_fixed(EchMachine *m, uint32_t queue)
     if (has_engine(&m->ops[id], price)) {
         LinkState *link = &m->links[price->link];
         int d = price->forward ? 1 : 0;
-        if (link->active[d] >= link->limit[d] || link->first_waiter[d] != NOWHERE) {
+        if (link->active[d] + link->promised[d] >= link->limit[d] || link->first_waiter[d] != NOWHERE) {
             q->state = STATE_BLOCKED;
             q->reason = ECH_WAIT_LINK;
             q->next_waiter = NOWHERE;
@@ -587,6 +588,8 @@ static void advance(EchMachine *m, uint32_t queue)
 {
     Queue *q = &m->queues[queue];
     if (q->state == STATE_ENGINE) {
+        const EchPrice *price = &m->prices->prices[q->entries[q->at].id];
+        m->links[price->link].promised[price->forward]--;
         q->waits[ECH_WAIT_LINK] += m->now - q->ready;
         q->start = m->now;
         begin_work(m, queue);

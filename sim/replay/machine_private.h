@@ -118,7 +118,7 @@ typedef struct {
 } Queue;
 
 typedef struct {
-    uint32_t active[2], limit[2];
+    uint32_t active[2], limit[2], promised[2]; /* promised: engines that are free but for those who were woken to take them */
     uint32_t first_waiter[2], last_waiter[2];
     EchTime since[2], since_any;
 } LinkState;

@@ -164,7 +164,8 @@ static void map_init(Map *map, const EchTrace *trace, const EchDevice *device)
         bool torus = g_strcmp0(device->family, "tpu") == 0 && link->from == link->to && link->ports >= 2 && link->ports <= MAX_LANES;
         map->lane[i] = NOWHERE;
         for (uint32_t k = 0; torus && k < link->ports; k++) {
-            uint32_t lane = add_resource(map, ECH_RESOURCE_LINK_LANE, i, (double)link->to_device, g_strdup_printf("%s.lane%u", link->name, k));
+            uint32_t lane = add_resource(map, ECH_RESOURCE_LINK_LANE, i, (double)MIN(link->to_device, link->from_device),
+                                         g_strdup_printf("%s.lane%u", link->name, k)); /* it ends in a neighbour's link */
             map->lane[i] = k == 0 ? lane : map->lane[i];
         }
     }
@@ -722,15 +723,14 @@ static uint32_t host_devices(const Pricer *pricer, const EchLink *link)
     return n > 0 ? (uint32_t)MIN(n, UINT32_MAX) : link->reach;
 }
 
-/* @amount of @link for a collective, out, in or both. */
+/* @amount of @link for a collective, out (to the other device), in or both. */
 static void add_exchange(const Map *map, Row *row, const EchLink *link, const EchOp *op, double amount)
 {
     size_t i = (size_t)(link - map->device->links);
-    if (op->collective != ECH_COLLECTIVE_RECV)
-        row_add(row, map->link[1][i], amount);
-    if (op->collective != ECH_COLLECTIVE_SEND)
-        row_add(row, map->link[0][i], amount);
-    row_add(row, map->link[2][i], amount);
+    bool out = op->collective != ECH_COLLECTIVE_RECV, in = op->collective != ECH_COLLECTIVE_SEND;
+    row_add(row, map->link[0][i], out ? amount : 0);
+    row_add(row, map->link[1][i], in ? amount : 0);
+    row_add(row, map->link[2][i], out && in ? 2 * amount : amount);
 }
 
 static void price_collective(const Pricer *pricer, const Map *map, Row *row, const EchOp *op, EchPrice *price)
@@ -803,7 +803,7 @@ static void price_collective(const Pricer *pricer, const Map *map, Row *row, con
         row_add(row, map->lane[i] + k, cost.lanes >> k & 1 ? cost.bytes / cost.ports : 0);
     add_exchange(map, row, link, op, amount);
     price->link = (uint32_t)(shown - device->links);
-    price->forward = op->collective == ECH_COLLECTIVE_RECV;
+    price->forward = op->collective != ECH_COLLECTIVE_RECV;
     price->duplex = op->collective != ECH_COLLECTIVE_RECV && op->collective != ECH_COLLECTIVE_SEND;
     price->ports = (uint8_t)MIN(MAX(shown != link ? shown->ports : lanes ? link->ports : cost.ports, 1u), 255u);
     price->fixed = pricer->options->overhead ? fixed : 0;
@@ -898,7 +898,8 @@ static EchTime *recorded_gaps(const EchTrace *trace, const EchPrices *prices, bo
         }
         if (was_recorded(op, allocator)) {
             gaps[i] = MAX(op->recorded.start - at, 0);
-            gaps[i] -= MIN(gaps[i], prices->prices[i].source == ECH_PRICE_RECORDED ? 0 : prices->prices[i].fixed);
+            bool recorded = prices->prices[i].source == ECH_PRICE_RECORDED || prices->prices[i].source == ECH_PRICE_RECORDED_SCALED;
+            gaps[i] -= MIN(gaps[i], recorded ? 0 : prices->prices[i].fixed); /* what is fixed of a recorded duration begins with it */
             any = any || gaps[i] > 0;
             at = MAX(at, ech_time_add(op->recorded.start, MAX(op->recorded.duration, 0)));
         }

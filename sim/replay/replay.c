@@ -383,7 +383,8 @@ static void fill_links(EchRun *run, const EchDevice *device, const int64_t *sums
         out->busy_backward = s[ECH_SUM_LINK_BUSY_BACKWARD];
         out->busy = s[ECH_SUM_LINK_BUSY];
         out->transfers = (uint64_t)s[ECH_SUM_LINK_TRANSFERS];
-        double rate = (link->both_ways ? (double)link->both_ways : (double)link->to_device + (double)link->from_device) * MAX(link->ports, 1u);
+        double sum = (double)link->to_device + (double)link->from_device,
+               rate = (link->both_ways ? MIN((double)link->both_ways, sum) : sum) * MAX(link->ports, 1u);
         out->utilisation = share((double)out->forward + (double)out->backward, rate * (double)run->makespan / (double)ECH_PS_PER_S);
     }
 }

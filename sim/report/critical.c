@@ -103,10 +103,10 @@ enum { MOST_SEGMENTS = ECH_N_STALLS + 1 };
 static size_t split(const EchBounds *bounds, const EchSpan *span, EchTime limit, Segment *ret)
 {
     const EchReport *report = bounds->report;
-    const EchKernelInside *inside = bounds->insides && span->op < report->run->n_prices && bounds->insides[span->op].known ? &bounds->insides[span->op] : NULL;
+    const EchKernelInside *inside = bounds->insides && span->op < report->run->n_prices ? &bounds->insides[span->op] : NULL;
     uint32_t others = (uint32_t)report->run->n_resources, bound = bound_of(report, span);
     EchTime start = MIN(span->start, limit), end = MIN(span->end, limit);
-    if (!inside) {
+    if (!inside || ech_stalls_total(&inside->stalls) == 0) {
         EchTime middle = start + MIN(fixed_time(report->run, span), end - start);
         ret[0] = (Segment){middle, end, bound};
         ret[1] = (Segment){start, middle, others + BY_OVERHEAD};
@@ -245,7 +245,7 @@ EchShare *ech_report_critical_path(const EchReport *report, size_t *ret_n)
         Segment segments[MOST_SEGMENTS];
         size_t n = split(bounds, span, time, segments);
         for (size_t i = 0; i < n; i++) {
-            if (segments[i].end == segments[i].start && i > 0)
+            if (segments[i].end == segments[i].start)
                 continue;
             share_of(shares, names[segments[i].bound])->time += segments[i].end - segments[i].start;
             g_array_append_val(path, segments[i]);

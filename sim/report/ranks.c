@@ -78,7 +78,7 @@ static GArray *find_remarks(const EchRanks *ranks)
         const EchDiag *diags[] = {report->import_diag, report->pass_diag, report->run->diag};
         for (size_t d = 0; d < G_N_ELEMENTS(diags); d++)
             for (const char *const *text = diags[d] ? ech_diag_remarks(diags[d]) : NULL; text && *text; text++)
-                if (!g_str_has_prefix(*text, "PyTorch's allocations taken from "))
+                if (!ech_diag_is_source(diags[d], *text))
                     add_remark(remarks, index, *text, ranks->ranks[i].number);
     }
     return remarks;

@@ -51,52 +51,54 @@ static StallRow *stalls_of_trace(const EchReport *report, size_t *ret_n)
 
 EchKernelInside *ech_report_kernel_insides(const EchReport *report)
 {
-    const EchProgram *program = report->program;
-    EchStationaryModel stationary;
-    if (!program || ech_stationary_model_init(&stationary, report->device)) /* counters of its own */
+    const EchTrace *trace = report->trace;
+    if (g_strcmp0(ech_trace_get_property(trace, ECH_INSIDES_OF), report->device->name) != 0)
         return NULL;
-    EchKernelModel model;
-    if (program->platform != ECH_PLATFORM_TPU || g_strcmp0(report->device->family, "tpu") != 0 ||
-        !ech_kernel_model_init(&model, report->device, ECH_KERNEL_HARDWARE, NULL))
-        return NULL;
-    g_autoptr(GHashTable) instructions = g_hash_table_new(g_str_hash, g_str_equal);
-    for (size_t i = 0; i < program->n_flat; i++)
-        g_hash_table_insert(instructions, (gpointer)(uintptr_t)program->instructions[program->flat[i]].name, GSIZE_TO_POINTER((size_t)program->flat[i] + 1));
-    size_t n_ops = ech_trace_n_ops(report->trace), n_prices = report->run->n_prices;
-    const EchOp *ops = ech_trace_ops(report->trace);
+    size_t n_ops = ech_trace_n_ops(trace), n_prices = report->run->n_prices;
+    const EchOp *ops = ech_trace_ops(trace);
     EchKernelInside *insides = g_new0(EchKernelInside, n_ops + 1);
     for (size_t i = 0; i < MIN(n_ops, n_prices); i++) {
         EchPriceSource source = (EchPriceSource)report->run->prices[i].source;
-        if (ops[i].kind != ECH_OP_KERNEL || (source != ECH_PRICE_ESTIMATE && source != ECH_PRICE_ESTIMATE_SCALED && source != ECH_PRICE_MODEL))
-            continue;
-        size_t found = GPOINTER_TO_SIZE(g_hash_table_lookup(instructions, ech_trace_string(report->trace, ops[i].name)));
-        EchKernelCost cost;
-        if (found == 0 || !ech_program_price_kernel(program, (EchId)(found - 1), &model, false, &cost))
-            continue;
-        insides[i] = (EchKernelInside){.known = true,
-                                       .by_vector = cost.by_vector || !(cost.macs > 0),
-                                       .runs = ech_program_runs(program, program->instructions[found - 1].computation),
-                                       .vmem = cost.vmem};
-        ech_kernel_stalls(&cost, &insides[i].stalls);
+        if (ops[i].kind == ECH_OP_KERNEL && ops[i].launch != ECH_NONE &&
+            (source == ECH_PRICE_ESTIMATE || source == ECH_PRICE_ESTIMATE_SCALED || source == ECH_PRICE_MODEL))
+            (void)ech_kernel_inside_parse(ech_trace_string(trace, ops[i].launch), &insides[i]);
     }
     return insides;
+}
+
+/* How often a pass over the trace runs each op: trip counts of the loops around it multiplied. Owned by the caller. */
+static uint64_t *runs_of(const EchTrace *trace)
+{
+    size_t n = ech_trace_n_ops(trace);
+    const EchOp *ops = ech_trace_ops(trace);
+    uint64_t *runs = g_new(uint64_t, n + 1);
+    for (size_t i = 0; i <= n; i++)
+        runs[i] = 1;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = i + 1; ops[i].kind == ECH_OP_LOOP && k <= i + ops[i].target && k < n; k++)
+            runs[k] = ech_bytes_mul(runs[k], ops[i].bytes);
+    return runs;
 }
 
 /* The whole run first, then its kernels, longest first; NULL and 0 where there is none. Free with g_free. */
 static StallRow *stall_rows(const EchReport *report, size_t *ret_n)
 {
     *ret_n = 0;
-    if (!report->program)
-        return stalls_of_trace(report, ret_n);
+    EchStationaryModel stationary;
+    if (ech_stationary_model_init(&stationary, report->device)) /* counters of its own */
+        return NULL;
     g_autofree EchKernelInside *insides = ech_report_kernel_insides(report);
+    if (!insides)
+        return stalls_of_trace(report, ret_n);
+    g_autofree uint64_t *runs = runs_of(report->trace);
     g_autoptr(GArray) rows = g_array_new(FALSE, TRUE, sizeof(StallRow));
     StallRow whole = {.runs = 1};
     g_array_append_val(rows, whole);
     const EchOp *ops = ech_trace_ops(report->trace);
-    for (size_t i = 0; insides && i < ech_trace_n_ops(report->trace); i++) {
-        if (!insides[i].known)
+    for (size_t i = 0; i < ech_trace_n_ops(report->trace); i++) {
+        if (ech_stalls_total(&insides[i].stalls) == 0)
             continue;
-        StallRow row = {.name = ech_trace_string(report->trace, ops[i].name), .runs = insides[i].runs, .vmem = insides[i].vmem};
+        StallRow row = {.name = ech_trace_string(report->trace, ops[i].name), .runs = runs[i], .vmem = insides[i].vmem};
         row.time = times(report->run->prices[i].alone, row.runs);
         ech_stalls_add(&row.stalls, &insides[i].stalls, row.time);
         StallRow *all = &g_array_index(rows, StallRow, 0);

@@ -6,16 +6,8 @@
 #include "models/kernel/stalls.h"
 #include "sim/report/report.h"
 
-/** What one kernel spends its time on, by the kernel model. */
-typedef struct {
-    bool known;       /**< Else nothing below is. */
-    bool by_vector;   /**< What computes is not the matrix unit. */
-    EchStalls stalls; /**< As the model times it, not as the run does. */
-    uint64_t runs;    /**< How often the program runs it. */
-    EchBytes vmem;    /**< On-chip bytes of its windows; 0: not known. */
-} EchKernelInside;
-/** insides[n_ops of the trace], known for those kernels that the run priced by a compiler's estimate or the kernel model; NULL where there is no TPU program
- * for a TPU. g_free. */
+/** insides[n_ops of the trace], all zero but for those kernels that the run priced by a compiler's estimate or the kernel model, and whose insides the trace
+ * tells (EchOp.launch) as they are on the report's device; NULL where it tells none. g_free. */
 EchKernelInside *ech_report_kernel_insides(const EchReport *report) G_GNUC_WARN_UNUSED_RESULT;
 
 /** The terminal's table of it, notes in lines of at most @columns; nothing where there is none. */

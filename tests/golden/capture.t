@@ -2,6 +2,13 @@ A GPU that is not there: what is asked of the verb, and what it says.
 $ echelon capture
 echelon capture: no command; expected echelon capture [--pretend DEVICE] [-o PREFIX] -- COMMAND
 exit 2
+$ for o in '--gpus 0' '--world 0' '--gpus -2'; do echelon capture --pretend h100-sxm $o -- true; echo exit $?; done
+echelon capture: --gpus 0: expected 1 or more
+exit 2
+echelon capture: --world 0: expected 1 to 1048576
+exit 2
+echelon capture: --gpus -2: expected 1 or more
+exit 2
 $ echelon capture --gpus 2 -- true
 echelon capture: --gpus is for a device that is not there; expected --pretend DEVICE, too
 exit 2

@@ -46,8 +46,8 @@ $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pa
   - remat: left the trace as it is: no array fits what was asked for
 $ echelon run --trace mlp0.v1 --device tpu-v1 --engine native --pass remat 2>&1 | grep -E 'It (fits|takes)|remat:'
   It fits. host 800 KiB of 256 GiB (0 %), vector 800 KiB of 24 MiB (3 %), hbm 20.0 MiB of 8 GiB (0 %)
-  It takes 742 us, bound by hbm port (86 % of the critical path).
-    It takes as long as before, 742 us: 86 % of its critical path is on the hbm port, which this does not touch.
+  It takes 742 us, bound by hbm port (53 % of the critical path).
+    It takes as long as before, 742 us: 53 % of its critical path is on the hbm port, which this does not touch.
   - remat: left the trace as it is: no array fits what was asked for
 $ echelon run checkpoint_or_offload --engine native 2>&1 | head -11
 A GPT step on an H100 that keeps everything, makes it again, or sends it to the host

@@ -72,9 +72,9 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
 {
   "title" : "stream",
   "makespan_ps" : 600000000000,
-  "lower_bound_ps" : 600000000000,
+  "lower_bound_ps" : 266666666666,
   "serial_ps" : 600000000000,
-  "ops" : 14,
+  "ops" : 18,
   "completed" : true,
   "without_changes" : {
     "makespan_ps" : 400000000000,
@@ -251,11 +251,11 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
   },
   "queues" : {
     "core" : {
-      "busy_ps" : 600000000000,
+      "busy_ps" : 200000000000,
       "ops" : 14,
       "waits" : {
-        "dependency" : 0,
-        "queue" : 0,
+        "dependency" : 400000000000,
+        "queue" : 500000000000,
         "link" : 0,
         "memory_port" : 0,
         "compute" : 0,
@@ -266,8 +266,8 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
       }
     },
     "dma in" : {
-      "busy_ps" : 0,
-      "ops" : 0,
+      "busy_ps" : 200000000000,
+      "ops" : 2,
       "waits" : {
         "dependency" : 0,
         "queue" : 0,
@@ -281,10 +281,10 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
       }
     },
     "dma out" : {
-      "busy_ps" : 0,
-      "ops" : 0,
+      "busy_ps" : 200000000000,
+      "ops" : 2,
       "waits" : {
-        "dependency" : 0,
+        "dependency" : 400000000000,
         "queue" : 0,
         "link" : 0,
         "memory_port" : 0,
@@ -297,8 +297,8 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
     }
   },
   "waits" : {
-    "dependency" : 0,
-    "queue" : 0,
+    "dependency" : 800000000000,
+    "queue" : 500000000000,
     "link" : 0,
     "memory_port" : 0,
     "compute" : 0,
@@ -352,7 +352,7 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
     }
   ],
   "remarks" : [
-    "serial: moved all operations of 3 queues to 'core'"
+    "serial: 4 operations of other queues take turns with those of 'core'"
   ],
   "counters" : {  },
   "provenance" : {
@@ -362,7 +362,7 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
     "trace" : "tests/golden/data/stream.ech",
     "format" : "ech",
     "device" : "small",
-    "trace_hash" : "ad16b3080d85a7c7",
+    "trace_hash" : "48e0b275954e9e4b",
     "device_hash" : "57899d6a82c22290",
     "options" : "engine=native",
     "passes" : [
@@ -374,7 +374,7 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
     "kernels_priced_by" : {
       "roofline" : 2
     },
-    "ops_executed" : 14,
+    "ops_executed" : 18,
     "engine_events" : 6
   }
 }

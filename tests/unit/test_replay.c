@@ -188,6 +188,65 @@ static void near(EchTime got, EchTime want, uint64_t ops, EchEngine engine)
     ck_assert_msg(llabs(got - want) <= slack, "got %" G_GINT64_FORMAT ", expected %" G_GINT64_FORMAT, got, want);
 }
 
+/* An engine that comes free goes to the copy that waits, not to one that gets there in the same instant: of three of 10 us each at one engine, the second ends
+ * at 20 us. */
+START_TEST(engine_in_turn)
+{
+    EchEngine engine = engines[_i];
+    if (!have(engine))
+        return;
+    Maker m = maker_new();
+    add_kernel(&m, m.core, 10 * MB);
+    add_copy(&m, m.in, m.host, m.hbm, MB);
+    EchId second = add_copy(&m, m.out, m.host, m.hbm, MB);
+    add_copy(&m, m.core, m.host, m.hbm, MB);
+    g_autoptr(EchTrace) trace = finish(&m);
+    g_autoptr(EchDevice) device = make_device(0);
+    g_autoptr(EchRun) run = replay(trace, device, default_options(engine));
+    near(run->makespan, 30 * ECH_PS_PER_US, 4, engine);
+    for (size_t i = 0; i < run->n_spans; i++)
+        if (run->spans[i].op == second)
+            near(run->spans[i].end, 20 * ECH_PS_PER_US, 4, engine);
+}
+END_TEST
+
+/* What a rank sends goes out over its link, what it receives comes in. */
+START_TEST(messages_have_directions)
+{
+    static const EchCollective ways[] = {ECH_COLLECTIVE_SEND, ECH_COLLECTIVE_RECV};
+    for (size_t i = 0; i < G_N_ELEMENTS(ways); i++) {
+        Maker m = maker_new();
+        EchId op = add_op(&m, ECH_OP_COLLECTIVE, m.core);
+        ech_trace_builder_peek_op(m.b, op)->collective = (uint8_t)ways[i];
+        ech_trace_builder_peek_op(m.b, op)->memory_from = 2;
+        ech_trace_builder_peek_op(m.b, op)->bytes = MB;
+        ech_trace_builder_peek_op(m.b, op)->bytes_origin = ECH_KNOWN;
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        device->links[0].from = 0;
+        g_autoptr(EchRun) run = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
+        ck_assert_uint_eq(run->links[0].forward, i == 0 ? MB : 0);
+        ck_assert_uint_eq(run->links[0].backward, i == 0 ? 0 : MB);
+        ck_assert_int_eq(run->links[0].busy_forward, i == 0 ? run->makespan : 0);
+        ck_assert_int_eq(run->links[0].busy_backward, i == 0 ? 0 : run->makespan);
+    }
+}
+END_TEST
+
+/* A link carries no more than its two directions do, whatever its both_ways says. */
+START_TEST(link_in_full_use)
+{
+    Maker m = maker_new();
+    add_copy(&m, m.in, m.host, m.hbm, MB);
+    add_copy(&m, m.out, m.hbm, m.host, MB);
+    g_autoptr(EchTrace) trace = finish(&m);
+    g_autoptr(EchDevice) device = make_device(400 * GB);
+    g_autoptr(EchRun) run = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
+    near(run->makespan, 10 * ECH_PS_PER_US, 2, ECH_ENGINE_NATIVE);
+    ck_assert_double_eq_tol(run->links[0].utilisation, 1, 1e-6);
+}
+END_TEST
+
 START_TEST(serial_chain)
 {
     EchEngine engine = engines[_i];
@@ -731,6 +790,29 @@ START_TEST(recorded_gaps_are_kept_on_request)
 }
 END_TEST
 
+/* A recorded duration is the device's alone: what of it no rate shortens takes nothing of the host's gap before it, on a slower device either. */
+START_TEST(gaps_stay_on_other_devices)
+{
+    const EchTime us = ECH_PS_PER_US;
+    Maker m = maker_new();
+    EchId a = add_kernel(&m, m.core, 10 * MB), b = add_kernel(&m, m.core, 10 * MB);
+    ech_trace_builder_peek_op(m.b, a)->recorded = (EchRecorded){100 * us, 12 * us};
+    ech_trace_builder_peek_op(m.b, b)->recorded = (EchRecorded){132 * us, 12 * us};
+    g_autoptr(EchTrace) trace = finish(&m);
+    g_autoptr(EchDevice) device = make_device(0), slow = make_device(0);
+    slow->units[0].peaks[0].ops /= 2;
+    slow->hash = 1;
+    EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+    options.host_gaps = 1;
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchRun) run = ech_replay_run(trace, slow, device, &options, &error);
+    ck_assert_ok(run != NULL, error);
+    near(run->waits[ECH_WAIT_HOST], 20 * us, 2, ECH_ENGINE_NATIVE);
+    near(run->makespan, 64 * us, 2, ECH_ENGINE_NATIVE);
+    ech_params_clear(ech_replay_params, &options);
+}
+END_TEST
+
 /* PyTorch frees a cached segment to make room: the cudaFree waits for the kernel asked for before it, and the kernel behind waits for it. */
 START_TEST(an_emptied_cache_stalls_the_device)
 {
@@ -1214,6 +1296,10 @@ int main(void)
     TCase *tests = tcase_create("replay");
     tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, serial_chain, 0, 2);
+    tcase_add_loop_test(tests, engine_in_turn, 0, 2);
+    tcase_add_test(tests, messages_have_directions);
+    tcase_add_test(tests, link_in_full_use);
+    tcase_add_test(tests, gaps_stay_on_other_devices);
     tcase_add_loop_test(tests, two_fair_copies, 0, 2);
     tcase_add_loop_test(tests, compute_against_copy_on_one_port, 0, 2);
     tcase_add_test(tests, who_was_in_the_way);

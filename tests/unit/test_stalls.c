@@ -147,6 +147,25 @@ START_TEST(grids_tell_what_they_wait_for)
 }
 END_TEST
 
+/* What a trace says of a kernel's inside is what was put there. */
+START_TEST(insides_are_read_as_written)
+{
+    EchKernelInside inside = {.vmem = 8192, .by_vector = true}, read;
+    for (unsigned i = 0; i < ECH_N_STALLS; i++)
+        inside.stalls.at[i] = i == ECH_STALL_SPACE ? 0 : 1000 + (EchTime)i;
+    g_autoptr(GString) text = g_string_new(NULL);
+    ech_kernel_inside_print(&inside, text);
+    ck_assert(ech_kernel_inside_parse(text->str, &read));
+    for (unsigned i = 0; i < ECH_N_STALLS; i++)
+        ck_assert_int_eq(read.stalls.at[i], inside.stalls.at[i]);
+    ck_assert_uint_eq(read.vmem, 8192);
+    ck_assert(read.by_vector);
+    ck_assert(!ech_kernel_inside_parse("grid=96 block=128", &read));
+    ck_assert(ech_kernel_inside_parse("compute_ps=99999999999999999999999 hbm_ps=-1", &read));
+    ck_assert_int_gt(ech_stalls_total(&read.stalls), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("stalls");
@@ -155,6 +174,7 @@ int main(void)
     tcase_add_test(tcase, every_reason_shows);
     tcase_add_test(tcase, scaled_parts_add_up);
     tcase_add_test(tcase, grids_tell_what_they_wait_for);
+    tcase_add_test(tcase, insides_are_read_as_written);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }

@@ -20,7 +20,7 @@ static EchStationaryCounters run(const EchStationaryModel *model, const EchStati
                                  const uint32_t *deps, EchTime *ends)
 {
     EchStationaryCounters c;
-    ech_stationary_run(model, steps, n, products, deps, ends, &c);
+    ech_stationary_run(model, steps, n, products, deps, ends, NULL, &c);
     NEAR(c.active + c.weight_stall + c.weight_shift + c.non_matrix, c.cycles, 1e-6 * c.cycles);
     ck_assert_double_le(c.dependency + c.input, c.non_matrix + 1e-6 * c.cycles);
     ck_assert_double_le(c.useful, c.active + 1e-6 * c.cycles);
