@@ -57,6 +57,9 @@ static const struct {
     {"flashattnfwdcombine", ECH_GPU_REDUCE},
     {"flash_bwd_dot_do_o", ECH_GPU_ELEMENTWISE},
     {"flash_bwd_convert", ECH_GPU_ELEMENTWISE},
+    {"flash_fwd_combine", ECH_GPU_REDUCE}, /* FlashAttention 4 */
+    {"flash_bwd_preprocess", ECH_GPU_ELEMENTWISE},
+    {"flash_bwd_postprocess", ECH_GPU_ELEMENTWISE},
     {"flash_", ECH_GPU_ATTENTION},
     {"flashattn", ECH_GPU_ATTENTION},
     {"fmha", ECH_GPU_ATTENTION},
@@ -526,9 +529,9 @@ void ech_gpu_name(const char *name, EchGpuName *ret)
     case ECH_GPU_STRIDED:
         read_elementwise(text, ret);
         read_conversion(text, ret);
-        if (strstr(text, "flash_bwd_dot_do_o")) { /* two of 16 bits; clears the f32 sums of another */
+        if (strstr(text, "flash_bwd_dot_do_o") || strstr(text, "flash_bwd_preprocess")) { /* two of 16 bits; clears the f32 sums of another */
             ret->read_bytes = ret->written_bytes = 4;
-        } else if (strstr(text, "flash_bwd_convert_dq")) {
+        } else if (strstr(text, "flash_bwd_convert_dq") || strstr(text, "flash_bwd_postprocess")) {
             ret->read_bytes = 4;
             ret->written_bytes = 2;
         }

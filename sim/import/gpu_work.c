@@ -185,6 +185,9 @@ static void broadcast(const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
     ret->written = bytes_of(ret->elements, ret->dtype);
 }
 
+/* Products of a gradient for every two of the attention itself (five, of which two make scores and their gradients again). */
+#define GRADIENT_PRODUCTS 2.5
+
 static void attention(const EchGpuInput *inputs, size_t n, bool backward, bool heads_last, EchGpuOperator *ret)
 {
     /* q, k, v [batch, heads, length, depth], or the two in the middle the other way round; a gradient first where it is one. */
@@ -193,7 +196,7 @@ static void attention(const EchGpuInput *inputs, size_t n, bool backward, bool h
         return;
     const EchGpuInput *q = &inputs[at], *keys = &inputs[at + 1];
     uint64_t length = dim(keys, heads_last ? 2 : 1);
-    double operations = 4.0 * (double)q->numel * (double)length * (backward ? 2.5 : 1);
+    double operations = 4.0 * (double)q->numel * (double)length * (backward ? GRADIENT_PRODUCTS : 1);
     for (size_t i = at + 3; i < n; i++)
         if (inputs[i].truth) { /* causal: half; dropout's and others' flags are numbers */
             operations /= 2;
@@ -236,17 +239,26 @@ static void paged_attention(const EchGpuInput *inputs, size_t n, EchGpuOperator 
                             .written = bytes_of(q->numel, q->dtype)};
 }
 
-void ech_gpu_attention_lengths(const EchGpuInput *inputs, size_t n, const EchGpuLengths *lengths, EchGpuOperator *ret)
+/* "_flash_attention_backward", "flash_attn::_flash_attn_backward", "flash_attn_3::bwd": a gradient comes first. */
+static bool is_gradient(const char *op)
 {
-    if (n < 3 || inputs[0].rank != 3 || !is_tensor(&inputs[0]) || inputs[1].rank < 3 || !is_tensor(&inputs[1]))
+    return strstr(op, "backward") || strstr(op, "::bwd") || strstr(op, "_bwd");
+}
+
+void ech_gpu_attention_lengths(const char *name, const EchGpuInput *inputs, size_t n, const EchGpuLengths *lengths, EchGpuOperator *ret)
+{
+    bool backward = is_gradient(name);
+    size_t at = backward ? 1 : 0;
+    if (n < at + 3 || inputs[at].rank != 3 || !is_tensor(&inputs[at]) || inputs[at + 1].rank < 3 || !is_tensor(&inputs[at + 1]))
         return;
-    const EchGpuInput *q = &inputs[0], *keys = &inputs[1];
+    const EchGpuInput *q = &inputs[at], *keys = &inputs[at + 1];
     uint64_t row = ech_bytes_mul(dim(keys, 1), dim(keys, 0)), tokens = dim(q, 2), each = tokens > 0 ? q->numel / tokens : 0;
     /* Where it is not known whose the queries are, each sequence has as many. */
     double scores = lengths->scores > 0      ? (double)lengths->scores
                     : lengths->sequences > 0 ? (double)tokens / (double)lengths->sequences * (double)lengths->keys
                                              : 0;
-    double operations = 4 * scores * (double)each;
+    double operations = 4 * scores * (double)each * (backward ? GRADIENT_PRODUCTS : 1);
+    EchBytes queries = bytes_of(q->numel, q->dtype), kept = ech_bytes_mul(2, bytes_of(ech_bytes_mul(lengths->keys, row), keys->dtype));
     *ret = (EchGpuOperator){.kind = ECH_GPU_OP_ATTENTION,
                             .dtype = q->dtype,
                             .elements = q->numel,
@@ -254,8 +266,8 @@ void ech_gpu_attention_lengths(const EchGpuInput *inputs, size_t n, const EchGpu
                             .k = operations < 9e18 ? (uint64_t)operations : 0,
                             .causal = lengths->scores > 0,
                             .paged = ret->paged,
-                            .read = ech_bytes_add(bytes_of(q->numel, q->dtype), ech_bytes_mul(2, bytes_of(ech_bytes_mul(lengths->keys, row), keys->dtype))),
-                            .written = bytes_of(q->numel, q->dtype)};
+                            .read = ech_bytes_add(ech_bytes_mul(backward ? 3 : 1, queries), kept), /* a gradient: of results and their gradients, too */
+                            .written = backward ? ech_bytes_add(queries, kept) : queries};
 }
 
 /* Keys and values of new tokens, put where the cache has room for them; of the cache itself nothing is read. */
@@ -269,19 +281,27 @@ static void into_cache(const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
     ret->read = ret->written = bytes_of(ret->elements, ret->dtype);
 }
 
-/* Positions [tokens], queries and keys that change in place, and a table of angles, of which a row is read for each token. */
+/* Queries and keys that change in place, then a table of angles, of which a row is read for each token; before them or behind them positions [tokens]. */
 static void rotary_embedding(const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
 {
-    const EchGpuInput *table = NULL;
-    for (size_t i = 3; i < n && !table; i++)
-        table = inputs[i].known && inputs[i].rank == 2 ? &inputs[i] : NULL;
-    if (n < 4 || !inputs[1].known || !table)
+    const EchGpuInput *positions = NULL, *arrays[3] = {NULL};
+    size_t n_arrays = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!inputs[i].known || inputs[i].list)
+            continue;
+        if (inputs[i].rank == 1 && !positions)
+            positions = &inputs[i];
+        else if (inputs[i].rank >= 2 && n_arrays < G_N_ELEMENTS(arrays))
+            arrays[n_arrays++] = &inputs[i];
+    }
+    const EchGpuInput *queries = arrays[0], *keys = n_arrays == 3 ? arrays[1] : NULL, *table = n_arrays > 1 ? arrays[n_arrays - 1] : NULL;
+    if (!positions || !table || table->rank != 2)
         return;
     ret->kind = ECH_GPU_OP_OTHER;
-    ret->dtype = inputs[1].dtype;
-    ret->elements = ech_bytes_add(inputs[1].numel, inputs[2].known ? inputs[2].numel : 0);
+    ret->dtype = queries->dtype;
+    ret->elements = ech_bytes_add(queries->numel, keys ? keys->numel : 0);
     ret->written = bytes_of(ret->elements, ret->dtype);
-    ret->read = ech_bytes_add(ret->written, bytes_of(ech_bytes_mul(inputs[0].numel, dim(table, 0)), table->dtype));
+    ret->read = ech_bytes_add(ret->written, bytes_of(ech_bytes_mul(positions->numel, dim(table, 0)), table->dtype));
 }
 
 /* Of an array that is so much larger than what a kernel goes over, it picks elements (an embedding, a cache that gets new entries): each is one that it goes
@@ -316,7 +336,8 @@ static uint64_t iterated(const EchGpuInput *inputs, size_t n)
     return iteration;
 }
 
-/* A kernel that TorchInductor wrote: its inputs and then its outputs, of which one is taken to be; where there is but one tensor, it changes in place. */
+/* A kernel that TorchInductor or CuTe compiled: its inputs and then its outputs, of which one is taken to be; where there is but one tensor, it changes in
+ * place. */
 static void generated(const char *name, const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
 {
     const EchGpuInput *last = NULL;
@@ -351,7 +372,7 @@ static void generated(const char *name, const EchGpuInput *inputs, size_t n, Ech
 void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
 {
     *ret = (EchGpuOperator){0};
-    if (strncmp(name, "triton_", 7) == 0) {
+    if (strncmp(name, "triton_", 7) == 0 || strncmp(name, "cute::", 6) == 0) {
         generated(name, inputs, n, ret);
         return;
     }
@@ -445,13 +466,14 @@ void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, 
         ret->n = ech_bytes_mul(ret->elements, 8);
         ret->read = ech_bytes_add(ret->n, backward ? 0 : bytes_of(ret->elements, ret->dtype));
         ret->written = backward ? bytes_of(ret->elements, ret->dtype) : 8;
-    } else if ((strstr(op, "flash_attention_") || strstr(op, "efficient_attention_")) && op[0] == '_' && op[1] != 's') {
-        attention(inputs, n, strstr(op, "backward") != NULL, true, ret);
-    } else if (strncmp(op, "_vllm_fa", 8) == 0 && strstr(op, "fwd")) {
+    } else if (((strstr(op, "flash_attention_") || strstr(op, "efficient_attention_")) && op[0] == '_' && op[1] != 's') ||
+               strncmp(op, "flash_attn::", 12) == 0 || strncmp(op, "flash_attn_3::", 14) == 0) {
+        attention(inputs, n, is_gradient(op), true, ret);
+    } else if ((strncmp(op, "_vllm_fa", 8) == 0 && strstr(op, "fwd")) || strcmp(op, "sgl_kernel::fwd") == 0) {
         paged_attention(inputs, n, ret);
-    } else if (strstr(op, "reshape_and_cache")) {
+    } else if (strstr(op, "reshape_and_cache") || strstr(op, "::store_cache")) {
         into_cache(inputs, n, ret);
-    } else if (strstr(op, "::rotary_embedding")) {
+    } else if (strstr(op, "::rotary_embedding") || strstr(op, "::apply_rope_inplace")) {
         rotary_embedding(inputs, n, ret);
     } else if (NAMED(op, "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "log_normal_", "cauchy_", "geometric_")) {
         ret->read = 0;
@@ -532,7 +554,7 @@ static bool attention_by_grid(const EchGpuName *name, EchGpuLaunch *launch, EchI
     if (name->head == 0 || rows == 0 || launch->grid[0] == 0)
         return false;
     double length = (double)launch->grid[0] * rows, heads = (double)launch->grid[1] * launch->grid[2],
-           operations = 4 * length * length * name->head * heads * (name->causal ? 0.5 : 1) * (name->backward ? 2.5 : 1);
+           operations = 4 * length * length * name->head * heads * (name->causal ? 0.5 : 1) * (name->backward ? GRADIENT_PRODUCTS : 1);
     EchBytes each = MAX(name->element_bytes, 1), array = (EchBytes)MIN(length * heads * name->head * (double)each, 1e18);
     set_traffic(ret, ech_bytes_mul(array, name->backward ? 5 : 3), ech_bytes_mul(array, name->backward ? 3 : 1), ECH_INFERRED);
     ret->unit = ECH_WORK_MATRIX;

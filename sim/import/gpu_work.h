@@ -67,9 +67,9 @@ typedef struct {
 EchDtype ech_gpu_torch_dtype(const char *text, size_t n);
 /** Work of the PyTorch operator @name ("aten::addmm"). kind is ECH_GPU_OP_NONE where no input has a shape. */
 void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, EchGpuOperator *ret);
-/** Work of attention over sequences of @lengths: @inputs are [tokens, heads, depth], and keys and values of as many dimensions or [pages, tokens, heads,
- * depth]. Leaves @ret as it is where they are not. */
-void ech_gpu_attention_lengths(const EchGpuInput *inputs, size_t n, const EchGpuLengths *lengths, EchGpuOperator *ret);
+/** Work of attention over sequences of @lengths, or of its gradient, as @name says: @inputs are [tokens, heads, depth] (a gradient's own before it), and keys
+ * and values of as many dimensions or [pages, tokens, heads, depth]. Leaves @ret as it is where they are not. */
+void ech_gpu_attention_lengths(const char *name, const EchGpuInput *inputs, size_t n, const EchGpuLengths *lengths, EchGpuOperator *ret);
 /** True where a kernel of @name does the operator's work. */
 bool ech_gpu_is_main(const EchGpuOperator *whole, const EchGpuName *name);
 /** Counts a kernel of @call; @launch may be NULL. True where it is a main one. */

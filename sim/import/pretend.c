@@ -960,7 +960,7 @@ static bool is_index(const char *name, size_t input)
            (input == 2 && (g_str_has_prefix(name, "aten::gather,") || g_str_has_prefix(name, "aten::index_select,")));
 }
 
-/* ", types = [bf16, s64, 4096, -]" behind the sizes: the types of arrays, and numbers. */
+/* ", types = [bf16, s64, 4096, true, -]" behind the sizes: the types of arrays, numbers, and what is so. */
 static void read_types(const char *name, EchGpuInput *inputs, size_t n)
 {
     const char *at = strstr(name, ", types = [");
@@ -973,6 +973,8 @@ static void read_types(const char *name, EchGpuInput *inputs, size_t n)
         } else if (g_ascii_isdigit(*at)) {
             inputs[i].integers[0] = (int64_t)MIN(g_ascii_strtoull(at, NULL, 10), (uint64_t)INT64_MAX);
             inputs[i].n_integers = 1;
+        } else if (length == 4 && memcmp(at, "true", 4) == 0) {
+            inputs[i].truth = true;
         }
         at += length;
         at += *at == ',';
@@ -1005,7 +1007,7 @@ static void read_call(Reader *r, Call *call)
     g_autofree char *bare = g_strndup(name, bare_length(name));
     ech_gpu_operator_of(bare, inputs, n, &call->shared.whole);
     if (call->lengths > 0)
-        ech_gpu_attention_lengths(inputs, n, &g_array_index(r->lengths, EchGpuLengths, call->lengths - 1), &call->shared.whole);
+        ech_gpu_attention_lengths(bare, inputs, n, &g_array_index(r->lengths, EchGpuLengths, call->lengths - 1), &call->shared.whole);
 }
 
 /* The type that a kernel's name speaks of. Its width alone counts. */

@@ -81,6 +81,7 @@ end
 $ cd $T && P=$(dirname $(command -v echelon))/tests/pretend_program; echelon capture --pretend h100-sxm -o named -- $P by-name 2>&1 | sed 's/[0-9]\{3,\}\././g'; rm named.*
 runtime: 0, 12000
 allocated: 0; cos there; malloc there; cuNoSuchName missing
+CuTe's names: cudaMalloc there, a launch there, cudaNoSuchName gone
 echelon capture: wrote named..pretend; now: echelon run --trace named..pretend --device h100-sxm
 $ cd $T && P=$(dirname $(command -v echelon))/tests/pretend_program; echelon capture --pretend h100-sxm -o jax -- sh -c "mkdir jax.7.step; $P by-name" 2>&1 | sed -n 's/[0-9]\{3,\}\././g; /wrote/p'; rm -r jax.*
 echelon capture: wrote jax.7.step; now: echelon run --trace jax.7.step --device h100-sxm

@@ -42,3 +42,54 @@ grep -q 'a mask of 5242880 elements is too large' "$work/said" || { cat "$work/s
 "$echelon" run --trace "$work"/p.*.pretend --device h100-sxm >"$work/run" || exit 1
 grep -q '100 MiB  step.py' "$work/run" || { echo "no line of an allocation is told:"; cat "$work/run"; exit 1; }
 tr '\n' ' ' <"$work/run" | grep -q "operators run on the host's processor" || exit 1
+
+# Kernels of CuTe's DSL, and FlashAttention 4 on it, by what their packages look like; and a worker that is killed by its own program.
+mkdir -p "$work/cutlass/cutlass_dsl" "$work/flash_attn/cute"
+touch "$work/cutlass/__init__.py" "$work/cutlass/cutlass_dsl/__init__.py" "$work/flash_attn/__init__.py" "$work/flash_attn/cute/__init__.py"
+cat >"$work/cutlass/cutlass_dsl/tvm_ffi_provider.py" <<'PY'
+class TVMFFIJitCompiledFunction:
+    def __init__(self, name): self.function_name = name
+    def __call__(self, *values): values[-1].fill_(1)
+PY
+cat >"$work/flash_attn/cute/interface.py" <<'PY'
+import torch
+from cutlass.cutlass_dsl.tvm_ffi_provider import TVMFFIJitCompiledFunction
+torch.cuda.init()  # as it does while it is imported
+def _flash_attn_fwd(q, k, v, cu_seqlens_q=None, cu_seqlens_k=None, seqused_k=None, causal=False):
+    _flash_attn_fwd.compile_cache[0](q, k, v, out := torch.empty_like(q))
+    return out
+_flash_attn_fwd.compile_cache = {0: TVMFFIJitCompiledFunction("flash_attncuteflash_fwd_sm90_object_at_0")}
+def _flash_attn_bwd(q, k, v, out, dout, lse, causal=False):
+    TVMFFIJitCompiledFunction("flash_bwd_postprocess_object_at_0")(q, k)
+def forward(*given, **named): return _flash_attn_fwd(*given, **named)
+PY
+cat >"$work/attend.py" <<'PY'
+import multiprocessing, sys, time, torch
+from flash_attn.cute import interface
+from cutlass.cutlass_dsl.tvm_ffi_provider import TVMFFIJitCompiledFunction
+def serve(ready):
+    kept = torch.empty(3 << 20, dtype=torch.uint8, device="cuda")
+    ready.set()
+    time.sleep(60)
+if __name__ == "__main__":
+    q, k = torch.empty(2, 64, 8, 32, dtype=torch.bfloat16, device="cuda"), torch.empty(2, 64, 2, 32, dtype=torch.bfloat16, device="cuda")
+    interface.forward(q, k, k, causal=True)
+    interface._flash_attn_bwd(q, k, k, q, q, None, causal=False)
+    TVMFFIJitCompiledFunction("norm_object_at_0")(q, k)
+    spawn = multiprocessing.get_context("spawn")
+    ready = spawn.Event()
+    worker = spawn.Process(target=serve, args=(ready,))
+    worker.start()
+    ready.wait()
+    worker.kill()
+    worker.join()
+PY
+(cd "$work" && PYTHONPATH=. "$echelon" capture --pretend h100-sxm -o "$work/a" -- python3 attend.py >"$work/said" 2>&1) || { tail -20 "$work/said"; exit 1; }
+for range in 'flash_attn::_flash_attn_forward, sizes = \[\[2, 64, 8, 32\], \[2, 64, 2, 32\], \[2, 64, 2, 32\], \[\], \[\]\], types = \[bf16, bf16, bf16, true, -\]' \
+  'flash_attn::_flash_attn_backward, sizes = \[\[2, 64, 8, 32\], \[2, 64, 8, 32\], \[2, 64, 2, 32\], \[2, 64, 2, 32\], \[\], \[\]\], types = \[bf16, bf16, bf16, bf16, -, -\]' \
+  'cute::flash_bwd_postprocess, sizes = \[\[2, 64, 8, 32\], \[2, 64, 2, 32\], \[\]\], types = \[bf16, bf16, -\]' 'cute::norm, sizes = .*'; do
+  grep -q "^name [0-9]* \"$range\"$" "$work"/a.*.pretend || { echo "no range $range:"; grep '^name' "$work"/a.*.pretend; exit 1; }
+done
+grep -q 'cute::flash_attncute' "$work"/a.*.pretend && { echo "an attention's kernel has a range of its own"; exit 1; }
+[ "$(ls "$work"/a.*.pickle | wc -l)" = 2 ] || { echo "a killed worker left no snapshot:"; ls "$work"; exit 1; }
+[ "$(grep -c '^end$' "$work"/a.*.pretend | grep -c ':1$')" = 2 ] || { echo "a killed worker's capture has no end"; exit 1; }

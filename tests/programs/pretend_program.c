@@ -32,6 +32,9 @@ static int ask_by_name(void)
            library && dlsym(library, "cuNoSuchName") ? "there"
            : dlerror()                               ? "missing"
                                                      : "missing without an error");
+    printf("CuTe's names: cudaMalloc %s, a launch %s, cudaNoSuchName %s\n",
+           library && dlsym(library, "_cudaMalloc") && dlsym(library, "_cudaMalloc") == dlsym(library, "cudaMalloc") ? "there" : "gone",
+           library && dlsym(library, "_cudaLaunchKernelEx") ? "there" : "gone", library && dlsym(library, "_cudaNoSuchName") ? "there" : "gone");
     return 0;
 }
 

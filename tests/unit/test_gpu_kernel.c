@@ -457,12 +457,21 @@ START_TEST(operators)
     ck_assert_uint_eq(whole.n, 100);
     ck_assert_uint_eq(whole.read, 2 * (800 * 32 * 64 + 2 * 800 * 8 * 64));
     ck_assert_uint_eq(whole.k, 4 * 800 * 32 * 64 * 100 / 2);
+    ech_gpu_operator_of("sgl_kernel::fwd", paged, 5, &whole);
+    ck_assert_uint_eq(whole.n, 100);
     EchGpuInput stored[] = {tensor(3, 8, 8, 64, 0), tensor(3, 8, 8, 64, 0), tensor(4, 1000, 16, 8, 64)};
     ech_gpu_operator_of("_C_cache_ops::reshape_and_cache_flash", stored, 3, &whole);
     ck_assert_uint_eq(whole.read, 2 * 2 * 8 * 8 * 64);
     ck_assert_uint_eq(whole.written, whole.read);
+    EchGpuInput rows[] = {tensor(2, 8, 512, 0, 0), tensor(2, 8, 512, 0, 0), tensor(2, 100000, 512, 0, 0), tensor(2, 100000, 512, 0, 0), tensor(1, 8, 0, 0, 0)};
+    ech_gpu_operator_of("sglang::store_cache", rows, 5, &whole);
+    ck_assert_uint_eq(whole.read, 2 * 2 * 8 * 512);
     EchGpuInput turned[] = {tensor(1, 8, 0, 0, 0), tensor(2, 8, 2048, 0, 0), tensor(2, 8, 512, 0, 0), {0}, tensor(2, 8192, 64, 0, 0)};
     ech_gpu_operator_of("_C::rotary_embedding", turned, 5, &whole);
+    ck_assert_uint_eq(whole.written, 2 * 8 * (2048 + 512));
+    ck_assert_uint_eq(whole.read, whole.written + 2 * 8 * 64);
+    EchGpuInput roped[] = {tensor(3, 8, 32, 64, 0), tensor(3, 8, 8, 64, 0), tensor(2, 8192, 64, 0, 0), tensor(1, 8, 0, 0, 0)};
+    ech_gpu_operator_of("sglang::apply_rope_inplace", roped, 4, &whole);
     ck_assert_uint_eq(whole.written, 2 * 8 * (2048 + 512));
     ck_assert_uint_eq(whole.read, whole.written + 2 * 8 * 64);
 

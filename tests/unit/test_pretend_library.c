@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <glib/gstdio.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -546,6 +547,77 @@ START_TEST(kernels_tell_their_attributes_and_tables_nothing)
 }
 END_TEST
 
+static int loads, prepared, refuse_loading, refused_devices;
+static const char *exception;
+
+static int load_once(void **library)
+{
+    loads++;
+    return refuse_loading ? refuse_loading : load_module(library, ptx);
+}
+
+static int prepare_device(void **library, int device)
+{
+    NEED(*library != NULL && device == prepared);
+    prepared++;
+    return device < refused_devices ? 209 : 0;
+}
+
+static void raise_exception(const char *kind, const char *text)
+{
+    NEED(strcmp(kind, "RuntimeError") == 0);
+    exception = text;
+}
+
+/* Kernels of CuTe's DSL: their hosts' code loads a module at its first call, for all devices of which one at least takes it. */
+static void ask_as_cute_does(void)
+{
+    int (*load_library)(void **, int (*)(void **), int (*)(void **, int), void (*)(const char *, const char *)),
+        (*launch_cute)(const void *, const void *, void **);
+    void (*unload_library)(void **);
+    void *symbols[] = {dlsym(RTLD_DEFAULT, "cuda_dialect_init_library_once"), dlsym(RTLD_DEFAULT, "cuda_dialect_unload_library_once"),
+                       dlsym(RTLD_DEFAULT, "_cudaLaunchKernelEx")},
+         *library = NULL, *kernel;
+    NEED(symbols[0] && symbols[1] && symbols[2]);
+    memcpy(&load_library, &symbols[0], sizeof load_library);
+    memcpy(&unload_library, &symbols[1], sizeof unload_library);
+    memcpy(&launch_cute, &symbols[2], sizeof launch_cute);
+    refuse_loading = 200;
+    NEED(load_library(&library, load_once, prepare_device, raise_exception) != 0 && !library && exception && prepared == 0);
+    refuse_loading = 0;
+    refused_devices = 2;
+    exception = NULL;
+    NEED(load_library(&library, load_once, prepare_device, raise_exception) != 0 && !library && exception && prepared == 2);
+    refused_devices = 1;
+    prepared = 0;
+    NEED(load_library(&library, load_once, prepare_device, raise_exception) == 0 && library && loads == 3 && prepared == 2);
+    NEED(load_library(&library, load_once, prepare_device, raise_exception) == 0 && loads == 3 && prepared == 2);
+    NEED(get_function(&kernel, library, "kk") == 0);
+    const struct {
+        Dim grid, block;
+        size_t shared;
+        void *stream, *attributes;
+        unsigned n_attributes;
+    } config = {{5, 6, 7}, {32, 1, 1}, 64, NULL, NULL, 0};
+    void *a, *arguments[3];
+    int number = 1;
+    uint64_t structure[3] = {0};
+    NEED(allocate(&a, MIB) == 0);
+    arguments[0] = &a;
+    arguments[1] = &number;
+    arguments[2] = structure;
+    NEED(launch_cute(&config, kernel, arguments) == 0);
+    unload_library(&library);
+    NEED(!library && load_library(&library, load_once, NULL, raise_exception) == 0 && library && loads == 4);
+}
+
+START_TEST(kernels_of_cute_are_written)
+{
+    g_autofree char *text = pretended("id=small;bytes=67108864;context=4194304;devices=2;major=9;minor=0", ask_as_cute_does, NULL);
+    ck_assert_ptr_nonnull(strstr(text, " 5 6 7 32 1 1 64\n"));
+}
+END_TEST
+
 START_TEST(arguments_are_found_by_what_ptx_says)
 {
     g_autofree char *text = pretended(SMALL, launch_what_the_driver_compiles, NULL);
@@ -906,6 +978,69 @@ START_TEST(a_killed_process_leaves_what_it_did)
 }
 END_TEST
 
+static const char *marker;
+
+static void write_marker(int number)
+{
+    (void)number;
+    _exit(g_file_set_contents(marker, "", 0, NULL) ? 7 : 99);
+}
+
+/* A worker that is to be killed: with a handler for the question to end, or without. */
+static pid_t begin_worker(bool awaits)
+{
+    pid_t worker = fork();
+    if (worker != 0)
+        return worker;
+    signal(SIGRTMAX - 3, awaits ? write_marker : SIG_DFL);
+    g_autofree char *ready = g_strdup_printf("%s.%d", marker, (int)getpid());
+    NEED(g_file_set_contents(ready, "", 0, NULL));
+    for (;;)
+        pause();
+}
+
+/* How it ended that the library's kill() was asked to kill; @path: its capture, which is there. */
+static int end_of_worker(bool awaits, bool captured, const char *pattern)
+{
+    int (*library_kill)(pid_t, int), status = 0;
+    void *found = dlsym(dlopen(LIBRARY, RTLD_NOW | RTLD_NOLOAD), "kill");
+    NEED(found != NULL);
+    memcpy(&library_kill, &found, sizeof found);
+    pid_t worker = begin_worker(awaits);
+    g_autofree char *ready = g_strdup_printf("%s.%d", marker, (int)worker), *number = g_strdup_printf("%d", (int)worker);
+    g_auto(GStrv) parts = g_strsplit(pattern, "%p", 2);
+    g_autofree char *capture = g_strjoinv(number, parts);
+    NEED(!captured || g_file_set_contents(capture, "", 0, NULL));
+    while (g_access(ready, F_OK) != 0)
+        g_usleep(1000);
+    NEED(library_kill(worker, SIGKILL) == 0 && waitpid(worker, &status, 0) == worker);
+    g_unlink(ready);
+    g_unlink(capture);
+    return status;
+}
+
+static void kill_workers(void)
+{
+    g_autofree char *folder = g_dir_make_tmp("echelon-kill-XXXXXX", NULL);
+    g_autofree char *pattern = g_strdup_printf("%s/c.%%p.pretend", folder), *file = g_strdup_printf("%s/asked", folder);
+    marker = file;
+    g_setenv("ECHELON_PRETEND_OUT", pattern, TRUE);
+    int status = end_of_worker(true, false, pattern); /* no capture of its own: nothing to wait for */
+    NEED(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && g_access(marker, F_OK) != 0);
+    status = end_of_worker(true, true, pattern);
+    NEED(WIFEXITED(status) && WEXITSTATUS(status) == 7 && g_access(marker, F_OK) == 0);
+    status = end_of_worker(false, true, pattern); /* the question ends whoever does not await it */
+    NEED(WIFSIGNALED(status) && WTERMSIG(status) == SIGRTMAX - 3);
+    g_unlink(marker);
+    NEED(g_rmdir(folder) == 0);
+}
+
+START_TEST(who_is_killed_by_the_program_may_write_first)
+{
+    ck_assert_ptr_null(pretended(SMALL, kill_workers, NULL));
+}
+END_TEST
+
 static void *launch_many(void *data)
 {
     void *stream, *memory;
@@ -1183,6 +1318,7 @@ int main(void)
     tcase_add_test(tcase, code_is_chosen_as_a_driver_does);
     tcase_add_test(tcase, arguments_are_found_by_what_code_says);
     tcase_add_test(tcase, nothing_is_left_on_the_stack);
+    tcase_add_test(tcase, kernels_of_cute_are_written);
     tcase_add_test(tcase, arguments_are_found_by_what_ptx_says);
     tcase_add_test(tcase, kernels_tell_their_attributes_and_tables_nothing);
     tcase_add_test(tcase, what_kernels_overwrite_does_not_read_back);
@@ -1196,6 +1332,7 @@ int main(void)
     tcase_add_test(tcase, memory_apart_from_addresses_is_counted);
     tcase_add_test(tcase, a_forked_process_writes_nothing);
     tcase_add_test(tcase, a_killed_process_leaves_what_it_did);
+    tcase_add_test(tcase, who_is_killed_by_the_program_may_write_first);
     tcase_add_test(tcase, threads_write_whole_lines);
     tcase_add_test(tcase, ranges_of_nvtx_are_written);
     tcase_add_test(tcase, what_asks_of_a_compiled_program_is_written);

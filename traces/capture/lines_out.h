@@ -3,18 +3,24 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-/* The file that @pattern names, "%p" being the process id, made anew; -1 and errno. */
-static inline int lines_open(const char *pattern)
+/* The file that @pattern names, "%p" being the number of @process; false: it is too long. */
+static inline bool lines_path(const char *pattern, long process, char ret[PATH_MAX])
 {
     const char *mark = strstr(pattern, "%p");
+    int n = mark ? snprintf(ret, PATH_MAX, "%.*s%ld%s", (int)(mark - pattern), pattern, process, mark + 2) : snprintf(ret, PATH_MAX, "%s", pattern);
+    return n >= 0 && n < PATH_MAX;
+}
+
+/* This process's file, made anew; -1 and errno. */
+static inline int lines_open(const char *pattern)
+{
     char path[PATH_MAX];
-    int n =
-        mark ? snprintf(path, sizeof path, "%.*s%ld%s", (int)(mark - pattern), pattern, (long)getpid(), mark + 2) : snprintf(path, sizeof path, "%s", pattern);
-    if (n < 0 || (size_t)n >= sizeof path) {
+    if (!lines_path(pattern, (long)getpid(), path)) {
         errno = ENAMETOOLONG;
         return -1;
     }

@@ -834,6 +834,12 @@ PRETEND_EXPORT int cudaLaunchKernelExC(const LaunchConfig *config, const void *f
     return cudaLaunchKernel(function, config->grid, config->block, arguments, config->shared, config->stream);
 }
 
+/* CuTe's name of it (cute.c). */
+PRETEND_EXPORT int _cudaLaunchKernelEx(const LaunchConfig *config, const void *function, void **arguments)
+{
+    return cudaLaunchKernelExC(config, function, arguments);
+}
+
 PRETEND_EXPORT int cudaLaunchCooperativeKernel(const void *function, PretendDim grid, PretendDim block, void **arguments, size_t shared, void *stream)
 {
     return cudaLaunchKernel(function, grid, block, arguments, shared, stream);

@@ -51,9 +51,11 @@ void *pretend_symbol_of(void *handle, const char *name, const void *caller)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, find_real);
-    if (handle == RTLD_NEXT || handle == RTLD_DEFAULT || !self || (strncmp(name, "cu", 2) != 0 && strncmp(name, "nccl", 4) != 0))
+    const char *bare = *name == '_' ? name + 1 : name; /* as CuTe's code calls CUDA (cute.c) */
+    if (handle == RTLD_NEXT || handle == RTLD_DEFAULT || !self || (strncmp(bare, "cu", 2) != 0 && strncmp(bare, "nccl", 4) != 0))
         return NULL;
     void *ours = pretend_next_dlsym(self, name);
+    ours = ours || bare == name ? ours : pretend_next_dlsym(self, bare);
     if (!ours)
         dlerror(); /* is the program's to read */
     return ours && !pretend_is_of_cuda(caller) ? ours : NULL;

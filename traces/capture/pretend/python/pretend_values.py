@@ -301,15 +301,16 @@ class Values(TorchDispatchMode):
 
 
 def install_lengths(finder):
-    """Tells how long the sequences are that attention goes over. Kernels read it from arrays of the device; what vLLM keeps of it on the host is put there."""
+    """Tells how long the sequences are that attention goes over. Kernels read it from arrays of the device; what vLLM and SGLang keep of it on the host is put there."""
     if os.environ.get("ECHELON_PRETEND_VALUES") == "0":
         return
     _library.pretend_lengths_of.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     said = "lengths of sequences are not told"
-    for name in ("vllm.vllm_flash_attn.flash_attn_interface", "flash_attn.flash_attn_interface"):
+    for name in ("vllm.vllm_flash_attn.flash_attn_interface", "flash_attn.flash_attn_interface", "sgl_kernel.flash_attn"):
         finder.when(name, _tell_lengths, said)
     for name in ("vllm.v1.attention.backend", "vllm.v1.attention.backends.utils"):  # before 0.14 the latter
         finder.when(name, _keep_lengths, said)
+    finder.when("sglang.srt.layers.attention.flashattention_backend", _keep_lengths_of_sglang, said)
 
 
 def _address(tensor):
@@ -320,26 +321,31 @@ def _tell_lengths(module):
     """Attention over sequences of several lengths, by the names that its arguments have."""
     import functools
     import inspect
-    attend = module.flash_attn_varlen_func
-    names = list(inspect.signature(attend).parameters)
 
-    @functools.wraps(attend)
-    def told(*args, **named):
-        given = dict(zip(names, args), **named)
-        used, starts = given.get("seqused_k"), given.get("cu_seqlens_q")
-        keys = used if used is not None else given.get("cu_seqlens_k")
-        if _address(keys) is None:
-            return attend(*args, **named)
-        causal = given.get("causal", False)
-        n = keys.numel() - (used is None)
-        _library.pretend_lengths_of(_address(keys), used is None, _address(starts) if starts is not None and starts.numel() == n + 1 else None, n,
-                                    isinstance(causal, bool) and causal)
-        try:
-            return attend(*args, **named)
-        finally:
-            _library.pretend_lengths_of(None, 0, None, 0, 0)
+    def telling(attend):
+        names = list(inspect.signature(attend).parameters)
 
-    module.flash_attn_varlen_func = told
+        @functools.wraps(attend)
+        def told(*args, **named):
+            given = dict(zip(names, args), **named)
+            used, starts = given.get("seqused_k", given.get("cache_seqlens")), given.get("cu_seqlens_q")
+            keys = used if used is not None else given.get("cu_seqlens_k")
+            if _address(keys) is None or "k_cache" in given and given.get("k") is not None:  # new keys are appended: longer than it says
+                return attend(*args, **named)
+            causal = given.get("causal", False)
+            n = keys.numel() - (used is None)
+            _library.pretend_lengths_of(_address(keys), used is None, _address(starts) if starts is not None and starts.numel() == n + 1 else None, n,
+                                        isinstance(causal, bool) and causal)
+            try:
+                return attend(*args, **named)
+            finally:
+                _library.pretend_lengths_of(None, 0, None, 0, 0)
+
+        return told
+
+    for name in ("flash_attn_varlen_func", "flash_attn_with_kvcache"):
+        if hasattr(module, name):
+            setattr(module, name, telling(getattr(module, name)))
 
 
 def _keep_lengths(module):
@@ -353,13 +359,37 @@ def _keep_lengths(module):
         made(self, *args, **named)
         kept = self.__dict__
         lengths = next((kept[name] for name in ("seq_lens_cpu_upper_bound", "_seq_lens_cpu", "seq_lens_cpu") if kept.get(name) is not None), None)
-        for there, here in ((kept.get("seq_lens"), lengths), (kept.get("query_start_loc"), kept.get("query_start_loc_cpu"))):
-            if here is not None and _address(there) is not None and there.numel() == here.numel():
-                with torch.utils._python_dispatch._disable_current_modes():
-                    _seen(there).copy_(here)
-                _library.pretend_fill(there.data_ptr(), _span(there))
+        _put(kept.get("seq_lens"), lengths)
+        _put(kept.get("query_start_loc"), kept.get("query_start_loc_cpu"))
 
     kind.__init__ = make
+
+
+def _put(there, here):
+    """Values that the host knows, where a kernel of the device's would have computed them."""
+    if here is None or _address(there) is None or there.numel() != here.numel():
+        return
+    with torch.utils._python_dispatch._disable_current_modes():
+        _seen(there).copy_(here)
+    _library.pretend_fill(there.data_ptr(), _span(there))
+
+
+def _keep_lengths_of_sglang(module):
+    """What SGLang's attention is told of a batch that it decodes by a CUDA graph."""
+    import functools
+    prepare = module.FlashAttentionBackend.init_forward_metadata_out_graph
+
+    @functools.wraps(prepare)
+    def prepared(self, forward_batch, *args, **named):
+        result = prepare(self, forward_batch, *args, **named)
+        lengths = getattr(forward_batch, "seq_lens_cpu", None)
+        if lengths is None and _is_here(forward_batch.seq_lens) and _library.pretend_known(forward_batch.seq_lens.data_ptr(), _span(forward_batch.seq_lens)):
+            lengths = _seen(forward_batch.seq_lens)
+        if getattr(forward_batch, "spec_info", None) is None:
+            _put(getattr(self.forward_metadata, "cache_seqlens_int32", None), lengths)
+        return result
+
+    module.FlashAttentionBackend.init_forward_metadata_out_graph = prepared
 
 
 _modes = []  # PyTorch 2.6 holds none of it while torch.compile takes it off

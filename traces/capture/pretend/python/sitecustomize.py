@@ -71,63 +71,6 @@ class _Modules:
             self.pop()
 
 
-class _Generated:
-    """Ranges of kernels that TorchInductor wrote: sizes of what they are called with, as PyTorch's own range says them, and types, and over how many elements they go, which it does not."""
-
-    NAMES = {"bfloat16": "bf16", "float16": "f16", "float32": "f32", "float64": "f64", "int64": "s64", "int32": "s32", "int16": "s16", "int8": "s8", "uint8": "u8",
-             "bool": "pred", "float8_e4m3fn": "f8e4m3fn", "float8_e5m2": "f8e5m2"}
-
-    def __init__(self, torch):
-        self.tensor = torch.Tensor
-        self.push, self.pop = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
-        self.enabled = torch.autograd._profiler_enabled
-
-    def type_of(self, value):
-        if not isinstance(value, self.tensor):
-            return "-"
-        kind = str(value.dtype).split(".")[-1]
-        return self.NAMES.get(kind, kind)
-
-    def text(self, autotuner, values):
-        """The last type is no type but the elements: xnumel times r0_numel and so on; kernels that are several in one have xnumel_0, xnumel_1."""
-        sizes = ", ".join(str(list(value.shape)) if isinstance(value, self.tensor) else "[]" for value in values)
-        parts = {}
-        for name, value in zip(autotuner.fn.arg_names, values):
-            if "numel" in name and type(value) is int:
-                part = name.split("numel")[1]
-                parts[part] = parts.get(part, 1) * value
-        types = ", ".join([self.type_of(value) for value in values] + [str(sum(parts.values()) or "-")])
-        return "%s, sizes = [%s, []], types = [%s]" % (autotuner.inductor_meta.get("kernel_name", "triton_"), sizes, types)
-
-    def install(self, heuristics):
-        import functools
-        launch = heuristics.CachingAutotuner.run
-
-        @functools.wraps(launch)
-        def run(autotuner, *values, **named):
-            if not self.enabled():
-                return launch(autotuner, *values, **named)
-            self.push(self.text(autotuner, values))
-            try:
-                return launch(autotuner, *values, **named)
-            finally:
-                self.pop()
-
-        tune = heuristics.CachingAutotuner.bench
-
-        @functools.wraps(tune)
-        def bench(autotuner, launcher, *values, **named):
-            self.push("nn.Module: tuning of kernels (torch.compile)")  # not of the module that is compiled
-            self.push(self.text(autotuner, values))
-            try:
-                return tune(autotuner, launcher, *values, **named)
-            finally:
-                self.pop()
-                self.pop()
-
-        heuristics.CachingAutotuner.run, heuristics.CachingAutotuner.bench = run, bench
-
-
 class _Operators:
     """Ranges of operators, while no profiler of the program's own runs: there is one at a time."""
 
@@ -250,6 +193,7 @@ class _Recorder:
         from multiprocessing.util import Finalize
         Finalize(None, self.write, exitpriority=-100)  # its forked processes end without atexit
         self.write_when_ended()
+        self.write_when_killed()
 
     def write_when_ended(self):
         """`timeout` and schedulers end a program by SIGTERM, which Python dies of without a word."""
@@ -264,14 +208,26 @@ class _Recorder:
 
         signal.signal(signal.SIGTERM, ended)
 
+    def write_when_killed(self):
+        """A process of the program that is to be killed by another is asked to write first (record.c)."""
+        import signal
+        if threading.current_thread() is not threading.main_thread():
+            return
+
+        def killed(number, frame):
+            import ctypes
+            self.write()
+            ctypes.CDLL(None).pretend_finish()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        signal.signal(signal.SIGRTMAX - 3, killed)
+
     def record_operators(self):
         operators = _Operators(self.torch)
         operators.install()
         operators.open()
         for module, names in (("convert_frame", ("_compile", "fullgraph_capture")), ("aot_compile", ("aot_compile_fullgraph",))):
             _finder.when("torch._dynamo." + module, lambda there, names=names: operators.pause_in(there, names), "a compiler sees ranges that it may trip over")
-        for module in ("triton_heuristics", "runtime.triton_heuristics"):  # up to 2.3, and later
-            _finder.when("torch._inductor." + module, _Generated(self.torch).install, "types of what generated kernels use are guessed")
         self.operators = operators
 
     def record_modules(self):
@@ -333,6 +289,8 @@ def _install(torch):
     import pretend_values
     pretend_values.install()
     pretend_values.install_lengths(_finder)
+    import pretend_generated
+    pretend_generated.install(_finder)
 
 
 class _Finder:

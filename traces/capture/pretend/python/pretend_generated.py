@@ -1,0 +1,128 @@
+"""Ranges of kernels that are written and compiled while the program runs (TorchInductor's, CuTe's), which are no operators of PyTorch's: sizes of what they are called
+with, as PyTorch's own ranges say them, and types, which those do not. And of FlashAttention 4, whose masks are compiled into its kernels."""
+import ctypes
+import functools
+import inspect
+import threading
+
+import torch
+
+NAMES = {"bfloat16": "bf16", "float16": "f16", "float32": "f32", "float64": "f64", "int64": "s64", "int32": "s32", "int16": "s16", "int8": "s8", "uint8": "u8",
+         "bool": "pred", "float8_e4m3fn": "f8e4m3fn", "float8_e5m2": "f8e5m2"}
+_push, _pop = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
+_told = torch.autograd._profiler_enabled  # while ranges are written
+
+
+def install(finder):
+    for module in ("triton_heuristics", "runtime.triton_heuristics"):  # up to 2.3, and later
+        finder.when("torch._inductor." + module, _inductor, "types of what generated kernels use are guessed")
+    finder.when("cutlass.cutlass_dsl.tvm_ffi_provider", _cute, "sizes of what CuTe's kernels use are guessed")
+    finder.when("flash_attn.cute.interface", _attention, "how much FlashAttention computes is guessed")
+
+
+def _type_of(value):
+    if value is True:
+        return "true"
+    if not isinstance(value, torch.Tensor):
+        return "-"
+    kind = str(value.dtype).split(".")[-1]
+    return NAMES.get(kind, kind)
+
+
+def _text(name, values, elements=None):
+    """The last type is no type but the elements that the kernel goes over, where they are known."""
+    sizes = ", ".join(str(list(value.shape)) if isinstance(value, torch.Tensor) else "[]" for value in values)
+    return "%s, sizes = [%s, []], types = [%s]" % (name, sizes, ", ".join([_type_of(value) for value in values] + [str(elements or "-")]))
+
+
+def _within(text, run, *values, **named):
+    _push(text)
+    try:
+        return run(*values, **named)
+    finally:
+        _pop()
+
+
+def _inductor(heuristics):
+    def text(autotuner, values):
+        """xnumel times r0_numel and so on; kernels that are several in one have xnumel_0, xnumel_1."""
+        parts = {}
+        for name, value in zip(autotuner.fn.arg_names, values):
+            if "numel" in name and type(value) is int:
+                part = name.split("numel")[1]
+                parts[part] = parts.get(part, 1) * value
+        return _text(autotuner.inductor_meta.get("kernel_name", "triton_"), values, sum(parts.values()))
+
+    launch = heuristics.CachingAutotuner.run
+
+    @functools.wraps(launch)
+    def run(autotuner, *values, **named):
+        if not _told():
+            return launch(autotuner, *values, **named)
+        return _within(text(autotuner, values), launch, autotuner, *values, **named)
+
+    tune = heuristics.CachingAutotuner.bench
+
+    @functools.wraps(tune)
+    def bench(autotuner, launcher, *values, **named):
+        _push("nn.Module: tuning of kernels (torch.compile)")  # not of the module that is compiled
+        try:
+            return _within(text(autotuner, values), tune, autotuner, launcher, *values, **named)
+        finally:
+            _pop()
+
+    heuristics.CachingAutotuner.run, heuristics.CachingAutotuner.bench = run, bench
+
+
+_inside = threading.local()  # FlashAttention tells of all of its kernels together
+
+
+def _cute(provider):
+    """A compiled function takes what its author's does: inputs, and then outputs, as a rule."""
+
+    def telling(call):
+        @functools.wraps(call)
+        def told(function, *values, **named):
+            name = str(getattr(function, "function_name", "")).split("_object_at")[0]
+            if hasattr(_inside, "attention") and "process" not in name or not _told():  # sums before a gradient and after it are as long as their own arrays
+                return call(function, *values, **named)
+            return _within(_text("cute::" + name, list(values) + list(named.values())), call, function, *values, **named)
+
+        return told
+
+    for name in ("TVMFFIJitCompiledFunction", "TVMFFIJitCompiledFunctionWithKwargs"):
+        kind = getattr(provider, name, None)
+        if kind is not None:
+            kind.__call__ = telling(kind.__call__)
+
+
+def _attention(interface):
+    lengths = ctypes.CDLL(None).pretend_lengths_of
+    lengths.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+
+    def telling(attend, range_name, first):
+        names = list(inspect.signature(attend).parameters)
+
+        @functools.wraps(attend)
+        def told(*args, **named):
+            given = dict(zip(names, args), **named)
+            arrays = [given.get(name) for name in first + ("q", "k", "v")]
+            if hasattr(_inside, "attention") or not _told() or not all(isinstance(array, torch.Tensor) for array in arrays):
+                return attend(*args, **named)
+            _inside.attention = True
+            causal = given.get("causal") is True
+            used, starts = given.get("seqused_k"), given.get("cu_seqlens_q")
+            keys = used if used is not None else given.get("cu_seqlens_k")
+            if keys is not None:
+                n = keys.numel() - (used is None)
+                lengths(keys.data_ptr(), used is None, starts.data_ptr() if starts is not None and starts.numel() == n + 1 else None, n, causal)
+            try:
+                return _within(_text(range_name, arrays + [causal]), attend, *args, **named)
+            finally:
+                lengths(None, 0, None, 0, 0)
+                del _inside.attention
+
+        return told
+
+    interface._flash_attn_fwd = telling(interface._flash_attn_fwd, "flash_attn::_flash_attn_forward", ())
+    interface._flash_attn_bwd = telling(interface._flash_attn_bwd, "flash_attn::_flash_attn_backward", ("dout",))
