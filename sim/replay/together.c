@@ -158,8 +158,6 @@ static void find_meetings(Together *t)
 {
     g_autoptr(GHashTable) index = g_hash_table_new_full(ech_meeting_hash, ech_meeting_equal, g_free, NULL),
                           channels = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
-    for (uint32_t s = 0; t->n > 1 && t->calls->len == 0 && s < t->n; s++)
-        ech_diag_remark(t->seats[s].replaying.run->diag, "nothing in these traces says what of one rank meets what of another: each is replayed by itself");
     for (uint32_t s = 0; s < t->n; s++) {
         const EchTrace *trace = t->seats[s].replaying.rank.trace;
         size_t n_ops = ech_trace_n_ops(trace);
@@ -180,6 +178,8 @@ static void find_meetings(Together *t)
             }
         }
     }
+    for (uint32_t s = 0; t->n > 1 && t->calls->len == 0 && s < t->n; s++)
+        ech_diag_remark(t->seats[s].replaying.run->diag, "nothing in these traces says what of one rank meets what of another: each is replayed by itself");
     for (uint32_t p = 0; p < t->parties->len; p++) /* who hears nobody that is there does not wait */
         if (g_array_index(t->meetings, Meeting, party_at(t, p)->meeting).speakers == 0)
             call_at(t, party_at(t, p)->call)->missing--;

@@ -17,7 +17,6 @@ rank1.pretend and 1 more: 2 ranks on h100-sxm
 
   Remarks
     ranks 0, 1: 1 copy of 4 B in all is from or to pageable host memory; --pass pin says what pinned memory would be worth
-    ranks 0, 1: nothing in these traces says what of one rank meets what of another: each is replayed by itself
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --set device.memories.hbm.capacity=2GiB --set device.memories.hbm.available=1GiB | head -n 8
 rank0.pretend and 1 more: 2 ranks on h100-sxm
 
@@ -110,11 +109,11 @@ $ P=traces/pipeline_pytorch.h100; echelon run $P/rank*.pretend.gz --device h100-
 echelon: slow: holds a run of several ranks, as_is/000 one of a single trace; compare one of its ranks (slow/000, ...)
 exit 2
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --pass remat | tail -n 8
+  Remarks
     ranks 0, 1: 1 copy of 4 B in all is from or to pageable host memory; --pass pin says what pinned memory would be worth
     rank 0: remat: 45 arrays (4.50 GiB) made again instead of kept: 45 kernels run again, 15.8 ms by their own times
     rank 0: remat: 15 kernels that made only what is not kept are gone
     rank 0: remat: 3 arrays (288 MiB) kept: sent by another rank, once
-    ranks 0, 1: nothing in these traces says what of one rank meets what of another: each is replayed by itself
     rank 1: remat: 18 arrays (1.41 GiB) made again instead of kept: 18 kernels run again, 4.68 ms by their own times
     rank 1: remat: 2 kernels that made only what is not kept are gone
     rank 1: remat: 10 arrays (512 MiB) kept: sent by another rank, once

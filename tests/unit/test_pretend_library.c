@@ -1041,6 +1041,49 @@ START_TEST(who_is_killed_by_the_program_may_write_first)
 }
 END_TEST
 
+typedef struct {
+    char bytes[64];
+} Handed;
+
+/* Memory of another process: its own, at addresses of ours, on the device where it lies. */
+static void hand_memory_over(void)
+{
+    int (*hand)(Handed *, void *), (*open_handed)(void **, Handed, unsigned), (*close_handed)(void *);
+    void *symbols[] = {dlsym(RTLD_DEFAULT, "cudaIpcGetMemHandle"), dlsym(RTLD_DEFAULT, "cuIpcOpenMemHandle_v2"), dlsym(RTLD_DEFAULT, "cudaIpcCloseMemHandle")};
+    NEED(symbols[0] && symbols[1] && symbols[2]);
+    memcpy(&hand, &symbols[0], sizeof hand);
+    memcpy(&open_handed, &symbols[1], sizeof open_handed);
+    memcpy(&close_handed, &symbols[2], sizeof close_handed);
+    Handed handed, *shared = mmap(NULL, sizeof handed, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void *a, *theirs;
+    size_t before, after, total;
+    NEED(shared != MAP_FAILED && hand(&handed, &handed) == 1 && last_error() == 1); /* the host's */
+    pid_t other = fork();
+    if (other == 0) {
+        NEED(set_device(1) == 0 && allocate(&a, 3 * MIB) == 0 && hand(shared, (char *)a + 100) == 0);
+        _exit(0);
+    }
+    int status;
+    NEED(waitpid(other, &status, 0) == other && status == 0);
+    NEED(allocate(&a, MIB) == 0 && hand(&handed, a) == 0 && open_handed(&theirs, handed, 0) == 1); /* one's own */
+    NEED(memory_info(&before, &total) == 0 && open_handed(&theirs, *shared, 0) == 0 && theirs != a && memory_info(&after, &total) == 0 && after == before);
+    struct {
+        int type, device;
+        void *on_device, *on_host;
+    } attributes;
+    NEED(pointer_attributes(&attributes, (char *)theirs + 3 * MIB - 1) == 0 && attributes.type == 2 && attributes.device == 1);
+    int answer = 5;
+    NEED(copy(&answer, theirs, sizeof answer, 2) == 0 && answer == 0);
+    NEED(close_handed(theirs) == 0);
+}
+
+START_TEST(memory_of_other_processes_takes_none)
+{
+    g_autofree char *text = pretended("id=small;bytes=67108864;context=4194304;devices=2;major=9;minor=0", hand_memory_over, NULL);
+    ck_assert_uint_eq(count(text, "alloc"), 1);
+}
+END_TEST
+
 static void *launch_many(void *data)
 {
     void *stream, *memory;
@@ -1333,6 +1376,7 @@ int main(void)
     tcase_add_test(tcase, a_forked_process_writes_nothing);
     tcase_add_test(tcase, a_killed_process_leaves_what_it_did);
     tcase_add_test(tcase, who_is_killed_by_the_program_may_write_first);
+    tcase_add_test(tcase, memory_of_other_processes_takes_none);
     tcase_add_test(tcase, threads_write_whole_lines);
     tcase_add_test(tcase, ranges_of_nvtx_are_written);
     tcase_add_test(tcase, what_asks_of_a_compiled_program_is_written);

@@ -393,6 +393,28 @@ START_TEST(one_rank_is_the_run)
 }
 END_TEST
 
+/* Said where no rank says whom it meets, and only there; of one rank nothing is to be said. */
+START_TEST(ranks_that_say_nobody_are_told_so)
+{
+    for (size_t i = 0; i < 3; i++) {
+        Rank a = rank_new(), b = rank_new();
+        add_collective(&a, a.messages[0], ECH_COLLECTIVE_ALL_REDUCE, 10, i == 1 ? "devices=2 stride=1 meets=5/0" : "devices=2 stride=1", ECH_NONE);
+        add_collective(&b, b.messages[0], ECH_COLLECTIVE_ALL_REDUCE, 10, i == 1 ? "devices=2 stride=1 meets=5/0" : "devices=2 stride=1", ECH_NONE);
+        EchTrace *traces[] = {finish(&a), finish(&b)};
+        EchRun *runs[2];
+        size_t n = i == 2 ? 1 : 2, said = 0;
+        must_replay(traces, n, runs);
+        for (size_t r = 0; r < n; r++)
+            for (const char *const *remark = ech_diag_remarks(runs[r]->diag); *remark; remark++)
+                said += strstr(*remark, "each is replayed by itself") != NULL;
+        ck_assert_uint_eq(said, i == 0 ? 2 : 0);
+        free_runs(runs, n);
+        if (n == 1)
+            ech_trace_unref(traces[1]);
+    }
+}
+END_TEST
+
 /* A host's wait that meets @words: of what hangs on nothing else. */
 static EchId add_host(Rank *r, EchId queue, const char *words, EchId after)
 {
@@ -506,6 +528,7 @@ int main(void)
     tcase_add_test(cases, who_is_not_there_is_not_waited_for);
     tcase_add_test(cases, one_rank_is_the_run);
     tcase_add_test(cases, hosts_wait_for_who_tells);
+    tcase_add_test(cases, ranks_that_say_nobody_are_told_so);
     tcase_add_test(cases, hosts_meet_at_a_barrier);
     tcase_add_test(cases, loops_meet_nobody);
     tcase_add_test(cases, words);

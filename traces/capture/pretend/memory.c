@@ -336,6 +336,16 @@ bool pretend_map(void *address, uint64_t bytes, int device)
     return mapped;
 }
 
+void *pretend_see(uint64_t bytes, int device)
+{
+    void *address = map_addresses(bytes, PAGE, PROT_READ | PROT_WRITE, true);
+    Block block = {.block = {.address = (uint64_t)address, .bytes = bytes, .kind = PRETEND_DEVICE, .device = device}, .mapped = true};
+    pthread_mutex_lock(&lock);
+    bool seen = address && insert(&block);
+    pthread_mutex_unlock(&lock);
+    return seen ? address : NULL;
+}
+
 void pretend_unmap(void *address, uint64_t bytes)
 {
     for (bool found = true; found;) {

@@ -141,6 +141,14 @@ PRETEND_EXPORT int nvmlDeviceGetGpuFabricInfoV(const void *device, uint8_t *ret)
     return SUCCESS;
 }
 
+/* NVML_P2P_CAPS_INDEX 2: by NVLink; the others (reads, writes, atomics) go over PCIe, too. NVML_P2P_STATUS 5: not supported. */
+PRETEND_EXPORT int nvmlDeviceGetP2PStatus(const void *device, const void *peer, int capability, int *ret)
+{
+    (void)device, (void)peer;
+    *ret = capability == 2 && pretend_device()->links == 0 ? 5 : 0;
+    return SUCCESS;
+}
+
 /* Of this process alone: others' devices are others. */
 PRETEND_EXPORT int nvmlDeviceGetComputeRunningProcesses(const void *device, unsigned *n, void *ret)
 {

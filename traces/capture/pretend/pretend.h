@@ -107,6 +107,8 @@ void pretend_unreserve(void *address, uint64_t bytes);
 /* Addresses of a reservation get memory that was taken, and lose it: every piece that was mapped within @bytes. */
 bool pretend_map(void *address, uint64_t bytes, int device);
 void pretend_unmap(void *address, uint64_t bytes);
+/* Addresses for memory of @device that is another process's: none is taken, nothing is written. NULL where the host has no more addresses. */
+void *pretend_see(uint64_t bytes, int device);
 /* Around a fork. */
 void pretend_memory_lock(void);
 void pretend_memory_unlock(void);
