@@ -205,6 +205,7 @@ static void attention(const EchGpuInput *inputs, size_t n, bool backward, bool h
         }
     ret->kind = ECH_GPU_OP_ATTENTION;
     ret->k = operations < 9e18 ? (uint64_t)operations : 0;
+    ret->head = (uint16_t)MIN(dim(q, 0), 1024u);
     ret->dtype = q->dtype;
     ret->n = length;
     ret->elements = q->numel;
@@ -698,6 +699,10 @@ bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, do
         ret->ops = scaled(whole->k, share);
         if (name->causal) /* half of it, but the blocks on the diagonal are whole */
             ret->ops = scaled(ret->ops, (whole->causal ? 1 : 0.5) * (1 + MIN((double)name->key_rows / (double)MAX(whole->n, 1), 1)));
+        if (name->head == 0 && name->query_rows == 0) { /* a name that does not tell its heads does not tell its mask either */
+            launch->head = whole->head;
+            launch->causal = whole->causal;
+        }
         ret->unit = ECH_WORK_MATRIX;
     } else if (whole->kind == ECH_GPU_OP_ROWS && (whole->m > 0 || name->kind == ECH_GPU_NORM)) {
         ret->read = whole->read; /* every one of its passes reads all */

@@ -45,8 +45,9 @@ typedef struct {
     uint8_t dtype;           /**< EchDtype of the main operand. */
     uint8_t products;        /**< PRODUCT: how many such products: 2 for a convolution's gradients, else 1. */
     bool scattered;
-    bool causal; /**< ATTENTION: known to be, and k halved. */
-    bool paged;  /**< ATTENTION: over pages, so that shapes do not say how many keys there are. */
+    bool causal;   /**< ATTENTION: known to be, and k halved. */
+    bool paged;    /**< ATTENTION: over pages, so that shapes do not say how many keys there are. */
+    uint16_t head; /**< ATTENTION: a head's dimension; 0: not known. */
 } EchGpuOperator;
 
 /** Of the sequences of one call of attention; 0 where not known. */
