@@ -246,14 +246,26 @@ static void text_room(GString *out, const EchTraceInfo *info)
 {
     enum { SHOWN = 5 };
     const char *family = ech_trace_get_property(info->trace, "refused_on");
-    const char *had = ech_trace_get_property(info->trace, "had_bytes");
-    uint64_t bytes = 0;
+    const char *had = ech_trace_get_property(info->trace, "had_bytes"), *others = ech_trace_get_property(info->trace, "others_bytes"),
+               *share = ech_trace_get_property(info->trace, "share_percent");
+    uint64_t bytes = 0, held = 0, percent = 100;
     /* Where all that is known is the request, the rest is not. */
-    if (!family || info->main == ECH_NONE || ech_trace_n_buffers(info->trace) <= ech_trace_n_ops(info->trace) ||
-        (had && ech_parse_u64(had, &bytes, NULL) && bytes >= info->peak))
+    if (!family || info->main == ECH_NONE || ech_trace_n_buffers(info->trace) <= ech_trace_n_ops(info->trace))
         return;
-    g_autoptr(GPtrArray) devices = ech_device_with_room(family, false, info->peak);
-    g_autofree char *needed = ech_format_bytes(info->peak);
+    /* What other processes held need not be there. */
+    if (others && ech_parse_u64(others, &held, NULL))
+        held = MIN(held, info->peak);
+    if (share && (!ech_parse_u64(share, &percent, NULL) || percent == 0 || percent > 100))
+        percent = 100;
+    EchBytes own = info->peak - held;
+    if (had && ech_parse_u64(had, &bytes, NULL) && bytes >= own)
+        return;
+    g_autoptr(GPtrArray) devices = ech_device_with_room(family, false, own / percent * 100), all = ech_device_with_room(family, false, 0);
+    g_autofree char *needed = ech_format_bytes(own),
+                    *part = percent < 100 ? g_strdup_printf(" in %" G_GUINT64_FORMAT " %% of their memory", percent) : g_strdup("");
+    /* Where every device has, that says nothing of the one that refused. */
+    if (!had && devices->len == all->len)
+        return;
     g_autoptr(GString) names = g_string_new(NULL);
     for (guint i = 0; i < MIN(devices->len, SHOWN); i++) {
         const EchDevice *device = devices->pdata[i];
@@ -262,7 +274,7 @@ static void text_room(GString *out, const EchTraceInfo *info)
     }
     if (devices->len > SHOWN)
         g_string_append_printf(names, " and %u larger ('echelon list devices')", devices->len - SHOWN);
-    ech_trace_info_sentence(out, "room for %s have: %s", needed, devices->len ? names->str : "none of 'echelon list devices'");
+    ech_trace_info_sentence(out, "room for %s%s have: %s", needed, part, devices->len ? names->str : "none of 'echelon list devices'");
 }
 
 /* Of a message: sums, and what was asked for besides. */

@@ -84,13 +84,21 @@ static EchImport *import_trace(EchExperiment *experiment, const EchYamlNode *con
             return cached->import;
         }
     }
-    EchImport *import = ech_import_file(path, format, &options, error);
+    g_autoptr(EchImport) import = ech_import_file(path, format, &options, error);
     if (!import)
         return NULL;
-    EchCachedImport cached = {.key = g_steal_pointer(&key), .import = import};
+    if (import->trace && ech_trace_get_property(import->trace, "limit_of_a_kernel")) {
+        g_set_error(
+            error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+            "%s is a message about what one kernel keeps on the chip, which has a limit of its own: no device's memory decides whether it fits; 'echelon info' "
+            "says what the message comes to",
+            path);
+        return NULL;
+    }
+    EchCachedImport cached = {.key = g_steal_pointer(&key), .import = g_steal_pointer(&import)};
     g_array_append_val(items, cached);
     *ret_path = cached.key;
-    return import;
+    return cached.import;
 }
 
 bool ech_experiment_preload(EchExperiment *experiment, GError **error)

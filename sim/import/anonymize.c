@@ -462,8 +462,10 @@ static bool stays(const Anonymizer *a, const char *key, const char *value)
                                           "pretended_",
                                           "inferred_",
                                           "rank",
-                                          "sums_only"};
-    static const char *const figures[] = {"asked_for_bytes", "needed_bytes", "pool_bytes", "in_use_bytes", "free_bytes", "largest_free_bytes"};
+                                          "sums_only",
+                                          "limit_of_a_kernel"};
+    static const char *const figures[] = {"asked_for_bytes", "needed_bytes",       "pool_bytes",   "in_use_bytes",
+                                          "free_bytes",      "largest_free_bytes", "others_bytes", "share_percent"};
     for (size_t i = 0; i < G_N_ELEMENTS(hardware); i++)
         if (strcmp(key, hardware[i]) == 0)
             return true;

@@ -1,6 +1,7 @@
 #include "sim/import/bfc_dump.h"
 #include "models/alloc/alloc.h"
 #include "sim/base/error.h"
+#include "sim/import/refused.h"
 #include "sim/import/rounded.h"
 #include "sim/trace/trace.h"
 
@@ -66,7 +67,8 @@ struct EchBfcDump {
     char name[64];   /* "GPU_0_bfc" */
     char shape[128]; /* of the request, "f32[2,3]" */
     bool has_request, exact, in_stats;
-    bool mixed; /* another dump began before the end of this one */
+    bool untyped; /* the request's type is not told, 4 bytes assumed */
+    bool mixed;   /* another dump began before the end of this one */
     EchRounded request;
     EchBytes rounded; /* as the allocator rounded it; 0: unknown */
     EchRounded sum;   /* of what is in use; bytes 0: not told */
@@ -227,18 +229,22 @@ static void copy_word(Field f, char *to, size_t size)
 
 /* ---- the request ---- */
 
-/* "shape[4,2048,128] and type float": XLA's words for it; releases before 1.9 do not say the type. */
+/* "shape[4,2048,128] and type float", "shape [4,128] and type float": XLA's words for it; releases before 1.9 do not say the type, the node may. */
 static bool read_shape(EchBfcDump *d, Field line)
 {
     static const char *const types[][2] = {{"float ", "f32"},  {"half ", "f16"},   {"double ", "f64"}, {"bfloat16 ", "bf16"}, {"int8 ", "s8"},
                                            {"int16 ", "s16"},  {"int32 ", "s32"},  {"int64 ", "s64"},  {"uint8 ", "u8"},      {"uint16 ", "u16"},
                                            {"uint32 ", "u32"}, {"uint64 ", "u64"}, {"bool ", "pred"},  {"complex64 ", "c64"}, {"complex128 ", "c128"}};
-    Field shape = after(line, "shape["), type = after(line, "] and type ");
+    Field shape = after(line, has(line, "shape [") ? "shape [" : "shape["), type = after(line, "] and type ");
     const char *end = shape.n ? memchr(shape.text, ']', shape.n) : NULL;
-    if (!end || type.n == 0)
+    if (!end)
         return false;
+    bool untyped = type.n == 0;
+    if (untyped)
+        type = (Field){"float ", 6};
     for (size_t i = 0; i < G_N_ELEMENTS(types); i++) {
-        if (!starts(type, types[i][0]))
+        size_t word = strlen(types[i][0]) - 1; /* up to a blank or the end */
+        if (type.n < word || memcmp(type.text, types[i][0], word) != 0 || (type.n > word && type.text[word] != ' '))
             continue;
         g_autofree char *text = g_strdup_printf("%s[%.*s]", types[i][1], (int)MIN(end - shape.text, 96), shape.text);
         EchLayout layout;
@@ -252,6 +258,7 @@ static bool read_shape(EchBfcDump *d, Field line)
             return false;
         d->request = (EchRounded){bytes, 0};
         d->has_request = d->exact = true;
+        d->untyped = untyped;
         g_strlcpy(d->shape, text, sizeof d->shape);
         return true;
     }
@@ -261,7 +268,7 @@ static bool read_shape(EchBfcDump *d, Field line)
 static bool read_request(EchBfcDump *d, Field line)
 {
     EchRounded size;
-    if (has(line, "OOM when allocating tensor with shape[")) {
+    if (has(line, "OOM when allocating tensor with shape[") || has(line, "OOM when allocating tensor of shape [")) {
         if (d->shape[0] == '\0')
             read_shape(d, line);
         return true;
@@ -814,37 +821,30 @@ static EchBytes add_bins(const EchBfcDump *d, EchTraceBuilder *builder, EchId me
     return sum;
 }
 
-static void add_request(const EchBfcDump *d, EchTraceBuilder *builder, EchId memory)
-{
-    EchBuffer b = ech_buffer_init();
-    g_autofree char *name = d->shape[0] ? g_strdup_printf("what was asked for, %s", d->shape) : g_strdup("what was asked for");
-    b.name = ech_trace_builder_string(builder, name, -1);
-    b.memory = memory;
-    b.bytes = d->request.bytes;
-    if (d->shape[0])
-        b.shape = ech_trace_builder_string(builder, d->shape, -1);
-    EchId buffer = ech_trace_builder_buffer(builder, b);
-    EchOp op = ech_op_init(ECH_OP_ALLOC);
-    op.name = b.name;
-    op.target = buffer;
-    op.bytes = b.bytes;
-    op.bytes_origin = ECH_KNOWN;
-    op.queue = ech_trace_builder_queue(builder, "allocator", ECH_QUEUE_HOST, 0);
-    ech_trace_builder_op(builder, op);
-}
-
-static void set_number(EchTraceBuilder *builder, const char *key, bool known, EchBytes value)
-{
-    if (known)
-        ech_trace_builder_printf_property(builder, key, "%" G_GUINT64_FORMAT, value);
-}
-
 /* ---- what is said ---- */
 
 /* Allocators of the host's memory: "gpu_host_bfc", "cuda_host_bfc", "mklcpu". */
 static bool of_host(const EchBfcDump *d)
 {
     return strstr(d->name, "host") || strstr(d->name, "cpu");
+}
+
+/* Of a request alone, without what the allocator logs beside it. */
+static void say_request(const EchBfcDump *d, EchDiag *diag)
+{
+    g_autofree char *asked = ech_format_bytes(d->request.bytes), *driver = ech_format_bytes(d->driver_refused);
+    ech_diag_remark(diag, "%s refused %s%s%s%s", d->name[0] ? d->name : "the BFC allocator", asked, d->shape[0] ? ", " : "", d->shape,
+                    d->untyped ? " if its elements have 4 bytes, which the text does not say" : "");
+    if (d->driver_refused)
+        ech_diag_remark(
+            diag,
+            "before that the driver refused %s that the allocator wanted for its pool: others hold the device's memory (nvidia-smi names them), or the "
+            "limit is set too high",
+            driver);
+    if (d->n_requests > 1)
+        ech_diag_note(diag, "reports_after_the_first", d->n_requests - 1);
+    ech_diag_remark(diag, "how much was in use and free, and in which pieces, the text does not say: the lines that bfc_allocator.cc logs after it do "
+                          "('Current allocation summary follows'), to the end of 'Stats:'");
 }
 
 static void say_state(const EchBfcDump *d, const Sums *s, EchDiag *diag)
@@ -860,8 +860,10 @@ static void say_state(const EchBfcDump *d, const Sums *s, EchDiag *diag)
         g_string_append_printf(text, ": %s were in use", in_use);
     if (s->n_free)
         g_string_append_printf(text, ", %s free in %" G_GUINT64_FORMAT " piece%s, the largest %s", free, s->n_free, s->n_free == 1 ? "" : "s", largest);
-    else if (s->has_pieces)
+    else if (s->has_pieces && s->has_limit)
         g_string_append_printf(text, ", %s free, the largest piece %s", free, largest);
+    else if (s->has_pieces)
+        g_string_append(text, " by the chunks listed; the log's end, with its limit, is not in the text");
     if (s->has_limit && s->pool < s->limit && s->limit - s->pool >= 256)
         g_string_append_printf(text, ", %s not taken from the device", rest);
     ech_diag_remark(diag, "%s", text->str);
@@ -999,8 +1001,20 @@ void ech_bfc_dump_write(EchBfcDump *d, EchTraceBuilder *builder, EchImport *impo
     if (more)
         resident(builder, memory, named ? "in use, not listed" : "in use", s.in_use - named, 0);
     s.seeds = d->has_request && !more && add_regions(d, &s, builder);
-    if (d->has_request)
-        add_request(d, builder, memory);
+    if (d->has_request) {
+        g_autofree char *name = d->shape[0] ? g_strdup_printf("what was asked for, %s", d->shape) : g_strdup("what was asked for");
+        ech_refused_request(builder, memory, name, d->shape[0] ? d->shape : NULL, d->request.bytes);
+    }
+    if (d->name[0])
+        ech_trace_builder_set_property(builder, "allocator", d->name);
+    if (!of_host(d))
+        ech_trace_builder_set_property(builder, "refused_on", "gpu");
+    ech_refused_number(builder, "asked_for_bytes", d->has_request, d->request.bytes);
+    if (!ech_bfc_dump_tells(d)) {
+        ech_trace_builder_set_property(builder, "sums_only", "true");
+        say_request(d, diag);
+        return;
+    }
     ech_diag_note(import->records, "chunks in use", s.n_used);
     ech_diag_note(import->records, "free chunks", s.n_free);
     ech_diag_note(import->records, "regions", s.n_regions);
@@ -1018,18 +1032,13 @@ void ech_bfc_dump_write(EchBfcDump *d, EchTraceBuilder *builder, EchImport *impo
     }
     if (d->repeated)
         ech_diag_dropped(diag, "chunks_listed_twice", d->repeated, NULL);
-    if (d->name[0])
-        ech_trace_builder_set_property(builder, "allocator", d->name);
-    if (!of_host(d))
-        ech_trace_builder_set_property(builder, "refused_on", "gpu");
-    set_number(builder, "asked_for_bytes", d->has_request, d->request.bytes);
     /* What the device refused was not to be had, whatever the limit says. */
     bool of_device = d->has_request && s.pool > 0 && s.limit - MIN(s.limit, s.pool) >= s.asked;
-    set_number(builder, "had_bytes", s.has_limit, of_device ? s.pool : MAX(s.limit, s.pool));
-    set_number(builder, "pool_bytes", s.pool > 0, s.pool);
-    set_number(builder, "in_use_bytes", true, s.in_use);
-    set_number(builder, "free_bytes", s.has_pieces, s.free);
-    set_number(builder, "largest_free_bytes", s.has_pieces, s.largest);
+    ech_refused_number(builder, "had_bytes", s.has_limit, of_device ? s.pool : MAX(s.limit, s.pool));
+    ech_refused_number(builder, "pool_bytes", s.pool > 0, s.pool);
+    ech_refused_number(builder, "in_use_bytes", true, s.in_use);
+    ech_refused_number(builder, "free_bytes", s.has_pieces, s.free);
+    ech_refused_number(builder, "largest_free_bytes", s.has_pieces, s.largest);
     say_state(d, &s, diag);
     say_verdict(d, &s, diag);
     say_waste(d, diag);

@@ -377,6 +377,87 @@ static char *describe_magic(const uint8_t *head, size_t n)
     return NULL;
 }
 
+#define SNAPSHOT                                                                                                                                               \
+    "torch.cuda.memory._record_memory_history() when the program begins, torch.cuda.memory._dump_snapshot(\"oom.pickle\") where the error is caught"
+#define TELLS_BOTH                                                                                                                                             \
+    "; 'echelon capture --pretend DEVICE -- COMMAND' runs the program on a device that is not there and tells both, and so does PyTorch's memory snapshot"
+#define SUMS_OF_JAX                                                                                                                                            \
+    "the text tells of memory without saying what was in it; of arrays that are alive jax.profiler.save_device_memory_profile(\"memory.prof\") does, of a "    \
+    "program "                                                                                                                                                 \
+    "its compiled text (jax.jit(f).lower(...).compile().as_text())"
+#define SUMS "the text tells of memory without saying what was in it; a snapshot does: " SNAPSHOT
+
+#define REFUSED_TO_NCCL                                                                                                                                        \
+    "the text says that NCCL was refused memory, which it takes from the driver beside PyTorch's pool: what the pool keeps unused is not there for it. Leave " \
+    "it "                                                                                                                                                      \
+    "room (torch.cuda.set_per_process_memory_fraction, expandable_segments:True, a smaller batch), or give it less (NCCL_BUFFSIZE, "                           \
+    "NCCL_MAX_NCHANNELS)" TELLS_BOTH
+
+/* A message about memory that has no sizes to read, or only sums of what an engine means to do: what it means and what tells more; or NULL. */
+static const char *describe_refusal(const char *head, size_t n)
+{
+    static const struct {
+        const char *mark, *advice;
+    } known[] = {
+        {"can be stored in KV cache (",
+         "the text says that vLLM's KV cache holds fewer tokens than one request may have: --max-model-len of the second number or less starts; a larger "
+         "--gpu-memory-utilization or more GPUs (--tensor-parallel-size) make the cache larger"},
+        {"No available memory for the cache blocks", "the text says that vLLM had nothing left for its KV cache, which gets --gpu-memory-utilization of the "
+                                                     "memory less weights and the peak of a trial run: "
+                                                     "a larger share, fewer --max-num-batched-tokens and --max-num-seqs, --enforce-eager, more GPUs "
+                                                     "(--tensor-parallel-size); how much the weights took stands "
+                                                     "in its log ('Model loading took')"},
+        {"Cuda failure 'out of memory'", REFUSED_TO_NCCL},
+        {"Cuda failure 2 'out of memory'", REFUSED_TO_NCCL},
+        {"CUBLAS_STATUS_ALLOC_FAILED",
+         "the text says that memory ran out for cuBLAS, which takes its own from the driver beside the framework's pool: what that keeps unused is not there "
+         "for it. "
+         "The device was full, by this process or others (nvidia-smi); what was asked for and what held it the text does not say" TELLS_BOTH},
+        {"Allocation on device", "the text says that memory ran out, but not what was asked for and what held it: of cudaMallocAsync this message has no "
+                                 "sizes; PyTorch's own allocator tells "
+                                 "them (PYTORCH_CUDA_ALLOC_CONF=backend:native; ComfyUI: --disable-cuda-malloc)" TELLS_BOTH},
+        {"donated buffers were not usable", "the text is a warning of JAX: a donated argument gives its memory only to a result of the same shape, type and "
+                                            "sharding, and these found none, so argument and "
+                                            "result are held at once; 'echelon info' of the compiled program tells what that takes (traces/capture/compile.py, "
+                                            "'echelon capture'), and 'echelon advise' "
+                                            "what donating would save"},
+        {"Estimated memory needed for params, optim states and gradients",
+         "the text is DeepSpeed's estimate of parameters, gradients and optimizer states; activations, gathered parameters and buffers come on top: 'echelon "
+         "capture "
+         "--pretend DEVICE -- COMMAND' runs the program on a device that is not there and tells all"},
+        {"see_memory_usage", SUMS},
+        {"Largest Free Block:", SUMS_OF_JAX},
+        {"bytes_in_use", SUMS_OF_JAX},
+        {"Total memory size: ", SUMS_OF_JAX},
+        {"estimated memory size: ", SUMS_OF_JAX},
+        {"CUDA memory summary", SUMS},
+    };
+    static const char *const ran_out[] = {"CUDA error: out of memory",
+                                          "CUDA_ERROR_OUT_OF_MEMORY",
+                                          "cudaErrorMemoryAllocation",
+                                          "CUDA out of memory",
+                                          "HIP error: out of memory",
+                                          "hipErrorOutOfMemory",
+                                          "cuda runtime err",
+                                          "std::bad_alloc",
+                                          "legitimate user allocatable offset upper bound",
+                                          "RESOURCE_EXHAUSTED",
+                                          "ResourceExhaustedError",
+                                          "OutOfMemoryError",
+                                          "oom when allocating",
+                                          "Out of memory",
+                                          "out of memory"};
+    for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
+        if (memmem(head, n, known[i].mark, strlen(known[i].mark)))
+            return known[i].advice;
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(ran_out); i++) {
+        if (memmem(head, n, ran_out[i], strlen(ran_out[i])))
+            return "the text says that memory ran out, but not what was asked for and what held it" TELLS_BOTH;
+    }
+    return NULL;
+}
+
 /* A text that its words tell, or NULL. */
 static const char *describe_text(const uint8_t *head, size_t n)
 {
@@ -387,9 +468,6 @@ static const char *describe_text(const uint8_t *head, size_t n)
         return "the text looks like the sums of a PyTorch memory timeline; export_memory_timeline(\"NAME.raw.json.gz\") writes the allocations themselves";
     if (n > 14 && (g_ascii_strncasecmp((const char *)head, "<!doctype html", 14) == 0 || g_ascii_strncasecmp((const char *)head, "<html", 5) == 0))
         return "the text is a web page; give the capture that it was made from (a memory snapshot's .pickle, a memory timeline's .raw.json.gz)";
-    if (memmem(head, n, "CUDA memory summary", 19))
-        return "the text tells of memory without saying what was in it; a snapshot does: torch.cuda.memory._record_memory_history() when the program begins, "
-               "torch.cuda.memory._dump_snapshot(\"oom.pickle\") where the error is caught";
     if (n > 16 &&
         (memcmp(head, "\"Kind\",\"Agent_Id", 16) == 0 || memcmp(head, "\"KernelName\",\"Calls", 16) == 0 || memcmp(head, "\"Index\",\"KernelName", 16) == 0))
         return "the text is a table of AMD's rocprof, of single kernels; of AMD GPUs the profiles of torch.profiler and jax.profiler are read";
@@ -406,17 +484,9 @@ static const char *describe_text(const uint8_t *head, size_t n)
         (memcmp(head, "BufferAssignment:", 17) == 0 || memcmp(head, "HloLiveRange (", 14) == 0 || memmem(head, MIN(n, (size_t)256), "Total bytes used: ", 18)))
         return "the text is what XLA writes of a program's memory, which is read beside its program; give the program, whose name begins the same way "
                "(....txt or ....hlo.pb)";
-    static const char *const ran_out[] = {"CUDA error: out of memory",
-                                          "CUDA_ERROR_OUT_OF_MEMORY",
-                                          "HIP error: out of memory",
-                                          "CUBLAS_STATUS_ALLOC_FAILED",
-                                          "No available memory for the cache blocks",
-                                          "GiB KV cache is needed"};
-    for (size_t i = 0; i < G_N_ELEMENTS(ran_out); i++) {
-        if (memmem(head, n, ran_out[i], strlen(ran_out[i])))
-            return "the text says that memory ran out, but not what was asked for and what held it; 'echelon capture --pretend DEVICE -- COMMAND' runs the "
-                   "program on a device that is not there and tells both, and so does PyTorch's memory snapshot";
-    }
+    const char *advice = describe_refusal((const char *)head, n);
+    if (advice != NULL)
+        return advice;
     if (n > 11 && memcmp(head, "; ModuleID ", 11) == 0)
         return "the text is LLVM's, of single kernels; give the program, module_....after_optimizations.txt";
     if (n > 4 && memcmp(head, "xla_", 4) == 0)

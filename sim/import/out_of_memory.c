@@ -1,6 +1,6 @@
 /* What a framework says when memory runs out, as people paste it: XLA's report of a program that does not fit a TPU ("Ran out of memory in memory space hbm",
- * "Largest program allocations") or a GPU ("BufferAssignment stats", "Peak buffers"), PyTorch's sentence ("Tried to allocate ..."), and what the BFC allocator
- * of JAX and TensorFlow logs (bfc_dump.c).
+ * "Largest program allocations") or a GPU ("BufferAssignment stats", "Peak buffers"); PyTorch's sentences (torch_says.c), what the BFC allocator of JAX and
+ * TensorFlow logs (bfc_dump.c), what others say (engine_says.c).
  *
  * The text may be a whole log, with times and file names before each line; the first report in it is read. It tells sizes and not times, so it becomes a trace
  * of what was there, which 'run' holds against any device: a resident buffer for each listed allocation and for what each sum has besides, and PyTorch's
@@ -10,7 +10,9 @@
  *  - what XLA keeps for itself before any program ("reserved") is no part of what a device has available and is left out. */
 #include "sim/base/error.h"
 #include "sim/import/bfc_dump.h"
-#include "sim/import/rounded.h"
+#include "sim/import/engine_says.h"
+#include "sim/import/refused.h"
+#include "sim/import/torch_says.h"
 
 #include <string.h>
 
@@ -35,11 +37,6 @@ typedef struct {
 } Item;
 
 typedef struct {
-    const char *text;
-    size_t n;
-} Field;
-
-typedef struct {
     EchImport *ret;
     const char *where;
     EchTraceBuilder *builder;
@@ -47,82 +44,19 @@ typedef struct {
     GArray *rows, *items;       /* Row, Item */
     bool open, over;            /* An item is being read; a second report begins. */
     char space[32], memory[32]; /* As XLA calls it, as devices do. */
-    bool has_used, has_capacity, has_request, has_free, has_temp_padding;
-    EchRounded used, capacity, request, free;
+    bool headless;              /* The list's head, which says of which memory it is, was not pasted. */
+    bool has_used, has_capacity, has_request, has_free, has_piece, has_temp_padding;
+    EchRounded used, capacity, exceeded, request, free;
+    EchRounded piece;            /* The largest that could be had at once. */
     EchRounded unpadded, padded; /* Of the temporaries. */
-    bool pytorch, scoped;
-    EchRounded allocated, unallocated; /* By PyTorch; reserved beside it. */
-    EchBfcDump *dump;                  /* Of XLA's and TensorFlow's allocator. */
+    bool scoped, of_gpu, absurd;
+    bool program;     /* The request is what a program needs beside its arguments, not an array. */
+    EchBfcDump *dump; /* Of XLA's and TensorFlow's allocator. */
+    EchTorchSays *torch;
+    EchEngineSays *engine;
 } Reader;
 
-static Field trim(const char *text, size_t n)
-{
-    while (n && g_ascii_isspace(*text))
-        text++, n--;
-    while (n && g_ascii_isspace(text[n - 1]))
-        n--;
-    return (Field){text, n};
-}
-
-static bool starts(Field f, const char *prefix)
-{
-    size_t n = strlen(prefix);
-    return f.n >= n && memcmp(f.text, prefix, n) == 0;
-}
-
-/* What follows @key in @line; empty where it is not there. */
-static Field after(Field line, const char *key)
-{
-    const char *at = line.n ? memmem(line.text, line.n, key, strlen(key)) : NULL;
-    if (!at)
-        return (Field){line.text, 0};
-    at += strlen(key);
-    return trim(at, (size_t)(line.text + line.n - at));
-}
-
-static bool has(Field line, const char *key)
-{
-    return line.n && memmem(line.text, line.n, key, strlen(key)) != NULL;
-}
-
-/* Whether a size follows @key. */
-static bool size_after(Field line, const char *key, EchRounded *ret)
-{
-    Field rest = after(line, key);
-    size_t used;
-    return ech_rounded_parse(rest.text, rest.n, ret, &used);
-}
-
-/* The size that ends before @key: "129.48 MiB is reserved by PyTorch". */
-static bool size_before(Field line, const char *key, EchRounded *ret)
-{
-    const char *at = line.n ? memmem(line.text, line.n, key, strlen(key)) : NULL;
-    if (!at)
-        return false;
-    Field before = trim(line.text, (size_t)(at - line.text));
-    size_t begin = before.n, used;
-    for (int blanks = 0; begin > 0 && blanks < 2; begin--)
-        blanks += before.text[begin - 1] == ' ';
-    for (; begin < before.n && before.text[begin] == ' '; begin++)
-        continue;
-    return ech_rounded_parse(before.text + begin, before.n - begin, ret, &used) && begin + used == before.n;
-}
-
-/* A log's line without its time and place: "2020-05-04 09:05:40.719805: E 1578 xla_util.cc:76]   Unpadded size: 48.00M". */
-static Field body(Field line)
-{
-    size_t n = MIN(line.n, (size_t)256);
-    for (const char *bracket = memmem(line.text, n, "] ", 2); bracket; bracket = memmem(bracket + 1, n - (size_t)(bracket + 1 - line.text), "] ", 2)) {
-        const char *at = bracket;
-        while (at > line.text && g_ascii_isdigit(at[-1]))
-            at--;
-        if (at < bracket && at > line.text && at[-1] == ':')
-            return trim(bracket + 1, (size_t)(line.text + line.n - bracket - 1));
-    }
-    return line;
-}
-
-static EchId text_of(Reader *r, Field f)
+static EchId text_of(Reader *r, EchWords f)
 {
     if (f.n == 0)
         return ECH_NONE;
@@ -131,7 +65,7 @@ static EchId text_of(Reader *r, Field f)
 }
 
 /* XLA's names of memories are not those of devices. */
-static void set_memory(Reader *r, Field name)
+static void set_memory(Reader *r, EchWords name)
 {
     static const char *const names[][2] = {{"hbm", "hbm"}, {"vmem", "vector"}, {"smem", "scalar"}, {"cmem", "common"}, {"host", "host"}};
     size_t n = 0;
@@ -150,64 +84,97 @@ static void set_memory(Reader *r, Field name)
 
 /* ---- sentences ---- */
 
-/* PyTorch's, of all its releases. */
-static void pytorch_sentence(Reader *r, Field line)
+/* Whether @key begins in @line, of which @sentence is the continuation. */
+static bool begins(EchWords line, EchWords sentence, const char *key)
 {
-    if (!size_after(line, "Tried to allocate ", &r->request))
-        return;
-    r->pytorch = r->has_request = true;
-    g_strlcpy(r->memory, "hbm", sizeof r->memory);
-    EchRounded reserved;
-    r->has_capacity = size_after(line, "has a total capacity of ", &r->capacity) || size_after(line, "has a total capacty of ", &r->capacity) ||
-                      size_before(line, " total capacity;", &r->capacity);
-    r->has_free = size_before(line, " is free", &r->free) || size_before(line, " free;", &r->free);
-    if (size_before(line, " is allocated by PyTorch", &r->allocated)) {
-        r->has_used = size_before(line, " is reserved by PyTorch but unallocated", &r->unallocated);
-    } else if (size_before(line, " already allocated", &r->allocated)) {
-        r->has_used = size_before(line, " reserved in total by PyTorch", &reserved) || size_before(line, " cached", &reserved);
-        if (r->has_used)
-            r->unallocated = (EchRounded){reserved.bytes - MIN(reserved.bytes, r->allocated.bytes), reserved.slack + r->allocated.slack};
-    }
+    const char *at = memmem(sentence.text, sentence.n, key, strlen(key));
+    return at && (size_t)(at - sentence.text) < line.n;
 }
 
-/* "Used 63.80G of 30.75G hbm." and what else XLA says in one line. True where it was one. */
-static bool xla_sentence(Reader *r, Field line)
+/* What runtimes say of a request. */
+static bool read_request(Reader *r, EchWords line, EchWords sentence)
 {
+    static const struct {
+        const char *key;
+        bool of_gpu, program;
+    } keys[] = {{"Attempting to reserve ", false, true},   {"Attempting to allocate ", false, false},
+                {"Could not allocate ", false, false},     {"ut of memory while trying to allocate ", true, true},
+                {"ut of memory allocating ", true, false}, {"Failed to allocate request for ", true, false}};
+    EchRounded exact;
+    for (size_t i = 0; i < G_N_ELEMENTS(keys); i++) {
+        if (!begins(line, sentence, keys[i].key) || !ech_words_size_after(sentence, keys[i].key, &r->request))
+            continue;
+        if (ech_words_size_after(ech_words_after(sentence, "Failed to allocate request for "), " (", &exact))
+            r->request = exact;
+        if (!r->memory[0])
+            set_memory(r, (EchWords){"hbm", 3});
+        r->has_request = true;
+        r->of_gpu |= keys[i].of_gpu;
+        r->program = keys[i].program;
+        r->has_free = ech_words_size_after(sentence, "There are ", &r->free) || ech_words_size_before(sentence, " available", &r->free);
+        r->has_piece = ech_words_size_after(sentence, "largest contiguous region of free memory is ", &r->piece) ||
+                       ech_words_size_before(sentence, " allocatable", &r->piece) || ech_words_size_before(sentence, " reservable", &r->piece);
+        return true;
+    }
+    return false;
+}
+
+/* What a compiler says that a program needs and what there is. */
+static bool read_need(Reader *r, EchWords line, EchWords sentence)
+{
+    static const struct {
+        const char *mark, *used, *capacity, *memory;
+    } keys[] = {{"Scoped allocation with size ", "Scoped allocation with size ", " and limit ", NULL},
+                {"HLO temporaries (", "HLO temporaries (", "exceeds available HBM (", "hbm"},
+                {"Aborting compilation early because it's unlikely to have enough", "Requires ", ", has ", "hbm"},
+                {"Can't reduce memory use below ", "only reduced to ", "memory use below ", "hbm"}};
     EchRounded a, b;
-    if (has(line, "Ran out of memory in memory space ")) {
+    if (begins(line, sentence, "Used ") && ech_words_size_after(sentence, "Used ", &a) &&
+        ech_words_size_after(ech_words_after(sentence, "Used "), " of ", &b)) {
+        r->used = a;
+        r->capacity = b;
+        r->has_used = r->has_capacity = true;
+        if (!ech_words_size_after(sentence, " capacity by ", &r->exceeded))
+            r->exceeded = (EchRounded){0};
+        return true;
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(keys); i++) {
+        if (!begins(line, sentence, keys[i].mark) || !ech_words_size_after(sentence, keys[i].used, &a) || !ech_words_size_after(sentence, keys[i].capacity, &b))
+            continue;
+        if (keys[i].memory)
+            set_memory(r, (EchWords){keys[i].memory, strlen(keys[i].memory)});
+        r->used = a;
+        r->capacity = b;
+        r->has_used = r->has_capacity = true;
+        r->scoped = i == 0;
+        r->of_gpu |= i == 3;
+        return true;
+    }
+    return false;
+}
+
+/* What XLA and its runtimes say in a sentence. True where it was one. */
+static bool xla_sentence(Reader *r, EchWords line, EchWords sentence)
+{
+    static const char ran_out[] = "Ran out of memory in memory space ";
+    EchRounded reserved;
+    if (begins(line, sentence, ran_out)) {
         if (r->items->len || r->has_used) {
             r->over = true;
             return true;
         }
-        set_memory(r, after(line, "Ran out of memory in memory space "));
+        set_memory(r, ech_words_after(sentence, ran_out));
     }
-    if (!r->has_used && size_after(line, "Used ", &a) && size_after(after(line, "Used "), " of ", &b)) {
-        r->used = a;
-        r->capacity = b;
-        r->has_used = r->has_capacity = true;
+    if (!r->has_used && read_need(r, line, sentence))
         return true;
-    }
-    if (!r->has_used && size_after(line, "Scoped allocation with size ", &a) && size_after(line, " and limit ", &b)) {
-        r->used = a;
-        r->capacity = b;
-        r->has_used = r->has_capacity = r->scoped = true;
+    if (!r->has_request && read_request(r, line, sentence))
         return true;
-    }
-    if (!r->has_used && size_after(line, "HLO temporaries (", &a) && size_after(line, "exceeds available HBM (", &b)) {
-        set_memory(r, (Field){"hbm", 3});
-        r->used = a;
-        r->capacity = b;
-        r->has_used = r->has_capacity = true;
-        return true;
-    }
-    if (!r->has_request && (size_after(line, "Attempting to reserve ", &a) || size_after(line, "Attempting to allocate ", &a) ||
-                            size_after(line, "Out of memory while trying to allocate ", &a) || size_after(line, "Out of memory allocating ", &a) ||
-                            size_after(after(line, "Failed to allocate request for "), " (", &a))) {
-        if (!r->memory[0])
-            set_memory(r, (Field){"hbm", 3});
-        r->request = a;
-        r->has_request = true;
-        r->has_free = size_after(line, "There are ", &r->free);
+    /* "HBM capacity 8.00G:", of which the runtime keeps a part to itself */
+    if (!r->has_capacity && ech_words_start(line, "HBM capacity ") && ech_words_size_after(line, "HBM capacity ", &r->capacity))
+        return r->has_capacity = true;
+    if (r->has_capacity && !r->has_used && ech_words_start(line, "Top-of-Memory reserved:") && ech_words_size_after(line, "reserved", &reserved)) {
+        r->capacity.bytes -= MIN(r->capacity.bytes, reserved.bytes);
+        r->capacity.slack += reserved.slack;
         return true;
     }
     return false;
@@ -216,7 +183,7 @@ static bool xla_sentence(Reader *r, Field line)
 /* ---- tables ---- */
 
 /* "HLO temp  63.79G (...)", "parameter allocation:    6.00MiB": a name and a size after it. */
-static void read_row(Reader *r, Field line)
+static void read_row(Reader *r, EchWords line)
 {
     for (size_t at = 0; at < line.n; at++) {
         bool begins = at > 0 && g_ascii_isspace(line.text[at - 1]) && g_ascii_isdigit(line.text[at]);
@@ -224,12 +191,12 @@ static void read_row(Reader *r, Field line)
         size_t used;
         if (!begins || !ech_rounded_parse(line.text + at, line.n - at, &row.size, &used))
             continue;
-        Field name = trim(line.text, at), rest = {line.text + at + used, line.n - at - used};
+        EchWords name = ech_words_trim(line.text, at), rest = {line.text + at + used, line.n - at - used};
         if (name.n && name.text[name.n - 1] == ':')
             name.n--;
         if (name.n == 0 || r->rows->len == MAX_ROWS)
             return;
-        if (size_after(rest, "Unpadded (", &r->unpadded) && size_after(rest, " Padded (", &r->padded))
+        if (ech_words_size_after(rest, "Unpadded (", &r->unpadded) && ech_words_size_after(rest, " Padded (", &r->padded))
             r->has_temp_padding = true;
         row.name = text_of(r, name);
         g_array_append_val(r->rows, row);
@@ -244,24 +211,24 @@ static Item *last_item(Reader *r)
 }
 
 /* The value of key="..." or key=... in an operator's metadata. */
-static Field metadata(Field line, const char *key)
+static EchWords metadata(EchWords line, const char *key)
 {
-    Field rest = after(line, key);
+    EchWords rest = ech_words_after(line, key);
     size_t n = 0;
     bool quoted = rest.n && *rest.text == '"';
     if (quoted)
         rest.text++, rest.n--;
     while (n < rest.n && (quoted ? rest.text[n] != '"' : g_ascii_isalnum(rest.text[n])))
         n++;
-    return (Field){rest.text, n};
+    return (EchWords){rest.text, n};
 }
 
-/* op_name="jit(step)/jvp(Model)/block_3/dot_general[precision=None]": what it does is the last part. */
-static void read_operator(Reader *r, Item *item, Field line)
+/* op_name="jit(step)/jvp(Model)/block_3/dot_general[precision=None]": what it does is the last part; of an argument, its path: "params['w1'][0]". */
+static void read_operator(Reader *r, Item *item, EchWords line)
 {
-    Field name = metadata(line, "op_name="), file = metadata(line, "source_file="), number = metadata(line, "source_line=");
-    for (size_t i = 0; i < name.n; i++) {
-        if (name.text[i] == '[')
+    EchWords name = metadata(line, "op_name="), file = metadata(line, "source_file="), number = metadata(line, "source_line=");
+    for (size_t i = 0; i + 1 < name.n; i++) {
+        if (name.text[i] == '[' && g_ascii_isalpha(name.text[i + 1]))
             name.n = i;
     }
     for (size_t i = name.n; i-- > 0;) {
@@ -271,10 +238,16 @@ static void read_operator(Reader *r, Item *item, Field line)
             break;
         }
     }
-    item->operation = text_of(r, name);
+    g_autofree char *plain = g_strndup(name.text, name.n); /* where quotes were escaped once more */
+    char *to = plain;
+    for (const char *from = plain; *from; from++) {
+        if (*from != '\\')
+            *to++ = *from;
+    }
+    item->operation = text_of(r, (EchWords){plain, (size_t)(to - plain)});
     const char *slash = file.n ? memrchr(file.text, '/', file.n) : NULL;
     if (slash)
-        file = (Field){slash + 1, (size_t)(file.text + file.n - slash - 1)};
+        file = (EchWords){slash + 1, (size_t)(file.text + file.n - slash - 1)};
     if (file.n == 0)
         return;
     g_autofree char *base = ech_quote(file.text, (gssize)file.n, MAX_TEXT), *line_text = ech_quote(number.text, (gssize)number.n, 12);
@@ -282,14 +255,15 @@ static void read_operator(Reader *r, Item *item, Field line)
     item->source = ech_trace_builder_string(r->builder, source, -1);
 }
 
-static bool read_item_line(Reader *r, Field line, GError **error)
+static bool read_item_line(Reader *r, EchWords line, GError **error)
 {
     Item *item = last_item(r);
     EchRounded size;
-    Field label = after(line, starts(line, "XLA Label:") ? "XLA Label:" : "XLA label:");
-    if (starts(line, "==")) {
+    EchWords label = ech_words_after(line, ech_words_start(line, "XLA Label:") ? "XLA Label:" : "XLA label:");
+    if (ech_words_start(line, "==")) {
         r->open = false;
-    } else if ((starts(line, "Size:") || (line.n && g_ascii_isdigit(*line.text) && has(line, ". Size:"))) && size_after(line, "Size:", &size)) {
+    } else if ((ech_words_start(line, "Size:") || (line.n && g_ascii_isdigit(*line.text) && ech_words_have(line, ". Size:"))) &&
+               ech_words_size_after(line, "Size:", &size)) {
         if (r->items->len == MAX_ITEMS) {
             g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: more than %d allocations", r->where, MAX_ITEMS);
             return false;
@@ -299,18 +273,18 @@ static bool read_item_line(Reader *r, Field line, GError **error)
         r->open = true;
     } else if (!item) {
         return true;
-    } else if (starts(line, "Operator:")) {
+    } else if (ech_words_start(line, "Operator:")) {
         read_operator(r, item, line);
-    } else if (starts(line, "Entry Parameter Subshape:")) {
+    } else if (ech_words_start(line, "Entry Parameter Subshape:")) {
         item->argument = true;
-        item->shape = text_of(r, after(line, "Subshape:"));
-    } else if (starts(line, "Shape:")) {
-        item->shape = text_of(r, after(line, "Shape:"));
-    } else if (starts(line, "Unpadded size:")) {
-        if (!size_after(line, "Unpadded size:", &item->unpadded))
+        item->shape = text_of(r, ech_words_after(line, "Subshape:"));
+    } else if (ech_words_start(line, "Shape:")) {
+        item->shape = text_of(r, ech_words_after(line, "Shape:"));
+    } else if (ech_words_start(line, "Unpadded size:")) {
+        if (!ech_words_size_after(line, "Unpadded size:", &item->unpadded))
             item->unpadded = (EchRounded){0};
-    } else if (starts(line, "Allocation type:")) {
-        item->type = text_of(r, after(line, "type:"));
+    } else if (ech_words_start(line, "Allocation type:")) {
+        item->type = text_of(r, ech_words_after(line, "type:"));
     } else if (label.n) {
         const char *equals = memmem(label.text, label.n, " = ", 3);
         if (equals)
@@ -323,13 +297,15 @@ static bool read_item_line(Reader *r, Field line, GError **error)
 }
 
 /* Headers of tables; any other line that ends in a colon ends one. True where it was one. */
-static bool read_header(Reader *r, Field line)
+static bool read_header(Reader *r, EchWords line)
 {
     EchRounded size;
-    bool totals = starts(line, "Total ") && has(line, " usage >="), needs = starts(line, "Program ") && size_after(line, " requirement ", &size),
-         stats = starts(line, "BufferAssignment stats"), list = starts(line, "Largest program allocations in ") || starts(line, "Peak buffers");
+    bool totals = ech_words_start(line, "Total ") && ech_words_have(line, " usage >="),
+         needs = ech_words_start(line, "Program ") && ech_words_size_after(line, " requirement ", &size),
+         stats = ech_words_start(line, "BufferAssignment stats"),
+         list = ech_words_start(line, "Largest program allocations in ") || ech_words_start(line, "Peak buffers");
     if (!totals && !needs && !stats && !list) {
-        if ((line.n && line.text[line.n - 1] == ':' && !starts(line, "Buffer ")) || starts(line, "Output size"))
+        if ((line.n && line.text[line.n - 1] == ':' && !ech_words_start(line, "Buffer ")) || ech_words_start(line, "Output size"))
             r->section = NOWHERE;
         return false;
     }
@@ -339,10 +315,10 @@ static bool read_header(Reader *r, Field line)
     }
     r->section = totals ? TOTALS : needs ? REQUIREMENT : stats ? STATS : LIST;
     if (!r->memory[0])
-        set_memory(r, totals                              ? after(line, "Total ")
-                      : needs                             ? after(line, "Program ")
-                      : !stats && starts(line, "Largest") ? after(line, " allocations in ")
-                                                          : (Field){"hbm", 3});
+        set_memory(r, totals                                       ? ech_words_after(line, "Total ")
+                      : needs                                      ? ech_words_after(line, "Program ")
+                      : !stats && ech_words_start(line, "Largest") ? ech_words_after(line, " allocations in ")
+                                                                   : (EchWords){"hbm", 3});
     if (needs && r->rows->len < MAX_ROWS) {
         Row row = {.section = NOWHERE, .size = size, .name = ech_trace_builder_string(r->builder, "program", -1)};
         g_array_append_val(r->rows, row);
@@ -350,15 +326,51 @@ static bool read_header(Reader *r, Field line)
     return true;
 }
 
-static bool read_line(Reader *r, Field line, GError **error)
+/* "3. Size: 6.00G", "Buffer 11:": of a list. */
+static bool begins_item(EchWords line, bool *ret_of_gpu)
 {
-    bool dumped = false;
-    if (!r->pytorch && has(line, "out of memory. Tried to allocate "))
-        pytorch_sentence(r, line);
-    if (!r->pytorch && !ech_bfc_dump_line(r->dump, line.text, line.n, &dumped, error))
+    EchRounded size;
+    size_t digits = 0;
+    *ret_of_gpu = ech_words_start(line, "Buffer ");
+    EchWords rest = *ret_of_gpu ? ech_words_after(line, "Buffer ") : line;
+    while (digits < rest.n && g_ascii_isdigit(rest.text[digits]))
+        digits++;
+    if (digits == 0)
         return false;
-    if (dumped || r->pytorch || xla_sentence(r, line) || read_header(r, line))
+    rest = (EchWords){rest.text + digits, rest.n - digits};
+    return *ret_of_gpu ? rest.n == 1 && *rest.text == ':' : ech_words_start(rest, ". Size:") && ech_words_size_after(rest, "Size:", &size);
+}
+
+/* Whether something is said of memory in @line. */
+static bool is_of_memory(EchWords line)
+{
+    static const char *const words[] = {"emory", "llocat", "EXHAUSTED", "xhausted", "resource: shared", "max seq len", "Used ", "reserve"};
+    for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
+        if (ech_words_have(line, words[i]))
+            return true;
+    }
+    return false;
+}
+
+static bool read_line(Reader *r, EchPasted *pasted, EchWords line, GError **error)
+{
+    EchWords sentence = is_of_memory(line) ? ech_pasted_sentence(pasted) : line;
+    bool dumped = false, of_gpu;
+    r->absurd |= ech_words_have(line, "Tried to allocate more than 1EB");
+    if (ech_torch_says_line(r->torch, line, sentence))
         return true;
+    if (!ech_torch_says_any(r->torch) && !ech_bfc_dump_line(r->dump, line.text, line.n, &dumped, error))
+        return false;
+    bool engine = ech_engine_says_line(r->engine, ech_pasted_before(pasted), line, sentence);
+    if (dumped || engine || ech_torch_says_any(r->torch) || xla_sentence(r, line, sentence) || read_header(r, line))
+        return true;
+    if (r->section == NOWHERE && begins_item(line, &of_gpu)) {
+        r->section = LIST;
+        r->headless = true;
+        r->of_gpu |= of_gpu;
+        if (!r->memory[0])
+            set_memory(r, (EchWords){"hbm", 3});
+    }
     switch (r->section) {
     case TOTALS:
     case REQUIREMENT:
@@ -518,6 +530,13 @@ static EchBytes tpu_buffers(Reader *r)
         EchRounded whole = program ? program->size : r->used;
         if (!program && before)
             whole.bytes -= MIN(whole.bytes, before->bytes);
+        if (!program && !r->has_used && !before) {
+            for (guint i = 0; i < r->items->len; i++) {
+                const Item *item = &g_array_index(r->items, Item, i);
+                add_item(r, item, ECH_NONE, ECH_ROLE_UNKNOWN);
+                listed = ech_bytes_add(listed, item->bytes);
+            }
+        }
         if (program || r->has_used)
             listed = add_sum(r, r->scoped ? "scoped" : "program", &whole, of_program, ECH_ROLE_UNKNOWN);
     }
@@ -541,31 +560,15 @@ static EchBytes gpu_buffers(Reader *r)
                          add_sum(r, "temporaries, results and constants", &rest, of_program, ECH_ROLE_UNKNOWN));
 }
 
-/* An allocation that was refused. */
-static void add_request(Reader *r)
-{
-    EchBuffer b = ech_buffer_init();
-    b.name = ech_trace_builder_string(r->builder, "what was asked for", -1);
-    b.memory = ech_trace_builder_memory(r->builder, r->memory);
-    b.bytes = r->request.bytes;
-    EchId buffer = ech_trace_builder_buffer(r->builder, b);
-    EchOp op = ech_op_init(ECH_OP_ALLOC);
-    op.name = b.name;
-    op.target = buffer;
-    op.bytes = b.bytes;
-    op.bytes_origin = ECH_KNOWN;
-    op.queue = ech_trace_builder_queue(r->builder, "allocator", ECH_QUEUE_HOST, 0);
-    ech_trace_builder_op(r->builder, op);
-}
-
 /* ---- what it comes to ---- */
 
 static void say_refused(Reader *r, const char *who)
 {
-    if (!r->has_used || !r->has_capacity || r->used.bytes <= r->capacity.bytes)
+    bool more = r->has_used && r->has_capacity && r->used.bytes > r->capacity.bytes;
+    if (!more && r->exceeded.bytes == 0)
         return;
-    g_autofree char *used = ech_format_bytes(r->used.bytes), *room = ech_format_bytes(r->capacity.bytes),
-                    *over = ech_format_bytes(r->used.bytes - r->capacity.bytes);
+    EchBytes by = more ? r->used.bytes - r->capacity.bytes : r->exceeded.bytes;
+    g_autofree char *used = ech_format_bytes(r->used.bytes), *room = ech_format_bytes(r->capacity.bytes), *over = ech_format_bytes(by);
     ech_diag_remark(r->ret->diag, "%s: %s of %s asked for, of %s there are: %s too much", who, used, r->space, room, over);
 }
 
@@ -585,148 +588,145 @@ static void say_padding(Reader *r)
 /* What was refused while the program was loaded, or an array made. */
 static void say_request(Reader *r)
 {
-    g_autofree char *asked = ech_format_bytes(r->request.bytes), *free = ech_format_bytes(r->free.bytes);
-    if (r->has_request && r->has_free)
-        ech_diag_remark(r->ret->diag, "refused: %s at once; %s were free%s", asked, free, r->request.bytes <= r->free.bytes ? ", but not in one piece" : "");
+    g_autofree char *asked = ech_format_bytes(r->request.bytes), *free = ech_format_bytes(r->free.bytes), *piece = ech_format_bytes(r->piece.bytes);
+    if (!r->has_request || r->of_gpu)
+        return;
+    bool pieces = r->request.bytes <= r->free.bytes;
+    if (!r->has_free)
+        ech_diag_remark(r->ret->diag, "refused: %s at once", asked);
+    else if (r->has_piece && r->piece.bytes < r->free.bytes)
+        ech_diag_remark(r->ret->diag, "refused: %s at once; %s were free, %s of it in one piece%s", asked, free, piece,
+                        pieces ? ": fragmentation, by arrays that lie between" : "");
+    else
+        ech_diag_remark(r->ret->diag, "refused: %s at once; %s were free%s", asked, free, pieces ? ", but not in one piece" : "");
+    ech_diag_remark(r->ret->diag,
+                    r->program
+                        ? "that is what a program needs beside its arguments, one block at the bottom of the memory: it fits when the program needs less, or "
+                          "when arrays that are no longer used are deleted before it is loaded"
+                        : "that is an array: fewer that are alive at once (x.delete(), donated arguments, a smaller batch), or arrays split over more chips, "
+                          "make room");
 }
 
 /* Of a GPU's program: what it needs in all, @dumped: beside the allocator's own log, which says why there was no room. */
 static void say_program(Reader *r, bool dumped)
 {
     const Row *total = find_row(r, STATS, "total allocation"), *temp = find_row(r, STATS, "preallocated temp allocation");
-    g_autofree char *asked = ech_format_bytes(r->request.bytes), *all = ech_format_bytes(total ? total->size.bytes : 0),
-                    *block = ech_format_bytes(temp ? temp->size.bytes : 0);
-    if (r->has_request && total)
-        ech_diag_remark(r->ret->diag, "refused: %s at once; the program takes %s with its arguments, of which its temporaries are one block of %s%s", asked,
-                        all, block,
-                        dumped ? ""
-                               : ": other arrays that are alive, and the share of the memory that JAX takes (XLA_PYTHON_CLIENT_MEM_FRACTION, .75 by default), "
-                                 "leave it no room");
+    if (!r->has_request || !total)
+        return;
+    g_autofree char *asked = ech_format_bytes(r->request.bytes), *all = ech_format_bytes(total->size.bytes),
+                    *size = ech_format_bytes(temp ? temp->size.bytes : 0), *block = g_strdup_printf(", of which its temporaries are one block of %s", size);
+    ech_diag_remark(r->ret->diag, "refused: %s at once; the program takes %s with its arguments%s%s", asked, all, temp && temp->size.bytes ? block : "",
+                    dumped ? ""
+                           : ": other arrays that are alive, and the share of the memory that JAX takes (XLA_PYTHON_CLIENT_MEM_FRACTION, .75 by default), "
+                             "leave it no room");
+}
+
+/* What would make room, by the memory that has none. */
+static const char *remedy(const Reader *r)
+{
+    if (strcmp(r->memory, "vector") == 0)
+        return "what a kernel keeps on chip has a limit of its own: smaller blocks or fewer buffers need less; Pallas kernels may ask for more "
+               "(pltpu.CompilerParams(vmem_limit_bytes=...)), XLA's own with --xla_tpu_scoped_vmem_limit_kib=...";
+    if (strcmp(r->memory, "scalar") == 0)
+        return "scalar memory holds what kernels steer by: prefetched scalars (tables of pages, lengths, offsets), which grow with the sequences and pages "
+               "that a "
+               "call handles; fewer of those at once need less";
+    return "what would make room takes the program itself, which 'echelon capture --pretend NAME -- COMMAND' writes down without the device, also where it "
+           "does not "
+           "fit ('echelon advise')";
 }
 
 static void say_xla(Reader *r, bool gpu, EchBytes listed)
 {
-    say_refused(r, gpu ? "XLA" : "XLA refused the program");
+    say_refused(r, r->of_gpu ? "XLA" : "XLA refused the program");
     if (gpu)
         say_program(r, false);
     say_request(r);
     say_padding(r);
     if (r->items->len) {
         g_autofree char *sum = ech_format_bytes(listed);
-        ech_diag_remark(r->ret->diag, "listed: %u allocation%s, %s in all; the largest only", r->items->len, r->items->len == 1 ? "" : "s", sum);
+        ech_diag_remark(r->ret->diag, "listed: %u allocation%s, %s in all; %s", r->items->len, r->items->len == 1 ? "" : "s", sum,
+                        r->headless ? "the list's beginning, with its sums and which memory it is of (taken as hbm), is not in the text" : "the largest only");
     }
     if (r->has_request && r->rows->len == 0 && r->items->len == 0 && !r->has_used)
-        ech_diag_remark(
-            r->ret->diag,
-            "the message does not say what was in use: jax.profiler.save_device_memory_profile(\"oom.prof\") where the error is caught does, and so do "
-            "the lines of bfc_allocator.cc in the log");
-    if (strcmp(r->memory, "vector") == 0)
         ech_diag_remark(r->ret->diag,
-                        "what a kernel keeps on chip has a limit of its own: smaller blocks or fewer buffers need less; Pallas kernels may ask for more "
-                        "(pltpu.CompilerParams(vmem_limit_bytes=...)), XLA's own with --xla_tpu_scoped_vmem_limit_kib=...");
+                        "the message does not say what was in use: jax.profiler.save_device_memory_profile(\"oom.prof\") where the error is caught does%s",
+                        r->of_gpu ? ", and so do the lines of bfc_allocator.cc in the log" : "");
+    bool of_array = r->has_request && !r->program && r->rows->len == 0 && !r->has_used;
+    if (!of_array || r->of_gpu)
+        ech_diag_remark(r->ret->diag, "%s", remedy(r));
+}
+
+/* Of a text that says that memory ran out, and no sizes. */
+static void refuse(const Reader *r, GError **error)
+{
+    uint64_t optional = ech_bfc_dump_optional(r->dump);
+    if (optional)
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE,
+                    "%s: nothing ran out of memory: what was refused (times: %" G_GUINT64_FORMAT
+                    ") the caller can do without, workspaces of cuDNN, say; slower, not an error",
+                    r->where, optional);
+    else if (r->absurd)
+        g_set_error(
+            error, ECH_ERROR, ECH_ERROR_PARSE,
+            "%s: more than 1 EB asked for: no array is that large; the size is wrong (a negative or uninitialised dimension, a collective that failed before), "
+            "memory did not run out",
+            r->where);
+    else if (r->memory[0])
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: %s ran out, but the text gives no sizes (the rest of the message has them); %s", r->where, r->space,
+                    remedy(r));
     else
-        ech_diag_remark(
-            r->ret->diag,
-            "what would make room takes the program itself, which 'echelon capture --pretend NAME -- COMMAND' writes down without the device, also where it "
-            "does not fit ('echelon advise')");
+        g_set_error(
+            error, ECH_ERROR, ECH_ERROR_PARSE,
+            "%s: an error about memory that gives no sizes; 'echelon capture --pretend DEVICE -- COMMAND' runs the program without the device and tells them",
+            r->where);
 }
 
-#define SNAPSHOT                                                                                                                                               \
-    "torch.cuda.memory._record_memory_history() when the program begins, torch.cuda.memory._dump_snapshot(\"oom.pickle\") where the error is caught"
-
-static void say_pytorch(Reader *r)
+static bool write_xla(Reader *r, GError **error)
 {
-    if (!r->has_capacity || !r->has_used || !r->has_free) {
-        ech_diag_remark(r->ret->diag, "the message does not say what was allocated: a memory snapshot does: " SNAPSHOT);
-        return;
+    bool gpu = find_row(r, STATS, "total allocation") != NULL;
+    r->of_gpu |= gpu;
+    ech_trace_builder_set_property(r->builder, "sums_only", "true");
+    if (strcmp(r->memory, "hbm") == 0 && !r->headless)
+        ech_trace_builder_set_property(r->builder, "refused_on", r->of_gpu ? "gpu" : "tpu");
+    if (strcmp(r->memory, "vector") == 0 || strcmp(r->memory, "scalar") == 0)
+        ech_trace_builder_set_property(r->builder, "limit_of_a_kernel", "true");
+    /* Of a GPU's memory JAX takes three quarters unless told otherwise. */
+    if (gpu)
+        ech_trace_builder_set_property(r->builder, "share_percent", "75");
+    ech_refused_number(r->builder, "asked_for_bytes", r->has_request, r->request.bytes);
+    ech_refused_number(r->builder, "needed_bytes", r->has_used, r->used.bytes);
+    ech_refused_number(r->builder, "had_bytes", r->has_capacity, r->capacity.bytes);
+    EchBytes listed = gpu ? gpu_buffers(r) : tpu_buffers(r);
+    if (r->has_request && ech_trace_builder_n_buffers(r->builder) == 0)
+        ech_refused_request(r->builder, ech_trace_builder_memory(r->builder, r->memory), "what was asked for", NULL, r->request.bytes);
+    if (ech_trace_builder_n_buffers(r->builder) == 0) {
+        refuse(r, error);
+        return false;
     }
-    EchBytes own = ech_bytes_add(r->allocated.bytes, r->unallocated.bytes), room = ech_bytes_add(r->free.bytes, r->unallocated.bytes);
-    g_autofree char *asked = ech_format_bytes(r->request.bytes), *free = ech_format_bytes(r->free.bytes), *cache = ech_format_bytes(r->unallocated.bytes),
-                    *together = ech_format_bytes(room), *live = ech_format_bytes(r->allocated.bytes);
-    double slack = r->request.slack + r->free.slack + r->unallocated.slack;
-    if (r->request.bytes <= r->free.bytes)
-        ech_diag_remark(r->ret->diag,
-                        "%s were free and %s refused: PyTorch asks for whole segments, a limit of its own (set_per_process_memory_fraction) may stand, or "
-                        "the pages are spread; other processes may have taken it since",
-                        free, asked);
-    else if (r->request.bytes > room && (double)(r->request.bytes - room) <= slack)
-        ech_diag_remark(r->ret->diag,
-                        "%s asked for, and about as much free (%s) and held unused (%s) together: the figures are too rounded to tell whether "
-                        "another setting of the allocator would have served it",
-                        asked, free, cache);
-    else if (r->request.bytes <= room)
-        ech_diag_remark(r->ret->diag,
-                        "%s would fit into what is free (%s) and what PyTorch holds unused (%s): the latter lies in pieces that are too small or partly used; "
-                        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True can join them, and 'echelon alloc' of a memory snapshot says which setting does",
-                        asked, free, cache);
-    else {
-        g_autofree char *over = ech_format_bytes(r->request.bytes - room);
-        ech_diag_remark(r->ret->diag,
-                        "no setting of the allocator would have served it: %s asked for, %s free and unused together, %s too much beside %s in use: use less "
-                        "(smaller batch, checkpointing, offload) or a larger card",
-                        asked, together, over, live);
-    }
-    if (r->capacity.bytes > ech_bytes_add(own, r->free.bytes)) {
-        EchBytes others = r->capacity.bytes - own - r->free.bytes;
-        g_autofree char *size = ech_format_bytes(others);
-        if (others > r->capacity.bytes / 50)
-            ech_diag_remark(r->ret->diag, "%s are neither PyTorch's nor free: the CUDA context, libraries, other processes", size);
-    } else if (r->allocated.bytes > r->capacity.bytes) {
-        ech_diag_remark(r->ret->diag, "more is allocated than the card has: the driver has moved some to the host's memory (Windows does)");
-    }
-    ech_diag_remark(r->ret->diag, "what was in use, and from which line: " SNAPSHOT);
-}
-
-static void pytorch_buffers(Reader *r)
-{
-    resident(r, "PyTorch's tensors", r->allocated.bytes, ECH_ROLE_UNKNOWN);
-    EchBytes own = ech_bytes_add(ech_bytes_add(r->allocated.bytes, r->unallocated.bytes), r->free.bytes);
-    if (r->has_capacity && r->has_used && r->has_free && r->capacity.bytes > own)
-        resident(r, "not PyTorch's (context, libraries, other processes)", r->capacity.bytes - own, ECH_ROLE_UNKNOWN);
-}
-
-static void set_number(Reader *r, const char *key, bool known, EchBytes value)
-{
-    if (known)
-        ech_trace_builder_printf_property(r->builder, key, "%" G_GUINT64_FORMAT, value);
+    say_xla(r, gpu, listed);
+    return true;
 }
 
 static bool make_trace(Reader *r, GError **error)
 {
     settle_sizes(r);
-    bool gpu = find_row(r, STATS, "total allocation") != NULL;
-    if (ech_bfc_dump_tells(r->dump) || (ech_bfc_dump_asks(r->dump) && r->rows->len == 0 && !r->has_used)) {
+    bool xla = r->rows->len || r->items->len || r->has_used;
+    if (ech_torch_says_any(r->torch)) {
+        ech_torch_says_write(r->torch, r->builder, r->ret);
+    } else if (ech_bfc_dump_tells(r->dump) || (ech_bfc_dump_asks(r->dump) && !xla)) {
         ech_bfc_dump_write(r->dump, r->builder, r->ret);
         say_program(r, true);
-        r->ret->trace = ech_trace_builder_finish(r->builder, error);
-        return r->ret->trace != NULL;
-    }
-    ech_trace_builder_set_property(r->builder, "sums_only", "true");
-    if (strcmp(r->memory, "vector") != 0)
-        ech_trace_builder_set_property(r->builder, "refused_on", r->pytorch || gpu ? "gpu" : "tpu");
-    set_number(r, "asked_for_bytes", r->has_request, r->request.bytes);
-    set_number(r, "needed_bytes", r->has_used && !r->pytorch, r->used.bytes);
-    set_number(r, "had_bytes", r->has_capacity, r->capacity.bytes);
-    if (r->pytorch)
-        pytorch_buffers(r);
-    EchBytes listed = r->pytorch ? 0 : gpu ? gpu_buffers(r) : tpu_buffers(r);
-    if (r->has_request && (r->pytorch || ech_trace_builder_n_buffers(r->builder) == 0))
-        add_request(r);
-    if (ech_trace_builder_n_buffers(r->builder) == 0) {
-        uint64_t optional = ech_bfc_dump_optional(r->dump);
-        if (optional)
-            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE,
-                        "%s: nothing ran out of memory: what was refused (times: %" G_GUINT64_FORMAT
-                        ") the caller can do without, workspaces of cuDNN, say; slower, not an error",
-                        r->where, optional);
-        else
-            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: an error about memory that gives no sizes", r->where);
+    } else if (ech_engine_says_any(r->engine) && !xla) {
+        if (!ech_engine_says_write(r->engine, r->where, r->builder, r->ret, error))
+            return false;
+    } else if (!write_xla(r, error)) {
         return false;
     }
-    if (r->pytorch)
-        say_pytorch(r);
-    else
-        say_xla(r, gpu, listed);
+    if (ech_trace_builder_n_buffers(r->builder) == 0) {
+        refuse(r, error);
+        return false;
+    }
     r->ret->trace = ech_trace_builder_finish(r->builder, error);
     return r->ret->trace != NULL;
 }
@@ -741,14 +741,15 @@ static bool read_text(EchSource *source, const EchImportOptions *options, EchImp
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("out_of_memory");
     g_autoptr(GArray) rows = g_array_new(FALSE, TRUE, sizeof(Row)), items = g_array_new(FALSE, TRUE, sizeof(Item));
     g_autoptr(EchBfcDump) dump = ech_bfc_dump_new(ech_source_path(source));
-    Reader r = {.ret = ret, .where = ech_source_path(source), .builder = builder, .rows = rows, .items = items, .dump = dump};
+    g_autoptr(EchTorchSays) torch = ech_torch_says_new();
+    g_autoptr(EchEngineSays) engine = ech_engine_says_new();
+    g_autoptr(EchPasted) pasted = ech_pasted_new(data, n);
+    Reader r = {.ret = ret, .where = ech_source_path(source), .builder = builder, .rows = rows, .items = items, .dump = dump, .torch = torch, .engine = engine};
     if (options->device)
         ech_trace_builder_set_property(builder, "chip", options->device);
-    for (size_t at = 0; at < n && !r.over;) {
-        const char *line = data + at, *end = memchr(line, '\n', n - at);
-        size_t length = end ? (size_t)(end - line) : n - at;
-        at += length + 1;
-        if (!read_line(&r, body(trim(line, length)), error))
+    EchWords line;
+    while (!r.over && ech_pasted_next(pasted, &line)) {
+        if (!read_line(&r, pasted, line, error))
             return false;
     }
     if (r.over)
@@ -756,38 +757,65 @@ static bool read_text(EchSource *source, const EchImportOptions *options, EchImp
     return make_trace(&r, error);
 }
 
+/* A record of a log in JSON, as services and clouds keep them, rather than a trace. */
+static bool is_record(const uint8_t *head, size_t n)
+{
+    static const char *const keys[] = {"\"message\"", "\"msg\"", "\"log\"", "\"textPayload\""};
+    if (memmem(head, n, "\"traceEvents\"", 13))
+        return false;
+    for (size_t i = 0; i < G_N_ELEMENTS(keys); i++) {
+        if (memmem(head, n, keys[i], strlen(keys[i])))
+            return true;
+    }
+    return false;
+}
+
 static int probe(const uint8_t *head, size_t n)
 {
-    static const char *const marks[] = {"Ran out of memory in memory space ",
+    static const char *const marks[] = {"Ran out of memory in",
                                         "Ran out of memory on HBM",
                                         "Largest program allocations in ",
                                         "Total hbm usage >=",
                                         "Program hbm requirement ",
                                         "BufferAssignment stats:",
-                                        "Out of memory while trying to allocate ",
+                                        "Allocation type: HLO temp",
+                                        "Allocation type: scoped",
+                                        "Extra memory due to padding: ",
+                                        "Entry Parameter Subshape: ",
+                                        "XLA Label: ",
+                                        "Aborting compilation early because it's unlikely to have enough",
+                                        "Can't reduce memory use below ",
+                                        "of memory while trying to allocate ",
                                         ": Out of memory allocating ",
                                         ": Failed to allocate request for ",
                                         "Attempting to reserve ",
-                                        "RESOURCE_EXHAUSTED: Error allocating device buffer",
-                                        "out of memory. Tried to allocate ",
+                                        "Attempting to allocate ",
+                                        "RESOURCE_EXHAUSTED: Could not allocate ",
+                                        "Tried to allocate ",
+                                        " already allocated; ",
+                                        "would exceed allowed memory. (out of memory)",
+                                        "Allocation was preemptively rejected because it would exceed",
                                         "an out of memory trying to allocate ",
                                         "Sum Total of in-use chunks",
                                         "OOM when allocating tensor with shape[",
+                                        "OOM when allocating tensor of shape [",
                                         "BFCAllocator dump for ",
+                                        "bfc_allocator.cc:",
                                         " allocated for chunks. "};
     /* Text that is not another format's, in which such a message may stand. */
-    if (n < 2 || head[0] == '{' || head[0] == '<' || (head[0] == '[' && strchr("[{\" \n", head[1])) || memchr(head, 0, n))
+    bool json = n > 0 && head[0] == '{';
+    if (n < 2 || head[0] == '<' || (head[0] == '[' && strchr("[{\" \n", head[1])) || memchr(head, 0, n) || (json && !is_record(head, n)))
         return 0;
     for (size_t i = 0; i < G_N_ELEMENTS(marks); i++) {
         if (memmem(head, n, marks[i], strlen(marks[i])))
-            return 1;
+            return json ? 2 : 1;
     }
-    return 0;
+    return !ech_engine_says_probe((const char *)head, n) ? 0 : json ? 2 : 1;
 }
 
 const EchImportClass ech_import_out_of_memory = {
     .name = "out_of_memory",
-    .summary = "what JAX, XLA, TensorFlow or PyTorch says when memory runs out, pasted into a file: sums, and the largest allocations",
+    .summary = "what JAX, XLA, TensorFlow, PyTorch, vLLM, llama.cpp, Triton and others say when memory runs out, pasted into a file",
     .probe = probe,
     .read = read_text,
 };

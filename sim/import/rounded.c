@@ -10,8 +10,8 @@ bool ech_rounded_parse(const char *text, size_t n, EchRounded *ret, size_t *ret_
     static const struct {
         const char *name;
         int power;
-    } units[] = {{"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}, {"PiB", 50}, {"bytes", 0}, {"KB", 10}, {"MB", 20},
-                 {"GB", 30},  {"TB", 40},  {"K", 10},   {"M", 20},   {"G", 30},   {"T", 40},    {"B", 0}};
+    } units[] = {{"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}, {"PiB", 50}, {"EiB", 60}, {"bytes", 0}, {"KB", 10}, {"MB", 20},
+                 {"GB", 30},  {"TB", 40},  {"K", 10},   {"M", 20},   {"G", 30},   {"T", 40},   {"P", 50},    {"E", 60},  {"B", 0}};
     char number[32];
     size_t digits = 0, decimals = 0;
     bool dot = false;
@@ -31,7 +31,7 @@ bool ech_rounded_parse(const char *text, size_t n, EchRounded *ret, size_t *ret_
         if (n - at < length || memcmp(text + at, units[i].name, length) != 0 || (at + length < n && g_ascii_isalnum(text[at + length])))
             continue;
         double scale = ldexp(1, units[i].power), value = g_ascii_strtod(number, NULL) * scale;
-        if (value > 1e18)
+        if (value > 8e18)
             return false;
         ret->bytes = (EchBytes)(value + 0.5);
         ret->slack = units[i].power ? scale * pow(10, -(double)decimals) * 0.51 : 0;

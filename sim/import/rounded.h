@@ -10,7 +10,7 @@ typedef struct {
     double slack;   /**< Half the weight of the last digit, and a little: the true size is no further off. 0: the number is exact. */
 } EchRounded;
 
-/** Reads the size that @text (of @n bytes) begins with: digits, a unit (B, bytes, K, KiB, ... PiB) after a blank or none. *ret_used: bytes taken. False where
+/** Reads the size that @text (of @n bytes) begins with: digits, a unit (B, bytes, K, KiB, ... EiB) after a blank or none. *ret_used: bytes taken. False where
  * it begins with none. */
 bool ech_rounded_parse(const char *text, size_t n, EchRounded *ret, size_t *ret_used);
 /** Whether @bytes would have been printed as @rounded. */

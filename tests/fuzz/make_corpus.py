@@ -338,6 +338,29 @@ put("out_of_memory", "pytorch.txt", b"torch.OutOfMemoryError: CUDA out of memory
     b"unallocated. If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.\n")
 put("out_of_memory", "pytorch_old.txt", b"RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity; 6.00 GiB already allocated; 256.00 MiB free; 6.50 GiB "
     b"reserved in total by PyTorch)\n")
+put("out_of_memory", "shares.txt", b"[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 0.50 GiB is free. "
+    b"18.00 GiB allowed; Process 77 has 4.25 GiB memory in use. Including non-PyTorch memory, this process has 19.25 GiB memory in use. Of the allocated memory 17.00 GiB is "
+    b"allocated by PyTorch, with 16.00 MiB allocated in private pools (e.g., CUDA Graphs), and 0.25 GiB is reserved by PyTorch but unallocated.\n")
+put("out_of_memory", "async.txt", b"> Allocation on device 0 would exceed allowed memory. (out of memory)\n> Currently allocated     : 6.00 GiB\n> Requested               : 1.00 GiB\n"
+    b"> Device limit            : 8.00 GiB\n> Free (according to CUDA): 256.00 MiB\n> PyTorch limit (set by user-supplied memory fraction)\n>   : 17179869184.00 GiB\n")
+put("out_of_memory", "mps.txt", b"RuntimeError: MPS backend out of memory (MPS allocated: 12.00 GB, other allocations: 2.00 GB, max allowed: 18.00 GB). Tried to allocate\n5.00 GB on "
+    b"private pool.\n")
+put("out_of_memory", "record.txt", b'{"severity":"ERROR","message":"\x1b[31mRan out of memory in memory space hbm. Used 3.00G of 1.00G hbm.\\n\\nProgram hbm requirement 3.00G:\\n    '
+    b'HLO temp   3.00G\\n\\n  Largest program allocations in hbm:\\n\\n  1. Size: 2.00G\\n     Operator: op_name=\\"params[\\\\\'w\\\\\']\\"\\n     Shape: f32[536870912]\\n"}\n')
+put("out_of_memory", "vllm.txt", b"(EngineCore pid=12) ERROR 01-02 03:04:05 [core.py:5] ValueError: Free memory on device cuda:0 (30.00/40.00 GiB) on startup is less than desired GPU "
+    b"memory utilization (0.9, 36.00 GiB).\n")
+put("out_of_memory", "vllm_cache.txt", b"To serve at least one request with the model's max seq len (65536),\n8.0 GiB KV cache is needed, which is larger than the available KV cache memory "
+    b"(2.00 GiB). Based on the available memory, the estimated maximum model length is 16000.\n")
+put("out_of_memory", "llama.txt", b"load_tensors:        CUDA1 model buffer size =  4096.00 MiB\nllama_kv_cache:      CUDA1 KV buffer size =   512.00 MiB\n"
+    b"ggml_backend_cuda_buffer_type_alloc_buffer: allocating 2048.00 MiB on device 1: cudaMalloc failed: out of memory\n")
+put("out_of_memory", "triton.txt", b"out of resource: shared memory, Required: 131072, Hardware limit: 65536. Reducing block sizes or `num_stages` may help.\n")
+put("out_of_memory", "paddle.txt", b"Out of memory error on GPU 0. Cannot allocate 256.000000MB memory on GPU 0, 7.000000GB memory has been allocated and available memory is only 96.000000MB.\n")
+put("out_of_memory", "cupy.txt", b"Out of memory allocating 1,073,741,824 bytes (allocated so far: 3,221,225,472 bytes, limit set to: 4,000,000,000 bytes).\n")
+put("out_of_memory", "cuda_async.txt", b"E0102 03:04:05.678901 11 gpu_cudamallocasync_allocator.cc:9] cuMemAllocAsync failed to allocate 2147483648 bytes: out of memory\n Reported by CUDA: Free "
+    b"memory/Total memory: 1073741824/17179869184\nE0102 03:04:05.678902 11 gpu_cudamallocasync_allocator.cc:9] 4096, 3\nE0102 03:04:05.678904 11 "
+    b"gpu_cudamallocasync_allocator.cc:9] 1048576, 2\n")
+put("out_of_memory", "middle.txt", b"12: 3. Size: 4.00M\n12:      Shape: f32[8192,1]{1,0:T(8,128)}\n12:      Unpadded size: 32.0K\n12:      Extra memory due to padding: 3.97M (128.0x "
+    b"expansion)\n12:      XLA label: %copy.3 = x\n")
 put("out_of_memory", "bad.txt", b"Traceback\nRan out of memory in memory space hbm.\n  Largest program allocations in hbm:\n")
 
 # ---- XLA's description of a GPU ----

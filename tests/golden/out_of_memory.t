@@ -53,12 +53,12 @@ $ echelon run --trace tests/fuzz/corpus/out_of_memory/tpu.txt --device tpu-v6e -
 
 $ echelon info tests/fuzz/corpus/out_of_memory/pytorch.txt
 tests/fuzz/corpus/out_of_memory/pytorch.txt: out_of_memory
-1.50 GiB would fit into what is free (1 GiB) and what PyTorch holds unused (4 GiB): the latter lies in pieces that are too small or partly used; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True can join them, and 'echelon alloc' of a memory snapshot says which setting does
-1 GiB are neither PyTorch's nor free: the CUDA context, libraries, other processes
+1.50 GiB would fit into what is free (1 GiB) and what PyTorch holds unused (4 GiB): the latter lies in pieces that are too small, partly used or of another stream; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True can join them (not on Windows), and 'echelon alloc' of a memory snapshot says which setting does
+1 GiB of this process are not PyTorch's: the context, libraries that allocate for themselves (NCCL, cuBLAS, JAX, TensorFlow)
 what was in use, and from which line: torch.cuda.memory._record_memory_history() when the program begins, torch.cuda.memory._dump_snapshot("oom.pickle") where the error is caught
 held, most first
         18 GiB  PyTorch's tensors
-         1 GiB  not PyTorch's (context, libraries, other processes)
+         1 GiB  of this process, not PyTorch's (context, libraries)
       1.50 GiB  asked for besides
       20.5 GiB  in all  (22011707392)
 $ echelon run --trace tests/fuzz/corpus/out_of_memory/pytorch_old.txt --device h100-sxm --engine native --json | grep -m1 fits
@@ -73,8 +73,8 @@ $ echelon alloc tests/fuzz/corpus/out_of_memory/pytorch.txt
 tests/fuzz/corpus/out_of_memory/pytorch.txt: out_of_memory, 3 events; device memory 24 GiB, what there is, as the message says
 no allocator needs less than 20.5 GiB
 
-1.50 GiB would fit into what is free (1 GiB) and what PyTorch holds unused (4 GiB): the latter lies in pieces that are too small or partly used; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True can join them, and 'echelon alloc' of a memory snapshot says which setting does
-1 GiB are neither PyTorch's nor free: the CUDA context, libraries, other processes
+1.50 GiB would fit into what is free (1 GiB) and what PyTorch holds unused (4 GiB): the latter lies in pieces that are too small, partly used or of another stream; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True can join them (not on Windows), and 'echelon alloc' of a memory snapshot says which setting does
+1 GiB of this process are not PyTorch's: the context, libraries that allocate for themselves (NCCL, cuBLAS, JAX, TensorFlow)
 what was in use, and from which line: torch.cuda.memory._record_memory_history() when the program begins, torch.cuda.memory._dump_snapshot("oom.pickle") where the error is caught
 
 these are sums, not where each array lay: whether another allocator or setting had served the request, no replay of them tells
@@ -163,3 +163,59 @@ exit 1
 $ echo 'RuntimeError: CUDA error: out of memory' >$T/said.txt; (cd $T; echelon info said.txt); echo exit $?
 echelon: said.txt: no captured format that echelon knows: the text says that memory ran out, but not what was asked for and what held it; 'echelon capture --pretend DEVICE -- COMMAND' runs the program on a device that is not there and tells both, and so does PyTorch's memory snapshot
 exit 1
+$ echelon info - <tests/fuzz/corpus/out_of_memory/shares.txt
+-: out_of_memory
+no setting of the allocator would have served it: 2 GiB asked for, 768 MiB free and unused together, 1.25 GiB too much beside 17 GiB in use: use less (smaller batch, checkpointing, offload) or a larger card
+4.25 GiB are other processes', by number 77 (4.25 GiB): nvidia-smi (rocm-smi) names them; what they hold, no setting of this one frees
+2 GiB of this process are not PyTorch's: the context, libraries that allocate for themselves (NCCL, cuBLAS, JAX, TensorFlow)
+16 MiB of what is allocated are kept in private pools, of captured graphs: nothing else gets them
+what was in use, and from which line: torch.cuda.memory._record_memory_history() when the program begins, torch.cuda.memory._dump_snapshot("oom.pickle") where the error is caught
+held, most first
+        17 GiB  PyTorch's tensors
+      4.25 GiB  other processes
+         2 GiB  of this process, not PyTorch's (context, libraries)
+         2 GiB  asked for besides
+      25.2 GiB  in all  (27111981056)
+$ echelon info tests/fuzz/corpus/out_of_memory/record.txt
+tests/fuzz/corpus/out_of_memory/record.txt: out_of_memory
+XLA refused the program: 3 GiB of hbm asked for, of 1 GiB there are: 2 GiB too much
+listed: 1 allocation, 2 GiB in all; the largest only
+what would make room takes the program itself, which 'echelon capture --pretend NAME -- COMMAND' writes down without the device, also where it does not fit ('echelon advise')
+held, most first
+         2 GiB  f32[536870912] params['w']
+         1 GiB  HLO temp, not listed
+         3 GiB  in all  (3221225472)
+room for 3 GiB have: tpu-v2 (7.48 GiB), tpu-v1 (8 GiB), tpu-v4 (15.2 GiB), tpu-v3 (15.5 GiB), tpu-v5e (15.8 GiB) and 3 larger ('echelon list devices')
+records of the file
+           1  allocations
+           1  sums
+notes
+           1  sizes_from_shapes
+$ echelon info tests/fuzz/corpus/out_of_memory/vllm.txt
+tests/fuzz/corpus/out_of_memory/vllm.txt: out_of_memory
+vLLM means to take 36 GiB (0.9 of 40 GiB), and 30 GiB were free when it began
+10 GiB were held by others: nvidia-smi names them (an earlier run that has not ended, a desktop). Free that, or --gpu-memory-utilization 0.75 or less, which starts, with so much less for the KV cache
+held, most first
+        10 GiB  held by others
+        36 GiB  asked for besides
+        46 GiB  in all  (49392123904)
+$ echelon info tests/fuzz/corpus/out_of_memory/triton.txt
+tests/fuzz/corpus/out_of_memory/triton.txt: out_of_memory
+Triton was refused 128 KiB of shared memory, of 64 KiB there are: 64 KiB too much
+this is memory on the chip that one block of a kernel shares, not the GPU's: the kernel fits with smaller blocks or fewer stages (num_stages buffers of each tile it loads), or was tuned for a GPU with more of it; what else runs does not matter
+       128 KiB  asked for besides
+$ echelon run --trace tests/fuzz/corpus/out_of_memory/triton.txt --device h100-sxm; echo exit $?
+echelon: tests/fuzz/corpus/out_of_memory/triton.txt is a message about what one kernel keeps on the chip, which has a limit of its own: no device's memory decides whether it fits; 'echelon info' says what the message comes to
+exit 1
+$ echelon run --trace tests/fuzz/corpus/out_of_memory/vmem.txt --device tpu-v5e; echo exit $?
+echelon: tests/fuzz/corpus/out_of_memory/vmem.txt is a message about what one kernel keeps on the chip, which has a limit of its own: no device's memory decides whether it fits; 'echelon info' says what the message comes to
+exit 1
+$ echelon alloc tests/fuzz/corpus/out_of_memory/llama.txt; echo exit $?
+tests/fuzz/corpus/out_of_memory/llama.txt: out_of_memory, 3 events; device memory 80 GiB, assumed (--device or --capacity says it)
+no allocator needs less than 6.50 GiB
+
+llama.cpp was refused 2 GiB, with 4.50 GiB that it tells of on that device
+fewer layers on this device (-ngl, --tensor-split), a shorter context (-c) or a KV cache of 8 bits (--cache-type-k q8_0), a smaller batch (-ub) need less of it
+
+these are sums, not where each array lay: whether another allocator or setting had served the request, no replay of them tells
+exit 0

@@ -1,0 +1,482 @@
+#include "sim/import/engine_says.h"
+#include "sim/base/error.h"
+#include "sim/import/refused.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MAX_PARTS = 64, MAX_SIZES = 1 << 12 };
+
+/* What an engine told of before it was refused: "CUDA0 KV buffer size = 379.23 MiB". */
+typedef struct {
+    char device[16], kind[32];
+    EchBytes bytes;
+} Part;
+
+/* "2048, 57": a size and how many allocations have it. */
+typedef struct {
+    EchBytes bytes;
+    uint64_t n;
+} Size;
+
+typedef struct {
+    bool has_asked, has_used, has_free, has_capacity;
+    EchRounded asked, used, free, capacity;
+    uint64_t device, tokens, fitting; /* its index; of a model's longest request, and the engine's own estimate of what would fit; 0: not told */
+    double share;                     /* of the memory that an engine means to take */
+} Figures;
+
+/* One wording. Sizes follow or precede their keys; where that is not enough, @read. */
+typedef struct {
+    const char *mark, *also; /* of its first line; of the sentence, or NULL */
+    const char *who;
+    const char *memory;   /* of the refused request */
+    const char *holder;   /* what holds what is used */
+    const char *asked;    /* key before a size */
+    const char *used;     /* key before a size */
+    const char *used_by;  /* key after a size */
+    const char *free;     /* key before a size */
+    const char *capacity; /* key before a size */
+    bool (*read)(EchWords, Figures *);
+    void (*say)(const Figures *, EchDiag *);
+    const char *advice;
+} Wording;
+
+struct EchEngineSays {
+    const Wording *wording; /* of the first refusal, or NULL */
+    Figures figures;
+    Part parts[MAX_PARTS];
+    unsigned n_parts;
+    GArray *sizes; /* Size, of one thread's log */
+    char thread[32];
+    uint64_t later;
+};
+
+EchEngineSays *ech_engine_says_new(void)
+{
+    EchEngineSays *s = g_new0(EchEngineSays, 1);
+    s->sizes = g_array_new(FALSE, FALSE, sizeof(Size));
+    return s;
+}
+
+void ech_engine_says_free(EchEngineSays *s)
+{
+    if (!s)
+        return;
+    g_array_unref(s->sizes);
+    g_free(s);
+}
+
+/* ---- wordings that take more than keys ---- */
+
+/* A size, or a number of bytes without a unit. */
+static bool amount_after(EchWords line, const char *key, EchRounded *ret)
+{
+    uint64_t bytes;
+    if (ech_words_size_after(line, key, ret))
+        return true;
+    if (!ech_words_number_after(line, key, &bytes))
+        return false;
+    *ret = (EchRounded){bytes, 0};
+    return true;
+}
+
+/* "Free memory on device cuda:1 (19.77/22.05 GiB) on startup is less than desired GPU memory utilization (0.9, 19.84 GiB)." */
+static bool read_vllm_start(EchWords line, Figures *f)
+{
+    EchWords pair = ech_words_after(ech_words_after(line, "Free memory on device"), "("), wish = ech_words_after(line, "GPU memory utilization (");
+    const char *slash = pair.n ? memchr(pair.text, '/', MIN(pair.n, (size_t)24)) : NULL,
+               *comma = wish.n ? memchr(wish.text, ',', MIN(wish.n, (size_t)24)) : NULL;
+    if (!slash || !comma || !ech_words_size_after(pair, "/", &f->capacity) || !ech_words_size_after(wish, ",", &f->asked))
+        return false;
+    f->share = g_ascii_strtod(wish.text, NULL);
+    double free = g_ascii_strtod(pair.text, NULL) * (1 << 30);
+    if (!(free >= 0) || free > (double)f->capacity.bytes || !(f->share > 0) || f->share > 1)
+        return false;
+    f->free = (EchRounded){(EchBytes)free, f->capacity.slack};
+    f->used = (EchRounded){f->capacity.bytes - f->free.bytes, f->capacity.slack};
+    return f->has_asked = f->has_free = f->has_used = f->has_capacity = true;
+}
+
+static void say_vllm_start(const Figures *f, EchDiag *diag)
+{
+    g_autofree char *free = ech_format_bytes(f->free.bytes), *all = ech_format_bytes(f->capacity.bytes), *wish = ech_format_bytes(f->asked.bytes),
+                    *held = ech_format_bytes(f->used.bytes);
+    double most = floor((double)f->free.bytes / (double)f->capacity.bytes * 100) / 100;
+    ech_diag_remark(diag, "vLLM means to take %s (%g of %s), and %s were free when it began", wish, f->share, all, free);
+    ech_diag_remark(
+        diag,
+        "%s were held by others: nvidia-smi names them (an earlier run that has not ended, a desktop). Free that, or --gpu-memory-utilization %g or "
+        "less, which starts, with so much less for the KV cache",
+        held, most);
+}
+
+/* "To serve at least one request with the model's max seq len (262144), (24.0 GiB KV cache is needed, which is larger than the available KV cache memory
+ * (3.18 GiB)." */
+static bool read_vllm_cache(EchWords line, Figures *f)
+{
+    f->has_asked = ech_words_size_before(line, " KV cache is needed", &f->asked);
+    f->has_capacity = ech_words_size_after(line, "available KV cache memory (", &f->capacity);
+    if (!ech_words_number_after(line, "max seq len (", &f->tokens))
+        f->tokens = 0;
+    if (!ech_words_number_after(line, "estimated maximum model length is ", &f->fitting))
+        f->fitting = 0;
+    return f->has_asked && f->has_capacity;
+}
+
+static void say_vllm_cache(const Figures *f, EchDiag *diag)
+{
+    g_autofree char *needed = ech_format_bytes(f->asked.bytes), *room = ech_format_bytes(f->capacity.bytes);
+    if (f->tokens) {
+        g_autofree char *each = ech_format_bytes(f->asked.bytes / f->tokens);
+        ech_diag_remark(
+            diag, "vLLM: one request of %" G_GUINT64_FORMAT " tokens needs %s of KV cache (%s a token), and %s are left for it beside weights and activations",
+            f->tokens, needed, each, room);
+    } else {
+        ech_diag_remark(diag, "vLLM: one request needs %s of KV cache, and %s are left for it beside weights and activations", needed, room);
+    }
+    g_autofree char *length = f->fitting  ? g_strdup_printf(" %" G_GUINT64_FORMAT, f->fitting)
+                              : f->tokens ? g_strdup_printf(" %.0f (as many tokens as it holds, if all take the same)",
+                                                            floor((double)f->capacity.bytes / (double)f->asked.bytes * (double)f->tokens))
+                                          : g_strdup("");
+    ech_diag_remark(
+        diag,
+        "shorter requests: --max-model-len%s. More room for the cache: --gpu-memory-utilization nearer to 1, fewer --max-num-batched-tokens, a cache of "
+        "8 bits (--kv-cache-dtype fp8: half of 16), more GPUs (--tensor-parallel-size)",
+        length);
+}
+
+/* "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 144.00 MiB on device 4: cudaMalloc failed: out of memory" */
+static bool read_llama(EchWords line, Figures *f)
+{
+    f->has_asked = ech_words_size_after(line, "allocating ", &f->asked);
+    return f->has_asked && ech_words_number_after(line, " on device ", &f->device);
+}
+
+/* The older wording counts the request into its total. */
+static bool read_cupy_old(EchWords line, Figures *f)
+{
+    f->has_asked = ech_words_size_after(line, "out of memory to allocate ", &f->asked);
+    f->has_used = f->has_asked && ech_words_size_after(line, "(total ", &f->used) && f->used.bytes >= f->asked.bytes;
+    f->has_capacity = ech_words_size_after(line, "limit set to ", &f->capacity);
+    if (f->has_used)
+        f->used.bytes -= f->asked.bytes;
+    return f->has_asked;
+}
+
+/* "failed to allocate 7.35G (7889485824 bytes) from device: ..." */
+static bool read_driver(EchWords line, Figures *f)
+{
+    EchWords size = ech_words_after(line, "failed to allocate ");
+    return f->has_asked = ech_words_size_after(size, "(", &f->asked) || ech_words_size_after(line, "failed to allocate ", &f->asked);
+}
+
+/* "cuMemAllocAsync failed to allocate 281923031072 bytes: ... Reported by CUDA: Free memory/Total memory: 5/10" */
+static bool read_driver_pool(EchWords line, Figures *f)
+{
+    uint64_t free, total;
+    f->has_asked = amount_after(line, "failed to allocate ", &f->asked);
+    EchWords told = ech_words_after(line, "Free memory/Total memory");
+    const char *slash = told.n ? memchr(told.text, '/', told.n) : NULL;
+    if (slash && ech_words_number_after((EchWords){told.text, (size_t)(slash - told.text)}, ": ", &free) && ech_words_number_after(told, "/", &total) &&
+        free <= total) {
+        f->free = (EchRounded){free, 0};
+        f->capacity = (EchRounded){total, 0};
+        f->has_free = f->has_capacity = true;
+    }
+    return f->has_asked;
+}
+
+#define SHARED_MEMORY                                                                                                                                          \
+    "this is memory on the chip that one block of a kernel shares, not the GPU's: the kernel fits with smaller blocks or fewer stages (num_stages buffers of " \
+    "each tile it loads), or was tuned for a GPU with more of it; what else runs does not matter"
+#define HOST_MEMORY "that is not the device: the program itself, data loaders' workers, page-locked buffers and offloaded state share it"
+
+static const Wording wordings[] = {
+    {.mark = "on startup is less than desired GPU memory utilization",
+     .who = "vLLM",
+     .memory = "hbm",
+     .holder = "held by others",
+     .read = read_vllm_start,
+     .say = say_vllm_start},
+    {.mark = "To serve at least one request with the model",
+     .also = "KV cache is needed",
+     .who = "vLLM",
+     .memory = "hbm",
+     .read = read_vllm_cache,
+     .say = say_vllm_cache},
+    {.mark = "cudaMalloc failed: out of memory",
+     .also = "allocating ",
+     .who = "llama.cpp",
+     .memory = "hbm",
+     .read = read_llama,
+     .advice =
+         "fewer layers on this device (-ngl, --tensor-split), a shorter context (-c) or a KV cache of 8 bits (--cache-type-k q8_0), a smaller batch (-ub) "
+         "need less of it"},
+    {.mark = "out of resource: shared memory, Required",
+     .who = "Triton",
+     .memory = "shared",
+     .asked = "Required",
+     .capacity = "Hardware limit",
+     .advice = SHARED_MEMORY},
+    {.mark = "Shared memory size limit exceeded: requested ",
+     .who = "XLA",
+     .memory = "shared",
+     .asked = "requested ",
+     .capacity = "available",
+     .advice = SHARED_MEMORY},
+    {.mark = "Cannot allocate ",
+     .also = "available memory is only ",
+     .who = "PaddlePaddle",
+     .memory = "hbm",
+     .holder = "allocated on the device, by whomever",
+     .asked = "Cannot allocate ",
+     .used_by = " memory has been allocated",
+     .free = "available memory is only ",
+     .advice = "nvidia-smi says who holds it; a smaller batch or recomputation (paddle.distributed.fleet.utils.recompute) needs less"},
+    {.mark = "Out of memory allocating ",
+     .also = "(allocated so far",
+     .who = "CuPy",
+     .memory = "hbm",
+     .holder = "CuPy's pool",
+     .asked = "Out of memory allocating ",
+     .used = "(allocated so far",
+     .capacity = "limit set to",
+     .advice = "free_all_blocks() of cupy.get_default_memory_pool() gives back what it keeps unused; its set_limit() sets how much it may take"},
+    {.mark = "out of memory to allocate ",
+     .also = "bytes (total ",
+     .who = "CuPy",
+     .memory = "hbm",
+     .holder = "CuPy's pool",
+     .read = read_cupy_old,
+     .advice = "free_all_blocks() of cupy.get_default_memory_pool() gives back what it keeps unused"},
+    {.mark = "Failed to allocate memory for requested buffer of size ",
+     .who = "ONNX Runtime",
+     .memory = "hbm",
+     .asked = "requested buffer of size ",
+     .advice =
+         "its arena grows by powers of two and keeps what it has: arena_extend_strategy kSameAsRequested takes less, gpu_mem_limit bounds it; other processes "
+         "and sessions hold the rest"},
+    {.mark = "is smaller than requested bytes of ",
+     .who = "ONNX Runtime",
+     .memory = "hbm",
+     .asked = "requested bytes of ",
+     .free = "Available memory of ",
+     .advice = "a limit of its arena stands (gpu_mem_limit, max_mem of OrtArenaCfg)"},
+    {.mark = "you tried to allocate ", .who = "PyTorch", .memory = "host", .asked = "you tried to allocate ", .advice = HOST_MEMORY},
+    {.mark = " bytes on host: CUDA_ERROR_OUT_OF_MEMORY", .who = "the framework", .memory = "host", .asked = "failed to alloc ", .advice = HOST_MEMORY},
+    {.mark = "cuMemAllocAsync failed to allocate ",
+     .who = "cudaMallocAsync's pool",
+     .memory = "hbm",
+     .holder = "allocations of this process",
+     .read = read_driver_pool,
+     .advice = "use less at a time (a smaller batch, rematerialisation, offload); where much is free all the same, the pool's limit stands "
+               "(XLA_PYTHON_CLIENT_MEM_FRACTION, .75 of the memory unless set)"},
+    {.mark = " bytes) from device: ",
+     .also = "failed to allocate ",
+     .who = "the framework's pool",
+     .memory = "hbm",
+     .read = read_driver,
+     .advice =
+         "the framework tried to take that much for its pool at once and asks for less when refused, so this alone is no error; that it was refused means "
+         "that others hold the device's memory: nvidia-smi (rocm-smi) names them"},
+};
+
+/* ---- lines ---- */
+
+/* "load_tensors:        CUDA0 model buffer size = 48928.09 MiB" */
+static void read_part(EchEngineSays *s, EchWords line)
+{
+    Part part = {.bytes = 0};
+    EchRounded size;
+    const char *end = memmem(line.text, line.n, " buffer size = ", 15);
+    if (!end || !ech_words_size_after(line, " buffer size = ", &size))
+        return;
+    EchWords before = ech_words_trim(line.text, (size_t)(end - line.text));
+    const char *colon = before.n ? memrchr(before.text, ':', before.n) : NULL;
+    if (colon)
+        before = ech_words_trim(colon + 1, (size_t)(before.text + before.n - colon - 1));
+    const char *blank = before.n ? memchr(before.text, ' ', before.n) : NULL;
+    size_t name = blank ? (size_t)(blank - before.text) : 0;
+    EchWords kind = ech_words_trim(before.text + name, before.n - name);
+    if (name == 0 || name >= sizeof part.device || kind.n == 0 || kind.n >= sizeof part.kind)
+        return;
+    memcpy(part.device, before.text, name);
+    memcpy(part.kind, kind.text, kind.n);
+    part.bytes = size.bytes;
+    for (unsigned i = 0; i < s->n_parts; i++) {
+        /* Asked for again with other settings. */
+        if (strcmp(s->parts[i].device, part.device) == 0 && strcmp(s->parts[i].kind, part.kind) == 0 && strcmp(part.kind, "compute") == 0) {
+            s->parts[i] = part;
+            return;
+        }
+    }
+    if (s->n_parts < MAX_PARTS)
+        s->parts[s->n_parts++] = part;
+}
+
+/* The histogram of cudaMallocAsync's allocations that XLA and TensorFlow log, of the first thread that does: sizes that rise. */
+static bool read_size(EchEngineSays *s, EchWords before, EchWords line)
+{
+    Size size;
+    EchWords words = ech_words_trim(before.text, before.n);
+    const char *file = before.n ? memmem(before.text, before.n, "cudamallocasync_allocator.cc:", 29) : NULL;
+    const char *comma = file ? memchr(line.text, ',', MIN(line.n, (size_t)24)) : NULL;
+    g_autofree char *first = comma ? g_strndup(line.text, (gsize)(comma - line.text)) : NULL;
+    if (!comma || !ech_parse_u64(first, &size.bytes, NULL) || !ech_words_number_after(line, ",", &size.n) || size.n == 0 || size.bytes == 0 ||
+        size.bytes > (UINT64_C(1) << 60) / size.n)
+        return false;
+    /* "E1103 18:23:55.102250 3413764 gpu_cudamallocasync_allocator.cc:73]": the word before the file is the thread. */
+    words.n = (size_t)(file - words.text);
+    while (words.n && !g_ascii_isspace(words.text[words.n - 1]))
+        words.n--;
+    words = ech_words_trim(words.text, words.n);
+    size_t begin = words.n;
+    while (begin && !g_ascii_isspace(words.text[begin - 1]))
+        begin--;
+    g_autofree char *thread = g_strndup(words.text + begin, words.n - begin);
+    bool rises = s->sizes->len == 0 || g_array_index(s->sizes, Size, s->sizes->len - 1).bytes < size.bytes;
+    if (s->sizes->len == 0)
+        g_strlcpy(s->thread, thread, sizeof s->thread);
+    if (rises && strncmp(thread, s->thread, sizeof s->thread - 1) == 0 && s->sizes->len < MAX_SIZES)
+        g_array_append_val(s->sizes, size);
+    return true;
+}
+
+static bool read_keys(const Wording *w, EchWords sentence, Figures *f)
+{
+    f->has_asked = amount_after(sentence, w->asked, &f->asked);
+    f->has_used = (w->used && amount_after(sentence, w->used, &f->used)) || (w->used_by && ech_words_size_before(sentence, w->used_by, &f->used));
+    f->has_free = w->free && amount_after(sentence, w->free, &f->free);
+    /* "Hardware limitation: 101376" of an old release of Triton. */
+    f->has_capacity =
+        w->capacity && (amount_after(sentence, w->capacity, &f->capacity) || amount_after(ech_words_after(sentence, w->capacity), ":", &f->capacity));
+    return f->has_asked;
+}
+
+bool ech_engine_says_line(EchEngineSays *s, EchWords before, EchWords line, EchWords sentence)
+{
+    if (read_size(s, before, line))
+        return true;
+    read_part(s, line);
+    for (size_t i = 0; i < G_N_ELEMENTS(wordings); i++) {
+        const Wording *w = &wordings[i];
+        Figures f = {0};
+        if (!ech_words_have(line, w->mark) || (w->also && !ech_words_have(sentence, w->also)) ||
+            !(w->read ? w->read(sentence, &f) : read_keys(w, sentence, &f)))
+            continue;
+        if (!s->wording) {
+            s->wording = w;
+            s->figures = f;
+        } else {
+            s->later += f.asked.bytes != s->figures.asked.bytes;
+        }
+        return true;
+    }
+    return false;
+}
+
+bool ech_engine_says_any(const EchEngineSays *s)
+{
+    return s->wording || s->sizes->len;
+}
+
+bool ech_engine_says_probe(const char *head, size_t n)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(wordings); i++) {
+        const Wording *w = &wordings[i];
+        if (memmem(head, n, w->mark, strlen(w->mark)) && (!w->also || memmem(head, n, w->also, strlen(w->also))))
+            return true;
+    }
+    return memmem(head, n, "cudamallocasync_allocator.cc:", 29) != NULL;
+}
+
+/* ---- what it comes to ---- */
+
+static void say(const EchEngineSays *s, EchBytes listed, EchDiag *diag)
+{
+    const Figures *f = &s->figures;
+    const Wording *w = s->wording;
+    g_autofree char *asked = ech_format_bytes(f->asked.bytes), *used = ech_format_bytes(f->used.bytes), *free = ech_format_bytes(f->free.bytes),
+                    *room = ech_format_bytes(f->capacity.bytes), *sum = ech_format_bytes(listed);
+    g_autoptr(GString) text = g_string_new(NULL);
+    if (w->say) {
+        w->say(f, diag);
+        return;
+    }
+    g_string_append_printf(text, "%s was refused %s%s", w->who, asked,
+                           strcmp(w->memory, "shared") == 0 ? " of shared memory"
+                           : strcmp(w->memory, "host") == 0 ? " of the host's memory"
+                                                            : "");
+    if (f->has_used)
+        g_string_append_printf(text, ", with %s in use", used);
+    else if (listed)
+        g_string_append_printf(text, ", with %s that it tells of on that device", sum);
+    if (f->has_free)
+        g_string_append_printf(text, ", %s free", free);
+    if (f->has_capacity && f->asked.bytes > f->capacity.bytes) {
+        g_autofree char *over = ech_format_bytes(f->asked.bytes - f->capacity.bytes);
+        g_string_append_printf(text, ", of %s there are: %s too much", room, over);
+    } else if (f->has_capacity) {
+        g_string_append_printf(text, ", of %s there are", room);
+    }
+    ech_diag_remark(diag, "%s", text->str);
+    ech_diag_remark(diag, "%s", w->advice);
+}
+
+/* Whether llama.cpp calls the refused device so: "CUDA4", "ROCm4", but not "CUDA_Host". */
+static bool is_of_device(const Part *part, uint64_t device)
+{
+    size_t n = strlen(part->device), digits = 0;
+    uint64_t index;
+    while (digits < n && g_ascii_isdigit(part->device[n - 1 - digits]))
+        digits++;
+    return digits && ech_parse_u64(part->device + n - digits, &index, NULL) && index == device;
+}
+
+bool ech_engine_says_write(const EchEngineSays *s, const char *where, EchTraceBuilder *builder, EchImport *import, GError **error)
+{
+    const Figures *f = &s->figures;
+    if (f->has_asked && f->asked.bytes >= UINT64_C(1) << 55) {
+        g_autofree char *asked = ech_format_bytes(f->asked.bytes);
+        g_set_error(
+            error, ECH_ERROR, ECH_ERROR_PARSE,
+            "%s: %s asked for %s: no array is that large; the size is wrong (a negative or uninitialised dimension, a damaged file), memory did not run out",
+            where, s->wording->who, asked);
+        return false;
+    }
+    EchId memory = ech_trace_builder_memory(builder, s->wording ? s->wording->memory : "hbm");
+    EchBytes listed = 0;
+    ech_trace_builder_set_property(builder, "sums_only", "true");
+    if (s->wording && strcmp(s->wording->memory, "shared") == 0)
+        ech_trace_builder_set_property(builder, "limit_of_a_kernel", "true");
+    for (guint i = s->sizes->len; i-- > 0;) {
+        const Size *size = &g_array_index(s->sizes, Size, i);
+        g_autofree char *each = ech_format_bytes(size->bytes), *name = g_strdup_printf("%" G_GUINT64_FORMAT " of %s", size->n, each);
+        ech_refused_held(builder, memory, name, size->bytes * size->n);
+        listed = ech_bytes_add(listed, size->bytes * size->n);
+    }
+    for (unsigned i = 0; i < s->n_parts && s->wording; i++) {
+        if (s->wording->read != read_llama || !is_of_device(&s->parts[i], f->device))
+            continue;
+        g_autofree char *name = g_strdup_printf("%s, %s", s->parts[i].kind, s->parts[i].device);
+        ech_refused_held(builder, memory, name, s->parts[i].bytes);
+        listed = ech_bytes_add(listed, s->parts[i].bytes);
+    }
+    if (listed == 0 && f->has_used && s->wording->holder)
+        ech_refused_held(builder, memory, s->wording->holder, f->used.bytes);
+    if (s->wording) {
+        ech_refused_number(builder, "asked_for_bytes", f->has_asked, f->asked.bytes);
+        ech_refused_number(builder, "had_bytes", f->has_capacity, f->capacity.bytes);
+        ech_refused_request(builder, memory, "what was asked for", NULL, f->asked.bytes);
+    }
+    if (s->wording)
+        say(s, listed, import->diag);
+    if (s->sizes->len) {
+        g_autofree char *sum = ech_format_bytes(listed);
+        ech_diag_remark(import->diag, "cudaMallocAsync's pool held allocations of %s, told by size; which arrays those are the log does not say", sum);
+    }
+    if (s->later)
+        ech_diag_note(import->diag, "reports_after_the_first", s->later);
+    return true;
+}

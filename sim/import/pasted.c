@@ -1,0 +1,302 @@
+#include "sim/import/pasted.h"
+
+#include <string.h>
+
+enum { MAX_PREFIXES = 8, MAX_GROUP = 96, MAX_CONTINUED = 8, MAX_SENTENCE = 4096 };
+
+struct EchPasted {
+    char *clean; /* the text without escapes, where it has some */
+    EchWords text;
+    size_t next;           /* the line after the last one returned */
+    EchWords line, before; /* the last one, and what stood before it */
+    GString *sentence;
+};
+
+/* ---- words ---- */
+
+EchWords ech_words_trim(const char *text, size_t n)
+{
+    while (n && g_ascii_isspace(*text))
+        text++, n--;
+    while (n && g_ascii_isspace(text[n - 1]))
+        n--;
+    return (EchWords){text, n};
+}
+
+static const char *find(EchWords line, const char *key)
+{
+    return line.n ? memmem(line.text, line.n, key, strlen(key)) : NULL;
+}
+
+bool ech_words_start(EchWords line, const char *prefix)
+{
+    size_t n = strlen(prefix);
+    return line.n >= n && memcmp(line.text, prefix, n) == 0;
+}
+
+bool ech_words_have(EchWords line, const char *key)
+{
+    return find(line, key) != NULL;
+}
+
+EchWords ech_words_after(EchWords line, const char *key)
+{
+    const char *at = find(line, key);
+    if (!at)
+        return (EchWords){line.text, 0};
+    at += strlen(key);
+    return ech_words_trim(at, (size_t)(line.text + line.n - at));
+}
+
+/* What follows @key, a colon and blanks. */
+static EchWords value_of(EchWords line, const char *key)
+{
+    EchWords rest = ech_words_after(line, key);
+    return rest.n && (*rest.text == ':' || *rest.text == '=') ? ech_words_trim(rest.text + 1, rest.n - 1) : rest;
+}
+
+bool ech_words_size_after(EchWords line, const char *key, EchRounded *ret)
+{
+    EchWords rest = value_of(line, key);
+    size_t used, n = 0, digits = 0;
+    if (ech_rounded_parse(rest.text, rest.n, ret, &used))
+        return true;
+    /* 3,635,267,072 bytes */
+    char plain[48];
+    while (n < rest.n && (g_ascii_isdigit(rest.text[n]) || rest.text[n] == ',') && digits < 24) {
+        if (rest.text[n] != ',')
+            plain[digits++] = rest.text[n];
+        n++;
+    }
+    for (; digits && n < rest.n && digits < sizeof plain && (rest.text[n] == ' ' || g_ascii_isalpha(rest.text[n])); n++)
+        plain[digits++] = rest.text[n];
+    return digits && ech_rounded_parse(plain, digits, ret, &used);
+}
+
+bool ech_words_size_before(EchWords line, const char *key, EchRounded *ret)
+{
+    const char *at = find(line, key);
+    if (!at)
+        return false;
+    EchWords before = ech_words_trim(line.text, (size_t)(at - line.text));
+    size_t begin = before.n, used;
+    EchRounded size;
+    /* One word, "6.00GiB", or two, "6.00 GiB". */
+    for (int words = 0; words < 2 && begin > 0; words++) {
+        while (begin > 0 && before.text[begin - 1] == ' ')
+            begin--;
+        while (begin > 0 && before.text[begin - 1] != ' ' && before.text[begin - 1] != '(')
+            begin--;
+        if (ech_rounded_parse(before.text + begin, before.n - begin, &size, &used) && begin + used == before.n) {
+            *ret = size;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool ech_words_number_after(EchWords line, const char *key, uint64_t *ret)
+{
+    EchWords rest = value_of(line, key);
+    uint64_t value = 0;
+    size_t n = 0;
+    for (; n < rest.n && g_ascii_isdigit(rest.text[n]); n++) {
+        unsigned digit = (unsigned)(rest.text[n] - '0');
+        if (value > (UINT64_MAX - digit) / 10)
+            return false;
+        value = value * 10 + digit;
+    }
+    if (n == 0 || (n < rest.n && (g_ascii_isalnum(rest.text[n]) || (rest.text[n] == '.' && n + 1 < rest.n && g_ascii_isdigit(rest.text[n + 1])))))
+        return false;
+    *ret = value;
+    return true;
+}
+
+/* ---- lines ---- */
+
+/* Bytes of a colour or cursor command of a terminal at @at, of @n; 0: none. */
+static size_t escape(const char *at, size_t n)
+{
+    size_t i = 2;
+    if (n < 3 || at[0] != '\x1b' || at[1] != '[')
+        return 0;
+    while (i < n && i < 24 && (g_ascii_isdigit(at[i]) || at[i] == ';' || at[i] == '?'))
+        i++;
+    return i < n && g_ascii_isalpha(at[i]) ? i + 1 : 0;
+}
+
+/* Whether @line is of a message whose line breaks were written as two letters: a record of a log in JSON, what Python's repr() prints. */
+static bool is_quoted(EchWords line)
+{
+    return ech_words_have(line, "\\n") && ech_words_have(line, "emory");
+}
+
+/* Without terminals' commands, and with line breaks for what stands for them. */
+static char *cleaned(const char *text, size_t n, size_t *ret_n)
+{
+    GString *out = g_string_sized_new(n + 1);
+    for (size_t at = 0; at < n;) {
+        const char *end = memchr(text + at, '\n', n - at);
+        size_t stop = end ? (size_t)(end - text) + 1 : n;
+        bool quoted = is_quoted((EchWords){text + at, stop - at});
+        while (at < stop) {
+            size_t skipped = escape(text + at, stop - at);
+            char next = at + 1 < stop ? text[at + 1] : '\0';
+            bool letter = quoted && text[at] == '\\' && next && strchr("nrt\"'", next);
+            if (skipped == 0)
+                g_string_append_c(out, !letter ? text[at] : next == 'n' ? '\n' : next == '"' || next == '\'' ? next : ' ');
+            at += skipped ? skipped : letter ? 2 : 1;
+        }
+    }
+    *ret_n = out->len;
+    return g_string_free(out, FALSE);
+}
+
+EchPasted *ech_pasted_new(const char *text, size_t n)
+{
+    EchPasted *p = g_new0(EchPasted, 1);
+    p->text = (EchWords){text, n};
+    p->sentence = g_string_new(NULL);
+    if (n && (memchr(text, '\x1b', n) || memmem(text, n, "\\n", 2))) {
+        p->clean = cleaned(text, n, &p->text.n);
+        p->text.text = p->clean;
+    }
+    return p;
+}
+
+void ech_pasted_free(EchPasted *p)
+{
+    if (!p)
+        return;
+    g_free(p->clean);
+    g_string_free(p->sentence, TRUE);
+    g_free(p);
+}
+
+/* Bytes of the group that @line begins with, from @open to @close; 0: none. */
+static size_t group(EchWords line, char open, char close)
+{
+    const char *end = line.n && *line.text == open ? memchr(line.text, close, MIN(line.n, (size_t)MAX_GROUP)) : NULL;
+    return end ? (size_t)(end - line.text) + 1 : 0;
+}
+
+/* A time as RFC 3339 has it, which container runtimes put before each line. */
+static size_t timestamp(EchWords line)
+{
+    size_t n = 0;
+    while (n < line.n && (g_ascii_isdigit(line.text[n]) || (line.text[n] && strchr("-:.TZ+", line.text[n]))))
+        n++;
+    return n >= 19 && line.text[4] == '-' && line.text[10] == 'T' && n < line.n && line.text[n] == ' ' ? n : 0;
+}
+
+/* "vllm-1  | ", of docker compose. */
+static size_t service(EchWords line)
+{
+    size_t n = 0;
+    while (n < line.n && (g_ascii_isalnum(line.text[n]) || (line.text[n] && strchr("-_.", line.text[n]))))
+        n++;
+    size_t name = n;
+    while (n < line.n && line.text[n] == ' ')
+        n++;
+    return name && n > name && n + 1 < line.n && line.text[n] == '|' && line.text[n + 1] == ' ' ? n + 1 : 0;
+}
+
+/* "0: ", the task of srun. */
+static size_t task(EchWords line)
+{
+    size_t n = 0;
+    while (n < line.n && g_ascii_isdigit(line.text[n]))
+        n++;
+    return n && n < 7 && n + 1 < line.n && line.text[n] == ':' && line.text[n + 1] == ' ' ? n + 1 : 0;
+}
+
+/* What stands before the message proper; 0: nothing. */
+static size_t prefix(EchWords line)
+{
+    static const char *const marks[] = {"> ", "| ", "`", "\xe2\x94\x82", "\xe2\x94\x83" /* boxes that rich and Julia draw */};
+    for (size_t i = 0; i < G_N_ELEMENTS(marks); i++) {
+        if (ech_words_start(line, marks[i]))
+            return strlen(marks[i]);
+    }
+    /* Ray and vLLM: "(EngineCore pid=27)"; ranks and times: "[rank0]:", "[1,0]<stderr>:", "[2026-01-02 03:04:05]" */
+    size_t n = group(line, '(', ')');
+    if (n && memmem(line.text, n, "pid=", 4))
+        return n;
+    n = group(line, '[', ']');
+    if (n) {
+        static const char *const streams[] = {"<stderr>", "<stdout>"};
+        for (size_t i = 0; i < G_N_ELEMENTS(streams); i++)
+            n += ech_words_start((EchWords){line.text + n, line.n - n}, streams[i]) ? strlen(streams[i]) : 0;
+        return n + (n < line.n && line.text[n] == ':');
+    }
+    n = timestamp(line);
+    n = n ? n : service(line);
+    n = n ? n : task(line);
+    if (n)
+        return n;
+    /* A log's time and place: "2020-05-04 09:05:40.719805: E 1578 xla_util.cc:76]   Unpadded size: 48.00M" */
+    size_t most = MIN(line.n, (size_t)256);
+    for (const char *bracket = memmem(line.text, most, "] ", 2); bracket; bracket = memmem(bracket + 1, most - (size_t)(bracket + 1 - line.text), "] ", 2)) {
+        const char *at = bracket;
+        while (at > line.text && g_ascii_isdigit(at[-1]))
+            at--;
+        if (at < bracket && at > line.text && at[-1] == ':')
+            return (size_t)(bracket - line.text) + 1;
+    }
+    return 0;
+}
+
+/* *ret_before: what stands before it. */
+static EchWords body(EchWords whole, EchWords *ret_before)
+{
+    EchWords line = whole;
+    for (int i = 0; i < MAX_PREFIXES && line.n; i++) {
+        size_t n = prefix(line);
+        if (n == 0)
+            break;
+        line = ech_words_trim(line.text + n, line.n - n);
+    }
+    *ret_before = ech_words_trim(whole.text, (size_t)(line.text - whole.text));
+    return line;
+}
+
+/* The line that begins at *@at, which moves behind it. */
+static EchWords line_at(const EchPasted *p, size_t *at)
+{
+    const char *line = p->text.text + *at, *end = memchr(line, '\n', p->text.n - *at);
+    size_t n = end ? (size_t)(end - line) : p->text.n - *at;
+    *at += n + 1;
+    return ech_words_trim(line, n);
+}
+
+bool ech_pasted_next(EchPasted *p, EchWords *ret_line)
+{
+    if (p->next >= p->text.n)
+        return false;
+    *ret_line = p->line = body(line_at(p, &p->next), &p->before);
+    return true;
+}
+
+EchWords ech_pasted_before(const EchPasted *p)
+{
+    return p->before;
+}
+
+EchWords ech_pasted_sentence(EchPasted *p)
+{
+    static const char *const ends[] = {"Traceback", "File ", "```"};
+    g_string_truncate(p->sentence, 0);
+    g_string_append_len(p->sentence, p->line.text, (gssize)p->line.n);
+    size_t at = p->next;
+    for (int i = 0; i < MAX_CONTINUED && at < p->text.n && p->sentence->len < MAX_SENTENCE; i++) {
+        EchWords before, line = body(line_at(p, &at), &before);
+        bool over = line.n == 0 || (before.n > 2 && (before.n != p->before.n || memcmp(before.text, p->before.text, before.n) != 0));
+        for (size_t k = 0; k < G_N_ELEMENTS(ends) && !over; k++)
+            over = ech_words_start(line, ends[k]);
+        if (over)
+            break;
+        g_string_append_c(p->sentence, ' ');
+        g_string_append_len(p->sentence, line.text, (gssize)MIN(line.n, (size_t)MAX_SENTENCE));
+    }
+    return (EchWords){p->sentence->str, p->sentence->len};
+}

@@ -1,0 +1,397 @@
+#include "sim/import/torch_says.h"
+#include "sim/import/refused.h"
+
+#include <string.h>
+
+/* What the caching allocator takes from the device for a request (c10/cuda/CUDACachingAllocator.cpp: kSmallSize, kSmallBuffer, kMinLargeAlloc, kLargeBuffer,
+ * kRoundLarge; the same in HIP, XPU and NPU builds). */
+static const EchBytes SMALL = 1 << 20, SEGMENT_OF_SMALL = 2 << 20, MIDDLE = 10 << 20, SEGMENT_OF_MIDDLE = 20 << 20, ROUND = 2 << 20;
+
+enum { MAX_PROCESSES = 8 };
+
+typedef enum { CUDA, HIP, XPU, NPU, MPS } Backend;
+
+/* "Process 2048 has 15.11 GiB memory in use." */
+typedef struct {
+    uint64_t id;
+    EchRounded size;
+} Process;
+
+struct EchTorchSays {
+    bool any, async; /* cudaMallocAsync rather than PyTorch's own */
+    bool preemptive; /* refused before the device was asked */
+    Backend backend;
+    uint64_t others; /* sentences after the first that say something else */
+    bool has_request, has_capacity, has_free, has_allocated, has_unallocated, has_allowed, has_own, has_private, has_reserve;
+    EchRounded request, capacity, free, allocated, unallocated, allowed;
+    EchRounded own;        /* of this process, as the driver counts it */
+    EchRounded in_private; /* pools of graphs, of what is allocated */
+    EchRounded reserve;    /* of addresses of an expandable segment */
+    EchRounded elsewhere;  /* MPS: what this process holds beside PyTorch */
+    Process processes[MAX_PROCESSES];
+    unsigned n_processes;
+};
+
+EchTorchSays *ech_torch_says_new(void)
+{
+    return g_new0(EchTorchSays, 1);
+}
+
+void ech_torch_says_free(EchTorchSays *says)
+{
+    g_free(says);
+}
+
+bool ech_torch_says_any(const EchTorchSays *says)
+{
+    return says->any;
+}
+
+static Backend backend_of(EchWords line)
+{
+    static const struct {
+        const char *mark;
+        Backend backend;
+    } marks[] = {{"MPS backend", MPS},       {"HIP out of memory", HIP}, {"_HIP_ALLOC_CONF", HIP},
+                 {"XPU out of memory", XPU}, {"NPU out of memory", NPU}, {"(NPU ", NPU}};
+    for (size_t i = 0; i < G_N_ELEMENTS(marks); i++) {
+        if (ech_words_have(line, marks[i].mark))
+            return marks[i].backend;
+    }
+    return CUDA;
+}
+
+/* What was reserved, of which part is allocated: the rest lies unused. */
+static void set_reserved(EchTorchSays *s, const EchRounded *reserved)
+{
+    s->has_unallocated = true;
+    s->unallocated = (EchRounded){reserved->bytes - MIN(reserved->bytes, s->allocated.bytes), reserved->slack + s->allocated.slack};
+}
+
+static void read_mps(EchTorchSays *s, EchWords line)
+{
+    s->has_allocated = ech_words_size_after(line, "MPS allocated", &s->allocated);
+    s->has_capacity = ech_words_size_after(line, "max allowed", &s->capacity);
+    if (ech_words_size_after(line, "other allocations", &s->elsewhere) && s->has_allocated && s->has_capacity) {
+        EchBytes used = ech_bytes_add(s->allocated.bytes, s->elsewhere.bytes);
+        s->free = (EchRounded){s->capacity.bytes - MIN(s->capacity.bytes, used), s->capacity.slack + s->allocated.slack + s->elsewhere.slack};
+        s->has_free = s->has_unallocated = true;
+    }
+}
+
+/* "Allocation on device 0 would exceed allowed memory. (out of memory) Currently allocated : 6.89 GiB Requested : 320.00 MiB ..." */
+static void read_async(EchTorchSays *s, EchWords line)
+{
+    s->async = true;
+    s->has_request = ech_words_size_after(line, "Requested ", &s->request);
+    s->has_allocated = ech_words_size_after(line, "Currently allocated ", &s->allocated);
+    s->has_capacity = ech_words_size_after(line, "Device limit ", &s->capacity);
+    s->has_free = ech_words_size_after(line, "Free (according to CUDA)", &s->free);
+    /* Without one PyTorch prints the largest number that it can. */
+    s->has_allowed = ech_words_size_after(line, "memory fraction) ", &s->allowed) && (!s->has_capacity || s->allowed.bytes < s->capacity.bytes);
+}
+
+static void read_processes(EchTorchSays *s, EchWords line)
+{
+    for (EchWords rest = ech_words_after(line, "Process "); rest.n && s->n_processes < MAX_PROCESSES; rest = ech_words_after(rest, "Process ")) {
+        Process *process = &s->processes[s->n_processes];
+        g_autofree char *id = g_strndup(rest.text, strspn(rest.text, "0123456789"));
+        if (ech_parse_u64(id, &process->id, NULL) && ech_words_start((EchWords){rest.text + strlen(id), rest.n - strlen(id)}, " has ") &&
+            ech_words_size_after(rest, " has ", &process->size))
+            s->n_processes++;
+    }
+}
+
+static void read_caching(EchTorchSays *s, EchWords line)
+{
+    read_processes(s, line);
+    EchRounded reserved;
+    s->has_capacity = ech_words_size_after(line, "has a total capacity of ", &s->capacity) ||
+                      ech_words_size_after(line, "has a total capacty of ", &s->capacity) || ech_words_size_before(line, " total capacity;", &s->capacity);
+    s->has_free = ech_words_size_before(line, " is free", &s->free) || ech_words_size_before(line, " free;", &s->free);
+    s->has_allowed = ech_words_size_before(line, " allowed;", &s->allowed);
+    s->has_own = ech_words_size_after(line, "this process has ", &s->own);
+    s->has_private = ech_words_size_before(line, " allocated in private pools", &s->in_private);
+    s->has_reserve = ech_words_size_after(line, "exceeds the expandable-segment reserve of ", &s->reserve);
+    if (ech_words_size_before(line, " is allocated by PyTorch", &s->allocated)) {
+        s->has_allocated = true;
+        s->has_unallocated = ech_words_size_before(line, " is reserved by PyTorch but unallocated", &s->unallocated);
+    } else if (ech_words_size_before(line, " already allocated", &s->allocated)) {
+        s->has_allocated = true;
+        if (ech_words_size_before(line, " reserved in total by PyTorch", &reserved) || ech_words_size_before(line, " cached", &reserved))
+            set_reserved(s, &reserved);
+    }
+}
+
+/* "... would exceed per_process_memory_fraction limit. Requested size: 2.00 GiB ... reserved (20.00 GiB) + requested size would exceed memory limit (21.00
+ * GiB)" */
+static void read_preemptive(EchTorchSays *s, EchWords line)
+{
+    s->preemptive = true;
+    s->has_request = ech_words_size_after(line, "Requested size", &s->request);
+    s->has_allowed = ech_words_size_after(line, "memory limit (", &s->allowed);
+    s->has_allocated = ech_words_size_before(line, ") + requested size", &s->allocated);
+    s->has_unallocated = s->has_allocated;
+}
+
+static bool is_async(EchWords line)
+{
+    return ech_words_have(line, "would exceed allowed memory. (out of memory)");
+}
+
+static bool is_preemptive(EchWords line)
+{
+    return ech_words_have(line, "Allocation was preemptively rejected because it would exceed");
+}
+
+bool ech_torch_says_line(EchTorchSays *says, EchWords line, EchWords sentence)
+{
+    EchTorchSays s = {.any = true};
+    bool async = is_async(line), preemptive = is_preemptive(line), tried = ech_words_size_after(line, "Tried to allocate ", &s.request);
+    if (!async && !preemptive && !tried)
+        return false;
+    s.backend = backend_of(line);
+    if (tried) {
+        s.has_request = true;
+        /* Up to the next one. */
+        EchWords rest = ech_words_after(sentence, "Tried to allocate ");
+        const char *again = rest.n ? memmem(rest.text, rest.n, "Tried to allocate ", 18) : NULL;
+        if (again)
+            sentence.n = (size_t)(again - sentence.text);
+        s.backend == MPS ? read_mps(&s, sentence) : read_caching(&s, sentence);
+        bool of_device = s.has_capacity || ech_words_have(line, "out of memory");
+        if (!of_device)
+            return false;
+    } else {
+        async ? read_async(&s, sentence) : read_preemptive(&s, sentence);
+    }
+    s.backend = backend_of(sentence);
+    if (!says->any)
+        *says = s;
+    else
+        says->others += says->request.bytes != s.request.bytes || says->allocated.bytes != s.allocated.bytes || says->free.bytes != s.free.bytes;
+    return true;
+}
+
+/* ---- what it comes to ---- */
+
+/* What the allocator would have taken from the device. */
+static EchBytes segment_of(const EchTorchSays *s)
+{
+    EchBytes asked = s->request.bytes;
+    if (s->async || s->backend == MPS)
+        return asked;
+    return asked <= SMALL ? SEGMENT_OF_SMALL : asked < MIDDLE ? SEGMENT_OF_MIDDLE : ech_round_up(asked, ROUND);
+}
+
+/* PyTorch's own, in use or not. */
+static EchBytes reserved_of(const EchTorchSays *s)
+{
+    return ech_bytes_add(s->allocated.bytes, s->unallocated.bytes);
+}
+
+/* What it might still have taken: what is free, or what its own limit leaves of that. */
+static EchBytes free_of(const EchTorchSays *s)
+{
+    EchBytes reserved = reserved_of(s), left = s->allowed.bytes - MIN(s->allowed.bytes, reserved);
+    return !s->has_allowed ? s->free.bytes : s->has_free ? MIN(s->free.bytes, left) : left;
+}
+
+/* Whether its own limit, not the device, refused. */
+static bool is_limited(const EchTorchSays *s)
+{
+    return s->has_allowed && s->has_allocated && (!s->has_free || s->free.bytes > free_of(s)) &&
+           (double)ech_bytes_add(reserved_of(s), segment_of(s)) + s->allowed.slack + s->allocated.slack + s->unallocated.slack >= (double)s->allowed.bytes;
+}
+
+typedef struct {
+    bool told;       /* The message says what this process holds in all. */
+    EchBytes beside; /* of this process, beside PyTorch's, or of all where it is not told */
+    EchBytes others; /* of other processes */
+} Rest;
+
+static Rest rest_of(const EchTorchSays *s)
+{
+    EchBytes reserved = reserved_of(s), used = s->capacity.bytes - MIN(s->capacity.bytes, s->free.bytes);
+    if (s->backend == MPS)
+        return (Rest){.told = true, .beside = s->elsewhere.bytes};
+    if (!s->has_capacity || !s->has_free || !s->has_allocated || used < reserved)
+        return (Rest){0};
+    EchBytes slack = (EchBytes)(s->own.slack + s->allocated.slack + s->unallocated.slack + s->capacity.slack + s->free.slack);
+    /* Where the driver does not tell, PyTorch prints 0 or 2^64. */
+    if (s->async || !s->has_own || ech_bytes_add(s->own.bytes, slack) < reserved || s->own.bytes > ech_bytes_add(used, slack))
+        return (Rest){.beside = used - reserved};
+    EchBytes others = used - MIN(used, s->own.bytes);
+    return (Rest){.told = true, .beside = s->own.bytes - MIN(s->own.bytes, reserved), .others = others > slack ? others : 0};
+}
+
+#define PRETEND ": 'echelon capture --pretend DEVICE -- COMMAND' runs the program without the device and tells"
+#define SNAPSHOT                                                                                                                                               \
+    "torch.cuda.memory._record_memory_history() when the program begins, torch.cuda.memory._dump_snapshot(\"oom.pickle\") where the error is caught"
+
+/* Who held what is neither PyTorch's nor free; of no account where a limit of PyTorch's own refused. */
+static void say_rest(const EchTorchSays *s, EchDiag *diag)
+{
+    if (is_limited(s))
+        return;
+    Rest rest = rest_of(s);
+    EchBytes worth = s->capacity.bytes / 50;
+    g_autofree char *beside = ech_format_bytes(rest.beside), *others = ech_format_bytes(rest.others);
+    if (s->has_capacity && s->has_allocated && s->allocated.bytes > s->capacity.bytes)
+        ech_diag_remark(diag, "more is allocated than the card has: the driver has moved some to the host's memory (Windows and WSL do)");
+    g_autoptr(GString) listed = g_string_new(NULL);
+    for (unsigned i = 0; i < s->n_processes; i++) {
+        g_autofree char *size = ech_format_bytes(s->processes[i].size.bytes);
+        g_string_append_printf(listed, "%s%" G_GUINT64_FORMAT " (%s)", i ? ", " : "", s->processes[i].id, size);
+    }
+    if (rest.told && rest.others > worth)
+        ech_diag_remark(diag, "%s are other processes'%s%s: nvidia-smi (rocm-smi) names them; what they hold, no setting of this one frees", others,
+                        listed->len ? ", by number " : "", listed->str);
+    if (rest.told && rest.beside > worth)
+        ech_diag_remark(diag, "%s of this process are not PyTorch's: %s", beside,
+                        s->backend == MPS ? "Metal's other heaps, libraries"
+                                          : "the context, libraries that allocate for themselves (NCCL, cuBLAS, JAX, TensorFlow)");
+    else if (!rest.told && rest.beside > worth)
+        ech_diag_remark(diag,
+                        s->async ? "%s are neither tensors nor free: what cudaMallocAsync's pool holds unused, the CUDA context, libraries, other processes"
+                                 : "%s are neither PyTorch's nor free: the context, libraries, other processes",
+                        beside);
+    if (!rest.told && listed->len)
+        ech_diag_remark(diag, "as the driver counts, by process: %s; this one is among them, by its number or by another outside its container", listed->str);
+    if (s->has_private && s->in_private.bytes) {
+        g_autofree char *size = ech_format_bytes(s->in_private.bytes);
+        ech_diag_remark(diag, "%s of what is allocated are kept in private pools, of captured graphs: nothing else gets them", size);
+    }
+}
+
+/* By the name under which the backend's allocator takes its settings. */
+static const char *setting_of(Backend backend)
+{
+    return backend == NPU ? "PYTORCH_NPU_ALLOC_CONF" : backend == HIP ? "PYTORCH_HIP_ALLOC_CONF" : "PYTORCH_CUDA_ALLOC_CONF";
+}
+
+/* cudaMallocAsync does not tell what its pool holds unused, MPS counts against a limit of its own. */
+static void say_other_allocators(const EchTorchSays *s, EchDiag *diag)
+{
+    g_autofree char *asked = ech_format_bytes(s->request.bytes), *live = ech_format_bytes(s->allocated.bytes), *free = ech_format_bytes(s->free.bytes),
+                    *limit = ech_format_bytes(s->capacity.bytes);
+    if (s->backend == MPS)
+        ech_diag_remark(diag,
+                        "no room: %s asked for beside %s of PyTorch's, of %s that it may take: use less (a smaller batch, checkpointing), or lift the limit "
+                        "(PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0) as far as the machine's memory reaches",
+                        asked, live, limit);
+    else
+        ech_diag_remark(
+            diag,
+            "%s asked for beside %s of tensors, %s free: use less (smaller batch, checkpointing, offload) or a larger card. How much cudaMallocAsync's "
+            "pool holds unused it does not say; PyTorch's own allocator does (PYTORCH_CUDA_ALLOC_CONF=backend:native; ComfyUI: --disable-cuda-malloc)",
+            asked, live, free);
+}
+
+static void say_limit(const EchTorchSays *s, EchDiag *diag)
+{
+    g_autofree char *limit = ech_format_bytes(s->allowed.bytes), *device = ech_format_bytes(s->free.bytes);
+    ech_diag_remark(diag, "a limit of its own refused, not the device: %s are allowed to it (set_per_process_memory_fraction)%s%s%s", limit,
+                    s->has_free ? "; of the device " : "", s->has_free ? device : "", s->has_free ? " are free" : "");
+}
+
+static void say_verdict(const EchTorchSays *s, EchDiag *diag)
+{
+    EchBytes asked_for = s->request.bytes, segment = segment_of(s), left = free_of(s), room = ech_bytes_add(left, s->unallocated.bytes);
+    const char *free_what = is_limited(s) ? "what the limit leaves" : "what is free";
+    g_autofree char *asked = ech_format_bytes(asked_for), *free = ech_format_bytes(left), *cache = ech_format_bytes(s->unallocated.bytes),
+                    *together = ech_format_bytes(room), *live = ech_format_bytes(s->allocated.bytes), *whole = ech_format_bytes(segment),
+                    *reserve = ech_format_bytes(s->reserve.bytes);
+    double slack = s->request.slack + s->unallocated.slack + (s->has_allowed ? s->allowed.slack + s->allocated.slack : s->free.slack);
+    double over = (double)asked_for - (double)room;
+    if (is_limited(s))
+        say_limit(s, diag);
+    if (s->has_reserve && asked_for > s->reserve.bytes) {
+        ech_diag_remark(diag, "%s asked for is more than an expandable segment may become, %s: expandable_segments_reserve sets that", asked, reserve);
+    } else if ((double)segment + slack <= (double)left) {
+        ech_diag_remark(
+            diag,
+            "%s were free and %s refused all the same: the driver did not give it, or other processes held it at that moment; on Windows the driver "
+            "gives no more than memory and page file can back",
+            free, asked);
+    } else if (over > -slack && over <= slack) {
+        ech_diag_remark(
+            diag,
+            "%s asked for, and about as much free (%s) and held unused (%s) together: the figures are too rounded to tell whether another setting of "
+            "the allocator would have served it",
+            asked, free, cache);
+    } else if (over < 0 && s->unallocated.bytes < asked_for && left >= asked_for && segment > left) {
+        ech_diag_remark(diag,
+                        "%s asked for, for which PyTorch takes a segment of %s, and %s were free: a little less in use is enough, or "
+                        "%s=expandable_segments:True, which takes no more than is asked for (not on Windows)",
+                        asked, whole, free, setting_of(s->backend));
+    } else if (over < 0) {
+        ech_diag_remark(
+            diag,
+            "%s would fit into %s (%s) and what PyTorch holds unused (%s): the latter lies in pieces that are too small, partly used or of "
+            "another stream; %s=expandable_segments:True can join them (not on Windows), and 'echelon alloc' of a memory snapshot says which setting "
+            "does",
+            asked, free_what, free, cache, setting_of(s->backend));
+    } else {
+        g_autofree char *more = ech_format_bytes(asked_for - room);
+        ech_diag_remark(diag,
+                        "no setting of the allocator would have served it: %s asked for, %s free and unused together, %s too much beside %s in use: use less "
+                        "(smaller batch, checkpointing, offload) or %s",
+                        asked, together, more, live, is_limited(s) ? "raise the limit" : "a larger card");
+    }
+}
+
+static void say(const EchTorchSays *s, EchDiag *diag)
+{
+    bool cuda = s->backend == CUDA || s->backend == HIP,
+         known = s->has_request && s->has_allocated && (s->has_unallocated || s->async) && (s->has_free || s->has_allowed);
+    Rest rest = rest_of(s);
+    /* The most of it: before the verdict on this process. */
+    bool first = !s->async && s->backend != MPS && MAX(rest.others, rest.told ? 0 : rest.beside) > reserved_of(s);
+    if (!known) {
+        g_autofree char *live = ech_format_bytes(reserved_of(s));
+        if (s->has_allocated)
+            ech_diag_remark(diag, "how much was free the message does not say; PyTorch held %s", live);
+        ech_diag_remark(diag, "the message does not say what was allocated%s%s", cuda ? ": a memory snapshot does: " SNAPSHOT : "", cuda ? "" : PRETEND);
+        return;
+    }
+    if (first)
+        say_rest(s, diag);
+    if (s->async || s->backend == MPS)
+        say_other_allocators(s, diag);
+    else
+        say_verdict(s, diag);
+    if (!first)
+        say_rest(s, diag);
+    ech_diag_remark(diag, "what was in use, and from which line: %s", cuda ? SNAPSHOT : &PRETEND[2]);
+}
+
+/* ---- the trace ---- */
+
+void ech_torch_says_write(const EchTorchSays *s, EchTraceBuilder *builder, EchImport *import)
+{
+    EchId memory = ech_trace_builder_memory(builder, "hbm");
+    Rest rest = rest_of(s);
+    bool limited = is_limited(s);
+    ech_trace_builder_set_property(builder, "sums_only", "true");
+    if (s->backend != MPS && !limited)
+        ech_trace_builder_set_property(builder, "refused_on", "gpu");
+    ech_refused_number(builder, "asked_for_bytes", s->has_request, s->request.bytes);
+    ech_refused_number(builder, "had_bytes", s->has_capacity || limited, limited ? s->allowed.bytes : s->capacity.bytes);
+    ech_refused_held(builder, memory, "PyTorch's tensors", s->allocated.bytes);
+    /* Against its own limit only PyTorch's counts. */
+    if (!limited) {
+        ech_refused_held(builder, memory,
+                         s->async    ? "neither tensors nor free (unused in the pool, context, other processes)"
+                         : rest.told ? "of this process, not PyTorch's (context, libraries)"
+                                     : "not PyTorch's (context, libraries, other processes)",
+                         rest.beside);
+        ech_refused_held(builder, memory, "other processes", rest.others);
+        ech_refused_number(builder, "others_bytes", rest.others > 0 || s->async, s->async ? rest.beside : rest.others);
+    }
+    if (s->has_request)
+        ech_refused_request(builder, memory, "what was asked for", NULL, s->request.bytes);
+    if (s->others)
+        ech_diag_note(import->diag, "reports_after_the_first", s->others);
+    say(s, import->diag);
+}

@@ -1,0 +1,387 @@
+/* What people paste when memory runs out: every wording's figures, and what it comes to; around them what logs, launchers, terminals and services put. */
+#include "sim/import/import.h"
+#include "sim/import/pasted.h"
+#include "tests/support/support.h"
+
+#include <check.h>
+#include <string.h>
+
+static EchImport *read_text(const char *text, GError **error)
+{
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), "text");
+    return ech_import_source(source, NULL, NULL, error);
+}
+
+static bool says(const EchImport *import, const char *what)
+{
+    for (const char *const *remark = ech_diag_remarks(import->diag); *remark; remark++) {
+        if (strstr(*remark, what))
+            return true;
+    }
+    return false;
+}
+
+/* Bytes of all resident buffers that are called @name. */
+static EchBytes held(const EchTrace *trace, const char *name)
+{
+    EchBytes sum = 0;
+    for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
+        const EchBuffer *b = &ech_trace_buffers(trace)[i];
+        sum += b->resident && strcmp(ech_trace_string(trace, b->name), name) == 0 ? b->bytes : 0;
+    }
+    return sum;
+}
+
+static EchBytes asked(const EchTrace *trace)
+{
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        if (ech_trace_ops(trace)[i].kind == ECH_OP_ALLOC)
+            return ech_trace_ops(trace)[i].bytes;
+    }
+    return 0;
+}
+
+#define KIB UINT64_C(1024)
+#define MIB (1024 * KIB)
+#define GIB (1024 * MIB)
+
+/* A text, what is said of it, what is asked for, who holds how much (NULL: nobody), and a property ("key=value"). */
+typedef struct {
+    const char *text, *says;
+    EchBytes asked;
+    const char *holder;
+    EchBytes held;
+    const char *property;
+} Case;
+
+static void check(const Case *c)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = read_text(c->text, &error);
+    ck_assert_msg(import != NULL, "%s: %s", c->text, error ? error->message : "");
+    ck_assert_str_eq(ech_trace_format(import->trace), "out_of_memory");
+    ck_assert_msg(says(import, c->says), "'%s' of: %s\nsaid: %s", c->says, c->text, ech_diag_remarks(import->diag)[0]);
+    ck_assert_msg(asked(import->trace) == c->asked, "%s: asked %" G_GUINT64_FORMAT, c->text, asked(import->trace));
+    if (c->holder)
+        ck_assert_msg(held(import->trace, c->holder) == c->held, "%s: %s holds %" G_GUINT64_FORMAT, c->text, c->holder, held(import->trace, c->holder));
+    if (c->property) {
+        g_auto(GStrv) pair = g_strsplit(c->property, "=", 2);
+        ck_assert_msg(g_strcmp0(ech_trace_get_property(import->trace, pair[0]), pair[1]) == 0, "%s: %s is %s", c->text, pair[0],
+                      ech_trace_get_property(import->trace, pair[0]));
+    }
+}
+
+#define NEW "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate "
+#define ON_24 ". GPU 0 has a total capacity of 24.00 GiB of which "
+
+static const Case of_pytorch[] = {
+    /* The sentence alone, as a title or a quotation has it. */
+    {"Tried to allocate 512.00 MiB (GPU 1; 8.00 GiB total capacity; 5.00 GiB already allocated; 128.00 MiB free; 7.00 GiB reserved in total by PyTorch)",
+     "512 MiB would fit into what is free (128 MiB) and what PyTorch holds unused (2 GiB)", 512 * MIB, "PyTorch's tensors", 5 * GIB, "had_bytes=8589934592"},
+    /* Wrapped by a terminal. */
+    {"OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB (GPU 0; 8.00\nGiB total capacity; 5.00 GiB already allocated; 1.00 GiB free; 6.00\n"
+     "GiB reserved in total by PyTorch) If reserved memory is >> allocated memory",
+     "no setting of the allocator would have served it: 3 GiB asked for, 2 GiB free and unused together, 1 GiB too much beside 5 GiB in use", 3 * GIB,
+     "PyTorch's tensors", 5 * GIB, NULL},
+    /* This process and others, as the driver counts them. */
+    {NEW "2.00 GiB" ON_24
+         "0.50 GiB is free. Process 77 has 4.25 GiB memory in use. Including non-PyTorch memory, this process has 19.25 GiB memory in use. Of the "
+         "allocated memory 17.00 GiB is allocated by PyTorch, and 0.25 GiB is reserved by PyTorch but unallocated.",
+     "4.25 GiB are other processes', by number 77 (4.25 GiB)", 2 * GIB, "of this process, not PyTorch's (context, libraries)", 2 * GIB,
+     "others_bytes=4563402752"},
+    /* None of which is this one by its number: in a container. */
+    {NEW "64.00 MiB" ON_24
+         "16.00 MiB is free. Process 7 has 16.00 GiB memory in use. Process 9 has 7.90 GiB memory in use. Of the allocated memory 7.00 GiB is "
+         "allocated by PyTorch, and 128.00 MiB is reserved by PyTorch but unallocated.",
+     "by process: 7 (16 GiB), 9 (7.90 GiB); this one is among them", 64 * MIB, NULL, 0, NULL},
+    /* What the driver does not tell. */
+    {NEW "2.00 GiB" ON_24
+         "1.00 GiB is free. Including non-PyTorch memory, this process has 17179869184.00 GiB memory in use. Of the allocated memory 22.00 GiB is "
+         "allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.",
+     "1 GiB are neither PyTorch's nor free", 2 * GIB, "not PyTorch's (context, libraries, other processes)", GIB, NULL},
+    {NEW "512.00 MiB" ON_24
+         "20.00 GiB is free. 2.00 GiB allowed; Of the allocated memory 1.75 GiB is allocated by PyTorch, with 16.00 MiB allocated in private pools "
+         "(e.g., CUDA Graphs), and 0 bytes is reserved by PyTorch but unallocated.",
+     "a limit of its own refused, not the device: 2 GiB are allowed to it (set_per_process_memory_fraction); of the device 20 GiB are free", 512 * MIB,
+     "not PyTorch's (context, libraries, other processes)", 0, "had_bytes=2147483648"},
+    {NEW "1.50 MiB" ON_24 "12.00 MiB is free. Of the allocated memory 22.00 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.",
+     "1.50 MiB asked for, for which PyTorch takes a segment of 20 MiB, and 12 MiB were free", 3 * MIB / 2, NULL, 0, NULL},
+    {"CUDA out of memory. Allocation was preemptively rejected because it would exceed per_process_memory_fraction limit. Requested size: 2.00 GiB, reserved "
+     "(9.00 "
+     "GiB) + requested size would exceed memory limit (10.00 GiB)",
+     "a limit of its own refused, not the device: 10 GiB are allowed", 2 * GIB, "PyTorch's tensors", 9 * GIB, NULL},
+    {"torch.cuda.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated     : 6.00 GiB\nRequested          "
+     "     : "
+     "1.00 GiB\nDevice limit            : 8.00 GiB\nFree (according to CUDA): 256.00 MiB\nPyTorch limit (set by user-supplied memory fraction)\n               "
+     "        "
+     " : 17179869184.00 GiB\n",
+     "1 GiB asked for beside 6 GiB of tensors, 256 MiB free", GIB, "neither tensors nor free (unused in the pool, context, other processes)", 7 * GIB / 4,
+     NULL},
+    {"RuntimeError: MPS backend out of memory (MPS allocated: 12.00 GB, other allocations: 2.00 GB, max allowed: 18.00 GB). Tried to allocate 5.00 GB on "
+     "private pool.",
+     "no room: 5 GiB asked for beside 12 GiB of PyTorch's, of 18 GiB that it may take", 5 * GIB, "of this process, not PyTorch's (context, libraries)", 2 * GIB,
+     NULL},
+    {"RuntimeError: NPU out of memory. Tried to allocate 64.00 MiB (NPU 0; 60.00 GiB total capacity; 9.00 GiB already allocated; 9.00 GiB current active; "
+     "32.00 MiB "
+     "free; 10.00 GiB reserved in total by PyTorch)",
+     "PYTORCH_NPU_ALLOC_CONF=expandable_segments:True", 64 * MIB, NULL, 0, NULL},
+    {"{\"severity\":\"ERROR\",\"message\":\"" NEW "2.00 GiB" ON_24
+     "1.00 GiB is free. Of the allocated memory 22.00 GiB is allocated by PyTorch, and 0 bytes is "
+     "reserved by PyTorch but unallocated.\\nSee the documentation\"}",
+     "no setting of the allocator would have served it", 2 * GIB, "PyTorch's tensors", 22 * GIB, NULL},
+    {"\x1b[31m\x1b[1mCUDA out of memory.\x1b[0m Tried to allocate \x1b[1m2.00 GiB\x1b[0m" ON_24
+     "1.00 GiB is free. Of the allocated memory 22.00 GiB is allocated by "
+     "PyTorch, and 0 bytes is reserved by PyTorch but unallocated.",
+     "no setting of the allocator would have served it", 2 * GIB, "PyTorch's tensors", 22 * GIB, NULL},
+};
+
+static const Case of_engines[] = {
+    {"(EngineCore pid=12) ERROR 01-02 03:04:05 [core.py:5] ValueError: Free memory on device cuda:0 (30.00/40.00 GiB) on startup is less than desired GPU "
+     "memory "
+     "utilization (0.9, 36.00 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.",
+     "10 GiB were held by others", 36 * GIB, "held by others", 10 * GIB, "had_bytes=42949672960"},
+    {"Free memory on device (30.00/40.00 GiB) on startup is less than desired GPU memory utilization (0.9, 36.00 GiB).",
+     "--gpu-memory-utilization 0.75 or less", 36 * GIB, NULL, 0, NULL},
+    {"ValueError: To serve at least one request with the model's max seq len (65536),\n8.0 GiB KV cache is needed, which is larger than the available KV cache "
+     "memory\n"
+     "(2.00 GiB).",
+     "one request of 65536 tokens needs 8 GiB of KV cache (128 KiB a token), and 2 GiB are left", 8 * GIB, NULL, 0, NULL},
+    {"To serve at least one request with the models's max seq len (65536), (8.0 GiB KV cache is needed, which is larger than the available KV cache memory "
+     "(2.00 GiB).",
+     "--max-model-len 16384 (as many tokens as it holds", 8 * GIB, NULL, 0, "had_bytes=2147483648"},
+    {"load_tensors:        CUDA0 model buffer size =  1024.00 MiB\nload_tensors:        CUDA1 model buffer size =  4096.00 MiB\nllama_context:  CUDA_Host  "
+     "output buffer "
+     "size = 1.00 MiB\nllama_kv_cache:      CUDA1 KV buffer size =   512.00 MiB\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 2048.00 MiB on device "
+     "1: "
+     "cudaMalloc failed: out of memory\n",
+     "llama.cpp was refused 2 GiB, with 4.50 GiB that it tells of on that device", 2 * GIB, "model, CUDA1", 4 * GIB, NULL},
+    {"triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 131072, Hardware limit: 65536. Reducing block sizes or `num_stages` may "
+     "help.",
+     "Triton was refused 128 KiB of shared memory, of 64 KiB there are: 64 KiB too much", 128 * KIB, NULL, 0, "limit_of_a_kernel=true"},
+    {"out of resource: shared memory, Required: 131072, Hardware limitation: 65536. reducing the block size may help", "of 64 KiB there are", 128 * KIB, NULL,
+     0, NULL},
+    {"XlaRuntimeError: RESOURCE_EXHAUSTED: Shared memory size limit exceeded: requested 262144, available: 101376", "XLA was refused 256 KiB of shared memory",
+     256 * KIB, NULL, 0, "had_bytes=101376"},
+    {"Out of memory error on GPU 0. Cannot allocate 256.000000MB memory on GPU 0, 7.000000GB memory has been allocated and available memory is only "
+     "96.000000MB.",
+     "PaddlePaddle was refused 256 MiB, with 7 GiB in use, 96 MiB free", 256 * MIB, "allocated on the device, by whomever", 7 * GIB, NULL},
+    {"cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 1,073,741,824 bytes (allocated so far: 3,221,225,472 bytes, limit set to: 4,000,000,000 "
+     "bytes).",
+     "CuPy was refused 1 GiB, with 3 GiB in use, of 3.73 GiB there are", GIB, "CuPy's pool", 3 * GIB, NULL},
+    {"out of memory to allocate 1073741824 bytes (total 4294967296 bytes)", "CuPy was refused 1 GiB, with 3 GiB in use", GIB, "CuPy's pool", 3 * GIB, NULL},
+    {"BFCArena::AllocateRawInternal Failed to allocate memory for requested buffer of size 1073741824", "ONNX Runtime was refused 1 GiB", GIB, NULL, 0, NULL},
+    {"BFCArena::AllocateRawInternal Available memory of 4096 is smaller than requested bytes of 8192", "ONNX Runtime was refused 8 KiB, 4 KiB free", 8 * KIB,
+     NULL, 0, NULL},
+    {"[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: can't allocate memory: you tried to allocate 68719476736 bytes. Error code 12",
+     "PyTorch was refused 64 GiB of the host's memory", 64 * GIB, NULL, 0, NULL},
+    {"E cuda_driver.cc:1] failed to alloc 2147483648 bytes on host: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "2 GiB of the host's memory", 2 * GIB, NULL, 0,
+     NULL},
+    {"2026-01-02 03:04:05.6: E rocm_driver.cc:1] failed to allocate 7.00G (7516192768 bytes) from device: hipError_t(2)\n", "this alone is no error", 7 * GIB,
+     NULL, 0, NULL},
+    {"E0102 03:04:05.678901 11 gpu_cudamallocasync_allocator.cc:9] gpu_async_0 cuMemAllocAsync failed to allocate 2147483648 bytes: out of memory\n Reported "
+     "by CUDA: "
+     "Free memory/Total memory: 1073741824/17179869184\nE0102 03:04:05.678902 11 gpu_cudamallocasync_allocator.cc:9] 4096, 3\nE0102 03:04:05.678903 12 "
+     "gpu_cudamallocasync_allocator.cc:9] 8192, 3\nE0102 03:04:05.678904 11 gpu_cudamallocasync_allocator.cc:9] 1048576, 2\n",
+     "cudaMallocAsync's pool was refused 2 GiB, with 2.01 MiB that it tells of on that device, 1 GiB free, of 16 GiB there are", 2 * GIB, "2 of 1 MiB", 2 * MIB,
+     NULL},
+};
+
+#define ITEM(label) "     XLA label: %" label "\n     Allocation type: HLO temp\n     ==========================\n"
+
+static const Case of_xla[] = {
+    {"RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in\nmemory space vmem. Used 20.00M of 16.00M vmem. Exceeded vmem capacity by "
+     "4.00M",
+     "20 MiB of vmem asked for, of 16 MiB there are: 4 MiB too much", 0, "program", 20 * MIB, "limit_of_a_kernel=true"},
+    {"Ran out of memory in memory space smem. Used 1.00M of 1.00M smem. Exceeded smem capacity by 2.0K.", "of 1 MiB there are: 2 KiB too much", 0, "program",
+     MIB, NULL},
+    {"Compilation failure: Aborting compilation early because it's unlikely to have enough device memory. Requires 2.00E, has 16.00G available.",
+     "2 EiB of hbm asked for", 0, "program", UINT64_C(1) << 61, "refused_on=tpu"},
+    {"W hlo_rematerialization.cc:9] Can't reduce memory use below 8.00GiB (8589934592 bytes) by rematerialization; only reduced to 12.00GiB (12884901888 "
+     "bytes), down "
+     "from 13.00GiB",
+     "XLA: 12 GiB of hbm asked for, of 8 GiB there are: 4 GiB too much", 0, "program", 12 * GIB, "refused_on=gpu"},
+    {"[1] 2026-01-02 03:04:05.6: E local_client.cc:9] Execution of replica 0 failed: Resource exhausted: Out \nof memory while trying to allocate 5368709120 "
+     "bytes.",
+     "does not say what was in use", 5 * GIB, NULL, 0, "asked_for_bytes=5368709120"},
+    {"RuntimeError: RESOURCE_EXHAUSTED: Attempting to allocate 32.00M. That was not possible. There are 48.00M free. Due to fragmentation, the largest "
+     "contiguous region "
+     "of free memory is 24.00M.; (0x0x0_HBM0)",
+     "refused: 32 MiB at once; 48 MiB were free, 24 MiB of it in one piece: fragmentation", 32 * MIB, NULL, 0, NULL},
+    {"RESOURCE_EXHAUSTED: Could not allocate 8388608 bytes in memory 0x0x0_HBM0; 4194304 bytes allocatable, 16777216 bytes available",
+     "refused: 8 MiB at once; 16 MiB were free, 4 MiB of it in one piece", 8 * MIB, NULL, 0, NULL},
+    {"Error loading program 'jit_f': Attempting to reserve 6.00G at the bottom of memory. That was not possible. There are 7.00G free, 0B reserved, and 3.00G "
+     "reservable.",
+     "refused: 6 GiB at once; 7 GiB were free, 3 GiB of it in one piece", 6 * GIB, NULL, 0, NULL},
+    {"HBM capacity 8.00G:\n       Top-of-Memory reserved:    1.00G (   1,073,741,824 bytes)\n          Currently allocated:    6.00G\nAttempting to reserve "
+     "3.00G at the "
+     "bottom of memory. That was not possible. There are 1.00G free, 0B reserved, and 1.00G reservable.",
+     "that is what a program needs beside its arguments", 3 * GIB, NULL, 0, "had_bytes=7516192768"},
+    /* The middle of a list, as a page of a long log has it. */
+    {"2026-01-02 03:04:05.678901: E    1578 xla_util.cc:76]   3. Size: 4.00M\n2026-01-02 03:04:05.678901: E    1578 xla_util.cc:76]      Shape: "
+     "f32[8192,1]{1,0:T(8,128)}\n2026-01-02 03:04:05.678901: E    1578 xla_util.cc:76]      Unpadded size: 32.0K\n2026-01-02 03:04:05.678901: E    1578 "
+     "xla_util.cc:76]      Extra memory due to padding: 3.97M (128.0x expansion)\n2026-01-02 03:04:05.678901: E    1578 xla_util.cc:76]      XLA label: "
+     "%copy.3 = x\n",
+     "which memory it is of (taken as hbm), is not in the text", 0, "f32[8192,1] copy.3", 4 * MIB, NULL},
+    {"        Buffer 7:\n                Size: 64.00MiB\n                XLA Label: fusion\n                Shape: f32[4096,4096]\n                ====\n",
+     "listed: 1 allocation, 64 MiB", 0, "f32[4096,4096] fusion", 64 * MIB, NULL},
+    /* Behind what Ray, docker compose, srun, kubectl put before every line, or quoted. */
+    {"(Worker pid=7, ip=10.0.0.1) Program hbm requirement 2.00G:\n(Worker pid=7, ip=10.0.0.1)     HLO temp   2.00G (100.0% utilization)\n",
+     "what would make room", 0, "HLO temp", 2 * GIB, NULL},
+    {"trainer-1  | Program hbm requirement 2.00G:\ntrainer-1  |     HLO temp   2.00G (100.0% utilization)\n", "what would make room", 0, "HLO temp", 2 * GIB,
+     NULL},
+    {"12: Program hbm requirement 2.00G:\n12:     HLO temp   2.00G (100.0% utilization)\n", "what would make room", 0, "HLO temp", 2 * GIB, NULL},
+    {"2026-01-02T03:04:05.123456789Z Program hbm requirement 2.00G:\r\n2026-01-02T03:04:05.123456789Z     HLO temp   2.00G\r\n", "what would make room", 0,
+     "HLO temp", 2 * GIB, NULL},
+    {"> Program hbm requirement 2.00G:\n>     HLO temp   2.00G (100.0% utilization)\n", "what would make room", 0, "HLO temp", 2 * GIB, NULL},
+    /* As repr() prints it. */
+    {"E   'Ran out of memory in memory space hbm. Used 3.00G of 1.00G hbm.\\n\\nProgram hbm requirement 3.00G:\\n    HLO temp   3.00G (100.0% "
+     "utilization)\\n\\n  Largest "
+     "program allocations in hbm:\\n\\n  1. Size: 2.00G\\n     Operator: op_name=\"params[\\'w\\'][0]\"\\n     Shape: f32[536870912]\\n     Allocation type: "
+     "HLO temp\\n'",
+     "2 GiB too much", 0, "f32[536870912] params['w'][0]", 2 * GIB, NULL},
+};
+
+static const Case of_tensorflow[] = {
+    {"I cuda_driver.cc:1] failed to allocate 6.00G (6442450944 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory\nW bfc_allocator.cc:1] Allocator "
+     "(GPU_0_bfc) ran "
+     "out of memory trying to allocate 1.00GiB (rounded to 1073741824)requested by op X\n",
+     "before that the driver refused 6 GiB", GIB, NULL, 0, "sums_only=true"},
+    {"OOM when allocating tensor with shape[1024,1024]\n\t [[Node: a]]", "f32[1024,1024] if its elements have 4 bytes, which the text does not say", 4 * MIB,
+     NULL, 0, NULL},
+    {"ResourceExhaustedError: OOM when allocating tensor of shape [1024,1024] and type half", "the BFC allocator refused 2 MiB, f16[1024,1024]", 2 * MIB, NULL,
+     0, NULL},
+    {"I bfc_allocator.cc:800] InUse at 0x7f0000000000 next 5 of size 256\nI bfc_allocator.cc:800] InUse at 0x7f0000000100 next 6 of size 2048\n",
+     "2.25 KiB were in use by the chunks listed; the log's end, with its limit, is not in the text", 0, "chunk of 2 KiB", 2 * KIB, NULL},
+};
+
+START_TEST(pytorch)
+{
+    check(&of_pytorch[_i]);
+}
+END_TEST
+
+START_TEST(engines)
+{
+    check(&of_engines[_i]);
+}
+END_TEST
+
+START_TEST(xla)
+{
+    check(&of_xla[_i]);
+}
+END_TEST
+
+START_TEST(tensorflow)
+{
+    check(&of_tensorflow[_i]);
+}
+END_TEST
+
+/* Most of the device is another's: that comes before what this process could do. */
+START_TEST(others_first)
+{
+    g_autoptr(EchImport) import =
+        read_text("NPU out of memory. Tried to allocate 64.00 MiB (NPU 0; 60.00 GiB total capacity; 9.00 GiB already allocated; 32.00 MiB free; 10.00 "
+                  "GiB reserved in total by PyTorch)",
+                  NULL);
+    ck_assert_ptr_nonnull(import);
+    ck_assert_msg(g_str_has_prefix(ech_diag_remarks(import->diag)[0], "50.0 GiB are neither"), "%s", ech_diag_remarks(import->diag)[0]);
+}
+END_TEST
+
+/* The first report counts; a second one that says something else is counted, one said again is not. */
+START_TEST(several_reports)
+{
+    const char *first = NEW
+        "2.00 GiB" ON_24 "1.00 GiB is free. Of the allocated memory 22.00 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.\n";
+    g_autofree char *twice = g_strconcat(first, "\n", first, NULL), *other = g_strconcat(first, "[rank1]: ", NEW "4.00 GiB" ON_24 "1.00 GiB is free.\n", NULL);
+    g_autoptr(EchImport) same = read_text(twice, NULL), two = read_text(other, NULL);
+    ck_assert_uint_eq(ech_diag_count(same->diag, "reports_after_the_first"), 0);
+    ck_assert_uint_eq(ech_diag_count(two->diag, "reports_after_the_first"), 1);
+    ck_assert_uint_eq(asked(two->trace), 2 * GIB);
+}
+END_TEST
+
+/* Texts without sizes say what they mean and what tells more. */
+static const struct {
+    const char *text, *says;
+} unsized[] = {
+    {"ValueError: The model's max seq len (4096) is larger than the maximum number of tokens that can be stored in KV cache (3000).",
+     "--max-model-len of the second number"},
+    {"ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`", "--max-num-batched-tokens"},
+    {"node:1:2 [0] enqueue.cc:9 NCCL WARN Cuda failure 2 'out of memory'", "NCCL_BUFFSIZE"},
+    {"RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "beside the framework's pool"},
+    {"- **Exception Message:** Allocation on device ", "backend:native"},
+    {"UserWarning: Some donated buffers were not usable: ShapedArray(float32[8,8]).", "same shape, type and sharding"},
+    {"Estimated memory needed for params, optim states and gradients for a:\nHW: Setup with 1 node", "DeepSpeed's estimate"},
+    {"RuntimeError: cuda runtime error (2) : out of memory at THCStorage.cu:58", "not what was asked for and what held it"},
+    {"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate more than 1EB memory.", "memory did not run out"},
+    {"RESOURCE_EXHAUSTED: Ran out of memory in memory space vmem while allocating on stack for %k = bf16[8,128] custom-call()",
+     "vmem ran out, but the text gives no sizes"},
+};
+
+START_TEST(without_sizes)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = read_text(unsized[_i].text, &error);
+    ck_assert_msg(!import, "%s", unsized[_i].text);
+    ck_assert_msg(strstr(error->message, unsized[_i].says) != NULL, "%s", error->message);
+}
+END_TEST
+
+/* A size that nothing has. */
+START_TEST(absurd)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = read_text("Failed to allocate memory for requested buffer of size 4585490524328388608", &error);
+    ck_assert(!import);
+    ck_assert_msg(strstr(error->message, "no array is that large") != NULL, "%s", error->message);
+}
+END_TEST
+
+/* A trace in JSON in which such words stand stays a trace. */
+START_TEST(traces_stay_traces)
+{
+    g_autoptr(EchImport) import =
+        read_text("{\"schemaVersion\":1,\"traceEvents\":[{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"ts\":1,\"dur\":2,\"pid\":0,\"tid\":7,\"args\":"
+                  "{\"device\":0,\"stream\":7,\"message\":\"CUDA out of memory. Tried to allocate 1.00 GiB\"}}]}",
+                  NULL);
+    ck_assert(import && strcmp(ech_trace_format(import->trace), "kineto") == 0);
+}
+END_TEST
+
+/* Sentences go on to an empty line, another log's line or a traceback, and no further. */
+START_TEST(sentences)
+{
+    static const char text[] = "[rank0]: one\n[rank0]: two\n[rank1]: three\n\nfour\n```\nfive";
+    g_autoptr(EchPasted) pasted = ech_pasted_new(text, sizeof text - 1);
+    EchWords line;
+    ck_assert(ech_pasted_next(pasted, &line));
+    ck_assert_msg(line.n == 3 && memcmp(line.text, "one", 3) == 0, "%.*s", (int)line.n, line.text);
+    EchWords whole = ech_pasted_sentence(pasted);
+    ck_assert_msg(whole.n == 7 && memcmp(whole.text, "one two", 7) == 0, "%.*s", (int)whole.n, whole.text);
+    for (int i = 0; i < 4; i++)
+        ck_assert(ech_pasted_next(pasted, &line));
+    whole = ech_pasted_sentence(pasted);
+    ck_assert_msg(whole.n == 4 && memcmp(whole.text, "four", 4) == 0, "%.*s", (int)whole.n, whole.text);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("messages");
+    TCase *tcase = tcase_create("all");
+    tcase_add_loop_test(tcase, pytorch, 0, G_N_ELEMENTS(of_pytorch));
+    tcase_add_loop_test(tcase, engines, 0, G_N_ELEMENTS(of_engines));
+    tcase_add_loop_test(tcase, xla, 0, G_N_ELEMENTS(of_xla));
+    tcase_add_loop_test(tcase, tensorflow, 0, G_N_ELEMENTS(of_tensorflow));
+    tcase_add_loop_test(tcase, without_sizes, 0, G_N_ELEMENTS(unsized));
+    tcase_add_test(tcase, others_first);
+    tcase_add_test(tcase, several_reports);
+    tcase_add_test(tcase, absurd);
+    tcase_add_test(tcase, traces_stay_traces);
+    tcase_add_test(tcase, sentences);
+    suite_add_tcase(suite, tcase);
+    return ech_test_main(suite);
+}
