@@ -710,7 +710,7 @@ static Sums sums_of(EchBfcDump *d)
     /* A dump that is cut off: what is not listed is in use or free, as the sums say. */
     s.not_listed = s.pool > listed && s.has_pieces ? s.pool - listed : 0;
     const EchRounded *rounded = s.stats.any ? &s.stats.in_use : &d->sum;
-    if (!ech_rounded_is(rounded, s.in_use)) {
+    if (!ech_rounded_is(rounded, s.in_use) || s.n_used == 0) {
         s.slack += rounded->slack;
         s.in_use = MAX(s.in_use, told);
     }
@@ -996,7 +996,7 @@ void ech_bfc_dump_write(EchBfcDump *d, EchTraceBuilder *builder, EchImport *impo
     EchDiag *diag = import->diag;
     Sums s = sums_of(d);
     EchId memory = ech_trace_builder_memory(builder, of_host(d) ? "host" : "hbm");
-    EchBytes named = d->chunks->len ? add_chunks(d, builder, memory) : d->sizes->len ? add_sizes(d, builder, memory) : add_bins(d, builder, memory);
+    EchBytes named = s.n_used ? add_chunks(d, builder, memory) : d->sizes->len ? add_sizes(d, builder, memory) : add_bins(d, builder, memory);
     bool more = s.in_use > named && s.in_use - named > s.in_use / 1000;
     if (more)
         resident(builder, memory, named ? "in use, not listed" : "in use", s.in_use - named, 0);

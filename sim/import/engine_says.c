@@ -192,6 +192,11 @@ static bool read_driver_pool(EchWords line, Figures *f)
     "each tile it loads), or was tuned for a GPU with more of it; what else runs does not matter"
 #define HOST_MEMORY "that is not the device: the program itself, data loaders' workers, page-locked buffers and offloaded state share it"
 
+#define TENSORRT                                                                                                                                               \
+    "engines take their weights and activations in one piece each: built for smaller batches and shorter sequences (max_batch_size, max_num_tokens), with "    \
+    "lower "                                                                                                                                                   \
+    "precision or over more GPUs they need less; a KV cache that the runtime made before (free_gpu_memory_fraction) and other processes hold the rest"
+
 static const Wording wordings[] = {
     {.mark = "on startup is less than desired GPU memory utilization",
      .who = "vLLM",
@@ -213,7 +218,8 @@ static const Wording wordings[] = {
      .advice =
          "fewer layers on this device (-ngl, --tensor-split), a shorter context (-c) or a KV cache of 8 bits (--cache-type-k q8_0), a smaller batch (-ub) "
          "need less of it"},
-    {.mark = "out of resource: shared memory, Required",
+    {.mark = "out of resource: ",
+     .also = "Hardware limit",
      .who = "Triton",
      .memory = "shared",
      .asked = "Required",
@@ -225,6 +231,16 @@ static const Wording wordings[] = {
      .asked = "requested ",
      .capacity = "available",
      .advice = SHARED_MEMORY},
+    {.mark = "ggml_vulkan: Device memory allocation of size ",
+     .who = "llama.cpp",
+     .memory = "hbm",
+     .asked = "allocation of size ",
+     .advice =
+         "fewer layers on this device (-ngl), a shorter context (-c), a smaller batch (-ub) need less of it; where the log says that the buffer is larger than "
+         "the driver allows for one, GGML_VK_FORCE_MAX_ALLOCATION_SIZE bounds them"},
+    {.mark = "Requested amount of GPU memory (", .who = "TensorRT", .memory = "hbm", .asked = "Requested amount of GPU memory (", .advice = TENSORRT},
+    {.mark = "OutOfMemory (Requested size was ", .who = "TensorRT", .memory = "hbm", .asked = "Requested size was ", .advice = TENSORRT},
+    {.mark = "pool size exceeded (failed to allocate ", .who = "RMM", .memory = "hbm", .asked = "(failed to allocate ", .advice = ECH_RMM_POOL},
     {.mark = "Cannot allocate ",
      .also = "available memory is only ",
      .who = "PaddlePaddle",

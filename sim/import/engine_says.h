@@ -9,6 +9,12 @@
 #include "sim/import/import.h"
 #include "sim/import/pasted.h"
 
+/** Of a pool of RAPIDS that may not grow. */
+#define ECH_RMM_POOL                                                                                                                                           \
+    "RMM's pool has taken all that it may (maximum_pool_size, or what the device had free when it was made): a larger limit, less at a time, or memory that "  \
+    "spills "                                                                                                                                                  \
+    "to the host (rmm.mr.ManagedMemoryResource)"
+
 typedef struct EchEngineSays EchEngineSays;
 
 EchEngineSays *ech_engine_says_new(void) G_GNUC_WARN_UNUSED_RESULT;

@@ -1,4 +1,5 @@
 #include "sim/import/import.h"
+#include "sim/import/engine_says.h"
 #include "sim/import/wire.h"
 
 #include "models/device/gpu_target.h"
@@ -425,6 +426,13 @@ static const char *describe_refusal(const char *head, size_t n)
          "the text is DeepSpeed's estimate of parameters, gradients and optimizer states; activations, gathered parameters and buffers come on top: 'echelon "
          "capture "
          "--pretend DEVICE -- COMMAND' runs the program on a device that is not there and tells all"},
+        {"aximum pool size exceeded", "the text says that memory ran out, but not what was asked for: " ECH_RMM_POOL},
+        {"increase --mem-fraction-static",
+         "the text says that SGLang's share of the memory (--mem-fraction-static) leaves nothing for its KV cache beside the weights: a larger share, more "
+         "GPUs (--tp) or "
+         "smaller weights; where a larger share makes requests run out of memory, --chunked-prefill-size and --cuda-graph-max-bs make those smaller"},
+        {"| NVIDIA-SMI ",
+         "the text is nvidia-smi's, which counts by process what the driver has given out; what is in it a capture of the program tells: " SNAPSHOT},
         {"see_memory_usage", SUMS},
         {"Largest Free Block:", SUMS_OF_JAX},
         {"bytes_in_use", SUMS_OF_JAX},
