@@ -268,7 +268,8 @@ static bool read_shape(EchBfcDump *d, Field line)
 static bool read_request(EchBfcDump *d, Field line)
 {
     EchRounded size;
-    if (has(line, "OOM when allocating tensor with shape[") || has(line, "OOM when allocating tensor of shape [")) {
+    if (has(line, "OOM when allocating tensor with shape[") || has(line, "oom when allocating tensor with shape[") ||
+        has(line, "OOM when allocating tensor of shape [")) {
         if (d->shape[0] == '\0')
             read_shape(d, line);
         return true;

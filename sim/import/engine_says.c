@@ -187,6 +187,19 @@ static bool read_driver_pool(EchWords line, Figures *f)
     return f->has_asked;
 }
 
+/* "... current allocation offset upper bound (140704 words) exceeds the legitimate user allocatable offset upper bound (131071 words) in memory space 201" */
+static bool read_sparse_core(EchWords line, Figures *f)
+{
+    uint64_t words, most;
+    EchWords limit = ech_words_after(line, "allocatable offset upper bound");
+    if (!ech_words_number_after(line, "offset upper bound (", &words) || !ech_words_number_after(limit, "(", &most) || words > UINT64_C(1) << 40 ||
+        most > UINT64_C(1) << 40)
+        return false;
+    f->asked = (EchRounded){words * 4, 0};
+    f->capacity = (EchRounded){most * 4, 0};
+    return f->has_asked = f->has_capacity = true;
+}
+
 #define SHARED_MEMORY                                                                                                                                          \
     "this is memory on the chip that one block of a kernel shares, not the GPU's: the kernel fits with smaller blocks or fewer stages (num_stages buffers of " \
     "each tile it loads), or was tuned for a GPU with more of it; what else runs does not matter"
@@ -241,6 +254,11 @@ static const Wording wordings[] = {
     {.mark = "Requested amount of GPU memory (", .who = "TensorRT", .memory = "hbm", .asked = "Requested amount of GPU memory (", .advice = TENSORRT},
     {.mark = "OutOfMemory (Requested size was ", .who = "TensorRT", .memory = "hbm", .asked = "Requested size was ", .advice = TENSORRT},
     {.mark = "pool size exceeded (failed to allocate ", .who = "RMM", .memory = "hbm", .asked = "(failed to allocate ", .advice = ECH_RMM_POOL},
+    {.mark = "exceeds the legitimate user allocatable offset upper bound",
+     .who = "XLA's compiler of SparseCores",
+     .memory = "spmem",
+     .read = read_sparse_core,
+     .advice = "this is the scratchpad of a tile of a SparseCore, not HBM: smaller batches, fewer or narrower embeddings at once need less"},
     {.mark = "Cannot allocate ",
      .also = "available memory is only ",
      .who = "PaddlePaddle",
@@ -421,9 +439,10 @@ static void say(const EchEngineSays *s, EchBytes listed, EchDiag *diag)
         return;
     }
     g_string_append_printf(text, "%s was refused %s%s", w->who, asked,
-                           strcmp(w->memory, "shared") == 0 ? " of shared memory"
-                           : strcmp(w->memory, "host") == 0 ? " of the host's memory"
-                                                            : "");
+                           strcmp(w->memory, "shared") == 0  ? " of shared memory"
+                           : strcmp(w->memory, "spmem") == 0 ? " of the scratchpad"
+                           : strcmp(w->memory, "host") == 0  ? " of the host's memory"
+                                                             : "");
     if (f->has_used)
         g_string_append_printf(text, ", with %s in use", used);
     else if (listed)
@@ -464,7 +483,7 @@ bool ech_engine_says_write(const EchEngineSays *s, const char *where, EchTraceBu
     EchId memory = ech_trace_builder_memory(builder, s->wording ? s->wording->memory : "hbm");
     EchBytes listed = 0;
     ech_trace_builder_set_property(builder, "sums_only", "true");
-    if (s->wording && strcmp(s->wording->memory, "shared") == 0)
+    if (s->wording && strcmp(s->wording->memory, "hbm") != 0 && strcmp(s->wording->memory, "host") != 0)
         ech_trace_builder_set_property(builder, "limit_of_a_kernel", "true");
     for (guint i = s->sizes->len; i-- > 0;) {
         const Size *size = &g_array_index(s->sizes, Size, i);

@@ -448,11 +448,9 @@ static const char *describe_refusal(const char *head, size_t n)
                                           "hipErrorOutOfMemory",
                                           "cuda runtime err",
                                           "std::bad_alloc",
-                                          "legitimate user allocatable offset upper bound",
                                           "RESOURCE_EXHAUSTED",
                                           "ResourceExhaustedError",
                                           "OutOfMemoryError",
-                                          "oom when allocating",
                                           "Out of memory",
                                           "out of memory"};
     for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {

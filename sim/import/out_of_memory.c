@@ -798,6 +798,7 @@ static int probe(const uint8_t *head, size_t n)
                                         "an out of memory trying to allocate ",
                                         "Sum Total of in-use chunks",
                                         "OOM when allocating tensor with shape[",
+                                        "oom when allocating tensor with shape[",
                                         "OOM when allocating tensor of shape [",
                                         "BFCAllocator dump for ",
                                         "bfc_allocator.cc:",

@@ -160,6 +160,9 @@ static const Case of_engines[] = {
      "Triton was refused 128 KiB of shared memory, of 64 KiB there are: 64 KiB too much", 128 * KIB, NULL, 0, "limit_of_a_kernel=true"},
     {"out of resource: shared memory, Required: 131072, Hardware limitation: 65536. reducing the block size may help", "of 64 KiB there are", 128 * KIB, NULL,
      0, NULL},
+    {"error: 'memref.alloca' op current allocation offset upper bound (2048 words) exceeds the legitimate user allocatable offset upper bound (1024 words) in "
+     "memory space 201",
+     "was refused 8 KiB of the scratchpad, of 4 KiB there are: 4 KiB too much", 8 * KIB, NULL, 0, "limit_of_a_kernel=true"},
     {"RuntimeError: No valid triton configs. OutOfMemoryError: out of resource: triton_mm_3 Required: 294912 Hardware limit:131072 Reducing block sizes may "
      "help.",
      "Triton was refused 288 KiB of shared memory, of 128 KiB there are: 160 KiB too much", 288 * KIB, NULL, 0, NULL},
@@ -258,6 +261,8 @@ static const Case of_tensorflow[] = {
      "before that the driver refused 6 GiB", GIB, NULL, 0, "sums_only=true"},
     {"OOM when allocating tensor with shape[1024,1024]\n\t [[Node: a]]", "f32[1024,1024] if its elements have 4 bytes, which the text does not say", 4 * MIB,
      NULL, 0, NULL},
+    {"resource exhausted: oom when allocating tensor with shape[1024,1024] and type float on /device:gpu:0", "the BFC allocator refused 4 MiB", 4 * MIB, NULL,
+     0, NULL},
     {"ResourceExhaustedError: OOM when allocating tensor of shape [1024,1024] and type half", "the BFC allocator refused 2 MiB, f16[1024,1024]", 2 * MIB, NULL,
      0, NULL},
     {"I bfc_allocator.cc:687] Free at 0x1200000000 of size 256\nI bfc_allocator.cc:696] 3 Chunks of size 1048576 totalling 3.00MiB\n", "3 MiB were in use", 0,
