@@ -41,9 +41,9 @@ function sweep() {
   for (const answer of run.find ? run.find.answers : [])
     main.select('header').append('p').attr('class', 'answer').text(answer.text);
   const ran = run.points.filter(p => p.run), names = group => [...new Set(ran.flatMap(p => Object.keys(p.run[group] || {})))];
-  const used = (p, name) => p.run.needs && p.run.needs[name] ? p.run.needs[name].bytes : (m => !m ? 0 : m.allocator === 'fixed' ? m.planned_bytes : m.peak_live_bytes)(p.run.memories[name]);
+  const used = (p, name) => p.run.needs[name] ? p.run.needs[name].bytes : 0;
   const measures = [{ name: 'time', value: p => p.makespan_ps, text: time, colour: 'var(--kernel)' }];
-  for (const name of new Set([...names('needs'), ...names('memories')]))
+  for (const name of names('needs'))
     measures.push({ name: name, value: p => used(p, name), text: bytes, colour: 'var(--collective)', limit: p => (p.run.memories[name] || {}).available_bytes });
   for (const name of names('links')) {
     const way = ways(ran.map(p => p.run.links[name]).find(l => l));
@@ -318,11 +318,11 @@ head.append('b').attr('class', run.fits ? 'good' : 'bad').text(details.verdict);
 head.append('span').text(' ' + details.time_verdict + ' ' + time(run.makespan_ps) +
     (run.makespan_ps > 0 ? ', bound by ' + run.bound_by + ' for ' + percent(share(run.critical_path[run.bound_by] || 0)) + ' of the critical path.' : '.'));
 if (run.refused) verdict.append('p').text('The compiler refused it: ' + run.refused);
-for (const [name, need] of Object.entries(run.needs || {}))
-  if (!need.fits)
+for (const [name, need] of Object.entries(run.needs))
+  if (need.planned && !need.fits)
     verdict.append('p').text('The compiled program needs ' + bytes(need.bytes) + ' of ' + name + ', which has ' + bytes(need.available_bytes) + ': ' + bytes(need.bytes - need.available_bytes) + ' too much.');
 // A plan that reaches beyond its memory is told by what it needs, not by the first buffer that lies outside.
-if (run.failure && !(run.needs && run.needs[run.failure.memory] && !run.needs[run.failure.memory].fits))
+if (run.failure && !(run.needs[run.failure.memory] && run.needs[run.failure.memory].planned && !run.needs[run.failure.memory].fits))
   verdict.append('p').text('At ' + time(run.failure.time_ps) + ', ' + (run.failure.buffer || run.failure.op || 'the plan') + ' asks for ' + bytes(run.failure.asked_bytes) + ' in ' + run.failure.memory +
     ': ' + bytes(run.failure.live_bytes) + ' of ' + bytes(run.failure.limit_bytes) + ' are live (' + run.failure.reason + ').');
 
@@ -348,9 +348,8 @@ if (steps.length > 1) {
 }
 const minor = m => m.peak_live_bytes < 65536 && m.available_bytes > 0 && m.peak_live_bytes * 50 < m.available_bytes; // a few scalars
 for (const [name, m] of Object.entries(run.memories)) {
-  if (!m.peak_live_bytes || minor(m)) continue;
-  const peak = m.allocator === 'fixed' ? m.planned_bytes : m.peak_live_bytes;
-  const need = run.needs && run.needs[name] ? Math.max(run.needs[name].bytes, peak) : peak;
+  const need = run.needs[name] ? run.needs[name].bytes : m.peak_live_bytes;
+  if (!need || minor(m)) continue;
   card(name, bytes(need), (m.available_bytes ? percent(need / m.available_bytes) + ' of ' + bytes(m.available_bytes) : 'not limited') + (need > m.peak_live_bytes ? '; ' + bytes(m.peak_live_bytes) + ' live at most' : '') + (m.fragmentation > 0.0005 ? '; ' + percent(m.fragmentation) + ' lost to fragmentation' : ''));
 }
 for (const [name, l] of Object.entries(run.links)) {

@@ -491,7 +491,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
             return false;
         roomy_node = json_of(whole);
         EchBytes planned = advice->base.hbm;
-        bool compiled = json_object_has_member(json_node_get_object(node), "needs");
+        bool compiled = ech_member_bool(ech_member_object(ech_member_object(json_node_get_object(node), "needs"), "hbm"), "planned");
         advice->base = run_of(json_node_get_object(roomy_node));
         advice->base.fits = false;
         advice->base.hbm = compiled ? planned : advice->base.hbm;

@@ -97,11 +97,7 @@ static char *times_as_long(double ratio)
 
 gint64 ech_run_memory_bytes(JsonObject *run, const char *name)
 {
-    gint64 needed = ech_member_int(child(run, "needs", name), "bytes");
-    if (needed > 0)
-        return needed;
-    JsonObject *memory = child(run, "memories", name);
-    return g_strcmp0(ech_member_text(memory, "allocator"), "fixed") == 0 ? ech_member_int(memory, "planned_bytes") : ech_member_int(memory, "peak_live_bytes");
+    return ech_member_int(child(run, "needs", name), "bytes");
 }
 
 static void explain_misfit(GPtrArray *out, JsonObject *run, const char *lead)
@@ -110,8 +106,9 @@ static void explain_misfit(GPtrArray *out, JsonObject *run, const char *lead)
     g_autoptr(GArray) parts = parts_of(needs, NULL, "bytes");
     for (guint i = 0; i < parts->len; i++) {
         const Part *part = &g_array_index(parts, Part, i);
-        gint64 available = ech_member_int(ech_member_object(needs, part->name), "available_bytes");
-        if (part->a <= available)
+        JsonObject *need = ech_member_object(needs, part->name);
+        gint64 available = ech_member_int(need, "available_bytes");
+        if (part->a <= available || !ech_member_bool(need, "planned"))
             continue;
         g_autofree char *needed = ech_format_bytes((EchBytes)part->a), *has = ech_format_bytes((EchBytes)MAX(available, 0)),
                         *over = ech_format_bytes((EchBytes)(part->a - available));

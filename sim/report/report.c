@@ -169,6 +169,35 @@ bool ech_report_fits(const EchReport *report)
     return true;
 }
 
+EchMemoryUse *ech_report_uses(const EchReport *report, size_t *ret_n)
+{
+    const EchRun *run = report->run;
+    bool fits = ech_report_fits(report);
+    size_t n, n_out = 0;
+    g_autofree EchFitRow *rows = ech_report_fit_rows(report, &n);
+    EchMemoryUse *out = g_new0(EchMemoryUse, run->n_memories + 1);
+    for (size_t i = 0; i < run->n_memories; i++) {
+        const EchMemoryRun *m = &run->memories[i];
+        bool failed = !run->fits && strcmp(run->failure.memory, m->name) == 0;
+        EchMemoryUse use = {
+            .memory = m->name, .bytes = strcmp(m->allocator, "fixed") == 0 ? m->fixed_extent : MAX(m->peak_live, m->fixed_extent), .available = m->available};
+        if (failed)
+            use.bytes = MAX(use.bytes, run->failure.op == ECH_NONE ? run->failure.asked : ech_bytes_add(run->failure.live, run->failure.asked));
+        for (size_t k = 0; k < n; k++) {
+            if (strcmp(rows[k].memory, m->name) != 0)
+                continue;
+            use.bytes = MAX(use.bytes, rows[k].needed);
+            use.planned = true;
+            use.anew = rows[k].anew;
+        }
+        use.fits = fits || use.bytes <= use.available;
+        if (m->available + m->context > 0 && (use.planned || m->peak_live > 0 || m->peak_reserved > 0 || failed))
+            out[n_out++] = use;
+    }
+    *ret_n = n_out;
+    return out;
+}
+
 EchBytes ech_report_may_need(const EchReport *report)
 {
     const char *times = ech_trace_get_property(report->trace, "remat_takes_up_to");

@@ -48,6 +48,17 @@ typedef struct {
 EchBytes ech_report_may_need(const EchReport *report);
 /** Rows of spaces the device has; NULL and 0 without a program with an assignment, or a trace made of one. g_free the rows. */
 EchFitRow *ech_report_fit_rows(const EchReport *report, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
+/** Memory by memory, the most that a run takes of it: a plan's extent, not the sum of what shares places in it; where it stopped, with what it asked for then;
+ * of a program no less than its assignment needs. */
+typedef struct {
+    const char *memory; /**< Borrowed. */
+    EchBytes bytes, available;
+    bool planned; /**< A compiled program's: a row of ech_report_fit_rows() says so. */
+    bool anew;    /**< EchFitRow.anew */
+    bool fits;
+} EchMemoryUse;
+/** Rows of the memories that the run has and takes anything of, in its order; memories without a limit are left out. g_free. */
+EchMemoryUse *ech_report_uses(const EchReport *report, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
 /** The compiler refused the program for want of a memory other than HBM: for a kernel's own windows and scratch, say, which no list of values shows. (Whether
  * HBM suffices is counted from the program itself, so that a device with more of it can be asked for.) */
 bool ech_report_refused(const EchReport *report);

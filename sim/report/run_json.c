@@ -164,18 +164,17 @@ static void add_fit(JsonBuilder *b, const EchReport *report)
     if (report->refusal)
         ech_json_add_text(b, "refused", report->refusal);
     size_t n;
-    g_autofree EchFitRow *rows = ech_report_fit_rows(report, &n);
-    if (n) {
-        ech_json_begin_object(b, "needs");
-        for (size_t i = 0; i < n; i++) {
-            ech_json_begin_object(b, rows[i].memory);
-            ech_json_add_count(b, "bytes", rows[i].needed);
-            ech_json_add_count(b, "available_bytes", rows[i].available);
-            ech_json_add_bool(b, "fits", rows[i].needed <= rows[i].available);
-            json_builder_end_object(b);
-        }
+    g_autofree EchMemoryUse *uses = ech_report_uses(report, &n);
+    ech_json_begin_object(b, "needs");
+    for (size_t i = 0; i < n; i++) {
+        ech_json_begin_object(b, uses[i].memory);
+        ech_json_add_count(b, "bytes", uses[i].bytes);
+        ech_json_add_count(b, "available_bytes", uses[i].available);
+        ech_json_add_bool(b, "fits", uses[i].fits);
+        ech_json_add_bool(b, "planned", uses[i].planned);
         json_builder_end_object(b);
     }
+    json_builder_end_object(b);
     if (report->run->fits)
         return;
     const EchFailure *f = &report->run->failure;

@@ -196,36 +196,21 @@ static void append_refusal(GString *out, const EchReport *report, unsigned colum
     ech_text_wrap(out, "  ", advice, columns);
 }
 
-/* The most that a run takes of a memory. A plan's extent counts, not the sum of what shares places in it. */
-static EchBytes used_of(const EchRun *run, const EchMemoryRun *m, const EchFitRow *rows, size_t n)
-{
-    EchBytes used = strcmp(m->allocator, "fixed") == 0 ? m->fixed_extent : MAX(m->peak_live, m->fixed_extent);
-    if (!run->fits && strcmp(run->failure.memory, m->name) == 0)
-        used = MAX(used, run->failure.op == ECH_NONE ? run->failure.asked : ech_bytes_add(run->failure.live, run->failure.asked));
-    for (size_t j = 0; j < n; j++) {
-        if (strcmp(rows[j].memory, m->name) == 0)
-            used = MAX(used, rows[j].needed);
-    }
-    return used;
-}
-
 /* " hbm 3 GiB of 16 GiB (19 %), host ...": what is over its size first. */
-static void append_uses(GString *text, const EchRun *run, const EchFitRow *rows, size_t n, bool fits)
+static void append_uses(GString *text, const EchReport *report, bool fits)
 {
+    size_t n;
+    g_autofree EchMemoryUse *uses = ech_report_uses(report, &n);
     bool said = false;
-    for (size_t k = 0; k < 2 * run->n_memories; k++) {
-        const EchMemoryRun *m = &run->memories[k % run->n_memories];
-        bool failed = !run->fits && strcmp(run->failure.memory, m->name) == 0;
-        if (m->available + m->context == 0 || (m->peak_live == 0 && m->peak_reserved == 0 && !failed))
+    for (size_t k = 0; k < 2 * n; k++) {
+        const EchMemoryUse *use = &uses[k % n];
+        if ((use->bytes > use->available) != (k < n))
             continue;
-        EchBytes used = used_of(run, m, rows, n);
-        if ((used > m->available) != (k < run->n_memories))
-            continue;
-        g_autofree char *a = ech_format_bytes(used), *b = ech_format_bytes(m->available);
-        bool guessed = fits && used > m->available; /* by places that are not the compiler's: see "unplaced" among the trace's properties */
-        g_string_append_printf(text, "%s %s %s of %s", said ? "," : "", m->name, a, b);
-        if (m->available)
-            g_string_append_printf(text, " (%.0f %%%s)", 100 * (double)used / (double)m->available, guessed ? ", by places of our own" : "");
+        g_autofree char *a = ech_format_bytes(use->bytes), *b = ech_format_bytes(use->available);
+        bool guessed = fits && use->bytes > use->available; /* by places that are not the compiler's: see "unplaced" among the trace's properties */
+        g_string_append_printf(text, "%s %s %s of %s", said ? "," : "", use->memory, a, b);
+        if (use->available)
+            g_string_append_printf(text, " (%.0f %%%s)", 100 * (double)use->bytes / (double)use->available, guessed ? ", by places of our own" : "");
         said = true;
     }
 }
@@ -425,7 +410,7 @@ static void append_fit(GString *out, const EchReport *report, unsigned columns)
     EchBytes most = ech_report_may_need(report);
     g_autoptr(GString) text = g_string_new(ech_report_verdict(report));
     gsize verdict = text->len;
-    append_uses(text, report->run, rows, n, fits);
+    append_uses(text, report, fits);
     if (text->len == verdict && fits)
         g_string_append(text, " (The trace says nothing of what lies in memory.)");
     ech_text_wrap(out, "  ", text->str, columns);

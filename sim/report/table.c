@@ -181,26 +181,26 @@ static GPtrArray *names_in(const EchTableRow *rows, size_t n, const char *group)
 
 static void add_bytes_column(GArray *columns, const EchTableRow *rows, size_t n, const char *heading, const char *group, const char *name, const char *member)
 {
+    g_autofree gint64 *bytes = g_new(gint64, n + 1);
     bool any = false;
-    for (size_t i = 0; i < n; i++)
-        any |= ech_member_int(ech_member_object(ech_member_object(rows[i].run, group), name), member) > 4096; /* Less is flags and loop counters. */
+    for (size_t i = 0; i < n; i++) {
+        bytes[i] = ech_member_int(ech_member_object(ech_member_object(rows[i].run, group), name), member);
+        any |= bytes[i] > 4096; /* Less is flags and loop counters. */
+    }
     if (!any)
         return;
     Column *column = add_column(columns, heading, false, true, n);
-    for (size_t i = 0; i < n; i++) {
-        JsonObject *object = ech_member_object(ech_member_object(rows[i].run, group), name);
-        gint64 bytes = ech_member_int(object, member);
-        if (!object && strcmp(group, "needs") == 0) /* not planned like the others */
-            bytes = ech_run_memory_bytes(rows[i].run, name);
-        if (bytes > 0 && strcmp(member, "peak_live_bytes") == 0 && g_strcmp0(ech_member_text(object, "allocator"), "fixed") == 0)
-            bytes = ech_member_int(object, "planned_bytes"); /* Buffers may share places in a plan. */
-        JsonObject *failure = ech_member_object(rows[i].run, "failure");
-        bool start = failure && !ech_member_bool(rows[i].run, "completed") && !ech_member_text(failure, "buffer");
-        if (start && g_strcmp0(ech_member_text(failure, "memory"), name) == 0)
-            bytes = ech_member_int(failure, "asked_bytes"); /* all that is there from the start, none of which was placed */
-        if (rows[i].run)
-            column->cells[i] = bytes > 0 ? ech_format_bytes((EchBytes)bytes) : g_strdup("-");
-    }
+    for (size_t i = 0; i < n; i++)
+        column->cells[i] = !rows[i].run ? NULL : bytes[i] > 0 ? ech_format_bytes((EchBytes)bytes[i]) : g_strdup("-");
+}
+
+/* Whether some run's plan says what it needs of a memory. */
+static bool planned_in(const EchTableRow *rows, size_t n, const char *memory)
+{
+    bool planned = false;
+    for (size_t i = 0; i < n; i++)
+        planned |= ech_member_bool(ech_member_object(ech_member_object(rows[i].run, "needs"), memory), "planned");
+    return planned;
 }
 
 /* Whether allocators take differently much of a memory: what they are chosen by. */
@@ -255,21 +255,16 @@ GString *ech_report_table(const char *heading, const EchTableRow *rows, size_t n
             ratios->cells[i] = g_strdup_printf("%.3f", (double)ech_member_int(rows[i].run, "makespan_ps") / (double)first);
     }
     g_autoptr(GPtrArray) needs = names_in(rows, n, "needs");
-    for (guint i = 0; i < needs->len; i++) {
-        g_autofree char *title = g_strdup_printf("%s needed", (const char *)needs->pdata[i]);
-        add_bytes_column(columns, rows, n, title, "needs", needs->pdata[i], "bytes");
-    }
-    g_autoptr(GPtrArray) memories = names_in(rows, n, "memories");
-    for (guint i = 0; i < memories->len; i++) {
-        if (g_ptr_array_find_with_equal_func(needs, memories->pdata[i], g_str_equal, NULL))
-            continue;
-        g_autofree char *title = g_strdup_printf("%s peak", (const char *)memories->pdata[i]);
-        add_bytes_column(columns, rows, n, title, "memories", memories->pdata[i], "peak_live_bytes");
-        if (!reserved_differs(rows, n, memories->pdata[i]))
-            continue;
-        g_autofree char *reserved = g_strdup_printf("%s reserved", (const char *)memories->pdata[i]);
-        add_bytes_column(columns, rows, n, reserved, "memories", memories->pdata[i], "peak_reserved_bytes");
-    }
+    for (int planned = 1; planned >= 0; planned--)
+        for (guint i = 0; i < needs->len; i++) {
+            const char *memory = needs->pdata[i];
+            if (planned_in(rows, n, memory) != (planned == 1))
+                continue;
+            g_autofree char *title = g_strdup_printf(planned ? "%s needed" : "%s peak", memory), *reserved = g_strdup_printf("%s reserved", memory);
+            add_bytes_column(columns, rows, n, title, "needs", memory, "bytes");
+            if (!planned && reserved_differs(rows, n, memory))
+                add_bytes_column(columns, rows, n, reserved, "memories", memory, "peak_reserved_bytes");
+        }
     g_autoptr(GPtrArray) links = names_in(rows, n, "links");
     for (guint i = 0; i < links->len; i++) {
         const char *name = links->pdata[i];

@@ -17,7 +17,7 @@ $ echelon run --trace mlp_none.v5e --device tpu-v5e --engine native --pass donat
   It fits. hbm 20.4 MiB of 15.8 GiB (0 %), scalar 512 B of 1 MiB (0 %), vector 36.9 MiB of 128 MiB (29 %)
   It takes 178 us, bound by hbm port (24 % of the critical path).
     It takes as long as before, 178 us: 24 % of its critical path is on the hbm port, which this does not touch.
-    hbm: 40.3 MiB -> 20.3 MiB (-20 MiB): -20 MiB arguments and results. At its fullest it holds -20 MiB results.
+    hbm: 40.4 MiB -> 20.4 MiB (-20 MiB): -20 MiB arguments and results. At its fullest it holds -20 MiB results.
   - donate: 2 arrays (20 MiB): donated, an output takes the argument's place
   - donate: 1 array (256 KiB): asked for, but no output left has the argument's shape, layout and memory
   - donate: what is on chip is left as it was; decided anew too: pass place:policy=none before, place after

@@ -126,6 +126,7 @@ echelon run: --beside: of several ranks each has its own; expected it beside the
 echelon: sweep: varies runs of one trace; of several ranks, which are replayed together, expected one run each, and 'echelon compare' of their folders
 echelon advise: expected one trace; of several ranks the one that does not fit, or the fullest: 'echelon run --trace A B ...' tells which
 exit 2
-$ echelon run --trace tests/golden/data/retry.ech tests/golden/data/retry.ech --device h100-sxm --set ranks.1.device.memories.hbm.available=48MiB | grep -E 'fits?|FIT'
+$ echelon run --trace tests/golden/data/retry.ech tests/golden/data/retry.ech --device h100-sxm --set ranks.1.device.memories.hbm.available=48MiB | grep -E 'fits?|FIT|meets'
   IT DOES NOT FIT: rank 1. (The others were replayed as if nobody had to wait for those; times mean little.)
       1     31 MiB     31 MiB       0 ps       0 ps   0 %      0 ps   0 %      0 ps   0 %      0 ps   0 %  does not fit
+    ranks 0, 1: nothing in these traces says what of one rank meets what of another: each is replayed by itself

@@ -11,7 +11,7 @@ echelon: refused does not fit on tpu-v5e
   "title" : "refused",
   "fits" : false,
   "refused" : "RESOURCE_EXHAUSTED: E1001: Ran out of memory in memory space vmem while allocating on stack for %f.1. Scoped allocation with size 24.00M and limit 16.00M exceeded scoped vmem limit by 8.00M.",
-      "fits" : true
+      "fits" : true,
 exit 3
 $ echelon info tests/golden/data/refused.hlo.txt | grep refused
 tests/golden/data/refused.hlo.txt: hlo

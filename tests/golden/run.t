@@ -85,6 +85,20 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
     ]
   },
   "fits" : true,
+  "needs" : {
+    "hbm" : {
+      "bytes" : 3000000000,
+      "available_bytes" : 4000000000,
+      "fits" : true,
+      "planned" : false
+    },
+    "host" : {
+      "bytes" : 4000000000,
+      "available_bytes" : 64000000000,
+      "fits" : true,
+      "planned" : false
+    }
+  },
   "critical_path" : {
     "host link from device" : 200000000000,
     "host link to device" : 200000000000,
@@ -384,11 +398,11 @@ link and capacity
   host link, capacity  fits     time  x first  hbm peak  host peak  host to dev  host from dev  bound by
   -------------------  ----  -------  -------  --------  ---------  -----------  -------------  -------------------
   as it is, 4GB        yes    400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link to device
-  as it is, 2.5GB      NO    stopped           1.86 GiB   3.73 GiB            -              -  space
+  as it is, 2.5GB      NO    stopped           2.79 GiB   3.73 GiB            -              -  space
   half, 4GB            yes    733 ms    1.833  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link both ways
-  half, 2.5GB          NO    stopped           1.86 GiB   3.73 GiB            -              -  space
+  half, 2.5GB          NO    stopped           2.79 GiB   3.73 GiB            -              -  space
   twice, 4GB           yes    300 ms    0.750  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  matrix unit
-  twice, 2.5GB         NO    stopped           1.86 GiB   3.73 GiB            -              -  space
+  twice, 2.5GB         NO    stopped           2.79 GiB   3.73 GiB            -              -  space
 
   What changed, and why
 
@@ -417,11 +431,11 @@ link and capacity
   host link, capacity  fits     time  x first  hbm peak  host peak  host to dev  host from dev  bound by
   -------------------  ----  -------  -------  --------  ---------  -----------  -------------  -------------------
   as it is, 4GB        yes    400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link to device
-  as it is, 2.5GB      NO    stopped           1.86 GiB   3.73 GiB            -              -  space
+  as it is, 2.5GB      NO    stopped           2.79 GiB   3.73 GiB            -              -  space
   half, 4GB            yes    733 ms    1.833  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link both ways
-  half, 2.5GB          NO    stopped           1.86 GiB   3.73 GiB            -              -  space
+  half, 2.5GB          NO    stopped           2.79 GiB   3.73 GiB            -              -  space
   twice, 4GB           yes    300 ms    0.750  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  matrix unit
-  twice, 2.5GB         NO    stopped           1.86 GiB   3.73 GiB            -              -  space
+  twice, 2.5GB         NO    stopped           2.79 GiB   3.73 GiB            -              -  space
 
   What changed, and why
 

@@ -21,7 +21,7 @@ static const char base_run[] =
     " 'memories': {'hbm': {'planned_bytes': 1073741824, 'allocator': 'fixed', 'traffic_read_bytes': 600000000, 'traffic_written_bytes': 100000000, 'busy_ps': "
     "700000000,"
     " 'holds': {'kept for later use': {'bytes': 900000000}, 'arguments': {'bytes': 173741824}}}}, 'needs': {'hbm': {'bytes': 1073741824, 'available_bytes': "
-    "2147483648}},"
+    "2147483648, 'planned': true}},"
     " 'provenance': {'trace': 'a'}, 'longest': [{'name': 'f', 'kind': 'kernel', 'time_ps': 600000000}]}";
 
 static char *json(const char *text)
