@@ -78,6 +78,8 @@ typedef struct {
     uint64_t clock_hz;
     EchPeak *peaks; /**< peaks[n_peaks] */
     size_t n_peaks;
+    double clock_ratio,
+        peak_ratio; /**< Its clock, and its peak for f32, over those of the device's file, beside which constants of models hold; 0: as there. */
 } EchUnit;
 
 /** A number of a model (kernel costs, runtime, layout), by dotted path. Values are what the file says, as double; integers up to 2^53 exact. */

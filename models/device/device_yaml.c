@@ -684,13 +684,15 @@ static void follow_settings(EchDevice *device, const EchDevice *base, const char
         const EchUnit *was = NULL;
         for (size_t k = 0; k < base->n_units && !was; k++)
             was = strcmp(base->units[k].name, unit->name) == 0 ? &base->units[k] : NULL;
-        if (!was || is_set(settings, "units", unit->name, "peaks"))
+        if (!was)
             continue;
-        double factor = lanes_of(unit) / lanes_of(was);
-        if (was->clock_hz > 0 && unit->clock_hz > 0)
-            factor *= (double)unit->clock_hz / (double)was->clock_hz;
-        for (size_t k = 0; factor != 1 && k < unit->n_peaks; k++)
+        double clock = was->clock_hz > 0 && unit->clock_hz > 0 ? (double)unit->clock_hz / (double)was->clock_hz : 1,
+               factor = clock * lanes_of(unit) / lanes_of(was);
+        for (size_t k = 0; factor != 1 && k < unit->n_peaks && !is_set(settings, "units", unit->name, "peaks"); k++)
             unit->peaks[k].ops = scale(unit->peaks[k].ops, factor);
+        uint64_t peak = ech_unit_peak(unit, "f32"), peak_was = ech_unit_peak(was, "f32");
+        unit->clock_ratio = clock;
+        unit->peak_ratio = peak > 0 && peak_was > 0 ? (double)peak / (double)peak_was : 1;
     }
     /* The listed numbers say what is in force. */
     for (size_t i = 0; i < device->n_numbers; i++) {

@@ -27,6 +27,14 @@ static double number(const EchDevice *device, const char *prefix, const char *na
     return ech_device_number(device, path, fallback);
 }
 
+/* How many times as much as in its file a unit does in a cycle of the matrix unit, in which the constants are. */
+static double pace(const EchDevice *device, EchUnitKind kind, const EchUnit *matrix)
+{
+    const EchUnit *unit = ech_device_unit(device, kind);
+    double peak = unit != NULL && unit->peak_ratio > 0 ? unit->peak_ratio : 1, clock = matrix->clock_ratio > 0 ? matrix->clock_ratio : 1;
+    return unit != NULL ? peak / clock : 1;
+}
+
 bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKernelView view, GError **error)
 {
     const EchUnit *unit = ech_device_unit(device, ECH_UNIT_MATRIX);
@@ -48,26 +56,27 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
     model.step = NUMBER("step_cycles", 1.2e-6 * model.clock_hz); /* v5e, v5p, v6e: 1.2 us; v4 0.53, tpu7x 1.0 */
     model.fixed = NUMBER("fixed_cycles", 24);
     model.touch = NUMBER("touch_cycles", 0.25);
-    model.simple = NUMBER("simple_cycles", 0.25);
-    model.transcendental = NUMBER("transcendental_cycles", 0.5);
-    model.divide = NUMBER("divide_cycles", 0.75);
-    model.reduce = NUMBER("reduce_cycles", 0.5);
+    double lanes = pace(device, ECH_UNIT_VECTOR, unit), functions = pace(device, ECH_UNIT_TRANSCENDENTAL, unit);
+    model.simple = NUMBER("simple_cycles", 0.25) / lanes;
+    model.transcendental = NUMBER("transcendental_cycles", 0.5) / functions;
+    model.divide = NUMBER("divide_cycles", 0.75) / lanes;
+    model.reduce = NUMBER("reduce_cycles", 0.5) / lanes;
     model.start = NUMBER("start_cycles", 3 * model.step);
     model.matrix_step = NUMBER("matrix_step_cycles", 2 * model.step);
     model.matrix_store = NUMBER("matrix_store_cycles", model.matrix_step / 2);
     model.fetch_once = NUMBER("fetch_once", 0) > 0;
     /* Fallbacks: v5e and v5p. */
-    model.bundle.vector = MAX(NUMBER("bundle_vector", 4), 0.1);
+    model.bundle.vector = MAX(NUMBER("bundle_vector", 4) * lanes, 0.1);
     model.bundle.lanes = MAX(NUMBER("bundle_lanes", 3), 0.1);
     model.bundle.load = MAX(NUMBER("bundle_load", 3), 0.1);
     model.bundle.store = MAX(NUMBER("bundle_store", 1), 0.1);
-    model.bundle.transcendental = MAX(NUMBER("bundle_transcendental", 1), 0.1);
+    model.bundle.transcendental = MAX(NUMBER("bundle_transcendental", 1) * functions, 0.1);
     model.bundle.half = NUMBER("bundle_half", 1);
     model.bundle.convert = NUMBER("bundle_convert", 1.5);
     model.bundle.reduce_lanes = NUMBER("bundle_reduce_lanes", 8);
     model.bundle.reduce_vector = NUMBER("bundle_reduce_vector", 6);
     const EchLink *ici = ech_device_link(device, "ici");
-    model.bundle.link = ici != NULL ? (double)ici->to_device / model.clock_hz : 0;
+    model.bundle.link = ici != NULL ? (double)MIN(ici->to_device, ici->from_device) / model.clock_hz : 0; /* it ends in another's link */
     model.bundle.push = NUMBER("bundle_push", 0.5);
     model.bundle.partial_sums = NUMBER("bundle_partial_sums", 1);
     model.bundle.chain = NUMBER("bundle_chain", 140);

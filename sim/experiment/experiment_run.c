@@ -491,12 +491,11 @@ static bool lacks_places(const EchTrace *trace)
 /* Whether the user says who places. */
 static bool names_placement(const GPtrArray *passes)
 {
-    for (guint i = 0; i < passes->len; i++) {
-        g_autofree char *spec = ech_pass_print(passes->pdata[i]);
-        if (g_str_has_prefix(spec, "unplan") || g_str_has_prefix(spec, "plan"))
-            return true;
-    }
-    return false;
+    static const char *const placing[] = {"unplan", "plan", NULL};
+    bool any = false;
+    for (guint i = 0; i < passes->len; i++)
+        any |= g_strv_contains(placing, ech_pass_name(passes->pdata[i]));
+    return any;
 }
 
 /* A compiled program that passes changed: its compiler would place the buffers anew. Owned. */
@@ -689,6 +688,21 @@ static bool read_case(EchExperiment *experiment, const EchCase *c, EchResult *re
     return true;
 }
 
+/* Passes that change programs come before those that change traces, and there need be no program. @program: there is one. */
+static void remark_passes(const GPtrArray *passes, bool program, EchDiag *diag)
+{
+    const char *before = NULL; /* the newest pass of traces */
+    for (guint i = 0; i < passes->len; i++) {
+        const EchPass *pass = passes->pdata[i];
+        if (!ech_pass_is_program(pass))
+            before = ech_pass_name(pass);
+        else if (!program)
+            ech_diag_remark(diag, "%s: left the trace as it is: it changes programs as their compiler would, and this is no XLA program", ech_pass_name(pass));
+        else if (before)
+            ech_diag_remark(diag, "%s: comes before %s, which changes what the program is lowered to", ech_pass_name(pass), before);
+    }
+}
+
 /* All but the replay itself; @options is filled with defaults, and cleared by the caller. */
 static EchResult *prepare_steps(EchExperiment *experiment, const EchCase *c, EchReplayOptions *options, GError **error)
 {
@@ -707,6 +721,7 @@ static EchResult *prepare_steps(EchExperiment *experiment, const EchCase *c, Ech
     const char *key;
     const EchYamlNode *matmul = ech_yaml_get(c->config, "matmul");
     EchImport *import = matmul ? NULL : import_trace(experiment, c->config, &key, error);
+    remark_passes(passes, import && import->program, result->pass_diag);
     if (matmul) {
         result->trace_path = g_strdup("matmul");
         result->format = g_strdup("matmul");

@@ -63,6 +63,11 @@ void ech_pass_free(EchPass *pass)
     g_free(pass);
 }
 
+const char *ech_pass_name(const EchPass *pass)
+{
+    return pass->class->name;
+}
+
 bool ech_pass_is_program(const EchPass *pass)
 {
     return pass->class->program != NULL;

@@ -36,6 +36,8 @@ typedef struct EchPass EchPass;
 EchPass *ech_pass_new(const char *spec, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_pass_free(EchPass *pass);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchPass, ech_pass_free)
+/** "pad"; static. */
+const char *ech_pass_name(const EchPass *pass);
 /** True where it changes programs, before lowering. */
 bool ech_pass_is_program(const EchPass *pass);
 /** Canonical spec; owned by the caller. */
