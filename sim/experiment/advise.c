@@ -289,10 +289,6 @@ static void take(const Advise *a, Trial *t, const EchSweepPoint *point)
     t->row.nothing = t->measure && t->measure->passes[0] ? why_nothing(t->measure, run) : NULL;
     if (!t->row.nothing && t->measure && a->advice->base.fits && t->row.run.fits && t->row.run.hbm >= a->advice->base.hbm)
         t->row.nothing = g_strdup("no less is needed");
-    JsonObject *counters = ech_member_object(run, "counters");
-    const EchBytes kept =
-        counters && json_object_has_member(counters, ECH_REMAT_OF_LOOPS) ? (EchBytes)json_object_get_int_member(counters, ECH_REMAT_OF_LOOPS) : 0;
-    t->row.untold = !t->row.run.fits && t->row.run.hbm <= ech_bytes_add(a->advice->available, kept) ? kept : 0;
     bool stuck = t->tried > 0 && before.hbm == t->row.run.hbm && before.makespan == t->row.run.makespan; /* less is of no use */
     size_t n = G_N_ELEMENTS(goals) - (t->measure && t->measure->when == LAST ? 0 : 1);
     t->tried = stuck ? MAX(t->tried + 1, G_N_ELEMENTS(goals) - 1) : t->tried + 1;
@@ -682,28 +678,6 @@ static void print_rest(GString *out, const EchAdvice *advice, int of_rank, const
     }
 }
 
-/* What a pass left that a compiler need not leave. */
-static void print_untold(GString *out, const EchAdvice *advice, unsigned columns)
-{
-    g_autoptr(GString) which = g_string_new(NULL);
-    EchBytes most = 0;
-    for (size_t i = 0; i < advice->n; i++) {
-        const EchAdviceRow *row = &advice->rows[i];
-        if (rank(row) != 2 || row->untold == 0)
-            continue;
-        g_string_append_printf(which, "%s%zu", which->len ? ", " : "", i + 1);
-        most = MAX(most, row->untold);
-    }
-    if (most == 0)
-        return;
-    g_autofree char *bytes = ech_format_bytes(most);
-    g_string_append_printf(which,
-                           " may be enough all the same: %s are kept because loops make them (a product that gathers what it reads shard by shard is "
-                           "a loop), which the pass does not repeat and jax.checkpoint does. Compile the program with that to know.",
-                           bytes);
-    ech_text_wrap(out, "      ", which->str, columns);
-}
-
 static void print_how(GString *out, const EchAdvice *advice, unsigned columns)
 {
     int of_rank = MAX(rank(&advice->rows[0]), 1); /* those that may fit beside those that do */
@@ -743,7 +717,6 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
     print_rows(out, advice, 0, advice->base.fits ? "What would save some" : "What would make it fit");
     print_rows(out, advice, 1, "What may");
     print_rows(out, advice, 2, advice->base.fits ? "What would not" : "What would not be enough");
-    print_untold(out, advice, columns);
     if (advice->n > 0)
         print_how(out, advice, columns);
     if (!advice->base.fits)
@@ -793,8 +766,6 @@ JsonNode *ech_advice_json(const EchAdvice *advice)
         ech_json_add_mean(b, "relative", known ? (double)row->run.makespan / (double)advice->base.makespan : -1);
         if (row->nothing)
             ech_json_add_text(b, "why", row->nothing);
-        if (row->untold)
-            ech_json_add_count(b, "untold_bytes", row->untold);
         if (row->error)
             ech_json_add_text(b, "error", row->error);
         json_builder_end_object(b);

@@ -23,9 +23,8 @@ typedef struct {
     const char *in_code; /**< How such a program says so, or NULL. */
     char *options;       /**< What to add to `echelon run`: "--pass remat:memory=24GiB". */
     EchAdviceRun run;
-    EchBytes untold; /**< Of what does not fit by no more than this: bytes that the pass keeps and a compiler need not. */
-    char *nothing;   /**< Why it changes nothing, or NULL. */
-    char *error;     /**< Why there is no run, or NULL. */
+    char *nothing; /**< Why it changes nothing, or NULL. */
+    char *error;   /**< Why there is no run, or NULL. */
 } EchAdviceRow;
 
 typedef struct {
@@ -50,6 +49,6 @@ bool ech_advice_helps(const EchAdvice *advice);
 /** For a terminal of so many columns (0: ECH_TEXT_COLUMNS). */
 GString *ech_advice_text(const EchAdvice *advice, unsigned columns) G_GNUC_WARN_UNUSED_RESULT;
 /** {title, trace, device, given, hbm_available_bytes, fits, hbm_bytes, host_bytes, makespan_ps, measures: [{name, does, options, fits, hbm_bytes, host_bytes,
- * makespan_ps, relative, why, untold_bytes, error}]}; makespan_ps and relative (to the run as it is) are null where they are not known, why, untold_bytes and
- * error where there is none. */
+ * makespan_ps, relative, why, error}]}; makespan_ps and relative (to the run as it is) are null where they are not known, why and error where
+ * there is none. */
 JsonNode *ech_advice_json(const EchAdvice *advice) G_GNUC_WARN_UNUSED_RESULT;

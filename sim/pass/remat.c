@@ -35,7 +35,6 @@ static const char *const reasons[] = {
     [ECH_REMAT_OK] = "",
     [ECH_REMAT_ALIASED] = "parts go by other names",
     [ECH_REMAT_REMADE] = "made more than once",
-    [ECH_REMAT_LOOP] = "a whole loop would have to run again",
     [ECH_REMAT_PARTS] = "made in parts",
     [ECH_REMAT_COPIED] = "brought by copies from elsewhere",
     [ECH_REMAT_SENT] = "sent by another rank, once",
@@ -185,8 +184,6 @@ static void say_declined(const EchRemat *r, EchDiag *diag)
             g_autofree char *bytes = ech_format_bytes(r->declined_bytes[k]);
             ech_diag_remark(diag, "remat: %u array%s (%s) kept: %s", r->declined[k], r->declined[k] == 1 ? "" : "s", bytes, reasons[k]);
         }
-    if (r->declined_bytes[ECH_REMAT_LOOP] > 0)
-        ech_diag_note(diag, ECH_REMAT_OF_LOOPS, (uint64_t)r->declined_bytes[ECH_REMAT_LOOP]);
 }
 
 static EchTrace *remat_run(const void *options, const EchDevice *device, EchTrace *in, EchDiag *diag, GError **error)

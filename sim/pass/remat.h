@@ -4,7 +4,8 @@
  * An array that a program makes and comes back to much later is let go in between; before it is needed the op that made it runs again, after those that make
  * what that op reads and what is gone by then too. Of what a loop stacks up slice by slice for a later loop to take slice by slice (a scan and its
  * gradient), nothing is kept: the later loop makes its slice each iteration. Where that begins with what one iteration hands to the next, that is stacked
- * instead. An op runs again once at most: what it made stays until nobody needs it any more.
+ * instead. An op runs again once at most: what it made stays until nobody needs it any more. A loop that made an array on its own runs again whole, on
+ * buffers of its own: what its iterations change begins as it began at first.
  */
 #pragma once
 #include "sim/pass/survey.h"
@@ -16,14 +17,10 @@
  * (traces/capture/examples/checkpointed.py; VALIDATION.md) all but one, a state space's, whose scans it schedules for speed. */
 #define ECH_REMAT_MARGIN "1.2"
 
-/** Counter of the bytes of arrays that loops make: which the pass keeps and jax.checkpoint need not. */
-#define ECH_REMAT_OF_LOOPS "remat_kept_of_loops_bytes"
-
 typedef enum {
     ECH_REMAT_OK,
     ECH_REMAT_ALIASED,
     ECH_REMAT_REMADE,
-    ECH_REMAT_LOOP,
     ECH_REMAT_PARTS,
     ECH_REMAT_COPIED,
     ECH_REMAT_SENT,
@@ -37,7 +34,7 @@ typedef enum {
 typedef struct {
     EchId buffer, level; /**< level: the LOOP that makes one an iteration, or ECH_NONE. */
     EchId alloc, free;   /**< ECH_NONE: never. */
-    EchId maker;         /**< The op that made what is kept. */
+    EchId maker;         /**< The op that made what is kept; a LOOP whose iterations did together. */
     EchId made_in;       /**< Of a stack: the LOOP whose iterations make a slice each, or ECH_NONE. */
     EchId used_in;       /**< Of a stack: the LOOP whose iterations take one each. */
     EchBytes slice;      /**< Of a stack; else all of it. */
@@ -76,14 +73,45 @@ typedef struct {
     EchId made_by;     /**< Writing: the op. */
 } EchRematValue;
 
+/** What stands, while a loop runs again, for an array from outside of it. */
+typedef struct {
+    EchId buffer;
+    uint32_t first_input, n_inputs; /**< What it is read from, or, where the loop writes it, begins as: nothing, if there are none. */
+    uint32_t value;                 /**< Where the loop writes it, its value; else UINT32_MAX. */
+} EchRematBinding;
+
 /** An op that runs again. */
 typedef struct {
     EchId op, region;
     EchId site; /**< Before this op. */
     uint32_t first_input, n_inputs;
-    uint32_t value; /**< First of its values. */
-    bool fused;     /**< It runs inside those that read it: nothing of it is stored. */
+    uint32_t first_binding, n_bindings; /**< Of a LOOP. */
+    uint32_t value;                     /**< First of its values. */
+    EchBytes inside;                    /**< Of a LOOP: most bytes that its iterations have of their own. */
+    bool fused;                         /**< It runs inside those that read it: nothing of it is stored. */
 } EchRematRun;
+
+/** An array that is there before a loop, or stays after it. */
+typedef struct {
+    EchId buffer;
+    EchBytes read; /**< By an op of the body, the most. */
+    bool written;
+    bool begins; /**< The body reads, or leaves a part of, what was there before it wrote. */
+} EchRematOutside;
+
+/** What running a loop again takes. */
+typedef struct {
+    GArray *outside;    /**< EchRematOutside: by where the body first uses them. */
+    EchRematReason why; /**< It cannot; else ECH_REMAT_OK. */
+    EchBytes inside;    /**< Most bytes of buffers that an iteration has of its own. */
+} EchRematLoop;
+
+/** Where a buffer of a repeated loop's own lies in on-chip memory. */
+typedef struct {
+    uint32_t run;
+    EchId buffer;
+    uint64_t offset;
+} EchRematPlace;
 
 /** What one iteration of a loop hands to the next, to be stacked. */
 typedef struct {
@@ -112,10 +140,12 @@ typedef struct {
     /** Arrays that are there then and cannot be made again, by reason. */
     uint32_t declined[ECH_REMAT_N_REASONS];
     EchBytes declined_bytes[ECH_REMAT_N_REASONS];
-    GArray *runs, *values, *inputs, *carries; /**< The plan for the arrays that are chosen. */
-    GArray *order;                            /**< uint32_t: runs by site, what makes an input first. */
-    GHashTable *value_of;                     /**< Op, buffer and region -> value + 1. */
-    GHashTable *run_of;                       /**< Op and region -> run + 1. */
+    GHashTable *loops;                                    /**< LOOP -> EchRematLoop, of those that were asked for. */
+    GArray *runs, *values, *inputs, *bindings, *carries; /**< The plan for the arrays that are chosen. */
+    GArray *order;                                        /**< uint32_t: runs by site, what makes an input first. */
+    GArray *places;                                       /**< EchRematPlace: by run in that order. */
+    GHashTable *value_of;                                 /**< Op, buffer and region -> value + 1. */
+    GHashTable *run_of;                                   /**< Op and region -> run + 1. */
 } EchRemat;
 
 static inline EchRematArray *ech_remat_array(const EchRemat *remat, uint32_t k)
@@ -138,6 +168,11 @@ static inline EchRematInput *ech_remat_input(const EchRemat *remat, uint32_t k)
     return &g_array_index(remat->inputs, EchRematInput, k);
 }
 
+static inline EchRematBinding *ech_remat_binding(const EchRemat *remat, uint32_t k)
+{
+    return &g_array_index(remat->bindings, EchRematBinding, k);
+}
+
 static inline EchRematCarry *ech_remat_carry(const EchRemat *remat, uint32_t k)
 {
     return &g_array_index(remat->carries, EchRematCarry, k);
@@ -154,11 +189,24 @@ void ech_remat_decline(EchRemat *remat, const EchRematArray *array, EchRematReas
 void ech_remat_reset(EchRemat *remat);
 /** Adds to the plan what making @array again takes; @ret_stand is what stands for it then. */
 EchRematReason ech_remat_bring_back(EchRemat *remat, const EchRematArray *array, EchRematInput *ret_stand);
-/** Whether @buffer still holds before op @site what it held after op @from. */
+/** Whether @buffer still holds before op @site what it held after op @from; after a LOOP: when its first iteration begins. */
 bool ech_remat_is_there(const EchRemat *remat, EchId buffer, EchId from, EchId site);
+/** The last op of @op: itself, or of a LOOP's body the last. */
+static inline EchId ech_remat_last_of(const EchSurvey *survey, EchId op)
+{
+    return ech_survey_after(survey, op) - 1;
+}
 /** Whether @op alone ever writes @buffer, outside of loops: however little that is, it is all that the buffer holds. */
 bool ech_remat_is_all(const EchRemat *remat, EchId op, EchId buffer);
 bool ech_remat_has_products(const EchSurvey *survey, EchId op);
+/** Whether @op passes something between two ranks of a program, each of which does something of its own: the other would have to do it again, too. */
+bool ech_remat_is_message(const EchSurvey *survey, EchId op);
+/** Whether @buffer is one that the iterations of @loop, or of loops in it, have of their own. */
+bool ech_remat_is_inside(const EchSurvey *survey, EchId buffer, EchId loop);
+/** Bytes of the largest write of @op to @buffer; of a LOOP, of all of them, no more than the buffer has. */
+EchBytes ech_remat_written(const EchRemat *remat, EchId op, EchId buffer);
+/** What running @loop again takes; borrowed. */
+const EchRematLoop *ech_remat_loop(EchRemat *remat, EchId loop);
 /** What reads what @input stands for has to read and do: @ret_inputs (EchRematInput), each once; @ret_ops (EchId): the ops fused into it. Both are added to. */
 void ech_remat_gather(const EchRemat *remat, const EchRematInput *input, GArray *ret_inputs, GArray *ret_ops);
 /** The same for all inputs of run @run. */
@@ -172,7 +220,8 @@ EchRematReason ech_remat_plan(EchRemat *remat);
 int64_t ech_remat_live(const EchRemat *remat, int64_t *ret_live);
 /** Time that the plan's repeated ops take in one pass over the trace. */
 EchTime ech_remat_time(const EchRemat *remat);
-/** Gives values places in what the compiler has left of on-chip memory @memory while they are needed. */
+/** Gives values, and what loops that run again had there of their own, places in what the compiler has left of on-chip memory @memory while they are
+ * needed. */
 void ech_remat_place_on_chip(EchRemat *remat, EchId memory, EchBytes capacity);
 
 /** Chooses all that a forward pass makes within modules whose path fits @pattern, but their results. False where no module fits. */

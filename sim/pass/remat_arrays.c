@@ -96,9 +96,7 @@ static EchRematReason find_pause(const EchRemat *r, EchRematArray *a, const GArr
     const Event *m = &e[made];
     if (!m->writes)
         return ECH_REMAT_PARTS;
-    if (m->loop)
-        return ECH_REMAT_LOOP;
-    if (m->bytes < s->buffers[a->buffer].bytes && !ech_remat_is_all(r, m->op, a->buffer))
+    if (!m->loop && m->bytes < s->buffers[a->buffer].bytes && !ech_remat_is_all(r, m->op, a->buffer))
         return ECH_REMAT_PARTS;
     a->maker = m->op;
     a->slice = s->buffers[a->buffer].bytes;
@@ -134,7 +132,9 @@ static void find_arrays(EchRemat *r)
         if (o->kind != ECH_OP_ALLOC && o->kind != ECH_OP_FREE)
             continue;
         EchId *known = o->kind == ECH_OP_ALLOC ? r->alloc : r->free;
-        odd[o->target] |= known[o->target] != ECH_NONE || s->region[i] != s->buffers[o->target].loop;
+        if (s->region[i] != s->buffers[o->target].loop) /* a loop that lets it go makes it anew before an iteration ends */
+            continue;
+        odd[o->target] |= known[o->target] != ECH_NONE;
         known[o->target] = i;
     }
     for (EchId b = 0; b < s->n_buffers; b++) {
@@ -165,6 +165,8 @@ void ech_remat_init(EchRemat *remat, const EchSurvey *survey, const EchRematAske
     remat->runs = g_array_new(FALSE, FALSE, sizeof(EchRematRun));
     remat->values = g_array_new(FALSE, FALSE, sizeof(EchRematValue));
     remat->inputs = g_array_new(FALSE, FALSE, sizeof(EchRematInput));
+    remat->bindings = g_array_new(FALSE, FALSE, sizeof(EchRematBinding));
+    remat->places = g_array_new(FALSE, FALSE, sizeof(EchRematPlace));
     remat->carries = g_array_new(FALSE, FALSE, sizeof(EchRematCarry));
     remat->array_of = g_new(uint32_t, survey->n_buffers + 1);
     remat->alloc = g_new(EchId, survey->n_buffers + 1);
@@ -187,6 +189,9 @@ void ech_remat_clear(EchRemat *remat)
     g_clear_pointer(&remat->runs, g_array_unref);
     g_clear_pointer(&remat->values, g_array_unref);
     g_clear_pointer(&remat->inputs, g_array_unref);
+    g_clear_pointer(&remat->bindings, g_array_unref);
+    g_clear_pointer(&remat->places, g_array_unref);
+    g_clear_pointer(&remat->loops, g_hash_table_unref);
     g_clear_pointer(&remat->carries, g_array_unref);
     g_clear_pointer(&remat->value_of, g_hash_table_unref);
     g_clear_pointer(&remat->run_of, g_hash_table_unref);

@@ -200,7 +200,8 @@ EchTime ech_remat_time(const EchRemat *remat)
         if (run->fused)
             continue;
         uint64_t times = MIN(ech_survey_runs(remat->s, run->site), INT64_C(1) << 40);
-        EchTime length = ech_survey_length(remat->s, run->op);
+        EchTime length = remat->s->ops[run->op].kind == ECH_OP_LOOP ? remat->s->clock[remat->s->end[run->op]] - remat->s->clock[run->op]
+                                                                    : ech_survey_length(remat->s, run->op);
         time = length > 0 && times > (uint64_t)(INT64_MAX / 8 - time) / (uint64_t)length ? INT64_MAX / 8 : time + length * (EchTime)times;
     }
     return time;
@@ -230,7 +231,7 @@ static int64_t passing(const EchRemat *r, guint first, guint end)
         if (ech_remat_run(r, run)->fused)
             continue;
         now += bytes_of(r, run, true, run);
-        most = MAX(most, now);
+        most = MAX(most, now + (int64_t)MIN(ech_remat_run(r, run)->inside, INT64_MAX / 4));
         now -= bytes_of(r, run, false, run);
         g_array_set_size(inputs, 0);
         g_array_set_size(ops, 0);
@@ -304,6 +305,62 @@ static EchId end_of_value(const EchRemat *r, const EchRematValue *v)
     return MAX(MAX(v->until, ech_remat_run(r, v->last_run)->site), site + 1);
 }
 
+/* What of on-chip @memory is taken at some time from op @from until op @until: by buffers as they are, and by values. */
+static void collect_taken(const EchRemat *r, EchId memory, EchId from, EchId until, GArray *ret_taken)
+{
+    const EchSurvey *s = r->s;
+    g_array_set_size(ret_taken, 0);
+    for (EchId b = 0; b < s->n_buffers; b++) {
+        const EchBuffer *buffer = &s->buffers[b];
+        Taken place = {buffer->offset, buffer->offset + buffer->bytes};
+        if (buffer->memory == memory && buffer->offset != ECH_OFFSET_NONE && (r->alloc[b] == ECH_NONE || r->alloc[b] < until) &&
+            (r->free[b] == ECH_NONE || r->free[b] >= from))
+            g_array_append_val(ret_taken, place);
+    }
+    for (guint j = 0; j < r->values->len; j++) {
+        const EchRematValue *other = ech_remat_value(r, j);
+        Taken place = {other->offset, other->offset + other->bytes};
+        if (other->offset != ECH_OFFSET_NONE && ech_remat_run(r, other->run)->site < until && end_of_value(r, other) > from)
+            g_array_append_val(ret_taken, place);
+    }
+}
+
+/* The lowest place between those taken; ECH_OFFSET_NONE where there is none. */
+static uint64_t find_gap(GArray *taken, EchBytes bytes, EchBytes capacity)
+{
+    g_array_sort(taken, compare_taken);
+    uint64_t at = 0;
+    for (guint j = 0; j < taken->len && g_array_index(taken, Taken, j).begin < at + bytes; j++)
+        at = MAX(at, (g_array_index(taken, Taken, j).end + ON_CHIP_ALIGNMENT - 1) / ON_CHIP_ALIGNMENT * ON_CHIP_ALIGNMENT);
+    return bytes <= capacity && at <= capacity - bytes ? at : ECH_OFFSET_NONE;
+}
+
+/* Places for what the iterations of a loop that runs again had in @memory of their own. */
+static void place_inside(EchRemat *r, uint32_t index, EchId memory, EchBytes capacity)
+{
+    const EchSurvey *s = r->s;
+    EchId loop = ech_remat_run(r, index)->op, site = ech_remat_run(r, index)->site;
+    guint first = r->places->len;
+    g_autoptr(GArray) outside = g_array_new(FALSE, FALSE, sizeof(Taken)), taken = g_array_new(FALSE, FALSE, sizeof(Taken));
+    collect_taken(r, memory, site, site + 1, outside);
+    for (EchId i = loop + 1; i < s->end[loop]; i++) {
+        EchId b = s->ops[i].target;
+        if (s->ops[i].kind != ECH_OP_ALLOC || s->buffers[b].memory != memory || !ech_remat_is_inside(s, b, loop) || r->alloc[b] != i)
+            continue;
+        g_array_set_size(taken, 0);
+        g_array_append_vals(taken, outside->data, outside->len);
+        for (guint k = first; k < r->places->len; k++) {
+            const EchRematPlace *other = &g_array_index(r->places, EchRematPlace, k);
+            Taken place = {other->offset, other->offset + s->buffers[other->buffer].bytes};
+            if (r->free[other->buffer] > i && r->alloc[other->buffer] < r->free[b])
+                g_array_append_val(taken, place);
+        }
+        EchRematPlace place = {index, b, find_gap(taken, s->buffers[b].bytes, capacity)};
+        if (place.offset != ECH_OFFSET_NONE)
+            g_array_append_val(r->places, place);
+    }
+}
+
 void ech_remat_place_on_chip(EchRemat *remat, EchId memory, EchBytes capacity)
 {
     const EchSurvey *s = remat->s;
@@ -316,29 +373,16 @@ void ech_remat_place_on_chip(EchRemat *remat, EchId memory, EchBytes capacity)
         for (uint32_t u = remat->users.first[a->buffer]; stand != NULL && stand->kind == ECH_REMAT_VALUE && u < remat->users.first[a->buffer + 1]; u++)
             copied[stand->id] |= s->ops[remat->users.op[u]].kind == ECH_OP_COPY && remat->users.op[u] >= a->back;
     }
-    for (guint k = 0; k < remat->order->len; k++)
-        for (uint32_t v = ech_remat_run(remat, run_in_order(remat, k))->value; v != UINT32_MAX; v = ech_remat_value(remat, v)->next) {
+    for (guint k = 0; k < remat->order->len; k++) {
+        uint32_t index = run_in_order(remat, k);
+        for (uint32_t v = ech_remat_run(remat, index)->value; v != UINT32_MAX; v = ech_remat_value(remat, v)->next) {
             EchRematValue *value = ech_remat_value(remat, v);
-            EchId from = ech_remat_run(remat, value->run)->site, until = end_of_value(remat, value);
-            g_array_set_size(taken, 0);
-            for (EchId b = 0; b < s->n_buffers; b++) {
-                const EchBuffer *buffer = &s->buffers[b];
-                Taken place = {buffer->offset, buffer->offset + buffer->bytes};
-                if (buffer->memory == memory && buffer->offset != ECH_OFFSET_NONE && (remat->alloc[b] == ECH_NONE || remat->alloc[b] < until) &&
-                    (remat->free[b] == ECH_NONE || remat->free[b] >= from))
-                    g_array_append_val(taken, place);
-            }
-            for (guint j = 0; j < remat->values->len; j++) {
-                const EchRematValue *other = ech_remat_value(remat, j);
-                Taken place = {other->offset, other->offset + other->bytes};
-                if (other->offset != ECH_OFFSET_NONE && ech_remat_run(remat, other->run)->site < until && end_of_value(remat, other) > from)
-                    g_array_append_val(taken, place);
-            }
-            g_array_sort(taken, compare_taken);
-            uint64_t at = 0;
-            for (guint j = 0; j < taken->len && g_array_index(taken, Taken, j).begin < at + value->bytes; j++)
-                at = MAX(at, (g_array_index(taken, Taken, j).end + ON_CHIP_ALIGNMENT - 1) / ON_CHIP_ALIGNMENT * ON_CHIP_ALIGNMENT);
-            if (!copied[v] && !ech_remat_run(remat, value->run)->fused && value->bytes <= capacity && at <= capacity - value->bytes)
-                value->offset = at;
+            if (copied[v] || ech_remat_run(remat, index)->fused)
+                continue;
+            collect_taken(remat, memory, ech_remat_run(remat, index)->site, end_of_value(remat, value), taken);
+            value->offset = find_gap(taken, value->bytes, capacity);
         }
+        if (s->ops[ech_remat_run(remat, index)->op].kind == ECH_OP_LOOP)
+            place_inside(remat, index, memory, capacity);
+    }
 }

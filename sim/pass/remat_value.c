@@ -1,7 +1,5 @@
 #include "sim/pass/remat.h"
 
-#include "sim/trace/meets.h"
-
 #include <string.h>
 
 #define MAX_DEPTH 512
@@ -32,18 +30,6 @@ static void add_key(GHashTable *table, EchId op, EchId buffer, EchId region, uin
     Key *key = g_new(Key, 1);
     *key = (Key){op, buffer, region};
     g_hash_table_insert(table, key, GUINT_TO_POINTER(id + 1));
-}
-
-/* Bytes of the largest write of an op to @buffer. */
-static EchBytes written_by(const EchSurvey *s, EchId op, EchId buffer)
-{
-    EchBytes most = 0;
-    for (uint32_t u = 0; u < s->ops[op].n_uses; u++) {
-        const EchUse *use = &s->uses[s->ops[op].first_use + u];
-        if (use->access == ECH_WRITE && ech_survey_root(s, use->buffer) == buffer)
-            most = MAX(most, use->bytes);
-    }
-    return most;
 }
 
 /* The one array, not small, that an op copies to another as it is; ECH_NONE if it does anything else. */
@@ -152,17 +138,105 @@ static void add_input(GArray *inputs, EchRematInputKind kind, uint32_t id, EchBy
 }
 
 /* Whether @op keeps a small account in @buffer beside what it makes in @made, a batch norm's running statistics, say: run again it goes on from there. */
-static bool is_account(const EchSurvey *s, EchId op, EchId buffer, EchId made)
+static bool is_account(const EchRemat *r, EchId op, EchId buffer, EchId made)
 {
-    EchBytes written = buffer != made ? written_by(s, op, buffer) : 0;
-    return written > 0 && written <= s->buffers[made].bytes / 64;
+    EchBytes written = buffer != made ? ech_remat_written(r, op, buffer) : 0;
+    return written > 0 && written <= r->s->buffers[made].bytes / 64;
 }
 
-/* What passes between two ranks of a program, each of which does something of its own: the other would have to do it again, too. */
-static bool is_message(const EchSurvey *s, const EchOp *op)
+/* The buffer in whose place, which is let go there, @buffer begins: what an op works on in place is its result before it is. ECH_NONE where there is none. */
+static EchId begins_as(const EchRemat *r, EchId buffer)
 {
-    bool between_two = op->collective == ECH_COLLECTIVE_SEND || op->collective == ECH_COLLECTIVE_RECV || op->collective == ECH_COLLECTIVE_PERMUTE;
-    return between_two && op->launch != ECH_NONE && *ech_meets_of(ech_trace_string(s->t, op->launch));
+    const EchSurvey *s = r->s;
+    const EchBuffer *b = &s->buffers[buffer];
+    for (EchId i = r->alloc[buffer]; i != ECH_NONE && i-- > 0 && (s->ops[i].kind == ECH_OP_FREE || s->ops[i].kind == ECH_OP_ALLOC);) {
+        const EchBuffer *old = &s->buffers[s->ops[i].target];
+        if (s->ops[i].kind == ECH_OP_FREE && s->region[i] == b->loop && old->memory == b->memory && old->offset == b->offset && old->bytes == b->bytes)
+            return b->offset != ECH_OFFSET_NONE ? s->ops[i].target : ECH_NONE;
+    }
+    return ECH_NONE;
+}
+
+/* Whether the place that the compiler gave @part is within that of @whole. */
+static bool is_inside(const EchSurvey *s, EchId part, EchId whole)
+{
+    const EchBuffer *p = &s->buffers[part], *w = &s->buffers[whole];
+    return p->memory == w->memory && p->memory != s->hbm && p->loop == w->loop && p->bytes < w->bytes && p->offset != ECH_OFFSET_NONE &&
+           w->offset != ECH_OFFSET_NONE && p->offset >= w->offset && p->offset + p->bytes <= w->offset + w->bytes;
+}
+
+/* Whether nothing has been put into @buffer yet when @loop, in whose region it was asked for, begins. */
+static bool is_fresh(const EchRemat *r, EchId buffer, EchId region, EchId loop)
+{
+    const EchSurvey *s = r->s;
+    EchId alloc = r->alloc[buffer];
+    bool others;
+    if (s->buffers[buffer].loop != region || alloc == ECH_NONE || alloc > loop || last_writer(r, buffer, region, loop, &others) != ECH_NONE ||
+        begins_as(r, buffer) != ECH_NONE)
+        return false;
+    for (EchId i = alloc; i-- > 0 && s->ops[i].kind == ECH_OP_FREE;)
+        if (is_inside(s, s->ops[i].target, buffer))
+            return false;
+    return true;
+}
+
+static uint32_t add_value(EchRemat *r, EchId op, EchId buffer, EchBytes bytes, EchId region, uint32_t run)
+{
+    EchRematValue value = {.op = op,
+                           .buffer = buffer,
+                           .region = region,
+                           .bytes = bytes,
+                           .run = run,
+                           .last_run = run,
+                           .next = ech_remat_run(r, run)->value,
+                           .offset = ECH_OFFSET_NONE};
+    uint32_t id = ech_remat_run(r, run)->value = r->values->len;
+    g_array_append_val(r->values, value);
+    add_key(r->value_of, op, buffer, region, id);
+    return id;
+}
+
+/* Everything that the loop changes outside of it is made anew, whoever wants it. */
+static EchRematReason run_loop_again(EchRemat *r, EchId loop, Place at, int depth, uint32_t *ret_run)
+{
+    const EchSurvey *s = r->s;
+    const EchRematLoop *l = ech_remat_loop(r, loop);
+    if (l->why != ECH_REMAT_OK)
+        return l->why;
+    g_autoptr(GArray) inputs = g_array_new(FALSE, FALSE, sizeof(EchRematInput)), bindings = g_array_new(FALSE, FALSE, sizeof(EchRematBinding));
+    Place read = {.op = loop, .region = at.region, .site = at.site, .target = at.target};
+    for (guint k = 0; k < l->outside->len; k++) {
+        const EchRematOutside *of = &g_array_index(l->outside, EchRematOutside, k);
+        EchRematBinding binding = {.buffer = of->buffer, .first_input = inputs->len, .value = UINT32_MAX};
+        if (of->written ? of->begins && !is_fresh(r, of->buffer, at.region, loop) : true) {
+            EchRematReason why = resolve(r, read, of->buffer, of->written ? s->buffers[of->buffer].bytes : of->read, depth + 1, inputs);
+            if (why != ECH_REMAT_OK)
+                return why;
+        }
+        binding.n_inputs = inputs->len - binding.first_input;
+        g_array_append_val(bindings, binding);
+    }
+    EchRematRun run = {.op = loop,
+                       .region = at.target,
+                       .site = at.site,
+                       .first_input = r->inputs->len,
+                       .n_inputs = inputs->len,
+                       .first_binding = r->bindings->len,
+                       .n_bindings = bindings->len,
+                       .value = UINT32_MAX,
+                       .inside = l->inside};
+    *ret_run = r->runs->len;
+    g_array_append_vals(r->inputs, inputs->data, inputs->len);
+    g_array_append_val(r->runs, run);
+    add_key(r->run_of, loop, 0, at.target, *ret_run);
+    for (guint k = 0; k < bindings->len; k++) {
+        EchRematBinding *binding = &g_array_index(bindings, EchRematBinding, k);
+        binding->first_input += run.first_input;
+        if (g_array_index(l->outside, EchRematOutside, k).written)
+            binding->value = add_value(r, loop, binding->buffer, s->buffers[binding->buffer].bytes, at.target, *ret_run);
+    }
+    g_array_append_vals(r->bindings, bindings->data, bindings->len);
+    return ECH_REMAT_OK;
 }
 
 static EchRematReason run_again(EchRemat *r, EchId op, EchId made, Place at, int depth, uint32_t *ret_run)
@@ -172,10 +246,10 @@ static EchRematReason run_again(EchRemat *r, EchId op, EchId made, Place at, int
     if (depth > MAX_DEPTH)
         return ECH_REMAT_DEEP;
     if (o->kind == ECH_OP_LOOP)
-        return ECH_REMAT_LOOP;
+        return run_loop_again(r, op, at, depth, ret_run);
     if (o->kind != ECH_OP_KERNEL && o->kind != ECH_OP_COLLECTIVE)
         return ECH_REMAT_COPIED;
-    if (is_message(s, o))
+    if (ech_remat_is_message(s, op))
         return ECH_REMAT_SENT;
     if (!r->asked.products && ech_remat_has_products(s, op))
         return ECH_REMAT_PRODUCT;
@@ -184,7 +258,7 @@ static EchRematReason run_again(EchRemat *r, EchId op, EchId made, Place at, int
         const EchUse *use = &s->uses[o->first_use + u];
         if (use->access != ECH_READ)
             continue;
-        if (is_account(s, op, ech_survey_root(s, use->buffer), made) && ech_remat_is_there(r, ech_survey_root(s, use->buffer), at.site, at.site)) {
+        if (is_account(r, op, ech_survey_root(s, use->buffer), made) && ech_remat_is_there(r, ech_survey_root(s, use->buffer), at.site, at.site)) {
             add_input(inputs, ECH_REMAT_DIRECT, ech_survey_root(s, use->buffer), use->bytes);
             continue;
         }
@@ -208,12 +282,10 @@ static EchRematReason make_value(EchRemat *r, EchId op, EchId buffer, Place at, 
     *ret_value = find_key(r->value_of, op, buffer, at.target);
     if (*ret_value != UINT32_MAX)
         return ECH_REMAT_OK;
-    EchBytes bytes = written_by(s, op, buffer);
+    EchBytes bytes = ech_remat_written(r, op, buffer);
     uint32_t k = r->array_of[buffer];
     bool slice = k != UINT32_MAX && ech_remat_array(r, k)->made_in != ECH_NONE && ech_remat_array(r, k)->maker == op;
-    if (s->ops[op].kind == ECH_OP_LOOP)
-        return ECH_REMAT_LOOP;
-    if (bytes < s->buffers[buffer].bytes && !slice) {
+    if (s->ops[op].kind != ECH_OP_LOOP && bytes < s->buffers[buffer].bytes && !slice) {
         if (!ech_remat_is_all(r, op, buffer))
             return ECH_REMAT_PARTS;
         bytes = s->buffers[buffer].bytes;
@@ -224,17 +296,7 @@ static EchRematReason make_value(EchRemat *r, EchId op, EchId buffer, Place at, 
         if (why != ECH_REMAT_OK)
             return why;
     }
-    EchRematValue value = {.op = op,
-                           .buffer = buffer,
-                           .region = at.target,
-                           .bytes = bytes,
-                           .run = run,
-                           .last_run = run,
-                           .next = ech_remat_run(r, run)->value,
-                           .offset = ECH_OFFSET_NONE};
-    *ret_value = ech_remat_run(r, run)->value = r->values->len;
-    g_array_append_val(r->values, value);
-    add_key(r->value_of, op, buffer, at.target, *ret_value);
+    *ret_value = s->ops[op].kind == ECH_OP_LOOP ? find_key(r->value_of, op, buffer, at.target) : add_value(r, op, buffer, bytes, at.target, run);
     return ECH_REMAT_OK;
 }
 
@@ -248,14 +310,6 @@ static uint32_t carry_of(EchRemat *r, EchId buffer, Place at)
     EchRematCarry carry = {.buffer = buffer, .made_in = at.region, .used_in = at.target, .bytes = r->s->buffers[buffer].bytes};
     g_array_append_val(r->carries, carry);
     return r->carries->len - 1;
-}
-
-/* Whether the place that the compiler gave @part is within that of @whole. */
-static bool is_inside(const EchSurvey *s, EchId part, EchId whole)
-{
-    const EchBuffer *p = &s->buffers[part], *w = &s->buffers[whole];
-    return p->memory == w->memory && p->memory != s->hbm && p->loop == w->loop && p->bytes < w->bytes && p->offset != ECH_OFFSET_NONE &&
-           w->offset != ECH_OFFSET_NONE && p->offset >= w->offset && p->offset + p->bytes <= w->offset + w->bytes;
 }
 
 /* Whether anything but copies makes, in the iterations of @region, what they bring to @buffer there. */
@@ -309,7 +363,7 @@ static EchRematReason resolve_copies(EchRemat *r, Place at, EchId buffer, int de
             }
             *ret_all = true;
             Place read = {.op = op, .region = at.region, .site = at.site, .target = at.target};
-            EchRematReason why = taking ? resolve(r, read, from, written_by(s, op, buffer), depth + 1, inputs) : ECH_REMAT_OK;
+            EchRematReason why = taking ? resolve(r, read, from, ech_remat_written(r, op, buffer), depth + 1, inputs) : ECH_REMAT_OK;
             if (why != ECH_REMAT_OK)
                 return why;
         }
@@ -317,12 +371,12 @@ static EchRematReason resolve_copies(EchRemat *r, Place at, EchId buffer, int de
 }
 
 /* What holds before op @site a copy of what @buffer held after op @from: a compiler's eviction from on-chip memory, say. ECH_NONE where nothing does. */
-static EchId copy_there(const EchRemat *r, EchId buffer, EchId from, EchId site)
+static EchId copy_there(const EchRemat *r, EchId buffer, EchId from, EchId region, EchId site)
 {
     const EchSurvey *s = r->s;
     for (uint32_t u = r->users.first[buffer]; u < r->users.first[buffer + 1]; u++) {
         EchId op = r->users.op[u];
-        if (op <= from || op >= site || s->ops[op].kind != ECH_OP_COPY || s->region[op] != s->region[from] || !ech_remat_is_there(r, buffer, from, op))
+        if (op <= from || op >= site || s->ops[op].kind != ECH_OP_COPY || s->region[op] != region || !ech_remat_is_there(r, buffer, from, op))
             continue;
         for (uint32_t k = 0; k < s->ops[op].n_uses; k++) {
             const EchUse *use = &s->uses[s->ops[op].first_use + k];
@@ -341,12 +395,12 @@ static EchRematReason resolve_made(EchRemat *r, Place at, EchId made_by, EchId b
     uint32_t k = r->array_of[buffer];
     const EchRematArray *array = k != UINT32_MAX ? ech_remat_array(r, k) : NULL;
     bool kept_stack = at.region != at.target && (array == NULL || !array->chosen) && s->buffers[buffer].loop != at.region &&
-                      written_by(s, made_by, buffer) < s->buffers[buffer].bytes && ech_remat_is_there(r, buffer, s->end[at.region] - 1, at.site);
-    if (kept_stack || (at.region == at.target && ech_remat_is_there(r, buffer, made_by, at.site))) {
+                      ech_remat_written(r, made_by, buffer) < s->buffers[buffer].bytes && ech_remat_is_there(r, buffer, s->end[at.region] - 1, at.site);
+    if (kept_stack || (at.region == at.target && ech_remat_is_there(r, buffer, ech_remat_last_of(s, made_by), at.site))) {
         add_input(inputs, ECH_REMAT_DIRECT, buffer, bytes);
         return ECH_REMAT_OK;
     }
-    EchId copy = at.region == at.target ? copy_there(r, buffer, made_by, at.site) : ECH_NONE;
+    EchId copy = at.region == at.target ? copy_there(r, buffer, ech_remat_last_of(s, made_by), at.region, at.site) : ECH_NONE;
     if (copy != ECH_NONE) {
         add_input(inputs, ECH_REMAT_DIRECT, copy, bytes);
         return ECH_REMAT_OK;
@@ -361,19 +415,6 @@ static EchRematReason resolve_made(EchRemat *r, Place at, EchId made_by, EchId b
     if (why == ECH_REMAT_OK)
         add_input(inputs, ECH_REMAT_VALUE, value, bytes);
     return why;
-}
-
-/* The buffer in whose place, which is let go there, @buffer begins: what an op works on in place is its result before it is. ECH_NONE where there is none. */
-static EchId begins_as(const EchRemat *r, EchId buffer)
-{
-    const EchSurvey *s = r->s;
-    const EchBuffer *b = &s->buffers[buffer];
-    for (EchId i = r->alloc[buffer]; i != ECH_NONE && i-- > 0 && (s->ops[i].kind == ECH_OP_FREE || s->ops[i].kind == ECH_OP_ALLOC);) {
-        const EchBuffer *old = &s->buffers[s->ops[i].target];
-        if (s->ops[i].kind == ECH_OP_FREE && s->region[i] == b->loop && old->memory == b->memory && old->offset == b->offset && old->bytes == b->bytes)
-            return b->offset != ECH_OFFSET_NONE ? s->ops[i].target : ECH_NONE;
-    }
-    return ECH_NONE;
 }
 
 /* Finds where @at.site can read what @at.op read from @buffer, or makes it again there. */
@@ -399,7 +440,7 @@ static EchRematReason resolve(EchRemat *r, Place at, EchId buffer, EchBytes byte
         Place before = {.op = r->alloc[buffer], .region = at.region, .site = at.site, .target = at.target};
         return resolve(r, before, old, bytes, depth + 1, inputs);
     }
-    if (at.region != at.target || made_by == ECH_NONE || !ech_remat_is_there(r, buffer, made_by, at.site)) {
+    if (at.region != at.target || made_by == ECH_NONE || !ech_remat_is_there(r, buffer, ech_remat_last_of(s, made_by), at.site)) {
         EchRematReason why = resolve_copies(r, at, buffer, depth, inputs, &copied);
         if (why != ECH_REMAT_OK || copied)
             return why;
@@ -423,6 +464,7 @@ void ech_remat_reset(EchRemat *remat)
     g_array_set_size(remat->runs, 0);
     g_array_set_size(remat->values, 0);
     g_array_set_size(remat->inputs, 0);
+    g_array_set_size(remat->bindings, 0);
     g_array_set_size(remat->carries, 0);
     g_array_set_size(remat->order, 0);
     g_clear_pointer(&remat->value_of, g_hash_table_unref);
@@ -434,7 +476,7 @@ void ech_remat_reset(EchRemat *remat)
 EchRematReason ech_remat_bring_back(EchRemat *remat, const EchRematArray *array, EchRematInput *ret_stand)
 {
     bool stack = array->made_in != ECH_NONE;
-    Place at = {.op = array->maker + 1, .region = stack ? array->made_in : array->level, .site = array->back, .target = stack ? array->used_in : array->level};
+    Place at = {.op = ech_survey_after(remat->s, array->maker), .region = stack ? array->made_in : array->level, .site = array->back, .target = stack ? array->used_in : array->level};
     g_autoptr(GArray) found = g_array_new(FALSE, FALSE, sizeof(EchRematInput));
     bool copied = remat->s->ops[array->maker].kind == ECH_OP_COPY;
     EchId from = copied ? copied_by(remat->s, array->maker, array->buffer) : ECH_NONE;
@@ -447,7 +489,7 @@ EchRematReason ech_remat_bring_back(EchRemat *remat, const EchRematArray *array,
         return why;
     if (found->len == 1) {
         *ret_stand = g_array_index(found, EchRematInput, 0);
-        if (ret_stand->kind != ECH_REMAT_DIRECT || ech_remat_is_there(remat, ret_stand->id, array->maker, array->until - 1))
+        if (ret_stand->kind != ECH_REMAT_DIRECT || ech_remat_is_there(remat, ret_stand->id, ech_remat_last_of(remat->s, array->maker), array->until - 1))
             return ECH_REMAT_OK;
     }
     if (copied)

@@ -18,7 +18,10 @@ typedef struct {
     GArray *loops;   /* open ones, old numbers */
     GArray *inputs;  /* EchRematInput: of the op under way */
     GArray *fused;   /* EchId: ops fused into it */
-    guint next_end, next_run, next_array, next_gone;
+    EchId *again;    /* per op of a loop that is run again: its new number */
+    EchId *clone;    /* per buffer: what stands there for one of the loop's own, or one that it changes, or ECH_NONE */
+    uint32_t *bound; /* per buffer: there, the EchRematBinding of what it only reads, or UINT32_MAX */
+    guint next_end, next_run, next_array, next_gone, next_place;
 } Writer;
 
 static const EchRematArray *chosen_array(const Writer *w, EchId buffer)
@@ -38,8 +41,8 @@ static bool is_idle_write(const Writer *w, const EchUse *use, EchId op)
 {
     EchId root = ech_survey_root(w->s, use->buffer);
     const EchBuffer *b = &w->s->buffers[root];
-    bool kernel = w->s->ops[op].kind == ECH_OP_KERNEL, copy = w->s->ops[op].kind == ECH_OP_COPY;
-    if ((!kernel && !copy) || use->access != ECH_WRITE || b->resident || b->role == ECH_ROLE_OUTPUT || w->reads[root] > 0)
+    bool kernel = w->s->ops[op].kind == ECH_OP_KERNEL, moves = w->s->ops[op].kind == ECH_OP_COPY || w->s->ops[op].kind == ECH_OP_COLLECTIVE;
+    if ((!kernel && !moves) || use->access != ECH_WRITE || b->resident || b->role == ECH_ROLE_OUTPUT || w->reads[root] > 0)
         return false;
     return chosen_array(w, root) != NULL || (kernel && w->s->region[op] == b->loop && w->r->alloc[root] != ECH_NONE && w->r->free[root] != ECH_NONE);
 }
@@ -110,7 +113,8 @@ static void drop_idle(Writer *w)
     for (size_t b = 0; b < s->n_buffers; b++)
         w->reads[b] += !had[b];
     for (EchId i = (EchId)s->n; i-- > 0;) {
-        if ((s->ops[i].kind != ECH_OP_KERNEL && s->ops[i].kind != ECH_OP_COPY) || s->ops[i].n_uses == 0 || has_readers(w, i))
+        bool can = s->ops[i].kind == ECH_OP_KERNEL || s->ops[i].kind == ECH_OP_COPY || s->ops[i].kind == ECH_OP_COLLECTIVE;
+        if (!can || s->ops[i].n_uses == 0 || has_readers(w, i) || ech_remat_is_message(s, i))
             continue;
         w->dropped[i] = true;
         for (uint32_t u = 0; u < s->ops[i].n_uses; u++) {
@@ -123,7 +127,7 @@ static void drop_idle(Writer *w)
         if (o->kind != ECH_OP_ALLOC && o->kind != ECH_OP_FREE)
             continue;
         const EchRematArray *a = chosen_array(w, o->target);
-        w->dropped[i] = a != NULL && (a->made_in != ECH_NONE || o->kind == ECH_OP_FREE || w->reads[o->target] == 0);
+        w->dropped[i] = a != NULL && (a->made_in != ECH_NONE || i == a->free || w->reads[o->target] == 0);
         bool idle = w->reads[o->target] == 0 && w->r->users.first[o->target + 1] > w->r->users.first[o->target];
         for (uint32_t u = w->r->users.first[o->target]; u < w->r->users.first[o->target + 1] && idle; u++)
             idle = w->dropped[w->r->users.op[u]];
@@ -223,6 +227,205 @@ static void free_values(Writer *w, uint32_t run)
     }
 }
 
+static EchOp op_again(Writer *w, EchId op)
+{
+    EchOp again = ech_edit_op(&w->e, op);
+    if (again.kind == ECH_OP_COLLECTIVE && again.launch != ECH_NONE) {
+        g_autofree char *launch = ech_meets_again(ech_trace_builder_peek_string(w->b, again.launch));
+        again.launch = ech_trace_builder_string(w->b, launch, -1);
+    }
+    again.recorded.start = ECH_TIME_NONE;
+    return again;
+}
+
+static EchId make_value(Writer *w, const EchRematValue *value)
+{
+    EchId made = make_buffer(w, value->buffer, value->bytes, value->region);
+    if (value->offset != ECH_OFFSET_NONE) {
+        ech_trace_builder_peek_buffer(w->b, made)->memory = w->on_chip;
+        ech_trace_builder_peek_buffer(w->b, made)->offset = value->offset;
+    }
+    (void)ech_edit_memory(&w->e, ECH_OP_ALLOC, made);
+    return made;
+}
+
+/* The value, read by nobody but loop run @index, there once, and in device memory, that what the loop changes begins as: it is changed where it is. */
+static EchRematValue *taken_over(const Writer *w, uint32_t index, const EchRematBinding *binding)
+{
+    const EchRematRun *run = ech_remat_run(w->r, index);
+    const EchRematInput *input = binding->n_inputs == 1 ? ech_remat_input(w->r, binding->first_input) : NULL;
+    EchRematValue *v = input != NULL && input->kind == ECH_REMAT_VALUE ? ech_remat_value(w->r, input->id) : NULL;
+    if (v == NULL || v->last_run != index || v->until > run->site || v->region != run->region || v->offset != ECH_OFFSET_NONE ||
+        v->bytes != w->s->buffers[binding->buffer].bytes)
+        return NULL;
+    uint32_t n = 0;
+    for (uint32_t i = run->first_input; i < run->first_input + run->n_inputs; i++)
+        n += ech_remat_input(w->r, i)->kind == ECH_REMAT_VALUE && ech_remat_input(w->r, i)->id == input->id;
+    return n == 1 ? v : NULL;
+}
+
+/* What a loop that runs again changes is there, as it was when the loop began at first. */
+static void begin_changed(Writer *w, uint32_t index, const EchRematBinding *binding)
+{
+    EchRematValue *value = ech_remat_value(w->r, binding->value), *over = taken_over(w, index, binding);
+    if (over != NULL) {
+        value->made = over->made;
+        value->offset = ECH_OFFSET_NONE;
+        over->made = ECH_NONE;
+        return;
+    }
+    value->made = make_value(w, value);
+    if (binding->n_inputs == 0)
+        return;
+    EchOp o = ech_op_init(ECH_OP_KERNEL);
+    o.name = ech_trace_builder_peek_buffer(w->b, value->made)->name;
+    o.stack = ech_trace_builder_peek_buffer(w->b, value->made)->stack;
+    o.queue = w->s->core;
+    w->e.last_core = ech_trace_builder_op(w->b, o);
+    g_array_set_size(w->inputs, 0);
+    g_array_append_vals(w->inputs, ech_remat_input(w->r, binding->first_input), binding->n_inputs);
+    (void)put_inputs(w, w->inputs, w->fused);
+    ech_trace_builder_use(w->b, value->made, ECH_WRITE, value->bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+}
+
+/* A buffer that an iteration has of its own. */
+static EchId make_own(Writer *w, uint32_t index, EchId buffer)
+{
+    const EchSurvey *s = w->s;
+    EchId made = make_buffer(w, buffer, s->buffers[buffer].bytes, ECH_NONE);
+    EchBuffer *b = ech_trace_builder_peek_buffer(w->b, made);
+    b->loop = w->again[s->buffers[buffer].loop];
+    if (ech_survey_is_host(s, s->buffers[buffer].memory))
+        b->memory = s->buffers[buffer].memory;
+    for (guint k = w->next_place; k < w->r->places->len && g_array_index(w->r->places, EchRematPlace, k).run == index; k++)
+        if (g_array_index(w->r->places, EchRematPlace, k).buffer == buffer) {
+            b->memory = w->on_chip;
+            b->offset = g_array_index(w->r->places, EchRematPlace, k).offset;
+        }
+    return made;
+}
+
+/* Appends @use of an op in a loop that runs again to the last op's, of a copy from one place; returns the bytes of device memory. */
+static EchBytes use_again(Writer *w, const EchUse *use, bool copies)
+{
+    EchId root = ech_survey_root(w->s, use->buffer), clone = w->clone[root];
+    const EchRematBinding *bound = w->bound[root] != UINT32_MAX ? ech_remat_binding(w->r, w->bound[root]) : NULL;
+    EchBytes moved = 0;
+    uint32_t n = clone != ECH_NONE ? 1 : copies ? MIN(bound->n_inputs, 1) : bound->n_inputs;
+    for (uint32_t k = 0; k < n; k++) {
+        const EchRematInput *input = clone != ECH_NONE ? NULL : ech_remat_input(w->r, bound->first_input + k);
+        EchId by, buffer = input == NULL ? clone : made_for(w, input, &by);
+        EchBytes bytes = bytes_within(w, buffer, input == NULL ? use->bytes : MIN(use->bytes, input->bytes));
+        ech_trace_builder_use(w->b, buffer, (EchAccess)use->access, bytes, (EchPattern)use->pattern, (EchOrigin)use->origin);
+        moved = ech_bytes_add(moved, is_in_hbm(w, buffer) ? bytes : 0);
+    }
+    return moved;
+}
+
+/* An op of the body of a loop that runs again. */
+static void put_again(Writer *w, EchId op)
+{
+    const EchSurvey *s = w->s;
+    const EchOp *o = &s->ops[op];
+    EchId made = w->again[op] = ech_trace_builder_op(w->b, op_again(w, op));
+    EchBytes moved = 0;
+    bool copies = o->kind == ECH_OP_COPY;
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+        if (copies && u > o->first_use && ech_trace_builder_peek_op(w->b, made)->n_uses == 0) /* a small thing's source is not followed */
+            break;
+        moved = ech_bytes_add(moved, use_again(w, &s->uses[u], copies));
+    }
+    const EchOp *now = ech_trace_builder_peek_op(w->b, made);
+    if (copies && now->n_uses == 2) {
+        EchId from = ech_trace_builder_peek_use(w->b, now->first_use)->buffer, to = ech_trace_builder_peek_use(w->b, now->first_use + 1)->buffer;
+        ech_trace_builder_peek_op(w->b, made)->memory_from = ech_trace_builder_peek_buffer(w->b, from)->memory;
+        ech_trace_builder_peek_op(w->b, made)->memory_to = ech_trace_builder_peek_buffer(w->b, to)->memory;
+    }
+    for (uint32_t d = o->first_dep; d < o->first_dep + o->n_deps; d++)
+        if (w->again[s->deps[d].op] != ECH_NONE)
+            ech_trace_builder_dep(w->b, w->again[s->deps[d].op], s->deps[d].distance);
+    ech_edit_work(&w->e, op);
+    if (moved != ech_survey_moved(s, op))
+        ech_trace_builder_peek_op(w->b, made)->estimate = estimate_moving(s, op, moved);
+}
+
+static void put_body_again(Writer *w, uint32_t index)
+{
+    const EchSurvey *s = w->s;
+    EchId loop = ech_remat_run(w->r, index)->op;
+    g_autoptr(GArray) open = g_array_new(FALSE, FALSE, sizeof(EchId));
+    for (EchId i = loop; i <= s->end[loop]; i++) {
+        while (open->len > 0 && s->end[g_array_index(open, EchId, open->len - 1)] == i) {
+            ech_edit_close(&w->e, w->again[g_array_index(open, EchId, open->len - 1)]);
+            g_array_set_size(open, open->len - 1);
+        }
+        if (i == s->end[loop])
+            return;
+        const EchOp *o = &s->ops[i];
+        if (o->kind != ECH_OP_ALLOC && o->kind != ECH_OP_FREE) {
+            put_again(w, i);
+            if (o->kind == ECH_OP_LOOP)
+                g_array_append_val(open, i);
+            continue;
+        }
+        if (w->clone[o->target] == ECH_NONE && ech_remat_is_inside(s, o->target, loop))
+            w->clone[o->target] = make_own(w, index, o->target);
+        if (w->clone[o->target] != ECH_NONE)
+            w->again[i] = ech_edit_memory(&w->e, (EchOpKind)o->kind, w->clone[o->target]);
+    }
+}
+
+/* The core waits for what a loop is given by others: its body need not. */
+static void wait_for_inputs(Writer *w, const EchRematRun *run)
+{
+    EchId wait = ECH_NONE;
+    for (uint32_t i = run->first_input; i < run->first_input + run->n_inputs; i++) {
+        EchId by;
+        (void)made_for(w, ech_remat_input(w->r, i), &by);
+        if (by == ECH_NONE || ech_trace_builder_peek_op(w->b, by)->queue == w->s->core)
+            continue;
+        if (wait == ECH_NONE) {
+            EchOp o = ech_op_init(ECH_OP_WAIT);
+            o.queue = w->s->core;
+            o.name = ech_trace_builder_peek_op(w->b, by)->name;
+            wait = ech_trace_builder_op(w->b, o);
+        }
+        ech_trace_builder_dep(w->b, by, 0);
+    }
+}
+
+static void run_loop_again(Writer *w, uint32_t index)
+{
+    const EchSurvey *s = w->s;
+    const EchRematRun *run = ech_remat_run(w->r, index);
+    wait_for_inputs(w, run);
+    for (uint32_t k = run->first_binding; k < run->first_binding + run->n_bindings; k++) {
+        const EchRematBinding *binding = ech_remat_binding(w->r, k);
+        if (binding->value == UINT32_MAX) {
+            w->bound[binding->buffer] = k;
+            continue;
+        }
+        begin_changed(w, index, binding);
+        w->clone[binding->buffer] = ech_remat_value(w->r, binding->value)->made;
+    }
+    while (w->next_place < w->r->places->len && g_array_index(w->r->places, EchRematPlace, w->next_place).run != index)
+        w->next_place++;
+    put_body_again(w, index);
+    w->e.last_core = w->again[run->op];
+    for (uint32_t v = run->value; v != UINT32_MAX; v = ech_remat_value(w->r, v)->next)
+        ech_remat_value(w->r, v)->made_by = w->again[run->op];
+    for (uint32_t k = run->first_binding; k < run->first_binding + run->n_bindings; k++)
+        w->bound[ech_remat_binding(w->r, k)->buffer] = UINT32_MAX;
+    for (size_t b = 0; b < s->n_buffers; b++)
+        w->clone[b] = ECH_NONE;
+    for (EchId i = run->op; i < s->end[run->op]; i++)
+        w->again[i] = ECH_NONE;
+    g_array_set_size(w->inputs, 0);
+    g_array_set_size(w->fused, 0);
+    ech_remat_gather_run(w->r, index, w->inputs, w->fused);
+    free_values(w, index);
+}
+
 static void run_again(Writer *w, uint32_t index)
 {
     const EchSurvey *s = w->s;
@@ -231,23 +434,16 @@ static void run_again(Writer *w, uint32_t index)
     EchBytes moved = 0;
     if (run->fused)
         return;
+    if (o->kind == ECH_OP_LOOP) {
+        run_loop_again(w, index);
+        return;
+    }
     for (uint32_t v = run->value; v != UINT32_MAX; v = ech_remat_value(w->r, v)->next) {
         EchRematValue *value = ech_remat_value(w->r, v);
-        value->made = make_buffer(w, value->buffer, value->bytes, run->region);
-        if (value->offset != ECH_OFFSET_NONE) {
-            ech_trace_builder_peek_buffer(w->b, value->made)->memory = w->on_chip;
-            ech_trace_builder_peek_buffer(w->b, value->made)->offset = value->offset;
-        }
-        (void)ech_edit_memory(&w->e, ECH_OP_ALLOC, value->made);
+        value->made = make_value(w, value);
         moved = ech_bytes_add(moved, is_in_hbm(w, value->made) ? value->bytes : 0);
     }
-    EchOp again = ech_edit_op(&w->e, run->op);
-    if (again.kind == ECH_OP_COLLECTIVE && again.launch != ECH_NONE) {
-        g_autofree char *launch = ech_meets_again(ech_trace_builder_peek_string(w->b, again.launch));
-        again.launch = ech_trace_builder_string(w->b, launch, -1);
-    }
-    again.recorded.start = ECH_TIME_NONE;
-    EchId made = ech_trace_builder_op(w->b, again);
+    EchId made = ech_trace_builder_op(w->b, op_again(w, run->op));
     g_array_set_size(w->inputs, 0);
     g_array_set_size(w->fused, 0);
     ech_remat_gather_run(w->r, index, w->inputs, w->fused);
@@ -428,7 +624,7 @@ static gint compare_gone(gconstpointer x, gconstpointer y, gpointer data)
 static void say(const Writer *w, EchDiag *diag)
 {
     const EchRemat *r = w->r;
-    uint32_t n = 0, fused = 0, idle = 0;
+    uint32_t n = 0, fused = 0, idle = 0, loops = 0;
     EchBytes bytes = 0, carried = 0;
     for (guint k = 0; k < r->arrays->len; k++) {
         n += ech_remat_array(r, k)->chosen;
@@ -437,6 +633,7 @@ static void say(const Writer *w, EchDiag *diag)
     bool recorded = false;
     for (guint k = 0; k < r->runs->len; k++) {
         fused += ech_remat_run(r, k)->fused;
+        loops += w->s->ops[ech_remat_run(r, k)->op].kind == ECH_OP_LOOP;
         recorded |= w->s->ops[ech_remat_run(r, k)->op].recorded.duration != ECH_TIME_NONE;
     }
     for (guint k = 0; k < r->carries->len; k++) {
@@ -447,8 +644,10 @@ static void say(const Writer *w, EchDiag *diag)
         idle += w->dropped[i] && w->s->ops[i].kind == ECH_OP_KERNEL;
     g_autofree char *all = ech_format_bytes(bytes), *stacked = ech_format_bytes(carried), *time = ech_format_time(ech_remat_time(r));
     g_autofree char *inside = fused > 0 ? g_strdup_printf(", and %u inside those that read them", fused) : g_strdup("");
-    ech_diag_remark(diag, "remat: %u array%s (%s) made again instead of kept: %u kernel%s run again, %s by their own times%s", n, n == 1 ? "" : "s", all,
-                    r->runs->len - fused, r->runs->len - fused == 1 ? "" : "s", time, inside);
+    g_autofree char *whole = loops > 0 ? g_strdup_printf(" and %u loop%s", loops, loops == 1 ? "" : "s") : g_strdup("");
+    uint32_t kernels = r->runs->len - fused - loops;
+    ech_diag_remark(diag, "remat: %u array%s (%s) made again instead of kept: %u kernel%s%s run again, %s by their own times%s", n, n == 1 ? "" : "s", all,
+                    kernels, kernels == 1 ? "" : "s", whole, time, inside);
     if (idle > 0)
         ech_diag_remark(diag, "remat: %u kernel%s that made only what is not kept %s gone", idle, idle == 1 ? "" : "s", idle == 1 ? "is" : "are");
     if (carried > 0)
@@ -470,8 +669,15 @@ EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)
     ech_edit_init(&w->e, s, builder);
     w->input = g_new(uint32_t, s->n_buffers + 1);
     w->slice = g_new(EchId, s->n_buffers + 1);
-    for (size_t b = 0; b <= s->n_buffers; b++)
-        w->slice[b] = w->input[b] = ECH_NONE;
+    w->again = g_new(EchId, s->n + 1);
+    w->clone = g_new(EchId, s->n_buffers + 1);
+    w->bound = g_new(uint32_t, s->n_buffers + 1);
+    for (size_t i = 0; i <= s->n; i++)
+        w->again[i] = ECH_NONE;
+    for (size_t b = 0; b <= s->n_buffers; b++) {
+        w->slice[b] = w->input[b] = w->clone[b] = ECH_NONE;
+        w->bound[b] = UINT32_MAX;
+    }
     w->dropped = g_new0(bool, s->n + 1);
     w->reads = g_new0(uint32_t, s->n_buffers + 2);
     w->ends = g_array_new(FALSE, FALSE, sizeof(uint32_t));
@@ -509,6 +715,9 @@ EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)
     ech_edit_clear(&w->e);
     g_free(w->input);
     g_free(w->slice);
+    g_free(w->again);
+    g_free(w->clone);
+    g_free(w->bound);
     g_free(w->dropped);
     g_free(w->reads);
     g_array_unref(w->ends);

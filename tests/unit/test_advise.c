@@ -81,22 +81,6 @@ START_TEST(rows_run_again)
 }
 END_TEST
 
-/* What loops make is kept by the pass and not by jax.checkpoint: a measure that is not enough says how much that is. */
-START_TEST(untold)
-{
-    g_autoptr(EchAdvice) advice = advise("gpt_everything.h100", "h100-sxm", "32MiB", 1);
-    size_t n = 0;
-    for (size_t i = 0; i < advice->n; i++) {
-        const EchAdviceRow *row = &advice->rows[i];
-        n += row->untold > 0;
-        ck_assert(row->untold == 0 || (row->untold == 25 << 19 && !row->run.fits && row->run.hbm <= advice->available + row->untold));
-    }
-    ck_assert_uint_gt(n, 0);
-    g_autoptr(GString) text = ech_advice_text(advice, 400);
-    ck_assert_ptr_nonnull(strstr(text->str, " may be enough all the same: 12.5 MiB are kept because loops make them"));
-}
-END_TEST
-
 /* Those that fit come first, quickest first. */
 START_TEST(in_order)
 {
@@ -143,7 +127,6 @@ int main(void)
     TCase *tcase = tcase_create("advise");
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, rows_run_again, 0, G_N_ELEMENTS(asked));
-    tcase_add_test(tcase, untold);
     tcase_add_test(tcase, in_order);
     tcase_add_test(tcase, jobs);
     tcase_add_test(tcase, stopped);

@@ -4,6 +4,8 @@ model = gpt | llama | vit | resnet | moe | mamba
 save = everything | nothing | dots (products are kept)
 unroll = blocks one after the other instead of under jax.lax.scan (vit and resnet always are)
 optimizer = sgd | adam; donate = whether weights and moments are updated in place
+split = of several chips (--mesh data=4, or data=2,model=2) each holds its part of the batch (over data) and of every matrix (rows over data; columns, if
+        there is one, over model), which products gather; else each holds all
 """
 import jax
 import jax.numpy as jnp
@@ -95,8 +97,16 @@ def residual_block(x, w, stride):
 
 
 def build(target, model="gpt", save="everything", layers=8, width=1024, heads=8, vocabulary=16384, batch=8, length=1024, unroll=False, optimizer="sgd",
-          donate=True, dtype="bfloat16"):
+          donate=True, dtype="bfloat16", split=False):
     wide = 4 * width
+    rows_over, columns_over = "data" if split else None, "model" if split and "model" in target.mesh.axis_names else None
+
+    def weight(shape):
+        return target.array(shape, "float32", spec=(None,) * (len(shape) - 2) + (rows_over, columns_over)[: len(shape)] if len(shape) > 1 else ())
+
+    def given(shape, dtype):
+        return target.array(shape, dtype, spec=(rows_over,))
+
     attention = {"qkv": (width, 3 * width), "out": (width, width)}
     norms = {"norm1": (width,), "norm2": (width,)}
     shapes = {
@@ -120,11 +130,11 @@ def build(target, model="gpt", save="everything", layers=8, width=1024, heads=8,
                 w = {"a": (1, 1, last, inner), "na": (inner,), "b": (3, 3, inner, inner), "nb": (inner,), "c": (1, 1, inner, 4 * inner), "nc": (4 * inner,)}
                 if k == 0:
                     w |= {"s": (1, 1, last, 4 * inner), "ns": (4 * inner,)}
-                blocks.append({name: target.array(shape, "float32") for name, shape in w.items()})
+                blocks.append({name: weight(shape) for name, shape in w.items()})
                 last = 4 * inner
         strides = [2 if stage > 0 and k == 0 else 1 for stage, (_, n) in enumerate(stages) for k in range(n)]
-        weights = {"stem": target.array((7, 7, 3, 64), "float32"), "blocks": blocks, "head": target.array((last, 1000), "float32")}
-        data = (target.array((batch, 224, 224, 3), dtype), target.array((batch,), "int32"))
+        weights = {"stem": target.array((7, 7, 3, 64), "float32"), "blocks": blocks, "head": weight((last, 1000))}
+        data = (given((batch, 224, 224, 3), dtype), given((batch,), "int32"))
 
         def loss(w, images, labels):
             cast = jax.tree.map(lambda p: p.astype(dtype), w)
@@ -140,20 +150,21 @@ def build(target, model="gpt", save="everything", layers=8, width=1024, heads=8,
         block = wrap(lambda x, w, inner=block: inner(x, w, heads), prevent_cse=one_by_one) if save != "everything" else (
             lambda x, w, inner=block: inner(x, w, heads))
         if one_by_one:
-            stacked = [{name: target.array(shape, "float32") for name, shape in shapes[model].items()} for _ in range(layers)]
+            stacked = [{name: weight(shape) for name, shape in shapes[model].items()} for _ in range(layers)]
         else:
-            stacked = {name: target.array((layers, *shape), "float32") for name, shape in shapes[model].items()}
+            stacked = {name: weight((layers, *shape)) if len(shape) > 1 else target.array((layers, *shape)) for name, shape in shapes[model].items()}
         rows = 768 if model == "vit" else vocabulary
-        weights = {"embedding": target.array((rows, width), "float32"), "layers": stacked, "norm": target.array((width,), "float32"),
-                   "head": target.array((width, 1000 if model == "vit" else vocabulary), "float32")}
+        weights = {"embedding": weight((rows, width)), "layers": stacked, "norm": weight((width,)),
+                   "head": weight((width, 1000 if model == "vit" else vocabulary))}
         if model == "vit":
-            data = (target.array((batch, length, 768), dtype), target.array((batch,), "int32"))
+            data = (given((batch, length, 768), dtype), given((batch,), "int32"))
         else:
-            data = (target.array((batch, length), "int32"), target.array((batch, length), "int32"))
+            data = (given((batch, length), "int32"), given((batch, length), "int32"))
 
         def loss(w, inputs, labels):
             cast = jax.tree.map(lambda p: p.astype(dtype), w)
             x = inputs @ cast["embedding"] if model == "vit" else cast["embedding"][inputs]
+            x = jax.lax.with_sharding_constraint(x, target.sharding(rows_over)) if split else x
             if one_by_one:
                 for one in cast["layers"]:
                     x = block(x, one)
