@@ -134,18 +134,20 @@ typedef struct {
     EchRematAsked asked;
     EchUsers users, writers;
     EchId *alloc, *free; /**< Per buffer: the op, or ECH_NONE. */
+    EchId *first_within; /**< Per buffer: of the ops that let it go, and ask for it again, in loops below it, the first, or ECH_NONE; */
+    EchId *last_within;  /**< and the last. */
     GArray *arrays;      /**< EchRematArray */
     uint32_t *array_of;  /**< Per buffer; UINT32_MAX: none. */
     EchId fullest;       /**< The op before which the device holds most, as the trace is. */
     /** Arrays that are there then and cannot be made again, by reason. */
     uint32_t declined[ECH_REMAT_N_REASONS];
     EchBytes declined_bytes[ECH_REMAT_N_REASONS];
-    GHashTable *loops;                                    /**< LOOP -> EchRematLoop, of those that were asked for. */
+    GHashTable *loops;                                   /**< LOOP -> EchRematLoop, of those that were asked for. */
     GArray *runs, *values, *inputs, *bindings, *carries; /**< The plan for the arrays that are chosen. */
-    GArray *order;                                        /**< uint32_t: runs by site, what makes an input first. */
-    GArray *places;                                       /**< EchRematPlace: by run in that order. */
-    GHashTable *value_of;                                 /**< Op, buffer and region -> value + 1. */
-    GHashTable *run_of;                                   /**< Op and region -> run + 1. */
+    GArray *order;                                       /**< uint32_t: runs by site, what makes an input first. */
+    GArray *places;                                      /**< EchRematPlace: by run in that order. */
+    GHashTable *value_of;                                /**< Op, buffer and region -> value + 1. */
+    GHashTable *run_of;                                  /**< Op and region -> run + 1. */
 } EchRemat;
 
 static inline EchRematArray *ech_remat_array(const EchRemat *remat, uint32_t k)
@@ -218,6 +220,8 @@ gint ech_remat_compare_back(gconstpointer x, gconstpointer y, gpointer remat);
 EchRematReason ech_remat_plan(EchRemat *remat);
 /** What the device holds before each op by the plan: @ret_live[survey->n + 1]. Returns the most. */
 int64_t ech_remat_live(const EchRemat *remat, int64_t *ret_live);
+/** The value that what a loop changes begins as by @binding, where loop run @run alone reads it, once: it is changed where it is. Else NULL. */
+EchRematValue *ech_remat_taken_over(const EchRemat *remat, uint32_t run, const EchRematBinding *binding);
 /** Time that the plan's repeated ops take in one pass over the trace. */
 EchTime ech_remat_time(const EchRemat *remat);
 /** Gives values, and what loops that run again had there of their own, places in what the compiler has left of on-chip memory @memory while they are

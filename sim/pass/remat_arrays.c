@@ -120,9 +120,28 @@ static bool is_asked_for(const EchRemat *r, EchId buffer)
            (*r->asked.keep == '\0' || !ech_survey_fits_name(r->s, buffer, r->asked.keep));
 }
 
+/* Whether the loop around ALLOC @op of a buffer from outside of it, which lets that go meanwhile, puts all of it there anew next of all: not parts, copied one
+ * by one, that end where it begins. */
+static bool is_written_next(const EchRemat *r, EchId op)
+{
+    const EchSurvey *s = r->s;
+    EchId buffer = s->ops[op].target;
+    for (uint32_t u = r->users.first[buffer]; u < r->users.first[buffer + 1]; u++) {
+        EchId next = r->users.op[u];
+        bool reads, writes;
+        if (next > op)
+            return ech_survey_access(s, next, buffer, &reads, &writes) == s->buffers[buffer].bytes && writes && !reads && s->region[next] == s->region[op];
+    }
+    return false;
+}
+
 static void find_arrays(EchRemat *r)
 {
     const EchSurvey *s = r->s;
+    g_autofree bool *parts = g_new0(bool, s->n_buffers + 1);
+    for (EchId i = 0; i < s->n; i++)
+        if (s->ops[i].kind == ECH_OP_ALLOC && s->region[i] != s->buffers[s->ops[i].target].loop)
+            parts[s->ops[i].target] |= !is_written_next(r, i);
     g_autofree bool *odd = g_new0(bool, s->n_buffers + 1), *aliased = g_new0(bool, s->n_buffers + 1);
     for (size_t b = 0; b < s->n_buffers; b++)
         if (s->buffers[b].alias_of != ECH_NONE)
@@ -132,9 +151,13 @@ static void find_arrays(EchRemat *r)
         if (o->kind != ECH_OP_ALLOC && o->kind != ECH_OP_FREE)
             continue;
         EchId *known = o->kind == ECH_OP_ALLOC ? r->alloc : r->free;
-        if (s->region[i] != s->buffers[o->target].loop) /* a loop that lets it go makes it anew before an iteration ends */
+        bool within = s->region[i] != s->buffers[o->target].loop;
+        if (within && !parts[o->target]) {
+            r->first_within[o->target] = MIN(r->first_within[o->target], i);
+            r->last_within[o->target] = i;
             continue;
-        odd[o->target] |= known[o->target] != ECH_NONE;
+        }
+        odd[o->target] |= known[o->target] != ECH_NONE || within;
         known[o->target] = i;
     }
     for (EchId b = 0; b < s->n_buffers; b++) {
@@ -171,9 +194,12 @@ void ech_remat_init(EchRemat *remat, const EchSurvey *survey, const EchRematAske
     remat->array_of = g_new(uint32_t, survey->n_buffers + 1);
     remat->alloc = g_new(EchId, survey->n_buffers + 1);
     remat->free = g_new(EchId, survey->n_buffers + 1);
+    remat->first_within = g_new(EchId, survey->n_buffers + 1);
+    remat->last_within = g_new(EchId, survey->n_buffers + 1);
     for (size_t b = 0; b <= survey->n_buffers; b++) {
         remat->array_of[b] = UINT32_MAX;
-        remat->alloc[b] = remat->free[b] = ECH_NONE;
+        remat->alloc[b] = remat->free[b] = remat->first_within[b] = ECH_NONE;
+        remat->last_within[b] = 0;
     }
     for (EchId i = 1; i <= survey->n; i++)
         remat->fullest = survey->live[i] > survey->live[remat->fullest] ? i : remat->fullest;
@@ -198,6 +224,8 @@ void ech_remat_clear(EchRemat *remat)
     g_clear_pointer(&remat->array_of, g_free);
     g_clear_pointer(&remat->alloc, g_free);
     g_clear_pointer(&remat->free, g_free);
+    g_clear_pointer(&remat->first_within, g_free);
+    g_clear_pointer(&remat->last_within, g_free);
     ech_users_clear(&remat->users);
     ech_users_clear(&remat->writers);
 }

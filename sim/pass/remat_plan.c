@@ -221,6 +221,31 @@ static int64_t bytes_of(const EchRemat *r, uint32_t run, bool made, uint32_t rea
     return bytes;
 }
 
+EchRematValue *ech_remat_taken_over(const EchRemat *remat, uint32_t run, const EchRematBinding *binding)
+{
+    const EchRematRun *at = ech_remat_run(remat, run);
+    const EchRematInput *input = binding->value != UINT32_MAX && binding->n_inputs == 1 ? ech_remat_input(remat, binding->first_input) : NULL;
+    EchRematValue *v = input != NULL && input->kind == ECH_REMAT_VALUE ? ech_remat_value(remat, input->id) : NULL;
+    if (v == NULL || v->last_run != run || v->until > at->site || v->region != at->region || v->bytes != remat->s->buffers[binding->buffer].bytes)
+        return NULL;
+    uint32_t n = 0;
+    for (uint32_t i = at->first_input; i < at->first_input + at->n_inputs; i++)
+        n += ech_remat_input(remat, i)->kind == ECH_REMAT_VALUE && ech_remat_input(remat, i)->id == input->id;
+    return n == 1 ? v : NULL;
+}
+
+/* Bytes of what run @run begins in the place of, of what is made before the same op. */
+static int64_t taken_over(const EchRemat *r, uint32_t run)
+{
+    const EchRematRun *at = ech_remat_run(r, run);
+    int64_t bytes = 0;
+    for (uint32_t k = at->first_binding; k < at->first_binding + at->n_bindings; k++) {
+        const EchRematValue *v = ech_remat_taken_over(r, run, ech_remat_binding(r, k));
+        bytes += v != NULL && ech_remat_run(r, v->run)->site == at->site ? (int64_t)MIN(v->bytes, INT64_MAX / 4) : 0;
+    }
+    return bytes;
+}
+
 /* More than stays of what is made before one op, while it is made: @first to @end in order. */
 static int64_t passing(const EchRemat *r, guint first, guint end)
 {
@@ -230,8 +255,10 @@ static int64_t passing(const EchRemat *r, guint first, guint end)
         uint32_t run = run_in_order(r, k);
         if (ech_remat_run(r, run)->fused)
             continue;
-        now += bytes_of(r, run, true, run);
+        int64_t over = taken_over(r, run);
+        now += bytes_of(r, run, true, run) - over;
         most = MAX(most, now + (int64_t)MIN(ech_remat_run(r, run)->inside, INT64_MAX / 4));
+        now += over;
         now -= bytes_of(r, run, false, run);
         g_array_set_size(inputs, 0);
         g_array_set_size(ops, 0);

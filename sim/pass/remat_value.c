@@ -94,6 +94,8 @@ bool ech_remat_is_there(const EchRemat *r, EchId buffer, EchId from, EchId site)
     EchId level = s->buffers[buffer].loop, at = ech_survey_at_level(s, site, level);
     if (at == ECH_NONE || (r->free[buffer] != ECH_NONE && r->free[buffer] < at) || (r->alloc[buffer] != ECH_NONE && r->alloc[buffer] > at))
         return false;
+    if (r->first_within[buffer] < s->end[at] && r->last_within[buffer] > at) /* in that loop not all of the time */
+        return false;
     uint32_t k = r->array_of[buffer];
     if (k != UINT32_MAX && ech_remat_array(r, k)->chosen && (ech_remat_array(r, k)->made_in != ECH_NONE || at >= ech_remat_array(r, k)->gone))
         return false;
@@ -429,6 +431,8 @@ static EchRematReason resolve(EchRemat *r, Place at, EchId buffer, EchBytes byte
         add_input(inputs, ECH_REMAT_DIRECT, buffer, bytes);
         return ECH_REMAT_OK;
     }
+    if (r->writers.first[buffer + 1] == r->writers.first[buffer] && r->alloc[buffer] != ECH_NONE) /* nobody ever puts anything into it: a place for results */
+        return ECH_REMAT_OK;
     bool copied, written;
     EchId made_by = last_writer(r, buffer, at.region, at.op, &written);
     if (made_by == ECH_NONE && ech_remat_is_there(r, buffer, at.region != ECH_NONE ? at.region : 0, at.site)) {
@@ -476,7 +480,10 @@ void ech_remat_reset(EchRemat *remat)
 EchRematReason ech_remat_bring_back(EchRemat *remat, const EchRematArray *array, EchRematInput *ret_stand)
 {
     bool stack = array->made_in != ECH_NONE;
-    Place at = {.op = ech_survey_after(remat->s, array->maker), .region = stack ? array->made_in : array->level, .site = array->back, .target = stack ? array->used_in : array->level};
+    Place at = {.op = ech_survey_after(remat->s, array->maker),
+                .region = stack ? array->made_in : array->level,
+                .site = array->back,
+                .target = stack ? array->used_in : array->level};
     g_autoptr(GArray) found = g_array_new(FALSE, FALSE, sizeof(EchRematInput));
     bool copied = remat->s->ops[array->maker].kind == ECH_OP_COPY;
     EchId from = copied ? copied_by(remat->s, array->maker, array->buffer) : ECH_NONE;

@@ -249,25 +249,11 @@ static EchId make_value(Writer *w, const EchRematValue *value)
     return made;
 }
 
-/* The value, read by nobody but loop run @index, there once, and in device memory, that what the loop changes begins as: it is changed where it is. */
-static EchRematValue *taken_over(const Writer *w, uint32_t index, const EchRematBinding *binding)
-{
-    const EchRematRun *run = ech_remat_run(w->r, index);
-    const EchRematInput *input = binding->n_inputs == 1 ? ech_remat_input(w->r, binding->first_input) : NULL;
-    EchRematValue *v = input != NULL && input->kind == ECH_REMAT_VALUE ? ech_remat_value(w->r, input->id) : NULL;
-    if (v == NULL || v->last_run != index || v->until > run->site || v->region != run->region || v->offset != ECH_OFFSET_NONE ||
-        v->bytes != w->s->buffers[binding->buffer].bytes)
-        return NULL;
-    uint32_t n = 0;
-    for (uint32_t i = run->first_input; i < run->first_input + run->n_inputs; i++)
-        n += ech_remat_input(w->r, i)->kind == ECH_REMAT_VALUE && ech_remat_input(w->r, i)->id == input->id;
-    return n == 1 ? v : NULL;
-}
-
 /* What a loop that runs again changes is there, as it was when the loop began at first. */
 static void begin_changed(Writer *w, uint32_t index, const EchRematBinding *binding)
 {
-    EchRematValue *value = ech_remat_value(w->r, binding->value), *over = taken_over(w, index, binding);
+    EchRematValue *value = ech_remat_value(w->r, binding->value), *over = ech_remat_taken_over(w->r, index, binding);
+    over = over != NULL && over->offset == ECH_OFFSET_NONE ? over : NULL;
     if (over != NULL) {
         value->made = over->made;
         value->offset = ECH_OFFSET_NONE;

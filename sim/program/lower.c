@@ -149,8 +149,19 @@ static EchBytes claimed(const Claim *claim, EchBytes bytes, bool read)
     return read ? scaled(bytes, claim->told - claim->writes, claim->reads) : bytes;
 }
 
-/* Reads of every operand, writes of every leaf of the result. */
-static void add_uses(Lowerer *l, EchId id)
+/* Whether result @position of @id lies where an operand does. */
+static bool lies_in_operand(const Lowerer *l, EchId id, uint32_t position)
+{
+    const EchInstruction *i = &l->p->instructions[id];
+    EchId buffer = ech_lower_buffer_at(l, id, position);
+    bool found = false;
+    for (uint32_t k = 0; k < i->n_operands; k++)
+        found |= buffer != ECH_NONE && buffer == ech_lower_buffer_at(l, ech_program_operand(l->p, i, k), 0);
+    return found;
+}
+
+/* Reads of every operand, writes of every leaf of the result. @starts: a fusion that starts a collective, whose results begin with the operand. */
+static void add_uses(Lowerer *l, EchId id, bool starts)
 {
     const EchProgram *p = l->p;
     const EchInstruction *i = &p->instructions[id];
@@ -165,7 +176,7 @@ static void add_uses(Lowerer *l, EchId id)
         const EchInstruction *o = &p->instructions[operand];
         const EchShape *shape = &p->shapes[o->shape];
         if (!shape->is_tuple) {
-            EchBytes bytes = claimed(&claim, l->operand_bytes[k], true);
+            EchBytes bytes = starts ? shape->bytes : claimed(&claim, l->operand_bytes[k], true);
             EchOrigin origin = bytes == shape->bytes ? ECH_KNOWN : ECH_INFERRED;
             use(l, ech_lower_buffer_at(l, operand, 0), ECH_READ, bytes, k == 0 ? reading : ECH_PATTERN_STREAM, origin);
             continue;
@@ -179,6 +190,8 @@ static void add_uses(Lowerer *l, EchId id)
         EchId value = ech_program_value(p, id, q);
         if (value != ECH_NONE && p->values[value].defined.instruction != id)
             continue; /* handed on: the start of a collective has its operand as a result, too */
+        if (starts && q == 1 && lies_in_operand(l, id, q))
+            continue;
         EchBytes bytes = claimed(&claim, ech_program_result_bytes(p, id, q), false);
         EchOrigin origin = bytes == p->shapes[ech_program_subshape(p, i->shape, q)].bytes ? ECH_KNOWN : ECH_INFERRED;
         use(l, ech_lower_buffer_at(l, id, q), ECH_WRITE, bytes, opcode == ECH_HLO_SCATTER ? ECH_PATTERN_RANDOM : ECH_PATTERN_STREAM, origin);
@@ -251,7 +264,7 @@ static void kernel(Lowerer *l, EchId id, EchId queue)
     EchId made = add_op(l, op, i, queue);
     if (queue != l->core && before != ECH_NONE)
         ech_trace_builder_dep(l->b, before, 0);
-    add_uses(l, id);
+    add_uses(l, id, false);
     add_work(l, id);
     uint64_t told;
     const EchKernelGrid *grid = ech_program_grid(l->p, id);
@@ -420,7 +433,7 @@ static int64_t channel_of(const EchInstruction *i)
 }
 
 /* Starts a collective: @shape is the instruction that says its kind and group (it may lie in a fusion), @id the one in the schedule. */
-static EchId collective(Lowerer *l, EchId id, const EchInstruction *kind, EchCollective type, EchBytes bytes)
+static EchId collective(Lowerer *l, EchId id, const EchInstruction *kind, EchCollective type, EchBytes bytes, bool starts)
 {
     const EchProgram *p = l->p;
     const EchInstruction *i = &p->instructions[id];
@@ -454,7 +467,7 @@ static EchId collective(Lowerer *l, EchId id, const EchInstruction *kind, EchCol
     EchId made = add_op(l, op, i, queue_named(l, queue, ECH_QUEUE_COLLECTIVE));
     if (before != ECH_NONE)
         ech_trace_builder_dep(l->b, before, 0);
-    add_uses(l, id);
+    add_uses(l, id, starts);
     return made;
 }
 
@@ -516,7 +529,7 @@ static bool fused_collective(Lowerer *l, EchId id)
     EchCollective type = collective_of((EchHlo)riding.inner->opcode);
     if (type == ECH_COLLECTIVE_ALL_REDUCE && riding.scatters && !riding.start)
         type = ECH_COLLECTIVE_REDUCE_SCATTER;
-    EchId made = collective(l, id, riding.inner, type, operand_sum(p, riding.inner));
+    EchId made = collective(l, id, riding.inner, type, operand_sum(p, riding.inner), riding.start);
     if (riding.start) {
         Pending pending = {channel, made};
         g_array_append_val(l->pending, pending);
@@ -617,7 +630,7 @@ static void async_start(Lowerer *l, EchId id)
     }
     EchCollective type = collective_of(opcode);
     if (type != ECH_COLLECTIVE_NONE) {
-        l->started[id] = collective(l, id, work, type, operand_sum(p, work));
+        l->started[id] = collective(l, id, work, type, operand_sum(p, work), false);
         return;
     }
     size_t n;
@@ -775,7 +788,7 @@ static void lower_instruction(Lowerer *l, EchId id)
             kernel(l, id, l->core);
             break;
         }
-        EchId made = collective(l, id, i, type, operand_sum(p, i));
+        EchId made = collective(l, id, i, type, operand_sum(p, i), false);
         bool asynchronous = i->opcode == ECH_HLO_ALL_GATHER_START || i->opcode == ECH_HLO_ALL_REDUCE_START || i->opcode == ECH_HLO_COLLECTIVE_PERMUTE_START ||
                             i->opcode == ECH_HLO_SEND || i->opcode == ECH_HLO_RECV;
         if (asynchronous)

@@ -226,6 +226,146 @@ START_TEST(stack)
 }
 END_TEST
 
+/* How a loop of ten iterations makes an array: the first is what loops are that gather what a product reads shard by shard. */
+typedef enum {
+    LOOP_PARTS,        /* a part of it an iteration, by way of a buffer of the iteration's own */
+    LOOP_SUM = 1,      /* all of it, from what the iteration before left; it begins as what a kernel makes */
+    LOOP_SHARD = 2,    /* of a shard that one iteration hands to the next, which begins as a copy of the weights, and is let go in between */
+    LOOP_STATE = 4,    /* of what stays after the step, and is changed as it goes */
+    LOOP_UPDATED = 8,  /* of weights that are updated before it is needed again */
+    LOOP_PRODUCTS = 16 /* by matrix products */
+} Looped;
+
+/* An array made of weights by a loop that takes 10 ms an iteration, read at once, kept for 400 ms and read by a product that takes 30 ms. */
+static EchTrace *made_by_loop(Looped how)
+{
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId weights = ech_test_buffer(b, "weights", GB, ECH_ROLE_PARAMETER, true), a = ech_test_buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false),
+          large = ech_test_buffer(b, "large", 2 * GB, ECH_ROLE_TEMPORARY, false), out = ech_test_buffer(b, "out", GB, ECH_ROLE_OUTPUT, false),
+          own = ech_test_buffer(b, "own", GB / 10, ECH_ROLE_TEMPORARY, false), shard = ech_test_buffer(b, "shard", GB / 10, ECH_ROLE_TEMPORARY, false);
+    EchId state = how & LOOP_STATE ? ech_test_buffer(b, "state", GB / 10, ECH_ROLE_UNKNOWN, true) : ECH_NONE;
+    EchWorkUnit unit = how & LOOP_PRODUCTS ? ECH_WORK_MATRIX : ECH_WORK_VECTOR;
+    (void)ech_test_put(b, ECH_OP_ALLOC, a);
+    if (how & LOOP_SUM)
+        make(b, unit, 20 * ms, weights, a, GB);
+    if (how & LOOP_SHARD) {
+        (void)ech_test_put(b, ECH_OP_ALLOC, shard);
+        make(b, unit, 20 * ms, weights, shard, GB / 10);
+    }
+    EchId loop = ech_test_loop(b, 10);
+    ech_trace_builder_peek_buffer(b, own)->loop = loop;
+    (void)ech_test_put(b, ECH_OP_ALLOC, own);
+    make(b, unit, 5 * ms, weights, own, GB / 10);
+    if (how & LOOP_STATE) {
+        ech_trace_builder_use(b, state, ECH_READ, GB / 10, ECH_PATTERN_STREAM, ECH_KNOWN);
+        ech_trace_builder_use(b, state, ECH_WRITE, GB / 10, ECH_PATTERN_STREAM, ECH_KNOWN);
+    }
+    if (how & LOOP_SHARD) {
+        ech_trace_builder_use(b, shard, ECH_READ, GB / 10, ECH_PATTERN_STREAM, ECH_KNOWN);
+        (void)ech_test_put(b, ECH_OP_FREE, shard);
+        (void)ech_test_put(b, ECH_OP_ALLOC, shard);
+        make(b, unit, 0, own, shard, GB / 10);
+    }
+    make(b, unit, 5 * ms, how & LOOP_SUM ? a : own, a, how & LOOP_SUM ? GB : GB / 10);
+    EchOp gather = ech_op_init(ECH_OP_COLLECTIVE);
+    gather.collective = ECH_COLLECTIVE_PERMUTE;
+    gather.launch = ech_trace_builder_string(b, "devices=8 stride=1", -1);
+    gather.queue = ech_trace_builder_queue(b, "permutes +1", ECH_QUEUE_COLLECTIVE, 0);
+    gather.memory_from = 8;
+    EchId permuted = ech_trace_builder_op(b, gather);
+    ech_trace_builder_dep(b, permuted - 1, 0);
+    EchId wait = ech_test_put(b, ECH_OP_WAIT, ECH_NONE);
+    ech_trace_builder_dep(b, wait - 1, 0);
+    (void)ech_test_put(b, ECH_OP_FREE, own);
+    ech_test_close_loop(b, loop);
+    if (how & LOOP_SHARD)
+        (void)ech_test_put(b, ECH_OP_FREE, shard);
+    ech_test_kernel(b, 0, a, ECH_READ, GB);
+    (void)ech_test_put(b, ECH_OP_ALLOC, large);
+    ech_test_kernel(b, 400 * ms, large, ECH_WRITE, 2 * GB);
+    (void)ech_test_put(b, ECH_OP_FREE, large);
+    if (how & LOOP_UPDATED)
+        ech_test_kernel(b, 0, weights, ECH_WRITE, GB);
+    (void)ech_test_put(b, ECH_OP_ALLOC, out);
+    make(b, ECH_WORK_MATRIX, 30 * ms, a, out, GB);
+    (void)ech_test_put(b, ECH_OP_FREE, a);
+    return ech_test_finish(b);
+}
+
+/* Time and memory of a loop that runs again: MB that the device holds at its fullest, and ms that are added. */
+static const struct {
+    Looped how;
+    const char *spec;
+    EchTime more;
+    EchBytes kept, hbm; /* kept: without the pass */
+} on_looped[] = {
+    {LOOP_PARTS, "remat", 100, 4000, 3100},
+    {LOOP_SUM, "remat", 20 + 10 * (5 + 20), 4000, 3100},      /* what it begins as runs again, too, and is changed where it is */
+    {LOOP_SHARD, "remat", 20 + 10 * (5 + 2 + 5), 4000, 3200}, /* the shard beside it, for as long as it takes */
+    {LOOP_STATE, "remat", 0, 4100, 4100},                     /* what it changes stays changed: it cannot begin as it did */
+    {LOOP_UPDATED, "remat", 0, 4000, 4000},
+    {LOOP_PRODUCTS, "remat", 100, 4000, 3100},
+    {LOOP_PRODUCTS, "remat:products=false", 0, 4000, 4000},
+};
+
+START_TEST(whole_loop)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) in = made_by_loop(on_looped[_i].how);
+    const char *const specs[] = {on_looped[_i].spec, NULL};
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+    g_autoptr(EchRun) before = ech_test_replay(in, device), run = ech_test_replay(out, device);
+    ck_assert_uint_eq(ech_test_peak(before, "hbm"), on_looped[_i].kept * (GB / 1000));
+    ck_assert_uint_eq(ech_test_peak(run, "hbm"), on_looped[_i].hbm * (GB / 1000));
+    ck_assert_msg(llabs(run->makespan - before->makespan - on_looped[_i].more * ms) <= 10000, "%d: %" G_GINT64_FORMAT, _i, run->makespan - before->makespan);
+    size_t times = on_looped[_i].more > 0 ? 2 : 1;
+    ck_assert_uint_eq(ech_test_count(out, ECH_OP_LOOP), times);
+    ck_assert_uint_eq(ech_test_count(out, ECH_OP_COLLECTIVE), times);
+}
+END_TEST
+
+/* A scan and its gradient, whose slices a loop inside of the scan makes: that runs again inside of the gradient's. */
+START_TEST(loop_in_stack)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId x = ech_test_buffer(b, "x", GB / 125, ECH_ROLE_ACTIVATION, false), stacked = ech_test_buffer(b, "stacked", GB, ECH_ROLE_TEMPORARY, false),
+          slice = ech_test_buffer(b, "slice", GB / 10, ECH_ROLE_TEMPORARY, false), out = ech_test_buffer(b, "out", GB / 10, ECH_ROLE_OUTPUT, false);
+    (void)ech_test_put(b, ECH_OP_ALLOC, x);
+    ech_test_kernel(b, 0, x, ECH_WRITE, GB / 125);
+    (void)ech_test_put(b, ECH_OP_ALLOC, stacked);
+    EchId forward = ech_test_loop(b, 10);
+    ech_trace_builder_peek_buffer(b, slice)->loop = forward;
+    (void)ech_test_put(b, ECH_OP_ALLOC, slice);
+    EchId inner = ech_test_loop(b, 5);
+    make(b, ECH_WORK_MATRIX, 8 * ms, x, slice, GB / 125);
+    ech_test_close_loop(b, inner);
+    ech_test_kernel(b, 0, slice, ECH_READ, GB / 10);
+    ech_trace_builder_use(b, stacked, ECH_WRITE, GB / 10, ECH_PATTERN_STREAM, ECH_KNOWN);
+    (void)ech_test_put(b, ECH_OP_FREE, slice);
+    make(b, ECH_WORK_MATRIX, 20 * ms, x, x, GB / 125);
+    ech_test_close_loop(b, forward);
+    (void)ech_test_put(b, ECH_OP_FREE, x);
+    (void)ech_test_put(b, ECH_OP_ALLOC, out);
+    EchId backward = ech_test_loop(b, 10);
+    make(b, ECH_WORK_MATRIX, 30 * ms, stacked, out, GB / 10);
+    ech_test_close_loop(b, backward);
+    (void)ech_test_put(b, ECH_OP_FREE, stacked);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    const char *const specs[] = {"remat", NULL};
+    g_autoptr(EchTrace) changed = ech_test_pass(in, device, diag, specs);
+    g_autoptr(EchRun) before = ech_test_replay(in, device), run = ech_test_replay(changed, device);
+    ck_assert_uint_eq(ech_test_peak(before, "hbm"), GB + GB / 125 + GB / 10);
+    /* The stacked x, what the inner loop makes again, and the output. */
+    ck_assert_uint_eq(ech_test_peak(run, "hbm"), 10 * (GB / 125) + GB / 10 + GB / 10);
+    /* The inner loop runs in both; its result is not copied to the stack, read and written, any more; x is copied ten times. */
+    ck_assert_msg(llabs(run->makespan - (before->makespan + 10 * (5 * 8 * ms - 2 * ms + 4 * ms / 25))) <= 100000, "%" G_GINT64_FORMAT " %" G_GINT64_FORMAT,
+                  before->makespan, run->makespan);
+}
+END_TEST
+
 /* Whatever is asked for: the result verifies, nothing is read before it is made, no moment holds more than the fullest did, products are never fewer, and the
  * same comes out twice. */
 static const char *const programs[] = {"gpt_everything.v5e", "gpt_everything.v6e", "gpt_everything.h100", "gpt_unrolled_kept.h100",
@@ -331,6 +471,7 @@ static const struct {
     {"llama_scan.v5p", 656552096},   /* what an iteration begins with is copied there by the one before; half of VMEM is the compiler's */
     {"moe_scan.v6e", 596379200},     /* stacks that one by one save nothing; a sort in place */
     {"llama_blocks.v6e", 770258560}, /* what kernels make on chip and copies put away */
+    {"gpt_split.v6e", 251539968},    /* products over split weights, which are loops */
 };
 
 START_TEST(as_blocks)
@@ -376,6 +517,8 @@ int main(void)
     tcase_add_test(tcase, fused);
     tcase_add_loop_test(tcase, recorded, 0, 2);
     tcase_add_test(tcase, stack);
+    tcase_add_loop_test(tcase, whole_loop, 0, G_N_ELEMENTS(on_looped));
+    tcase_add_test(tcase, loop_in_stack);
     tcase_add_loop_test(tcase, shipped, 0, G_N_ELEMENTS(programs));
     tcase_add_loop_test(tcase, as_compiled, 0, G_N_ELEMENTS(compiled));
     tcase_add_loop_test(tcase, as_blocks, 0, G_N_ELEMENTS(blocks));
