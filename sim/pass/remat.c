@@ -41,9 +41,18 @@ static const char *const reasons[] = {
     [ECH_REMAT_GONE] = "made of what is overwritten by then",
     [ECH_REMAT_PRODUCT] = "matrix products would have to run again (products=true)",
     [ECH_REMAT_DEEP] = "too much would have to run again",
+    [ECH_REMAT_LONG] = "the loops behind them take longer than they are not needed for",
 };
 
 /* Choosing */
+
+static bool has_loops(const EchRemat *r)
+{
+    bool any = false;
+    for (guint k = 0; k < r->runs->len; k++)
+        any |= r->s->ops[ech_remat_run(r, k)->op].kind == ECH_OP_LOOP;
+    return any;
+}
 
 /* Each array alone: whether it can be made again, and what it takes. Those that cannot are taken off. */
 static void price_arrays(EchRemat *r)
@@ -55,11 +64,14 @@ static void price_arrays(EchRemat *r)
         EchRematReason why = ech_remat_plan(r);
         a->chosen = false;
         EchBytes bytes = r->s->buffers[a->buffer].bytes;
+        EchTime time = ech_remat_time(r);
+        if (why == ECH_REMAT_OK && a->made_in == ECH_NONE && time > a->pause && has_loops(r))
+            why = ECH_REMAT_LONG;
         if (why != ECH_REMAT_OK) {
             ech_remat_decline(r, a, why);
             continue;
         }
-        a->price = (double)ech_remat_time(r) / (double)bytes;
+        a->price = (double)time / (double)bytes;
         g_array_append_val(kept, *a);
     }
     for (guint k = 0; k < r->arrays->len; k++)

@@ -27,6 +27,7 @@ typedef enum {
     ECH_REMAT_GONE,
     ECH_REMAT_PRODUCT,
     ECH_REMAT_DEEP,
+    ECH_REMAT_LONG,
     ECH_REMAT_N_REASONS
 } EchRematReason;
 
@@ -41,6 +42,7 @@ typedef struct {
     EchId gone;          /**< It is let go before this op; a stack is never there. */
     EchId back;          /**< It must be there again before this op. */
     EchId until;         /**< Nobody needs it from this op on. */
+    EchTime pause;       /**< Of none that is a stack: how long the core is busy while nobody needs it. */
     double price;        /**< Time that making it again takes, a byte. */
     bool chosen, tried;
     uint32_t stand; /**< When planned: what stands for it from back on, an EchRematInput. */

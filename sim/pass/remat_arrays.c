@@ -84,9 +84,9 @@ static EchRematReason find_pause(const EchRemat *r, EchRematArray *a, const GArr
     const Event *e = (const Event *)(const void *)events->data;
     for (guint k = made + 1; k < events->len; k++) {
         EchId after = ech_survey_after(s, e[k - 1].op);
-        EchTime pause = s->clock[e[k].op] - s->clock[after];
+        const EchTime pause = s->clock[e[k].op] - s->clock[after];
         if (e[k].op > after && pause >= longest) {
-            longest = pause;
+            longest = a->pause = pause;
             a->gone = after;
             a->back = e[k].op;
         }

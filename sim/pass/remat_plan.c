@@ -246,10 +246,23 @@ static int64_t taken_over(const EchRemat *r, uint32_t run)
     return bytes;
 }
 
+/* Bytes of values made before other ops that runs before op @site are the last to need. */
+static int64_t brought_along(const EchRemat *r, EchId site)
+{
+    int64_t bytes = 0;
+    for (guint k = 0; k < r->values->len; k++) {
+        const EchRematValue *v = ech_remat_value(r, k);
+        if (ech_remat_run(r, v->run)->fused || ech_remat_run(r, v->run)->site == site || ech_remat_run(r, v->last_run)->site != site || v->until > site)
+            continue;
+        bytes += (int64_t)MIN(v->bytes, INT64_MAX / 4);
+    }
+    return bytes;
+}
+
 /* More than stays of what is made before one op, while it is made: @first to @end in order. */
 static int64_t passing(const EchRemat *r, guint first, guint end)
 {
-    int64_t now = 0, most = 0;
+    int64_t now = brought_along(r, ech_remat_run(r, run_in_order(r, first))->site), most = now;
     g_autoptr(GArray) inputs = g_array_new(FALSE, FALSE, sizeof(EchRematInput)), ops = g_array_new(FALSE, FALSE, sizeof(EchId));
     for (guint k = first; k < end; k++) {
         uint32_t run = run_in_order(r, k);
@@ -266,8 +279,7 @@ static int64_t passing(const EchRemat *r, guint first, guint end)
         for (guint i = 0; i < inputs->len; i++) {
             const EchRematInput *input = &g_array_index(inputs, EchRematInput, i);
             const EchRematValue *v = input->kind == ECH_REMAT_VALUE ? ech_remat_value(r, input->id) : NULL;
-            if (v != NULL && v->run != run && v->last_run == run && ech_remat_run(r, v->run)->site == ech_remat_run(r, run)->site &&
-                v->until <= ech_remat_run(r, run)->site)
+            if (v != NULL && v->run != run && v->last_run == run && v->until <= ech_remat_run(r, run)->site)
                 now -= (int64_t)MIN(v->bytes, INT64_MAX / 4);
         }
     }
