@@ -39,7 +39,6 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | s
    8  activations on host, waited for        119 MiB     4 MiB        -         -
    9  activations on host, fetched ahead     119 MiB     4 MiB        -         -
   10  activations on host, overlapped        119 MiB     4 MiB        -         -
-      1 may be enough all the same: 12.5 MiB are kept because loops make them (a product that gathers what it reads shard by shard is a loop), which the pass does not repeat and jax.checkpoint does. Compile the program with that to know.
 
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | grep -c -- '--pass prefetch'
 3

@@ -12,9 +12,9 @@ $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pa
   - remat: 21 kernels that made only what is not kept are gone
   - remat: 2 MiB are kept of what iterations begin with
   - remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; the compiler's places do not hold any more
-  - remat: 8 arrays (12.5 MiB) kept: a whole loop would have to run again
   - remat: 1 array (2 MiB) kept: made in parts
-  - remat: 3 arrays (6.50 MiB) kept: made of what is overwritten by then
+  - remat: 8 arrays (11.5 MiB) kept: made of what is overwritten by then
+  - remat: 4 arrays (8 MiB) kept: the loops behind them take longer than they are not needed for
 $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pass remat:memory=24MiB,products=false 2>&1 | grep -E 'It (fits|takes)|remat:'
   after pass remat:memory=24MiB,products=false
   It fits. hbm 119 MiB of 79.1 GiB (0 %)
@@ -25,10 +25,9 @@ $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pa
   - remat: 2 kernels that made only what is not kept are gone
   - remat: 2 MiB are kept of what iterations begin with
   - remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; the compiler's places do not hold any more
-  - remat: 8 arrays (12.5 MiB) kept: a whole loop would have to run again
   - remat: 1 array (2 MiB) kept: made in parts
   - remat: 1 array (512 KiB) kept: made of what is overwritten by then
-  - remat: 19 arrays (91.6 MiB) kept: matrix products would have to run again (products=true)
+  - remat: 28 arrays (105 MiB) kept: matrix products would have to run again (products=true)
 $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass remat 2>&1 | grep -E 'It (fits|takes)|remat:'
   It fits. hbm 112 MiB of 79.1 GiB (0 %)
   It takes 2.10 ms, bound by hbm port (39 % of the critical path).
