@@ -2,6 +2,7 @@
 
 #include "sim/base/error.h"
 #include "sim/import/roles.h"
+#include "sim/import/stream_waits.h"
 
 #include <string.h>
 
@@ -47,6 +48,11 @@ struct EchCapture {
     GArray *running;                          /* Running */
     GHashTable *ended;                        /* device + 1 -> op + 1 that ended last; unrecorded: that was issued last */
     bool unrecorded;
+    EchWaitsTold told;
+    GArray *calls;         /* EchWaitCall */
+    GArray *after;         /* EchStreamWait */
+    EchId *ops;            /* Of each item that streams may wait for. */
+    guint next_after;      /* of `after` */
     uint32_t first_device; /* of the merged trace: 0 here */
     EchTrace *foreign;
     EchTime foreign_zero;
@@ -97,6 +103,7 @@ EchCapture *ech_capture_new(EchImport *import, const char *format)
     capture->live = g_hash_table_new_full(live_hash, live_equal, g_free, NULL);
     capture->running = g_array_new(FALSE, FALSE, sizeof(Running));
     capture->ended = g_hash_table_new(NULL, NULL);
+    capture->calls = g_array_new(FALSE, FALSE, sizeof(EchWaitCall));
     return capture;
 }
 
@@ -115,6 +122,7 @@ void ech_capture_free(EchCapture *capture)
     g_hash_table_unref(capture->live);
     g_array_unref(capture->running);
     g_hash_table_unref(capture->ended);
+    g_array_unref(capture->calls);
     g_clear_pointer(&capture->foreign, ech_trace_unref);
     g_free(capture);
 }
@@ -167,6 +175,7 @@ EchItem ech_item_init(EchItemKind kind)
                      .other = ECH_NONE,
                      .work = ECH_NONE,
                      .meets = ECH_NONE,
+                     .thread = ECH_NONE,
                      .kind = (uint8_t)kind};
 }
 
@@ -266,6 +275,16 @@ void ech_capture_set_first_device(EchCapture *capture, uint32_t device)
     capture->first_device = device;
 }
 
+void ech_capture_set_waits(EchCapture *capture, EchWaitsTold told)
+{
+    capture->told = told;
+}
+
+void ech_capture_wait_call(EchCapture *capture, EchTime time, uint32_t thread, uint32_t queue)
+{
+    g_array_append_val(capture->calls, ((EchWaitCall){time, thread, queue}));
+}
+
 void ech_capture_set_unrecorded(EchCapture *capture)
 {
     capture->unrecorded = true;
@@ -278,6 +297,13 @@ static int compare_items(gconstpointer a, gconstpointer b, gpointer data)
     (void)data;
     const EchItem *x = a, *y = b;
     return x->issued < y->issued ? -1 : x->issued > y->issued;
+}
+
+static int compare_starts(gconstpointer a, gconstpointer b, gpointer data)
+{
+    (void)data;
+    const EchItem *x = a, *y = b;
+    return x->start < y->start ? -1 : x->start > y->start;
 }
 
 static bool is_sorted(const GArray *items)
@@ -504,6 +530,10 @@ static void issue(EchCapture *capture, uint32_t q, EchId op, const EchItem *item
         ech_trace_builder_dep(capture->builder, queue->host_wait, 0);
         queue->host_wait = ECH_NONE;
     }
+    guint index = (guint)(item - (const EchItem *)(const void *)capture->items->data);
+    capture->ops[index] = op;
+    for (; capture->next_after < capture->after->len && g_array_index(capture->after, EchStreamWait, capture->next_after).item == index; capture->next_after++)
+        ech_trace_builder_dep(capture->builder, capture->ops[g_array_index(capture->after, EchStreamWait, capture->next_after).awaited], 0);
     if (!queue->ops)
         queue->ops = g_array_new(FALSE, FALSE, sizeof(Issued));
     Issued row = {issued, op};
@@ -917,14 +947,58 @@ static void settle_zero(EchCapture *capture)
     ech_trace_builder_printf_property(capture->builder, "time_zero_ps", "%" G_GINT64_FORMAT, capture->zero);
 }
 
+/* Work that the host asked for at one time, as by one graph, in the order in which it began. */
+static void settle_ties(EchCapture *capture)
+{
+    EchItem *items = (EchItem *)(void *)capture->items->data;
+    g_autoptr(GArray) work = g_array_new(FALSE, FALSE, sizeof(EchItem));
+    g_autoptr(GArray) places = g_array_new(FALSE, FALSE, sizeof(guint));
+    for (guint i = 0, end; i < capture->items->len; i = end) {
+        g_array_set_size(work, 0);
+        g_array_set_size(places, 0);
+        for (end = i; end < capture->items->len && items[end].issued == items[i].issued; end++) {
+            bool works = items[end].kind <= ECH_ITEM_COPY || items[end].kind == ECH_ITEM_COLLECTIVE;
+            if (!works || items[end].start == ECH_TIME_NONE)
+                continue;
+            g_array_append_val(work, items[end]);
+            g_array_append_val(places, end);
+        }
+        if (work->len < 2)
+            continue;
+        g_array_sort_with_data(work, compare_starts, NULL);
+        for (guint k = 0; k < work->len; k++)
+            items[g_array_index(places, guint, k)] = g_array_index(work, EchItem, k);
+    }
+}
+
+/* What comes after what in streams that the recording does not say it of. */
+static void infer_order(EchCapture *capture)
+{
+    g_autofree EchStreamOf *queues = g_new(EchStreamOf, capture->queues->len + 1);
+    for (guint q = 0; q < capture->queues->len; q++) {
+        const Queue *queue = queue_at(capture, q);
+        queues[q] = (EchStreamOf){queue->device, queue->process, queue->kind == ECH_QUEUE_COMPUTE};
+    }
+    const EchItem *items = (const EchItem *)(const void *)capture->items->data;
+    capture->after = ech_stream_waits(items, capture->items->len, queues, capture->queues->len, capture->told, capture->calls);
+    capture->ops = g_new(EchId, capture->items->len + 1);
+    capture->next_after = 0;
+    ech_diag_note(capture->import->diag, "inferred_stream_waits", capture->after->len);
+    if (capture->after->len > 0)
+        ech_trace_builder_printf_property(capture->builder, "inferred_stream_waits", "%u", capture->after->len);
+}
+
 bool ech_capture_finish(EchCapture *capture, GError **error)
 {
     if (capture->foreign)
         merge_items(capture);
     if (!is_sorted(capture->items))
         g_array_sort_with_data(capture->items, compare_items, NULL);
+    if (!capture->unrecorded)
+        settle_ties(capture);
     if (capture->foreign && capture->uses->len > 0)
         settle_frees(capture);
+    infer_order(capture);
     settle_zero(capture);
     name_memories(capture);
     Foreign foreign = {0};
@@ -956,6 +1030,8 @@ bool ech_capture_finish(EchCapture *capture, GError **error)
         ech_diag_note(capture->import->diag, "uses_of_inferred_direction", capture->n_inferred);
     }
     g_array_set_size(capture->items, 0);
+    g_array_unref(capture->after);
+    g_free(capture->ops);
     capture->import->trace = ech_trace_builder_finish(capture->builder, error);
     return capture->import->trace != NULL;
 }

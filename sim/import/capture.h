@@ -6,8 +6,8 @@
  *  - an address whose first event is a free was live before the capture (start_state_from_frees);
  *  - bytes in use before the capture that no later free explains become one resident buffer (start_state_baseline);
  *  - a stream wait depends on the newest operation of the other stream issued before the event was recorded;
- *  - where only the calls to wait are told (PyTorch's profiler unless asked), which stream waits for which is taken from their order and the recorded times
- *    (inferred_stream_waits);
+ *  - what a recording does not say of the order of a GPU's streams is taken from the order of calls and the recorded times (stream_waits.h;
+ *    inferred_stream_waits);
  *  - whatever is issued after a host wait depends on it;
  *  - an allocator event depends on the work of its device that had ended last before it, or, where nothing was measured, on what was asked of the device last;
  *  - what work uses is told by addresses, of arrays that lie there at that time (arrays.h); what it moves besides is of unknown place. An array that a merged
@@ -54,6 +54,7 @@ typedef struct {
     uint8_t from, to;  /**< EchTier: of a COPY; ALLOC, FREE, MEMSET: `to`. KERNEL: `to` is the host where its processor
                           runs it, on a host's queue; the device waits for that. COLLECTIVE: `from` is EchCollective. */
     uint8_t origin;    /**< EchOrigin of bytes. */
+    uint32_t thread;   /**< Host thread that asked for it, by any number, or ECH_NONE. */
     uint32_t first_use, n_uses; /**< KERNEL, MEMSET, COPY, COLLECTIVE: of ech_capture_use. */
     bool told;                  /**< Which arrays it uses is known, all or none. */
     bool together;              /**< KERNEL, MEMSET, COPY: the host asked for it with the one before, by one launch of a graph. */
@@ -111,6 +112,12 @@ void ech_capture_set_first_device(EchCapture *capture, uint32_t device);
 typedef void (*EchCaptureNamer)(void *data, EchTime time, EchId *ret_name, EchId *ret_stack);
 /** Asked for the merged trace's buffers that have no name, when ech_capture_finish adds them. */
 void ech_capture_name_merged(EchCapture *capture, EchCaptureNamer namer, void *data);
+/** What a recording says of the waits of streams: not even when there were any; the calls that make a stream wait, but not for what, or not which; all. */
+typedef enum { ECH_WAITS_UNKNOWN, ECH_WAITS_CALLS, ECH_WAITS_TOLD } EchWaitsTold;
+/** ECH_WAITS_UNKNOWN unless said. */
+void ech_capture_set_waits(EchCapture *capture, EchWaitsTold told);
+/** A call that lets a stream wait for what the recording does not say. @thread: as EchItem.thread. @queue: the stream, or ECH_NONE where that is not said. */
+void ech_capture_wait_call(EchCapture *capture, EchTime time, uint32_t thread, uint32_t queue);
 /** Says that nothing in the capture was measured: an allocator's event comes after what was asked of its device before it. */
 void ech_capture_set_unrecorded(EchCapture *capture);
 /** Sets import->trace. Recorded times become relative to the first; property "time_zero_ps" tells what was subtracted. */

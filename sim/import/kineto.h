@@ -109,7 +109,7 @@ typedef struct {
     bool has_base;
     int64_t base_us;
     int64_t base_ns; /* baseTimeNanoseconds */
-    uint64_t n_events, n_syncs, n_host_syncs, n_inferred_waits;
+    uint64_t n_events, n_syncs, n_host_syncs;
     bool events_seen;
     GString *keys; /* the first ones of the document, for the message when it is no trace */
     const char *where;

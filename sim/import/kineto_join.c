@@ -91,7 +91,7 @@ static void join_launches(Reader *r)
         const Launch *call = side->correlation >= 0 ? find_launch(r, side->correlation) : NULL;
         if (call && call->start <= item->start) {
             item->issued = call->start;
-            side->thread = call->thread;
+            item->thread = side->thread = call->thread;
         } else {
             without++;
         }
@@ -143,199 +143,15 @@ static void infer_host_waits(Reader *r)
     ech_diag_note(r->ret->diag, "inferred_host_waits", r->n_host_syncs);
 }
 
-/* ---- what streams waited for, where nothing was recorded of it ---- */
-
-/* A call in the order in which the host made it: an item's launch, or a wait of a stream that the file does not name (item = ECH_NONE). */
-typedef struct {
-    EchTime time;
-    uint32_t thread, item;
-} Call;
-
-/* What a stream has been given: its items in order, the place of the newest in the order of calls, and how far each other stream has waited for it. */
-typedef struct {
-    GArray *items;
-    uint32_t at;
-    uint32_t *waited; /* [stream]: place + 1 of the newest item that it has waited for */
-} Stream;
-
-enum { MAX_STREAMS = 256 };
-/* Recorded times are of whole microseconds in old files. A kernel starts within a few of them once what it waited for has ended. */
-static const EchTime CLOCK_PS = 2 * ECH_PS_PER_US, START_PS = 15 * ECH_PS_PER_US, HELD_UP_PS = 5 * ECH_PS_PER_US;
-
-static int compare_calls(gconstpointer a, gconstpointer b)
+/* What the file says of the waits of streams: all where PyTorch's profiler was asked to (enable_cuda_sync_events), else the calls, if it has the host's. */
+static void tell_waits(Reader *r)
 {
-    const Call *x = a, *y = b;
-    if (x->thread != y->thread)
-        return x->thread < y->thread ? -1 : 1;
-    if (x->time != y->time)
-        return x->time < y->time ? -1 : 1;
-    return x->item < y->item ? 1 : x->item > y->item ? -1 : 0;
-}
-
-static EchTime end_of(const EchItem *item)
-{
-    return ech_time_add(item->start, item->duration);
-}
-
-/* The newest of a stream's items that had ended by @time; ECH_NONE without one. */
-static uint32_t ended_by(const Reader *r, const Stream *stream, EchTime time)
-{
-    guint low = 0, high = stream->items->len;
-    while (low < high) {
-        guint middle = low + (high - low) / 2;
-        if (end_of(ech_capture_item(r->capture, g_array_index(stream->items, uint32_t, middle))) <= time)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low ? g_array_index(stream->items, uint32_t, low - 1) : ECH_NONE;
-}
-
-/* Of the streams that @x's has not waited for since, the one that was given work last: its newest item, if it had ended when @x began. */
-static uint32_t newest_elsewhere(const Reader *r, const Stream *streams, uint32_t n, const EchItem *x)
-{
-    uint32_t newest = ECH_NONE;
-    for (uint32_t q = 0; q < n; q++) {
-        if (q == x->queue || streams[q].items->len == 0 || ech_capture_queue_device(r->capture, q) != ech_capture_queue_device(r->capture, x->queue) ||
-            streams[q].waited[x->queue] > streams[q].at)
-            continue;
-        if (newest == ECH_NONE || streams[q].at > streams[newest].at)
-            newest = q;
-    }
-    if (newest == ECH_NONE)
-        return ECH_NONE;
-    uint32_t y = g_array_index(streams[newest].items, uint32_t, streams[newest].items->len - 1);
-    return end_of(ech_capture_item(r->capture, y)) <= x->start + CLOCK_PS ? y : ECH_NONE;
-}
-
-/* What visibly held @x up: it had been asked for, its stream was idle, and it began just when this had ended. */
-static uint32_t held_up_by(const Reader *r, const Stream *streams, uint32_t n, const EchItem *x, EchTime before)
-{
-    const GArray *own = streams[x->queue].items;
-    EchTime ready = x->issued;
-    if (own->len)
-        ready = MAX(ready, end_of(ech_capture_item(r->capture, g_array_index(own, uint32_t, own->len - 1))));
-    uint32_t last = ECH_NONE;
-    for (uint32_t q = 0; q < n; q++) {
-        if (q == x->queue || ech_capture_queue_device(r->capture, q) != ech_capture_queue_device(r->capture, x->queue))
-            continue;
-        uint32_t y = ended_by(r, &streams[q], x->start + CLOCK_PS);
-        if (y == ECH_NONE)
-            continue;
-        const EchItem *item = ech_capture_item(r->capture, y);
-        EchTime end = end_of(item);
-        if (item->issued < before && end >= x->start - START_PS && end >= ready + HELD_UP_PS &&
-            (last == ECH_NONE || end > end_of(ech_capture_item(r->capture, last))))
-            last = y;
-    }
-    return last;
-}
-
-static Stream *streams_new(uint32_t n)
-{
-    Stream *streams = g_new0(Stream, n);
-    for (uint32_t q = 0; q < n; q++) {
-        streams[q].items = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-        streams[q].waited = g_new0(uint32_t, n);
-    }
-    return streams;
-}
-
-static void streams_free(Stream *streams, uint32_t n)
-{
-    for (uint32_t q = 0; q < n; q++) {
-        g_array_unref(streams[q].items);
-        g_free(streams[q].waited);
-    }
-    g_free(streams);
-}
-
-/* Lets the stream of item @x wait for item @y of another one, from before @x on. */
-static void add_stream_wait(Reader *r, Stream *streams, uint32_t x, uint32_t y, const uint32_t *places)
-{
-    if (y == ECH_NONE)
-        return;
-    const EchItem *waits = ech_capture_item(r->capture, x), *awaited = ech_capture_item(r->capture, y);
-    if (streams[awaited->queue].waited[waits->queue] > places[y] || awaited->issued >= waits->issued)
-        return;
-    streams[awaited->queue].waited[waits->queue] = places[y] + 1;
-    EchItem item = ech_item_init(ECH_ITEM_STREAM_WAIT);
-    item.name = ech_trace_builder_string(r->builder, "Stream Wait Event", -1);
-    item.issued = waits->issued - 1;
-    item.address = (uint64_t)awaited->issued;
-    item.queue = waits->queue;
-    item.other = awaited->queue;
-    item.start = item.duration = ECH_TIME_NONE;
-    ech_kineto_add_item(r, &item, -1, -1, UINT32_MAX);
-    r->n_inferred_waits++;
-}
-
-/* PyTorch's profiler says which stream waited for which only where it was asked to (enable_cuda_sync_events); else there are the calls, which name neither
- * the stream nor the event. What is launched next after such a call waits: for the stream that was given work last before it. Otherwise, what began late,
- * just when another stream's work had ended, waited for that. Neither may contradict the recorded times. */
-static void infer_stream_waits(Reader *r)
-{
-    if (r->n_syncs)
-        return;
-    size_t n_items = ech_capture_n_items(r->capture);
-    g_autoptr(GArray) calls = g_array_new(FALSE, FALSE, sizeof(Call));
-    uint32_t n = 0, device = ECH_NONE;
-    bool several = false;
+    ech_capture_set_waits(r->capture, r->n_syncs ? ECH_WAITS_TOLD : r->launches->len ? ECH_WAITS_CALLS : ECH_WAITS_UNKNOWN);
     for (guint i = 0; i < r->launches->len; i++) {
         const Launch *launch = &g_array_index(r->launches, Launch, i);
         if (launch->role == SYNC_STREAM_WAIT)
-            g_array_append_val(calls, ((Call){launch->start, launch->thread, ECH_NONE}));
+            ech_capture_wait_call(r->capture, launch->start, launch->thread, ECH_NONE);
     }
-    if (calls->len == 0)
-        return;
-    for (size_t i = 0; i < n_items; i++) {
-        const EchItem *item = ech_capture_item(r->capture, i);
-        uint32_t thread = g_array_index(r->sides, Side, i).thread;
-        if (!is_device_work(item) || thread == UINT32_MAX || item->start == ECH_TIME_NONE || item->duration == ECH_TIME_NONE)
-            continue;
-        uint32_t on = ech_capture_queue_device(r->capture, item->queue);
-        several = several || (device != ECH_NONE && on != device);
-        device = on;
-        n = MAX(n, item->queue + 1);
-        g_array_append_val(calls, ((Call){item->issued, thread, (uint32_t)i}));
-    }
-    if (n > MAX_STREAMS)
-        return;
-    /* Of one device, all threads launch in turn (autograd's and the program's own); of several, each thread has its own. */
-    for (guint i = 0; !several && i < calls->len; i++)
-        g_array_index(calls, Call, i).thread = 0;
-    g_array_sort(calls, compare_calls);
-    g_autofree uint32_t *places = g_new0(uint32_t, n_items);
-    Stream *streams = streams_new(n);
-    bool pending = false, any = false;
-    EchTime last_wait = 0;
-    for (guint i = 0; i < calls->len; i++) {
-        const Call *call = &g_array_index(calls, Call, i);
-        if (i && call->thread != g_array_index(calls, Call, i - 1).thread) {
-            streams_free(streams, n);
-            streams = streams_new(n);
-            pending = any = false;
-        }
-        if (call->item == ECH_NONE) {
-            pending = any = true;
-            last_wait = call->time;
-            continue;
-        }
-        EchItem x = *ech_capture_item(r->capture, call->item);
-        Stream *own = &streams[x.queue];
-        places[call->item] = i;
-        if (pending)
-            add_stream_wait(r, streams, call->item, newest_elsewhere(r, streams, n, &x), places);
-        if (any && (own->items->len == 0 || ech_capture_item(r->capture, g_array_index(own->items, uint32_t, own->items->len - 1))->issued < last_wait))
-            add_stream_wait(r, streams, call->item, held_up_by(r, streams, n, &x, last_wait), places);
-        pending = false;
-        g_array_append_val(own->items, call->item);
-        own->at = i;
-    }
-    streams_free(streams, n);
-    ech_diag_note(r->ret->diag, "inferred_stream_waits", r->n_inferred_waits);
-    if (r->n_inferred_waits > 0)
-        ech_trace_builder_printf_property(r->builder, "inferred_stream_waits", "%" G_GUINT64_FORMAT, r->n_inferred_waits);
 }
 
 static int compare_shapes(gconstpointer a, gconstpointer b)
@@ -521,7 +337,7 @@ void ech_kineto_join(Reader *r)
 {
     join_bytes(r);
     join_launches(r);
-    infer_stream_waits(r);
+    tell_waits(r);
     infer_host_waits(r);
     infer_traffic(r);
     join_stacks(r);

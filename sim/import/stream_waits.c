@@ -1,0 +1,316 @@
+#include "sim/import/stream_waits.h"
+
+#include <string.h>
+
+/* What a stream has been given: its items in order, the place of the newest, and how far each other stream has waited for it. */
+typedef struct {
+    uint32_t group;
+    GArray *items;     /* uint32_t */
+    uint32_t *waited;  /* [stream]: index + 1 of the newest of the items that it has waited for */
+    guint looked;      /* Entries of its group's log that it has come after. */
+    bool pending;      /* A call has let this very stream wait since its newest item. */
+    EchTime last_wait; /* Of the newest such call; INT64_MIN: none. */
+} Stream;
+
+/* What a host thread has called. */
+typedef struct {
+    bool pending;
+    EchTime last_wait; /* INT64_MIN: none */
+} Caller;
+
+/* Streams of one device and process. */
+typedef struct {
+    uint32_t device, process, n_streams;
+    GArray *log;     /* uint32_t: items in the order in which they ended */
+    GArray *running; /* uint32_t: items that had not ended when the host asked last; a heap, the earliest end first */
+} Group;
+
+typedef struct {
+    const EchItem *items;
+    const EchStreamOf *queues;
+    uint32_t n_queues, n;
+    uint32_t *index;     /* [queue]: of its stream, or ECH_NONE */
+    Stream *streams;     /* [n] */
+    GArray *groups;      /* Group */
+    GHashTable *callers; /* thread + 1 -> Caller */
+    GArray *found;       /* EchStreamWait */
+} Search;
+
+enum { MAX_STREAMS = 256, MAX_ENDED = 16 };
+/* Recorded times are of whole microseconds in old files. A kernel starts within a few of them once what it waited for has ended. */
+static const EchTime CLOCK_PS = 2 * ECH_PS_PER_US, START_PS = 15 * ECH_PS_PER_US, HELD_UP_PS = 5 * ECH_PS_PER_US;
+
+static EchTime end_of(const EchItem *item)
+{
+    return ech_time_add(item->start, item->duration);
+}
+
+static uint32_t newest_of(const Stream *stream)
+{
+    return stream->items->len ? g_array_index(stream->items, uint32_t, stream->items->len - 1) : ECH_NONE;
+}
+
+static uint32_t stream_of(const Search *s, uint32_t item)
+{
+    return s->index[s->items[item].queue];
+}
+
+static void add_wait(Search *s, uint32_t x, uint32_t y)
+{
+    uint32_t *waited = &s->streams[stream_of(s, y)].waited[stream_of(s, x)];
+    if (*waited > y)
+        return;
+    *waited = y + 1;
+    g_array_append_val(s->found, ((EchStreamWait){x, y}));
+}
+
+/* ---- what had ended when the host asked ---- */
+
+static EchTime heap_end(const Search *s, const Group *group, guint i)
+{
+    return end_of(&s->items[g_array_index(group->running, uint32_t, i)]);
+}
+
+static void heap_swap(Group *group, guint a, guint b)
+{
+    uint32_t *rows = (uint32_t *)(void *)group->running->data, kept = rows[a];
+    rows[a] = rows[b];
+    rows[b] = kept;
+}
+
+static void heap_push(const Search *s, Group *group, uint32_t item)
+{
+    g_array_append_val(group->running, item);
+    for (guint at = group->running->len - 1; at > 0 && heap_end(s, group, (at - 1) / 2) > heap_end(s, group, at); at = (at - 1) / 2)
+        heap_swap(group, at, (at - 1) / 2);
+}
+
+static uint32_t heap_pop(const Search *s, Group *group)
+{
+    heap_swap(group, 0, group->running->len - 1);
+    uint32_t first = g_array_index(group->running, uint32_t, group->running->len - 1);
+    g_array_set_size(group->running, group->running->len - 1);
+    for (guint at = 0, child; (child = 2 * at + 1) < group->running->len; at = child) {
+        if (child + 1 < group->running->len && heap_end(s, group, child + 1) < heap_end(s, group, child))
+            child++;
+        if (heap_end(s, group, at) <= heap_end(s, group, child))
+            break;
+        heap_swap(group, at, child);
+    }
+    return first;
+}
+
+/* The newest of each other stream that had ended when @x was asked for, those first that ended last. */
+static void wait_for_ended(Search *s, Group *group, uint32_t x)
+{
+    const EchItem *item = &s->items[x];
+    while (group->running->len > 0 && heap_end(s, group, 0) <= item->issued) {
+        uint32_t y = heap_pop(s, group);
+        g_array_append_val(group->log, y);
+    }
+    Stream *own = &s->streams[stream_of(s, x)];
+    uint32_t seen[MAX_ENDED];
+    uint32_t n_seen = 0;
+    for (guint i = group->log->len; i > own->looked && n_seen < MIN((uint32_t)MAX_ENDED, group->n_streams - 1); i--) {
+        uint32_t y = g_array_index(group->log, uint32_t, i - 1), q = stream_of(s, y), k = 0;
+        while (k < n_seen && seen[k] != q)
+            k++;
+        if (q == stream_of(s, x) || k < n_seen)
+            continue;
+        seen[n_seen++] = q;
+        add_wait(s, x, y);
+    }
+    own->looked = group->log->len;
+}
+
+/* ---- what a stream waited for ---- */
+
+/* The newest of a stream's items that had ended by @time; ECH_NONE without one. */
+static uint32_t ended_by(const Search *s, const Stream *stream, EchTime time)
+{
+    guint low = 0, high = stream->items->len;
+    while (low < high) {
+        guint middle = low + (high - low) / 2;
+        if (end_of(&s->items[g_array_index(stream->items, uint32_t, middle)]) <= time)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low ? g_array_index(stream->items, uint32_t, low - 1) : ECH_NONE;
+}
+
+/* Of the streams that @x's has not waited for since, the one that was given work last: its newest item, if it had ended when @x began. */
+static uint32_t newest_elsewhere(const Search *s, uint32_t x)
+{
+    uint32_t newest = ECH_NONE, own = stream_of(s, x);
+    for (uint32_t q = 0; q < s->n; q++) {
+        uint32_t y = q != own && s->streams[q].group == s->streams[own].group ? newest_of(&s->streams[q]) : ECH_NONE;
+        if (y != ECH_NONE && s->streams[q].waited[own] <= y && (newest == ECH_NONE || y > newest))
+            newest = y;
+    }
+    return newest != ECH_NONE && end_of(&s->items[newest]) <= s->items[x].start + CLOCK_PS ? newest : ECH_NONE;
+}
+
+/* What visibly held @x up: it had been asked for, its stream was idle, and it began just when this had ended, which was asked for before @before. */
+static uint32_t held_up_by(const Search *s, uint32_t x, EchTime before)
+{
+    const EchItem *item = &s->items[x];
+    uint32_t own = stream_of(s, x), newest = newest_of(&s->streams[own]), last = ECH_NONE;
+    EchTime ready = newest == ECH_NONE ? item->issued : MAX(item->issued, end_of(&s->items[newest]));
+    if (item->start + CLOCK_PS < ready + HELD_UP_PS)
+        return ECH_NONE;
+    for (uint32_t q = 0; q < s->n; q++) {
+        uint32_t y = q != own && s->streams[q].group == s->streams[own].group ? ended_by(s, &s->streams[q], item->start + CLOCK_PS) : ECH_NONE;
+        if (y == ECH_NONE)
+            continue;
+        EchTime end = end_of(&s->items[y]);
+        if (s->items[y].issued < before && end >= item->start - START_PS && end >= ready + HELD_UP_PS && (last == ECH_NONE || end > end_of(&s->items[last])))
+            last = y;
+    }
+    return last;
+}
+
+static Caller *caller_of(Search *s, uint32_t thread)
+{
+    gpointer key = GSIZE_TO_POINTER((gsize)thread + 1);
+    Caller *caller = g_hash_table_lookup(s->callers, key);
+    if (!caller) {
+        caller = g_new(Caller, 1);
+        *caller = (Caller){.last_wait = INT64_MIN};
+        g_hash_table_insert(s->callers, key, caller);
+    }
+    return caller;
+}
+
+static void wait_as_called(Search *s, uint32_t x, Caller *caller)
+{
+    Stream *own = &s->streams[stream_of(s, x)];
+    uint32_t newest = newest_of(own);
+    EchTime last_wait = MAX(caller->last_wait, own->last_wait);
+    if (caller->pending || own->pending) {
+        uint32_t y = newest_elsewhere(s, x);
+        if (y != ECH_NONE)
+            add_wait(s, x, y);
+    }
+    if (last_wait > INT64_MIN && (newest == ECH_NONE || s->items[newest].issued < last_wait)) {
+        uint32_t y = held_up_by(s, x, last_wait);
+        if (y != ECH_NONE)
+            add_wait(s, x, y);
+    }
+    caller->pending = own->pending = false;
+}
+
+/* ---- all of it ---- */
+
+static int compare_calls(gconstpointer a, gconstpointer b)
+{
+    const EchWaitCall *x = a, *y = b;
+    return x->time < y->time ? -1 : x->time > y->time;
+}
+
+static bool is_work(const Search *s, const EchItem *item)
+{
+    bool works = item->kind == ECH_ITEM_KERNEL || item->kind == ECH_ITEM_COPY || item->kind == ECH_ITEM_MEMSET || item->kind == ECH_ITEM_COLLECTIVE;
+    return works && item->queue < s->n_queues && s->queues[item->queue].stream && item->start != ECH_TIME_NONE && item->duration != ECH_TIME_NONE;
+}
+
+/* The group of a queue; made when first asked for. */
+static uint32_t group_of(Search *s, const EchStreamOf *queue)
+{
+    for (guint i = 0; i < s->groups->len; i++) {
+        const Group *group = &g_array_index(s->groups, Group, i);
+        if (group->device == queue->device && group->process == queue->process)
+            return i;
+    }
+    Group group = {.device = queue->device, .process = queue->process};
+    group.log = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    group.running = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    g_array_append_val(s->groups, group);
+    return s->groups->len - 1;
+}
+
+static void number_streams(Search *s, size_t n_items)
+{
+    for (size_t i = 0; i < n_items; i++)
+        if (is_work(s, &s->items[i]) && s->index[s->items[i].queue] == ECH_NONE)
+            s->index[s->items[i].queue] = s->n++;
+}
+
+/* Rows of streams and groups; whether they are of several devices. */
+static bool begin(Search *s)
+{
+    s->streams = g_new0(Stream, s->n);
+    bool several = false;
+    for (uint32_t q = 0; q < s->n_queues; q++) {
+        if (s->index[q] == ECH_NONE)
+            continue;
+        uint32_t group = group_of(s, &s->queues[q]);
+        s->streams[s->index[q]] = (Stream){.group = group, .last_wait = INT64_MIN};
+        s->streams[s->index[q]].items = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+        s->streams[s->index[q]].waited = g_new0(uint32_t, s->n);
+        g_array_index(s->groups, Group, group).n_streams++;
+        several = several || g_array_index(s->groups, Group, 0).device != s->queues[q].device;
+    }
+    return several;
+}
+
+static void end(Search *s)
+{
+    for (uint32_t q = 0; q < s->n; q++) {
+        g_array_unref(s->streams[q].items);
+        g_free(s->streams[q].waited);
+    }
+    for (guint i = 0; i < s->groups->len; i++) {
+        g_array_unref(g_array_index(s->groups, Group, i).log);
+        g_array_unref(g_array_index(s->groups, Group, i).running);
+    }
+    g_free(s->streams);
+}
+
+static void search(Search *s, size_t n_items, EchWaitsTold told, GArray *calls)
+{
+    bool several = begin(s); /* of one device, all threads launch in turn (autograd's and the program's own); of several, each thread has its own */
+    g_array_sort(calls, compare_calls);
+    guint c = 0;
+    for (uint32_t x = 0; x < n_items; x++) {
+        const EchItem *item = &s->items[x];
+        if (!is_work(s, item))
+            continue;
+        for (; c < calls->len && g_array_index(calls, EchWaitCall, c).time <= item->issued; c++) {
+            const EchWaitCall *call = &g_array_index(calls, EchWaitCall, c);
+            if (call->queue == ECH_NONE) {
+                *caller_of(s, several ? call->thread : 0) = (Caller){true, call->time};
+            } else if (s->index[call->queue] != ECH_NONE) {
+                s->streams[s->index[call->queue]].pending = true;
+                s->streams[s->index[call->queue]].last_wait = call->time;
+            }
+        }
+        Stream *own = &s->streams[s->index[item->queue]];
+        Group *group = &g_array_index(s->groups, Group, own->group);
+        wait_for_ended(s, group, x);
+        uint32_t y = told == ECH_WAITS_UNKNOWN ? held_up_by(s, x, INT64_MAX) : ECH_NONE;
+        if (y != ECH_NONE)
+            add_wait(s, x, y);
+        if (told == ECH_WAITS_CALLS)
+            wait_as_called(s, x, caller_of(s, several ? item->thread : 0));
+        g_array_append_val(own->items, x);
+        heap_push(s, group, x);
+    }
+    end(s);
+}
+
+GArray *ech_stream_waits(const EchItem *items, size_t n_items, const EchStreamOf *queues, uint32_t n_queues, EchWaitsTold told, GArray *calls)
+{
+    Search s = {.items = items, .queues = queues, .n_queues = n_queues, .found = g_array_new(FALSE, FALSE, sizeof(EchStreamWait))};
+    s.index = g_new(uint32_t, n_queues + 1);
+    memset(s.index, 0xff, (n_queues + 1) * sizeof *s.index);
+    s.groups = g_array_new(FALSE, FALSE, sizeof(Group));
+    s.callers = g_hash_table_new_full(NULL, NULL, NULL, g_free);
+    number_streams(&s, n_items);
+    if (s.n > 1 && s.n <= MAX_STREAMS && n_items < ECH_NONE)
+        search(&s, n_items, told, calls);
+    g_array_unref(s.groups);
+    g_hash_table_unref(s.callers);
+    g_free(s.index);
+    return s.found;
+}
