@@ -947,6 +947,41 @@ static void settle_zero(EchCapture *capture)
     ech_trace_builder_printf_property(capture->builder, "time_zero_ps", "%" G_GINT64_FORMAT, capture->zero);
 }
 
+static int compare_places(gconstpointer a, gconstpointer b, gpointer data)
+{
+    const EchItem *items = data, *x = &items[*(const guint *)a], *y = &items[*(const guint *)b];
+    if (x->queue != y->queue)
+        return x->queue < y->queue ? -1 : 1;
+    return compare_starts(x, y, NULL);
+}
+
+static bool is_work(const EchItem *item)
+{
+    return (item->kind <= ECH_ITEM_COPY || item->kind == ECH_ITEM_COLLECTIVE) && item->start != ECH_TIME_NONE;
+}
+
+/* A stream does its work in the order in which it was asked for: what began before something else was asked for before it, whatever its call, which some
+ * recordings lack, says. */
+static void settle_issues(EchCapture *capture)
+{
+    EchItem *items = (EchItem *)(void *)capture->items->data;
+    g_autoptr(GArray) places = g_array_new(FALSE, FALSE, sizeof(guint));
+    for (guint i = 0; i < capture->items->len; i++)
+        if (is_work(&items[i]) && queue_at(capture, items[i].queue)->kind == ECH_QUEUE_COMPUTE)
+            g_array_append_val(places, i);
+    g_array_sort_with_data(places, compare_places, items);
+    uint64_t n = 0;
+    for (guint k = places->len; k-- > 1;) {
+        EchItem *before = &items[g_array_index(places, guint, k - 1)];
+        const EchItem *behind = &items[g_array_index(places, guint, k)];
+        if (before->queue != behind->queue || before->issued <= behind->issued)
+            continue;
+        before->issued = behind->issued;
+        n++;
+    }
+    ech_diag_note(capture->import->diag, "issue_times_by_stream_order", n);
+}
+
 /* Work that the host asked for at one time, as by one graph, in the order in which it began. */
 static void settle_ties(EchCapture *capture)
 {
@@ -957,8 +992,7 @@ static void settle_ties(EchCapture *capture)
         g_array_set_size(work, 0);
         g_array_set_size(places, 0);
         for (end = i; end < capture->items->len && items[end].issued == items[i].issued; end++) {
-            bool works = items[end].kind <= ECH_ITEM_COPY || items[end].kind == ECH_ITEM_COLLECTIVE;
-            if (!works || items[end].start == ECH_TIME_NONE)
+            if (!is_work(&items[end]))
                 continue;
             g_array_append_val(work, items[end]);
             g_array_append_val(places, end);
@@ -992,10 +1026,10 @@ bool ech_capture_finish(EchCapture *capture, GError **error)
 {
     if (capture->foreign)
         merge_items(capture);
+    settle_issues(capture);
     if (!is_sorted(capture->items))
         g_array_sort_with_data(capture->items, compare_items, NULL);
-    if (!capture->unrecorded)
-        settle_ties(capture);
+    settle_ties(capture);
     if (capture->foreign && capture->uses->len > 0)
         settle_frees(capture);
     infer_order(capture);

@@ -809,13 +809,30 @@ static void price_collective(const Pricer *pricer, const Map *map, Row *row, con
     price->fixed = pricer->options->overhead ? fixed : 0;
 }
 
+/* Whether a GPU's copy or collective takes the time that was recorded of it. */
+static bool takes_recorded(const Pricer *pricer, const Map *map, const EchOp *op, const EchPrice *price)
+{
+    EchKernelTime times = pricer->options->kernel_time;
+    return g_strcmp0(map->device->family, "gpu") == 0 && op->recorded.duration != ECH_TIME_NONE && op->recorded.duration >= 0 &&
+           (times == ECH_KERNEL_TIME_AUTO || times == ECH_KERNEL_TIME_RECORDED || price->source == ECH_PRICE_UNKNOWN);
+}
+
+/* @time becomes what it takes, of which what it moves takes @moving: at full speed where that is longer, else as evenly as it was. */
+static void take(EchPrice *price, Row *row, double moving, double time, bool scaled)
+{
+    price->source = scaled ? ECH_PRICE_RECORDED_SCALED : ECH_PRICE_RECORDED;
+    price->fixed = MIN(price->fixed, whole_ps(time));
+    price->minimum = whole_ps(time) - price->fixed;
+    double share = moving > 0 ? (double)price->minimum / moving : 1;
+    for (uint32_t i = 0; share < 1 && i < row->n_used; i++)
+        row->amounts[row->used[i]] *= share;
+}
+
 /* A GPU's collective is a kernel: recorded, it takes that time, what it waited for others included. Where links are others, only what the model says of the
  * collective itself changes; nothing, where one of the devices has none. */
 static void spread_recorded_collective(const Pricer *pricer, const Map *map, const Map *reference, Row *row, Row *scratch, const EchOp *op, EchPrice *price)
 {
-    EchKernelTime times = pricer->options->kernel_time;
-    if (g_strcmp0(map->device->family, "gpu") != 0 || op->recorded.duration == ECH_TIME_NONE || op->recorded.duration < 0 ||
-        (times != ECH_KERNEL_TIME_AUTO && times != ECH_KERNEL_TIME_RECORDED && price->source != ECH_PRICE_UNKNOWN))
+    if (!takes_recorded(pricer, map, op, price))
         return;
     uint32_t bound;
     double moving = row_time(map, row, &bound), here = (double)price->fixed + MAX(moving, (double)price->minimum), there = here;
@@ -831,13 +848,27 @@ static void spread_recorded_collective(const Pricer *pricer, const Map *map, con
     }
     double recorded = (double)op->recorded.duration;
     double time = recorded >= there ? here + (recorded - there) : recorded * (here / there);
-    price->source = reference == map ? ECH_PRICE_RECORDED : ECH_PRICE_RECORDED_SCALED;
     price->loose = time > LOOSE * here;
-    price->fixed = MIN(price->fixed, whole_ps(time));
-    price->minimum = whole_ps(time) - price->fixed;
-    double share = moving > 0 ? (double)price->minimum / moving : 1;
-    for (uint32_t i = 0; share < 1 && i < row->n_used; i++)
-        row->amounts[row->used[i]] *= share;
+    take(price, row, moving, time, reference != map);
+}
+
+/* A recorded copy of a GPU takes that time, whatever it was that made it slower or faster than the model's: its machine's bus, its host's memory, what ran
+ * beside it. On another device by the ratio of the model's times. */
+static void spread_recorded_copy(const Pricer *pricer, const Map *map, const Map *reference, Row *row, Row *scratch, const EchOp *op, EchPrice *price)
+{
+    if (!takes_recorded(pricer, map, op, price))
+        return;
+    uint32_t bound;
+    double moving = row_time(map, row, &bound), ratio = 1;
+    if (reference != map) {
+        EchPrice other = {0};
+        price_copy(pricer, reference, scratch, op, &other);
+        double here = (double)price->fixed + moving, there = (double)other.fixed + row_time(reference, scratch, &bound);
+        ratio = here > 0 && there > 0 ? here / there : 1;
+        row_clear(scratch);
+    }
+    price->fixed = 0; /* the device had it all that time */
+    take(price, row, moving, (double)op->recorded.duration * ratio, reference != map);
 }
 
 static void price_alloc(const Pricer *pricer, const Map *map, const EchOp *op, EchPrice *price)
@@ -965,6 +996,7 @@ static bool price_op(Pricer *pricer, const Map *map, const Map *old, Row *row, R
     case ECH_OP_COPY:
         if (!pricer->not_awaited || strcmp(ech_trace_string(pricer->trace, op->name), pricer->not_awaited) != 0)
             free_copy = !price_copy(pricer, map, row, op, price);
+        spread_recorded_copy(pricer, map, old, row, scratch, op, price);
         break;
     case ECH_OP_COLLECTIVE:
         price_collective(pricer, map, row, op, price);
@@ -985,7 +1017,7 @@ static bool price_op(Pricer *pricer, const Map *map, const Map *old, Row *row, R
     bool capped = (double)price->minimum >= time;
     if (bound != NOWHERE && map->kinds[bound] == ECH_RESOURCE_LINK_LANE) /* people know the link, not its ways */
         bound = map->link[0][map->owners[bound]];
-    price->bound = (capped && op->kind != ECH_OP_COLLECTIVE) || price->loose ? ECH_NONE : bound;
+    price->bound = (capped && op->kind == ECH_OP_KERNEL) || price->loose ? ECH_NONE : bound;
     price->alone = ech_time_add(price->fixed, capped ? price->minimum : whole_ps(time));
     /* What was set on the device of the recording does not touch this kernel. */
     if (price->source == ECH_PRICE_RECORDED_SCALED && g_strcmp0(map->device->name, old->device->name) == 0 && price->alone == op->recorded.duration)
