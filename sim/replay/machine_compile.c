@@ -561,7 +561,7 @@ static bool compile_memories(EchMachine *m, EchDiag *diag, GError **error)
             return false;
         if (ech_allocator_free_waits(m->allocators[i])) {
             m->free_call[i] = ech_allocator_maps(m->allocators[i]) ? &m->driver_unmap : &m->driver_free;
-            m->paced = m->n_loops == 0 && !m->prices->gaps && !m->options->graph && m->free_call[i]->call > 0;
+            m->paced = m->n_loops == 0 && !m->options->host_gaps && !m->options->graph && m->free_call[i]->call > 0;
         }
         m->driven = m->driven || (memory->kind == ECH_MEM_HBM && m->driver_malloc.call + m->driver_free.call + m->driver_map.call + m->driver_unmap.call > 0);
         if (m->has_fixed[i])

@@ -899,12 +899,80 @@ static bool is_allocator_only(const EchTrace *trace)
     return timed;
 }
 
+/* A time in which a device worked, and how long it had worked before it. */
+typedef struct {
+    EchTime start, end, before;
+} Busy;
+
+static int compare_busy(gconstpointer a, gconstpointer b)
+{
+    const Busy *x = a, *y = b;
+    return x->start < y->start ? -1 : x->start > y->start;
+}
+
+/* When @device worked in the recording, in order and without overlaps, and how many times as long what it did takes now. */
+static GArray *busy_times(const EchTrace *trace, const EchPrices *prices, uint32_t device, double *ret_slower)
+{
+    g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(Busy));
+    GArray *times = g_array_new(FALSE, FALSE, sizeof(Busy));
+    double recorded = 0, priced = 0;
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        if (!was_recorded(op, false) || ech_trace_queues(trace)[op->queue].device != device)
+            continue;
+        g_array_append_val(all, ((Busy){op->recorded.start, ech_time_add(op->recorded.start, op->recorded.duration), 0}));
+        recorded += (double)op->recorded.duration;
+        priced += (double)prices->prices[i].alone;
+    }
+    g_array_sort(all, compare_busy);
+    for (guint i = 0; i < all->len; i++) {
+        Busy next = g_array_index(all, Busy, i), *last = times->len ? &g_array_index(times, Busy, times->len - 1) : NULL;
+        if (last && next.start <= last->end) {
+            last->end = MAX(last->end, next.end);
+            continue;
+        }
+        next.before = last ? last->before + (last->end - last->start) : 0;
+        g_array_append_val(times, next);
+    }
+    *ret_slower = recorded > 0 ? priced / recorded : 1;
+    return times;
+}
+
+/* How long it had worked by @time. */
+static EchTime worked_by(const GArray *times, EchTime time)
+{
+    guint low = 0, high = times->len;
+    while (low < high) {
+        guint middle = low + (high - low) / 2;
+        if (g_array_index(times, Busy, middle).start < time)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == 0)
+        return 0;
+    const Busy *busy = &g_array_index(times, Busy, low - 1);
+    return busy->before + MIN(time, busy->end) - busy->start;
+}
+
+/* Of each gap before an operation of @device what lay beside other work of it, as long as that takes now. */
+static void keep_beside(const EchTrace *trace, const EchPrices *prices, uint32_t device, const EchTime *starts, EchTime *gaps)
+{
+    double slower;
+    g_autoptr(GArray) times = busy_times(trace, prices, device, &slower);
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        if (gaps[i] > 0 && ech_trace_queues(trace)[op->queue].device == device)
+            gaps[i] = whole_ps((double)(worked_by(times, starts[i] + gaps[i]) - worked_by(times, starts[i])) * slower);
+    }
+}
+
 /*
  * The time before each recorded kernel, copy and collective (@allocator: allocation and free) that neither its queue's order nor its dependencies explain. The
  * host's, then: it was still computing, or launched late. Waits and signals pass on when what they stand for ended. NULL where there is no such time. What is
  * charged for launches is part of it.
  */
-static EchTime *recorded_gaps(const EchTrace *trace, const EchPrices *prices, bool allocator)
+static EchTime *recorded_gaps(const EchTrace *trace, const EchPrices *prices, bool allocator, bool beside)
 {
     size_t n_ops = ech_trace_n_ops(trace), n_queues = ech_trace_n_queues(trace);
     const EchOp *ops = ech_trace_ops(trace);
@@ -914,11 +982,10 @@ static EchTime *recorded_gaps(const EchTrace *trace, const EchPrices *prices, bo
             first = MIN(first, ops[i].recorded.start);
     if (first == ECH_TIME_MAX)
         return NULL;
-    g_autofree EchTime *frontier = g_new(EchTime, n_queues + 1), *ended = g_new(EchTime, n_ops + 1);
+    g_autofree EchTime *frontier = g_new(EchTime, n_queues + 1), *ended = g_new(EchTime, n_ops + 1), *starts = g_new0(EchTime, n_ops + 1);
     for (size_t q = 0; q < n_queues; q++)
         frontier[q] = first;
     g_autofree EchTime *gaps = g_new0(EchTime, n_ops + 1);
-    bool any = false;
     for (size_t i = 0; i < n_ops; i++) {
         const EchOp *op = &ops[i];
         EchTime at = frontier[op->queue];
@@ -927,14 +994,22 @@ static EchTime *recorded_gaps(const EchTrace *trace, const EchPrices *prices, bo
             if (dep->distance == 0 && dep->op < i)
                 at = MAX(at, ended[dep->op]);
         }
+        starts[i] = at;
         if (was_recorded(op, allocator)) {
             gaps[i] = MAX(op->recorded.start - at, 0);
-            bool recorded = prices->prices[i].source == ECH_PRICE_RECORDED || prices->prices[i].source == ECH_PRICE_RECORDED_SCALED;
-            gaps[i] -= MIN(gaps[i], recorded ? 0 : prices->prices[i].fixed); /* what is fixed of a recorded duration begins with it */
-            any = any || gaps[i] > 0;
             at = MAX(at, ech_time_add(op->recorded.start, MAX(op->recorded.duration, 0)));
         }
         frontier[op->queue] = ended[i] = at;
+    }
+    g_autoptr(GHashTable) devices = g_hash_table_new(NULL, NULL);
+    for (size_t q = 0; q < n_queues && beside; q++)
+        if (g_hash_table_add(devices, GUINT_TO_POINTER(ech_trace_queues(trace)[q].device)))
+            keep_beside(trace, prices, ech_trace_queues(trace)[q].device, starts, gaps);
+    bool any = false;
+    for (size_t i = 0; i < n_ops; i++) {
+        bool recorded = prices->prices[i].source == ECH_PRICE_RECORDED || prices->prices[i].source == ECH_PRICE_RECORDED_SCALED;
+        gaps[i] -= MIN(gaps[i], recorded ? 0 : prices->prices[i].fixed); /* what is fixed of a recorded duration begins with it */
+        any = any || gaps[i] > 0;
     }
     return any ? g_steal_pointer(&gaps) : NULL;
 }
@@ -1081,8 +1156,9 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
     prices->owners = g_steal_pointer(&map.owners);
     prices->n_resources = map.n_resources;
     bool allocator = is_allocator_only(trace);
-    if (options->host_gaps || allocator)
-        prices->gaps = recorded_gaps(trace, prices, allocator);
+    bool beside = options->gaps == ECH_GAPS_BESIDE && !allocator;
+    if (options->gaps == ECH_GAPS_ALL || allocator || (beside && g_strcmp0(device->family, "gpu") == 0))
+        prices->gaps = recorded_gaps(trace, prices, allocator, beside);
     map_clear(&map);
     if (!same)
         map_clear(&base);

@@ -53,7 +53,7 @@ const EchParam ech_replay_params[] = {
      "programs that ran on a GPU that was not there: one thread of the host asks for one kernel or copy after another, each takes it runtime.eager_launch_ps "
      "(15 us where the device does not say); false: the host is never late"},
     {"host_gaps", ECH_PARAM_BOOL, FIELD(host_gaps), "false", NULL, NULL, NULL,
-     "keep the gaps of the recording that neither queue order nor dependencies explain: the time the host took to ask for the next operation"},
+     "keep the time of the recording in which the device had nothing to do: the time the host took to ask for the next operation"},
     {"start", ECH_PARAM_TIME, FIELD(start), "0", NULL, NULL, NULL, "added to every time of the run"},
     {0},
 };
@@ -530,7 +530,7 @@ bool ech_replaying_begin(const EchReplayRank *rank, EchReplaying *ret, GError **
                                      .tuned_tiles = options->tuned_tiles != 0,
                                      .duty_known = options->products_duty >= 0,
                                      .products_duty = options->products_duty,
-                                     .host_gaps = options->host_gaps != 0};
+                                     .gaps = options->host_gaps ? ECH_GAPS_ALL : ECH_GAPS_BESIDE};
     EchReplaying r = {.rank = *rank, .run = g_new0(EchRun, 1)};
     r.run->diag = ech_diag_new();
     r.prices = ech_prices_new(rank->trace, rank->device, rank->reference, &price_options, r.run->diag);
