@@ -35,6 +35,12 @@ EchTime ech_link_overhead(const EchLink *link, bool forward, EchBytes bytes, boo
     return MAX(whole - moving, 0);
 }
 
+EchTime ech_link_time(const EchLink *link, bool forward, EchBytes bytes)
+{
+    EchRate rate = forward ? link->to_device : link->from_device;
+    return ech_time_add(ech_link_overhead(link, forward, bytes, true), rate > 0 ? ech_time_for(bytes, rate) : 0);
+}
+
 /* Sides of a slice of @devices chips, near-square, the smallest first, on at most @axes axes. */
 static uint32_t torus_sides(uint32_t devices, uint32_t axes, uint32_t sides[3])
 {

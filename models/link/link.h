@@ -9,6 +9,9 @@
  * time below) less the bytes at the rate that the curve was measured beside, so that a what-if on the rate leaves the set-up. Otherwise setup + latency. */
 EchTime ech_link_overhead(const EchLink *link, bool forward, EchBytes bytes, bool curve);
 
+/** What @bytes take over @link alone, what they take beyond its rate included. */
+EchTime ech_link_time(const EchLink *link, bool forward, EchBytes bytes);
+
 typedef enum {
     ECH_ALGORITHM_NONE,   /**< One device: nothing to send. */
     ECH_ALGORITHM_RING,   /**< Ring over a switch: every device sends to the next. */

@@ -1,4 +1,6 @@
-/* pin: host memory that copies find pageable is pinned: they need no staging buffer of the driver's, and take the link of pinned memory. */
+/* pin: host memory that copies find pageable is pinned: they need no staging buffer of the driver's, and take the link of pinned memory. Recorded ones take
+ * what was recorded by the ratio of the two links. */
+#include "models/link/link.h"
 #include "sim/pass/pass.h"
 
 #include <string.h>
@@ -13,6 +15,16 @@ static bool is_pageable(const EchTrace *trace, const EchDevice *device, EchId id
 {
     const EchMemory *memory = memory_of(trace, device, id);
     return memory && memory->kind == ECH_MEM_HOST_PAGEABLE;
+}
+
+/* How long a copy takes by the device's model; 0 where it has no way for it. */
+static EchTime time_of(const EchTrace *trace, const EchDevice *device, const EchOp *op, const EchMemory *from, const EchMemory *to)
+{
+    bool forward;
+    from = from ? from : memory_of(trace, device, op->memory_from);
+    to = to ? to : memory_of(trace, device, op->memory_to);
+    const EchLink *link = from && to && from != to ? ech_device_transfer_link(device, from, to, &forward) : NULL;
+    return link ? ech_link_time(link, forward, op->bytes) : 0;
 }
 
 static EchTrace *pin_run(const void *options, const EchDevice *device, EchTrace *in, EchDiag *diag, GError **error)
@@ -36,10 +48,17 @@ static EchTrace *pin_run(const void *options, const EchDevice *device, EchTrace 
     EchId to = ech_trace_builder_memory(builder, pinned->name);
     for (size_t i = 0; i < ech_trace_n_ops(in); i++) {
         const EchOp *op = &ech_trace_ops(in)[i];
+        bool from = op->kind == ECH_OP_COPY && is_pageable(in, device, op->memory_from),
+             into = op->kind == ECH_OP_COPY && is_pageable(in, device, op->memory_to);
+        if (!from && !into)
+            continue;
         EchOp *made = ech_trace_builder_peek_op(builder, (EchId)i);
-        if (op->kind == ECH_OP_COPY && is_pageable(in, device, op->memory_from))
+        EchTime before = time_of(in, device, op, NULL, NULL), now = time_of(in, device, op, from ? pinned : NULL, into ? pinned : NULL);
+        if (op->recorded.duration != ECH_TIME_NONE && op->recorded.duration > 0 && before > 0 && now > 0)
+            made->recorded.duration = (EchTime)((double)op->recorded.duration * ((double)now / (double)before));
+        if (from)
             made->memory_from = to;
-        if (op->kind == ECH_OP_COPY && is_pageable(in, device, op->memory_to))
+        if (into)
             made->memory_to = to;
     }
     for (size_t i = 0; i < ech_trace_n_buffers(in); i++) {

@@ -695,13 +695,12 @@ $ echelon run --trace tests/golden/data/retry.ech --device h100-sxm --set device
         "allocator" : 0,
     "allocator" : 0,
 $ for p in serial pin; do echelon run --trace tests/golden/data/pageable.json --device h100-sxm --engine native --pass $p | grep -E 'It takes|pin:|link'; done
-  It takes 1.01 ms, bound by pageable port (99 % of the critical path).
-    It takes as long as before, 1.01 ms: 99 % of its critical path is on the pageable port, which this does not touch.
-    pageable link to device          1 ms   98.9 % ####################  10.6 MiB at 11.1 GB/s
-  It takes 214 us, bound by host link to device (97 % of the critical path).
-    It takes 78.9 % less time: 1.01 ms -> 214 us. Along the critical path: -1 ms pageable port, +207 us host link to device.
-    host link to device            207 us   96.7 % ###################.
-    host link to device            207 us   96.7 % ###################.  10.6 MiB at 53.7 GB/s
+  It takes 1.01 ms, bound by pageable port (100 % of the critical path).
+    It takes as long as before, 1.01 ms: 100 % of its critical path is on the pageable port, which this does not touch.
+    pageable link to device       1.01 ms  100.0 % ####################  10.6 MiB at 11.0 GB/s
+  It takes 213 us, bound by host link to device (100 % of the critical path).
+    It takes 78.9 % less time: 1.01 ms -> 213 us. Along the critical path: -1.01 ms pageable port, +213 us host link to device.
+    host link to device            213 us  100.0 % ####################  10.6 MiB at 52.0 GB/s
   - pin: 1 copy of 10.6 MiB in all: from or to pinned memory now (pin_memory(), non_blocking=True); pinning it takes time of its own, not counted, once
 $ echelon run --trace tests/golden/data/oom.pickle --device h100-sxm --engine native | sed -n '3,5p'
 

