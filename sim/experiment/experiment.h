@@ -8,7 +8,7 @@
  *     allocator: bfc:limit=60GiB           # of the device's memory; host_allocator: of every other
  *     passes: [unplan, "pad:align=1MiB"]
  *     replay: {engine: native}             # the rows of ech_replay_params
- *     capture_device: 0                    # which device of a capture of several (default: the first)
+ *     capture_device: 0                    # which device of a capture of several (default: the first that computes)
  *     format: hlo                          # and beside:, trips: see EchImportOptions
  *     set: {device.memories.hbm.capacity: x2}   # edits, as --set
  *     find: {path: device.memories.hbm.capacity, values: 1GiB..16GiB, for: fits}   # see find.h

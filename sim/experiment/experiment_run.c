@@ -395,13 +395,26 @@ static EchTrace *select_cached(EchExperiment *experiment, EchTrace *trace, const
     return selected;
 }
 
-/* One device of a capture of several: its link and its memory are its own. The first, unless capture_device says another. */
+/* The first of the devices that computes; the first, where none does. */
+static uint32_t first_at_work(const EchTrace *trace, const uint32_t *devices, size_t n)
+{
+    for (size_t k = 0; k < n; k++)
+        for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+            const EchOp *op = &ech_trace_ops(trace)[i];
+            bool computes = op->kind == ECH_OP_KERNEL || op->kind == ECH_OP_COLLECTIVE || op->kind == ECH_OP_LOOP;
+            if (computes && op->queue != ECH_NONE && ech_trace_queues(trace)[op->queue].device == devices[k])
+                return devices[k];
+        }
+    return n > 0 ? devices[0] : 0;
+}
+
+/* One device of a capture of several: its link and its memory are its own. The first that computes, unless capture_device says another. */
 static EchTrace *select_device(EchExperiment *experiment, const EchCase *c, EchTrace *trace, const EchDevice *device, EchDiag *diag, GError **error)
 {
     const char *text = text_or_null(c->config, "capture_device");
     size_t n;
     g_autofree uint32_t *devices = ech_trace_devices(trace, &n);
-    uint64_t chosen = n > 0 ? devices[0] : 0;
+    uint64_t chosen = first_at_work(trace, devices, n);
     if (text && !ech_parse_u64(text, &chosen, error)) {
         g_prefix_error(error, "capture_device: ");
         ech_yaml_prefix(ech_yaml_get(c->config, "capture_device"), error);

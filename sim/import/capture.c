@@ -1020,6 +1020,8 @@ static void infer_order(EchCapture *capture)
     ech_diag_note(capture->import->diag, "inferred_stream_waits", capture->after->len);
     if (capture->after->len > 0)
         ech_trace_builder_printf_property(capture->builder, "inferred_stream_waits", "%u", capture->after->len);
+    if (capture->after->len > 0 && capture->told == ECH_WAITS_TOLD)
+        ech_trace_builder_set_property(capture->builder, "stream_waits_told", "yes");
 }
 
 bool ech_capture_finish(EchCapture *capture, GError **error)

@@ -536,9 +536,7 @@ static bool direction(const Event *e, uint8_t *ret_from, uint8_t *ret_to)
     return false;
 }
 
-/* What a kernel of NCCL or RCCL does and with whom, where PyTorch says it all (2.2 and later): then it is a collective. Gathers to one rank and scatters from
- * one are not. */
-static void make_collective(const Event *e, EchItem *item)
+EchCollective ech_kineto_collective(const char *name)
 {
     static const struct {
         const char *mark;
@@ -552,16 +550,23 @@ static void make_collective(const Event *e, EchItem *item)
                  {"broadcast", ECH_COLLECTIVE_BROADCAST},
                  {"send", ECH_COLLECTIVE_SEND},
                  {"recv", ECH_COLLECTIVE_RECV}};
+    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++)
+        if (strstr(name, kinds[i].mark))
+            return kinds[i].kind;
+    return ECH_COLLECTIVE_NONE;
+}
+
+/* What a kernel of NCCL or RCCL does and with whom, where PyTorch says it all (2.2 and later): then it is a collective. */
+static void make_collective(const Event *e, EchItem *item)
+{
     /* c10::ScalarType's names. */
     static const struct {
         const char *name;
         uint64_t bytes;
     } types[] = {{"Byte", 1}, {"Char", 1},     {"Bool", 1}, {"Float8_e4m3fn", 1}, {"Float8_e5m2", 1}, {"Short", 2},
                  {"Half", 2}, {"BFloat16", 2}, {"Int", 4},  {"Float", 4},         {"Long", 8},        {"Double", 8}};
-    EchCollective kind = ECH_COLLECTIVE_NONE;
+    EchCollective kind = ech_kineto_collective(e->collective->str);
     uint64_t bytes = 0;
-    for (size_t i = 0; i < G_N_ELEMENTS(kinds) && kind == ECH_COLLECTIVE_NONE; i++)
-        kind = has(e->collective, kinds[i].mark) ? kinds[i].kind : kind;
     for (size_t i = 0; i < G_N_ELEMENTS(types); i++)
         bytes = strcmp(e->dtype->str, types[i].name) == 0 ? types[i].bytes : bytes;
     bool alone = kind == ECH_COLLECTIVE_SEND || kind == ECH_COLLECTIVE_RECV;
@@ -719,6 +724,26 @@ static void shape_event(Reader *r)
         g_array_append_val(r->shapes, shape);
 }
 
+/* What is sent, and by how many, of a call that launches a collective. */
+static void comm_event(Reader *r)
+{
+    const Event *e = &r->e;
+    bool sends = g_str_has_prefix(e->name->str, "nccl:"),
+         shares = strcmp(e->name->str, "c10d::_reduce_scatter_base_") == 0 || strcmp(e->name->str, "c10d::_allgather_base_") == 0;
+    if ((!sends && !shares) || e->n_inputs == 0 || !e->inputs[0].known)
+        return;
+    Comm comm = {.start = e->start, .end = e->start + (e->has_duration ? e->duration : 0), .thread = thread_of(r, e->tid)};
+    if (sends) {
+        comm.kind = (uint8_t)ech_kineto_collective(e->name->str);
+        comm.bytes = ech_bytes_mul(e->inputs[0].numel, ech_dtype_bits((EchDtype)e->inputs[0].dtype)) / 8;
+    } else if (e->n_inputs > 1 && e->inputs[1].known) {
+        uint64_t more = MAX(e->inputs[0].numel, e->inputs[1].numel), less = MIN(e->inputs[0].numel, e->inputs[1].numel);
+        comm.group = less > 0 && more % less == 0 && more / less <= 1 << 20 ? (uint32_t)(more / less) : 0;
+    }
+    if (comm.bytes > 0 || comm.group > 1)
+        g_array_append_val(r->comms, comm);
+}
+
 static void use_event(Reader *r)
 {
     Event *e = &r->e;
@@ -748,9 +773,12 @@ static void use_event(Reader *r)
     case CAT_MEMSET: device_event(r); break;
     case CAT_RUNTIME: runtime_event(r); break;
     case CAT_SYNC: sync_event(r); break;
-    case CAT_ANNOTATION:
+    case CAT_ANNOTATION: comm_event(r); G_GNUC_FALLTHROUGH;
     case CAT_GPU_ANNOTATION: annotation(r); break;
-    case CAT_CPU_OP: shape_event(r); G_GNUC_FALLTHROUGH;
+    case CAT_CPU_OP:
+        shape_event(r);
+        comm_event(r);
+        G_GNUC_FALLTHROUGH;
     case CAT_PYTHON: {
         Span span = {e->start, e->has_duration ? e->duration : 0, ech_trace_builder_string(r->builder, e->name->str, (gssize)e->name->len),
                      thread_of(r, e->tid)};
@@ -908,9 +936,16 @@ static bool read_top(Reader *r)
             if (kept++ < 64 && n < 1024)
                 ech_trace_builder_set_property(r->builder, name, text);
         } else if (kind == ECH_JSON_OBJECT || kind == ECH_JSON_ARRAY) {
+            const char *text;
             unsigned depth = ech_json_depth(r->json);
-            while (kind != ECH_JSON_BAD && ech_json_depth(r->json) >= depth)
+            bool world = false; /* "distributedInfo": {"world_size": 8} */
+            while (kind != ECH_JSON_BAD && ech_json_depth(r->json) >= depth) {
                 kind = ech_json_next(r->json);
+                text = kind == ECH_JSON_KEY || kind == ECH_JSON_NUMBER ? ech_json_text(r->json, &n) : "";
+                if (kind == ECH_JSON_NUMBER && world)
+                    ech_json_parse_whole(text, n, &r->world);
+                world = kind == ECH_JSON_KEY && is(text, n, "world_size") && strcmp(name, "distributedInfo") == 0;
+            }
         }
         if (kind == ECH_JSON_BAD)
             return false;
@@ -989,6 +1024,7 @@ static bool kineto_read(EchSource *source, const EchImportOptions *options, EchI
     r->shapes = g_array_new(FALSE, TRUE, sizeof(Shape));
     r->kernels = g_array_new(FALSE, FALSE, sizeof(EchGpuLaunch));
     r->uses = g_array_new(FALSE, FALSE, sizeof(Use));
+    r->comms = g_array_new(FALSE, FALSE, sizeof(Comm));
     r->threads = g_hash_table_new(NULL, NULL);
     r->kinds = g_array_new(FALSE, FALSE, sizeof(Kind));
     g_array_set_clear_func(r->kinds, clear_kind);
@@ -1010,6 +1046,7 @@ static bool kineto_read(EchSource *source, const EchImportOptions *options, EchI
     g_array_unref(r->kinds);
     g_hash_table_unref(r->threads);
     g_array_unref(r->uses);
+    g_array_unref(r->comms);
     g_array_unref(r->shapes);
     g_array_unref(r->kernels);
     g_array_unref(r->sides);

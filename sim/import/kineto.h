@@ -53,6 +53,14 @@ typedef struct {
     uint32_t launch; /* of kernels, or ECH_NONE */
 } Side;
 
+/* A call of PyTorch's distributed layer, which encloses the launch of its collective: "nccl:all_reduce" says what is sent, c10d's operators how many share. */
+typedef struct {
+    EchTime start, end;
+    uint64_t bytes; /* 0: not said here */
+    uint32_t thread, group, kernels;
+    uint8_t kind; /* EchCollective */
+} Comm;
+
 /* Traffic of a CPU operator, by "External id". */
 typedef struct {
     int64_t external;
@@ -102,9 +110,10 @@ typedef struct {
     EchJson *json;
     EchCapture *capture;
     EchTraceBuilder *builder;
-    GArray *spans, *launches, *asked, *sides, *shapes, *uses, *kernels; /* Span, Launch, Asked, Side, Shape, Use, EchGpuLaunch */
-    GHashTable *threads;                                                /* tid -> index + 1 */
-    GArray *kinds;                                                      /* Kind, in the order of the file */
+    GArray *spans, *launches, *asked, *sides, *shapes, *uses, *kernels, *comms; /* Span, Launch, Asked, Side, Shape, Use, EchGpuLaunch, Comm */
+    int64_t world;                                                              /* processes of the run, or 0 */
+    GHashTable *threads;                                                        /* tid -> index + 1 */
+    GArray *kinds;                                                              /* Kind, in the order of the file */
     Event e;
     bool has_base;
     int64_t base_us;
@@ -115,6 +124,8 @@ typedef struct {
     const char *where;
 } Reader;
 
+/** What a collective of this name does: "allreduce", "nccl:_all_gather_base". Gathers to one rank and scatters from one are none. */
+EchCollective ech_kineto_collective(const char *name);
 /** Adds an item with what joins it to its call and its operator; -1 and UINT32_MAX where there is none. */
 void ech_kineto_add_item(Reader *r, const EchItem *item, int64_t correlation, int64_t external, uint32_t thread);
 /** Bytes of copies, times of issue, what the host waited for, traffic of kernels and stacks, from what was read besides the items; gives that back. */

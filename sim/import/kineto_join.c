@@ -2,6 +2,7 @@
  * they were called from. */
 #include "sim/import/kineto.h"
 
+#include "models/kernel/comm_name.h"
 #include "sim/base/hash.h"
 
 #include <string.h>
@@ -173,10 +174,98 @@ static Shape *find_shape(Reader *r, int64_t external)
     return low < r->shapes->len && g_array_index(r->shapes, Shape, low).external == external ? &g_array_index(r->shapes, Shape, low) : NULL;
 }
 
+/* ---- collectives that do not say what they send ---- */
+
+static int compare_comms(gconstpointer a, gconstpointer b)
+{
+    const Comm *x = a, *y = b;
+    if (x->thread != y->thread)
+        return x->thread < y->thread ? -1 : 1;
+    return x->start < y->start ? -1 : x->start > y->start;
+}
+
+/* Adds what the calls around @time say to @ret; the innermost that says what is sent, or NULL. */
+static Comm *enclosing(Reader *r, uint32_t thread, EchTime time, uint32_t *ret_group)
+{
+    guint low = 0, high = r->comms->len;
+    while (low < high) {
+        guint middle = low + (high - low) / 2;
+        const Comm *comm = &g_array_index(r->comms, Comm, middle);
+        if (comm->thread < thread || (comm->thread == thread && comm->start <= time))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    Comm *found = NULL;
+    enum { NEAR = 8 }; /* calls of these kinds nest in twos */
+    for (guint i = low, n = 0; i > 0 && n < NEAR; i--, n++) {
+        Comm *comm = &g_array_index(r->comms, Comm, i - 1);
+        if (comm->thread != thread)
+            break;
+        if (comm->end < time)
+            continue;
+        found = found || comm->bytes == 0 ? found : comm;
+        *ret_group = *ret_group > 0 ? *ret_group : comm->group;
+    }
+    return found;
+}
+
+/* What a library's kernel sends by itself, of the operator that launched it: an all-reduce its largest operand, an all-gather a share of it. */
+static uint64_t sent_by(const Shape *shape, EchComm comm, uint32_t group)
+{
+    const EchGpuOperator *whole = shape ? &shape->call.whole : NULL;
+    if (!whole || whole->listed > 0 || group < 2)
+        return 0;
+    uint64_t bytes = ech_bytes_mul(whole->elements, ech_dtype_bits((EchDtype)whole->dtype)) / 8;
+    return comm == ECH_COMM_ALL_GATHER ? bytes / group : bytes;
+}
+
+/* Kernels that communicate and do not say how much become collectives where the calls or operators that launched them do; where nothing says how many take
+ * part, all processes of the run. */
+static void size_collectives(Reader *r)
+{
+    static const uint8_t kinds[] = {[ECH_COMM_ALL_REDUCE] = ECH_COLLECTIVE_ALL_REDUCE,
+                                    [ECH_COMM_ALL_GATHER] = ECH_COLLECTIVE_ALL_GATHER,
+                                    [ECH_COMM_REDUCE_SCATTER] = ECH_COLLECTIVE_REDUCE_SCATTER,
+                                    [ECH_COMM_ALL_TO_ALL] = ECH_COLLECTIVE_ALL_TO_ALL,
+                                    [ECH_COMM_PERMUTE] = ECH_COLLECTIVE_NONE,
+                                    [ECH_COMM_BROADCAST] = ECH_COLLECTIVE_BROADCAST};
+    uint32_t world = r->world >= 2 && r->world <= 1 << 20 ? (uint32_t)r->world : 0, group = 0;
+    EchCommName name;
+    g_array_sort(r->comms, compare_comms);
+    g_array_sort(r->shapes, compare_shapes);
+    for (int pass = 0; pass < 2; pass++) /* a call may launch several, which share what it sends */
+        for (size_t i = 0; i < ech_capture_n_items(r->capture); i++) {
+            EchItem *item = ech_capture_item(r->capture, i);
+            const Side *side = &g_array_index(r->sides, Side, i);
+            if (item->kind != ECH_ITEM_KERNEL || !ech_comm_name(ech_trace_builder_peek_string(r->builder, item->name), &name))
+                continue;
+            group = name.group;
+            Comm *comm = side->thread != UINT32_MAX ? enclosing(r, side->thread, item->issued, &group) : NULL;
+            if (pass == 0) {
+                if (comm)
+                    comm->kernels++;
+                continue;
+            }
+            bool all = group < 2;
+            group = all ? world : group;
+            uint8_t kind = comm ? comm->kind : name.known ? kinds[name.comm] : ECH_COLLECTIVE_NONE;
+            uint64_t bytes = comm ? comm->bytes / comm->kernels : sent_by(find_shape(r, side->external), (EchComm)name.comm, group);
+            if (kind == ECH_COLLECTIVE_NONE || bytes == 0 || group < 2)
+                continue;
+            item->kind = ECH_ITEM_COLLECTIVE;
+            item->from = kind;
+            item->bytes = bytes;
+            item->origin = ECH_INFERRED;
+            item->other = kind == ECH_COLLECTIVE_SEND || kind == ECH_COLLECTIVE_RECV ? 2 : group;
+            ech_diag_note(r->ret->diag, "collectives_sized_by_their_calls", 1);
+            ech_diag_note(r->ret->diag, "collectives_taken_as_of_all_processes", all);
+        }
+}
+
 /* Traffic, operations and shape of every kernel, from its operator, its name and its launch. */
 static void infer_traffic(Reader *r)
 {
-    g_array_sort(r->shapes, compare_shapes);
     g_autoptr(GHashTable) names = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     size_t n = ech_capture_n_items(r->capture);
     for (size_t i = 0; i < n; i++) {
@@ -339,6 +428,7 @@ void ech_kineto_join(Reader *r)
     join_launches(r);
     tell_waits(r);
     infer_host_waits(r);
+    size_collectives(r);
     infer_traffic(r);
     join_stacks(r);
     /* What the trace is made of is in the capture now: the rest goes before the trace comes. */
@@ -347,4 +437,5 @@ void ech_kineto_join(Reader *r)
     drop(&r->sides);
     drop(&r->shapes);
     drop(&r->kernels);
+    drop(&r->comms);
 }

@@ -1,8 +1,10 @@
 /* XSpace protobufs (*.xplane.pb) of JAX and TensorFlow profiles on TPUs and GPUs. Field numbers: tsl/profiler/protobuf/xplane.proto.
  *
  * Map entries may come after the lines that use them, so a plane is walked twice: names first, events then. */
+#include "sim/import/gpu_work.h"
 #include "sim/import/wire.h"
 #include "sim/import/xplane.h"
+#include "sim/import/xplane_programs.h"
 
 #include <string.h>
 
@@ -45,6 +47,8 @@ typedef struct {
     EchCapture *capture;
     EchTraceBuilder *builder;
     GHashTable *launches; /* correlation -> EchTime of the call */
+    EchXplanePrograms *programs;
+    GHashTable *names; /* of ech_gpu_name_of */
     bool has_base;
     int64_t base_ns;
     uint64_t n_host_events;
@@ -212,8 +216,8 @@ static bool event_time(Reader *r, int64_t timestamp_ns, int64_t offset_ps, EchTi
 typedef struct {
     uint64_t metadata, correlation;
     int64_t offset, duration;
-    uint64_t device_duration, bytes, reserved, allocated, requested, given, address, device;
-    bool has_correlation, has_device_duration, has_bytes, has_requested, has_given, has_address, has_allocated;
+    uint64_t device_duration, bytes, reserved, allocated, requested, given, address, device, program;
+    bool has_program, has_correlation, has_device_duration, has_bytes, has_requested, has_given, has_address, has_allocated;
     Span details, allocator, op, shape, source;
     EchWire stats; /* not used beyond reading */
 } Event;
@@ -288,6 +292,9 @@ static bool read_event(Reader *r, const EchWire *line, const EchWireField *field
             e->shape = s.text;
         } else if (is(s.name, "hlo_op")) {
             e->source = s.text;
+        } else if (is(s.name, "program_id")) {
+            e->program = stat_integer(&s);
+            e->has_program = true;
         }
     }
     if (e->duration < 0) {
@@ -419,9 +426,8 @@ static bool copy_direction(Span name, uint8_t *ret_from, uint8_t *ret_to)
 }
 
 /* A kernel, copy or fill of a GPU stream. */
-static void gpu_event(Reader *r, uint32_t device, uint32_t queue, Metadata *meta, const Event *e, EchTime start)
+static void gpu_event(Reader *r, uint32_t queue, Metadata *meta, const Event *e, EchTime start)
 {
-    (void)device;
     bool copy = meta->name.n >= 6 && (memcmp(meta->name.data, "Memcpy", 6) == 0 || (meta->name.n >= 7 && memcmp(meta->name.data, "CopyDev", 7) == 0) ||
                                       (meta->name.n >= 7 && memcmp(meta->name.data, "CopyHos", 7) == 0));
     bool fill = meta->name.n >= 6 && memcmp(meta->name.data, "Memset", 6) == 0;
@@ -460,6 +466,12 @@ static void gpu_event(Reader *r, uint32_t device, uint32_t queue, Metadata *meta
         else
             ech_diag_note(r->ret->diag, "device_events_without_launch", 1);
     }
+    EchGpuLaunch launch = {0};
+    if (item.kind == ECH_ITEM_KERNEL && ech_xplane_launch((const char *)e->details.data, e->details.n, &launch))
+        ech_gpu_kernel_by_launch(r->capture, r->names, launch, &item);
+    if (item.kind == ECH_ITEM_KERNEL && e->has_program && e->source.n)
+        ech_xplane_programs_launched(r->programs, ech_capture_n_items(r->capture), e->program,
+                                     ech_trace_builder_string(r->builder, (const char *)e->source.data, (gssize)e->source.n));
     ech_capture_add(r->capture, &item);
 }
 
@@ -491,7 +503,8 @@ static void memory_event(Reader *r, const Event *e, bool allocation, EchTime sta
     item.bytes = e->has_requested ? e->requested : e->given;
     item.rounded = e->given;
     item.origin = e->has_requested || e->has_given ? ECH_KNOWN : ECH_ABSENT;
-    item.name = ech_trace_builder_string(r->builder, e->op.data ? (const char *)e->op.data : "", (gssize)e->op.n);
+    bool named = e->op.n && !is(e->op, "(null)"); /* as the profiler prints the name that is none */
+    item.name = ech_trace_builder_string(r->builder, named ? (const char *)e->op.data : "", named ? (gssize)e->op.n : 0);
     if (allocation && e->shape.n)
         item.other = ech_trace_builder_string(r->builder, (const char *)e->shape.data, (gssize)e->shape.n);
     if (allocation && item.origin == ECH_ABSENT) {
@@ -568,7 +581,7 @@ static bool read_line(Reader *r, EchWire wire, const Plane *plane, const Line *l
             ech_xplane_event(r->x, device, kind, start, e.has_device_duration && e.device_duration < INT64_MAX ? (EchTime)e.device_duration : e.duration);
             break;
         case LINE_MARKS: ech_xplane_mark(r->x, device, name, (const char *)meta->name.data, (gssize)meta->name.n, start, e.duration); break;
-        case LINE_STREAM: gpu_event(r, device, queue, meta, &e, start); break;
+        case LINE_STREAM: gpu_event(r, queue, meta, &e, start); break;
         case LINE_HOST:
             r->n_host_events++;
             if (is(meta->name, "MemoryAllocation") || is(meta->name, "MemoryDeallocation")) {
@@ -647,15 +660,15 @@ static bool read_lines(Reader *r, const EchWire *plane_wire, const Plane *plane,
     return !bad(&wire, r->where, error);
 }
 
-/* HLO programs travel in the metadata plane, one per event's stats. */
-static bool count_programs(Reader *r, const EchWire *file, const Plane *plane, GError **error)
+/* HLO programs travel in the metadata plane, one per event's stats; the event's number is the program's. */
+static bool read_programs(Reader *r, const EchWire *file, const Plane *plane, GError **error)
 {
     GHashTableIter iter;
-    gpointer value;
+    gpointer key, value;
     uint64_t n = 0;
-    /* Only a count: the order of the table does not matter. */
+    /* They are looked up by number: the order of the table does not matter. */
     g_hash_table_iter_init(&iter, plane->events);
-    while (g_hash_table_iter_next(&iter, NULL, &value)) {
+    while (g_hash_table_iter_next(&iter, &key, &value)) {
         EchWire wire = wire_of(file, ((Metadata *)value)->body);
         EchWireField f;
         while (ech_wire_next(&wire, &f)) {
@@ -664,7 +677,10 @@ static bool count_programs(Reader *r, const EchWire *file, const Plane *plane, G
                 continue;
             if (!read_stat(r, &wire, &f, plane, &s, error))
                 return false;
-            n += (is(s.name, "Hlo Proto") || is(s.name, "hlo_proto")) && s.text.n > 0;
+            if ((!is(s.name, "Hlo Proto") && !is(s.name, "hlo_proto")) || s.text.n == 0)
+                continue;
+            ech_xplane_programs_add(r->programs, (uint64_t) * (const int64_t *)key, s.text.data, s.text.n);
+            n++;
         }
         if (bad(&wire, r->where, error))
             return false;
@@ -680,7 +696,7 @@ static bool read_plane(Reader *r, const EchWire *file, const EchWireField *field
     Plane plane = {0};
     bool ok = read_names(r, &wire, &plane, error);
     if (ok && is(plane.name, "/host:CPU") == host)
-        ok = is(plane.name, "/host:metadata") ? count_programs(r, file, &plane, error) : read_lines(r, &wire, &plane, error);
+        ok = is(plane.name, "/host:metadata") ? read_programs(r, file, &plane, error) : read_lines(r, &wire, &plane, error);
     plane_clear(&plane);
     return ok;
 }
@@ -712,6 +728,7 @@ static bool read_space(Reader *r, const uint8_t *data, size_t n, GError **error)
     if (r->n_host_events)
         ech_diag_note(r->ret->diag, "host_events_only_counted", r->n_host_events);
     ech_trace_builder_printf_property(r->builder, "time_base_ns", "%" G_GINT64_FORMAT, r->base_ns);
+    ech_xplane_programs_apply(r->programs, r->capture, r->ret->diag);
     return ech_xplane_finish(r->x, error);
 }
 
@@ -728,9 +745,13 @@ static bool xplane_read(EchSource *source, const EchImportOptions *options, EchI
     r.builder = ech_capture_builder(r.capture);
     r.launches = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
     r.baselines = g_ptr_array_new_with_free_func(g_free);
+    r.programs = ech_xplane_programs_new();
+    r.names = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     bool ok = read_space(&r, data, n, error);
     g_ptr_array_unref(r.baselines);
     g_hash_table_unref(r.launches);
+    g_hash_table_unref(r.names);
+    ech_xplane_programs_free(r.programs);
     return ok;
 }
 

@@ -8,6 +8,7 @@
  * transfer finished tells no time; such copies have a start and no duration (async_copies_of_unknown_end).
  */
 #pragma once
+#include "models/kernel/gpu.h"
 #include "sim/import/capture.h"
 
 /** One kind of event on a device's line; texts are borrowed for the call. */
@@ -40,3 +41,5 @@ void ech_xplane_mark(EchXplane *xplane, uint32_t device, const char *line, const
 bool ech_xplane_finish(EchXplane *xplane, GError **error);
 /** Ordinal of "/device:TPU:3", false for other planes. *ret_tpu tells TPUs from GPUs. */
 bool ech_xplane_device(const char *plane, size_t n, uint32_t *ret_device, bool *ret_tpu);
+/** What a GPU's kernel was launched with: "regs:40 static_shared:0 dynamic_shared:0 grid:1280,1,1 block:256,1,1 occ_pct:0". False where no grid is told. */
+bool ech_xplane_launch(const char *details, size_t n, EchGpuLaunch *ret);

@@ -3,6 +3,8 @@
 #include "models/layout/layout.h"
 #include "models/link/link.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 typedef enum { KIND_KERNEL, KIND_START, KIND_DONE, KIND_COLLECTIVE, KIND_CONTAINER } Kind;
@@ -80,6 +82,28 @@ bool ech_xplane_device(const char *plane, size_t n, uint32_t *ret_device, bool *
         device = device < 100000 ? device * 10 + (uint32_t)(plane[i] - '0') : device;
     *ret_device = device;
     *ret_tpu = is_tpu;
+    return true;
+}
+
+bool ech_xplane_launch(const char *details, size_t n, EchGpuLaunch *ret)
+{
+    g_autofree char *text = g_strndup(details ? details : "", MIN(n, (size_t)1024));
+    unsigned shared[2] = {0}, registers = 0;
+    const char *keys[] = {"grid:", "block:", "regs:", "static_shared:", "dynamic_shared:"}, *at[G_N_ELEMENTS(keys)];
+    for (size_t i = 0; i < G_N_ELEMENTS(keys); i++) {
+        at[i] = strstr(text, keys[i]);
+        at[i] = at[i] ? at[i] + strlen(keys[i]) : "";
+    }
+    EchGpuLaunch launch = {0};
+    if (sscanf(at[0], "%9" SCNu32 ",%9" SCNu32 ",%9" SCNu32, &launch.grid[0], &launch.grid[1], &launch.grid[2]) != 3 ||
+        sscanf(at[1], "%9" SCNu32 ",%9" SCNu32 ",%9" SCNu32, &launch.block[0], &launch.block[1], &launch.block[2]) != 3 || launch.grid[0] == 0)
+        return false;
+    /* ROCm's tracer leaves the others as they were in memory. */
+    if (sscanf(at[2], "%9u", &registers) == 1 && registers <= 1024)
+        launch.registers = registers;
+    if (launch.registers > 0 && sscanf(at[3], "%9u", &shared[0]) == 1 && sscanf(at[4], "%9u", &shared[1]) == 1)
+        launch.shared = MIN(shared[0] + shared[1], 1u << 20);
+    *ret = launch;
     return true;
 }
 

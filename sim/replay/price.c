@@ -1156,8 +1156,8 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
     prices->owners = g_steal_pointer(&map.owners);
     prices->n_resources = map.n_resources;
     bool allocator = is_allocator_only(trace);
-    bool beside = options->gaps == ECH_GAPS_BESIDE && !allocator;
-    if (options->gaps == ECH_GAPS_ALL || allocator || (beside && g_strcmp0(device->family, "gpu") == 0))
+    bool beside = options->gaps == ECH_HOST_GAPS_BESIDE && !allocator;
+    if (options->gaps == ECH_HOST_GAPS_ALL || allocator || (beside && g_strcmp0(device->family, "gpu") == 0))
         prices->gaps = recorded_gaps(trace, prices, allocator, beside);
     map_clear(&map);
     if (!same)

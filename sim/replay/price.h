@@ -89,7 +89,7 @@ typedef struct {
 
 /** Recorded gaps before operations that neither their queue nor their dependencies explain: the host came late. Those beside other work of the device, which
  * the order of that work alone would not keep apart from it, at the speed of that work; or all of them, as they were. */
-typedef enum { ECH_GAPS_NONE, ECH_GAPS_BESIDE, ECH_GAPS_ALL } EchGaps;
+typedef enum { ECH_HOST_GAPS_NONE, ECH_HOST_GAPS_BESIDE, ECH_HOST_GAPS_ALL } EchHostGaps;
 
 typedef struct {
     EchKernelTime kernel_time;
@@ -99,7 +99,7 @@ typedef struct {
     bool graph;           /**< Kernels are launched by a CUDA graph. */
     bool duty_known;      /**< Else every product has the rate that it was measured at. */
     double products_duty; /**< 0..1: share of the time in which matrix products run. */
-    EchGaps gaps;
+    EchHostGaps gaps;
 } EchPriceOptions;
 
 /** Prices every op. @reference: the device that estimates and recorded times hold for; NULL means @device. What the device lacks costs nothing, and @diag

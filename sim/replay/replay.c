@@ -1,5 +1,6 @@
 #include "sim/replay/replay.h"
 
+#include "models/kernel/comm_name.h"
 #include "sim/base/compare.h"
 #include "sim/base/error.h"
 #include "sim/replay/replaying.h"
@@ -513,11 +514,47 @@ static void remark_recorded(const EchTrace *trace, EchRun *run)
 static void remark_waits(const EchTrace *trace, EchRun *run)
 {
     const char *inferred = ech_trace_get_property(trace, "inferred_stream_waits");
-    if (inferred)
-        ech_diag_remark(run->diag,
-                        "the profile says that streams waited, not for what: %s waits are taken from the order of calls and the recorded times; with "
-                        "torch.profiler.profile(experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)) it says so itself",
-                        inferred);
+    if (!inferred)
+        return;
+    bool untold = g_strcmp0(ech_trace_format(trace), "kineto") == 0 && !ech_trace_get_property(trace, "stream_waits_told");
+    ech_diag_remark(
+        run->diag,
+        "what comes after what in different streams is taken from the order of calls and the recorded times, where the recording does not say it: %s "
+        "times%s",
+        inferred,
+        untold ? "; torch.profiler.profile(experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)) has it say "
+                 "which stream waits for which"
+               : "");
+}
+
+/* Says so when kernels that talk to other GPUs are no collectives, because nothing says what they send. */
+static void remark_unsized(const EchTrace *trace, EchRun *run)
+{
+    g_autofree uint8_t *seen = g_new0(uint8_t, ech_trace_n_strings(trace) + 1); /* 1: does not; 2: does */
+    uint64_t n = 0;
+    EchTime time = 0;
+    EchId first = ECH_NONE;
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        EchCommName name;
+        if (op->kind != ECH_OP_KERNEL || op->name == ECH_NONE || op->recorded.duration == ECH_TIME_NONE)
+            continue;
+        if (!seen[op->name])
+            seen[op->name] = ech_comm_name(ech_trace_string(trace, op->name), &name) ? 2 : 1;
+        if (seen[op->name] == 1)
+            continue;
+        first = first == ECH_NONE ? op->name : first;
+        time = ech_time_add(time, op->recorded.duration);
+        n++;
+    }
+    if (n == 0)
+        return;
+    g_autofree char *text = ech_format_time(time), *kernel = ech_quote(ech_trace_string(trace, first), -1, 60);
+    ech_diag_remark(run->diag,
+                    "%" G_GUINT64_FORMAT
+                    " kernel%s talk%s to other GPUs (%s recorded in all; first: %s), and nothing says how much: counted as kernels like any "
+                    "other, so that links between GPUs do not touch them",
+                    n, n == 1 ? "" : "s", n == 1 ? "s" : "", text, kernel);
 }
 
 bool ech_replaying_begin(const EchReplayRank *rank, EchReplaying *ret, GError **error)
@@ -530,7 +567,7 @@ bool ech_replaying_begin(const EchReplayRank *rank, EchReplaying *ret, GError **
                                      .tuned_tiles = options->tuned_tiles != 0,
                                      .duty_known = options->products_duty >= 0,
                                      .products_duty = options->products_duty,
-                                     .gaps = options->host_gaps ? ECH_GAPS_ALL : ECH_GAPS_BESIDE};
+                                     .gaps = options->host_gaps ? ECH_HOST_GAPS_ALL : ECH_HOST_GAPS_BESIDE};
     EchReplaying r = {.rank = *rank, .run = g_new0(EchRun, 1)};
     r.run->diag = ech_diag_new();
     r.prices = ech_prices_new(rank->trace, rank->device, rank->reference, &price_options, r.run->diag);
@@ -572,6 +609,7 @@ EchRun *ech_replaying_end(EchReplaying *r, const char *engine, const char *versi
     if (!r->rank.options->host_gaps)
         remark_recorded(r->rank.trace, r->run);
     remark_waits(r->rank.trace, r->run);
+    remark_unsized(r->rank.trace, r->run);
     r->run->provenance.engine = g_strdup(engine);
     r->run->provenance.engine_version = g_strdup(version);
     r->run->provenance.options = ech_params_print(ech_replay_params, r->rank.options);
