@@ -8,13 +8,13 @@ typedef struct {
     GArray *items;     /* uint32_t */
     uint32_t *waited;  /* [stream]: index + 1 of the newest of the items that it has waited for */
     guint looked;      /* Entries of its group's log that it has come after. */
-    bool pending;      /* A call has let this very stream wait since its newest item. */
+    uint32_t pending;  /* A call has let this very stream wait since its newest item: the first item asked for after it. ECH_NONE: none has. */
     EchTime last_wait; /* Of the newest such call; INT64_MIN: none. */
 } Stream;
 
 /* What a host thread has called. */
 typedef struct {
-    bool pending;
+    uint32_t pending;  /* The first item asked for after the newest call, until then; ECH_NONE: none */
     EchTime last_wait; /* INT64_MIN: none */
 } Caller;
 
@@ -139,12 +139,27 @@ static uint32_t ended_by(const Search *s, const Stream *stream, EchTime time)
     return low ? g_array_index(stream->items, uint32_t, low - 1) : ECH_NONE;
 }
 
-/* Of the streams that @x's has not waited for since, the one that was given work last: its newest item, if it had ended when @x began. */
-static uint32_t newest_elsewhere(const Search *s, uint32_t x)
+/* The newest of a stream's items before item @limit; ECH_NONE without one. */
+static uint32_t newest_before(const Stream *stream, uint32_t limit)
+{
+    guint low = 0, high = stream->items->len;
+    while (low < high) {
+        guint middle = low + (high - low) / 2;
+        if (g_array_index(stream->items, uint32_t, middle) < limit)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low ? g_array_index(stream->items, uint32_t, low - 1) : ECH_NONE;
+}
+
+/* Of the streams that @x's has not waited for since, the one that was given work last before item @limit: its newest item then, if it had ended when @x began.
+ */
+static uint32_t newest_elsewhere(const Search *s, uint32_t x, uint32_t limit)
 {
     uint32_t newest = ECH_NONE, own = stream_of(s, x);
     for (uint32_t q = 0; q < s->n; q++) {
-        uint32_t y = q != own && s->streams[q].group == s->streams[own].group ? newest_of(&s->streams[q]) : ECH_NONE;
+        uint32_t y = q != own && s->streams[q].group == s->streams[own].group ? newest_before(&s->streams[q], limit) : ECH_NONE;
         if (y != ECH_NONE && s->streams[q].waited[own] <= y && (newest == ECH_NONE || y > newest))
             newest = y;
     }
@@ -176,7 +191,7 @@ static Caller *caller_of(Search *s, uint32_t thread)
     Caller *caller = g_hash_table_lookup(s->callers, key);
     if (!caller) {
         caller = g_new(Caller, 1);
-        *caller = (Caller){.last_wait = INT64_MIN};
+        *caller = (Caller){.pending = ECH_NONE, .last_wait = INT64_MIN};
         g_hash_table_insert(s->callers, key, caller);
     }
     return caller;
@@ -187,17 +202,16 @@ static void wait_as_called(Search *s, uint32_t x, Caller *caller)
     Stream *own = &s->streams[stream_of(s, x)];
     uint32_t newest = newest_of(own);
     EchTime last_wait = MAX(caller->last_wait, own->last_wait);
-    if (caller->pending || own->pending) {
-        uint32_t y = newest_elsewhere(s, x);
-        if (y != ECH_NONE)
-            add_wait(s, x, y);
-    }
+    uint32_t limit = own->pending != ECH_NONE ? own->pending : caller->pending;
+    uint32_t called = limit != ECH_NONE ? newest_elsewhere(s, x, limit) : ECH_NONE;
+    if (called != ECH_NONE)
+        add_wait(s, x, called);
     if (last_wait > INT64_MIN && (newest == ECH_NONE || s->items[newest].issued < last_wait)) {
         uint32_t y = held_up_by(s, x, last_wait);
         if (y != ECH_NONE)
             add_wait(s, x, y);
     }
-    caller->pending = own->pending = false;
+    caller->pending = own->pending = ECH_NONE;
 }
 
 /* ---- all of it ---- */
@@ -245,7 +259,7 @@ static bool begin(Search *s)
         if (s->index[q] == ECH_NONE)
             continue;
         uint32_t group = group_of(s, &s->queues[q]);
-        s->streams[s->index[q]] = (Stream){.group = group, .last_wait = INT64_MIN};
+        s->streams[s->index[q]] = (Stream){.group = group, .pending = ECH_NONE, .last_wait = INT64_MIN};
         s->streams[s->index[q]].items = g_array_new(FALSE, FALSE, sizeof(uint32_t));
         s->streams[s->index[q]].waited = g_new0(uint32_t, s->n);
         g_array_index(s->groups, Group, group).n_streams++;
@@ -279,9 +293,9 @@ static void search(Search *s, size_t n_items, EchWaitsTold told, GArray *calls)
         for (; c < calls->len && g_array_index(calls, EchWaitCall, c).time <= item->issued; c++) {
             const EchWaitCall *call = &g_array_index(calls, EchWaitCall, c);
             if (call->queue == ECH_NONE) {
-                *caller_of(s, several ? call->thread : 0) = (Caller){true, call->time};
+                *caller_of(s, several ? call->thread : 0) = (Caller){x, call->time};
             } else if (s->index[call->queue] != ECH_NONE) {
-                s->streams[s->index[call->queue]].pending = true;
+                s->streams[s->index[call->queue]].pending = x;
                 s->streams[s->index[call->queue]].last_wait = call->time;
             }
         }

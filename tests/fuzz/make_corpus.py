@@ -220,6 +220,49 @@ for i, name in names.items():
 put("xplane", "tpu.pb", f(1, tpu) + f(1, host) + f(4, "host"))
 put("xplane", "gpu.pb", f(1, gpu) + f(1, host))
 put("xplane", "cut.pb", (f(1, tpu) + f(1, host))[:700])
+# A GPU's profile with its program: two streams, a fusion, an all-reduce over four of eight by NCCL. Field numbers of HLO: openxla/xla xla/service/hlo.proto.
+def packed(*values):
+    return b"".join(varint(v) for v in values)
+
+
+F32 = f(2, 11) + f(3, packed(1024, 1024)) + f(5, f(1, packed(1, 0)))
+SCALAR = f(2, 11)
+
+
+def instruction(id, name, opcode, shape, operands=(), more=b""):
+    return f(2, f(1, name) + f(2, opcode) + f(3, shape) + f(35, id) + (f(36, packed(*operands)) if operands else b"") + more)
+
+
+def computation(id, name, root, parameters, result, *instructions):
+    return f(3, f(1, name) + b"".join(instructions) + f(4, b"".join(f(1, p) for p in parameters) + f(2, result)) + f(5, id) + f(6, root))
+
+
+add = computation(1, "add", 3, [SCALAR, SCALAR], SCALAR, instruction(1, "a", "parameter", SCALAR), instruction(2, "b", "parameter", SCALAR, (), f(9, 1)),
+                  instruction(3, "s", "add", SCALAR, (1, 2)))
+fused = computation(2, "fused", 5, [F32], F32, instruction(4, "x", "parameter", F32), instruction(5, "y", "add", F32, (4, 4)))
+main = computation(3, "main", 9, [F32], F32, instruction(6, "p", "parameter", F32), instruction(7, "loop_add_fusion", "fusion", F32, (6,), f(11, "kLoop") + f(38, packed(2))),
+                   instruction(8, "all-reduce-start.1", "all-reduce-start", F32, (7,), f(26, 1) + f(38, packed(1)) + f(49, f(1, packed(0, 2, 4, 6))) + f(49, f(1, packed(1, 3, 5, 7)))),
+                   instruction(9, "all-reduce-done.1", "all-reduce-done", F32, (8,)))
+program = f(1, f(1, "jit_f") + f(2, "main") + add + fused + main + f(4, f(1, F32) + f(2, F32)) + f(5, 17) + f(6, 3) + f(7, f(1, f(1, 3) + f(2, f(1, packed(6, 7, 8, 9))))))
+metadata = f(2, "/host:metadata") + entry(5, 1, f(1, 1) + f(2, "Hlo Proto")) + entry(4, 17, f(1, 17) + f(2, "jit_f(17)") + f(5, f(1, 1) + f(6, program)))
+
+
+def launched(meta, offset, duration, op, details=""):
+    stats = f(4, f(1, 1) + f(5, op)) + f(4, f(1, 2) + f(3, 17))
+    return ev(meta, offset, duration, stats + (f(4, f(1, 3) + f(5, details)) if details else b""))
+
+
+US = 10**6
+busy = f(2, "/device:GPU:0") + f(3, f(1, 7) + f(2, "Stream #7(Kernel)") + f(3, 5)
+                                 + launched(1, 0, 10 * US, "loop_add_fusion", "regs:16 static_shared:0 dynamic_shared:0 grid:1024,1,1 block:256,1,1 occ_pct:100")
+                                 + launched(1, 60 * US, 10 * US, "loop_add_fusion") + ev(3, 80 * US, US))
+busy += f(3, f(1, 8) + f(2, "Stream #8(Kernel)") + f(3, 5) + launched(2, 12 * US, 40 * US, "all-reduce-start.1"))
+for i, name in {1: "loop_add_fusion", 2: "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 3: "other"}.items():
+    busy += entry(4, i, f(1, i) + f(2, name))
+for i, name in {1: "hlo_op", 2: "program_id", 3: "kernel_details"}.items():
+    busy += entry(5, i, f(1, i) + f(2, name))
+put("hlo_proto", "all_reduce.pb", program)
+put("xplane", "gpu_program.pb", f(1, busy) + f(1, metadata))
 
 # ---- the JSON twin ----
 def twin(pid, tid, name, ts, dur, **args):

@@ -437,6 +437,76 @@ START_TEST(kineto_collectives)
 }
 END_TEST
 
+/* What does not say it itself is sized by the call or the operator that launched it; the kernels of one call share what it sends. @events: of the host, at 10
+ * to 20 us. Nothing expected: it stays a kernel. */
+static const struct {
+    const char *kernel, *events;
+    int64_t world;
+    EchCollective kind;
+    EchBytes bytes;
+    uint32_t group;
+} sized[] = {
+    {"ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)",
+     "{\"cat\": \"cpu_op\", \"name\": \"nccl:all_reduce\", \"args\": {\"Input Dims\": [[1000]], \"Input type\": [\"float\"]}", 8, ECH_COLLECTIVE_ALL_REDUCE,
+     4000, 8},
+    {"ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)",
+     "{\"cat\": \"cpu_op\", \"name\": \"c10d::_reduce_scatter_base_\", \"args\": {\"Input Dims\": [[100], [400]], \"Input type\": [\"float\", \"float\"]}"
+     ", {\"cat\": \"cpu_op\", \"name\": \"nccl:_reduce_scatter_base\", \"args\": {\"Input Dims\": [[400]], \"Input type\": [\"float\"]}",
+     16, ECH_COLLECTIVE_REDUCE_SCATTER, 1600, 4},
+    {"void vllm::cross_device_reduce_1stage<__nv_bfloat16, 4>(vllm::RankData*)",
+     "{\"cat\": \"cpu_op\", \"name\": \"_C_custom_ar::all_reduce\", \"args\": {\"External id\": 5, \"Input Dims\": [[], [4, 100], [4, 100], [], []], \"Input "
+     "type\": [\"Scalar\", \"c10::BFloat16\", \"c10::BFloat16\", \"Scalar\", \"Scalar\"]}",
+     8, ECH_COLLECTIVE_ALL_REDUCE, 800, 4},
+    /* How many take part nobody says. */
+    {"ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)",
+     "{\"cat\": \"cpu_op\", \"name\": \"nccl:all_reduce\", \"args\": {\"Input Dims\": [[1000]], \"Input type\": [\"float\"]}", 0, ECH_COLLECTIVE_NONE, 0, 0},
+    /* What is sent nobody says; of what kind it is. */
+    {"ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", "{\"cat\": \"cpu_op\", \"name\": \"nccl:all_reduce\", \"args\": {}", 8, ECH_COLLECTIVE_NONE, 0, 0},
+    {"ncclDevKernel_Generic(x)", "{\"cat\": \"cpu_op\", \"name\": \"nccl:coalesced\", \"args\": {\"Input Dims\": [[1000]], \"Input type\": [\"float\"]}", 8,
+     ECH_COLLECTIVE_NONE, 0, 0},
+};
+
+START_TEST(kineto_collectives_sized_by_calls)
+{
+    g_autoptr(GString) events = g_string_new(sized[_i].events);
+    g_string_replace(events, "{\"cat\"", "{\"ph\": \"X\", \"pid\": 1, \"tid\": 1, \"ts\": 10, \"dur\": 10, \"cat\"", 0);
+    g_string_replace(events, "]}, {", "]}}, {", 0);
+    g_autofree char *text = g_strdup_printf(
+        "{\"distributedInfo\": {\"backend\": \"nccl\", \"pg_config\": [{\"pg_size\": 3}], \"world_size\": %" G_GINT64_FORMAT "}, \"traceEvents\": [%s}, "
+        "{\"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"cudaLaunchKernel\", \"pid\": 1, \"tid\": 1, \"ts\": 15, \"dur\": 1, \"args\": "
+        "{\"correlation\": "
+        "9}}, {\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"%s\", \"pid\": 0, \"tid\": 7, \"ts\": 30, \"dur\": 1, \"args\": {\"stream\": 7, \"device\": 0, "
+        "\"correlation\": 9, \"External id\": 5}}]}",
+        sized[_i].world, events->str, sized[_i].kernel);
+    g_autoptr(EchImport) import = must_import(text);
+    bool is = sized[_i].kind != ECH_COLLECTIVE_NONE;
+    const EchOp *op = ech_test_op(import->trace, is ? ECH_OP_COLLECTIVE : ECH_OP_KERNEL, sized[_i].kernel);
+    ck_assert_int_eq(op->recorded.duration, ECH_PS_PER_US);
+    if (!is)
+        return;
+    ck_assert_int_eq(op->collective, sized[_i].kind);
+    ck_assert_uint_eq(op->bytes, sized[_i].bytes);
+    ck_assert_int_eq(op->bytes_origin, ECH_INFERRED);
+    ck_assert_uint_eq(op->memory_from, sized[_i].group);
+}
+END_TEST
+
+/* A kernel whose call is not recorded was asked for no later than what comes behind it in its stream; work of one launch is in the order in which it began. */
+START_TEST(kineto_streams_keep_their_order)
+{
+    g_autoptr(EchImport) import = must_import(
+        "{\"traceEvents\": [{\"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"cudaGraphLaunch\", \"pid\": 1, \"tid\": 1, \"ts\": 10, \"dur\": 1, "
+        "\"args\": {\"correlation\": 1}}, "
+        "{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"c\", \"ts\": 50, \"dur\": 5, \"args\": {\"stream\": 7, \"correlation\": 1}}, "
+        "{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"b\", \"ts\": 40, \"dur\": 5, \"args\": {\"stream\": 7, \"correlation\": 1}}, "
+        "{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"a\", \"ts\": 30, \"dur\": 5, \"args\": {\"stream\": 7}}]}");
+    const EchTrace *t = import->trace;
+    const EchOp *a = ech_test_op(t, ECH_OP_KERNEL, "a"), *b = ech_test_op(t, ECH_OP_KERNEL, "b"), *c = ech_test_op(t, ECH_OP_KERNEL, "c");
+    ck_assert(a < b && b < c);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "issue_times_by_stream_order"), 1);
+}
+END_TEST
+
 START_TEST(kineto_of_2021)
 {
     g_autoptr(EchImport) import = ech_test_corpus("kineto/old.json", NULL);
@@ -674,6 +744,31 @@ START_TEST(xplane_times_transfers_by_completion)
 }
 END_TEST
 
+/* A GPU's kernels have the work of their instruction in the program beside them; NCCL's are its collectives, in the order of their streams. */
+START_TEST(xplane_programs_of_gpus)
+{
+    g_autoptr(EchImport) import = ech_test_corpus("xplane/gpu_program.pb", "xplane");
+    const EchTrace *t = import->trace;
+    const EchOp *fusion = ech_test_op(t, ECH_OP_KERNEL, "loop_add_fusion"), *other = ech_test_op(t, ECH_OP_KERNEL, "other");
+    ck_assert_uint_eq(fusion->n_uses, 2);
+    for (uint32_t u = fusion->first_use; u < fusion->first_use + 2; u++) {
+        ck_assert_uint_eq(ech_trace_uses(t)[u].bytes, 4 << 20);
+        ck_assert_int_eq(ech_trace_uses(t)[u].origin, ECH_INFERRED);
+    }
+    ck_assert_uint_eq(ech_trace_work(t)[fusion->first_work].count, 1 << 20);
+    ck_assert_ptr_nonnull(strstr(ech_trace_string(t, fusion->launch), "class=elementwise"));
+    ck_assert_uint_eq(other->n_uses + other->n_work, 0);
+    const EchOp *reduce = ech_test_op(t, ECH_OP_COLLECTIVE, NULL);
+    ck_assert_int_eq(reduce->collective, ECH_COLLECTIVE_ALL_REDUCE);
+    ck_assert_uint_eq(reduce->bytes, 4 << 20);
+    ck_assert_uint_eq(reduce->memory_from, 4);
+    ck_assert_str_eq(ech_trace_string(t, reduce->launch), "devices=8 stride=2");
+    g_autofree char *order = order_of(t);
+    ck_assert_ptr_nonnull(strstr(order, "RING_LL(ncclDevKernelArgsStorage<4096ul>)loop_add_fusion loop_add_fusionncclDevKernel"));
+    ck_assert_uint_eq(ech_diag_count(import->diag, "inferred_stream_waits"), 2);
+}
+END_TEST
+
 START_TEST(json_twin_of_xplane)
 {
     g_autoptr(EchImport) import = ech_test_corpus("xplane_json/tpu.json", NULL);
@@ -773,6 +868,9 @@ int main(void)
     tcase_add_loop_test(tcase, kineto_waits_untold, 0, G_N_ELEMENTS(untold));
     tcase_add_loop_test(tcase, kineto_collectives, 0, G_N_ELEMENTS(collectives));
     tcase_add_test(tcase, kineto_of_2021);
+    tcase_add_loop_test(tcase, kineto_collectives_sized_by_calls, 0, G_N_ELEMENTS(sized));
+    tcase_add_test(tcase, kineto_streams_keep_their_order);
+    tcase_add_test(tcase, xplane_programs_of_gpus);
     tcase_add_test(tcase, kineto_metadata_at_zero);
     tcase_add_test(tcase, kineto_written_by_others);
     tcase_add_test(tcase, profiles_without_a_device);

@@ -813,6 +813,55 @@ START_TEST(gaps_stay_on_other_devices)
 }
 END_TEST
 
+/* A recording of two streams in which the second was late by 6 us, beside the first, and the third kernel by 20 us more, beside nothing. The first is kept, at
+ * the speed of the work beside it; the second is not. A copy takes what was recorded of it, whatever the link's rate, and as much longer as the link is slower.
+ */
+START_TEST(what_did_not_run_together_does_not)
+{
+    const EchTime us = ECH_PS_PER_US;
+    g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("kineto");
+    EchId hbm = ech_trace_builder_memory(b, "hbm"), host = ech_trace_builder_memory(b, "host");
+    EchId queues[2] = {ech_trace_builder_queue(b, "stream 7", ECH_QUEUE_COMPUTE, 0), ech_trace_builder_queue(b, "stream 8", ECH_QUEUE_COMPUTE, 0)};
+    static const struct {
+        int queue, start, duration;
+    } ops[] = {{0, 0, 10}, {1, 6, 10}, {0, 36, 4}};
+    for (size_t i = 0; i < G_N_ELEMENTS(ops); i++) {
+        EchOp op = ech_op_init(i == 2 ? ECH_OP_COPY : ECH_OP_KERNEL);
+        op.queue = queues[ops[i].queue];
+        op.recorded = (EchRecorded){ops[i].start * us, ops[i].duration * us};
+        if (i == 2) {
+            op.memory_from = host;
+            op.memory_to = hbm;
+            op.bytes = 100 << 20;
+            op.bytes_origin = ECH_KNOWN;
+        }
+        ech_trace_builder_op(b, op);
+        if (i == 2)
+            ech_trace_builder_dep(b, 1, 0);
+    }
+    g_autoptr(EchTrace) trace = ech_trace_builder_finish(b, NULL);
+    ck_assert_ptr_nonnull(trace);
+    static const char *const halved[] = {"links.host.to_device=x0.5", "links.host.latency=0", "links.host.setup=0", NULL}, *const plain[] = {
+                                                                                                                               "links.host.latency=0",
+                                                                                                                               "links.host.setup=0", NULL};
+    g_autoptr(EchDevice) device = ech_test_device("a100-40", plain), slow = ech_test_device("a100-40", halved);
+    EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+    g_autoptr(EchRun) run = replay(trace, device, options);
+    ck_assert_int_eq(run->makespan, 20 * us); /* 6 beside the first, 10, then 4 */
+    ck_assert_int_eq(run->waits[ECH_WAIT_HOST], 6 * us);
+    options = default_options(ECH_ENGINE_NATIVE);
+    options.host_gaps = 1;
+    g_autoptr(EchRun) kept = replay(trace, device, options);
+    ck_assert_int_eq(kept->makespan, 40 * us);
+    options = default_options(ECH_ENGINE_NATIVE);
+    g_autoptr(EchRun) slower = ech_replay_run(trace, slow, device, &options, NULL);
+    ech_params_clear(ech_replay_params, &options);
+    ck_assert_ptr_nonnull(slower);
+    /* The copy takes twice as long, and the 6 us as much longer as all work together does: 28 us for 24. */
+    ck_assert_int_eq(slower->makespan, (7 + 10 + 8) * us);
+}
+END_TEST
+
 /* PyTorch frees a cached segment to make room: the cudaFree waits for the kernel asked for before it, and the kernel behind waits for it. */
 START_TEST(an_emptied_cache_stalls_the_device)
 {
@@ -1313,6 +1362,7 @@ int main(void)
     tcase_add_test(tests, nested_loops_and_inner_steady_states);
     tcase_add_test(tests, carried_buffers_turn_over);
     tcase_add_loop_test(tests, recorded_gaps_are_kept_on_request, 0, 2);
+    tcase_add_test(tests, what_did_not_run_together_does_not);
     tcase_add_loop_test(tests, an_emptied_cache_stalls_the_device, 0, 2);
     tcase_add_loop_test(tests, collectives_count_the_bytes_they_send, 0, 2);
     tcase_add_test(tests, recorded_collectives_keep_their_waits);

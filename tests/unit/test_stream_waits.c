@@ -1,0 +1,76 @@
+/* What comes after what in a GPU's streams, where a recording does not say it. */
+#include "sim/import/stream_waits.h"
+#include "tests/support/support.h"
+
+/* Work "name" asked for, begun and lasting so long (us) on a queue; without a name a call that lets a stream wait. */
+typedef struct {
+    char name;
+    int asked, start, duration, queue;
+} Row;
+
+static const struct {
+    EchWaitsTold told;
+    const char *waits; /* "ba": b comes after a */
+    Row rows[6];
+} cases[] = {
+    /* The host asked for b after a had ended. */
+    {ECH_WAITS_TOLD, "ba", {{'a', 0, 5, 10, 0}, {'b', 20, 30, 10, 1}}},
+    /* It asked before: it need not come after it. */
+    {ECH_WAITS_TOLD, "", {{'a', 0, 5, 10, 0}, {'b', 10, 30, 10, 1}}},
+    /* Told once: c of the same stream comes after b anyway. */
+    {ECH_WAITS_TOLD, "ba", {{'a', 0, 5, 10, 0}, {'b', 20, 30, 10, 1}, {'c', 50, 60, 10, 1}}},
+    /* The newest of each stream that had ended. */
+    {ECH_WAITS_TOLD, "cb ca", {{'a', 0, 5, 10, 0}, {'b', 1, 5, 12, 1}, {'c', 40, 41, 10, 2}}},
+    /* Of another device, of another process. */
+    {ECH_WAITS_TOLD, "", {{'a', 0, 5, 10, 0}, {'b', 20, 30, 10, 3}, {'c', 50, 60, 10, 4}}},
+    /* What is no stream is left alone. */
+    {ECH_WAITS_TOLD, "", {{'a', 0, 5, 10, 0}, {'b', 20, 30, 10, 5}}},
+    /* Asked for early, begun when a had ended: where nothing is known of waits, it waited; with all waits told it did not. */
+    {ECH_WAITS_UNKNOWN, "ba", {{'a', 0, 5, 50, 0}, {'b', 1, 57, 10, 1}}},
+    {ECH_WAITS_TOLD, "", {{'a', 0, 5, 50, 0}, {'b', 1, 57, 10, 1}}},
+    {ECH_WAITS_CALLS, "", {{'a', 0, 5, 50, 0}, {'b', 1, 57, 10, 1}}},
+    /* Begun much later: for a reason of its own. */
+    {ECH_WAITS_UNKNOWN, "", {{'a', 0, 5, 50, 0}, {'b', 1, 95, 10, 1}}},
+    /* A call for stream 1: what is next there waits, what is next in stream 2 does not. */
+    {ECH_WAITS_CALLS, "ba", {{'a', 0, 5, 50, 0}, {0, 1, 0, 0, 1}, {'c', 2, 10, 10, 2}, {'b', 3, 57, 10, 1}}},
+    /* It had not ended: so that it was not waited for. */
+    {ECH_WAITS_CALLS, "", {{'a', 0, 5, 50, 0}, {0, 1, 0, 0, 1}, {'b', 3, 30, 10, 1}}},
+};
+
+START_TEST(order)
+{
+    static const EchStreamOf queues[] = {{0, 0, true}, {0, 0, true}, {0, 0, true}, {1, 0, true}, {0, 1, true}, {0, 0, false}};
+    g_autoptr(GArray) calls = g_array_new(FALSE, FALSE, sizeof(EchWaitCall));
+    EchItem items[G_N_ELEMENTS(cases[0].rows)];
+    size_t n = 0;
+    for (size_t i = 0; i < G_N_ELEMENTS(items); i++) {
+        const Row *row = &cases[_i].rows[i];
+        if (row->name) {
+            items[n] = ech_item_init(ECH_ITEM_KERNEL);
+            items[n].name = (EchId)row->name;
+            items[n].issued = row->asked * ECH_PS_PER_US;
+            items[n].start = row->start * ECH_PS_PER_US;
+            items[n].duration = row->duration * ECH_PS_PER_US;
+            items[n++].queue = (uint32_t)row->queue;
+        } else if (row->asked > 0) {
+            g_array_append_val(calls, ((EchWaitCall){row->asked * ECH_PS_PER_US, 0, (uint32_t)row->queue}));
+        }
+    }
+    g_autoptr(GArray) waits = ech_stream_waits(items, n, queues, G_N_ELEMENTS(queues), cases[_i].told, calls);
+    g_autoptr(GString) found = g_string_new(NULL);
+    for (guint i = 0; i < waits->len; i++) {
+        const EchStreamWait *wait = &g_array_index(waits, EchStreamWait, i);
+        g_string_append_printf(found, "%s%c%c", i ? " " : "", (char)items[wait->item].name, (char)items[wait->awaited].name);
+    }
+    ck_assert_str_eq(found->str, cases[_i].waits);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("stream_waits");
+    TCase *tcase = tcase_create("all");
+    tcase_add_loop_test(tcase, order, 0, G_N_ELEMENTS(cases));
+    suite_add_tcase(suite, tcase);
+    return ech_test_main(suite);
+}
