@@ -144,9 +144,12 @@ static void add_sync(Reader *r)
         ech_diag_dropped(r->ret->diag, "synchronisations_of_unknown_type", 1, "%s:%zu: type %" G_GUINT64_FORMAT, r->lines.where, r->lines.line, type);
         return;
     }
+    ech_capture_set_waits(r->capture, ECH_WAITS_CALLS);
     /* CUPTI does not say when the event was recorded, so a wait of a stream cannot be tied to what it waits for. */
     if (type == 2) {
         ech_diag_note(r->ret->diag, "stream_waits_without_their_event", 1);
+        if (time_of(r->lines.fields[0]) != ECH_TIME_NONE)
+            ech_capture_wait_call(r->capture, time_of(r->lines.fields[0]), ECH_NONE, stream_queue(r, 0, r->lines.fields[3]));
         return;
     }
     EchItem item = ech_item_init(ECH_ITEM_HOST_WAIT);

@@ -14,6 +14,7 @@ typedef struct {
     int64_t pid, correlation;
     EchTime start, end;
     EchId name, stack;
+    uint32_t thread;
 } Call;
 
 /* Where and by which call a CUDA event was recorded. */
@@ -36,6 +37,7 @@ typedef struct {
     uint32_t n_pids;
     uint64_t steps, max_steps;
     uint64_t n_waits;
+    uint64_t n_stream_waits, n_unresolved; /* of streams for events; those of which the event's recording is not known */
     GError **error;
 } Reader;
 
@@ -293,6 +295,7 @@ static void set_issue(Reader *r, EchItem *item, int64_t pid, int64_t correlation
     if (call && item->start != ECH_TIME_NONE && call->start <= item->start) {
         item->issued = call->start;
         item->stack = call->stack;
+        item->thread = call->thread;
     } else {
         ech_diag_note(r->ret->diag, "device_events_without_launch", 1);
     }
@@ -358,7 +361,8 @@ static bool read_calls(Reader *r)
                      .correlation = integer(&rows, 3, 0),
                      .start = nanoseconds(r, &rows, 0),
                      .end = nanoseconds(r, &rows, 1),
-                     .stack = ECH_NONE};
+                     .stack = ECH_NONE,
+                     .thread = (uint32_t)integer(&rows, 2, 0)};
         if (call.start == ECH_TIME_NONE)
             continue;
         call.name = text_id(r, &rows, 4, "?");
@@ -541,6 +545,7 @@ static bool read_waits(Reader *r)
         int64_t device = integer(&rows, 2, 0), context = integer(&rows, 3, 0), stream = integer(&rows, 4, -1), sync = integer(&rows, 10, -1);
         EchItem item = ech_item_init(type == 2 ? ECH_ITEM_STREAM_WAIT : ECH_ITEM_HOST_WAIT);
         EchTime end = nanoseconds(r, &rows, 1);
+        r->n_stream_waits += type == 2;
         item.start = nanoseconds(r, &rows, 0);
         if (item.start == ECH_TIME_NONE || type < 1 || type > 4) {
             ech_diag_dropped(r->ret->diag, "waits_of_unknown_kind", 1, "syncType %" G_GINT64_FORMAT, type);
@@ -561,8 +566,11 @@ static bool read_waits(Reader *r)
                 item.address = (uint64_t)(record ? record->start : item.issued);
             } else if (!one_stream) {
                 ech_diag_note(r->ret->diag, "waits_for_events_not_recorded", 1);
-                if (type == 2)
+                if (type == 2) {
+                    ech_capture_wait_call(r->capture, item.issued, call ? call->thread : ECH_NONE, stream_queue(r, device, context, stream, pid));
+                    r->n_unresolved++;
                     continue;
+                }
             }
             if (type == 2)
                 item.queue = stream_queue(r, device, context, stream, pid);
@@ -579,9 +587,17 @@ static bool read_waits(Reader *r)
     return ok;
 }
 
-/* Without the table of waits, the runtime's own calls for all of the device still tell. */
+/* Without the table of waits, the runtime's own calls still tell: those for all of the device whom they wait for, those of streams only that there was one. */
 static void infer_waits(Reader *r)
 {
+    bool told = r->n_stream_waits > 0;
+    ech_capture_set_waits(r->capture, told && r->n_unresolved == 0 ? ECH_WAITS_TOLD : told || r->calls->len > 0 ? ECH_WAITS_CALLS : ECH_WAITS_UNKNOWN);
+    for (guint i = 0; !told && i < r->calls->len; i++) {
+        const Call *call = &g_array_index(r->calls, Call, i);
+        const char *name = ech_trace_builder_peek_string(r->builder, call->name);
+        if (g_str_has_prefix(name, "cudaStreamWaitEvent") || g_str_has_prefix(name, "cuStreamWaitEvent"))
+            ech_capture_wait_call(r->capture, call->start, call->thread, ECH_NONE);
+    }
     for (guint i = 0; !r->n_waits && i < r->calls->len; i++) {
         const Call *call = &g_array_index(r->calls, Call, i);
         const char *name = ech_trace_builder_peek_string(r->builder, call->name);

@@ -1,6 +1,7 @@
 /* The trace.json.gz that XLA's profiler writes beside the protobuf: the same events, with all arguments as text, cut at about
  * a million events. One pass; names of processes and threads come before what runs on them.
  */
+#include "sim/import/gpu_work.h"
 #include "sim/import/json_stream.h"
 #include "sim/import/xplane.h"
 
@@ -26,12 +27,18 @@ typedef struct {
 
 typedef struct {
     char phase;
-    bool has_time, has_duration, has_device_duration, has_flops, has_model_flops, has_bytes;
+    bool has_time, has_duration, has_device_duration, has_flops, has_model_flops, has_bytes, has_correlation;
     int64_t pid, tid, us, duration_us;
     int32_t ps, duration_ps;
-    uint64_t device_duration, flops, bytes;
+    uint64_t device_duration, flops, bytes, correlation;
     GString *name, *label, *text, *category, *source, *op, *details;
 } Event;
+
+/* Work of a stream, and the number of the call that asked for it. */
+typedef struct {
+    size_t item;
+    uint64_t correlation;
+} Asked;
 
 typedef struct {
     EchImport *ret;
@@ -42,6 +49,9 @@ typedef struct {
     GHashTable *processes; /* pid -> Process */
     GHashTable *threads;   /* (pid << 32 ^ tid) -> Thread */
     GPtrArray *lines;      /* Thread, in the order of first use, borrowed */
+    GHashTable *launches;  /* correlation -> EchTime of the call */
+    GArray *asked;         /* Asked */
+    GHashTable *names;     /* of ech_gpu_name_of */
     Event e;
     bool has_base, events_seen;
     int64_t base_us;
@@ -104,8 +114,8 @@ static bool read_args(Reader *r)
     while ((token = ech_json_next(r->json)) == ECH_JSON_KEY) {
         size_t n;
         const char *key = ech_json_text(r->json, &n), *text;
-        static const char *const keys[] = {"name",  "long_name",   "hlo_category",   "source_stack",  "tf_op", "memcpy_details", "device_duration_ps",
-                                           "flops", "model_flops", "bytes_accessed", "memset_details"};
+        static const char *const keys[] = {"name",  "long_name",   "hlo_category",   "source_stack",   "tf_op",          "memcpy_details", "device_duration_ps",
+                                           "flops", "model_flops", "bytes_accessed", "memset_details", "kernel_details", "correlation_id"};
         size_t which = 0;
         while (which < G_N_ELEMENTS(keys) && !(strlen(keys[which]) == n && memcmp(keys[which], key, n) == 0))
             which++;
@@ -129,6 +139,7 @@ static bool read_args(Reader *r)
                 e->has_model_flops = unsigned_of(text, n, &e->flops);
             break;
         case 9: e->has_bytes = unsigned_of(text, n, &e->bytes); break;
+        case 12: e->has_correlation = unsigned_of(text, n, &e->correlation); break;
         default: g_string_append_len(e->details, text, (gssize)n);
         }
     }
@@ -219,7 +230,27 @@ static void stream_event(Reader *r, const Thread *thread, EchTime start, EchTime
         if (!size)
             ech_diag_note(r->ret->diag, "copies_without_bytes", 1);
     }
+    EchGpuLaunch launch = {0};
+    if (item.kind == ECH_ITEM_KERNEL && ech_xplane_launch(e->details->str, e->details->len, &launch))
+        ech_gpu_kernel_by_launch(r->capture, r->names, launch, &item);
+    if (e->has_correlation)
+        g_array_append_val(r->asked, ((Asked){ech_capture_n_items(r->capture), e->correlation}));
     ech_capture_add(r->capture, &item);
+}
+
+/* When the host asked for what streams did. */
+static void join_launches(Reader *r)
+{
+    for (guint i = 0; i < r->asked->len; i++) {
+        const Asked *asked = &g_array_index(r->asked, Asked, i);
+        EchItem *item = ech_capture_item(r->capture, asked->item);
+        int64_t key = (int64_t)asked->correlation;
+        const EchTime *call = g_hash_table_lookup(r->launches, &key);
+        if (call && *call <= item->start)
+            item->issued = *call;
+        else
+            ech_diag_note(r->ret->diag, "device_events_without_launch", 1);
+    }
 }
 
 static bool event_time(Reader *r, EchTime *ret_start, EchTime *ret_duration)
@@ -283,7 +314,13 @@ static void use_event(Reader *r)
                         e->has_device_duration && e->device_duration < INT64_MAX ? (EchTime)e->device_duration : duration);
         break;
     case USE_STREAM: stream_event(r, thread, start, duration); break;
-    case USE_HOST: r->n_host++; break;
+    case USE_HOST:
+        r->n_host++;
+        if (e->has_correlation) {
+            int64_t key = (int64_t)e->correlation;
+            g_hash_table_replace(r->launches, g_memdup2(&key, sizeof key), g_memdup2(&start, sizeof start));
+        }
+        break;
     case USE_SKIP:
     default: break;
     }
@@ -362,6 +399,9 @@ static bool twin_read(EchSource *source, const EchImportOptions *options, EchImp
     r.processes = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     r.threads = g_hash_table_new_full(NULL, NULL, NULL, thread_free);
     r.lines = g_ptr_array_new();
+    r.launches = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
+    r.asked = g_array_new(FALSE, FALSE, sizeof(Asked));
+    r.names = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     GString **texts[] = {&r.e.name, &r.e.label, &r.e.text, &r.e.category, &r.e.source, &r.e.op, &r.e.details};
     for (size_t i = 0; i < G_N_ELEMENTS(texts); i++)
         *texts[i] = g_string_new(NULL);
@@ -380,11 +420,15 @@ static bool twin_read(EchSource *source, const EchImportOptions *options, EchImp
         if (r.n_host)
             ech_diag_note(ret->diag, "host_events_only_counted", r.n_host);
         ech_diag_dropped(ret->diag, "strings_repaired", ech_json_repaired(json), NULL);
+        join_launches(&r);
         ok = ech_xplane_finish(x, error);
     }
     for (size_t i = 0; i < G_N_ELEMENTS(texts); i++)
         g_string_free(*texts[i], TRUE);
     g_ptr_array_unref(r.lines);
+    g_hash_table_unref(r.launches);
+    g_array_unref(r.asked);
+    g_hash_table_unref(r.names);
     g_hash_table_unref(r.threads);
     g_hash_table_unref(r.processes);
     return ok;

@@ -279,6 +279,16 @@ for i, (start, duration) in {1: (10.000001, 1e-06), 3: (10.1, 9000.25), 5: (9020
     rows.append(twin(3, 3, texts[i].split(" ")[0][1:], start, duration, long_name=texts[i], bytes_accessed="8388608", hlo_category="loop fusion", model_flops="1048576", tf_op="jit(f)/add:"))
 rows += [twin(4, 7, "MemcpyH2D", 5.5, 3, memcpy_details="kind_src:host kind_dst:device size:512 dest:0 async:1"), twin(701, 9, "PjitFunction", 1, 2), {}]
 put("xplane_json", "tpu.json", json.dumps({"displayTimeUnit": "ns", "metadata": {"highres-ticks": True}, "traceEvents": rows}).encode())
+# The twin of a GPU's profile: who asked for what when, and a launch.
+gpu_rows = [{"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "/device:GPU:0"}}, {"ph": "M", "pid": 2, "name": "process_name", "args": {"name": "/host:CPU"}},
+            {"ph": "M", "pid": 1, "tid": 7, "name": "thread_name", "args": {"name": "Stream #7(Kernel)"}},
+            {"ph": "M", "pid": 1, "tid": 8, "name": "thread_name", "args": {"name": "Stream #8(Kernel)"}}, {"ph": "M", "pid": 2, "tid": 1, "name": "thread_name", "args": {"name": "python"}},
+            {"ph": "X", "pid": 1, "tid": 7, "ts": 20, "dur": 30, "name": "a", "args": {"correlation_id": "1", "kernel_details": "regs:16 static_shared:0 dynamic_shared:64 grid:8,1,1 block:256,1,1 occ_pct:100"}},
+            {"ph": "X", "pid": 1, "tid": 8, "ts": 60, "dur": 10, "name": "b", "args": {"correlation_id": "2"}}, {"ph": "X", "pid": 1, "tid": 7, "ts": 75, "dur": 10, "name": "c", "args": {"correlation_id": "3"}},
+            {"ph": "X", "pid": 2, "tid": 1, "ts": 10, "dur": 1, "name": "cuLaunchKernel", "args": {"correlation_id": "1"}},
+            {"ph": "X", "pid": 2, "tid": 1, "ts": 12, "dur": 1, "name": "cuLaunchKernel", "args": {"correlation_id": "2"}},
+            {"ph": "X", "pid": 2, "tid": 1, "ts": 72, "dur": 1, "name": "cuLaunchKernel", "args": {"correlation_id": "3"}}]
+put("xplane_json", "gpu.json", json.dumps({"displayTimeUnit": "ns", "metadata": {"highres-ticks": True}, "traceEvents": gpu_rows}).encode())
 
 # ---- SCALE-Sim ----
 put("scalesim", "conv.csv", b"Layer name, IFMAP Height, IFMAP Width, Filter Height, Filter Width, Channels, Num Filter, Strides, Batch Size,\n\nStem,\nConv1 ,8,8,3,3,3,16,1,1,\n"

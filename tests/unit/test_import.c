@@ -786,6 +786,32 @@ START_TEST(json_twin_of_xplane)
 }
 END_TEST
 
+/* b was asked for early, and began when a had ended; c was asked for after b had ended. */
+START_TEST(json_twin_of_a_gpus_xplane)
+{
+    g_autoptr(EchImport) import = ech_test_corpus("xplane_json/gpu.json", "xplane_json");
+    g_autofree char *order = order_of(import->trace);
+    ck_assert_str_eq(order, "ba cb");
+    ck_assert_str_eq(ech_trace_string(import->trace, ech_test_op(import->trace, ECH_OP_KERNEL, "a")->launch),
+                     "grid=8x1x1 block=256x1x1 shared=64 registers=16");
+}
+END_TEST
+
+/* CUPTI tells that a stream waits, and which, not for what: for the stream that was given work last, if it had ended. */
+START_TEST(cupti_waits_of_streams)
+{
+    g_autoptr(EchImport) import = must_import("echelon-capture 1\n"
+                                              "kernel 1000 31000 0 7 1 1 1 1 32 1 1 \"a\"\n"
+                                              "sync 2000 2100 2 8 5 2\n"
+                                              "kernel 31200 41200 0 8 3 1 1 1 32 1 1 \"b\"\n"
+                                              "kernel 32000 36000 0 7 4 1 1 1 32 1 1 \"c\"\n"
+                                              "end\n");
+    g_autofree char *order = order_of(import->trace);
+    ck_assert_str_eq(order, "ba");
+    ck_assert_uint_eq(ech_diag_count(import->diag, "stream_waits_without_their_event"), 1);
+}
+END_TEST
+
 /* Every corpus file, cut anywhere and with any byte changed, must give a trace or an error of ours, quickly. */
 START_TEST(damage)
 {
@@ -871,6 +897,8 @@ int main(void)
     tcase_add_loop_test(tcase, kineto_collectives_sized_by_calls, 0, G_N_ELEMENTS(sized));
     tcase_add_test(tcase, kineto_streams_keep_their_order);
     tcase_add_test(tcase, xplane_programs_of_gpus);
+    tcase_add_test(tcase, json_twin_of_a_gpus_xplane);
+    tcase_add_test(tcase, cupti_waits_of_streams);
     tcase_add_test(tcase, kineto_metadata_at_zero);
     tcase_add_test(tcase, kineto_written_by_others);
     tcase_add_test(tcase, profiles_without_a_device);
