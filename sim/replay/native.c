@@ -6,9 +6,14 @@
  *
  *     sum over k of m_jk s_k + capped_j = c_j,    m_jk = sum over demands i bounded by k of a_ij / a_ik,
  *
- * (m_jj is a count; capped_j is what demands at their min_time draw). An event changes few terms of them. When they are solved, every demand is asked whether
- * another resource bounds it now, and every other resource whether it is saturated now; mostly none is, and the levels are final. Where this does not settle,
+ * (m_jj is a count; capped_j is what demands at their min_time draw). An event changes few terms of them. When they are solved, it is asked whether another
+ * resource bounds some demand now, and whether another resource is saturated now; mostly neither is so, and the levels are final. Where this does not settle,
  * Gauss-Seidel over the levels does.
+ *
+ * Which demands might move is told by one number for each pair of resources: a demand bounded by k turns to j where s_k a_ij / a_ik exceeds s_j, so that while
+ * the largest such ratio does not, none of them is looked at. The number is kept when the demand that set it ends, and made anew when they are looked
+ * through, which is seldom. What ends next is at the top of a heap. So an event costs what the equations of the saturated resources do, and the logarithm
+ * of how many demands are alive.
  *
  * Nothing is kept per demand and event: a resource counts its volume v_j, the integral of s_j over time, and a demand bounded by it ends when that reaches a
  * target fixed when it was bound. The clock counts 2^-32 ps, so that rounding does not add up over operations. */
@@ -39,11 +44,12 @@ typedef struct {
     uint32_t n_parts;
     Part *parts; /* few, or many where they do not fit. */
     double cap;  /* Most pace: 1 / min_time, per second; infinite without one. */
+    double each; /* Bounded by a resource: 1 / the amount there. */
     double left; /* Share left, when unbound or capped. */
     Tick since;  /* Capped: when left was true. */
     EchTime min_time;
     uint32_t place; /* In live[]. */
-    uint32_t slot;  /* Among the demands bounded alike. */
+    uint32_t slot;  /* In the heap of the demands bounded alike. */
     bool live;
     uint32_t n_many;
     Part *many;
@@ -56,26 +62,39 @@ typedef struct {
     double amount; /* Copy, next to what the filling reads. */
 } Member;
 
+/* A demand bounded by a resource, and the volume at which it ends. */
+typedef struct {
+    double key;
+    uint32_t token;
+} Bound;
+
+/* A demand at its min_time, and when it ends. */
+typedef struct {
+    Tick key;
+    uint32_t token;
+} Capped;
+
 typedef struct {
     double capacity, volume, capped;
     Member *members; /* Demands with a part here. */
     uint32_t n, room;
-    uint32_t *bound; /* Tokens of the demands that it bounds, */
-    double *targets; /* and at which volume they end. */
+    Bound *bound; /* Demands that it bounds, a heap by volume. */
     uint32_t n_bound, bound_room;
-    bool dirty; /* Slow path. */
+    double least_cap;   /* At most the level at which one of these reaches its min_time. */
+    double most_capped; /* At least what any demand at its min_time draws. */
+    bool dirty;         /* Slow path. */
 } Resource;
 
 struct EchNative {
     Resource *resources;
     double *levels; /* By resource: apart, since every demand is asked about several of them at every event. */
-    double *lowest; /* By row: its lowest target. Scratch of next. */
     Demand *demands;
     uint32_t *live;
     uint32_t *fresh;          /* Started since the last solution, not bound yet. */
-    uint32_t *capped;         /* Tokens at their min_time, */
-    Tick *capped_end;         /* and when they end. */
+    Capped *capped;           /* Demands at their min_time, a heap by time. */
+    uint32_t *moving;         /* Scratch: tokens. */
     double *terms;            /* m_jk, row j, column k. */
+    double *turns;            /* Row k, column j: at least the largest a_ij / a_ik of the demands i that k bounds. */
     double *system;           /* Scratch of the elimination. */
     uint32_t *rows;           /* Resources that bound something at the last solution, ascending, */
     uint32_t n_rows;          /* so many. */
@@ -98,13 +117,13 @@ EchNative *ech_native_new(const EchFluidResource *resources, uint32_t n_resource
     e->max_live = max_live;
     e->resources = g_new0(Resource, n + 1);
     e->levels = g_new(double, n + 1);
-    e->lowest = g_new(double, n + 1);
     e->demands = g_new0(Demand, max_live);
     e->live = g_new(uint32_t, max_live);
     e->fresh = g_new(uint32_t, max_live);
-    e->capped = g_new(uint32_t, max_live);
-    e->capped_end = g_new(Tick, max_live);
+    e->capped = g_new(Capped, max_live);
+    e->moving = g_new(uint32_t, max_live);
     e->terms = g_new0(double, n *n + 1);
+    e->turns = g_new0(double, n *n + 1);
     e->system = g_new0(double, n *(n + 1) + 1);
     e->rows = g_new(uint32_t, n + 1);
     e->n_words = n_resources / 64 + 1;
@@ -116,6 +135,7 @@ EchNative *ech_native_new(const EchFluidResource *resources, uint32_t n_resource
     for (size_t j = 0; j < n; j++) {
         g_assert(resources[j].capacity > 0 && isfinite(resources[j].capacity));
         e->resources[j].capacity = resources[j].capacity;
+        e->resources[j].least_cap = INFINITY;
         e->levels[j] = INFINITY;
     }
     return e;
@@ -128,19 +148,18 @@ void ech_native_free(EchNative *e)
     for (uint32_t j = 0; j < e->n_resources; j++) {
         g_free(e->resources[j].members);
         g_free(e->resources[j].bound);
-        g_free(e->resources[j].targets);
     }
     for (uint32_t i = 0; i < e->max_live; i++)
         g_free(e->demands[i].many);
     g_free(e->resources);
     g_free(e->levels);
-    g_free(e->lowest);
     g_free(e->demands);
     g_free(e->live);
     g_free(e->fresh);
     g_free(e->capped);
-    g_free(e->capped_end);
+    g_free(e->moving);
     g_free(e->terms);
+    g_free(e->turns);
     g_free(e->system);
     g_free(e->rows);
     g_free(e->binding);
@@ -185,7 +204,50 @@ static void set_remove(uint64_t *set, uint32_t j)
     set[j / 64] &= ~(UINT64_C(1) << j % 64);
 }
 
+/* Heaps of what ends next */
+
+#define DEFINE_HEAP(TYPE, NAME)                                                                                                                                \
+    /* Puts @entry at @i or where it belongs, above or below. */                                                                                               \
+    static void NAME##_put(EchNative *e, TYPE *heap, uint32_t n, uint32_t i, TYPE entry)                                                                       \
+    {                                                                                                                                                          \
+        for (; i > 0 && entry.key < heap[(i - 1) / 2].key; i = (i - 1) / 2) {                                                                                  \
+            heap[i] = heap[(i - 1) / 2];                                                                                                                       \
+            e->demands[heap[i].token].slot = i;                                                                                                                \
+        }                                                                                                                                                      \
+        for (uint32_t child; (child = 2 * i + 1) < n; i = child) {                                                                                             \
+            child += child + 1 < n && heap[child + 1].key < heap[child].key;                                                                                   \
+            if (entry.key <= heap[child].key)                                                                                                                  \
+                break;                                                                                                                                         \
+            heap[i] = heap[child];                                                                                                                             \
+            e->demands[heap[i].token].slot = i;                                                                                                                \
+        }                                                                                                                                                      \
+        heap[i] = entry;                                                                                                                                       \
+        e->demands[entry.token].slot = i;                                                                                                                      \
+    }
+DEFINE_HEAP(Bound, bound)
+DEFINE_HEAP(Capped, capped)
+
 /* Binding: which resource, or the cap, bounds a demand */
+
+/* Until which levels @d, bounded by its min_time, stays so. */
+static void note_capped(EchNative *e, const Demand *d)
+{
+    for (uint32_t k = 0; k < d->n_parts; k++) {
+        Resource *r = &e->resources[d->parts[k].resource];
+        r->most_capped = MAX(r->most_capped, d->parts[k].amount * d->cap);
+    }
+}
+
+/* The same for one bounded by a resource. */
+static void note_bound(EchNative *e, const Demand *d)
+{
+    uint32_t j = d->parts[d->bound].resource;
+    Resource *r = &e->resources[j];
+    double *turns = e->turns + (size_t)j * e->n_resources;
+    r->least_cap = MIN(r->least_cap, d->parts[d->bound].amount * d->cap);
+    for (uint32_t k = 0; k < d->n_parts; k++)
+        turns[d->parts[k].resource] = MAX(turns[d->parts[k].resource], d->parts[k].amount * d->each);
+}
 
 static void bind(EchNative *e, uint32_t token, uint32_t part)
 {
@@ -193,33 +255,32 @@ static void bind(EchNative *e, uint32_t token, uint32_t part)
     d->bound = part;
     e->changed = true;
     if (part == NOWHERE) {
-        d->slot = e->n_capped;
         d->since = e->now;
-        e->capped[e->n_capped] = token;
-        double ps = d->left * (double)d->min_time;
-        e->capped_end[e->n_capped++] = e->now + (d->left == 1 ? (Tick)d->min_time << TICK_BITS : tick_from_ps(ps));
+        Tick end = e->now + (d->left == 1 ? (Tick)d->min_time << TICK_BITS : tick_from_ps(d->left * (double)d->min_time));
+        e->n_capped++;
+        capped_put(e, e->capped, e->n_capped, e->n_capped - 1, (Capped){.key = end, .token = token});
         for (uint32_t k = 0; k < d->n_parts; k++)
             e->resources[d->parts[k].resource].capped += d->parts[k].amount * d->cap;
+        note_capped(e, d);
         return;
     }
     uint32_t j = d->parts[part].resource;
     Resource *r = &e->resources[j];
     if (r->n_bound == r->bound_room) {
         r->bound_room = r->bound_room ? 2 * r->bound_room : 8;
-        r->bound = g_renew(uint32_t, r->bound, r->bound_room);
-        r->targets = g_renew(double, r->targets, r->bound_room);
+        r->bound = g_renew(Bound, r->bound, r->bound_room);
     }
     if (r->n_bound == 0) {
         r->volume = 0;
         set_add(e->binding, j);
     }
-    d->slot = r->n_bound;
-    r->bound[r->n_bound] = token;
-    r->targets[r->n_bound++] = r->volume + d->left * d->parts[part].amount;
-    double inverse = 1 / d->parts[part].amount;
+    r->n_bound++;
+    bound_put(e, r->bound, r->n_bound, r->n_bound - 1, (Bound){.key = r->volume + d->left * d->parts[part].amount, .token = token});
+    d->each = 1 / d->parts[part].amount;
     for (uint32_t k = 0; k < d->n_parts; k++)
         if (k != part)
-            e->terms[(size_t)d->parts[k].resource * e->n_resources + j] += d->parts[k].amount * inverse;
+            e->terms[(size_t)d->parts[k].resource * e->n_resources + j] += d->parts[k].amount * d->each;
+    note_bound(e, d);
 }
 
 /* Leaves @d with its share left. */
@@ -228,11 +289,10 @@ static void unbind(EchNative *e, uint32_t token)
     Demand *d = &e->demands[token];
     e->changed = true;
     if (d->bound == NOWHERE) {
-        uint32_t last = e->capped[--e->n_capped];
-        Tick end = e->capped_end[d->slot];
-        e->capped[d->slot] = last;
-        e->capped_end[d->slot] = e->capped_end[e->n_capped];
-        e->demands[last].slot = d->slot;
+        Tick end = e->capped[d->slot].key;
+        e->n_capped--;
+        if (d->slot < e->n_capped)
+            capped_put(e, e->capped, e->n_capped, d->slot, e->capped[e->n_capped]);
         if (e->now > d->since && d->min_time > 0)
             d->left = ps_from_tick(end - e->now) / (double)d->min_time;
         for (uint32_t k = 0; k < d->n_parts; k++) {
@@ -243,24 +303,23 @@ static void unbind(EchNative *e, uint32_t token)
     }
     uint32_t j = d->parts[d->bound].resource;
     Resource *r = &e->resources[j];
-    double rest = r->targets[d->slot] - r->volume;
+    double rest = r->bound[d->slot].key - r->volume;
     d->left = rest > 0 ? rest / d->parts[d->bound].amount : 0;
-    uint32_t last = r->bound[--r->n_bound];
-    r->bound[d->slot] = last;
-    r->targets[d->slot] = r->targets[r->n_bound];
-    e->demands[last].slot = d->slot;
-    double inverse = 1 / d->parts[d->bound].amount;
-    for (uint32_t k = 0; k < d->n_parts; k++) {
-        double *term = &e->terms[(size_t)d->parts[k].resource * e->n_resources + j];
-        if (k != d->bound)
-            *term = r->n_bound == 0 ? 0 : *term - d->parts[k].amount * inverse;
-    }
+    r->n_bound--;
     if (r->n_bound == 0) {
         e->levels[j] = INFINITY;
+        r->least_cap = INFINITY;
         set_remove(e->binding, j);
         for (uint32_t k = 0; k < e->n_resources; k++)
             e->terms[(size_t)k * e->n_resources + j] = 0;
+        memset(e->turns + (size_t)j * e->n_resources, 0, sizeof *e->turns * e->n_resources);
+        return;
     }
+    if (d->slot < r->n_bound)
+        bound_put(e, r->bound, r->n_bound, d->slot, r->bound[r->n_bound]);
+    for (uint32_t k = 0; k < d->n_parts; k++)
+        if (k != d->bound)
+            e->terms[(size_t)d->parts[k].resource * e->n_resources + j] -= d->parts[k].amount * d->each;
 }
 
 /* The part that bounds @d under the present levels. */
@@ -363,7 +422,7 @@ static bool solve_levels(EchNative *e)
             a[i * width + k] = i == k ? r->n_bound : terms[e->rows[k]];
         a[i * width + n] = r->capacity - r->capped;
     }
-    for (uint32_t c = 0; c + 1 < n; c++) {
+    for (uint32_t c = 0; c < n; c++) {
         uint32_t pivot = c;
         for (uint32_t i = c + 1; i < n; i++)
             if (fabs(a[i * width + c]) > fabs(a[pivot * width + c]))
@@ -375,21 +434,22 @@ static bool solve_levels(EchNative *e)
             a[c * width + k] = a[pivot * width + k];
             a[pivot * width + k] = swap;
         }
+        double *row = a + c * width, inverse = 1 / row[c];
+        row[c] = inverse;
         for (uint32_t i = c + 1; i < n; i++) {
-            if (a[i * width + c] == 0)
+            double *other = a + i * width;
+            if (other[c] == 0)
                 continue;
-            double f = a[i * width + c] / a[c * width + c];
+            double f = other[c] * inverse;
             for (uint32_t k = c + 1; k <= n; k++)
-                a[i * width + k] -= f * a[c * width + k];
+                other[k] -= f * row[k];
         }
     }
     for (uint32_t c = n; c-- > 0;) {
         double sum = a[c * width + n];
         for (uint32_t k = c + 1; k < n; k++)
             sum -= a[c * width + k] * a[k * width + n];
-        if (!(fabs(a[c * width + c]) > 1e-12))
-            return false;
-        double level = sum / a[c * width + c];
+        double level = sum * a[c * width + c];
         if (!(level > 0) || level == INFINITY)
             return false;
         a[c * width + n] = level;
@@ -447,43 +507,97 @@ static void saturate(EchNative *e, uint32_t j)
         if (e->want[m] <= level)
             continue;
         unbind(e, r->members[m].token);
-        e->levels[j] = level;
         bind(e, r->members[m].token, r->members[m].part);
     }
 }
 
-/* Sends every demand to the resource that bounds it now. Returns whether any moved. */
-static bool rebind(EchNative *e)
+/* Whether the levels leave @d where it is. Without division: part k bounds more tightly than b if s_k a_b < s_b a_k. */
+static bool stays(const EchNative *e, const Demand *d)
+{
+    bool yes;
+    if (d->bound == NOWHERE) {
+        double amount = 1 / d->cap;
+        yes = true;
+        for (uint32_t k = 0; k < d->n_parts; k++)
+            yes &= !(e->levels[d->parts[k].resource] * amount < d->parts[k].amount * (1 - tolerance));
+    } else {
+        double level = e->levels[d->parts[d->bound].resource], amount = d->parts[d->bound].amount;
+        yes = d->cap == INFINITY || !(d->cap * amount < level * (1 - tolerance));
+        for (uint32_t k = 0; k < d->n_parts; k++)
+            yes &= !(e->levels[d->parts[k].resource] * amount < level * d->parts[k].amount * (1 - tolerance));
+    }
+    return yes;
+}
+
+/* Sends the first @n of moving[] to what bounds them now. Returns whether any moved. */
+static bool move(EchNative *e, uint32_t n)
 {
     bool moved = false;
-    const double *levels = e->levels;
-    for (uint32_t l = 0; l < e->n_live; l++) {
-        const Demand *d = &e->demands[e->live[l]];
-        const Part *parts = d->parts;
-        /* Without division: part k bounds more tightly than b if s_k a_b < s_b a_k. */
-        bool stays = true;
-        if (d->bound == NOWHERE) {
-            double amount = 1 / d->cap;
-            for (uint32_t k = 0; k < d->n_parts; k++)
-                stays &= !(levels[parts[k].resource] * amount < parts[k].amount * (1 - tolerance));
-        } else {
-            double level = levels[parts[d->bound].resource], amount = parts[d->bound].amount;
-            stays = d->cap == INFINITY || !(d->cap * amount < level * (1 - tolerance));
-            for (uint32_t k = 0; k < d->n_parts; k++)
-                stays &= !(levels[parts[k].resource] * amount < level * parts[k].amount * (1 - tolerance));
-        }
-        if (stays)
-            continue;
+    for (uint32_t i = 0; i < n; i++) {
+        const Demand *d = &e->demands[e->moving[i]];
         double pace;
         uint32_t bound = lowest_part(e, d, &pace);
-        if (bound == d->bound)
-            continue;
-        double before = bound == NOWHERE ? 0 : e->levels[d->parts[bound].resource];
-        unbind(e, e->live[l]);
-        bind(e, e->live[l], bound);
-        if (bound != NOWHERE)
-            e->levels[d->parts[bound].resource] = before;
-        moved = true;
+        if (bound != d->bound) {
+            unbind(e, e->moving[i]);
+            bind(e, e->moving[i], bound);
+            moved = true;
+        } else if (bound == NOWHERE)
+            note_capped(e, d);
+        else
+            note_bound(e, d);
+    }
+    return moved;
+}
+
+static bool rebind_capped(EchNative *e)
+{
+    uint32_t n = 0;
+    for (uint32_t j = 0; j < e->n_resources; j++)
+        e->resources[j].most_capped = 0;
+    for (uint32_t i = 0; i < e->n_capped; i++) {
+        const Demand *d = &e->demands[e->capped[i].token];
+        if (stays(e, d))
+            note_capped(e, d);
+        else
+            e->moving[n++] = e->capped[i].token;
+    }
+    return move(e, n);
+}
+
+static bool rebind_bound(EchNative *e, uint32_t j)
+{
+    Resource *r = &e->resources[j];
+    uint32_t n = 0;
+    r->least_cap = INFINITY;
+    memset(e->turns + (size_t)j * e->n_resources, 0, sizeof *e->turns * e->n_resources);
+    for (uint32_t b = 0; b < r->n_bound; b++) {
+        const Demand *d = &e->demands[r->bound[b].token];
+        if (stays(e, d))
+            note_bound(e, d);
+        else
+            e->moving[n++] = r->bound[b].token;
+    }
+    return move(e, n);
+}
+
+/* Sends every demand to the resource that bounds it now: looks only through those among whom one might move. Returns whether any did. */
+static bool rebind(EchNative *e)
+{
+    const double *levels = e->levels, near = 1 - tolerance / 2;
+    bool moved = false, capped = false;
+    for (uint32_t i = 0; i < e->n_rows; i++)
+        capped |= levels[e->rows[i]] < e->resources[e->rows[i]].most_capped * near;
+    if (capped)
+        moved = rebind_capped(e);
+    for (uint32_t i = 0; i < e->n_rows; i++) {
+        uint32_t j = e->rows[i];
+        double level = levels[j] * near;
+        const double *turns = e->turns + (size_t)j * e->n_resources;
+        bool some = e->resources[j].least_cap < level;
+        for (uint32_t k = 0; k < e->n_rows; k++)
+            some |= levels[e->rows[k]] < level * turns[e->rows[k]];
+        if (some && rebind_bound(e, j))
+            moved = true;
     }
     return moved;
 }
@@ -552,13 +666,8 @@ static void solve_slowly(EchNative *e)
         e->resources[e->queue[q]].dirty = false;
     e->n_queue = 0;
     for (uint32_t l = 0; l < e->n_live; l++) {
-        Demand *d = &e->demands[e->live[l]];
         double pace;
-        uint32_t bound = lowest_part(e, d, &pace);
-        double level = bound == NOWHERE ? 0 : e->levels[d->parts[bound].resource];
-        bind(e, e->live[l], bound);
-        if (bound != NOWHERE)
-            e->levels[d->parts[bound].resource] = level;
+        bind(e, e->live[l], lowest_part(e, &e->demands[e->live[l]], &pace));
     }
     /* Exact for the binding found; where it is not singular. */
     g_autofree double *levels = g_new(double, e->n_resources + 1);
@@ -580,7 +689,7 @@ static void refresh(EchNative *e)
         Resource *r = &e->resources[j];
         r->capped = 0;
         for (uint32_t b = 0; b < r->n_bound; b++)
-            r->targets[b] -= r->volume;
+            r->bound[b].key -= r->volume;
         r->volume = 0;
     }
     for (uint32_t l = 0; l < e->n_live; l++) {
@@ -589,7 +698,7 @@ static void refresh(EchNative *e)
             if (d->bound == NOWHERE)
                 e->resources[d->parts[k].resource].capped += d->parts[k].amount * d->cap;
             else if (k != d->bound)
-                e->terms[(size_t)d->parts[k].resource * e->n_resources + d->parts[d->bound].resource] += d->parts[k].amount / d->parts[d->bound].amount;
+                e->terms[(size_t)d->parts[k].resource * e->n_resources + d->parts[d->bound].resource] += d->parts[k].amount * d->each;
         }
     }
 }
@@ -642,6 +751,28 @@ static void solve(EchNative *e)
     solve_slowly(e);
 }
 
+/* Demands at their min_time that end now, to @ret_tokens; returns how many. */
+static uint32_t capped_ends(EchNative *e, uint32_t *ret_tokens)
+{
+    /* moving[0..n) are subtrees of the heap to look into; those below a late one are later still. */
+    const Tick rounding = (Tick)1 << (TICK_BITS - 14);
+    uint32_t n = 0, n_open = 0;
+    if (e->n_capped > 0)
+        e->moving[n_open++] = 0;
+    while (n_open > 0) {
+        uint32_t at = e->moving[--n_open];
+        const Capped *c = &e->capped[at];
+        Tick late = c->key - e->now;
+        if (late > rounding + (c->key >> 50))
+            continue;
+        if (late <= rounding + ((c->key - e->demands[c->token].since) >> 50))
+            ret_tokens[n++] = c->token;
+        for (uint32_t child = 2 * at + 1; child <= 2 * at + 2 && child < e->n_capped; child++)
+            e->moving[n_open++] = child;
+    }
+    return n;
+}
+
 static uint32_t native_next(void *engine, uint32_t *ret_tokens, EchTime *ret_now)
 {
     EchNative *e = engine;
@@ -651,43 +782,24 @@ static uint32_t native_next(void *engine, uint32_t *ret_tokens, EchTime *ret_now
         solve(e);
     e->changed = false;
 
-    /* The first to end, at its min_time or at a volume. */
-    Tick first = 0;
-    uint32_t who = NOWHERE, best_slot = 0;
-    bool any = false;
-    for (uint32_t i = 0; i < e->n_capped; i++) {
-        if (!any || e->capped_end[i] < first) {
-            first = e->capped_end[i];
-            any = true;
-        }
-    }
-    /* Compared as doubles; only the winner's time is worth more digits. */
+    /* The first to end, at its min_time or at a volume: compared as doubles; only the winner's time is worth more digits. */
     double soonest = INFINITY;
-    uint32_t nearest = NOWHERE, nearest_slot = 0;
+    uint32_t nearest = NOWHERE, who = NOWHERE;
     for (uint32_t i = 0; i < e->n_rows; i++) {
         const Resource *r = &e->resources[e->rows[i]];
-        uint32_t lowest = 0;
-        double target = r->targets[0];
-        for (uint32_t b = 1; b < r->n_bound; b++)
-            if (r->targets[b] < target) {
-                target = r->targets[b];
-                lowest = b;
-            }
-        e->lowest[i] = target;
-        double wait = (target - r->volume) / e->levels[e->rows[i]];
+        double wait = (r->bound[0].key - r->volume) / e->levels[e->rows[i]];
         if (nearest == NOWHERE || wait < soonest) {
             soonest = wait;
             nearest = e->rows[i];
-            nearest_slot = lowest;
         }
     }
+    Tick first = e->n_capped > 0 ? e->capped[0].key : 0;
     if (nearest != NOWHERE) {
         const Resource *r = &e->resources[nearest];
-        Tick end = e->now + tick_for(r->targets[nearest_slot] - r->volume, e->levels[nearest]);
-        if (!any || end < first) {
+        Tick end = e->now + tick_for(r->bound[0].key - r->volume, e->levels[nearest]);
+        if (e->n_capped == 0 || end < first) {
             first = end;
             who = nearest;
-            best_slot = nearest_slot;
         }
     }
     if (first < e->now)
@@ -695,24 +807,21 @@ static uint32_t native_next(void *engine, uint32_t *ret_tokens, EchTime *ret_now
 
     /* What ends within rounding of the first ends with it: 2^-14 ps, more for long demands. */
     double seconds = ps_from_tick(first - e->now) / (double)ECH_PS_PER_S;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < e->n_capped; i++) {
-        Tick late = e->capped_end[i] - first;
-        if (late <= ((Tick)1 << (TICK_BITS - 14)) + ((e->capped_end[i] - e->demands[e->capped[i]].since) >> 50))
-            ret_tokens[n++] = e->capped[i];
-    }
+    e->now = first;
+    uint32_t n = capped_ends(e, ret_tokens);
+    for (uint32_t i = 0; i < n; i++)
+        finish(e, ret_tokens[i]);
     for (uint32_t i = 0; i < e->n_rows; i++) {
         uint32_t j = e->rows[i];
         Resource *r = &e->resources[j];
-        r->volume = j == who ? r->targets[best_slot] : r->volume + e->levels[j] * seconds;
-        double reach = r->volume * (1 + 0x1p-49) + e->levels[j] * 0x1p-14 / (double)ECH_PS_PER_S;
-        for (uint32_t b = 0; e->lowest[i] <= reach && b < r->n_bound; b++)
-            if (r->targets[b] <= reach)
-                ret_tokens[n++] = r->bound[b];
+        double level = e->levels[j];
+        r->volume = j == who ? r->bound[0].key : r->volume + level * seconds;
+        double reach = r->volume * (1 + 0x1p-49) + level * 0x1p-14 / (double)ECH_PS_PER_S;
+        while (r->n_bound > 0 && r->bound[0].key <= reach) {
+            ret_tokens[n++] = r->bound[0].token;
+            finish(e, r->bound[0].token);
+        }
     }
-    e->now = first;
-    for (uint32_t i = 0; i < n; i++)
-        finish(e, ret_tokens[i]);
     if (n > 1)
         qsort(ret_tokens, n, sizeof *ret_tokens, ech_compare_u32);
     *ret_now = (EchTime)((first + ((Tick)1 << (TICK_BITS - 1))) >> TICK_BITS);
@@ -729,9 +838,9 @@ static double native_remaining(void *engine, uint32_t token)
         if (e->fresh[f] == token)
             return 1;
     if (d->bound == NOWHERE)
-        return d->min_time > 0 ? ps_from_tick(e->capped_end[d->slot] - e->now) / (double)d->min_time : 0;
+        return d->min_time > 0 ? ps_from_tick(e->capped[d->slot].key - e->now) / (double)d->min_time : 0;
     const Resource *r = &e->resources[d->parts[d->bound].resource];
-    double rest = r->targets[d->slot] - r->volume;
+    double rest = r->bound[d->slot].key - r->volume;
     return rest > 0 ? rest / d->parts[d->bound].amount : 0;
 }
 

@@ -1,4 +1,4 @@
-/* Operations replayed per second with 1, 4, 16 and 64 demands alive, by the native engine and by SimGrid, beside raw SimGrid activities in the same
+/* Operations replayed per second with 1 to 256 demands alive, by the native engine and by SimGrid, beside raw SimGrid activities in the same
  * run; start-up and peak memory; events of captured files imported a second. Prints figures and ratios; decides nothing. */
 #include "sim/import/import.h"
 #include "sim/replay/replay.h"
@@ -13,7 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A figure of 0 means that SimGrid's solver gave up. */
+/* A figure of 0 means that SimGrid's solver gave up, or was not asked: with 256 alive it starts and ends two a second. */
+
+enum { MOST_LIVE = 256, N_LIVES = 5 };
 
 /* Engines alone: keep @live demands alive, on 2 of 6 resources each, until @total have ended. */
 typedef struct {
@@ -37,13 +39,13 @@ static void load_init(Load *load, uint32_t live, uint64_t total)
 static void drive_load(const EchFluidClass *class, void *engine, void *data)
 {
     Load *load = data;
-    uint32_t tokens[64], n;
+    uint32_t tokens[MOST_LIVE], n;
     EchTime now;
     for (uint32_t i = 0; i < load->live; i++)
         class->start(engine, i, load->parts[load->next++ % 1024], 2, 0);
     while (load->ended < load->total && (n = class->next(engine, tokens, &now)) > 0) {
         load->ended += n;
-        if (load->rate && load->ended % 256 < n)
+        if (load->rate && load->ended % 64 < n)
             *load->rate = (double)load->ended / (ech_test_cpu_seconds() - load->begin);
         for (uint32_t i = 0; i < n; i++)
             class->start(engine, tokens[i], load->parts[load->next++ % 1024], 2, 0);
@@ -56,7 +58,7 @@ static double native_rate(uint32_t live, uint64_t total)
 {
     static Load load;
     load_init(&load, live, total);
-    g_autoptr(EchNative) engine = ech_native_new(six, 6, 64);
+    g_autoptr(EchNative) engine = ech_native_new(six, 6, MOST_LIVE);
     double begin = ech_test_cpu_seconds();
     drive_load(&ech_native_class, engine, &load);
     return (double)load.ended / (ech_test_cpu_seconds() - begin);
@@ -76,7 +78,7 @@ static double simgrid_rate(const EchFluidModule *module, uint32_t live, uint64_t
         load_init(&load, live, total);
         load.begin = ech_test_cpu_seconds();
         load.rate = rate;
-        module->run(six, 6, 64, ECH_PS_PER_S, drive_load, &load);
+        module->run(six, 6, MOST_LIVE, ECH_PS_PER_S, drive_load, &load);
         _exit(0);
     }
     int status;
@@ -105,8 +107,8 @@ static EchDevice *make_device(void)
                                  .to = 0,
                                  .to_device = UINT64_C(100000000000),
                                  .from_device = UINT64_C(100000000000),
-                                 .engines_to = 64,
-                                 .engines_from = 64,
+                                 .engines_to = MOST_LIVE,
+                                 .engines_from = MOST_LIVE,
                                  .ports = 1};
     device->n_units = 1;
     device->units = g_new0(EchUnit, 1);
@@ -196,6 +198,20 @@ static void import_rates(void)
     }
 }
 
+/* Figures, or how many times those of @base. */
+static void print_row(const char *what, const double *figures, const double *base)
+{
+    printf("%-28s", what);
+    for (int i = 0; i < N_LIVES; i++)
+        if (!base)
+            printf(" %10.0f", figures[i]);
+        else if (base[i] > 0)
+            printf(" %9.1fx", figures[i] / base[i]);
+        else
+            printf(" %10s", "-");
+    printf("\n");
+}
+
 /* bench_replay native|replay LIVE: one of them only, for a profiler. */
 static int one(const char *what, uint32_t live)
 {
@@ -207,28 +223,30 @@ static int one(const char *what, uint32_t live)
 
 int main(int argc, char **argv)
 {
-    static const uint32_t lives[] = {1, 4, 16, 64};
+    static const uint32_t lives[N_LIVES] = {1, 4, 16, 64, MOST_LIVE};
     if (argc == 3)
-        return one(argv[1], (uint32_t)CLAMP(atoi(argv[2]), 1, 64));
+        return one(argv[1], (uint32_t)CLAMP(atoi(argv[2]), 1, MOST_LIVE));
     double begin = ech_test_wall_seconds();
     const EchFluidModule *module = ech_simgrid_module(NULL);
     double load = ech_test_wall_seconds() - begin;
-    printf("%-28s %10s %10s %10s %10s\n", "per second, alive:", "1", "4", "16", "64");
-    double native[4], raw[4], replayed[4], on_simgrid[4];
-    for (int i = 0; i < 4; i++) {
-        native[i] = native_rate(lives[i], lives[i] > 16 ? 300000 : 2000000);
-        raw[i] = module ? simgrid_rate(module, lives[i], lives[i] > 16 ? 3000 : 30000) : 0;
+    printf("%-28s", "per second, alive:");
+    for (int i = 0; i < N_LIVES; i++)
+        printf(" %10u", lives[i]);
+    printf("\n");
+    double native[N_LIVES], raw[N_LIVES], replayed[N_LIVES], on_simgrid[N_LIVES];
+    for (int i = 0; i < N_LIVES; i++) {
+        native[i] = native_rate(lives[i], 2000000);
+        raw[i] = module && lives[i] <= 64 ? simgrid_rate(module, lives[i], lives[i] > 16 ? 3000 : 30000) : 0;
         replayed[i] = replay_rate(ECH_ENGINE_NATIVE, lives[i], 1000000);
-        on_simgrid[i] = module ? replay_rate(ECH_ENGINE_SIMGRID, lives[i], lives[i] > 16 ? 4000 : 30000) : 0;
+        on_simgrid[i] = module && lives[i] <= 64 ? replay_rate(ECH_ENGINE_SIMGRID, lives[i], lives[i] > 16 ? 4000 : 30000) : 0;
     }
-    printf("%-28s %10.0f %10.0f %10.0f %10.0f\n", "native engine, demands", native[0], native[1], native[2], native[3]);
-    printf("%-28s %10.0f %10.0f %10.0f %10.0f\n", "raw SimGrid, activities", raw[0], raw[1], raw[2], raw[3]);
-    printf("%-28s %10.0f %10.0f %10.0f %10.0f\n", "replay native, operations", replayed[0], replayed[1], replayed[2], replayed[3]);
-    printf("%-28s %10.0f %10.0f %10.0f %10.0f\n", "replay SimGrid, operations", on_simgrid[0], on_simgrid[1], on_simgrid[2], on_simgrid[3]);
+    print_row("native engine, demands", native, NULL);
+    print_row("raw SimGrid, activities", raw, NULL);
+    print_row("replay native, operations", replayed, NULL);
+    print_row("replay SimGrid, operations", on_simgrid, NULL);
     if (module) {
-        printf("%-28s %9.1fx %9.1fx %9.1fx %9.1fx\n", "native / raw SimGrid", native[0] / raw[0], native[1] / raw[1], native[2] / raw[2], native[3] / raw[3]);
-        printf("%-28s %9.1fx %9.1fx %9.1fx %9.1fx\n", "replay native / raw SimGrid", replayed[0] / raw[0], replayed[1] / raw[1], replayed[2] / raw[2],
-               replayed[3] / raw[3]);
+        print_row("native / raw SimGrid", native, raw);
+        print_row("replay native / raw SimGrid", replayed, raw);
         begin = ech_test_wall_seconds();
         replay_rate(ECH_ENGINE_SIMGRID, 1, 2);
         printf("loading SimGrid %.1f ms, a run of two operations on it %.1f ms\n", load * 1e3, (ech_test_wall_seconds() - begin) * 1e3);

@@ -195,6 +195,70 @@ START_TEST(random_cases_agree)
 }
 END_TEST
 
+/* Many demands that come and go, some at their min_time: at every event, what each draws is bottleneck-fair, by the definition. */
+static void check_shares(const Case *c, const double *pace, guint32 seed, unsigned event)
+{
+    double used[MAX_RESOURCES] = {0}, most[MAX_RESOURCES] = {0};
+    for (uint32_t i = 0; i < c->n_demands; i++)
+        for (uint32_t k = 0; k < c->n_parts[i]; k++) {
+            double draws = pace[i] * c->parts[i][k].amount;
+            used[c->parts[i][k].resource] += draws;
+            most[c->parts[i][k].resource] = MAX(most[c->parts[i][k].resource], draws);
+        }
+    for (uint32_t j = 0; j < c->n_resources; j++)
+        ck_assert_msg(used[j] <= c->resources[j].capacity * (1 + 1e-7), "seed %u, event %u: resource %u gives %.9g", seed, event, j, used[j]);
+    for (uint32_t i = 0; i < c->n_demands; i++) {
+        bool bounded = c->min_time[i] > 0 && pace[i] * (double)c->min_time[i] * 1e-12 >= 1 - 1e-7;
+        for (uint32_t k = 0; k < c->n_parts[i]; k++) {
+            uint32_t j = c->parts[i][k].resource;
+            bounded |= used[j] >= c->resources[j].capacity * (1 - 1e-7) && pace[i] * c->parts[i][k].amount >= most[j] * (1 - 1e-7);
+        }
+        ck_assert_msg(bounded, "seed %u, event %u: nothing bounds demand %u", seed, event, i);
+    }
+}
+
+START_TEST(many_demands_share_fairly)
+{
+    static const uint32_t lives[] = {3, 8, 20, 64};
+    guint32 seed = 777 + (guint32)_i;
+    g_autoptr(GRand) rand = g_rand_new_with_seed(seed);
+    Case c = {.n_resources = 6, .n_demands = lives[_i % (int)G_N_ELEMENTS(lives)]};
+    for (uint32_t j = 0; j < c.n_resources; j++)
+        c.resources[j].capacity = 1e6;
+    g_autoptr(EchNative) engine = ech_native_new(c.resources, c.n_resources, MAX_DEMANDS);
+    const EchFluidClass *class = &ech_native_class;
+    uint32_t tokens[MAX_DEMANDS], n = c.n_demands;
+    for (uint32_t i = 0; i < n; i++)
+        tokens[i] = i;
+    double before[MAX_DEMANDS], pace[MAX_DEMANDS];
+    for (unsigned event = 0; event < 2000; event++) {
+        for (uint32_t t = 0; t < n; t++) {
+            uint32_t i = tokens[t];
+            c.n_parts[i] = 0;
+            for (uint32_t j = 0; j < c.n_resources; j++)
+                if (g_rand_double(rand) < 0.4)
+                    part(&c, i, j, pow(10, g_rand_double_range(rand, -2, 0)) * 1e6);
+            c.min_time[i] = g_rand_double(rand) < 0.3 || c.n_parts[i] == 0 ? (EchTime)(g_rand_double_range(rand, 0.1, 20) * 1e12) : 0;
+            class->start(engine, i, c.parts[i], c.n_parts[i], c.min_time[i]);
+        }
+        for (uint32_t i = 0; i < c.n_demands; i++)
+            before[i] = class->remaining(engine, i);
+        EchTime ps, later;
+        double part_of_ps = class->clock(engine, &ps);
+        n = class->next(engine, tokens, &later);
+        ck_assert_uint_gt(n, 0);
+        double spent = -(part_of_ps + (double)ps);
+        part_of_ps = class->clock(engine, &later);
+        spent += part_of_ps + (double)later;
+        if (spent < 1e7) /* too short to tell a pace by what is left */
+            continue;
+        for (uint32_t i = 0; i < c.n_demands; i++)
+            pace[i] = (before[i] - class->remaining(engine, i)) / (spent * 1e-12);
+        check_shares(&c, pace, seed, event);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fluid");
@@ -203,6 +267,7 @@ int main(void)
     tcase_add_test(tests, four_demands_share_by_bottleneck);
     tcase_add_test(tests, chain_does_not_drift);
     tcase_add_test(tests, minimum_times_cap_and_free_capacity);
+    tcase_add_loop_test(tests, many_demands_share_fairly, 0, 8);
     const char *cases = g_getenv("ECHELON_TEST_CASES");
     tcase_add_loop_test(tests, random_cases_agree, 0, cases ? atoi(cases) : 40);
     suite_add_tcase(suite, tests);
