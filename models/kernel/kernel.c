@@ -160,6 +160,8 @@ double ech_kernel_store_bytes(const EchKernelModel *model, double registers, uns
 static double overlap(double compute, double move, double exponent)
 {
     double most = MAX(compute, move), least = MIN(compute, move);
+    if (exponent == INFINITY)
+        return most;
     return most > 0 ? most * pow(1 + pow(least / most, exponent), 1 / exponent) : 0;
 }
 

@@ -267,7 +267,8 @@ typedef struct {
 } Piece;
 
 typedef struct {
-    uint32_t first, n; /* Its pieces. */
+    uint32_t first, n;   /* Its pieces, */
+    uint32_t begin, end; /* and when the first begins and the last ends. */
     uint64_t bytes, offset;
     double rank; /* Placed in order of it, largest first. */
     bool done;
@@ -305,18 +306,14 @@ enum { N_ORDERS = 4, MAX_ROUNDS = 64, PAIRS = 20000000 };
 /* What a place comes early for: its size, the space and time it fills, how long it stays, how early it begins. */
 static double rank_of(const Place *place, const Piece *pieces, unsigned way)
 {
-    uint32_t begin = UINT32_MAX, end = 0;
     double area = 0;
-    for (uint32_t k = place->first; k < place->first + place->n; k++) {
-        begin = MIN(begin, pieces[k].begin);
-        end = MAX(end, pieces[k].end);
+    for (uint32_t k = place->first; k < place->first + place->n; k++)
         area += (double)pieces[k].bytes * (double)(pieces[k].end - pieces[k].begin);
-    }
     switch (way) {
     case 0: return (double)place->bytes;
     case 1: return area;
-    case 2: return (double)end - (double)begin;
-    default: return -(double)begin;
+    case 2: return (double)place->end - (double)place->begin;
+    default: return -(double)place->begin;
     }
 }
 
@@ -325,7 +322,7 @@ static uint64_t lowest_base(const Place *places, uint32_t n_places, uint32_t at,
 {
     g_array_set_size(forbidden, 0);
     for (uint32_t o = 0; o < n_places; o++) {
-        if (!places[o].done)
+        if (!places[o].done || places[o].begin >= places[at].end || places[at].begin >= places[o].end)
             continue;
         for (uint32_t x = places[at].first; x < places[at].first + places[at].n; x++) {
             for (uint32_t y = places[o].first; y < places[o].first + places[o].n; y++) {
@@ -407,6 +404,8 @@ EchBytes ech_xheap_run_staggered(EchBytes alignment, const EchXheapEvent *events
     for (uint32_t k = n; k-- > 0;) {
         Place *place = &places[pieces[k].place];
         place->first = k;
+        place->begin = place->n == 0 ? pieces[k].begin : MIN(place->begin, pieces[k].begin);
+        place->end = MAX(place->end, pieces[k].end);
         place->n++;
         place->bytes = MAX(place->bytes, pieces[k].within + pieces[k].bytes);
     }

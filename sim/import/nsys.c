@@ -776,7 +776,7 @@ static sqlite3 *open_bytes(const uint8_t *data, size_t n, const char *where, GEr
         const uint8_t *in;
         unsigned char *out;
     } bytes = {.in = data};
-    if (sqlite3_open_v2(":memory:", &db, SQLITE_OPEN_READWRITE, NULL) == SQLITE_OK &&
+    if (sqlite3_open_v2(":memory:", &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) == SQLITE_OK &&
         sqlite3_deserialize(db, "main", bytes.out, (sqlite3_int64)n, (sqlite3_int64)n, SQLITE_DESERIALIZE_READONLY) == SQLITE_OK) {
         sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
         sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);

@@ -46,6 +46,35 @@ typedef struct {
     GArray *fetches;
 } Pass;
 
+/* Where the targets' memory is taken last before the fetch, and given back first after it. */
+static void find_memory(Pass *p)
+{
+    g_autofree EchId *last = g_new(EchId, p->s.n_buffers + 1);
+    for (size_t b = 0; b < p->s.n_buffers; b++)
+        last[b] = ECH_NONE;
+    guint k = 0;
+    for (EchId i = 0; i < p->s.n; i++) {
+        if (p->s.ops[i].kind == ECH_OP_ALLOC)
+            last[p->s.ops[i].target] = i;
+        Fetch *f = k < p->fetches->len ? &g_array_index(p->fetches, Fetch, k) : NULL;
+        if (f == NULL || f->op != i)
+            continue;
+        f->alloc = f->target != ECH_NONE ? last[f->target] : ECH_NONE;
+        k++;
+    }
+    for (size_t b = 0; b < p->s.n_buffers; b++)
+        last[b] = ECH_NONE;
+    for (EchId i = (EchId)p->s.n; i-- > 0;) {
+        if (p->s.ops[i].kind == ECH_OP_FREE)
+            last[p->s.ops[i].target] = i;
+        Fetch *f = k > 0 ? &g_array_index(p->fetches, Fetch, k - 1) : NULL;
+        if (f == NULL || f->op != i)
+            continue;
+        f->free = f->target != ECH_NONE ? last[f->target] : ECH_NONE;
+        k--;
+    }
+}
+
 static void find_fetches(Pass *p)
 {
     g_autofree EchId *first_waiter = g_new(EchId, p->s.n + 1);
@@ -77,15 +106,9 @@ static void find_fetches(Pass *p)
         f.length = ech_survey_copy_time(&p->s, o->bytes, true);
         g_array_append_val(p->fetches, f);
     }
-    /* Where the target's memory is taken and given back. */
+    find_memory(p);
     for (guint k = 0; k < p->fetches->len; k++) {
         Fetch *f = &g_array_index(p->fetches, Fetch, k);
-        for (EchId i = f->op; f->target != ECH_NONE && i-- > 0 && f->alloc == ECH_NONE;)
-            if (p->s.ops[i].kind == ECH_OP_ALLOC && p->s.ops[i].target == f->target)
-                f->alloc = i;
-        for (EchId i = f->op; f->target != ECH_NONE && i < p->s.n && f->free == ECH_NONE; i++)
-            if (p->s.ops[i].kind == ECH_OP_FREE && p->s.ops[i].target == f->target)
-                f->free = i;
         if (f->alloc != ECH_NONE && p->s.region[f->alloc] != f->region)
             f->alloc = ECH_NONE;
         if (f->free != ECH_NONE && p->s.region[f->free] != f->region)
@@ -137,12 +160,13 @@ static bool bars(const Pass *p, const Fetch *f, EchId op)
     return false;
 }
 
-static bool has_room(const Pass *p, const Fetch *f, EchId from)
+/* Whether the target may be taken from @from on, where it may from @later on. */
+static bool has_room(const Pass *p, const Fetch *f, EchId from, EchId later)
 {
     if (f->alloc == ECH_NONE)
         return true;
     EchBytes bytes = p->s.buffers[f->target].bytes;
-    for (EchId i = from; i < f->alloc; i++)
+    for (EchId i = from; i < MIN(later, f->alloc); i++)
         if ((p->own_budget ? 0 : p->s.live[i]) + p->extra[i] + bytes > p->room)
             return false;
     return true;
@@ -151,7 +175,7 @@ static bool has_room(const Pass *p, const Fetch *f, EchId from)
 /* The place from which a fetch is in time, or as near to it as what it reads, memory and the start of its body allow. */
 static void hoist(Pass *p, Fetch *f, EchTime wanted)
 {
-    EchId best = ECH_NONE, at = f->op;
+    EchId best = ECH_NONE, at = f->op, roomy = f->op;
     bool barred = false, full = false;
     while (true) {
         /* The op before, at this level. */
@@ -166,10 +190,11 @@ static void hoist(Pass *p, Fetch *f, EchTime wanted)
         if (p->s.ops[at].queue != p->s.core && p->s.ops[at].kind != ECH_OP_LOOP)
             continue;
         /* Starts before @at: after what precedes it on the core. */
-        if (!has_room(p, f, at)) {
+        if (!has_room(p, f, at, roomy)) {
             full = true;
             break;
         }
+        roomy = at;
         if (p->s.clock[at] >= f->start && best == ECH_NONE && f->start <= wanted)
             break;
         best = at;

@@ -10,7 +10,9 @@ typedef struct {
     EchProgramBuilder *b;
     EchId root;
     uint32_t *n_users; /* per instruction */
-    bool *taken;       /* per position of the root: an argument's place */
+    bool *taken;       /* per position of the root: an argument's place, */
+    EchId *shapes;     /* its shape, */
+    uint32_t *members; /* and the root's operand that it is; UINT32_MAX where there is none of its own */
     GArray *inserts;   /* Insert */
     EchDonationChange change;
 } Donate;
@@ -106,14 +108,20 @@ static void copy_before_root(Donate *d, uint32_t member, EchBytes bytes)
     d->change.copy_bytes = ech_bytes_add(d->change.copy_bytes, bytes);
 }
 
-/* The root's operand that is its position; UINT32_MAX where there is none of its own. */
-static uint32_t member_at(const Donate *d, uint32_t position)
+static void find_outputs(Donate *d)
 {
-    const EchInstruction *root = &d->p->instructions[d->root];
-    for (uint32_t k = 0; root->opcode == ECH_HLO_TUPLE && k < root->n_operands; k++)
-        if (ech_program_member_position(d->p, root->shape, k) == position)
-            return k;
-    return UINT32_MAX;
+    const EchProgram *p = d->p;
+    const EchInstruction *root = &p->instructions[d->root];
+    const EchShape *shape = &p->shapes[root->shape];
+    for (uint32_t q = 0; q < shape->n_positions; q++) {
+        d->shapes[q] = ech_program_subshape(p, root->shape, q);
+        d->members[q] = UINT32_MAX;
+    }
+    uint32_t position = 1;
+    for (uint32_t k = 0; root->opcode == ECH_HLO_TUPLE && k < MIN(root->n_operands, shape->n_elements); k++) {
+        d->members[position] = k;
+        position += p->shapes[p->elements[shape->first_element + k]].n_positions;
+    }
 }
 
 static bool pair(Donate *d, EchId parameter, uint32_t position)
@@ -124,8 +132,7 @@ static bool pair(Donate *d, EchId parameter, uint32_t position)
     EchId value = ech_program_value(p, parameter, position), buffer = p->values[value].buffer;
     EchBytes bytes = p->shapes[shape].bytes;
     for (uint32_t q = 0; q < p->shapes[root->shape].n_positions; q++) {
-        uint32_t member = member_at(d, q);
-        if (d->taken[q] || ech_program_subshape(p, root->shape, q) != shape)
+        if (d->taken[q] || d->shapes[q] != shape)
             continue;
         EchId out = ech_program_value(p, d->root, q), into = p->values[out].buffer;
         const EchValueBuffer *place = &p->buffers[into];
@@ -142,10 +149,10 @@ static bool pair(Donate *d, EchId parameter, uint32_t position)
                 made->attributes_n = 0;
                 d->change.spared++;
                 d->change.spared_bytes = ech_bytes_add(d->change.spared_bytes, bytes);
-            } else if (!free && member == UINT32_MAX)
+            } else if (!free && d->members[q] == UINT32_MAX)
                 continue;
             else if (!free)
-                copy_before_root(d, member, bytes);
+                copy_before_root(d, d->members[q], bytes);
         }
         d->taken[q] = true;
         ech_program_builder_donation(
@@ -283,13 +290,17 @@ EchProgram *ech_program_donate(EchProgram *program, EchArgumentFunc meant, const
     g_autoptr(EchProgramBuilder) builder = ech_program_builder_new_from(program);
     g_autoptr(GArray) inserts = g_array_new(FALSE, FALSE, sizeof(Insert));
     EchId root = program->computations[program->entry].root;
-    g_autofree bool *taken = g_new0(bool, program->shapes[program->instructions[root].shape].n_positions + 1);
+    size_t n_outputs = program->shapes[program->instructions[root].shape].n_positions;
+    g_autofree bool *taken = g_new0(bool, n_outputs + 1);
+    g_autofree EchId *shapes = g_new(EchId, n_outputs + 1);
+    g_autofree uint32_t *members = g_new(uint32_t, n_outputs + 1);
     g_autofree uint32_t *n_users = g_new0(uint32_t, program->n_instructions + 1);
     for (size_t k = 0; k < program->n_operands; k++)
         n_users[program->operands[k]]++;
     for (size_t k = 0; k < program->n_donations; k++)
         taken[program->donations[k].output_position] = true;
-    Donate d = {.p = program, .b = builder, .root = root, .n_users = n_users, .taken = taken, .inserts = inserts};
+    Donate d = {.p = program, .b = builder, .root = root, .n_users = n_users, .taken = taken, .shapes = shapes, .members = members, .inserts = inserts};
+    find_outputs(&d);
     each_argument(&d, meant, data, donate ? give : keep);
     *ret = d.change;
     if (d.change.donated + d.change.kept == 0)

@@ -340,11 +340,8 @@ static char *position_name(const EchProgram *p, const EchInstruction *definer, u
         return g_string_free(text, FALSE);
     EchId shape = definer->shape;
     for (unsigned depth = 0; position > 0 && p->shapes[shape].is_tuple && depth < 64; depth++) {
-        uint32_t k = 0, n = p->shapes[shape].n_elements;
-        while (k + 1 < n && ech_program_member_position(p, shape, k + 1) <= position)
-            k++;
+        uint32_t k = ech_program_member_at(p, shape, position, &position);
         g_string_append_printf(text, "%c%u", depth == 0 ? '{' : ',', k);
-        position -= ech_program_member_position(p, shape, k);
         shape = p->elements[p->shapes[shape].first_element + k];
     }
     g_string_append_c(text, '}');

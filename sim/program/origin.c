@@ -22,16 +22,6 @@ static Place operand(const EchProgram *p, EchId id, uint32_t k, uint32_t positio
     return k < i->n_operands ? (Place){ech_program_operand(p, i, k), position} : nowhere;
 }
 
-/* Member of @shape that holds @position; *@ret_inner its position in the member. */
-static uint32_t member_of(const EchProgram *p, EchId shape, uint32_t position, uint32_t *ret_inner)
-{
-    uint32_t k = 0, n = p->shapes[shape].n_elements;
-    while (k + 1 < n && ech_program_member_position(p, shape, k + 1) <= position)
-        k++;
-    *ret_inner = position - ech_program_member_position(p, shape, k);
-    return k;
-}
-
 /* What is at @position of the root of a computation, or of another instruction that may be a tuple of things. */
 static Place through_tuple(const EchProgram *p, EchId id, uint32_t position)
 {
@@ -39,7 +29,7 @@ static Place through_tuple(const EchProgram *p, EchId id, uint32_t position)
     uint32_t inner;
     if (i->opcode != ECH_HLO_TUPLE || position == 0 || i->n_operands == 0)
         return (Place){id, position};
-    uint32_t k = member_of(p, i->shape, position, &inner);
+    uint32_t k = ech_program_member_at(p, i->shape, position, &inner);
     return operand(p, id, k, inner);
 }
 

@@ -61,19 +61,22 @@ bool ech_hlo_is_transcendental(EchHlo opcode)
 EchId ech_program_subshape(const EchProgram *program, EchId shape, uint32_t position)
 {
     while (position > 0) {
-        const EchShape *s = &program->shapes[shape];
-        position--;
-        uint32_t k = 0;
-        for (; k < s->n_elements; k++) {
-            uint32_t n = program->shapes[program->elements[s->first_element + k]].n_positions;
-            if (position < n)
-                break;
-            position -= n;
-        }
-        g_assert(k < s->n_elements);
-        shape = program->elements[s->first_element + k];
+        uint32_t k = ech_program_member_at(program, shape, position, &position);
+        shape = program->elements[program->shapes[shape].first_element + k];
     }
     return shape;
+}
+
+uint32_t ech_program_member_at(const EchProgram *program, EchId shape, uint32_t position, uint32_t *ret_inner)
+{
+    const EchShape *s = &program->shapes[shape];
+    g_assert(position > 0 && s->n_elements > 0);
+    position--;
+    uint32_t k = 0, n;
+    for (; k + 1 < s->n_elements && position >= (n = program->shapes[program->elements[s->first_element + k]].n_positions); k++)
+        position -= n;
+    *ret_inner = position;
+    return k;
 }
 
 uint32_t ech_program_member_position(const EchProgram *program, EchId shape, uint32_t member)

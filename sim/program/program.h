@@ -259,6 +259,8 @@ static inline EchId ech_program_value(const EchProgram *p, EchId instruction, ui
 EchId ech_program_subshape(const EchProgram *program, EchId shape, uint32_t position);
 /** Pre-order position of tuple member @member of @shape (not nested). */
 uint32_t ech_program_member_position(const EchProgram *program, EchId shape, uint32_t member);
+/** The member of tuple @shape that holds its pre-order position @position, > 0; *@ret_inner: the position in the member. */
+uint32_t ech_program_member_at(const EchProgram *program, EchId shape, uint32_t position, uint32_t *ret_inner);
 /** A shape index like {0,1} as a pre-order position of @shape; UINT32_MAX if there is none. */
 uint32_t ech_program_index_position(const EchProgram *program, EchId shape, const int64_t *index, size_t n);
 /** Layout of an array shape, or NULL for a tuple. */
