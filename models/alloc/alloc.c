@@ -90,8 +90,9 @@ static const EchAllocClass *find_class(const char *spec, char **ret_text, GError
         bool keep_text;
     } choices[] = {
         {"jax", "XLA_PYTHON_CLIENT_ALLOCATOR=platform", "platform", false},
-        {"jax", "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async", "cuda_async", false},
-        {"tensorflow", "TF_GPU_ALLOCATOR=cuda_malloc_async", "cuda_async", false},
+        {"jax", "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async", "cuda_async", true},
+        {"tensorflow", "TF_GPU_ALLOCATOR=cuda_malloc_async", "cuda_async", true},
+        {"tensorflow", "TF_GPU_ALLOCATOR=cuda_malloc", "platform", false},
         {"pytorch", "backend:cudaMallocAsync", "cuda_async", true},
         {"pytorch", "backend:hipMallocAsync", "cuda_async", true},
         {"pytorch", "PYTORCH_NO_CUDA_MEMORY_CACHING=", "platform", false},
@@ -303,19 +304,6 @@ void ech_allocator_pool_done(EchAllocator *self, uint32_t stream)
 {
     if (self->class->pool_done)
         self->class->pool_done(self, stream);
-}
-
-bool ech_allocator_reset(EchAllocator *self)
-{
-    if (!self->class->reset || !self->class->reset(self))
-        return false;
-    for (size_t i = 0; i < self->n_pages; i++) {
-        if (self->pages[i])
-            self->stats.frees += self->pages[i]->n;
-        g_clear_pointer(&self->pages[i], g_aligned_free);
-    }
-    self->stats.live = self->stats.requested = 0;
-    return true;
 }
 
 void ech_allocator_stats(const EchAllocator *self, EchAllocStats *ret)

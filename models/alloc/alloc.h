@@ -112,8 +112,6 @@ const char *ech_allocator_name(const EchAllocator *allocator);
 const char *ech_allocator_note(const EchAllocator *allocator);
 /** Why the last call failed for a reason that is not memory (a plugin crashed or placed illegally), or NULL; borrowed. */
 const char *ech_allocator_fault(const EchAllocator *allocator);
-/** Gives everything back at once, if the allocator is one that resets (arena); otherwise false. */
-bool ech_allocator_reset(EchAllocator *allocator);
 /** A block that exists before the first request, for traces that start mid-run. */
 typedef struct {
     uint32_t id;        /**< Allocation, or UINT32_MAX for a free block. */

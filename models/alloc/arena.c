@@ -1,4 +1,4 @@
-/* A bump arena: addresses only grow; the space comes back when everything has been freed or at a reset. */
+/* A bump arena: addresses only grow; the space comes back when everything has been freed. */
 #include "models/alloc/range.h"
 
 typedef struct {
@@ -43,14 +43,6 @@ static void arena_release(EchAllocator *base, uint32_t id, const EchLive *live)
         self->top = 0;
 }
 
-static bool arena_reset(EchAllocator *base)
-{
-    Arena *self = (Arena *)base;
-    self->top = 0;
-    self->n_live = 0;
-    return true;
-}
-
 static EchBytes arena_largest(const EchAllocator *base)
 {
     const Arena *self = (const Arena *)base;
@@ -67,14 +59,13 @@ static void arena_walk(const EchAllocator *base, GArray *out)
 
 const EchAllocClass ech_alloc_arena = {
     .name = "arena",
-    .summary = "bump arena: freed space returns when nothing is live, or at a reset",
+    .summary = "bump arena: freed space returns when nothing is live",
     .source = "own design",
     .size = sizeof(Arena),
     .params = params,
     .init = arena_init,
     .alloc = arena_alloc,
     .release = arena_release,
-    .reset = arena_reset,
     .largest_free = arena_largest,
     .walk_free = arena_walk,
 };

@@ -2,12 +2,15 @@
  *
  * The free chunks of all bins together are ordered by (bytes, address), because bins split that order into ranges; so one ordered
  * tree gives the same choice as the scan over bins. Host memory follows the chunks, not the pool. */
+#include "models/alloc/bfc.h"
 #include "models/alloc/chunks.h"
 #include "models/alloc/class.h"
 #include "models/alloc/tree.h"
+#include "sim/base/compare.h"
 #include "sim/base/error.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* xla/tsl/framework/bfc_allocator.h:152; bfc_allocator.cc:94-117 (OpenXLA 183fa00c). */
@@ -133,6 +136,15 @@ static uint32_t add_region(Bfc *self, uint64_t address, EchBytes bytes, uint32_t
     return first;
 }
 
+/* Doubles the next region until it holds @bytes; whether it had to. */
+static bool raise_region(Bfc *self, EchBytes bytes)
+{
+    bool raised = bytes > self->next_region;
+    while (bytes > self->next_region)
+        self->next_region *= 2;
+    return raised;
+}
+
 /* bfc_allocator.cc:169-279. */
 static bool extend(Bfc *self, EchBytes rounded)
 {
@@ -141,11 +153,7 @@ static bool extend(Bfc *self, EchBytes rounded)
     /* The device gave a two-ended pool less than its limit: the real one goes on and then dies of its second gap (cc:1062-1064). */
     if (rounded > available || (self->two_ended && self->pool))
         return false;
-    bool increased = false;
-    while (rounded > self->next_region) {
-        self->next_region *= 2;
-        increased = true;
-    }
+    bool increased = raise_region(self, rounded);
     EchBytes bytes = MIN(self->next_region, available);
     uint64_t address;
     uint32_t number;
@@ -380,6 +388,19 @@ static bool seed_region(Bfc *self, const EchSeedBlock *blocks, size_t n, size_t 
     return true;
 }
 
+/* How far the size of the next region has doubled: the regions that are there were the smaller the earlier. */
+static void seed_growth(Bfc *self)
+{
+    g_autofree EchBytes *sizes = g_new(EchBytes, (gsize)self->n_regions + 1);
+    for (uint32_t i = 0; i < self->n_regions; i++)
+        sizes[i] = self->regions[i].bytes;
+    qsort(sizes, self->n_regions, sizeof *sizes, ech_compare_u64);
+    for (uint32_t i = 0; i < self->n_regions; i++) {
+        if (!raise_region(self, sizes[i]))
+            self->next_region *= 2;
+    }
+}
+
 static bool bfc_seed(EchAllocator *base, const EchSeedBlock *blocks, size_t n, GError **error)
 {
     Bfc *self = (Bfc *)base;
@@ -393,6 +414,8 @@ static bool bfc_seed(EchAllocator *base, const EchSeedBlock *blocks, size_t n, G
             return false;
         i += read;
     }
+    if (self->growth)
+        seed_growth(self);
     return true;
 }
 
@@ -455,7 +478,7 @@ static void bfc_own_stats(EchAllocator *base, GArray *out)
     ech_alloc_add_stat(out, "peak_pool_bytes", (int64_t)stats->peak_reserved);
 }
 
-/* The words of the frameworks that use BFC. */
+/* The words of the frameworks that use BFC. A limit of 0 is all there is: so is what TensorFlow takes where the system's share would be more than that. */
 
 static bool ratio_of(const char *name, const char *text, double max, double *ret, GError **error)
 {
@@ -562,7 +585,7 @@ static bool jax_set(Bfc *self, const char *name, const char *value, GError **err
         return true;
     }
     if (strcmp(name, "XLA_PYTHON_CLIENT_ALLOCATOR") == 0) {
-        if (strcmp(given, "default") == 0 || strcmp(given, "bfc") == 0)
+        if (strcmp(given, "default") == 0 || strcmp(given, "bfc") == 0 || strcmp(given, "cuda_async") == 0)
             return true;
         g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: '%s' is not simulated; expected default, bfc, platform or cuda_async", name, given);
         return false;
@@ -603,6 +626,7 @@ static const char *const tensorflow_names[] = {"allow_growth",
                                                "garbage_collection",
                                                "gpu_system_memory_size_in_mb",
                                                "compute_capability",
+                                               "TF_GPU_ALLOCATOR",
                                                "TF_FORCE_GPU_ALLOW_GROWTH",
                                                "TF_ENABLE_GPU_GARBAGE_COLLECTION",
                                                "experimental.internal_fragmentation_fraction",
@@ -637,6 +661,12 @@ static bool tensorflow_set(Bfc *self, const char *name, const char *value, GErro
         return flag_of(name, given, &self->garbage_collection, error);
     if (strcmp(name, "TF_FORCE_UNIFIED_MEMORY") == 0 || no_effect(name))
         return true;
+    if (strcmp(name, "TF_GPU_ALLOCATOR") == 0) {
+        if (strcmp(given, "cuda_malloc_async") == 0)
+            return true;
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: '%s' is not simulated; expected cuda_malloc or cuda_malloc_async", name, given);
+        return false;
+    }
     if (strcmp(name, "internal_fragmentation_fraction") == 0 || strcmp(name, "experimental.internal_fragmentation_fraction") == 0)
         return ratio_of(name, given, 1, &self->fragmentation_fraction, error);
     if (strcmp(name, "per_process_gpu_memory_fraction") == 0) {
@@ -674,6 +704,17 @@ static bool tensorflow_configure(EchAllocator *base, const char *text, GError **
     self->garbage_collection = 1;
     self->unified = text && (strstr(text, "TF_FORCE_UNIFIED_MEMORY=1") || strstr(text, "TF_FORCE_UNIFIED_MEMORY=true"));
     return each_setting(text, tensorflow_set, self, error);
+}
+
+bool ech_bfc_share(bool tensorflow, const char *text, EchBytes *capacity, EchBytes *ret_bytes, bool *ret_preallocate, GError **error)
+{
+    Bfc words = {.base = {.memory = {.capacity = *capacity}}};
+    if (!(tensorflow ? tensorflow_configure : jax_configure)(&words.base, text, error))
+        return false;
+    *capacity = words.base.memory.capacity;
+    *ret_bytes = words.limit;
+    *ret_preallocate = !words.growth;
+    return true;
 }
 
 #define BFC(symbol, text, conf, table)                                                                                                                         \

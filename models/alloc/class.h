@@ -42,7 +42,6 @@ typedef struct EchAllocClass {
     void (*stream_done)(EchAllocator *self, uint32_t stream);
     void (*pool_done)(EchAllocator *self, uint32_t stream);
     EchBytes (*kept)(const EchAllocator *self, uint32_t stream, bool private_pool);
-    bool (*reset)(EchAllocator *self);
     /** The largest of what walk_free adds, for a class that finds it without walking. */
     EchBytes (*largest_free)(const EchAllocator *self);
     /** Adds every block that is not in use to @out (EchAllocBlock). */

@@ -1,21 +1,13 @@
 #include "models/alloc/coarsen.h"
 
+#include "sim/base/compare.h"
+
 #include <stdlib.h>
 
 typedef struct {
     EchBar bar;
     uint32_t index;
 } Numbered;
-
-static int compare_u64(uint64_t a, uint64_t b)
-{
-    return (a > b) - (a < b);
-}
-
-static int compare_i64(int64_t a, int64_t b)
-{
-    return (a > b) - (a < b);
-}
 
 static int by_index(const Numbered *x, const Numbered *y)
 {
@@ -25,10 +17,10 @@ static int by_index(const Numbered *x, const Numbered *y)
 static int by_life(const void *a, const void *b)
 {
     const Numbered *x = a, *y = b;
-    int order = compare_i64(x->bar.begin, y->bar.begin);
-    order = order ? order : compare_i64(x->bar.end, y->bar.end);
-    order = order ? order : compare_u64(y->bar.alignment, x->bar.alignment);
-    order = order ? order : compare_u64(y->bar.bytes, x->bar.bytes);
+    int order = ech_compare_i64(&x->bar.begin, &y->bar.begin);
+    order = order ? order : ech_compare_i64(&x->bar.end, &y->bar.end);
+    order = order ? order : ech_compare_u64(&y->bar.alignment, &x->bar.alignment);
+    order = order ? order : ech_compare_u64(&y->bar.bytes, &x->bar.bytes);
     return order ? order : by_index(x, y);
 }
 
@@ -40,15 +32,16 @@ static EchBytes alignment_class(EchBytes alignment)
 
 static int by_kind(const Numbered *x, const Numbered *y)
 {
-    int order = compare_u64(x->bar.bytes, y->bar.bytes);
-    return order ? order : compare_u64(alignment_class(x->bar.alignment), alignment_class(y->bar.alignment));
+    int order = ech_compare_u64(&x->bar.bytes, &y->bar.bytes);
+    EchBytes mine = alignment_class(x->bar.alignment), other = alignment_class(y->bar.alignment);
+    return order ? order : ech_compare_u64(&mine, &other);
 }
 
 static int by_kind_and_begin(const void *a, const void *b)
 {
     const Numbered *x = a, *y = b;
     int order = by_kind(x, y);
-    order = order ? order : compare_i64(x->bar.begin, y->bar.begin);
+    order = order ? order : ech_compare_i64(&x->bar.begin, &y->bar.begin);
     return order ? order : by_index(x, y);
 }
 
@@ -56,7 +49,7 @@ static int by_kind_and_end(const void *a, const void *b)
 {
     const Numbered *x = a, *y = b;
     int order = by_kind(x, y);
-    order = order ? order : compare_i64(x->bar.end, y->bar.end);
+    order = order ? order : ech_compare_i64(&x->bar.end, &y->bar.end);
     return order ? order : by_index(x, y);
 }
 
@@ -111,7 +104,7 @@ size_t ech_coarsen_chain(const EchBar *bars, size_t n, EchBar *ret_bars, EchBarP
         next[i] = UINT32_MAX;
     for (size_t b = 0, e = 0; b < n_items && e < n_items;) {
         int order = by_kind(&ends[e], &begins[b]);
-        order = order ? order : compare_i64(ends[e].bar.end, begins[b].bar.begin);
+        order = order ? order : ech_compare_i64(&ends[e].bar.end, &begins[b].bar.begin);
         if (order == 0) {
             next[ends[e].index] = begins[b].index;
             follows[begins[b].index] = true;

@@ -4,6 +4,7 @@
  * The placement policy, the granularity and the growth step are not documented. Here: best fit by (bytes, address), 512 bytes, ranges of at
  * least 32 MiB (assumed). A request that would fail although as many bytes are free has free pages of the pool moved together for it (NVIDIA's introduction
  * to the allocator, 2021: unused memory of the pool is remapped to a contiguous part of the address space). */
+#include "models/alloc/bfc.h"
 #include "models/alloc/class.h"
 #include "models/alloc/pytorch_conf.h"
 #include "models/alloc/tree.h"
@@ -35,7 +36,7 @@ typedef struct {
 
 typedef struct {
     EchAllocator base;
-    EchBytes release_threshold, growth;
+    EchBytes release_threshold, growth, preallocated;
     uint64_t opportunistic, internal, remap;
     Block *blocks;
     uint32_t n_blocks, allocated_blocks, spare_block;
@@ -79,21 +80,10 @@ static uint32_t pool_of(Async *self, uint32_t stream)
     return at;
 }
 
-static bool async_init(EchAllocator *base, GError **error)
+/* PYTORCH_CUDA_ALLOC_CONF with backend:cudaMallocAsync keeps everything, and counts what was asked for (CUDAMallocAsyncAllocator.cpp). */
+static bool configure_pytorch(Async *self, const char *text, GError **error)
 {
-    (void)error;
-    Async *self = (Async *)base;
-    self->pools = g_new0(Pool, 2);
-    self->n_pools = 1;
-    return true;
-}
-
-/* PYTORCH_CUDA_ALLOC_CONF with backend:cudaMallocAsync keeps everything (CUDAMallocAsyncAllocator.cpp). */
-static bool async_configure(EchAllocator *base, const char *text, GError **error)
-{
-    Async *self = (Async *)base;
-    if (!text || !(strstr(text, "backend:cudaMallocAsync") || strstr(text, "backend:hipMallocAsync")))
-        return ech_params_parse(params, self, text, error);
+    EchAllocator *base = &self->base;
     g_auto(EchPyTorchConf) conf = {0};
     if (!ech_pytorch_conf_read(text, &conf, error))
         return false;
@@ -103,6 +93,35 @@ static bool async_configure(EchAllocator *base, const char *text, GError **error
     if (conf.native)
         base->note = g_strdup_printf("this backend ignores %s; %s", conf.native, base->class->note);
     return true;
+}
+
+/* XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async: what BFC would preallocate is taken at the start and kept; without that nothing is.
+ * TF_GPU_ALLOCATOR=cuda_malloc_async: as much as BFC would have is kept. TF_DETERMINISTIC_ALLOCATOR: blocks stay with their stream (gpu_helpers.cc and
+ * gpu_cudamallocasync_allocator.cc of XLA, gpu_process_state.cc of TensorFlow). */
+static bool configure_framework(Async *self, bool tensorflow, const char *text, GError **error)
+{
+    bool preallocate;
+    if (!ech_bfc_share(tensorflow, text, &self->base.memory.capacity, &self->release_threshold, &preallocate, error))
+        return false;
+    if (strstr(text, "TF_DETERMINISTIC_ALLOCATOR=1") || strstr(text, "TF_DETERMINISTIC_ALLOCATOR=true"))
+        self->opportunistic = self->internal = 0;
+    if (tensorflow)
+        return true;
+    self->preallocated = preallocate ? self->release_threshold : 0;
+    self->release_threshold = self->preallocated;
+    return true;
+}
+
+static bool async_configure(EchAllocator *base, const char *text, GError **error)
+{
+    Async *self = (Async *)base;
+    if (text && (strstr(text, "backend:cudaMallocAsync") || strstr(text, "backend:hipMallocAsync")))
+        return configure_pytorch(self, text, error);
+    if (text && strstr(text, "XLA_PYTHON_CLIENT_ALLOCATOR="))
+        return configure_framework(self, false, text, error);
+    if (text && strstr(text, "TF_GPU_ALLOCATOR="))
+        return configure_framework(self, true, text, error);
+    return ech_params_parse(params, self, text, error);
 }
 
 static void async_done(EchAllocator *base)
@@ -183,26 +202,24 @@ static void complete(Async *self, uint32_t pool)
     }
 }
 
-/* Gives whole free segments back until no more than @keep bytes are reserved; the largest first. */
-static void trim(Async *self, EchBytes keep)
+/* Gives whole free segments of a pool back until no more than @keep bytes are reserved; the smallest first, so that little more goes than must. */
+static void trim(Async *self, uint32_t pool, EchBytes keep)
 {
-    EchTree *tree = &self->pools[COMMON].free;
-    for (EchTreeIter it = ech_tree_last(tree); it.leaf && self->base.stats.reserved > keep;) {
+    EchTree *tree = &self->pools[pool].free;
+    for (EchTreeIter it = ech_tree_first(tree); it.leaf && self->base.stats.reserved > keep;) {
         uint32_t at = ech_tree_iter_value(it);
         Block block = self->blocks[at];
         if (block.prev || block.next) {
-            it = ech_tree_prev(it);
+            it = ech_tree_next(it);
             continue;
         }
-        EchTreeKey key = ech_tree_iter_key(it);
         ech_tree_remove_at(tree, it);
         ech_alloc_give_segment(&self->base, block.address, block.bytes);
         self->segments[block.segment] = (Segment){.next = self->spare_segment};
         self->spare_segment = block.segment + 1;
         drop_block(self, at);
         self->trims++;
-        it = ech_tree_lower_bound(tree, key);
-        it = it.leaf ? ech_tree_prev(it) : ech_tree_last(tree);
+        it = ech_tree_lower_bound(tree, key_of(&block));
     }
 }
 
@@ -297,9 +314,11 @@ static bool gather_pages(Async *self, EchBytes bytes)
 static void async_stream_done(EchAllocator *base, uint32_t stream)
 {
     Async *self = (Async *)base;
+    uint32_t pool = pool_of(self, stream);
     if (self->opportunistic)
-        complete(self, pool_of(self, stream));
-    trim(self, self->release_threshold);
+        complete(self, pool);
+    trim(self, pool, self->release_threshold);
+    trim(self, COMMON, self->release_threshold);
 }
 
 /* PyTorch's backend synchronises and trims its pool to nothing. */
@@ -308,7 +327,7 @@ static void async_empty_cache(EchAllocator *base)
     Async *self = (Async *)base;
     for (uint32_t other = 1; other < self->n_pools; other++)
         complete(self, other);
-    trim(self, 0);
+    trim(self, COMMON, 0);
 }
 
 static uint32_t take_from(Async *self, uint32_t pool, EchBytes bytes)
@@ -336,10 +355,23 @@ static uint32_t grow(Async *self, EchBytes bytes, uint32_t pool)
     return new_block(self, (Block){.address = address, .bytes = whole, .segment = at, .pool = pool});
 }
 
+static bool async_init(EchAllocator *base, GError **error)
+{
+    (void)error;
+    Async *self = (Async *)base;
+    self->pools = g_new0(Pool, 2);
+    self->n_pools = 1;
+    uint32_t at = self->preallocated ? grow(self, self->preallocated, COMMON) : 0;
+    if (at)
+        put(self, at);
+    return true;
+}
+
 static bool async_alloc(EchAllocator *base, const EchAllocRequest *request, EchLive *live, EchPlacement *ret)
 {
     Async *self = (Async *)base;
-    if (request->bytes > base->memory.capacity || base->stats.live > base->limit || request->bytes > base->limit - base->stats.live)
+    EchBytes held = base->stats.requested;
+    if (request->bytes > base->memory.capacity || held > base->limit || request->bytes > base->limit - held)
         return false;
     EchBytes bytes = ech_round_up(request->bytes, 512);
     uint32_t pool = pool_of(self, request->stream);
@@ -358,7 +390,7 @@ static bool async_alloc(EchAllocator *base, const EchAllocRequest *request, EchL
             complete(self, other);
         at = take_from(self, COMMON, bytes);
         if (!at) {
-            trim(self, 0);
+            trim(self, COMMON, 0);
             at = grow(self, bytes, COMMON);
         }
         if (!at && self->remap && gather_pages(self, bytes))

@@ -21,7 +21,7 @@ static inline void look_ahead(const EchAllocator *allocator, const EchAllocEvent
 EchAllocOutcome ech_alloc_run(EchAllocator *allocator, const EchAllocEvent *events, size_t n, const EchAllocRunOptions *options)
 {
     EchAllocOutcome outcome = {.events = n, .first_failed = UINT64_MAX};
-    EchBytes peak_reserved = 0, live_then = 0, peak_requested = 0;
+    EchBytes peak_reserved = 0, live_then = 0;
     gint64 begin = g_get_monotonic_time();
     for (size_t i = 0; i < n; i++) {
         const EchAllocEvent *event = &events[i];
@@ -51,7 +51,6 @@ EchAllocOutcome ech_alloc_run(EchAllocator *allocator, const EchAllocEvent *even
         case ECH_EVENT_FREE: ech_allocator_release(allocator, event->id); break;
         case ECH_EVENT_RECORD_STREAM: ech_allocator_record_stream(allocator, event->id, event->stream); break;
         case ECH_EVENT_STREAM_DONE: ech_allocator_stream_done(allocator, event->stream); break;
-        case ECH_EVENT_RESET: ech_allocator_reset(allocator); break;
         case ECH_EVENT_GIVE_BACK: ech_allocator_give_back(allocator, event->bytes, (EchBytes)event->id * 512); break;
         case ECH_EVENT_EMPTY_CACHE: ech_allocator_empty_cache(allocator); break;
         case ECH_EVENT_POOL_DONE: ech_allocator_pool_done(allocator, event->stream); break;
@@ -64,10 +63,6 @@ EchAllocOutcome ech_alloc_run(EchAllocator *allocator, const EchAllocEvent *even
                 peak_reserved = stats.reserved;
                 live_then = stats.live;
                 outcome.peak_reserved_at = i;
-            }
-            if (stats.requested > peak_requested) {
-                peak_requested = stats.requested;
-                outcome.peak_requested_at = i;
             }
         }
         if (options->progress && (i & 0xffff) == 0)
@@ -98,8 +93,6 @@ EchBytes ech_alloc_lower_bound(const EchAllocEvent *events, size_t n, size_t *re
         } else if (event->kind == ECH_EVENT_FREE && event->id < ids) {
             live -= MIN(live, sizes[event->id]);
             sizes[event->id] = 0;
-        } else if (event->kind == ECH_EVENT_RESET) {
-            live = 0;
         }
     }
     if (ret_at)

@@ -11,7 +11,6 @@ typedef enum {
     ECH_EVENT_FREE,
     ECH_EVENT_RECORD_STREAM, /**< The allocation is also used on @stream. */
     ECH_EVENT_STREAM_DONE,   /**< All events recorded so far on @stream are complete. */
-    ECH_EVENT_RESET,         /**< An arena gives everything back. */
     ECH_EVENT_GIVE_BACK,     /**< The recorded allocator gave id * 512 bytes at address @bytes back to the device. */
     ECH_EVENT_EMPTY_CACHE,   /**< The program had the cache emptied (torch.cuda.empty_cache). */
     ECH_EVENT_POOL_DONE,     /**< The private pool that has @stream for itself is released. */
@@ -40,11 +39,11 @@ typedef struct {
 typedef struct {
     EchAllocStats stats; /**< At the end. */
     uint64_t events;
-    uint64_t fragmented;                          /**< Of those that failed: enough bytes were free. */
-    uint64_t first_failed;                        /**< Index of the first event that failed, or UINT64_MAX. */
-    EchFit first_fit;                             /**< Why it did. */
-    uint64_t peak_reserved_at, peak_requested_at; /**< Events after which the peaks were first reached; only with watch_peaks. */
-    double seconds;                               /**< Wall time of the loop. */
+    uint64_t fragmented;       /**< Of those that failed: enough bytes were free. */
+    uint64_t first_failed;     /**< Index of the first event that failed, or UINT64_MAX. */
+    EchFit first_fit;          /**< Why it did. */
+    uint64_t peak_reserved_at; /**< Event after which it was reached with the most in use; only with watch_peaks. */
+    double seconds;            /**< Wall time of the loop. */
 } EchAllocOutcome;
 
 typedef struct {

@@ -68,18 +68,15 @@ typedef struct {
     uint32_t n_blocks;
     Span *spans;
     Neighbour *neighbours;
-    uint32_t n_sections;
-    uint32_t *first_entry; /* first_entry[n_sections + 1] */
+    uint32_t *first_entry; /* first_entry[section], and where the last ends */
     Entry *entries;
-    Level unit; /* bytes of a unit */
 
     /* State. */
-    Level height;       /* H */
-    Level *low;         /* low[block]: it lies here or higher... */
-    Level *high;        /* ...and here or lower */
-    Level *floor;       /* floor[section]: lowest low of what is to be placed there */
-    Level *missing;     /* missing[section]: sizes to be placed */
-    uint32_t *crossing; /* crossing[section]: hulls of unplaced blocks that reach from the section before into it */
+    Level height;   /* H */
+    Level *low;     /* low[block]: it lies here or higher... */
+    Level *high;    /* ...and here or lower */
+    Level *floor;   /* floor[section]: lowest low of what is to be placed there */
+    Level *missing; /* missing[section]: sizes to be placed */
     bool *placed;
     Level *at; /* result */
 
@@ -395,8 +392,6 @@ static bool place_block(Search *search, uint32_t id)
         for (uint32_t s = search->spans[i].begin; s < search->spans[i].end; s++)
             search->missing[s] -= search->spans[i].size;
     }
-    for (uint32_t s = block->begin + 1; s < block->end; s++)
-        search->crossing[s]--;
     touch_block(search, block);
     bool ok = true;
     for (uint32_t i = block->first_neighbour; ok && i < block->first_neighbour + block->n_neighbours; i++) {
@@ -415,8 +410,6 @@ static void unplace_block(Search *search, uint32_t id)
         for (uint32_t s = search->spans[i].begin; s < search->spans[i].end; s++)
             search->missing[s] += search->spans[i].size;
     }
-    for (uint32_t s = block->begin + 1; s < block->end; s++)
-        search->crossing[s]++;
 }
 
 /** The block is not at its bound: it rests on something yet to be placed. */
@@ -498,7 +491,7 @@ static Outcome solve_parts(Search *search, const uint32_t *blocks, size_t n)
         }
         reach = MAX(reach, block->end);
         Part *part = &parts[n_parts - 1];
-        for (uint32_t s = block->begin; n > 0 && s < block->end; s++) {
+        for (uint32_t s = block->begin; s < block->end; s++) {
             if (search->floor[s] != INT64_MAX)
                 part->slack = MIN(part->slack, search->height - search->floor[s] - search->missing[s]);
         }
@@ -695,7 +688,6 @@ static void search_clear(Search *search)
     g_free(search->floor);
     g_free(search->failures);
     g_free(search->missing);
-    g_free(search->crossing);
     g_free(search->placed);
     g_free(search->at);
     g_free(search->stamp_section);
@@ -741,7 +733,7 @@ static void make_neighbours(Search *search)
 static void search_init(Search *search, const EchBytes *alignments, const EchPlanPiece *pieces, size_t n, uint32_t first_section, uint32_t n_sections,
                         uint64_t unit)
 {
-    *search = (Search){.unit = (Level)unit, .n_sections = n_sections, .random = 1};
+    *search = (Search){.random = 1};
     search->spans = g_new(Span, n);
     search->blocks = g_new0(Block, n);
     /* Pieces of one group are neighbours in the array. */
@@ -769,7 +761,6 @@ static void search_init(Search *search, const EchBytes *alignments, const EchPla
     search->floor = g_new0(Level, n_sections);
     search->failures = g_new0(double, n_sections);
     search->missing = g_new0(Level, n_sections);
-    search->crossing = g_new0(uint32_t, (size_t)n_sections + 1);
     search->placed = g_new0(bool, search->n_blocks);
     search->at = g_new0(Level, search->n_blocks);
     search->stamp_section = g_new0(uint32_t, n_sections);
@@ -796,8 +787,6 @@ static void search_init(Search *search, const EchBytes *alignments, const EchPla
                 search->missing[s] += search->spans[i].size;
             }
         }
-        for (uint32_t s = block->begin + 1; s < block->end; s++)
-            search->crossing[s]++;
     }
     for (uint32_t b = 0; b < search->n_blocks; b++) {
         Block *block = &search->blocks[b];

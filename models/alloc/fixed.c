@@ -23,9 +23,6 @@ GArray *ech_alloc_lives(const EchAllocEvent *events, size_t n)
             open[event->id] = items->len;
         } else if (event->kind == ECH_EVENT_FREE && event->id < n_ids) {
             end_life(items, open, event->id, i);
-        } else if (event->kind == ECH_EVENT_RESET) {
-            for (uint32_t id = 0; id < n_ids; id++)
-                end_life(items, open, id, i);
         }
     }
     return items;

@@ -92,17 +92,6 @@ static void sort_events(Event *events, size_t n)
     memcpy(events, sorted, n * sizeof *events);
 }
 
-static uint64_t common_multiple(uint64_t a, uint64_t b)
-{
-    uint64_t high = a, low = b;
-    while (low) {
-        uint64_t rest = high % low;
-        high = low;
-        low = rest;
-    }
-    return a / high * b;
-}
-
 static void clock_init(Clock *clock, const Xla *xla, const EchPlanProblem *problem)
 {
     size_t n = problem->n;
@@ -116,8 +105,7 @@ static void clock_init(Clock *clock, const Xla *xla, const EchPlanProblem *probl
     size_t n_events = 0;
     for (size_t i = 0; i < n; i++) {
         const EchPlanItem *item = &problem->items[i];
-        if (clock->alignment % item->alignment != 0)
-            clock->alignment = common_multiple(clock->alignment, item->alignment);
+        clock->alignment = clock->alignment / ech_gcd(clock->alignment, item->alignment) * item->alignment;
         if (item->bytes == 0)
             continue;
         events[n_events++] = (Event){item->begin, 1, (uint32_t)i};

@@ -274,9 +274,7 @@ static bool pinned_configure(EchAllocator *base, const char *text, GError **erro
     Pinned *self = (Pinned *)base;
     if (!ech_pytorch_conf_read(text, &self->conf, error))
         return false;
-    EchBytes capacity = base->memory.capacity;
-    ech_device_memory_clear(&base->memory);
-    ech_device_memory_init(&base->memory, capacity, PAGE);
+    base->memory.granule = PAGE;
     const Block none = {0};
     self->blocks = g_array_new(FALSE, FALSE, sizeof(Block));
     g_array_append_val(self->blocks, none);

@@ -49,6 +49,12 @@ void ech_pytorch_release_cached(PyTorch *self)
     release_pools(self, true);
 }
 
+/* cudaFree takes whole segments alone. Only a start state recorded under another max_split_size has oversize blocks that are split. */
+static bool is_whole(const PyTorch *self, uint32_t at)
+{
+    return !is_expandable(self, &self->blocks[at]) && !is_split(&self->blocks[at]);
+}
+
 /* Gives back the oversize blocks it takes to make room for @size (CCA:2811-2857). */
 bool ech_pytorch_release_available(PyTorch *self, uint32_t pool, EchBytes size)
 {
@@ -57,7 +63,7 @@ bool ech_pytorch_release_available(PyTorch *self, uint32_t pool, EchBytes size)
     EchTree *tree = &self->pools[pool].free;
     EchBytes wanted = MAX(size, self->conf.max_split), released = 0;
     EchTreeIter it = ech_tree_lower_bound(tree, ech_tree_key(wanted, 0));
-    if (it.leaf && !is_expandable(self, &self->blocks[ech_tree_iter_value(it)])) {
+    if (it.leaf && is_whole(self, ech_tree_iter_value(it))) {
         release_block(self, ech_tree_iter_value(it));
         return true;
     }
@@ -72,7 +78,7 @@ bool ech_pytorch_release_available(PyTorch *self, uint32_t pool, EchBytes size)
         EchBytes bytes = self->blocks[at].bytes;
         if (bytes < self->conf.max_split)
             break;
-        if (is_expandable(self, &self->blocks[at]))
+        if (!is_whole(self, at))
             continue;
         release_block(self, at);
         released += bytes;

@@ -22,6 +22,8 @@ static uint32_t seed_block(PyTorch *self, const EchSeedBlock *seed, uint32_t poo
     count(self, ACTIVE, small, 1);
     count(self, ACTIVE_BYTES, small, (int64_t)block.bytes);
     count(self, REQUESTED_BYTES, small, (int64_t)block.requested);
+    if (block.bytes >= self->conf.max_split)
+        stat_add(&self->oversize_allocations, 1);
     return at;
 }
 
@@ -45,6 +47,8 @@ static bool seed_take(PyTorch *self, const EchSeedBlock *first, const Segment *s
         if (!ech_device_memory_take_at(&base->memory, first->segment_address, first->segment_bytes))
             return seed_error(error, first, "overlaps another segment");
         count(self, SEGMENT, first->small_pool, 1);
+        if (first->segment_bytes >= self->conf.max_split)
+            stat_add(&self->oversize_segments, 1);
     }
     ech_alloc_count_reserved(base, first->segment_bytes, 0);
     self->total += first->segment_bytes;

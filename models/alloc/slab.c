@@ -35,6 +35,11 @@ static bool slab_init(EchAllocator *base, GError **error)
         g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "smallest: '%" G_GUINT64_FORMAT "' is no power of two", self->smallest);
         return false;
     }
+    if (self->smallest > self->slab_bytes) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "smallest: '%" G_GUINT64_FORMAT "' is more than a slab of %" G_GUINT64_FORMAT " bytes holds",
+                    self->smallest, self->slab_bytes);
+        return false;
+    }
     return true;
 }
 

@@ -156,22 +156,28 @@ static double number(const GPtrArray *fields, const char *name)
 typedef struct {
     int major, minor; /* minor -1: any */
     const char *compiler;
-    double fma16, pcie, nvlink; /* GB/s, one way (of one link) */
-    unsigned f32;               /* the 16-bit rate over that of f32 products (NVIDIA: as TF32); 0: tensor cores take none */
+    double fma16, s8, f8; /* the last two over the first; 0: tensor cores take none */
+    double pcie, nvlink;  /* GB/s, one way (of one link) */
+    unsigned f32;         /* the 16-bit rate over that of f32 products (NVIDIA: as TF32); 0: tensor cores take none */
     const char *source;
 } Generation;
 
 static const Generation generations[] = {
-    {7, 0, "", 512, 15.75, 25, 0, "data sheet: V100"},     {7, 5, "", 512, 15.75, 25, 0, "data sheet: T4"},
-    {8, 0, "a100", 1024, 31.5, 25, 2, "data sheet: A100"}, {8, -1, "", 512, 31.5, 14, 2, "data sheet: L4 and A10"},
-    {9, -1, "h100", 2048, 63, 25, 2, "data sheet: H100"},  {10, 3, "b300", 4096, 63, 50, 2, "data sheet: B300"},
-    {10, -1, "b200", 4096, 63, 50, 2, "data sheet: B200"}, {12, -1, "", 512, 63, 50, 2, "data sheet: RTX PRO 6000"},
+    {7, 0, "", 512, 0, 0, 15.75, 25, 0, "data sheet: V100"},
+    {7, 5, "", 512, 2, 0, 15.75, 25, 0, "data sheet: T4"},
+    {8, 0, "a100", 1024, 2, 0, 31.5, 25, 2, "data sheet: A100"},
+    {8, 9, "", 512, 2, 2, 31.5, 14, 2, "data sheet: L4"},
+    {8, -1, "", 512, 2, 0, 31.5, 14, 2, "data sheet: A10"},
+    {9, -1, "h100", 2048, 2, 2, 63, 25, 2, "data sheet: H100"},
+    {10, 3, "b300", 4096, 1.0 / 12, 2, 63, 50, 2, "data sheet: B300"},
+    {10, -1, "b200", 4096, 2, 2, 63, 50, 2, "data sheet: B200"},
+    {12, -1, "", 512, 2, 2, 63, 50, 2, "data sheet: RTX PRO 6000"},
 };
 
 static const Generation amd_generations[] = {
-    {90, -1, "gfx90a", 512, 31.5, 50, 4, "data sheet: MI250X, one die"},
-    {94, -1, "gfx942", 1024, 63, 64, 8, "data sheet: MI300X"},
-    {95, -1, "gfx950", 2048, 63, 64, 16, "data sheet: MI355X"},
+    {90, -1, "gfx90a", 512, 1, 0, 31.5, 50, 4, "data sheet: MI250X, one die"},
+    {94, -1, "gfx942", 1024, 2, 2, 63, 64, 8, "data sheet: MI300X"},
+    {95, -1, "gfx950", 2048, 2, 2, 63, 64, 16, "data sheet: MI355X"},
 };
 
 static const Generation *generation_of(const GPtrArray *fields)
@@ -247,15 +253,13 @@ static void matrix_unit(GString *out, const GPtrArray *fields, const Generation 
     if (!rates(peaks, fields, "matrix_unit_description", cores, &units, &own_clock) && g) {
         double fma = g->fma16 * clock * 1e9 * 2 * cores;
         g_autofree char *source = g_strdup_printf("%s, %.0f multiply-adds a clock and multiprocessor, at the file's clock", g->source, g->fma16);
-        if (g->major != 7 || g->minor == 5)
-            peak(peaks, "s8", fma * 2, source);
+        peak(peaks, "s8", fma * g->s8, source);
         if (g->major >= 8)
             peak(peaks, "bf16", fma, source);
         peak(peaks, "f16", fma, source);
         if (g->f32)
             peak(peaks, "f32", fma / g->f32, g->f32 == 2 ? "compiler: TF32 at default precision, half of the 16-bit rate" : source);
-        if (g->major >= 9)
-            peak(peaks, "f8e4m3fn", fma * 2, source);
+        peak(peaks, "f8e4m3fn", fma * g->f8, source);
     }
     if (!peaks->len)
         return;

@@ -239,10 +239,9 @@ static size_t cuts(uint64_t extent, uint64_t granule, uint64_t *ret)
     return n;
 }
 
-void ech_kernel_choose_product(const EchKernelModel *model, const EchKernel *kernel, const EchKernelShape *shape, EchKernelBlocks *ret)
+void ech_kernel_choose_product(const EchKernelModel *model, const EchKernelShape *shape, EchKernelBlocks *ret)
 {
     const EchKernelContraction *c = shape->c;
-    (void)kernel;
     uint64_t rows[MAX_CUTS], columns[MAX_CUTS], depth[MAX_CUTS];
     size_t n_rows = cuts(c->m, shape->m_granule, rows), n_columns = cuts(c->n, shape->n_granule, columns), n_depth = cuts(c->k, 128, depth);
     EchBytes budget = (EchBytes)(0.94 * (double)model->budget);
@@ -258,7 +257,7 @@ void ech_kernel_choose_product(const EchKernelModel *model, const EchKernel *ker
                 if (ech_kernel_product_vmem(shape, &blocks) > budget)
                     continue;
                 /* Whole products of a batch go into a step together as long as they fit. */
-                bool whole = n_rows > 0 && m == 0 && n == 0 && k == 0;
+                bool whole = m == 0 && n == 0 && k == 0;
                 while (whole && blocks.batch * 2 <= c->batch) {
                     EchKernelBlocks more = blocks;
                     more.batch *= 2;

@@ -1,6 +1,5 @@
 /* GPU kernels: latency, issue and memory of a grid of blocks; tiles in waves for matrix products. */
 #include "models/kernel/gpu_internal.h"
-#include "models/layout/advice.h"
 
 #include <math.h>
 #include <string.h>
@@ -133,8 +132,9 @@ double ech_gpu_memory_seconds(const EchGpuChip *chip, double read, double writte
 {
     const EchMemory *hbm = chip->hbm;
     double mixed = MIN(read, written), all = read + written;
-    double dram = rate_seconds(read - mixed, hbm->read) + rate_seconds(written - mixed, hbm->write ? hbm->write : hbm->read) +
-                  (hbm->both ? 2 * mixed / (double)hbm->both : rate_seconds(mixed, hbm->read) + rate_seconds(mixed, hbm->write));
+    EchRate write = hbm->write ? hbm->write : hbm->read;
+    double dram = rate_seconds(read - mixed, hbm->read) + rate_seconds(written - mixed, write) +
+                  (hbm->both ? 2 * mixed / (double)hbm->both : rate_seconds(mixed, hbm->read) + rate_seconds(mixed, write));
     double seconds = dram;
     if (chip->l2 && chip->l2->capacity > 0 && chip->l2->read > hbm->read) {
         double hit = CLAMP(1 - all / (L2_SHARE * (double)chip->l2->capacity), 0, 1);
@@ -307,7 +307,6 @@ static void tile_cost(const EchGpuChip *chip, const EchGpuLaunch *l, const Tile 
         .tiles = to_count(count),
         .waves = to_count(each),
         .wave_efficiency = each > 0 ? count / (each * chip->sms) : 0,
-        .tile_efficiency = ech_tile_efficiency(l->m, l->n, (uint64_t)(swap ? tile->n : tile->m), (uint64_t)(swap ? tile->m : tile->n)),
         .resident = (uint32_t)tile->resident,
         .bound = work < set_up + 2 * chip->trip    ? ECH_GPU_BY_LATENCY
                  : memory >= parts[1]              ? ECH_GPU_BY_MEMORY

@@ -160,7 +160,6 @@ typedef struct {
     uint32_t tile_m, tile_n; /**< Read or chosen; 0 for what has no tiles. */
     uint64_t tiles, waves;
     double wave_efficiency; /**< tiles / (waves x SMs). */
-    double tile_efficiency; /**< Useful share of the tiles' area. */
     uint32_t resident;      /**< Blocks an SM holds at once. */
     EchBytes bytes;
 } EchGpuCost;

@@ -34,7 +34,7 @@ static void set(uint64_t blocks, uint64_t threads, unsigned vector, EchGpuLaunch
 
 bool ech_gpu_reduction_of(const uint64_t *dims, const bool *reduced, size_t n, EchGpuReduction *ret)
 {
-    uint64_t sizes[4] = {1, 1, 1, 1};
+    uint64_t sizes[3] = {1, 1, 1};
     size_t groups = 0;
     bool last = false, fastest = false;
     for (size_t i = 0; i < n; i++) {
@@ -50,12 +50,7 @@ bool ech_gpu_reduction_of(const uint64_t *dims, const bool *reduced, size_t n, E
         sizes[groups - 1] = ech_bytes_mul(sizes[groups - 1], dims[i]);
         last = reduced[i];
     }
-    ret->row = groups == 0 || fastest;
-    if (ret->row) { /* minor: reduced, then kept, then reduced */
-        *ret = (EchGpuReduction){.row = true, .major = sizes[2], .mid = sizes[1], .minor = sizes[0]};
-        return true;
-    }
-    *ret = (EchGpuReduction){.row = false, .major = sizes[2], .mid = sizes[1], .minor = sizes[0]};
+    *ret = (EchGpuReduction){.row = groups == 0 || fastest, .major = sizes[2], .mid = sizes[1], .minor = sizes[0]};
     return true;
 }
 

@@ -133,7 +133,8 @@ bool ech_kernel_model_equal(const EchKernelModel *a, const EchKernelModel *b)
     /* From the first number to the last: 64 bits each, and the two of 32 side by side, so nothing lies between them. */
     size_t from = offsetof(EchKernelModel, clock_hz), to = offsetof(EchKernelModel, unit);
     const EchUnit *x = a->unit, *y = b->unit;
-    bool same = a->view == b->view && memcmp((const char *)a + from, (const char *)b + from, to - from) == 0 && x->count == y->count && x->rows == y->rows &&
+    bool same = a->view == b->view && a->fetch_once == b->fetch_once && a->narrow_last == b->narrow_last &&
+                memcmp((const char *)a + from, (const char *)b + from, to - from) == 0 && x->count == y->count && x->rows == y->rows &&
                 x->columns == y->columns && x->n_peaks == y->n_peaks;
     for (size_t i = 0; same && i < x->n_peaks; i++)
         same = x->peaks[i].ops == y->peaks[i].ops && strcmp(x->peaks[i].dtype, y->peaks[i].dtype) == 0;
@@ -470,7 +471,7 @@ static double side_total(const EchKernel *kernel, size_t main, EchKernelSide sid
 EchKernelShape ech_kernel_shape(const EchKernelModel *model, const EchKernel *kernel)
 {
     const EchKernelContraction *c = &kernel->contraction;
-    const EchLayout *lhs = &kernel->operands[kernel->lhs], *rhs = &kernel->operands[kernel->rhs];
+    const EchLayout *lhs = &kernel->operands[kernel->lhs];
     size_t own = 0;
     for (size_t i = 1; i < kernel->n_results; i++) { /* a fused product may also return a reduction or a mask: the widest is its own */
         double more = result_elements(kernel, i), most = result_elements(kernel, own);
@@ -481,7 +482,6 @@ EchKernelShape ech_kernel_shape(const EchKernelModel *model, const EchKernel *ke
     EchKernelShape shape = {
         .c = c,
         .lhs_bytes = ech_layout_element_bits(lhs) / 8.0,
-        .rhs_bytes = ech_layout_element_bits(rhs) / 8.0,
         .out_bits = ech_layout_element_bits(result),
         .out_hbm = !at_hand(model, result),
         .out_common = result->space == 3 && model->view == ECH_KERNEL_COMPILER,
@@ -883,7 +883,7 @@ static void price_contraction(const EchKernelModel *model, const EchKernel *kern
         blocks.buffers = kernel->windows.buffers;
         ret->vmem = ech_kernel_windows_vmem(&shape, &kernel->windows);
     } else {
-        ech_kernel_choose_product(model, kernel, &shape, &blocks);
+        ech_kernel_choose_product(model, &shape, &blocks);
         ret->chosen = true;
         ret->vmem = ech_kernel_product_vmem(&shape, &blocks);
         ech_kernel_product_cycles(model, &shape, &blocks, &sums);

@@ -154,6 +154,8 @@ typedef struct {
 /** Constants of one device, in cycles of its core clock. From device numbers `kernel.*`, else from the data sheet. */
 typedef struct {
     EchKernelView view;
+    bool fetch_once;  /**< Both operands of a step wait for one latency, not for one each. */
+    bool narrow_last; /**< The last block of a column waits for the narrowing of a result on chip too. */
     double clock_hz;
     double hbm;                                           /**< Bytes a cycle. */
     EchRate hbm_peak;                                     /**< Nominal bandwidth. */
@@ -163,7 +165,6 @@ typedef struct {
     double start;                                         /**< Before a contraction's first fetch is issued, and all latency of a single step. */
     double matrix_step;                                   /**< Latency of a contraction's fetch and store together, that is not under compute. */
     double matrix_store;                                  /**< Of it, the store's. */
-    bool fetch_once;                                      /**< Both operands of a step wait for one latency, not for one each. */
     double matrix_overhead;                               /**< Cycles of compute a step. */
     double accumulate;                                    /**< Cycles a register of the accumulator, where k is split. */
     double load;                                          /**< Cycles a row of the side of a product that the units hold, until they have taken it in. */
@@ -192,7 +193,6 @@ typedef struct {
     double gather_rows;                     /**< Cycles a register whose rows a copy on chip gathers from others, as the compiler counts. */
     double shuffle;                         /**< Cycles a register moved across lanes. */
     double narrow_on_chip;                  /**< Latency of narrowing a product's result on chip, in those of a store; 0: it is not counted. */
-    bool narrow_last;                       /**< The last block of a column waits for that too. */
     double turn;                            /**< Cycles a register of a filter gradient's input and position, of arithmetic beside the units. */
     double pop, pop_again, pop_window;      /**< Cycles a register that the units give back: of a product's first pass along k, of further ones, and of every
                                              * pass of a convolution; 0: as one loaded. */

@@ -25,7 +25,7 @@ typedef struct {
 /** A contraction with what its price needs of its arrays. */
 typedef struct {
     const EchKernelContraction *c;
-    double lhs_bytes, rhs_bytes; /**< Of an element. */
+    double lhs_bytes;            /**< Of an element. */
     double lhs_moved, rhs_moved; /**< Bytes of HBM that an element's place in a block stands for: of every array that the side is made of. */
     unsigned out_bits;
     bool lhs_hbm, rhs_hbm, out_hbm, out_common, eight;
@@ -69,5 +69,5 @@ EchBytes ech_kernel_product_vmem(const EchKernelShape *shape, const EchKernelBlo
 EchBytes ech_kernel_windows_vmem(const EchKernelShape *shape, const EchKernelWindows *windows);
 void ech_kernel_stream_vmem(const EchKernelModel *model, const EchKernel *kernel, EchKernelCost *cost, bool chosen);
 void ech_kernel_copy_vmem(const EchKernelModel *model, const EchKernel *kernel, EchKernelCost *cost);
-void ech_kernel_choose_product(const EchKernelModel *model, const EchKernel *kernel, const EchKernelShape *shape, EchKernelBlocks *ret);
+void ech_kernel_choose_product(const EchKernelModel *model, const EchKernelShape *shape, EchKernelBlocks *ret);
 void ech_kernel_choose_stream(const EchKernelModel *model, const EchKernel *kernel, const EchKernelTraffic *traffic, EchKernelCost *ret);

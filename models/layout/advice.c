@@ -83,10 +83,3 @@ EchGpuAlignment ech_gpu_alignment(uint64_t elements, unsigned bits)
         .next_best = ech_round_up(elements, best),
     };
 }
-
-double ech_tile_efficiency(uint64_t m, uint64_t n, uint64_t tile_m, uint64_t tile_n)
-{
-    if (m == 0 || n == 0)
-        return 0;
-    return (double)m / (double)ech_round_up(m, MAX(tile_m, 1u)) * ((double)n / (double)ech_round_up(n, MAX(tile_n, 1u)));
-}

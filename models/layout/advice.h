@@ -1,5 +1,5 @@
 /** @file advice.h
- * What a shape's padding costs and the cheapest change: per dimension and order on TPUs, alignment and tile and wave quantisation on GPUs.
+ * What a shape's padding costs and the cheapest change: per dimension and order on TPUs, alignment on GPUs.
  *
  * Sources: XLA `docs/tiled_layout.md`; libtpu 0.0.51's choices for TPU v2 to v7; NVIDIA DU-09799-001 (matrix multiplication background).
  */
@@ -36,6 +36,3 @@ typedef struct {
     uint64_t next_usable, next_best; /**< Elements: the next such sizes. */
 } EchGpuAlignment;
 EchGpuAlignment ech_gpu_alignment(uint64_t elements, unsigned bits);
-
-/** Share of the work of a tiled [m, n] product that is useful: m n / (whole tiles). */
-double ech_tile_efficiency(uint64_t m, uint64_t n, uint64_t tile_m, uint64_t tile_n);

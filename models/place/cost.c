@@ -1,5 +1,7 @@
 #include "models/place/cost.h"
 
+#include "sim/base/compare.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,12 +68,6 @@ float ech_place_boundedness(float benefit, EchBytes bytes)
     return bytes == 0 ? 0 : (float)((double)benefit / sqrt((double)bytes));
 }
 
-static int compare_bytes(const void *a, const void *b)
-{
-    EchBytes x = *(const EchBytes *)a, y = *(const EchBytes *)b;
-    return (x > y) - (x < y);
-}
-
 EchBytes ech_place_picker_bytes(EchBytes *sizes, size_t n, EchBytes largest_outside)
 {
     size_t kept = 0;
@@ -80,6 +76,6 @@ EchBytes ech_place_picker_bytes(EchBytes *sizes, size_t n, EchBytes largest_outs
             sizes[kept++] = sizes[i];
     if (kept == 0)
         return 0;
-    qsort(sizes, kept, sizeof *sizes, compare_bytes);
+    qsort(sizes, kept, sizeof *sizes, ech_compare_u64);
     return MIN(sizes[kept / 2], largest_outside);
 }

@@ -11,6 +11,13 @@ static inline int ech_compare_u32(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/** Of byte counts as well. */
+static inline int ech_compare_u64(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
 /** Of times as well. */
 static inline int ech_compare_i64(const void *a, const void *b)
 {

@@ -151,7 +151,6 @@ bool ech_yaml_check_keys(const EchYamlNode *map, const char *what, const char *c
 /* Reading */
 
 typedef struct {
-    struct fy_parser *parser;
     struct fy_diag *diag;
     const char *where;
     unsigned n_nodes;
@@ -352,7 +351,6 @@ EchYamlNode *ech_yaml_parse(const char *data, size_t n, const char *where, GErro
     struct fy_parse_cfg cfg = {.flags = FYPCF_QUIET | FYPCF_COLLECT_DIAG | FYPCF_DEFAULT_VERSION_AUTO | FYPCF_JSON_NONE, .diag = diag};
     g_autoptr(FyParser) parser = fy_parser_create(&cfg);
     g_assert(parser);
-    reader.parser = parser;
     reader.diag = diag;
     if (fy_parser_set_string(parser, n ? data : " ", n ? n : 1) != 0) {
         reader_error(&reader, NULL, error, "is not YAML");

@@ -57,8 +57,6 @@ START_TEST(gpu)
     alignment = ech_gpu_alignment(1001, 16);
     ck_assert(!alignment.usable);
     ck_assert_uint_eq(alignment.next_usable, 1008);
-    ck_assert_double_eq(ech_tile_efficiency(256, 128, 256, 128), 1);
-    ck_assert_double_eq_tol(ech_tile_efficiency(257, 128, 256, 128), 257.0 / 512, 1e-12);
 }
 END_TEST
 

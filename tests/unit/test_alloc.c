@@ -604,7 +604,10 @@ static const struct {
     {"jax:mem_fraction=2", "is no fraction of the memory"},
     {"tensorflow:allow_grwth", "did you mean 'allow_growth'?"},
     {"tensorflow:compute_capability=new", "'new' is none; expected something like 9.0"},
+    {"tensorflow:TF_GPU_ALLOCATOR=memory_guard", "is not simulated"},
+    {"XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async,mem_fracton=.5", "did you mean 'mem_fraction'?"},
     {"bfc:alignment=300", "is no power of two"},
+    {"slab:slab=4KiB,smallest=8KiB", "'8192' is more than a slab of 4096 bytes holds"},
     {"XLA_PYTHON_CLIENT_ALLOCATOR=vmm", "is not simulated"},
     {"XLA_PYTHON_CLIENT_MEM_FRACTION=2", "is no fraction of the memory"},
     {"XLA_PYTHON_CLIENT_MEM_FRACTION=0", "is no fraction of the memory"},
@@ -633,7 +636,11 @@ START_TEST(words_choose_the_allocator)
         {"backend: cudaMallocAsync, max_split_size_mb: 128", 32 * MIB},
         {"PYTORCH_HIP_ALLOC_CONF=backend:hipMallocAsync", 32 * MIB},
         {"max_split_size_mb:20,release_lock_on_hipmalloc:True", 2 * MIB},
-        {"XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async", 32 * MIB},
+        {"XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async", 768 * MIB},
+        {"XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async,XLA_PYTHON_CLIENT_MEM_FRACTION=.5", 512 * MIB},
+        {"XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async,XLA_PYTHON_CLIENT_PREALLOCATE=false", 32 * MIB},
+        {"TF_GPU_ALLOCATOR=cuda_malloc_async", 32 * MIB},
+        {"TF_GPU_ALLOCATOR=cuda_malloc", 2 * MIB},
         {"PYTORCH_ALLOC_CONF=expandable_segments:True", 2 * MIB},
         {"XLA_PYTHON_CLIENT_ALLOCATOR=bfc", 768 * MIB},
         /* 768 MiB are not there any more: nine tenths, and so on, until it fits. */
@@ -682,7 +689,7 @@ START_TEST(simple_allocators_place_by_their_rule)
 }
 END_TEST
 
-START_TEST(arena_comes_back_when_empty_or_reset)
+START_TEST(arena_comes_back_when_empty)
 {
     g_autoptr(EchAllocator) arena = open_allocator("arena:limit=1024,alignment=1", MIB);
     take(arena, 0, 600);
@@ -690,8 +697,7 @@ START_TEST(arena_comes_back_when_empty_or_reset)
     ech_allocator_release(arena, 0);
     EchPlacement p;
     ck_assert_int_eq(ech_allocator_alloc(arena, &(EchAllocRequest){.id = 2, .bytes = 100}, &p), ECH_FIT_FRAGMENTED);
-    ck_assert(ech_allocator_reset(arena));
-    ck_assert(!ech_allocator_release(arena, 1));
+    ck_assert(ech_allocator_release(arena, 1));
     ck_assert_uint_eq(take(arena, 3, 1024).address, 0);
     ech_allocator_release(arena, 3);
     ck_assert_uint_eq(take(arena, 4, 1).address, 0);
@@ -713,6 +719,43 @@ START_TEST(async_pool_follows_streams)
     ech_allocator_stats(pool, &stats);
     ck_assert_uint_eq(stats.reserved, 32 * MIB); /* and the threshold is 0 */
     ck_assert_ptr_nonnull(ech_allocator_note(pool));
+}
+END_TEST
+
+/* What is kept once the work on a stream is complete: of JAX's pool what it has preallocated, of TensorFlow's up to BFC's share, of PyTorch's all. Where no
+ * other stream may reuse what is complete, it goes back all the same. */
+START_TEST(async_pools_keep_as_frameworks_ask)
+{
+    static const struct {
+        const char *spec;
+        EchBytes kept;
+        int64_t waits;
+    } cases[] = {
+        {"cuda_async", 0, 1},
+        {"cuda_async:release_threshold=100MiB", 96 * MIB, 1},
+        {"cuda_async:reuse_opportunistic=false", 0, 1},
+        {"XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async,XLA_PYTHON_CLIENT_MEM_FRACTION=.25", 256 * MIB, 0},
+        {"XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async,XLA_PYTHON_CLIENT_PREALLOCATE=false", 0, 1},
+        {"TF_GPU_ALLOCATOR=cuda_malloc_async", 160 * MIB, 1},
+        {"TF_GPU_ALLOCATOR=cuda_malloc_async,per_process_gpu_memory_fraction=0.125,TF_DETERMINISTIC_ALLOCATOR=1", 128 * MIB, 0},
+        {"PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync", 160 * MIB, 1},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autoptr(EchAllocator) pool = open_allocator(cases[i].spec, GIB);
+        for (uint32_t id = 0; id < 5; id++)
+            take(pool, id, 32 * MIB);
+        for (uint32_t id = 0; id < 5; id++)
+            ech_allocator_release(pool, id);
+        EchPlacement p;
+        ck_assert_int_eq(ech_allocator_alloc(pool, &(EchAllocRequest){.id = 5, .bytes = 32 * MIB, .stream = 1}, &p), ECH_FIT_OK);
+        ck_assert_msg(own(pool, "inserted_waits") == cases[i].waits, "%s: waits %" G_GINT64_FORMAT, cases[i].spec, own(pool, "inserted_waits"));
+        ech_allocator_release(pool, 5);
+        ech_allocator_stream_done(pool, 1);
+        ech_allocator_stream_done(pool, 0);
+        EchAllocStats stats;
+        ech_allocator_stats(pool, &stats);
+        ck_assert_msg(stats.reserved == cases[i].kept, "%s: kept %" G_GUINT64_FORMAT, cases[i].spec, stats.reserved);
+    }
 }
 END_TEST
 
@@ -762,6 +805,9 @@ START_TEST(settings_without_effect_are_named)
     ck_assert_ptr_nonnull(strstr(ech_allocator_note(async), "ignores max_split_size_mb;"));
     EchPlacement p;
     ck_assert_int_eq(ech_allocator_alloc(async, &(EchAllocRequest){.id = 0, .bytes = 513 * MIB}, &p), ECH_FIT_FULL);
+    /* The limit is held against what was asked for, not against what it is rounded to. */
+    take(async, 0, 256 * MIB - 1);
+    take(async, 1, 256 * MIB + 1);
     g_autoptr(EchAllocator) plain = open_allocator("pytorch:expandable_segments:True", GIB);
     ck_assert_ptr_null(ech_allocator_note(plain));
 }
@@ -800,6 +846,36 @@ START_TEST(start_states_are_taken_and_given_back)
     ck_assert(!ech_allocator_give_back(allocator, seeds[0].address, 20 * MIB));
     ech_allocator_stats(allocator, &stats);
     ck_assert_uint_eq(stats.reserved, 0);
+}
+END_TEST
+
+/* Recorded without max_split_size, a segment has parts that with it were never split: to make room they cannot go back, which the whole segment later can. */
+START_TEST(parts_of_recorded_segments_stay)
+{
+    enum { PARTS = 3 };
+    static const EchBytes parts[PARTS] = {30 * MIB, 40 * MIB, 10 * MIB};
+    EchSeedBlock blocks[PARTS];
+    for (size_t i = 0; i < PARTS; i++)
+        blocks[i] = (EchSeedBlock){.id = i == 1 ? UINT32_MAX : (uint32_t)i,
+                                   .address = (UINT64_C(1) << 32) + (i > 0 ? parts[0] : 0) + (i > 1 ? parts[1] : 0),
+                                   .bytes = parts[i],
+                                   .requested = i == 1 ? 0 : parts[i],
+                                   .segment_address = UINT64_C(1) << 32,
+                                   .segment_bytes = 80 * MIB};
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchAllocator) allocator = open_allocator("pytorch:max_split_size_mb:21", 120 * MIB);
+    ck_assert_ok(ech_allocator_seed(allocator, blocks, PARTS, &error), error);
+    EchPlacement p;
+    ck_assert_int_eq(ech_allocator_alloc(allocator, &(EchAllocRequest){.id = 3, .bytes = 50 * MIB}, &p), ECH_FIT_FRAGMENTED);
+    ck_assert_int_eq(ech_allocator_alloc(allocator, &(EchAllocRequest){.id = 3, .bytes = 39 * MIB}, &p), ECH_FIT_OK);
+    ck_assert_uint_eq(p.address, blocks[1].address);
+    ck_assert_int_eq(own(allocator, "oversize_allocations.current"), 2);
+    ck_assert_int_eq(own(allocator, "oversize_segments.current"), 1);
+    ck_assert(ech_allocator_release(allocator, 0) && ech_allocator_release(allocator, 2) && ech_allocator_release(allocator, 3));
+    ck_assert_int_eq(own(allocator, "oversize_allocations.current"), 0);
+    ck_assert_uint_eq(take(allocator, 4, 90 * MIB).rounded, 90 * MIB);
+    ck_assert_int_eq(own(allocator, "oversize_segments.current"), 1);
+    ck_assert_int_eq(own(allocator, "reserved_bytes.all.current"), 90 * MIB);
 }
 END_TEST
 
@@ -996,6 +1072,26 @@ START_TEST(placements_equal_the_real_ones)
 }
 END_TEST
 
+/* The start state that @allocator would leave behind. Owned by the caller. */
+static EchSeedBlock *state_of(const EchAllocator *allocator, size_t *ret_n)
+{
+    size_t n, begin = 0;
+    g_autofree EchAllocBlock *blocks = ech_allocator_blocks(allocator, &n);
+    EchSeedBlock *start = g_new0(EchSeedBlock, n);
+    for (size_t i = 0; i < n; i++) {
+        begin = i && blocks[i].segment == blocks[i - 1].segment ? begin : i;
+        start[i] = (EchSeedBlock){.id = blocks[i].id,
+                                  .address = blocks[i].address,
+                                  .bytes = blocks[i].bytes,
+                                  .requested = blocks[i].requested,
+                                  .segment_address = blocks[begin].address};
+        for (size_t k = begin; k <= i; k++)
+            start[k].segment_bytes = blocks[i].address + blocks[i].bytes - blocks[begin].address;
+    }
+    *ret_n = n;
+    return start;
+}
+
 /* Begun in the state that another one is in, chunk by chunk, BFC goes on as that one does. */
 START_TEST(bfc_begins_where_another_is)
 {
@@ -1009,19 +1105,7 @@ START_TEST(bfc_begins_where_another_is)
             ech_allocator_release(first, (uint32_t)g_rand_int_range(rand, 0, (gint32)i + 1));
     }
     size_t n;
-    g_autofree EchAllocBlock *blocks = ech_allocator_blocks(first, &n);
-    g_autofree EchSeedBlock *start = g_new0(EchSeedBlock, n);
-    size_t begin = 0;
-    for (size_t i = 0; i < n; i++) {
-        begin = i && blocks[i].segment == blocks[i - 1].segment ? begin : i;
-        start[i] = (EchSeedBlock){.id = blocks[i].id,
-                                  .address = blocks[i].address,
-                                  .bytes = blocks[i].bytes,
-                                  .requested = blocks[i].requested,
-                                  .segment_address = blocks[begin].address};
-        for (size_t k = begin; k <= i; k++)
-            start[k].segment_bytes = blocks[i].address + blocks[i].bytes - blocks[begin].address;
-    }
+    g_autofree EchSeedBlock *start = state_of(first, &n);
     g_autoptr(GError) error = NULL;
     ck_assert_ok(ech_allocator_seed(second, start, n, &error), error);
     EchAllocStats x, y;
@@ -1050,6 +1134,31 @@ START_TEST(bfc_begins_where_another_is)
     g_autoptr(EchAllocator) untiled = open_allocator("bfc", GIB), small = open_allocator("bfc", MIB);
     ck_assert(!ech_allocator_seed(untiled, &hole, 1, NULL));
     ck_assert(!ech_allocator_seed(small, &hole, 1, NULL));
+}
+END_TEST
+
+/* The next region is as large as it would have been: twice the last one, or as large as that where it had to be made larger for its first request. */
+START_TEST(bfc_grows_on_where_another_is)
+{
+    static const struct {
+        EchBytes asked[4]; /* each takes a region; the last after the start state */
+        EchBytes pool;
+    } cases[] = {{{2 * MIB, 4 * MIB, 8 * MIB, MIB}, 30 * MIB}, {{2 * MIB, 9 * MIB, 0, MIB}, 34 * MIB}, {{0, 0, 0, MIB}, 2 * MIB}};
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autoptr(EchAllocator) first = open_allocator("bfc:growth=true", GIB), second = open_allocator("bfc:growth=true", GIB);
+        for (uint32_t id = 0; id < 3; id++)
+            if (cases[i].asked[id])
+                take(first, id, cases[i].asked[id]);
+        size_t n;
+        g_autofree EchSeedBlock *start = state_of(first, &n);
+        for (size_t k = 0; k < n; k++) /* nothing is left in them */
+            if (start[k].id == UINT32_MAX)
+                start[k].id = 10 + (uint32_t)k;
+        g_autoptr(GError) error = NULL;
+        ck_assert_ok(ech_allocator_seed(second, start, n, &error), error);
+        take(second, 3, cases[i].asked[3]);
+        ck_assert_int_eq(own(second, "pool_bytes"), (int64_t)cases[i].pool);
+    }
 }
 END_TEST
 
@@ -1199,6 +1308,7 @@ int main(void)
     tcase_add_test(tests, jax_and_tensorflow_take_their_share);
     tcase_add_test(tests, bfc_collects_empty_regions);
     tcase_add_test(tests, bfc_begins_where_another_is);
+    tcase_add_test(tests, bfc_grows_on_where_another_is);
     tcase_add_test(tests, bfc_refuses_as_its_log_says);
     tcase_add_loop_test(tests, pytorch_rounds_and_takes_segments, 0, G_N_ELEMENTS(sizes));
     tcase_add_test(tests, two_ended_takes_one_range);
@@ -1219,11 +1329,13 @@ int main(void)
     tcase_add_loop_test(tests, settings_are_refused_with_reasons, 0, G_N_ELEMENTS(refused));
     tcase_add_test(tests, words_choose_the_allocator);
     tcase_add_test(tests, simple_allocators_place_by_their_rule);
-    tcase_add_test(tests, arena_comes_back_when_empty_or_reset);
+    tcase_add_test(tests, arena_comes_back_when_empty);
     tcase_add_test(tests, async_pool_follows_streams);
+    tcase_add_test(tests, async_pools_keep_as_frameworks_ask);
     tcase_add_test(tests, async_pool_moves_free_pages_together);
     tcase_add_test(tests, settings_without_effect_are_named);
     tcase_add_test(tests, start_states_are_taken_and_given_back);
+    tcase_add_test(tests, parts_of_recorded_segments_stay);
     tcase_add_loop_test(tests, start_states_are_refused_with_reasons, 0, G_N_ELEMENTS(bad_seeds));
     tcase_add_test(tests, report_orders_segments);
     tcase_add_test(tests, report_names_what_pins_a_segment);

@@ -511,6 +511,25 @@ START_TEST(gpu_targets_are_devices)
     ck_assert_uint_eq(ech_unit_peak(ech_device_unit(mi300, ECH_UNIT_MATRIX), "f32") / 1000000000, 163430);
     ck_assert(ech_device_number(mi300, "kernel.sm_lanes", 0) == 64);
     ck_assert(!ech_device_is_amd(fresh));
+    /* Whose matrix units take 8 bits, and how fast: a die of an MI250X integers alone, at the rate of 16 bits; an L4 floats too, which an A10 does not. */
+    static const struct {
+        const char *capability;
+        double s8, f8; /* over bf16; what is not listed is as f16 */
+    } narrow[] = {{"rocm_compute_capability { gcn_arch_name: \"gfx90a\" }", 1, 1},
+                  {"cuda_compute_capability { major: 8 minor: 9 }", 2, 2},
+                  {"cuda_compute_capability { major: 8 minor: 6 }", 2, 1},
+                  {"cuda_compute_capability { major: 10 minor: 3 }", 1.0 / 12, 2}};
+    for (size_t i = 0; i < G_N_ELEMENTS(narrow); i++) {
+        g_autofree char *text = g_strdup_printf(
+            "gpu_device_info { core_count: 100 fpus_per_core: 128 clock_rate_ghz: 2 memory_bandwidth: 1e12 device_memory_size: 206158430208 %s }",
+            narrow[i].capability);
+        g_autoptr(GString) made = ech_gpu_target_yaml(text, strlen(text), "x", NULL);
+        g_autoptr(EchDevice) gpu = ech_test_device_yaml(made->str);
+        const EchUnit *matrix = ech_device_unit(gpu, ECH_UNIT_MATRIX);
+        double bf16 = (double)ech_unit_peak(matrix, "bf16");
+        ck_assert_double_eq_tol((double)ech_unit_peak(matrix, "s8") / bf16, narrow[i].s8, 1e-6);
+        ck_assert_double_eq_tol((double)ech_unit_peak(matrix, "f8e4m3fn") / bf16, narrow[i].f8, 1e-6);
+    }
     /* Settings apply as to any device, and as a trace it is refused with advice. */
     const char *const settings[] = {"memories.hbm.capacity=x2", NULL};
     g_autoptr(EchDevice) doubled = ech_test_device(old_path, settings);
