@@ -54,7 +54,7 @@ typedef struct {
     size_t n_groups;
     const uint32_t *member; /**< member[n]: items by group, in index order; */
     const uint32_t *first;  /**< first[n_groups + 1]: where a group's members begin in member. */
-    EchBytes capacity;      /**< Stop improving at this height; 0: none given. */
+    EchBytes capacity;      /**< The height that was asked for: the exact search tries it first; 0: none given. */
     EchBytes lower_bound;   /**< Of this colour. */
     /** Not 0: whoever asked wants the best plan so far, at once; NULL: that never happens. */
     const volatile sig_atomic_t *stop;

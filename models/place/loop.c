@@ -1,5 +1,7 @@
 #include "models/place/loop.h"
 
+#include "models/place/vmem.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,17 +11,18 @@ typedef enum { UNSUPPORTED, TEMPORARY, CARRIED, PINNED, PREFETCH } Kind;
 
 typedef struct {
     int64_t index; /* in the iteration */
-    uint32_t step, operand, leaf;
-    double bytes;
+    uint32_t operand, leaf;
+    float bytes;
 } Site;
 
 typedef struct {
-    uint32_t group, first_value, n_values;
+    uint64_t id; /* the lowest of its members' */
+    uint32_t n_values;
     int64_t bytes;
     Kind kind;
     GArray *positions, *uses, *next_uses; /* Site */
     bool header;
-    double per_byte, saving;
+    float per_byte, saving;
     bool kept, fetched;
     int64_t begin, end, even, odd; /* in the fast memory; offsets of even and odd iterations */
     int64_t after;                 /* fetch starts after this index */
@@ -27,19 +30,15 @@ typedef struct {
 } Value;
 
 typedef struct {
-    int64_t start, end, offset, bytes;
-} Chunk;
-
-typedef struct {
     EchFlow *flow;
     const EchFlowInstruction *in;
     const EchLoopOptions *o;
     uint32_t n;
-    uint32_t *print;        /* fingerprints, 0: none */
-    int64_t first, size;    /* the iteration looked at */
-    GArray *values;         /* Value */
-    GArray *chunks;         /* Chunk */
-    double *read, *written; /* per index: bytes in the fast memory */
+    uint32_t *print;       /* fingerprints, 0: none */
+    int64_t first, size;   /* the iteration looked at */
+    GArray *values;        /* Value */
+    EchVmem *vmem;         /* over four iterations: what even and odd ones hold may lie in different places */
+    float *read, *written; /* per index: bytes in the fast memory */
 } Loop;
 
 /* ---- finding ---- */
@@ -138,122 +137,68 @@ static bool scan(const Loop *l, uint32_t at, uint32_t size, EchLoopFound *ret)
     return true;
 }
 
-/* ---- the fast memory over four iterations: what even and odd ones hold may lie in different places ---- */
+/* ---- the fast memory ---- */
 
+/* Where a value lies in the @n iterations from @first on, every @stride-th. */
 typedef struct {
-    int64_t start, end;
-} Span;
+    int64_t starts[4], ends[4];
+    uint32_t n;
+} Spans;
 
-static int compare_offset(const void *a, const void *b)
+static Spans spans_of(const Loop *l, int64_t begin, int64_t end, uint32_t first, uint32_t stride)
 {
-    const Chunk *x = a, *y = b;
-    return (x->offset > y->offset) - (x->offset < y->offset);
-}
-
-/* Best fit over all @spans; -1 if nothing fits. */
-static int64_t find_offset(const Loop *l, const Span *spans, uint32_t n, int64_t bytes, int64_t preferred)
-{
-    const EchMsaOptions *o = &l->flow->problem.options;
-    int64_t alignment = (int64_t)MAX(o->alignment, 1), limit = (int64_t)o->size;
-    g_autoptr(GArray) busy = g_array_new(FALSE, FALSE, sizeof(Chunk));
-    for (guint i = 0; i < l->chunks->len; i++) {
-        const Chunk *chunk = &g_array_index(l->chunks, Chunk, i);
-        for (uint32_t s = 0; s < n; s++)
-            if (chunk->start <= spans[s].end && spans[s].start <= chunk->end) {
-                g_array_append_val(busy, *chunk);
-                break;
-            }
+    Spans spans = {.n = 0};
+    int64_t shift = begin < 0 ? l->size : 0;
+    for (uint32_t k = first; k < 4; k += stride, spans.n++) {
+        spans.starts[spans.n] = begin + shift + (int64_t)k * l->size;
+        spans.ends[spans.n] = end + shift + (int64_t)k * l->size;
     }
-    if (busy->len > 1)
-        qsort(busy->data, busy->len, sizeof(Chunk), compare_offset);
-    int64_t at = 0, best = -1, best_gap = INT64_MAX;
-    for (guint i = 0; i <= busy->len; i++) {
-        int64_t end = i < busy->len ? g_array_index(busy, Chunk, i).offset : INT64_MAX;
-        int64_t offset = (at + alignment - 1) / alignment * alignment;
-        if (preferred >= offset && preferred <= end - bytes && preferred + bytes <= limit)
-            return preferred;
-        if (offset <= end - bytes && (best < 0 || end - at < best_gap)) {
-            best_gap = end - at;
-            best = offset;
-        }
-        if (i < busy->len)
-            at = MAX(at, end + g_array_index(busy, Chunk, i).bytes);
-    }
-    return best >= 0 && best <= limit - bytes ? best : -1;
+    return spans;
 }
 
-static void add_chunk(Loop *l, Span span, int64_t offset, int64_t bytes)
+static void remove_spans(Loop *l, const Spans *spans, int64_t offset, int64_t bytes)
 {
-    Chunk chunk = {span.start, span.end, offset, bytes};
-    g_array_append_val(l->chunks, chunk);
+    for (uint32_t k = 0; k < spans->n; k++)
+        ech_vmem_remove(l->vmem, (EchVmemChunk){spans->starts[k], spans->ends[k], offset, bytes});
 }
 
-static void remove_chunk(Loop *l, Span span, int64_t offset)
+/* Places it; -1 if there is no room. */
+static int64_t add_spans(Loop *l, const Spans *spans, int64_t bytes, int64_t preferred)
 {
-    for (guint i = l->chunks->len; i > 0; i--) {
-        const Chunk *chunk = &g_array_index(l->chunks, Chunk, i - 1);
-        if (chunk->start == span.start && chunk->end == span.end && chunk->offset == offset) {
-            g_array_remove_index(l->chunks, i - 1);
-            return;
-        }
-    }
+    int64_t offset = ech_vmem_find_many(l->vmem, spans->starts, spans->ends, spans->n, bytes, bytes, preferred);
+    if (offset > (int64_t)l->flow->problem.options.size - bytes)
+        return -1;
+    for (uint32_t k = 0; k < spans->n; k++)
+        ech_vmem_add(l->vmem, (EchVmemChunk){spans->starts[k], spans->ends[k], offset, bytes});
+    return offset;
 }
 
-static void spans_of(const Loop *l, int64_t begin, int64_t end, Span spans[4])
+/* Places of even and of odd iterations; false, and nothing placed, if there is no room. */
+static bool place_pair(Loop *l, int64_t begin, int64_t end, int64_t bytes, int64_t prefer_even, int64_t prefer_odd, int64_t *ret_even, int64_t *ret_odd)
 {
-    if (begin < 0) {
-        begin += l->size;
-        end += l->size;
-    }
-    for (uint32_t k = 0; k < 4; k++)
-        spans[k] = (Span){begin + (int64_t)k * l->size, end + (int64_t)k * l->size};
-}
-
-/* Places of even and of odd iterations; committed unless @only_look. */
-static bool place_pair(Loop *l, int64_t begin, int64_t end, int64_t bytes, int64_t prefer_even, int64_t prefer_odd, bool only_look, int64_t *ret_even,
-                       int64_t *ret_odd)
-{
-    Span s[4];
-    spans_of(l, begin, end, s);
-    const Span even_spans[2] = {s[0], s[2]}, odd_spans[2] = {s[1], s[3]};
-    int64_t even = find_offset(l, even_spans, 2, bytes, prefer_even);
-    if (even < 0)
+    Spans evens = spans_of(l, begin, end, 0, 2), odds = spans_of(l, begin, end, 1, 2);
+    int64_t even = add_spans(l, &evens, bytes, prefer_even), odd = even < 0 ? -1 : add_spans(l, &odds, bytes, prefer_odd);
+    if (odd < 0) {
+        if (even >= 0)
+            remove_spans(l, &evens, even, bytes);
         return false;
-    add_chunk(l, s[0], even, bytes);
-    add_chunk(l, s[2], even, bytes);
-    int64_t odd = find_offset(l, odd_spans, 2, bytes, prefer_odd);
-    if (odd < 0 || only_look) {
-        remove_chunk(l, s[0], even);
-        remove_chunk(l, s[2], even);
-        return odd >= 0;
     }
-    add_chunk(l, s[1], odd, bytes);
-    add_chunk(l, s[3], odd, bytes);
     *ret_even = even;
     *ret_odd = odd;
     return true;
 }
 
-static void remove_pair(Loop *l, int64_t begin, int64_t end, int64_t even, int64_t odd)
+static void remove_pair(Loop *l, int64_t begin, int64_t end, int64_t bytes, int64_t even, int64_t odd)
 {
-    Span s[4];
-    spans_of(l, begin, end, s);
-    remove_chunk(l, s[0], even);
-    remove_chunk(l, s[2], even);
-    remove_chunk(l, s[1], odd);
-    remove_chunk(l, s[3], odd);
+    Spans evens = spans_of(l, begin, end, 0, 2), odds = spans_of(l, begin, end, 1, 2);
+    remove_spans(l, &evens, even, bytes);
+    remove_spans(l, &odds, odd, bytes);
 }
 
 static bool place_same(Loop *l, int64_t begin, int64_t end, int64_t bytes)
 {
-    Span s[4];
-    spans_of(l, begin, end, s);
-    int64_t offset = end - begin + 1 <= l->size ? find_offset(l, s, 4, bytes, -1) : -1;
-    if (offset < 0)
-        return false;
-    for (uint32_t k = 0; k < 4; k++)
-        add_chunk(l, s[k], offset, bytes);
-    return true;
+    Spans all = spans_of(l, begin, end, 0, 1);
+    return end - begin + 1 <= l->size && add_spans(l, &all, bytes, -1) >= 0;
 }
 
 /* ---- the values of one iteration ---- */
@@ -280,31 +225,39 @@ static void value_done(gpointer data)
 typedef struct {
     Value value;
     bool seen, previous, footer;
-    double accessed;
+    float written, read;
 } Draft;
 
-static void note_position(const Loop *l, Draft *d, uint32_t step, uint32_t leaf, double bytes, uint32_t computation)
+static void note_position(const Loop *l, Draft *d, const EchMsaPosition *position, float bytes)
 {
-    int64_t index = (int64_t)step - l->first;
+    const EchFlowInstruction *in = &l->in[position->step];
+    int64_t index = (int64_t)position->step - l->first;
+    if (in->op == ECH_FLOW_ELEMENT)
+        return;
     if (index >= 0 && index < l->size) {
-        Site site = {index, step, 0, leaf, bytes};
+        Site site = {.index = index, .leaf = (uint32_t)position->key, .bytes = bytes};
         g_array_append_val(d->value.positions, site);
-        d->accessed += bytes;
+        d->written += bytes;
     } else if (index >= -l->size && index < 0) {
         d->previous = true;
-        d->accessed += bytes;
-    } else if (!d->previous && d->value.positions->len == 0 && l->in[step].computation == computation)
+        d->written += bytes;
+    } else if (!d->previous && d->value.positions->len == 0 && in->computation == l->in[l->first].computation)
         d->value.header = true;
 }
 
-static void note_use(const Loop *l, Draft *d, uint32_t step, uint32_t operand, uint32_t leaf, double bytes)
+static void note_use(const Loop *l, Draft *d, uint32_t u)
 {
-    int64_t index = (int64_t)step - l->first;
+    const EchMsaProblem *p = &l->flow->problem;
+    const EchFlowPlace *place = &l->flow->use_places[u];
+    int64_t index = (int64_t)place->step - l->first;
+    if (l->in[place->step].op == ECH_FLOW_ELEMENT)
+        return;
+    float bytes = p->steps[place->step].kind == ECH_MSA_TRIVIAL ? 0 : (float)p->uses[u].accessed;
     if (index >= 0 && index < 2 * l->size) {
         bool now = index < l->size;
-        Site site = {now ? index : index - l->size, step, operand, leaf, bytes};
+        Site site = {now ? index : index - l->size, place->operand, place->leaf, bytes};
         g_array_append_val(now ? d->value.uses : d->value.next_uses, site);
-        d->accessed += bytes;
+        d->read += bytes;
     } else if (d->value.positions->len > 0 || d->value.uses->len > 0)
         d->footer = true;
 }
@@ -345,55 +298,38 @@ static void see_values(const Loop *l, Draft *drafts)
         if (!d->seen)
             continue;
         if (d->value.positions == NULL) {
-            d->value = (Value){.group = p->values[v].group, .first_value = v, .bytes = (int64_t)p->values[v].bytes};
             d->value.positions = g_array_new(FALSE, FALSE, sizeof(Site));
             d->value.uses = g_array_new(FALSE, FALSE, sizeof(Site));
             d->value.next_uses = g_array_new(FALSE, FALSE, sizeof(Site));
         }
-        d->value.n_values++;
-    }
-}
-
-/* Where the drafts' values are made and read. */
-static void note_sites(const Loop *l, Draft *drafts)
-{
-    const EchFlow *flow = l->flow;
-    const EchMsaProblem *p = &flow->problem;
-    uint32_t computation = l->in[l->first].computation;
-    g_autofree double *accessed = g_new0(double, MAX(flow->leaf_start[l->n], 1));
-    for (uint32_t k = 0; k < p->n_positions; k++)
-        accessed[flow->leaf_start[p->positions[k].step] + flow->position_places[k].leaf] = (double)p->definition_bytes[k];
-    for (uint32_t t = 0; t < l->n; t++) {
-        const EchFlowInstruction *in = &l->in[t];
-        if (in->op == ECH_FLOW_ELEMENT)
-            continue;
-        for (uint32_t k = 0; k < in->n_operands; k++)
-            for (uint32_t leaf = 0; in->operands[k] != ECH_PLACE_NONE && leaf < l->in[in->operands[k]].n_leaves; leaf++) {
-                uint32_t v = flow->value_of[flow->leaf_start[in->operands[k]] + leaf];
-                Draft *d = &drafts[p->values[v].group];
-                if (d->seen)
-                    note_use(l, d, t, k, leaf, (double)p->values[v].bytes);
-            }
-        for (uint32_t leaf = 0; leaf < in->n_leaves; leaf++) {
-            Draft *d = &drafts[p->values[flow->value_of[flow->leaf_start[t] + leaf]].group];
-            if (d->seen)
-                note_position(l, d, t, leaf, accessed[flow->leaf_start[t] + leaf], computation);
+        if (d->value.n_values++ == 0 || p->values[v].id < d->value.id) {
+            d->value.id = p->values[v].id;
+            d->value.bytes = (int64_t)p->values[v].bytes;
         }
     }
 }
 
-/* What each use of a draft reads, where it is known better than "all of it": @by_step and @next list the uses of a step. */
-static void settle_uses(const Loop *l, Draft *d, GArray *sites, const uint32_t *by_step, const uint32_t *next)
+/* Where the drafts' values are made and read: value by value, of each first where it lies, then who reads it. */
+static void note_sites(const Loop *l, Draft *drafts)
 {
-    for (guint i = 0; i < sites->len; i++) {
-        Site *site = &g_array_index(sites, Site, i);
-        double bytes = passive(&l->in[site->step]) || l->in[site->step].op == ECH_FLOW_BITCAST ? 0 : site->bytes;
-        for (uint32_t u = by_step[site->step]; u != ECH_PLACE_NONE; u = next[u])
-            if (l->flow->use_places[u].operand == site->operand && l->flow->use_places[u].leaf == site->leaf)
-                bytes = (double)l->flow->problem.uses[u].accessed;
-        d->accessed += bytes - site->bytes;
-        site->bytes = bytes;
+    const EchMsaProblem *p = &l->flow->problem;
+    uint32_t position = 0, view = 0, use = 0;
+    for (uint32_t v = 0; v < p->n_values; v++) {
+        Draft *d = &drafts[p->values[v].group];
+        for (; position < p->n_positions && p->positions[position].value == v; position++)
+            if (d->seen)
+                note_position(l, d, &p->positions[position], (float)p->definition_bytes[position]);
+        for (; view < p->n_views && p->views[view].value == v; view++)
+            if (d->seen)
+                note_position(l, d, &p->views[view], 0);
+        for (; use < p->n_uses && p->uses[use].value == v; use++)
+            if (d->seen)
+                note_use(l, d, use);
     }
+}
+
+static void sort_sites(GArray *sites)
+{
     if (sites->len > 1)
         qsort(sites->data, sites->len, sizeof(Site), compare_site);
 }
@@ -405,40 +341,37 @@ static void collect(Loop *l)
     g_autofree Draft *drafts = g_new0(Draft, MAX(p->n_values, 1)); /* per group */
     see_values(l, drafts);
     note_sites(l, drafts);
-    g_autofree uint32_t *by_step = g_new(uint32_t, MAX(l->n, 1)), *next = g_new(uint32_t, MAX(p->n_uses, 1));
-    for (uint32_t t = 0; t < l->n; t++)
-        by_step[t] = ECH_PLACE_NONE;
-    for (uint32_t u = p->n_uses; u > 0; u--) {
-        next[u - 1] = by_step[p->uses[u - 1].step];
-        by_step[p->uses[u - 1].step] = u - 1;
-    }
     for (uint32_t g = 0; g < p->n_values; g++) {
-        Draft *d = &drafts[g];
-        if (!d->seen || d->value.positions == NULL)
+        const Draft *d = &drafts[g];
+        if (!d->seen)
             continue;
-        Value *v = &d->value;
-        settle_uses(l, d, v->uses, by_step, next);
-        settle_uses(l, d, v->next_uses, by_step, next);
-        bool counts = (v->positions->len > 0 || v->uses->len > 0) && !d->previous && v->bytes > 0;
-        if (!counts) {
-            value_done(v);
+        Value v = d->value;
+        if ((v.positions->len == 0 && v.uses->len == 0) || d->previous || v.bytes == 0) {
+            value_done(&v);
             continue;
         }
-        if (v->positions->len > 1)
-            qsort(v->positions->data, v->positions->len, sizeof(Site), compare_site);
-        v->kind = kind_of(v);
-        v->saving = d->accessed - (v->header ? (double)v->bytes : 0) - (v->positions->len > 0 && d->footer ? (double)v->bytes : 0);
-        v->per_byte = v->saving / (double)v->bytes;
-        g_array_append_val(l->values, *v);
+        sort_sites(v.positions);
+        sort_sites(v.uses);
+        sort_sites(v.next_uses);
+        v.kind = kind_of(&v);
+        v.saving = d->written + d->read;
+        if (v.header)
+            v.saving -= (float)v.bytes;
+        if (v.positions->len > 0 && d->footer)
+            v.saving -= (float)v.bytes;
+        v.per_byte = v.saving / (float)v.bytes;
+        g_array_append_val(l->values, v);
     }
 }
 
-/* Seconds in which instruction @index leaves the slow memory alone. */
-static double idle(const Loop *l, int64_t index, double more_read, double more_written)
+/* Seconds in which instruction @index leaves the slow memory alone, with @more read of the fast one. */
+static float idle(const Loop *l, int64_t index, float more)
 {
+    const EchPlaceChip *chip = l->o->chip;
     int64_t t = l->first + index;
-    double fast = l->read[index] + l->written[index] + more_read + more_written, slow = MAX(0, (double)l->o->total[t] - fast) / l->o->slow_bytes_per_s;
-    return MAX((double)l->o->compute[t], fast / l->o->fast_bytes_per_s + slow) - slow;
+    float read = l->read[index] + more, total = l->o->total[t];
+    float slow = (float)((double)(total - (read + l->written[index])) / chip->hbm_bytes_per_s);
+    return ech_place_elapsed(l->o->compute[t], ech_place_memory_seconds(chip, total, read, l->written[index])) - slow;
 }
 
 static void take_sites(Loop *l, Value *v, bool next_too)
@@ -466,17 +399,18 @@ static void keep_temporary(Loop *l, Value *v)
 
 /* Fetches whose first use is later in the iteration, already placed, start no later than one that reaches into the iteration before: they are pulled forward
  * with it. */
-static void fetch(Loop *l, Value **list, guint n_before, Value *v, double *idle_times)
+static void fetch(Loop *l, Value **list, guint n_before, Value *v, float *idle_times)
 {
     int64_t first_use = g_array_index(v->uses, Site, 0).index, last_use = g_array_index(v->uses, Site, v->uses->len - 1).index, sentinel = last_use;
     if (v->next_uses->len > 0) {
         last_use = g_array_index(v->next_uses, Site, v->next_uses->len - 1).index;
         sentinel = last_use + l->size;
     }
-    double wanted = (double)v->bytes / l->o->slow_bytes_per_s, got = 0;
+    float wanted = (float)((double)(float)v->bytes / l->o->chip->hbm_bytes_per_s), got = 0;
     int64_t even, odd, start = INT64_MIN;
-    if (!place_pair(l, first_use, sentinel, v->bytes, -1, -1, true, &even, &odd))
+    if (!place_pair(l, first_use, sentinel, v->bytes, -1, -1, &even, &odd))
         return;
+    remove_pair(l, first_use, sentinel, v->bytes, even, odd);
     g_autoptr(GPtrArray) forced = g_ptr_array_new();
     guint look = 0, committed = 0;
     for (int64_t at = first_use - 1; at >= sentinel - l->size; at--) {
@@ -489,24 +423,24 @@ static void fetch(Loop *l, Value **list, guint n_before, Value *v, double *idle_
             if (around || other->after != index)
                 break;
             g_ptr_array_add(forced, other);
-            remove_pair(l, other->begin, other->end, other->even, other->odd);
+            remove_pair(l, other->begin, other->end, other->bytes, other->even, other->odd);
         }
-        g_autoptr(GArray) pending = g_array_new(FALSE, FALSE, sizeof(Value)); /* begin, end, even, odd only */
+        g_autoptr(GArray) pending = g_array_new(FALSE, FALSE, sizeof(Value)); /* begin, end, bytes, even, odd only */
         bool fits = true;
         for (guint i = 0; fits && i <= forced->len; i++) {
             const Value *other = i < forced->len ? forced->pdata[i] : v;
-            Value trial = {.begin = i < forced->len ? index : at, .end = i < forced->len ? other->end : sentinel};
-            fits = trial.end - trial.begin + 1 <= 2 * l->size && place_pair(l, trial.begin, trial.end, other->bytes, -1, -1, false, &trial.even, &trial.odd);
+            Value trial = {.begin = i < forced->len ? index : at, .end = i < forced->len ? other->end : sentinel, .bytes = other->bytes};
+            fits = trial.end - trial.begin + 1 <= 2 * l->size && place_pair(l, trial.begin, trial.end, trial.bytes, -1, -1, &trial.even, &trial.odd);
             if (fits)
                 g_array_append_val(pending, trial);
         }
         for (guint i = 0; i < pending->len; i++) {
             const Value *trial = &g_array_index(pending, Value, i);
-            remove_pair(l, trial->begin, trial->end, trial->even, trial->odd);
+            remove_pair(l, trial->begin, trial->end, trial->bytes, trial->even, trial->odd);
         }
         if (!fits)
             break;
-        double free = idle_times[index];
+        float free = idle_times[index];
         bool complete = free >= wanted - got, enough = start == INT64_MIN && got + free >= wanted * l->o->desired_ratio;
         bool whole = !complete && !enough && l->o->fully_pipelined && index == last_use;
         got = complete ? wanted : got + free;
@@ -519,7 +453,7 @@ static void fetch(Loop *l, Value **list, guint n_before, Value *v, double *idle_
     }
     for (guint i = start == INT64_MIN ? 0 : committed; i < forced->len; i++) {
         Value *other = forced->pdata[i];
-        place_pair(l, other->begin, other->end, other->bytes, other->even, other->odd, false, &other->even, &other->odd);
+        place_pair(l, other->begin, other->end, other->bytes, other->even, other->odd, &other->even, &other->odd);
     }
     if (start == INT64_MIN)
         return;
@@ -539,12 +473,12 @@ static void fetch(Loop *l, Value **list, guint n_before, Value *v, double *idle_
     for (guint i = 0; i < committed; i++) {
         Value *other = forced->pdata[i];
         other->begin = from;
-        place_pair(l, other->begin, other->end, other->bytes, -1, -1, false, &other->even, &other->odd);
+        place_pair(l, other->begin, other->end, other->bytes, -1, -1, &other->even, &other->odd);
         other->after = (from - 1 + l->size) % l->size;
     }
     v->begin = start;
     v->end = sentinel;
-    if (!place_pair(l, v->begin, v->end, v->bytes, -1, -1, false, &v->even, &v->odd))
+    if (!place_pair(l, v->begin, v->end, v->bytes, -1, -1, &v->even, &v->odd))
         return;
     v->fetched = true;
     v->after = (from - 1 + l->size) % l->size;
@@ -557,14 +491,18 @@ static int compare_value(const void *a, const void *b)
     const Value *x = a, *y = b;
     if (x->per_byte != y->per_byte)
         return x->per_byte > y->per_byte ? -1 : 1;
-    return (x->first_value > y->first_value) - (x->first_value < y->first_value);
+    return (x->id > y->id) - (x->id < y->id);
 }
 
 static int compare_first_use(const void *a, const void *b)
 {
     const Value *x = *(Value *const *)a, *y = *(Value *const *)b;
-    int order = -compare_site(x->uses->data, y->uses->data);
-    return order != 0 ? order : (x > y) - (x < y);
+    const Site *a_use = (const Site *)(const void *)x->uses->data, *b_use = (const Site *)(const void *)y->uses->data;
+    if (a_use->index != b_use->index)
+        return a_use->index > b_use->index ? -1 : 1;
+    if (a_use->operand != b_use->operand)
+        return a_use->operand > b_use->operand ? -1 : 1;
+    return (x > y) - (x < y);
 }
 
 static void decide(Loop *l)
@@ -573,7 +511,7 @@ static void decide(Loop *l)
     for (uint32_t i = 0; i < p->n_scoped; i++) {
         int64_t index = (int64_t)p->scoped[i].step - l->first, even, odd;
         if (index >= 0 && index < l->size && p->scoped[i].bytes > 0)
-            place_pair(l, index, index, (int64_t)p->scoped[i].bytes, 0, 0, false, &even, &odd);
+            place_pair(l, index, index, (int64_t)p->scoped[i].bytes, 0, 0, &even, &odd);
     }
     if (l->values->len > 1)
         qsort(l->values->data, l->values->len, sizeof(Value), compare_value);
@@ -591,12 +529,12 @@ static void decide(Loop *l)
     }
     if (n > 1)
         qsort(fetches, n, sizeof *fetches, compare_first_use);
-    g_autofree double *read = g_new0(double, l->size), *times = g_new0(double, l->size);
+    g_autofree float *read = g_new0(float, l->size), *times = g_new0(float, l->size);
     for (guint i = 0; i < n; i++)
         for (guint k = 0; k < fetches[i]->uses->len; k++)
             read[g_array_index(fetches[i]->uses, Site, k).index] += g_array_index(fetches[i]->uses, Site, k).bytes;
     for (int64_t i = 0; i < l->size; i++)
-        times[i] = idle(l, i, read[i], 0);
+        times[i] = idle(l, i, read[i]);
     for (guint i = 0; i < n; i++)
         fetch(l, fetches, i, fetches[i], times);
 }
@@ -631,12 +569,21 @@ static void set_hint(Loop *l, const EchLoopFound *run, const Site *site, EchMsaH
     }
 }
 
+static bool called_by_while(const Loop *l)
+{
+    for (uint32_t t = 0; t < l->n; t++)
+        for (uint32_t c = 0; l->in[t].op == ECH_FLOW_WHILE && c < l->in[t].n_called; c++)
+            if (l->in[t].called[c] == l->in[l->first].computation)
+                return true;
+    return false;
+}
+
 static void hand_out(Loop *l, const EchLoopFound *run)
 {
     EchMsaProblem *p = &l->flow->problem;
     g_autoptr(GArray) required = g_array_new(FALSE, FALSE, sizeof(EchMsaRequired));
     g_array_append_vals(required, p->required, p->n_required);
-    bool in_while = p->steps[run->first].while_nest > 0;
+    bool in_while = called_by_while(l);
     for (guint i = 0; i < l->values->len; i++) {
         const Value *v = &g_array_index(l->values, Value, i);
         if (v->kind == UNSUPPORTED || v->kind == CARRIED)
@@ -666,14 +613,14 @@ static void optimize(Loop *l, const EchLoopFound *run)
     l->size = run->size;
     l->values = g_array_new(FALSE, FALSE, sizeof(Value));
     g_array_set_clear_func(l->values, value_done);
-    l->chunks = g_array_new(FALSE, FALSE, sizeof(Chunk));
-    l->read = g_new0(double, l->size);
-    l->written = g_new0(double, l->size);
+    l->vmem = ech_vmem_new((uint32_t)(4 * l->size), (int64_t)MAX(l->flow->problem.options.alignment, 1));
+    l->read = g_new0(float, l->size);
+    l->written = g_new0(float, l->size);
     collect(l);
     decide(l);
     hand_out(l, run);
     g_array_unref(l->values);
-    g_array_unref(l->chunks);
+    ech_vmem_free(l->vmem);
     g_free(l->read);
     g_free(l->written);
 }

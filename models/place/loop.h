@@ -5,15 +5,16 @@
  * The rules of XLA's memory-bound loop optimizer; on in the TPU compiler from v5 on, for loops of at least 6 iterations.
  */
 #pragma once
+#include "models/place/cost.h"
 #include "models/place/flow.h"
 
 typedef struct {
-    double min_iterations;                     /**< Fewer iterations are left alone: 6. */
-    double desired_ratio;                      /**< A fetch whose copy fits to this share is good enough: 0.7. */
-    bool fully_pipelined;                      /**< Fetch a whole iteration ahead even if the copy does not fit. */
-    double slow_bytes_per_s, fast_bytes_per_s; /**< Bandwidths. */
-    const float *compute;                      /**< [n_steps] seconds of arithmetic. */
-    const float *total;                        /**< [n_steps] bytes accessed. */
+    double min_iterations;    /**< Fewer iterations are left alone: 6. */
+    float desired_ratio;      /**< A fetch whose copy fits to this share is good enough: 0.7. */
+    bool fully_pipelined;     /**< Fetch a whole iteration ahead even if the copy does not fit. */
+    const EchPlaceChip *chip; /**< For its bandwidths. */
+    const float *compute;     /**< [n_steps] seconds of arithmetic. */
+    const float *total;       /**< [n_steps] bytes accessed. */
 } EchLoopOptions;
 
 /** A run of repeating instructions: steps first..last, @size of them an iteration. */

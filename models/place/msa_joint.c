@@ -184,6 +184,7 @@ static bool loop_use_good(const Msa *m, const EchMsaUse *use)
     return first != root && can_keep(m, parameter, first);
 }
 
+/* A conditional's operand belongs there if some branch uses it soon, or ends soon. */
 static bool branch_use_good(const Msa *m, const Holder *holder, const EchMsaUse *use)
 {
     const EchMsaProblem *p = m->p;
@@ -193,13 +194,12 @@ static bool branch_use_good(const Msa *m, const Holder *holder, const EchMsaUse 
         const EchMsaUse *other = &p->uses[g_array_index(holder->uses, uint32_t, i)];
         if (other->step != use->step || other->branch_value == ECH_PLACE_NONE)
             continue;
-        uint32_t v = other->branch_value;
-        int64_t parameter = other->loop_position != ECH_PLACE_NONE ? (int64_t)p->positions[other->loop_position].step : (int64_t)p->values[v].step;
+        uint32_t v = other->branch_value, parameter = p->positions[other->loop_position].step;
         int64_t first = use->step;
         for (uint32_t u = m->first_use[v]; u < m->first_use[v + 1]; u++)
-            if (!trivial(m, p->uses[u].step) && p->uses[u].step > parameter && p->uses[u].step < use->step)
+            if (!trivial(m, p->uses[u].step) && p->steps[p->uses[u].step].computation == p->steps[parameter].computation)
                 first = MIN(first, p->uses[u].step);
-        if (first != use->step && can_keep(m, parameter, first))
+        if (can_keep(m, parameter, first))
             return true;
     }
     return false;

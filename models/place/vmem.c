@@ -185,26 +185,23 @@ static int64_t choose_gap(const EchVmem *vmem, const GArray *gaps, int64_t bytes
     return best->start;
 }
 
-int64_t ech_vmem_find(EchVmem *vmem, int64_t start, int64_t end, int64_t bytes, int64_t preferred)
-{
-    g_array_set_size(vmem->used, 0);
-    collect(vmem, start, end);
-    make_gaps(vmem, bytes, vmem->gaps);
-    if (preferred >= 0 && preferred % vmem->alignment == 0) {
-        const Gap *gap = gap_at(vmem->gaps, preferred);
-        if (gap != NULL && gap->end - preferred >= bytes)
-            return preferred;
-    }
-    return choose_gap(vmem, vmem->gaps, bytes);
-}
-
-int64_t ech_vmem_find_many(EchVmem *vmem, const int64_t *starts, const int64_t *ends, uint32_t n, int64_t bytes, int64_t room)
+int64_t ech_vmem_find_many(EchVmem *vmem, const int64_t *starts, const int64_t *ends, uint32_t n, int64_t bytes, int64_t room, int64_t preferred)
 {
     g_array_set_size(vmem->used, 0);
     for (uint32_t i = 0; i < n; i++)
         collect(vmem, starts[i], ends[i]);
     make_gaps(vmem, bytes, vmem->gaps);
-    return choose_gap(vmem, vmem->gaps, MAX(bytes, room));
+    if (preferred >= 0 && preferred % vmem->alignment == 0) {
+        const Gap *gap = gap_at(vmem->gaps, preferred);
+        if (gap != NULL && gap->end - preferred >= room)
+            return preferred;
+    }
+    return choose_gap(vmem, vmem->gaps, room);
+}
+
+int64_t ech_vmem_find(EchVmem *vmem, int64_t start, int64_t end, int64_t bytes, int64_t preferred)
+{
+    return ech_vmem_find_many(vmem, &start, &end, 1, bytes, bytes, preferred);
 }
 
 int64_t ech_vmem_free_until(const EchVmem *vmem, int64_t start, int64_t end, int64_t offset, int64_t bytes)

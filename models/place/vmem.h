@@ -37,8 +37,8 @@ typedef struct {
 
 /** Offset for one whole buffer over [start, end]: the preferred one if it is free (-1 for none), else the best fit. */
 int64_t ech_vmem_find(EchVmem *vmem, int64_t start, int64_t end, int64_t bytes, int64_t preferred);
-/** Offset for a buffer of @bytes that must be free over all of the @n ranges, with room for @room >= bytes above its offset. */
-int64_t ech_vmem_find_many(EchVmem *vmem, const int64_t *starts, const int64_t *ends, uint32_t n, int64_t bytes, int64_t room);
+/** The same for a buffer of @bytes that must be free over all of the @n ranges, with room for @room >= bytes above its offset. */
+int64_t ech_vmem_find_many(EchVmem *vmem, const int64_t *starts, const int64_t *ends, uint32_t n, int64_t bytes, int64_t room, int64_t preferred);
 /** Best fit for a sliced buffer; ret_offsets[i] belongs to the slice that starts at starts[i]. False if no place was found. */
 bool ech_vmem_find_sliced(EchVmem *vmem, const EchVmemRequest *request, int64_t preferred, int64_t *ret_offsets);
 /** Latest step e <= @end such that [offset, offset + bytes) is free over [start, e]; start - 1 if not even at @start. */

@@ -203,7 +203,7 @@ static EchBytes best_fit(bool temporal, const Life *life, const EchBytes *sizes,
             g_array_append_val(ends, life[k].end);
         }
         int64_t offset = ech_vmem_find_many(vmem, (const int64_t *)(const void *)starts->data, (const int64_t *)(const void *)ends->data, starts->len,
-                                            (int64_t)sizes[owner], (int64_t)order[g].bytes);
+                                            (int64_t)sizes[owner], (int64_t)order[g].bytes, -1);
         for (uint32_t k = head[owner]; k != NONE; k = next[k]) {
             ech_vmem_add(vmem, (EchVmemChunk){life[k].start, life[k].end, offset, (int64_t)sizes[k]});
             top = MAX(top, (EchBytes)offset + sizes[k]);

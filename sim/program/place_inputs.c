@@ -1124,13 +1124,7 @@ EchPlaceProblem *ech_place_problem_new(const EchProgram *program, const EchPlace
             compute[t] = costs->compute[problem->ids[t]];
             total[t] = costs->total[problem->ids[t]];
         }
-        EchLoopOptions how = {.min_iterations = 6,
-                              .desired_ratio = 0.7,
-                              .fully_pipelined = true,
-                              .slow_bytes_per_s = chip->hbm_bytes_per_s,
-                              .fast_bytes_per_s = chip->hbm_bytes_per_s * chip->fast_ratio,
-                              .compute = compute,
-                              .total = total};
+        EchLoopOptions how = {.min_iterations = 6, .desired_ratio = 0.7F, .fully_pipelined = true, .chip = chip, .compute = compute, .total = total};
         problem->loops = ech_loop_optimize(problem->flow, problem->instructions, &how, NULL);
     }
     return g_steal_pointer(&problem);

@@ -679,10 +679,9 @@ static void optimize_loops(Replay *r, bool report)
                             : NULL;
     EchLoopOptions options = {
         .min_iterations = member(in, "min_num_iterations", 6),
-        .desired_ratio = member(in, "desired_copy_ratio", 0.7),
+        .desired_ratio = (float)member(in, "desired_copy_ratio", 0.7),
         .fully_pipelined = g_strcmp0(whole, "true") == 0,
-        .slow_bytes_per_s = r->bandwidth,
-        .fast_bytes_per_s = r->bandwidth * r->chip->fast_ratio,
+        .chip = r->chip,
         .compute = r->loop_compute,
         .total = r->loop_total,
     };

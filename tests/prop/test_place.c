@@ -160,13 +160,8 @@ START_TEST(unrolled_loops_are_found)
     for (size_t t = 0; t < G_N_ELEMENTS(in); t++)
         total[t] = 16384;
     flow->problem.options.size = 1 << 20;
-    EchLoopOptions options = {.min_iterations = (double)_i,
-                              .desired_ratio = 0.7,
-                              .fully_pipelined = true,
-                              .slow_bytes_per_s = 1e9,
-                              .fast_bytes_per_s = 1e10,
-                              .compute = compute,
-                              .total = total};
+    EchLoopOptions options = {
+        .min_iterations = (double)_i, .desired_ratio = 0.7F, .fully_pipelined = true, .chip = ech_place_chip("v5e"), .compute = compute, .total = total};
     g_autoptr(GArray) found = g_array_new(FALSE, FALSE, sizeof(EchLoopFound));
     uint32_t n = ech_loop_optimize(flow, in, &options, found);
     ck_assert_uint_eq(found->len, 1);

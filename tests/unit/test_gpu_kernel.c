@@ -160,6 +160,22 @@ START_TEST(tiles_in_between)
 }
 END_TEST
 
+/* A card of whose memory only the reads were measured: writes run at their rate. */
+START_TEST(one_rate)
+{
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", NULL);
+    for (size_t i = 0; i < device->n_memories; i++)
+        if (strcmp(device->memories[i].name, "hbm") == 0)
+            device->memories[i].write = device->memories[i].both = 0;
+    const char *copy = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 2ul> >(int, x)";
+    const char *launch = "grid=524288x1x1 block=128x1x1 elements=268435456 operand_bytes=4";
+    EchGpuCost cost;
+    EchTime equal = price(device, copy, launch, 1 << 30, 1 << 30, &cost);
+    ck_assert_int_eq(equal, price(device, copy, launch, UINT64_C(1) << 31, 0, &cost));
+    ck_assert_double_gt((double)equal * 1e-12, (double)(UINT64_C(1) << 31) / 3.3524e12);
+}
+END_TEST
+
 START_TEST(prices)
 {
     g_autoptr(EchDevice) device = ech_test_device("h100-sxm", NULL), slow = NULL;
@@ -647,6 +663,7 @@ int main(void)
     tcase_add_test(tcase, less_power);
     tcase_add_test(tcase, attention_in_f32);
     tcase_add_test(tcase, tiles_in_between);
+    tcase_add_test(tcase, one_rate);
     tcase_add_test(tcase, prices);
     tcase_add_loop_test(tcase, attention, 0, G_N_ELEMENTS(attentions));
     tcase_add_loop_test(tcase, flash_lengths, 0, G_N_ELEMENTS(flashes));

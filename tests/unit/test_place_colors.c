@@ -110,6 +110,47 @@ START_TEST(room_is_kept)
 }
 END_TEST
 
+static const char branching[] = "HloModule m, is_scheduled=true\n"
+                                "\n"
+                                "%b (a: (f32[256,512])) -> f32[256,512] {\n"
+                                "  %a = (f32[256,512]{1,0:T(8,128)}) parameter(0)\n"
+                                "  %zero = f32[]{:T(128)} constant(0)\n"
+                                "  ROOT %zeros = f32[256,512]{1,0:T(8,128)} broadcast(%zero), dimensions={}\n"
+                                "}\n"
+                                "\n"
+                                "%d (e: (f32[256,512])) -> f32[256,512] {\n"
+                                "  %e = (f32[256,512]{1,0:T(8,128)}) parameter(0)\n"
+                                "  %one = f32[]{:T(128)} constant(1)\n"
+                                "  ROOT %ones = f32[256,512]{1,0:T(8,128)} broadcast(%one), dimensions={}\n"
+                                "}\n"
+                                "\n"
+                                "ENTRY %e (i: s32[], p: f32[256,512]) -> f32[256,512] {\n"
+                                "  %i = s32[]{:T(128)} parameter(0)\n"
+                                "  %p = f32[256,512]{1,0:T(8,128)} parameter(1)\n"
+                                "  %x = f32[256,512]{1,0:T(8,128)} negate(%p)\n"
+                                "  %t = (f32[256,512]{1,0:T(8,128)}) tuple(%x)\n"
+                                "  %u = (f32[256,512]{1,0:T(8,128)}) tuple(%x)\n"
+                                "  %c = f32[256,512]{1,0:T(8,128)} conditional(%i, %t, %u), branch_computations={%b, %d}\n"
+                                "  ROOT %r = f32[256,512]{1,0:T(8,128)} add(%x, %c)\n"
+                                "}\n";
+
+/* A short branch that leaves its operand alone is no reason to take it from the chip. */
+START_TEST(through_a_conditional)
+{
+    g_autoptr(EchProgram) program = NULL;
+    g_autoptr(EchPlaceCosts) costs = NULL;
+    g_autoptr(EchPlaceProblem) problem = make_problem(branching, &program, &costs);
+    EchMsaProblem *m = &problem->flow->problem;
+    g_autoptr(EchMsaResult) result = ech_msa_run(m);
+    g_autofree char *wrong = ech_msa_check(m, result);
+    ck_assert_msg(wrong == NULL, "%s", wrong);
+    for (uint32_t branch = 1; branch <= 2; branch++)
+        ck_assert(reads_fast(problem, result, "c", branch));
+    ck_assert(reads_fast(problem, result, "r", 0));
+    ck_assert(reads_fast(problem, result, "r", 1));
+}
+END_TEST
+
 /* A schedule of our own may name a weight after the first kernel; it is fetched before the program all the same. */
 START_TEST(weights_named_late)
 {
@@ -153,6 +194,7 @@ int main(void)
     TCase *tcase = tcase_create("colors");
     tcase_add_test(tcase, asked_for_by_name);
     tcase_add_test(tcase, room_is_kept);
+    tcase_add_test(tcase, through_a_conditional);
     tcase_add_test(tcase, weights_named_late);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
