@@ -863,8 +863,8 @@ static void say_state(const EchBfcDump *d, const Sums *s, EchDiag *diag)
         g_string_append_printf(text, ", %s free in %" G_GUINT64_FORMAT " piece%s, the largest %s", free, s->n_free, s->n_free == 1 ? "" : "s", largest);
     else if (s->has_pieces && s->has_limit)
         g_string_append_printf(text, ", %s free, the largest piece %s", free, largest);
-    else if (s->has_pieces)
-        g_string_append(text, " by the chunks listed; the log's end, with its limit, is not in the text");
+    if (!s->has_limit && !s->stats.any)
+        g_string_append(text, ", by what is listed; the log's end, with its limit, is not in the text");
     if (s->has_limit && s->pool < s->limit && s->limit - s->pool >= 256)
         g_string_append_printf(text, ", %s not taken from the device", rest);
     ech_diag_remark(diag, "%s", text->str);

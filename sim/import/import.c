@@ -433,6 +433,7 @@ static const char *describe_refusal(const char *head, size_t n)
          "smaller weights; where a larger share makes requests run out of memory, --chunked-prefill-size and --cuda-graph-max-bs make those smaller"},
         {"| NVIDIA-SMI ",
          "the text is nvidia-smi's, which counts by process what the driver has given out; what is in it a capture of the program tells: " SNAPSHOT},
+        {"'segment_type':", "the text is what Python prints of PyTorch's segments; echelon reads the snapshot that PyTorch writes: " SNAPSHOT},
         {"see_memory_usage", SUMS},
         {"Largest Free Block:", SUMS_OF_JAX},
         {"bytes_in_use", SUMS_OF_JAX},

@@ -1072,8 +1072,11 @@ static int probe(const uint8_t *head, size_t n)
     if (contains(head, n, "\"traceEvents\"") || contains(head, n, "\"schemaVersion\"") || contains(head, n, "\"deviceProperties\"") ||
         contains(head, n, "\"ph\""))
         return 2;
-    /* Users' own metadata may come first and be long. */
-    return head[i] == '{' ? 1 : 0;
+    /* Users' own metadata may come first and be long; a key in single quotes is Python's, not JSON. */
+    bool object = head[i++] == '{';
+    while (i < n && g_ascii_isspace(head[i]))
+        i++;
+    return object && i < n && head[i] != '\'' ? 1 : 0;
 }
 
 const EchImportClass ech_import_kineto = {

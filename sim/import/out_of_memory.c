@@ -42,6 +42,7 @@ typedef struct {
     EchTraceBuilder *builder;
     Section section;
     GArray *rows, *items;       /* Row, Item */
+    uint64_t later;             /* Requests after the first. */
     bool open, over;            /* An item is being read; a second report begins. */
     char space[32], memory[32]; /* As XLA calls it, as devices do. */
     bool headless;              /* The list's head, which says of which memory it is, was not pasted. */
@@ -100,12 +101,17 @@ static bool read_request(Reader *r, EchWords line, EchWords sentence)
     } keys[] = {{"Attempting to reserve ", false, true},   {"Attempting to allocate ", false, false},
                 {"Could not allocate ", false, false},     {"ut of memory while trying to allocate ", true, true},
                 {"ut of memory allocating ", true, false}, {"Failed to allocate request for ", true, false}};
-    EchRounded exact;
+    EchRounded request, exact;
     for (size_t i = 0; i < G_N_ELEMENTS(keys); i++) {
-        if (!begins(line, sentence, keys[i].key) || !ech_words_size_after(sentence, keys[i].key, &r->request))
+        if (!begins(line, sentence, keys[i].key) || !ech_words_size_after(sentence, keys[i].key, &request))
             continue;
         if (ech_words_size_after(ech_words_after(sentence, "Failed to allocate request for "), " (", &exact))
-            r->request = exact;
+            request = exact;
+        if (r->has_request) {
+            r->later += request.bytes != r->request.bytes;
+            return true;
+        }
+        r->request = request;
         if (!r->memory[0])
             set_memory(r, (EchWords){"hbm", 3});
         r->has_request = true;
@@ -167,7 +173,7 @@ static bool xla_sentence(Reader *r, EchWords line, EchWords sentence)
     }
     if (!r->has_used && read_need(r, line, sentence))
         return true;
-    if (!r->has_request && read_request(r, line, sentence))
+    if (read_request(r, line, sentence))
         return true;
     /* "HBM capacity 8.00G:", of which the runtime keeps a part to itself */
     if (!r->has_capacity && ech_words_start(line, "HBM capacity ") && ech_words_size_after(line, "HBM capacity ", &r->capacity))
@@ -567,7 +573,7 @@ static void say_refused(Reader *r, const char *who)
     bool more = r->has_used && r->has_capacity && r->used.bytes > r->capacity.bytes;
     if (!more && r->exceeded.bytes == 0)
         return;
-    EchBytes by = more ? r->used.bytes - r->capacity.bytes : r->exceeded.bytes;
+    EchBytes by = r->exceeded.bytes ? r->exceeded.bytes : r->used.bytes - r->capacity.bytes; /* the compiler's own has more digits */
     g_autofree char *used = ech_format_bytes(r->used.bytes), *room = ech_format_bytes(r->capacity.bytes), *over = ech_format_bytes(by);
     ech_diag_remark(r->ret->diag, "%s: %s of %s asked for, of %s there are: %s too much", who, used, r->space, room, over);
 }
@@ -752,8 +758,8 @@ static bool read_text(EchSource *source, const EchImportOptions *options, EchImp
         if (!read_line(&r, pasted, line, error))
             return false;
     }
-    if (r.over)
-        ech_diag_note(ret->diag, "reports_after_the_first", 1);
+    if (r.over || r.later)
+        ech_diag_note(ret->diag, "reports_after_the_first", r.over + r.later);
     return make_trace(&r, error);
 }
 

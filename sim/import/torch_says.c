@@ -7,7 +7,7 @@
  * kRoundLarge; the same in HIP, XPU and NPU builds). */
 static const EchBytes SMALL = 1 << 20, SEGMENT_OF_SMALL = 2 << 20, MIDDLE = 10 << 20, SEGMENT_OF_MIDDLE = 20 << 20, ROUND = 2 << 20;
 
-enum { MAX_PROCESSES = 8 };
+enum { MAX_PROCESSES = 32 };
 
 typedef enum { CUDA, HIP, XPU, NPU, MPS } Backend;
 
@@ -118,7 +118,7 @@ static void read_caching(EchTorchSays *s, EchWords line)
         s->has_unallocated = ech_words_size_before(line, " is reserved by PyTorch but unallocated", &s->unallocated);
     } else if (ech_words_size_before(line, " already allocated", &s->allocated)) {
         s->has_allocated = true;
-        if (ech_words_size_before(line, " reserved in total by PyTorch", &reserved) || ech_words_size_before(line, " cached", &reserved))
+        if (ech_words_size_before(line, " reserved in total by", &reserved) || ech_words_size_before(line, " cached", &reserved))
             set_reserved(s, &reserved);
     }
 }

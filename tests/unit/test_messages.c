@@ -78,6 +78,10 @@ static const Case of_pytorch[] = {
     /* The sentence alone, as a title or a quotation has it. */
     {"Tried to allocate 512.00 MiB (GPU 1; 8.00 GiB total capacity; 5.00 GiB already allocated; 128.00 MiB free; 7.00 GiB reserved in total by PyTorch)",
      "512 MiB would fit into what is free (128 MiB) and what PyTorch holds unused (2 GiB)", 512 * MIB, "PyTorch's tensors", 5 * GIB, "had_bytes=8589934592"},
+    /* Of R's torch. */
+    {"CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity; 5.00 GiB already allocated; 1.00 GiB free; 5.50 GiB reserved in total by "
+     "Pytorch)",
+     "no setting of the allocator would have served it: 2 GiB asked for, 1.50 GiB free and unused together", 2 * GIB, "PyTorch's tensors", 5 * GIB, NULL},
     /* Wrapped by a terminal. */
     {"OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB (GPU 0; 8.00\nGiB total capacity; 5.00 GiB already allocated; 1.00 GiB free; 6.00\n"
      "GiB reserved in total by PyTorch) If reserved memory is >> allocated memory",
@@ -205,6 +209,7 @@ static const Case of_xla[] = {
     {"RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in\nmemory space vmem. Used 20.00M of 16.00M vmem. Exceeded vmem capacity by "
      "4.00M",
      "20 MiB of vmem asked for, of 16 MiB there are: 4 MiB too much", 0, "program", 20 * MIB, "limit_of_a_kernel=true"},
+    {"Ran out of memory in memory space hbm. Used 8.38G of 8.00G hbm. Exceeded hbm capacity by 385.25M.", "385 MiB too much", 0, "program", 8997956485, NULL},
     {"Ran out of memory in memory space smem. Used 1.00M of 1.00M smem. Exceeded smem capacity by 2.0K.", "of 1 MiB there are: 2 KiB too much", 0, "program",
      MIB, NULL},
     {"Compilation failure: Aborting compilation early because it's unlikely to have enough device memory. Requires 2.00E, has 16.00G available.",
@@ -268,7 +273,7 @@ static const Case of_tensorflow[] = {
     {"I bfc_allocator.cc:687] Free at 0x1200000000 of size 256\nI bfc_allocator.cc:696] 3 Chunks of size 1048576 totalling 3.00MiB\n", "3 MiB were in use", 0,
      "chunk of 1 MiB", 3 * MIB, NULL},
     {"I bfc_allocator.cc:800] InUse at 0x7f0000000000 next 5 of size 256\nI bfc_allocator.cc:800] InUse at 0x7f0000000100 next 6 of size 2048\n",
-     "2.25 KiB were in use by the chunks listed; the log's end, with its limit, is not in the text", 0, "chunk of 2 KiB", 2 * KIB, NULL},
+     "2.25 KiB were in use, by what is listed; the log's end, with its limit, is not in the text", 0, "chunk of 2 KiB", 2 * KIB, NULL},
 };
 
 START_TEST(pytorch)
@@ -317,6 +322,12 @@ START_TEST(several_reports)
     ck_assert_uint_eq(ech_diag_count(same->diag, "reports_after_the_first"), 0);
     ck_assert_uint_eq(ech_diag_count(two->diag, "reports_after_the_first"), 1);
     ck_assert_uint_eq(asked(two->trace), 2 * GIB);
+    g_autoptr(EchImport) runtime =
+        read_text("Attempting to allocate 4.00G. That was not possible. There are 2.00G free.\n\nAttempting to allocate 1.00G. That was not possible.\n"
+                  "\nAttempting to allocate 4.00G. That was not possible.\n",
+                  NULL);
+    ck_assert_uint_eq(ech_diag_count(runtime->diag, "reports_after_the_first"), 1);
+    ck_assert_uint_eq(asked(runtime->trace), 4 * GIB);
 }
 END_TEST
 
@@ -332,6 +343,8 @@ static const struct {
     {"- **Exception Message:** Allocation on device ", "backend:native"},
     {"MemoryError: std::bad_alloc: out_of_memory: RMM failure at:/a.hpp:1: Maximum pool size exceeded", "maximum_pool_size"},
     {"RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "--chunked-prefill-size"},
+    {"[{'device': 0, 'total_size': 2097152, 'segment_type': 'small', 'blocks': []}]", "what Python prints of PyTorch's segments"},
+    {"{'device': 0,\n 'total_size': 2097152, 'segment_type': 'small', 'blocks': []}", "what Python prints of PyTorch's segments"},
     {"UserWarning: Some donated buffers were not usable: ShapedArray(float32[8,8]).", "same shape, type and sharding"},
     {"Estimated memory needed for params, optim states and gradients for a:\nHW: Setup with 1 node", "DeepSpeed's estimate"},
     {"RuntimeError: cuda runtime error (2) : out of memory at THCStorage.cu:58", "not what was asked for and what held it"},
