@@ -321,10 +321,7 @@ static void say_verdict(const EchTorchSays *s, EchDiag *diag)
             "the allocator would have served it",
             asked, free, cache);
     } else if (over < 0 && s->unallocated.bytes < asked_for && left >= asked_for && segment > left) {
-        ech_diag_remark(diag,
-                        "%s asked for, for which PyTorch takes a segment of %s, and %s were free: a little less in use is enough, or "
-                        "%s=expandable_segments:True, which takes no more than is asked for (not on Windows)",
-                        asked, whole, free, setting_of(s->backend));
+        ech_diag_remark(diag, "%s asked for, for which PyTorch takes %s from the device, and %s were free: a little less in use is enough", asked, whole, free);
     } else if (over < 0) {
         ech_diag_remark(
             diag,

@@ -109,7 +109,7 @@ static const Case of_pytorch[] = {
      "a limit of its own refused, not the device: 2 GiB are allowed to it (set_per_process_memory_fraction); of the device 20 GiB are free", 512 * MIB,
      "not PyTorch's (context, libraries, other processes)", 0, "had_bytes=2147483648"},
     {NEW "1.50 MiB" ON_24 "12.00 MiB is free. Of the allocated memory 22.00 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.",
-     "1.50 MiB asked for, for which PyTorch takes a segment of 20 MiB, and 12 MiB were free", 3 * MIB / 2, NULL, 0, NULL},
+     "1.50 MiB asked for, for which PyTorch takes 20 MiB from the device, and 12 MiB were free", 3 * MIB / 2, NULL, 0, NULL},
     {"CUDA out of memory. Allocation was preemptively rejected because it would exceed per_process_memory_fraction limit. Requested size: 2.00 GiB, reserved "
      "(9.00 "
      "GiB) + requested size would exceed memory limit (10.00 GiB)",
