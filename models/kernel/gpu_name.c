@@ -157,6 +157,7 @@ static const struct {
     {"dgrad", ECH_GPU_PRODUCT},
     {"fprop", ECH_GPU_PRODUCT},
     {"triton_mm", ECH_GPU_PRODUCT},
+    {"fused_moe_kernel", ECH_GPU_PRODUCT},
     {"triton_tem_fused_mm", ECH_GPU_PRODUCT},
     {"all_reduce", ECH_GPU_UNKNOWN}, /* between GPUs: symmetric memory's, vLLM's own */
     {"cross_device_reduce", ECH_GPU_UNKNOWN},

@@ -339,6 +339,16 @@ static Range open_range(Reader *r, const Range *around, const char *name)
     return range;
 }
 
+/* Whether PyTorch's own range @name says again, without its types, the call that is around it. */
+static bool says_again(Reader *r, const Range *around, const char *name)
+{
+    if (!around || around->call == UINT32_MAX || strstr(name, ", types = ["))
+        return false;
+    const Text *text = &g_array_index(r->texts, Text, g_array_index(r->calls, Call, around->call).name - 1);
+    size_t n = bare_length(name);
+    return text->n > n && memcmp(text->at, name, n) == 0 && text->at[n] == ',' && g_strstr_len(text->at, (gssize)text->n, ", types = [");
+}
+
 static bool add_push(Reader *r, GError **error)
 {
     const Text *text = text_of(r, r->lines.fields[2], error);
@@ -354,11 +364,11 @@ static bool add_push(Reader *r, GError **error)
         mark_here(r, r->lines.fields[0], name, bare_length(name));
     if (r->active->len < MAX_RANGES) {
         range = open_range(r, around, name);
-        if (sized) {
+        if (sized && !says_again(r, around, name)) {
             Call call = {.name = (uint32_t)r->lines.fields[2]};
             g_array_append_val(r->calls, call);
             range.call = r->calls->len - 1;
-        } else if (around && strncmp(name, "aten::", 6) != 0) {
+        } else if (around && (sized || strncmp(name, "aten::", 6) != 0)) {
             range.call = around->call;
         }
     }

@@ -393,6 +393,27 @@ START_TEST(attention_over_pages_by_its_lengths)
 }
 END_TEST
 
+#define EXPERTS "\"sglang::inplace_fused_experts, sizes = [[4, 64], [16, 96, 64], [16, 64, 48], [4, 2], [4, 2], []"
+
+/* An operator of another package's, whose types the hook tells around PyTorch's own range of it: a mixture's experts, of which eight rows ask for eight. */
+START_TEST(operators_of_others_have_types)
+{
+    g_autoptr(EchImport) import =
+        must_read(HEAD "name 1 \"fused_moe_kernel\"\nname 2 " EXPERTS "], types = [bf16, bf16, bf16, f32, s32, true]\"\nname 3 " EXPERTS "]\"\n"
+                       "push 1 9 3\npush 1 9 2\npush 1 9 3\nkernel 5 0 0 1 1 1 1 128 1 1 0\nkernel 6 0 0 1 3 1 1 128 1 1 0\npop 9 9\npop 9 9\npop 9 9\n"
+                       "push 1 9 3\nkernel 7 0 0 1 1 1 1 128 1 1 0\npop 9 9\nend\n");
+    const EchTrace *t = import->trace;
+    const EchOp *up = nth(t, ECH_OP_KERNEL, 0), *down = nth(t, ECH_OP_KERNEL, 1), *untyped = nth(t, ECH_OP_KERNEL, 2);
+    const uint64_t read = 8 * (96 + 48) * 64 + 4 * 64 + 8 * 48, written = 8 * (96 + 64);
+    ck_assert_uint_eq(moved(t, up, ECH_READ) + moved(t, down, ECH_READ), 2 * read);
+    ck_assert_uint_eq(moved(t, up, ECH_WRITE) * 3, moved(t, down, ECH_WRITE));
+    ck_assert_uint_eq(moved(t, up, ECH_WRITE) + moved(t, down, ECH_WRITE), 2 * written);
+    ck_assert_uint_eq(ech_trace_work(t)[up->first_work].count + ech_trace_work(t)[down->first_work].count, 2 * 8 * (96 + 48) * 64);
+    ck_assert_uint_eq(ech_trace_work(t)[up->first_work].dtype, ECH_DTYPE_BF16);
+    ck_assert_uint_eq(moved(t, untyped, ECH_READ), 4 * read);
+}
+END_TEST
+
 /* What TorchInductor wrote, by the types and the elements that the hook tells: of an embedding's table and of a cache, as much as it goes over. */
 START_TEST(generated_kernels_by_what_they_go_over)
 {
@@ -767,6 +788,7 @@ int main(void)
     tcase_add_test(cases, graphs_are_asked_for_once);
     tcase_add_test(cases, nodes_of_graphs_are_what_was_captured);
     tcase_add_test(cases, attention_over_pages_by_its_lengths);
+    tcase_add_test(cases, operators_of_others_have_types);
     tcase_add_test(cases, generated_kernels_by_what_they_go_over);
     tcase_add_test(cases, operators);
     tcase_add_test(cases, arrays_that_kernels_use);

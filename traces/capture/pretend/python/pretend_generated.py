@@ -1,5 +1,5 @@
 """Ranges of kernels that are written and compiled while the program runs (TorchInductor's, CuTe's), which are no operators of PyTorch's: sizes of what they are called
-with, as PyTorch's own ranges say them, and types, which those do not. And of FlashAttention 4, whose masks are compiled into its kernels."""
+with, as PyTorch's own ranges say them, and types, which those do not. Of operators of other packages. And of FlashAttention 4, whose masks are compiled into its kernels."""
 import ctypes
 import functools
 import inspect
@@ -41,6 +41,13 @@ def _within(text, run, *values, **named):
         return run(*values, **named)
     finally:
         _pop()
+
+
+def typed(func, args, kwargs):
+    """An operator of another package's: PyTorch's own range of it says sizes alone."""
+    if not _told():
+        return func(*args, **kwargs)
+    return _within(_text(func._schema.name, list(args) + list(kwargs.values())), func, *args, **kwargs)
 
 
 def _inductor(heuristics):

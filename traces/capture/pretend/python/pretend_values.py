@@ -7,6 +7,7 @@ import ctypes
 import os
 import sys
 
+import pretend_generated
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -21,6 +22,7 @@ WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.in
 ONLY_WRITTEN = ("aten::copy_", "aten::fill_", "aten::zero_")
 ROWS = ("aten::embedding", "aten::index", "aten::index_select", "aten::gather", "aten::take")  # read what they return, not all of their table
 INDEXED = {aten.index.Tensor, aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default}
+OF_PYTORCH = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "prim", "prims", "profiler", "inductor", "higher_order", "symm_mem", "_dtensor")
 READS = {aten._local_scalar_dense.default, aten._to_copy.default, aten.copy_.default}
 
 _library = ctypes.PyDLL(None)
@@ -97,7 +99,7 @@ class Values(TorchDispatchMode):
         self.guessed = set()  # addresses of whole numbers and masks that hang on results of kernels
 
     def kind(self, func):
-        """"view" of an argument, "random", "value", or "composite" of those, which inference mode leaves whole."""
+        """"view" of an argument, "random", "value", or "composite" of those, which inference mode leaves whole; "others": not PyTorch's."""
         kind = self.kinds.get(func)
         if kind is None and func.namespace == "aten" and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
             kind = self.kinds[func] = "composite"
@@ -107,8 +109,10 @@ class Values(TorchDispatchMode):
             random = torch.Tag.nondeterministic_seeded in func.tags or any(a.name == "generator" for a in func._schema.arguments)
             name = func._schema.name
             kind = "view" if any(aliased) or name.startswith("aten::empty") or name.startswith("aten::new_empty") else "random" if random else "value"
-            if not name.startswith("aten::") or name in ("aten::set_", "aten::resize_", "aten::record_stream", "aten::is_pinned", "aten::_pin_memory"):
+            if name in ("aten::set_", "aten::resize_", "aten::record_stream", "aten::is_pinned", "aten::_pin_memory"):
                 kind = "view"
+            elif func.namespace != "aten":
+                kind = "view" if func.namespace in OF_PYTORCH else "others"
             self.kinds[func] = kind
         return kind
 
@@ -125,6 +129,8 @@ class Values(TorchDispatchMode):
             if func is aten._pin_memory.default:
                 self.tell_host(func, args, kwargs, out)
             return out
+        if kind == "others":
+            return pretend_generated.typed(func, args, kwargs) if any(_is_here(value) for value in args) else func(*args, **kwargs)
         if kind == "composite":
             with self:
                 return func._op_dk(COMPOSITE, *args, **kwargs)  # not func.decompose: what stands in for it in Python does other work (dropout copies)
