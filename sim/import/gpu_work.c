@@ -282,28 +282,55 @@ static void into_cache(const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
     ret->read = ret->written = bytes_of(ret->elements, ret->dtype);
 }
 
-/* A mixture's experts: rows [tokens, width], weights [experts, inner, width] and [experts, width, half], and which experts each token goes to [tokens, chosen];
- * two products of all of the chosen rows, and of the weights what those experts have, who get equal shares. */
+/* Of a mixture's experts, who get equal shares of @rows: what is read of weights [experts, ...]. */
+static EchBytes expert_bytes(const EchGpuInput *weights, uint64_t rows)
+{
+    uint64_t experts = MAX(dim(weights, 2), 1);
+    return ech_bytes_mul(bytes_of(weights->numel, weights->dtype) / experts, MIN(experts, rows));
+}
+
+/* Rows [tokens, width], weights [experts, inner, width] and [experts, width, half], and which experts each token goes to [tokens, chosen]: two products of all
+ * of the chosen rows. */
 static void fused_experts(const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
 {
     const EchGpuInput *rows = &inputs[0], *up = &inputs[1], *down = &inputs[2], *chosen = &inputs[3];
     if (n < 4 || rows->rank != 2 || up->rank != 3 || down->rank != 3 || chosen->rank != 2 || !is_tensor(rows) || !is_tensor(up) || !is_tensor(down))
         return;
-    uint64_t width = dim(rows, 0), inner = dim(up, 1), half = dim(down, 0), experts = dim(up, 2), all = chosen->numel, used = MIN(experts, all);
-    if (width == 0 || inner == 0 || half == 0 || used == 0)
+    uint64_t width = dim(rows, 0), inner = dim(up, 1), half = dim(down, 0), all = chosen->numel;
+    if (width == 0 || inner == 0 || half == 0 || all == 0)
         return;
-    EchBytes weights = ech_bytes_add(bytes_of(up->numel, up->dtype), bytes_of(down->numel, down->dtype));
-    *ret = (EchGpuOperator){
-        .kind = ECH_GPU_OP_PRODUCT,
-        .dtype = rows->dtype,
-        .products = 1,
-        .batch = 1,
-        .m = all,
-        .n = ech_bytes_add(inner, half),
-        .k = width,
-        .elements = ech_bytes_mul(all, ech_bytes_add(inner, width)),
-        .read = ech_bytes_add(ech_bytes_mul(weights / experts, used), bytes_of(ech_bytes_add(rows->numel, ech_bytes_mul(all, half)), rows->dtype))};
+    *ret = (EchGpuOperator){.kind = ECH_GPU_OP_PRODUCT,
+                            .dtype = rows->dtype,
+                            .products = 1,
+                            .batch = 1,
+                            .m = all,
+                            .n = ech_bytes_add(inner, half),
+                            .k = width,
+                            .elements = ech_bytes_mul(all, ech_bytes_add(inner, width)),
+                            .read = ech_bytes_add(ech_bytes_add(expert_bytes(up, all), expert_bytes(down, all)),
+                                                  bytes_of(ech_bytes_add(rows->numel, ech_bytes_mul(all, half)), rows->dtype))};
     ret->written = bytes_of(ret->elements, rows->dtype);
+}
+
+/* One of them: rows [.., width], weights [experts, inner, width], results [.., inner]. */
+static void expert_product(const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
+{
+    const EchGpuInput *rows = &inputs[0], *weights = &inputs[1], *results = &inputs[2];
+    if (n < 3 || rows->rank < 2 || weights->rank != 3 || !is_tensor(rows) || !is_tensor(weights) || !is_tensor(results))
+        return;
+    uint64_t width = dim(rows, 0), inner = dim(results, 0), all = inner > 0 ? results->numel / inner : 0;
+    if (width == 0 || all == 0)
+        return;
+    *ret = (EchGpuOperator){.kind = ECH_GPU_OP_PRODUCT,
+                            .dtype = rows->dtype,
+                            .products = 1,
+                            .batch = 1,
+                            .m = all,
+                            .n = inner,
+                            .k = width,
+                            .elements = results->numel,
+                            .read = ech_bytes_add(expert_bytes(weights, all), bytes_of(rows->numel, rows->dtype)),
+                            .written = bytes_of(results->numel, results->dtype)};
 }
 
 /* Queries and keys that change in place, then a table of angles, of which a row is read for each token; before them or behind them positions [tokens]. */
@@ -500,6 +527,8 @@ void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, 
         into_cache(inputs, n, ret);
     } else if (strstr(op, "place_fused_experts")) {
         fused_experts(inputs, n, ret);
+    } else if (strstr(op, "::fused_moe_kernel")) {
+        expert_product(inputs, n, ret);
     } else if (strstr(op, "::rotary_embedding") || strstr(op, "::apply_rope_inplace")) {
         rotary_embedding(inputs, n, ret);
     } else if (NAMED(op, "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "log_normal_", "cauchy_", "geometric_")) {

@@ -63,6 +63,11 @@ def _flash_attn_bwd(q, k, v, out, dout, lse, causal=False):
     TVMFFIJitCompiledFunction("flash_bwd_postprocess_object_at_0")(q, k)
 def forward(*given, **named): return _flash_attn_fwd(*given, **named)
 PY
+mkdir -p "$work/vllm/model_executor/layers/fused_moe"
+touch "$work/vllm/__init__.py" "$work/vllm/model_executor/__init__.py" "$work/vllm/model_executor/layers/__init__.py" "$work/vllm/model_executor/layers/fused_moe/__init__.py"
+cat >"$work/vllm/model_executor/layers/fused_moe/fused_moe.py" <<'PY'
+def invoke_fused_moe_triton_kernel(A, B, C, top_k): C.fill_(1)
+PY
 cat >"$work/attend.py" <<'PY'
 import multiprocessing, sys, time, torch
 from flash_attn.cute import interface
@@ -80,6 +85,8 @@ if __name__ == "__main__":
     interface._flash_attn_bwd(q, k, k, q, q, None, causal=False)
     TVMFFIJitCompiledFunction("norm_object_at_0")(q, k)
     norm(q, torch.empty_like(q), True)
+    from vllm.model_executor.layers.fused_moe import fused_moe
+    fused_moe.invoke_fused_moe_triton_kernel(q[0, :, 0], k[..., 0], C=q, top_k=2)
     spawn = multiprocessing.get_context("spawn")
     ready = spawn.Event()
     worker = spawn.Process(target=serve, args=(ready,))
@@ -91,7 +98,7 @@ PY
 (cd "$work" && PYTHONPATH=. "$echelon" capture --pretend h100-sxm -o "$work/a" -- python3 attend.py >"$work/said" 2>&1) || { tail -20 "$work/said"; exit 1; }
 for range in 'flash_attn::_flash_attn_forward, sizes = \[\[2, 64, 8, 32\], \[2, 64, 2, 32\], \[2, 64, 2, 32\], \[\], \[\]\], types = \[bf16, bf16, bf16, true, -\]' \
   'flash_attn::_flash_attn_backward, sizes = \[\[2, 64, 8, 32\], \[2, 64, 8, 32\], \[2, 64, 2, 32\], \[2, 64, 2, 32\], \[\], \[\]\], types = \[bf16, bf16, bf16, bf16, -, -\]' \
-  'cute::flash_bwd_postprocess, sizes = \[\[2, 64, 8, 32\], \[2, 64, 2, 32\], \[\]\], types = \[bf16, bf16, -\]' 'cute::norm, sizes = .*' \
+  'cute::flash_bwd_postprocess, sizes = \[\[2, 64, 8, 32\], \[2, 64, 2, 32\], \[\]\], types = \[bf16, bf16, -\]' 'cute::norm, sizes = .*' 'vllm::fused_moe_kernel, sizes = \[\[64, 32\], \[2, 64, 2\], \[2, 64, 8, 32\], \[\]\], types = \[bf16, bf16, bf16, -\]' \
   'their::norm, sizes = \[\[2, 64, 8, 32\], \[2, 64, 8, 32\], \[\], \[\]\], types = \[bf16, bf16, true, -\]'; do
   grep -q "^name [0-9]* \"$range\"$" "$work"/a.*.pretend || { echo "no range $range:"; grep '^name' "$work"/a.*.pretend; exit 1; }
 done

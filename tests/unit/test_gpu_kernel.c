@@ -482,6 +482,13 @@ START_TEST(operators)
     EchGpuInput rows[] = {tensor(2, 8, 512, 0, 0), tensor(2, 8, 512, 0, 0), tensor(2, 100000, 512, 0, 0), tensor(2, 100000, 512, 0, 0), tensor(1, 8, 0, 0, 0)};
     ech_gpu_operator_of("sglang::store_cache", rows, 5, &whole);
     ck_assert_uint_eq(whole.read, 2 * 2 * 8 * 512);
+    /* Of 64 experts, as many as there are rows: each token's two. */
+    EchGpuInput mixed[] = {tensor(2, 5, 128, 0, 0), tensor(3, 64, 96, 128, 0), tensor(3, 5, 2, 96, 0)};
+    ech_gpu_operator_of("vllm::fused_moe_kernel", mixed, 3, &whole);
+    ck_assert_uint_eq(whole.kind, ECH_GPU_OP_PRODUCT);
+    ck_assert(whole.m == 10 && whole.n == 96 && whole.k == 128);
+    ck_assert_uint_eq(whole.read, 2 * (10 * 96 * 128 + 5 * 128));
+    ck_assert_uint_eq(whole.written, 2 * 10 * 96);
     EchGpuInput turned[] = {tensor(1, 8, 0, 0, 0), tensor(2, 8, 2048, 0, 0), tensor(2, 8, 512, 0, 0), {0}, tensor(2, 8192, 64, 0, 0)};
     ech_gpu_operator_of("_C::rotary_embedding", turned, 5, &whole);
     ck_assert_uint_eq(whole.written, 2 * 8 * (2048 + 512));

@@ -17,6 +17,7 @@ def install(finder):
     for module in ("triton_heuristics", "runtime.triton_heuristics"):  # up to 2.3, and later
         finder.when("torch._inductor." + module, _inductor, "types of what generated kernels use are guessed")
     finder.when("cutlass.cutlass_dsl.tvm_ffi_provider", _cute, "sizes of what CuTe's kernels use are guessed")
+    finder.when("vllm.model_executor.layers.fused_moe.fused_moe", _experts, "what experts of a mixture compute is guessed")
     finder.when("flash_attn.cute.interface", _attention, "how much FlashAttention computes is guessed")
 
 
@@ -101,6 +102,23 @@ def _cute(provider):
         kind = getattr(provider, name, None)
         if kind is not None:
             kind.__call__ = telling(kind.__call__)
+
+
+def _experts(module):
+    """One product of a mixture's experts: rows, weights [experts, inner, width], results."""
+    def telling(invoke):
+        @functools.wraps(invoke)
+        def told(*args, **named):
+            arrays = [args[i] if i < len(args) else named.get("ABC"[i]) for i in range(3)]
+            if not _told() or not all(isinstance(array, torch.Tensor) for array in arrays):
+                return invoke(*args, **named)
+            return _within(_text("vllm::fused_moe_kernel", arrays), invoke, *args, **named)
+
+        return told
+
+    for name in ("invoke_fused_moe_kernel", "invoke_fused_moe_triton_kernel", "invoke_fused_moe_wna16_triton_kernel"):
+        if hasattr(module, name):
+            setattr(module, name, telling(getattr(module, name)))
 
 
 def _attention(interface):
