@@ -1,6 +1,7 @@
 #include "models/place/loop.h"
 
 #include "models/place/vmem.h"
+#include "sim/base/hash.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +65,7 @@ static void append_shape(GString *text, const EchFlowInstruction *in)
 static uint32_t *fingerprints(const EchFlowInstruction *in, uint32_t n)
 {
     uint32_t *print = g_new0(uint32_t, MAX(n, 1));
-    g_autoptr(GHashTable) known = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    g_autoptr(GHashTable) known = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
     g_autoptr(GString) text = g_string_new(NULL);
     for (uint32_t t = 0; t < n; t++) {
         if (in[t].op == ECH_FLOW_WHILE || in[t].op == ECH_FLOW_CONDITIONAL)

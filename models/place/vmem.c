@@ -20,11 +20,20 @@ typedef struct {
     int64_t time; /* the first slice time from which on it is free */
 } Piece;
 
+/* Chunks in the order of their offsets, in blocks, each behind the one before. */
+enum { IN_ORDER = 512 };
+typedef struct {
+    uint32_t n;
+    EchVmemChunk rows[IN_ORDER];
+} Block;
+
 struct EchVmem {
     Bucket *buckets; /* by start / BUCKET */
     uint32_t n_buckets;
     int64_t alignment;
     bool keep_largest;
+    GPtrArray *order;                   /* Block, where it is kept; else NULL */
+    uint32_t n_ordered;                 /* chunks in it */
     GArray *used;                       /* Gap, scratch */
     GArray *gaps;                       /* Gap, scratch of whole buffers */
     GArray *times[ECH_VMEM_MAX_SLICES]; /* Gap, scratch of slices */
@@ -54,6 +63,7 @@ void ech_vmem_free(EchVmem *vmem)
         if (vmem->times[i] != NULL)
             g_array_unref(vmem->times[i]);
     g_free(vmem->buckets);
+    g_clear_pointer(&vmem->order, g_ptr_array_unref);
     g_array_unref(vmem->used);
     g_array_unref(vmem->gaps);
     g_free(vmem);
@@ -62,6 +72,40 @@ void ech_vmem_free(EchVmem *vmem)
 void ech_vmem_keep_largest_gap(EchVmem *vmem, bool on)
 {
     vmem->keep_largest = on;
+}
+
+void ech_vmem_keep_order(EchVmem *vmem)
+{
+    g_assert(vmem->order == NULL);
+    vmem->order = g_ptr_array_new_with_free_func(g_free);
+    g_ptr_array_add(vmem->order, g_new0(Block, 1));
+}
+
+static void add_in_order(GPtrArray *order, EchVmemChunk chunk)
+{
+    guint low = 0, high = order->len; /* the last block that begins at the offset or before, or the first */
+    while (high - low > 1) {
+        guint middle = low + (high - low) / 2;
+        if (((const Block *)order->pdata[middle])->rows[0].offset <= chunk.offset)
+            low = middle;
+        else
+            high = middle;
+    }
+    Block *block = order->pdata[low];
+    if (block->n == IN_ORDER) {
+        Block *behind = g_new(Block, 1);
+        behind->n = IN_ORDER / 2;
+        block->n -= behind->n;
+        memcpy(behind->rows, block->rows + block->n, behind->n * sizeof *behind->rows);
+        g_ptr_array_insert(order, (gint)low + 1, behind);
+        block = behind->rows[0].offset <= chunk.offset ? behind : block;
+    }
+    uint32_t at = block->n;
+    while (at > 0 && block->rows[at - 1].offset > chunk.offset)
+        at--;
+    memmove(block->rows + at + 1, block->rows + at, (block->n - at) * sizeof *block->rows);
+    block->rows[at] = chunk;
+    block->n++;
 }
 
 static uint32_t bucket_of(const EchVmem *vmem, int64_t start)
@@ -77,6 +121,10 @@ void ech_vmem_add(EchVmem *vmem, EchVmemChunk chunk)
         bucket->chunks = g_array_new(FALSE, FALSE, sizeof(EchVmemChunk));
     g_array_append_val(bucket->chunks, chunk);
     bucket->max_end = MAX(bucket->max_end, chunk.end);
+    if (vmem->order) {
+        add_in_order(vmem->order, chunk);
+        vmem->n_ordered++;
+    }
 }
 
 bool ech_vmem_remove(EchVmem *vmem, EchVmemChunk chunk)
@@ -84,6 +132,7 @@ bool ech_vmem_remove(EchVmem *vmem, EchVmemChunk chunk)
     Bucket *bucket = &vmem->buckets[bucket_of(vmem, chunk.start)];
     if (bucket->chunks == NULL)
         return false;
+    g_assert(vmem->order == NULL);
     for (guint i = 0; i < bucket->chunks->len; i++) {
         const EchVmemChunk *c = &g_array_index(bucket->chunks, EchVmemChunk, i);
         if (c->start != chunk.start || c->end != chunk.end || c->offset != chunk.offset || c->bytes != chunk.bytes)
@@ -124,6 +173,27 @@ static void collect(EchVmem *vmem, int64_t start, int64_t end)
     }
 }
 
+/* Where this part of all chunks meet, going through all in their order takes less than sorting those. */
+enum { MANY = 16 };
+
+/* The same for several ranges of steps, sorted. */
+static void collect_in_order(EchVmem *vmem, const int64_t *starts, const int64_t *ends, uint32_t n)
+{
+    g_array_set_size(vmem->used, 0);
+    for (guint b = 0; b < vmem->order->len; b++) {
+        const Block *block = vmem->order->pdata[b];
+        for (uint32_t k = 0; k < block->n; k++) {
+            const EchVmemChunk *c = &block->rows[k];
+            bool met = false;
+            for (uint32_t i = 0; i < n && !met; i++)
+                met = c->start <= ends[i] && c->end >= starts[i] && ends[i] >= 0;
+            Gap used = {c->offset, c->offset + c->bytes};
+            if (met && c->bytes > 0)
+                g_array_append_val(vmem->used, used);
+        }
+    }
+}
+
 static gint compare_gap(gconstpointer a, gconstpointer b)
 {
     const Gap *x = a, *y = b;
@@ -135,11 +205,10 @@ static int64_t align_up(int64_t x, int64_t alignment)
     return (x + alignment - 1) / alignment * alignment;
 }
 
-/* The gaps between the used places, of at least @left before a used place; the last one is endless. */
+/* The gaps between the used places, which are sorted, of at least @left before a used place; the last one is endless. */
 static void make_gaps(EchVmem *vmem, int64_t left, GArray *gaps)
 {
     g_array_set_size(gaps, 0);
-    g_array_sort(vmem->used, compare_gap);
     int64_t at = 0;
     for (guint i = 0; i < vmem->used->len; i++) {
         const Gap *used = &g_array_index(vmem->used, Gap, i);
@@ -190,6 +259,10 @@ int64_t ech_vmem_find_many(EchVmem *vmem, const int64_t *starts, const int64_t *
     g_array_set_size(vmem->used, 0);
     for (uint32_t i = 0; i < n; i++)
         collect(vmem, starts[i], ends[i]);
+    if (vmem->order && vmem->used->len > vmem->n_ordered / MANY)
+        collect_in_order(vmem, starts, ends, n);
+    else
+        g_array_sort(vmem->used, compare_gap);
     make_gaps(vmem, bytes, vmem->gaps);
     if (preferred >= 0 && preferred % vmem->alignment == 0) {
         const Gap *gap = gap_at(vmem->gaps, preferred);
@@ -476,6 +549,7 @@ static void make_times(EchVmem *vmem, const EchVmemRequest *request, const Gap *
         collect(vmem, request->starts[i], last ? request->end : request->starts[i + 1] - 1);
         for (uint32_t k = 0; last && k < n_more; k++)
             collect(vmem, more[k].start, more[k].end);
+        g_array_sort(vmem->used, compare_gap);
         make_gaps(vmem, last ? MIN(whole, total(request)) : least, vmem->times[i]);
     }
 }

@@ -22,6 +22,8 @@ void ech_vmem_add(EchVmem *vmem, EchVmemChunk chunk);
 /** False when there is no such chunk. */
 bool ech_vmem_remove(EchVmem *vmem, EchVmemChunk chunk);
 void ech_vmem_clear(EchVmem *vmem);
+/** From now on, while it is empty: where many chunks meet, a place for another one is found the faster. Then none can be removed. */
+void ech_vmem_keep_order(EchVmem *vmem);
 /** Ours, not XLA's: choose among fitting gaps so that the largest gap stays whole. */
 void ech_vmem_keep_largest_gap(EchVmem *vmem, bool on);
 

@@ -192,6 +192,7 @@ static EchBytes best_fit(bool temporal, const Life *life, const EchBytes *sizes,
     }
     qsort(order, groups->len, sizeof(Group), compare_group);
     g_autoptr(EchVmem) vmem = ech_vmem_new((uint32_t)MIN(clock + 1, (int64_t)UINT32_MAX - 64), (int64_t)alignment);
+    ech_vmem_keep_order(vmem);
     g_autoptr(GArray) starts = g_array_new(FALSE, FALSE, sizeof(int64_t)), ends = g_array_new(FALSE, FALSE, sizeof(int64_t));
     EchBytes top = 0;
     for (guint g = 0; g < groups->len; g++) {

@@ -1,6 +1,7 @@
 #include "sim/base/diag.h"
 
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 
 #include <string.h>
 
@@ -17,7 +18,7 @@ EchDiag *ech_diag_new(void)
     EchDiag *diag = g_new0(EchDiag, 1);
     diag->rows = g_array_new(FALSE, TRUE, sizeof(EchDiagRow));
     diag->strings = g_string_chunk_new(1024);
-    diag->index = g_hash_table_new(g_str_hash, g_str_equal);
+    diag->index = g_hash_table_new(ech_hash_text, g_str_equal);
     diag->remarks = g_ptr_array_new_with_free_func(g_free);
     g_ptr_array_add(diag->remarks, NULL);
     diag->sources = g_ptr_array_new();

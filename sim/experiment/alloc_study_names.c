@@ -1,5 +1,6 @@
 /* What the allocations of a study are called, and who holds memory. */
 #include "sim/experiment/alloc_study_private.h"
+#include "sim/base/hash.h"
 #include "sim/report/text.h"
 
 #include <string.h>
@@ -185,7 +186,7 @@ GArray *ech_alloc_study_holders(const EchAllocStudy *study, EchBytes *ret_live)
         if (event->id < n && (event->kind == ECH_EVENT_ALLOC || event->kind == ECH_EVENT_FREE))
             live[event->id] = event->kind == ECH_EVENT_ALLOC;
     }
-    g_autoptr(GHashTable) known = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL); /* line to index + 1 */
+    g_autoptr(GHashTable) known = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL); /* line to index + 1 */
     *ret_live = 0;
     for (size_t i = 0; i < n; i++) {
         EchBytes bytes = ech_trace_buffers(study->trace)[i].bytes;

@@ -2,6 +2,7 @@
 #include "sim/experiment/experiment_private.h"
 
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 #include "sim/experiment/find.h"
 
 #include <string.h>
@@ -520,7 +521,7 @@ static EchExperiment *experiment_new(const char *path, const GArray *axes, GHash
     experiment->cache = g_new0(struct EchImportCache, 1);
     experiment->cache->items = g_array_new(FALSE, FALSE, sizeof(EchCachedImport));
     g_array_set_clear_func(experiment->cache->items, cached_clear);
-    experiment->cache->devices = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)ech_yaml_free);
+    experiment->cache->devices = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, (GDestroyNotify)ech_yaml_free);
     return experiment;
 }
 
@@ -600,7 +601,7 @@ EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverride
     override(root, "host_allocator", overrides->host_allocator);
     override_passes(overrides->passes, root, plain);
     g_autoptr(GPtrArray) edits = g_ptr_array_new_with_free_func(g_free);
-    g_autoptr(GHashTable) places = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    g_autoptr(GHashTable) places = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, g_free);
     if (!read_sets(ech_yaml_get(root, "set"), edits, places, error))
         return NULL;
     guint n_own = edits->len;

@@ -1,6 +1,7 @@
 /* Kernels of a program compiled for a GPU against XLA's own estimates of them. */
 #include "models/kernel/gpu.h"
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 #include "sim/experiment/validate.h"
 #include "sim/replay/price.h"
 
@@ -57,7 +58,7 @@ static Estimate estimate_of(const EchInstruction *i)
 /* Instructions' names to their kernels; a value is the op's index + 1. */
 static GHashTable *kernels_by_name(const EchTrace *trace)
 {
-    GHashTable *by_name = g_hash_table_new(g_str_hash, g_str_equal);
+    GHashTable *by_name = g_hash_table_new(ech_hash_text, g_str_equal);
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
         const EchOp *op = &ech_trace_ops(trace)[i];
         if (op->kind == ECH_OP_KERNEL && op->name != ECH_NONE)

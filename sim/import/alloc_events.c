@@ -1,5 +1,6 @@
 #include "sim/import/alloc_events.h"
 #include "models/alloc/pytorch_conf.h"
+#include "sim/base/hash.h"
 #include "sim/trace/allocator_marks.h"
 
 #include <stdio.h>
@@ -144,7 +145,7 @@ typedef struct {
 
 static Names names_new(const EchTrace *trace, uint32_t device)
 {
-    Names names = {g_hash_table_new(hash64, equal64), g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
+    Names names = {g_hash_table_new(hash64, equal64), g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL),
                    g_new0(uint64_t, ech_trace_n_queues(trace) + 1)};
     const EchBuffer *buffers = ech_trace_buffers(trace);
     EchId last = ECH_NONE;

@@ -6,6 +6,7 @@
 #include "models/kernel/stalls.h"
 #include "models/layout/layout.h"
 #include "models/link/link.h"
+#include "sim/base/hash.h"
 #include "sim/program/price_kernels.h"
 #include "sim/program/price_stationary.h"
 #include "sim/program/program.h"
@@ -68,7 +69,7 @@ static const char *const own_words[] = {"accumulator", "activation",   "address"
 
 static GHashTable *public_words(void)
 {
-    GHashTable *words = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    GHashTable *words = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
     for (size_t i = 0; i < G_N_ELEMENTS(own_words); i++)
         g_hash_table_add(words, g_strdup(own_words[i]));
     for (EchHlo opcode = 0; opcode < ECH_N_HLO; opcode++) {
@@ -567,7 +568,7 @@ EchTrace *ech_anonymize(const EchTrace *trace, EchDiag *diag, GError **error)
     for (size_t i = 0; i < n_strings; i++)
         names[i] = stacks[i] = ECH_NONE;
     for (int t = 0; t < N_TABLES; t++)
-        a.tables[t] = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+        a.tables[t] = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, g_free);
     for (size_t m = 0; m < ech_trace_n_memories(trace); m++)
         ech_trace_builder_memory(builder, ech_trace_memory(trace, (EchId)m));
     /* Kernels first: a name that is a buffer's too says what kernel it is. */

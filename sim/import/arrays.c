@@ -6,6 +6,8 @@ typedef struct {
     uint64_t address, end;
     EchId buffer;
     bool used;
+    uint64_t round; /* of resolving in which... */
+    guint row;      /* ...it got this row of arrays */
 } Place;
 
 struct EchArrays {
@@ -13,6 +15,7 @@ struct EchArrays {
     GArray *arrays; /* EchArrayUse: of the op asked for last */
     GArray *found;  /* Place *, of each of its uses */
     GArray *before; /* EchAddressUse: what the op before was given, and what it did with it */
+    uint64_t round; /* ops that were asked for */
 };
 
 static gint compare(gconstpointer a, gconstpointer b, gpointer data)
@@ -64,7 +67,7 @@ void ech_arrays_alloc(EchArrays *self, EchId buffer, uint64_t address, EchBytes 
     for (const Place *old = place_before(self, end - 1); old && old->end > address; old = place_before(self, end - 1))
         g_tree_remove(self->places, &old->address);
     Place *place = g_new(Place, 1);
-    *place = (Place){address, end, buffer, false};
+    *place = (Place){.address = address, .end = end, .buffer = buffer};
     g_tree_insert(self->places, &place->address, place);
 }
 
@@ -82,16 +85,15 @@ bool ech_arrays_find(const EchArrays *self, uint64_t address, EchId *ret_buffer)
 }
 
 /* One more use of the array at @place. */
-static void add_use(EchArrays *self, const Place *place, const EchAddressUse *use, bool reads, bool writes)
+static void add_use(EchArrays *self, Place *place, const EchAddressUse *use, bool reads, bool writes)
 {
-    guint i = 0;
-    while (i < self->arrays->len && g_array_index(self->arrays, EchArrayUse, i).buffer != place->buffer)
-        i++;
-    if (i == self->arrays->len) {
-        EchArrayUse array = {.buffer = place->buffer};
-        g_array_append_val(self->arrays, array);
+    if (place->round != self->round) {
+        place->round = self->round;
+        place->row = self->arrays->len;
+        EchArrayUse fresh = {.buffer = place->buffer};
+        g_array_append_val(self->arrays, fresh);
     }
-    EchArrayUse *array = &g_array_index(self->arrays, EchArrayUse, i);
+    EchArrayUse *array = &g_array_index(self->arrays, EchArrayUse, place->row);
     EchBytes whole = place->end - place->address, bytes = use->bytes ? MIN(use->bytes, whole) : place->end - use->address;
     array->reads |= reads;
     array->writes |= writes;
@@ -124,6 +126,7 @@ const EchArrayUse *ech_arrays_resolve(EchArrays *self, const EchAddressUse *uses
 {
     g_array_set_size(self->arrays, 0);
     g_array_set_size(self->found, 0);
+    self->round++;
     bool writes = false, again = is_given_again(self, uses, n);
     g_array_set_size(self->before, (guint)n);
     for (size_t i = 0; i < n; i++) {
@@ -133,7 +136,7 @@ const EchArrayUse *ech_arrays_resolve(EchArrays *self, const EchAddressUse *uses
         writes |= place && (uses[i].access >= ECH_ADDRESS_WRITE || (uses[i].access <= ECH_ADDRESS_INPUT && !place->used));
     }
     for (size_t i = 0; i < n; i++) {
-        const Place *place = g_array_index(self->found, Place *, i);
+        Place *place = g_array_index(self->found, Place *, i);
         EchAddressUse *before = &g_array_index(self->before, EchAddressUse, i);
         if (!place) {
             *before = uses[i];

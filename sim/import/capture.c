@@ -1,6 +1,7 @@
 #include "sim/import/capture.h"
 
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 #include "sim/import/roles.h"
 #include "sim/import/stream_waits.h"
 
@@ -13,7 +14,14 @@ typedef struct {
     EchId id;        /* in the builder, ECH_NONE until used */
     GArray *ops;     /* Issued: in order */
     EchId host_wait; /* the newest wait its next op must follow, or ECH_NONE */
+    EchId waited;    /* the op of it that was waited for last, by queue... */
+    uint32_t waiter; /* ...number; ECH_NONE and UINT32_MAX: none */
 } Queue;
+
+/* A wait for a whole device depends on the newest op of each of its queues: as many dependencies in all, and besides so many for each item. Programs have a few
+ * streams and wait now and then. */
+#define MOST_WAITED ((uint64_t)1 << 22)
+enum { WAITED_EACH = 32 };
 
 typedef struct {
     EchTime issued;
@@ -53,6 +61,7 @@ struct EchCapture {
     GArray *after;         /* EchStreamWait */
     EchId *ops;            /* Of each item that streams may wait for. */
     guint next_after;      /* of `after` */
+    uint64_t n_waited;     /* dependencies of waits for whole devices */
     uint32_t first_device; /* of the merged trace: 0 here */
     EchTrace *foreign;
     EchTime foreign_zero;
@@ -99,7 +108,7 @@ EchCapture *ech_capture_new(EchImport *import, const char *format)
     capture->memories = g_array_new(FALSE, FALSE, sizeof(Memory));
     capture->uses = g_array_new(FALSE, FALSE, sizeof(EchAddressUse));
     capture->arrays = ech_arrays_new();
-    capture->queue_index = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    capture->queue_index = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
     capture->live = g_hash_table_new_full(live_hash, live_equal, g_free, NULL);
     capture->running = g_array_new(FALSE, FALSE, sizeof(Running));
     capture->ended = g_hash_table_new(NULL, NULL);
@@ -149,7 +158,7 @@ uint32_t ech_capture_queue(EchCapture *capture, const char *name, EchQueueKind k
     uint32_t found = GPOINTER_TO_UINT(g_hash_table_lookup(capture->queue_index, key));
     if (found)
         return found - 1;
-    Queue queue = {.name = g_strdup(name), .kind = kind, .device = device, .id = ECH_NONE, .host_wait = ECH_NONE};
+    Queue queue = {.name = g_strdup(name), .kind = kind, .device = device, .id = ECH_NONE, .host_wait = ECH_NONE, .waited = ECH_NONE, .waiter = UINT32_MAX};
     g_array_append_val(capture->queues, queue);
     g_hash_table_insert(capture->queue_index, g_steal_pointer(&key), GUINT_TO_POINTER(capture->queues->len));
     return capture->queues->len - 1;
@@ -736,13 +745,22 @@ static void wait_op(EchCapture *capture, const EchItem *item)
     op.launch = item->meets;
     EchId id = ech_trace_builder_op(capture->builder, op);
     EchTime time = (EchTime)item->address;
-    for (guint q = 0; q < capture->queues->len && item->meets == ECH_NONE; q++) {
-        const Queue *queue = queue_at(capture, q);
-        if (q == item->queue || queue->device != device || (item->other != ECH_NONE ? item->other != q : queue->process != process))
+    guint first = item->other != ECH_NONE ? item->other : 0, end = item->other != ECH_NONE ? first + 1 : capture->queues->len;
+    for (guint q = first; q < end && item->meets == ECH_NONE; q++) {
+        Queue *queue = queue_at(capture, q);
+        if (q == item->queue || queue->device != device || (item->other == ECH_NONE && queue->process != process))
             continue;
         EchId op_before = newest(queue, time);
-        if (op_before != ECH_NONE)
-            ech_trace_builder_dep(capture->builder, op_before, 0);
+        /* What the same queue waited for before, it need not wait for again. */
+        if (op_before == ECH_NONE || (op_before == queue->waited && item->queue == queue->waiter))
+            continue;
+        if (item->other == ECH_NONE && capture->n_waited++ >= MOST_WAITED + WAITED_EACH * (uint64_t)capture->items->len) {
+            ech_diag_dropped(capture->import->diag, "waits_for_too_many_streams", 1, "%u queues", capture->queues->len);
+            break;
+        }
+        queue->waited = op_before;
+        queue->waiter = item->queue;
+        ech_trace_builder_dep(capture->builder, op_before, 0);
     }
     if (item->kind == ECH_ITEM_STREAM_WAIT) {
         issue(capture, item->queue, id, item);

@@ -13,6 +13,7 @@
  *   end
  */
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 #include "sim/import/gpu_work.h"
 #include "sim/import/lines.h"
 
@@ -283,7 +284,7 @@ static bool cupti_read(EchSource *source, const EchImportOptions *options, EchIm
     const char *data = g_bytes_get_data(bytes, &n);
     g_autoptr(EchCapture) capture = ech_capture_new(ret, "cupti");
     g_autoptr(GString) scratch = g_string_new(NULL);
-    g_autoptr(GHashTable) open_marks = g_hash_table_new(NULL, NULL), names = g_hash_table_new_full(NULL, NULL, NULL, g_free);
+    g_autoptr(GHashTable) open_marks = g_hash_table_new(ech_hash_key, NULL), names = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     Reader r = {.ret = ret,
                 .capture = capture,
                 .builder = ech_capture_builder(capture),

@@ -1,6 +1,7 @@
 #include "sim/import/et.h"
 
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 
 #include <string.h>
 
@@ -64,7 +65,7 @@ EchEt *ech_et_new(const char *format)
     et->accesses = g_array_new(FALSE, TRUE, sizeof(Access));
     et->deps = g_array_new(FALSE, TRUE, sizeof(Dep));
     et->storages = g_array_new(FALSE, TRUE, sizeof(Storage));
-    et->by_key = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
+    et->by_key = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, NULL);
     return et;
 }
 
@@ -222,7 +223,7 @@ static uint32_t *resolve(EchEt *et, EchDiag *diag)
 {
     Node *nodes = (Node *)(void *)et->nodes->data;
     const Dep *rows = (const Dep *)(const void *)et->deps->data;
-    g_autoptr(GHashTable) index = g_hash_table_new(g_int64_hash, g_int64_equal);
+    g_autoptr(GHashTable) index = g_hash_table_new(ech_hash_int64, g_int64_equal);
     for (guint i = 0; i < et->nodes->len; i++) {
         if (g_hash_table_contains(index, &nodes[i].node.id))
             ech_diag_dropped(diag, "repeated_node_ids", 1, "node %" G_GUINT64_FORMAT, nodes[i].node.id);

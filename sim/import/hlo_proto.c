@@ -3,6 +3,7 @@
 #include "sim/import/hlo.h"
 
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 #include "sim/import/hlo_proto_text.h"
 #include "sim/import/hlo_source.h"
 #include "sim/import/wire.h"
@@ -540,7 +541,7 @@ static bool read_computation(Reader *r, const Computation *computation, GError *
     const char *name = "", *thread = NULL;
     uint64_t root = 0;
     g_autoptr(GArray) raw = g_array_new(FALSE, FALSE, sizeof(Raw));
-    g_autoptr(GHashTable) index = g_hash_table_new(g_int64_hash, g_int64_equal);
+    g_autoptr(GHashTable) index = g_hash_table_new(ech_hash_int64, g_int64_equal);
     while (ech_wire_next(&wire, &f)) {
         if (f.number == 1)
             name = ech_program_builder_string(r->builder, f.data ? (const char *)f.data : "", (gssize)f.size);
@@ -899,7 +900,7 @@ static void read_heap_trace(const EchWire *parent, const EchWireField *field, GH
 {
     EchWire wire = ech_wire_sub(parent, field);
     EchWireField f, g;
-    g_autoptr(GHashTable) live = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
+    g_autoptr(GHashTable) live = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, g_free);
     EchBytes now = 0, peak = 0;
     uint32_t allocation = UINT32_MAX;
     while (ech_wire_next(&wire, &f)) {
@@ -959,12 +960,12 @@ static bool read_assignment(Reader *r, EchProgram *p, GError **error)
 {
     EchWire wire = wire_of(r, r->assignment);
     EchWireField f, g;
-    g_autoptr(GHashTable) names = g_hash_table_new(g_str_hash, g_str_equal);
+    g_autoptr(GHashTable) names = g_hash_table_new(ech_hash_text, g_str_equal);
     for (size_t i = 0; i < p->n_instructions; i++) {
         if (p->instructions[i].first_position != ECH_NONE)
             g_hash_table_insert(names, (gpointer)(uintptr_t)p->instructions[i].name, GSIZE_TO_POINTER(i + 1));
     }
-    g_autoptr(GHashTable) logical = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
+    g_autoptr(GHashTable) logical = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, g_free);
     g_autoptr(GArray) allocations = g_array_new(FALSE, FALSE, sizeof(EchAllocation));
     g_autoptr(GArray) assigned = g_array_new(FALSE, FALSE, sizeof(EchAssigned));
     while (ech_wire_next(&wire, &f)) {
@@ -1078,9 +1079,9 @@ EchProgram *ech_hlo_read_proto(GBytes *bytes, const char *where, const char *dev
     r.frames = frames;
     r.computations = g_array_new(FALSE, FALSE, sizeof(Computation));
     r.payloads = g_array_new(FALSE, FALSE, sizeof(EchWireField));
-    r.by_id = g_hash_table_new(g_int64_hash, g_int64_equal);
-    r.instructions = g_hash_table_new(g_int64_hash, g_int64_equal);
-    r.shapes = g_hash_table_new_full(g_bytes_hash, g_bytes_equal, (GDestroyNotify)g_bytes_unref, NULL);
+    r.by_id = g_hash_table_new(ech_hash_int64, g_int64_equal);
+    r.instructions = g_hash_table_new(ech_hash_int64, g_int64_equal);
+    r.shapes = g_hash_table_new_full(ech_hash_gbytes, g_bytes_equal, (GDestroyNotify)g_bytes_unref, NULL);
     r.ids = g_ptr_array_new_with_free_func(g_free);
     if (read_module(&r, module, error)) {
         program = ech_program_builder_finish(builder, device, diag, error);

@@ -2,6 +2,7 @@
 #include "sim/import/hlo.h"
 
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 #include "sim/import/hlo_source.h"
 
 #include <string.h>
@@ -49,20 +50,7 @@ typedef struct {
 
 static uint32_t hash_slice(const char *text, size_t n)
 {
-    uint64_t h = UINT64_C(0x9e3779b97f4a7c15) ^ n;
-    while (n >= 8) {
-        uint64_t word;
-        memcpy(&word, text, 8);
-        h = (h ^ word) * UINT64_C(0xff51afd7ed558ccd);
-        h ^= h >> 32;
-        text += 8;
-        n -= 8;
-    }
-    uint64_t word = 0;
-    if (n > 0)
-        memcpy(&word, text, n);
-    h = (h ^ word) * UINT64_C(0xc4ceb9fe1a85ec53);
-    return (uint32_t)(h ^ (h >> 29));
+    return (uint32_t)ech_hash_bytes(text, n);
 }
 
 static NameSlot *find_slot(const NameMap *map, const char *text, size_t n, uint32_t hash)

@@ -7,6 +7,7 @@
 #include "sim/import/kineto.h"
 
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -1025,7 +1026,7 @@ static bool kineto_read(EchSource *source, const EchImportOptions *options, EchI
     r->kernels = g_array_new(FALSE, FALSE, sizeof(EchGpuLaunch));
     r->uses = g_array_new(FALSE, FALSE, sizeof(Use));
     r->comms = g_array_new(FALSE, FALSE, sizeof(Comm));
-    r->threads = g_hash_table_new(NULL, NULL);
+    r->threads = g_hash_table_new(ech_hash_key, NULL);
     r->kinds = g_array_new(FALSE, FALSE, sizeof(Kind));
     g_array_set_clear_func(r->kinds, clear_kind);
     r->e.name = g_string_new(NULL);

@@ -6,6 +6,7 @@
  *  - an executable's bytes are unknown on TPU, written as -1 each (executables_of_unknown_size);
  *  - "TPU_5(process=0,...)" and "gpu:5" are device 5; the lowest is "hbm", the others "hbm:N"; "cpu" and host kinds are "host". */
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 #include "sim/import/import.h"
 #include "sim/import/wire.h"
 
@@ -354,8 +355,8 @@ static bool read_profile(EchSource *source, const EchImportOptions *options, Ech
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("memory_profile");
     g_autoptr(GArray) strings = g_array_new(FALSE, FALSE, sizeof(Span)), samples = g_array_new(FALSE, FALSE, sizeof(EchWire)),
                       devices = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-    g_autoptr(GHashTable) functions = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free),
-                          locations = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
+    g_autoptr(GHashTable) functions = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, g_free),
+                          locations = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, g_free);
     g_autoptr(GString) scratch = g_string_new(NULL);
     Reader r = {.ret = ret,
                 .where = ech_source_path(source),

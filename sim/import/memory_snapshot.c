@@ -157,10 +157,7 @@ typedef struct {
     GArray *blocks; /* Block: active ones at the end */
     uint64_t reserved, allocated, stack_budget;
     int64_t base_us;
-    EchId stream_ids[4];
-    uint64_t stream_values[4];
-    uint32_t stream_devices[4];
-    unsigned stream_next;
+    Map streams; /* device in the top bits and stream -> queue */
 } Reader;
 
 /* ---- map ---- */
@@ -720,17 +717,14 @@ static void keep_settings(Reader *r, EchPickleRef dict)
 
 static EchId stream_queue(Reader *r, const Space *space, uint64_t stream)
 {
-    for (unsigned i = 0; i < G_N_ELEMENTS(r->stream_ids); i++) {
-        if (r->stream_ids[i] != ECH_NONE && r->stream_values[i] == stream && r->stream_devices[i] == space->device)
-            return r->stream_ids[i];
-    }
+    uint64_t key = stream ^ (uint64_t)space->device << 48;
+    EchId id;
+    if (map_get(&r->streams, key, &id))
+        return id;
     char name[40];
     g_snprintf(name, sizeof name, "stream %" G_GUINT64_FORMAT, stream);
-    EchId id = ech_trace_builder_queue(r->builder, name, ECH_QUEUE_COMPUTE, space->device);
-    unsigned at = r->stream_next++ % G_N_ELEMENTS(r->stream_ids);
-    r->stream_ids[at] = id;
-    r->stream_values[at] = stream;
-    r->stream_devices[at] = space->device;
+    id = ech_trace_builder_queue(r->builder, name, ECH_QUEUE_COMPUTE, space->device);
+    map_set(&r->streams, key, id);
     return id;
 }
 
@@ -1114,10 +1108,10 @@ static bool snapshot_read(EchSource *source, const EchImportOptions *options, Ec
     r.events = g_array_new(FALSE, FALSE, sizeof(Event));
     r.blocks = g_array_new(FALSE, FALSE, sizeof(Block));
     /* Stacks share frames in the file and are texts in the trace: deep ones could blow up. */
-    r.stack_budget = MAX((uint64_t)256 << 20, (uint64_t)n * 8);
-    for (unsigned i = 0; i < G_N_ELEMENTS(r.stream_ids); i++)
-        r.stream_ids[i] = ECH_NONE;
+    r.stack_budget = MAX((uint64_t)64 << 20, (uint64_t)n * 8);
+    map_init(&r.streams, 8);
     bool ok = read_all(&r, error);
+    map_clear(&r.streams);
     g_array_unref(r.blocks);
     g_array_unref(r.events);
     g_array_unref(r.spaces);

@@ -4,6 +4,7 @@
 #include "sim/import/gpu_work.h"
 
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 
 #include <sqlite3.h>
 #include <string.h>
@@ -29,7 +30,7 @@ typedef struct {
     sqlite3 *db;
     EchCapture *capture;
     EchTraceBuilder *builder;
-    GHashTable *strings; /* id -> text, owned */
+    GHashTable *strings; /* id -> Text */
     GHashTable *chains;  /* id -> EchId + 1 */
     GArray *calls, *recorded;
     GHashTable *queues; /* "device context stream pid" -> index + 1 */
@@ -40,6 +41,19 @@ typedef struct {
     uint64_t n_stream_waits, n_unresolved; /* of streams for events; those of which the event's recording is not known */
     GError **error;
 } Reader;
+
+/* Of StringIds. */
+typedef struct {
+    char *text;
+    EchId string; /* of the trace; ECH_NONE until asked for */
+} Text;
+
+static void text_free(gpointer data)
+{
+    Text *text = data;
+    g_free(text->text);
+    g_free(text);
+}
 
 /* One row of a query by column names; values as SQLite has them. */
 typedef struct {
@@ -64,9 +78,11 @@ static int progress(void *data)
 static bool has_table(Reader *r, const char *table)
 {
     sqlite3_stmt *statement = NULL;
-    /* A view or a virtual table of that name could compute anything: only plain tables are read. */
-    if (sqlite3_prepare_v2(r->db, "SELECT 1 FROM sqlite_master WHERE type='table' AND name=?1 AND sql NOT LIKE 'CREATE VIRTUAL%' AND rootpage > 0", -1,
-                           &statement, NULL) != SQLITE_OK)
+    /* A view, a virtual table or a column that is generated could compute anything: only plain tables are read. */
+    if (sqlite3_prepare_v2(r->db,
+                           "SELECT 1 FROM sqlite_master WHERE type='table' AND name=?1 AND sql NOT LIKE 'CREATE VIRTUAL%' AND rootpage > 0 AND NOT EXISTS "
+                           "(SELECT 1 FROM pragma_table_xinfo(?1) WHERE hidden > 1)",
+                           -1, &statement, NULL) != SQLITE_OK)
         return false;
     sqlite3_bind_text(statement, 1, table, -1, SQLITE_STATIC);
     bool found = sqlite3_step(statement) == SQLITE_ROW;
@@ -160,8 +176,12 @@ static EchId text_id(Reader *r, const Rows *rows, int column, const char *fallba
         text = (const char *)sqlite3_column_text(rows->statement, column);
     } else if (!is_null(rows, column)) {
         int64_t id = sqlite3_column_int64(rows->statement, column);
-        const char *found = g_hash_table_lookup(r->strings, &id);
-        text = found ? found : fallback;
+        Text *found = g_hash_table_lookup(r->strings, &id);
+        if (found && found->text) {
+            if (found->string == ECH_NONE)
+                found->string = ech_trace_builder_string(r->builder, found->text, -1);
+            return found->string;
+        }
         if (!found)
             ech_diag_dropped(r->ret->diag, "names_not_in_StringIds", 1, "table %s: id %" G_GINT64_FORMAT, rows->table, id);
     }
@@ -312,7 +332,9 @@ static bool read_strings(Reader *r)
     while (next_row(r, &rows, &ok)) {
         int64_t *key = g_new(int64_t, 1);
         *key = integer(&rows, 0, -1);
-        g_hash_table_insert(r->strings, key, g_strdup((const char *)sqlite3_column_text(rows.statement, 1)));
+        Text *text = g_new(Text, 1);
+        *text = (Text){g_strdup((const char *)sqlite3_column_text(rows.statement, 1)), ECH_NONE};
+        g_hash_table_insert(r->strings, key, text);
     }
     return ok;
 }
@@ -325,7 +347,7 @@ static bool read_chains(Reader *r)
         return false;
     g_autoptr(GString) text = g_string_new(NULL);
     int64_t id = -1;
-    uint64_t budget = (uint64_t)256 << 20;
+    uint64_t budget = (uint64_t)64 << 20;
     for (bool row = next_row(r, &rows, &ok);; row = next_row(r, &rows, &ok)) {
         int64_t now = row ? integer(&rows, 0, -1) : -1;
         if (now != id && text->len) {
@@ -338,8 +360,10 @@ static bool read_chains(Reader *r)
             return ok;
         id = now;
         int64_t symbol = integer(&rows, 1, -1);
+        const Text *told = g_hash_table_lookup(r->strings, &symbol);
         const char *name = sqlite3_column_type(rows.statement, 1) == SQLITE_TEXT ? (const char *)sqlite3_column_text(rows.statement, 1)
-                                                                                 : g_hash_table_lookup(r->strings, &symbol);
+                           : told                                                ? told->text
+                                                                                 : NULL;
         size_t n = name ? strlen(name) + 1 : 0;
         if (n > budget) {
             ech_diag_dropped(r->ret->diag, "frames_left_out", 1, "call chain %" G_GINT64_FORMAT, id);
@@ -807,9 +831,9 @@ static bool nsys_read(EchSource *source, const EchImportOptions *options, EchImp
     Reader r = {.ret = ret, .where = ech_source_path(source), .db = db, .capture = capture, .builder = ech_capture_builder(capture), .error = &own};
     r.max_steps = 2000 + n / 1000;
     sqlite3_progress_handler(db, 100000, progress, &r);
-    r.strings = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
-    r.chains = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
-    r.queues = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    r.strings = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, text_free);
+    r.chains = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, NULL);
+    r.queues = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
     r.calls = g_array_new(FALSE, FALSE, sizeof(Call));
     r.recorded = g_array_new(FALSE, FALSE, sizeof(Recorded));
     bool ok = read_all(&r);

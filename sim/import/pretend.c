@@ -43,6 +43,7 @@
  * Lines of other words are passed over. Nothing in such a file was measured: its times say in which order the host asked, and no more.
  */
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 #include "sim/import/gpu_work.h"
 #include "sim/import/kernel_arguments.h"
 #include "sim/import/lines.h"
@@ -54,6 +55,13 @@
 #define MAGIC "echelon-pretend 1\n"
 /* Deeper ranges are not kept; operators nest a few dozen deep. */
 #define MAX_RANGES 512
+
+/* Longer names are cut: an operator's sizes are, with thousands of arrays. */
+#define MAX_NAME ((size_t)64 << 10)
+/* Names are told once and looked at for every line that has them. Far fewer of their bytes than this are looked at, but for files that are made to take long.
+ */
+#define LOOKED_AT_LEAST ((uint64_t)1 << 28)
+enum { LOOKED_AT_EACH = 256 }; /* times the file's size, besides */
 
 /* A text of the file as it stands there, with its escapes. */
 typedef struct {
@@ -78,8 +86,8 @@ typedef struct {
 } Moment;
 
 typedef struct {
-    uint32_t parent; /* UINT32_MAX at the outermost */
-    EchId name, text;
+    uint32_t parent;         /* UINT32_MAX at the outermost */
+    EchId name, text, label; /* text, label: ECH_NONE until asked for */
 } Path;
 
 /* One call of an operator whose range says sizes. What it launched while a graph was captured is launched by each launch of the graph: calls of their own. */
@@ -140,7 +148,8 @@ typedef struct {
     GArray *moments;    /* Moment */
     GHashTable *names;  /* of ech_gpu_name_of */
     EchTime newest;
-    uint64_t budget;             /* Bytes of stacks that may still be written out. */
+    uint64_t budget;             /* Bytes of stacks that may still be written out... */
+    uint64_t to_look_at;         /* ...and of names that may still be looked at. */
     GArray *nodes_of_graphs;     /* Within: where node i + 1 was captured */
     uint64_t n_launches;         /* Of graphs. */
     uint64_t of_graph;           /* Lines of work that are still to come of a graph's launch. */
@@ -171,8 +180,17 @@ static const char *plain(Reader *r, const char *at, size_t n)
 /* NULL and an error where no such text was told. */
 static Text *text_of(Reader *r, uint64_t number, GError **error)
 {
-    if (number >= 1 && number <= r->texts->len)
-        return &g_array_index(r->texts, Text, number - 1);
+    if (number >= 1 && number <= r->texts->len) {
+        Text *text = &g_array_index(r->texts, Text, number - 1);
+        if (text->n <= r->to_look_at) {
+            r->to_look_at -= text->n;
+            return text;
+        }
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE,
+                    "%s:%zu: name %" G_GUINT64_FORMAT " once more, of %zu bytes; names are used far too often for their length", r->lines.where, r->lines.line,
+                    number, text->n);
+        return NULL;
+    }
     g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: name %" G_GUINT64_FORMAT " is not told before; the last one was %u", r->lines.where, r->lines.line,
                 number, r->texts->len);
     return NULL;
@@ -240,7 +258,7 @@ static uint32_t path_of(Reader *r, uint32_t parent, EchId name)
     uint32_t found = GPOINTER_TO_UINT(g_hash_table_lookup(r->index, &key));
     if (found)
         return found - 1;
-    Path path = {parent, name, ECH_NONE};
+    Path path = {parent, name, ECH_NONE, ECH_NONE};
     g_array_append_val(r->paths, path);
     g_hash_table_insert(r->index, g_memdup2(&key, sizeof key), GUINT_TO_POINTER(r->paths->len));
     return r->paths->len - 1;
@@ -249,8 +267,8 @@ static uint32_t path_of(Reader *r, uint32_t parent, EchId name)
 static EchId path_text(Reader *r, uint32_t at)
 {
     Path *path = &g_array_index(r->paths, Path, at);
-    if (path->text != ECH_NONE)
-        return path->text;
+    if (path->text != ECH_NONE || r->budget == 0)
+        return path->text != ECH_NONE ? path->text : path->name;
     g_string_truncate(r->scratch, 0);
     for (uint32_t i = at; i != UINT32_MAX && r->scratch->len <= r->budget; i = g_array_index(r->paths, Path, i).parent) {
         if (r->scratch->len)
@@ -403,6 +421,9 @@ static void append_module(GString *out, const char *name)
 /* What is within @path: "AddmmBackward0 of layers.*.mlp (MLP)", "aten::cat in layers.*.mlp (MLP)". */
 static EchId path_label(Reader *r, uint32_t path)
 {
+    Path *labelled = &g_array_index(r->paths, Path, path);
+    if (labelled->label != ECH_NONE)
+        return labelled->label;
     const char *called = NULL, *module = NULL, *node = NULL;
     for (uint32_t i = path; i != UINT32_MAX && !module; i = g_array_index(r->paths, Path, i).parent) {
         const char *name = ech_trace_builder_peek_string(r->builder, g_array_index(r->paths, Path, i).name);
@@ -419,7 +440,8 @@ static EchId path_label(Reader *r, uint32_t path)
             g_string_append(r->scratch, node ? " of " : " in ");
         append_module(r->scratch, module);
     }
-    return ech_trace_builder_string(r->builder, r->scratch->str, (gssize)r->scratch->len);
+    labelled->label = ech_trace_builder_string(r->builder, r->scratch->str, (gssize)r->scratch->len);
+    return labelled->label;
 }
 
 /* Blocks of a backward pass have no line of Python: the range that was open then says whose they are. */
@@ -751,7 +773,9 @@ static bool add_name(Reader *r, GError **error)
                     r->lines.line, r->lines.fields[0], r->texts->len + 1);
         return false;
     }
-    Text text = {r->lines.quoted, r->lines.n_quoted, ECH_NONE, NULL};
+    Text text = {r->lines.quoted, MIN(r->lines.n_quoted, MAX_NAME), ECH_NONE, NULL};
+    if (text.n < r->lines.n_quoted)
+        ech_diag_dropped(r->ret->diag, "names_cut", 1, "%s:%zu: %zu bytes", r->lines.where, r->lines.line, r->lines.n_quoted);
     g_array_append_val(r->texts, text);
     r->of_tensorflow |= memmem(text.at, text.n, "tensorflow::", 12) || memmem(text.at, text.n, "_GPU_DT_", 8);
     r->of_xla |= memmem(text.at, text.n, "_fusion", 7) || memmem(text.at, text.n, "wrapped_", 8);
@@ -995,6 +1019,11 @@ static void read_types(const char *name, EchGpuInput *inputs, size_t n)
 static void read_call(Reader *r, Call *call)
 {
     const Text *text = &g_array_index(r->texts, Text, call->name - 1);
+    if (text->n > r->to_look_at) {
+        ech_diag_dropped(r->ret->diag, "calls_not_looked_at", 1, NULL);
+        return;
+    }
+    r->to_look_at -= text->n;
     const char *name = plain(r, text->at, text->n);
     g_autofree EchGpuInput *inputs = g_new(EchGpuInput, MAX_INPUTS);
     size_t n = read_sizes(name, call->dtype != ECH_DTYPE_NONE ? call->dtype : ECH_DTYPE_F32, inputs, MAX_INPUTS);
@@ -1408,12 +1437,12 @@ static bool pretend_read(EchSource *source, const EchImportOptions *options, Ech
                       moments = g_array_new(FALSE, FALSE, sizeof(Moment)), list = g_array_new(FALSE, FALSE, sizeof(uint64_t)),
                       addresses = g_array_new(FALSE, FALSE, sizeof(uint64_t)), captured = g_array_new(FALSE, FALSE, sizeof(Within)),
                       lengths = g_array_new(FALSE, FALSE, sizeof(EchGpuLengths)), compiled = g_array_new(FALSE, TRUE, sizeof(EchXlaLaunch));
-    g_autoptr(GHashTable) met = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free), runs = g_hash_table_new_full(NULL, NULL, NULL, free_run);
+    g_autoptr(GHashTable) met = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, g_free), runs = g_hash_table_new_full(NULL, NULL, NULL, free_run);
     g_array_set_clear_func(texts, clear_text);
-    g_autoptr(GHashTable) names = g_hash_table_new_full(NULL, NULL, NULL, g_free), index = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL),
-                          open = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, (GDestroyNotify)g_array_unref),
-                          events = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free),
-                          nodes = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
+    g_autoptr(GHashTable) names = g_hash_table_new_full(NULL, NULL, NULL, g_free), index = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, NULL),
+                          open = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, (GDestroyNotify)g_array_unref),
+                          events = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, g_free),
+                          nodes = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, NULL);
     Reader r = {.ret = ret,
                 .source = source,
                 .capture = capture,
@@ -1437,7 +1466,8 @@ static bool pretend_read(EchSource *source, const EchImportOptions *options, Ech
                 .met = met,
                 .worked = UINT32_MAX,
                 .names = names,
-                .budget = MAX((uint64_t)16 << 20, n / 8)};
+                .budget = MAX((uint64_t)16 << 20, n / 8),
+                .to_look_at = LOOKED_AT_LEAST + LOOKED_AT_EACH * (uint64_t)n};
     if (n < strlen(MAGIC) || memcmp(data, MAGIC, strlen(MAGIC)) != 0) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:1: not what a program asked of a device; expected 'echelon-pretend 1'", r.lines.where);
         return false;

@@ -2,6 +2,7 @@
 #include "sim/import/hlo.h"
 
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 
 #include <string.h>
 
@@ -123,7 +124,7 @@ static bool read_lines(Reader *r, GError **error)
 bool ech_hlo_read_assignment(EchProgram *program, const char *text, size_t n, const char *where, EchDiag *diag, GError **error)
 {
     Reader r = {.begin = text, .at = text, .end = text + n, .where = where, .program = program, .diag = diag};
-    r.names = g_hash_table_new(g_str_hash, g_str_equal);
+    r.names = g_hash_table_new(ech_hash_text, g_str_equal);
     r.allocations = g_array_new(FALSE, FALSE, sizeof(EchAllocation));
     r.assigned = g_array_new(FALSE, FALSE, sizeof(EchAssigned));
     for (size_t i = 0; i < program->n_instructions; i++) {

@@ -3,6 +3,7 @@
 #include "models/device/device.h"
 #include "models/kernel/gpu.h"
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 #include "sim/import/json_stream.h"
 
 #include <string.h>
@@ -236,7 +237,7 @@ static bool load(EchXlaFolders *self, Program *program, const char *module, cons
     }
     program->import = g_steal_pointer(&import);
     program->path = folder->path;
-    program->kernels = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, free_kernel);
+    program->kernels = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, free_kernel);
     for (size_t i = 0; i < program->import->program->n_instructions; i++) {
         Kernel *kernel = g_new0(Kernel, 1);
         kernel->instruction = (EchId)i;

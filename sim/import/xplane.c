@@ -6,6 +6,9 @@
 #include "sim/import/xplane.h"
 #include "sim/import/xplane_programs.h"
 
+#include "sim/base/hash.h"
+#include "sim/import/wire.h"
+
 #include <string.h>
 
 typedef struct {
@@ -13,11 +16,20 @@ typedef struct {
     size_t n;
 } Span;
 
+/* What an event of a stream is by its name. */
+typedef enum { STREAM_UNKNOWN, STREAM_KERNEL, STREAM_COPY, STREAM_FILL, STREAM_DRIVER } StreamKind;
+
+/* Texts are told once and referred to by events: of those that are looked at for every event this much counts. */
+enum { MAX_TEXT = 4096, MAX_LABEL = 256 };
+
 typedef struct {
     Span name, display;
-    Span body;     /* the whole XEventMetadata, for its stats */
-    uint32_t kind; /* of ech_xplane_kind + 1; 0 unknown yet */
-    EchId string;  /* of its name + 1 */
+    Span body;      /* the whole XEventMetadata, for its stats */
+    uint32_t kind;  /* of ech_xplane_kind + 1; 0 unknown yet */
+    EchId string;   /* of its name + 1 */
+    uint8_t stream; /* StreamKind, and of a copy... */
+    bool directed;  /* ...whether the name tells between which memories */
+    uint8_t from, to;
 } Metadata;
 
 typedef struct {
@@ -63,6 +75,11 @@ static bool is(Span s, const char *text)
 static bool contains(Span s, const char *text)
 {
     return s.n && memmem(s.data, s.n, text, strlen(text)) != NULL;
+}
+
+static Span beginning(Span s, size_t most)
+{
+    return (Span){s.data, MIN(s.n, most)};
 }
 
 static Span span_of(const EchWireField *f)
@@ -111,8 +128,8 @@ static bool read_names(Reader *r, const EchWire *plane_wire, Plane *plane, GErro
 {
     EchWire wire = *plane_wire;
     EchWireField f, g;
-    plane->events = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
-    plane->stats = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
+    plane->events = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, g_free);
+    plane->stats = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, g_free);
     while (ech_wire_next(&wire, &f)) {
         if (f.number == 2)
             plane->name = span_of(&f);
@@ -267,9 +284,9 @@ static bool read_event(Reader *r, const EchWire *line, const EchWireField *field
             e->device_duration = stat_integer(&s);
             e->has_device_duration = true;
         } else if (is(s.name, "memcpy_details") || is(s.name, "memset_details") || is(s.name, "kernel_details")) {
-            e->details = s.text;
+            e->details = beginning(s.text, MAX_TEXT);
         } else if (is(s.name, "allocator_name")) {
-            e->allocator = s.text;
+            e->allocator = beginning(s.text, MAX_LABEL);
         } else if (is(s.name, "index_on_host") || is(s.name, "device_ordinal")) {
             e->device = stat_integer(&s);
         } else if (is(s.name, "bytes_allocated")) {
@@ -287,11 +304,11 @@ static bool read_event(Reader *r, const EchWire *line, const EchWireField *field
             e->address = stat_integer(&s);
             e->has_address = true;
         } else if (is(s.name, "tf_op") || is(s.name, "name")) {
-            e->op = s.text;
+            e->op = beginning(s.text, MAX_TEXT);
         } else if (is(s.name, "shape")) {
-            e->shape = s.text;
+            e->shape = beginning(s.text, MAX_TEXT);
         } else if (is(s.name, "hlo_op")) {
-            e->source = s.text;
+            e->source = beginning(s.text, MAX_TEXT);
         } else if (is(s.name, "program_id")) {
             e->program = stat_integer(&s);
             e->has_program = true;
@@ -425,13 +442,27 @@ static bool copy_direction(Span name, uint8_t *ret_from, uint8_t *ret_to)
     return false;
 }
 
-/* A kernel, copy or fill of a GPU stream. */
-static void gpu_event(Reader *r, uint32_t queue, Metadata *meta, const Event *e, EchTime start)
+/* What the name says, looked at once. */
+static StreamKind stream_kind(Metadata *meta)
 {
+    if (meta->stream != STREAM_UNKNOWN)
+        return (StreamKind)meta->stream;
     bool copy = meta->name.n >= 6 && (memcmp(meta->name.data, "Memcpy", 6) == 0 || (meta->name.n >= 7 && memcmp(meta->name.data, "CopyDev", 7) == 0) ||
                                       (meta->name.n >= 7 && memcmp(meta->name.data, "CopyHos", 7) == 0));
     bool fill = meta->name.n >= 6 && memcmp(meta->name.data, "Memset", 6) == 0;
-    if (contains(meta->name, "MemoryAlloc") || contains(meta->name, "MemoryFree") || contains(meta->name, "MemFree") || contains(meta->name, "MemAlloc")) {
+    bool driver =
+        contains(meta->name, "MemoryAlloc") || contains(meta->name, "MemoryFree") || contains(meta->name, "MemFree") || contains(meta->name, "MemAlloc");
+    meta->stream = driver ? STREAM_DRIVER : copy ? STREAM_COPY : fill ? STREAM_FILL : STREAM_KERNEL;
+    meta->directed = copy && copy_direction(meta->name, &meta->from, &meta->to);
+    return (StreamKind)meta->stream;
+}
+
+/* A kernel, copy or fill of a GPU stream. */
+static void gpu_event(Reader *r, uint32_t queue, Metadata *meta, const Event *e, EchTime start)
+{
+    StreamKind kind = stream_kind(meta);
+    bool copy = kind == STREAM_COPY, fill = kind == STREAM_FILL;
+    if (kind == STREAM_DRIVER) {
         ech_diag_note(r->ret->diag, "driver_allocations_without_address", 1);
         return;
     }
@@ -447,7 +478,10 @@ static void gpu_event(Reader *r, uint32_t queue, Metadata *meta, const Event *e,
         item.origin = known ? ECH_KNOWN : ECH_ABSENT;
         if (!known)
             ech_diag_note(r->ret->diag, "copies_without_bytes", 1);
-        if (copy && !copy_direction(meta->name, &item.from, &item.to)) {
+        if (copy && meta->directed) {
+            item.from = meta->from;
+            item.to = meta->to;
+        } else if (copy) {
             g_autofree char *name = ech_quote((const char *)meta->name.data, (gssize)meta->name.n, 80);
             ech_diag_dropped(r->ret->diag, "copy_directions", 1, "'%s': taken as device to device", name);
         }
@@ -560,7 +594,7 @@ typedef enum { LINE_SKIP, LINE_CORE, LINE_MARKS, LINE_STREAM, LINE_HOST } LineUs
 
 static bool read_line(Reader *r, EchWire wire, const Plane *plane, const Line *line, LineUse use, uint32_t device, GError **error)
 {
-    g_autofree char *name = g_strndup(line->name.data ? (const char *)line->name.data : "", line->name.n);
+    g_autofree char *name = g_strndup(line->name.data ? (const char *)line->name.data : "", MIN(line->name.n, (size_t)MAX_LABEL));
     uint32_t queue = use == LINE_STREAM ? ech_capture_queue(r->capture, name, ECH_QUEUE_COMPUTE, device) : ECH_NONE;
     EchWireField f;
     while (ech_wire_next(&wire, &f)) {
@@ -580,7 +614,7 @@ static bool read_line(Reader *r, EchWire wire, const Plane *plane, const Line *l
                 return false;
             ech_xplane_event(r->x, device, kind, start, e.has_device_duration && e.device_duration < INT64_MAX ? (EchTime)e.device_duration : e.duration);
             break;
-        case LINE_MARKS: ech_xplane_mark(r->x, device, name, (const char *)meta->name.data, (gssize)meta->name.n, start, e.duration); break;
+        case LINE_MARKS: ech_xplane_mark(r->x, device, name, string_of(r, meta), start, e.duration); break;
         case LINE_STREAM: gpu_event(r, queue, meta, &e, start); break;
         case LINE_HOST:
             r->n_host_events++;
@@ -743,7 +777,7 @@ static bool xplane_read(EchSource *source, const EchImportOptions *options, EchI
     g_autoptr(EchXplane) x = ech_xplane_new(ret, "xplane");
     Reader r = {.ret = ret, .where = ech_source_path(source), .x = x, .capture = ech_xplane_capture(x)};
     r.builder = ech_capture_builder(r.capture);
-    r.launches = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
+    r.launches = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, g_free);
     r.baselines = g_ptr_array_new_with_free_func(g_free);
     r.programs = ech_xplane_programs_new();
     r.names = g_hash_table_new_full(NULL, NULL, NULL, g_free);

@@ -36,7 +36,7 @@ uint32_t ech_xplane_kind(EchXplane *xplane, const EchXplaneOp *op);
 /** Something ran on a TPU core. */
 void ech_xplane_event(EchXplane *xplane, uint32_t device, uint32_t kind, EchTime start, EchTime duration);
 /** A named span that costs nothing by itself: a module, a step. */
-void ech_xplane_mark(EchXplane *xplane, uint32_t device, const char *line, const char *name, gssize n_name, EchTime start, EchTime duration);
+void ech_xplane_mark(EchXplane *xplane, uint32_t device, const char *line, EchId name, EchTime start, EchTime duration);
 /** Makes the trace of it all. */
 bool ech_xplane_finish(EchXplane *xplane, GError **error);
 /** Ordinal of "/device:TPU:3", false for other planes. *ret_tpu tells TPUs from GPUs. */

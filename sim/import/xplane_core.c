@@ -2,6 +2,7 @@
 
 #include "models/layout/layout.h"
 #include "models/link/link.h"
+#include "sim/base/hash.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -51,7 +52,7 @@ EchXplane *ech_xplane_new(EchImport *import, const char *format)
     x->builder = ech_capture_builder(x->capture);
     x->templates = g_array_new(FALSE, TRUE, sizeof(Template));
     x->happenings = g_array_new(FALSE, FALSE, sizeof(Happening));
-    x->index = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    x->index = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
     return x;
 }
 
@@ -375,10 +376,10 @@ void ech_xplane_event(EchXplane *x, uint32_t device, uint32_t kind, EchTime star
     g_array_append_val(x->happenings, h);
 }
 
-void ech_xplane_mark(EchXplane *x, uint32_t device, const char *line, const char *name, gssize n_name, EchTime start, EchTime duration)
+void ech_xplane_mark(EchXplane *x, uint32_t device, const char *line, EchId name, EchTime start, EchTime duration)
 {
     EchItem item = ech_item_init(ECH_ITEM_MARK);
-    item.name = ech_trace_builder_string(x->builder, name, n_name);
+    item.name = name;
     item.queue = ech_capture_queue(x->capture, line, ECH_QUEUE_HOST, device);
     item.issued = item.start = start;
     item.duration = duration;

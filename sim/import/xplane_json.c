@@ -6,6 +6,7 @@
 #include "sim/import/xplane.h"
 
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 
 #include <string.h>
 
@@ -170,7 +171,7 @@ static Thread *thread_of(Reader *r, const Event *e, const char *name)
         return thread;
     const Process *process = process_of(r, e->pid);
     Thread *fresh = g_new0(Thread, 1);
-    fresh->name = g_strdup(name ? name : "");
+    fresh->name = g_strndup(name ? name : "", 256); /* it is looked up for every event */
     fresh->device = process->ordinal;
     fresh->use = process->host ? USE_HOST : USE_SKIP;
     if (process->device) {
@@ -310,7 +311,7 @@ static void use_event(Reader *r)
     switch (thread->use) {
     case USE_CORE: core_event(r, thread, start, duration); break;
     case USE_MARKS:
-        ech_xplane_mark(r->x, thread->device, thread->name, e->name->str, (gssize)e->name->len, start,
+        ech_xplane_mark(r->x, thread->device, thread->name, ech_trace_builder_string(r->builder, e->name->str, (gssize)e->name->len), start,
                         e->has_device_duration && e->device_duration < INT64_MAX ? (EchTime)e->device_duration : duration);
         break;
     case USE_STREAM: stream_event(r, thread, start, duration); break;
@@ -396,8 +397,8 @@ static bool twin_read(EchSource *source, const EchImportOptions *options, EchImp
     g_autoptr(EchXplane) x = ech_xplane_new(ret, "xplane_json");
     Reader r = {.ret = ret, .json = json, .x = x, .capture = ech_xplane_capture(x)};
     r.builder = ech_capture_builder(r.capture);
-    r.processes = g_hash_table_new_full(NULL, NULL, NULL, g_free);
-    r.threads = g_hash_table_new_full(NULL, NULL, NULL, thread_free);
+    r.processes = g_hash_table_new_full(ech_hash_key, NULL, NULL, g_free);
+    r.threads = g_hash_table_new_full(ech_hash_key, NULL, NULL, thread_free);
     r.lines = g_ptr_array_new();
     r.launches = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
     r.asked = g_array_new(FALSE, FALSE, sizeof(Asked));

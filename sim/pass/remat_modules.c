@@ -1,6 +1,8 @@
 /* Modules of PyTorch as torch.utils.checkpoint has them: what they are given is kept, what they make is made again. */
 #include "sim/pass/remat.h"
 
+#include "sim/base/hash.h"
+
 #include <string.h>
 
 static bool is_backward(const EchSurvey *s, EchId op)
@@ -97,7 +99,7 @@ static void settle_call(const Call *call, EchId *until)
 /* For each buffer the op after which it may go, or ECH_NONE: whenever it went before. */
 static void find_inputs(const EchSurvey *s, const char *pattern, EchId *until)
 {
-    g_autoptr(GHashTable) calls = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, free_call);
+    g_autoptr(GHashTable) calls = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, free_call);
     g_autofree EchId *written = g_new(EchId, s->n_buffers + 1);
     for (size_t b = 0; b < s->n_buffers; b++)
         written[b] = ECH_NONE;

@@ -10,11 +10,18 @@
 
 enum { GPU_ALIGNMENT = 256, TPU_HBM_ALIGNMENT = 16384, TPU_FLAGS_ALIGNMENT = 4, TPU_SCALAR_ALIGNMENT = 512, TPU_VMEM_ALIGNMENT = 4096 };
 
+/* A value that lies in an allocation, and when the last of it and of those that began before it ends. */
+typedef struct {
+    EchId value;
+    int64_t reach;
+} Lodger;
+
 /* An allocation while it is filled. */
 typedef struct {
     EchAllocation base;
     GArray *assigned; /* EchAssigned */
     bool open;        /* takes more buffers */
+    GArray *lodgers;  /* Lodger, by their starts; of an open one, else NULL */
 } Draft;
 
 typedef struct {
@@ -91,14 +98,49 @@ static bool interfere(const Assigner *a, const EchValue *x, const EchValue *y)
     return !takes_over(a, x, y) && !takes_over(a, y, x);
 }
 
+/* How many of those that lie in @draft have begun by @time. */
+static guint begun_by(const EchProgram *p, const Draft *draft, int64_t time)
+{
+    guint low = 0, high = draft->lodgers->len;
+    while (low < high) {
+        guint middle = low + (high - low) / 2;
+        if (p->values[g_array_index(draft->lodgers, Lodger, middle).value].start <= time)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Lets @buffer's values lie in @draft. */
+static void lodge(const EchProgram *p, Draft *draft, const EchValueBuffer *buffer)
+{
+    for (uint32_t k = 0; k < buffer->n_values; k++) {
+        Lodger lodger = {p->buffer_values[buffer->first_value + k], 0};
+        const EchValue *value = &p->values[lodger.value];
+        if (value->start < 0)
+            continue;
+        guint at = begun_by(p, draft, value->start);
+        g_array_insert_val(draft->lodgers, at, lodger);
+        for (guint i = at; i < draft->lodgers->len; i++) {
+            Lodger *one = &g_array_index(draft->lodgers, Lodger, i);
+            int64_t reach = MAX(p->values[one->value].end, i > 0 ? g_array_index(draft->lodgers, Lodger, i - 1).reach : INT64_MIN);
+            if (i > at && one->reach == reach)
+                break; /* so are those behind it */
+            one->reach = reach;
+        }
+    }
+}
+
 static bool fits(Assigner *a, const EchValueBuffer *buffer, const Draft *draft)
 {
     if (!draft->open || draft->base.space != buffer->space || buffer->bytes > draft->base.bytes || (buffer->live_out && buffer->bytes != draft->base.bytes))
         return false;
     for (uint32_t k = 0; k < buffer->n_values; k++) {
         const EchValue *value = &a->p->values[a->p->buffer_values[buffer->first_value + k]];
-        for (guint j = 0; j < draft->assigned->len; j++) {
-            if (interfere(a, value, &a->p->values[g_array_index(draft->assigned, EchAssigned, j).value]))
+        /* Only who has begun before its end, and not ended before its start, is there with it. */
+        for (guint j = begun_by(a->p, draft, value->end); j-- > 0 && g_array_index(draft->lodgers, Lodger, j).reach >= value->start;) {
+            if (interfere(a, value, &a->p->values[g_array_index(draft->lodgers, Lodger, j).value]))
                 return false;
         }
     }
@@ -137,6 +179,7 @@ static void place(Assigner *a, EchId b, bool reuse)
         if (!fits(a, buffer, draft_at(a, k)))
             continue;
         put_buffer(a, k, b);
+        lodge(a->p, draft_at(a, k), buffer);
         draft_at(a, k)->base.is_live_out |= buffer->live_out;
         return;
     }
@@ -157,6 +200,10 @@ static void place(Assigner *a, EchId b, bool reuse)
     /* A tuple's table that is neither handed in nor out is a temporary of its own. */
     draft->base.is_temp = buffer->is_tuple && !buffer->is_parameter && !buffer->live_out && !buffer->is_constant;
     draft->open = !buffer->is_tuple && !buffer->is_constant && (buffer->live_out || !buffer->is_parameter);
+    if (draft->open) {
+        draft->lodgers = g_array_new(FALSE, FALSE, sizeof(Lodger));
+        lodge(a->p, draft, buffer);
+    }
 }
 
 static void place_all(Assigner *a, bool reuse)
@@ -781,8 +828,10 @@ static void find_last_holders(Assigner *a)
 
 static void clear_drafts(Assigner *a)
 {
-    for (guint k = 0; k < a->drafts->len; k++)
+    for (guint k = 0; k < a->drafts->len; k++) {
         g_array_unref(draft_at(a, k)->assigned);
+        g_clear_pointer(&draft_at(a, k)->lodgers, g_array_unref);
+    }
     g_array_set_size(a->drafts, 0);
     g_clear_pointer(&a->figures, g_free);
     a->n_figures = 0;

@@ -2,6 +2,8 @@
  * overwritten if whatever else reads it stands before, and is then made to come before, else it is copied (a broadcast or a constant is made again). */
 #include "sim/program/graph.h"
 
+#include "sim/base/hash.h"
+
 #include <string.h>
 
 typedef struct {
@@ -383,7 +385,7 @@ void ech_graph_insert_copies(EchGraph *g)
     c.idle = g_new0(uint8_t *, n + 1);
     c.caller = g_new(EchId, g->computations->len + 1);
     c.copies = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, (GDestroyNotify)g_array_unref);
-    c.claimed = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    c.claimed = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
     for (EchId k = 0; k < g->computations->len; k++)
         c.caller[k] = ECH_NONE;
     for (EchId id = 0; id < n; id++) {

@@ -3,11 +3,15 @@
 #include "sim/program/private.h"
 
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 
 #include <string.h>
 
 enum { MAX_CALL_DEPTH = 256 };
 #define MAX_POSITIONS ((size_t)1 << 24)
+/* Arrays that instructions are given, a tuple's each for itself: so many, and besides for each instruction. Few take large tuples. */
+#define MAX_USES ((size_t)1 << 22)
+#define USES_EACH ((size_t)16)
 
 /* Flat schedule */
 
@@ -435,12 +439,12 @@ static bool phi_replace(PhiGraph *g, EchId id, EchId by)
     by = phi_found(g, by);
     if (node->replaced_by != ECH_NONE || by == id)
         return false;
-    for (uint32_t k = 0; k < node->n_users; k++) {
+    for (uint32_t k = 0; k < node->n_users && g->steps > 0; k++) {
         PhiNode *user = &g->nodes[g->users[node->first_user + k]];
         put_in_place(g->operands + user->first_operand, user->n_operands, id, by);
         g->steps -= MIN(g->steps, user->n_operands);
     }
-    for (uint32_t k = 0; k < node->n_operands; k++) {
+    for (uint32_t k = 0; k < node->n_operands && g->steps > 0; k++) {
         PhiNode *operand = &g->nodes[g->operands[node->first_operand + k]];
         put_in_place(g->users + operand->first_user, operand->n_users, id, by);
         g->steps -= MIN(g->steps, operand->n_users);
@@ -804,8 +808,9 @@ static bool collect_uses(EchProgram *p, GError **error)
         UseVisitor visit = pass == 0 ? count_use : store_use;
         for (size_t k = 0; k < p->n_flat; k++) {
             visit_uses_of(p, p->flat[k], visit);
-            if (p->n_uses > MAX_POSITIONS * 4) {
-                g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, "%s: tuples are used too many times", p->name);
+            if (p->n_uses > MAX_USES + USES_EACH * p->n_instructions) {
+                g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY, "%s: %zu instructions are given more than %zu arrays, at %s; tuples are used too many times",
+                            p->name, p->n_instructions, p->n_uses - 1, p->instructions[p->flat[k]].name);
                 return false;
             }
         }
@@ -1016,7 +1021,7 @@ static void join_instruction(EchProgram *p, EchId i, EchId *group, GArray *pairs
 static GHashTable *entry_parameters(const EchProgram *p)
 {
     const EchComputation *c = &p->computations[p->entry];
-    GHashTable *parameters = g_hash_table_new(g_int64_hash, g_int64_equal);
+    GHashTable *parameters = g_hash_table_new(ech_hash_int64, g_int64_equal);
     for (uint32_t k = 0; k < c->n; k++) {
         if (p->instructions[c->first + k].opcode == ECH_HLO_PARAMETER)
             g_hash_table_insert(parameters, &p->instructions[c->first + k].number, GSIZE_TO_POINTER((size_t)c->first + k + 1));

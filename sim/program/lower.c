@@ -12,13 +12,15 @@
 #include "models/kernel/stalls.h"
 #include "models/link/link.h"
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 
 #include <string.h>
 
 /* Multiprocessors of a GPU that is not known: an H100's. They decide how XLA launches loops and short rows. */
 enum { USUAL_SMS = 132 };
 
-enum { MAX_REMARKS_PER_KIND = 4, MAX_REPEATED = 1 << 20 };
+/* MAX_REPEATED: what computations that are called again may add, in instructions and arrays that these are given or make. */
+enum { MAX_REMARKS_PER_KIND = 4, MAX_REPEATED = 1 << 22 };
 
 /* A collective that was started inside a fusion and not yet waited for. */
 typedef struct {
@@ -810,6 +812,21 @@ static void lower_computation(Lowerer *l, EchId computation)
     }
 }
 
+/* What lowering a computation adds to the trace, and takes, at most: attributes are looked through, too. */
+static size_t weight_of(const EchProgram *p, EchId computation)
+{
+    enum { LOOKED_AT = 256 }; /* bytes, at once */
+    const EchComputation *c = &p->computations[computation];
+    size_t weight = c->n;
+    for (uint32_t k = 0; k < c->n; k++) {
+        const EchInstruction *i = &p->instructions[c->first + k];
+        weight += p->shapes[i->shape].n_positions + i->attributes_n / LOOKED_AT;
+        for (uint32_t o = 0; o < i->n_operands; o++)
+            weight += p->shapes[p->instructions[ech_program_operand(p, i, o)].shape].n_positions;
+    }
+    return weight;
+}
+
 /* A computation that several instructions call has its values at the first of them: the others repeat its work without its buffers. */
 static void lower_called(Lowerer *l, EchId caller, EchId computation)
 {
@@ -822,7 +839,7 @@ static void lower_called(Lowerer *l, EchId caller, EchId computation)
         return;
     }
     l->repeats++;
-    l->repeated += l->p->computations[computation].n;
+    l->repeated += weight_of(l->p, computation);
     ech_diag_note(l->diag, "repeated_calls_without_buffers", 1);
     lower_computation(l, computation);
     l->repeats--;
@@ -889,7 +906,7 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
         l.stationary = stationary;
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("hlo");
     l.b = builder;
-    l.queues = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    l.queues = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
     l.core = queue_named(&l, "core", ECH_QUEUE_COMPUTE);
     l.places = g_new0(Place, program->n_buffers + 1);
     l.hidden = g_new0(bool, program->n_computations + 1);

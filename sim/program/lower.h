@@ -48,7 +48,7 @@ typedef struct {
     EchId first_assumed;
     EchId first_opaque; /* ...the first of them */
     unsigned repeats;   /* > 0 inside a computation that was lowered before */
-    size_t repeated;    /* instructions lowered that way */
+    size_t repeated;    /* what was lowered that way, in instructions and their arrays */
 } Lowerer;
 
 /** Makes every buffer of the trace; fills places, born, dies, homed, untaken. hidden must be known. */

@@ -157,6 +157,7 @@ typedef struct {
     EchKernelGrid *work;
     double weight;
     uint64_t visits; /* in this step of the grid */
+    uint64_t left;   /* visits, of all that may be */
     int64_t *limits; /* of the grid's dimensions, while they are looked for; NULL else */
     unsigned calls;
 } Walk;
@@ -786,10 +787,11 @@ static void walk_region(Walk *w, uint32_t region)
     bool multiplies = false;
     for (uint32_t b = region; b != ECH_MLIR_NONE; b = ech_mlir_block(w->m, b)->next)
         for (uint32_t o = ech_mlir_block(w->m, b)->first; o != ECH_MLIR_NONE; o = ech_mlir_op(w->m, o)->next) {
-            if (w->visits++ >= BUDGET) {
+            if (w->visits++ >= BUDGET || w->left == 0) {
                 w->work->assumed = true;
                 return;
             }
+            w->left--;
             multiplies = multiplies || w->steps[o].kind == MATMUL;
             walk_op(w, o);
         }
@@ -968,7 +970,8 @@ static void move_blocks(Walk *w, const Grid *grid, const Window *windows, size_t
     w->work = work;
 }
 
-static void walk_grid(Walk *w, uint32_t kernel, const Grid *grid, const Window *windows, size_t n_windows, uint64_t steps)
+/* False where that takes more visits than are left. */
+static bool walk_grid(Walk *w, uint32_t kernel, const Grid *grid, const Window *windows, size_t n_windows, uint64_t steps)
 {
     EchKernelGrid first = {0}, *work = w->work;
     w->work = &first;
@@ -979,7 +982,10 @@ static void walk_grid(Walk *w, uint32_t kernel, const Grid *grid, const Window *
         double weight = (double)MIN(stride, steps - step);
         walk_step(w, kernel, grid, step, weight);
         move_blocks(w, grid, windows, n_windows, step, steps, weight);
+        if (w->left == 0)
+            return false;
     }
+    return true;
 }
 
 static bool no_grid(GError **error)
@@ -1058,7 +1064,8 @@ static uint32_t kernel_of(const Walk *w)
     return w->n_functions > 0 ? w->functions[0] : ECH_MLIR_NONE;
 }
 
-bool ech_mosaic_read(const uint8_t *bytes, size_t n, const EchMosaicArray *arrays, size_t n_operands, size_t n_arrays, EchKernelGrid *ret, GError **error)
+bool ech_mosaic_read(const uint8_t *bytes, size_t n, const EchMosaicArray *arrays, size_t n_operands, size_t n_arrays, uint64_t *visits, EchKernelGrid *ret,
+                     GError **error)
 {
     g_autoptr(EchMlirModule) m = ech_mlir_read(bytes, n, error);
     if (!m)
@@ -1067,7 +1074,7 @@ bool ech_mosaic_read(const uint8_t *bytes, size_t n, const EchMosaicArray *array
     g_autofree uint32_t *functions = g_new(uint32_t, m->ops->len);
     g_autofree Value *values = g_new0(Value, MAX(m->n_values, 1u));
     EchKernelGrid work = {0};
-    Walk w = {.m = m, .steps = ops, .functions = functions, .values = values, .work = &work};
+    Walk w = {.m = m, .steps = ops, .functions = functions, .values = values, .work = &work, .left = *visits};
     for (uint32_t i = 0; i < m->ops->len; i++) {
         const EchMlirOp *op = ech_mlir_op(m, i);
         ops[i].kind = kind_of(m, op);
@@ -1100,7 +1107,11 @@ bool ech_mosaic_read(const uint8_t *bytes, size_t n, const EchMosaicArray *array
         return false;
     work.steps = (double)steps;
     work.parallel = parallel_bound(m, attributes, &grid);
-    walk_grid(&w, kernel, &grid, windows, n_windows, steps);
-    *ret = work;
-    return true;
+    bool walked = walk_grid(&w, kernel, &grid, windows, n_windows, steps);
+    *visits = walked ? w.left : 0;
+    if (walked)
+        *ret = work;
+    else
+        g_set_error_literal(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "kernel's code: its steps take far too long to go through");
+    return walked;
 }

@@ -20,6 +20,11 @@ typedef struct {
     bool on_chip; /**< It lies in the on-chip memory: its blocks cost no traffic. */
 } EchMosaicArray;
 
-/** Reads the kernel of @bytes (MLIR bytecode). @arrays: the custom call's @n_operands operands, then its results, @n_arrays in all. Errors: ECH_ERROR_PARSE
- * with the byte offset; ECH_ERROR_UNSUPPORTED for a later version of the bytecode and for what has no grid of known size. *ret is untouched on failure. */
-bool ech_mosaic_read(const uint8_t *bytes, size_t n, const EchMosaicArray *arrays, size_t n_operands, size_t n_arrays, EchKernelGrid *ret, GError **error);
+/** Reads the kernel of @bytes (MLIR bytecode). @arrays: the custom call's @n_operands operands, then its results, @n_arrays in all. *@visits:
+ * how many operations may be gone through, for all kernels of a program; what this one took is taken off. Errors: ECH_ERROR_PARSE with the byte offset;
+ * ECH_ERROR_UNSUPPORTED for a later version of the bytecode, for what has no grid of known size, and where *@visits are not enough. *ret is untouched on
+ * failure. */
+bool ech_mosaic_read(const uint8_t *bytes, size_t n, const EchMosaicArray *arrays, size_t n_operands, size_t n_arrays, uint64_t *visits, EchKernelGrid *ret,
+                     GError **error);
+/** For the kernels of one program: hundreds of them whose every step is looked at. */
+#define ECH_MOSAIC_VISITS (UINT64_C(1) << 28)

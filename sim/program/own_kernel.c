@@ -143,8 +143,25 @@ static void add_array(const EchProgram *p, EchId shape, const GArray *values, Co
                                                           .on_chip = layout && layout->space == ECH_SPACE_VECTOR};
 }
 
-/* @held: owns the contents of constants. */
-static bool read_call(const EchProgram *p, EchId id, const EchId *callers, GPtrArray *held, Code *ret)
+/* Of a constant, looked at once; NULL as above. @known: constant + 1 -> its numbers, owned. */
+static const GArray *contents_of(const EchProgram *p, EchId constant, GHashTable *known)
+{
+    gpointer found;
+    if (!g_hash_table_lookup_extended(known, GUINT_TO_POINTER(constant + 1), NULL, &found)) {
+        found = contents(p, &p->instructions[constant]);
+        g_hash_table_insert(known, GUINT_TO_POINTER(constant + 1), found);
+    }
+    return found;
+}
+
+static void free_contents(gpointer contents)
+{
+    if (contents)
+        g_array_unref(contents);
+}
+
+/* @known: the contents of constants, which the code borrows. */
+static bool read_call(const EchProgram *p, EchId id, const EchId *callers, GHashTable *known, Code *ret)
 {
     const EchInstruction *i = &p->instructions[id];
     Code code = {.n_operands = i->n_operands};
@@ -153,9 +170,7 @@ static bool read_call(const EchProgram *p, EchId id, const EchId *callers, GPtrA
         return false;
     for (uint32_t k = 0; k < i->n_operands; k++) {
         EchId array = operand(p, id, k), constant = constant_behind(p, callers, array);
-        GArray *values = constant != ECH_NONE ? contents(p, &p->instructions[constant]) : NULL;
-        if (values)
-            g_ptr_array_add(held, values);
+        const GArray *values = constant != ECH_NONE ? contents_of(p, constant, known) : NULL;
         add_array(p, p->instructions[array].shape, values, &code);
     }
     for (uint32_t q = 0; q < p->shapes[i->shape].n_positions; q++) {
@@ -170,7 +185,8 @@ static bool read_call(const EchProgram *p, EchId id, const EchId *callers, GPtrA
 void ech_program_derive_grids(EchProgram *p)
 {
     g_autoptr(GArray) grids = g_array_new(FALSE, FALSE, sizeof(EchKernelGrid)), codes = g_array_new(FALSE, FALSE, sizeof(Code));
-    g_autoptr(GPtrArray) held = g_ptr_array_new_with_free_func((GDestroyNotify)g_array_unref);
+    g_autoptr(GHashTable) known = g_hash_table_new_full(NULL, NULL, NULL, free_contents);
+    uint64_t visits = ECH_MOSAIC_VISITS;
     g_autofree EchId *callers = NULL;
     for (size_t i = 0; i < p->n_instructions; i++) {
         EchInstruction *instruction = &p->instructions[i];
@@ -179,7 +195,7 @@ void ech_program_derive_grids(EchProgram *p)
             continue;
         callers = callers ? callers : callers_of(p);
         Code code;
-        if (!read_call(p, (EchId)i, callers, held, &code))
+        if (!read_call(p, (EchId)i, callers, known, &code))
             continue;
         for (guint k = 0; k < codes->len && instruction->grid == 0; k++)
             if (same_code(&g_array_index(codes, Code, k), &code))
@@ -191,7 +207,7 @@ void ech_program_derive_grids(EchProgram *p)
         g_autofree guchar *bytes = g_base64_decode(text, &n);
         EchKernelGrid grid;
         g_autoptr(GError) unread = NULL; /* such a kernel is told of where it is lowered */
-        if (ech_mosaic_read(bytes, n, code.arrays, code.n_operands, code.n_arrays, &grid, &unread)) {
+        if (ech_mosaic_read(bytes, n, code.arrays, code.n_operands, code.n_arrays, &visits, &grid, &unread)) {
             g_array_append_val(grids, grid);
             g_array_append_val(codes, code);
             instruction->grid = grids->len;

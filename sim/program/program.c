@@ -2,6 +2,7 @@
 
 #include "models/link/link.h"
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 
 #include <string.h>
 
@@ -71,21 +72,23 @@ uint32_t ech_program_member_at(const EchProgram *program, EchId shape, uint32_t 
 {
     const EchShape *s = &program->shapes[shape];
     g_assert(position > 0 && s->n_elements > 0);
-    position--;
-    uint32_t k = 0, n;
-    for (; k + 1 < s->n_elements && position >= (n = program->shapes[program->elements[s->first_element + k]].n_positions); k++)
-        position -= n;
-    *ret_inner = position;
-    return k;
+    const uint32_t *starts = program->starts + s->first_element;
+    uint32_t low = 0, high = s->n_elements; /* the last member that begins at the position or before */
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (starts[middle] <= position)
+            low = middle;
+        else
+            high = middle;
+    }
+    *ret_inner = position - starts[low];
+    return low;
 }
 
 uint32_t ech_program_member_position(const EchProgram *program, EchId shape, uint32_t member)
 {
     const EchShape *s = &program->shapes[shape];
-    uint32_t position = 1;
-    for (uint32_t k = 0; k < member && k < s->n_elements; k++)
-        position += program->shapes[program->elements[s->first_element + k]].n_positions;
-    return position;
+    return member < s->n_elements ? program->starts[s->first_element + member] : s->n_positions;
 }
 
 const EchLayout *ech_program_layout(const EchProgram *program, EchId shape)
@@ -142,8 +145,13 @@ static EchBytes shape_bytes(const EchProgram *program, const EchShape *shape)
 /* Bytes of every shape for the program's platform and tuple granule. */
 static void size_shapes(EchProgram *program)
 {
-    for (size_t i = 0; i < program->n_shapes; i++)
-        program->shapes[i].bytes = shape_bytes(program, &program->shapes[i]);
+    for (size_t i = 0; i < program->n_shapes; i++) {
+        EchShape *shape = &program->shapes[i];
+        shape->bytes = shape_bytes(program, shape);
+        shape->whole = shape->is_tuple ? 0 : shape->bytes;
+        for (uint32_t k = 0; k < shape->n_elements; k++) /* which have smaller numbers */
+            shape->whole = ech_bytes_add(shape->whole, program->shapes[program->elements[shape->first_element + k]].whole);
+    }
 }
 
 /* Attributes */
@@ -358,6 +366,7 @@ static void program_clear(EchProgram *p)
 {
     g_free(p->shapes);
     g_free(p->elements);
+    g_free(p->starts);
     g_free(p->layouts);
     g_free(p->instructions);
     g_free(p->computations);
@@ -402,7 +411,7 @@ void ech_program_assignment_free(EchProgramAssignment *assignment)
 /* Builder */
 
 typedef struct {
-    size_t shapes, elements, layouts, instructions, computations, operands, called, control, donations;
+    size_t shapes, elements, starts, layouts, instructions, computations, operands, called, control, donations;
 } Capacity;
 
 struct EchProgramBuilder {
@@ -430,7 +439,7 @@ EchProgramBuilder *ech_program_builder_new(const char *name)
     p->name = g_string_chunk_insert(p->strings, name);
     p->entry = p->entry_layout = ECH_NONE;
     p->replicas = p->partitions = 1;
-    builder->shapes = g_hash_table_new_full(g_bytes_hash, g_bytes_equal, (GDestroyNotify)g_bytes_unref, NULL);
+    builder->shapes = g_hash_table_new_full(ech_hash_gbytes, g_bytes_equal, (GDestroyNotify)g_bytes_unref, NULL);
     return builder;
 }
 
@@ -503,10 +512,12 @@ EchId ech_program_builder_tuple(EchProgramBuilder *builder, const EchId *members
     uint64_t positions = 1;
     for (uint32_t k = 0; k < n; k++) {
         const EchShape *member = &p->shapes[members[k]];
+        GROW(builder, elements);
+        GROW(builder, starts);
+        p->elements[p->n_elements++] = members[k];
+        p->starts[p->n_starts++] = (uint32_t)MIN(positions, UINT32_MAX);
         positions += member->n_positions;
         shape.dense = ech_bytes_add(shape.dense, member->dense);
-        GROW(builder, elements);
-        p->elements[p->n_elements++] = members[k];
     }
     /* Nested tuples of tuples double at each level: refuse before positions overflow. */
     if (p->n_shapes >= INT32_MAX || positions > (1 << 24))
@@ -685,6 +696,7 @@ EchProgramBuilder *ech_program_builder_new_from(const EchProgram *program)
     p->entry_layout = program->entry_layout;
     COPY_ARRAY(p, program, shapes);
     COPY_ARRAY(p, program, elements);
+    COPY_ARRAY(p, program, starts);
     COPY_ARRAY(p, program, layouts);
     COPY_ARRAY(p, program, instructions);
     COPY_ARRAY(p, program, computations);
@@ -692,8 +704,8 @@ EchProgramBuilder *ech_program_builder_new_from(const EchProgram *program)
     COPY_ARRAY(p, program, called);
     COPY_ARRAY(p, program, control);
     COPY_ARRAY(p, program, donations);
-    builder->capacity =
-        (Capacity){p->n_shapes, p->n_elements, p->n_layouts, p->n_instructions, p->n_computations, p->n_operands, p->n_called, p->n_control, p->n_donations};
+    builder->capacity = (Capacity){p->n_shapes,       p->n_elements, p->n_starts, p->n_layouts, p->n_instructions,
+                                   p->n_computations, p->n_operands, p->n_called, p->n_control, p->n_donations};
     for (guint i = 0; i < program->keep->len; i++)
         g_ptr_array_add(p->keep, g_bytes_ref(program->keep->pdata[i]));
     for (size_t i = 0; i < p->n_shapes; i++) {
@@ -831,7 +843,7 @@ EchProgram *ech_program_builder_finish(EchProgramBuilder *builder, const char *d
     if (!check(p, error))
         return NULL;
     /* Empty lists have an address too. */
-    EchId **lists[] = {&p->operands, &p->called, &p->control, &p->elements};
+    EchId **lists[] = {&p->operands, &p->called, &p->control, &p->elements, &p->starts};
     for (size_t k = 0; k < G_N_ELEMENTS(lists); k++)
         *lists[k] = *lists[k] ? *lists[k] : g_new0(EchId, 1);
     if (p->platform == ECH_PLATFORM_UNKNOWN)

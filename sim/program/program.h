@@ -39,6 +39,7 @@ typedef struct {
     uint64_t count;                     /**< Array elements. */
     EchBytes dense;                     /**< Bytes without padding; a tuple's table is not counted. */
     EchBytes bytes;                     /**< As the compiler sizes it on the program's platform: padded array, or a tuple's own pointer table. */
+    EchBytes whole;                     /**< The same of all arrays in it, tables aside. */
 } EchShape;
 
 /** One instruction. */
@@ -178,6 +179,7 @@ typedef struct {
     uint32_t n_parameters;
     uint8_t state;
     bool touched;
+    uint64_t steps; /**< Instructions and operands that are gone through where its kernels are told: its own, and those of what it calls in turn. */
 } EchBody;
 
 typedef struct EchProgram {
@@ -194,12 +196,13 @@ typedef struct EchProgram {
     EchId entry_layout; /**< Of a program without a schedule: ((parameters), result) as entry_computation_layout has them; ECH_NONE where it says nothing. */
     EchShape *shapes;
     EchId *elements;
+    uint32_t *starts; /**< starts[n_starts], as many as elements: the position of each in its tuple. */
     EchLayout *layouts;
     EchInstruction *instructions;
     EchComputation *computations;
     EchId *operands, *called, *control;
     EchDonation *donations;
-    size_t n_shapes, n_elements, n_layouts, n_instructions, n_computations, n_operands, n_called, n_control, n_donations;
+    size_t n_shapes, n_elements, n_starts, n_layouts, n_instructions, n_computations, n_operands, n_called, n_control, n_donations;
     /* derived */
     EchBody *bodies;      /**< bodies[n_computations] */
     EchKernelGrid *grids; /**< What kernels of the program's own do; see EchInstruction.grid. */

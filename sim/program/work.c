@@ -355,13 +355,7 @@ EchHloWork ech_program_work(const EchProgram *program, EchId instruction)
 
 static EchBytes all_bytes(const EchProgram *p, EchId shape)
 {
-    const EchShape *s = &p->shapes[shape];
-    if (!s->is_tuple)
-        return s->bytes;
-    EchBytes total = 0;
-    for (uint32_t k = 0; k < s->n_elements; k++)
-        total = ech_bytes_add(total, all_bytes(p, p->elements[s->first_element + k]));
-    return total;
+    return p->shapes[shape].whole;
 }
 
 /* A gather reads about what it gives back. */
@@ -432,6 +426,35 @@ static void touch_parameters(const EchProgram *p, EchId computation, EchTouched 
 
 enum { BODY_NEW, BODY_OPEN, BODY_DONE };
 
+/* Whether an instruction's kernels are told by the computations that it calls: then these are gone through for each of their callers. */
+static bool looks_into(EchHlo opcode)
+{
+    return opcode != ECH_HLO_WHILE && opcode != ECH_HLO_CONDITIONAL && opcode != ECH_HLO_ASYNC_START && opcode != ECH_HLO_ASYNC_UPDATE &&
+           opcode != ECH_HLO_ASYNC_DONE;
+}
+
+/* Instructions and operands that are gone through in all: so many, and besides for each instruction. Compilers give nearly every fusion a computation of its
+ * own. */
+#define MAX_STEPS (UINT64_C(1) << 24)
+enum { STEPS_EACH = 16 };
+
+static bool few_steps(const EchProgram *p, GError **error)
+{
+    uint64_t steps = 0;
+    for (size_t i = 0; i < p->n_instructions; i++) {
+        const EchInstruction *instruction = &p->instructions[i];
+        for (uint32_t k = 0; looks_into((EchHlo)instruction->opcode) && k < instruction->n_called; k++)
+            steps = ech_bytes_add(steps, p->bodies[ech_program_called(p, instruction, k)].steps);
+        if (steps <= MAX_STEPS + STEPS_EACH * (uint64_t)p->n_instructions)
+            continue;
+        g_set_error(error, ECH_ERROR, ECH_ERROR_VERIFY,
+                    "%s: up to %s, %zu instructions call computations of %" G_GUINT64_FORMAT " instructions and operands in all; too many call the same",
+                    p->name, instruction->name, i + 1, steps);
+        return false;
+    }
+    return true;
+}
+
 /* Bodies before the instructions that call them; each once. */
 static bool visit_body(EchProgram *p, EchId computation, unsigned depth, GError **error)
 {
@@ -445,12 +468,16 @@ static bool visit_body(EchProgram *p, EchId computation, unsigned depth, GError 
         return false;
     }
     body->state = BODY_OPEN;
+    body->steps = c->n;
     for (uint32_t j = 0; j < c->n; j++) {
         const EchInstruction *i = &p->instructions[c->first + j];
         for (uint32_t k = 0; k < i->n_called; k++) {
             if (!visit_body(p, ech_program_called(p, i, k), depth + 1, error))
                 return false;
+            if (looks_into((EchHlo)i->opcode))
+                body->steps = ech_bytes_add(body->steps, p->bodies[ech_program_called(p, i, k)].steps);
         }
+        body->steps = ech_bytes_add(body->steps, i->n_operands);
         if (i->opcode == ECH_HLO_PARAMETER && i->number >= body->n_parameters && i->number < c->n)
             body->n_parameters = (uint32_t)i->number + 1;
     }
@@ -468,6 +495,8 @@ bool ech_program_derive_bodies(EchProgram *p, GError **error)
         if (!visit_body(p, (EchId)c, 0, error))
             return false;
     }
+    if (!few_steps(p, error))
+        return false;
     ech_program_touch_bodies(p);
     return true;
 }

@@ -1,4 +1,5 @@
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 #include "sim/replay/machine_private.h"
 
 #include <string.h>
@@ -517,7 +518,7 @@ static bool compile_memories(EchMachine *m, EchDiag *diag, GError **error)
         if (buffer->alias_of != ECH_NONE)
             continue;
         if (buffer->pool != ECH_NONE) {
-            m->pools = m->pools ? m->pools : g_hash_table_new(g_str_hash, g_str_equal);
+            m->pools = m->pools ? m->pools : g_hash_table_new(ech_hash_text, g_str_equal);
             g_hash_table_insert(m->pools, (gpointer)(uintptr_t)ech_trace_string(m->trace, buffer->pool), GUINT_TO_POINTER(buffer->pool + 1));
         }
         if (buffer->offset == ECH_OFFSET_NONE) {

@@ -3,6 +3,7 @@
  * Calls are the collectives of all ranks, and their hosts' waits for other hosts, meetings what their words stand for (sim/trace/meets.h), parties the calls of
  * a meeting. A message that finds room in its channel's buffer is sent before its receiver comes, as NCCL does. */
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 #include "sim/replay/replaying.h"
 #include "sim/trace/meets.h"
 
@@ -157,7 +158,7 @@ static void remark_absent(const Together *t, const Seat *seat)
 static void find_meetings(Together *t)
 {
     g_autoptr(GHashTable) index = g_hash_table_new_full(ech_meeting_hash, ech_meeting_equal, g_free, NULL),
-                          channels = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
+                          channels = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, NULL);
     for (uint32_t s = 0; s < t->n; s++) {
         const EchTrace *trace = t->seats[s].replaying.rank.trace;
         size_t n_ops = ech_trace_n_ops(trace);

@@ -1,5 +1,6 @@
 /* What the kernel times of a program rest on: how much is held against measurements or estimates, how much is borrowed, assumed, or a roofline alone. */
 #include "models/kernel/gpu.h"
+#include "sim/base/hash.h"
 #include "sim/program/price_kernels.h"
 #include "sim/report/json_out.h"
 #include "sim/report/report.h"
@@ -12,7 +13,7 @@ static bool tpu_basis(const EchReport *report, EchBasis *ret)
     EchBasis basis = {.tpu = true};
     size_t n;
     g_autofree EchNameTime *times = ech_report_longest(report, SIZE_MAX, &n);
-    g_autoptr(GHashTable) named = g_hash_table_new(g_str_hash, g_str_equal);
+    g_autoptr(GHashTable) named = g_hash_table_new(ech_hash_text, g_str_equal);
     for (size_t i = 0; i < program->n_instructions; i++)
         g_hash_table_insert(named, (gpointer)(uintptr_t)program->instructions[i].name, GSIZE_TO_POINTER(i + 1));
     for (size_t i = 0; i < n; i++) {

@@ -1,6 +1,8 @@
 /* What the HTML page draws, as compact JSON: arrays of numbers, names once. */
 #include "sim/report/timeline.h"
 
+#include "sim/base/hash.h"
+
 #include <string.h>
 
 /* Names of operations and buffers, numbered in order of first use. */
@@ -141,7 +143,7 @@ GString *ech_report_details(const EchReport *report, size_t max_spans)
 {
     const EchRun *run = report->run;
     g_autoptr(EchTimeline) timeline = ech_timeline_new(report);
-    g_autoptr(GHashTable) index = g_hash_table_new(g_str_hash, g_str_equal);
+    g_autoptr(GHashTable) index = g_hash_table_new(ech_hash_text, g_str_equal);
     g_autoptr(GPtrArray) texts = g_ptr_array_new_with_free_func(g_free);
     Names names = {index, texts};
     GString *out = g_string_new(NULL);

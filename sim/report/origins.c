@@ -1,4 +1,5 @@
 #include "sim/report/origins.h"
+#include "sim/base/hash.h"
 #include "sim/report/json_out.h"
 
 #include <string.h>
@@ -89,7 +90,7 @@ EchAsker *ech_report_askers(const EchReport *report, size_t *ret_n)
     *ret_n = 0;
     g_autoptr(GArray) rows = g_array_new(FALSE, TRUE, sizeof(EchAsker));
     g_array_set_clear_func(rows, asker_clear);
-    g_autoptr(GHashTable) index = g_hash_table_new(g_str_hash, g_str_equal); /* name to row + 1 */
+    g_autoptr(GHashTable) index = g_hash_table_new(ech_hash_text, g_str_equal); /* name to row + 1 */
     g_autofree Told *told = g_new0(Told, ech_trace_n_strings(trace) + 1);
     g_autofree uint64_t *counts = ech_report_span_counts(report);
     bool known = false;

@@ -1,5 +1,6 @@
 /* Perfetto's protobuf timeline; field numbers from trace_packet.proto, track_event.proto, track_descriptor.proto and interned_data.proto. */
 #include "sim/report/ranks.h"
+#include "sim/base/hash.h"
 #include "sim/report/timeline.h"
 #include "sim/report/wire_out.h"
 #include "sim/trace/meets.h"
@@ -319,8 +320,8 @@ static void write_counters(Writer *writer, const Drawn *drawn)
 
 static Writer writer_new(void)
 {
-    return (Writer){g_byte_array_new(), false, g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
-                    g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL), g_byte_array_new()};
+    return (Writer){g_byte_array_new(), false, g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL),
+                    g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL), g_byte_array_new()};
 }
 
 /* What was written; the writer is gone. */

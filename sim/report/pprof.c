@@ -1,5 +1,6 @@
 /* pprof profiles; field numbers from profile.proto. */
 #include "sim/report/timeline.h"
+#include "sim/base/hash.h"
 #include "sim/report/wire_out.h"
 
 #include <string.h>
@@ -107,7 +108,7 @@ GByteArray *ech_report_pprof(const EchReport *report, EchPprofKind kind)
 {
     const EchRun *run = report->run;
     const EchTrace *trace = report->trace;
-    g_autoptr(GHashTable) strings = g_hash_table_new(g_str_hash, g_str_equal);
+    g_autoptr(GHashTable) strings = g_hash_table_new(ech_hash_text, g_str_equal);
     g_autoptr(GPtrArray) order = g_ptr_array_new_with_free_func(g_free);
     g_autoptr(GHashTable) functions = g_hash_table_new(NULL, NULL);
     Profile profile = {strings, order, functions, g_byte_array_new()};

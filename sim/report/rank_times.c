@@ -1,5 +1,6 @@
 #include "sim/report/rank_times.h"
 
+#include "sim/base/hash.h"
 #include "sim/report/steps.h"
 
 #include <string.h>
@@ -217,7 +218,7 @@ static void add_wait(EchRanks *ranks, Pair **pairs, size_t at, const EchRankStre
     if (!pairs[awaited]) {
         pairs[awaited] = g_new0(Pair, 1);
         pairs[awaited]->wait = (EchRankWait){.rank = (uint32_t)at, .awaited = (uint32_t)awaited};
-        pairs[awaited]->names = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, g_free);
+        pairs[awaited]->names = g_hash_table_new_full(ech_hash_text, g_str_equal, NULL, g_free);
     }
     EchRankWait *wait = &pairs[awaited]->wait;
     wait->time += to - from;
@@ -278,7 +279,7 @@ static GHashTable *kernel_times(const EchRanks *ranks, size_t i)
 {
     const EchReport *report = &ranks->reports[i];
     const EchRankTimes *rank = &ranks->ranks[i];
-    GHashTable *names = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, g_free);
+    GHashTable *names = g_hash_table_new_full(ech_hash_text, g_str_equal, NULL, g_free);
     for (size_t s = 0; s < report->run->n_spans; s++) {
         const EchSpan *span = &report->run->spans[s];
         const EchOp *op = &ech_trace_ops(report->trace)[span->op];

@@ -1,5 +1,6 @@
 #include "sim/report/ranks.h"
 
+#include "sim/base/hash.h"
 #include "sim/report/json_out.h"
 #include "sim/report/text.h"
 
@@ -72,7 +73,7 @@ static GArray *find_remarks(const EchRanks *ranks)
 {
     GArray *remarks = g_array_new(FALSE, FALSE, sizeof(Remark));
     g_array_set_clear_func(remarks, remark_clear);
-    g_autoptr(GHashTable) index = g_hash_table_new(g_str_hash, g_str_equal);
+    g_autoptr(GHashTable) index = g_hash_table_new(ech_hash_text, g_str_equal);
     for (size_t i = 0; i < ranks->n; i++) {
         const EchReport *report = &ranks->reports[i];
         const EchDiag *diags[] = {report->import_diag, report->pass_diag, report->run->diag};

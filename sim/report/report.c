@@ -1,6 +1,7 @@
 #include "sim/report/report.h"
 
 #include "models/memory/onchip.h"
+#include "sim/base/hash.h"
 #include "sim/trace/lifetime.h"
 
 #include <stdio.h>
@@ -531,7 +532,7 @@ static int by_group_bytes(const void *a, const void *b)
 EchHolderGroup *ech_report_holder_groups(const EchReport *report, const EchHolder *holders, size_t n, size_t *ret_n)
 {
     EchHolderGroup *out = g_new0(EchHolderGroup, n + 1);
-    g_autoptr(GHashTable) known = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL); /* role and name to index + 1 */
+    g_autoptr(GHashTable) known = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL); /* role and name to index + 1 */
     size_t n_out = 0;
     for (size_t i = 0; i < n; i++) {
         g_autofree char *name = group_name(report, holders[i].buffer);

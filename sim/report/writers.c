@@ -1,6 +1,7 @@
 #include "sim/report/writers.h"
 
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 #include "sim/base/param.h"
 #include "sim/trace/file.h"
 #include "sim/trace/lifetime.h"
@@ -113,7 +114,7 @@ static GBytes *write_minimalloc(const EchTrace *trace, const char *title, EchDia
     }
     g_autoptr(EchLifetimes) lives = ech_lifetimes_new(trace, memory);
     const EchBuffer *buffers = ech_trace_buffers(trace);
-    g_autoptr(GHashTable) seen = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    g_autoptr(GHashTable) seen = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
     GString *text = g_string_new(NULL);
     bool placed = true;
     for (size_t i = 0; i < lives->n; i++)

@@ -366,7 +366,8 @@ const char *ech_trace_builder_peek_string(const EchTraceBuilder *builder, EchId 
 
 EchId ech_trace_builder_memory(EchTraceBuilder *builder, const char *name)
 {
-    EchId found = ech_trace_find_memory(builder->trace, name);
+    /* More than that make no trace: whether one of them has that name need not be looked for. */
+    EchId found = builder->trace->memories->len <= ECH_MAX_MEMORIES ? ech_trace_find_memory(builder->trace, name) : ECH_NONE;
     if (found != ECH_NONE)
         return found;
     g_ptr_array_add(builder->trace->memories, g_strdup(name));
@@ -485,7 +486,7 @@ void ech_trace_builder_set_property(EchTraceBuilder *builder, const char *key, c
 {
     GPtrArray *properties = builder->trace->properties;
     if (!builder->property_index) {
-        builder->property_index = g_hash_table_new(g_str_hash, g_str_equal);
+        builder->property_index = g_hash_table_new(ech_hash_text, g_str_equal);
         for (guint i = 0; i + 1 < properties->len; i += 2)
             g_hash_table_insert(builder->property_index, properties->pdata[i], GUINT_TO_POINTER(i + 1));
     }

@@ -2,7 +2,7 @@
  * The trace: what a program did or will do, as operations on buffers, in a form every engine can replay.
  *
  * A trace is immutable and reference-counted. It is made by EchTraceBuilder, whose finish checks the numbered
- * invariants V1..V14 below, so an invalid trace cannot exist. It knows nothing of devices: memories are names.
+ * invariants V1..V15 below, so an invalid trace cannot exist. It knows nothing of devices: memories are names.
  * A trace is not a schedule of times: times exist in it only as what was *recorded*.
  *
  * Invariants:
@@ -13,7 +13,7 @@
  *  V5  a dependency never points into a loop body from outside it (depend on the LOOP op: it ends with its last iteration)
  *  V6  ALLOC and FREE name a buffer that is not an alias; per buffer and scope they alternate, beginning with ALLOC,
  *      unless the buffer is resident at start
- *  V7  an alias lies inside its parent: alias_offset + bytes <= parent's bytes; parents are not cyclic and come first
+ *  V7  an alias lies inside its parent: alias_offset + bytes <= parent's bytes; parents are not cyclic, come first, and have few parents in turn
  *  V8  a use names a buffer whose lifetime covers it: never before its ALLOC or after its FREE in program order
  *  V9  COPY names two memories; a COPY with buffers reads use 0 and writes use 1
  *  V10 recorded durations are not negative
@@ -21,6 +21,7 @@
  *  V12 trip counts are at least 0, and the product of nested trip counts times body lengths fits in 63 bits
  *  V13 a fixed offset is a multiple of nothing in particular, but offset + bytes does not overflow
  *  V14 a loop-scoped buffer is used only inside its loop
+ *  V15 memories and queues are few: what is kept of each for each op, buffer or other queue stays in proportion to the trace
  */
 #pragma once
 #include "sim/base/diag.h"
@@ -29,6 +30,8 @@
 typedef uint32_t EchId;
 #define ECH_NONE UINT32_MAX
 #define ECH_OFFSET_NONE UINT64_MAX
+/** V7, V15: far above what machines and programs have. */
+enum { ECH_MAX_ALIASES = 64, ECH_MAX_MEMORIES = 1024, ECH_MAX_QUEUES = 16384 };
 
 typedef enum {
 #define ECH_OP(NAME, text, doc) ECH_OP_##NAME,
@@ -258,6 +261,6 @@ void ech_trace_builder_set_property(EchTraceBuilder *builder, const char *key, c
 void ech_trace_builder_printf_property(EchTraceBuilder *builder, const char *key, const char *format, ...) G_GNUC_PRINTF(3, 4);
 /** Takes away the properties whose keys begin with @prefix. */
 void ech_trace_builder_drop_properties(EchTraceBuilder *builder, const char *prefix);
-/** Verifies V1..V14 and consumes the builder's contents. NULL and ECH_ERROR_VERIFY naming the invariant and the op. The builder
+/** Verifies V1..V15 and consumes the builder's contents. NULL and ECH_ERROR_VERIFY naming the invariant and the op. The builder
  * must still be freed. */
 EchTrace *ech_trace_builder_finish(EchTraceBuilder *builder, GError **error) G_GNUC_WARN_UNUSED_RESULT;

@@ -39,6 +39,10 @@ static bool verify_buffers(Verifier *v, GError **error)
 {
     const EchTrace *trace = v->trace;
     size_t n_strings = ech_trace_n_strings(trace);
+    if (ech_trace_n_memories(trace) > ECH_MAX_MEMORIES || ech_trace_n_queues(trace) > ECH_MAX_QUEUES)
+        FAIL(error, "V15: %zu memories and %zu queues; expected at most %d and %d", ech_trace_n_memories(trace), ech_trace_n_queues(trace), ECH_MAX_MEMORIES,
+             ECH_MAX_QUEUES);
+    g_autofree uint8_t *depth = g_new0(uint8_t, v->n_buffers + 1); /* how many parents a buffer has */
     for (size_t i = 0; i < v->n_buffers; i++) {
         const EchBuffer *b = &v->buffers[i];
         if (!id_ok(b->name, n_strings) || b->memory >= ech_trace_n_memories(trace) || !id_ok(b->queue, ech_trace_n_queues(trace)) ||
@@ -54,6 +58,9 @@ static bool verify_buffers(Verifier *v, GError **error)
             if (b->bytes > parent || b->alias_offset > parent - b->bytes)
                 FAIL(error, "V7: buffer %zu: bytes [%" G_GUINT64_FORMAT ", +%" G_GUINT64_FORMAT ") lie outside its parent's %" G_GUINT64_FORMAT, i,
                      b->alias_offset, b->bytes, parent);
+            if (depth[b->alias_of] >= ECH_MAX_ALIASES)
+                FAIL(error, "V7: buffer %zu is an alias of an alias, and so on more than %d deep", i, ECH_MAX_ALIASES);
+            depth[i] = (uint8_t)(depth[b->alias_of] + 1);
         }
         if (b->offset != ECH_OFFSET_NONE && b->bytes > UINT64_MAX - b->offset)
             FAIL(error, "V13: buffer %zu: offset + bytes overflows", i);

@@ -40,7 +40,8 @@ static EchKernelGrid read_corpus(const char *name, const EchMosaicArray *arrays,
     GError *error = NULL;
     ck_assert_ok(g_file_get_contents(path, &code, &n, &error), error);
     EchKernelGrid grid;
-    ck_assert_ok(ech_mosaic_read((const uint8_t *)code, n, arrays, n_operands, n_arrays, &grid, &error), error);
+    uint64_t visits = ECH_MOSAIC_VISITS;
+    ck_assert_ok(ech_mosaic_read((const uint8_t *)code, n, arrays, n_operands, n_arrays, &visits, &grid, &error), error);
     return grid;
 }
 
@@ -92,14 +93,15 @@ START_TEST(unknown_data)
     g_autofree guchar *code = code_of(import, FORWARD, &n);
     EchMosaicArray arrays[11] = {0};
     EchKernelGrid grid;
+    uint64_t visits = ECH_MOSAIC_VISITS;
     GError *error = NULL;
-    ck_assert_ok(ech_mosaic_read(code, n, arrays, 6, G_N_ELEMENTS(arrays), &grid, &error), error);
+    ck_assert_ok(ech_mosaic_read(code, n, arrays, 6, G_N_ELEMENTS(arrays), &visits, &grid, &error), error);
     ck_assert_int_eq(grid.assumed, true);
     ck_assert_double_eq(grid.operations, STEPS * 2 * PRODUCT);
     /* A mask of nothing: no step works. */
     static const int64_t none[BLOCKS * BLOCKS];
     arrays[0] = arrays[1] = (EchMosaicArray){.values = none, .n = G_N_ELEMENTS(none)};
-    ck_assert_ok(ech_mosaic_read(code, n, arrays, 6, G_N_ELEMENTS(arrays), &grid, &error), error);
+    ck_assert_ok(ech_mosaic_read(code, n, arrays, 6, G_N_ELEMENTS(arrays), &visits, &grid, &error), error);
     ck_assert_int_eq(grid.assumed, false);
     ck_assert_double_eq(grid.operations, 0);
 }
@@ -161,10 +163,11 @@ START_TEST(broken_code)
     g_autofree guchar *code = code_of(import, BACKWARD, &n);
     EchMosaicArray arrays[16] = {0};
     EchKernelGrid grid = {.steps = 7};
+    uint64_t visits = ECH_MOSAIC_VISITS;
     for (gsize cut = 0; cut < n; cut += 1 + cut % 13) {
         g_autoptr(GError) error = NULL;
         g_autofree guchar *part = g_memdup2(code, MAX(cut, 1));
-        ck_assert_msg(!ech_mosaic_read(part, cut, arrays, 9, G_N_ELEMENTS(arrays), &grid, &error), "%zu of %zu bytes", cut, n);
+        ck_assert_msg(!ech_mosaic_read(part, cut, arrays, 9, G_N_ELEMENTS(arrays), &visits, &grid, &error), "%zu of %zu bytes", cut, n);
         ck_assert_msg(strstr(error->message, "byte ") != NULL, "%s", error->message);
     }
     ck_assert_double_eq(grid.steps, 7);
@@ -175,13 +178,13 @@ START_TEST(broken_code)
         guchar was = code[at];
         code[at] = (guchar)(was ^ (1u << (seed & 7)));
         g_autoptr(GError) error = NULL;
-        if (!ech_mosaic_read(code, n, arrays, 9, G_N_ELEMENTS(arrays), &grid, &error))
+        if (!ech_mosaic_read(code, n, arrays, 9, G_N_ELEMENTS(arrays), &visits, &grid, &error))
             ck_assert_ptr_nonnull(error);
         code[at] = was;
     }
     g_autoptr(GError) error = NULL;
     code[4] = 3; /* version 1 */
-    ck_assert(!ech_mosaic_read(code, n, arrays, 9, G_N_ELEMENTS(arrays), &grid, &error));
+    ck_assert(!ech_mosaic_read(code, n, arrays, 9, G_N_ELEMENTS(arrays), &visits, &grid, &error));
     ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED));
 }
 END_TEST
