@@ -173,25 +173,12 @@ static void collect(EchVmem *vmem, int64_t start, int64_t end)
     }
 }
 
-/* Where this part of all chunks meet, going through all in their order takes less than sorting those. */
-enum { MANY = 16 };
-
-/* The same for several ranges of steps, sorted. */
-static void collect_in_order(EchVmem *vmem, const int64_t *starts, const int64_t *ends, uint32_t n)
+static bool meets(const EchVmemChunk *c, const int64_t *starts, const int64_t *ends, uint32_t n)
 {
-    g_array_set_size(vmem->used, 0);
-    for (guint b = 0; b < vmem->order->len; b++) {
-        const Block *block = vmem->order->pdata[b];
-        for (uint32_t k = 0; k < block->n; k++) {
-            const EchVmemChunk *c = &block->rows[k];
-            bool met = false;
-            for (uint32_t i = 0; i < n && !met; i++)
-                met = c->start <= ends[i] && c->end >= starts[i] && ends[i] >= 0;
-            Gap used = {c->offset, c->offset + c->bytes};
-            if (met && c->bytes > 0)
-                g_array_append_val(vmem->used, used);
-        }
-    }
+    for (uint32_t i = 0; i < n; i++)
+        if (c->start <= ends[i] && c->end >= starts[i] && ends[i] >= 0)
+            return c->bytes > 0;
+    return false;
 }
 
 static gint compare_gap(gconstpointer a, gconstpointer b)
@@ -205,6 +192,16 @@ static int64_t align_up(int64_t x, int64_t alignment)
     return (x + alignment - 1) / alignment * alignment;
 }
 
+/* What is left between two used places, if it is at least @left. */
+static inline void add_gap(const EchVmem *vmem, int64_t at, int64_t end, int64_t left, GArray *gaps)
+{
+    if (end - at < MAX(left, 1))
+        return;
+    Gap gap = {align_up(at, vmem->alignment), end};
+    if (gap.end - gap.start >= MAX(left, 1))
+        g_array_append_val(gaps, gap);
+}
+
 /* The gaps between the used places, which are sorted, of at least @left before a used place; the last one is endless. */
 static void make_gaps(EchVmem *vmem, int64_t left, GArray *gaps)
 {
@@ -212,12 +209,51 @@ static void make_gaps(EchVmem *vmem, int64_t left, GArray *gaps)
     int64_t at = 0;
     for (guint i = 0; i < vmem->used->len; i++) {
         const Gap *used = &g_array_index(vmem->used, Gap, i);
-        int64_t from = align_up(at, vmem->alignment);
-        if (used->start - from >= MAX(left, 1)) {
-            Gap gap = {from, used->start};
-            g_array_append_val(gaps, gap);
-        }
+        add_gap(vmem, at, used->start, left, gaps);
         at = MAX(at, used->end);
+    }
+    Gap rest = {align_up(at, vmem->alignment), INT64_MAX};
+    g_array_append_val(gaps, rest);
+}
+
+/* Where this part of all chunks meet, going through all in their order takes less than sorting those. */
+enum { MANY = 16 };
+
+/* Whether that many are used at some step of the ranges. */
+static bool meets_many(const EchVmem *vmem, const int64_t *starts, const int64_t *ends, uint32_t n)
+{
+    int64_t first = INT64_MAX, last = -1;
+    for (uint32_t i = 0; i < n; i++) {
+        first = MIN(first, starts[i]);
+        last = MAX(last, ends[i]);
+    }
+    uint32_t met = 0;
+    for (uint32_t i = 0; vmem->order && last >= 0 && i <= bucket_of(vmem, last); i++) {
+        const Bucket *bucket = &vmem->buckets[i];
+        if (bucket->chunks == NULL || bucket->max_end < first)
+            continue;
+        for (guint k = 0; k < bucket->chunks->len; k++)
+            met += meets(&g_array_index(bucket->chunks, EchVmemChunk, k), starts, ends, n);
+        if (met > vmem->n_ordered / MANY)
+            return true;
+    }
+    return false;
+}
+
+/* The gaps between what is used at some step of the ranges. */
+static void make_gaps_in_order(EchVmem *vmem, const int64_t *starts, const int64_t *ends, uint32_t n, int64_t left, GArray *gaps)
+{
+    g_array_set_size(gaps, 0);
+    int64_t at = 0;
+    for (guint b = 0; b < vmem->order->len; b++) {
+        const Block *block = vmem->order->pdata[b];
+        for (uint32_t k = 0; k < block->n; k++) {
+            const EchVmemChunk *c = &block->rows[k];
+            if (!meets(c, starts, ends, n))
+                continue;
+            add_gap(vmem, at, c->offset, left, gaps);
+            at = MAX(at, c->offset + c->bytes);
+        }
     }
     Gap rest = {align_up(at, vmem->alignment), INT64_MAX};
     g_array_append_val(gaps, rest);
@@ -256,14 +292,15 @@ static int64_t choose_gap(const EchVmem *vmem, const GArray *gaps, int64_t bytes
 
 int64_t ech_vmem_find_many(EchVmem *vmem, const int64_t *starts, const int64_t *ends, uint32_t n, int64_t bytes, int64_t room, int64_t preferred)
 {
-    g_array_set_size(vmem->used, 0);
-    for (uint32_t i = 0; i < n; i++)
-        collect(vmem, starts[i], ends[i]);
-    if (vmem->order && vmem->used->len > vmem->n_ordered / MANY)
-        collect_in_order(vmem, starts, ends, n);
-    else
+    if (meets_many(vmem, starts, ends, n)) {
+        make_gaps_in_order(vmem, starts, ends, n, bytes, vmem->gaps);
+    } else {
+        g_array_set_size(vmem->used, 0);
+        for (uint32_t i = 0; i < n; i++)
+            collect(vmem, starts[i], ends[i]);
         g_array_sort(vmem->used, compare_gap);
-    make_gaps(vmem, bytes, vmem->gaps);
+        make_gaps(vmem, bytes, vmem->gaps);
+    }
     if (preferred >= 0 && preferred % vmem->alignment == 0) {
         const Gap *gap = gap_at(vmem->gaps, preferred);
         if (gap != NULL && gap->end - preferred >= room)

@@ -3,12 +3,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum { GATHER_BYTES = 1 << 18 };
+/* What is gathered lies in memory, and /dev/zero has no end: so much of a pipe, of a terminal or another device. */
+#define MOST_OF_PIPE ((uint64_t)16 << 30)
+#define MOST_OF_DEVICE ((uint64_t)64 << 20)
 
 G_DEFINE_QUARK(ech - error - quark, ech_error)
 
@@ -18,9 +22,16 @@ static int gather(int from)
     int into = memfd_create("echelon", MFD_CLOEXEC), problem = errno;
     g_autofree char *buffer = g_malloc(GATHER_BYTES);
     ssize_t got = into < 0 ? -1 : 1;
-    while (got > 0) {
+    struct stat found;
+    uint64_t most = fstat(from, &found) == 0 && S_ISCHR(found.st_mode) ? MOST_OF_DEVICE : MOST_OF_PIPE;
+    for (uint64_t all = 0; got > 0;) {
         got = read(from, buffer, GATHER_BYTES);
         problem = errno;
+        all += got > 0 ? (uint64_t)got : 0;
+        if (all > most) {
+            got = -1;
+            problem = EFBIG;
+        }
         if (got < 0 && problem == EINTR)
             got = 1;
         else if (got > 0) {
@@ -84,6 +95,24 @@ GMappedFile *ech_map_file(const char *path, GError **error)
     g_set_error(error, own->domain, own->code, "%s: %s", path, reason && reason[1] ? reason + 2 : own->message);
     g_error_free(own);
     return NULL;
+}
+
+char *ech_plain(const char *text)
+{
+    char *valid = g_utf8_make_valid(text, -1), *out = valid;
+    for (const char *at = valid; *at;) {
+        gunichar c = g_utf8_get_char(at);
+        const char *next = g_utf8_next_char(at);
+        if (c != '\n' && c != '\t' && (c < 0x20 || (c >= 0x7f && c < 0xa0))) {
+            *out++ = '?';
+        } else {
+            memmove(out, at, (size_t)(next - at));
+            out += next - at;
+        }
+        at = next;
+    }
+    *out = '\0';
+    return valid;
 }
 
 char *ech_quote(const char *text, gssize n, gsize most)

@@ -166,7 +166,7 @@ int ech_cli_fail(GError *error)
     if (bar_shown)
         fputs("\r\033[K", stderr);
     int code = g_error_matches(error, ECH_ERROR, ECH_ERROR_CONFIG) ? ECH_EXIT_USAGE : ECH_EXIT_FAILED;
-    fprintf(stderr, "echelon: %s\n", error->message);
+    ech_cli_say("echelon: %s\n", error->message);
     g_error_free(error);
     return code;
 }
@@ -248,7 +248,17 @@ void ech_cli_params(GString *out, const EchParam *params)
 
 void ech_cli_print(const char *text)
 {
-    ech_cli_print_bytes(text, strlen(text));
+    g_autofree char *plain = ech_plain(text);
+    ech_cli_print_bytes(plain, strlen(plain));
+}
+
+void ech_cli_say(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    g_autofree char *text = g_strdup_vprintf(format, arguments), *plain = ech_plain(text);
+    va_end(arguments);
+    fputs(plain, stderr);
 }
 
 void ech_cli_print_bytes(const void *data, size_t n)

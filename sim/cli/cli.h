@@ -51,6 +51,9 @@ char *ech_cli_param_takes(const EchParam *param) G_GNUC_WARN_UNUSED_RESULT;
 void ech_cli_params(GString *out, const EchParam *params);
 /** What an experiment file says: keys, options of the replay and of products, an example. 'echelon help experiment'. */
 GString *ech_cli_experiment_help(void) G_GNUC_WARN_UNUSED_RESULT;
-/** Writes a string to stdout whole; exits 1 with a message if that fails (a closed pipe is silent). */
+/** Writes a string to stdout whole, made plain (ech_plain); exits 1 with a message if that fails (a closed pipe is silent). */
 void ech_cli_print(const char *text);
+/** The same of what is for no terminal. */
 void ech_cli_print_bytes(const void *data, size_t n);
+/** To stderr, made plain, where it tells what a file says. */
+void ech_cli_say(const char *format, ...) G_GNUC_PRINTF(1, 2);

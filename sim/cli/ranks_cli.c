@@ -147,9 +147,9 @@ static bool write_ranks(const char *folder, const Together *together, JsonNode *
     g_autoptr(GString) details = ech_report_ranks_details(together->ranks, most);
     g_autoptr(GString) html = ech_report_html(json, details->str);
     g_autoptr(GByteArray) perfetto = ech_report_ranks_perfetto(together->ranks);
+    g_autofree char *plain = ech_plain(summary);
     bool ok = output && ech_output_write(output, "ranks.json", json, strlen(json), error) &&
-              ech_output_write(output, "summary.txt", summary, strlen(summary), error) &&
-              ech_output_write(output, "report.html", html->str, html->len, error) &&
+              ech_output_write(output, "summary.txt", plain, strlen(plain), error) && ech_output_write(output, "report.html", html->str, html->len, error) &&
               ech_output_write(output, "details.json", details->str, details->len, error) &&
               ech_output_write(output, "timeline.pftrace", perfetto->data, perfetto->len, error);
     for (size_t i = 0; ok && i < together->n; i++) {

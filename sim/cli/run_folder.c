@@ -23,7 +23,8 @@ bool ech_cli_write_run(EchOutput *output, const char *folder, const EchReport *r
     g_autoptr(GByteArray) memory = ech_report_pprof(report, ECH_PPROF_MEMORY);
     g_autoptr(GString) details = ech_report_details(report, ECH_HTML_SPANS);
     g_autoptr(GString) html = ech_report_html(json, details->str);
-    return write_text(output, folder, "run.json", json, strlen(json), error) && write_text(output, folder, "summary.txt", summary, strlen(summary), error) &&
+    g_autofree char *plain = ech_plain(summary);
+    return write_text(output, folder, "run.json", json, strlen(json), error) && write_text(output, folder, "summary.txt", plain, strlen(plain), error) &&
            write_text(output, folder, "report.html", html->str, html->len, error) &&
            write_text(output, folder, "details.json", details->str, details->len, error) &&
            write_gzip(output, folder, "time.pprof.gz", time->data, time->len, error) &&

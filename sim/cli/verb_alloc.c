@@ -40,8 +40,8 @@ static void warn(const EchDiag *diag, const char *path)
     const EchDiagRow *rows = ech_diag_rows(diag, &n);
     for (size_t i = 0; i < n; i++) {
         if (rows[i].fatal_if_strict)
-            fprintf(stderr, "echelon: %s: %" G_GUINT64_FORMAT " %s%s%s\n", path, rows[i].count, rows[i].name, rows[i].first ? ", first at " : "",
-                    rows[i].first ? rows[i].first : "");
+            ech_cli_say("echelon: %s: %" G_GUINT64_FORMAT " %s%s%s\n", path, rows[i].count, rows[i].name, rows[i].first ? ", first at " : "",
+                        rows[i].first ? rows[i].first : "");
     }
 }
 

@@ -90,10 +90,10 @@ static void tell(const EchDiag *diag)
     size_t n;
     const EchDiagRow *rows = ech_diag_rows(diag, &n);
     for (size_t i = 0; i < n; i++)
-        fprintf(stderr, "%s %s: %" G_GUINT64_FORMAT "%s%s\n", rows[i].fatal_if_strict ? "dropped or repaired" : "note", rows[i].name, rows[i].count,
-                rows[i].first ? ", first at " : "", rows[i].first ? rows[i].first : "");
+        ech_cli_say("%s %s: %" G_GUINT64_FORMAT "%s%s\n", rows[i].fatal_if_strict ? "dropped or repaired" : "note", rows[i].name, rows[i].count,
+                    rows[i].first ? ", first at " : "", rows[i].first ? rows[i].first : "");
     for (const char *const *remark = ech_diag_remarks(diag); *remark; remark++)
-        fprintf(stderr, "%s\n", *remark);
+        ech_cli_say("%s\n", *remark);
 }
 
 static bool write_trace(const EchTrace *trace, const EchTraceWriter *writer, const char *title, const char *path, GError **error)

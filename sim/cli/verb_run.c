@@ -81,7 +81,7 @@ static int run_one(EchExperiment *experiment, const RunOptions *options)
         fprintf(stderr, "wrote %s: report.html, timeline.json.gz and timeline.pftrace (ui.perfetto.dev), run.json, summary.txt, *.pprof.gz\n", options->output);
     bool fits = ech_report_fits(&report);
     if (!fits && options->json)
-        fprintf(stderr, "echelon: %s does not fit on %s\n", report.title, report.device->name);
+        ech_cli_say("echelon: %s does not fit on %s\n", report.title, report.device->name);
     return fits ? ECH_EXIT_DONE : ECH_EXIT_DOES_NOT_FIT;
 }
 
@@ -153,7 +153,7 @@ static int tell_sweep(const EchExperiment *experiment, const EchSweepPoint *poin
     if (options->output) {
         g_autoptr(EchOutput) output = ech_output_new(options->output, &error);
         g_autoptr(GString) html = ech_report_html(json, "{}");
-        g_autofree char *text = sweep_text(&sweep, 0); /* The same bytes from every terminal. */
+        g_autofree char *told = sweep_text(&sweep, 0), *text = ech_plain(told); /* The same bytes from every terminal. */
         ok = output && ech_output_write(output, "sweep.json", json, strlen(json), &error) &&
              ech_output_write(output, "report.html", html->str, html->len, &error) && ech_output_write(output, "summary.txt", text, strlen(text), &error);
         for (size_t i = 0; ok && i < n; i++) {

@@ -7,15 +7,11 @@
 
 enum { LEAST = 1 << 20 }; /* Bytes from which it is worth a remark. */
 
-static EchId parameter_of(const EchProgram *p, int64_t number)
+/* The entry's parameter @number. */
+static EchId parameter_of(GHashTable *parameters, int64_t number)
 {
-    const EchComputation *entry = &p->computations[p->entry];
-    for (uint32_t k = 0; k < entry->n; k++) {
-        const EchInstruction *i = &p->instructions[entry->first + k];
-        if (i->opcode == ECH_HLO_PARAMETER && i->number == number)
-            return entry->first + k;
-    }
-    return ECH_NONE;
+    size_t found = GPOINTER_TO_SIZE(g_hash_table_lookup(parameters, &number));
+    return found > 0 ? (EchId)(found - 1) : ECH_NONE;
 }
 
 static EchBytes bytes_at(const EchProgram *p, EchId id, uint32_t position)
@@ -32,11 +28,12 @@ static const char *called(const EchInstruction *i)
 
 void ech_hlo_remark_donors(const EchProgram *program, const EchHloDonor *donors, size_t n, EchDiag *diag)
 {
+    g_autoptr(GHashTable) parameters = ech_program_entry_parameters(program);
     EchBytes sum = 0, largest = 0;
     EchId which = ECH_NONE, what = ECH_NONE;
     unsigned count = 0;
     for (size_t i = 0; i < n; i++) {
-        EchId parameter = parameter_of(program, donors[i].parameter);
+        EchId parameter = parameter_of(parameters, donors[i].parameter);
         EchBytes bytes = parameter == ECH_NONE || donors[i].position >= program->shapes[program->instructions[parameter].shape].n_positions
                              ? 0
                              : bytes_at(program, parameter, donors[i].position);
@@ -86,7 +83,8 @@ void ech_hlo_pair_donors(EchProgram *program, const EchHloDonor *donors, size_t 
 {
     const EchShape *entry = program->entry_layout == ECH_NONE ? NULL : &program->shapes[program->entry_layout];
     EchId result = entry ? program->elements[entry->first_element + 1] : program->instructions[program->computations[program->entry].root].shape;
-    const EchShape *parameters = entry ? &program->shapes[program->elements[entry->first_element]] : NULL;
+    const EchShape *declared = entry ? &program->shapes[program->elements[entry->first_element]] : NULL;
+    g_autoptr(GHashTable) parameters = ech_program_entry_parameters(program);
     g_autoptr(GArray) given = g_array_new(FALSE, FALSE, sizeof(Offer)), wanted = g_array_new(FALSE, FALSE, sizeof(Offer));
     if (program->shapes[result].n_positions != program->shapes[program->instructions[program->computations[program->entry].root].shape].n_positions)
         return;
@@ -96,10 +94,10 @@ void ech_hlo_pair_donors(EchProgram *program, const EchHloDonor *donors, size_t 
             taken[program->donations[k].output_position] = true;
     }
     for (size_t k = 0; k < n; k++) {
-        EchId parameter = parameter_of(program, donors[k].parameter);
-        bool told = parameters && donors[k].parameter >= 0 && donors[k].parameter < parameters->n_elements;
+        EchId parameter = parameter_of(parameters, donors[k].parameter);
+        bool told = declared && donors[k].parameter >= 0 && donors[k].parameter < declared->n_elements;
         if (parameter != ECH_NONE)
-            offer(given, program, told ? program->elements[parameters->first_element + donors[k].parameter] : program->instructions[parameter].shape,
+            offer(given, program, told ? program->elements[declared->first_element + donors[k].parameter] : program->instructions[parameter].shape,
                   donors[k].parameter, donors[k].position);
     }
     for (uint32_t q = 0; q < program->shapes[result].n_positions; q++) {
@@ -126,11 +124,16 @@ static EchId output_of(const EchProgram *p, uint32_t position)
     const EchInstruction *i = &p->instructions[root];
     if (i->opcode != ECH_HLO_TUPLE)
         return position == 0 ? root : ECH_NONE;
-    for (uint32_t k = 0; k < MIN(i->n_operands, p->shapes[i->shape].n_elements); k++) {
-        if (ech_program_member_position(p, i->shape, k) == position)
-            return ech_program_operand(p, i, k);
+    uint32_t low = 0, high = MIN(i->n_operands, p->shapes[i->shape].n_elements); /* the first member that begins there or behind it */
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (ech_program_member_position(p, i->shape, middle) < position)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    return ECH_NONE;
+    bool begins = low < MIN(i->n_operands, p->shapes[i->shape].n_elements) && ech_program_member_position(p, i->shape, low) == position;
+    return begins ? ech_program_operand(p, i, low) : ECH_NONE;
 }
 
 /* The same array but for the order of its dimensions and its tiles. */
@@ -142,12 +145,13 @@ static bool laid_out_otherwise(const EchProgram *p, EchId a, EchId b)
 
 void ech_hlo_remark_copied_back(const EchProgram *program, EchDiag *diag)
 {
+    g_autoptr(GHashTable) parameters = ech_program_entry_parameters(program);
     EchBytes sum = 0, largest = 0;
     EchId which = ECH_NONE, source = ECH_NONE;
     unsigned count = 0;
     for (size_t i = 0; i < program->n_donations; i++) {
         const EchDonation *donation = &program->donations[i];
-        EchId output = output_of(program, donation->output_position), parameter = parameter_of(program, donation->parameter);
+        EchId output = output_of(program, donation->output_position), parameter = parameter_of(parameters, donation->parameter);
         if (output == ECH_NONE || parameter == ECH_NONE)
             continue;
         const EchInstruction *copy = &program->instructions[output];

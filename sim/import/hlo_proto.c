@@ -644,6 +644,7 @@ static void read_aliases(Reader *r)
     EchWire wire = wire_of(r, r->alias);
     EchWireField f, g;
     EchId root = p->computations[p->entry].root;
+    g_autoptr(GHashTable) parameters = ech_program_entry_parameters(p);
     while (ech_wire_next(&wire, &f)) {
         if (f.number != 1)
             continue;
@@ -665,14 +666,8 @@ static void read_aliases(Reader *r)
             } else if (g.number == 4)
                 donation.must = g.value == 2;
         }
-        const EchComputation *c = &p->computations[p->entry];
-        EchId parameter = ECH_NONE;
-        for (uint32_t k = 0; k < c->n && n_in > 0; k++) {
-            if (p->instructions[c->first + k].opcode == ECH_HLO_PARAMETER && p->instructions[c->first + k].number == donation.parameter)
-                parameter = c->first + k;
-        }
         donation.output_position = root == ECH_NONE ? UINT32_MAX : ech_program_index_position(p, p->instructions[root].shape, out, n_out);
-        donation.parameter_position = parameter == ECH_NONE ? 0 : ech_program_index_position(p, p->instructions[parameter].shape, in, n_in);
+        donation.parameter_position = ech_program_parameter_position(p, parameters, donation.parameter, in, n_in);
         if (donation.output_position != UINT32_MAX && donation.parameter_position != UINT32_MAX)
             ech_program_builder_donation(r->builder, donation);
     }
@@ -682,6 +677,7 @@ static void read_aliases(Reader *r)
 static void settle_donors(Reader *r, EchProgram *p)
 {
     g_autoptr(GArray) donors = g_array_new(FALSE, FALSE, sizeof(EchHloDonor));
+    g_autoptr(GHashTable) parameters = ech_program_entry_parameters(p);
     EchWire wire = wire_of(r, r->donors);
     EchWireField f, g;
     while (r->donors.data && ech_wire_next(&wire, &f)) {
@@ -698,13 +694,7 @@ static void settle_donors(Reader *r, EchProgram *p)
             while (g.number == 2 && n < G_N_ELEMENTS(in) && ech_wire_packed_next(&packed, &value))
                 in[n++] = (int64_t)value;
         }
-        EchId parameter = ECH_NONE;
-        const EchComputation *c = &p->computations[p->entry];
-        for (uint32_t k = 0; k < c->n && n > 0; k++) {
-            if (p->instructions[c->first + k].opcode == ECH_HLO_PARAMETER && p->instructions[c->first + k].number == number)
-                parameter = c->first + k;
-        }
-        const EchHloDonor donor = {number, parameter == ECH_NONE ? 0 : ech_program_index_position(p, p->instructions[parameter].shape, in, n)};
+        const EchHloDonor donor = {number, ech_program_parameter_position(p, parameters, number, in, n)};
         g_array_append_val(donors, donor);
     }
     if (p->scheduled)

@@ -640,6 +640,7 @@ static void read_aliases(Reader *r)
     EchId root = p->entry == ECH_NONE ? ECH_NONE : p->computations[p->entry].root;
     if (!at || root == ECH_NONE)
         return;
+    g_autoptr(GHashTable) parameters = ech_program_entry_parameters(p);
     at++;
     while (at < end) {
         const char *open = memchr(at, '(', (size_t)(end - at));
@@ -654,13 +655,7 @@ static void read_aliases(Reader *r)
         if (ok) {
             donation.output_position = ech_program_index_position(p, p->instructions[root].shape, out, n_out);
             donation.parameter = in[0];
-            EchId parameter = ECH_NONE;
-            const EchComputation *c = &p->computations[p->entry];
-            for (uint32_t k = 0; k < c->n && n_in > 1; k++) {
-                if (p->instructions[c->first + k].opcode == ECH_HLO_PARAMETER && p->instructions[c->first + k].number == in[0])
-                    parameter = c->first + k;
-            }
-            donation.parameter_position = parameter == ECH_NONE ? 0 : ech_program_index_position(p, p->instructions[parameter].shape, in + 1, n_in - 1);
+            donation.parameter_position = ech_program_parameter_position(p, parameters, in[0], in + 1, n_in - 1);
         }
         if (ok && donation.output_position != UINT32_MAX && donation.parameter_position != UINT32_MAX)
             ech_program_builder_donation(r->builder, donation);
@@ -709,6 +704,7 @@ static void read_table_line(Reader *r, Slice line)
 static void settle_donors(const Reader *r, EchProgram *p)
 {
     g_autoptr(GArray) donors = g_array_new(FALSE, FALSE, sizeof(EchHloDonor));
+    g_autoptr(GHashTable) parameters = ech_program_entry_parameters(p);
     const char *at = r->donors.text, *end = at ? at + r->donors.n : NULL;
     while (at < end) {
         const char *open = memchr(at, '(', (size_t)(end - at));
@@ -717,14 +713,8 @@ static void settle_donors(const Reader *r, EchProgram *p)
             break;
         int64_t in[17];
         size_t n = ech_program_numbers(open, (size_t)(close - open), in, G_N_ELEMENTS(in));
-        EchId parameter = ECH_NONE;
-        const EchComputation *c = &p->computations[p->entry];
-        for (uint32_t k = 0; k < c->n && n > 1; k++) {
-            if (p->instructions[c->first + k].opcode == ECH_HLO_PARAMETER && p->instructions[c->first + k].number == in[0])
-                parameter = c->first + k;
-        }
         if (n > 0 && n <= G_N_ELEMENTS(in)) {
-            const EchHloDonor donor = {in[0], parameter == ECH_NONE ? 0 : ech_program_index_position(p, p->instructions[parameter].shape, in + 1, n - 1)};
+            const EchHloDonor donor = {in[0], ech_program_parameter_position(p, parameters, in[0], in + 1, n - 1)};
             g_array_append_val(donors, donor);
         }
         at = close + 1;

@@ -1017,8 +1017,7 @@ static void join_instruction(EchProgram *p, EchId i, EchId *group, GArray *pairs
     }
 }
 
-/* Number of an entry parameter -> its instruction + 1. Owned by the caller. */
-static GHashTable *entry_parameters(const EchProgram *p)
+GHashTable *ech_program_entry_parameters(const EchProgram *p)
 {
     const EchComputation *c = &p->computations[p->entry];
     GHashTable *parameters = g_hash_table_new(ech_hash_int64, g_int64_equal);
@@ -1027,6 +1026,12 @@ static GHashTable *entry_parameters(const EchProgram *p)
             g_hash_table_insert(parameters, &p->instructions[c->first + k].number, GSIZE_TO_POINTER((size_t)c->first + k + 1));
     }
     return parameters;
+}
+
+uint32_t ech_program_parameter_position(const EchProgram *p, GHashTable *parameters, int64_t number, const int64_t *index, size_t n)
+{
+    size_t found = n > 0 ? GPOINTER_TO_SIZE(g_hash_table_lookup(parameters, &number)) : 0;
+    return found == 0 ? 0 : ech_program_index_position(p, p->instructions[found - 1].shape, index, n);
 }
 
 static void make_buffers(EchProgram *p)
@@ -1040,7 +1045,7 @@ static void make_buffers(EchProgram *p)
             join_instruction(p, i, group, pairs);
     }
     EchId root = p->computations[p->entry].root;
-    g_autoptr(GHashTable) parameters = entry_parameters(p);
+    g_autoptr(GHashTable) parameters = ech_program_entry_parameters(p);
     for (size_t k = 0; k < p->n_donations; k++) {
         const EchDonation *donation = &p->donations[k];
         size_t found = GPOINTER_TO_SIZE(g_hash_table_lookup(parameters, &donation->parameter));
@@ -1154,7 +1159,7 @@ static int64_t use_position(const EchProgram *p, EchId user)
 static bool *find_donated(const EchProgram *p)
 {
     bool *donated = g_new0(bool, p->n_positions + 1);
-    g_autoptr(GHashTable) parameters = entry_parameters(p);
+    g_autoptr(GHashTable) parameters = ech_program_entry_parameters(p);
     for (size_t k = 0; k < p->n_donations; k++) {
         size_t found = GPOINTER_TO_SIZE(g_hash_table_lookup(parameters, &p->donations[k].parameter));
         if (found > 0 && p->donations[k].parameter_position < n_positions(p, (EchId)(found - 1)))

@@ -266,6 +266,11 @@ uint32_t ech_program_member_position(const EchProgram *program, EchId shape, uin
 uint32_t ech_program_member_at(const EchProgram *program, EchId shape, uint32_t position, uint32_t *ret_inner);
 /** A shape index like {0,1} as a pre-order position of @shape; UINT32_MAX if there is none. */
 uint32_t ech_program_index_position(const EchProgram *program, EchId shape, const int64_t *index, size_t n);
+/** Number of a parameter of the entry (int64_t, the instruction's own) -> its instruction + 1. Owned by the caller; good while no instruction is added. */
+GHashTable *ech_program_entry_parameters(const EchProgram *program) G_GNUC_WARN_UNUSED_RESULT;
+/** The position of an index in the shape of the entry's parameter @number; 0 where the index is empty or there is no such parameter, UINT32_MAX where it is
+ * none of the shape's. */
+uint32_t ech_program_parameter_position(const EchProgram *program, GHashTable *parameters, int64_t number, const int64_t *index, size_t n);
 /** Layout of an array shape, or NULL for a tuple. */
 const EchLayout *ech_program_layout(const EchProgram *program, EchId shape);
 /** The first array of @shape: itself, or its first element's first array; a tuple of nothing is handed back. */

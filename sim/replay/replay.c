@@ -16,6 +16,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* Each queue is a process of SimGrid's with a stack of its own, and it looks at all of them at every event: with a thousand a replay takes minutes. */
+enum { SIMGRID_QUEUES = 256 };
+
 static const char *const engine_names[] = {"auto", "native", "simgrid", NULL};
 static const char *const kernel_time_names[] = {"auto", "roofline", "estimate", "recorded", "model", NULL};
 
@@ -624,7 +627,8 @@ EchRun *ech_replay_run(const EchTrace *trace, const EchDevice *device, const Ech
     if (!ech_replaying_begin(&rank, &r, error))
         return NULL;
     const EchFluidModule *module = NULL;
-    bool want = options->engine == ECH_ENGINE_SIMGRID || (options->engine == ECH_ENGINE_AUTO && ech_machine_total(r.machine) <= options->auto_limit);
+    bool few = ech_machine_total(r.machine) <= options->auto_limit && ech_trace_n_queues(trace) <= SIMGRID_QUEUES;
+    bool want = options->engine == ECH_ENGINE_SIMGRID || (options->engine == ECH_ENGINE_AUTO && few);
     if (want) {
         g_autoptr(GError) why = NULL;
         module = ech_simgrid_module(&why);

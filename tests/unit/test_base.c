@@ -1,11 +1,13 @@
 /* Units, parameters, diagnostics. */
 #include "sim/base/diag.h"
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 #include "sim/base/param.h"
 #include "sim/base/units.h"
 #include "tests/support/support.h"
 
 #include <check.h>
+#include <string.h>
 
 START_TEST(time_for_rounds_up_and_saturates)
 {
@@ -138,6 +140,46 @@ START_TEST(quotes_end_between_characters)
 }
 END_TEST
 
+START_TEST(plain_text_tells_terminals_nothing)
+{
+    static const struct {
+        const char *text, *plain;
+    } cases[] = {{"kernel\t1\n", "kernel\t1\n"},
+                 {"\x1b[2J\x1b]0;x\x07y\r\x7f", "?[2J?]0;x?y??"},
+                 {"\xc2\x9b"
+                  "31m \xc3\xa9",
+                  "?31m \xc3\xa9"},
+                 {"\xff\x1b", "\xef\xbf\xbd?"},
+                 {"", ""}};
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree char *plain = ech_plain(cases[i].text);
+        ck_assert_str_eq(plain, cases[i].plain);
+    }
+}
+END_TEST
+
+/* GLib's own hashes of these are all alike. */
+START_TEST(hashes_of_numbers_made_to_meet)
+{
+    enum { N = 4096 };
+    g_autoptr(GHashTable) numbers = g_hash_table_new(NULL, NULL), keys = g_hash_table_new(NULL, NULL), texts = g_hash_table_new(NULL, NULL);
+    for (uint64_t k = 1; k <= N; k++) {
+        int64_t number = (int64_t)(k << 32);
+        char text[13] = "";
+        for (unsigned bit = 0; bit < 12; bit += 2) /* "Ez" and "FY" */
+            memcpy(text + bit, k >> bit / 2 & 1 ? "FY" : "Ez", 2);
+        ck_assert_uint_eq(g_int64_hash(&number), 0);
+        ck_assert_uint_eq(g_str_hash(text), g_str_hash("EzEzEzEzEzEz"));
+        g_hash_table_add(numbers, GUINT_TO_POINTER(ech_hash_int64(&number)));
+        g_hash_table_add(keys, GUINT_TO_POINTER(ech_hash_key(GSIZE_TO_POINTER(k << 32))));
+        g_hash_table_add(texts, GUINT_TO_POINTER(ech_hash_text(text)));
+    }
+    ck_assert_uint_gt(g_hash_table_size(numbers), N - 8);
+    ck_assert_uint_gt(g_hash_table_size(keys), N - 8);
+    ck_assert_uint_eq(g_hash_table_size(texts), 64);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("base");
@@ -148,6 +190,8 @@ int main(void)
     tcase_add_test(tests, diag_counts_in_order);
     tcase_add_test(tests, numbers_print_shortly);
     tcase_add_test(tests, quotes_end_between_characters);
+    tcase_add_test(tests, plain_text_tells_terminals_nothing);
+    tcase_add_test(tests, hashes_of_numbers_made_to_meet);
     suite_add_tcase(suite, tests);
     return ech_test_main(suite);
 }

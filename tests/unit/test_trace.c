@@ -236,6 +236,27 @@ START_TEST(invariants_hold)
     loop = add_op(&f, ECH_OP_LOOP, 0);
     add_op(&f, ECH_OP_ALLOC, b);
     expect_refusal(&f, "V14");
+
+    f = fixture();
+    b = add_buffer(&f, "b", 64, true);
+    for (unsigned i = 0; i <= ECH_MAX_ALIASES; i++) {
+        EchId parent = b;
+        b = add_buffer(&f, "b", 64, false);
+        ech_trace_builder_peek_buffer(f.builder, b)->alias_of = parent;
+    }
+    expect_refusal(&f, "V7");
+
+    f = fixture();
+    for (unsigned i = 0; i < ECH_MAX_QUEUES; i++)
+        ech_trace_builder_queue(f.builder, "q", ECH_QUEUE_COMPUTE, i);
+    expect_refusal(&f, "V15");
+
+    f = fixture();
+    for (unsigned i = 0; i < ECH_MAX_MEMORIES; i++) {
+        g_autofree char *name = g_strdup_printf("hbm:%u", i);
+        ech_trace_builder_memory(f.builder, name);
+    }
+    expect_refusal(&f, "V15");
 }
 END_TEST
 

@@ -1,0 +1,353 @@
+/* Files that are small and would take much: what is read of them stays in proportion, or they are refused and told why. */
+#include "sim/base/error.h"
+#include "sim/import/import.h"
+#include "sim/program/program.h"
+#include "tests/support/support.h"
+
+#include <sqlite3.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Texts that are made, growing. */
+#define APPEND(text, ...) g_string_append_printf(text, __VA_ARGS__)
+
+static EchImport *read_text(const GString *text, const char *format, GError **error)
+{
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text->str, text->len, "text");
+    return ech_import_source(source, format, NULL, error);
+}
+
+static EchImport *read_well(const GString *text, const char *format)
+{
+    g_autoptr(GError) error = NULL;
+    EchImport *import = read_text(text, format, &error);
+    ck_assert_ok(import, error);
+    return import;
+}
+
+static void refused(const GString *text, const char *format, const char *why)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = read_text(text, format, &error);
+    ck_assert_msg(!import && error, "read, but expected '%s'", why);
+    ck_assert_msg(strstr(error->message, why) != NULL, "'%s' without '%s'", error->message, why);
+}
+
+/* ---- programs ---- */
+
+static GString *program_begin(void)
+{
+    return g_string_new("HloModule m, is_scheduled=true\n\n");
+}
+
+static void entry_begin(GString *text)
+{
+    g_string_append(text, "ENTRY %main (p: f32[8]) -> f32[8] {\n  %p = f32[8]{0} parameter(0)\n");
+}
+
+static void entry_end(GString *text)
+{
+    g_string_append(text, "  ROOT %r = f32[8]{0} add(%p, %p)\n}\n");
+}
+
+/* A tuple of @n members, in brackets, each @member. */
+static void append_list(GString *text, unsigned n, const char *member)
+{
+    for (unsigned k = 0; k < n; k++)
+        APPEND(text, "%s%s", k ? ", " : "", member);
+}
+
+/* Each of 3000 kernels is given all of a tuple of 3000 arrays: 9 million, of 200 KB. */
+START_TEST(tuples_given_many_times)
+{
+    g_autoptr(GString) text = program_begin();
+    entry_begin(text);
+    g_string_append(text, "  %t = (");
+    append_list(text, 3000, "f32[8]");
+    g_string_append(text, ") tuple(");
+    append_list(text, 3000, "%p");
+    g_string_append(text, ")\n");
+    for (unsigned k = 0; k < 3000; k++)
+        APPEND(text, "  %%x%u = f32[8]{0} custom-call(%%t), custom_call_target=\"x\"\n", k);
+    entry_end(text);
+    refused(text, "hlo", "tuples are used too many times");
+}
+END_TEST
+
+/* Positions in wide tuples. */
+START_TEST(members_of_wide_tuples)
+{
+    g_autoptr(GString) text = program_begin();
+    entry_begin(text);
+    g_string_append(text, "  %t = (");
+    for (unsigned k = 0; k < 2000; k++)
+        APPEND(text, "%s(f32[8], f32[%u])", k ? ", " : "", 1 + k);
+    g_string_append(text, ") custom-call(%p), custom_call_target=\"x\"\n  %g = (f32[8], f32[1500]) get-tuple-element(%t), index=1499\n");
+    entry_end(text);
+    g_autoptr(EchImport) import = read_well(text, "hlo");
+    const EchProgram *p = import->program;
+    EchId shape = p->instructions[ech_test_instruction(p, "t")].shape;
+    ck_assert_uint_eq(p->shapes[shape].n_positions, 6001);
+    ck_assert_uint_eq(ech_program_member_position(p, shape, 0), 1);
+    ck_assert_uint_eq(ech_program_member_position(p, shape, 1499), 4498);
+    ck_assert_uint_eq(ech_program_member_position(p, shape, 2000), 6001);
+    ck_assert_uint_eq(p->shapes[ech_program_subshape(p, shape, 4500)].count, 1500);
+    ck_assert_uint_eq(p->shapes[ech_program_subshape(p, shape, 4499)].count, 8);
+    ck_assert_uint_eq(p->shapes[ech_program_subshape(p, shape, 4498)].n_elements, 2);
+    ck_assert_uint_eq(p->shapes[shape].whole, 4 * (8 * 2000 + 2000 * 2001 / 2));
+}
+END_TEST
+
+/* A computation of 6000 instructions that 6000 fusions call. */
+START_TEST(computations_that_many_call)
+{
+    g_autoptr(GString) text = program_begin();
+    g_string_append(text, "%c (p: f32[8]) -> f32[8] {\n  %p = f32[8]{0} parameter(0)\n");
+    for (unsigned k = 0; k < 6000; k++)
+        APPEND(text, "  %%a%u = f32[8]{0} negate(%%p)\n", k);
+    g_string_append(text, "  ROOT %a = f32[8]{0} add(%p, %p)\n}\n\n");
+    entry_begin(text);
+    for (unsigned k = 0; k < 6000; k++)
+        APPEND(text, "  %%x%u = f32[8]{0} fusion(%%p), kind=kLoop, calls=%%c\n", k);
+    entry_end(text);
+    refused(text, "hlo", "too many call the same");
+}
+END_TEST
+
+/* Loops of loops: what is called again is lowered again, until that is too much. */
+START_TEST(bodies_that_many_loops_share)
+{
+    g_autoptr(GString) text = program_begin();
+    g_string_append(text, "%k (p: f32[8]) -> pred[] {\n  %p = f32[8]{0} parameter(0)\n  ROOT %c = pred[] constant(true)\n}\n\n"
+                          "%b20 (p: f32[8]) -> f32[8] {\n  %p = f32[8]{0} parameter(0)\n  ROOT %a = f32[8]{0} custom-call(");
+    append_list(text, 2000, "%p");
+    g_string_append(text, "), custom_call_target=\"x\"\n}\n\n");
+    for (unsigned k = 20; k-- > 0;)
+        APPEND(text,
+               "%%b%u (p: f32[8]) -> f32[8] {\n  %%p = f32[8]{0} parameter(0)\n  %%x = f32[8]{0} while(%%p), condition=%%k, body=%%b%u\n"
+               "  ROOT %%y = f32[8]{0} while(%%x), condition=%%k, body=%%b%u\n}\n\n",
+               k, k + 1, k + 1);
+    entry_begin(text);
+    g_string_append(text, "  ROOT %r = f32[8]{0} while(%p), condition=%k, body=%b0\n}\n");
+    g_autoptr(EchImport) import = read_well(text, "hlo");
+    g_autoptr(GError) error = NULL;
+    ech_test_assign(import);
+    g_autoptr(EchTrace) trace = ech_program_lower(import->program, NULL, NULL, import->diag, &error);
+    ck_assert_ok(trace, error);
+    ck_assert_uint_gt(ech_diag_count(import->diag, "repeated_calls_left_out"), 0);
+    ck_assert_uint_lt(ech_trace_n_uses(trace) + ech_trace_n_ops(trace), (size_t)1 << 23);
+}
+END_TEST
+
+/* Of every kernel of the program's own the contents of one large constant are asked for. */
+START_TEST(constants_that_many_kernels_read)
+{
+    g_autoptr(GString) text = program_begin();
+    entry_begin(text);
+    g_string_append(text, "  %c = s32[30000]{0} constant({");
+    append_list(text, 30000, "1");
+    g_string_append(text, "})\n");
+    for (unsigned k = 0; k < 3000; k++)
+        APPEND(text,
+               "  %%x%u = f32[8]{0} custom-call(%%c), custom_call_target=\"tpu_custom_call\", "
+               "backend_config={\"custom_call_config\": {\"body\": \"QUFB\"}}\n",
+               k);
+    entry_end(text);
+    g_autoptr(EchImport) import = read_well(text, "hlo");
+    for (size_t i = 0; i < import->program->n_instructions; i++)
+        ck_assert_ptr_null(ech_program_grid(import->program, (EchId)i));
+}
+END_TEST
+
+/* Arrays of one size whose lives follow each other take turns in an output's place, and those that meet do not. */
+START_TEST(places_taken_in_turn)
+{
+    g_autoptr(GString) text = program_begin();
+    entry_begin(text);
+    g_string_append(text, "  %a0 = f32[8]{0} custom-call(%p), custom_call_target=\"x\"\n");
+    for (unsigned k = 1; k < 2000; k++)
+        APPEND(text, "  %%a%u = f32[8]{0} custom-call(%%a%u), custom_call_target=\"x\"\n", k, k - 1);
+    g_string_append(text, "  ROOT %r = f32[8]{0} custom-call(%a1999), custom_call_target=\"x\"\n}\n");
+    g_autoptr(EchImport) import = read_well(text, "hlo");
+    g_autoptr(GError) error = NULL;
+    import->program->platform = ECH_PLATFORM_GPU;
+    g_autoptr(EchProgramAssignment) made = ech_program_assign(import->program, 0, import->diag, &error);
+    ck_assert_ok(made, error);
+    /* Each is read while the next is written: every other one fits into the output's. */
+    size_t in_output = 0, temporary = 0;
+    for (size_t k = 0; k < made->n_allocations; k++) {
+        in_output += made->allocations[k].is_live_out ? made->allocations[k].n_assigned : 0;
+        temporary += made->allocations[k].is_temp ? made->allocations[k].n_assigned : 0;
+    }
+    ck_assert_uint_eq(in_output, 1001);
+    ck_assert_uint_eq(temporary, 1000);
+}
+END_TEST
+
+/* ---- captures ---- */
+
+/* A name of 60 KB, on every line. */
+START_TEST(names_looked_at_again_and_again)
+{
+    g_autoptr(GString) text = g_string_new("echelon-pretend 1\nclock 1\nname 1 \"");
+    for (unsigned k = 0; k < 6000; k++)
+        g_string_append(text, "0123456789");
+    g_string_append(text, "\"\n");
+    for (unsigned k = 0; k < 20000; k++)
+        APPEND(text, "push %u 1 1\npop %u 1\n", k, k);
+    g_string_append(text, "end\n");
+    refused(text, "pretend", "names are used far too often for their length");
+}
+END_TEST
+
+START_TEST(names_that_are_too_long)
+{
+    g_autoptr(GString) text = g_string_new("echelon-pretend 1\nclock 1\nname 1 \"");
+    for (unsigned k = 0; k < 10000; k++)
+        g_string_append(text, "0123456789");
+    g_string_append(text, "\"\nkernel 5 0 0 1 1 1 1 32 1 1 0\nend\n");
+    g_autoptr(EchImport) import = read_well(text, "pretend");
+    ck_assert_uint_eq(ech_diag_count(import->diag, "names_cut"), 1);
+    ck_assert_uint_eq(strlen(ech_trace_string(import->trace, ech_test_op(import->trace, ECH_OP_KERNEL, NULL)->name)), 65536);
+}
+END_TEST
+
+/* @n streams with a kernel each, then a wait for the whole device @waits times. */
+static GString *syncs(unsigned n, unsigned waits)
+{
+    GString *text = g_string_new("echelon-pretend 1\nclock 1\nname 1 \"k\"\n");
+    for (unsigned k = 0; k < n; k++)
+        APPEND(text, "kernel %u 0 %u 1 1 1 1 32 1 1 0\n", k, k);
+    for (unsigned k = 0; k < waits; k++)
+        APPEND(text, "kernel %u 0 0 1 1 1 1 32 1 1 0\nsync %u 4 0 0 0\n", n + 2 * k, n + 2 * k + 1);
+    g_string_append(text, "end\n");
+    return text;
+}
+
+START_TEST(waits_for_all_streams)
+{
+    g_autoptr(GString) few = syncs(10, 3), many = syncs(ECH_MAX_QUEUES + 1, 1);
+    g_autoptr(EchImport) import = read_well(few, "pretend");
+    /* The first waits for every stream, the others for the one that has something new. */
+    ck_assert_uint_eq(ech_trace_n_deps(import->trace), 10 + 2 + 2); /* and what follows waits for the host */
+    ck_assert_uint_eq(ech_diag_count(import->diag, "waits_for_too_many_streams"), 0);
+    refused(many, "pretend", "V15");
+}
+END_TEST
+
+/* Two threads in turn wait for thousands of streams each time. */
+START_TEST(waits_that_are_too_many)
+{
+    g_autoptr(GString) text = g_string_new("{\"schemaVersion\":1,\"traceEvents\":[\n");
+    for (unsigned k = 0; k < 4000; k++)
+        APPEND(text, "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"pid\":0,\"tid\":%u,\"ts\":%u,\"dur\":1,\"args\":{\"stream\":%u,\"device\":0}},\n", k, k,
+               k);
+    for (unsigned k = 0; k < 4000; k++)
+        APPEND(text,
+               "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"pid\":0,\"tid\":%u,\"ts\":%u,\"dur\":1,\"args\":{\"stream\":%u,\"device\":0}},\n"
+               "{\"ph\":\"X\",\"cat\":\"cuda_sync\",\"name\":\"s\",\"pid\":0,\"tid\":1,\"ts\":%u,\"dur\":1,\"args\":{\"cuda_sync_kind\":\"%s\",\"stream\":%d,"
+               "\"device\":0}},\n",
+               k, 9000 + 3 * k, k % 7, 9001 + 3 * k, k % 2 ? "Context Sync" : "Stream Sync", k % 2 ? -1 : 3);
+    g_string_append(text, "{\"ph\":\"M\"}]}\n");
+    g_autoptr(EchImport) import = read_well(text, "kineto");
+    /* A wait depends on what the host has not waited for yet. */
+    ck_assert_uint_lt(ech_trace_n_deps(import->trace), 100000);
+}
+END_TEST
+
+static void put_text(GString *pickle, const char *text)
+{
+    g_string_append_c(pickle, 'X'); /* BINUNICODE */
+    g_string_append_c(pickle, (char)strlen(text));
+    g_string_append_len(pickle, "\0\0\0", 3);
+    g_string_append(pickle, text);
+}
+
+static void put_number(GString *pickle, uint32_t number)
+{
+    number = GUINT32_TO_LE(number);
+    g_string_append_c(pickle, 'J'); /* BININT */
+    g_string_append_len(pickle, (const char *)&number, sizeof number);
+}
+
+/* Streams of a snapshot, however many: one queue each. */
+START_TEST(streams_of_a_snapshot)
+{
+    g_autoptr(GString) pickle = g_string_new("\x80\x02}(");
+    put_text(pickle, "segments");
+    g_string_append(pickle, "]");
+    put_text(pickle, "device_traces");
+    g_string_append(pickle, "](](");
+    for (unsigned k = 0; k < 90; k++) {
+        g_string_append(pickle, "}(");
+        put_text(pickle, "action");
+        put_text(pickle, "alloc");
+        put_text(pickle, "addr");
+        put_number(pickle, 4096 + 512 * k);
+        put_text(pickle, "size");
+        put_number(pickle, 512);
+        put_text(pickle, "stream");
+        put_number(pickle, k % 9);
+        g_string_append(pickle, "u");
+    }
+    g_string_append(pickle, "eeu.");
+    g_autoptr(EchImport) import = read_well(pickle, "memory_snapshot");
+    ck_assert_uint_eq(ech_test_count(import->trace, ECH_OP_ALLOC), 90);
+    ck_assert_uint_eq(ech_trace_n_queues(import->trace), 1 + 9); /* the allocator's own first */
+}
+END_TEST
+
+/* A column that is computed could be of any length, in every row. */
+START_TEST(columns_that_are_computed)
+{
+    g_autofree char *path = g_strdup_printf("%s/computed.sqlite", g_get_tmp_dir());
+    remove(path);
+    sqlite3 *db = NULL;
+    ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
+    ck_assert_int_eq(sqlite3_exec(db,
+                                  "CREATE TABLE StringIds (id INTEGER, value TEXT AS (hex(zeroblob(100000))) VIRTUAL);"
+                                  "INSERT INTO StringIds (id) VALUES (1), (2);"
+                                  "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, shortName INTEGER);"
+                                  "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (100, 200, 0, 7, 1), (300, 400, 0, 7, 2);",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
+    sqlite3_close(db);
+    g_autoptr(EchImport) import = ech_test_import(path, NULL);
+    ck_assert_uint_eq(ech_test_count(import->trace, ECH_OP_KERNEL), 2);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "names_not_in_StringIds"), 2);
+    remove(path);
+}
+END_TEST
+
+/* ---- files ---- */
+
+START_TEST(devices_without_an_end)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchSource) source = ech_source_open("/dev/zero", &error);
+    ck_assert(!source && error);
+    ck_assert_msg(g_str_has_prefix(error->message, "/dev/zero: "), "%s", error->message);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("hostile");
+    TCase *tests = tcase_create("hostile");
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, tuples_given_many_times);
+    tcase_add_test(tests, members_of_wide_tuples);
+    tcase_add_test(tests, computations_that_many_call);
+    tcase_add_test(tests, bodies_that_many_loops_share);
+    tcase_add_test(tests, constants_that_many_kernels_read);
+    tcase_add_test(tests, places_taken_in_turn);
+    tcase_add_test(tests, names_looked_at_again_and_again);
+    tcase_add_test(tests, names_that_are_too_long);
+    tcase_add_test(tests, waits_for_all_streams);
+    tcase_add_test(tests, waits_that_are_too_many);
+    tcase_add_test(tests, streams_of_a_snapshot);
+    tcase_add_test(tests, columns_that_are_computed);
+    tcase_add_test(tests, devices_without_an_end);
+    suite_add_tcase(suite, tests);
+    return ech_test_main(suite);
+}
