@@ -1,6 +1,8 @@
 /* What `echelon run -o DIR` leaves of one run. */
 #include "sim/cli/run_folder.h"
 
+#include "sim/base/error.h"
+
 #include <string.h>
 
 static bool write_text(EchOutput *output, const char *folder, const char *name, const char *text, size_t n, GError **error)

@@ -159,16 +159,15 @@ static int probe(const uint8_t *head, size_t n)
     return ech_alloc_text_probe(head, n) ? 2 : 0;
 }
 
-static EchId stream_queue(EchTraceBuilder *builder, GArray *queues, uint32_t stream)
+/* @queues: stream -> queue + 1. */
+static EchId stream_queue(EchTraceBuilder *builder, GHashTable *queues, uint32_t stream)
 {
-    for (guint i = 0; i < queues->len; i += 2) {
-        if (g_array_index(queues, uint32_t, i) == stream)
-            return g_array_index(queues, uint32_t, i + 1);
-    }
+    guint found = GPOINTER_TO_UINT(g_hash_table_lookup(queues, GUINT_TO_POINTER(stream)));
+    if (found)
+        return found - 1;
     g_autofree char *name = g_strdup_printf("stream %u", stream);
     EchId queue = ech_trace_builder_queue(builder, name, ECH_QUEUE_COMPUTE, 0);
-    g_array_append_val(queues, stream);
-    g_array_append_val(queues, queue);
+    g_hash_table_insert(queues, GUINT_TO_POINTER(stream), GUINT_TO_POINTER(queue + 1));
     return queue;
 }
 
@@ -185,7 +184,7 @@ static bool read_text(EchSource *source, const EchImportOptions *options, EchImp
         return false;
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("alloc_text");
     EchId memory = ech_trace_builder_memory(builder, "hbm"), host = ech_trace_builder_queue(builder, "host", ECH_QUEUE_HOST, 0);
-    g_autoptr(GArray) queues = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    g_autoptr(GHashTable) queues = g_hash_table_new(NULL, NULL);
     g_autoptr(GArray) buffer_of = g_array_new(FALSE, FALSE, sizeof(EchId));
     for (guint i = 0; i < events->len; i++) {
         const EchAllocEvent *event = &g_array_index(events, EchAllocEvent, i);
