@@ -624,6 +624,8 @@ static void kernel(EchCapture *capture, const EchItem *item)
 static EchId newest(const Queue *queue, EchTime time)
 {
     guint low = 0, high = queue->ops ? queue->ops->len : 0;
+    if (high > 0 && g_array_index(queue->ops, Issued, high - 1).issued <= time) /* mostly */
+        return g_array_index(queue->ops, Issued, high - 1).op;
     while (low < high) {
         guint middle = low + (high - low) / 2;
         if (g_array_index(queue->ops, Issued, middle).issued <= time)

@@ -1,13 +1,12 @@
 /* XSpace protobufs (*.xplane.pb) of JAX and TensorFlow profiles on TPUs and GPUs. Field numbers: tsl/profiler/protobuf/xplane.proto.
  *
  * Map entries may come after the lines that use them, so a plane is walked twice: names first, events then. */
-#include "sim/import/gpu_work.h"
-#include "sim/import/wire.h"
 #include "sim/import/xplane.h"
-#include "sim/import/xplane_programs.h"
 
 #include "sim/base/hash.h"
+#include "sim/import/gpu_work.h"
 #include "sim/import/wire.h"
+#include "sim/import/xplane_programs.h"
 
 #include <string.h>
 

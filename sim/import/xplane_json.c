@@ -400,7 +400,7 @@ static bool twin_read(EchSource *source, const EchImportOptions *options, EchImp
     r.processes = g_hash_table_new_full(ech_hash_key, NULL, NULL, g_free);
     r.threads = g_hash_table_new_full(ech_hash_key, NULL, NULL, thread_free);
     r.lines = g_ptr_array_new();
-    r.launches = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
+    r.launches = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, g_free);
     r.asked = g_array_new(FALSE, FALSE, sizeof(Asked));
     r.names = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     GString **texts[] = {&r.e.name, &r.e.label, &r.e.text, &r.e.category, &r.e.source, &r.e.op, &r.e.details};

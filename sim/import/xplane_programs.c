@@ -42,7 +42,7 @@ static void program_free(gpointer data)
 EchXplanePrograms *ech_xplane_programs_new(void)
 {
     EchXplanePrograms *programs = g_new0(EchXplanePrograms, 1);
-    programs->programs = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, program_free);
+    programs->programs = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, program_free);
     programs->launched = g_array_new(FALSE, FALSE, sizeof(Launched));
     return programs;
 }
@@ -87,7 +87,7 @@ static const EchTrace *read_program(Program *program, EchDiag *diag)
         ech_diag_note(diag, "programs_not_read", 1);
         return NULL;
     }
-    program->index = g_hash_table_new(g_str_hash, g_str_equal);
+    program->index = g_hash_table_new(ech_hash_text, g_str_equal);
     for (size_t i = 0; i < ech_trace_n_ops(program->trace); i++) {
         const EchOp *op = &ech_trace_ops(program->trace)[i];
         if (op->kind == ECH_OP_KERNEL || op->kind == ECH_OP_COLLECTIVE)
