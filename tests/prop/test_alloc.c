@@ -220,6 +220,165 @@ START_TEST(registry_keeps_its_promises)
 }
 END_TEST
 
+/* ---- allocators over one range, done again in the plainest way ---- */
+
+enum { UNIT = 256, UNITS = 2048 };
+
+typedef struct {
+    uint32_t start, n;
+    unsigned made; /* when */
+} Run;
+
+/* Free runs in the order of their addresses. */
+typedef struct {
+    Run runs[UNITS];
+    unsigned n, clock;
+    uint32_t rover;
+} Plain;
+
+static bool plain_is_free(const Plain *p, uint32_t start, uint32_t n)
+{
+    for (unsigned i = 0; i < p->n; i++)
+        if (p->runs[i].start <= start && start + n <= p->runs[i].start + p->runs[i].n)
+            return true;
+    return false;
+}
+
+/* The list of two levels that a run of so many units is in. */
+static unsigned plain_list(uint32_t units)
+{
+    uint64_t bytes = (uint64_t)units * UNIT, power = 1;
+    unsigned log = 0;
+    for (; 2 * power <= bytes; power *= 2)
+        log++;
+    return 32 * log + (unsigned)((bytes - power) * 32 / power);
+}
+
+/* Whether run @a is to be preferred to run @b, which may be NULL. */
+static bool plain_prefers(const char *spec, const Run *a, const Run *b)
+{
+    if (!b)
+        return true;
+    if (strcmp(spec, "best_fit") == 0)
+        return a->n < b->n;
+    if (strcmp(spec, "tlsf") == 0)
+        return plain_list(a->n) != plain_list(b->n) ? plain_list(a->n) < plain_list(b->n) : a->made > b->made;
+    return false;
+}
+
+static bool plain_find(const Plain *p, const char *spec, uint32_t n, uint32_t *ret_start)
+{
+    if (strcmp(spec, "buddy") == 0) {
+        for (uint32_t block = n; block <= UNITS; block *= 2)
+            for (uint32_t at = 0; at < UNITS; at += block)
+                if (plain_is_free(p, at, block) && (block == UNITS || !plain_is_free(p, at & ~(2 * block - 1), 2 * block))) {
+                    *ret_start = at;
+                    return true;
+                }
+        return false;
+    }
+    bool next = strcmp(spec, "next_fit") == 0, tlsf = strcmp(spec, "tlsf") == 0;
+    /* A list is only looked into if everything in it is large enough. The next fit takes a run from its beginning on. */
+    uint32_t list = plain_list(n);
+    for (uint32_t smaller = 1; tlsf && smaller < n; smaller++)
+        if (plain_list(smaller) == plain_list(n))
+            list = plain_list(n) + 1;
+    for (uint32_t from = next ? p->rover : 0;; from = 0) {
+        const Run *best = NULL;
+        for (unsigned i = 0; i < p->n; i++) {
+            const Run *run = &p->runs[i];
+            if (run->start >= from && run->n >= n && (!tlsf || plain_list(run->n) >= list) && plain_prefers(spec, run, best))
+                best = run;
+        }
+        if (best)
+            *ret_start = best->start;
+        if (best || from == 0)
+            return best != NULL;
+    }
+}
+
+static void plain_take(Plain *p, uint32_t start, uint32_t n)
+{
+    unsigned i = 0;
+    while (p->runs[i].start + p->runs[i].n <= start)
+        i++;
+    Run run = p->runs[i], parts[2] = {{run.start, start - run.start, ++p->clock}, {start + n, run.start + run.n - start - n, ++p->clock}};
+    memmove(&p->runs[i], &p->runs[i + 1], (p->n - i - 1) * sizeof(Run));
+    p->n--;
+    for (unsigned k = 0; k < 2; k++)
+        if (parts[k].n > 0) {
+            memmove(&p->runs[i + 1], &p->runs[i], (p->n - i) * sizeof(Run));
+            p->runs[i++] = parts[k];
+            p->n++;
+        }
+    p->rover = start + n;
+}
+
+static void plain_give(Plain *p, uint32_t start, uint32_t n)
+{
+    Run run = {start, n, ++p->clock};
+    unsigned i = 0, k;
+    while (i < p->n && p->runs[i].start + p->runs[i].n < start)
+        i++;
+    for (k = i; k < p->n && p->runs[k].start <= start + n; k++) {
+        uint32_t end = MAX(run.start + run.n, p->runs[k].start + p->runs[k].n);
+        run.start = MIN(run.start, p->runs[k].start);
+        run.n = end - run.start;
+    }
+    memmove(&p->runs[i + 1], &p->runs[k], (p->n - k) * sizeof(Run));
+    p->n = p->n - (k - i) + 1;
+    p->runs[i] = run;
+}
+
+static const char *const plain_specs[] = {"first_fit", "next_fit", "best_fit", "tlsf", "buddy"};
+
+START_TEST(one_range_done_again)
+{
+    const char *spec = plain_specs[_i];
+    for (int round = 0; round < 4 * n_rounds; round++) {
+        g_autoptr(GError) error = NULL;
+        EchAllocDevice device = {.capacity = UNITS * UNIT};
+        g_autoptr(EchAllocator) allocator = ech_allocator_new(spec, &device, &error);
+        ck_assert_ok(allocator != NULL, error);
+        g_autofree Plain *plain = g_new0(Plain, 1);
+        plain_give(plain, 0, UNITS);
+        uint32_t live[UNITS], starts[UNITS], sizes[UNITS], n_live = 0, most = 1u << (2 + 2 * round % 8);
+        state = ech_test_seed_of(round);
+        for (int i = 0; i < n_events; i++) {
+            if (draw() % 100 < 45 && n_live) {
+                uint32_t pick = (uint32_t)(draw() % n_live);
+                ck_assert(ech_allocator_release(allocator, live[pick]));
+                plain_give(plain, starts[pick], sizes[pick]);
+                n_live--;
+                live[pick] = live[n_live];
+                starts[pick] = starts[n_live];
+                sizes[pick] = sizes[n_live];
+                continue;
+            }
+            EchAllocRequest request = {.id = (uint32_t)i, .bytes = 1 + draw() % (most * UNIT)};
+            uint32_t n = (uint32_t)((request.bytes + UNIT - 1) / UNIT), whole = 1, start;
+            while (whole < n)
+                whole *= 2;
+            if (strcmp(spec, "buddy") == 0)
+                n = whole;
+            EchPlacement placed;
+            EchFit fit = ech_allocator_alloc(allocator, &request, &placed);
+            bool found = plain_find(plain, spec, n, &start);
+            ck_assert_msg((fit == ECH_FIT_OK) == found, "%s: event %d of round %d", spec, i, round);
+            if (!found)
+                continue;
+            ck_assert_msg(placed.address == (uint64_t)start * UNIT, "%s: event %d of round %d at %" G_GUINT64_FORMAT ", not %u", spec, i, round, placed.address,
+                          start * UNIT);
+            ck_assert_uint_eq(placed.rounded, (uint64_t)n * UNIT);
+            plain_take(plain, start, n);
+            live[n_live] = (uint32_t)i;
+            starts[n_live] = start;
+            sizes[n_live++] = n;
+        }
+    }
+}
+END_TEST
+
 START_TEST(checker_sees_overlaps)
 {
     g_autoptr(GError) error = NULL;
@@ -324,6 +483,7 @@ int main(void)
     TCase *tests = tcase_create("registry");
     tcase_set_timeout(tests, 120 * factor * factor);
     tcase_add_loop_test(tests, registry_keeps_its_promises, 0, (int)specs->len);
+    tcase_add_loop_test(tests, one_range_done_again, 0, (int)G_N_ELEMENTS(plain_specs));
     tcase_add_test(tests, checker_sees_overlaps);
     tcase_add_loop_test(tests, tree_is_a_sorted_set, 0, 3);
     tcase_add_test(tests, specs_are_refused_with_reasons);

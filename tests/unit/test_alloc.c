@@ -614,6 +614,26 @@ static const struct {
     {"plugin", "no shared object given"},
 };
 
+/* A slab that is full opens another; where there is room again the slab at the lowest address serves, its lowest slot first. */
+START_TEST(slabs_fill_up)
+{
+    g_autoptr(EchAllocator) slab = open_allocator("slab:slab=64KiB,smallest=64", GIB);
+    for (uint32_t i = 0; i < 1024; i++)
+        ck_assert_uint_eq(take(slab, i, 64).offset, 64 * i);
+    EchPlacement second = take(slab, 1024, 1);
+    ck_assert_uint_eq(second.offset, 0);
+    ck_assert_uint_eq(second.segment, 1);
+    ck_assert_uint_eq(take(slab, 1025, 65).segment, 2); /* of another class */
+    ech_allocator_release(slab, 700);
+    ech_allocator_release(slab, 130);
+    EchPlacement again = take(slab, 1026, 40);
+    ck_assert_uint_eq(again.segment, 0);
+    ck_assert_uint_eq(again.offset, 64 * 130);
+    ck_assert_uint_eq(take(slab, 1027, 64).offset, 64 * 700);
+    ck_assert_uint_eq(take(slab, 1028, 64).address, second.address + 64);
+}
+END_TEST
+
 START_TEST(settings_are_refused_with_reasons)
 {
     EchAllocDevice device = {.capacity = GIB};
@@ -1326,6 +1346,7 @@ int main(void)
     tcase_add_loop_test(tests, caches_are_emptied, 0, G_N_ELEMENTS(emptied));
     tcase_add_loop_test(tests, pytorch_bounds_requests_by_release, 0, G_N_ELEMENTS(bounds));
     tcase_add_test(tests, pytorch_refuses_what_no_reservation_holds);
+    tcase_add_test(tests, slabs_fill_up);
     tcase_add_loop_test(tests, settings_are_refused_with_reasons, 0, G_N_ELEMENTS(refused));
     tcase_add_test(tests, words_choose_the_allocator);
     tcase_add_test(tests, simple_allocators_place_by_their_rule);
