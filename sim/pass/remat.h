@@ -10,11 +10,12 @@
 #pragma once
 #include "sim/pass/survey.h"
 
-/** Bytes up to which an input is no array but an index, a counter, a scale: the later loop has its own. */
-#define ECH_REMAT_SMALL 64
+/** Bytes up to which an input is no array but an index, a counter, a scale: the later loop has its own. What a scalar takes on a TPU. */
+#define ECH_REMAT_SMALL 512
 
-/** Times that a compiler asked for jax.checkpoint takes what a compiled program's pass says, at most: of 35 training steps
- * (traces/capture/examples/checkpointed.py; VALIDATION.md) all but one, a state space's, whose scans it schedules for speed. */
+/** Times that a compiler asked for jax.checkpoint takes what a compiled program's pass says, at most: of some 60 training steps
+ * (traces/capture/examples/checkpointed.py; VALIDATION.md) all but four: two state spaces, whose scans it schedules for speed, and two Llamas block after
+ * block, of whose loss it keeps what the pass makes again. */
 #define ECH_REMAT_MARGIN "1.2"
 
 typedef enum {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #define MAX_DEPTH 512
+#define BESIDE 64 /* Bytes up to which what an op reads beside what it copies says nothing of which part that is. */
 
 typedef struct {
     EchId op, buffer, region;
@@ -43,7 +44,7 @@ static EchId copied_by(const EchSurvey *s, EchId op, EchId to)
         if (use->access == ECH_WRITE) {
             if (ech_survey_root(s, use->buffer) == to)
                 written = use->bytes;
-        } else if (use->bytes > ECH_REMAT_SMALL) {
+        } else if (use->bytes > BESIDE) {
             if (from != ECH_NONE)
                 return ECH_NONE;
             from = ech_survey_root(s, use->buffer);

@@ -23,9 +23,10 @@ static void make(EchTraceBuilder *b, EchWorkUnit unit, EchTime time, EchId from,
     ech_trace_builder_work(b, unit, ECH_DTYPE_F32, (uint64_t)(time / ms) * 10000000, ECH_KNOWN);
 }
 
-enum { ACCOUNTED = 256 }; /* bytes */
+enum { ACCOUNTED = 256, COUNTER = 512 }; /* bytes */
 
-typedef enum { READ_AT_ONCE = 1, OVERWRITTEN = 2, ACCOUNT = 4 } Kept; /* ACCOUNT: what makes it keeps statistics, which the next step updates too */
+typedef enum { READ_AT_ONCE = 1, OVERWRITTEN = 2, ACCOUNT = 4, COUNTED = 8 } Kept;
+/* ACCOUNT: what makes it keeps statistics, which the next step updates too. COUNTED: it reads a counter, which goes on. */
 
 /* An array made of weights in 50 ms, read in 10, kept for 400, and read by a product that takes 30. */
 static EchTrace *kept(Kept how)
@@ -33,11 +34,14 @@ static EchTrace *kept(Kept how)
     g_autoptr(EchTraceBuilder) b = ech_test_begin();
     EchId weights = ech_test_buffer(b, "weights", GB, ECH_ROLE_PARAMETER, true), a = ech_test_buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false),
           large = ech_test_buffer(b, "large", 2 * GB, ECH_ROLE_TEMPORARY, false), out = ech_test_buffer(b, "out", GB, ECH_ROLE_OUTPUT, false);
+    EchId counter = how & COUNTED ? ech_test_buffer(b, "counter", COUNTER, ECH_ROLE_UNKNOWN, true) : ECH_NONE;
     EchId statistics = how & ACCOUNT ? ech_test_buffer(b, "statistics", ACCOUNTED, ECH_ROLE_UNKNOWN, true) : ECH_NONE;
     (void)ech_test_put(b, ECH_OP_ALLOC, a);
     make(b, ECH_WORK_MATRIX, 50 * ms, weights, a, GB);
     for (int access = ECH_READ; how & ACCOUNT && access <= ECH_WRITE; access++)
         ech_trace_builder_use(b, statistics, (EchAccess)access, ACCOUNTED, ECH_PATTERN_STREAM, ECH_KNOWN);
+    if (how & COUNTED)
+        ech_trace_builder_use(b, counter, ECH_READ, COUNTER, ECH_PATTERN_STREAM, ECH_KNOWN);
     if (how & READ_AT_ONCE)
         ech_test_kernel(b, 0, a, ECH_READ, GB);
     (void)ech_test_put(b, ECH_OP_ALLOC, large);
@@ -45,6 +49,8 @@ static EchTrace *kept(Kept how)
     (void)ech_test_put(b, ECH_OP_FREE, large);
     if (how & OVERWRITTEN)
         ech_test_kernel(b, 0, weights, ECH_WRITE, GB);
+    if (how & COUNTED)
+        ech_test_kernel(b, 0, counter, ECH_WRITE, COUNTER);
     (void)ech_test_put(b, ECH_OP_ALLOC, out);
     make(b, ECH_WORK_MATRIX, 30 * ms, a, out, GB);
     (void)ech_test_put(b, ECH_OP_FREE, a);
@@ -62,6 +68,7 @@ static const struct {
     {"remat", 0, 480, 3},                          /* nobody reads it before: it is made later */
     {"remat", READ_AT_ONCE | OVERWRITTEN, 500, 4}, /* what it is made of is gone */
     {"remat", READ_AT_ONCE | ACCOUNT, 540, 3},
+    {"remat", READ_AT_ONCE | COUNTED, 540, 3},
     {"remat:products=false", READ_AT_ONCE, 490, 4},
     {"remat:above=1.1GB", READ_AT_ONCE, 490, 4},
     {"remat:names=b*", READ_AT_ONCE, 490, 4},
@@ -81,7 +88,8 @@ START_TEST(between_uses)
     g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
     g_autoptr(EchRun) run = ech_test_replay(out, device);
     ck_assert_msg(llabs(run->makespan - on_kept[_i].makespan * ms) <= 10000, "%d: %" G_GINT64_FORMAT, _i, run->makespan);
-    ck_assert_uint_eq(ech_test_peak(run, "hbm"), on_kept[_i].hbm * GB + (on_kept[_i].how & ACCOUNT ? ACCOUNTED : 0));
+    ck_assert_uint_eq(ech_test_peak(run, "hbm"),
+                      on_kept[_i].hbm * GB + (on_kept[_i].how & ACCOUNT ? ACCOUNTED : 0) + (on_kept[_i].how & COUNTED ? COUNTER : 0));
 }
 END_TEST
 

@@ -1,7 +1,7 @@
 """Training steps of several models with their activations kept, or each block under jax.checkpoint: what rematerialisation costs and saves.
 
 model = gpt | llama | vit | resnet | moe | mamba
-save = everything | nothing | dots (products are kept)
+save = everything | nothing | dots (products are kept) | minimal (those of weights are) | offloaded (those are, on the host)
 unroll = blocks one after the other instead of under jax.lax.scan (vit and resnet always are)
 optimizer = sgd | adam; donate = whether weights and moments are updated in place
 split = of several chips (--mesh data=4, or data=2,model=2) each holds its part of the batch (over data) and of every matrix (rows over data; columns, if
@@ -118,9 +118,12 @@ def build(target, model="gpt", save="everything", layers=8, width=1024, heads=8,
         "mamba": {"norm1": (width,), "in": (width, 4 * width), "conv": (4, 2 * width), "delta": (2 * width, 2 * width), "bc": (2 * width, 32),
                   "a": (2 * width, 16), "out": (2 * width, width)},
     }
+    policies = {"dots": jax.checkpoint_policies.dots_saveable,
+                "minimal": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+                "offloaded": jax.checkpoint_policies.offload_dot_with_no_batch_dims("device", "pinned_host")}
     wrap = {"everything": lambda f, **how: f,
             "nothing": jax.checkpoint,
-            "dots": lambda f, **how: jax.checkpoint(f, policy=jax.checkpoint_policies.dots_saveable, **how)}[save]
+            **{name: lambda f, policy=policy, **how: jax.checkpoint(f, policy=policy, **how) for name, policy in policies.items()}}[save]
 
     if model == "resnet":
         stages = ((64, 3), (128, 4), (256, 6), (512, 3))
