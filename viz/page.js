@@ -14,17 +14,17 @@ const digits = v => v >= 99.95 || v === Math.floor(v) ? fixed(v, 0) : v >= 9.995
 function time(ps) {
   const units = ['ps', 'ns', 'us', 'ms', 's'];
   let i = 0, v = ps;
-  while (Math.abs(v) >= 1000 && i + 1 < units.length) { v /= 1000; i++; }
+  while (Math.abs(v) >= 999.5 && i + 1 < units.length) { v /= 1000; i++; }
   return digits(v) + ' ' + units[i];
 }
 function bytes(n) {
-  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
   let i = 0, v = n;
-  while (v >= 1024 && i + 1 < units.length) { v /= 1024; i++; }
+  while (v >= 1023.5 && i + 1 < units.length) { v /= 1024; i++; }
   return digits(v) + ' ' + units[i];
 }
 const percent = share => (100 * share).toFixed(share < 0.0995 ? 1 : 0) + ' %';
-const count = n => { const p = ['', 'k', 'M', 'G', 'T', 'P', 'E']; let i = 0; while (n >= 1000 && i + 1 < p.length) { n /= 1000; i++; } return digits(n) + ' ' + p[i]; };
+const count = n => { const p = ['', 'k', 'M', 'G', 'T', 'P', 'E']; let i = 0; while (n >= 999.5 && i + 1 < p.length) { n /= 1000; i++; } return digits(n) + ' ' + p[i]; };
 // As the terminal shows names of C++ kernels: without what all of PyTorch's begin with.
 const pretty = name => /^void |::/.test(name) ? name.replace(/^void /, '').replace(/\(anonymous namespace\)::|gpu_kernel_impl(_nocast)?<|\b(at::native|c10|std|at)::/g, '') : name;
 // Names differ at both ends.

@@ -241,7 +241,7 @@ char *ech_format_bytes(EchBytes bytes)
     static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double value = (double)bytes;
     size_t i = 0;
-    for (; value >= 1024 && i + 1 < G_N_ELEMENTS(names); i++)
+    for (; value >= 1023.5 && i + 1 < G_N_ELEMENTS(names); i++) /* 1023.7 KiB would be told as 1024 */
         value /= 1024;
     return format_scaled(value, names[i]);
 }
@@ -253,7 +253,7 @@ char *ech_format_time(EchTime time)
         return g_strdup("-");
     double value = (double)time;
     size_t i = 0;
-    for (; fabs(value) >= 1000 && i + 1 < G_N_ELEMENTS(names); i++)
+    for (; fabs(value) >= 999.5 && i + 1 < G_N_ELEMENTS(names); i++)
         value /= 1000;
     return format_scaled(value, names[i]);
 }
@@ -262,7 +262,7 @@ char *ech_format_count(double count, const char *unit)
 {
     static const char *const prefixes[] = {"", "k", "M", "G", "T", "P", "E"};
     size_t i = 0;
-    for (; count >= 1000 && i + 1 < G_N_ELEMENTS(prefixes); i++)
+    for (; count >= 999.5 && i + 1 < G_N_ELEMENTS(prefixes); i++)
         count /= 1000;
     g_autofree char *full = g_strconcat(prefixes[i], unit, NULL);
     return format_scaled(count, full);

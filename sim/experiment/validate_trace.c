@@ -1,5 +1,6 @@
 /* Recorded durations of a trace against the model's, operation by operation. */
 #include "models/kernel/gpu.h"
+#include "models/kernel/stalls.h"
 #include "sim/base/compare.h"
 #include "sim/base/error.h"
 #include "sim/experiment/experiment.h"
@@ -175,7 +176,8 @@ static char *gpu_group(const EchTrace *trace, const EchOp *op)
         [ECH_GPU_RELAYOUT] = "relayouts",
         [ECH_GPU_OPTIMIZER] = "lists of tensors",
     };
-    if (op->launch == ECH_NONE)
+    EchKernelInside inside;
+    if (op->launch == ECH_NONE || ech_kernel_inside_parse(ech_trace_string(trace, op->launch), &inside)) /* no GPU's */
         return g_strdup("the kernel model");
     EchGpuName name;
     ech_gpu_name(ech_trace_string(trace, op->name), &name);

@@ -83,7 +83,7 @@ static char *signed_bytes(gint64 by)
 
 static char *rate_of(gint64 bytes, gint64 ps)
 {
-    return ps > 0 ? g_strdup_printf("%.4g GB/s", (double)bytes * 1000 / (double)ps) : g_strdup("no rate");
+    return ps > 0 ? ech_format_rate((EchRate)((double)MAX(bytes, 0) / (double)ps * 1e12)) : g_strdup("no rate");
 }
 
 static char *times_as_long(double ratio)
@@ -195,14 +195,7 @@ static bool resource_work(JsonObject *run, const char *resource, gint64 *ret_amo
 
 static char *amount_text(gint64 amount, bool bytes)
 {
-    if (bytes)
-        return ech_format_bytes((EchBytes)MAX(amount, 0));
-    static const char *const prefixes[] = {"", "K", "M", "G", "T", "P"};
-    double value = (double)amount;
-    size_t at = 0;
-    for (; value >= 1000 && at + 1 < G_N_ELEMENTS(prefixes); at++)
-        value /= 1000;
-    return g_strdup_printf("%.3g %sOP", value, prefixes[at]);
+    return bytes ? ech_format_bytes((EchBytes)MAX(amount, 0)) : ech_format_count((double)amount, "OP");
 }
 
 /* Why a resource's share moved: more to do, or the same at another rate. */

@@ -413,7 +413,7 @@ link and capacity
   as it is, 4GB -> half, 4GB
     It takes 83.3 % longer: 400 ms -> 733 ms. Along the critical path: +233 ms host link both ways, +100 ms host link
     from device.
-    The host link both ways moves the same 3.73 GiB in 733 ms instead of 400 ms: 5.455 GB/s instead of 10 GB/s.
+    The host link both ways moves the same 3.73 GiB in 733 ms instead of 400 ms: 5.45 GB/s instead of 10 GB/s.
     The operations that changed most: 'fetch.1' 100 ms -> 233 ms, 'store.0' 100 ms -> 233 ms, 'fetch.0' 100 ms ->
     200 ms.
 
@@ -446,7 +446,7 @@ link and capacity
   as it is, 4GB -> half, 4GB
     It takes 83.3 % longer: 400 ms -> 733 ms. Along the critical path: +233 ms host link both ways, +100 ms host link
     from device.
-    The host link both ways moves the same 3.73 GiB in 733 ms instead of 400 ms: 5.455 GB/s instead of 10 GB/s.
+    The host link both ways moves the same 3.73 GiB in 733 ms instead of 400 ms: 5.45 GB/s instead of 10 GB/s.
     The operations that changed most: 'fetch.1' 100 ms -> 233 ms, 'store.0' 100 ms -> 233 ms, 'fetch.0' 100 ms ->
     200 ms.
 
@@ -492,7 +492,7 @@ link and capacity
   as it is, 3GB -> half, 3GB
     It takes 83.3 % longer: 400 ms -> 733 ms. Along the critical path: +233 ms host link both ways, +100 ms host link
     from device.
-    The host link both ways moves the same 3.73 GiB in 733 ms instead of 400 ms: 5.455 GB/s instead of 10 GB/s.
+    The host link both ways moves the same 3.73 GiB in 733 ms instead of 400 ms: 5.45 GB/s instead of 10 GB/s.
     The operations that changed most: 'fetch.1' 100 ms -> 233 ms, 'store.0' 100 ms -> 233 ms, 'fetch.0' 100 ms ->
     200 ms.
 

@@ -108,6 +108,28 @@ START_TEST(diag_counts_in_order)
 }
 END_TEST
 
+/* What is rounded to a thousand, or to 1024, is told in the next unit. */
+START_TEST(test_format_carries)
+{
+    static const struct {
+        EchTime time;
+        const char *text;
+    } times[] = {{0, "0 ps"}, {999, "999 ps"}, {999499, "999 ns"}, {999500, "1.00 us"}, {999999999, "1.00 ms"}, {1000000000, "1 ms"}};
+    static const struct {
+        EchBytes bytes;
+        const char *text;
+    } sizes[] = {{0, "0 B"}, {1023, "1023 B"}, {1024, "1 KiB"}, {1048063, "1023 KiB"}, {1048064, "1.00 MiB"}, {1048576, "1 MiB"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(times); i++) {
+        g_autofree char *time = ech_format_time(times[i].time), *size = ech_format_bytes(sizes[i].bytes);
+        ck_assert_str_eq(time, times[i].text);
+        ck_assert_str_eq(size, sizes[i].text);
+    }
+    g_autofree char *rate = ech_format_rate(UINT64_C(999700000000)), *count = ech_format_count(999.6, "OP");
+    ck_assert_str_eq(rate, "1.00 TB/s");
+    ck_assert_str_eq(count, "1.00 kOP");
+}
+END_TEST
+
 START_TEST(numbers_print_shortly)
 {
     g_autofree char *bytes = ech_format_bytes(UINT64_C(63) << 28);
@@ -185,6 +207,7 @@ int main(void)
     Suite *suite = suite_create("base");
     TCase *tests = tcase_create("base");
     tcase_add_test(tests, time_for_rounds_up_and_saturates);
+    tcase_add_test(tests, test_format_carries);
     tcase_add_loop_test(tests, bytes_are_strict, 0, G_N_ELEMENTS(byte_cases));
     tcase_add_test(tests, params_parse_print_and_refuse);
     tcase_add_test(tests, diag_counts_in_order);
