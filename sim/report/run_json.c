@@ -9,6 +9,7 @@
 #include "sim/report/report.h"
 #include "sim/report/stalls.h"
 #include "sim/report/steps.h"
+#include "sim/report/timeline.h"
 
 #include <string.h>
 
@@ -305,7 +306,8 @@ JsonNode *ech_report_json(const EchReport *report)
     ech_json_begin_object(b, "queues");
     for (size_t i = 0; i < run->n_queues; i++) {
         const EchQueueRun *q = &run->queues[i];
-        ech_json_begin_object(b, ech_trace_string(report->trace, ech_trace_queues(report->trace)[q->queue].name));
+        g_autofree char *name = ech_report_queue_name(report->trace, q->queue);
+        ech_json_begin_object(b, name);
         ech_json_add_int(b, "busy_ps", q->busy);
         ech_json_add_count(b, "ops", q->ops);
         add_waits(b, "waits", q->waits);

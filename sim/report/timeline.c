@@ -140,12 +140,22 @@ static void find_flows(const EchReport *report, EchTimeline *timeline)
     timeline->flows = (EchArrow *)(void *)g_array_steal(flows, NULL);
 }
 
-/* A queue's name; with its device where the capture has several. Owned by the caller. */
-static char *queue_name(const EchTrace *trace, uint32_t queue, bool several)
+char *ech_report_queue_name(const EchTrace *trace, EchId queue)
 {
-    const EchQueue *at = &ech_trace_queues(trace)[queue];
-    const char *name = ech_trace_string(trace, at->name);
-    return several ? g_strdup_printf("device %u, %s", at->device, name) : g_strdup(name);
+    const EchQueue *queues = ech_trace_queues(trace), *own = &queues[queue];
+    bool several = false;
+    size_t number = 1; /* of those of its name */
+    for (size_t q = 0; q < ech_trace_n_queues(trace); q++) {
+        several |= queues[q].device != queues[0].device;
+        number += q < queue && queues[q].device == own->device && queues[q].name == own->name;
+    }
+    g_autoptr(GString) out = g_string_new(NULL);
+    if (several)
+        g_string_append_printf(out, "device %u, ", own->device);
+    g_string_append(out, ech_trace_string(trace, own->name));
+    if (number > 1)
+        g_string_append_printf(out, " (%zu)", number);
+    return g_string_free(g_steal_pointer(&out), FALSE);
 }
 
 EchTimeline *ech_timeline_new(const EchReport *report)
@@ -155,9 +165,6 @@ EchTimeline *ech_timeline_new(const EchReport *report)
     const EchDevice *device = report->device;
     EchTimeline *timeline = g_new0(EchTimeline, 1);
     size_t n_queues = ech_trace_n_queues(trace);
-    bool several = false;
-    for (size_t q = 1; q < n_queues; q++)
-        several = several || ech_trace_queues(trace)[q].device != ech_trace_queues(trace)[0].device;
     /* Raw tracks: a queue each, then three per link: its directions, and what uses both. */
     g_autoptr(GArray) slices = g_array_new(FALSE, FALSE, sizeof(EchSlice));
     for (size_t i = 0; i < run->n_spans; i++) {
@@ -186,7 +193,7 @@ EchTimeline *ech_timeline_new(const EchReport *report)
             end++;
         uint32_t raw = all[i].track;
         if (raw < n_queues) {
-            g_autofree char *name = queue_name(trace, raw, several);
+            g_autofree char *name = ech_report_queue_name(trace, raw);
             place_slices(all + i, end - i, ECH_TRACK_QUEUE, name, tracks);
         } else {
             const EchLink *link = &device->links[(raw - n_queues) / 3];

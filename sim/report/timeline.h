@@ -35,6 +35,9 @@ typedef struct {
     size_t n_flows;
 } EchTimeline;
 
+/** A queue's name, which no other has: with its device where the trace has queues of several, numbered where captures call several the same. Owned by the
+ * caller. */
+char *ech_report_queue_name(const EchTrace *trace, EchId queue) G_GNUC_WARN_UNUSED_RESULT;
 /** Owned by the caller. */
 EchTimeline *ech_timeline_new(const EchReport *report) G_GNUC_WARN_UNUSED_RESULT;
 void ech_timeline_free(EchTimeline *timeline);

@@ -2,7 +2,9 @@
  * time, an exported trace is the program, a queue that nobody uses is nobody's. */
 #include "sim/experiment/experiment_private.h"
 #include "sim/report/counters.h"
+#include "sim/report/explain.h"
 #include "sim/report/report.h"
+#include "sim/report/timeline.h"
 #include "sim/trace/file.h"
 #include "tests/support/support.h"
 
@@ -284,6 +286,46 @@ START_TEST(counters_and_path_agree)
 }
 END_TEST
 
+static gint64 sum_of(JsonObject *object)
+{
+    gint64 sum = 0;
+    g_autoptr(GList) names = json_object_get_members(object);
+    for (GList *at = names; at; at = at->next)
+        sum += ech_member_int(object, at->data);
+    return sum;
+}
+
+/* Whatever passes do: what a run says of itself adds up, and nothing is used more than all the time. */
+START_TEST(figures_add_up)
+{
+    static const char *const passes[] = {"", "unplan", "serial", "offload", "offload:what=arguments prefetch"}, *const groups[] = {"memories", "units",
+                                                                                                                                   "links"};
+    g_autoptr(EchExperiment) experiment = load(&cases[_i], NULL);
+    for (size_t p = 0; p < G_N_ELEMENTS(passes); p++) {
+        g_autoptr(EchResult) result = vary(experiment, "passes", passes[p]);
+        ck_assert_msg(result != NULL, "%s: %s", cases[_i].trace, passes[p]);
+        EchReport report = ech_result_report(result);
+        g_autoptr(JsonNode) node = ech_report_json(&report);
+        JsonObject *run = json_node_get_object(node), *queues = ech_member_object(run, "queues"), *needs = ech_member_object(run, "needs");
+        gint64 makespan = ech_member_int(run, "makespan_ps"), waited = 0;
+        ck_assert_int_eq(sum_of(ech_member_object(run, "critical_path")), makespan);
+        ck_assert_uint_eq(json_object_get_size(queues), result->run->n_queues);
+        g_autoptr(GList) names = json_object_get_members(queues), needed = json_object_get_members(needs);
+        for (GList *at = names; at; at = at->next)
+            waited += sum_of(ech_member_object(ech_member_object(queues, at->data), "waits"));
+        ck_assert_int_eq(waited, sum_of(ech_member_object(run, "waits")));
+        for (size_t g = 0; g < G_N_ELEMENTS(groups); g++) {
+            JsonObject *group = ech_member_object(run, groups[g]);
+            g_autoptr(GList) members = json_object_get_members(group);
+            for (GList *at = members; at; at = at->next)
+                ck_assert_msg(ech_member_double(ech_member_object(group, at->data), "utilisation") < 1.0001, "%s %s", groups[g], (char *)at->data);
+        }
+        for (GList *at = needed; at; at = at->next)
+            ck_assert(!ech_member_bool(run, "fits") || ech_member_bool(ech_member_object(needs, at->data), "fits"));
+    }
+}
+END_TEST
+
 START_TEST(an_idle_queue_changes_nothing)
 {
     const Case *c = &cases[_i];
@@ -291,9 +333,12 @@ START_TEST(an_idle_queue_changes_nothing)
     g_autoptr(EchResult) result = ech_experiment_run(experiment, 0, NULL);
     ck_assert_ptr_nonnull(result);
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new_from(result->trace);
-    (void)ech_trace_builder_queue(builder, "nobody's", ECH_QUEUE_COPY, 0);
+    const EchQueue *first = &ech_trace_queues(result->trace)[0];
+    EchId made = ech_trace_builder_queue(builder, ech_trace_string(result->trace, first->name), ECH_QUEUE_COPY, first->device);
     g_autoptr(EchTrace) trace = ech_trace_builder_finish(builder, NULL);
     ck_assert_ptr_nonnull(trace);
+    g_autofree char *name = ech_report_queue_name(trace, made), *other = ech_report_queue_name(trace, 0);
+    ck_assert_str_ne(name, other);
     g_autoptr(EchRun) before = ech_test_replay(result->trace, result->device), after = ech_test_replay(trace, result->device);
     ck_assert_int_eq(after->makespan, before->makespan);
     ck_assert_int_eq(after->serial, before->serial);
@@ -325,6 +370,7 @@ int main(void)
     tcase_add_loop_test(tests, twice_as_fast, 0, 3);
     tcase_add_loop_test(tests, an_exported_trace_is_the_program, 0, G_N_ELEMENTS(cases));
     tcase_add_test(tests, counters_and_path_agree);
+    tcase_add_loop_test(tests, figures_add_up, 0, G_N_ELEMENTS(cases));
     tcase_add_loop_test(tests, an_idle_queue_changes_nothing, 0, G_N_ELEMENTS(cases));
     tcase_add_loop_test(tests, serial_is_no_faster, 0, G_N_ELEMENTS(cases));
     suite_add_tcase(suite, tests);
