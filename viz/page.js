@@ -42,7 +42,7 @@ function sweep() {
     main.select('header').append('p').attr('class', 'answer').text(answer.text);
   const ran = run.points.filter(p => p.run), names = group => [...new Set(ran.flatMap(p => Object.keys(p.run[group] || {})))];
   const used = (p, name) => p.run.needs[name] ? p.run.needs[name].bytes : 0;
-  const measures = [{ name: 'time', value: p => p.makespan_ps, text: time, colour: 'var(--kernel)' }];
+  const measures = [{ name: 'time', value: p => p.run.completed ? p.makespan_ps : 0, text: time, colour: 'var(--kernel)' }];
   for (const name of names('needs'))
     measures.push({ name: name, value: p => used(p, name), text: bytes, colour: 'var(--collective)', limit: p => (p.run.memories[name] || {}).available_bytes });
   for (const name of names('links')) {
@@ -60,9 +60,9 @@ function sweep() {
       tr.append('td').attr('class', 'name').text(p.values.join(', '));
       if (!p.run) { tr.append('td').attr('class', 'n').text('-'); tr.append('td').text(m.name === 'time' ? p.error : ''); continue; }
       const over = m.limit && m.limit(p) && m.value(p) > m.limit(p);
-      tr.append('td').attr('class', 'n').text(m.text(m.value(p)));
+      tr.append('td').attr('class', 'n').text(m.name === 'time' && !p.run.completed ? 'stopped' : m.text(m.value(p)));
       tr.append('td').attr('class', 'bar').append('div').classed('none', !m.value(p)).style('width', 100 * m.value(p) / largest + '%').style('background', over ? 'var(--bad)' : m.colour);
-      tr.append('td').text(m.name === 'time' ? 'bound by ' + p.run.bound_by + (p.fits ? '' : '; DOES NOT FIT') : over ? 'more than the ' + bytes(m.limit(p)) + ' there are' : '');
+      tr.append('td').text(m.name === 'time' ? 'bound by ' + (p.run.completed ? p.run.bound_by : 'space') + (p.fits ? '' : '; DOES NOT FIT') : over ? 'more than the ' + bytes(m.limit(p)) + ' there are' : '');
     }
   }
   if (run.changes && run.changes.length) {
