@@ -448,9 +448,8 @@ static void write_notes(const Validator *v, EchValidation *validation)
     if (estimates)
         note(validation, "Kernels with the compiler's estimate: that estimate.");
     if (models && g_strcmp0(v->device->family, "gpu") == 0)
-        note(validation, "Kernels by class: the GPU kernel model (tiles and waves, latency, issue and memory); shapes come from the recorded operators, tiles "
-                         "and types from the kernels' "
-                         "names, work of element-wise kernels without shapes from their grids.");
+        note(validation, "Kernels by class: the GPU kernel model (tiles and waves, latency, issue and memory); shapes come from the recorded operators or the "
+                         "program in the file, tiles and types from the kernels' names, work of element-wise kernels without shapes from their grids.");
     for (size_t i = 0; i < validation->n_wholes; i++) {
         const EchValidateWhole *whole = &validation->wholes[i];
         if (whole->stand_in > 0 && validation->n_pairs > 0) {
