@@ -400,12 +400,15 @@ static void run_loop_again(Writer *w, uint32_t index)
     w->e.last_core = w->again[run->op];
     for (uint32_t v = run->value; v != UINT32_MAX; v = ech_remat_value(w->r, v)->next)
         ech_remat_value(w->r, v)->made_by = w->again[run->op];
-    for (uint32_t k = run->first_binding; k < run->first_binding + run->n_bindings; k++)
+    for (uint32_t k = run->first_binding; k < run->first_binding + run->n_bindings; k++) {
         w->bound[ech_remat_binding(w->r, k)->buffer] = UINT32_MAX;
-    for (size_t b = 0; b < s->n_buffers; b++)
-        w->clone[b] = ECH_NONE;
-    for (EchId i = run->op; i < s->end[run->op]; i++)
+        w->clone[ech_remat_binding(w->r, k)->buffer] = ECH_NONE;
+    }
+    for (EchId i = run->op; i < s->end[run->op]; i++) {
         w->again[i] = ECH_NONE;
+        if (s->ops[i].kind == ECH_OP_ALLOC || s->ops[i].kind == ECH_OP_FREE)
+            w->clone[s->ops[i].target] = ECH_NONE;
+    }
     g_array_set_size(w->inputs, 0);
     g_array_set_size(w->fused, 0);
     ech_remat_gather_run(w->r, index, w->inputs, w->fused);
