@@ -552,8 +552,11 @@ static const char *exception;
 
 static int load_once(void **library)
 {
-    loads++;
-    return refuse_loading ? refuse_loading : load_module(library, ptx);
+    static void *modules[4]; /* they live as long as the process */
+    NEED(loads < 4);
+    int error = refuse_loading ? refuse_loading : load_module(&modules[loads], ptx);
+    *library = modules[loads++];
+    return error;
 }
 
 static int prepare_device(void **library, int device)
