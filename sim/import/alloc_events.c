@@ -507,6 +507,10 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
                 event = (EchAllocEvent){.id = buffer, .kind = ECH_EVENT_RECORD_STREAM, .stream = stream & ECH_EVENT_MAX_STREAM};
             else if (sscanf(name, "stream_done stream=%u", &stream) == 1)
                 event = (EchAllocEvent){.kind = ECH_EVENT_STREAM_DONE, .stream = stream & ECH_EVENT_MAX_STREAM};
+            else if (sscanf(name, "pool_done stream=%u", &stream) == 1)
+                event = (EchAllocEvent){.kind = ECH_EVENT_POOL_DONE, .stream = stream & ECH_EVENT_MAX_STREAM};
+            else if (strcmp(name, "empty_cache") == 0)
+                event = (EchAllocEvent){.kind = ECH_EVENT_EMPTY_CACHE};
             else if (!recorded || !given_back(trace, i, as_recorded, &segments, &event))
                 continue;
         } else {

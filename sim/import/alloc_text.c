@@ -171,6 +171,24 @@ static EchId stream_queue(EchTraceBuilder *builder, GHashTable *queues, uint32_t
     return queue;
 }
 
+/* What is neither given nor taken: as ech_alloc_events_of_trace() reads it. */
+static void add_mark(EchTraceBuilder *builder, EchId host, const GArray *buffer_of, const EchAllocEvent *event, EchDiag *records)
+{
+    const char *name = event->kind == ECH_EVENT_RECORD_STREAM ? "record_stream"
+                       : event->kind == ECH_EVENT_STREAM_DONE ? "stream_done"
+                       : event->kind == ECH_EVENT_POOL_DONE   ? "pool_done"
+                                                              : "empty_cache";
+    g_autofree char *text = event->kind == ECH_EVENT_RECORD_STREAM
+                                ? g_strdup_printf("%s buffer=%u stream=%u", name, g_array_index(buffer_of, EchId, event->id), event->stream)
+                            : event->kind == ECH_EVENT_EMPTY_CACHE ? g_strdup(name)
+                                                                   : g_strdup_printf("%s stream=%u", name, event->stream);
+    EchOp mark = ech_op_init(ECH_OP_MARK);
+    mark.name = ech_trace_builder_string(builder, text, -1);
+    mark.queue = host;
+    ech_trace_builder_op(builder, mark);
+    ech_diag_note(records, name, 1);
+}
+
 static bool read_text(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error)
 {
     (void)options;
@@ -188,15 +206,8 @@ static bool read_text(EchSource *source, const EchImportOptions *options, EchImp
     g_autoptr(GArray) buffer_of = g_array_new(FALSE, FALSE, sizeof(EchId));
     for (guint i = 0; i < events->len; i++) {
         const EchAllocEvent *event = &g_array_index(events, EchAllocEvent, i);
-        if (event->kind == ECH_EVENT_RECORD_STREAM || event->kind == ECH_EVENT_STREAM_DONE) {
-            bool records = event->kind == ECH_EVENT_RECORD_STREAM;
-            g_autofree char *text = records ? g_strdup_printf("record_stream buffer=%u stream=%u", g_array_index(buffer_of, EchId, event->id), event->stream)
-                                            : g_strdup_printf("stream_done stream=%u", event->stream);
-            EchOp mark = ech_op_init(ECH_OP_MARK);
-            mark.name = ech_trace_builder_string(builder, text, -1);
-            mark.queue = host;
-            ech_trace_builder_op(builder, mark);
-            ech_diag_note(ret->records, records ? "record_stream" : "stream_done", 1);
+        if (event->kind != ECH_EVENT_ALLOC && event->kind != ECH_EVENT_FREE) {
+            add_mark(builder, host, buffer_of, event, ret->records);
             continue;
         }
         EchOp op = ech_op_init(event->kind == ECH_EVENT_ALLOC ? ECH_OP_ALLOC : ECH_OP_FREE);

@@ -8,8 +8,10 @@
 #include "tests/support/support.h"
 
 #include <check.h>
+#include <glib/gstdio.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define KIB UINT64_C(1024)
 #define MIB (UINT64_C(1) << 20)
@@ -1015,6 +1017,27 @@ START_TEST(text_reads_every_line_kind)
 }
 END_TEST
 
+/* As a trace the events are what they are as text, whatever comes first. */
+START_TEST(text_as_a_trace_has_the_same_events)
+{
+    static const char *const texts[] = {"c", "d 3\n", "a 0 512\na 1 1024 3\nr 0 3\nf 0\ne 3\nc\nd 3\na 2 4096\nf 1\n"};
+    g_autofree char *path = g_strdup_printf("%s/echelon-alloc-%d.txt", g_get_tmp_dir(), getpid());
+    for (size_t t = 0; t < G_N_ELEMENTS(texts); t++) {
+        ck_assert(g_file_set_contents(path, texts[t], -1, NULL));
+        g_autoptr(EchImport) import = ech_test_import(path, NULL);
+        g_autoptr(GArray) given = g_array_new(FALSE, FALSE, sizeof(EchAllocEvent)), events = ech_alloc_events_of_trace(import->trace, 0, true, false);
+        g_autoptr(EchDiag) diag = ech_diag_new();
+        ck_assert(ech_alloc_text_read(texts[t], strlen(texts[t]), "x", given, diag, NULL));
+        ck_assert_uint_eq(events->len, given->len);
+        for (guint i = 0; i < given->len; i++) {
+            const EchAllocEvent *was = &g_array_index(given, EchAllocEvent, i), *is = &g_array_index(events, EchAllocEvent, i);
+            ck_assert(is->kind == was->kind && is->id == was->id && (is->stream == was->stream || was->kind == ECH_EVENT_ALLOC || was->kind == ECH_EVENT_FREE));
+        }
+    }
+    g_unlink(path);
+}
+END_TEST
+
 static const struct {
     const char *text, *said;
 } broken[] = {
@@ -1363,6 +1386,7 @@ int main(void)
     tcase_add_test(tests, gpu_snapshots_replay_at_their_addresses);
     tcase_add_test(tests, fixed_placements_stand_beside_online_ones);
     tcase_add_test(tests, text_reads_every_line_kind);
+    tcase_add_test(tests, text_as_a_trace_has_the_same_events);
     tcase_add_loop_test(tests, text_errors_have_places, 0, G_N_ELEMENTS(broken));
     tcase_add_loop_test(tests, placements_equal_the_real_ones, 0, G_N_ELEMENTS(recorded));
     suite_add_tcase(suite, tests);
