@@ -24,6 +24,8 @@ static inline bool ech_fuzz_places_are_apart(const EchTrace *trace)
     size_t n = ech_trace_n_buffers(trace);
     const EchBuffer *buffers = ech_trace_buffers(trace);
     g_autofree bool *live = g_new0(bool, n + 1);
+    for (size_t k = 0; k < n; k++)
+        live[k] = buffers[k].resident; /* until it is freed, where it is */
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
         const EchOp *op = &ech_trace_ops(trace)[i];
         if (op->kind != ECH_OP_ALLOC && op->kind != ECH_OP_FREE)
@@ -32,7 +34,7 @@ static inline bool ech_fuzz_places_are_apart(const EchTrace *trace)
         live[op->target] = op->kind == ECH_OP_ALLOC;
         for (size_t k = 0; op->kind == ECH_OP_ALLOC && b->offset != ECH_OFFSET_NONE && k < n; k++) {
             const EchBuffer *c = &buffers[k];
-            if (k != op->target && (live[k] || c->resident) && c->memory == b->memory && c->offset != ECH_OFFSET_NONE && c->offset < b->offset + b->bytes &&
+            if (k != op->target && live[k] && c->memory == b->memory && c->offset != ECH_OFFSET_NONE && c->offset < b->offset + b->bytes &&
                 b->offset < c->offset + c->bytes)
                 return false;
         }
