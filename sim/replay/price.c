@@ -6,6 +6,7 @@
 #include "models/link/link.h"
 #include "models/memory/hbm.h"
 #include "sim/base/error.h"
+#include "sim/base/stretches.h"
 #include "sim/replay/cuda_blas.h"
 
 #include <math.h>
@@ -899,60 +900,22 @@ static bool is_allocator_only(const EchTrace *trace)
     return timed;
 }
 
-/* A time in which a device worked, and how long it had worked before it. */
-typedef struct {
-    EchTime start, end, before;
-} Busy;
-
-static int compare_busy(gconstpointer a, gconstpointer b)
-{
-    const Busy *x = a, *y = b;
-    return x->start < y->start ? -1 : x->start > y->start;
-}
-
-/* When @device worked in the recording, in order and without overlaps, and how many times as long what it did takes now. */
+/* When @device worked in the recording (EchStretch), in order and without overlaps, and how many times as long what it did takes now. */
 static GArray *busy_times(const EchTrace *trace, const EchPrices *prices, uint32_t device, double *ret_slower)
 {
-    g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(Busy));
-    GArray *times = g_array_new(FALSE, FALSE, sizeof(Busy));
+    GArray *times = g_array_new(FALSE, FALSE, sizeof(EchStretch));
     double recorded = 0, priced = 0;
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
         const EchOp *op = &ech_trace_ops(trace)[i];
         if (!was_recorded(op, false) || ech_trace_queues(trace)[op->queue].device != device)
             continue;
-        g_array_append_val(all, ((Busy){op->recorded.start, ech_time_add(op->recorded.start, op->recorded.duration), 0}));
+        g_array_append_val(times, ((EchStretch){op->recorded.start, ech_time_add(op->recorded.start, op->recorded.duration), 0}));
         recorded += (double)op->recorded.duration;
         priced += (double)prices->prices[i].alone;
     }
-    g_array_sort(all, compare_busy);
-    for (guint i = 0; i < all->len; i++) {
-        Busy next = g_array_index(all, Busy, i), *last = times->len ? &g_array_index(times, Busy, times->len - 1) : NULL;
-        if (last && next.start <= last->end) {
-            last->end = MAX(last->end, next.end);
-            continue;
-        }
-        next.before = last ? last->before + (last->end - last->start) : 0;
-        g_array_append_val(times, next);
-    }
+    ech_stretches_merge(times);
     *ret_slower = recorded > 0 ? priced / recorded : 1;
     return times;
-}
-
-/* How long it had worked by @time. */
-static EchTime worked_by(const GArray *times, EchTime time)
-{
-    guint low = 0, high = times->len;
-    while (low < high) {
-        guint middle = low + (high - low) / 2;
-        if (g_array_index(times, Busy, middle).start < time)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == 0)
-        return 0;
-    const Busy *busy = &g_array_index(times, Busy, low - 1);
-    return busy->before + MIN(time, busy->end) - busy->start;
 }
 
 /* Of each gap before an operation of @device what lay beside other work of it, as long as that takes now. */
@@ -963,7 +926,7 @@ static void keep_beside(const EchTrace *trace, const EchPrices *prices, uint32_t
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
         const EchOp *op = &ech_trace_ops(trace)[i];
         if (gaps[i] > 0 && ech_trace_queues(trace)[op->queue].device == device)
-            gaps[i] = whole_ps((double)(worked_by(times, starts[i] + gaps[i]) - worked_by(times, starts[i])) * slower);
+            gaps[i] = whole_ps((double)(ech_stretches_before(times, starts[i] + gaps[i]) - ech_stretches_before(times, starts[i])) * slower);
     }
 }
 

@@ -1,21 +1,17 @@
 #include "sim/report/transfers.h"
 
 #include "sim/base/compare.h"
+#include "sim/base/stretches.h"
 
 #include <string.h>
 
 /* A wait this short only looked at a flag. */
 #define WAITED (20 * ECH_PS_PER_NS)
 
-typedef struct {
-    EchTime begin, end;
-    EchTime covered; /* by the spans before this one, of a merged list */
-} Span;
-
 /* Copies of one device from one kind of memory to another. */
 typedef struct {
     uint32_t device, from, to;
-    GArray *spans; /* Span, merged before it is asked */
+    GArray *spans; /* EchStretch, merged before it is asked */
 } Way;
 
 typedef struct {
@@ -79,49 +75,6 @@ static uint32_t kind_of(GPtrArray *names, const char *memory)
 static gpointer way_key(uint32_t device, uint32_t from, uint32_t to)
 {
     return GSIZE_TO_POINTER(((gsize)device << 32 | (gsize)(from & 0xffff) << 16 | (gsize)(to & 0xffff)) + 1);
-}
-
-static int compare_spans(gconstpointer a, gconstpointer b)
-{
-    const Span *x = a, *y = b;
-    return x->begin < y->begin ? -1 : x->begin > y->begin;
-}
-
-static void merge(GArray *spans)
-{
-    g_array_sort(spans, compare_spans);
-    guint n = 0;
-    EchTime covered = 0;
-    for (guint i = 0; i < spans->len; i++) {
-        Span s = g_array_index(spans, Span, i);
-        Span *last = n ? &g_array_index(spans, Span, n - 1) : NULL;
-        if (last && s.begin <= last->end) {
-            last->end = MAX(last->end, s.end);
-            continue;
-        }
-        if (last)
-            covered = ech_time_add(covered, last->end - last->begin);
-        s.covered = covered;
-        g_array_index(spans, Span, n++) = s;
-    }
-    g_array_set_size(spans, n);
-}
-
-/* Time covered by merged spans before @time. */
-static EchTime covered_before(const GArray *spans, EchTime time)
-{
-    guint low = 0, high = spans->len;
-    while (low < high) {
-        guint middle = low + (high - low) / 2;
-        if (g_array_index(spans, Span, middle).begin < time)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (!low)
-        return 0;
-    const Span *s = &g_array_index(spans, Span, low - 1);
-    return s->covered + MIN(time, s->end) - s->begin;
 }
 
 static EchTime median(GArray *times)
@@ -235,7 +188,7 @@ static GArray *find_flights(const EchTrace *trace, GPtrArray *names, GArray *way
         gpointer key = way_key(device, from, to);
         guint way = GPOINTER_TO_UINT(g_hash_table_lookup(index, key));
         if (!way) {
-            Way row = {device, from, to, g_array_new(FALSE, FALSE, sizeof(Span))};
+            Way row = {device, from, to, g_array_new(FALSE, FALSE, sizeof(EchStretch))};
             g_array_append_val(ways, row);
             way = ways->len;
             g_hash_table_insert(index, key, GUINT_TO_POINTER(way));
@@ -256,13 +209,13 @@ static GArray *find_flights(const EchTrace *trace, GPtrArray *names, GArray *way
         const Way *way = &g_array_index(ways, Way, f->way);
         guint reverse = GPOINTER_TO_UINT(g_hash_table_lookup(index, way_key(way->device, way->to, way->from)));
         f->reverse = reverse ? reverse - 1 : G_MAXUINT32;
-        Span span = {f->begin, f->end != ECH_TIME_NONE ? f->end : f->wait != ECH_TIME_NONE ? ech_time_add(MAX(f->wait, 0), f->waited) : f->begin, 0};
+        EchStretch span = {f->begin, f->end != ECH_TIME_NONE ? f->end : f->wait != ECH_TIME_NONE ? ech_time_add(MAX(f->wait, 0), f->waited) : f->begin, 0};
         span.end = MIN(span.end, f->barrier);
         if (span.end > span.begin)
             g_array_append_val(way->spans, span);
     }
     for (guint i = 0; i < ways->len; i++)
-        merge(g_array_index(ways, Way, i).spans);
+        ech_stretches_merge(g_array_index(ways, Way, i).spans);
     return flights;
 }
 
@@ -276,7 +229,7 @@ static EchOverlap overlap_of(const Flight *f, const GArray *ways)
     if (f->reverse == G_MAXUINT32 || end <= begin)
         return ECH_OVERLAP_ALONE;
     const GArray *spans = g_array_index(ways, Way, f->reverse).spans;
-    EchTime against = covered_before(spans, end) - covered_before(spans, begin);
+    EchTime against = ech_stretches_before(spans, end) - ech_stretches_before(spans, begin);
     /* A permille is the coarseness of clocks, not an overlap. */
     return against <= (end - begin) / 1000 ? ECH_OVERLAP_ALONE : against <= (end - begin) / 2 ? ECH_OVERLAP_PARTLY : ECH_OVERLAP_AGAINST;
 }

@@ -3,11 +3,29 @@
 #include "sim/base/error.h"
 #include "sim/base/hash.h"
 #include "sim/base/param.h"
+#include "sim/base/stretches.h"
 #include "sim/base/units.h"
 #include "tests/support/support.h"
 
 #include <check.h>
 #include <string.h>
+
+/* Whatever their order: what touches is one; what lies before a time counts once. */
+START_TEST(stretches_join)
+{
+    g_autoptr(GArray) stretches = g_array_new(FALSE, FALSE, sizeof(EchStretch));
+    const EchStretch given[] = {{50, 60, 0}, {10, 20, 0}, {15, 18, 0}, {20, 30, 0}, {55, 70, 0}};
+    g_array_append_vals(stretches, given, G_N_ELEMENTS(given));
+    ech_stretches_merge(stretches);
+    ck_assert_uint_eq(stretches->len, 2);
+    const EchTime times[][2] = {{5, 0}, {10, 0}, {12, 2}, {30, 20}, {40, 20}, {50, 20}, {52, 22}, {70, 40}, {1000, 40}};
+    for (size_t i = 0; i < G_N_ELEMENTS(times); i++)
+        ck_assert_int_eq(ech_stretches_before(stretches, times[i][0]), times[i][1]);
+    g_array_set_size(stretches, 0);
+    ech_stretches_merge(stretches);
+    ck_assert_int_eq(ech_stretches_before(stretches, 5), 0);
+}
+END_TEST
 
 START_TEST(time_for_rounds_up_and_saturates)
 {
@@ -206,6 +224,7 @@ int main(void)
 {
     Suite *suite = suite_create("base");
     TCase *tests = tcase_create("base");
+    tcase_add_test(tests, stretches_join);
     tcase_add_test(tests, time_for_rounds_up_and_saturates);
     tcase_add_test(tests, test_format_carries);
     tcase_add_loop_test(tests, bytes_are_strict, 0, G_N_ELEMENTS(byte_cases));
