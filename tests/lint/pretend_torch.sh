@@ -83,7 +83,7 @@ if __name__ == "__main__":
     q, k = torch.empty(2, 64, 8, 32, dtype=torch.bfloat16, device="cuda"), torch.empty(2, 64, 2, 32, dtype=torch.bfloat16, device="cuda")
     interface.forward(q, k, k, causal=True)
     interface._flash_attn_bwd(q, k, k, q, q, None, causal=False)
-    TVMFFIJitCompiledFunction("norm_object_at_0")(q, k)
+    TVMFFIJitCompiledFunction("cutlass___call___norm_object_at_0")(q, k)
     norm(q, torch.empty_like(q), True)
     from vllm.model_executor.layers.fused_moe import fused_moe
     fused_moe.invoke_fused_moe_triton_kernel(q[0, :, 0], k[..., 0], C=q, top_k=2)

@@ -91,7 +91,7 @@ def _cute(provider):
     def telling(call):
         @functools.wraps(call)
         def told(function, *values, **named):
-            name = str(getattr(function, "function_name", "")).split("_object_at")[0]
+            name = str(getattr(function, "function_name", "")).replace("cutlass___call___", "", 1).split("_object_at")[0]
             if hasattr(_inside, "attention") and "process" not in name or not _told():  # sums before a gradient and after it are as long as their own arrays
                 return call(function, *values, **named)
             return _within(_text("cute::" + name, list(values) + list(named.values())), call, function, *values, **named)
