@@ -231,6 +231,7 @@ static void paged_attention(const EchGpuInput *inputs, size_t n, EchGpuOperator 
     double operations = 4.0 * (double)q->numel * (double)length / (prompts ? 2 : 1);
     *ret = (EchGpuOperator){.kind = ECH_GPU_OP_ATTENTION,
                             .dtype = q->dtype,
+                            .head = (uint16_t)MIN(dim(q, 0), 1024u),
                             .elements = q->numel,
                             .n = length,
                             .k = operations < 9e18 ? (uint64_t)operations : 0,
@@ -262,6 +263,7 @@ void ech_gpu_attention_lengths(const char *name, const EchGpuInput *inputs, size
     EchBytes queries = bytes_of(q->numel, q->dtype), kept = ech_bytes_mul(2, bytes_of(ech_bytes_mul(lengths->keys, row), keys->dtype));
     *ret = (EchGpuOperator){.kind = ECH_GPU_OP_ATTENTION,
                             .dtype = q->dtype,
+                            .head = (uint16_t)MIN(dim(q, 0), 1024u),
                             .elements = q->numel,
                             .n = lengths->longest,
                             .k = operations < 9e18 ? (uint64_t)operations : 0,

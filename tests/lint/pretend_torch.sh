@@ -83,6 +83,8 @@ if __name__ == "__main__":
     q, k = torch.empty(2, 64, 8, 32, dtype=torch.bfloat16, device="cuda"), torch.empty(2, 64, 2, 32, dtype=torch.bfloat16, device="cuda")
     interface.forward(q, k, k, causal=True)
     interface._flash_attn_bwd(q, k, k, q, q, None, causal=False)
+    starts = torch.tensor([0, 40, 64], dtype=torch.int32).cuda()  # of two sequences
+    interface.forward(q[0], k[0], k[0], cu_seqlens_q=starts, cu_seqlens_k=starts, causal=True)
     TVMFFIJitCompiledFunction("cutlass___call___norm_object_at_0")(q, k)
     norm(q, torch.empty_like(q), True)
     from vllm.model_executor.layers.fused_moe import fused_moe
@@ -102,6 +104,7 @@ for range in 'flash_attn::_flash_attn_forward, sizes = \[\[2, 64, 8, 32\], \[2, 
   'their::norm, sizes = \[\[2, 64, 8, 32\], \[2, 64, 8, 32\], \[\], \[\]\], types = \[bf16, bf16, true, -\]'; do
   grep -q "^name [0-9]* \"$range\"$" "$work"/a.*.pretend || { echo "no range $range:"; grep '^name' "$work"/a.*.pretend; exit 1; }
 done
+grep -q '^lengths 2 64 64 40 1120$' "$work"/a.*.pretend || { echo "lengths are not told:"; grep '^lengths' "$work"/a.*.pretend; exit 1; }
 grep -q 'cute::flash_attncute' "$work"/a.*.pretend && { echo "an attention's kernel has a range of its own"; exit 1; }
 [ "$(ls "$work"/a.*.pickle | wc -l)" = 2 ] || { echo "a killed worker left no snapshot:"; ls "$work"; exit 1; }
 [ "$(grep -c '^end$' "$work"/a.*.pretend | grep -c ':1$')" = 2 ] || { echo "a killed worker's capture has no end"; exit 1; }

@@ -3,6 +3,7 @@ with, as PyTorch's own ranges say them, and types, which those do not. Of operat
 import ctypes
 import functools
 import inspect
+import os
 import threading
 
 import torch
@@ -49,6 +50,29 @@ def typed(func, args, kwargs):
     if not _told():
         return func(*args, **kwargs)
     return _within(_text(func._schema.name, list(args) + list(kwargs.values())), func, *args, **kwargs)
+
+
+_lengths_of = ctypes.PyDLL(None).pretend_lengths_of
+_lengths_of.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+
+
+def address(tensor):
+    return tensor.data_ptr() if isinstance(tensor, torch.Tensor) and tensor.is_cuda and tensor.dtype == torch.int32 and tensor.is_contiguous() else None
+
+
+def with_lengths(given, attend, *args, **named):
+    """Attends, telling how long the sequences are that it goes over, by the names that its arguments have (@given)."""
+    used, starts = given.get("seqused_k", given.get("cache_seqlens")), given.get("cu_seqlens_q")
+    keys = used if used is not None else given.get("cu_seqlens_k")
+    appends = "k_cache" in given and given.get("k") is not None  # longer than it says
+    if address(keys) is None or appends or os.environ.get("ECHELON_PRETEND_VALUES") == "0":
+        return attend(*args, **named)
+    n = keys.numel() - (used is None)
+    _lengths_of(address(keys), used is None, address(starts) if starts is not None and starts.numel() == n + 1 else None, n, given.get("causal") is True)
+    try:
+        return attend(*args, **named)
+    finally:
+        _lengths_of(None, 0, None, 0, 0)
 
 
 def _inductor(heuristics):
@@ -122,9 +146,6 @@ def _experts(module):
 
 
 def _attention(interface):
-    lengths = ctypes.CDLL(None).pretend_lengths_of
-    lengths.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-
     def telling(attend, range_name, first):
         names = list(inspect.signature(attend).parameters)
 
@@ -135,16 +156,9 @@ def _attention(interface):
             if hasattr(_inside, "attention") or not _told() or not all(isinstance(array, torch.Tensor) for array in arrays):
                 return attend(*args, **named)
             _inside.attention = True
-            causal = given.get("causal") is True
-            used, starts = given.get("seqused_k"), given.get("cu_seqlens_q")
-            keys = used if used is not None else given.get("cu_seqlens_k")
-            if keys is not None:
-                n = keys.numel() - (used is None)
-                lengths(keys.data_ptr(), used is None, starts.data_ptr() if starts is not None and starts.numel() == n + 1 else None, n, causal)
             try:
-                return _within(_text(range_name, arrays + [causal]), attend, *args, **named)
+                return with_lengths(given, _within, _text(range_name, arrays + [given.get("causal") is True]), attend, *args, **named)
             finally:
-                lengths(None, 0, None, 0, 0)
                 del _inside.attention
 
         return told

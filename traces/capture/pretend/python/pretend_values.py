@@ -310,7 +310,6 @@ def install_lengths(finder):
     """Tells how long the sequences are that attention goes over. Kernels read it from arrays of the device; what vLLM and SGLang keep of it on the host is put there."""
     if os.environ.get("ECHELON_PRETEND_VALUES") == "0":
         return
-    _library.pretend_lengths_of.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     said = "lengths of sequences are not told"
     for name in ("vllm.vllm_flash_attn.flash_attn_interface", "flash_attn.flash_attn_interface", "sgl_kernel.flash_attn"):
         finder.when(name, _tell_lengths, said)
@@ -319,12 +318,8 @@ def install_lengths(finder):
     finder.when("sglang.srt.layers.attention.flashattention_backend", _keep_lengths_of_sglang, said)
 
 
-def _address(tensor):
-    return tensor.data_ptr() if isinstance(tensor, torch.Tensor) and tensor.is_cuda and tensor.dtype == torch.int32 and tensor.is_contiguous() else None
-
-
 def _tell_lengths(module):
-    """Attention over sequences of several lengths, by the names that its arguments have."""
+    """Attention over sequences of several lengths."""
     import functools
     import inspect
 
@@ -333,19 +328,7 @@ def _tell_lengths(module):
 
         @functools.wraps(attend)
         def told(*args, **named):
-            given = dict(zip(names, args), **named)
-            used, starts = given.get("seqused_k", given.get("cache_seqlens")), given.get("cu_seqlens_q")
-            keys = used if used is not None else given.get("cu_seqlens_k")
-            if _address(keys) is None or "k_cache" in given and given.get("k") is not None:  # new keys are appended: longer than it says
-                return attend(*args, **named)
-            causal = given.get("causal", False)
-            n = keys.numel() - (used is None)
-            _library.pretend_lengths_of(_address(keys), used is None, _address(starts) if starts is not None and starts.numel() == n + 1 else None, n,
-                                        isinstance(causal, bool) and causal)
-            try:
-                return attend(*args, **named)
-            finally:
-                _library.pretend_lengths_of(None, 0, None, 0, 0)
+            return pretend_generated.with_lengths(dict(zip(names, args), **named), attend, *args, **named)
 
         return told
 
@@ -373,7 +356,7 @@ def _keep_lengths(module):
 
 def _put(there, here):
     """Values that the host knows, where a kernel of the device's would have computed them."""
-    if here is None or _address(there) is None or there.numel() != here.numel():
+    if here is None or pretend_generated.address(there) is None or there.numel() != here.numel():
         return
     with torch.utils._python_dispatch._disable_current_modes():
         _seen(there).copy_(here)
