@@ -224,6 +224,29 @@ uint32_t ech_capture_work(EchCapture *capture, EchItemWork work)
     return capture->work->len - 1;
 }
 
+uint32_t ech_capture_work_of(EchCapture *capture, const EchTrace *trace, const EchOp *op, EchOrigin origin)
+{
+    EchItemWork row = {.origin = (uint8_t)origin};
+    uint32_t first = capture->work->len;
+    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
+        const EchUse *use = &ech_trace_uses(trace)[u];
+        EchBytes *sum = use->access == ECH_WRITE ? &row.write : &row.read;
+        *sum = ech_bytes_add(*sum, use->bytes);
+    }
+    for (uint32_t w = 0; w < MAX(op->n_work, 1u); w++) {
+        if (op->n_work > 0) {
+            const EchWork *work = &ech_trace_work(trace)[op->first_work + w];
+            row.unit = work->unit;
+            row.dtype = work->dtype;
+            row.ops = work->count;
+        }
+        row.more = w + 1 < op->n_work;
+        (void)ech_capture_work(capture, row);
+        row.read = row.write = 0;
+    }
+    return first;
+}
+
 /* The row of a memory; made when first named. */
 static uint32_t memory_index(EchCapture *capture, EchTier tier, uint32_t device)
 {

@@ -94,6 +94,8 @@ size_t ech_capture_n_items(const EchCapture *capture);
 EchItem *ech_capture_item(EchCapture *capture, size_t i);
 /** Number of a kernel's traffic and operations, for EchItem.work. */
 uint32_t ech_capture_work(EchCapture *capture, EchItemWork work);
+/** The same of @op of @trace, a compiled program's: all that it reads and writes, and its operations. */
+uint32_t ech_capture_work_of(EchCapture *capture, const EchTrace *trace, const EchOp *op, EchOrigin origin);
 /** One more use of item @i, the newest that has any: its uses are added one after another. */
 void ech_capture_use(EchCapture *capture, size_t i, EchAddressUse use);
 /** The uses of item @i, n_uses of them, to be told better; borrowed until the next use is added. NULL where there are none. */

@@ -1077,24 +1077,7 @@ static void take_compiled(Reader *r, const Kernel *kernel, const EchXlaLaunch *l
     }
     item->stack = carried(r, launch->trace, op->stack);
     item->other = carried(r, launch->trace, op->launch);
-    EchItemWork work = {.origin = ECH_KNOWN};
-    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
-        const EchUse *use = &ech_trace_uses(launch->trace)[u];
-        EchBytes *sum = use->access == ECH_WRITE ? &work.write : &work.read;
-        *sum = ech_bytes_add(*sum, use->bytes);
-    }
-    for (uint32_t w = 0; w < MAX(op->n_work, 1u); w++) {
-        const EchWork *of = op->n_work > 0 ? &ech_trace_work(launch->trace)[op->first_work + w] : NULL;
-        if (of) {
-            work.unit = of->unit;
-            work.dtype = of->dtype;
-            work.ops = of->count;
-        }
-        work.more = w + 1 < op->n_work;
-        uint32_t row = ech_capture_work(r->capture, work);
-        item->work = w == 0 ? row : item->work;
-        work.read = work.write = 0;
-    }
+    item->work = ech_capture_work_of(r->capture, launch->trace, op, ECH_KNOWN);
     EchAddressUse *uses = ech_capture_uses(r->capture, kernel->item);
     if (!uses || item->n_uses != launch->n_arguments)
         return;

@@ -153,22 +153,7 @@ static void make_collective(const EchTrace *trace, const EchOp *op, EchItem *ite
 
 static void give_work(EchCapture *capture, const EchTrace *trace, const EchOp *op, EchItem *item)
 {
-    EchItemWork row = {.origin = ECH_INFERRED};
-    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
-        const EchUse *use = &ech_trace_uses(trace)[u];
-        EchBytes *sum = use->access == ECH_WRITE ? &row.write : &row.read;
-        *sum = ech_bytes_add(*sum, use->bytes);
-    }
-    for (uint32_t w = 0; w < MAX(op->n_work, 1); w++) {
-        const EchWork *work = op->n_work ? &ech_trace_work(trace)[op->first_work + w] : NULL;
-        row.unit = work ? work->unit : 0;
-        row.dtype = work ? work->dtype : 0;
-        row.ops = work ? work->count : 0;
-        row.more = w + 1 < op->n_work;
-        uint32_t at = ech_capture_work(capture, row);
-        item->work = w == 0 ? at : item->work;
-        row.read = row.write = 0;
-    }
+    item->work = ech_capture_work_of(capture, trace, op, ECH_INFERRED);
     if (op->launch != ECH_NONE)
         item->other = ech_trace_builder_string(ech_capture_builder(capture), ech_trace_string(trace, op->launch), -1);
 }
