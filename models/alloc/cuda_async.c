@@ -341,7 +341,7 @@ static uint32_t take_from(Async *self, uint32_t pool, EchBytes bytes)
     return at;
 }
 
-static uint32_t grow(Async *self, EchBytes bytes, uint32_t pool)
+static uint32_t grow(Async *self, EchBytes bytes)
 {
     EchBytes whole = ech_round_up(MAX(bytes, self->growth), self->base.memory.granule);
     uint64_t address;
@@ -352,7 +352,7 @@ static uint32_t grow(Async *self, EchBytes bytes, uint32_t pool)
             return 0;
     }
     at = new_segment(self, (Segment){.address = address, .bytes = whole, .number = number});
-    return new_block(self, (Block){.address = address, .bytes = whole, .segment = at, .pool = pool});
+    return new_block(self, (Block){.address = address, .bytes = whole, .segment = at, .pool = COMMON});
 }
 
 static bool async_init(EchAllocator *base, GError **error)
@@ -361,7 +361,7 @@ static bool async_init(EchAllocator *base, GError **error)
     Async *self = (Async *)base;
     self->pools = g_new0(Pool, 2);
     self->n_pools = 1;
-    uint32_t at = self->preallocated ? grow(self, self->preallocated, COMMON) : 0;
+    uint32_t at = self->preallocated ? grow(self, self->preallocated) : 0;
     if (at)
         put(self, at);
     return true;
@@ -383,7 +383,7 @@ static bool async_alloc(EchAllocator *base, const EchAllocRequest *request, EchL
         self->waits += at != 0;
     }
     if (!at)
-        at = grow(self, bytes, COMMON);
+        at = grow(self, bytes);
     if (!at) {
         /* Out of memory: everything is synchronised and given back before failing. */
         for (uint32_t other = 1; other < self->n_pools; other++)
@@ -391,10 +391,10 @@ static bool async_alloc(EchAllocator *base, const EchAllocRequest *request, EchL
         at = take_from(self, COMMON, bytes);
         if (!at) {
             trim(self, COMMON, 0);
-            at = grow(self, bytes, COMMON);
+            at = grow(self, bytes);
         }
         if (!at && self->remap && gather_pages(self, bytes))
-            at = grow(self, bytes, COMMON);
+            at = grow(self, bytes);
         if (!at)
             return false;
     }

@@ -155,7 +155,6 @@ void ech_gaps_add(EchGaps *gaps, uint64_t address, uint64_t bytes)
 {
     if (bytes == 0)
         return;
-    gaps->free_bytes += bytes;
     uint64_t before = 0, before_bytes = 0, after_bytes = 0;
     bool joins_before = address > 0 && ech_gaps_at(gaps, address - 1, &before, &before_bytes) && before + before_bytes == address;
     bool joins_after = find_exact(gaps, address + bytes, &after_bytes);
@@ -202,7 +201,6 @@ void ech_gaps_take(EchGaps *gaps, uint64_t address, uint64_t bytes)
     bool found = ech_gaps_at(gaps, address, &start, &length);
     g_assert(found && address - start <= length && length - (address - start) >= bytes);
     uint64_t tail = length - (address - start) - bytes;
-    gaps->free_bytes -= bytes;
     if (address == start && tail == 0) {
         gaps->root = erase(gaps, gaps->root, start);
     } else if (address == start) {

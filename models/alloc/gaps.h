@@ -18,7 +18,6 @@ typedef struct {
     EchGap *nodes; /**< nodes[0] is unused. */
     uint32_t n_nodes, allocated, spare, root;
     uint32_t seed;
-    uint64_t free_bytes; /**< Sum over the set. */
 } EchGaps;
 
 /** Frees what it holds; the set is empty afterwards. */

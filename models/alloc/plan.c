@@ -3,6 +3,7 @@
 #include "models/alloc/plan_internal.h"
 #include "sim/base/compare.h"
 #include "sim/base/error.h"
+#include "sim/base/heap.h"
 
 #include <string.h>
 
@@ -160,27 +161,11 @@ static int compare_begins(const void *a, const void *b)
     return (left->begin > right->begin) - (left->begin < right->begin);
 }
 
-static void sift_down(const EchPlanItem **heap, size_t n, size_t at)
+static gint compare_sizes(gconstpointer a, gconstpointer b, gpointer data)
 {
-    for (size_t child = at * 2 + 1; child < n; at = child, child = at * 2 + 1) {
-        if (child + 1 < n && heap[child + 1]->bytes > heap[child]->bytes)
-            child++;
-        if (heap[at]->bytes >= heap[child]->bytes)
-            return;
-        const EchPlanItem *swap = heap[at];
-        heap[at] = heap[child];
-        heap[child] = swap;
-    }
-}
-
-static void sift_up(const EchPlanItem **heap, size_t at)
-{
-    while (at > 0 && heap[(at - 1) / 2]->bytes < heap[at]->bytes) {
-        const EchPlanItem *swap = heap[at];
-        heap[at] = heap[(at - 1) / 2];
-        heap[(at - 1) / 2] = swap;
-        at = (at - 1) / 2;
-    }
+    (void)data;
+    EchBytes x = (*(const EchPlanItem *const *)a)->bytes, y = (*(const EchPlanItem *const *)b)->bytes;
+    return (x < y) - (x > y);
 }
 
 static void add_piece(GArray *pieces, uint32_t group, int64_t begin, int64_t end, EchBytes bytes)
@@ -200,29 +185,25 @@ static void add_piece(GArray *pieces, uint32_t group, int64_t begin, int64_t end
 static void flatten_group(const EchPlanItem **members, size_t n, uint32_t group, GArray *pieces)
 {
     qsort(members, n, sizeof *members, compare_begins);
-    const EchPlanItem **heap = g_new(const EchPlanItem *, n);
-    size_t n_heap = 0, next = 0;
+    g_autoptr(GArray) heap = g_array_new(FALSE, FALSE, sizeof *members);
+    size_t next = 0;
     int64_t now = 0;
-    while (next < n || n_heap > 0) {
-        if (n_heap == 0)
+    while (next < n || heap->len > 0) {
+        if (heap->len == 0)
             now = members[next]->begin;
-        for (; next < n && members[next]->begin <= now; next++) {
-            heap[n_heap] = members[next];
-            sift_up(heap, n_heap++);
-        }
-        while (n_heap > 0 && heap[0]->end <= now) {
-            heap[0] = heap[--n_heap];
-            sift_down(heap, n_heap, 0);
-        }
-        if (n_heap == 0)
+        for (; next < n && members[next]->begin <= now; next++)
+            ech_heap_push(heap, &members[next], compare_sizes, NULL);
+        const EchPlanItem *largest = NULL;
+        while (heap->len > 0 && (largest = g_array_index(heap, const EchPlanItem *, 0))->end <= now)
+            ech_heap_pop(heap, &largest, compare_sizes, NULL);
+        if (heap->len == 0)
             continue;
-        int64_t until = heap[0]->end;
+        int64_t until = largest->end;
         if (next < n)
             until = MIN(until, members[next]->begin);
-        add_piece(pieces, group, now, until, heap[0]->bytes);
+        add_piece(pieces, group, now, until, largest->bytes);
         now = until;
     }
-    g_free(heap);
 }
 
 uint32_t ech_plan_slot(const int64_t *times, uint32_t n, int64_t time)

@@ -102,14 +102,14 @@ static GPtrArray *split(const char *text, bool old)
     }
 }
 
-static const char *peek(const Reader *reader, guint ahead)
+static const char *peek(const Reader *reader)
 {
-    return reader->at + ahead < reader->tokens->len ? reader->tokens->pdata[reader->at + ahead] : NULL;
+    return reader->at < reader->tokens->len ? reader->tokens->pdata[reader->at] : NULL;
 }
 
 static bool next_is(const Reader *reader, const char *mark)
 {
-    return g_strcmp0(peek(reader, 0), mark) == 0;
+    return g_strcmp0(peek(reader), mark) == 0;
 }
 
 static bool bad(GError **error, const char *name, const char *value, const char *expected)
@@ -121,7 +121,7 @@ static bool bad(GError **error, const char *name, const char *value, const char 
 /* Goes past @mark. From 2.10 on PyTorch looks at what stands there and then takes anything. */
 static bool pass(Reader *reader, const char *mark, const char *name, GError **error)
 {
-    const char *token = peek(reader, 0);
+    const char *token = peek(reader);
     if (token && (reader->lax || strcmp(token, mark) == 0)) {
         reader->at++;
         return true;
@@ -135,7 +135,7 @@ static const char *value_of(Reader *reader, const char *name, GError **error)
 {
     if (!pass(reader, ":", name, error))
         return NULL;
-    const char *value = peek(reader, 0);
+    const char *value = peek(reader);
     if (!value)
         bad(error, name, "", "a value");
     reader->at++;
@@ -220,8 +220,8 @@ static bool division_list(Reader *reader, const char *name, GError **error)
     static const Reader wide = {.old = false}; /* a key always was a size_t */
     bool first = true;
     unsigned last = 0;
-    while (peek(reader, 0) && !next_is(reader, "]")) {
-        const char *key = peek(reader, 0), *value;
+    while (peek(reader) && !next_is(reader, "]")) {
+        const char *key = peek(reader), *value;
         uint64_t mib, number;
         reader->at++;
         if (!(value = value_of(reader, name, error)))
@@ -240,7 +240,7 @@ static bool division_list(Reader *reader, const char *name, GError **error)
         if (!next_is(reader, "]") && !pass(reader, ",", name, error))
             return false;
     }
-    if (!peek(reader, 0))
+    if (!peek(reader))
         return bad(error, name, "", "a list that ends with ]");
     reader->at++;
     return true;
@@ -274,9 +274,9 @@ static bool skip(Reader *reader, const char *name, const char *value, GError **e
 {
     if (strcmp(value, "[") != 0)
         return bad(error, name, value, "a list in brackets");
-    while (peek(reader, 0) && !next_is(reader, "]"))
+    while (peek(reader) && !next_is(reader, "]"))
         reader->at++;
-    if (!peek(reader, 0))
+    if (!peek(reader))
         return bad(error, name, "", "a list that ends with ]");
     reader->at++;
     return true;
@@ -335,7 +335,7 @@ static void list(GString *names, const char *name)
 
 static bool set_one(Reader *reader, GError **error)
 {
-    const char *names[G_N_ELEMENTS(settings) + 1] = {NULL}, *name = peek(reader, 0);
+    const char *names[G_N_ELEMENTS(settings) + 1] = {NULL}, *name = peek(reader);
     for (size_t i = 0; i < G_N_ELEMENTS(settings); i++) {
         Setting setting = settings[i].setting;
         names[i] = settings[i].name;
@@ -389,8 +389,8 @@ static bool read_items(Reader *reader, const char *text, GError **error)
     static const char told[] = "release:2.";
     reader->old = g_str_has_prefix(text, told) && g_ascii_strtoull(text + strlen(told), NULL, 10) < 10;
     reader->tokens = split(text, reader->old);
-    while (peek(reader, 0)) {
-        if (!set_one(reader, error) || (peek(reader, 0) && !pass(reader, ",", "PYTORCH_CUDA_ALLOC_CONF", error)))
+    while (peek(reader)) {
+        if (!set_one(reader, error) || (peek(reader) && !pass(reader, ",", "PYTORCH_CUDA_ALLOC_CONF", error)))
             return false;
     }
     return check_sizes(reader, error);

@@ -16,8 +16,7 @@ typedef enum {
     ECH_MEM_CACHE,
     ECH_MEM_HOST_PINNED,
     ECH_MEM_HOST_PAGEABLE,
-    ECH_MEM_DISK,
-    ECH_N_MEM_KINDS
+    ECH_MEM_DISK
 } EchMemoryKind;
 
 /** One point of a link's size curve: at @bytes per transfer the rate reached is @rate. Between points: linear in time. */
@@ -63,7 +62,7 @@ typedef struct {
     size_t n_curve_from;
 } EchLink;
 
-typedef enum { ECH_UNIT_MATRIX, ECH_UNIT_VECTOR, ECH_UNIT_TRANSCENDENTAL, ECH_UNIT_SCALAR, ECH_N_UNIT_KINDS } EchUnitKind;
+typedef enum { ECH_UNIT_MATRIX, ECH_UNIT_VECTOR, ECH_UNIT_TRANSCENDENTAL, ECH_UNIT_SCALAR } EchUnitKind;
 
 typedef struct {
     char *dtype;  /**< "bf16", "f32", "s8", ... */

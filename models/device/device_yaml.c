@@ -250,12 +250,6 @@ static bool read_curve(Loader *loader, const EchYamlNode *node, const char *sect
     return true;
 }
 
-static const char *text_of(const EchYamlNode *map, const char *key)
-{
-    const EchYamlNode *node = ech_yaml_get(map, key);
-    return node && node->kind == ECH_YAML_SCALAR && *node->text ? node->text : NULL;
-}
-
 /* Index of @text in @names, or an error at the node that says it. */
 static bool read_name(const EchYamlNode *node, const char *path, const char *const *names, size_t *ret, GError **error)
 {
@@ -305,7 +299,7 @@ static bool read_memory(Loader *loader, const EchYamlNode *node, EchMemory *memo
     if (dram && !read_name(dram, section, ech_hbm_names(), &index, error))
         return false;
     memory->dram = dram ? g_strdup(dram->text) : NULL;
-    const char *source = text_of(node, "source");
+    const char *source = ech_yaml_text(node, "source");
     for (size_t i = 0; i < node->n; i++) {
         const Field *field = find_field(memory_fields, node->keys[i]);
         if (field && !read_field(loader, field, node->items[i], section, source, memory, error))
@@ -354,7 +348,7 @@ static bool read_link(Loader *loader, const EchYamlNode *node, EchLink *link, GE
     link->engines_to = link->engines_from = link->ports = link->sharers = 1;
     if (!read_end(loader->device, node, section, "from", &link->from, error) || !read_end(loader->device, node, section, "to", &link->to, error))
         return false;
-    const char *source = text_of(node, "source");
+    const char *source = ech_yaml_text(node, "source");
     for (size_t i = 0; i < node->n; i++) {
         const Field *field = find_field(link_fields, node->keys[i]);
         if (field && !read_field(loader, field, node->items[i], section, source, link, error))
@@ -400,7 +394,7 @@ static bool read_unit(Loader *loader, const EchYamlNode *node, EchUnit *unit, GE
         }
     }
     unit->kind = (EchUnitKind)index;
-    const char *source = text_of(node, "source");
+    const char *source = ech_yaml_text(node, "source");
     for (size_t i = 0; i < node->n; i++) {
         const Field *field = find_field(unit_fields, node->keys[i]);
         if (field && !read_field(loader, field, node->items[i], section, source, unit, error))
@@ -430,7 +424,7 @@ static bool read_numbers(Loader *loader, const EchYamlNode *node, const char *pa
 {
     bool is_number = node->kind == ECH_YAML_SCALAR || ech_yaml_get(node, "value");
     if (!is_number) {
-        const char *own = text_of(node, "source");
+        const char *own = ech_yaml_text(node, "source");
         for (size_t i = 0; i < node->n; i++) {
             if (node->keys && strcmp(node->keys[i], "source") == 0)
                 continue;

@@ -10,12 +10,6 @@
 #define MAX_STREAM_REGISTERS 1024 /* the largest window of any streaming kernel in the tables */
 #define MAX_CUTS 96               /* ways of cutting one axis that are tried */
 
-static uint64_t ceil_div(uint64_t a, uint64_t b)
-{
-    g_assert(b > 0);
-    return a / b + (a % b != 0);
-}
-
 static EchBytes to_bytes(double value)
 {
     return value >= 1.8e19 ? UINT64_MAX : (EchBytes)ceil(value);
@@ -74,10 +68,10 @@ static double staging(const EchKernelShape *s, const EchKernelStaging *b)
 EchBytes ech_kernel_product_vmem(const EchKernelShape *s, const EchKernelBlocks *blocks)
 {
     const EchKernelContraction *c = s->c;
-    uint64_t n_m = ceil_div(c->m, MAX(blocks->bm, 1u)), n_n = ceil_div(c->n, MAX(blocks->bn, 1u)), n_k = ceil_div(c->k, MAX(blocks->bk, 1u));
+    uint64_t n_m = ech_div_up(c->m, MAX(blocks->bm, 1u)), n_n = ech_div_up(c->n, MAX(blocks->bn, 1u)), n_k = ech_div_up(c->k, MAX(blocks->bk, 1u));
     /* Cores that share the steps each hold the windows of their own. */
     uint64_t *axis = n_m >= s->cores ? &n_m : n_n >= s->cores ? &n_n : &n_k;
-    *axis = ceil_div(*axis, s->cores);
+    *axis = ech_div_up(*axis, s->cores);
     double bm = (double)ech_round_up(MIN(blocks->bm, c->m), s->m_granule), bn = (double)ech_round_up(MIN(blocks->bn, c->n), s->n_granule);
     double bk = (double)MIN(blocks->bk, c->k);
     double bk_lanes = (double)ech_round_up((uint64_t)bk, 128), bk_rows = (double)ech_round_up((uint64_t)bk, 8);
@@ -228,7 +222,7 @@ static size_t cuts(uint64_t extent, uint64_t granule, uint64_t *ret)
     size_t n = 0;
     uint64_t whole = ech_round_up(extent, granule);
     for (uint64_t parts = 1; n < MAX_CUTS; parts++) {
-        uint64_t block = MAX(ech_round_up(ceil_div(whole, parts), granule), 1u);
+        uint64_t block = MAX(ech_round_up(ech_div_up(whole, parts), granule), 1u);
         if (n == 0 || block < ret[n - 1])
             ret[n++] = block;
         if (block <= granule)
@@ -265,7 +259,7 @@ void ech_kernel_choose_product(const EchKernelModel *model, const EchKernelShape
                         break;
                     blocks = more;
                 }
-                double time = INFINITY, steps = (double)ceil_div(c->m, rows[m]) * (double)ceil_div(c->n, columns[n]) * (double)ceil_div(c->k, depth[k]);
+                double time = INFINITY, steps = (double)ech_div_up(c->m, rows[m]) * (double)ech_div_up(c->n, columns[n]) * (double)ech_div_up(c->k, depth[k]);
                 for (uint64_t together = blocks.batch; together >= 1; together /= 2) {
                     EchKernelBlocks some = blocks;
                     some.batch = together;

@@ -73,8 +73,7 @@ const char *ech_gpu_bound_name(EchGpuBound bound)
 
 EchTime ech_gpu_time(double seconds)
 {
-    double ps = seconds * 1e12;
-    return ps >= 9e18 ? ECH_TIME_MAX : (EchTime)llround(MAX(ps, 0));
+    return ech_time_round(seconds * 1e12);
 }
 
 /* Counts of hostile shapes exceed 64 bits. */
@@ -167,10 +166,10 @@ static double overlap(const double *parts, size_t n, double p)
     return most > 0 ? most * pow(sum, 1 / p) : 0;
 }
 
-static void finish(EchGpuCost *cost, double start, double work)
+static void finish(EchGpuCost *cost, const EchGpuChip *chip, double work)
 {
-    cost->launch = ech_gpu_time(start);
-    cost->time = MAX(ech_gpu_time(start + work), 1);
+    cost->launch = ech_gpu_time(chip->start);
+    cost->time = MAX(ech_gpu_time(chip->start + work), 1);
 }
 
 /* ---- What streams ---- */
@@ -222,7 +221,7 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
                         .bound = parts[2] >= parts[1] && parts[2] >= parts[0] ? ECH_GPU_BY_MEMORY
                                  : parts[1] >= parts[0]                       ? ECH_GPU_BY_ISSUE
                                                                               : ECH_GPU_BY_LATENCY};
-    finish(ret, chip->start, overlap(parts, 3, p));
+    finish(ret, chip, overlap(parts, 3, p));
 }
 
 /* ---- Products ---- */
@@ -313,7 +312,7 @@ static void tile_cost(const EchGpuChip *chip, const EchGpuLaunch *l, const Tile 
                  : tile->arithmetic == ECH_GPU_FMA ? ECH_GPU_BY_ISSUE
                                                    : ECH_GPU_BY_MATRIX,
     };
-    finish(ret, chip->start, set_up + 2 * chip->trip + work);
+    finish(ret, chip, set_up + 2 * chip->trip + work);
 }
 
 /* Filters that a tile of a grouped convolution has at least: so many groups go together, zeros between them. */
@@ -533,7 +532,7 @@ static bool price_attention(const EchGpuChip *chip, const EchGpuKernel *kernel, 
                         .bytes = ech_bytes_add(kernel->read, kernel->written),
                         .resident = (uint32_t)resident,
                         .bound = parts[1] >= parts[2] ? ECH_GPU_BY_MATRIX : ECH_GPU_BY_MEMORY};
-    finish(ret, chip->start, parts[0] + MAX(parts[1], parts[2]));
+    finish(ret, chip, parts[0] + MAX(parts[1], parts[2]));
     return true;
 }
 

@@ -21,7 +21,7 @@ enum {
 
 static uint64_t blocks_of(uint64_t count, uint64_t each)
 {
-    return each == 0 ? 1 : MAX(count / each + (count % each != 0), 1u);
+    return each == 0 ? 1 : MAX(ech_div_up(count, each), 1u);
 }
 
 static void set(uint64_t blocks, uint64_t threads, unsigned vector, EchGpuLaunch *ret)

@@ -52,8 +52,7 @@ static double share_of(const EchKernelModel *model, const EchKernelGrid *grid)
 
 static EchTime time_of(const EchKernelModel *model, double cycles)
 {
-    double ps = cycles / model->clock_hz * 1e12;
-    return ps < 9e18 ? (EchTime)(ps + 0.5) : ECH_TIME_MAX;
+    return ech_time_round(cycles / model->clock_hz * 1e12);
 }
 
 void ech_kernel_grid_price(const EchKernelModel *model, const EchKernelGrid *grid, EchBytes vmem, EchKernelCost *ret)

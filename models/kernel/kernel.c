@@ -167,13 +167,12 @@ static double overlap(double compute, double move, double exponent)
 }
 
 /* Adds @times steps to the cost, splitting their time between what bounds them. */
-static void add_steps(EchKernelSums *sums, const EchKernelModel *model, double times, double compute, double latency, double move, double exposed)
+static void add_steps(EchKernelSums *sums, const EchKernelModel *model, double times, double compute, double latency, double move)
 {
     double step = overlap(compute, latency + move, model->overlap);
-    sums->total += times * (step + exposed);
+    sums->total += times * step;
     sums->busy_compute += times * compute;
-    sums->busy_hbm += times * (move + exposed);
-    sums->hbm += times * exposed;
+    sums->busy_hbm += times * move;
     if (compute >= latency + move) {
         sums->compute += times * compute;
         sums->hbm += times * (step - compute);
@@ -186,8 +185,7 @@ static void add_steps(EchKernelSums *sums, const EchKernelModel *model, double t
 
 static EchTime picoseconds(const EchKernelModel *model, double cycles)
 {
-    double time = cycles / model->clock_hz * 1e12;
-    return time >= 9e18 ? ECH_TIME_MAX : (EchTime)llround(MAX(time, 0));
+    return ech_time_round(cycles / model->clock_hz * 1e12);
 }
 
 static void finish(const EchKernelModel *model, const EchKernelSums *sums, EchKernelCost *ret)
@@ -329,11 +327,12 @@ static double window_elements(const uint32_t *window, unsigned n)
 
 /* Cycles of the body over @registers, in whole. A lone instruction's arithmetic hides under its loads and stores. Exact for 50 bodies on v5e, v6e and tpu7x
  * (libtpu 0.0.51, 64 x 512 to 512 x 1024 elements, on chip and in HBM). */
-static double body_cycles(const EchKernelModel *model, const EchKernelBody *body, bool fused, double registers)
+static double body_cycles(const EchKernelModel *model, const EchKernel *kernel, double registers)
 {
+    const EchKernelBody *body = &kernel->body;
     double cycles = model->simple * body->narrow;
     cycles += model->view == ECH_KERNEL_COMPILER ? model->reduce * body->windows : model->shuffle * body->shuffle + model->simple * body->positions;
-    if (fused)
+    if (kernel->fused)
         cycles += model->simple * body->simple + model->transcendental * body->transcendental + model->divide * body->divide + model->reduce * body->reduce;
     return registers * cycles + LANE_SPREAD * body->spread + body->rows;
 }
@@ -358,7 +357,7 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
         in_vmem += (double)cost->vmem_read / model->vmem_read;
     double moved = hbm + in_vmem;
     double loads = body->loads > 0 ? body->loads : traffic->wide_operands;
-    double compute = (registers * model->touch * (loads + traffic->wide_results) + body_cycles(model, body, kernel->fused, registers)) / steps;
+    double compute = (registers * model->touch * (loads + traffic->wide_results) + body_cycles(model, kernel, registers)) / steps;
     double serial = MAX(1, ceil(steps / model->cores)); /* steps of the core that has most of them */
     /* All arithmetic, where there is so much that it does not fit under the movement of a step. */
     double excess = MAX(0, compute - (moved / serial + model->step)) * (serial - 1);
@@ -415,11 +414,6 @@ static void price_stream(const EchKernelModel *model, const EchKernel *kernel, b
 static uint64_t up(uint64_t value, uint64_t granule)
 {
     return ech_round_up(value, granule);
-}
-
-static uint64_t ceil_div(uint64_t a, uint64_t b)
-{
-    return a / b + (a % b != 0);
 }
 
 static double operand_bytes(const EchKernel *kernel, size_t i)
@@ -663,9 +657,9 @@ static void sum_walk(const EchKernelModel *model, const EchKernelShape *s, const
     /* Along k both operands change, along a column's rows the lhs, from column to column the rhs; an operand of one block only stays. */
     bool lhs_turns = w->alone || rows > 1 || split, rhs_moves = w->alone || split;
     if (split)
-        add_steps(sums, model, tiles * (depth - 1), compute, latency_of(model, s, true, true, false), w->lhs + w->rhs, 0);
-    add_steps(sums, model, columns * (rows - 1), compute, latency_of(model, s, true, rhs_moves, true), w->lhs + (rhs_moves ? w->rhs : 0) + w->store, 0);
-    add_steps(sums, model, columns - 1, compute, latency_of(model, s, lhs_turns, true, column), (lhs_turns ? w->lhs : 0) + w->rhs + store, 0);
+        add_steps(sums, model, tiles * (depth - 1), compute, latency_of(model, s, true, true, false), w->lhs + w->rhs);
+    add_steps(sums, model, columns * (rows - 1), compute, latency_of(model, s, true, rhs_moves, true), w->lhs + (rhs_moves ? w->rhs : 0) + w->store);
+    add_steps(sums, model, columns - 1, compute, latency_of(model, s, lhs_turns, true, column), (lhs_turns ? w->lhs : 0) + w->rhs + store);
     double last = latency_of(model, s, false, false, column);
     sums->total += compute + last + store;
     sums->compute += compute;
@@ -721,9 +715,9 @@ static void share_steps(const EchKernelModel *model, EchKernelWalk *w)
 double ech_kernel_product_cycles(const EchKernelModel *model, const EchKernelShape *s, const EchKernelBlocks *blocks, EchKernelSums *ret)
 {
     const EchKernelContraction *c = s->c;
-    uint64_t together = MAX(blocks->batch, 1u), turns = ceil_div(c->batch, together);
-    double rows = (double)ceil_div(c->m, MAX(blocks->bm, 1u)), columns = (double)ceil_div(c->n, MAX(blocks->bn, 1u)),
-           depth = (double)ceil_div(c->k, MAX(blocks->bk, 1u));
+    uint64_t together = MAX(blocks->batch, 1u), turns = ech_div_up(c->batch, together);
+    double rows = (double)ech_div_up(c->m, MAX(blocks->bm, 1u)), columns = (double)ech_div_up(c->n, MAX(blocks->bn, 1u)),
+           depth = (double)ech_div_up(c->k, MAX(blocks->bk, 1u));
     double bm = (double)up(MIN(blocks->bm, c->m), s->m_granule), bn = (double)up(MIN(blocks->bn, c->n), s->n_granule), bk = (double)MIN(blocks->bk, c->k);
     if (model->view == ECH_KERNEL_HARDWARE) { /* the last block of an axis is as short as it is */
         bm = (double)up(c->m, s->m_granule) / rows;
@@ -761,8 +755,8 @@ static bool blocks_of_windows(const EchKernelWindows *w, const EchKernelContract
     uint64_t *block[3] = {&ret->bn, &ret->bm, &ret->bk}, extent[3] = {c->n, c->m, c->k};
     for (unsigned i = 0; i < 3; i++) {
         uint64_t n = MAX(w->iterations[i], 1u);
-        if (*block[i] == 0 || ceil_div(extent[i], *block[i]) != n)
-            *block[i] = ceil_div(extent[i], n);
+        if (*block[i] == 0 || ech_div_up(extent[i], *block[i]) != n)
+            *block[i] = ech_div_up(extent[i], n);
     }
     return true;
 }
@@ -846,7 +840,7 @@ static void price_contraction(const EchKernelModel *model, const EchKernel *kern
     EchKernelTraffic traffic = traffic_of(model, kernel, ret);
     EchKernelSums sums;
     EchKernelBlocks blocks = {0};
-    double around = body_cycles(model, &kernel->body, kernel->fused, shape.out_registers);
+    double around = body_cycles(model, kernel, shape.out_registers);
     if (kernel->contraction.others == 0 && kernel->body.rows_first > 0 && (model->epilogue == 0 || model->view == ECH_KERNEL_HARDWARE)) {
         /* A softmax behind a product: its maximum needs whole rows, so exponentials and sums are a pass after the units. Exact for what has everything on chip
          * (libtpu 0.0.51: 17 kernels of attention on v5e, v5p, v6e, tpu7x). */
@@ -859,7 +853,7 @@ static void price_contraction(const EchKernelModel *model, const EchKernel *kern
     }
     if (model->epilogue == 0) { /* the compiler hides it under the units, but for what lies between two products, and counts loads and stores with it */
         double registers = traffic.widest / REGISTER;
-        double body = body_cycles(model, &kernel->body, kernel->fused, registers) + registers * model->touch * (MAX(kernel->body.loads, 1u) + 1);
+        double body = body_cycles(model, kernel, registers) + registers * model->touch * (MAX(kernel->body.loads, 1u) + 1);
         if (kernel->contraction.half_registers > 0 && model->halves > 0)
             shape.between = model->halves * kernel->contraction.half_registers + HALVES_START;
         if (kernel->contraction.others > 0)
@@ -891,7 +885,7 @@ static void price_contraction(const EchKernelModel *model, const EchKernel *kern
     const EchKernelContraction *c = &kernel->contraction;
     blocks.steps = blocks.bm == 0
                        ? (uint64_t)iterations(&kernel->windows)
-                       : ceil_div(c->batch, MAX(blocks.batch, 1u)) * ceil_div(c->m, blocks.bm) * ceil_div(c->n, blocks.bn) * ceil_div(c->k, blocks.bk);
+                       : ech_div_up(c->batch, MAX(blocks.batch, 1u)) * ech_div_up(c->m, blocks.bm) * ech_div_up(c->n, blocks.bn) * ech_div_up(c->k, blocks.bk);
     ret->blocks = blocks;
     ret->macs = sums.macs;
     /* Arithmetic fused behind the product works on the result's registers, one window of it exposed. */

@@ -466,14 +466,9 @@ void ech_pipeline_expansion_free(EchPipelineExpansion *expansion)
 
 /* -- matrix products ------------------------------------------------------- */
 
-static uint64_t ceil_div(uint64_t a, uint64_t b)
-{
-    return a / b + (a % b != 0);
-}
-
 void ech_pipeline_product(const EchPipelineProduct *p, EchPipelineOperand operands[3], EchPipeline *ret)
 {
-    uint64_t cores = MAX(p->cores, 1u), m = ceil_div(p->m, cores); /* the slowest core has the most rows */
+    uint64_t cores = MAX(p->cores, 1u), m = ech_div_up(p->m, cores); /* the slowest core has the most rows */
     uint64_t bm = MIN(p->bm, m);
     operands[0] = (EchPipelineOperand){.n_dims = 2, .axis = {0, 2}, .extent = {m, p->k}, .block = {bm, p->bk}, .bits = p->bits, .buffers = p->buffers};
     operands[1] = (EchPipelineOperand){.n_dims = 2, .axis = {2, 1}, .extent = {p->k, p->n}, .block = {p->bk, p->bn}, .bits = p->bits, .buffers = p->buffers};
@@ -481,7 +476,7 @@ void ech_pipeline_product(const EchPipelineProduct *p, EchPipelineOperand operan
         (EchPipelineOperand){.output = true, .n_dims = 2, .axis = {0, 1}, .extent = {m, p->n}, .block = {bm, p->bn}, .bits = p->out_bits, .buffers = 2};
     *ret = (EchPipeline){
         .n_axes = 3,
-        .grid = {ceil_div(m, bm), ceil_div(p->n, p->bn), ceil_div(p->k, p->bk)},
+        .grid = {ech_div_up(m, bm), ech_div_up(p->n, p->bn), ech_div_up(p->k, p->bk)},
         .operands = operands,
         .n_operands = 3,
         .compute = (EchTime)((double)bm * (double)p->bn * (double)p->bk / p->macs_per_second * 1e12 * (double)cores + 0.5),

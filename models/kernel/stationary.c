@@ -46,15 +46,10 @@ bool ech_stationary_model_init(EchStationaryModel *ret, const EchDevice *device)
     return true;
 }
 
-static uint64_t parts(uint64_t whole, uint64_t size)
-{
-    return whole / size + (whole % size != 0);
-}
-
 /* Cycles of the unit a row: one for 8-bit operands, twice that for every side of 16 bits (and so on). */
 static double passes_of(uint32_t lhs_bits, uint32_t rhs_bits)
 {
-    return (double)MAX(parts(lhs_bits, 8), 1u) * (double)MAX(parts(rhs_bits, 8), 1u);
+    return (double)MAX(ech_div_up(lhs_bits, 8), 1u) * (double)MAX(ech_div_up(rhs_bits, 8), 1u);
 }
 
 /* How a step walks its weights. */
@@ -70,22 +65,22 @@ typedef struct {
 
 static uint64_t depth_of(const EchStationaryModel *model, const EchStationaryProduct *product)
 {
-    return ech_bytes_mul(ech_bytes_mul(parts(product->k, model->rows), product->taps), product->copies);
+    return ech_bytes_mul(ech_bytes_mul(ech_div_up(product->k, model->rows), product->taps), product->copies);
 }
 
 static Walk walk_of(const EchStationaryModel *model, const EchStationaryProduct *products, size_t n, uint32_t result_bits)
 {
-    Walk walk = {.products = products, .n = n, .rows = products->m, .columns = parts(products->n, model->columns)};
-    walk.row_cycles = (double)MAX(parts(result_bits, 8), 1u);
+    Walk walk = {.products = products, .n = n, .rows = products->m, .columns = ech_div_up(products->n, model->columns)};
+    walk.row_cycles = (double)MAX(ech_div_up(result_bits, 8), 1u);
     for (size_t i = 0; i < n; i++)
         walk.depth = ech_bytes_add(walk.depth, depth_of(model, &products[i]));
     /* Half of the accumulators a pass, so that the other half is emptied meanwhile, or all of them: what takes less. */
     double least = INFINITY;
     for (unsigned share = 2; share >= 1; share--) {
-        uint64_t limit = MAX(model->accumulators / share, 1u), passes = parts(walk.rows, limit);
+        uint64_t limit = MAX(model->accumulators / share, 1u), passes = ech_div_up(walk.rows, limit);
         double rows = (double)walk.rows / (double)passes, column = 0;
         for (size_t i = 0; i < n; i++) {
-            double rate = passes_of(products[i].lhs_bits, products[i].rhs_bits), load = model->load * (double)MAX(parts(products[i].rhs_bits, 8), 1u);
+            double rate = passes_of(products[i].lhs_bits, products[i].rhs_bits), load = model->load * (double)MAX(ech_div_up(products[i].rhs_bits, 8), 1u);
             column += (double)depth_of(model, &products[i]) * MAX(MAX(rows * rate, load), (double)model->rows);
         }
         double activation = rows * walk.row_cycles, cycles = (double)passes * (double)walk.columns;
@@ -186,8 +181,8 @@ static double run_product(Machine *m, const Walk *walk, const Ready *ready)
             double accumulators = claim(m, rows);
             for (size_t i = 0; i < walk->n && run < TILES_RUN; i++) {
                 const EchStationaryProduct *p = &walk->products[i];
-                double rate = passes_of(p->lhs_bits, p->rhs_bits), bytes = (double)MAX(parts(p->rhs_bits, 8), 1u);
-                double useful = (double)p->k * (double)p->n / ((double)parts(p->k, model->rows) * model->rows * (double)walk->columns * model->columns);
+                double rate = passes_of(p->lhs_bits, p->rhs_bits), bytes = (double)MAX(ech_div_up(p->rhs_bits, 8), 1u);
+                double useful = (double)p->k * (double)p->n / ((double)ech_div_up(p->k, model->rows) * model->rows * (double)walk->columns * model->columns);
                 uint64_t depth = depth_of(model, p);
                 for (uint64_t t = 0; t < depth && run < TILES_RUN; t++) {
                     run_tile(m, rows, rate, bytes, useful, ready, accumulators);
@@ -218,8 +213,7 @@ static double run_product(Machine *m, const Walk *walk, const Ready *ready)
 
 static EchTime picoseconds(const EchStationaryModel *model, double cycles)
 {
-    double ps = MAX(cycles, 0) * (double)ECH_PS_PER_S / model->clock_hz;
-    return ps < 9e18 ? (EchTime)(ps + 0.5) : ECH_TIME_MAX;
+    return ech_time_round(cycles * (double)ECH_PS_PER_S / model->clock_hz);
 }
 
 static EchKernelInside inside_of(const EchStationaryModel *model, const EchStationaryCounters *before, const EchStationaryCounters *now)

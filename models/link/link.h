@@ -18,7 +18,6 @@ typedef enum {
     ECH_ALGORITHM_TREE,   /**< Double binary tree over a switch: fewer steps, for small operands. */
     ECH_ALGORITHM_DIRECT, /**< Every pair at once over a switch, or one transfer. */
     ECH_ALGORITHM_TORUS,  /**< Bidirectional rings on the axes of a torus. */
-    ECH_N_ALGORITHMS,
 } EchAlgorithm;
 
 typedef enum { ECH_COMM_ALL_REDUCE, ECH_COMM_ALL_GATHER, ECH_COMM_REDUCE_SCATTER, ECH_COMM_ALL_TO_ALL, ECH_COMM_PERMUTE, ECH_COMM_BROADCAST } EchComm;

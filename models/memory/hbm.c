@@ -170,7 +170,7 @@ EchHbmPattern ech_hbm_of_layout(const EchLayout *layout, EchHbmKind kind, uint64
         const EchTile *packing = layout->n_tiles > 1 ? &layout->tiles[layout->n_tiles - 1] : NULL;
         if (kind == ECH_HBM_STRIDED) {
             pattern.run = MAX(ech_bytes_mul(ech_bytes_mul(lanes, rows), bits) / 8, 1);
-            pattern.stride = ech_bytes_mul(pattern.run, minor / lanes + (minor % lanes != 0));
+            pattern.stride = ech_bytes_mul(pattern.run, ech_div_up(minor, lanes));
         } else {
             if (packing != NULL && packing->rank == 2 && packing->dims[1] == 1 && packing->dims[0] > 1 && rows > 1)
                 moved = (double)packing->dims[0];

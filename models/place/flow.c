@@ -895,7 +895,7 @@ uint32_t ech_flow_major(const EchLayout *layout, uint64_t *ret_side)
     }
     if (ret_side != NULL)
         *ret_side = side;
-    return (uint32_t)MIN(length / side + (length % side != 0), UINT32_MAX);
+    return (uint32_t)MIN(ech_div_up(length, side), UINT32_MAX);
 }
 
 /* Reads "[a:b]" or "[a:b:c]" at @at; NULL if there is none. */

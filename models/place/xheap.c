@@ -1,6 +1,7 @@
 #include "models/place/xheap.h"
 
 #include "models/place/vmem.h"
+#include "sim/base/heap.h"
 
 #include <stdlib.h>
 
@@ -71,36 +72,11 @@ typedef struct {
     EchBytes start, stop;
 } Taken;
 
-/* A binary heap by end. */
-static void taken_push(GArray *heap, Taken taken)
+static gint compare_taken(gconstpointer a, gconstpointer b, gpointer data)
 {
-    g_array_append_val(heap, taken);
-    for (guint i = heap->len - 1; i > 0 && g_array_index(heap, Taken, (i - 1) / 2).end > g_array_index(heap, Taken, i).end; i = (i - 1) / 2) {
-        Taken t = g_array_index(heap, Taken, i);
-        g_array_index(heap, Taken, i) = g_array_index(heap, Taken, (i - 1) / 2);
-        g_array_index(heap, Taken, (i - 1) / 2) = t;
-    }
-}
-
-static Taken taken_pop(GArray *heap)
-{
-    Taken top = g_array_index(heap, Taken, 0);
-    g_array_index(heap, Taken, 0) = g_array_index(heap, Taken, heap->len - 1);
-    g_array_set_size(heap, heap->len - 1);
-    for (guint i = 0;;) {
-        guint k = 2 * i + 1;
-        if (k >= heap->len)
-            break;
-        if (k + 1 < heap->len && g_array_index(heap, Taken, k + 1).end < g_array_index(heap, Taken, k).end)
-            k++;
-        if (g_array_index(heap, Taken, i).end <= g_array_index(heap, Taken, k).end)
-            break;
-        Taken t = g_array_index(heap, Taken, i);
-        g_array_index(heap, Taken, i) = g_array_index(heap, Taken, k);
-        g_array_index(heap, Taken, k) = t;
-        i = k;
-    }
-    return top;
+    (void)data;
+    int64_t x = ((const Taken *)a)->end, y = ((const Taken *)b)->end;
+    return (x > y) - (x < y);
 }
 
 static guint free_index(const GArray *list, EchBytes start)
@@ -125,7 +101,8 @@ static EchBytes fast_merge(const GArray *groups, EchBytes alignment, EchBytes *o
     for (guint g = 0; g < groups->len; g++) {
         const Group *group = &g_array_index(groups, Group, g);
         while (taken->len > 0 && g_array_index(taken, Taken, 0).end <= group->start) {
-            Taken t = taken_pop(taken);
+            Taken t;
+            ech_heap_pop(taken, &t, compare_taken, NULL);
             guint i = free_index(list, t.start);
             if (i < list->len && g_array_index(list, Free, i).start == t.stop) {
                 t.stop = g_array_index(list, Free, i).end;
@@ -158,7 +135,7 @@ static EchBytes fast_merge(const GArray *groups, EchBytes alignment, EchBytes *o
             g_array_index(list, Free, best).start = stop;
         else
             g_array_remove_index(list, best);
-        taken_push(taken, (Taken){group->end, f.start, stop});
+        ech_heap_push(taken, &(Taken){group->end, f.start, stop}, compare_taken, NULL);
         top = MAX(top, stop);
         offsets[group->group] = from;
     }

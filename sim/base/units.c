@@ -23,6 +23,11 @@ EchTime ech_time_add(EchTime a, EchTime b)
     return a > ECH_TIME_MAX - b ? ECH_TIME_MAX : a + b;
 }
 
+EchTime ech_time_round(double ps)
+{
+    return ps >= 9e18 ? ECH_TIME_MAX : (EchTime)llround(MAX(ps, 0.0));
+}
+
 EchBytes ech_bytes_add(EchBytes a, EchBytes b)
 {
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;

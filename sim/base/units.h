@@ -2,7 +2,7 @@
  * Integer time, bytes and rates; their one division; strict parsers and printers.
  *
  * Time is int64 picoseconds (106 days), sizes are uint64 bytes, rates are uint64 units per second.
- * GB is 10^9 and GiB is 2^30 everywhere. Doubles appear only in printing.
+ * GB is 10^9 and GiB is 2^30 everywhere. Doubles appear only in printing and where a model tells a time.
  */
 #pragma once
 #include <glib.h>
@@ -25,11 +25,18 @@ typedef uint64_t EchRate;  /**< Bytes (or operations) per second. */
 EchTime ech_time_for(uint64_t amount, EchRate rate);
 /** Sum of two non-negative times, saturating. */
 EchTime ech_time_add(EchTime a, EchTime b);
+/** @ps picoseconds to the nearest whole one; 0 below 0, ECH_TIME_MAX from 9e18 on. */
+EchTime ech_time_round(double ps);
 /** Sum and product of byte counts, saturating at UINT64_MAX. */
 EchBytes ech_bytes_add(EchBytes a, EchBytes b);
 EchBytes ech_bytes_mul(EchBytes a, EchBytes b);
 /** Greatest common divisor; of 0 and x it is x. */
 uint64_t ech_gcd(uint64_t a, uint64_t b);
+/** @a / @b, rounded up; @b >= 1. */
+static inline uint64_t ech_div_up(uint64_t a, uint64_t b)
+{
+    return a / b + (a % b != 0);
+}
 /** @value rounded up to a multiple of @granule (any granule >= 1), saturating to the largest multiple. */
 EchBytes ech_round_up(EchBytes value, EchBytes granule);
 

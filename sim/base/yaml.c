@@ -96,6 +96,12 @@ EchYamlNode *ech_yaml_get(const EchYamlNode *map, const char *key)
     return NULL;
 }
 
+const char *ech_yaml_text(const EchYamlNode *map, const char *key)
+{
+    const EchYamlNode *node = ech_yaml_get(map, key);
+    return node && node->kind == ECH_YAML_SCALAR && *node->text ? node->text : NULL;
+}
+
 void ech_yaml_put(EchYamlNode *map, const char *key, EchYamlNode *value)
 {
     g_assert(map->kind == ECH_YAML_MAP);

@@ -43,6 +43,8 @@ void ech_yaml_append(EchYamlNode *list, EchYamlNode *item);
 
 /** Value of a key of a map, or NULL (also where @map is NULL or no map). Borrowed. */
 EchYamlNode *ech_yaml_get(const EchYamlNode *map, const char *key);
+/** Text of a key of a map that is a scalar and not empty, or NULL. Borrowed. */
+const char *ech_yaml_text(const EchYamlNode *map, const char *key);
 /** Sets or appends a key of a map; takes @value. */
 void ech_yaml_put(EchYamlNode *map, const char *key, EchYamlNode *value);
 /** Sets *error to ECH_ERROR_CONFIG with the node's place in front. */

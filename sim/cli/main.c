@@ -9,15 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void reading(uint64_t done, uint64_t total, void *data)
+static void reading(uint64_t done, uint64_t total)
 {
-    (void)data;
     ech_cli_progress("reading", done, total);
 }
 
 int main(int argc, char **argv)
 {
-    ech_import_set_progress(reading, NULL);
+    ech_import_set_progress(reading);
     size_t n;
     const EchVerb *verbs = ech_verbs(&n);
     const char *name = argc > 1 ? argv[1] : "help";

@@ -7,14 +7,14 @@
 enum { PINS = 3, FRAMES = 4 }; /* blocks and frames named in a line */
 
 /* "NAME (SIZE, age N), ...": at most @most of @n. */
-static void text_pins(GString *out, const EchAllocStudy *study, const EchMoment *moment, const EchPin *pins, uint32_t n, uint32_t most)
+static void text_pins(GString *out, const EchAllocStudy *study, const EchMoment *moment, const EchPin *pins, uint32_t n)
 {
-    for (uint32_t j = 0; j < MIN(n, most); j++) {
+    for (uint32_t j = 0; j < MIN(n, PINS); j++) {
         g_autofree char *name = ech_alloc_study_short_name(study, pins[j].id, 40), *size = ech_format_bytes(pins[j].bytes);
         g_string_append_printf(out, "%s %s (%s, age %" G_GUINT64_FORMAT ")", j ? "," : "", name, size,
                                moment->event - MIN(moment->event, (uint64_t)pins[j].born));
     }
-    if (n > most)
+    if (n > PINS)
         g_string_append(out, ", ...");
 }
 
@@ -85,7 +85,7 @@ static void text_failure(GString *out, const EchAllocStudy *study, const EchMome
         g_autofree char *bytes = ech_format_bytes(moment->hole.bytes), *used = ech_format_bytes(moment->hole.used);
         g_string_append_printf(out, "    least in the way: %s of %s in segment %u, held by %u live block%s:", used, bytes, moment->hole.segment,
                                moment->hole.n_blocks, moment->hole.n_blocks == 1 ? "" : "s");
-        text_pins(out, study, moment, moment->hole_pins, moment->hole.n_blocks, PINS);
+        text_pins(out, study, moment, moment->hole_pins, moment->hole.n_blocks);
         g_string_append_c(out, '\n');
         if (moment->hole.n_blocks)
             ech_alloc_study_text_stack(out, study, moment->hole_pins[0].id, "made");
@@ -113,7 +113,7 @@ static void text_moment(GString *out, const EchAllocStudy *study, const EchMomen
         g_autofree char *bytes = ech_format_bytes(segment->bytes), *free_bytes = ech_format_bytes(segment->bytes - segment->used);
         g_string_append_printf(out, "    segment %u: %s of %s stranded by %u live block%s:", segment->segment, free_bytes, bytes, segment->n_blocks,
                                segment->n_blocks == 1 ? "" : "s");
-        text_pins(out, study, moment, &moment->pins[segment->first_block], segment->n_blocks, PINS);
+        text_pins(out, study, moment, &moment->pins[segment->first_block], segment->n_blocks);
         g_string_append_c(out, '\n');
     }
 }

@@ -11,12 +11,6 @@
 
 #include <string.h>
 
-static const char *text_or_null(const EchYamlNode *config, const char *key)
-{
-    const EchYamlNode *node = ech_yaml_get(config, key);
-    return node && node->kind == ECH_YAML_SCALAR && *node->text ? node->text : NULL;
-}
-
 /* The place of a node that stands in a file, or was put there by an edit, before an error that does not say it. */
 static void prefix_place(const EchYamlNode *node, GError **error)
 {
@@ -64,7 +58,7 @@ static EchImport *import_trace(EchExperiment *experiment, const EchYamlNode *con
     g_autofree char *path = ech_experiment_trace_path(trace);
     if (!trace_is_there(trace, path, error))
         return NULL;
-    const char *trips = text_or_null(config, "trips"), *format = text_or_null(config, "format"), *device = text_or_null(config, "device");
+    const char *trips = ech_yaml_text(config, "trips"), *format = ech_yaml_text(config, "format"), *device = ech_yaml_text(config, "device");
     EchImportOptions options = {.device = device, .loop_trips = 1};
     if (trips && !ech_parse_u64(trips, &options.loop_trips, error)) {
         g_prefix_error(error, "trips: ");
@@ -72,7 +66,7 @@ static EchImport *import_trace(EchExperiment *experiment, const EchYamlNode *con
         return NULL;
     }
     g_autofree char *beside = NULL;
-    if (text_or_null(config, "beside"))
+    if (ech_yaml_text(config, "beside"))
         beside = ech_experiment_trace_path(ech_yaml_get(config, "beside"));
     options.beside = beside;
     g_autofree char *key = g_strdup_printf("%s\n%s\n%s\n%s\n%s", path, trips ? trips : "", format ? format : "", beside ? beside : "", device ? device : "");
@@ -411,7 +405,7 @@ static uint32_t first_at_work(const EchTrace *trace, const uint32_t *devices, si
 /* One device of a capture of several: its link and its memory are its own. The first that computes, unless capture_device says another. */
 static EchTrace *select_device(EchExperiment *experiment, const EchCase *c, EchTrace *trace, const EchDevice *device, EchDiag *diag, GError **error)
 {
-    const char *text = text_or_null(c->config, "capture_device");
+    const char *text = ech_yaml_text(c->config, "capture_device");
     size_t n;
     g_autofree uint32_t *devices = ech_trace_devices(trace, &n);
     uint64_t chosen = first_at_work(trace, devices, n);

@@ -234,11 +234,6 @@ typedef struct {
     bool interrupted; /* before it had its answer */
 } Search;
 
-static bool stopped(const volatile sig_atomic_t *stop)
-{
-    return stop && *stop != 0;
-}
-
 /* The number as it is written, which is also what is run: four digits, or all of a whole one. */
 static char *number_text(const EchFind *find, double number)
 {
@@ -335,7 +330,7 @@ static bool search_one(Search *search, EchSweepProgress progress, void *data, si
     if (low < 0)
         return false;
     bool low_holds = g_array_index(search->tries, Try, low).holds;
-    search->interrupted = stopped(search->stop);
+    search->interrupted = ech_stopped(search->stop);
     if (search->interrupted) {
         ret[low_holds ? 0 : 1] = low;
         return true;
@@ -349,7 +344,7 @@ static bool search_one(Search *search, EchSweepProgress progress, void *data, si
     for (size_t i = 0; low_holds != high_holds && i < MOST_HALVES; i++) {
         double a = g_array_index(search->tries, Try, ret[0]).number, b = g_array_index(search->tries, Try, ret[1]).number;
         double middle = between(find, MIN(a, b), MAX(a, b));
-        search->interrupted = middle != MIN(a, b) && stopped(search->stop);
+        search->interrupted = middle != MIN(a, b) && ech_stopped(search->stop);
         if (middle == MIN(a, b) || search->interrupted)
             break;
         int at = try_number(search, middle, error);
@@ -545,7 +540,7 @@ EchFound *ech_find_run(EchExperiment *experiment, const volatile sig_atomic_t *s
         begin_answers(found, find, experiment);
     bool ok = true;
     for (size_t i = 0; ok && i < n; i++) {
-        if (i > 0 && stopped(stop)) {
+        if (i > 0 && ech_stopped(stop)) {
             ok = leave_out(found, find, experiment, i, text, error);
             continue;
         }

@@ -1,19 +1,15 @@
 /* What was found of the cases: kept in files from one call to the next, printed as a table. */
 #include "sim/experiment/gpu_suite_private.h"
+#include "sim/experiment/validate.h"
 
 #include <glib/gstdio.h>
 #include <math.h>
-
-static double error_of(double predicted, double measured)
-{
-    return measured > 0 ? predicted / measured - 1 : 0;
-}
 
 bool ech_gpu_misses(const EchGpuCase *row)
 {
     if (row->error)
         return true;
-    bool makespan = row->goal_makespan > 0 && fabs(error_of((double)row->predicted, (double)row->measured)) > row->goal_makespan;
+    bool makespan = row->goal_makespan > 0 && fabs(ech_relative_error(row->predicted, row->measured)) > row->goal_makespan;
     return makespan || (row->goal_copies > 0 && row->copies > row->goal_copies) || (row->goal_kernels > 0 && row->kernels > row->goal_kernels);
 }
 
@@ -38,7 +34,7 @@ static void add_row(GString *text, const EchGpuCase *row)
                     *modelled = ech_format_bytes(row->memory_predicted);
     g_string_append_printf(text, "| %s%s | %s | %s [%s, %s] | %s |", row->name, row->scale < 1 ? " (scaled)" : "", row->allocator, measured, low, high,
                            predicted);
-    double error = error_of((double)row->predicted, (double)row->measured);
+    double error = ech_relative_error(row->predicted, row->measured);
     g_string_append_printf(text, " %+.1f %%%s |", 100 * error,
                            row->goal_makespan <= 0             ? ""
                            : fabs(error) <= row->goal_makespan ? " (within 5 %)"
@@ -47,7 +43,7 @@ static void add_row(GString *text, const EchGpuCase *row)
     add_percent(text, row->kernels, row->goal_kernels);
     g_string_append_printf(text, " %s | %s |", used, modelled);
     if (row->memory_measured > 0)
-        g_string_append_printf(text, " %+.1f %% |\n", 100 * error_of((double)row->memory_predicted, (double)row->memory_measured));
+        g_string_append_printf(text, " %+.1f %% |\n", 100 * ech_relative_error((int64_t)row->memory_predicted, (int64_t)row->memory_measured));
     else
         g_string_append(text, " – |\n");
 }
@@ -132,7 +128,7 @@ char *ech_gpu_outcome(const EchGpuCase *row)
     if (row->error)
         return g_strdup(row->error);
     GString *text = g_string_new(NULL);
-    g_string_append_printf(text, "makespan %+.1f %%", 100 * error_of((double)row->predicted, (double)row->measured));
+    g_string_append_printf(text, "makespan %+.1f %%", 100 * ech_relative_error(row->predicted, row->measured));
     if (row->copies >= 0)
         g_string_append_printf(text, ", copies %.1f %%", 100 * row->copies);
     if (row->kernels >= 0)

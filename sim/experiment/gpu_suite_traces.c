@@ -45,16 +45,11 @@ static EchId add_buffer(Maker *m, EchId memory, EchBytes bytes, bool resident, c
     return ech_trace_builder_buffer(m->b, buffer);
 }
 
-static EchId add_op(Maker *m, EchOpKind kind, EchId queue, const char *format, ...) G_GNUC_PRINTF(4, 5);
-static EchId add_op(Maker *m, EchOpKind kind, EchId queue, const char *format, ...)
+static EchId add_kernel(Maker *m, const char *name)
 {
-    va_list args;
-    va_start(args, format);
-    g_autofree char *name = g_strdup_vprintf(format, args);
-    va_end(args);
-    EchOp op = ech_op_init(kind);
+    EchOp op = ech_op_init(ECH_OP_KERNEL);
     op.name = ech_trace_builder_string(m->b, name, -1);
-    op.queue = queue;
+    op.queue = m->core;
     return ech_trace_builder_op(m->b, op);
 }
 
@@ -93,7 +88,7 @@ static void add_buffer_op(Maker *m, EchOpKind kind, EchId queue, EchId buffer)
 /* A kernel that reads @read over and over, @bytes in all, and writes @write once. */
 static EchId add_stream(Maker *m, EchId read, EchId write, EchBytes bytes, const char *name)
 {
-    EchId id = add_op(m, ECH_OP_KERNEL, m->core, "%s", name);
+    EchId id = add_kernel(m, name);
     ech_trace_builder_use(m->b, read, ECH_READ, bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
     if (write != ECH_NONE)
         ech_trace_builder_use(m->b, write, ECH_WRITE, ech_trace_builder_peek_buffer(m->b, write)->bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
@@ -102,7 +97,7 @@ static EchId add_stream(Maker *m, EchId read, EchId write, EchBytes bytes, const
 
 static EchId add_product(Maker *m, EchId a, EchId b, EchId c, EchDtype dtype, uint64_t rows, uint64_t columns, uint64_t inner, const char *name)
 {
-    EchId id = add_op(m, ECH_OP_KERNEL, m->core, "%s", name);
+    EchId id = add_kernel(m, name);
     EchBytes element = ech_dtype_bits(dtype) / 8;
     ech_trace_builder_use(m->b, a, ECH_READ, rows * inner * element, ECH_PATTERN_STREAM, ECH_KNOWN);
     ech_trace_builder_use(m->b, b, ECH_READ, inner * columns * element, ECH_PATTERN_STREAM, ECH_KNOWN);

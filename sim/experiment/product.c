@@ -84,9 +84,8 @@ static uint64_t padded_work(const EchUnit *unit, uint64_t m, uint64_t n, uint64_
     return ech_bytes_mul(2, ech_bytes_mul(ech_round_up(m, 8), ech_bytes_mul(ech_round_up(n, MAX(unit->columns, 1u)), ech_round_up(k, MAX(unit->rows, 1u)))));
 }
 
-static void remark_windows(const Maker *maker, const EchDevice *device, EchBytes windows, EchDiag *diag)
+static void remark_windows(const EchDevice *device, EchBytes windows, EchDiag *diag)
 {
-    (void)maker;
     const EchMemory *vector = ech_device_memory_kind(device, ECH_MEM_VECTOR);
     g_autofree char *takes = ech_format_bytes(windows), *kept = ech_format_bytes(vector->kernel_reserved);
     if (vector->kernel_reserved > 0 && windows > vector->kernel_reserved)
@@ -376,7 +375,7 @@ EchTrace *ech_product_trace(const EchProductOptions *options, const EchDevice *d
     EchBytes taken = p.sums.spilled;
     for (size_t o = 0; o < 3; o++)
         taken = ech_bytes_add(taken, ech_bytes_mul(p.slots[o], window_bytes(&p, o, 0)));
-    remark_windows(&p.maker, device, taken, diag);
+    remark_windows(device, taken, diag);
     p.product_name = ech_trace_builder_string(b, "product of blocks", -1);
     p.step_name = ech_trace_builder_string(b, "grid step", -1);
     p.wait_name = ech_trace_builder_string(b, "wait for a copy", -1);

@@ -31,11 +31,6 @@ static EchSweepPoint run_case(EchExperiment *experiment, size_t index)
     return point;
 }
 
-static bool stopped(const volatile sig_atomic_t *stop)
-{
-    return stop && *stop != 0;
-}
-
 /* Shared by all workers. */
 typedef struct {
     atomic_size_t next, done;
@@ -52,8 +47,8 @@ static void work(EchExperiment *experiment, Shared *shared, const volatile sig_a
 {
     FILE *file = fdopen(answers, "wb");
     size_t index;
-    ech_import_set_progress(NULL, NULL); /* The parent tells how far all are. */
-    while (file && !stopped(stop) && (index = atomic_fetch_add(&shared->next, 1)) < experiment->n_cases) {
+    ech_import_set_progress(NULL); /* The parent tells how far all are. */
+    while (file && !ech_stopped(stop) && (index = atomic_fetch_add(&shared->next, 1)) < experiment->n_cases) {
         EchSweepPoint point = run_case(experiment, index);
         const char *text = point.json ? point.json : point.error;
         g_assert(text);
@@ -127,7 +122,7 @@ static EchSweepPoint *run_forked(EchExperiment *experiment, unsigned jobs, const
         }
         if (progress)
             progress(MIN(atomic_load(&shared->done), experiment->n_cases), experiment->n_cases, data);
-        if (stopped(stop) && !told) {
+        if (ech_stopped(stop) && !told) {
             atomic_store(&shared->next, experiment->n_cases); /* for workers that the signal did not reach */
             told = true;
         }
@@ -155,7 +150,7 @@ EchSweepPoint *ech_sweep_run(EchExperiment *experiment, unsigned jobs, const vol
     }
     EchSweepPoint *points = g_new0(EchSweepPoint, experiment->n_cases);
     for (size_t i = 0; i < experiment->n_cases; i++) {
-        points[i] = stopped(stop) ? (EchSweepPoint){NULL, g_strdup(ech_sweep_interrupted)} : run_case(experiment, i);
+        points[i] = ech_stopped(stop) ? (EchSweepPoint){NULL, g_strdup(ech_sweep_interrupted)} : run_case(experiment, i);
         if (progress)
             progress(i + 1, experiment->n_cases, data);
     }

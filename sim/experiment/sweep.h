@@ -15,6 +15,11 @@ typedef struct {
 /** The error of a case that an interrupt came before. */
 extern const char ech_sweep_interrupted[];
 
+/** Has an interrupt been asked for? @stop as in ech_sweep_run(). */
+static inline bool ech_stopped(const volatile sig_atomic_t *stop)
+{
+    return stop && *stop != 0;
+}
 /** Called after every finished case. */
 typedef void (*EchSweepProgress)(size_t done, size_t total, void *data);
 

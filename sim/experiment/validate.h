@@ -76,6 +76,11 @@ EchValidation *ech_validate_gpu_program(EchProgram *program, const EchDevice *de
  * recorded in (a replay in which nothing starts before its recorded start); with the makespan of a replay that waits for nothing but dependencies. A recorded
  * duration is never its own prediction: kernels about which nothing else is known are gaps. ECH_ERROR_UNSUPPORTED where nothing was recorded. */
 EchValidation *ech_validate_trace(const EchTrace *trace, const EchDevice *device, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** @predicted over @measured (both picoseconds, or both bytes) less 1; 0 where nothing was measured. */
+static inline double ech_relative_error(int64_t predicted, int64_t measured)
+{
+    return measured > 0 ? (double)predicted / (double)measured - 1 : 0;
+}
 /** Mean absolute relative error of the pairs whose kind is @kind (NULL: all); -1 without any. */
 double ech_validation_mape(const EchValidation *validation, const char *kind);
 

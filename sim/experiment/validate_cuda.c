@@ -3,6 +3,7 @@
 
 #include "models/kernel/measured.h"
 #include "sim/base/error.h"
+#include "sim/experiment/validate.h"
 #include "sim/report/json_out.h"
 
 #include <math.h>
@@ -237,22 +238,17 @@ EchCudaValidation *ech_validate_cuda(EchExperiment *experiment, const char *spec
     return ok ? g_steal_pointer(&v) : NULL;
 }
 
-static double error_of(EchTime predicted, EchTime measured)
-{
-    return measured > 0 ? (double)predicted / (double)measured - 1 : 0;
-}
-
-double ech_cuda_validation_mape(const EchCudaValidation *v, const char *kind, EchTime shortest, EchBytes least_bytes)
+double ech_cuda_validation_mape(const EchCudaValidation *v, const char *kind, EchBytes least_bytes)
 {
     double sum = 0;
     size_t n = 0;
     for (size_t i = 0; i < v->n_pairs; i++) {
         const EchCudaPair *pair = &v->pairs[i];
         bool real = strcmp(pair->kind, "copy") == 0 || strcmp(pair->kind, "kernel") == 0;
-        if (!real || (kind && strcmp(pair->kind, kind) != 0) || pair->measured <= 0 || pair->measured < shortest ||
+        if (!real || (kind && strcmp(pair->kind, kind) != 0) || pair->measured <= 0 ||
             (least_bytes > 0 && ech_trace_ops(v->trace)[pair->op].bytes < least_bytes))
             continue;
-        sum += fabs(error_of(pair->predicted, pair->measured));
+        sum += fabs(ech_relative_error(pair->predicted, pair->measured));
         n++;
     }
     return n ? sum / (double)n : -1;
@@ -280,7 +276,7 @@ static void time_row(GString *text, const char *what, EchTime measured, EchTime 
 {
     g_autofree char *m = ech_format_time(measured), *l = ech_format_time(low), *h = ech_format_time(high), *p = ech_format_time(predicted);
     g_autofree char *interval = low == ECH_TIME_NONE ? g_strdup(m) : g_strdup_printf("%s [%s, %s]", m, l, h);
-    row(text, what, interval, p, error_of(predicted, measured));
+    row(text, what, interval, p, ech_relative_error(predicted, measured));
 }
 
 static void mean_line(GString *text, const EchCudaValidation *v, const char *kind, const char *label, EchBytes least)
@@ -288,7 +284,7 @@ static void mean_line(GString *text, const EchCudaValidation *v, const char *kin
     size_t n = 0;
     for (size_t i = 0; i < v->n_pairs; i++)
         n += strcmp(v->pairs[i].kind, kind) == 0 && ech_trace_ops(v->trace)[v->pairs[i].op].bytes >= least;
-    double mape = ech_cuda_validation_mape(v, kind, 0, least);
+    double mape = ech_cuda_validation_mape(v, kind, least);
     if (mape >= 0)
         g_string_append_printf(text, "  %-26s %zu operations, mean error %.1f %%\n", label, n, 100 * mape);
 }
@@ -386,7 +382,7 @@ static void add_pairs(JsonBuilder *json, const EchCudaValidation *v)
         ech_json_add_int(json, "ops", (int64_t)queue->ops);
         ech_json_add_int(json, "measured_ps", queue->measured);
         ech_json_add_int(json, "predicted_ps", queue->predicted);
-        ech_json_add_double(json, "error", error_of(queue->predicted, queue->measured));
+        ech_json_add_double(json, "error", ech_relative_error(queue->predicted, queue->measured));
         json_builder_end_object(json);
     }
     json_builder_end_array(json);
@@ -400,7 +396,7 @@ static void add_totals(JsonBuilder *json, const EchCudaValidation *v)
     ech_json_add_int(json, "measured_low_ps", m->low);
     ech_json_add_int(json, "measured_high_ps", m->high);
     ech_json_add_int(json, "predicted_ps", v->predicted->makespan);
-    ech_json_add_double(json, "error", error_of(v->predicted->makespan, m->makespan));
+    ech_json_add_double(json, "error", ech_relative_error(v->predicted->makespan, m->makespan));
     ech_json_begin_array(json, "repeats_ps");
     for (size_t i = 0; i < m->n_makespans; i++)
         json_builder_add_int_value(json, m->makespans[i]);
@@ -417,7 +413,7 @@ static void add_totals(JsonBuilder *json, const EchCudaValidation *v)
         EchBytes least;
     } means[] = {{"copy", "copy", 0}, {"copy_from_1MiB", "copy", 1 << 20}, {"kernel", "kernel", 0}, {"all", NULL, 0}};
     for (size_t i = 0; i < G_N_ELEMENTS(means); i++)
-        ech_json_add_mean(json, means[i].name, ech_cuda_validation_mape(v, means[i].kind, 0, means[i].least));
+        ech_json_add_mean(json, means[i].name, ech_cuda_validation_mape(v, means[i].kind, means[i].least));
     json_builder_end_object(json);
 }
 

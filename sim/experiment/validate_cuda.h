@@ -49,9 +49,9 @@ EchCudaValidation *ech_validate_cuda(EchExperiment *experiment, const char *spec
 void ech_cuda_validation_free(EchCudaValidation *validation);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchCudaValidation, ech_cuda_validation_free)
 
-/** Mean absolute relative error of the pairs of @kind that move or do something ("copy", "kernel", NULL: both) and took at least @shortest; -1 without any.
+/** Mean absolute relative error of the pairs of @kind that move or do something ("copy", "kernel", NULL: both) and took any time; -1 without any.
  * @least_bytes: only copies of at least that many bytes. */
-double ech_cuda_validation_mape(const EchCudaValidation *validation, const char *kind, EchTime shortest, EchBytes least_bytes);
+double ech_cuda_validation_mape(const EchCudaValidation *validation, const char *kind, EchBytes least_bytes);
 /** For a terminal, and as one JSON document with the documented names; both end with a newline. Owned by the caller. */
 char *ech_cuda_validation_text(const EchCudaValidation *validation) G_GNUC_WARN_UNUSED_RESULT;
 char *ech_cuda_validation_json(const EchCudaValidation *validation) G_GNUC_WARN_UNUSED_RESULT;

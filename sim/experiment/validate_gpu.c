@@ -67,11 +67,6 @@ static GHashTable *kernels_by_name(const EchTrace *trace)
     return by_name;
 }
 
-static EchTime whole(double ps)
-{
-    return ps < 9e18 ? (EchTime)ps : ECH_TIME_MAX;
-}
-
 static EchBytes bytes_of(const EchTrace *trace, const EchOp *op)
 {
     EchBytes bytes = 0;
@@ -138,8 +133,8 @@ EchValidation *ech_validate_gpu_program(EchProgram *program, const EchDevice *de
         return NULL;
     }
     EchValidation *validation = g_new0(EchValidation, 1);
-    validation->makespan_measured = whole(measured);
-    validation->makespan_predicted = whole(predicted);
+    validation->makespan_measured = ech_time_round(measured);
+    validation->makespan_predicted = ech_time_round(predicted);
     validation->estimated = true;
     validation->subject = g_strdup("XLA's own estimates (reification_cost)");
     validation->notes = g_ptr_array_new_with_free_func(g_free);

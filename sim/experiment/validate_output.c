@@ -121,11 +121,6 @@ static const EchValidatePair *pair_of(const Analysis *analysis, const Figures *f
     return &analysis->validation->pairs[analysis->order[f->first]];
 }
 
-static double ratio_error(EchTime predicted, EchTime measured)
-{
-    return measured > 0 ? (double)predicted / (double)measured - 1 : 0;
-}
-
 static double distance(const Figures *f)
 {
     return fabs((double)f->predicted - (double)f->measured);
@@ -208,7 +203,7 @@ static void add_makespan(JsonBuilder *json, const EchValidation *validation)
     if (validation->makespan_measured != ECH_TIME_NONE) {
         ech_json_add_int(json, "measured_ps", validation->makespan_measured);
         ech_json_add_int(json, "predicted_ps", validation->makespan_predicted);
-        ech_json_add_double(json, "error", ratio_error(validation->makespan_predicted, validation->makespan_measured));
+        ech_json_add_double(json, "error", ech_relative_error(validation->makespan_predicted, validation->makespan_measured));
     } else {
         /* A table of kernels is no run. */
         static const char *const names[] = {"measured_ps", "predicted_ps", "error"};
@@ -247,7 +242,7 @@ static void add_figures(JsonBuilder *json, const Analysis *analysis, const Figur
     ech_json_add_int(json, "measured_ps", point ? f->median_measured : f->measured);
     ech_json_add_int(json, "predicted_ps", point ? f->median_predicted : f->predicted);
     if (!point) {
-        ech_json_add_double(json, "error", ratio_error(f->predicted, f->measured));
+        ech_json_add_double(json, "error", ech_relative_error(f->predicted, f->measured));
         ech_json_add_double(json, "mape", f->mean);
         ech_json_add_double(json, "median", f->half);
         ech_json_add_double(json, "p90", f->most);
@@ -353,7 +348,7 @@ static char *plain_error(double error)
 static void row(GString *text, const Widths *w, const char *label, const Figures *f)
 {
     g_autofree char *name = cut(label, w->name), *measured = ech_format_time(f->measured), *predicted = ech_format_time(f->predicted);
-    g_autofree char *error = signed_error(ratio_error(f->predicted, f->measured)), *half = plain_error(f->half), *most = plain_error(f->most),
+    g_autofree char *error = signed_error(ech_relative_error(f->predicted, f->measured)), *half = plain_error(f->half), *most = plain_error(f->most),
                     *mean = plain_error(f->mean);
     g_string_append(text, "  ");
     ech_text_cell(text, name, w->name);
@@ -384,7 +379,7 @@ static void append_worst(GString *text, const Widths *w, const Analysis *analysi
         const Figures *f = &g_array_index(worst, Figures, i);
         const EchValidatePair *pair = pair_of(analysis, f);
         g_autofree char *name = cut(pair->name, width), *measured = ech_format_time(f->measured), *predicted = ech_format_time(f->predicted),
-                        *error = signed_error(ratio_error(f->predicted, f->measured));
+                        *error = signed_error(ech_relative_error(f->predicted, f->measured));
         g_string_append(text, "  ");
         ech_text_cell(text, name, width);
         g_string_append_printf(text, " %7zu %10s %10s %9s  %s\n", f->n, measured, predicted, error, (const char *)notes->pdata[i]);
@@ -417,7 +412,7 @@ static void append_whole(GString *text, const EchValidation *validation)
     for (size_t i = 0; i < validation->n_wholes; i++) {
         const EchValidateWhole *whole = &validation->wholes[i];
         g_autofree char *span = ech_format_time(whole->span), *measured = ech_format_time(whole->measured), *predicted = ech_format_time(whole->predicted),
-                        *error = signed_error(ratio_error(whole->predicted, whole->measured)), *stand_in = ech_format_time(whole->stand_in);
+                        *error = signed_error(ech_relative_error(whole->predicted, whole->measured)), *stand_in = ech_format_time(whole->stand_in);
         g_string_append_printf(text, "Whole run%s", validation->n_wholes > 1 ? "" : ":");
         if (validation->n_wholes > 1)
             g_string_append_printf(text, ", device %u:", whole->device);
@@ -428,7 +423,7 @@ static void append_whole(GString *text, const EchValidation *validation)
     }
     if (validation->n_wholes == 0) {
         g_autofree char *measured = ech_format_time(validation->makespan_measured), *predicted = ech_format_time(validation->makespan_predicted),
-                        *error = signed_error(ratio_error(validation->makespan_predicted, validation->makespan_measured));
+                        *error = signed_error(ech_relative_error(validation->makespan_predicted, validation->makespan_measured));
         g_string_append_printf(text, "One after the other, loops as often as they run: %s estimated, predicted %s (%s)\n", measured, predicted, error);
     }
     if (validation->basis.all > 0) {
@@ -645,7 +640,7 @@ GString *ech_validation_csv(const EchValidation *validation)
         if (pair->start != ECH_TIME_NONE && pair->group)
             g_string_append_printf(out, "%" G_GINT64_FORMAT, pair->start);
         g_string_append_printf(out, ",%" G_GUINT64_FORMAT ",%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT ",%.6f\n", pair->bytes, pair->measured, pair->predicted,
-                               ratio_error(pair->predicted, pair->measured));
+                               ech_relative_error(pair->predicted, pair->measured));
     }
     return out;
 }

@@ -5,11 +5,6 @@
 
 #define ROUGH "of kinds that the model prices roughly"
 
-static EchTime whole(double ps)
-{
-    return ps < 9e18 ? (EchTime)ps : ECH_TIME_MAX;
-}
-
 EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *device, bool own_tiles, GError **error)
 {
     EchKernelModel compiler;
@@ -41,7 +36,7 @@ EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *
             .start = ECH_TIME_NONE,
             .measured = ech_time_for(cycles, (EchRate)compiler.clock_hz),
             .predicted = cost.time,
-            .vmem_measured = ech_program_scoped_bytes(at, ECH_SPACE_VECTOR),
+            .vmem_measured = ech_program_scoped_bytes(at),
             .vmem_predicted = cost.vmem,
             .cost = cost,
         };
@@ -55,8 +50,8 @@ EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *
         return NULL;
     }
     EchValidation *validation = g_new0(EchValidation, 1);
-    validation->makespan_measured = whole(measured);
-    validation->makespan_predicted = whole(predicted);
+    validation->makespan_measured = ech_time_round(measured);
+    validation->makespan_predicted = ech_time_round(predicted);
     uint64_t kernels;
     (void)ech_report_program_basis(program, device, &validation->basis, &kernels);
     validation->estimated = true;

@@ -28,14 +28,9 @@ typedef struct {
     GArray *open[2]; /* Interval: the same for copies of unknown end, each until the next one begins */
 } Validator;
 
-static bool timed(const EchOp *op)
-{
-    return op->kind == ECH_OP_KERNEL || op->kind == ECH_OP_COPY || op->kind == ECH_OP_COLLECTIVE;
-}
-
 static bool recorded(const EchOp *op)
 {
-    return timed(op) && op->recorded.duration != ECH_TIME_NONE && op->recorded.duration >= 0;
+    return ech_op_is_work(op) && op->recorded.duration != ECH_TIME_NONE && op->recorded.duration >= 0;
 }
 
 static const char *kind_name(const EchOp *op)
@@ -106,27 +101,16 @@ static EchTime covered(const GArray *merged, EchTime start, EchTime end)
 
 /* ---- Groups ---- */
 
-static bool is_host(const EchTrace *trace, EchId memory)
-{
-    return g_str_has_prefix(ech_trace_memory(trace, memory), "host");
-}
-
 /* 0 to the device, 1 from it, -1 neither. */
 static int way_of(const EchTrace *trace, const EchOp *op)
 {
-    bool from = is_host(trace, op->memory_from), to = is_host(trace, op->memory_to);
+    bool from = ech_trace_is_host(trace, op->memory_from), to = ech_trace_is_host(trace, op->memory_to);
     return from == to ? -1 : from ? 0 : 1;
-}
-
-/* Within a month of time zero, so that no sum or difference overflows. */
-static bool has_start(const EchOp *op)
-{
-    return op->recorded.start > -ECH_TIME_MAX / 4 && op->recorded.start < ECH_TIME_MAX / 4;
 }
 
 static bool has_range(const EchOp *op)
 {
-    return recorded(op) && has_start(op) && op->recorded.duration < ECH_TIME_MAX / 4;
+    return recorded(op) && ech_op_has_start(op) && op->recorded.duration < ECH_TIME_MAX / 4;
 }
 
 static char *copy_group(const Validator *v, const EchOp *op)
@@ -218,13 +202,13 @@ static void find_open(Validator *v, const EchId *ops)
         g_array_set_size(starts, 0);
         for (size_t i = 0; i < n; i++) {
             const EchOp *op = &ech_trace_ops(v->trace)[i];
-            if (ops[i] != ECH_NONE && op->kind == ECH_OP_COPY && way_of(v->trace, op) == way && has_start(op))
+            if (ops[i] != ECH_NONE && op->kind == ECH_OP_COPY && way_of(v->trace, op) == way && ech_op_has_start(op))
                 g_array_append_val(starts, op->recorded.start);
         }
         g_array_sort(starts, ech_compare_i64);
         for (size_t i = 0; i < n; i++) {
             const EchOp *op = &ech_trace_ops(v->trace)[i];
-            if (ops[i] == ECH_NONE || op->kind != ECH_OP_COPY || way_of(v->trace, op) != way || !has_start(op) || recorded(op))
+            if (ops[i] == ECH_NONE || op->kind != ECH_OP_COPY || way_of(v->trace, op) != way || !ech_op_has_start(op) || recorded(op))
                 continue;
             guint low = 0, high = starts->len; /* first start after this one */
             while (low < high) {
@@ -313,7 +297,7 @@ static void compare(Validator *v, uint32_t device, const EchRun *run, const EchI
         took[run->spans[i].op] = MAX(took[run->spans[i].op], run->spans[i].end - run->spans[i].start);
     for (size_t i = 0; i < ech_trace_n_ops(v->trace); i++) {
         const EchOp *op = &ech_trace_ops(v->trace)[i];
-        if (ops[i] == ECH_NONE || !timed(op))
+        if (ops[i] == ECH_NONE || !ech_op_is_work(op))
             continue;
         const EchPrice *price = &run->prices[ops[i]];
         const char *reason = gap_reason(v, op, price);

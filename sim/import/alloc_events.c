@@ -213,8 +213,7 @@ static bool is_over(const Names *names, GHashTable *last, const char *pool, size
 static bool is_snapshot(const EchTrace *trace, EchId memory)
 {
     const char *format = ech_trace_format(trace);
-    return strcmp(format, "memory_snapshot") == 0 ||
-           (strcmp(format, "pretend") == 0 && memory != ECH_NONE && !g_str_has_prefix(ech_trace_memory(trace, memory), "host"));
+    return strcmp(format, "memory_snapshot") == 0 || (strcmp(format, "pretend") == 0 && memory != ECH_NONE && !ech_trace_is_host(trace, memory));
 }
 
 GArray *ech_alloc_refusals(const EchTrace *trace, EchId memory)

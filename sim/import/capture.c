@@ -2,6 +2,7 @@
 
 #include "sim/base/error.h"
 #include "sim/base/hash.h"
+#include "sim/base/heap.h"
 #include "sim/import/roles.h"
 #include "sim/import/stream_waits.h"
 
@@ -167,6 +168,13 @@ uint32_t ech_capture_queue(EchCapture *capture, const char *name, EchQueueKind k
 void ech_capture_set_process(EchCapture *capture, uint32_t queue, uint32_t process)
 {
     g_array_index(capture->queues, Queue, queue).process = process;
+}
+
+uint32_t ech_capture_stream(EchCapture *capture, uint32_t device, int64_t stream)
+{
+    char name[40];
+    g_snprintf(name, sizeof name, "stream %" G_GINT64_FORMAT, stream);
+    return ech_capture_queue(capture, name, ECH_QUEUE_COMPUTE, device);
 }
 
 uint32_t ech_capture_queue_device(const EchCapture *capture, uint32_t queue)
@@ -491,33 +499,11 @@ static EchId launch_of(EchCapture *capture, const EchItem *item, EchId launch)
     return ech_trace_builder_string(capture->builder, text, -1);
 }
 
-static void swap_running(GArray *heap, guint a, guint b)
+static gint compare_running(gconstpointer a, gconstpointer b, gpointer data)
 {
-    Running *x = &g_array_index(heap, Running, a), *y = &g_array_index(heap, Running, b), kept = *x;
-    *x = *y;
-    *y = kept;
-}
-
-static void begin_running(GArray *heap, Running row)
-{
-    g_array_append_val(heap, row);
-    for (guint at = heap->len - 1; at > 0 && g_array_index(heap, Running, (at - 1) / 2).end > g_array_index(heap, Running, at).end; at = (at - 1) / 2)
-        swap_running(heap, at, (at - 1) / 2);
-}
-
-static Running end_first(GArray *heap)
-{
-    swap_running(heap, 0, heap->len - 1);
-    Running first = g_array_index(heap, Running, heap->len - 1);
-    g_array_set_size(heap, heap->len - 1);
-    for (guint at = 0, child; (child = 2 * at + 1) < heap->len; at = child) {
-        if (child + 1 < heap->len && g_array_index(heap, Running, child + 1).end < g_array_index(heap, Running, child).end)
-            child++;
-        if (g_array_index(heap, Running, at).end <= g_array_index(heap, Running, child).end)
-            break;
-        swap_running(heap, at, child);
-    }
-    return first;
+    (void)data;
+    EchTime x = ((const Running *)a)->end, y = ((const Running *)b)->end;
+    return (x > y) - (x < y);
 }
 
 static void set_ended(EchCapture *capture, uint32_t device, EchId op)
@@ -529,7 +515,8 @@ static void set_ended(EchCapture *capture, uint32_t device, EchId op)
 static EchId last_ended(EchCapture *capture, uint32_t device, EchTime time)
 {
     while (capture->running->len > 0 && g_array_index(capture->running, Running, 0).end <= time) {
-        Running row = end_first(capture->running);
+        Running row;
+        ech_heap_pop(capture->running, &row, compare_running, NULL);
         set_ended(capture, row.device, row.op);
     }
     gsize op = GPOINTER_TO_SIZE(g_hash_table_lookup(capture->ended, GSIZE_TO_POINTER((gsize)device + 1)));
@@ -555,7 +542,7 @@ static void issue(EchCapture *capture, uint32_t q, EchId op, const EchItem *item
     Queue *queue = queue_at(capture, q);
     EchTime issued = item->issued;
     if (item->start != ECH_TIME_NONE && item->duration != ECH_TIME_NONE)
-        begin_running(capture->running, (Running){ech_time_add(item->start, item->duration), queue->device, op});
+        ech_heap_push(capture->running, &(Running){ech_time_add(item->start, item->duration), queue->device, op}, compare_running, NULL);
     if (capture->unrecorded)
         set_ended(capture, queue->device, op);
     if (queue->host_wait != ECH_NONE) {

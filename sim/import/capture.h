@@ -81,6 +81,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchCapture, ech_capture_free)
 EchTraceBuilder *ech_capture_builder(EchCapture *capture);
 /** Index of the queue of this name on a device; made when first named. */
 uint32_t ech_capture_queue(EchCapture *capture, const char *name, EchQueueKind kind, uint32_t device);
+/** The queue of a GPU's stream by its number. */
+uint32_t ech_capture_stream(EchCapture *capture, uint32_t device, int64_t stream);
 /** Says which process (0 unless said) issues a queue's work: its host waits are for that process's queues alone, and hold up no others. */
 void ech_capture_set_process(EchCapture *capture, uint32_t queue, uint32_t process);
 /** Device that a queue is of. */

@@ -57,9 +57,7 @@ static bool set_span(Reader *r, EchItem *item)
 
 static uint32_t stream_queue(Reader *r, uint64_t device, uint64_t stream)
 {
-    char name[40];
-    g_snprintf(name, sizeof name, "stream %" G_GUINT64_FORMAT, stream);
-    return ech_capture_queue(r->capture, name, ECH_QUEUE_COMPUTE, (uint32_t)MIN(device, 65535));
+    return ech_capture_stream(r->capture, (uint32_t)MIN(device, 65535), (int64_t)stream);
 }
 
 static const char *memory_name(uint64_t kind)

@@ -2,6 +2,7 @@
 
 #include "sim/base/error.h"
 #include "sim/base/hash.h"
+#include "sim/base/heap.h"
 
 #include <string.h>
 
@@ -178,44 +179,14 @@ void ech_et_tensor(EchEt *et, bool written, const int64_t numbers[5], const char
 
 /* ---- Order ---- */
 
-/** A binary heap of node numbers, the first in order on top. */
-typedef struct {
-    const Node *nodes;
-    bool by_id;
-    uint32_t *items;
-    size_t n;
-} Queue;
-
-static bool before(const Queue *queue, uint32_t a, uint32_t b)
+/** Numbers of nodes in the order of the file, @data being NULL, or of the ids of the nodes[] at @data. */
+static gint compare_nodes(gconstpointer a, gconstpointer b, gpointer data)
 {
-    if (queue->by_id && queue->nodes[a].node.id != queue->nodes[b].node.id)
-        return queue->nodes[a].node.id < queue->nodes[b].node.id;
-    return a < b;
-}
-
-static void push(Queue *queue, uint32_t node)
-{
-    size_t at = queue->n++;
-    for (; at > 0 && before(queue, node, queue->items[(at - 1) / 2]); at = (at - 1) / 2)
-        queue->items[at] = queue->items[(at - 1) / 2];
-    queue->items[at] = node;
-}
-
-static uint32_t pop(Queue *queue)
-{
-    uint32_t top = queue->items[0], last = queue->items[--queue->n];
-    size_t at = 0;
-    for (size_t child = 1; child < queue->n; child = at * 2 + 1) {
-        if (child + 1 < queue->n && before(queue, queue->items[child + 1], queue->items[child]))
-            child++;
-        if (before(queue, last, queue->items[child]))
-            break;
-        queue->items[at] = queue->items[child];
-        at = child;
-    }
-    if (queue->n)
-        queue->items[at] = last;
-    return top;
+    const Node *nodes = data;
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    if (nodes && nodes[x].node.id != nodes[y].node.id)
+        return nodes[x].node.id < nodes[y].node.id ? -1 : 1;
+    return (x > y) - (x < y);
 }
 
 /** Turns ids of dependencies into node numbers (ECH_NONE where unknown or repeated) and marks parents. Owned by the caller. */
@@ -259,7 +230,7 @@ static uint32_t *sort_nodes(EchEt *et, const uint32_t *deps, bool by_id, EchDiag
 {
     Node *nodes = (Node *)(void *)et->nodes->data;
     guint n = et->nodes->len;
-    g_autofree uint32_t *first = g_new0(uint32_t, (size_t)n + 1), *users = g_new(uint32_t, (size_t)et->deps->len + 1), *items = g_new(uint32_t, (size_t)n + 1);
+    g_autofree uint32_t *first = g_new0(uint32_t, (size_t)n + 1), *users = g_new(uint32_t, (size_t)et->deps->len + 1);
     for (guint i = 0; i < n; i++) {
         for (uint32_t d = nodes[i].first_dep; d < nodes[i].first_dep + nodes[i].n_deps; d++) {
             if (orders(et, deps, d)) {
@@ -277,19 +248,21 @@ static uint32_t *sort_nodes(EchEt *et, const uint32_t *deps, bool by_id, EchDiag
                 users[next[deps[d]]++] = i;
         }
     }
-    Queue queue = {nodes, by_id, items, 0};
-    for (guint i = 0; i < n; i++) {
+    g_autoptr(GArray) ready = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    Node *ids = by_id ? nodes : NULL;
+    for (uint32_t i = 0; i < n; i++) {
         if (nodes[i].missing == 0)
-            push(&queue, i);
+            ech_heap_push(ready, &i, compare_nodes, ids);
     }
     uint32_t *order = g_new(uint32_t, (size_t)n + 1);
     guint n_order = 0;
-    while (queue.n > 0) {
-        uint32_t node = pop(&queue);
+    while (ready->len > 0) {
+        uint32_t node;
+        ech_heap_pop(ready, &node, compare_nodes, ids);
         order[n_order++] = node;
         for (uint32_t u = first[node]; u < first[node + 1]; u++) {
             if (--nodes[users[u]].missing == 0)
-                push(&queue, users[u]);
+                ech_heap_push(ready, &users[u], compare_nodes, ids);
         }
     }
     for (guint i = 0; n_order < n && i < n; i++) {

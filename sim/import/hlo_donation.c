@@ -111,7 +111,7 @@ void ech_hlo_pair_donors(EchProgram *program, const EchHloDonor *donors, size_t 
         const Offer *from = &g_array_index(given, Offer, a), *to = &g_array_index(wanted, Offer, b);
         int order = larger_first(from, to, NULL);
         if (order == 0)
-            program->donations[program->n_donations++] = (EchDonation){to->position, from->parameter, from->position, false};
+            program->donations[program->n_donations++] = (EchDonation){to->position, from->parameter, from->position};
         a += order <= 0;
         b += order >= 0;
     }

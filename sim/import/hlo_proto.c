@@ -663,8 +663,7 @@ static void read_aliases(Reader *r)
             else if (g.number == 3) {
                 while (ech_wire_packed_next(&packed, &value) && n_in < G_N_ELEMENTS(in))
                     in[n_in++] = (int64_t)value;
-            } else if (g.number == 4)
-                donation.must = g.value == 2;
+            }
         }
         donation.output_position = root == ECH_NONE ? UINT32_MAX : ech_program_index_position(p, p->instructions[root].shape, out, n_out);
         donation.parameter_position = ech_program_parameter_position(p, parameters, donation.parameter, in, n_in);

@@ -267,7 +267,7 @@ static bool read_shape(Reader *r, const char **at, const char *stop, EchId *ret,
     return true;
 }
 
-static bool read_operands(Reader *r, const char *at, const char *stop, const char *name_at, GError **error)
+static bool read_operands(Reader *r, const char *at, const char *stop, GError **error)
 {
     while (at < stop) {
         const char *begin = at, *last = at;
@@ -301,7 +301,6 @@ static bool read_operands(Reader *r, const char *at, const char *stop, const cha
         }
         ech_program_builder_operand(r->builder, id);
     }
-    (void)name_at;
     return true;
 }
 
@@ -581,7 +580,7 @@ static bool read_instruction(Reader *r, GError **error)
     else if (instruction.opcode == ECH_HLO_PARAMETER && ech_program_numbers(inside.text, inside.n, &instruction.number, 1) != 1)
         return fail(r, at, error, "expected a parameter's number");
     EchId id = ech_program_builder_instruction(r->builder, instruction);
-    if (instruction.opcode != ECH_HLO_CONSTANT && instruction.opcode != ECH_HLO_PARAMETER && !read_operands(r, at + 1, close - 1, name_at, error))
+    if (instruction.opcode != ECH_HLO_CONSTANT && instruction.opcode != ECH_HLO_PARAMETER && !read_operands(r, at + 1, close - 1, error))
         return false;
     read_attributes(r, id, close, stop);
     map_put(&r->names, name, r->stamp, id);
@@ -650,7 +649,7 @@ static void read_aliases(Reader *r)
         int64_t out[16], in[17];
         size_t n_out = ech_program_numbers(at, (size_t)(open - at), out, G_N_ELEMENTS(out));
         size_t n_in = ech_program_numbers(open, (size_t)(close - open), in, G_N_ELEMENTS(in));
-        EchDonation donation = {.must = g_strstr_len(open, close - open, "must") != NULL};
+        EchDonation donation = {0};
         bool ok = n_out <= G_N_ELEMENTS(out) && n_in >= 1 && n_in <= G_N_ELEMENTS(in);
         if (ok) {
             donation.output_position = ech_program_index_position(p, p->instructions[root].shape, out, n_out);

@@ -195,12 +195,10 @@ static void give_back(EchSource *source, size_t consumed)
 }
 
 static EchImportProgress progress_call;
-static void *progress_data;
 
-void ech_import_set_progress(EchImportProgress progress, void *data)
+void ech_import_set_progress(EchImportProgress progress)
 {
     progress_call = progress;
-    progress_data = data;
 }
 
 /* Files of which a moment's reading is all. */
@@ -209,7 +207,7 @@ enum { SMALL_FILE = 16 << 20 };
 static void tell_progress(const EchSource *source, size_t read)
 {
     if (progress_call && source->mapped && source->n_raw > SMALL_FILE)
-        progress_call(read, source->n_raw, progress_data);
+        progress_call(read, source->n_raw);
 }
 
 gssize ech_source_read(EchSource *source, void *buffer, size_t n, GError **error)
@@ -585,8 +583,8 @@ void ech_import_free(EchImport *import)
 static bool is_idle(const EchTrace *trace)
 {
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
-        EchOpKind kind = ech_trace_ops(trace)[i].kind;
-        if (kind == ECH_OP_KERNEL || kind == ECH_OP_COPY || kind == ECH_OP_COLLECTIVE || kind == ECH_OP_LOOP)
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        if (ech_op_is_work(op) || op->kind == ECH_OP_LOOP)
             return false;
     }
     return true;

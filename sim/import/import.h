@@ -23,9 +23,9 @@ const char *ech_source_path(const EchSource *source);
 const uint8_t *ech_source_head(EchSource *source, size_t *ret_n);
 /** The next bytes of the stream: up to @n into @buffer; 0 at the end, -1 and an error on failure. */
 gssize ech_source_read(EchSource *source, void *buffer, size_t n, GError **error);
-/** From now on (NULL: no longer) @progress is told how much of a large file has been read from it as a stream. */
-typedef void (*EchImportProgress)(uint64_t read, uint64_t total, void *data);
-void ech_import_set_progress(EchImportProgress progress, void *data);
+/** From now on (NULL: no longer) @progress is told how much of a large file has been read from it as a stream, bytes. */
+typedef void (*EchImportProgress)(uint64_t read, uint64_t total);
+void ech_import_set_progress(EchImportProgress progress);
 /** The whole unpacked contents, at most @limit bytes (0: 4 GiB), from the beginning; a plain file is mapped. Owned by the caller. */
 GBytes *ech_source_bytes(EchSource *source, size_t limit, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -183,7 +183,6 @@ static bool read_dims(Reader *r)
             return true;
         if (token == ECH_JSON_ARRAY && depth == base + 1) {
             input = e->n_inputs < MAX_INPUTS ? &e->inputs[e->n_inputs++] : &scratch;
-            e->inputs_cut |= input == &scratch;
             /* Types, strides and values may have come before. */
             input->numel = 0;
             input->rank = 0;
@@ -457,7 +456,6 @@ static void reset(Event *e)
     for (size_t i = 0; i < MAX(MAX(e->n_inputs, e->n_types), e->n_details); i++)
         e->inputs[i] = (Input){0};
     memset(e, 0, offsetof(Event, inputs));
-    e->inputs_cut = false;
     e->name = name;
     e->kind_index = ECH_NONE;
     e->kind = kind;
@@ -477,12 +475,10 @@ static uint32_t event_device(const Event *e)
     return device >= 0 && device < MAX_SPACES ? (uint32_t)device : 0;
 }
 
-static uint32_t stream_queue(Reader *r, uint32_t device, int64_t stream, bool copy)
+/* Where an event of a device ran; its thread stands for the stream where none is told. */
+static uint32_t stream_of(Reader *r, const Event *e)
 {
-    char name[40];
-    (void)copy;
-    g_snprintf(name, sizeof name, "stream %" G_GINT64_FORMAT, stream);
-    return ech_capture_queue(r->capture, name, ECH_QUEUE_COMPUTE, device);
+    return ech_capture_stream(r->capture, event_device(e), e->stream >= 0 ? e->stream : e->tid);
 }
 
 void ech_kineto_add_item(Reader *r, const EchItem *item, int64_t correlation, int64_t external, uint32_t thread)
@@ -590,7 +586,7 @@ static void device_event(Reader *r)
 {
     Event *e = &r->e;
     EchItem item = base_item(r, e->category == CAT_KERNEL ? ECH_ITEM_KERNEL : e->category == CAT_MEMCPY ? ECH_ITEM_COPY : ECH_ITEM_MEMSET);
-    item.queue = stream_queue(r, event_device(e), e->stream >= 0 ? e->stream : e->tid, e->category == CAT_MEMCPY);
+    item.queue = stream_of(r, e);
     if (e->category == CAT_KERNEL && e->collective->len > 0 && has(e->name, "ccl")) /* nccl, rccl: what else its call launches is none */
         make_collective(e, &item);
     if (e->category != CAT_KERNEL) {
@@ -676,8 +672,8 @@ static void sync_event(Reader *r)
         ech_diag_note(r->ret->diag, "waits_for_nothing", 1);
         return;
     }
-    item.queue = stream_wait ? stream_queue(r, device, e->stream, false) : ech_capture_queue(r->capture, "host", ECH_QUEUE_HOST, device);
-    item.other = waited < 0 ? ECH_NONE : stream_queue(r, device, waited, false);
+    item.queue = stream_wait ? ech_capture_stream(r->capture, device, e->stream) : ech_capture_queue(r->capture, "host", ECH_QUEUE_HOST, device);
+    item.other = waited < 0 ? ECH_NONE : ech_capture_stream(r->capture, device, waited);
     item.address = (uint64_t)e->start;
     r->n_syncs++;
     /* The external slot carries the call that recorded the event. */
@@ -708,8 +704,7 @@ static void annotation(Reader *r)
     EchItem item = base_item(r, ECH_ITEM_MARK);
     char name[40];
     g_snprintf(name, sizeof name, "thread %" G_GINT64_FORMAT, e->tid);
-    item.queue = e->category == CAT_GPU_ANNOTATION ? stream_queue(r, event_device(e), e->stream >= 0 ? e->stream : e->tid, false)
-                                                   : ech_capture_queue(r->capture, name, ECH_QUEUE_HOST, 0);
+    item.queue = e->category == CAT_GPU_ANNOTATION ? stream_of(r, e) : ech_capture_queue(r->capture, name, ECH_QUEUE_HOST, 0);
     ech_kineto_add_item(r, &item, -1, -1, UINT32_MAX);
 }
 

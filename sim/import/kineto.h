@@ -83,7 +83,7 @@ typedef struct {
     char phase;
     Category category;
     uint32_t kind_index; /* in kinds, or ECH_NONE */
-    bool has_time, has_duration, in_args;
+    bool has_time, has_duration;
     int64_t stamp_us; /* "ts", with what is behind the point */
     int32_t stamp_ps;
     EchTime start, duration; /* start: from base_us on */
@@ -94,7 +94,6 @@ typedef struct {
     GString *name, *kind, *sync, *collective, *dtype, *ranks; /* the last three: what PyTorch says of NCCL's kernels */
     size_t n_inputs, n_types, n_details;                      /* dims, types, strides and concrete values */
     Input inputs[MAX_INPUTS];
-    bool inputs_cut;
 } Event;
 
 /* A word that stood under "cat". */

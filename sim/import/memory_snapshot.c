@@ -75,7 +75,7 @@ static const char *const key_names[N_KEYS] = {
     [KEY_LINE] = "line",
 };
 
-typedef enum {
+enum {
     ACT_ALLOC,
     ACT_FREE_REQUESTED,
     ACT_FREE_COMPLETED,
@@ -89,7 +89,7 @@ typedef enum {
     ACT_UNKNOWN,
     N_ACTIONS,
     ACT_EXTERNAL
-} Action;
+};
 static const char *const action_names[N_ACTIONS] = {
     "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap", "snapshot", "oom", "annotate", "unknown"};
 
@@ -111,7 +111,6 @@ typedef struct {
     uint64_t address, size, requested, stream;
     EchPickleRef frames, pool;
     uint16_t space;
-    bool matched;
 } Block;
 
 /* Mapped memory: a cudaMalloc, or a mapped range of an expandable segment. */
@@ -844,11 +843,10 @@ static void add_residents(Reader *r, guint s, Map *live)
         ech_diag_note(r->ret->diag, "start_state_from_frees", residents->len);
     size_t from_frees = residents->len;
     for (guint i = 0; i < r->blocks->len; i++) {
-        Block *block = &g_array_index(r->blocks, Block, i);
+        const Block *block = &g_array_index(r->blocks, Block, i);
         uint32_t seen;
         if (block->space != s || map_get(&first, block->address, &seen))
             continue;
-        block->matched = true;
         map_set(&first, block->address, 0);
         g_array_append_val(residents, *block);
     }

@@ -23,7 +23,7 @@ typedef struct {
     const char *where;
     unsigned line;
     EchTraceBuilder *builder;
-    bool any_space, any_table, old;
+    bool any_table, old;
     EchId memory;
     uint64_t total, explained, n_rows, n_tables;
     bool has_total;
@@ -147,7 +147,6 @@ static void begin_space(Reader *r, Field line)
     }
     char scratch[32];
     r->memory = ech_trace_builder_memory(r->builder, space_name(color, scratch, sizeof scratch));
-    r->any_space = true;
     ech_diag_note(r->ret->records, "memory spaces", 1);
 }
 

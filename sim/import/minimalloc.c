@@ -235,7 +235,6 @@ EchMinimalloc *ech_minimalloc_parse(const char *data, size_t n, const char *wher
     }
     EchMinimalloc *table = g_new0(EchMinimalloc, 1);
     table->has_alignment = has_alignment;
-    table->has_gaps = gaps->len > 0;
     table->n = rows->len;
     table->n_gaps = gaps->len;
     table->rows = (EchMinimallocRow *)(void *)g_array_free(g_steal_pointer(&rows), FALSE);

@@ -27,7 +27,7 @@ typedef struct {
     size_t n;
     EchMinimallocGap *gaps; /**< gaps[n_gaps]; a row's are sorted and inside its life. */
     size_t n_gaps;
-    bool has_alignment, has_gaps;
+    bool has_alignment;
 } EchMinimalloc;
 
 int ech_minimalloc_probe(const uint8_t *head, size_t n);

@@ -9,7 +9,7 @@
 #include <sqlite3.h>
 #include <string.h>
 
-enum { MAX_COLUMNS = 16, MAX_DEVICES = 128, MAX_QUEUES = 2048, MAX_PROCESSES = 255 };
+enum { MAX_DEVICES = 128, MAX_QUEUES = 2048, MAX_PROCESSES = 255 };
 
 typedef struct {
     int64_t pid, correlation;

@@ -41,7 +41,8 @@ typedef struct {
     size_t op_at;
 } Reader;
 
-enum { REF_NIL, REF_FALSE, REF_TRUE, REF_IDENTITY, REF_SMALL, N_SHARED = REF_SMALL + 256 };
+/* Values that are there from the beginning; at REF_SMALL and after, the numbers 0 to 255. */
+enum { REF_NIL, REF_FALSE, REF_TRUE, REF_IDENTITY, REF_SMALL };
 enum { PAGE_ITEMS = 1 << 16 };
 
 static bool fail(Reader *r, const char *what)

@@ -1,5 +1,7 @@
 #include "sim/import/stream_waits.h"
 
+#include "sim/base/heap.h"
+
 #include <string.h>
 
 /* What a stream has been given: its items in order, the place of the newest, and how far each other stream has waited for it. */
@@ -66,46 +68,20 @@ static void add_wait(Search *s, uint32_t x, uint32_t y)
 
 /* ---- what had ended when the host asked ---- */
 
-static EchTime heap_end(const Search *s, const Group *group, guint i)
+static gint compare_ends(gconstpointer a, gconstpointer b, gpointer data)
 {
-    return end_of(&s->items[g_array_index(group->running, uint32_t, i)]);
-}
-
-static void heap_swap(Group *group, guint a, guint b)
-{
-    uint32_t *rows = (uint32_t *)(void *)group->running->data, kept = rows[a];
-    rows[a] = rows[b];
-    rows[b] = kept;
-}
-
-static void heap_push(const Search *s, Group *group, uint32_t item)
-{
-    g_array_append_val(group->running, item);
-    for (guint at = group->running->len - 1; at > 0 && heap_end(s, group, (at - 1) / 2) > heap_end(s, group, at); at = (at - 1) / 2)
-        heap_swap(group, at, (at - 1) / 2);
-}
-
-static uint32_t heap_pop(const Search *s, Group *group)
-{
-    heap_swap(group, 0, group->running->len - 1);
-    uint32_t first = g_array_index(group->running, uint32_t, group->running->len - 1);
-    g_array_set_size(group->running, group->running->len - 1);
-    for (guint at = 0, child; (child = 2 * at + 1) < group->running->len; at = child) {
-        if (child + 1 < group->running->len && heap_end(s, group, child + 1) < heap_end(s, group, child))
-            child++;
-        if (heap_end(s, group, at) <= heap_end(s, group, child))
-            break;
-        heap_swap(group, at, child);
-    }
-    return first;
+    const EchItem *items = ((const Search *)data)->items;
+    EchTime x = end_of(&items[*(const uint32_t *)a]), y = end_of(&items[*(const uint32_t *)b]);
+    return (x > y) - (x < y);
 }
 
 /* The newest of each other stream that had ended when @x was asked for, those first that ended last. */
 static void wait_for_ended(Search *s, Group *group, uint32_t x)
 {
     const EchItem *item = &s->items[x];
-    while (group->running->len > 0 && heap_end(s, group, 0) <= item->issued) {
-        uint32_t y = heap_pop(s, group);
+    while (group->running->len > 0 && end_of(&s->items[g_array_index(group->running, uint32_t, 0)]) <= item->issued) {
+        uint32_t y;
+        ech_heap_pop(group->running, &y, compare_ends, s);
         g_array_append_val(group->log, y);
     }
     Stream *own = &s->streams[stream_of(s, x)];
@@ -308,7 +284,7 @@ static void search(Search *s, size_t n_items, EchWaitsTold told, GArray *calls)
         if (told == ECH_WAITS_CALLS)
             wait_as_called(s, x, caller_of(s, several ? item->thread : 0));
         g_array_append_val(own->items, x);
-        heap_push(s, group, x);
+        ech_heap_push(group->running, &x, compare_ends, s);
     }
     end(s);
 }

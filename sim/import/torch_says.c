@@ -19,7 +19,6 @@ typedef struct {
 
 struct EchTorchSays {
     bool any, async; /* cudaMallocAsync rather than PyTorch's own */
-    bool preemptive; /* refused before the device was asked */
     Backend backend;
     uint64_t others; /* sentences after the first that say something else */
     bool has_request, has_capacity, has_free, has_allocated, has_unallocated, has_allowed, has_own, has_private, has_reserve;
@@ -127,7 +126,6 @@ static void read_caching(EchTorchSays *s, EchWords line)
  * GiB)" */
 static void read_preemptive(EchTorchSays *s, EchWords line)
 {
-    s->preemptive = true;
     s->has_request = ech_words_size_after(line, "Requested size", &s->request);
     s->has_allowed = ech_words_size_after(line, "memory limit (", &s->allowed);
     s->has_allocated = ech_words_size_before(line, ") + requested size", &s->allocated);

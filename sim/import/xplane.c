@@ -47,11 +47,6 @@ typedef struct {
 } Stat;
 
 typedef struct {
-    EchTime start;
-    uint32_t stack_name;
-} Launch;
-
-typedef struct {
     EchImport *ret;
     const char *where;
     EchXplane *x;
@@ -661,7 +656,6 @@ static bool read_lines(Reader *r, const EchWire *plane_wire, const Plane *plane,
     EchWireField f;
     char prefix[32];
     g_snprintf(prefix, sizeof prefix, "device.%u", device);
-    bool any = false;
     while (ech_wire_next(&wire, &f)) {
         if (f.number == 6 && (on_device || is(plane->name, "Task Environment")) && !keep_stats(r, &wire, &f, plane, on_device ? prefix : "task", error))
             return false;
@@ -685,11 +679,9 @@ static bool read_lines(Reader *r, const EchWire *plane_wire, const Plane *plane,
         } else if (line.n_events && !host) {
             ech_diag_note(r->ret->diag, "events_of_other_planes", line.n_events);
         }
-        any |= line.n_events > 0;
         if (use != LINE_SKIP && !read_line(r, inner, plane, &line, use, device, error))
             return false;
     }
-    (void)any;
     return !bad(&wire, r->where, error);
 }
 

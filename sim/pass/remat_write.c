@@ -59,10 +59,10 @@ static bool has_readers(const Writer *w, EchId op)
     return !writes;
 }
 
-static void count_direct(Writer *w, const GArray *inputs)
+static void count_direct(Writer *w)
 {
-    for (guint i = 0; i < inputs->len; i++) {
-        const EchRematInput *input = &g_array_index(inputs, EchRematInput, i);
+    for (guint i = 0; i < w->inputs->len; i++) {
+        const EchRematInput *input = &g_array_index(w->inputs, EchRematInput, i);
         w->reads[input->kind == ECH_REMAT_DIRECT ? ech_survey_root(w->s, input->id) : w->s->n_buffers]++;
     }
 }
@@ -74,7 +74,7 @@ static void count_planned_reads(Writer *w)
         g_array_set_size(w->inputs, 0);
         g_array_set_size(w->fused, 0);
         ech_remat_gather_run(w->r, k, w->inputs, w->fused);
-        count_direct(w, w->inputs);
+        count_direct(w);
     }
     for (uint32_t k = 0; k < w->r->arrays->len; k++) {
         if (!ech_remat_array(w->r, k)->chosen)
@@ -82,7 +82,7 @@ static void count_planned_reads(Writer *w)
         g_array_set_size(w->inputs, 0);
         g_array_set_size(w->fused, 0);
         ech_remat_gather(w->r, ech_remat_input(w->r, ech_remat_array(w->r, k)->stand), w->inputs, w->fused);
-        count_direct(w, w->inputs);
+        count_direct(w);
     }
     for (uint32_t k = 0; k < w->r->carries->len; k++)
         w->reads[ech_remat_carry(w->r, k)->buffer]++;
@@ -113,7 +113,7 @@ static void drop_idle(Writer *w)
     for (size_t b = 0; b < s->n_buffers; b++)
         w->reads[b] += !had[b];
     for (EchId i = (EchId)s->n; i-- > 0;) {
-        bool can = s->ops[i].kind == ECH_OP_KERNEL || s->ops[i].kind == ECH_OP_COPY || s->ops[i].kind == ECH_OP_COLLECTIVE;
+        bool can = ech_op_is_work(&s->ops[i]);
         if (!can || s->ops[i].n_uses == 0 || has_readers(w, i) || ech_remat_is_message(s, i))
             continue;
         w->dropped[i] = true;
@@ -176,20 +176,20 @@ static EchBytes bytes_within(const Writer *w, EchId buffer, EchBytes bytes)
     return whole > 0 ? MIN(bytes, whole) : bytes;
 }
 
-/* Appends what stands for @inputs to the last op's uses, and the work of what is fused into it. */
-static EchBytes put_inputs(Writer *w, const GArray *inputs, const GArray *ops)
+/* Appends what stands for the inputs to the last op's uses, and the work of what is fused into it; bytes that this moves from HBM. */
+static EchBytes put_inputs(Writer *w)
 {
     EchBytes moved = 0;
-    for (guint k = 0; k < inputs->len; k++) {
-        const EchRematInput *input = &g_array_index(inputs, EchRematInput, k);
+    for (guint k = 0; k < w->inputs->len; k++) {
+        const EchRematInput *input = &g_array_index(w->inputs, EchRematInput, k);
         EchId by, buffer = made_for(w, input, &by);
         EchBytes bytes = bytes_within(w, buffer, input->bytes);
         ech_trace_builder_use(w->b, buffer, ECH_READ, bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
         depend(w, by);
         moved = ech_bytes_add(moved, is_in_hbm(w, buffer) ? bytes : 0);
     }
-    for (guint k = 0; k < ops->len; k++)
-        ech_edit_work(&w->e, g_array_index(ops, EchId, k));
+    for (guint k = 0; k < w->fused->len; k++)
+        ech_edit_work(&w->e, g_array_index(w->fused, EchId, k));
     return moved;
 }
 
@@ -270,7 +270,7 @@ static void begin_changed(Writer *w, uint32_t index, const EchRematBinding *bind
     w->e.last_core = ech_trace_builder_op(w->b, o);
     g_array_set_size(w->inputs, 0);
     g_array_append_vals(w->inputs, ech_remat_input(w->r, binding->first_input), binding->n_inputs);
-    (void)put_inputs(w, w->inputs, w->fused);
+    (void)put_inputs(w);
     ech_trace_builder_use(w->b, value->made, ECH_WRITE, value->bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
 }
 
@@ -436,7 +436,7 @@ static void run_again(Writer *w, uint32_t index)
     g_array_set_size(w->inputs, 0);
     g_array_set_size(w->fused, 0);
     ech_remat_gather_run(w->r, index, w->inputs, w->fused);
-    moved = ech_bytes_add(moved, put_inputs(w, w->inputs, w->fused));
+    moved = ech_bytes_add(moved, put_inputs(w));
     for (uint32_t v = run->value; v != UINT32_MAX; v = ech_remat_value(w->r, v)->next) {
         ech_remat_value(w->r, v)->made_by = made;
         ech_trace_builder_use(w->b, ech_remat_value(w->r, v)->made, ECH_WRITE, ech_remat_value(w->r, v)->bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
@@ -481,7 +481,7 @@ static void put(Writer *w, EchId op)
     for (uint32_t u = 0; u < o->n_uses; u++)
         if (w->input[s->uses[o->first_use + u].buffer] != UINT32_MAX)
             ech_remat_gather(w->r, ech_remat_input(w->r, w->input[s->uses[o->first_use + u].buffer]), w->inputs, w->fused);
-    EchBytes moved = put_inputs(w, w->inputs, w->fused);
+    EchBytes moved = put_inputs(w);
     for (uint32_t u = 0; u < o->n_uses; u++) {
         const EchUse *use = &s->uses[o->first_use + u];
         if (is_idle_write(w, use, op) || w->input[use->buffer] != UINT32_MAX)

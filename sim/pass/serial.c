@@ -14,7 +14,7 @@ typedef struct {
 static bool is_beside(const EchSurvey *s, EchId op)
 {
     const EchOp *o = &s->ops[op];
-    bool works = o->kind == ECH_OP_KERNEL || o->kind == ECH_OP_COPY || o->kind == ECH_OP_COLLECTIVE || o->kind == ECH_OP_LOOP;
+    bool works = ech_op_is_work(o) || o->kind == ECH_OP_LOOP;
     return works && o->queue != s->core && o->queue != ECH_NONE && ech_trace_queues(s->t)[o->queue].kind != ECH_QUEUE_HOST;
 }
 

@@ -898,17 +898,15 @@ EchProgramAssignment *ech_program_assign(const EchProgram *program, EchBytes hbm
     for (size_t k = 0; k < program->n_operands; k++)
         a.n_users[program->operands[k]]++;
     find_last_holders(&a);
-    bool tpu = program->platform == ECH_PLATFORM_TPU, fell_back = false;
+    bool tpu = program->platform == ECH_PLATFORM_TPU;
     attempt(&a, !tpu, false);
     if (tpu && hbm_limit > 0 && total_in_use(&a, ECH_SPACE_HBM) > hbm_limit) {
-        fell_back = true;
         ech_diag_remark(diag,
                         "the program takes more than the %" G_GUINT64_FORMAT " bytes of HBM that its compiler gives it: buffers are placed as it does then",
                         hbm_limit);
         attempt(&a, true, true);
     }
     EchProgramAssignment *assignment = finish(&a);
-    assignment->fell_back = fell_back;
     clear_drafts(&a);
     g_array_unref(a.drafts);
     g_free(a.waiting);

@@ -155,8 +155,7 @@ static bool pair(Donate *d, EchId parameter, uint32_t position)
                 copy_before_root(d, d->members[q], bytes);
         }
         d->taken[q] = true;
-        ech_program_builder_donation(
-            d->b, (EchDonation){.output_position = q, .parameter = p->instructions[parameter].number, .parameter_position = position, .must = false});
+        ech_program_builder_donation(d->b, (EchDonation){.output_position = q, .parameter = p->instructions[parameter].number, .parameter_position = position});
         d->change.donated++;
         d->change.donated_bytes = ech_bytes_add(d->change.donated_bytes, bytes);
         return true;

@@ -54,11 +54,6 @@ static bool is_host(const EchGraph *g, EchId id)
     return layout && layout->space != ECH_SPACE_HBM;
 }
 
-static uint64_t count(const EchGraph *g, EchId id)
-{
-    return ech_graph_shape(g, id)->count;
-}
-
 /* A softmax: the largest element of each row, which is taken from the row before its exponential. A TPU's compiler makes that one kernel, the row's maximum in
  * it (seen for arrays of three dimensions and more, rows up to 5,000). */
 static bool is_row_maximum(const EchGraph *g, EchId id)
@@ -82,7 +77,7 @@ static bool is_row_maximum(const EchGraph *g, EchId id)
             return false;
         EchId user = g->uses[g->first_use[at]].user;
         const EchInstruction *reader = ech_graph_node(g, user);
-        if (reader->opcode == ECH_HLO_SUBTRACT && count(g, user) == count(g, row))
+        if (reader->opcode == ECH_HLO_SUBTRACT && ech_graph_count(g, user) == ech_graph_count(g, row))
             return ech_graph_operand(g, user, 0) == row && g->first_use[user + 1] - g->first_use[user] == 1 &&
                    ech_graph_node(g, g->uses[g->first_use[user]].user)->opcode == ECH_HLO_EXPONENTIAL;
         bool handed = reader->opcode == ECH_HLO_BROADCAST || reader->opcode == ECH_HLO_RESHAPE || reader->opcode == ECH_HLO_BITCAST ||
@@ -104,14 +99,14 @@ static bool widens(const EchGraph *g, EchId id)
  * kernel and on GPUs. */
 static uint64_t weight(const EchGraph *g, EchId id)
 {
-    return g->generation > 0 && !g->two_cores ? count(g, id) : ech_graph_shape(g, id)->dense;
+    return g->generation > 0 && !g->two_cores ? ech_graph_count(g, id) : ech_graph_shape(g, id)->dense;
 }
 
 /* Does making it again read no more than reading it would? Followed back through what every kernel can make. */
 static Cost cost_of(const EchGraph *g, const Cost *kept, EchId id)
 {
     const EchInstruction *i = ech_graph_node(g, id);
-    if (i->opcode == ECH_HLO_IOTA || i->opcode == ECH_HLO_BROADCAST || i->opcode == ECH_HLO_BITCAST || widens(g, id) || count(g, id) <= 1)
+    if (i->opcode == ECH_HLO_IOTA || i->opcode == ECH_HLO_BROADCAST || i->opcode == ECH_HLO_BITCAST || widens(g, id) || ech_graph_count(g, id) <= 1)
         return CHEAP;
     EchId cone[MAX_CONE] = {id};
     unsigned n = 1;
@@ -127,7 +122,7 @@ static Cost cost_of(const EchGraph *g, const Cost *kept, EchId id)
         if (!inside && is_row_maximum(g, cone[at]))
             return DEAR; /* made in the one kernel of the softmax */
         if (!inside) {
-            read += count(g, cone[at]) > 1 ? MIN(weight(g, cone[at]), UINT64_MAX / MAX_CONE / 2) : 0;
+            read += ech_graph_count(g, cone[at]) > 1 ? MIN(weight(g, cone[at]), UINT64_MAX / MAX_CONE / 2) : 0;
             continue;
         }
         for (uint32_t k = 0; k < made->n_operands; k++) {
@@ -169,7 +164,7 @@ static bool takes(const Fuser *f, EchId id, EchId reader, uint32_t operand)
     EchHlo opcode = (EchHlo)ech_graph_node(g, reader)->opcode;
     bool each = ech_hlo_is_elementwise(opcode) || opcode == ECH_HLO_BITCAST || opcode == ECH_HLO_RESHAPE || (its == KIND_UPDATE && operand == 1);
     Kind end = kind_of(g, kernel);
-    return each && (end == KIND_LOOP || end == KIND_FREE || end == KIND_UPDATE) && count(g, reader) >= count(g, id);
+    return each && (end == KIND_LOOP || end == KIND_FREE || end == KIND_UPDATE) && ech_graph_count(g, reader) >= ech_graph_count(g, id);
 }
 
 static void decide(Fuser *f, EchId id)
@@ -273,7 +268,7 @@ static void write_kernel(const Fuser *f, EchId kernel)
     EchGraph *g = f->g;
     Writer w = {.g = g, .kernel = kernel, .inputs = g_array_new(FALSE, FALSE, sizeof(EchId)), .inner = g_hash_table_new(g_direct_hash, g_direct_equal)};
     Kind kind = kind_of(g, kernel);
-    w.body = ech_graph_add_computation(g, "fused_computation", true);
+    w.body = ech_graph_add_body(g, "fused_computation");
     EchId root = write_inside(f, &w, kernel);
     ech_graph_computation(g, w.body)->root = root;
     EchInstruction *node = ech_graph_node(g, kernel);
@@ -377,7 +372,7 @@ static bool meets_product(const EchGraph *g, EchId id, bool back)
         if (back) {
             for (uint32_t k = 0; k < ech_graph_node(g, id)->n_operands; k++) {
                 EchId operand = ech_graph_operand(g, id, k);
-                if (count(g, operand) == count(g, id) && ech_graph_node(g, operand)->opcode != ECH_HLO_BROADCAST && next == ECH_NONE)
+                if (ech_graph_count(g, operand) == ech_graph_count(g, id) && ech_graph_node(g, operand)->opcode != ECH_HLO_BROADCAST && next == ECH_NONE)
                     next = operand;
             }
         } else if (g->first_use[id] < g->first_use[id + 1])
@@ -401,7 +396,7 @@ static void find_own_kernels(EchGraph *g)
     g->own_kernel = g_new0(bool, g->n_own + 1);
     for (EchId id = 0; g->generation > 0 && id < g->n_own; id++) {
         const EchInstruction *i = ech_graph_node(g, id);
-        if (i->opcode != ECH_HLO_RESHAPE || !g->live[id] || count(g, id) < FEW || ech_graph_is_no_op(g, id))
+        if (i->opcode != ECH_HLO_RESHAPE || !g->live[id] || ech_graph_count(g, id) < FEW || ech_graph_is_no_op(g, id))
             continue;
         EchId operand = ech_graph_operand(g, id, 0);
         const EchLayout *to = ech_graph_layout(g, id), *from = ech_graph_layout(g, operand);

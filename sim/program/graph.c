@@ -97,10 +97,10 @@ EchId ech_graph_add_new(EchGraph *graph, EchId computation, EchHlo opcode, const
     return ech_graph_add(graph, computation, made, operands, n);
 }
 
-EchId ech_graph_add_computation(EchGraph *graph, const char *name, bool body)
+EchId ech_graph_add_body(EchGraph *graph, const char *name)
 {
     g_autofree char *numbered = g_strdup_printf("%s.e%u", name, ++graph->serial);
-    EchGraphComputation made = {.name = ech_program_builder_string(graph->out, numbered, -1), .root = ECH_NONE, .body = body};
+    EchGraphComputation made = {.name = ech_program_builder_string(graph->out, numbered, -1), .root = ECH_NONE, .body = true};
     made.order = g_array_new(FALSE, FALSE, sizeof(EchId));
     g_array_append_val(graph->computations, made);
     return graph->computations->len - 1;
@@ -145,10 +145,9 @@ EchId ech_graph_parameter(const EchGraph *graph, EchId computation, int64_t numb
 
 /* Building: calls inlined, equal instructions merged */
 
-static guint hash_node(EchGraph *g, const EchInstruction *i, const EchId *operands, uint32_t n)
+static guint hash_node(const EchInstruction *i, const EchId *operands, uint32_t n)
 {
     uint64_t h = UINT64_C(0x9e3779b97f4a7c15) ^ i->opcode ^ ((uint64_t)i->shape << 20) ^ ((uint64_t)i->number << 40);
-    (void)g;
     for (uint32_t k = 0; k < n; k++)
         h = (h ^ operands[k]) * UINT64_C(0xff51afd7ed558ccd);
     return (guint)(h ^ (h >> 32));
@@ -289,7 +288,7 @@ static EchId emit_one(Build *b, EchId computation, const EchComputation *c, uint
     i.n_operands = inputs->len;
     const EchId *in = (const EchId *)(const void *)inputs->data;
     bool merge = b->merge && n_control == 0 && may_merge(&i);
-    guint hash = merge ? hash_node(g, &i, in, inputs->len) : 0;
+    guint hash = merge ? hash_node(&i, in, inputs->len) : 0;
     EchId same = merge ? table_find(g, table, &i, in, (const EchId *)(const void *)bodies->data, hash) : ECH_NONE;
     if (same != ECH_NONE) {
         ech_diag_note(g->diag, "equal_instructions_merged", 1);

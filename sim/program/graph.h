@@ -36,7 +36,6 @@ typedef struct {
     GHashTable *turned; /**< Argument -> the copy of it in the tiles of loops, + 1 each. */
     GHashTable *rows;   /**< Table -> its copy row after row, + 1 each. */
     unsigned serial;
-    size_t cloned; /**< Instructions that stand in the program more often than in its file. */
     /* ech_graph_find_uses */
     EchGraphUse *uses;
     uint32_t *first_use; /**< first_use[n_nodes + 1] */
@@ -90,6 +89,11 @@ static inline uint32_t ech_graph_member(const EchGraph *graph, EchId id, int64_t
     return k >= 0 && k < shape->n_elements ? ech_program_member_position(ech_program_builder_peek(graph->out), ech_graph_node(graph, id)->shape, (uint32_t)k)
                                            : UINT32_MAX;
 }
+/** Elements of an array. */
+static inline uint64_t ech_graph_count(const EchGraph *graph, EchId id)
+{
+    return ech_graph_shape(graph, id)->count;
+}
 static inline const EchLayout *ech_graph_layout(const EchGraph *graph, EchId id)
 {
     return ech_program_layout(ech_program_builder_peek(graph->out), ech_graph_node(graph, id)->shape);
@@ -107,8 +111,8 @@ void ech_graph_become(EchGraph *graph, EchId id, EchHlo opcode, const EchId *ope
 void ech_graph_set_dimensions(EchGraph *graph, EchId id, const uint8_t *dims, uint8_t n, const char *metadata);
 /** @id in a shape of @rank dimensions @dims, its own wide dimension d being to[d] there: reshaped, turned and broadcast as far as that needs. */
 EchId ech_graph_spread(EchGraph *graph, EchId computation, EchId id, const int8_t *to, const uint64_t *dims, uint8_t rank);
-/** A new computation, with no instruction yet; @name is made unlike others. */
-EchId ech_graph_add_computation(EchGraph *graph, const char *name, bool body);
+/** A new body of a fusion, a reducer or an asynchronous computation, with no instruction yet; @name is made unlike others. */
+EchId ech_graph_add_body(EchGraph *graph, const char *name);
 void ech_graph_set_called(EchGraph *graph, EchId id, EchId computation);
 void ech_graph_add_control(EchGraph *graph, EchId id, EchId predecessor);
 /** A shape of the source, tiled where the program's arrays are. */

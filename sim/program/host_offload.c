@@ -29,7 +29,6 @@ typedef struct {
     uint8_t **host;   /* per node: host[id][position], NULL until one is */
     size_t n_host;    /* nodes that has room for */
     EchId *caller;    /* per computation: who runs it, or ECH_NONE */
-    uint8_t *rides;   /* per node: 1 a MoveToHost whose value is only written into a host buffer, 2 not so */
     GArray *places;   /* Place: marked, not gone on from */
     GArray *needs;    /* Need */
     uint64_t reached; /* copies that no mark asked for */
@@ -432,7 +431,7 @@ static void become_copy(EchGraph *g, EchId id, EchId from)
 static void become_async(EchGraph *g, EchId id)
 {
     EchInstruction old = *ech_graph_node(g, id);
-    EchId body = ech_graph_add_computation(g, "async_computation", true);
+    EchId body = ech_graph_add_body(g, "async_computation");
     uint32_t n = old.n_operands;
     g_autofree EchId *inputs = g_new(EchId, n + 1), *shapes = g_new(EchId, n + 1), *outer = g_new(EchId, n + 1);
     for (uint32_t k = 0; k < n; k++) {

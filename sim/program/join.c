@@ -3,11 +3,6 @@
 
 enum { MAX_JOINED = 16, MAX_OPERANDS = 256, FEW = 1024 };
 
-static uint64_t count(const EchGraph *g, EchId id)
-{
-    return ech_graph_shape(g, id)->count;
-}
-
 /* An array in HBM that waits for nothing but its operands. */
 static bool is_plain(const EchGraph *g, EchId id)
 {
@@ -21,7 +16,7 @@ static void wrap(EchGraph *g, EchId id, uint8_t kind)
 {
     EchInstruction old = *ech_graph_node(g, id);
     g_autofree EchId *operands = g_new(EchId, (size_t)old.n_operands + 1);
-    EchId body = ech_graph_add_computation(g, "fused_computation", true);
+    EchId body = ech_graph_add_body(g, "fused_computation");
     for (uint32_t k = 0; k < old.n_operands; k++) {
         operands[k] = ech_graph_add_new(g, body, ECH_HLO_PARAMETER, "param", ech_graph_node(g, ech_graph_operand(g, id, k))->shape, NULL, 0);
         ech_graph_node(g, operands[k])->number = k;
@@ -77,7 +72,7 @@ static void join_kernels(EchGraph *g, const EchId *members, uint32_t n, bool kee
 {
     g_autoptr(GArray) inputs = g_array_new(FALSE, FALSE, sizeof(EchId));
     g_autoptr(GHashTable) parameters = g_hash_table_new(g_direct_hash, g_direct_equal);
-    EchId body = ech_graph_add_computation(g, "fused_computation", true), roots[MAX_JOINED], shapes[MAX_JOINED];
+    EchId body = ech_graph_add_body(g, "fused_computation"), roots[MAX_JOINED], shapes[MAX_JOINED];
     uint8_t kind = 'L';
     for (uint32_t k = 0; k < n; k++) {
         roots[k] = copy_body(g, members[k], body, inputs, parameters);
@@ -141,7 +136,7 @@ static void find_levels(const EchGraph *g, const GArray *sorted, uint32_t *level
 static bool reduces(const EchGraph *g, EchId id, EchId array, const uint32_t *level)
 {
     const EchInstruction *i = ech_graph_node(g, id);
-    if (!is_plain(g, id) || count(g, id) >= count(g, array))
+    if (!is_plain(g, id) || ech_graph_count(g, id) >= ech_graph_count(g, array))
         return false;
     for (uint32_t k = 0; k < i->n_operands; k++) {
         EchId operand = ech_graph_operand(g, id, k);
@@ -154,7 +149,7 @@ static bool reduces(const EchGraph *g, EchId id, EchId array, const uint32_t *le
         return false;
     const EchGraphComputation *body = ech_graph_computation(g, ech_graph_called(g, id, 0));
     EchId root = body->root;
-    if (ech_graph_node(g, root)->opcode != ECH_HLO_REDUCE || count(g, ech_graph_operand(g, root, 0)) != count(g, array))
+    if (ech_graph_node(g, root)->opcode != ECH_HLO_REDUCE || ech_graph_count(g, ech_graph_operand(g, root, 0)) != ech_graph_count(g, array))
         return false;
     for (guint k = 0; k < body->order->len; k++) {
         EchId inner = g_array_index(body->order, EchId, k);
@@ -175,7 +170,7 @@ static bool is_product(const EchInstruction *i)
 static bool makes_array(const EchGraph *g, EchId id)
 {
     const EchInstruction *i = ech_graph_node(g, id);
-    if (!is_plain(g, id) || count(g, id) <= FEW)
+    if (!is_plain(g, id) || ech_graph_count(g, id) <= FEW)
         return false;
     return (i->opcode == ECH_HLO_FUSION && (i->fusion_kind == 'L' || i->fusion_kind == 'O')) || is_product(i) ||
            (ech_hlo_is_elementwise((EchHlo)i->opcode) && i->n_called == 0);
@@ -227,7 +222,7 @@ static uint64_t join_reductions(EchGraph *g)
 static bool has_siblings(const EchGraph *g, EchId id)
 {
     const EchInstruction *i = ech_graph_node(g, id);
-    if (i->opcode != ECH_HLO_FUSION || i->fusion_kind != 'L' || !is_plain(g, id) || count(g, id) <= 1)
+    if (i->opcode != ECH_HLO_FUSION || i->fusion_kind != 'L' || !is_plain(g, id) || ech_graph_count(g, id) <= 1)
         return false;
     EchId root = ech_graph_computation(g, ech_graph_called(g, id, 0))->root;
     return ech_hlo_is_elementwise((EchHlo)ech_graph_node(g, root)->opcode);
@@ -237,7 +232,7 @@ static bool shares_array(const EchGraph *g, EchId a, EchId b)
 {
     for (uint32_t k = 0; k < ech_graph_node(g, a)->n_operands; k++) {
         EchId operand = ech_graph_operand(g, a, k);
-        for (uint32_t j = 0; count(g, operand) >= count(g, a) && j < ech_graph_node(g, b)->n_operands; j++) {
+        for (uint32_t j = 0; ech_graph_count(g, operand) >= ech_graph_count(g, a) && j < ech_graph_node(g, b)->n_operands; j++) {
             if (ech_graph_operand(g, b, j) == operand)
                 return true;
         }
@@ -272,7 +267,7 @@ static uint64_t join_siblings(EchGraph *g)
         find_levels(g, sorted, level);
         for (guint k = 0; k < sorted->len; k++) {
             EchId id = g_array_index(sorted, EchId, k);
-            Sibling sibling = {id, level[id], has_siblings(g, id) ? count(g, id) : 0};
+            Sibling sibling = {id, level[id], has_siblings(g, id) ? ech_graph_count(g, id) : 0};
             if (sibling.count > 0)
                 g_array_append_val(found, sibling);
         }

@@ -211,7 +211,7 @@ static void add_work(Lowerer *l, EchId id)
         ech_trace_builder_work(l->b, ECH_WORK_TRANSCENDENTAL, ECH_DTYPE_F32, work.transcendental, ECH_KNOWN);
 }
 
-static void kernel(Lowerer *l, EchId id, EchId queue)
+static void kernel(Lowerer *l, EchId id)
 {
     const EchInstruction *i = &l->p->instructions[id];
     EchOp op = ech_op_init(ECH_OP_KERNEL);
@@ -246,10 +246,9 @@ static void kernel(Lowerer *l, EchId id, EchId queue)
     }
     /* A kernel of the user's own brings its window buffers. */
     EchId windows = ECH_NONE;
-    EchBytes scoped = i->opcode == ECH_HLO_CUSTOM_CALL ? ech_program_scoped_bytes(i, ECH_SPACE_VECTOR) : 0;
+    EchBytes scoped = i->opcode == ECH_HLO_CUSTOM_CALL ? ech_program_scoped_bytes(i) : 0;
     const char *vector = scoped > 0 ? ech_lower_memory_name(l, ECH_SPACE_VECTOR) : NULL;
-    EchId before = l->last_core;
-    if (vector && queue == l->core) {
+    if (vector) {
         EchBuffer buffer = ech_buffer_init();
         g_autofree char *name = g_strdup_printf("%s windows", i->name);
         buffer.name = ech_trace_builder_string(l->b, name, -1);
@@ -261,11 +260,9 @@ static void kernel(Lowerer *l, EchId id, EchId queue)
         alloc.target = windows;
         alloc.bytes = scoped;
         alloc.bytes_origin = ECH_KNOWN;
-        (void)add_op(l, alloc, i, l->core);
+        add_op(l, alloc, i, l->core);
     }
-    EchId made = add_op(l, op, i, queue);
-    if (queue != l->core && before != ECH_NONE)
-        ech_trace_builder_dep(l->b, before, 0);
+    add_op(l, op, i, l->core);
     add_uses(l, id, false);
     add_work(l, id);
     uint64_t told;
@@ -281,10 +278,8 @@ static void kernel(Lowerer *l, EchId id, EchId queue)
         release_op.target = windows;
         release_op.bytes = scoped;
         release_op.bytes_origin = ECH_KNOWN;
-        (void)add_op(l, release_op, i, l->core);
+        add_op(l, release_op, i, l->core);
     }
-    if (queue != l->core)
-        l->started[id] = made;
 }
 
 static EchId queue_named(Lowerer *l, const char *name, EchQueueKind kind)
@@ -304,7 +299,7 @@ static EchId copy_queue(Lowerer *l, const char *from, const char *to)
 }
 
 /* A transfer from @from's buffer to @to's, started where the core is now. */
-static void copy(Lowerer *l, EchId id, EchId from_buffer, int32_t from, EchId to_buffer, int32_t to, EchBytes bytes, EchOrigin origin)
+static void copy(Lowerer *l, EchId id, EchId from_buffer, int32_t from, EchId to_buffer, int32_t to, EchBytes bytes)
 {
     const EchInstruction *i = &l->p->instructions[id];
     const char *from_name = ech_lower_memory_name(l, from), *to_name = ech_lower_memory_name(l, to);
@@ -316,14 +311,14 @@ static void copy(Lowerer *l, EchId id, EchId from_buffer, int32_t from, EchId to
     op.memory_from = ech_trace_builder_memory(l->b, from_name);
     op.memory_to = ech_trace_builder_memory(l->b, to_name);
     op.bytes = bytes;
-    op.bytes_origin = (uint8_t)origin;
+    op.bytes_origin = ECH_KNOWN;
     EchId before = l->last_core;
     l->started[id] = add_op(l, op, i, copy_queue(l, from_name, to_name));
     if (before != ECH_NONE)
         ech_trace_builder_dep(l->b, before, 0);
     if (from_buffer != ECH_NONE && to_buffer != ECH_NONE) {
-        ech_trace_builder_use(l->b, from_buffer, ECH_READ, bytes, ECH_PATTERN_STREAM, origin);
-        ech_trace_builder_use(l->b, to_buffer, ECH_WRITE, bytes, ECH_PATTERN_STREAM, origin);
+        ech_trace_builder_use(l->b, from_buffer, ECH_READ, bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+        ech_trace_builder_use(l->b, to_buffer, ECH_WRITE, bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
     }
 }
 
@@ -333,7 +328,7 @@ static void hand_over(Lowerer *l, EchId id, EchId shape, bool to_host)
     const EchShape *array = &l->p->shapes[shape];
     EchBytes bytes = array->is_tuple ? array->dense : array->bytes;
     ech_diag_note(l->diag, "arrays_handed_to_and_from_the_host", 1);
-    copy(l, id, ECH_NONE, to_host ? ECH_SPACE_HBM : ECH_SPACE_HOST, ECH_NONE, to_host ? ECH_SPACE_HOST : ECH_SPACE_HBM, bytes, ECH_KNOWN);
+    copy(l, id, ECH_NONE, to_host ? ECH_SPACE_HBM : ECH_SPACE_HOST, ECH_NONE, to_host ? ECH_SPACE_HOST : ECH_SPACE_HBM, bytes);
 }
 
 static bool is_host_transfer(const EchInstruction *i)
@@ -621,13 +616,13 @@ static void async_start(Lowerer *l, EchId id)
         EchId update = ech_program_operand(p, i, skip + 1);
         EchBytes bytes = p->shapes[p->instructions[update].shape].bytes;
         copy(l, id, ech_lower_buffer_at(l, update, 0), space_of(p, p->instructions[update].shape), ech_lower_buffer_at(l, id, result),
-             space_of(p, result_shape), bytes, ECH_KNOWN);
+             space_of(p, result_shape), bytes);
         return;
     }
     if (opcode == ECH_HLO_SLICE || opcode == ECH_HLO_DYNAMIC_SLICE || opcode == ECH_HLO_COPY) {
         EchBytes bytes = p->shapes[result_shape].is_tuple ? p->shapes[result_shape].dense : p->shapes[result_shape].bytes;
         EchId to = p->shapes[result_shape].is_tuple ? ECH_NONE : ech_lower_buffer_at(l, id, result);
-        copy(l, id, ech_lower_buffer_at(l, first, 0), space_of(p, p->instructions[first].shape), to, space_of(p, result_shape), bytes, ECH_KNOWN);
+        copy(l, id, ech_lower_buffer_at(l, first, 0), space_of(p, p->instructions[first].shape), to, space_of(p, result_shape), bytes);
         return;
     }
     EchCollective type = collective_of(opcode);
@@ -750,7 +745,7 @@ static void lower_instruction(Lowerer *l, EchId id)
         EchId to_shape = p->elements[shape->first_element];
         uint32_t to = ech_program_member_position(p, i->shape, 0);
         copy(l, id, ech_lower_buffer_at(l, ech_program_operand(p, i, 0), 0), space_of(p, p->elements[shape->first_element + 1]), ech_lower_buffer_at(l, id, to),
-             space_of(p, to_shape), p->shapes[to_shape].bytes, ECH_KNOWN);
+             space_of(p, to_shape), p->shapes[to_shape].bytes);
         break;
     }
     case ECH_HLO_ASYNC_START:
@@ -772,11 +767,11 @@ static void lower_instruction(Lowerer *l, EchId id)
         if (i->target && (strcmp(i->target, "AllocateBuffer") == 0 || ech_program_joins_slices(i) || strcmp(i->target, "Sharding") == 0 ||
                           strcmp(i->target, "annotate_device_placement") == 0 || strcmp(i->target, "AssumeGatherIndicesInBound") == 0))
             break;
-        kernel(l, id, l->core);
+        kernel(l, id);
         break;
     case ECH_HLO_FUSION:
         if (!fused_collective(l, id))
-            kernel(l, id, l->core);
+            kernel(l, id);
         break;
     default: {
         if (is_host_transfer(i)) {
@@ -787,7 +782,7 @@ static void lower_instruction(Lowerer *l, EchId id)
         }
         EchCollective type = collective_of((EchHlo)i->opcode);
         if (type == ECH_COLLECTIVE_NONE) {
-            kernel(l, id, l->core);
+            kernel(l, id);
             break;
         }
         EchId made = collective(l, id, i, type, operand_sum(p, i), false);

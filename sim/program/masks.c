@@ -5,11 +5,6 @@
 
 #include <string.h>
 
-static uint64_t count(const EchGraph *g, EchId id)
-{
-    return ech_graph_shape(g, id)->count;
-}
-
 /* The dimension that the indices of a scatter run along, one for each of all the rows; -1 for any other scatter. */
 static int picked_dimension(const EchGraph *g, EchId scatter)
 {
@@ -29,7 +24,7 @@ static int picked_dimension(const EchGraph *g, EchId scatter)
     bool one = n[0] == 1 && n[1] == 1 && inserted[0] == picked[0] && picked[0] >= 0 && picked[0] < into->rank && n[2] + 1 == into->rank;
     for (size_t k = 0; one && k < n[2]; k++)
         one = batch[k] == (int64_t)k + ((int64_t)k >= picked[0]); /* all the others, in their order */
-    return one && count(g, ech_graph_operand(g, scatter, 2)) == count(g, scatter) / MAX(into->dims[picked[0]], 1) ? (int)picked[0] : -1;
+    return one && ech_graph_count(g, ech_graph_operand(g, scatter, 2)) == ech_graph_count(g, scatter) / MAX(into->dims[picked[0]], 1) ? (int)picked[0] : -1;
 }
 
 /* An array with one number (of each row) for every place of @whole but along @dim, there again and again. */
@@ -59,7 +54,7 @@ void ech_graph_mask_updates(EchGraph *g)
             continue;
         int dim = picked_dimension(g, id);
         EchId table = dim < 0 ? ECH_NONE : ech_graph_operand(g, id, 0);
-        if (table == ECH_NONE || ech_graph_node(g, table)->opcode != ECH_HLO_BROADCAST || count(g, ech_graph_operand(g, table, 0)) != 1)
+        if (table == ECH_NONE || ech_graph_node(g, table)->opcode != ECH_HLO_BROADCAST || ech_graph_count(g, ech_graph_operand(g, table, 0)) != 1)
             continue;
         EchLayout whole = *ech_graph_layout(g, id), index = *ech_graph_layout(g, ech_graph_operand(g, id, 1)), truth = index;
         strcpy(truth.dtype, "pred");

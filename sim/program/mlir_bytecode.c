@@ -526,9 +526,9 @@ EchMlirOperand ech_mlir_operand(const EchMlirModule *module, const EchMlirOp *op
     return k < op->n_operands ? g_array_index(module->operands, EchMlirOperand, op->operands + k) : (EchMlirOperand){ECH_MLIR_NONE, ECH_MLIR_NONE};
 }
 
-const EchMlirType *ech_mlir_result_type(const EchMlirModule *module, const EchMlirOp *op, uint32_t k)
+const EchMlirType *ech_mlir_result_type(const EchMlirModule *module, const EchMlirOp *op)
 {
-    return k < op->n_results ? ech_mlir_type(module, g_array_index(module->results, uint32_t, op->result_types + k)) : NULL;
+    return op->n_results > 0 ? ech_mlir_type(module, g_array_index(module->results, uint32_t, op->result_types)) : NULL;
 }
 
 const char *ech_mlir_string(const EchMlirModule *module, uint32_t attribute)

@@ -75,8 +75,8 @@ const EchMlirBlock *ech_mlir_block(const EchMlirModule *module, uint32_t block);
 const EchMlirType *ech_mlir_type(const EchMlirModule *module, uint32_t type);
 /** Operand @k of @op; both ECH_MLIR_NONE where it has fewer. */
 EchMlirOperand ech_mlir_operand(const EchMlirModule *module, const EchMlirOp *op, uint32_t k);
-/** Type of result @k, or NULL. */
-const EchMlirType *ech_mlir_result_type(const EchMlirModule *module, const EchMlirOp *op, uint32_t k);
+/** Type of the first result, or NULL. */
+const EchMlirType *ech_mlir_result_type(const EchMlirModule *module, const EchMlirOp *op);
 
 /** An attribute of a dictionary by name; ECH_MLIR_NONE if absent. */
 uint32_t ech_mlir_find(const EchMlirModule *module, uint32_t dictionary, const char *name);

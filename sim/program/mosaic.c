@@ -174,7 +174,7 @@ static Kind kind_of(const EchMlirModule *m, const EchMlirOp *op)
         if (strcmp(kinds[i].name, name) == 0)
             return kinds[i].kind;
     bool arithmetic = g_str_has_prefix(name, "arith.") || g_str_has_prefix(name, "math.");
-    const EchMlirType *type = ech_mlir_result_type(m, op, 0);
+    const EchMlirType *type = ech_mlir_result_type(m, op);
     return !arithmetic || !type ? OTHER : type->kind == ECH_MLIR_VECTOR ? ARITHMETIC : SCALAR;
 }
 
@@ -350,7 +350,7 @@ static double stored(const EchMlirType *type)
 /* The register operations that one operation on each element is: as many as its widest operand or result has different registers. */
 static double work_of(const Walk *w, const EchMlirOp *op, Value *ret)
 {
-    const EchMlirType *result = ech_mlir_result_type(w->m, op, 0);
+    const EchMlirType *result = ech_mlir_result_type(w->m, op);
     Value made = {.same = UINT8_MAX, .spread = true};
     double n = 0;
     for (uint32_t k = 0; k < MIN(op->n_operands, 4); k++) {
@@ -400,7 +400,7 @@ static void add_to_nearest(EchKernelGrid *work, const EchKernelGridProduct *prod
 
 static void add_product(Walk *w, const EchMlirOp *op)
 {
-    const EchMlirType *lhs = operand_type(w, op, 0), *rhs = operand_type(w, op, 1), *result = ech_mlir_result_type(w->m, op, 0);
+    const EchMlirType *lhs = operand_type(w, op, 0), *rhs = operand_type(w, op, 1), *result = ech_mlir_result_type(w->m, op);
     if (!lhs || !rhs || !result || lhs->kind != ECH_MLIR_VECTOR || rhs->kind != ECH_MLIR_VECTOR || result->kind != ECH_MLIR_VECTOR || result->rank < 2)
         return;
     double m = (double)result->dims[result->rank - 2], n = (double)result->dims[result->rank - 1], batch = m > 0 && n > 0 ? elements(result) / (m * n) : 0;
@@ -546,7 +546,7 @@ static Value broadcast(Walk *w, const EchMlirType *from, const EchMlirType *to, 
 static void add_arithmetic(Walk *w, const EchMlirOp *op, double instructions, double transcendental, Value *ret)
 {
     EchKernelGrid *work = w->work;
-    const EchMlirType *result = ech_mlir_result_type(w->m, op, 0), *from = operand_type(w, op, 0);
+    const EchMlirType *result = ech_mlir_result_type(w->m, op), *from = operand_type(w, op, 0);
     double n = w->weight * work_of(w, op, ret);
     bool half = result && from && MAX(result->bits, from->bits) == 16;
     *(half ? &work->half : &work->vector) += instructions * n;
@@ -557,7 +557,7 @@ static void add_arithmetic(Walk *w, const EchMlirOp *op, double instructions, do
 static void vector(Walk *w, const EchMlirOp *op, Kind kind, bool dead)
 {
     EchKernelGrid *work = w->work;
-    const EchMlirType *result = ech_mlir_result_type(w->m, op, 0), *from = operand_type(w, op, 0);
+    const EchMlirType *result = ech_mlir_result_type(w->m, op), *from = operand_type(w, op, 0);
     Value first = value_of(w, op, 0), made = {0};
     switch (dead ? (int)OTHER : (int)kind) {
     case MATMUL: add_product(w, op); break;
@@ -735,7 +735,7 @@ static void walk_op(Walk *w, uint32_t id)
 {
     const EchMlirOp *op = ech_mlir_op(w->m, id);
     Kind kind = w->steps[id].kind;
-    const EchMlirType *result = ech_mlir_result_type(w->m, op, 0);
+    const EchMlirType *result = ech_mlir_result_type(w->m, op);
     switch (kind) {
     case IF: branch(w, op); return;
     case FOR: loop(w, op); return;

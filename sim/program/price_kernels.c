@@ -612,7 +612,7 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
         uint64_t n_own = MAX(c->n / groups, 1u), width = MAX(n_own, features > 1 ? c->k : 1), together = MIN(MAX(128 / width, 1u), groups);
         c->depthwise = features > 1 && c->k == 1 && n_own == 1;
         c->depthwise_gradient = features == 1 && n_own == 1;
-        c->batch = ech_bytes_mul(c->batch, groups / together + (groups % together != 0));
+        c->batch = ech_bytes_mul(c->batch, ech_div_up(groups, together));
         c->n = n_own * together;
         c->k *= features > 1 ? together : 1;
         c->one_tap = features > 1;
@@ -951,7 +951,7 @@ static bool price(const EchProgram *program, EchId instruction, const EchKernelM
     const EchInstruction *at = &program->instructions[instruction];
     const EchKernelGrid *grid = ech_program_grid(program, instruction);
     if (grid) {
-        ech_kernel_grid_price(model, grid, ech_program_scoped_bytes(at, ECH_SPACE_VECTOR), ret);
+        ech_kernel_grid_price(model, grid, ech_program_scoped_bytes(at), ret);
         return true;
     }
     if (!is_kernel(at))
@@ -1029,7 +1029,7 @@ bool ech_program_kernel_time(const EchProgram *program, EchId instruction, const
         double time = (double)estimate * ((double)there.time / (double)counted.time) + ((double)cost.time - (double)there.time);
         /* No kernel moves its bytes faster than the memory: some of the compiler's estimates do. */
         time = MAX(time, ((double)cost.hbm_read + (double)cost.hbm_written) / (double)model->hbm_peak * 1e12);
-        *ret = time < 0 ? 0 : time < 9e18 ? (EchTime)(time + 0.5) : ECH_TIME_MAX;
+        *ret = ech_time_round(time);
     }
     return true;
 }

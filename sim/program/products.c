@@ -172,7 +172,7 @@ static EchId convert(EchGraph *g, EchId computation, EchId id, const EchLayout *
 
 static EchId adder(EchGraph *g, EchId scalar)
 {
-    EchId body = ech_graph_add_computation(g, "dot-add", true), sides[2];
+    EchId body = ech_graph_add_body(g, "dot-add"), sides[2];
     for (unsigned s = 0; s < 2; s++) {
         sides[s] = ech_graph_add_new(g, body, ECH_HLO_PARAMETER, "dot-side", scalar, NULL, 0);
         ech_graph_node(g, sides[s])->number = (int64_t)s;

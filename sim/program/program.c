@@ -344,9 +344,9 @@ static EchBytes scoped_bytes(const EchInstruction *instruction, const char *key,
     return total;
 }
 
-EchBytes ech_program_scoped_bytes(const EchInstruction *instruction, int32_t space)
+EchBytes ech_program_scoped_bytes(const EchInstruction *instruction)
 {
-    return scoped_bytes(instruction, "used_scoped_memory_configs", space);
+    return scoped_bytes(instruction, "used_scoped_memory_configs", ECH_SPACE_VECTOR);
 }
 
 EchBytes ech_program_asked_bytes(const EchInstruction *instruction, int32_t space)

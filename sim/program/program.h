@@ -147,7 +147,6 @@ typedef struct {
         EchBytes allocation_bytes, peak_live_bytes;
     } * heaps;
     size_t n_heaps;
-    bool fell_back; /**< The first choice of algorithm did not fit the limit. */
 } EchProgramAssignment;
 
 /** input_output_alias: output position (pre-order in the entry root's shape) and the parameter position it shares with. */
@@ -155,7 +154,6 @@ typedef struct {
     uint32_t output_position;
     int64_t parameter;
     uint32_t parameter_position;
-    bool must;
 } EchDonation;
 
 /** What an instruction costs the chip, counted from its shape and, for a fusion, its body (see ech_program_work). */
@@ -301,7 +299,7 @@ bool ech_program_config_u64(const EchInstruction *instruction, const char *key, 
 /** The numbers inside an attribute like "{0,1}" or a config list like ["8","16"]; at most @max; returns how many there were. */
 size_t ech_program_numbers(const char *text, size_t n, int64_t *ret, size_t max);
 /** VMEM (space 1) bytes a kernel keeps for itself: used_scoped_memory_configs; 0 where it says nothing. */
-EchBytes ech_program_scoped_bytes(const EchInstruction *instruction, int32_t space);
+EchBytes ech_program_scoped_bytes(const EchInstruction *instruction);
 /** What the instruction asked for of its own there before anything was placed ("scoped_memory_configs"); at least what it uses in the end. */
 EchBytes ech_program_asked_bytes(const EchInstruction *instruction, int32_t space);
 /** Trip count of a while: known_trip_count, else from its induction variable (*ret_origin says which); false where neither tells. */

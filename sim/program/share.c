@@ -52,10 +52,9 @@ typedef struct {
     const EchProgram *p;
     const EchComputation *body;
     GArray **users; /* per instruction of the body: EchId of users */
-    const EchInstruction *fusion;
-    EchId output; /* the wanted output inside the body */
-    EchId real;   /* behind a bitcast */
-    EchId hero;   /* reduce that may be reached, or ECH_NONE */
+    EchId output;   /* the wanted output inside the body */
+    EchId real;     /* behind a bitcast */
+    EchId hero;     /* reduce that may be reached, or ECH_NONE */
 } Walk;
 
 static bool is_output(const EchProgram *p, const EchComputation *body, EchId i)
@@ -228,7 +227,7 @@ static bool fusion_may_share(const EchProgram *p, EchId user, uint32_t result, E
         return fused_sort_may_share(p, body, number, member);
     if (member == ECH_NONE || (p->shapes[fusion->shape].is_tuple && (root->opcode != ECH_HLO_TUPLE || member >= root->n_operands)))
         return false;
-    Walk w = {.p = p, .body = body, .fusion = fusion, .hero = ECH_NONE};
+    Walk w = {.p = p, .body = body, .hero = ECH_NONE};
     w.output = p->shapes[fusion->shape].is_tuple ? ech_program_operand(p, root, member) : body->root;
     w.real = w.output;
     if (p->instructions[w.real].opcode == ECH_HLO_BITCAST && p->instructions[w.real].n_operands > 0)

@@ -169,9 +169,8 @@ static uint64_t convolution_work(const EchProgram *p, EchId id)
         return 0;
     WindowDim window[ECH_LAYOUT_MAX_RANK];
     size_t n_window = read_window(i, window, G_N_ELEMENTS(window));
-    int64_t groups = 1;
-    (void)list(i, "batch_group_count", &groups, 1);
     uint64_t work = 2;
+    /* The result's batch and the kernel's input features are already divided by the counts of groups. */
     for (uint8_t d = 0; d < kernel->rank; d++) {
         if (kernel_labels[d] == 'i')
             work = mul(work, kernel->dims[d]);
@@ -180,7 +179,6 @@ static uint64_t convolution_work(const EchProgram *p, EchId id)
         if (output_labels[d] == 'f' || output_labels[d] == 'b')
             work = mul(work, output->dims[d]);
     }
-    (void)groups; /* The result's own batch and the kernel's own input features are already divided by the group counts. */
     for (uint8_t d = 0; d < input->rank; d++) {
         unsigned spatial = (unsigned)(labels[d] - '0');
         if (spatial > 9 || spatial >= n_window)
@@ -213,16 +211,16 @@ static uint64_t log2_ceil(uint64_t n)
     return log;
 }
 
-static uint8_t dtype_of(const EchProgram *p, const EchInstruction *i, uint32_t operand)
+/* Of the first operand, or of the result where there is none. */
+static uint8_t dtype_of(const EchProgram *p, const EchInstruction *i)
 {
-    EchId id = operand < i->n_operands ? ech_program_operand(p, i, operand) : ECH_NONE;
-    EchId shape = id == ECH_NONE ? i->shape : p->instructions[id].shape;
+    EchId shape = i->n_operands > 0 ? p->instructions[ech_program_operand(p, i, 0)].shape : i->shape;
     return p->shapes[ech_program_first_array(p, shape)].dtype;
 }
 
 static void add_matrix(const EchProgram *p, const EchInstruction *i, uint64_t count, EchHloWork *work)
 {
-    uint8_t dtype = dtype_of(p, i, 0);
+    uint8_t dtype = dtype_of(p, i);
     size_t n;
     /* XLA's default precision: tensor cores take f32 as tf32 on NVIDIA; a TPU's f32 is the device's own affair. */
     if (dtype == ECH_DTYPE_F32 && p->platform == ECH_PLATFORM_GPU && !ech_program_attribute(i, "operand_precision", &n))
@@ -339,7 +337,7 @@ static void add_work(const EchProgram *p, EchId id, EchHloWork *work)
         work->transcendental = ech_bytes_add(work->transcendental, count);
     } else if (count > 0) {
         if (count >= work->vector)
-            work->vector_dtype = dtype_of(p, i, 0);
+            work->vector_dtype = dtype_of(p, i);
         work->vector = ech_bytes_add(work->vector, count);
     }
 }

@@ -498,8 +498,7 @@ static bool pass_alloc(EchMachine *m, uint32_t queue, uint32_t op)
 /* How long it takes until the host asks for the op. */
 static EchTime host_gap(const EchMachine *m, uint32_t op)
 {
-    bool asked = m->host_launch > 0 &&
-                 (m->ops[op].kind == ECH_OP_KERNEL || m->ops[op].kind == ECH_OP_COPY || m->ops[op].kind == ECH_OP_COLLECTIVE || m->ops[op].kind == ECH_OP_WAIT);
+    bool asked = m->host_launch > 0 && (ech_op_is_work(&m->ops[op]) || m->ops[op].kind == ECH_OP_WAIT);
     if (!asked)
         return 0;
     uint32_t since = m->host_since[op];

@@ -12,7 +12,6 @@ typedef struct EchMachine EchMachine;
 /** How a run ended, and its figures. */
 typedef struct {
     EchTime makespan;
-    double makespan_fraction;
     uint64_t ops, executed, events, spans, spans_left_out, n_skips, n_placed;
     uint32_t stuck; /**< Op that never became ready, or ECH_NONE: an invalid trace or too many ops. */
     bool completed, fits, too_many;
@@ -25,7 +24,7 @@ typedef struct {
 
 /** Per memory of the trace. */
 typedef struct {
-    EchBytes live, peak_live, reserved, peak_reserved, fixed_live, fixed_extent;
+    EchBytes live, peak_live, reserved, peak_reserved, fixed_extent;
     EchBytes context; /**< That a process has beside what its allocator may take; 0 where none serves this memory. */
     EchTime peak_at;
     uint64_t peak_born;

@@ -625,7 +625,7 @@ static void compile_host(EchMachine *m)
         const EchOp *op = &m->ops[i];
         bool on_host = op->queue != ECH_NONE && ech_trace_queues(m->trace)[op->queue].kind == ECH_QUEUE_HOST;
         bool in_graph = op->launch != ECH_NONE && strstr(ech_trace_string(m->trace, op->launch), "graph=1"); /* with the op before */
-        if (!on_host && !in_graph && (op->kind == ECH_OP_KERNEL || op->kind == ECH_OP_COPY || op->kind == ECH_OP_COLLECTIVE)) {
+        if (!on_host && !in_graph && ech_op_is_work(op)) {
             asked++;
             m->host_launches++;
         }

@@ -883,7 +883,7 @@ static bool was_recorded(const EchOp *op, bool allocator)
 {
     if (allocator)
         return (op->kind == ECH_OP_ALLOC || op->kind == ECH_OP_FREE) && op->recorded.start != ECH_TIME_NONE && op->recorded.start >= 0;
-    bool works = op->kind == ECH_OP_KERNEL || op->kind == ECH_OP_COPY || op->kind == ECH_OP_COLLECTIVE;
+    bool works = ech_op_is_work(op);
     return works && op->recorded.start != ECH_TIME_NONE && op->recorded.duration != ECH_TIME_NONE && op->recorded.start >= 0 && op->recorded.duration >= 0;
 }
 
@@ -893,7 +893,7 @@ static bool is_allocator_only(const EchTrace *trace)
     bool timed = false;
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
         const EchOp *op = &ech_trace_ops(trace)[i];
-        if (op->kind == ECH_OP_KERNEL || op->kind == ECH_OP_COPY || op->kind == ECH_OP_COLLECTIVE || op->kind == ECH_OP_LOOP)
+        if (ech_op_is_work(op) || op->kind == ECH_OP_LOOP)
             return false;
         timed = timed || (op->kind == ECH_OP_ALLOC && op->recorded.start != ECH_TIME_NONE);
     }

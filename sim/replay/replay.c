@@ -499,7 +499,7 @@ static void remark_recorded(const EchTrace *trace, EchRun *run)
     const EchOp *ops = ech_trace_ops(trace);
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
         const EchRecorded *recorded = &ops[i].recorded;
-        bool works = ops[i].kind == ECH_OP_KERNEL || ops[i].kind == ECH_OP_COPY || ops[i].kind == ECH_OP_COLLECTIVE;
+        bool works = ech_op_is_work(&ops[i]);
         if (!works || recorded->start == ECH_TIME_NONE || recorded->duration == ECH_TIME_NONE || recorded->start < 0 || recorded->duration < 0)
             continue;
         first = MIN(first, recorded->start);

@@ -11,7 +11,7 @@
 #include "sim/replay/price.h"
 #include "sim/trace/allocator_marks.h"
 
-typedef enum { ECH_ENGINE_AUTO, ECH_ENGINE_NATIVE, ECH_ENGINE_SIMGRID, ECH_N_ENGINES } EchEngine;
+typedef enum { ECH_ENGINE_AUTO, ECH_ENGINE_NATIVE, ECH_ENGINE_SIMGRID } EchEngine;
 
 /** Why an operation did not run, or ran slower than alone. */
 typedef enum {

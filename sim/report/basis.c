@@ -70,7 +70,7 @@ bool ech_report_program_basis(const EchProgram *program, const EchDevice *device
         EchTime *to;
     } sums[] = {{compiled, &basis.compiler}, {held, &basis.held}, {rough, &basis.rough}, {untested, &basis.untested}};
     for (size_t i = 0; i < G_N_ELEMENTS(sums); i++) {
-        *sums[i].to = sums[i].from < 9e18 ? (EchTime)sums[i].from : ECH_TIME_MAX;
+        *sums[i].to = ech_time_round(sums[i].from);
         basis.all = ech_time_add(basis.all, *sums[i].to);
     }
     if (basis.all == 0)

@@ -46,11 +46,6 @@ static void add_text(GByteArray *node, uint32_t field, const char *text)
     ech_wire_text(node, field, valid);
 }
 
-static bool is_host(const EchTrace *trace, EchId memory)
-{
-    return g_str_has_prefix(ech_trace_memory(trace, memory), "host");
-}
-
 /* Reads or writes of an op as [tensor, storage, offset, elements, element bytes, device]; storages are the outermost buffers. */
 static void add_tensors(const Writer *writer, GByteArray *node, uint32_t field, const EchOp *op, EchAccess access)
 {
@@ -73,7 +68,8 @@ static void add_tensors(const Writer *writer, GByteArray *node, uint32_t field, 
         uint64_t element = bits >= 8 && bits % 8 == 0 && bytes % (bits / 8) == 0 && offset % (bits / 8) == 0 ? bits / 8 : 1;
         const char *comma = n++ ? ", " : "";
         g_string_append_printf(values, "%s[%u, %u, %" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT ", '%s']", comma, use->buffer + 1,
-                               root + 1, offset / element, bytes / element, element, is_host(writer->trace, buffers[use->buffer].memory) ? "cpu" : "cuda:0");
+                               root + 1, offset / element, bytes / element, element,
+                               ech_trace_is_host(writer->trace, buffers[use->buffer].memory) ? "cpu" : "cuda:0");
         g_string_append_printf(shapes, "%s[%" G_GUINT64_FORMAT "]", comma, bytes / element);
         const char *dtype = ech_dtype_name((EchDtype)buffers[use->buffer].dtype);
         g_string_append_printf(types, "%s'Tensor(%s)'", comma, element > 1 && dtype && *dtype ? dtype : "byte");
@@ -112,9 +108,9 @@ static unsigned type_of(const Writer *writer, const EchOp *op)
     switch ((EchOpKind)op->kind) {
     case ECH_OP_KERNEL: return TYPE_COMP;
     case ECH_OP_COPY:
-        if (is_host(writer->trace, op->memory_from) == is_host(writer->trace, op->memory_to))
+        if (ech_trace_is_host(writer->trace, op->memory_from) == ech_trace_is_host(writer->trace, op->memory_to))
             return TYPE_COMP;
-        return is_host(writer->trace, op->memory_from) ? TYPE_LOAD : TYPE_STORE;
+        return ech_trace_is_host(writer->trace, op->memory_from) ? TYPE_LOAD : TYPE_STORE;
     case ECH_OP_COLLECTIVE:
         if (op->collective == ECH_COLLECTIVE_RECV)
             return TYPE_RECV;

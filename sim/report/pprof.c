@@ -126,7 +126,7 @@ GByteArray *ech_report_pprof(const EchReport *report, EchPprofKind kind)
         g_autofree uint64_t *counts = ech_report_span_counts(report);
         for (size_t i = 0; i < run->n_spans; i++) {
             double part = (double)(run->spans[i].end - run->spans[i].start) * (double)counts[i]; /* Whole below 2^53. */
-            times[run->spans[i].op] = ech_time_add(times[run->spans[i].op], part < 9e18 ? (EchTime)part : INT64_MAX);
+            times[run->spans[i].op] = ech_time_add(times[run->spans[i].op], ech_time_round(part));
         }
         for (size_t i = 0; i < n; i++) {
             const EchOp *op = &ech_trace_ops(trace)[i];

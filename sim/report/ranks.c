@@ -15,12 +15,6 @@ typedef struct {
     bool fits;
 } Whole;
 
-static const EchMemoryRun *main_memory(const EchReport *report)
-{
-    const EchMemory *memory = ech_device_memory_kind(report->device, ECH_MEM_HBM);
-    return memory ? ech_report_memory(report->run, memory->name) : NULL;
-}
-
 static EchTime step_of(const EchRankTimes *rank)
 {
     return rank->end - rank->start;
@@ -32,7 +26,7 @@ static Whole whole_of(const EchRanks *ranks)
     double waits = 0, time = 0;
     for (size_t i = 0; i < ranks->n; i++) {
         const EchReport *report = &ranks->reports[i];
-        const EchMemoryRun *memory = main_memory(report);
+        const EchMemoryRun *memory = ech_report_main_memory(report);
         whole.makespan = MAX(whole.makespan, report->run->makespan);
         whole.step = MAX(whole.step, step_of(&ranks->ranks[i]));
         whole.fullest = MAX(whole.fullest, memory ? memory->peak_live : 0);
@@ -125,7 +119,7 @@ static void append_rows(GString *out, const EchRanks *ranks)
                            "ranks", "");
     for (size_t i = 0; i < ranks->n; i++) {
         const EchRankTimes *rank = &ranks->ranks[i];
-        const EchMemoryRun *memory = main_memory(&ranks->reports[i]);
+        const EchMemoryRun *memory = ech_report_main_memory(&ranks->reports[i]);
         g_autofree char *live = ech_format_bytes(memory ? memory->peak_live : 0), *reserved = ech_format_bytes(memory ? memory->peak_reserved : 0),
                         *time = ech_format_time(step_of(rank));
         g_string_append_printf(out, "  %5" G_GUINT64_FORMAT " %10s %10s %10s ", rank->number, live, reserved, time);
@@ -300,7 +294,7 @@ static void add_rank(JsonBuilder *b, const EchRanks *ranks, size_t i)
 {
     const EchRankTimes *rank = &ranks->ranks[i];
     const EchReport *report = &ranks->reports[i];
-    const EchMemoryRun *memory = main_memory(report);
+    const EchMemoryRun *memory = ech_report_main_memory(report);
     json_builder_begin_object(b);
     ech_json_add_count(b, "rank", rank->number);
     ech_json_add_text(b, "trace", report->trace_path);

@@ -26,12 +26,6 @@ static gint compare_spans(gconstpointer a, gconstpointer b)
     return (x->op > y->op) - (x->op < y->op);
 }
 
-/* Starts in the middle half of the range only, so that no sum overflows. */
-static bool has_start(const EchOp *op)
-{
-    return op->recorded.start > -ECH_TIME_MAX / 4 && op->recorded.start < ECH_TIME_MAX / 4;
-}
-
 static EchTime duration_of(const EchOp *op)
 {
     return op->recorded.duration == ECH_TIME_NONE ? 0 : CLAMP(op->recorded.duration, 0, ECH_TIME_MAX / 4);
@@ -95,7 +89,7 @@ EchRun *ech_recorded_run(const EchTrace *trace)
     const EchOp *ops = ech_trace_ops(trace);
     EchTime base = ECH_TIME_MAX, now = 0;
     for (size_t i = 0; i < n; i++)
-        if (has_start(&ops[i]))
+        if (ech_op_has_start(&ops[i]))
             base = MIN(base, ops[i].recorded.start);
     bool timed = base != ECH_TIME_MAX;
     /* When each operation happened, for those that say; the others as late as the ones before them. */
@@ -107,12 +101,12 @@ EchRun *ech_recorded_run(const EchTrace *trace)
             run->makespan = times[i];
             continue;
         }
-        if (has_start(&ops[i]))
+        if (ech_op_has_start(&ops[i]))
             now = ops[i].recorded.start - base;
         times[i] = now;
         run->makespan = MAX(run->makespan, now);
         bool instant = ops[i].kind == ECH_OP_ALLOC || ops[i].kind == ECH_OP_FREE || ops[i].kind == ECH_OP_LOOP || ops[i].kind == ECH_OP_SIGNAL;
-        if (instant || !has_start(&ops[i]))
+        if (instant || !ech_op_has_start(&ops[i]))
             continue;
         EchSpan span = {.op = (EchId)i, .queue = ops[i].queue, .start = now, .end = now + duration_of(&ops[i]), .resource = ECH_NONE, .awaited = ECH_NONE};
         run->makespan = MAX(run->makespan, span.end);

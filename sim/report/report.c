@@ -277,6 +277,12 @@ const EchMemoryRun *ech_report_memory(const EchRun *run, const char *name)
     return NULL;
 }
 
+const EchMemoryRun *ech_report_main_memory(const EchReport *report)
+{
+    const EchMemory *memory = ech_device_memory_kind(report->device, ECH_MEM_HBM);
+    return memory ? ech_report_memory(report->run, memory->name) : NULL;
+}
+
 bool ech_report_live(const EchMemoryRun *memory, const EchPlaced *placed, EchTime time)
 {
     if (memory && time == memory->peak_at)
@@ -322,7 +328,7 @@ EchWindows ech_report_windows(const EchReport *report, const char *name)
     windows.kept = memory->kernel_reserved;
     const EchProgram *program = report->program;
     for (size_t i = 0; program && i < program->n_instructions; i++) {
-        EchBytes own = ech_program_scoped_bytes(&program->instructions[i], ECH_SPACE_VECTOR);
+        EchBytes own = ech_program_scoped_bytes(&program->instructions[i]);
         if (own == 0)
             continue;
         windows.kernels++;

@@ -105,6 +105,8 @@ void ech_shares_free(EchShare *shares, size_t n);
 
 /** The run's figures of a memory, or NULL. Borrowed. */
 const EchMemoryRun *ech_report_memory(const EchRun *run, const char *name);
+/** Those of the device's HBM, or NULL. Borrowed. */
+const EchMemoryRun *ech_report_main_memory(const EchReport *report);
 /** Whether an allocation of @memory (or NULL) is live at @time; at the time of the memory's peak: at the peak itself, of all that happens in that instant. */
 bool ech_report_live(const EchMemoryRun *memory, const EchPlaced *placed, EchTime time);
 /** Buffers live in a memory at a time, largest first; g_free. Bytes are what the allocator gave (asked for where it only counts). */

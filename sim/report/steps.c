@@ -121,12 +121,6 @@ static EchBytes peak_in(const EchMemoryRun *memory, EchTime start, EchTime end)
     return most;
 }
 
-static const EchMemoryRun *main_memory(const EchReport *report)
-{
-    const EchMemory *memory = ech_device_memory_kind(report->device, ECH_MEM_HBM);
-    return memory ? ech_report_memory(report->run, memory->name) : NULL;
-}
-
 EchStep *ech_report_steps(const EchReport *report, size_t *ret_n)
 {
     const EchTrace *trace = report->trace;
@@ -189,7 +183,7 @@ EchStep *ech_report_steps(const EchReport *report, size_t *ret_n)
     kept -= optimizer && kept > 0;
     if (kept < (optimizer ? 1 : 2))
         return NULL;
-    const EchMemoryRun *memory = main_memory(report);
+    const EchMemoryRun *memory = ech_report_main_memory(report);
     for (size_t i = 0; i < kept; i++) {
         steps[i].start = i > 0 ? steps[i - 1].end : first < ECH_TIME_MAX ? first : 0;
         steps[i].end = MAX(steps[i].end, steps[i].start);

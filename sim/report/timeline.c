@@ -1,5 +1,7 @@
 #include "sim/report/timeline.h"
 
+#include "sim/base/heap.h"
+
 #include <string.h>
 
 const char *ech_slice_name(const EchTrace *trace, const EchOp *op)
@@ -47,44 +49,17 @@ static int compare_slices(const void *a, const void *b)
     return y->waits - x->waits;
 }
 
-/* A lane and when it is free again; a binary heap, the first to end on top. */
+/* A lane and when it is free again. */
 typedef struct {
     EchTime end;
     guint lane;
 } Lane;
 
-static bool lane_before(const Lane *a, const Lane *b)
+static gint compare_lanes(gconstpointer a, gconstpointer b, gpointer data)
 {
-    return a->end != b->end ? a->end < b->end : a->lane < b->lane;
-}
-
-static void heap_push(GArray *heap, Lane lane)
-{
-    g_array_append_val(heap, lane);
-    Lane *items = (Lane *)(void *)heap->data;
-    for (guint at = heap->len - 1; at > 0 && lane_before(&items[at], &items[(at - 1) / 2]); at = (at - 1) / 2) {
-        Lane swap = items[at];
-        items[at] = items[(at - 1) / 2];
-        items[(at - 1) / 2] = swap;
-    }
-}
-
-static Lane heap_pop(GArray *heap)
-{
-    Lane *items = (Lane *)(void *)heap->data, top = items[0];
-    items[0] = items[heap->len - 1];
-    g_array_set_size(heap, heap->len - 1);
-    for (guint at = 0, child = 1; child < heap->len; child = at * 2 + 1) {
-        if (child + 1 < heap->len && lane_before(&items[child + 1], &items[child]))
-            child++;
-        if (!lane_before(&items[child], &items[at]))
-            break;
-        Lane swap = items[at];
-        items[at] = items[child];
-        items[child] = swap;
-        at = child;
-    }
-    return top;
+    (void)data;
+    const Lane *x = a, *y = b;
+    return x->end != y->end ? (x->end > y->end ? 1 : -1) : (x->lane > y->lane) - (x->lane < y->lane);
 }
 
 /* Gives the slices of one raw track (a queue or a direction) lanes: the first lane that is free at a slice's start. */
@@ -93,17 +68,22 @@ static void place_slices(EchSlice *slices, size_t n, EchTrackGroup group, const 
     g_autoptr(GArray) busy = g_array_new(FALSE, FALSE, sizeof(Lane)), idle = g_array_new(FALSE, FALSE, sizeof(Lane));
     guint first = tracks->len;
     for (size_t i = 0; i < n; i++) {
-        while (busy->len > 0 && g_array_index(busy, Lane, 0).end <= slices[i].start)
-            heap_push(idle, (Lane){0, heap_pop(busy).lane});
-        guint lane = tracks->len - first;
+        Lane lane;
+        while (busy->len > 0 && g_array_index(busy, Lane, 0).end <= slices[i].start) {
+            ech_heap_pop(busy, &lane, compare_lanes, NULL);
+            lane.end = 0;
+            ech_heap_push(idle, &lane, compare_lanes, NULL);
+        }
         if (idle->len > 0) {
-            lane = heap_pop(idle).lane;
+            ech_heap_pop(idle, &lane, compare_lanes, NULL);
         } else {
-            EchTrack track = {group, g_strdup(name), lane};
+            lane.lane = tracks->len - first;
+            EchTrack track = {group, g_strdup(name), lane.lane};
             g_array_append_val(tracks, track);
         }
-        heap_push(busy, (Lane){slices[i].end, lane});
-        slices[i].track = first + lane;
+        lane.end = slices[i].end;
+        ech_heap_push(busy, &lane, compare_lanes, NULL);
+        slices[i].track = first + lane.lane;
     }
 }
 

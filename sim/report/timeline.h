@@ -5,7 +5,7 @@
 #include "sim/report/report.h"
 
 /** What a track stands for. */
-typedef enum { ECH_TRACK_QUEUE, ECH_TRACK_LINK, ECH_N_TRACK_GROUPS } EchTrackGroup;
+typedef enum { ECH_TRACK_QUEUE, ECH_TRACK_LINK } EchTrackGroup;
 
 typedef struct {
     EchTrackGroup group;

@@ -82,7 +82,7 @@ static EchId busiest_memory(const EchTrace *trace)
     EchBytes most = 0;
     for (EchId m = 0; m < ech_trace_n_memories(trace); m++) {
         g_autoptr(EchLifetimes) lives = ech_lifetimes_new(trace, m);
-        bool host = g_str_has_prefix(ech_trace_memory(trace, m), "host");
+        bool host = ech_trace_is_host(trace, m);
         if (lives->total > most && (!host || best == ECH_NONE)) {
             best = m;
             most = host ? 0 : lives->total;

@@ -5,11 +5,6 @@
 
 #include <string.h>
 
-static bool timed(const EchOp *op)
-{
-    return op->kind == ECH_OP_KERNEL || op->kind == ECH_OP_COPY || op->kind == ECH_OP_COLLECTIVE;
-}
-
 bool ech_trace_kernel_known(const EchTrace *trace, EchId id)
 {
     const EchOp *op = &ech_trace_ops(trace)[id];
@@ -29,7 +24,7 @@ uint32_t *ech_trace_devices(const EchTrace *trace, size_t *ret_n)
     size_t n_queues = ech_trace_n_queues(trace);
     g_autofree bool *seen = g_new0(bool, n_queues + 1);
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++)
-        if (timed(&ech_trace_ops(trace)[i]))
+        if (ech_op_is_work(&ech_trace_ops(trace)[i]))
             seen[ech_trace_ops(trace)[i].queue] = true;
     g_autoptr(GArray) devices = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     for (size_t q = 0; q < n_queues; q++)
@@ -89,7 +84,7 @@ static void choose_ops(Selection *s)
     g_autofree bool *used = g_new0(bool, n_buffers + 1);
     for (size_t i = 0; i < n_ops; i++) {
         const EchQueue *queue = &queues[ops[i].queue];
-        s->keep[i] = !s->one || queue->device == s->options->device || (queue->kind == ECH_QUEUE_HOST && !timed(&ops[i]));
+        s->keep[i] = !s->one || queue->device == s->options->device || (queue->kind == ECH_QUEUE_HOST && !ech_op_is_work(&ops[i]));
         for (uint32_t u = 0; s->keep[i] && u < ops[i].n_uses; u++)
             used[ech_trace_uses(s->trace)[ops[i].first_use + u].buffer] = true;
     }
@@ -224,7 +219,7 @@ static uint32_t add_clock(Selection *s, EchId *delay)
         const EchOp *op = &ech_trace_ops(s->trace)[i];
         Start start = {op->recorded.start, (EchId)i};
         delay[i] = ECH_NONE;
-        if (s->keep[i] && timed(op) && op->recorded.start != ECH_TIME_NONE)
+        if (s->keep[i] && ech_op_is_work(op) && op->recorded.start != ECH_TIME_NONE)
             g_array_append_val(starts, start);
     }
     if (starts->len == 0)

@@ -218,6 +218,11 @@ const char *ech_trace_memory(const EchTrace *trace, EchId memory)
     return memory < trace->memories->len ? trace->memories->pdata[memory] : "";
 }
 
+bool ech_trace_is_host(const EchTrace *trace, EchId memory)
+{
+    return g_str_has_prefix(ech_trace_memory(trace, memory), "host");
+}
+
 const char *ech_trace_string(const EchTrace *trace, EchId string)
 {
     return string < trace->strings.offsets->len ? pool_get(&trace->strings, string) : "";

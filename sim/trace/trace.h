@@ -199,6 +199,8 @@ const EchBuffer *ech_trace_buffers(const EchTrace *trace);
 const EchQueue *ech_trace_queues(const EchTrace *trace);
 /** Name of a memory ("hbm", "host", "vector", ...: a device's memory names). */
 const char *ech_trace_memory(const EchTrace *trace, EchId memory);
+/** By its name, a memory of the host. */
+bool ech_trace_is_host(const EchTrace *trace, EchId memory);
 /** An interned string; "" for ECH_NONE. */
 const char *ech_trace_string(const EchTrace *trace, EchId string);
 /** Id of a memory by name, or ECH_NONE. */
@@ -218,6 +220,16 @@ EchTrace *ech_trace_with_properties(EchTrace *trace, const char *const *pairs) G
 /** The same trace without the properties whose keys begin with one of the NULL-terminated @prefixes. Owned by the caller. */
 EchTrace *ech_trace_without_properties(EchTrace *trace, const char *const *prefixes) G_GNUC_WARN_UNUSED_RESULT;
 
+/** Does it take time on a unit or a link: KERNEL, COPY or COLLECTIVE. */
+static inline bool ech_op_is_work(const EchOp *op)
+{
+    return op->kind == ECH_OP_KERNEL || op->kind == ECH_OP_COPY || op->kind == ECH_OP_COLLECTIVE;
+}
+/** Its recorded start is known, and near enough to time zero that no sum or difference of two overflows. */
+static inline bool ech_op_has_start(const EchOp *op)
+{
+    return op->recorded.start > -ECH_TIME_MAX / 4 && op->recorded.start < ECH_TIME_MAX / 4;
+}
 const char *ech_op_kind_name(EchOpKind kind);
 const char *ech_dtype_name(EchDtype dtype);
 /** Bits of an element (4 for s4); 0 for none, token and tuple. */

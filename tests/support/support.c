@@ -46,6 +46,21 @@ EchImport *ech_test_corpus(const char *name, const char *format)
     return import;
 }
 
+EchImport *ech_test_try_corpus(const char *name, GError **error)
+{
+    g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus", name, NULL);
+    return ech_import_file(path, NULL, NULL, error);
+}
+
+bool ech_test_says(const EchDiag *diag, const char *text)
+{
+    for (const char *const *remark = ech_diag_remarks(diag); *remark; remark++) {
+        if (strstr(*remark, text))
+            return true;
+    }
+    return false;
+}
+
 EchImport *ech_test_hlo(const char *text, const char *device)
 {
     g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), "text");
@@ -54,6 +69,12 @@ EchImport *ech_test_hlo(const char *text, const char *device)
     EchImport *import = ech_import_source(source, "hlo", &options, &error);
     ck_assert_ok(import != NULL, error);
     return import;
+}
+
+EchProgram *ech_test_program(const char *text, const char *device)
+{
+    g_autoptr(EchImport) import = ech_test_hlo(text, device);
+    return ech_program_ref(import->program);
 }
 
 void ech_test_assign(EchImport *import)

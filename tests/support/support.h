@@ -20,8 +20,14 @@ bool ech_test_lacks(const char *path);
 EchImport *ech_test_import(const char *path, const EchImportOptions *options) G_GNUC_WARN_UNUSED_RESULT;
 /** Reads "FORMAT/FILE" of the fuzzers' corpora, and fails unless it is taken for that format (@format NULL: any). Owned by the caller. */
 EchImport *ech_test_corpus(const char *name, const char *format) G_GNUC_WARN_UNUSED_RESULT;
+/** The same, or NULL and why it cannot be read. */
+EchImport *ech_test_try_corpus(const char *name, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** One of the remarks says @text. */
+bool ech_test_says(const EchDiag *diag, const char *text);
 /** Reads a program's text without looking beside it; @device may be NULL. Owned by the caller. */
 EchImport *ech_test_hlo(const char *text, const char *device) G_GNUC_WARN_UNUSED_RESULT;
+/** The program of that text. Owned by the caller. */
+EchProgram *ech_test_program(const char *text, const char *device) G_GNUC_WARN_UNUSED_RESULT;
 /** Gives a program the assignment of echelon's own unless it has one. */
 void ech_test_assign(EchImport *import);
 

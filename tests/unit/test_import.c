@@ -12,12 +12,6 @@
 #include <string.h>
 #include <zlib.h>
 
-static EchImport *read_corpus(const char *name, GError **error)
-{
-    g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus", name, NULL);
-    return ech_import_file(path, NULL, NULL, error);
-}
-
 static GBytes *gzip(const uint8_t *data, size_t n)
 {
     z_stream stream = {0};
@@ -90,7 +84,7 @@ START_TEST(unknown_bytes_are_described)
         ck_assert_msg(strstr(error->message, rows[i].says), "%s", error->message);
     }
     g_autoptr(GError) error = NULL;
-    ck_assert_ptr_null(read_corpus("source/mangled.pb", &error));
+    ck_assert_ptr_null(ech_test_try_corpus("source/mangled.pb", &error));
     ck_assert_msg(strstr(error->message, "saved as UTF-8"), "%s", error->message);
 }
 END_TEST

@@ -12,15 +12,6 @@ static EchImport *read_text(const char *text, GError **error)
     return ech_import_source(source, NULL, NULL, error);
 }
 
-static bool says(const EchImport *import, const char *what)
-{
-    for (const char *const *remark = ech_diag_remarks(import->diag); *remark; remark++) {
-        if (strstr(*remark, what))
-            return true;
-    }
-    return false;
-}
-
 /* Bytes of all resident buffers that are called @name. */
 static EchBytes held(const EchTrace *trace, const char *name)
 {
@@ -60,7 +51,7 @@ static void check(const Case *c)
     g_autoptr(EchImport) import = read_text(c->text, &error);
     ck_assert_msg(import != NULL, "%s: %s", c->text, error ? error->message : "");
     ck_assert_str_eq(ech_trace_format(import->trace), "out_of_memory");
-    ck_assert_msg(says(import, c->says), "'%s' of: %s\nsaid: %s", c->says, c->text, ech_diag_remarks(import->diag)[0]);
+    ck_assert_msg(ech_test_says(import->diag, c->says), "'%s' of: %s\nsaid: %s", c->says, c->text, ech_diag_remarks(import->diag)[0]);
     ck_assert_msg(asked(import->trace) == c->asked, "%s: asked %" G_GUINT64_FORMAT, c->text, asked(import->trace));
     if (c->holder)
         ck_assert_msg(held(import->trace, c->holder) == c->held, "%s: %s holds %" G_GUINT64_FORMAT, c->text, c->holder, held(import->trace, c->holder));

@@ -7,12 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-static EchProgram *read_text(const char *text, const char *device)
-{
-    g_autoptr(EchImport) import = ech_test_hlo(text, device);
-    return ech_program_ref(import->program);
-}
-
 static EchKernelCost price_in(const EchProgram *program, const char *name, const char *device, EchKernelView view, bool own_tiles)
 {
     g_autoptr(EchDevice) chip = ech_test_device(device, NULL);
@@ -50,7 +44,7 @@ static const char reductions[] =
 /* On the chip a softmax's two reductions and one over rows cost what they read; another sum along lanes a pass more. The compiler counts all of them. */
 START_TEST(reductions_cost)
 {
-    g_autoptr(EchProgram) program = read_text(reductions, "tpu-v3");
+    g_autoptr(EchProgram) program = ech_test_program(reductions, "tpu-v3");
     double read = 4096.0 * 1024 * 4 / 418e9 * 1e12;
     static const char *const free_of_charge[] = {"largest", "of_exps", "of_rows"};
     for (size_t i = 0; i < G_N_ELEMENTS(free_of_charge); i++) {
@@ -75,14 +69,14 @@ START_TEST(born_on_chip)
         const char *name;
         double cycles, within;
     } cases[] = {{"planes", 64, 0.5}, {"lanes", 8464, 0.05}, {"few", 2120, 0.05}, {"many", 18, 0.5}};
-    g_autoptr(EchProgram) program = read_text("HloModule born, is_scheduled=true\n\n"
-                                              "ENTRY %main (x: f32[2,4,1024]) -> s32[64] {\n  %x = f32[2,4,1024]{2,1,0:T(4,128)S(1)} parameter(0)\n"
-                                              "  %z = f32[]{:T(128)} constant(0)\n"
-                                              "  %planes = f32[48,32,128]{2,1,0:T(8,128)S(1)} broadcast(%z), dimensions={}\n"
-                                              "  %lanes = f32[2,4,1024,128]{3,2,1,0:T(8,128)S(1)} broadcast(%x), dimensions={0,1,2}\n"
-                                              "  %many = s32[8192]{0:T(1024)S(1)} iota(), iota_dimension=0\n"
-                                              "  ROOT %few = s32[64]{0:T(128)S(1)} iota(), iota_dimension=0\n}\n",
-                                              "tpu-v6e");
+    g_autoptr(EchProgram) program = ech_test_program("HloModule born, is_scheduled=true\n\n"
+                                                     "ENTRY %main (x: f32[2,4,1024]) -> s32[64] {\n  %x = f32[2,4,1024]{2,1,0:T(4,128)S(1)} parameter(0)\n"
+                                                     "  %z = f32[]{:T(128)} constant(0)\n"
+                                                     "  %planes = f32[48,32,128]{2,1,0:T(8,128)S(1)} broadcast(%z), dimensions={}\n"
+                                                     "  %lanes = f32[2,4,1024,128]{3,2,1,0:T(8,128)S(1)} broadcast(%x), dimensions={0,1,2}\n"
+                                                     "  %many = s32[8192]{0:T(1024)S(1)} iota(), iota_dimension=0\n"
+                                                     "  ROOT %few = s32[64]{0:T(128)S(1)} iota(), iota_dimension=0\n}\n",
+                                                     "tpu-v6e");
     EchKernelCost cost = price(program, cases[_i].name, "tpu-v6e", ECH_KERNEL_COMPILER);
     double cycles = (double)cost.time * 1.75e-3;
     ck_assert_msg(cycles > cases[_i].cycles * (1 - cases[_i].within) && cycles < cases[_i].cycles * (1 + cases[_i].within),
@@ -139,7 +133,7 @@ START_TEST(training_costs)
         const char *name;
         double cycles, within;
     } cases[] = {{"filter", 99538, 0.03}, {"input", 116992, 0.002}, {"depthwise", 320567, 0.002}, {"softmax", 9132, 0.002}};
-    g_autoptr(EchProgram) program = read_text(training, "tpu-v6e");
+    g_autoptr(EchProgram) program = ech_test_program(training, "tpu-v6e");
     EchKernelCost cost = price_in(program, cases[_i].name, "tpu-v6e", ECH_KERNEL_COMPILER, false);
     double cycles = (double)cost.time * 1.75e-3;
     ck_assert_msg(fabs(cycles / cases[_i].cycles - 1) < cases[_i].within, "%s: %g cycles, the compiler has %g", cases[_i].name, cycles, cases[_i].cycles);
@@ -183,7 +177,7 @@ START_TEST(pass_costs)
         const char *name;
         double cycles, within;
     } cases[] = {{"one", 5632, 0.002}, {"three", 7168, 0.002}, {"holes", 57472, 0.002}, {"residual", 50981, 0.002}};
-    g_autoptr(EchProgram) program = read_text(passes, "tpu-v6e");
+    g_autoptr(EchProgram) program = ech_test_program(passes, "tpu-v6e");
     EchKernelCost cost = price_in(program, cases[_i].name, "tpu-v6e", ECH_KERNEL_COMPILER, false);
     double cycles = (double)cost.time * 1.75e-3;
     ck_assert_msg(fabs(cycles / cases[_i].cycles - 1) < cases[_i].within, "%s: %g cycles, the compiler has %g", cases[_i].name, cycles, cases[_i].cycles);
@@ -208,7 +202,7 @@ static const char sides[] =
 
 START_TEST(small_beginnings)
 {
-    g_autoptr(EchProgram) program = read_text(sides, "tpu-v5p");
+    g_autoptr(EchProgram) program = ech_test_program(sides, "tpu-v5p");
     EchKernelCost plain = price(program, "plain", "tpu-v5p", ECH_KERNEL_HARDWARE), fused = price(program, "fused", "tpu-v5p", ECH_KERNEL_HARDWARE);
     ck_assert_int_ge(fused.time, plain.time);
     ck_assert_int_le(fused.time, plain.time + plain.time / 2);
@@ -237,12 +231,12 @@ END_TEST
 START_TEST(estimates)
 {
     g_autoptr(EchProgram) program =
-        read_text("HloModule estimates, is_scheduled=true\n\n"
-                  "ENTRY %main (x: f32[1024,1024]) -> f32[1024,1024] {\n  %x = f32[1024,1024]{1,0:T(8,128)} parameter(0)\n"
-                  "  %some = f32[1024,1024]{1,0:T(8,128)} negate(%x), backend_config={\"window_config\":{\"estimated_cycles\":\"9000\"}}\n"
-                  "  ROOT %endless = f32[1024,1024]{1,0:T(8,128)} negate(%some), "
-                  "backend_config={\"window_config\":{\"estimated_cycles\":\"1152921505170404327\"}}\n}\n",
-                  "tpu-v5e");
+        ech_test_program("HloModule estimates, is_scheduled=true\n\n"
+                         "ENTRY %main (x: f32[1024,1024]) -> f32[1024,1024] {\n  %x = f32[1024,1024]{1,0:T(8,128)} parameter(0)\n"
+                         "  %some = f32[1024,1024]{1,0:T(8,128)} negate(%x), backend_config={\"window_config\":{\"estimated_cycles\":\"9000\"}}\n"
+                         "  ROOT %endless = f32[1024,1024]{1,0:T(8,128)} negate(%some), "
+                         "backend_config={\"window_config\":{\"estimated_cycles\":\"1152921505170404327\"}}\n}\n",
+                         "tpu-v5e");
     uint64_t cycles = 7;
     ck_assert_int_eq(ech_program_estimated_cycles(&program->instructions[ech_test_instruction(program, "endless")], &cycles), false);
     ck_assert_uint_eq(cycles, 7);

@@ -9,12 +9,6 @@
 #include <json-glib/json-glib.h>
 #include <string.h>
 
-static EchProgram *read_text(const char *text, const char *device)
-{
-    g_autoptr(EchImport) import = ech_test_hlo(text, device);
-    return ech_program_ref(import->program);
-}
-
 static void assign(EchProgram *program)
 {
     GError *error = NULL;
@@ -61,7 +55,7 @@ static const char chain[] = "HloModule chain, is_scheduled=true\n\n"
 
 START_TEST(in_place_operations_take_their_operands_place)
 {
-    g_autoptr(EchProgram) program = read_text(chain, "h100-sxm");
+    g_autoptr(EchProgram) program = ech_test_program(chain, "h100-sxm");
     assign(program);
     EchMemoryAnalysis m = ech_program_memory_analysis(program);
     ck_assert_uint_eq(m.argument, 4096);
@@ -118,7 +112,7 @@ START_TEST(fusions_in_their_operands_place)
                         "  %%a = f32[64,128]{1,0} negate(%%p)\n  %%b = f32[64,128]{1,0} exponential(%%p)\n"
                         "  ROOT %%u = %s fusion(%%a, %%b, %%j), kind=kLoop, calls=%%f\n}\n",
                         fused[_i].body, fused[_i].result, fused[_i].result);
-    g_autoptr(EchProgram) program = read_text(text, "h100-sxm");
+    g_autoptr(EchProgram) program = ech_test_program(text, "h100-sxm");
     g_autofree uint32_t *n_users = g_new0(uint32_t, program->n_instructions);
     for (size_t k = 0; k < program->n_operands; k++)
         n_users[program->operands[k]]++;
@@ -146,7 +140,7 @@ static const char fetched[] = "HloModule fetched, is_scheduled=true\n\n"
 /* On chip, a result lies where its fetched operand was: one array, not two. */
 START_TEST(fetched_operands_hand_their_place_on)
 {
-    g_autoptr(EchProgram) program = read_text(fetched, "tpu-v5e");
+    g_autoptr(EchProgram) program = ech_test_program(fetched, "tpu-v5e");
     assign(program);
     ck_assert_uint_eq(ech_program_space_bytes(program, ECH_SPACE_VECTOR), 8 * 1024 * 4);
 }
@@ -189,11 +183,11 @@ START_TEST(trip_counts)
     uint64_t trips = 0;
     EchOrigin origin = ECH_ABSENT;
     /* 3, 5, .. 15: seven times. */
-    g_autoptr(EchProgram) inferred = read_text(LOOP(""), NULL);
+    g_autoptr(EchProgram) inferred = ech_test_program(LOOP(""), NULL);
     ck_assert(ech_program_trips(inferred, ech_test_instruction(inferred, "w"), &trips, &origin));
     ck_assert_uint_eq(trips, 7);
     ck_assert_int_eq(origin, ECH_INFERRED);
-    g_autoptr(EchProgram) known = read_text(LOOP(", backend_config={\"known_trip_count\":{\"n\":\"12\"}}"), NULL);
+    g_autoptr(EchProgram) known = ech_test_program(LOOP(", backend_config={\"known_trip_count\":{\"n\":\"12\"}}"), NULL);
     ck_assert(ech_program_trips(known, ech_test_instruction(known, "w"), &trips, &origin));
     ck_assert_uint_eq(trips, 12);
     ck_assert_int_eq(origin, ECH_KNOWN);
@@ -201,7 +195,7 @@ START_TEST(trip_counts)
     g_autofree char *text = g_strdup(LOOP(""));
     char *start = strstr(text, "tuple(%zero, %c)");
     memcpy(start, "tuple(%first,%c)", 16);
-    g_autoptr(EchProgram) unknown = read_text(text, NULL);
+    g_autoptr(EchProgram) unknown = ech_test_program(text, NULL);
     ck_assert(!ech_program_trips(unknown, ech_test_instruction(unknown, "w"), &trips, &origin));
     EchLowerOptions options = {.loop_trips = 5};
     g_autoptr(EchDiag) diag = ech_diag_new();
@@ -253,7 +247,7 @@ START_TEST(what_all_branches_hand_back_is_what_they_got)
                                "  %c1 = f32[1024]{0} get-tuple-element(%c), index=1\n"
                                "  ROOT %r = f32[1024]{0} add(%c0, %c1)\n"
                                "}\n";
-    g_autoptr(EchProgram) program = read_text(text, "h100-sxm");
+    g_autoptr(EchProgram) program = ech_test_program(text, "h100-sxm");
     ck_assert_uint_eq(element_of(program, "c", 0), ech_program_value(program, ech_test_instruction(program, "x"), 0));
     EchId made = element_of(program, "c", 1);
     ck_assert(program->values[made].is_phi && program->values[made].defined.instruction == ech_test_instruction(program, "c"));
@@ -308,7 +302,7 @@ static EchProgram *nested_loops(unsigned deepest)
                           "  %t = (s32[], f32[1024]{0}) tuple(%zero, %x)\n"
                           "  %w0 = (s32[], f32[1024]{0}) while(%t), condition=%below0, body=%body0\n"
                           "  ROOT %y = f32[1024]{0} get-tuple-element(%w0), index=1\n}\n");
-    return read_text(text->str, "h100-sxm");
+    return ech_test_program(text->str, "h100-sxm");
 }
 
 /* What an inner loop hands round unchanged is the outer loop's. With one more loop inside, XLA's bookkeeping loses that for the one in between, whose result
@@ -347,7 +341,7 @@ START_TEST(branches_not_taken_hold_nothing)
                                "  %q = pred[] parameter(1)\n"
                                "  ROOT %r = f32[1024]{0} conditional(%q, %p, %p), true_computation=%small, false_computation=%large\n"
                                "}\n";
-    g_autoptr(EchProgram) program = read_text(text, "h100-sxm");
+    g_autoptr(EchProgram) program = ech_test_program(text, "h100-sxm");
     assign(program);
     g_autoptr(EchTrace) trace = lower(program);
     /* The branch with the most work is the one that runs. */
@@ -374,7 +368,7 @@ START_TEST(unscheduled_programs_get_an_order)
                                "  %d = f32[64]{0} custom-call(%b), custom_call_target=\"fold\"\n"
                                "  ROOT %e = f32[64]{0} add(%c, %d)\n"
                                "}\n";
-    g_autoptr(EchProgram) program = read_text(text, "h100-sxm");
+    g_autoptr(EchProgram) program = ech_test_program(text, "h100-sxm");
     assign(program);
     ck_assert(!program->scheduled);
     ck_assert_uint_lt(ech_program_memory_analysis(program).temp, 2 * 64 * 4096 * 4);
@@ -400,7 +394,7 @@ START_TEST(callbacks_go_over_the_hosts_link)
                                "  %o = token[] outfeed(%p, %t), outfeed_shape=f32[1024]{0}\n"
                                "  ROOT %n = f32[1024]{0} negate(%p)\n"
                                "}\n";
-    g_autoptr(EchProgram) program = read_text(text, "h100-sxm");
+    g_autoptr(EchProgram) program = ech_test_program(text, "h100-sxm");
     assign(program);
     g_autoptr(EchDiag) diag = ech_diag_new();
     g_autoptr(EchTrace) trace = ech_program_lower(program, NULL, NULL, diag, NULL);
@@ -448,7 +442,7 @@ START_TEST(collectives_join_their_groups)
                                             "  %%p = f32[1024]{0} parameter(0)\n"
                                             "  ROOT %%r = f32[1024]{0} all-reduce(%%p), channel_id=1%s, use_global_device_ids=true, to_apply=%%sum\n}\n",
                                             joined[_i].groups);
-    g_autoptr(EchProgram) program = read_text(text, "h100-sxm");
+    g_autoptr(EchProgram) program = ech_test_program(text, "h100-sxm");
     assign(program);
     g_autoptr(EchTrace) trace = lower(program);
     const EchOp *op = ech_test_op(trace, ECH_OP_COLLECTIVE, NULL);
@@ -495,7 +489,7 @@ static const struct {
 
 START_TEST(collectives_write_their_result_alone)
 {
-    g_autoptr(EchProgram) program = read_text(started[_i].text, "tpu-v5e");
+    g_autoptr(EchProgram) program = ech_test_program(started[_i].text, "tpu-v5e");
     assign(program);
     g_autoptr(EchTrace) trace = lower(program);
     const EchOp *op = ech_test_op(trace, ECH_OP_COLLECTIVE, NULL);
@@ -539,7 +533,7 @@ END_TEST
 /* A collective on the sparse cores is called by an asynchronous computation whose start says nothing of its operands. */
 START_TEST(collectives_run_on_sparse_cores)
 {
-    g_autoptr(EchProgram) program = read_text(
+    g_autoptr(EchProgram) program = ech_test_program(
         "HloModule gather, is_scheduled=true, num_partitions=8\n\n"
         "%called (a: f32[64,8,128]) -> f32[256,8,128] {\n"
         "  %a = f32[64,8,128]{2,1,0} parameter(0)\n"
@@ -571,13 +565,13 @@ END_TEST
 START_TEST(folded_starts)
 {
     g_autoptr(EchProgram) p =
-        read_text("HloModule folded, is_scheduled=true\n\n"
-                  "ENTRY %main (a: f32[64,128]) -> f32[8,128] {\n"
-                  "  %a = f32[64,128]{1,0:T(8,128)} parameter(0)\n"
-                  "  %s = ((f32[64,128]{1,0:T(8,128)}), f32[8,128]{1,0:T(8,128)S(1)}, s32[]{:S(2)}) slice-start(%a), slice={[0:8], [0:128]}\n"
-                  "  %d = f32[8,128]{1,0:T(8,128)S(1)} slice-done(%s)\n"
-                  "  ROOT %n = f32[8,128]{1,0:T(8,128)} negate(%d)\n}\n",
-                  "tpu-v5e");
+        ech_test_program("HloModule folded, is_scheduled=true\n\n"
+                         "ENTRY %main (a: f32[64,128]) -> f32[8,128] {\n"
+                         "  %a = f32[64,128]{1,0:T(8,128)} parameter(0)\n"
+                         "  %s = ((f32[64,128]{1,0:T(8,128)}), f32[8,128]{1,0:T(8,128)S(1)}, s32[]{:S(2)}) slice-start(%a), slice={[0:8], [0:128]}\n"
+                         "  %d = f32[8,128]{1,0:T(8,128)S(1)} slice-done(%s)\n"
+                         "  ROOT %n = f32[8,128]{1,0:T(8,128)} negate(%d)\n}\n",
+                         "tpu-v5e");
     const EchInstruction *start = &p->instructions[ech_test_instruction(p, "s")], *done = &p->instructions[ech_test_instruction(p, "d")];
     ck_assert_uint_eq(start->opcode, ECH_HLO_ASYNC_START);
     ck_assert_str_eq(start->opcode_name, "slice-start");
@@ -603,24 +597,24 @@ END_TEST
 START_TEST(attributes_go_on_over_lines)
 {
     g_autoptr(EchProgram) p =
-        read_text("HloModule kernel, is_scheduled=true\n\n"
-                  "ENTRY %main (a: f32[256,512]) -> f32[256,512] {\n"
-                  "  %a = f32[256,512]{1,0:T(8,128)} parameter(0)\n"
-                  "  %k = f32[256,512]{1,0:T(8,128)} custom-call(%a), custom_call_target=\"tpu_custom_call\", frontend_attributes={kernel_metadata={\n"
-                  "\"mesh_axes\":\"[\\\"x\\\"]\",\n"
-                  "  \"more\": \"}\"\n"
-                  "}}, metadata={op_name=\"jit(kernel)\"}\n"
-                  "  ROOT %n = f32[256,512]{1,0:T(8,128)} negate(%k)\n}\n",
-                  "tpu-v5e");
+        ech_test_program("HloModule kernel, is_scheduled=true\n\n"
+                         "ENTRY %main (a: f32[256,512]) -> f32[256,512] {\n"
+                         "  %a = f32[256,512]{1,0:T(8,128)} parameter(0)\n"
+                         "  %k = f32[256,512]{1,0:T(8,128)} custom-call(%a), custom_call_target=\"tpu_custom_call\", frontend_attributes={kernel_metadata={\n"
+                         "\"mesh_axes\":\"[\\\"x\\\"]\",\n"
+                         "  \"more\": \"}\"\n"
+                         "}}, metadata={op_name=\"jit(kernel)\"}\n"
+                         "  ROOT %n = f32[256,512]{1,0:T(8,128)} negate(%k)\n}\n",
+                         "tpu-v5e");
     ck_assert_uint_eq(p->n_instructions, 3);
     size_t n;
     ck_assert_ptr_nonnull(ech_program_attribute(&p->instructions[1], "metadata", &n));
     /* A brace that nothing closes ends with its line. */
-    g_autoptr(EchProgram) open = read_text("HloModule kernel, is_scheduled=true\n\n"
-                                           "ENTRY %main (a: f32[2]) -> f32[2] {\n"
-                                           "  %a = f32[2]{0} parameter(0), frontend_attributes={\n"
-                                           "  ROOT %n = f32[2]{0} negate(%a)\n}\n",
-                                           "tpu-v5e");
+    g_autoptr(EchProgram) open = ech_test_program("HloModule kernel, is_scheduled=true\n\n"
+                                                  "ENTRY %main (a: f32[2]) -> f32[2] {\n"
+                                                  "  %a = f32[2]{0} parameter(0), frontend_attributes={\n"
+                                                  "  ROOT %n = f32[2]{0} negate(%a)\n}\n",
+                                                  "tpu-v5e");
     ck_assert_uint_eq(open->n_instructions, 2);
 }
 END_TEST
@@ -629,22 +623,22 @@ END_TEST
 START_TEST(charges_of_gathers_and_custom_calls)
 {
     g_autoptr(EchProgram) p =
-        read_text("HloModule charges, is_scheduled=true\n\n"
-                  "ENTRY %main (t: f32[64,64], i: s32[64], v: s32[64]) -> (f32[64,64], s32[64]) {\n"
-                  "  %t = f32[64,64]{0,1:T(8,128)} parameter(0)\n"
-                  "  %i = s32[64]{0:T(128)} parameter(1)\n"
-                  "  %v = s32[64]{0:T(128)} parameter(2)\n"
-                  "  %g = f32[64,64]{1,0:T(8,128)} gather(%t, %i), offset_dims={0}, collapsed_slice_dims={1}, start_index_map={1}, "
-                  "index_vector_dim=1, slice_sizes={64,1}\n"
-                  "  %h = s32[64]{0:T(128)} gather(%v, %i), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, "
-                  "slice_sizes={1}\n"
-                  "  %x = f32[64,64]{1,0:T(8,128)} custom-call(%g), custom_call_target=\"X64SplitLow\"\n"
-                  "  %k = f32[64,64]{1,0:T(8,128)} custom-call(%x), custom_call_target=\"tpu_custom_call\", "
-                  "backend_config={\"custom_call_config\":{\"body\":\"\",\"cost_estimate\":{\"bytes_accessed\":22020096,\"flops\":1073741824,"
-                  "\"transcendentals\":0}}}\n"
-                  "  %q = f32[64,64]{1,0:T(8,128)} custom-call(%k), custom_call_target=\"tpu_custom_call\", backend_config={\"custom_call_config\":{}}\n"
-                  "  ROOT %r = (f32[64,64]{1,0:T(8,128)}, s32[64]{0:T(128)}) tuple(%q, %h)\n}\n",
-                  "tpu-v5p");
+        ech_test_program("HloModule charges, is_scheduled=true\n\n"
+                         "ENTRY %main (t: f32[64,64], i: s32[64], v: s32[64]) -> (f32[64,64], s32[64]) {\n"
+                         "  %t = f32[64,64]{0,1:T(8,128)} parameter(0)\n"
+                         "  %i = s32[64]{0:T(128)} parameter(1)\n"
+                         "  %v = s32[64]{0:T(128)} parameter(2)\n"
+                         "  %g = f32[64,64]{1,0:T(8,128)} gather(%t, %i), offset_dims={0}, collapsed_slice_dims={1}, start_index_map={1}, "
+                         "index_vector_dim=1, slice_sizes={64,1}\n"
+                         "  %h = s32[64]{0:T(128)} gather(%v, %i), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, "
+                         "slice_sizes={1}\n"
+                         "  %x = f32[64,64]{1,0:T(8,128)} custom-call(%g), custom_call_target=\"X64SplitLow\"\n"
+                         "  %k = f32[64,64]{1,0:T(8,128)} custom-call(%x), custom_call_target=\"tpu_custom_call\", "
+                         "backend_config={\"custom_call_config\":{\"body\":\"\",\"cost_estimate\":{\"bytes_accessed\":22020096,\"flops\":1073741824,"
+                         "\"transcendentals\":0}}}\n"
+                         "  %q = f32[64,64]{1,0:T(8,128)} custom-call(%k), custom_call_target=\"tpu_custom_call\", backend_config={\"custom_call_config\":{}}\n"
+                         "  ROOT %r = (f32[64,64]{1,0:T(8,128)}, s32[64]{0:T(128)}) tuple(%q, %h)\n}\n",
+                         "tpu-v5p");
     const EchPlaceChip *chip = ech_place_chip("v5p");
     g_autoptr(EchPlaceCosts) costs = ech_place_costs_new(p, chip);
     ck_assert_uint_eq(ech_place_costs_operand(costs, p, 3, 0, 0), 262144);
@@ -658,33 +652,33 @@ END_TEST
 /* Gathers and scatters in fusions cost as they are inside: v5p's compiler charges eight times half a thousand rows of 256. */
 START_TEST(fusions_that_move_rows_cost_as_the_compiler_says)
 {
-    g_autoptr(EchProgram) p =
-        read_text("HloModule m, is_scheduled=true\n\n"
-                  "%add (x: f32[], y: f32[]) -> f32[] {\n  %x = f32[] parameter(0)\n  %y = f32[] parameter(1)\n  ROOT %s = f32[] add(%x, %y)\n}\n\n"
-                  "%rows (t: f32[4096,256], i: s32[500], u: f32[500,256]) -> f32[4096,256] {\n"
-                  "  %t = f32[4096,256]{1,0:T(8,128)} parameter(0)\n  %i = s32[500]{0:T(512)} parameter(1)\n  %u = f32[500,256]{1,0:T(8,128)} parameter(2)\n"
-                  "  ROOT %sc = f32[4096,256]{1,0:T(8,128)} scatter(%t, %i, %u), update_window_dims={1}, inserted_window_dims={0}, "
-                  "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=%add\n}\n\n"
-                  "%columns (t2: f32[16,8], i2: s32[8]) -> f32[8,16] {\n"
-                  "  %t2 = f32[16,8]{0,1:T(8,128)} parameter(0)\n  %i2 = s32[8]{0:T(128)} parameter(1)\n"
-                  "  %g2 = f32[16,8]{1,0:T(8,128)} gather(%t2, %i2), offset_dims={0}, collapsed_slice_dims={1}, start_index_map={1}, index_vector_dim=1, "
-                  "slice_sizes={16,1}\n"
-                  "  ROOT %tr = f32[8,16]{1,0:T(8,128)} transpose(%g2), dimensions={1,0}\n}\n\n"
-                  "%again (a: bf16[6,768,768]) -> bf16[6,768,768] {\n  %a = bf16[6,768,768]{2,1,0:T(16,128)(2,1)} parameter(0)\n"
-                  "  ROOT %b = bf16[6,768,768]{2,1,0:T(8,128)(2,1)} copy(%a)\n}\n\n"
-                  "%slice (w: bf16[6,768,768], n: s32[]) -> bf16[1,768,768] {\n  %w = bf16[6,768,768]{2,1,0:T(16,128)(2,1)} parameter(0)\n"
-                  "  %f = bf16[6,768,768]{2,1,0:T(8,128)(2,1)} fusion(%w), kind=kLoop, calls=%again\n  %n = s32[]{:T(128)} parameter(1)\n"
-                  "  %z = s32[]{:T(128)} constant(0)\n"
-                  "  ROOT %d = bf16[1,768,768]{2,1,0:T(8,128)(2,1)} dynamic-slice(%f, %n, %z, %z), dynamic_slice_sizes={1,768,768}\n}\n\n"
-                  "ENTRY %main (p0: f32[4096,256], p1: s32[500], p2: f32[500,256], p3: f32[16,8], p4: s32[8], p5: bf16[6,768,768], p6: s32[]) -> "
-                  "f32[4096,256] {\n"
-                  "  %p0 = f32[4096,256]{1,0:T(8,128)} parameter(0)\n  %p1 = s32[500]{0:T(512)} parameter(1)\n"
-                  "  %p2 = f32[500,256]{1,0:T(8,128)} parameter(2)\n  %p3 = f32[16,8]{0,1:T(8,128)} parameter(3)\n"
-                  "  %p4 = s32[8]{0:T(128)} parameter(4)\n  %p5 = bf16[6,768,768]{2,1,0:T(16,128)(2,1)} parameter(5)\n  %p6 = s32[]{:T(128)} parameter(6)\n"
-                  "  %k1 = f32[8,16]{1,0:T(8,128)} fusion(%p3, %p4), kind=kCustom, calls=%columns\n"
-                  "  %k2 = bf16[1,768,768]{2,1,0:T(8,128)(2,1)} fusion(%p5, %p6), kind=kLoop, calls=%slice\n"
-                  "  ROOT %k0 = f32[4096,256]{1,0:T(8,128)} fusion(%p0, %p1, %p2), kind=kCustom, calls=%rows\n}\n",
-                  "tpu-v5p");
+    g_autoptr(EchProgram) p = ech_test_program(
+        "HloModule m, is_scheduled=true\n\n"
+        "%add (x: f32[], y: f32[]) -> f32[] {\n  %x = f32[] parameter(0)\n  %y = f32[] parameter(1)\n  ROOT %s = f32[] add(%x, %y)\n}\n\n"
+        "%rows (t: f32[4096,256], i: s32[500], u: f32[500,256]) -> f32[4096,256] {\n"
+        "  %t = f32[4096,256]{1,0:T(8,128)} parameter(0)\n  %i = s32[500]{0:T(512)} parameter(1)\n  %u = f32[500,256]{1,0:T(8,128)} parameter(2)\n"
+        "  ROOT %sc = f32[4096,256]{1,0:T(8,128)} scatter(%t, %i, %u), update_window_dims={1}, inserted_window_dims={0}, "
+        "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=%add\n}\n\n"
+        "%columns (t2: f32[16,8], i2: s32[8]) -> f32[8,16] {\n"
+        "  %t2 = f32[16,8]{0,1:T(8,128)} parameter(0)\n  %i2 = s32[8]{0:T(128)} parameter(1)\n"
+        "  %g2 = f32[16,8]{1,0:T(8,128)} gather(%t2, %i2), offset_dims={0}, collapsed_slice_dims={1}, start_index_map={1}, index_vector_dim=1, "
+        "slice_sizes={16,1}\n"
+        "  ROOT %tr = f32[8,16]{1,0:T(8,128)} transpose(%g2), dimensions={1,0}\n}\n\n"
+        "%again (a: bf16[6,768,768]) -> bf16[6,768,768] {\n  %a = bf16[6,768,768]{2,1,0:T(16,128)(2,1)} parameter(0)\n"
+        "  ROOT %b = bf16[6,768,768]{2,1,0:T(8,128)(2,1)} copy(%a)\n}\n\n"
+        "%slice (w: bf16[6,768,768], n: s32[]) -> bf16[1,768,768] {\n  %w = bf16[6,768,768]{2,1,0:T(16,128)(2,1)} parameter(0)\n"
+        "  %f = bf16[6,768,768]{2,1,0:T(8,128)(2,1)} fusion(%w), kind=kLoop, calls=%again\n  %n = s32[]{:T(128)} parameter(1)\n"
+        "  %z = s32[]{:T(128)} constant(0)\n"
+        "  ROOT %d = bf16[1,768,768]{2,1,0:T(8,128)(2,1)} dynamic-slice(%f, %n, %z, %z), dynamic_slice_sizes={1,768,768}\n}\n\n"
+        "ENTRY %main (p0: f32[4096,256], p1: s32[500], p2: f32[500,256], p3: f32[16,8], p4: s32[8], p5: bf16[6,768,768], p6: s32[]) -> "
+        "f32[4096,256] {\n"
+        "  %p0 = f32[4096,256]{1,0:T(8,128)} parameter(0)\n  %p1 = s32[500]{0:T(512)} parameter(1)\n"
+        "  %p2 = f32[500,256]{1,0:T(8,128)} parameter(2)\n  %p3 = f32[16,8]{0,1:T(8,128)} parameter(3)\n"
+        "  %p4 = s32[8]{0:T(128)} parameter(4)\n  %p5 = bf16[6,768,768]{2,1,0:T(16,128)(2,1)} parameter(5)\n  %p6 = s32[]{:T(128)} parameter(6)\n"
+        "  %k1 = f32[8,16]{1,0:T(8,128)} fusion(%p3, %p4), kind=kCustom, calls=%columns\n"
+        "  %k2 = bf16[1,768,768]{2,1,0:T(8,128)(2,1)} fusion(%p5, %p6), kind=kLoop, calls=%slice\n"
+        "  ROOT %k0 = f32[4096,256]{1,0:T(8,128)} fusion(%p0, %p1, %p2), kind=kCustom, calls=%rows\n}\n",
+        "tpu-v5p");
     const EchPlaceChip *chip = ech_place_chip("v5p");
     g_autoptr(EchPlaceCosts) costs = ech_place_costs_new(p, chip);
     double bytes[3] = {0};

@@ -11,16 +11,10 @@
 #include <glib/gstdio.h>
 #include <string.h>
 
-static EchImport *read_corpus(const char *name, GError **error)
-{
-    g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus", name, NULL);
-    return ech_import_file(path, NULL, NULL, error);
-}
-
 static void must_fail(const char *name, const char *says)
 {
     g_autoptr(GError) error = NULL;
-    EchImport *import = read_corpus(name, &error);
+    EchImport *import = ech_test_try_corpus(name, &error);
     ck_assert_msg(import == NULL, "%s was read", name);
     ck_assert_msg(strstr(error->message, says) != NULL, "%s: %s", name, error->message);
 }
@@ -258,15 +252,6 @@ START_TEST(usage_reports)
 }
 END_TEST
 
-static bool remarks(const EchImport *import, const char *text)
-{
-    for (const char *const *remark = ech_diag_remarks(import->diag); *remark; remark++) {
-        if (strstr(*remark, text))
-            return true;
-    }
-    return false;
-}
-
 static EchBytes peak_in(const EchTrace *trace, const char *memory)
 {
     g_autoptr(EchLifetimes) lives = ech_lifetimes_new(trace, ech_trace_find_memory(trace, memory));
@@ -290,8 +275,8 @@ START_TEST(refused_by_a_tpu)
     /* 11.21 + 7.06 GiB by rows of two decimals. */
     double used = (double)peak_in(t, "hbm") / (1 << 30);
     ck_assert_msg(used > 18.26 && used < 18.28, "%g", used);
-    ck_assert(remarks(import, "2.52 GiB too much"));
-    ck_assert(remarks(import, "without which it would fit"));
+    ck_assert(ech_test_says(import->diag, "2.52 GiB too much"));
+    ck_assert(ech_test_says(import->diag, "without which it would fit"));
 }
 END_TEST
 
@@ -303,9 +288,9 @@ START_TEST(other_refusals)
     ck_assert_uint_eq(peak_in(shared->trace, "hbm"), UINT64_C(3) << 29); /* two of 1 GiB in 1.5 GiB */
     ck_assert_uint_eq(ech_diag_count(shared->diag, "allocations_sharing_places"), 2);
     ck_assert_uint_eq(peak_in(vmem->trace, "vector"), 24 << 20);
-    ck_assert(remarks(vmem, "vmem_limit_bytes"));
+    ck_assert(ech_test_says(vmem->diag, "vmem_limit_bytes"));
     ck_assert_uint_eq(peak_in(brief->trace, "hbm") >> 20, 8541 * 1024 / 100);
-    ck_assert(remarks(runtime, "3.95 GiB at once; 1.92 GiB were free"));
+    ck_assert(ech_test_says(runtime->diag, "3.95 GiB at once; 1.92 GiB were free"));
     ck_assert_uint_eq(find_buffer(runtime->trace, "allocated before")->bytes, (EchBytes)(6.08 * (1 << 30) + .5));
     ck_assert_uint_eq(peak_in(gpu->trace, "hbm"), (UINT64_C(7) << 30) + 64);
     ck_assert_uint_eq(find_buffer(gpu->trace, "arguments, not listed")->bytes, 1 << 30);
@@ -353,21 +338,21 @@ START_TEST(refused_by_bfc)
     ck_assert_str_eq(property(holes, "free_bytes"), "1677721600");
     ck_assert_uint_eq(find_buffer(holes->trace, "loss/Mean")->address, UINT64_C(0x7f0c20000000) + 1280 + (UINT64_C(1212) << 20));
     ck_assert_uint_eq(find_buffer(holes->trace, "what was asked for, f32[64,64,256,256]")->bytes, 1 << 30);
-    ck_assert(remarks(holes, "fragmentation: 1.56 GiB are free, not in one piece"));
-    ck_assert(remarks(holes, "where 1 chunk in use (256 B) lies between free ones: 256 B at 0x7f0c6bc00500 of loss/Mean"));
+    ck_assert(ech_test_says(holes->diag, "fragmentation: 1.56 GiB are free, not in one piece"));
+    ck_assert(ech_test_says(holes->diag, "where 1 chunk in use (256 B) lies between free ones: 256 B at 0x7f0c6bc00500 of loss/Mean"));
     /* Three regions of a limit that the request does not fit into, whatever lies where. */
     ck_assert_uint_eq(ech_diag_count(grown->records, "regions"), 3);
-    ck_assert(remarks(grown, "1.49 GiB not taken from the device"));
-    ck_assert(remarks(grown, "use, not fragmentation: 517 MiB too much"));
-    ck_assert(remarks(grown, "refused: 2 GiB at once") == false);
+    ck_assert(ech_test_says(grown->diag, "1.49 GiB not taken from the device"));
+    ck_assert(ech_test_says(grown->diag, "use, not fragmentation: 517 MiB too much"));
+    ck_assert(ech_test_says(grown->diag, "refused: 2 GiB at once") == false);
     /* TensorFlow 1.3: what is in use first, then what is free; no regions, no rounded size. */
     ck_assert_uint_eq(ech_diag_count(old->records, "chunks in use"), 3);
-    ck_assert(remarks(old, "116 MiB free in 2 pieces, the largest 60 MiB"));
+    ck_assert(ech_test_says(old->diag, "116 MiB free in 2 pieces, the largest 60 MiB"));
     /* Lines of two devices' dumps between one another: the first one's alone. */
     ck_assert_uint_eq(peak_in(mixed->trace, "hbm"), UINT64_C(9) << 29);
     ck_assert_uint_eq(ech_diag_count(mixed->diag, "lines_of_another_dump"), 2);
     ck_assert_uint_eq(ech_diag_count(mixed->diag, "reports_after_the_first"), 1);
-    ck_assert(remarks(cut, "2 GiB of the pool's 4 GiB are not listed"));
+    ck_assert(ech_test_says(cut->diag, "2 GiB of the pool's 4 GiB are not listed"));
     ck_assert_uint_eq(find_buffer(bad->trace, "chunk of 1 EiB")->bytes, UINT64_C(1) << 60);
     static const struct {
         const char *text, *says;
@@ -401,7 +386,7 @@ START_TEST(refused_by_bfc)
         g_autoptr(GError) error = NULL;
         g_autoptr(EchImport) import = ech_import_source(source, NULL, NULL, &error);
         ck_assert_ok(import, error);
-        ck_assert_msg(remarks(import, cases[i].says), "%s: %s", cases[i].says, ech_diag_remarks(import->diag)[0]);
+        ck_assert_msg(ech_test_says(import->diag, cases[i].says), "%s: %s", cases[i].says, ech_diag_remarks(import->diag)[0]);
     }
     /* Every line behind a launcher's prefix. */
     const char *text =
@@ -410,7 +395,7 @@ START_TEST(refused_by_bfc)
         "[1,0]<stderr>:MaxInUse:   2.50GiB\r\n";
     g_autoptr(EchSource) launched = ech_source_new_memory((const uint8_t *)text, strlen(text), "launched");
     g_autoptr(EchImport) prefixed = ech_import_source(launched, NULL, NULL, NULL);
-    ck_assert(prefixed && remarks(prefixed, "use, not fragmentation: 1 GiB too much"));
+    ck_assert(prefixed && ech_test_says(prefixed->diag, "use, not fragmentation: 1 GiB too much"));
     /* Nothing that failed. */
     text = "W bfc_allocator.cc:1] Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.00GiB with freed_by_count=0. The caller indicates that this is "
            "not a "
@@ -428,7 +413,7 @@ START_TEST(refused_by_bfc)
     g_autoptr(GError) error = NULL;
     g_autoptr(EchImport) import = ech_import_source(source, NULL, NULL, &error);
     ck_assert_ok(import, error);
-    ck_assert(remarks(import, cases[0].says));
+    ck_assert(ech_test_says(import->diag, cases[0].says));
 }
 END_TEST
 
@@ -437,8 +422,8 @@ START_TEST(refused_by_pytorch)
 {
     g_autoptr(EchImport) now = ech_test_corpus("out_of_memory/pytorch.txt", NULL), old = ech_test_corpus("out_of_memory/pytorch_old.txt", NULL);
     ck_assert_uint_eq(peak_in(now->trace, "hbm"), UINT64_C(41) << 29); /* 18 in use, 1 of others, 1.5 asked for */
-    ck_assert(remarks(now, "would fit into what is free (1 GiB) and what PyTorch holds unused (4 GiB)"));
-    ck_assert(remarks(old, "2 GiB asked for, 768 MiB free and unused together, 1.25 GiB too much"));
+    ck_assert(ech_test_says(now->diag, "would fit into what is free (1 GiB) and what PyTorch holds unused (4 GiB)"));
+    ck_assert(ech_test_says(old->diag, "2 GiB asked for, 768 MiB free and unused together, 1.25 GiB too much"));
     static const struct {
         const char *text, *says;
     } cases[] = {
@@ -456,7 +441,7 @@ START_TEST(refused_by_pytorch)
         g_autoptr(GError) error = NULL;
         g_autoptr(EchImport) import = ech_import_source(source, NULL, NULL, &error);
         ck_assert_msg(import != NULL, "%s", error ? error->message : "");
-        ck_assert_msg(remarks(import, cases[i].says), "%s", cases[i].says);
+        ck_assert_msg(ech_test_says(import->diag, cases[i].says), "%s", cases[i].says);
     }
 }
 END_TEST

@@ -259,15 +259,6 @@ START_TEST(stacks_and_counts)
 }
 END_TEST
 
-static bool remarked(const EchImport *import, const char *text)
-{
-    for (const char *const *remark = ech_diag_remarks(import->diag); *remark; remark++) {
-        if (strstr(*remark, text))
-            return true;
-    }
-    return false;
-}
-
 #define DONATED(HEAD, BODY)                                                                                                                                    \
     "HloModule f, is_scheduled=true" HEAD "\n\nENTRY %main (w: f32[1024,1024], g: f32[1024,1024]) -> f32[1024,1024] {\n"                                       \
     "  %w = f32[1024,1024]{1,0:T(8,128)} parameter(0), metadata={op_name=\"state['w']\"}\n  %g = f32[1024,1024]{1,0:T(8,128)} parameter(1)\n" BODY "}\n"
@@ -297,8 +288,8 @@ START_TEST(donations)
         {DONATED(", buffer_donor={ (7, {}), (0, {3}), (x }", SUM "  ROOT %out = f32[1024,1024]{1,0:T(8,128)} copy(%sum)\n"), false, false},
     };
     g_autoptr(EchImport) import = read_bytes(cases[_i].text, strlen(cases[_i].text), "hlo");
-    ck_assert_int_eq(remarked(import, unused), cases[_i].unused);
-    ck_assert_int_eq(remarked(import, copied), cases[_i].copied);
+    ck_assert_int_eq(ech_test_says(import->diag, unused), cases[_i].unused);
+    ck_assert_int_eq(ech_test_says(import->diag, copied), cases[_i].copied);
 }
 END_TEST
 
@@ -342,7 +333,8 @@ START_TEST(kernels_of_the_programs_own)
     ck_assert_uint_eq(moved[1], cases[_i].written);
     ck_assert_uint_eq(work[ECH_WORK_MATRIX], cases[_i].matrix);
     ck_assert_uint_eq(work[ECH_WORK_TRANSCENDENTAL], cases[_i].transcendental);
-    ck_assert_int_eq(remarked(import, "1 Pallas kernel (k): the code cannot be read and the program does not tell its operations"), cases[_i].unknown);
+    ck_assert_int_eq(ech_test_says(import->diag, "1 Pallas kernel (k): the code cannot be read and the program does not tell its operations"),
+                     cases[_i].unknown);
 }
 END_TEST
 

@@ -81,14 +81,6 @@ static EchImport *read_beside(const char *root, const char *text, const EchImpor
     return ech_test_import(path, options);
 }
 
-static bool remarks(const EchImport *import, const char *says)
-{
-    for (const char *const *remark = ech_diag_remarks(import->diag); *remark; remark++)
-        if (strstr(*remark, says))
-            return true;
-    return false;
-}
-
 static EchBytes moved(const EchTrace *t, const EchOp *op, EchAccess access)
 {
     EchBytes bytes = 0;
@@ -130,7 +122,7 @@ START_TEST(a_kernel_is_what_its_program_says)
     put(root, "step.90.step", step, "{\"program_id\": 7, \"written_unix_ns\": " CLOCK "}"); /* of another process */
     g_autoptr(EchImport) import = read_beside(root, HEAD NAMES ARRAYS ROUND ROUND ROUND SORTS SORTS "end\n", NULL);
     const EchTrace *t = import->trace;
-    ck_assert(remarks(import, "5 kernels that XLA compiled are priced as in the folders of their programs beside: jit_step"));
+    ck_assert(ech_test_says(import->diag, "5 kernels that XLA compiled are priced as in the folders of their programs beside: jit_step"));
     ck_assert_uint_eq(ech_diag_count(import->diag, "kernels_priced_by_their_program"), 5);
     /* Of two kernels of one sort the first stands for both. */
     ck_assert_uint_eq(ech_test_count(t, ECH_OP_KERNEL), 4);
@@ -205,8 +197,8 @@ START_TEST(other_folders_price_nothing)
     if (strangers[_i].also)
         put(root, "step.9.step.2", strangers[_i].program, strangers[_i].also);
     g_autoptr(EchImport) import = read_beside(root, HEAD NAMES ARRAYS ROUND "end\n", NULL);
-    ck_assert_msg(remarks(import, strangers[_i].says), "expected '%s'", strangers[_i].says);
-    ck_assert(remarks(import, "priced by the arrays that they are given"));
+    ck_assert_msg(ech_test_says(import->diag, strangers[_i].says), "expected '%s'", strangers[_i].says);
+    ck_assert(ech_test_says(import->diag, "priced by the arrays that they are given"));
     ck_assert_uint_eq(ech_diag_count(import->diag, "kernels_priced_by_their_program"), 0);
     ck_assert_uint_eq(ech_test_op(import->trace, ECH_OP_KERNEL, "loop_add_fusion_1")->stack, ECH_NONE);
 }
@@ -219,7 +211,7 @@ START_TEST(what_is_beside_may_be_left_out)
     const EchImportOptions options = {.loop_trips = 1, .ignore_beside = true};
     g_autoptr(EchImport) import = read_beside(root, HEAD NAMES ARRAYS ROUND "end\n", &options);
     ck_assert_ptr_nonnull(ech_test_op(import->trace, ECH_OP_KERNEL, "loop_add_fusion_1"));
-    ck_assert(!remarks(import, "that XLA compiled"));
+    ck_assert(!ech_test_says(import->diag, "that XLA compiled"));
 }
 END_TEST
 
@@ -238,9 +230,9 @@ START_TEST(what_the_program_does_not_tell)
     g_autoptr(EchImport) again =
         read_beside(root, HEAD NAMES ARRAYS "kernel 10 0 0 2 1 1 1 128 1 1 0\nargs 0 4096 1 67108864 2 67108864\nof 1 1 9 3\nend\n", NULL);
     ck_assert_uint_eq(ech_diag_count(again->diag, "kernels_priced_by_their_program"), 1); /* of no known number of rounds: each is one */
-    ck_assert(!remarks(again, "whose end is computed"));
+    ck_assert(!ech_test_says(again->diag, "whose end is computed"));
     g_autoptr(EchImport) ended = read_beside(root, HEAD NAMES ARRAYS "kernel 20 0 0 4 64 1 1 128 1 1 0\nargs 0 71303168\nof 1 1 9 5\nend\n", NULL);
-    ck_assert(remarks(ended, "jit_step: 1 kernel of loops whose end is computed never ran"));
+    ck_assert(ech_test_says(ended->diag, "jit_step: 1 kernel of loops whose end is computed never ran"));
 }
 END_TEST
 
