@@ -2,6 +2,7 @@
 #include "sim/base/diag.h"
 #include "sim/base/error.h"
 #include "sim/base/hash.h"
+#include "sim/base/heap.h"
 #include "sim/base/param.h"
 #include "sim/base/stretches.h"
 #include "sim/base/units.h"
@@ -34,6 +35,55 @@ START_TEST(time_for_rounds_up_and_saturates)
     ck_assert_int_eq(ech_time_for(1, 3), 333333333334);
     ck_assert_int_eq(ech_time_for(UINT64_MAX, 1), ECH_TIME_MAX);
     ck_assert_int_eq(ech_time_for(UINT64_C(1) << 40, UINT64_C(1) << 40), ECH_PS_PER_S);
+}
+END_TEST
+
+START_TEST(times_round_to_the_nearest)
+{
+    ck_assert_int_eq(ech_time_round(-3), 0);
+    ck_assert_int_eq(ech_time_round(1.49), 1);
+    ck_assert_int_eq(ech_time_round(1.5), 2);
+    ck_assert_int_eq(ech_time_round(8.9e18), INT64_C(8900000000000000000));
+    ck_assert_int_eq(ech_time_round(9e18), ECH_TIME_MAX);
+    ck_assert_uint_eq(ech_div_up(0, 3), 0);
+    ck_assert_uint_eq(ech_div_up(6, 3), 2);
+    ck_assert_uint_eq(ech_div_up(UINT64_MAX, 2), UINT64_C(1) << 63);
+}
+END_TEST
+
+typedef struct {
+    uint32_t key, serial;
+} Row;
+
+static gint compare_rows(gconstpointer a, gconstpointer b, gpointer data)
+{
+    (*(unsigned *)data)++;
+    uint32_t x = ((const Row *)a)->key, y = ((const Row *)b)->key;
+    return (x > y) - (x < y);
+}
+
+START_TEST(heaps_give_the_first)
+{
+    enum { N = 500 };
+    g_autoptr(GArray) heap = g_array_new(FALSE, FALSE, sizeof(Row));
+    unsigned asked = 0;
+    uint32_t state = 1;
+    bool given[N] = {false};
+    for (uint32_t i = 0; i < N; i++) {
+        state = state * 1664525 + 1013904223;
+        ech_heap_push(heap, &(Row){(state >> 16) % 100, i}, compare_rows, &asked);
+    }
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < N; i++) {
+        Row row;
+        ech_heap_pop(heap, &row, compare_rows, &asked);
+        ck_assert_uint_ge(row.key, last);
+        ck_assert(!given[row.serial]);
+        given[row.serial] = true;
+        last = row.key;
+    }
+    ck_assert_uint_eq(heap->len, 0);
+    ck_assert_uint_lt(asked, 40 * N); /* a few a level, of which there are nine */
 }
 END_TEST
 
@@ -226,6 +276,8 @@ int main(void)
     TCase *tests = tcase_create("base");
     tcase_add_test(tests, stretches_join);
     tcase_add_test(tests, time_for_rounds_up_and_saturates);
+    tcase_add_test(tests, times_round_to_the_nearest);
+    tcase_add_test(tests, heaps_give_the_first);
     tcase_add_test(tests, test_format_carries);
     tcase_add_loop_test(tests, bytes_are_strict, 0, G_N_ELEMENTS(byte_cases));
     tcase_add_test(tests, params_parse_print_and_refuse);

@@ -4,7 +4,7 @@
  * device as the "device property" of heuristics and plans. Older ones are not asked: then every graph has two engines, and convolutions copy
  * into their workspace what does not lie channel by channel. Plans are
  * never executed; a plan's operations are written as one launch each (convolutions, products, normalisations) or as one of all (attention). */
-#include "pretend.h"
+#include "dnn.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -12,9 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* cudnnStatus_t. */
-enum { SUCCESS = 0, NOT_INITIALIZED = 1001, BAD_PARAM = 2000, NOT_SUPPORTED = 3000, NO_MEMORY = 4003 };
 
 /* cudnnBackendDescriptorType_t. */
 enum {
@@ -24,9 +21,6 @@ enum {
     ENGINE_CONFIG = 3,
     HEURISTICS = 4,
     PLAN = 5,
-    CONVOLUTION_FORWARD = 10,
-    CONVOLUTION_FILTER = 11,
-    CONVOLUTION_DATA = 12,
     OPERATION_POINTWISE = 13,
     GRAPH = 15,
     TENSOR = 17,
@@ -575,85 +569,19 @@ PRETEND_EXPORT int cudnnBackendFinalize(void *of)
 
 /* ---- what a graph does ---- */
 
-#define MAX_DIMENSIONS 8
 #define MAX_TENSORS 128
 
-/* cudnnDataType_t. */
-static const struct {
-    const char *name;
-    unsigned bits;
-} types[] = {{"f32", 32},     {"f64", 64},  {"f16", 16}, {"s8", 8},   {"s32", 32},     {"s8", 32},    {"u8", 8},       {"u8", 32},
-             {"s8", 256},     {"bf16", 16}, {"s64", 64}, {"u8", 1},   {"f8e4m3fn", 8}, {"f8e5m2", 8}, {"f8e4m3fn", 8}, {"f8e8m0fnu", 8},
-             {"f4e2m1fn", 4}, {"s4", 4},    {"u4", 4},   {"u32", 32}, {"c64", 64},     {"c128", 128}, {"u8", 8},       {"f8e5m3", 8}};
-
-static unsigned bits_of(int64_t type)
+static bool read_tensor(const Descriptor *descriptor, PretendTensor *ret)
 {
-    return type >= 0 && (size_t)type < sizeof types / sizeof *types ? types[type].bits : 32;
-}
-
-static const char *type_name(int64_t type)
-{
-    return type >= 0 && (size_t)type < sizeof types / sizeof *types ? types[type].name : "f32";
-}
-
-typedef struct {
-    int rank;
-    int64_t sizes[MAX_DIMENSIONS], strides[MAX_DIMENSIONS];
-    int64_t type, id;
-    bool in_memory; /* neither inside the kernel nor a number that is handed over */
-} Tensor;
-
-static bool read_tensor(const Descriptor *descriptor, Tensor *ret)
-{
-    *ret = (Tensor){0};
+    *ret = (PretendTensor){0};
     if (!descriptor || descriptor->type != TENSOR)
         return false;
-    ret->rank = integers_at(descriptor, TENSOR_DIMENSIONS, ret->sizes, MAX_DIMENSIONS);
-    integers_at(descriptor, TENSOR_STRIDES, ret->strides, MAX_DIMENSIONS);
+    ret->rank = integers_at(descriptor, TENSOR_DIMENSIONS, ret->sizes, PRETEND_DNN_DIMENSIONS);
+    integers_at(descriptor, TENSOR_STRIDES, ret->strides, PRETEND_DNN_DIMENSIONS);
     ret->type = integer_at(descriptor, TENSOR_TYPE);
     ret->id = integer_at(descriptor, TENSOR_ID);
     ret->in_memory = !integer_at(descriptor, TENSOR_VIRTUAL) && !integer_at(descriptor, TENSOR_BY_VALUE);
     return ret->rank > 0;
-}
-
-static uint64_t elements_of(const Tensor *tensor)
-{
-    uint64_t elements = 1;
-    for (int i = 0; i < tensor->rank; i++)
-        elements *= tensor->strides[i] == 0 || tensor->sizes[i] < 1 ? 1 : (uint64_t)tensor->sizes[i];
-    return elements;
-}
-
-static uint64_t bytes_of(const Tensor *tensor)
-{
-    return (elements_of(tensor) * bits_of(tensor->type) + 7) / 8;
-}
-
-/* Channels apart from each other: kernels of tensor cores read them side by side, and the plan copies what does not lie so into its workspace. */
-static bool channels_apart(const Tensor *tensor)
-{
-    return tensor->rank > 2 && tensor->strides[1] != 1 && tensor->sizes[1] > 1;
-}
-
-/* Channels in whole pieces of 16 bytes. */
-static uint64_t padded(uint64_t channels, const Tensor *tensor)
-{
-    uint64_t piece = 128 / bits_of(tensor->type);
-    return piece > 1 ? (channels + piece - 1) / piece * piece : channels;
-}
-
-/* Elements of the copies of input, filters and output that kernels of tensor cores need, and their bytes in all. @fill: with channels filled up, so that what
- * lies well, too, is copied. cuDNN 9.26 asks for these bytes, to within 256, on an H100. */
-static uint64_t copied_bytes(const Tensor *x, const Tensor *w, const Tensor *y, bool fill, uint64_t ret_elements[3])
-{
-    const Tensor *const all[] = {x, w, y};
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < 3; i++) {
-        uint64_t channels = (uint64_t)all[i]->sizes[1], full = fill && all[i] != y ? padded(channels, all[i]) : channels;
-        ret_elements[i] = channels_apart(all[i]) || full != channels ? elements_of(all[i]) / (channels ? channels : 1) * full : 0;
-        bytes += ret_elements[i] * ((bits_of(all[i]->type) + 7) / 8);
-    }
-    return bytes;
 }
 
 /* Attributes of operations that are written. */
@@ -710,7 +638,7 @@ static void count_traffic(const Descriptor *operation, bool written, Traffic *tr
         const Attribute *attribute = &operation->attributes[i];
         for (int64_t j = 0; attribute->type == TYPE_DESCRIPTOR && j < attribute->n; j++) {
             const Descriptor *value = attribute->values.descriptors[j];
-            Tensor tensor;
+            PretendTensor tensor;
             if (value && (value->type == GRAPH || value->type == SOFTMAX) && traffic->depth < 2) {
                 traffic->depth++;
                 (value->type == GRAPH ? count_graph : count_traffic)(value, written, traffic);
@@ -724,8 +652,8 @@ static void count_traffic(const Descriptor *operation, bool written, Traffic *tr
             if (known || traffic->n_seen == MAX_TENSORS)
                 continue;
             traffic->seen[traffic->n_seen++] = tensor.id;
-            *(written ? &traffic->written : &traffic->read) += bytes_of(&tensor);
-            pretend_use(written ? PRETEND_WRITES : PRETEND_READS, address_in(traffic->pack, tensor.id), bytes_of(&tensor));
+            *(written ? &traffic->written : &traffic->read) += pretend_dnn_bytes(&tensor);
+            pretend_use(written ? PRETEND_WRITES : PRETEND_READS, address_in(traffic->pack, tensor.id), pretend_dnn_bytes(&tensor));
         }
     }
 }
@@ -768,7 +696,7 @@ static const struct {
                     {CONVOLUTION_FILTER, FILTER_X, FILTER_DW, FILTER_DY, "cudnn convolution: gradient of the filters"}};
 
 /* Which of them @operation is, and its tensors; -1 where it is none. */
-static int read_convolution(const Descriptor *operation, Tensor *x, Tensor *w, Tensor *y)
+static int read_convolution(const Descriptor *operation, PretendTensor *x, PretendTensor *w, PretendTensor *y)
 {
     for (size_t i = 0; i < sizeof convolutions / sizeof *convolutions; i++) {
         if (operation->type == convolutions[i].type && read_tensor(descriptor_at(operation, convolutions[i].x), x) &&
@@ -790,12 +718,13 @@ static bool lanes_come_first(Descriptor *descriptor)
     double lanes = d->major > 8 || (d->major == 8 && d->minor > 0) ? 128 : 64, rate = 2e3 * lanes * d->multiprocessors * d->clock_khz,
            memory = 2e3 * d->memory_clock_khz * d->memory_bus_bits / 8;
     const Descriptor *operation = graph ? operation_of(graph, CONVOLUTION_FORWARD) : NULL;
-    Tensor x, w, y;
+    PretendTensor x, w, y;
     uint64_t copies[3];
-    if (!operation || read_convolution(operation, &x, &w, &y) < 0 || bits_of(x.type) != 16 || x.sizes[1] != w.sizes[1])
+    if (!operation || read_convolution(operation, &x, &w, &y) < 0 || pretend_dnn_bits(x.type) != 16 || x.sizes[1] != w.sizes[1])
         return false;
-    double copied = (double)copied_bytes(&x, &w, &y, false, copies), bytes = (double)(bytes_of(&x) + bytes_of(&w) + bytes_of(&y)),
-           operations = 2 * (double)elements_of(&y) * (double)elements_of(&w) / (double)w.sizes[0];
+    double copied = (double)pretend_dnn_copied_bytes(&x, &w, &y, false, copies),
+           bytes = (double)(pretend_dnn_bytes(&x) + pretend_dnn_bytes(&w) + pretend_dnn_bytes(&y)),
+           operations = 2 * (double)pretend_dnn_elements(&y) * (double)pretend_dnn_elements(&w) / (double)w.sizes[0];
     return copied > 0 && operations / rate < LANES_FIRST * (bytes + 2 * copied) / memory;
 }
 
@@ -806,95 +735,21 @@ static uint64_t assumed_workspace(Descriptor *descriptor)
     uint64_t bytes = 0, copies[3];
     for (size_t i = 0; graph && i < sizeof convolutions / sizeof *convolutions; i++) {
         const Descriptor *operation = operation_of(graph, convolutions[i].type);
-        Tensor x, w, y;
-        if (operation && read_convolution(operation, &x, &w, &y) >= 0 && uses_tensor_cores(descriptor) && bits_of(x.type) <= 32)
-            bytes += copied_bytes(&x, &w, &y, false, copies);
+        PretendTensor x, w, y;
+        if (operation && read_convolution(operation, &x, &w, &y) >= 0 && uses_tensor_cores(descriptor) && pretend_dnn_bits(x.type) <= 32)
+            bytes += pretend_dnn_copied_bytes(&x, &w, &y, false, copies);
     }
     return bytes;
 }
 
 /* ---- lines ---- */
 
-typedef struct {
-    void *stream;
-    uint64_t workspace; /* of the plan */
-    bool tensor_cores;  /* its engine uses them, on f32 by rounding to tf32 */
-    Traffic traffic;    /* of the graph that is not written yet */
-} Call;
-
-/* The launch's traffic: what is left of the graph's. */
-static void write_launch(Call *call, const char *name, const char *launch, uint64_t operations, const char *type)
+static bool write_convolution_operation(PretendDnnCall *call, const Descriptor *operation)
 {
-    pretend_library_kernel(call->stream, name, launch, call->traffic.read, call->traffic.written, operations, type);
-    call->traffic.read = call->traffic.written = 0;
-}
-
-static void write_relayout(Call *call, const Tensor *tensor, uint64_t elements, bool result)
-{
-    char launch[128];
-    unsigned bytes = (bits_of(tensor->type) + 7) / 8;
-    snprintf(launch, sizeof launch, "elements=%llu operand_bytes=%u class=relayout", (unsigned long long)elements, bytes);
-    pretend_library_kernel(call->stream, result ? "cudnn channels last to first" : "cudnn channels first to last", launch,
-                           result ? elements * bytes : bytes_of(tensor), result ? bytes_of(tensor) : elements * bytes, 0, NULL);
-}
-
-/* A convolution is a product: [pixels, channels * taps] x [channels * taps, filters] forward, and as many multiplications in its gradients: of the data
- * [pixels, filters * taps] x [filters * taps, channels], of the filters [filters, pixels] x [pixels, channels * taps]. Pixels are those of @y. Tensor cores
- * take channels in pieces of 16 bytes: fewer are filled up with zeros. */
-static void write_convolution(Call *call, int kind, const char *name, const Tensor *x, const Tensor *w, const Tensor *y)
-{
-    uint64_t groups = w->sizes[1] > 0 && x->sizes[1] > w->sizes[1] ? (uint64_t)(x->sizes[1] / w->sizes[1]) : 1, pixels = (uint64_t)y->sizes[0], taps = 1;
-    for (int i = 2; i < y->rank; i++)
-        pixels *= (uint64_t)y->sizes[i];
-    for (int i = 2; i < w->rank; i++)
-        taps *= (uint64_t)w->sizes[i];
-    uint64_t filters = (uint64_t)w->sizes[0] / groups, channels = (uint64_t)w->sizes[1];
-    bool each = channels == 1 && groups > 1,
-         tensor_cores = call->tensor_cores && !each && (bits_of(x->type) <= 16 || (x->type == 0 && pretend_device()->major >= 8));
-    uint64_t full = tensor_cores && groups == 1 ? padded(channels, x) : channels, m = pixels, n = filters, k = full * taps, steps = taps;
-    if (kind == CONVOLUTION_DATA)
-        n = full, k = filters * taps;
-    if (kind == CONVOLUTION_FILTER)
-        m = filters, n = full * taps, k = pixels, steps = 0;
-    const Tensor *const all[] = {x, w, y}, *result = kind == CONVOLUTION_FORWARD ? y : kind == CONVOLUTION_DATA ? x : w;
-    uint64_t copies[3] = {0}, plain = copied_bytes(x, w, y, false, copies), filled = full != channels ? copied_bytes(x, w, y, true, copies) : plain;
-    if (!tensor_cores || call->workspace < filled)
-        copied_bytes(x, w, y, false, copies);
-    bool relayouts = tensor_cores && plain + filled > 0 && call->workspace >= (call->workspace >= filled ? filled : plain);
-    for (size_t i = 0; i < 3 && relayouts; i++) {
-        if (all[i] != result && copies[i] > 0)
-            write_relayout(call, all[i], copies[i], false);
-    }
-    char launch[256];
-    /* Lanes multiply and add in f32 whatever the operands are. */
-    const char *type = tensor_cores ? x->type == 0 ? "tf32" : type_name(x->type) : bits_of(x->type) <= 16 ? "f32" : type_name(x->type);
-    uint64_t operations = 2 * groups * pixels * filters * channels * taps;
-    if (each) {
-        /* A filter a channel: no product, but every element with each of its taps, a load and a multiply-add. */
-        snprintf(launch, sizeof launch, "elements=%llu operand_bytes=%u class=%s instructions=%llu", (unsigned long long)elements_of(y),
-                 (bits_of(x->type) + 7) / 8, kind == CONVOLUTION_FILTER ? "reduce" : "elementwise", (unsigned long long)(2 * taps < 60000 ? 2 * taps : 60000));
-        operations = 0;
-        type = NULL;
-    } else {
-        int at = snprintf(launch, sizeof launch, "product=%llux%llux%llux%llu", (unsigned long long)groups, (unsigned long long)m, (unsigned long long)n,
-                          (unsigned long long)k);
-        if (steps > 1)
-            at += snprintf(launch + at, sizeof launch - (size_t)at, " taps=%llu", (unsigned long long)steps);
-        snprintf(launch + at, sizeof launch - (size_t)at, " operand_bytes=%u class=product", (bits_of(x->type) + 7) / 8);
-    }
-    write_launch(call, name, launch, operations, type);
-    for (size_t i = 0; i < 3 && relayouts; i++) {
-        if (all[i] == result && copies[i] > 0)
-            write_relayout(call, result, copies[i], true);
-    }
-}
-
-static bool write_convolution_operation(Call *call, const Descriptor *operation)
-{
-    Tensor x, w, y;
+    PretendTensor x, w, y;
     int which = read_convolution(operation, &x, &w, &y);
     if (which >= 0)
-        write_convolution(call, convolutions[which].type, convolutions[which].name, &x, &w, &y);
+        pretend_dnn_convolution(call, convolutions[which].type, convolutions[which].name, &x, &w, &y);
     return which >= 0;
 }
 
@@ -906,7 +761,7 @@ typedef struct {
 
 static bool read_product(const Descriptor *operation, Product *ret)
 {
-    Tensor a, b, c;
+    PretendTensor a, b, c;
     if (operation->type != OPERATION_PRODUCT || !read_tensor(descriptor_at(operation, PRODUCT_A), &a) ||
         !read_tensor(descriptor_at(operation, PRODUCT_B), &b) || !read_tensor(descriptor_at(operation, PRODUCT_C), &c) || a.rank < 2 || b.rank < 2 ||
         c.rank < 2)
@@ -942,7 +797,7 @@ static bool is_causal(const Descriptor *graph, int depth)
 
 /* All products of the graph in one launch. Forward two, [queries, depth] x [depth, keys] and [queries, keys] x [keys, depth]; backward five. A causal mask
  * leaves out half. Blocks of 128 queries. */
-static void write_attention(Call *call, const Descriptor *graph, uint64_t heads, uint64_t queries, uint64_t head, uint64_t operations, bool backward,
+static void write_attention(PretendDnnCall *call, const Descriptor *graph, uint64_t heads, uint64_t queries, uint64_t head, uint64_t operations, bool backward,
                             int64_t type)
 {
     bool causal = is_causal(graph, 0);
@@ -952,16 +807,16 @@ static void write_attention(Call *call, const Descriptor *graph, uint64_t heads,
     char launch[256];
     snprintf(launch, sizeof launch, "grid=%llux%llux1 class=attention%s%s head=%llu arithmetic=%s operand_bytes=%u",
              (unsigned long long)((queries + 127) / 128), (unsigned long long)heads, backward ? " backward=1" : "", causal ? " causal=1" : "",
-             (unsigned long long)head, device->major >= 9 ? "wgmma" : "mma", (bits_of(type) + 7) / 8);
-    write_launch(call, backward ? "cudnn attention: gradients" : "cudnn attention", launch, operations, type_name(type));
+             (unsigned long long)head, device->major >= 9 ? "wgmma" : "mma", (pretend_dnn_bits(type) + 7) / 8);
+    pretend_dnn_launch(call, backward ? "cudnn attention: gradients" : "cudnn attention", launch, operations, pretend_dnn_type(type));
 }
 
-static bool write_attention_graph(Call *call, const Descriptor *graph)
+static bool write_attention_graph(PretendDnnCall *call, const Descriptor *graph)
 {
     const Attribute *operations = attribute_of(graph, GRAPH_OPERATIONS);
     const Descriptor *forward = operation_of(graph, ATTENTION_FORWARD), *backward = operation_of(graph, ATTENTION_BACKWARD);
     if (forward || backward) {
-        Tensor q, k, v;
+        PretendTensor q, k, v;
         if (!read_tensor(descriptor_at(forward ? forward : backward, forward ? ATTENTION_Q : ATTENTION_BACKWARD_Q), &q) ||
             !read_tensor(descriptor_at(forward ? forward : backward, forward ? ATTENTION_K : ATTENTION_BACKWARD_K), &k) ||
             !read_tensor(descriptor_at(forward ? forward : backward, forward ? ATTENTION_V : ATTENTION_BACKWARD_V), &v) || q.rank != 4 || k.rank != 4 ||
@@ -992,17 +847,8 @@ static bool write_attention_graph(Call *call, const Descriptor *graph)
     return true;
 }
 
-static void write_norm(Call *call, const char *name, const Tensor *x, bool backward)
-{
-    uint64_t elements = elements_of(x), rows = x->rank > 1 ? (uint64_t)x->sizes[1] : 1;
-    char launch[160];
-    snprintf(launch, sizeof launch, "rows=%llux%llu operand_bytes=%u class=norm%s", (unsigned long long)rows,
-             (unsigned long long)(elements / (rows ? rows : 1)), (bits_of(x->type) + 7) / 8, backward ? " backward=1" : "");
-    write_launch(call, name, launch, 0, NULL);
-}
-
 /* What is no convolution, product or norm: arrays read and written. */
-static void write_elementwise(Call *call, const Descriptor *graph)
+static void write_elementwise(PretendDnnCall *call, const Descriptor *graph)
 {
     const Attribute *operations = attribute_of(graph, GRAPH_OPERATIONS);
     uint64_t elements = 0;
@@ -1010,22 +856,24 @@ static void write_elementwise(Call *call, const Descriptor *graph)
     for (int64_t i = 0; operations && operations->type == TYPE_DESCRIPTOR && i < operations->n; i++) {
         const Descriptor *operation = operations->values.descriptors[i];
         for (size_t j = 0; operation && j < operation->n_attributes; j++) {
-            Tensor tensor;
+            PretendTensor tensor;
             if (operation->attributes[j].type != TYPE_DESCRIPTOR || operation->attributes[j].n < 1 ||
-                !read_tensor(operation->attributes[j].values.descriptors[0], &tensor) || elements_of(&tensor) <= elements)
+                !read_tensor(operation->attributes[j].values.descriptors[0], &tensor) || pretend_dnn_elements(&tensor) <= elements)
                 continue;
-            elements = elements_of(&tensor);
-            bytes = (bits_of(tensor.type) + 7) / 8;
+            elements = pretend_dnn_elements(&tensor);
+            bytes = (pretend_dnn_bits(tensor.type) + 7) / 8;
         }
     }
     char launch[128];
     snprintf(launch, sizeof launch, "elements=%llu operand_bytes=%u class=elementwise", (unsigned long long)elements, bytes);
-    write_launch(call, "cudnn operations", launch, 0, NULL);
+    pretend_dnn_launch(call, "cudnn operations", launch, 0, NULL);
 }
 
-static void write_graph(Call *call, const Descriptor *graph, const Descriptor *pack)
+static void write_graph(PretendDnnCall *call, const Descriptor *graph, const Descriptor *pack)
 {
-    call->traffic = traffic_of(graph, pack);
+    Traffic traffic = traffic_of(graph, pack);
+    call->read = traffic.read;
+    call->written = traffic.written;
     if (write_attention_graph(call, graph))
         return;
     const Attribute *operations = attribute_of(graph, GRAPH_OPERATIONS);
@@ -1033,7 +881,7 @@ static void write_graph(Call *call, const Descriptor *graph, const Descriptor *p
     for (int64_t i = 0; operations && operations->type == TYPE_DESCRIPTOR && i < operations->n; i++) {
         const Descriptor *operation = operations->values.descriptors[i];
         Product product;
-        Tensor x;
+        PretendTensor x;
         if (!operation)
             continue;
         if (write_convolution_operation(call, operation)) {
@@ -1041,12 +889,12 @@ static void write_graph(Call *call, const Descriptor *graph, const Descriptor *p
         } else if (read_product(operation, &product)) {
             char launch[192];
             snprintf(launch, sizeof launch, "product=%llux%llux%llux%llu operand_bytes=%u class=product", (unsigned long long)product.batch,
-                     (unsigned long long)product.m, (unsigned long long)product.n, (unsigned long long)product.k, (bits_of(product.type) + 7) / 8);
-            write_launch(call, "cudnn product", launch, 2 * product.batch * product.m * product.n * product.k, type_name(product.type));
+                     (unsigned long long)product.m, (unsigned long long)product.n, (unsigned long long)product.k, (pretend_dnn_bits(product.type) + 7) / 8);
+            pretend_dnn_launch(call, "cudnn product", launch, 2 * product.batch * product.m * product.n * product.k, pretend_dnn_type(product.type));
             any = true;
         } else if ((operation->type == NORM_FORWARD && read_tensor(descriptor_at(operation, NORM_FORWARD_X), &x)) ||
                    (operation->type == NORM_BACKWARD && read_tensor(descriptor_at(operation, NORM_BACKWARD_X), &x))) {
-            write_norm(call, operation->type == NORM_FORWARD ? "cudnn norm" : "cudnn norm: gradients", &x, operation->type == NORM_BACKWARD);
+            pretend_dnn_norm(call, operation->type == NORM_FORWARD ? "cudnn norm" : "cudnn norm: gradients", &x, operation->type == NORM_BACKWARD);
             any = true;
         }
     }
@@ -1056,13 +904,9 @@ static void write_graph(Call *call, const Descriptor *graph, const Descriptor *p
 
 /* ---- handles ---- */
 
-typedef struct {
-    void *stream;
-} Handle;
-
 PRETEND_EXPORT int cudnnCreate(void **ret)
 {
-    *ret = calloc(1, sizeof(Handle));
+    *ret = calloc(1, sizeof(PretendDnnHandle));
     return *ret ? SUCCESS : NO_MEMORY;
 }
 
@@ -1074,13 +918,13 @@ PRETEND_EXPORT int cudnnDestroy(void *handle)
 
 PRETEND_EXPORT int cudnnSetStream(void *handle, void *stream)
 {
-    ((Handle *)handle)->stream = stream;
+    ((PretendDnnHandle *)handle)->stream = stream;
     return SUCCESS;
 }
 
 PRETEND_EXPORT int cudnnGetStream(void *handle, void **ret)
 {
-    *ret = ((Handle *)handle)->stream;
+    *ret = ((PretendDnnHandle *)handle)->stream;
     return SUCCESS;
 }
 
@@ -1091,452 +935,11 @@ PRETEND_EXPORT int cudnnBackendExecute(void *handle, void *plan, void *pack)
         return BAD_PARAM;
     int64_t workspace = 0, n = 0;
     cudnnBackendGetAttribute(plan, PLAN_WORKSPACE, TYPE_INT64, 1, &n, &workspace);
-    Call call = {.stream = ((Handle *)handle)->stream, .workspace = workspace > 0 ? (uint64_t)workspace : 0, .tensor_cores = uses_tensor_cores(plan)};
+    PretendDnnCall call = {
+        .stream = ((PretendDnnHandle *)handle)->stream, .workspace = workspace > 0 ? (uint64_t)workspace : 0, .tensor_cores = uses_tensor_cores(plan)};
     write_graph(&call, graph, pack);
     const Descriptor *config = descriptor_at(plan, PLAN_CONFIG);
     if (config)
         pretend_takes_longer(LAUNCHES_APART * (unsigned)(config->index + (config->fallback ? FALLBACK_PLACE : 0)));
     return SUCCESS;
-}
-
-/* ---- calls from before graphs: their tensors are the library's own, which needs no GPU for them ---- */
-
-static bool read_own_tensor(const char *getter, bool filter, const void *descriptor, Tensor *ret)
-{
-    int type = 0, format = 0, rank = 0, sizes[MAX_DIMENSIONS] = {0}, strides[MAX_DIMENSIONS] = {0};
-    void *symbol = descriptor ? pretend_cudnn_symbol(getter) : NULL;
-    int (*get)(const void *, int, int *, int *, int *, int *);
-    memcpy(&get, &symbol, sizeof get);
-    *ret = (Tensor){.in_memory = true};
-    /* A filter's layout stands where a tensor's rank does. */
-    if (!symbol || get(descriptor, MAX_DIMENSIONS, &type, filter ? &format : &rank, filter ? &rank : sizes, filter ? sizes : strides) != SUCCESS || rank < 1 ||
-        rank > MAX_DIMENSIONS)
-        return false;
-    ret->rank = rank;
-    ret->type = type;
-    int64_t stride = 1;
-    for (int i = rank - 1; i >= 0; i--) {
-        ret->sizes[i] = sizes[i];
-        ret->strides[i] = filter ? stride : strides[i];
-        stride *= sizes[i];
-    }
-    if (filter && format == 1) /* CUDNN_TENSOR_NHWC: channels side by side */
-        ret->strides[1] = 1;
-    return true;
-}
-
-static bool tensor_of(const void *descriptor, Tensor *ret)
-{
-    return read_own_tensor("cudnnGetTensorNdDescriptor", false, descriptor, ret);
-}
-
-static bool filter_of(const void *descriptor, Tensor *ret)
-{
-    return read_own_tensor("cudnnGetFilterNdDescriptor", true, descriptor, ret);
-}
-
-/* @at: where x, w and y lie. CUDNN_FMA_MATH is asked for where tf32 is not allowed; it is not read back from the descriptor: f32 stands for f32 here. */
-static int call_convolution(void *handle, int kind, const char *name, const void *x_of, const void *w_of, const void *y_of, const void *const *at)
-{
-    Tensor x, w, y;
-    if (!handle || !tensor_of(x_of, &x) || !filter_of(w_of, &w) || !tensor_of(y_of, &y) || x.rank < 3 || x.rank != w.rank || x.rank != y.rank)
-        return BAD_PARAM;
-    const Tensor *const all[] = {&x, &w, &y}, *result = kind == CONVOLUTION_FORWARD ? &y : kind == CONVOLUTION_DATA ? &x : &w;
-    Call call = {.stream = ((Handle *)handle)->stream, .tensor_cores = bits_of(x.type) <= 16};
-    for (size_t i = 0; i < 3; i++)
-        *(all[i] == result ? &call.traffic.written : &call.traffic.read) += bytes_of(all[i]);
-    for (size_t i = 0; i < 3; i++)
-        pretend_use(all[i] == result ? PRETEND_WRITES : PRETEND_READS, at[i], bytes_of(all[i]));
-    write_convolution(&call, kind, name, &x, &w, &y);
-    return SUCCESS;
-}
-
-PRETEND_EXPORT int cudnnConvolutionForward(void *handle, const void *alpha, const void *x_of, const void *x, const void *w_of, const void *w,
-                                           const void *convolution, int algorithm, void *workspace, size_t workspace_bytes, const void *beta, const void *y_of,
-                                           void *y)
-{
-    (void)alpha, (void)convolution, (void)algorithm, (void)workspace, (void)workspace_bytes, (void)beta;
-    return call_convolution(handle, CONVOLUTION_FORWARD, "cudnn convolution", x_of, w_of, y_of, (const void *const[]){x, w, y});
-}
-
-PRETEND_EXPORT int cudnnConvolutionBiasActivationForward(void *handle, const void *alpha, const void *x_of, const void *x, const void *w_of, const void *w,
-                                                         const void *convolution, int algorithm, void *workspace, size_t workspace_bytes, const void *alpha2,
-                                                         const void *z_of, const void *z, const void *bias_of, const void *bias, const void *activation,
-                                                         const void *y_of, void *y)
-{
-    (void)alpha, (void)convolution, (void)algorithm, (void)workspace, (void)workspace_bytes, (void)alpha2, (void)z_of, (void)bias_of, (void)activation;
-    pretend_use(PRETEND_READS, z, 0);
-    pretend_use(PRETEND_READS, bias, 0);
-    return call_convolution(handle, CONVOLUTION_FORWARD, "cudnn convolution", x_of, w_of, y_of, (const void *const[]){x, w, y});
-}
-
-PRETEND_EXPORT int cudnnConvolutionBackwardData(void *handle, const void *alpha, const void *w_of, const void *w, const void *dy_of, const void *dy,
-                                                const void *convolution, int algorithm, void *workspace, size_t workspace_bytes, const void *beta,
-                                                const void *dx_of, void *dx)
-{
-    (void)alpha, (void)convolution, (void)algorithm, (void)workspace, (void)workspace_bytes, (void)beta;
-    return call_convolution(handle, CONVOLUTION_DATA, "cudnn convolution: gradient of the data", dx_of, w_of, dy_of, (const void *const[]){dx, w, dy});
-}
-
-PRETEND_EXPORT int cudnnConvolutionBackwardFilter(void *handle, const void *alpha, const void *x_of, const void *x, const void *dy_of, const void *dy,
-                                                  const void *convolution, int algorithm, void *workspace, size_t workspace_bytes, const void *beta,
-                                                  const void *dw_of, void *dw)
-{
-    (void)alpha, (void)convolution, (void)algorithm, (void)workspace, (void)workspace_bytes, (void)beta;
-    return call_convolution(handle, CONVOLUTION_FILTER, "cudnn convolution: gradient of the filters", x_of, dw_of, dy_of, (const void *const[]){x, dw, dy});
-}
-
-/* cudnnConvolution*AlgoPerf_t. */
-typedef struct {
-    int algorithm, status;
-    float ms;
-    size_t workspace;
-    int deterministic, math, reserved[3];
-} Algorithm;
-
-/* One algorithm, the implicit product (1 in all three enumerations), of no workspace. */
-static int choose_algorithm(int room, int *ret_n, void *ret)
-{
-    *ret_n = room > 0;
-    if (room > 0)
-        *(Algorithm *)ret = (Algorithm){.algorithm = 1, .ms = 1, .deterministic = 1};
-    return SUCCESS;
-}
-
-#define CHOOSES(name)                                                                                                                                          \
-    PRETEND_EXPORT int cudnnGet##name##Algorithm_v7(void *handle, void *a, void *b, void *c, void *d, int room, int *ret_n, void *ret)                         \
-    {                                                                                                                                                          \
-        (void)handle, (void)a, (void)b, (void)c, (void)d;                                                                                                      \
-        return choose_algorithm(room, ret_n, ret);                                                                                                             \
-    }                                                                                                                                                          \
-    PRETEND_EXPORT int cudnnFind##name##AlgorithmEx(void *handle, void *a, void *a_data, void *b, void *b_data, void *c, void *d, void *d_data, int room,      \
-                                                    int *ret_n, void *ret, void *workspace, size_t bytes)                                                      \
-    {                                                                                                                                                          \
-        (void)handle, (void)a, (void)a_data, (void)b, (void)b_data, (void)c, (void)d, (void)d_data, (void)workspace, (void)bytes;                              \
-        return choose_algorithm(room, ret_n, ret);                                                                                                             \
-    }                                                                                                                                                          \
-    PRETEND_EXPORT int cudnnGet##name##WorkspaceSize(void *handle, void *a, void *b, void *c, void *d, int algorithm, size_t *ret)                             \
-    {                                                                                                                                                          \
-        (void)handle, (void)a, (void)b, (void)c, (void)d, (void)algorithm;                                                                                     \
-        *ret = 0;                                                                                                                                              \
-        return SUCCESS;                                                                                                                                        \
-    }
-CHOOSES(ConvolutionForward)
-CHOOSES(ConvolutionBackwardData)
-CHOOSES(ConvolutionBackwardFilter)
-
-/* Batch norm. The library does not say sizes without a GPU: a bit an element is kept where an activation follows (cudnnBatchNormOps_t above 0), and partial
- * sums of two statistics a channel for every multiprocessor are assumed. */
-static size_t norm_workspace(const void *x_of)
-{
-    Tensor x;
-    return tensor_of(x_of, &x) && x.rank > 1 ? (size_t)x.sizes[1] * 2 * sizeof(float) * pretend_device()->multiprocessors : 0;
-}
-
-PRETEND_EXPORT int cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(void *handle, int mode, int operations, const void *x_of, const void *z_of,
-                                                                            const void *y_of, const void *scale_of, const void *activation, size_t *ret)
-{
-    (void)handle, (void)mode, (void)operations, (void)z_of, (void)y_of, (void)scale_of, (void)activation;
-    *ret = norm_workspace(x_of);
-    return SUCCESS;
-}
-
-PRETEND_EXPORT int cudnnGetBatchNormalizationBackwardExWorkspaceSize(void *handle, int mode, int operations, const void *x_of, const void *y_of,
-                                                                     const void *dy_of, const void *dz_of, const void *dx_of, const void *scale_of,
-                                                                     const void *activation, size_t *ret)
-{
-    (void)handle, (void)mode, (void)operations, (void)y_of, (void)dy_of, (void)dz_of, (void)dx_of, (void)scale_of, (void)activation;
-    *ret = norm_workspace(x_of);
-    return SUCCESS;
-}
-
-PRETEND_EXPORT int cudnnGetBatchNormalizationTrainingExReserveSpaceSize(void *handle, int mode, int operations, const void *activation, const void *x_of,
-                                                                        size_t *ret)
-{
-    (void)handle, (void)mode, (void)activation;
-    Tensor x;
-    *ret = operations > 0 && tensor_of(x_of, &x) ? (size_t)(elements_of(&x) + 7) / 8 : 0;
-    return SUCCESS;
-}
-
-static int call_norm(void *handle, const char *name, const void *x_of, uint64_t reads, bool backward)
-{
-    Tensor x;
-    if (!handle || !tensor_of(x_of, &x))
-        return BAD_PARAM;
-    Call call = {.stream = ((Handle *)handle)->stream, .traffic = {.read = reads * bytes_of(&x), .written = bytes_of(&x)}};
-    write_norm(&call, name, &x, backward);
-    return SUCCESS;
-}
-
-PRETEND_EXPORT int cudnnBatchNormalizationForwardTrainingEx(void *handle, int mode, int operations, const void *alpha, const void *beta, const void *x_of,
-                                                            const void *x, const void *z_of, const void *z, const void *y_of, void *y, const void *scale_of,
-                                                            const void *scale, const void *bias, double factor, void *mean, void *variance, double epsilon,
-                                                            void *saved_mean, void *saved_variance, void *activation, void *workspace, size_t workspace_bytes,
-                                                            void *reserve, size_t reserve_bytes)
-{
-    (void)mode, (void)operations, (void)alpha, (void)beta, (void)z_of, (void)y_of, (void)scale_of, (void)factor, (void)epsilon, (void)activation;
-    (void)workspace, (void)workspace_bytes, (void)reserve_bytes;
-    pretend_uses((const void *const[]){x, z, scale, bias}, 4, (const void *const[]){y, saved_mean, saved_variance, reserve}, 4);
-    pretend_use(PRETEND_UPDATES, mean, 0);
-    pretend_use(PRETEND_UPDATES, variance, 0);
-    return call_norm(handle, "cudnn batch norm", x_of, z ? 2 : 1, false);
-}
-
-PRETEND_EXPORT int cudnnBatchNormalizationForwardTraining(void *handle, int mode, const void *alpha, const void *beta, const void *x_of, const void *x,
-                                                          const void *y_of, void *y, const void *scale_of, const void *scale, const void *bias, double factor,
-                                                          void *mean, void *variance, double epsilon, void *saved_mean, void *saved_variance)
-{
-    return cudnnBatchNormalizationForwardTrainingEx(handle, mode, 0, alpha, beta, x_of, x, NULL, NULL, y_of, y, scale_of, scale, bias, factor, mean, variance,
-                                                    epsilon, saved_mean, saved_variance, NULL, NULL, 0, NULL, 0);
-}
-
-PRETEND_EXPORT int cudnnBatchNormalizationForwardInference(void *handle, int mode, const void *alpha, const void *beta, const void *x_of, const void *x,
-                                                           const void *y_of, void *y, const void *scale_of, const void *scale, const void *bias,
-                                                           const void *mean, const void *variance, double epsilon)
-{
-    (void)mode, (void)alpha, (void)beta, (void)y_of, (void)scale_of, (void)epsilon;
-    pretend_uses((const void *const[]){x, scale, bias, mean, variance}, 5, (const void *const[]){y}, 1);
-    Tensor tensor;
-    if (!handle || !tensor_of(x_of, &tensor))
-        return BAD_PARAM;
-    Call call = {.stream = ((Handle *)handle)->stream, .traffic = {.read = bytes_of(&tensor), .written = bytes_of(&tensor)}};
-    char launch[96]; /* its statistics are there: every element once */
-    snprintf(launch, sizeof launch, "elements=%llu operand_bytes=%u class=elementwise", (unsigned long long)elements_of(&tensor),
-             (bits_of(tensor.type) + 7) / 8);
-    write_launch(&call, "cudnn batch norm", launch, 0, NULL);
-    return SUCCESS;
-}
-
-PRETEND_EXPORT int cudnnBatchNormalizationBackwardEx(void *handle, int mode, int operations, const void *alpha_data, const void *beta_data,
-                                                     const void *alpha_parameters, const void *beta_parameters, const void *x_of, const void *x,
-                                                     const void *y_of, const void *y, const void *dy_of, const void *dy, const void *dz_of, void *dz,
-                                                     const void *dx_of, void *dx, const void *scale_of, const void *scale, const void *bias, void *dscale,
-                                                     void *dbias, double epsilon, const void *saved_mean, const void *saved_variance, void *activation,
-                                                     void *workspace, size_t workspace_bytes, void *reserve, size_t reserve_bytes)
-{
-    (void)mode, (void)operations, (void)alpha_data, (void)beta_data, (void)alpha_parameters, (void)beta_parameters, (void)y_of, (void)dy_of, (void)dz_of;
-    (void)dx_of, (void)scale_of, (void)epsilon, (void)activation, (void)workspace, (void)workspace_bytes, (void)reserve_bytes;
-    pretend_uses((const void *const[]){x, y, dy, scale, bias, saved_mean, saved_variance, reserve}, 8, (const void *const[]){dx, dz, dscale, dbias}, 4);
-    return call_norm(handle, "cudnn batch norm: gradients", x_of, 2, true);
-}
-
-PRETEND_EXPORT int cudnnBatchNormalizationBackward(void *handle, int mode, const void *alpha_data, const void *beta_data, const void *alpha_parameters,
-                                                   const void *beta_parameters, const void *x_of, const void *x, const void *dy_of, const void *dy,
-                                                   const void *dx_of, void *dx, const void *scale_of, const void *scale, void *dscale, void *dbias,
-                                                   double epsilon, const void *saved_mean, const void *saved_variance)
-{
-    return cudnnBatchNormalizationBackwardEx(handle, mode, 0, alpha_data, beta_data, alpha_parameters, beta_parameters, x_of, x, NULL, NULL, dy_of, dy, NULL,
-                                             NULL, dx_of, dx, scale_of, scale, NULL, dscale, dbias, epsilon, saved_mean, saved_variance, NULL, NULL, 0, NULL,
-                                             0);
-}
-
-/* ---- the rest: what they read and write ---- */
-
-static uint64_t size_of(const void *descriptor)
-{
-    Tensor tensor;
-    return tensor_of(descriptor, &tensor) ? bytes_of(&tensor) : 0;
-}
-
-/* @over: whose elements are gone over, as models/kernel/gpu.h calls @kind. */
-static int call_elementwise(void *handle, const char *name, const char *kind, const void *over, uint64_t read, uint64_t written)
-{
-    Tensor tensor;
-    if (!handle || !tensor_of(over, &tensor))
-        return BAD_PARAM;
-    char launch[128];
-    snprintf(launch, sizeof launch, "elements=%llu operand_bytes=%u class=%s", (unsigned long long)elements_of(&tensor), (bits_of(tensor.type) + 7) / 8, kind);
-    pretend_library_kernel(((Handle *)handle)->stream, name, launch, read, written, 0, NULL);
-    return SUCCESS;
-}
-
-PRETEND_EXPORT int cudnnPoolingForward(void *handle, const void *pooling, const void *alpha, const void *x_of, const void *x, const void *beta,
-                                       const void *y_of, void *y)
-{
-    (void)pooling, (void)alpha, (void)beta;
-    pretend_uses(&x, 1, (const void *const[]){y}, 1);
-    return call_elementwise(handle, "cudnn pooling", "strided", y_of, size_of(x_of), size_of(y_of));
-}
-
-PRETEND_EXPORT int cudnnPoolingBackward(void *handle, const void *pooling, const void *alpha, const void *y_of, const void *y, const void *dy_of,
-                                        const void *dy, const void *x_of, const void *x, const void *beta, const void *dx_of, void *dx)
-{
-    (void)pooling, (void)alpha, (void)beta;
-    pretend_uses((const void *const[]){y, dy, x}, 3, (const void *const[]){dx}, 1);
-    return call_elementwise(handle, "cudnn pooling: gradients", "strided", dx_of, size_of(y_of) + size_of(dy_of) + size_of(x_of), size_of(dx_of));
-}
-
-PRETEND_EXPORT int cudnnSoftmaxForward(void *handle, int algorithm, int mode, const void *alpha, const void *x_of, const void *x, const void *beta,
-                                       const void *y_of, void *y)
-{
-    (void)algorithm, (void)mode, (void)alpha, (void)beta;
-    pretend_uses(&x, 1, (const void *const[]){y}, 1);
-    return call_elementwise(handle, "cudnn softmax", "elementwise", y_of, size_of(x_of), size_of(y_of));
-}
-
-PRETEND_EXPORT int cudnnSoftmaxBackward(void *handle, int algorithm, int mode, const void *alpha, const void *y_of, const void *y, const void *dy_of,
-                                        const void *dy, const void *beta, const void *dx_of, void *dx)
-{
-    (void)algorithm, (void)mode, (void)alpha, (void)beta;
-    pretend_uses((const void *const[]){y, dy}, 2, (const void *const[]){dx}, 1);
-    return call_elementwise(handle, "cudnn softmax: gradients", "elementwise", dx_of, size_of(y_of) + size_of(dy_of), size_of(dx_of));
-}
-
-PRETEND_EXPORT int cudnnActivationForward(void *handle, void *activation, const void *alpha, const void *x_of, const void *x, const void *beta,
-                                          const void *y_of, void *y)
-{
-    (void)activation, (void)alpha, (void)beta;
-    pretend_uses(&x, 1, (const void *const[]){y}, 1);
-    return call_elementwise(handle, "cudnn activation", "elementwise", y_of, size_of(x_of), size_of(y_of));
-}
-
-PRETEND_EXPORT int cudnnActivationBackward(void *handle, void *activation, const void *alpha, const void *y_of, const void *y, const void *dy_of,
-                                           const void *dy, const void *x_of, const void *x, const void *beta, const void *dx_of, void *dx)
-{
-    (void)activation, (void)alpha, (void)beta;
-    pretend_uses((const void *const[]){y, dy, x}, 3, (const void *const[]){dx}, 1);
-    return call_elementwise(handle, "cudnn activation: gradients", "elementwise", dx_of, size_of(y_of) + size_of(dy_of) + size_of(x_of), size_of(dx_of));
-}
-
-PRETEND_EXPORT int cudnnLRNCrossChannelForward(void *handle, void *norm, int mode, const void *alpha, const void *x_of, const void *x, const void *beta,
-                                               const void *y_of, void *y)
-{
-    (void)norm, (void)mode, (void)alpha, (void)beta;
-    pretend_uses(&x, 1, (const void *const[]){y}, 1);
-    return call_elementwise(handle, "cudnn local response norm", "elementwise", y_of, size_of(x_of), size_of(y_of));
-}
-
-PRETEND_EXPORT int cudnnLRNCrossChannelBackward(void *handle, void *norm, int mode, const void *alpha, const void *y_of, const void *y, const void *dy_of,
-                                                const void *dy, const void *x_of, const void *x, const void *beta, const void *dx_of, void *dx)
-{
-    (void)norm, (void)mode, (void)alpha, (void)beta;
-    pretend_uses((const void *const[]){y, dy, x}, 3, (const void *const[]){dx}, 1);
-    return call_elementwise(handle, "cudnn local response norm: gradients", "elementwise", dx_of, size_of(y_of) + size_of(dy_of) + size_of(x_of),
-                            size_of(dx_of));
-}
-
-/* c = a op b, and c += a, of which b or a may be smaller. */
-PRETEND_EXPORT int cudnnOpTensor(void *handle, const void *operation, const void *alpha1, const void *a_of, const void *a, const void *alpha2, const void *b_of,
-                                 const void *b, const void *beta, const void *c_of, void *c)
-{
-    (void)operation, (void)alpha1, (void)alpha2, (void)beta;
-    pretend_uses((const void *const[]){a, b}, 2, (const void *const[]){c}, 1);
-    return call_elementwise(handle, "cudnn element by element", "elementwise", c_of, size_of(a_of) + size_of(b_of), size_of(c_of));
-}
-
-PRETEND_EXPORT int cudnnAddTensor(void *handle, const void *alpha, const void *a_of, const void *a, const void *beta, const void *c_of, void *c)
-{
-    (void)alpha, (void)beta;
-    pretend_use(PRETEND_READS, a, 0);
-    pretend_use(PRETEND_UPDATES, c, 0);
-    return call_elementwise(handle, "cudnn addition", "elementwise", c_of, size_of(a_of) + size_of(c_of), size_of(c_of));
-}
-
-PRETEND_EXPORT int cudnnTransformTensor(void *handle, const void *alpha, const void *x_of, const void *x, const void *beta, const void *y_of, void *y)
-{
-    (void)alpha, (void)beta;
-    pretend_uses(&x, 1, (const void *const[]){y}, 1);
-    return call_elementwise(handle, "cudnn relayout", "relayout", y_of, size_of(x_of), size_of(y_of));
-}
-
-PRETEND_EXPORT int cudnnConvolutionBackwardBias(void *handle, const void *alpha, const void *dy_of, const void *dy, const void *beta, const void *db_of,
-                                                void *db)
-{
-    (void)alpha, (void)beta;
-    pretend_uses(&dy, 1, (const void *const[]){db}, 1);
-    return call_elementwise(handle, "cudnn convolution: gradient of the bias", "reduce", dy_of, size_of(dy_of), size_of(db_of));
-}
-
-/* A reduction's scratch memory is assumed to be as its result in f32. */
-PRETEND_EXPORT int cudnnGetReductionWorkspaceSize(void *handle, const void *reduction, const void *a_of, const void *c_of, size_t *ret)
-{
-    (void)handle, (void)reduction, (void)a_of;
-    Tensor c;
-    *ret = tensor_of(c_of, &c) ? sizeof(float) * (size_t)elements_of(&c) : 0;
-    return SUCCESS;
-}
-
-PRETEND_EXPORT int cudnnGetReductionIndicesSize(void *handle, const void *reduction, const void *a_of, const void *c_of, size_t *ret)
-{
-    return cudnnGetReductionWorkspaceSize(handle, reduction, a_of, c_of, ret); /* 32 bits each, too */
-}
-
-PRETEND_EXPORT int cudnnReduceTensor(void *handle, const void *reduction, void *indices, size_t indices_bytes, void *workspace, size_t workspace_bytes,
-                                     const void *alpha, const void *a_of, const void *a, const void *beta, const void *c_of, void *c)
-{
-    (void)reduction, (void)indices_bytes, (void)workspace, (void)workspace_bytes, (void)alpha, (void)beta;
-    pretend_uses(&a, 1, (const void *const[]){c, indices}, 2);
-    return call_elementwise(handle, "cudnn reduction", "reduce", a_of, size_of(a_of), size_of(c_of));
-}
-
-PRETEND_EXPORT int cudnnSpatialTfSamplerForward(void *handle, const void *sampler, const void *alpha, const void *x_of, const void *x, const void *grid,
-                                                const void *beta, const void *y_of, void *y)
-{
-    (void)sampler, (void)alpha, (void)beta;
-    pretend_uses((const void *const[]){x, grid}, 2, (const void *const[]){y}, 1);
-    return call_elementwise(handle, "cudnn grid sampler", "gather", y_of, size_of(x_of), size_of(y_of));
-}
-
-PRETEND_EXPORT int cudnnSpatialTfSamplerBackward(void *handle, const void *sampler, const void *alpha, const void *x_of, const void *x, const void *beta,
-                                                 const void *dx_of, void *dx, const void *alpha_grid, const void *dy_of, const void *dy, const void *grid,
-                                                 const void *beta_grid, void *dgrid)
-{
-    (void)sampler, (void)alpha, (void)beta, (void)alpha_grid, (void)beta_grid;
-    pretend_uses((const void *const[]){x, dy, grid}, 3, (const void *const[]){dx, dgrid}, 2);
-    return call_elementwise(handle, "cudnn grid sampler: gradients", "scatter", dy_of, 2 * size_of(x_of), size_of(dx_of));
-}
-
-/* Of a few numbers an image: what is computed is small, and the grid's size stands in a descriptor that cannot be read. */
-PRETEND_EXPORT int cudnnSpatialTfGridGeneratorForward(void *handle, const void *sampler, const void *theta, void *grid)
-{
-    (void)handle, (void)sampler, (void)theta, (void)grid;
-    pretend_say_once("cuDNN's affine grids (affine_grid) are not counted");
-    return SUCCESS;
-}
-
-PRETEND_EXPORT int cudnnSpatialTfGridGeneratorBackward(void *handle, const void *sampler, const void *dgrid, void *dtheta)
-{
-    (void)handle, (void)sampler, (void)dgrid, (void)dtheta;
-    pretend_say_once("cuDNN's affine grids (affine_grid) are not counted");
-    return SUCCESS;
-}
-
-/* As large as the probabilities in two directions of time: assumed. */
-static int ctc_workspace(const void *probabilities, size_t *ret)
-{
-    Tensor tensor;
-    *ret = tensor_of(probabilities, &tensor) ? 2 * (size_t)bytes_of(&tensor) : 0;
-    return SUCCESS;
-}
-
-PRETEND_EXPORT int cudnnGetCTCLossWorkspaceSize(void *handle, const void *probabilities, const void *gradients, const int *labels, const int *label_lengths,
-                                                const int *lengths, int algorithm, const void *loss, size_t *ret)
-{
-    (void)handle, (void)gradients, (void)labels, (void)label_lengths, (void)lengths, (void)algorithm, (void)loss;
-    return ctc_workspace(probabilities, ret);
-}
-
-PRETEND_EXPORT int cudnnGetCTCLossWorkspaceSize_v8(void *handle, int algorithm, const void *loss, const void *probabilities, const void *gradients, size_t *ret)
-{
-    (void)handle, (void)algorithm, (void)loss, (void)gradients;
-    return ctc_workspace(probabilities, ret);
-}
-
-PRETEND_EXPORT int cudnnCTCLoss(void *handle, const void *probabilities_of, const void *probabilities, const int *labels, const int *label_lengths,
-                                const int *lengths, void *costs, const void *gradients_of, void *gradients, int algorithm, const void *loss, void *workspace,
-                                size_t bytes)
-{
-    (void)labels, (void)label_lengths, (void)lengths, (void)algorithm, (void)loss, (void)workspace, (void)bytes;
-    pretend_uses(&probabilities, 1, (const void *const[]){costs, gradients}, 2);
-    return call_elementwise(handle, "cudnn CTC loss", "reduce", probabilities_of, size_of(probabilities_of), size_of(gradients_of));
-}
-
-PRETEND_EXPORT int cudnnCTCLoss_v8(void *handle, int algorithm, const void *loss, const void *probabilities_of, const void *probabilities, const int *labels,
-                                   const int *label_lengths, const int *lengths, void *costs, const void *gradients_of, void *gradients, size_t bytes,
-                                   void *workspace)
-{
-    (void)algorithm, (void)loss, (void)bytes, (void)workspace;
-    pretend_uses((const void *const[]){probabilities, labels, label_lengths, lengths}, 4, (const void *const[]){costs, gradients}, 2);
-    return call_elementwise(handle, "cudnn CTC loss", "reduce", probabilities_of, size_of(probabilities_of), size_of(gradients_of));
 }

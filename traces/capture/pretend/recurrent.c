@@ -1,15 +1,12 @@
 /* cuDNN's recurrent networks: the layout of their weights, and their products step by step. */
-#include "pretend.h"
+#include "dnn.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SUCCESS = 0, BAD_PARAM = 2000, NO_MEMORY = 4003 };
 enum { MODE_LSTM = 2, MODE_GRU = 3 };
 enum { NO_BIAS = 0, DOUBLE_BIAS = 2 };
-
-int cudnnGetStream(void *handle, void **ret);
 
 typedef struct {
     int mode, bias, directions, type, math;
@@ -21,17 +18,16 @@ typedef struct {
     uint64_t steps, batch, vector;
 } Data;
 
-/* cudnnDataType_t: float, double, half, bf16. */
-static unsigned bytes_of(int type)
+static unsigned bytes_of(const Network *network)
 {
-    return type == 1 ? 8 : type == 2 || type == 9 ? 2 : 4;
+    return pretend_dnn_bits(network->type) / 8;
 }
 
 static const char *type_name(const Network *network)
 {
     /* CUDNN_TENSOR_OP_MATH and _ALLOW_CONVERSION let f32 be tf32; CUDNN_FMA_MATH (3) does not. */
     bool tf32 = network->math != 3 && pretend_device()->major >= 8;
-    return network->type == 1 ? "f64" : network->type == 2 ? "f16" : network->type == 9 ? "bf16" : tf32 ? "tf32" : "f32";
+    return network->type == 0 && tf32 ? "tf32" : pretend_dnn_type(network->type);
 }
 
 static unsigned gates_of(const Network *network)
@@ -129,12 +125,10 @@ PRETEND_EXPORT int cudnnDropoutGetStatesSize(void *handle, size_t *ret)
 PRETEND_EXPORT int cudnnSetDropoutDescriptor(void *of, void *handle, float dropout, void *states, size_t bytes, unsigned long long seed)
 {
     (void)of, (void)dropout, (void)seed;
-    void *stream = NULL;
     if (!states || bytes == 0)
         return SUCCESS;
-    cudnnGetStream(handle, &stream);
     pretend_use(PRETEND_WRITES, states, bytes);
-    pretend_library_kernel(stream, "cudnn dropout states", "class=fill operand_bytes=4", 0, bytes, 0, NULL);
+    pretend_library_kernel(((PretendDnnHandle *)handle)->stream, "cudnn dropout states", "class=fill operand_bytes=4", 0, bytes, 0, NULL);
     return SUCCESS;
 }
 
@@ -151,7 +145,7 @@ PRETEND_EXPORT int cudnnGetRNNWeightSpaceSize(void *handle, void *of, size_t *re
     uint64_t elements = 0;
     for (uint64_t layer = 0; layer < network->layers; layer++)
         elements += (uint64_t)network->directions * (matrices_of(network, layer) + biases_of(network) * gates_of(network) * network->hidden);
-    *ret = elements * bytes_of(network->type);
+    *ret = elements * bytes_of(network);
     return SUCCESS;
 }
 
@@ -172,7 +166,7 @@ PRETEND_EXPORT int cudnnGetRNNWeightParams(void *handle, void *of, int32_t pseud
     (void)handle, (void)bytes;
     const Network *network = of;
     unsigned gates = gates_of(network);
-    uint64_t directions = (uint64_t)network->directions, at = 0, all = 0, matrix_bytes = bytes_of(network->type);
+    uint64_t directions = (uint64_t)network->directions, at = 0, all = 0, matrix_bytes = bytes_of(network);
     if (pseudo_layer < 0 || gate < 0 || (uint64_t)pseudo_layer >= network->layers * directions || (unsigned)gate > 2 * gates)
         return BAD_PARAM;
     for (uint64_t layer = 0; layer < network->layers; layer++) {
@@ -217,7 +211,7 @@ PRETEND_EXPORT int cudnnGetRNNTempSpaceSizes(void *handle, void *of, int forward
     (void)handle;
     const Network *network = of;
     const Data *x = data;
-    uint64_t cells = x->steps * x->batch * network->hidden * (uint64_t)network->directions, bytes = bytes_of(network->type);
+    uint64_t cells = x->steps * x->batch * network->hidden * (uint64_t)network->directions, bytes = bytes_of(network);
     if (ret_workspace)
         *ret_workspace = cells * gates_of(network) * bytes;
     if (ret_reserve)
@@ -229,7 +223,7 @@ PRETEND_EXPORT int cudnnGetRNNTempSpaceSizes(void *handle, void *of, int forward
 static void write_product(void *stream, const Network *network, const char *name, uint64_t m, uint64_t n, uint64_t k)
 {
     char launch[160];
-    unsigned bytes = bytes_of(network->type);
+    unsigned bytes = bytes_of(network);
     snprintf(launch, sizeof launch, "product=1x%llux%llux%llu operand_bytes=%u class=%s", (unsigned long long)m, (unsigned long long)n, (unsigned long long)k,
              bytes, m == 1 || n == 1 ? "vector" : "product");
     pretend_library_kernel(stream, name, launch, (m * k + k * n) * bytes, m * n * bytes, 2 * m * n * k, type_name(network));
@@ -238,8 +232,8 @@ static void write_product(void *stream, const Network *network, const char *name
 static void write_cells(void *stream, const Network *network, const char *name, uint64_t cells, bool backward)
 {
     char launch[160];
-    uint64_t bytes = cells * bytes_of(network->type);
-    snprintf(launch, sizeof launch, "elements=%llu operand_bytes=%u class=elementwise%s", (unsigned long long)cells, bytes_of(network->type),
+    uint64_t bytes = cells * bytes_of(network);
+    snprintf(launch, sizeof launch, "elements=%llu operand_bytes=%u class=elementwise%s", (unsigned long long)cells, bytes_of(network),
              backward ? " backward=1" : "");
     pretend_library_kernel(stream, name, launch, bytes * (gates_of(network) + 1u), bytes * (backward ? gates_of(network) : 2u), 0, NULL);
 }
@@ -267,8 +261,7 @@ PRETEND_EXPORT int cudnnRNNForward(void *handle, void *of, int forward_mode, con
     pretend_uses((const void *const[]){x, hx, cx, weights}, 4, (const void *const[]){y, hy, cy, workspace, reserve}, 5);
     const Network *network = of;
     const Data *data = x_of;
-    void *stream = NULL;
-    cudnnGetStream(handle, &stream);
+    void *stream = ((PretendDnnHandle *)handle)->stream;
     for (uint64_t layer = 0; layer < network->layers; layer++) {
         for (int direction = 0; direction < network->directions; direction++) {
             write_product(stream, network, "cudnn recurrent input", data->steps * data->batch, gates_of(network) * network->hidden, input_of(network, layer));
@@ -287,8 +280,7 @@ PRETEND_EXPORT int cudnnRNNBackwardData_v8(void *handle, void *of, const int32_t
     pretend_uses((const void *const[]){y, dy, hx, dhy, cx, dcy, weights, reserve}, 8, (const void *const[]){dx, dhx, dcx, workspace, reserve}, 5);
     const Network *network = of;
     const Data *data = x_of;
-    void *stream = NULL;
-    cudnnGetStream(handle, &stream);
+    void *stream = ((PretendDnnHandle *)handle)->stream;
     for (uint64_t layer = network->layers; layer-- > 0;) {
         for (int direction = 0; direction < network->directions; direction++) {
             write_steps(stream, network, data, true);
@@ -309,8 +301,7 @@ PRETEND_EXPORT int cudnnRNNBackwardWeights_v8(void *handle, void *of, int add, c
     const Network *network = of;
     const Data *data = x_of;
     uint64_t gates = gates_of(network) * network->hidden, rows = data->steps * data->batch, output = output_of(network);
-    void *stream = NULL;
-    cudnnGetStream(handle, &stream);
+    void *stream = ((PretendDnnHandle *)handle)->stream;
     for (uint64_t layer = 0; layer < network->layers; layer++) {
         for (int direction = 0; direction < network->directions; direction++) {
             write_product(stream, network, "cudnn recurrent input: gradient of the weights", gates, input_of(network, layer), rows);

@@ -1,0 +1,46 @@
+/* What the files of cuDNN share: tensors, and the launches that are written of them. */
+#pragma once
+#include "pretend.h"
+
+/* cudnnStatus_t. */
+enum { SUCCESS = 0, BAD_PARAM = 2000, NO_MEMORY = 4003 };
+/* cudnnBackendDescriptorType_t: of convolutions. */
+enum { CONVOLUTION_FORWARD = 10, CONVOLUTION_FILTER = 11, CONVOLUTION_DATA = 12 };
+
+#define PRETEND_DNN_DIMENSIONS 8
+
+typedef struct {
+    int rank;
+    int64_t sizes[PRETEND_DNN_DIMENSIONS], strides[PRETEND_DNN_DIMENSIONS];
+    int64_t type;   /* cudnnDataType_t */
+    int64_t id;     /* of a graph's */
+    bool in_memory; /* neither inside the kernel nor a number that is handed over */
+} PretendTensor;
+
+/* What a launch is written for. */
+typedef struct {
+    void *stream;
+    uint64_t workspace;     /* of the plan */
+    bool tensor_cores;      /* its engine uses them, on f32 by rounding to tf32 */
+    uint64_t read, written; /* bytes that the next launch moves */
+} PretendDnnCall;
+
+typedef struct {
+    void *stream;
+} PretendDnnHandle;
+
+/* Bits of an element of a cudnnDataType_t, and its name, as traces have it. */
+unsigned pretend_dnn_bits(int64_t type);
+const char *pretend_dnn_type(int64_t type);
+/* Elements that differ: dimensions of stride 0 count once. */
+uint64_t pretend_dnn_elements(const PretendTensor *tensor);
+uint64_t pretend_dnn_bytes(const PretendTensor *tensor);
+/* Elements of the copies of input, filters and output that kernels of tensor cores need, and their bytes in all. @fill: with channels filled up, so that what
+ * lies well, too, is copied. */
+uint64_t pretend_dnn_copied_bytes(const PretendTensor *x, const PretendTensor *w, const PretendTensor *y, bool fill, uint64_t ret_elements[3]);
+
+/* Write a launch, with what @call has read and written so far. */
+void pretend_dnn_launch(PretendDnnCall *call, const char *name, const char *launch, uint64_t operations, const char *type);
+/* @kind: CONVOLUTION_FORWARD and so on; with the copies that tensor cores need, where the workspace has room for them. */
+void pretend_dnn_convolution(PretendDnnCall *call, int kind, const char *name, const PretendTensor *x, const PretendTensor *w, const PretendTensor *y);
+void pretend_dnn_norm(PretendDnnCall *call, const char *name, const PretendTensor *x, bool backward);
