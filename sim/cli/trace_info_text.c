@@ -3,6 +3,7 @@
 #include "sim/base/error.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/trace_info_private.h"
+#include "sim/import/import.h"
 #include "sim/report/text.h"
 
 #include <string.h>
@@ -241,10 +242,30 @@ static void text_held(GString *out, const EchTrace *trace)
     }
 }
 
-/* Devices that would have room for as much, the smallest first; nothing where the one that refused had it. */
-static void text_room(GString *out, const EchTraceInfo *info)
+/* Devices of @family that would have room for @needed in @percent of their memory, the smallest first; nothing where all have. */
+static void text_family(GString *out, const char *family, EchBytes needed, uint64_t percent, bool refused)
 {
     enum { SHOWN = 5 };
+    g_autoptr(GPtrArray) devices = ech_device_with_room(family, false, needed / percent * 100), all = ech_device_with_room(family, false, 0);
+    g_autofree char *size = ech_format_bytes(needed),
+                    *part = percent < 100 ? g_strdup_printf(" in %" G_GUINT64_FORMAT " %% of their memory", percent) : g_strdup("");
+    /* Where every device has, that says nothing of the one that refused. */
+    if (!refused && devices->len == all->len)
+        return;
+    g_autoptr(GString) names = g_string_new(NULL);
+    for (guint i = 0; i < MIN(devices->len, SHOWN); i++) {
+        const EchDevice *device = devices->pdata[i];
+        g_autofree char *room = ech_format_bytes(ech_device_memory(device, "hbm")->available);
+        g_string_append_printf(names, "%s%s (%s)", i ? ", " : "", device->name, room);
+    }
+    if (devices->len > SHOWN)
+        g_string_append_printf(names, " and %u larger ('echelon list devices')", devices->len - SHOWN);
+    ech_trace_info_sentence(out, "room for %s%s have: %s", size, part, devices->len ? names->str : "none of 'echelon list devices'");
+}
+
+/* Devices that would have room for as much; nothing where the one that refused had it. */
+static void text_room(GString *out, const EchTraceInfo *info)
+{
     const char *family = ech_trace_get_property(info->trace, "refused_on");
     const char *had = ech_trace_get_property(info->trace, "had_bytes"), *others = ech_trace_get_property(info->trace, "others_bytes"),
                *share = ech_trace_get_property(info->trace, "share_percent");
@@ -260,21 +281,13 @@ static void text_room(GString *out, const EchTraceInfo *info)
     EchBytes own = info->peak - held;
     if (had && ech_parse_u64(had, &bytes, NULL) && bytes >= own)
         return;
-    g_autoptr(GPtrArray) devices = ech_device_with_room(family, false, own / percent * 100), all = ech_device_with_room(family, false, 0);
-    g_autofree char *needed = ech_format_bytes(own),
-                    *part = percent < 100 ? g_strdup_printf(" in %" G_GUINT64_FORMAT " %% of their memory", percent) : g_strdup("");
-    /* Where every device has, that says nothing of the one that refused. */
-    if (!had && devices->len == all->len)
+    if (strcmp(family, "any") != 0) {
+        text_family(out, family, own, percent, had != NULL);
         return;
-    g_autoptr(GString) names = g_string_new(NULL);
-    for (guint i = 0; i < MIN(devices->len, SHOWN); i++) {
-        const EchDevice *device = devices->pdata[i];
-        g_autofree char *size = ech_format_bytes(ech_device_memory(device, "hbm")->available);
-        g_string_append_printf(names, "%s%s (%s)", i ? ", " : "", device->name, size);
     }
-    if (devices->len > SHOWN)
-        g_string_append_printf(names, " and %u larger ('echelon list devices')", devices->len - SHOWN);
-    ech_trace_info_sentence(out, "room for %s%s have: %s", needed, part, devices->len ? names->str : "none of 'echelon list devices'");
+    /* Of a program that XLA compiled for a chip that is not told; of a GPU's memory JAX takes three quarters unless told otherwise. */
+    text_family(out, "tpu", own, 100, false);
+    text_family(out, "gpu", own, 75, false);
 }
 
 /* Of a message: sums, and what was asked for besides. */
@@ -297,7 +310,7 @@ static void text_refused(GString *out, const EchTraceInfo *info)
 void ech_trace_info_text(GString *out, const EchTraceInfo *info)
 {
     const EchTrace *trace = info->trace;
-    if (strcmp(ech_trace_format(trace), "out_of_memory") == 0) {
+    if (ech_import_is_pasted(ech_trace_format(trace))) {
         text_refused(out, info);
         return;
     }

@@ -129,7 +129,7 @@ static void text_snapshot(GString *out, const EchTrace *trace, const char *path)
 static void text_remarks(GString *out, const EchDiag *diag)
 {
     for (const char *const *remark = ech_diag_remarks(diag); *remark; remark++)
-        ech_text_wrap(out, "", *remark, ech_cli_columns());
+        ech_text_wrap(out, "- ", *remark, ech_cli_columns());
 }
 
 static int print_text(const EchImport *import, const EchTrace *trace, const char *path, const char *device)
@@ -137,8 +137,8 @@ static int print_text(const EchImport *import, const EchTrace *trace, const char
     g_autoptr(EchTraceInfo) info = trace ? ech_trace_info_new(trace) : NULL;
     GString *out = g_string_new(NULL);
     g_string_append_printf(out, "%s: %s\n", path, import->format);
-    bool refused = strcmp(import->format, "out_of_memory") == 0; /* then the remarks are what it is about */
-    if (refused)
+    bool pasted = ech_import_is_pasted(import->format); /* then the remarks are what it is about */
+    if (pasted)
         text_remarks(out, import->diag);
     if (info)
         ech_trace_info_text(out, info);
@@ -153,9 +153,9 @@ static int print_text(const EchImport *import, const EchTrace *trace, const char
     text_rows(out, "records of the file", import->records, false, 16);
     text_rows(out, "dropped or repaired", import->diag, true, 0);
     text_rows(out, "notes", import->diag, false, 0);
-    if (refused && trace && ech_trace_get_property(trace, "allocator_regions"))
+    if (pasted && trace && ech_trace_get_property(trace, "allocator_regions"))
         ech_trace_info_sentence(out, "'echelon alloc' asks for it again in the memory as it is here, and under other allocators");
-    if (!refused)
+    if (!pasted)
         text_remarks(out, import->diag);
     ech_cli_print(out->str);
     g_string_free(out, TRUE);

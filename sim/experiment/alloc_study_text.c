@@ -1,5 +1,6 @@
 /* A study for a terminal. */
 #include "sim/experiment/alloc_study_private.h"
+#include "sim/import/import.h"
 #include "sim/report/text.h"
 
 #include <string.h>
@@ -359,7 +360,7 @@ GString *ech_alloc_study_text(const EchAllocStudy *study, const GPtrArray *rows,
     text_head(out, study, path);
     /* All that a message tells is what it comes to, how an allocator would serve it is the lesser part; and of a GPU that was not there, whose allocations
      * these are. */
-    bool told = strcmp(study->format, "out_of_memory") == 0 || strcmp(study->format, "pretend") == 0;
+    bool told = ech_import_is_pasted(study->format) || strcmp(study->format, "pretend") == 0;
     const char *const *remark = told ? ech_diag_remarks(study->diag) : NULL;
     for (bool any = remark && *remark; any && *remark; remark++)
         g_string_append_printf(out, "%s\n%s", *remark, remark[1] ? "" : "\n");

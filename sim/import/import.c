@@ -384,7 +384,6 @@ static char *describe_magic(const uint8_t *head, size_t n)
     "the text tells of memory without saying what was in it; of arrays that are alive jax.profiler.save_device_memory_profile(\"memory.prof\") does, of a "    \
     "program "                                                                                                                                                 \
     "its compiled text (jax.jit(f).lower(...).compile().as_text())"
-#define SUMS "the text tells of memory without saying what was in it; a snapshot does: " SNAPSHOT
 
 #define REFUSED_TO_NCCL                                                                                                                                        \
     "the text says that NCCL was refused memory, which it takes from the driver beside PyTorch's pool: what the pool keeps unused is not there for it. Leave " \
@@ -398,9 +397,6 @@ static const char *describe_refusal(const char *head, size_t n)
     static const struct {
         const char *mark, *advice;
     } known[] = {
-        {"can be stored in KV cache (",
-         "the text says that vLLM's KV cache holds fewer tokens than one request may have: --max-model-len of the second number or less starts; a larger "
-         "--gpu-memory-utilization or more GPUs (--tensor-parallel-size) make the cache larger"},
         {"No available memory for the cache blocks", "the text says that vLLM had nothing left for its KV cache, which gets --gpu-memory-utilization of the "
                                                      "memory less weights and the peak of a trial run: "
                                                      "a larger share, fewer --max-num-batched-tokens and --max-num-seqs, --enforce-eager, more GPUs "
@@ -429,15 +425,15 @@ static const char *describe_refusal(const char *head, size_t n)
          "the text says that SGLang's share of the memory (--mem-fraction-static) leaves nothing for its KV cache beside the weights: a larger share, more "
          "GPUs (--tp) or "
          "smaller weights; where a larger share makes requests run out of memory, --chunked-prefill-size and --cuda-graph-max-bs make those smaller"},
-        {"| NVIDIA-SMI ",
-         "the text is nvidia-smi's, which counts by process what the driver has given out; what is in it a capture of the program tells: " SNAPSHOT},
+        {"[Array([",
+         "the text is what arrays of JAX hold; 'for a in jax.live_arrays(): print(a.shape, a.dtype)' prints what they take, which echelon reads, and "
+         "jax.profiler.save_device_memory_profile(\"memory.prof\") who made them"},
         {"'segment_type':", "the text is what Python prints of PyTorch's segments; echelon reads the snapshot that PyTorch writes: " SNAPSHOT},
-        {"see_memory_usage", SUMS},
         {"Largest Free Block:", SUMS_OF_JAX},
-        {"bytes_in_use", SUMS_OF_JAX},
         {"Total memory size: ", SUMS_OF_JAX},
         {"estimated memory size: ", SUMS_OF_JAX},
-        {"CUDA memory summary", SUMS},
+        {"VRAM%",
+         "the text is rocm-smi's, which tells shares without sizes here; 'rocm-smi --showmeminfo vram' tells sizes, 'rocm-smi --showpids' who holds them"},
     };
     static const char *const ran_out[] = {"CUDA error: out of memory",
                                           "CUDA_ERROR_OUT_OF_MEMORY",
@@ -555,7 +551,8 @@ static const EchImportClass *find_class(EchSource *source, const char *format, G
         }
     }
     /* A message stands where it was logged: far behind in a long log. */
-    g_autoptr(GBytes) all = !best && n == HEAD_SIZE && !memchr(head, 0, n) ? ech_source_bytes(source, LOG_SIZE, NULL) : NULL;
+    bool figures = best == &ech_import_memory_figures;
+    g_autoptr(GBytes) all = (!best || figures) && n == HEAD_SIZE && !memchr(head, 0, n) ? ech_source_bytes(source, LOG_SIZE, NULL) : NULL;
     if (all && ech_import_out_of_memory.probe(g_bytes_get_data(all, NULL), g_bytes_get_size(all)))
         best = &ech_import_out_of_memory;
     if (!best) {
@@ -565,6 +562,11 @@ static const EchImportClass *find_class(EchSource *source, const char *format, G
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: no captured format that echelon knows: %s", ech_source_path(source), looks);
     }
     return best;
+}
+
+bool ech_import_is_pasted(const char *format)
+{
+    return strcmp(format, ech_import_out_of_memory.name) == 0 || strcmp(format, ech_import_memory_figures.name) == 0;
 }
 
 void ech_import_free(EchImport *import)

@@ -66,6 +66,8 @@ const EchImportClass *const *ech_import_classes(size_t *ret_n);
 EchImport *ech_import_file(const char *path, const char *format, const EchImportOptions *options, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** The same of a source, which stays the caller's. */
 EchImport *ech_import_source(EchSource *source, const char *format, const EchImportOptions *options, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** Whether @format is of pasted text: sums that someone printed, of which the remarks say what they come to. */
+bool ech_import_is_pasted(const char *format);
 void ech_import_free(EchImport *import);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchImport, ech_import_free)
 

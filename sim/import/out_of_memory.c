@@ -11,6 +11,7 @@
 #include "sim/base/error.h"
 #include "sim/import/bfc_dump.h"
 #include "sim/import/engine_says.h"
+#include "sim/import/memory_figures.h"
 #include "sim/import/refused.h"
 #include "sim/import/torch_says.h"
 
@@ -55,6 +56,7 @@ typedef struct {
     EchBfcDump *dump; /* Of XLA's and TensorFlow's allocator. */
     EchTorchSays *torch;
     EchEngineSays *engine;
+    EchMemoryFigures *figures; /* that were printed beside it */
 } Reader;
 
 static EchId text_of(Reader *r, EchWords f)
@@ -364,6 +366,8 @@ static bool read_line(Reader *r, EchPasted *pasted, EchWords line, GError **erro
     bool dumped = false, of_gpu;
     r->absurd |= ech_words_have(line, "Tried to allocate more than 1EB");
     if (ech_torch_says_line(r->torch, line, sentence))
+        return true;
+    if (r->section == NOWHERE && ech_memory_figures_line(r->figures, ech_pasted_before(pasted), line))
         return true;
     if (!ech_torch_says_any(r->torch) && !ech_bfc_dump_line(r->dump, line.text, line.n, &dumped, error))
         return false;
@@ -722,6 +726,8 @@ static bool make_trace(Reader *r, GError **error)
         ech_torch_says_write(r->torch, r->builder, r->ret);
     } else if (ech_bfc_dump_tells(r->dump) || (ech_bfc_dump_asks(r->dump) && !xla)) {
         ech_bfc_dump_write(r->dump, r->builder, r->ret);
+        if (!ech_bfc_dump_tells(r->dump))
+            ech_memory_figures_nodes(r->figures, r->builder);
         say_program(r, true);
     } else if (ech_engine_says_any(r->engine) && !xla) {
         if (!ech_engine_says_write(r->engine, r->where, r->builder, r->ret, error))
@@ -733,6 +739,7 @@ static bool make_trace(Reader *r, GError **error)
         refuse(r, error);
         return false;
     }
+    ech_memory_figures_say(r->figures, r->ret->diag);
     r->ret->trace = ech_trace_builder_finish(r->builder, error);
     return r->ret->trace != NULL;
 }
@@ -749,8 +756,17 @@ static bool read_text(EchSource *source, const EchImportOptions *options, EchImp
     g_autoptr(EchBfcDump) dump = ech_bfc_dump_new(ech_source_path(source));
     g_autoptr(EchTorchSays) torch = ech_torch_says_new();
     g_autoptr(EchEngineSays) engine = ech_engine_says_new();
+    g_autoptr(EchMemoryFigures) figures = ech_memory_figures_new(true);
     g_autoptr(EchPasted) pasted = ech_pasted_new(data, n);
-    Reader r = {.ret = ret, .where = ech_source_path(source), .builder = builder, .rows = rows, .items = items, .dump = dump, .torch = torch, .engine = engine};
+    Reader r = {.ret = ret,
+                .where = ech_source_path(source),
+                .builder = builder,
+                .rows = rows,
+                .items = items,
+                .dump = dump,
+                .torch = torch,
+                .engine = engine,
+                .figures = figures};
     if (options->device)
         ech_trace_builder_set_property(builder, "chip", options->device);
     EchWords line;

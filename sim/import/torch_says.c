@@ -352,8 +352,12 @@ static void say(const EchTorchSays *s, EchDiag *diag)
     }
     if (first)
         say_rest(s, diag);
+    g_autofree char *own = ech_format_bytes(reserved_of(s));
     if (s->async || s->backend == MPS)
         say_other_allocators(s, diag);
+    else if (first && !is_limited(s) && reserved_of(s) < s->capacity.bytes / 10 && MAX(rest.others, rest.beside) > s->capacity.bytes / 4 * 3)
+        ech_diag_remark(
+            diag, "PyTorch here holds no more than %s: nothing that this program changes makes much room, only another device, or that the others end", own);
     else
         say_verdict(s, diag);
     if (!first)

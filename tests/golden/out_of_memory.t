@@ -1,10 +1,10 @@
 What people paste when memory runs out: what held it, what is lost to padding, which chip would hold it, what to do next.
 $ echelon info tests/fuzz/corpus/out_of_memory/tpu.txt --device tpu-v5e
 tests/fuzz/corpus/out_of_memory/tpu.txt: out_of_memory
-XLA refused the program: 18.3 GiB of hbm asked for, of 15.8 GiB there are: 2.52 GiB too much
-3.87 GiB of the 11.2 GiB of temporaries are padding, without which it would fit: arrays are stored in whole tiles of their last two dimensions as laid out; 'echelon layout SHAPE --device CHIP' says which dimension costs what, and what another order would take
-listed: 6 allocations, 11.1 GiB in all; the largest only
-what would make room takes the program itself, which 'echelon capture --pretend NAME -- COMMAND' writes down without the device, also where it does not fit ('echelon advise')
+- XLA refused the program: 18.3 GiB of hbm asked for, of 15.8 GiB there are: 2.52 GiB too much
+- 3.87 GiB of the 11.2 GiB of temporaries are padding, without which it would fit: arrays are stored in whole tiles of their last two dimensions as laid out; 'echelon layout SHAPE --device CHIP' says which dimension costs what, and what another order would take
+- listed: 6 allocations, 11.1 GiB in all; the largest only
+- what would make room takes the program itself, which 'echelon capture --pretend NAME -- COMMAND' writes down without the device, also where it does not fit ('echelon advise')
 held, most first
       7.06 GiB  arguments
          4 GiB  s32[1048576,8,4] reshape (data.py:17)
@@ -53,9 +53,9 @@ $ echelon run --trace tests/fuzz/corpus/out_of_memory/tpu.txt --device tpu-v6e -
 
 $ echelon info tests/fuzz/corpus/out_of_memory/pytorch.txt
 tests/fuzz/corpus/out_of_memory/pytorch.txt: out_of_memory
-1.50 GiB would fit into what is free (1 GiB) and what PyTorch holds unused (4 GiB): the latter lies in pieces that are too small, partly used or of another stream; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True can join them (not on Windows), and 'echelon alloc' of a memory snapshot says which setting does
-1 GiB of this process are not PyTorch's: the context, libraries that allocate for themselves (NCCL, cuBLAS, JAX, TensorFlow)
-what was in use, and from which line: torch.cuda.memory._record_memory_history() when the program begins, torch.cuda.memory._dump_snapshot("oom.pickle") where the error is caught
+- 1.50 GiB would fit into what is free (1 GiB) and what PyTorch holds unused (4 GiB): the latter lies in pieces that are too small, partly used or of another stream; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True can join them (not on Windows), and 'echelon alloc' of a memory snapshot says which setting does
+- 1 GiB of this process are not PyTorch's: the context, libraries that allocate for themselves (NCCL, cuBLAS, JAX, TensorFlow)
+- what was in use, and from which line: torch.cuda.memory._record_memory_history() when the program begins, torch.cuda.memory._dump_snapshot("oom.pickle") where the error is caught
 held, most first
         18 GiB  PyTorch's tensors
          1 GiB  of this process, not PyTorch's (context, libraries)
@@ -80,10 +80,10 @@ what was in use, and from which line: torch.cuda.memory._record_memory_history()
 these are sums, not where each array lay: whether another allocator or setting had served the request, no replay of them tells
 $ echelon info tests/fuzz/corpus/out_of_memory/bfc.txt
 tests/fuzz/corpus/out_of_memory/bfc.txt: out_of_memory
-GPU_0_bfc refused 1 GiB, f32[64,64,256,256]: 2.44 GiB of its limit of 4 GiB were in use, 1.56 GiB free in 3 pieces, the largest 700 MiB
-fragmentation: 1.56 GiB are free, not in one piece
-nearest to a piece of 1 GiB: where 1 chunk in use (256 B) lies between free ones: 256 B at 0x7f0c6bc00500 of loss/Mean
-allocators that map pages do not need one piece: XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async (JAX), TF_GPU_ALLOCATOR=cuda_malloc_async (TensorFlow). Or allocate what stays before what comes and goes
+- GPU_0_bfc refused 1 GiB, f32[64,64,256,256]: 2.44 GiB of its limit of 4 GiB were in use, 1.56 GiB free in 3 pieces, the largest 700 MiB
+- fragmentation: 1.56 GiB are free, not in one piece
+- nearest to a piece of 1 GiB: where 1 chunk in use (256 B) lies between free ones: 256 B at 0x7f0c6bc00500 of loss/Mean
+- allocators that map pages do not need one piece: XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async (JAX), TF_GPU_ALLOCATOR=cuda_malloc_async (TensorFlow). Or allocate what stays before what comes and goes
 held, most first
          1 GiB  conv1/Conv2D
        704 MiB  conv3/Relu
@@ -165,11 +165,11 @@ echelon: said.txt: no captured format that echelon knows: the text says that mem
 exit 1
 $ echelon info - <tests/fuzz/corpus/out_of_memory/shares.txt
 -: out_of_memory
-no setting of the allocator would have served it: 2 GiB asked for, 768 MiB free and unused together, 1.25 GiB too much beside 17 GiB in use: use less (smaller batch, checkpointing, offload) or a larger card
-4.25 GiB are other processes', by number 77 (4.25 GiB): nvidia-smi (rocm-smi) names them; what they hold, no setting of this one frees
-2 GiB of this process are not PyTorch's: the context, libraries that allocate for themselves (NCCL, cuBLAS, JAX, TensorFlow)
-16 MiB of what is allocated are kept in private pools, of captured graphs: nothing else gets them
-what was in use, and from which line: torch.cuda.memory._record_memory_history() when the program begins, torch.cuda.memory._dump_snapshot("oom.pickle") where the error is caught
+- no setting of the allocator would have served it: 2 GiB asked for, 768 MiB free and unused together, 1.25 GiB too much beside 17 GiB in use: use less (smaller batch, checkpointing, offload) or a larger card
+- 4.25 GiB are other processes', by number 77 (4.25 GiB): nvidia-smi (rocm-smi) names them; what they hold, no setting of this one frees
+- 2 GiB of this process are not PyTorch's: the context, libraries that allocate for themselves (NCCL, cuBLAS, JAX, TensorFlow)
+- 16 MiB of what is allocated are kept in private pools, of captured graphs: nothing else gets them
+- what was in use, and from which line: torch.cuda.memory._record_memory_history() when the program begins, torch.cuda.memory._dump_snapshot("oom.pickle") where the error is caught
 held, most first
         17 GiB  PyTorch's tensors
       4.25 GiB  other processes
@@ -178,9 +178,9 @@ held, most first
       25.2 GiB  in all  (27111981056)
 $ echelon info tests/fuzz/corpus/out_of_memory/record.txt
 tests/fuzz/corpus/out_of_memory/record.txt: out_of_memory
-XLA refused the program: 3 GiB of hbm asked for, of 1 GiB there are: 2 GiB too much
-listed: 1 allocation, 2 GiB in all; the largest only
-what would make room takes the program itself, which 'echelon capture --pretend NAME -- COMMAND' writes down without the device, also where it does not fit ('echelon advise')
+- XLA refused the program: 3 GiB of hbm asked for, of 1 GiB there are: 2 GiB too much
+- listed: 1 allocation, 2 GiB in all; the largest only
+- what would make room takes the program itself, which 'echelon capture --pretend NAME -- COMMAND' writes down without the device, also where it does not fit ('echelon advise')
 held, most first
          2 GiB  f32[536870912] params['w']
          1 GiB  HLO temp, not listed
@@ -193,16 +193,16 @@ notes
            1  sizes_from_shapes
 $ echelon info tests/fuzz/corpus/out_of_memory/vllm.txt
 tests/fuzz/corpus/out_of_memory/vllm.txt: out_of_memory
-vLLM means to take 36 GiB (0.9 of 40 GiB), and 30 GiB were free when it began
-10 GiB were held by others: nvidia-smi names them (an earlier run that has not ended, a desktop). Free that, or --gpu-memory-utilization 0.75 or less, which starts, with so much less for the KV cache
+- vLLM means to take 36 GiB (0.9 of 40 GiB), and 30 GiB were free when it began
+- 10 GiB were held by others: nvidia-smi names them (an earlier run that has not ended, a desktop). Free that, or --gpu-memory-utilization 0.75 or less, which starts, with so much less for the KV cache
 held, most first
         10 GiB  held by others
         36 GiB  asked for besides
         46 GiB  in all  (49392123904)
 $ echelon info tests/fuzz/corpus/out_of_memory/triton.txt
 tests/fuzz/corpus/out_of_memory/triton.txt: out_of_memory
-Triton was refused 128 KiB of shared memory, of 64 KiB there are: 64 KiB too much
-this is memory on the chip that one block of a kernel shares, not the GPU's: the kernel fits with smaller blocks or fewer stages (num_stages buffers of each tile it loads), or was tuned for a GPU with more of it; what else runs does not matter
+- Triton was refused 128 KiB of shared memory, of 64 KiB there are: 64 KiB too much
+- this is memory on the chip that one block of a kernel shares, not the GPU's: the kernel fits with smaller blocks or fewer stages (num_stages buffers of each tile it loads), or was tuned for a GPU with more of it; what else runs does not matter
        128 KiB  asked for besides
 $ echelon run --trace tests/fuzz/corpus/out_of_memory/triton.txt --device h100-sxm; echo exit $?
 echelon: tests/fuzz/corpus/out_of_memory/triton.txt is a message about what one kernel keeps on the chip, which has a limit of its own: no device's memory decides whether it fits; 'echelon info' says what the message comes to

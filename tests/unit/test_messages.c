@@ -1,6 +1,7 @@
 /* What people paste when memory runs out: every wording's figures, and what it comes to; around them what logs, launchers, terminals and services put. */
 #include "sim/import/import.h"
 #include "sim/import/pasted.h"
+#include "sim/trace/lifetime.h"
 #include "tests/support/support.h"
 
 #include <check.h>
@@ -291,6 +292,195 @@ START_TEST(tensorflow)
 }
 END_TEST
 
+static const EchBuffer *find_buffer(const EchTrace *trace, const char *name)
+{
+    for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
+        const EchBuffer *b = &ech_trace_buffers(trace)[i];
+        if (strcmp(ech_trace_string(trace, b->name), name) == 0)
+            return b;
+    }
+    ck_abort_msg("no buffer %s", name);
+    return NULL;
+}
+
+static EchBytes peak_in(const EchTrace *trace, const char *memory)
+{
+    g_autoptr(EchLifetimes) lives = ech_lifetimes_new(trace, ech_trace_find_memory(trace, memory));
+    return lives->peak;
+}
+
+static const char *property(const EchImport *import, const char *key)
+{
+    const char *text = ech_trace_get_property(import->trace, key);
+    return text ? text : "";
+}
+
+/* What XLA lists of a program that a TPU has no room for: sizes are the shapes', sums hold what is not listed, what the runtime keeps is not the program's. */
+START_TEST(refused_by_a_tpu)
+{
+    static const char *const files[] = {"out_of_memory/tpu.txt", "out_of_memory/log.txt"};
+    g_autoptr(EchImport) import = ech_test_corpus(files[_i], "out_of_memory");
+    const EchTrace *t = import->trace;
+    const EchBuffer *padded = find_buffer(t, "s32[1048576,8,4] reshape (data.py:17)");
+    ck_assert_uint_eq(padded->bytes, UINT64_C(4) << 30);
+    ck_assert_uint_eq(padded->dense, 128 << 20);
+    ck_assert_uint_eq(find_buffer(t, "bf16[32768,50304] fusion.9")->bytes, UINT64_C(32768) * 50304 * 2);
+    ck_assert_uint_eq(find_buffer(t, "f32[64,2048,2048] exp (attention.py:41)")->role, ECH_ROLE_TEMPORARY);
+    ck_assert_uint_eq(find_buffer(t, "arguments")->role, ECH_ROLE_PARAMETER);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "sizes_from_shapes"), 6);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "reports_after_the_first"), (unsigned)_i);
+    /* 11.21 + 7.06 GiB by rows of two decimals. */
+    double used = (double)peak_in(t, "hbm") / (1 << 30);
+    ck_assert_msg(used > 18.26 && used < 18.28, "%g", used);
+    ck_assert(ech_test_says(import->diag, "2.52 GiB too much"));
+    ck_assert(ech_test_says(import->diag, "without which it would fit"));
+}
+END_TEST
+
+START_TEST(other_refusals)
+{
+    g_autoptr(EchImport) shared = ech_test_corpus("out_of_memory/shared.txt", NULL), vmem = ech_test_corpus("out_of_memory/vmem.txt", NULL),
+                         brief = ech_test_corpus("out_of_memory/short.txt", NULL), runtime = ech_test_corpus("out_of_memory/runtime.txt", NULL),
+                         gpu = ech_test_corpus("out_of_memory/gpu.txt", NULL);
+    ck_assert_uint_eq(peak_in(shared->trace, "hbm"), UINT64_C(3) << 29); /* two of 1 GiB in 1.5 GiB */
+    ck_assert_uint_eq(ech_diag_count(shared->diag, "allocations_sharing_places"), 2);
+    ck_assert_uint_eq(peak_in(vmem->trace, "vector"), 24 << 20);
+    ck_assert(ech_test_says(vmem->diag, "vmem_limit_bytes"));
+    ck_assert_uint_eq(peak_in(brief->trace, "hbm") >> 20, 8541 * 1024 / 100);
+    ck_assert(ech_test_says(runtime->diag, "3.95 GiB at once; 1.92 GiB were free"));
+    ck_assert_uint_eq(find_buffer(runtime->trace, "allocated before")->bytes, (EchBytes)(6.08 * (1 << 30) + .5));
+    ck_assert_uint_eq(peak_in(gpu->trace, "hbm"), (UINT64_C(7) << 30) + 64);
+    ck_assert_uint_eq(find_buffer(gpu->trace, "arguments, not listed")->bytes, 1 << 30);
+    ck_assert_uint_eq(find_buffer(gpu->trace, "f32[3,16384,16384] mul (model.py:9)")->bytes, UINT64_C(3) << 30);
+    g_autoptr(GError) error = NULL;
+    g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus/out_of_memory/bad.txt", NULL);
+    g_autoptr(EchImport) bad = ech_import_file(path, NULL, NULL, &error);
+    ck_assert_msg(!bad && strstr(error->message, "bad.txt: ") != NULL, "%s", error ? error->message : "read");
+}
+END_TEST
+
+/* XLA's and TensorFlow's allocator says where every chunk lies: whether the request failed for want of memory or of one piece follows, and so does what would
+ * have made room. */
+START_TEST(refused_by_bfc)
+{
+    g_autoptr(EchImport) holes = ech_test_corpus("out_of_memory/bfc.txt", "out_of_memory"), grown = ech_test_corpus("out_of_memory/bfc_growth.txt", NULL),
+                         old = ech_test_corpus("out_of_memory/bfc_old.txt", NULL), mixed = ech_test_corpus("out_of_memory/bfc_mixed.txt", NULL),
+                         cut = ech_test_corpus("out_of_memory/bfc_cut.txt", NULL), bad = ech_test_corpus("out_of_memory/bfc_bad.txt", NULL);
+    /* 4 GiB in one region: 700, 600 and 300 MiB are free, 1 GiB is asked for. */
+    ck_assert_str_eq(property(holes, "allocator"), "GPU_0_bfc");
+    ck_assert_str_eq(property(holes, "asked_for_bytes"), "1073741824");
+    ck_assert_str_eq(property(holes, "largest_free_bytes"), "734003200");
+    ck_assert_str_eq(property(holes, "free_bytes"), "1677721600");
+    ck_assert_uint_eq(find_buffer(holes->trace, "loss/Mean")->address, UINT64_C(0x7f0c20000000) + 1280 + (UINT64_C(1212) << 20));
+    ck_assert_uint_eq(find_buffer(holes->trace, "what was asked for, f32[64,64,256,256]")->bytes, 1 << 30);
+    ck_assert(ech_test_says(holes->diag, "fragmentation: 1.56 GiB are free, not in one piece"));
+    ck_assert(ech_test_says(holes->diag, "where 1 chunk in use (256 B) lies between free ones: 256 B at 0x7f0c6bc00500 of loss/Mean"));
+    /* Three regions of a limit that the request does not fit into, whatever lies where. */
+    ck_assert_uint_eq(ech_diag_count(grown->records, "regions"), 3);
+    ck_assert(ech_test_says(grown->diag, "1.49 GiB not taken from the device"));
+    ck_assert(ech_test_says(grown->diag, "use, not fragmentation: 517 MiB too much"));
+    ck_assert(ech_test_says(grown->diag, "refused: 2 GiB at once") == false);
+    /* TensorFlow 1.3: what is in use first, then what is free; no regions, no rounded size. */
+    ck_assert_uint_eq(ech_diag_count(old->records, "chunks in use"), 3);
+    ck_assert(ech_test_says(old->diag, "116 MiB free in 2 pieces, the largest 60 MiB"));
+    /* Lines of two devices' dumps between one another: the first one's alone. */
+    ck_assert_uint_eq(peak_in(mixed->trace, "hbm"), UINT64_C(9) << 29);
+    ck_assert_uint_eq(ech_diag_count(mixed->diag, "lines_of_another_dump"), 2);
+    ck_assert_uint_eq(ech_diag_count(mixed->diag, "reports_after_the_first"), 1);
+    ck_assert(ech_test_says(cut->diag, "2 GiB of the pool's 4 GiB are not listed"));
+    ck_assert_uint_eq(find_buffer(bad->trace, "chunk of 1 EiB")->bytes, UINT64_C(1) << 60);
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {"W bfc_allocator.cc:1] Allocator (gpu_host_bfc) ran out of memory trying to allocate 1.00GiB (rounded to 1073741824)requested by op X\nStats: "
+         "\nLimit: "
+         "1073741824\nInUse: 1048576\nMaxInUse: 1\n",
+         "use, not fragmentation: 1 MiB too much, however the chunks lie. Use less at a time (a smaller batch, rematerialisation, offload), or raise the limit "
+         "of 1 GiB where the device has more: TF_GPU_HOST_MEM_LIMIT_IN_MB"},
+        {"Allocator (GPU_0_bfc) ran out of memory trying to allocate 1.25GiB with freed_by_count=0. The caller indicates that this is not a failure, but may "
+         "mean "
+         "that\nStats: \nInUse: 256\n",
+         "that the caller can do without"},
+        {"ran out of memory trying to allocate 1.00GiB (rounded to 1073741824)\nNext region of size 536870912\nFree  at 10000 of size 536870912 next "
+         "18446744073709551615\nNext region of size 805306368\nFree  at 20010000 of size 536870912 next 2\nInUse at 40010000 of size 268435456 next "
+         "18446744073709551615\nTotal bytes in pool: 1342177280 memory_limit_: 1342177280 available bytes: 0\nStats:\nInUse: 268435456\n",
+         "1 GiB lie side by side but in different regions"},
+        {"ran out of memory trying to allocate 1.00GiB (rounded to 1073741824)\nNext region of size 536870912\nInUse at 10000 of size 536870912 next "
+         "18446744073709551615\ntotal_region_allocated_bytes_: 536870912 memory_limit_: 4294967296 available bytes: 1\nStats:\nInUse: 536870912\n",
+         "not the limit, the device: the allocator might have taken 3.50 GiB more"},
+        {"Bin (268435456): \tTotal Chunks: 2, Chunks in use: 2. 1.00GiB allocated for chunks. 1.00GiB in use in bin. 512.00MiB client-requested in use in bin.",
+         "512 MiB of the 1 GiB in use were not asked for"},
+        {"RuntimeError: Resource exhausted: Out of memory allocating 4294967296 bytes.", "the message does not say what was in use"},
+        {"XlaRuntimeError: RESOURCE_EXHAUSTED: Failed to allocate request for 2.00GiB (2147483647B) on device ordinal 0",
+         "the message does not say what was in use"},
+        {"ResourceExhaustedError: OOM when allocating tensor with shape[1024,1024] and type half on /job:localhost by allocator GPU_0_bfc",
+         "the BFC allocator refused 2 MiB, f16[1024,1024]"},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)cases[i].text, strlen(cases[i].text), "text");
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchImport) import = ech_import_source(source, NULL, NULL, &error);
+        ck_assert_ok(import, error);
+        ck_assert_msg(ech_test_says(import->diag, cases[i].says), "%s: %s", cases[i].says, ech_diag_remarks(import->diag)[0]);
+    }
+    /* Every line behind a launcher's prefix. */
+    const char *text =
+        "[1,0]<stderr>:W bfc_allocator.cc:1] Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.00GiB (rounded to 2147483648)requested by op "
+        "X\r\n[1,0]<stderr>:I bfc_allocator.cc:2] Stats: \r\n[1,0]<stderr>:Limit:   3.00GiB\r\n[1,0]<stderr>:InUse:   2.00GiB\r\n"
+        "[1,0]<stderr>:MaxInUse:   2.50GiB\r\n";
+    g_autoptr(EchSource) launched = ech_source_new_memory((const uint8_t *)text, strlen(text), "launched");
+    g_autoptr(EchImport) prefixed = ech_import_source(launched, NULL, NULL, NULL);
+    ck_assert(prefixed && ech_test_says(prefixed->diag, "use, not fragmentation: 1 GiB too much"));
+    /* Nothing that failed. */
+    text = "W bfc_allocator.cc:1] Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.00GiB with freed_by_count=0. The caller indicates that this is "
+           "not a "
+           "failure, but\n";
+    g_autoptr(EchSource) workspace = ech_source_new_memory((const uint8_t *)text, strlen(text), "workspace");
+    g_autoptr(GError) nothing = NULL;
+    g_autoptr(EchImport) none = ech_import_source(workspace, NULL, NULL, &nothing);
+    ck_assert(!none && strstr(nothing->message, "workspace: nothing ran out of memory"));
+    /* Far behind in a log. */
+    g_autoptr(GString) log = g_string_new(NULL);
+    for (unsigned i = 0; i < 5000; i++)
+        g_string_append_printf(log, "step %u of 5000, loss 3.25\n", i);
+    g_string_append(log, cases[0].text);
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)log->str, log->len, "log");
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = ech_import_source(source, NULL, NULL, &error);
+    ck_assert_ok(import, error);
+    ck_assert(ech_test_says(import->diag, cases[0].says));
+}
+END_TEST
+
+/* PyTorch's sentence: what was asked for against what was free and what the allocator held unused. */
+START_TEST(refused_by_pytorch)
+{
+    g_autoptr(EchImport) now = ech_test_corpus("out_of_memory/pytorch.txt", NULL), old = ech_test_corpus("out_of_memory/pytorch_old.txt", NULL);
+    ck_assert_uint_eq(peak_in(now->trace, "hbm"), UINT64_C(41) << 29); /* 18 in use, 1 of others, 1.5 asked for */
+    ck_assert(ech_test_says(now->diag, "would fit into what is free (1 GiB) and what PyTorch holds unused (4 GiB)"));
+    ck_assert(ech_test_says(old->diag, "2 GiB asked for, 768 MiB free and unused together, 1.25 GiB too much"));
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacty of 4.00 GiB of which 2.80 GiB is free. Of the allocated memory 0 bytes is "
+         "allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.",
+         "2.80 GiB were free and 2 GiB refused"},
+        {"CUDA out of memory. Tried to allocate 1.01 GiB (GPU 0; 4.00 GiB total capacity; 1.00 GiB already allocated; 0.50 GiB free; 1.50 GiB reserved in "
+         "total "
+         "by PyTorch)",
+         "too rounded to tell"},
+        {"HIP out of memory. Tried to allocate 1.00 GiB.", "does not say what was allocated"},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)cases[i].text, strlen(cases[i].text), "text");
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchImport) import = ech_import_source(source, NULL, NULL, &error);
+        ck_assert_msg(import != NULL, "%s", error ? error->message : "");
+        ck_assert_msg(ech_test_says(import->diag, cases[i].says), "%s", cases[i].says);
+    }
+}
+END_TEST
+
 /* Most of the device is another's: that comes before what this process could do. */
 START_TEST(others_first)
 {
@@ -326,14 +516,14 @@ END_TEST
 static const struct {
     const char *text, *says;
 } unsized[] = {
-    {"ValueError: The model's max seq len (4096) is larger than the maximum number of tokens that can be stored in KV cache (3000).",
-     "--max-model-len of the second number"},
     {"ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`", "--max-num-batched-tokens"},
     {"node:1:2 [0] enqueue.cc:9 NCCL WARN Cuda failure 2 'out of memory'", "NCCL_BUFFSIZE"},
     {"RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "beside the framework's pool"},
     {"- **Exception Message:** Allocation on device ", "backend:native"},
     {"MemoryError: std::bad_alloc: out_of_memory: RMM failure at:/a.hpp:1: Maximum pool size exceeded", "maximum_pool_size"},
     {"RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "--chunked-prefill-size"},
+    {"[Array([[0., 0.]], dtype=float32), Array([1.], dtype=float32)]", "print(a.shape, a.dtype)"},
+    {"GPU  Temp   AvgPwr  SCLK    MCLK     Fan  Perf  PwrCap  VRAM%  GPU%\n0    38.0c  41.0W   800Mhz  1600Mhz  0%   auto  300.0W   97%   0%", "--showmeminfo"},
     {"[{'device': 0, 'total_size': 2097152, 'segment_type': 'small', 'blocks': []}]", "what Python prints of PyTorch's segments"},
     {"{'device': 0,\n 'total_size': 2097152, 'segment_type': 'small', 'blocks': []}", "what Python prints of PyTorch's segments"},
     {"UserWarning: Some donated buffers were not usable: ShapedArray(float32[8,8]).", "same shape, type and sharding"},
@@ -400,6 +590,10 @@ int main(void)
     tcase_add_loop_test(tcase, xla, 0, G_N_ELEMENTS(of_xla));
     tcase_add_loop_test(tcase, tensorflow, 0, G_N_ELEMENTS(of_tensorflow));
     tcase_add_loop_test(tcase, without_sizes, 0, G_N_ELEMENTS(unsized));
+    tcase_add_loop_test(tcase, refused_by_a_tpu, 0, 2);
+    tcase_add_test(tcase, other_refusals);
+    tcase_add_test(tcase, refused_by_bfc);
+    tcase_add_test(tcase, refused_by_pytorch);
     tcase_add_test(tcase, others_first);
     tcase_add_test(tcase, several_reports);
     tcase_add_test(tcase, absurd);

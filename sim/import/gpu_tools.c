@@ -1,0 +1,500 @@
+#include "sim/import/gpu_tools.h"
+#include "sim/base/error.h"
+#include "sim/import/refused.h"
+
+#include <string.h>
+
+enum { MAX_GPUS = 64, MAX_PROCESSES = 512, MAX_WORDS = 64, MAX_SHOWN = 6 };
+
+static const EchBytes MIB = 1 << 20;
+
+typedef struct {
+    uint64_t index;
+    char name[48];
+    bool has_used, has_total;
+    EchRounded used, total;
+} Gpu;
+
+typedef struct {
+    uint64_t gpu, id;
+    char name[48];
+    EchRounded size; /* bytes 0: not told */
+} Process;
+
+typedef enum { NOTHING, GPUS, SLICES, PROCESSES } Section;
+
+/* Columns of nvidia-smi --format=csv; -1: not asked for. */
+typedef struct {
+    int index, name, used, total, pid, process, by_process;
+} Columns;
+
+struct EchGpuTools {
+    Section section; /* of nvidia-smi's table */
+    Gpu *row;        /* whose second line comes next, or NULL */
+    bool csv;
+    bool amd;
+    bool lists;      /* Processes are told where there are any. */
+    uint64_t listed; /* the GPU whose processes PyTorch lists */
+    uint64_t rows;   /* of the CSV so far */
+    Columns columns;
+    Gpu gpus[MAX_GPUS];
+    unsigned n_gpus;
+    Process processes[MAX_PROCESSES];
+    unsigned n_processes;
+};
+
+EchGpuTools *ech_gpu_tools_new(void)
+{
+    return g_new0(EchGpuTools, 1);
+}
+
+void ech_gpu_tools_free(EchGpuTools *tools)
+{
+    g_free(tools);
+}
+
+bool ech_gpu_tools_any(const EchGpuTools *tools)
+{
+    for (unsigned i = 0; i < tools->n_gpus; i++) {
+        if (tools->gpus[i].has_used)
+            return true;
+    }
+    return tools->n_processes > 0;
+}
+
+/* ---- words ---- */
+
+static void copy(char *to, size_t size, EchWords words)
+{
+    g_autofree char *text = ech_quote(words.text, (gssize)MIN(words.n, size - 1), size - 1);
+    g_strlcpy(to, text, size);
+}
+
+/* The pieces of @line between @separator's; blanks in a row count as one. */
+static unsigned split(EchWords line, char separator, EchWords *ret)
+{
+    unsigned n = 0;
+    for (size_t at = 0; at < line.n && n < MAX_WORDS;) {
+        const char *end = memchr(line.text + at, separator, line.n - at);
+        size_t stop = end ? (size_t)(end - line.text) : line.n;
+        EchWords word = ech_words_trim(line.text + at, stop - at);
+        if (word.n || separator != ' ')
+            ret[n++] = word;
+        at = stop + 1;
+    }
+    return n;
+}
+
+static bool is_number(EchWords word, uint64_t *ret)
+{
+    g_autofree char *text = g_strndup(word.text, MIN(word.n, (size_t)24));
+    return word.n && word.n < 21 && ech_parse_u64(text, ret, NULL);
+}
+
+static bool is_size(EchWords word, EchRounded *ret)
+{
+    size_t used;
+    return ech_rounded_parse(word.text, word.n, ret, &used) && used == word.n;
+}
+
+/* "81920", "81920 MiB": MiB unless it says otherwise. */
+static bool is_mib(EchWords word, EchRounded *ret)
+{
+    uint64_t number;
+    if (is_size(word, ret))
+        return true;
+    if (!is_number(word, &number) || number >= UINT64_C(1) << 40)
+        return false;
+    *ret = (EchRounded){number * MIB, (double)MIB / 2};
+    return true;
+}
+
+static Gpu *gpu(EchGpuTools *t, uint64_t index)
+{
+    for (unsigned i = 0; i < t->n_gpus; i++) {
+        if (t->gpus[i].index == index)
+            return &t->gpus[i];
+    }
+    if (t->n_gpus == MAX_GPUS)
+        return NULL;
+    t->gpus[t->n_gpus] = (Gpu){.index = index};
+    return &t->gpus[t->n_gpus++];
+}
+
+static void add_process(EchGpuTools *t, uint64_t index, uint64_t id, EchWords name, EchRounded size)
+{
+    if (t->n_processes == MAX_PROCESSES)
+        return;
+    Process *p = &t->processes[t->n_processes++];
+    *p = (Process){.gpu = index, .id = id, .size = size};
+    const char *slash = name.n ? memrchr(name.text, '/', name.n) : NULL;
+    if (slash)
+        name = (EchWords){slash + 1, (size_t)(name.text + name.n - slash - 1)};
+    copy(p->name, sizeof p->name, name);
+}
+
+/* ---- nvidia-smi ---- */
+
+/* "0  NVIDIA GeForce RTX 4090        Off |   00000000:4E:00.0 Off |": a number, a name up to its persistence mode. */
+static bool read_name(EchGpuTools *t, EchWords line)
+{
+    EchWords words[MAX_WORDS];
+    const char *bar = line.n ? memchr(line.text, '|', line.n) : NULL;
+    uint64_t index;
+    unsigned n = bar ? split((EchWords){line.text, (size_t)(bar - line.text)}, ' ', words) : 0;
+    if (n < 2 || !is_number(words[0], &index) || g_ascii_isdigit(*words[1].text))
+        return false;
+    unsigned last = n - 1;
+    if (last > 1 && (ech_words_start(words[last], "Off") || ech_words_start(words[last], "On")))
+        last--;
+    Gpu *g = gpu(t, index);
+    if (g)
+        copy(g->name, sizeof g->name, (EchWords){words[1].text, (size_t)(words[last].text + words[last].n - words[1].text)});
+    t->row = g;
+    return g != NULL;
+}
+
+/* "30%   29C    P8             22W /  450W |   18507MiB /  24564MiB |" */
+static bool read_usage(EchGpuTools *t, EchWords line)
+{
+    EchWords cells[MAX_WORDS];
+    unsigned n = split(line, '|', cells);
+    for (unsigned i = 0; i < n; i++) {
+        EchWords pair[MAX_WORDS];
+        EchRounded used, total;
+        if (split(cells[i], '/', pair) != 2 || !is_size(pair[0], &used) || !is_size(pair[1], &total))
+            continue;
+        t->row->used = used;
+        t->row->total = total;
+        t->row->has_used = t->row->has_total = true;
+        t->row = NULL;
+        return true;
+    }
+    return false;
+}
+
+/* "0   N/A  N/A     10734      C   /usr/bin/python                     14160MiB |" */
+static bool read_process(EchGpuTools *t, EchWords line)
+{
+    EchWords words[MAX_WORDS];
+    unsigned n = split(line, ' ', words), at = 1;
+    uint64_t index, id;
+    EchRounded size = {0};
+    if (n && words[n - 1].n == 1 && *words[n - 1].text == '|')
+        n--;
+    if (n < 4 || !is_number(words[0], &index))
+        return false;
+    while (at < 3 && ech_words_start(words[at], "N/A"))
+        at++;
+    /* Of a slice of a GPU its two numbers come first. */
+    uint64_t third;
+    if (at + 2 < n && is_number(words[at + 1], &third) && is_number(words[at + 2], &third))
+        at += 2;
+    if (at + 3 > n || !is_number(words[at], &id) || words[at + 1].n > 3)
+        return false;
+    if (!is_size(words[n - 1], &size) && !ech_words_start(words[n - 1], "N/A"))
+        return false;
+    EchWords name =
+        n - 1 > at + 2 ? (EchWords){words[at + 2].text, (size_t)(words[n - 2].text + words[n - 2].n - words[at + 2].text)} : (EchWords){words[at].text, 0};
+    add_process(t, index, id, name, size);
+    return true;
+}
+
+static bool read_table(EchGpuTools *t, EchWords line)
+{
+    if (ech_words_have(line, "NVIDIA-SMI ") && ech_words_have(line, "|")) {
+        t->section = GPUS;
+        t->row = NULL;
+        return true;
+    }
+    if (t->section == NOTHING)
+        return false;
+    if (ech_words_start(line, "MIG devices:") || ech_words_start(line, "Processes:")) {
+        t->section = *line.text == 'M' ? SLICES : PROCESSES;
+        t->lists |= t->section == PROCESSES;
+        return true;
+    }
+    switch (t->section) {
+    case GPUS: return (t->row && read_usage(t, line)) || read_name(t, line);
+    case PROCESSES: return read_process(t, line);
+    case SLICES:
+    case NOTHING: break;
+    }
+    return false;
+}
+
+/* "index, name, memory.used [MiB], memory.total [MiB]", "pid, process_name, used_gpu_memory [MiB]" */
+static bool read_heading(EchGpuTools *t, EchWords line)
+{
+    EchWords cells[MAX_WORDS];
+    Columns c = {-1, -1, -1, -1, -1, -1, -1};
+    if (!ech_words_have(line, "memory") || !ech_words_have(line, ","))
+        return false;
+    unsigned n = split(line, ',', cells);
+    for (unsigned i = 0; i < n; i++) {
+        const struct {
+            const char *name;
+            int *column;
+        } known[] = {{"memory.used", &c.used}, {"memory.total", &c.total},         {"index", &c.index},           {"name", &c.name}, {"pid", &c.pid},
+                     {"process", &c.process},  {"used_gpu_memory", &c.by_process}, {"used_memory", &c.by_process}};
+        for (size_t k = 0; k < G_N_ELEMENTS(known); k++) {
+            if (ech_words_start(cells[i], known[k].name))
+                *known[k].column = (int)i;
+        }
+    }
+    if ((c.used < 0 || c.total < 0) && (c.by_process < 0 || c.pid < 0))
+        return false;
+    t->columns = c;
+    t->csv = true;
+    t->rows = 0;
+    return true;
+}
+
+static bool read_csv(EchGpuTools *t, EchWords line)
+{
+    EchWords cells[MAX_WORDS];
+    unsigned n = split(line, ',', cells);
+    const Columns *c = &t->columns;
+    EchRounded used, total;
+    uint64_t index = t->rows, id;
+    if (c->pid >= 0 && c->by_process >= 0 && (int)n > MAX(c->pid, c->by_process)) {
+        EchWords none = {line.text, 0}, name = c->process >= 0 && (int)n > c->process ? cells[c->process] : none;
+        if (!is_number(cells[c->pid], &id) || !is_mib(cells[c->by_process], &used))
+            return t->csv = false;
+        add_process(t, 0, id, name, used);
+        return true;
+    }
+    if (c->used < 0 || c->total < 0 || (int)n <= MAX(c->used, c->total) || !is_mib(cells[c->used], &used) || !is_mib(cells[c->total], &total))
+        return t->csv = false;
+    if (c->index >= 0 && (int)n > c->index && !is_number(cells[c->index], &index))
+        return t->csv = false;
+    Gpu *g = gpu(t, index);
+    t->rows++;
+    if (!g)
+        return true;
+    g->used = used;
+    g->total = total;
+    g->has_used = g->has_total = true;
+    if (c->name >= 0 && (int)n > c->name)
+        copy(g->name, sizeof g->name, cells[c->name]);
+    return true;
+}
+
+/* ---- others ---- */
+
+/* "[0] NVIDIA A100 80GB PCIe | 52'C, 100 % | 70151 / 81920 MB | alice(60211M) bob:python/77(9300M)" */
+static bool read_gpustat(EchGpuTools *t, EchWords before, EchWords line)
+{
+    EchWords cells[MAX_WORDS], pair[MAX_WORDS], who[MAX_WORDS];
+    EchRounded used, total;
+    const char *bracket = before.n ? memrchr(before.text, '[', before.n) : NULL;
+    size_t digits = 0;
+    uint64_t index;
+    while (bracket && bracket + 1 + digits < before.text + before.n && g_ascii_isdigit(bracket[1 + digits]))
+        digits++;
+    unsigned n_cells = split(line, '|', cells);
+    if (!bracket || !is_number((EchWords){bracket + 1, digits}, &index) || n_cells < 3 || split(cells[2], '/', pair) != 2 || !is_mib(pair[0], &used) ||
+        !is_size(pair[1], &total) || !ech_words_have(cells[1], "C"))
+        return false;
+    Gpu *g = gpu(t, index);
+    t->lists = true;
+    if (!g)
+        return true;
+    copy(g->name, sizeof g->name, cells[0]);
+    g->used = used;
+    g->total = total;
+    g->has_used = g->has_total = true;
+    unsigned n = n_cells > 3 ? split(cells[3], ' ', who) : 0;
+    for (unsigned i = 0; i < n; i++) {
+        const char *open = memrchr(who[i].text, '(', who[i].n), *slash = memrchr(who[i].text, '/', who[i].n);
+        EchRounded size;
+        uint64_t id = 0;
+        if (!open || who[i].text[who[i].n - 1] != ')' || !is_size((EchWords){open + 1, (size_t)(who[i].text + who[i].n - open) - 2}, &size))
+            continue;
+        bool numbered = slash && slash < open && is_number((EchWords){slash + 1, (size_t)(open - slash) - 1}, &id);
+        add_process(t, index, numbered ? id : 0, (EchWords){who[i].text, (size_t)((numbered ? slash : open) - who[i].text)}, size);
+    }
+    return true;
+}
+
+/* "GPU[0]		: VRAM Total Used Memory (B): 66642000000" */
+static bool read_rocm(EchGpuTools *t, EchWords line)
+{
+    uint64_t index, bytes;
+    EchWords at = ech_words_after(line, "GPU["), rest = ech_words_after(line, "VRAM Total ");
+    const char *close = at.n ? memchr(at.text, ']', MIN(at.n, (size_t)8)) : NULL;
+    bool used = ech_words_start(rest, "Used Memory (B)");
+    if (!close || !is_number((EchWords){at.text, (size_t)(close - at.text)}, &index) || (!used && !ech_words_start(rest, "Memory (B)")) ||
+        !ech_words_number_after(rest, "Memory (B)", &bytes))
+        return false;
+    Gpu *g = gpu(t, index);
+    t->amd = true;
+    if (g && used) {
+        g->used = (EchRounded){bytes, 0};
+        g->has_used = true;
+    } else if (g) {
+        g->total = (EchRounded){bytes, 0};
+        g->has_total = true;
+    }
+    return true;
+}
+
+/* "GPU:0", "process      79749 uses      601.000 MB GPU memory" */
+static bool read_listed(EchGpuTools *t, EchWords line)
+{
+    EchWords words[MAX_WORDS];
+    uint64_t id;
+    EchRounded size;
+    if (ech_words_start(line, "GPU:") && is_number((EchWords){line.text + 4, line.n - 4}, &id)) {
+        t->listed = id;
+        return true;
+    }
+    if (!ech_words_start(line, "process ") || split(line, ' ', words) < 5 || !is_number(words[1], &id) || !ech_words_size_after(line, " uses", &size))
+        return false;
+    add_process(t, t->listed, id, (EchWords){line.text, 7}, size);
+    return true;
+}
+
+bool ech_gpu_tools_line(EchGpuTools *t, EchWords before, EchWords line)
+{
+    if (line.n == 0)
+        return false;
+    if (t->csv && read_csv(t, line))
+        return true;
+    return read_table(t, line) || read_heading(t, line) || read_gpustat(t, before, line) || read_rocm(t, line) || read_listed(t, line);
+}
+
+/* ---- what it comes to ---- */
+
+static EchBytes free_of(const Gpu *g)
+{
+    return g->total.bytes - MIN(g->total.bytes, g->used.bytes);
+}
+
+static char *name_of(const Process *p)
+{
+    if (p->id && p->name[0])
+        return g_strdup_printf("%s (%" G_GUINT64_FORMAT ")", p->name, p->id);
+    return p->id ? g_strdup_printf("process %" G_GUINT64_FORMAT, p->id) : g_strdup(p->name[0] ? p->name : "a process without a name");
+}
+
+static const Gpu *fullest(const EchGpuTools *t)
+{
+    const Gpu *best = NULL;
+    for (unsigned i = 0; i < t->n_gpus; i++) {
+        const Gpu *g = &t->gpus[i];
+        if (g->has_used && (!best || g->used.bytes > best->used.bytes))
+            best = g;
+    }
+    return best;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const Process *x = a, *y = b;
+    if (x->size.bytes != y->size.bytes)
+        return x->size.bytes < y->size.bytes ? 1 : -1;
+    return x->id != y->id ? (x->id > y->id) - (x->id < y->id) : strcmp(x->name, y->name);
+}
+
+/* Processes on @index that say how much they hold, the largest first; *ret_sum: in all. Owned by the caller. */
+static GArray *processes_of(const EchGpuTools *t, uint64_t index, EchBytes *ret_sum)
+{
+    GArray *list = g_array_new(FALSE, FALSE, sizeof(Process));
+    *ret_sum = 0;
+    for (unsigned i = 0; i < t->n_processes; i++) {
+        const Process *p = &t->processes[i];
+        if (p->gpu != index || p->size.bytes == 0)
+            continue;
+        g_array_append_val(list, *p);
+        *ret_sum = ech_bytes_add(*ret_sum, p->size.bytes);
+    }
+    g_array_sort(list, by_size);
+    return list;
+}
+
+static void say_gpu(const EchGpuTools *t, const Gpu *g, EchDiag *diag)
+{
+    EchBytes sum;
+    g_autoptr(GArray) list = processes_of(t, g->index, &sum);
+    g_autoptr(GString) text = g_string_new(NULL);
+    g_autofree char *used = ech_format_bytes(g->used.bytes), *total = ech_format_bytes(g->total.bytes);
+    g_string_append_printf(text, "GPU %" G_GUINT64_FORMAT "%s%s%s: %s", g->index, g->name[0] ? " (" : "", g->name, g->name[0] ? ")" : "", used);
+    if (g->has_total)
+        g_string_append_printf(text, " of %s", total);
+    g_string_append(text, " in use");
+    for (guint i = 0; i < MIN(list->len, MAX_SHOWN); i++) {
+        g_autofree char *size = ech_format_bytes(g_array_index(list, Process, i).size.bytes), *name = name_of(&g_array_index(list, Process, i));
+        g_string_append_printf(text, "%s%s %s", i ? ", " : ": ", name, size);
+    }
+    if (list->len > MAX_SHOWN)
+        g_string_append_printf(text, " and %u more", list->len - MAX_SHOWN);
+    ech_diag_remark(diag, "%s", text->str);
+    EchBytes rest = g->used.bytes - MIN(g->used.bytes, sum);
+    g_autofree char *size = ech_format_bytes(rest);
+    if (rest > 512 * MIB && rest > g->used.bytes / 20 && (t->lists || list->len))
+        ech_diag_remark(diag,
+                        "%s of that no process in the list holds: those of other containers and a killed one that has not let go yet are not in it ('fuser -v "
+                        "/dev/nvidia*', as root outside containers, finds whoever has the device open)",
+                        size);
+    for (guint i = 0; i < list->len && g->has_total; i++) {
+        const Process *p = &g_array_index(list, Process, i);
+        double share = (double)p->size.bytes / (double)g->total.bytes;
+        g_autofree char *name = name_of(p);
+        if (share > 0.745 && share < 0.78)
+            ech_diag_remark(diag,
+                            "%s holds three quarters of it: as much as JAX takes when it starts, used or not; XLA_PYTHON_CLIENT_PREALLOCATE=false lets it take "
+                            "what it needs",
+                            name);
+    }
+}
+
+void ech_gpu_tools_say(const EchGpuTools *t, bool beside, EchDiag *diag)
+{
+    const Gpu *full = fullest(t), *roomiest = NULL;
+    unsigned said = 0;
+    for (unsigned i = 0; i < t->n_gpus; i++) {
+        const Gpu *g = &t->gpus[i];
+        if (!g->has_used)
+            continue;
+        if (said++ < MAX_SHOWN)
+            say_gpu(t, g, diag);
+        if (g->has_total && (!roomiest || free_of(g) > free_of(roomiest)))
+            roomiest = g;
+    }
+    if (said > MAX_SHOWN)
+        ech_diag_remark(diag, "and %u GPUs more", said - MAX_SHOWN);
+    for (unsigned i = 0; i < t->n_processes && said == 0; i++) {
+        g_autofree char *size = ech_format_bytes(t->processes[i].size.bytes), *name = name_of(&t->processes[i]);
+        ech_diag_remark(diag, "%s holds %s", name, t->processes[i].size.bytes ? size : "memory, how much is not told");
+    }
+    if (!full || !full->has_total)
+        return;
+    if (!t->lists && t->n_processes == 0)
+        ech_diag_remark(diag, "who holds it: %s", t->amd ? "'rocm-smi --showpids'" : "the list of processes at the end of what nvidia-smi prints");
+    if (roomiest != full && free_of(roomiest) > free_of(full) + full->total.bytes / 10) {
+        g_autofree char *free = ech_format_bytes(free_of(roomiest));
+        ech_diag_remark(diag, "most room: GPU %" G_GUINT64_FORMAT ", %s free; %s_VISIBLE_DEVICES=%" G_GUINT64_FORMAT " runs there", roomiest->index, free,
+                        t->amd ? "HIP" : "CUDA", roomiest->index);
+    }
+    if (!beside)
+        ech_diag_remark(diag,
+                        "that is what the driver has given out, what frameworks keep unused and each process's context (some 300 to 600 MiB) included; what is "
+                        "in it a capture of the program tells: PyTorch's memory snapshot, JAX's device memory profile");
+}
+
+void ech_gpu_tools_write(const EchGpuTools *t, EchTraceBuilder *builder)
+{
+    EchId memory = ech_trace_builder_memory(builder, "hbm");
+    const Gpu *full = fullest(t);
+    EchBytes sum;
+    g_autoptr(GArray) list = processes_of(t, full ? full->index : t->n_processes ? t->processes[0].gpu : 0, &sum);
+    for (guint i = 0; i < list->len; i++) {
+        g_autofree char *name = name_of(&g_array_index(list, Process, i));
+        ech_refused_held(builder, memory, name, g_array_index(list, Process, i).size.bytes);
+    }
+    if (!full)
+        return;
+    ech_refused_held(builder, memory, list->len ? "no listed process" : "in use", full->used.bytes - MIN(full->used.bytes, sum));
+    ech_refused_number(builder, "had_bytes", full->has_total, full->total.bytes);
+}

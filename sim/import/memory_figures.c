@@ -1,0 +1,527 @@
+/* What programs and tools print of memory in use. Figures become a trace of what was there, as those of a message about refused memory do. */
+#include "sim/import/memory_figures.h"
+#include "sim/base/error.h"
+#include "sim/import/gpu_tools.h"
+#include "sim/import/pool_says.h"
+#include "sim/import/refused.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MAX_ARRAYS = 1 << 16, MAX_NODES = 1 << 12, MAX_NAME = 120 };
+
+/* Of XLA's memory_analysis(); [1]: of the host's memory. */
+typedef enum { CODE, ARGUMENTS, RESULTS, ALIASED, TEMPORARIES, N_PARTS } Part;
+
+typedef struct {
+    bool any;
+    EchBytes parts[2][N_PARTS];
+} Compiled;
+
+typedef struct {
+    bool has_weights, has_cache, has_total, has_graphs, has_activations;
+    EchRounded weights, total, graphs, activations;
+    double cache;                        /* bytes for keys and values; below 0: how much is missing */
+    uint64_t tokens, per_request, least; /* that the cache holds; of a request; that the largest request may have */
+    double share;                        /* of the memory; 0: not told */
+} Vllm;
+
+/* Arrays of one shape: "f32[4096,4096]". */
+typedef struct {
+    char *name;
+    EchBytes bytes; /* each */
+} Array;
+
+struct EchMemoryFigures {
+    bool beside; /* a message about refused memory */
+    EchPoolSays *pool;
+    EchGpuTools *tools;
+    Compiled compiled, one;
+    uint64_t programs;
+    Vllm vllm;
+    GArray *arrays; /* Array */
+    bool untyped;   /* 4 bytes an element were assumed of some */
+    GArray *nodes;  /* Array, of TensorFlow's report */
+    bool in_nodes;
+};
+
+static void array_clear(gpointer data)
+{
+    g_free(((Array *)data)->name);
+}
+
+EchMemoryFigures *ech_memory_figures_new(bool beside)
+{
+    EchMemoryFigures *f = g_new0(EchMemoryFigures, 1);
+    f->pool = ech_pool_says_new(!beside);
+    f->beside = beside;
+    f->tools = ech_gpu_tools_new();
+    f->arrays = g_array_new(FALSE, TRUE, sizeof(Array));
+    f->nodes = g_array_new(FALSE, TRUE, sizeof(Array));
+    g_array_set_clear_func(f->arrays, array_clear);
+    g_array_set_clear_func(f->nodes, array_clear);
+    return f;
+}
+
+void ech_memory_figures_free(EchMemoryFigures *f)
+{
+    if (!f)
+        return;
+    ech_pool_says_free(f->pool);
+    ech_gpu_tools_free(f->tools);
+    g_array_unref(f->arrays);
+    g_array_unref(f->nodes);
+    g_free(f);
+}
+
+/* ---- XLA's programs ---- */
+
+static EchBytes needs(const Compiled *c, int space)
+{
+    EchBytes all = 0;
+    for (int part = 0; part < N_PARTS; part++)
+        all = part == ALIASED ? all : ech_bytes_add(all, c->parts[space][part]);
+    return all - MIN(all, c->parts[space][ALIASED]);
+}
+
+/* CompiledMemoryStats(generated_code_size_in_bytes=5792, argument_size_in_bytes=131072, ...): on one line or on many. */
+static bool read_compiled(EchMemoryFigures *f, EchWords line)
+{
+    static const char *const names[N_PARTS] = {"generated_code", "argument", "output", "alias", "temp"};
+    bool any = ech_words_have(line, "CompiledMemoryStats(");
+    if (any)
+        f->one = (Compiled){0};
+    for (int part = 0; part < N_PARTS && ech_words_have(line, "_size_in_bytes"); part++) {
+        for (int host = 0; host < 2; host++) {
+            g_autofree char *key = g_strdup_printf("%s%s_size_in_bytes", host ? "host_" : "", names[part]);
+            uint64_t value;
+            EchWords rest = ech_words_after(line, key);
+            /* "argument" stands in "host_argument" too. */
+            while (rest.n && !host && rest.text - strlen(key) > line.text && rest.text[-(ptrdiff_t)strlen(key) - 1] == '_')
+                rest = ech_words_after(rest, key);
+            EchWords value_of = rest.n && strchr("=:", *rest.text) ? ech_words_trim(rest.text + 1, rest.n - 1) : rest;
+            if (rest.n == 0 || !ech_words_number_after(value_of, "", &value) || value >= UINT64_C(1) << 60)
+                continue;
+            f->one.parts[host][part] = value;
+            f->one.any = any = true;
+        }
+    }
+    if (!f->one.any)
+        return any;
+    if (ech_words_have(line, "CompiledMemoryStats("))
+        f->programs++;
+    if (!f->compiled.any || needs(&f->one, 0) >= needs(&f->compiled, 0))
+        f->compiled = f->one;
+    return any;
+}
+
+static void say_compiled(const EchMemoryFigures *f, EchDiag *diag)
+{
+    const EchBytes *p = f->compiled.parts[0];
+    g_autofree char *all = ech_format_bytes(needs(&f->compiled, 0)), *arguments = ech_format_bytes(p[ARGUMENTS]), *results = ech_format_bytes(p[RESULTS]),
+                    *aliased = ech_format_bytes(p[ALIASED]), *temporaries = ech_format_bytes(p[TEMPORARIES]),
+                    *fresh = ech_format_bytes(p[RESULTS] - MIN(p[RESULTS], p[ALIASED])), *host = ech_format_bytes(needs(&f->compiled, 1));
+    ech_diag_remark(diag, "the program takes %s of each device: arguments %s, results %s of which %s lie in donated arguments, temporaries %s", all, arguments,
+                    results, aliased, temporaries);
+    if (p[RESULTS] > p[ALIASED] && p[RESULTS] - p[ALIASED] > needs(&f->compiled, 0) / 50)
+        ech_diag_remark(diag,
+                        "%s of results have places of their own; where they have an argument's shape and type and that is not needed afterwards (parameters, "
+                        "optimizer state), jax.jit(f, donate_argnums=...) saves as much",
+                        fresh);
+    if (needs(&f->compiled, 1))
+        ech_diag_remark(diag, "beside that %s on the host", host);
+    if (f->programs > 1)
+        ech_diag_remark(diag, "that is the largest of %" G_GUINT64_FORMAT " programs", f->programs);
+    ech_diag_remark(diag, "temporaries are what checkpointing, offload and smaller batches make less; which arrays they are the program itself tells: 'echelon "
+                          "capture --pretend CHIP -- COMMAND', then 'echelon run' and 'echelon advise', or compiled.as_text() in a file");
+}
+
+/* ---- vLLM ---- */
+
+/* A size that may be negative: "-2.81 GiB". */
+static bool signed_after(EchWords line, const char *key, double *ret)
+{
+    EchRounded size;
+    EchWords rest = ech_words_after(line, key);
+    size_t used;
+    bool minus = rest.n > 1 && *rest.text == '-';
+    if (minus)
+        rest.text++, rest.n--;
+    if (!ech_rounded_parse(rest.text, rest.n, &size, &used))
+        return false;
+    *ret = minus ? -(double)size.bytes : (double)size.bytes;
+    return true;
+}
+
+/* "18,832 tokens" behind @key. */
+static bool count_after(EchWords line, const char *key, uint64_t *ret)
+{
+    EchWords rest = ech_words_after(line, key);
+    char digits[24];
+    size_t n = 0, at = 0;
+    for (; at < rest.n && n < sizeof digits - 1 && (g_ascii_isdigit(rest.text[at]) || (rest.text[at] == ',' && n)); at++) {
+        if (rest.text[at] != ',')
+            digits[n++] = rest.text[at];
+    }
+    digits[n] = '\0';
+    return n && ech_parse_u64(digits, ret, NULL) && *ret < UINT64_C(1) << 50;
+}
+
+static bool share_after(EchWords line, const char *key, double *ret)
+{
+    EchWords rest = ech_words_after(line, key);
+    g_autofree char *text = g_strndup(rest.text, MIN(rest.n, (size_t)12));
+    double value = g_ascii_strtod(text, NULL);
+    if (!(value > 0) || value > 1)
+        return false;
+    *ret = value;
+    return true;
+}
+
+static bool read_vllm(EchMemoryFigures *f, EchWords line)
+{
+    Vllm *v = &f->vllm;
+    uint64_t blocks;
+    if (ech_words_size_after(line, "odel loading took ", &v->weights) || ech_words_size_after(line, "oading model weights took ", &v->weights))
+        return v->has_weights = true;
+    if (ech_words_size_after(line, "model weights take ", &v->weights)) {
+        v->has_weights = true;
+        v->has_activations = ech_words_size_after(line, "activation peak memory takes ", &v->activations);
+        v->has_cache |= signed_after(line, "reserved for KV Cache is ", &v->cache);
+        return true;
+    }
+    if (signed_after(line, "Available KV cache memory: ", &v->cache))
+        return v->has_cache = true;
+    if (ech_words_size_after(line, "CUDA graph memory: ", &v->graphs))
+        return v->has_graphs = true;
+    if (ech_words_size_after(line, "total_gpu_memory=", &v->total) && signed_after(line, "kv_cache_size=", &v->cache)) {
+        v->has_total = v->has_cache = true;
+        share_after(line, "gpu_memory_utilization=", &v->share);
+        return true;
+    }
+    if (ech_words_size_after(line, "total_gpu_memory (", &v->total)) {
+        share_after(line, "gpu_memory_utilization (", &v->share);
+        return v->has_total = true;
+    }
+    if (count_after(line, "GPU KV cache size: ", &v->tokens) || count_after(line, "number of tokens that can be stored in KV cache (", &v->tokens)) {
+        count_after(line, "max seq len (", &v->least);
+        return true;
+    }
+    if (count_after(line, "GPU blocks: ", &blocks)) {
+        v->tokens = v->tokens ? v->tokens : blocks * 16; /* tokens a block, unless told otherwise */
+        return true;
+    }
+    return count_after(line, "Maximum concurrency for ", &v->per_request);
+}
+
+static bool is_vllm(const Vllm *v)
+{
+    return v->has_cache || v->tokens;
+}
+
+static void say_vllm(const Vllm *v, EchDiag *diag)
+{
+    g_autofree char *weights = ech_format_bytes(v->weights.bytes), *total = ech_format_bytes(v->total.bytes),
+                    *cache = ech_format_bytes((EchBytes)fabs(v->cache)), *activations = ech_format_bytes(v->activations.bytes);
+    g_autoptr(GString) text = g_string_new("vLLM, on each GPU:");
+    if (v->has_total && v->share > 0) {
+        g_autofree char *may = ech_format_bytes((EchBytes)(v->share * (double)v->total.bytes));
+        g_string_append_printf(text, " may take %s (%g of %s);", may, v->share, total);
+    }
+    if (v->has_weights)
+        g_string_append_printf(text, " weights %s;", weights);
+    if (v->has_activations)
+        g_string_append_printf(text, " activations %s;", activations);
+    if (v->has_cache && v->cache > 0)
+        g_string_append_printf(text, " %s left for the KV cache", cache);
+    else if (v->has_cache)
+        g_string_append_printf(text, " nothing left for the KV cache, %s too little", cache);
+    else
+        g_string_append(text, " a KV cache");
+    double each = v->has_cache && v->tokens && v->cache > 0 ? v->cache / (double)v->tokens : 0;
+    g_autofree char *size = ech_format_bytes((EchBytes)each);
+    if (v->tokens)
+        g_string_append_printf(text, " of %" G_GUINT64_FORMAT " tokens%s%s%s", v->tokens, each > 0 ? ", " : "", each > 0 ? size : "", each > 0 ? " each" : "");
+    ech_diag_remark(diag, "%s", text->str);
+    uint64_t request = v->per_request ? v->per_request : v->least;
+    if (v->tokens && request > v->tokens) {
+        g_autofree char *needed = ech_format_bytes((EchBytes)(each * (double)request)),
+                        *more = ech_format_bytes((EchBytes)(each * (double)(request - v->tokens))),
+                        *sizes = each > 0 ? g_strdup_printf(", it needs %s, %s more", needed, more) : g_strdup("");
+        ech_diag_remark(diag, "a request of %" G_GUINT64_FORMAT " tokens does not fit%s; --max-model-len %" G_GUINT64_FORMAT " or less does", request, sizes,
+                        v->tokens);
+    } else if (v->tokens && request) {
+        ech_diag_remark(diag,
+                        "requests of %" G_GUINT64_FORMAT " tokens fit %" G_GUINT64_FORMAT " at a time; shorter ones more, others wait or are computed again",
+                        request, v->tokens / request);
+    }
+    ech_diag_remark(diag,
+                    "the cache gets what --gpu-memory-utilization leaves of the memory beside weights, the peak of a trial run and CUDA graphs. It grows by: "
+                    "a larger share, fewer --max-num-batched-tokens (the trial run), --enforce-eager (no graphs), --kv-cache-dtype fp8 (twice the tokens of 16 "
+                    "bits), more GPUs (--tensor-parallel-size), quantised weights");
+    ech_diag_remark(diag,
+                    "what another GPU would have for it: 'echelon capture --pretend NAME -- python serve.py' with load_format=\"dummy\", without the weights");
+}
+
+/* ---- arrays ---- */
+
+/* XLA's name of a type that NumPy, PyTorch and JAX call @word, which may go on. NULL: none. */
+static const char *type_of(EchWords word)
+{
+    static const char *const types[][2] = {{"float32", "f32"},    {"float16", "f16"},   {"bfloat16", "bf16"}, {"float64", "f64"},   {"int32", "s32"},
+                                           {"int64", "s64"},      {"int16", "s16"},     {"int8", "s8"},       {"uint32", "u32"},    {"uint64", "u64"},
+                                           {"uint16", "u16"},     {"uint8", "u8"},      {"bool", "pred"},     {"complex64", "c64"}, {"complex128", "c128"},
+                                           {"float8_e4m3", "u8"}, {"float8_e5m2", "u8"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(types); i++) {
+        size_t n = strlen(types[i][0]);
+        bool whole = word.n == n || (word.n > n && !g_ascii_isalnum(word.text[n]));
+        if (ech_words_start(word, types[i][0]) && (whole || strcmp(types[i][1], "u8") == 0))
+            return types[i][1];
+    }
+    return NULL;
+}
+
+/* Adds an array of @type and of the numbers between brackets. */
+static bool add_array(EchMemoryFigures *f, const char *type, EchWords numbers)
+{
+    g_autoptr(GString) name = g_string_new(type);
+    g_string_append_c(name, '[');
+    for (size_t i = 0; i < numbers.n && i < MAX_NAME; i++) {
+        if (!g_ascii_isdigit(numbers.text[i]) && numbers.text[i] != ',' && numbers.text[i] != ' ')
+            return false;
+        if (numbers.text[i] != ' ')
+            g_string_append_c(name, numbers.text[i]);
+    }
+    if (name->str[name->len - 1] == ',')
+        g_string_truncate(name, name->len - 1);
+    g_string_append_c(name, ']');
+    EchLayout layout;
+    size_t used;
+    if (numbers.n > MAX_NAME || !ech_layout_parse(name->str, name->len, &layout, &used, NULL) || used != name->len)
+        return false;
+    Array array = {.bytes = ech_layout_dense_bytes(&layout)};
+    if (array.bytes == 0 || array.bytes >= UINT64_C(1) << 50 || f->arrays->len == MAX_ARRAYS)
+        return array.bytes == 0;
+    array.name = g_strdup(name->str);
+    g_array_append_val(f->arrays, array);
+    return true;
+}
+
+/* Of "(4096, 4096) float32", "((2, 3), dtype('float32'), 24)", "torch.Size([64, 3]) torch.float32", "float32[4096,4096]", all that stand on @line. */
+static bool read_arrays(EchMemoryFigures *f, EchWords line)
+{
+    bool any = false;
+    if (line.n > 1 << 20)
+        return false;
+    for (size_t at = 0; at < line.n; at++) {
+        char open = line.text[at], shut = open == '(' ? ')' : ']';
+        EchWords rest = {line.text + at + 1, line.n - at - 1};
+        if (open != '(' && open != '[')
+            continue;
+        const char *close = rest.n ? memchr(rest.text, shut, MIN(rest.n, (size_t)MAX_NAME)) : NULL;
+        if (!close || !g_ascii_isdigit(*rest.text))
+            continue;
+        EchWords numbers = {rest.text, (size_t)(close - rest.text)}, before = {line.text, at}, behind = {close + 1, (size_t)(line.text + line.n - close) - 1};
+        const char *type = NULL;
+        if (open == '[') {
+            size_t word = before.n;
+            while (word && (g_ascii_isalnum(before.text[word - 1]) || before.text[word - 1] == '_'))
+                word--;
+            type = type_of((EchWords){before.text + word, before.n - word});
+        }
+        bool size = before.n >= 11 && memcmp(before.text + before.n - 11, "torch.Size(", 11) == 0;
+        for (size_t i = 0; !type && i < behind.n && i < 24 && (open == '(' || size); i++) {
+            if (g_ascii_isalpha(behind.text[i]) && (i == 0 || !g_ascii_isalpha(behind.text[i - 1])))
+                type = type_of((EchWords){behind.text + i, behind.n - i});
+        }
+        if (!type && !size)
+            continue;
+        if (add_array(f, type ? type : "f32", numbers)) {
+            f->untyped |= !type;
+            any = true;
+            at += numbers.n;
+        }
+    }
+    return any;
+}
+
+static EchBytes sum_of(const GArray *arrays)
+{
+    EchBytes sum = 0;
+    for (guint i = 0; i < arrays->len; i++)
+        sum = ech_bytes_add(sum, g_array_index(arrays, Array, i).bytes);
+    return sum;
+}
+
+static void say_arrays(const EchMemoryFigures *f, EchDiag *diag)
+{
+    g_autofree char *all = ech_format_bytes(sum_of(f->arrays));
+    ech_diag_remark(diag, "%u arrays listed, %s in all as their shapes say%s", f->arrays->len, all,
+                    f->untyped ? "; where no type is told 4 bytes an element were assumed" : "");
+    ech_diag_remark(diag,
+                    "an array that is split over devices counts whole here, one that shares another's memory (a view, weights that are tied) twice; padding on "
+                    "a TPU, temporaries and what an allocator keeps come on top");
+}
+
+/* ---- TensorFlow ---- */
+
+/* "Current usage from device: ...", "  1.84GiB from model/conv1/Relu", "  Remaining 112 nodes with 1.09GiB" */
+static bool read_nodes(EchMemoryFigures *f, EchWords line)
+{
+    EchRounded size;
+    size_t used;
+    if (ech_words_start(line, "Current usage from device:"))
+        return f->in_nodes = true;
+    if (!f->in_nodes || f->nodes->len == MAX_NODES)
+        return false;
+    bool remaining = ech_words_start(line, "Remaining ") && ech_words_size_after(line, " nodes with ", &size);
+    EchWords name = ech_words_after(line, " from ");
+    if (!remaining && (name.n == 0 || !ech_rounded_parse(line.text, line.n, &size, &used)))
+        return f->in_nodes = false;
+    Array node = {.bytes = size.bytes, .name = remaining ? g_strdup("other nodes") : ech_quote(name.text, (gssize)MIN(name.n, (size_t)MAX_NAME), MAX_NAME)};
+    g_array_append_val(f->nodes, node);
+    return true;
+}
+
+EchBytes ech_memory_figures_nodes(const EchMemoryFigures *f, EchTraceBuilder *builder)
+{
+    EchId memory = ech_trace_builder_memory(builder, "hbm");
+    for (guint i = 0; i < f->nodes->len; i++)
+        ech_refused_held(builder, memory, g_array_index(f->nodes, Array, i).name, g_array_index(f->nodes, Array, i).bytes);
+    return sum_of(f->nodes);
+}
+
+/* ---- all of them ---- */
+
+bool ech_memory_figures_line(EchMemoryFigures *f, EchWords before, EchWords line)
+{
+    return read_compiled(f, line) || read_vllm(f, line) || ech_gpu_tools_line(f->tools, before, line) || read_nodes(f, line) ||
+           ech_pool_says_line(f->pool, before, line) || (!f->beside && read_arrays(f, line));
+}
+
+/* One shape may stand anywhere; some are a list. */
+static bool is_list(const EchMemoryFigures *f)
+{
+    return f->arrays->len > 1;
+}
+
+bool ech_memory_figures_any(const EchMemoryFigures *f)
+{
+    return f->compiled.any || is_vllm(&f->vllm) || ech_gpu_tools_any(f->tools) || ech_pool_says_any(f->pool) || is_list(f) || f->nodes->len;
+}
+
+void ech_memory_figures_say(const EchMemoryFigures *f, EchDiag *diag)
+{
+    bool pool = ech_pool_says_any(f->pool), others = f->compiled.any || is_vllm(&f->vllm);
+    if (f->compiled.any)
+        say_compiled(f, diag);
+    if (is_vllm(&f->vllm))
+        say_vllm(&f->vllm, diag);
+    if (pool)
+        ech_pool_says_say(f->pool, f->beside, diag);
+    if (ech_gpu_tools_any(f->tools))
+        ech_gpu_tools_say(f->tools, f->beside || pool, diag);
+    if (is_list(f) && !pool && !others)
+        say_arrays(f, diag);
+}
+
+static void write_compiled(const Compiled *c, EchTraceBuilder *builder)
+{
+    static const char *const names[N_PARTS] = {"the program's code", "arguments", "results of their own", NULL, "temporaries"};
+    static const EchRole roles[N_PARTS] = {ECH_ROLE_UNKNOWN, ECH_ROLE_PARAMETER, ECH_ROLE_UNKNOWN, ECH_ROLE_UNKNOWN, ECH_ROLE_TEMPORARY};
+    for (int host = 0; host < 2; host++) {
+        for (int part = 0; part < N_PARTS; part++) {
+            EchBytes bytes = c->parts[host][part];
+            if (part == RESULTS)
+                bytes -= MIN(bytes, c->parts[host][ALIASED]);
+            if (!names[part] || bytes == 0)
+                continue;
+            EchBuffer b = ech_buffer_init();
+            b.name = ech_trace_builder_string(builder, names[part], -1);
+            b.memory = ech_trace_builder_memory(builder, host ? "host" : "hbm");
+            b.bytes = bytes;
+            b.resident = 1;
+            b.role = (uint8_t)roles[part];
+            ech_trace_builder_buffer(builder, b);
+        }
+    }
+}
+
+static void write_figures(const EchMemoryFigures *f, EchTraceBuilder *builder, EchImport *import)
+{
+    EchId memory = ech_trace_builder_memory(builder, "hbm");
+    const Vllm *v = &f->vllm;
+    ech_trace_builder_set_property(builder, "sums_only", "true");
+    if (f->compiled.any) {
+        write_compiled(&f->compiled, builder);
+        ech_trace_builder_set_property(builder, "refused_on", "any");
+    } else if (is_vllm(v)) {
+        ech_refused_held(builder, memory, "weights", v->has_weights ? v->weights.bytes : 0);
+        ech_refused_held(builder, memory, "KV cache", v->cache > 0 ? (EchBytes)v->cache : 0);
+        ech_refused_held(builder, memory, "activations of the trial run", v->has_activations ? v->activations.bytes : 0);
+        ech_refused_held(builder, memory, "CUDA graphs", v->has_graphs ? v->graphs.bytes : 0);
+        ech_refused_number(builder, "had_bytes", v->has_total, v->total.bytes);
+    } else if (ech_pool_says_any(f->pool)) {
+        ech_pool_says_write(f->pool, builder, import);
+    } else if (ech_gpu_tools_any(f->tools)) {
+        ech_gpu_tools_write(f->tools, builder);
+    } else if (f->nodes->len) {
+        ech_memory_figures_nodes(f, builder);
+    } else {
+        for (guint i = 0; i < f->arrays->len; i++)
+            ech_refused_held(builder, memory, g_array_index(f->arrays, Array, i).name, g_array_index(f->arrays, Array, i).bytes);
+        ech_diag_note(import->records, "arrays", f->arrays->len);
+    }
+}
+
+static void read_lines(EchMemoryFigures *f, const char *data, size_t n)
+{
+    g_autoptr(EchPasted) pasted = ech_pasted_new(data, n);
+    EchWords line;
+    while (ech_pasted_next(pasted, &line))
+        ech_memory_figures_line(f, ech_pasted_before(pasted), line);
+}
+
+static bool read_text(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error)
+{
+    g_autoptr(GBytes) bytes = ech_source_bytes(source, (size_t)256 << 20, error);
+    if (!bytes)
+        return false;
+    gsize n;
+    const char *data = g_bytes_get_data(bytes, &n);
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("memory_figures");
+    g_autoptr(EchMemoryFigures) f = ech_memory_figures_new(false);
+    read_lines(f, data, n);
+    if (options->device)
+        ech_trace_builder_set_property(builder, "chip", options->device);
+    if (ech_memory_figures_any(f))
+        write_figures(f, builder, ret);
+    if (ech_trace_builder_n_buffers(builder) == 0) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE,
+                    "%s: no figures of memory in use in it; expected what torch.cuda.memory_summary(), device.memory_stats(), compiled.memory_analysis(), "
+                    "nvidia-smi or vLLM print",
+                    ech_source_path(source));
+        return false;
+    }
+    ech_memory_figures_say(f, ret->diag);
+    ret->trace = ech_trace_builder_finish(builder, error);
+    return ret->trace != NULL;
+}
+
+/* The text is read: what single words would promise in it, it need not keep. */
+static int probe(const uint8_t *head, size_t n)
+{
+    bool json = n && *head == '{' && memmem(head, n, "\"traceEvents\"", 13);
+    if (n < 2 || *head == '<' || json || memchr(head, 0, n))
+        return 0;
+    g_autoptr(EchMemoryFigures) f = ech_memory_figures_new(false);
+    read_lines(f, (const char *)head, n);
+    return ech_memory_figures_any(f);
+}
+
+const EchImportClass ech_import_memory_figures = {
+    .name = "memory_figures",
+    .summary = "what PyTorch, JAX, XLA, DeepSpeed, Trainer, vLLM, nvidia-smi and others print of memory in use, pasted into a file",
+    .probe = probe,
+    .read = read_text,
+};

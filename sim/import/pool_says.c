@@ -1,0 +1,547 @@
+#include "sim/import/pool_says.h"
+#include "sim/base/error.h"
+#include "sim/import/refused.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MAX_LABEL = 80 };
+
+/* What is told of a pool at one time. */
+typedef enum {
+    LIVE,      /* given to tensors or arrays */
+    LIVE_PEAK, /* the most of that so far */
+    HELD,      /* taken from the device */
+    HELD_PEAK, /* the most of that so far */
+    SPLIT,     /* unused, in segments that are partly in use */
+    N_FIGURES
+} Figure;
+
+typedef struct {
+    bool has[N_FIGURES];
+    EchRounded is[N_FIGURES];
+    char label[MAX_LABEL]; /* when it was told, or "" */
+} Reading;
+
+typedef enum { UNKNOWN, PYTORCH, OWN_WORDS, JAX } Kind;
+
+/* Of Transformers' Trainer: what there is after the stages so far, and at the fullest, of which for a time only. */
+typedef struct {
+    bool any;
+    double stays, peak, passes;
+} Trainer;
+
+struct EchPoolSays {
+    bool own_words;
+    Kind kind;
+    Reading now, last; /* being read, and the one before */
+    uint64_t readings;
+    EchBytes live, held;     /* the most of all readings */
+    char fullest[MAX_LABEL]; /* when most was live */
+    bool later;              /* There are readings after that one, */
+    EchBytes later_live;     /* with as much live at the most, as far as they tell. */
+    bool has_limit;
+    EchRounded limit; /* what the pool may take, or what the device has */
+    uint64_t retries;
+    char label[MAX_LABEL]; /* of the next reading */
+    bool has_host;
+    EchRounded host; /* used, as DeepSpeed tells it, */
+    double host_share;
+    Trainer trainer;
+};
+
+EchPoolSays *ech_pool_says_new(bool own_words)
+{
+    EchPoolSays *s = g_new0(EchPoolSays, 1);
+    s->own_words = own_words;
+    return s;
+}
+
+void ech_pool_says_free(EchPoolSays *says)
+{
+    g_free(says);
+}
+
+/* ---- readings ---- */
+
+/* The most that was live at a time that a reading tells of. */
+static EchBytes live_peak(const Reading *r)
+{
+    return r->has[LIVE_PEAK] ? r->is[LIVE_PEAK].bytes : r->is[LIVE].bytes;
+}
+
+static EchBytes held_peak(const Reading *r)
+{
+    return r->has[HELD_PEAK] ? r->is[HELD_PEAK].bytes : r->is[HELD].bytes;
+}
+
+static bool is_told(const Reading *r)
+{
+    for (int f = LIVE; f <= HELD_PEAK; f++) {
+        if (r->has[f])
+            return true;
+    }
+    return false;
+}
+
+static void settle(EchPoolSays *s)
+{
+    const Reading *r = &s->now;
+    if (!is_told(r))
+        return;
+    EchBytes live = live_peak(r);
+    if (s->readings++ == 0 || live > s->live) {
+        s->live = live;
+        g_strlcpy(s->fullest, r->label, sizeof s->fullest);
+        s->later = false;
+        s->later_live = 0;
+    } else {
+        /* A peak that is not counted anew says nothing of what came later. */
+        EchBytes since = live < s->live || !r->has[LIVE] ? live : r->is[LIVE].bytes;
+        s->later = true;
+        s->later_live = MAX(s->later_live, since);
+    }
+    s->held = MAX(s->held, held_peak(r));
+    s->last = *r;
+    s->now = (Reading){0};
+}
+
+static void set(EchPoolSays *s, Kind kind, Figure figure, EchRounded value)
+{
+    if (s->now.has[figure] && s->now.is[figure].bytes != value.bytes)
+        settle(s);
+    if (!is_told(&s->now))
+        g_strlcpy(s->now.label, s->label, sizeof s->now.label);
+    s->now.has[figure] = true;
+    s->now.is[figure] = value;
+    if (s->kind == UNKNOWN || s->kind == OWN_WORDS)
+        s->kind = kind;
+}
+
+static void set_limit(EchPoolSays *s, EchRounded limit)
+{
+    s->has_limit = true;
+    s->limit = limit;
+}
+
+static void set_label(EchPoolSays *s, EchWords words)
+{
+    g_autofree char *text = ech_quote(words.text, (gssize)MIN(words.n, (size_t)MAX_LABEL - 1), MAX_LABEL - 1);
+    g_strlcpy(s->label, text, sizeof s->label);
+}
+
+/* ---- wordings ---- */
+
+/* torch.cuda.memory_summary(): "Allocated memory      |  557248 KiB |    800 MiB |   3780 MiB |   3236 MiB |" */
+static bool read_summary(EchPoolSays *s, EchWords line)
+{
+    static const struct {
+        const char *name;
+        Figure now, peak;
+    } rows[] = {{"Allocated memory ", LIVE, LIVE_PEAK}, {"GPU reserved memory ", HELD, HELD_PEAK}, {"Non-releasable memory ", SPLIT, N_FIGURES}};
+    uint64_t count;
+    if (ech_words_have(line, "CUDA memory summary")) {
+        settle(s);
+        return true;
+    }
+    if (ech_words_number_after(line, "cudaMalloc retries", &count)) {
+        s->retries = MAX(s->retries, count);
+        return true;
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
+        EchRounded now, peak;
+        EchWords cells = ech_words_after(line, "|");
+        if (!ech_words_start(line, rows[i].name) || !ech_words_size_after(line, "|", &now) || !ech_words_size_after(cells, "|", &peak))
+            continue;
+        set(s, PYTORCH, rows[i].now, now);
+        if (rows[i].peak != N_FIGURES)
+            set(s, PYTORCH, rows[i].peak, peak);
+        return true;
+    }
+    return false;
+}
+
+/* The number behind a quoted or bare @key of a dictionary: 'key': 12, ('key', 12), "key": 12, key=12. */
+static bool entry(EchWords line, const char *key, uint64_t *ret)
+{
+    size_t n = strlen(key);
+    for (const char *at = line.n ? memmem(line.text, line.n, key, n) : NULL; at; at = memmem(at + 1, line.n - (size_t)(at + 1 - line.text), key, n)) {
+        const char *end = line.text + line.n, *value = at + n;
+        while (value < end && value < at + n + 6 && strchr("'\",:= ", *value) && *value)
+            value++;
+        bool whole = at == line.text || (!g_ascii_isalnum(at[-1]) && at[-1] != '_' && at[-1] != '.');
+        size_t digits = 0;
+        while (value + digits < end && digits < 20 && g_ascii_isdigit(value[digits]))
+            digits++;
+        g_autofree char *text = g_strndup(value, digits);
+        if (whole && value > at + n && digits && ech_parse_u64(text, ret, NULL))
+            return true;
+    }
+    return false;
+}
+
+/* torch.cuda.memory_stats(), device.memory_stats() of JAX: on one line or on many. */
+static bool read_stats(EchPoolSays *s, EchWords line)
+{
+    static const struct {
+        const char *key;
+        Kind kind;
+        Figure figure;
+    } keys[] = {{"allocated_bytes.all.current", PYTORCH, LIVE},
+                {"allocated_bytes.all.peak", PYTORCH, LIVE_PEAK},
+                {"reserved_bytes.all.current", PYTORCH, HELD},
+                {"reserved_bytes.all.peak", PYTORCH, HELD_PEAK},
+                {"inactive_split_bytes.all.current", PYTORCH, SPLIT},
+                {"bytes_in_use", JAX, LIVE},
+                {"peak_bytes_in_use", JAX, LIVE_PEAK}};
+    bool any = false;
+    uint64_t value;
+    if (!ech_words_have(line, "_bytes") && !ech_words_have(line, "bytes_") && !ech_words_have(line, "num_"))
+        return false;
+    for (size_t i = 0; i < G_N_ELEMENTS(keys); i++) {
+        if (!entry(line, keys[i].key, &value))
+            continue;
+        set(s, keys[i].kind, keys[i].figure, (EchRounded){value, 0});
+        any = true;
+    }
+    if (entry(line, "bytes_limit", &value)) {
+        set_limit(s, (EchRounded){value, 0});
+        any = true;
+    }
+    if (entry(line, "num_alloc_retries", &value)) {
+        s->retries = MAX(s->retries, value);
+        any = true;
+    }
+    return any;
+}
+
+/* DeepSpeed: "[utils.py:803:see_memory_usage] MA 26.38 GB         Max_MA 26.38 GB         CA 26.71 GB         Max_CA 27 GB", after a line that says where. */
+static bool read_deepspeed(EchPoolSays *s, EchWords before, EchWords line)
+{
+    EchRounded live, peak, held, held_peak, host;
+    if (!ech_words_have(before, "see_memory_usage"))
+        return false;
+    if (ech_words_size_after(line, "MA ", &live) && ech_words_size_after(line, "Max_MA ", &peak) && ech_words_size_after(line, " CA ", &held) &&
+        ech_words_size_after(line, "Max_CA ", &held_peak)) {
+        settle(s);
+        set(s, PYTORCH, LIVE, live);
+        set(s, PYTORCH, LIVE_PEAK, peak);
+        set(s, PYTORCH, HELD, held);
+        /* That one is rounded to whole gigabytes. */
+        set(s, PYTORCH, HELD_PEAK, ech_rounded_is(&held_peak, held.bytes) ? held : held_peak);
+    } else if (ech_words_start(line, "CPU Virtual Memory")) {
+        EchWords share = ech_words_after(line, "percent = ");
+        g_autofree char *percent = g_strndup(share.text, MIN(share.n, (size_t)12));
+        double value = g_ascii_strtod(percent, NULL);
+        if (ech_words_size_after(line, "used", &host) && value > 0 && value <= 100 && (!s->has_host || host.bytes > s->host.bytes)) {
+            s->has_host = true;
+            s->host = host;
+            s->host_share = value;
+        }
+    } else {
+        set_label(s, line);
+    }
+    return true;
+}
+
+/* A number of GiB without a unit. */
+static bool gib_after(EchWords line, const char *key, EchRounded *ret)
+{
+    EchWords rest = ech_words_after(line, key);
+    g_autofree char *text = g_strndup(rest.text, MIN(rest.n, (size_t)32));
+    char *end = NULL;
+    double value = g_ascii_strtod(text, &end);
+    if (!g_ascii_isdigit(*text) || end == text || !(value > 0) || value > 1 << 20)
+        return false;
+    *ret = (EchRounded){(EchBytes)(value * (double)(1 << 30) + 0.5), 0};
+    return true;
+}
+
+/* "Step 7 | ...", "step:  7  loss: ...": its beginning. */
+static void label_of_step(EchPoolSays *s, EchWords line)
+{
+    EchWords rest = ech_words_after(line, "tep");
+    size_t n = 0, digits = 0;
+    while (n < rest.n && n < 4 && strchr(" :", rest.text[n]) && rest.text[n])
+        n++;
+    while (n + digits < rest.n && digits < 12 && g_ascii_isdigit(rest.text[n + digits]))
+        digits++;
+    if (digits == 0)
+        return;
+    g_autofree char *label = g_strdup_printf("step %.*s", (int)digits, rest.text + n);
+    g_strlcpy(s->label, label, sizeof s->label);
+}
+
+/* torchtune: "GPU peak memory reserved: 15.59 GiB", "Step 1 | ... peak_memory_alloc:47.0017 peak_memory_reserved:52.0017" */
+static bool read_torchtune(EchPoolSays *s, EchWords line)
+{
+    EchRounded value;
+    if (ech_words_size_after(line, "peak memory alloc", &value) || gib_after(line, "peak_memory_alloc:", &value)) {
+        if (ech_words_have(line, "peak_memory_alloc:"))
+            label_of_step(s, line);
+        settle(s);
+        set(s, PYTORCH, LIVE_PEAK, value);
+        if (gib_after(line, "peak_memory_reserved:", &value))
+            set(s, PYTORCH, HELD_PEAK, value);
+        return true;
+    }
+    if (ech_words_size_after(line, "peak memory reserved", &value)) {
+        set(s, PYTORCH, HELD_PEAK, value);
+        return true;
+    }
+    return ech_words_have(line, "peak memory active");
+}
+
+/* torchtitan: "GPU capacity: NVIDIA H100 (0) with 95.04GiB memory", "step:  7  loss: ...  memory: 170.22GiB(95.44%)  tps: ...", "9 CUDA memory allocation
+ * retries." */
+static bool read_torchtitan(EchPoolSays *s, EchWords line)
+{
+    EchRounded value;
+    const char *retries = line.n ? memmem(line.text, line.n, " CUDA memory allocation retries", 31) : NULL;
+    if (retries) {
+        const char *digit = retries;
+        while (digit > line.text && g_ascii_isdigit(digit[-1]))
+            digit--;
+        g_autofree char *text = g_strndup(digit, (gsize)(retries - digit));
+        uint64_t n;
+        if (ech_parse_u64(text, &n, NULL))
+            s->retries = MAX(s->retries, n);
+        return true;
+    }
+    if (ech_words_have(line, " capacity: ") && ech_words_size_after(line, " with ", &value) && ech_words_have(line, "memory")) {
+        set_limit(s, value);
+        return true;
+    }
+    EchWords rest = ech_words_after(line, "memory: "), share = ech_words_after(rest, "(");
+    size_t used;
+    if (!ech_words_have(line, "tps") || !ech_words_have(share, "%)") || !ech_rounded_parse(rest.text, strcspn(rest.text, "( \n"), &value, &used))
+        return false;
+    g_autofree char *percent = g_strndup(share.text, MIN(share.n, (size_t)12));
+    double part = g_ascii_strtod(percent, NULL) / 100;
+    label_of_step(s, line);
+    settle(s);
+    set(s, PYTORCH, HELD_PEAK, value);
+    if (part > 0.001 && part <= 1 && !s->has_limit)
+        set_limit(s, (EchRounded){(EchBytes)((double)value.bytes / part), value.slack / part});
+    return true;
+}
+
+/* Transformers' Trainer: "train_mem_gpu_peaked_delta =     2012MB", of 2^20 bytes; in its files plain bytes. What a stage adds comes before what passed in it.
+ */
+static bool read_trainer(EchPoolSays *s, EchWords line)
+{
+    const char *at = line.n ? memmem(line.text, line.n, "_mem_gpu", 8) : NULL;
+    if (!at)
+        return line.n && memmem(line.text, line.n, "_mem_cpu", 8);
+    EchWords rest = {at, (size_t)(line.text + line.n - at)};
+    const char *end = rest.text + rest.n, *value = at;
+    while (value < end && !g_ascii_isdigit(*value))
+        value++;
+    bool minus = value > at && value < end && value[-1] == '-';
+    EchRounded size;
+    size_t used;
+    uint64_t bytes;
+    g_autofree char *plain = g_strndup(value, MIN((size_t)(end - value), (size_t)24));
+    plain[strspn(plain, "0123456789")] = '\0';
+    if (!ech_rounded_parse(value, (size_t)(end - value), &size, &used)) {
+        if (!ech_parse_u64(plain, &bytes, NULL))
+            return false;
+        size = (EchRounded){bytes, 0};
+    }
+    double amount = minus ? -(double)size.bytes : (double)size.bytes;
+    Trainer *t = &s->trainer;
+    if (ech_words_have(line, "_gpu_peaked_delta") && t->stays + amount > t->peak) {
+        t->peak = t->stays + amount;
+        t->passes = amount;
+    } else if (ech_words_have(line, "before_init_mem_gpu") || ech_words_have(line, "_gpu_alloc_delta")) {
+        t->stays += amount;
+    }
+    t->any = true;
+    return true;
+}
+
+/* "Allocated: 0.53 GB, reserved 0.91 GB", "max_memory_allocated: 12.3 GiB", "occupied memory:2.47 GB": people's own words, with units. */
+static bool read_own_words(EchPoolSays *s, EchWords line)
+{
+    static const struct {
+        const char *word;
+        bool held;
+    } words[] = {{"allocated", false}, {"occupied", false}, {"reserved", true}, {"cached", true}};
+    bool any = false;
+    size_t from = 0;
+    if (line.n > 512)
+        return false;
+    g_autofree char *lower = g_ascii_strdown(line.text, (gssize)line.n);
+    for (size_t at = 0; at < line.n; at++) {
+        for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
+            size_t n = strlen(words[i].word), gap = 0, used;
+            EchRounded size;
+            if (line.n - at < n || memcmp(lower + at, words[i].word, n) != 0)
+                continue;
+            while (at + n + gap < line.n && gap < 24 && !g_ascii_isdigit(lower[at + n + gap]) &&
+                   strchr("_(): ='\"%abcdefghijklmnopqrstuvwxyz", lower[at + n + gap]))
+                gap++;
+            if (!ech_rounded_parse(line.text + at + n + gap, line.n - at - n - gap, &size, &used))
+                continue;
+            g_autofree char *phrase = g_strndup(lower + from, at - from);
+            bool peak = strstr(phrase, "max") || strstr(phrase, "peak");
+            set(s, OWN_WORDS, words[i].held ? (peak ? HELD_PEAK : HELD) : (peak ? LIVE_PEAK : LIVE), size);
+            from = at += n + gap + used - 1;
+            any = true;
+            break;
+        }
+    }
+    return any;
+}
+
+bool ech_pool_says_line(EchPoolSays *s, EchWords before, EchWords line)
+{
+    if (line.n == 0)
+        return false;
+    return read_summary(s, line) || read_deepspeed(s, before, line) || read_torchtune(s, line) || read_torchtitan(s, line) || read_trainer(s, line) ||
+           read_stats(s, line) || (s->own_words && read_own_words(s, line));
+}
+
+/* ---- what it comes to ---- */
+
+/* All readings, the last one too. */
+static EchPoolSays settled(const EchPoolSays *s)
+{
+    EchPoolSays all = *s;
+    settle(&all);
+    const Trainer *t = &all.trainer;
+    if (all.readings == 0 && t->any) {
+        set(&all, PYTORCH, LIVE, (EchRounded){(EchBytes)MAX(t->stays, 0), 0});
+        set(&all, PYTORCH, LIVE_PEAK, (EchRounded){(EchBytes)MAX(t->peak, t->stays), 0});
+        settle(&all);
+    }
+    return all;
+}
+
+bool ech_pool_says_any(const EchPoolSays *s)
+{
+    EchPoolSays all = settled(s);
+    return all.kind == OWN_WORDS ? all.live && all.held : all.live || all.held;
+}
+
+static void say_jax(const EchPoolSays *s, EchDiag *diag)
+{
+    EchBytes used = s->last.is[LIVE].bytes;
+    g_autofree char *live = ech_format_bytes(used), *peak = ech_format_bytes(s->live), *limit = ech_format_bytes(s->limit.bytes),
+                    *left = ech_format_bytes(s->limit.bytes - MIN(s->limit.bytes, used)), *of = g_strdup_printf(", of at most %s", limit);
+    ech_diag_remark(diag, "JAX holds %s in arrays and programs, %s at the fullest%s", live, peak, s->has_limit ? of : "");
+    if (s->has_limit)
+        ech_diag_remark(diag,
+                        "what is asked for next has %s left, in pieces; a program's temporaries have to fit into one. On a GPU the most is "
+                        "XLA_PYTHON_CLIENT_MEM_FRACTION of the memory (.75 unless set), and nvidia-smi shows all of that, used or not",
+                        left);
+    ech_diag_remark(diag,
+                    "which arrays those are: jax.profiler.save_device_memory_profile(\"memory.prof\"), which echelon reads; what a program takes: 'echelon "
+                    "capture', or print(jax.jit(f).lower(...).compile().as_text()) into a file");
+}
+
+/* Why more is held than is in use. */
+static void say_gap(const EchPoolSays *s, EchDiag *diag)
+{
+    const Reading *r = &s->last;
+    bool now = r->has[HELD] && r->has[LIVE], peaks = r->has[LIVE_PEAK] && (r->has[HELD_PEAK] || r->has[HELD]);
+    EchBytes held = now ? r->is[HELD].bytes : s->held, live = now ? r->is[LIVE].bytes : s->live, unused = held - MIN(held, live);
+    g_autofree char *held_size = ech_format_bytes(held), *live_size = ech_format_bytes(live), *unused_size = ech_format_bytes(unused),
+                    *when = s->readings > 1 && r->label[0] ? g_strdup_printf(" (%s)", r->label) : g_strdup("");
+    if (now)
+        ech_diag_remark(
+            diag,
+            "PyTorch holds %s of the device, %s of that are tensors, %s lie unused%s. nvidia-smi shows what is held, and the process's context (some "
+            "300 to 600 MiB)",
+            held_size, live_size, unused_size, when);
+    if (r->has[SPLIT] && unused > held / 20) {
+        EchBytes stuck = MIN(r->is[SPLIT].bytes, unused);
+        g_autofree char *split = ech_format_bytes(stuck), *whole = ech_format_bytes(unused - stuck);
+        ech_diag_remark(diag,
+                        "of what lies unused, %s are whole segments: torch.cuda.empty_cache() gives them back, and PyTorch itself does before it says out of "
+                        "memory; %s lie between tensors: nothing gives those back, and only requests that fit in get them",
+                        whole, split);
+    }
+    if (!peaks && unused > held / 10)
+        ech_diag_remark(diag, "whether that is kept from an earlier peak or is fragmentation, the peaks tell: torch.cuda.max_memory_allocated() beside "
+                              "torch.cuda.max_memory_reserved(), or torch.cuda.memory_summary()");
+    if (!peaks)
+        return;
+    EchBytes more = s->held - MIN(s->held, s->live);
+    g_autofree char *peak = ech_format_bytes(s->live), *all = ech_format_bytes(s->held), *over = ech_format_bytes(more),
+                    *later = ech_format_bytes(s->later_live);
+    if (more > s->held / 10)
+        ech_diag_remark(
+            diag,
+            "at the fullest tensors took %s, and PyTorch held up to %s: %s that no tensors needed at once, in pieces of sizes that were not asked for "
+            "again (lengths or batches that change, small tensors that stay between large ones). "
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True mostly avoids it (not on Windows); 'echelon alloc' of a memory snapshot says which "
+            "setting does",
+            peak, all, over);
+    else
+        ech_diag_remark(
+            diag,
+            "at the fullest tensors took %s of the %s: what is held is what the peak needed, kept for the next one; no leak, and hardly fragmented. "
+            "Only a lower peak (smaller batch, checkpointing, offload) makes it less; emptying the cache helps other processes, not this one",
+            peak, all);
+    if (s->later && s->fullest[0] && s->later_live < s->live / 10 * 7)
+        ech_diag_remark(
+            diag, "that peak was at '%s'; afterwards tensors took at most %s, as far as it is told: torch.cuda.empty_cache() after it gives the rest back",
+            s->fullest, later);
+}
+
+static void say_pytorch(const EchPoolSays *s, bool beside, EchDiag *diag)
+{
+    EchBytes most = MAX(s->live, s->held);
+    g_autofree char *top = ech_format_bytes(most), *now = ech_format_bytes(s->last.is[LIVE].bytes), *limit = ech_format_bytes(s->limit.bytes),
+                    *passing = ech_format_bytes((EchBytes)s->trainer.passes);
+    if (s->held && s->live) {
+        say_gap(s, diag);
+    } else if (s->trainer.any && s->live) {
+        ech_diag_remark(
+            diag,
+            "tensors took %s at the fullest: what was there before, what each stage added (alloc_delta) and what came and went in it (peaked_delta); "
+            "%s of that only for a time: activations, gradients, workspaces. %s stay: weights, gradients, optimizer state",
+            top, passing, now);
+        ech_diag_remark(diag, "the device needs more: what PyTorch keeps unused between tensors, and the context (some 300 to 600 MiB)");
+    } else {
+        ech_diag_remark(diag, "PyTorch %s %s at the most", s->held ? "held" : "had tensors of", top);
+    }
+    if (s->has_limit && s->limit.bytes)
+        ech_diag_remark(diag, "the device has %s of memory: that is %.0f %% of it", limit, 100 * (double)most / (double)s->limit.bytes);
+    if (s->retries)
+        ech_diag_remark(diag,
+                        "%" G_GUINT64_FORMAT
+                        " time%s the device was full, PyTorch gave back what it held unused and asked again (retries): it waits for the device "
+                        "each time, so steps get slower before anything fails. A lower peak, or a setting that leaves less unused, ends that",
+                        s->retries, s->retries == 1 ? "" : "s");
+    if (s->has_host) {
+        g_autofree char *host = ech_format_bytes(s->host.bytes), *all = ech_format_bytes((EchBytes)((double)s->host.bytes / s->host_share * 100));
+        ech_diag_remark(diag, "of the host's memory up to %s were in use, of about %s", host, all);
+    }
+    if (!beside)
+        ech_diag_remark(diag, "what is in it, and from which line: torch.cuda.memory._record_memory_history() when the program begins, "
+                              "torch.cuda.memory._dump_snapshot(\"memory.pickle\") at the peak; without a GPU 'echelon capture --pretend DEVICE -- COMMAND'");
+}
+
+void ech_pool_says_say(const EchPoolSays *s, bool beside, EchDiag *diag)
+{
+    EchPoolSays all = settled(s);
+    if (all.kind == JAX)
+        say_jax(&all, diag);
+    else
+        say_pytorch(&all, beside, diag);
+}
+
+void ech_pool_says_write(const EchPoolSays *s, EchTraceBuilder *builder, EchImport *import)
+{
+    EchPoolSays all = settled(s);
+    EchId memory = ech_trace_builder_memory(builder, "hbm");
+    bool jax = all.kind == JAX;
+    if (all.held)
+        ech_trace_builder_set_property(builder, "refused_on", "gpu");
+    ech_refused_number(builder, "had_bytes", all.has_limit, all.limit.bytes);
+    ech_refused_held(builder, memory, jax ? "arrays and programs, at the fullest" : "PyTorch's tensors, at the fullest", all.live);
+    ech_refused_held(builder, memory, all.live ? "held by PyTorch besides" : "held by PyTorch, at the fullest", all.held - MIN(all.held, all.live));
+    ech_diag_note(import->records, "readings", all.readings);
+}

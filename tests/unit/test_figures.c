@@ -1,0 +1,181 @@
+/* What programs and tools print of memory in use: every wording's figures, and what it comes to. */
+#include "sim/import/import.h"
+#include "tests/support/support.h"
+
+#include <check.h>
+#include <string.h>
+
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+
+static EchImport *read_text(const char *text, GError **error)
+{
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), "text");
+    return ech_import_source(source, NULL, NULL, error);
+}
+
+static bool says(const EchImport *import, const char *what)
+{
+    for (const char *const *remark = ech_diag_remarks(import->diag); *remark; remark++) {
+        if (strstr(*remark, what))
+            return true;
+    }
+    return false;
+}
+
+/* Bytes of all buffers that are called @name. */
+static EchBytes held(const EchTrace *trace, const char *name)
+{
+    EchBytes sum = 0;
+    for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
+        const EchBuffer *b = &ech_trace_buffers(trace)[i];
+        sum += strcmp(ech_trace_string(trace, b->name), name) == 0 ? b->bytes : 0;
+    }
+    return sum;
+}
+
+/* A file of the corpus, what is said of it, and who holds how much. */
+static const struct {
+    const char *file, *says, *holder;
+    EchBytes held;
+} files[] = {
+    /* torch.cuda.memory_summary() and memory_stats() of one program, on a GPU that was not there: both tell the same. */
+    {"summary.txt", "PyTorch holds 930 MiB of the device, 544 MiB of that are tensors, 386 MiB lie unused", "PyTorch's tensors, at the fullest", 800 * MIB},
+    {"summary.txt", "256 MiB are whole segments: torch.cuda.empty_cache() gives them back", "held by PyTorch besides", 130 * MIB},
+    {"stats.txt", "256 MiB are whole segments: torch.cuda.empty_cache() gives them back", "held by PyTorch besides", 975175680 - 839058432},
+    {"stats.txt", "130 MiB that no tensors needed at once", "PyTorch's tensors, at the fullest", 839058432},
+    {"deepspeed.txt", "PyTorch holds 20.2 GiB of the device, 512 MiB of that are tensors, 19.8 GiB lie unused (before step)",
+     "PyTorch's tensors, at the fullest", 20 * GIB},
+    {"deepspeed.txt", "that peak was at 'initialize [begin]'; afterwards tensors took at most 512 MiB", NULL, 0},
+    {"deepspeed.txt", "up to 120 GiB were in use, of about 200 GiB", "held by PyTorch besides", GIB / 4},
+    /* 256 + 512 - 256 + 4096 */
+    {"trainer.txt", "tensors took 4.50 GiB at the fullest", "PyTorch's tensors, at the fullest", 4608 * MIB},
+    {"trainer.txt", "4 GiB of that only for a time", NULL, 0},
+    {"trainer.txt", "512 MiB stay", NULL, 0},
+    {"torchtune.txt", "at the fullest tensors took 30.5 GiB, and PyTorch held up to 40.5 GiB: 10 GiB that no tensors needed at once", "held by PyTorch besides",
+     10 * GIB},
+    {"torchtitan.txt", "the device has 80 GiB of memory: that is 90 % of it", "held by PyTorch, at the fullest", 72 * GIB},
+    {"torchtitan.txt", "9 times the device was full", NULL, 0},
+    {"words.txt", "PyTorch holds 16 GiB of the device, 2 GiB of that are tensors, 14 GiB lie unused", "PyTorch's tensors, at the fullest", 2 * GIB},
+    {"words.txt", "the peaks tell", "held by PyTorch besides", 16 * GIB},
+    {"jax.txt", "JAX holds 4 GiB in arrays and programs, 12 GiB at the fullest, of at most 15 GiB", "arrays and programs, at the fullest", 12 * GIB},
+    {"jax.txt", "has 11 GiB left", NULL, 0},
+    {"compiled.txt", "the program takes 8.00 GiB of each device: arguments 4 GiB, results 3 GiB of which 1 GiB lie in donated arguments, temporaries 2 GiB",
+     "results of their own", 2 * GIB},
+    {"compiled.txt", "2 GiB of results have places of their own", "temporaries", 2 * GIB},
+    {"compiled.txt", "beside that 512 MiB on the host", "arguments", 4 * GIB + GIB / 2},
+    {"vllm.txt", "weights 15 GiB; 2 GiB left for the KV cache of 16384 tokens, 128 KiB each", "weights", 15 * GIB},
+    {"vllm.txt", "a request of 32768 tokens does not fit, it needs 4 GiB, 2 GiB more; --max-model-len 16384 or less does", "KV cache", 2 * GIB},
+    {"vllm_none.txt", "nothing left for the KV cache, 2.50 GiB too little", "weights", 15 * GIB},
+    {"vllm_old.txt", "may take 21.6 GiB (0.9 of 24 GiB); 4 GiB left for the KV cache of 32768 tokens", "KV cache", 4 * GIB},
+    {"vllm_old.txt", "requests of 16384 tokens fit 2 at a time", NULL, 0},
+    {"smi.txt", "GPU 0 (NVIDIA GeForce RTX 4090): 20 GiB of 24.0 GiB in use: python -m serve (4711) 12 GiB, Xwayland (4712) 1 GiB", "Xwayland (4712)", GIB},
+    {"smi.txt", "7 GiB of that no process in the list holds", "no listed process", 7 * GIB},
+    {"smi.txt", "most room: GPU 1, 23.5 GiB free; CUDA_VISIBLE_DEVICES=1", "python -m serve (4711)", 12 * GIB},
+    {"smi_old.txt", "GPU 0 (Tesla P100-SXM2...): 12.5 GiB of 15.9 GiB in use: caffe (31794) 2.50 GiB", "caffe (31794)", 5 * GIB / 2},
+    {"smi.csv", "GPU 0 (NVIDIA L4): 21.5 GiB of 22.5 GiB in use", "in use", 22016 * MIB},
+    {"smi.csv", "who holds it: the list of processes", NULL, 0},
+    {"processes.csv", "python3 (77) holds 2 GiB", "ollama (78)", GIB},
+    {"gpustat.txt", "GPU 0 (NVIDIA L4): 20 GiB of 22.5 GiB in use: ann 10 GiB, bob:python (77) 8 GiB", "ann", 10 * GIB},
+    {"rocm.txt", "who holds it: 'rocm-smi --showpids'", "in use", UINT64_C(34351349760)},
+    {"listed.txt", "process (79749) holds 601 MiB", "process (79749)", 601 * MIB},
+    {"arrays.txt", "5 arrays listed, 128 MiB in all", "f32[4096,4096]", 128 * MIB},
+    {"arrays.txt", "where no type is told 4 bytes an element", "f32[64,3,2]", 64 * 3 * 2 * 4},
+    {"arrays.txt", "twice", "f32[8,128]", 4096},
+};
+
+START_TEST(figures)
+{
+    g_autofree char *name = g_strconcat("memory_figures/", files[_i].file, NULL);
+    g_autoptr(EchImport) import = ech_test_corpus(name, NULL);
+    ck_assert_str_eq(import->format, "memory_figures");
+    ck_assert_msg(says(import, files[_i].says), "%s: '%s'\nsaid: %s", name, files[_i].says, ech_diag_remarks(import->diag)[0]);
+    if (files[_i].holder)
+        ck_assert_msg(held(import->trace, files[_i].holder) == files[_i].held, "%s: %s holds %" G_GUINT64_FORMAT, name, files[_i].holder,
+                      held(import->trace, files[_i].holder));
+}
+END_TEST
+
+#define OOM "CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 24.00 GiB total capacity; "
+
+/* Beside a message about refused memory figures say more, and take nothing from what it says. */
+static const struct {
+    const char *text, *says, *not_said;
+} beside[] = {
+    {OOM "20.00 GiB already allocated; 1.00 GiB free; 20.50 GiB reserved in total by PyTorch)\n"
+         "|===========================================================================|\n"
+         "|                  PyTorch CUDA memory summary, device ID 0                 |\n"
+         "|            CUDA OOMs: 1            |        cudaMalloc retries: 3         |\n"
+         "| Allocated memory      |  20480 MiB |  21504 MiB |  99999 MiB |  79519 MiB |\n"
+         "| GPU reserved memory   |  20992 MiB |  21504 MiB |  22016 MiB |   1024 MiB |\n",
+     "3 times the device was full", "memory.pickle"},
+    {OOM "0.50 GiB already allocated; 1.00 GiB free; 0.50 GiB reserved in total by PyTorch)\n"
+         "GPU[0]\t\t: VRAM Total Memory (B): 25769803776\nGPU[0]\t\t: VRAM Total Used Memory (B): 24159191040\n",
+     "PyTorch here holds no more than 512 MiB: nothing that this program changes makes much room", "expandable_segments"},
+    {"ResourceExhaustedError: OOM when allocating tensor with shape[1024,1024] and type float on /job:localhost by allocator GPU_0_bfc\n"
+     "Current usage from device: /job:localhost/replica:0/task:0/device:GPU:0, allocator: GPU_0_bfc\n  1.00GiB from model/conv1/Relu\n",
+     "the BFC allocator refused 4 MiB", "arrays listed"},
+    {OOM "20.00 GiB already allocated; 1.00 GiB free; 20.50 GiB reserved in total by PyTorch)\n(8, 8) float32\n(8, 8) float32\n",
+     "no setting of the allocator would have served it", "arrays listed"},
+};
+
+START_TEST(beside_a_refusal)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = read_text(beside[_i].text, &error);
+    ck_assert_ok(import, error);
+    ck_assert_str_eq(import->format, "out_of_memory");
+    ck_assert_msg(says(import, beside[_i].says), "'%s'\nsaid: %s", beside[_i].says, ech_diag_remarks(import->diag)[0]);
+    ck_assert_msg(!says(import, beside[_i].not_said), "'%s'", beside[_i].not_said);
+    if (strstr(beside[_i].text, "Relu"))
+        ck_assert_uint_eq(held(import->trace, "model/conv1/Relu"), GIB);
+}
+END_TEST
+
+/* Words that stand in any log are no figures. */
+static const char *const none[] = {
+    "step 1: allocated a batch of 3 GB and went on\n",
+    "loading (512, 512) float32 pictures\n",
+    "GPU:0\nno processes are running\n",
+    "KV Cache is allocated. #tokens: 1000\n",
+};
+
+START_TEST(no_figures)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = read_text(none[_i], &error);
+    ck_assert_msg(!import && strstr(error->message, "no captured format"), "%s: %s", none[_i], error ? error->message : "read");
+    g_clear_error(&error);
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)none[_i], strlen(none[_i]), "log");
+    g_autoptr(EchImport) forced = ech_import_source(source, "memory_figures", NULL, &error);
+    ck_assert_msg(!forced && strstr(error->message, "log: no figures of memory in use"), "%s", none[_i]);
+}
+END_TEST
+
+/* A refusal far behind the figures of a long log is what it is about. */
+START_TEST(refused_later)
+{
+    g_autoptr(GString) log = g_string_new(NULL);
+    for (unsigned i = 0; i < 3000; i++)
+        g_string_append_printf(log, "step:  %u  loss:  4.8  memory: 72.00GiB(90.00%%)  tps: 10,917\n", i);
+    g_autoptr(EchImport) before = read_text(log->str, NULL);
+    g_string_append(log, OOM "20.00 GiB already allocated; 1.00 GiB free; 20.50 GiB reserved in total by PyTorch)\n");
+    g_autoptr(EchImport) after = read_text(log->str, NULL);
+    ck_assert(before && after);
+    ck_assert_str_eq(before->format, "memory_figures");
+    ck_assert_uint_eq(ech_diag_count(before->records, "readings"), 3000);
+    ck_assert_str_eq(after->format, "out_of_memory");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("figures");
+    TCase *tcase = tcase_create("all");
+    tcase_add_loop_test(tcase, figures, 0, G_N_ELEMENTS(files));
+    tcase_add_loop_test(tcase, beside_a_refusal, 0, G_N_ELEMENTS(beside));
+    tcase_add_loop_test(tcase, no_figures, 0, G_N_ELEMENTS(none));
+    tcase_add_test(tcase, refused_later);
+    suite_add_tcase(suite, tcase);
+    return ech_test_main(suite);
+}
