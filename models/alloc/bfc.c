@@ -492,6 +492,12 @@ static bool ratio_of(const char *name, const char *text, double max, double *ret
     return true;
 }
 
+static bool is_zero(const char *text)
+{
+    char *end;
+    return g_ascii_strtod(text, &end) == 0 && end != text && !*end;
+}
+
 static bool flag_of(const char *name, const char *text, uint64_t *ret, GError **error)
 {
     bool yes = g_ascii_strcasecmp(text, "true") == 0 || strcmp(text, "1") == 0;
@@ -668,10 +674,13 @@ static bool tensorflow_set(Bfc *self, const char *name, const char *value, GErro
         return false;
     }
     if (strcmp(name, "internal_fragmentation_fraction") == 0 || strcmp(name, "experimental.internal_fragmentation_fraction") == 0)
-        return ratio_of(name, given, 1, &self->fragmentation_fraction, error);
+        return is_zero(given) || ratio_of(name, given, 1, &self->fragmentation_fraction, error);
     if (strcmp(name, "per_process_gpu_memory_fraction") == 0) {
         double fraction;
-        if (!ratio_of(name, given, self->unified ? 1000 : 1, &fraction, error))
+        /* 0 is as if it was not given; above 1 TensorFlow uses unified memory (SingleVirtualDeviceMemoryLimit() of gpu_device.cc). */
+        if (is_zero(given))
+            return true;
+        if (!ratio_of(name, given, 1000, &fraction, error))
             return false;
         take_fraction(self, fraction);
         return true;
@@ -702,7 +711,6 @@ static bool tensorflow_configure(EchAllocator *base, const char *text, GError **
     Bfc *self = (Bfc *)base;
     leave_to_system(self, tensorflow_reserve(base->memory.capacity, 9));
     self->garbage_collection = 1;
-    self->unified = text && (strstr(text, "TF_FORCE_UNIFIED_MEMORY=1") || strstr(text, "TF_FORCE_UNIFIED_MEMORY=true"));
     return each_setting(text, tensorflow_set, self, error);
 }
 

@@ -456,6 +456,7 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
     Streams streams = streams_new(trace);
     uint32_t device = 0;
     bool recorded = device_of(trace, memory, &device) && is_snapshot(trace, memory);
+    bool written = strcmp(ech_trace_format(trace), "alloc_text") == 0; /* as text, where a private pool's number is its stream */
     uint32_t n_refused = 0;
     g_auto(EchPyTorchConf) conf = recorded_settings(trace);
     Segments segments = {.memory = memory, .device = device};
@@ -471,8 +472,8 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
         if (!buffer->resident || buffer->memory != memory || buffer->alias_of != ECH_NONE)
             continue;
         EchAllocEvent event = {.bytes = buffer->bytes, .id = (uint32_t)i, .kind = ECH_EVENT_ALLOC, .upper_end = buffer->upper_end != 0};
-        event.stream = stream_number(&streams, buffer->queue, buffer->pool) & ECH_EVENT_MAX_STREAM;
-        event.private_pool = recorded && buffer->pool != ECH_NONE;
+        event.stream = stream_number(&streams, buffer->queue, written ? ECH_NONE : buffer->pool) & ECH_EVENT_MAX_STREAM;
+        event.private_pool = (recorded || written) && buffer->pool != ECH_NONE;
         event.captured = event.private_pool && ech_pool_is_capture(ech_trace_string(trace, buffer->pool));
         g_array_append_val(events, event);
     }
@@ -520,8 +521,8 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
                                     .id = op->target,
                                     .kind = op->kind == ECH_OP_ALLOC ? ECH_EVENT_ALLOC : ECH_EVENT_FREE,
                                     .upper_end = buffer->upper_end != 0};
-            event.stream = stream_number(&streams, buffer->queue, buffer->pool) & ECH_EVENT_MAX_STREAM;
-            event.private_pool = recorded && buffer->pool != ECH_NONE;
+            event.stream = stream_number(&streams, buffer->queue, written ? ECH_NONE : buffer->pool) & ECH_EVENT_MAX_STREAM;
+            event.private_pool = (recorded || written) && buffer->pool != ECH_NONE;
             event.captured = event.private_pool && ech_pool_is_capture(ech_trace_string(trace, buffer->pool));
         }
         g_array_append_val(events, event);

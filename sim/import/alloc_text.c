@@ -219,6 +219,10 @@ static bool read_text(EchSource *source, const EchImportOptions *options, EchImp
             buffer.bytes = event->bytes;
             buffer.upper_end = event->upper_end;
             buffer.queue = stream_queue(builder, queues, event->stream);
+            if (event->private_pool) {
+                g_autofree char *pool = g_strdup_printf(event->captured ? "%u:0" : "0:%u", event->stream);
+                buffer.pool = ech_trace_builder_string(builder, pool, -1);
+            }
             EchId id = ech_trace_builder_buffer(builder, buffer), none = ECH_NONE;
             while (buffer_of->len < event->id)
                 g_array_append_val(buffer_of, none);

@@ -222,10 +222,10 @@ static bool is_vllm(const Vllm *v)
 static void say_vllm(const Vllm *v, EchDiag *diag)
 {
     g_autofree char *weights = ech_format_bytes(v->weights.bytes), *total = ech_format_bytes(v->total.bytes),
-                    *cache = ech_format_bytes((EchBytes)fabs(v->cache)), *activations = ech_format_bytes(v->activations.bytes);
+                    *cache = ech_format_bytes(ech_rounded_bytes(fabs(v->cache))), *activations = ech_format_bytes(v->activations.bytes);
     g_autoptr(GString) text = g_string_new("vLLM, on each GPU:");
     if (v->has_total && v->share > 0) {
-        g_autofree char *may = ech_format_bytes((EchBytes)(v->share * (double)v->total.bytes));
+        g_autofree char *may = ech_format_bytes(ech_rounded_bytes(v->share * (double)v->total.bytes));
         g_string_append_printf(text, " may take %s (%g of %s);", may, v->share, total);
     }
     if (v->has_weights)
@@ -239,14 +239,14 @@ static void say_vllm(const Vllm *v, EchDiag *diag)
     else
         g_string_append(text, " a KV cache");
     double each = v->has_cache && v->tokens && v->cache > 0 ? v->cache / (double)v->tokens : 0;
-    g_autofree char *size = ech_format_bytes((EchBytes)each);
+    g_autofree char *size = ech_format_bytes(ech_rounded_bytes(each));
     if (v->tokens)
         g_string_append_printf(text, " of %" G_GUINT64_FORMAT " tokens%s%s%s", v->tokens, each > 0 ? ", " : "", each > 0 ? size : "", each > 0 ? " each" : "");
     ech_diag_remark(diag, "%s", text->str);
     uint64_t request = v->per_request ? v->per_request : v->least;
     if (v->tokens && request > v->tokens) {
-        g_autofree char *needed = ech_format_bytes((EchBytes)(each * (double)request)),
-                        *more = ech_format_bytes((EchBytes)(each * (double)(request - v->tokens))),
+        g_autofree char *needed = ech_format_bytes(ech_rounded_bytes(each * (double)request)),
+                        *more = ech_format_bytes(ech_rounded_bytes(each * (double)(request - v->tokens))),
                         *sizes = each > 0 ? g_strdup_printf(", it needs %s, %s more", needed, more) : g_strdup("");
         ech_diag_remark(diag, "a request of %" G_GUINT64_FORMAT " tokens does not fit%s; --max-model-len %" G_GUINT64_FORMAT " or less does", request, sizes,
                         v->tokens);
@@ -457,7 +457,7 @@ static void write_figures(const EchMemoryFigures *f, EchTraceBuilder *builder, E
         ech_trace_builder_set_property(builder, "refused_on", "any");
     } else if (is_vllm(v)) {
         ech_refused_held(builder, memory, "weights", v->has_weights ? v->weights.bytes : 0);
-        ech_refused_held(builder, memory, "KV cache", v->cache > 0 ? (EchBytes)v->cache : 0);
+        ech_refused_held(builder, memory, "KV cache", ech_rounded_bytes(v->cache));
         ech_refused_held(builder, memory, "activations of the trial run", v->has_activations ? v->activations.bytes : 0);
         ech_refused_held(builder, memory, "CUDA graphs", v->has_graphs ? v->graphs.bytes : 0);
         ech_refused_number(builder, "had_bytes", v->has_total, v->total.bytes);

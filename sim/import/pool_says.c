@@ -253,7 +253,7 @@ static bool gib_after(EchWords line, const char *key, EchRounded *ret)
     double value = g_ascii_strtod(text, &end);
     if (!g_ascii_isdigit(*text) || end == text || !(value > 0) || value > 1 << 20)
         return false;
-    *ret = (EchRounded){(EchBytes)(value * (double)(1 << 30) + 0.5), 0};
+    *ret = (EchRounded){ech_rounded_bytes(value * (double)(1 << 30) + 0.5), 0};
     return true;
 }
 
@@ -322,7 +322,7 @@ static bool read_torchtitan(EchPoolSays *s, EchWords line)
     settle(s);
     set(s, PYTORCH, HELD_PEAK, value);
     if (part > 0.001 && part <= 1 && !s->has_limit)
-        set_limit(s, (EchRounded){(EchBytes)((double)value.bytes / part), value.slack / part});
+        set_limit(s, (EchRounded){ech_rounded_bytes((double)value.bytes / part), value.slack / part});
     return true;
 }
 
@@ -411,8 +411,8 @@ static EchPoolSays settled(const EchPoolSays *s)
     settle(&all);
     const Trainer *t = &all.trainer;
     if (all.readings == 0 && t->any) {
-        set(&all, PYTORCH, LIVE, (EchRounded){(EchBytes)MAX(t->stays, 0), 0});
-        set(&all, PYTORCH, LIVE_PEAK, (EchRounded){(EchBytes)MAX(t->peak, t->stays), 0});
+        set(&all, PYTORCH, LIVE, (EchRounded){ech_rounded_bytes(t->stays), 0});
+        set(&all, PYTORCH, LIVE_PEAK, (EchRounded){ech_rounded_bytes(MAX(t->peak, t->stays)), 0});
         settle(&all);
     }
     return all;
@@ -494,7 +494,7 @@ static void say_pytorch(const EchPoolSays *s, bool beside, EchDiag *diag)
 {
     EchBytes most = MAX(s->live, s->held);
     g_autofree char *top = ech_format_bytes(most), *now = ech_format_bytes(s->last.is[LIVE].bytes), *limit = ech_format_bytes(s->limit.bytes),
-                    *passing = ech_format_bytes((EchBytes)s->trainer.passes);
+                    *passing = ech_format_bytes(ech_rounded_bytes(s->trainer.passes));
     if (s->held && s->live) {
         say_gap(s, diag);
     } else if (s->trainer.any && s->live) {
@@ -516,7 +516,7 @@ static void say_pytorch(const EchPoolSays *s, bool beside, EchDiag *diag)
                         "each time, so steps get slower before anything fails. A lower peak, or a setting that leaves less unused, ends that",
                         s->retries, s->retries == 1 ? "" : "s");
     if (s->has_host) {
-        g_autofree char *host = ech_format_bytes(s->host.bytes), *all = ech_format_bytes((EchBytes)((double)s->host.bytes / s->host_share * 100));
+        g_autofree char *host = ech_format_bytes(s->host.bytes), *all = ech_format_bytes(ech_rounded_bytes((double)s->host.bytes / s->host_share * 100));
         ech_diag_remark(diag, "of the host's memory up to %s were in use, of about %s", host, all);
     }
     if (!beside)

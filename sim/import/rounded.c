@@ -41,6 +41,11 @@ bool ech_rounded_parse(const char *text, size_t n, EchRounded *ret, size_t *ret_
     return false;
 }
 
+EchBytes ech_rounded_bytes(double value)
+{
+    return !(value > 0) ? 0 : value < ldexp(1, 62) ? (EchBytes)value : UINT64_C(1) << 62;
+}
+
 bool ech_rounded_is(const EchRounded *rounded, EchBytes bytes)
 {
     return fabs((double)bytes - (double)rounded->bytes) <= rounded->slack;

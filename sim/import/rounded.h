@@ -13,6 +13,8 @@ typedef struct {
 /** Reads the size that @text (of @n bytes) begins with: digits, a unit (B, bytes, K, KiB, ... EiB) after a blank or none. *ret_used: bytes taken. False where
  * it begins with none. */
 bool ech_rounded_parse(const char *text, size_t n, EchRounded *ret, size_t *ret_used);
+/** What sums, shares and products of sizes come to in whole bytes: 0 for what is negative or no number, 2^62 at the most. */
+EchBytes ech_rounded_bytes(double value);
 /** Whether @bytes would have been printed as @rounded. */
 bool ech_rounded_is(const EchRounded *rounded, EchBytes bytes);
 /** Of the shapes in @text ("2×f32[7,8], pred[]"), the first whose array takes what @rounded says, padded as on a TPU or not: *ret is its size. False: none. */

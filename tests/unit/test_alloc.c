@@ -184,6 +184,8 @@ START_TEST(jax_and_tensorflow_take_their_share)
         {"XLA_PYTHON_CLIENT_MEM_FRACTION=2,TF_FORCE_UNIFIED_MEMORY=1", 160 * GIB},
         {"jax:--xla_gpu_enable_allocator_spatial_partitioning,XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB=8", 60 * GIB},
         {"tensorflow:experimental.internal_fragmentation_fraction=0.1,TF_FORCE_UNIFIED_MEMORY=1,per_process_gpu_memory_fraction=1.5", 120 * GIB},
+        {"tensorflow:per_process_gpu_memory_fraction=1.5", 120 * GIB},
+        {"tensorflow:per_process_gpu_memory_fraction=0,experimental.internal_fragmentation_fraction=0.0", 80 * GIB - 1800 * MIB},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         g_autoptr(EchAllocator) allocator = open_allocator(cases[i].spec, 80 * GIB);
@@ -1020,7 +1022,8 @@ END_TEST
 /* As a trace the events are what they are as text, whatever comes first. */
 START_TEST(text_as_a_trace_has_the_same_events)
 {
-    static const char *const texts[] = {"c", "d 3\n", "a 0 512\na 1 1024 3\nr 0 3\nf 0\ne 3\nc\nd 3\na 2 4096\nf 1\n"};
+    static const char *const texts[] = {"c", "d 3\n", "a 0 512\na 1 1024 3\nr 0 3\nf 0\ne 3\nc\nd 3\na 2 4096\nf 1\n",
+                                        "p 0 512 7\ng 1 1024 8\nu 2 64\na 3 64 7\nf 0\nf 1\nd 7\n"};
     g_autofree char *path = g_strdup_printf("%s/echelon-alloc-%d.txt", g_get_tmp_dir(), getpid());
     for (size_t t = 0; t < G_N_ELEMENTS(texts); t++) {
         ck_assert(g_file_set_contents(path, texts[t], -1, NULL));
@@ -1031,7 +1034,9 @@ START_TEST(text_as_a_trace_has_the_same_events)
         ck_assert_uint_eq(events->len, given->len);
         for (guint i = 0; i < given->len; i++) {
             const EchAllocEvent *was = &g_array_index(given, EchAllocEvent, i), *is = &g_array_index(events, EchAllocEvent, i);
-            ck_assert(is->kind == was->kind && is->id == was->id && (is->stream == was->stream || was->kind == ECH_EVENT_ALLOC || was->kind == ECH_EVENT_FREE));
+            ck_assert(is->kind == was->kind && is->id == was->id && (is->stream == was->stream || was->kind == ECH_EVENT_FREE));
+            if (was->kind == ECH_EVENT_ALLOC)
+                ck_assert(is->private_pool == was->private_pool && is->captured == was->captured && is->upper_end == was->upper_end);
         }
     }
     g_unlink(path);
