@@ -340,7 +340,7 @@ function card(name, value, note) {
   c.append('div').attr('class', 'value').text(value);
   c.append('div').attr('class', 'note').text(note);
 }
-card(run.completed ? 'Makespan' : 'Stopped after', time(run.makespan_ps), (run.completed ? 'at least ' : 'the whole of it: at least ') + time(run.lower_bound_ps) + ' here; ' + time(run.serial_ps) + ' with no overlap');
+card(run.completed ? 'Time' : 'Stopped after', time(run.makespan_ps), (run.completed ? 'at least ' : 'the whole of it: at least ') + time(run.lower_bound_ps) + ' here; ' + time(run.serial_ps) + ' with no overlap');
 const steps = run.steps || [];
 if (steps.length > 1) {
   const sorted = steps.map(s => s.duration_ps).sort((a, b) => a - b);
@@ -382,8 +382,8 @@ const meanings = {
   'latency inside kernels': 'beyond bytes and operations at full rate: waits for their own copies, accesses and instructions, tiles that do not fill a unit',
   'recorded kernel times': 'kernels that take longer than what they move and compute needs, or of which neither is known',
 };
-for (const name in meanings)
-  if (run.critical_path[name] > 0) select('#critical').append('p').attr('class', 'hint').text(`${name}: ${meanings[name]}`);
+for (const [name, ps] of Object.entries(run.critical_path))
+  if (ps > 0 && meanings[name]) select('#critical').append('p').attr('class', 'hint').text(`${name}: ${meanings[name]}`);
 const waited = d3.sum(Object.values(run.waits));
 table('#waits', Object.values(run.waits).map((ps, i) => [details.reasons[i], ps]).filter(e => e[1] > 0).sort((a, b) => b[1] - a[1]).map(([name, ps]) => ({ name: name, value: time(ps), share: ps / waited, colour: 'var(--wait)' })));
 const busy = [];
@@ -407,9 +407,9 @@ for (const [memory, m] of Object.entries(run.memories)) {
   const id = 'held-' + memory.replace(/[^a-z0-9]/gi, '-');
   held.append('h3').text(memory + ', ' + bytes(m.peak_live_bytes) + ' live at ' + time(m.peak_at_ps) + (m.padding && m.padding.padding_bytes > 0.01 * m.padding.bytes ? '; ' + bytes(m.padding.padding_bytes) + ' of it padding' : ''));
   held.append('div').attr('id', id);
-  table('#' + id, holds.slice(0, 6).map(([name, h]) => ({ name: name, value: bytes(h.bytes), share: h.bytes / all, colour: 'var(--collective)', note: h.largest.slice(0, 2).map(name => shorten(name, 30)).join(', ') + (h.buffers > 2 ? ' and ' + (h.buffers - Math.min(2, h.largest.length)) + ' more' : '') })));
+  table('#' + id, holds.slice(0, 6).map(([name, h]) => ({ name: name, value: bytes(h.bytes), share: h.bytes / all, colour: 'var(--collective)', note: h.largest.slice(0, 2).join(', ') + (h.buffers > 2 ? ' and ' + (h.buffers - Math.min(2, h.largest.length)) + ' more' : '') })));
 }
-if (held.select('h3').empty()) select(held.node().parentNode).remove();
+if (held.select('h3').empty()) select('#purposes').remove();
 // Buffers at the peak, and what padding costs there.
 for (const [memory, m] of Object.entries(run.memories)) {
   if (!m.peak_live_bytes || minor(m)) continue;

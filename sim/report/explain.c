@@ -221,8 +221,10 @@ static void explain_resource(GPtrArray *out, JsonObject *a, JsonObject *b, const
            slower = (double)(busy_b - busy_a) / (double)MAX(MAX(busy_a, busy_b), 1);
     g_autofree char *rate_a = rate_of(amount_a, busy_a), *rate_b = rate_of(amount_b, busy_b);
     if (fabs(moved) > 0.01) {
-        say(out, "The %s has to %s %s instead of %s; that keeps it busy for %s instead of %s%s%s.", resource, bytes ? "move" : "do", amount_b ? to : "nothing",
-            amount_a ? from : "nothing", busy_to, busy_from, bytes && amount_b ? ", at " : "", bytes && amount_b ? rate_b : "");
+        g_autofree char *before = busy_a && busy_b ? g_strdup_printf(" instead of %s", busy_from) : g_strdup("");
+        say(out, "The %s has to %s %s instead of %s; that %s for %s%s%s%s.", resource, bytes ? "move" : "do", amount_b ? to : "nothing",
+            amount_a ? from : "nothing", busy_b ? "keeps it busy" : "kept it busy", busy_b ? busy_to : busy_from, before, bytes && amount_b ? ", at " : "",
+            bytes && amount_b ? rate_b : "");
     } else if (fabs(slower) > 0.01) {
         if (bytes)
             say(out, "The %s moves the same %s in %s instead of %s: %s instead of %s.", resource, to, busy_to, busy_from, rate_b, rate_a);

@@ -188,6 +188,17 @@ static void line(GString *text, const char *name, EchBytes bytes)
     g_string_append_printf(text, "  %-22s %s\n", name, size);
 }
 
+/* XLA's number of a memory, behind what devices call it. Owned by the caller. */
+static char *space_name(const EchProgram *program, int32_t space)
+{
+    static const char *const of_tpu[] = {"hbm", "vector", NULL, "common", NULL, "host", "scalar"}, *const of_gpu[] = {"hbm", "collectives", NULL,
+                                                                                                                      NULL,  NULL,          "host"};
+    bool gpu = program->platform == ECH_PLATFORM_GPU;
+    int32_t n = gpu ? (int32_t)G_N_ELEMENTS(of_gpu) : (int32_t)G_N_ELEMENTS(of_tpu);
+    const char *name = space < 0 || space >= n ? NULL : gpu ? of_gpu[space] : of_tpu[space];
+    return name ? g_strdup_printf("%s (%d)", name, space) : g_strdup_printf("space %d", space);
+}
+
 void ech_report_program_text(GString *text, const EchProgram *program)
 {
     g_string_append_printf(text, "program %s (%s%s%s): %zu computations, %zu instructions, %zu in the schedule\n", program->name,
@@ -210,6 +221,7 @@ void ech_report_program_text(GString *text, const EchProgram *program)
     for (size_t h = 0; h < program->assignment->n_heaps; h++) {
         const struct EchHeapFigures *heap = &program->assignment->heaps[h];
         g_autofree char *size = ech_format_bytes(heap->allocation_bytes), *live = ech_format_bytes(heap->peak_live_bytes);
-        g_string_append_printf(text, "  heap of space %-8d %s, at most %s live\n", heap->space, size, live);
+        g_autofree char *space = space_name(program, heap->space);
+        g_string_append_printf(text, "  heap of %-14s %s, at most %s live\n", space, size, live);
     }
 }

@@ -698,7 +698,12 @@ static void append_longest(GString *out, const EchReport *report, unsigned colum
             g_clear_pointer(&source, g_free);
         else
             least += line;
-        bool priced = *price && (!source || least + ech_text_width(price) + 2 <= room);
+        /* Where there is no room for all of it, the class of the kernel. */
+        if (classed && least + ech_text_width(price) + 2 > room) {
+            g_free(price);
+            price = g_strdup(ech_gpu_class_name((EchGpuClass)times[i].kernel_class));
+        }
+        bool priced = *price && least + ech_text_width(price) + 2 <= room;
         char *note = g_strdup_printf("%s%s%s%s%s%s", what, priced ? ", " : "", priced ? price : "", count, source ? ", " : "", source ? source : "");
         g_autofree char *label = ech_text_kernel(times[i].name);
         add_share(rows, label, ech_format_time(times[i].time), ratio(times[i].time, run->makespan), note);

@@ -75,7 +75,7 @@ memory (buffer assignment inside the program)
   outputs                32 KiB
   temporaries            320 KiB
   peak, all memories     1.72 MiB
-  heap of space 0        320 KiB, at most 320 KiB live
+  heap of hbm (0)        320 KiB, at most 320 KiB live
 kernels, one after the other on tpu-v5e, loops as often as they run: 14.9 us (5 in the schedule)
   Of the kernels' time 100 % is the model's own, which comes near the compiler's for such kernels.
 records of the file
@@ -158,6 +158,6 @@ $ gzip -c tests/golden/data/oom.pickle | echelon alloc /dev/stdin -a pytorch: | 
 $ echelon info - </dev/null
 echelon: -: no captured format that echelon knows: there are no bytes to look at
 exit 1
-$ echelon info traces/decode_64.v5e | grep -E 'heap of space 1|most live in vector'
+$ echelon info traces/decode_64.v5e | grep -E 'heap of vector|most live in vector'
   most live in vector         105 MiB  (109627392)
-  heap of space 1        105 MiB, at most 105 MiB live
+  heap of vector (1)     105 MiB, at most 105 MiB live

@@ -33,7 +33,7 @@ notes
           34  memory_events_replaced_by_the_snapshot
            1  frees_moved_behind_uses
          307  uses_of_inferred_direction
-PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
+- PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/,/No schedule/p;/Steps/,/^$/p;/fullest/,/^$/p;/Who asked/,/^$/p;/Kernel times/,$p'
   It fits. hbm 4.63 GiB of 78.6 GiB (6 %)
   4.99 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.49 GiB, 512 MiB of it the process's context.
@@ -147,7 +147,7 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
   - prefetch: it takes up to 640 MiB more of the device's memory
 $ gzip -dc traces/gpt_pytorch.h100/gpt.pretend.gz > $T/alone.pretend; echelon info $T/alone.pretend | tail -2
          307  uses_of_inferred_direction
-no snapshot of PyTorch's lies beside it: what is allocated are the segments that PyTorch asked the driver for, not its tensors
+- no snapshot of PyTorch's lies beside it: what is allocated are the segments that PyTorch asked the driver for, not its tensors
 $ printf 'echelon-pretend 1\nclock 1\ndevice 84825604096 536870912 1 "h100-sxm"\nname 1 "k"\nalloc 10 0 0 4294967296 84600000000 3 0\nkernel 20 0 0 1 1 1 1 32 1 1 0\nend\n' > $T/tight.pretend; echelon advise $T/tight.pretend --device h100-sxm | sed -n '/NOT FIT/p;/would make it fit/,/^$/p'
   IT DOES NOT FIT. 78.8 GiB of hbm are needed, 78.6 GiB are there beside 512 MiB of the process's context.
   What would make it fit
