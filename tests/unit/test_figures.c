@@ -14,15 +14,6 @@ static EchImport *read_text(const char *text, GError **error)
     return ech_import_source(source, NULL, NULL, error);
 }
 
-static bool says(const EchImport *import, const char *what)
-{
-    for (const char *const *remark = ech_diag_remarks(import->diag); *remark; remark++) {
-        if (strstr(*remark, what))
-            return true;
-    }
-    return false;
-}
-
 /* Bytes of all buffers that are called @name. */
 static EchBytes held(const EchTrace *trace, const char *name)
 {
@@ -89,7 +80,7 @@ START_TEST(figures)
     g_autofree char *name = g_strconcat("memory_figures/", files[_i].file, NULL);
     g_autoptr(EchImport) import = ech_test_corpus(name, NULL);
     ck_assert_str_eq(import->format, "memory_figures");
-    ck_assert_msg(says(import, files[_i].says), "%s: '%s'\nsaid: %s", name, files[_i].says, ech_diag_remarks(import->diag)[0]);
+    ck_assert_msg(ech_test_says(import->diag, files[_i].says), "%s: '%s'\nsaid: %s", name, files[_i].says, ech_diag_remarks(import->diag)[0]);
     if (files[_i].holder)
         ck_assert_msg(held(import->trace, files[_i].holder) == files[_i].held, "%s: %s holds %" G_GUINT64_FORMAT, name, files[_i].holder,
                       held(import->trace, files[_i].holder));
@@ -125,8 +116,8 @@ START_TEST(beside_a_refusal)
     g_autoptr(EchImport) import = read_text(beside[_i].text, &error);
     ck_assert_ok(import, error);
     ck_assert_str_eq(import->format, "out_of_memory");
-    ck_assert_msg(says(import, beside[_i].says), "'%s'\nsaid: %s", beside[_i].says, ech_diag_remarks(import->diag)[0]);
-    ck_assert_msg(!says(import, beside[_i].not_said), "'%s'", beside[_i].not_said);
+    ck_assert_msg(ech_test_says(import->diag, beside[_i].says), "'%s'\nsaid: %s", beside[_i].says, ech_diag_remarks(import->diag)[0]);
+    ck_assert_msg(!ech_test_says(import->diag, beside[_i].not_said), "'%s'", beside[_i].not_said);
     if (strstr(beside[_i].text, "Relu"))
         ck_assert_uint_eq(held(import->trace, "model/conv1/Relu"), GIB);
 }

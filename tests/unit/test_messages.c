@@ -353,8 +353,7 @@ START_TEST(other_refusals)
     ck_assert_uint_eq(find_buffer(gpu->trace, "arguments, not listed")->bytes, 1 << 30);
     ck_assert_uint_eq(find_buffer(gpu->trace, "f32[3,16384,16384] mul (model.py:9)")->bytes, UINT64_C(3) << 30);
     g_autoptr(GError) error = NULL;
-    g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus/out_of_memory/bad.txt", NULL);
-    g_autoptr(EchImport) bad = ech_import_file(path, NULL, NULL, &error);
+    g_autoptr(EchImport) bad = ech_test_try_corpus("out_of_memory/bad.txt", &error);
     ck_assert_msg(!bad && strstr(error->message, "bad.txt: ") != NULL, "%s", error ? error->message : "read");
 }
 END_TEST
