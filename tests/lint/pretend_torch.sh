@@ -24,10 +24,24 @@ assert (edges.cuda() != to.cuda()).nonzero().shape == (699050, 1)
 assert edges.cuda()[edges.cuda() != to.cuda()].shape == (699050,)
 mask = torch.ones(5 << 20, dtype=torch.bool, device="cuda")
 assert mask.nonzero().numel() == 0
-# What hangs on results of kernels is told, and where.
+# What hangs on results of kernels is told, and where: a half is above a threshold and the other below it, a row has one greatest element, results are finite.
 scores = torch.rand(300, device="cuda")
 boxes = torch.where(scores > 0.5)[0]
-assert boxes.numel() == 0
+assert boxes.numel() == 150 and scores[scores > 0.5].shape == (150,)
+assert ((scores > 0.5) | (scores <= 0.5)).sum() == 300 and ((scores >= 0.1) & (scores < 0.2)).sum() == 0
+assert (scores >= scores.roll(1))[scores <= scores.roll(1)].sum() == 150
+overlaps = torch.rand(7, 300, device="cuda")
+best, of = overlaps.max(dim=0)
+assert of.tolist() == [i % 7 for i in range(300)]
+assert torch.where(overlaps == overlaps.max(dim=1, keepdim=True)[0])[1].tolist() == list(range(7))
+assert torch.isfinite(scores).all() and not torch.isnan(scores).any() and (scores > float("-inf")).sum() == 300
+# Checks that all is well find nothing wrong; what is computed from a guess is computed.
+assert (overlaps >= 0).all() and not (overlaps < 0).any()
+labels = torch.full((300,), -1, device="cuda")
+labels[best >= 0.5], labels[best < 0.5] = 1, 0
+assert (labels >= 0).all() and (labels == 1).any() and torch.unique(labels).tolist() == [0, 1]
+assert torch.randperm(150, device="cuda").sort()[0].tolist() == list(range(150)) and torch.randint(3, 9, (100,), device="cuda").unique().tolist() == [3, 4, 5, 6, 7, 8]
+assert scores.topk(200)[1].tolist() == list(range(200)) and scores.sort()[1].tolist() == list(range(300))
 # A program that records its memory itself, and stops: ours goes on.
 torch.cuda.memory._record_memory_history(max_entries=1)
 torch.cuda.memory._record_memory_history(enabled=None)
@@ -37,7 +51,17 @@ PY
 "$echelon" capture --pretend h100-sxm -o "$work/p" -- python3 "$work/step.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
 number=$(sed -n 's/^name \([0-9]*\) "aten::_fused_adamw_"$/\1/p' "$work"/p.*.pretend)
 [ -n "$number" ] && [ "$(grep -c "^host [0-9]* 0 $number 16777[0-9]* 12582[0-9]*$" "$work"/p.*.pretend)" = 1 ] || { echo "the optimizer's step is not told:"; grep '^host' "$work"/p.*.pretend; exit 1; }
-grep -q 'a mask picks hangs on results of kernels, which are zeros here (step.py:[0-9]*): 0 of 300 are picked' "$work/said" || { cat "$work/said"; exit 1; }
+grep -q 'a mask picks hangs on results of kernels, which are not computed (step.py:[0-9]*): 150 of 300 are taken' "$work/said" || { cat "$work/said"; exit 1; }
+cat >"$work/none.py" <<'PY'
+import torch
+scores = torch.rand(300, device="cuda")
+assert scores[scores > 0.5].numel() == 0 and scores[scores <= 0.5].numel() == 0 and torch.where(scores.bool())[0].numel() == 0
+PY
+for share in 0 2; do
+  ECHELON_PRETEND_PICKED=$share "$echelon" capture --pretend h100-sxm -o "$work/none$share" -- python3 "$work/none.py" >"$work/none$share.said" 2>&1
+  [ $((share > 0)) = $(($? > 0)) ] || { echo "a share of $share:"; cat "$work/none$share.said"; exit 1; }
+done
+grep -q "ECHELON_PRETEND_PICKED: '2' is not a share" "$work/none2.said" || { cat "$work/none2.said"; exit 1; }
 grep -q 'a mask of 5242880 elements is too large' "$work/said" || { cat "$work/said"; exit 1; }
 "$echelon" run --trace "$work"/p.*.pretend --device h100-sxm >"$work/run" || exit 1
 grep -q '100 MiB  step.py' "$work/run" || { echo "no line of an allocation is told:"; cat "$work/run"; exit 1; }

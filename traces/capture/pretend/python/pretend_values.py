@@ -1,8 +1,10 @@
 """Values of small tensors of integers and truth, which programs decide by: masks, positions, indices, counts, whether all are done.
 
 Kernels do not run, so results are zeros. Device memory is memory of this process, though: what depends on no floating-point result (a mask that the host made,
-a comparison of lengths) is computed here by PyTorch's own CPU operators after the real operator launched its kernels, and written where its result lies. What
-depends on one is zeros, but for choices among few (topk, argmax of a router): they go around, so that experts get equal shares."""
+a comparison of lengths) is computed here by PyTorch's own CPU operators after the real operator launched its kernels, and written where its result lies. Where
+floating-point results become masks and indices a guess begins, from which the rest is computed again: a comparison holds for a share of the elements
+(ECHELON_PRETEND_PICKED), spread evenly; what is sorted stays where it stands, and as many are found as are asked for; choices among few (topk, argmax of a
+router) go around, so that experts get equal shares; torchvision's nms keeps every box. All else that depends on such results is zeros."""
 import ctypes
 import os
 import sys
@@ -15,6 +17,7 @@ LARGEST = 1 << 22  # elements (a graph's edges, say); larger ones stay zeros
 HOST_WORK = 1 << 20  # bytes of the host's memory that an operator on its processor reads and writes; fewer are lost in what a launch takes
 SCALARS = 64  # elements of floating-point tensors that are looked at: norms of masks, thresholds
 FEW = 1024  # choices of a router; a vocabulary has more
+MANY = 64  # that topk finds: boxes, not a router's experts or a search's beams
 aten = torch.ops.aten
 COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -23,6 +26,14 @@ ONLY_WRITTEN = ("aten::copy_", "aten::fill_", "aten::zero_")
 ROWS = ("aten::embedding", "aten::index", "aten::index_select", "aten::gather", "aten::take")  # read what they return, not all of their table
 INDEXED = {aten.index.Tensor, aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default}
 OF_PYTORCH = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "prim", "prims", "profiler", "inductor", "higher_order", "symm_mem", "_dtensor")
+BELOW = {aten.lt.Scalar, aten.le.Scalar}  # a threshold; what is not below it is above it
+ABOVE = {aten.gt.Scalar, aten.gt.Tensor, aten.ge.Scalar, aten.ge.Tensor, aten.lt.Tensor, aten.le.Tensor}  # or between two others, as points of a box
+EQUAL = {aten.eq.Scalar: True, aten.eq.Tensor: True, aten.ne.Scalar: False, aten.ne.Tensor: False}
+LOGICAL = {aten.logical_and.default, aten.logical_or.default, aten.logical_not.default, aten.bitwise_and.Tensor, aten.bitwise_or.Tensor, aten.bitwise_not.default,
+           aten.clone.default}
+CHOICES = {aten.topk.default: 2, aten.argmax.default: 1, aten.argmin.default: 1, aten.max.dim: 1, aten.min.dim: 1}  # and which argument their axis is
+SORTS = {aten.sort.default: 1, aten.sort.stable: 2}
+RANDOM = {aten.randperm.default, aten.randperm.generator, aten.randint.default, aten.randint.generator, aten.randint.low, aten.randint.low_generator}
 READS = {aten._local_scalar_dense.default, aten._to_copy.default, aten.copy_.default}
 
 _library = ctypes.PyDLL(None)
@@ -56,6 +67,19 @@ def _seen(tensor):
 
 def _is_known(tensor):
     return tensor.dtype in WHOLE or bool(_library.pretend_known(tensor.data_ptr(), _span(tensor)))
+
+
+def _share():
+    """Of a mask that hangs on results, what it picks."""
+    text = os.environ.get("ECHELON_PRETEND_PICKED", "0.5")
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if 0 <= share <= 1:
+        return share
+    sys.stderr.write("echelon capture: ECHELON_PRETEND_PICKED: '%s' is not a share; expected a number from 0 to 1\n" % text)
+    return 0.5
 
 
 def _tensors(values):
@@ -97,6 +121,10 @@ class Values(TorchDispatchMode):
         self.kinds = {}
         self.said = self.said_none = self.said_guess = False
         self.guessed = set()  # addresses of whole numbers and masks that hang on results of kernels
+        self.compared = set()  # of those, masks that are comparisons of results
+        self.share = _share()
+        self.spread = torch.empty(0, dtype=torch.float64)
+        self.random = torch.Generator().manual_seed(0)
 
     def kind(self, func):
         """"view" of an argument, "random", "value", or "composite" of those, which inference mode leaves whole; "others": not PyTorch's."""
@@ -130,7 +158,9 @@ class Values(TorchDispatchMode):
                 self.tell_host(func, args, kwargs, out)
             return out
         if kind == "others":
-            return pretend_generated.typed(func, args, kwargs) if any(_is_here(value) for value in args) else func(*args, **kwargs)
+            if not any(_is_here(value) for value in args):
+                return func(*args, **kwargs)
+            return self.boxes(func, args, kwargs) if func.name() == "torchvision::nms" else pretend_generated.typed(func, args, kwargs)
         if kind == "composite":
             with self:
                 return func._op_dk(COMPOSITE, *args, **kwargs)  # not func.decompose: what stands in for it in Python does other work (dropout copies)
@@ -196,8 +226,8 @@ class Values(TorchDispatchMode):
         while frame is not None and frame.f_code.co_filename.startswith(own):
             frame = frame.f_back
         where = " (%s:%d)" % (os.path.basename(frame.f_code.co_filename), frame.f_lineno) if frame is not None else ""
-        sys.stderr.write("echelon capture: which elements a mask picks hangs on results of kernels, which are zeros here%s: %d of %d are picked, and arrays behind "
-                         "that are as large; a GPU goes another way\n" % (where, picked, elements))
+        sys.stderr.write("echelon capture: which elements a mask picks hangs on results of kernels, which are not computed%s: %d of %d are taken here, and arrays "
+                         "behind that are as large (of each such mask a share of %g: ECHELON_PRETEND_PICKED)\n" % (where, picked, elements, self.share))
 
     def write(self, made, out):
         """What the CPU made, where the real operator's result lies."""
@@ -224,6 +254,7 @@ class Values(TorchDispatchMode):
                     _seen(out).zero_()
                     self.keep(out)
                     self.guessed.add(out.data_ptr())
+                    self.compared.discard(out.data_ptr())
 
     def valued(self, func, args, kwargs, out):
         outs = list(_tensors((out,)))
@@ -240,18 +271,27 @@ class Values(TorchDispatchMode):
                 out.copy_(_seen(source))
             elif _is_here(out) and source.device.type == "cpu" and out.numel() <= LARGEST and out.dtype in WHOLE and source.dtype in WHOLE:
                 self.write(source, out)  # of whole numbers more is kept than of what is copied else
+            self.forget(outs)
             return out  # otherwise the copy is as it was asked for
         sizes = max([t.numel() for t in outs + here], default=0)
         if func is aten.nonzero.default and sizes > LARGEST:
             self.say_none(sizes)
+        compared = not self.compared.isdisjoint(t.data_ptr() for t in here)
+        if compared and func in (aten.any.default, aten.all.default):  # whether something is wrong, or all is well: it is
+            self.write(torch.tensor(func is aten.all.default), out)
+            self.forget(outs)
+            return out
         known = self.kind(func) == "value" and sizes <= LARGEST and all(_is_known(t) for t in here)
-        if func in (aten.topk.default, aten.argmax.default) and not known:
-            self.clear(outs)
-            self.guessed.difference_update(t.data_ptr() for t in outs)
-            return self.chosen(func, args, out)
+        if func in RANDOM and sizes <= LARGEST:
+            self.write(self.randomly(func, args), out)
+            self.forget(outs)
+            return out
         if not known:
             self.clear(outs)
-            return out
+            if func in CHOICES or func in SORTS:
+                self.forget(outs)
+                return self.chosen(func, args, out)
+            return self.compare(func, args, here, out) if type(out) is torch.Tensor else out
         guess = not self.guessed.isdisjoint(t.data_ptr() for t in here)
         made = func(*[_moved(a) for a in args], **{name: _moved(value) for name, value in kwargs.items()})
         if not outs:
@@ -262,6 +302,84 @@ class Values(TorchDispatchMode):
         self.write(made, out)
         for tensor in _tensors((out,)):
             (self.guessed.add if guess else self.guessed.discard)(tensor.data_ptr())
+            (self.compared.add if guess and compared and func in LOGICAL else self.compared.discard)(tensor.data_ptr())
+        return out
+
+    def forget(self, outs):
+        """What they hold is no guess."""
+        for out in outs:
+            self.guessed.discard(out.data_ptr())
+            self.compared.discard(out.data_ptr())
+
+    def evenly(self, shape, last):
+        """A share of the elements, the first or the last by an order in which all places are alike; halves that two such masks pick make up the whole."""
+        elements = shape.numel()
+        if self.spread.numel() < elements:
+            self.spread = torch.arange(1, elements + 1, dtype=torch.float64).mul_(0.6180339887498949).frac_()  # the golden ratio's multiples lie apart from each other
+        order = self.spread[:elements].reshape(shape)
+        return order >= 1 - self.share if last else order < self.share
+
+    def compare(self, func, args, here, out):
+        """What a comparison of results is, and what else makes a mask of them."""
+        if func is aten.nonzero.default and self.share > 0 and here[0].is_floating_point() and here[0].numel() <= LARGEST:
+            made = self.evenly(here[0].shape, False).nonzero()
+            self.say_guess(made.shape[0], here[0].numel())
+            out = self.fitted(made, out)
+        elif not _is_here(out) or out.dtype != torch.bool:
+            return out
+        elif func in ABOVE or func in BELOW or func in EQUAL:
+            bound = float(args[1]) if isinstance(args[1], (int, float)) else None
+            if args[1] is args[0] or bound in (float("inf"), float("-inf")):  # results are finite, as zeros are
+                self.write(getattr(torch, func._schema.name.split(":")[-1])(torch.zeros(out.shape), bound or 0.0), out)
+                self.forget([out])
+                return out
+            if out.numel() <= 1:
+                return out  # what a program decides by
+            self.compared.add(out.data_ptr())
+            if out.numel() > LARGEST:
+                return out
+            made = self.equal(here, out.shape) == EQUAL[func] if func in EQUAL else self.evenly(out.shape, func in BELOW)
+        elif func is aten._to_copy.default and 1 < out.numel() <= LARGEST:
+            made = self.evenly(out.shape, False)
+        else:
+            return out
+        self.write(made, out)
+        self.guessed.add(out.data_ptr())
+        return out
+
+    def equal(self, here, shape):
+        """Results are hardly ever equal, but for each greatest one, which equals one along the axis that it is the greatest of."""
+        made = torch.zeros(shape, dtype=torch.bool)
+        for one in here if self.share > 0 else ():
+            sizes = (1,) * (len(shape) - one.dim()) + tuple(one.shape)
+            axes = [axis for axis, size in enumerate(sizes) if size != shape[axis]]
+            if axes:
+                rows = made.movedim(axes[-1], -1)
+                turn = torch.arange(rows[..., 0].numel()).reshape(rows.shape[:-1] + (1,)) % rows.shape[-1]
+                rows.scatter_(-1, turn, True)
+                break
+        return made
+
+    def randomly(self, func, args):
+        """Whole numbers are random by themselves, the same ones each time."""
+        if func in (aten.randperm.default, aten.randperm.generator):
+            return torch.randperm(args[0], generator=self.random)
+        low = func in (aten.randint.low, aten.randint.low_generator)
+        return torch.randint(args[0] if low else 0, args[1 if low else 0], args[2 if low else 1], generator=self.random)
+
+    def boxes(self, func, args, kwargs):
+        """What torchvision's nms keeps: where nothing is known of the boxes all of them, so that the program's own limits decide."""
+        _doubt(1)
+        try:
+            out = pretend_generated.typed(func, args, kwargs)
+        finally:
+            _doubt(0)
+        known = _is_known(args[0]) and _is_known(args[1])
+        if args[0].shape[0] > LARGEST or (self.share == 0 and not known):
+            return out
+        made = func(*[_moved(a) for a in args]) if known else torch.arange(args[0].shape[0])
+        out = self.fitted(made, out)
+        self.write(made, out)
         return out
 
     def tell_host(self, func, args, kwargs, out):
@@ -293,15 +411,22 @@ class Values(TorchDispatchMode):
         return out
 
     def chosen(self, func, args, out):
-        """Choices among few go around."""
-        indices = out[1] if func is aten.topk.default else out
-        axis = args[2] if func is aten.topk.default and len(args) > 2 else args[1] if func is aten.argmax.default and len(args) > 1 else -1
-        if axis is None or args[0].dim() == 0 or indices.numel() > LARGEST or args[0].shape[axis] > FEW:
+        """Choices among few go around; of many, and of what is sorted, the first ones."""
+        indices = out if isinstance(out, torch.Tensor) else out[1]
+        at = SORTS.get(func) or CHOICES[func]
+        axis = args[at] if len(args) > at else -1
+        if axis is None or args[0].dim() == 0 or not 0 < indices.numel() <= LARGEST:
             return out
-        last = indices.movedim(axis, -1) if func is aten.topk.default else indices
-        seen = _seen(indices)
-        turn = torch.arange(last.numel()).reshape(last.shape) % args[0].shape[axis]
-        seen.copy_(turn.movedim(-1, axis) if func is aten.topk.default else turn)
+        size, rows = args[0].shape[axis], indices
+        if func in SORTS or func is aten.topk.default:
+            rows = indices.movedim(axis, -1)
+        if func in SORTS or (func is aten.topk.default and rows.shape[-1] > MANY):
+            turn = torch.arange(rows.shape[-1]).expand(rows.shape)
+        elif size <= FEW:
+            turn = torch.arange(rows.numel()).reshape(rows.shape) % size
+        else:
+            return out
+        _seen(rows).copy_(turn)
         self.keep(indices)
         return out
 
