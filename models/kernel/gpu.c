@@ -576,6 +576,60 @@ bool ech_gpu_kernel_price(const EchDevice *device, const EchGpuKernel *kernel, E
     return known;
 }
 
+/* ---- On another GPU ---- */
+
+bool ech_gpu_same_kernels(const EchDevice *a, const EchDevice *b)
+{
+    double x = ech_device_number(a, "kernel.compute_capability", 0), y = ech_device_number(b, "kernel.compute_capability", 0);
+    if (x > 0 && y > 0)
+        return x == y;
+    return g_strcmp0(a->compiler, b->compiler) == 0;
+}
+
+/* Tensor cores before compute capability 8.0 know one type of 16 bits. */
+static bool multiplies(const EchUnit *matrix, const char *dtype)
+{
+    bool found = strcmp(dtype, "bf16") != 0;
+    for (size_t i = 0; i < matrix->n_peaks && !found; i++)
+        found = strcmp(matrix->peaks[i].dtype, dtype) == 0;
+    return found;
+}
+
+/* Elements of 16 bits of which a row of @rows by @columns has a whole number, whichever way it lies: the better of the two, at most 8. Libraries take an access
+ * of one element for all three arrays of a product where one has odd rows (cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_nn_align1 in recorded profiles). */
+static uint8_t together(uint64_t rows, uint64_t columns)
+{
+    uint64_t low = (rows & -rows) | (columns & -columns);
+    return (uint8_t)(low >= 8 || low == 0 ? 8 : low >= 4 ? 4 : low >= 2 ? 2 : 1);
+}
+
+void ech_gpu_kernel_elsewhere(EchGpuKernel *kernel, const EchDevice *from, const EchDevice *to, bool *ret_lanes)
+{
+    EchGpuName *name = &kernel->name;
+    EchGpuLaunch *launch = &kernel->launch;
+    if (name->kind == ECH_GPU_PRODUCT && launch->m > 0) {
+        const EchUnit *matrix = ech_device_unit(to, ECH_UNIT_MATRIX);
+        const char *dtype = operand_type(kernel);
+        bool lanes = name->arithmetic == ECH_GPU_FMA || strcmp(dtype, "f64") == 0 || (ech_device_is_amd(from) && strcmp(dtype, "f32") == 0);
+        if (!lanes && matrix && !multiplies(matrix, dtype)) {
+            kernel->dtype = "f32";
+            name->tf32 = false;
+            lanes = *ret_lanes = true;
+        }
+        if (name->alignment == 0 && !lanes && launch->operand_bytes == 2)
+            name->alignment = MIN(MIN(together(launch->m, launch->k), together(launch->k, launch->n)), together(launch->m, launch->n));
+        name->tile_m = name->tile_n = name->tile_k = name->stages = 0;
+        name->arithmetic = lanes ? ECH_GPU_FMA : name->alignment > 0 && name->alignment < 8 ? ECH_GPU_MMA : ECH_GPU_WGMMA; /* takes nothing less aligned */
+        memset(launch->grid, 0, sizeof launch->grid);
+        memset(launch->block, 0, sizeof launch->block);
+        launch->shared = launch->registers = 0;
+        return;
+    }
+    const EchUnit *here = ech_device_unit(to, ECH_UNIT_VECTOR), *there = ech_device_unit(from, ECH_UNIT_VECTOR);
+    if (traits[name->kind].loop && here && there && here->count > 0 && there->count > 0 && launch->grid[0] % there->count == 0)
+        launch->grid[0] = (uint32_t)MIN((uint64_t)(launch->grid[0] / there->count) * here->count, (uint64_t)INT32_MAX);
+}
+
 /* ---- Called from a framework ---- */
 
 static void add_call(const EchDevice *device, const char *path, EchGpuCost *cost)

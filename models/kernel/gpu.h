@@ -168,6 +168,13 @@ typedef struct {
  * no launch), where its class says nothing, or where the device is no GPU with SMs and HBM. */
 bool ech_gpu_kernel_price(const EchDevice *device, const EchGpuKernel *kernel, EchGpuCost *ret);
 
+/** Whether libraries and frameworks have the same kernels for both: GPUs of one compute capability, or of one target of AMD's compiler. */
+bool ech_gpu_same_kernels(const EchDevice *a, const EchDevice *b);
+/** Makes of @kernel, launched on @from, what would be launched on @to, GPUs that have other kernels, as far as shapes tell it: a product has no tile of the
+ * library there but is free to take what suits it best, by the lanes in f32 where @to multiplies no such type (*@ret_lanes then; never set to false), and a
+ * grid of so many blocks a multiprocessor has as many on each of @to's. With @from as @to, the same kernel as it is compared with. */
+void ech_gpu_kernel_elsewhere(EchGpuKernel *kernel, const EchDevice *from, const EchDevice *to, bool *ret_lanes);
+
 /** [batch, m, k] x [batch, k, n] of @dtype, called from a framework (`kernel.call_ps`), in the tile that suits it best. False where the device has no matrix
  * unit with a count of SMs or no HBM. */
 bool ech_gpu_product(const EchDevice *device, uint64_t batch, uint64_t m, uint64_t n, uint64_t k, const char *dtype, unsigned bits, EchGpuCost *ret);

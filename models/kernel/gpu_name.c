@@ -63,6 +63,7 @@ static const struct {
     {"flash_", ECH_GPU_ATTENTION},
     {"flashattn", ECH_GPU_ATTENTION},
     {"fmha", ECH_GPU_ATTENTION},
+    {"attn_fwd", ECH_GPU_ATTENTION}, /* AOTriton: PyTorch's on AMD */
     {"attention_kernel", ECH_GPU_ATTENTION},
     {"attentionkernel", ECH_GPU_ATTENTION},
     {"nchwtonhwc", ECH_GPU_RELAYOUT},

@@ -171,10 +171,7 @@ static void find_recorded_device(const EchTrace *trace, EchResult *result)
                         result->reference->name);
         return;
     }
-    ech_diag_remark(result->pass_diag, "recorded on %s: recorded times are carried from %s to %s by the ratio of %s", hardware, found->name,
-                    result->device->name,
-                    g_strcmp0(result->device->family, "gpu") == 0 ? "their times by the kernel model, or of the rooflines for kernels it does not know"
-                                                                  : "the two rooflines");
+    ech_diag_remark(result->pass_diag, "recorded on %s: recorded times are carried from %s to %s", hardware, found->name, result->device->name);
     ech_device_free(result->reference);
     result->reference = found;
 }

@@ -255,6 +255,25 @@ uint32_t ech_capture_work_of(EchCapture *capture, const EchTrace *trace, const E
     return first;
 }
 
+uint32_t ech_capture_one_device(EchCapture *capture, uint32_t allocated)
+{
+    uint32_t streams = ECH_NONE;
+    for (guint q = 0; q < capture->queues->len; q++) {
+        const Queue *queue = queue_at(capture, q);
+        if (queue->kind != ECH_QUEUE_COMPUTE)
+            continue;
+        if (queue->device == allocated || (streams != ECH_NONE && queue->device != streams))
+            return allocated;
+        streams = queue->device;
+    }
+    if (streams == ECH_NONE)
+        return allocated;
+    for (guint q = 0; q < capture->queues->len; q++)
+        if (queue_at(capture, q)->device == allocated)
+            queue_at(capture, q)->device = streams;
+    return streams;
+}
+
 /* The row of a memory; made when first named. */
 static uint32_t memory_index(EchCapture *capture, EchTier tier, uint32_t device)
 {

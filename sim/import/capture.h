@@ -87,6 +87,9 @@ uint32_t ech_capture_stream(EchCapture *capture, uint32_t device, int64_t stream
 void ech_capture_set_process(EchCapture *capture, uint32_t queue, uint32_t process);
 /** Device that a queue is of. */
 uint32_t ech_capture_queue_device(const EchCapture *capture, uint32_t queue);
+/** The number that device @allocated, of which allocations are told, has as the device of streams: where all streams are of one other device, the recording
+ * has two numbers for one GPU (ROCm's profiler counts those of the machine, its allocator those that the process sees), and its queues become that device's. */
+uint32_t ech_capture_one_device(EchCapture *capture, uint32_t allocated);
 /** An event with every "none" value set. */
 EchItem ech_item_init(EchItemKind kind);
 /** Appends an event; the order does not matter. */

@@ -967,6 +967,22 @@ static bool merge_snapshot(Reader *r, const char *path, GError **error)
     return true;
 }
 
+/* Allocations of one GPU are of the GPU that all streams are of. */
+static void join_numbers(Reader *r)
+{
+    Use *only = NULL;
+    for (guint i = 0; i < r->uses->len; i++) {
+        Use *use = &g_array_index(r->uses, Use, i);
+        if (use->tier != ECH_TIER_DEVICE)
+            continue;
+        if (only)
+            return;
+        only = use;
+    }
+    if (only)
+        only->device = ech_capture_one_device(r->capture, only->device);
+}
+
 static bool finish(Reader *r, const EchImportOptions *options, GError **error)
 {
     if (!r->events_seen) {
@@ -986,6 +1002,7 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
     ech_diag_dropped(r->ret->diag, "strings_repaired", ech_json_repaired(r->json), NULL);
     if (r->has_base)
         ech_trace_builder_printf_property(r->builder, "time_base_us", "%" G_GINT64_FORMAT, r->base_us);
+    join_numbers(r);
     uint64_t reserved = 0, peak_reserved = 0;
     for (guint i = 0; i < r->uses->len; i++) {
         const Use *use = &g_array_index(r->uses, Use, i);

@@ -44,6 +44,8 @@ $ echelon list devices
   tpu7x             TPU7x (Ironwood), one core (half a chip), 96 GiB HBM
   v100-16           NVIDIA V100 SXM2, 16 GB HBM2
   v100-32           NVIDIA V100 SXM2, 32 GB HBM2
+  v100-pcie-16      NVIDIA V100 PCIe, 16 GB HBM2
+  v100-pcie-32      NVIDIA V100 PCIe, 32 GB HBM2
 $ echelon list devices --json
 [
   {
@@ -264,6 +266,16 @@ $ echelon list devices --json
   {
     "name" : "v100-32",
     "summary" : "NVIDIA V100 SXM2, 32 GB HBM2",
+    "family" : "gpu"
+  },
+  {
+    "name" : "v100-pcie-16",
+    "summary" : "NVIDIA V100 PCIe, 16 GB HBM2",
+    "family" : "gpu"
+  },
+  {
+    "name" : "v100-pcie-32",
+    "summary" : "NVIDIA V100 PCIe, 32 GB HBM2",
     "family" : "gpu"
   }
 ]

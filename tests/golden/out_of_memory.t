@@ -107,7 +107,7 @@ held, most first
          2 MiB  chunk of 2 MiB
          2 GiB  asked for besides
       6.50 GiB  in all  (6984564736)
-room for 6.50 GiB have: rtx-3060 (11.8 GiB), t4 (14.7 GiB), rtx-4060-ti (15.7 GiB), rtx-4070-ti-super (15.7 GiB), rtx-4080 (15.7 GiB) and 26 larger ('echelon list devices')
+room for 6.50 GiB have: rtx-3060 (11.8 GiB), t4 (14.7 GiB), rtx-4060-ti (15.7 GiB), rtx-4070-ti-super (15.7 GiB), rtx-4080 (15.7 GiB) and 28 larger ('echelon list devices')
 records of the file
           21  bins
            4  chunks in use

@@ -607,6 +607,60 @@ START_TEST(unaligned_products)
 }
 END_TEST
 
+/* Another GPU's library takes what suits it: a product recorded there costs what it costs without that library's tile, in narrow accesses where its rows are
+ * odd, by the lanes where there is no matrix unit for its type; a loop's grid has as many blocks a multiprocessor. */
+START_TEST(launched_elsewhere)
+{
+    g_autoptr(EchDevice) h100 = ech_device_load("h100-sxm", NULL, NULL), h200 = ech_device_load("h200", NULL, NULL),
+                         a100 = ech_device_load("a100-80", NULL, NULL), t4 = ech_device_load("t4", NULL, NULL), mi300 = ech_device_load("mi300x", NULL, NULL),
+                         mi325 = ech_device_load("mi325x", NULL, NULL);
+    ck_assert(ech_gpu_same_kernels(h100, h200) && ech_gpu_same_kernels(mi300, mi325));
+    ck_assert(!ech_gpu_same_kernels(h100, a100) && !ech_gpu_same_kernels(h100, mi300) && !ech_gpu_same_kernels(mi300, h100));
+    static const char amds[] = "Cijk_Ailk_Bljk_BBS_BH_MT64x224x64_MI16x16x1";
+    static const struct {
+        const char *name, *launch;
+        bool narrow, lanes;
+    } rows[] = {
+        {amds, "grid=100x1x1 block=256x1x1 product=1x4096x4096x1024 operand_bytes=2", false, false},
+        {amds, "grid=100x1x1 block=256x1x1 product=16x5185x5185x64 operand_bytes=2", true, false},
+        {"cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_64x6_tn_align8", "grid=64x64x1 block=128x1x1 product=1x4096x4096x1024 operand_bytes=2", false,
+         true},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
+        EchGpuKernel kernel = {.read = 1 << 24, .written = 1 << 25, .dtype = "bf16"};
+        ech_gpu_name(rows[i].name, &kernel.name);
+        ck_assert(ech_gpu_launch_parse(rows[i].launch, &kernel.launch));
+        const EchDevice *from = i < 2 ? mi300 : h100, *to = i < 2 ? h100 : t4;
+        bool lanes = false;
+        ech_gpu_kernel_elsewhere(&kernel, from, to, &lanes);
+        ck_assert(lanes == rows[i].lanes);
+        ck_assert_uint_eq(kernel.name.tile_m, 0);
+        ck_assert_uint_eq(ech_gpu_blocks(&kernel.launch), 0);
+        ck_assert(rows[i].narrow == (kernel.name.alignment == 1 && kernel.name.arithmetic == ECH_GPU_MMA));
+        ck_assert(rows[i].lanes == (kernel.name.arithmetic == ECH_GPU_FMA));
+        EchGpuCost cost, asked;
+        ck_assert(ech_gpu_kernel_price(to, &kernel, &cost));
+        if (i == 0) { /* as a program there would have asked for it */
+            ck_assert(ech_gpu_launch_parse("product=1x4096x4096x1024 operand_bytes=2 class=product", &kernel.launch));
+            ech_gpu_launch_says(&kernel.launch, &kernel.name);
+            ck_assert(ech_gpu_kernel_price(to, &kernel, &asked));
+            ck_assert_int_eq(cost.time, asked.time);
+        }
+        if (rows[i].lanes) /* 34 GFLOP of a T4's 8.1 TFLOP/s */
+            ck_assert_int_gt(cost.time, 4 * ECH_PS_PER_MS);
+    }
+    EchGpuKernel loop = {.read = 1 << 24, .written = 1 << 24, .launch = {.grid = {264, 2, 1}, .block = {512, 1, 1}}}, other = loop;
+    ech_gpu_name("at::native::CatArrayBatchedCopy<OpaqueType<2u>, unsigned int, 3, 64, 64>", &loop.name);
+    bool lanes = false;
+    ech_gpu_kernel_elsewhere(&loop, h100, a100, &lanes);
+    ck_assert_uint_eq(loop.launch.grid[0], 216);
+    other.name = loop.name;
+    other.launch.grid[0] = 265;
+    ech_gpu_kernel_elsewhere(&other, h100, a100, &lanes);
+    ck_assert_uint_eq(other.launch.grid[0], 265);
+}
+END_TEST
+
 /* Rows that fit in a tile are one kernel; a longer one takes passes over memory that grow as the square of what is beyond. */
 START_TEST(bitonic_passes)
 {
@@ -682,6 +736,7 @@ int main(void)
     tcase_add_test(tcase, operands_across_k);
     tcase_add_test(tcase, amd);
     tcase_add_test(tcase, unaligned_products);
+    tcase_add_test(tcase, launched_elsewhere);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }

@@ -197,6 +197,33 @@ START_TEST(snapshot_beside_a_profile)
 }
 END_TEST
 
+/* ROCm's profiler counts a machine's GPUs, its allocator those that the process sees: one of each is one GPU; a stream on the allocator's own says otherwise.
+ */
+START_TEST(one_gpu_by_two_numbers)
+{
+    for (int other = 2; other >= 0; other -= 2) {
+        g_autofree char *json = g_strdup_printf(
+            "{\"schemaVersion\": 1, \"traceEvents\": ["
+            "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"pid\":2,\"tid\":0,\"ts\":1,\"dur\":10,\"args\":{\"device\":2,\"stream\":0}},"
+            "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"l\",\"pid\":2,\"tid\":1,\"ts\":12,\"dur\":1,\"args\":{\"device\":%d,\"stream\":1}},"
+            "{\"ph\":\"i\",\"cat\":\"cpu_instant_event\",\"s\":\"t\",\"name\":\"[memory]\",\"pid\":9,\"tid\":9,\"ts\":0.5,\"args\":{\"Bytes\":512,"
+            "\"Addr\":4096,\"Device Id\":0,\"Device Type\":6}}]}",
+            other);
+        EchImportOptions options = {.loop_trips = 1};
+        g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)json, strlen(json), "profile.json");
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchImport) import = ech_import_source(source, NULL, &options, &error);
+        ck_assert_ok(import != NULL, error);
+        const EchTrace *t = import->trace;
+        ck_assert_uint_eq(ech_trace_n_memories(t), other == 2 ? 1u : 2u);
+        ck_assert_str_eq(ech_trace_memory(t, ech_trace_buffers(t)[0].memory), "hbm");
+        for (size_t i = 0; i < ech_trace_n_ops(t); i++)
+            if (ech_trace_ops(t)[i].kind == ECH_OP_ALLOC)
+                ck_assert_int_eq((int)ech_trace_queues(t)[ech_trace_ops(t)[i].queue].device, other);
+    }
+}
+END_TEST
+
 /* An allocator's events come after the work that had ended before them, whatever its stream; work under way ties nothing. */
 START_TEST(memory_events_follow_ended_work)
 {
@@ -480,6 +507,7 @@ int main(void)
     tcase_add_test(tcase, memory_profile_beside_a_capture);
     tcase_add_test(tcase, snapshot_beside_a_profile);
     tcase_add_test(tcase, memory_events_follow_ended_work);
+    tcase_add_test(tcase, one_gpu_by_two_numbers);
     tcase_add_test(tcase, usage_reports);
     tcase_add_test(tcase, snapshots_of_compiled_models);
     tcase_add_test(tcase, profiles_name_the_program);

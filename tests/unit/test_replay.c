@@ -1,11 +1,14 @@
 /* The replay: closed forms on hand-made traces and devices, both engines; loops, space, waits, what does not fit. */
 #include "sim/replay/replay.h"
 
+#include "models/kernel/gpu.h"
 #include "sim/base/error.h"
+#include "sim/replay/price.h"
 #include "sim/trace/file.h"
 #include "tests/support/support.h"
 
 #include <check.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -810,6 +813,65 @@ START_TEST(gaps_stay_on_other_devices)
 }
 END_TEST
 
+/* A kernel recorded at twice what the model says of it: twice the model's time on a GPU with the same kernels, 1.41 times on one with others, where a product
+ * has none of its tile. What the model does not know goes by its bytes. Each is told with its share. */
+START_TEST(recorded_times_are_carried)
+{
+    g_autoptr(EchDevice) from = ech_test_device("a100-80", NULL);
+    static const char launch[] = "grid=40x40x1 block=128x1x1 product=1x5120x5120x1024 operand_bytes=2";
+    EchGpuKernel kernel = {.read = 20 << 20, .written = 50 << 20, .operations = 2.0 * 5120 * 5120 * 1024, .dtype = "f16"};
+    static const char name[] = "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_nn";
+    ech_gpu_name(name, &kernel.name);
+    ck_assert(ech_gpu_launch_parse(launch, &kernel.launch));
+    EchGpuKernel there = kernel;
+    EchGpuCost tiled, model;
+    bool lanes = false;
+    ck_assert(ech_gpu_kernel_price(from, &kernel, &tiled));
+    ech_gpu_kernel_elsewhere(&there, from, from, &lanes);
+    ck_assert(ech_gpu_kernel_price(from, &there, &model));
+    g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("kineto");
+    EchBuffer buffer = ech_buffer_init();
+    buffer.memory = ech_trace_builder_memory(b, "hbm");
+    buffer.resident = 1;
+    EchId data = ech_trace_builder_buffer(b, buffer), queue = ech_trace_builder_queue(b, "stream 7", ECH_QUEUE_COMPUTE, 0);
+    EchTime recorded = 2 * model.time;
+    for (size_t i = 0; i < 2; i++) {
+        EchOp op = ech_op_init(ECH_OP_KERNEL);
+        op.queue = queue;
+        op.name = ech_trace_builder_string(b, i ? "of_no_class" : name, -1);
+        op.launch = i ? ECH_NONE : ech_trace_builder_string(b, launch, -1);
+        op.recorded = (EchRecorded){(EchTime)i * recorded, recorded};
+        ech_trace_builder_op(b, op);
+        ech_trace_builder_use(b, data, ECH_READ, kernel.read, ECH_PATTERN_STREAM, ECH_KNOWN);
+        ech_trace_builder_use(b, data, ECH_WRITE, kernel.written, ECH_PATTERN_STREAM, ECH_KNOWN);
+        if (i == 0)
+            ech_trace_builder_work(b, ECH_WORK_MATRIX, ECH_DTYPE_F16, (uint64_t)kernel.operations, ECH_KNOWN);
+    }
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchTrace) trace = ech_trace_builder_finish(b, &error);
+    ck_assert_ok(trace != NULL, error);
+    static const char *const devices[] = {"a100-40", "h100-sxm", "mi300x"};
+    for (size_t i = 0; i < G_N_ELEMENTS(devices); i++) {
+        g_autoptr(EchDevice) to = ech_test_device(devices[i], NULL);
+        g_autoptr(EchDiag) diag = ech_diag_new();
+        g_autoptr(EchPrices) prices = ech_prices_new(trace, to, from, &(EchPriceOptions){.kernel_time = ECH_KERNEL_TIME_AUTO}, diag);
+        EchGpuKernel elsewhere = kernel;
+        EchGpuCost here;
+        if (i > 0)
+            ech_gpu_kernel_elsewhere(&elsewhere, from, to, &lanes);
+        ck_assert(ech_gpu_kernel_price(to, &elsewhere, &here));
+        double expected = (double)here.time * (i == 0 ? (double)recorded / (double)tiled.time : sqrt((double)recorded / (double)model.time));
+        ck_assert_double_le(fabs((double)prices->prices[0].alone / expected - 1), 1e-6);
+        ck_assert_uint_eq(prices->prices[0].source, ECH_PRICE_RECORDED_SCALED);
+        ck_assert_int_lt(prices->prices[1].alone, recorded * 14 / 10);
+        g_autofree char *said = g_strjoinv("\n", (char **)(uintptr_t)ech_diag_remarks(diag));
+        ck_assert_ptr_nonnull(strstr(said, i == 0 ? "50.0 % by the ratio of the kernel model's times" : "50.0 % by the kernel model's times of what"));
+        ck_assert_ptr_nonnull(strstr(said, "50.0 % by bytes and operations alone"));
+    }
+    ck_assert(!lanes);
+}
+END_TEST
+
 /* A recording of two streams in which the second was late by 6 us, beside the first, and the third kernel by 20 us more, beside nothing. The first is kept, at
  * the speed of the work beside it; the second is not. A copy takes what was recorded of it, whatever the link's rate, and as much longer as the link is slower.
  */
@@ -1346,6 +1408,7 @@ int main(void)
     tcase_add_test(tests, messages_have_directions);
     tcase_add_test(tests, link_in_full_use);
     tcase_add_test(tests, gaps_stay_on_other_devices);
+    tcase_add_test(tests, recorded_times_are_carried);
     tcase_add_loop_test(tests, two_fair_copies, 0, 2);
     tcase_add_loop_test(tests, compute_against_copy_on_one_port, 0, 2);
     tcase_add_test(tests, who_was_in_the_way);
