@@ -1091,8 +1091,7 @@ static void say_what_was_assumed(const EchTrace *trace, const EchDevice *device,
     }
 }
 
-/* Kernels of which neither bytes nor operations are known (their operator was not recorded) go as those of their name do of which they are, where there are
- * any. */
+/* Kernels of which neither bytes nor operations are known, because their operator was not recorded, go as others of their name go that are known. */
 static void carry_as_namesakes(const EchTrace *trace, EchPrices *prices, double *carried)
 {
     typedef struct {
