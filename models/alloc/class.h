@@ -30,14 +30,17 @@ typedef struct EchAllocClass {
     bool (*configure)(EchAllocator *self, const char *text, GError **error);
     /** Sets up; parameters are known. May be NULL. */
     bool (*init)(EchAllocator *self, GError **error);
+    /** Frees what the object owns but its parameters; also of an object whose configure or init failed. May be NULL. */
     void (*done)(EchAllocator *self);
     /** Places. True: address, rounded, handle, segment of @live and offset, reservation of @ret are set (the base copies the rest). */
     bool (*alloc)(EchAllocator *self, const EchAllocRequest *request, EchLive *live, EchPlacement *ret);
+    /** Takes the block of @live back; the base has counted it already. */
     void (*release)(EchAllocator *self, uint32_t id, const EchLive *live);
-    /* The rest is optional. */
+    /* The rest is optional: what alloc.h says of ech_allocator_NAME(), for classes whose frameworks have it. */
     /** @live will be released soon: fetches what that reads into the cache, without touching it. Stage 0 first (the block), 1 some events later
      * (its neighbours). */
     void (*prefetch)(const EchAllocator *self, const EchLive *live, unsigned stage);
+    /** @stream uses live allocation @id, too: once released, it is free when that stream is done. */
     void (*record_stream)(EchAllocator *self, uint32_t id, const EchLive *live, uint32_t stream);
     void (*stream_done)(EchAllocator *self, uint32_t stream);
     void (*pool_done)(EchAllocator *self, uint32_t stream);
@@ -46,11 +49,13 @@ typedef struct EchAllocClass {
     EchBytes (*largest_free)(const EchAllocator *self);
     /** Adds every block that is not in use to @out (EchAllocBlock). */
     void (*walk_free)(const EchAllocator *self, GArray *out);
+    /** Adds the framework's own statistics, with ech_alloc_add_stat. */
     void (*own_stats)(EchAllocator *self, GArray *out);
     /** Adds up its trees, with ech_alloc_add_tree. */
     void (*shape)(const EchAllocator *self, EchAllocShape *ret);
     bool (*give_back)(EchAllocator *self, uint64_t address, EchBytes bytes);
     void (*empty_cache)(EchAllocator *self);
+    /** Before the first request; live blocks are told to the base with ech_alloc_seed_live. */
     bool (*seed)(EchAllocator *self, const EchSeedBlock *blocks, size_t n, GError **error);
 } EchAllocClass;
 

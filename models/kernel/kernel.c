@@ -151,7 +151,7 @@ double ech_kernel_macs_per_cycle(const EchKernelModel *model, const char *dtype)
     return strcmp(unit_dtype, "s8") == 0 ? rate * model->int8 / model->matrix : rate;
 }
 
-double ech_kernel_store_bytes(const EchKernelModel *model, double registers, unsigned bits)
+static double store_bytes(const EchKernelModel *model, double registers, unsigned bits)
 {
     double bytes = registers * REGISTER * bits / 8;
     return bits >= 32 ? bytes : bytes + model->narrow_store * (registers * REGISTER * 6 - bytes); /* narrowing is a pass over the 32-bit registers */
@@ -286,11 +286,10 @@ static EchKernelTraffic traffic_of(const EchKernelModel *model, const EchKernel 
         if (at_hand(model, result)) {
             ret->vmem_written = ech_bytes_add(ret->vmem_written, bytes);
             traffic.partial |= is_partial(result);
-            traffic.narrowed +=
-                ech_kernel_store_bytes(model, elements / REGISTER, ech_layout_element_bits(result)) - elements * ech_layout_element_bits(result) / 8;
+            traffic.narrowed += store_bytes(model, elements / REGISTER, ech_layout_element_bits(result)) - elements * ech_layout_element_bits(result) / 8;
         } else {
             ret->hbm_written = ech_bytes_add(ret->hbm_written, bytes);
-            traffic.stored += ech_kernel_store_bytes(model, elements / REGISTER, ech_layout_element_bits(result));
+            traffic.stored += store_bytes(model, elements / REGISTER, ech_layout_element_bits(result));
             traffic.window_bits += ech_layout_element_bits(result) * (result->rank > 1 ? 1.0 : 0.0);
         }
     }
@@ -462,7 +461,7 @@ static double side_total(const EchKernel *kernel, size_t main, EchKernelSide sid
     return total;
 }
 
-EchKernelShape ech_kernel_shape(const EchKernelModel *model, const EchKernel *kernel)
+static EchKernelShape shape_of(const EchKernelModel *model, const EchKernel *kernel)
 {
     const EchKernelContraction *c = &kernel->contraction;
     const EchLayout *lhs = &kernel->operands[kernel->lhs];
@@ -681,7 +680,7 @@ static double move_cycles(const EchKernelModel *model, bool hbm, double bytes)
  * 32-bit registers more (libtpu 0.0.51: 18.0 and 13.5 cycles a register of 32 and 16 bits). */
 static double store_cycles(const EchKernelModel *model, const EchKernelShape *s, double registers, double tiles)
 {
-    double plain = registers * REGISTER * s->out_bits / 8, bytes = ech_kernel_store_bytes(model, registers, s->out_bits), extra = s->extra_bytes / tiles;
+    double plain = registers * REGISTER * s->out_bits / 8, bytes = store_bytes(model, registers, s->out_bits), extra = s->extra_bytes / tiles;
     if (s->out_common)
         bytes = plain + registers * REGISTER * 4;
     if (s->reduced && model->view == ECH_KERNEL_COMPILER) { /* as a 32-bit result of the product's size */
@@ -836,7 +835,7 @@ static void add_work(const EchKernelModel *model, const EchKernel *kernel, EchKe
 
 static void price_contraction(const EchKernelModel *model, const EchKernel *kernel, bool own_tiles, EchKernelCost *ret)
 {
-    EchKernelShape shape = ech_kernel_shape(model, kernel);
+    EchKernelShape shape = shape_of(model, kernel);
     EchKernelTraffic traffic = traffic_of(model, kernel, ret);
     EchKernelSums sums;
     EchKernelBlocks blocks = {0};

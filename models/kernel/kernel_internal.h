@@ -57,9 +57,7 @@ typedef struct {
     double macs;                 /**< Of all steps. */
 } EchKernelWalk;
 
-double ech_kernel_store_bytes(const EchKernelModel *model, double registers, unsigned bits);
 double ech_kernel_padded(const EchLayout *layout);
-EchKernelShape ech_kernel_shape(const EchKernelModel *model, const EchKernel *kernel);
 double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *kernel, const EchKernelTraffic *traffic, const EchKernelCost *cost, double steps,
                                 EchKernelSums *sums);
 double ech_kernel_product_cycles(const EchKernelModel *model, const EchKernelShape *shape, const EchKernelBlocks *blocks, EchKernelSums *ret);

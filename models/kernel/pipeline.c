@@ -295,19 +295,7 @@ static void clock_compute(Listener *self, uint64_t step, EchTime work)
     clock->now = ech_time_add(clock->now, ech_time_add(work, clock->pipeline->step_overhead));
 }
 
-void ech_pipeline_run(const EchPipeline *pipeline, EchPipelineResult *ret)
-{
-    EchPipelineResult result = {.steps = steps_of(pipeline), .vmem = ech_pipeline_vmem(pipeline)};
-    g_autofree Clock *clock = g_new0(Clock, 1);
-    clock->listener = (Listener){.in = clock_in, .wait_in = clock_wait_in, .compute = clock_compute, .out = clock_out, .wait_out = clock_wait_out};
-    clock->pipeline = pipeline;
-    clock->result = &result;
-    walk(pipeline, &clock->listener);
-    result.total = clock->now;
-    *ret = result;
-}
-
-EchBytes ech_pipeline_vmem(const EchPipeline *pipeline)
+static EchBytes vmem_of(const EchPipeline *pipeline)
 {
     EchBytes bytes = pipeline->scratch;
     for (size_t o = 0; o < pipeline->n_operands; o++) {
@@ -316,6 +304,18 @@ EchBytes ech_pipeline_vmem(const EchPipeline *pipeline)
         bytes = ech_bytes_add(bytes, ech_bytes_mul(block_bytes(pipeline, walker.spec, NULL, true), walker.whole ? 1 : walker.buffers));
     }
     return bytes;
+}
+
+void ech_pipeline_run(const EchPipeline *pipeline, EchPipelineResult *ret)
+{
+    EchPipelineResult result = {.steps = steps_of(pipeline), .vmem = vmem_of(pipeline)};
+    g_autofree Clock *clock = g_new0(Clock, 1);
+    clock->listener = (Listener){.in = clock_in, .wait_in = clock_wait_in, .compute = clock_compute, .out = clock_out, .wait_out = clock_wait_out};
+    clock->pipeline = pipeline;
+    clock->result = &result;
+    walk(pipeline, &clock->listener);
+    result.total = clock->now;
+    *ret = result;
 }
 
 bool ech_pipeline_check(const EchPipeline *pipeline, GError **error)
@@ -525,7 +525,7 @@ size_t ech_pipeline_search(const EchPipelineProduct *product, EchBytes budget, u
                     EchPipelineOperand operands[3];
                     EchPipeline pipeline;
                     ech_pipeline_product(&p, operands, &pipeline);
-                    if (ech_pipeline_vmem(&pipeline) > budget || !ech_pipeline_check(&pipeline, NULL))
+                    if (vmem_of(&pipeline) > budget || !ech_pipeline_check(&pipeline, NULL))
                         continue;
                     /* No schedule beats its own compute or copies: skip what cannot win. */
                     double floor = (double)steps_of(&pipeline) * (double)(pipeline.compute + pipeline.step_overhead) * 0.5;

@@ -59,15 +59,13 @@ typedef struct {
     EchTime busy_in, busy_out; /**< Queues' busy time. */
     EchBytes bytes_in, bytes_out;
     uint64_t steps, copies_in, copies_out;
-    EchBytes vmem; /**< Buffers and scratch, padded. */
+    EchBytes vmem; /**< On chip: buffers times padded blocks, and scratch. */
 } EchPipelineResult;
 
 /** Checks a pipeline: axes, blocks, counts (at most 2^26 steps). ECH_ERROR_CONFIG. */
 bool ech_pipeline_check(const EchPipeline *pipeline, GError **error);
 /** Evaluates the schedule. The pipeline must have passed ech_pipeline_check(). */
 void ech_pipeline_run(const EchPipeline *pipeline, EchPipelineResult *ret);
-/** On-chip bytes: buffers times padded blocks, and scratch. */
-EchBytes ech_pipeline_vmem(const EchPipeline *pipeline);
 
 typedef enum { ECH_PIPELINE_COMPUTE, ECH_PIPELINE_IN, ECH_PIPELINE_OUT } EchPipelineKind;
 

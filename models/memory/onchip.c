@@ -19,7 +19,7 @@ EchAccumulators ech_onchip_accumulators(const EchDevice *device, uint64_t rows, 
     const EchUnit *unit = ech_device_unit(device, ECH_UNIT_MATRIX);
     EchBytes row = ech_bytes_mul(unit && unit->columns ? unit->columns : LANES, WORD_BITS / 8);
     g_assert(row > 0);
-    uint64_t across = (ech_bytes_mul(columns, WORD_BITS / 8) + row - 1) / row;
+    uint64_t across = ech_div_up(ech_bytes_mul(columns, WORD_BITS / 8), row);
     EchAccumulators ret = {.block = ech_bytes_mul(ech_bytes_mul(ech_round_up(rows, SUBLANES), across), row)};
     ret.held = memory ? MIN(memory->capacity / row * row, ret.block) : 0;
     ret.spilled = ret.block - ret.held;

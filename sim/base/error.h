@@ -27,6 +27,3 @@ char *ech_quote(const char *text, gssize n, gsize most) G_GNUC_WARN_UNUSED_RESUL
 /** @text as valid UTF-8 without control characters but ends of lines and tabs, which are "?" instead: what others wrote could tell a terminal what to do.
  * Owned by the caller. */
 char *ech_plain(const char *text) G_GNUC_WARN_UNUSED_RESULT;
-
-/** Maps a file for reading, a pipe too, and standard input for "-" (from one thread at a time); on failure the message is "PATH: REASON". */
-GMappedFile *ech_map_file(const char *path, GError **error) G_GNUC_WARN_UNUSED_RESULT;

@@ -43,5 +43,6 @@ void ech_params_clear(const EchParam *params, void *object);
 char *ech_params_print(const EchParam *params, const void *object) G_GNUC_WARN_UNUSED_RESULT;
 /** Splits "name:rest" at the first colon. *ret_rest is NULL where there is none. Both owned by the caller. */
 void ech_spec_split(const char *spec, char **ret_name, char **ret_rest);
-/** The name of the NULL-terminated @names nearest to @text by edit distance (at most half its length), or NULL; borrowed. */
+/** The name of the NULL-terminated @names nearest to @text: one that holds it as it stands, in any case, else by edit distance, at most two letters in five;
+ * NULL where none is that near. Borrowed. */
 const char *ech_nearest_name(const char *text, const char *const *names);

@@ -23,7 +23,7 @@ typedef uint64_t EchRate;  /**< Bytes (or operations) per second. */
 /** Time to move @amount at @rate units per second: amount / rate, rounded up to a picosecond, in 128 bits,
  * saturating at ECH_TIME_MAX; a rate of 0 gives ECH_TIME_MAX unless the amount is 0. */
 EchTime ech_time_for(uint64_t amount, EchRate rate);
-/** Sum of two non-negative times, saturating. */
+/** @a + @b, saturating; @b >= 0. */
 EchTime ech_time_add(EchTime a, EchTime b);
 /** @ps picoseconds to the nearest whole one; 0 below 0, ECH_TIME_MAX from 9e18 on. */
 EchTime ech_time_round(double ps);
@@ -42,13 +42,14 @@ EchBytes ech_round_up(EchBytes value, EchBytes granule);
 
 /** Strict parsers. The whole text must be one number and one unit; on failure they return false, leave *ret
  * alone and set ECH_ERROR_CONFIG with a message of the form "'TEXT' is not a size; expected something like 16GiB".
- * Sizes: plain integer bytes, or a decimal number with B, kB, KB, MB, GB, TB, KiB, MiB, GiB, TiB (K, M, G, T mean the binary ones). */
+ * Decimal numbers, to the nearest whole unit. Sizes: bytes, or with B, kB, KB, MB, GB, TB, KiB, MiB, GiB, TiB (K, M, G, T mean the binary ones). */
 bool ech_parse_bytes(const char *text, EchBytes *ret, GError **error);
-/** Times: number with ps, ns, us, ms, s; a plain integer is picoseconds. */
+/** Times: number with ps, ns, us (or µs), ms, s; a plain number is picoseconds. */
 bool ech_parse_time(const char *text, EchTime *ret, GError **error);
-/** Byte rates: number with B/s, kB/s, MB/s, GB/s, TB/s, KiB/s, MiB/s, GiB/s, TiB/s (or GBps and so on); plain integers are bytes/s. */
+/** Byte rates: number with B/s, kB/s, MB/s, GB/s, TB/s, KiB/s, MiB/s, GiB/s, TiB/s (or GBps and so on); a plain number is bytes/s, and refused
+ * below 10^6 (but for 0): a unit was forgotten. */
 bool ech_parse_rate(const char *text, EchRate *ret, GError **error);
-/** Operation rates and frequencies: number with /s, FLOP/s, OP/s or Hz after an SI prefix (197TFLOP/s, 1.5GHz); plain integers are per second. */
+/** Operation rates and frequencies: number with /s, FLOP/s, OP/s or Hz after an SI prefix (197TFLOP/s, 1.5GHz); a plain number is per second. */
 bool ech_parse_ops(const char *text, uint64_t *ret, GError **error);
 /** An unsigned decimal integer (underscores not allowed, no sign, no leading or trailing space). */
 bool ech_parse_u64(const char *text, uint64_t *ret, GError **error);

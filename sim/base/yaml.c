@@ -1,6 +1,7 @@
 #include "sim/base/yaml.h"
 
 #include "sim/base/error.h"
+#include "sim/base/file.h"
 #include "sim/base/param.h"
 #include "sim/base/units.h"
 

@@ -6,6 +6,7 @@
 #include "sim/cli/cli.h"
 #include "sim/cli/run_folder.h"
 #include "sim/import/import.h"
+#include "sim/report/json_out.h"
 #include "sim/report/ranks.h"
 
 #include <stdio.h>
@@ -154,7 +155,7 @@ static bool write_ranks(const char *folder, const Together *together, JsonNode *
               ech_output_write(output, "timeline.pftrace", perfetto->data, perfetto->len, error);
     for (size_t i = 0; ok && i < together->n; i++) {
         g_autofree char *name = g_strdup_printf("%03zu/", i);
-        g_autofree char *own = ech_report_json_text(json_object_get_member(json_array_get_object_element(runs, (guint)i), "run"));
+        g_autofree char *own = ech_json_print(json_object_get_member(json_array_get_object_element(runs, (guint)i), "run"));
         g_autoptr(GString) text = ech_report_summary(&together->reports[i], 0);
         ok = ech_cli_write_run(output, name, &together->reports[i], own, text->str, error);
     }
@@ -165,7 +166,7 @@ static int tell_ranks(const char *title, const Together *together, const Togethe
 {
     GError *error = NULL;
     g_autoptr(JsonNode) node = ech_report_ranks_json(title, together->ranks, plain->ranks);
-    g_autofree char *document = ech_report_json_text(node);
+    g_autofree char *document = ech_json_print(node);
     bool fits = json_object_get_boolean_member(json_node_get_object(node), "fits");
     if (output) {
         g_autoptr(GString) kept = ech_report_ranks_text(title, together->ranks, plain->ranks, 0); /* The same bytes from every terminal. */

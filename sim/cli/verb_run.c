@@ -11,6 +11,7 @@
 #include "sim/experiment/output.h"
 #include "sim/experiment/sweep.h"
 #include "sim/report/explain.h"
+#include "sim/report/json_out.h"
 #include "sim/report/text.h"
 
 #include <stdio.h>
@@ -66,7 +67,7 @@ static int run_one(EchExperiment *experiment, const RunOptions *options)
     g_autoptr(JsonNode) plain_json = plain ? ech_report_json(&plain_report) : NULL;
     report.plain = plain_json ? json_node_get_object(plain_json) : NULL;
     JsonNode *node = ech_report_json(&report);
-    g_autofree char *json = ech_report_json_text(node);
+    g_autofree char *json = ech_json_print(node);
     json_node_unref(node);
     g_autoptr(GString) summary = ech_report_summary(&report, ech_cli_columns());
     if (options->output) {
@@ -125,7 +126,7 @@ static int tell_sweep(const EchExperiment *experiment, const EchSweepPoint *poin
         return ech_cli_fail(error);
     if (found)
         json_object_set_member(json_node_get_object(node), "find", json_node_copy(found->json));
-    g_autofree char *json = ech_report_json_text(node);
+    g_autofree char *json = ech_json_print(node);
     JsonArray *array = json_object_get_array_member(json_node_get_object(node), "points");
     g_autofree EchTableRow *rows = g_new0(EchTableRow, n);
     g_autoptr(GPtrArray) labels = g_ptr_array_new_with_free_func(g_free);

@@ -6,6 +6,7 @@
 #include "sim/experiment/output.h"
 #include "sim/experiment/validate.h"
 #include "sim/import/import.h"
+#include "sim/report/json_out.h"
 #include "sim/report/report.h"
 
 #include <stdio.h>
@@ -22,7 +23,7 @@ static bool write_output(const EchValidation *validation, const EchDevice *devic
         text = ech_validation_csv(validation);
     else if (g_str_has_suffix(path, ".json")) {
         JsonNode *node = ech_validation_json(validation, device);
-        g_autofree char *json = ech_report_json_text(node);
+        g_autofree char *json = ech_json_print(node);
         json_node_unref(node);
         text = g_string_new(json);
     } else {
@@ -115,7 +116,7 @@ int ech_verb_validate(int argc, char **argv)
     }
     if (json) {
         JsonNode *node = ech_validation_json(validation, device);
-        g_autofree char *text = ech_report_json_text(node);
+        g_autofree char *text = ech_json_print(node);
         json_node_unref(node);
         ech_cli_print(text);
     } else {

@@ -301,7 +301,7 @@ static int try_number(Search *search, double number, GError **error)
         return -1;
     }
     t.holds = holds(search, json_node_get_object(node));
-    t.point.json = ech_report_json_text(node);
+    t.point.json = ech_json_print(node);
     g_array_append_val(search->tries, t);
     return (int)search->tries->len - 1;
 }

@@ -26,7 +26,7 @@ static EchSweepPoint run_case(EchExperiment *experiment, size_t index)
     }
     EchReport report = ech_result_report(result);
     JsonNode *node = ech_report_json(&report);
-    point.json = ech_report_json_text(node);
+    point.json = ech_json_print(node);
     json_node_unref(node);
     return point;
 }

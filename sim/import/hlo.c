@@ -215,9 +215,7 @@ static bool read_with(EchProgram *(*read)(GBytes *, const char *, const char *, 
 
 static int probe_text(const uint8_t *head, size_t n)
 {
-    size_t at = 0;
-    while (at < n && g_ascii_isspace(head[at]))
-        at++;
+    size_t at = ech_head_begin(head, n);
     if (n - at >= 10 && memcmp(head + at, "HloModule ", 10) == 0)
         return 2;
     /* A log may come first. */

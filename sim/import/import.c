@@ -4,6 +4,7 @@
 
 #include "models/device/gpu_target.h"
 #include "sim/base/error.h"
+#include "sim/base/file.h"
 #include "sim/base/param.h"
 
 #include <glib/gstdio.h>

@@ -8,6 +8,8 @@
 #include "sim/program/program.h"
 #include "sim/trace/trace.h"
 
+#include <string.h>
+
 /** Where bytes come from: a file, unpacked if it is gzip. Every read is bounded; a bomb gets ECH_ERROR_PARSE. */
 typedef struct EchSource EchSource;
 
@@ -36,6 +38,20 @@ typedef struct {
     uint64_t loop_trips; /**< Trip count for loops that tell none (default 1). */
     bool ignore_beside;  /**< Do not pick up files beside the program (buffer assignment). */
 } EchImportOptions;
+
+/** For probes: does @text occur in @head? */
+static inline bool ech_head_has(const uint8_t *head, size_t n, const char *text)
+{
+    return memmem(head, n, text, strlen(text)) != NULL;
+}
+/** For probes: where something other than blanks begins; @n where nothing does. */
+static inline size_t ech_head_begin(const uint8_t *head, size_t n)
+{
+    size_t at = 0;
+    while (at < n && g_ascii_isspace(head[at]))
+        at++;
+    return at;
+}
 
 /** What a reader found. Exactly one of trace and program is set. */
 typedef struct {

@@ -533,7 +533,8 @@ static bool direction(const Event *e, uint8_t *ret_from, uint8_t *ret_to)
     return false;
 }
 
-EchCollective ech_kineto_collective(const char *name)
+/* What a collective of this name does: "allreduce", "nccl:_all_gather_base". Gathers to one rank and scatters from one are none. */
+static EchCollective collective_of(const char *name)
 {
     static const struct {
         const char *mark;
@@ -562,7 +563,7 @@ static void make_collective(const Event *e, EchItem *item)
         uint64_t bytes;
     } types[] = {{"Byte", 1}, {"Char", 1},     {"Bool", 1}, {"Float8_e4m3fn", 1}, {"Float8_e5m2", 1}, {"Short", 2},
                  {"Half", 2}, {"BFloat16", 2}, {"Int", 4},  {"Float", 4},         {"Long", 8},        {"Double", 8}};
-    EchCollective kind = ech_kineto_collective(e->collective->str);
+    EchCollective kind = collective_of(e->collective->str);
     uint64_t bytes = 0;
     for (size_t i = 0; i < G_N_ELEMENTS(types); i++)
         bytes = strcmp(e->dtype->str, types[i].name) == 0 ? types[i].bytes : bytes;
@@ -730,7 +731,7 @@ static void comm_event(Reader *r)
         return;
     Comm comm = {.start = e->start, .end = e->start + (e->has_duration ? e->duration : 0), .thread = thread_of(r, e->tid)};
     if (sends) {
-        comm.kind = (uint8_t)ech_kineto_collective(e->name->str);
+        comm.kind = (uint8_t)collective_of(e->name->str);
         comm.bytes = ech_bytes_mul(e->inputs[0].numel, ech_dtype_bits((EchDtype)e->inputs[0].dtype)) / 8;
     } else if (e->n_inputs > 1 && e->inputs[1].known) {
         uint64_t more = MAX(e->inputs[0].numel, e->inputs[1].numel), less = MIN(e->inputs[0].numel, e->inputs[1].numel);
@@ -1070,25 +1071,17 @@ static bool kineto_read(EchSource *source, const EchImportOptions *options, EchI
     return ok;
 }
 
-static bool contains(const uint8_t *head, size_t n, const char *text)
-{
-    return memmem(head, n, text, strlen(text)) != NULL;
-}
-
 static int probe(const uint8_t *head, size_t n)
 {
-    size_t i = 0;
-    while (i < n && g_ascii_isspace(head[i]))
-        i++;
+    size_t i = ech_head_begin(head, n);
     if (i == n || (head[i] != '{' && head[i] != '['))
         return 0;
-    if (contains(head, n, "\"traceEvents\"") || contains(head, n, "\"schemaVersion\"") || contains(head, n, "\"deviceProperties\"") ||
-        contains(head, n, "\"ph\""))
+    if (ech_head_has(head, n, "\"traceEvents\"") || ech_head_has(head, n, "\"schemaVersion\"") || ech_head_has(head, n, "\"deviceProperties\"") ||
+        ech_head_has(head, n, "\"ph\""))
         return 2;
     /* Users' own metadata may come first and be long; a key in single quotes is Python's, not JSON. */
     bool object = head[i++] == '{';
-    while (i < n && g_ascii_isspace(head[i]))
-        i++;
+    i += ech_head_begin(head + i, n - i);
     return object && i < n && head[i] != '\'' ? 1 : 0;
 }
 

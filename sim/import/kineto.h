@@ -123,8 +123,6 @@ typedef struct {
     const char *where;
 } Reader;
 
-/** What a collective of this name does: "allreduce", "nccl:_all_gather_base". Gathers to one rank and scatters from one are none. */
-EchCollective ech_kineto_collective(const char *name);
 /** Adds an item with what joins it to its call and its operator; -1 and UINT32_MAX where there is none. */
 void ech_kineto_add_item(Reader *r, const EchItem *item, int64_t correlation, int64_t external, uint32_t thread);
 /** Bytes of copies, times of issue, what the host waited for, traffic of kernels and stacks, from what was read besides the items; gives that back. */

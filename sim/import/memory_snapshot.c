@@ -1125,7 +1125,7 @@ static int probe(const uint8_t *head, size_t n)
 {
     if (n < 4 || head[0] != 0x80 || head[1] < 2 || head[1] > 5)
         return 0;
-    return memmem(head, n, "segments", 8) || memmem(head, n, "total_size", 10) || memmem(head, n, "device_traces", 13) ? 2 : 1;
+    return ech_head_has(head, n, "segments") || ech_head_has(head, n, "total_size") || ech_head_has(head, n, "device_traces") ? 2 : 1;
 }
 
 const EchImportClass ech_import_memory_snapshot = {

@@ -208,10 +208,8 @@ static bool read_timeline(EchSource *source, const EchImportOptions *options, Ec
 /* "[[" and four integers. */
 static int probe(const uint8_t *head, size_t n)
 {
-    size_t i = 0;
+    size_t i = ech_head_begin(head, n);
     int brackets = 0, numbers = 0;
-    while (i < n && g_ascii_isspace(head[i]))
-        i++;
     for (; i < n && brackets < 2; i++) {
         if (head[i] == '[')
             brackets++;

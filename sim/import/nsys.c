@@ -855,7 +855,7 @@ static int probe(const uint8_t *head, size_t n)
 {
     if (n < 16 || memcmp(head, "SQLite format 3", 16) != 0)
         return 0;
-    return memmem(head, n, "CUPTI_", 6) || memmem(head, n, "TARGET_INFO", 11) || memmem(head, n, "StringIds", 9) ? 2 : 1;
+    return ech_head_has(head, n, "CUPTI_") || ech_head_has(head, n, "TARGET_INFO") || ech_head_has(head, n, "StringIds") ? 2 : 1;
 }
 
 const EchImportClass ech_import_nsys = {

@@ -47,6 +47,7 @@
 #include "sim/import/gpu_work.h"
 #include "sim/import/kernel_arguments.h"
 #include "sim/import/lines.h"
+#include "sim/import/range_sizes.h"
 #include "sim/import/xla_folders.h"
 #include "sim/trace/meets.h"
 
@@ -237,19 +238,6 @@ static uint8_t tier_of(uint64_t kind)
 
 /* ---- ranges ---- */
 
-/* The name of a range without what PyTorch writes behind it. */
-static size_t bare_length(const char *name)
-{
-    static const char *const behind[] = {", seq = ", ", op_id = ", ", sizes = ", ", input_op_ids = "};
-    size_t length = strlen(name);
-    for (size_t i = 0; i < G_N_ELEMENTS(behind); i++) {
-        const char *at = strstr(name, behind[i]);
-        if (at)
-            length = MIN(length, (size_t)(at - name));
-    }
-    return length;
-}
-
 static uint32_t path_of(Reader *r, uint32_t parent, EchId name)
 {
     uint64_t key = (uint64_t)parent << 32 | name;
@@ -347,7 +335,7 @@ static Range open_range(Reader *r, const Range *around, const char *name)
         uint64_t key = node_key(r, sequence, range.backward);
         g_hash_table_insert(r->nodes, g_memdup2(&key, sizeof key), GUINT_TO_POINTER(range.module + 1));
     }
-    range.path = path_of(r, parent, ech_trace_builder_string(r->builder, name, (gssize)bare_length(name)));
+    range.path = path_of(r, parent, ech_trace_builder_string(r->builder, name, (gssize)ech_range_bare_length(name)));
     range.evaluates = g_str_has_prefix(name, "autograd::engine::evaluate_function");
     range.backward += range.evaluates;
     if (g_str_has_prefix(name, "nn.Module: "))
@@ -361,7 +349,7 @@ static bool says_again(Reader *r, const Range *around, const char *name)
     if (!around || around->call == UINT32_MAX || strstr(name, ", types = ["))
         return false;
     const Text *text = &g_array_index(r->texts, Text, g_array_index(r->calls, Call, around->call).name - 1);
-    size_t n = bare_length(name);
+    size_t n = ech_range_bare_length(name);
     return text->n > n && memcmp(text->at, name, n) == 0 && text->at[n] == ',' && g_strstr_len(text->at, (gssize)text->n, ", types = [");
 }
 
@@ -377,7 +365,7 @@ static bool add_push(Reader *r, GError **error)
     Range range = {.path = UINT32_MAX, .call = UINT32_MAX, .module = UINT32_MAX};
     /* An operator's sizes are not those of what it calls in turn. */
     if (is_step(name, around))
-        mark_here(r, r->lines.fields[0], name, bare_length(name));
+        mark_here(r, r->lines.fields[0], name, ech_range_bare_length(name));
     if (r->active->len < MAX_RANGES) {
         range = open_range(r, around, name);
         if (sized && !says_again(r, around, name)) {
@@ -940,80 +928,6 @@ static bool add_arguments(Reader *r, GError **error)
 
 enum { MAX_INPUTS = 4096 };
 
-/* Operators whose sizes are those of the tensors of lists, one after another. */
-static bool takes_lists(const char *name)
-{
-    return g_str_has_prefix(name, "aten::_foreach_") || g_str_has_prefix(name, "aten::_fused_ad") || g_str_has_prefix(name, "aten::_fused_sgd") ||
-           g_str_has_prefix(name, "aten::_amp_foreach_") || g_str_has_prefix(name, "aten::cat,") || g_str_has_prefix(name, "aten::stack,") ||
-           g_str_has_prefix(name, "aten::_cat,");
-}
-
-/* "sizes = [[8192, 768], [], [768, 2304]]": the inputs of a call, of @dtype; what has no dimensions is a number or the like. */
-static size_t read_sizes(const char *name, EchDtype dtype, EchGpuInput *inputs, size_t room)
-{
-    const char *at = strstr(name, ", sizes = [");
-    size_t n = 0;
-    at = at ? at + 11 : "";
-    while (*at == '[' && n < room) {
-        EchGpuInput *input = &inputs[n++];
-        *input = (EchGpuInput){.numel = 1, .dtype = (uint8_t)dtype};
-        for (at++; g_ascii_isdigit(*at);) {
-            int64_t value = 0;
-            for (; g_ascii_isdigit(*at); at++)
-                value = value < INT64_MAX / 16 ? value * 10 + (*at - '0') : value;
-            if (input->rank < ECH_GPU_MAX_RANK)
-                input->dims[input->rank++] = value;
-            input->numel = ech_bytes_mul(input->numel, (uint64_t)value);
-            at += *at == ',';
-            at += *at == ' ';
-        }
-        input->known = input->rank > 0;
-        if (*at != ']')
-            break;
-        at++;
-        at += *at == ',';
-        at += *at == ' ';
-    }
-    return n;
-}
-
-/* Sizes say no types: these are truth. */
-static bool is_mask(const char *name, size_t input)
-{
-    return (input == 0 && g_str_has_prefix(name, "aten::where,")) ||
-           (input == 1 && (g_str_has_prefix(name, "aten::masked_fill_,") || g_str_has_prefix(name, "aten::native_dropout_backward,")));
-}
-
-/* These are of 64 bits. */
-static bool is_index(const char *name, size_t input)
-{
-    return (input == 1 && (g_str_has_prefix(name, "aten::index,") || g_str_has_prefix(name, "aten::_index_put_impl_,"))) ||
-           (input == 1 && (g_str_has_prefix(name, "aten::embedding,") || g_str_has_prefix(name, "aten::embedding_dense_backward,"))) ||
-           (input == 2 && (g_str_has_prefix(name, "aten::gather,") || g_str_has_prefix(name, "aten::index_select,")));
-}
-
-/* ", types = [bf16, s64, 4096, true, -]" behind the sizes: the types of arrays, numbers, and what is so. */
-static void read_types(const char *name, EchGpuInput *inputs, size_t n)
-{
-    const char *at = strstr(name, ", types = [");
-    at = at ? at + 11 : "";
-    for (size_t i = 0; i < n && *at && *at != ']'; i++) {
-        size_t length = strcspn(at, ",]");
-        EchDtype dtype = ech_dtype_parse(at, length);
-        if (dtype != ECH_DTYPE_NONE) {
-            inputs[i].dtype = (uint8_t)dtype;
-        } else if (g_ascii_isdigit(*at)) {
-            inputs[i].integers[0] = (int64_t)MIN(g_ascii_strtoull(at, NULL, 10), (uint64_t)INT64_MAX);
-            inputs[i].n_integers = 1;
-        } else if (length == 4 && memcmp(at, "true", 4) == 0) {
-            inputs[i].truth = true;
-        }
-        at += length;
-        at += *at == ',';
-        at += *at == ' ';
-    }
-}
-
 static void read_call(Reader *r, Call *call)
 {
     const Text *text = &g_array_index(r->texts, Text, call->name - 1);
@@ -1024,24 +938,8 @@ static void read_call(Reader *r, Call *call)
     r->to_look_at -= text->n;
     const char *name = plain(r, text->at, text->n);
     g_autofree EchGpuInput *inputs = g_new(EchGpuInput, MAX_INPUTS);
-    size_t n = read_sizes(name, call->dtype != ECH_DTYPE_NONE ? call->dtype : ECH_DTYPE_F32, inputs, MAX_INPUTS);
-    if (takes_lists(name)) {
-        EchGpuInput list = {.dtype = ECH_DTYPE_NONE, .list = true, .known = true};
-        for (size_t i = 0; i < n; i++)
-            if (inputs[i].known) {
-                list.numel = ech_bytes_add(list.numel, inputs[i].numel);
-                list.largest = MAX(list.largest, inputs[i].numel);
-            }
-        inputs[0] = list;
-        n = list.numel > 0 ? 1 : 0;
-    }
-    for (size_t i = 0; i < n; i++)
-        if (is_index(name, i))
-            inputs[i].dtype = ECH_DTYPE_S64;
-        else if (is_mask(name, i))
-            inputs[i].dtype = ECH_DTYPE_PRED;
-    read_types(name, inputs, n);
-    g_autofree char *bare = g_strndup(name, bare_length(name));
+    size_t n = ech_range_inputs(name, call->dtype != ECH_DTYPE_NONE ? call->dtype : ECH_DTYPE_F32, inputs, MAX_INPUTS);
+    g_autofree char *bare = g_strndup(name, ech_range_bare_length(name));
     ech_gpu_operator_of(bare, inputs, n, &call->shared.whole);
     if (call->lengths > 0)
         ech_gpu_attention_lengths(bare, inputs, n, &g_array_index(r->lengths, EchGpuLengths, call->lengths - 1), &call->shared.whole);

@@ -490,19 +490,12 @@ static bool read_document(Reader *reader)
     return false;
 }
 
-static bool has(const uint8_t *head, size_t n, const char *text)
-{
-    return memmem(head, n, text, strlen(text)) != NULL;
-}
-
 static int probe(const uint8_t *head, size_t n)
 {
-    size_t i = 0;
-    while (i < n && g_ascii_isspace(head[i]))
-        i++;
-    if (i == n || head[i] != '{' || has(head, n, "\"traceEvents\""))
+    size_t i = ech_head_begin(head, n);
+    if (i == n || head[i] != '{' || ech_head_has(head, n, "\"traceEvents\""))
         return 0;
-    return has(head, n, "\"nodes\"") && (has(head, n, "\"ctrl_deps\"") || has(head, n, "\"fw_parent\"")) ? 2 : 0;
+    return ech_head_has(head, n, "\"nodes\"") && (ech_head_has(head, n, "\"ctrl_deps\"") || ech_head_has(head, n, "\"fw_parent\"")) ? 2 : 0;
 }
 
 static bool read_pytorch_et(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error)

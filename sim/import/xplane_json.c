@@ -437,13 +437,11 @@ static bool twin_read(EchSource *source, const EchImportOptions *options, EchImp
 
 static int probe(const uint8_t *head, size_t n)
 {
-    size_t i = 0;
-    while (i < n && g_ascii_isspace(head[i]))
-        i++;
-    if (i == n || head[i] != '{' || !memmem(head, n, "traceEvents", 11))
+    size_t i = ech_head_begin(head, n);
+    if (i == n || head[i] != '{' || !ech_head_has(head, n, "traceEvents"))
         return 0;
-    bool plane = memmem(head, n, "/device:TPU:", 12) || memmem(head, n, "/device:GPU:", 12) || memmem(head, n, "\"/host:CPU\"", 11);
-    return plane && memmem(head, n, "process_name", 12) ? 3 : memmem(head, n, "highres-ticks", 13) ? 1 : 0;
+    bool plane = ech_head_has(head, n, "/device:TPU:") || ech_head_has(head, n, "/device:GPU:") || ech_head_has(head, n, "\"/host:CPU\"");
+    return plane && ech_head_has(head, n, "process_name") ? 3 : ech_head_has(head, n, "highres-ticks") ? 1 : 0;
 }
 
 const EchImportClass ech_import_xplane_json = {

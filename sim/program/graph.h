@@ -107,8 +107,6 @@ EchId ech_graph_add_new(EchGraph *graph, EchId computation, EchHlo opcode, const
 EchId ech_graph_array(EchGraph *graph, const EchLayout *like, const uint64_t *dims, uint8_t rank);
 /** Makes @id another instruction of the same shape. */
 void ech_graph_become(EchGraph *graph, EchId id, EchHlo opcode, const EchId *operands, uint32_t n);
-/** Gives @id the attribute "dimensions"; @metadata: of what it stands for, or "". */
-void ech_graph_set_dimensions(EchGraph *graph, EchId id, const uint8_t *dims, uint8_t n, const char *metadata);
 /** @id in a shape of @rank dimensions @dims, its own wide dimension d being to[d] there: reshaped, turned and broadcast as far as that needs. */
 EchId ech_graph_spread(EchGraph *graph, EchId computation, EchId id, const int8_t *to, const uint64_t *dims, uint8_t rank);
 /** A new body of a fusion, a reducer or an asynchronous computation, with no instruction yet; @name is made unlike others. */

@@ -92,7 +92,8 @@ EchId ech_graph_array(EchGraph *g, const EchLayout *like, const uint64_t *dims, 
     return ech_program_builder_array(g->out, &layout);
 }
 
-void ech_graph_set_dimensions(EchGraph *g, EchId id, const uint8_t *dims, uint8_t n, const char *metadata)
+/* Gives @id the attribute "dimensions"; @metadata: of what it stands for, or "". */
+static void set_dimensions(EchGraph *g, EchId id, const uint8_t *dims, uint8_t n, const char *metadata)
 {
     g_autoptr(GString) text = g_string_new("dimensions={");
     for (uint8_t k = 0; k < n; k++)
@@ -137,11 +138,11 @@ EchId ech_graph_spread(EchGraph *g, EchId computation, EchId id, const int8_t *t
             place[sorted[k]] = map[k];
         }
         id = ech_graph_add_new(g, computation, ECH_HLO_TRANSPOSE, "dot-transpose", ech_graph_array(g, &from, moved, n), &id, 1);
-        ech_graph_set_dimensions(g, id, source, n, "");
+        set_dimensions(g, id, source, n, "");
         memcpy(map, place, n);
     }
     id = ech_graph_add_new(g, computation, ECH_HLO_BROADCAST, "dot-broadcast", ech_graph_array(g, &from, dims, rank), &id, 1);
-    ech_graph_set_dimensions(g, id, map, n, "");
+    set_dimensions(g, id, map, n, "");
     return id;
 }
 
@@ -217,7 +218,7 @@ static void sum_products(EchGraph *g, EchId dot, const Side side[2], unsigned ve
         ech_graph_become(g, dot, ECH_HLO_REDUCE, inputs, 2);
     else
         sum = ech_graph_add_new(g, computation, ECH_HLO_REDUCE, "dot-reduce", ech_graph_array(g, &type, dims, n_left), inputs, 2);
-    ech_graph_set_dimensions(g, sum, summed, n_summed, metadata);
+    set_dimensions(g, sum, summed, n_summed, metadata);
     ech_graph_set_called(g, sum, body);
     if (same)
         return;
@@ -233,7 +234,7 @@ static void sum_products(EchGraph *g, EchId dot, const Side side[2], unsigned ve
     }
     if (turned && n_left == type.rank) {
         ech_graph_become(g, dot, ECH_HLO_TRANSPOSE, &sum, 1);
-        ech_graph_set_dimensions(g, dot, source, n_left, metadata);
+        set_dimensions(g, dot, source, n_left, metadata);
         return;
     }
     if (turned) {
@@ -241,7 +242,7 @@ static void sum_products(EchGraph *g, EchId dot, const Side side[2], unsigned ve
         for (uint8_t k = 0; k < n_left; k++)
             moved[k] = dims[source[k]];
         sum = ech_graph_add_new(g, computation, ECH_HLO_TRANSPOSE, "dot-transpose", ech_graph_array(g, &type, moved, n_left), &sum, 1);
-        ech_graph_set_dimensions(g, sum, source, n_left, metadata);
+        set_dimensions(g, sum, source, n_left, metadata);
     }
     ech_graph_become(g, dot, ECH_HLO_RESHAPE, &sum, 1);
 }

@@ -1,4 +1,5 @@
 /* Chrome's JSON timeline. ts and dur are microseconds with three decimals; both ends are cut to nanoseconds, so slices of a track still do not overlap. */
+#include "sim/report/json_out.h"
 #include "sim/report/timeline.h"
 
 enum { PID_QUEUES = 1, PID_LINKS = 2, PID_MEMORIES = 3 };
@@ -29,7 +30,7 @@ static void append_slice(GString *out, const EchReport *report, const EchBounds 
     begin_event(out, "X", track->group == ECH_TRACK_QUEUE ? PID_QUEUES : PID_LINKS, slice->track + 1);
     g_string_append(out, ",\"name\":");
     g_autofree char *name = ech_slice_label(report, slice);
-    ech_report_append_json_string(out, name);
+    ech_json_append_string(out, name);
     g_string_append_printf(out, ",\"cat\":\"%s\"", ech_op_kind_name(slice->waits ? ECH_OP_WAIT : (EchOpKind)op->kind));
     append_time(out, "ts", slice->start);
     EchTime start_ns = slice->start / ECH_PS_PER_NS, end_ns = slice->end / ECH_PS_PER_NS;
@@ -46,7 +47,7 @@ static void append_slice(GString *out, const EchReport *report, const EchBounds 
     int bound = ech_bounds_of(bounds, span);
     if (bound >= 0) {
         g_string_append(out, ",\"bound by\":");
-        ech_report_append_json_string(out, ech_bounds_words(bounds)[bound]);
+        ech_json_append_string(out, ech_bounds_words(bounds)[bound]);
     }
     if (span->op < report->run->n_prices)
         g_string_append_printf(out, ",\"priced by\":\"%s\"", ech_price_name((EchPriceSource)report->run->prices[span->op].source));
@@ -62,9 +63,9 @@ GString *ech_report_chrome(const EchReport *report)
     const EchRun *run = report->run;
     g_autoptr(EchTimeline) timeline = ech_timeline_new(report);
     GString *out = g_string_new("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"title\":");
-    ech_report_append_json_string(out, report->title);
+    ech_json_append_string(out, report->title);
     g_string_append(out, ",\"device\":");
-    ech_report_append_json_string(out, report->device->name);
+    ech_json_append_string(out, report->device->name);
     g_string_append(out, "},\"traceEvents\":[");
     name_process(out, PID_QUEUES, "Queues");
     name_process(out, PID_LINKS, "Links");
@@ -74,7 +75,7 @@ GString *ech_report_chrome(const EchReport *report)
         int pid = track->group == ECH_TRACK_QUEUE ? PID_QUEUES : PID_LINKS;
         begin_event(out, "M", pid, i + 1);
         g_string_append(out, ",\"name\":\"thread_name\",\"args\":{\"name\":");
-        ech_report_append_json_string(out, track->name);
+        ech_json_append_string(out, track->name);
         g_string_append(out, "}}");
         begin_event(out, "M", pid, i + 1);
         g_string_append_printf(out, ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%zu}}", i + 1);
@@ -100,7 +101,7 @@ GString *ech_report_chrome(const EchReport *report)
             begin_event(out, "C", PID_MEMORIES, i + 1);
             g_autofree char *name = g_strdup_printf("%s bytes", memory->name);
             g_string_append(out, ",\"name\":");
-            ech_report_append_json_string(out, name);
+            ech_json_append_string(out, name);
             append_time(out, "ts", point->time);
             g_string_append_printf(out, ",\"args\":{\"live\":%" G_GUINT64_FORMAT ",\"reserved, not live\":%" G_GUINT64_FORMAT "}}", point->live,
                                    point->reserved > point->live ? point->reserved - point->live : 0);
@@ -110,7 +111,7 @@ GString *ech_report_chrome(const EchReport *report)
         begin_event(out, "i", PID_MEMORIES, 0);
         g_autofree char *name = g_strdup_printf("%s does not fit", run->failure.memory);
         g_string_append(out, ",\"s\":\"g\",\"name\":");
-        ech_report_append_json_string(out, name);
+        ech_json_append_string(out, name);
         append_time(out, "ts", run->failure.time);
         g_string_append_printf(out, ",\"args\":{\"asked bytes\":%" G_GUINT64_FORMAT ",\"live bytes\":%" G_GUINT64_FORMAT "}}", run->failure.asked,
                                run->failure.live);

@@ -2,6 +2,7 @@
 #include "sim/report/timeline.h"
 
 #include "sim/base/hash.h"
+#include "sim/report/json_out.h"
 
 #include <string.h>
 
@@ -103,12 +104,12 @@ static void append_memory(GString *out, const EchReport *report, const EchMemory
 {
     const EchRun *run = report->run;
     g_string_append(out, "{\"name\":");
-    ech_report_append_json_string(out, memory->name);
+    ech_json_append_string(out, memory->name);
     g_string_append_printf(out,
                            ",\"capacity\":%" G_GUINT64_FORMAT ",\"available\":%" G_GUINT64_FORMAT ",\"peak\":%" G_GUINT64_FORMAT
                            ",\"peak_at\":%" G_GINT64_FORMAT ",\"allocator\":",
                            memory->capacity, memory->available, memory->peak_live, memory->peak_at);
-    ech_report_append_json_string(out, memory->allocator ? memory->allocator : "");
+    ech_json_append_string(out, memory->allocator ? memory->allocator : "");
     g_string_append(out, ",\"series\":[");
     for (size_t i = 0; i < memory->n_series; i++)
         g_string_append_printf(out, "%s[%" G_GINT64_FORMAT ",%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT "]", i ? "," : "", memory->series[i].time,
@@ -149,15 +150,15 @@ GString *ech_report_details(const EchReport *report, size_t max_spans)
     GString *out = g_string_new(NULL);
     g_string_append_printf(out, "{\"makespan\":%" G_GINT64_FORMAT, run->makespan);
     g_string_append(out, ",\"verdict\":");
-    ech_report_append_json_string(out, ech_report_verdict(report));
+    ech_json_append_string(out, ech_report_verdict(report));
     g_string_append(out, ",\"time_verdict\":");
-    ech_report_append_json_string(out, ech_report_time_verdict(report));
+    ech_json_append_string(out, ech_report_time_verdict(report));
     g_auto(GStrv) said = ech_report_said(report);
     g_string_append(out, ",\"said\":[");
     for (char **line = said; *line; line++) {
         if (line > said)
             g_string_append_c(out, ',');
-        ech_report_append_json_string(out, *line);
+        ech_json_append_string(out, *line);
     }
     g_string_append(out, "],\"bounds\":[");
     g_autoptr(EchBounds) bounds = ech_report_bounds_new(report);
@@ -165,7 +166,7 @@ GString *ech_report_details(const EchReport *report, size_t max_spans)
     for (size_t i = 0; words[i]; i++) {
         if (i)
             g_string_append_c(out, ',');
-        ech_report_append_json_string(out, words[i]);
+        ech_json_append_string(out, words[i]);
     }
     g_string_append_c(out, ']');
     g_string_append(out, ",\"kinds\":[");
@@ -181,7 +182,7 @@ GString *ech_report_details(const EchReport *report, size_t max_spans)
     for (size_t i = 0; i < timeline->n_tracks; i++) {
         const EchTrack *track = &timeline->tracks[i];
         g_string_append_printf(out, "%s{\"group\":\"%s\",\"lane\":%u,\"name\":", i ? "," : "", ech_track_group_name(track->group), track->lane);
-        ech_report_append_json_string(out, track->name);
+        ech_json_append_string(out, track->name);
         g_string_append_c(out, '}');
     }
     g_string_append_c(out, ']');
@@ -200,7 +201,7 @@ GString *ech_report_details(const EchReport *report, size_t max_spans)
     for (guint i = 0; i < texts->len; i++) {
         if (i)
             g_string_append_c(out, ',');
-        ech_report_append_json_string(out, texts->pdata[i]);
+        ech_json_append_string(out, texts->pdata[i]);
     }
     g_string_append(out, "]}\n");
     return out;

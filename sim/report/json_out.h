@@ -62,6 +62,22 @@ static inline void ech_json_begin_array(JsonBuilder *b, const char *name)
     json_builder_begin_array(b);
 }
 
+/** Appends a string with its quotes, for documents that are written as they come. */
+static inline void ech_json_append_string(GString *out, const char *text)
+{
+    g_autofree char *valid = g_utf8_validate(text, -1, NULL) ? NULL : g_utf8_make_valid(text, -1);
+    g_string_append_c(out, '"');
+    for (const unsigned char *at = (const unsigned char *)(valid ? valid : text); *at; at++) {
+        if (*at == '"' || *at == '\\')
+            g_string_append_printf(out, "\\%c", *at);
+        else if (*at < 0x20 || *at == 0x7f)
+            g_string_append_printf(out, "\\u%04x", *at);
+        else
+            g_string_append_c(out, (char)*at);
+    }
+    g_string_append_c(out, '"');
+}
+
 /** The document, indented, with a line's end. Names of members are made valid here. Owned by the caller. */
 static inline char *ech_json_print(JsonNode *root)
 {

@@ -204,8 +204,6 @@ const char *ech_report_wait_words(EchWait wait, bool launches);
 GString *ech_report_summary(const EchReport *report, unsigned columns) G_GNUC_WARN_UNUSED_RESULT;
 /** The run as one JSON object with the names of the documentation. */
 JsonNode *ech_report_json(const EchReport *report) G_GNUC_WARN_UNUSED_RESULT;
-/** JSON text, two blanks of indent, a newline at the end. Owned by the caller. */
-char *ech_report_json_text(JsonNode *node) G_GNUC_WARN_UNUSED_RESULT;
 
 /** Chrome's JSON timeline (Perfetto, chrome://tracing and TensorBoard read it): a track per queue, per link direction, a counter per memory,
  * flows from copies to what waited for them. */

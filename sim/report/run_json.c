@@ -333,8 +333,3 @@ JsonNode *ech_report_json(const EchReport *report)
     json_builder_end_object(b);
     return json_builder_get_root(b);
 }
-
-char *ech_report_json_text(JsonNode *node)
-{
-    return ech_json_print(node);
-}

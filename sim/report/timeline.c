@@ -192,18 +192,3 @@ EchTimeline *ech_timeline_new(const EchReport *report)
     find_flows(report, timeline);
     return timeline;
 }
-
-void ech_report_append_json_string(GString *out, const char *text)
-{
-    g_autofree char *valid = g_utf8_validate(text, -1, NULL) ? NULL : g_utf8_make_valid(text, -1);
-    g_string_append_c(out, '"');
-    for (const unsigned char *at = (const unsigned char *)(valid ? valid : text); *at; at++) {
-        if (*at == '"' || *at == '\\')
-            g_string_append_printf(out, "\\%c", *at);
-        else if (*at < 0x20 || *at == 0x7f)
-            g_string_append_printf(out, "\\u%04x", *at);
-        else
-            g_string_append_c(out, (char)*at);
-    }
-    g_string_append_c(out, '"');
-}

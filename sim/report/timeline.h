@@ -48,5 +48,3 @@ const char *ech_track_group_name(EchTrackGroup group);
 const char *ech_slice_name(const EchTrace *trace, const EchOp *op);
 /** What a slice is called: as its operation, or "waits for rank 1". Owned by the caller. */
 char *ech_slice_label(const EchReport *report, const EchSlice *slice) G_GNUC_WARN_UNUSED_RESULT;
-/** Appends a JSON string with its quotes; bytes that are not UTF-8 are replaced. */
-void ech_report_append_json_string(GString *out, const char *text);

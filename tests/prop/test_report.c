@@ -2,6 +2,7 @@
  * every JSON that is written can be read. */
 #include "models/device/device_yaml.h"
 #include "sim/experiment/sweep.h"
+#include "sim/report/json_out.h"
 #include "sim/report/timeline.h"
 #include "sim/trace/file.h"
 #include "tests/support/random.h"
@@ -89,7 +90,7 @@ static GString *everything(const EchReport *report)
 {
     GString *out = ech_report_summary(report, 100);
     JsonNode *node = ech_report_json(report);
-    g_autofree char *json = ech_report_json_text(node);
+    g_autofree char *json = ech_json_print(node);
     json_node_unref(node);
     g_autoptr(GString) chrome = ech_report_chrome(report);
     g_autoptr(GByteArray) perfetto = ech_report_perfetto(report);
@@ -187,7 +188,7 @@ START_TEST(test_jobs)
         ck_assert_ptr_nonnull(strstr(points[7].error, "small.yaml: "));
         JsonNode *node = ech_sweep_json(experiment, points, &error);
         ck_assert(node != NULL);
-        texts[jobs - 1] = ech_report_json_text(node);
+        texts[jobs - 1] = ech_json_print(node);
         json_node_unref(node);
         ech_sweep_free(points, experiment->n_cases);
     }

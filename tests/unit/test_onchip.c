@@ -67,6 +67,8 @@ START_TEST(test_accumulators)
     ck_assert(all.block == 2 << 20 && all.spilled == 0);
     ck_assert(more.block == 3 << 20 && more.held == 2 << 20 && more.spilled == 1 << 20);
     ck_assert(none.held == 0 && none.spilled == 4096);
+    /* More than can be counted is spilled, not lost. */
+    ck_assert_uint_gt(ech_onchip_accumulators(with, 8, UINT64_MAX / 2).spilled, UINT64_MAX / 2);
 }
 END_TEST
 

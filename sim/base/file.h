@@ -1,0 +1,9 @@
+/** @file file.h
+ * Files as they are read: whole, in memory.
+ */
+#pragma once
+#include <glib.h>
+
+/** Maps a file for reading, a pipe too, and standard input for "-" (from one thread at a time). What was read from a pipe is kept: the same path gives
+ * it again. Owned by the caller. G_FILE_ERROR with "PATH: REASON". */
+GMappedFile *ech_map_file(const char *path, GError **error) G_GNUC_WARN_UNUSED_RESULT;
