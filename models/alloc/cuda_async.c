@@ -8,7 +8,6 @@
 #include "models/alloc/class.h"
 #include "models/alloc/pytorch_conf.h"
 #include "models/alloc/tree.h"
-#include "sim/base/error.h"
 
 #include <string.h>
 

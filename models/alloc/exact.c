@@ -8,9 +8,6 @@
  * searched, coarser ones are (coarsen.h): their plans are plans of it, and real programs' reuse of memory is often found there at once. */
 #include "models/alloc/exact_search.h"
 #include "models/alloc/greedy.h"
-#include "models/alloc/plan_internal.h"
-
-#include <string.h>
 
 typedef struct {
     EchPlanObject base;

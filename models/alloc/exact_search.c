@@ -4,7 +4,6 @@
 #include "sim/base/compare.h"
 
 #include <math.h>
-#include <string.h>
 
 /** More groups than this in one piece of time are left to the heuristic: a search would not end, and its stack grows with them. */
 #define MAX_GROUPS 2000

@@ -7,8 +7,6 @@
 #include "models/alloc/plan_internal.h"
 #include "sim/base/compare.h"
 
-#include <string.h>
-
 typedef struct {
     EchPlanObject base;
 } Greedy;

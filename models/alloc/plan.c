@@ -1,7 +1,6 @@
 #include "models/alloc/plan.h"
 
 #include "models/alloc/plan_internal.h"
-#include "sim/base/compare.h"
 #include "sim/base/error.h"
 #include "sim/base/heap.h"
 

@@ -1,7 +1,6 @@
 #include "models/device/gpu_target.h"
 
 #include "sim/base/error.h"
-#include "sim/base/units.h"
 
 #include <math.h>
 #include <string.h>

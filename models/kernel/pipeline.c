@@ -4,8 +4,6 @@
 
 #include "sim/base/error.h"
 
-#include <string.h>
-
 #define MAX_BUFFERS 64
 #define MAX_STEPS (UINT64_C(1) << 26)
 #define MAX_ACTIVITIES (UINT64_C(1) << 22)

@@ -2,7 +2,6 @@
 #include "models/kernel/stationary.h"
 
 #include <math.h>
-#include <string.h>
 
 /* Tiles of a step that are run one by one; the rest follow at the mean rate of the second half of these. */
 #define TILES_RUN 65536

@@ -1,8 +1,6 @@
 /* What padding costs and what would avoid it. */
 #include "models/layout/advice.h"
 
-#include <string.h>
-
 unsigned ech_layout_generation(const char *compiler)
 {
     const char *at = compiler;

@@ -1,6 +1,5 @@
 #include "models/place/flow.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Nesting of a result: an array is a leaf. */

@@ -1,7 +1,6 @@
 #include "models/place/time.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct {
     int64_t after, before; /* starts after, done before */

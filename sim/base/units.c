@@ -3,7 +3,6 @@
 #include "sim/base/error.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 __extension__ typedef unsigned __int128 u128;

@@ -7,7 +7,6 @@
 
 #include <libfyaml.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { MAX_DEPTH = 32, MAX_FILE = 1 << 20, MAX_NODES = 1 << 17, MAX_KEYS = 1024 };

@@ -4,8 +4,6 @@
 #include "sim/cli/cli.h"
 #include "sim/experiment/validate_cuda.h"
 
-#include <string.h>
-
 int ech_cli_cuda(const char *path, const EchExperimentOverrides *overrides, const char *spec, unsigned repeats, bool json)
 {
     GError *error = NULL;

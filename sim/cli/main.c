@@ -6,7 +6,6 @@
 #include "sim/report/text.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static void reading(uint64_t done, uint64_t total)

@@ -2,7 +2,6 @@
 #include "sim/cli/ranks_cli.h"
 
 #include "sim/base/error.h"
-#include "sim/base/param.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/run_folder.h"
 #include "sim/import/import.h"

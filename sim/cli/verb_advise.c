@@ -1,7 +1,6 @@
 /* echelon advise: what would make it fit, each measure tried. */
 #include "sim/cli/cli.h"
 
-#include "sim/base/error.h"
 #include "sim/base/units.h"
 #include "sim/cli/interrupt.h"
 #include "sim/experiment/advise.h"

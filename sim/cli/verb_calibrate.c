@@ -1,5 +1,4 @@
 /* echelon calibrate: measures the GPU that is here and writes a device file of it; with --suite also how well predictions with it do. */
-#include "sim/base/error.h"
 #include "sim/cli/cli.h"
 #include "sim/experiment/gpu_suite.h"
 #include "sim/experiment/output.h"

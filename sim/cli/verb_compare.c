@@ -8,7 +8,6 @@
 
 #include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 
 /* run.json of a result folder, ranks.json of several ranks, or the file itself. Sweeps are told apart by their name. */
 static JsonParser *load_run(const char *path, GError **error)

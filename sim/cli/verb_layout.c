@@ -1,7 +1,6 @@
 /* echelon layout: padded bytes and waste of shapes, and what would avoid it. */
 #include "models/device/device.h"
 #include "models/layout/advice.h"
-#include "sim/base/error.h"
 #include "sim/cli/cli.h"
 #include "sim/report/json_out.h"
 

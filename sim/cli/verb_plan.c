@@ -3,7 +3,7 @@
 #include "sim/base/error.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/interrupt.h"
-#include "sim/import/alloc_text.h"
+#include "sim/import/alloc_events.h"
 #include "sim/import/import.h"
 #include "sim/import/minimalloc.h"
 #include "sim/experiment/output.h"

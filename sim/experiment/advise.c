@@ -2,7 +2,6 @@
 
 #include "sim/base/error.h"
 #include "sim/experiment/experiment_private.h"
-#include "sim/pass/remat.h"
 #include "sim/report/explain.h"
 #include "sim/report/json_out.h"
 #include "sim/report/text.h"

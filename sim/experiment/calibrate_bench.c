@@ -2,7 +2,6 @@
 #include "sim/experiment/calibrate_private.h"
 
 #include "sim/base/compare.h"
-#include "sim/base/error.h"
 
 #include <stdlib.h>
 #include <time.h>

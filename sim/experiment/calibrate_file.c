@@ -2,7 +2,6 @@
 #include "sim/experiment/calibrate.h"
 
 #include "models/device/device_yaml.h"
-#include "sim/base/error.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,8 +1,6 @@
 /* What the driver itself takes: launches, graphs, allocations, and how it rounds. */
 #include "sim/experiment/calibrate_private.h"
 
-#include "sim/base/error.h"
-
 bool ech_calibrate_launches(Bench *b, GError **error)
 {
     EchCalibration *r = b->result;

@@ -1,7 +1,6 @@
 /* One stage after the other, as far as the budget lasts. */
 #include "sim/experiment/gpu_suite_private.h"
 
-#include "sim/base/error.h"
 #include "sim/experiment/validate_cuda.h"
 #include "sim/trace/file.h"
 

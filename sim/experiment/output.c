@@ -4,7 +4,6 @@
 #include <glib/gstdio.h>
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

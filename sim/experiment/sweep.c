@@ -1,6 +1,5 @@
 #include "sim/experiment/sweep.h"
 
-#include "sim/base/error.h"
 #include "sim/report/explain.h"
 #include "sim/report/json_out.h"
 

@@ -5,8 +5,6 @@
 
 #include "sim/base/error.h"
 
-#include <string.h>
-
 #define MAX_DEPTH 64
 
 /** A list of a Python literal being read. */

@@ -1,6 +1,5 @@
 #include "sim/import/et.h"
 
-#include "sim/base/error.h"
 #include "sim/base/hash.h"
 #include "sim/base/heap.h"
 

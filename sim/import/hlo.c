@@ -1,7 +1,6 @@
 /* XLA programs as import formats: HLO text and HloProto, with the buffer assignment that lies beside. */
 #include "sim/import/hlo.h"
 
-#include "sim/base/error.h"
 #include "sim/import/json_stream.h"
 
 #include <string.h>

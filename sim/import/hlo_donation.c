@@ -3,8 +3,6 @@
 
 #include "sim/base/units.h"
 
-#include <string.h>
-
 enum { LEAST = 1 << 20 }; /* Bytes from which it is worth a remark. */
 
 /* The entry's parameter @number. */

@@ -1,8 +1,6 @@
 /* Tables of source locations: xla/service/hlo.proto StackFrameIndexProto, and their form in HLO text. */
 #include "sim/import/hlo_source.h"
 
-#include <string.h>
-
 enum { MOST_FRAMES = 64, MOST_NAME = 4096, MOST_TEXT = 16 << 20 };
 
 typedef struct {

@@ -1,7 +1,17 @@
 /** @file import.h
  * Readers of captured formats: one file per format, one table, content sniffed (never the name), gzip unpacked by content.
  *
- * To add a reader: write sim/import/NAME.c with a const EchImportClass, and add a row to importers.def.
+ * To add a reader: write sim/import/NAME.c with a const EchImportClass, and add a row to importers.def. The readers, and what they share:
+ *
+ *     XLA        hlo (hlo_text, hlo_proto, hlo_source, hlo_donation; xla_assignment beside it), xplane and xplane_json (xplane_core, xplane_programs),
+ *                memory_profile (resident, where it lies beside another capture), memory_usage_report
+ *     PyTorch    kineto (kineto_join), memory_snapshot (pickle), memory_timeline; execution traces: pytorch_et, chakra (et)
+ *     GPUs       nsys, cupti, and pretend of one that is not there (range_sizes, kernel_arguments, xla_folders)
+ *     messages   out_of_memory (pasted, bfc_dump, torch_says, engine_says, rounded, refused)
+ *     others     ech, alloc_text, minimalloc, scalesim
+ *
+ * Profilers of GPUs and TPUs fill a capture.h (arrays, roles, stream_waits); what a GPU's kernels do is gpu_work.h's. Bytes are read by wire.h (protobuf),
+ * json_stream.h and lines.h. alloc_events.h and anonymize.h work on any trace.
  */
 #pragma once
 #include "sim/base/diag.h"

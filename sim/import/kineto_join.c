@@ -5,8 +5,6 @@
 #include "models/kernel/comm_name.h"
 #include "sim/base/hash.h"
 
-#include <string.h>
-
 /* Gives an array's memory back; an empty one stands in its place. */
 static void drop(GArray **array)
 {

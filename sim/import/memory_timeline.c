@@ -7,8 +7,6 @@
 #include "sim/import/import.h"
 #include "sim/import/json_stream.h"
 
-#include <string.h>
-
 enum { ACTION_PREEXISTING = 1, ACTION_CREATE, ACTION_VERSION, ACTION_DESTROY };
 enum { N_CATEGORIES = 8 };
 

@@ -2,7 +2,6 @@
 
 #include "models/device/device.h"
 #include "models/kernel/gpu.h"
-#include "sim/base/error.h"
 #include "sim/base/hash.h"
 #include "sim/import/json_stream.h"
 

@@ -1,5 +1,4 @@
 /* donate: arguments whose place outputs take, or do not take any more: jit's donate_argnums, asked of a program that was compiled otherwise. */
-#include "sim/base/error.h"
 #include "sim/pass/pass.h"
 #include "sim/program/donation.h"
 

@@ -3,7 +3,6 @@
  * The array itself moves to the host. Around each run of uses that follow each other closely a copy of it stands in the device's memory: fetched before the
  * first one where that reads it, stored after the last one where one of them wrote. What a loop takes slices of (the inputs that a scan saves, its stacked
  * weights) is fetched and stored slice by slice, an iteration at a time. Kernels stay as they were compiled. */
-#include "sim/base/error.h"
 #include "sim/pass/pass.h"
 #include "sim/pass/survey.h"
 

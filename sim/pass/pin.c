@@ -3,8 +3,6 @@
 #include "models/link/link.h"
 #include "sim/pass/pass.h"
 
-#include <string.h>
-
 /* The device's memory of a trace's memory, by name; NULL for none. */
 static const EchMemory *memory_of(const EchTrace *trace, const EchDevice *device, EchId id)
 {

@@ -5,8 +5,6 @@
 #include "sim/pass/pass.h"
 #include "sim/pass/survey.h"
 
-#include "sim/base/error.h"
-
 typedef struct {
     double lookahead;
     uint64_t depth;

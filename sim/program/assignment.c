@@ -1,5 +1,5 @@
 /* Figures of a buffer assignment, read or made: what memory_analysis() counts, and the live bytes of each heap. */
-#include "sim/program/private.h"
+#include "sim/program/program.h"
 
 #include <string.h>
 

@@ -4,8 +4,6 @@
  * way. */
 #include "sim/program/graph.h"
 
-#include <string.h>
-
 enum { MAX_BODY = 256, MAX_COPIES = 8, MAX_CONE = 128, MAX_REMADE = 1 << 18, MAX_ROW = 5000, MAX_STEPS = 8, FEW = 65536 };
 
 typedef enum { KIND_WALL, KIND_FREE, KIND_LOOP, KIND_REDUCE, KIND_MATRIX, KIND_UPDATE, KIND_GATHER } Kind;

@@ -11,7 +11,6 @@
 #include "models/device/device.h"
 #include "models/kernel/stalls.h"
 #include "models/link/link.h"
-#include "sim/base/error.h"
 #include "sim/base/hash.h"
 
 #include <string.h>

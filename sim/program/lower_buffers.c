@@ -1,10 +1,6 @@
 /* The trace's buffers: how long each of the program's lives and at what level of the loops, where it lies, what shares its place, and its name. */
 #include "sim/program/lower.h"
 
-#include "sim/program/private.h"
-
-#include <string.h>
-
 /* Memories */
 
 const char *ech_lower_memory_name(const Lowerer *l, int32_t space)

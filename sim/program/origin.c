@@ -2,7 +2,7 @@
  *
  * The instruction that defines an array often says only how it got there: a loop's stack of results is written by dynamic-update-slices that all come from the
  * line of the scan, a prefetch is a copy without a name, a kernel's result leaves by a tuple. What a reader wants is the operation that made the contents. */
-#include "sim/program/private.h"
+#include "sim/program/program.h"
 
 #include <string.h>
 

@@ -9,6 +9,12 @@
  * position defines; several positions may hold the same value (tuples, bitcasts, loops). A *buffer* is the set of values that must
  * lie in one place (loops, in-place updates, donation). The *flat schedule* is the entry computation with the bodies of loops,
  * conditionals, calls and async computations inline, before the instruction that runs them; times of live ranges are its positions.
+ *
+ * The files: program.c holds it and derive.c derives; assign.c makes a buffer assignment (share.c), assignment.c counts one; what instructions cost is work.c's
+ * and touched.c's, as kernels price_kernels.c's, gpu_launch.c's (gpu_library.c) and own_kernel.c's (mosaic.c, mlir_bytecode.c), on a chip with stationary
+ * weights price_stationary.c's. A program without a schedule is a graph.h on its way: unscheduled.c, then products.c, masks.c, sink.c, host_offload.c, fuse.c,
+ * join.c, copies.c, and schedule.c. Placement takes place_inputs.c and place_rewrite.c, donation donation.c; origin.c names arrays; lower.c (lower_buffers.c)
+ * makes a trace.
  */
 #pragma once
 #include "models/kernel/grid.h"

@@ -1,11 +1,8 @@
 /* A schedule for programs that have none: XLA's list scheduler (what frees most bytes first), or the order of the file where that needs less.
  * Source: XLA's hlo_memory_scheduler (ListMemoryScheduler); the choice by simulated memory is its DefaultMemoryScheduler's. */
-#include "sim/program/private.h"
-
-#include "sim/base/error.h"
+#include "sim/program/program.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* LOOKAHEAD: kernels that a copy to or from the host may run beside, on the side where it can wait. Ours: a compiler weighs times. */
 enum { MAX_LOOKED_AT = 512, LOOKAHEAD = 4, MAX_STEPS = 4096 };

@@ -2,7 +2,6 @@
 #include "sim/program/graph.h"
 
 #include "models/layout/advice.h"
-#include "sim/base/error.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,8 +7,6 @@
 #include "sim/replay/replaying.h"
 #include "sim/trace/meets.h"
 
-#include <string.h>
-
 #define NOWHERE UINT32_MAX
 
 typedef struct {

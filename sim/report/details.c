@@ -4,8 +4,6 @@
 #include "sim/base/hash.h"
 #include "sim/report/json_out.h"
 
-#include <string.h>
-
 /* Names of operations and buffers, numbered in order of first use. */
 typedef struct {
     GHashTable *index; /* text -> number + 1 */

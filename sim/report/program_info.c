@@ -4,8 +4,6 @@
 #include "sim/report/json_out.h"
 #include "sim/report/report.h"
 
-#include <string.h>
-
 void ech_report_memory_figures(JsonBuilder *b, const EchMemoryAnalysis *m)
 {
     ech_json_begin_object(b, "memory_analysis");

@@ -4,8 +4,6 @@
 #include "sim/report/ranks.h"
 #include "sim/report/text.h"
 
-#include <string.h>
-
 static JsonArray *ranks_of(JsonObject *run)
 {
     JsonNode *node = json_object_get_member(run, "ranks");

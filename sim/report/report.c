@@ -2,7 +2,6 @@
 
 #include "models/memory/onchip.h"
 #include "sim/base/hash.h"
-#include "sim/trace/lifetime.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,6 +2,11 @@
  * What a run says: for a terminal, as JSON, as timelines for Perfetto, as a profile for pprof, as one HTML page.
  *
  * Writers are pure functions of an EchReport: same run, same bytes. Times are integer picoseconds and sizes bytes unless a name says otherwise.
+ *
+ * The files: report.c, critical.c, holding.c, basis.c answer what several writers ask; summary.c writes for a terminal (text.h), run_json.c JSON, chrome.c and
+ * perfetto.c timelines (timeline.h), pprof.c profiles, html.c a page (details.c). Parts of theirs: counters.h, origins.h, padding.h, stalls.h, steps.h,
+ * transfers.h, program_info.h. Of several runs tell explain.h, table.h and ranks.h (rank_times.h); of a trace without a run writers.h (recorded.c, chakra.c),
+ * placements_csv.h and minimalloc_csv.h.
  */
 #pragma once
 #include "models/kernel/gpu.h"

@@ -1,11 +1,9 @@
 #include "sim/report/table.h"
 
 #include "sim/base/units.h"
-#include "sim/report/explain.h"
 #include "sim/report/report.h"
 #include "sim/report/text.h"
 
-#include <math.h>
 #include <string.h>
 
 static JsonNode *member_of(JsonObject *object, const char *name, GType type)

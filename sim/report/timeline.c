@@ -2,8 +2,6 @@
 
 #include "sim/base/heap.h"
 
-#include <string.h>
-
 const char *ech_slice_name(const EchTrace *trace, const EchOp *op)
 {
     const char *name = ech_trace_string(trace, op->name);

@@ -1,12 +1,10 @@
 #include "sim/trace/trace.h"
 
-#include "sim/base/error.h"
 #include "sim/base/hash.h"
 #include "sim/trace/file.h"
 #include "sim/trace/verify.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Strings live in one arena; an id is an index into offsets. The table maps a hash to id + 1 by open addressing. */

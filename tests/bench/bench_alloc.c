@@ -8,7 +8,6 @@
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #ifdef __linux__
 #include <linux/perf_event.h>
 #include <sys/ioctl.h>

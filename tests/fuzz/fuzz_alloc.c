@@ -3,7 +3,6 @@
 #include "models/alloc/events.h"
 #include "sim/import/alloc_text.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

@@ -1,8 +1,6 @@
 /* Any bytes as a program with costs and options: every placement is legal, keeps its limits, and is the same again. */
 #include "tests/fuzz/place_case.h"
 
-#include <stdlib.h>
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

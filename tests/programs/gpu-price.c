@@ -3,7 +3,6 @@
 #include "models/kernel/gpu.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static uint64_t number(const char *text)

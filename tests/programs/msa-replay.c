@@ -17,7 +17,6 @@
 #include <json-glib/json-glib.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 

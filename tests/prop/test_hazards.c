@@ -4,7 +4,6 @@
 #include "tests/support/support.h"
 
 #include <check.h>
-#include <string.h>
 
 /* Every instance's span, by op and number. */
 typedef struct {

@@ -7,7 +7,6 @@
 #include "tests/support/support.h"
 
 #include <check.h>
-#include <stdio.h>
 #include <string.h>
 
 /* As many copies of one array can be under way as it has buffers; each lands on a queue of its own. */

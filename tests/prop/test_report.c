@@ -10,7 +10,6 @@
 
 #include <check.h>
 #include <glib/gstdio.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,6 @@
 #include "tests/support/support.h"
 
 #include <check.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 typedef struct {

@@ -4,7 +4,6 @@
 #include "tests/support/support.h"
 
 #include <check.h>
-#include <string.h>
 
 static EchProgram *pass(EchProgram *in, const char *spec, EchDiag *diag)
 {

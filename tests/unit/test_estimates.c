@@ -4,7 +4,6 @@
 #include "tests/support/support.h"
 
 #include <check.h>
-#include <string.h>
 
 /* A shipped program as one run. */
 static EchResult *run_on(const char *trace, const char *device, const char *setting)

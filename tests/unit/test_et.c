@@ -5,7 +5,6 @@
 #include "tests/support/support.h"
 
 #include <check.h>
-#include <stdio.h>
 
 static EchImport *read_bytes(const char *format, const void *data, size_t n, GError **error)
 {

@@ -6,22 +6,23 @@
 #include <check.h>
 #include <string.h>
 
-static EchFound *look(const char *trace, const char *device, const char *find, const char *goal, const char *setting, GError **error)
+/* All on a v5e. */
+static EchFound *look(const char *trace, const char *find, const char *goal, const char *setting, GError **error)
 {
     const char *goals[] = {goal, NULL}, *settings[] = {setting, NULL};
-    const EchExperimentOverrides overrides = {.trace = trace, .device = device, .find = find, .goals = goal ? goals : NULL, .settings = settings};
+    const EchExperimentOverrides overrides = {.trace = trace, .device = "tpu-v5e", .find = find, .goals = goal ? goals : NULL, .settings = settings};
     g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, error);
     return experiment ? ech_find_run(experiment, NULL, NULL, NULL, error) : NULL;
 }
 
 /* The run with @paths at @value, looked at without a search. */
-static JsonNode *run_at(const char *trace, const char *device, const char *const *paths, const char *value)
+static JsonNode *run_at(const char *trace, const char *const *paths, const char *value)
 {
     g_autoptr(GPtrArray) settings = g_ptr_array_new_with_free_func(g_free);
     for (; *paths; paths++)
         g_ptr_array_add(settings, g_strdup_printf("%s=%s", *paths, value));
     g_ptr_array_add(settings, NULL);
-    const EchExperimentOverrides overrides = {.trace = trace, .device = device, .engine = "native", .settings = (const char *const *)settings->pdata};
+    const EchExperimentOverrides overrides = {.trace = trace, .device = "tpu-v5e", .engine = "native", .settings = (const char *const *)settings->pdata};
     GError *error = NULL;
     g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
     ck_assert_ptr_nonnull(experiment);
@@ -40,12 +41,12 @@ START_TEST(test_least_memory)
 {
     GError *error = NULL;
     static const char *const paths[] = {"device.memories.hbm.capacity", NULL};
-    g_autoptr(EchFound) found = look("adam_none.v5e", "tpu-v5e", "device.memories.hbm.capacity=512MiB..16GiB", NULL, NULL, &error);
+    g_autoptr(EchFound) found = look("adam_none.v5e", "device.memories.hbm.capacity=512MiB..16GiB", NULL, NULL, &error);
     ck_assert_ptr_nonnull(found);
     JsonObject *answer = answer_of(found, 0);
     ck_assert_str_eq(json_object_get_string_member(answer, "holds"), "from");
-    g_autoptr(JsonNode) good = run_at("adam_none.v5e", "tpu-v5e", paths, json_object_get_string_member(answer, "found"));
-    g_autoptr(JsonNode) bad = run_at("adam_none.v5e", "tpu-v5e", paths, json_object_get_string_member(answer, "beyond"));
+    g_autoptr(JsonNode) good = run_at("adam_none.v5e", paths, json_object_get_string_member(answer, "found"));
+    g_autoptr(JsonNode) bad = run_at("adam_none.v5e", paths, json_object_get_string_member(answer, "beyond"));
     ck_assert(ech_member_bool(json_node_get_object(good), "fits"));
     ck_assert(!ech_member_bool(json_node_get_object(bad), "fits"));
     ck_assert(found->somewhere);
@@ -109,14 +110,13 @@ START_TEST(test_slowest_link)
 {
     GError *error = NULL;
     static const char *const paths[] = {"device.links.host.to_device", "device.links.host.from_device", NULL};
-    g_autoptr(EchFound) found =
-        look("gpt_offload.v5e", "tpu-v5e", "device.links.host.to_device,device.links.host.from_device=x0.1..x1", "time<=x1.25", NULL, &error);
+    g_autoptr(EchFound) found = look("gpt_offload.v5e", "device.links.host.to_device,device.links.host.from_device=x0.1..x1", "time<=x1.25", NULL, &error);
     ck_assert_ptr_nonnull(found);
     JsonObject *answer = answer_of(found, 0);
     static const char *const none[] = {NULL};
-    g_autoptr(JsonNode) base = run_at("gpt_offload.v5e", "tpu-v5e", none, "");
-    g_autoptr(JsonNode) good = run_at("gpt_offload.v5e", "tpu-v5e", paths, json_object_get_string_member(answer, "found"));
-    g_autoptr(JsonNode) bad = run_at("gpt_offload.v5e", "tpu-v5e", paths, json_object_get_string_member(answer, "beyond"));
+    g_autoptr(JsonNode) base = run_at("gpt_offload.v5e", none, "");
+    g_autoptr(JsonNode) good = run_at("gpt_offload.v5e", paths, json_object_get_string_member(answer, "found"));
+    g_autoptr(JsonNode) bad = run_at("gpt_offload.v5e", paths, json_object_get_string_member(answer, "beyond"));
     double limit = 1.25 * (double)ech_member_int(json_node_get_object(base), "makespan_ps");
     ck_assert((double)ech_member_int(json_node_get_object(good), "makespan_ps") <= limit);
     ck_assert((double)ech_member_int(json_node_get_object(bad), "makespan_ps") > limit);
@@ -128,18 +128,18 @@ START_TEST(test_sweep_and_ends)
 {
     GError *error = NULL;
     const char *sweep = "sweep=[{path: trace, values: [adam_none.v5e, adam_moments.v5e]}]";
-    g_autoptr(EchFound) two = look("adam_none.v5e", "tpu-v5e", "device.memories.hbm.capacity=1GiB..16GiB", NULL, sweep, &error);
+    g_autoptr(EchFound) two = look("adam_none.v5e", "device.memories.hbm.capacity=1GiB..16GiB", NULL, sweep, &error);
     ck_assert_ptr_nonnull(two);
     ck_assert_uint_eq(two->experiment->n_cases, 2);
     ck_assert_str_eq(json_object_get_string_member(answer_of(two, 0), "found"), "2.561GiB");
     ck_assert(strcmp(json_object_get_string_member(answer_of(two, 1), "found"), "2.561GiB") > 0);
-    g_autoptr(EchFound) both = look("adam_none.v5e", "tpu-v5e", "device.memories.hbm.capacity=8GiB..16GiB", "fits", NULL, &error);
+    g_autoptr(EchFound) both = look("adam_none.v5e", "device.memories.hbm.capacity=8GiB..16GiB", "fits", NULL, &error);
     ck_assert_str_eq(json_object_get_string_member(answer_of(both, 0), "holds"), "throughout");
     ck_assert_uint_eq(both->experiment->n_cases, 2);
-    g_autoptr(EchFound) none = look("adam_none.v5e", "tpu-v5e", "device.memories.hbm.capacity=1GiB..16GiB", "time<=1us", NULL, &error);
+    g_autoptr(EchFound) none = look("adam_none.v5e", "device.memories.hbm.capacity=1GiB..16GiB", "time<=1us", NULL, &error);
     ck_assert_str_eq(json_object_get_string_member(answer_of(none, 0), "holds"), "nowhere");
     ck_assert(!none->somewhere);
-    g_autoptr(EchFound) whole = look(NULL, "tpu-v5e", "matmul.buffers=1..6", "vector<=12MiB", "matmul.m=4096", &error);
+    g_autoptr(EchFound) whole = look(NULL, "matmul.buffers=1..6", "vector<=12MiB", "matmul.m=4096", &error);
     ck_assert_ptr_nonnull(whole);
     JsonObject *answer = answer_of(whole, 0);
     ck_assert_str_eq(json_object_get_string_member(answer, "holds"), "up to");
@@ -168,7 +168,7 @@ START_TEST(test_refused)
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         g_autoptr(GError) error = NULL;
-        g_autoptr(EchFound) found = look("adam_none.v5e", "tpu-v5e", cases[i].find, cases[i].goal, NULL, &error);
+        g_autoptr(EchFound) found = look("adam_none.v5e", cases[i].find, cases[i].goal, NULL, &error);
         ck_assert_msg(!found && error && strstr(error->message, cases[i].says), "%s: %s", cases[i].find, error ? error->message : "no error");
     }
 }

@@ -22,13 +22,13 @@ static EchDevice *device(const char *name, const char *setting)
     return ech_test_device(name, settings);
 }
 
-static EchKernelCost price_product(const EchDevice *chip, uint64_t m, uint64_t k, uint64_t n, const char *dtype)
+static EchKernelCost price_product(const EchDevice *chip, uint64_t m, uint64_t k, uint64_t n)
 {
     EchKernelModel model;
     ck_assert(ech_kernel_model_init(&model, chip, ECH_KERNEL_HARDWARE, NULL));
-    g_autofree char *a = g_strdup_printf("%s[%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT "]{1,0:T(8,128)}", dtype, m, k);
-    g_autofree char *b = g_strdup_printf("%s[%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT "]{1,0:T(8,128)}", dtype, k, n);
-    g_autofree char *c = g_strdup_printf("%s[%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT "]{1,0:T(8,128)}", dtype, m, n);
+    g_autofree char *a = g_strdup_printf("bf16[%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT "]{1,0:T(8,128)}", m, k);
+    g_autofree char *b = g_strdup_printf("bf16[%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT "]{1,0:T(8,128)}", k, n);
+    g_autofree char *c = g_strdup_printf("bf16[%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT "]{1,0:T(8,128)}", m, n);
     EchLayout operands[] = {layout(a), layout(b)}, result = layout(c);
     EchKernel kernel = {.kind = ECH_KERNEL_CONTRACTION,
                         .results = &result,
@@ -50,7 +50,7 @@ START_TEST(parts_add_up)
     static const uint64_t sizes[] = {8, 100, 128, 1000, 4096};
     for (size_t i = 0; i < 5; i++) {
         for (size_t j = 0; j < 5; j++) {
-            EchKernelCost cost = price_product(chip, sizes[i], sizes[j], sizes[4 - i], "bf16");
+            EchKernelCost cost = price_product(chip, sizes[i], sizes[j], sizes[4 - i]);
             ck_assert_int_eq(cost.time, cost.compute + cost.hbm + cost.space + cost.port + cost.latency + cost.fill + cost.overhead);
             ck_assert_int_gt(cost.time, 0);
             ck_assert_int_ge(cost.fill, 0);
@@ -64,11 +64,11 @@ END_TEST
 START_TEST(bounds)
 {
     g_autoptr(EchDevice) chip = device("tpu-v5e", NULL);
-    EchKernelCost cost = price_product(chip, 8192, 8192, 8192, "bf16");
+    EchKernelCost cost = price_product(chip, 8192, 8192, 8192);
     double ideal = 2.0 * 8192 * 8192 * 8192 / 197e12 * 1e12;
     ck_assert_double_gt((double)cost.time, 0.97 * ideal);
     ck_assert_double_lt((double)cost.time, 1.25 * ideal);
-    EchKernelCost thin = price_product(chip, 8, 8192, 8192, "bf16");
+    EchKernelCost thin = price_product(chip, 8, 8192, 8192);
     double bytes = 2.0 * 8192 * 8192 / 819e9 * 1e12;
     ck_assert_double_gt((double)thin.time, bytes);
     ck_assert_double_lt((double)thin.time, 1.6 * bytes);
@@ -80,12 +80,12 @@ START_TEST(counterfactuals)
 {
     g_autoptr(EchDevice) chip = device("tpu-v5e", NULL);
     g_autoptr(EchDevice) half = device("tpu-v5e", "memories.hbm.read=x0.5");
-    EchKernelCost base = price_product(chip, 8, 8192, 8192, "bf16"), slow = price_product(half, 8, 8192, 8192, "bf16");
+    EchKernelCost base = price_product(chip, 8, 8192, 8192), slow = price_product(half, 8, 8192, 8192);
     double ratio = (double)slow.time / (double)base.time;
     ck_assert_double_gt(ratio, 1.7);
     ck_assert_double_lt(ratio, 2.05);
     g_autoptr(EchDevice) small = device("tpu-v5e", "memories.vector.kernel_reserved=4MiB");
-    EchKernelCost wide = price_product(chip, 4096, 4096, 4096, "bf16"), narrow = price_product(small, 4096, 4096, 4096, "bf16");
+    EchKernelCost wide = price_product(chip, 4096, 4096, 4096), narrow = price_product(small, 4096, 4096, 4096);
     ck_assert_int_gt(narrow.time, wide.time);
     ck_assert_uint_le(narrow.vmem, UINT64_C(4) << 20);
 }

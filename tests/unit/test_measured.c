@@ -5,7 +5,6 @@
 
 #include <check.h>
 #include <math.h>
-#include <string.h>
 
 static const char base[] = "name: m\nsummary: m\nfamily: gpu\nmemories:\n  hbm: {kind: hbm, capacity: 8GiB, read: 1000GB/s, write: 1000GB/s}\nunits:\n  "
                            "vector: {count: 1, clock: 1000000000, peaks: {f32: 1TOP/s}}\n";

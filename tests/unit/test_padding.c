@@ -4,7 +4,6 @@
 #include "tests/support/support.h"
 
 #include <check.h>
-#include <string.h>
 
 static EchId add(EchTraceBuilder *b, const char *name, EchId memory, EchBytes bytes, EchBytes dense)
 {

@@ -2,7 +2,6 @@
 #include "tests/support/made.h"
 
 #include <check.h>
-#include <string.h>
 
 static const EchBytes MB = 1000000;
 

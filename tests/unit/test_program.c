@@ -26,17 +26,17 @@ static EchTrace *lower(const EchProgram *program)
     return trace;
 }
 
-/* Largest live sum of a memory in the trace's order, each body once. */
-static EchBytes peak_of(const EchTrace *trace, const char *memory)
+/* Largest live sum of HBM in the trace's order, each body once. */
+static EchBytes peak_of(const EchTrace *trace)
 {
     EchBytes live = 0, peak = 0;
     const EchBuffer *buffers = ech_trace_buffers(trace);
     for (size_t b = 0; b < ech_trace_n_buffers(trace); b++)
-        live += buffers[b].resident && strcmp(ech_trace_memory(trace, buffers[b].memory), memory) == 0 ? buffers[b].bytes : 0;
+        live += buffers[b].resident && strcmp(ech_trace_memory(trace, buffers[b].memory), "hbm") == 0 ? buffers[b].bytes : 0;
     peak = live;
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
         const EchOp *op = &ech_trace_ops(trace)[i];
-        if ((op->kind != ECH_OP_ALLOC && op->kind != ECH_OP_FREE) || strcmp(ech_trace_memory(trace, buffers[op->target].memory), memory) != 0)
+        if ((op->kind != ECH_OP_ALLOC && op->kind != ECH_OP_FREE) || strcmp(ech_trace_memory(trace, buffers[op->target].memory), "hbm") != 0)
             continue;
         live = op->kind == ECH_OP_ALLOC ? live + buffers[op->target].bytes : live - buffers[op->target].bytes;
         peak = MAX(peak, live);
@@ -64,7 +64,7 @@ START_TEST(in_place_operations_take_their_operands_place)
     ck_assert_uint_eq(m.temp, 4096);
     ck_assert_uint_eq(m.peak, 3 * 4096);
     g_autoptr(EchTrace) trace = lower(program);
-    ck_assert_uint_eq(peak_of(trace, "hbm"), 3 * 4096);
+    ck_assert_uint_eq(peak_of(trace), 3 * 4096);
 }
 END_TEST
 
@@ -750,7 +750,7 @@ START_TEST(captured_programs_from_their_text_alone)
                           "%s: %s is %" G_GINT64_FORMAT ", echelon says %" G_GUINT64_FORMAT, names[k], figures[f].name,
                           json_object_get_int_member(said, figures[f].name), figures[f].ours);
         g_autoptr(EchTrace) trace = lower(import->program);
-        EchBytes given = m.argument + m.output - m.alias + m.constant + m.temp + 16384, live = peak_of(trace, "hbm");
+        EchBytes given = m.argument + m.output - m.alias + m.constant + m.temp + 16384, live = peak_of(trace);
         ck_assert_msg(live <= given, "%s: %" G_GUINT64_FORMAT " bytes live of %" G_GUINT64_FORMAT " assigned", names[k], live, given);
     }
 }

@@ -6,7 +6,6 @@
 #include "tests/support/support.h"
 
 #include <check.h>
-#include <string.h>
 
 typedef struct {
     EchTraceBuilder *builder;

@@ -10,7 +10,6 @@
 
 #include <check.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -214,22 +213,34 @@ START_TEST(nothing_recorded)
 END_TEST
 
 /* Recorded times at the ends of the range must not overflow. */
+/* The trace with these recordings, one after the other from number @first on, validated. */
+static EchValidation *validate_recorded(const EchRecorded *times, size_t n, size_t first, const EchDevice *device, GError **error)
+{
+    g_autoptr(EchTrace) trace = load_trace(DATA "recorded.ech");
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new_from(trace);
+    for (EchId i = 0; i < ech_trace_n_ops(trace); i++)
+        ech_trace_builder_peek_op(builder, i)->recorded = times[(first + i) % n];
+    g_autoptr(EchTrace) odd = ech_trace_builder_finish(builder, error);
+    return odd ? ech_validate_trace(odd, device, error) : NULL;
+}
+
 START_TEST(absurd_times)
 {
-    static const EchRecorded times[] = {{INT64_MAX - 1, INT64_MAX}, {INT64_MIN + 1, INT64_MAX}, {0, INT64_MAX}, {-5, 0}, {INT64_MIN + 1, 1}, {INT64_MAX, 0}};
+    static const EchRecorded absurd[] = {{INT64_MAX - 1, INT64_MAX}, {INT64_MIN + 1, INT64_MAX}, {0, INT64_MAX}, {-5, 0}, {INT64_MIN + 1, 1}, {INT64_MAX, 0}};
+    static const EchRecorded odd[] = {{-5, 0}, {ECH_TIME_NONE, 1}, {7, ECH_TIME_NONE}, {0, 0}, {INT64_C(1) << 60, 7}, {-1000000, 3}};
     g_autoptr(EchDevice) device = ech_test_device(small, NULL);
-    for (size_t first = 0; first < G_N_ELEMENTS(times); first++) {
-        g_autoptr(EchTrace) trace = load_trace(DATA "recorded.ech");
-        g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new_from(trace);
-        for (EchId i = 0; i < ech_trace_n_ops(trace); i++)
-            ech_trace_builder_peek_op(builder, i)->recorded = times[(first + i) % G_N_ELEMENTS(times)];
-        g_autoptr(EchTrace) odd = ech_trace_builder_finish(builder, NULL);
-        g_autoptr(EchValidation) validation = odd ? ech_validate_trace(odd, device, NULL) : NULL;
-        if (!validation)
-            continue;
+    for (size_t first = 0; first < G_N_ELEMENTS(absurd); first++) {
+        g_autoptr(GError) error = NULL;
+        ck_assert_ptr_null(validate_recorded(absurd, G_N_ELEMENTS(absurd), first, device, &error));
+        ck_assert_msg(strstr(error->message, "absurd") != NULL, "%s", error->message);
+    }
+    for (size_t first = 0; first < G_N_ELEMENTS(odd); first++) {
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchValidation) validation = validate_recorded(odd, G_N_ELEMENTS(odd), first, device, &error);
+        ck_assert_ok(validation != NULL, error);
         g_autoptr(GString) text = ech_validation_text(validation, device, "odd", 80), svg = ech_validation_svg(validation, device, "odd");
-        JsonNode *json = ech_validation_json(validation, device);
-        json_node_unref(json);
+        g_autoptr(JsonNode) json = ech_validation_json(validation, device);
+        ck_assert(text->len > 0 && svg->len > 0 && json != NULL);
     }
 }
 END_TEST

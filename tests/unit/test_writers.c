@@ -9,7 +9,6 @@
 #include "tests/support/support.h"
 
 #include <check.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ---- A protobuf decoder that knows nothing of ours ---- */

@@ -1,7 +1,6 @@
 /* NVML: the clocks of the fake GPU, which fall with the heat of its tensor cores. ECH_FAKE_NVML_REASONS is what holds them back. */
 #include "tests/gpu/fake/fake.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
