@@ -7,6 +7,7 @@
 enum { MAX_GPUS = 64, MAX_PROCESSES = 512, MAX_WORDS = 64, MAX_SHOWN = 6 };
 
 static const EchBytes MIB = 1 << 20;
+static const uint64_t UNTOLD = UINT64_MAX; /* of which GPU */
 
 typedef struct {
     uint64_t index;
@@ -202,14 +203,16 @@ static bool read_process(EchGpuTools *t, EchWords line)
 
 static bool read_table(EchGpuTools *t, EchWords line)
 {
-    if (ech_words_have(line, "NVIDIA-SMI ") && ech_words_have(line, "|")) {
+    bool head = ech_words_start(line, "GPU ") && ech_words_have(line, " Name ") && ech_words_have(line, "Persistence");
+    if (head || (ech_words_have(line, "NVIDIA-SMI ") && ech_words_have(line, "|"))) {
         t->section = GPUS;
         t->row = NULL;
         return true;
     }
-    if (t->section == NOTHING)
+    bool list = ech_words_start(line, "Processes:") && ech_words_have(line, "|");
+    if (t->section == NOTHING && !list)
         return false;
-    if (ech_words_start(line, "MIG devices:") || ech_words_start(line, "Processes:")) {
+    if (list || ech_words_start(line, "MIG devices:")) {
         t->section = *line.text == 'M' ? SLICES : PROCESSES;
         t->lists |= t->section == PROCESSES;
         return true;
@@ -261,7 +264,7 @@ static bool read_csv(EchGpuTools *t, EchWords line)
         EchWords none = {line.text, 0}, name = c->process >= 0 && (int)n > c->process ? cells[c->process] : none;
         if (!is_number(cells[c->pid], &id) || !is_mib(cells[c->by_process], &used))
             return t->csv = false;
-        add_process(t, 0, id, name, used);
+        add_process(t, UNTOLD, id, name, used);
         return true;
     }
     if (c->used < 0 || c->total < 0 || (int)n <= MAX(c->used, c->total) || !is_mib(cells[c->used], &used) || !is_mib(cells[c->total], &total))
@@ -446,6 +449,12 @@ static void say_gpu(const EchGpuTools *t, const Gpu *g, EchDiag *diag)
                             "%s holds three quarters of it: as much as JAX takes when it starts, used or not; XLA_PYTHON_CLIENT_PREALLOCATE=false lets it take "
                             "what it needs",
                             name);
+        else if (share > 0.88)
+            ech_diag_remark(
+                diag,
+                "%s holds nearly all of it: vLLM and TensorFlow take as much when they start, used or not (--gpu-memory-utilization, .9 unless set; "
+                "TF_FORCE_GPU_ALLOW_GROWTH=true)",
+                name);
     }
 }
 
@@ -465,8 +474,10 @@ void ech_gpu_tools_say(const EchGpuTools *t, bool beside, EchDiag *diag)
     if (said > MAX_SHOWN)
         ech_diag_remark(diag, "and %u GPUs more", said - MAX_SHOWN);
     for (unsigned i = 0; i < t->n_processes && said == 0; i++) {
-        g_autofree char *size = ech_format_bytes(t->processes[i].size.bytes), *name = name_of(&t->processes[i]);
-        ech_diag_remark(diag, "%s holds %s", name, t->processes[i].size.bytes ? size : "memory, how much is not told");
+        const Process *p = &t->processes[i];
+        g_autofree char *size = ech_format_bytes(p->size.bytes), *name = name_of(p);
+        g_autofree char *of = p->gpu == UNTOLD ? g_strdup("") : g_strdup_printf("GPU %" G_GUINT64_FORMAT ": ", p->gpu);
+        ech_diag_remark(diag, "%s%s holds %s", of, name, p->size.bytes ? size : "memory, how much is not told");
     }
     if (!full || !full->has_total)
         return;

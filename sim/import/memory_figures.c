@@ -23,6 +23,7 @@ typedef struct {
     EchRounded weights, total, graphs, activations;
     double cache;                        /* bytes for keys and values; below 0: how much is missing */
     uint64_t tokens, per_request, least; /* that the cache holds; of a request; that the largest request may have */
+    double times;                        /* as many such requests fit; 0: not told */
     double share;                        /* of the memory; 0: not told */
 } Vllm;
 
@@ -123,6 +124,9 @@ static void say_compiled(const EchMemoryFigures *f, EchDiag *diag)
                     *fresh = ech_format_bytes(p[RESULTS] - MIN(p[RESULTS], p[ALIASED])), *host = ech_format_bytes(needs(&f->compiled, 1));
     ech_diag_remark(diag, "the program takes %s of each device: arguments %s, results %s of which %s lie in donated arguments, temporaries %s", all, arguments,
                     results, aliased, temporaries);
+    if (p[ARGUMENTS] == 0 && p[RESULTS] == 0 && p[TEMPORARIES] == 0)
+        ech_diag_remark(
+            diag, "all three 0: old releases of JAX counted no arrays on GPUs and CPUs; later ones do, and echelon does from compiled.as_text() in a file");
     if (p[RESULTS] > p[ALIASED] && p[RESULTS] - p[ALIASED] > needs(&f->compiled, 0) / 50)
         ech_diag_remark(diag,
                         "%s of results have places of their own; where they have an argument's shape and type and that is not needed afterwards (parameters, "
@@ -182,6 +186,7 @@ static bool read_vllm(EchMemoryFigures *f, EchWords line)
 {
     Vllm *v = &f->vllm;
     uint64_t blocks;
+    double cache;
     if (ech_words_size_after(line, "odel loading took ", &v->weights) || ech_words_size_after(line, "oading model weights took ", &v->weights))
         return v->has_weights = true;
     if (ech_words_size_after(line, "model weights take ", &v->weights)) {
@@ -190,8 +195,11 @@ static bool read_vllm(EchMemoryFigures *f, EchWords line)
         v->has_cache |= signed_after(line, "reserved for KV Cache is ", &v->cache);
         return true;
     }
-    if (signed_after(line, "Available KV cache memory: ", &v->cache))
+    if (signed_after(line, "Available KV cache memory: ", &cache)) {
+        /* Of several GPUs the one with the least decides. */
+        v->cache = v->has_cache ? MIN(v->cache, cache) : cache;
         return v->has_cache = true;
+    }
     if (ech_words_size_after(line, "CUDA graph memory: ", &v->graphs))
         return v->has_graphs = true;
     if (ech_words_size_after(line, "total_gpu_memory=", &v->total) && signed_after(line, "kv_cache_size=", &v->cache)) {
@@ -211,7 +219,12 @@ static bool read_vllm(EchMemoryFigures *f, EchWords line)
         v->tokens = v->tokens ? v->tokens : blocks * 16; /* tokens a block, unless told otherwise */
         return true;
     }
-    return count_after(line, "Maximum concurrency for ", &v->per_request);
+    EchWords times = ech_words_after(line, "tokens per request: ");
+    g_autofree char *factor = g_strndup(times.text, MIN(times.n, (size_t)16));
+    if (!count_after(line, "Maximum concurrency for ", &v->per_request))
+        return false;
+    v->times = CLAMP(g_ascii_strtod(factor, NULL), 0, 1e9);
+    return true;
 }
 
 static bool is_vllm(const Vllm *v)
@@ -238,22 +251,25 @@ static void say_vllm(const Vllm *v, EchDiag *diag)
         g_string_append_printf(text, " nothing left for the KV cache, %s too little", cache);
     else
         g_string_append(text, " a KV cache");
-    double each = v->has_cache && v->tokens && v->cache > 0 ? v->cache / (double)v->tokens : 0;
+    /* Layers whose state does not grow with the tokens, or windows, let more requests in than their tokens would. */
+    double of_tokens = v->per_request ? (double)v->tokens / (double)v->per_request : 0;
+    bool even = v->times == 0 || fabs(v->times - of_tokens) <= 0.02 * of_tokens + 0.01;
+    double each = v->has_cache && v->tokens && v->cache > 0 && even ? v->cache / (double)v->tokens : 0;
     g_autofree char *size = ech_format_bytes(ech_rounded_bytes(each));
     if (v->tokens)
         g_string_append_printf(text, " of %" G_GUINT64_FORMAT " tokens%s%s%s", v->tokens, each > 0 ? ", " : "", each > 0 ? size : "", each > 0 ? " each" : "");
     ech_diag_remark(diag, "%s", text->str);
     uint64_t request = v->per_request ? v->per_request : v->least;
-    if (v->tokens && request > v->tokens) {
+    if (v->tokens && request && (even ? request > v->tokens : v->times < 1)) {
         g_autofree char *needed = ech_format_bytes(ech_rounded_bytes(each * (double)request)),
                         *more = ech_format_bytes(ech_rounded_bytes(each * (double)(request - v->tokens))),
                         *sizes = each > 0 ? g_strdup_printf(", it needs %s, %s more", needed, more) : g_strdup("");
         ech_diag_remark(diag, "a request of %" G_GUINT64_FORMAT " tokens does not fit%s; --max-model-len %" G_GUINT64_FORMAT " or less does", request, sizes,
                         v->tokens);
     } else if (v->tokens && request) {
-        ech_diag_remark(diag,
-                        "requests of %" G_GUINT64_FORMAT " tokens fit %" G_GUINT64_FORMAT " at a time; shorter ones more, others wait or are computed again",
-                        request, v->tokens / request);
+        double times = v->times > 0 ? v->times : (double)v->tokens / (double)request;
+        ech_diag_remark(diag, "requests of %" G_GUINT64_FORMAT " tokens fit %.4g at a time; shorter ones more, others wait or are computed again", request,
+                        times);
     }
     ech_diag_remark(diag,
                     "the cache gets what --gpu-memory-utilization leaves of the memory beside weights, the peak of a trial run and CUDA graphs. It grows by: "

@@ -421,7 +421,8 @@ static EchPoolSays settled(const EchPoolSays *s)
 bool ech_pool_says_any(const EchPoolSays *s)
 {
     EchPoolSays all = settled(s);
-    return all.kind == OWN_WORDS ? all.live && all.held : all.live || all.held;
+    bool both = all.last.has[LIVE] && all.last.has[LIVE_PEAK];
+    return all.kind == OWN_WORDS ? all.live && (all.held || both) : all.live || all.held;
 }
 
 static void say_jax(const EchPoolSays *s, EchDiag *diag)
@@ -441,7 +442,7 @@ static void say_jax(const EchPoolSays *s, EchDiag *diag)
 }
 
 /* Why more is held than is in use. */
-static void say_gap(const EchPoolSays *s, EchDiag *diag)
+static void say_gap(const EchPoolSays *s, bool beside, EchDiag *diag)
 {
     const Reading *r = &s->last;
     bool now = r->has[HELD] && r->has[LIVE], peaks = r->has[LIVE_PEAK] && (r->has[HELD_PEAK] || r->has[HELD]);
@@ -455,12 +456,17 @@ static void say_gap(const EchPoolSays *s, EchDiag *diag)
             "300 to 600 MiB)",
             held_size, live_size, unused_size, when);
     if (r->has[SPLIT] && unused > held / 20) {
-        EchBytes stuck = MIN(r->is[SPLIT].bytes, unused);
-        g_autofree char *split = ech_format_bytes(stuck), *whole = ech_format_bytes(unused - stuck);
-        ech_diag_remark(diag,
-                        "of what lies unused, %s are whole segments: torch.cuda.empty_cache() gives them back, and PyTorch itself does before it says out of "
-                        "memory; %s lie between tensors: nothing gives those back, and only requests that fit in get them",
-                        whole, split);
+        EchBytes stuck = MIN(r->is[SPLIT].bytes, unused), freed = unused - stuck;
+        g_autofree char *split = ech_format_bytes(stuck), *whole = ech_format_bytes(freed);
+        if (freed > unused / 20)
+            ech_diag_remark(
+                diag,
+                "of what lies unused, %s are whole segments: torch.cuda.empty_cache() gives them back, and PyTorch itself does before it says out of "
+                "memory; %s lie between tensors: nothing gives those back, and only requests that fit in get them",
+                whole, split);
+        else
+            ech_diag_remark(diag,
+                            "all that lies unused lies between tensors: torch.cuda.empty_cache() gives none of it back, and only requests that fit in get it");
     }
     if (!peaks && unused > held / 10)
         ech_diag_remark(diag, "whether that is kept from an earlier peak or is fragmentation, the peaks tell: torch.cuda.max_memory_allocated() beside "
@@ -474,10 +480,11 @@ static void say_gap(const EchPoolSays *s, EchDiag *diag)
         ech_diag_remark(
             diag,
             "at the fullest tensors took %s, and PyTorch held up to %s: %s that no tensors needed at once, in pieces of sizes that were not asked for "
-            "again (lengths or batches that change, small tensors that stay between large ones). "
-            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True mostly avoids it (not on Windows); 'echelon alloc' of a memory snapshot says which "
-            "setting does",
-            peak, all, over);
+            "again (lengths or batches that change, small tensors that stay between large ones)%s",
+            peak, all, over,
+            beside ? ""
+                   : ". PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True mostly avoids it (not on Windows); 'echelon alloc' of a memory snapshot "
+                     "says which setting does");
     else
         ech_diag_remark(
             diag,
@@ -496,7 +503,7 @@ static void say_pytorch(const EchPoolSays *s, bool beside, EchDiag *diag)
     g_autofree char *top = ech_format_bytes(most), *now = ech_format_bytes(s->last.is[LIVE].bytes), *limit = ech_format_bytes(s->limit.bytes),
                     *passing = ech_format_bytes(ech_rounded_bytes(s->trainer.passes));
     if (s->held && s->live) {
-        say_gap(s, diag);
+        say_gap(s, beside, diag);
     } else if (s->trainer.any && s->live) {
         ech_diag_remark(
             diag,
@@ -504,6 +511,13 @@ static void say_pytorch(const EchPoolSays *s, bool beside, EchDiag *diag)
             "%s of that only for a time: activations, gradients, workspaces. %s stay: weights, gradients, optimizer state",
             top, passing, now);
         ech_diag_remark(diag, "the device needs more: what PyTorch keeps unused between tensors, and the context (some 300 to 600 MiB)");
+    } else if (s->last.has[LIVE] && s->live > s->last.is[LIVE].bytes) {
+        g_autofree char *less = ech_format_bytes(s->live - s->last.is[LIVE].bytes);
+        ech_diag_remark(
+            diag,
+            "tensors take %s, at the fullest they took %s: %s of that only for a time (activations, gradients, workspaces). The peak is what has to fit, "
+            "and what PyTorch keeps unused and the context (some 300 to 600 MiB) beside it",
+            now, top, less);
     } else {
         ech_diag_remark(diag, "PyTorch %s %s at the most", s->held ? "held" : "had tensors of", top);
     }

@@ -1053,9 +1053,9 @@ static void infer_traffic(Reader *r)
     if (r->n_host_work > 0) {
         g_autofree char *bytes = ech_format_bytes(r->host_work_bytes);
         ech_diag_remark(r->ret->diag,
-                        "%" G_GUINT64_FORMAT " operators run on the host's processor, on %s in all: they take what the host's memory takes for that at "
-                        "least (memories.host.read and write), and the device is asked for nothing meanwhile",
-                        r->n_host_work, bytes);
+                        "%" G_GUINT64_FORMAT " operator%s on the host's processor, on %s in all: what the host's memory takes for that is taken at least "
+                        "(memories.host.read and write), and the device is asked for nothing meanwhile",
+                        r->n_host_work, r->n_host_work == 1 ? " runs" : "s run", bytes);
     }
     ech_diag_note(r->ret->diag, "kernel_traffic_inferred_from_shapes", by_shape);
     ech_diag_note(r->ret->diag, "kernel_traffic_inferred_from_grids", by_grid);

@@ -634,7 +634,11 @@ static void append_memories(GString *out, const EchReport *report, unsigned colu
         g_autofree char *when = ech_format_time(m->peak_at);
         g_autofree char *reserved = ech_format_bytes(m->peak_reserved);
         g_autoptr(GString) text = g_string_new(NULL);
-        g_string_append_printf(text, "%s: %s live%s%s", m->name, peak, run->makespan > 0 ? " at " : "", run->makespan > 0 ? when : "");
+        g_string_append_printf(text, "%s: %s live%s%s", m->name, peak,
+                               run->makespan == 0 ? ""
+                               : m->peak_at == 0  ? " from the start"
+                                                  : " at ",
+                               run->makespan > 0 && m->peak_at > 0 ? when : "");
         if (is_taken_whole(m->allocator))
             g_string_append_printf(text, ", %s reserved, whole at the start", reserved);
         else if (m->fragmentation >= 0.0005)

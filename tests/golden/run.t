@@ -24,11 +24,11 @@ stream on small (a device for tests)
     for their own queue            100 ms   20.0 % ####................
 
   Memory at its fullest
-    hbm: 2.79 GiB live at 0 ps; best_fit
+    hbm: 2.79 GiB live from the start; best_fit
        954 MiB  in.0
        954 MiB  in.1
        954 MiB  y.0
-    host: 3.73 GiB live at 0 ps; counted only
+    host: 3.73 GiB live from the start; counted only
        954 MiB  w.0
        954 MiB  w.1
        954 MiB  out.0
@@ -621,11 +621,11 @@ stream on small (a device for tests)
     for their own queue            100 ms   20.0 % ####................
 
   Memory at its fullest
-    hbm: 2.79 GiB live at 0 ps; best_fit
+    hbm: 2.79 GiB live from the start; best_fit
        954 MiB  in.0
        954 MiB  in.1
        954 MiB  y.0
-    host: 3.73 GiB live at 0 ps; counted only
+    host: 3.73 GiB live from the start; counted only
        954 MiB  w.0
        954 MiB  w.1
        954 MiB  out.0
@@ -750,7 +750,7 @@ layers on small (a device for tests)
     hbm port                         5 ms  100.0 % ####################  477 MiB read, 0 B written
 
   Memory at its fullest
-    hbm: 1.40 GiB live at 0 ps; best_fit
+    hbm: 1.40 GiB live from the start; best_fit
        477 MiB  (in use before the recording), 2 of them
        477 MiB  model.py:7
        381 MiB  one.py:1

@@ -123,6 +123,45 @@ START_TEST(beside_a_refusal)
 }
 END_TEST
 
+/* What is pasted without its beginning, of several GPUs, of layers that do not grow, of old releases. */
+static const struct {
+    const char *text, *says, *not_said;
+} others[] = {
+    {"MemAllocated=18.00GB, MaxMemAllocated=54.00GB", "tensors take 18 GiB, at the fullest they took 54 GiB: 36 GiB of that only for a time", "lie unused"},
+    {"Available KV cache memory: 2.50 GiB\nAvailable KV cache memory: 2.00 GiB\nGPU KV cache size: 139,520 tokens\nMaximum concurrency for 120,000 tokens per "
+     "request: 4.52x",
+     "requests of 120000 tokens fit 4.52 at a time", "KiB each"},
+    {"Available KV cache memory: 2.50 GiB\nAvailable KV cache memory: 2.00 GiB\nGPU KV cache size: 139,520 tokens\nMaximum concurrency for 120,000 tokens per "
+     "request: 4.52x",
+     "2 GiB left for the KV cache of 139520 tokens", "KiB each"},
+    {"CompiledMemoryStats(generated_code_size_in_bytes=2856, argument_size_in_bytes=0, output_size_in_bytes=0, alias_size_in_bytes=0, temp_size_in_bytes=0)",
+     "all three 0: old releases of JAX counted no arrays", "donate_argnums"},
+    {"| GPU  Name        Persistence-M| Bus-Id        Disp.A |\n|   0  GeForce GTX 1080  Off  | 00000000:01:00.0  On |\n"
+     "|  0%   61C    P0    58W / 180W |   7940MiB /  8112MiB |      3%      Default |\n",
+     "GPU 0 (GeForce GTX 1080): 7.75 GiB of 7.92 GiB in use", "no process in the list"},
+    {"| Processes:                                                            GPU Memory |\n|    3   N/A  N/A     10734      C   python         160MiB |\n",
+     "GPU 3: python (10734) holds 160 MiB", "in use"},
+    {"index, memory.total [MiB], memory.used [MiB]\n0, 10000, 9300\npid, used_memory\n5, 9200\n", "GPU 0: 9.08 GiB of 9.77 GiB in use", "three quarters"},
+    {"[0] NVIDIA L4 | 52'C, 100 % | 9300 / 10000 MB | vllm/5(9200M)", "vllm (5) holds nearly all of it", "three quarters"},
+    {"[0] NVIDIA L4 | 52'C, 100 % | 7600 / 10000 MB | python/5(7600M)", "python (5) holds three quarters of it", "nearly all"},
+    {"|                  PyTorch CUDA memory summary, device ID 0                 |\n| Allocated memory      |   1024 MiB |   4096 MiB |      0 B   |      0 B "
+     "  |\n"
+     "| GPU reserved memory   |  12288 MiB |  12288 MiB |      0 B   |      0 B   |\n| Non-releasable memory |  11264 MiB |  11264 MiB |      0 B   |      0 B "
+     "  |\n",
+     "torch.cuda.empty_cache() gives none of it back", "whole segments"},
+};
+
+START_TEST(of_pieces)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = read_text(others[_i].text, &error);
+    ck_assert_ok(import, error);
+    ck_assert_str_eq(import->format, "memory_figures");
+    ck_assert_msg(ech_test_says(import->diag, others[_i].says), "'%s'\nsaid: %s", others[_i].says, ech_diag_remarks(import->diag)[0]);
+    ck_assert_msg(!ech_test_says(import->diag, others[_i].not_said), "'%s'", others[_i].not_said);
+}
+END_TEST
+
 /* Words that stand in any log are no figures. */
 static const char *const none[] = {
     "step 1: allocated a batch of 3 GB and went on\n",
@@ -165,6 +204,7 @@ int main(void)
     TCase *tcase = tcase_create("all");
     tcase_add_loop_test(tcase, figures, 0, G_N_ELEMENTS(files));
     tcase_add_loop_test(tcase, beside_a_refusal, 0, G_N_ELEMENTS(beside));
+    tcase_add_loop_test(tcase, of_pieces, 0, G_N_ELEMENTS(others));
     tcase_add_loop_test(tcase, no_figures, 0, G_N_ELEMENTS(none));
     tcase_add_test(tcase, refused_later);
     suite_add_tcase(suite, tcase);
