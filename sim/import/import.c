@@ -429,6 +429,7 @@ static const char *describe_refusal(const char *head, size_t n)
         {"[Array([",
          "the text is what arrays of JAX hold; 'for a in jax.live_arrays(): print(a.shape, a.dtype)' prints what they take, which echelon reads, and "
          "jax.profiler.save_device_memory_profile(\"memory.prof\") who made them"},
+        {"eserved memory", "the text names figures of memory in a form that is not read; print(torch.cuda.memory_summary()) is"},
         {"'segment_type':", "the text is what Python prints of PyTorch's segments; echelon reads the snapshot that PyTorch writes: " SNAPSHOT},
         {"Largest Free Block:", SUMS_OF_JAX},
         {"Total memory size: ", SUMS_OF_JAX},

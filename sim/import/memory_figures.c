@@ -85,13 +85,22 @@ static EchBytes needs(const Compiled *c, int space)
     return all - MIN(all, c->parts[space][ALIASED]);
 }
 
+/* Of several the one that takes most; the last is told until the text ends. */
+static const Compiled *largest(const EchMemoryFigures *f)
+{
+    return f->one.any && (!f->compiled.any || needs(&f->one, 0) >= needs(&f->compiled, 0)) ? &f->one : &f->compiled;
+}
+
 /* CompiledMemoryStats(generated_code_size_in_bytes=5792, argument_size_in_bytes=131072, ...): on one line or on many. */
 static bool read_compiled(EchMemoryFigures *f, EchWords line)
 {
     static const char *const names[N_PARTS] = {"generated_code", "argument", "output", "alias", "temp"};
     bool any = ech_words_have(line, "CompiledMemoryStats(");
-    if (any)
+    if (any) {
+        f->compiled = *largest(f);
         f->one = (Compiled){0};
+        f->programs++;
+    }
     for (int part = 0; part < N_PARTS && ech_words_have(line, "_size_in_bytes"); part++) {
         for (int host = 0; host < 2; host++) {
             g_autofree char *key = g_strdup_printf("%s%s_size_in_bytes", host ? "host_" : "", names[part]);
@@ -107,32 +116,27 @@ static bool read_compiled(EchMemoryFigures *f, EchWords line)
             f->one.any = any = true;
         }
     }
-    if (!f->one.any)
-        return any;
-    if (ech_words_have(line, "CompiledMemoryStats("))
-        f->programs++;
-    if (!f->compiled.any || needs(&f->one, 0) >= needs(&f->compiled, 0))
-        f->compiled = f->one;
     return any;
 }
 
 static void say_compiled(const EchMemoryFigures *f, EchDiag *diag)
 {
-    const EchBytes *p = f->compiled.parts[0];
-    g_autofree char *all = ech_format_bytes(needs(&f->compiled, 0)), *arguments = ech_format_bytes(p[ARGUMENTS]), *results = ech_format_bytes(p[RESULTS]),
+    const Compiled *c = largest(f);
+    const EchBytes *p = c->parts[0];
+    g_autofree char *all = ech_format_bytes(needs(c, 0)), *arguments = ech_format_bytes(p[ARGUMENTS]), *results = ech_format_bytes(p[RESULTS]),
                     *aliased = ech_format_bytes(p[ALIASED]), *temporaries = ech_format_bytes(p[TEMPORARIES]),
-                    *fresh = ech_format_bytes(p[RESULTS] - MIN(p[RESULTS], p[ALIASED])), *host = ech_format_bytes(needs(&f->compiled, 1));
+                    *fresh = ech_format_bytes(p[RESULTS] - MIN(p[RESULTS], p[ALIASED])), *host = ech_format_bytes(needs(c, 1));
     ech_diag_remark(diag, "the program takes %s of each device: arguments %s, results %s of which %s lie in donated arguments, temporaries %s", all, arguments,
                     results, aliased, temporaries);
     if (p[ARGUMENTS] == 0 && p[RESULTS] == 0 && p[TEMPORARIES] == 0)
         ech_diag_remark(
             diag, "all three 0: old releases of JAX counted no arrays on GPUs and CPUs; later ones do, and echelon does from compiled.as_text() in a file");
-    if (p[RESULTS] > p[ALIASED] && p[RESULTS] - p[ALIASED] > needs(&f->compiled, 0) / 50)
+    if (p[RESULTS] > p[ALIASED] && p[RESULTS] - p[ALIASED] > needs(c, 0) / 50)
         ech_diag_remark(diag,
                         "%s of results have places of their own; where they have an argument's shape and type and that is not needed afterwards (parameters, "
                         "optimizer state), jax.jit(f, donate_argnums=...) saves as much",
                         fresh);
-    if (needs(&f->compiled, 1))
+    if (needs(c, 1))
         ech_diag_remark(diag, "beside that %s on the host", host);
     if (f->programs > 1)
         ech_diag_remark(diag, "that is the largest of %" G_GUINT64_FORMAT " programs", f->programs);
@@ -423,13 +427,13 @@ static bool is_list(const EchMemoryFigures *f)
 
 bool ech_memory_figures_any(const EchMemoryFigures *f)
 {
-    return f->compiled.any || is_vllm(&f->vllm) || ech_gpu_tools_any(f->tools) || ech_pool_says_any(f->pool) || is_list(f) || f->nodes->len;
+    return largest(f)->any || is_vllm(&f->vllm) || ech_gpu_tools_any(f->tools) || ech_pool_says_any(f->pool) || is_list(f) || f->nodes->len;
 }
 
 void ech_memory_figures_say(const EchMemoryFigures *f, EchDiag *diag)
 {
-    bool pool = ech_pool_says_any(f->pool), others = f->compiled.any || is_vllm(&f->vllm);
-    if (f->compiled.any)
+    bool pool = ech_pool_says_any(f->pool), others = largest(f)->any || is_vllm(&f->vllm);
+    if (largest(f)->any)
         say_compiled(f, diag);
     if (is_vllm(&f->vllm))
         say_vllm(&f->vllm, diag);
@@ -468,8 +472,8 @@ static void write_figures(const EchMemoryFigures *f, EchTraceBuilder *builder, E
     EchId memory = ech_trace_builder_memory(builder, "hbm");
     const Vllm *v = &f->vllm;
     ech_trace_builder_set_property(builder, "sums_only", "true");
-    if (f->compiled.any) {
-        write_compiled(&f->compiled, builder);
+    if (largest(f)->any) {
+        write_compiled(largest(f), builder);
         ech_trace_builder_set_property(builder, "refused_on", "any");
     } else if (is_vllm(v)) {
         ech_refused_held(builder, memory, "weights", v->has_weights ? v->weights.bytes : 0);

@@ -38,8 +38,12 @@ struct EchPoolSays {
     uint64_t readings;
     EchBytes live, held;     /* the most of all readings */
     char fullest[MAX_LABEL]; /* when most was live */
-    bool later;              /* There are readings after that one, */
-    EchBytes later_live;     /* with as much live at the most, as far as they tell. */
+    EchBytes first;          /* live at the most, of the first reading */
+    char began[MAX_LABEL];   /* when that was told */
+    unsigned rises;          /* of what was live at the most, one reading after another */
+    bool falls;
+    bool later;          /* There are readings after that one, */
+    EchBytes later_live; /* with as much live at the most, as far as they tell. */
     bool has_limit;
     EchRounded limit; /* what the pool may take, or what the device has */
     uint64_t retries;
@@ -89,7 +93,14 @@ static void settle(EchPoolSays *s)
     const Reading *r = &s->now;
     if (!is_told(r))
         return;
-    EchBytes live = live_peak(r);
+    EchBytes live = live_peak(r), before = live_peak(&s->last);
+    if (s->readings == 0) {
+        s->first = live;
+        g_strlcpy(s->began, r->label, sizeof s->began);
+    } else {
+        s->rises += live > before;
+        s->falls |= live < before;
+    }
     if (s->readings++ == 0 || live > s->live) {
         s->live = live;
         g_strlcpy(s->fullest, r->label, sizeof s->fullest);
@@ -441,6 +452,12 @@ static void say_jax(const EchPoolSays *s, EchDiag *diag)
                     "capture', or print(jax.jit(f).lower(...).compile().as_text()) into a file");
 }
 
+/* More and more, told step by step. */
+static bool is_growing(const EchPoolSays *s)
+{
+    return g_str_has_prefix(s->began, "step ") && s->rises >= 2 && !s->falls && s->live > s->first + s->first / 20;
+}
+
 /* Why more is held than is in use. */
 static void say_gap(const EchPoolSays *s, bool beside, EchDiag *diag)
 {
@@ -486,11 +503,18 @@ static void say_gap(const EchPoolSays *s, bool beside, EchDiag *diag)
                    : ". PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True mostly avoids it (not on Windows); 'echelon alloc' of a memory snapshot "
                      "says which setting does");
     else
-        ech_diag_remark(
-            diag,
-            "at the fullest tensors took %s of the %s: what is held is what the peak needed, kept for the next one; no leak, and hardly fragmented. "
-            "Only a lower peak (smaller batch, checkpointing, offload) makes it less; emptying the cache helps other processes, not this one",
-            peak, all);
+        ech_diag_remark(diag,
+                        "at the fullest tensors took %s of the %s: what is held is what the peak needed, kept for the next one, and hardly fragmented. "
+                        "Only a lower peak (smaller batch, checkpointing, offload) makes it less; emptying the cache helps other processes, not this one",
+                        peak, all);
+    if (is_growing(s)) {
+        g_autofree char *first = ech_format_bytes(s->first);
+        ech_diag_remark(diag,
+                        "at each of %" G_GUINT64_FORMAT
+                        " readings tensors took as much as before or more, from %s%s%s%s to %s: something is kept from step to step "
+                        "(losses or outputs with their graphs, lists, caches), or inputs grow; a snapshot says which lines",
+                        s->readings, first, s->began[0] ? " (" : "", s->began, s->began[0] ? ")" : "", peak);
+    }
     if (s->later && s->fullest[0] && s->later_live < s->live / 10 * 7)
         ech_diag_remark(
             diag, "that peak was at '%s'; afterwards tensors took at most %s, as far as it is told: torch.cuda.empty_cache() after it gives the rest back",

@@ -112,21 +112,25 @@ static void append_changes(GString *out, const Whole *old, const Whole *now, uns
     ech_text_wrap(out, "  ", text, columns);
 }
 
-static void append_rows(GString *out, const EchRanks *ranks)
+/* Shares of the time where there is room for them. */
+static void append_rows(GString *out, const EchRanks *ranks, unsigned columns)
 {
-    g_string_append_printf(out, "\n  %5s %10s %10s %10s  %15s %15s %15s %15s\n", "", "", "", "", "kernels", "communication", "waits for", "host, idle");
-    g_string_append_printf(out, "  %5s %10s %10s %10s  %15s %15s %15s %15s\n", "rank", "live", "reserved", ranks->of > 0 ? "step" : "time", "run", "alone",
-                           "ranks", "");
+    bool wide = columns == 0 || columns >= 102;
+    int first = wide ? 5 : 4, size = wide ? 10 : 9, cell = wide ? 15 : 9;
+    g_string_append_printf(out, "\n  %*s %*s %*s %*s  %*s %*s %*s %*s\n", first, "", size, "", size, "", size, "", cell, "kernels", cell,
+                           wide ? "communication" : "traffic", cell, "waits for", cell, "host,");
+    g_string_append_printf(out, "  %*s %*s %*s %*s  %*s %*s %*s %*s\n", first, "rank", size, "live", size, "reserved", size, ranks->of > 0 ? "step" : "time",
+                           cell, "run", cell, "alone", cell, "ranks", cell, "idle");
     for (size_t i = 0; i < ranks->n; i++) {
         const EchRankTimes *rank = &ranks->ranks[i];
         const EchMemoryRun *memory = ech_report_main_memory(&ranks->reports[i]);
         g_autofree char *live = ech_format_bytes(memory ? memory->peak_live : 0), *reserved = ech_format_bytes(memory ? memory->peak_reserved : 0),
                         *time = ech_format_time(step_of(rank));
-        g_string_append_printf(out, "  %5" G_GUINT64_FORMAT " %10s %10s %10s ", rank->number, live, reserved, time);
+        g_string_append_printf(out, "  %*" G_GUINT64_FORMAT " %*s %*s %*s ", first, rank->number, size, live, size, reserved, size, time);
         for (int s = 0; s < ECH_N_RANK_STATES; s++) {
             g_autofree char *part = ech_format_time(rank->times[s]);
-            g_autofree char *cell = g_strdup_printf("%s %3.0f %%", part, step_of(rank) > 0 ? 100 * (double)rank->times[s] / (double)step_of(rank) : 0);
-            g_string_append_printf(out, " %15s", cell);
+            g_autofree char *share = g_strdup_printf("%s %3.0f %%", part, step_of(rank) > 0 ? 100 * (double)rank->times[s] / (double)step_of(rank) : 0);
+            g_string_append_printf(out, " %*s", cell, wide ? share : part);
         }
         g_string_append(out, ech_report_fits(&ranks->reports[i]) ? "\n" : "  does not fit\n");
     }
@@ -225,7 +229,7 @@ GString *ech_report_ranks_text(const char *title, const EchRanks *ranks, const E
     g_string_append_printf(out, "%s: %zu ranks on %s\n\n", title, ranks->n, ranks->reports[0].device->name);
     append_head(out, ranks, &whole, columns);
     append_changes(out, &old, &whole, columns);
-    append_rows(out, ranks);
+    append_rows(out, ranks, columns);
     append_waits(out, ranks, columns);
     append_slowest(out, ranks, columns);
     append_remarks(out, ranks, columns);

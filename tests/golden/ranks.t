@@ -5,8 +5,8 @@ rank1.pretend and 1 more: 2 ranks on h100-sxm
   Every rank fits.
   It takes 81.2 ms, step 2 of 2 takes 26.3 ms; 20.3 % of all ranks' time in that step is waiting for one another.
 
-                                                  kernels   communication       waits for      host, idle
-   rank       live   reserved       step              run           alone           ranks                
+                                                  kernels   communication       waits for           host,
+   rank       live   reserved       step              run           alone           ranks            idle
       0   2.53 GiB   2.60 GiB    26.3 ms    19.8 ms  75 %    594 us   2 %   5.87 ms  22 %      0 ps   0 %
       1   2.66 GiB   2.76 GiB    26.3 ms    20.7 ms  79 %    742 us   3 %   4.80 ms  18 %      0 ps   0 %
 
@@ -23,8 +23,8 @@ rank0.pretend and 1 more: 2 ranks on h100-sxm
   IT DOES NOT FIT: ranks 0, 1. (The others were replayed as if nobody had to wait for those; times mean little.)
   It takes 830 us; 0.0 % of all ranks' time is waiting for one another.
 
-                                                  kernels   communication       waits for      host, idle
-   rank       live   reserved       time              run           alone           ranks                
+                                                  kernels   communication       waits for           host,
+   rank       live   reserved       time              run           alone           ranks            idle
       0    960 MiB    962 MiB     830 us     424 us  51 %   30.5 us   4 %      0 ps   0 %    375 us  45 %  does not fit
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --set device.links.nvlink.to_device=x0.1 --set device.links.nvlink.from_device=x0.1 | head -n 5
 rank0.pretend and 1 more: 2 ranks on h100-sxm
@@ -73,8 +73,8 @@ $ echelon import traces/pipeline_pytorch.h100/rank0.pretend.gz --anonymize -o $T
   Every rank fits.
   It takes 81.2 ms, step 2 of 2 takes 26.3 ms; 20.3 % of all ranks' time in that step is waiting for one another.
 
-                                                  kernels   communication       waits for      host, idle
-   rank       live   reserved       step              run           alone           ranks                
+                                                  kernels   communication       waits for           host,
+   rank       live   reserved       step              run           alone           ranks            idle
       0   2.53 GiB   2.60 GiB    26.3 ms    19.8 ms  75 %    594 us   2 %   5.87 ms  22 %      0 ps   0 %
       1   2.66 GiB   2.76 GiB    26.3 ms    20.7 ms  79 %    742 us   3 %   4.80 ms  18 %      0 ps   0 %
 $ echelon run --trace traces/pipeline_pytorch.h100/rank0.pretend.gz --device h100-sxm --engine native --set device.memories.hbm.capacity=2GiB --set device.memories.hbm.available=2GiB | grep -o 'IT DOES NOT FIT'; echelon alloc traces/pipeline_pytorch.h100/rank0.pretend.gz -c 2GiB | grep -o '[^ ]*: out of memory at event.*memory;'
@@ -87,8 +87,8 @@ $ P=traces/pipeline_pytorch.h100; echelon run $P/rank*.pretend.gz --device h100-
   It takes 102 ms, step 2 of 2 takes 33.0 ms; 26.3 % of all ranks' time in that step is waiting for one another.
   What that changes: 26.3 ms -> 33.0 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.3 % -> 26.3 %.
 
-                                                  kernels   communication       waits for      host, idle
-   rank       live   reserved       step              run           alone           ranks                
+                                                  kernels   communication       waits for           host,
+   rank       live   reserved       step              run           alone           ranks            idle
       0   2.53 GiB   2.60 GiB    33.0 ms    19.8 ms  60 %    594 us   2 %   12.6 ms  38 %      0 ps   0 %
       1   2.66 GiB   2.76 GiB    33.0 ms    27.5 ms  83 %    742 us   2 %   4.80 ms  15 %      0 ps   0 %
 

@@ -136,6 +136,15 @@ static const struct {
      "2 GiB left for the KV cache of 139520 tokens", "KiB each"},
     {"CompiledMemoryStats(generated_code_size_in_bytes=2856, argument_size_in_bytes=0, output_size_in_bytes=0, alias_size_in_bytes=0, temp_size_in_bytes=0)",
      "all three 0: old releases of JAX counted no arrays", "donate_argnums"},
+    {"# CompiledMemoryStats(\n#     generated_code_size_in_bytes=0,\n#     argument_size_in_bytes=8192,\n#     output_size_in_bytes=4096,\n"
+     "#     alias_size_in_bytes=4096,\n#     temp_size_in_bytes=512)\nCompiledMemoryStats(argument_size_in_bytes=1024, temp_size_in_bytes=0)",
+     "the program takes 8.50 KiB of each device: arguments 8 KiB, results 4 KiB of which 4 KiB lie in donated arguments, temporaries 512 B", "donate_argnums"},
+    {"Step 1 | peak_memory_alloc:52.0 peak_memory_reserved:52.0\nStep 2 | peak_memory_alloc:54.0 peak_memory_reserved:54.0\n"
+     "Step 3 | peak_memory_alloc:58.0 peak_memory_reserved:58.0\n",
+     "at each of 3 readings tensors took as much as before or more, from 52 GiB (step 1) to 58 GiB", "afterwards"},
+    {"Step 1 | peak_memory_alloc:52.0 peak_memory_reserved:52.0\nStep 2 | peak_memory_alloc:58.0 peak_memory_reserved:58.0\n"
+     "Step 3 | peak_memory_alloc:54.0 peak_memory_reserved:58.0\n",
+     "what is held is what the peak needed", "at each of"},
     {"| GPU  Name        Persistence-M| Bus-Id        Disp.A |\n|   0  GeForce GTX 1080  Off  | 00000000:01:00.0  On |\n"
      "|  0%   61C    P0    58W / 180W |   7940MiB /  8112MiB |      3%      Default |\n",
      "GPU 0 (GeForce GTX 1080): 7.75 GiB of 7.92 GiB in use", "no process in the list"},

@@ -521,6 +521,7 @@ static const struct {
     {"- **Exception Message:** Allocation on device ", "backend:native"},
     {"MemoryError: std::bad_alloc: out_of_memory: RMM failure at:/a.hpp:1: Maximum pool size exceeded", "maximum_pool_size"},
     {"RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "--chunked-prefill-size"},
+    {"| param | Allocated memory (Peak Usage) | GPU reserved memory (Peak Usage) |\n| 1 | 15006 MB | 16726 MB |\n", "print(torch.cuda.memory_summary()) is"},
     {"[Array([[0., 0.]], dtype=float32), Array([1.], dtype=float32)]", "print(a.shape, a.dtype)"},
     {"GPU  Temp   AvgPwr  SCLK    MCLK     Fan  Perf  PwrCap  VRAM%  GPU%\n0    38.0c  41.0W   800Mhz  1600Mhz  0%   auto  300.0W   97%   0%", "--showmeminfo"},
     {"[{'device': 0, 'total_size': 2097152, 'segment_type': 'small', 'blocks': []}]", "what Python prints of PyTorch's segments"},
