@@ -288,7 +288,7 @@ function ranks() {
       tr.append('td').attr('class', 'name').text('rank ' + of + ' for rank ' + w.rank);
       tr.append('td').attr('class', 'n').text(time(w.time_ps));
       const stack = tr.append('td').attr('class', 'stack').append('div');
-      bar.forEach((ps, k) => stack.append('span').attr('title', words[k] + ': ' + time(ps)).style('width', 100 * ps / (w.time_ps || 1) + '%').style('background', colours[k]));
+      bar.forEach((ps, k) => stack.append('span').attr('title', words[k] + ': ' + time(ps)).style('width', 100 * ps / (waits[0].w.time_ps || 1) + '%').style('background', colours[k]));
       tr.append('td').text(w.times + (w.times > 1 ? ' times' : ' time') + ', most at ' + shorten(w.most_at, 40));
     }
     if (waits.length > 16) main.append('p').attr('class', 'hint').text('and ' + (waits.length - 16) + ' more');
