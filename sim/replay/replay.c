@@ -28,7 +28,8 @@ const EchParam ech_replay_params[] = {
      "what shares the resources: simgrid is the reference, native the fast one; auto takes simgrid for one short run"},
     {"kernel_time", ECH_PARAM_ENUM, FIELD(kernel_time), "auto", NULL, NULL, kernel_time_names,
      "where kernel times come from; auto: the compiler's estimate, carried to the device by the kernel model on TPUs, else what was recorded, carried by the "
-     "ratio of rooflines, else that model or the roofline; model: nothing recorded where anything is known to compute from. Recorded copies and collectives of "
+     "kernel model on GPUs or the ratio of rooflines, else that model or the roofline; model: nothing recorded where anything is known to compute from. "
+     "Recorded copies and collectives of "
      "GPUs take what was recorded under auto and recorded"},
     {"overhead", ECH_PARAM_BOOL, FIELD(overhead), "true", NULL, NULL, NULL, "charge launch, set-up and latency of the device"},
     {"allocator_on", ECH_PARAM_BOOL, FIELD(allocator_on), "true", NULL, NULL, NULL,
