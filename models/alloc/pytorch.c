@@ -64,21 +64,26 @@ void ech_pytorch_drop_segment(PyTorch *self, uint32_t at)
     self->spare_segment = at + 1;
 }
 
+/* The pool of @stream, n_pools where it has none. */
+static uint32_t find_pool(const PyTorch *self, uint32_t stream, bool small)
+{
+    EchTreeKey key = ech_tree_key(stream, small);
+    EchTreeIter it = ech_tree_lower_bound(&self->pool_index, key);
+    return it.leaf && ech_tree_iter_key(it) == key ? ech_tree_iter_value(it) : self->n_pools;
+}
+
 uint32_t ech_pytorch_pool_of(PyTorch *self, uint32_t stream, bool small, bool private, bool captured)
 {
     uint32_t last = self->last_pool[small];
     if (last < self->n_pools && self->pools[last].stream == stream && self->pools[last].small == small)
         return last;
-    EchTreeKey key = ech_tree_key(stream, small);
-    EchTreeIter it = ech_tree_lower_bound(&self->pool_index, key);
-    if (it.leaf && ech_tree_iter_key(it) == key) {
-        last = ech_tree_iter_value(it);
-    } else {
-        last = self->n_pools++;
+    last = find_pool(self, stream, small);
+    if (last == self->n_pools) {
+        self->n_pools++;
         if ((last & (last - 1)) == 0)
             self->pools = g_renew(Pool, self->pools, last ? last * 2 : 2);
         self->pools[last] = (Pool){.stream = stream, .small = small, .private = private, .captured = captured};
-        ech_tree_insert(&self->pool_index, key, last);
+        ech_tree_insert(&self->pool_index, ech_tree_key(stream, small), last);
     }
     self->last_pool[small] = last;
     return last;
@@ -467,15 +472,19 @@ static void pytorch_pool_done(EchAllocator *base, uint32_t stream)
 {
     PyTorch *self = (PyTorch *)base;
     bool at_once = false;
-    for (uint32_t i = 0; i < 2 * self->n_pools; i++) { /* its large pool first */
-        Pool *pool = &self->pools[i % self->n_pools];
-        if (pool->stream != stream || pool->small != (i >= self->n_pools))
+    for (int small = 0; small < 2; small++) { /* its large pool first */
+        uint32_t at = find_pool(self, stream, small);
+        if (at == self->n_pools)
             continue;
+        Pool *pool = &self->pools[at];
+        bool again = pool->done;
         pool->done = true;
+        if (pool->private && pool->touched && !again)
+            ech_pytorch_touch(self, at);
         if (!pool->private || pool->captured)
             continue;
         at_once = true;
-        ech_pytorch_release_pool(self, i % self->n_pools);
+        ech_pytorch_release_pool(self, at);
     }
     self->syncs += at_once;
 }
@@ -513,6 +522,7 @@ static void pytorch_done(EchAllocator *base)
     ech_tree_clear(&self->pool_index);
     ech_tree_clear(&self->event_index);
     g_free(self->pools);
+    g_free(self->touched);
     g_free(self->events);
     g_aligned_free(self->blocks);
     g_free(self->segments);

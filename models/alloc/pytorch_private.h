@@ -40,6 +40,7 @@ typedef struct {
     bool small;
     bool private, done; /* of a graph or a MemPool, which keeps it until it is released */
     bool captured;      /* a graph's: what it cached goes back when the next cache is emptied, a MemPool's at once */
+    bool touched;       /* a block became free since the pool was last released: what is left then cannot go back before one does */
     EchTree free;       /* (bytes, address) */
     EchTree unmapped;   /* (address, 0) */
 } Pool;
@@ -92,6 +93,8 @@ typedef struct {
     uint32_t n_segments, spare_segment; /* spare: slot + 1 */
     Pool *pools;
     uint32_t n_pools, last_pool[2];
+    uint32_t *touched; /* touched[n_touched]: numbers of pools that are, and give their cache back when it is emptied */
+    uint32_t n_touched, allocated_touched;
     EchTree pool_index; /* (stream, small) to a number of pools */
     Events *events;
     uint32_t n_events, first_ready; /* ready: number + 1 */
@@ -158,11 +161,16 @@ static inline EchTreeKey place_of(const PyTorch *self, const Block *block)
     return ech_tree_key(block->bytes, block->address);
 }
 
+/** Notes that emptying caches has to look at this pool. */
+void ech_pytorch_touch(PyTorch *self, uint32_t pool);
+
 static inline void put(PyTorch *self, uint32_t at)
 {
     Block *block = &self->blocks[at];
     Pool *pool = &self->pools[block->pool];
     block->gc_base = self->calls[pool->small];
+    if (!pool->touched)
+        ech_pytorch_touch(self, block->pool);
     ech_tree_insert(&pool->free, place_of(self, block), at);
 }
 

@@ -1,5 +1,8 @@
 /* What PyTorch's caching allocator gives back, and when (CUDACachingAllocator.cpp, "CCA", of PyTorch 2.6.0). */
 #include "models/alloc/pytorch_private.h"
+#include "sim/base/compare.h"
+
+#include <stdlib.h>
 
 static void release_block(PyTorch *self, uint32_t at)
 {
@@ -34,19 +37,35 @@ void ech_pytorch_release_pool(PyTorch *self, uint32_t pool)
     }
 }
 
-static void release_pools(PyTorch *self, bool small)
+void ech_pytorch_touch(PyTorch *self, uint32_t pool)
 {
-    for (uint32_t i = 0; i < self->n_pools; i++) {
-        if (self->pools[i].small == small && (!self->pools[i].private || self->pools[i].done))
-            ech_pytorch_release_pool(self, i);
+    self->pools[pool].touched = true;
+    if (self->pools[pool].private && !self->pools[pool].done)
+        return; /* looked at when it is done */
+    if (self->n_touched == self->allocated_touched) {
+        self->allocated_touched = self->allocated_touched ? self->allocated_touched * 2 : 16;
+        self->touched = g_renew(uint32_t, self->touched, self->allocated_touched);
     }
+    self->touched[self->n_touched++] = pool;
 }
 
 void ech_pytorch_release_cached(PyTorch *self)
 {
     ech_pytorch_synchronize(self);
-    release_pools(self, false);
-    release_pools(self, true);
+    /* Releasing leaves pieces of pages, which touch their pools again. */
+    g_autofree uint32_t *pools = g_steal_pointer(&self->touched);
+    uint32_t n = self->n_touched;
+    self->n_touched = self->allocated_touched = 0;
+    if (n > 1)
+        qsort(pools, n, sizeof *pools, ech_compare_u32);
+    for (uint32_t i = 0; i < n; i++)
+        self->pools[pools[i]].touched = false;
+    for (int small = 0; small < 2; small++) {
+        for (uint32_t i = 0; i < n; i++) {
+            if (self->pools[pools[i]].small == small)
+                ech_pytorch_release_pool(self, pools[i]);
+        }
+    }
 }
 
 /* cudaFree takes whole segments alone. Only a start state recorded under another max_split_size has oversize blocks that are split. */
