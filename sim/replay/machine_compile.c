@@ -725,9 +725,10 @@ void ech_machine_free(EchMachine *m)
         g_free(m->queues[q].pressed);
     g_free(m->queues);
     g_free(m->entries);
-    for (uint32_t l = 0; m->loops && l < m->n_loops; l++)
-        if (m->loops[l].marks)
-            g_array_unref(m->loops[l].marks);
+    for (uint32_t l = 0; m->loops && l < m->n_loops; l++) {
+        g_clear_pointer(&m->loops[l].marks, g_array_unref);
+        g_clear_pointer(&m->loops[l].made, g_array_unref);
+    }
     g_free(m->loops);
     g_free(m->arrived);
     g_free(m->participant);

@@ -1,3 +1,4 @@
+#include "sim/base/compare.h"
 #include "sim/replay/machine_private.h"
 
 #include <math.h>
@@ -48,6 +49,27 @@ bool ech_machine_loop_over(const EchMachine *m, uint32_t l, uint64_t ordinal)
         if (m->arrived[loop->first_participant + p] <= ordinal)
             return false;
     return true;
+}
+
+static const GArray *made_in(EchMachine *m, uint32_t l)
+{
+    Loop *loop = &m->loops[l];
+    if (loop->made)
+        return loop->made;
+    loop->made = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    for (uint32_t op = loop->op + 1; op < loop->end; op++) {
+        if (m->ops[op].kind == ECH_OP_ALLOC)
+            g_array_append_val(loop->made, m->op_life[op]);
+    }
+    g_array_sort(loop->made, ech_compare_u32);
+    guint n = 0;
+    for (guint i = 0; i < loop->made->len; i++) {
+        uint32_t life = g_array_index(loop->made, uint32_t, i);
+        if (n == 0 || g_array_index(loop->made, uint32_t, n - 1) != life)
+            g_array_index(loop->made, uint32_t, n++) = life;
+    }
+    g_array_set_size(loop->made, n);
+    return loop->made;
 }
 
 static void take_mark(EchMachine *m, uint32_t l, uint64_t iteration, Mark *mark)
@@ -107,7 +129,9 @@ static void take_mark(EchMachine *m, uint32_t l, uint64_t iteration, Mark *mark)
         }
     }
     /* Live instances of the buffers the loop makes, where they lie. */
-    for (uint32_t i = 0; i < m->n_lives; i++) {
+    const GArray *made = made_in(m, l);
+    for (guint k = 0; k < made->len; k++) {
+        uint32_t i = g_array_index(made, uint32_t, k);
         const Life *life = &m->lives[i];
         if (life->first == NOWHERE || ech_machine_rate_in(m, life, l).allocs == 0)
             continue;
@@ -206,10 +230,8 @@ static void skip_ops(EchMachine *m, uint32_t l, EchTime shift, uint64_t iteratio
         m->done[op] += iterations * trips_between(m, m->op_loop[op], l);
         m->last_end[op] += shift;
     }
-    for (uint32_t i = 0; i < m->n_loops; i++) {
+    for (uint32_t i = l + 1; i < m->n_loops && m->loops[i].op < loop->end; i++) {
         const Loop *inner = &m->loops[i];
-        if (inner->op <= loop->op || inner->op >= loop->end)
-            continue;
         uint64_t more = iterations * trips_between(m, inner->parent, l);
         if (inside_loop(m, queue_of(m, inner->op), l))
             m->loops[i].started += more;
@@ -223,8 +245,9 @@ static void skip_ops(EchMachine *m, uint32_t l, EchTime shift, uint64_t iteratio
 static void skip_lives(EchMachine *m, uint32_t l, uint64_t iterations)
 {
     const Loop *loop = &m->loops[l];
-    for (uint32_t i = 0; i < m->n_lives; i++) {
-        const Life *life = &m->lives[i];
+    const GArray *made = made_in(m, l);
+    for (guint k = 0; k < made->len; k++) {
+        const Life *life = &m->lives[g_array_index(made, uint32_t, k)];
         Rate rate = ech_machine_rate_in(m, life, l);
         uint32_t maker = life->turns_over ? life->free_op : life->alloc_op;
         if (rate.allocs == 0 || !inside_loop(m, queue_of(m, maker), l))

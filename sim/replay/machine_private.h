@@ -59,6 +59,7 @@ typedef struct {
     uint32_t first_participant, n_participants;
     uint32_t depth; /* 0 outermost. */
     GArray *marks;  /* Mark: of its last iterations, at most MAX_PERIOD; or NULL. */
+    GArray *made;   /* uint32_t: lives of the buffers that its body allocates, ascending; NULL until they are asked for. */
 } Loop;
 
 /*

@@ -206,15 +206,33 @@ static size_t span_before(const EchReport *report, size_t limit, EchTime time, c
     return best;
 }
 
+/* What of the path lies in each skip of the run, which come in the order of their times. */
+typedef struct {
+    EchTime *times; /* times[n_skips] */
+    EchTime *until; /* until[n_skips]: when it and all before it are over; a skip's period is rounded, so that it may end within the next */
+} Skipped;
+
+static EchTime end_of(const EchSkip *skip)
+{
+    return ech_time_add(skip->time, skip->period * (EchTime)skip->count);
+}
+
 /* Adds [from, to) in which no span is on the path: skipped iterations repeat what came before them; the rest is idle. */
-static void add_gap(const EchRun *run, EchTime from, EchTime to, EchTime *skipped, GArray *shares)
+static void add_gap(const EchRun *run, EchTime from, EchTime to, const Skipped *skipped, GArray *shares)
 {
     EchTime left = to - from;
-    for (size_t i = 0; i < run->n_skips && left > 0; i++) {
-        const EchSkip *skip = &run->skips[i];
-        EchTime begin = MAX(from, skip->time), end = MIN(to, ech_time_add(skip->time, skip->period * (EchTime)skip->count));
+    size_t low = 0, high = run->n_skips;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (skipped->until[middle] <= from)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (size_t i = low; i < run->n_skips && run->skips[i].time < to && left > 0; i++) {
+        EchTime begin = MAX(from, run->skips[i].time), end = MIN(to, end_of(&run->skips[i]));
         if (end > begin) {
-            skipped[i] += end - begin;
+            skipped->times[i] += end - begin;
             left -= end - begin;
         }
     }
@@ -234,14 +252,17 @@ EchShare *ech_report_critical_path(const EchReport *report, size_t *ret_n)
     g_autoptr(EchBounds) bounds = ech_report_bounds_new(report);
     const char *const *names = ech_bounds_words(bounds);
     g_autoptr(GArray) shares = g_array_new(FALSE, FALSE, sizeof(EchShare));
-    g_autofree EchTime *skipped = g_new0(EchTime, run->n_skips + 1);
+    g_autofree EchTime *times = g_new0(EchTime, run->n_skips + 1), *until = g_new0(EchTime, run->n_skips + 1);
+    const Skipped skipped = {times, until};
+    for (size_t i = 0; i < run->n_skips; i++)
+        until[i] = MAX(i > 0 ? until[i - 1] : 0, end_of(&run->skips[i]));
     g_autoptr(GArray) path = g_array_new(FALSE, FALSE, sizeof(Segment)); /* to find what a skipped stretch repeats */
     size_t at = run->n_spans ? run->n_spans - 1 : SIZE_MAX;
     EchTime time = run->makespan;
     while (at != SIZE_MAX && time > 0) {
         const EchSpan *span = &run->spans[at];
         if (span->end < time)
-            add_gap(run, span->end, time, skipped, shares);
+            add_gap(run, span->end, time, &skipped, shares);
         Segment segments[MOST_SEGMENTS];
         size_t n = split(bounds, span, time, segments);
         for (size_t i = 0; i < n; i++) {
@@ -258,24 +279,31 @@ EchShare *ech_report_critical_path(const EchReport *report, size_t *ret_n)
         at = span_before(report, at, time, span);
     }
     if (time > 0)
-        add_gap(run, 0, time, skipped, shares);
+        add_gap(run, 0, time, &skipped, shares);
+    /* The path lies there from its end to its begin. */
     for (size_t i = 0; i < run->n_skips; i++) {
-        if (skipped[i] == 0)
+        if (times[i] == 0)
             continue;
         const EchSkip *skip = &run->skips[i];
         EchTime begin = MAX(skip->time - skip->period, 0), covered = 0;
-        for (guint j = 0; j < path->len; j++) {
+        guint low = 0, high = path->len;
+        while (low < high) {
+            guint middle = low + (high - low) / 2;
+            if (g_array_index(path, Segment, middle).start >= skip->time)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        for (guint j = low; j < path->len && g_array_index(path, Segment, j).end > begin; j++) {
             const Segment *s = &g_array_index(path, Segment, j);
             EchTime a = MAX(s->start, begin), b = MIN(s->end, skip->time);
-            if (b <= a)
-                continue;
-            EchTime part = (EchTime)((double)skipped[i] * (double)(b - a) / (double)MAX(skip->period, 1));
-            part = MIN(part, skipped[i] - covered);
+            EchTime part = (EchTime)((double)times[i] * (double)(b - a) / (double)MAX(skip->period, 1));
+            part = MIN(part, times[i] - covered);
             share_of(shares, names[s->bound])->time += part;
             covered += part;
         }
-        if (covered < skipped[i])
-            share_of(shares, "idle")->time += skipped[i] - covered;
+        if (covered < times[i])
+            share_of(shares, "idle")->time += times[i] - covered;
     }
     g_array_sort(shares, compare_shares);
     *ret_n = shares->len;
