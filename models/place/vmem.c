@@ -9,6 +9,7 @@
 typedef struct {
     GArray *chunks; /* EchVmemChunk, any order */
     int64_t max_end;
+    int64_t max_start, min_end; /* where the order is kept: all have these steps in common */
 } Bucket;
 
 typedef struct {
@@ -24,6 +25,10 @@ typedef struct {
 enum { IN_ORDER = 512 };
 typedef struct {
     uint32_t n;
+    bool summed;                /* what follows is so */
+    int64_t max_start, min_end; /* all have these steps in common */
+    int64_t gap;                /* the largest between two of them, of all as they lie */
+    int64_t top;                /* the highest of their ends */
     EchVmemChunk rows[IN_ORDER];
 } Block;
 
@@ -95,6 +100,7 @@ static void add_in_order(GPtrArray *order, EchVmemChunk chunk)
     if (block->n == IN_ORDER) {
         Block *behind = g_new(Block, 1);
         behind->n = IN_ORDER / 2;
+        behind->summed = block->summed = false;
         block->n -= behind->n;
         memcpy(behind->rows, block->rows + block->n, behind->n * sizeof *behind->rows);
         g_ptr_array_insert(order, (gint)low + 1, behind);
@@ -106,6 +112,7 @@ static void add_in_order(GPtrArray *order, EchVmemChunk chunk)
     memmove(block->rows + at + 1, block->rows + at, (block->n - at) * sizeof *block->rows);
     block->rows[at] = chunk;
     block->n++;
+    block->summed = false;
 }
 
 static uint32_t bucket_of(const EchVmem *vmem, int64_t start)
@@ -119,9 +126,11 @@ void ech_vmem_add(EchVmem *vmem, EchVmemChunk chunk)
     Bucket *bucket = &vmem->buckets[bucket_of(vmem, chunk.start)];
     if (bucket->chunks == NULL)
         bucket->chunks = g_array_new(FALSE, FALSE, sizeof(EchVmemChunk));
+    bucket->max_start = bucket->chunks->len > 0 ? MAX(bucket->max_start, chunk.start) : chunk.start;
+    bucket->min_end = bucket->chunks->len > 0 ? MIN(bucket->min_end, chunk.end) : chunk.end;
     g_array_append_val(bucket->chunks, chunk);
     bucket->max_end = MAX(bucket->max_end, chunk.end);
-    if (vmem->order) {
+    if (vmem->order && chunk.bytes > 0) {
         add_in_order(vmem->order, chunk);
         vmem->n_ordered++;
     }
@@ -219,6 +228,15 @@ static void make_gaps(EchVmem *vmem, int64_t left, GArray *gaps)
 /* Where this part of all chunks meet, going through all in their order takes less than sorting those. */
 enum { MANY = 16 };
 
+/* Whether all that last from @max_start to @min_end at least are used at some step of the ranges. */
+static bool meets_all(int64_t max_start, int64_t min_end, const int64_t *starts, const int64_t *ends, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (max_start <= ends[i] && min_end >= starts[i] && ends[i] >= 0)
+            return true;
+    return false;
+}
+
 /* Whether that many are used at some step of the ranges. */
 static bool meets_many(const EchVmem *vmem, const int64_t *starts, const int64_t *ends, uint32_t n)
 {
@@ -232,12 +250,30 @@ static bool meets_many(const EchVmem *vmem, const int64_t *starts, const int64_t
         const Bucket *bucket = &vmem->buckets[i];
         if (bucket->chunks == NULL || bucket->max_end < first)
             continue;
-        for (guint k = 0; k < bucket->chunks->len; k++)
+        bool all = meets_all(bucket->max_start, bucket->min_end, starts, ends, n);
+        met += all ? bucket->chunks->len : 0;
+        for (guint k = 0; k < bucket->chunks->len && !all; k++)
             met += meets(&g_array_index(bucket->chunks, EchVmemChunk, k), starts, ends, n);
         if (met > vmem->n_ordered / MANY)
             return true;
     }
     return false;
+}
+
+static void sum_up(Block *block)
+{
+    block->max_start = INT64_MIN;
+    block->min_end = INT64_MAX;
+    block->gap = 0;
+    block->top = 0;
+    for (uint32_t k = 0; k < block->n; k++) {
+        const EchVmemChunk *c = &block->rows[k];
+        block->max_start = MAX(block->max_start, c->start);
+        block->min_end = MIN(block->min_end, c->end);
+        block->gap = k > 0 ? MAX(block->gap, c->offset - block->top) : 0;
+        block->top = MAX(block->top, c->offset + c->bytes);
+    }
+    block->summed = true;
 }
 
 /* The gaps between what is used at some step of the ranges. */
@@ -246,7 +282,14 @@ static void make_gaps_in_order(EchVmem *vmem, const int64_t *starts, const int64
     g_array_set_size(gaps, 0);
     int64_t at = 0;
     for (guint b = 0; b < vmem->order->len; b++) {
-        const Block *block = vmem->order->pdata[b];
+        Block *block = vmem->order->pdata[b];
+        if (!block->summed)
+            sum_up(block);
+        if (block->n > 0 && block->gap < MAX(left, 1) && meets_all(block->max_start, block->min_end, starts, ends, n)) {
+            add_gap(vmem, at, block->rows[0].offset, left, gaps);
+            at = MAX(at, block->top);
+            continue;
+        }
         for (uint32_t k = 0; k < block->n; k++) {
             const EchVmemChunk *c = &block->rows[k];
             if (!meets(c, starts, ends, n))
