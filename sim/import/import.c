@@ -700,9 +700,13 @@ static char *file_in_folder(const char *folder, GError **error)
     g_autofree char *profile = last_profile(folder);
     if (profile)
         folder = profile;
-    g_autoptr(GDir) dir = g_dir_open(folder, 0, error);
-    if (!dir)
+    g_autoptr(GError) own = NULL;
+    g_autoptr(GDir) dir = g_dir_open(folder, 0, &own);
+    if (!dir) {
+        const char *reason = strrchr(own->message, ':');
+        g_set_error(error, own->domain, own->code, "%s: %s", folder, reason && reason[1] ? reason + 2 : own->message);
         return NULL;
+    }
     g_autofree char *best = NULL;
     size_t best_pattern = G_N_ELEMENTS(folder_patterns);
     gint64 best_size = -1;

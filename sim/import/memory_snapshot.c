@@ -13,6 +13,7 @@
 #include "sim/import/pickle.h"
 
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 
 #include <string.h>
 
@@ -149,7 +150,7 @@ typedef struct {
     uint8_t *keys;        /* keys[n_values]: Key of a string value, KEY_NONE while unknown */
     EchId *stacks;        /* stacks[n_values]: of a list of frames, its text's id + 1; of a frame, its place in frame_texts + 1; 0 while unknown */
     EchId *names;         /* names[n_values]: id + 1 of the short name of a list of frames */
-    GString *frame_texts; /* "file.py:12:function\0..." */
+    GString *frame_texts; /* "file.py:12:function\0...", each once */
     GString *scratch;
     GArray *spaces; /* Space */
     GArray *events; /* Event */
@@ -157,6 +158,7 @@ typedef struct {
     uint64_t reserved, allocated, stack_budget;
     int64_t base_us;
     Map streams; /* device in the top bits and stream -> queue */
+    Map places;  /* hash of a frame's text -> place in frame_texts */
 } Reader;
 
 /* ---- map ---- */
@@ -306,8 +308,18 @@ static const char *frame_text(Reader *r, EchPickleRef frame)
         if ((unsigned char)r->frame_texts->str[i] < ' ')
             r->frame_texts->str[i] = ' ';
     }
-    r->stack_budget -= MIN(r->stack_budget, r->frame_texts->len - at);
+    size_t length = r->frame_texts->len - at;
+    r->stack_budget -= MIN(r->stack_budget, length);
     g_string_append_c(r->frame_texts, '\0');
+    /* Files that do not share frames have the same ones again for every event. */
+    uint64_t hash = ech_hash_bytes(r->frame_texts->str + at, length);
+    uint32_t same;
+    if (map_get(&r->places, hash, &same) && strcmp(r->frame_texts->str + same, r->frame_texts->str + at) == 0) {
+        g_string_truncate(r->frame_texts, at);
+        at = same;
+    } else if (at < UINT32_MAX - 2) {
+        map_set(&r->places, hash, (uint32_t)at);
+    }
     if (at < UINT32_MAX - 1)
         r->stacks[frame] = (EchId)(at + 1);
     return r->frame_texts->str + at;
@@ -1108,8 +1120,10 @@ static bool snapshot_read(EchSource *source, const EchImportOptions *options, Ec
     /* Stacks share frames in the file and are texts in the trace: deep ones could blow up. */
     r.stack_budget = MAX((uint64_t)64 << 20, (uint64_t)n * 8);
     map_init(&r.streams, 8);
+    map_init(&r.places, 64);
     bool ok = read_all(&r, error);
     map_clear(&r.streams);
+    map_clear(&r.places);
     g_array_unref(r.blocks);
     g_array_unref(r.events);
     g_array_unref(r.spaces);

@@ -9,13 +9,13 @@ typedef struct {
     uint64_t bits;
     uint32_t length;
     uint8_t type;
-    uint8_t reserved[3];
+    bool seen;
+    uint8_t reserved[2];
 } Value;
 
 typedef struct {
     EchPickleRef *items; /* in the arena */
     uint32_t n, room;
-    bool seen;
 } Container;
 
 struct EchPickle {
@@ -553,8 +553,7 @@ bool ech_pickle_visit(EchPickle *pickle, EchPickleRef ref)
     EchPickleType type = ech_pickle_type(pickle, ref);
     if (type != ECH_PICKLE_LIST && type != ECH_PICKLE_DICT)
         return false;
-    Container *c = container_at(pickle, ref);
-    bool before = c->seen;
-    c->seen = true;
+    bool before = value_at(pickle, ref)->seen;
+    value_at(pickle, ref)->seen = true;
     return before;
 }

@@ -27,6 +27,7 @@ typedef struct {
 } Share;
 
 struct EchXplanePrograms {
+    GHashTable *modules;  /* where its bytes are -> Program, its owner: many ids may refer to one module, which is read once */
     GHashTable *programs; /* id -> Program */
     GArray *launched;     /* Launched */
 };
@@ -42,7 +43,8 @@ static void program_free(gpointer data)
 EchXplanePrograms *ech_xplane_programs_new(void)
 {
     EchXplanePrograms *programs = g_new0(EchXplanePrograms, 1);
-    programs->programs = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, program_free);
+    programs->modules = g_hash_table_new_full(ech_hash_key, NULL, NULL, program_free);
+    programs->programs = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, NULL);
     programs->launched = g_array_new(FALSE, FALSE, sizeof(Launched));
     return programs;
 }
@@ -52,15 +54,20 @@ void ech_xplane_programs_free(EchXplanePrograms *programs)
     if (!programs)
         return;
     g_hash_table_unref(programs->programs);
+    g_hash_table_unref(programs->modules);
     g_array_unref(programs->launched);
     g_free(programs);
 }
 
 void ech_xplane_programs_add(EchXplanePrograms *programs, uint64_t id, const uint8_t *data, size_t n)
 {
-    Program *program = g_new0(Program, 1);
+    Program *program = g_hash_table_lookup(programs->modules, data);
+    if (!program) {
+        program = g_new0(Program, 1);
+        *program = (Program){.data = data, .n = n};
+        g_hash_table_insert(programs->modules, (gpointer)(uintptr_t)data, program);
+    }
     int64_t *key = g_new(int64_t, 1);
-    *program = (Program){.data = data, .n = n};
     *key = (int64_t)id;
     g_hash_table_replace(programs->programs, key, program);
 }

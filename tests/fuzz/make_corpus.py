@@ -263,6 +263,13 @@ for i, name in {1: "hlo_op", 2: "program_id", 3: "kernel_details"}.items():
     busy += entry(5, i, f(1, i) + f(2, name))
 put("hlo_proto", "all_reduce.pb", program)
 put("xplane", "gpu_program.pb", f(1, busy) + f(1, metadata))
+# Two programs of one module, which is no program: stored once, referred to by both.
+shared = f(2, "/host:metadata") + entry(5, 1, f(1, 1) + f(2, "Hlo Proto")) + entry(5, 2, f(1, 2) + f(2, b"\xff\xff\xff\xff"))
+for i in (17, 18):
+    shared += entry(4, i, f(1, i) + f(2, f"jit_{i}") + f(5, f(1, 1) + f(7, 2)))
+two = f(2, "/device:GPU:0") + entry(4, 1, f(1, 1) + f(2, "kernel")) + entry(5, 1, f(1, 1) + f(2, "hlo_op")) + entry(5, 2, f(1, 2) + f(2, "program_id"))
+two += f(3, f(1, 7) + f(2, "Stream #7(Kernel)") + f(3, 5) + b"".join(ev(1, n * US, US, f(4, f(1, 1) + f(5, "k")) + f(4, f(1, 2) + f(3, i))) for n, i in enumerate((17, 18))))
+put("xplane", "shared_program.pb", f(1, two) + f(1, shared))
 
 # ---- the JSON twin ----
 def twin(pid, tid, name, ts, dur, **args):

@@ -763,6 +763,16 @@ START_TEST(xplane_programs_of_gpus)
 }
 END_TEST
 
+/* Many ids may refer to one module in a small file: it is read, here in vain, once. */
+START_TEST(xplane_programs_of_one_module)
+{
+    g_autoptr(EchImport) import = ech_test_corpus("xplane/shared_program.pb", "xplane");
+    ck_assert_uint_eq(ech_test_count(import->trace, ECH_OP_KERNEL), 2);
+    ck_assert_uint_eq(ech_diag_count(import->records, "Hlo Proto"), 2);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "programs_not_read"), 1);
+}
+END_TEST
+
 START_TEST(json_twin_of_xplane)
 {
     g_autoptr(EchImport) import = ech_test_corpus("xplane_json/tpu.json", NULL);
@@ -891,6 +901,7 @@ int main(void)
     tcase_add_loop_test(tcase, kineto_collectives_sized_by_calls, 0, G_N_ELEMENTS(sized));
     tcase_add_test(tcase, kineto_streams_keep_their_order);
     tcase_add_test(tcase, xplane_programs_of_gpus);
+    tcase_add_test(tcase, xplane_programs_of_one_module);
     tcase_add_test(tcase, json_twin_of_a_gpus_xplane);
     tcase_add_test(tcase, cupti_waits_of_streams);
     tcase_add_test(tcase, kineto_metadata_at_zero);
