@@ -5,6 +5,7 @@
 #include "models/memory/hbm.h"
 
 #include "sim/base/error.h"
+#include "sim/base/file.h"
 #include "sim/base/hash.h"
 #include "sim/base/param.h"
 
@@ -880,9 +881,10 @@ static char *find_file(const char *name_or_path, GError **error)
 /* A device file as it stands, or XLA's description of a GPU. */
 static EchYamlNode *load_file(const char *path, GError **error)
 {
-    g_autofree char *text = NULL;
-    gsize n;
-    if (g_str_has_suffix(path, ".yaml") || !g_file_get_contents(path, &text, &n, NULL) || n > (gsize)1 << 20 || !ech_gpu_target_probe(text, n))
+    g_autoptr(GMappedFile) file = g_str_has_suffix(path, ".yaml") ? NULL : ech_map_file(path, NULL);
+    const char *text = file ? g_mapped_file_get_contents(file) : NULL;
+    gsize n = file ? g_mapped_file_get_length(file) : 0;
+    if (!text || n > (gsize)1 << 20 || !ech_gpu_target_probe(text, n))
         return ech_yaml_load(path, error);
     g_autoptr(GString) yaml = ech_gpu_target_yaml(text, n, path, error);
     return yaml ? ech_yaml_parse(yaml->str, yaml->len, path, error) : NULL;
@@ -946,7 +948,10 @@ static EchYamlNode *load_tree(const char *path, unsigned depth, GError **error)
         ech_yaml_error(said, error, depth == MOST_BASES ? "base: more than 4 devices, each like the next" : "base: expected the device that this one is like");
         return NULL;
     }
-    g_autofree char *file = find_file(said->text, error);
+    /* A file is named from the folder of the one that names it. */
+    g_autofree char *found = find_file(said->text, error), *folder = g_path_get_dirname(path);
+    bool beside = found && strcmp(found, said->text) == 0 && !g_path_is_absolute(found);
+    g_autofree char *file = beside ? g_build_filename(folder, found, NULL) : g_steal_pointer(&found);
     g_autoptr(EchYamlNode) base = file ? load_tree(file, depth + 1, error) : NULL;
     if (!file) {
         g_prefix_error(error, "base: ");

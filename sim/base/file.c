@@ -90,7 +90,8 @@ GMappedFile *ech_map_file(const char *path, GError **error)
         return file;
     /* GLib's message quotes the path and names the system call; what is left behind its last colon is the reason. */
     const char *reason = strrchr(own->message, ':');
-    g_set_error(error, own->domain, own->code, "%s: %s", path, reason && reason[1] ? reason + 2 : own->message);
+    bool folder = g_file_test(path, G_FILE_TEST_IS_DIR); /* of which it says "No such device" */
+    g_set_error(error, own->domain, own->code, "%s: %s", path, folder ? g_strerror(EISDIR) : reason && reason[1] ? reason + 2 : own->message);
     g_error_free(own);
     return NULL;
 }

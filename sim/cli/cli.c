@@ -1,5 +1,6 @@
 #include "sim/cli/cli.h"
 
+#include "models/device/device.h"
 #include "sim/base/error.h"
 #include "sim/report/text.h"
 
@@ -169,6 +170,12 @@ int ech_cli_fail(GError *error)
     ech_cli_say("echelon: %s\n", error->message);
     g_error_free(error);
     return code;
+}
+
+bool ech_cli_check_device(const char *name, GError **error)
+{
+    g_autoptr(EchDevice) device = name ? ech_device_load(name, NULL, error) : NULL;
+    return !name || device;
 }
 
 void ech_cli_progress(const char *label, guint64 done, guint64 total)

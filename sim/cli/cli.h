@@ -41,6 +41,8 @@ GString *ech_cli_manual(void) G_GNUC_WARN_UNUSED_RESULT;
 GString *ech_cli_completion(const char *shell) G_GNUC_WARN_UNUSED_RESULT;
 /** Prints "echelon: MESSAGE" to stderr and returns ECH_EXIT_FAILED (ECH_EXIT_USAGE for ECH_ERROR_CONFIG). Frees the error. */
 int ech_cli_fail(GError *error);
+/** True if --device @name, or NULL, is a device: also where what was asked for can do without it. */
+bool ech_cli_check_device(const char *name, GError **error);
 /** A progress bar on stderr if it is a terminal; @done of @total. Ends with done == total. */
 void ech_cli_progress(const char *label, guint64 done, guint64 total);
 /** Columns to write for: $COLUMNS where that is set, else the terminal's that stdout is, 60 to 240; 0 where stdout is none. */

@@ -1,8 +1,11 @@
 #include "sim/cli/interrupt.h"
 
+#include "sim/cli/cli.h"
+
 #include <glib.h>
 #include <stdio.h>
 #include <time.h>
+#include <unistd.h>
 
 /* `timeout` signals the program and then its group, so that one end comes twice, within microseconds; who means it twice takes longer. */
 #define MEANT_AGAIN_NS 300000000
@@ -44,6 +47,25 @@ bool ech_interrupt_release(void)
     for (size_t i = 0; !noted && i < G_N_ELEMENTS(signals); i++)
         sigaction(signals[i], &before[i], NULL);
     return noted != 0;
+}
+
+/* Files are mapped, and of one that was cut there is nothing to map where its end was (mmap(2): SIGBUS). */
+static void tell_cut(int number, siginfo_t *info, void *context)
+{
+    (void)number;
+    (void)context;
+    if (info->si_code == BUS_ADRERR) {
+        static const char message[] = "echelon: a file became shorter while it was read, or its disk failed; expected one that stays as it is\n";
+        ssize_t told = write(STDERR_FILENO, message, sizeof message - 1);
+        (void)told; /* who cannot be told sees the exit code */
+        _exit(ECH_EXIT_FAILED);
+    }
+}
+
+void ech_interrupt_cut_files(void)
+{
+    struct sigaction action = {.sa_sigaction = tell_cut, .sa_flags = SA_SIGINFO | (int)SA_RESETHAND};
+    sigaction(SIGBUS, &action, NULL);
 }
 
 void ech_interrupt_end(void)

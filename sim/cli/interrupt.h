@@ -11,5 +11,7 @@
 const volatile sig_atomic_t *ech_interrupt_hold(void);
 /** From now on they end the program again, unless one was noted: what was found by then is told first. Whether one was. */
 bool ech_interrupt_release(void);
+/** From now on a file that becomes shorter while it is read, or cannot be read after all, ends the program with a message and exit code 1; it would crash. */
+void ech_interrupt_cut_files(void);
 /** Ends the program of the signal that was noted; what was printed is written first. Returns where there was none. */
 void ech_interrupt_end(void);

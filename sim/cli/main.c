@@ -1,5 +1,6 @@
 /* echelon: finds the verb and runs it. */
 #include "sim/cli/cli.h"
+#include "sim/cli/interrupt.h"
 
 #include "sim/base/param.h"
 #include "sim/import/import.h"
@@ -15,6 +16,7 @@ static void reading(uint64_t done, uint64_t total)
 
 int main(int argc, char **argv)
 {
+    ech_interrupt_cut_files();
     ech_import_set_progress(reading);
     size_t n;
     const EchVerb *verbs = ech_verbs(&n);

@@ -2,8 +2,62 @@
 #include "sim/cli/run_folder.h"
 
 #include "sim/base/error.h"
+#include "sim/base/file.h"
 
 #include <string.h>
+
+/* JSON-GLib reads a value within a value by calling itself. */
+enum { DEEPEST = 64 };
+
+static bool is_too_deep(const char *text)
+{
+    unsigned depth = 0;
+    for (const char *at = text; *at; at++) {
+        if (*at == '"') {
+            for (at++; *at && *at != '"'; at++)
+                at += *at == '\\' && at[1];
+            if (!*at)
+                return false;
+        } else if ((*at == '[' || *at == '{') && ++depth > DEEPEST) {
+            return true;
+        } else if ((*at == ']' || *at == '}') && depth > 0) {
+            depth--;
+        }
+    }
+    return false;
+}
+
+JsonParser *ech_cli_read_json(const char *path, bool is_run, char **ret_text, GError **error)
+{
+    g_autoptr(GMappedFile) file = ech_map_file(path, error);
+    if (!file)
+        return NULL;
+    gsize n = g_mapped_file_get_length(file);
+    g_autofree char *text = n > 0 ? g_strndup(g_mapped_file_get_contents(file), n) : g_strdup("");
+    if (is_too_deep(text)) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: values nest more than %d deep", path, DEEPEST);
+        return NULL;
+    }
+    g_autoptr(JsonParser) parser = json_parser_new();
+    g_autoptr(GError) own = NULL;
+    if (!json_parser_load_from_data(parser, text, -1, &own)) {
+        static const char place[] = "<data>:"; /* its name for what has none */
+        const char *message = g_str_has_prefix(own->message, place) ? own->message + strlen(place) : own->message;
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%s%s", path, message == own->message ? " " : "", message);
+        return NULL;
+    }
+    JsonNode *root = json_parser_get_root(parser);
+    bool object = root && JSON_NODE_HOLDS_OBJECT(root);
+    JsonNode *makespan = object ? json_object_get_member(json_node_get_object(root), "makespan_ps") : NULL;
+    if (!object || (is_run && !(makespan && JSON_NODE_HOLDS_VALUE(makespan) && json_node_get_value_type(makespan) == G_TYPE_INT64))) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE,
+                    is_run ? "%s: is no run of echelon; expected an object with 'makespan_ps'" : "%s: expected a JSON object", path);
+        return NULL;
+    }
+    if (ret_text)
+        *ret_text = g_steal_pointer(&text);
+    return g_steal_pointer(&parser);
+}
 
 static bool write_text(EchOutput *output, const char *folder, const char *name, const char *text, size_t n, GError **error)
 {

@@ -35,10 +35,14 @@ static void progress(size_t done, size_t total, void *data)
 static int advise(const AdviseOptions *options)
 {
     GError *error = NULL;
-    EchBytes memory;
+    EchBytes memory = 0;
     if (options->memory && !ech_parse_bytes(options->memory, &memory, &error)) {
         g_prefix_error(&error, "--memory: ");
         return ech_cli_fail(error);
+    }
+    if (options->memory && memory == 0) {
+        fprintf(stderr, "echelon advise: --memory: '%s' is 0 bytes; expected something like 16GiB\n", options->memory);
+        return ECH_EXIT_USAGE;
     }
     const EchExperimentOverrides overrides = {
         .trace = options->trace,

@@ -1,5 +1,6 @@
 /* echelon compare: finished runs side by side, and what changed from the first to each other. */
 #include "sim/cli/cli.h"
+#include "sim/cli/run_folder.h"
 
 #include "sim/base/error.h"
 #include "sim/report/explain.h"
@@ -25,17 +26,7 @@ static JsonParser *load_run(const char *path, GError **error)
         g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_NOENT, "%s holds no finished run; expected a folder made by 'echelon run ... -o DIR'", path);
         return NULL;
     }
-    g_autoptr(JsonParser) parser = json_parser_new();
-    if (!json_parser_load_from_file(parser, file, error)) {
-        g_prefix_error(error, "%s: ", file);
-        return NULL;
-    }
-    JsonNode *root = json_parser_get_root(parser);
-    if (!root || !JSON_NODE_HOLDS_OBJECT(root) || !json_object_has_member(json_node_get_object(root), "makespan_ps")) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: is no run of echelon; expected an object with 'makespan_ps'", file);
-        return NULL;
-    }
-    return g_steal_pointer(&parser);
+    return ech_cli_read_json(file, true, NULL, error);
 }
 
 static JsonNode *compare_json(const EchTableRow *rows, size_t n)

@@ -154,6 +154,8 @@ int ech_verb_import(int argc, char **argv)
     const EchTraceWriter *writer = ech_trace_writer_find(to || out ? to : "ech", out, &error);
     if (!writer)
         return ech_cli_fail(error);
+    if (!ech_cli_check_device(device, &error))
+        return ech_cli_fail(error);
     EchImportOptions options = {.device = device, .beside = beside, .loop_trips = (uint64_t)trips, .ignore_beside = ignore};
     g_autoptr(EchImport) import = ech_import_file(rest[0], format, &options, &error);
     if (!import)

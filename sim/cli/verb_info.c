@@ -286,6 +286,8 @@ int ech_verb_info(int argc, char **argv)
     if (!format && !g_file_test(rest[0], G_FILE_TEST_IS_DIR) && is_device(rest[0]))
         return info_device(rest[0], json);
     GError *error = NULL;
+    if (!ech_cli_check_device(device, &error))
+        return ech_cli_fail(error);
     EchImportOptions options = {.device = device, .beside = beside, .loop_trips = (uint64_t)trips, .ignore_beside = ignore};
     g_autoptr(EchImport) import = ech_import_file(rest[0], format, &options, &error);
     if (!import || (strict && !ech_diag_check_strict(import->diag, &error)))

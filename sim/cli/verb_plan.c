@@ -74,7 +74,10 @@ static bool choose_memory(const EchTrace *trace, const char *name, EchId *ret, G
     g_autoptr(GString) all = g_string_new(NULL);
     for (EchId m = 0; m < ech_trace_n_memories(trace); m++)
         g_string_append_printf(all, "%s%s", m ? ", " : "", ech_trace_memory(trace, m));
-    g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is not a memory of this trace; it has %s", name ? name : "", all->len ? all->str : "none");
+    if (name)
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is not a memory of this trace; it has %s", name, all->len ? all->str : "none");
+    else
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "nothing to place: this trace tells of no buffer");
     return false;
 }
 
@@ -197,11 +200,17 @@ int ech_verb_plan(int argc, char **argv)
         g_prefix_error(&error, "--capacity: ");
         return ech_cli_fail(error);
     }
+    if (capacity_text && capacity == 0) {
+        fprintf(stderr, "echelon plan: --capacity: '%s' is 0 bytes; expected something like 16GiB\n", capacity_text);
+        return ECH_EXIT_USAGE;
+    }
     g_autoptr(EchPlanner) planner = ech_planner_new(spec ? spec : "greedy", &error);
     if (!planner) {
         g_prefix_error(&error, "--planner: ");
         return ech_cli_fail(error);
     }
+    if (!ech_cli_check_device(device, &error))
+        return ech_cli_fail(error);
     g_auto(Input) input;
     input_init(&input);
     EchImportOptions options = {.device = device, .loop_trips = 1};

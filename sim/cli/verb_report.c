@@ -1,32 +1,18 @@
 /* echelon report: the HTML page of a finished run. */
 #include "sim/cli/cli.h"
+#include "sim/cli/run_folder.h"
 #include "sim/experiment/output.h"
-
-#include "sim/base/error.h"
 #include "sim/report/report.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Reads a file of a result folder and checks that it is one JSON object, since it goes into a page as it is. */
-static char *read_json(const char *folder, const char *name, GError **error)
+/* A file of a result folder, which goes into a page as it is: one JSON object. */
+static char *read_json(const char *folder, const char *name, bool is_run, GError **error)
 {
-    g_autofree char *path = g_build_filename(folder, name, NULL);
-    g_autofree char *text = NULL;
-    gsize n;
-    if (!g_file_get_contents(path, &text, &n, error))
-        return NULL;
-    g_autoptr(JsonParser) parser = json_parser_new();
-    if (!json_parser_load_from_data(parser, text, (gssize)n, error)) {
-        g_prefix_error(error, "%s: ", path);
-        return NULL;
-    }
-    JsonNode *root = json_parser_get_root(parser);
-    if (!root || !JSON_NODE_HOLDS_OBJECT(root)) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: expected a JSON object", path);
-        return NULL;
-    }
-    return g_steal_pointer(&text);
+    g_autofree char *path = g_build_filename(folder, name, NULL), *text = NULL;
+    g_autoptr(JsonParser) parser = ech_cli_read_json(path, is_run, &text, error);
+    return parser ? g_steal_pointer(&text) : NULL;
 }
 
 int ech_verb_report(int argc, char **argv)
@@ -54,8 +40,8 @@ int ech_verb_report(int argc, char **argv)
         fprintf(stderr, "echelon report: %s holds no finished run; expected a folder made by 'echelon run ... -o DIR'\n", rest[0]);
         return ECH_EXIT_FAILED;
     }
-    g_autofree char *run = read_json(rest[0], name, &error);
-    g_autofree char *details = !run ? NULL : name == names[0] ? g_strdup("{}") : read_json(rest[0], "details.json", &error);
+    g_autofree char *run = read_json(rest[0], name, name != names[0], &error);
+    g_autofree char *details = !run ? NULL : name == names[0] ? g_strdup("{}") : read_json(rest[0], "details.json", false, &error);
     if (!details)
         return ech_cli_fail(error);
     g_autoptr(GString) page = ech_report_html(run, details);

@@ -2,6 +2,7 @@
 #include "models/alloc/fixed.h"
 #include "sim/base/error.h"
 #include "sim/experiment/alloc_study_private.h"
+#include "sim/experiment/output.h"
 #include "sim/report/placements_csv.h"
 
 #include <string.h>
@@ -117,6 +118,13 @@ static const char *planner_of(const EchAllocStudy *study, const char *spec)
     return study->events->len > BEST_FIT_UNASKED ? "xla:algorithm=fast_merge" : "xla:algorithm=best";
 }
 
+/* To @path, where there is one. */
+static bool write_placements(const char *path, const GArray *events, const GArray *placed, GError **error)
+{
+    g_autoptr(GString) text = path ? ech_placements_csv_print(events, placed) : NULL;
+    return !path || ech_output_file(path, text->str, text->len, error);
+}
+
 static bool run_plan(const EchAllocStudy *study, const EchAllocRowOptions *options, EchAllocRow *row, GArray *placed, GError **error)
 {
     const EchAllocEvent *events = events_of(study->events);
@@ -153,7 +161,7 @@ static bool run_static(const EchAllocStudy *study, const EchAllocRowOptions *opt
     count_served(study, placed, row);
     if (options->search)
         row->smallest = row->outcome.stats.reserved;
-    return !options->placements || ech_placements_csv_write(options->placements, row->events, placed, error);
+    return write_placements(options->placements, row->events, placed, error);
 }
 
 /* ---- online ---- */
@@ -225,7 +233,7 @@ static bool replay(const EchAllocStudy *study, const char *spec, const EchAllocR
     if (!row->note)
         row->note = g_strdup(ech_allocator_note(allocator));
     row->fault = g_strdup(ech_allocator_fault(allocator));
-    return !options->placements || ech_placements_csv_write(options->placements, row->events, placed, error);
+    return write_placements(options->placements, row->events, placed, error);
 }
 
 /* What a recording does not tell is which PyTorch made it. Free blocks of a size are taken in another order by 2.12, and in a third one since 2.13: the one

@@ -247,7 +247,7 @@ static bool check_path(const EchYamlNode *node, const char *text, GError **error
     static const char *const own[] = {"sweep", "find", "set", NULL};
     if (g_strv_contains(root_keys, head) && !g_strv_contains(own, head))
         return true;
-    const char *lacks = missing_of(text), *nearest = lacks ? lacks : ech_nearest_name(head, root_keys);
+    const char *lacks = missing_of(text), *nearest = lacks ? lacks : g_strv_contains(own, head) ? NULL : ech_nearest_name(head, root_keys);
     ech_yaml_error(node, error, "path: '%s' cannot be varied%s%s%s%s", text, nearest ? "; did you mean '" : "", nearest ? nearest : "", lacks ? text : "",
                    nearest ? "'?" : "; 'echelon help experiment' tells what can");
     return false;

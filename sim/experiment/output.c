@@ -1,8 +1,9 @@
 #include "sim/experiment/output.h"
 
+#include "sim/base/signals.h"
+
 #include <errno.h>
 #include <glib/gstdio.h>
-#include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,17 +13,6 @@ struct EchOutput {
     char *made; /* Beside path, until it is committed. */
     sigset_t signals;
 };
-
-/* Whoever interrupts waits until what is being written is whole, or gone: it is written at the end of a run, within moments. */
-static void hold_signals(sigset_t *ret_before)
-{
-    sigset_t held;
-    sigemptyset(&held);
-    sigaddset(&held, SIGINT);
-    sigaddset(&held, SIGTERM);
-    sigaddset(&held, SIGHUP);
-    pthread_sigmask(SIG_BLOCK, &held, ret_before);
-}
 
 void ech_remove_tree(const char *path)
 {
@@ -76,7 +66,7 @@ EchOutput *ech_output_new(const char *path, GError **error)
     }
     g_autofree char *made = g_strconcat(plain, ".XXXXXX", NULL);
     sigset_t signals;
-    hold_signals(&signals);
+    ech_signals_hold(&signals);
     if (!g_mkdtemp_full(made, 0777)) {
         set_errno_error(error, path, errno);
         pthread_sigmask(SIG_SETMASK, &signals, NULL);
@@ -157,7 +147,7 @@ bool ech_output_file(const char *path, const void *data, size_t n, GError **erro
         return write_in_place(path, data, n, error);
     g_autoptr(GError) own = NULL;
     sigset_t signals;
-    hold_signals(&signals);
+    ech_signals_hold(&signals);
     bool ok = g_file_set_contents_full(path, data, (gssize)n, G_FILE_SET_CONTENTS_CONSISTENT, 0666, &own);
     pthread_sigmask(SIG_SETMASK, &signals, NULL);
     if (ok)

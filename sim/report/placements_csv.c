@@ -1,11 +1,7 @@
 #include "sim/report/placements_csv.h"
 
-#include <errno.h>
-#include <glib/gstdio.h>
-#include <stdio.h>
-
 enum {
-    BUFFER = 1 << 18, /* bytes gathered for one write */
+    BUFFER = 1 << 14, /* bytes gathered before they are appended */
     LINE = 192,       /* no line is longer: seven numbers of at most 20 digits, eight signs and an E */
 };
 
@@ -59,37 +55,17 @@ static char *put_line(char *at, const EchAllocEvent *event, const EchPlacedEvent
     return at;
 }
 
-/* Stops at the first failure of the disk, with errno set. */
-static bool write_lines(FILE *file, const GArray *events, const GArray *placed)
+GString *ech_placements_csv_print(const GArray *events, const GArray *placed)
 {
-    if (fputs("event,id,requested,rounded,segment,offset,address\n", file) < 0)
-        return false;
-    g_autofree char *buffer = g_malloc(BUFFER);
-    char *at = buffer;
+    GString *out = g_string_new("event,id,requested,rounded,segment,offset,address\n");
+    char buffer[BUFFER], *at = buffer;
     for (guint i = 0; i < placed->len; i++) {
         const EchPlacedEvent *item = &g_array_index(placed, EchPlacedEvent, i);
         at = put_line(at, &g_array_index(events, EchAllocEvent, item->event), item);
         if (at > buffer + BUFFER - LINE || i + 1 == placed->len) {
-            if (fwrite(buffer, 1, (size_t)(at - buffer), file) != (size_t)(at - buffer))
-                return false;
+            g_string_append_len(out, buffer, at - buffer);
             at = buffer;
         }
     }
-    return true;
-}
-
-bool ech_placements_csv_write(const char *path, const GArray *events, const GArray *placed, GError **error)
-{
-    FILE *file = g_fopen(path, "w");
-    int code = file ? 0 : errno;
-    if (file) {
-        if (!write_lines(file, events, placed))
-            code = errno;
-        if (fclose(file) != 0 && code == 0)
-            code = errno;
-    }
-    if (code == 0)
-        return true;
-    g_set_error(error, G_FILE_ERROR, (gint)g_file_error_from_errno(code), "%s: %s", path, g_strerror(code));
-    return false;
+    return out;
 }

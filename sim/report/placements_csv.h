@@ -5,5 +5,5 @@
 #pragma once
 #include "models/alloc/events.h"
 
-/** Writes @placed (EchPlacedEvent) of @events (EchAllocEvent) to @path. G_FILE_ERROR. */
-bool ech_placements_csv_write(const char *path, const GArray *events, const GArray *placed, GError **error);
+/** @placed (EchPlacedEvent) of @events (EchAllocEvent). */
+GString *ech_placements_csv_print(const GArray *events, const GArray *placed) G_GNUC_WARN_UNUSED_RESULT;

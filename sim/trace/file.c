@@ -22,6 +22,7 @@
 #include "sim/trace/file.h"
 
 #include "sim/base/error.h"
+#include "sim/base/signals.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -362,12 +363,10 @@ static bool write_failed(const char *path, int failure, GError **error)
     return false;
 }
 
-bool ech_trace_file_write(const EchTrace *trace, const char *path, GError **error)
+/* To @path as it is, or by way of @temporary. */
+static bool write_by_way_of(const EchTrace *trace, const char *path, char *temporary, GError **error)
 {
-    /* A device or a pipe is written to as it is; a file is replaced when its new contents are whole. */
-    bool replace = !g_file_test(path, G_FILE_TEST_EXISTS) || g_file_test(path, G_FILE_TEST_IS_REGULAR);
-    g_autofree char *temporary = g_strconcat(path, ".XXXXXX", NULL);
-    int fd = replace ? g_mkstemp_full(temporary, O_WRONLY | O_CLOEXEC, 0666) : open(path, O_WRONLY | O_CLOEXEC);
+    int fd = temporary ? g_mkstemp_full(temporary, O_WRONLY | O_CLOEXEC, 0666) : open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
     Writing writing = {.file = fd < 0 ? NULL : fdopen(fd, "w")};
     if (!writing.file) {
         int failure = errno;
@@ -379,13 +378,26 @@ bool ech_trace_file_write(const EchTrace *trace, const char *path, GError **erro
     ech_trace_file_stream(trace, write_piece, &writing);
     if (fclose(writing.file) != 0 && !writing.failure)
         writing.failure = errno;
-    if (!writing.failure && replace && g_rename(temporary, path) != 0)
+    if (!writing.failure && temporary && g_rename(temporary, path) != 0)
         writing.failure = errno;
     if (!writing.failure)
         return true;
-    if (replace)
+    if (temporary)
         g_unlink(temporary);
     return write_failed(path, writing.failure, error);
+}
+
+bool ech_trace_file_write(const EchTrace *trace, const char *path, GError **error)
+{
+    /* A device, a pipe or what a link leads to is written to as it is; a file is replaced when its new contents are whole. */
+    if (g_file_test(path, G_FILE_TEST_EXISTS) && (!g_file_test(path, G_FILE_TEST_IS_REGULAR) || g_file_test(path, G_FILE_TEST_IS_SYMLINK)))
+        return write_by_way_of(trace, path, NULL, error);
+    g_autofree char *temporary = g_strconcat(path, ".XXXXXX", NULL);
+    sigset_t signals;
+    ech_signals_hold(&signals);
+    bool ok = write_by_way_of(trace, path, temporary, error);
+    pthread_sigmask(SIG_SETMASK, &signals, NULL);
+    return ok;
 }
 
 /* ---- reading ---- */

@@ -137,3 +137,31 @@ exit 2
 $ echelon run --trace traces/adam_none.v5e --device tpu-v5e --set device.units.xyz.clock=1GHz
 echelon: --set device.units.xyz.clock=1GHz: units.xyz: expected a kind, one of matrix, vector, transcendental, scalar; of 'units' it has matrix, vector, transcendental
 exit 2
+$ printf 'hello\n' >$T/hello; for verb in info plan import alloc; do echelon $verb tests/golden/data/stream.ech --device $T/hello 2>&1 | sed "s:$T:T:"; done
+echelon: T/hello:1:1: device: expected keys and values, one of them 'name'
+echelon: T/hello:1:1: device: expected keys and values, one of them 'name'
+echelon: T/hello:1:1: device: expected keys and values, one of them 'name'
+echelon: T/hello:1:1: device: expected keys and values, one of them 'name'
+$ printf 'name: like\nbase: sub/other.yaml\n' >$T/like.yaml; mkdir $T/sub; printf 'name: other\nbase: h100-sxm\n' >$T/sub/other.yaml; echelon info tests/golden/data/stream.ech --device $T/like.yaml | head -1; printf 'name: round\nbase: like.yaml\n' >$T/round.yaml; printf 'name: other\nbase: ../round.yaml\n' >$T/sub/other.yaml; echelon info tests/golden/data/stream.ech --device $T/like.yaml 2>&1 | sed "s:$T:T:"
+tests/golden/data/stream.ech: ech
+echelon: T/sub/../sub/other.yaml:2:7: base: more than 4 devices, each like the next
+$ LC_ALL=C echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/
+echelon: tests/golden/data/: Is a directory
+exit 1
+$ echelon plan tests/golden/data/stream.ech --capacity 0
+echelon plan: --capacity: '0' is 0 bytes; expected something like 16GiB
+exit 2
+$ cat configs/devices/h100-sxm.yaml | echelon run --trace tests/golden/data/stream.ech --device /dev/stdin | sed -n 1p
+stream on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
+$ mkdir $T/run; printf '[%.0s' $(seq 1000) >$T/run/run.json; for verb in "compare $T/run" report; do echelon $verb $T/run 2>&1 | sed "s:$T:T:"; done; echo '{"makespan_ps": "x"}' >$T/run/run.json; echelon report $T/run 2>&1 | sed "s:$T:T:"; echo '{"makespan_ps": 1}' >$T/run/run.json; printf '{\n"a": [}' >$T/run/details.json; echelon report $T/run 2>&1 | sed "s:$T:T:"
+echelon: T/run/run.json: values nest more than 64 deep
+echelon: T/run/run.json: values nest more than 64 deep
+echelon: T/run/run.json: is no run of echelon; expected an object with 'makespan_ps'
+echelon: T/run/details.json:2:7: Parse error: unexpected character `}', expected character `]'
+$ printf 'echelon-trace 1 "x"\nstrings 0\nmemories 1\n"hbm"\nqueues 1\ncompute 0 "q"\nbuffers 0\nops 1\nmark "m" q=0\n' >$T/bare.ech; echelon plan $T/bare.ech; echelon advise --trace $T/bare.ech --device h100-sxm --memory 0
+echelon: nothing to place: this trace tells of no buffer
+echelon advise: --memory: '0' is 0 bytes; expected something like 16GiB
+exit 2
+$ echelon run --trace traces/adam_none.v5e --device tpu-v5e --find sweep=1..2
+echelon: --find: path: 'sweep' cannot be varied; 'echelon help experiment' tells what can
+exit 2

@@ -1,11 +1,16 @@
 /* Files that are small and would take much: what is read of them stays in proportion, or they are refused and told why. */
+#include "models/alloc/events.h"
+#include "models/place/xheap.h"
 #include "sim/base/error.h"
+#include "sim/import/alloc_text.h"
 #include "sim/import/import.h"
 #include "sim/program/program.h"
+#include "sim/report/report.h"
 #include "tests/support/support.h"
 
 #include <sqlite3.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Texts that are made, growing. */
@@ -319,6 +324,97 @@ START_TEST(columns_that_are_computed)
 }
 END_TEST
 
+/* ---- what is read is also run ---- */
+
+static void allocate(const GString *text, const char *spec, EchAllocStats *ret)
+{
+    g_autoptr(GArray) events = g_array_new(FALSE, FALSE, sizeof(EchAllocEvent));
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(GError) error = NULL;
+    ck_assert_ok(ech_alloc_text_read(text->str, text->len, "text", events, diag, &error), error);
+    const EchAllocDevice device = {.capacity = UINT64_C(1) << 40};
+    g_autoptr(EchAllocator) allocator = ech_allocator_new(spec, &device, &error);
+    ck_assert_ok(allocator, error);
+    const EchAllocRunOptions options = {0};
+    ech_alloc_run(allocator, (const EchAllocEvent *)(const void *)events->data, events->len, &options);
+    ech_allocator_stats(allocator, ret);
+}
+
+/* Pools that end, and caches that are emptied where there are very many of them. */
+START_TEST(pools_without_number)
+{
+    enum { N = 40000 };
+    g_autoptr(GString) ends = g_string_new(NULL), empties = g_string_new(NULL);
+    for (unsigned k = 0; k < N; k++)
+        APPEND(ends, "p %u 1000 %u\n", k, k + 10);
+    for (unsigned k = 0; k < N; k++)
+        APPEND(ends, "f %u\nd %u\n", k, k + 10);
+    for (unsigned k = 0; k < N; k++)
+        APPEND(empties, "a %u 1000 %u\nc\n", k, k + 10);
+    EchAllocStats stats;
+    allocate(ends, "pytorch:release:2.15", &stats);
+    ck_assert_uint_eq(stats.segments_freed, N);
+    allocate(empties, "pytorch:release:2.15", &stats);
+    ck_assert_uint_eq(stats.segments_allocated, N);
+    ck_assert_uint_eq(stats.segments_freed, 0);
+}
+END_TEST
+
+/* Loops that are skipped one after the other. */
+START_TEST(loops_without_number)
+{
+    enum { N = 40000 };
+    g_autoptr(GString) text = g_string_new("echelon-trace 1 \"hand\"\nstrings 0\nmemories 1\n\"hbm\"\nqueues 1\ncompute 0 \"core\"\n");
+    APPEND(text, "buffers %u\n", N);
+    for (unsigned k = 0; k < N; k++)
+        APPEND(text, "b \"x\" m=0 bytes=8192\n");
+    APPEND(text, "ops %u\n", 4 * N);
+    for (unsigned k = 0; k < N; k++)
+        APPEND(text,
+               "loop \"w\" q=0 target=3 bytes=1000000\nalloc \"x\" q=0 target=%u bytes=8192\nkernel \"f\" q=0 r=%u:8192 after=-1\n"
+               "free \"x\" q=0 target=%u bytes=8192\n",
+               k, k, k);
+    g_autoptr(EchImport) import = read_well(text, "ech");
+    g_autoptr(EchDevice) device = ech_device_load("h100-sxm", NULL, NULL);
+    ck_assert_ptr_nonnull(device);
+    EchReplayOptions options = {0};
+    ech_params_defaults(ech_replay_params, &options);
+    options.engine = ECH_ENGINE_NATIVE;
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchRun) run = ech_replay_run(import->trace, device, NULL, &options, &error);
+    ck_assert_ok(run, error);
+    ck_assert_uint_eq(run->n_skips, N);
+    ck_assert_uint_eq(run->ops, N * (UINT64_C(3) * 1000000 + 1));
+    const EchReport report = {.title = "t", .trace = import->trace, .device = device, .run = run};
+    size_t n;
+    EchShare *shares = ech_report_critical_path(&report, &n);
+    EchTime sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += shares[i].time;
+    ck_assert_int_le(llabs(sum - run->makespan), run->makespan / 1000000);
+    ech_shares_free(shares, n);
+}
+END_TEST
+
+/* Arrays that all live at once, in a heap that tries every gap. */
+START_TEST(arrays_that_all_live)
+{
+    enum { N = 40000 };
+    g_autofree EchXheapEvent *events = g_new0(EchXheapEvent, 2 * N);
+    g_autofree EchBytes *sizes = g_new(EchBytes, N), *offsets = g_new(EchBytes, N);
+    g_autofree uint64_t *ids = g_new(uint64_t, N);
+    EchBytes all = 0;
+    for (uint32_t k = 0; k < N; k++) {
+        sizes[k] = 256 * (1 + k * 7919 % 97);
+        all += sizes[k];
+        ids[k] = k;
+        events[k] = (EchXheapEvent){.kind = ECH_XHEAP_ALLOC, .buffer = k};
+        events[N + k] = (EchXheapEvent){.kind = ECH_XHEAP_RELEASE, .buffer = k};
+    }
+    ck_assert_uint_eq(ech_xheap_run(ECH_XHEAP_BEST, 256, events, 2 * N, sizes, ids, N, offsets), all);
+}
+END_TEST
+
 /* ---- files ---- */
 
 START_TEST(devices_without_an_end)
@@ -347,6 +443,9 @@ int main(void)
     tcase_add_test(tests, waits_that_are_too_many);
     tcase_add_test(tests, streams_of_a_snapshot);
     tcase_add_test(tests, columns_that_are_computed);
+    tcase_add_test(tests, pools_without_number);
+    tcase_add_test(tests, loops_without_number);
+    tcase_add_test(tests, arrays_that_all_live);
     tcase_add_test(tests, devices_without_an_end);
     suite_add_tcase(suite, tests);
     return ech_test_main(suite);

@@ -1,0 +1,97 @@
+/* Programs that are ended, and files that are: nothing is left half-written, and what was cut is said. */
+#include "sim/base/file.h"
+#include "sim/cli/interrupt.h"
+#include "sim/trace/file.h"
+#include "tests/support/support.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <glib/gstdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Not while a debugger's or a sanitizer's own handlers would be tested: the child has only ours. */
+START_TEST(a_file_that_is_cut_while_it_is_read)
+{
+    enum { BYTES = 1 << 16 };
+    g_autofree char *path = g_build_filename(g_get_tmp_dir(), "echelon-cut-XXXXXX", NULL);
+    int fd = g_mkstemp(path), ends[2];
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(ftruncate(fd, BYTES), 0);
+    ck_assert_int_eq(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        ech_interrupt_cut_files();
+        g_autoptr(GMappedFile) file = ech_map_file(path, NULL);
+        volatile const char *bytes = file ? g_mapped_file_get_contents(file) : "x";
+        _exit(bytes[BYTES - 1] != 0 || ftruncate(fd, 0) != 0 || bytes[BYTES - 1] == 0 ? 7 : 8);
+    }
+    close(ends[1]);
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    char said[200] = "";
+    ck_assert_int_gt(read(ends[0], said, sizeof said - 1), 0);
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 1, "status %d, %s", status, said);
+    ck_assert_msg(g_str_has_prefix(said, "echelon: a file became shorter while it was read"), "%s", said);
+    close(ends[0]);
+    close(fd);
+    g_unlink(path);
+}
+END_TEST
+
+/* Ended while it writes one file after the other, which is nearly all it does. */
+START_TEST(a_trace_file_is_whole_or_not_there)
+{
+    g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("test");
+    ech_trace_builder_memory(b, "hbm");
+    ech_trace_builder_queue(b, "core", ECH_QUEUE_COMPUTE, 0);
+    for (int i = 0; i < 20000; i++) {
+        EchOp op = ech_op_init(ECH_OP_MARK);
+        op.name = ech_trace_builder_string(b, "mark", -1);
+        op.queue = 0;
+        ech_trace_builder_op(b, op);
+    }
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchTrace) trace = ech_trace_builder_finish(b, &error);
+    ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+    g_autofree char *folder = g_dir_make_tmp("echelon-write-XXXXXX", NULL), *path = g_build_filename(folder, "t.ech", NULL);
+    for (int round = 0; round < 4; round++) {
+        pid_t child = fork();
+        if (child == 0) {
+            signal(SIGTERM, SIG_DFL); /* Check's own handler ends the test */
+            while (ech_trace_file_write(trace, path, NULL))
+                ;
+            _exit(1);
+        }
+        while (!g_file_test(path, G_FILE_TEST_EXISTS))
+            g_usleep(1000);
+        g_usleep(3000);
+        ck_assert_int_eq(kill(child, SIGTERM), 0);
+        int status;
+        ck_assert_int_eq(waitpid(child, &status, 0), child);
+        ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+        g_autoptr(GDir) dir = g_dir_open(folder, 0, NULL);
+        for (const char *name; (name = g_dir_read_name(dir));)
+            ck_assert_str_eq(name, "t.ech");
+        g_autofree char *text = NULL;
+        gsize n;
+        ck_assert(g_file_get_contents(path, &text, &n, NULL));
+        g_autoptr(EchTrace) read = ech_trace_file_read(text, n, path, NULL);
+        ck_assert_ptr_nonnull(read);
+        g_unlink(path);
+    }
+    g_rmdir(folder);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("interrupt");
+    TCase *tests = tcase_create("interrupt");
+    tcase_add_test(tests, a_file_that_is_cut_while_it_is_read);
+    tcase_add_test(tests, a_trace_file_is_whole_or_not_there);
+    suite_add_tcase(suite, tests);
+    return ech_test_main(suite);
+}
