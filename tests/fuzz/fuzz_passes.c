@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (!out)
             continue;
         bool planned = out != trace && strcmp(specs[k], "plan") == 0 && g_strcmp0(ech_trace_get_property(out, "planned_anew"), "hbm") == 0;
-        g_assert(!planned || ech_fuzz_places_are_apart(out));
+        g_assert(!planned || ech_fuzz_places_are_apart(out, "hbm"));
         ech_trace_unref(trace);
         trace = out;
     }

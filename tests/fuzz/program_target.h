@@ -18,8 +18,8 @@ static inline void ech_fuzz_stop(const char *what, const GError *error)
     abort();
 }
 
-/** Buffers with fixed places never overlap while they live, in the trace's own order (a loop's body once); false names nobody. */
-static inline bool ech_fuzz_places_are_apart(const EchTrace *trace)
+/** Buffers with fixed places in @memory (NULL: in any) never overlap while they live, in the trace's own order (a loop's body once); false names nobody. */
+static inline bool ech_fuzz_places_are_apart(const EchTrace *trace, const char *memory)
 {
     size_t n = ech_trace_n_buffers(trace);
     const EchBuffer *buffers = ech_trace_buffers(trace);
@@ -31,6 +31,8 @@ static inline bool ech_fuzz_places_are_apart(const EchTrace *trace)
         if (op->kind != ECH_OP_ALLOC && op->kind != ECH_OP_FREE)
             continue;
         const EchBuffer *b = &buffers[op->target];
+        if (memory && strcmp(ech_trace_memory(trace, b->memory), memory) != 0)
+            continue;
         live[op->target] = op->kind == ECH_OP_ALLOC;
         for (size_t k = 0; op->kind == ECH_OP_ALLOC && b->offset != ECH_OFFSET_NONE && k < n; k++) {
             const EchBuffer *c = &buffers[k];
@@ -60,7 +62,7 @@ static inline void ech_fuzz_pass(const char *spec, EchProgram *program, EchTrace
     g_autoptr(EchTrace) planned = out ? ech_passes_run_trace(passes, NULL, out, diag, &error) : NULL;
     if (error)
         ech_fuzz_stop("plan", error);
-    g_assert(!planned || planned == out || ech_fuzz_places_are_apart(planned));
+    g_assert(!planned || planned == out || ech_fuzz_places_are_apart(planned, NULL));
     if (!changed || changed == program)
         return;
     EchProgramAssignment *assignment = ech_program_assign(changed, (EchBytes)1 << 33, diag, &error);
@@ -70,7 +72,7 @@ static inline void ech_fuzz_pass(const char *spec, EchProgram *program, EchTrace
     g_autoptr(EchTrace) lowered = ech_program_lower(changed, NULL, &options, diag, &error);
     if (error)
         ech_fuzz_stop(spec, error);
-    g_assert(ech_fuzz_places_are_apart(lowered));
+    g_assert(ech_fuzz_places_are_apart(lowered, NULL));
 }
 
 /** Assigns, sums up and lowers @program. @strict: it is well formed, so nothing may fail and places must be apart. */
@@ -97,7 +99,7 @@ static inline void ech_fuzz_program(EchProgram *program, bool strict)
     if (!trace)
         return;
     if (strict && made)
-        g_assert(ech_fuzz_places_are_apart(trace));
+        g_assert(ech_fuzz_places_are_apart(trace, NULL));
     g_autoptr(GString) text = ech_trace_file_print(trace);
     g_autoptr(EchTrace) again = ech_trace_file_read(text->str, text->len, "again", &error);
     if (!again)
