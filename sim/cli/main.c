@@ -81,6 +81,10 @@ int main(int argc, char **argv)
         names[i] = verbs[i].name;
     names[n] = "help";
     const char *nearest = ech_nearest_name(name, names);
+    if (!nearest && g_file_test(name, G_FILE_TEST_EXISTS)) {
+        fprintf(stderr, "echelon: '%s' is a file, not a verb; 'echelon info %s' says what is in it, 'echelon help' lists the verbs\n", name, name);
+        return ECH_EXIT_USAGE;
+    }
     fprintf(stderr, "echelon: '%s' is no verb; %s%s%s'echelon help' lists them\n", name, nearest ? "did you mean '" : "", nearest ? nearest : "",
             nearest ? "'? " : "");
     return ECH_EXIT_USAGE;

@@ -429,7 +429,11 @@ static void append_fit(GString *out, const EchReport *report, unsigned columns)
     if (!report->run->fits)
         append_failure(out, report, columns);
     if (!has_stopped(report) && (report->run->fits || g_strcmp0(report->run->failure.memory, "hbm") == 0))
-        ech_text_wrap(out, "  ", "What would make it fit: 'echelon advise', with the same --trace and --device.", columns);
+        ech_text_wrap(out, "  ",
+                      ech_trace_get_property(report->trace, "sums_only")
+                          ? "What would make it fit takes the program: 'echelon capture --pretend NAME -- COMMAND' writes it down, then 'echelon advise'."
+                          : "What would make it fit: 'echelon advise', with the same --trace and --device.",
+                      columns);
 }
 
 /* What passes and settings of the command line are worth. */

@@ -161,3 +161,6 @@ exit 1
 $ echelon info traces/decode_64.v5e | grep -E 'heap of vector|most live in vector'
   most live in vector         105 MiB  (109627392)
   heap of vector (1)     105 MiB, at most 105 MiB live
+$ echelon tests/golden/data/stream.ech
+echelon: 'tests/golden/data/stream.ech' is a file, not a verb; 'echelon info tests/golden/data/stream.ech' says what is in it, 'echelon help' lists the verbs
+exit 2

@@ -37,7 +37,7 @@ tpu on tpu-v5e (TPU v5e, one chip (one core), 16 GiB HBM)
      133 MiB  HLO temp, not listed                                temporary
        8 MiB  scoped
     1.50 MiB  global
-  What would make it fit: 'echelon advise', with the same --trace and --device.
+  What would make it fit takes the program: 'echelon capture --pretend NAME -- COMMAND' writes it down, then 'echelon advise'.
   That is before anything ran.
 
   Kernel times: none. Engine: native (0.1.0).
