@@ -74,13 +74,14 @@ static const char *tpu_named(const char *word, size_t n)
     return NULL;
 }
 
-/* What compile.py notes beside a program, in STEM.json. */
+/* What captures note beside a program, in STEM.json. */
 typedef struct {
-    const char *chip; /* Static, or NULL. */
-    char *refusal;    /* Owned, or NULL. */
+    const char *chip;     /* Static, or NULL. */
+    char *refusal;        /* Owned, or NULL. */
+    GPtrArray *arguments; /* Owned: texts of integers by the parameter's number (ech_program_set_arguments), or NULL. */
 } Notes;
 
-enum { MOST_REFUSAL = 600 };
+enum { MOST_REFUSAL = 600, MOST_ARGUMENTS = 1 << 16 };
 
 /* The sentences of a compiler's message: what comes before its tables, blanks joined, at most a paragraph. */
 static char *sentences(const char *text)
@@ -99,10 +100,35 @@ static char *sentences(const char *text)
     return g_strconcat(cut, "...", NULL);
 }
 
+/* {"4": "1,2,3"}. False where it is something else. */
+static bool read_arguments(EchJson *json, GPtrArray **ret)
+{
+    if (ech_json_next(json) != ECH_JSON_OBJECT || *ret)
+        return false;
+    g_autoptr(GPtrArray) arguments = g_ptr_array_new_with_free_func(g_free);
+    EchJsonToken token;
+    while ((token = ech_json_next(json)) == ECH_JSON_KEY) {
+        int64_t number = -1;
+        size_t n;
+        const char *key = ech_json_text(json, &n);
+        (void)ech_program_numbers(key, n, &number, 1);
+        if (ech_json_next(json) != ECH_JSON_STRING)
+            return false;
+        if (number < 0 || number >= MOST_ARGUMENTS)
+            continue;
+        if (arguments->len <= number)
+            g_ptr_array_set_size(arguments, (int)number + 1);
+        g_free(arguments->pdata[number]);
+        arguments->pdata[number] = g_strdup(ech_json_text(json, NULL));
+    }
+    *ret = g_steal_pointer(&arguments);
+    return token == ECH_JSON_OBJECT_END;
+}
+
 /* Anything but such notes says nothing. */
 static Notes read_notes(const char *path)
 {
-    Notes notes = {NULL, NULL};
+    Notes notes = {NULL, NULL, NULL};
     g_autofree char *base = g_strdup(path);
     if (g_str_has_suffix(base, ".gz"))
         base[strlen(base) - 3] = '\0';
@@ -123,6 +149,11 @@ static Notes read_notes(const char *path)
         return notes;
     g_autofree char *whole = NULL;
     while (ech_json_next(json) == ECH_JSON_KEY) {
+        if (strcmp(ech_json_text(json, NULL), "arguments") == 0) {
+            if (!read_arguments(json, &notes.arguments))
+                break;
+            continue;
+        }
         bool chip = strcmp(ech_json_text(json, NULL), "chip") == 0, refused = strcmp(ech_json_text(json, NULL), "refused") == 0;
         if (!chip && !refused && strcmp(ech_json_text(json, NULL), "error") != 0) {
             if (!ech_json_skip(json))
@@ -196,7 +227,10 @@ static bool read_with(EchProgram *(*read)(GBytes *, const char *, const char *, 
         return false;
     count_records(ret->program, ret->records);
     bool ours = !ret->program->scheduled && !ret->program->assignment;
-    Notes notes = ech_source_path(source) ? read_notes(ech_source_path(source)) : (Notes){NULL, NULL};
+    Notes notes = ech_source_path(source) ? read_notes(ech_source_path(source)) : (Notes){NULL, NULL, NULL};
+    if (notes.arguments)
+        ech_program_set_arguments(ret->program, notes.arguments);
+    g_clear_pointer(&notes.arguments, g_ptr_array_unref);
     if (ours)
         g_free(notes.refusal); /* What was refused is what a compiler made of it. */
     else

@@ -40,6 +40,7 @@ typedef struct {
     NameMap names, computations, shapes;
     GArray *pending;  /* Pending */
     GArray *controls; /* Pending, into program->control: of the open computation */
+    GArray *operands; /* EchId, of the instruction that is being read */
     EchDiag *diag;
     Slice alias, donors;
     uint32_t stamp;
@@ -267,8 +268,51 @@ static bool read_shape(Reader *r, const char **at, const char *stop, EchId *ret,
     return true;
 }
 
+/* A get-tuple-element of @tuple's element @k, called @name; ECH_NONE where there is no such element. */
+static EchId add_element(Reader *r, Slice name, EchId tuple, int64_t k)
+{
+    const EchProgram *p = ech_program_builder_peek(r->builder);
+    const EchShape *shape = &p->shapes[p->instructions[tuple].shape];
+    if (k < 0 || k >= shape->n_elements)
+        return ECH_NONE;
+    EchInstruction instruction = {.opcode = ECH_HLO_GET_TUPLE_ELEMENT,
+                                  .opcode_name = ech_hlo_name(ECH_HLO_GET_TUPLE_ELEMENT),
+                                  .name = ech_program_builder_string(r->builder, name.text, (gssize)name.n),
+                                  .shape = p->elements[shape->first_element + k],
+                                  .number = k,
+                                  .attributes = name.text};
+    EchId id = ech_program_builder_instruction(r->builder, instruction);
+    ech_program_builder_operand(r->builder, tuple);
+    map_put(&r->names, name, r->stamp, id);
+    return id;
+}
+
+/* The instruction that @name stands for; of "name#1#0", as compilers of late 2026 print elements of tuples, each becomes an instruction before its first user.
+ */
+static EchId find_operand(Reader *r, Slice name)
+{
+    EchId id = map_get(&r->names, name, r->stamp);
+    const char *mark = id == ECH_NONE ? memchr(name.text, '#', name.n) : NULL, *end = name.text + name.n;
+    if (!mark)
+        return id;
+    id = map_get(&r->names, (Slice){name.text, (size_t)(mark - name.text)}, r->stamp);
+    while (id != ECH_NONE && mark < end) {
+        const char *next = memchr(mark + 1, '#', (size_t)(end - mark - 1)), *stop = next ? next : end;
+        Slice element = {name.text, (size_t)(stop - name.text)};
+        EchId known = map_get(&r->names, element, r->stamp);
+        int64_t k = -1;
+        if (known == ECH_NONE && stop - mark < 10)
+            (void)ech_program_numbers(mark + 1, (size_t)(stop - mark - 1), &k, 1);
+        id = known != ECH_NONE ? known : add_element(r, element, id, k);
+        mark = stop;
+    }
+    return id;
+}
+
+/* The ids of the operands, into r->operands. */
 static bool read_operands(Reader *r, const char *at, const char *stop, GError **error)
 {
+    g_array_set_size(r->operands, 0);
     while (at < stop) {
         const char *begin = at, *last = at;
         unsigned depth = 0;
@@ -294,12 +338,12 @@ static bool read_operands(Reader *r, const char *at, const char *stop, GError **
                 break;
             return fail(r, begin, error, "an operand without a name");
         }
-        EchId id = map_get(&r->names, name, r->stamp);
+        EchId id = find_operand(r, name);
         if (id == ECH_NONE) {
             g_autofree char *text = g_strndup(name.text, MIN(name.n, 80));
             return fail(r, name.text, error, "operand '%s' is not defined before its use", text);
         }
-        ech_program_builder_operand(r->builder, id);
+        g_array_append_val(r->operands, id);
     }
     return true;
 }
@@ -579,9 +623,12 @@ static bool read_instruction(Reader *r, GError **error)
         read_literal(&instruction, inside);
     else if (instruction.opcode == ECH_HLO_PARAMETER && ech_program_numbers(inside.text, inside.n, &instruction.number, 1) != 1)
         return fail(r, at, error, "expected a parameter's number");
-    EchId id = ech_program_builder_instruction(r->builder, instruction);
-    if (instruction.opcode != ECH_HLO_CONSTANT && instruction.opcode != ECH_HLO_PARAMETER && !read_operands(r, at + 1, close - 1, error))
+    bool has_operands = instruction.opcode != ECH_HLO_CONSTANT && instruction.opcode != ECH_HLO_PARAMETER;
+    if (has_operands && !read_operands(r, at + 1, close - 1, error))
         return false;
+    EchId id = ech_program_builder_instruction(r->builder, instruction);
+    for (guint k = 0; has_operands && k < r->operands->len; k++)
+        ech_program_builder_operand(r->builder, g_array_index(r->operands, EchId, k));
     read_attributes(r, id, close, stop);
     map_put(&r->names, name, r->stamp, id);
     r->at = stop;
@@ -789,11 +836,13 @@ EchProgram *ech_hlo_read_text(GBytes *text, const char *where, const char *devic
     }
     r.pending = g_array_new(FALSE, FALSE, sizeof(Pending));
     r.controls = g_array_new(FALSE, FALSE, sizeof(Pending));
+    r.operands = g_array_new(FALSE, FALSE, sizeof(EchId));
     g_autoptr(EchHloFrames) frames = ech_hlo_frames_new();
     r.frames = frames;
     bool ok = n > 0 ? read_module(&r, error) : fail(&r, data, error, "the file is empty");
     g_array_unref(r.pending);
     g_array_unref(r.controls);
+    g_array_unref(r.operands);
     g_free(r.names.slots);
     g_free(r.computations.slots);
     g_free(r.shapes.slots);

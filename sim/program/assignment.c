@@ -75,10 +75,11 @@ static int compare_heaps(gconstpointer a, gconstpointer b)
     return (x->space > y->space) - (x->space < y->space);
 }
 
+/* Of one element: a scalar to the compiler, whatever its rank. */
 static bool is_array(const EchProgram *program, const EchInstruction *i)
 {
-    const EchLayout *layout = ech_program_layout(program, i->shape);
-    return layout && layout->rank > 0;
+    const EchShape *shape = &program->shapes[i->shape];
+    return !shape->is_tuple && shape->count != 1;
 }
 
 /* A scalar that comes of arrays is written to memory by the vector unit; one that comes of scalars never leaves the core's registers. */
@@ -96,7 +97,7 @@ static bool comes_of_arrays(const EchProgram *program, const EchInstruction *i)
     return false;
 }
 
-/* Does an allocation hold anything that needs memory: an array of rank 1 or more, or a scalar made of one? */
+/* Does an allocation hold anything that needs memory: an array of more than one element, or a scalar made of one? */
 static bool holds_arrays(const EchProgram *program, const EchProgramAssignment *assignment, const EchAllocation *allocation)
 {
     for (uint32_t k = 0; k < allocation->n_assigned; k++) {
@@ -105,8 +106,8 @@ static bool holds_arrays(const EchProgram *program, const EchProgramAssignment *
             return true;
         const EchValue *value = &program->values[v];
         const EchInstruction *definer = &program->instructions[value->defined.instruction];
-        const EchLayout *layout = ech_program_layout(program, ech_program_subshape(program, definer->shape, value->defined.position));
-        if (layout && (layout->rank > 0 || (!value->is_phi && comes_of_arrays(program, definer))))
+        const EchShape *shape = &program->shapes[ech_program_subshape(program, definer->shape, value->defined.position)];
+        if (!shape->is_tuple && (shape->count != 1 || (!value->is_phi && comes_of_arrays(program, definer))))
             return true;
     }
     return false;
@@ -143,16 +144,20 @@ static EchMemoryAnalysis analyse(const EchProgram *program, const EchProgramAssi
 }
 
 /* The compiler's peak counts by the order in which it made the assignment, which an assignment that was read does not tell: where ours comes to the same
- * sizes, its peak is the compiler's. 0 where it does not. */
+ * sizes, where there is room for all or where there is not, its peak is the compiler's. 0 where neither does. */
 static EchBytes peak_by_rules(const EchProgram *program, const EchProgramAssignment *read)
 {
-    g_autoptr(EchDiag) quiet = ech_diag_new();
-    g_autoptr(EchProgramAssignment) made = ech_program_assign(program, 0, quiet, NULL);
-    if (!made)
-        return 0;
-    EchMemoryAnalysis theirs = analyse(program, read), ours = analyse(program, made);
-    theirs.peak = ours.peak;
-    return memcmp(&theirs, &ours, sizeof ours) == 0 ? ours.peak : 0;
+    for (EchBytes limit = 0; limit < 2; limit++) {
+        g_autoptr(EchDiag) quiet = ech_diag_new();
+        g_autoptr(EchProgramAssignment) made = ech_program_assign(program, limit, quiet, NULL);
+        if (!made)
+            return 0;
+        EchMemoryAnalysis theirs = analyse(program, read), ours = analyse(program, made);
+        theirs.peak = ours.peak;
+        if (memcmp(&theirs, &ours, sizeof ours) == 0)
+            return ours.peak;
+    }
+    return 0;
 }
 
 /* Per space: size of the temporaries' allocation and its largest live sum, from live ranges. */

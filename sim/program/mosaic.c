@@ -46,7 +46,8 @@ typedef enum {
     IOTA,
     ROTATE,
     BROADCAST,
-    FREE, /* names, shapes, waits: no register is computed */
+    SLICE, /* of a memref */
+    FREE,  /* names, shapes, waits: no register is computed */
 } Kind;
 
 static const struct {
@@ -112,8 +113,9 @@ static const struct {
     {"tpu.bitcast", FREE},
     {"tpu.concatenate", FREE},
     {"tpu.reshape", FREE},
-    {"tpu.memref_slice", FREE},
-    {"tpu.memref_squeeze", FREE},
+    {"tpu.memref_slice", SLICE},
+    {"tpu.memref_squeeze", SAME},
+    {"tpu.memref_reshape", SAME},
     {"memref.alloca", FREE},
     {"scf.yield", FREE},
     {"scf.condition", FREE},
@@ -122,8 +124,9 @@ static const struct {
 
 /* What is known of a value. Registers of a vector that hold the same are computed once: a row that is repeated, a scalar, the numbers along one dimension. */
 typedef struct {
-    int64_t value;
+    int64_t value; /* of a memref that is cut to a size of the program's: how many elements */
     bool known;
+    bool bounded;               /* not known, but @value at most */
     uint8_t same;               /* bit d: its registers do not change along dimension d */
     bool spread;                /* all lanes hold the same */
     uint64_t symbol;            /* not known, but the same as others of this number; 0: nothing is known */
@@ -293,15 +296,38 @@ static uint64_t symbol_of(const Walk *w, const EchMlirOp *op)
     return known ? MAX(symbol, 1) : 0;
 }
 
+/* At most the least of what may be known of either, or the most of both. */
+static Value bounded_by(Value a, Value b, bool least)
+{
+    bool has_a = a.known || a.bounded, has_b = b.known || b.bounded;
+    if (!(least ? has_a || has_b : has_a && has_b))
+        return (Value){0};
+    int64_t value = !has_b ? a.value : !has_a ? b.value : least ? MIN(a.value, b.value) : MAX(a.value, b.value);
+    return (Value){.bounded = true, .value = value};
+}
+
+static Value computed(const EchMlirOp *op, Value a, Value b)
+{
+    const char *name = short_name(op->name);
+    Value made = {0};
+    if (a.known && b.known && compute(name, a.value, b.value, &made.value)) {
+        made.known = true;
+        return made;
+    }
+    if (strcmp(name, "arith.minsi") == 0 || strcmp(name, "arith.maxsi") == 0)
+        return bounded_by(a, b, strcmp(name, "arith.minsi") == 0);
+    return (Value){0};
+}
+
 static void scalar(Walk *w, const EchMlirOp *op, const Step *step)
 {
     Value a = value_of(w, op, 0), b = value_of(w, op, 1), c = value_of(w, op, 2), result = {0};
     const EchMlirType *from = ech_mlir_type(w->m, ech_mlir_operand(w->m, op, 0).type);
     switch ((int)step->kind) {
     case CONSTANT: result = (Value){.known = step->known, .value = step->number, .same = UINT8_MAX, .spread = true}; break;
-    case SCALAR: result.known = a.known && b.known && compute(short_name(op->name), a.value, b.value, &result.value); break;
+    case SCALAR: result = computed(op, a, b); break;
     case COMPARE: result.known = step->known && a.known && b.known && compare(step->number, a.value, b.value, &result.value); break;
-    case SELECT: result = a.known ? (a.value ? b : c) : (Value){0}; break;
+    case SELECT: result = a.known ? (a.value ? b : c) : bounded_by(b, c, false); break;
     case CAST: /* one bit is true or false, and all ones as a signed number */
         result = a;
         if (a.known && from && from->bits == 1 && g_str_has_suffix(op->name, ".extsi"))
@@ -479,21 +505,62 @@ static EchBytes weighted(const Walk *w, EchBytes bytes)
     return n < 1e18 ? (EchBytes)n : (EchBytes)1e18;
 }
 
+/* A part of a memref: the sizes that the program computes are the last operands, one for each dimension that the type leaves open. One that is not known is
+ * as large as it may be, at most what it is cut from. */
+static Value sliced(Walk *w, const EchMlirOp *op)
+{
+    const EchMlirType *from = operand_type(w, op, 0), *to = ech_mlir_result_type(w->m, op);
+    if (!from || !to || to->kind != ECH_MLIR_MEMREF || from->rank != to->rank)
+        return (Value){0};
+    uint32_t open = 0, next = 0;
+    for (uint8_t i = 0; i < to->rank; i++)
+        open += to->dims[i] < 0;
+    if (open == 0 || open >= op->n_operands)
+        return (Value){0};
+    EchBytes n = 1;
+    for (uint8_t i = 0; i < to->rank; i++) {
+        int64_t size = to->dims[i];
+        if (size < 0) {
+            Value given = value_of(w, op, op->n_operands - open + next++);
+            bool told = given.known || given.bounded;
+            if (!told && from->dims[i] < 0)
+                return (Value){0};
+            w->work->assumed = w->work->assumed || !given.known;
+            size = !told ? from->dims[i] : from->dims[i] < 0 ? given.value : MIN(given.value, from->dims[i]);
+        }
+        n = ech_bytes_mul(n, (EchBytes)MAX(size, 0));
+    }
+    return (Value){.known = n <= INT64_MAX, .value = (int64_t)n};
+}
+
+static EchBytes copied_bytes(const Walk *w, const EchMlirOp *op, uint32_t k)
+{
+    const EchMlirType *type = operand_type(w, op, k);
+    bool open = false;
+    for (uint8_t i = 0; i < type->rank; i++)
+        open = open || type->dims[i] < 0;
+    Value value = value_of(w, op, k);
+    return !open ? memref_bytes(type) : value.known ? ech_bytes_mul((EchBytes)MAX(value.value, 0), type->bits) / 8 : 0;
+}
+
 /* Copies that the kernel starts by itself: the first operand that is a memref is the source, the next the target. A number among the operands says on which
  * device that target is; as much arrives here as leaves. */
 static void add_copy(Walk *w, const EchMlirOp *op)
 {
     const EchMlirType *ends[2] = {NULL, NULL};
+    EchBytes sizes[2] = {0, 0};
     bool away = false;
     for (uint32_t k = 0, found = 0; k < op->n_operands; k++) {
         const EchMlirType *type = operand_type(w, op, k);
-        if (found < 2 && type && type->kind == ECH_MLIR_MEMREF && type->bits > 0)
+        if (found < 2 && type && type->kind == ECH_MLIR_MEMREF && type->bits > 0) {
+            sizes[found] = copied_bytes(w, op, k);
             ends[found++] = type;
+        }
         away = away || (type && (type->kind == ECH_MLIR_INTEGER || type->kind == ECH_MLIR_INDEX));
     }
     if (!ends[0] || !ends[1])
         return;
-    EchBytes bytes = weighted(w, MIN(memref_bytes(ends[0]), memref_bytes(ends[1])));
+    EchBytes bytes = weighted(w, MIN(sizes[0], sizes[1]));
     if (!is_local(w->m, ends[0]))
         w->work->read = ech_bytes_add(w->work->read, bytes);
     if (!is_local(w->m, ends[1]))
@@ -584,6 +651,7 @@ static void vector(Walk *w, const EchMlirOp *op, Kind kind, bool dead)
     case IOTA: made = iota(w, op); break;
     case BROADCAST: made = broadcast(w, from, result, first); break;
     case FREE: made = reshaped(from, result, first); break;
+    case SLICE: made = sliced(w, op); break;
     case OTHER: break;
     default: add_arithmetic(w, op, 1, 0, &made); break;
     }
@@ -776,6 +844,7 @@ static void walk_op(Walk *w, uint32_t id)
     case IOTA:
     case ROTATE:
     case BROADCAST:
+    case SLICE:
     case FREE:
     default: break;
     }

@@ -71,12 +71,13 @@ static EchId member_behind(const EchProgram *p, const EchId *callers, EchId *id,
     }
 }
 
-/* The constant that an array is, copies and loops between them; ECH_NONE for others. */
+/* The constant that an array is, or the argument whose contents are known, copies and loops between them; ECH_NONE for others. */
 static EchId constant_behind(const EchProgram *p, const EchId *callers, EchId id)
 {
     for (unsigned hops = 0; id != ECH_NONE && hops < MAX_HOPS; hops++) {
         const EchInstruction *i = &p->instructions[id];
         switch ((int)i->opcode) {
+        case ECH_HLO_PARAMETER:
         case ECH_HLO_CONSTANT: return i->literal || i->has_literal ? id : ECH_NONE;
         case ECH_HLO_COPY:
         case ECH_HLO_COPY_START:
@@ -213,5 +214,27 @@ void ech_program_derive_grids(EchProgram *p)
             instruction->grid = grids->len;
         }
     }
+    g_free(p->grids);
     p->grids = (EchKernelGrid *)(void *)g_array_free(g_steal_pointer(&grids), FALSE);
+}
+
+void ech_program_set_arguments(EchProgram *p, const GPtrArray *texts)
+{
+    const EchComputation *entry = &p->computations[p->entry];
+    bool any = false;
+    for (uint32_t i = entry->first; i < entry->first + entry->n; i++) {
+        EchInstruction *parameter = &p->instructions[i];
+        const char *text = NULL;
+        if (parameter->opcode == ECH_HLO_PARAMETER && parameter->number >= 0 && (uint64_t)parameter->number < texts->len)
+            text = texts->pdata[parameter->number];
+        if (!text)
+            continue;
+        GBytes *kept = g_bytes_new(text, strlen(text)); /* where programs that are made of this one find it, too */
+        g_ptr_array_add(p->keep, kept);
+        parameter->literal = g_bytes_get_data(kept, NULL);
+        parameter->literal_n = (uint32_t)MIN(strlen(text), (size_t)UINT32_MAX);
+        any = true;
+    }
+    if (any)
+        ech_program_derive_grids(p);
 }

@@ -63,7 +63,8 @@ typedef struct {
     uint32_t first_position;            /**< Of its positions in EchProgram.positions. */
     int64_t number;                     /**< parameter: its number. get-tuple-element: the index. constant: an integer scalar's value (valid if has_literal). */
     uint8_t has_literal;
-    const char *literal; /**< Constant array of integers: its text ("{ {1, 2}, {3, 4} }"), literal_n bytes, borrowed; NULL where it was left out. */
+    const char
+        *literal; /**< Array of integers, a constant or an argument that is known: its text ("{ {1, 2}, {3, 4} }"), literal_n bytes, borrowed; or NULL. */
     uint32_t literal_n;
     uint32_t grid;          /**< Derived: a kernel of the program's own whose code was read: 1 + its place in EchProgram.grids; else 0. */
     const char *attributes; /**< The rest of the line, as XLA prints it: ", dimensions={0}, metadata={...}"; attributes_n bytes, not terminated. */
@@ -380,6 +381,10 @@ static inline const char *ech_program_kernels_for(const EchProgram *program)
 }
 /** The chip a TPU program's sizes hold for must be known for tuple tables: sets it. ECH_ERROR_CONFIG for a name that is no TPU. */
 bool ech_program_set_chip(EchProgram *program, const char *device_name, GError **error);
+
+/** What the program was called with: @texts[k] (char *, or NULL: not known) has the integers that parameter k holds, "1,2,3". Kernels of the program's own that
+ * choose their steps by them are read anew. What is no array of as many integers says nothing. */
+void ech_program_set_arguments(EchProgram *program, const GPtrArray *texts);
 
 /** Bytes as `compiled.memory_analysis()` counts them. */
 typedef struct {

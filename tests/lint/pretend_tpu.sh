@@ -57,6 +57,8 @@ for chip in v2 v4 v5p tpu7x; do # meshes of what are chips or cores to JAX
 done
 
 cat >"$work/chips.py" <<'PY'
+import functools
+import resource
 import threading
 
 import jax
@@ -85,6 +87,7 @@ def mapped(w, x):
 y = jax.pmap(mapped, axis_name="i", donate_argnums=0)(jnp.ones((8, 128, 128)), jnp.ones((8, 128, 128)))
 assert y.shape == (8, 128, 128) and not y.sum()
 
+split_8 = NamedSharding(Mesh(numpy.array(jax.devices()), ("d",)), P("d"))
 mesh = Mesh(numpy.array(jax.devices()[4:]), ("d",))
 twice = jax.jit(lambda v: v * 2, out_shardings=NamedSharding(mesh, P("d")))
 twice.__wrapped__.__name__ = "twice"
@@ -127,6 +130,30 @@ def more(v):
     return v * 2
 
 
+class Model:
+    @functools.partial(jax.jit, static_argnums=0)
+    def doubled(self, v):
+        return v * 2
+
+
+model = Model()  # a method of jax.jit is one as JAX's are
+assert model.doubled(jnp.ones(4)).shape == (4,) and model.doubled.lower(model, jnp.ones(4)).compile().memory_analysis().argument_size_in_bytes == 512
+
+
+@jax.jit
+def picked(table, at):
+    return table[at]
+
+
+picked(jnp.ones((64, 8)), jnp.array([3, 1, 2]))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+large = jnp.ones((1 << 15, 1 << 14)) * 2  # 2 GiB of the chip's, of which this machine gives nothing
+brought = jax.device_put(numpy.zeros((1 << 15, 1 << 14), "float32"), split_8)
+assert large.devices() == {chip} and brought.sharding == split_8 and resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 19
+assert not large[0, 0]
+with jax.default_device(host):
+    assert (jnp.ones(1 << 20) * 3)[5] == 3  # and on the host it is what it is
+del large, brought
 assert chip.memory_stats()["bytes_in_use"] > 20 << 30
 jax.jit(more)(jax.jit(lambda: jnp.ones(2 << 30))())
 assert chip.memory_stats()["peak_bytes_in_use"] > 35 << 30
@@ -142,6 +169,7 @@ said 'ahead: compiled ahead of time for 16 x v6e'
 said 'more: DOES NOT FIT beside them: it needs 16.00 GiB itself'
 said 'this process has all 8 chips'
 said 'no profile is written'
+grep -q '"1": "3,1,2"' "$work"/q.*.picked/program.json || { echo "what picked was given last:"; cat "$work"/q.*.picked/program.json; exit 1; }
 [ "$(ls -d "$work"/q.*.alike*/program.hlo.txt.gz 2>/dev/null | wc -l)" = 3 ] || { echo "three threads left:" "$work"/q.*; exit 1; }
 
 "$echelon" capture --pretend tpu-v5e --gpus 4 -o "$work/p" -- python3 "$work/step.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }

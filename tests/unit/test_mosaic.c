@@ -330,12 +330,46 @@ START_TEST(many_products)
 }
 END_TEST
 
+/* Rows of 4 KiB, as many of each sequence as its length says (20, 0, 100, 33 of pages of 16): the capture notes what it was called with. Without that each
+ * copy is as large as it may be. */
+START_TEST(rows_by_lengths)
+{
+    enum { ROW = 8 * 128 * 4, PAGE = 16 };
+    g_autoptr(EchImport) import = ech_test_import(ECH_SOURCE_DIR "/traces/ragged_copies.v5e", NULL);
+    const EchKernelGrid *grid = grid_of(import, "ragged_copies.1");
+    ck_assert_uint_eq(grid->read, (20 + 100 + 33) * ROW);
+    ck_assert(!grid->assumed);
+    gsize n;
+    g_autofree guchar *code = code_of(import, "ragged_copies.1", &n);
+    EchKernelGrid unknown;
+    uint64_t visits = ECH_MOSAIC_VISITS;
+    GError *error = NULL;
+    ck_assert_ok(ech_mosaic_read(code, n, (EchMosaicArray[4]){{0}}, 3, 4, &visits, &unknown, &error), error);
+    ck_assert(unknown.assumed);
+    ck_assert_uint_eq(unknown.read % (PAGE * ROW), 0);
+    ck_assert_uint_ge(unknown.read, 4 * PAGE * ROW);
+    /* What is told of an argument holds for programs that are made of this one, too, and anything else says nothing. */
+    g_autoptr(GPtrArray) texts = g_ptr_array_new();
+    char lengths[] = "1,2,3,4", too_few[] = "0";
+    g_ptr_array_add(texts, lengths);
+    g_ptr_array_add(texts, too_few);
+    ech_program_set_arguments(import->program, texts);
+    ck_assert_uint_eq(grid_of(import, "ragged_copies.1")->read, 10 * ROW);
+    g_autoptr(EchProgramBuilder) builder = ech_program_builder_new_from(import->program);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchProgram) made = ech_program_builder_finish(builder, "tpu-v5e", diag, &error);
+    ck_assert_ok(made != NULL, error);
+    ck_assert_uint_eq(ech_program_grid(made, ech_test_instruction(made, "ragged_copies.1"))->read, 10 * ROW);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("mosaic");
     TCase *tcase = tcase_create("mosaic");
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, work_of_attention);
+    tcase_add_test(tcase, rows_by_lengths);
     tcase_add_test(tcase, unknown_data);
     tcase_add_test(tcase, both_readers);
     tcase_add_test(tcase, constants_of_a_proto);

@@ -593,6 +593,50 @@ START_TEST(cuts_over_cores_count_from_the_most_major)
 }
 END_TEST
 
+/* As compilers of late 2026 print elements of tuples, without instructions of their own. */
+START_TEST(elements_named_by_their_tuples)
+{
+    static const char text[] = "HloModule m, is_scheduled=true\n\n"
+                               "ENTRY %%main (p: (f32[8], (s32[4], f32[2]))) -> f32[2] {\n"
+                               "  %%p = (f32[8]{0}, (s32[4]{0}, f32[2]{0})) parameter(0)\n"
+                               "  %%n = f32[2]{0} negate(%%p#1#1)\n"
+                               "  ROOT %%s = f32[2]{0} add(%%n, f32[2]{0} %%p#1#1)%s\n}\n";
+    g_autofree char *good = g_strdup_printf(text, ""), *bad = g_strdup_printf(text, "\n  %q = f32[2]{0} negate(%p#2)");
+    g_autoptr(EchProgram) p = ech_test_program(good, "tpu-v5e");
+    ck_assert_uint_eq(p->n_instructions, 5); /* each element once */
+    EchId inner = ech_test_instruction(p, "p#1"), element = ech_test_instruction(p, "p#1#1");
+    ck_assert_uint_eq(p->instructions[element].opcode, ECH_HLO_GET_TUPLE_ELEMENT);
+    ck_assert_int_eq(p->instructions[element].number, 1);
+    ck_assert_uint_eq(ech_program_operand(p, &p->instructions[element], 0), inner);
+    ck_assert_uint_eq(p->shapes[p->instructions[element].shape].count, 2);
+    ck_assert_uint_eq(ech_program_operand(p, &p->instructions[ech_test_instruction(p, "s")], 1), element);
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)bad, strlen(bad), "m");
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = ech_import_source(source, "hlo", NULL, &error);
+    ck_assert_ptr_null(import);
+    ck_assert_str_eq(error->message, "m:7:26: operand 'p#2' is not defined before its use");
+}
+END_TEST
+
+/* libtpu counts no temporaries where they are scalars alone, arrays of one element among them. */
+START_TEST(arrays_of_one_element_are_scalars)
+{
+    static const char text[] = "HloModule m, is_scheduled=true\n\n"
+                               "ENTRY %%main (p: s32[%u]) -> s32[512] {\n"
+                               "  %%p = s32[%u]{0:T(128)} parameter(0)\n"
+                               "  %%c = s32[%u]{0:T(128)} copy(%%p)\n"
+                               "  %%b = s32[]{:T(128)} %s(%%c)\n"
+                               "  ROOT %%r = s32[512]{0:T(512)} broadcast(%%b), dimensions={}\n}\n";
+    g_autofree char *one = g_strdup_printf(text, 1, 1, 1, "bitcast"), *two = g_strdup_printf(text, 2, 2, 2, "custom-call");
+    g_autoptr(EchProgram) p = ech_test_program(one, "tpu-v5e");
+    g_autoptr(EchProgram) q = ech_test_program(two, "tpu-v5e");
+    assign(p);
+    assign(q);
+    ck_assert_uint_eq(ech_program_memory_analysis(p).temp, 0);
+    ck_assert_uint_gt(ech_program_memory_analysis(q).temp, 0);
+}
+END_TEST
+
 /* JAX writes what a Pallas kernel in a mesh says of itself over several lines. */
 START_TEST(attributes_go_on_over_lines)
 {
@@ -776,6 +820,8 @@ int main(void)
     tcase_add_test(small, folded_starts);
     tcase_add_test(small, cuts_over_cores_count_from_the_most_major);
     tcase_add_test(small, attributes_go_on_over_lines);
+    tcase_add_test(small, elements_named_by_their_tuples);
+    tcase_add_test(small, arrays_of_one_element_are_scalars);
     tcase_add_test(small, charges_of_gathers_and_custom_calls);
     tcase_add_test(small, fusions_that_move_rows_cost_as_the_compiler_says);
     tcase_add_test(small, hostile_programs_are_refused);

@@ -22,12 +22,14 @@ The folder then holds
   program.hlo.txt.gz                  the scheduled module
   program.buffer-assignment.txt.gz    every buffer, its memory and offset
   program.before.hlo.txt.gz           with --before: the module as it was handed to the compiler, without schedule, fusions or copies
-  program.json                        memory_analysis() in the compiler's own words, the chip, the versions, the command, and what the compiler refused
+  program.json                        memory_analysis() in the compiler's own words, the chip, the versions, the command, what the compiler refused, and the
+                                      integers that a captured program was given last
 """
 import argparse
 import ctypes
 import glob
 import gzip
+import importlib
 import importlib.machinery
 import importlib.metadata
 import importlib.util
@@ -112,7 +114,14 @@ def tpu_environment(chip, slice_):
     """What libtpu is to believe: no chip is opened, and several compilers may work side by side."""
     _, _, prefix, counted = TPUS[chip]
     return {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": f"{prefix}-{chips_of(slice_) * counted}", "TPU_WORKER_HOSTNAMES": "localhost",
-            "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
+            "TPU_WORKER_ID": "0", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
+
+
+def describe_slice(chip, slice_):
+    """The chips of a slice, of which a host has four at most."""
+    from jax.experimental import topologies
+    host = [min(int(n), 2) for n in slice_.split("x")[:2]] + [1]
+    return topologies.get_topology_desc(platform="tpu", topology_name=f"{chip}:{slice_}", chips_per_host_bounds=host).devices
 
 
 def parse_mesh(text):
@@ -128,12 +137,13 @@ def parse_mesh(text):
 
 def tell_pallas(device):
     """Kernels that ask which chip they are for (emit_pipeline's) look at the one that is here: tell them of the described one."""
-    try:
-        from jax._src.pallas.mosaic import tpu_info
-    except ImportError:
-        return  # another jax, whose kernels do not ask
-    tpu_info.get_device_kind = lambda: device.device_kind
-    tpu_info.get_num_device_cores = lambda: device.num_cores
+    for name in ("jax._src.tpu_info", "jax._src.pallas.mosaic.tpu_info"):  # since jax 0.11, and before; kernels of older ones do not ask
+        try:
+            tpu_info = importlib.import_module(name)
+        except ImportError:
+            continue
+        tpu_info.get_device_kind = lambda: device.device_kind
+        tpu_info.get_num_device_cores = lambda: device.num_cores
 
 
 class Target:
@@ -154,18 +164,18 @@ class Target:
                                      major=major, minor=minor, extension="ACCELERATED_FEATURES" if major >= 9 else "NONE", pcie=pcie)
         try:
             if self.is_gpu:
-                topology = topologies.get_topology_desc(platform="cuda", target_config=text, topology=f"1x1x{math.prod(axes.values())}")
+                described = topologies.get_topology_desc(platform="cuda", target_config=text, topology=f"1x1x{math.prod(axes.values())}").devices
             else:
-                topology = topologies.get_topology_desc(platform="tpu", topology_name=f"{chip}:{slice_}")
+                described = describe_slice(chip, slice_)
         except NotImplementedError:
             sys.exit(f"this jax knows no {'CUDA' if self.is_gpu else 'TPU'} compiler; pip install {CUDA_PACKAGE if self.is_gpu else 'libtpu'}")
         except (RuntimeError, ValueError) as error:
             wanted = "" if self.is_gpu else f" Slices of {chip}: {', '.join(TPUS[chip][0])}."
             sys.exit(f"{chip} cannot be described: {str(error).splitlines()[0]}{wanted}")
         devices = math.prod(axes.values())
-        if devices > len(topology.devices):
-            sys.exit(f"the mesh has {devices} devices, {chip}:{slice_} only {len(topology.devices)}")
-        self.devices = topology.devices[:devices]
+        if devices > len(described):
+            sys.exit(f"the mesh has {devices} devices, {chip}:{slice_} only {len(described)}")
+        self.devices = described[:devices]
         if not self.is_gpu:
             tell_pallas(self.devices[0])
         mesh = self.mesh = Mesh(np.array(self.devices).reshape(list(axes.values())), tuple(axes))
@@ -362,6 +372,16 @@ def keep_program(dump, stem, what, before=False, package="jax", ran=False):
                    **{k: what[k] for k in ("codegen", "error", "refused", "memory_analysis")}}, out, indent=1)
         out.write("\n")
     return True
+
+
+def note_arguments(stem, arguments):
+    """Beside what is noted of a program: the integers that it was given last, by the numbers of its parameters. How long sequences are, say."""
+    with open(stem + ".json") as file:
+        notes = json.load(file)
+    with open(stem + ".json.part", "w") as out:
+        json.dump({**notes, "arguments": {str(k): ",".join(map(str, values)) for k, values in arguments.items()}}, out, indent=1)
+        out.write("\n")
+    os.replace(stem + ".json.part", stem + ".json")
 
 
 def run_compiler(parser, args, slice_, axes, keywords, options, dump):

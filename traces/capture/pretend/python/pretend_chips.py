@@ -3,6 +3,7 @@ more, the host's own. Only what of JAX runs things still sees CPU devices in the
 import functools
 import math
 import sys
+import threading
 
 # Parts of JAX that choose for a device and run nothing on it.
 _CHOOSING = ("jax._src.mesh_utils", "jax._src.pallas.", "jax.experimental.")
@@ -10,20 +11,47 @@ _OF_CHIPS = ("coords", "core_on_chip", "num_cores", "slice_index")  # what a TPU
 
 
 class Chips:
-    def __init__(self, jax, described, hbm_bytes):
-        """@described: the chips, of a topology; hbm_bytes: what the runtime hands out of each one's memory."""
-        self.jax, self.described, self.hbm_bytes = jax, described, hbm_bytes
-        self.peak = [0] * len(described)
-        devices = jax.devices("cpu")
-        self.devices, self.host = devices[:-1], devices[-1]
-        self._chip_of = dict(zip(self.devices, described))
+    def __init__(self, jax, describe, hbm_bytes):
+        """@describe: gives the chips, of a topology; hbm_bytes: what the runtime hands out of each one's memory."""
+        from jax._src import xla_bridge
+        self.jax, self.describe, self.hbm_bytes = jax, describe, hbm_bytes
+        self.described, self.devices, self.host, self.peak, self._chip_of = [], [], None, [], {}
+        self._begun, self._beginning = False, threading.RLock()
+        backends, self._all_devices = xla_bridge.backends, xla_bridge.devices
+
+        @functools.wraps(backends)
+        def begun_backends():
+            self.begin()
+            return backends()
+
+        xla_bridge.backends = begun_backends
+        self._show_functions(xla_bridge)
+
+    def begin(self):
+        """When the program first asks for devices: until then it may still say, by the environment, how libtpu and XLA are to be started."""
+        with self._beginning:
+            if self._begun:
+                return
+            self._begun = True
+            self.described = self.describe()
+            self.peak = [0] * len(self.described)
+            self.jax.config.update("jax_platforms", "cpu")
+            self.jax.config.update("jax_num_cpu_devices", len(self.described) + 1)
+            devices = self._all_devices("cpu")
+            self.devices, self.host = devices[:-1], devices[-1]
+            self._chip_of.update(zip(self.devices, self.described))
+            self._show_devices()
 
     def described_of(self, device_list):
         """The chips that a program is to be compiled for, given the devices that it names (None: nothing says), and whether they are pretended ones."""
+        self.begin()
         if device_list is None:
             return [self.described[0]], True
         devices = list(device_list)
         return [self._chip_of.get(device, device) for device in devices], all(device in self._chip_of for device in devices)
+
+    def has_all(self, devices):
+        return all(device in self._chip_of for device in devices)
 
     def bytes_in_use(self, device, without=frozenset()):
         """Of the arrays that are alive on a chip, but for those whose ids are given."""
@@ -45,9 +73,21 @@ class Chips:
 
     # -- what the program sees --
 
-    def show(self):
+    def _show_functions(self, xla_bridge):
         jax = self.jax
-        from jax._src import xla_bridge
+        for name in ("devices", "local_devices"):
+            found = self._found(getattr(xla_bridge, name))
+            setattr(xla_bridge, name, found)
+            setattr(jax, name, found)
+        for name in ("device_count", "local_device_count"):
+            def count(backend=None):
+                return len(jax.devices(backend))
+            functools.update_wrapper(count, getattr(xla_bridge, name))
+            setattr(xla_bridge, name, count)
+            setattr(jax, name, count)
+        jax.default_backend = lambda: "tpu"
+
+    def _show_devices(self):
         kind = type(self.host)
         chip_of = self._chip_of
         # The topology that libtpu describes has a v4's cores as devices of their own; meshes by wires are of chips.
@@ -79,18 +119,6 @@ class Chips:
         kind.memory_stats = memory_stats
         kind.__repr__ = lambda device: own_repr(chip_of.get(device, device))
         kind.__str__ = lambda device: own_str(chip_of.get(device, device))
-
-        for name in ("devices", "local_devices"):
-            found = self._found(getattr(xla_bridge, name))
-            setattr(xla_bridge, name, found)
-            setattr(jax, name, found)
-        for name in ("device_count", "local_device_count"):
-            def count(backend=None):
-                return len(jax.devices(backend))
-            functools.update_wrapper(count, getattr(xla_bridge, name))
-            setattr(xla_bridge, name, count)
-            setattr(jax, name, count)
-        jax.default_backend = lambda: "tpu"
 
     def _found(self, devices):
         """jax.devices() and jax.devices("tpu") are the chips, jax.devices("cpu") is the host."""

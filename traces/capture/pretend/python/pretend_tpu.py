@@ -6,17 +6,22 @@ all but those parts of JAX that run things. What the program does outside of jax
 import atexit
 import functools
 import hashlib
-import math
-import mmap
 import os
 import re
 import sys
 import threading
 import time
-import weakref
+import types
 
+import pretend_arrays
 import pretend_chips
 import pretend_compile as capture  # traces/capture/compile.py
+
+
+_MOST_INTEGERS = 1 << 16  # of an argument whose values are kept
+_CHIP, _DEVICES = os.environ["ECHELON_PRETEND_CHIP"], int(os.environ["ECHELON_PRETEND_DEVICES"])
+_SLICE = capture.choose_slice(_CHIP, _DEVICES, None)
+_ENVIRONMENT = capture.tpu_environment(_CHIP, _SLICE)
 
 
 def _say(text):
@@ -30,6 +35,25 @@ class _Program:
         self.name, self.tree, self.results, self.donated, self.executable = name, lowered.out_tree, results, donated, executable
         self.lowered, self.n_devices, self.memory = lowered, n_devices, executable.get_compiled_memory_stats()
         self.calls = self.beside = 0
+        self.kept = sorted(lowered._lowering.compile_args["kept_var_idx"])  # which of its arguments are the program's parameters
+        self.given, self.noted, self.noted_at = {}, {}, 0.0
+
+    def was_given(self, leaves, is_made):
+        """The integers of the last call: what kernels choose their steps by. Kept now and then, for a process that others will kill."""
+        import numpy
+        if len(leaves) == len(self.donated):
+            self.given = {}
+            for k, leaf in enumerate(leaves[i] for i in self.kept):
+                if getattr(getattr(leaf, "dtype", None), "kind", "-") in "iub" and leaf.size <= _MOST_INTEGERS and not is_made(leaf):
+                    own = leaf.addressable_data(0) if hasattr(leaf, "addressable_data") else leaf
+                    self.given[k] = numpy.asarray(own).ravel().astype(int).tolist()
+        if time.monotonic() > self.noted_at + 1:
+            self.note()
+
+    def note(self):
+        if self.given != self.noted:
+            capture.note_arguments(os.path.join(self.name, "program"), self.given)
+            self.noted, self.noted_at = self.given, time.monotonic()
 
     def bytes_of_its_own(self):
         """What a device holds of it while it runs: arguments and results, too."""
@@ -50,7 +74,7 @@ class _Jitted:
         return pretended.call(program, given, named) if program else self._jitted(*given, **named)
 
     def __get__(self, instance, owner=None):
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else types.MethodType(self, instance)
 
     def __getattr__(self, name):
         return getattr(self._jitted, name)
@@ -130,26 +154,29 @@ class _Compiled:
 
 
 class _Pretended:
-    def __init__(self, jax, chip, n_devices):
-        from jax.experimental import topologies
-        self.jax, self.chip = jax, chip
-        self.dump = capture.temporary_folder()
-        os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_dump_to=%s --xla_dump_hlo_as_text --xla_dump_large_constants" % self.dump
-        slice_ = capture.choose_slice(chip, n_devices, None)
-        os.environ.update(capture.tpu_environment(chip, slice_))
-        try:
-            described = topologies.get_topology_desc(platform="tpu", topology_name="%s:%s" % (chip, slice_)).devices[:n_devices]
-        except NotImplementedError:
-            sys.exit("echelon capture: this jax knows no TPU compiler; pip install libtpu")
-        capture.tell_pallas(described[0])
+    def __init__(self, jax):
+        self.jax, self.chip = jax, _CHIP
+        self.dump = None
         self.hbm_bytes = int(os.environ["ECHELON_PRETEND_HBM"])
-        self.chips = pretend_chips.Chips(jax, described, self.hbm_bytes)
+        self.chips = pretend_chips.Chips(jax, self.describe, self.hbm_bytes)
+        self.arrays = pretend_arrays.Arrays(jax, self.chips)
+        self.arrays.take_over()
         self.programs, self.written, self.names = {}, {}, {}  # by what was given; by what was compiled; folders of a name
         self.compiling = threading.RLock()  # one at a time: all are dumped into one folder
         self.called_as = None  # the name of the program's function, where JAX has wrapped it in one of its own
-        self.nothing = None  # zeros, as many as the largest result took
-        self.made = weakref.WeakValueDictionary()  # arrays of such zeros, by id
-        atexit.register(self.tell)
+        self.teller = None  # the process that says at its end what it called
+
+    def describe(self):
+        """The chips; libtpu and XLA look at what the program told them by the environment now, and not again."""
+        self.dump = capture.temporary_folder()
+        os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_dump_to=%s --xla_dump_hlo_as_text --xla_dump_large_constants" % self.dump
+        os.environ.update(_ENVIRONMENT)
+        try:
+            described = capture.describe_slice(_CHIP, _SLICE)[:_DEVICES]
+        except NotImplementedError:
+            sys.exit("echelon capture: this jax knows no TPU compiler; pip install libtpu")
+        capture.tell_pallas(described[0])
+        return described
 
     def is_outermost(self):
         from jax._src import core
@@ -216,6 +243,7 @@ class _Pretended:
         from jax._src import compiler
         from jaxlib import _jax
         begun = time.monotonic()
+        self.tell_at_end()
         lowering = lowered._lowering
         module, name = self.name_of(lowered)
         n = len(chips)
@@ -289,59 +317,29 @@ class _Pretended:
         program.beside = max(program.beside, beside)
         total = beside + program.bytes_of_its_own()
         self.chips.ran(program.lowered._lowering._device_list or [device], total)
-        results = [self.zeros(info, sharding) for info, sharding in program.results]
+        results = [self.arrays.zeros(info, sharding) for info, sharding in program.results]
         if len(leaves) != len(program.donated):
             leaves = [leaf for leaf in leaves if hasattr(leaf, "dtype")]  # without static arguments
+        program.was_given(leaves, self.arrays.is_made)
         for leaf, gone in zip(leaves, program.donated if len(leaves) == len(program.donated) else ()):
             if gone and isinstance(leaf, self.jax.Array) and not leaf.is_deleted():
                 leaf.delete()
         return self.jax.tree.unflatten(program.tree, results)
 
-    def zeros(self, info, sharding):
-        """An array that takes no memory: all of them are the same page of zeros, read over and over."""
-        jax = self.jax
-        if jax.dtypes.issubdtype(info.dtype, jax.dtypes.prng_key):
-            return jax.random.split(jax.random.key(0, impl=info.dtype._impl.name), info.shape) if info.shape else jax.random.key(0, impl=info.dtype._impl.name)
-        import numpy
-        dtype = numpy.dtype(info.dtype)
-        shape = sharding.shard_shape(info.shape)
-        n = math.prod(shape) * dtype.itemsize
-        if self.nothing is None or len(self.nothing) < n:
-            self.nothing = mmap.mmap(-1, max(n, mmap.PAGESIZE), prot=mmap.PROT_READ)
-        shard = numpy.frombuffer(self.nothing, dtype=numpy.uint8, count=n).view(dtype).reshape(shape)
-        array = jax.make_array_from_callback(info.shape, sharding, lambda index: shard)
-        self.made[id(array)] = array
-        return array
-
-    def putting(self, device_put):
-        """jax.device_put, but that zeros take no memory where they are put either: optimizer state on the host, parameters on a mesh."""
-        jax = self.jax
-        from jax.sharding import Sharding, SingleDeviceSharding
-
-        def is_place(what):
-            return what is None or isinstance(what, (Sharding, jax.Device))
-
-        def put_leaf(leaf, place, named):
-            if place is None or self.made.get(id(leaf)) is not leaf or leaf.is_deleted():
-                return device_put(leaf, place, **named)
-            put = self.zeros(leaf, place if isinstance(place, Sharding) else SingleDeviceSharding(place))
-            if named.get("donate") is True:
-                leaf.delete()
-            return put
-
-        @functools.wraps(device_put)
-        def put(x, device=None, **named):
-            places = jax.tree.leaves(device, is_leaf=is_place)
-            if not self.is_outermost() or device is None or not all(map(is_place, places)):
-                return device_put(x, device, **named)
-            return jax.tree.map(lambda place, part: jax.tree.map(lambda leaf: put_leaf(leaf, place, named), part), device, x, is_leaf=is_place)
-
-        return put
-
     # -- at the end --
 
+    def tell_at_end(self):
+        if self.teller == os.getpid():
+            return
+        self.teller = os.getpid()
+        from multiprocessing.util import Finalize
+        atexit.register(self.tell)
+        Finalize(None, self.tell, exitpriority=-100)  # processes of multiprocessing end without atexit
+
     def tell(self):
-        for program in self.written.values():
+        written, self.written = self.written, {}
+        for program in written.values():
+            program.note()
             beside = ", beside up to %.2f GiB of other arrays on each device" % (program.beside / 2**30) if program.beside >= 1 << 26 else ""
             name, own = os.path.basename(program.name), program.bytes_of_its_own()
             _say("%s: called %d time%s%s" % (name, program.calls, "" if program.calls == 1 else "s", beside))
@@ -355,15 +353,26 @@ def _unsaid(sharding):
     return type(sharding).__name__ in ("UnspecifiedValue", "AUTO")
 
 
-def install(jax):
+def begin(finder):
+    """When Python starts: programs look for chips before they import jax."""
+    os.environ.update(_ENVIRONMENT)
+    finder.when("jax", _install, "this jax's programs are not compiled for a TPU")
+    finder.when("tpu_info.device", _tell_chips, "tpu_info finds no TPU")
+
+
+def _tell_chips(device):
+    """Google's tpu-info, which servers ask for the chips of this machine."""
+    name = _CHIP.removeprefix("tpu")
+    chip = next(chip for chip in device.TpuChip if chip.value.name == name)
+    device.get_local_chips = lambda: (chip, -(-_DEVICES // chip.value.devices_per_chip))
+
+
+def _install(jax):
     """When the program has imported jax: before it asks for devices."""
-    chip, n_devices = os.environ["ECHELON_PRETEND_CHIP"], int(os.environ.get("ECHELON_PRETEND_DEVICES", "1"))
-    jax.config.update("jax_platforms", "cpu")
-    jax.config.update("jax_num_cpu_devices", n_devices + 1)
     jax.config.update("jax_hlo_source_file_canonicalization_regex", r".*/(?=(?:site|dist)-packages/)")
     from jax._src import source_info_util
     source_info_util.register_exclusion(__file__)  # no line of the program's
-    pretended = _Pretended(jax, chip, n_devices)
+    pretended = _Pretended(jax)
     jit = jax.jit
 
     @functools.wraps(jit)
@@ -376,12 +385,10 @@ def install(jax):
         return _Jitted(pretended, function, jit(function, **options), dict(options.get("compiler_options") or {}))
 
     jax.jit = pretended_jit
-    jax.device_put = pretended.putting(jax.device_put)
     jax.pmap = _mapped(pretended, jax.pmap, pretended_jit)
-    jax.distributed.initialize = _alone(jax, n_devices)
+    jax.distributed.initialize = _alone(jax, _DEVICES)
     _profile_nothing(jax)
     _lower_for(pretended.chips)
-    pretended.chips.show()
 
 
 def _mapped(pretended, pmap, pretended_jit):
@@ -440,6 +447,7 @@ def _lower_for(chips):
 
     @functools.wraps(own)
     def get_backend(context, *given, **named):
+        chips.begin()
         ours = tuple(context.platforms) == ("tpu",) and context.backend is chips.host.client
         return chips.described[0].client if ours else own(context, *given, **named)
 

@@ -337,7 +337,7 @@ _finder = _Finder()
 if os.environ.get("ECHELON_PRETEND_TPU_OUT"):
     import pretend_tpu
     sys.meta_path.insert(0, _finder)
-    _finder.when("jax", pretend_tpu.install, "this jax's programs are not compiled for a TPU")
+    pretend_tpu.begin(_finder)
 if os.environ.get("ECHELON_PRETEND_OUT"):
     sys.meta_path.insert(0, _finder)
     _finder.when("torch", _install, "no ranges and no memory snapshot of this program")

@@ -1,0 +1,146 @@
+"""Arrays on chips that are not there, which take no memory: what programs for the chips give back, and large arrays of floats that the program makes outside of
+jax.jit or brings from the host. All of them are zeros, the same page of them, read over and over; smaller ones keep their values."""
+import math
+import mmap
+import threading
+import weakref
+
+LARGE = 1 << 20  # bytes
+
+
+class Arrays:
+    def __init__(self, jax, chips):
+        self.jax, self.chips = jax, chips
+        self.nothing, self.growing = None, threading.Lock()  # zeros, as many as the largest array took
+        self.made = weakref.WeakValueDictionary()  # by id
+        self.results = {}  # of operations outside of jax.jit, by what they are given
+
+    def zeros(self, info, sharding, committed=True):
+        """@committed: whether the program said where it lies."""
+        jax = self.jax
+        if jax.dtypes.issubdtype(info.dtype, jax.dtypes.prng_key):
+            return jax.random.split(jax.random.key(0, impl=info.dtype._impl.name), info.shape) if info.shape else jax.random.key(0, impl=info.dtype._impl.name)
+        import numpy
+        dtype = numpy.dtype(info.dtype)
+        shape = sharding.shard_shape(info.shape)
+        n = math.prod(shape) * dtype.itemsize
+        with self.growing:
+            if self.nothing is None or len(self.nothing) < n:
+                self.nothing = mmap.mmap(-1, max(n, mmap.PAGESIZE), prot=mmap.PROT_READ)
+            nothing = self.nothing
+        shard = numpy.frombuffer(nothing, dtype=numpy.uint8, count=n).view(dtype).reshape(shape)
+        array = jax.make_array_from_callback(info.shape, sharding, lambda index: shard)
+        if not committed:
+            from jax._src.array import ArrayImpl
+            array = ArrayImpl(array.aval, sharding, array._arrays, committed=False)
+        self.made[id(array)] = array
+        return array
+
+    def is_made(self, what):
+        return self.made.get(id(what)) is what
+
+    def take_over(self):
+        """Operations outside of jax.jit, and what brings arrays to devices."""
+        from jax._src import dispatch, pjit
+        call = getattr(pjit, "jit_p", None) or pjit.pjit_p
+        dispatch._batched_device_put_impl = self._putting(dispatch._batched_device_put_impl)
+        dispatch.xla_primitive_callable = self._computing(dispatch.xla_primitive_callable)
+        call.def_impl(self._calling(call.impl))
+
+    def _is_large(self, what):
+        dtype = getattr(what, "dtype", None)
+        return dtype is not None and self.jax.dtypes.issubdtype(dtype, self.jax.numpy.floating) and math.prod(what.shape) * dtype.itemsize >= LARGE
+
+    # -- what is brought to a device --
+
+    def _putting(self, put):
+        from jax.sharding import Sharding, SingleDeviceSharding
+
+        def put_one(x, place):
+            """None where it is as it ever was."""
+            made = self.is_made(x) and not x.is_deleted()
+            if place is None and isinstance(x, self.jax.Array):
+                return x if made else None
+            if not made and not self._is_large(x):
+                return None
+            sharding = SingleDeviceSharding(place or self._default()) if place is None or isinstance(place, self.jax.Device) else place
+            if not isinstance(sharding, Sharding) or not (made or self.chips.has_all(sharding.device_set)):
+                return None
+            return self.zeros(x, sharding, place is not None)
+
+        def put_all(*xs, devices, copy_semantics, **params):
+            found = [put_one(x, place) for x, place in zip(xs, devices)]
+            for x, y, how in zip(xs, found, copy_semantics):
+                if y is not None and y is not x and isinstance(x, self.jax.Array) and "DONATE" in str(how):
+                    x.delete()
+            left = [k for k, y in enumerate(found) if y is None]
+            if left:
+                of = {name: tuple(value[k] for k in left) for name, value in {**params, "devices": devices, "copy_semantics": copy_semantics}.items()}
+                for k, y in zip(left, put(*(xs[k] for k in left), **of)):
+                    found[k] = y
+            return found
+
+        return put_all
+
+    def _default(self):
+        default = self.jax.config.jax_default_device
+        return default if isinstance(default, self.jax.Device) else self.jax.devices(default)[0]
+
+    # -- what is computed outside of jax.jit --
+
+    def _computing(self, callable_of):
+        def callable_here(primitive, **params):
+            run = callable_of(primitive, **params)
+
+            def compute(*args):
+                key = (primitive, tuple(sorted(params.items())), tuple((getattr(x, "shape", ()), getattr(x, "dtype", type(x))) for x in args))
+                if key not in self.results:
+                    self.results[key] = self.jax.eval_shape(lambda *given: primitive.bind(*given, **params), *args)
+                out = self.results[key]
+                made = self._nothing_of(out if primitive.multiple_results else [out], args)
+                return run(*args) if made is None else made if primitive.multiple_results else made[0]
+
+            return compute
+
+        return callable_here
+
+    def _calling(self, call):
+        def called(*args, jaxpr, out_shardings, **params):
+            made = None
+            if not jaxpr.effects:
+                made = self._nothing_of([out.aval for out in getattr(jaxpr, "jaxpr", jaxpr).outvars], args, out_shardings)
+            return call(*args, jaxpr=jaxpr, out_shardings=out_shardings, **params) if made is None else made
+
+        return called
+
+    def _nothing_of(self, infos, args, said=None):
+        """Zeros for results that are large, all of floats and on chips; else None."""
+        if not infos or not all(hasattr(info, "shape") and self.jax.dtypes.issubdtype(info.dtype, self.jax.numpy.floating) for info in infos) or not any(
+                map(self._is_large, infos)):
+            return None
+        from jax._src import mesh as mesh_lib
+        arrays = [x for x in args if isinstance(x, self.jax.Array)]
+        mesh = mesh_lib.get_concrete_mesh()
+        devices = set(() if mesh is None or mesh.empty else mesh.devices.flat).union(*(x.sharding.device_set for x in arrays))
+        if not self.chips.has_all(devices or {self._default()}):
+            return None
+        return [self._like(info, arrays, place) for info, place in zip(infos, said or [None] * len(infos))]
+
+    def _like(self, info, arrays, place):
+        """Where what is computed of these arrays lies."""
+        from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
+        from jax._src import mesh as mesh_lib
+        if hasattr(place, "device_set"):
+            return self.zeros(info, place)
+        given = [x for x in arrays if getattr(x, "_committed", True)]
+        meshes = [x.sharding.mesh for x in given if isinstance(x.sharding, NamedSharding)] + [mesh_lib.get_concrete_mesh()]
+        mesh = next((mesh for mesh in meshes if mesh is not None and not mesh.empty), None)
+        own = getattr(info, "sharding", None)
+        if mesh is not None and own is not None and not own.mesh.empty and any(part is not None for part in own.spec):
+            return self.zeros(info, NamedSharding(mesh, own.spec))
+        same = next((x.sharding for x in given if x.shape == info.shape), None)
+        if same is not None:
+            return self.zeros(info, same)
+        if mesh is not None:
+            return self.zeros(info, NamedSharding(mesh, PartitionSpec()))
+        return self.zeros(info, given[0].sharding if given else SingleDeviceSharding(self._default()), bool(given))
