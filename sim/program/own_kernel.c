@@ -218,7 +218,24 @@ void ech_program_derive_grids(EchProgram *p)
     p->grids = (EchKernelGrid *)(void *)g_array_free(g_steal_pointer(&grids), FALSE);
 }
 
-void ech_program_set_arguments(EchProgram *p, const GPtrArray *texts)
+/* Whether a kernel of the program's own is given what one of its parameters holds. */
+static bool goes_by_arguments(const EchProgram *p)
+{
+    g_autofree EchId *callers = callers_of(p);
+    for (size_t i = 0; i < p->n_instructions; i++) {
+        bool own = ech_program_is_own_kernel(&p->instructions[i]);
+        for (uint32_t k = 0; own && k < p->instructions[i].n_operands; k++) {
+            EchId known = constant_behind(p, callers, operand(p, (EchId)i, k));
+            bool argument = known != ECH_NONE && p->instructions[known].opcode == ECH_HLO_PARAMETER;
+            g_autoptr(GArray) values = argument ? contents(p, &p->instructions[known]) : NULL;
+            if (values)
+                return true;
+        }
+    }
+    return false;
+}
+
+bool ech_program_set_arguments(EchProgram *p, const GPtrArray *texts)
 {
     const EchComputation *entry = &p->computations[p->entry];
     bool any = false;
@@ -235,6 +252,8 @@ void ech_program_set_arguments(EchProgram *p, const GPtrArray *texts)
         parameter->literal_n = (uint32_t)MIN(strlen(text), (size_t)UINT32_MAX);
         any = true;
     }
-    if (any)
-        ech_program_derive_grids(p);
+    if (!any || !goes_by_arguments(p))
+        return false;
+    ech_program_derive_grids(p);
+    return true;
 }
