@@ -92,6 +92,7 @@ typedef struct {
     uint16_t query_rows, key_rows, head;      /**< Attention: rows of a block, and a head's dimension; 0: not known. */
     bool causal;                              /**< Attention: half of the products are left out. */
     bool library;                             /**< Attention: cuDNN's. */
+    bool paged;                               /**< Attention: keys and values lie in pages shorter than a tile and are gathered row by row. */
     bool sums_rows;                           /**< Normalisation: writes one row, the sum of all. */
     bool whole_rows;                          /**< Gathers, scatters: an index for a row, not for an element. */
 } EchGpuName;
@@ -164,6 +165,8 @@ typedef struct {
     EchBytes bytes;
 } EchGpuCost;
 
+/** What a kernel waits for memory at least, if it reads: one access under load. 0 where the device is no GPU as below. */
+EchTime ech_gpu_trip(const EchDevice *device);
 /** Prices @kernel as a profiler times it, from its first instruction to its last. False where nothing of it is known (no bytes, no operations, no shape and
  * no launch), where its class says nothing, or where the device is no GPU with SMs and HBM. */
 bool ech_gpu_kernel_price(const EchDevice *device, const EchGpuKernel *kernel, EchGpuCost *ret);

@@ -60,6 +60,7 @@ static const struct {
     {"flash_fwd_combine", ECH_GPU_REDUCE}, /* FlashAttention 4 */
     {"flash_bwd_preprocess", ECH_GPU_ELEMENTWISE},
     {"flash_bwd_postprocess", ECH_GPU_ELEMENTWISE},
+    {"reshape_and_cache", ECH_GPU_GATHER}, /* servers' caches of keys and values: a place is read, a row written there */
     {"flash_", ECH_GPU_ATTENTION},
     {"flashattn", ECH_GPU_ATTENTION},
     {"fmha", ECH_GPU_ATTENTION},
@@ -120,6 +121,11 @@ static const struct {
     {"compute_num_of_partial", ECH_GPU_REDUCE},
     {"embeddingbag", ECH_GPU_GATHER},
     {"tma_scatter", ECH_GPU_SCATTER},
+    {"store_kvcache", ECH_GPU_GATHER},
+    {"fused_rope", ECH_GPU_STRIDED},
+    {"applyrotary", ECH_GPU_STRIDED},
+    {"qknorm", ECH_GPU_NORM},
+    {"act_and_mul", ECH_GPU_ELEMENTWISE},
     {"rotary_embedding", ECH_GPU_STRIDED},
     {"embedding_kernel", ECH_GPU_GATHER},
     {"indexing_backward", ECH_GPU_SCATTER},
@@ -160,15 +166,15 @@ static const struct {
     {"triton_mm", ECH_GPU_PRODUCT},
     {"fused_moe_kernel", ECH_GPU_PRODUCT},
     {"triton_tem_fused_mm", ECH_GPU_PRODUCT},
+    {"triton_red_", ECH_GPU_REDUCE}, /* named after all that is fused into them, collectives before them, too */
+    {"triton_per_", ECH_GPU_REDUCE},
+    {"triton_poi_", ECH_GPU_ELEMENTWISE},
     {"all_reduce", ECH_GPU_UNKNOWN}, /* between GPUs: symmetric memory's, vLLM's own */
     {"cross_device_reduce", ECH_GPU_UNKNOWN},
     {"reduce_kernel", ECH_GPU_REDUCE},
     {"devicereduce", ECH_GPU_REDUCE},
     {"reduce_1block", ECH_GPU_REDUCE},
     {"lpnorm_cleanup", ECH_GPU_REDUCE},
-    {"triton_red_", ECH_GPU_REDUCE},
-    {"triton_per_", ECH_GPU_REDUCE},
-    {"triton_poi_", ECH_GPU_ELEMENTWISE},
     {"input_reduce_fusion", ECH_GPU_REDUCE},
     {"loop_", ECH_GPU_ELEMENTWISE},
     {"transpose", ECH_GPU_RELAYOUT},
@@ -442,6 +448,14 @@ static void read_mainloop(const char *text, EchGpuName *ret)
         ret->key_rows = sizes[1];
         ret->head = sizes[2];
     }
+    /* "..., cutlass::arch::Sm90, causal, local, capped, of varying length, in pages, ..." (hopper/mainloop_fwd_sm90_tma_gmma_ws.hpp) */
+    at = at ? strstr(at, "sm90, ") : NULL;
+    for (size_t i = 0; i < 4 && at; i++) {
+        at = strchr(at, ',');
+        at = at ? at + 2 : NULL;
+    }
+    at = at ? strchr(at, ',') : NULL;
+    ret->paged = at && strncmp(at, ", true", 6) == 0;
 }
 
 /* "flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, ...>, dropout, causal, ...>": head, rows of queries and of keys; split over keys there is no

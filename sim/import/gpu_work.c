@@ -93,6 +93,21 @@ static bool grouped_product(const EchGpuInput *a, const EchGpuInput *b, const Ec
     return true;
 }
 
+/* Weights of four bits, as PyTorch packs them for its tensor cores: [n / 8, k / (16 j), 32, j / 2] words of 32 bits, and for each group of k a scale and a zero
+ * for every column; activations and results have 16 bits (aten/src/ATen/native/cuda/int4mm.cu). */
+static bool packed_product(const EchGpuInput *a, const EchGpuInput *weight, const EchGpuInput *scales, EchGpuOperator *ret)
+{
+    if (weight->rank != 4 || weight->dims[0] <= 0 || !product(a, weight, false, ret))
+        return false;
+    ret->n = (uint64_t)weight->dims[0] * 8;
+    ret->dtype = ECH_DTYPE_BF16;
+    ret->elements = ech_bytes_mul(ret->m, ret->n);
+    ret->read =
+        ech_bytes_add(bytes_of(a->numel, ECH_DTYPE_BF16), ech_bytes_add(bytes_of(weight->numel, ECH_DTYPE_S32), bytes_of(scales->numel, ECH_DTYPE_BF16)));
+    ret->written = bytes_of(ret->elements, ECH_DTYPE_BF16);
+    return true;
+}
+
 /* Pixels of a convolution's result: those of a gradient that is at hand, else from padding, stride and dilation. */
 static bool convolution(const EchGpuInput *in, const EchGpuInput *weight, const EchGpuInput *gradient, const EchGpuInput *padding, const EchGpuInput *stride,
                         const EchGpuInput *dilation, EchGpuOperator *ret)
@@ -446,6 +461,8 @@ void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, 
     if (NAMED(op, "mm", "bmm", "mv", "dot", "matmul") && n >= 2 && product(&inputs[0], &inputs[1], false, &made))
         *ret = made;
     else if (NAMED(op, "_grouped_mm") && n >= 2 && grouped_product(&inputs[0], &inputs[1], n > 2 ? &inputs[2] : NULL, &made))
+        *ret = made;
+    else if (NAMED(op, "_weight_int4pack_mm") && n >= 4 && packed_product(&inputs[0], &inputs[1], &inputs[3], &made))
         *ret = made;
     else if (strcmp(op, "linear") == 0 && n >= 2 && product(&inputs[0], &inputs[1], true, &made))
         *ret = made;

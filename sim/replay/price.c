@@ -700,6 +700,8 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
             row_clear(row);
         else if (pricer->options->overhead && map->measured)
             price->fixed = ech_time_add(launch, stream_extra(map, row));
+        else if (pricer->options->overhead && pricer->options->kernel_time != ECH_KERNEL_TIME_ROOFLINE && op->launch != ECH_NONE)
+            price->fixed = ech_time_add(launch, ech_gpu_trip(map->device)); /* nothing hides the first access of a kernel */
     }
     price->source = (uint8_t)source;
 }

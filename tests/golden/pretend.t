@@ -158,24 +158,24 @@ $ printf 'echelon-pretend 1\nclock 1\ndevice 84825604096 536870912 1 "h100-sxm"\
 $ echelon run --trace traces/keras_cnn.h100 --device h100-sxm | sed -n '3,12p; /Longest/,$p'
   It fits. hbm 113 MiB of 78.6 GiB (0 %), host 2 MiB of 2 TiB (0 %)
   76.9 GiB reserved by allocator tensorflow, as recorded; nvidia-smi would show 77.4 GiB, 512 MiB of it the process's context.
-  It takes 19.5 ms, bound by the host's launches (75 % of the critical path).
-  No schedule of it is shorter than 19.3 ms on this device; with no overlap at all it takes 24.7 ms.
+  It takes 19.4 ms, bound by the host's launches (73 % of the critical path).
+  No schedule of it is shorter than 19.3 ms on this device; with no overlap at all it takes 25.2 ms.
 
   Critical path
-    the host's launches           14.7 ms   75.4 % ###############.....
-    overhead                      1.60 ms    8.2 % ##..................
+    the host's launches           14.2 ms   72.9 % ###############.....
+    overhead                      2.08 ms   10.7 % ##..................
     hbm port                      1.51 ms    7.8 % ##..................
-    pageable port                  963 us    4.9 % #...................
+    pageable port                  962 us    5.0 % #...................
   Longest operations
-    Memcpy HtoD...e -> Device)    1.36 ms    7.0 % #..............  copy, 27 times
-    Memcpy DtoH...-> Pageable)     823 us    4.2 % #..............  copy, 29 times
-    Mul_GPU_DT_...FLOAT_kernel     575 us    3.0 % ...............  kernel, roofline, 211 times
-    stream_exec...orKernelImpl     246 us    1.3 % ...............  kernel, roofline, 20 times
-    cudnn chann...irst to last     228 us    1.2 % ...............  kernel, kernel model: relayout, by latency, 50 times
-    main_kernel                    218 us    1.1 % ...............  kernel, roofline, 175 times
+    Memcpy HtoD (Pageable -> Device)                  1.36 ms    7.0 % #...................  copy, 27 times
+    Memcpy DtoH (Device -> Pageable)                   801 us    4.1 % #...................  copy, 29 times
+    Mul_GPU_DT_FLOAT_DT_FLOAT_kernel                   681 us    3.5 % #...................  kernel, roofline, 211 times
+    main_kernel                                        307 us    1.6 % ....................  kernel, roofline, 175 times
+    stream_executor::gpu:...oneAllocatorKernelImpl     257 us    1.3 % ....................  kernel, roofline, 20 times
+    Sub_GPU_DT_FLOAT_DT_FLOAT_kernel                   253 us    1.3 % ....................  kernel, roofline, 139 times
 
   Kernel times: 1010 roofline; 163 kernel model. Engine: simgrid (SimGrid version 3.32).
-  Of the kernels' time 12 % is products, which are held against published times; 17 % other kernels with constants from recorded ones of their class; 71 % of no known class: bytes and operations at the device's rates.
+  Of the kernels' time 10 % is products, which are held against published times; 15 % other kernels with constants from recorded ones of their class; 75 % of no known class: bytes and operations at the device's rates.
   - 56 copies of 12.0 MiB in all are from or to pageable host memory; --pass pin says what pinned memory would be worth
 $ echelon alloc traces/keras_cnn.h100/cnn.pretend.gz | sed -n '1,9p'
 traces/keras_cnn.h100/cnn.pretend.gz: pretend, 1148 events; device memory 78.6 GiB, what the pretended device had beside its context
@@ -206,7 +206,7 @@ $ echelon run --trace traces/gpt_jax.h100 --device h100-sxm --engine native | se
     gemm_fusion_dot.4            69.1 us   2.1 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
 
   Kernel times: 8 roofline; 846 kernel model. Engine: native (0.1.0).
-  Of the kernels' time 47 % is products, which are held against published times; 52 % other kernels with the constants of PyTorch's, held against no GPU; 1 % assumed (most of it scatter); less than 1 % bytes and operations at the device's rates.
+  Of the kernels' time 47 % is products, which are held against published times; 52 % other kernels with the constants of PyTorch's, held against no GPU; 1 % assumed (most of it scatter); 1 % bytes and operations at the device's rates.
   - 846 kernels that XLA compiled are priced as in the folders of their programs beside: jit_step
   - 8 kernels that XLA compiled are priced by the arrays that they are given: no folder of their programs lies beside (jit_broadcast_in_dim)
   - 225 products carry a tile that no timing would have chosen (compiled where there was no GPU to time on): priced with the best tile, as autotuning finds it; replay.tuned_tiles=false prices them as written
@@ -225,5 +225,5 @@ $ echelon run --trace traces/gpt_jax.h100/gpt.step --device h100-sxm --engine na
   - buffer assignment taken from traces/gpt_jax.h100/gpt.step/program.buffer-assignment.txt.gz
   - 21 products carry a tile that no timing would have chosen (compiled where there was no GPU to time on): priced with the best tile, as autotuning finds it; replay.tuned_tiles=false prices them as written
 $ cp traces/gpt_jax.h100/gpt.pretend.gz $T/alone.pretend.gz; cd $T; echelon run --trace alone.pretend.gz --device h100-sxm --engine native | sed -n '/It takes/p;/beside/p'
-  It takes 8.27 ms, bound by hbm port (79 % of the critical path).
+  It takes 8.39 ms, bound by hbm port (77 % of the critical path).
   - 854 kernels that XLA compiled are priced by the arrays that they are given: no folder of their programs lies beside (jit_broadcast_in_dim, jit_step)
