@@ -60,7 +60,7 @@ static const struct {
     {"flash_fwd_combine", ECH_GPU_REDUCE}, /* FlashAttention 4 */
     {"flash_bwd_preprocess", ECH_GPU_ELEMENTWISE},
     {"flash_bwd_postprocess", ECH_GPU_ELEMENTWISE},
-    {"reshape_and_cache", ECH_GPU_GATHER}, /* servers' caches of keys and values: a place is read, a row written there */
+    {"reshape_and_cache", ECH_GPU_STRIDED}, /* servers' caches of keys and values: a place is read, a row written there */
     {"flash_", ECH_GPU_ATTENTION},
     {"flashattn", ECH_GPU_ATTENTION},
     {"fmha", ECH_GPU_ATTENTION},
@@ -121,7 +121,7 @@ static const struct {
     {"compute_num_of_partial", ECH_GPU_REDUCE},
     {"embeddingbag", ECH_GPU_GATHER},
     {"tma_scatter", ECH_GPU_SCATTER},
-    {"store_kvcache", ECH_GPU_GATHER},
+    {"store_kvcache", ECH_GPU_STRIDED},
     {"fused_rope", ECH_GPU_STRIDED},
     {"applyrotary", ECH_GPU_STRIDED},
     {"qknorm", ECH_GPU_NORM},

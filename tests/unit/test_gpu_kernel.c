@@ -30,7 +30,7 @@ static const struct {
     {"void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float> >(x)", ECH_GPU_REDUCE, 0, 0, 0, 0, 0, 0},
     {"void vllm::rotary_embedding_kernel<c10::BFloat16, true>(long const*, x)", ECH_GPU_STRIDED, 0, 0, 0, 0, 0, 0},
     {"void (anonymous namespace)::act_and_mul_kernel<__nv_bfloat16, 0, true, false>(x)", ECH_GPU_ELEMENTWISE, 0, 0, 0, 0, 0, 0},
-    {"void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16, __nv_bfloat16>(x)", ECH_GPU_GATHER, 0, 0, 0, 0, 0, 0},
+    {"void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16, __nv_bfloat16>(x)", ECH_GPU_STRIDED, 0, 0, 0, 0, 0, 0},
     {"triton_red_fused__unsafe_view_all_reduce_mm_mul_silu_t_view_10", ECH_GPU_REDUCE, 0, 0, 0, 0, 0, 0},
     {"my_own_kernel(float*, int)", ECH_GPU_UNKNOWN, 0, 0, 0, 0, 0, 0},
 };
