@@ -337,6 +337,15 @@ static const char *operand_type(const EchGpuKernel *kernel)
     return kernel->name.tf32 && strcmp(dtype, "f32") == 0 ? "tf32" : dtype;
 }
 
+/* With wgmma libraries multiply by a vector in tiles of eight columns, as by any narrow matrix: nvjet_tst_192x8 and its like in published profiles of vLLM
+ * decoding one sequence on an H200. Not many small ones at once, and not what tensor cores would round. */
+static bool in_narrow_tiles(const EchGpuChip *chip, const EchGpuKernel *kernel)
+{
+    const EchGpuLaunch *launch = &kernel->launch;
+    return ech_device_has_number(chip->device, "kernel.wgmma_share") && launch->operand_bytes > 0 && launch->operand_bytes <= 2 && launch->batch <= 1 &&
+           MAX(launch->m, launch->n) > 1;
+}
+
 static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
 {
     const EchGpuLaunch *launch = &kernel->launch;
@@ -424,9 +433,8 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
             any = true;
         }
     }
-    /* A library multiplies by a vector without tiles; with wgmma in tiles of eight columns, as by any narrow matrix (nvjet_tst_192x8 and its like in profiles
-     * of vLLM decoding one sequence on an H200). */
-    if (launch->kind == ECH_GPU_PRODUCT && arithmetic != ECH_GPU_WGMMA && (launch->m == 1 || launch->n == 1)) {
+    /* A library multiplies by a vector without tiles. */
+    if (launch->kind == ECH_GPU_PRODUCT && !in_narrow_tiles(chip, kernel) && (launch->m == 1 || launch->n == 1)) {
         EchGpuKernel vector = {.name = {.kind = ECH_GPU_VECTOR, .vector = 8},
                                .launch = {.elements = to_count((double)kernel->read / each), .operand_bytes = launch->operand_bytes},
                                .read = kernel->read,
@@ -559,6 +567,11 @@ bool ech_gpu_kernel_price(const EchDevice *device, const EchGpuKernel *kernel, E
         return false;
     EchGpuCost cost = {0};
     bool known;
+    EchGpuKernel narrow = *kernel;
+    if (kernel->name.kind == ECH_GPU_VECTOR && kernel->launch.kind == ECH_GPU_VECTOR && kernel->launch.k > 0 && in_narrow_tiles(&chip, kernel)) {
+        narrow.name = (EchGpuName){.kind = ECH_GPU_PRODUCT, .arithmetic = ECH_GPU_WGMMA, .element_bytes = kernel->name.element_bytes};
+        kernel = &narrow;
+    }
     switch ((EchGpuClass)kernel->name.kind) {
     case ECH_GPU_UNKNOWN:
     case ECH_GPU_N_CLASSES: return false;

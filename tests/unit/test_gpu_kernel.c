@@ -403,12 +403,11 @@ START_TEST(narrow_products)
 {
     g_autoptr(EchDevice) device = ech_test_device("h100-sxm", NULL);
     uint64_t n = narrow[_i].n, k = narrow[_i].k, m = narrow[_i].m;
-    g_autofree char *text =
-        g_strdup_printf("product=1x%" G_GUINT64_FORMAT "x%" G_GUINT64_FORMAT "x%" G_GUINT64_FORMAT " operand_bytes=2 class=product", m, n, k);
+    g_autofree char *text = g_strdup_printf("product=1x%" G_GUINT64_FORMAT "x%" G_GUINT64_FORMAT "x%" G_GUINT64_FORMAT " operand_bytes=2 class=%s", m, n, k,
+                                            m == 1 ? "vector" : "product");
     EchGpuKernel kernel = {.read = 2 * (m + n) * k, .written = 2 * m * n, .dtype = "bf16"};
     ck_assert(ech_gpu_launch_parse(text, &kernel.launch));
     ech_gpu_launch_says(&kernel.launch, &kernel.name);
-    kernel.name.arithmetic = ECH_GPU_WGMMA; /* as a library's call is read */
     EchGpuCost cost;
     ck_assert(ech_gpu_kernel_price(device, &kernel, &cost));
     double rate = 2 * (double)m * (double)n * (double)k / (double)cost.time; /* an operation a picosecond: a TFLOP/s */
