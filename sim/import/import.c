@@ -369,7 +369,7 @@ static char *describe_magic(const uint8_t *head, size_t n)
                             ? "the bytes look like a file of torch.save; write a memory snapshot with torch.cuda.memory._dump_snapshot"
                             : "the bytes look like a zip archive; unpack it first");
     if (n > 262 && memcmp(head + 257, "ustar", 5) == 0) {
-        g_autofree char *first = ech_quote((const char *)head, -1, 99);
+        g_autofree char *first = ech_quote((const char *)head, (gssize)strnlen((const char *)head, 100), 99); /* a full field has no end of its own */
         return g_strdup_printf("the bytes look like a tar archive, of '%s' first; unpack it first", first);
     }
     if (n > 64 && (memcmp(head, "(dp0\n", 5) == 0 || memcmp(head, "}q", 2) == 0) && memmem(head, 64, "segments", 8))
