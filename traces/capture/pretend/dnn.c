@@ -340,8 +340,8 @@ PRETEND_EXPORT int cudnnBackendDestroyDescriptor(void *descriptor)
 }
 
 /* Plans that are written as text, for others to be made of (XLA does so when it has compiled): the text is the number of their configuration, which stays as
- * long as the process runs. */
-static const char plan_text[] = "echelon plan ";
+ * long as the process runs. It is JSON, as cuDNN's is: cudnn-frontend looks into it for the engine of plans that some releases of cuDNN get wrong. */
+static const char plan_text[] = "{\"echelon_plan\": ";
 static pthread_mutex_t written_lock = PTHREAD_MUTEX_INITIALIZER;
 static Descriptor **written_configs;
 static size_t n_written_configs;
@@ -358,7 +358,7 @@ static int write_plan(Descriptor *config, int64_t room, int64_t *ret_n, char *re
     written_configs = larger ? larger : written_configs;
     pthread_mutex_unlock(&written_lock);
     char text[64];
-    int64_t bytes = snprintf(text, sizeof text, "%s%zu", plan_text, at) + 1;
+    int64_t bytes = snprintf(text, sizeof text, "%s%zu}", plan_text, at) + 1;
     if (ret && room > 0)
         memcpy(ret, text, (size_t)(room < bytes ? room : bytes));
     if (ret_n)
