@@ -7,7 +7,8 @@
  *                memory_profile (resident, where it lies beside another capture), memory_usage_report
  *     PyTorch    kineto (kineto_join), memory_snapshot (pickle), memory_timeline; execution traces: pytorch_et, chakra (et)
  *     GPUs       nsys, cupti, and pretend of one that is not there (range_sizes, kernel_arguments, xla_folders)
- *     messages   out_of_memory (pasted, bfc_dump, torch_says, engine_says, rounded, refused)
+ *     pasted     messages of refused memory: out_of_memory (bfc_dump, torch_says, engine_says, refused); figures: memory_figures (pool_says, gpu_tools);
+ *                both by pasted and rounded
  *     others     ech, alloc_text, minimalloc, scalesim
  *
  * Profilers of GPUs and TPUs fill a capture.h (arrays, roles, stream_waits); what a GPU's kernels do is gpu_work.h's. Bytes are read by wire.h (protobuf),

@@ -52,6 +52,23 @@ EchImport *ech_test_try_corpus(const char *name, GError **error)
     return ech_import_file(path, NULL, NULL, error);
 }
 
+EchImport *ech_test_text(const char *text, GError **error)
+{
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), "text");
+    return ech_import_source(source, NULL, NULL, error);
+}
+
+const EchBuffer *ech_test_find_buffer(const EchTrace *trace, const char *name)
+{
+    for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
+        const EchBuffer *b = &ech_trace_buffers(trace)[i];
+        if (strcmp(ech_trace_string(trace, b->name), name) == 0)
+            return b;
+    }
+    ck_abort_msg("no buffer %s", name);
+    return NULL;
+}
+
 bool ech_test_says(const EchDiag *diag, const char *text)
 {
     for (const char *const *remark = ech_diag_remarks(diag); *remark; remark++) {

@@ -22,6 +22,8 @@ EchImport *ech_test_import(const char *path, const EchImportOptions *options) G_
 EchImport *ech_test_corpus(const char *name, const char *format) G_GNUC_WARN_UNUSED_RESULT;
 /** The same, or NULL and why it cannot be read. */
 EchImport *ech_test_try_corpus(const char *name, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** Reads a text of whatever format; NULL and why where it cannot be read. */
+EchImport *ech_test_text(const char *text, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** One of the remarks says @text. */
 bool ech_test_says(const EchDiag *diag, const char *text);
 /** Reads a program's text without looking beside it; @device may be NULL. Owned by the caller. */
@@ -44,6 +46,8 @@ EchResult *ech_test_run(const EchExperimentOverrides *overrides) G_GNUC_WARN_UNU
 
 /** Index of the instruction of that name. */
 EchId ech_test_instruction(const EchProgram *program, const char *name);
+/** The buffer of that name. Borrowed. */
+const EchBuffer *ech_test_find_buffer(const EchTrace *trace, const char *name);
 /** The first operation of that kind and name (NULL: any). Borrowed. */
 const EchOp *ech_test_op(const EchTrace *trace, EchOpKind kind, const char *name);
 /** Number of operations of that kind. */

@@ -8,12 +8,6 @@
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)
 
-static EchImport *read_text(const char *text, GError **error)
-{
-    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), "text");
-    return ech_import_source(source, NULL, NULL, error);
-}
-
 /* Bytes of all buffers that are called @name. */
 static EchBytes held(const EchTrace *trace, const char *name)
 {
@@ -113,7 +107,7 @@ static const struct {
 START_TEST(beside_a_refusal)
 {
     g_autoptr(GError) error = NULL;
-    g_autoptr(EchImport) import = read_text(beside[_i].text, &error);
+    g_autoptr(EchImport) import = ech_test_text(beside[_i].text, &error);
     ck_assert_ok(import, error);
     ck_assert_str_eq(import->format, "out_of_memory");
     ck_assert_msg(ech_test_says(import->diag, beside[_i].says), "'%s'\nsaid: %s", beside[_i].says, ech_diag_remarks(import->diag)[0]);
@@ -163,7 +157,7 @@ static const struct {
 START_TEST(of_pieces)
 {
     g_autoptr(GError) error = NULL;
-    g_autoptr(EchImport) import = read_text(others[_i].text, &error);
+    g_autoptr(EchImport) import = ech_test_text(others[_i].text, &error);
     ck_assert_ok(import, error);
     ck_assert_str_eq(import->format, "memory_figures");
     ck_assert_msg(ech_test_says(import->diag, others[_i].says), "'%s'\nsaid: %s", others[_i].says, ech_diag_remarks(import->diag)[0]);
@@ -182,7 +176,7 @@ static const char *const none[] = {
 START_TEST(no_figures)
 {
     g_autoptr(GError) error = NULL;
-    g_autoptr(EchImport) import = read_text(none[_i], &error);
+    g_autoptr(EchImport) import = ech_test_text(none[_i], &error);
     ck_assert_msg(!import && strstr(error->message, "no captured format"), "%s: %s", none[_i], error ? error->message : "read");
     g_clear_error(&error);
     g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)none[_i], strlen(none[_i]), "log");
@@ -197,9 +191,9 @@ START_TEST(refused_later)
     g_autoptr(GString) log = g_string_new(NULL);
     for (unsigned i = 0; i < 3000; i++)
         g_string_append_printf(log, "step:  %u  loss:  4.8  memory: 72.00GiB(90.00%%)  tps: 10,917\n", i);
-    g_autoptr(EchImport) before = read_text(log->str, NULL);
+    g_autoptr(EchImport) before = ech_test_text(log->str, NULL);
     g_string_append(log, OOM "20.00 GiB already allocated; 1.00 GiB free; 20.50 GiB reserved in total by PyTorch)\n");
-    g_autoptr(EchImport) after = read_text(log->str, NULL);
+    g_autoptr(EchImport) after = ech_test_text(log->str, NULL);
     ck_assert(before && after);
     ck_assert_str_eq(before->format, "memory_figures");
     ck_assert_uint_eq(ech_diag_count(before->records, "readings"), 3000);

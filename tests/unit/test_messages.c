@@ -7,12 +7,6 @@
 #include <check.h>
 #include <string.h>
 
-static EchImport *read_text(const char *text, GError **error)
-{
-    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), "text");
-    return ech_import_source(source, NULL, NULL, error);
-}
-
 /* Bytes of all resident buffers that are called @name. */
 static EchBytes held(const EchTrace *trace, const char *name)
 {
@@ -49,7 +43,7 @@ typedef struct {
 static void check(const Case *c)
 {
     g_autoptr(GError) error = NULL;
-    g_autoptr(EchImport) import = read_text(c->text, &error);
+    g_autoptr(EchImport) import = ech_test_text(c->text, &error);
     ck_assert_msg(import != NULL, "%s: %s", c->text, error ? error->message : "");
     ck_assert_str_eq(ech_trace_format(import->trace), "out_of_memory");
     ck_assert_msg(ech_test_says(import->diag, c->says), "'%s' of: %s\nsaid: %s", c->says, c->text, ech_diag_remarks(import->diag)[0]);
@@ -292,17 +286,6 @@ START_TEST(tensorflow)
 }
 END_TEST
 
-static const EchBuffer *find_buffer(const EchTrace *trace, const char *name)
-{
-    for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
-        const EchBuffer *b = &ech_trace_buffers(trace)[i];
-        if (strcmp(ech_trace_string(trace, b->name), name) == 0)
-            return b;
-    }
-    ck_abort_msg("no buffer %s", name);
-    return NULL;
-}
-
 static EchBytes peak_in(const EchTrace *trace, const char *memory)
 {
     g_autoptr(EchLifetimes) lives = ech_lifetimes_new(trace, ech_trace_find_memory(trace, memory));
@@ -321,12 +304,12 @@ START_TEST(refused_by_a_tpu)
     static const char *const files[] = {"out_of_memory/tpu.txt", "out_of_memory/log.txt"};
     g_autoptr(EchImport) import = ech_test_corpus(files[_i], "out_of_memory");
     const EchTrace *t = import->trace;
-    const EchBuffer *padded = find_buffer(t, "s32[1048576,8,4] reshape (data.py:17)");
+    const EchBuffer *padded = ech_test_find_buffer(t, "s32[1048576,8,4] reshape (data.py:17)");
     ck_assert_uint_eq(padded->bytes, UINT64_C(4) << 30);
     ck_assert_uint_eq(padded->dense, 128 << 20);
-    ck_assert_uint_eq(find_buffer(t, "bf16[32768,50304] fusion.9")->bytes, UINT64_C(32768) * 50304 * 2);
-    ck_assert_uint_eq(find_buffer(t, "f32[64,2048,2048] exp (attention.py:41)")->role, ECH_ROLE_TEMPORARY);
-    ck_assert_uint_eq(find_buffer(t, "arguments")->role, ECH_ROLE_PARAMETER);
+    ck_assert_uint_eq(ech_test_find_buffer(t, "bf16[32768,50304] fusion.9")->bytes, UINT64_C(32768) * 50304 * 2);
+    ck_assert_uint_eq(ech_test_find_buffer(t, "f32[64,2048,2048] exp (attention.py:41)")->role, ECH_ROLE_TEMPORARY);
+    ck_assert_uint_eq(ech_test_find_buffer(t, "arguments")->role, ECH_ROLE_PARAMETER);
     ck_assert_uint_eq(ech_diag_count(import->diag, "sizes_from_shapes"), 6);
     ck_assert_uint_eq(ech_diag_count(import->diag, "reports_after_the_first"), (unsigned)_i);
     /* 11.21 + 7.06 GiB by rows of two decimals. */
@@ -348,10 +331,10 @@ START_TEST(other_refusals)
     ck_assert(ech_test_says(vmem->diag, "vmem_limit_bytes"));
     ck_assert_uint_eq(peak_in(brief->trace, "hbm") >> 20, 8541 * 1024 / 100);
     ck_assert(ech_test_says(runtime->diag, "3.95 GiB at once; 1.92 GiB were free"));
-    ck_assert_uint_eq(find_buffer(runtime->trace, "allocated before")->bytes, (EchBytes)(6.08 * (1 << 30) + .5));
+    ck_assert_uint_eq(ech_test_find_buffer(runtime->trace, "allocated before")->bytes, (EchBytes)(6.08 * (1 << 30) + .5));
     ck_assert_uint_eq(peak_in(gpu->trace, "hbm"), (UINT64_C(7) << 30) + 64);
-    ck_assert_uint_eq(find_buffer(gpu->trace, "arguments, not listed")->bytes, 1 << 30);
-    ck_assert_uint_eq(find_buffer(gpu->trace, "f32[3,16384,16384] mul (model.py:9)")->bytes, UINT64_C(3) << 30);
+    ck_assert_uint_eq(ech_test_find_buffer(gpu->trace, "arguments, not listed")->bytes, 1 << 30);
+    ck_assert_uint_eq(ech_test_find_buffer(gpu->trace, "f32[3,16384,16384] mul (model.py:9)")->bytes, UINT64_C(3) << 30);
     g_autoptr(GError) error = NULL;
     g_autoptr(EchImport) bad = ech_test_try_corpus("out_of_memory/bad.txt", &error);
     ck_assert_msg(!bad && strstr(error->message, "bad.txt: ") != NULL, "%s", error ? error->message : "read");
@@ -370,8 +353,8 @@ START_TEST(refused_by_bfc)
     ck_assert_str_eq(property(holes, "asked_for_bytes"), "1073741824");
     ck_assert_str_eq(property(holes, "largest_free_bytes"), "734003200");
     ck_assert_str_eq(property(holes, "free_bytes"), "1677721600");
-    ck_assert_uint_eq(find_buffer(holes->trace, "loss/Mean")->address, UINT64_C(0x7f0c20000000) + 1280 + (UINT64_C(1212) << 20));
-    ck_assert_uint_eq(find_buffer(holes->trace, "what was asked for, f32[64,64,256,256]")->bytes, 1 << 30);
+    ck_assert_uint_eq(ech_test_find_buffer(holes->trace, "loss/Mean")->address, UINT64_C(0x7f0c20000000) + 1280 + (UINT64_C(1212) << 20));
+    ck_assert_uint_eq(ech_test_find_buffer(holes->trace, "what was asked for, f32[64,64,256,256]")->bytes, 1 << 30);
     ck_assert(ech_test_says(holes->diag, "fragmentation: 1.56 GiB are free, not in one piece"));
     ck_assert(ech_test_says(holes->diag, "where 1 chunk in use (256 B) lies between free ones: 256 B at 0x7f0c6bc00500 of loss/Mean"));
     /* Three regions of a limit that the request does not fit into, whatever lies where. */
@@ -387,7 +370,7 @@ START_TEST(refused_by_bfc)
     ck_assert_uint_eq(ech_diag_count(mixed->diag, "lines_of_another_dump"), 2);
     ck_assert_uint_eq(ech_diag_count(mixed->diag, "reports_after_the_first"), 1);
     ck_assert(ech_test_says(cut->diag, "2 GiB of the pool's 4 GiB are not listed"));
-    ck_assert_uint_eq(find_buffer(bad->trace, "chunk of 1 EiB")->bytes, UINT64_C(1) << 60);
+    ck_assert_uint_eq(ech_test_find_buffer(bad->trace, "chunk of 1 EiB")->bytes, UINT64_C(1) << 60);
     static const struct {
         const char *text, *says;
     } cases[] = {
@@ -484,9 +467,9 @@ END_TEST
 START_TEST(others_first)
 {
     g_autoptr(EchImport) import =
-        read_text("NPU out of memory. Tried to allocate 64.00 MiB (NPU 0; 60.00 GiB total capacity; 9.00 GiB already allocated; 32.00 MiB free; 10.00 "
-                  "GiB reserved in total by PyTorch)",
-                  NULL);
+        ech_test_text("NPU out of memory. Tried to allocate 64.00 MiB (NPU 0; 60.00 GiB total capacity; 9.00 GiB already allocated; 32.00 MiB free; 10.00 "
+                      "GiB reserved in total by PyTorch)",
+                      NULL);
     ck_assert_ptr_nonnull(import);
     ck_assert_msg(g_str_has_prefix(ech_diag_remarks(import->diag)[0], "50.0 GiB are neither"), "%s", ech_diag_remarks(import->diag)[0]);
 }
@@ -498,14 +481,14 @@ START_TEST(several_reports)
     const char *first = NEW
         "2.00 GiB" ON_24 "1.00 GiB is free. Of the allocated memory 22.00 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.\n";
     g_autofree char *twice = g_strconcat(first, "\n", first, NULL), *other = g_strconcat(first, "[rank1]: ", NEW "4.00 GiB" ON_24 "1.00 GiB is free.\n", NULL);
-    g_autoptr(EchImport) same = read_text(twice, NULL), two = read_text(other, NULL);
+    g_autoptr(EchImport) same = ech_test_text(twice, NULL), two = ech_test_text(other, NULL);
     ck_assert_uint_eq(ech_diag_count(same->diag, "reports_after_the_first"), 0);
     ck_assert_uint_eq(ech_diag_count(two->diag, "reports_after_the_first"), 1);
     ck_assert_uint_eq(asked(two->trace), 2 * GIB);
     g_autoptr(EchImport) runtime =
-        read_text("Attempting to allocate 4.00G. That was not possible. There are 2.00G free.\n\nAttempting to allocate 1.00G. That was not possible.\n"
-                  "\nAttempting to allocate 4.00G. That was not possible.\n",
-                  NULL);
+        ech_test_text("Attempting to allocate 4.00G. That was not possible. There are 2.00G free.\n\nAttempting to allocate 1.00G. That was not possible.\n"
+                      "\nAttempting to allocate 4.00G. That was not possible.\n",
+                      NULL);
     ck_assert_uint_eq(ech_diag_count(runtime->diag, "reports_after_the_first"), 1);
     ck_assert_uint_eq(asked(runtime->trace), 4 * GIB);
 }
@@ -537,7 +520,7 @@ static const struct {
 START_TEST(without_sizes)
 {
     g_autoptr(GError) error = NULL;
-    g_autoptr(EchImport) import = read_text(unsized[_i].text, &error);
+    g_autoptr(EchImport) import = ech_test_text(unsized[_i].text, &error);
     ck_assert_msg(!import, "%s", unsized[_i].text);
     ck_assert_msg(strstr(error->message, unsized[_i].says) != NULL, "%s", error->message);
 }
@@ -547,7 +530,7 @@ END_TEST
 START_TEST(absurd)
 {
     g_autoptr(GError) error = NULL;
-    g_autoptr(EchImport) import = read_text("Failed to allocate memory for requested buffer of size 4585490524328388608", &error);
+    g_autoptr(EchImport) import = ech_test_text("Failed to allocate memory for requested buffer of size 4585490524328388608", &error);
     ck_assert(!import);
     ck_assert_msg(strstr(error->message, "no array is that large") != NULL, "%s", error->message);
 }
@@ -557,9 +540,9 @@ END_TEST
 START_TEST(traces_stay_traces)
 {
     g_autoptr(EchImport) import =
-        read_text("{\"schemaVersion\":1,\"traceEvents\":[{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"ts\":1,\"dur\":2,\"pid\":0,\"tid\":7,\"args\":"
-                  "{\"device\":0,\"stream\":7,\"message\":\"CUDA out of memory. Tried to allocate 1.00 GiB\"}}]}",
-                  NULL);
+        ech_test_text("{\"schemaVersion\":1,\"traceEvents\":[{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"ts\":1,\"dur\":2,\"pid\":0,\"tid\":7,\"args\":"
+                      "{\"device\":0,\"stream\":7,\"message\":\"CUDA out of memory. Tried to allocate 1.00 GiB\"}}]}",
+                      NULL);
     ck_assert(import && strcmp(ech_trace_format(import->trace), "kineto") == 0);
 }
 END_TEST

@@ -19,17 +19,6 @@ static void must_fail(const char *name, const char *says)
     ck_assert_msg(strstr(error->message, says) != NULL, "%s: %s", name, error->message);
 }
 
-static const EchBuffer *find_buffer(const EchTrace *trace, const char *name)
-{
-    for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
-        const EchBuffer *b = &ech_trace_buffers(trace)[i];
-        if (strcmp(ech_trace_string(trace, b->name), name) == 0)
-            return b;
-    }
-    ck_abort_msg("no buffer %s", name);
-    return NULL;
-}
-
 START_TEST(scalesim_convolutions)
 {
     g_autoptr(EchImport) import = ech_test_corpus("scalesim/conv.csv", "scalesim");
@@ -63,7 +52,7 @@ START_TEST(scalesim_products)
     g_autoptr(EchImport) import = ech_test_corpus("scalesim/gemm.csv", "scalesim");
     const EchOp *op = ech_test_op(import->trace, ECH_OP_KERNEL, "qkv");
     ck_assert_uint_eq(ech_trace_work(import->trace)[op->first_work].count, 2 * 128 * 192 * 64);
-    ck_assert_uint_eq(find_buffer(import->trace, "qkv filters")->bytes, 64 * 192);
+    ck_assert_uint_eq(ech_test_find_buffer(import->trace, "qkv filters")->bytes, 64 * 192);
     /* A row that cannot be read is left out and told of; a file of such rows is refused with the first. */
     g_autoptr(EchImport) some = ech_test_corpus("scalesim/bad.csv", "scalesim");
     ck_assert_uint_eq(ech_diag_count(some->records, "gemm layers"), 1);
@@ -268,7 +257,7 @@ START_TEST(usage_reports)
     ck_assert_uint_eq(b[0].bytes, (1 << 20) + 256 * 1025 * 2);
     ck_assert_uint_eq(b[2].alias_of, 0);
     ck_assert_uint_eq(b[2].alias_offset, 1 << 20);
-    ck_assert_uint_eq(find_buffer(t, "f32[1024]")->bytes, 4096);
+    ck_assert_uint_eq(ech_test_find_buffer(t, "f32[1024]")->bytes, 4096);
     g_autoptr(EchLifetimes) hbm = ech_lifetimes_new(t, ech_trace_find_memory(t, "hbm")), host = ech_lifetimes_new(t, ech_trace_find_memory(t, "host"));
     ck_assert_uint_eq(hbm->peak, 1574144);
     ck_assert_uint_eq(host->peak, 4096);
@@ -284,8 +273,8 @@ START_TEST(snapshots_of_compiled_models)
 {
     g_autoptr(EchImport) import = ech_test_corpus("memory_snapshot/compiled.pickle", "memory_snapshot");
     g_autofree char *program = g_strdup_printf("c%s.py:3", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
-    ck_assert_uint_eq(find_buffer(import->trace, "train.py:9 (compiled:1867)")->bytes, 2048);
-    ck_assert_uint_eq(find_buffer(import->trace, program)->bytes, 1024);
+    ck_assert_uint_eq(ech_test_find_buffer(import->trace, "train.py:9 (compiled:1867)")->bytes, 2048);
+    ck_assert_uint_eq(ech_test_find_buffer(import->trace, program)->bytes, 1024);
 }
 END_TEST
 
@@ -293,8 +282,8 @@ END_TEST
 START_TEST(profiles_name_the_program)
 {
     g_autoptr(EchImport) import = ech_test_corpus("memory_profile/frames.pb", "memory_profile");
-    ck_assert_uint_eq(find_buffer(import->trace, "train.py:7:init")->bytes, 4096);
-    ck_assert_uint_eq(find_buffer(import->trace, "pxla.py:395:__call__")->bytes, 512);
+    ck_assert_uint_eq(ech_test_find_buffer(import->trace, "train.py:7:init")->bytes, 4096);
+    ck_assert_uint_eq(ech_test_find_buffer(import->trace, "pxla.py:395:__call__")->bytes, 512);
 }
 END_TEST
 
