@@ -196,9 +196,9 @@ this snapshot tells no times; it cannot be merged with what was asked of a devic
 $ gzip -dc traces/keras_cnn.h100/cnn.pretend.gz | sed 's/"h100-sxm"/"l4"/' >$T/k.pretend; echelon run --trace $T/k.pretend --device l4 --engine native | grep -o 'reserved by allocator [^;]*'
 reserved by allocator tensorflow:compute_capability=8.9, as recorded
 $ echelon run --trace traces/gpt_jax.h100 --device h100-sxm --engine native | sed -n '/It takes/p;/Longest/,$p'
-  It takes 3.31 ms, bound by latency inside kernels (54 % of the critical path).
+  It takes 3.32 ms, bound by latency inside kernels (54 % of the critical path).
   Longest operations
-    Memcpy DtoD...e -> Device)    459 us  13.9 %  copy, 299 times
+    Memcpy DtoD...e -> Device)    473 us  14.2 %  copy, 299 times
     gemm_fusion_dot.39           72.2 us   2.2 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
     gemm_fusion_dot.40           72.2 us   2.2 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
     gemm_fusion_dot.42           72.2 us   2.2 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
@@ -225,5 +225,5 @@ $ echelon run --trace traces/gpt_jax.h100/gpt.step --device h100-sxm --engine na
   - buffer assignment taken from traces/gpt_jax.h100/gpt.step/program.buffer-assignment.txt.gz
   - 21 products carry a tile that no timing would have chosen (compiled where there was no GPU to time on): priced with the best tile, as autotuning finds it; replay.tuned_tiles=false prices them as written
 $ cp traces/gpt_jax.h100/gpt.pretend.gz $T/alone.pretend.gz; cd $T; echelon run --trace alone.pretend.gz --device h100-sxm --engine native | sed -n '/It takes/p;/beside/p'
-  It takes 8.39 ms, bound by hbm port (77 % of the critical path).
+  It takes 8.41 ms, bound by hbm port (77 % of the critical path).
   - 854 kernels that XLA compiled are priced by the arrays that they are given: no folder of their programs lies beside (jit_broadcast_in_dim, jit_step)
