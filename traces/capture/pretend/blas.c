@@ -266,15 +266,23 @@ PRETEND_EXPORT int cublasLtDestroy(void *handle)
     return cublasDestroy_v2(handle);
 }
 
-/* cublasLtMatmulDescAttributes_t: 3 TRANSA, 4 TRANSB, 7 EPILOGUE, 8 BIAS_POINTER, 11 EPILOGUE_AUX_POINTER. */
+/* In room of the caller's own, as inline functions of cublasLt.h have it: 32 words, of which ours takes fewer; so of a layout and of a preference, 8 words. */
+PRETEND_EXPORT int cublasLtMatmulDescInit_internal(void *operation, size_t bytes, int compute, int scale)
+{
+    if (bytes < sizeof(Operation))
+        return 3;
+    memset(operation, 0, bytes);
+    *(Operation *)operation = (Operation){.compute = compute, .scale = scale};
+    return 0;
+}
+
 PRETEND_EXPORT int cublasLtMatmulDescCreate(void **ret, int compute, int scale)
 {
-    Operation *operation = calloc(1, sizeof *operation);
+    Operation *operation = malloc(sizeof *operation);
     if (!operation)
         return 3;
-    *operation = (Operation){.compute = compute, .scale = scale};
     *ret = operation;
-    return 0;
+    return cublasLtMatmulDescInit_internal(operation, sizeof *operation, compute, scale);
 }
 
 PRETEND_EXPORT int cublasLtMatmulDescDestroy(void *operation)
@@ -283,6 +291,7 @@ PRETEND_EXPORT int cublasLtMatmulDescDestroy(void *operation)
     return 0;
 }
 
+/* cublasLtMatmulDescAttributes_t: 3 TRANSA, 4 TRANSB, 7 EPILOGUE, 8 BIAS_POINTER, 11 EPILOGUE_AUX_POINTER. */
 PRETEND_EXPORT int cublasLtMatmulDescSetAttribute(void *operation, int attribute, const void *value, size_t bytes)
 {
     Operation *o = operation;
@@ -299,14 +308,22 @@ PRETEND_EXPORT int cublasLtMatmulDescSetAttribute(void *operation, int attribute
     return 0;
 }
 
+PRETEND_EXPORT int cublasLtMatrixLayoutInit_internal(void *layout, size_t bytes, int type, uint64_t rows, uint64_t columns, int64_t leading)
+{
+    if (bytes < sizeof(Layout))
+        return 3;
+    memset(layout, 0, bytes);
+    *(Layout *)layout = (Layout){.type = type, .rows = rows, .columns = columns, .leading = leading, .batch = 1};
+    return 0;
+}
+
 PRETEND_EXPORT int cublasLtMatrixLayoutCreate(void **ret, int type, uint64_t rows, uint64_t columns, int64_t leading)
 {
-    Layout *layout = calloc(1, sizeof *layout);
+    Layout *layout = malloc(sizeof *layout);
     if (!layout)
         return 3;
-    *layout = (Layout){.type = type, .rows = rows, .columns = columns, .leading = leading, .batch = 1};
     *ret = layout;
-    return 0;
+    return cublasLtMatrixLayoutInit_internal(layout, sizeof *layout, type, rows, columns, leading);
 }
 
 PRETEND_EXPORT int cublasLtMatrixLayoutDestroy(void *layout)
@@ -323,6 +340,12 @@ PRETEND_EXPORT int cublasLtMatrixLayoutSetAttribute(void *layout, int attribute,
         memcpy(&l->batch, value, sizeof l->batch);
     if (attribute == 6 && bytes >= sizeof l->stride)
         memcpy(&l->stride, value, sizeof l->stride);
+    return 0;
+}
+
+PRETEND_EXPORT int cublasLtMatmulPreferenceInit_internal(void *preference, size_t bytes)
+{
+    memset(preference, 0, bytes);
     return 0;
 }
 

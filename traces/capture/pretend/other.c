@@ -336,6 +336,7 @@ NO_BLAS(cublasZtrmv_v2)
 NO_BLAS(cublasZtrsv_v2)
 
 /* Algorithms by their numbers. */
+NO_BLAS(cublasLtGroupedMatrixLayoutInit_internal)
 NO_BLAS(cublasLtMatmulAlgoInit)
 NO_BLAS(cublasLtMatmulAlgoCheck)
 NO_BLAS(cublasLtMatmulAlgoConfigGetAttribute)
