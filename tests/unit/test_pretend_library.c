@@ -286,9 +286,9 @@ static size_t make_machine_code(uint8_t *elf, const char *kernel)
     uint8_t *info = elf + INFO;
     static const uint32_t bytes[] = {8, 4, 24};
     for (uint16_t i = 0; i < 3; i++, info += 16) {
-        bool wide = i == 2; /* as kernels of more than 4 KiB of parameters say it */
+        bool wide = i == 2; /* as kernels of more than 4 KiB of parameters say it, and those of a B200, with what it points to above */
         const uint16_t head[] = {(uint16_t)(4 | (wide ? 0x45 : 0x17) << 8), 12}, ordinal = i;
-        const uint32_t size = wide ? bytes[i] : bytes[i] << 18;
+        const uint32_t size = wide ? bytes[i] | 0x05000000 : bytes[i] << 18;
         memcpy(info, head, 4);
         memcpy(info + 8, &ordinal, 2);
         memcpy(info + 12, &size, 4);
