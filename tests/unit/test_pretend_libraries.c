@@ -757,11 +757,11 @@ END_TEST
 START_TEST(products_in_room)
 {
     load();
-    int (*make)(void **), (*end)(void *), (*operation)(void *, size_t, int, int), (*say)(void *, int, const void *, size_t),
+    int (*begin)(void **), (*end)(void *), (*operation)(void *, size_t, int, int), (*say)(void *, int, const void *, size_t),
         (*layout)(void *, size_t, int, uint64_t, uint64_t, int64_t), (*preference)(void *, size_t), (*refused)(void),
         (*multiply)(void *, void *, const void *, const void *, void *, const void *, void *, const void *, const void *, void *, void *, void *, const void *,
                     void *, size_t, void *);
-    find("cublasLtCreate", &make);
+    find("cublasLtCreate", &begin);
     find("cublasLtDestroy", &end);
     find("cublasLtMatmulDescInit_internal", &operation);
     find("cublasLtMatmulDescSetAttribute", &say);
@@ -769,20 +769,20 @@ START_TEST(products_in_room)
     find("cublasLtMatmulPreferenceInit_internal", &preference);
     find("cublasLtGroupedMatrixLayoutInit_internal", &refused);
     find("cublasLtMatmul", &multiply);
-    uint64_t described[32], layouts[3][8], preferred[8];
+    uint64_t described[32], shapes[3][8], preferred[8];
     void *handle = NULL;
     int32_t turned = 1;
-    ck_assert_int_eq(make(&handle), 0);
+    ck_assert_int_eq(begin(&handle), 0);
     ck_assert_int_eq(operation(described, 8, 68, 0), 3);
     ck_assert_int_eq(operation(described, sizeof described, 68, 0), 0);
     ck_assert_int_eq(say(described, 3, &turned, sizeof turned), 0);
-    ck_assert_int_eq(layout(layouts[0], 8, 28, 256, 512, 256), 3);
-    ck_assert_int_eq(layout(layouts[0], sizeof layouts[0], 28, 256, 512, 256), 0); /* e4m3, 256 x 512, turned round */
-    ck_assert_int_eq(layout(layouts[1], sizeof layouts[1], 28, 256, 1024, 256), 0);
-    ck_assert_int_eq(layout(layouts[2], sizeof layouts[2], 14, 512, 1024, 512), 0); /* bf16 */
+    ck_assert_int_eq(layout(shapes[0], 8, 28, 256, 512, 256), 3);
+    ck_assert_int_eq(layout(shapes[0], sizeof shapes[0], 28, 256, 512, 256), 0); /* e4m3, 256 x 512, turned round */
+    ck_assert_int_eq(layout(shapes[1], sizeof shapes[1], 28, 256, 1024, 256), 0);
+    ck_assert_int_eq(layout(shapes[2], sizeof shapes[2], 14, 512, 1024, 512), 0); /* bf16 */
     ck_assert_int_eq(preference(preferred, sizeof preferred), 0);
     const float one = 1, zero = 0;
-    ck_assert_int_eq(multiply(handle, described, &one, NULL, layouts[0], NULL, layouts[1], &zero, NULL, layouts[2], NULL, layouts[2], NULL, NULL, 0, NULL), 0);
+    ck_assert_int_eq(multiply(handle, described, &one, NULL, shapes[0], NULL, shapes[1], &zero, NULL, shapes[2], NULL, shapes[2], NULL, NULL, 0, NULL), 0);
     ck_assert_int_eq(refused(), 15);
     ck_assert_int_eq(end(handle), 0);
     g_autofree char *lines = written("library", "459");
