@@ -145,8 +145,8 @@ static void add_parameter(PretendKernelCode *kernel, size_t ordinal, uint64_t by
 }
 
 /* Section .nv.info.KERNEL: attributes of a format (4: as many bytes follow as its value says), a kind and a value. Kinds: 5 most threads of a block (three
- * numbers), 0x17 and 0x45 a parameter: its ordinal at 4, its bytes above bit 18 of the number at 8, or the lower half of that number (PyTorch's for a B200: what
- * is a pointer has 0x500 above). */
+ * numbers), 0x17 and 0x45 a parameter: its ordinal at 4, its bytes above bit 18 of the number at 8, or the lower half of that number (PyTorch's for a B200:
+ * what is a pointer has 0x500 above). */
 static void read_info(PretendKernelCode *kernel, const uint8_t *at, const uint8_t *end)
 {
     enum { SIZED = 4, THREADS = 5, PARAMETER = 0x17, LONG_PARAMETER = 0x45 };
