@@ -77,18 +77,54 @@ int ech_layout_dtype_bits(const char *name, size_t length)
     return -1;
 }
 
+const char *ech_layout_dtype_of(const char *name, size_t length)
+{
+    static const char *const types[][2] = {{"float32", "f32"},
+                                           {"bfloat16", "bf16"},
+                                           {"float16", "f16"},
+                                           {"float64", "f64"},
+                                           {"bool", "pred"},
+                                           {"int4", "s4"},
+                                           {"int8", "s8"},
+                                           {"int16", "s16"},
+                                           {"int32", "s32"},
+                                           {"int64", "s64"},
+                                           {"uint4", "u4"},
+                                           {"uint8", "u8"},
+                                           {"uint16", "u16"},
+                                           {"uint32", "u32"},
+                                           {"uint64", "u64"},
+                                           {"complex64", "c64"},
+                                           {"complex128", "c128"},
+                                           {"float8_e4m3", "f8e4m3"},
+                                           {"float8_e4m3fn", "f8e4m3fn"},
+                                           {"float8_e4m3fnuz", "f8e4m3fnuz"},
+                                           {"float8_e4m3b11fnuz", "f8e4m3b11fnuz"},
+                                           {"float8_e5m2", "f8e5m2"},
+                                           {"float8_e5m2fnuz", "f8e5m2fnuz"},
+                                           {"float8_e8m0fnu", "f8e8m0fnu"},
+                                           {"float4_e2m1fn", "f4e2m1fn"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(types); i++) {
+        if (strlen(types[i][0]) == length && memcmp(types[i][0], name, length) == 0)
+            return types[i][1];
+    }
+    return NULL;
+}
+
 static bool parse_dtype(Cursor *cursor, EchLayout *ret, GError **error)
 {
     const char *begin = cursor->at;
-    while (cursor->at < cursor->end && g_ascii_isalnum(*cursor->at))
+    while (cursor->at < cursor->end && (g_ascii_isalnum(*cursor->at) || *cursor->at == '_'))
         cursor->at++;
     size_t n = (size_t)(cursor->at - begin);
-    int bits = n > 0 && n < sizeof ret->dtype ? ech_layout_dtype_bits(begin, n) : -1;
+    const char *known = ech_layout_dtype_of(begin, n), *name = known ? known : begin;
+    n = known ? strlen(known) : n;
+    int bits = n > 0 && n < sizeof ret->dtype ? ech_layout_dtype_bits(name, n) : -1;
     if (bits < 0) {
         cursor->at = begin;
         return fail(cursor, error, "an element type such as f32, bf16 or pred");
     }
-    memcpy(ret->dtype, begin, n);
+    memcpy(ret->dtype, name, n);
     ret->bits = bits > 0 && bits < 8 ? 8 : (uint16_t)bits;
     return true;
 }

@@ -50,8 +50,8 @@ typedef enum {
     ECH_LAYOUT_TPU,   /**< A value without a tile takes whole 8x128 registers (1024 elements), except in spaces 2 and 7 and above. */
 } EchLayoutRules;
 
-/** Parses one array shape at @text (at most @n bytes); *ret_used is the number of bytes taken (NULL: the whole text must be taken).
- * ECH_ERROR_PARSE says what was expected and where. */
+/** Parses one array shape at @text (at most @n bytes), its type by XLA's name or by NumPy's ("float32[3,5]"); *ret_used is the number of bytes taken (NULL: the
+ * whole text must be taken). ECH_ERROR_PARSE says what was expected and where. */
 bool ech_layout_parse(const char *text, size_t n, EchLayout *ret, size_t *ret_used, GError **error);
 /** The text of a shape: parse(print(x)) == x. Owned by the caller. */
 char *ech_layout_print(const EchLayout *layout) G_GNUC_WARN_UNUSED_RESULT;
@@ -67,6 +67,8 @@ EchBytes ech_layout_padded_bytes(const EchLayout *layout, EchLayoutRules rules);
 unsigned ech_layout_element_bits(const EchLayout *layout);
 /** Bits of the named type as a number format (4 for s4, 8 for pred); -1 for an unknown name, 0 for token, opaque, tuple. */
 int ech_layout_dtype_bits(const char *name, size_t length);
+/** XLA's name of the type that NumPy, JAX and PyTorch call @name, @length bytes of it: "f32" of "float32". NULL: none of theirs. */
+const char *ech_layout_dtype_of(const char *name, size_t length);
 
 /** The tiles XLA:TPU gives an array, from its dimensions, order and element width; @generation is 2 to 7 (v5e and v5p: 5). Replaces the
  * tiles of *layout. Exact for every parameter of the captures; intermediates may differ (8-bit in VMEM, 16-bit on generation 7). */

@@ -232,9 +232,7 @@ static void copy_word(Field f, char *to, size_t size)
 /* "shape[4,2048,128] and type float", "shape [4,128] and type float": XLA's words for it; releases before 1.9 do not say the type, the node may. */
 static bool read_shape(EchBfcDump *d, Field line)
 {
-    static const char *const types[][2] = {{"float ", "f32"},  {"half ", "f16"},   {"double ", "f64"}, {"bfloat16 ", "bf16"}, {"int8 ", "s8"},
-                                           {"int16 ", "s16"},  {"int32 ", "s32"},  {"int64 ", "s64"},  {"uint8 ", "u8"},      {"uint16 ", "u16"},
-                                           {"uint32 ", "u32"}, {"uint64 ", "u64"}, {"bool ", "pred"},  {"complex64 ", "c64"}, {"complex128 ", "c128"}};
+    static const char *const of_cpp[][2] = {{"float", "f32"}, {"half", "f16"}, {"double", "f64"}};
     Field shape = after(line, has(line, "shape [") ? "shape [" : "shape["), type = after(line, "] and type ");
     const char *end = shape.n ? memchr(shape.text, ']', shape.n) : NULL;
     if (!end)
@@ -242,27 +240,28 @@ static bool read_shape(EchBfcDump *d, Field line)
     bool untyped = type.n == 0;
     if (untyped)
         type = (Field){"float ", 6};
-    for (size_t i = 0; i < G_N_ELEMENTS(types); i++) {
-        size_t word = strlen(types[i][0]) - 1; /* up to a blank or the end */
-        if (type.n < word || memcmp(type.text, types[i][0], word) != 0 || (type.n > word && type.text[word] != ' '))
-            continue;
-        g_autofree char *text = g_strdup_printf("%s[%.*s]", types[i][1], (int)MIN(end - shape.text, 96), shape.text);
-        EchLayout layout;
-        size_t used;
-        if (!ech_layout_parse(text, strlen(text), &layout, &used, NULL) || used != strlen(text))
-            return false;
-        EchBytes bytes = ech_layout_dense_bytes(&layout);
-        if (bytes >= UINT64_C(1) << 60)
-            return false;
-        if (d->has_request && !ech_rounded_is(&d->request, bytes) && ech_round_up(bytes, 256) != d->rounded)
-            return false;
-        d->request = (EchRounded){bytes, 0};
-        d->has_request = d->exact = true;
-        d->untyped = untyped;
-        g_strlcpy(d->shape, text, sizeof d->shape);
-        return true;
-    }
-    return false;
+    const char *blank = memchr(type.text, ' ', type.n);
+    size_t word = blank ? (size_t)(blank - type.text) : type.n;
+    const char *dtype = ech_layout_dtype_of(type.text, word);
+    for (size_t i = 0; !dtype && i < G_N_ELEMENTS(of_cpp); i++)
+        dtype = strlen(of_cpp[i][0]) == word && memcmp(of_cpp[i][0], type.text, word) == 0 ? of_cpp[i][1] : NULL;
+    if (!dtype)
+        return false;
+    g_autofree char *text = g_strdup_printf("%s[%.*s]", dtype, (int)MIN(end - shape.text, 96), shape.text);
+    EchLayout layout;
+    size_t used;
+    if (!ech_layout_parse(text, strlen(text), &layout, &used, NULL) || used != strlen(text))
+        return false;
+    EchBytes bytes = ech_layout_dense_bytes(&layout);
+    if (bytes >= UINT64_C(1) << 60)
+        return false;
+    if (d->has_request && !ech_rounded_is(&d->request, bytes) && ech_round_up(bytes, 256) != d->rounded)
+        return false;
+    d->request = (EchRounded){bytes, 0};
+    d->has_request = d->exact = true;
+    d->untyped = untyped;
+    g_strlcpy(d->shape, text, sizeof d->shape);
+    return true;
 }
 
 static bool read_request(EchBfcDump *d, Field line)

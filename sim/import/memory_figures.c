@@ -288,17 +288,10 @@ static void say_vllm(const Vllm *v, EchDiag *diag)
 /* XLA's name of a type that NumPy, PyTorch and JAX call @word, which may go on. NULL: none. */
 static const char *type_of(EchWords word)
 {
-    static const char *const types[][2] = {{"float32", "f32"},    {"float16", "f16"},   {"bfloat16", "bf16"}, {"float64", "f64"},   {"int32", "s32"},
-                                           {"int64", "s64"},      {"int16", "s16"},     {"int8", "s8"},       {"uint32", "u32"},    {"uint64", "u64"},
-                                           {"uint16", "u16"},     {"uint8", "u8"},      {"bool", "pred"},     {"complex64", "c64"}, {"complex128", "c128"},
-                                           {"float8_e4m3", "u8"}, {"float8_e5m2", "u8"}};
-    for (size_t i = 0; i < G_N_ELEMENTS(types); i++) {
-        size_t n = strlen(types[i][0]);
-        bool whole = word.n == n || (word.n > n && !g_ascii_isalnum(word.text[n]));
-        if (ech_words_start(word, types[i][0]) && (whole || strcmp(types[i][1], "u8") == 0))
-            return types[i][1];
-    }
-    return NULL;
+    size_t n = 0;
+    while (n < word.n && (g_ascii_isalnum(word.text[n]) || word.text[n] == '_'))
+        n++;
+    return ech_layout_dtype_of(word.text, n);
 }
 
 /* Adds an array of @type and of the numbers between brackets. */

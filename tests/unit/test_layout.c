@@ -140,6 +140,26 @@ static const struct {
 };
 
 /* A scalar has no order to tell: XLA prints what is known of it, or nothing. */
+/* As people have them from print(x.shape, x.dtype). */
+START_TEST(types_have_two_names)
+{
+    static const char *const names[][2] = {{"float32[4,64]", "f32[4,64]"},
+                                           {"bfloat16[8,128]{1,0:T(8,128)(2,1)}", "bf16[8,128]{1,0:T(8,128)(2,1)}"},
+                                           {"bool[3]", "pred[3]"},
+                                           {"float8_e4m3b11fnuz[2]", "f8e4m3b11fnuz[2]"},
+                                           {"int4[16]", "s4[16]"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        EchLayout layout = parse(names[i][0]);
+        g_autofree char *text = ech_layout_print(&layout);
+        ck_assert_str_eq(text, names[i][1]);
+    }
+    ck_assert_ptr_null(ech_layout_dtype_of("f32", 3));
+    ck_assert_ptr_null(ech_layout_dtype_of("float32", 5));
+    EchLayout layout;
+    ck_assert(!ech_layout_parse("float33[4]", 10, &layout, NULL, NULL));
+}
+END_TEST
+
 START_TEST(scalars_are_printed_bare)
 {
     static const char *const scalars[][2] = {
@@ -168,6 +188,7 @@ int main(void)
     tcase_add_loop_test(tests, padded_sizes_are_exact, 0, G_N_ELEMENTS(sizes));
     tcase_add_test(tests, gpu_arrays_are_dense);
     tcase_add_loop_test(tests, malformed_shapes_are_refused, 0, G_N_ELEMENTS(refused));
+    tcase_add_test(tests, types_have_two_names);
     tcase_add_test(tests, scalars_are_printed_bare);
     tcase_add_loop_test(tests, tiles_are_chosen_as_the_compiler_does, 0, G_N_ELEMENTS(choices));
     suite_add_tcase(suite, tests);
