@@ -783,10 +783,14 @@ START_TEST(products_in_room)
     ck_assert_int_eq(preference(preferred, sizeof preferred), 0);
     const float one = 1, zero = 0;
     ck_assert_int_eq(multiply(handle, described, &one, NULL, shapes[0], NULL, shapes[1], &zero, NULL, shapes[2], NULL, shapes[2], NULL, NULL, 0, NULL), 0);
+    for (size_t i = 0; i < 2; i++) /* of 4 bits: two share a byte */
+        ck_assert_int_eq(layout(shapes[i], sizeof shapes[i], 33, 256, i == 0 ? 512 : 1024, 256), 0);
+    ck_assert_int_eq(multiply(handle, described, &one, NULL, shapes[0], NULL, shapes[1], &zero, NULL, shapes[2], NULL, shapes[2], NULL, NULL, 0, NULL), 0);
     ck_assert_int_eq(refused(), 15);
     ck_assert_int_eq(end(handle), 0);
     g_autofree char *lines = written("library", "459");
-    ck_assert_str_eq(lines, "0 0 \"cublasLtMatmul\" \"product=1x1024x512x256 operand_bytes=1 class=product\" 393216 1048576 268435456 \"f8e4m3fn\"\n");
+    ck_assert_str_eq(lines, "0 0 \"cublasLtMatmul\" \"product=1x1024x512x256 operand_bytes=1 class=product\" 393216 1048576 268435456 \"f8e4m3fn\"\n"
+                            "0 0 \"cublasLtMatmul\" \"product=1x1024x512x256 operand_bytes=1 class=product\" 196608 1048576 268435456 \"f4e2m1fn\"\n");
     unload();
 }
 END_TEST

@@ -9,17 +9,28 @@
 static const struct {
     int type;
     const char *name;
-    unsigned bytes;
-} types[] = {{0, "f32", 4},   {1, "f64", 8},  {2, "f16", 2},   {3, "s8", 1},        {4, "c64", 8},
-             {5, "c128", 16}, {10, "s32", 4}, {14, "bf16", 2}, {28, "f8e4m3fn", 1}, {29, "f8e5m2", 1}};
+    unsigned bits;
+} types[] = {{0, "f32", 32},  {1, "f64", 64},   {2, "f16", 16},      {3, "s8", 8},      {4, "c64", 64},     {5, "c128", 128},
+             {10, "s32", 32}, {14, "bf16", 16}, {28, "f8e4m3fn", 8}, {29, "f8e5m2", 8}, {33, "f4e2m1fn", 4}};
 
-static unsigned bytes_of(int type)
+static unsigned bits_of(int type)
 {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         if (types[i].type == type)
-            return types[i].bytes;
+            return types[i].bits;
     }
-    return 4;
+    return 32;
+}
+
+/* Of one element; two of 4 bits share a byte. */
+static unsigned bytes_of(int type)
+{
+    return bits_of(type) < 8 ? 1 : bits_of(type) / 8;
+}
+
+static uint64_t bytes_of_all(uint64_t elements, int type)
+{
+    return elements / 8 * bits_of(type) + (elements % 8 * bits_of(type) + 7) / 8;
 }
 
 static const char *name_of(int type)
@@ -53,7 +64,7 @@ typedef struct {
 /* A matrix in @places: its address, and the bytes from a column to the next and from a matrix to the next. */
 static uint64_t place(const void *address, int type, long long leading, long long stride)
 {
-    return (uint64_t)(uintptr_t)address | (uint64_t)leading * bytes_of(type) | (uint64_t)stride * bytes_of(type);
+    return (uint64_t)(uintptr_t)address | bytes_of_all((uint64_t)leading, type) | bytes_of_all((uint64_t)stride, type);
 }
 
 /* Accesses are of 16 bytes where everything is aligned to that. */
@@ -62,7 +73,7 @@ static uint64_t place(const void *address, int type, long long leading, long lon
 /* Libraries are column by column: their m is a row-major caller's n. */
 static void write_product(void *stream, const char *name, const Product *p)
 {
-    uint64_t a = p->batch * p->m * p->k * bytes_of(p->a), b = p->batch * p->k * p->n * bytes_of(p->b), c = p->batch * p->m * p->n * bytes_of(p->c);
+    uint64_t a = bytes_of_all(p->batch * p->m * p->k, p->a), b = bytes_of_all(p->batch * p->k * p->n, p->b), c = bytes_of_all(p->batch * p->m * p->n, p->c);
     uint64_t turned = (p->a_turned ? 0 : p->batch * p->m * p->k) + (p->b_turned ? p->batch * p->k * p->n : 0);
     bool vector = p->m == 1 || p->n == 1;
     char launch[256];
