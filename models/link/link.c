@@ -149,18 +149,29 @@ static double seconds(const EchCollectiveCost *cost, const EchFabric *fabric)
     return MAX(within, between) + ((double)fabric->latency * cost->steps + (double)fabric->network_latency * cost->network_steps) * 1e-12;
 }
 
-/* Of a ring's or a tree's @cost, what goes between @hosts of @local devices each; @phases: how often the data goes round, or through the tree. */
+/* Of a ring's @cost, what goes between @hosts of @local devices each; @phases: how often the data goes round. */
 static void cross(EchCollectiveCost *cost, uint32_t local, uint32_t hosts, uint32_t phases)
 {
     if (hosts <= 1)
         return;
     cost->network_bytes = cost->bytes / local;
     cost->bytes -= cost->network_bytes;
+    cost->network_steps = MIN(phases * (hosts - 1), cost->steps);
+    cost->steps -= cost->network_steps;
+}
+
+/* An all-reduce of @bytes by trees over @hosts, more than one, in each of which @local devices are a chain. */
+static EchCollectiveCost tree_cost(double bytes, uint32_t ports, uint32_t local, uint32_t hosts)
+{
     uint32_t deep = 0;
     while ((1u << deep) < hosts && deep < 31)
         deep++;
-    cost->network_steps = MIN(phases * (cost->algorithm == ECH_ALGORITHM_TREE ? deep : hosts - 1), cost->steps);
-    cost->steps -= cost->network_steps;
+    return (EchCollectiveCost){.algorithm = ECH_ALGORITHM_TREE,
+                               .ports = ports,
+                               .steps = 2 * (local - 1),
+                               .bytes = 2 * bytes * (local - 1) / local,
+                               .network_steps = 2 * deep,
+                               .network_bytes = 2 * bytes / local};
 }
 
 EchCollectiveCost ech_collective_cost(EchComm comm, uint32_t group, EchBytes operand, const EchFabric *fabric)
@@ -170,9 +181,6 @@ EchCollectiveCost ech_collective_cost(EchComm comm, uint32_t group, EchBytes ope
     uint32_t ports = MAX(fabric->ports, 1u), local = fabric->local > 0 ? MIN(fabric->local, group) : group, hosts = (group + local - 1) / local;
     double bytes = (double)operand;
     double share = (double)(group - 1) / group;
-    uint32_t log2n = 0;
-    while ((1u << log2n) < group && log2n < 31)
-        log2n++;
     EchCollectiveCost cost = {.algorithm = ECH_ALGORITHM_RING, .ports = ports, .steps = group - 1};
     switch (comm) {
     case ECH_COMM_ALL_GATHER:
@@ -187,10 +195,11 @@ EchCollectiveCost ech_collective_cost(EchComm comm, uint32_t group, EchBytes ope
         cost.bytes = 2 * bytes * share;
         cost.steps = 2 * (group - 1);
         cross(&cost, local, hosts, 2);
-        EchCollectiveCost tree = {.algorithm = ECH_ALGORITHM_TREE, .ports = ports, .steps = 2 * log2n, .bytes = 2 * bytes};
-        cross(&tree, local, hosts, 2);
-        if (seconds(&tree, fabric) < seconds(&cost, fabric))
-            cost = tree;
+        if (hosts > 1) {
+            EchCollectiveCost tree = tree_cost(bytes, ports, local, hosts);
+            if (seconds(&tree, fabric) < seconds(&cost, fabric))
+                cost = tree;
+        }
         break;
     }
     case ECH_COMM_ALL_TO_ALL:
@@ -208,13 +217,18 @@ EchCollectiveCost ech_collective_cost(EchComm comm, uint32_t group, EchBytes ope
         cost.network_steps = hosts > 1;
         break;
     case ECH_COMM_BROADCAST:
-        cost.algorithm = ECH_ALGORITHM_TREE;
         cost.bytes = bytes;
-        cost.steps = log2n;
         cross(&cost, local, hosts, 1);
         break;
     }
     return cost;
+}
+
+EchCollectiveCost ech_switch_reduction_cost(uint32_t group, EchBytes bytes, uint32_t ports)
+{
+    if (group <= 1 || bytes == 0)
+        return (EchCollectiveCost){.algorithm = ECH_ALGORITHM_NONE, .ports = 1};
+    return (EchCollectiveCost){.algorithm = ECH_ALGORITHM_SWITCH, .ports = MAX(ports, 1u), .steps = 2, .bytes = (double)bytes * (1 + 1.0 / group)};
 }
 
 /* Numbers of "[4,2]" or "(1,0)" at @at, which moves behind it; 0 where there are none or too many. */
@@ -422,7 +436,10 @@ EchSwitchCost ech_switch_cost(const EchDevice *device, const EchLink *link, EchC
 {
     static const struct {
         const char *launch, *share;
-    } protocols[] = {{"runtime.collective_launch_ps", "kernel.collective_small_share"}, {"runtime.collective_bulk_ps", "kernel.collective_share"}};
+        bool by_switch;
+    } protocols[] = {{"runtime.collective_launch_ps", "kernel.collective_small_share", false},
+                     {"runtime.collective_bulk_ps", "kernel.collective_share", false},
+                     {"runtime.collective_switch_ps", "kernel.collective_switch_share", true}};
     const EchLink *network = host > 0 ? ech_device_link(device, "network") : NULL;
     EchFabric fabric = {.ports = link->ports, .latency = link->latency};
     if (network)
@@ -435,8 +452,10 @@ EchSwitchCost ech_switch_cost(const EchDevice *device, const EchLink *link, EchC
     for (size_t i = 0; i < G_N_ELEMENTS(protocols); i++) {
         double launch = ech_device_number(device, protocols[i].launch, i == 0 ? 0 : -1),
                share = CLAMP(ech_device_number(device, protocols[i].share, 1), 0.001, 1);
-        if (launch < 0)
+        if (launch < 0 || (protocols[i].by_switch && (comm != ECH_COMM_ALL_REDUCE || (fabric.local > 0 && fabric.local < group->size))))
             continue;
+        if (protocols[i].by_switch)
+            launch *= group->size;
         double rate = (double)exchange_rate(link) * share;
         fabric.rate = (EchRate)rate;
         if (network) {
@@ -444,7 +463,8 @@ EchSwitchCost ech_switch_cost(const EchDevice *device, const EchLink *link, EchC
             fabric.network_rate = i == 0 && share < 1 ? exchange_rate(network) / 2 : exchange_rate(network); /* LL sends a flag of 4 bytes with each 4 */
             fabric.network_latency = (EchTime)(i == 0 ? latency : ech_device_number(device, "runtime.collective_bulk_hop_ps", latency));
         }
-        EchSwitchCost one = {.cost = ech_collective_cost(comm, group->size, bytes, &fabric)};
+        EchSwitchCost one = {.cost = protocols[i].by_switch ? ech_switch_reduction_cost(group->size, bytes, fabric.ports)
+                                                            : ech_collective_cost(comm, group->size, bytes, &fabric)};
         if (one.cost.algorithm == ECH_ALGORITHM_NONE)
             return one;
         one.fixed = (EchTime)(launch + (double)link->setup + (double)link->latency * one.cost.steps + (double)fabric.network_latency * one.cost.network_steps);

@@ -15,7 +15,8 @@ EchTime ech_link_time(const EchLink *link, bool forward, EchBytes bytes);
 typedef enum {
     ECH_ALGORITHM_NONE,   /**< One device: nothing to send. */
     ECH_ALGORITHM_RING,   /**< Ring over a switch: every device sends to the next. */
-    ECH_ALGORITHM_TREE,   /**< Double binary tree over a switch: fewer steps, for small operands. */
+    ECH_ALGORITHM_TREE,   /**< Double binary tree over hosts, a chain in each: fewer steps, for small operands. */
+    ECH_ALGORITHM_SWITCH, /**< The switch adds up and hands round (NVLink SHARP, NCCL's NVLS). */
     ECH_ALGORITHM_DIRECT, /**< Every pair at once over a switch, or one transfer. */
     ECH_ALGORITHM_TORUS,  /**< Bidirectional rings on the axes of a torus. */
 } EchAlgorithm;
@@ -59,10 +60,14 @@ typedef struct {
     EchTime network_latency;
 } EchFabric;
 /** Cost of a collective of @group devices with @bytes of operand on each, ends of a switch (NVLink). Rings send (n-1)/n of the result per phase; double binary
- * trees send the operand up and down once with 2 log2 n steps (NCCL 2.4 release note). Where both are possible the one that is sooner on @fabric is taken.
+ * trees send the operand up and down once, and the devices of a host are a chain of theirs: 2 (local - 1) steps and 2 log2 hosts (NCCL src/graph/tuning.cc), so
+ * that within a host a ring is never slower. Where both are possible the one that is sooner on @fabric is taken. A broadcast goes round a ring (as there).
  * Between hosts as many rings or trees run as a host has devices in the group, each of them through another one's part of the network (NCCL's search keeps to
  * the network interface nearest to a GPU, and to as many as the group has GPUs there); of an all-to-all each device sends its own. */
 EchCollectiveCost ech_collective_cost(EchComm comm, uint32_t group, EchBytes bytes, const EchFabric *fabric);
+/** Cost of an all-reduce that the switch adds up: every device answers for all of its operand and takes its part of the sum, then sends that part and takes
+ * all. */
+EchCollectiveCost ech_switch_reduction_cost(uint32_t group, EchBytes bytes, uint32_t ports);
 
 /** A collective over a switch, whole. */
 typedef struct {
@@ -74,8 +79,9 @@ typedef struct {
 /** A collective of @group with @bytes of operand on each GPU, over @link to a switch, which joins @host GPUs (0: all), and over the device's link "network"
  * beyond (without one: as over the switch). Few bytes and many go by different protocols (NCCL's LL and Simple), each with a time before its bytes move
  * (runtime.collective_launch_ps, runtime.collective_bulk_ps), a share of the switch links' rate (kernel.collective_small_share, kernel.collective_share; 1
- * where the device does not say), and, between hosts, a latency (the network link's own; runtime.collective_bulk_hop_ps); the sooner one is taken. Without
- * runtime.collective_bulk_ps there is only the first. */
+ * where the device does not say), and, between hosts, a latency (the network link's own; runtime.collective_bulk_hop_ps). An all-reduce within a host may be
+ * added up by the switch, where the device says how soon, for each of the GPUs, whose parts fill one after another, and how fast
+ * (runtime.collective_switch_ps, kernel.collective_switch_share). The soonest one is taken; without runtime.collective_bulk_ps there is only the first. */
 EchSwitchCost ech_switch_cost(const EchDevice *device, const EchLink *link, EchComm comm, const EchGroup *group, uint32_t host, EchBytes bytes);
 
 /** The links of a TPU's chips: a torus with ports / 2 axes. */

@@ -45,17 +45,24 @@ START_TEST(square_tori_use_both_axes)
 }
 END_TEST
 
-/* Over a switch small all-reduces go by trees, large ones by rings, whichever is sooner at the link's rate and latency. */
+/* Between hosts small all-reduces go by trees of the hosts, whose devices are chains, large ones by rings, whichever is sooner; within one host a chain is no
+ * sooner than a ring. */
 START_TEST(switches_choose_ring_or_tree)
 {
-    const EchFabric fabric = {.ports = 1, .rate = 400 * GB, .latency = US};
+    const EchFabric fabric = {.ports = 1, .rate = 400 * GB, .latency = US, .local = 8, .network_rate = 50 * GB, .network_latency = 5 * US};
     EchCollectiveCost small = ech_collective_cost(ECH_COMM_ALL_REDUCE, 64, 1024, &fabric);
     EchCollectiveCost large = ech_collective_cost(ECH_COMM_ALL_REDUCE, 64, UINT64_C(4) << 30, &fabric);
     ck_assert_int_eq(small.algorithm, ECH_ALGORITHM_TREE);
-    ck_assert_uint_eq(small.steps, 12);
+    ck_assert_uint_eq(small.steps, 14);
+    ck_assert_uint_eq(small.network_steps, 6);
+    ck_assert(small.bytes + small.network_bytes == 2 * 1024 && small.network_bytes == 2 * 1024 / 8);
     ck_assert_int_eq(large.algorithm, ECH_ALGORITHM_RING);
-    ck_assert_uint_eq(large.steps, 126);
-    ck_assert(large.bytes == 2.0 * (double)(UINT64_C(4) << 30) * 63 / 64);
+    ck_assert_uint_eq(large.steps + large.network_steps, 126);
+    ck_assert(large.bytes + large.network_bytes == 2.0 * (double)(UINT64_C(4) << 30) * 63 / 64);
+    const EchCollectiveCost one = ech_collective_cost(ECH_COMM_ALL_REDUCE, 8, 1024, &fabric), sent = ech_collective_cost(ECH_COMM_BROADCAST, 8, 1024, &fabric);
+    ck_assert_int_eq(one.algorithm, ECH_ALGORITHM_RING);
+    ck_assert_uint_eq(one.steps, 14);
+    ck_assert(sent.algorithm == ECH_ALGORITHM_RING && sent.steps == 7 && sent.bytes == 1024);
     EchCollectiveCost all_to_all = ech_collective_cost(ECH_COMM_ALL_TO_ALL, 8, 8000, &fabric);
     ck_assert(all_to_all.bytes == 7000);
     ck_assert_uint_eq(all_to_all.steps, 1);
@@ -71,7 +78,7 @@ START_TEST(few_bytes_and_many_have_protocols)
     const EchGroup four = {.size = 4, .stride = 1};
     EchSwitchCost few = ech_switch_cost(device, link, ECH_COMM_ALL_REDUCE, &four, 8, 8),
                   many = ech_switch_cost(device, link, ECH_COMM_ALL_REDUCE, &four, 8, UINT64_C(1) << 34);
-    ck_assert_int_eq(few.fixed, 12500000); /* 8.5 us and four steps of a tree */
+    ck_assert_int_eq(few.fixed, 12500000); /* 6.5 us and six steps */
     ck_assert_int_lt(few.moving, 10000);
     ck_assert_int_eq(many.fixed, 57800000); /* 51.8 us and six steps of a ring */
     double rate = 12 * 23e9 * 0.847;
@@ -87,6 +94,36 @@ START_TEST(few_bytes_and_many_have_protocols)
     EchSwitchCost one = ech_switch_cost(v5e, &plain, ECH_COMM_ALL_GATHER, &(EchGroup){.size = 3, .stride = 1}, 0, 200 * 1000 * 1000);
     ck_assert_int_eq(one.fixed, 2 * US);
     ck_assert_int_eq(one.moving, 2000 * US);
+}
+END_TEST
+
+/* Large all-reduces within a host are added up by a switch that can; each GPU's link carries all of its operand and its part of the sum. Nothing else is, and
+ * nothing between hosts, and nothing by a switch of an A100 or without one. */
+START_TEST(a_switch_adds_up)
+{
+    static const struct {
+        const char *device;
+        EchComm comm;
+        EchGroup group;
+        bool by_switch;
+    } rows[] = {{"h100-sxm", ECH_COMM_ALL_REDUCE, {.size = 8, .stride = 1}, true},   {"h100-sxm", ECH_COMM_ALL_GATHER, {.size = 8, .stride = 1}, false},
+                {"h100-sxm", ECH_COMM_ALL_REDUCE, {.size = 16, .stride = 1}, false}, {"h100-sxm", ECH_COMM_ALL_REDUCE, {.size = 2, .stride = 8}, false},
+                {"a100-80", ECH_COMM_ALL_REDUCE, {.size = 8, .stride = 1}, false},   {"gh200", ECH_COMM_ALL_REDUCE, {.size = 4, .stride = 1}, false},
+                {"gb200", ECH_COMM_ALL_REDUCE, {.size = 72, .stride = 1}, true}};
+    for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchDevice) device = ech_device_load(rows[i].device, NULL, &error);
+        ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+        const EchLink *link = ech_device_link(device, "nvlink");
+        const EchBytes bytes = UINT64_C(1) << 30;
+        EchSwitchCost large = ech_switch_cost(device, link, rows[i].comm, &rows[i].group, link->reach, bytes),
+                      small = ech_switch_cost(device, link, rows[i].comm, &rows[i].group, link->reach, 1024);
+        ck_assert_msg((large.cost.algorithm == ECH_ALGORITHM_SWITCH) == rows[i].by_switch, "%s, row %zu", rows[i].device, i);
+        ck_assert_int_ne(small.cost.algorithm, ECH_ALGORITHM_SWITCH);
+        if (rows[i].by_switch)
+            ck_assert(large.cost.bytes == (double)bytes * (1 + 1.0 / rows[i].group.size));
+    }
+    ck_assert_int_eq(ech_switch_reduction_cost(1, 1000, 18).algorithm, ECH_ALGORITHM_NONE);
 }
 END_TEST
 
@@ -326,6 +363,7 @@ int main(void)
     tcase_add_test(tests, square_tori_use_both_axes);
     tcase_add_test(tests, switches_choose_ring_or_tree);
     tcase_add_test(tests, few_bytes_and_many_have_protocols);
+    tcase_add_test(tests, a_switch_adds_up);
     tcase_add_test(tests, hosts_are_joined_by_a_network);
     tcase_add_test(tests, meshes_have_a_link_for_each_other);
     tcase_add_test(tests, nothing_to_send_costs_nothing);
