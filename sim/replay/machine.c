@@ -255,9 +255,10 @@ static void end_op(EchMachine *m, uint32_t queue)
         EchTime stretch = m->now - q->work_start - (price->alone - price->fixed);
         if (stretch > 1 && worst != ECH_NONE) {
             resource = m->prices->kinds[worst] == ECH_RESOURCE_LINK_LANE ? price->bound : worst;
-            EchWait reason = m->prices->kinds[worst] == ECH_RESOURCE_PORT   ? ECH_WAIT_MEMORY_PORT
-                             : m->prices->kinds[worst] == ECH_RESOURCE_UNIT ? ECH_WAIT_COMPUTE
-                                                                            : ECH_WAIT_LINK;
+            EchResourceKind kind = (EchResourceKind)m->prices->kinds[worst];
+            EchWait reason = kind == ECH_RESOURCE_PORT                                           ? ECH_WAIT_MEMORY_PORT
+                             : kind == ECH_RESOURCE_UNIT || kind == ECH_RESOURCE_MULTIPROCESSORS ? ECH_WAIT_COMPUTE
+                                                                                                 : ECH_WAIT_LINK;
             q->waits[reason] += stretch;
         }
         if (price->link != ECH_NONE)

@@ -62,6 +62,8 @@ typedef struct {
     EchTime launch, alloc, free; /* What the runtime costs. */
     double both_to_share;        /* Of bytes over the host link while both directions are busy, the part to the device. */
     double copy_port[2];         /* Units of the device memory's port that a byte of a copy over the host link takes, to the device and from it; 0: its own. */
+    uint32_t multiprocessors;    /* Of a GPU whose program communicates; NOWHERE: nothing holds some of them. */
+    double collective_blocks;    /* Multiprocessors that a collective holds. */
     uint32_t beside[2];          /* What of the host link kernels on device memory leave to copies to the device and from it. */
     double beside_kernel[2];     /* Bytes of that which kernels take for a unit of the port. */
     EchMeasured *measured;       /* Kernel times that the device file carries; NULL without any. */
@@ -125,9 +127,32 @@ static void map_beside(Map *map)
     }
 }
 
+static bool communicates(const EchTrace *trace)
+{
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++)
+        if (ech_trace_ops(trace)[i].kind == ECH_OP_COLLECTIVE)
+            return true;
+    return false;
+}
+
+/* A multiprocessor is a column of lanes of a GPU's vector unit. */
+static void map_multiprocessors(Map *map, const EchTrace *trace)
+{
+    const EchDevice *device = map->device;
+    double count = 0;
+    for (size_t i = 0; i < device->n_units; i++)
+        if (device->units[i].kind == ECH_UNIT_VECTOR)
+            count = device->units[i].count;
+    map->collective_blocks = CLAMP(ech_device_number(device, "kernel.collective_blocks", 0), 0, count / 2);
+    bool gpu = g_strcmp0(device->family, "gpu") == 0;
+    map->multiprocessors = gpu && map->collective_blocks > 0 && communicates(trace)
+                               ? add_resource(map, ECH_RESOURCE_MULTIPROCESSORS, 0, count, g_strdup("multiprocessors"))
+                               : NOWHERE;
+}
+
 static void map_init(Map *map, const EchTrace *trace, const EchDevice *device)
 {
-    size_t room = device->n_memories + (3 + MAX_LANES) * device->n_links + device->n_units + 3;
+    size_t room = device->n_memories + (3 + MAX_LANES) * device->n_links + device->n_units + 4;
     *map = (Map){.device = device, .resources = g_new0(EchFluidResource, room), .kinds = g_new0(uint8_t, room), .owners = g_new0(uint32_t, room)};
     map->measured = ech_measured_new(device);
     map->launch = (EchTime)ech_device_number(device, "runtime.launch_ps", 0);
@@ -159,6 +184,7 @@ static void map_init(Map *map, const EchTrace *trace, const EchDevice *device)
             map->kind_unit[unit->kind] = (uint32_t)i;
     }
     map_beside(map);
+    map_multiprocessors(map, trace);
     map->lane = g_new(uint32_t, device->n_links + 1);
     for (size_t i = 0; i < device->n_links; i++) {
         const EchLink *link = &device->links[i];
@@ -749,6 +775,27 @@ static void add_beside(const Map *map, Row *row)
         row_add(row, map->beside[d], row->amounts[port] * map->beside_kernel[d]);
 }
 
+/* What the collective or the kernel in @row holds of the multiprocessors while it runs: a collective its blocks; a kernel all of them, or as many as it has
+ * blocks. What memory bounds is as fast on fewer, and what was recorded had what it had. */
+static void add_multiprocessors(const Pricer *pricer, const Map *map, Row *row, const EchOp *op, const EchPrice *price)
+{
+    if (map->multiprocessors == NOWHERE)
+        return;
+    double count = map->resources[map->multiprocessors].capacity, held = map->collective_blocks;
+    if (op->kind == ECH_OP_KERNEL) {
+        bool predicted = price->source == ECH_PRICE_MODEL || price->source == ECH_PRICE_ROOFLINE || price->source == ECH_PRICE_ESTIMATE;
+        if (!predicted || is_host_work(pricer->trace, op) || (price->bound != ECH_NONE && map->kinds[price->bound] == ECH_RESOURCE_PORT))
+            return;
+        EchGpuLaunch launch;
+        bool known = op->launch != ECH_NONE && ech_gpu_launch_parse(ech_trace_string(pricer->trace, op->launch), &launch);
+        uint64_t blocks = known ? ech_gpu_blocks(&launch) : 0;
+        held = blocks > 0 ? MIN((double)blocks, count) : count;
+    } else if (op->kind != ECH_OP_COLLECTIVE) {
+        return;
+    }
+    row_add(row, map->multiprocessors, held * (double)(price->alone - price->fixed) / (double)ECH_PS_PER_S);
+}
+
 static bool price_copy(const Pricer *pricer, const Map *map, Row *row, const EchOp *op, EchPrice *price)
 {
     const EchMemory *from = map->memory[op->memory_from], *to = map->memory[op->memory_to];
@@ -1183,6 +1230,7 @@ static bool price_op(Pricer *pricer, const Map *map, const Map *old, Row *row, R
         bound = map->link[0][map->owners[bound]];
     price->bound = (capped && op->kind == ECH_OP_KERNEL) || price->loose ? ECH_NONE : bound;
     price->alone = ech_time_add(price->fixed, capped ? price->minimum : whole_ps(time));
+    add_multiprocessors(pricer, map, row, op, price);
     /* What was set on the device of the recording does not touch this kernel. */
     if (price->source == ECH_PRICE_RECORDED_SCALED && g_strcmp0(map->device->name, old->device->name) == 0 && price->alone == op->recorded.duration)
         price->source = ECH_PRICE_RECORDED;

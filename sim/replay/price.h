@@ -66,14 +66,17 @@ typedef enum {
     ECH_RESOURCE_LINK_BOTH,
     ECH_RESOURCE_UNIT,
     ECH_RESOURCE_BESIDE,
-    ECH_RESOURCE_LINK_LANE
+    ECH_RESOURCE_LINK_LANE,
+    ECH_RESOURCE_MULTIPROCESSORS
 } EchResourceKind;
 
 /** The prices of all ops of a trace on a device, and the resources they are in.
  *
  * Resources: a port per memory with a bandwidth (units: bytes at the full read rate; what is slower counts more), two directions per link and a
  * both-ways total where the device gives one (bytes), a unit each (operations at its fastest dtype; what is slower counts more), for each direction of the
- * host link what kernels on device memory leave of it, where a device file has that measured (bytes), and each way of each axis of a torus (bytes). */
+ * host link what kernels on device memory leave of it, where a device file has that measured (bytes), each way of each axis of a torus (bytes), and of a GPU
+ * whose program communicates its multiprocessors (seconds of one): collectives are kernels that hold some of them (kernel.collective_blocks), and a kernel
+ * whose time is predicted and that no memory bounds takes longer on the others. */
 typedef struct {
     EchFluidResource *resources;
     uint8_t *kinds;   /**< EchResourceKind of each. */

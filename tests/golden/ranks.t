@@ -3,17 +3,17 @@ $ echelon run --trace traces/pipeline_pytorch.h100/rank1.pretend.gz traces/pipel
 rank1.pretend and 1 more: 2 ranks on h100-sxm
 
   Every rank fits.
-  It takes 80.6 ms, step 2 of 2 takes 26.1 ms; 20.4 % of all ranks' time in that step is waiting for one another.
+  It takes 80.6 ms, step 2 of 2 takes 26.1 ms; 20.3 % of all ranks' time in that step is waiting for one another.
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       step              run           alone           ranks            idle
-      0   2.53 GiB   2.60 GiB    26.1 ms    19.8 ms  76 %    432 us   2 %   5.83 ms  22 %      0 ps   0 %
+      0   2.53 GiB   2.60 GiB    26.1 ms    19.8 ms  76 %    432 us   2 %   5.81 ms  22 %      0 ps   0 %
       1   2.66 GiB   2.76 GiB    26.1 ms    20.7 ms  80 %    540 us   2 %   4.80 ms  18 %      0 ps   0 %
 
   Who waits for whom in that step, and what that one does meanwhile
-    rank 0 for 1         5.83 ms  4 times, most at permute: runs kernels 100 %
+    rank 0 for 1         5.81 ms  4 times, most at permute: runs kernels 100 %
     rank 1 for 0         4.80 ms  1 time, all at recv: runs kernels 100 %
-    Rank 1 is waited for longest, 5.83 ms by all together; its kernels take 20.7 ms, those of the others 19.8 ms, most of it at layer_norm_grad_input_...BFloat16, float, false>: 233 us against none.
+    Rank 1 is waited for longest, 5.81 ms by all together; its kernels take 20.7 ms, those of the others 19.8 ms, most of it at layer_norm_grad_input_...BFloat16, float, false>: 233 us against none.
 
   Remarks
     ranks 0, 1: 1 copy of 4 B in all is from or to pageable host memory; --pass pin says what pinned memory would be worth
@@ -30,14 +30,14 @@ $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --
 rank0.pretend and 1 more: 2 ranks on h100-sxm
 
   Every rank fits.
-  It takes 92.8 ms, step 2 of 2 takes 30.2 ms; 19.0 % of all ranks' time in that step is waiting for one another.
-  What that changes: 26.1 ms -> 30.2 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.4 % -> 19.0 %.
+  It takes 92.8 ms, step 2 of 2 takes 30.2 ms; 18.7 % of all ranks' time in that step is waiting for one another.
+  What that changes: 26.1 ms -> 30.2 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.3 % -> 18.7 %.
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --json | tr -d ' \n' | grep -o '"ranks":.*' | grep -oE '"(rank|time_ps|waits_for_ranks_ps|peers)":[0-9]+' | head -n 8
 "rank":0
 "time_ps":26088158811
-"waits_for_ranks_ps":5827629749
+"waits_for_ranks_ps":5811272571
 "rank":1
-"time_ps":5827629749
+"time_ps":5811272571
 "waits_for_ranks_ps":0
 "peers":0
 "peers":0
@@ -71,11 +71,11 @@ $ echelon import traces/pipeline_pytorch.h100/rank0.pretend.gz --anonymize -o $T
 0 and 1 more: 2 ranks on h100-sxm
 
   Every rank fits.
-  It takes 80.6 ms, step 2 of 2 takes 26.1 ms; 20.4 % of all ranks' time in that step is waiting for one another.
+  It takes 80.6 ms, step 2 of 2 takes 26.1 ms; 20.3 % of all ranks' time in that step is waiting for one another.
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       step              run           alone           ranks            idle
-      0   2.53 GiB   2.60 GiB    26.1 ms    19.8 ms  76 %    432 us   2 %   5.83 ms  22 %      0 ps   0 %
+      0   2.53 GiB   2.60 GiB    26.1 ms    19.8 ms  76 %    432 us   2 %   5.81 ms  22 %      0 ps   0 %
       1   2.66 GiB   2.76 GiB    26.1 ms    20.7 ms  80 %    540 us   2 %   4.80 ms  18 %      0 ps   0 %
 $ echelon run --trace traces/pipeline_pytorch.h100/rank0.pretend.gz --device h100-sxm --engine native --set device.memories.hbm.capacity=2GiB --set device.memories.hbm.available=2GiB | grep -o 'IT DOES NOT FIT'; echelon alloc traces/pipeline_pytorch.h100/rank0.pretend.gz -c 2GiB | grep -o '[^ ]*: out of memory at event.*memory;'
 IT DOES NOT FIT
@@ -84,19 +84,19 @@ pytorch:expandable_segments:True: out of memory at event 63, 128 MiB for AddmmBa
 pytorch:backend:cudaMallocAsync: out of memory at event 63, 128 MiB for AddmmBackward0 of down (Linear), for want of memory;
 $ P=traces/pipeline_pytorch.h100; echelon run $P/rank*.pretend.gz --device h100-sxm --set ranks.1.device.kernel.power=400 -o $T/slow 2>/dev/null | sed -n 3,13p; echelon run $P/rank*.pretend.gz --device h100-sxm -o $T/as_is >/dev/null 2>&1; cd $T; echelon compare as_is slow; echelon compare as_is slow --json | tr -d ' \n' | grep -o '"relative":[0-9.]*'; echelon compare slow as_is/000
   Every rank fits.
-  It takes 102 ms, step 2 of 2 takes 32.8 ms; 26.5 % of all ranks' time in that step is waiting for one another.
-  What that changes: 26.1 ms -> 32.8 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.4 % -> 26.5 %.
+  It takes 102 ms, step 2 of 2 takes 32.8 ms; 26.4 % of all ranks' time in that step is waiting for one another.
+  What that changes: 26.1 ms -> 32.8 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.3 % -> 26.4 %.
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       step              run           alone           ranks            idle
-      0   2.53 GiB   2.60 GiB    32.8 ms    19.8 ms  60 %    432 us   1 %   12.6 ms  38 %      0 ps   0 %
+      0   2.53 GiB   2.60 GiB    32.8 ms    19.8 ms  60 %    432 us   1 %   12.5 ms  38 %      0 ps   0 %
       1   2.66 GiB   2.76 GiB    32.8 ms    27.5 ms  84 %    540 us   2 %   4.80 ms  15 %      0 ps   0 %
 
   Who waits for whom in that step, and what that one does meanwhile
-    rank 0 for 1         12.6 ms  4 times, most at permute: runs kernels 100 %
+    rank 0 for 1         12.5 ms  4 times, most at permute: runs kernels 100 %
   run    ranks       time       step  relative  waiting    fullest
-  as_is      2    80.6 ms    26.1 ms         -   20.4 %   2.66 GiB
-  slow       2     102 ms    32.8 ms     1.258   26.5 %   2.66 GiB
+  as_is      2    80.6 ms    26.1 ms         -   20.3 %   2.66 GiB
+  slow       2     102 ms    32.8 ms     1.258   26.4 %   2.66 GiB
 
   What changed from as_is to slow
    rank                     step        kernels  communication          waits     host, idle                     live

@@ -678,6 +678,53 @@ START_TEST(collectives_count_the_bytes_they_send)
 }
 END_TEST
 
+/* A collective between GPUs holds 24 of an H100's 132 multiprocessors while it runs: a kernel of 100 ms on all of them takes 132 / 108 of that beside it. What
+ * has few blocks, what memory bounds and what was recorded take what they take alone; and so does the collective. */
+START_TEST(collectives_hold_multiprocessors)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchDevice) device = ech_device_load("h100-sxm", NULL, &error);
+    ck_assert_ok(device != NULL, error);
+    enum { ON_ALL, ON_FEW, BY_MEMORY, RECORDED, N_CASES };
+    for (int c = 0; c < N_CASES; c++) {
+        EchTime times[2], collective[2];
+        for (int beside = 0; beside < 2; beside++) {
+            Maker m = maker_new();
+            EchId buffer = add_buffer(&m, m.hbm, 60 * GB, true), gather = ECH_NONE;
+            EchId kernel = add_kernel(&m, m.core, c == BY_MEMORY ? 0 : 98940 * UINT64_C(1000000000));
+            if (c == BY_MEMORY)
+                ech_trace_builder_use(m.b, buffer, ECH_READ, 60 * GB, ECH_PATTERN_STREAM, ECH_KNOWN);
+            EchOp *op = ech_trace_builder_peek_op(m.b, kernel);
+            if (c == ON_FEW)
+                op->launch = ech_trace_builder_string(m.b, "grid=54x1x1 block=128x1x1", -1);
+            if (c == RECORDED)
+                op->recorded = (EchRecorded){0, 100 * ECH_PS_PER_MS};
+            if (beside) {
+                gather = add_op(&m, ECH_OP_COLLECTIVE, m.in);
+                op = ech_trace_builder_peek_op(m.b, gather);
+                op->collective = ECH_COLLECTIVE_ALL_GATHER;
+                op->memory_from = 8;
+                op->bytes = 10 * GB;
+                op->bytes_origin = ECH_KNOWN;
+            }
+            g_autoptr(EchTrace) trace = finish(&m);
+            g_autoptr(EchRun) run = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
+            for (size_t i = 0; i < run->n_spans; i++) {
+                if (run->spans[i].op == kernel)
+                    times[beside] = run->spans[i].end - run->spans[i].start;
+                if (run->spans[i].op == gather)
+                    collective[c == ON_ALL] = run->spans[i].end - run->spans[i].start;
+                if (run->spans[i].op == kernel && beside)
+                    ck_assert_int_eq(run->spans[i].waits[ECH_WAIT_COMPUTE] > 0, c == ON_ALL);
+            }
+        }
+        double longer = (double)times[1] / (double)times[0];
+        ck_assert_msg(fabs(longer - (c == ON_ALL ? 132.0 / 108 : 1)) < 1e-3, "case %d: %g times as long", c, longer);
+        ck_assert(c == ON_ALL || collective[0] == collective[1]);
+    }
+}
+END_TEST
+
 /* What a GPU's profile says that a collective took stands, with what it waited for others; another link changes what is the collective's own. */
 START_TEST(recorded_collectives_keep_their_waits)
 {
@@ -1405,6 +1452,7 @@ int main(void)
     tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, serial_chain, 0, 2);
     tcase_add_loop_test(tests, engine_in_turn, 0, 2);
+    tcase_add_test(tests, collectives_hold_multiprocessors);
     tcase_add_test(tests, messages_have_directions);
     tcase_add_test(tests, link_in_full_use);
     tcase_add_test(tests, gaps_stay_on_other_devices);
