@@ -160,25 +160,31 @@ static void cross(EchCollectiveCost *cost, uint32_t local, uint32_t hosts, uint3
     cost->steps -= cost->network_steps;
 }
 
-/* An all-reduce of @bytes by trees over @hosts, more than one, in each of which @local devices are a chain. */
-static EchCollectiveCost tree_cost(double bytes, uint32_t ports, uint32_t local, uint32_t hosts)
+/* What an all-reduce of @bytes sends up and down a double binary tree of @hosts: a host is a leaf of one tree and has two below it in the other; of two hosts
+ * each is the root of one. */
+static void climb(EchCollectiveCost *cost, double bytes, uint32_t local, uint32_t hosts)
 {
+    if (hosts <= 1)
+        return;
     uint32_t deep = 0;
     while ((1u << deep) < hosts && deep < 31)
         deep++;
-    return (EchCollectiveCost){.algorithm = ECH_ALGORITHM_TREE,
-                               .ports = ports,
-                               .steps = 2 * (local - 1),
-                               .bytes = 2 * bytes * (local - 1) / local,
-                               .network_steps = 2 * deep,
-                               .network_bytes = 2 * bytes / local};
+    cost->network_steps = 2 * deep;
+    cost->network_bytes = (hosts == 2 ? 1 : 2) * bytes / local;
+}
+
+/* How many hosts a group of @group devices lies on, and of how many a host, at most. */
+static uint32_t hosts_of(const EchFabric *fabric, uint32_t group, uint32_t *ret_local)
+{
+    *ret_local = fabric->local > 0 ? MIN(fabric->local, group) : group;
+    return (group + *ret_local - 1) / *ret_local;
 }
 
 EchCollectiveCost ech_collective_cost(EchComm comm, uint32_t group, EchBytes operand, const EchFabric *fabric)
 {
     if (group <= 1 || operand == 0)
         return (EchCollectiveCost){.algorithm = ECH_ALGORITHM_NONE, .ports = 1};
-    uint32_t ports = MAX(fabric->ports, 1u), local = fabric->local > 0 ? MIN(fabric->local, group) : group, hosts = (group + local - 1) / local;
+    uint32_t ports = MAX(fabric->ports, 1u), local, hosts = hosts_of(fabric, group, &local);
     double bytes = (double)operand;
     double share = (double)(group - 1) / group;
     EchCollectiveCost cost = {.algorithm = ECH_ALGORITHM_RING, .ports = ports, .steps = group - 1};
@@ -196,7 +202,8 @@ EchCollectiveCost ech_collective_cost(EchComm comm, uint32_t group, EchBytes ope
         cost.steps = 2 * (group - 1);
         cross(&cost, local, hosts, 2);
         if (hosts > 1) {
-            EchCollectiveCost tree = tree_cost(bytes, ports, local, hosts);
+            EchCollectiveCost tree = {.algorithm = ECH_ALGORITHM_TREE, .ports = ports, .steps = 2 * (local - 1), .bytes = 2 * bytes * (local - 1) / local};
+            climb(&tree, bytes, local, hosts);
             if (seconds(&tree, fabric) < seconds(&cost, fabric))
                 cost = tree;
         }
@@ -224,11 +231,14 @@ EchCollectiveCost ech_collective_cost(EchComm comm, uint32_t group, EchBytes ope
     return cost;
 }
 
-EchCollectiveCost ech_switch_reduction_cost(uint32_t group, EchBytes bytes, uint32_t ports)
+EchCollectiveCost ech_switch_reduction_cost(uint32_t group, EchBytes operand, const EchFabric *fabric)
 {
-    if (group <= 1 || bytes == 0)
+    if (group <= 1 || operand == 0)
         return (EchCollectiveCost){.algorithm = ECH_ALGORITHM_NONE, .ports = 1};
-    return (EchCollectiveCost){.algorithm = ECH_ALGORITHM_SWITCH, .ports = MAX(ports, 1u), .steps = 2, .bytes = (double)bytes * (1 + 1.0 / group)};
+    uint32_t local, hosts = hosts_of(fabric, group, &local);
+    EchCollectiveCost cost = {.algorithm = ECH_ALGORITHM_SWITCH, .ports = MAX(fabric->ports, 1u), .steps = 2, .bytes = (double)operand * (1 + 1.0 / local)};
+    climb(&cost, (double)operand, local, hosts);
+    return cost;
 }
 
 /* Numbers of "[4,2]" or "(1,0)" at @at, which moves behind it; 0 where there are none or too many. */
@@ -452,10 +462,12 @@ EchSwitchCost ech_switch_cost(const EchDevice *device, const EchLink *link, EchC
     for (size_t i = 0; i < G_N_ELEMENTS(protocols); i++) {
         double launch = ech_device_number(device, protocols[i].launch, i == 0 ? 0 : -1),
                share = CLAMP(ech_device_number(device, protocols[i].share, 1), 0.001, 1);
-        if (launch < 0 || (protocols[i].by_switch && (comm != ECH_COMM_ALL_REDUCE || (fabric.local > 0 && fabric.local < group->size))))
+        uint32_t local;
+        (void)hosts_of(&fabric, MAX(group->size, 1u), &local);
+        if (launch < 0 || (protocols[i].by_switch && (comm != ECH_COMM_ALL_REDUCE || local <= 1)))
             continue;
         if (protocols[i].by_switch)
-            launch *= group->size;
+            launch *= local;
         double rate = (double)exchange_rate(link) * share;
         fabric.rate = (EchRate)rate;
         if (network) {
@@ -463,7 +475,7 @@ EchSwitchCost ech_switch_cost(const EchDevice *device, const EchLink *link, EchC
             fabric.network_rate = i == 0 && share < 1 ? exchange_rate(network) / 2 : exchange_rate(network); /* LL sends a flag of 4 bytes with each 4 */
             fabric.network_latency = (EchTime)(i == 0 ? latency : ech_device_number(device, "runtime.collective_bulk_hop_ps", latency));
         }
-        EchSwitchCost one = {.cost = protocols[i].by_switch ? ech_switch_reduction_cost(group->size, bytes, fabric.ports)
+        EchSwitchCost one = {.cost = protocols[i].by_switch ? ech_switch_reduction_cost(group->size, bytes, &fabric)
                                                             : ech_collective_cost(comm, group->size, bytes, &fabric)};
         if (one.cost.algorithm == ECH_ALGORITHM_NONE)
             return one;

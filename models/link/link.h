@@ -61,13 +61,14 @@ typedef struct {
 } EchFabric;
 /** Cost of a collective of @group devices with @bytes of operand on each, ends of a switch (NVLink). Rings send (n-1)/n of the result per phase; double binary
  * trees send the operand up and down once, and the devices of a host are a chain of theirs: 2 (local - 1) steps and 2 log2 hosts (NCCL src/graph/tuning.cc), so
- * that within a host a ring is never slower. Where both are possible the one that is sooner on @fabric is taken. A broadcast goes round a ring (as there).
- * Between hosts as many rings or trees run as a host has devices in the group, each of them through another one's part of the network (NCCL's search keeps to
- * the network interface nearest to a GPU, and to as many as the group has GPUs there); of an all-to-all each device sends its own. */
+ * that within a host a ring is never slower; two hosts send each half of the data one way up and the other down, more do so twice. Where both are possible the
+ * one that is sooner on @fabric is taken. A broadcast goes round a ring (as there). Between hosts as many rings or trees run as a host has devices in the
+ * group, each of them through another one's part of the network (NCCL's search keeps to the network interface nearest to a GPU, and to as many as the group has
+ * GPUs there); of an all-to-all each device sends its own. */
 EchCollectiveCost ech_collective_cost(EchComm comm, uint32_t group, EchBytes bytes, const EchFabric *fabric);
-/** Cost of an all-reduce that the switch adds up: every device answers for all of its operand and takes its part of the sum, then sends that part and takes
- * all. */
-EchCollectiveCost ech_switch_reduction_cost(uint32_t group, EchBytes bytes, uint32_t ports);
+/** Cost of an all-reduce that each host's switch adds up: every device answers for all of its operand and takes its part of the sum, then sends that part and
+ * takes all. Between hosts each device's part goes up and down a double binary tree of them (NCCL's NVLSTree). */
+EchCollectiveCost ech_switch_reduction_cost(uint32_t group, EchBytes bytes, const EchFabric *fabric);
 
 /** A collective over a switch, whole. */
 typedef struct {
@@ -79,8 +80,8 @@ typedef struct {
 /** A collective of @group with @bytes of operand on each GPU, over @link to a switch, which joins @host GPUs (0: all), and over the device's link "network"
  * beyond (without one: as over the switch). Few bytes and many go by different protocols (NCCL's LL and Simple), each with a time before its bytes move
  * (runtime.collective_launch_ps, runtime.collective_bulk_ps), a share of the switch links' rate (kernel.collective_small_share, kernel.collective_share; 1
- * where the device does not say), and, between hosts, a latency (the network link's own; runtime.collective_bulk_hop_ps). An all-reduce within a host may be
- * added up by the switch, where the device says how soon, for each of the GPUs, whose parts fill one after another, and how fast
+ * where the device does not say), and, between hosts, a latency (the network link's own; runtime.collective_bulk_hop_ps). An all-reduce may be
+ * added up by the switch, where the device says how soon, for each of a host's GPUs, whose parts fill one after another, and how fast
  * (runtime.collective_switch_ps, kernel.collective_switch_share). The soonest one is taken; without runtime.collective_bulk_ps there is only the first. */
 EchSwitchCost ech_switch_cost(const EchDevice *device, const EchLink *link, EchComm comm, const EchGroup *group, uint32_t host, EchBytes bytes);
 

@@ -97,8 +97,8 @@ START_TEST(few_bytes_and_many_have_protocols)
 }
 END_TEST
 
-/* Large all-reduces within a host are added up by a switch that can; each GPU's link carries all of its operand and its part of the sum. Nothing else is, and
- * nothing between hosts, and nothing by a switch of an A100 or without one. */
+/* Large all-reduces are added up by a switch that can; each GPU's link carries all of its operand and its part of the sum, and the network that part, of more
+ * than two hosts twice. Nothing else is, and nothing of one GPU a host, by the switch of an A100 or without one. */
 START_TEST(a_switch_adds_up)
 {
     static const struct {
@@ -106,9 +106,9 @@ START_TEST(a_switch_adds_up)
         EchComm comm;
         EchGroup group;
         bool by_switch;
-    } rows[] = {{"h100-sxm", ECH_COMM_ALL_REDUCE, {.size = 8, .stride = 1}, true},   {"h100-sxm", ECH_COMM_ALL_GATHER, {.size = 8, .stride = 1}, false},
-                {"h100-sxm", ECH_COMM_ALL_REDUCE, {.size = 16, .stride = 1}, false}, {"h100-sxm", ECH_COMM_ALL_REDUCE, {.size = 2, .stride = 8}, false},
-                {"a100-80", ECH_COMM_ALL_REDUCE, {.size = 8, .stride = 1}, false},   {"gh200", ECH_COMM_ALL_REDUCE, {.size = 4, .stride = 1}, false},
+    } rows[] = {{"h100-sxm", ECH_COMM_ALL_REDUCE, {.size = 8, .stride = 1}, true},  {"h100-sxm", ECH_COMM_ALL_GATHER, {.size = 8, .stride = 1}, false},
+                {"h100-sxm", ECH_COMM_ALL_REDUCE, {.size = 16, .stride = 1}, true}, {"h100-sxm", ECH_COMM_ALL_REDUCE, {.size = 2, .stride = 8}, false},
+                {"a100-80", ECH_COMM_ALL_REDUCE, {.size = 8, .stride = 1}, false},  {"gh200", ECH_COMM_ALL_REDUCE, {.size = 4, .stride = 1}, false},
                 {"gb200", ECH_COMM_ALL_REDUCE, {.size = 72, .stride = 1}, true}};
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
         g_autoptr(GError) error = NULL;
@@ -120,10 +120,15 @@ START_TEST(a_switch_adds_up)
                       small = ech_switch_cost(device, link, rows[i].comm, &rows[i].group, link->reach, 1024);
         ck_assert_msg((large.cost.algorithm == ECH_ALGORITHM_SWITCH) == rows[i].by_switch, "%s, row %zu", rows[i].device, i);
         ck_assert_int_ne(small.cost.algorithm, ECH_ALGORITHM_SWITCH);
+        uint32_t local = MIN(rows[i].group.size, link->reach);
         if (rows[i].by_switch)
-            ck_assert(large.cost.bytes == (double)bytes * (1 + 1.0 / rows[i].group.size));
+            ck_assert(large.cost.bytes == (double)bytes * (1 + 1.0 / local) &&
+                      large.cost.network_bytes == (local < rows[i].group.size ? (double)bytes / local : 0));
     }
-    ck_assert_int_eq(ech_switch_reduction_cost(1, 1000, 18).algorithm, ECH_ALGORITHM_NONE);
+    const EchFabric of8 = {.ports = 18, .rate = 400 * GB, .latency = US, .local = 8, .network_rate = 50 * GB, .network_latency = 5 * US};
+    ck_assert_int_eq(ech_switch_reduction_cost(1, 1000, &of8).algorithm, ECH_ALGORITHM_NONE);
+    const EchCollectiveCost four = ech_switch_reduction_cost(32, 8000, &of8);
+    ck_assert(four.bytes == 9000 && four.network_bytes == 2000 && four.network_steps == 4 && four.ports == 18);
 }
 END_TEST
 
