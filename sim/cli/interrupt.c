@@ -68,6 +68,32 @@ void ech_interrupt_cut_files(void)
     sigaction(SIGBUS, &action, NULL);
 }
 
+/* A handler rather than nobody's: programs that we start begin with the usual end. */
+static void pass_over(int number)
+{
+    (void)number;
+}
+
+void ech_interrupt_full_files(void)
+{
+    struct sigaction action = {.sa_handler = pass_over, .sa_flags = SA_RESTART};
+    sigaction(SIGXFSZ, &action, NULL);
+}
+
+static void tell_no_memory(const char *domain, GLogLevelFlags level, const char *message, gpointer data)
+{
+    (void)domain;
+    (void)level;
+    (void)data;
+    fprintf(stderr, "echelon: %s; expected more memory than there is (ulimit -v, a container's limit), a smaller file or fewer --jobs\n", message);
+    _exit(ECH_EXIT_FAILED);
+}
+
+void ech_interrupt_no_memory(void)
+{
+    g_log_set_handler("GLib", G_LOG_LEVEL_ERROR | G_LOG_FLAG_FATAL | G_LOG_FLAG_RECURSION, tell_no_memory, NULL);
+}
+
 void ech_interrupt_end(void)
 {
     if (!noted)

@@ -1,6 +1,6 @@
 /** @file interrupt.h
  * Ctrl-C in work that has a result at every moment: the first one ends the work, its result is still told, and the program then ends of that signal, as it
- * would have at once.
+ * would have at once. And what else would end the program without a word of its own.
  */
 #pragma once
 #include <signal.h>
@@ -13,5 +13,9 @@ const volatile sig_atomic_t *ech_interrupt_hold(void);
 bool ech_interrupt_release(void);
 /** From now on a file that becomes shorter while it is read, or cannot be read after all, ends the program with a message and exit code 1; it would crash. */
 void ech_interrupt_cut_files(void);
+/** From now on a file that may grow no more (ulimit -f) is an error of what writes it; it would end the program. */
+void ech_interrupt_full_files(void);
+/** From now on GLib's want of memory ends the program with a message and exit code 1; it would be a trap that looks like a crash. */
+void ech_interrupt_no_memory(void);
 /** Ends the program of the signal that was noted; what was printed is written first. Returns where there was none. */
 void ech_interrupt_end(void);

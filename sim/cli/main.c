@@ -6,17 +6,31 @@
 #include "sim/import/import.h"
 #include "sim/report/text.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static void reading(uint64_t done, uint64_t total)
 {
     ech_cli_progress("reading", done, total);
 }
 
+/* Started without a standard stream, no file of ours may come to stand in its place: what is read there or written fails as if it were closed. */
+static void hold_standard_streams(void)
+{
+    for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; stream++) {
+        if (fcntl(stream, F_GETFD) < 0 && open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0)
+            break; /* no /dev/null: there is no better place */
+    }
+}
+
 int main(int argc, char **argv)
 {
+    hold_standard_streams();
     ech_interrupt_cut_files();
+    ech_interrupt_full_files();
+    ech_interrupt_no_memory();
     ech_import_set_progress(reading);
     size_t n;
     const EchVerb *verbs = ech_verbs(&n);

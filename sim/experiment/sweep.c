@@ -92,11 +92,12 @@ static EchSweepPoint *run_forked(EchExperiment *experiment, unsigned jobs, const
         }
     }
     Shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    g_assert(shared != MAP_FAILED);
     unsigned running = 0;
+    int refused = shared == MAP_FAILED ? errno : 0;
     fflush(NULL);
-    for (unsigned i = 0; i < jobs; i++) {
+    for (unsigned i = 0; i < jobs && refused == 0; i++) {
         pid_t parent = getpid(), child = fork();
+        refused = child < 0 ? errno : 0;
         if (child == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             if (getppid() == parent)
@@ -105,7 +106,16 @@ static EchSweepPoint *run_forked(EchExperiment *experiment, unsigned jobs, const
         }
         running += child > 0;
     }
-    int ended_by = 0;
+    if (running == 0) {
+        for (unsigned i = 0; i < jobs; i++)
+            close(answers[i]);
+        if (shared != MAP_FAILED)
+            munmap(shared, sizeof *shared);
+        g_set_error(error, G_FILE_ERROR, (int)g_file_error_from_errno(refused), "--jobs %u: no worker could be started: %s; --jobs 1 needs none", jobs,
+                    g_strerror(refused));
+        return NULL;
+    }
+    int ended_by = 0, ended_with = 0;
     bool told = false;
     while (running > 0) {
         int status;
@@ -114,6 +124,8 @@ static EchSweepPoint *run_forked(EchExperiment *experiment, unsigned jobs, const
             running--;
             if (WIFSIGNALED(status))
                 ended_by = WTERMSIG(status);
+            else if (WEXITSTATUS(status) != 0)
+                ended_with = WEXITSTATUS(status);
         } else if (child < 0 && errno != EINTR) {
             break;
         } else {
@@ -134,7 +146,9 @@ static EchSweepPoint *run_forked(EchExperiment *experiment, unsigned jobs, const
         if (!points[i].json && !points[i].error)
             points[i].error = told       ? g_strdup(ech_sweep_interrupted)
                               : ended_by ? g_strdup_printf("the worker that ran it was ended by signal %d", ended_by)
-                                         : g_strdup("no worker ran it");
+                              : ended_with
+                                  ? g_strdup_printf("the worker that ran it ended with exit code %d, for want of memory or of room for its answer", ended_with)
+                                  : g_strdup("no worker ran it");
     }
     return points;
 }

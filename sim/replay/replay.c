@@ -225,6 +225,7 @@ static char *last_words(int fd)
 }
 
 typedef enum { WORKER_DONE, WORKER_GAVE_UP, WORKER_FAILED } WorkerEnd;
+enum { EXIT_NO_ROOM = 2, EXIT_NO_PARENT = 3 }; /* of a worker */
 
 /* Median time of the ops that take any. */
 static EchTime typical_time(const EchPrices *prices)
@@ -245,7 +246,7 @@ G_GNUC_NORETURN static void worker_main(const EchFluidModule *module, const EchP
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
-        _exit(3);
+        _exit(EXIT_NO_PARENT);
     dup2(fds[2], STDERR_FILENO);
     dup2(fds[2], STDOUT_FILENO);
     Writer *spans = g_new0(Writer, 1);
@@ -257,7 +258,7 @@ G_GNUC_NORETURN static void worker_main(const EchFluidModule *module, const EchP
     rest->fd = fds[1];
     put_machine(rest, machine, n_memories);
     writer_flush(rest);
-    _exit(spans->failed || rest->failed ? 2 : 0);
+    _exit(spans->failed || rest->failed ? EXIT_NO_ROOM : 0);
 }
 
 static void tell_progress(const EchMachine *machine, uint64_t done)
@@ -299,6 +300,8 @@ static WorkerEnd run_worker(const EchFluidModule *module, const EchPrices *price
             end = gave_up ? WORKER_GAVE_UP : WORKER_FAILED;
             if (got > 0 && WIFSIGNALED(status))
                 *ret_why = g_strdup_printf("the worker died of signal %d (%s)%s%s", WTERMSIG(status), g_strsignal(WTERMSIG(status)), *words ? ": " : "", words);
+            else if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_NO_ROOM)
+                *ret_why = g_strdup("the worker had no room for its answer (memory, or ulimit -f)");
             else
                 *ret_why = g_strdup_printf("the worker ended with status %d%s%s", WIFEXITED(status) ? WEXITSTATUS(status) : -1, *words ? ": " : "", words);
         }

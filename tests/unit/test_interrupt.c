@@ -1,6 +1,7 @@
 /* Programs that are ended, and files that are: nothing is left half-written, and what was cut is said. */
 #include "sim/base/file.h"
 #include "sim/cli/interrupt.h"
+#include "sim/experiment/output.h"
 #include "sim/trace/file.h"
 #include "tests/support/support.h"
 
@@ -8,6 +9,7 @@
 #include <fcntl.h>
 #include <glib/gstdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,6 +40,53 @@ START_TEST(a_file_that_is_cut_while_it_is_read)
     close(ends[0]);
     close(fd);
     g_unlink(path);
+}
+END_TEST
+
+/* A file that may grow no more is an error of whoever writes it, and programs that are started from here end of it as ever. */
+START_TEST(a_file_that_is_full)
+{
+    g_autofree char *folder = g_dir_make_tmp("echelon-full-XXXXXX", NULL), *path = g_build_filename(folder, "whole", NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        const struct rlimit little = {4096, 4096};
+        g_autofree char *text = g_malloc0(8192);
+        g_autoptr(GError) error = NULL;
+        ech_interrupt_full_files();
+        if (setrlimit(RLIMIT_FSIZE, &little) != 0 || ech_output_file(path, text, 8192, &error) || !strstr(error->message, "whole: File too large"))
+            _exit(7);
+        execl("/bin/sh", "sh", "-c", "head -c 8192 /dev/zero >\"$0\"", path, NULL);
+        _exit(8);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_msg(WIFSIGNALED(status) ? WTERMSIG(status) == SIGXFSZ : WEXITSTATUS(status) == 128 + SIGXFSZ, "status %d", status);
+    g_unlink(path);
+    ck_assert_int_eq(g_rmdir(folder), 0);
+}
+END_TEST
+
+/* More than there can be. */
+START_TEST(memory_that_is_refused)
+{
+    int ends[2];
+    ck_assert_int_eq(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        ech_interrupt_no_memory();
+        volatile gsize each = G_MAXSIZE / 2;
+        g_free(g_malloc_n(each, 3));
+        _exit(7);
+    }
+    close(ends[1]);
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    char said[200] = "";
+    ck_assert_int_gt(read(ends[0], said, sizeof said - 1), 0);
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 1, "status %d, %s", status, said);
+    ck_assert_msg(g_str_has_prefix(said, "echelon: ") && strstr(said, "expected more memory than there is"), "%s", said);
+    close(ends[0]);
 }
 END_TEST
 
@@ -91,6 +140,8 @@ int main(void)
     Suite *suite = suite_create("interrupt");
     TCase *tests = tcase_create("interrupt");
     tcase_add_test(tests, a_file_that_is_cut_while_it_is_read);
+    tcase_add_test(tests, a_file_that_is_full);
+    tcase_add_test(tests, memory_that_is_refused);
     tcase_add_test(tests, a_trace_file_is_whole_or_not_there);
     suite_add_tcase(suite, tests);
     return ech_test_main(suite);

@@ -65,8 +65,8 @@ static void say(const char *what, const char *detail)
 
 static void flush_text(void)
 {
-    int error = lines_write(file, text, text_used);
-    write_error = error ? error : write_error;
+    if (write_error == 0) /* nothing after a gap: what the file holds is what was done up to there */
+        write_error = lines_write(file, text, text_used);
     text_used = 0;
 }
 
@@ -229,18 +229,21 @@ static void start_flushing(void)
 
 static void finish(void)
 {
-    if (file < 0 || getpid() != owner || finished)
+    if (file < 0 || getpid() != owner)
         return;
     pthread_mutex_lock(&tick_lock);
     stopping = true;
     pthread_cond_signal(&tick);
     pthread_mutex_unlock(&tick_lock);
     CuptiResult flushed = cupti.flush(CUPTI_FLUSH_FORCED); /* Buffers that are not full too */
+    pthread_mutex_lock(&pool_lock);
+    uint64_t unasked = refused;
+    pthread_mutex_unlock(&pool_lock);
     pthread_mutex_lock(&write_lock);
     finished = true;
     if (flushed != 0)
         emit("without the last records\n");
-    emit("dropped %" PRIu64 " %" PRIu64 "\nend\n", dropped, refused);
+    emit("dropped %" PRIu64 " %" PRIu64 "\nend\n", dropped, unasked);
     flush_text();
     if (close(file) != 0 && write_error == 0)
         write_error = errno;

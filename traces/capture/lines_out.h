@@ -3,9 +3,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* The file that @pattern names, "%p" being the number of @process; false: it is too long. */
@@ -28,7 +30,7 @@ static inline int lines_open(const char *pattern)
 }
 
 /* All of @text; 0, or the error that ended it. */
-static inline int lines_write(int file, const char *text, size_t n)
+static inline int lines_write_all(int file, const char *text, size_t n)
 {
     while (n > 0) {
         ssize_t done = write(file, text, n);
@@ -38,6 +40,21 @@ static inline int lines_write(int file, const char *text, size_t n)
         n -= done > 0 ? (size_t)done : 0;
     }
     return 0;
+}
+
+/* The same in a program that is only watched: a file that may grow no more (ulimit -f) must not end it. */
+static inline int lines_write(int file, const char *text, size_t n)
+{
+    sigset_t large, before, pending;
+    sigemptyset(&large);
+    sigaddset(&large, SIGXFSZ);
+    sigpending(&pending);
+    pthread_sigmask(SIG_BLOCK, &large, &before);
+    int error = lines_write_all(file, text, n);
+    if (error == EFBIG && !sigismember(&pending, SIGXFSZ))
+        sigtimedwait(&large, NULL, &(struct timespec){0});
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
 }
 
 /* A quoted text: quotes, backslashes and control characters escaped. */

@@ -27,13 +27,12 @@ struct PretendCode {
     int version;                /* 10 * major + minor; PRETEND_NO_CODE, PRETEND_ANY_CODE */
     int kind;                   /* Of the entries that suit the device: CODE or PTX. */
     const uint8_t *binary;      /* Of a fat binary not yet decoded; NULL: there is no more to read. */
+    bool has_left;              /* Its file was unloaded. */
     PretendKernelCode *kernels; /* by name */
     size_t n, room;
     Variable *variables;
     size_t n_variables;
 };
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static uint64_t number_at(const uint8_t *at, size_t bytes)
 {
@@ -86,15 +85,17 @@ static bool decode_lz4(const uint8_t *from, size_t n, uint8_t *to, size_t room)
 }
 
 /* By the program's or the system's own library. */
+static size_t (*decompress)(void *to, size_t room, const void *from, size_t n);
+static pthread_once_t zstd_once = PTHREAD_ONCE_INIT; /* before the lock is taken */
+
+static void find_zstd(void)
+{
+    void *library = dlopen("libzstd.so.1", RTLD_NOW | RTLD_LOCAL), *found = library ? dlsym(library, "ZSTD_decompress") : NULL;
+    memcpy(&decompress, &found, sizeof found);
+}
+
 static bool decode_zstd(const uint8_t *from, size_t n, uint8_t *to, size_t room)
 {
-    static size_t (*decompress)(void *to, size_t room, const void *from, size_t n);
-    static bool looked;
-    if (!looked) {
-        void *library = dlopen("libzstd.so.1", RTLD_NOW | RTLD_LOCAL), *found = library ? dlsym(library, "ZSTD_decompress") : NULL;
-        memcpy(&decompress, &found, sizeof found);
-        looked = true;
-    }
     if (!decompress)
         pretend_say_once("kernels are compressed by zstd and there is no libzstd.so.1 to read them: which arrays they use is not recorded");
     return decompress && decompress(to, room, from, n) == room;
@@ -493,6 +494,7 @@ PretendCode *pretend_code_of_image(const void *image)
         code->version = PRETEND_ANY_CODE;
     if (!code || !image)
         return code;
+    pthread_once(&zstd_once, find_zstd);
     const uint8_t *binary = unwrapped(image);
     if (begins(image, "\x7f"
                       "ELF")) {
@@ -530,23 +532,37 @@ int pretend_code_version(const PretendCode *code)
     return code ? code->version : PRETEND_ANY_CODE;
 }
 
+void pretend_code_leaves(PretendCode *code)
+{
+    pretend_lock();
+    code->binary = NULL;
+    code->has_left = true;
+    pretend_unlock();
+}
+
+bool pretend_code_has_left(const PretendCode *code)
+{
+    return code && code->has_left;
+}
+
 const PretendKernelCode *pretend_code_kernel(PretendCode *code, const char *name)
 {
     if (!code)
         return NULL;
-    pthread_mutex_lock(&lock);
+    pthread_once(&zstd_once, find_zstd);
+    pretend_lock();
     if (code->binary)
         for_entries(code, code->binary, read_chosen);
     code->binary = NULL;
     const PretendKernelCode *found = kernel_named(code, name);
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
     return found;
 }
 
 void *pretend_code_variable(PretendCode *code, const char *name, uint64_t *ret_bytes)
 {
     *ret_bytes = 0;
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     Variable *found = NULL;
     for (size_t i = 0; code && i < code->n_variables && !found; i++)
         if (strcmp(code->variables[i].name, name) == 0)
@@ -557,6 +573,6 @@ void *pretend_code_variable(PretendCode *code, const char *name, uint64_t *ret_b
     if (found)
         *ret_bytes = found->bytes;
     void *ret = address ? *address : NULL;
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
     return ret;
 }

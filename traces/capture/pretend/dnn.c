@@ -342,13 +342,12 @@ PRETEND_EXPORT int cudnnBackendDestroyDescriptor(void *descriptor)
 /* Plans that are written as text, for others to be made of (XLA does so when it has compiled): the text is the number of their configuration, which stays as
  * long as the process runs. It is JSON, as cuDNN's is: cudnn-frontend looks into it for the engine of plans that some releases of cuDNN get wrong. */
 static const char plan_text[] = "{\"echelon_plan\": ";
-static pthread_mutex_t written_lock = PTHREAD_MUTEX_INITIALIZER;
 static Descriptor **written_configs;
 static size_t n_written_configs;
 
 static int write_plan(Descriptor *config, int64_t room, int64_t *ret_n, char *ret)
 {
-    pthread_mutex_lock(&written_lock);
+    pretend_lock();
     size_t at = 0;
     while (at < n_written_configs && written_configs[at] != config)
         at++;
@@ -356,7 +355,7 @@ static int write_plan(Descriptor *config, int64_t room, int64_t *ret_n, char *re
     if (larger && at == n_written_configs)
         larger[n_written_configs++] = take(config);
     written_configs = larger ? larger : written_configs;
-    pthread_mutex_unlock(&written_lock);
+    pretend_unlock();
     char text[64];
     int64_t bytes = snprintf(text, sizeof text, "%s%zu}", plan_text, at) + 1;
     if (ret && room > 0)
@@ -374,9 +373,9 @@ static Descriptor *read_plan(const char *text, int64_t n)
     if (strncmp(kept, plan_text, strlen(plan_text)) != 0)
         return NULL;
     size_t at = strtoul(kept + strlen(plan_text), NULL, 10);
-    pthread_mutex_lock(&written_lock);
+    pretend_lock();
     Descriptor *config = at < n_written_configs ? written_configs[at] : NULL;
-    pthread_mutex_unlock(&written_lock);
+    pretend_unlock();
     return config;
 }
 

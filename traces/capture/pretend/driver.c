@@ -3,7 +3,6 @@
 #include "pretend.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -495,7 +494,6 @@ typedef struct {
     Memory *memory;
 } Mapping;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Mapping *mappings;
 static size_t n_mappings, mapping_room;
 
@@ -549,9 +547,9 @@ PRETEND_EXPORT int cuMemCreate(void **ret, size_t bytes, const AllocationPropert
 
 PRETEND_EXPORT int cuMemRelease(void *handle)
 {
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     let_go(handle);
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
     return SUCCESS;
 }
 
@@ -559,7 +557,7 @@ PRETEND_EXPORT int cuMemMap(void *address, size_t bytes, size_t offset, void *ha
 {
     (void)offset, (void)flags;
     Memory *memory = handle;
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     if (n_mappings == mapping_room) {
         size_t room = mapping_room ? 2 * mapping_room : 256;
         Mapping *larger = realloc(mappings, room * sizeof *larger);
@@ -573,7 +571,7 @@ PRETEND_EXPORT int cuMemMap(void *address, size_t bytes, size_t offset, void *ha
         mappings[n_mappings++] = (Mapping){(uint64_t)address, bytes, memory};
         memory->uses++;
     }
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
     return mapped ? SUCCESS : INVALID_VALUE;
 }
 
@@ -585,7 +583,7 @@ PRETEND_EXPORT int cuMemSetAccess(void *address, size_t bytes, const void *acces
 
 PRETEND_EXPORT int cuMemUnmap(void *address, size_t bytes)
 {
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     pretend_unmap(address, bytes);
     for (size_t i = 0; i < n_mappings;) {
         if (mappings[i].address >= (uint64_t)address && mappings[i].address < (uint64_t)address + bytes) {
@@ -595,7 +593,7 @@ PRETEND_EXPORT int cuMemUnmap(void *address, size_t bytes)
             i++;
         }
     }
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
     return SUCCESS;
 }
 

@@ -2,7 +2,6 @@
 #include "pretend.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -24,7 +23,6 @@ typedef struct {
     uint64_t address, bytes;
 } Filled;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Block *blocks; /* by address */
 static size_t n_blocks, n_room;
 static uint64_t used[MAX_DEVICES], pooled[MAX_DEVICES], most_pooled[MAX_DEVICES];
@@ -32,16 +30,6 @@ static Filled *filled; /* by address, apart from each other */
 static size_t n_filled, filled_room;
 static uint64_t lowest = UINT64_MAX, highest; /* of a device, ever */
 static uint64_t kept;                         /* bytes of host memory under them, at most */
-
-void pretend_memory_lock(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-void pretend_memory_unlock(void)
-{
-    pthread_mutex_unlock(&lock);
-}
 
 static uint64_t round_up(uint64_t value, uint64_t to)
 {
@@ -112,41 +100,46 @@ static bool take_locked(int device, uint64_t bytes)
 
 bool pretend_take_bytes(int device, uint64_t bytes)
 {
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     bool fits = take_locked(device, bytes);
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
     return fits;
 }
 
 void pretend_give_bytes(int device, uint64_t bytes)
 {
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     *use_of(device) -= bytes;
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
 }
 
 uint64_t pretend_free_bytes(int device)
 {
     const PretendDevice *what = pretend_device();
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     uint64_t taken = what->context_bytes + *use_of(device);
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
     return taken < what->bytes ? what->bytes - taken : 0;
 }
 
 uint64_t pretend_pool_bytes(int device, bool most)
 {
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     uint64_t bytes = (most ? most_pooled : pooled)[(unsigned)device % MAX_DEVICES];
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
     return bytes;
 }
 
 /* Addresses of devices are looked for among the words of kernels' parameters. So they lie where no other words of parameters do: pairs of 32-bit numbers have a
  * small number below (not so the addresses: the first 16 MiB of every 4 GiB are left out where a block is no larger), pairs of floats are no denormals, 64-bit
  * sizes are smaller; and where the kernel puts no maps of its own (the upper end) or programs (0x55...). The same program gets the same ones. */
+#ifdef __SANITIZE_THREAD__ /* which takes those for itself */
+#define FIRST_ADDRESS UINT64_C(0x560000000000)
+#define LAST_ADDRESS UINT64_C(0x568000000000)
+#else
 #define FIRST_ADDRESS UINT64_C(0x3a6700000000)
 #define LAST_ADDRESS UINT64_C(0x500000000000)
+#endif
 #define GAP ((uint64_t)16 << 20)
 #define TURN ((uint64_t)1 << 32)
 
@@ -198,16 +191,15 @@ void *pretend_allocate(int device, size_t bytes, PretendKind kind, void *stream,
     uint64_t counted = on_device(kind) ? footprint(bytes) : 0, *pool = &pooled[(unsigned)device % MAX_DEVICES],
              *most = &most_pooled[(unsigned)device % MAX_DEVICES];
     void *at = NULL;
-    if (pretend_take_bytes(device, counted)) {
+    pretend_lock(); /* to the line: an address that another thread has given back may come again */
+    if (take_locked(device, counted)) {
         at = map_addresses(bytes, bytes >= PAGE / 2 ? PAGE : HOST_PAGE, PROT_READ | PROT_WRITE, on_device(kind));
         Block block = {.block = {.address = (uint64_t)at, .bytes = bytes, .kind = kind, .device = device}, .pooled = async, .ours = true};
-        pthread_mutex_lock(&lock);
         bool kept_it = at && insert(&block);
         if (!kept_it)
             *use_of(device) -= counted;
         else if (async)
             *most = (*pool += counted) > *most ? *pool : *most;
-        pthread_mutex_unlock(&lock);
         if (at && !kept_it) {
             munmap(at, round_up(bytes, HOST_PAGE));
             at = NULL;
@@ -217,6 +209,7 @@ void *pretend_allocate(int device, size_t bytes, PretendKind kind, void *stream,
         pretend_event("alloc", "%d %u %" PRIu64 " %zu %d %d", device, pretend_stream(stream), (uint64_t)at, bytes, kind, async);
     else if (on_device(kind))
         pretend_event("refused", "%d %u %zu", device, pretend_stream(stream), bytes);
+    pretend_unlock();
     return at;
 }
 
@@ -261,27 +254,27 @@ static Block remove_at(size_t at)
 
 bool pretend_free(void *address, void *stream, bool async)
 {
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     size_t at = position((uint64_t)address);
     bool found = at < n_blocks && blocks[at].block.address == (uint64_t)address && blocks[at].ours;
-    Block block = found ? remove_at(at) : (Block){0};
-    pthread_mutex_unlock(&lock);
-    if (!found)
-        return false;
-    munmap(address, round_up(block.block.bytes, HOST_PAGE));
-    pretend_event("free", "%d %u %" PRIu64 " %" PRIu64 " %d %d", block.block.device, pretend_stream(stream), block.block.address, block.block.bytes,
-                  block.block.kind, async);
-    return true;
+    if (found) {
+        const Block block = remove_at(at);
+        munmap(address, round_up(block.block.bytes, HOST_PAGE));
+        pretend_event("free", "%d %u %" PRIu64 " %" PRIu64 " %d %d", block.block.device, pretend_stream(stream), block.block.address, block.block.bytes,
+                      block.block.kind, async);
+    }
+    pretend_unlock();
+    return found;
 }
 
 bool pretend_find(const void *address, PretendBlock *ret)
 {
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     size_t at = position((uint64_t)address);
     bool found = at < n_blocks && blocks[at].block.address <= (uint64_t)address;
     if (found)
         *ret = blocks[at].block;
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
     return found;
 }
 
@@ -295,19 +288,19 @@ bool pretend_is_address(uint64_t word)
 void pretend_pin(void *address, size_t bytes)
 {
     Block block = {.block = {.address = (uint64_t)address, .bytes = bytes, .kind = PRETEND_PINNED}};
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     insert(&block);
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
 }
 
 bool pretend_unpin(void *address)
 {
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     size_t at = position((uint64_t)address);
     bool found = at < n_blocks && blocks[at].block.address == (uint64_t)address && !blocks[at].ours && !blocks[at].mapped;
     if (found)
         remove_at(at);
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
     return found;
 }
 
@@ -328,11 +321,11 @@ bool pretend_map(void *address, uint64_t bytes, int device)
     Block block = {.block = {.address = (uint64_t)address, .bytes = bytes, .kind = PRETEND_DEVICE, .device = device}, .mapped = true};
     if (mprotect(address, bytes, PROT_READ | PROT_WRITE) != 0)
         return false;
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     bool mapped = insert(&block);
-    pthread_mutex_unlock(&lock);
     if (mapped)
         pretend_event("alloc", "%d 0 %" PRIu64 " %" PRIu64 " %d 0", device, (uint64_t)address, bytes, PRETEND_DEVICE);
+    pretend_unlock();
     return mapped;
 }
 
@@ -340,25 +333,25 @@ void *pretend_see(uint64_t bytes, int device)
 {
     void *address = map_addresses(bytes, PAGE, PROT_READ | PROT_WRITE, true);
     Block block = {.block = {.address = (uint64_t)address, .bytes = bytes, .kind = PRETEND_DEVICE, .device = device}, .mapped = true};
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     bool seen = address && insert(&block);
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
     return seen ? address : NULL;
 }
 
 void pretend_unmap(void *address, uint64_t bytes)
 {
+    pretend_lock();
     for (bool found = true; found;) {
-        pthread_mutex_lock(&lock);
         size_t at = position((uint64_t)address);
         found = at < n_blocks && blocks[at].block.address < (uint64_t)address + bytes && blocks[at].mapped;
         Block block = found ? remove_at(at) : (Block){0};
-        pthread_mutex_unlock(&lock);
         if (found)
             pretend_event("free", "%d 0 %" PRIu64 " %" PRIu64 " %d 0", block.block.device, block.block.address, block.block.bytes, PRETEND_DEVICE);
     }
     madvise(address, bytes, MADV_DONTNEED);
     mprotect(address, bytes, PROT_NONE);
+    pretend_unlock();
 }
 
 /* ---- contents: what the host copied to a device can be read back; all else reads zeros ---- */
@@ -461,12 +454,14 @@ void pretend_copy(void *to, const void *from, size_t bytes, void *stream, bool a
     PretendBlock target = {.kind = PRETEND_PAGEABLE}, source = {.kind = PRETEND_PAGEABLE};
     pretend_find(to, &target);
     pretend_find(from, &source);
-    bool device = on_device(target.kind) || on_device(source.kind);
-    if (device)
-        pthread_mutex_lock(&lock);
-    bool known = copy_contents(to, from, bytes);
-    if (device)
-        pthread_mutex_unlock(&lock);
+    bool known = true;
+    if (on_device(target.kind) || on_device(source.kind)) {
+        pretend_lock();
+        known = copy_contents(to, from, bytes);
+        pretend_unlock();
+    } else {
+        memmove(to, from, bytes);
+    }
     if (!known && !doubt && on_device(source.kind) && !on_device(target.kind) && bytes <= PRETEND_LOOKED_BYTES)
         pretend_looked();
     pretend_use(PRETEND_READS, from, bytes);
@@ -478,23 +473,23 @@ bool pretend_carry(void *to, const void *from, size_t bytes)
 {
     if (!to || !from || bytes == 0 || bytes > PRETEND_COPIED_BYTES)
         return false;
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     bool known = !device_block(from) || is_filled(from, bytes);
     if (to != from)
         copy_contents(to, from, bytes);
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
     return known;
 }
 
 void pretend_set(void *to, int value, size_t bytes, void *stream)
 {
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     bool device = device_block(to);
     if (!device || (value != 0 && bytes <= PRETEND_COPIED_BYTES && fill(to, bytes)))
         memset(to, value, bytes);
     else
         clear(to, bytes);
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
     pretend_use(PRETEND_WRITES, to, bytes);
     pretend_work("set", stream, "%zu", bytes);
 }
@@ -508,27 +503,27 @@ PRETEND_EXPORT void pretend_doubt(int on)
 
 PRETEND_EXPORT int pretend_known(const void *address, size_t bytes)
 {
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     size_t at = filled_position((uint64_t)address);
     bool known = at < n_filled && filled[at].address <= (uint64_t)address && filled[at].address + filled[at].bytes >= (uint64_t)address + bytes;
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
     return known;
 }
 
 PRETEND_EXPORT void pretend_fill(const void *address, size_t bytes)
 {
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     if (device_block(address) && !(is_filled(address, bytes) && bytes > 0))
         fill(address, bytes);
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
 }
 
 PRETEND_EXPORT void pretend_clear(void *address, size_t bytes)
 {
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     if (device_block(address)) {
         clear(address, bytes);
         forget((uint64_t)address, bytes); /* results, at an address that may have been handed out again */
     }
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
 }

@@ -28,7 +28,6 @@ typedef struct {
     int n, first, stride, rank; /* ranks of the whole program; @rank: the caller's place in the group */
 } Group;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Group *groups;
 static size_t n_groups;
 
@@ -52,13 +51,13 @@ PRETEND_EXPORT void pretend_group(const char *name, int n, const int *ranks, int
         return;
     Group group = {.n = n, .first = ranks[0], .stride = n > 1 ? ranks[1] - ranks[0] : 1, .rank = rank};
     snprintf(group.name, sizeof group.name, "%s", name ? name : "");
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     Group *larger = realloc(groups, (n_groups + 1) * sizeof *larger);
     if (larger) {
         groups = larger;
         groups[n_groups++] = group;
     }
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
 }
 
 typedef struct {
@@ -76,27 +75,27 @@ static size_t n_told;
 
 PRETEND_EXPORT void pretend_group_id(const void *id, const char *key)
 {
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     void *larger = realloc(told, (n_told + 1) * sizeof *told);
     if (larger) {
         told = larger;
         memcpy(&told[n_told].id, id, sizeof told[n_told].id);
         snprintf(told[n_told++].key, sizeof told->key, "%s", key);
     }
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
 }
 
 /* False where none was told. */
 static bool find_key(const UniqueId *id, char ret[256])
 {
     bool found = false;
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     for (size_t i = 0; i < n_told && !found; i++) {
         found = memcmp(&told[i].id, id, sizeof *id) == 0;
         if (found)
             memcpy(ret, told[i].key, 256);
     }
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
     return found;
 }
 
@@ -105,7 +104,7 @@ static bool find_key(const UniqueId *id, char ret[256])
 static bool find_group(const char *name, int n, int rank, Group *ret)
 {
     bool found = false, named = false;
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     for (size_t i = 0; i < n_groups; i++) {
         const Group *group = &groups[i];
         if ((n > 0 && group->n != n) || (rank >= 0 && group->rank != rank))
@@ -119,7 +118,7 @@ static bool find_group(const char *name, int n, int rank, Group *ret)
         named = named || is_named;
         found = true;
     }
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
     return found;
 }
 
@@ -168,19 +167,24 @@ static const char *name_of(const void *config)
 #define CONNECTION ((uint64_t)12 << 20)
 #define MULTICAST_BUFFER ((uint64_t)1 << 20) /* eight steps of 128 KiB */
 
+static int real_version;
+
+static void ask_version(void)
+{
+    static const char *const libraries[] = {"libnccl.so.2", NULL};
+    void *symbol = pretend_real_symbol("ncclGetVersion", libraries);
+    int (*ask)(int *);
+    memcpy(&ask, &symbol, sizeof symbol);
+    if (symbol)
+        ask(&real_version);
+}
+
 /* Of the program's own NCCL: 22105; 0 where it has none. */
 static int version(void)
 {
-    static int version;
-    if (version == 0) {
-        static const char *const libraries[] = {"libnccl.so.2", NULL};
-        void *symbol = pretend_real_symbol("ncclGetVersion", libraries);
-        int (*ask)(int *);
-        memcpy(&ask, &symbol, sizeof symbol);
-        if (symbol)
-            ask(&version);
-    }
-    return version;
+    static pthread_once_t asked = PTHREAD_ONCE_INIT;
+    pthread_once(&asked, ask_version);
+    return real_version;
 }
 
 /* Connections are made when a communicator is before 2.22, and when they are first needed from then on. */

@@ -2,7 +2,6 @@
 #include "pretend.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 
 /* ---- the driver's names that cuDNN wants to find before it says what its engines that are compiled at run time can do; it calls none of them then ---- */
@@ -75,7 +74,6 @@ typedef struct {
     unsigned passes, instructions, bytes;
 } Plan;
 
-static pthread_mutex_t plans_lock = PTHREAD_MUTEX_INITIALIZER;
 static Plan plans[MAX_PLANS];
 
 static Plan *plan_of(int handle)
@@ -87,13 +85,13 @@ enum { FFT_INVALID_PLAN = 1, FFT_ALLOC_FAILED = 2, FFT_INVALID_VALUE = 4 };
 
 PRETEND_EXPORT int cufftCreate(int *ret)
 {
-    pthread_mutex_lock(&plans_lock);
+    pretend_lock();
     int handle = 1;
     while (handle < MAX_PLANS && plans[handle].used)
         handle++;
     if (handle < MAX_PLANS)
         plans[handle] = (Plan){.used = true};
-    pthread_mutex_unlock(&plans_lock);
+    pretend_unlock();
     if (handle == MAX_PLANS)
         return FFT_ALLOC_FAILED;
     *ret = handle;
@@ -102,11 +100,12 @@ PRETEND_EXPORT int cufftCreate(int *ret)
 
 PRETEND_EXPORT int cufftDestroy(int handle)
 {
+    pretend_lock();
     Plan *plan = plan_of(handle);
-    if (!plan)
-        return FFT_INVALID_PLAN;
-    plan->used = false;
-    return 0;
+    if (plan)
+        plan->used = false;
+    pretend_unlock();
+    return plan ? 0 : FFT_INVALID_PLAN;
 }
 
 PRETEND_EXPORT int cufftSetAutoAllocation(int handle, int automatic)

@@ -5,7 +5,8 @@
  * run: what is written down is what was asked for. Results are zeros: a program whose sizes hang on computed values takes another way than on a GPU.
  *
  * Environment (set by `echelon capture`): ECHELON_PRETEND_DEVICE, "key=value" joined by ';' (Device below), ECHELON_PRETEND_OUT, the file's name ("%p" is the
- * process id). Everything is under one lock; a process made by fork() alone writes nothing. */
+ * process id). Everything that threads share is under one lock (record.c); a process made by
+ * fork() alone writes nothing. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,6 +33,13 @@ typedef struct {
 /* Reads the environment once. */
 const PretendDevice *pretend_device(void);
 
+/* ---- the lock (record.c) ---- */
+
+/* The lock of all that threads share; who has it may take it again. Lines that are written under it stand together, whatever other threads write. While it is
+ * held nothing of the program's is called, and nothing is loaded: the dynamic linker has a lock of its own, and runs constructors that call us. */
+void pretend_lock(void);
+void pretend_unlock(void);
+
 /* ---- what is written (record.c); the lines stand in sim/import/pretend.c ---- */
 
 /* Nanoseconds since the file was begun. */
@@ -42,9 +50,6 @@ void pretend_line(const char *word, const char *format, ...) __attribute__((form
 void pretend_event(const char *word, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* "WORD T DEVICE STREAM <format>": work on @stream, now, or, where the stream is captured into a graph, whenever the graph is launched. @word is a literal. */
 void pretend_work(const char *word, void *stream, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* Lines that this thread writes by the two above between these stand together, whatever other threads write. */
-void pretend_together(void);
-void pretend_apart(void);
 /* The program read a result back that it may decide by. */
 void pretend_looked(void);
 /* The number of a text, written as `name NUMBER "TEXT"` at its first use. */
@@ -109,9 +114,6 @@ bool pretend_map(void *address, uint64_t bytes, int device);
 void pretend_unmap(void *address, uint64_t bytes);
 /* Addresses for memory of @device that is another process's: none is taken, nothing is written. NULL where the host has no more addresses. */
 void *pretend_see(uint64_t bytes, int device);
-/* Around a fork. */
-void pretend_memory_lock(void);
-void pretend_memory_unlock(void);
 /* What the host copies to a device is kept for copies of up to PRETEND_COPIED_BYTES; all else reads zeros there. Writes the line. */
 #define PRETEND_COPIED_BYTES ((size_t)1 << 20)
 #define PRETEND_LOOKED_BYTES 64 /* results of so few bytes are what a program decides by */
@@ -201,6 +203,9 @@ PretendCode *pretend_code_of_file(const char *path);
 /* 10 * major + minor of the code in it that suits the device. */
 enum { PRETEND_NO_CODE = 0, PRETEND_ANY_CODE = -1 };
 int pretend_code_version(const PretendCode *code);
+/* The file that a fat binary stands in is unloaded: what was not read of it is not there, and other kernels may come to lie where its kernels lay. */
+void pretend_code_leaves(PretendCode *code);
+bool pretend_code_has_left(const PretendCode *code);
 /* NULL where nothing is known of it. @code may be NULL. */
 const PretendKernelCode *pretend_code_kernel(PretendCode *code, const char *name);
 /* Memory of a module's variable on the current device, taken when it is first asked for; its bytes, 0 where there is no such variable. NULL where there is

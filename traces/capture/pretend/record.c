@@ -19,9 +19,12 @@
 #define PRETEND_END_BELOW 3             /* of SIGRTMAX: asks a process to write its capture and end (sitecustomize.py has it, too) */
 #define FLUSH_AFTER UINT64_C(100000000) /* nanoseconds: what a process that is killed may lose */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+#define LOCK PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP
+static pthread_mutex_t lock = LOCK;
+static pthread_t holder; /* who has it; 0: nobody. A handler of a signal looks at it, which must not touch what is the thread's own */
+static unsigned held;    /* how often */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool recording; /* the program gave us a name for a file */
+static bool recording; /* the program gave us a name for a file; read without the lock, too */
 static bool worked;    /* the device was asked for something: many a process of a program only looks at it, and leaves no file */
 static int file = -1, write_error;
 static char *text;
@@ -29,8 +32,7 @@ static size_t text_used;
 static struct timespec begun;
 static uint64_t flushed; /* when, of pretend_now() */
 static pid_t owner;
-static uint64_t looks;      /* small results that the program read back */
-static __thread bool holds; /* this thread has the lock for lines that stand together */
+static uint64_t looks; /* small results that the program read back */
 
 /* Names by content: open addressing, a power of two of slots, at most half of them taken. */
 typedef struct {
@@ -44,16 +46,23 @@ static uint32_t last_name;
 
 static const char *said[64];
 
-static void take(void)
+void pretend_lock(void)
 {
-    if (!holds)
-        pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&lock);
+    held++;
+    __atomic_store_n(&holder, pthread_self(), __ATOMIC_RELAXED);
 }
 
-static void let_go(void)
+void pretend_unlock(void)
 {
-    if (!holds)
-        pthread_mutex_unlock(&lock);
+    if (--held == 0)
+        __atomic_store_n(&holder, 0, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&lock);
+}
+
+static bool is_recording(void)
+{
+    return __atomic_load_n(&recording, __ATOMIC_ACQUIRE);
 }
 
 static void say(const char *what, const char *detail)
@@ -67,8 +76,8 @@ static void flush_text(void)
 {
     if (recording && file < 0 && write_error == 0)
         file = open_output();
-    int error = file >= 0 ? lines_write(file, text, text_used) : 0;
-    write_error = error ? error : write_error;
+    if (file >= 0 && write_error == 0) /* nothing after a gap: what the file holds is what was done up to there */
+        write_error = lines_write(file, text, text_used);
     text_used = 0;
 }
 
@@ -96,7 +105,7 @@ static void emit(const char *format, va_list args)
 
 static void finish(void)
 {
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     if (recording && worked && owner == getpid()) {
         for (const char *at = "end\n"; *at; at++)
             put(*at);
@@ -112,42 +121,39 @@ static void finish(void)
                     "%s, a GPU goes another way\n",
                     looks, looks == 1 ? "one" : "ones", looks == 1 ? "it" : "them");
     }
-    recording = false;
-    pthread_mutex_unlock(&lock);
+    __atomic_store_n(&recording, false, __ATOMIC_RELEASE);
+    pretend_unlock();
 }
 
 /* A process made by fork() alone has no GPU if its parent used one, and writes nothing; its allocator may still ask whose an address is. */
-static void before_fork(void)
-{
-    pretend_memory_lock();
-    pthread_mutex_lock(&lock);
-}
-
-static void after_fork(void)
-{
-    pthread_mutex_unlock(&lock);
-    pretend_memory_unlock();
-}
-
 static void in_child(void)
 {
+    lock = (pthread_mutex_t)LOCK; /* it was taken by a thread of another number */
+    holder = 0;
+    held = 0;
     if (recording && !worked) { /* the parent only looked: what it looked at is the beginning of the child's file */
         owner = getpid();
-        after_fork();
         return;
     }
     if (file >= 0)
         close(file);
     file = -1;
-    recording = false;
+    __atomic_store_n(&recording, false, __ATOMIC_RELEASE);
     text_used = 0;
-    after_fork();
 }
 
-/* Python's multiprocessing leaves a forked process by _exit(), which calls nobody. */
+/* Before anything takes the lock. */
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(pretend_lock, pretend_unlock, in_child);
+}
+
+/* Python's multiprocessing leaves a forked process by _exit(), which calls nobody. Handlers of signals do so, too: one that came while this thread wrote a line
+ * leaves the file as it is. */
 PRETEND_EXPORT void _exit(int status)
 {
-    if (recording && owner == getpid()) /* not in a vfork()'s child, whose memory is its parent's */
+    bool writes = __atomic_load_n(&holder, __ATOMIC_RELAXED) == pthread_self();
+    if (is_recording() && owner == getpid() && !writes) /* not in a vfork()'s child, whose memory is its parent's */
         finish();
     syscall(SYS_exit_group, status);
     __builtin_unreachable();
@@ -156,12 +162,14 @@ PRETEND_EXPORT void _exit(int status)
 /* Whether @process still runs: one that has ended may wait for its parent. */
 static bool runs(pid_t process)
 {
-    char path[64], line[512] = "";
+    char path[64], line[512];
     snprintf(path, sizeof path, "/proc/%ld/stat", (long)process);
-    FILE *stat = fopen(path, "re");
-    const char *name_end = stat && fgets(line, sizeof line, stat) ? strrchr(line, ')') : NULL;
-    if (stat)
-        fclose(stat);
+    int stat = open(path, O_RDONLY | O_CLOEXEC); /* no stream: a process made by fork() of many threads may not allocate */
+    ssize_t n = stat >= 0 ? read(stat, line, sizeof line - 1) : 0;
+    if (stat >= 0)
+        close(stat);
+    line[n > 0 ? n : 0] = '\0';
+    const char *name_end = strrchr(line, ')');
     return name_end && strncmp(name_end, ") Z", 3) != 0;
 }
 
@@ -208,15 +216,14 @@ static void begin(void)
     clock_gettime(CLOCK_MONOTONIC, &begun);
     const char *out = getenv("ECHELON_PRETEND_OUT");
     text = out && *out ? malloc(TEXT_BYTES) : NULL;
-    recording = text != NULL;
-    if (!recording)
+    if (!text)
         return;
     const PretendDevice *device = pretend_device();
     put_format("echelon-pretend 1\nclock %" PRIu64 "\ndevice %" PRIu64 " %" PRIu64 " %u \"%s\"\n", (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
                device->bytes, device->context_bytes, device->devices, device->id);
     owner = getpid();
-    pthread_atfork(before_fork, after_fork, in_child);
     atexit(finish);
+    __atomic_store_n(&recording, true, __ATOMIC_RELEASE);
 }
 
 static uint64_t now(void)
@@ -235,7 +242,7 @@ uint64_t pretend_now(void)
 void pretend_line(const char *word, const char *format, ...)
 {
     pthread_once(&once, begin);
-    take();
+    pretend_lock();
     if (recording) {
         put_format("%s ", word);
         va_list args;
@@ -244,20 +251,7 @@ void pretend_line(const char *word, const char *format, ...)
         va_end(args);
         put('\n');
     }
-    let_go();
-}
-
-void pretend_together(void)
-{
-    pthread_once(&once, begin);
-    take();
-    holds = true;
-}
-
-void pretend_apart(void)
-{
-    holds = false;
-    let_go();
+    pretend_unlock();
 }
 
 /* Times are taken under the lock, so that they never fall from line to line. */
@@ -339,17 +333,17 @@ void pretend_argument(size_t parameter, uint64_t address)
 void pretend_event(const char *word, const char *format, ...)
 {
     pthread_once(&once, begin);
-    if (!recording)
+    if (!is_recording())
         return;
     va_list args;
     va_start(args, format);
     line_text.n = 0;
     append(&line_text, format, args);
     va_end(args);
-    take();
+    pretend_lock();
     if (recording && line_text.at)
         write_timed(word, "", line_text.at);
-    let_go();
+    pretend_unlock();
 }
 
 void pretend_work(const char *word, void *stream, const char *format, ...)
@@ -367,25 +361,25 @@ void pretend_work(const char *word, void *stream, const char *format, ...)
     uint32_t module, instruction;
     if (*word != 'r' && *word != 'w' && pretend_xla_asks(&run, &module, &id, &instruction)) /* not record, wait */
         append_format(&line_text, "\nof %" PRIu64 " %u %" PRIu64 " %u", run, module, id, instruction);
+    pretend_lock();
     if (line_text.at && !pretend_graph_take(word, stream, line_text.at)) {
         char place[32];
         snprintf(place, sizeof place, " %d %u", pretend_stream_device(stream), pretend_stream(stream));
-        pretend_together();
         if (*word == 'k' && pretend_lengths()) /* kernel */
             pretend_write_lengths(pretend_lengths());
         if (recording)
             write_timed(word, place, line_text.at);
-        pretend_apart();
     }
+    pretend_unlock();
 }
 
 /* For the Python hook, which runs before whatever ends a process at its exit. */
 PRETEND_EXPORT void pretend_flush(void)
 {
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     if (worked)
         flush_text();
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
 }
 
 /* For the hook of a process that is about to be killed: what comes after this is not written. */
@@ -396,7 +390,9 @@ PRETEND_EXPORT void pretend_finish(void)
 
 void pretend_looked(void)
 {
-    __atomic_add_fetch(&looks, 1, __ATOMIC_RELAXED);
+    pretend_lock();
+    looks++;
+    pretend_unlock();
 }
 
 static bool grow_names(void)
@@ -433,7 +429,7 @@ static uint32_t number_of(const char *key, char *(*written)(const char *key))
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (const char *at = key; *at; at++)
         hash = (hash ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     uint32_t number = 0;
     if (recording && (2 * n_names < n_slots || grow_names())) {
         size_t at = hash & (n_slots - 1);
@@ -448,7 +444,7 @@ static uint32_t number_of(const char *key, char *(*written)(const char *key))
         }
         number = names[at].number;
     }
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
     return number;
 }
 
@@ -459,45 +455,48 @@ uint32_t pretend_name(const char *name)
 
 /* As people write the name: by the program's own C++ runtime (Itanium C++ ABI, 3.4), where it has one. Here rather than where the file is read: a symbol of the
  * program is no trap, and one of a stranger's file may be made to grow without end. */
+static char *(*demangle)(const char *symbol, char *buffer, size_t *length, int *ret_status);
+
+static void find_demangle(void)
+{
+    void *runtime = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_NOLOAD), *found = runtime ? dlsym(runtime, "__cxa_demangle") : NULL;
+    memcpy(&demangle, &found, sizeof found);
+}
+
 static char *demangled(const char *symbol)
 {
-    static char *(*demangle)(const char *symbol, char *buffer, size_t *length, int *ret_status);
-    static bool looked;
-    if (!looked) {
-        void *runtime = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_NOLOAD), *found = runtime ? dlsym(runtime, "__cxa_demangle") : NULL;
-        memcpy(&demangle, &found, sizeof found);
-        looked = true;
-    }
     int status = 0;
     return demangle && strncmp(symbol, "_Z", 2) == 0 ? demangle(symbol, NULL, NULL, &status) : NULL;
 }
 
 uint32_t pretend_symbol(const char *symbol)
 {
+    static pthread_once_t looked = PTHREAD_ONCE_INIT;
+    pthread_once(&looked, find_demangle);
     return number_of(symbol, demangled);
 }
 
 uint32_t pretend_new_name(const char *name)
 {
     pthread_once(&once, begin);
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     uint32_t number = 0;
     if (recording)
         write_name(number = ++last_name, name);
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
     return number;
 }
 
 void pretend_say_once(const char *what)
 {
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     bool new = true;
     size_t i = 0;
     for (; new &&i < sizeof said / sizeof *said &&said[i]; i++)
         new = strcmp(said[i], what) != 0;
     if (new &&i < sizeof said / sizeof *said)
         said[i] = strdup(what);
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
     if (new)
         say(what, NULL);
 }

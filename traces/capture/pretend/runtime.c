@@ -685,13 +685,12 @@ typedef struct {
     PretendCode *code; /* NULL: not known */
 } Kernel;
 
-static pthread_mutex_t kernel_lock = PTHREAD_MUTEX_INITIALIZER;
 static Kernel *kernels;
 static size_t n_kernels, kernel_room, n_sorted;
 
 void pretend_register_kernel(const void *function, const char *name, PretendCode *code)
 {
-    pthread_mutex_lock(&kernel_lock);
+    pretend_lock();
     if (n_kernels == kernel_room) {
         size_t room = kernel_room ? 2 * kernel_room : 4096;
         Kernel *larger = realloc(kernels, room * sizeof *larger);
@@ -702,7 +701,7 @@ void pretend_register_kernel(const void *function, const char *name, PretendCode
     }
     if (n_kernels < kernel_room)
         kernels[n_kernels++] = (Kernel){function, name, code};
-    pthread_mutex_unlock(&kernel_lock);
+    pretend_unlock();
 }
 
 PRETEND_EXPORT void **__cudaRegisterFatBinary(void *binary)
@@ -717,7 +716,8 @@ PRETEND_EXPORT void __cudaRegisterFatBinaryEnd(void **handle)
 
 PRETEND_EXPORT void __cudaUnregisterFatBinary(void **handle)
 {
-    (void)handle;
+    if (handle)
+        pretend_code_leaves((PretendCode *)(void *)handle);
 }
 
 PRETEND_EXPORT void __cudaRegisterVar(void **handle, char *host, char *address, const char *name, int external, size_t size, int constant, int global)
@@ -751,18 +751,29 @@ static int by_function(const void *a, const void *b)
     return ((uintptr_t)x->function > (uintptr_t)y->function) - ((uintptr_t)x->function < (uintptr_t)y->function);
 }
 
+/* Kernels of libraries that were unloaded go when others come, so that an exit, which unloads all, looks at none. */
+static void sort_kernels(void)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_kernels; i++) {
+        if (!pretend_code_has_left(kernels[i].code))
+            kernels[n++] = kernels[i];
+    }
+    n_kernels = n;
+    qsort(kernels, n_kernels, sizeof *kernels, by_function);
+    n_sorted = n_kernels;
+}
+
 /* As @function was registered, its name mangled; "?" and no code where it was not. */
 static Kernel kernel_of(const void *function)
 {
-    pthread_mutex_lock(&kernel_lock);
-    if (n_sorted != n_kernels) {
-        qsort(kernels, n_kernels, sizeof *kernels, by_function);
-        n_sorted = n_kernels;
-    }
+    pretend_lock();
+    if (n_sorted != n_kernels)
+        sort_kernels();
     Kernel key = {.function = function, .name = "?"};
     const Kernel *found = kernels ? bsearch(&key, kernels, n_kernels, sizeof *kernels, by_function) : NULL;
     const Kernel kernel = found ? *found : (Kernel){function, "?", NULL};
-    pthread_mutex_unlock(&kernel_lock);
+    pretend_unlock();
     return kernel;
 }
 

@@ -46,7 +46,7 @@ typedef struct {
     unsigned flags;
     uint64_t capture;  /* id of the graph that it is captured into; 0: none. Of a capture that ended: none, too */
     bool communicates; /* what was asked of it last is a collective */
-} Stream;
+} Stream;              /* the first four never change */
 
 typedef struct {
     uint32_t number;
@@ -57,9 +57,7 @@ typedef struct {
 
 enum { NOT_READY = 600 /* cudaErrorNotReady */, NOT_READY_TIMES = 3 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static Graph *captures; /* open ones; their number is n_captures */
-static unsigned n_captures;
+static Graph *captures; /* open ones */
 static uint32_t n_streams, n_events, n_nodes;
 static uint64_t n_graphs, n_launches; /* what events count: launches, and what is told to take as long as so many */
 
@@ -120,17 +118,17 @@ static bool append(Graph *graph, const Item *item, const char *rest)
 
 void pretend_takes_longer(unsigned launches)
 {
-    __atomic_add_fetch(&n_launches, launches, __ATOMIC_RELAXED);
+    pretend_lock();
+    n_launches += launches;
+    pretend_unlock();
 }
 
 bool pretend_graph_take(const char *word, void *stream, const char *rest)
 {
     const Stream *s = stream_of(stream);
-    __atomic_add_fetch(&n_launches, *word == 'k' || *word == 'l', __ATOMIC_RELAXED); /* kernel, library */
-    if (!s || s->capture == 0 || __atomic_load_n(&n_captures, __ATOMIC_RELAXED) == 0)
-        return false;
-    pthread_mutex_lock(&lock);
-    Graph *graph = capture_of(s->capture);
+    pretend_lock();
+    n_launches += *word == 'k' || *word == 'l'; /* kernel, library */
+    Graph *graph = s ? capture_of(s->capture) : NULL;
     if (graph) {
         Item item = {.word = word, .device = s->device, .stream = s->number};
         if (*word != 'r' && *word != 'w') { /* record, wait */
@@ -141,13 +139,23 @@ bool pretend_graph_take(const char *word, void *stream, const char *rest)
         }
         graph->broken |= !append(graph, &item, rest);
     }
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
     return graph != NULL;
+}
+
+static void ref(Graph *graph)
+{
+    pretend_lock();
+    graph->references++;
+    pretend_unlock();
 }
 
 static void unref(Graph *graph)
 {
-    if (__atomic_sub_fetch(&graph->references, 1, __ATOMIC_ACQ_REL) > 0)
+    pretend_lock();
+    bool last = --graph->references == 0;
+    pretend_unlock();
+    if (!last)
         return;
     free(graph->items);
     free(graph->texts);
@@ -159,17 +167,16 @@ static int begin_capture(void *stream, Graph *graph)
     Stream *s = stream_of(stream);
     if (!s)
         return pretend_fail(INVALID_VALUE);
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     bool free_now = !capture_of(s->capture) && !graph->open;
     if (free_now) {
         graph->origin = graph->n_items > 0 ? graph->origin : s->number;
         graph->open = true;
         graph->next = captures;
         captures = graph;
-        n_captures++;
         s->capture = graph->id;
     }
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
     return free_now ? SUCCESS : pretend_fail(ILLEGAL_STATE);
 }
 
@@ -196,19 +203,18 @@ PRETEND_EXPORT int cudaStreamBeginCaptureToGraph(void *stream, void *graph, cons
     (void)after, (void)edges, (void)n, (void)mode;
     int error = begin_capture(stream, graph);
     if (error == SUCCESS)
-        __atomic_add_fetch(&((Graph *)graph)->references, 1, __ATOMIC_RELAXED);
+        ref(graph);
     return error;
 }
 
 PRETEND_EXPORT int cudaStreamEndCapture(void *stream, void **ret)
 {
     Stream *s = stream_of(stream);
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     Graph *graph = s ? capture_of(s->capture) : NULL;
     for (Graph **at = &captures; graph && *at; at = &(*at)->next) {
         if (*at == graph) {
             *at = graph->next;
-            n_captures--;
             break;
         }
     }
@@ -216,7 +222,7 @@ PRETEND_EXPORT int cudaStreamEndCapture(void *stream, void **ret)
         graph->open = false;
         s->capture = 0;
     }
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
     *ret = graph;
     return !graph ? pretend_fail(CAPTURE_UNMATCHED) : graph->broken ? pretend_fail(CAPTURE_INVALIDATED) : SUCCESS;
 }
@@ -224,9 +230,9 @@ PRETEND_EXPORT int cudaStreamEndCapture(void *stream, void **ret)
 static int capture_info(void *stream, int *ret_status, uint64_t *ret_id, void **ret_graph)
 {
     const Stream *s = stream_of(stream);
-    pthread_mutex_lock(&lock);
+    pretend_lock();
     Graph *graph = s ? capture_of(s->capture) : NULL;
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
     *ret_status = graph != NULL;
     if (ret_id)
         *ret_id = graph ? graph->id : 0;
@@ -313,7 +319,7 @@ PRETEND_EXPORT int cudaGraphInstantiateWithFlags(void **ret, void *graph, unsign
     if (!instance)
         return pretend_fail(OUT_OF_MEMORY);
     instance->graph = graph;
-    __atomic_add_fetch(&instance->graph->references, 1, __ATOMIC_RELAXED);
+    ref(graph);
     *ret = instance;
     return SUCCESS;
 }
@@ -329,7 +335,7 @@ PRETEND_EXPORT int cudaGraphExecUpdate(void *instance, void *graph, void *ret_to
     Instance *i = instance;
     Graph *before = i->graph;
     i->graph = graph;
-    __atomic_add_fetch(&i->graph->references, 1, __ATOMIC_RELAXED);
+    ref(graph);
     unref(before);
     if (pretend_runtime_version() < 12000)
         *ret_result = 0; /* it could be updated */
@@ -370,16 +376,14 @@ PRETEND_EXPORT int cudaGraphDebugDotPrint(void *graph, const char *path, unsigne
 /* Launched on a stream that is itself captured, a graph becomes part of that one. Its origin's work goes to the stream that it is launched on. */
 static bool is_captured_into(const Graph *child, const Stream *s)
 {
-    if (!s || s->capture == 0)
-        return false;
-    pthread_mutex_lock(&lock);
-    Graph *graph = capture_of(s->capture);
+    pretend_lock();
+    Graph *graph = s ? capture_of(s->capture) : NULL;
     for (size_t i = 0; graph && graph != child && i < child->n_items; i++) {
         Item item = child->items[i];
         item.stream = item.stream == child->origin ? s->number : item.stream;
         graph->broken |= !append(graph, &item, child->texts + item.rest);
     }
-    pthread_mutex_unlock(&lock);
+    pretend_unlock();
     return graph != NULL;
 }
 
@@ -390,18 +394,18 @@ PRETEND_EXPORT int cudaGraphLaunch(void *instance, void *stream)
     if (is_captured_into(g, stream_of(stream)))
         return SUCCESS;
     uint32_t number = pretend_stream(stream);
-    pretend_together();
+    pretend_lock();
     pretend_event("graph", "%d %u %zu", pretend_stream_device(stream), number, g->n_items); /* one call of the host's for the lines that follow */
     for (size_t i = 0; i < g->n_items; i++) {
         const Item *item = &g->items[i];
-        __atomic_add_fetch(&n_launches, *item->word == 'k' || *item->word == 'l', __ATOMIC_RELAXED);
+        n_launches += *item->word == 'k' || *item->word == 'l';
         if (item->node > 0)
             pretend_line("node", "%u", item->node);
         if (item->lengths.n > 0)
             pretend_write_lengths(&item->lengths);
         pretend_event(item->word, "%d %u %s", item->device, item->stream == g->origin ? number : item->stream, g->texts + item->rest);
     }
-    pretend_apart();
+    pretend_unlock();
     return SUCCESS;
 }
 
@@ -512,13 +516,11 @@ PRETEND_EXPORT int cudaStreamWaitEvent(void *stream, void *event, unsigned flags
     (void)flags;
     Event *e = event;
     Stream *s = stream_of(stream);
+    pretend_lock();
     e->not_ready = 0;
-    if (s && e->capture != 0) {
-        pthread_mutex_lock(&lock);
-        if (!capture_of(s->capture) && capture_of(e->capture))
-            s->capture = e->capture;
-        pthread_mutex_unlock(&lock);
-    }
+    if (s && !capture_of(s->capture) && capture_of(e->capture))
+        s->capture = e->capture;
+    pretend_unlock();
     pretend_work("wait", stream, "%u", e->number);
     return SUCCESS;
 }
@@ -565,11 +567,13 @@ PRETEND_EXPORT int cudaEventRecord(void *event, void *stream)
 {
     Event *e = event;
     Stream *s = stream_of(stream);
-    e->launches = __atomic_load_n(&n_launches, __ATOMIC_RELAXED);
+    pretend_lock();
+    e->launches = n_launches;
     e->capture = s ? s->capture : 0;
     e->not_ready = s && s->communicates ? NOT_READY_TIMES : 0;
     if (s)
         s->communicates = false;
+    pretend_unlock();
     pretend_work("record", stream, "%u", e->number);
     return SUCCESS;
 }
@@ -583,8 +587,10 @@ PRETEND_EXPORT int cudaEventRecordWithFlags(void *event, void *stream, unsigned 
 void pretend_stream_communicates(void *stream)
 {
     Stream *s = stream_of(stream);
+    pretend_lock();
     if (s && s->capture == 0)
         s->communicates = true;
+    pretend_unlock();
 }
 
 /* PyTorch 2.15 lets no stream wait for a collective that has ended, by the event behind it. On a GPU it hardly ever has when that is asked; so here it has not,
@@ -593,16 +599,21 @@ PRETEND_EXPORT int cudaEventQuery(void *event)
 {
     Event *e = event;
     char thread[32] = "";
-    if (e->not_ready == 0 || (pthread_getname_np(pthread_self(), thread, sizeof thread) == 0 && strncmp(thread, "pt_nccl_", 8) == 0))
-        return SUCCESS;
-    e->not_ready--;
-    return NOT_READY;
+    bool watches = pthread_getname_np(pthread_self(), thread, sizeof thread) == 0 && strncmp(thread, "pt_nccl_", 8) == 0;
+    pretend_lock();
+    bool ready = e->not_ready == 0 || watches;
+    e->not_ready -= !ready;
+    pretend_unlock();
+    return ready ? SUCCESS : NOT_READY;
 }
 
 PRETEND_EXPORT int cudaEventSynchronize(void *event)
 {
-    ((Event *)event)->not_ready = 0;
-    pretend_event("sync", "1 %d 0 %u", pretend_current_device(), ((Event *)event)->number);
+    Event *e = event;
+    pretend_lock();
+    e->not_ready = 0;
+    pretend_unlock();
+    pretend_event("sync", "1 %d 0 %u", pretend_current_device(), e->number);
     return SUCCESS;
 }
 
@@ -611,7 +622,9 @@ PRETEND_EXPORT int cudaEventSynchronize(void *event)
 PRETEND_EXPORT int cudaEventElapsedTime(float *ret_ms, void *begin, void *end)
 {
     const Event *b = begin, *e = end;
+    pretend_lock();
     *ret_ms = e->launches > b->launches ? (float)(e->launches - b->launches) : 1e-3f;
+    pretend_unlock();
     pretend_say_once(
         "the program asks how long things took: what CUDA events tell it is 1 ms for each launch, and speeds that it prints from that mean nothing");
     return SUCCESS;
