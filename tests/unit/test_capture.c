@@ -1,12 +1,15 @@
 /* Our CUPTI library from injection to imported trace, over a fake CUPTI. */
 #include "sim/import/import.h"
 #include "tests/support/support.h"
+#include "traces/capture/cupti_abi.h"
 
 #include <check.h>
 #include <dlfcn.h>
 #include <glib/gstdio.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -145,6 +148,109 @@ START_TEST(a_killed_program_leaves_what_it_did)
 }
 END_TEST
 
+/* ---- threads, and files that cannot be written ---- */
+
+static CuptiResult (*deliver)(void);
+
+/* Injects the library into this process, and finds out how to have records delivered. */
+static bool inject_here(const char *out)
+{
+    g_setenv("ECHELON_LIBCUPTI", FAKE, TRUE);
+    g_setenv("ECHELON_CAPTURE_OUT", out, TRUE);
+    void *library = dlopen(LIBRARY, RTLD_NOW), *found = library ? dlsym(library, "InitializeInjection") : NULL;
+    int (*inject)(void);
+    memcpy(&inject, &found, sizeof found);
+    if (!found || inject() != 1 || dlclose(library) != 0 || !dlopen(LIBRARY, RTLD_NOW | RTLD_NOLOAD)) /* it stays: a thread of its own runs in it */
+        return false;
+    found = dlsym(dlopen(FAKE, RTLD_NOW | RTLD_NOLOAD), "fake_cupti_deliver");
+    memcpy(&deliver, &found, sizeof found);
+    return found != NULL;
+}
+
+enum { DELIVERING = 4, DELIVERIES = 100 };
+static void *deliver_many(void *data)
+{
+    for (int i = 0; i < DELIVERIES || GPOINTER_TO_INT(data) < 0; i++) {
+        if (deliver() != 0)
+            _exit(6);
+        if (i % 25 == GPOINTER_TO_INT(data)) {
+            pid_t child = fork();
+            if (child == 0)
+                _exit(deliver() == 0 ? 0 : 5); /* what is recorded there is nobody's */
+            int status;
+            if (waitpid(child, &status, 0) != child || status != 0)
+                _exit(5);
+        }
+    }
+    return NULL;
+}
+
+/* @leave: the main thread leaves while the others go on. */
+static int delivered_by_threads(const char *out, bool leave)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        pthread_t threads[DELIVERING];
+        alarm(60);
+        if (!inject_here(out))
+            _exit(9);
+        for (int i = 0; i < DELIVERING; i++)
+            pthread_create(&threads[i], NULL, deliver_many, GINT_TO_POINTER(leave ? -1 : i));
+        for (int i = 0; i < DELIVERING && !leave; i++)
+            pthread_join(threads[i], NULL);
+        if (leave)
+            g_usleep(20000);
+        exit(0);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    return status;
+}
+
+START_TEST(threads_deliver_records_at_once)
+{
+    g_autofree char *path = temporary(), *text = NULL;
+    ck_assert_int_eq(delivered_by_threads(path, _i == 1), 0);
+    ck_assert(g_file_get_contents(path, &text, NULL, NULL));
+    g_autoptr(EchImport) import = ech_test_import(path, NULL);
+    g_unlink(path);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "captures_without_end"), 0);
+    if (_i == 0)
+        ck_assert_uint_eq(count(text, "\nkernel "), DELIVERING * DELIVERIES + 1);
+}
+END_TEST
+
+/* The program goes on; the file holds what there was room for, and nothing behind the gap. */
+START_TEST(a_file_that_is_full_is_no_end_of_the_program)
+{
+    enum { ROOM = 700 };
+    g_autofree char *path = temporary(), *text = NULL;
+    pid_t child = fork();
+    if (child == 0) {
+        struct rlimit limit;
+        if (!inject_here(path) || getrlimit(RLIMIT_FSIZE, &limit) != 0)
+            _exit(9);
+        const struct rlimit little = {ROOM, limit.rlim_max};
+        setrlimit(RLIMIT_FSIZE, &little);
+        for (int i = 0; i < 5; i++)
+            if (deliver() != 0)
+                _exit(8);
+        setrlimit(RLIMIT_FSIZE, &limit);
+        exit(deliver());
+    }
+    int status;
+    waitpid(child, &status, 0);
+    ck_assert_int_eq(status, 0);
+    size_t n;
+    ck_assert(g_file_get_contents(path, &text, &n, NULL));
+    ck_assert_uint_eq(n, ROOM);
+    ck_assert_uint_eq(count(text, "\nend\n"), 0);
+    g_autoptr(EchImport) import = ech_test_import(path, NULL);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "captures_without_end"), 1);
+    g_unlink(path);
+}
+END_TEST
+
 static const struct {
     const char *text, *message;
 } bad[] = {
@@ -174,6 +280,8 @@ int main(void)
     tcase_add_loop_test(tests, another_profiler_is_named_and_harmless, 0, 2);
     tcase_add_test(tests, children_write_nothing);
     tcase_add_test(tests, a_killed_program_leaves_what_it_did);
+    tcase_add_loop_test(tests, threads_deliver_records_at_once, 0, 2);
+    tcase_add_test(tests, a_file_that_is_full_is_no_end_of_the_program);
     tcase_add_loop_test(tests, damage_is_refused, 0, G_N_ELEMENTS(bad));
     suite_add_tcase(suite, tests);
     return ech_test_main(suite);

@@ -292,6 +292,21 @@ static void check_order(const char *path)
     }
 }
 
+enum { ROOM = 64 << 10 };
+
+static void write_much(void)
+{
+    struct rlimit limit;
+    NEED(getrlimit(RLIMIT_FSIZE, &limit) == 0);
+    const struct rlimit little = {ROOM, limit.rlim_max};
+    NEED(setrlimit(RLIMIT_FSIZE, &little) == 0);
+    for (unsigned i = 0; i < 100000; i++) {
+        if (i == 90000)
+            NEED(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+        NEED(cuda.launch(&kernels[THREADS], (Dim){1, 1, 1}, (Dim){32, 1, 1}, NULL, 0, NULL) == 0);
+    }
+}
+
 /* Runs @program in a process of its own; what it left, or NULL where that is no capture. */
 static EchImport *pretended(void (*program)(void), int *ret_status)
 {
@@ -344,6 +359,18 @@ START_TEST(a_handler_that_leaves_is_never_stuck)
 }
 END_TEST
 
+/* The program goes on; the file holds what there was room for, and nothing behind the gap. */
+START_TEST(a_file_that_is_full_is_no_end_of_the_program)
+{
+    int status;
+    g_autoptr(EchImport) import = pretended(write_much, &status);
+    ck_assert_int_eq(status, 0);
+    ck_assert_ptr_nonnull(import);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "captures_without_end"), 1);
+    ck_assert_uint_le(ech_test_count(import->trace, ECH_OP_KERNEL), ROOM / strlen("kernel 1 0 0 1 1 1 1 32 1 1 0\n"));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("pretend_threads");
@@ -352,6 +379,7 @@ int main(void)
     tcase_add_test(tests, threads_ask_for_everything_at_once);
     tcase_add_loop_test(tests, an_exit_while_threads_run_ends_the_file, 0, 3);
     tcase_add_loop_test(tests, a_handler_that_leaves_is_never_stuck, 0, 16);
+    tcase_add_test(tests, a_file_that_is_full_is_no_end_of_the_program);
     suite_add_tcase(suite, tests);
     return ech_test_main(suite);
 }

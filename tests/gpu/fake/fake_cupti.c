@@ -1,5 +1,5 @@
-/* A CUPTI of our own for tests: on flush it hands over one buffer of each kind of record. ECH_FAKE_CUPTI_HELD=1: another profiler is there;
- * ECH_FAKE_CUPTI_NO_GPU=1: the driver sees no GPU. */
+/* A CUPTI of our own for tests: on flush, or when a thread asks for it by fake_cupti_deliver(), it hands over one buffer of each kind of record.
+ * ECH_FAKE_CUPTI_HELD=1: another profiler is there; ECH_FAKE_CUPTI_NO_GPU=1: the driver sees no GPU. */
 #include "traces/capture/cupti_abi.h"
 
 #include <stdlib.h>
@@ -86,14 +86,13 @@ static uint8_t *put(uint8_t *at, const void *record, size_t size)
     return at + sizeof padded + padded;
 }
 
-CuptiResult cuptiActivityFlushAll(uint32_t flags)
+__attribute__((visibility("default"))) CuptiResult fake_cupti_deliver(void);
+CuptiResult fake_cupti_deliver(void)
 {
     uint8_t *buffer = NULL;
     size_t size = 0, records = 0;
-    if (flags == 0) /* Nothing of ours is complete before the end */
-        return 0;
     requested(&buffer, &size, &records);
-    if (!buffer || flags != CUPTI_FLUSH_FORCED)
+    if (!buffer)
         return 1;
     uint8_t *at = buffer;
     MemoryRecord memory = {
@@ -116,4 +115,11 @@ CuptiResult cuptiActivityFlushAll(uint32_t flags)
     at = put(at, &memory, sizeof memory);
     completed(NULL, 0, buffer, size, (size_t)(at - buffer));
     return (enabled & (UINT64_C(1) << RECORD_CONCURRENT_KERNEL)) ? 0 : 1;
+}
+
+CuptiResult cuptiActivityFlushAll(uint32_t flags)
+{
+    if (flags == 0) /* Nothing of ours is complete before the end */
+        return 0;
+    return flags == CUPTI_FLUSH_FORCED ? fake_cupti_deliver() : 1;
 }
