@@ -165,10 +165,19 @@ static void tear_down(Bench *b)
             b->cu->stream_destroy(b->streams[s]);
     }
     g_free(b->pageable);
-    ech_gpu_watch_free(b->watch);
     if (b->module)
         b->cu->module_unload(b->module);
     ech_cuda_close(b->cu, &b->gpu);
+}
+
+/* Of what an empty context left of the total, what others have: what is taken without a context was not its own. */
+static EchBytes taken_by_others(const Bench *b)
+{
+    const EchCalibration *r = b->result;
+    uint64_t without, missing = r->total > r->available ? r->total - r->available : 0;
+    if (!ech_gpu_watch_memory(b->watch, &without) || without > b->taken)
+        return 0;
+    return missing - MIN(missing, b->taken - without);
 }
 
 EchCalibration *ech_calibrate(uint64_t ordinal, const char *const *left_out, EchCalibrateProgress progress, void *data, GError **error)
@@ -209,6 +218,8 @@ EchCalibration *ech_calibrate(uint64_t ordinal, const char *const *left_out, Ech
         return NULL;
     bool ok = true;
     b.watch = ech_gpu_watch_new(&b.gpu);
+    ech_gpu_watch_stay_near(b.watch);
+    bool looked = ech_gpu_watch_memory(b.watch, &b.taken);
     for (unsigned i = 0; ok && i < G_N_ELEMENTS(steps); i++) {
         g_autoptr(GError) failure = NULL;
         if (progress)
@@ -232,6 +243,8 @@ EchCalibration *ech_calibrate(uint64_t ordinal, const char *const *left_out, Ech
     }
     result->host = host_memory();
     tear_down(&b);
+    result->others = looked ? taken_by_others(&b) : 0;
+    ech_gpu_watch_free(b.watch);
     result->seconds = (ech_bench_host_ns() - begin) / 1e9;
     return ok ? g_steal_pointer(&result) : NULL;
 }

@@ -44,6 +44,7 @@ typedef struct {
     char *gpu; /**< As the driver names it. */
     int driver_version, major, minor, multiprocessors, clock_khz, memory_clock_khz, bus_bits, l2_bytes, async_engines, blas_version; /**< 0: no cuBLAS */
     EchBytes total, available;                             /**< Device memory, and what was free before anything was done. */
+    EchBytes others;                                       /**< Of what was not free, other processes'; 0 also where NVML cannot tell. */
     EchBytes host;                                         /**< Of this machine. */
     EchFigure event;                                       /**< Between two events with nothing between them: taken off every time below. */
     EchFigure launch, graph_launch;                        /**< Empty kernels one after the other, in a queue and in a graph: one of them. */

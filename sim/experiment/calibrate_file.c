@@ -241,8 +241,9 @@ static void add_runtime(Writer *w, const EchCalibration *c)
     add_time(w, "  ", "submit_ps", c->submit, "host time of a launch");
     add_time(w, "  ", "synchronize_ps", c->synchronize, "host time of waiting for an idle queue");
     g_string_append(w->text, "  driver: # host times; allocators of a framework seldom come here\n");
-    g_autofree char *context = g_strdup_printf("%s, what an empty context leaves of the total taken off it", w->how);
-    add_said(w, "    ", "context_bytes", context, "%" G_GUINT64_FORMAT, c->total > c->available ? c->total - c->available : 0);
+    g_autofree char *others = c->others > 0 ? g_strdup_printf(" and %" G_GUINT64_FORMAT " bytes of other processes", c->others) : g_strdup("");
+    g_autofree char *context = g_strdup_printf("%s, what an empty context leaves of the total%s taken off it", w->how, others);
+    add_said(w, "    ", "context_bytes", context, "%" G_GUINT64_FORMAT, c->total - MIN(c->total, ech_bytes_add(c->available, c->others)));
     add_time(w, "    ", "malloc_ps", c->malloc, "2 MiB");
     add_time(w, "    ", "free_ps", c->free, "2 MiB");
     add_time(w, "    ", "malloc_small_ps", c->malloc_small, "4 KiB");

@@ -34,6 +34,7 @@ typedef struct {
     uint64_t patience;  /* Times the usual head start */
     unsigned late;      /* Measurements that it was too short for all the same */
     EchGpuWatch *watch; /* NULL: no NVML */
+    uint64_t taken;     /* Of the GPU's memory, by whomever, beside an empty context */
     EchGpuState *state; /* What is seen of the GPU in this step goes here */
     EchCalibration *result;
 } Bench;

@@ -99,7 +99,7 @@ static bool set_up(Engine *e, GError **error)
     }
     size_t total;
     return CU(e, event_create, "making an event", error, &e->base, ECH_CU_EVENT_DEFAULT) &&
-           CU(e, event_create, "making an event", error, &e->first, ECH_CU_EVENT_DEFAULT) && ech_cuda_measure_gap(e, error) &&
+           CU(e, event_create, "making an event", error, &e->first, ECH_CU_EVENT_DEFAULT) &&
            CU(e, memory_info, "asking for free memory", error, &e->free_idle, &total);
 }
 
@@ -213,6 +213,7 @@ static EchCudaRun *replay(EchTrace *trace, const EchDevice *device, const EchDev
         run->gpu = g_strdup(e.gpu.name);
         run->driver_version = e.gpu.driver_version;
         e.watch = ech_gpu_watch_new(&e.gpu);
+        ech_gpu_watch_stay_near(e.watch);
         ok = check_gpu(&e, error) && set_up(&e, error) && ech_cuda_replay_all(&e, error);
     }
     tear_down(&e);

@@ -55,7 +55,7 @@ static bool time_between(Engine *e, unsigned kernels, EchTime wait, EchTime *ret
 
 /* What events around an op cost. A kernel between two of them also starts later than one behind another: that, too, no program has that records none. And what
  * one that waits takes too long. */
-bool ech_cuda_measure_gap(Engine *e, GError **error)
+static bool measure_gap(Engine *e, GError **error)
 {
     enum { ROW = 17 };
     const EchTime wait = 50 * ECH_PS_PER_US;
@@ -244,7 +244,7 @@ static void summarise(Engine *e)
 
 bool ech_cuda_replay_all(Engine *e, GError **error)
 {
-    if (e->options->warmups > 0 && !warm_clocks(e, error))
+    if ((e->options->warmups > 0 && !warm_clocks(e, error)) || !measure_gap(e, error))
         return false;
     for (uint64_t i = 0; i < e->options->warmups; i++) {
         if (!replay_once(e, WARM_UP, error))

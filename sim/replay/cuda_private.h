@@ -184,8 +184,6 @@ bool ech_cuda_next_mark(Engine *e, EchCuStream stream, EchCuEvent *ret, GError *
 
 /* ---- cuda_measure.c ---- */
 
-/** What events themselves cost. */
-bool ech_cuda_measure_gap(Engine *e, GError **error);
 /** Warm-ups and repeats; fills the run. */
 bool ech_cuda_replay_all(Engine *e, GError **error);
 

@@ -1,11 +1,17 @@
 #include "sim/replay/cuda_state.h"
 
 #include <dlfcn.h>
+#include <sched.h>
 #include <string.h>
 
 typedef int NvmlResult; /* 0 is success */
 typedef struct NvmlDeviceOpaque *NvmlDevice;
 enum { NVML_CLOCK_SM = 1, NVML_CLOCK_MEMORY = 2, NVML_TEMPERATURE_GPU = 0 };
+
+/* nvmlMemory_t */
+typedef struct {
+    unsigned long long total, free, used;
+} NvmlMemory;
 
 /* NVML(member, symbol, parameters): every function in use. */
 #define NVML_FUNCTIONS(X)                                                                                                                                      \
@@ -16,7 +22,9 @@ enum { NVML_CLOCK_SM = 1, NVML_CLOCK_MEMORY = 2, NVML_TEMPERATURE_GPU = 0 };
     X(power, nvmlDeviceGetPowerUsage, (NvmlDevice device, unsigned *ret_mw))                                                                                   \
     X(limit, nvmlDeviceGetEnforcedPowerLimit, (NvmlDevice device, unsigned *ret_mw))                                                                           \
     X(temperature, nvmlDeviceGetTemperature, (NvmlDevice device, int sensor, unsigned *ret_celsius))                                                           \
-    X(ecc, nvmlDeviceGetEccMode, (NvmlDevice device, int *ret_current, int *ret_pending))
+    X(ecc, nvmlDeviceGetEccMode, (NvmlDevice device, int *ret_current, int *ret_pending))                                                                      \
+    X(memory, nvmlDeviceGetMemoryInfo, (NvmlDevice device, NvmlMemory * ret))                                                                                  \
+    X(stay_near, nvmlDeviceSetCpuAffinity, (NvmlDevice device))
 
 typedef struct {
 #define NVML_MEMBER(member, symbol, parameters) NvmlResult(*member) parameters;
@@ -28,6 +36,8 @@ typedef struct {
 struct EchGpuWatch {
     const Nvml *nvml;
     NvmlDevice device;
+    bool near;
+    cpu_set_t before; /* Where the thread might run, @near */
 };
 
 /* Source: nvmlClocksEventReasons of the NVML reference (docs.nvidia.com/deploy/nvml-api). Idleness and settings are no news. */
@@ -84,7 +94,7 @@ EchGpuWatch *ech_gpu_watch_new(const EchCuGpu *gpu)
         return NULL;
     }
     EchGpuWatch *watch = g_new(EchGpuWatch, 1);
-    *watch = (EchGpuWatch){nvml, device};
+    *watch = (EchGpuWatch){.nvml = nvml, .device = device};
     return watch;
 }
 
@@ -92,8 +102,25 @@ void ech_gpu_watch_free(EchGpuWatch *watch)
 {
     if (!watch)
         return;
+    if (watch->near)
+        sched_setaffinity(0, sizeof watch->before, &watch->before);
     watch->nvml->shutdown();
     g_free(watch);
+}
+
+void ech_gpu_watch_stay_near(EchGpuWatch *watch)
+{
+    if (watch && !watch->near && sched_getaffinity(0, sizeof watch->before, &watch->before) == 0)
+        watch->near = watch->nvml->stay_near(watch->device) == 0;
+}
+
+bool ech_gpu_watch_memory(const EchGpuWatch *watch, uint64_t *ret_used)
+{
+    NvmlMemory memory;
+    if (!watch || watch->nvml->memory(watch->device, &memory) != 0)
+        return false;
+    *ret_used = memory.used;
+    return true;
 }
 
 void ech_gpu_watch_look(EchGpuWatch *watch, EchGpuState *state)

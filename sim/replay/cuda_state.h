@@ -1,6 +1,6 @@
 /** @file cuda_state.h
  * What a GPU's clocks were while something was measured, and what held them back, by NVML where it is there: the conditions that a measurement holds for.
- * Nothing is set, and nothing fails without it.
+ * Nothing of the GPU's is set, and nothing fails without it.
  *
  * ECHELON_LIBNVML names another library to load, "" none.
  */
@@ -24,6 +24,11 @@ typedef struct EchGpuWatch EchGpuWatch;
 EchGpuWatch *ech_gpu_watch_new(const EchCuGpu *gpu) G_GNUC_WARN_UNUSED_RESULT;
 void ech_gpu_watch_free(EchGpuWatch *watch);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchGpuWatch, ech_gpu_watch_free)
+/** Keeps this thread, and so the host memory that it takes, on the GPU's side of a machine of several processors until @watch is freed: copies of what lies at
+ * another processor go through both. Nothing where NVML knows no side, or @watch is NULL. */
+void ech_gpu_watch_stay_near(EchGpuWatch *watch);
+/** Bytes of the GPU's memory that are taken, whoever has them; false where that is not known. */
+bool ech_gpu_watch_memory(const EchGpuWatch *watch, uint64_t *ret_used);
 /** Looks now, which is best done while the GPU is busy, and adds what it sees to @state; nothing where @watch is NULL. Takes the host from microseconds to some
  * milliseconds. */
 void ech_gpu_watch_look(EchGpuWatch *watch, EchGpuState *state);

@@ -85,6 +85,28 @@ START_TEST(finds_what_the_fake_is_made_of)
 }
 END_TEST
 
+/* What others have of the GPU's memory is no part of what a context takes, and copies are those of memory on the GPU's side. */
+START_TEST(others_on_the_machine_are_left_out)
+{
+    g_setenv("ECH_FAKE_CUDA_WEIGHTLESS", "1", TRUE);
+    g_setenv("ECHELON_LIBNVML", ECH_FAKE_CUDA, TRUE);
+    g_setenv("ECH_FAKE_CUDA_OTHERS", "104857600", TRUE);
+    g_setenv("ECH_FAKE_CUDA_SOCKETS", "1", TRUE);
+    fake = ech_test_fake_cuda("268435456");
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, NULL, &error);
+    ck_assert_ok(c != NULL, error);
+    ck_assert_int_eq(fake.held(), 0);
+    ck_assert_uint_eq(c->others, 104857600);
+    NEAR(c->pinned[0].rate, 20e9, 0.05);
+    g_autofree char *yaml = ech_calibration_yaml(c, "fake", "2026-11-21", &error);
+    ck_assert_ok(yaml != NULL, error);
+    ck_assert_ptr_nonnull(strstr(yaml,
+                                 "context_bytes: {value: 8388608, source: \"measured: 2026-11-21, driver 13.0, what an empty context leaves of the total and "
+                                 "104857600 bytes of other processes taken off it\"}"));
+}
+END_TEST
+
 /* On a machine that rounds and shares, as drivers do: found, and what a validation then expects of the driver's memory. */
 START_TEST(finds_how_the_driver_rounds)
 {
@@ -281,6 +303,7 @@ int main(void)
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, finds_what_the_fake_is_made_of);
     tcase_add_test(tests, finds_how_the_driver_rounds);
+    tcase_add_test(tests, others_on_the_machine_are_left_out);
     tcase_add_loop_test(tests, a_slow_host_is_noticed, 0, 2);
     tcase_add_test(tests, one_specimen_is_not_its_kind);
     tcase_add_test(tests, kernels_stay_within_buffers);

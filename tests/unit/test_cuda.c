@@ -383,6 +383,53 @@ START_TEST(waiting_needs_no_clock)
 }
 END_TEST
 
+/* What events cost depends on the clocks: it is measured when these have risen, as they have in the replays that it is taken off. */
+START_TEST(what_events_cost_is_measured_under_load)
+{
+    enum { KERNELS = 60 };
+    g_setenv("ECH_FAKE_CUDA_REAL", "1", TRUE);
+    fake = ech_test_fake_cuda(NULL);
+    g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("test");
+    EchBuffer buffer = ech_buffer_init();
+    buffer.memory = ech_trace_builder_memory(b, "hbm");
+    buffer.bytes = 1 << 20;
+    buffer.resident = 1;
+    EchId data = ech_trace_builder_buffer(b, buffer);
+    EchOp op = ech_op_init(ECH_OP_KERNEL);
+    op.queue = ech_trace_builder_queue(b, "core", ECH_QUEUE_COMPUTE, 0);
+    for (unsigned i = 0; i < KERNELS; i++) {
+        ech_trace_builder_op(b, op);
+        ech_trace_builder_use(b, data, ECH_READ, 1 << 20, ECH_PATTERN_STREAM, ECH_KNOWN);
+    }
+    g_autoptr(EchTrace) trace = ech_trace_builder_finish(b, NULL);
+    g_autoptr(EchDevice) device = load_device();
+    double mean[2] = {0, 0};
+    for (unsigned i = 0; i < 2; i++) {
+        if (i == 1)
+            g_setenv("ECH_FAKE_CUDA_EVENT_NS", "1", TRUE);
+        g_autoptr(EchCudaRun) run = replay_with(trace, device, "repeats=9");
+        for (EchId at = 0; at < KERNELS; at++)
+            mean[i] += (double)run->ops[at].duration / ECH_PS_PER_NS / KERNELS;
+    }
+    ck_assert_msg(fabs(mean[0] - mean[1]) < 250, "%g and %g ns", mean[0], mean[1]);
+}
+END_TEST
+
+/* Of a machine of several processors: copies are as fast as where there is but one. */
+START_TEST(host_memory_is_taken_on_the_gpus_side)
+{
+    fake = ech_test_fake_cuda(NULL);
+    g_setenv("ECHELON_LIBNVML", ECH_FAKE_CUDA, TRUE);
+    g_autoptr(EchTrace) trace = streaming_trace(1 << 20);
+    g_autoptr(EchDevice) device = load_device();
+    g_autoptr(EchCudaRun) one = replay_with(trace, device, "repeats=3");
+    g_setenv("ECH_FAKE_CUDA_SOCKETS", "1", TRUE);
+    g_autoptr(EchCudaRun) several = replay_with(trace, device, "repeats=3");
+    ck_assert_int_gt(one->ops[2].duration, 0);
+    ck_assert_int_eq(one->ops[2].duration, several->ops[2].duration);
+}
+END_TEST
+
 /* Where the driver stops for every allocation nothing is issued ahead, and yet no kernel's time holds the host's. */
 START_TEST(kernels_between_allocations_are_timed_alone)
 {
@@ -618,6 +665,8 @@ int main(void)
     tcase_add_loop_test(tests, a_program_is_compared, 0, 6);
     tcase_add_test(tests, waiting_needs_no_clock);
     tcase_add_test(tests, kernels_between_allocations_are_timed_alone);
+    tcase_add_test(tests, what_events_cost_is_measured_under_load);
+    tcase_add_test(tests, host_memory_is_taken_on_the_gpus_side);
     tcase_add_test(tests, waiting_is_no_longer_than_asked_for);
     tcase_add_test(tests, products_keep_their_shape_where_there_is_room);
     tcase_add_loop_test(tests, clocks_are_told, 0, 3);

@@ -26,6 +26,7 @@ typedef struct Block {
     size_t bytes;
     size_t noise; /* So many from the beginning are what the noise kernel left */
     int host, pooled;
+    int far;           /* Of the host, at another processor than the GPU */
     struct Page *page; /* That it shares, from @unit on; NULL: none */
     size_t unit;
     struct Granule *granules; /* Of addresses that were reserved: what lies behind each of them; NULL: an allocation */
@@ -69,6 +70,7 @@ struct EchCuGraphOpaque {
 typedef struct {
     long held, calls;
     int ready, current;            /* cuInit was called; a context is */
+    int near;                      /* The thread was told to stay on the GPU's side */
     size_t used;                   /* Of the card */
     int capturing, launching;      /* A graph; a kernel */
     struct EchCuGraphOpaque graph; /* The one that is captured */
@@ -96,6 +98,8 @@ int fake_failing(void);
     } while (0)
 /** Whether it is a machine rather than a model: ECH_FAKE_CUDA_REAL. */
 int fake_real(void);
+/** Bytes of the card that are not this program's allocations. */
+size_t fake_foreign(void);
 /** 0 where ECH_FAKE_CUDA_WEIGHTLESS is set: copies and kernels take their time, and of a copy only the first and last byte move: for what looks at no bytes. */
 int fake_moves(void);
 

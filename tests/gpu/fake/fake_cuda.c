@@ -12,7 +12,8 @@
  * fake_cuda_held() (looked up by the tests). A release that fails has still released. ECH_FAKE_CUDA_BYTES is the card's memory, ECH_FAKE_CUDA_NAME its name,
  * ECH_FAKE_CUDA_ALLOC_US how long an allocation keeps the host busy, and as long again for every page of 2 MiB more; ECH_FAKE_CUDA_INIT is what cuInit returns;
  * ECH_FAKE_CUDA_MAP=crash or hang is what mapping memory does; with ECH_FAKE_CUDA_STRAY a copy to the device changes other blocks too;
- * ECH_FAKE_CUDA_PINNED is the most that can be pinned at once.
+ * ECH_FAKE_CUDA_PINNED is the most that can be pinned at once; with ECH_FAKE_CUDA_SOCKETS what is pinned lies at another processor, and is copied at 0.7 of the
+ * rate, until NVML is asked to keep the thread near; ECH_FAKE_CUDA_OTHERS is what other processes have of the card's memory, and a context then takes 8 MiB.
  *
  * Of a kernel's parameters as many bytes are read as its PTX says: a sanitizer sees what is too short. What kernels do to memory is done by functions of
  * their names here; with ECH_FAKE_CUDA_PTX=N by the PTX itself, whose every access is checked, at most N instructions a launch (0: all), from both ends.
@@ -23,8 +24,8 @@
  * streaming kernels a ramp and the speed of the cache where they find the bytes of one before them, matrix products
  * tiles, waves, a prologue and a sixth of the rate at odd sides, events and waits take time, code takes memory when it is first used, and memory comes in
  * pages; a call takes the host 1.5 us (ECH_FAKE_CUDA_SLOW times as long), in which queues go on, and pageable copies make it wait; cudaMalloc and cudaFree 20
- * us and 1 us a page more, the latter once the GPU is idle; an event with its time 0.45 us (ECH_FAKE_CUDA_EVENT_NS), one without 0.15; the device's own clock
- * goes in steps of two microseconds; mapping memory takes what fake_mapping.c says. */
+ * us and 1 us a page more, the latter once the GPU is idle; an event with its time 0.45 us (ECH_FAKE_CUDA_EVENT_NS; three times as long before clocks have
+ * risen), one without 0.15; the device's own clock goes in steps of two microseconds; mapping memory takes what fake_mapping.c says. */
 #include "tests/gpu/fake/fake.h"
 
 #include <stdio.h>
@@ -69,6 +70,12 @@ int fake_real(void)
     if (is < 0)
         is = getenv("ECH_FAKE_CUDA_REAL") != NULL;
     return is;
+}
+
+size_t fake_foreign(void)
+{
+    const char *others = getenv("ECH_FAKE_CUDA_OTHERS");
+    return others ? strtoull(others, NULL, 10) + (fake.current ? (size_t)8 << 20 : 0) : 0;
 }
 
 int fake_moves(void)

@@ -161,7 +161,7 @@ static EchCuResult take(void **ret, size_t bytes, int host)
 {
     if (bytes == 0)
         return INVALID_VALUE;
-    if (!host && fake.used + charge(bytes) > CARD_BYTES)
+    if (!host && fake.used + charge(bytes) + fake_foreign() > CARD_BYTES)
         return ECH_CU_ERROR_OUT_OF_MEMORY;
     Block *b = fake_new_block(bytes, host);
     if (!host) {
@@ -219,7 +219,7 @@ EXPORT EchCuResult cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total)
 {
     ENTER_CONTEXT();
     *ret_total = CARD_BYTES;
-    *ret_free = CARD_BYTES - fake.used;
+    *ret_free = CARD_BYTES - fake.used - fake_foreign();
     return 0;
 }
 
@@ -264,7 +264,12 @@ EXPORT EchCuResult cuMemHostAlloc(void **ret, size_t bytes, unsigned flags)
     ENTER_CONTEXT();
     (void)flags;
     const char *most = getenv("ECH_FAKE_CUDA_PINNED");
-    return most && bytes > strtoull(most, NULL, 10) ? ECH_CU_ERROR_OUT_OF_MEMORY : take(ret, bytes, 1);
+    if (most && bytes > strtoull(most, NULL, 10))
+        return ECH_CU_ERROR_OUT_OF_MEMORY;
+    EchCuResult result = take(ret, bytes, 1);
+    if (result == 0)
+        fake_block_from(*ret)->far = getenv("ECH_FAKE_CUDA_SOCKETS") != NULL && !fake.near;
+    return result;
 }
 
 EXPORT EchCuResult cuMemFreeHost(void *pointer)

@@ -61,6 +61,21 @@ NVML(nvmlDeviceGetTemperature, (void *device, int sensor, unsigned *ret_celsius)
     return sensor != 0 || device != &started;
 }
 
+/* nvmlMemory_t. */
+NVML(nvmlDeviceGetMemoryInfo, (void *device, unsigned long long ret[3]))
+{
+    ret[0] = CARD_BYTES;
+    ret[2] = fake.used + fake_foreign();
+    ret[1] = ret[0] - ret[2];
+    return device != &started;
+}
+
+NVML(nvmlDeviceSetCpuAffinity, (void *device))
+{
+    fake.near = 1;
+    return device != &started;
+}
+
 NVML(nvmlDeviceGetEccMode, (void *device, int *ret_current, int *ret_pending))
 {
     *ret_current = *ret_pending = 1;

@@ -25,7 +25,7 @@ static EchCuResult copy(void *target, const void *source, size_t bytes, EchCuStr
     double slow = fake_real() ? 8 * sqrt((double)bytes) : 0;
     if (from_host || to_host) {
         const Block *pinned = from_host ? s : t;
-        double rate = from_host ? (pinned ? 20 : 6) : (pinned ? 18 : 5);
+        double rate = (from_host ? (pinned ? 20 : 6) : (pinned ? 18 : 5)) * (pinned && pinned->far ? 0.7 : 1);
         EchCuResult result = fake_issue_work(stream, from_host ? TO_DEVICE : FROM_DEVICE, 5000 + slow, (double)bytes * (pinned ? 1 : fake_scatter(0.05)), rate);
         if (fake_real() && !pinned && !fake.capturing)
             fake_run_until(stream, NULL); /* The host copies, and waits */
@@ -240,7 +240,7 @@ EXPORT EchCuResult cuEventRecord(EchCuEvent event, EchCuStream stream)
     event->mark = fake_new_mark();
     const char *costs = getenv("ECH_FAKE_CUDA_EVENT_NS");
     if (fake_real() && !fake.capturing)
-        fake_issue_work(stream, OPERATIONS, event->untimed ? 150 : costs ? strtod(costs, NULL) : 450, 0, 1);
+        fake_issue_work(stream, OPERATIONS, event->untimed ? 150 : costs ? strtod(costs, NULL) : fake.busy < 20e6 ? 1350 : 450, 0, 1);
     return fake_issue(stream, (Task){.kind = MARK, .mark = event->mark});
 }
 
