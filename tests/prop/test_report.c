@@ -12,6 +12,8 @@
 #include <glib/gstdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 enum { ROUNDS = 40 };
 
@@ -241,6 +243,76 @@ START_TEST(test_interrupted)
 }
 END_TEST
 
+static pid_t victim;
+
+/* Ends one of this process's children, once. */
+static void kill_a_worker(size_t done, size_t total, void *data)
+{
+    (void)total;
+    (void)data;
+    g_autoptr(GDir) processes = done > 0 && victim == 0 ? g_dir_open("/proc", 0, NULL) : NULL;
+    for (const char *name = processes ? g_dir_read_name(processes) : NULL; name && victim == 0; name = g_dir_read_name(processes)) {
+        g_autofree char *path = g_build_filename("/proc", name, "stat", NULL), *text = NULL;
+        const char *behind = g_ascii_isdigit(*name) && g_file_get_contents(path, &text, NULL, NULL) ? strrchr(text, ')') : NULL;
+        if (behind && g_ascii_strtoll(behind + 4, NULL, 10) == getpid()) /* ") S PARENT" */
+            victim = (pid_t)g_ascii_strtoll(name, NULL, 10);
+    }
+    if (processes && victim > 0)
+        kill(victim, SIGKILL);
+}
+
+/* A worker that is killed costs the case that it was running, and that is said; the other one runs the rest. */
+START_TEST(test_killed)
+{
+    GString *values = g_string_new("x1");
+    for (unsigned i = 2; i <= 300; i++)
+        g_string_append_printf(values, ", x%u", i);
+    g_autofree char *sweep = g_strdup_printf("sweep=[{path: device.links.host.to_device, values: [%s]}]", values->str);
+    g_string_free(values, TRUE);
+    const char *const settings[] = {sweep, NULL};
+    const EchExperimentOverrides overrides = {
+        .trace = ECH_SOURCE_DIR "/tests/golden/data/stream.ech", .device = ECH_SOURCE_DIR "/tests/golden/data/small.yaml", .settings = settings};
+    GError *error = NULL;
+    g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
+    ck_assert_ok(experiment != NULL, error);
+    victim = 0;
+    EchSweepPoint *points = ech_sweep_run(experiment, 2, NULL, kill_a_worker, NULL, &error);
+    ck_assert_ok(points != NULL, error);
+    ck_assert_int_gt(victim, 0);
+    size_t lost = 0;
+    for (size_t i = 0; i < experiment->n_cases; i++) {
+        ck_assert((points[i].json != NULL) != (points[i].error != NULL));
+        if (points[i].error)
+            ck_assert_str_eq(points[i].error, "the worker that ran it was ended by signal 9");
+        lost += points[i].error != NULL;
+    }
+    ck_assert_uint_le(lost, 1);
+    ech_sweep_free(points, experiment->n_cases);
+}
+END_TEST
+
+/* One that has no room for its answers says so of what it ran. */
+START_TEST(test_no_room)
+{
+    const char *const settings[] = {"sweep=[{path: device.links.host.to_device, values: [x1, x2, x3]}]", NULL};
+    const EchExperimentOverrides overrides = {
+        .trace = ECH_SOURCE_DIR "/tests/golden/data/stream.ech", .device = ECH_SOURCE_DIR "/tests/golden/data/small.yaml", .settings = settings};
+    GError *error = NULL;
+    g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
+    ck_assert_ok(experiment != NULL, error);
+    struct rlimit before;
+    ck_assert(getrlimit(RLIMIT_FSIZE, &before) == 0 && signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
+    const struct rlimit little = {16, before.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &little);
+    EchSweepPoint *points = ech_sweep_run(experiment, 2, NULL, NULL, NULL, &error);
+    setrlimit(RLIMIT_FSIZE, &before);
+    ck_assert_ok(points != NULL, error);
+    for (size_t i = 0; i < experiment->n_cases; i++)
+        ck_assert_str_eq(points[i].error, "the worker that ran it ended with exit code 1, for want of memory or of room for its answer");
+    ech_sweep_free(points, experiment->n_cases);
+}
+END_TEST
+
 int main(void)
 {
     ech_test_print_seed();
@@ -250,6 +322,8 @@ int main(void)
     tcase_add_loop_test(tcase, test_random, 0, ROUNDS);
     tcase_add_test(tcase, test_jobs);
     tcase_add_test(tcase, test_interrupted);
+    tcase_add_test(tcase, test_killed);
+    tcase_add_test(tcase, test_no_room);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }

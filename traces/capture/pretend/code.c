@@ -24,10 +24,11 @@ typedef struct {
 } Variable;
 
 struct PretendCode {
-    int version;                /* 10 * major + minor; PRETEND_NO_CODE, PRETEND_ANY_CODE */
-    int kind;                   /* Of the entries that suit the device: CODE or PTX. */
-    const uint8_t *binary;      /* Of a fat binary not yet decoded; NULL: there is no more to read. */
-    bool has_left;              /* Its file was unloaded. */
+    int version;           /* 10 * major + minor; PRETEND_NO_CODE, PRETEND_ANY_CODE */
+    int kind;              /* Of the entries that suit the device: CODE or PTX. */
+    const uint8_t *binary; /* Of a fat binary not yet decoded; NULL: there is no more to read. */
+    bool has_left;         /* Its file was unloaded. */
+    PretendCode *next_left;
     PretendKernelCode *kernels; /* by name */
     size_t n, room;
     Variable *variables;
@@ -532,11 +533,34 @@ int pretend_code_version(const PretendCode *code)
     return code ? code->version : PRETEND_ANY_CODE;
 }
 
+static PretendCode *left;
+
 void pretend_code_leaves(PretendCode *code)
 {
     pretend_lock();
     code->binary = NULL;
     code->has_left = true;
+    code->next_left = left;
+    left = code;
+    pretend_unlock();
+}
+
+void pretend_code_forget(void)
+{
+    pretend_lock();
+    while (left) {
+        PretendCode *code = left;
+        left = code->next_left;
+        for (size_t i = 0; i < code->n; i++) {
+            free((char *)(uintptr_t)code->kernels[i].name);
+            free(code->kernels[i].parameters);
+        }
+        for (size_t i = 0; i < code->n_variables; i++)
+            free(code->variables[i].name);
+        free(code->kernels);
+        free(code->variables);
+        free(code);
+    }
     pretend_unlock();
 }
 

@@ -172,6 +172,11 @@ void pretend_stream_communicates(void *stream);
 /* Keeps the line (what stands in it behind its place, and lines that follow it) if @stream is being captured; false where it is not. */
 bool pretend_graph_take(const char *word, void *stream, const char *rest);
 
+/* ---- messages (nccl.c) ---- */
+
+/* Frees what this thread has gathered; it ends. */
+void pretend_forget_messages(void);
+
 /* ---- the real libraries (symbols.c) ---- */
 
 /* What the program would have found behind @name without us: of a library that it was linked with, or of the first of @libraries (NULL behind them) that it
@@ -206,6 +211,8 @@ int pretend_code_version(const PretendCode *code);
 /* The file that a fat binary stands in is unloaded: what was not read of it is not there, and other kernels may come to lie where its kernels lay. */
 void pretend_code_leaves(PretendCode *code);
 bool pretend_code_has_left(const PretendCode *code);
+/* Frees all that has left: nobody knows a kernel of it any more. */
+void pretend_code_forget(void);
 /* NULL where nothing is known of it. @code may be NULL. */
 const PretendKernelCode *pretend_code_kernel(PretendCode *code, const char *name);
 /* Memory of a module's variable on the current device, taken when it is first asked for; its bytes, 0 where there is no such variable. NULL where there is

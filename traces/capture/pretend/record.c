@@ -142,9 +142,27 @@ static void in_child(void)
     text_used = 0;
 }
 
-/* Before anything takes the lock. */
-__attribute__((constructor)) static void watch_forks(void)
+/* A text that grows; of a thread, for its lines. */
+typedef struct {
+    char *at;
+    size_t n, room;
+} Text;
+static __thread Text line_text, uses_text;
+static pthread_key_t thread_end; /* of threads with texts */
+
+static void free_texts(void *unused)
 {
+    (void)unused;
+    free(line_text.at);
+    free(uses_text.at);
+    line_text = uses_text = (Text){0};
+    pretend_forget_messages();
+}
+
+/* Before anything takes the lock. */
+__attribute__((constructor)) static void watch_forks_and_threads(void)
+{
+    pthread_key_create(&thread_end, free_texts);
     pthread_atfork(pretend_lock, pretend_unlock, in_child);
 }
 
@@ -266,13 +284,6 @@ static void write_timed(const char *word, const char *place, const char *rest)
     }
 }
 
-/* A text that grows; of a thread, for its lines. */
-typedef struct {
-    char *at;
-    size_t n, room;
-} Text;
-static __thread Text line_text, uses_text;
-
 static void append(Text *to, const char *format, va_list args)
 {
     va_list again;
@@ -284,6 +295,7 @@ static void append(Text *to, const char *format, va_list args)
         if (larger) {
             to->at = larger;
             to->room = room;
+            pthread_setspecific(thread_end, &lock);
             vsnprintf(to->at + to->n, room - to->n, format, again);
         }
     }

@@ -762,6 +762,7 @@ static void sort_kernels(void)
     n_kernels = n;
     qsort(kernels, n_kernels, sizeof *kernels, by_function);
     n_sorted = n_kernels;
+    pretend_code_forget();
 }
 
 /* As @function was registered, its name mangled; "?" and no code where it was not. */
