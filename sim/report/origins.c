@@ -44,7 +44,8 @@ static char *asker_of(const char *stack, Pass *ret_pass, bool *known)
             module = at + strlen(MODULE);
             n_module = n - strlen(MODULE);
         } else if (g_str_has_prefix(at, EVALUATES)) {
-            *ret_pass = module ? AGAIN : BACKWARD;
+            if (!node) /* the innermost node: a checkpoint's runs a backward pass of its own within */
+                *ret_pass = module ? AGAIN : BACKWARD;
             node = at + strlen(EVALUATES);
             n_node = n - strlen(EVALUATES);
         } else if (g_str_has_prefix(at, "Optimizer.")) {
