@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 typedef struct {
-    char *trace, *device, *memory, *allocator, *format, *beside;
+    char *trace, *device, *memory, *allocator, *format, *beside, *step;
     char **passes, **settings;
     gint jobs;
     gboolean json;
@@ -23,6 +23,7 @@ static void options_clear(AdviseOptions *options)
     g_free(options->allocator);
     g_free(options->format);
     g_free(options->beside);
+    g_free(options->step);
     g_strfreev(options->passes);
     g_strfreev(options->settings);
 }
@@ -50,6 +51,7 @@ static int advise(const AdviseOptions *options)
         .allocator = options->allocator,
         .format = options->format,
         .beside = options->beside,
+        .step = options->step,
         .passes = (const char *const *)options->passes,
         .settings = (const char *const *)options->settings,
     };
@@ -86,6 +88,7 @@ int ech_verb_advise(int argc, char **argv)
         {"allocator", 'a', 0, G_OPTION_ARG_STRING, &options.allocator, "allocator of the device's memory; not given: as for run", "SPEC"},
         {"format", 'f', 0, G_OPTION_ARG_STRING, &options.format, "format of the captured file, where its content should not decide", "NAME"},
         {"beside", 0, 0, G_OPTION_ARG_FILENAME, &options.beside, "second file of the same capture", "FILE"},
+        {"step", 0, 0, G_OPTION_ARG_STRING, &options.step, "of a capture that tells steps, one alone: 2, 2..3 or last", "N"},
         {"jobs", 'j', 0, G_OPTION_ARG_INT, &options.jobs, "processes", "N"},
         {"json", 0, 0, G_OPTION_ARG_NONE, &options.json, "print one JSON document", NULL},
         {NULL, 0, 0, 0, NULL, NULL, NULL},

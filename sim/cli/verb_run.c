@@ -18,7 +18,7 @@
 #include <string.h>
 
 typedef struct {
-    char *trace, *device, *allocator, *host_allocator, *engine, *format, *beside, *output, *find;
+    char *trace, *device, *allocator, *host_allocator, *engine, *format, *beside, *step, *output, *find;
     char **passes, **settings, **goals;
     gint jobs;
     gboolean json;
@@ -33,6 +33,7 @@ static void options_clear(RunOptions *options)
     g_free(options->engine);
     g_free(options->format);
     g_free(options->beside);
+    g_free(options->step);
     g_free(options->output);
     g_strfreev(options->passes);
     g_strfreev(options->settings);
@@ -220,6 +221,7 @@ int ech_verb_run(int argc, char **argv)
         {"engine", 'e', 0, G_OPTION_ARG_STRING, &options.engine, "auto, native, simgrid, or cuda: for real, on the GPU that is here", "NAME"},
         {"format", 'f', 0, G_OPTION_ARG_STRING, &options.format, "format of the captured file, where its content should not decide", "NAME"},
         {"beside", 0, 0, G_OPTION_ARG_FILENAME, &options.beside, "second file of the same capture", "FILE"},
+        {"step", 0, 0, G_OPTION_ARG_STRING, &options.step, "of a capture that tells steps, one alone: 2, 2..3 or last", "N"},
         {"output", 'o', 0, G_OPTION_ARG_FILENAME, &options.output, "write report, timelines and figures to a folder", "DIR"},
         {"jobs", 'j', 0, G_OPTION_ARG_INT, &options.jobs, "processes for a sweep", "N"},
         {"json", 0, 0, G_OPTION_ARG_NONE, &options.json, "print one JSON document", NULL},
@@ -270,6 +272,7 @@ int ech_verb_run(int argc, char **argv)
             .engine = options.engine,
             .format = options.format,
             .beside = options.beside,
+            .step = options.step,
             .passes = (const char *const *)options.passes,
             .settings = (const char *const *)options.settings,
             .find = options.find,

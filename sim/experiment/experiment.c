@@ -594,6 +594,7 @@ EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverride
     override(root, "device", overrides->device);
     override(root, "format", overrides->format);
     override(root, "beside", overrides->beside);
+    override(root, "step", overrides->step);
     override_find(overrides, root);
     /* What the command line does not change: the run that the others are compared with. */
     g_autoptr(EchYamlNode) plain = ech_yaml_copy(root);

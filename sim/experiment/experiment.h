@@ -8,6 +8,7 @@
  *     allocator: bfc:limit=60GiB           # of the device's memory; host_allocator: of every other
  *     passes: [unplan, "pad:align=1MiB"]
  *     replay: {engine: native}             # the rows of ech_replay_params
+ *     step: 2                              # of a capture, one step alone (default: all of it)
  *     capture_device: 0                    # which device of a capture of several (default: the first that computes)
  *     format: hlo                          # and beside:, trips: see EchImportOptions
  *     set: {device.memories.hbm.capacity: x2}   # edits, as --set
@@ -53,7 +54,7 @@ typedef struct {
 
 /** What the command line says in place of the file; NULL or 0: nothing. */
 typedef struct {
-    const char *trace, *device, *allocator, *host_allocator, *engine, *format, *beside;
+    const char *trace, *device, *allocator, *host_allocator, *engine, *format, *beside, *step;
     const char *const *passes;   /**< NULL-terminated; replace the file's. */
     const char *const *settings; /**< --set PATH=VALUE, NULL-terminated. */
     const char *find;            /**< --find PATH[,PATH]=VALUES. */
@@ -71,6 +72,7 @@ typedef struct {
     EchDevice *device, *reference;
     EchProgram *program;
     EchTrace *trace;
+    EchTrace *whole;      /**< Of which the trace is a step (ech_trace_part), or NULL. */
     EchDiag *import_diag; /**< Borrowed from the experiment's cache. */
     const char *refusal;  /**< EchImport.refusal, likewise. */
     EchDiag *pass_diag;

@@ -8,6 +8,7 @@
 #include "sim/experiment/product.h"
 #include "sim/pass/pass.h"
 #include "sim/trace/select.h"
+#include "sim/trace/step.h"
 
 #include <string.h>
 
@@ -707,6 +708,63 @@ static void remark_passes(const GPtrArray *passes, bool program, EchDiag *diag)
     }
 }
 
+/* "3", "2..3" or "last" of @n, as indices. */
+static bool read_steps(const EchYamlNode *node, size_t n, size_t *ret_first, size_t *ret_last, GError **error)
+{
+    g_auto(GStrv) ends = node->kind == ECH_YAML_SCALAR ? g_strsplit(node->text, "..", 2) : NULL;
+    uint64_t first = n, last = n;
+    bool read = ends && ends[0];
+    if (read && strcmp(node->text, "last") != 0)
+        read = ech_parse_u64(ends[0], &first, NULL) && ech_parse_u64(ends[ends[1] ? 1 : 0], &last, NULL);
+    if (!read || first < 1 || last < first || last > n) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
+                    "step: %s is none of those that marks tell; expected a number from 1 to %zu, several as 1..%zu, or last",
+                    node->kind == ECH_YAML_SCALAR ? node->text : "a list", n, n);
+        prefix_place(node, error);
+        return false;
+    }
+    *ret_first = (size_t)first - 1;
+    *ret_last = (size_t)last - 1;
+    return true;
+}
+
+/* Of the trace as passes left it one step alone, where the case asks for that. */
+static bool take_step(const EchCase *c, EchReplayOptions *options, EchResult *result, GError **error)
+{
+    const EchYamlNode *node = ech_yaml_get(c->config, "step");
+    if (!node)
+        return true;
+    size_t n, first, last;
+    g_autofree EchTraceStep *steps = ech_trace_steps(result->trace, &n);
+    if (!steps) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+                    "step: nothing in %s tells steps; expected marks like \"step 3\" (NVTX ranges, ProfilerStep#3) or optimizers' steps, two at least",
+                    result->trace_path);
+        prefix_place(node, error);
+        return false;
+    }
+    if (!read_steps(node, n, &first, &last, error))
+        return false;
+    /* The mark behind it is in: it tells that the step is whole. */
+    EchId end = steps[last].next != ECH_NONE ? steps[last].next + 1 : steps[last].end;
+    EchTrace *part = ech_trace_part(result->trace, steps[first].mark, end, error);
+    if (!part)
+        return false;
+    const char *name = ech_trace_string(result->trace, ech_trace_ops(result->trace)[steps[first].mark].name);
+    g_autoptr(GString) which = g_string_new(NULL);
+    g_string_append_printf(which, first == last ? "step %zu" : "steps %zu to %zu", first + 1, last + 1);
+    char *title = g_strdup_printf("%s, %s of %zu", result->title, which->str, n);
+    g_free(result->title);
+    result->title = title;
+    ech_diag_remark(result->pass_diag, "%s of %zu alone, from %s%s: what was asked for before is held as it was then, and takes no time here", which->str, n,
+                    name, ech_mark_is_optimizer(name) ? " to the next" : "");
+    result->whole = result->trace;
+    result->trace = part;
+    options->whole = result->whole;
+    options->n_before = steps[first].mark;
+    return true;
+}
+
 /* All but the replay itself; @options is filled with defaults, and cleared by the caller. */
 static EchResult *prepare_steps(EchExperiment *experiment, const EchCase *c, EchReplayOptions *options, GError **error)
 {
@@ -741,7 +799,7 @@ static EchResult *prepare_steps(EchExperiment *experiment, const EchCase *c, Ech
         if (make_trace(experiment, c, import, passes, options, result, error))
             take_recorded_allocator(experiment, import->trace, options, result);
     }
-    return result->trace ? g_steal_pointer(&result) : NULL;
+    return result->trace && take_step(c, options, result, error) ? g_steal_pointer(&result) : NULL;
 }
 
 static EchResult *prepare_case(EchExperiment *experiment, const EchCase *c, EchReplayOptions *options, GError **error)
@@ -898,6 +956,8 @@ void ech_result_free(EchResult *result)
         ech_program_unref(result->program);
     if (result->trace)
         ech_trace_unref(result->trace);
+    if (result->whole)
+        ech_trace_unref(result->whole);
     ech_diag_free(result->pass_diag);
     g_strfreev(result->passes);
     g_strfreev(result->settings);
@@ -912,6 +972,7 @@ EchReport ech_result_report(const EchResult *result)
         .trace_path = result->trace_path,
         .format = result->format,
         .trace = result->trace,
+        .is_step = result->whole != NULL,
         .program = result->program,
         .device = result->device,
         .run = result->run,
@@ -920,6 +981,6 @@ EchReport ech_result_report(const EchResult *result)
         .pass_diag = result->pass_diag,
         .passes = (const char *const *)result->passes,
         .settings = (const char *const *)result->settings,
-        .recorded = {result->allocator, result->released, *result->passes ? 0 : result->recorded_peak},
+        .recorded = {result->allocator, result->released, *result->passes || result->whole ? 0 : result->recorded_peak},
     };
 }

@@ -278,7 +278,7 @@ static void end_op(EchMachine *m, uint32_t queue)
     m->done[id] = q->ordinal + 1;
     m->last_end[id] = m->now;
     if (op->kind == ECH_OP_MARK)
-        ech_machine_run_mark(m, id);
+        ech_machine_run_mark(m, &m->ops[id]);
     if (op->kind == ECH_OP_FREE)
         ech_machine_run_free(m, id, q->ordinal);
     else
@@ -728,6 +728,7 @@ void ech_machine_begin(EchMachine *m, const EchFluidClass *class, void *engine)
 {
     m->class = class;
     m->engine = engine;
+    ech_machine_run_before(m);
     begin_residents(m);
     for (uint32_t q = 0; q < m->n_queues; q++)
         schedule(m, q);

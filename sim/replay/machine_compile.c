@@ -493,10 +493,12 @@ static bool begin_as_recorded(EchMachine *m, uint32_t i, const char *spec, const
     ech_allocator_script(m->allocators[i], begin->script, begin->n_script);
     m->begun = i;
     m->next_id[i] = (uint32_t)ech_trace_n_buffers(m->trace); /* below are those that are there */
-    m->seed_of = g_hash_table_new(NULL, NULL);
-    for (size_t k = 0; k < begin->n; k++)
-        if (begin->blocks[k].id != UINT32_MAX)
-            g_hash_table_insert(m->seed_of, GUINT_TO_POINTER(begin->blocks[k].id + 1), (gpointer)(uintptr_t)&begin->blocks[k]);
+    for (size_t k = 0; k < begin->n; k++) {
+        const EchSeedBlock *seed = &begin->blocks[k];
+        EchPlacement place = {.rounded = seed->bytes, .address = seed->address, .offset = seed->address - seed->segment_address, .reservation = -1};
+        if (seed->id != UINT32_MAX)
+            ech_machine_hold(m, seed->id, &place);
+    }
     return true;
 }
 
@@ -754,7 +756,7 @@ void ech_machine_free(EchMachine *m)
     g_free(m->op_waiters);
     g_free(m->links);
     g_free(m->next_id);
-    g_clear_pointer(&m->seed_of, g_hash_table_unref);
+    g_clear_pointer(&m->held, g_hash_table_unref);
     g_free(m->limits);
     g_free(m->space_waiters);
     g_free(m->pending_frees);

@@ -173,6 +173,17 @@ void ech_machine_record_failure(EchMachine *m, uint32_t memory, EchId op, EchId 
     m->out.failure.n_holders = n;
 }
 
+static EchAllocRequest request_of(const EchMachine *m, const EchBuffer *buffer, uint32_t id)
+{
+    bool pool = buffer->pool != ECH_NONE;
+    return (EchAllocRequest){.id = id,
+                             .bytes = buffer->bytes,
+                             .stream = ech_machine_stream(m, buffer->queue, buffer->pool),
+                             .upper_end = buffer->upper_end,
+                             .private_pool = pool,
+                             .captured = pool && ech_pool_is_capture(ech_trace_string(m->trace, buffer->pool))};
+}
+
 /* Tries to give life @life its bytes. */
 EchFit ech_machine_allocate(EchMachine *m, uint32_t life, uint64_t ordinal, EchId op)
 {
@@ -181,22 +192,17 @@ EchFit ech_machine_allocate(EchMachine *m, uint32_t life, uint64_t ordinal, EchI
     EchMemoryState *state = &m->memories[memory];
     EchPlacement place = {.rounded = buffer->bytes, .reservation = -1};
     uint32_t id = NOWHERE;
-    const EchSeedBlock *seed = op == ECH_NONE && memory == m->begun ? g_hash_table_lookup(m->seed_of, GUINT_TO_POINTER(m->lives[life].buffer + 1)) : NULL;
-    if (seed) {
-        id = seed->id;
-        place = (EchPlacement){.rounded = seed->bytes, .address = seed->address, .offset = seed->address - seed->segment_address, .reservation = -1};
+    const EchPlacement *held = op == ECH_NONE && m->held ? g_hash_table_lookup(m->held, GUINT_TO_POINTER(m->lives[life].buffer + 1)) : NULL;
+    if (held) {
+        id = m->lives[life].buffer;
+        place = *held;
     } else if (buffer->offset != ECH_OFFSET_NONE) {
         place.offset = place.address = buffer->offset;
         if (buffer->bytes > m->limits[memory] || buffer->offset > m->limits[memory] - buffer->bytes)
             ech_machine_record_failure(m, memory, op, m->lives[life].buffer, buffer->bytes, ECH_FIT_FULL);
     } else if (m->allocators[memory]) {
         id = m->next_id[memory];
-        EchAllocRequest request = {.id = id,
-                                   .bytes = buffer->bytes,
-                                   .stream = ech_machine_stream(m, buffer->queue, buffer->pool),
-                                   .upper_end = buffer->upper_end,
-                                   .private_pool = buffer->pool != ECH_NONE,
-                                   .captured = buffer->pool != ECH_NONE && ech_pool_is_capture(ech_trace_string(m->trace, buffer->pool))};
+        EchAllocRequest request = request_of(m, buffer, id);
         EchFit fit = ech_allocator_alloc(m->allocators[memory], &request, &place);
         if (fit != ECH_FIT_OK)
             return fit;
@@ -295,11 +301,11 @@ void ech_machine_run_free(EchMachine *m, uint32_t op, uint64_t ordinal)
 }
 
 /* A private pool is released, which what it gives back tells. */
-static void release_pool(EchMachine *m, uint32_t op, EchId pool)
+static void release_pool(EchMachine *m, const EchOp *op, EchId pool)
 {
     const EchQueue *queues = ech_trace_queues(m->trace);
     for (uint32_t q = 0; q + 1 < m->n_queues; q++) {
-        if (m->ops[op].queue != ECH_NONE && queues[q].device != queues[m->ops[op].queue].device)
+        if (op->queue != ECH_NONE && queues[q].device != queues[op->queue].device)
             continue;
         for (uint32_t i = 0; i < m->n_memories; i++) {
             if (m->allocators[i])
@@ -308,16 +314,16 @@ static void release_pool(EchMachine *m, uint32_t op, EchId pool)
     }
 }
 
-void ech_machine_run_mark(EchMachine *m, uint32_t op)
+void ech_machine_run_mark(EchMachine *m, const EchOp *op)
 {
-    const char *name = ech_trace_string(m->trace, m->ops[op].name), *pool = ech_mark_pool(name);
+    const char *name = ech_trace_string(m->trace, op->name), *pool = ech_mark_pool(name);
     if (!ech_mark_gives_segment(name))
         return;
-    EchId stack = m->ops[op].stack, id = pool && m->pools ? (EchId)GPOINTER_TO_UINT(g_hash_table_lookup(m->pools, pool)) - 1 : ECH_NONE;
+    EchId stack = op->stack, id = pool && m->pools ? (EchId)GPOINTER_TO_UINT(g_hash_table_lookup(m->pools, pool)) - 1 : ECH_NONE;
     if (id != ECH_NONE)
         release_pool(m, op, id);
     uint64_t address;
-    if (m->begun != NOWHERE && ech_mark_address(name, &address) && ech_allocator_give_back(m->allocators[m->begun], address, m->ops[op].bytes)) {
+    if (m->begun != NOWHERE && ech_mark_address(name, &address) && ech_allocator_give_back(m->allocators[m->begun], address, op->bytes)) {
         note_memory(m, m->begun);
         return;
     }
@@ -329,6 +335,78 @@ void ech_machine_run_mark(EchMachine *m, uint32_t op)
             continue;
         (void)ech_allocator_empty_cache(m->allocators[i]);
         note_memory(m, i);
+    }
+}
+
+void ech_machine_hold(EchMachine *m, EchId buffer, const EchPlacement *place)
+{
+    if (!m->held)
+        m->held = g_hash_table_new_full(NULL, NULL, NULL, g_free);
+    g_hash_table_insert(m->held, GUINT_TO_POINTER(buffer + 1), g_memdup2(place, sizeof *place));
+}
+
+/* Asked for before the trace: under the buffer's number, as long as it is held. */
+static void ask_before(EchMachine *m, EchId id)
+{
+    const EchBuffer *buffer = &ech_trace_buffers(m->options->whole)[id];
+    EchAllocator *allocator = m->allocators[buffer->memory];
+    if (!allocator || buffer->alias_of != ECH_NONE || buffer->offset != ECH_OFFSET_NONE)
+        return;
+    EchAllocRequest request = request_of(m, buffer, id);
+    EchPlacement place = {.reservation = -1};
+    EchFit fit = ech_allocator_alloc(allocator, &request, &place);
+    if (fit == ECH_FIT_OK) {
+        m->memories[buffer->memory].live += place.rounded;
+        ech_machine_hold(m, id, &place);
+        return;
+    }
+    EchAllocStats stats;
+    ech_allocator_counters(allocator, &stats);
+    m->memories[buffer->memory].reserved = stats.reserved;
+    ech_machine_record_failure(m, buffer->memory, ECH_NONE, id, buffer->bytes, fit);
+    m->stop = !m->options->keep_going;
+}
+
+static void give_back_before(EchMachine *m, EchId id)
+{
+    const EchPlacement *place = m->held ? g_hash_table_lookup(m->held, GUINT_TO_POINTER(id + 1)) : NULL;
+    if (!place)
+        return;
+    uint32_t memory = ech_trace_buffers(m->options->whole)[id].memory;
+    ech_allocator_release(m->allocators[memory], id);
+    m->memories[memory].live -= MIN(m->memories[memory].live, place->rounded);
+    g_hash_table_remove(m->held, GUINT_TO_POINTER(id + 1));
+}
+
+void ech_machine_run_before(EchMachine *m)
+{
+    const EchTrace *whole = m->options->whole;
+    if (!whole)
+        return;
+    size_t n_buffers = ech_trace_n_buffers(whole);
+    for (uint32_t i = 0; i < m->n_memories; i++)
+        m->next_id[i] = (uint32_t)n_buffers;
+    for (size_t i = 0; i < n_buffers && m->held; i++) {
+        const EchPlacement *place = g_hash_table_lookup(m->held, GUINT_TO_POINTER(i + 1));
+        if (place)
+            m->memories[ech_trace_buffers(whole)[i].memory].live += place->rounded;
+    }
+    for (size_t i = 0; i < n_buffers && !m->stop; i++) {
+        if (ech_trace_buffers(whole)[i].resident && !(m->held && g_hash_table_contains(m->held, GUINT_TO_POINTER(i + 1))))
+            ask_before(m, (EchId)i);
+    }
+    for (size_t i = 0; i < m->options->n_before && !m->stop; i++) {
+        const EchOp *op = &ech_trace_ops(whole)[i];
+        if (op->kind == ECH_OP_ALLOC)
+            ask_before(m, op->target);
+        else if (op->kind == ECH_OP_FREE)
+            give_back_before(m, op->target);
+        else if (op->kind == ECH_OP_MARK)
+            ech_machine_run_mark(m, op);
+    }
+    for (uint32_t i = 0; i < m->n_memories; i++) { /* what is held is resident, and counted as that */
+        m->memories[i].live = m->memories[i].peak_live = 0;
+        g_array_set_size(m->memories[i].series, 0);
     }
 }
 

@@ -177,7 +177,7 @@ struct EchMachine {
     EchAllocator **allocators; /* Per trace memory, or NULL. */
     uint32_t *next_id;
     uint32_t begun;          /* the memory whose allocator began in a recorded state, or NOWHERE */
-    GHashTable *seed_of;     /* its resident buffers + 1 -> EchSeedBlock */
+    GHashTable *held;        /* resident buffers + 1 that allocators hold before the run -> EchPlacement, or NULL */
     EchBytes *limits;        /* Per trace memory; UINT64_MAX unlimited. */
     uint32_t *space_waiters; /* Per trace memory, first; lists keep order. */
     uint32_t *pending_frees; /* Per trace memory. */
@@ -331,7 +331,7 @@ Instance *ech_machine_find_instance(EchMachine *m, uint32_t life, uint64_t ordin
 /** Counts an allocation that does not fit; the first is the one reported, with the largest buffers that were there. */
 void ech_machine_record_failure(EchMachine *m, uint32_t memory, EchId op, EchId buffer, EchBytes asked, EchFit fit);
 /** A MARK: a private pool gives a segment back, which it does once what it was for is gone. */
-void ech_machine_run_mark(EchMachine *m, uint32_t op);
+void ech_machine_run_mark(EchMachine *m, const EchOp *op);
 /** Tries to give life @life its bytes; @op: its ALLOC, or ECH_NONE. */
 EchFit ech_machine_allocate(EchMachine *m, uint32_t life, uint64_t ordinal, EchId op);
 /** The FREE @op has run: gives the bytes back, or leaves that to the last use still running. */
@@ -343,6 +343,10 @@ bool ech_machine_space_may_come(const EchMachine *m, uint32_t queue, uint32_t me
 
 /* machine_loop.c */
 
+/** Asks allocators for what was asked for before the trace (EchReplayOptions.whole). */
+void ech_machine_run_before(EchMachine *m);
+/** An allocator holds resident buffer @buffer at @place before the run, under the buffer's number. */
+void ech_machine_hold(EchMachine *m, EchId buffer, const EchPlacement *place);
 /** The queue's head is a loop's begin: goes in, or past a loop without trips. False: it must wait for the loop's op. */
 bool ech_machine_begin_loop(EchMachine *m, uint32_t queue);
 /** The queue's head is the end of an iteration: the next one, or out of the loop. */

@@ -63,7 +63,11 @@ typedef struct {
     EchTime start;               /**< Picoseconds added to every time of the run; 0. */
     EchAddressOrder order;       /**< Of addresses of the device's memory, for its allocator. */
     const EchReplayStart *begin; /**< Where that fits, and what is given back is what was in the recording; NULL: from an empty memory. Borrowed. */
-    bool context;                /**< The trace is of a process that asks as it goes: what its context takes of the device's memory is not there for it. */
+    /** The whole of which the trace is a part (ech_trace_part), and how many of its operations come before: allocators have been asked for what those ask for.
+     * NULL: none. Borrowed. */
+    const EchTrace *whole;
+    EchId n_before;
+    bool context; /**< The trace is of a process that asks as it goes: what its context takes of the device's memory is not there for it. */
 } EchReplayOptions;
 extern const EchParam ech_replay_params[];
 

@@ -182,7 +182,8 @@ EchMemoryUse *ech_report_uses(const EchReport *report, size_t *ret_n)
         EchMemoryUse use = {
             .memory = m->name, .bytes = strcmp(m->allocator, "fixed") == 0 ? m->fixed_extent : MAX(m->peak_live, m->fixed_extent), .available = m->available};
         if (failed)
-            use.bytes = MAX(use.bytes, run->failure.op == ECH_NONE ? run->failure.asked : ech_bytes_add(run->failure.live, run->failure.asked));
+            use.bytes = MAX(use.bytes, run->failure.op == ECH_NONE && run->failure.buffer == ECH_NONE ? run->failure.asked
+                                                                                                      : ech_bytes_add(run->failure.live, run->failure.asked));
         for (size_t k = 0; k < n; k++) {
             if (strcmp(rows[k].memory, m->name) != 0)
                 continue;

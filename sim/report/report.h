@@ -24,6 +24,7 @@ typedef struct {
     const char *trace_path;    /**< As given. */
     const char *format;        /**< Of the captured file. */
     const EchTrace *trace;     /**< What was replayed. */
+    bool is_step;              /**< That is a step of a longer trace. */
     const EchProgram *program; /**< Where it was lowered from, or NULL. */
     const EchDevice *device;
     const EchRun *run;

@@ -255,14 +255,14 @@ static void append_failure(GString *out, const EchReport *report, unsigned colum
     }
     g_autofree char *asked = ech_format_bytes(f->asked), *live = ech_format_bytes(f->live), *limit = ech_format_bytes(f->limit),
                     *reserved = ech_format_bytes(f->reserved), *when = ech_format_time(f->time);
-    if (f->op == ECH_NONE) {
+    if (f->op == ECH_NONE && f->buffer == ECH_NONE) {
         g_string_append_printf(out, "  From the start: what %s is to hold takes %s, its limit is %s.\n", f->memory, asked, limit);
     } else {
         g_autofree char *name = ech_report_buffer_name(report->trace, f->buffer);
-        const EchOp *op = &ech_trace_ops(report->trace)[f->op];
-        const char *who = f->buffer == ECH_NONE ? ech_trace_string(report->trace, op->name) : name;
+        const char *who = f->buffer == ECH_NONE ? ech_trace_string(report->trace, ech_trace_ops(report->trace)[f->op].name) : name;
         g_autoptr(GString) text = g_string_new(NULL);
-        g_string_printf(text, "At %s '%s' asks for %s more in %s: %s of %s are live, %s reserved", when, who, asked, f->memory, live, limit, reserved);
+        g_string_printf(text, "%s %s '%s' asks for %s more in %s: %s of %s are live, %s reserved", f->op == ECH_NONE ? "Before" : "At",
+                        f->op == ECH_NONE ? "that begins" : when, who, asked, f->memory, live, limit, reserved);
         /* Enough is free, but only with what no cache gives back. */
         bool kept = f->fit == ECH_FIT_FRAGMENTED && f->kept && f->asked > f->limit - MIN(f->limit, ech_bytes_add(f->live, f->kept));
         if (kept)
@@ -274,7 +274,7 @@ static void append_failure(GString *out, const EchReport *report, unsigned colum
     size_t n_live;
     g_autofree EchHolder *live_then = ech_report_failure_holders(report, &n_live);
     if (n_live) {
-        g_string_append(out, f->op == ECH_NONE ? "  What that is:\n" : "  What held the memory:\n");
+        g_string_append(out, f->op == ECH_NONE && f->buffer == ECH_NONE ? "  What that is:\n" : "  What held the memory:\n");
         append_holders(out, report, live_then, n_live, 10, "  ", columns);
     }
 }

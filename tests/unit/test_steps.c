@@ -1,5 +1,7 @@
-/* Steps between marks of a recorded program. */
+/* Steps between marks of a recorded program, and one alone. */
+#include "sim/base/error.h"
 #include "sim/report/steps.h"
+#include "sim/trace/step.h"
 #include "tests/support/made.h"
 
 #include <check.h>
@@ -130,6 +132,91 @@ START_TEST(by_optimizers_of_each_parameter)
 }
 END_TEST
 
+/* What is alive is resident, what was waited for has been, what is left has the numbers that it had. */
+START_TEST(one_alone)
+{
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId other = ech_trace_builder_queue(b, "other", ECH_QUEUE_COMPUTE, 0);
+    EchId gone = ech_test_buffer(b, "gone", 1000, ECH_ROLE_TEMPORARY, false), kept = ech_test_buffer(b, "kept", 2000, ECH_ROLE_ACTIVATION, false),
+          made = ech_test_buffer(b, "made", 3000, ECH_ROLE_TEMPORARY, false);
+    EchBuffer view = *ech_trace_builder_peek_buffer(b, kept);
+    view.alias_of = kept;
+    view.alias_offset = 1000;
+    view.bytes = 500;
+    EchId alias = ech_trace_builder_buffer(b, view);
+    ech_test_put(b, ECH_OP_ALLOC, gone);
+    ech_test_put(b, ECH_OP_ALLOC, kept);
+    ech_test_kernel(b, ECH_TEST_MS, gone, ECH_WRITE, 1);
+    ech_test_put(b, ECH_OP_FREE, gone);
+    ech_test_put(b, ECH_OP_SIGNAL, 7);
+    EchId begin = (EchId)ech_trace_builder_n_ops(b);
+    EchId been = ech_test_put(b, ECH_OP_WAIT, 7), first = ech_test_put(b, ECH_OP_ALLOC, made);
+    ech_test_kernel(b, ECH_TEST_MS, alias, ECH_READ, 1);
+    ech_trace_builder_dep(b, begin - 3, 0);
+    ech_trace_builder_dep(b, first, 0);
+    ech_test_put(b, ECH_OP_SIGNAL, 8);
+    EchId loop = ech_test_loop(b, 3);
+    EchId waits = ech_test_put(b, ECH_OP_WAIT, 8);
+    ech_trace_builder_peek_op(b, waits)->queue = ech_trace_builder_peek_op(b, loop)->queue = other;
+    ech_test_close_loop(b, loop);
+    EchId end = (EchId)ech_trace_builder_n_ops(b);
+    ech_test_put(b, ECH_OP_FREE, kept);
+    g_autoptr(EchTrace) trace = ech_test_finish(b);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchTrace) part = ech_trace_part(trace, begin, end, &error);
+    ck_assert_ok(part != NULL, error);
+    const EchOp *ops = ech_trace_ops(part);
+    ck_assert_uint_eq(ech_trace_n_ops(part), end - begin);
+    ck_assert_int_eq(ops[been - begin].kind, ECH_OP_MARK);
+    ck_assert_uint_eq(ops[been - begin].target, ECH_NONE);
+    ck_assert_uint_eq(ops[2].n_deps, 1);
+    ck_assert_uint_eq(ech_trace_deps(part)[ops[2].first_dep].op, first - begin);
+    ck_assert_int_eq(ops[waits - begin].kind, ECH_OP_WAIT);
+    ck_assert_uint_eq(ops[waits - begin].target, 8);
+    const EchBuffer *buffers = ech_trace_buffers(part);
+    ck_assert(!buffers[gone].resident && buffers[gone].bytes == 0);
+    ck_assert(buffers[kept].resident && buffers[kept].bytes == 2000);
+    ck_assert(buffers[alias].alias_of == kept && buffers[alias].alias_offset == 1000 && buffers[alias].bytes == 500);
+    ck_assert(!buffers[made].resident && buffers[made].bytes == 3000);
+    /* Neither end within the loop. */
+    ck_assert_ptr_null(ech_trace_part(trace, waits, end, &error));
+    ck_assert_int_eq(error->code, ECH_ERROR_UNSUPPORTED);
+    g_clear_error(&error);
+    ck_assert_ptr_null(ech_trace_part(trace, begin, waits, &error));
+    ck_assert_int_eq(error->code, ECH_ERROR_UNSUPPORTED);
+}
+END_TEST
+
+/* Nothing of what was held before is asked for again where it has no room: then the program would not have come so far. */
+START_TEST(no_room_before)
+{
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId large = ech_test_buffer(b, "large", 6000000000, ECH_ROLE_TEMPORARY, false),
+          small = ech_test_buffer(b, "small", 3000000000, ECH_ROLE_TEMPORARY, false);
+    ech_test_put(b, ECH_OP_ALLOC, large);
+    ech_test_put(b, ECH_OP_ALLOC, small);
+    ech_test_put(b, ECH_OP_FREE, large);
+    ech_test_kernel(b, ECH_TEST_MS, small, ECH_READ, 1);
+    g_autoptr(EchTrace) trace = ech_test_finish(b);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchTrace) part = ech_trace_part(trace, 3, 4, &error);
+    ck_assert_ok(part != NULL, error);
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    EchReplayOptions options = {0};
+    ech_params_defaults(ech_replay_params, &options);
+    options.engine = ECH_ENGINE_NATIVE;
+    options.whole = trace;
+    options.n_before = 3;
+    g_autoptr(EchRun) run = ech_replay_run(part, device, NULL, &options, &error);
+    ech_params_clear(ech_replay_params, &options);
+    ck_assert_ok(run != NULL, error);
+    ck_assert(!run->fits && !run->completed);
+    ck_assert(run->failure.op == ECH_NONE && run->failure.buffer == small);
+    ck_assert_uint_eq(run->failure.asked, 3000000000);
+    ck_assert_uint_ge(run->failure.live, 6000000000);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("steps");
@@ -137,6 +224,8 @@ int main(void)
     tcase_add_test(tcase, numbered);
     tcase_add_test(tcase, by_optimizer);
     tcase_add_test(tcase, by_optimizers_of_each_parameter);
+    tcase_add_test(tcase, one_alone);
+    tcase_add_test(tcase, no_room_before);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }

@@ -1,0 +1,283 @@
+#include "sim/trace/step.h"
+
+#include "sim/base/error.h"
+
+#include <string.h>
+
+/* Marks of one kind, in program order. */
+typedef struct {
+    const char *stem; /* not ended: the first @length bytes */
+    size_t length;
+    EchId queue;
+    GArray *ops; /* EchId */
+} Kind;
+
+static void kind_free(gpointer data)
+{
+    g_array_unref(((Kind *)data)->ops);
+    g_free(data);
+}
+
+/* Bytes of @name before the number it ends in, or of all of it where it is an optimizer's step; 0 where it names no step. */
+static size_t stem_length(const char *name)
+{
+    if (ech_mark_is_optimizer(name))
+        return strlen(name);
+    if (g_str_has_prefix(name, "START ") || g_str_has_prefix(name, "END ")) /* PyTorch's own annotations: compilation, say */
+        return 0;
+    size_t length = strlen(name), stem = length;
+    while (stem > 0 && g_ascii_isdigit(name[stem - 1]))
+        stem--;
+    if (stem == length)
+        return 0;
+    static const char *const words[] = {"step", "iter", "batch", "epoch"};
+    g_autofree char *lower = g_ascii_strdown(name, (gssize)stem);
+    for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
+        if (strstr(lower, words[i]))
+            return stem;
+    }
+    return 0;
+}
+
+static Kind *kind_of(GPtrArray *kinds, const char *name, size_t length, EchId queue)
+{
+    for (guint i = 0; i < kinds->len; i++) {
+        Kind *kind = kinds->pdata[i];
+        if (kind->queue == queue && kind->length == length && memcmp(kind->stem, name, length) == 0)
+            return kind;
+    }
+    if (kinds->len == 64) /* more kinds than anybody counts steps by */
+        return NULL;
+    Kind *kind = g_new(Kind, 1);
+    *kind = (Kind){name, length, queue, g_array_new(FALSE, FALSE, sizeof(EchId))};
+    g_ptr_array_add(kinds, kind);
+    return kind;
+}
+
+/* The kind with the most marks; those that are numbered go before optimizers' steps, which tell the same in the middle of it. */
+static const Kind *best_kind(const GPtrArray *kinds)
+{
+    const Kind *best = NULL;
+    for (guint i = 0; i < kinds->len; i++) {
+        const Kind *kind = kinds->pdata[i];
+        bool numbered = !ech_mark_is_optimizer(kind->stem), best_numbered = best && !ech_mark_is_optimizer(best->stem);
+        if (kind->ops->len < 2)
+            continue;
+        if (!best || (numbered && !best_numbered) || (numbered == best_numbered && kind->ops->len > best->ops->len))
+            best = kind;
+    }
+    return best;
+}
+
+static bool runs(const EchOp *op)
+{
+    return op->kind == ECH_OP_KERNEL || op->kind == ECH_OP_COLLECTIVE;
+}
+
+/* Of several optimizers' steps with no forward pass between them (one for each parameter, within the backward pass), the first is the program's. Where nobody
+ * names modules, all are. */
+static void keep_first_of_each(const EchTrace *trace, GArray *marks)
+{
+    const EchOp *ops = ech_trace_ops(trace);
+    g_autofree uint8_t *told = g_new0(uint8_t, ech_trace_n_strings(trace) + 1); /* of a stack: 1 in no forward pass of a module, 2 in one */
+    g_autoptr(GArray) firsts = g_array_new(FALSE, FALSE, sizeof(EchId));
+    guint next = 0;
+    bool forward = true, known = false;
+    for (size_t i = 0; i < ech_trace_n_ops(trace) && next < marks->len; i++) {
+        if (g_array_index(marks, EchId, next) == i) {
+            EchId mark = g_array_index(marks, EchId, next++);
+            if (forward)
+                g_array_append_val(firsts, mark);
+            forward = false;
+        } else if (runs(&ops[i]) && ops[i].stack < ech_trace_n_strings(trace)) {
+            uint8_t *of = &told[ops[i].stack];
+            const char *stack = *of == 0 ? ech_trace_string(trace, ops[i].stack) : NULL;
+            if (stack)
+                *of = strstr(stack, "nn.Module: ") && !strstr(stack, "autograd::engine::evaluate_function: ") ? 2 : 1;
+            forward |= *of == 2;
+            known |= *of == 2;
+        }
+    }
+    if (known) {
+        g_array_set_size(marks, 0);
+        g_array_append_vals(marks, firsts->data, firsts->len);
+    }
+}
+
+static GPtrArray *kinds_of(const EchTrace *trace)
+{
+    GPtrArray *kinds = g_ptr_array_new_with_free_func(kind_free);
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        if (op->kind != ECH_OP_MARK || op->queue == ECH_NONE || ech_trace_queues(trace)[op->queue].kind != ECH_QUEUE_HOST)
+            continue;
+        const char *name = ech_trace_string(trace, op->name);
+        size_t length = stem_length(name);
+        Kind *kind = length ? kind_of(kinds, name, length, op->queue) : NULL;
+        EchId id = (EchId)i;
+        if (kind)
+            g_array_append_val(kind->ops, id);
+    }
+    for (guint i = 0; i < kinds->len; i++) {
+        const Kind *kind = kinds->pdata[i];
+        if (ech_mark_is_optimizer(kind->stem))
+            keep_first_of_each(trace, kind->ops);
+    }
+    return kinds;
+}
+
+EchTraceStep *ech_trace_steps(const EchTrace *trace, size_t *ret_n)
+{
+    *ret_n = 0;
+    g_autoptr(GPtrArray) kinds = kinds_of(trace);
+    const Kind *kind = best_kind(kinds);
+    if (!kind)
+        return NULL;
+    guint n = kind->ops->len - (ech_mark_is_optimizer(kind->stem) ? 1 : 0);
+    g_autoptr(GArray) steps = g_array_new(FALSE, FALSE, sizeof(EchTraceStep));
+    for (guint i = 0; i < n; i++) {
+        EchTraceStep step = {.mark = g_array_index(kind->ops, EchId, i), .end = (EchId)ech_trace_n_ops(trace), .next = ECH_NONE, .last = ECH_NONE};
+        if (i + 1 < kind->ops->len)
+            step.next = step.end = g_array_index(kind->ops, EchId, i + 1);
+        for (EchId op = step.mark; op < step.end; op++)
+            step.last = runs(&ech_trace_ops(trace)[op]) ? op : step.last;
+        if (step.last != ECH_NONE)
+            g_array_append_val(steps, step);
+    }
+    if (steps->len < (n < kind->ops->len ? 1 : 2))
+        return NULL;
+    *ret_n = steps->len;
+    return (EchTraceStep *)(void *)g_array_steal(steps, NULL);
+}
+
+/* A part in the making. */
+typedef struct {
+    const EchTrace *trace;
+    EchTraceBuilder *b;
+    EchId begin, end;
+    bool *there; /* by buffer that is no alias: alive at the begin */
+    bool *used;  /* likewise: that, or allocated in the part */
+} Part;
+
+static bool cuts_no_loop(const Part *p, GError **error)
+{
+    const EchOp *ops = ech_trace_ops(p->trace);
+    for (size_t i = 0; i < p->end; i++) {
+        if (ops[i].kind != ECH_OP_LOOP)
+            continue;
+        size_t last = i + ops[i].target; /* of its body */
+        if ((i < p->begin && last >= p->begin) || last >= p->end) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "a part of a trace cannot begin or end within a loop ('%s')",
+                        ech_trace_string(p->trace, ops[i].name));
+            return false;
+        }
+        i = last;
+    }
+    return true;
+}
+
+static void find_buffers(Part *p)
+{
+    const EchOp *ops = ech_trace_ops(p->trace);
+    for (size_t i = 0; i < ech_trace_n_buffers(p->trace); i++)
+        p->there[i] = ech_trace_buffers(p->trace)[i].resident;
+    for (size_t i = 0; i < p->begin; i++) {
+        if (ops[i].kind == ECH_OP_ALLOC || ops[i].kind == ECH_OP_FREE)
+            p->there[ops[i].target] = ops[i].kind == ECH_OP_ALLOC;
+    }
+    memcpy(p->used, p->there, ech_trace_n_buffers(p->trace) * sizeof *p->used);
+    for (size_t i = p->begin; i < p->end; i++) {
+        if (ops[i].kind == ECH_OP_ALLOC)
+            p->used[ops[i].target] = true;
+    }
+}
+
+/* Whether a WAIT has something to wait for that is left; @signals: events of the part so far. */
+static bool still_waits(const Part *p, const EchOp *op, GHashTable *signals)
+{
+    bool waits = op->launch != ECH_NONE || (op->target == ECH_NONE && op->n_deps == 0); /* the former: for other hosts */
+    if (op->target != ECH_NONE)
+        waits |= g_hash_table_contains(signals, GUINT_TO_POINTER(op->target));
+    for (uint32_t d = op->first_dep; d < op->first_dep + op->n_deps && !waits; d++)
+        waits = ech_trace_deps(p->trace)[d].op >= p->begin;
+    return waits;
+}
+
+static void copy_tables(const Part *p)
+{
+    for (size_t i = 0; i < ech_trace_n_strings(p->trace); i++) {
+        EchId id = ech_trace_builder_string(p->b, ech_trace_string(p->trace, (EchId)i), -1);
+        g_assert(id == i);
+    }
+    for (size_t i = 0; i < ech_trace_n_memories(p->trace); i++)
+        (void)ech_trace_builder_memory(p->b, ech_trace_memory(p->trace, (EchId)i));
+    for (size_t i = 0; i < ech_trace_n_queues(p->trace); i++) {
+        const EchQueue *queue = &ech_trace_queues(p->trace)[i];
+        (void)ech_trace_builder_queue(p->b, ech_trace_string(p->trace, queue->name), (EchQueueKind)queue->kind, queue->device);
+    }
+    const char *key, *value;
+    for (size_t i = 0; (key = ech_trace_property(p->trace, i, &value)); i++)
+        ech_trace_builder_set_property(p->b, key, value);
+}
+
+static void copy_buffers(const Part *p)
+{
+    const EchBuffer *buffers = ech_trace_buffers(p->trace);
+    for (size_t i = 0; i < ech_trace_n_buffers(p->trace); i++) {
+        EchBuffer buffer = buffers[i];
+        size_t root = i;
+        while (buffers[root].alias_of != ECH_NONE)
+            root = buffers[root].alias_of;
+        buffer.resident = p->there[root];
+        buffer.loop = buffer.loop >= p->begin && buffer.loop < p->end ? buffer.loop - p->begin : ECH_NONE;
+        if (!p->used[root]) {
+            buffer.bytes = buffer.rounded = buffer.dense = buffer.alias_offset = 0;
+            buffer.offset = ECH_OFFSET_NONE;
+        }
+        ech_trace_builder_buffer(p->b, buffer);
+    }
+}
+
+static void copy_ops(const Part *p)
+{
+    g_autoptr(GHashTable) signals = g_hash_table_new(NULL, NULL);
+    for (EchId i = p->begin; i < p->end; i++) {
+        EchOp op = ech_trace_ops(p->trace)[i];
+        if (op.kind == ECH_OP_SIGNAL)
+            g_hash_table_add(signals, GUINT_TO_POINTER(op.target));
+        bool waits = op.kind == ECH_OP_WAIT;
+        if (waits && !still_waits(p, &op, signals))
+            op.kind = ECH_OP_MARK; /* so that loops stay as long as they are */
+        if (waits && (op.kind == ECH_OP_MARK || !g_hash_table_contains(signals, GUINT_TO_POINTER(op.target))))
+            op.target = ECH_NONE;
+        ech_trace_builder_op(p->b, op);
+        for (uint32_t u = op.first_use; u < op.first_use + op.n_uses; u++) {
+            const EchUse *use = &ech_trace_uses(p->trace)[u];
+            ech_trace_builder_use(p->b, use->buffer, (EchAccess)use->access, use->bytes, (EchPattern)use->pattern, (EchOrigin)use->origin);
+        }
+        for (uint32_t w = op.first_work; w < op.first_work + op.n_work; w++) {
+            const EchWork *work = &ech_trace_work(p->trace)[w];
+            ech_trace_builder_work(p->b, (EchWorkUnit)work->unit, (EchDtype)work->dtype, work->count, (EchOrigin)work->origin);
+        }
+        for (uint32_t d = op.first_dep; d < op.first_dep + op.n_deps; d++) {
+            const EchDep *dep = &ech_trace_deps(p->trace)[d];
+            if (dep->op >= p->begin)
+                ech_trace_builder_dep(p->b, dep->op - p->begin, dep->distance);
+        }
+    }
+}
+
+EchTrace *ech_trace_part(const EchTrace *trace, EchId begin, EchId end, GError **error)
+{
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(trace));
+    size_t n_buffers = ech_trace_n_buffers(trace);
+    g_autofree bool *there = g_new0(bool, n_buffers + 1), *used = g_new0(bool, n_buffers + 1);
+    Part p = {trace, builder, begin, end, there, used};
+    if (!cuts_no_loop(&p, error))
+        return NULL;
+    find_buffers(&p);
+    copy_tables(&p);
+    copy_buffers(&p);
+    copy_ops(&p);
+    return ech_trace_builder_finish(builder, error);
+}

@@ -1,0 +1,25 @@
+/** @file step.h
+ * The steps of a captured program, as its marks tell them (ProfilerStep#3, "step 3", Optimizer.step), and a part of a trace alone.
+ */
+#pragma once
+#include "sim/trace/trace.h"
+
+/** The operations [mark, end), which begin with a mark and have kernels or collectives in them. */
+typedef struct {
+    EchId mark;
+    EchId end;
+    EchId next; /**< The mark of the same kind behind it, or ECH_NONE. */
+    EchId last; /**< The last of its kernels and collectives. */
+} EchTraceStep;
+/** In order. An optimizer's step ends a step of the program: from one to the next is a whole one, and what follows the last is none. NULL and 0 where no two
+ * marks of a kind tell steps. g_free. */
+EchTraceStep *ech_trace_steps(const EchTrace *trace, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
+/** Whether a mark's name is an optimizer's step: a step goes from it to the next. */
+static inline bool ech_mark_is_optimizer(const char *name)
+{
+    return g_str_has_prefix(name, "Optimizer.step");
+}
+
+/** The operations [begin, end) alone: what is alive before them is resident, what they wait for of earlier ones has been. Strings, memories, queues and buffers
+ * keep their numbers; buffers that are neither alive then nor allocated later have no bytes. ECH_ERROR_UNSUPPORTED where a loop is cut. */
+EchTrace *ech_trace_part(const EchTrace *trace, EchId begin, EchId end, GError **error) G_GNUC_WARN_UNUSED_RESULT;
