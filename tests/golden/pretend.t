@@ -39,7 +39,7 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
   4.99 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.49 GiB, 512 MiB of it the process's context.
   It takes 69.1 ms, bound by pageable port (47 % of the critical path).
   No schedule of it is shorter than 68.4 ms on this device; with no overlap at all it takes 84.3 ms.
-  Steps: 2, the middle one takes 12.1 ms
+  Steps: 2, the middle one takes 12.1 ms; --step N tells all of this of one alone
     12.1 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 4.63 GiB
     11.8 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
 
@@ -67,6 +67,42 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
   Of the kernels' time 32 % is products, which are held against published times; 68 % other kernels with constants from recorded ones of their class; 1 % assumed (most of it scatter).
   - PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
   - 27 copies of 346 MiB in all are from or to pageable host memory; --pass pin says what pinned memory would be worth
+$ for how in '' '--pass remat:modules=blocks.*,above=1' '--set device.memories.hbm.capacity=4GiB'; do echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --engine native --step last $how | sed -n '1p;/fit/I,/It takes/p;/It takes [0-9.]* [%t]/p;/Steps/,/^$/p;/alone/p'; done
+gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
+  It fits. hbm 4.63 GiB of 78.6 GiB (6 %)
+  4.99 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.49 GiB, 512 MiB of it the process's context.
+  It takes 11.8 ms, bound by hbm port (51 % of the critical path).
+  Steps: one whole one
+    11.8 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
+
+  - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
+gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
+  It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
+  4.52 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.02 GiB, 512 MiB of it the process's context.
+  It takes 12.7 ms, bound by hbm port (51 % of the critical path).
+    It takes 7.8 % longer: 11.8 ms -> 12.7 ms. Along the critical path: +391 us hbm port, +373 us matrix unit, +129 us latency inside kernels.
+  Steps: one whole one
+    12.7 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
+
+  - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
+gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
+  IT DOES NOT FIT. hbm 2.98 GiB of 2.61 GiB (114 %)
+  Before that begins 'gpt_train.py:59 (functional.py:3561)' asks for 1000 MiB more in hbm: 2.00 GiB of 2.61 GiB are live, 2.03 GiB reserved.
+  What would make it fit: 'echelon advise', with the same --trace and --device.
+  That is before anything ran.
+
+  Kernel times: 163 kernel model. Engine: native (0.1.0).
+  - PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
+  - 27 copies of 346 MiB in all are from or to pageable host memory; --pass pin says what pinned memory would be worth
+  - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
+  - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
+$ echelon run --trace traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --step 1..2 | grep -E 'It takes|alone, from'
+  It takes 52.2 ms, step 2 of 2 takes 26.1 ms; 20.3 % of all ranks' time in that step is waiting for one another.
+    ranks 0, 1: steps 1 to 2 of 2 alone, from Optimizer.step#SGD.step to the next: what was asked for before is held as it was then, and takes no time here
+$ printf 'trace: gpt_pytorch.h100\ndevice: h100-sxm\nreplay: {engine: native}\nsweep: [{path: step, values: [1, 2, 1..2]}]\n' >$T/e.yaml; echelon run $T/e.yaml | grep -E '^ *(1|2|1\.\.2)  '
+  1     yes   12.7 ms    1.000  4.63 GiB  hbm port
+  2     yes   11.8 ms    0.934  4.63 GiB  hbm port
+  1..2  yes   24.5 ms    1.933  4.63 GiB  hbm port
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass pin | grep -E 'It takes'
   It takes 43.1 ms, bound by hbm port (43 % of the critical path).
     It takes 37.7 % less time: 69.1 ms -> 43.1 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
@@ -96,17 +132,17 @@ in use when most is, 4.63 GiB, by what asked for it
      972 MiB     67 blocks  of 12 more lines (--top)
 
 $ echelon import traces/gpt_pytorch.h100 --anonymize -o $T/a.ech >/dev/null 2>&1; for pass in pin 'remat:modules=*.0' offload:what=activations; do for f in $T/a.ech traces/gpt_pytorch.h100; do echelon run --trace $f --device h100-sxm --engine native --pass $pass | grep -E "It takes|reserved by|Steps|forward, recomp" >$T/$(basename $f).said; done; cmp $T/a.ech.said $T/gpt_pytorch.h100.said; grep Steps $T/a.ech.said; done; ! grep -e gpt_train -e /opt/ $T/a.ech
-  Steps: 2, the middle one takes 12.1 ms
-  Steps: 2, the middle one takes 12.5 ms
-  Steps: 2, the middle one takes 37.4 ms
+  Steps: 2, the middle one takes 12.1 ms; --step N tells all of this of one alone
+  Steps: 2, the middle one takes 12.5 ms; --step N tells all of this of one alone
+  Steps: 2, the middle one takes 37.4 ms; --step N tells all of this of one alone
 $ for how in checkpoint save_on_cpu; do echelon run --trace traces/gpt_pytorch_measures.h100/$how.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/p;/Steps/,/^$/p'; done
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
-  Steps: 2, the middle one takes 13.0 ms
+  Steps: 2, the middle one takes 13.0 ms; --step N tells all of this of one alone
     13.0 ms from Optimizer.step#AdamW.step to the next, 253 kernels, at most 4.09 GiB
     12.7 ms from Optimizer.step#AdamW.step to the next, 199 kernels, at most 4.09 GiB
 
   It fits. hbm 3.46 GiB of 78.6 GiB (4 %), host 2.22 GiB of 2 TiB (0 %)
-  Steps: 2, the middle one takes 99.5 ms
+  Steps: 2, the middle one takes 99.5 ms; --step N tells all of this of one alone
     99.5 ms from Optimizer.step#AdamW.step to the next, 234 kernels, at most 3.46 GiB
     99.3 ms from Optimizer.step#AdamW.step to the next, 180 kernels, at most 3.46 GiB
 
@@ -114,7 +150,7 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
   - remat: left the trace as it is: no module of PyTorch whose path fits 'layers.*' makes arrays that wait; 'run' names modules, and what torch.compile compiled is one
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'remat:modules=blocks.*,above=1' | sed -n '/It fits/p;/Steps/,/^$/p;/ - remat/p'
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
-  Steps: 2, the middle one takes 13.0 ms
+  Steps: 2, the middle one takes 13.0 ms; --step N tells all of this of one alone
     13.0 ms from Optimizer.step#AdamW.step to the next, 251 kernels, at most 4.09 GiB
     12.7 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
 
@@ -122,14 +158,14 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
   - remat: 1 array (1000 MiB) kept: made in parts
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=activations,idle=0,above=1,each=true' | sed -n '/It fits/p;/Steps/,/^$/p;/ - offload/p'
   It fits. hbm 3.46 GiB of 78.6 GiB (4 %), host 1.18 GiB of 2 TiB (0 %)
-  Steps: 2, the middle one takes 60.8 ms
+  Steps: 2, the middle one takes 60.8 ms; --step N tells all of this of one alone
     60.8 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.46 GiB
     60.5 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 3.46 GiB
 
   - offload: 117 arrays (3.53 GiB) on the host; 123 copies there (3.62 GiB) and 123 back (3.62 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=arguments,names=optimizer' | sed -n '/It fits/p;/Steps/,/^$/p;/ - offload/p'
   It fits. hbm 3.96 GiB of 78.6 GiB (5 %), host 692 MiB of 2 TiB (0 %)
-  Steps: 2, the middle one takes 40.8 ms
+  Steps: 2, the middle one takes 40.8 ms; --step N tells all of this of one alone
     31.7 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.96 GiB
     40.8 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 3.96 GiB
 
