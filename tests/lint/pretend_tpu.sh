@@ -87,7 +87,8 @@ def mapped(w, x):
 y = jax.pmap(mapped, axis_name="i", donate_argnums=0)(jnp.ones((8, 128, 128)), jnp.ones((8, 128, 128)))
 assert y.shape == (8, 128, 128) and not y.sum()
 
-split_8 = NamedSharding(Mesh(numpy.array(jax.devices()), ("d",)), P("d"))
+mesh_8 = Mesh(numpy.array(jax.devices()), ("d",))
+split_8 = NamedSharding(mesh_8, P("d"))
 mesh = Mesh(numpy.array(jax.devices()[4:]), ("d",))
 twice = jax.jit(lambda v: v * 2, out_shardings=NamedSharding(mesh, P("d")))
 twice.__wrapped__.__name__ = "twice"
@@ -140,20 +141,45 @@ model = Model()  # a method of jax.jit is one as JAX's are
 assert model.doubled(jnp.ones(4)).shape == (4,) and model.doubled.lower(model, jnp.ones(4)).compile().memory_analysis().argument_size_in_bytes == 512
 
 
-@jax.jit
-def picked(table, at):
-    return table[at]
+@functools.partial(jax.jit, static_argnames="shape", donate_argnames="cache")
+def picked(shape, leaves, cache, at):
+    return jax.tree.unflatten(shape, leaves)["table"][at["which"]] * at["scale"], cache + 1
 
 
-picked(jnp.ones((64, 8)), jnp.array([3, 1, 2]))
+shape, cache = jax.tree.structure({"table": 0}), jnp.ones((512, 1024))
+picked(shape, [jnp.ones((64, 8))], cache, {"which": jnp.array([3, 1, 2]), "scale": 5})
+assert cache.is_deleted()  # with static arguments and numbers beside it
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def trained(state, x):
+    seed, used = jax.random.split(state["seed"])
+    with jax.ensure_compile_time_eval():
+        eight = jax.lax.iota("int32", 8).sum()
+    w = state["w"] - x.sum() * jax.random.uniform(used)
+    return {"w": w, "at": state["at"] + 1, "seed": seed, "rate": jnp.log2(state["rate"])}, w.sum() + eight
+
+
+state, seed = {"w": jnp.ones((512, 512)), "at": jnp.int32(0), "seed": jax.random.key(7), "rate": jnp.float32(16)}, jax.random.key(7)
+with jax.set_mesh(mesh_8):
+    while state["at"] < 3:  # what hangs on counters and seeds alone is computed, and the loop ends
+        state, loss = trained(state, jnp.ones((512, 512)))
+        seed = jax.random.split(seed)[0]
+assert not loss and state["rate"] == 1 and jax.random.key_data(state["seed"]).tolist() == jax.random.key_data(seed).tolist()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 large = jnp.ones((1 << 15, 1 << 14)) * 2  # 2 GiB of the chip's, of which this machine gives nothing
 brought = jax.device_put(numpy.zeros((1 << 15, 1 << 14), "float32"), split_8)
+normal = jax.random.normal(jax.random.key(0), (1 << 15, 1 << 14))  # jitted by JAX itself
+parts = []
+joined = jax.make_array_from_callback((1 << 15, 1 << 14), split_8, lambda at: parts.append(at) or numpy.zeros((1 << 12, 1 << 14), "float32"))
+also = jnp.zeros_like(joined)
+assert len(parts) == 8 and joined.sharding == also.sharding == split_8 and normal.devices() == {chip}
+assert jax.make_array_from_callback((8,), split_8, lambda at: numpy.arange(8)[at]).tolist() == list(range(8))  # small ones are what they are
 assert large.devices() == {chip} and brought.sharding == split_8 and resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 19
 assert not large[0, 0]
 with jax.default_device(host):
     assert (jnp.ones(1 << 20) * 3)[5] == 3  # and on the host it is what it is
-del large, brought
+del large, brought, normal, joined, also
 assert chip.memory_stats()["bytes_in_use"] > 20 << 30
 jax.jit(more)(jax.jit(lambda: jnp.ones(2 << 30))())
 assert chip.memory_stats()["peak_bytes_in_use"] > 35 << 30
@@ -169,7 +195,7 @@ said 'ahead: compiled ahead of time for 16 x v6e'
 said 'more: DOES NOT FIT beside them: it needs 16.00 GiB itself'
 said 'this process has all 8 chips'
 said 'no profile is written'
-grep -q '"1": "3,1,2"' "$work"/q.*.picked/program.json || { echo "what picked was given last:"; cat "$work"/q.*.picked/program.json; exit 1; }
+grep -q '"3": "3,1,2"' "$work"/q.*.picked/program.json && grep -q '"2": "5"' "$work"/q.*.picked/program.json || { echo "what picked was given last:"; cat "$work"/q.*.picked/program.json; exit 1; }
 [ "$(ls -d "$work"/q.*.alike*/program.hlo.txt.gz 2>/dev/null | wc -l)" = 3 ] || { echo "three threads left:" "$work"/q.*; exit 1; }
 
 "$echelon" capture --pretend tpu-v5e --gpus 4 -o "$work/p" -- python3 "$work/step.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }

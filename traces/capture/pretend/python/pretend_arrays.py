@@ -1,5 +1,6 @@
 """Arrays on chips that are not there, which take no memory: what programs for the chips give back, and large arrays of floats that the program makes outside of
 jax.jit or brings from the host. All of them are zeros, the same page of them, read over and over; smaller ones keep their values."""
+import functools
 import math
 import mmap
 import threading
@@ -11,6 +12,7 @@ LARGE = 1 << 20  # bytes
 class Arrays:
     def __init__(self, jax, chips):
         self.jax, self.chips = jax, chips
+        self.from_callback = jax.make_array_from_callback
         self.nothing, self.growing = None, threading.Lock()  # zeros, as many as the largest array took
         self.made = weakref.WeakValueDictionary()  # by id
         self.results = {}  # of operations outside of jax.jit, by what they are given
@@ -29,7 +31,7 @@ class Arrays:
                 self.nothing = mmap.mmap(-1, max(n, mmap.PAGESIZE), prot=mmap.PROT_READ)
             nothing = self.nothing
         shard = numpy.frombuffer(nothing, dtype=numpy.uint8, count=n).view(dtype).reshape(shape)
-        array = jax.make_array_from_callback(info.shape, sharding, lambda index: shard)
+        array = self.from_callback(info.shape, sharding, lambda index: shard)
         if not committed:
             from jax._src.array import ArrayImpl
             array = ArrayImpl(array.aval, sharding, array._arrays, committed=False)
@@ -41,11 +43,11 @@ class Arrays:
 
     def take_over(self):
         """Operations outside of jax.jit, and what brings arrays to devices."""
-        from jax._src import dispatch, pjit
-        call = getattr(pjit, "jit_p", None) or pjit.pjit_p
+        from jax._src import array, dispatch, pjit
+        array.make_array_from_callback = self.jax.make_array_from_callback = self._assembling(self.from_callback)
         dispatch._batched_device_put_impl = self._putting(dispatch._batched_device_put_impl)
         dispatch.xla_primitive_callable = self._computing(dispatch.xla_primitive_callable)
-        call.def_impl(self._calling(call.impl))
+        pjit._pjit_call_impl_python = self._calling(pjit._pjit_call_impl_python)  # of JAX's own functions: jax.random.normal, jnp.where
 
     def _is_large(self, what):
         dtype = getattr(what, "dtype", None)
@@ -82,6 +84,25 @@ class Arrays:
 
         return put_all
 
+    def _assembling(self, assemble):
+        """Of parts that the program gives one by one."""
+
+        @functools.wraps(assemble)
+        def make_array_from_callback(shape, sharding, data_callback, *given, **named):
+            place = getattr(sharding, "sharding", sharding)  # a Format's
+            if not self.chips.has_all(place.device_set) or math.prod(shape) * 8 < LARGE:
+                return assemble(shape, sharding, data_callback, *given, **named)
+            indices = list(place.addressable_devices_indices_map(tuple(shape)).values())
+            firsts = [data_callback(indices[0])]
+            info = self.jax.ShapeDtypeStruct(shape, (*given, named.get("dtype"))[0] or firsts[0].dtype)
+            if not self._is_large(info):
+                return assemble(shape, sharding, lambda index: firsts.pop() if firsts and index == indices[0] else data_callback(index), *given, **named)
+            for index in indices[1:]:
+                data_callback(index)
+            return self.zeros(info, place)
+
+        return make_array_from_callback
+
     def _default(self):
         default = self.jax.config.jax_default_device
         return default if isinstance(default, self.jax.Device) else self.jax.devices(default)[0]
@@ -89,13 +110,16 @@ class Arrays:
     # -- what is computed outside of jax.jit --
 
     def _computing(self, callable_of):
+        from jax._src.config import eager_constant_folding
+
         def callable_here(primitive, **params):
             run = callable_of(primitive, **params)
 
             def compute(*args):
                 key = (primitive, tuple(sorted(params.items())), tuple((getattr(x, "shape", ()), getattr(x, "dtype", type(x))) for x in args))
                 if key not in self.results:
-                    self.results[key] = self.jax.eval_shape(lambda *given: primitive.bind(*given, **params), *args)
+                    with eager_constant_folding(False):  # under jax.ensure_compile_time_eval() it would come back here
+                        self.results[key] = self.jax.eval_shape(lambda *given: primitive.bind(*given, **params), *args)
                 out = self.results[key]
                 made = self._nothing_of(out if primitive.multiple_results else [out], args)
                 return run(*args) if made is None else made if primitive.multiple_results else made[0]
@@ -109,7 +133,7 @@ class Arrays:
             made = None
             if not jaxpr.effects:
                 made = self._nothing_of([out.aval for out in getattr(jaxpr, "jaxpr", jaxpr).outvars], args, out_shardings)
-            return call(*args, jaxpr=jaxpr, out_shardings=out_shardings, **params) if made is None else made
+            return call(*args, jaxpr=jaxpr, out_shardings=out_shardings, **params) if made is None else (made, None, None, [])
 
         return called
 

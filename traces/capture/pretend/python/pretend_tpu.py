@@ -16,6 +16,7 @@ import types
 import pretend_arrays
 import pretend_chips
 import pretend_compile as capture  # traces/capture/compile.py
+import pretend_known
 
 
 _MOST_INTEGERS = 1 << 16  # of an argument whose values are kept
@@ -31,7 +32,9 @@ def _say(text):
 class _Program:
     """A compiled function: what its results are, how often it was called, and what else was on the device then."""
 
-    def __init__(self, name, lowered, results, donated, executable, n_devices):
+    def __init__(self, name, lowered, results, known, donated, executable, n_devices):
+        """@known: as pretend_known tells them."""
+        self.known = known
         self.name, self.tree, self.results, self.donated, self.executable = name, lowered.out_tree, results, donated, executable
         self.lowered, self.n_devices, self.memory = lowered, n_devices, executable.get_compiled_memory_stats()
         self.calls = self.beside = 0
@@ -44,7 +47,9 @@ class _Program:
         if len(leaves) == len(self.donated):
             self.given = {}
             for k, leaf in enumerate(leaves[i] for i in self.kept):
-                if getattr(getattr(leaf, "dtype", None), "kind", "-") in "iub" and leaf.size <= _MOST_INTEGERS and not is_made(leaf):
+                if isinstance(leaf, int):
+                    self.given[k] = [int(leaf)]
+                elif getattr(getattr(leaf, "dtype", None), "kind", "-") in "iub" and leaf.size <= _MOST_INTEGERS and not is_made(leaf):
                     own = leaf.addressable_data(0) if hasattr(leaf, "addressable_data") else leaf
                     self.given[k] = numpy.asarray(own).ravel().astype(int).tolist()
         if time.monotonic() > self.noted_at + 1:
@@ -71,7 +76,13 @@ class _Jitted:
     def __call__(self, *given, **named):
         pretended = self._pretended
         program = pretended.program_of(self._jitted, given, named, self._options) if pretended.is_outermost() else None
-        return pretended.call(program, given, named) if program else self._jitted(*given, **named)
+        return pretended.call(program, *self._traced_of(given, named)) if program else self._jitted(*given, **named)
+
+    def _traced_of(self, given, named):
+        """The arguments without the static ones."""
+        info = self._jitted._jit_info
+        static = {at % len(given) for at in info.static_argnums or () if given}
+        return tuple(one for at, one in enumerate(given) if at not in static), {name: one for name, one in named.items() if name not in (info.static_argnames or ())}
 
     def __get__(self, instance, owner=None):
         return self if instance is None else types.MethodType(self, instance)
@@ -93,21 +104,21 @@ class _Traced:
     def lower(self, *, lowering_platforms=None, **named):
         if lowering_platforms not in (None, ("tpu",)):
             return self._traced.lower(lowering_platforms=lowering_platforms, **named)
-        return _Lowered(self._pretended, self._traced.lower(lowering_platforms=("tpu",), **named), self._options)
+        return _Lowered(self._pretended, self._traced, self._traced.lower(lowering_platforms=("tpu",), **named), self._options)
 
     def __getattr__(self, name):
         return getattr(self._traced, name)
 
 
 class _Lowered:
-    def __init__(self, pretended, lowered, options):
-        self._pretended, self._lowered, self._options = pretended, lowered, options
+    def __init__(self, pretended, traced, lowered, options):
+        self._pretended, self._traced, self._lowered, self._options = pretended, traced, lowered, options
 
     def compile(self, compiler_options=None, **named):
         chips, ours = self._pretended.chips.described_of(self._lowered._lowering._device_list)
         if not ours:  # a topology that the program asked for, which JAX compiles for without a TPU; or the host
             return self._pretended.compiled_by_jax(self._lowered, chips[0], compiler_options, named)
-        return _Compiled(self._pretended, self._pretended.program_from(self._lowered, {**self._options, **(compiler_options or {})}))
+        return _Compiled(self._pretended, self._pretended.program_from(self._traced, self._lowered, {**self._options, **(compiler_options or {})}))
 
     def __getattr__(self, name):
         return getattr(self._lowered, name)
@@ -192,10 +203,10 @@ class _Pretended:
         if key not in self.programs:
             lowered = traced.lower(lowering_platforms=("tpu",))
             ours = self.chips.described_of(lowered._lowering._device_list)[1]
-            self.programs[key] = (self.program_from(lowered, options) if ours else None, traced)  # the latter stays, or its id would be another's
+            self.programs[key] = (self.program_from(traced, lowered, options) if ours else None, traced)  # the latter stays, or its id would be another's
         return self.programs[key][0]
 
-    def program_from(self, lowered, options):
+    def program_from(self, traced, lowered, options):
         """Compiled once, however its arguments' shardings are written."""
         lowering = lowered._lowering
         chips, _ = self.chips.described_of(lowering._device_list)
@@ -206,7 +217,7 @@ class _Pretended:
         key = hashlib.sha256((text + repr(what)).encode()).hexdigest()
         with self.compiling:
             if key not in self.written:
-                self.written[key] = self.compile(lowered, chips, options)
+                self.written[key] = self.compile(traced, lowered, chips, options)
             return self.written[key]
 
     def folder_of(self, name):
@@ -238,7 +249,7 @@ class _Pretended:
             _say("%s: refused: %s" % (os.path.basename(folder), capture.gist(failure)) if kept else "%s: the compiler left no program" % name)
         return folder
 
-    def compile(self, lowered, chips, options):
+    def compile(self, traced, lowered, chips, options):
         import numpy
         from jax._src import compiler
         from jaxlib import _jax
@@ -265,7 +276,7 @@ class _Pretended:
         _say("%s: compiled for %d x %s in %.1f s" % (os.path.basename(folder), n, self.chip, time.monotonic() - begun))
         places = self.shardings_of(lowering, lowering.compile_args["out_shardings"], executable.get_output_shardings(),
                                    executable.get_output_memory_kinds()[0], n)
-        return _Program(folder, lowered, list(zip(results, places)), donated, executable, n)
+        return _Program(folder, lowered, list(zip(results, places)), pretend_known.known_results(self.jax, traced.jaxpr), donated, executable, n)
 
     def compiled_by_jax(self, lowered, chip, compiler_options, named):
         """As JAX compiles ahead of time; what is for a TPU is written down, too."""
@@ -317,14 +328,24 @@ class _Pretended:
         program.beside = max(program.beside, beside)
         total = beside + program.bytes_of_its_own()
         self.chips.ran(program.lowered._lowering._device_list or [device], total)
-        results = [self.arrays.zeros(info, sharding) for info, sharding in program.results]
-        if len(leaves) != len(program.donated):
-            leaves = [leaf for leaf in leaves if hasattr(leaf, "dtype")]  # without static arguments
+        known = self.known_of(program, leaves)
+        results = [known[k] if k in known else self.arrays.zeros(info, sharding) for k, (info, sharding) in enumerate(program.results)]
         program.was_given(leaves, self.arrays.is_made)
         for leaf, gone in zip(leaves, program.donated if len(leaves) == len(program.donated) else ()):
             if gone and isinstance(leaf, self.jax.Array) and not leaf.is_deleted():
                 leaf.delete()
         return self.jax.tree.unflatten(program.tree, results)
+
+    def known_of(self, program, leaves):
+        """Results whose values are known, by their numbers."""
+        if not program.known or len(leaves) != len(program.donated):
+            return {}
+        known = {}
+        for k, hangs_on, function in program.known:
+            given = [leaves[at] for at in hangs_on]
+            if not any(map(self.arrays.is_made, given)):
+                known[k] = self.jax.device_put(function(*given)[0], program.results[k][1])
+        return known
 
     # -- at the end --
 
