@@ -241,9 +241,10 @@ void ech_kernel_choose_product(const EchKernelModel *model, const EchKernelShape
     EchBytes budget = (EchBytes)(0.94 * (double)model->budget);
     EchKernelBlocks best = {.bm = rows[n_rows - 1], .bn = columns[n_columns - 1], .bk = depth[n_depth - 1], .buffers = 2};
     double best_time = INFINITY;
-    /* With perfect overlap it takes no longer: most blocks are found wanting by that alone, without its powers. */
+    /* With perfect overlap it takes no longer, and without at most @stretch times as long: most blocks are found wanting by that alone, without its powers. */
     EchKernelModel perfect = *model;
     perfect.overlap = INFINITY;
+    const double stretch = pow(2, 1 / model->overlap) * (1 + 1e-9);
     for (size_t k = 0; k < n_depth; k++) {
         for (size_t n = 0; n < n_columns; n++) {
             for (size_t m = 0; m < n_rows; m++) {
@@ -264,7 +265,7 @@ void ech_kernel_choose_product(const EchKernelModel *model, const EchKernelShape
                     EchKernelBlocks some = blocks;
                     some.batch = together;
                     time = ech_kernel_product_cycles(&perfect, shape, &some, NULL);
-                    if (time < best_time || (steps > 64 && time <= 2 * best_time))
+                    if (time < best_time || (steps > 64 && time <= 2 * best_time && time * stretch > 2 * best_time))
                         time = ech_kernel_product_cycles(model, shape, &some, NULL);
                     if (time < best_time * (1 - 1e-9)) {
                         best_time = time;

@@ -2,67 +2,59 @@
 
 #include <string.h>
 
-/* Parts of names, in lower case, the more particular first. @argument: which argument of the template is the number of GPUs, from 1; 0: none. */
+/* Parts of names, in lower case, the more particular first. @then: what else must follow it, at most eight letters later. @argument: which argument of the
+ * template is the number of GPUs, from 1; 0: none. */
 static const struct {
-    const char *part;
+    const char *part, *then;
     bool known;
     EchComm comm;
     unsigned argument;
 } parts[] = {
     /* NCCL and RCCL: ncclKernel_AllReduce_RING_LL_Sum_float (2.10), ncclDevKernel_AllReduce_Sum_bf16_RING_LL (2.19), ncclAllReduceRingLLKernel_sum_f32 (2.4),
      * ncclSymkDevKernel_AllReduce_... (2.27), ncclDevKernel_Generic: NVIDIA/nccl src/device/generate.py, ROCm/rccl likewise. */
-    {"ncclallreduce", true, ECH_COMM_ALL_REDUCE, 0},
-    {"nccl*kernel_allreduce", true, ECH_COMM_ALL_REDUCE, 0},
-    {"nccl*kernel_allgather", true, ECH_COMM_ALL_GATHER, 0},
-    {"ncclallgather", true, ECH_COMM_ALL_GATHER, 0},
-    {"nccl*kernel_reducescatter", true, ECH_COMM_REDUCE_SCATTER, 0},
-    {"ncclreducescatter", true, ECH_COMM_REDUCE_SCATTER, 0},
-    {"nccl*kernel_broadcast", true, ECH_COMM_BROADCAST, 0},
-    {"ncclbroadcast", true, ECH_COMM_BROADCAST, 0},
-    {"nccl*kernel", false, ECH_COMM_PERMUTE, 0}, /* SendRecv: also all-to-all; Reduce; Generic: any */
-    {"ncclsendrecv", false, ECH_COMM_PERMUTE, 0},
-    {"mscclkernel", false, ECH_COMM_PERMUTE, 0},
+    {"ncclallreduce", NULL, true, ECH_COMM_ALL_REDUCE, 0},
+    {"nccl", "kernel_allreduce", true, ECH_COMM_ALL_REDUCE, 0},
+    {"nccl", "kernel_allgather", true, ECH_COMM_ALL_GATHER, 0},
+    {"ncclallgather", NULL, true, ECH_COMM_ALL_GATHER, 0},
+    {"nccl", "kernel_reducescatter", true, ECH_COMM_REDUCE_SCATTER, 0},
+    {"ncclreducescatter", NULL, true, ECH_COMM_REDUCE_SCATTER, 0},
+    {"nccl", "kernel_broadcast", true, ECH_COMM_BROADCAST, 0},
+    {"ncclbroadcast", NULL, true, ECH_COMM_BROADCAST, 0},
+    {"nccl", "kernel", false, ECH_COMM_PERMUTE, 0}, /* SendRecv: also all-to-all; Reduce; Generic: any */
+    {"ncclsendrecv", NULL, false, ECH_COMM_PERMUTE, 0},
+    {"mscclkernel", NULL, false, ECH_COMM_PERMUTE, 0},
     /* vLLM, SGLang, AITER: csrc/custom_all_reduce.cuh, <T, ngpus>. */
-    {"cross_device_reduce_", true, ECH_COMM_ALL_REDUCE, 2},
+    {"cross_device_reduce_", NULL, true, ECH_COMM_ALL_REDUCE, 2},
     /* PyTorch: torch/csrc/distributed/c10d/symm_mem/CUDASymmetricMemoryOps.cu, <T, alignment, k_world_size>. */
-    {"multimem_all_reduce_kernel", true, ECH_COMM_ALL_REDUCE, 0},
-    {"multimem_one_shot_all_reduce_kernel", true, ECH_COMM_ALL_REDUCE, 0},
-    {"one_shot_all_reduce_kernel", true, ECH_COMM_ALL_REDUCE, 3},
-    {"two_shot_all_reduce_kernel", true, ECH_COMM_ALL_REDUCE, 3},
-    {"multimem_all_gather_kernel", true, ECH_COMM_ALL_GATHER, 0},
+    {"multimem_all_reduce_kernel", NULL, true, ECH_COMM_ALL_REDUCE, 0},
+    {"multimem_one_shot_all_reduce_kernel", NULL, true, ECH_COMM_ALL_REDUCE, 0},
+    {"one_shot_all_reduce_kernel", NULL, true, ECH_COMM_ALL_REDUCE, 3},
+    {"two_shot_all_reduce_kernel", NULL, true, ECH_COMM_ALL_REDUCE, 3},
+    {"multimem_all_gather_kernel", NULL, true, ECH_COMM_ALL_GATHER, 0},
     /* TensorRT-LLM, and FlashInfer after it: allReduceFusionKernels.cu, <pattern, T, NRanks, ...>; customAllReduceKernels.cu; moeAllReduceFusionKernels.cu. */
-    {"allreduce_fusion_kernel_", true, ECH_COMM_ALL_REDUCE, 3},
-    {"oneshotallreduce", true, ECH_COMM_ALL_REDUCE, 0},
-    {"twoshotallreduce", true, ECH_COMM_ALL_REDUCE, 0},
-    {"lamport_style_one_shot_all_reduce", true, ECH_COMM_ALL_REDUCE, 0},
-    {"oneshotallreducefusionkernel", true, ECH_COMM_ALL_REDUCE, 0},
+    {"allreduce_fusion_kernel_", NULL, true, ECH_COMM_ALL_REDUCE, 3},
+    {"oneshotallreduce", NULL, true, ECH_COMM_ALL_REDUCE, 0},
+    {"twoshotallreduce", NULL, true, ECH_COMM_ALL_REDUCE, 0},
+    {"lamport_style_one_shot_all_reduce", NULL, true, ECH_COMM_ALL_REDUCE, 0},
+    {"oneshotallreducefusionkernel", NULL, true, ECH_COMM_ALL_REDUCE, 0},
     /* AMD's quick all-reduce in vLLM and SGLang: csrc/quickreduce. */
-    {"allreduce_prototype_", true, ECH_COMM_ALL_REDUCE, 0},
+    {"allreduce_prototype_", NULL, true, ECH_COMM_ALL_REDUCE, 0},
     /* Anything else of NVSHMEM's, DeepEP's and MSCCL++'s. */
-    {"nvshmem", false, ECH_COMM_PERMUTE, 0},
-    {"deep_ep::", false, ECH_COMM_PERMUTE, 0},
-    {"mscclpp", false, ECH_COMM_PERMUTE, 0},
+    {"nvshmem", NULL, false, ECH_COMM_PERMUTE, 0},
+    {"deep_ep::", NULL, false, ECH_COMM_PERMUTE, 0},
+    {"mscclpp", NULL, false, ECH_COMM_PERMUTE, 0},
 };
 
-/* Where @part begins in @name, in any case; its '*' stands for up to eight letters. NULL: nowhere. */
-static const char *find(const char *name, const char *part, const char **ret_end)
+/* Behind @part and @then in @name, which is in lower case. NULL: they are not there. */
+static const char *behind(const char *name, const char *part, const char *then)
 {
-    for (const char *at = name; *at; at++) {
-        const char *p = part, *q = at;
-        while (*p && *p != '*' && *q && g_ascii_tolower(*q) == *p)
-            p++, q++;
-        for (unsigned skipped = 0; *p == '*' && skipped <= 8 && *q; skipped++, q++) {
-            size_t n = strlen(p + 1);
-            if (g_ascii_strncasecmp(q, p + 1, n) == 0) {
-                p += n + 1;
-                q += n;
-                break;
-            }
-        }
-        if (!*p) {
-            *ret_end = q;
-            return at;
-        }
+    for (const char *at = name; (at = strstr(at, part)); at++) {
+        const char *end = at + strlen(part);
+        if (!then)
+            return end;
+        for (unsigned skipped = 0; skipped <= 8 && *end; skipped++, end++)
+            if (g_str_has_prefix(end, then))
+                return end + strlen(then);
     }
     return NULL;
 }
@@ -94,9 +86,10 @@ static uint32_t argument_of(const char *text, unsigned which)
 bool ech_comm_name(const char *name, EchCommName *ret)
 {
     *ret = (EchCommName){0};
+    g_autofree char *lower = g_ascii_strdown(name, -1);
     for (size_t i = 0; i < G_N_ELEMENTS(parts); i++) {
-        const char *end;
-        if (!find(name, parts[i].part, &end))
+        const char *end = behind(lower, parts[i].part, parts[i].then);
+        if (!end)
             continue;
         ret->known = parts[i].known;
         ret->comm = (uint8_t)parts[i].comm;

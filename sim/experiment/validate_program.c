@@ -20,7 +20,7 @@ EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *
         EchKernelCost cost;
         uint64_t cycles;
         bool estimated = ech_program_estimated_cycles(at, &cycles);
-        if (!ech_program_is_on_core(program, id) || !ech_program_price_kernel(program, id, &compiler, own_tiles, &cost))
+        if (!ech_program_is_on_core(program, id) || !ech_program_price_kernel(program, id, &compiler, own_tiles, NULL, &cost))
             continue;
         double runs = (double)ech_program_runs(program, at->computation);
         if (!estimated) {

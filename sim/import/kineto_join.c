@@ -218,6 +218,35 @@ static uint64_t sent_by(const Shape *shape, EchComm comm, uint32_t group)
     return comm == ECH_COMM_ALL_GATHER ? bytes / group : bytes;
 }
 
+/* A kernel that communicates, and what its name says of that. */
+typedef struct {
+    size_t item;
+    EchCommName name;
+} Talking;
+
+/* Talking[], in the order of the items. Each name is looked through once. */
+static GArray *kernels_that_talk(const Reader *r)
+{
+    GArray *talking = g_array_new(FALSE, FALSE, sizeof(Talking));
+    g_autoptr(GHashTable) names = g_hash_table_new_full(NULL, NULL, NULL, g_free); /* String id + 1 -> EchCommName; NULL: does not communicate. */
+    for (size_t i = 0; i < ech_capture_n_items(r->capture); i++) {
+        const EchItem *item = ech_capture_item(r->capture, i);
+        gpointer key = GUINT_TO_POINTER(item->name + 1), known;
+        if (item->kind != ECH_ITEM_KERNEL)
+            continue;
+        if (!g_hash_table_lookup_extended(names, key, NULL, &known)) {
+            EchCommName name;
+            known = ech_comm_name(ech_trace_builder_peek_string(r->builder, item->name), &name) ? g_memdup2(&name, sizeof name) : NULL;
+            g_hash_table_insert(names, key, known);
+        }
+        if (known) {
+            Talking one = {.item = i, .name = *(const EchCommName *)known};
+            g_array_append_val(talking, one);
+        }
+    }
+    return talking;
+}
+
 /* Kernels that communicate and do not say how much become collectives where the calls or operators that launched them do; where nothing says how many take
  * part, all processes of the run. */
 static void size_collectives(Reader *r)
@@ -229,15 +258,15 @@ static void size_collectives(Reader *r)
                                     [ECH_COMM_PERMUTE] = ECH_COLLECTIVE_NONE,
                                     [ECH_COMM_BROADCAST] = ECH_COLLECTIVE_BROADCAST};
     uint32_t world = r->world >= 2 && r->world <= 1 << 20 ? (uint32_t)r->world : 0, group = 0;
-    EchCommName name;
+    g_autoptr(GArray) talking = kernels_that_talk(r);
     g_array_sort(r->comms, compare_comms);
     g_array_sort(r->shapes, compare_shapes);
     for (int pass = 0; pass < 2; pass++) /* a call may launch several, which share what it sends */
-        for (size_t i = 0; i < ech_capture_n_items(r->capture); i++) {
+        for (guint k = 0; k < talking->len; k++) {
+            size_t i = g_array_index(talking, Talking, k).item;
+            EchCommName name = g_array_index(talking, Talking, k).name;
             EchItem *item = ech_capture_item(r->capture, i);
             const Side *side = &g_array_index(r->sides, Side, i);
-            if (item->kind != ECH_ITEM_KERNEL || !ech_comm_name(ech_trace_builder_peek_string(r->builder, item->name), &name))
-                continue;
             group = name.group;
             Comm *comm = side->thread != UINT32_MAX ? enclosing(r, side->thread, item->issued, &group) : NULL;
             if (pass == 0) {

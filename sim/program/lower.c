@@ -228,7 +228,7 @@ static void kernel(Lowerer *l, EchId id)
         op.estimate = l->stationary->times[id];
         op.estimate_origin = op.estimate == ECH_TIME_NONE ? ECH_ABSENT : ECH_INFERRED;
     } else if (l->model && ech_program_kernel_time(l->p, id, l->model, l->options.price_by_model ? NULL : l->own_model,
-                                                   op.estimate_origin == ECH_KNOWN ? op.estimate : ECH_TIME_NONE, &time, &carried)) {
+                                                   op.estimate_origin == ECH_KNOWN ? op.estimate : ECH_TIME_NONE, l->memo, &time, &carried)) {
         op.estimate = time;
         op.estimate_origin = carried ? ECH_KNOWN : ECH_INFERRED;
     }
@@ -239,7 +239,7 @@ static void kernel(Lowerer *l, EchId id)
         op.launch = ech_trace_builder_string(l->b, text->str, (gssize)text->len);
     }
     EchKernelCost cost;
-    if (l->stationary || (l->inside && ech_program_price_kernel(l->p, id, l->inside, false, &cost))) {
+    if (l->stationary || (l->inside && ech_program_price_kernel(l->p, id, l->inside, false, l->memo, &cost))) {
         EchKernelInside inside = l->stationary ? l->stationary->insides[id] : ech_kernel_inside(&cost);
         op.launch = ech_inside_text(l->b, &inside);
     }
@@ -886,6 +886,8 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
     if (program->platform != ECH_PLATFORM_TPU)
         l.sms = vector && vector->count > 0 ? vector->count : USUAL_SMS;
     EchKernelModel model, own_model;
+    g_autoptr(EchKernelMemo) memo = ech_kernel_memo_new();
+    l.memo = memo;
     const EchDevice *runs_on = l.options.price_on ? l.options.price_on : device;
     if (runs_on && program->platform == ECH_PLATFORM_TPU && g_strcmp0(runs_on->family, "tpu") == 0 &&
         ech_kernel_model_init(&model, runs_on, ECH_KERNEL_HARDWARE, NULL)) {

@@ -3,7 +3,7 @@
  */
 #pragma once
 #include "models/device/device.h"
-#include "models/kernel/kernel.h"
+#include "models/kernel/memo.h"
 #include "sim/program/price_stationary.h"
 #include "sim/program/program.h"
 
@@ -41,6 +41,7 @@ typedef struct {
     const EchKernelModel *inside;          /* tells what kernels spend their time on; NULL: nothing does */
     const EchKernelModel *model;           /* prices kernels; NULL: the compiler's estimates stand */
     const EchKernelModel *own_model;       /* how the compiler priced them, on the chip it compiled for */
+    EchKernelMemo *memo;                   /* what they were priced at before */
     const EchStationaryPrices *stationary; /* of every kernel, on a chip whose weights stay in the array; else NULL */
     unsigned remarks;
     unsigned opaque;  /* kernels of the program's own (Pallas) whose work nothing tells, ... */

@@ -946,7 +946,8 @@ static void set_contraction(const Survey *survey, const Arrays *arrays, EchId in
     kernel->sides = (const uint8_t *)(void *)sides_of->data;
 }
 
-static bool price(const EchProgram *program, EchId instruction, const EchKernelModel *model, bool own_tiles, bool compiled, EchKernelCost *ret)
+static bool price(const EchProgram *program, EchId instruction, const EchKernelModel *model, bool own_tiles, bool compiled, EchKernelMemo *memo,
+                  EchKernelCost *ret)
 {
     const EchInstruction *at = &program->instructions[instruction];
     const EchKernelGrid *grid = ech_program_grid(program, instruction);
@@ -991,7 +992,10 @@ static bool price(const EchProgram *program, EchId instruction, const EchKernelM
         kernel.kind = ECH_KERNEL_GATHER;
     else if (at->opcode == ECH_HLO_COPY || at->opcode == ECH_HLO_TRANSPOSE)
         kernel.kind = ECH_KERNEL_COPY;
-    ech_kernel_price(model, &kernel, own_tiles, ret);
+    if (memo)
+        ech_kernel_memo_price(memo, model, &kernel, own_tiles, ret);
+    else
+        ech_kernel_price(model, &kernel, own_tiles, ret);
     return true;
 }
 
@@ -1002,28 +1006,30 @@ EchId ech_inside_text(EchTraceBuilder *builder, const EchKernelInside *inside)
     return ech_trace_builder_string(builder, text->str, (gssize)text->len);
 }
 
-bool ech_program_price_kernel(const EchProgram *program, EchId instruction, const EchKernelModel *model, bool own_tiles, EchKernelCost *ret)
+bool ech_program_price_kernel(const EchProgram *program, EchId instruction, const EchKernelModel *model, bool own_tiles, EchKernelMemo *memo,
+                              EchKernelCost *ret)
 {
-    return price(program, instruction, model, own_tiles, false, ret);
+    return price(program, instruction, model, own_tiles, false, memo, ret);
 }
 
 bool ech_program_kernel_time(const EchProgram *program, EchId instruction, const EchKernelModel *model, const EchKernelModel *own, EchTime estimate,
-                             EchTime *ret, bool *ret_carried)
+                             EchKernelMemo *memo, EchTime *ret, bool *ret_carried)
 {
     EchKernelCost cost, there, counted;
-    if (!ech_program_price_kernel(program, instruction, model, false, &cost))
+    if (!price(program, instruction, model, false, false, memo, &cost))
         return false;
     there = cost;
     if (has_moved(program, instruction)) {
         /* Where arrays have moved since, the compiler would cut the kernel anew, if that helps. */
         EchKernelCost anew;
-        if (price(program, instruction, model, true, false, &anew) && anew.time > 0 && anew.time < cost.time)
+        if (price(program, instruction, model, true, false, memo, &anew) && anew.time > 0 && anew.time < cost.time)
             cost = anew;
-        if (!price(program, instruction, model, false, true, &there))
+        if (!price(program, instruction, model, false, true, memo, &there))
             there = cost;
     }
     *ret = cost.time;
-    *ret_carried = own != NULL && estimate != ECH_TIME_NONE && there.time > 0 && price(program, instruction, own, false, true, &counted) && counted.time > 0;
+    *ret_carried =
+        own != NULL && estimate != ECH_TIME_NONE && there.time > 0 && price(program, instruction, own, false, true, memo, &counted) && counted.time > 0;
     if (*ret_carried) {
         /* The estimate is carried as it was made; what the move costs or saves is the model's. */
         double time = (double)estimate * ((double)there.time / (double)counted.time) + ((double)cost.time - (double)there.time);

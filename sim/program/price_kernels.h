@@ -3,7 +3,7 @@
  * its body, the geometry of its product), the kernel a price.
  */
 #pragma once
-#include "models/kernel/kernel.h"
+#include "models/kernel/memo.h"
 #include "models/kernel/stalls.h"
 #include "sim/program/program.h"
 #include "sim/trace/trace.h"
@@ -14,15 +14,17 @@
 EchId ech_inside_text(EchTraceBuilder *builder, const EchKernelInside *inside);
 
 /** Prices one instruction, with the windows it carries or (@own_tiles) with our own. False, and *ret untouched, where it is no kernel of the chip's
- * core: control, copies of their own queues (copy-start), collectives, names for data (tuple, bitcast), and custom calls that the model does not know. */
-bool ech_program_price_kernel(const EchProgram *program, EchId instruction, const EchKernelModel *model, bool own_tiles, EchKernelCost *ret);
+ * core: control, copies of their own queues (copy-start), collectives, names for data (tuple, bitcast), and custom calls that the model does not know.
+ * @memo: what was priced before, or NULL. */
+bool ech_program_price_kernel(const EchProgram *program, EchId instruction, const EchKernelModel *model, bool own_tiles, EchKernelMemo *memo,
+                              EchKernelCost *ret);
 
 /** The time of one instruction on a device. @model: its hardware; @own: the compiler's view of the chip it compiled for, or NULL; @estimate: the compiler's
  * estimate on that chip, or ECH_TIME_NONE. With both, the estimate is multiplied by the model's time over the time the model expects the compiler to say: the
  * compiler knows the kernel, the model how the device differs from what the compiler counts. Never less than the memory needs for the bytes. Else the model's
- * time. False where the model knows no such kernel; ret_carried: whether the estimate was used. */
+ * time. @memo as above. False where the model knows no such kernel; ret_carried: whether the estimate was used. */
 bool ech_program_kernel_time(const EchProgram *program, EchId instruction, const EchKernelModel *model, const EchKernelModel *own, EchTime estimate,
-                             EchTime *ret, bool *ret_carried);
+                             EchKernelMemo *memo, EchTime *ret, bool *ret_carried);
 
 /** The compiler's own estimate of a kernel, in cycles of its chip's core clock. False where it gives none, or one that stands for "too long to count": 2^60 and
  * more, as libtpu writes for some windows. */

@@ -48,6 +48,7 @@ bool ech_report_program_basis(const EchProgram *program, const EchDevice *device
         return false;
     const EchKernelModel *own = ech_kernel_stands_alone(device) ? NULL : &compiler;
     EchBasis basis = {.tpu = true};
+    g_autoptr(EchKernelMemo) memo = ech_kernel_memo_new();
     double compiled = 0, held = 0, rough = 0, untested = 0;
     uint64_t kernels = 0;
     for (size_t i = 0; i < program->n_flat; i++) {
@@ -56,7 +57,7 @@ bool ech_report_program_basis(const EchProgram *program, const EchDevice *device
         uint64_t cycles;
         bool estimated = ech_program_estimated_cycles(at, &cycles), carried;
         EchTime time, estimate = estimated ? ech_time_for(cycles, (EchRate)compiler.clock_hz) : ECH_TIME_NONE;
-        if (!ech_program_is_on_core(program, id) || !ech_program_kernel_time(program, id, &hardware, own, estimate, &time, &carried))
+        if (!ech_program_is_on_core(program, id) || !ech_program_kernel_time(program, id, &hardware, own, estimate, memo, &time, &carried))
             continue;
         EchKernelTrust trust = ech_program_kernel_trust(program, id);
         *(carried                        ? &compiled

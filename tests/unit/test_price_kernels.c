@@ -13,7 +13,7 @@ static EchKernelCost price_in(const EchProgram *program, const char *name, const
     EchKernelModel model;
     EchKernelCost cost;
     ck_assert(ech_kernel_model_init(&model, chip, view, NULL));
-    ck_assert(ech_program_price_kernel(program, ech_test_instruction(program, name), &model, own_tiles, &cost));
+    ck_assert(ech_program_price_kernel(program, ech_test_instruction(program, name), &model, own_tiles, NULL, &cost));
     return cost;
 }
 
