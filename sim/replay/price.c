@@ -1,6 +1,5 @@
 #include "sim/replay/price.h"
 
-#include "models/kernel/gpu.h"
 #include "models/kernel/measured.h"
 #include "models/layout/layout.h"
 #include "models/link/link.h"
@@ -8,6 +7,7 @@
 #include "sim/base/error.h"
 #include "sim/base/stretches.h"
 #include "sim/replay/cuda_blas.h"
+#include "sim/replay/price_gpu.h"
 
 #include <math.h>
 #include <string.h>
@@ -311,7 +311,7 @@ typedef struct {
     const EchPriceOptions *options;
     EchDiag *diag;
     const char *not_awaited; /* Name of a copy made before the program, for which the device's programs do not wait: it costs nothing; or NULL. */
-    EchGpuName **names;      /* By string: what a kernel's name says, read when first asked for; NULL on devices that are no GPUs. */
+    EchGpuPricer *gpu;       /* NULL on devices that are no GPUs. */
     double *carried;         /* Recorded picoseconds by how they are carried to another device (Carry). */
 } Pricer;
 
@@ -480,75 +480,6 @@ static EchTime stream_extra(const Map *map, const Row *row)
     return ech_measured_stream_extra(map->measured, (EchBytes)MIN(row->amounts[bound], 1e18));
 }
 
-/* A kernel of a trace as the GPU model wants it; false where its launch is not known. */
-static bool gpu_kernel(const Pricer *pricer, const EchDevice *device, const EchOp *op, EchGpuKernel *ret)
-{
-    if (!pricer->names || op->launch == ECH_NONE || op->name == ECH_NONE || g_strcmp0(device->family, "gpu") != 0)
-        return false;
-    EchGpuName **name = &pricer->names[op->name];
-    if (!*name) {
-        *name = g_new(EchGpuName, 1);
-        ech_gpu_name(ech_trace_string(pricer->trace, op->name), *name);
-    }
-    EchGpuKernel kernel = {.name = **name};
-    if (!ech_gpu_launch_parse(ech_trace_string(pricer->trace, op->launch), &kernel.launch))
-        return false;
-    ech_gpu_launch_says(&kernel.launch, &kernel.name);
-    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
-        const EchUse *use = &ech_trace_uses(pricer->trace)[u];
-        EchBytes *sum = use->access == ECH_WRITE ? &kernel.written : &kernel.read;
-        *sum = ech_bytes_add(*sum, use->bytes);
-    }
-    for (uint32_t w = op->first_work; w < op->first_work + op->n_work; w++) {
-        const EchWork *work = &ech_trace_work(pricer->trace)[w];
-        if (work->unit == ECH_WORK_MATRIX) {
-            kernel.operations += (double)work->count;
-            kernel.dtype = ech_dtype_name((EchDtype)work->dtype);
-        }
-    }
-    if (kernel.launch.kind && kernel.name.arithmetic == ECH_GPU_FMA && g_strcmp0(kernel.dtype, "tf32") == 0)
-        kernel.dtype = "f32"; /* what may not be rounded is not for tensor cores */
-    *ret = kernel;
-    return true;
-}
-
-/* A tuner takes what is fastest, so a tile that costs more than this many times the best one was never timed: the compiler's default. */
-#define NEVER_TIMED 2.0
-
-/* The kernel model's time on a GPU, for kernels whose launch is known. */
-static bool gpu_model(const Pricer *pricer, const EchDevice *device, const EchOp *op, EchGpuCost *ret, uint8_t *ret_class)
-{
-    EchGpuKernel kernel;
-    if (!gpu_kernel(pricer, device, op, &kernel) || !ech_gpu_kernel_price(device, &kernel, ret))
-        return false;
-    if (ret_class)
-        *ret_class = kernel.name.kind;
-    if (kernel.launch.kind == ECH_GPU_SORT && kernel.launch.routine == ECH_GPU_ROUTINE_NONE && kernel.launch.keys > 0 && pricer->options->tuned_tiles) {
-        EchGpuKernel radix = kernel;
-        EchGpuCost cost;
-        radix.launch.routine = ECH_GPU_RADIX;
-        if (ech_gpu_kernel_price(device, &radix, &cost) && cost.time < ret->time) {
-            ech_diag_note(pricer->diag, "sorts_as_radix", 1);
-            *ret = cost;
-        }
-        return true;
-    }
-    if (kernel.launch.kind != ECH_GPU_PRODUCT || kernel.launch.tile_m == 0 || !pricer->options->tuned_tiles)
-        return true;
-    EchGpuKernel free_tile = kernel;
-    free_tile.name.tile_m = free_tile.name.tile_n = free_tile.name.tile_k = free_tile.name.stages = 0;
-    free_tile.name.arithmetic = kernel.name.arithmetic == ECH_GPU_FMA ? ECH_GPU_FMA : ECH_GPU_WGMMA;
-    memset(free_tile.launch.grid, 0, sizeof free_tile.launch.grid);
-    memset(free_tile.launch.block, 0, sizeof free_tile.launch.block);
-    free_tile.launch.shared = free_tile.launch.registers = 0;
-    EchGpuCost tuned;
-    if (ech_gpu_kernel_price(device, &free_tile, &tuned) && (double)ret->time > NEVER_TIMED * (double)tuned.time) {
-        ech_diag_note(pricer->diag, "products_with_tiles_never_timed", 1);
-        *ret = tuned;
-    }
-    return true;
-}
-
 /* Whether a GPU kernel of @time has what its @roofline counts busy all along. It has not where the model says what else it waits for (@cost; NULL where it
  * does not know the kernel), or where it takes several times as long. */
 static bool bound_by_resources(const EchGpuCost *cost, double time, double roofline)
@@ -570,66 +501,6 @@ static void spread_model(EchPrice *price, Row *row, double roofline, const EchGp
         row->amounts[row->used[i]] *= (double)rest / roofline;
 }
 
-/* Prices @kernel, recorded on @reference, as what libraries have for it on either, whose kernels are others. */
-static bool models_elsewhere(const Pricer *pricer, const EchDevice *device, const EchDevice *reference, const EchGpuKernel *kernel, EchGpuCost *here,
-                             EchGpuCost *there)
-{
-    bool lanes = false, unheard = false;
-    EchGpuKernel other = *kernel, same = *kernel;
-    ech_gpu_kernel_elsewhere(&other, reference, device, &lanes);
-    ech_gpu_kernel_elsewhere(&same, reference, reference, &unheard);
-    if (!ech_gpu_kernel_price(device, &other, here) || !ech_gpu_kernel_price(reference, &same, there) || there->time <= 0)
-        return false;
-    if (lanes)
-        ech_diag_note(pricer->diag, "products_by_lanes", 1);
-    return true;
-}
-
-/*
- * The kernel model's times of a kernel here and where it was recorded; false where it does not know it. What was recorded takes longer or shorter than the
- * model says for what the kernel does that the model does not know of, and for what the GPU does. Where libraries have the same kernels for both GPUs
- * (@ret_whole) both are taken to be the same here: the times have one ratio. For others the kernel is another one with the same task, and the GPU another one:
- * half of it, as a factor, is taken to go along. Of operators that the NeuSight artifact times on seven GPUs the ratio is 22, 25, 18, 8 and 5 % off between
- * such (products, batched ones, softmax, layer norms, element-wise), the model alone 16, 19, 12, 5 and 5 %, half of it 16, 19, 14, 6 and 4 %; between two
- * of the same kernels 10, 8, 4, 4 and 4, where the model alone is 12, 19, 13, 8 and 7 % off. Nothing is fitted: it is one half.
- */
-static bool gpu_models(const Pricer *pricer, const EchDevice *device, const EchDevice *reference, const EchOp *op, EchGpuCost *here, EchGpuCost *there,
-                       bool *ret_whole)
-{
-    *ret_whole = ech_gpu_same_kernels(device, reference);
-    if (*ret_whole)
-        return gpu_model(pricer, device, op, here, NULL) && gpu_model(pricer, reference, op, there, NULL) && there->time > 0;
-    EchGpuKernel kernel;
-    return gpu_kernel(pricer, reference, op, &kernel) && models_elsewhere(pricer, device, reference, &kernel, here, there);
-}
-
-/* How much longer a product takes here whose shape is not known: as a large square one in the type that its name says. */
-#define SQUARE 4096
-static double square_ratio(const Pricer *pricer, const EchDevice *device, const EchDevice *reference, const EchGpuName *name)
-{
-    EchGpuCost here, there;
-    uint64_t bytes = SQUARE * SQUARE * (uint64_t)MAX(name->element_bytes, 1);
-    EchGpuKernel square = {.name = {.kind = ECH_GPU_PRODUCT, .arithmetic = name->arithmetic, .element_bytes = name->element_bytes, .tf32 = name->tf32},
-                           .launch = {.batch = 1, .m = SQUARE, .n = SQUARE, .k = SQUARE, .operand_bytes = name->element_bytes},
-                           .read = 2 * bytes,
-                           .written = bytes};
-    return models_elsewhere(pricer, device, reference, &square, &here, &there) ? (double)here.time / (double)there.time : 0;
-}
-
-/* How much longer a kernel takes here of which neither bytes nor operations are known: by the rate of what its name says that it needs. */
-static double blind_ratio(const Pricer *pricer, const EchDevice *device, const EchDevice *reference, const EchOp *op)
-{
-    if (pricer->names && op->name != ECH_NONE) {
-        EchGpuName name;
-        ech_gpu_name(ech_trace_string(pricer->trace, op->name), &name);
-        double ratio = name.kind == ECH_GPU_PRODUCT || name.kind == ECH_GPU_ATTENTION ? square_ratio(pricer, device, reference, &name) : 0;
-        if (ratio > 0)
-            return ratio;
-    }
-    const EchMemory *here = ech_device_memory_kind(device, ECH_MEM_HBM), *there = ech_device_memory_kind(reference, ECH_MEM_HBM);
-    return here && there && here->read && there->read ? (double)there->read / (double)here->read : 1;
-}
-
 /* A recorded duration, carried to this device: on a GPU by the kernel model's two times where it knows the kernel, else by the two rooflines; without bytes and
  * operations by a rate, until carry_as_namesakes(). */
 static void spread_recorded(const Pricer *pricer, const Map *map, const Map *reference, EchPrice *price, Row *row, const EchOp *op, double roofline,
@@ -638,7 +509,7 @@ static void spread_recorded(const Pricer *pricer, const Map *map, const Map *ref
     double recorded = (double)op->recorded.duration;
     if (!(reference_roofline > 0)) {
         row_clear(row);
-        price->minimum = whole_ps(reference == map ? recorded : recorded * blind_ratio(pricer, map->device, reference->device, op));
+        price->minimum = whole_ps(reference == map ? recorded : recorded * ech_gpu_pricer_blind_ratio(pricer->gpu, map->device, reference->device, op));
         return;
     }
     if (g_strcmp0(map->device->family, "gpu") != 0 || !(roofline > 0)) {
@@ -647,8 +518,8 @@ static void spread_recorded(const Pricer *pricer, const Map *map, const Map *ref
         return;
     }
     EchGpuCost here, there;
-    bool known = reference == map && gpu_model(pricer, map->device, op, &here, NULL), whole;
-    bool carried = reference != map && gpu_models(pricer, map->device, reference->device, op, &here, &there, &whole);
+    bool known = reference == map && ech_gpu_pricer_cost(pricer->gpu, map->device, op, &here, NULL), whole;
+    bool carried = reference != map && ech_gpu_pricer_costs(pricer->gpu, map->device, reference->device, op, &here, &there, &whole);
     double time = recorded * roofline / reference_roofline;
     if (carried)
         time = whole ? recorded * (double)here.time / (double)there.time : (double)here.time * sqrt(recorded / (double)there.time);
@@ -669,7 +540,7 @@ static bool has_measured(const Pricer *pricer, const Map *map, const EchOp *op)
 {
     EchGemm gemm;
     EchGpuKernel kernel;
-    return map->measured && gpu_kernel(pricer, map->device, op, &kernel) && kernel.launch.kind == ECH_GPU_PRODUCT &&
+    return map->measured && ech_gpu_pricer_kernel(pricer->gpu, map->device, op, &kernel) && kernel.launch.kind == ECH_GPU_PRODUCT &&
            ech_cuda_gemm_of(pricer->trace, op, &gemm) &&
            ech_measured_product(map->measured, ech_dtype_name((EchDtype)gemm.dtype), (uint64_t)gemm.m, (uint64_t)gemm.n, (uint64_t)gemm.k,
                                 (uint64_t)gemm.batch) > 0;
@@ -716,7 +587,7 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
             source = ECH_PRICE_RECORDED_SCALED;
         spread_recorded(pricer, map, reference, price, row, op, roofline, base);
     } else if (source == ECH_PRICE_ROOFLINE && pricer->options->kernel_time != ECH_KERNEL_TIME_ROOFLINE && !has_measured(pricer, map, op) &&
-               gpu_model(pricer, map->device, op, &cost, &price->kernel_class)) {
+               ech_gpu_pricer_cost(pricer->gpu, map->device, op, &cost, &price->kernel_class)) {
         source = ECH_PRICE_MODEL;
         price->kernel_bound = cost.bound;
         spread_model(price, row, roofline, &cost, launch);
@@ -1258,9 +1129,9 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
     g_autofree double *amounts = g_new0(double, room), *more_amounts = g_new0(double, room);
     g_autofree uint32_t *used = g_new0(uint32_t, room), *more_used = g_new0(uint32_t, room);
     Row row = {amounts, used, 0}, scratch = {more_amounts, more_used, 0};
-    g_autofree EchGpuName **names = g_strcmp0(device->family, "gpu") == 0 ? g_new0(EchGpuName *, ech_trace_n_strings(trace) + 1) : NULL;
+    g_autoptr(EchGpuPricer) gpu = g_strcmp0(device->family, "gpu") == 0 ? ech_gpu_pricer_new(trace, options->tuned_tiles, diag) : NULL;
     double carried[N_CARRIES] = {0};
-    Pricer pricer = {.trace = trace, .read = read, .written = written, .options = options, .diag = diag, .names = names, .carried = carried};
+    Pricer pricer = {.trace = trace, .read = read, .written = written, .options = options, .diag = diag, .gpu = gpu, .carried = carried};
 
     EchPrices *prices = g_new0(EchPrices, 1);
     prices->prices = g_new0(EchPrice, n_ops + 1);
@@ -1284,8 +1155,6 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
         }
         row_clear(&row);
     }
-    for (size_t i = 0; names && i < ech_trace_n_strings(trace); i++)
-        g_free(names[i]);
     say_what_was_assumed(trace, device, old->device, options, free_copies, diag);
     if (!same)
         carry_as_namesakes(trace, prices, carried);
