@@ -10,10 +10,10 @@
 
 enum { GPU_ALIGNMENT = 256, TPU_HBM_ALIGNMENT = 16384, TPU_FLAGS_ALIGNMENT = 4, TPU_SCALAR_ALIGNMENT = 512, TPU_VMEM_ALIGNMENT = 4096 };
 
-/* A value that lies in an allocation, and when the last of it and of those that began before it ends. */
+/* A value that lies in an allocation, when it begins, and when the last of it and of those that began before it ends. */
 typedef struct {
     EchId value;
-    int64_t reach;
+    int64_t start, reach;
 } Lodger;
 
 /* An allocation while it is filled. */
@@ -99,12 +99,12 @@ static bool interfere(const Assigner *a, const EchValue *x, const EchValue *y)
 }
 
 /* How many of those that lie in @draft have begun by @time. */
-static guint begun_by(const EchProgram *p, const Draft *draft, int64_t time)
+static guint begun_by(const Draft *draft, int64_t time)
 {
     guint low = 0, high = draft->lodgers->len;
     while (low < high) {
         guint middle = low + (high - low) / 2;
-        if (p->values[g_array_index(draft->lodgers, Lodger, middle).value].start <= time)
+        if (g_array_index(draft->lodgers, Lodger, middle).start <= time)
             low = middle + 1;
         else
             high = middle;
@@ -116,11 +116,12 @@ static guint begun_by(const EchProgram *p, const Draft *draft, int64_t time)
 static void lodge(const EchProgram *p, Draft *draft, const EchValueBuffer *buffer)
 {
     for (uint32_t k = 0; k < buffer->n_values; k++) {
-        Lodger lodger = {p->buffer_values[buffer->first_value + k], 0};
-        const EchValue *value = &p->values[lodger.value];
+        EchId id = p->buffer_values[buffer->first_value + k];
+        const EchValue *value = &p->values[id];
+        Lodger lodger = {.value = id, .start = value->start};
         if (value->start < 0)
             continue;
-        guint at = begun_by(p, draft, value->start);
+        guint at = begun_by(draft, value->start);
         g_array_insert_val(draft->lodgers, at, lodger);
         for (guint i = at; i < draft->lodgers->len; i++) {
             Lodger *one = &g_array_index(draft->lodgers, Lodger, i);
@@ -139,7 +140,7 @@ static bool fits(Assigner *a, const EchValueBuffer *buffer, const Draft *draft)
     for (uint32_t k = 0; k < buffer->n_values; k++) {
         const EchValue *value = &a->p->values[a->p->buffer_values[buffer->first_value + k]];
         /* Only who has begun before its end, and not ended before its start, is there with it. */
-        for (guint j = begun_by(a->p, draft, value->end); j-- > 0 && g_array_index(draft->lodgers, Lodger, j).reach >= value->start;) {
+        for (guint j = begun_by(draft, value->end); j-- > 0 && g_array_index(draft->lodgers, Lodger, j).reach >= value->start;) {
             if (interfere(a, value, &a->p->values[g_array_index(draft->lodgers, Lodger, j).value]))
                 return false;
         }

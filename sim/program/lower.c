@@ -909,6 +909,8 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
     l.untaken = g_new0(bool, program->n_computations + 1);
     l.handed = g_new(EchId, program->n_buffers + 1);
     memset(l.handed, 0xff, (program->n_buffers + 1) * sizeof(EchId));
+    l.shape_texts = g_new(EchId, program->n_shapes + 1);
+    memset(l.shape_texts, 0xff, (program->n_shapes + 1) * sizeof(EchId));
     l.born = g_new0(GArray *, program->n_instructions + 1);
     l.dies = g_new0(GArray *, program->n_instructions + 1);
     l.homed = g_new0(GArray *, program->n_instructions + 1);
@@ -969,6 +971,7 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
     g_free(l.hidden);
     g_free(l.untaken);
     g_free(l.handed);
+    g_free(l.shape_texts);
     g_free(l.operand_bytes);
     g_array_unref(l.pending);
     g_hash_table_unref(l.queues);

@@ -356,6 +356,17 @@ static EchId origin_of(const EchProgram *p, const EchValueBuffer *buffer, const 
     return origin;
 }
 
+/* The trace's string of a shape: many arrays share one. */
+static EchId shape_text(Lowerer *l, EchId shape)
+{
+    EchId *known = &l->shape_texts[shape];
+    if (*known == ECH_NONE) {
+        g_autofree char *text = ech_program_shape_text(l->p, shape);
+        *known = ech_trace_builder_string(l->b, text, -1);
+    }
+    return *known;
+}
+
 static void make_trace_buffer(Lowerer *l, EchId b)
 {
     const EchProgram *p = l->p;
@@ -366,7 +377,6 @@ static void make_trace_buffer(Lowerer *l, EchId b)
     const EchValue *value = speaker(l, buffer);
     const EchInstruction *definer = &p->instructions[value->defined.instruction];
     EchId shape = ech_program_subshape(p, definer->shape, value->defined.position);
-    g_autofree char *text = ech_program_shape_text(p, shape);
     EchBuffer made = ech_buffer_init();
     g_autofree char *name = position_name(p, definer, value->defined.position);
     made.name = ech_trace_builder_string(l->b, name, -1);
@@ -380,7 +390,7 @@ static void make_trace_buffer(Lowerer *l, EchId b)
     made.bytes = place->bytes;
     made.dense = MIN(p->shapes[shape].dense, place->bytes);
     made.offset = place->offset;
-    made.shape = ech_trace_builder_string(l->b, text, -1);
+    made.shape = shape_text(l, shape);
     place->id = ech_trace_builder_buffer(l->b, made);
     if (place->home != ECH_NONE)
         append_id(l->homed, place->home, b);

@@ -42,6 +42,12 @@ static void set_parameters(EchGraph *g)
     const EchShape *parameters = &p->shapes[p->elements[p->shapes[p->entry_layout].first_element]];
     const GArray *order = ech_graph_computation(g, g->entry)->order;
     const EchComputation *c = &p->computations[p->entry];
+    g_autofree EchInstruction **nodes = g_new0(EchInstruction *, parameters->n_elements + 1); /* By number. */
+    for (guint n = order->len; n-- > 0;) {
+        EchInstruction *node = ech_graph_node(g, g_array_index(order, EchId, n));
+        if (node->opcode == ECH_HLO_PARAMETER && node->number >= 0 && node->number < parameters->n_elements)
+            nodes[node->number] = node;
+    }
     for (uint32_t k = 0; k < c->n; k++) {
         const EchInstruction *i = &p->instructions[c->first + k];
         if (i->opcode != ECH_HLO_PARAMETER || i->number < 0 || i->number >= parameters->n_elements)
@@ -51,13 +57,8 @@ static void set_parameters(EchGraph *g)
             ech_diag_note(g->diag, "entry_layouts_of_other_shapes", 1);
             continue;
         }
-        for (guint n = 0; n < order->len; n++) {
-            EchInstruction *node = ech_graph_node(g, g_array_index(order, EchId, n));
-            if (node->opcode == ECH_HLO_PARAMETER && node->number == i->number) {
-                node->shape = ech_graph_shape_of(g, wanted);
-                break;
-            }
-        }
+        if (nodes[i->number])
+            nodes[i->number]->shape = ech_graph_shape_of(g, wanted);
     }
 }
 
