@@ -171,16 +171,55 @@ static bool is_context(const EchProgram *p, const EchValueBuffer *buffer)
     return false;
 }
 
+/* Of so many drafts in a row: when the last of their first lodgers begins, and when the first of those ends. Who is there in between has no place in any. */
+enum { GROUP = 64 };
+typedef struct {
+    int64_t begun, ended;
+} Group;
+
+static bool is_taken(const EchProgram *p, const Group *group, const EchValueBuffer *buffer)
+{
+    for (uint32_t k = 0; k < buffer->n_values; k++) {
+        const EchValue *value = &p->values[p->buffer_values[buffer->first_value + k]];
+        if (value->start >= 0 && value->start < group->ended && value->end > group->begun)
+            return true;
+    }
+    return false;
+}
+
+/* Draft @k is new, or has a new lodger. */
+static void regroup(Assigner *a, GArray *groups, guint k)
+{
+    g_array_set_size(groups, MAX(groups->len, k / GROUP + 1));
+    Group *group = &g_array_index(groups, Group, k / GROUP);
+    *group = (Group){.begun = INT64_MIN, .ended = INT64_MAX};
+    for (guint i = k / GROUP * GROUP; i < MIN(k / GROUP * GROUP + GROUP, a->drafts->len); i++) {
+        const Draft *draft = draft_at(a, i);
+        if (!draft->open)
+            continue;
+        const Lodger *first = draft->lodgers->len > 0 ? &g_array_index(draft->lodgers, Lodger, 0) : NULL;
+        group->begun = first ? MAX(group->begun, first->start) : INT64_MAX;
+        group->ended = first ? MIN(group->ended, a->p->values[first->value].end) : INT64_MIN;
+        if (!first)
+            break;
+    }
+}
+
 /* @reuse: temporaries may lie in donated and live-out allocations. */
-static void place(Assigner *a, EchId b, bool reuse)
+static void place(Assigner *a, EchId b, bool reuse, GArray *groups)
 {
     const EchValueBuffer *buffer = &a->p->buffers[b];
     bool own = buffer->is_constant || buffer->is_parameter || buffer->is_tuple;
     for (guint k = a->drafts->len; !own && reuse && k-- > 0;) {
+        if ((k + 1 == a->drafts->len || k % GROUP == GROUP - 1) && is_taken(a->p, &g_array_index(groups, Group, k / GROUP), buffer)) {
+            k = k / GROUP * GROUP;
+            continue;
+        }
         if (!fits(a, buffer, draft_at(a, k)))
             continue;
         put_buffer(a, k, b);
         lodge(a->p, draft_at(a, k), buffer);
+        regroup(a, groups, k);
         draft_at(a, k)->base.is_live_out |= buffer->live_out;
         return;
     }
@@ -205,6 +244,7 @@ static void place(Assigner *a, EchId b, bool reuse)
         draft->lodgers = g_array_new(FALSE, FALSE, sizeof(Lodger));
         lodge(a->p, draft, buffer);
     }
+    regroup(a, groups, k);
 }
 
 static void place_all(Assigner *a, bool reuse)
@@ -222,8 +262,9 @@ static void place_all(Assigner *a, bool reuse)
         g_array_append_val(order, entry);
     }
     g_array_sort(order, compare_order);
+    g_autoptr(GArray) groups = g_array_new(FALSE, FALSE, sizeof(Group));
     for (guint k = 0; k < order->len; k++)
-        place(a, g_array_index(order, Order, k).buffer, reuse);
+        place(a, g_array_index(order, Order, k).buffer, reuse, groups);
 }
 
 /* Heaps */

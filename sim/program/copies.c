@@ -61,8 +61,13 @@ static bool step_back(const EchGraph *g, Source *s, uint32_t *ret_operand)
     }
     case ECH_HLO_TUPLE: {
         uint32_t k = 0;
-        while (k + 1 < i->n_operands && ech_graph_member(g, s->id, k + 1) <= s->position)
-            k++;
+        for (uint32_t low = 1, high = i->n_operands; low < high;) { /* the last member that begins there or before */
+            uint32_t middle = low + (high - low) / 2;
+            bool before = ech_graph_member(g, s->id, middle) <= s->position;
+            k = before ? middle : k;
+            low = before ? middle + 1 : low;
+            high = before ? high : middle;
+        }
         uint32_t at = ech_graph_member(g, s->id, k);
         if (s->position < at)
             return false;
