@@ -245,6 +245,46 @@ START_TEST(estimates)
 }
 END_TEST
 
+/* A price that is remembered is the one that would be computed, whichever model and windows it was asked for in between. */
+START_TEST(remembered_prices)
+{
+    static const struct {
+        const char *device;
+        EchKernelView view;
+    } models[] = {{"tpu-v5e", ECH_KERNEL_HARDWARE}, {"tpu-v5e", ECH_KERNEL_COMPILER}, {"tpu-v6e", ECH_KERNEL_HARDWARE}};
+    g_autoptr(EchImport) import = ech_test_import(ECH_SOURCE_DIR "/traces/published_steps/mistral-7b.v6e-8.hlo.txt.gz", NULL);
+    const EchProgram *program = import->program;
+    g_autoptr(EchKernelMemo) memo = ech_kernel_memo_new();
+    EchDevice *devices[G_N_ELEMENTS(models)];
+    EchKernelModel model[G_N_ELEMENTS(models)];
+    size_t kernels = 0;
+    for (size_t m = 0; m < G_N_ELEMENTS(models); m++) {
+        devices[m] = ech_test_device(models[m].device, NULL);
+        ck_assert(ech_kernel_model_init(&model[m], devices[m], models[m].view, NULL));
+    }
+    for (EchId id = 0; id < program->n_instructions; id++) {
+        for (size_t m = 0; m < 2 * G_N_ELEMENTS(models); m++) {
+            EchKernelCost cost, remembered;
+            if (!ech_program_price_kernel(program, id, &model[m / 2], m % 2, NULL, &cost))
+                continue;
+            ck_assert(ech_program_price_kernel(program, id, &model[m / 2], m % 2, memo, &remembered));
+            const char *name = program->instructions[id].name;
+            ck_assert_msg(cost.time == remembered.time && cost.compute == remembered.compute && cost.hbm == remembered.hbm && cost.port == remembered.port &&
+                              cost.latency == remembered.latency && cost.fill == remembered.fill && cost.overhead == remembered.overhead,
+                          "%s: %" G_GINT64_FORMAT " ps, remembered %" G_GINT64_FORMAT, name, cost.time, remembered.time);
+            ck_assert_uint_eq(cost.hbm_read, remembered.hbm_read);
+            ck_assert_uint_eq(cost.vmem, remembered.vmem);
+            ck_assert_uint_eq(cost.blocks.steps, remembered.blocks.steps);
+            ck_assert_double_eq(cost.macs, remembered.macs);
+            kernels++;
+        }
+    }
+    ck_assert_uint_gt(kernels, 1000);
+    for (size_t m = 0; m < G_N_ELEMENTS(models); m++)
+        ech_device_free(devices[m]);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("prices of instructions");
@@ -256,6 +296,7 @@ int main(void)
     tcase_add_test(tests, estimates);
     tcase_add_test(tests, small_beginnings);
     tcase_add_test(tests, places_left_open);
+    tcase_add_test(tests, remembered_prices);
     suite_add_tcase(suite, tests);
     return ech_test_main(suite);
 }
