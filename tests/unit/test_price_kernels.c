@@ -252,7 +252,7 @@ START_TEST(remembered_prices)
         const char *device;
         EchKernelView view;
     } models[] = {{"tpu-v5e", ECH_KERNEL_HARDWARE}, {"tpu-v5e", ECH_KERNEL_COMPILER}, {"tpu-v6e", ECH_KERNEL_HARDWARE}};
-    g_autoptr(EchImport) import = ech_test_import(ECH_SOURCE_DIR "/traces/published_steps/mistral-7b.v6e-8.hlo.txt.gz", NULL);
+    g_autoptr(EchImport) import = ech_test_import(ECH_SOURCE_DIR "/traces/adam_none.v5e/program.hlo.txt.gz", NULL);
     const EchProgram *program = import->program;
     g_autoptr(EchKernelMemo) memo = ech_kernel_memo_new();
     EchDevice *devices[G_N_ELEMENTS(models)];
@@ -279,7 +279,7 @@ START_TEST(remembered_prices)
             kernels++;
         }
     }
-    ck_assert_uint_gt(kernels, 1000);
+    ck_assert_uint_gt(kernels, 100);
     for (size_t m = 0; m < G_N_ELEMENTS(models); m++)
         ech_device_free(devices[m]);
 }
