@@ -4,7 +4,8 @@
 #include <sched.h>
 #include <string.h>
 
-typedef int NvmlResult; /* 0 is success */
+typedef int NvmlResult;                       /* 0 is success */
+typedef int NvmlClock, NvmlSensor, NvmlState; /* Enumerations, of an int's size */
 typedef struct NvmlDeviceOpaque *NvmlDevice;
 enum { NVML_CLOCK_SM = 1, NVML_CLOCK_MEMORY = 2, NVML_TEMPERATURE_GPU = 0 };
 
@@ -18,11 +19,11 @@ typedef struct {
     X(init, nvmlInit_v2, (void))                                                                                                                               \
     X(shutdown, nvmlShutdown, (void))                                                                                                                          \
     X(by_uuid, nvmlDeviceGetHandleByUUID, (const char *uuid, NvmlDevice *ret))                                                                                 \
-    X(clock, nvmlDeviceGetClockInfo, (NvmlDevice device, int type, unsigned *ret_mhz))                                                                         \
+    X(clock, nvmlDeviceGetClockInfo, (NvmlDevice device, NvmlClock type, unsigned *ret_mhz))                                                                   \
     X(power, nvmlDeviceGetPowerUsage, (NvmlDevice device, unsigned *ret_mw))                                                                                   \
     X(limit, nvmlDeviceGetEnforcedPowerLimit, (NvmlDevice device, unsigned *ret_mw))                                                                           \
-    X(temperature, nvmlDeviceGetTemperature, (NvmlDevice device, int sensor, unsigned *ret_celsius))                                                           \
-    X(ecc, nvmlDeviceGetEccMode, (NvmlDevice device, int *ret_current, int *ret_pending))                                                                      \
+    X(temperature, nvmlDeviceGetTemperature, (NvmlDevice device, NvmlSensor sensor, unsigned *ret_celsius))                                                    \
+    X(ecc, nvmlDeviceGetEccMode, (NvmlDevice device, NvmlState * ret_current, NvmlState * ret_pending))                                                        \
     X(memory, nvmlDeviceGetMemoryInfo, (NvmlDevice device, NvmlMemory * ret))                                                                                  \
     X(stay_near, nvmlDeviceSetCpuAffinity, (NvmlDevice device))
 
@@ -127,7 +128,7 @@ void ech_gpu_watch_look(EchGpuWatch *watch, EchGpuState *state)
 {
     unsigned sm, value;
     unsigned long long reasons;
-    int current, pending;
+    NvmlState current, pending;
     if (!watch || watch->nvml->clock(watch->device, NVML_CLOCK_SM, &sm) != 0)
         return;
     const Nvml *nvml = watch->nvml;

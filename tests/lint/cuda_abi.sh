@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Our declarations of the CUDA driver and of cuBLAS against NVIDIA's headers: every function's type, every constant, every structure's layout; and that the
-# driver's stub has every symbol. Once for each toolkit found (/usr/local/cuda*, or the folders in ECHELON_CUDA_INCLUDES). Skipped without one.
+# Our declarations of the CUDA driver, of cuBLAS and of NVML against NVIDIA's headers: every function's type, every constant, every structure's layout; and
+# that the driver's stub has every symbol. Once for each toolkit found (/usr/local/cuda*, or the folders in ECHELON_CUDA_INCLUDES). Skipped without one.
 set -u
 cd "$1" || exit 1
 includes=$(for d in /usr/local/cuda*/include ${ECHELON_CUDA_INCLUDES:-}; do [ -f "$d/cuda.h" ] && readlink -f "$d"; done | sort -u)
@@ -120,12 +120,48 @@ SAME(ECH_CUBLAS_DEFAULT, CUBLAS_GEMM_DEFAULT);
 ECH_CUBLAS_FUNCTIONS(CHECK)
 C
 }
+nvml_text() {
+  echo '#include <nvml.h>'
+  cat <<'C'
+enum { THEIR_SM = NVML_CLOCK_SM, THEIR_MEMORY = NVML_CLOCK_MEM, THEIR_SENSOR = NVML_TEMPERATURE_GPU };
+#define NVML_CLOCK_SM OUR_SM
+#define NVML_TEMPERATURE_GPU OUR_SENSOR
+#include "sim/replay/cuda_state.c"
+#define SAME(ours, theirs) _Static_assert((long long)(ours) == (long long)(theirs), #ours)
+SAME(OUR_SM, THEIR_SM);
+SAME(NVML_CLOCK_MEMORY, THEIR_MEMORY);
+SAME(OUR_SENSOR, THEIR_SENSOR);
+SAME(sizeof(NvmlMemory), sizeof(nvmlMemory_t));
+SAME(offsetof(NvmlMemory, used), offsetof(nvmlMemory_t, used));
+SAME(sizeof(NvmlClock), sizeof(nvmlClockType_t));
+SAME(sizeof(NvmlSensor), sizeof(nvmlTemperatureSensors_t));
+SAME(sizeof(NvmlState), sizeof(nvmlEnableState_t));
+SAME(sizeof(NvmlResult), sizeof(nvmlReturn_t));
+SAME(0x1, nvmlClocksThrottleReasonGpuIdle);
+SAME(0x2, nvmlClocksThrottleReasonApplicationsClocksSetting);
+SAME(0x4, nvmlClocksThrottleReasonSwPowerCap);
+SAME(0x8, nvmlClocksThrottleReasonHwSlowdown);
+SAME(0x10, nvmlClocksThrottleReasonSyncBoost);
+SAME(0x20, nvmlClocksThrottleReasonSwThermalSlowdown);
+SAME(0x40, nvmlClocksThrottleReasonHwThermalSlowdown);
+SAME(0x80, nvmlClocksThrottleReasonHwPowerBrakeSlowdown);
+#define NvmlDevice nvmlDevice_t
+#define NvmlClock nvmlClockType_t
+#define NvmlSensor nvmlTemperatureSensors_t
+#define NvmlState nvmlEnableState_t
+#define NvmlMemory nvmlMemory_t
+#define CHECK(member, symbol, parameters) _Static_assert(__builtin_types_compatible_p(__typeof__(&symbol), nvmlReturn_t(*) parameters), #symbol);
+NVML_FUNCTIONS(CHECK)
+C
+}
 failed=0
 for include in $includes; do
   # shellcheck disable=SC2086
   source_text | gcc -std=gnu17 -I. $glib -isystem "$include" -fsyntax-only -x c - || { echo "differs from $include/cuda.h"; failed=1; }
   # shellcheck disable=SC2086
   [ ! -f "$include/cublas_v2.h" ] || blas_text | gcc -std=gnu17 -I. $glib -isystem "$include" -fsyntax-only -x c - || { echo "differs from $include/cublas_v2.h"; failed=1; }
+  # shellcheck disable=SC2086
+  [ ! -f "$include/nvml.h" ] || nvml_text | gcc -std=gnu17 -D_GNU_SOURCE -I. $glib -isystem "$include" -Wno-deprecated-declarations -fsyntax-only -x c - || { echo "differs from $include/nvml.h"; failed=1; }
   for stub in "$include"/../lib64/stubs/libcuda.so "$include"/../lib/stubs/libcuda.so; do
     [ -f "$stub" ] || continue
     exported=$(nm -D --defined-only "$stub" | sed 's/.* //; s/@.*//')
