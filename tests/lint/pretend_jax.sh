@@ -89,3 +89,29 @@ real() {
 real >"$work/real"
 [ "$(wc -l <"$work/real")" -ge 120 ] || { echo "JAX's allocator told of $(wc -l <"$work/real") arrays"; exit 1; }
 diff "$work/real" <(sed 1d "$work/ours.csv" | cut -d, -f3,6) >"$work/differences" || { echo "placed otherwise than by JAX:"; head "$work/differences"; exit 1; }
+
+# Programs that compile in several threads at once: each function's is written.
+cat >"$work/threads.py" <<'PY'
+import threading
+
+import jax
+import jax.numpy as jnp
+
+
+def work(of):
+    for i in range(3):
+        def step(x):
+            return jnp.tanh(x @ x + of + i).sum()
+        step.__name__ = "step_%d_%d" % (of, i)
+        jax.jit(step)(jnp.ones((64, 64)))
+
+
+threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+PY
+"$echelon" capture --pretend h100-sxm -o "$work/t" -- python3 "$work/threads.py" >"$work/said" 2>&1 || { tail -5 "$work/said"; exit 1; }
+written=$(ls "$work"/t.*.step_?_?/program.hlo.txt.gz | wc -l)
+[ "$written" = 12 ] || { echo "12 programs were compiled and $written written"; exit 1; }

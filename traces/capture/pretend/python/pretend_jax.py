@@ -7,6 +7,7 @@ import functools
 import os
 import re
 import sys
+import threading
 
 _OUT = os.environ["ECHELON_PRETEND_OUT"]
 
@@ -26,6 +27,7 @@ class _Programs:
     def __init__(self, capture, dump):
         self.capture, self.dump, self.owner = capture, dump, os.getpid()
         self.wanted, self.names = set(), {}
+        self.compiling = threading.RLock()  # one at a time: what the compiler leaves lies in one folder
 
     def want(self, function):
         """JAX names a module after the function."""
@@ -98,13 +100,14 @@ def _kept(compile_, programs):
     @functools.wraps(compile_)
     def compiled(backend, module, *rest, **more):
         executable = None
-        try:
-            executable = compile_(backend, module, *rest, **more)
-            return executable
-        finally:
+        with programs.compiling:
             try:
-                programs.keep(str(module.operation.attributes["sym_name"].value), executable)
-            except Exception as error:
-                _say("a program is not written: %s: %s" % (type(error).__name__, str(error).split("\n")[0]))
+                executable = compile_(backend, module, *rest, **more)
+                return executable
+            finally:
+                try:
+                    programs.keep(str(module.operation.attributes["sym_name"].value), executable)
+                except Exception as error:
+                    _say("a program is not written: %s: %s" % (type(error).__name__, str(error).split("\n")[0]))
 
     return compiled
