@@ -37,8 +37,7 @@ typedef struct {
 
 /* What a worker writes for each case, before its text. */
 typedef struct {
-    size_t index, n;
-    bool failed;
+    size_t index, n, failed; /* failed: 1, the text says why */
 } Answer;
 
 /* @answers: a file of this worker's own, in memory: nothing is left behind when all are interrupted. */
