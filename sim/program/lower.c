@@ -702,8 +702,10 @@ static void lower_conditional(Lowerer *l, EchId id)
     const EchInstruction *i = &l->p->instructions[id];
     if (i->n_called == 0)
         return;
-    ech_diag_note(l->diag, "conditionals_with_one_branch_taken", 1);
-    lower_called(l, id, ech_program_called(l->p, i, ech_lower_taken_branch(l->p, i)));
+    bool known;
+    uint32_t taken = ech_lower_taken_branch(l, id, &known);
+    ech_diag_note(l->diag, known ? "conditionals_whose_branch_is_known" : "conditionals_with_one_branch_taken", 1);
+    lower_called(l, id, ech_program_called(l->p, i, taken));
 }
 
 static void lower_instruction(Lowerer *l, EchId id)
@@ -906,6 +908,7 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
     l.core = queue_named(&l, "core", ECH_QUEUE_COMPUTE);
     l.places = g_new0(Place, program->n_buffers + 1);
     l.hidden = g_new0(bool, program->n_computations + 1);
+    l.integers = ech_integers_new(program);
     l.untaken = g_new0(bool, program->n_computations + 1);
     l.handed = g_new(EchId, program->n_buffers + 1);
     memset(l.handed, 0xff, (program->n_buffers + 1) * sizeof(EchId));
@@ -969,6 +972,7 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
     g_free(l.started);
     g_free(l.places);
     g_free(l.hidden);
+    ech_integers_free(l.integers);
     g_free(l.untaken);
     g_free(l.handed);
     g_free(l.shape_texts);

@@ -5,7 +5,7 @@
 #include "models/device/device.h"
 #include "models/kernel/memo.h"
 #include "sim/program/price_stationary.h"
-#include "sim/program/program.h"
+#include "sim/program/private.h"
 
 typedef struct {
     EchId id;                /* trace buffer, or ECH_NONE */
@@ -27,6 +27,7 @@ typedef struct {
     Place *places;         /* places[p->n_buffers] */
     GArray **born, **dies; /* per instruction: EchValueBuffer ids allocated before it and freed after it, or NULL */
     GArray **homed;        /* per loop: EchValueBuffer ids made once per iteration, or NULL */
+    EchIntegers *integers; /* that decide which branches are taken */
     bool *untaken;         /* per computation: in a branch of a conditional that is not taken */
     bool *hidden;          /* per computation: run by an instruction that is lowered as one op, or not at all */
     EchId *started;        /* per instruction: the op that a done waits for, or ECH_NONE */
@@ -59,8 +60,9 @@ void ech_lower_buffers(Lowerer *l);
 EchId ech_lower_stack(Lowerer *l, const EchInstruction *i);
 /** The trace's name for a memory space. Borrowed. */
 const char *ech_lower_memory_name(const Lowerer *l, int32_t space);
-/** Of a conditional the branch that is taken to run: the one with the most work, then the most instructions. */
-uint32_t ech_lower_taken_branch(const EchProgram *p, const EchInstruction *i);
+/** Of a conditional the branch that runs, where constants and arguments tell (@ret_known, may be NULL); else the one that is taken to: the one with the most
+ * work, then the most instructions. */
+uint32_t ech_lower_taken_branch(const Lowerer *l, EchId conditional, bool *ret_known);
 /** The trace's buffer of a value's position, or ECH_NONE. */
 EchId ech_lower_buffer_at(const Lowerer *l, EchId instruction, uint32_t position);
 uint64_t ech_lower_buffer_bytes(const Lowerer *l, EchId buffer);

@@ -84,10 +84,31 @@ static void touch(const Lowerer *l, Place *place, EchId i)
     }
 }
 
-/* One branch of a conditional runs: the one with the most work, then the most instructions. */
-uint32_t ech_lower_taken_branch(const EchProgram *p, const EchInstruction *i)
+/* True goes to the first of two branches, a number to its own, and one that has none to the last. */
+static bool known_branch(const Lowerer *l, const EchInstruction *i, uint32_t *ret)
 {
+    EchId which = i->n_operands > 0 ? ech_program_operand(l->p, i, 0) : ECH_NONE;
+    const GArray *values = which != ECH_NONE ? ech_integers_of(l->integers, which, NULL) : NULL;
+    if (!values || values->len != 1 || i->n_called == 0)
+        return false;
+    int64_t value = g_array_index(values, int64_t, 0);
+    if (strcmp(ech_dtype_name((EchDtype)l->p->shapes[l->p->instructions[which].shape].dtype), "pred") == 0)
+        *ret = value ? 0 : i->n_called - 1;
+    else
+        *ret = value >= 0 && value < (int64_t)i->n_called ? (uint32_t)value : i->n_called - 1;
+    return true;
+}
+
+uint32_t ech_lower_taken_branch(const Lowerer *l, EchId conditional, bool *ret_known)
+{
+    const EchProgram *p = l->p;
+    const EchInstruction *i = &p->instructions[conditional];
     uint32_t best = 0;
+    bool known = known_branch(l, i, &best);
+    if (ret_known)
+        *ret_known = known;
+    if (known)
+        return best;
     uint64_t most = 0;
     for (uint32_t k = 0; k < i->n_called; k++) {
         const EchBody *body = &p->bodies[ech_program_called(p, i, k)];
@@ -108,7 +129,7 @@ static void find_untaken(Lowerer *l)
     for (size_t k = p->n_flat; k-- > 0;) {
         const EchInstruction *i = &p->instructions[p->flat[k]];
         bool branches = i->opcode == ECH_HLO_CONDITIONAL;
-        uint32_t taken = branches ? ech_lower_taken_branch(p, i) : 0;
+        uint32_t taken = branches ? ech_lower_taken_branch(l, p->flat[k], NULL) : 0;
         for (uint32_t c = 0; c < i->n_called; c++) {
             EchId called = ech_program_called(p, i, c);
             if (p->computations[called].caller == p->flat[k])

@@ -22,6 +22,14 @@ EchId ech_program_look_through(const EchProgram *program, EchId instruction);
 uint32_t *ech_program_post_order(const EchProgram *program, bool by_size) G_GNUC_WARN_UNUSED_RESULT;
 /** Bytes of every operand that an instruction reads (slices count what they touch, in-place destinations nothing), padded: ret[n_operands]. */
 void ech_program_all_operand_bytes(const EchProgram *program, EchId instruction, EchBytes *ret);
+/** Integers that arrays of a program hold: constants, arguments that are known, and what is computed of those; looked at once each. */
+typedef struct EchIntegers EchIntegers;
+EchIntegers *ech_integers_new(const EchProgram *program) G_GNUC_WARN_UNUSED_RESULT;
+void ech_integers_free(EchIntegers *integers);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchIntegers, ech_integers_free)
+/** Array of int64_t, row by row, borrowed until the integers are freed; NULL for what is not known, is large (65536 elements) or holds other things than
+ * integers. @ret_by_argument (may be NULL): whether an argument has a part in it. */
+const GArray *ech_integers_of(EchIntegers *integers, EchId instruction, bool *ret_by_argument);
 /** What kernels of the program's own (Pallas) do, from their code. */
 void ech_program_derive_grids(EchProgram *program);
 /** Work of every computation and what fusions touch of their operands. ECH_ERROR_VERIFY for cycles. */

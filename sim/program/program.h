@@ -383,7 +383,7 @@ static inline const char *ech_program_kernels_for(const EchProgram *program)
 bool ech_program_set_chip(EchProgram *program, const char *device_name, GError **error);
 
 /** What the program was called with: @texts[k] (char *, or NULL: not known) has the integers that parameter k holds, "1,2,3". Kernels of the program's own that
- * choose their steps by them are read anew: true where there are such. What is no array of as many integers says nothing. */
+ * choose their steps by them are read anew: true where there are such, or conditionals that go by them. What is no array of as many integers says nothing. */
 bool ech_program_set_arguments(EchProgram *program, const GPtrArray *texts);
 
 /** Bytes as `compiled.memory_analysis()` counts them. */

@@ -44,6 +44,115 @@ static EchBytes peak_of(const EchTrace *trace)
     return peak;
 }
 
+static const char lengths[] = "HloModule lengths, is_scheduled=true\n\n"
+                              "%fused (q: s32[4]) -> s32[4] {\n"
+                              "  %q = s32[4]{0} parameter(0)\n"
+                              "  %first = s32[1]{0} slice(%q), slice={[0:1]}\n"
+                              "  %one = s32[] constant(1)\n"
+                              "  ROOT %u = s32[4]{0} dynamic-update-slice(%q, %first, %one)\n"
+                              "}\n\n"
+                              "ENTRY %main (p: s32[4], f: f32[4]) -> s32[4] {\n"
+                              "  %p = s32[4]{0} parameter(0)\n"
+                              "  %f = f32[4]{0} parameter(1)\n"
+                              "  %moved = s32[4]{0} fusion(%p), kind=kLoop, calls=%fused\n"
+                              "  %zero = s32[] constant(0)\n"
+                              "  %three = s32[] constant(3)\n"
+                              "  %nine = s32[] constant(9)\n"
+                              "  %threes = s32[4]{0} broadcast(%three), dimensions={}\n"
+                              "  %pages = s32[4]{0} divide(%moved, %threes)\n"
+                              "  %longer = pred[4]{0} compare(%pages, %threes), direction=GT\n"
+                              "  %picked = s32[4]{0} select(%longer, %pages, %threes)\n"
+                              "  %odd = s32[2]{0} slice(%picked), slice={[1:4:2]}\n"
+                              "  %padded = s32[4]{0} pad(%odd, %zero), padding=1_1\n"
+                              "  %joined = s32[8]{0} concatenate(%padded, %pages), dimensions={0}\n"
+                              "  %last = s32[2]{0} dynamic-slice(%joined, %nine), dynamic_slice_sizes={2}\n"
+                              "  %square = s32[4]{0} multiply(%pages, %pages)\n"
+                              "  %narrow = s8[4]{0} convert(%square)\n"
+                              "  %which = s32[4]{0} iota(), iota_dimension=0\n"
+                              "  %by_none = s32[4]{0} divide(%pages, %which)\n"
+                              "  %of_floats = s32[4]{0} convert(%f)\n"
+                              "  ROOT %r = s32[4]{0} add(%by_none, %of_floats)\n"
+                              "}\n";
+
+START_TEST(integers_of_arguments_are_followed)
+{
+    static const struct {
+        const char *name;
+        size_t n; /* 0: not known */
+        int64_t values[8];
+        bool by_argument;
+    } expected[] = {
+        {"moved", 4, {5, 5, 100, 33}, true}, {"threes", 4, {3, 3, 3, 3}, false},
+        {"pages", 4, {1, 1, 33, 11}, true},  {"longer", 4, {0, 0, 1, 1}, true},
+        {"picked", 4, {3, 3, 33, 11}, true}, {"odd", 2, {3, 11}, true},
+        {"padded", 4, {0, 3, 11, 0}, true},  {"joined", 8, {0, 3, 11, 0, 1, 1, 33, 11}, true},
+        {"last", 2, {33, 11}, true},         {"narrow", 4, {1, 1, 1089 % 256, 121}, true},
+        {"which", 4, {0, 1, 2, 3}, false},   {"by_none", 0, {0}, false},
+        {"of_floats", 0, {0}, false},
+    };
+    g_autoptr(EchProgram) program = ech_test_program(lengths, "tpu-v5e");
+    g_autoptr(EchIntegers) before = ech_integers_new(program);
+    ck_assert_ptr_null(ech_integers_of(before, ech_test_instruction(program, "moved"), NULL));
+    g_autoptr(GPtrArray) texts = g_ptr_array_new();
+    char given[] = "5,0,100,33";
+    g_ptr_array_add(texts, given);
+    ck_assert(!ech_program_set_arguments(program, texts)); /* no kernel goes by them */
+    g_autoptr(EchIntegers) integers = ech_integers_new(program);
+    for (size_t i = 0; i < G_N_ELEMENTS(expected); i++) {
+        bool by_argument = !expected[i].by_argument;
+        const GArray *values = ech_integers_of(integers, ech_test_instruction(program, expected[i].name), &by_argument);
+        ck_assert_msg((values ? values->len : 0) == expected[i].n && by_argument == expected[i].by_argument, "%s: %u numbers, %d", expected[i].name,
+                      values ? values->len : 0, by_argument);
+        for (size_t k = 0; k < expected[i].n; k++)
+            ck_assert_msg(g_array_index(values, int64_t, k) == expected[i].values[k], "%s: number %zu is %" G_GINT64_FORMAT, expected[i].name, k,
+                          g_array_index(values, int64_t, k));
+    }
+}
+END_TEST
+
+static const char branches[] = "HloModule branches, is_scheduled=true\n\n"
+                               "%small (a: f32[1024]) -> f32[1024] {\n"
+                               "  %a = f32[1024]{0} parameter(0)\n"
+                               "  ROOT %small_end = f32[1024]{0} negate(%a)\n"
+                               "}\n\n"
+                               "%large (b: f32[1024]) -> f32[1024] {\n"
+                               "  %b = f32[1024]{0} parameter(0)\n"
+                               "  %c = f32[1024]{0} negate(%b)\n"
+                               "  ROOT %large_end = f32[1024]{0} multiply(%c, %c)\n"
+                               "}\n\n"
+                               "ENTRY %main (which: s32[], x: f32[1024]) -> f32[1024] {\n"
+                               "  %which = s32[] parameter(0)\n"
+                               "  %x = f32[1024]{0} parameter(1)\n"
+                               "  ROOT %r = f32[1024]{0} conditional(%which, %x, %x), branch_computations={%small, %large}\n"
+                               "}\n";
+
+/* Without what it is called with, the branch of more work. */
+START_TEST(conditionals_go_by_arguments)
+{
+    static const struct {
+        const char *given, *ran;
+    } cases[] = {{NULL, "large_end"}, {"0", "small_end"}, {"1", "large_end"}, {"7", "large_end"}, {"-1", "large_end"}};
+    for (size_t c = 0; c < G_N_ELEMENTS(cases); c++) {
+        g_autoptr(EchProgram) program = ech_test_program(branches, "tpu-v5e");
+        g_autoptr(GPtrArray) texts = g_ptr_array_new_with_free_func(g_free);
+        if (cases[c].given) {
+            g_ptr_array_add(texts, g_strdup(cases[c].given));
+            ck_assert(ech_program_set_arguments(program, texts));
+        }
+        g_autoptr(EchTrace) trace = lower(program);
+        unsigned small = 0, large = 0;
+        for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+            const EchOp *op = &ech_trace_ops(trace)[i];
+            const char *name = op->kind == ECH_OP_KERNEL ? ech_trace_string(trace, op->name) : "";
+            small += strcmp(name, "small_end") == 0;
+            large += strcmp(name, "large_end") == 0;
+        }
+        ck_assert_msg(small + large == 1 && (small == 1) == (strcmp(cases[c].ran, "small_end") == 0), "given %s: %u small, %u large",
+                      cases[c].given ? cases[c].given : "nothing", small, large);
+    }
+}
+END_TEST
+
 static const char chain[] = "HloModule chain, is_scheduled=true\n\n"
                             "ENTRY %main (p: f32[1024]) -> f32[1024] {\n"
                             "  %p = f32[1024]{0} parameter(0)\n"
@@ -805,6 +914,8 @@ int main(void)
     Suite *suite = suite_create("program");
     TCase *small = tcase_create("small"), *captured = tcase_create("captured");
     tcase_add_test(small, in_place_operations_take_their_operands_place);
+    tcase_add_test(small, integers_of_arguments_are_followed);
+    tcase_add_test(small, conditionals_go_by_arguments);
     tcase_add_loop_test(small, fusions_in_their_operands_place, 0, G_N_ELEMENTS(fused));
     tcase_add_test(small, fetched_operands_hand_their_place_on);
     tcase_add_test(small, trip_counts);
