@@ -321,12 +321,16 @@ static void copy(Lowerer *l, EchId id, EchId from_buffer, int32_t from, EchId to
     }
 }
 
-/* The host's program and the device hand arrays over (callbacks, infeed and outfeed): over the link, whatever the host then does with them. */
+/* The host's program and the device hand arrays over (callbacks, infeed and outfeed): over the link, whatever the host then does with them. What goes to other
+ * slices goes that way, too. */
 static void hand_over(Lowerer *l, EchId id, EchId shape, bool to_host)
 {
     const EchShape *array = &l->p->shapes[shape];
     EchBytes bytes = array->is_tuple ? array->dense : array->bytes;
-    ech_diag_note(l->diag, "arrays_handed_to_and_from_the_host", 1);
+    size_t n;
+    const char *text = ech_program_attribute(&l->p->instructions[id], "frontend_attributes", &n);
+    bool slices = text && g_strstr_len(text, (gssize)n, "_xla_host_transfer_handler_name=\"xla_megascale_runtime\"");
+    ech_diag_note(l->diag, slices ? "arrays_handed_to_and_from_other_slices" : "arrays_handed_to_and_from_the_host", 1);
     copy(l, id, ECH_NONE, to_host ? ECH_SPACE_HBM : ECH_SPACE_HOST, ECH_NONE, to_host ? ECH_SPACE_HOST : ECH_SPACE_HBM, bytes);
 }
 
@@ -942,6 +946,11 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
                         " transfer%s between the program and the host's (callbacks, infeed, outfeed): the way over the link is in the time, "
                         "what the host does meanwhile is not",
                         handed, handed == 1 ? "" : "s");
+    uint64_t across = ech_diag_count(diag, "arrays_handed_to_and_from_other_slices");
+    if (across > 0)
+        ech_diag_remark(
+            diag, "%" G_GUINT64_FORMAT " transfer%s to and from other slices: the way over the host's link is in the time, the network between slices is not",
+            across, across == 1 ? "" : "s");
     if (l.assumed > 0 && diag)
         ech_diag_remark(diag, "%u Pallas kernel%s (%s%s) %s by data that the program's text does not hold which steps to work on: priced as if on all of them",
                         l.assumed, l.assumed == 1 ? "" : "s", program->instructions[l.first_assumed].name, l.assumed == 1 ? "" : " and others",

@@ -488,7 +488,7 @@ START_TEST(unscheduled_programs_get_an_order)
 }
 END_TEST
 
-/* A callback's send and recv go over the host's link, not to another chip; so do infeed and outfeed. */
+/* A callback's send and recv go over the host's link, not to another chip; so do infeed, outfeed and what is for another slice. */
 START_TEST(callbacks_go_over_the_hosts_link)
 {
     static const char text[] = "HloModule callback, is_scheduled=true\n\n"
@@ -501,6 +501,9 @@ START_TEST(callbacks_go_over_the_hosts_link)
                                "  %e = (f32[512]{0}, token[]) recv-done(%r), channel_id=2, is_host_transfer=true\n"
                                "  %i = ((f32[256]{0}), token[]) infeed(%t)\n"
                                "  %o = token[] outfeed(%p, %t), outfeed_shape=f32[1024]{0}\n"
+                               "  %x = (f32[1024]{0}, u32[], token[]) send(%p, %t), channel_id=3, is_host_transfer=true, "
+                               "frontend_attributes={_xla_host_transfer_handler_name=\"xla_megascale_runtime\"}\n"
+                               "  %y = token[] send-done(%x), channel_id=3, is_host_transfer=true\n"
                                "  ROOT %n = f32[1024]{0} negate(%p)\n"
                                "}\n";
     g_autoptr(EchProgram) program = ech_test_program(text, "h100-sxm");
@@ -517,9 +520,10 @@ START_TEST(callbacks_go_over_the_hosts_link)
         else if (op->kind == ECH_OP_COPY)
             from_host += op->bytes;
     }
-    ck_assert_uint_eq(to_host, 2 * 1024 * 4);
+    ck_assert_uint_eq(to_host, 3 * 1024 * 4);
     ck_assert_uint_eq(from_host, (512 + 256) * 4);
     ck_assert_uint_eq(ech_diag_count(diag, "arrays_handed_to_and_from_the_host"), 4);
+    ck_assert_uint_eq(ech_diag_count(diag, "arrays_handed_to_and_from_other_slices"), 1); /* which go the same way */
 }
 END_TEST
 
