@@ -10,6 +10,7 @@ typedef struct {
     bool known;     /**< What it does is known: comm. */
     uint8_t comm;   /**< EchComm */
     uint32_t group; /**< GPUs that take part, where the name is a template's that is made for one number of them. */
+    uint8_t steps;  /**< 1 or 2: an all-reduce that reads peers' memory itself, in as many steps; ech_own_reduce_cost(). */
 } EchCommName;
 
 /** False where a kernel of that name does not communicate, as far as the name tells. */

@@ -125,6 +125,7 @@ static const struct {
     {"fused_rope", ECH_GPU_STRIDED},
     {"applyrotary", ECH_GPU_STRIDED},
     {"qknorm", ECH_GPU_NORM},
+    {"per_token_quant", ECH_GPU_NORM},
     {"act_and_mul", ECH_GPU_ELEMENTWISE},
     {"rotary_embedding", ECH_GPU_STRIDED},
     {"embedding_kernel", ECH_GPU_GATHER},
@@ -229,9 +230,33 @@ static bool is_side(unsigned value)
     return value >= 8 && value <= 512 && value % 8 == 0;
 }
 
+/* CUTLASS 3's templates: of "cute::tuple<cute::c<128>, cute::c<64>, cute::c<128> >" the first one that is no cluster is a block's part of m, n and k. */
+static bool read_cute_tile(const char *text, EchGpuName *ret)
+{
+    static const char opens[] = "cute::tuple<cute::c<", constant[] = "cute::c<";
+    for (const char *tuple = strstr(text, opens); tuple; tuple = strstr(tuple + 1, opens)) {
+        unsigned sides[3] = {0}, n = 0;
+        for (const char *at = tuple + strlen("cute::tuple<"); at && n < 3 && strncmp(at, constant, strlen(constant)) == 0; n++) {
+            sides[n] = (unsigned)MIN(g_ascii_strtoull(at + strlen(constant), NULL, 10), (guint64)1024);
+            at = strchr(at, '>');
+            for (at = at ? at + 1 : NULL; at && (*at == ',' || *at == ' ');)
+                at++;
+        }
+        if (n < 3 || !is_side(sides[0]) || !is_side(sides[1]) || !is_side(sides[2]))
+            continue;
+        ret->tile_m = (uint16_t)sides[0];
+        ret->tile_n = (uint16_t)sides[1];
+        ret->tile_k = (uint16_t)sides[2];
+        return true;
+    }
+    return false;
+}
+
 /* "tilesize128x128x64", "_256x64_32x4_", "_128x128x64_1x1x1_", "128x128_ldg8_f2f_stages_32x5", "s64x128x16gemm" (an instruction, no tile). */
 static void read_tile(const char *text, EchGpuName *ret)
 {
+    if (read_cute_tile(text, ret))
+        return;
     for (Sides sides = next_sides(text, 0); sides.n; sides = next_sides(text, sides.end)) {
         const unsigned *v = sides.values;
         bool instruction = strncmp(text + sides.end, "gemm", 4) == 0 || strncmp(text + sides.end, "fprop", 5) == 0 ||

@@ -489,3 +489,20 @@ EchSwitchCost ech_switch_cost(const EchDevice *device, const EchLink *link, EchC
     }
     return best;
 }
+
+bool ech_own_reduce_cost(const EchDevice *device, const EchLink *link, uint32_t group, unsigned steps, EchBytes bytes, EchSwitchCost *ret)
+{
+    double launch = ech_device_number(device, "runtime.collective_own_ps", -1), step = ech_device_number(device, "runtime.collective_own_step_ps", 0),
+           share = CLAMP(ech_device_number(device, "kernel.collective_own_share", 1), 0.001, 1);
+    if (launch < 0 || group < 2 || steps < 1)
+        return false;
+    EchSwitchCost own = {.cost = {.algorithm = ECH_ALGORITHM_DIRECT, .ports = MAX(link->ports, 1u), .steps = steps}};
+    own.cost.bytes = (double)bytes * (group - 1);
+    if (steps > 1)
+        own.cost.bytes *= 2.0 / group;
+    double rate = (double)exchange_rate(link) * share * own.cost.ports;
+    own.fixed = (EchTime)(launch + step * (steps - 1)) + link->setup;
+    own.moving = (EchTime)MIN(rate > 0 ? own.cost.bytes / rate * (double)ECH_PS_PER_S : 0, (double)ECH_TIME_MAX / 4);
+    *ret = own;
+    return true;
+}

@@ -85,6 +85,12 @@ typedef struct {
  * (runtime.collective_switch_ps, kernel.collective_switch_share). The soonest one is taken; without runtime.collective_bulk_ps there is only the first. */
 EchSwitchCost ech_switch_cost(const EchDevice *device, const EchLink *link, EchComm comm, const EchGroup *group, uint32_t host, EchBytes bytes);
 
+/** An all-reduce of @bytes by kernels that servers bring with them for what is small (vLLM's and SGLang's custom ones, PyTorch's on symmetric memory,
+ * TensorRT-LLM's), which read the memory of the @group's other GPUs over @link, a switch. In one of @steps each GPU reads all operands whole; in two it sums
+ * its part of them, and reads the others' sums. A launch with its barriers and the first words (runtime.collective_own_ps), a second step besides
+ * (runtime.collective_own_step_ps), and a share of the links' rate (kernel.collective_own_share). False, and @ret as it was, where the device does not say. */
+bool ech_own_reduce_cost(const EchDevice *device, const EchLink *link, uint32_t group, unsigned steps, EchBytes bytes, EchSwitchCost *ret);
+
 /** The links of a TPU's chips: a torus with ports / 2 axes. */
 typedef struct {
     uint32_t ports; /**< Links of a chip. */

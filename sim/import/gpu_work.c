@@ -93,6 +93,15 @@ static bool grouped_product(const EchGpuInput *a, const EchGpuInput *b, const Ec
     return true;
 }
 
+/* Operands of 8 bits with scales, results of 16. */
+static bool scaled_product(const EchGpuInput *a, const EchGpuInput *b, bool transposed, EchGpuOperator *ret)
+{
+    if (a->rank != 2 || b->rank != 2 || !product(a, b, transposed, ret))
+        return false;
+    ret->written = bytes_of(ret->elements, ECH_DTYPE_BF16);
+    return true;
+}
+
 /* Weights of four bits, as PyTorch packs them for its tensor cores: [n / 8, k / (16 j), 32, j / 2] words of 32 bits, and for each group of k a scale and a zero
  * for every column; activations and results have 16 bits (aten/src/ATen/native/cuda/int4mm.cu). */
 static bool packed_product(const EchGpuInput *a, const EchGpuInput *weight, const EchGpuInput *scales, EchGpuOperator *ret)
@@ -462,6 +471,11 @@ void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, 
         *ret = made;
     else if (NAMED(op, "_grouped_mm") && n >= 2 && grouped_product(&inputs[0], &inputs[1], n > 2 ? &inputs[2] : NULL, &made))
         *ret = made;
+    else if (NAMED(op, "sgl_kernel::fp8_scaled_mm", "sgl_kernel::int8_scaled_mm", "sgl_kernel::fp8_blockwise_scaled_mm") && n >= 2 &&
+             scaled_product(&inputs[0], &inputs[1], false, &made))
+        *ret = made;
+    else if (strstr(op, "::cutlass_scaled_mm") && n >= 3 && scaled_product(&inputs[1], &inputs[2], false, &made)) /* vLLM's: the result comes first */
+        *ret = made;
     else if (NAMED(op, "_weight_int4pack_mm") && n >= 4 && packed_product(&inputs[0], &inputs[1], &inputs[3], &made))
         *ret = made;
     else if (strcmp(op, "linear") == 0 && n >= 2 && product(&inputs[0], &inputs[1], true, &made))
@@ -492,6 +506,14 @@ void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, 
         ret->n = strstr(op, "batch_norm") ? 0 : columns;
         ret->m = ret->n ? ret->elements / ret->n : 0;
         ret->written = bytes_of(ret->elements, inputs[0].dtype);
+    } else if (strstr(op, "::per_token_quant_fp8") && dim(&inputs[0], 0) > 0) { /* activations to 8 bits by a scale of each row: input, result, scales */
+        ret->kind = ECH_GPU_OP_ROWS;
+        ret->dtype = inputs[0].dtype;
+        ret->elements = inputs[0].numel;
+        ret->n = dim(&inputs[0], 0);
+        ret->m = ret->elements / ret->n;
+        ret->read = bytes_of(ret->elements, ret->dtype);
+        ret->written = ech_bytes_add(ret->elements, ech_bytes_mul(ret->m, 4));
     } else if (NAMED(op, "index_select", "embedding", "gather", "embedding_dense_backward", "index") && n >= 2) {
         /* Only the rows picked are read. */
         bool rows = strcmp(op, "index_select") == 0 && n >= 3 && inputs[0].rank > 0;

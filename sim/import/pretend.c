@@ -14,7 +14,7 @@
  *   sync T TYPE DEVICE STREAM EVENT                                   1 event, 3 stream, 4 device
  *   host T DEVICE NAME READ WRITTEN                                   an operator on arrays of the host, which its processor runs before it asks the
  *                                                                     device for more: bytes of them
- *   collective T DEVICE STREAM NAME BYTES RANKS FIRST_STRIDE
+ *   collective T DEVICE STREAM NAME BYTES RANKS FIRST_STRIDE          NAME: a kind ("all-reduce"), or the kernel of an all-reduce
  *   uses HOW ADDRESS BYTES ...                                        of the work before: 1 reads, 2 writes, 3 both; BYTES 0: not known
  *   args PARAMETER ADDRESS ...                                        of the kernel before: addresses among its parameters, in their order
  *   meets GROUP ...                                                   who takes part in the collective before, a number each: whoever has
@@ -42,6 +42,7 @@
  *
  * Lines of other words are passed over. Nothing in such a file was measured: its times say in which order the host asked, and no more.
  */
+#include "models/kernel/comm_name.h"
 #include "sim/base/error.h"
 #include "sim/base/hash.h"
 #include "sim/import/gpu_work.h"
@@ -726,8 +727,15 @@ static bool add_collective(Reader *r, GError **error)
     for (unsigned i = ECH_COLLECTIVE_NONE + 1; i < ECH_N_COLLECTIVES; i++)
         if (strcmp(ech_collective_name((EchCollective)i), name) == 0)
             which = i;
-    if (which == ECH_COLLECTIVE_NONE)
-        ech_diag_dropped(r->ret->diag, "collectives_of_unknown_kind", 1, "%s:%zu: %s", r->lines.where, r->lines.line, name);
+    EchCommName kernel;
+    if (which == ECH_COLLECTIVE_NONE && ech_comm_name(name, &kernel) && kernel.known && kernel.comm == ECH_COMM_ALL_REDUCE)
+        which = ECH_COLLECTIVE_ALL_REDUCE;
+    if (which == ECH_COLLECTIVE_NONE) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE,
+                    "%s:%zu: collective '%.80s'; expected all-reduce or another kind, or a kernel that is known to be an all-reduce", r->lines.where,
+                    r->lines.line, name);
+        return false;
+    }
     Within where;
     EchItem item = issued_item(r, ECH_ITEM_COLLECTIVE, r->lines.fields[1], r->lines.fields[2], &where);
     item.name = string_of(r, text);

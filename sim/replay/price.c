@@ -1,5 +1,6 @@
 #include "sim/replay/price.h"
 
+#include "models/kernel/comm_name.h"
 #include "models/kernel/measured.h"
 #include "models/layout/layout.h"
 #include "models/link/link.h"
@@ -723,6 +724,14 @@ static void add_exchange(const Map *map, Row *row, const EchLink *link, const Ec
     row_add(row, map->link[2][i], out && in ? 2 * amount : amount);
 }
 
+/* In how many steps an all-reduce reads its peers' memory by itself; 0: it is NCCL's, or does not say. */
+static unsigned own_steps(const Pricer *pricer, const EchOp *op)
+{
+    EchCommName name;
+    return op->collective == ECH_COLLECTIVE_ALL_REDUCE && op->name != ECH_NONE && ech_comm_name(ech_trace_string(pricer->trace, op->name), &name) ? name.steps
+                                                                                                                                                  : 0;
+}
+
 static void price_collective(const Pricer *pricer, const Map *map, Row *row, const EchOp *op, EchPrice *price)
 {
     static const EchComm comms[ECH_N_COLLECTIVES] = {
@@ -772,7 +781,11 @@ static void price_collective(const Pricer *pricer, const Map *map, Row *row, con
             layout.stride = 1;
         layout.size = group;
         uint32_t host = host_devices(pricer, link);
-        EchSwitchCost over = ech_switch_cost(device, link, comm, &layout, host, op->bytes);
+        EchSwitchCost over;
+        unsigned steps = own_steps(pricer, op);
+        bool near = host == 0 || (uint64_t)MAX(layout.stride, 1u) * (group - 1) < host;
+        if (steps == 0 || !near || !ech_own_reduce_cost(device, link, group, steps, op->bytes, &over))
+            over = ech_switch_cost(device, link, comm, &layout, host, op->bytes);
         cost = over.cost;
         fixed = over.fixed;
         price->minimum = over.moving;

@@ -17,6 +17,11 @@ static const struct {
     {"sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x64x8_stage3_warpsize2x2x1_ffma_aligna4_alignc4_x", ECH_GPU_PRODUCT, ECH_GPU_FMA, 128, 64, 8, 3, 0},
     {"void cutlass::Kernel2<cutlass_80_tensorop_f16_s16816gemm_relu_f16_256x64_32x4_nn_align2>(x)", ECH_GPU_PRODUCT, ECH_GPU_MMA, 256, 64, 32, 4, 2},
     {"cutlass3x_sm90_tensorop_s64x256x16gemm_bf16_bf16_f32_void_bf16_128x256x64_2x1x1_0_tnn_align8_x", ECH_GPU_PRODUCT, ECH_GPU_WGMMA, 128, 256, 64, 0, 8},
+    {"void cutlass::device_kernel<cutlass_3x_gemm_sm90_fp8<cutlass::float_e4m3_t, cutlass::bfloat16_t, c3x::ScaledEpilogue, cute::tuple<cute::C<2>, "
+     "cute::C<1>, "
+     "cute::C<1> >, cute::tuple<cute::C<64>, cute::C<128>, cute::C<256> >, cutlass::gemm::KernelTmaWarpSpecializedPingpongFP8FastAccum>::GemmKernel>(x)",
+     ECH_GPU_PRODUCT, ECH_GPU_WGMMA, 64, 128, 256, 0, 0},
+    {"void cutlass::device_kernel<cutlass_3x_gemm_sm90_fp8<cute::tuple<cute::C<64>, cute::C<128", ECH_GPU_PRODUCT, ECH_GPU_WGMMA, 0, 0, 0, 0, 0},
     {"ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn", ECH_GPU_PRODUCT, ECH_GPU_MMA, 128, 256, 64, 3, 0},
     {"volta_sgemm_64x32_sliced1x4_nt", ECH_GPU_PRODUCT, ECH_GPU_FMA, 64, 32, 0, 0, 0},
     {"nvjet_hsh_256x128_64x4_1x2_h_bz_coopA_NTT", ECH_GPU_PRODUCT, ECH_GPU_WGMMA, 256, 128, 64, 4, 0},
@@ -492,6 +497,33 @@ START_TEST(operators)
     ck_assert_uint_eq(whole.k, 4096);
     ck_assert_uint_eq(whole.read, 2 * 4096 + 12288 * 4096 / 2 + 4 * 128 * 12288);
     ck_assert_uint_eq(whole.written, 2 * 12288);
+
+    /* Servers' products of 8-bit operands; vLLM's names its result first. */
+    EchGpuInput eight[] = {tensor(2, 64, 4096, 0, 0), tensor(2, 4096, 12288, 0, 0), tensor(2, 64, 1, 0, 0), tensor(2, 1, 12288, 0, 0)};
+    eight[0].dtype = eight[1].dtype = ECH_DTYPE_F8E4M3FN;
+    EchGpuInput result_first[] = {tensor(2, 64, 12288, 0, 0), eight[0], eight[1]};
+    for (unsigned i = 0; i < 2; i++) {
+        if (i == 0)
+            ech_gpu_operator_of("sgl_kernel::fp8_scaled_mm", eight, 4, &whole);
+        else
+            ech_gpu_operator_of("_C::cutlass_scaled_mm", result_first, 3, &whole);
+        ck_assert_uint_eq(whole.kind, ECH_GPU_OP_PRODUCT);
+        ck_assert_uint_eq(whole.m, 64);
+        ck_assert_uint_eq(whole.n, 12288);
+        ck_assert_uint_eq(whole.k, 4096);
+        ck_assert_uint_eq(whole.dtype, ECH_DTYPE_F8E4M3FN);
+        ck_assert_uint_eq(whole.read, 64 * 4096 + 4096 * 12288);
+        ck_assert_uint_eq(whole.written, 2 * 64 * 12288);
+    }
+
+    EchGpuInput quantized[] = {tensor(2, 64, 4096, 0, 0), eight[0], tensor(2, 64, 1, 0, 0)};
+    quantized[0].dtype = ECH_DTYPE_BF16;
+    EchGpuName by_row;
+    ech_gpu_name("void sglang::per_token_quant_fp8_cta_kernel<__nv_bfloat16, 8>(x)", &by_row);
+    ech_gpu_operator_of("sglang::per_token_quant_fp8", quantized, 3, &whole);
+    ck_assert(ech_gpu_is_main(&whole, &by_row));
+    ck_assert_uint_eq(whole.read, 2 * 64 * 4096);
+    ck_assert_uint_eq(whole.written, 64 * 4096 + 64 * 4);
 
     EchGpuInput conv[] = {tensor(4, 2, 3, 32, 32), tensor(4, 8, 3, 5, 5), {0}, {0}, {0}};
     conv[2].integers[0] = conv[2].integers[1] = 2;

@@ -69,6 +69,29 @@ START_TEST(switches_choose_ring_or_tree)
 }
 END_TEST
 
+/* Kernels that read their peers' memory: all of it from each at once, or a part, and then the parts' sums. */
+START_TEST(own_reduces_read_peers)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchDevice) device = ech_device_load("h100-sxm", NULL, &error), v5e = ech_device_load("tpu-v5e", NULL, &error);
+    const EchLink *link = ech_device_link(device, "nvlink");
+    const double rate = 18 * 23e9 * 0.778;
+    EchSwitchCost one, two, few;
+    ck_assert(ech_own_reduce_cost(device, link, 8, 1, UINT64_C(1) << 20, &one) && ech_own_reduce_cost(device, link, 8, 2, UINT64_C(1) << 20, &two));
+    ck_assert_int_eq(one.fixed, 4900000);
+    ck_assert_int_eq(two.fixed, 12300000);
+    ck_assert_double_eq(one.cost.bytes, 7 << 20);
+    ck_assert_double_eq(two.cost.bytes, (7 << 20) / 4.0);
+    ck_assert(fabs((double)one.moving * 1e-12 / (one.cost.bytes / rate) - 1) < 1e-6 && fabs((double)two.moving * 1e-12 / (two.cost.bytes / rate) - 1) < 1e-6);
+    ck_assert(ech_own_reduce_cost(device, link, 2, 1, 16384, &few));
+    EchSwitchCost nccl = ech_switch_cost(device, link, ECH_COMM_ALL_REDUCE, &(EchGroup){.size = 2, .stride = 1}, 8, 16384);
+    ck_assert_int_lt(few.fixed + few.moving, nccl.fixed + nccl.moving);
+    EchSwitchCost kept = one;
+    ck_assert(!ech_own_reduce_cost(v5e, link, 8, 1, 1000, &kept) && !ech_own_reduce_cost(device, link, 1, 1, 1000, &kept));
+    ck_assert_int_eq(kept.moving, one.moving);
+}
+END_TEST
+
 /* Over a switch, few bytes and many go by different protocols, whichever is sooner; a device that says nothing of them has one, at its links' rate. */
 START_TEST(few_bytes_and_many_have_protocols)
 {
@@ -367,6 +390,7 @@ int main(void)
     tcase_add_test(tests, two_chips_have_one_link_between_them);
     tcase_add_test(tests, square_tori_use_both_axes);
     tcase_add_test(tests, switches_choose_ring_or_tree);
+    tcase_add_test(tests, own_reduces_read_peers);
     tcase_add_test(tests, few_bytes_and_many_have_protocols);
     tcase_add_test(tests, a_switch_adds_up);
     tcase_add_test(tests, hosts_are_joined_by_a_network);

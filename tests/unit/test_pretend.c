@@ -138,6 +138,17 @@ START_TEST(the_only_device)
 }
 END_TEST
 
+/* An all-reduce by a server's own kernel is one; a kernel of which it is not known what it does for whom is refused. */
+START_TEST(own_all_reduces)
+{
+    g_autoptr(EchImport) import = must_read(HEAD "name 1 \"cross_device_reduce_1stage\"\ncollective 30 0 7 1 16384 8 1\nend\n");
+    const EchOp *own = nth(import->trace, ECH_OP_COLLECTIVE, 0);
+    ck_assert_int_eq(own->collective, ECH_COLLECTIVE_ALL_REDUCE);
+    ck_assert_str_eq(ech_trace_string(import->trace, own->name), "cross_device_reduce_1stage");
+    must_fail(HEAD "name 1 \"ncclDevKernel_Generic\"\ncollective 31 0 7 1 16384 8 1\nend\n", ":5: collective 'ncclDevKernel_Generic'; expected all-reduce");
+}
+END_TEST
+
 START_TEST(streams_and_waits)
 {
     g_autoptr(EchImport) import = must_read(HEAD "name 1 \"" ADD "\"\nname 2 \"all-reduce\"\n"
@@ -777,6 +788,7 @@ int main(void)
     tcase_add_test(cases, backward_is_of_the_module_whose_forward_made_it);
     tcase_add_test(cases, library_calls);
     tcase_add_test(cases, the_only_device);
+    tcase_add_test(cases, own_all_reduces);
     tcase_add_test(cases, streams_and_waits);
     tcase_add_test(cases, memory_follows_what_was_asked);
     tcase_add_test(cases, a_librarys_memory_stays);

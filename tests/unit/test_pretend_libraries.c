@@ -489,6 +489,46 @@ START_TEST(groups_of_ranks)
 }
 END_TEST
 
+/* All-reduces that a server would do by kernels of its own: whole or in two steps by their size, and NCCL's where they are too large or the server says
+ * nothing. */
+START_TEST(all_reduces_of_servers)
+{
+    load_nccl();
+    int (*all_reduce)(const void *, void *, size_t, int, int, void *, void *);
+    void (*own)(size_t largest);
+    find("ncclAllReduce", &all_reduce);
+    find("pretend_own_all_reduces", &own);
+    void *two = NULL, *four = NULL, *odd = NULL;
+    tell("2", 2, (const int[]){0, 1}, 0);
+    ck_assert_int_eq(init(&two, 2, (Id){{1}}, 0, NULL), 0);
+    tell("4", 4, (const int[]){0, 1, 2, 3}, 0);
+    ck_assert_int_eq(init(&four, 4, (Id){{2}}, 0, NULL), 0);
+    tell("3", 3, (const int[]){0, 1, 2}, 0);
+    ck_assert_int_eq(init(&odd, 3, (Id){{3}}, 0, NULL), 0);
+    g_autofree uint8_t *array = g_malloc0(2 << 20);
+    const struct {
+        void *communicator;
+        size_t largest, bytes;
+    } calls[] = {{two, 1 << 20, 1 << 20},
+                 {four, 1 << 20, 524272},
+                 {four, 1 << 20, 1 << 19},
+                 {four, 1 << 20, 2 << 20},
+                 {four, 1 << 20, 24},
+                 {odd, 1 << 20, 16},
+                 {two, 0, 16}};
+    for (size_t i = 0; i < G_N_ELEMENTS(calls); i++) {
+        own(calls[i].largest);
+        ck_assert_int_eq(all_reduce(array, array, calls[i].bytes, 1, 0, calls[i].communicator, NULL), 0);
+    }
+    ck_assert_int_eq(end_communicator(two) + end_communicator(four) + end_communicator(odd), 0);
+    g_autofree char *lines = written("collective", "4");
+    ck_assert_str_eq(lines, "0 0 \"cross_device_reduce_1stage\" 1048576 2 1\n0 0 \"cross_device_reduce_1stage\" 524272 4 1\n"
+                            "0 0 \"cross_device_reduce_2stage\" 524288 4 1\n0 0 \"all-reduce\" 2097152 4 1\n0 0 \"all-reduce\" 24 4 1\n"
+                            "0 0 \"all-reduce\" 16 3 1\n0 0 \"all-reduce\" 16 2 1\n");
+    unload();
+}
+END_TEST
+
 /* Two groups of as many ranks, in which the caller has the same place, are told apart by what their unique ids were kept under. */
 START_TEST(groups_by_their_ids)
 {
@@ -858,6 +898,7 @@ int main(void)
     tcase_add_test(cases, attention_as_one);
     tcase_add_test(cases, descriptors_refuse_nonsense);
     tcase_add_test(cases, groups_of_ranks);
+    tcase_add_test(cases, all_reduces_of_servers);
     tcase_add_test(cases, groups_by_their_ids);
     tcase_add_test(cases, collectives);
     tcase_add_test(cases, messages);

@@ -534,12 +534,32 @@ static void reduce(void *to, const void *from, size_t count, int type, int opera
     }
 }
 
+static __thread size_t own_largest;
+
+/* The caller's all-reduces of up to @largest bytes would be its own kernels', as servers have them, if peers' memory were there; 0: NCCL's again. */
+PRETEND_EXPORT void pretend_own_all_reduces(size_t largest)
+{
+    own_largest = largest;
+}
+
+/* The kernel that vLLM's and SGLang's CustomAllreduce launch for @bytes (csrc/custom_all_reduce.cuh of vLLM); NULL where they leave them to NCCL. */
+static const char *own_kernel(const Communicator *c, uint64_t bytes)
+{
+    if (bytes == 0 || bytes > own_largest || bytes % 16 != 0 || c->n % 2 != 0 || c->n > 8 || c->local < c->n)
+        return NULL;
+    bool whole = c->n == 2 || bytes < (c->n <= 4 ? UINT64_C(512) << 10 : UINT64_C(256) << 10);
+    return whole ? "cross_device_reduce_1stage" : "cross_device_reduce_2stage";
+}
+
 PRETEND_EXPORT int ncclAllReduce(const void *from, void *to, size_t count, int type, int operation, void *of, void *stream)
 {
     Communicator *c = of;
     const uint64_t bytes = bytes_of(count, type);
     tell(from, bytes, to, bytes);
-    if (!collect(c, stream, "all-reduce", bytes, true))
+    const char *own = own_kernel(c, bytes);
+    if (own)
+        write_of_all(c, stream, own, bytes);
+    else if (!collect(c, stream, "all-reduce", bytes, true))
         return CUDA_ERROR;
     reduce(to, from, count, type, operation, c->n);
     return SUCCESS;

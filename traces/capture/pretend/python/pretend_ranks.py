@@ -443,6 +443,36 @@ def _alone(dist, c10d):
     _replace(c10d, "init_process_group", init)
 
 
+OWN_BYTES = 8 << 20  # what vLLM's and SGLang's CustomAllreduce are made for
+
+
+def install_servers(finder):
+    """Servers' own kernels for small all-reduces ask for peers' memory, which is not there: NCCL's calls stand for them, and are told to be theirs."""
+    for name in ("vllm.distributed.parallel_state", "sglang.srt.distributed.parallel_state"):
+        finder.when(name, _own_all_reduces, "small all-reduces are taken to be NCCL's")
+
+
+def _own_all_reduces(module):
+    own = ctypes.CDLL(None).pretend_own_all_reduces
+    own.argtypes = (ctypes.c_size_t,)
+
+    def telling(reduce):
+        @functools.wraps(reduce)
+        def told(self, *args, **named):
+            asked = getattr(getattr(self, "device_communicator", None) or self, "use_custom_allreduce", False)
+            own(OWN_BYTES if asked else 0)
+            try:
+                return reduce(self, *args, **named)
+            finally:
+                own(0)
+
+        return told
+
+    for name in ("_all_reduce_out_place", "_all_reduce_in_place"):
+        if hasattr(module.GroupCoordinator, name):
+            _replace(module.GroupCoordinator, name, telling)
+
+
 def install(torch):
     if not torch.distributed.is_available():
         return

@@ -329,12 +329,11 @@ class Values(TorchDispatchMode):
             return out
         elif func in ABOVE or func in BELOW or func in EQUAL:
             bound = float(args[1]) if isinstance(args[1], (int, float)) else None
-            if args[1] is args[0] or bound in (float("inf"), float("-inf")):  # results are finite, as zeros are
+            if args[1] is args[0] or bound in (float("inf"), float("-inf")) or out.numel() <= 1:
+                # Results are finite, as zeros are; and what a program decides by is what it would read: a scale that is not above 0 is not above it
                 self.write(getattr(torch, func._schema.name.split(":")[-1])(torch.zeros(out.shape), bound or 0.0), out)
                 self.forget([out])
                 return out
-            if out.numel() <= 1:
-                return out  # what a program decides by
             self.compared.add(out.data_ptr())
             if out.numel() > LARGEST:
                 return out
@@ -441,6 +440,7 @@ def install_lengths(finder):
     for name in ("vllm.v1.attention.backend", "vllm.v1.attention.backends.utils"):  # before 0.14 the latter
         finder.when(name, _keep_lengths, said)
     finder.when("sglang.srt.layers.attention.flashattention_backend", _keep_lengths_of_sglang, said)
+    finder.when("sglang.kernels.ops.memory.small_copy", _copy_small, said)
 
 
 def _tell_lengths(module):
@@ -504,6 +504,25 @@ def _keep_lengths_of_sglang(module):
         return result
 
     module.FlashAttentionBackend.init_forward_metadata_out_graph = prepared
+
+
+def _copy_small(module):
+    """Lengths of sequences among others: SGLang copies what a batch is made of by a kernel of its own."""
+    import functools
+    copy = module.try_small_copy
+
+    @functools.wraps(copy)
+    def copied(there, here):
+        done = copy(there, here)
+        if done:
+            with torch.utils._python_dispatch._disable_current_modes():
+                for to, source in zip(there, here):
+                    if _is_here(to) and _is_here(source) and to.dtype in WHOLE and source.dtype in WHOLE:
+                        _seen(to).copy_(_seen(source))
+                        _library.pretend_fill(to.data_ptr(), _span(to))
+        return done
+
+    module.try_small_copy = copied
 
 
 _modes = []  # PyTorch 2.6 holds none of it while torch.compile takes it off

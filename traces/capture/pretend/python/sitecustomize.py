@@ -286,6 +286,7 @@ def _install(torch):
     torch.cuda._lazy_call(recorder.start)
     import pretend_ranks
     pretend_ranks.install(torch)
+    pretend_ranks.install_servers(_finder)
     import pretend_values
     pretend_values.install()
     pretend_values.install_lengths(_finder)
