@@ -504,10 +504,21 @@ static double fed_share(const EchGpuChip *chip, double head)
     return wide <= 1 ? 1 - (1 - WIDE_HEAD) * wide : WIDE_HEAD - (WIDE_HEAD - WIDEST_HEAD) * (wide - 1);
 }
 
-/* Keys and values in pages shorter than a tile: for each a place is looked up, rows are fetched and multiplied, one after another (FlashAttention 3 without
- * TMA). In published profiles of vLLM on an H200 such a kernel takes 9.3 us over 190 keys of one sequence and 19.2 over 580 of each of 16; both were looked at.
- */
-#define PAGED_TRIPS 6.0
+/* Keys and values in pages shorter than a tile (FlashAttention 3 without TMA): places are looked up and rows fetched for the first tile before anything is
+ * multiplied; a producer's warps fetch the others meanwhile. In published profiles of vLLM on an H200 such a kernel takes 9.3 us over 190 keys of one sequence and
+ * 19.2 over 580 of each of 16, 9 and 10.6 more than their bytes do: so many trips, once. */
+#define PAGED_TRIPS 12.0
+
+/* Blocks an SM that keys are split for; assumed. */
+#define SPLIT_RESIDENT 2.0
+
+/* Blocks that have something to do. Where a third dimension of the grid splits keys (decoding in Triton), there are only so many parts with any in them as fill
+ * the chip: SGLang counts them so (get_num_kv_splits), and the other blocks end at once. */
+static double working_blocks(const EchGpuChip *chip, const EchGpuKernel *kernel)
+{
+    double blocks = (double)ech_gpu_blocks(&kernel->launch), whole = (double)kernel->launch.grid[0] * kernel->launch.grid[1];
+    return kernel->name.splits ? MIN(blocks, MAX(whole, chip->sms * SPLIT_RESIDENT)) : blocks;
+}
 
 static bool price_attention(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
 {
@@ -520,8 +531,7 @@ static bool price_attention(const EchGpuChip *chip, const EchGpuKernel *kernel, 
         rate /= F32_PRODUCTS;
     bool backward = kernel->name.backward, wgmma = kernel->name.arithmetic == ECH_GPU_WGMMA && ech_device_has_number(chip->device, "kernel.wgmma_share");
     uint32_t threads = ech_gpu_threads(&kernel->launch), registers = kernel->launch.registers ? kernel->launch.registers : ATTENTION_REGISTERS;
-    double blocks = (double)ech_gpu_blocks(&kernel->launch),
-           resident = !wgmma && threads ? resident_blocks(chip, threads, registers, kernel->launch.shared) : 1;
+    double blocks = working_blocks(chip, kernel), resident = !wgmma && threads ? resident_blocks(chip, threads, registers, kernel->launch.shared) : 1;
     double head = kernel->name.head ? kernel->name.head : ATTENTION_HEAD, each = (backward ? 10 : 4) * head, scores = kernel->operations / each, slots;
     if (wgmma) {
         rate *= WGMMA_RATE;
@@ -540,17 +550,18 @@ static bool price_attention(const EchGpuChip *chip, const EchGpuKernel *kernel, 
     /* Every wave waits for its first rows and for its last; wide ones come in halves. cuDNN begins the next block's before it has written one's. */
     double halves = wgmma ? head > 128 ? 2 : 1 : head > 64 ? 2 : 1, trips = kernel->name.library ? TILE_TRIPS : TILE_TRIPS + 2;
     double parts[3] = {waves * halves * trips * chip->trip, compute, ech_gpu_memory_seconds(chip, (double)kernel->read, (double)kernel->written, blocks)};
-    double tile = 2.0 * kernel->name.key_rows * head * MAX(kernel->name.element_bytes, 1);
-    if (kernel->name.paged && tile > 0)
-        parts[0] += ceil((double)kernel->read / tile / chip->sms) * PAGED_TRIPS * chip->trip;
+    if (kernel->name.paged)
+        parts[0] += PAGED_TRIPS * chip->trip;
     *ret = (EchGpuCost){.latency = ech_gpu_time(parts[0]),
                         .compute = ech_gpu_time(parts[1]),
                         .memory = ech_gpu_time(parts[2]),
                         .bytes = ech_bytes_add(kernel->read, kernel->written),
                         .resident = (uint32_t)resident,
                         .bound = parts[1] >= parts[2] ? ECH_GPU_BY_MATRIX : ECH_GPU_BY_MEMORY};
-    /* What is gathered is there before it is multiplied; else both go on together. */
-    finish(ret, chip, kernel->name.paged ? MAX(parts[0], parts[2]) + parts[1] : parts[0] + MAX(parts[1], parts[2]));
+    if (kernel->name.splits && resident > 1) /* while one block waits the others of its SM read on, but for the first */
+        finish(ret, chip, parts[0] / waves + MAX(parts[0], MAX(parts[1], parts[2])));
+    else
+        finish(ret, chip, parts[0] + MAX(parts[1], parts[2]));
     return true;
 }
 

@@ -66,6 +66,9 @@ static const struct {
     {"fmha", ECH_GPU_ATTENTION},
     {"attn_fwd", ECH_GPU_ATTENTION}, /* AOTriton: PyTorch's on AMD */
     {"attention_kernel", ECH_GPU_ATTENTION},
+    {"_fwd_kernel_stage1", ECH_GPU_ATTENTION}, /* SGLang's in Triton: parts of the keys, and their sums */
+    {"_fwd_grouped_kernel_stage1", ECH_GPU_ATTENTION},
+    {"_fwd_kernel_stage2", ECH_GPU_ELEMENTWISE},
     {"attentionkernel", ECH_GPU_ATTENTION},
     {"nchwtonhwc", ECH_GPU_RELAYOUT},
     {"nhwctonchw", ECH_GPU_RELAYOUT},
@@ -490,6 +493,7 @@ static void read_attention(const char *text, EchGpuName *ret)
     ret->query_rows = ret->tile_m;
     ret->key_rows = ret->tile_n;
     ret->library = strstr(text, "cudnn") != NULL;
+    ret->splits = strstr(text, "kernel_stage1") != NULL;
     read_mainloop(text, ret);
     const char *traits = strstr(text, "kernel_traits<"), *end = traits ? closing(traits + 13) : NULL;
     if (!end)
@@ -541,6 +545,8 @@ void ech_gpu_name(const char *name, EchGpuName *ret)
         }
     if (ret->kind == ECH_GPU_UNKNOWN && strstr(text, "cutlass"))
         ret->kind = ECH_GPU_PRODUCT;
+    if (ret->kind == ECH_GPU_UNKNOWN && strcmp(text, "_fwd_kernel") == 0) /* of prompts, in Triton: SGLang's, LightLLM's, vLLM's */
+        ret->kind = ECH_GPU_ATTENTION;
     ret->backward = strstr(text, "backward") || strstr(text, "_bwd") || strstr(text, "bprop") || strstr(text, "attnbwd") || strstr(text, "bn_bw");
     ret->element_bytes = strstr(text, "bfloat16") || strstr(text, "half") || strstr(text, "bf16") || strstr(text, "fp16") || strstr(text, "f16") ? 2
                          : strstr(text, "double")                                                                                                ? 8
@@ -574,6 +580,9 @@ void ech_gpu_name(const char *name, EchGpuName *ret)
             ret->read_bytes = ret->written_bytes = 4;
         } else if (strstr(text, "flash_bwd_convert_dq") || strstr(text, "flash_bwd_postprocess")) {
             ret->read_bytes = 4;
+            ret->written_bytes = 2;
+        } else if (strstr(text, "_fwd_kernel_stage2")) { /* sums of two parts in f32, mostly */
+            ret->read_bytes = 8;
             ret->written_bytes = 2;
         }
         /* Offsets are divisions by every dimension. */

@@ -562,6 +562,14 @@ void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, 
     } else if (((strstr(op, "flash_attention_") || strstr(op, "efficient_attention_")) && op[0] == '_' && op[1] != 's') ||
                strncmp(op, "flash_attn::", 12) == 0 || strncmp(op, "flash_attn_3::", 14) == 0) {
         attention(inputs, n, is_gradient(op), true, ret);
+    } else if (strcmp(op, "sglang::paged_attention") == 0 && n >= 3 && inputs[0].rank == 3) {
+        /* Queries [tokens, heads, depth]; keys are the cache, which says nothing: each token looks at itself until lengths are told. */
+        ret->kind = ECH_GPU_OP_ATTENTION;
+        ret->dtype = inputs[0].dtype;
+        ret->head = (uint16_t)MIN(dim(&inputs[0], 0), 1024u);
+        ret->elements = ret->k = inputs[0].numel;
+        ret->n = 1;
+        ret->read = ret->written = bytes_of(inputs[0].numel, inputs[0].dtype);
     } else if ((strncmp(op, "_vllm_fa", 8) == 0 && strstr(op, "fwd")) || strcmp(op, "sgl_kernel::fwd") == 0) {
         paged_attention(inputs, n, ret);
     } else if (strstr(op, "reshape_and_cache") || strstr(op, "::store_cache")) {

@@ -130,10 +130,10 @@ int pretend_known(const void *address, size_t bytes);
 /* ---- lengths of sequences (lengths.c) ---- */
 
 /* Arrays of the device, of @n sequences: of @keys each, or, @cumulative, where the keys of each begin and the last end; where their queries do (NULL: one
- * each).
+ * each). @before: where those keys of each begin and the last end, if @keys are the new ones alone (NULL: they are all).
  * @causal: a query does not look at the keys behind it. */
 typedef struct {
-    const int32_t *keys, *query_starts;
+    const int32_t *keys, *query_starts, *before;
     size_t n;
     bool cumulative, causal;
 } PretendLengths;

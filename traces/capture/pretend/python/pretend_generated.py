@@ -19,6 +19,9 @@ def install(finder):
         finder.when("torch._inductor." + module, _inductor, "types of what generated kernels use are guessed")
     finder.when("cutlass.cutlass_dsl.tvm_ffi_provider", _cute, "sizes of what CuTe's kernels use are guessed")
     finder.when("vllm.model_executor.layers.fused_moe.fused_moe", _experts, "what experts of a mixture compute is guessed")
+    for package in ("sglang.kernels.ops.attention", "sglang.srt.layers.attention.triton_ops"):  # later, and before
+        finder.when(package + ".decode_attention", _decodes, "how much SGLang's attention in Triton computes is guessed")
+        finder.when(package + ".extend_attention", _extends, "how much SGLang's attention in Triton computes is guessed")
     finder.when("flash_attn.cute.interface", _attention, "how much FlashAttention computes is guessed")
 
 
@@ -53,7 +56,7 @@ def typed(func, args, kwargs):
 
 
 _lengths_of = ctypes.PyDLL(None).pretend_lengths_of
-_lengths_of.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_lengths_of.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
 
 
 def address(tensor):
@@ -62,17 +65,18 @@ def address(tensor):
 
 def with_lengths(given, attend, *args, **named):
     """Attends, telling how long the sequences are that it goes over, by the names that its arguments have (@given)."""
-    used, starts = given.get("seqused_k", given.get("cache_seqlens")), given.get("cu_seqlens_q")
+    used, starts, before = given.get("seqused_k", given.get("cache_seqlens")), given.get("cu_seqlens_q"), given.get("cu_seqlens_before")
     keys = used if used is not None else given.get("cu_seqlens_k")
     appends = "k_cache" in given and given.get("k") is not None  # longer than it says
     if address(keys) is None or appends or os.environ.get("ECHELON_PRETEND_VALUES") == "0":
         return attend(*args, **named)
     n = keys.numel() - (used is None)
-    _lengths_of(address(keys), used is None, address(starts) if starts is not None and starts.numel() == n + 1 else None, n, given.get("causal") is True)
+    starts, before = (address(one) if one is not None and one.numel() == n + 1 else None for one in (starts, before))
+    _lengths_of(address(keys), used is None, starts, n, given.get("causal") is True, before)
     try:
         return attend(*args, **named)
     finally:
-        _lengths_of(None, 0, None, 0, 0)
+        _lengths_of(None, 0, None, 0, 0, None)
 
 
 def _inductor(heuristics):
@@ -165,3 +169,32 @@ def _attention(interface):
 
     interface._flash_attn_fwd = telling(interface._flash_attn_fwd, "flash_attn::_flash_attn_forward", ())
     interface._flash_attn_bwd = telling(interface._flash_attn_bwd, "flash_attn::_flash_attn_backward", ("dout",))
+
+
+def _decodes(module):
+    """SGLang's attention in Triton: a query of each sequence, over keys of the cache, [places, heads, depth]."""
+    attend = module.decode_attention_fwd
+
+    @functools.wraps(attend)
+    def told(q, keys, values, out, ends, *args, **named):
+        given = {"cu_seqlens_k": ends[:q.shape[0] + 1]}
+        if not _told():
+            return attend(q, keys, values, out, ends, *args, **named)
+        return with_lengths(given, _within, _text("sglang::paged_attention", [q, keys, values]), attend, q, keys, values, out, ends, *args, **named)
+
+    module.decode_attention_fwd = told
+
+
+def _extends(module):
+    """The same of prompts, or of parts of them: over what the cache has of each, and over themselves."""
+    attend = module.extend_attention_fwd
+
+    @functools.wraps(attend)
+    def told(q, keys, values, out, cached_keys, cached_values, starts, ends, *args, **named):
+        given = {"cu_seqlens_k": starts, "cu_seqlens_q": starts, "cu_seqlens_before": ends, "causal": True}
+        given_on = (q, keys, values, out, cached_keys, cached_values, starts, ends) + args
+        if not _told():
+            return attend(*given_on, **named)
+        return with_lengths(given, _within, _text("sglang::paged_attention", [q, keys, values]), attend, *given_on, **named)
+
+    module.extend_attention_fwd = told

@@ -450,6 +450,14 @@ def install_servers(finder):
     """Servers' own kernels for small all-reduces ask for peers' memory, which is not there: NCCL's calls stand for them, and are told to be theirs."""
     for name in ("vllm.distributed.parallel_state", "sglang.srt.distributed.parallel_state"):
         finder.when(name, _own_all_reduces, "small all-reduces are taken to be NCCL's")
+    for package in ("vllm.distributed", "sglang.srt.distributed") if alone() else ():
+        finder.when(package + ".device_communicators.shm_broadcast", _no_readers, "it waits for ranks that are not there")
+
+
+def _no_readers(module):
+    """What a rank writes for those beside it on its host, who are not there to say that they are ready, or that they have read it."""
+    for name in ("wait_until_ready", "enqueue"):
+        setattr(module.MessageQueue, name, lambda self, *args, **named: None)
 
 
 def _own_all_reduces(module):
@@ -470,7 +478,7 @@ def _own_all_reduces(module):
 
     for name in ("_all_reduce_out_place", "_all_reduce_in_place"):
         if hasattr(module.GroupCoordinator, name):
-            _replace(module.GroupCoordinator, name, telling)
+            setattr(module.GroupCoordinator, name, telling(getattr(module.GroupCoordinator, name)))
 
 
 def install(torch):
