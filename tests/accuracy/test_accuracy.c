@@ -271,53 +271,49 @@ static void gathers(void)
     }
 }
 
-/* vLLM's own all-reduces, in one step and in two, and NCCL's, as vLLM measures them in CUDA graphs (benchmarks/kernels/benchmark_device_communicators.py): six
- * H100 and two (vllm-project/vllm pull request 24111), eight B300, held against a B200 (37756). The device file names the three that its constants come from.
- */
+/* vLLM's own all-reduces, in one step and in two, as vLLM measures them in CUDA graphs (benchmarks/kernels/benchmark_device_communicators.py): six H100 and two
+ * (vllm-project/vllm pull request 24111), four (24532, taken for H100 by their times), eight B300, held against a B200 (37756). The device file names the three
+ * that its constants come from. */
 static void servers_reduces(void)
 {
     static const struct {
         const char *device;
         uint32_t gpus, kib;
-        double us[3]; /* one step, two, NCCL; 0: not told */
+        double us[2]; /* one step, two; 0: not told */
         bool fitted[2];
-    } rows[] = {{"h100-sxm", 6, 512, {13, 15, 23}, {true, true}},
-                {"h100-sxm", 6, 1024, {21, 17, 25}, {0}},
-                {"h100-sxm", 6, 1536, {30, 20, 32}, {0}},
-                {"h100-sxm", 6, 2048, {38, 26, 43}, {0}},
-                {"h100-sxm", 6, 3072, {53, 29, 47}, {0}},
-                {"h100-sxm", 6, 4096, {70, 37, 53}, {true, false}},
-                {"h100-sxm", 2, 512, {7, 0, 0}, {0}},
-                {"b200", 8, 16, {7, 19, 29}, {0}},
-                {"b200", 8, 64, {8, 21, 25}, {0}},
-                {"b200", 8, 256, {9, 22, 27}, {0}},
-                {"b200", 8, 1024, {17, 23, 27}, {0}},
-                {"b200", 8, 4096, {45, 49, 46}, {0}},
-                {"b200", 8, 16384, {150, 136, 83}, {0}},
-                {"b200", 8, 131072, {1142, 975, 393}, {0}}};
+    } rows[] = {{"h100-sxm", 6, 512, {13, 15}, {true, true}},
+                {"h100-sxm", 6, 1024, {21, 17}, {0}},
+                {"h100-sxm", 6, 1536, {30, 20}, {0}},
+                {"h100-sxm", 6, 2048, {38, 26}, {0}},
+                {"h100-sxm", 6, 3072, {53, 29}, {0}},
+                {"h100-sxm", 6, 4096, {70, 37}, {true, false}},
+                {"h100-sxm", 2, 512, {7, 0}, {0}},
+                {"h100-sxm", 4, 512, {10, 17}, {0}},
+                {"h100-sxm", 4, 1024, {14, 18}, {0}},
+                {"h100-sxm", 4, 1536, {19, 25}, {0}},
+                {"h100-sxm", 4, 2048, {23, 26}, {0}},
+                {"h100-sxm", 4, 3072, {30, 35}, {0}},
+                {"h100-sxm", 4, 4096, {38, 42}, {0}},
+                {"b200", 8, 16, {7, 19}, {0}},
+                {"b200", 8, 64, {8, 21}, {0}},
+                {"b200", 8, 256, {9, 22}, {0}},
+                {"b200", 8, 1024, {17, 23}, {0}},
+                {"b200", 8, 4096, {45, 49}, {0}},
+                {"b200", 8, 16384, {150, 136}, {0}}};
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
         g_autoptr(EchDevice) device = ech_device_load(rows[i].device, NULL, NULL);
         const EchLink *link = device ? ech_device_link(device, "nvlink") : NULL;
-        const EchBytes bytes = (EchBytes)rows[i].kib << 10;
-        const bool h100 = strcmp(rows[i].device, "h100-sxm") == 0;
-        static const char *const held_out[] = {"h100-sxm vLLM's all-reduces of six and two, in one step: held out",
-                                               "h100-sxm vLLM's all-reduces of six, in two: held out"},
-                                 *const later[] = {"b200 for eight B300, vLLM's all-reduces in one step",
-                                                   "b200 for eight B300, vLLM's all-reduces in two steps"};
+        static const char *const held_out[] = {"h100-sxm vLLM's all-reduces in one step: held out", "h100-sxm vLLM's all-reduces in two: held out"},
+                                 *const later[] = {"b200 for eight B300, vLLM's all-reduces in one step", "b200 for eight B300, vLLM's all-reduces in two"};
         for (unsigned steps = 1; link && steps <= 2; steps++) {
             EchSwitchCost cost;
-            if (rows[i].us[steps - 1] == 0 || !ech_own_reduce_cost(device, link, rows[i].gpus, steps, bytes, &cost))
+            if (rows[i].us[steps - 1] == 0 || !ech_own_reduce_cost(device, link, rows[i].gpus, steps, (EchBytes)rows[i].kib << 10, &cost))
                 continue;
-            const bool fitted = rows[i].fitted[steps - 1];
+            const bool fitted = rows[i].fitted[steps - 1], h100 = strcmp(rows[i].device, "h100-sxm") == 0;
             add(!h100    ? later[steps - 1]
-                : fitted ? "h100-sxm vLLM's all-reduces of six: sizes of the fit"
+                : fitted ? "h100-sxm vLLM's all-reduces: sizes of the fit"
                          : held_out[steps - 1],
-                !h100 || fitted ? 0 : 10, (double)(cost.fixed + cost.moving) * 1e-6, rows[i].us[steps - 1]);
-        }
-        if (link && rows[i].us[2] > 0) {
-            EchSwitchCost cost = ech_switch_cost(device, link, ECH_COMM_ALL_REDUCE, &(EchGroup){.size = rows[i].gpus, .stride = 1}, 8, bytes);
-            add(h100 ? "h100-sxm NCCL's all-reduces of six, in graphs" : "b200 for eight B300, NCCL's all-reduces in graphs", 0,
-                (double)(cost.fixed + cost.moving) * 1e-6, rows[i].us[2]);
+                !h100 || fitted ? 0 : 15, (double)(cost.fixed + cost.moving) * 1e-6, rows[i].us[steps - 1]);
         }
     }
 }
