@@ -505,8 +505,8 @@ static double fed_share(const EchGpuChip *chip, double head)
 }
 
 /* Keys and values in pages shorter than a tile (FlashAttention 3 without TMA): places are looked up and rows fetched for the first tile before anything is
- * multiplied; a producer's warps fetch the others meanwhile. In published profiles of vLLM on an H200 such a kernel takes 9.3 us over 190 keys of one sequence and
- * 19.2 over 580 of each of 16, 9 and 10.6 more than their bytes do: so many trips, once. */
+ * multiplied; a producer's warps fetch the others meanwhile. In published profiles of vLLM on an H200 such a kernel takes 9.3 us over 190 keys of one sequence
+ * and 19.2 over 580 of each of 16, 9 and 10.6 more than their bytes do: so many trips, once. */
 #define PAGED_TRIPS 12.0
 
 /* Blocks an SM that keys are split for; assumed. */
