@@ -174,13 +174,16 @@ def _attention(interface):
 def _decodes(module):
     """SGLang's attention in Triton: a query of each sequence, over keys of the cache, [places, heads, depth]."""
     attend = module.decode_attention_fwd
+    names = list(inspect.signature(attend).parameters)
 
     @functools.wraps(attend)
-    def told(q, keys, values, out, ends, *args, **named):
-        given = {"cu_seqlens_k": ends[:q.shape[0] + 1]}
+    def told(*args, **named):
+        given = dict(zip(names, args), **named)
         if not _told():
-            return attend(q, keys, values, out, ends, *args, **named)
-        return with_lengths(given, _within, _text("sglang::paged_attention", [q, keys, values]), attend, q, keys, values, out, ends, *args, **named)
+            return attend(*args, **named)
+        arrays = [given[name] for name in ("q", "k_buffer", "v_buffer")]
+        lengths = {"cu_seqlens_k": given["kv_indptr"][:arrays[0].shape[0] + 1]}
+        return with_lengths(lengths, _within, _text("sglang::paged_attention", arrays), attend, *args, **named)
 
     module.decode_attention_fwd = told
 
@@ -188,13 +191,15 @@ def _decodes(module):
 def _extends(module):
     """The same of prompts, or of parts of them: over what the cache has of each, and over themselves."""
     attend = module.extend_attention_fwd
+    names = list(inspect.signature(attend).parameters)
 
     @functools.wraps(attend)
-    def told(q, keys, values, out, cached_keys, cached_values, starts, ends, *args, **named):
-        given = {"cu_seqlens_k": starts, "cu_seqlens_q": starts, "cu_seqlens_before": ends, "causal": True}
-        given_on = (q, keys, values, out, cached_keys, cached_values, starts, ends) + args
+    def told(*args, **named):
+        given = dict(zip(names, args), **named)
         if not _told():
-            return attend(*given_on, **named)
-        return with_lengths(given, _within, _text("sglang::paged_attention", [q, keys, values]), attend, *given_on, **named)
+            return attend(*args, **named)
+        given.update(cu_seqlens_k=given["qo_indptr"], cu_seqlens_q=given["qo_indptr"], cu_seqlens_before=given["kv_indptr"], causal=given.get("is_causal", True))
+        arrays = [given[name] for name in ("q_extend", "k_extend", "v_extend")]
+        return with_lengths(given, _within, _text("sglang::paged_attention", arrays), attend, *args, **named)
 
     module.extend_attention_fwd = told
