@@ -36,7 +36,7 @@ static int (*memory_info)(size_t *, size_t *), (*device_count)(int *), (*get_dev
     (*launch_driver)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **), (*refused)(void),
     (*end_stream)(void *), (*end_event)(void *), (*end_instance)(void *), (*properties)(void *, int);
 static void **(*register_binary)(void *);
-static void (*tell_lengths)(const void *, int, const void *, size_t, int, const void *);
+static void (*tell_lengths)(const void *, int, const void *, size_t, int, const void *, int);
 static int (*function_attributes)(void *, const void *);
 static void (*register_kernel)(void **, const char *, char *, const char *, int, void *, void *, void *, void *, int *);
 
@@ -870,21 +870,25 @@ static void attend(void)
 {
     static const char function;
     int32_t keys[4] = {100, 7, 0, 0}, starts[5] = {0, 1, 4, 4, 5}, more[4] = {101, 8, 0, 3};
-    void *stream, *graph, *instance, *at, *begins, *unknown;
+    int64_t long_starts[5] = {0, 1, 4, 4, 5};
+    void *stream, *graph, *instance, *at, *begins, *unknown, *wide;
     register_kernel(NULL, &function, NULL, "k", -1, NULL, NULL, NULL, NULL, NULL);
+    NEED(allocate(&wide, 512) == 0 && copy(wide, long_starts, sizeof long_starts, 1) == 0);
     NEED(make_stream(&stream, 1) == 0 && allocate(&at, 512) == 0 && allocate(&begins, 512) == 0 && allocate(&unknown, 512) == 0);
     NEED(copy(at, keys, sizeof keys, 1) == 0 && copy(begins, starts, sizeof starts, 1) == 0);
-    tell_lengths(at, 0, begins, 4, 1, NULL);
+    tell_lengths(at, 0, begins, 4, 1, NULL, 0);
     NEED(launch(&function, (Dim){1, 1, 1}, (Dim){32, 1, 1}, NULL, 0, stream) == 0);
-    tell_lengths(begins, 1, NULL, 4, 0, NULL);
+    tell_lengths(begins, 1, NULL, 4, 0, NULL, 0);
     NEED(launch(&function, (Dim){2, 1, 1}, (Dim){32, 1, 1}, NULL, 0, stream) == 0);
-    tell_lengths(unknown, 0, begins, 4, 1, NULL);
+    tell_lengths(unknown, 0, begins, 4, 1, NULL, 0);
     NEED(launch(&function, (Dim){3, 1, 1}, (Dim){32, 1, 1}, NULL, 0, stream) == 0);
-    tell_lengths(begins, 1, begins, 4, 1, begins);
+    tell_lengths(begins, 1, begins, 4, 1, begins, 0);
     NEED(launch(&function, (Dim){6, 1, 1}, (Dim){32, 1, 1}, NULL, 0, stream) == 0);
-    tell_lengths(at, 0, begins, 4, 1, NULL);
+    tell_lengths(begins, 1, wide, 4, 1, NULL, 2);
+    NEED(launch(&function, (Dim){7, 1, 1}, (Dim){32, 1, 1}, NULL, 0, stream) == 0);
+    tell_lengths(at, 0, begins, 4, 1, NULL, 0);
     NEED(begin_capture(stream, 0) == 0 && launch(&function, (Dim){4, 1, 1}, (Dim){32, 1, 1}, NULL, 0, stream) == 0);
-    tell_lengths(NULL, 0, NULL, 0, 0, NULL);
+    tell_lengths(NULL, 0, NULL, 0, 0, NULL, 0);
     NEED(launch(&function, (Dim){5, 1, 1}, (Dim){32, 1, 1}, NULL, 0, stream) == 0);
     NEED(end_capture(stream, &graph) == 0 && instantiate(&instance, graph, 0) == 0 && launch_graph(instance, stream) == 0);
     NEED(copy(at, more, sizeof more, 1) == 0 && launch_graph(instance, stream) == 0);
@@ -898,7 +902,8 @@ START_TEST(lengths_are_those_that_lie_there)
     ck_assert_ptr_nonnull(strstr(text, "lengths 2 4 107 100 118\nkernel 0 1 1 1 1 1 32 1 1 0\n"
                                        "lengths 3 0 5 3 0\nkernel 0 1 1 2 1 1 32 1 1 0\nkernel 0 1 1 3 1 1 32 1 1 0\n"));
     /* As many keys again that were there before: the second sequence's three queries look at 4, 5 and 6. */
-    ck_assert_ptr_nonnull(strstr(text, "kernel 0 1 1 3 1 1 32 1 1 0\nlengths 3 5 10 6 19\nkernel 0 1 1 6 1 1 32 1 1 0\n"));
+    ck_assert_ptr_nonnull(strstr(text, "kernel 0 1 1 3 1 1 32 1 1 0\nlengths 3 5 10 6 19\nkernel 0 1 1 6 1 1 32 1 1 0\n"
+                                       "lengths 3 5 5 3 8\nkernel 0 1 1 7 1 1 32 1 1 0\n"));
     ck_assert_ptr_nonnull(strstr(text, "graph 0 1 2\nnode 1\nlengths 2 4 107 100 118\nkernel 0 1 1 4 1 1 32 1 1 0\nnode 2\nkernel 0 1 1 5 1 1 32 1 1 0\n"));
     ck_assert_ptr_nonnull(strstr(text, "graph 0 1 2\nnode 1\nlengths 3 5 112 101 125\nkernel 0 1 1 4 1 1 32 1 1 0\n"));
 }

@@ -6,9 +6,15 @@
 
 static __thread PretendLengths told;
 
-PRETEND_EXPORT void pretend_lengths_of(const int32_t *keys, int cumulative, const int32_t *query_starts, size_t n, int causal, const int32_t *before)
+/* @wide: a bit for each array, the first one's lowest, whose integers have 64 bits. */
+PRETEND_EXPORT void pretend_lengths_of(const void *keys, int cumulative, const void *query_starts, size_t n, int causal, const void *before, int wide)
 {
-    told = (PretendLengths){.keys = keys, .query_starts = query_starts, .before = before, .n = n, .cumulative = cumulative != 0, .causal = causal != 0};
+    told = (PretendLengths){.keys = {keys, (wide & 1) != 0},
+                            .query_starts = {query_starts, (wide & 2) != 0},
+                            .before = {before, (wide & 4) != 0},
+                            .n = n,
+                            .cumulative = cumulative != 0,
+                            .causal = causal != 0};
 }
 
 const PretendLengths *pretend_lengths(void)
@@ -16,18 +22,35 @@ const PretendLengths *pretend_lengths(void)
     return told.n > 0 ? &told : NULL;
 }
 
+static bool is_known(const PretendIntegers *array, size_t n)
+{
+    return array->address && pretend_known(array->address, n * (array->wide ? 8 : 4));
+}
+
+static int64_t value_at(const PretendIntegers *array, size_t i)
+{
+    return array->wide ? ((const int64_t *)array->address)[i] : ((const int32_t *)array->address)[i];
+}
+
+/* From one's beginning to the next one's. */
+static int64_t between(const PretendIntegers *starts, size_t i)
+{
+    return (int64_t)((uint64_t)value_at(starts, i + 1) - (uint64_t)value_at(starts, i));
+}
+
 void pretend_write_lengths(const PretendLengths *lengths)
 {
     size_t n = lengths->n;
-    if (!pretend_known(lengths->keys, (n + lengths->cumulative) * sizeof *lengths->keys))
+    if (!is_known(&lengths->keys, n + lengths->cumulative))
         return;
-    const int32_t *before = lengths->before && pretend_known(lengths->before, (n + 1) * sizeof *lengths->before) ? lengths->before : NULL;
-    bool starts = lengths->query_starts && pretend_known(lengths->query_starts, (n + 1) * sizeof *lengths->query_starts);
+    const bool before = is_known(&lengths->before, n + 1), starts = is_known(&lengths->query_starts, n + 1);
     uint64_t sequences = 0, all_queries = 0, all_keys = 0, longest = 0, scores = 0;
     for (size_t i = 0; i < n; i++) {
-        int64_t keys = lengths->cumulative ? (int64_t)lengths->keys[i + 1] - lengths->keys[i] : lengths->keys[i],
-                queries = starts ? (int64_t)lengths->query_starts[i + 1] - lengths->query_starts[i] : 1;
-        keys += before ? (int64_t)before[i + 1] - before[i] : 0;
+        int64_t keys = lengths->cumulative ? between(&lengths->keys, i) : value_at(&lengths->keys, i),
+                queries = starts ? between(&lengths->query_starts, i) : 1, earlier = before ? between(&lengths->before, i) : 0;
+        if (keys < 0 || queries < 0 || earlier < 0 || keys > INT32_MAX || queries > INT32_MAX || earlier > INT32_MAX) /* no lengths */
+            return;
+        keys += earlier;
         if (keys <= 0 || queries <= 0) /* what fills a batch up */
             continue;
         queries = queries < keys || !lengths->causal ? queries : keys;

@@ -133,7 +133,11 @@ int pretend_known(const void *address, size_t bytes);
  * each). @before: where those keys of each begin and the last end, if @keys are the new ones alone (NULL: they are all).
  * @causal: a query does not look at the keys behind it. */
 typedef struct {
-    const int32_t *keys, *query_starts, *before;
+    const void *address;
+    bool wide; /* of 64 bits each, else of 32 */
+} PretendIntegers;
+typedef struct {
+    PretendIntegers keys, query_starts, before;
     size_t n;
     bool cumulative, causal;
 } PretendLengths;

@@ -56,11 +56,11 @@ def typed(func, args, kwargs):
 
 
 _lengths_of = ctypes.PyDLL(None).pretend_lengths_of
-_lengths_of.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
+_lengths_of.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p, ctypes.c_int)
 
 
 def address(tensor):
-    return tensor.data_ptr() if isinstance(tensor, torch.Tensor) and tensor.is_cuda and tensor.dtype == torch.int32 and tensor.is_contiguous() else None
+    return tensor.data_ptr() if isinstance(tensor, torch.Tensor) and tensor.is_cuda and tensor.dtype in (torch.int32, torch.int64) and tensor.is_contiguous() else None
 
 
 def with_lengths(given, attend, *args, **named):
@@ -71,12 +71,13 @@ def with_lengths(given, attend, *args, **named):
     if address(keys) is None or appends or os.environ.get("ECHELON_PRETEND_VALUES") == "0":
         return attend(*args, **named)
     n = keys.numel() - (used is None)
-    starts, before = (address(one) if one is not None and one.numel() == n + 1 else None for one in (starts, before))
-    _lengths_of(address(keys), used is None, starts, n, given.get("causal") is True, before)
+    starts, before = (one if address(one) is not None and one.numel() == n + 1 else None for one in (starts, before))
+    wide = sum(1 << i for i, one in enumerate((keys, starts, before)) if one is not None and one.dtype == torch.int64)
+    _lengths_of(address(keys), used is None, address(starts), n, given.get("causal") is True, address(before), wide)
     try:
         return attend(*args, **named)
     finally:
-        _lengths_of(None, 0, None, 0, 0, None)
+        _lengths_of(None, 0, None, 0, 0, None, 0)
 
 
 def _inductor(heuristics):
