@@ -873,7 +873,7 @@ static void attend(void)
     int64_t long_starts[5] = {0, 1, 4, 4, 5};
     void *stream, *graph, *instance, *at, *begins, *unknown, *wide;
     register_kernel(NULL, &function, NULL, "k", -1, NULL, NULL, NULL, NULL, NULL);
-    NEED(allocate(&wide, 512) == 0 && copy(wide, long_starts, sizeof long_starts, 1) == 0);
+    NEED(allocate(&wide, 512) == 0 && copy((uint8_t *)wide + 8, &long_starts[1], sizeof long_starts - 8, 1) == 0);
     NEED(make_stream(&stream, 1) == 0 && allocate(&at, 512) == 0 && allocate(&begins, 512) == 0 && allocate(&unknown, 512) == 0);
     NEED(copy(at, keys, sizeof keys, 1) == 0 && copy(begins, starts, sizeof starts, 1) == 0);
     tell_lengths(at, 0, begins, 4, 1, NULL, 0);

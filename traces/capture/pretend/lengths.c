@@ -22,14 +22,21 @@ const PretendLengths *pretend_lengths(void)
     return told.n > 0 ? &told : NULL;
 }
 
-static bool is_known(const PretendIntegers *array, size_t n)
-{
-    return array->address && pretend_known(array->address, n * (array->wide ? 8 : 4));
-}
-
 static int64_t value_at(const PretendIntegers *array, size_t i)
 {
     return array->wide ? ((const int64_t *)array->address)[i] : ((const int32_t *)array->address)[i];
+}
+
+static bool are_known(const PretendIntegers *array, size_t first, size_t n)
+{
+    size_t size = array->wide ? 8 : 4;
+    return array->address && pretend_known((const uint8_t *)array->address + first * size, n * size);
+}
+
+/* Where each of @n begins and the last ends: the first 0 may have been there from the start, with nothing written over it. */
+static bool are_starts(const PretendIntegers *array, size_t n)
+{
+    return are_known(array, 1, n) && value_at(array, 0) == 0;
 }
 
 /* From one's beginning to the next one's. */
@@ -41,9 +48,9 @@ static int64_t between(const PretendIntegers *starts, size_t i)
 void pretend_write_lengths(const PretendLengths *lengths)
 {
     size_t n = lengths->n;
-    if (!is_known(&lengths->keys, n + lengths->cumulative))
+    if (lengths->cumulative ? !are_starts(&lengths->keys, n) : !are_known(&lengths->keys, 0, n))
         return;
-    const bool before = is_known(&lengths->before, n + 1), starts = is_known(&lengths->query_starts, n + 1);
+    const bool before = are_starts(&lengths->before, n), starts = are_starts(&lengths->query_starts, n);
     uint64_t sequences = 0, all_queries = 0, all_keys = 0, longest = 0, scores = 0;
     for (size_t i = 0; i < n; i++) {
         int64_t keys = lengths->cumulative ? between(&lengths->keys, i) : value_at(&lengths->keys, i),
