@@ -255,7 +255,7 @@ static int announced(const EchProgram *p, const EchInstruction *user, uint32_t n
     size_t n;
     const char *text = ech_program_config(user, "aliasing_operands.lists", &n);
     (void)p;
-    if (!text || n <= 2)
+    if (!text)
         return -1;
     const char *end = text + n;
     while (text < end) {

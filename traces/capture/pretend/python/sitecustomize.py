@@ -176,6 +176,8 @@ class _Recorder:
         """A program that records its memory itself, or ends that, would end ours: all of it is recorded anyway, and its own snapshots have it."""
         memory = self.torch.cuda.memory
         self.history = memory._record_memory_history
+        if _file() is None:  # none of ours is asked for
+            return
 
         def history(*how, **more):
             self.torch.cuda.init()
