@@ -561,7 +561,32 @@ static EchBytes preset_peak(const Assigner *a, const Heap *heap)
     return peak;
 }
 
-static void heap_rules(const EchProgram *p, int32_t space, bool fallback, EchXheapAlgorithm *ret_algorithm, EchBytes *ret_alignment)
+/* How a TPU's compiler fills HBM. */
+typedef struct {
+    bool reuse; /* temporaries lie in results and donated arguments, too, as on a GPU */
+    bool best;  /* the smaller of the two best fits; else one pass by start */
+} Filling;
+
+/* A module does not name its compiler, but what it tells of kernels' windows came with releases: how often they are buffered with libtpu 0.0.45, what they take
+ * of VMEM with 0.0.38. Compiled with and found: best fits until 0.0.38 (from 0.0.17), one pass since 0.0.41, results left alone since 0.0.46. So 0.0.38 and
+ * 0.0.45 are taken for what came next. A module without windows is taken as today's. */
+static Filling filling_of(const EchProgram *p)
+{
+    bool windows = false, taken = false;
+    for (size_t k = 0; k < p->n_instructions; k++) {
+        size_t n, m;
+        const char *config = ech_program_config(&p->instructions[k], "window_config", &n);
+        if (!config)
+            continue;
+        if (ech_program_config_member(config, n, "buffering_level", &m))
+            return (Filling){false, false};
+        windows = true;
+        taken = taken || ech_program_config_member(config, n, "estimated_scoped_vmem_bytes", &m) != NULL;
+    }
+    return (Filling){windows, windows && !taken};
+}
+
+static void heap_rules(const EchProgram *p, int32_t space, bool best, EchXheapAlgorithm *ret_algorithm, EchBytes *ret_alignment)
 {
     *ret_algorithm = ECH_XHEAP_BEST;
     *ret_alignment = GPU_ALIGNMENT;
@@ -569,7 +594,7 @@ static void heap_rules(const EchProgram *p, int32_t space, bool fallback, EchXhe
         return;
     switch (space) {
     case ECH_SPACE_HBM:
-        *ret_algorithm = fallback ? ECH_XHEAP_BEST : ECH_XHEAP_FAST_MERGE;
+        *ret_algorithm = best ? ECH_XHEAP_BEST : ECH_XHEAP_FAST_MERGE;
         *ret_alignment = TPU_HBM_ALIGNMENT;
         break;
     case ECH_SPACE_VECTOR:
@@ -615,14 +640,14 @@ static EchBytes place_preset(const EchProgram *p, const Heap *heap, EchBytes ali
 }
 
 /* One heap of all waiting buffers of a space, as a draft; nothing where none waits. */
-static void run_heap(Assigner *a, int32_t space, bool fallback)
+static void run_heap(Assigner *a, int32_t space, bool best)
 {
     const EchProgram *p = a->p;
     Heap heap = simulate(a, space);
     if (heap.values->len > 0) {
         EchXheapAlgorithm algorithm;
         EchBytes alignment;
-        heap_rules(p, space, fallback, &algorithm, &alignment);
+        heap_rules(p, space, best, &algorithm, &alignment);
         g_autofree uint64_t *offsets = g_new0(uint64_t, heap.values->len);
         EchBytes size =
             ech_xheap_run(algorithm, alignment, (const EchXheapEvent *)(const void *)heap.events->data, heap.events->len,
@@ -647,7 +672,7 @@ static int compare_space(gconstpointer a, gconstpointer b)
     return (*(const int32_t *)a > *(const int32_t *)b) - (*(const int32_t *)a < *(const int32_t *)b);
 }
 
-static void run_heaps(Assigner *a, bool fallback)
+static void run_heaps(Assigner *a, bool best)
 {
     g_autoptr(GArray) spaces = g_array_new(FALSE, FALSE, sizeof(int32_t));
     bool seen[256] = {false};
@@ -668,7 +693,7 @@ static void run_heaps(Assigner *a, bool fallback)
     }
     g_array_sort(spaces, compare_space);
     for (guint k = 0; k < spaces->len; k++)
-        run_heap(a, g_array_index(spaces, int32_t, k), fallback);
+        run_heap(a, g_array_index(spaces, int32_t, k), best);
 }
 
 /* Values of reducers and comparators: scratch of a thread, each by itself; constants in them are constants of the module. */
@@ -882,12 +907,12 @@ static void clear_drafts(Assigner *a)
     memset(a->context, 0, a->p->n_buffers + 1);
 }
 
-static void attempt(Assigner *a, bool reuse, bool fallback)
+static void attempt(Assigner *a, Filling filling)
 {
     clear_drafts(a);
-    place_all(a, reuse);
+    place_all(a, filling.reuse);
     g_autoptr(GArray) regions = find_regions(a);
-    run_heaps(a, fallback);
+    run_heaps(a, filling.best);
     place_thread_local(a);
     combine_temporaries(a);
     place_regions(a, regions);
@@ -941,12 +966,12 @@ EchProgramAssignment *ech_program_assign(const EchProgram *program, EchBytes hbm
         a.n_users[program->operands[k]]++;
     find_last_holders(&a);
     bool tpu = program->platform == ECH_PLATFORM_TPU;
-    attempt(&a, !tpu, false);
+    attempt(&a, tpu ? filling_of(program) : (Filling){.reuse = true});
     if (tpu && hbm_limit > 0 && total_in_use(&a, ECH_SPACE_HBM) > hbm_limit) {
         ech_diag_remark(diag,
                         "the program takes more than the %" G_GUINT64_FORMAT " bytes of HBM that its compiler gives it: buffers are placed as it does then",
                         hbm_limit);
-        attempt(&a, true, true);
+        attempt(&a, (Filling){true, true});
     }
     EchProgramAssignment *assignment = finish(&a);
     clear_drafts(&a);

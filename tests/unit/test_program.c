@@ -255,6 +255,72 @@ START_TEST(fetched_operands_hand_their_place_on)
 }
 END_TEST
 
+/* What a kernel announces decides, an empty list too; without any, arithmetic takes its operand's place. */
+static const struct {
+    const char *config;
+    bool may;
+} announced[] = {
+    {"", true},
+    {", backend_config={\"flag_configs\":[]}", true},
+    {", backend_config={\"aliasing_operands\":{\"lists\":[]}}", false},
+    {", backend_config={\"aliasing_operands\":{\"lists\":[{\"indices\":[\"0\",\"1\"]}]}}", false},
+    {", backend_config={\"aliasing_operands\":{\"lists\":[{\"indices\":[\"0\",\"2\"]}]}}", true},
+};
+
+START_TEST(arithmetic_takes_a_place_that_is_announced)
+{
+    g_autofree char *text = g_strdup_printf("HloModule m, is_scheduled=true\n\n"
+                                            "ENTRY %%main (p: f32[8,128], q: f32[8,128]) -> f32[8,128] {\n"
+                                            "  %%p = f32[8,128]{1,0:T(8,128)} parameter(0)\n  %%q = f32[8,128]{1,0:T(8,128)} parameter(1)\n"
+                                            "  %%a = f32[8,128]{1,0:T(8,128)} negate(%%p)\n"
+                                            "  ROOT %%u = f32[8,128]{1,0:T(8,128)} multiply(%%a, %%q)%s\n}\n",
+                                            announced[_i].config);
+    g_autoptr(EchProgram) program = ech_test_program(text, "tpu-v5e");
+    g_autofree uint32_t *n_users = g_new0(uint32_t, program->n_instructions);
+    for (size_t k = 0; k < program->n_operands; k++)
+        n_users[program->operands[k]]++;
+    ck_assert_int_eq(ech_program_may_share(program, ech_test_instruction(program, "u"), 0, ech_test_instruction(program, "a"), n_users), announced[_i].may);
+}
+END_TEST
+
+/* Compilers filled HBM otherwise before: @result of rows of 4 KiB at the end, behind temporaries of 4, 4 and 8 MiB, of which the first is gone before the last.
+ */
+static const struct {
+    const char *config;
+    unsigned rows;
+    EchBytes temp; /* MiB */
+} filled[] = {
+    {"", 8, 16},
+    {", backend_config={\"window_config\":{\"buffering_level\":\"2\"}}", 8, 16},
+    {", backend_config={\"window_config\":{\"buffering_level\":\"2\"}}", 1024, 16},
+    {", backend_config={\"window_config\":{\"estimated_scoped_vmem_bytes\":\"0\"}}", 8, 16},
+    {", backend_config={\"window_config\":{\"estimated_scoped_vmem_bytes\":\"0\"}}", 1024, 12},
+    {", backend_config={\"window_config\":{\"estimated_cycles\":\"9\"}}", 8, 12},
+    {", backend_config={\"window_config\":{\"estimated_cycles\":\"9\"}}", 1024, 12},
+};
+
+START_TEST(compilers_fill_memory_as_in_their_day)
+{
+#define MIB "f32[1024,1024]{1,0:T(8,128)}"
+#define TWICE "f32[2048,1024]{1,0:T(8,128)}"
+    g_autofree char *text =
+        g_strdup_printf("HloModule m, is_scheduled=true\n\n"
+                        "%%one (q: f32[1024,1024]) -> f32[1024,1024] {\n  %%q = " MIB " parameter(0)\n  ROOT %%n = " MIB " negate(%%q)\n}\n\n"
+                        "%%two (r: f32[1024,1024]) -> f32[2048,1024] {\n  %%r = " MIB " parameter(0)\n"
+                        "  ROOT %%t = " TWICE " concatenate(%%r, %%r), dimensions={0}\n}\n\n"
+                        "%%last (x: f32[1024,1024], y: f32[2048,1024]) -> f32[%u,1024] {\n  %%x = " MIB " parameter(0)\n"
+                        "  %%y = " TWICE " parameter(1)\n  ROOT %%s = f32[%u,1024]{1,0:T(8,128)} slice(%%x), slice={[0:%u], [0:1024]}\n}\n\n"
+                        "ENTRY %%main (p: f32[1024,1024]) -> f32[%u,1024] {\n  %%p = " MIB " parameter(0)\n"
+                        "  %%a = " MIB " fusion(%%p), kind=kLoop, calls=%%one\n  %%b = " MIB " fusion(%%a), kind=kLoop, calls=%%one\n"
+                        "  %%c = " TWICE " fusion(%%p), kind=kLoop, calls=%%two\n"
+                        "  ROOT %%o = f32[%u,1024]{1,0:T(8,128)} fusion(%%b, %%c), kind=kLoop, calls=%%last%s\n}\n",
+                        filled[_i].rows, filled[_i].rows, filled[_i].rows, filled[_i].rows, filled[_i].rows, filled[_i].config);
+    g_autoptr(EchProgram) program = ech_test_program(text, "tpu-v5e");
+    assign(program);
+    ck_assert_uint_eq(ech_program_memory_analysis(program).temp, filled[_i].temp << 20);
+}
+END_TEST
+
 #define LOOP(config)                                                                                                                                           \
     "HloModule loop, is_scheduled=true\n\n"                                                                                                                    \
     "%cond (t: (s32[], f32[256])) -> pred[] {\n"                                                                                                               \
@@ -922,6 +988,8 @@ int main(void)
     tcase_add_test(small, conditionals_go_by_arguments);
     tcase_add_loop_test(small, fusions_in_their_operands_place, 0, G_N_ELEMENTS(fused));
     tcase_add_test(small, fetched_operands_hand_their_place_on);
+    tcase_add_loop_test(small, arithmetic_takes_a_place_that_is_announced, 0, G_N_ELEMENTS(announced));
+    tcase_add_loop_test(small, compilers_fill_memory_as_in_their_day, 0, G_N_ELEMENTS(filled));
     tcase_add_test(small, trip_counts);
     tcase_add_test(small, what_all_branches_hand_back_is_what_they_got);
     tcase_add_test(small, loops_hand_round_what_they_got);
