@@ -41,6 +41,7 @@ typedef struct {
     GArray *pending;  /* Pending */
     GArray *controls; /* Pending, into program->control: of the open computation */
     GArray *operands; /* EchId, of the instruction that is being read */
+    GArray *folded;   /* EchId of starts that stand for their computation and call what its instruction calls */
     EchDiag *diag;
     Slice alias, donors;
     uint32_t stamp;
@@ -534,6 +535,15 @@ static EchHlo sugared(Slice opcode)
     return ECH_HLO_UNKNOWN;
 }
 
+/* What "fusion-start" runs; unknown for what names its computation ("async-start", "call-start"). */
+static EchHlo folded_opcode(Slice opcode)
+{
+    if (opcode.n <= 6 || memcmp(opcode.text + opcode.n - 6, "-start", 6) != 0)
+        return ECH_HLO_UNKNOWN;
+    EchHlo inside = ech_hlo_parse(opcode.text, opcode.n - 6);
+    return inside == ECH_HLO_CALL ? ECH_HLO_UNKNOWN : inside;
+}
+
 /* Whether a line looks like an instruction or the end of a computation. */
 static bool is_next(const char *line, const char *stop)
 {
@@ -630,6 +640,9 @@ static bool read_instruction(Reader *r, GError **error)
     for (guint k = 0; has_operands && k < r->operands->len; k++)
         ech_program_builder_operand(r->builder, g_array_index(r->operands, EchId, k));
     read_attributes(r, id, close, stop);
+    const EchInstruction *read = &ech_program_builder_peek(r->builder)->instructions[id];
+    if (read->opcode == ECH_HLO_ASYNC_START && read->n_called > 0 && folded_opcode(opcode) != ECH_HLO_UNKNOWN)
+        g_array_append_val(r->folded, id);
     map_put(&r->names, name, r->stamp, id);
     r->at = stop;
     return true;
@@ -676,6 +689,38 @@ static bool resolve_called(Reader *r, GError **error)
         p->called[pending->at] = id;
     }
     return true;
+}
+
+/* The computation that a folded start stands for: parameters and the one instruction, which calls what the start was said to call. */
+static void unfold(Reader *r, EchId start)
+{
+    EchProgram *p = ech_program_builder_peek(r->builder);
+    EchInstruction old = p->instructions[start];
+    if (!p->shapes[old.shape].is_tuple || p->shapes[old.shape].n_elements < 2)
+        return;
+    EchInstruction run = {.opcode = (uint16_t)folded_opcode((Slice){old.opcode_name, strlen(old.opcode_name)}),
+                          .shape = ech_program_subshape(p, old.shape, ech_program_member_position(p, old.shape, 1)),
+                          .name = old.name,
+                          .attributes = old.attributes,
+                          .attributes_n = old.attributes_n,
+                          .fusion_kind = old.fusion_kind,
+                          .is_root = 1};
+    run.opcode_name = ech_hlo_name((EchHlo)run.opcode);
+    EchId computation = ech_program_builder_computation(r->builder, old.name), first = (EchId)p->n_instructions;
+    for (uint32_t k = 0; k < old.n_operands; k++) {
+        g_autofree char *name = g_strdup_printf("%s.%u", old.name, k);
+        EchInstruction parameter = {.opcode = ECH_HLO_PARAMETER, .number = k, .shape = p->instructions[ech_program_operand(p, &old, k)].shape};
+        parameter.opcode_name = ech_hlo_name(ECH_HLO_PARAMETER);
+        parameter.name = ech_program_builder_string(r->builder, name, -1);
+        ech_program_builder_instruction(r->builder, parameter);
+    }
+    ech_program_builder_instruction(r->builder, run);
+    for (uint32_t k = 0; k < old.n_operands; k++)
+        ech_program_builder_operand(r->builder, first + k);
+    for (uint32_t k = 0; k < old.n_called; k++)
+        ech_program_builder_called(r->builder, ech_program_called(p, &old, k));
+    p->called[old.first_called] = computation;
+    p->instructions[start].n_called = 1;
 }
 
 /* { {0}: (0, {}, may-alias), {1,0}: (2, {1}, must-alias) } */
@@ -818,6 +863,8 @@ static bool read_module(Reader *r, GError **error)
         p->entry = (EchId)p->n_computations - 1;
     if (!resolve_called(r, error))
         return false;
+    for (guint k = 0; k < r->folded->len; k++)
+        unfold(r, g_array_index(r->folded, EchId, k));
     read_aliases(r);
     return true;
 }
@@ -837,12 +884,14 @@ EchProgram *ech_hlo_read_text(GBytes *text, const char *where, const char *devic
     r.pending = g_array_new(FALSE, FALSE, sizeof(Pending));
     r.controls = g_array_new(FALSE, FALSE, sizeof(Pending));
     r.operands = g_array_new(FALSE, FALSE, sizeof(EchId));
+    r.folded = g_array_new(FALSE, FALSE, sizeof(EchId));
     g_autoptr(EchHloFrames) frames = ech_hlo_frames_new();
     r.frames = frames;
     bool ok = n > 0 ? read_module(&r, error) : fail(&r, data, error, "the file is empty");
     g_array_unref(r.pending);
     g_array_unref(r.controls);
     g_array_unref(r.operands);
+    g_array_unref(r.folded);
     g_free(r.names.slots);
     g_free(r.computations.slots);
     g_free(r.shapes.slots);

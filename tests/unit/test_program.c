@@ -762,6 +762,55 @@ START_TEST(folded_starts)
 }
 END_TEST
 
+/* A start that is written with what it runs stands for a computation of that one instruction, whatever that calls itself. */
+static const struct {
+    const char *folded, *called, *start;
+} unfolded[] = {
+    {"fusion-start(%a, %j), kind=kCustom, calls=%put",
+     "%wrapped (x: f32[64,1024], y: s32[]) -> f32[64,1024] {\n"
+     "  %x = f32[64,1024]{1,0} parameter(0)\n  %y = s32[] parameter(1)\n"
+     "  ROOT %w = f32[64,1024]{1,0} fusion(%x, %y), kind=kCustom, calls=%put\n}\n\n",
+     "async-start(%a, %j), calls=%wrapped"},
+    {"all-to-all-start(%a, %j), replica_groups={{0,1}}, to_apply=%put",
+     "%wrapped (x: f32[64,1024], y: s32[]) -> f32[64,1024] {\n"
+     "  %x = f32[64,1024]{1,0} parameter(0)\n  %y = s32[] parameter(1)\n"
+     "  ROOT %w = f32[64,1024]{1,0} all-to-all(%x, %y), replica_groups={{0,1}}, to_apply=%put\n}\n\n",
+     "async-start(%a, %j), calls=%wrapped"},
+};
+
+static EchMemoryAnalysis started_with(const char *called, const char *start, size_t *ret_ops)
+{
+    g_autofree char *text = g_strdup_printf("HloModule m, is_scheduled=true\n\n"
+                                            "%%put (q: f32[64,1024], i: s32[]) -> f32[64,1024] {\n"
+                                            "  %%q = f32[64,1024]{1,0} parameter(0)\n  %%i = s32[] parameter(1)\n  %%z = s32[] constant(0)\n"
+                                            "  %%u = f32[1,1024]{1,0} slice(%%q), slice={[0:1], [0:1024]}\n"
+                                            "  %%e = f32[64,1024]{1,0} exponential(%%q)\n"
+                                            "  ROOT %%d = f32[64,1024]{1,0} dynamic-update-slice(%%e, %%u, %%i, %%z)\n}\n\n"
+                                            "%sENTRY %%main (p: f32[64,1024], j: s32[]) -> f32[64,1024] {\n"
+                                            "  %%p = f32[64,1024]{1,0} parameter(0)\n  %%j = s32[] parameter(1)\n"
+                                            "  %%a = f32[64,1024]{1,0} negate(%%p)\n"
+                                            "  %%s = ((f32[64,1024]{1,0}, s32[]), f32[64,1024]{1,0}, u32[]) %s\n"
+                                            "  %%t = f32[64,1024]{1,0} %s(%%s)\n"
+                                            "  ROOT %%r = f32[64,1024]{1,0} tanh(%%t)\n}\n",
+                                            called, start, g_str_has_prefix(start, "fusion") ? "fusion-done" : "async-done");
+    g_autoptr(EchProgram) program = ech_test_program(text, "h100-sxm");
+    assign(program);
+    g_autoptr(EchTrace) trace = lower(program);
+    *ret_ops = ech_trace_n_ops(trace);
+    return ech_program_memory_analysis(program);
+}
+
+START_TEST(folded_starts_run_one_instruction)
+{
+    size_t n_folded, n_whole;
+    EchMemoryAnalysis folded = started_with("", unfolded[_i].folded, &n_folded), whole = started_with(unfolded[_i].called, unfolded[_i].start, &n_whole);
+    ck_assert_uint_gt(whole.temp, 0);
+    ck_assert_uint_eq(folded.temp, whole.temp);
+    ck_assert_uint_eq(folded.peak, whole.peak);
+    ck_assert_uint_eq(n_folded, n_whole);
+}
+END_TEST
+
 START_TEST(cuts_over_cores_count_from_the_most_major)
 {
     EchLayout layout;
@@ -1001,6 +1050,7 @@ int main(void)
     tcase_add_test(small, protobuf_says_what_text_says);
     tcase_add_test(small, collectives_run_on_sparse_cores);
     tcase_add_test(small, folded_starts);
+    tcase_add_loop_test(small, folded_starts_run_one_instruction, 0, G_N_ELEMENTS(unfolded));
     tcase_add_test(small, cuts_over_cores_count_from_the_most_major);
     tcase_add_test(small, attributes_go_on_over_lines);
     tcase_add_test(small, elements_named_by_their_tuples);
