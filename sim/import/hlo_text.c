@@ -709,7 +709,8 @@ static void unfold(Reader *r, EchId start)
     EchId computation = ech_program_builder_computation(r->builder, old.name), first = (EchId)p->n_instructions;
     for (uint32_t k = 0; k < old.n_operands; k++) {
         g_autofree char *name = g_strdup_printf("%s.%u", old.name, k);
-        EchInstruction parameter = {.opcode = ECH_HLO_PARAMETER, .number = k, .shape = p->instructions[ech_program_operand(p, &old, k)].shape};
+        EchInstruction parameter = {
+            .opcode = ECH_HLO_PARAMETER, .attributes = "", .number = k, .shape = p->instructions[ech_program_operand(p, &old, k)].shape};
         parameter.opcode_name = ech_hlo_name(ECH_HLO_PARAMETER);
         parameter.name = ech_program_builder_string(r->builder, name, -1);
         ech_program_builder_instruction(r->builder, parameter);
