@@ -876,13 +876,14 @@ static EchBytes total_in_use(Assigner *a, int32_t space)
     return total;
 }
 
+/* The first holder is where a value is defined. What is made asynchronously is so until the async-done, which is not later than that. */
 static void find_last_holders(Assigner *a)
 {
     const EchProgram *p = a->p;
     for (EchId v = 0; v < p->n_values; v++) {
         const EchValue *value = &p->values[v];
-        int64_t latest = -1;
-        for (uint32_t k = 0; k < value->n_holders; k++) {
+        int64_t latest = value->made;
+        for (uint32_t k = 1; k < value->n_holders; k++) {
             const EchInstruction *i = &p->instructions[p->holders[value->first_holder + k].instruction];
             int64_t at = i->schedule == ECH_NONE ? -1 : i->is_root ? (int64_t)p->computations[i->computation].end : (int64_t)i->schedule;
             if (at > latest) {

@@ -656,7 +656,7 @@ static void number_values(EchProgram *p, Flow *flow)
         EchId v = g_array_index(order, Order, k).raw;
         const Raw *raw = &g_array_index(flow->raw, Raw, v);
         final[v] = k;
-        p->values[k] = (EchValue){.defined = raw->defined, .is_phi = raw->is_phi, .start = -1, .end = -1, .buffer = ECH_NONE, .order = k};
+        p->values[k] = (EchValue){.defined = raw->defined, .is_phi = raw->is_phi, .start = -1, .end = -1, .made = -1, .buffer = ECH_NONE, .order = k};
     }
     for (size_t k = 0; k < p->n_positions; k++) {
         if (p->positions[k] != ECH_NONE)
@@ -1185,6 +1185,7 @@ static void range_of_value(const EchProgram *p, EchValue *value, const EchId *do
     EchId done = async_end(p, definer->computation, done_of);
     if (done != ECH_NONE)
         value->end = MAX(value->end, (int64_t)p->instructions[done].schedule);
+    value->made = value->end;
     for (uint32_t k = 0; k < value->n_holders; k++) {
         const EchInstruction *holder = &p->instructions[p->holders[value->first_holder + k].instruction];
         if (holder->schedule == ECH_NONE)

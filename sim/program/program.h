@@ -112,6 +112,7 @@ typedef struct {
     uint32_t first_holder, n_holders; /**< EchProgram.holders: all positions with this value, its definition first. */
     uint32_t first_use, n_uses;       /**< EchProgram.uses, in flat-schedule order. */
     int64_t start, end;               /**< Live range in flat-schedule positions, both inclusive; -1, -1 where it is not in the flat schedule. */
+    int64_t made;                     /**< Where its definition ends: of what is made asynchronously the async-done; -1 likewise. */
     int64_t natural_end;              /**< The end before values of one buffer were made to follow each other; -1 likewise. */
     EchId buffer;
     uint32_t order; /**< The rank that stands for XLA's value id in ties. */

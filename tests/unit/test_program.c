@@ -321,6 +321,31 @@ START_TEST(compilers_fill_memory_as_in_their_day)
 }
 END_TEST
 
+/* A result takes the place of an operand that ends there, but not of what was made asynchronously: that belongs to who made it until the async-done. */
+static const struct {
+    const char *made;
+    EchBytes least, most;
+} asynchronous[] = {
+    {"  %d = f32[1024]{0} exponential(%p)\n", 0, 0},
+    {"  %s = ((f32[1024]{0}), f32[1024]{0}, u32[]) async-start(%p), calls=%run\n  %d = f32[1024]{0} async-done(%s)\n", 4096, 8192},
+};
+
+START_TEST(results_leave_what_is_made_asynchronously)
+{
+    g_autofree char *text =
+        g_strdup_printf("HloModule m, is_scheduled=true\n\n"
+                        "%%run (q: f32[1024]) -> f32[1024] {\n  %%q = f32[1024]{0} parameter(0)\n  ROOT %%w = f32[1024]{0} exponential(%%q)\n}\n\n"
+                        "ENTRY %%main (p: f32[1024]) -> f32[1024] {\n  %%p = f32[1024]{0} parameter(0)\n%s"
+                        "  ROOT %%r = f32[1024]{0} add(%%d, %%p)\n}\n",
+                        asynchronous[_i].made);
+    g_autoptr(EchProgram) program = ech_test_program(text, "h100-sxm");
+    assign(program);
+    EchBytes temp = ech_program_memory_analysis(program).temp;
+    ck_assert_uint_ge(temp, asynchronous[_i].least);
+    ck_assert_uint_le(temp, asynchronous[_i].most);
+}
+END_TEST
+
 #define LOOP(config)                                                                                                                                           \
     "HloModule loop, is_scheduled=true\n\n"                                                                                                                    \
     "%cond (t: (s32[], f32[256])) -> pred[] {\n"                                                                                                               \
@@ -1039,6 +1064,7 @@ int main(void)
     tcase_add_test(small, fetched_operands_hand_their_place_on);
     tcase_add_loop_test(small, arithmetic_takes_a_place_that_is_announced, 0, G_N_ELEMENTS(announced));
     tcase_add_loop_test(small, compilers_fill_memory_as_in_their_day, 0, G_N_ELEMENTS(filled));
+    tcase_add_loop_test(small, results_leave_what_is_made_asynchronously, 0, G_N_ELEMENTS(asynchronous));
     tcase_add_test(small, trip_counts);
     tcase_add_test(small, what_all_branches_hand_back_is_what_they_got);
     tcase_add_test(small, loops_hand_round_what_they_got);
