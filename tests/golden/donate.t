@@ -1,7 +1,7 @@
 The donate pass: what donation saves and costs, asked of programs that were compiled otherwise.
 $ echelon run --trace adam_none.v5e --device tpu-v5e --engine native --pass donate:what=none 2>&1 | grep -E 'It (fits|takes)|hbm: .* -> |donate:'
   after pass donate:what=none
-  It fits. hbm 4.61 GiB of 15.8 GiB (29 %), scalar 1 KiB of 1 MiB (0 %), vector 15.8 MiB of 128 MiB (12 %)
+  It fits. hbm 4.61 GiB of 15.8 GiB (29 %), scalar 1.50 KiB of 1 MiB (0 %), vector 15.8 MiB of 128 MiB (12 %)
   It takes 10.0 ms, bound by hbm port (87 % of the critical path).
     It takes as long as before, 10.0 ms: 87 % of its critical path is on the hbm port, which this does not touch.
     hbm: 2.31 GiB -> 4.61 GiB (+2.30 GiB): +2.30 GiB arguments and results. At its fullest it holds +2.30 GiB results.
