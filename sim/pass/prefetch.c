@@ -30,7 +30,8 @@ typedef struct {
     EchId wait;                    /* first op that depends on it */
     EchId region;                  /* LOOP around it, or ECH_NONE */
     EchTime needed, length, start; /* on the core's own clock */
-    EchId after;                   /* MOVED: op it follows; the region's LOOP for its very beginning */
+    EchId after;                   /* MOVED: op that it goes right before */
+    guint next;                    /* MOVED: 1 + the next fetch that goes there; 0: none */
     Fate fate;
     const char *why; /* STAYS */
 } Fetch;
@@ -257,7 +258,8 @@ static void keep_order(Pass *p)
         f->after = least;
         f->start = p->s.clock[least];
         /* Right after the one before is where it is already. */
-        if (before->fate != MOVED && least + 1 >= (f->alloc != ECH_NONE ? f->alloc : f->op)) {
+        EchId now = f->alloc != ECH_NONE && f->alloc > least ? f->alloc : f->op;
+        if (before->fate != MOVED && least + 1 >= now) {
             f->fate = STAYS;
             f->why = "they follow another fetch at once";
         } else if (before->fate != MOVED)
@@ -265,7 +267,28 @@ static void keep_order(Pass *p)
     }
 }
 
+/* A target that is there before its fetch begins stays where it was taken: what else uses it, an earlier fetch say, needs it there. */
+static void leave_behind(Pass *p)
+{
+    for (guint k = 0; k < p->fetches->len; k++) {
+        Fetch *f = &g_array_index(p->fetches, Fetch, k);
+        if (f->fate == STAYS || (f->fate == MOVED && f->alloc != ECH_NONE && f->after > f->alloc))
+            f->alloc = ECH_NONE;
+    }
+}
+
 /* ---- loops ---- */
+
+/* Whether its target is fetched into once more in its loop. */
+static bool is_shared(const Pass *p, const Fetch *f)
+{
+    for (guint k = 0; k < p->fetches->len; k++) {
+        const Fetch *other = &g_array_index(p->fetches, Fetch, k);
+        if (other != f && other->region == f->region && other->target == f->target)
+            return true;
+    }
+    return false;
+}
 
 static void plan_rings(Pass *p)
 {
@@ -273,7 +296,7 @@ static void plan_rings(Pass *p)
         Fetch *f = &g_array_index(p->fetches, Fetch, k);
         if (f->region == ECH_NONE || f->source == ECH_NONE || f->target == ECH_NONE || f->alloc == ECH_NONE || f->free == ECH_NONE || f->wait == ECH_NONE ||
             ech_survey_at_level(&p->s, f->wait, f->region) != f->wait || p->s.ops[f->region].bytes <= p->o->depth ||
-            p->s.buffers[f->target].alias_of != ECH_NONE)
+            p->s.buffers[f->target].alias_of != ECH_NONE || is_shared(p, f))
             continue;
         /* In-place neighbours of the buffer would have to move with it. */
         bool written = false, shared = false;
@@ -299,6 +322,7 @@ typedef struct {
     Pass *p;
     EchEdit e;
     EchId *fetch_of; /* per op: 1 + fetch it belongs to (its ALLOC, FREE, COPY) */
+    guint *moved_to; /* per op: 1 + first fetch that goes right before it; 0: none */
     GArray *loops;   /* open ones */
 } Writer;
 
@@ -337,7 +361,7 @@ static void put(Writer *w, EchId op)
     add_rest(w, op, true, more, fetch);
 }
 
-/* A fetch where the core is now: it waits for that, and for copies that nobody waited for to bring its source there. */
+/* A fetch where the core is now: it waits for that, and for copies that nobody waited for: that bring its source there, or still use its target. */
 static EchId put_fetch(Writer *w, const Fetch *f)
 {
     const Pass *p = w->p;
@@ -347,7 +371,7 @@ static EchId put_fetch(Writer *w, const Fetch *f)
         ech_trace_builder_dep(w->e.builder, w->e.last_core, 0);
     for (uint32_t d = 0; f->source != ECH_NONE && d < o->n_deps; d++) {
         EchId before = p->s.deps[o->first_dep + d].op;
-        if (p->s.ops[before].queue != p->s.core && w->e.map[before] != ECH_NONE && makes(p, before, f->source))
+        if (p->s.ops[before].queue != p->s.core && w->e.map[before] != ECH_NONE && (makes(p, before, f->source) || touches(p, before, f->target)))
             ech_trace_builder_dep(w->e.builder, w->e.map[before], 0);
     }
     add_rest(w, f->op, false, 0, ECH_NONE);
@@ -411,11 +435,8 @@ static void write_ops(Writer *w)
         }
         if (i == p->s.n)
             break;
-        for (guint k = 0; k < p->fetches->len; k++) {
-            const Fetch *f = &g_array_index(p->fetches, Fetch, k);
-            if (f->fate == MOVED && f->after == i)
-                put_moved(w, f);
-        }
+        for (guint at = w->moved_to[i]; at != 0; at = g_array_index(p->fetches, Fetch, at - 1).next)
+            put_moved(w, &g_array_index(p->fetches, Fetch, at - 1));
         EchId k = w->fetch_of[i];
         if (k != 0) {
             const Fetch *f = &g_array_index(p->fetches, Fetch, k - 1);
@@ -504,7 +525,15 @@ static EchTrace *write_trace(Pass *p, GError **error)
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(p->s.t));
     Writer writer = {.p = p}, *w = &writer;
     w->fetch_of = g_new0(EchId, p->s.n + 1);
+    w->moved_to = g_new0(guint, p->s.n + 1);
     w->loops = g_array_new(FALSE, FALSE, sizeof(EchId));
+    for (guint k = p->fetches->len; k-- > 0;) { /* of several in one place the first comes first */
+        Fetch *f = &g_array_index(p->fetches, Fetch, k);
+        if (f->fate != MOVED)
+            continue;
+        f->next = w->moved_to[f->after];
+        w->moved_to[f->after] = k + 1;
+    }
     for (guint k = 0; k < p->fetches->len; k++) {
         const Fetch *f = &g_array_index(p->fetches, Fetch, k);
         w->fetch_of[f->op] = k + 1;
@@ -519,6 +548,7 @@ static EchTrace *write_trace(Pass *p, GError **error)
     EchTrace *out = ech_trace_builder_finish(builder, error);
     ech_edit_clear(&w->e);
     g_free(w->fetch_of);
+    g_free(w->moved_to);
     g_array_unref(w->loops);
     return out;
 }
@@ -528,6 +558,7 @@ static EchTrace *move_fetches(Pass *p, EchTrace *in, EchDiag *diag, GError **err
     plan_rings(p);
     plan_moves(p);
     keep_order(p);
+    leave_behind(p);
     say(p, diag);
     bool any = false;
     for (guint k = 0; k < p->fetches->len; k++)

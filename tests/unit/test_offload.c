@@ -233,6 +233,43 @@ START_TEST(other_queues)
 }
 END_TEST
 
+/* An array that is there from before and fetched into twice: it stays where it was taken, and what comes second starts when the first has been used. */
+START_TEST(fetched_into_twice)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId queue = ech_trace_builder_queue(b, "copies", ECH_QUEUE_COPY, 0);
+    EchId array = ech_test_buffer(b, "array", GB, ECH_ROLE_TEMPORARY, false), from = ech_test_buffer(b, "from", GB, ECH_ROLE_PARAMETER, true);
+    EchOp copy = ech_op_init(ECH_OP_COPY);
+    copy.queue = queue;
+    copy.name = ech_trace_builder_string(b, "copy", -1);
+    copy.memory_from = ech_trace_builder_peek_buffer(b, from)->memory = ech_trace_builder_memory(b, "host");
+    copy.memory_to = ech_trace_builder_memory(b, "hbm");
+    copy.bytes = GB;
+    (void)ech_test_put(b, ECH_OP_ALLOC, array);
+    ech_test_kernel(b, 10 * ms, ECH_NONE, ECH_READ, 0);
+    for (int i = 0; i < 2; i++) {
+        ech_test_kernel(b, 400 * ms, ECH_NONE, ECH_READ, 0);
+        EchId before = (EchId)ech_trace_builder_n_ops(b) - 1, made = ech_trace_builder_op(b, copy);
+        ech_trace_builder_use(b, from, ECH_READ, GB, ECH_PATTERN_STREAM, ECH_KNOWN);
+        ech_trace_builder_use(b, array, ECH_WRITE, GB, ECH_PATTERN_STREAM, ECH_KNOWN);
+        ech_trace_builder_dep(b, before, 0);
+        ech_test_kernel(b, 0, array, ECH_READ, GB);
+        ech_trace_builder_dep(b, made, 0);
+    }
+    (void)ech_test_put(b, ECH_OP_FREE, array);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    const char *const specs[] = {"prefetch", NULL};
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+    g_autoptr(EchRun) before = ech_test_replay(in, device), run = ech_test_replay(out, device);
+    ck_assert_msg(llabs(before->makespan - (10 + 2 * (400 + 100 + 10)) * ms) <= 100, "%" G_GINT64_FORMAT, before->makespan);
+    /* Both copies, of 100 ms each, lie under kernels of 400 now. */
+    ck_assert_msg(llabs(run->makespan - (10 + 2 * (400 + 10)) * ms) <= 100, "%" G_GINT64_FORMAT, run->makespan);
+    ck_assert_int_eq(ech_trace_ops(out)[0].kind, ECH_OP_ALLOC);
+}
+END_TEST
+
 /* To get down to a size, what lies idle for longest goes. */
 START_TEST(least_harm)
 {
@@ -326,6 +363,7 @@ int main(void)
     tcase_add_test(tcase, stack);
     tcase_add_test(tcase, whole_in_loop);
     tcase_add_test(tcase, other_queues);
+    tcase_add_test(tcase, fetched_into_twice);
     tcase_add_test(tcase, least_harm);
     tcase_add_loop_test(tcase, shipped, 0, G_N_ELEMENTS(programs));
     tcase_add_loop_test(tcase, as_compiled, 0, G_N_ELEMENTS(compiled));
