@@ -470,6 +470,7 @@ EchSwitchCost ech_switch_cost(const EchDevice *device, const EchLink *link, EchC
             launch *= local;
         double rate = (double)exchange_rate(link) * share;
         fabric.rate = (EchRate)rate;
+        fabric.latency = i == 0 ? link->latency : (EchTime)ech_device_number(device, "runtime.collective_bulk_step_ps", (double)link->latency);
         if (network) {
             double latency = (double)network->latency;
             fabric.network_rate = i == 0 && share < 1 ? exchange_rate(network) / 2 : exchange_rate(network); /* LL sends a flag of 4 bytes with each 4 */
@@ -479,7 +480,7 @@ EchSwitchCost ech_switch_cost(const EchDevice *device, const EchLink *link, EchC
                                                             : ech_collective_cost(comm, group->size, bytes, &fabric)};
         if (one.cost.algorithm == ECH_ALGORITHM_NONE)
             return one;
-        one.fixed = (EchTime)(launch + (double)link->setup + (double)link->latency * one.cost.steps + (double)fabric.network_latency * one.cost.network_steps);
+        one.fixed = (EchTime)(launch + (double)link->setup + (double)fabric.latency * one.cost.steps + (double)fabric.network_latency * one.cost.network_steps);
         double within = rate > 0 ? one.cost.bytes / (rate * one.cost.ports) : 0,
                between = one.cost.network_bytes > 0 ? one.cost.network_bytes / (double)fabric.network_rate : 0;
         one.between = between > within;

@@ -80,9 +80,10 @@ typedef struct {
 /** A collective of @group with @bytes of operand on each GPU, over @link to a switch, which joins @host GPUs (0: all), and over the device's link "network"
  * beyond (without one: as over the switch). Few bytes and many go by different protocols (NCCL's LL and Simple), each with a time before its bytes move
  * (runtime.collective_launch_ps, runtime.collective_bulk_ps), a share of the switch links' rate (kernel.collective_small_share, kernel.collective_share; 1
- * where the device does not say), and, between hosts, a latency (the network link's own; runtime.collective_bulk_hop_ps). An all-reduce may be
- * added up by the switch, where the device says how soon, for each of a host's GPUs, whose parts fill one after another, and how fast
- * (runtime.collective_switch_ps, kernel.collective_switch_share). The soonest one is taken; without runtime.collective_bulk_ps there is only the first. */
+ * where the device does not say), a latency of a step (the link's own; runtime.collective_bulk_step_ps) and, between hosts, of a hop (the network link's own;
+ * runtime.collective_bulk_hop_ps). An all-reduce may be added up by the switch, where the device says how soon, for each of a host's GPUs, whose parts fill one
+ * after another, and how fast (runtime.collective_switch_ps, kernel.collective_switch_share). The soonest one is taken; without runtime.collective_bulk_ps
+ * there is only the first. */
 EchSwitchCost ech_switch_cost(const EchDevice *device, const EchLink *link, EchComm comm, const EchGroup *group, uint32_t host, EchBytes bytes);
 
 /** An all-reduce of @bytes by kernels that servers bring with them for what is small (vLLM's and SGLang's custom ones, PyTorch's on symmetric memory,

@@ -147,7 +147,7 @@ static void map_multiprocessors(Map *map, const EchTrace *trace)
     map->collective_blocks = CLAMP(ech_device_number(device, "kernel.collective_blocks", 0), 0, count / 2);
     bool gpu = g_strcmp0(device->family, "gpu") == 0;
     map->multiprocessors = gpu && map->collective_blocks > 0 && communicates(trace)
-                               ? add_resource(map, ECH_RESOURCE_MULTIPROCESSORS, 0, count, g_strdup("multiprocessors"))
+                               ? add_resource(map, ECH_RESOURCE_MULTIPROCESSORS, 0, count, g_strdup("multiprocessors.beside"))
                                : NOWHERE;
 }
 

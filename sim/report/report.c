@@ -243,6 +243,8 @@ char *ech_report_resource_name(const EchReport *report, uint32_t resource)
     }
     if (strstr(name, ".lane"))
         return g_strdup("one way of a link");
+    if (strcmp(name, "multiprocessors.beside") == 0)
+        return g_strdup("kernels beside collectives");
     if (g_str_has_suffix(name, ".beside"))
         return g_strdup("host link beside kernels");
     /* Ports come first, in the device's order; a unit may have a memory's name. */

@@ -458,6 +458,7 @@ static const struct {
 } meanings[] = {
     {"allocator", "its cudaMalloc and cudaFree; the latter waits for the device"},
     {"grid steps", "what each step of a kernel's grid costs besides its work"},
+    {"kernels beside collectives", "those that were slowed because a collective, a kernel too, held some of the multiprocessors"},
     {"latency inside kernels",
      "beyond bytes and operations at full rate: waits for their own copies, accesses and instructions, tiles that do not fill a unit"},
     {"overhead", "launches, set-ups and latencies, the fill and drain of kernels"},

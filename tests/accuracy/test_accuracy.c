@@ -334,24 +334,27 @@ static void nccl(void)
     }
     /* NCCL's all-reduces in CUDA graphs as vllm-project/vllm prints them: 8, 6 and 4 H100 (pull requests 42324, 24111, 24532), 6 B300 (37756); nccl-tests of 8
      * H20 (kvcache-ai/Mooncake pull request 3484), 8 H200 (NVIDIA/nccl-tests issue 272) and of the 72 GB200 of a rack (coreweave/nccl-tests pull request 43).
-     * The device files name the five that their constants come from. */
+     * The device files name those that their constants come from. */
     static const struct {
         const char *device;
         uint32_t gpus;
         double mib, us;
         bool fitted;
-    } sums[] = {{"h100-sxm", 8, 0.5, 24, false},    {"h100-sxm", 8, 1, 25, false},      {"h100-sxm", 8, 1.5, 33, false},   {"h100-sxm", 8, 2, 37, false},
-                {"h100-sxm", 8, 3, 44, false},      {"h100-sxm", 8, 4, 50, true},       {"h100-sxm", 8, 8, 76, false},     {"h100-sxm", 8, 16, 121, false},
-                {"h100-sxm", 8, 32, 195, false},    {"h100-sxm", 8, 47.84, 267, false}, {"h100-sxm", 8, 64, 316, true},    {"h100-sxm", 8, 128, 561, true},
-                {"h100-sxm", 6, 0.5, 23, false},    {"h100-sxm", 6, 1, 25, false},      {"h100-sxm", 6, 1.5, 32, false},   {"h100-sxm", 6, 2, 43, false},
-                {"h100-sxm", 6, 3, 47, false},      {"h100-sxm", 6, 4, 53, false},      {"h100-sxm", 4, 0.5, 21, false},   {"h100-sxm", 4, 1, 23, false},
-                {"h100-sxm", 4, 1.5, 25, false},    {"h100-sxm", 4, 2, 28, false},      {"h100-sxm", 4, 3, 33, false},     {"h100-sxm", 4, 4, 39, false},
-                {"h20", 8, 0.03125, 18.66, false},  {"h20", 8, 0.125, 19.25, false},    {"h20", 8, 0.5, 20.39, false},     {"h20", 8, 1, 27.76, false},
-                {"h20", 8, 2, 40.66, false},        {"h20", 8, 4, 53.24, false},        {"h20", 8, 8, 81.16, false},       {"h20", 8, 16, 121.33, false},
-                {"h20", 8, 32, 195.4, false},       {"h200", 8, 4096, 15822, false},    {"b300", 6, 0.5, 27, false},       {"b300", 6, 1, 27, false},
-                {"b300", 6, 2, 32, false},          {"b300", 6, 4, 46, false},          {"b300", 6, 8, 80, false},         {"b300", 6, 16, 83, false},
-                {"b300", 6, 32, 141, false},        {"b300", 6, 64, 219, true},         {"b300", 6, 128, 393, true},       {"gb200", 72, 512, 1806.7, false},
-                {"gb200", 72, 1024, 3108.8, false}, {"gb200", 72, 2048, 5589.1, false}, {"gb200", 72, 4096, 10094, false}, {"gb200", 72, 8192, 20299, true}};
+    } sums[] = {{"h100-sxm", 8, 0.5, 24, false},   {"h100-sxm", 8, 1, 25, false},      {"h100-sxm", 8, 1.5, 33, false},    {"h100-sxm", 8, 2, 37, false},
+                {"h100-sxm", 8, 3, 44, false},     {"h100-sxm", 8, 4, 50, true},       {"h100-sxm", 8, 8, 76, false},      {"h100-sxm", 8, 16, 121, false},
+                {"h100-sxm", 8, 32, 195, false},   {"h100-sxm", 8, 47.84, 267, false}, {"h100-sxm", 8, 64, 316, true},     {"h100-sxm", 8, 128, 561, true},
+                {"h100-sxm", 6, 0.5, 23, false},   {"h100-sxm", 6, 1, 25, false},      {"h100-sxm", 6, 1.5, 32, false},    {"h100-sxm", 6, 2, 43, false},
+                {"h100-sxm", 6, 3, 47, false},     {"h100-sxm", 6, 4, 53, false},      {"h100-sxm", 4, 0.5, 21, false},    {"h100-sxm", 4, 1, 23, false},
+                {"h100-sxm", 4, 1.5, 25, false},   {"h100-sxm", 4, 2, 28, false},      {"h100-sxm", 4, 3, 33, false},      {"h100-sxm", 4, 4, 39, false},
+                {"h20", 8, 0.03125, 18.66, false}, {"h20", 8, 0.125, 19.25, false},    {"h20", 8, 0.5, 20.39, false},      {"h20", 8, 1, 27.76, false},
+                {"h20", 8, 2, 40.66, false},       {"h20", 8, 4, 53.24, false},        {"h20", 8, 8, 81.16, false},        {"h20", 8, 16, 121.33, false},
+                {"h20", 8, 32, 195.4, false},      {"h200", 8, 4096, 15822, false},    {"b300", 2, 0.0625, 11, true},      {"b300", 2, 0.5, 15, false},
+                {"b300", 2, 1, 17, false},         {"b300", 2, 2, 21, false},          {"b300", 2, 4, 35, true},           {"b300", 2, 8, 46, false},
+                {"b300", 2, 16, 57, false},        {"b300", 2, 32, 86, false},         {"b300", 2, 128, 281, true},        {"b300", 6, 0.0625, 25, true},
+                {"b300", 6, 0.5, 27, false},       {"b300", 6, 1, 27, false},          {"b300", 6, 2, 32, false},          {"b300", 6, 4, 46, true},
+                {"b300", 6, 8, 80, false},         {"b300", 6, 16, 83, false},         {"b300", 6, 32, 141, false},        {"b300", 6, 64, 219, true},
+                {"b300", 6, 128, 393, true},       {"gb200", 72, 512, 1806.7, false},  {"gb200", 72, 1024, 3108.8, false}, {"gb200", 72, 2048, 5589.1, false},
+                {"gb200", 72, 4096, 10094, false}, {"gb200", 72, 8192, 20299, true}};
     for (size_t i = 0; i < G_N_ELEMENTS(sums); i++) {
         g_autoptr(EchDevice) device = ech_device_load(sums[i].device, NULL, NULL);
         const EchLink *nvlink = device ? ech_device_link(device, "nvlink") : NULL;
@@ -363,6 +366,16 @@ static void nccl(void)
         g_autofree char *name = sums[i].fitted ? g_strdup("all-reduces of Hopper and Blackwell, measured: sizes of the fit")
                                                : g_strdup_printf("%s all-reduces of %u, measured: held out", sums[i].device, sums[i].gpus);
         add(name, sums[i].fitted ? 0 : 20, us_of, sums[i].us);
+    }
+    /* NVIDIA/nccl issue 527: all-reduces of 1 GiB by the A100s of two to four p4dn.24xlarge; what a GPU's part of their network reaches is from the four. */
+    static const double milliseconds[] = {35.215, 64.782, 70.253};
+    for (size_t i = 0; a100 && i < a100->n_links; i++)
+        if (strcmp(a100->links[i].name, "network") == 0)
+            a100->links[i].to_device = a100->links[i].from_device = 3700000000;
+    for (uint32_t i = 0; link && i < G_N_ELEMENTS(milliseconds); i++) {
+        EchSwitchCost cost = ech_switch_cost(a100, link, ECH_COMM_ALL_REDUCE, &(EchGroup){.size = 8 * (i + 2), .stride = 1}, 8, UINT64_C(1) << 30);
+        add(i == 2 ? "a100-80 all-reduces of four hosts, measured: the size of the fit" : "a100-80 all-reduces of two and three hosts, measured: held out",
+            i == 2 ? 0 : 15, (double)(cost.fixed + cost.moving) * 1e-9, milliseconds[i]);
     }
     /* JAX's page on collective products: NCCL gathers f16[1024, 4096] of 2, 4 and 8 H100, cuBLAS multiplies all of it by f16[4096, 4096]. */
     static const double gathered[] = {147, 290, 565};

@@ -3,12 +3,12 @@ $ echelon run --trace traces/pipeline_pytorch.h100/rank1.pretend.gz traces/pipel
 rank1.pretend and 1 more: 2 ranks on h100-sxm
 
   Every rank fits.
-  It takes 80.6 ms, step 2 of 2 takes 26.1 ms; 20.3 % of all ranks' time in that step is waiting for one another.
+  It takes 80.5 ms, step 2 of 2 takes 26.1 ms; 20.3 % of all ranks' time in that step is waiting for one another.
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       step              run           alone           ranks            idle
-      0   2.53 GiB   2.60 GiB    26.1 ms    19.8 ms  76 %    432 us   2 %   5.81 ms  22 %      0 ps   0 %
-      1   2.66 GiB   2.76 GiB    26.1 ms    20.7 ms  80 %    540 us   2 %   4.80 ms  18 %      0 ps   0 %
+      0   2.53 GiB   2.60 GiB    26.1 ms    19.8 ms  76 %    427 us   2 %   5.81 ms  22 %      0 ps   0 %
+      1   2.66 GiB   2.76 GiB    26.1 ms    20.7 ms  80 %    534 us   2 %   4.80 ms  18 %      0 ps   0 %
 
   Who waits for whom in that step, and what that one does meanwhile
     rank 0 for 1         5.81 ms  4 times, most at permute: runs kernels 100 %
@@ -25,7 +25,7 @@ rank0.pretend and 1 more: 2 ranks on h100-sxm
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       time              run           alone           ranks            idle
-      0    960 MiB    962 MiB     830 us     424 us  51 %   24.5 us   3 %      0 ps   0 %    381 us  46 %  does not fit
+      0    960 MiB    962 MiB     830 us     424 us  51 %   22.8 us   3 %      0 ps   0 %    383 us  46 %  does not fit
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --set device.links.nvlink.to_device=x0.1 --set device.links.nvlink.from_device=x0.1 | head -n 5
 rank0.pretend and 1 more: 2 ranks on h100-sxm
 
@@ -34,10 +34,10 @@ rank0.pretend and 1 more: 2 ranks on h100-sxm
   What that changes: 26.1 ms -> 30.2 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.3 % -> 18.7 %.
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --json | tr -d ' \n' | grep -o '"ranks":.*' | grep -oE '"(rank|time_ps|waits_for_ranks_ps|peers)":[0-9]+' | head -n 8
 "rank":0
-"time_ps":26088158811
-"waits_for_ranks_ps":5811272571
+"time_ps":26081658811
+"waits_for_ranks_ps":5809972571
 "rank":1
-"time_ps":5811272571
+"time_ps":5809972571
 "waits_for_ranks_ps":0
 "peers":0
 "peers":0
@@ -71,12 +71,12 @@ $ echelon import traces/pipeline_pytorch.h100/rank0.pretend.gz --anonymize -o $T
 0 and 1 more: 2 ranks on h100-sxm
 
   Every rank fits.
-  It takes 80.6 ms, step 2 of 2 takes 26.1 ms; 20.3 % of all ranks' time in that step is waiting for one another.
+  It takes 80.5 ms, step 2 of 2 takes 26.1 ms; 20.3 % of all ranks' time in that step is waiting for one another.
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       step              run           alone           ranks            idle
-      0   2.53 GiB   2.60 GiB    26.1 ms    19.8 ms  76 %    432 us   2 %   5.81 ms  22 %      0 ps   0 %
-      1   2.66 GiB   2.76 GiB    26.1 ms    20.7 ms  80 %    540 us   2 %   4.80 ms  18 %      0 ps   0 %
+      0   2.53 GiB   2.60 GiB    26.1 ms    19.8 ms  76 %    427 us   2 %   5.81 ms  22 %      0 ps   0 %
+      1   2.66 GiB   2.76 GiB    26.1 ms    20.7 ms  80 %    534 us   2 %   4.80 ms  18 %      0 ps   0 %
 $ echelon run --trace traces/pipeline_pytorch.h100/rank0.pretend.gz --device h100-sxm --engine native --set device.memories.hbm.capacity=2GiB --set device.memories.hbm.available=2GiB | grep -o 'IT DOES NOT FIT'; echelon alloc traces/pipeline_pytorch.h100/rank0.pretend.gz -c 2GiB | grep -o '[^ ]*: out of memory at event.*memory;'
 IT DOES NOT FIT
 recorded: out of memory at event 63, 128 MiB for AddmmBackward0 of down (Linear), for want of memory;
@@ -89,13 +89,13 @@ $ P=traces/pipeline_pytorch.h100; echelon run $P/rank*.pretend.gz --device h100-
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       step              run           alone           ranks            idle
-      0   2.53 GiB   2.60 GiB    32.8 ms    19.8 ms  60 %    432 us   1 %   12.5 ms  38 %      0 ps   0 %
-      1   2.66 GiB   2.76 GiB    32.8 ms    27.5 ms  84 %    540 us   2 %   4.80 ms  15 %      0 ps   0 %
+      0   2.53 GiB   2.60 GiB    32.8 ms    19.8 ms  60 %    427 us   1 %   12.5 ms  38 %      0 ps   0 %
+      1   2.66 GiB   2.76 GiB    32.8 ms    27.5 ms  84 %    534 us   2 %   4.80 ms  15 %      0 ps   0 %
 
   Who waits for whom in that step, and what that one does meanwhile
     rank 0 for 1         12.5 ms  4 times, most at permute: runs kernels 100 %
   run    ranks       time       step  relative  waiting    fullest
-  as_is      2    80.6 ms    26.1 ms         -   20.3 %   2.66 GiB
+  as_is      2    80.5 ms    26.1 ms         -   20.3 %   2.66 GiB
   slow       2     102 ms    32.8 ms     1.258   26.4 %   2.66 GiB
 
   What changed from as_is to slow
@@ -105,7 +105,7 @@ $ P=traces/pipeline_pytorch.h100; echelon run $P/rank*.pretend.gz --device h100-
 
   What changed within one rank, and why: echelon compare as_is/000 slow/000
 "relative":1.0
-"relative":1.2581603096175662
+"relative":1.2582246476270722
 echelon: slow: holds a run of several ranks, as_is/000 one of a single trace; compare one of its ranks (slow/000, ...)
 exit 2
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --pass remat | tail -n 8
