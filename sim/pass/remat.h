@@ -71,6 +71,7 @@ typedef struct {
     uint32_t last_run; /**< The last that reads it, or run itself. */
     EchId until;       /**< No op of the trace reads it from this one on; 0: only repeated ops do. */
     uint32_t next;     /**< Of the same run, or UINT32_MAX. */
+    uint32_t over;     /**< What an op before wrote of it, to which this adds where it is: a value that nobody else reads, or UINT32_MAX. */
     uint64_t offset;   /**< Its place in on-chip memory, or ECH_OFFSET_NONE: it is in device memory. */
     EchId made;        /**< Writing: its buffer. */
     EchId made_by;     /**< Writing: the op. */
@@ -203,6 +204,8 @@ static inline EchId ech_remat_last_of(const EchSurvey *survey, EchId op)
 }
 /** Whether @op alone ever writes @buffer, outside of loops: however little that is, it is all that the buffer holds. */
 bool ech_remat_is_all(const EchRemat *remat, EchId op, EchId buffer);
+/** Whether @buffer, asked for where @old is let go, begins in its place with what it held: all of it, or as one of several parts. */
+bool ech_remat_begins_in_place(const EchSurvey *survey, EchId old, EchId buffer);
 bool ech_remat_has_products(const EchSurvey *survey, EchId op);
 /** Whether @op passes something between two ranks of a program, each of which does something of its own: the other would have to do it again, too. */
 bool ech_remat_is_message(const EchSurvey *survey, EchId op);

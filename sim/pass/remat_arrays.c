@@ -96,8 +96,6 @@ static EchRematReason find_pause(const EchRemat *r, EchRematArray *a, const GArr
     const Event *m = &e[made];
     if (!m->writes)
         return ECH_REMAT_PARTS;
-    if (!m->loop && m->bytes < s->buffers[a->buffer].bytes && !ech_remat_is_all(r, m->op, a->buffer))
-        return ECH_REMAT_PARTS;
     a->maker = m->op;
     a->slice = s->buffers[a->buffer].bytes;
     a->until = a->free != ECH_NONE ? a->free : a->level != ECH_NONE ? s->end[a->level] : (EchId)s->n;

@@ -108,7 +108,8 @@ static void fuse(EchRemat *r)
         EchRematRun *run = ech_remat_run(r, g_array_index(r->order, uint32_t, k));
         const EchRematValue *value = ech_remat_value(r, run->value);
         const Readers *of = &readers[run->value];
-        if (value->next != UINT32_MAX || !of->fit || of->n == 0 || ech_remat_has_products(s, run->op) || s->ops[run->op].kind != ECH_OP_KERNEL)
+        if (value->next != UINT32_MAX || value->over != UINT32_MAX || !of->fit || of->n == 0 || ech_remat_has_products(s, run->op) ||
+            s->ops[run->op].kind != ECH_OP_KERNEL)
             continue;
         g_array_set_size(inputs, 0);
         g_array_set_size(ops, 0);
@@ -157,6 +158,11 @@ static void find_ends(EchRemat *r)
             ech_remat_gather_run(r, k, inputs, ops);
         else
             ech_remat_gather(r, ech_remat_input(r, a->stand), inputs, ops);
+        for (uint32_t v = is_run ? run->value : UINT32_MAX; v != UINT32_MAX; v = ech_remat_value(r, v)->next) {
+            EchRematInput before = {.kind = ECH_REMAT_VALUE, .id = ech_remat_value(r, v)->over};
+            if (before.id != UINT32_MAX)
+                extend(r, &before, k, run->region, run->site + 1);
+        }
         for (guint i = 0; i < inputs->len; i++) {
             const EchRematInput *input = &g_array_index(inputs, EchRematInput, i);
             if (is_run)
@@ -234,6 +240,15 @@ EchRematValue *ech_remat_taken_over(const EchRemat *remat, uint32_t run, const E
     return n == 1 ? v : NULL;
 }
 
+/* Bytes of what run @run adds to where it is. */
+static int64_t added_to(const EchRemat *r, uint32_t run)
+{
+    int64_t bytes = 0;
+    for (uint32_t v = ech_remat_run(r, run)->value; v != UINT32_MAX; v = ech_remat_value(r, v)->next)
+        bytes += ech_remat_value(r, v)->over != UINT32_MAX ? (int64_t)MIN(ech_remat_value(r, v)->bytes, INT64_MAX / 4) : 0;
+    return bytes;
+}
+
 /* Bytes of what run @run begins in the place of, of what is made before the same op. */
 static int64_t taken_over(const EchRemat *r, uint32_t run)
 {
@@ -269,7 +284,7 @@ static int64_t passing(const EchRemat *r, guint first, guint end)
         if (ech_remat_run(r, run)->fused)
             continue;
         int64_t over = taken_over(r, run);
-        now += bytes_of(r, run, true, run) - over;
+        now += bytes_of(r, run, true, run) - over - added_to(r, run);
         most = MAX(most, now + (int64_t)MIN(ech_remat_run(r, run)->inside, INT64_MAX / 4));
         now += over;
         now -= bytes_of(r, run, false, run);
@@ -412,6 +427,9 @@ void ech_remat_place_on_chip(EchRemat *remat, EchId memory, EchBytes capacity)
         for (uint32_t u = remat->users.first[a->buffer]; stand != NULL && stand->kind == ECH_REMAT_VALUE && u < remat->users.first[a->buffer + 1]; u++)
             copied[stand->id] |= s->ops[remat->users.op[u]].kind == ECH_OP_COPY && remat->users.op[u] >= a->back;
     }
+    for (guint k = 0; k < remat->values->len; k++) /* nor is what is written in parts */
+        if (ech_remat_value(remat, k)->over != UINT32_MAX)
+            copied[k] = copied[ech_remat_value(remat, k)->over] = true;
     for (guint k = 0; k < remat->order->len; k++) {
         uint32_t index = run_in_order(remat, k);
         for (uint32_t v = ech_remat_run(remat, index)->value; v != UINT32_MAX; v = ech_remat_value(remat, v)->next) {

@@ -168,6 +168,13 @@ static bool is_inside(const EchSurvey *s, EchId part, EchId whole)
            w->offset != ECH_OFFSET_NONE && p->offset >= w->offset && p->offset + p->bytes <= w->offset + w->bytes;
 }
 
+bool ech_remat_begins_in_place(const EchSurvey *s, EchId old, EchId buffer)
+{
+    const EchBuffer *o = &s->buffers[old], *b = &s->buffers[buffer];
+    return is_inside(s, old, buffer) ||
+           (o->loop == b->loop && o->memory == b->memory && o->offset != ECH_OFFSET_NONE && o->offset == b->offset && o->bytes == b->bytes);
+}
+
 /* Whether nothing has been put into @buffer yet when @loop, in whose region it was asked for, begins. */
 static bool is_fresh(const EchRemat *r, EchId buffer, EchId region, EchId loop)
 {
@@ -192,6 +199,7 @@ static uint32_t add_value(EchRemat *r, EchId op, EchId buffer, EchBytes bytes, E
                            .run = run,
                            .last_run = run,
                            .next = ech_remat_run(r, run)->value,
+                           .over = UINT32_MAX,
                            .offset = ECH_OFFSET_NONE};
     uint32_t id = ech_remat_run(r, run)->value = r->values->len;
     g_array_append_val(r->values, value);
@@ -278,6 +286,48 @@ static EchRematReason run_again(EchRemat *r, EchId op, EchId made, Place at, int
     return ECH_REMAT_OK;
 }
 
+/* Whether @op writes a part of @buffer where the others of its parts are written, one by one: what it leaves is not what it wrote alone. */
+static bool adds_a_part(const EchRemat *r, EchId op, EchId buffer)
+{
+    const EchSurvey *s = r->s;
+    return s->ops[op].kind == ECH_OP_KERNEL && s->region[op] == s->buffers[buffer].loop && ech_remat_written(r, op, buffer) < s->buffers[buffer].bytes &&
+           !ech_remat_is_all(r, op, buffer);
+}
+
+/* The op that wrote parts of @buffer last before @op, one of several, did: ECH_NONE for the first. False where anything else was done with it in between. */
+static bool part_before(const EchRemat *r, EchId op, EchId buffer, EchId *ret_before)
+{
+    const EchSurvey *s = r->s;
+    *ret_before = ECH_NONE;
+    if (r->alloc[buffer] == ECH_NONE || r->alloc[buffer] > op || begins_as(r, buffer) != ECH_NONE)
+        return false;
+    for (uint32_t u = r->users.first[buffer]; u < r->users.first[buffer + 1] && r->users.op[u] <= op; u++) {
+        bool reads, writes;
+        (void)ech_survey_access(s, r->users.op[u], buffer, &reads, &writes);
+        if (reads || s->ops[r->users.op[u]].kind != ECH_OP_KERNEL || s->region[r->users.op[u]] != s->buffers[buffer].loop)
+            return false;
+        *ret_before = r->users.op[u] < op ? r->users.op[u] : *ret_before;
+    }
+    return true;
+}
+
+static EchRematReason make_value(EchRemat *r, EchId op, EchId buffer, Place at, int depth, uint32_t *ret_value);
+
+/* What was there of @buffer before @op, which is to run again, added a part. */
+static EchRematReason make_parts_before(EchRemat *r, EchId op, EchId buffer, Place at, int depth, uint32_t *ret_over)
+{
+    EchId before;
+    if (depth > MAX_DEPTH)
+        return ECH_REMAT_DEEP;
+    if (find_key(r->run_of, op, 0, at.target) != UINT32_MAX || !part_before(r, op, buffer, &before))
+        return ECH_REMAT_PARTS;
+    *ret_over = UINT32_MAX;
+    if (before == ECH_NONE)
+        return ECH_REMAT_OK;
+    Place read = {.op = op, .region = at.region, .site = at.site, .target = at.target};
+    return make_value(r, before, buffer, read, depth + 1, ret_over);
+}
+
 /* What @op wrote to @buffer, made again. */
 static EchRematReason make_value(EchRemat *r, EchId op, EchId buffer, Place at, int depth, uint32_t *ret_value)
 {
@@ -286,11 +336,14 @@ static EchRematReason make_value(EchRemat *r, EchId op, EchId buffer, Place at, 
     if (*ret_value != UINT32_MAX)
         return ECH_REMAT_OK;
     EchBytes bytes = ech_remat_written(r, op, buffer);
-    uint32_t k = r->array_of[buffer];
+    uint32_t k = r->array_of[buffer], over = UINT32_MAX;
     bool slice = k != UINT32_MAX && ech_remat_array(r, k)->made_in != ECH_NONE && ech_remat_array(r, k)->maker == op;
     if (s->ops[op].kind != ECH_OP_LOOP && bytes < s->buffers[buffer].bytes && !slice) {
-        if (!ech_remat_is_all(r, op, buffer))
-            return ECH_REMAT_PARTS;
+        EchRematReason why = adds_a_part(r, op, buffer)        ? make_parts_before(r, op, buffer, at, depth, &over)
+                             : ech_remat_is_all(r, op, buffer) ? ECH_REMAT_OK
+                                                               : ECH_REMAT_PARTS;
+        if (why != ECH_REMAT_OK)
+            return why;
         bytes = s->buffers[buffer].bytes;
     }
     uint32_t run = find_key(r->run_of, op, 0, at.target);
@@ -300,6 +353,7 @@ static EchRematReason make_value(EchRemat *r, EchId op, EchId buffer, Place at, 
             return why;
     }
     *ret_value = s->ops[op].kind == ECH_OP_LOOP ? find_key(r->value_of, op, buffer, at.target) : add_value(r, op, buffer, bytes, at.target, run);
+    ech_remat_value(r, *ret_value)->over = over;
     return ECH_REMAT_OK;
 }
 
@@ -408,7 +462,7 @@ static EchRematReason resolve_made(EchRemat *r, Place at, EchId made_by, EchId b
         add_input(inputs, ECH_REMAT_DIRECT, copy, bytes);
         return ECH_REMAT_OK;
     }
-    EchId from = s->ops[made_by].kind == ECH_OP_KERNEL ? copied_by(s, made_by, buffer) : ECH_NONE;
+    EchId from = s->ops[made_by].kind == ECH_OP_KERNEL && !adds_a_part(r, made_by, buffer) ? copied_by(s, made_by, buffer) : ECH_NONE;
     if (from != ECH_NONE) {
         Place read = {.op = made_by, .region = at.region, .site = at.site, .target = at.target};
         return resolve(r, read, from, bytes, depth + 1, inputs);

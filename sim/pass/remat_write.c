@@ -41,10 +41,10 @@ static bool is_idle_write(const Writer *w, const EchUse *use, EchId op)
 {
     EchId root = ech_survey_root(w->s, use->buffer);
     const EchBuffer *b = &w->s->buffers[root];
-    bool kernel = w->s->ops[op].kind == ECH_OP_KERNEL, moves = w->s->ops[op].kind == ECH_OP_COPY || w->s->ops[op].kind == ECH_OP_COLLECTIVE;
-    if ((!kernel && !moves) || use->access != ECH_WRITE || b->resident || b->role == ECH_ROLE_OUTPUT || w->reads[root] > 0)
+    bool own = w->s->ops[op].kind == ECH_OP_KERNEL || w->s->ops[op].kind == ECH_OP_COPY;
+    if ((!own && w->s->ops[op].kind != ECH_OP_COLLECTIVE) || use->access != ECH_WRITE || b->resident || b->role == ECH_ROLE_OUTPUT || w->reads[root] > 0)
         return false;
-    return chosen_array(w, root) != NULL || (kernel && w->s->region[op] == b->loop && w->r->alloc[root] != ECH_NONE && w->r->free[root] != ECH_NONE);
+    return chosen_array(w, root) != NULL || (own && w->r->alloc[root] != ECH_NONE && w->r->free[root] != ECH_NONE);
 }
 
 static bool has_readers(const Writer *w, EchId op)
@@ -96,6 +96,24 @@ static bool reads_kept(const Writer *w, EchId op, const EchUse *use)
     return use->access == ECH_READ && !later;
 }
 
+/* Per buffer that nobody reads: what begins in its place with what it held, or ECH_NONE. Owned. */
+static EchId *find_heirs(const Writer *w, const bool *had)
+{
+    const EchSurvey *s = w->s;
+    EchId *heir = g_new(EchId, s->n_buffers + 1);
+    for (size_t b = 0; b <= s->n_buffers; b++)
+        heir[b] = ECH_NONE;
+    for (EchId i = 0; i < s->n; i++) {
+        if (s->ops[i].kind != ECH_OP_ALLOC || w->r->alloc[s->ops[i].target] != i)
+            continue;
+        for (EchId j = i; j-- > 0 && (s->ops[j].kind == ECH_OP_FREE || s->ops[j].kind == ECH_OP_ALLOC);)
+            if (s->ops[j].kind == ECH_OP_FREE && !had[s->ops[j].target] && s->region[j] == s->region[i] &&
+                ech_remat_begins_in_place(s, s->ops[j].target, s->ops[i].target))
+                heir[s->ops[j].target] = s->ops[i].target;
+    }
+    return heir;
+}
+
 /* Ops whose outputs nobody reads any more, because what they went into is made again later. */
 static void drop_idle(Writer *w)
 {
@@ -109,10 +127,13 @@ static void drop_idle(Writer *w)
             had[root] |= use->access == ECH_READ;
         }
     count_planned_reads(w);
-    /* What nobody has ever read is not for this pass to take away. */
+    /* What nobody has ever read is not for this pass to take away, but with what goes on in its place. */
+    g_autofree EchId *heir = find_heirs(w, had);
     for (size_t b = 0; b < s->n_buffers; b++)
         w->reads[b] += !had[b];
     for (EchId i = (EchId)s->n; i-- > 0;) {
+        if (s->ops[i].kind == ECH_OP_FREE && heir[s->ops[i].target] != ECH_NONE && w->reads[heir[s->ops[i].target]] == 0)
+            w->reads[s->ops[i].target]--;
         bool can = ech_op_is_work(&s->ops[i]);
         if (!can || s->ops[i].n_uses == 0 || has_readers(w, i) || ech_remat_is_message(s, i))
             continue;
@@ -153,15 +174,21 @@ static EchId made_for(const Writer *w, const EchRematInput *input, EchId *ret_by
 }
 
 /* A kernel's estimate is that of all that it moved. One that takes about as long as its bytes do takes less or more where they are less or more, down to what
- * its operations take; others take as long as before, or as long as their bytes do now. */
+ * its operations take. Others take less by what of their bytes' time did not hide behind their operations: all of it where the estimate is both times and
+ * more, none where it is the longer of the two. With more bytes they take as long as before, or as long as their bytes do now. */
 static EchTime estimate_moving(const EchSurvey *s, EchId op, EchBytes moved)
 {
     EchTime whole = s->ops[op].estimate, before = ech_survey_hbm_time(s, ech_survey_moved(s, op)), now = ech_survey_hbm_time(s, moved);
     if (whole == ECH_TIME_NONE)
         return whole;
-    if (before <= 0 || before < whole / 2)
+    EchTime work = ech_survey_work_time(s, op);
+    if (before > 0 && before >= whole / 2)
+        return MAX((EchTime)((double)whole * ((double)now / (double)before)), MIN(whole, work));
+    if (now >= before)
         return MAX(whole, now);
-    return MAX((EchTime)((double)whole * ((double)now / (double)before)), MIN(whole, ech_survey_work_time(s, op)));
+    EchTime longer = MAX(before, work), shorter = MIN(before, work), apart = CLAMP(whole - longer, 0, shorter), rest = MAX(whole - longer - apart, 0);
+    double share = shorter > 0 ? (double)apart / (double)shorter : 0;
+    return MIN(whole, MAX(now, work) + (EchTime)(share * (double)MIN(now, work)) + rest);
 }
 
 static bool is_in_hbm(const Writer *w, EchId buffer)
@@ -240,6 +267,12 @@ static EchOp op_again(Writer *w, EchId op)
 
 static EchId make_value(Writer *w, const EchRematValue *value)
 {
+    if (value->over != UINT32_MAX) {
+        EchRematValue *before = ech_remat_value(w->r, value->over);
+        EchId made = before->made;
+        before->made = ECH_NONE;
+        return made;
+    }
     EchId made = make_buffer(w, value->buffer, value->bytes, value->region);
     if (value->offset != ECH_OFFSET_NONE) {
         ech_trace_builder_peek_buffer(w->b, made)->memory = w->on_chip;
@@ -415,6 +448,12 @@ static void run_loop_again(Writer *w, uint32_t index)
     free_values(w, index);
 }
 
+/* Bytes that the op writes of a value that it makes. */
+static EchBytes written(const Writer *w, const EchRematValue *value)
+{
+    return MIN(value->bytes, ech_remat_written(w->r, value->op, value->buffer));
+}
+
 static void run_again(Writer *w, uint32_t index)
 {
     const EchSurvey *s = w->s;
@@ -430,7 +469,7 @@ static void run_again(Writer *w, uint32_t index)
     for (uint32_t v = run->value; v != UINT32_MAX; v = ech_remat_value(w->r, v)->next) {
         EchRematValue *value = ech_remat_value(w->r, v);
         value->made = make_value(w, value);
-        moved = ech_bytes_add(moved, is_in_hbm(w, value->made) ? value->bytes : 0);
+        moved = ech_bytes_add(moved, is_in_hbm(w, value->made) ? written(w, value) : 0);
     }
     EchId made = ech_trace_builder_op(w->b, op_again(w, run->op));
     g_array_set_size(w->inputs, 0);
@@ -439,7 +478,7 @@ static void run_again(Writer *w, uint32_t index)
     moved = ech_bytes_add(moved, put_inputs(w));
     for (uint32_t v = run->value; v != UINT32_MAX; v = ech_remat_value(w->r, v)->next) {
         ech_remat_value(w->r, v)->made_by = made;
-        ech_trace_builder_use(w->b, ech_remat_value(w->r, v)->made, ECH_WRITE, ech_remat_value(w->r, v)->bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+        ech_trace_builder_use(w->b, ech_remat_value(w->r, v)->made, ECH_WRITE, written(w, ech_remat_value(w->r, v)), ECH_PATTERN_STREAM, ECH_INFERRED);
     }
     if (w->e.last_core != ECH_NONE)
         depend(w, w->e.last_core);

@@ -54,7 +54,7 @@ gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
   as it is                                  31.2 MiB         -   312 us         -
 
   What would save some
-   1  make activations again                14.5 MiB         -   351 us    x1.124
+   1  make activations again                14.5 MiB         -   323 us    x1.034
    2  arguments on host, overlapped         25.0 MiB  5.50 MiB   714 us    x2.288
    3  arguments on host, waited for         25.0 MiB  5.50 MiB   739 us    x2.367
 
