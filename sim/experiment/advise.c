@@ -15,9 +15,10 @@ enum { MOST_DEVICES = 3 };
 
 static const char prefetch[] = "prefetch", donate[] = "donate"; /* the latter only where a program is compiled */
 
-/* What is handed to passes as what they may need, in per cent of what there is: all of it where plans and allocators want no more, less where they do. At last
- * nothing is fetched ahead, which takes memory, too. */
-static const unsigned goals[] = {100, 92, 80, 92};
+/* What is handed to passes as what they may need, in per cent of what there is: all of it where plans and allocators want no more, less where they do; less
+ * still where it would fit but may not, as compilers have it. At last nothing is fetched ahead, which takes memory, too. */
+static const unsigned goals[] = {100, 92, 80, 65, 92};
+enum { NARROW_GOAL = 3 };
 
 /* When a measure is tried. */
 typedef enum {
@@ -211,6 +212,11 @@ static char *passes_text(const Advise *a, const Measure *measure, const char *go
     return g_strjoinv(" ", (char **)all->pdata);
 }
 
+static EchBytes goal_bytes(const Advise *a, const Trial *t)
+{
+    return a->advice->available - a->advice->available / 100 * (100 - goals[t->tried]);
+}
+
 /* The case of a trial at its present goal. @roomy: to learn what it needs. */
 static EchCase *trial_case(const Advise *a, Trial *t, bool roomy, GError **error)
 {
@@ -224,7 +230,7 @@ static EchCase *trial_case(const Advise *a, Trial *t, bool roomy, GError **error
         t->row.options = g_steal_pointer(&allocator);
         return other;
     }
-    g_autofree char *goal = a->advice->base.fits ? NULL : goal_text(a->advice->available - a->advice->available / 100 * (100 - goals[t->tried]));
+    g_autofree char *goal = a->advice->base.fits ? NULL : goal_text(goal_bytes(a, t));
     g_autofree char *options = NULL, *passes = passes_text(a, m, goal, !roomy && t->tried + 1 < G_N_ELEMENTS(goals), &options);
     t->row.options = g_strconcat(allocator ? allocator : "", allocator ? " " : "", options, NULL);
     EchCase *c = vary(other ? other : a->base, "passes", passes, error);
@@ -288,9 +294,12 @@ static void take(const Advise *a, Trial *t, const EchSweepPoint *point)
     t->row.nothing = t->measure && t->measure->passes[0] ? why_nothing(t->measure, run) : NULL;
     if (!t->row.nothing && t->measure && a->advice->base.fits && t->row.run.fits && t->row.run.hbm >= a->advice->base.hbm)
         t->row.nothing = g_strdup("no less is needed");
-    bool stuck = t->tried > 0 && before.hbm == t->row.run.hbm && before.makespan == t->row.run.makespan; /* less is of no use */
+    /* Less is of no use. */
+    bool stuck = t->tried > 0 && before.hbm == t->row.run.hbm && before.makespan == t->row.run.makespan && t->row.run.hbm > goal_bytes(a, t);
     size_t n = G_N_ELEMENTS(goals) - (t->measure && t->measure->when == LAST ? 0 : 1);
     t->tried = stuck ? MAX(t->tried + 1, G_N_ELEMENTS(goals) - 1) : t->tried + 1;
+    if (t->tried == NARROW_GOAL && !t->row.run.narrow)
+        t->tried++;
     t->done = t->row.run.fits || t->row.nothing || a->advice->base.fits || !t->measure || t->measure->n_goals == 0 || t->tried >= n;
 }
 

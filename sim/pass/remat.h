@@ -4,7 +4,8 @@
  * An array that a program makes and comes back to much later is let go in between; before it is needed the op that made it runs again, after those that make
  * what that op reads and what is gone by then too. Of what a loop stacks up slice by slice for a later loop to take slice by slice (a scan and its
  * gradient), nothing is kept: the later loop makes its slice each iteration. Where that begins with what one iteration hands to the next, that is stacked
- * instead. An op runs again once at most: what it made stays until nobody needs it any more. A loop that made an array on its own runs again whole, on
+ * instead. What it would be made of and cannot be made again itself, weights in a smaller type whose originals have been updated by then, say, stays for it. An
+ * op runs again once at most: what it made stays until nobody needs it any more. A loop that made an array on its own runs again whole, on
  * buffers of its own: what its iterations change begins as it began at first.
  */
 #pragma once
@@ -51,6 +52,7 @@ typedef struct {
 
 typedef enum {
     ECH_REMAT_DIRECT, /**< A buffer that is there. */
+    ECH_REMAT_KEPT,   /**< A buffer that stays longer for this: what it was made of is overwritten by then. */
     ECH_REMAT_VALUE,  /**< Made again. */
     ECH_REMAT_CARRY,  /**< Carried into a loop. */
 } EchRematInputKind;
@@ -124,6 +126,11 @@ typedef struct {
     EchId made;     /**< Writing: the stack. */
 } EchRematCarry;
 
+/** A buffer that stays longer than it did. */
+typedef struct {
+    EchId buffer, until; /**< It is let go before op until, at its own level. */
+} EchRematLonger;
+
 /** Which arrays may be made again. */
 typedef struct {
     const char *names; /**< Those that fit this pattern, */
@@ -148,6 +155,9 @@ typedef struct {
     EchBytes declined_bytes[ECH_REMAT_N_REASONS];
     GHashTable *loops;                                   /**< LOOP -> EchRematLoop, of those that were asked for. */
     GArray *runs, *values, *inputs, *bindings, *carries; /**< The plan for the arrays that are chosen. */
+    GArray *longer;                                      /**< EchRematLonger */
+    uint32_t *longer_of;                                 /**< Per buffer; UINT32_MAX: none. */
+    GHashTable *stays;                                   /**< Buffers that could not be made again. */
     GArray *order;                                       /**< uint32_t: runs by site, what makes an input first. */
     GArray *places;                                      /**< EchRematPlace: by run in that order. */
     GHashTable *value_of;                                /**< Op, buffer and region -> value + 1. */
@@ -177,6 +187,11 @@ static inline EchRematInput *ech_remat_input(const EchRemat *remat, uint32_t k)
 static inline EchRematBinding *ech_remat_binding(const EchRemat *remat, uint32_t k)
 {
     return &g_array_index(remat->bindings, EchRematBinding, k);
+}
+
+static inline EchRematLonger *ech_remat_longer(const EchRemat *remat, uint32_t k)
+{
+    return &g_array_index(remat->longer, EchRematLonger, k);
 }
 
 static inline EchRematCarry *ech_remat_carry(const EchRemat *remat, uint32_t k)

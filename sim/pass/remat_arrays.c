@@ -36,17 +36,11 @@ static GArray *list_events(const EchRemat *r, EchId buffer)
     return events;
 }
 
+/* Whether all that is put there is overwritten, where a loop makes every slice after it: zeros, or a copy of them. */
 static bool is_fill(const EchRemat *r, const Event *e)
 {
-    const EchSurvey *s = r->s;
-    if (e->loop || e->reads || s->ops[e->op].kind != ECH_OP_KERNEL)
-        return false;
-    EchBytes read = 0;
-    for (uint32_t u = 0; u < s->ops[e->op].n_uses; u++) {
-        const EchUse *use = &s->uses[s->ops[e->op].first_use + u];
-        read = ech_bytes_add(read, use->access == ECH_READ ? use->bytes : 0);
-    }
-    return read <= ECH_REMAT_SMALL;
+    EchOpKind kind = (EchOpKind)r->s->ops[e->op].kind;
+    return !e->loop && !e->reads && e->writes && (kind == ECH_OP_KERNEL || kind == ECH_OP_COPY);
 }
 
 /* What a loop makes a slice of each iteration, and a later one of as many iterations takes a slice of. */
@@ -189,13 +183,16 @@ void ech_remat_init(EchRemat *remat, const EchSurvey *survey, const EchRematAske
     remat->bindings = g_array_new(FALSE, FALSE, sizeof(EchRematBinding));
     remat->places = g_array_new(FALSE, FALSE, sizeof(EchRematPlace));
     remat->carries = g_array_new(FALSE, FALSE, sizeof(EchRematCarry));
+    remat->longer = g_array_new(FALSE, FALSE, sizeof(EchRematLonger));
+    remat->stays = g_hash_table_new(NULL, NULL);
     remat->array_of = g_new(uint32_t, survey->n_buffers + 1);
+    remat->longer_of = g_new(uint32_t, survey->n_buffers + 1);
     remat->alloc = g_new(EchId, survey->n_buffers + 1);
     remat->free = g_new(EchId, survey->n_buffers + 1);
     remat->first_within = g_new(EchId, survey->n_buffers + 1);
     remat->last_within = g_new(EchId, survey->n_buffers + 1);
     for (size_t b = 0; b <= survey->n_buffers; b++) {
-        remat->array_of[b] = UINT32_MAX;
+        remat->array_of[b] = remat->longer_of[b] = UINT32_MAX;
         remat->alloc[b] = remat->free[b] = remat->first_within[b] = ECH_NONE;
         remat->last_within[b] = 0;
     }
@@ -219,7 +216,10 @@ void ech_remat_clear(EchRemat *remat)
     g_clear_pointer(&remat->carries, g_array_unref);
     g_clear_pointer(&remat->value_of, g_hash_table_unref);
     g_clear_pointer(&remat->run_of, g_hash_table_unref);
+    g_clear_pointer(&remat->longer, g_array_unref);
+    g_clear_pointer(&remat->stays, g_hash_table_unref);
     g_clear_pointer(&remat->array_of, g_free);
+    g_clear_pointer(&remat->longer_of, g_free);
     g_clear_pointer(&remat->alloc, g_free);
     g_clear_pointer(&remat->free, g_free);
     g_clear_pointer(&remat->first_within, g_free);

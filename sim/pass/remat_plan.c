@@ -119,8 +119,8 @@ static void fuse(EchRemat *r)
         for (guint i = 0; i < inputs->len && there; i++) {
             const EchRematInput *input = &g_array_index(inputs, EchRematInput, i);
             read = ech_bytes_add(read, input->bytes);
-            there =
-                input->bytes <= ech_bytes_mul(value->bytes, 2) && (input->kind != ECH_REMAT_DIRECT || ech_remat_is_there(r, input->id, run->site, of->last));
+            there = input->bytes <= ech_bytes_mul(value->bytes, 2) && input->kind != ECH_REMAT_KEPT &&
+                    (input->kind != ECH_REMAT_DIRECT || ech_remat_is_there(r, input->id, run->site, of->last));
         }
         /* Read, write and each reader's read, against each reader's reads. */
         EchBytes apart = ech_bytes_add(read, ech_bytes_mul(value->bytes, of->n + 1));
@@ -128,8 +128,23 @@ static void fuse(EchRemat *r)
     }
 }
 
+/* @buffer stays until op @until - 1, or the loop at its level that this is in, is over. */
+static void keep_longer(EchRemat *r, EchId buffer, EchId until)
+{
+    EchId end = ech_survey_after(r->s, ech_survey_at_level(r->s, until - 1, r->s->buffers[buffer].loop));
+    uint32_t *known = &r->longer_of[buffer];
+    EchRematLonger longer = {buffer, end};
+    if (*known == UINT32_MAX) {
+        *known = r->longer->len;
+        g_array_append_val(r->longer, longer);
+    } else
+        ech_remat_longer(r, *known)->until = MAX(ech_remat_longer(r, *known)->until, end);
+}
+
 static void extend(EchRemat *r, const EchRematInput *input, uint32_t reader, EchId region, EchId until)
 {
+    if (input->kind == ECH_REMAT_KEPT)
+        keep_longer(r, input->id, until);
     if (input->kind != ECH_REMAT_VALUE)
         return;
     EchRematValue *value = ech_remat_value(r, input->id);
@@ -321,6 +336,12 @@ int64_t ech_remat_live(const EchRemat *remat, int64_t *ret_live)
             continue;
         change[from] += (int64_t)MIN(v->bytes, INT64_MAX / 4);
         change[until] -= (int64_t)MIN(v->bytes, INT64_MAX / 4);
+    }
+    for (guint k = 0; k < remat->longer->len; k++) {
+        const EchRematLonger *l = ech_remat_longer(remat, k);
+        int64_t bytes = (int64_t)MIN(s->buffers[l->buffer].bytes, INT64_MAX / 4);
+        change[remat->free[l->buffer] + 1] += bytes;
+        change[MAX(l->until, remat->free[l->buffer] + 1)] -= bytes;
     }
     for (guint k = 0; k < remat->carries->len; k++) {
         const EchRematCarry *c = ech_remat_carry(remat, k);

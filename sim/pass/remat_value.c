@@ -26,6 +26,21 @@ static uint32_t find_key(GHashTable *table, EchId op, EchId buffer, EchId region
     return GPOINTER_TO_UINT(g_hash_table_lookup(table, &key)) - 1;
 }
 
+/* The value, or the run, that the plan has for these; UINT32_MAX where it has none, or forgot it. */
+static uint32_t find_value(const EchRemat *r, EchId op, EchId buffer, EchId region)
+{
+    uint32_t id = find_key(r->value_of, op, buffer, region);
+    const EchRematValue *v = id < r->values->len ? ech_remat_value(r, id) : NULL;
+    return v != NULL && v->op == op && v->buffer == buffer && v->region == region ? id : UINT32_MAX;
+}
+
+static uint32_t find_run(const EchRemat *r, EchId op, EchId region)
+{
+    uint32_t id = find_key(r->run_of, op, 0, region);
+    const EchRematRun *run = id < r->runs->len ? ech_remat_run(r, id) : NULL;
+    return run != NULL && run->op == op && run->region == region ? id : UINT32_MAX;
+}
+
 static void add_key(GHashTable *table, EchId op, EchId buffer, EchId region, uint32_t id)
 {
     Key *key = g_new(Key, 1);
@@ -250,6 +265,14 @@ static EchRematReason run_loop_again(EchRemat *r, EchId loop, Place at, int dept
     return ECH_REMAT_OK;
 }
 
+/* Whether @op writes a part of @buffer where the others of its parts are written, one by one: what it leaves is not what it wrote alone. */
+static bool adds_a_part(const EchRemat *r, EchId op, EchId buffer)
+{
+    const EchSurvey *s = r->s;
+    return s->ops[op].kind == ECH_OP_KERNEL && s->region[op] == s->buffers[buffer].loop && ech_remat_written(r, op, buffer) < s->buffers[buffer].bytes &&
+           !ech_remat_is_all(r, op, buffer);
+}
+
 static EchRematReason run_again(EchRemat *r, EchId op, EchId made, Place at, int depth, uint32_t *ret_run)
 {
     const EchSurvey *s = r->s;
@@ -267,7 +290,7 @@ static EchRematReason run_again(EchRemat *r, EchId op, EchId made, Place at, int
     g_autoptr(GArray) inputs = g_array_new(FALSE, FALSE, sizeof(EchRematInput));
     for (uint32_t u = 0; u < o->n_uses; u++) {
         const EchUse *use = &s->uses[o->first_use + u];
-        if (use->access != ECH_READ)
+        if (use->access != ECH_READ || (ech_survey_root(s, use->buffer) == made && adds_a_part(r, op, made))) /* what it adds to is there */
             continue;
         if (is_account(r, op, ech_survey_root(s, use->buffer), made) && ech_remat_is_there(r, ech_survey_root(s, use->buffer), at.site, at.site)) {
             add_input(inputs, ECH_REMAT_DIRECT, ech_survey_root(s, use->buffer), use->bytes);
@@ -286,29 +309,20 @@ static EchRematReason run_again(EchRemat *r, EchId op, EchId made, Place at, int
     return ECH_REMAT_OK;
 }
 
-/* Whether @op writes a part of @buffer where the others of its parts are written, one by one: what it leaves is not what it wrote alone. */
-static bool adds_a_part(const EchRemat *r, EchId op, EchId buffer)
-{
-    const EchSurvey *s = r->s;
-    return s->ops[op].kind == ECH_OP_KERNEL && s->region[op] == s->buffers[buffer].loop && ech_remat_written(r, op, buffer) < s->buffers[buffer].bytes &&
-           !ech_remat_is_all(r, op, buffer);
-}
-
 /* The op that wrote parts of @buffer last before @op, one of several, did: ECH_NONE for the first. False where anything else was done with it in between. */
 static bool part_before(const EchRemat *r, EchId op, EchId buffer, EchId *ret_before)
 {
     const EchSurvey *s = r->s;
+    bool reads, writes;
     *ret_before = ECH_NONE;
     if (r->alloc[buffer] == ECH_NONE || r->alloc[buffer] > op || begins_as(r, buffer) != ECH_NONE)
         return false;
-    for (uint32_t u = r->users.first[buffer]; u < r->users.first[buffer + 1] && r->users.op[u] <= op; u++) {
-        bool reads, writes;
-        (void)ech_survey_access(s, r->users.op[u], buffer, &reads, &writes);
-        if (reads || s->ops[r->users.op[u]].kind != ECH_OP_KERNEL || s->region[r->users.op[u]] != s->buffers[buffer].loop)
-            return false;
-        *ret_before = r->users.op[u] < op ? r->users.op[u] : *ret_before;
-    }
-    return true;
+    for (uint32_t u = r->users.first[buffer]; u < r->users.first[buffer + 1] && r->users.op[u] < op; u++)
+        *ret_before = r->users.op[u];
+    if (*ret_before == ECH_NONE)
+        return true;
+    (void)ech_survey_access(s, *ret_before, buffer, &reads, &writes);
+    return writes && s->ops[*ret_before].kind == ECH_OP_KERNEL && s->region[*ret_before] == s->buffers[buffer].loop;
 }
 
 static EchRematReason make_value(EchRemat *r, EchId op, EchId buffer, Place at, int depth, uint32_t *ret_value);
@@ -319,7 +333,7 @@ static EchRematReason make_parts_before(EchRemat *r, EchId op, EchId buffer, Pla
     EchId before;
     if (depth > MAX_DEPTH)
         return ECH_REMAT_DEEP;
-    if (find_key(r->run_of, op, 0, at.target) != UINT32_MAX || !part_before(r, op, buffer, &before))
+    if (find_run(r, op, at.target) != UINT32_MAX || !part_before(r, op, buffer, &before))
         return ECH_REMAT_PARTS;
     *ret_over = UINT32_MAX;
     if (before == ECH_NONE)
@@ -332,7 +346,7 @@ static EchRematReason make_parts_before(EchRemat *r, EchId op, EchId buffer, Pla
 static EchRematReason make_value(EchRemat *r, EchId op, EchId buffer, Place at, int depth, uint32_t *ret_value)
 {
     const EchSurvey *s = r->s;
-    *ret_value = find_key(r->value_of, op, buffer, at.target);
+    *ret_value = find_value(r, op, buffer, at.target);
     if (*ret_value != UINT32_MAX)
         return ECH_REMAT_OK;
     EchBytes bytes = ech_remat_written(r, op, buffer);
@@ -346,13 +360,13 @@ static EchRematReason make_value(EchRemat *r, EchId op, EchId buffer, Place at, 
             return why;
         bytes = s->buffers[buffer].bytes;
     }
-    uint32_t run = find_key(r->run_of, op, 0, at.target);
+    uint32_t run = find_run(r, op, at.target);
     if (run == UINT32_MAX) {
         EchRematReason why = run_again(r, op, buffer, at, depth, &run);
         if (why != ECH_REMAT_OK)
             return why;
     }
-    *ret_value = s->ops[op].kind == ECH_OP_LOOP ? find_key(r->value_of, op, buffer, at.target) : add_value(r, op, buffer, bytes, at.target, run);
+    *ret_value = s->ops[op].kind == ECH_OP_LOOP ? find_value(r, op, buffer, at.target) : add_value(r, op, buffer, bytes, at.target, run);
     ech_remat_value(r, *ret_value)->over = over;
     return ECH_REMAT_OK;
 }
@@ -446,6 +460,42 @@ static EchId copy_there(const EchRemat *r, EchId buffer, EchId from, EchId regio
     return ECH_NONE;
 }
 
+/* How much of a plan there is. */
+typedef struct {
+    guint runs, values, inputs, bindings, carries;
+} Mark;
+
+static void forget_since(EchRemat *r, const Mark *mark)
+{
+    for (uint32_t k = 0; k < mark->runs; k++) {
+        EchRematRun *run = ech_remat_run(r, k);
+        while (run->value != UINT32_MAX && run->value >= mark->values)
+            run->value = ech_remat_value(r, run->value)->next;
+    }
+    g_array_set_size(r->runs, mark->runs);
+    g_array_set_size(r->values, mark->values);
+    g_array_set_size(r->inputs, mark->inputs);
+    g_array_set_size(r->bindings, mark->bindings);
+    g_array_set_size(r->carries, mark->carries);
+}
+
+/* Whether @buffer, let go before @at.site, would hold there what it held after @made_by if it stayed. */
+static bool can_stay(const EchRemat *r, EchId buffer, EchId made_by, Place at)
+{
+    const EchSurvey *s = r->s;
+    const EchBuffer *b = &s->buffers[buffer];
+    EchId site = ech_survey_at_level(s, at.site, b->loop);
+    uint32_t k = r->array_of[buffer];
+    if (at.region != at.target || site == ECH_NONE || b->memory != s->hbm || b->resident || r->first_within[buffer] != ECH_NONE ||
+        r->alloc[buffer] == ECH_NONE || r->free[buffer] == ECH_NONE || r->free[buffer] > site || r->alloc[buffer] > r->free[buffer] ||
+        (k != UINT32_MAX && ech_remat_array(r, k)->chosen))
+        return false;
+    for (uint32_t u = r->writers.first[buffer]; u < r->writers.first[buffer + 1]; u++)
+        if (r->writers.op[u] > ech_remat_last_of(s, made_by))
+            return false;
+    return true;
+}
+
 static EchRematReason resolve_made(EchRemat *r, Place at, EchId made_by, EchId buffer, EchBytes bytes, int depth, GArray *inputs)
 {
     const EchSurvey *s = r->s;
@@ -468,10 +518,16 @@ static EchRematReason resolve_made(EchRemat *r, Place at, EchId made_by, EchId b
         return resolve(r, read, from, bytes, depth + 1, inputs);
     }
     uint32_t value;
-    EchRematReason why = make_value(r, made_by, buffer, at, depth, &value);
+    const Mark mark = {r->runs->len, r->values->len, r->inputs->len, r->bindings->len, r->carries->len};
+    EchRematReason why = g_hash_table_contains(r->stays, GUINT_TO_POINTER(buffer)) ? ECH_REMAT_GONE : make_value(r, made_by, buffer, at, depth, &value);
     if (why == ECH_REMAT_OK)
         add_input(inputs, ECH_REMAT_VALUE, value, bytes);
-    return why;
+    if (why != ECH_REMAT_GONE || !can_stay(r, buffer, made_by, at))
+        return why;
+    forget_since(r, &mark);
+    (void)g_hash_table_add(r->stays, GUINT_TO_POINTER(buffer));
+    add_input(inputs, ECH_REMAT_KEPT, buffer, bytes);
+    return ECH_REMAT_OK;
 }
 
 /* Finds where @at.site can read what @at.op read from @buffer, or makes it again there. */
@@ -526,6 +582,10 @@ void ech_remat_reset(EchRemat *remat)
     g_array_set_size(remat->bindings, 0);
     g_array_set_size(remat->carries, 0);
     g_array_set_size(remat->order, 0);
+    for (uint32_t k = 0; k < remat->longer->len; k++)
+        remat->longer_of[ech_remat_longer(remat, k)->buffer] = UINT32_MAX;
+    g_array_set_size(remat->longer, 0);
+    g_hash_table_remove_all(remat->stays);
     g_clear_pointer(&remat->value_of, g_hash_table_unref);
     g_clear_pointer(&remat->run_of, g_hash_table_unref);
     remat->value_of = g_hash_table_new_full(key_hash, key_equal, g_free, NULL);

@@ -12,7 +12,7 @@ typedef struct {
     bool *dropped;   /* per op */
     uint32_t *reads; /* per buffer: ops left that read it */
     EchId on_chip;   /* memory */
-    GArray *ends;    /* uint32_t: values by where they end */
+    GArray *ends;    /* End: values, and buffers that stay longer, by where they end */
     GArray *arrays;  /* uint32_t: chosen arrays by where they come back */
     GArray *gone;    /* uint32_t: those that are let go, by where */
     GArray *loops;   /* open ones, old numbers */
@@ -23,6 +23,13 @@ typedef struct {
     uint32_t *bound; /* per buffer: there, the EchRematBinding of what it only reads, or UINT32_MAX */
     guint next_end, next_run, next_array, next_gone, next_place;
 } Writer;
+
+/* Something that ends in the body of a loop, or of none. */
+typedef struct {
+    EchId until, region;
+    uint32_t value; /* UINT32_MAX: */
+    EchId buffer;   /* one that stays longer */
+} End;
 
 static const EchRematArray *chosen_array(const Writer *w, EchId buffer)
 {
@@ -63,7 +70,7 @@ static void count_direct(Writer *w)
 {
     for (guint i = 0; i < w->inputs->len; i++) {
         const EchRematInput *input = &g_array_index(w->inputs, EchRematInput, i);
-        w->reads[input->kind == ECH_REMAT_DIRECT ? ech_survey_root(w->s, input->id) : w->s->n_buffers]++;
+        w->reads[input->kind == ECH_REMAT_DIRECT || input->kind == ECH_REMAT_KEPT ? ech_survey_root(w->s, input->id) : w->s->n_buffers]++;
     }
 }
 
@@ -152,7 +159,7 @@ static void drop_idle(Writer *w)
         bool idle = w->reads[o->target] == 0 && w->r->users.first[o->target + 1] > w->r->users.first[o->target];
         for (uint32_t u = w->r->users.first[o->target]; u < w->r->users.first[o->target + 1] && idle; u++)
             idle = w->dropped[w->r->users.op[u]];
-        w->dropped[i] |= idle;
+        w->dropped[i] |= idle || (o->kind == ECH_OP_FREE && w->r->longer_of[o->target] != UINT32_MAX);
     }
 }
 
@@ -168,6 +175,7 @@ static EchId made_for(const Writer *w, const EchRematInput *input, EchId *ret_by
     switch (input->kind) {
     case ECH_REMAT_VALUE: *ret_by = ech_remat_value(w->r, input->id)->made_by; return ech_remat_value(w->r, input->id)->made;
     case ECH_REMAT_CARRY: return ech_remat_carry(w->r, input->id)->made;
+    case ECH_REMAT_KEPT:
     case ECH_REMAT_DIRECT: break;
     }
     return input->id;
@@ -549,9 +557,14 @@ static EchId open_loop(const Writer *w)
 static void run_ends(Writer *w, EchId i)
 {
     for (; w->next_end < w->ends->len; w->next_end++) {
-        EchRematValue *v = ech_remat_value(w->r, g_array_index(w->ends, uint32_t, w->next_end));
-        if (v->until != i || v->region != open_loop(w))
+        const End *e = &g_array_index(w->ends, End, w->next_end);
+        if (e->until != i || e->region != open_loop(w))
             return;
+        if (e->value == UINT32_MAX) {
+            (void)ech_edit_memory(&w->e, ECH_OP_FREE, e->buffer);
+            continue;
+        }
+        EchRematValue *v = ech_remat_value(w->r, e->value);
         if (v->made != ECH_NONE && v->until > ech_remat_run(w->r, v->last_run)->site)
             (void)ech_edit_memory(&w->e, ECH_OP_FREE, v->made);
     }
@@ -630,15 +643,16 @@ static void write_ops(Writer *w)
     }
 }
 
-static gint compare_end(gconstpointer x, gconstpointer y, gpointer data)
+static gint compare_end(gconstpointer x, gconstpointer y)
 {
-    const EchRemat *r = data;
-    const EchRematValue *a = ech_remat_value(r, *(const uint32_t *)x), *b = ech_remat_value(r, *(const uint32_t *)y);
+    const End *a = x, *b = y;
     if (a->until != b->until)
         return a->until < b->until ? -1 : 1;
     /* Inner bodies first. */
     int64_t in = a->region == ECH_NONE ? -1 : (int64_t)a->region, jn = b->region == ECH_NONE ? -1 : (int64_t)b->region;
-    return in != jn ? (in > jn ? -1 : 1) : (a > b) - (a < b);
+    if (in != jn)
+        return in > jn ? -1 : 1;
+    return a->value != b->value ? (a->value < b->value ? -1 : 1) : (a->buffer > b->buffer) - (a->buffer < b->buffer);
 }
 
 static gint compare_gone(gconstpointer x, gconstpointer y, gpointer data)
@@ -688,6 +702,12 @@ static void say(const Writer *w, EchDiag *diag)
                         "any more");
 }
 
+static void add_end(Writer *w, EchId until, EchId region, uint32_t value, EchId buffer)
+{
+    End e = {until, region, value, buffer};
+    g_array_append_val(w->ends, e);
+}
+
 EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)
 {
     EchRemat *r = remat;
@@ -708,19 +728,23 @@ EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)
     }
     w->dropped = g_new0(bool, s->n + 1);
     w->reads = g_new0(uint32_t, s->n_buffers + 2);
-    w->ends = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    w->ends = g_array_new(FALSE, FALSE, sizeof(End));
     w->arrays = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     w->loops = g_array_new(FALSE, FALSE, sizeof(EchId));
     w->inputs = g_array_new(FALSE, FALSE, sizeof(EchRematInput));
     w->fused = g_array_new(FALSE, FALSE, sizeof(EchId));
     for (uint32_t k = 0; k < r->values->len; k++)
         if (!ech_remat_run(r, ech_remat_value(r, k)->run)->fused && ech_remat_value(r, k)->until > ech_remat_run(r, ech_remat_value(r, k)->last_run)->site)
-            g_array_append_val(w->ends, k);
+            add_end(w, ech_remat_value(r, k)->until, ech_remat_value(r, k)->region, k, ECH_NONE);
+    for (uint32_t k = 0; k < r->longer->len; k++) {
+        const EchRematLonger *l = ech_remat_longer(r, k);
+        add_end(w, l->until, s->buffers[l->buffer].loop, UINT32_MAX, l->buffer);
+    }
     w->gone = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     for (uint32_t k = 0; k < r->arrays->len; k++)
         if (ech_remat_array(r, k)->chosen)
             g_array_append_val(w->arrays, k);
-    g_array_sort_with_data(w->ends, compare_end, r);
+    g_array_sort(w->ends, compare_end);
     g_array_sort_with_data(w->arrays, ech_remat_compare_back, r);
     const EchMemory *on_chip = s->device != NULL ? ech_device_memory_kind(s->device, ECH_MEM_VECTOR) : NULL;
     w->on_chip = on_chip != NULL ? ech_trace_find_memory(s->t, on_chip->name) : ECH_NONE;
