@@ -29,9 +29,9 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
     donate what results can replace: these arguments are donated already, or no output has the shape, layout and memory of one of them
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | sed -n '/not be enough/,/^$/p'
   What would not be enough
-   1  activations again or all on host      23.1 MiB  23.5 MiB        -         -
-   2  activations again, arguments on host  38.0 MiB  5.50 MiB        -         -
-   3  make activations again                43.1 MiB         -        -         -
+   1  activations again or all on host      23.1 MiB  21.5 MiB        -         -
+   2  activations again, arguments on host  36.0 MiB  5.50 MiB        -         -
+   3  make activations again                41.1 MiB         -        -         -
    4  activations on host, all that pause   54.5 MiB  95.5 MiB        -         -
    5  arguments on host, waited for          117 MiB  5.50 MiB        -         -
    6  arguments on host, overlapped          117 MiB  5.50 MiB        -         -

@@ -5,15 +5,14 @@ $ echelon run --trace gpt_everything.v5e --device tpu-v5e --engine native --pass
     hbm: 10.5 MiB live at 9.14 us, 10.5 MiB reserved (0.3 % of it lost to fragmentation); placed by the compiler; the program asks for 11.2 MiB at once, alignment and tuple tables included
   - remat: left the trace as it is: it needs no more than it may, or nothing brings that down
 $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pass remat 2>&1 | grep -E 'It (fits|takes)|remat:'
-  It fits. hbm 43.1 MiB of 79.1 GiB (0 %)
-  It takes 1.13 ms, bound by latency inside kernels (82 % of the critical path).
-    It takes 10.5 % longer: 1.02 ms -> 1.13 ms. Along the critical path: +212 us latency inside kernels, -68.1 us hbm port, -36 us overhead.
-  - remat: 16 arrays (90.1 MiB) made again instead of kept: 22 kernels run again, 70.3 us by their own times, and 11 inside those that read them
+  It fits. hbm 41.1 MiB of 79.1 GiB (0 %)
+  It takes 1.15 ms, bound by latency inside kernels (82 % of the critical path).
+    It takes 12.3 % longer: 1.02 ms -> 1.15 ms. Along the critical path: +226 us latency inside kernels, -65.5 us hbm port, -34 us overhead.
+  - remat: 17 arrays (92.1 MiB) made again instead of kept: 28 kernels run again, 78.7 us by their own times, and 12 inside those that read them
   - remat: 21 kernels that made only what is not kept are gone
   - remat: 2 MiB are kept of what iterations begin with
   - remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; the compiler's places do not hold any more
-  - remat: 1 array (2 MiB) kept: made in parts
-  - remat: 8 arrays (11.5 MiB) kept: made of what is overwritten by then
+  - remat: 7 arrays (9.50 MiB) kept: made of what is overwritten by then
   - remat: 4 arrays (8 MiB) kept: the loops behind them take longer than they are not needed for
 $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pass remat:memory=24MiB,products=false 2>&1 | grep -E 'It (fits|takes)|remat:'
   after pass remat:memory=24MiB,products=false
@@ -25,9 +24,8 @@ $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pa
   - remat: 2 kernels that made only what is not kept are gone
   - remat: 2 MiB are kept of what iterations begin with
   - remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; the compiler's places do not hold any more
-  - remat: 1 array (2 MiB) kept: made in parts
   - remat: 1 array (512 KiB) kept: made of what is overwritten by then
-  - remat: 28 arrays (105 MiB) kept: matrix products would have to run again (products=true)
+  - remat: 29 arrays (107 MiB) kept: matrix products would have to run again (products=true)
 $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass remat 2>&1 | grep -E 'It (fits|takes)|remat:'
   It fits. hbm 112 MiB of 79.1 GiB (0 %)
   It takes 2.10 ms, bound by hbm port (39 % of the critical path).
@@ -35,7 +33,6 @@ $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native -
   - remat: 14 arrays (88 MiB) made again instead of kept: 51 kernels run again, 138 us by their own times, and 1 inside those that read them
   - remat: 6 kernels that made only what is not kept are gone
   - remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; the compiler's places do not hold any more
-  - remat: 2 arrays (24 MiB) kept: made in parts
   - remat: 1 array (1.50 MiB) kept: made of what is overwritten by then
 $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pass remat:names=nothing* 2>&1 | grep -E 'It (fits|takes)|remat:'
   after pass remat:names=nothing*
@@ -57,6 +54,6 @@ A GPT step on an H100 that keeps everything, makes it again, or sends it to the 
   everything            yes   1.02 ms    1.000   123 MiB         -         -         -  latency inside kernels
   all but cheap ones    yes   1.02 ms    1.001   119 MiB         -         -         -  latency inside kernels
   80 MiB                yes   1.09 ms    1.069  45.1 MiB         -         -         -  latency inside kernels
-  as little as can be   yes   1.13 ms    1.105  43.1 MiB         -         -         -  latency inside kernels
+  as little as can be   yes   1.15 ms    1.123  41.1 MiB         -         -         -  latency inside kernels
   60 MiB, rest on host  yes   6.74 ms    6.597  54.5 MiB  87.5 MiB  93.5 MiB   152 MiB  host link from device
   all on host           yes   21.5 ms   21.080  54.5 MiB   112 MiB   516 MiB   406 MiB  host link to device
