@@ -2,6 +2,7 @@
 
 #include "sim/base/error.h"
 #include "sim/experiment/experiment_private.h"
+#include "sim/pass/remat.h"
 #include "sim/report/explain.h"
 #include "sim/report/json_out.h"
 #include "sim/report/text.h"
@@ -300,7 +301,9 @@ static void take(const Advise *a, Trial *t, const EchSweepPoint *point)
     t->tried = stuck ? MAX(t->tried + 1, G_N_ELEMENTS(goals) - 1) : t->tried + 1;
     if (t->tried == NARROW_GOAL && !t->row.run.narrow)
         t->tried++;
-    t->done = t->row.run.fits || t->row.nothing || a->advice->base.fits || !t->measure || t->measure->n_goals == 0 || t->tried >= n;
+    /* The compiler brings back early what was sent away, however much that is. */
+    bool early = t->row.run.narrow && t->measure && t->measure->n_goals > 0 && g_str_has_prefix(t->measure->passes[0], "offload");
+    t->done = t->row.run.fits || early || t->row.nothing || a->advice->base.fits || !t->measure || t->measure->n_goals == 0 || t->tried >= n;
 }
 
 /* One run of each trial that is not done. */
@@ -686,6 +689,24 @@ static void print_rest(GString *out, const EchAdvice *advice, int of_rank, const
     }
 }
 
+/* Why rows are not said to fit. */
+static void print_why_may(GString *out, const EchAdvice *advice, unsigned columns)
+{
+    bool again = false, early = false;
+    for (size_t i = 0; i < advice->n; i++) {
+        const EchAdviceRow *row = &advice->rows[i];
+        again |= rank(row) == 1 && strstr(row->options, "remat") != NULL;
+        early |= rank(row) == 1 && strstr(row->options, "offload") != NULL;
+    }
+    if (again)
+        ech_text_wrap(out, "  ", "(compilers asked for jax.checkpoint have taken up to " ECH_REMAT_MARGIN " times what is said of making again)", columns);
+    if (early)
+        ech_text_wrap(out, "  ",
+                      "(XLA fetches offloaded arrays early, many at once, and may need as much as without; what a loop over layers fetches slice by slice, "
+                      "jax.lax.scan, comes when it is used)",
+                      columns);
+}
+
 static void print_how(GString *out, const EchAdvice *advice, unsigned columns)
 {
     int of_rank = MAX(rank(&advice->rows[0]), 1); /* those that may fit beside those that do */
@@ -724,6 +745,7 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
     print_run(out, &advice->base, 0, 0);
     print_rows(out, advice, 0, advice->base.fits ? "What would save some" : "What would make it fit");
     print_rows(out, advice, 1, "What may");
+    print_why_may(out, advice, columns);
     print_rows(out, advice, 2, advice->base.fits ? "What would not" : "What would not be enough");
     if (advice->n > 0)
         print_how(out, advice, columns);

@@ -311,6 +311,44 @@ static void choose(Pass *p, EchDiag *diag)
     }
 }
 
+/* Most bytes that the device holds at a moment with those of the chosen arrays away that loops fetch and store slice by slice. */
+static uint64_t most_held(const Pass *p)
+{
+    const EchSurvey *s = &p->s;
+    g_autofree int64_t *live = g_new(int64_t, s->n + 1);
+    int64_t most = 0;
+    for (size_t i = 0; i <= s->n; i++)
+        live[i] = (int64_t)MIN(s->live[i], INT64_MAX / 4);
+    for (guint k = 0; k < p->arrays->len; k++) {
+        const Array *a = &g_array_index(p->arrays, Array, k);
+        bool slices = true;
+        for (uint32_t j = a->first_stay; j < a->first_stay + a->n_stays; j++)
+            slices &= stay_of(p, j)->at.slices || stay_of(p, j)->fills;
+        if (a->chosen && slices)
+            change_live(p, a, live);
+    }
+    for (size_t i = 0; i <= s->n; i++)
+        most = MAX(most, live[i]);
+    return (uint64_t)most;
+}
+
+/* XLA goes by times, not by memory, when it puts copies from the host into its schedule: arrays come back as early as they can, many at once, and programs
+ * have needed as much with as without (VALIDATION.md): on TPUs all, on GPUs what a program is given. Only what a loop fetches slice by slice is held back. */
+static void tell_early(const Pass *p, EchTraceBuilder *builder)
+{
+    const EchSurvey *s = &p->s;
+    const char *before = ech_trace_get_property(s->t, "offload_early_bytes");
+    bool compiled = ech_survey_has_places(s) || before != NULL || ech_trace_get_property(s->t, "remat_takes_up_to") != NULL;
+    bool tpu = s->device != NULL && ech_device_memory_kind(s->device, ECH_MEM_VECTOR) != NULL;
+    if (!compiled || (!tpu && p->o->what != WHAT_ARGUMENTS))
+        return;
+    uint64_t here = 0, known = before != NULL ? g_ascii_strtoull(before, NULL, 10) : 0;
+    for (size_t i = 0; i <= s->n; i++)
+        here = MAX(here, s->live[i]);
+    g_autofree char *text = g_strdup_printf("%" G_GUINT64_FORMAT, most_held(p) + (known > here ? known - here : 0));
+    ech_trace_builder_set_property(builder, "offload_early_bytes", text);
+}
+
 /* Writing */
 
 typedef struct {
@@ -601,6 +639,7 @@ static EchTrace *write_trace(const Pass *p, EchDiag *diag, GError **error)
     move_arrays(w);
     write_ops(w);
     ech_edit_loops(&w->e, p->s.n_buffers);
+    tell_early(p, builder);
     EchTrace *out = ech_trace_builder_finish(builder, error);
     if (out != NULL)
         say(w, diag);

@@ -201,16 +201,17 @@ EchMemoryUse *ech_report_uses(const EchReport *report, size_t *ret_n)
 
 EchBytes ech_report_may_need(const EchReport *report)
 {
-    const char *times = ech_trace_get_property(report->trace, "remat_takes_up_to");
+    const char *times = ech_trace_get_property(report->trace, "remat_takes_up_to"), *early = ech_trace_get_property(report->trace, "offload_early_bytes");
     const EchMemoryRun *hbm = ech_report_memory(report->run, "hbm");
-    if (!times || !hbm || !ech_report_fits(report))
+    if ((!times && !early) || !hbm || !ech_report_fits(report))
         return 0;
     size_t n;
     g_autofree EchFitRow *rows = ech_report_fit_rows(report, &n);
     EchBytes needed = MAX(hbm->peak_reserved, hbm->peak_live);
     for (size_t i = 0; i < n; i++)
         needed = strcmp(rows[i].memory, "hbm") == 0 ? rows[i].needed : needed;
-    double most = (double)needed * g_ascii_strtod(times, NULL);
+    needed = MAX(needed, early ? g_ascii_strtoull(early, NULL, 10) : 0);
+    double most = (double)needed * (times ? g_ascii_strtod(times, NULL) : 1);
     return most > (double)hbm->available ? (EchBytes)most : 0;
 }
 

@@ -49,8 +49,8 @@ typedef struct {
     EchBytes needed, available;
     bool anew; /**< By a plan that was made after passes changed the program. */
 } EchFitRow;
-/** Where it fits, and a pass has said how much more than its own figure of the device's memory a compiler may take (sim/pass/remat.c): how much that comes to,
- * if that is more than there is; else 0. */
+/** Where it fits, and passes have said how much more than their own figure of the device's memory a compiler may take (sim/pass/remat.c, offload.c): how much
+ * that comes to, if that is more than there is; else 0. */
 EchBytes ech_report_may_need(const EchReport *report);
 /** Rows of spaces the device has; NULL and 0 without a program with an assignment, or a trace made of one. g_free the rows. */
 EchFitRow *ech_report_fit_rows(const EchReport *report, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;

@@ -355,8 +355,10 @@ static void append_narrow(GString *out, const EchReport *report, EchBytes most, 
     if (most == 0)
         return;
     g_autofree char *bytes = ech_format_bytes(most);
-    g_autofree char *text = g_strdup_printf("Compilers asked for jax.checkpoint have taken up to %s times what remat says; that would be %s of hbm.",
-                                            ech_trace_get_property(report->trace, "remat_takes_up_to"), bytes);
+    const char *times = ech_trace_get_property(report->trace, "remat_takes_up_to"), *early = ech_trace_get_property(report->trace, "offload_early_bytes");
+    g_autofree char *remat = times ? g_strdup_printf("Compilers asked for jax.checkpoint have taken up to %s times what remat says", times) : NULL;
+    g_autofree char *text = g_strdup_printf("%s%s%s; that would be %s of hbm.", remat ? remat : "", remat && early ? ". " : "",
+                                            early ? "XLA fetches offloaded arrays early, many at once, but for what loops fetch slice by slice" : "", bytes);
     ech_text_wrap(out, "  ", text, columns);
 }
 

@@ -108,3 +108,11 @@ exit 2
 $ echelon advise nothing.hlo --device h100-sxm
 echelon: nothing.hlo: No such file or directory
 exit 1
+$ echelon advise traces/adam_none.v5e --device tpu-v5e --memory 2000MiB | sed -n '/What may/,/^$/p'
+  What may
+   1  activations again, arguments on host  1.73 GiB   984 MiB   148 ms   x14.741
+   2  arguments on host, waited for         1.92 GiB   788 MiB   120 ms   x11.971
+   3  arguments on host, overlapped         1.92 GiB   788 MiB   102 ms   x10.156
+  (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
+  (XLA fetches offloaded arrays early, many at once, and may need as much as without; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
+

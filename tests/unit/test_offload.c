@@ -351,6 +351,31 @@ START_TEST(as_compiled)
 }
 END_TEST
 
+/* What fits for sure: not where only arrays that a compiler may bring back early make the room. */
+static const struct {
+    const char *trace, *device, *spec, *available;
+    bool sure;
+} early[] = {
+    {"adam_none.v5e", "tpu-v5e", "offload:what=arguments,names=state*", "2000MiB", false},
+    {"adam_none.v5e", "tpu-v5e", "offload:what=arguments,names=state*", "2800MiB", true}, /* as it would without */
+    {"adam_none.h100", "h100-sxm", "offload:what=arguments,names=state*", "2000MiB", false},
+    {"gpt_unrolled_kept.h100", "h100-sxm", "offload", "120MiB", true},
+    {"checkpointed/llama_scan.v5p", "tpu-v5p", "offload:idle=0", "1200MiB", true}, /* slice by slice */
+};
+
+START_TEST(fetched_early)
+{
+    g_autofree char *trace = g_strconcat(ECH_SOURCE_DIR "/traces/", early[_i].trace, NULL);
+    g_autofree char *set = g_strconcat("device.memories.hbm.available=", early[_i].available, NULL);
+    const char *passes[] = {early[_i].spec, NULL}, *sets[] = {set, NULL};
+    const EchExperimentOverrides changed = {.trace = trace, .device = early[_i].device, .engine = "native", .passes = passes, .settings = sets};
+    g_autoptr(EchResult) result = ech_test_run(&changed);
+    EchReport report = ech_result_report(result);
+    ck_assert(ech_report_fits(&report));
+    ck_assert_int_eq(ech_report_may_need(&report) == 0, early[_i].sure);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("offload");
@@ -366,6 +391,7 @@ int main(void)
     tcase_add_test(tcase, fetched_into_twice);
     tcase_add_test(tcase, least_harm);
     tcase_add_loop_test(tcase, shipped, 0, G_N_ELEMENTS(programs));
+    tcase_add_loop_test(tcase, fetched_early, 0, G_N_ELEMENTS(early));
     tcase_add_loop_test(tcase, as_compiled, 0, G_N_ELEMENTS(compiled));
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
