@@ -173,6 +173,18 @@ static uint32_t after_longest_pause(const Pass *p, const Array *a)
     return found;
 }
 
+/* Whether two ops of a PyTorch program are of one operator's gradient, however many operators that itself called. */
+static bool is_same_gradient(const EchSurvey *s, EchId one, EchId other)
+{
+    const char *of[2], *const node = "autograd::engine::evaluate_function";
+    for (int k = 0; k < 2; k++) {
+        EchId stack = s->ops[k == 0 ? one : other].stack;
+        const char *text = stack != ECH_NONE ? ech_trace_string(s->t, stack) : "", *at = strstr(text, node);
+        of[k] = at != NULL ? at : text;
+    }
+    return strcmp(of[0], of[1]) == 0;
+}
+
 static Reason plan_array(Pass *p, Array *a)
 {
     const EchSurvey *s = &p->s;
@@ -188,7 +200,7 @@ static Reason plan_array(Pass *p, Array *a)
         if (a->n_stays > 0) {
             Stay *open = &g_array_index(p->stays, Stay, p->stays->len - 1);
             double idle = pause_between(p, a, &before, &e);
-            bool again = p->o->each && only != UINT32_MAX && n > only && s->ops[e.op].stack != s->ops[before.op].stack; /* another operator's gradient */
+            bool again = p->o->each && only != UINT32_MAX && n > only && !is_same_gradient(s, e.op, before.op);
             if (a->n_stays == 1 && all_overwritten(p, a, &before, &e))
                 open->fills = true;
             else if (idle >= p->o->idle && (only == UINT32_MAX || n == only))
@@ -333,14 +345,13 @@ static uint64_t most_held(const Pass *p)
 }
 
 /* XLA goes by times, not by memory, when it puts copies from the host into its schedule: arrays come back as early as they can, many at once, and programs
- * have needed as much with as without (VALIDATION.md): on TPUs all, on GPUs what a program is given. Only what a loop fetches slice by slice is held back. */
+ * have needed as much with as without (VALIDATION.md). Only what a loop fetches slice by slice is held back. */
 static void tell_early(const Pass *p, EchTraceBuilder *builder)
 {
     const EchSurvey *s = &p->s;
     const char *before = ech_trace_get_property(s->t, "offload_early_bytes");
     bool compiled = ech_survey_has_places(s) || before != NULL || ech_trace_get_property(s->t, "remat_takes_up_to") != NULL;
-    bool tpu = s->device != NULL && ech_device_memory_kind(s->device, ECH_MEM_VECTOR) != NULL;
-    if (!compiled || (!tpu && p->o->what != WHAT_ARGUMENTS))
+    if (!compiled)
         return;
     uint64_t here = 0, known = before != NULL ? g_ascii_strtoull(before, NULL, 10) : 0;
     for (size_t i = 0; i <= s->n; i++)

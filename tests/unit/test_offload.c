@@ -351,15 +351,44 @@ START_TEST(as_compiled)
 }
 END_TEST
 
+/* As save_on_cpu has it: out and back once for each operator that saved the array, however many kernels its gradient takes. */
+START_TEST(once_an_operator)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    static const char *const stacks[] = {"aten::sigmoid\nSiluBackward0\nautograd::engine::evaluate_function: SiluBackward0",
+                                         "aten::mul\nSiluBackward0\nautograd::engine::evaluate_function: SiluBackward0",
+                                         "aten::mm\nMmBackward0\nautograd::engine::evaluate_function: MmBackward0"};
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId a = ech_test_buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false), large = ech_test_buffer(b, "large", 2 * GB, ECH_ROLE_TEMPORARY, false);
+    (void)ech_test_put(b, ECH_OP_ALLOC, a);
+    ech_test_kernel(b, 0, a, ECH_WRITE, GB);
+    (void)ech_test_put(b, ECH_OP_ALLOC, large);
+    ech_test_kernel(b, 400 * ms, large, ECH_WRITE, 2 * GB);
+    (void)ech_test_put(b, ECH_OP_FREE, large);
+    for (size_t k = 0; k < G_N_ELEMENTS(stacks); k++) {
+        ech_test_kernel(b, 0, a, ECH_READ, GB);
+        ech_trace_builder_peek_op(b, (EchId)ech_trace_builder_n_ops(b) - 1)->stack = ech_trace_builder_string(b, stacks[k], -1);
+    }
+    (void)ech_test_put(b, ECH_OP_FREE, a);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    const char *const each[] = {"offload:what=activations,idle=0,each=true", NULL}, *const once[] = {"offload:what=activations,idle=0", NULL};
+    g_autoptr(EchTrace) all = ech_test_pass(in, device, diag, each), one = ech_test_pass(in, device, diag, once);
+    ck_assert_uint_eq(ech_test_count(all, ECH_OP_COPY), 2 + 2);
+    ck_assert_uint_eq(ech_test_count(one, ECH_OP_COPY), 1 + 1);
+}
+END_TEST
+
 /* What fits for sure: not where only arrays that a compiler may bring back early make the room. */
 static const struct {
     const char *trace, *device, *spec, *available;
     bool sure;
 } early[] = {
     {"adam_none.v5e", "tpu-v5e", "offload:what=arguments,names=state*", "2000MiB", false},
-    {"adam_none.v5e", "tpu-v5e", "offload:what=arguments,names=state*", "2800MiB", true}, /* as it would without */
+    {"adam_none.v5e", "tpu-v5e", "offload:what=arguments,names=state*", "2800MiB", true},
     {"adam_none.h100", "h100-sxm", "offload:what=arguments,names=state*", "2000MiB", false},
-    {"gpt_unrolled_kept.h100", "h100-sxm", "offload", "120MiB", true},
+    {"gpt_unrolled_kept.h100", "h100-sxm", "offload", "120MiB", false},
+    {"gpt_unrolled_kept.h100", "h100-sxm", "offload", "190MiB", true},             /* as it would without */
     {"checkpointed/llama_scan.v5p", "tpu-v5p", "offload:idle=0", "1200MiB", true}, /* slice by slice */
 };
 
@@ -391,6 +420,7 @@ int main(void)
     tcase_add_test(tcase, fetched_into_twice);
     tcase_add_test(tcase, least_harm);
     tcase_add_loop_test(tcase, shipped, 0, G_N_ELEMENTS(programs));
+    tcase_add_test(tcase, once_an_operator);
     tcase_add_loop_test(tcase, fetched_early, 0, G_N_ELEMENTS(early));
     tcase_add_loop_test(tcase, as_compiled, 0, G_N_ELEMENTS(compiled));
     suite_add_tcase(suite, tcase);
