@@ -269,7 +269,7 @@ static void be_interrupted(void)
     NEED(pthread_join(threads[0], NULL) == 0);
 }
 
-/* Times never fall, and an address is given out again only after it was given back. */
+/* Times never fall, and an address is given out again only after it was given back; the last line may have been cut off. */
 static void check_order(const char *path)
 {
     g_autofree char *text = NULL;
@@ -277,7 +277,7 @@ static void check_order(const char *path)
     g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
     g_autoptr(GHashTable) live = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     uint64_t before = 0;
-    for (char **line = lines; *line; line++) {
+    for (char **line = lines; *line && line[1]; line++) {
         g_auto(GStrv) words = g_strsplit(*line, " ", -1);
         unsigned n = g_strv_length(words);
         if (n < 2 || !strstr(" kernel copy set alloc free record wait collective push pop graph ", words[0]))
