@@ -510,8 +510,7 @@ static void put(Writer *w, EchId op)
         ech_trace_builder_use(w->b, buffer, (EchAccess)use->access, use->bytes, (EchPattern)use->pattern, (EchOrigin)use->origin);
     }
     for (uint32_t d = 0; d < o->n_deps; d++)
-        if (w->e.map[s->deps[o->first_dep + d].op] != ECH_NONE)
-            ech_trace_builder_dep(w->b, w->e.map[s->deps[o->first_dep + d].op], s->deps[o->first_dep + d].distance);
+        ech_edit_dep(&w->e, &s->deps[o->first_dep + d], 0);
     for (uint32_t u = 0; u < o->n_uses; u++) {
         EchId buffer = s->uses[o->first_use + u].buffer;
         if (w->stands[buffer] != ECH_NONE && w->fetched[buffer] != ECH_NONE)

@@ -336,8 +336,7 @@ static void add_rest(Writer *w, EchId op, bool deps, uint32_t more_distance, Ech
     }
     for (uint32_t d = 0; deps && d < o->n_deps; d++) {
         const EchDep *dep = &p->s.deps[o->first_dep + d];
-        if (w->e.map[dep->op] != ECH_NONE)
-            ech_trace_builder_dep(w->e.builder, w->e.map[dep->op], dep->distance + (dep->op == fetch ? more_distance : 0));
+        ech_edit_dep(&w->e, dep, dep->op == fetch ? more_distance : 0);
     }
     ech_edit_work(&w->e, op);
 }

@@ -143,8 +143,7 @@ static void write_op(EchEdit *e, const EchSurvey *s, EchId i, EchId after)
         ech_trace_builder_use(e->builder, s->uses[u].buffer, (EchAccess)s->uses[u].access, s->uses[u].bytes, (EchPattern)s->uses[u].pattern,
                               (EchOrigin)s->uses[u].origin);
     for (uint32_t d = op->first_dep; d < op->first_dep + op->n_deps; d++)
-        if (e->map[s->deps[d].op] != ECH_NONE)
-            ech_trace_builder_dep(e->builder, e->map[s->deps[d].op], s->deps[d].distance);
+        ech_edit_dep(e, &s->deps[d], 0);
     if (after != ECH_NONE)
         ech_trace_builder_dep(e->builder, e->map[after], 0);
     ech_edit_work(e, i);

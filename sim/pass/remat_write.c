@@ -539,8 +539,7 @@ static void put(Writer *w, EchId op)
         moved = ech_bytes_add(moved, is_in_hbm(w, buffer) ? bytes : 0);
     }
     for (uint32_t d = 0; d < o->n_deps; d++)
-        if (w->e.map[s->deps[o->first_dep + d].op] != ECH_NONE)
-            ech_trace_builder_dep(w->b, w->e.map[s->deps[o->first_dep + d].op], s->deps[o->first_dep + d].distance);
+        ech_edit_dep(&w->e, &s->deps[o->first_dep + d], 0);
     ech_edit_work(&w->e, op);
     if (moved != ech_survey_moved(s, op))
         ech_trace_builder_peek_op(w->b, w->e.map[op])->estimate = estimate_moving(s, op, moved);

@@ -42,7 +42,7 @@ static void put(Writer *w, EchId op)
         ech_trace_builder_use(w->e.builder, use->buffer, (EchAccess)use->access, use->bytes, (EchPattern)use->pattern, (EchOrigin)use->origin);
     }
     for (uint32_t d = 0; d < o->n_deps; d++)
-        ech_trace_builder_dep(w->e.builder, w->e.map[s->deps[o->first_dep + d].op], s->deps[o->first_dep + d].distance);
+        ech_edit_dep(&w->e, &s->deps[o->first_dep + d], 0);
     if (beside && w->e.last_core != ECH_NONE)
         ech_trace_builder_dep(w->e.builder, w->e.last_core, 0);
     ech_edit_work(&w->e, op);

@@ -252,9 +252,16 @@ EchId ech_edit_text(EchEdit *edit, EchId string)
     return string == ECH_NONE ? ECH_NONE : ech_trace_builder_string(edit->builder, ech_trace_string(edit->survey->t, string), -1);
 }
 
+/* A dependency on what is not written yet. */
+typedef struct {
+    uint32_t dep;   /* as EchOp.first_dep counts */
+    EchId from, on; /* new and old number */
+} Ahead;
+
 void ech_edit_init(EchEdit *edit, const EchSurvey *survey, EchTraceBuilder *builder)
 {
-    *edit = (EchEdit){.survey = survey, .builder = builder, .map = g_new(EchId, survey->n + 1), .last_core = ECH_NONE};
+    *edit = (EchEdit){
+        .survey = survey, .builder = builder, .map = g_new(EchId, survey->n + 1), .last_core = ECH_NONE, .ahead = g_array_new(FALSE, FALSE, sizeof(Ahead))};
     for (size_t i = 0; i <= survey->n; i++)
         edit->map[i] = ECH_NONE;
     const EchTrace *t = survey->t;
@@ -293,6 +300,7 @@ void ech_edit_keep_places(EchEdit *edit)
 void ech_edit_clear(EchEdit *edit)
 {
     g_clear_pointer(&edit->map, g_free);
+    g_clear_pointer(&edit->ahead, g_array_unref);
 }
 
 EchOp ech_edit_op(EchEdit *edit, EchId op)
@@ -332,8 +340,28 @@ void ech_edit_close(EchEdit *edit, EchId loop)
     edit->last_core = loop;
 }
 
+void ech_edit_dep(EchEdit *edit, const EchDep *dep, uint32_t more)
+{
+    EchId on = edit->map[dep->op];
+    if (on == ECH_NONE && dep->distance == 0)
+        return;
+    ech_trace_builder_dep(edit->builder, on, dep->distance + more);
+    if (on != ECH_NONE)
+        return;
+    Ahead ahead = {.from = (EchId)ech_trace_builder_n_ops(edit->builder) - 1, .on = dep->op};
+    const EchOp *from = ech_trace_builder_peek_op(edit->builder, ahead.from);
+    ahead.dep = from->first_dep + from->n_deps - 1;
+    g_array_append_val(edit->ahead, ahead);
+}
+
 void ech_edit_loops(EchEdit *edit, size_t n)
 {
+    for (guint i = 0; i < edit->ahead->len; i++) {
+        const Ahead *ahead = &g_array_index(edit->ahead, Ahead, i);
+        EchId on = edit->map[ahead->on];
+        /* Left out after all: its own iteration before, which is over when this one begins. */
+        ech_trace_builder_peek_dep(edit->builder, ahead->dep)->op = on != ECH_NONE ? on : ahead->from;
+    }
     for (size_t b = 0; b < n; b++)
         if (edit->survey->buffers[b].loop != ECH_NONE)
             ech_trace_builder_peek_buffer(edit->builder, (EchId)b)->loop = edit->map[edit->survey->buffers[b].loop];

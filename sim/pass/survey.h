@@ -73,6 +73,7 @@ typedef struct {
     EchTraceBuilder *builder; /**< Owned by whoever made it. */
     EchId *map;               /**< map[n]: new number of an op; ECH_NONE until it is written. */
     EchId last_core;          /**< The last op written to the core's queue in the body that is open, or ECH_NONE. */
+    GArray *ahead;            /**< Dependencies on ops that come later in a loop's body; settled last of all. */
 } EchEdit;
 
 /** Copies all but ops into @builder: memories, queues, properties but the assignment's, buffers, those of hbm without their fixed places, which hold for the
@@ -90,7 +91,10 @@ EchOp ech_edit_op(EchEdit *edit, EchId op);
 EchId ech_edit_memory(EchEdit *edit, EchOpKind kind, EchId buffer);
 /** The operations counts of an old op, for the one appended last. */
 void ech_edit_work(EchEdit *edit, EchId op);
+/** A dependency of an old op, for the one appended last; @more: iterations more. What it depends on may come later in the body, or be left out: then there is
+ * none. */
+void ech_edit_dep(EchEdit *edit, const EchDep *dep, uint32_t more);
 /** Ends the body of a loop, whose new number is @loop. */
 void ech_edit_close(EchEdit *edit, EchId loop);
-/** Lets the first @n buffers that are made once an iteration name their loops' new numbers. Last of all. */
+/** Lets the first @n buffers that are made once an iteration name their loops' new numbers, and dependencies what comes later in a body. Last of all. */
 void ech_edit_loops(EchEdit *edit, size_t n);

@@ -469,6 +469,12 @@ EchUse *ech_trace_builder_peek_use(EchTraceBuilder *builder, uint32_t use)
     return &g_array_index(builder->trace->uses, EchUse, use);
 }
 
+EchDep *ech_trace_builder_peek_dep(EchTraceBuilder *builder, uint32_t dep)
+{
+    g_assert(dep < builder->trace->deps->len);
+    return &g_array_index(builder->trace->deps, EchDep, dep);
+}
+
 EchBuffer *ech_trace_builder_peek_buffer(EchTraceBuilder *builder, EchId buffer)
 {
     g_assert(buffer < builder->trace->buffers->len);

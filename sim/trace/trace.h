@@ -267,6 +267,8 @@ EchOp *ech_trace_builder_peek_op(EchTraceBuilder *builder, EchId op);
 EchBuffer *ech_trace_builder_peek_buffer(EchTraceBuilder *builder, EchId buffer);
 /** @use counts uses of all ops, as EchOp.first_use does. */
 EchUse *ech_trace_builder_peek_use(EchTraceBuilder *builder, uint32_t use);
+/** @dep counts likewise. */
+EchDep *ech_trace_builder_peek_dep(EchTraceBuilder *builder, uint32_t dep);
 size_t ech_trace_builder_n_ops(const EchTraceBuilder *builder);
 size_t ech_trace_builder_n_buffers(const EchTraceBuilder *builder);
 void ech_trace_builder_set_property(EchTraceBuilder *builder, const char *key, const char *value);

@@ -1,4 +1,7 @@
-/* Every pass over traces, on any trace file: each gives a trace, which the next one takes, or an error. What is planned anew is apart. */
+/* Every pass over traces, on any trace file: each gives a trace, which the next one takes, or an error that is not its own. What is planned anew is apart. A
+ * part of what comes out is a trace, too, or cuts a loop. */
+#include "sim/base/error.h"
+#include "sim/trace/step.h"
 #include "tests/fuzz/program_target.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -20,6 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         g_assert(!error);
         EchTrace *out = ech_passes_run_trace(passes, device, trace, diag, &error);
         g_assert((out != NULL) == (error == NULL));
+        g_assert(out || !g_error_matches(error, ECH_ERROR, ECH_ERROR_VERIFY));
         if (!out)
             continue;
         bool planned = out != trace && strcmp(specs[k], "plan") == 0 && g_strcmp0(ech_trace_get_property(out, "planned_anew"), "hbm") == 0;
@@ -27,5 +31,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         ech_trace_unref(trace);
         trace = out;
     }
+    g_autoptr(GError) error = NULL;
+    EchId n = (EchId)ech_trace_n_ops(trace);
+    g_autoptr(EchTrace) part = ech_trace_part(trace, n / 3, n - n / 3, &error);
+    g_assert(part || g_error_matches(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED));
     return 0;
 }

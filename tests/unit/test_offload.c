@@ -270,6 +270,47 @@ START_TEST(fetched_into_twice)
 }
 END_TEST
 
+/* In a loop a copy waits for a kernel that comes after it, of the iteration before: it still does, whatever is written anew. */
+START_TEST(waits_for_what_comes_later)
+{
+    static const char *const specs[][2] = {{"serial", NULL}, {"offload:idle=0", NULL}, {"remat:above=1", NULL}};
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId queue = ech_trace_builder_queue(b, "copies", ECH_QUEUE_COPY, 0);
+    EchId array = ech_test_buffer(b, "array", GB, ECH_ROLE_TEMPORARY, false), loop = ech_test_loop(b, 3);
+    ech_trace_builder_peek_buffer(b, array)->loop = loop;
+    EchOp copy = ech_op_init(ECH_OP_COPY);
+    copy.queue = queue;
+    copy.name = ech_trace_builder_string(b, "copy", -1);
+    copy.memory_from = ech_trace_builder_memory(b, "host");
+    copy.memory_to = ech_trace_builder_memory(b, "hbm");
+    copy.bytes = GB;
+    EchId made = ech_trace_builder_op(b, copy);
+    ech_trace_builder_dep(b, made + 2, 1);
+    (void)ech_test_put(b, ECH_OP_ALLOC, array);
+    ech_test_kernel(b, 10 * ms, array, ECH_WRITE, GB);
+    ech_test_kernel(b, 400 * ms, ECH_NONE, ECH_READ, 0);
+    ech_test_kernel(b, 10 * ms, array, ECH_READ, GB);
+    (void)ech_test_put(b, ECH_OP_FREE, array);
+    ech_test_close_loop(b, loop);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    for (size_t k = 0; k < G_N_ELEMENTS(specs); k++) {
+        g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs[k]);
+        bool waits = false;
+        for (EchId i = 0; i < ech_trace_n_ops(out); i++) {
+            const EchOp *op = &ech_trace_ops(out)[i];
+            for (uint32_t d = op->first_dep; d < op->first_dep + op->n_deps; d++) {
+                const EchDep *dep = &ech_trace_deps(out)[d];
+                waits |= strcmp(ech_trace_string(out, op->name), "copy") == 0 && dep->distance == 1 && dep->op > i &&
+                         ech_trace_ops(out)[dep->op].kind == ECH_OP_KERNEL;
+            }
+        }
+        ck_assert_msg(waits, "%s", specs[k][0]);
+    }
+}
+END_TEST
+
 /* To get down to a size, what lies idle for longest goes. */
 START_TEST(least_harm)
 {
@@ -418,6 +459,7 @@ int main(void)
     tcase_add_test(tcase, whole_in_loop);
     tcase_add_test(tcase, other_queues);
     tcase_add_test(tcase, fetched_into_twice);
+    tcase_add_test(tcase, waits_for_what_comes_later);
     tcase_add_test(tcase, least_harm);
     tcase_add_loop_test(tcase, shipped, 0, G_N_ELEMENTS(programs));
     tcase_add_test(tcase, once_an_operator);
