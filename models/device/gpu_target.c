@@ -356,7 +356,7 @@ static GString *write_yaml(const GPtrArray *fields, const char *where, GError **
     const struct {
         const char *name;
         double value, low, high;
-    } needed[] = {{"core_count", cores, 1, 1e6},
+    } needed[] = {{"core_count", cores, 1, 1e5},
                   {"clock_rate_ghz", clock, 1e-3, 100},
                   {"device_memory_size", size, 1 << 20, 1e15},
                   {"memory_bandwidth", bandwidth, 1e6, 1e15}};
