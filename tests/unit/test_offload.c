@@ -197,23 +197,29 @@ START_TEST(whole_in_loop)
 }
 END_TEST
 
+/* A gigabyte from the host, on a queue of its own. */
+static EchOp copy_in(EchTraceBuilder *b)
+{
+    EchOp copy = ech_op_init(ECH_OP_COPY);
+    copy.queue = ech_trace_builder_queue(b, "copies", ECH_QUEUE_COPY, 0);
+    copy.name = ech_trace_builder_string(b, "copy", -1);
+    copy.memory_from = ech_trace_builder_memory(b, "host");
+    copy.memory_to = ech_trace_builder_memory(b, "hbm");
+    copy.bytes = GB;
+    return copy;
+}
+
 /* Brought by a copy of another queue, which waits for a kernel: it leaves when it has come, not before, and the copy still waits. */
 START_TEST(other_queues)
 {
     g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
     g_autoptr(EchDiag) diag = ech_diag_new();
     g_autoptr(EchTraceBuilder) b = ech_test_begin();
-    EchId queue = ech_trace_builder_queue(b, "copies", ECH_QUEUE_COPY, 0);
     EchId a = ech_test_buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false);
     (void)ech_test_put(b, ECH_OP_ALLOC, a);
     ech_test_kernel(b, 40 * ms, ECH_NONE, ECH_READ, 0);
     EchId waited = (EchId)ech_trace_builder_n_ops(b) - 1;
-    EchOp copy = ech_op_init(ECH_OP_COPY);
-    copy.queue = queue;
-    copy.name = ech_trace_builder_string(b, "copy", -1);
-    copy.memory_from = ech_trace_builder_memory(b, "host");
-    copy.memory_to = ech_trace_builder_memory(b, "hbm");
-    copy.bytes = GB;
+    EchOp copy = copy_in(b);
     EchId from = ech_test_buffer(b, "from", GB, ECH_ROLE_PARAMETER, true);
     ech_trace_builder_peek_buffer(b, from)->memory = copy.memory_from;
     EchId made = ech_trace_builder_op(b, copy);
@@ -239,14 +245,9 @@ START_TEST(fetched_into_twice)
     g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
     g_autoptr(EchDiag) diag = ech_diag_new();
     g_autoptr(EchTraceBuilder) b = ech_test_begin();
-    EchId queue = ech_trace_builder_queue(b, "copies", ECH_QUEUE_COPY, 0);
     EchId array = ech_test_buffer(b, "array", GB, ECH_ROLE_TEMPORARY, false), from = ech_test_buffer(b, "from", GB, ECH_ROLE_PARAMETER, true);
-    EchOp copy = ech_op_init(ECH_OP_COPY);
-    copy.queue = queue;
-    copy.name = ech_trace_builder_string(b, "copy", -1);
-    copy.memory_from = ech_trace_builder_peek_buffer(b, from)->memory = ech_trace_builder_memory(b, "host");
-    copy.memory_to = ech_trace_builder_memory(b, "hbm");
-    copy.bytes = GB;
+    EchOp copy = copy_in(b);
+    ech_trace_builder_peek_buffer(b, from)->memory = copy.memory_from;
     (void)ech_test_put(b, ECH_OP_ALLOC, array);
     ech_test_kernel(b, 10 * ms, ECH_NONE, ECH_READ, 0);
     for (int i = 0; i < 2; i++) {
@@ -277,15 +278,9 @@ START_TEST(waits_for_what_comes_later)
     g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
     g_autoptr(EchDiag) diag = ech_diag_new();
     g_autoptr(EchTraceBuilder) b = ech_test_begin();
-    EchId queue = ech_trace_builder_queue(b, "copies", ECH_QUEUE_COPY, 0);
     EchId array = ech_test_buffer(b, "array", GB, ECH_ROLE_TEMPORARY, false), loop = ech_test_loop(b, 3);
     ech_trace_builder_peek_buffer(b, array)->loop = loop;
-    EchOp copy = ech_op_init(ECH_OP_COPY);
-    copy.queue = queue;
-    copy.name = ech_trace_builder_string(b, "copy", -1);
-    copy.memory_from = ech_trace_builder_memory(b, "host");
-    copy.memory_to = ech_trace_builder_memory(b, "hbm");
-    copy.bytes = GB;
+    EchOp copy = copy_in(b);
     EchId made = ech_trace_builder_op(b, copy);
     ech_trace_builder_dep(b, made + 2, 1);
     (void)ech_test_put(b, ECH_OP_ALLOC, array);
