@@ -210,21 +210,29 @@ static void stop_after_three(size_t done, size_t total, void *data)
         stop = 1;
 }
 
-/* An interrupted sweep keeps what had run, and begins nothing more. */
-START_TEST(test_interrupted)
+/* A sweep of @n points. */
+static EchExperiment *sweep_of(unsigned n)
 {
     GString *values = g_string_new("x1");
-    for (unsigned i = 2; i <= 400; i++)
+    for (unsigned i = 2; i <= n; i++)
         g_string_append_printf(values, ", x%u", i);
     g_autofree char *sweep = g_strdup_printf("sweep=[{path: device.links.host.to_device, values: [%s]}]", values->str);
     g_string_free(values, TRUE);
     const char *const settings[] = {sweep, NULL};
     const EchExperimentOverrides overrides = {
         .trace = ECH_SOURCE_DIR "/tests/golden/data/stream.ech", .device = ECH_SOURCE_DIR "/tests/golden/data/small.yaml", .settings = settings};
+    GError *error = NULL;
+    EchExperiment *experiment = ech_experiment_load(NULL, &overrides, &error);
+    ck_assert_ok(experiment != NULL, error);
+    return experiment;
+}
+
+/* An interrupted sweep keeps what had run, and begins nothing more. */
+START_TEST(test_interrupted)
+{
     for (unsigned jobs = 1; jobs <= 2; jobs++) {
         GError *error = NULL;
-        g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
-        ck_assert_ok(experiment != NULL, error);
+        g_autoptr(EchExperiment) experiment = sweep_of(400);
         stop = 0;
         EchSweepPoint *points = ech_sweep_run(experiment, jobs, &stop, stop_after_three, NULL, &error);
         ck_assert_ok(points != NULL, error);
@@ -264,17 +272,8 @@ static void kill_a_worker(size_t done, size_t total, void *data)
 /* A worker that is killed costs the case that it was running, and that is said; the other one runs the rest. */
 START_TEST(test_killed)
 {
-    GString *values = g_string_new("x1");
-    for (unsigned i = 2; i <= 300; i++)
-        g_string_append_printf(values, ", x%u", i);
-    g_autofree char *sweep = g_strdup_printf("sweep=[{path: device.links.host.to_device, values: [%s]}]", values->str);
-    g_string_free(values, TRUE);
-    const char *const settings[] = {sweep, NULL};
-    const EchExperimentOverrides overrides = {
-        .trace = ECH_SOURCE_DIR "/tests/golden/data/stream.ech", .device = ECH_SOURCE_DIR "/tests/golden/data/small.yaml", .settings = settings};
     GError *error = NULL;
-    g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
-    ck_assert_ok(experiment != NULL, error);
+    g_autoptr(EchExperiment) experiment = sweep_of(300);
     victim = 0;
     EchSweepPoint *points = ech_sweep_run(experiment, 2, NULL, kill_a_worker, NULL, &error);
     ck_assert_ok(points != NULL, error);
