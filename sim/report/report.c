@@ -352,7 +352,9 @@ static int compare_names(const void *a, const void *b)
     if (x->time != y->time)
         return x->time < y->time ? 1 : -1;
     int names = strcmp(x->name, y->name);
-    return names ? names : (int)x->kind - (int)y->kind;
+    if (names != 0)
+        return names;
+    return x->kind != y->kind ? (int)x->kind - (int)y->kind : x->price != y->price ? (int)x->price - (int)y->price : x->kernel_class - y->kernel_class;
 }
 
 static uint64_t times(uint64_t a, uint64_t b)
@@ -391,49 +393,76 @@ static bool is_first_line_same(const char *a, const char *b)
     return a == b || (strncmp(a, b, n) == 0 && (b[n] == '\0' || b[n] == '\n'));
 }
 
+/** What is summed under a name, kind, price source and class, with those that share the first two behind it. */
+typedef struct {
+    EchNameTime sum;
+    EchTime longest; /**< Of its spans: that one's bound is told. */
+    size_t next;     /**< Index + 1 in the list of all; 0: the last. */
+} NameSum;
+
+/* Finds the sum that @span belongs to, from *first on; a new one begins with what its first span says. The pointer is good until the next call. */
+static NameSum *sum_of(GArray *sums, size_t *first, const EchReport *report, const EchSpan *span)
+{
+    const EchRun *run = report->run;
+    const EchOp *op = &ech_trace_ops(report->trace)[span->op];
+    EchPriceSource price = 0;
+    uint8_t class = 0;
+    if (span->op < run->n_prices) {
+        price = (EchPriceSource)run->prices[span->op].source;
+        class = run->prices[span->op].kernel_class;
+    }
+    for (size_t at = *first; at != 0;) {
+        NameSum *known = &g_array_index(sums, NameSum, at - 1);
+        if (known->sum.price == price && known->sum.kernel_class == class)
+            return known;
+        at = known->next;
+    }
+    NameSum fresh = {.sum = {.name = ech_trace_string(report->trace, op->name),
+                             .kind = op->kind,
+                             .price = price,
+                             .kernel_class = class,
+                             .stack = ech_trace_string(report->trace, op->stack),
+                             .one_asker = true},
+                     .longest = -1,
+                     .next = *first};
+    g_array_append_val(sums, fresh);
+    *first = sums->len;
+    return &g_array_index(sums, NameSum, sums->len - 1);
+}
+
 EchNameTime *ech_report_longest(const EchReport *report, size_t most, size_t *ret_n)
 {
     static const EchOpKind kinds[] = {ECH_OP_KERNEL, ECH_OP_COPY, ECH_OP_COLLECTIVE};
     const EchRun *run = report->run;
-    size_t n_strings = ech_trace_n_strings(report->trace), n = n_strings * G_N_ELEMENTS(kinds), used = 0;
-    EchNameTime *sums = g_new0(EchNameTime, n + 1);
+    size_t n_strings = ech_trace_n_strings(report->trace), used = 0;
+    g_autofree size_t *firsts = g_new0(size_t, n_strings * G_N_ELEMENTS(kinds) + 1);
+    g_autoptr(GArray) sums = g_array_new(FALSE, FALSE, sizeof(NameSum));
     g_autofree uint64_t *counts = ech_report_span_counts(report);
     for (size_t i = 0; i < run->n_spans; i++) {
         const EchSpan *span = &run->spans[i];
         const EchOp *op = &ech_trace_ops(report->trace)[span->op];
         for (size_t k = 0; k < G_N_ELEMENTS(kinds); k++) {
-            if (op->kind == kinds[k] && op->name < n_strings) {
-                EchNameTime *sum = &sums[op->name * G_N_ELEMENTS(kinds) + k];
-                if (sum->count == 0) {
-                    if (span->op < run->n_prices) {
-                        sum->price = (EchPriceSource)run->prices[span->op].source;
-                        sum->kernel_class = run->prices[span->op].kernel_class;
-                        sum->kernel_bound = run->prices[span->op].kernel_bound;
-                    }
-                    sum->stack = ech_trace_string(report->trace, op->stack);
-                    sum->one_asker = true;
-                }
-                sum->one_asker = sum->one_asker && is_first_line_same(sum->stack, ech_trace_string(report->trace, op->stack));
-                sum->time = ech_time_add(sum->time, (EchTime)MIN(times((uint64_t)(span->end - span->start), counts[i]), (uint64_t)INT64_MAX));
-                sum->count += counts[i];
+            if (op->kind != kinds[k] || op->name >= n_strings)
+                continue;
+            NameSum *at = sum_of(sums, &firsts[op->name * G_N_ELEMENTS(kinds) + k], report, span);
+            EchTime took = span->end - span->start;
+            if (took > at->longest) {
+                at->longest = took;
+                at->sum.kernel_bound = span->op < run->n_prices ? run->prices[span->op].kernel_bound : 0;
             }
+            at->sum.one_asker = at->sum.one_asker && is_first_line_same(at->sum.stack, ech_trace_string(report->trace, op->stack));
+            at->sum.time = ech_time_add(at->sum.time, (EchTime)MIN(times((uint64_t)took, counts[i]), (uint64_t)INT64_MAX));
+            at->sum.count += counts[i];
         }
     }
-    for (size_t i = 0; i < n; i++) {
-        if (sums[i].time > 0)
-            sums[used++] = (EchNameTime){ech_trace_string(report->trace, (EchId)(i / G_N_ELEMENTS(kinds))),
-                                         kinds[i % G_N_ELEMENTS(kinds)],
-                                         sums[i].time,
-                                         sums[i].count,
-                                         sums[i].price,
-                                         sums[i].kernel_class,
-                                         sums[i].kernel_bound,
-                                         sums[i].stack,
-                                         sums[i].one_asker};
+    EchNameTime *ret = g_new0(EchNameTime, sums->len + 1);
+    for (guint i = 0; i < sums->len; i++) {
+        if (g_array_index(sums, NameSum, i).sum.time > 0)
+            ret[used++] = g_array_index(sums, NameSum, i).sum;
     }
-    qsort(sums, used, sizeof *sums, compare_names);
+    qsort(ret, used, sizeof *ret, compare_names);
     *ret_n = MIN(used, most);
-    return sums;
+    return ret;
 }
 
 char *ech_report_source_line(const char *stack)

@@ -153,14 +153,14 @@ typedef struct {
 /** Zeros where there is no program, or the memory has no number in it. */
 EchWindows ech_report_windows(const EchReport *report, const char *memory);
 
-/** Operations of one kind and name together: layers of a network share their names. */
+/** Operations of one kind, name, class and source of their times together: layers of a network share their names, a library's calls may differ. */
 typedef struct {
     const char *name; /**< Borrowed from the trace. */
     EchOpKind kind;
     EchTime time; /**< Sum over its spans, skipped iterations included. */
     uint64_t count;
-    EchPriceSource price;               /**< Where its time came from, of its first span. */
-    uint8_t kernel_class, kernel_bound; /**< By a GPU's kernel model: EchGpuClass (0: not by it) and EchGpuBound. */
+    EchPriceSource price;               /**< Where its time came from. */
+    uint8_t kernel_class, kernel_bound; /**< By a GPU's kernel model: EchGpuClass (0: not by it) and EchGpuBound, of its longest span. */
     const char *stack;                  /**< Of its first span; borrowed from the trace. */
     bool one_asker;                     /**< The first line of all its spans' stacks is the same. */
 } EchNameTime;

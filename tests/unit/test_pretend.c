@@ -2,7 +2,9 @@
 #include "sim/import/arrays.h"
 #include "sim/base/error.h"
 #include "sim/import/import.h"
+#include "models/kernel/gpu.h"
 #include "sim/replay/replay.h"
+#include "sim/report/report.h"
 #include "tests/support/support.h"
 
 #include <check.h>
@@ -61,6 +63,19 @@ static const EchOp *nth(const EchTrace *t, EchOpKind kind, size_t n)
             return &ech_trace_ops(t)[i];
     ck_abort_msg("no such op");
     return NULL;
+}
+
+static EchRun *must_run(const EchTrace *trace, const EchDevice *device, bool host)
+{
+    EchReplayOptions options = {0};
+    ech_params_defaults(ech_replay_params, &options);
+    options.engine = ECH_ENGINE_NATIVE;
+    options.host_launches = host;
+    g_autoptr(GError) error = NULL;
+    EchRun *run = ech_replay_run(trace, device, NULL, &options, &error);
+    ck_assert_msg(run != NULL, "%s", error ? error->message : "?");
+    ech_params_clear(ech_replay_params, &options);
+    return run;
 }
 
 START_TEST(kernels_by_ranges_and_grids)
@@ -122,6 +137,34 @@ START_TEST(library_calls)
     ck_assert_uint_eq(ech_trace_work(t)[op->first_work].count, 28991029248);
     ck_assert_int_eq(ech_trace_work(t)[op->first_work].unit, ECH_WORK_MATRIX);
     ck_assert_int_eq(ech_trace_work(t)[op->first_work].dtype, ECH_DTYPE_BF16);
+}
+END_TEST
+
+/* One call of a library may be of several classes: a product with a vector is none of the products with matrices, and what the times rest on is told of each.
+ */
+START_TEST(calls_of_several_classes)
+{
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", NULL);
+    g_autoptr(EchImport) import = must_read(HEAD "name 1 \"cublasLtMatmul\"\nname 2 \"product=1x1x2304x768 operand_bytes=2 class=vector\"\nname 3 \"bf16\"\n"
+                                                 "name 4 \"product=1x8192x2304x768 operand_bytes=2 class=product\"\n"
+                                                 "library 5 0 0 1 2 3540480 4608 3538944 3\nlibrary 6 0 0 1 4 16121856 37748736 28991029248 3\n"
+                                                 "library 7 0 0 1 2 3540480 4608 3538944 3\nend\n");
+    g_autoptr(EchRun) run = must_run(import->trace, device, false);
+    const EchReport report = {.title = "t", .trace = import->trace, .device = device, .run = run};
+    size_t n;
+    g_autofree EchNameTime *times = ech_report_longest(&report, 16, &n);
+    ck_assert_uint_eq(n, 2);
+    ck_assert_str_eq(times[0].name, "cublasLtMatmul");
+    ck_assert_str_eq(times[1].name, "cublasLtMatmul");
+    ck_assert_uint_eq(times[0].kernel_class, ECH_GPU_PRODUCT);
+    ck_assert_uint_eq(times[0].count, 1);
+    ck_assert_uint_ne(times[1].kernel_class, ECH_GPU_PRODUCT);
+    ck_assert_uint_eq(times[1].count, 2);
+    ck_assert_int_eq(ech_time_add(times[0].time, times[1].time), run->serial);
+    EchBasis basis;
+    ck_assert(ech_report_basis(&report, &basis));
+    ck_assert_int_eq(basis.model[ECH_GPU_HELD], times[0].time);
+    ck_assert_int_eq(basis.all, ech_time_add(times[0].time, times[1].time));
 }
 END_TEST
 
@@ -253,19 +296,6 @@ START_TEST(what_is_cut_or_unknown)
 END_TEST
 
 #define PS_PER_US INT64_C(1000000)
-
-static EchRun *must_run(const EchTrace *trace, const EchDevice *device, bool host)
-{
-    EchReplayOptions options = {0};
-    ech_params_defaults(ech_replay_params, &options);
-    options.engine = ECH_ENGINE_NATIVE;
-    options.host_launches = host;
-    g_autoptr(GError) error = NULL;
-    EchRun *run = ech_replay_run(trace, device, NULL, &options, &error);
-    ck_assert_msg(run != NULL, "%s", error ? error->message : "?");
-    ech_params_clear(ech_replay_params, &options);
-    return run;
-}
 
 /* 200 additions of 512 elements: an operator each, and nothing to do. */
 static EchImport *small_kernels(unsigned n, const char *behind)
@@ -787,6 +817,7 @@ int main(void)
     tcase_add_test(cases, kernels_by_ranges_and_grids);
     tcase_add_test(cases, backward_is_of_the_module_whose_forward_made_it);
     tcase_add_test(cases, library_calls);
+    tcase_add_test(cases, calls_of_several_classes);
     tcase_add_test(cases, the_only_device);
     tcase_add_test(cases, own_all_reduces);
     tcase_add_test(cases, streams_and_waits);
