@@ -246,7 +246,7 @@ EchFit ech_allocator_alloc(EchAllocator *self, const EchAllocRequest *request, E
         live->rounded = 0;
         drop_page_if_empty(self, request->id);
         self->stats.failed++;
-        EchBytes room = self->limit > self->stats.live ? self->limit - self->stats.live : 0;
+        EchBytes most = MIN(self->limit, self->memory.capacity), room = most > self->stats.live ? most - self->stats.live : 0;
         return request->bytes > room ? ECH_FIT_FULL : ECH_FIT_FRAGMENTED;
     }
     live->requested = request->bytes;

@@ -24,7 +24,6 @@ typedef struct {
 
 typedef struct {
     uint64_t address;
-    EchBytes bytes;
     uint32_t number, next;
 } Segment;
 
@@ -245,7 +244,7 @@ static void cut_pages(Async *self, uint32_t at, uint64_t from, uint64_t to)
     Block block = self->blocks[at];
     Segment segment = self->segments[block.segment];
     uint32_t left = block.prev, right = block.next, slot = block.segment;
-    uint64_t end = block.address + block.bytes, segment_end = segment.address + segment.bytes;
+    uint64_t end = block.address + block.bytes;
     drop_block(self, at);
     if (from > block.address) {
         left = new_block(self, (Block){.address = block.address, .bytes = from - block.address, .prev = block.prev, .segment = slot});
@@ -255,11 +254,8 @@ static void cut_pages(Async *self, uint32_t at, uint64_t from, uint64_t to)
     } else if (left) {
         self->blocks[left].next = 0;
     }
-    if (left)
-        self->segments[slot].bytes = from - segment.address;
     if (end > to || right) {
         segment.address = to;
-        segment.bytes = segment_end - to;
         if (left)
             slot = new_segment(self, segment);
         else
@@ -350,7 +346,7 @@ static uint32_t grow(Async *self, EchBytes bytes)
         if (!ech_alloc_take_segment(&self->base, whole, &address, &number))
             return 0;
     }
-    at = new_segment(self, (Segment){.address = address, .bytes = whole, .number = number});
+    at = new_segment(self, (Segment){.address = address, .number = number});
     return new_block(self, (Block){.address = address, .bytes = whole, .segment = at, .pool = COMMON});
 }
 

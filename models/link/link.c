@@ -312,7 +312,7 @@ static bool read_mesh(const char *text, const char *end, EchGroup *ret)
         const char *open = at - 1 > text && at[-1] == '\'' ? at - 2 : NULL;
         while (open && open > text && *open != '\'')
             open--;
-        if (!open || side == 0 || side > UINT32_MAX)
+        if (!open || side == 0)
             return false;
         g_autofree char *name = g_strndup(open, (size_t)(at - open));
         const char *named = g_strstr_len(brace, close - brace, name);

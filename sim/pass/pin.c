@@ -52,7 +52,7 @@ static EchTrace *pin_run(const void *options, const EchDevice *device, EchTrace 
             continue;
         EchOp *made = ech_trace_builder_peek_op(builder, (EchId)i);
         EchTime before = time_of(in, device, op, NULL, NULL), now = time_of(in, device, op, from ? pinned : NULL, into ? pinned : NULL);
-        if (op->recorded.duration != ECH_TIME_NONE && op->recorded.duration > 0 && before > 0 && now > 0)
+        if (op->recorded.duration > 0 && before > 0 && now > 0) /* not where none was recorded */
             made->recorded.duration = (EchTime)((double)op->recorded.duration * ((double)now / (double)before));
         if (from)
             made->memory_from = to;

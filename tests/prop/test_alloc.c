@@ -69,13 +69,15 @@ static uint64_t draw(void)
 /* Sizes around every threshold that the allocators have. */
 static EchBytes draw_bytes(void)
 {
-    uint64_t kind = draw() % 8;
+    uint64_t kind = draw() % 9;
     if (kind < 4)
         return 1 + draw() % 4096;
     if (kind < 6)
         return 1 + draw() % (UINT64_C(1) << 20);
     if (kind == 6)
         return (UINT64_C(1) << (draw() % 24)) + draw() % 3;
+    if (kind == 7) /* whole pages */
+        return (1 + draw() % 20) * (UINT64_C(2) << 20);
     return 1 + draw() % (UINT64_C(40) << 20);
 }
 
@@ -103,6 +105,25 @@ static void check_blocks(const EchAllocator *allocator, const char *spec, uint64
     ck_assert_msg(all == stats.reserved, "%s seed %" G_GUINT64_FORMAT ": blocks tile %" G_GUINT64_FORMAT ", reserved %" G_GUINT64_FORMAT, spec, seed, all,
                   stats.reserved);
     ck_assert_msg(stats.largest_free <= largest, "%s seed %" G_GUINT64_FORMAT ": largest free", spec, seed);
+}
+
+/* The driver's calls add up to what is reserved, in whole granules (of VMM allocators: pages) and never more than there is; there are bytes where there are
+ * calls. */
+static void check_driver(const EchAllocator *allocator, const char *spec, uint64_t seed, EchBytes capacity)
+{
+    EchDriverCalls calls;
+    ech_allocator_driver(allocator, &calls);
+    EchAllocStats stats;
+    ech_allocator_stats(allocator, &stats);
+    if (calls.takes == 0 && calls.maps == 0)
+        return; /* it has its range without asking */
+    EchBytes held = calls.taken - calls.given + calls.mapped - calls.unmapped;
+    ck_assert_msg(held >= stats.reserved && held <= capacity,
+                  "%s seed %" G_GUINT64_FORMAT ": the driver gave %" G_GUINT64_FORMAT " bytes, %" G_GUINT64_FORMAT " are reserved", spec, seed, held,
+                  stats.reserved);
+    ck_assert_msg((calls.takes > 0) == (calls.taken > 0) && (calls.gives > 0) == (calls.given > 0) && (calls.maps > 0) == (calls.mapped > 0) &&
+                      (calls.unmaps > 0) == (calls.unmapped > 0) && calls.pieces_mapped >= calls.maps && calls.pieces_unmapped >= calls.unmaps,
+                  "%s seed %" G_GUINT64_FORMAT ": calls without bytes", spec, seed);
 }
 
 /* What an allocator tells of itself besides: names once each, trees as deep as what they hold takes. */
@@ -137,20 +158,24 @@ static Outcome run(const char *spec, uint64_t seed, EchBytes capacity, bool inje
         uint64_t dice = draw() % 100;
         if (inject && dice == 0)
             ech_allocator_inject_failure(allocator, draw() % 3, 1 + draw() % 3);
-        if (dice >= 95 && n_live) {
+        /* Now and then all of it goes, as at the end of a step. */
+        bool all = n_live && draw() % 256 == 0;
+        if (dice >= 95 && n_live && !all) {
             ech_allocator_record_stream(allocator, live[draw() % n_live], (uint32_t)(draw() % 3));
-        } else if (dice >= 92) {
+        } else if (dice >= 92 && !all) {
             ech_allocator_stream_done(allocator, (uint32_t)(draw() % 3));
-        } else if (dice >= 50 - (n_live > 400 ? 20 : 0) && n_live) {
-            uint32_t pick = (uint32_t)(draw() % n_live), id = live[pick];
-            live[pick] = live[--n_live];
-            ck_assert(ech_allocator_release(allocator, id));
-            ck_assert(!ech_allocator_release(allocator, id));
-            ech_placement_checker_remove(checker, placed[id].address);
-            requested -= asked[id];
-            rounded -= placed[id].rounded;
-            frees++;
-        } else {
+        } else if (all || (dice >= 50 - (n_live > 400 ? 20 : 0) && n_live))
+            do {
+                uint32_t pick = (uint32_t)(draw() % n_live), id = live[pick];
+                live[pick] = live[--n_live];
+                ck_assert(ech_allocator_release(allocator, id));
+                ck_assert(!ech_allocator_release(allocator, id));
+                ech_placement_checker_remove(checker, placed[id].address);
+                requested -= asked[id];
+                rounded -= placed[id].rounded;
+                frees++;
+            } while (all && n_live);
+        else {
             uint32_t id = next++;
             EchAllocRequest request = {.id = id, .bytes = draw() % 200 == 0 ? 0 : draw_bytes(), .stream = (uint32_t)(draw() % 3), .upper_end = draw() % 2};
             EchFit fit = ech_allocator_alloc(allocator, &request, &placed[id]);
@@ -168,6 +193,10 @@ static Outcome run(const char *spec, uint64_t seed, EchBytes capacity, bool inje
                 bound = MAX(bound, requested);
                 allocs++;
             } else {
+                /* Fragmented: as many bytes are free as were asked for. */
+                ck_assert_msg(fit == ECH_FIT_FULL || request.bytes <= capacity - rounded,
+                              "%s seed %" G_GUINT64_FORMAT ": %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " bytes in use, none for %" G_GUINT64_FORMAT, spec,
+                              seed, rounded, capacity, request.bytes);
                 ck_assert_uint_eq(placed[id].address, 0);
                 ck_assert(!ech_allocator_release(allocator, id));
                 outcome.failed++;
@@ -186,8 +215,10 @@ static Outcome run(const char *spec, uint64_t seed, EchBytes capacity, bool inje
             ck_assert_uint_ge(stats.peak_reserved, stats.reserved);
             ck_assert_uint_le(stats.reserved, capacity);
         }
-        if (i % 512 == 0)
+        if (i % 512 == 0) {
             check_blocks(allocator, spec, seed);
+            check_driver(allocator, spec, seed, capacity);
+        }
     }
     ech_allocator_stats(allocator, &outcome.stats);
     check_tellings(allocator, spec);
@@ -200,6 +231,20 @@ static Outcome run(const char *spec, uint64_t seed, EchBytes capacity, bool inje
     ech_allocator_stats(allocator, &outcome.stats);
     ck_assert_uint_eq(outcome.stats.live, 0);
     ck_assert_uint_eq(outcome.stats.requested, 0);
+    check_driver(allocator, spec, seed, capacity);
+    /* Once nobody uses anything, nothing need stay but what is never given back. */
+    EchBytes stays = strstr(spec, "pinned_reserve_segment_size_mb:8") && capacity >= 8 << 20 ? 8 << 20 : 0;
+    for (uint32_t stream = 0; stream < 3; stream++)
+        ech_allocator_stream_done(allocator, stream);
+    if (ech_allocator_empty_cache(allocator)) {
+        EchAllocStats empty;
+        ech_allocator_stats(allocator, &empty);
+        ck_assert_msg(empty.reserved == stays, "%s seed %" G_GUINT64_FORMAT ": %" G_GUINT64_FORMAT " bytes stay", spec, seed, empty.reserved);
+        check_driver(allocator, spec, seed, capacity);
+        EchDriverCalls calls;
+        ech_allocator_driver(allocator, &calls);
+        ck_assert(calls.taken == calls.given + stays && calls.mapped == calls.unmapped && calls.pieces_mapped == calls.pieces_unmapped);
+    }
     return outcome;
 }
 

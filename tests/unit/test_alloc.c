@@ -226,6 +226,70 @@ START_TEST(bfc_collects_empty_regions)
 }
 END_TEST
 
+/* A region that begins where another ends extends it, and so does the one behind that: what is free in them is one chunk, and goes back as one
+ * (bfc_allocator.cc:225-250). */
+START_TEST(bfc_extends_regions)
+{
+    g_autoptr(EchAllocator) bfc = open_allocator("bfc:growth=true,coalesce_regions=true,garbage_collection=true,limit=15MiB", GIB);
+    for (uint32_t i = 0; i < 3; i++) {
+        EchPlacement p = take(bfc, i, (2 * MIB) << i); /* regions of 2, 4 and 8 MiB */
+        ck_assert_uint_eq(p.segment, 0);
+        ck_assert_uint_eq(p.offset, (2 * MIB << i) - 2 * MIB);
+    }
+    for (uint32_t i = 0; i < 3; i++)
+        ech_allocator_release(bfc, i);
+    EchAllocStats stats;
+    ech_allocator_stats(bfc, &stats);
+    ck_assert_uint_eq(stats.largest_free, 14 * MIB);
+    take(bfc, 3, 14 * MIB + 1); /* only once they are gone */
+    ech_allocator_stats(bfc, &stats);
+    ck_assert_uint_eq(stats.reserved, 15 * MIB);
+    ck_assert_uint_eq(own(bfc, "pool_bytes"), 15 * MIB);
+}
+END_TEST
+
+/* A fraction above 1 is of unified memory: more is there than the device has. */
+START_TEST(unified_memory_holds_more)
+{
+    static const char *const specs[] = {"XLA_PYTHON_CLIENT_MEM_FRACTION=2,TF_FORCE_UNIFIED_MEMORY=1", "tensorflow:per_process_gpu_memory_fraction=2"};
+    for (size_t i = 0; i < G_N_ELEMENTS(specs); i++) {
+        g_autoptr(EchAllocator) allocator = open_allocator(specs[i], 64 * MIB);
+        take(allocator, 0, 64 * MIB);
+        take(allocator, 1, 60 * MIB);
+    }
+}
+END_TEST
+
+/* As many bytes are free as were asked for, or not: of four chunks two, apart. Of what the device cannot give, none are. */
+START_TEST(full_or_fragmented)
+{
+    EchPlacement p;
+    g_autoptr(EchAllocator) fit = open_allocator("best_fit:limit=4KiB", MIB);
+    for (uint32_t i = 0; i < 4; i++)
+        take(fit, i, KIB);
+    ech_allocator_release(fit, 0);
+    ech_allocator_release(fit, 2);
+    ck_assert_int_eq(ech_allocator_alloc(fit, &(EchAllocRequest){.id = 4, .bytes = 2 * KIB}, &p), ECH_FIT_FRAGMENTED);
+    ck_assert_int_eq(ech_allocator_alloc(fit, &(EchAllocRequest){.id = 4, .bytes = 2 * KIB + 1}, &p), ECH_FIT_FULL);
+    g_autoptr(EchAllocator) wide = open_allocator("bfc:limit=1GiB", 64 * MIB);
+    ck_assert_int_eq(ech_allocator_alloc(wide, &(EchAllocRequest){.id = 0, .bytes = 65 * MIB}, &p), ECH_FIT_FULL);
+}
+END_TEST
+
+/* The bound counts what lives, whatever is freed twice. */
+START_TEST(lower_bound_is_the_most_that_lives)
+{
+    const EchAllocEvent events[] = {{.kind = ECH_EVENT_ALLOC, .id = 0, .bytes = 100}, {.kind = ECH_EVENT_FREE, .id = 0},
+                                    {.kind = ECH_EVENT_ALLOC, .id = 1, .bytes = 50},  {.kind = ECH_EVENT_FREE, .id = 0},
+                                    {.kind = ECH_EVENT_ALLOC, .id = 2, .bytes = 60},  {.kind = ECH_EVENT_ALLOC, .id = 0, .bytes = 5}};
+    size_t at;
+    ck_assert_uint_eq(ech_alloc_lower_bound(events, G_N_ELEMENTS(events), &at), 115);
+    ck_assert_uint_eq(at, 5);
+    ck_assert_uint_eq(ech_alloc_lower_bound(events, 4, &at), 100);
+    ck_assert_uint_eq(at, 0);
+}
+END_TEST
+
 /* The device gives 7 of 8 MiB, and the pool is full with them: a second range would be a second gap, of which the real one dies. */
 START_TEST(two_ended_takes_one_range)
 {
@@ -635,6 +699,16 @@ START_TEST(slabs_fill_up)
     ck_assert_uint_eq(again.offset, 64 * 130);
     ck_assert_uint_eq(take(slab, 1027, 64).offset, 64 * 700);
     ck_assert_uint_eq(take(slab, 1028, 64).address, second.address + 64);
+    for (uint32_t i = 0; i < 818; i++) /* slots of 80 bytes, 819 in a slab */
+        ck_assert_uint_eq(take(slab, 1029 + i, 70).segment, 2);
+    ck_assert_uint_eq(take(slab, 1847, 70).segment, 3);
+    ech_allocator_release(slab, 1100);
+    ck_assert_uint_eq(take(slab, 1848, 80).segment, 2);
+    for (uint32_t id = 0; id <= 1848; id++)
+        ech_allocator_release(slab, id);
+    EchAllocStats stats;
+    ech_allocator_stats(slab, &stats);
+    ck_assert_uint_eq(stats.reserved, 0);
 }
 END_TEST
 
@@ -1182,6 +1256,13 @@ START_TEST(bfc_begins_where_another_is)
     g_autoptr(EchAllocator) untiled = open_allocator("bfc", GIB), small = open_allocator("bfc", MIB);
     ck_assert(!ech_allocator_seed(untiled, &hole, 1, NULL));
     ck_assert(!ech_allocator_seed(small, &hole, 1, NULL));
+    EchSeedBlock beyond[2];
+    for (uint32_t i = 0; i < 2; i++)
+        beyond[i] =
+            (EchSeedBlock){.id = i, .address = i * MIB, .bytes = i == 0 ? MIB : MIB + 256, .requested = MIB, .segment_address = 0, .segment_bytes = 2 * MIB};
+    g_autoptr(EchAllocator) burst = open_allocator("bfc", GIB);
+    ck_assert(!ech_allocator_seed(burst, beyond, 2, &error));
+    ck_assert_ptr_nonnull(strstr(error->message, "do not tile it"));
 }
 END_TEST
 
@@ -1354,7 +1435,9 @@ int main(void)
     tcase_add_test(tests, free_blocks_hang_on_the_order_of_addresses);
     tcase_add_test(tests, recorded_addresses_tell_their_order);
     tcase_add_test(tests, jax_and_tensorflow_take_their_share);
+    tcase_add_test(tests, unified_memory_holds_more);
     tcase_add_test(tests, bfc_collects_empty_regions);
+    tcase_add_test(tests, bfc_extends_regions);
     tcase_add_test(tests, bfc_begins_where_another_is);
     tcase_add_test(tests, bfc_grows_on_where_another_is);
     tcase_add_test(tests, bfc_refuses_as_its_log_says);
@@ -1378,7 +1461,9 @@ int main(void)
     tcase_add_loop_test(tests, settings_are_refused_with_reasons, 0, G_N_ELEMENTS(refused));
     tcase_add_test(tests, words_choose_the_allocator);
     tcase_add_test(tests, simple_allocators_place_by_their_rule);
+    tcase_add_test(tests, full_or_fragmented);
     tcase_add_test(tests, arena_comes_back_when_empty);
+    tcase_add_test(tests, lower_bound_is_the_most_that_lives);
     tcase_add_test(tests, async_pool_follows_streams);
     tcase_add_test(tests, async_pools_keep_as_frameworks_ask);
     tcase_add_test(tests, async_pool_moves_free_pages_together);

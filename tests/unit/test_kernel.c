@@ -1,5 +1,6 @@
 /* The kernel model: what a price is made of, that it moves the right way, and that it never breaks. */
 #include "models/kernel/kernel.h"
+#include "models/kernel/memo.h"
 #include "sim/experiment/validate.h"
 #include "tests/support/support.h"
 
@@ -326,6 +327,83 @@ START_TEST(tables)
 }
 END_TEST
 
+/* A remembered price is the one that would be computed, whatever the kernel differs in from those that were asked for before. */
+START_TEST(memories_do_not_mix)
+{
+    g_autoptr(EchDevice) chip = device("tpu-v5e", NULL);
+    EchKernelModel models[2];
+    ck_assert(ech_kernel_model_init(&models[0], chip, ECH_KERNEL_HARDWARE, NULL) && ech_kernel_model_init(&models[1], chip, ECH_KERNEL_COMPILER, NULL));
+    static const char *const texts[] = {"bf16[1000,4096]{1,0:T(8,128)(2,1)}",           "f32[1000,4096]{1,0:T(8,128)}",
+                                        "bf16[4096,1000]{1,0:T(8,128)(2,1)}",           "bf16[1000,4096]{0,1:T(8,128)(2,1)}",
+                                        "bf16[1000,4096]{1,0:T(8,128)(2,1)S(1)}",       "bf16[1000,4096]{1,0:T(16,128)(2,1)}",
+                                        "bf16[1000,4096]{1,0:T(8,128)(2,1)L(1048576)}", "bf16[1000,4096]{1,0:T(8,128)(2,1)E(32)}"};
+    EchLayout layouts[G_N_ELEMENTS(texts)];
+    for (size_t i = 0; i < G_N_ELEMENTS(texts); i++)
+        layouts[i] = layout(texts[i]);
+    const EchLayout square = layout("bf16[4096,4096]{1,0:T(8,128)(2,1)}");
+    const EchBytes few[] = {1 << 20, 1 << 20, 1 << 20};
+    const uint8_t sides[2][3] = {{ECH_KERNEL_SIDE_LHS, ECH_KERNEL_SIDE_RHS, ECH_KERNEL_SIDE_LHS},
+                                 {ECH_KERNEL_SIDE_LHS, ECH_KERNEL_SIDE_RHS, ECH_KERNEL_SIDE_RHS}};
+    g_autoptr(EchKernelMemo) memo = ech_kernel_memo_new();
+    unsigned differ = 0;
+    for (unsigned round = 0; round < 2; round++) /* all are remembered in the second */
+        for (unsigned kind = 0; kind < 2; kind++) {
+            EchTime plain = 0;
+            for (unsigned change = 0; change < 20 + 2 * G_N_ELEMENTS(texts); change++) {
+                EchLayout operands[] = {layouts[0], square, square}, result = layouts[0];
+                EchKernel kernel = {.kind = kind ? ECH_KERNEL_CONTRACTION : ECH_KERNEL_STREAM,
+                                    .results = &result,
+                                    .n_results = 1,
+                                    .operands = operands,
+                                    .n_operands = 3,
+                                    .rhs = 1,
+                                    .fused = true,
+                                    .body = {.simple = 1},
+                                    .contraction = {.batch = 1, .m = 1000, .n = 4096, .k = 4096, .taps = 1, .passes = 1}};
+                bool own_tiles = true;
+                const EchKernelModel *model = &models[0];
+                switch (change) {
+                case 0: break;
+                case 1: kernel.operand_bytes = few; break;
+                case 2: kernel.result_bytes = few; break;
+                case 3: kernel.sides = sides[0]; break;
+                case 4: kernel.sides = sides[1]; break;
+                case 5: kernel.body.simple = 300; break;
+                case 6: kernel.body.transcendental = 100; break;
+                case 7: kernel.body.reduce = 2; break;
+                case 8: kernel.contraction.m = 500; break;
+                case 9: kernel.contraction.passes = 6; break;
+                case 10: kernel.contraction.lhs_transposed = true; break;
+                case 11: kernel.fused = false; break;
+                case 12: kernel.n_operands = 2; break;
+                case 13: kernel.rhs = 2; break;
+                case 14: own_tiles = false; break;
+                case 15: model = &models[1]; break;
+                case 16: kernel.body.spread = 1e5; break;
+                case 17: kernel.kind = ECH_KERNEL_COPY; break;
+                case 18:
+                    kernel.kind = ECH_KERNEL_GATHER;
+                    kernel.gathered_rows = 77;
+                    break;
+                case 19:
+                    kernel.kind = ECH_KERNEL_GATHER;
+                    kernel.gathered_rows = 7700;
+                    break;
+                default: *(change % 2 ? &operands[0] : &result) = layouts[(change - 20) / 2];
+                }
+                EchKernelCost computed = {0}, asked = {0};
+                ech_kernel_price(model, &kernel, own_tiles, &computed);
+                ech_kernel_memo_price(memo, model, &kernel, own_tiles, &asked);
+                ck_assert_msg(asked.time == computed.time && asked.vmem == computed.vmem && asked.hbm_read == computed.hbm_read && asked.macs == computed.macs,
+                              "kind %u, change %u: %" G_GINT64_FORMAT " ps, not %" G_GINT64_FORMAT, kind, change, asked.time, computed.time);
+                plain = change ? plain : computed.time;
+                differ += computed.time != plain;
+            }
+        }
+    ck_assert_uint_gt(differ, 50);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("kernel");
@@ -340,6 +418,7 @@ int main(void)
     tcase_add_test(test, cores_share_steps);
     tcase_add_test(test, relayouts);
     tcase_add_test(test, batches);
+    tcase_add_test(test, memories_do_not_mix);
     tcase_add_test(test, tables);
     suite_add_tcase(suite, test);
     return ech_test_main(suite);

@@ -86,6 +86,11 @@ START_TEST(own_reduces_read_peers)
     ck_assert(ech_own_reduce_cost(device, link, 2, 1, 16384, &few));
     EchSwitchCost nccl = ech_switch_cost(device, link, ECH_COMM_ALL_REDUCE, &(EchGroup){.size = 2, .stride = 1}, 8, 16384);
     ck_assert_int_lt(few.fixed + few.moving, nccl.fixed + nccl.moving);
+    EchLink slow = *link;
+    slow.setup = 7 * US;
+    EchSwitchCost late;
+    ck_assert(ech_own_reduce_cost(device, &slow, 8, 1, UINT64_C(1) << 20, &late));
+    ck_assert(late.fixed == one.fixed + 7 * US && late.moving == one.moving);
     EchSwitchCost kept = one;
     ck_assert(!ech_own_reduce_cost(v5e, link, 8, 1, 1000, &kept) && !ech_own_reduce_cost(device, link, 1, 1, 1000, &kept));
     ck_assert_int_eq(kept.moving, one.moving);
@@ -187,6 +192,12 @@ START_TEST(hosts_are_joined_by_a_network)
     ck_assert(fabs((double)apart.moving * 1e-12 / ((double)bytes * 7 / 8 / rate) - 1) < 1e-6);
     ck_assert(fabs((double)many.moving * 1e-12 / ((double)bytes * 63 / 64 / 8 / rate) - 1) < 1e-6);
     ck_assert_int_eq(blind.moving, near.moving);
+    /* LL sends a flag with every four bytes over the network, too; a protocol that gets all of its links sends none. */
+    g_autoptr(EchDevice) whole = ech_test_device("h100-sxm", (const char *const[]){"kernel.collective_small_share=1", "runtime.collective_bulk_ps=1e15", NULL}),
+                         half = ech_test_device("h100-sxm", (const char *const[]){"runtime.collective_bulk_ps=1e15", NULL});
+    EchSwitchCost plain = ech_switch_cost(whole, link, ECH_COMM_REDUCE_SCATTER, &far, 8, bytes),
+                  flagged = ech_switch_cost(half, link, ECH_COMM_REDUCE_SCATTER, &far, 8, bytes);
+    ck_assert(plain.between && flagged.between && llabs(flagged.moving - 2 * plain.moving) < 2);
     for (uint32_t distance = 1; distance <= 8; distance++) { /* of a ring of eight its first and last are neighbours, 7 apart */
         const EchGroup pair = {.size = 2, .stride = distance};
         ck_assert(ech_switch_cost(device, link, ECH_COMM_PERMUTE, &pair, 8, bytes).between == (distance == 8));
@@ -272,7 +283,9 @@ START_TEST(groups_lie_somewhere)
                                         "mesh['x'=4]",
                                         "mesh['x'=4] {'x':(1)2}",
                                         "mesh[=4] {'x'}",
-                                        "mesh['x'=0] {'x'}"};
+                                        "mesh['x'=0] {'x'}",
+                                        "mesh['x'=4294967296] {'x'}",
+                                        "mesh['x'=65536,'y'=65536] {'x'}"};
     for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++)
         ck_assert_msg(!ech_group_read(wrong[i], strlen(wrong[i]), &group), "%s", wrong[i]);
     ck_assert(!ech_group_parse("grid=1x1x1", 2, &group));
@@ -324,6 +337,17 @@ START_TEST(permutations_go_one_way)
         ck_assert_msg(!ech_group_read_pairs(wrong[i], strlen(wrong[i]), &group), "%s", wrong[i]);
     ck_assert(ech_group_parse("devices=16 stride=4 back", 4, &group) && group.back);
     ck_assert(ech_group_parse("devices=16 stride=4", 4, &group) && !group.back);
+}
+END_TEST
+
+/* Of 4 x 4 chips two that are three apart, across the end of a row, lie along no axis: one link from one to the other. */
+START_TEST(groups_may_lie_along_no_axis)
+{
+    const EchTorus v6e = {.ports = 4, .ring = 16};
+    const EchGroup group = {.size = 2, .devices = 16, .stride = 3};
+    EchCollectiveCost cost = ech_torus_cost(ECH_COMM_ALL_GATHER, &group, 1000, &v6e), sum = ech_torus_cost(ECH_COMM_ALL_REDUCE, &group, 1000, &v6e);
+    ck_assert(cost.ports == 1 && cost.bytes == 1000 && cost.steps == 1);
+    ck_assert(sum.ports == 1 && sum.bytes == 1000 && sum.steps == 2);
 }
 END_TEST
 
@@ -395,6 +419,7 @@ int main(void)
     tcase_add_test(tests, a_switch_adds_up);
     tcase_add_test(tests, hosts_are_joined_by_a_network);
     tcase_add_test(tests, meshes_have_a_link_for_each_other);
+    tcase_add_test(tests, groups_may_lie_along_no_axis);
     tcase_add_test(tests, nothing_to_send_costs_nothing);
     tcase_add_test(tests, open_axes_have_ends);
     tcase_add_test(tests, cores_share_their_chips_links);

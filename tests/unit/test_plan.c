@@ -6,6 +6,7 @@
 #include "sim/base/error.h"
 #include "sim/import/minimalloc.h"
 #include "sim/report/minimalloc_csv.h"
+#include "tests/support/random.h"
 #include "tests/support/support.h"
 
 #include <check.h>
@@ -281,6 +282,42 @@ START_TEST(coarse_problems_stack_and_chain)
 }
 END_TEST
 
+/* Members of a co-location share a heap, not only an offset. */
+START_TEST(groups_share_a_heap)
+{
+    const EchPlanItem items[] = {{0, 4, 10, 0, 0, 7}, {0, 4, 10, 0, 0, 7}};
+    uint64_t offsets[] = {0, 0};
+    uint32_t together[] = {1, 1}, apart[] = {0, 1}, colours[] = {0, 0};
+    EchBytes one[] = {0, 10}, two[] = {10, 10};
+    EchPlan plan = {
+        .n = 2, .offsets = offsets, .heaps = together, .n_heaps = 2, .heap_bytes = one, .heap_colours = colours, .height = 10, .lower_bound = 10, .fits = true};
+    g_autoptr(GError) error = NULL;
+    ck_assert_ok(ech_plan_check(items, 2, &plan, &error), error);
+    plan.heaps = apart;
+    plan.heap_bytes = two;
+    plan.height = 20;
+    ck_assert(!ech_plan_check(items, 2, &plan, &error));
+    ck_assert_ptr_nonnull(strstr(error->message, "must share an offset"));
+}
+END_TEST
+
+/* A search ends at its time, whose unit is the picosecond: one that took it for another would be here for quarters of an hour. */
+START_TEST(searches_end_at_their_time)
+{
+    enum { ITEMS = 2000 };
+    g_autofree EchPlanItem *items = g_new(EchPlanItem, ITEMS);
+    uint64_t draws = ech_test_seed_of(0);
+    for (size_t i = 0; i < ITEMS; i++) {
+        int64_t begin = (int64_t)(ech_test_draw(&draws) % 500);
+        items[i] = (EchPlanItem){begin, begin + 1 + (int64_t)(ech_test_draw(&draws) % 100), 1 + ech_test_draw(&draws) % 997, 0, 0, ALONE};
+    }
+    g_autoptr(EchPlan) plan = ech_plan_new("exact:time_limit=1ms", items, ITEMS, 0, NULL);
+    ck_assert(plan->out_of_time && !plan->proved_optimal && plan->height > plan->lower_bound);
+    g_autoptr(GError) error = NULL;
+    ck_assert_ok(ech_plan_check(items, ITEMS, plan, &error), error);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("plan");
@@ -291,6 +328,8 @@ int main(void)
     tcase_add_test(tests, fast_heap_joins_the_top);
     tcase_add_test(tests, groups_share_and_get_the_largest_room);
     tcase_add_test(tests, limits_open_heaps);
+    tcase_add_test(tests, groups_share_a_heap);
+    tcase_add_test(tests, searches_end_at_their_time);
     tcase_add_test(tests, fast_split_splits_once);
     tcase_add_test(tests, members_take_the_largest_room);
     tcase_add_test(tests, colours_have_their_own_heaps);

@@ -158,6 +158,15 @@ START_TEST(invariants_hold)
     expect_refusal(&f, "V1");
 
     f = fixture();
+    add_op(&f, ECH_OP_ALLOC, add_buffer(&f, "b", 64, false) + 1);
+    expect_refusal(&f, "V1");
+
+    f = fixture();
+    add_op(&f, ECH_OP_KERNEL, ECH_NONE);
+    ech_trace_builder_use(f.builder, add_buffer(&f, "b", 64, true) + 1, ECH_READ, 64, ECH_PATTERN_STREAM, ECH_KNOWN);
+    expect_refusal(&f, "V1");
+
+    f = fixture();
     add_op(&f, ECH_OP_KERNEL, ECH_NONE);
     ech_trace_builder_dep(f.builder, 0, 0);
     expect_refusal(&f, "V3");
@@ -236,6 +245,19 @@ START_TEST(invariants_hold)
     add_op(&f, ECH_OP_ALLOC, b);
     expect_refusal(&f, "V14");
 
+    /* Used by the LOOP itself, or by the op behind its body. */
+    for (EchId user = 0; user <= 3; user += 3) {
+        f = fixture();
+        b = add_buffer(&f, "b", 64, true);
+        ech_trace_builder_peek_buffer(f.builder, b)->loop = 0;
+        for (EchId i = 0; i < 4; i++) {
+            add_op(&f, i == 0 ? ECH_OP_LOOP : ECH_OP_KERNEL, i == 0 ? 2 : ECH_NONE);
+            if (i == user)
+                ech_trace_builder_use(f.builder, b, ECH_READ, 64, ECH_PATTERN_STREAM, ECH_KNOWN);
+        }
+        expect_refusal(&f, "V14");
+    }
+
     f = fixture();
     b = add_buffer(&f, "b", 64, true);
     for (unsigned i = 0; i <= ECH_MAX_ALIASES; i++) {
@@ -256,6 +278,69 @@ START_TEST(invariants_hold)
         ech_trace_builder_memory(f.builder, name);
     }
     expect_refusal(&f, "V15");
+}
+END_TEST
+
+/* As many memories, queues, parents and iterations as there may be. */
+START_TEST(most_is_not_too_many)
+{
+    Fixture f = fixture();
+    for (unsigned i = 2; i < ECH_MAX_QUEUES; i++)
+        ech_trace_builder_queue(f.builder, "q", ECH_QUEUE_COMPUTE, i);
+    for (unsigned i = 2; i < ECH_MAX_MEMORIES; i++) {
+        g_autofree char *name = g_strdup_printf("hbm:%u", i);
+        ech_trace_builder_memory(f.builder, name);
+    }
+    EchId b = add_buffer(&f, "b", 64, true);
+    for (unsigned i = 0; i < ECH_MAX_ALIASES; i++) {
+        EchId parent = b;
+        b = add_buffer(&f, "b", 64, false);
+        ech_trace_builder_peek_buffer(f.builder, b)->alias_of = parent;
+    }
+    EchId last = add_buffer(&f, "last", 64, true);
+    ech_trace_builder_peek_buffer(f.builder, last)->offset = UINT64_MAX - 1 - 64;
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchTrace) trace = ech_trace_builder_finish(f.builder, &error);
+    ech_trace_builder_free(f.builder);
+    ck_assert_ok(trace != NULL, error);
+    ck_assert_uint_eq(ech_trace_n_queues(trace), ECH_MAX_QUEUES);
+    ck_assert_uint_eq(ech_trace_n_memories(trace), ECH_MAX_MEMORIES);
+}
+END_TEST
+
+/* A hash tells traces apart by whatever they differ in. */
+START_TEST(hashes_tell_traces_apart)
+{
+    enum { CHANGES = 14 };
+    g_autoptr(EchTrace) trace = sample();
+    uint64_t hashes[CHANGES];
+    for (unsigned i = 0; i < CHANGES; i++) {
+        g_autoptr(EchTraceBuilder) b = ech_trace_builder_new_from(trace);
+        EchOp *copy = ech_trace_builder_peek_op(b, 2);
+        switch (i) {
+        case 0: break;
+        case 1: copy->bytes++; break;
+        case 2: copy->recorded.duration++; break;
+        case 3: copy->recorded.start++; break;
+        case 4: copy->bytes_origin = ECH_INFERRED; break;
+        case 5: copy->name = ech_trace_builder_string(b, "another", -1); break;
+        case 6: ech_trace_builder_peek_op(b, 3)->estimate++; break;
+        case 7: ech_trace_builder_peek_op(b, 0)->bytes++; break;
+        case 8: ech_trace_builder_peek_buffer(b, 0)->bytes++; break;
+        case 9: ech_trace_builder_peek_buffer(b, 2)->alias_offset++; break;
+        case 10: ech_trace_builder_peek_buffer(b, 2)->role = ECH_ROLE_GRADIENT; break;
+        case 11: ech_trace_builder_peek_use(b, 1)->bytes--; break;
+        case 12: ech_trace_builder_set_property(b, "module", "jit g"); break;
+        default: add_op(&(Fixture){.builder = b}, ECH_OP_MARK, ECH_NONE);
+        }
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchTrace) changed = ech_trace_builder_finish(b, &error);
+        ck_assert_ok(changed != NULL, error);
+        hashes[i] = ech_trace_hash(changed);
+        for (unsigned k = 0; k < i; k++)
+            ck_assert_msg(hashes[i] != hashes[k], "changes %u and %u", k, i);
+    }
+    ck_assert_uint_eq(hashes[0], ech_trace_hash(trace));
 }
 END_TEST
 
@@ -306,6 +391,8 @@ int main(void)
     tcase_add_test(tests, text_ends_at_zero_byte);
     tcase_add_test(tests, file_damage_is_refused);
     tcase_add_test(tests, invariants_hold);
+    tcase_add_test(tests, most_is_not_too_many);
+    tcase_add_test(tests, hashes_tell_traces_apart);
     tcase_add_test(tests, lifetimes_and_peak);
     suite_add_tcase(suite, tests);
     return ech_test_main(suite);

@@ -157,6 +157,21 @@ START_TEST(selection)
     ck_assert_ptr_nonnull(nothing);
     for (size_t i = 0; i < n; i++)
         ck_assert_uint_eq(map[i], ECH_NONE);
+    /* Of a trace with loops there is nothing to choose. */
+    EchTraceBuilder *builder = ech_trace_builder_new("test");
+    ech_trace_builder_op(builder, ech_op_init(ECH_OP_LOOP));
+    ech_trace_builder_peek_op(builder, 0)->target = 0;
+    ech_trace_builder_peek_op(builder, 0)->queue = ech_trace_builder_queue(builder, "core", ECH_QUEUE_COMPUTE, 0);
+    g_autoptr(EchTrace) looped = finish(builder);
+    static const EchSelectOptions refused[] = {{.device = 0}, {.device = ECH_NONE, .clock = true}};
+    for (size_t i = 0; i < G_N_ELEMENTS(refused); i++) {
+        ck_assert_ptr_null(ech_trace_select(looped, &refused[i], NULL, &error));
+        ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED));
+        g_clear_error(&error);
+    }
+    options = (EchSelectOptions){.device = ECH_NONE, .forget = true};
+    g_autoptr(EchTrace) forgot = ech_trace_select(looped, &options, NULL, &error);
+    ck_assert_ok(forgot != NULL, error);
 }
 END_TEST
 
