@@ -293,7 +293,7 @@ static void end_op(EchMachine *m, uint32_t queue)
     schedule(m, queue);
     if (m->progress && (m->out.executed & 1023) == 0)
         __atomic_store_n(m->progress, m->out.ops, __ATOMIC_RELAXED);
-    if (m->out.executed >= m->options->max_ops && m->options->max_ops > 0) {
+    if (m->out.executed > m->options->max_ops && m->options->max_ops > 0) {
         m->out.too_many = true;
         m->stop = true;
     }

@@ -556,7 +556,7 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
         row_clear(scratch);
     }
     bool estimate = op->estimate != ECH_TIME_NONE && op->estimate >= 0 && op->estimate_origin != ECH_ABSENT && estimate_holds(pricer->trace, reference->device);
-    bool recorded = op->recorded.duration != ECH_TIME_NONE && op->recorded.duration >= 0;
+    bool recorded = op->recorded.duration >= 0;
     bool counted = op->n_work > 0 || (roofline > 0 && !recorded);
     EchPriceSource source = ECH_PRICE_UNKNOWN;
     switch (pricer->options->kernel_time) {

@@ -191,6 +191,113 @@ static void near(EchTime got, EchTime want, uint64_t ops, EchEngine engine)
     ck_assert_msg(llabs(got - want) <= slack, "got %" G_GINT64_FORMAT ", expected %" G_GINT64_FORMAT, got, want);
 }
 
+/* A WAIT ends when the newest SIGNAL of its event before it has: not with what its queue does after that, nor with the one before. */
+START_TEST(events_release_those_who_wait)
+{
+    EchEngine engine = engines[_i];
+    if (!have(engine))
+        return;
+    Maker m = maker_new();
+    for (unsigned k = 1; k <= 2; k++) {
+        add_kernel(&m, m.core, k * 5 * MB);
+        add_target(&m, ECH_OP_SIGNAL, m.core, 3);
+        add_target(&m, ECH_OP_SIGNAL, m.core, 4);
+    }
+    add_target(&m, ECH_OP_WAIT, m.in, 3); /* from 15 us on */
+    EchId copy = add_copy(&m, m.in, m.host, m.hbm, MB);
+    add_kernel(&m, m.core, 60 * MB);
+    add_target(&m, ECH_OP_SIGNAL, m.core, 3);
+    g_autoptr(EchTrace) trace = finish(&m);
+    g_autoptr(EchDevice) device = make_device(0);
+    g_autoptr(EchRun) run = replay(trace, device, default_options(engine));
+    bool seen = false;
+    for (size_t i = 0; i < run->n_spans; i++)
+        if (run->spans[i].op == copy) {
+            near(run->spans[i].start, 15 * ECH_PS_PER_US, 9, engine);
+            seen = true;
+        }
+    ck_assert(seen);
+    near(run->makespan, 75 * ECH_PS_PER_US, 9, engine);
+    near(run->waits[ECH_WAIT_DEPENDENCY], 15 * ECH_PS_PER_US, 9, engine);
+}
+END_TEST
+
+/* What a kernel reads of the host's memory comes over the link, what it writes there goes out over it. */
+START_TEST(kernels_reach_the_host_over_its_link)
+{
+    for (int writes = 0; writes < 2; writes++) {
+        Maker m = maker_new();
+        EchId there = add_buffer(&m, m.host, 30 * MB, true);
+        add_kernel(&m, m.core, 1000);
+        ech_trace_builder_use(m.b, there, writes ? ECH_WRITE : ECH_READ, 10 * MB, ECH_PATTERN_STREAM, ECH_KNOWN);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        device->links[0].from_device = 50 * GB;
+        g_autoptr(EchRun) run = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
+        near(run->makespan, (writes ? 200 : 100) * ECH_PS_PER_US, 1, ECH_ENGINE_NATIVE);
+    }
+}
+END_TEST
+
+/* As many bytes as there are may live at once, and no more. */
+START_TEST(memory_fills_to_its_last_byte)
+{
+    for (EchBytes more = 0; more < 2; more++) {
+        Maker m = maker_new();
+        EchId a = add_buffer(&m, m.hbm, 60 * MB, true), b = add_buffer(&m, m.hbm, 40 * MB + more, false);
+        add_kernel(&m, m.core, MB);
+        ech_trace_builder_use(m.b, a, ECH_READ, 1, ECH_PATTERN_STREAM, ECH_KNOWN);
+        add_target(&m, ECH_OP_ALLOC, m.core, b);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        g_autoptr(EchRun) run = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
+        ck_assert(run->fits == (more == 0));
+        ck_assert_uint_eq(run->memories[0].peak_live, more ? 60 * MB : 100 * MB);
+        ck_assert_uint_eq(run->memories[0].peak_reserved, run->memories[0].peak_live);
+    }
+}
+END_TEST
+
+/* Spans are kept up to the number that was asked for, and the others counted. */
+START_TEST(spans_are_kept_up_to_a_number)
+{
+    for (uint64_t most = 2; most <= 4; most++) {
+        Maker m = maker_new();
+        for (int i = 0; i < 3; i++)
+            add_kernel(&m, m.core, MB);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+        options.max_spans = most;
+        g_autoptr(EchRun) run = replay(trace, device, options);
+        ck_assert_uint_eq(run->n_spans, MIN(most, 3));
+        ck_assert_uint_eq(run->spans_left_out, 3 - MIN(most, 3));
+    }
+}
+END_TEST
+
+/* Loops whose count nobody knows take the count that was asked for; those that tell theirs keep it. */
+START_TEST(unknown_loops_take_the_count_asked_for)
+{
+    static const struct {
+        EchOrigin origin;
+        uint64_t asked, trips;
+    } cases[] = {{ECH_ASSUMED, 7, 7}, {ECH_ASSUMED, 0, 3}, {ECH_KNOWN, 7, 3}, {ECH_INFERRED, 7, 3}};
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        Maker m = maker_new();
+        EchId loop = add_loop(&m, m.core, 1, 3);
+        ech_trace_builder_peek_op(m.b, loop)->bytes_origin = (uint8_t)cases[i].origin;
+        add_kernel(&m, m.core, MB);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+        options.trips = cases[i].asked;
+        g_autoptr(EchRun) run = replay(trace, device, options);
+        near(run->makespan, (EchTime)cases[i].trips * ECH_PS_PER_US, 8, ECH_ENGINE_NATIVE);
+    }
+}
+END_TEST
+
 /* An engine that comes free goes to the copy that waits, not to one that gets there in the same instant: of three of 10 us each at one engine, the second ends
  * at 20 us. */
 START_TEST(engine_in_turn)
@@ -1370,6 +1477,17 @@ START_TEST(too_many_operations_are_refused)
     g_autoptr(EchRun) run = ech_replay_run(trace, device, NULL, &options, NULL);
     ck_assert_ptr_nonnull(run);
     near(run->makespan, 7000000, 1000000, ECH_ENGINE_NATIVE);
+    /* As many as there may be are not too many: ten kernels of a loop. */
+    for (uint64_t most = 9; most <= 10; most++) {
+        Maker few = maker_new();
+        add_loop(&few, few.core, 1, 10);
+        add_kernel(&few, few.core, 7);
+        g_autoptr(EchTrace) ten = finish(&few);
+        options.skip_steady = 0;
+        options.max_ops = most;
+        g_autoptr(EchRun) all = ech_replay_run(ten, device, NULL, &options, NULL);
+        ck_assert_int_eq(all != NULL, most == 10);
+    }
 }
 END_TEST
 
@@ -1452,6 +1570,11 @@ int main(void)
     tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, serial_chain, 0, 2);
     tcase_add_loop_test(tests, engine_in_turn, 0, 2);
+    tcase_add_loop_test(tests, events_release_those_who_wait, 0, G_N_ELEMENTS(engines));
+    tcase_add_test(tests, kernels_reach_the_host_over_its_link);
+    tcase_add_test(tests, memory_fills_to_its_last_byte);
+    tcase_add_test(tests, spans_are_kept_up_to_a_number);
+    tcase_add_test(tests, unknown_loops_take_the_count_asked_for);
     tcase_add_test(tests, collectives_hold_multiprocessors);
     tcase_add_test(tests, messages_have_directions);
     tcase_add_test(tests, link_in_full_use);
