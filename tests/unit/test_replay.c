@@ -200,12 +200,12 @@ START_TEST(events_release_those_who_wait)
     Maker m = maker_new();
     for (unsigned k = 1; k <= 2; k++) {
         add_kernel(&m, m.core, k * 5 * MB);
-        add_target(&m, ECH_OP_SIGNAL, m.core, 3);
         add_target(&m, ECH_OP_SIGNAL, m.core, 4);
+        add_target(&m, ECH_OP_SIGNAL, m.core, 3);
     }
+    add_kernel(&m, m.core, 60 * MB);
     add_target(&m, ECH_OP_WAIT, m.in, 3); /* from 15 us on */
     EchId copy = add_copy(&m, m.in, m.host, m.hbm, MB);
-    add_kernel(&m, m.core, 60 * MB);
     add_target(&m, ECH_OP_SIGNAL, m.core, 3);
     g_autoptr(EchTrace) trace = finish(&m);
     g_autoptr(EchDevice) device = make_device(0);
@@ -242,7 +242,8 @@ END_TEST
 /* As many bytes as there are may live at once, and no more. */
 START_TEST(memory_fills_to_its_last_byte)
 {
-    for (EchBytes more = 0; more < 2; more++) {
+    for (EchBytes i = 0; i < 4; i++) {
+        EchBytes more = i % 2;
         Maker m = maker_new();
         EchId a = add_buffer(&m, m.hbm, 60 * MB, true), b = add_buffer(&m, m.hbm, 40 * MB + more, false);
         add_kernel(&m, m.core, MB);
@@ -250,7 +251,9 @@ START_TEST(memory_fills_to_its_last_byte)
         add_target(&m, ECH_OP_ALLOC, m.core, b);
         g_autoptr(EchTrace) trace = finish(&m);
         g_autoptr(EchDevice) device = make_device(0);
-        g_autoptr(EchRun) run = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
+        EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+        options.allocator_on = i < 2; /* or by counting alone */
+        g_autoptr(EchRun) run = replay(trace, device, options);
         ck_assert(run->fits == (more == 0));
         ck_assert_uint_eq(run->memories[0].peak_live, more ? 60 * MB : 100 * MB);
         ck_assert_uint_eq(run->memories[0].peak_reserved, run->memories[0].peak_live);
@@ -456,11 +459,21 @@ START_TEST(reads_and_writes_have_their_rates)
         if (cases[i].written)
             ech_trace_builder_use(m.b, to, ECH_WRITE, cases[i].written, ECH_PATTERN_STREAM, ECH_KNOWN);
         g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchTraceBuilder) turned = ech_trace_builder_new_from(trace);
         g_autoptr(EchDevice) device = make_device(0);
         device->memories[0].write = 500 * GB;
         device->memories[0].both = cases[i].both;
         g_autoptr(EchRun) run = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
         near(run->makespan, cases[i].us * ECH_PS_PER_US, 1, ECH_ENGINE_NATIVE);
+        /* The other way round, too. */
+        device->memories[0].read = 500 * GB;
+        device->memories[0].write = 1000 * GB;
+        EchUse *uses = ech_trace_builder_peek_use(turned, 0);
+        for (size_t u = 0; u < ech_trace_n_uses(trace); u++)
+            uses[u].access = uses[u].access == ECH_READ ? ECH_WRITE : ECH_READ;
+        g_autoptr(EchTrace) back = ech_trace_builder_finish(turned, NULL);
+        g_autoptr(EchRun) same = replay(back, device, default_options(ECH_ENGINE_NATIVE));
+        near(same->makespan, cases[i].us * ECH_PS_PER_US, 1, ECH_ENGINE_NATIVE);
     }
 }
 END_TEST
@@ -1292,19 +1305,24 @@ END_TEST
 /* A host that asks for one thing after another frees nothing while it waits for memory: only what it let go before may still come. */
 START_TEST(a_waiting_host_frees_nothing)
 {
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 8; i++) {
         bool host = i & 1, freed_before = i & 2;
         Maker m = maker_new();
+        EchId holder = i & 4 ? m.out : m.core;
         if (host)
             ech_trace_builder_set_property(m.b, "time_zero_ps", "0");
         EchId a = add_buffer(&m, m.hbm, 60 * MB, false), b = add_buffer(&m, m.hbm, 60 * MB, false), wanted = ECH_NONE;
-        add_target(&m, ECH_OP_ALLOC, m.core, a);
-        add_kernel(&m, m.core, 5 * MB);
-        if (!freed_before)
+        EchId first = add_target(&m, ECH_OP_ALLOC, holder, a);
+        add_kernel(&m, holder, 5 * MB);
+        if (!freed_before) {
             wanted = add_target(&m, ECH_OP_ALLOC, m.in, b);
-        add_target(&m, ECH_OP_FREE, m.core, a);
-        if (freed_before)
+            ech_trace_builder_dep(m.b, first, 0);
+        }
+        add_target(&m, ECH_OP_FREE, holder, a);
+        if (freed_before) {
             add_target(&m, ECH_OP_ALLOC, m.in, b);
+            ech_trace_builder_dep(m.b, first, 0);
+        }
         g_autoptr(EchTrace) trace = finish(&m);
         g_autoptr(EchDevice) device = make_device(0);
         g_autoptr(EchRun) run = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
