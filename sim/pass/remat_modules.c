@@ -7,7 +7,7 @@
 
 static bool is_backward(const EchSurvey *s, EchId op)
 {
-    return s->ops[op].stack != ECH_NONE && strstr(ech_trace_string(s->t, s->ops[op].stack), "autograd::engine::evaluate_function");
+    return strstr(ech_trace_string(s->t, s->ops[op].stack), "autograd::engine::evaluate_function") != NULL;
 }
 
 /* The outermost module that an op stands in, or that its node of a backward pass is of, and that fits @pattern: its line in the op's stack, of @ret_n bytes;
@@ -15,7 +15,7 @@ static bool is_backward(const EchSurvey *s, EchId op)
 static const char *module_of(const EchSurvey *s, EchId op, const char *pattern, size_t *ret_n)
 {
     static const char before[] = "nn.Module: ";
-    const char *stack = s->ops[op].stack != ECH_NONE ? ech_trace_string(s->t, s->ops[op].stack) : "", *found = NULL;
+    const char *stack = ech_trace_string(s->t, s->ops[op].stack), *found = NULL;
     for (const char *at = strstr(stack, before); at; at = strstr(at + 1, before)) {
         size_t n = strcspn(at, "\n"), name = strcspn(at + strlen(before), " \n");
         g_autofree char *path = g_strndup(at + strlen(before), name);
@@ -33,7 +33,7 @@ static bool is_result(const EchRemat *r, const EchRematArray *a, const char *mod
     const EchSurvey *s = r->s;
     for (uint32_t u = r->users.first[a->buffer]; u < r->users.first[a->buffer + 1]; u++) {
         EchId op = r->users.op[u];
-        const char *stack = s->ops[op].stack != ECH_NONE ? ech_trace_string(s->t, s->ops[op].stack) : "";
+        const char *stack = ech_trace_string(s->t, s->ops[op].stack);
         const char *at = is_backward(s, op) ? module : stack;
         for (; at && at != module; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL)
             if (strncmp(at, module, n) == 0 && (at[n] == '\n' || at[n] == '\0'))

@@ -70,6 +70,31 @@ START_TEST(test_faster_memory)
 }
 END_TEST
 
+/* Waits are told where they changed by more than a tenth of the run; a run that stopped where it did not fit tells no times. */
+START_TEST(test_waits)
+{
+    g_autofree char *a = replaced(base_run, "'provenance'", "'waits': {'link': 50000000, 'space': 500000000, 'compute': 7}, 'provenance'");
+    g_autofree char *later = replaced(base_run, "'makespan_ps': 1000000000", "'makespan_ps': 1200000000");
+    g_autofree char *b = replaced(later, "'provenance'", "'waits': {'link': 250000000, 'memory_port': 120000000, 'space': 100000000}, 'provenance'");
+    const char *const wanted[] = {"Operations wait 200 us longer for other transfers on their link (summed over all of them).",
+                                  "Operations wait 400 us less for memory to come free (summed over all of them).", NULL};
+    check_sentences(a, b, wanted);
+    g_autofree char *a_json = json(a), *b_json = json(b), *stopped = replaced(b_json, "\"completed\": true", "\"completed\": false");
+    g_autoptr(JsonParser) pa = NULL, pb = NULL, ps = NULL;
+    JsonObject *first = parse(&pa, a_json), *second = parse(&pb, b_json), *stops = parse(&ps, stopped);
+    g_autoptr(GPtrArray) whole = ech_explain_change(first, second);
+    unsigned waits = 0;
+    for (guint i = 0; i < whole->len; i++)
+        waits += strstr(whole->pdata[i], "Operations wait") != NULL;
+    ck_assert_uint_eq(waits, 2);
+    for (unsigned way = 0; way < 2; way++) {
+        g_autoptr(GPtrArray) sentences = way ? ech_explain_change(first, stops) : ech_explain_change(stops, first);
+        for (guint i = 0; i < sentences->len; i++)
+            ck_assert_msg(!strstr(sentences->pdata[i], "critical path"), "%s", (const char *)sentences->pdata[i]);
+    }
+}
+END_TEST
+
 START_TEST(test_does_not_fit)
 {
     g_autofree char *b1 = replaced(base_run, "'fits': true", "'fits': false");
@@ -231,6 +256,7 @@ int main(void)
     tcase_add_test(tests, test_same);
     tcase_add_test(tests, test_faster_memory);
     tcase_add_test(tests, test_does_not_fit);
+    tcase_add_test(tests, test_waits);
     tcase_add_test(tests, test_offload_that_costs);
     tcase_add_test(tests, test_nothing_is_read_that_is_not_there);
     tcase_add_test(tests, test_steps);

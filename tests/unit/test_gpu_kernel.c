@@ -744,24 +744,28 @@ START_TEST(launched_elsewhere)
     static const char amds[] = "Cijk_Ailk_Bljk_BBS_BH_MT64x224x64_MI16x16x1";
     static const struct {
         const char *name, *launch;
-        bool narrow, lanes;
+        unsigned alignment;
+        bool lanes;
     } rows[] = {
-        {amds, "grid=100x1x1 block=256x1x1 product=1x4096x4096x1024 operand_bytes=2", false, false},
-        {amds, "grid=100x1x1 block=256x1x1 product=16x5185x5185x64 operand_bytes=2", true, false},
-        {"cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_64x6_tn_align8", "grid=64x64x1 block=128x1x1 product=1x4096x4096x1024 operand_bytes=2", false,
-         true},
+        {amds, "grid=100x1x1 block=256x1x1 product=1x4096x4096x1024 operand_bytes=2", 8, false},
+        {amds, "grid=100x1x1 block=256x1x1 product=16x5185x5185x64 operand_bytes=2", 1, false},
+        {amds, "grid=100x1x1 block=256x1x1 product=16x5182x5182x64 operand_bytes=2", 2, false},
+        {amds, "grid=100x1x1 block=256x1x1 product=16x5180x5180x64 operand_bytes=2", 4, false},
+        {amds, "grid=100x1x1 block=256x1x1 product=16x5180x64x5185 operand_bytes=2", 4, false},
+        {"cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_64x6_tn_align8", "grid=64x64x1 block=128x1x1 product=1x4096x4096x1024 operand_bytes=2", 8, true},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
         EchGpuKernel kernel = {.read = 1 << 24, .written = 1 << 25, .dtype = "bf16"};
         ech_gpu_name(rows[i].name, &kernel.name);
         ck_assert(ech_gpu_launch_parse(rows[i].launch, &kernel.launch));
-        const EchDevice *from = i < 2 ? mi300 : h100, *to = i < 2 ? h100 : t4;
+        const EchDevice *from = rows[i].lanes ? h100 : mi300, *to = rows[i].lanes ? t4 : h100;
         bool lanes = false;
         ech_gpu_kernel_elsewhere(&kernel, from, to, &lanes);
         ck_assert(lanes == rows[i].lanes);
         ck_assert_uint_eq(kernel.name.tile_m, 0);
         ck_assert_uint_eq(ech_gpu_blocks(&kernel.launch), 0);
-        ck_assert(rows[i].narrow == (kernel.name.alignment == 1 && kernel.name.arithmetic == ECH_GPU_MMA));
+        ck_assert_uint_eq(kernel.name.alignment, rows[i].alignment);
+        ck_assert(rows[i].lanes || (rows[i].alignment < 8) == (kernel.name.arithmetic == ECH_GPU_MMA));
         ck_assert(rows[i].lanes == (kernel.name.arithmetic == ECH_GPU_FMA));
         EchGpuCost cost, asked;
         ck_assert(ech_gpu_kernel_price(to, &kernel, &cost));
@@ -786,6 +790,30 @@ START_TEST(launched_elsewhere)
 }
 END_TEST
 
+/* Products of f32 by tensor cores go at the rate of tf32, not of lanes (156 and 19.5 TFLOP/s of an A100). */
+START_TEST(products_in_tf32)
+{
+    g_autoptr(EchDevice) device = ech_device_load("a100-80", NULL, NULL);
+    static const char *const kernels[] = {"sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_stage3_warpsize2x2x1_tensor16x8x8_x",
+                                          "ampere_sgemm_128x128_tn"};
+    static const double peaks[] = {156e12, 19.5e12};
+    for (size_t i = 0; i < G_N_ELEMENTS(kernels); i++)
+        for (int typed = 0; typed < 2; typed++) {
+            const double side = 8192;
+            EchGpuKernel kernel = {.launch = {.batch = 1, .m = 8192, .n = 8192, .k = 8192, .operand_bytes = 4},
+                                   .read = UINT64_C(8) << 26,
+                                   .written = UINT64_C(4) << 26,
+                                   .dtype = typed ? "f32" : NULL};
+            ech_gpu_name(kernels[i], &kernel.name);
+            ck_assert_int_eq(kernel.name.tf32, i == 0);
+            EchGpuCost cost;
+            ck_assert(ech_gpu_kernel_price(device, &kernel, &cost));
+            double least = 2 * side * side * side / peaks[i], took = (double)cost.time * 1e-12;
+            ck_assert_msg(took > least && took < 1.5 * least, "%s: %g s, at the peak %g", kernels[i], took, least);
+        }
+}
+END_TEST
+
 /* Rows that fit in a tile are one kernel; a longer one takes passes over memory that grow as the square of what is beyond. */
 START_TEST(bitonic_passes)
 {
@@ -795,6 +823,16 @@ START_TEST(bitonic_passes)
     ck_assert_int_eq(library_cost(device, "rows=1x8192 operand_bytes=4 class=sort").launch, 3 * start);
     ck_assert_int_eq(library_cost(device, "rows=1x131072 operand_bytes=4 class=sort").launch, 21 * start);
     ck_assert_int_eq(library_cost(device, "rows=1x4096 operand_bytes=16 class=sort").launch, 3 * start); /* 48 KiB hold 2048 of 16 bytes */
+    /* Of as many elements, 2^k cost k (k + 1) / 2 steps (Batcher, 1968). */
+    static const char *const sorts[] = {"rows=262144x64 operand_bytes=4 class=sort", "rows=4096x4096 operand_bytes=4 class=sort",
+                                        "rows=2048x8192 operand_bytes=4 class=sort"};
+    static const double steps[] = {21, 78, 91};
+    for (size_t i = 1; i < G_N_ELEMENTS(sorts); i++)
+        ck_assert_double_eq_tol((double)library_cost(device, sorts[i]).compute / (double)library_cost(device, sorts[0]).compute, steps[i] / steps[0], 1e-3);
+    /* A transform's passes are a kernel each. */
+    EchGpuCost one = library_cost(device, "elements=1048576 operand_bytes=8 class=fft instructions=20 passes=1"),
+               three = library_cost(device, "elements=1048576 operand_bytes=8 class=fft instructions=20 passes=3");
+    ck_assert(one.launch == start && three.launch == 3 * start && three.latency == 3 * one.latency);
     EchGpuKernel kernel = {.read = 1, .written = 1};
     EchGpuCost cost;
     ck_assert(ech_gpu_launch_parse("rows=5x100 operand_bytes=4 class=sort routine=radix", &kernel.launch)); /* no key that cub sorts */
@@ -861,6 +899,7 @@ int main(void)
     tcase_add_test(tcase, operators);
     tcase_add_loop_test(tcase, library_calls, 0, G_N_ELEMENTS(library));
     tcase_add_test(tcase, bitonic_passes);
+    tcase_add_test(tcase, products_in_tf32);
     tcase_add_test(tcase, operands_across_k);
     tcase_add_test(tcase, amd);
     tcase_add_test(tcase, unaligned_products);

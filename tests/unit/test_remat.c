@@ -134,6 +134,69 @@ START_TEST(chain)
 }
 END_TEST
 
+/* As @from is read and @to written, where PyTorch says @where. */
+static void run_in(EchTraceBuilder *b, const char *where, EchTime time, EchId from, EchId to, EchBytes bytes)
+{
+    make(b, ECH_WORK_MATRIX, time, from, to, bytes);
+    ech_trace_builder_peek_op(b, (EchId)ech_trace_builder_n_ops(b) - 1)->stack = ech_trace_builder_string(b, where, -1);
+}
+
+/* torch.utils.checkpoint around each of two layers: what they are given, which autograd would not keep, stays until their gradients are done and no longer,
+ * what they make but their results is made again. What another module makes stays. */
+START_TEST(modules_of_pytorch)
+{
+    enum { LAYERS = 2 };
+    const EchBytes half = GB / 2;
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId weights = ech_test_buffer(b, "weights", GB, ECH_ROLE_PARAMETER, true), x[LAYERS + 1], made[LAYERS], gradient[LAYERS + 1];
+    for (unsigned k = 0; k <= LAYERS; k++) {
+        x[k] = ech_test_buffer(b, "x", half, ECH_ROLE_ACTIVATION, false);
+        gradient[k] = ech_test_buffer(b, "gradient", half, ECH_ROLE_TEMPORARY, false);
+    }
+    for (unsigned k = 0; k < LAYERS; k++)
+        made[k] = ech_test_buffer(b, "made", 4 * half, ECH_ROLE_ACTIVATION, false);
+    static const char *const layers[] = {"nn.Module: layers.0 Block\nmain", "nn.Module: layers.1 Block\nmain"};
+    (void)ech_test_put(b, ECH_OP_ALLOC, x[0]);
+    run_in(b, "nn.Module: embedding Embedding\nmain", 50 * ms, weights, x[0], half);
+    for (unsigned k = 0; k < LAYERS; k++) {
+        (void)ech_test_put(b, ECH_OP_ALLOC, made[k]);
+        run_in(b, layers[k], (k + 7) * 100 * ms, x[k], made[k], half);
+        (void)ech_test_put(b, ECH_OP_FREE, x[k]);
+        (void)ech_test_put(b, ECH_OP_ALLOC, x[k + 1]);
+        run_in(b, layers[k], 50 * ms, made[k], x[k + 1], half);
+    }
+    (void)ech_test_put(b, ECH_OP_ALLOC, gradient[LAYERS]);
+    run_in(b, "loss\nmain", 50 * ms, x[LAYERS], gradient[LAYERS], half);
+    (void)ech_test_put(b, ECH_OP_FREE, x[LAYERS]);
+    for (unsigned k = LAYERS; k-- > 0;) {
+        g_autofree char *where = g_strdup_printf("autograd::engine::evaluate_function: MulBackward0\n%s", layers[k]);
+        (void)ech_test_put(b, ECH_OP_ALLOC, gradient[k]);
+        run_in(b, where, 50 * ms, gradient[k + 1], gradient[k], half);
+        ech_trace_builder_use(b, made[k], ECH_READ, half, ECH_PATTERN_STREAM, ECH_KNOWN);
+        (void)ech_test_put(b, ECH_OP_FREE, made[k]);
+        (void)ech_test_put(b, ECH_OP_FREE, gradient[k + 1]);
+    }
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    g_autoptr(EchRun) before = ech_test_replay(in, device);
+    ck_assert_uint_eq(ech_test_peak(before, "hbm"), 12 * half); /* weights, both that were made, the last result and its gradient */
+    static const struct {
+        const char *spec;
+        EchTime more;
+        EchBytes halves;
+    } cases[] = {
+        {"remat:modules=layers.*", 1500, 10}, {"remat:modules=layers.1", 800, 13}, {"remat:modules=layers.0", 700, 9}, {"remat:modules=embedding", 0, 12}};
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autoptr(EchDiag) diag = ech_diag_new();
+        g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, (const char *const[]){cases[i].spec, NULL});
+        g_autoptr(EchRun) run = ech_test_replay(out, device);
+        ck_assert_msg(llabs(run->makespan - before->makespan - cases[i].more * ms) <= 10, "%s: %" G_GINT64_FORMAT " ps more", cases[i].spec,
+                      run->makespan - before->makespan);
+        ck_assert_msg(ech_test_peak(run, "hbm") == cases[i].halves * half, "%s: %" G_GUINT64_FORMAT, cases[i].spec, ech_test_peak(run, "hbm"));
+    }
+}
+END_TEST
+
 /* An array whose halves two kernels make, one after the other: both run again, in one place. Where it is read in between, what the first made is not known. */
 START_TEST(halves)
 {
@@ -626,6 +689,7 @@ int main(void)
     tcase_add_loop_test(tcase, between_uses, 0, G_N_ELEMENTS(on_kept));
     tcase_add_test(tcase, chain);
     tcase_add_loop_test(tcase, halves, 0, 2);
+    tcase_add_test(tcase, modules_of_pytorch);
     tcase_add_loop_test(tcase, stays_longer, 0, 2);
     tcase_add_loop_test(tcase, fewer_bytes, 0, G_N_ELEMENTS(estimated));
     tcase_add_test(tcase, fused);

@@ -222,6 +222,55 @@ START_TEST(what_is_received_waits_for_what_is_sent)
 }
 END_TEST
 
+static EchTime within(const EchRankTimes *rank, int state, EchTime from, EchTime to)
+{
+    EchTime sum = 0;
+    for (size_t s = 0; s < rank->n_stretches; s++)
+        if ((int)rank->stretches[s].state == state)
+            sum += MAX(MIN(rank->stretches[s].end, to) - MAX(rank->stretches[s].start, from), 0);
+    return sum;
+}
+
+/* What the page draws: each rank's stretches, or, of more than @most, what it does for most of each part of the time. */
+static void check_drawn(const EchRanks *ranks, size_t most)
+{
+    g_autoptr(GString) text = ech_report_ranks_details(ranks, most);
+    g_autoptr(JsonParser) parser = json_parser_new();
+    GError *error = NULL;
+    ck_assert_ok(json_parser_load_from_data(parser, text->str, (gssize)text->len, &error), error);
+    JsonObject *root = json_node_get_object(json_parser_get_root(parser));
+    EchTime end = json_object_get_int_member(root, "makespan");
+    for (guint i = 0; i < ranks->n; i++) {
+        const EchRankTimes *rank = &ranks->ranks[i];
+        EchTime own = ranks->reports[i].run->makespan;
+        ck_assert_int_le(own, end);
+        JsonArray *drawn = json_array_get_array_element(json_object_get_array_member(root, "ranks"), i);
+        guint n = json_array_get_length(drawn);
+        ck_assert_uint_ge(n, 2);
+        for (guint k = 0; k < n; k++) {
+            JsonArray *one = json_array_get_array_element(drawn, k);
+            EchTime start = json_array_get_int_element(one, 0),
+                    next = k + 1 < n ? json_array_get_int_element(json_array_get_array_element(drawn, k + 1), 0) : own;
+            int state = (int)json_array_get_int_element(one, 1);
+            if (k + 1 == n) {
+                ck_assert(start == own && state == ECH_N_RANK_STATES);
+                continue;
+            }
+            ck_assert(k > 0 || start == 0);
+            ck_assert_int_gt(next, start);
+            if (rank->n_stretches <= most) {
+                ck_assert_int_eq(within(rank, state, start, next), next - start);
+                continue;
+            }
+            for (size_t bin = 0; bin < most; bin++) {
+                EchTime from = end * (EchTime)bin / (EchTime)most, to = end * (EchTime)(bin + 1) / (EchTime)most;
+                for (int s = 0; s < ECH_N_RANK_STATES && start <= from + 1 && from + 1 < next; s++)
+                    ck_assert_int_ge(within(rank, state, from, to) + 2, within(rank, s, from, to));
+            }
+        }
+    }
+}
+
 /* Of three, the first waits 2000 for the last, of which that one runs kernels all the time; the second 1000. What is told adds up. */
 START_TEST(who_waits_for_whom)
 {
@@ -258,6 +307,9 @@ START_TEST(who_waits_for_whom)
         near(rank->times[ECH_RANK_KERNELS], 1500 + 1000 * (EchTime)i, 2);
         near(rank->times[ECH_RANK_WAITS], 2000 - 1000 * (EchTime)i, 2);
     }
+    check_drawn(ranks, 100);
+    check_drawn(ranks, 1);
+    check_drawn(ranks, 2);
     size_t n_shares;
     EchShare *shares = ech_report_critical_path(&reports[0], &n_shares);
     EchTime all = 0, waited = 0;

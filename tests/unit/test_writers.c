@@ -486,6 +486,45 @@ static EchTrace *odd_trace(void)
     return trace;
 }
 
+/* What a recording tells as a run: it ends with the last of its operations, and what changes in one instant is one point. */
+START_TEST(recorded_runs)
+{
+    g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("test");
+    EchId queue = ech_trace_builder_queue(b, "q", ECH_QUEUE_COMPUTE, 0), buffers[2];
+    for (int i = 0; i < 2; i++) {
+        EchBuffer buffer = ech_buffer_init();
+        buffer.memory = ech_trace_builder_memory(b, "hbm");
+        buffer.bytes = 100 + 50 * (EchBytes)i;
+        buffers[i] = ech_trace_builder_buffer(b, buffer);
+    }
+    /* Microseconds: a kernel from 10 to 40, in it one buffer from 12 to 20, when the other begins, and a kernel from 30 to 35. */
+    static const struct {
+        EchOpKind kind;
+        int buffer;
+        EchTime start, duration;
+    } rows[] = {{ECH_OP_KERNEL, -1, 10, 30}, {ECH_OP_ALLOC, 0, 12, 0}, {ECH_OP_FREE, 0, 20, 0}, {ECH_OP_ALLOC, 1, 20, 0}, {ECH_OP_KERNEL, -1, 30, 5}};
+    for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
+        EchOp op = ech_op_init(rows[i].kind);
+        op.queue = queue;
+        op.target = rows[i].buffer < 0 ? ECH_NONE : buffers[rows[i].buffer];
+        op.recorded = (EchRecorded){rows[i].start * ECH_PS_PER_US, rows[i].duration * ECH_PS_PER_US};
+        ech_trace_builder_op(b, op);
+    }
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchTrace) trace = ech_trace_builder_finish(b, &error);
+    ck_assert_ok(trace != NULL, error);
+    g_autoptr(EchRun) run = ech_recorded_run(trace);
+    ck_assert_int_eq(run->makespan, 30 * ECH_PS_PER_US);
+    ck_assert_uint_eq(run->n_spans, 2);
+    ck_assert(run->spans[0].end == 25 * ECH_PS_PER_US && run->spans[1].end == 30 * ECH_PS_PER_US); /* in order of their ends */
+    const EchMemoryRun *memory = &run->memories[0];
+    ck_assert(memory->peak_live == 150 && memory->peak_at == 10 * ECH_PS_PER_US && memory->end_live == 150);
+    ck_assert_uint_eq(memory->n_series, 2);
+    ck_assert(memory->series[0].time == 2 * ECH_PS_PER_US && memory->series[0].live == 100);
+    ck_assert(memory->series[1].time == 10 * ECH_PS_PER_US && memory->series[1].live == 150);
+}
+END_TEST
+
 START_TEST(odd_timelines)
 {
     g_autoptr(EchTrace) trace = odd_trace();
@@ -740,6 +779,7 @@ int main(void)
     tcase_set_timeout(cases, 60);
     tcase_add_loop_test(cases, recorded_timelines, 0, G_N_ELEMENTS(captures));
     tcase_add_test(cases, odd_timelines);
+    tcase_add_test(cases, recorded_runs);
     tcase_add_test(cases, simulated_timelines);
     tcase_add_test(cases, ranks_on_one_timeline);
     tcase_add_test(cases, failures_are_drawn);
