@@ -346,6 +346,46 @@ static bool in_narrow_tiles(const EchGpuChip *chip, const EchGpuKernel *kernel)
            MAX(launch->m, launch->n) > 1;
 }
 
+/* Trips of a block that adds its part of a column to that of the block before: it sees that one's lock, reads the sums, and its own are there before it opens
+ * the next one's (vLLM, csrc/quantization/marlin/marlin_template.h: barrier_acquire, global_reduce_fp32, barrier_release). */
+#define STRIPE_TRIPS 3.0
+/* Before 2025: of mma's rate what its products reach, and then lane slots for a weight that is widened, for each tile of rows anew: from 32 and 64 rows on an
+ * A100 of 40 GB (four products of Llama 13B together, vllm-project/vllm pull request 2497: 183.5 and 291 us; the card is not named, its products in f16 are
+ * this one's within 1 per cent). Since then both go on at once. */
+#define STRIPE_SHARE 0.61
+#define WIDEN_SLOTS 3.6
+
+/* Marlin (arXiv 2408.11743): as many blocks as the chip holds, each an equal share of all tiles, going along k and then to the next column. So a column's parts
+ * lie in several blocks where columns are few, and these wait for one another. Weights are widened in registers, beside the products. */
+static void price_striped(const EchGpuChip *chip, const EchGpuKernel *kernel, const char *dtype, EchGpuCost *ret)
+{
+    const EchGpuLaunch *l = &kernel->launch;
+    const EchGpuName *name = &kernel->name;
+    double blocks = MAX((double)ech_gpu_blocks(l), 1), deep = ceil((double)l->k / name->tile_k),
+           columns = ceil((double)l->n / name->tile_n) * ceil((double)l->m / name->tile_m) * MAX((double)l->batch, 1), each = ceil(deep * columns / blocks);
+    double parts = MIN(ceil(deep / each) + (fmod(deep, each) > 0 && each < deep ? 1 : 0), blocks);
+    Tile tile = {.m = name->tile_m, .n = name->tile_n, .k = name->tile_k, .arithmetic = ECH_GPU_MMA};
+    bool older = name->striped == 1;
+    double peak = (double)ech_unit_peak(chip->matrix, dtype) / 2 / chip->sms * ech_device_number(chip->device, "kernel.mma_share", 1) * chip->held,
+           products = name->tile_m / (older ? peak * STRIPE_SHARE : tile_rate(chip, &tile, dtype)), widened = WIDEN_SLOTS / (chip->lanes * chip->clock);
+    double bytes = (double)kernel->read + (double)kernel->written, used = MIN(blocks, chip->sms),
+           compute = deep * columns / used * name->tile_n * name->tile_k * (older ? products + widened : MAX(products, widened)),
+           memory = ech_gpu_memory_seconds(chip, (double)kernel->read, (double)kernel->written, blocks),
+           latency = PIPELINE_SETUP + (2 + (parts - 1) * STRIPE_TRIPS) * chip->trip, stream = each / MAX(name->stages, 1) * chip->trip;
+    *ret = (EchGpuCost){.latency = ech_gpu_time(latency),
+                        .compute = ech_gpu_time(compute),
+                        .memory = ech_gpu_time(memory),
+                        .bytes = to_count(bytes),
+                        .tile_m = name->tile_m,
+                        .tile_n = name->tile_n,
+                        .tiles = to_count(deep * columns),
+                        .waves = to_count(each),
+                        .wave_efficiency = deep * columns / (each * blocks),
+                        .resident = (uint32_t)ceil(blocks / chip->sms),
+                        .bound = memory >= compute ? ECH_GPU_BY_MEMORY : ECH_GPU_BY_MATRIX};
+    finish(ret, chip, latency + MAX(stream, MAX(compute, memory)));
+}
+
 static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
 {
     const EchGpuLaunch *launch = &kernel->launch;
@@ -366,6 +406,10 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
         return false;
     double bytes = (double)kernel->read + (double)kernel->written;
     uint32_t threads = ech_gpu_threads(launch);
+    if (name->striped) {
+        price_striped(chip, kernel, dtype, ret);
+        return true;
+    }
     /* A chip without such an instruction has none of its own number for it: older tensor cores do the same work. */
     if (arithmetic == ECH_GPU_WGMMA && !ech_device_has_number(chip->device, "kernel.wgmma_share"))
         arithmetic = ECH_GPU_MMA;

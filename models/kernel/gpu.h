@@ -79,6 +79,8 @@ typedef struct {
     uint8_t stages;          /**< Products: tiles of k in flight. */
     uint16_t tile_m, tile_n; /**< Products: output a block makes at once; the kernel may have the two sides swapped (column-major libraries). */
     uint16_t tile_k;         /**< Products: k of a stage. */
+    /** Products: Marlin's. Each block takes an equal share of all tiles, k first; a column's parts are added up one after another. 2: since 2025. */
+    uint8_t striped;
     bool backward, tf32;     /**< tf32: tensor cores on f32. */
     uint8_t arrays;          /**< Element-wise: arrays read and written, the first of them written. */
     uint8_t element_bytes;   /**< Of the widest type named. */

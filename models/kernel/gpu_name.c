@@ -49,6 +49,8 @@ static const struct {
     const char *part;
     EchGpuClass kind;
 } classes[] = {
+    {"marlin_repack", ECH_GPU_RELAYOUT}, /* once, when a model is loaded */
+    {"prepack_b_kernel", ECH_GPU_RELAYOUT},
     {"splitkreduce", ECH_GPU_SPLIT_REDUCE},
     {"split_k_reduce", ECH_GPU_SPLIT_REDUCE},
     {"splitk_reduce", ECH_GPU_SPLIT_REDUCE},
@@ -129,6 +131,10 @@ static const struct {
     {"applyrotary", ECH_GPU_STRIDED},
     {"qknorm", ECH_GPU_NORM},
     {"per_token_quant", ECH_GPU_NORM},
+    {"per_token_group_quant", ECH_GPU_NORM},
+    {"scaled_fp8_quant", ECH_GPU_NORM},
+    {"scaled_int8_quant", ECH_GPU_NORM},
+    {"per_block_quant", ECH_GPU_NORM},
     {"act_and_mul", ECH_GPU_ELEMENTWISE},
     {"rotary_embedding", ECH_GPU_STRIDED},
     {"embedding_kernel", ECH_GPU_GATHER},
@@ -170,6 +176,8 @@ static const struct {
     {"triton_mm", ECH_GPU_PRODUCT},
     {"fused_moe_kernel", ECH_GPU_PRODUCT},
     {"triton_tem_fused_mm", ECH_GPU_PRODUCT},
+    {"marlin<", ECH_GPU_PRODUCT}, /* weights of 4 and 8 bits */
+    {"block_scaled_mm", ECH_GPU_PRODUCT},
     {"triton_red_", ECH_GPU_REDUCE}, /* named after all that is fused into them, collectives before them, too */
     {"triton_per_", ECH_GPU_REDUCE},
     {"triton_poi_", ECH_GPU_ELEMENTWISE},
@@ -304,12 +312,61 @@ static void read_tensile(const char *text, EchGpuName *ret)
     }
 }
 
+static unsigned number_after(const char *at)
+{
+    unsigned value = 0;
+    while (*at == ' ')
+        at++;
+    for (; g_ascii_isdigit(*at) && value < 100000; at++)
+        value = value * 10 + (unsigned)(*at - '0');
+    return value;
+}
+
+/* What stands before the bracket that closes the one at @open; NULL where none does. */
+static const char *closing(const char *open)
+{
+    int depth = 0;
+    for (const char *at = open; *at; at++) {
+        depth += *at == '<';
+        depth -= *at == '>';
+        if (depth == 0)
+            return at;
+    }
+    return NULL;
+}
+
+/* "marlin::marlin<4503599629483016l, 4503599644147720l, ..., 256, 1, 8, 8, true, 4, 8, false>", before "marlin<half, 4503599644147720l, 256, 1, 8, 8, ...":
+ * types as long numbers, threads, blocks of 16 of m, n and k, and, behind what else is so, how many tiles are in flight. */
+static bool read_marlin(const char *text, EchGpuName *ret)
+{
+    const char *at = strstr(text, "marlin<"), *end = at ? closing(at + 6) : NULL;
+    unsigned values[4] = {0}, n = 0;
+    for (at = end ? at + 7 : NULL; at && at < end && n < 4;) {
+        unsigned value = number_after(at);
+        if (n > 0 || value == 128 || value == 256)
+            values[n++] = value;
+        at = strchr(at, ',');
+        at = at ? at + 1 : NULL;
+    }
+    if (n < 4 || !is_side(16 * values[2]) || !is_side(16 * values[3]) || values[1] > 8)
+        return false;
+    ret->arithmetic = ECH_GPU_MMA;
+    ret->striped = at && (strncmp(at, " true", 5) == 0 || strncmp(at, " false", 6) == 0) ? 2 : 1;
+    ret->tile_m = (uint16_t)(at && strncmp(at, " true", 5) == 0 && values[1] == 1 ? 8 : 16 * MAX(values[1], 1u));
+    ret->tile_n = (uint16_t)(16 * values[2]);
+    ret->tile_k = (uint16_t)(16 * values[3]);
+    ret->stages = 4;
+    return true;
+}
+
 static void read_product(const char *text, EchGpuName *ret)
 {
     if (g_str_has_prefix(text, "cijk_")) {
         read_tensile(text, ret);
         return;
     }
+    if (read_marlin(text, ret))
+        return;
     read_tile(text, ret);
     bool tensor = strstr(text, "tensorop") || strstr(text, "s884") || strstr(text, "s1688") || strstr(text, "s16816") || strstr(text, "s161616") ||
                   strstr(text, "i8816") || strstr(text, "i16832") || strstr(text, "h884") || strstr(text, "h1688") || strstr(text, "hmma") ||
@@ -330,16 +387,6 @@ static void read_product(const char *text, EchGpuName *ret)
         align = align[5] && g_ascii_isdigit(align[6]) && (align[5] == 'a' || align[5] == 'c') ? NULL : strstr(align + 5, "align");
     if (align)
         ret->alignment = (uint8_t)(align[5] - '0');
-}
-
-static unsigned number_after(const char *at)
-{
-    unsigned value = 0;
-    while (*at == ' ')
-        at++;
-    for (; g_ascii_isdigit(*at) && value < 100000; at++)
-        value = value * 10 + (unsigned)(*at - '0');
-    return value;
 }
 
 /* "elementwise_kernel<128, 4, ...": threads and elements a thread. */
@@ -414,19 +461,6 @@ static void read_conversion(const char *text, EchGpuName *ret)
     ret->element_bytes = (uint8_t)MAX(from, to);
     if (ret->kind == ECH_GPU_ELEMENTWISE)
         ret->block_elements = (uint16_t)(128 * (MIN(from, to) == 1 ? 16 : MIN(from, to) == 2 ? 8 : 4));
-}
-
-/* What stands before the bracket that closes the one at @open; NULL where none does. */
-static const char *closing(const char *open)
-{
-    int depth = 0;
-    for (const char *at = open; *at; at++) {
-        depth += *at == '<';
-        depth -= *at == '>';
-        if (depth == 0)
-            return at;
-    }
-    return NULL;
 }
 
 /*

@@ -22,6 +22,11 @@ static bool named(const char *name, const char *const *names, size_t n)
 }
 #define NAMED(name, ...) named(name, (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
 
+static bool is_whole(uint8_t dtype)
+{
+    return dtype == ECH_DTYPE_S64 || dtype == ECH_DTYPE_S32;
+}
+
 static uint64_t dim(const EchGpuInput *input, unsigned from_end)
 {
     return input->rank > from_end && input->dims[input->rank - 1 - from_end] > 0 ? (uint64_t)input->dims[input->rank - 1 - from_end] : 0;
@@ -114,6 +119,82 @@ static bool packed_product(const EchGpuInput *a, const EchGpuInput *weight, cons
     ret->read =
         ech_bytes_add(bytes_of(a->numel, ECH_DTYPE_BF16), ech_bytes_add(bytes_of(weight->numel, ECH_DTYPE_S32), bytes_of(scales->numel, ECH_DTYPE_BF16)));
     ret->written = bytes_of(ret->elements, ECH_DTYPE_BF16);
+    return true;
+}
+
+/* Weights of fewer bits than the rows that they multiply, packed in words or bytes, and a scale of each group of k and column behind them, as servers' kernels
+ * take them (Marlin, Machete, AWQ's, ExLlama's for GPTQ): what the packing is the operator does not say, but scales are [groups, n]. Zeros are as many as
+ * scales. Of a mixture's experts, weights and scales have a dimension more. */
+typedef struct {
+    const EchGpuInput *weight, *scales;
+    EchBytes bytes; /* of both and of zeros */
+} Packed;
+
+static bool is_packed(uint8_t dtype)
+{
+    return dtype == ECH_DTYPE_S32 || dtype == ECH_DTYPE_U32 || dtype == ECH_DTYPE_U8 || dtype == ECH_DTYPE_S8 || dtype == ECH_DTYPE_F8E4M3FN;
+}
+
+static bool packed_weights(const EchGpuInput *inputs, size_t n, unsigned rank, Packed *ret)
+{
+    *ret = (Packed){0};
+    for (size_t i = 1; i < n && !ret->scales; i++) {
+        const EchGpuInput *in = &inputs[i];
+        if (!in->known || in->list || in->rank != rank)
+            continue;
+        if (!ret->weight && is_packed(in->dtype))
+            ret->weight = in;
+        else if (ret->weight && !is_whole(in->dtype) && dim(in, 0) > 0)
+            ret->scales = in;
+    }
+    for (size_t i = 1; i < n && ret->scales; i++)
+        if (inputs[i].known && !inputs[i].list && inputs[i].rank == rank && &inputs[i] >= ret->weight && dim(&inputs[i], 1) > 0 &&
+            (&inputs[i] == ret->weight || dim(&inputs[i], 1) == dim(ret->scales, 1)))
+            ret->bytes = ech_bytes_add(ret->bytes, bytes_of(inputs[i].numel, inputs[i].dtype));
+    return ret->scales != NULL;
+}
+
+static bool dequantized_product(const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
+{
+    Packed packed;
+    const EchGpuInput *a = &inputs[0];
+    if (n < 3 || a->rank < 2 || !is_tensor(a) || dim(a, 0) == 0 || !packed_weights(inputs, n, 2, &packed))
+        return false;
+    uint64_t columns = dim(packed.scales, 0), rows = a->numel / dim(a, 0);
+    *ret = (EchGpuOperator){.kind = ECH_GPU_OP_PRODUCT,
+                            .dtype = a->dtype,
+                            .products = 1,
+                            .batch = 1,
+                            .m = rows,
+                            .n = columns,
+                            .k = dim(a, 0),
+                            .elements = ech_bytes_mul(rows, columns),
+                            .read = ech_bytes_add(bytes_of(a->numel, a->dtype), packed.bytes)};
+    ret->written = bytes_of(ret->elements, a->dtype);
+    return rows > 0;
+}
+
+/* The same of a mixture's experts: rows [rows, k], then results [chosen, n], weights and scales of all experts. */
+static bool dequantized_experts(const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
+{
+    Packed packed;
+    const EchGpuInput *a = &inputs[0], *results = &inputs[1];
+    if (n < 4 || a->rank != 2 || !is_tensor(a) || !packed_weights(inputs, n, 3, &packed))
+        return false;
+    uint64_t columns = dim(packed.scales, 0), k = dim(a, 0), rows = results->rank == 2 && dim(results, 0) > 0 ? results->numel / columns : dim(a, 1),
+             experts = MAX(dim(packed.weight, 2), 1);
+    if (rows == 0 || k == 0)
+        return false;
+    *ret = (EchGpuOperator){.kind = ECH_GPU_OP_PRODUCT,
+                            .dtype = a->dtype,
+                            .products = 1,
+                            .batch = 1,
+                            .m = rows,
+                            .n = columns,
+                            .k = k,
+                            .elements = ech_bytes_mul(rows, columns),
+                            .read = ech_bytes_add(bytes_of(a->numel, a->dtype), ech_bytes_mul(packed.bytes / experts, MIN(experts, rows)))};
+    ret->written = bytes_of(ret->elements, a->dtype);
     return true;
 }
 
@@ -308,6 +389,31 @@ static void into_cache(const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
     ret->read = ret->written = bytes_of(ret->elements, ret->dtype);
 }
 
+/* Activations to 8 bits by a scale of each row, or of so many neighbours in it, some with the norm before: input and result, one of them first. */
+static bool to_eight_bits(const char *op, const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
+{
+    static const char *const input_first[] = {"per_token_quant_fp8", "per_token_group_fp8_quant", "per_token_group_quant"},
+                             *const result_first[] = {"scaled_fp8_quant",         "scaled_int8_quant",  "rms_norm_dynamic_per_token_quant",
+                                                      "rms_norm_per_block_quant", "silu_and_mul_quant", "silu_and_mul_per_block_quant"};
+    const EchGpuInput *in = NULL, *out = NULL;
+    for (size_t i = 0; i < G_N_ELEMENTS(input_first) && n >= 2 && !in; i++)
+        if (strstr(op, input_first[i]))
+            in = &inputs[0], out = &inputs[1];
+    for (size_t i = 0; i < G_N_ELEMENTS(result_first) && n >= 2 && !in; i++)
+        if (strstr(op, result_first[i]))
+            in = &inputs[1], out = &inputs[0];
+    if (!in || !is_tensor(in) || !is_tensor(out) || dim(in, 0) == 0 || in->list)
+        return false;
+    *ret = (EchGpuOperator){.kind = ECH_GPU_OP_ROWS,
+                            .dtype = in->dtype,
+                            .elements = in->numel,
+                            .n = dim(in, 0),
+                            .m = in->numel / dim(in, 0),
+                            .read = bytes_of(in->numel, in->dtype)};
+    ret->written = ech_bytes_add(out->numel, ech_bytes_mul(ret->m, 4));
+    return true;
+}
+
 /* Of a mixture's experts, who get equal shares of @rows: what is read of weights [experts, ...]. */
 static EchBytes expert_bytes(const EchGpuInput *weights, uint64_t rows)
 {
@@ -391,11 +497,6 @@ static uint64_t touched(const EchGpuInput *input, uint64_t iteration)
     return iteration > 0 && input->numel / PICKED > iteration ? iteration : input->numel;
 }
 
-static bool is_whole(uint8_t dtype)
-{
-    return dtype == ECH_DTYPE_S64 || dtype == ECH_DTYPE_S32;
-}
-
 /* The lengths that a kernel of TorchInductor goes over stand last; before them may stand sizes that its indices hang on, of which none is taken that makes more
  * than its arrays can hold. */
 static uint64_t iterated(const EchGpuInput *inputs, size_t n)
@@ -476,6 +577,13 @@ void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, 
         *ret = made;
     else if (strstr(op, "::cutlass_scaled_mm") && n >= 3 && scaled_product(&inputs[1], &inputs[2], false, &made)) /* vLLM's: the result comes first */
         *ret = made;
+    else if (strstr(op, "::fp8_gemm_nt_op") && n >= 3 && scaled_product(&inputs[0], &inputs[2], true, &made)) /* vLLM's of DeepGEMM: scales of blocks */
+        *ret = made;
+    else if (strstr(op, "::w8a8_triton_block_scaled_mm") && n >= 2 && scaled_product(&inputs[0], &inputs[1], true, &made))
+        *ret = made;
+    else if ((strstr(op, "marlin_gemm") || strstr(op, "::machete_mm") || strstr(op, "::awq_gemm") || strstr(op, "::gptq_gemm")) &&
+             (strstr(op, "::moe_") ? dequantized_experts(inputs, n, &made) : dequantized_product(inputs, n, &made)))
+        *ret = made;
     else if (NAMED(op, "_weight_int4pack_mm") && n >= 4 && packed_product(&inputs[0], &inputs[1], &inputs[3], &made))
         *ret = made;
     else if (strcmp(op, "linear") == 0 && n >= 2 && product(&inputs[0], &inputs[1], true, &made))
@@ -506,14 +614,8 @@ void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, 
         ret->n = strstr(op, "batch_norm") ? 0 : columns;
         ret->m = ret->n ? ret->elements / ret->n : 0;
         ret->written = bytes_of(ret->elements, inputs[0].dtype);
-    } else if (strstr(op, "::per_token_quant_fp8") && dim(&inputs[0], 0) > 0) { /* activations to 8 bits by a scale of each row: input, result, scales */
-        ret->kind = ECH_GPU_OP_ROWS;
-        ret->dtype = inputs[0].dtype;
-        ret->elements = inputs[0].numel;
-        ret->n = dim(&inputs[0], 0);
-        ret->m = ret->elements / ret->n;
-        ret->read = bytes_of(ret->elements, ret->dtype);
-        ret->written = ech_bytes_add(ret->elements, ech_bytes_mul(ret->m, 4));
+    } else if (to_eight_bits(op, inputs, n, &made)) {
+        *ret = made;
     } else if (NAMED(op, "index_select", "embedding", "gather", "embedding_dense_backward", "index") && n >= 2) {
         /* Only the rows picked are read. */
         bool rows = strcmp(op, "index_select") == 0 && n >= 3 && inputs[0].rank > 0;

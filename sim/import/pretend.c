@@ -95,7 +95,8 @@ typedef struct {
 /* One call of an operator whose range says sizes. What it launched while a graph was captured is launched by each launch of the graph: calls of their own. */
 typedef struct {
     EchGpuCall shared;
-    uint32_t name; /* of its range */
+    uint32_t name;   /* of its range */
+    uint32_t around; /* that of the innermost range around it that tells types; 0: there is none, or its own does */
     EchDtype dtype;
     bool read, settled;
     uint32_t lengths; /* in the reader's list + 1; 0: none */
@@ -354,6 +355,16 @@ static bool says_again(Reader *r, const Range *around, const char *name)
     return text->n > n && memcmp(text->at, name, n) == 0 && text->at[n] == ',' && g_strstr_len(text->at, (gssize)text->n, ", types = [");
 }
 
+/* The name of the innermost range from @around on that tells types. */
+static uint32_t tells_types(Reader *r, const Range *around)
+{
+    const Call *call = around && around->call != UINT32_MAX ? &g_array_index(r->calls, Call, around->call) : NULL;
+    if (!call || call->around != 0)
+        return call ? call->around : 0;
+    const Text *text = &g_array_index(r->texts, Text, call->name - 1);
+    return g_strstr_len(text->at, (gssize)text->n, ", types = [") ? call->name : 0;
+}
+
 static bool add_push(Reader *r, GError **error)
 {
     const Text *text = text_of(r, r->lines.fields[2], error);
@@ -370,7 +381,7 @@ static bool add_push(Reader *r, GError **error)
     if (r->active->len < MAX_RANGES) {
         range = open_range(r, around, name);
         if (sized && !says_again(r, around, name)) {
-            Call call = {.name = (uint32_t)r->lines.fields[2]};
+            Call call = {.name = (uint32_t)r->lines.fields[2], .around = ech_range_tells_types(name) ? 0 : tells_types(r, around)};
             g_array_append_val(r->calls, call);
             range.call = r->calls->len - 1;
         } else if (around && (sized || strncmp(name, "aten::", 6) != 0)) {
@@ -470,7 +481,7 @@ static Within within_node(Reader *r, uint64_t node)
         return where;
     Call *captured = &g_array_index(r->calls, Call, where.call);
     if (captured->launch != r->n_launches) {
-        Call call = {.name = captured->name};
+        Call call = {.name = captured->name, .around = captured->around};
         captured->launch = r->n_launches;
         captured->again = r->calls->len;
         g_array_append_val(r->calls, call);
@@ -948,6 +959,13 @@ static void read_call(Reader *r, Call *call)
     g_autofree EchGpuInput *inputs = g_new(EchGpuInput, MAX_INPUTS);
     size_t n = ech_range_inputs(name, call->dtype != ECH_DTYPE_NONE ? call->dtype : ECH_DTYPE_F32, inputs, MAX_INPUTS);
     g_autofree char *bare = g_strndup(name, ech_range_bare_length(name));
+    const Text *around = call->around ? &g_array_index(r->texts, Text, call->around - 1) : NULL;
+    if (around && around->n <= r->to_look_at) {
+        r->to_look_at -= around->n;
+        g_autofree EchGpuInput *outer = g_new(EchGpuInput, MAX_INPUTS);
+        size_t n_outer = ech_range_inputs(plain(r, around->at, around->n), ECH_DTYPE_F32, outer, MAX_INPUTS);
+        ech_range_types_of(outer, n_outer, inputs, n);
+    }
     ech_gpu_operator_of(bare, inputs, n, &call->shared.whole);
     if (call->lengths > 0)
         ech_gpu_attention_lengths(bare, inputs, n, &g_array_index(r->lengths, EchGpuLengths, call->lengths - 1), &call->shared.whole);

@@ -109,3 +109,20 @@ size_t ech_range_inputs(const char *name, EchDtype dtype, EchGpuInput *inputs, s
     read_types(name, inputs, n);
     return n;
 }
+
+bool ech_range_tells_types(const char *name)
+{
+    return strstr(name, ", types = [") != NULL;
+}
+
+void ech_range_types_of(const EchGpuInput *outer, size_t n_outer, EchGpuInput *inputs, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < n_outer && inputs[i].known && !inputs[i].list; k++) {
+            const EchGpuInput *other = &outer[k];
+            if (other->known && !other->list && other->rank == inputs[i].rank && memcmp(other->dims, inputs[i].dims, sizeof other->dims) == 0) {
+                inputs[i].dtype = other->dtype;
+                break;
+            }
+        }
+}

@@ -12,3 +12,8 @@ size_t ech_range_bare_length(const char *name);
 /** The inputs of the call, at most @room (>= 1) of them: arrays, of @dtype where no type is told and the operator says none; what has no dimensions is a number
  * or the like; the arrays of an operator on lists are one. */
 size_t ech_range_inputs(const char *name, EchDtype dtype, EchGpuInput *inputs, size_t room);
+/** Whether the range @name tells types. */
+bool ech_range_tells_types(const char *name);
+/** Gives each array of @inputs, of a range that tells no types, that of an array as large among those of the call that is around it, @outer, which does: what
+ * an operator hands on is what it was given. */
+void ech_range_types_of(const EchGpuInput *outer, size_t n_outer, EchGpuInput *inputs, size_t n);

@@ -470,6 +470,105 @@ START_TEST(split_decoding)
 }
 END_TEST
 
+/* Four products of Llama 13B with weights of 4 bits by Marlin, one after another, on an A100 of 40 GB (vllm-project/vllm pull request 2497: operations and
+ * rate); all but 32 and 64 rows are held out. */
+static const struct {
+    unsigned rows;
+    double us;
+} stripes[] = {{1, 137}, {16, 140}, {32, 183.5}, {64, 291}, {128, 577}, {256, 1150}};
+
+START_TEST(striped_products)
+{
+    static const uint64_t shapes[][2] = {{15360, 5120}, {5120, 5120}, {27648, 5120}, {5120, 13824}};
+    g_autoptr(EchDevice) device = ech_test_device("a100-40", NULL);
+    uint64_t m = stripes[_i].rows;
+    double us = 0;
+    for (size_t i = 0; i < G_N_ELEMENTS(shapes); i++) {
+        uint64_t n = shapes[i][0], k = shapes[i][1];
+        EchGpuKernel kernel = {.read = 2 * m * k + n * k / 2 + n * k / 64, .written = 2 * m * n, .dtype = "f16"};
+        g_autofree char *name = g_strdup_printf("void marlin::Marlin<__half, 4503599644147720l, 256, %u, %u, %u, 4, false, 8, false>(int4 const*)",
+                                                (unsigned)MIN((m + 15) / 16, 4), m <= 16 ? 8u : 16u, m <= 16 ? 8u : 4u);
+        ech_gpu_name(name, &kernel.name);
+        ck_assert_uint_eq(kernel.name.striped, 1);
+        ck_assert_uint_eq(kernel.name.kind, ECH_GPU_PRODUCT);
+        kernel.launch = (EchGpuLaunch){.grid = {108, 1, 1}, .block = {256, 1, 1}, .batch = 1, .m = m, .n = n, .k = k, .operand_bytes = 2};
+        EchGpuCost cost;
+        ck_assert(ech_gpu_kernel_price(device, &kernel, &cost));
+        us += (double)cost.time / 1e6;
+    }
+    ck_assert_msg(fabs(us / stripes[_i].us - 1) < 0.15, "%g us", us);
+}
+END_TEST
+
+START_TEST(packed_operators)
+{
+    /* 4096 to 6144 in 4 bits and groups of 128: Marlin, Machete, AWQ's and ExLlama's kernels, each with its own packing and order. */
+    EchGpuInput rows = tensor(2, 8, 4096, 0, 0), none = {0}, scales = tensor(2, 32, 6144, 0, 0), out = tensor(2, 8, 6144, 0, 0),
+                space = tensor(1, 132, 0, 0, 0);
+    EchGpuInput marlin = tensor(2, 256, 12288, 0, 0), machete = tensor(2, 512, 6144, 0, 0), awq = tensor(2, 4096, 768, 0, 0), zeros = tensor(2, 32, 768, 0, 0);
+    rows.dtype = scales.dtype = out.dtype = ECH_DTYPE_F16;
+    marlin.dtype = machete.dtype = awq.dtype = zeros.dtype = space.dtype = ECH_DTYPE_S32;
+    const struct {
+        const char *name;
+        EchGpuInput inputs[8];
+        size_t n;
+        EchBytes zeros;
+    } cases[] = {
+        {"_C::marlin_gemm", {rows, out, marlin, none, scales, none, none, space}, 8, 0},
+        {"_C::gptq_marlin_gemm", {rows, marlin, scales, none, none, space}, 6, 0}, /* older */
+        {"_C::machete_mm", {rows, machete, none, none, scales, scales, none}, 7, 2 * 32 * 6144},
+        {"_C::awq_gemm", {rows, awq, scales, zeros}, 4, 4 * 32 * 768},
+        {"_C::gptq_gemm", {rows, machete, zeros, scales}, 4, 4 * 32 * 768},
+    };
+    EchGpuOperator whole;
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        ech_gpu_operator_of(cases[i].name, cases[i].inputs, cases[i].n, &whole);
+        ck_assert_msg(whole.kind == ECH_GPU_OP_PRODUCT && whole.m == 8 && whole.n == 6144 && whole.k == 4096, "%s", cases[i].name);
+        ck_assert_uint_eq(whole.read, 2 * 8 * 4096 + 6144 * 4096 / 2 + 2 * 32 * 6144 + cases[i].zeros);
+        ck_assert_uint_eq(whole.written, 2 * 8 * 6144);
+        ck_assert_uint_eq(whole.dtype, ECH_DTYPE_F16);
+    }
+
+    /* Of 8 experts, whose weights are read once however many rows go there. */
+    EchGpuInput experts = tensor(3, 8, 256, 12288, 0), each = tensor(3, 8, 32, 6144, 0);
+    experts.dtype = ECH_DTYPE_S32;
+    each.dtype = ECH_DTYPE_F16;
+    for (uint64_t chosen = 2; chosen <= 32; chosen *= 16) {
+        EchGpuInput results = tensor(2, (int64_t)chosen, 6144, 0, 0), tokens = tensor(2, (int64_t)chosen / 2, 4096, 0, 0);
+        results.dtype = tokens.dtype = ECH_DTYPE_F16;
+        EchGpuInput mixture[] = {tokens, results, experts, none, each, none, none, space};
+        ech_gpu_operator_of("_moe_C::moe_wna16_marlin_gemm", mixture, G_N_ELEMENTS(mixture), &whole);
+        ck_assert_uint_eq(whole.kind, ECH_GPU_OP_PRODUCT);
+        ck_assert_uint_eq(whole.m, chosen);
+        ck_assert_uint_eq(whole.read, chosen * 4096 + MIN(chosen, 8) * (6144 * 4096 / 2 + 2 * 32 * 6144));
+    }
+
+    /* Eight bits by scales of blocks; and what makes them. */
+    EchGpuInput eight = tensor(2, 64, 4096, 0, 0), weight = tensor(2, 6144, 4096, 0, 0), by = tensor(2, 64, 32, 0, 0), blocks = tensor(2, 48, 32, 0, 0);
+    eight.dtype = weight.dtype = ECH_DTYPE_F8E4M3FN;
+    EchGpuInput deep[] = {eight, by, weight, blocks, out}, written_in_triton[] = {eight, weight, by, blocks};
+    for (unsigned i = 0; i < 2; i++) {
+        if (i == 0)
+            ech_gpu_operator_of("vllm::fp8_gemm_nt_op", deep, 5, &whole);
+        else
+            ech_gpu_operator_of("vllm::w8a8_triton_block_scaled_mm_func", written_in_triton, 4, &whole);
+        ck_assert_msg(whole.kind == ECH_GPU_OP_PRODUCT && whole.m == 64 && whole.n == 6144 && whole.k == 4096 && whole.dtype == ECH_DTYPE_F8E4M3FN, "%u", i);
+    }
+    EchGpuInput wide = tensor(2, 64, 4096, 0, 0), quantize[] = {eight, wide, by};
+    quantize[1].dtype = ECH_DTYPE_BF16;
+    EchGpuName name;
+    ech_gpu_name("void vllm::dynamic_per_token_scaled_fp8_quant_kernel_strided<c10::BFloat16, c10::Float8_e4m3fn>(x)", &name);
+    ech_gpu_operator_of("_C::dynamic_per_token_scaled_fp8_quant", quantize, 3, &whole);
+    ck_assert(ech_gpu_is_main(&whole, &name));
+    ck_assert_uint_eq(whole.read, 2 * 64 * 4096);
+    ck_assert_uint_eq(whole.written, 64 * 4096 + 64 * 4);
+    ech_gpu_name("void marlin::Marlin<281483566841860l, 1125899906909960l, 281483566841860l, 281483566841860l, 256, 4, 16, 4, false, 4, 8, false>(x)", &name);
+    ck_assert(name.striped == 2 && name.tile_m == 64 && name.tile_n == 256 && name.tile_k == 64);
+    ech_gpu_name("void marlin::gptq_marlin_repack_kernel<4, 256, 4, false>(unsigned int const*)", &name);
+    ck_assert(name.kind == ECH_GPU_RELAYOUT && !name.striped);
+}
+END_TEST
+
 START_TEST(attention_operators)
 {
     EchGpuOperator whole;
@@ -896,6 +995,8 @@ int main(void)
     tcase_add_loop_test(tcase, narrow_products, 0, G_N_ELEMENTS(narrow));
     tcase_add_test(tcase, paged_attention);
     tcase_add_test(tcase, split_decoding);
+    tcase_add_loop_test(tcase, striped_products, 0, G_N_ELEMENTS(stripes));
+    tcase_add_test(tcase, packed_operators);
     tcase_add_test(tcase, operators);
     tcase_add_loop_test(tcase, library_calls, 0, G_N_ELEMENTS(library));
     tcase_add_test(tcase, bitonic_passes);
