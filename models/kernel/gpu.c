@@ -62,6 +62,8 @@ static const Traits traits[ECH_GPU_N_CLASSES] = {
 /* A compiler's normalisation keeps a row of so many bytes; a longer one is read for its mean, its variance and its result (torch.compile, layer norm of 8192
  * against 16384 columns, LLMCompass artifact). */
 #define COMPILED_ROW 16384.0
+/* Trips of a reduction that TorchInductor wrote, whose warps add up by shared memory: norms in published profiles of vLLM decoding on an H200 take 2.0 us. */
+#define GENERATED_TRIPS 2.0
 /* A row that does not begin on 16 bytes is taken element by element at its ends and stored so (PyTorch's softmax): instructions an element more. */
 #define UNALIGNED_ROWS 78.0
 
@@ -198,7 +200,7 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
     double working = blocks;
     if (kernel->name.kind == ECH_GPU_CONCAT && launch->grid[1] > 1) /* a row of blocks for each array, and one array has most of it */
         working = MAX(launch->rows > 0 ? blocks * MIN(elements / (double)launch->rows / launch->grid[1], 1) : blocks / launch->grid[1], 1);
-    double trips = kernel->name.trips ? kernel->name.trips : class->trips;
+    double trips = kernel->name.trips ? kernel->name.trips : kernel->name.generated ? GENERATED_TRIPS : class->trips;
     if (class->loop && kernel->name.trips == 0)
         trips = MAX(trips, elements / (working * threads) / MAX(kernel->name.vector, 1) *
                                (kernel->name.kind == ECH_GPU_GATHER || kernel->name.kind == ECH_GPU_CONCAT ? 2 : 0.5));

@@ -72,6 +72,10 @@ static const struct {
     {"_fwd_grouped_kernel_stage1", ECH_GPU_ATTENTION},
     {"_fwd_kernel_stage2", ECH_GPU_ELEMENTWISE},
     {"attentionkernel", ECH_GPU_ATTENTION},
+    {"batchdecodewith", ECH_GPU_ATTENTION}, /* FlashInfer's, and their parts added up */
+    {"batchprefillwith", ECH_GPU_ATTENTION},
+    {"prefillwithkvcache", ECH_GPU_ATTENTION},
+    {"mergestates", ECH_GPU_REDUCE},
     {"nchwtonhwc", ECH_GPU_RELAYOUT},
     {"nhwctonchw", ECH_GPU_RELAYOUT},
     {"nhwcaddpadding", ECH_GPU_RELAYOUT},
@@ -627,6 +631,7 @@ void ech_gpu_name(const char *name, EchGpuName *ret)
         if (strstr(text, "triton_")) { /* rows that lie together, no offsets to compute: as what is element-wise, in accesses of 16 bytes */
             ret->vector = 4;
             ret->instructions = 13;
+            ret->generated = true;
         }
         break;
     case ECH_GPU_RELAYOUT: /* elements a thread */

@@ -664,7 +664,7 @@ void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, 
     } else if (((strstr(op, "flash_attention_") || strstr(op, "efficient_attention_")) && op[0] == '_' && op[1] != 's') ||
                strncmp(op, "flash_attn::", 12) == 0 || strncmp(op, "flash_attn_3::", 14) == 0) {
         attention(inputs, n, is_gradient(op), true, ret);
-    } else if (strcmp(op, "sglang::paged_attention") == 0 && n >= 3 && inputs[0].rank == 3) {
+    } else if (NAMED(op, "sglang::paged_attention", "flashinfer::paged_attention") && n >= 3 && inputs[0].rank == 3) {
         /* Queries [tokens, heads, depth]; keys are the cache, which says nothing: each token looks at itself until lengths are told. */
         ret->kind = ECH_GPU_OP_ATTENTION;
         ret->dtype = inputs[0].dtype;

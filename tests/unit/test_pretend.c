@@ -455,6 +455,25 @@ START_TEST(operators_of_others_have_types)
 }
 END_TEST
 
+/* An operator that another one, of which types are told, calls in turn: vLLM's Marlin. Its arrays have the types of those that are as large there. */
+START_TEST(types_of_what_is_handed_on)
+{
+    g_autoptr(EchImport) import =
+        must_read(HEAD "name 1 \"void marlin::Marlin<1125899906910725l, 256, 1, 8, 8, true, 4, 8, false>(int4 const*)\"\n"
+                       "name 2 \"vllm::marlin_gemm, sizes = [[8, 4096], [256, 12288], [], [32, 6144], []], types = [f16, s32, -, f16, -]\"\n"
+                       "name 3 \"_C::marlin_gemm, sizes = [[8, 4096], [], [256, 12288], [], [32, 6144], [], [], [0], [432]]\"\n"
+                       "push 1 9 2\npush 1 9 3\nkernel 5 0 0 1 108 1 1 256 1 1 0\npop 9 9\npop 9 9\n"
+                       "push 1 9 3\nkernel 6 0 0 1 108 1 1 256 1 1 0\npop 9 9\nend\n");
+    const EchTrace *t = import->trace;
+    const EchOp *told = nth(t, ECH_OP_KERNEL, 0);
+    ck_assert_uint_eq(moved(t, told, ECH_READ), 2 * 8 * 4096 + 4096 * 6144 / 2 + 2 * 32 * 6144);
+    ck_assert_uint_eq(moved(t, told, ECH_WRITE), 2 * 8 * 6144);
+    ck_assert_uint_eq(ech_trace_work(t)[told->first_work].count, 2ull * 8 * 4096 * 6144);
+    ck_assert_uint_eq(ech_trace_work(t)[told->first_work].dtype, ECH_DTYPE_F16);
+    ck_assert_uint_ne(moved(t, nth(t, ECH_OP_KERNEL, 1), ECH_READ), moved(t, told, ECH_READ));
+}
+END_TEST
+
 /* What TorchInductor wrote, by the types and the elements that the hook tells: of an embedding's table and of a cache, as much as it goes over. */
 START_TEST(generated_kernels_by_what_they_go_over)
 {
@@ -825,6 +844,7 @@ int main(void)
     tcase_add_test(cases, a_librarys_memory_stays);
     tcase_add_test(cases, snapshots_of_many_devices);
     tcase_add_test(cases, what_is_cut_or_unknown);
+    tcase_add_test(cases, types_of_what_is_handed_on);
     tcase_add_test(cases, work_of_the_host);
     tcase_add_test(cases, small_kernels_wait_for_the_host);
     tcase_add_test(cases, the_host_runs_ahead_and_waits);

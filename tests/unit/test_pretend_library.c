@@ -532,6 +532,18 @@ static void ask_of_kernels(void)
     NEED(load_module(&module, ptx) == 0 && get(&kernel, module, "kk") == 0);
     NEED(attribute_of(&value, 0, kernel, 0) == 0 && value == 32); /* threads of a block */
     NEED(attribute_of(&value, 1, kernel, 0) == 0 && value == 1040 && set_attribute(8, 1024, kernel, 0) == 0);
+    /* A program that compiled one kernel asks which one it is. */
+    void *counted[] = {dlsym(RTLD_DEFAULT, "cuLibraryGetKernelCount"), dlsym(RTLD_DEFAULT, "cuLibraryEnumerateKernels"), dlsym(RTLD_DEFAULT, "cuFuncGetName")},
+         *all[2] = {NULL};
+    int (*count_of)(unsigned *, void *), (*enumerate)(void **, unsigned, void *), (*name_of)(const char **, void *);
+    NEED(counted[0] && counted[1] && counted[2]);
+    memcpy(&count_of, &counted[0], sizeof count_of);
+    memcpy(&enumerate, &counted[1], sizeof enumerate);
+    memcpy(&name_of, &counted[2], sizeof name_of);
+    unsigned n = 0;
+    const char *name = NULL;
+    NEED(count_of(&n, module) == 0 && n == 1 && enumerate(all, 2, module) == 0 && all[0] && !all[1]);
+    NEED(name_of(&name, all[0]) == 0 && strcmp(name, "kk") == 0 && attribute_of(&value, 1, all[0], 0) == 0 && value == 1040);
     const struct {
         size_t bytes;
         int (*function)(void);

@@ -569,18 +569,42 @@ bool pretend_code_has_left(const PretendCode *code)
     return code && code->has_left;
 }
 
+static void decode(PretendCode *code)
+{
+    if (code->binary)
+        for_entries(code, code->binary, read_chosen);
+    code->binary = NULL;
+}
+
 const PretendKernelCode *pretend_code_kernel(PretendCode *code, const char *name)
 {
     if (!code)
         return NULL;
     pthread_once(&zstd_once, find_zstd);
     pretend_lock();
-    if (code->binary)
-        for_entries(code, code->binary, read_chosen);
-    code->binary = NULL;
+    decode(code);
     const PretendKernelCode *found = kernel_named(code, name);
     pretend_unlock();
     return found;
+}
+
+size_t pretend_code_kernels(PretendCode *code, const char **ret_names, size_t room)
+{
+    size_t n = 0;
+    if (!code)
+        return 0;
+    pthread_once(&zstd_once, find_zstd);
+    pretend_lock();
+    decode(code);
+    for (size_t i = 0; i < code->n; i++) {
+        if (code->kernels[i].n_parameters == 0)
+            continue;
+        if (n < room)
+            ret_names[n] = code->kernels[i].name;
+        n++;
+    }
+    pretend_unlock();
+    return n;
 }
 
 void *pretend_code_variable(PretendCode *code, const char *name, uint64_t *ret_bytes)

@@ -779,6 +779,46 @@ PRETEND_EXPORT int cuLibraryGetKernel(void **ret, void *library, const char *nam
     return new_function(ret, library, name);
 }
 
+PRETEND_EXPORT int cuLibraryGetKernelCount(unsigned *ret, void *library)
+{
+    *ret = (unsigned)pretend_code_kernels(library, NULL, 0);
+    return SUCCESS;
+}
+
+/* The first @room of them; DeepGEMM takes the only one of what it has compiled so. */
+PRETEND_EXPORT int cuLibraryEnumerateKernels(void **ret, unsigned room, void *library)
+{
+    const char **names = calloc(room > 0 ? room : 1, sizeof *names);
+    if (!names)
+        return OUT_OF_MEMORY;
+    size_t n = pretend_code_kernels(library, names, room);
+    int error = SUCCESS;
+    for (size_t i = 0; i < n && i < room && error == SUCCESS; i++)
+        error = new_function(&ret[i], library, names[i]);
+    free(names);
+    return error;
+}
+
+PRETEND_EXPORT int cuModuleGetFunctionCount(unsigned *ret, void *loaded)
+{
+    return cuLibraryGetKernelCount(ret, loaded);
+}
+
+PRETEND_EXPORT int cuModuleEnumerateFunctions(void **ret, unsigned room, void *loaded)
+{
+    return cuLibraryEnumerateKernels(ret, room, loaded);
+}
+
+PRETEND_EXPORT int cudaLibraryGetKernelCount(unsigned *ret, void *library)
+{
+    return cuLibraryGetKernelCount(ret, library);
+}
+
+PRETEND_EXPORT int cudaLibraryEnumerateKernels(void **ret, unsigned room, void *library)
+{
+    return cuLibraryEnumerateKernels(ret, room, library);
+}
+
 PRETEND_EXPORT int cuKernelGetFunction(void **ret, void *kernel)
 {
     *ret = kernel;

@@ -219,6 +219,9 @@ bool pretend_code_has_left(const PretendCode *code);
 void pretend_code_forget(void);
 /* NULL where nothing is known of it. @code may be NULL. */
 const PretendKernelCode *pretend_code_kernel(PretendCode *code, const char *name);
+/* How many kernels it has, and the names of the first @room of them. Functions that kernels call have code, too, but no parameters in memory; neither are
+ * kernels that take none told from them, so that these are left out. */
+size_t pretend_code_kernels(PretendCode *code, const char **ret_names, size_t room);
 /* Memory of a module's variable on the current device, taken when it is first asked for; its bytes, 0 where there is no such variable. NULL where there is
  * no room. */
 void *pretend_code_variable(PretendCode *code, const char *name, uint64_t *ret_bytes);

@@ -440,6 +440,9 @@ def install_lengths(finder):
     for name in ("vllm.v1.attention.backend", "vllm.v1.attention.backends.utils"):  # before 0.14 the latter
         finder.when(name, _keep_lengths, said)
     finder.when("sglang.srt.layers.attention.flashattention_backend", _keep_lengths_of_sglang, said)
+    for name in ("flashinfer.decode", "flashinfer.prefill"):
+        finder.when(name, _plan_lengths, said)
+    finder.when("sglang.srt.layers.attention.flashinfer_backend", _plan_quickly, said)
     finder.when("sglang.kernels.ops.memory.small_copy", _copy_small, said)
 
 
@@ -477,6 +480,100 @@ def _keep_lengths(module):
         _put(kept.get("query_start_loc"), kept.get("query_start_loc_cpu"))
 
     kind.__init__ = make
+
+
+def _host(array):
+    """The integers of an array, where they are known."""
+    if not isinstance(array, torch.Tensor) or not array.is_cuda:
+        return array if isinstance(array, torch.Tensor) else None
+    return _seen(array) if _is_here(array) and _library.pretend_known(array.data_ptr(), _span(array)) else None
+
+
+def _plan(self, given):
+    """FlashInfer is told on the host how long the sequences are before it attends to them, and works out for its kernels, in a workspace, who does what. The same
+    lengths stand in small arrays of ours, where they stay while graphs are launched that were captured with them."""
+    pages, last = (_host(given.get(name, given.get("paged_kv_" + name))) for name in ("indptr", "last_page_len"))
+    of_keys, starts = _host(given.get("kv_indptr")), _host(given.get("qo_indptr"))
+    kept = self.__dict__.setdefault("_echelon", {})
+    with torch.utils._python_dispatch._disable_current_modes():
+        keys = None
+        if of_keys is not None:
+            keys = of_keys[1:] - of_keys[:-1]
+        elif pages is not None and last is not None and last.numel() == pages.numel() - 1:
+            each = pages[1:] - pages[:-1]
+            keys = torch.where(each > 0, (each - 1) * int(given.get("page_size", 1)) + last, each)
+        if keys is None or (starts is not None and starts.numel() != keys.numel() + 1):
+            kept.clear()
+            return
+        for name, here in (("keys", keys), ("starts", starts)):
+            there = kept.get(name)
+            if here is None:
+                kept.pop(name, None)
+            elif there is None or there.numel() != here.numel():
+                kept[name] = torch.empty(here.numel(), dtype=torch.int32, device="cuda")
+    for name, here in (("keys", keys), ("starts", starts)):
+        if here is not None:
+            _put(kept[name], here.to(torch.int32))
+    kept.update(heads=int(given["num_kv_heads"]), causal=given.get("causal") is True)
+
+
+def _plan_lengths(module):
+    import functools
+    import inspect
+
+    def planning(plan):
+        names = list(inspect.signature(plan).parameters)[1:]
+
+        @functools.wraps(plan)
+        def planned(self, *args, **named):
+            result = plan(self, *args, **named)
+            _plan(self, dict(zip(names, args), **named))
+            return result
+
+        return planned
+
+    def attending(attend):
+        @functools.wraps(attend)
+        def attended(self, q, cache, *args, **named):
+            kept = self.__dict__.get("_echelon")
+            if not kept or not pretend_generated._told() or q.dim() != 3:
+                return attend(self, q, cache, *args, **named)
+            kind = (cache[0] if isinstance(cache, (tuple, list)) else cache).dtype
+            keys = torch.empty(1, kept["heads"], q.shape[-1], dtype=kind, device="meta")
+            text = pretend_generated._text("flashinfer::paged_attention", [q, keys, keys])
+            lengths = {"seqused_k": kept["keys"], "cu_seqlens_q": kept.get("starts"), "causal": kept["causal"]}
+            return pretend_generated.with_lengths(lengths, pretend_generated._within, text, attend, self, q, cache, *args, **named)
+
+        return attended
+
+    for name in ("BatchDecodeWithPagedKVCacheWrapper", "BatchPrefillWithPagedKVCacheWrapper", "BatchPrefillWithRaggedKVCacheWrapper"):
+        kind = module.__dict__.get(name)
+        if kind is None or kind.__module__ != module.__name__:
+            continue
+        kind.plan, kind.run = planning(kind.plan), attending(kind.run)
+        kind.begin_forward = kind.plan
+        kind.run_return_lse = functools.partialmethod(kind.run, return_lse=True)
+
+
+def _plan_quickly(module):
+    """SGLang's own plan of what a CUDA graph decodes."""
+    import functools
+    import inspect
+    plan = getattr(module, "fast_decode_plan", None)
+    if plan is None:
+        return
+    names = list(inspect.signature(plan).parameters)[1:]
+
+    @functools.wraps(plan)
+    def planned(self, *args, **named):
+        result = plan(self, *args, **named)
+        given = dict(zip(names, args), **named)
+        quick = given.get("global_override_indptr_cpu")
+        given["indptr"] = quick if quick is not None else given.get("indptr")
+        _plan(self, given)
+        return result
+
+    module.fast_decode_plan = planned
 
 
 def _put(there, here):
