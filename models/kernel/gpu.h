@@ -91,7 +91,7 @@ typedef struct {
     /** Bytes read and written for an element where these are not those of its arrays (conversions); 0: they are. */
     uint8_t read_bytes, written_bytes;
     uint8_t lists, lists_read, lists_written; /**< Over lists of tensors: how many lists it is given, reads and writes; 0: not known. */
-    uint16_t query_rows, key_rows, head;      /**< Attention: rows of a block, and a head's dimension; 0: not known. */
+    uint16_t query_rows, key_rows, head;      /**< Attention: rows of a block, and a head's dimension, the mean of keys' and values'; 0: not known. */
     bool causal;                              /**< Attention: half of the products are left out. */
     bool library;                             /**< Attention: cuDNN's. */
     bool paged;                               /**< Attention: keys and values lie in pages shorter than a tile and are gathered row by row. */

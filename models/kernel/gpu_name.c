@@ -514,6 +514,12 @@ static void read_mainloop(const char *text, EchGpuName *ret)
         ret->key_rows = sizes[1];
         ret->head = sizes[2];
     }
+    /* "..., 512, ..." behind that: values of another depth. Where it is more, queries have a part as deep as that, which keys share with values (DeepSeek's):
+     * as many operations a score as heads of that depth have. */
+    const char *values = at ? strchr(at, ',') : NULL;
+    unsigned depth = values ? MIN(number_after(values + 1), 1024u) : 0;
+    if (sizes[2] > 0 && depth > 0)
+        ret->head = (uint16_t)((depth > sizes[2] ? sizes[2] + 2 * depth : sizes[2] + depth) / 2);
     /* "..., cutlass::arch::Sm90, causal, local, capped, of varying length, in pages, ..." (hopper/mainloop_fwd_sm90_tma_gmma_ws.hpp) */
     at = at ? strstr(at, "sm90, ") : NULL;
     for (size_t i = 0; i < 4 && at; i++) {
@@ -650,7 +656,7 @@ void ech_gpu_name(const char *name, EchGpuName *ret)
     case ECH_GPU_NORM:
         ret->sums_rows = strstr(text, "gammabeta") || strstr(text, "collect_statistics") || strstr(text, "rowwisemoments") ||
                          strstr(text, "batch_norm_backward_reduce") || strstr(text, "internalgradients");
-        ret->instructions = ret->sums_rows ? 24 : 0; /* as reductions */
+        ret->instructions = ret->sums_rows || (strstr(text, "_quant") && !strstr(text, "norm")) ? 24 : 0; /* as reductions */
         break;
     case ECH_GPU_GATHER:
         ret->whole_rows = strstr(text, "vectorized_gather") != NULL;

@@ -107,6 +107,25 @@ static bool scaled_product(const EchGpuInput *a, const EchGpuInput *b, bool tran
     return true;
 }
 
+/* DeepGEMM's, by itself or within vLLM's operator: each operand is followed by its scales, of 128 rows or columns. Grouped ones have weights of all experts, of
+ * which rows ask for no more than there are. */
+static bool blockwise_product(const char *op, const EchGpuInput *inputs, EchGpuOperator *ret)
+{
+    EchGpuInput a = inputs[0], weights = inputs[2];
+    if (strstr(op, "fp8")) /* the call around it may have been given rows that are rounded within */
+        a.dtype = weights.dtype = ECH_DTYPE_F8E4M3FN;
+    uint64_t experts = weights.rank == 3 ? MAX(dim(&weights, 2), 1) : 1;
+    if (weights.rank == 3) {
+        weights.rank = 2;
+        memmove(weights.dims, weights.dims + 1, 2 * sizeof *weights.dims);
+        weights.numel /= experts;
+    }
+    if (!scaled_product(&a, &weights, true, ret))
+        return false;
+    ret->read = ech_bytes_add(ret->read, ech_bytes_mul(bytes_of(weights.numel, weights.dtype), MIN(experts, MAX(ret->m, 1)) - 1));
+    return true;
+}
+
 /* Weights of four bits, as PyTorch packs them for its tensor cores: [n / 8, k / (16 j), 32, j / 2] words of 32 bits, and for each group of k a scale and a zero
  * for every column; activations and results have 16 bits (aten/src/ATen/native/cuda/int4mm.cu). */
 static bool packed_product(const EchGpuInput *a, const EchGpuInput *weight, const EchGpuInput *scales, EchGpuOperator *ret)
@@ -358,24 +377,31 @@ void ech_gpu_attention_lengths(const char *name, const EchGpuInput *inputs, size
     size_t at = backward ? 1 : 0;
     if (n < at + 3 || inputs[at].rank != 3 || !is_tensor(&inputs[at]) || inputs[at + 1].rank < 3 || !is_tensor(&inputs[at + 1]))
         return;
-    const EchGpuInput *q = &inputs[at], *keys = &inputs[at + 1];
-    uint64_t row = ech_bytes_mul(dim(keys, 1), dim(keys, 0)), tokens = dim(q, 2), each = tokens > 0 ? q->numel / tokens : 0;
+    const EchGpuInput *q = &inputs[at], *keys = &inputs[at + 1], *values = &inputs[at + 2];
+    uint64_t tokens = dim(q, 2), heads = dim(q, 1), deep = dim(keys, 0), wide = values->rank >= 3 && dim(values, 0) > 0 ? dim(values, 0) : deep;
+    EchBytes row = ech_bytes_mul(dim(keys, 1), ech_bytes_add(deep, wide));
+    /* DeepSeek's: keys that are values, too, but for what turns with their places, and queries in two parts, the second of them the sixth input (FlashAttention
+     * 3). */
+    const EchGpuInput *latent = (strstr(name, "_fa3_C::fwd") || strstr(name, "sgl_kernel::fwd")) && n > 5 && inputs[5].rank == 3 ? &inputs[5] : NULL;
+    uint64_t multiplied = ech_bytes_add(deep, latent ? dim(latent, 0) : 0);
     /* Where it is not known whose the queries are, each sequence has as many. */
     double scores = lengths->scores > 0      ? (double)lengths->scores
                     : lengths->sequences > 0 ? (double)tokens / (double)lengths->sequences * (double)lengths->keys
                                              : 0;
-    double operations = 4 * scores * (double)each * (backward ? GRADIENT_PRODUCTS : 1);
-    EchBytes queries = bytes_of(q->numel, q->dtype), kept = ech_bytes_mul(2, bytes_of(ech_bytes_mul(lengths->keys, row), keys->dtype));
+    double operations = 2 * scores * (double)heads * ((double)multiplied + (double)wide) * (backward ? GRADIENT_PRODUCTS : 1);
+    EchBytes queries = bytes_of(ech_bytes_add(q->numel, latent ? latent->numel : 0), q->dtype), kept = bytes_of(ech_bytes_mul(lengths->keys, row), keys->dtype),
+             results = bytes_of(ech_bytes_mul(ech_bytes_mul(tokens, heads), wide), q->dtype);
     *ret = (EchGpuOperator){.kind = ECH_GPU_OP_ATTENTION,
                             .dtype = q->dtype,
-                            .head = (uint16_t)MIN(dim(q, 0), 1024u),
+                            .head = (uint16_t)MIN(MAX(multiplied, wide), 1024u),
                             .elements = q->numel,
                             .n = lengths->longest,
                             .k = operations < 9e18 ? (uint64_t)operations : 0,
                             .causal = lengths->scores > 0,
                             .paged = ret->paged,
-                            .read = ech_bytes_add(ech_bytes_mul(backward ? 3 : 1, queries), kept), /* a gradient: of results and their gradients, too */
-                            .written = backward ? ech_bytes_add(queries, kept) : queries};
+                            /* a gradient: of results and their gradients, too */
+                            .read = ech_bytes_add(ech_bytes_add(queries, backward ? ech_bytes_mul(2, results) : 0), kept),
+                            .written = backward ? ech_bytes_add(queries, kept) : results};
 }
 
 /* Keys and values of new tokens, put where the cache has room for them; of the cache itself nothing is read. */
@@ -577,7 +603,7 @@ void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, 
         *ret = made;
     else if (strstr(op, "::cutlass_scaled_mm") && n >= 3 && scaled_product(&inputs[1], &inputs[2], false, &made)) /* vLLM's: the result comes first */
         *ret = made;
-    else if (strstr(op, "::fp8_gemm_nt_op") && n >= 3 && scaled_product(&inputs[0], &inputs[2], true, &made)) /* vLLM's of DeepGEMM: scales of blocks */
+    else if (strstr(op, "gemm_nt") && n >= 3 && blockwise_product(op, inputs, &made))
         *ret = made;
     else if (strstr(op, "::w8a8_triton_block_scaled_mm") && n >= 2 && scaled_product(&inputs[0], &inputs[1], true, &made))
         *ret = made;

@@ -569,6 +569,44 @@ START_TEST(packed_operators)
 }
 END_TEST
 
+/* DeepSeek's attention as servers decode it, and prompts of it: what is read of a place, and operations a score. */
+START_TEST(latent_attention)
+{
+    EchGpuInput none = {0}, turned = tensor(3, 4, 32, 64, 0), keys = tensor(4, 100, 64, 1, 64), values = tensor(4, 100, 64, 1, 512),
+                rest = tensor(3, 4, 32, 512, 0);
+    EchGpuInput decoding[] = {turned, keys, values, none, none, rest};
+    EchGpuOperator whole = {0};
+    ech_gpu_attention_lengths("_vllm_fa3_C::fwd", decoding, 6, &(EchGpuLengths){4, 4, 1000, 400, 1000}, &whole);
+    ck_assert_uint_eq(whole.kind, ECH_GPU_OP_ATTENTION);
+    ck_assert_uint_eq(whole.k, 2 * 1000 * 32 * (64 + 512 + 512));
+    ck_assert_uint_eq(whole.read, 2 * 4 * 32 * (64 + 512) + 1000 * 2 * (64 + 512));
+    ck_assert_uint_eq(whole.written, 2 * 4 * 32 * 512);
+    EchGpuInput prompts[] = {tensor(3, 40, 32, 192, 0), tensor(3, 40, 32, 192, 0), tensor(3, 40, 32, 128, 0), none, none, none, tensor(3, 40, 32, 128, 0)};
+    ech_gpu_attention_lengths("_vllm_fa3_C::fwd", prompts, 7, &(EchGpuLengths){1, 40, 40, 40, 820}, &whole);
+    ck_assert_uint_eq(whole.k, 2 * 820 * 32 * (192 + 128));
+    ck_assert_uint_eq(whole.read, 2 * 40 * 32 * (192 + 192 + 128));
+    ck_assert_uint_eq(whole.written, 2 * 40 * 32 * 128);
+    EchGpuName name;
+    ech_gpu_name("void cutlass::device_kernel<flash::FlashAttnFwdSm90<flash::CollectiveMainloopFwdSm90<2, cute::tuple<cute::C<1>, cute::C<1>, cute::C<1> >, "
+                 "cute::tuple<cute::C<64>, cute::C<64>, cute::C<64> >, 512, cutlass::bfloat16_t, float, cutlass::arch::Sm90, false> > >(x)",
+                 &name);
+    ck_assert_uint_eq(name.head, 544);
+    ech_gpu_name("void cutlass::device_kernel<flash::FlashAttnFwdSm90<flash::CollectiveMainloopFwdSm90<2, cute::tuple<cute::C<1>, cute::C<1>, cute::C<1> >, "
+                 "cute::tuple<cute::C<128>, cute::C<112>, cute::C<192> >, 128, cutlass::bfloat16_t, float, cutlass::arch::Sm90, true> > >(x)",
+                 &name);
+    ck_assert_uint_eq(name.head, 160);
+    /* DeepGEMM's within an operator that was given rows of 16 bits. */
+    EchGpuInput rows = tensor(2, 64, 4096, 0, 0), by = tensor(2, 64, 32, 0, 0), weights = tensor(2, 6144, 4096, 0, 0), grouped = tensor(3, 8, 6144, 4096, 0);
+    EchGpuInput plain[] = {rows, by, weights, by, rows}, of_experts[] = {rows, by, grouped, by, rows};
+    ech_gpu_operator_of("deep_gemm::fp8_fp4_gemm_nt", plain, 5, &whole);
+    ck_assert(whole.kind == ECH_GPU_OP_PRODUCT && whole.n == 6144 && whole.dtype == ECH_DTYPE_F8E4M3FN);
+    ck_assert_uint_eq(whole.read, 64 * 4096 + 6144 * 4096);
+    ech_gpu_operator_of("deep_gemm::m_grouped_fp8_fp4_gemm_nt_contiguous", of_experts, 5, &whole);
+    ck_assert(whole.kind == ECH_GPU_OP_PRODUCT && whole.m == 64 && whole.n == 6144);
+    ck_assert_uint_eq(whole.read, 64 * 4096 + 8 * 6144 * 4096);
+}
+END_TEST
+
 START_TEST(attention_operators)
 {
     EchGpuOperator whole;
@@ -997,6 +1035,7 @@ int main(void)
     tcase_add_test(tcase, split_decoding);
     tcase_add_loop_test(tcase, striped_products, 0, G_N_ELEMENTS(stripes));
     tcase_add_test(tcase, packed_operators);
+    tcase_add_test(tcase, latent_attention);
     tcase_add_test(tcase, operators);
     tcase_add_loop_test(tcase, library_calls, 0, G_N_ELEMENTS(library));
     tcase_add_test(tcase, bitonic_passes);
