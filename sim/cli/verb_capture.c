@@ -346,15 +346,20 @@ static int pretend(char **command, const char *prefix, const char *name, char **
     }
     put_before(launcher, "LD_PRELOAD", library);
     put_before(launcher, "LD_LIBRARY_PATH", folder);
+    g_autofree char *programs_of_ours = g_build_filename(folder, "bin", NULL); /* nvidia-smi */
+    put_before(launcher, "PATH", programs_of_ours);
     g_subprocess_launcher_setenv(launcher, "NVTX_INJECTION64_PATH", library, TRUE);
     g_autofree char *hook = ech_module_find("pretend/python/sitecustomize.py", NULL);
     g_autofree char *hooks = hook ? g_path_get_dirname(hook) : NULL;
     if (hooks)
         put_before(launcher, "PYTHONPATH", hooks);
     gint64 begun = g_get_real_time() / G_USEC_PER_SEC;
-    /* Where the ranks leave what they tell one another. */
-    g_autofree char *meeting = p->n_ranks > 1 ? g_dir_make_tmp("echelon-ranks-XXXXXX", NULL) : NULL;
-    if (meeting)
+    /* Where processes leave what they take of the devices, and ranks what they tell one another. */
+    g_autofree char *meeting = g_dir_make_tmp("echelon-processes-XXXXXX", NULL);
+    g_autofree char *taken = meeting ? g_build_filename(meeting, "taken", NULL) : NULL;
+    if (taken && g_file_set_contents(taken, "", 0, NULL))
+        g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_PROCESSES", taken, TRUE);
+    if (meeting && p->n_ranks > 1)
         g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_MEETING", meeting, TRUE);
     int code = run_commands(launcher, command, p->world > 0 ? p->ranks : NULL, p->world > 0 ? p->n_ranks : 1);
     if (meeting)

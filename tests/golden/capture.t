@@ -93,6 +93,35 @@ echelon capture: it ran out of memory; would another setting of the allocator ha
 echelon capture: all that it needs: echelon capture --pretend h100-sxm --set device.memories.hbm.capacity=1TiB -o large.whole -- PROGRAM large
 echelon capture: then, what would make it fit: echelon advise --trace large.whole.PID.pretend --device h100-sxm
 1
+$ cd $T && echelon capture --pretend l4 --gpus 2 -o smi -- sh -c 'nvidia-smi -L; nvidia-smi --query-gpu=index,gpu_name,memory.total,memory.used,power.draw,power.limit,clocks.sm,pci.bus_id,compute_cap --format=csv; nvidia-smi -i 1 --query-gpu=memory.free,utilization.gpu,driver_version --format=csv,noheader,nounits; nvidia-smi --query-compute-apps=pid,used_memory --format=csv; nvidia-smi | sed -n "3p;6,13p;\$p"; nvidia-smi -i 5; echo $?; nvidia-smi --query-gpu=colour --format=csv; echo $?; nvidia-smi topo -m; echo $?' 2>/dev/null
+GPU 0: NVIDIA L4 (UUID: GPU-01000000-0000-0000-0000-000000000000)
+GPU 1: NVIDIA L4 (UUID: GPU-02000000-0000-0000-0000-000000000000)
+index, name, memory.total [MiB], memory.used [MiB], power.draw [W], power.limit [W], clocks.current.sm [MHz], pci.bus_id, compute_cap
+0, NVIDIA L4, 22702 MiB, 0 MiB, 0.00 W, [N/A], 2040 MHz, 00000000:01:00.0, 8.9
+1, NVIDIA L4, 22702 MiB, 0 MiB, 0.00 W, [N/A], 2040 MHz, 00000000:02:00.0, 8.9
+22702, 0, 570.0.0
+pid, used_gpu_memory [MiB]
+| NVIDIA-SMI 570.0.0                Driver Version: 570.0.0        CUDA Version: 12.0     |
+| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |
+|                                         |                        |               MIG M. |
+|=========================================+========================+======================|
+|   0  NVIDIA L4                       On |   00000000:01:00.0 Off |                  N/A |
+| N/A    0C    P0              0W /  N/A |       0MiB /  22702MiB  |      0%      Default |
+|                                         |                        |             Disabled |
++-----------------------------------------+------------------------+----------------------+
+|   1  NVIDIA L4                       On |   00000000:02:00.0 Off |                  N/A |
++-----------------------------------------------------------------------------------------+
+No devices were found
+6
+Field "colour" is not a valid field to query.
+
+2
+nvidia-smi of a GPU that is not there: 'topo' is not known; expected -L, -i, --query-gpu, --query-compute-apps, --format, -l, -f
+2
+$ cd $T && P=$(dirname $(command -v echelon))/tests/pretend_program; echelon capture --pretend h100-sxm -o smi -- $P smi 2>/dev/null | sed 's/^[0-9]*, .*pretend_program/PID, pretend_program/'; rm smi.*
+memory.used [MiB]
+1536 MiB
+PID, pretend_program, 1536 MiB
 $ cd $T && ls | sed 's/[0-9]\{2,\}/PID/'
 large.PID.pretend
 step.PID.pretend

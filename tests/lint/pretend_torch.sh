@@ -45,6 +45,12 @@ assert scores.topk(200)[1].tolist() == list(range(200)) and scores.sort()[1].tol
 # What a program decides by is what it would read: a scale that was made up reads 0.0, which is not above 0, and so not above it at the second look either.
 scale = torch.rand((), device="cuda")
 assert scale.item() == 0 and not scale > 0 and scale <= 0 and not scale != 0 and scale < 1e-3
+# Distributions check their parameters, of which one or many were made up.
+for scale in (torch.rand(3, 6, device="cuda").exp(), torch.rand(1, 1, device="cuda").exp(), scale.exp()):
+    torch.distributions.Independent(torch.distributions.Normal(torch.zeros_like(scale), scale), scale.dim()).log_prob(scale)
+torch.distributions.Categorical(probs=torch.rand(4, 8, device="cuda").softmax(-1)).sample()
+torch.distributions.MultivariateNormal(torch.zeros(6, device="cuda"), covariance_matrix=torch.rand(6, 6, device="cuda"))
+assert torch.isclose(scores, scores.roll(1)).all() and not (scores.view(30, 10) < 0).any(dim=1).any()
 # A program that records its memory itself, and stops: ours goes on.
 torch.cuda.memory._record_memory_history(max_entries=1)
 torch.cuda.memory._record_memory_history(enabled=None)

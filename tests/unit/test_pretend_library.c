@@ -1120,6 +1120,108 @@ static void *launch_many(void *data)
     return NULL;
 }
 
+/* What NVML is asked by its names. */
+static void *named(const char *name)
+{
+    void *found = dlsym(RTLD_DEFAULT, name);
+    NEED(found != NULL);
+    return found;
+}
+
+typedef struct {
+    unsigned process;
+    uint64_t used;
+    unsigned gpu_instance, compute_instance;
+} Process;
+
+static int ready[2], asked[2]; /* pipes */
+
+/* Two processes with memory of the same device and one without, as NVML has them. */
+static void ask_nvml(void)
+{
+    int (*handle)(unsigned, void **), (*by_uuid)(const char *, void **), (*memory)(void *, uint64_t *), (*processes)(void *, unsigned *, Process *),
+        (*old_processes)(void *, unsigned *, void *), (*number)(void *, unsigned *), (*text)(void *, char *, unsigned), (*driver)(char *, unsigned),
+        (*clock)(void *, int, unsigned *), (*affinity)(void *, unsigned, unsigned long *);
+    const struct {
+        void *at;
+        const char *name;
+    } names[] = {{&handle, "nvmlDeviceGetHandleByIndex_v2"},
+                 {&by_uuid, "nvmlDeviceGetHandleByUUID"},
+                 {&memory, "nvmlDeviceGetMemoryInfo_v2"},
+                 {&processes, "nvmlDeviceGetComputeRunningProcesses_v3"},
+                 {&old_processes, "nvmlDeviceGetComputeRunningProcesses"},
+                 {&number, "nvmlDeviceGetPowerUsage"},
+                 {&text, "nvmlDeviceGetUUID"},
+                 {&driver, "nvmlSystemGetNVMLVersion"},
+                 {&clock, "nvmlDeviceGetClockInfo"},
+                 {&affinity, "nvmlDeviceGetCpuAffinity"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        void *found = named(names[i].name);
+        memcpy(names[i].at, &found, sizeof found);
+    }
+    void *device, *other, *same;
+    char uuid[96], version[80];
+    NEED(handle(0, &device) == 0 && handle(1, &other) == 0 && handle(2, &same) == 2);
+    NEED(text(other, uuid, sizeof uuid) == 0 && by_uuid(uuid, &same) == 0 && same == other && by_uuid("GPU-none", &same) == 6);
+    uint64_t info[5];
+    NEED(memory(device, info) == 0 && info[1] == 64 * MIB && info[3] == 64 * MIB && info[4] == 0); /* nobody has a context */
+    void *a;
+    NEED(allocate(&a, 8 * MIB) == 0 && write(ready[1], "r", 1) == 1);
+    char c;
+    NEED(read(asked[0], &c, 1) == 1); /* the other has its memory */
+    Process all[4];
+    unsigned n = 4;
+    NEED(processes(device, &n, all) == 0 && n == 2 && all[0].used + all[1].used == 16 * MIB && all[0].process != all[1].process);
+    NEED(all[0].process == (unsigned)getpid() ? all[0].used == 10 * MIB : all[1].used == 10 * MIB); /* with 2 MiB of context each */
+    n = 1;
+    NEED(old_processes(device, &n, all) == 7 && n == 2);
+    NEED(memory(device, info) == 0 && info[3] == 48 * MIB && info[4] == 16 * MIB && memory(other, info) == 0 && info[4] == 0);
+    size_t room, total;
+    NEED(memory_info(&room, &total) == 0 && room == 54 * MIB); /* its own device, to the runtime */
+    NEED(number(device, &n) == 0 && n == 0 && clock(device, 2, &n) == 0 && n == 1593 && clock(device, 1, &n) == 0 && n == 1980);
+    NEED(driver(version, sizeof version) == 0 && strcmp(version, "12.570.0.0") == 0);
+    unsigned long processors[4] = {0, 0, 0, 0};
+    NEED(affinity(device, 4, processors) == 0 && (processors[0] & 1) == 1);
+    /* Who ends takes nothing any more. */
+    NEED(release(a) == 0);
+    n = 4;
+    NEED(processes(device, &n, all) == 0 && n == 1 && all[0].process != (unsigned)getpid() && all[0].used == 6 * MIB);
+    NEED(write(ready[1], "r", 1) == 1);
+    while (n > 0) {
+        g_usleep(1000);
+        n = 4;
+        NEED(processes(device, &n, all) == 0);
+    }
+}
+
+/* Until it is told to end, with 4 MiB of the first device. */
+static void hold_memory(void)
+{
+    void *a;
+    char c;
+    NEED(read(ready[0], &c, 1) == 1 && allocate(&a, 4 * MIB) == 0 && write(asked[1], "a", 1) == 1 && read(ready[0], &c, 1) == 1);
+}
+
+START_TEST(processes_of_a_capture_know_of_each_other)
+{
+    static const char device[] = "id=small;bytes=67108864;context=2097152;devices=2;major=8;minor=6;clock_khz=1980000;memory_clock_khz=1593000";
+    g_autofree char *path = g_strdup_printf("%s/echelon-taken-%d", g_get_tmp_dir(), getpid());
+    ck_assert(g_file_set_contents(path, "", 0, NULL));
+    g_setenv("ECHELON_PRETEND_PROCESSES", path, TRUE);
+    ck_assert(pipe(ready) == 0 && pipe(asked) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        g_free(pretended(device, hold_memory, NULL));
+        _exit(0);
+    }
+    g_free(pretended(device, ask_nvml, NULL));
+    int status;
+    ck_assert(waitpid(child, &status, 0) == child && status == 0);
+    g_unsetenv("ECHELON_PRETEND_PROCESSES");
+    g_unlink(path);
+}
+END_TEST
+
 static void launch_from_threads(void)
 {
     static char function;
@@ -1401,6 +1503,7 @@ int main(void)
     tcase_add_test(tcase, a_killed_process_leaves_what_it_did);
     tcase_add_test(tcase, who_is_killed_by_the_program_may_write_first);
     tcase_add_test(tcase, memory_of_other_processes_takes_none);
+    tcase_add_test(tcase, processes_of_a_capture_know_of_each_other);
     tcase_add_test(tcase, threads_write_whole_lines);
     tcase_add_test(tcase, ranges_of_nvtx_are_written);
     tcase_add_test(tcase, what_asks_of_a_compiled_program_is_written);

@@ -2,9 +2,12 @@
 #include "pretend.h"
 
 #include <inttypes.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define PAGE ((uint64_t)2 << 20) /* what the driver backs large allocations by */
 #define HOST_PAGE ((uint64_t)4096)
@@ -25,7 +28,7 @@ typedef struct {
 
 static Block *blocks; /* by address */
 static size_t n_blocks, n_room;
-static uint64_t used[MAX_DEVICES], pooled[MAX_DEVICES], most_pooled[MAX_DEVICES];
+static uint64_t pooled[MAX_DEVICES], most_pooled[MAX_DEVICES];
 static Filled *filled; /* by address, apart from each other */
 static size_t n_filled, filled_room;
 static uint64_t lowest = UINT64_MAX, highest; /* of a device, ever */
@@ -83,13 +86,88 @@ static uint64_t footprint(uint64_t bytes)
     return bytes >= PAGE / 2 ? round_up(bytes, PAGE) : round_up(bytes, 512);
 }
 
+/* What a process takes of each device. */
+typedef struct {
+    long process; /* 0: nobody's */
+    uint64_t used[MAX_DEVICES];
+} Share;
+enum { MOST_SHARES = 1024 };
+/* What lies in a file that all processes of the capture map. */
+typedef struct {
+    int runtime; /* of the program that said so last (pretend_runtime_version()) */
+    Share shares[MOST_SHARES];
+} Shared;
+static Shared *shared; /* NULL: this process is alone */
+static Share alone, *own = &alone;
+static pthread_once_t looked = PTHREAD_ONCE_INIT;
+
+static void map_shared(void)
+{
+    const char *path = getenv("ECHELON_PRETEND_PROCESSES");
+    int file = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    if (file < 0)
+        return;
+    void *at = ftruncate(file, sizeof *shared) == 0 ? mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+    close(file);
+    shared = at != MAP_FAILED ? at : NULL;
+}
+
+int pretend_shared_runtime(int version)
+{
+    pthread_once(&looked, map_shared);
+    if (shared && version != 0)
+        __atomic_store_n(&shared->runtime, version, __ATOMIC_RELAXED);
+    return shared && version == 0 ? __atomic_load_n(&shared->runtime, __ATOMIC_RELAXED) : version;
+}
+
+/* Takes a share of nobody's, or of a process that has ended. */
+static void take_share(void)
+{
+    pthread_once(&looked, map_shared);
+    alone.process = getpid();
+    for (size_t i = 0; shared && own == &alone && i < MOST_SHARES; i++) {
+        Share *share = &shared->shares[i];
+        long before = __atomic_load_n(&share->process, __ATOMIC_ACQUIRE);
+        if ((before == 0 || !pretend_runs(before)) &&
+            __atomic_compare_exchange_n(&share->process, &before, alone.process, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+            memcpy(share->used, alone.used, sizeof alone.used);
+            own = share;
+        }
+    }
+}
+
+void pretend_leave_processes(void)
+{
+    memcpy(alone.used, own->used, sizeof alone.used);
+    alone.process = 0;
+    own = &alone;
+}
+
 static uint64_t *use_of(int device)
 {
-    return &used[(unsigned)device % MAX_DEVICES];
+    return &own->used[(unsigned)device % MAX_DEVICES];
+}
+
+size_t pretend_processes(int device, PretendProcess *processes, size_t room)
+{
+    pthread_once(&looked, map_shared);
+    pretend_lock();
+    const Share *first = shared ? shared->shares : &alone;
+    size_t n = 0;
+    for (size_t i = 0; i < (shared ? MOST_SHARES : 1) && n < room; i++) {
+        long process = __atomic_load_n(&first[i].process, __ATOMIC_ACQUIRE);
+        uint64_t bytes = __atomic_load_n(&first[i].used[(unsigned)device % MAX_DEVICES], __ATOMIC_RELAXED);
+        if (process != 0 && bytes > 0 && pretend_runs(process))
+            processes[n++] = (PretendProcess){(unsigned)process, bytes + pretend_device()->context_bytes};
+    }
+    pretend_unlock();
+    return n;
 }
 
 static bool take_locked(int device, uint64_t bytes)
 {
+    if (own->process == 0)
+        take_share();
     const PretendDevice *what = pretend_device();
     uint64_t *sum = use_of(device), taken = what->context_bytes + *sum;
     if (taken > what->bytes || bytes > what->bytes - taken)

@@ -5,8 +5,8 @@
  * run: what is written down is what was asked for. Results are zeros: a program whose sizes hang on computed values takes another way than on a GPU.
  *
  * Environment (set by `echelon capture`): ECHELON_PRETEND_DEVICE, "key=value" joined by ';' (Device below), ECHELON_PRETEND_OUT, the file's name ("%p" is the
- * process id). Everything that threads share is under one lock (record.c); a process made by
- * fork() alone writes nothing. */
+ * process id), ECHELON_PRETEND_PROCESSES, a file by which all processes of a capture know what each takes of the devices (memory.c). Everything that threads
+ * share is under one lock (record.c); a process made by fork() alone writes nothing. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,6 +50,8 @@ void pretend_line(const char *word, const char *format, ...) __attribute__((form
 void pretend_event(const char *word, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* "WORD T DEVICE STREAM <format>": work on @stream, now, or, where the stream is captured into a graph, whenever the graph is launched. @word is a literal. */
 void pretend_work(const char *word, void *stream, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Whether @process still runs: one that has ended may wait for its parent. */
+bool pretend_runs(long process);
 /* The program read a result back that it may decide by. */
 void pretend_looked(void);
 /* The number of a text, written as `name NUMBER "TEXT"` at its first use. */
@@ -104,6 +106,16 @@ bool pretend_unpin(void *address);
 /* Free bytes of @device, and what is allocated stream by stream (the pool of cudaMallocAsync), now and at most. */
 uint64_t pretend_free_bytes(int device);
 uint64_t pretend_pool_bytes(int device, bool most);
+/* The processes of this capture that have memory of @device, with what its driver's context takes of each: processes[n]; @room at most. */
+typedef struct {
+    unsigned process;
+    uint64_t bytes;
+} PretendProcess;
+size_t pretend_processes(int device, PretendProcess *processes, size_t room);
+/* Tells the other processes which CUDA runtime the program has, @version, and returns it; 0: it is not known here, and what another said is returned. */
+int pretend_shared_runtime(int version);
+/* In a process made by fork(): what its parent took is its parent's. */
+void pretend_leave_processes(void);
 /* Physical memory without addresses (cuMemCreate), and addresses without memory (cuMemAddressReserve). False or NULL where there is no room. */
 bool pretend_take_bytes(int device, uint64_t bytes);
 void pretend_give_bytes(int device, uint64_t bytes);

@@ -131,6 +131,7 @@ static void in_child(void)
     lock = (pthread_mutex_t)LOCK; /* it was taken by a thread of another number */
     holder = 0;
     held = 0;
+    pretend_leave_processes();
     if (recording && !worked) { /* the parent only looked: what it looked at is the beginning of the child's file */
         owner = getpid();
         return;
@@ -177,11 +178,10 @@ PRETEND_EXPORT void _exit(int status)
     __builtin_unreachable();
 }
 
-/* Whether @process still runs: one that has ended may wait for its parent. */
-static bool runs(pid_t process)
+bool pretend_runs(long process)
 {
     char path[64], line[512];
-    snprintf(path, sizeof path, "/proc/%ld/stat", (long)process);
+    snprintf(path, sizeof path, "/proc/%ld/stat", process);
     int stat = open(path, O_RDONLY | O_CLOEXEC); /* no stream: a process made by fork() of many threads may not allocate */
     ssize_t n = stat >= 0 ? read(stat, line, sizeof line - 1) : 0;
     if (stat >= 0)
@@ -200,7 +200,7 @@ PRETEND_EXPORT int kill(pid_t process, int number)
     char path[PATH_MAX];
     bool asked = number == SIGKILL && process > 0 && process != getpid() && pattern && lines_path(pattern, (long)process, path) && access(path, F_OK) == 0 &&
                  syscall(SYS_kill, process, SIGRTMAX - PRETEND_END_BELOW) == 0;
-    for (int i = 0; asked && i < LOOKS && runs(process); i++)
+    for (int i = 0; asked && i < LOOKS && pretend_runs(process); i++)
         nanosleep(&(struct timespec){.tv_nsec = LOOK_EVERY}, NULL);
     int result = (int)syscall(SYS_kill, process, number);
     return asked && result != 0 && errno == ESRCH ? 0 : result;

@@ -150,7 +150,8 @@ int pretend_runtime_version(void)
     memcpy(&ask, &real, sizeof real);
     if (real)
         ask(&version);
-    return version != 0 ? version : 12000; /* it may load one later */
+    int known = pretend_shared_runtime(version);
+    return known != 0 ? known : 12000; /* it may load one later */
 }
 
 PRETEND_EXPORT int cudaRuntimeGetVersion(int *ret)

@@ -30,7 +30,9 @@ BELOW = {aten.lt.Scalar, aten.le.Scalar}  # a threshold; what is not below it is
 ABOVE = {aten.gt.Scalar, aten.gt.Tensor, aten.ge.Scalar, aten.ge.Tensor, aten.lt.Tensor, aten.le.Tensor}  # or between two others, as points of a box
 EQUAL = {aten.eq.Scalar: True, aten.eq.Tensor: True, aten.ne.Scalar: False, aten.ne.Tensor: False}
 LOGICAL = {aten.logical_and.default, aten.logical_or.default, aten.logical_not.default, aten.bitwise_and.Tensor, aten.bitwise_or.Tensor, aten.bitwise_not.default,
-           aten.clone.default}
+           aten.logical_and_.default, aten.logical_or_.default, aten.bitwise_and_.Tensor, aten.bitwise_or_.Tensor, aten.__iand__.Tensor, aten.__ior__.Tensor,
+           aten.clone.default, aten.all.dim, aten.all.dims, aten.any.dim, aten.any.dims}
+WELL = {aten.all.default: True, aten._is_all_true.default: True, aten.any.default: False, aten._is_any_true.default: False}  # whether all is well, or something wrong
 CHOICES = {aten.topk.default: 2, aten.argmax.default: 1, aten.argmin.default: 1, aten.max.dim: 1, aten.min.dim: 1}  # and which argument their axis is
 SORTS = {aten.sort.default: 1, aten.sort.stable: 2}
 RANDOM = {aten.randperm.default, aten.randperm.generator, aten.randint.default, aten.randint.generator, aten.randint.low, aten.randint.low_generator}
@@ -277,8 +279,8 @@ class Values(TorchDispatchMode):
         if func is aten.nonzero.default and sizes > LARGEST:
             self.say_none(sizes)
         compared = not self.compared.isdisjoint(t.data_ptr() for t in here)
-        if compared and func in (aten.any.default, aten.all.default):  # whether something is wrong, or all is well: it is
-            self.write(torch.tensor(func is aten.all.default), out)
+        if compared and func in WELL:  # it is
+            self.write(torch.tensor(WELL[func]), out)
             self.forget(outs)
             return out
         known = self.kind(func) == "value" and sizes <= LARGEST and all(_is_known(t) for t in here)
@@ -333,6 +335,8 @@ class Values(TorchDispatchMode):
                 # Results are finite, as zeros are; and what a program decides by is what it would read: a scale that is not above 0 is not above it
                 self.write(getattr(torch, func._schema.name.split(":")[-1])(torch.zeros(out.shape), bound or 0.0), out)
                 self.forget([out])
+                if func not in EQUAL and bound not in (float("inf"), float("-inf")):  # a check of it holds, as one of many does
+                    self.compared.add(out.data_ptr())
                 return out
             self.compared.add(out.data_ptr())
             if out.numel() > LARGEST:
