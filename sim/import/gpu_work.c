@@ -743,10 +743,16 @@ bool ech_gpu_is_main(const EchGpuOperator *whole, const EchGpuName *name)
     return false;
 }
 
+/* A kernel of one thread goes over no arrays, whatever its name begins with: a mean's division, a count. */
+static bool does_most(const EchGpuCall *call, const EchGpuName *name, const EchGpuLaunch *launch)
+{
+    return ech_gpu_is_main(&call->whole, name) && !(launch && ech_gpu_blocks(launch) == 1 && ech_gpu_threads(launch) == 1);
+}
+
 bool ech_gpu_call_count(EchGpuCall *call, const EchGpuName *name, const EchGpuLaunch *launch)
 {
     call->n_kernels++;
-    if (!ech_gpu_is_main(&call->whole, name))
+    if (!does_most(call, name, launch))
         return false;
     call->n_main++;
     call->blocks += launch ? (double)ech_gpu_blocks(launch) : 1;
@@ -758,9 +764,9 @@ double ech_gpu_call_share(const EchGpuCall *call, const EchGpuName *name, const 
     double share = 0;
     if (call->n_main == 0) /* none looks like what the operator does: all of them do it, but that a product is none of those whose grid tells */
         share = call->n_kernels > 0 && (call->whole.kind != ECH_GPU_OP_PRODUCT || name->block_elements == 0) ? 1.0 / call->n_kernels : 0;
-    else if (call->whole.kind == ECH_GPU_OP_ROWS && ech_gpu_is_main(&call->whole, name)) /* each goes over all */
+    else if (call->whole.kind == ECH_GPU_OP_ROWS && does_most(call, name, launch)) /* each goes over all */
         share = 1;
-    else if (ech_gpu_is_main(&call->whole, name))
+    else if (does_most(call, name, launch))
         share = call->blocks > 0 ? (launch ? (double)ech_gpu_blocks(launch) : 1) / call->blocks * MAX(call->whole.products, 1) : 1.0 / call->n_main;
     return MIN(share, 1);
 }
