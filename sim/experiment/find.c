@@ -97,8 +97,7 @@ static bool read_bound(const char *text, double *ret_number, const char **ret_un
         return false;
     *ret_number = g_ascii_strtod(digits, &end);
     *ret_unit = end;
-    double size;
-    return isfinite(*ret_number) && unit_size(end, &size) && (*text != 'x' || !*end);
+    return isfinite(*ret_number) && (*text != 'x' || !*end);
 }
 
 static bool read_values(const EchYamlNode *node, EchFind *find, GError **error)

@@ -162,6 +162,8 @@ START_TEST(test_refused)
         {"find.path=1..2", NULL, "cannot be varied"},
         {"device.memories.hbm.capacity=1GiB..16GiB", "time<10ms", "for: 'time<10ms' cannot be asked for"},
         {"device.memories.hbm.capacity=1GiB..16GiB", "time<=4GiB", "cannot be asked for"},
+        {"device.memories.hbm.capacity=1GiB..16GiB", "<=4GiB", "for: '<=4GiB' cannot be asked for"},
+        {"device.memories.hbm.capacity=1apple..2GiB", NULL, "expected values like"},
         {"device.memories.hbm.capacity=1GiB..16GiB", "hbm<=x0", "cannot be asked for"},
         {"device.memories.hbm.capacity=1GiB..16GiB", "hmb<=4GiB", "'hmb' is no memory of tpu-v5e; expected time or one of hbm"},
         {"device.memories.hbm.size=x1..x2", NULL, "there is no 'size' to multiply"},

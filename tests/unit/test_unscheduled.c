@@ -468,6 +468,44 @@ START_TEST(products_with_vectors_are_sums_on_tpus)
 }
 END_TEST
 
+/* What is computed twice, from the same in the same way, is computed once, whatever it is called and whoever asked for it; what differs in a single attribute,
+ * or has one more, is not the same. */
+START_TEST(equal_instructions_are_one)
+{
+    static const char text[] = "HloModule m\n\nENTRY %main (p: f32[512,512], q: f32[512,512]) -> (f32[512,512], f32[512,512], f32[512,512], f32[512,512]) {\n"
+                               "  %p = f32[512,512]{1,0} parameter(0)\n  %q = f32[512,512]{1,0} parameter(1)\n"
+                               "  %a = f32[512,512]{1,0} dot(%p, %q), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name=\"one\"}\n"
+                               "  %b = f32[512,512]{1,0} dot(%p, %q), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+                               "  %c = f32[512,512]{1,0} dot(%p, %q), lhs_contracting_dims={0}, rhs_contracting_dims={0}\n"
+                               "  %d = f32[512,512]{1,0} dot(%p, %q), lhs_contracting_dims={1}, rhs_contracting_dims={0}, operand_precision={highest,highest}\n"
+                               "  %e = f32[512,512]{1,0} dot(%q, %p), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+                               "  %s = f32[512,512]{1,0} add(%a, %b)\n"
+                               "  ROOT %r = (f32[512,512]{1,0}, f32[512,512]{1,0}, f32[512,512]{1,0}, f32[512,512]{1,0}) tuple(%s, %c, %d, %e)\n}\n";
+    g_autoptr(EchImport) import = read_text(text, "h100-sxm");
+    unsigned products = 0;
+    for (size_t k = 0; k < import->program->n_instructions; k++)
+        products += import->program->instructions[k].opcode == ECH_HLO_DOT;
+    ck_assert_uint_eq(products, 4);
+}
+END_TEST
+
+/* What only says how devices share an array is no kernel. */
+START_TEST(marks_of_sharding_are_nothing)
+{
+    static const char *const targets[] = {"Sharding", "xla.sdy.FuncResultSharding"};
+    for (size_t i = 0; i < G_N_ELEMENTS(targets); i++) {
+        g_autofree char *text = g_strdup_printf("HloModule m\n\nENTRY %%main (p: f32[512,512]) -> f32[512,512] {\n  %%p = f32[512,512]{1,0} parameter(0)\n"
+                                                "  %%a = f32[512,512]{1,0} sine(%%p)\n"
+                                                "  %%m = f32[512,512]{1,0} custom-call(%%a), custom_call_target=\"%s\"\n"
+                                                "  ROOT %%b = f32[512,512]{1,0} negate(%%m)\n}\n",
+                                                targets[i]);
+        g_autoptr(EchImport) import = read_text(text, "tpu-v5e");
+        ck_assert_uint_eq(count_opcode(import->program, ECH_HLO_CUSTOM_CALL), 0);
+        ck_assert_uint_eq(count_opcode(import->program, ECH_HLO_FUSION), 1);
+    }
+}
+END_TEST
+
 /* Kernels that read one array, and none of which waits for another, are one kernel with several results; what waits is not. */
 START_TEST(siblings_are_one_kernel)
 {
@@ -947,6 +985,8 @@ int main(void)
     tcase_add_test(small, gathers_are_kernels_on_tpus);
     tcase_add_test(small, products_with_vectors_are_sums_on_tpus);
     tcase_add_test(small, siblings_are_one_kernel);
+    tcase_add_test(small, marks_of_sharding_are_nothing);
+    tcase_add_test(small, equal_instructions_are_one);
     tcase_add_test(small, sums_of_rows_are_turned_for_their_table);
     tcase_add_test(small, updates_of_a_row_are_masks_on_tpus);
     tcase_add_test(small, constants_are_made_inside_loops);
