@@ -5,6 +5,18 @@
 
 /* Running an op */
 
+/* What the parts of a price move over @link, or, where that is NOWHERE, over any; @used of their amounts. */
+static void count_over_links(EchMachine *m, const EchPrice *price, uint32_t link, double used)
+{
+    const EchFluidPart *parts = m->prices->parts + price->first_part;
+    for (uint32_t k = 0; k < price->n_parts; k++) {
+        uint32_t owner = m->prices->owners[parts[k].resource];
+        EchResourceKind kind = (EchResourceKind)m->prices->kinds[parts[k].resource];
+        if ((link == NOWHERE || owner == link) && (kind == ECH_RESOURCE_LINK_TO || kind == ECH_RESOURCE_LINK_FROM))
+            add_sum(&link_sums(m, owner)[kind == ECH_RESOURCE_LINK_TO ? ECH_SUM_LINK_FORWARD : ECH_SUM_LINK_BACKWARD], (int64_t)(parts[k].amount * used));
+    }
+}
+
 static void link_begin(EchMachine *m, const EchPrice *price, const EchOp *op)
 {
     LinkState *link = &m->links[price->link];
@@ -15,21 +27,10 @@ static void link_begin(EchMachine *m, const EchPrice *price, const EchOp *op)
             link->since[d] = m->now;
     int64_t *sums = link_sums(m, price->link);
     sums[ECH_SUM_LINK_TRANSFERS]++;
-    if (op->kind == ECH_OP_COPY) {
+    if (op->kind == ECH_OP_COPY)
         add_sum(&sums[price->forward ? ECH_SUM_LINK_FORWARD : ECH_SUM_LINK_BACKWARD], (int64_t)MIN(op->bytes, (uint64_t)INT64_MAX));
-        return;
-    }
-    /* The amount is the share of all ports; the bytes went through those it used. */
-    double used = (double)price->ports / (double)MAX(m->device->links[price->link].ports, 1u);
-    const EchFluidPart *parts = m->prices->parts + price->first_part;
-    for (uint32_t k = 0; k < price->n_parts; k++) {
-        if (m->prices->owners[parts[k].resource] != price->link)
-            continue;
-        if (m->prices->kinds[parts[k].resource] == ECH_RESOURCE_LINK_TO)
-            add_sum(&sums[ECH_SUM_LINK_FORWARD], (int64_t)(parts[k].amount * used));
-        else if (m->prices->kinds[parts[k].resource] == ECH_RESOURCE_LINK_FROM)
-            add_sum(&sums[ECH_SUM_LINK_BACKWARD], (int64_t)(parts[k].amount * used));
-    }
+    else /* the amount is the share of all ports; the bytes went through those it used */
+        count_over_links(m, price, price->link, (double)price->ports / (double)MAX(m->device->links[price->link].ports, 1u));
 }
 
 static void link_end(EchMachine *m, const EchPrice *price)
@@ -264,6 +265,8 @@ static void end_op(EchMachine *m, uint32_t queue)
         if (price->link != ECH_NONE)
             link_end(m, price);
     }
+    if (m->ops[id].kind == ECH_OP_KERNEL) /* memory of the host that it reaches by itself */
+        count_over_links(m, price, NOWHERE, 1);
     for (uint32_t t = m->first_traffic[id]; t < m->first_traffic[id + 1]; t++) {
         int64_t *sums = memory_sums(m, m->traffic[t].memory);
         add_sum(&sums[ECH_SUM_MEMORY_READ], (int64_t)MIN(m->traffic[t].read, (uint64_t)INT64_MAX));

@@ -235,6 +235,9 @@ START_TEST(kernels_reach_the_host_over_its_link)
         device->links[0].from_device = 50 * GB;
         g_autoptr(EchRun) run = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
         near(run->makespan, (writes ? 200 : 100) * ECH_PS_PER_US, 1, ECH_ENGINE_NATIVE);
+        ck_assert_uint_eq(run->links[0].forward, writes ? 0 : 10 * MB);
+        ck_assert_uint_eq(run->links[0].backward, writes ? 10 * MB : 0);
+        ck_assert_double_eq_tol(run->links[0].utilisation, writes ? 1.0 / 3 : 2.0 / 3, 1e-6);
     }
 }
 END_TEST
