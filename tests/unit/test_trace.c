@@ -344,6 +344,26 @@ START_TEST(hashes_tell_traces_apart)
 }
 END_TEST
 
+/* A key that is there gets the new value; others stay, in their order. */
+START_TEST(properties_are_replaced)
+{
+    g_autoptr(EchTrace) trace = sample();
+    g_autoptr(EchTrace) more = ech_trace_with_properties(trace, (const char *const[]){"chip", "v5e", "module", "jit g", NULL});
+    g_autoptr(EchTrace) again = ech_trace_with_properties(more, (const char *const[]){"module", "jit h", "chip", "v6e", "jit g", "x", NULL});
+    static const char *const pairs[] = {"module", "jit h", "chip", "v6e", "jit g", "x"};
+    const char *value;
+    for (size_t i = 0; i < 3; i++) {
+        ck_assert_str_eq(ech_trace_property(again, i, &value), pairs[2 * i]);
+        ck_assert_str_eq(value, pairs[2 * i + 1]);
+    }
+    ck_assert_ptr_null(ech_trace_property(again, 3, &value));
+    ck_assert_str_eq(ech_trace_get_property(trace, "module"), "jit f");
+    g_autoptr(EchTrace) fewer = ech_trace_without_properties(again, (const char *const[]){"mod", "jit", NULL});
+    ck_assert_str_eq(ech_trace_property(fewer, 0, &value), "chip");
+    ck_assert_ptr_null(ech_trace_property(fewer, 1, &value));
+}
+END_TEST
+
 START_TEST(lifetimes_and_peak)
 {
     Fixture f = fixture();
@@ -391,6 +411,7 @@ int main(void)
     tcase_add_test(tests, text_ends_at_zero_byte);
     tcase_add_test(tests, file_damage_is_refused);
     tcase_add_test(tests, invariants_hold);
+    tcase_add_test(tests, properties_are_replaced);
     tcase_add_test(tests, most_is_not_too_many);
     tcase_add_test(tests, hashes_tell_traces_apart);
     tcase_add_test(tests, lifetimes_and_peak);
