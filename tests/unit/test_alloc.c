@@ -244,7 +244,7 @@ START_TEST(bfc_extends_regions)
     take(bfc, 3, 14 * MIB + 1); /* only once they are gone */
     ech_allocator_stats(bfc, &stats);
     ck_assert_uint_eq(stats.reserved, 15 * MIB);
-    ck_assert_uint_eq(own(bfc, "pool_bytes"), 15 * MIB);
+    ck_assert_int_eq(own(bfc, "pool_bytes"), 15 * (int64_t)MIB);
 }
 END_TEST
 
@@ -287,6 +287,21 @@ START_TEST(lower_bound_is_the_most_that_lives)
     ck_assert_uint_eq(at, 5);
     ck_assert_uint_eq(ech_alloc_lower_bound(events, 4, &at), 100);
     ck_assert_uint_eq(at, 0);
+}
+END_TEST
+
+/* Recorded ranges go to requests of their sizes, in whole granules, each once; where there is none left the device chooses. */
+START_TEST(recorded_ranges_go_by_size)
+{
+    static const EchSegmentRange script[] = {{64 * MIB, 4 * MIB}, {96 * MIB, 2 * MIB}, {32 * MIB, 2 * MIB}};
+    g_autoptr(EchAllocator) platform = open_allocator("platform", GIB);
+    ech_allocator_script(platform, script, G_N_ELEMENTS(script));
+    ck_assert_uint_eq(take(platform, 0, 2 * MIB - 5).address, 96 * MIB);
+    ck_assert_uint_eq(take(platform, 1, 3 * MIB).address, 64 * MIB);
+    ck_assert_uint_eq(take(platform, 2, 4 * MIB).address, 0);
+    ck_assert_uint_eq(take(platform, 3, 2 * MIB).address, 32 * MIB);
+    ech_allocator_release(platform, 1);
+    ck_assert_uint_eq(take(platform, 4, 4 * MIB).address, 4 * MIB); /* what was given back is no script's any more */
 }
 END_TEST
 
@@ -1438,6 +1453,7 @@ int main(void)
     tcase_add_test(tests, unified_memory_holds_more);
     tcase_add_test(tests, bfc_collects_empty_regions);
     tcase_add_test(tests, bfc_extends_regions);
+    tcase_add_test(tests, recorded_ranges_go_by_size);
     tcase_add_test(tests, bfc_begins_where_another_is);
     tcase_add_test(tests, bfc_grows_on_where_another_is);
     tcase_add_test(tests, bfc_refuses_as_its_log_says);

@@ -83,7 +83,7 @@ START_TEST(out_before_back)
     g_autoptr(EchDiag) diag = ech_diag_new();
     g_autoptr(EchTraceBuilder) b = ech_test_begin();
     const unsigned n = on_short[_i].arrays;
-    EchId arrays[2];
+    EchId arrays[2] = {ECH_NONE, ECH_NONE};
     for (unsigned k = 0; k < n; k++) {
         arrays[k] = ech_test_buffer(b, "a", GB / n, ECH_ROLE_ACTIVATION, false);
         (void)ech_test_put(b, ECH_OP_ALLOC, arrays[k]);

@@ -44,16 +44,19 @@ START_TEST(test_schedule)
 {
     g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
     g_autoptr(EchDiag) diag = ech_diag_new();
-    g_autofree char *spec = g_strdup_printf("m=128,n=128,k=640,block_m=128,block_n=128,block_k=128,buffers=%d", (int)schedules[_i].buffers);
-    g_autoptr(EchTrace) trace = make(spec, device, diag);
-    g_autoptr(EchRun) run = ech_test_replay(trace, device);
-    ck_assert_msg(llabs(run->makespan - schedules[_i].makespan) <= 5, "%d buffers: %" G_GINT64_FORMAT ", expected %" G_GINT64_FORMAT,
-                  (int)schedules[_i].buffers, run->makespan, schedules[_i].makespan);
-    for (size_t i = 0; i < run->n_memories; i++) {
-        if (strcmp(run->memories[i].name, "hbm") == 0)
-            ck_assert(run->memories[i].read == 5 * 65536 && run->memories[i].written == 32768);
-        if (strcmp(run->memories[i].name, "vector") == 0) /* inputs' windows, two of the result, an f32 accumulator */
-            ck_assert_uint_eq(run->memories[i].peak_live, schedules[_i].buffers * 65536 + 2 * 32768 + 65536);
+    for (int wide = 0; wide < 2; wide++) { /* a result of 32 bits is stored in twice the time */
+        g_autofree char *spec =
+            g_strdup_printf("m=128,n=128,k=640,block_m=128,block_n=128,block_k=128,buffers=%d%s", (int)schedules[_i].buffers, wide ? ",result=f32" : "");
+        g_autoptr(EchTrace) trace = make(spec, device, diag);
+        g_autoptr(EchRun) run = ech_test_replay(trace, device);
+        EchTime makespan = schedules[_i].makespan + (wide ? 500000 : 0);
+        ck_assert_msg(llabs(run->makespan - makespan) <= 5, "%s: %" G_GINT64_FORMAT ", expected %" G_GINT64_FORMAT, spec, run->makespan, makespan);
+        for (size_t i = 0; i < run->n_memories; i++) {
+            if (strcmp(run->memories[i].name, "hbm") == 0)
+                ck_assert(run->memories[i].read == 5 * 65536 && run->memories[i].written == (wide ? 65536 : 32768));
+            if (strcmp(run->memories[i].name, "vector") == 0) /* inputs' windows, two of the result, an f32 accumulator */
+                ck_assert_uint_eq(run->memories[i].peak_live, schedules[_i].buffers * 65536 + (wide ? 2 * 65536 : 2 * 32768) + 65536);
+        }
     }
 }
 END_TEST

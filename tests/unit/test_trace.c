@@ -2,6 +2,7 @@
 #include "sim/base/error.h"
 #include "sim/trace/file.h"
 #include "sim/trace/lifetime.h"
+#include "sim/trace/step.h"
 #include "sim/trace/trace.h"
 #include "tests/support/support.h"
 
@@ -364,6 +365,55 @@ START_TEST(properties_are_replaced)
 }
 END_TEST
 
+/* 0 kernel, 1 LOOP of 2 and 3, 4 kernel that depends on the first, 5 LOOP of 6; a buffer each made before, in the first loop, and there from the start. */
+START_TEST(parts_cut_no_loop)
+{
+    Fixture f = fixture();
+    EchId outer = add_buffer(&f, "outer", 64, false), inner = add_buffer(&f, "inner", 32, false), there = add_buffer(&f, "there", 16, true);
+    EchId kernel = add_op(&f, ECH_OP_KERNEL, ECH_NONE);
+    ech_trace_builder_use(f.builder, there, ECH_READ, 16, ECH_PATTERN_STREAM, ECH_KNOWN);
+    for (EchId loop = 0; loop < 2; loop++) {
+        EchId op = add_op(&f, ECH_OP_LOOP, loop == 0 ? 3 : 1);
+        ech_trace_builder_peek_op(f.builder, op)->bytes = 5;
+        if (loop == 0) {
+            ech_trace_builder_peek_buffer(f.builder, inner)->loop = op;
+            add_op(&f, ECH_OP_ALLOC, inner);
+            add_op(&f, ECH_OP_KERNEL, ECH_NONE);
+            ech_trace_builder_use(f.builder, inner, ECH_WRITE, 32, ECH_PATTERN_STREAM, ECH_KNOWN);
+            add_op(&f, ECH_OP_FREE, inner);
+            add_op(&f, ECH_OP_ALLOC, outer);
+            ech_trace_builder_dep(f.builder, kernel, 0);
+        } else
+            add_op(&f, ECH_OP_KERNEL, ECH_NONE);
+    }
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchTrace) trace = ech_trace_builder_finish(f.builder, &error);
+    ech_trace_builder_free(f.builder);
+    ck_assert_ok(trace != NULL, error);
+    const EchId n = (EchId)ech_trace_n_ops(trace); /* 0 K, 1 L 2 A 3 K 4 F, 5 A, 6 L 7 K */
+    ck_assert_uint_eq(n, 8);
+    for (EchId begin = 0; begin <= n; begin++)
+        for (EchId end = begin; end <= n; end++) {
+            bool cut = (begin > 1 && begin <= 4) || (end > 1 && end <= 4) || begin == 7 || end == 7;
+            if (cut && begin == end)
+                continue; /* nothing at all */
+            g_autoptr(EchTrace) part = ech_trace_part(trace, begin, end, &error);
+            ck_assert_msg((part == NULL) == cut, "[%u, %u): %s", begin, end, error ? error->message : "taken");
+            g_clear_error(&error);
+            if (!part)
+                continue;
+            const EchBuffer *buffers = ech_trace_buffers(part);
+            ck_assert_uint_eq(ech_trace_n_ops(part), end - begin);
+            ck_assert_uint_eq(buffers[inner].loop, begin <= 1 && end > 4 ? 1 - begin : ECH_NONE);
+            ck_assert_uint_eq(buffers[inner].bytes, begin <= 1 && end > 4 ? 32 : 0);
+            ck_assert_uint_eq(buffers[outer].resident, begin > 5);
+            ck_assert_uint_eq(buffers[outer].bytes, end > 5 || begin > 5 ? 64 : 0);
+            ck_assert(buffers[there].resident && buffers[there].bytes == 16);
+            ck_assert_uint_eq(ech_trace_n_deps(part), begin == 0 && end > 5);
+        }
+}
+END_TEST
+
 START_TEST(lifetimes_and_peak)
 {
     Fixture f = fixture();
@@ -411,6 +461,7 @@ int main(void)
     tcase_add_test(tests, text_ends_at_zero_byte);
     tcase_add_test(tests, file_damage_is_refused);
     tcase_add_test(tests, invariants_hold);
+    tcase_add_test(tests, parts_cut_no_loop);
     tcase_add_test(tests, properties_are_replaced);
     tcase_add_test(tests, most_is_not_too_many);
     tcase_add_test(tests, hashes_tell_traces_apart);
