@@ -1,5 +1,6 @@
 /* GPU kernels: latency, issue and memory of a grid of blocks; tiles in waves for matrix products. */
 #include "models/kernel/gpu_internal.h"
+#include "models/kernel/measured.h"
 
 #include <math.h>
 #include <string.h>
@@ -39,10 +40,11 @@ enum { SM_THREADS = 2048, SM_BLOCKS = 32, SM_REGISTERS = 65536, SM_SHARED = 228 
 #define STORE_SHARE 0.5
 #define PIPELINE_SETUP 2.2e-6
 
-/* How the rate of products falls with the limit of a card's power where it is power that holds them: per SM, an H100 PCIe has 350 W / 114 and an H100 SXM 700 W
- * / 132 of the same chip, and 493 / 114 and 798 / 132 TFLOP/s (8192 cubed in bf16, zzc0721/torch-performance-test-data issues 95 and 79). Not fitted to more.
- */
-#define POWER_EXPONENT 0.612
+/* How the rate of products that run all the time falls with the limit of a card's power: an H100 SXM held to 500 W does 585, 575 and 546 TFLOP/s in bf16 for
+ * 8192 cubed, 65536 x 8192 x 7168 and 65536 x 3584 x 8192 (pytorch/FBGEMM pull request 2546), 0.743, 0.701 and 0.672 of what this model has of them at 700 W.
+ * Not fitted: CUTLASS's in 8-bit floats there, 0.728, 0.662 and 0.705. */
+#define POWER_EXPONENT 1.04
+#define REST_POWER 0.5 /* Of the limit, what a GPU draws while no products run: between waiting and streaming. Assumed. */
 
 /* Classes that stream. Instructions are issued lane slots an element; trips are dependent accesses in a thread's life where its elements are all in flight at
  * once; loop: a thread takes one access after another, so its trips grow with its elements. Sources: recorded H100 kernels of one block (trips) and of many
@@ -84,14 +86,33 @@ static uint64_t to_count(double count)
     return count > 0 ? count < 1e19 ? (uint64_t)count : UINT64_MAX : 0;
 }
 
-/* What is left of the rate of products under the limit kernel.power, watts, of a card whose shares were measured under kernel.rated_power. */
-static double held(const EchDevice *device)
+/* What is left of the rate of products that run all the time under the limit kernel.power, watts, of a card whose shares were measured under
+ * kernel.rated_power. */
+static double sustained(const EchDevice *device)
 {
     double rated = ech_device_number(device, "kernel.rated_power", 0), limit = ech_device_number(device, "kernel.power", rated);
     return rated > 0 && limit > 0 && limit < rated ? pow(limit / rated, POWER_EXPONENT) : 1;
 }
 
-static bool chip_of(const EchDevice *device, EchGpuChip *ret)
+double ech_gpu_held(const EchDevice *device, double duty)
+{
+    double least = sustained(device);
+    duty = duty > 0 ? duty : 1;
+    return least < 1 ? least * ech_measured_duty_rate(1 / least, duty / (1 - REST_POWER * (1 - duty))) : 1;
+}
+
+double ech_gpu_settled_duty(const EchDevice *device, double share)
+{
+    double least = sustained(device), duty = CLAMP(share, 0, 1);
+    share = duty;
+    for (int i = 0; i < 64; i++) { /* what runs faster runs less of the time, which leaves it more power: falls towards where the two agree */
+        double takes = share * least / ech_gpu_held(device, duty);
+        duty = takes > 0 ? takes / (takes + 1 - share) : 0;
+    }
+    return duty;
+}
+
+static bool chip_of(const EchDevice *device, double duty, EchGpuChip *ret)
 {
     const EchUnit *vector = ech_device_unit(device, ECH_UNIT_VECTOR);
     const EchMemory *hbm = ech_device_memory_kind(device, ECH_MEM_HBM);
@@ -108,7 +129,7 @@ static bool chip_of(const EchDevice *device, EchGpuChip *ret)
                         .amd = ech_device_is_amd(device),
                         .trip = LOADED * (double)(hbm->latency > 0 ? hbm->latency : 400 * ECH_PS_PER_NS) * 1e-12,
                         .start = ech_device_number(device, "runtime.launch_ps", 1e6) * 1e-12,
-                        .held = held(device)};
+                        .held = ech_gpu_held(device, duty)};
     return true;
 }
 
@@ -614,13 +635,13 @@ static bool price_attention(const EchGpuChip *chip, const EchGpuKernel *kernel, 
 EchTime ech_gpu_trip(const EchDevice *device)
 {
     EchGpuChip chip;
-    return chip_of(device, &chip) ? ech_gpu_time(chip.trip) : 0;
+    return chip_of(device, 1, &chip) ? ech_gpu_time(chip.trip) : 0;
 }
 
 bool ech_gpu_kernel_price(const EchDevice *device, const EchGpuKernel *kernel, EchGpuCost *ret)
 {
     EchGpuChip chip;
-    if (!chip_of(device, &chip))
+    if (!chip_of(device, kernel->duty, &chip))
         return false;
     EchGpuCost cost = {0};
     bool known;

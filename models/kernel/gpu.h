@@ -146,6 +146,7 @@ typedef struct {
     EchBytes read, written; /**< Of device memory, each byte once. */
     double operations;      /**< Of the matrix unit (a multiply-add is two); products without a shape, attention. */
     const char *dtype;      /**< Of the matrix operands ("bf16"); NULL: f32. */
+    double duty;            /**< 0..1: share of the time in which products and attention run (ech_gpu_held); 0: not known, taken for all. */
 } EchGpuKernel;
 
 /** What bounds a kernel. */
@@ -168,6 +169,12 @@ typedef struct {
     uint32_t resident;      /**< Blocks an SM holds at once. */
     EchBytes bytes;
 } EchGpuCost;
+
+/** Of the rate of products and attention, what a limit of power below the card's own (kernel.power, kernel.rated_power) leaves them where they run @duty of the
+ * time, 0..1; 0: taken for all. The less they run, the more power the rest leaves them. Above 0; 1 where there is no such limit. */
+double ech_gpu_held(const EchDevice *device, double duty);
+/** The share of the time in which they run once their rate has settled, of a program in which they take @share of it at the rate of running all the time. */
+double ech_gpu_settled_duty(const EchDevice *device, double share);
 
 /** What a kernel waits for memory at least, if it reads: one access under load. 0 where the device is no GPU as below. */
 EchTime ech_gpu_trip(const EchDevice *device);

@@ -1142,7 +1142,8 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
     g_autofree double *amounts = g_new0(double, room), *more_amounts = g_new0(double, room);
     g_autofree uint32_t *used = g_new0(uint32_t, room), *more_used = g_new0(uint32_t, room);
     Row row = {amounts, used, 0}, scratch = {more_amounts, more_used, 0};
-    g_autoptr(EchGpuPricer) gpu = g_strcmp0(device->family, "gpu") == 0 ? ech_gpu_pricer_new(trace, options->tuned_tiles, diag) : NULL;
+    g_autoptr(EchGpuPricer) gpu =
+        g_strcmp0(device->family, "gpu") == 0 ? ech_gpu_pricer_new(trace, options->tuned_tiles, options->duty_known ? options->products_duty : 0, diag) : NULL;
     double carried[N_CARRIES] = {0};
     Pricer pricer = {.trace = trace, .read = read, .written = written, .options = options, .diag = diag, .gpu = gpu, .carried = carried};
 

@@ -101,7 +101,7 @@ typedef struct {
     bool tuned_tiles;     /**< Products of GPU programs with a tile that no timing would have chosen take the best one. */
     bool graph;           /**< Kernels are launched by a CUDA graph. */
     bool duty_known;      /**< Else every product has the rate that it was measured at. */
-    double products_duty; /**< 0..1: share of the time in which matrix products run. */
+    double products_duty; /**< 0..1: share of the time in which matrix products, attention among them, run. */
     EchHostGaps gaps;
 } EchPriceOptions;
 

@@ -26,6 +26,7 @@ typedef struct {
 struct EchGpuPricer {
     const EchTrace *trace;
     bool tuned_tiles;
+    double duty;
     EchDiag *diag;
     EchGpuName **names; /* By string: what a kernel's name says, read when first asked for. */
     GHashTable *priced; /* Priced */
@@ -41,11 +42,12 @@ static gboolean equal_priced(gconstpointer a, gconstpointer b)
     return memcmp(a, b, sizeof(Key)) == 0;
 }
 
-EchGpuPricer *ech_gpu_pricer_new(const EchTrace *trace, bool tuned_tiles, EchDiag *diag)
+EchGpuPricer *ech_gpu_pricer_new(const EchTrace *trace, bool tuned_tiles, double duty, EchDiag *diag)
 {
     EchGpuPricer *pricer = g_new0(EchGpuPricer, 1);
     *pricer = (EchGpuPricer){.trace = trace,
                              .tuned_tiles = tuned_tiles,
+                             .duty = duty,
                              .diag = diag,
                              .names = g_new0(EchGpuName *, ech_trace_n_strings(trace) + 1),
                              .priced = g_hash_table_new_full(hash_priced, equal_priced, g_free, NULL)};
@@ -96,7 +98,8 @@ static bool key_of(const EchGpuPricer *pricer, const EchDevice *device, const Ec
 
 static bool kernel_of(EchGpuPricer *pricer, const Key *key, EchGpuKernel *ret)
 {
-    EchGpuKernel kernel = {.name = *name_of(pricer, key->name), .read = key->read, .written = key->written, .operations = key->operations};
+    EchGpuKernel kernel = {
+        .name = *name_of(pricer, key->name), .read = key->read, .written = key->written, .operations = key->operations, .duty = pricer->duty};
     if (!ech_gpu_launch_parse(ech_trace_string(pricer->trace, key->launch), &kernel.launch))
         return false;
     ech_gpu_launch_says(&kernel.launch, &kernel.name);

@@ -11,8 +11,9 @@
 
 typedef struct EchGpuPricer EchGpuPricer;
 
-/** @tuned_tiles as in EchPriceOptions. What was assumed is counted in @diag. Borrows everything, and the devices that it is asked for. */
-EchGpuPricer *ech_gpu_pricer_new(const EchTrace *trace, bool tuned_tiles, EchDiag *diag) G_GNUC_WARN_UNUSED_RESULT;
+/** @tuned_tiles as in EchPriceOptions; @duty as in EchGpuKernel. What was assumed is counted in @diag. Borrows everything, and the devices that it is asked
+ * for. */
+EchGpuPricer *ech_gpu_pricer_new(const EchTrace *trace, bool tuned_tiles, double duty, EchDiag *diag) G_GNUC_WARN_UNUSED_RESULT;
 void ech_gpu_pricer_free(EchGpuPricer *pricer);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchGpuPricer, ech_gpu_pricer_free)
 

@@ -1,6 +1,7 @@
 #include "sim/replay/replay.h"
 
 #include "models/kernel/comm_name.h"
+#include "models/kernel/gpu.h"
 #include "sim/base/compare.h"
 #include "sim/base/error.h"
 #include "sim/replay/replaying.h"
@@ -54,7 +55,8 @@ const EchParam ech_replay_params[] = {
     {"products_duty", ECH_PARAM_RATIO, FIELD(products_duty), "-1", "-1", "1", NULL,
      "share of the time in which matrix products run, for a device file that says what they do just after a pause (kernel.burst_share): at 0 they all do that, "
      "at "
-     "1 what power leaves them, between what the power then saved allows; -1: each as it was measured, large ones at the latter and small ones at the former"},
+     "1 what power leaves them, between what the power then saved allows; -1: each as it was measured, large ones at the latter and small ones at the former. "
+     "Under kernel.power the same of modelled products and attention, where -1 is the share that they come to"},
     {"host_launches", ECH_PARAM_BOOL, FIELD(host_launches), "true", NULL, NULL, NULL,
      "programs that ran on a GPU that was not there: one thread of the host asks for one kernel or copy after another, each takes it runtime.eager_launch_ps "
      "(15 us where the device does not say); false: the host is never late"},
@@ -624,10 +626,53 @@ EchRun *ech_replaying_end(EchReplaying *r, const char *engine, const char *versi
     return g_steal_pointer(&r->run);
 }
 
+bool ech_replaying_unsettled(const EchReplayRank *rank)
+{
+    return rank->options->products_duty < 0 && ech_gpu_held(rank->device, 1) < 1 && !ech_device_has_number(rank->device, "kernel.burst_share");
+}
+
+double ech_replaying_settled_duty(const EchReplayRank *rank, const EchRun *run)
+{
+    EchTime products = 0, end = 0;
+    for (size_t i = 0; i < run->n_spans; i++) {
+        uint8_t class = run->prices[run->spans[i].op].kernel_class;
+        end = MAX(end, run->spans[i].end);
+        if (class == ECH_GPU_PRODUCT || class == ECH_GPU_ATTENTION)
+            products = ech_time_add(products, run->spans[i].end - run->spans[i].start);
+    }
+    return ech_gpu_settled_duty(rank->device, share((double)products, (double)(end - rank->options->start)));
+}
+
+void ech_replaying_remark_held(const EchReplayRank *rank, EchRun *run)
+{
+    double duty = rank->options->products_duty;
+    ech_diag_remark(run->diag,
+                    "held to %g W, products and attention, which run %.0f %% of the time, run at %.0f %% of their rate at the card's own power "
+                    "(--set replay.products_duty says otherwise)",
+                    ech_device_number(rank->device, "kernel.power", 0), 100 * duty, 100 * ech_gpu_held(rank->device, duty));
+}
+
+/* Replays at the rate that a limit of power leaves products that run all the time, which tells how much of the time they run, and then at the rate of that. */
+static EchRun *run_settled(const EchReplayRank *rank, GError **error)
+{
+    EchReplayOptions options = *rank->options;
+    options.products_duty = 1;
+    g_autoptr(EchRun) first = ech_replay_run(rank->trace, rank->device, rank->reference, &options, error);
+    if (!first)
+        return NULL;
+    options.products_duty = ech_replaying_settled_duty(rank, first);
+    EchRun *run = ech_replay_run(rank->trace, rank->device, rank->reference, &options, error);
+    if (run)
+        ech_replaying_remark_held(&(EchReplayRank){.device = rank->device, .options = &options}, run);
+    return run;
+}
+
 EchRun *ech_replay_run(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchReplayOptions *options, GError **error)
 {
     g_auto(EchReplaying) r = {0};
     const EchReplayRank rank = {.trace = trace, .device = device, .reference = reference, .options = options};
+    if (ech_replaying_unsettled(&rank))
+        return run_settled(&rank, error);
     if (!ech_replaying_begin(&rank, &r, error))
         return NULL;
     const EchFluidModule *module = NULL;

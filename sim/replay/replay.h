@@ -57,7 +57,9 @@ typedef struct {
     uint64_t driver_calls; /**< 1: allocators' calls of the driver take their time and a cudaFree waits for the device (default 1; overhead=false leaves them
                               out too). */
     uint64_t tuned_tiles;  /**< 1: products of GPU programs with a tile that no timing would have chosen are priced with the best one (default). */
-    double products_duty;  /**< 0..1: share of the time in which matrix products run, which tells the power that they leave themselves; below 0: as measured. */
+    /** 0..1: share of the time in which matrix products and attention run, which tells the power that they leave themselves; below 0: as measured, and under a
+     * limit below the card's own power (ech_gpu_held) as the program itself tells. */
+    double products_duty;
     uint64_t host_launches;      /**< 1: where nothing of the host was measured (property "host_order"), its launches take their time (default). */
     uint64_t host_gaps;          /**< 1: recorded gaps before operations that neither order nor dependencies explain are kept (default 0). */
     EchTime start;               /**< Picoseconds added to every time of the run; 0. */

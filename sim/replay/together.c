@@ -370,9 +370,39 @@ static void tell_awaited(const Together *t, size_t s, EchRun *run)
     }
 }
 
+/* As one rank's (replay.c): at the rates of products that run all the time, and then at those of what they run. */
+static bool run_settled(const EchReplayRank *ranks, size_t n, EchRun **ret_runs, GError **error)
+{
+    EchReplayRank settled[ECH_MAX_RANKS] = {{0}};
+    EchReplayOptions options[ECH_MAX_RANKS] = {{0}};
+    for (size_t s = 0; s < n; s++) {
+        settled[s] = ranks[s];
+        options[s] = *ranks[s].options;
+        settled[s].options = &options[s];
+        if (ech_replaying_unsettled(&ranks[s]))
+            options[s].products_duty = 1;
+    }
+    if (!ech_replay_run_together(settled, n, ret_runs, error))
+        return false;
+    for (size_t s = 0; s < n; s++) {
+        if (ech_replaying_unsettled(&ranks[s]))
+            options[s].products_duty = ech_replaying_settled_duty(&ranks[s], ret_runs[s]);
+        g_clear_pointer(&ret_runs[s], ech_run_free);
+    }
+    if (!ech_replay_run_together(settled, n, ret_runs, error))
+        return false;
+    for (size_t s = 0; s < n; s++)
+        if (ech_replaying_unsettled(&ranks[s]))
+            ech_replaying_remark_held(&settled[s], ret_runs[s]);
+    return true;
+}
+
 bool ech_replay_run_together(const EchReplayRank *ranks, size_t n, EchRun **ret_runs, GError **error)
 {
     g_assert(n > 0 && n <= ECH_MAX_RANKS);
+    for (size_t s = 0; s < n; s++)
+        if (ech_replaying_unsettled(&ranks[s]))
+            return run_settled(ranks, n, ret_runs, error);
     g_auto(Together) t = {.seats = g_new0(Seat, n),
                           .n = n,
                           .calls = g_array_new(FALSE, FALSE, sizeof(Call)),

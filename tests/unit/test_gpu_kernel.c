@@ -134,8 +134,8 @@ START_TEST(waves_quantise)
 }
 END_TEST
 
-/* Half the power: products by the lanes and by wgmma at 0.5 to the 0.612th of their rate, those by mma until L2 holds them; what streams is as fast. More power
- * than the card's own changes nothing. */
+/* Half the power: products by the lanes and by wgmma that run all the time at 0.5 to the 1.04th of their rate, those by mma until L2 holds them; what streams
+ * is as fast. More power than the card's own changes nothing. */
 START_TEST(less_power)
 {
     static const char *const half[] = {"kernel.power=350", NULL}, *const more[] = {"kernel.power=900", NULL};
@@ -144,9 +144,9 @@ START_TEST(less_power)
     static const struct {
         const char *name, *launch;
         double least, most;
-    } rows[] = {{"nvjet", "product=1x16384x16384x16384 operand_bytes=2", 1.52, 1.53},
-                {"ampere_bf16_s16816gemm_bf16_256x128_ldg8_f2f_stages_64x3_tn", "product=1x16384x16384x16384 operand_bytes=2", 1.4, 1.53},
-                {"ampere_sgemm_128x128_tn", "product=1x16384x16384x16384 operand_bytes=4", 1.4, 1.53},
+    } rows[] = {{"nvjet", "product=1x16384x16384x16384 operand_bytes=2", 2.05, 2.06},
+                {"ampere_bf16_s16816gemm_bf16_256x128_ldg8_f2f_stages_64x3_tn", "product=1x16384x16384x16384 operand_bytes=2", 1.8, 2.06},
+                {"ampere_sgemm_128x128_tn", "product=1x16384x16384x16384 operand_bytes=4", 1.8, 2.06},
                 {"void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >(int, x)",
                  "grid=524288x1x1 block=128x1x1 elements=268435456 operand_bytes=4", 1, 1}};
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
@@ -156,6 +156,50 @@ START_TEST(less_power)
         ck_assert_double_ge(ratio, rows[i].least);
         ck_assert_double_le(ratio, rows[i].most);
         ck_assert_int_eq(price(free, rows[i].name, rows[i].launch, 1 << 30, 1 << 29, &cost), before);
+    }
+}
+END_TEST
+
+/* The less of the time products run, the more power they find: half of it three halves of theirs, as the rest draws half, and the 0.4th power of that in rate.
+ * What takes a share of the time at the rate of all of it takes less once it is faster, until the two agree. */
+START_TEST(power_between_products)
+{
+    static const char *const limit[] = {"kernel.power=500", NULL};
+    g_autoptr(EchDevice) full = ech_test_device("h100-sxm", NULL), held = ech_test_device("h100-sxm", limit);
+    ck_assert(full && held);
+    double least = pow(500.0 / 700, 1.04);
+    ck_assert_double_eq(ech_gpu_held(full, 0.5), 1);
+    ck_assert_double_eq_tol(ech_gpu_held(held, 1), least, 1e-12);
+    ck_assert_double_eq(ech_gpu_held(held, 0), ech_gpu_held(held, 1));
+    ck_assert_double_eq_tol(ech_gpu_held(held, 0.5), least * pow(1.5, 0.4), 1e-12);
+    ck_assert_double_eq_tol(ech_gpu_held(held, 0.1), 1, 1e-12);
+    ck_assert_double_eq(ech_gpu_settled_duty(held, 1), 1);
+    ck_assert_double_eq(ech_gpu_settled_duty(held, 0), 0);
+    for (double share = 0.1; share < 0.95; share += 0.1) {
+        double duty = ech_gpu_settled_duty(held, share), takes = share * least / ech_gpu_held(held, duty);
+        ck_assert_double_eq_tol(duty, takes / (takes + 1 - share), 1e-9);
+        ck_assert_double_lt(duty, share);
+    }
+}
+END_TEST
+
+/* An H100 held to 500 W, products of bf16 by cuBLAS and of 8-bit floats by CUTLASS (pytorch/FBGEMM pull request 2546), the first three fitted. */
+START_TEST(products_of_500_watts)
+{
+    static const char *const limit[] = {"kernel.power=500", NULL};
+    g_autoptr(EchDevice) held = ech_test_device("h100-sxm", limit);
+    ck_assert(held);
+    static const struct {
+        const char *dtype;
+        uint64_t m, n, k;
+        double tflops;
+    } rows[] = {{"bf16", 8192, 8192, 8192, 585.23},      {"bf16", 65536, 7168, 8192, 575.12},      {"bf16", 65536, 8192, 3584, 546.31},
+                {"f8e4m3fn", 8192, 8192, 8192, 1125.51}, {"f8e4m3fn", 65536, 7168, 8192, 1082.75}, {"f8e4m3fn", 65536, 8192, 3584, 1141.38}};
+    for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
+        EchGpuCost cost;
+        ck_assert(ech_gpu_product(held, 1, rows[i].m, rows[i].n, rows[i].k, rows[i].dtype, i < 3 ? 16 : 8, &cost));
+        double error = 2.0 * (double)rows[i].m * (double)rows[i].n * (double)rows[i].k / (double)cost.time / rows[i].tflops - 1;
+        ck_assert_msg(fabs(error) < 0.075, "%zu: %g", i, error);
     }
 }
 END_TEST
@@ -1022,6 +1066,8 @@ int main(void)
     tcase_add_test(tcase, launches);
     tcase_add_test(tcase, waves_quantise);
     tcase_add_test(tcase, less_power);
+    tcase_add_test(tcase, power_between_products);
+    tcase_add_test(tcase, products_of_500_watts);
     tcase_add_test(tcase, attention_in_f32);
     tcase_add_test(tcase, tiles_in_between);
     tcase_add_test(tcase, one_rate);

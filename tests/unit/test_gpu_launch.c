@@ -285,17 +285,23 @@ START_TEST(launches)
 }
 END_TEST
 
-static EchRun *run(const EchTrace *trace, const EchDevice *device, bool tuned)
+static EchRun *run_duty(const EchTrace *trace, const EchDevice *device, bool tuned, double duty)
 {
     EchReplayOptions options = {0};
     ech_params_defaults(ech_replay_params, &options);
     options.engine = ECH_ENGINE_NATIVE;
     options.tuned_tiles = tuned;
+    options.products_duty = duty;
     GError *error = NULL;
     EchRun *run = ech_replay_run(trace, device, NULL, &options, &error);
     ck_assert_ok(run != NULL, error);
     ech_params_clear(ech_replay_params, &options);
     return run;
+}
+
+static EchRun *run(const EchTrace *trace, const EchDevice *device, bool tuned)
+{
+    return run_duty(trace, device, tuned, -1);
 }
 
 static const EchPrice *price_of(const EchRun *run, const EchTrace *trace, const char *name)
@@ -377,6 +383,34 @@ static EchTime product(const EchDevice *device, const char *text, const char *dt
     return cost.time;
 }
 
+/* Under a limit of power products run as fast as what they take of the time leaves them power for: faster than all of the time, slower than without the limit,
+ * and at the rate of the share that they then take. */
+START_TEST(held_to_less_power)
+{
+    g_autoptr(EchImport) got = import();
+    GError *error = NULL;
+    static const char *const limit[] = {"kernel.power=300", NULL};
+    g_autoptr(EchDevice) full = ech_test_device("h100-sxm", NULL), held = ech_test_device("h100-sxm", limit);
+    g_autoptr(EchTrace) trace = ech_program_lower(got->program, held, NULL, got->diag, &error);
+    ck_assert_ok(trace != NULL, error);
+    g_autoptr(EchRun) free = run(trace, full, true), always = run_duty(trace, held, true, 1), settled = run(trace, held, true);
+    double best = us(price_of(free, trace, "k_blas")), worst = us(price_of(always, trace, "k_blas")), between = us(price_of(settled, trace, "k_blas"));
+    ck_assert_double_lt(best, between);
+    ck_assert_double_lt(between, worst);
+    EchTime products = 0;
+    for (size_t i = 0; i < settled->n_spans; i++)
+        if (settled->prices[settled->spans[i].op].kernel_class == ECH_GPU_PRODUCT || settled->prices[settled->spans[i].op].kernel_class == ECH_GPU_ATTENTION)
+            products += settled->spans[i].end - settled->spans[i].start;
+    g_autoptr(EchRun) again = run_duty(trace, held, true, (double)products / (double)settled->makespan);
+    ck_assert_double_eq_tol(us(price_of(again, trace, "k_blas")), between, 0.03 * between);
+    ck_assert_int_eq(price_of(free, trace, "k_rows")->alone, price_of(always, trace, "k_rows")->alone);
+    bool told = false;
+    for (const char *const *r = ech_diag_remarks(settled->diag); *r; r++)
+        told = told || g_str_has_prefix(*r, "held to 300 W, products and attention");
+    ck_assert(told);
+}
+END_TEST
+
 /* Tensor cores step through a filter's channels one position at a time: in a given tile 3 channels cost what 32 do; a library that chooses has kernels that
  * take 16 bytes of every position, many positions a step. */
 START_TEST(few_channels)
@@ -438,6 +472,7 @@ int main(void)
     tcase_add_test(tcase, launches);
     tcase_add_test(tcase, unrolled_loops);
     tcase_add_test(tcase, prices);
+    tcase_add_test(tcase, held_to_less_power);
     tcase_add_loop_test(tcase, measured_additions, 0, 2);
     tcase_add_test(tcase, few_channels);
     tcase_add_test(tcase, grouped_convolutions);
