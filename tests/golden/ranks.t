@@ -84,28 +84,28 @@ pytorch:expandable_segments:True: out of memory at event 63, 128 MiB for AddmmBa
 pytorch:backend:cudaMallocAsync: out of memory at event 63, 128 MiB for AddmmBackward0 of down (Linear), for want of memory;
 $ P=traces/pipeline_pytorch.h100; echelon run $P/rank*.pretend.gz --device h100-sxm --set ranks.1.device.kernel.power=400 -o $T/slow 2>/dev/null | sed -n 3,13p; echelon run $P/rank*.pretend.gz --device h100-sxm -o $T/as_is >/dev/null 2>&1; cd $T; echelon compare as_is slow; echelon compare as_is slow --json | tr -d ' \n' | grep -o '"relative":[0-9.]*'; echelon compare slow as_is/000
   Every rank fits.
-  It takes 102 ms, step 2 of 2 takes 32.8 ms; 26.4 % of all ranks' time in that step is waiting for one another.
-  What that changes: 26.1 ms -> 32.8 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.3 % -> 26.4 %.
+  It takes 117 ms, step 2 of 2 takes 37.6 ms; 29.4 % of all ranks' time in that step is waiting for one another.
+  What that changes: 26.1 ms -> 37.6 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.3 % -> 29.4 %.
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       step              run           alone           ranks            idle
-      0   2.53 GiB   2.60 GiB    32.8 ms    19.8 ms  60 %    427 us   1 %   12.5 ms  38 %      0 ps   0 %
-      1   2.66 GiB   2.76 GiB    32.8 ms    27.5 ms  84 %    534 us   2 %   4.80 ms  15 %      0 ps   0 %
+      0   2.53 GiB   2.60 GiB    37.6 ms    19.8 ms  53 %    427 us   1 %   17.3 ms  46 %      0 ps   0 %
+      1   2.66 GiB   2.76 GiB    37.6 ms    32.3 ms  86 %    534 us   1 %   4.80 ms  13 %      0 ps   0 %
 
   Who waits for whom in that step, and what that one does meanwhile
-    rank 0 for 1         12.5 ms  4 times, most at permute: runs kernels 100 %
+    rank 0 for 1         17.3 ms  4 times, most at permute: runs kernels 100 %
   run    ranks       time       step  relative  waiting    fullest
   as_is      2    80.5 ms    26.1 ms         -   20.3 %   2.66 GiB
-  slow       2     102 ms    32.8 ms     1.258   26.4 %   2.66 GiB
+  slow       2     117 ms    37.6 ms     1.442   29.4 %   2.66 GiB
 
   What changed from as_is to slow
    rank                     step        kernels  communication          waits     host, idle                     live
-      0       26.1 ms -> 32.8 ms              =              =       +6.73 ms              =     2.53 GiB -> 2.53 GiB
-      1       26.1 ms -> 32.8 ms       +6.73 ms              =              =              =     2.66 GiB -> 2.66 GiB
+      0       26.1 ms -> 37.6 ms              =              =       +11.5 ms              =     2.53 GiB -> 2.53 GiB
+      1       26.1 ms -> 37.6 ms       +11.5 ms              =              =              =     2.66 GiB -> 2.66 GiB
 
   What changed within one rank, and why: echelon compare as_is/000 slow/000
 "relative":1.0
-"relative":1.2582246476270722
+"relative":1.441965472807212
 echelon: slow: holds a run of several ranks, as_is/000 one of a single trace; compare one of its ranks (slow/000, ...)
 exit 2
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --pass remat | tail -n 8
