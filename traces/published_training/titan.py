@@ -1,5 +1,5 @@
 """torchtitan's own train.py without its downloads: `titan.py CHECKOUT ARGS...`. A tokenizer as large as Llama 3's, and texts of one token; CHECKOUT of
-December 2024 or of June 2025."""
+April 2024, of December 2024 or of June 2025."""
 import os
 import runpy
 import sys
@@ -11,8 +11,10 @@ sys.path.insert(0, checkout)
 
 
 class Tokenizer:
-    n_words = 128256
-    eos_id = 128001
+    eos_id = 1
+
+    def __init__(self, words=128256):
+        self.n_words = words
 
 
 class Texts(torch.utils.data.IterableDataset):
@@ -33,7 +35,25 @@ class Loader(torch.utils.data.DataLoader):
         pass
 
 
-if os.path.exists(os.path.join(checkout, "train.py")):
+def contexts(policy):
+    """What PyTorch of April 2024 called with a policy that says what is kept."""
+    import torch.utils.checkpoint as checkpointing
+
+    def decide(context, operator, *args, **kwargs):
+        keeps = policy("recompute" if context.is_recompute else "forward", operator, *args, **kwargs)
+        return checkpointing.CheckpointPolicy.MUST_SAVE if keeps else checkpointing.CheckpointPolicy.PREFER_RECOMPUTE
+
+    return checkpointing.create_selective_checkpoint_contexts(decide)
+
+
+if os.path.exists(os.path.join(checkout, "torchtitan", "lr_scheduling.py")):
+    import torch.utils.checkpoint
+    torch.utils.checkpoint._pt2_selective_checkpoint_context_fn_gen = contexts
+    import torchtitan.datasets as datasets
+    datasets.create_tokenizer = lambda kind, path: Tokenizer(32000 if kind == "sentencepiece" else 128256)
+    datasets.dataloader_fn["c4"] = lambda dataset, path, tokenizer, batch, length, *rest: Loader(Texts(length, False), batch)
+    script = os.path.join(checkout, "train.py")
+elif os.path.exists(os.path.join(checkout, "train.py")):
     import torchtitan.datasets as datasets
     datasets.build_tokenizer = lambda *args: Tokenizer()
     datasets.build_hf_data_loader = lambda dataset, path, tokenizer, batch, length, *rest: Loader(Texts(length, False), batch)
