@@ -126,13 +126,15 @@ typedef struct {
 /** Blocks of one segment tile it and come in address order, all segments' blocks together in @blocks. ECH_ERROR_CONFIG where a seed makes
  * no sense, ECH_ERROR_UNSUPPORTED where the allocator takes none. Call once, before the first request. */
 bool ech_allocator_seed(EchAllocator *allocator, const EchSeedBlock *blocks, size_t n, GError **error);
-/** A range that a device gave; of 0 bytes: where a reservation of addresses began. */
+/** A range that a device gave; of 0 bytes: where a reservation of addresses began, and for which stream's pool. */
 typedef struct {
     uint64_t address;
     EchBytes bytes;
+    uint32_t stream;
+    bool small_pool;
 } EchSegmentRange;
-/** Where the device puts what is taken from it: each request takes the first unused range of its size (granules), and first fit where there is
- * none. For replaying a recording at its own addresses. @ranges must outlive the allocator. */
+/** Where the device puts what is taken from it: each request takes the first unused range of its size (granules), each reservation the first unused one of its
+ * pool, and where there is none they go where the device's order says. For replaying a recording at its own addresses. @ranges must outlive the allocator. */
 void ech_allocator_script(EchAllocator *allocator, const EchSegmentRange *ranges, size_t n);
 /** The recorded allocator gave these bytes back to the device: so does this one, if they are free here. False if they are not. */
 bool ech_allocator_give_back(EchAllocator *allocator, uint64_t address, EchBytes bytes);

@@ -154,13 +154,14 @@ void ech_device_memory_unmap(EchDeviceMemory *memory, EchBytes page, uint64_t n)
     note_unmapped(memory, page * n, n);
 }
 
-uint64_t ech_device_memory_reserve(EchDeviceMemory *memory, uint32_t *ret_number)
+uint64_t ech_device_memory_reserve(EchDeviceMemory *memory, uint32_t stream, bool small_pool, uint32_t *ret_number)
 {
     *ret_number = memory->n_reservations++;
     for (size_t i = memory->script_at; i < memory->n_script; i++) {
-        if (memory->script[i].bytes == 0 && !memory->script_used[i]) {
+        const EchSegmentRange *range = &memory->script[i];
+        if (range->bytes == 0 && range->stream == stream && range->small_pool == small_pool && !memory->script_used[i]) {
             memory->script_used[i] = true;
-            return memory->script[i].address;
+            return range->address;
         }
     }
     return (memory->order == ECH_ADDRESSES_DESCEND ? (uint64_t)UINT16_MAX - *ret_number : (uint64_t)*ret_number + 1) << 48;

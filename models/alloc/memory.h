@@ -46,5 +46,5 @@ bool ech_device_memory_take_at(EchDeviceMemory *memory, uint64_t address, EchByt
 bool ech_device_memory_map(EchDeviceMemory *memory, EchBytes page, uint64_t n);
 /** Gives @n pieces of @page bytes back. */
 void ech_device_memory_unmap(EchDeviceMemory *memory, EchBytes page, uint64_t n);
-/** Start of a new virtual reservation, and its number. */
-uint64_t ech_device_memory_reserve(EchDeviceMemory *memory, uint32_t *ret_number);
+/** Start of a new virtual reservation for a stream's pool, and its number. */
+uint64_t ech_device_memory_reserve(EchDeviceMemory *memory, uint32_t stream, bool small_pool, uint32_t *ret_number);

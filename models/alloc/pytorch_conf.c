@@ -260,7 +260,7 @@ static bool divisions(Reader *reader, const char *name, const char *value, GErro
 static bool set_release(Reader *reader, const char *name, const char *value, GError **error)
 {
     uint64_t minor;
-    if (strncmp(value, "2.", 2) != 0 || !ech_parse_u64(value + 2, &minor, NULL) || minor < 1 || minor > 99)
+    if (strncmp(value, "2.", 2) != 0 || !ech_parse_u64(value + 2, &minor, NULL) || minor > 99)
         return bad(error, name, value, "a release like 2.6");
     reader->release = (unsigned)minor;
     reader->old = minor < 10;

@@ -9,6 +9,9 @@ enum {
     ECH_PYTORCH_MIN_BLOCK = 512, /**< Sizes are multiples of it (CUDACachingAllocator.cpp of PyTorch 2.6.0, line 121). */
 };
 
+/** Segments and pages of the small pool, and no others' (kSmallBuffer of CUDACachingAllocator.cpp). */
+#define ECH_PYTORCH_SMALL_BUFFER (UINT64_C(2) << 20)
+
 /** What the settings say, defaults included. */
 typedef struct {
     EchBytes max_split;                        /**< Larger blocks are never split; UINT64_MAX: no limit. */

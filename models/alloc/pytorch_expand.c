@@ -92,7 +92,7 @@ static uint32_t find_expandable_block(PyTorch *self, uint32_t pool, EchBytes siz
      * it is given up at once. */
     Segment segment = {.bytes = ech_round_up(self->reserve, page), .page = page};
     uint32_t reservation;
-    segment.address = ech_device_memory_reserve(&self->base.memory, &reservation);
+    segment.address = ech_device_memory_reserve(&self->base.memory, self->pools[pool].stream, self->pools[pool].small, &reservation);
     if (segment.bytes < size && (self->conf.release >= 15 || self->conf.reserve > 0))
         return 0;
     segment.reservation = (int32_t)reservation;

@@ -8,8 +8,7 @@
 #include "models/alloc/tree.h"
 
 /* CUDACachingAllocator.cpp ("CCA") of PyTorch 2.6.0, lines 121 to 128. */
-#define ECH_PYTORCH_SMALL_SIZE (UINT64_C(1) << 20)   /**< Larger requests are of the large pool. */
-#define ECH_PYTORCH_SMALL_BUFFER (UINT64_C(2) << 20) /**< Segments and pages of the small pool. */
+#define ECH_PYTORCH_SMALL_SIZE (UINT64_C(1) << 20) /**< Larger requests are of the large pool. */
 
 typedef struct {
     uint64_t address;

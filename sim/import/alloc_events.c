@@ -474,7 +474,7 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
         EchAllocEvent event = {.bytes = buffer->bytes, .id = (uint32_t)i, .kind = ECH_EVENT_ALLOC, .upper_end = buffer->upper_end != 0};
         event.stream = stream_number(&streams, buffer->queue, written ? ECH_NONE : buffer->pool) & ECH_EVENT_MAX_STREAM;
         event.private_pool = (recorded || written) && buffer->pool != ECH_NONE;
-        event.captured = event.private_pool && ech_pool_is_capture(ech_trace_string(trace, buffer->pool));
+        event.captured = event.private_pool && ech_buffer_is_captured(trace, buffer);
         g_array_append_val(events, event);
     }
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
@@ -491,7 +491,7 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
                 event = (EchAllocEvent){.bytes = asked_for(events, &conf, refusal.bytes), .id = (uint32_t)n_buffers + n_refused++, .kind = ECH_EVENT_ALLOC};
                 event.stream = named_stream(&streams, &names, of, pool) & ECH_EVENT_MAX_STREAM;
                 event.private_pool = pool != NULL;
-                event.captured = pool && ech_pool_is_capture(pool);
+                event.captured = pool && ech_pool_is_capture(pool, of);
                 g_array_append_val(events, event);
                 event.kind = ECH_EVENT_FREE;
                 g_array_append_val(events, event);
@@ -523,7 +523,7 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
                                     .upper_end = buffer->upper_end != 0};
             event.stream = stream_number(&streams, buffer->queue, written ? ECH_NONE : buffer->pool) & ECH_EVENT_MAX_STREAM;
             event.private_pool = (recorded || written) && buffer->pool != ECH_NONE;
-            event.captured = event.private_pool && ech_pool_is_capture(ech_trace_string(trace, buffer->pool));
+            event.captured = event.private_pool && ech_buffer_is_captured(trace, buffer);
         }
         g_array_append_val(events, event);
     }
@@ -627,9 +627,9 @@ static bool same_pool(const SegmentMark *a, const SegmentMark *b)
 }
 
 /* Pages are mapped from a reservation's start on, behind those that are, or where they had been: what is mapped elsewhere begins a new reservation, and so does
- * what is mapped after a reservation's last page was given back, which ends it. Of those there at the start, one stream and pool has one. @segments: by
- * address. */
-static void script_reservations(GArray *script, const GArray *segments, const GArray *mapped)
+ * what is mapped after a reservation's last page was given back, which ends it. Of those there at the start, one stream and pool has one. A reservation of which
+ * no page was ever mapped, for want of memory, is not told: each goes to the pool that it was made for. @segments: by address. */
+static void script_reservations(GArray *script, const GArray *segments, const GArray *mapped, Streams *streams, Names *names)
 {
     g_autoptr(GArray) known = g_array_new(FALSE, FALSE, sizeof(Reservation));
     for (guint i = 0; i < segments->len + mapped->len && known->len < MAX_RESERVATIONS; i++) {
@@ -655,9 +655,11 @@ static void script_reservations(GArray *script, const GArray *segments, const GA
         } else if (!segment->gone) {
             Reservation new = {&segment->mark, address, segment->bytes, segment->bytes};
             g_array_append_val(known, new);
-            EchSegmentRange range = {.address = address};
-            if (later)
+            if (later) {
+                uint32_t stream = named_stream(streams, names, segment->mark.stream, segment->mark.pool) & ECH_EVENT_MAX_STREAM;
+                EchSegmentRange range = {.address = address, .stream = stream, .small_pool = segment->bytes <= ECH_PYTORCH_SMALL_BUFFER};
                 g_array_append_val(script, range);
+            }
         }
     }
 }
@@ -673,7 +675,7 @@ static void read_segments(const EchTrace *trace, uint32_t device, GArray *segmen
         if (read_mark(trace, op, device, "segment_start", &segment.mark)) {
             g_array_append_val(segments, segment);
         } else if (read_mark(trace, op, device, "segment_alloc", &segment.mark)) {
-            EchSegmentRange range = {segment.mark.address, op->bytes};
+            EchSegmentRange range = {.address = segment.mark.address, .bytes = op->bytes};
             g_array_append_val(script, range);
         } else if (read_mark(trace, op, device, "segment_map", &segment.mark)) {
             g_array_append_val(mapped, segment);
@@ -804,11 +806,11 @@ EchAllocStart *ech_alloc_start_of_trace(const EchTrace *trace, EchId memory)
         g_array_sort(segments, by_segment);
         join_ranges(segments);
     }
-    script_reservations(start->script, segments, mapped);
     const EchBuffer *buffers = ech_trace_buffers(trace);
     g_autoptr(GArray) residents = residents_of(trace, memory);
     Streams streams = streams_new(trace);
     Names names = names_new(trace, device);
+    script_reservations(start->script, segments, mapped, &streams, &names);
     g_auto(EchPyTorchConf) conf = recorded_settings(trace);
     guint at = 0;
     for (guint i = 0; i < segments->len; i++) {

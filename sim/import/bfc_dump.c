@@ -760,7 +760,7 @@ static EchBytes add_chunks(const EchBfcDump *d, EchTraceBuilder *builder, EchId 
 static EchSegmentRange next_region(const EchBfcDump *d, guint *at)
 {
     const Chunk *first = &g_array_index(d->chunks, Chunk, *at);
-    EchSegmentRange range = {first->address, 0};
+    EchSegmentRange range = {.address = first->address};
     for (const Chunk *chunk = first; *at < d->chunks->len; chunk = &g_array_index(d->chunks, Chunk, *at)) {
         if (chunk->region != first->region || chunk->address != range.address + range.bytes)
             break;

@@ -480,6 +480,10 @@ static const char *describe_text(const uint8_t *head, size_t n)
         return "the text looks like a Python program; 'echelon capture --pretend DEVICE -o step -- python FILE' runs it and leaves what echelon reads";
     if (memmem(head, n, "[architecture_presets]", 22))
         return "the text is SCALE-Sim's description of an array, not a topology; give the topology (CSV) and a device";
+    if (memmem(head, n, "IFMAP Height Intraline", 22))
+        return "the text is SCALE-Sim's layout of the layers' data in its memories, not their sizes; give the topology (CSV) and a device";
+    if (n > 7 && memcmp(head, "LayerID", 7) == 0)
+        return "the text is a report that SCALE-Sim wrote; give the topology (CSV) that it ran, and a device";
     if (memmem(head, n, "stablehlo.", 10) || memmem(head, n, "mhlo.num_partitions", 19))
         return "the text is StableHLO, which no compiler has scheduled yet; 'jax.jit(f).lower(...).compile().as_text()' prints the HLO that echelon reads, and "
                "traces/capture/compile.py compiles for a chip that is not there";

@@ -103,7 +103,9 @@ static int header_kind(const Field *fields, size_t n)
         return 0;
     if (same(fields[1], "M") && same(fields[2], "N") && same(fields[3], "K"))
         return 2;
-    return named && n >= 8 && starts(fields[1], "ifmap") && starts(fields[3], "filter") ? 1 : 0;
+    /* SCALE-Sim's data layouts are tables of the same layers: "IFMAP Height Intraline Factor". */
+    bool layout = memmem(fields[1].text, fields[1].n, "traline", 7) != NULL;
+    return named && n >= 8 && starts(fields[1], "ifmap") && starts(fields[3], "filter") && !layout ? 1 : 0;
 }
 
 static Extra extra_of(const Field *fields, size_t n, bool gemm)

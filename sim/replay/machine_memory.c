@@ -181,7 +181,7 @@ static EchAllocRequest request_of(const EchMachine *m, const EchBuffer *buffer, 
                              .stream = ech_machine_stream(m, buffer->queue, buffer->pool),
                              .upper_end = buffer->upper_end,
                              .private_pool = pool,
-                             .captured = pool && ech_pool_is_capture(ech_trace_string(m->trace, buffer->pool))};
+                             .captured = ech_buffer_is_captured(m->trace, buffer)};
 }
 
 /* Tries to give life @life its bytes. */

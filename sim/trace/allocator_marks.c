@@ -30,9 +30,19 @@ const char *ech_mark_pool(const char *name)
     return pool ? pool + strlen(" pool=") : NULL;
 }
 
-bool ech_pool_is_capture(const char *pool)
+bool ech_pool_is_capture(const char *pool, uint64_t stream)
 {
-    return !g_str_has_prefix(pool, "0:");
+    return stream != 0 || !g_str_has_prefix(pool, "0:");
+}
+
+bool ech_buffer_is_captured(const EchTrace *trace, const EchBuffer *buffer)
+{
+    if (buffer->pool == ECH_NONE)
+        return false;
+    /* Only snapshots tell the stream beside the pool; in a text of allocations the pool's number is the stream's. */
+    bool other = buffer->queue != ECH_NONE && strcmp(ech_trace_format(trace), "memory_snapshot") == 0 &&
+                 strcmp(ech_trace_string(trace, ech_trace_queues(trace)[buffer->queue].name), "stream 0") != 0;
+    return ech_pool_is_capture(ech_trace_string(trace, buffer->pool), other);
 }
 
 bool ech_stack_empties_cache(const char *stack)

@@ -264,6 +264,13 @@ START_TEST(snapshot_is_rewound)
         ck_assert(!limited);
         g_autoptr(GArray) events = ech_alloc_events_of_trace(t, hbm, true, false);
         const EchAllocEvent *last = &g_array_index(events, EchAllocEvent, events->len - 2);
+        guint captured = 0; /* what its program's own pool is asked for, on another stream than the default one */
+        for (guint j = 0; j < events->len; j++) {
+            const EchAllocEvent *event = &g_array_index(events, EchAllocEvent, j);
+            ck_assert_uint_eq(event->captured, event->private_pool);
+            captured += event->captured && event->bytes == 2 << 20;
+        }
+        ck_assert_uint_gt(captured, 0);
         ck_assert(last->kind == ECH_EVENT_ALLOC && last->id == 4 && last->bytes == 1 << 30 && last[1].kind == ECH_EVENT_FREE && last[1].id == 4);
         ech_test_op(t, ECH_OP_MARK, "START step");
         g_autoptr(EchLifetimes) lifetimes = ech_lifetimes_new(t, ech_trace_find_memory(t, "hbm"));
