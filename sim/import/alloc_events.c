@@ -627,8 +627,8 @@ static bool same_pool(const SegmentMark *a, const SegmentMark *b)
 }
 
 /* Pages are mapped from a reservation's start on, behind those that are, or where they had been: what is mapped elsewhere begins a new reservation, and so does
- * what is mapped after a reservation's last page was given back, which ends it. Of those there at the start, one stream and pool has one. A reservation of which
- * no page was ever mapped, for want of memory, is not told: each goes to the pool that it was made for. @segments: by address. */
+ * what is mapped after a reservation's last page was given back, which ends it. Of those there at the start, one stream and pool has one. A reservation of
+ * which no page was ever mapped, for want of memory, is not told: each goes to the pool that it was made for. @segments: by address. */
 static void script_reservations(GArray *script, const GArray *segments, const GArray *mapped, Streams *streams, Names *names)
 {
     g_autoptr(GArray) known = g_array_new(FALSE, FALSE, sizeof(Reservation));

@@ -474,6 +474,8 @@ static const char *describe_text(const uint8_t *head, size_t n)
     if (n > 16 &&
         (memcmp(head, "\"Kind\",\"Agent_Id", 16) == 0 || memcmp(head, "\"KernelName\",\"Calls", 16) == 0 || memcmp(head, "\"Index\",\"KernelName", 16) == 0))
         return "the text is a table of AMD's rocprof, of single kernels; of AMD GPUs the profiles of torch.profiler and jax.profiler are read";
+    if (memmem(head, n, "Self CPU %", 10))
+        return "the text is torch.profiler's table of operators; prof.export_chrome_trace(\"trace.json.gz\") writes what echelon reads";
     if (n > 15 && (memmem(head, n, "\nnodes {", 8) || memmem(head, n, "\nnode {", 7) || memcmp(head, "schema_version:", 15) == 0))
         return "the text looks like a protobuf's text form (a Chakra trace's, say); give the binary file that it was made from";
     if (memmem(head, n, "\nimport ", 8) || memcmp(head, "import ", MIN(n, 7)) == 0)

@@ -20,9 +20,9 @@ bool ech_mark_gives_segment(const char *name);
 bool ech_mark_address(const char *name, uint64_t *ret);
 /** The private pool ("3:0") that a mark is about, or NULL. Borrowed. */
 const char *ech_mark_pool(const char *name);
-/** Whether what is asked of a private pool on a stream (0: the default one) is asked while a CUDA graph is captured. A capture's own pool is "3:0". One that the
- * program made, "0:3", is a MemPool, or captures are told to use it (graph_pool_handle()): the default stream cannot be captured, and on another one a capture
- * is assumed. */
+/** Whether what is asked of a private pool on a stream (0: the default one) is asked while a CUDA graph is captured. A capture's own pool is "3:0". One that
+ * the program made, "0:3", is a MemPool, or captures are told to use it (graph_pool_handle()): the default stream cannot be captured, and on another one a
+ * capture is assumed. */
 bool ech_pool_is_capture(const char *pool, uint64_t stream);
 /** The same of a buffer's request. */
 bool ech_buffer_is_captured(const EchTrace *trace, const EchBuffer *buffer);

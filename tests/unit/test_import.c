@@ -595,6 +595,11 @@ START_TEST(look_alikes_are_named)
         {"PK\x03\x04....snapshot/data.pkl", 0, "torch.save"},
         {"(dp0\nVsegments\np1\n(lp2\n(dp3\nVdevice\np4\nI0\nsVaddress\np5\nI5\nsVtotal_size\np6", 0, "protocol 2 or later"},
         {"ML\xefR\x0dMLIR", 0, "MLIR bytecode"},
+        {"Layer name, IFMAP Height Intraline Factor, IFMAP Width Intraline Factor, Filter Height Intraline Factor, Filter Width Intraline Factor, "
+         "Channel Intraline Factor, Num Filter Intraline Factor, IFMAP Height Intraline Order,\nL0,128,8,1,8,1,128,2,\n",
+         0, "layout of the layers' data"},
+        {"LayerID, Total Cycles (incl. prefetch), Total Cycles, Stall Cycles,\n0, 5, 5, 0,\n", 0, "report that SCALE-Sim wrote"},
+        {"-------  ------------\n   Name    Self CPU %      Self CPU\n-------  ------------\n", 0, "torch.profiler's table"},
         {"{\"segments\": [], \"device_traces\": [[]]}", 0, "its keys begin \"segments\", \"device_traces\"; it looks like a memory snapshot"},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {

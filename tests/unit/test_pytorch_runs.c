@@ -98,6 +98,8 @@ static void check_run(char *const *names, char *const *run, unsigned n_fields, u
     size_t n_stats;
     const EchAllocStat *stats = ech_allocator_own_stats(allocator, &n_stats);
     for (unsigned i = FIRST_STAT; i < n_fields; i++) {
+        if (!*run[i])
+            continue; /* that release did not count it */
         const EchAllocStat *stat = stat_of(stats, n_stats, names[i]);
         ck_assert_msg(stat != NULL, "no '%s'", names[i]);
         ck_assert_msg(g_ascii_strtoll(run[i], NULL, 10) == stat->value, "%s under %s, %s bytes: %s is %" G_GINT64_FORMAT ", expected %s", run[WORKLOAD], spec,
@@ -124,7 +126,7 @@ START_TEST(as_pytorch_itself)
         n_runs++;
     }
     printf("%u runs, %" G_GUINT64_FORMAT " allocations, %" G_GUINT64_FORMAT " refused: all as PyTorch\n", n_runs, requests, refused);
-    ck_assert_uint_gt(n_runs, 200);
+    ck_assert_uint_gt(n_runs, 300);
     ck_assert_uint_gt(refused, 1000);
 }
 END_TEST
