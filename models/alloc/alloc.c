@@ -306,6 +306,12 @@ void ech_allocator_pool_done(EchAllocator *self, uint32_t stream)
         self->class->pool_done(self, stream);
 }
 
+void ech_allocator_set_expandable(EchAllocator *self, bool on)
+{
+    if (self->class->set_expandable)
+        self->class->set_expandable(self, on);
+}
+
 void ech_allocator_stats(const EchAllocator *self, EchAllocStats *ret)
 {
     *ret = self->stats;

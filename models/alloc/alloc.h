@@ -143,6 +143,8 @@ bool ech_allocator_empty_cache(EchAllocator *allocator);
 /** The private pool that has @stream for itself is released (its graphs are destroyed, its MemPool deleted): what it has cached can go from now on. Ignored
  * where the allocator has no private pools. */
 void ech_allocator_pool_done(EchAllocator *allocator, uint32_t stream);
+/** PyTorch's expandable_segments from here on, as a program may set it while it runs; what it holds stays as it is. Ignored by other allocators. */
+void ech_allocator_set_expandable(EchAllocator *allocator, bool on);
 /** Bytes that are cached and that a request cannot have: those of other private pools, which keep them until they are released; and for the request of a
  * private pool (@private_pool, that of @stream) those of every other pool, because nothing is given back for a capture. 0 where the allocator has no private
  * pools. */

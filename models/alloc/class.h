@@ -44,6 +44,7 @@ typedef struct EchAllocClass {
     void (*record_stream)(EchAllocator *self, uint32_t id, const EchLive *live, uint32_t stream);
     void (*stream_done)(EchAllocator *self, uint32_t stream);
     void (*pool_done)(EchAllocator *self, uint32_t stream);
+    void (*set_expandable)(EchAllocator *self, bool on);
     EchBytes (*kept)(const EchAllocator *self, uint32_t stream, bool private_pool);
     /** The largest of what walk_free adds, for a class that finds it without walking. */
     EchBytes (*largest_free)(const EchAllocator *self);

@@ -54,6 +54,7 @@ EchAllocOutcome ech_alloc_run(EchAllocator *allocator, const EchAllocEvent *even
         case ECH_EVENT_GIVE_BACK: ech_allocator_give_back(allocator, event->bytes, (EchBytes)event->id * 512); break;
         case ECH_EVENT_EMPTY_CACHE: ech_allocator_empty_cache(allocator); break;
         case ECH_EVENT_POOL_DONE: ech_allocator_pool_done(allocator, event->stream); break;
+        case ECH_EVENT_EXPANDABLE: ech_allocator_set_expandable(allocator, event->id != 0); break;
         }
         if (options->watch_peaks) {
             EchAllocStats stats;

@@ -14,6 +14,7 @@ typedef enum {
     ECH_EVENT_GIVE_BACK,     /**< The recorded allocator gave id * 512 bytes at address @bytes back to the device. */
     ECH_EVENT_EMPTY_CACHE,   /**< The program had the cache emptied (torch.cuda.empty_cache). */
     ECH_EVENT_POOL_DONE,     /**< The private pool that has @stream for itself is released. */
+    ECH_EVENT_EXPANDABLE,    /**< From here on PyTorch's expandable_segments is on, where @id is 1, or off. */
 } EchAllocEventKind;
 
 #define ECH_EVENT_MAX_STREAM ((1u << 24) - 1)

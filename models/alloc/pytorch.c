@@ -468,6 +468,11 @@ static void pytorch_prefetch(const EchAllocator *base, const EchLive *live, unsi
     }
 }
 
+static void pytorch_set_expandable(EchAllocator *base, bool on)
+{
+    ((PyTorch *)base)->conf.expandable = on;
+}
+
 static void pytorch_pool_done(EchAllocator *base, uint32_t stream)
 {
     PyTorch *self = (PyTorch *)base;
@@ -642,6 +647,7 @@ const EchAllocClass ech_alloc_pytorch = {
     .record_stream = pytorch_record_stream,
     .stream_done = pytorch_stream_done,
     .pool_done = pytorch_pool_done,
+    .set_expandable = pytorch_set_expandable,
     .kept = pytorch_kept,
     .shape = pytorch_shape,
     .prefetch = pytorch_prefetch,

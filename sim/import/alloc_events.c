@@ -448,6 +448,95 @@ static bool given_back(const EchTrace *trace, size_t i, bool recorded, Segments 
     return recorded || emptied;
 }
 
+/* Before op @op expandable_segments is set. */
+typedef struct {
+    size_t op;
+    bool on;
+} Switch;
+
+typedef struct {
+    uint64_t address, end;
+} Range;
+
+static int by_range(const void *a, const void *b)
+{
+    const Range *x = a, *y = b;
+    return (x->address > y->address) - (x->address < y->address);
+}
+
+/* Addresses that pages were ever mapped at, as disjoint ranges (Range), ascending. */
+static GArray *expandable_ranges(const EchTrace *trace, uint32_t device)
+{
+    GArray *ranges = g_array_new(FALSE, FALSE, sizeof(Range));
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        SegmentMark mark;
+        if (op->kind != ECH_OP_MARK)
+            continue;
+        if ((read_mark(trace, op, device, "segment_start", &mark) && mark.expandable) || read_mark(trace, op, device, "segment_map", &mark)) {
+            Range range = {mark.address, ech_bytes_add(mark.address, op->bytes)};
+            g_array_append_val(ranges, range);
+        }
+    }
+    g_array_sort(ranges, by_range);
+    guint n = 0;
+    for (guint i = 0; i < ranges->len; i++) {
+        Range range = g_array_index(ranges, Range, i), *last = n ? &g_array_index(ranges, Range, n - 1) : NULL;
+        if (last && range.address <= last->end)
+            last->end = MAX(last->end, range.end);
+        else
+            g_array_index(ranges, Range, n++) = range;
+    }
+    g_array_set_size(ranges, n);
+    return ranges;
+}
+
+static bool lies_in(const GArray *ranges, uint64_t address)
+{
+    guint low = 0, high = ranges->len;
+    while (low < high) {
+        guint middle = low + (high - low) / 2;
+        if (g_array_index(ranges, Range, middle).end <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < ranges->len && g_array_index(ranges, Range, low).address <= address;
+}
+
+/* Where a program changed expandable_segments while it was recorded (torch.cuda.memory._set_allocator_settings), as the first one, what held at the start; none
+ * where it did not (Switch). Pages are mapped, and blocks among them taken, only where it is on; cudaMalloc serves the common pool only where it is off. What
+ * tells neither, blocks of cudaMalloc's segments that were cached, is taken to be of the time when it was off, where that is next to it. What holds at the end
+ * the recording says. */
+static GArray *expandable_switches(const EchTrace *trace, EchId memory, uint32_t device, bool on_at_end)
+{
+    GArray *switches = g_array_new(FALSE, FALSE, sizeof(Switch));
+    g_autoptr(GArray) ranges = expandable_ranges(trace, device);
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    size_t after = 0; /* the op behind the last one that tells */
+    for (size_t i = 0; ranges->len && i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        SegmentMark mark;
+        bool on = op->kind == ECH_OP_MARK ? read_mark(trace, op, device, "segment_map", &mark)
+                                          : op->kind == ECH_OP_ALLOC && buffers[op->target].memory == memory && lies_in(ranges, buffers[op->target].address);
+        bool off = !on && op->kind == ECH_OP_MARK && read_mark(trace, op, device, "segment_alloc", &mark) && !*mark.pool;
+        if (!on && !off)
+            continue;
+        if (switches->len == 0 || g_array_index(switches, Switch, switches->len - 1).on != on) {
+            Switch change = {switches->len == 0 ? 0 : on ? i : after, on};
+            g_array_append_val(switches, change);
+        }
+        after = i + 1;
+    }
+    if (switches->len && !on_at_end && g_array_index(switches, Switch, switches->len - 1).on) {
+        const Switch change = {after, false};
+        g_array_append_val(switches, change);
+    }
+    if (switches->len == 1)
+        g_array_set_size(switches, 0);
+    return switches;
+}
+
 GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool residents, bool as_recorded)
 {
     GArray *events = g_array_new(FALSE, FALSE, sizeof(EchAllocEvent));
@@ -477,9 +566,16 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
         event.captured = event.private_pool && ech_buffer_is_captured(trace, buffer);
         g_array_append_val(events, event);
     }
+    g_autoptr(GArray) switches =
+        recorded && as_recorded ? expandable_switches(trace, memory, device, conf.expandable) : g_array_new(FALSE, FALSE, sizeof(Switch));
+    guint n_switched = 0;
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
         const EchOp *op = &ech_trace_ops(trace)[i];
         EchAllocEvent event = {0};
+        for (; n_switched < switches->len && g_array_index(switches, Switch, n_switched).op == i; n_switched++) {
+            const EchAllocEvent change = {.kind = ECH_EVENT_EXPANDABLE, .id = g_array_index(switches, Switch, n_switched).on};
+            g_array_append_val(events, change);
+        }
         if (op->kind == ECH_OP_MARK) {
             uint32_t buffer, stream;
             uint64_t of;

@@ -9,8 +9,8 @@
 EchId ech_alloc_main_memory(const EchTrace *trace);
 /** The events of @memory in a trace, with buffer numbers as ids: what is resident first as allocations (if @residents), then every ALLOC and
  * FREE; loop bodies once. Where the trace tells what its allocator gave back to the device: with @as_recorded, GIVE_BACK events say each
- * segment; without, EMPTY_CACHE events say where the program asked for it. Private pools count as streams of their own; what one
- * gives back tells that it is released (POOL_DONE). Owned by the caller (EchAllocEvent). */
+ * segment, and EXPANDABLE events where PyTorch's expandable_segments was changed; without, EMPTY_CACHE events say where the program asked for it. Private pools
+ * count as streams of their own; what one gives back tells that it is released (POOL_DONE). Owned by the caller (EchAllocEvent). */
 GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool residents, bool as_recorded) G_GNUC_WARN_UNUSED_RESULT;
 
 /** A request that the recorded allocator refused ("oom" of a memory snapshot): the program was out of memory. */

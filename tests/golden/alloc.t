@@ -288,6 +288,8 @@ pytorch, as recorded      0   3.96 GiB  5.13 GiB  22.9 %  23.5 KiB   232 MiB    
 pytorch, as recorded: from the recorded start state; 490 of 490 allocations at their recorded addresses, as by PyTorch 2.13 or later; settings expandable_segments:True
 $ echelon alloc traces/pytorch_allocator/graphs-305.expandable.pickle.gz -a pytorch -c 700MiB | grep 'as recorded:'
 pytorch, as recorded: from the recorded start state; 312 of 312 allocations at their recorded addresses, as by PyTorch 2.13 or later; settings expandable_segments:True
+$ echelon alloc traces/pytorch_allocator/toggles.expandable.pickle.gz -a pytorch -c 900MiB | grep 'as recorded:'
+pytorch, as recorded: from the recorded start state; 315 of 315 allocations at their recorded addresses, as by PyTorch 2.13 or later; settings expandable_segments:True
 $ echelon alloc tests/golden/data/rounded.ech -a pytorch | grep -A3 'ran out'; sed -e '/start=30000000/d' -e 's/ops 5/ops 4/' tests/golden/data/rounded.ech >$T/r.ech; echelon alloc $T/r.ech -a pytorch | grep hides
 tests/golden/data/rounded.ech: ech, 5 events; device memory 97 MiB, what the recording held and what was free when it ran out
 no allocator needs less than 259 MiB; the recorded one held 96 MiB
