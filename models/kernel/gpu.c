@@ -64,8 +64,10 @@ static const Traits traits[ECH_GPU_N_CLASSES] = {
 /* A compiler's normalisation keeps a row of so many bytes; a longer one is read for its mean, its variance and its result (torch.compile, layer norm of 8192
  * against 16384 columns, LLMCompass artifact). */
 #define COMPILED_ROW 16384.0
-/* Trips of a reduction that TorchInductor wrote, whose warps add up by shared memory: norms in published profiles of vLLM decoding on an H200 take 2.0 us. */
+/* Trips of a reduction that TorchInductor wrote, whose warps add up by shared memory: norms in published profiles of vLLM decoding on an H200, a block a row,
+ * take 2.0 us. And of a block that takes another's place: assumed. */
 #define GENERATED_TRIPS 2.0
+#define TURN_TRIPS 1.0
 /* A row that does not begin on 16 bytes is taken element by element at its ends and stored so (PyTorch's softmax): instructions an element more. */
 #define UNALIGNED_ROWS 78.0
 
@@ -228,7 +230,7 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
     double waves = MAX(working / places, 1), used = MIN(working, chip->sms);
     double extra = launch->scattered ? 32 / bytes_each - 1 : 0; /* a sector of 32 bytes for every element, through L2 */
     double parts[3] = {
-        waves * trips * chip->trip,
+        (waves * trips + (kernel->name.generated ? (waves - 1) * TURN_TRIPS : 0)) * chip->trip,
         elements * instructions / (used * chip->lanes * chip->clock),
         ech_gpu_memory_seconds(chip, (double)kernel->read + read_again(chip, kernel, class->passes, places), (double)kernel->written, working),
     };

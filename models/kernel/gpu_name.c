@@ -49,6 +49,9 @@ static const struct {
     const char *part;
     EchGpuClass kind;
 } classes[] = {
+    {"triton_red_", ECH_GPU_REDUCE}, /* named after all that is fused into them, norms, softmax, collectives before them */
+    {"triton_per_", ECH_GPU_REDUCE},
+    {"triton_poi_", ECH_GPU_ELEMENTWISE},
     {"marlin_repack", ECH_GPU_RELAYOUT}, /* once, when a model is loaded */
     {"prepack_b_kernel", ECH_GPU_RELAYOUT},
     {"splitkreduce", ECH_GPU_SPLIT_REDUCE},
@@ -182,9 +185,6 @@ static const struct {
     {"triton_tem_fused_mm", ECH_GPU_PRODUCT},
     {"marlin<", ECH_GPU_PRODUCT}, /* weights of 4 and 8 bits */
     {"block_scaled_mm", ECH_GPU_PRODUCT},
-    {"triton_red_", ECH_GPU_REDUCE}, /* named after all that is fused into them, collectives before them, too */
-    {"triton_per_", ECH_GPU_REDUCE},
-    {"triton_poi_", ECH_GPU_ELEMENTWISE},
     {"all_reduce", ECH_GPU_UNKNOWN}, /* between GPUs: symmetric memory's, vLLM's own */
     {"cross_device_reduce", ECH_GPU_UNKNOWN},
     {"reduce_kernel", ECH_GPU_REDUCE},

@@ -143,7 +143,7 @@ static bool packed_product(const EchGpuInput *a, const EchGpuInput *weight, cons
 
 /* Weights of fewer bits than the rows that they multiply, packed in words or bytes, and a scale of each group of k and column behind them, as servers' kernels
  * take them (Marlin, Machete, AWQ's, ExLlama's for GPTQ): what the packing is the operator does not say, but scales are [groups, n]. Zeros are as many as
- * scales. Of a mixture's experts, weights and scales have a dimension more. */
+ * scales. */
 typedef struct {
     const EchGpuInput *weight, *scales;
     EchBytes bytes; /* of both and of zeros */
@@ -154,12 +154,12 @@ static bool is_packed(uint8_t dtype)
     return dtype == ECH_DTYPE_S32 || dtype == ECH_DTYPE_U32 || dtype == ECH_DTYPE_U8 || dtype == ECH_DTYPE_S8 || dtype == ECH_DTYPE_F8E4M3FN;
 }
 
-static bool packed_weights(const EchGpuInput *inputs, size_t n, unsigned rank, Packed *ret)
+static bool packed_weights(const EchGpuInput *inputs, size_t n, Packed *ret)
 {
     *ret = (Packed){0};
     for (size_t i = 1; i < n && !ret->scales; i++) {
         const EchGpuInput *in = &inputs[i];
-        if (!in->known || in->list || in->rank != rank)
+        if (!in->known || in->list || in->rank != 2)
             continue;
         if (!ret->weight && is_packed(in->dtype))
             ret->weight = in;
@@ -167,7 +167,7 @@ static bool packed_weights(const EchGpuInput *inputs, size_t n, unsigned rank, P
             ret->scales = in;
     }
     for (size_t i = 1; i < n && ret->scales; i++)
-        if (inputs[i].known && !inputs[i].list && inputs[i].rank == rank && &inputs[i] >= ret->weight && dim(&inputs[i], 1) > 0 &&
+        if (inputs[i].known && !inputs[i].list && inputs[i].rank == 2 && &inputs[i] >= ret->weight && dim(&inputs[i], 1) > 0 &&
             (&inputs[i] == ret->weight || dim(&inputs[i], 1) == dim(ret->scales, 1)))
             ret->bytes = ech_bytes_add(ret->bytes, bytes_of(inputs[i].numel, inputs[i].dtype));
     return ret->scales != NULL;
@@ -177,7 +177,7 @@ static bool dequantized_product(const EchGpuInput *inputs, size_t n, EchGpuOpera
 {
     Packed packed;
     const EchGpuInput *a = &inputs[0];
-    if (n < 3 || a->rank < 2 || !is_tensor(a) || dim(a, 0) == 0 || !packed_weights(inputs, n, 2, &packed))
+    if (n < 3 || a->rank < 2 || !is_tensor(a) || dim(a, 0) == 0 || !packed_weights(inputs, n, &packed))
         return false;
     uint64_t columns = dim(packed.scales, 0), rows = a->numel / dim(a, 0);
     *ret = (EchGpuOperator){.kind = ECH_GPU_OP_PRODUCT,
@@ -193,27 +193,36 @@ static bool dequantized_product(const EchGpuInput *inputs, size_t n, EchGpuOpera
     return rows > 0;
 }
 
-/* The same of a mixture's experts: rows [rows, k], then results [chosen, n], weights and scales of all experts. */
+/* The same of a mixture's experts: rows [rows, k], then results [chosen, n], weights and scales of all experts, and their zeros. Servers call it from within
+ * operators that are not given the weights, so that types may not be told: words of 32 bits, and scales and rows of 16. */
 static bool dequantized_experts(const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
 {
-    Packed packed;
-    const EchGpuInput *a = &inputs[0], *results = &inputs[1];
-    if (n < 4 || a->rank != 2 || !is_tensor(a) || !packed_weights(inputs, n, 3, &packed))
+    const EchGpuInput *a = &inputs[0], *results = &inputs[1], *of_experts[3] = {NULL};
+    size_t n_found = 0;
+    for (size_t i = 2; i < n && n_found < G_N_ELEMENTS(of_experts); i++)
+        if (inputs[i].known && !inputs[i].list && inputs[i].rank == 3)
+            of_experts[n_found++] = &inputs[i];
+    if (n_found < 2 || a->rank != 2 || !is_tensor(a) || results->rank != 2)
         return false;
-    uint64_t columns = dim(packed.scales, 0), k = dim(a, 0), rows = results->rank == 2 && dim(results, 0) > 0 ? results->numel / columns : dim(a, 1),
-             experts = MAX(dim(packed.weight, 2), 1);
+    const EchGpuInput *weights = of_experts[0], *scales = of_experts[1], *zeros = of_experts[2];
+    uint64_t columns = dim(scales, 0), k = dim(a, 0), experts = MAX(dim(weights, 2), 1), rows = columns > 0 ? results->numel / columns : 0;
     if (rows == 0 || k == 0)
         return false;
+    uint8_t dtype = ech_dtype_bits((EchDtype)a->dtype) <= 16 ? a->dtype : (uint8_t)ECH_DTYPE_F16;
+    EchBytes bytes = ech_bytes_add(bytes_of(weights->numel, is_packed(weights->dtype) ? weights->dtype : ECH_DTYPE_S32),
+                                   bytes_of(scales->numel, ech_dtype_bits((EchDtype)scales->dtype) <= 16 ? scales->dtype : ECH_DTYPE_F16));
+    if (zeros && dim(zeros, 1) == dim(scales, 1))
+        bytes = ech_bytes_add(bytes, bytes_of(zeros->numel, ECH_DTYPE_S32));
     *ret = (EchGpuOperator){.kind = ECH_GPU_OP_PRODUCT,
-                            .dtype = a->dtype,
+                            .dtype = dtype,
                             .products = 1,
                             .batch = 1,
                             .m = rows,
                             .n = columns,
                             .k = k,
                             .elements = ech_bytes_mul(rows, columns),
-                            .read = ech_bytes_add(bytes_of(a->numel, a->dtype), ech_bytes_mul(packed.bytes / experts, MIN(experts, rows)))};
-    ret->written = bytes_of(ret->elements, a->dtype);
+                            .read = ech_bytes_add(bytes_of(a->numel, dtype), ech_bytes_mul(bytes / experts, MIN(experts, rows)))};
+    ret->written = bytes_of(ret->elements, dtype);
     return true;
 }
 

@@ -151,6 +151,16 @@ static void map_multiprocessors(Map *map, const EchTrace *trace)
                                : NOWHERE;
 }
 
+/* A memory that a capture names and that nothing is in: of a device that its process only looked at. */
+static bool holds_anything(const EchTrace *trace, EchId memory)
+{
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    for (size_t i = 0; i < ech_trace_n_buffers(trace); i++)
+        if (buffers[i].memory == memory)
+            return true;
+    return false;
+}
+
 static void map_init(Map *map, const EchTrace *trace, const EchDevice *device)
 {
     size_t room = device->n_memories + (3 + MAX_LANES) * device->n_links + device->n_units + 4;
@@ -1133,7 +1143,7 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
         map_init(&base, trace, reference);
     const Map *old = same ? &map : &base;
     for (size_t m = 0; m < n_memories; m++)
-        if (!map.memory[m])
+        if (!map.memory[m] && holds_anything(trace, (EchId)m))
             ech_diag_remark(diag, "%s has no memory '%s': its traffic costs nothing and its capacity is not checked", device->name,
                             ech_trace_memory(trace, (EchId)m));
 

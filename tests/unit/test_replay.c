@@ -242,6 +242,24 @@ START_TEST(kernels_reach_the_host_over_its_link)
 }
 END_TEST
 
+/* A second device whose memory a process only named is nothing to speak of; one that holds something is. */
+START_TEST(memories_that_are_not_there)
+{
+    for (int held = 0; held < 2; held++) {
+        Maker m = maker_new();
+        EchId a = add_buffer(&m, m.hbm, MB, true), other = ech_trace_builder_memory(m.b, "hbm:1");
+        if (held)
+            add_buffer(&m, other, MB, true);
+        add_kernel(&m, m.core, MB);
+        ech_trace_builder_use(m.b, a, ECH_READ, MB, ECH_PATTERN_STREAM, ECH_KNOWN);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        g_autoptr(EchRun) run = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
+        ck_assert(ech_test_says(run->diag, "has no memory 'hbm:1'") == (held == 1));
+    }
+}
+END_TEST
+
 /* As many bytes as there are may live at once, and no more. */
 START_TEST(memory_fills_to_its_last_byte)
 {
@@ -1593,6 +1611,7 @@ int main(void)
     tcase_add_loop_test(tests, engine_in_turn, 0, 2);
     tcase_add_loop_test(tests, events_release_those_who_wait, 0, G_N_ELEMENTS(engines));
     tcase_add_test(tests, kernels_reach_the_host_over_its_link);
+    tcase_add_test(tests, memories_that_are_not_there);
     tcase_add_test(tests, memory_fills_to_its_last_byte);
     tcase_add_test(tests, spans_are_kept_up_to_a_number);
     tcase_add_test(tests, unknown_loops_take_the_count_asked_for);

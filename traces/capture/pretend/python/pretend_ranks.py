@@ -447,11 +447,21 @@ OWN_BYTES = 8 << 20  # what vLLM's and SGLang's CustomAllreduce are made for
 
 
 def install_servers(finder):
-    """Servers' own kernels for small all-reduces ask for peers' memory, which is not there: NCCL's calls stand for them, and are told to be theirs."""
+    """Servers' own kernels for small all-reduces read peers' memory, of which nothing says who takes part: NCCL's calls stand for them, and are told to be
+    theirs."""
     for name in ("vllm.distributed.parallel_state", "sglang.srt.distributed.parallel_state"):
         finder.when(name, _own_all_reduces, "small all-reduces are taken to be NCCL's")
+    for package in ("vllm.distributed", "sglang.srt.distributed"):
+        finder.when(package + ".device_communicators.custom_all_reduce", _no_peers, "small all-reduces are kernels that wait for nobody")
     for package in ("vllm.distributed", "sglang.srt.distributed") if alone() else ():
         finder.when(package + ".device_communicators.shm_broadcast", _no_readers, "it waits for ranks that are not there")
+
+
+def _no_peers(module):
+    """Processes of one host do get at one another's memory, so that the kernels would be launched."""
+    kind = getattr(module, "CustomAllreduce", None)
+    if kind is not None:
+        kind.should_custom_ar = lambda self, *args, **named: False
 
 
 def _no_readers(module):
