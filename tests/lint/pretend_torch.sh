@@ -101,6 +101,28 @@ touch "$work/vllm/__init__.py" "$work/vllm/model_executor/__init__.py" "$work/vl
 cat >"$work/vllm/model_executor/layers/fused_moe/fused_moe.py" <<'PY'
 def invoke_fused_moe_triton_kernel(A, B, C, top_k): C.fill_(1)
 PY
+mkdir -p "$work/flashinfer"
+touch "$work/flashinfer/__init__.py"
+cat >"$work/flashinfer/decode.py" <<'PY'
+class BatchDecodeWithPagedKVCacheWrapper:
+    def plan(self, indptr, indices, last_page_len, num_qo_heads, num_kv_heads, head_dim, page_size, **more): pass
+    def run(self, q, cache, *rest, return_lse=False): return q + 1
+    begin_forward = plan
+PY
+cat >"$work/flashinfer/prefill.py" <<'PY'
+class BatchPrefillWithPagedKVCacheWrapper:
+    def plan(self, qo_indptr, paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len, num_qo_heads, num_kv_heads, head_dim_qk, page_size, causal=False): pass
+    def run(self, q, cache, *rest, return_lse=False): return q + 1
+class BatchPrefillWithRaggedKVCacheWrapper:
+    def plan(self, qo_indptr, kv_indptr, num_qo_heads, num_kv_heads, head_dim_qk, causal=False): pass
+    def run(self, q, k, v, *rest, return_lse=False): return q + 1
+PY
+mkdir -p "$work/vllm/distributed/device_communicators"
+touch "$work/vllm/distributed/__init__.py" "$work/vllm/distributed/device_communicators/__init__.py"
+cat >"$work/vllm/distributed/device_communicators/custom_all_reduce.py" <<'PY'
+class CustomAllreduce:
+    def should_custom_ar(self, array): return True
+PY
 cat >"$work/attend.py" <<'PY'
 import multiprocessing, sys, time, torch
 from flash_attn.cute import interface
@@ -122,6 +144,26 @@ if __name__ == "__main__":
     norm(q, torch.empty_like(q), True)
     from vllm.model_executor.layers.fused_moe import fused_moe
     fused_moe.invoke_fused_moe_triton_kernel(q[0, :, 0], k[..., 0], C=q, top_k=2)
+    from flashinfer.decode import BatchDecodeWithPagedKVCacheWrapper as Decode
+    from flashinfer.prefill import BatchPrefillWithPagedKVCacheWrapper as Paged, BatchPrefillWithRaggedKVCacheWrapper as Ragged
+    decode, paged, ragged = Decode(), Paged(), Ragged()
+    cache, query = torch.empty(64, 2, 16, 2, 32, dtype=torch.bfloat16, device="cuda"), torch.empty(3, 8, 32, dtype=torch.bfloat16, device="cuda")
+    pages, last = torch.tensor([0, 2, 2, 5], dtype=torch.int32), torch.tensor([7, 0, 16], dtype=torch.int32)  # of 23, none and 48 keys
+    decode.begin_forward(pages, torch.arange(5, dtype=torch.int32), last, 8, 2, 32, 16)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        decode.run_return_lse(query, cache)
+    decode.plan(pages.cuda(), torch.arange(5, dtype=torch.int32), last + 0, 8, 2, 32, 16)
+    graph.replay()
+    decode.plan(pages, torch.arange(5, dtype=torch.int32), last - torch.tensor([1, 0, 1], dtype=torch.int32), 8, 2, 32, 16)  # of 22, none and 47
+    graph.replay()
+    prompts, keys = torch.tensor([0, 3, 5], dtype=torch.int32), torch.tensor([0, 1, 2], dtype=torch.int32)
+    paged.plan(prompts.cuda(), keys, torch.arange(2, dtype=torch.int32), torch.tensor([9, 4], dtype=torch.int32), 8, 2, 32, 16, causal=True)
+    paged.run(torch.empty(5, 8, 32, dtype=torch.bfloat16, device="cuda"), (cache[:, 0], cache[:, 1]))
+    ragged.plan(prompts, prompts, 8, 2, 32, causal=True)
+    ragged.run(torch.empty(5, 8, 32, dtype=torch.bfloat16, device="cuda"), k[0], k[0])
+    from vllm.distributed.device_communicators.custom_all_reduce import CustomAllreduce
+    assert not CustomAllreduce().should_custom_ar(q)  # NCCL's are told to be theirs
     spawn = multiprocessing.get_context("spawn")
     ready = spawn.Event()
     worker = spawn.Process(target=serve, args=(ready,))
@@ -138,6 +180,11 @@ for range in 'flash_attn::_flash_attn_forward, sizes = \[\[2, 64, 8, 32\], \[2, 
   grep -q "^name [0-9]* \"$range\"$" "$work"/a.*.pretend || { echo "no range $range:"; grep '^name' "$work"/a.*.pretend; exit 1; }
 done
 grep -q '^lengths 2 64 64 40 1120$' "$work"/a.*.pretend || { echo "lengths are not told:"; grep '^lengths' "$work"/a.*.pretend; exit 1; }
+# FlashInfer's: where it plans, and what a graph of it finds planned
+for lengths in '2 0 71 48 0' '2 0 69 47 0' '2 5 13 9 31' '2 5 5 3 9'; do
+  grep -q "^lengths $lengths$" "$work"/a.*.pretend || { echo "no lengths $lengths:"; grep '^lengths' "$work"/a.*.pretend; exit 1; }
+done
+grep -q '"flashinfer::paged_attention, sizes = \[\[3, 8, 32\], \[1, 2, 32\], \[1, 2, 32\], \[\]\], types = \[bf16, bf16, bf16, -\]"' "$work"/a.*.pretend || { echo "no range of FlashInfer's attention"; exit 1; }
 grep -q 'cute::flash_attncute' "$work"/a.*.pretend && { echo "an attention's kernel has a range of its own"; exit 1; }
 [ "$(ls "$work"/a.*.pickle | wc -l)" = 2 ] || { echo "a killed worker left no snapshot:"; ls "$work"; exit 1; }
 [ "$(grep -c '^end$' "$work"/a.*.pretend | grep -c ':1$')" = 2 ] || { echo "a killed worker's capture has no end"; exit 1; }
