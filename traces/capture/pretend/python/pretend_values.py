@@ -447,6 +447,7 @@ def install_lengths(finder):
     for name in ("flashinfer.decode", "flashinfer.prefill"):
         finder.when(name, _plan_lengths, said)
     finder.when("sglang.srt.layers.attention.flashinfer_backend", _plan_quickly, said)
+    finder.when("vllm.v1.worker.gpu.input_batch", _count_sampled, "requests whose drafts are looked at never end")
     finder.when("sglang.kernels.ops.memory.small_copy", _copy_small, said)
 
 
@@ -578,6 +579,28 @@ def _plan_quickly(module):
         return result
 
     module.fast_decode_plan = planned
+
+
+def _count_sampled(module):
+    """How many tokens a step has made of each request, which vLLM reads back: of those that it drafted before, whatever kernels find of them, none is taken, and
+    the one behind them is new."""
+    import functools
+    count = getattr(module, "get_num_sampled_and_rejected", None)
+    if count is None:
+        return
+
+    @functools.wraps(count)
+    def counted(num_sampled, seq_lens, cu_num_logits, *rest, **named):
+        sampled, rejected = count(num_sampled, seq_lens, cu_num_logits, *rest, **named)
+        known, logits = _host(sampled), _host(cu_num_logits)
+        with torch.utils._python_dispatch._disable_current_modes():
+            new = torch.ones(sampled.numel(), dtype=sampled.dtype) if known is None else known.clamp(min=1)
+            left = (logits[1:sampled.numel() + 1] - logits[:sampled.numel()] - new).clamp(min=0).to(rejected.dtype) if logits is not None else None
+        _put(sampled, new)
+        _put(rejected, left)
+        return sampled, rejected
+
+    module.get_num_sampled_and_rejected = counted
 
 
 def _put(there, here):
