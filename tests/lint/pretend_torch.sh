@@ -123,6 +123,12 @@ cat >"$work/vllm/distributed/device_communicators/custom_all_reduce.py" <<'PY'
 class CustomAllreduce:
     def should_custom_ar(self, array): return True
 PY
+mkdir -p "$work/vllm/v1/worker/gpu"
+touch "$work/vllm/v1/__init__.py" "$work/vllm/v1/worker/__init__.py" "$work/vllm/v1/worker/gpu/__init__.py"
+cat >"$work/vllm/v1/worker/gpu/input_batch.py" <<'PY'
+import torch
+def get_num_sampled_and_rejected(num_sampled, seq_lens, cu_num_logits, idx_mapping, prefill_len): return num_sampled, torch.empty_like(num_sampled)
+PY
 cat >"$work/attend.py" <<'PY'
 import multiprocessing, sys, time, torch
 from flash_attn.cute import interface
@@ -164,6 +170,9 @@ if __name__ == "__main__":
     ragged.run(torch.empty(5, 8, 32, dtype=torch.bfloat16, device="cuda"), k[0], k[0])
     from vllm.distributed.device_communicators.custom_all_reduce import CustomAllreduce
     assert not CustomAllreduce().should_custom_ar(q)  # NCCL's are told to be theirs
+    from vllm.v1.worker.gpu.input_batch import get_num_sampled_and_rejected
+    sampled, rejected = get_num_sampled_and_rejected(torch.empty(2, dtype=torch.int32, device="cuda"), None, torch.tensor([0, 4, 8], dtype=torch.int32).cuda(), None, None)
+    assert sampled.tolist() == [1, 1] and rejected.tolist() == [3, 3]
     spawn = multiprocessing.get_context("spawn")
     ready = spawn.Event()
     worker = spawn.Process(target=serve, args=(ready,))
