@@ -66,6 +66,7 @@ static const struct {
     {"flash_bwd_preprocess", ECH_GPU_ELEMENTWISE},
     {"flash_bwd_postprocess", ECH_GPU_ELEMENTWISE},
     {"reshape_and_cache", ECH_GPU_STRIDED}, /* servers' caches of keys and values: a place is read, a row written there */
+    {"concat_and_cache", ECH_GPU_STRIDED},
     {"flash_", ECH_GPU_ATTENTION},
     {"flashattn", ECH_GPU_ATTENTION},
     {"fmha", ECH_GPU_ATTENTION},

@@ -709,7 +709,7 @@ void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, 
         ret->read = ret->written = bytes_of(inputs[0].numel, inputs[0].dtype);
     } else if ((strncmp(op, "_vllm_fa", 8) == 0 && strstr(op, "fwd")) || strcmp(op, "sgl_kernel::fwd") == 0) {
         paged_attention(inputs, n, ret);
-    } else if (strstr(op, "reshape_and_cache") || strstr(op, "::store_cache")) {
+    } else if (strstr(op, "reshape_and_cache") || strstr(op, "::store_cache") || strstr(op, "::concat_and_cache")) {
         into_cache(inputs, n, ret);
     } else if (strstr(op, "place_fused_experts")) {
         fused_experts(inputs, n, ret);

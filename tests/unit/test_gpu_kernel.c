@@ -815,6 +815,9 @@ START_TEST(operators)
     EchGpuInput rows[] = {tensor(2, 8, 512, 0, 0), tensor(2, 8, 512, 0, 0), tensor(2, 100000, 512, 0, 0), tensor(2, 100000, 512, 0, 0), tensor(1, 8, 0, 0, 0)};
     ech_gpu_operator_of("sglang::store_cache", rows, 5, &whole);
     ck_assert_uint_eq(whole.read, 2 * 2 * 8 * 512);
+    EchGpuInput latent[] = {tensor(2, 8, 512, 0, 0), tensor(2, 8, 64, 0, 0), tensor(3, 100000, 16, 576, 0), tensor(1, 8, 0, 0, 0)};
+    ech_gpu_operator_of("_C_cache_ops::concat_and_cache_mla", latent, 4, &whole);
+    ck_assert_uint_eq(whole.read, 2 * 8 * 576);
     /* Of 64 experts, as many as there are rows: each token's two. */
     EchGpuInput mixed[] = {tensor(2, 5, 128, 0, 0), tensor(3, 64, 96, 128, 0), tensor(3, 5, 2, 96, 0)};
     ech_gpu_operator_of("vllm::fused_moe_kernel", mixed, 3, &whole);
