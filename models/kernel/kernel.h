@@ -15,7 +15,7 @@
 #include "models/device/device.h"
 #include "models/layout/layout.h"
 
-#define ECH_KERNEL_MAX_WINDOW 8 /**< Longest list of window or iteration bounds. */
+#define ECH_KERNEL_MAX_WINDOW 16 /**< Longest list of window or iteration bounds: a convolution in three dimensions has nine. */
 
 typedef enum {
     ECH_KERNEL_STREAM,      /**< Element-wise work, reductions, and the passes of normalisation and softmax. */

@@ -252,6 +252,8 @@ static bool read_with(EchProgram *(*read)(GBytes *, const char *, const char *, 
 static int probe_text(const uint8_t *head, size_t n)
 {
     size_t at = ech_head_begin(head, n);
+    while (at < n && head[at] == ' ')
+        at++;
     if (n - at >= 10 && memcmp(head + at, "HloModule ", 10) == 0)
         return 2;
     /* A log may come first. */

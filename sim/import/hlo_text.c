@@ -3,6 +3,7 @@
 
 #include "sim/base/error.h"
 #include "sim/base/hash.h"
+#include "sim/import/hlo_nested.h"
 #include "sim/import/hlo_source.h"
 
 #include <string.h>
@@ -36,6 +37,7 @@ typedef enum { TABLE_NONE, TABLE_FILES, TABLE_FUNCTIONS, TABLE_LOCATIONS, TABLE_
 typedef struct {
     const char *begin, *at, *end;
     const char *where;
+    const GArray *lines; /* uint32_t: of the file, for each line of the text; NULL: the same */
     EchProgramBuilder *builder;
     NameMap names, computations, shapes;
     GArray *pending;  /* Pending */
@@ -48,6 +50,7 @@ typedef struct {
     EchHloFrames *frames;
     Table table; /* Whose rows the lines are. */
     bool own_parents;
+    bool header_layouts, layouts, nameless; /* Layouts in the module's line, and in an instruction's; a computation has no name. */
 } Reader;
 
 static uint32_t hash_slice(const char *text, size_t n)
@@ -102,11 +105,12 @@ static bool fail(const Reader *r, const char *at, GError **error, const char *fo
         line++;
         start = p + 1;
     }
+    size_t shown = r->lines && line <= r->lines->len ? g_array_index(r->lines, uint32_t, line - 1) : line;
     va_list args;
     va_start(args, format);
     g_autofree char *message = g_strdup_vprintf(format, args);
     va_end(args);
-    g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu:%zu: %s", r->where, line, (size_t)(at - start) + 1, message);
+    g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu:%zu: %s", r->where, shown, (size_t)(at - start) + 1, message);
     return false;
 }
 
@@ -211,18 +215,16 @@ static void read_module_line(Reader *r)
         else if (slice_is(key, "replica_count") && ech_program_numbers(a.value, a.value_n, &number, 1) > 0)
             p->replicas = (uint32_t)CLAMP(number, 1, INT32_MAX);
     }
+    r->header_layouts = p->scheduled && layout.n > 0 && g_strstr_len(layout.text, (gssize)layout.n, "]{") != NULL;
     if (!p->scheduled && layout.n > 0)
         read_entry_layout(r, layout);
     r->at = stop;
 }
 
-/* Is the line [at, stop) the head of a computation? */
-static bool is_head(const char *at, const char *stop)
+/* Is the line the head of a computation? */
+static bool is_head(Slice line)
 {
-    if (at >= stop || (*at != '%' && !g_ascii_isalpha(*at) && *at != '_'))
-        return false;
-    Slice line = strip(at, stop);
-    return line.n > 1 && line.text[line.n - 1] == '{';
+    return line.n > 1 && (line.text[0] == '%' || line.text[0] == '(' || line.text[0] == '_' || g_ascii_isalpha(line.text[0])) && line.text[line.n - 1] == '{';
 }
 
 static void open_computation(Reader *r, const char *stop)
@@ -236,6 +238,7 @@ static void open_computation(Reader *r, const char *stop)
     while (at < stop && *at != ' ' && *at != '(' && *at != '{')
         at++;
     Slice slice = bare_name((Slice){name, (size_t)(at - name)});
+    r->nameless |= slice.n == 0;
     EchId id = ech_program_builder_computation(r->builder, ech_program_builder_string(r->builder, slice.text, (gssize)slice.n));
     map_put(&r->computations, slice, 0, id);
     if (entry)
@@ -262,6 +265,7 @@ static bool read_shape(Reader *r, const char **at, const char *stop, EchId *ret,
         if (!ech_program_builder_shape(r->builder, begin, (size_t)(stop - begin), ret, &used, &inner))
             return fail(r, begin, error, "%s", inner->message);
         slice.n = used;
+        r->layouts |= g_strstr_len(begin, (gssize)used, "]{") != NULL;
         map_put(&r->shapes, slice, 0, *ret);
         p = begin + used;
     }
@@ -334,11 +338,13 @@ static bool read_operands(Reader *r, const char *at, const char *stop, GError **
         Slice name = bare_name(strip(last, at));
         if (at < stop)
             at++;
-        if (name.n == 0) {
+        if (name.n == 0 || memchr(name.text, '[', name.n)) {
             if (strip(begin, stop).n == 0)
                 break;
             return fail(r, begin, error, "an operand without a name");
         }
+        if (name.n > 3 && memcmp(name.text, "...", 3) == 0)
+            return fail(r, name.text, error, "operands were left out; print the module with all of them (compact_operands=False)");
         EchId id = find_operand(r, name);
         if (id == ECH_NONE) {
             g_autofree char *text = g_strndup(name.text, MIN(name.n, 80));
@@ -636,11 +642,17 @@ static bool read_instruction(Reader *r, GError **error)
     bool has_operands = instruction.opcode != ECH_HLO_CONSTANT && instruction.opcode != ECH_HLO_PARAMETER;
     if (has_operands && !read_operands(r, at + 1, close - 1, error))
         return false;
+    if (map_get(&r->names, name, r->stamp) != ECH_NONE)
+        return fail(r, name_at, error, "a second instruction '%s' in one computation; print the module with its names' numbers (print_ids=True)",
+                    instruction.name);
     EchId id = ech_program_builder_instruction(r->builder, instruction);
     for (guint k = 0; has_operands && k < r->operands->len; k++)
         ech_program_builder_operand(r->builder, g_array_index(r->operands, EchId, k));
     read_attributes(r, id, close, stop);
     const EchInstruction *read = &ech_program_builder_peek(r->builder)->instructions[id];
+    if (read->opcode == ECH_HLO_GET_TUPLE_ELEMENT && read->number < 0)
+        return fail(r, name_at, error, "'%s' does not say which element it gets (index=); print the module with its attributes (print_extra_attributes=True)",
+                    read->name);
     if (read->opcode == ECH_HLO_ASYNC_START && read->n_called > 0 && folded_opcode(opcode) != ECH_HLO_UNKNOWN)
         g_array_append_val(r->folded, id);
     map_put(&r->names, name, r->stamp, id);
@@ -684,7 +696,8 @@ static bool resolve_called(Reader *r, GError **error)
         EchId id = map_get(&r->computations, pending->name, 0);
         if (id == ECH_NONE) {
             g_autofree char *text = g_strndup(pending->name.text, MIN(pending->name.n, 80));
-            return fail(r, pending->name.text, error, "computation '%s' is not in the module", text);
+            return fail(r, pending->name.text, error, "computation '%s' is not in the module%s", text,
+                        r->nameless ? ", whose computations were printed without names (is_in_nested_computation=False prints them)" : "");
         }
         p->called[pending->at] = id;
     }
@@ -822,32 +835,34 @@ static bool read_module(Reader *r, GError **error)
     bool open = false, module = false;
     while (r->at < r->end) {
         const char *stop = line_end(r, r->at);
+        Slice line = strip(r->at, stop); /* prints may be indented as a whole */
+        r->at = line.text;
         if (open) {
-            if (*r->at == '}') {
+            if (line.n > 0 && *line.text == '}') {
                 if (!close_computation(r, stop, error))
                     return false;
                 open = false;
                 r->at = stop;
-            } else if (strip(r->at, stop).n > 0) {
+            } else if (line.n > 0) {
                 if (!read_instruction(r, error))
                     return false;
             } else
                 r->at = stop;
-        } else if (stop - r->at > 10 && memcmp(r->at, "HloModule ", 10) == 0) {
+        } else if (line.n > 10 && memcmp(line.text, "HloModule ", 10) == 0) {
             if (module) {
                 ech_diag_dropped(r->diag, "further_modules", 1, "%s", r->where);
                 break;
             }
             module = true;
             read_module_line(r);
-        } else if (module && is_head(r->at, stop)) {
+        } else if (module && is_head(line)) {
             open_computation(r, stop);
             open = true;
             r->table = TABLE_NONE;
             r->at = stop;
         } else {
             if (module)
-                read_table_line(r, strip(r->at, stop));
+                read_table_line(r, line);
             r->at = stop;
         }
         if (r->at < r->end)
@@ -864,6 +879,8 @@ static bool read_module(Reader *r, GError **error)
         p->entry = (EchId)p->n_computations - 1;
     if (!resolve_called(r, error))
         return false;
+    if (r->header_layouts && !r->layouts)
+        return fail(r, r->begin, error, "a compiled module without its arrays' layouts; print it with them (include_layout_in_shapes=True)");
     for (guint k = 0; k < r->folded->len; k++)
         unfold(r, g_array_index(r->folded, EchId, k));
     read_aliases(r);
@@ -873,11 +890,13 @@ static bool read_module(Reader *r, GError **error)
 EchProgram *ech_hlo_read_text(GBytes *text, const char *where, const char *device, EchDiag *diag, GError **error)
 {
     gsize n;
-    const char *data = g_bytes_get_data(text, &n);
+    g_autoptr(GArray) lines = NULL;
+    g_autoptr(GBytes) unnested = g_bytes_get_size(text) < INT32_MAX ? ech_hlo_unnest(text, &lines) : NULL;
+    const char *data = g_bytes_get_data(unnested ? unnested : text, &n);
     data = data ? data : "";
     g_autoptr(EchProgramBuilder) builder = ech_program_builder_new("");
-    ech_program_builder_keep(builder, text);
-    Reader r = {.begin = data, .at = data, .end = data + n, .where = where, .builder = builder, .diag = diag};
+    ech_program_builder_keep(builder, unnested ? unnested : text);
+    Reader r = {.begin = data, .at = data, .end = data + n, .where = where, .lines = lines, .builder = builder, .diag = diag};
     if (n >= INT32_MAX) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: more than 2 GiB of HLO text", where);
         return NULL;
@@ -888,6 +907,9 @@ EchProgram *ech_hlo_read_text(GBytes *text, const char *where, const char *devic
     r.folded = g_array_new(FALSE, FALSE, sizeof(EchId));
     g_autoptr(EchHloFrames) frames = ech_hlo_frames_new();
     r.frames = frames;
+    if (unnested)
+        ech_diag_remark(diag, "the text has its computations inside the instructions that call them (HloPrintOptions.canonical()), which XLA prints in another "
+                              "order than they run in, and without its compiler's settings: on-chip memory may come out otherwise than from as_text()");
     bool ok = n > 0 ? read_module(&r, error) : fail(&r, data, error, "the file is empty");
     g_array_unref(r.pending);
     g_array_unref(r.controls);
