@@ -12,10 +12,12 @@
 #define DEPTHWISE 2.0   /* cycles a register of the result and position of the window (libtpu 2026-10, v5e, v6e, tpu7x) */
 #define HALF_LANES 64.0 /* least rows of a filter's gradient that pass a unit (libtpu 2026-10: 16 to 512 channels on v5e, v6e, tpu7x: exact) */
 #define HALVES_START                                                                                                                                           \
-    128.0               /* cycles before half registers are laid out (libtpu 2026-10: 2 x 2 to 7 x 7 windows over 14 to 56 pixels a side, v5e, v6e, tpu7x)     \
-                         */
-#define UNPACK 4.0      /* cycles a register of 1024 elements whose lanes a copy on chip makes rows, out of tiles of 16 x 128 (libtpu 2026-10, tpu7x) */
-#define REGISTER 1024.0 /* elements: 8 sublanes by 128 lanes */
+    128.0                 /* cycles before half registers are laid out (libtpu 2026-10: 2 x 2 to 7 x 7 windows over 14 to 56 pixels a side, v5e, v6e, tpu7x)   \
+                           */
+#define UNPACK 4.0        /* cycles a register of 1024 elements whose lanes a copy on chip makes rows, out of tiles of 16 x 128 (libtpu 2026-10, tpu7x) */
+#define TURN_WINDOW 100.0 /* cycles a window whose lanes become rows, as the compiler counts (libtpu 0.0.51, v5e, v6e, tpu7x) */
+#define TURNED_REGISTERS 384.0 /* of such a window at most (the same) */
+#define REGISTER 1024.0        /* elements: 8 sublanes by 128 lanes */
 
 static double number(const EchDevice *device, const char *prefix, const char *name, double fallback)
 {
@@ -151,10 +153,10 @@ double ech_kernel_macs_per_cycle(const EchKernelModel *model, const char *dtype)
     return strcmp(unit_dtype, "s8") == 0 ? rate * model->int8 / model->matrix : rate;
 }
 
+/* Narrowing is a pass over the 32-bit registers. */
 static double store_bytes(const EchKernelModel *model, double registers, unsigned bits)
 {
-    double bytes = registers * REGISTER * bits / 8;
-    return bits >= 32 ? bytes : bytes + model->narrow_store * (registers * REGISTER * 6 - bytes); /* narrowing is a pass over the 32-bit registers */
+    return registers * REGISTER * (bits / 8.0 + (bits >= 32 ? 0 : model->narrow_store * 4));
 }
 
 /* Work on one thing while the next moves: a maximum, less than perfect where the exponent is small. */
@@ -256,6 +258,16 @@ static bool is_packed(const EchLayout *layout)
     return ech_layout_element_bits(layout) < 32 && !is_partial(layout);
 }
 
+/* Bytes of the pass over 32-bit registers that a result takes before it is stored: of one that is narrowed, and, as the compiler counts, of one whose tiles
+ * fill their registers in part, a register a tile (libtpu 0.0.51, copies to T(1,128) to T(4,128) on v5e, v6e, tpu7x: exact). */
+static double pass_bytes(const EchKernelModel *model, const EchLayout *result, double elements)
+{
+    bool compiler = model->view == ECH_KERNEL_COMPILER, in_part = compiler && result->rank > 1 && (double)tile_elements(result) < REGISTER;
+    if (ech_layout_element_bits(result) >= 32 && !in_part)
+        return 0;
+    return model->narrow_store * 4 * (in_part ? elements * REGISTER / (double)MAX(tile_elements(result), 1u) : elements);
+}
+
 /* Traffic of the whole kernel, each operand read once. */
 static EchKernelTraffic traffic_of(const EchKernelModel *model, const EchKernel *kernel, EchKernelCost *ret)
 {
@@ -286,10 +298,10 @@ static EchKernelTraffic traffic_of(const EchKernelModel *model, const EchKernel 
         if (at_hand(model, result)) {
             ret->vmem_written = ech_bytes_add(ret->vmem_written, bytes);
             traffic.partial |= is_partial(result);
-            traffic.narrowed += store_bytes(model, elements / REGISTER, ech_layout_element_bits(result)) - elements * ech_layout_element_bits(result) / 8;
+            traffic.narrowed += pass_bytes(model, result, elements);
         } else {
             ret->hbm_written = ech_bytes_add(ret->hbm_written, bytes);
-            traffic.stored += store_bytes(model, elements / REGISTER, ech_layout_element_bits(result));
+            traffic.stored += (double)bytes + pass_bytes(model, result, elements);
             traffic.window_bits += ech_layout_element_bits(result) * (result->rank > 1 ? 1.0 : 0.0);
         }
     }
@@ -342,7 +354,7 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
     const EchKernelBody *body = &kernel->body;
     double registers = traffic->widest / REGISTER;
     bool compiler = model->view == ECH_KERNEL_COMPILER;
-    double read = compiler && !body->reads ? 0 : (double)cost->hbm_read, hbm = (read + traffic->stored) / model->hbm;
+    double read = compiler && !body->reads ? 0 : (double)cost->hbm_read + (compiler ? (double)kernel->padded_bytes : 0), hbm = (read + traffic->stored) / model->hbm;
     /* What is reduced counts as stored, unless as wide a result is stored anyway. */
     if (compiler ? body->reduce > 0 && !(traffic->wide_results > 0) : body->lane_sums > 0)
         hbm += registers * REGISTER * 4 / model->hbm;
@@ -898,28 +910,48 @@ static void price_contraction(const EchKernelModel *model, const EchKernel *kern
 
 /* -- copies and gathers ---------------------------------------------------- */
 
+/* What the compiler counts for a copy that turns lanes to rows: a window in, turned, and out, one after the other, in 32 bits whatever the type and whole
+ * registers whatever the tiles (libtpu 0.0.51, 40 copies on v5e, v6e and tpu7x: exact). */
+static double turned_cycles(const EchKernelModel *model, const EchKernel *kernel, double steps, double registers, bool own_tiles)
+{
+    const EchKernelWindows *w = &kernel->windows;
+    bool known = !own_tiles && w->n_input > 0 && w->n_output > 0;
+    double window[2] = {known ? window_elements(w->input, w->n_input) : registers / steps * REGISTER,
+                        known ? window_elements(w->output, w->n_output) : registers / steps * REGISTER};
+    double cycles = TURN_WINDOW;
+    for (unsigned i = 0; i < 2; i++) {
+        const EchLayout *layout = i == 0 ? &kernel->operands[0] : &kernel->results[0];
+        if (!at_hand(model, layout))
+            cycles += model->step - QUIET_STEP + window[i] * 4 / model->hbm;
+    }
+    return steps * cycles;
+}
+
 static void price_copy(const EchKernelModel *model, const EchKernel *kernel, bool own_tiles, EchKernelCost *ret)
 {
     EchKernelTraffic traffic = traffic_of(model, kernel, ret);
     EchKernelSums sums = {0};
-    double registers = traffic.widest / REGISTER;
-    double steps = kernel->windows.n_iterations > 0 && !own_tiles ? iterations(&kernel->windows) : MAX(1, ceil(registers / 1024));
-    double serial = MAX(1, ceil(steps / model->cores));
     bool same_lanes = kernel->n_results == 1 && kernel->n_operands >= 1 && kernel->results[0].rank == kernel->operands[0].rank &&
                       (kernel->results[0].rank == 0 || kernel->results[0].order[0] == kernel->operands[0].order[0]);
     bool compiler = model->view == ECH_KERNEL_COMPILER, from_hbm = ret->hbm_read > 0, hbm = from_hbm || ret->hbm_written > 0;
+    bool packed = (kernel->n_operands > 0 && is_packed(&kernel->operands[0])) || (kernel->n_results > 0 && is_packed(&kernel->results[0]));
+    bool turned = compiler && hbm && !same_lanes && !packed && kernel->n_operands > 0 && kernel->n_results > 0;
+    double registers = traffic.widest / REGISTER, most = turned ? TURNED_REGISTERS : 1024;
+    double steps = kernel->windows.n_iterations > 0 && !own_tiles ? iterations(&kernel->windows) : MAX(1, ceil(registers / most));
+    double serial = MAX(1, ceil(steps / model->cores));
     double narrowed = same_lanes ? traffic.narrowed / model->hbm : 0;
     double stored = from_hbm || same_lanes ? traffic.stored : (double)ret->hbm_written;
     double moved = ((double)ret->hbm_read + stored) / model->hbm + (double)(ret->vmem_read + ret->vmem_written) / model->vmem + narrowed;
     /* A register whose lanes become rows goes through the cross-lane unit; the compiler counts that only behind a fetch. */
     double relayout = same_lanes ? 0 : registers * (from_hbm || !compiler ? model->relayout : MIN(model->relayout, 0.5));
+    if (compiler && hbm && same_lanes) /* loads and stores of the last window, and its pass */
+        relayout = registers / steps * (2 * model->touch + (traffic.stored + traffic.narrowed > (double)ret->hbm_written ? model->simple : 0));
     bool partial = traffic.partial || (kernel->n_operands > 0 && (double)tile_elements(&kernel->operands[0]) < REGISTER);
     double latency = hbm || narrowed > 0 || (compiler && same_lanes && partial) ? serial * model->step : 0;
     if (compiler && !hbm && !same_lanes) { /* its price of a relayout on chip: a constant for every window */
         moved = 0;
-        bool packed = kernel->n_operands > 0 && is_packed(&kernel->operands[0]);
-        latency = packed ? serial * model->step : 0;
-        relayout = packed ? UNPACK * registers : 100 * steps;
+        latency = kernel->n_operands > 0 && is_packed(&kernel->operands[0]) ? serial * model->step : 0;
+        relayout = latency > 0 ? UNPACK * registers : TURN_WINDOW * steps;
     }
     if (compiler && !hbm && same_lanes) { /* registers on chip: stored anew, or their rows gathered from others */
         bool same_rows = kernel->results[0].rank < 2 || kernel->results[0].order[1] == kernel->operands[0].order[1];
@@ -928,9 +960,14 @@ static void price_copy(const EchKernelModel *model, const EchKernel *kernel, boo
         latency = latency > 0 ? latency : QUIET_STEP * serial;
     }
     sums.total = (hbm || latency > 0 ? model->fixed : 0) + latency + moved + relayout;
+    if (turned) {
+        sums.total = model->fixed + turned_cycles(model, kernel, serial, registers * serial / steps, own_tiles);
+        latency = MAX(0, sums.total - moved);
+        relayout = 0;
+    }
     sums.compute = relayout;
     sums.latency = latency;
-    sums.hbm = moved;
+    sums.hbm = MIN(moved, sums.total);
     sums.busy_hbm = moved;
     sums.in_vmem = MAX(0, moved - ((double)ret->hbm_read + stored) / model->hbm);
     sums.busy_compute = relayout;

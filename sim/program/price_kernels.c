@@ -160,6 +160,19 @@ static uint32_t bits_of(const EchProgram *program, EchId id)
     return layout != NULL ? MAX(ech_layout_element_bits(layout), 1u) : UINT32_MAX;
 }
 
+/* Operations that taking a register to the bits of a narrower result takes: one to 16, three to 8 (libtpu 0.0.51, v5e, v6e, tpu7x: exact). */
+static uint32_t narrow_operations(uint32_t bits)
+{
+    return bits >= 32 ? 0 : bits > 8 ? 1 : 3;
+}
+
+/* The same of a conversion; from 16 bits to 8 it is as from 32. */
+static uint32_t narrowing(const EchProgram *program, EchId convert)
+{
+    uint32_t to = bits_of(program, convert), from = bits_of(program, ech_program_operand(program, &program->instructions[convert], 0));
+    return to < from && from <= 32 ? narrow_operations(to) : 0;
+}
+
 /* What a broadcast moves: one that makes up the lanes of its result fills a register for every 8 rows lane by lane, another repeats its rows of lanes. */
 static void survey_broadcast(const EchProgram *program, const EchInstruction *at, EchKernelBody *body)
 {
@@ -304,10 +317,8 @@ static void survey_instruction(Survey *survey, EchId id, unsigned depth)
         return;
     case ECH_HLO_SCATTER: survey->scatters = true; return;
     case ECH_HLO_DIVIDE: survey->body.divide += wide; return;
-    case ECH_HLO_CONVERT:
-        survey->body.narrow += wide && program->shapes[at->shape].dtype != ECH_DTYPE_PRED && bits_of(program, id) < 32 &&
-                               bits_of(program, ech_program_operand(program, at, 0)) == 32;
-        return;
+    case ECH_HLO_CONVERT: survey->body.narrow += wide && program->shapes[at->shape].dtype != ECH_DTYPE_PRED ? narrowing(program, id) : 0; return;
+    case ECH_HLO_PAD: /* masked, and put in place */ survey->body.simple += wide ? 2 : 0; return;
     case ECH_HLO_SQRT: /* as free as a copy of its register */
     case ECH_HLO_NEGATE:
     case ECH_HLO_BITCAST_CONVERT: return;
@@ -946,6 +957,81 @@ static void set_contraction(const Survey *survey, const Arrays *arrays, EchId in
     kernel->sides = (const uint8_t *)(void *)sides_of->data;
 }
 
+/* Operations that narrowing a kernel's results takes, where no conversion of its body says so: those of an instruction that computes in 32 bits. */
+static uint32_t result_narrowing(const EchProgram *program, EchId id, uint64_t widest, unsigned depth)
+{
+    const EchInstruction *at = &program->instructions[id];
+    uint32_t operations = 0;
+    switch ((int)at->opcode) {
+    case ECH_HLO_FUSION:
+        return at->n_called > 0 && depth < MAX_DEPTH
+                   ? result_narrowing(program, program->computations[ech_program_called(program, at, 0)].root, widest, depth + 1)
+                   : 0;
+    case ECH_HLO_TUPLE:
+        for (uint32_t i = 0; i < at->n_operands && depth < MAX_DEPTH; i++)
+            operations += result_narrowing(program, ech_program_operand(program, at, i), widest, depth + 1);
+        return operations;
+    case ECH_HLO_BITCAST:
+        return at->n_operands == 1 && depth < MAX_DEPTH ? result_narrowing(program, ech_program_operand(program, at, 0), widest, depth + 1) : 0;
+    case ECH_HLO_CONVERT:
+        if (narrowing(program, id) > 0 && program->shapes[at->shape].dtype != ECH_DTYPE_PRED)
+            return 0;
+        break;
+    case ECH_HLO_PARAMETER: return 0;
+    default: break;
+    }
+    bool wide = !program->shapes[at->shape].is_tuple && elements_of(program, at->shape) >= widest / 2;
+    return wide ? narrow_operations(bits_of(program, id)) : 0;
+}
+
+/* Bytes of HBM that windows take of a padded operand beyond it: a window reaches as far as the result's, or over the padding below and all of the operand,
+ * and is fetched at every step (libtpu 0.0.51: ten pads and concatenations on v5e, v6e, tpu7x, exact). */
+static EchBytes padded_bytes(const EchProgram *program, const EchInstruction *pad, const EchKernelWindows *windows, bool fused)
+{
+    EchId operand = ech_program_operand(program, pad, 0);
+    const EchInstruction *given = &program->instructions[operand];
+    const EchLayout *from = ech_program_layout(program, given->shape), *to = ech_program_layout(program, pad->shape);
+    int64_t padding[3 * ECH_LAYOUT_MAX_RANK];
+    size_t n;
+    const char *text = ech_program_attribute(pad, "padding", &n);
+    size_t count = text != NULL ? ech_program_numbers(text, n, padding, G_N_ELEMENTS(padding)) : 0;
+    if (from == NULL || to == NULL || from->space != ECH_SPACE_HBM || (fused && !is_given(program, operand)) || from->rank < 2 || from->rank != to->rank ||
+        from->n_tiles == 0 || from->tiles[0].rank != 2 || count == 0 || count > G_N_ELEMENTS(padding) || count % from->rank != 0 ||
+        memcmp(from->order, to->order, from->rank * sizeof from->order[0]) != 0)
+        return 0;
+    bool known = windows->n_output == from->rank;
+    double tiles = 1, tile = 1;
+    for (unsigned i = 0; i < from->rank; i++) {
+        unsigned d = from->order[i];
+        uint64_t side = i < 2 ? (uint64_t)MAX(from->tiles[0].dims[1 - i], 1) : 1;
+        int64_t below = padding[d * (count / from->rank)];
+        if (below < 0)
+            return 0;
+        uint64_t low = (uint64_t)below, window = known ? windows->output[from->rank - 1u - i] : ech_div_up(to->dims[d], side);
+        tiles *= (double)MIN(window + (low % side != 0), ech_div_up(from->dims[d], side) + ech_div_up(low, side));
+        tile *= (double)side;
+    }
+    for (unsigned i = 0; known && i < windows->n_iterations; i++)
+        tiles *= windows->iterations[i];
+    double bytes = tiles * tile * ech_layout_element_bits(from) / 8, whole = (double)ech_layout_padded_bytes(from, ECH_LAYOUT_DENSE);
+    return bytes > whole && bytes < 1e18 ? (EchBytes)(bytes - whole) : 0;
+}
+
+static EchBytes all_padded_bytes(const EchProgram *program, EchId instruction, const EchKernelWindows *windows)
+{
+    const EchInstruction *at = &program->instructions[instruction];
+    if (at->opcode == ECH_HLO_PAD && at->n_operands > 0)
+        return padded_bytes(program, at, windows, false);
+    EchBytes bytes = 0;
+    const EchComputation *body = at->opcode == ECH_HLO_FUSION && at->n_called > 0 ? &program->computations[ech_program_called(program, at, 0)] : NULL;
+    for (uint32_t i = 0; body != NULL && i < body->n; i++) {
+        const EchInstruction *pad = &program->instructions[body->first + i];
+        if (pad->opcode == ECH_HLO_PAD && pad->n_operands > 0)
+            bytes = ech_bytes_add(bytes, padded_bytes(program, pad, windows, true));
+    }
+    return bytes;
+}
+
 static bool price(const EchProgram *program, EchId instruction, const EchKernelModel *model, bool own_tiles, bool compiled, EchKernelMemo *memo,
                   EchKernelCost *ret)
 {
@@ -992,6 +1078,10 @@ static bool price(const EchProgram *program, EchId instruction, const EchKernelM
         kernel.kind = ECH_KERNEL_GATHER;
     else if (at->opcode == ECH_HLO_COPY || at->opcode == ECH_HLO_TRANSPOSE)
         kernel.kind = ECH_KERNEL_COPY;
+    if (kernel.kind == ECH_KERNEL_STREAM) {
+        kernel.body.narrow += result_narrowing(program, instruction, survey.widest, 0);
+        kernel.padded_bytes = all_padded_bytes(program, instruction, own_tiles ? &(EchKernelWindows){0} : &kernel.windows);
+    }
     if (memo)
         ech_kernel_memo_price(memo, model, &kernel, own_tiles, ret);
     else
