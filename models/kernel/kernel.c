@@ -354,7 +354,8 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
     const EchKernelBody *body = &kernel->body;
     double registers = traffic->widest / REGISTER;
     bool compiler = model->view == ECH_KERNEL_COMPILER;
-    double read = compiler && !body->reads ? 0 : (double)cost->hbm_read + (compiler ? (double)kernel->padded_bytes : 0), hbm = (read + traffic->stored) / model->hbm;
+    double read = compiler && !body->reads ? 0 : (double)cost->hbm_read + (compiler ? (double)kernel->padded_bytes : 0),
+           hbm = (read + traffic->stored) / model->hbm;
     /* What is reduced counts as stored, unless as wide a result is stored anyway. */
     if (compiler ? body->reduce > 0 && !(traffic->wide_results > 0) : body->lane_sums > 0)
         hbm += registers * REGISTER * 4 / model->hbm;
@@ -665,19 +666,21 @@ static void sum_walk(const EchKernelModel *model, const EchKernelShape *s, const
     bool column = s->out_hbm || model->narrow_last; /* whether a column's last block waits for its store */
     double store = column ? w->store : 0;
     *sums = (EchKernelSums){.total = fill + once + (s->eight ? model->int8_start : 0), .macs = w->macs};
-    /* Along k both operands change, along a column's rows the lhs, from column to column the rhs; an operand of one block only stays. */
-    bool lhs_turns = w->alone || rows > 1 || split, rhs_moves = w->alone || split;
+    /* Along k both operands change, along a column's rows the lhs, from column to column the rhs, from turn to turn both; one of one block only stays. */
+    double turns = MAX(w->turns, 1);
+    bool lhs_turns = rows > 1 || split;
     if (split)
         add_steps(sums, model, tiles * (depth - 1), compute, latency_of(model, s, true, true, false), w->lhs + w->rhs);
-    add_steps(sums, model, columns * (rows - 1), compute, latency_of(model, s, true, rhs_moves, true), w->lhs + (rhs_moves ? w->rhs : 0) + w->store);
-    add_steps(sums, model, columns - 1, compute, latency_of(model, s, lhs_turns, true, column), (lhs_turns ? w->lhs : 0) + w->rhs + store);
+    add_steps(sums, model, columns * (rows - 1), compute, latency_of(model, s, true, split, true), w->lhs + (split ? w->rhs : 0) + w->store);
+    add_steps(sums, model, columns - turns, compute, latency_of(model, s, lhs_turns, true, column), (lhs_turns ? w->lhs : 0) + w->rhs + store);
+    add_steps(sums, model, turns - 1, compute, latency_of(model, s, true, true, column), w->lhs + w->rhs + store);
     double last = latency_of(model, s, false, false, column);
     sums->total += compute + last + store;
     sums->compute += compute;
     sums->busy_compute += compute;
     sums->busy_hbm += w->lhs + w->rhs + store;
     sums->step_overhead = steps * (compute - w->compute);
-    double lhs = w->lhs * (steps - (split ? 0 : lhs_turns ? 0 : columns - 1)), rhs = w->rhs * (rhs_moves ? steps : columns);
+    double lhs = w->lhs * (steps - (lhs_turns ? 0 : columns - turns)), rhs = w->rhs * (split ? steps : columns);
     sums->again = again_cycles(model, s, (s->lhs_hbm ? lhs : 0) + (s->rhs_hbm ? rhs : 0));
     sums->in_vmem = (s->lhs_hbm ? 0 : lhs) + (s->rhs_hbm ? 0 : rhs) + (s->out_hbm ? 0 : w->store * tiles);
 }
@@ -717,6 +720,7 @@ static void share_steps(const EchKernelModel *model, EchKernelWalk *w)
         axis = *axes[i] >= cores || i + 1 == G_N_ELEMENTS(axes) ? axes[i] : NULL;
     cores = MIN(cores, *axis);
     *axis = ceil(*axis / cores);
+    w->turns = axis == &w->columns ? MAX(floor(w->turns / cores), 1) : w->turns;
     w->compute *= cores;
     w->lhs *= cores;
     w->rhs *= cores;
@@ -735,7 +739,7 @@ double ech_kernel_product_cycles(const EchKernelModel *model, const EchKernelSha
         bn = (double)up(c->n, s->n_granule) / columns;
         bk = (double)c->k / depth;
     }
-    EchKernelWalk walk = {.columns = columns * (double)turns, .rows = rows, .depth = depth, .alone = turns > 1};
+    EchKernelWalk walk = {.columns = columns * (double)turns, .rows = rows, .depth = depth, .turns = (double)turns};
     double deep = c->taps > 1 ? unit_depth(s) / depth : bk, k_lanes = ceil(bk / 128) * 128, k_rows = ceil(bk / 8) * 8, many = (double)together;
     walk.compute = many * unit_cycles(s, bm, bn, deep) + (c->other_macs / s->rate + s->between) / (walk.columns * rows * depth);
     walk.beside = (s->beside + s->beside_lhs * columns + s->beside_rhs * rows) / (walk.columns * rows * depth);
@@ -781,9 +785,20 @@ static EchKernelWalk walk_of_windows(const EchKernelModel *model, const EchKerne
     double steps = iterations(w), outer = MAX(w->iterations[0], 1u), inner = 1;
     for (unsigned i = MAX(last, 1u); i < w->n_iterations; i++)
         inner = MIN(inner * MAX(w->iterations[i], 1u), 1e18);
-    double middle = MAX(steps / outer / inner, 1);
-    EchKernelWalk walk = {.columns = outer, .rows = middle, .depth = inner, .alone = c->batch > 1};
-    double tiles = outer * middle;
+    double turns = 1, columns = outer;
+    if (c->batch > 1 && !c->convolution && w->n_iterations >= 5) { /* [batch.., n, m, ones.., k] */
+        unsigned batched = (w->n_iterations - 3u) / 2;
+        for (unsigned i = 0; i < batched; i++)
+            turns *= MAX(w->iterations[i], 1u);
+        outer = MAX(w->iterations[batched], 1u);
+        columns = turns * outer;
+        inner = MAX(steps / columns / MAX(w->iterations[batched + 1], 1u), 1);
+    } else if (c->batch > 1) {
+        turns = outer;
+    }
+    double middle = MAX(steps / columns / inner, 1);
+    EchKernelWalk walk = {.columns = columns, .rows = middle, .depth = inner, .turns = turns};
+    double tiles = columns * middle;
     walk.macs = (double)c->batch * (double)up(c->m, s->m_granule) * (double)up(c->n, s->n_granule) * contraction_depth(c, 128) + c->other_macs;
     walk.compute = ((double)c->batch * unit_cycles(s, (double)up(c->m, s->m_granule), (double)up(c->n, s->n_granule), unit_depth(s)) + c->other_macs / s->rate +
                     s->between) /
@@ -793,8 +808,8 @@ static EchKernelWalk walk_of_windows(const EchKernelModel *model, const EchKerne
     if (c->depthwise) /* every register of a window is loaded, and of a result stored, besides */
         walk.compute += model->touch * (s->out_registers / steps + window_elements(w->input, w->n_input) / REGISTER);
     /* Halos are fetched again with every window; a partial last block is not fetched whole. */
-    double lhs = MIN(window_elements(w->input, w->n_input) * s->lhs_moved, s->lhs_total * 2 / (c->batch > 1 ? steps : middle * inner));
-    double rhs = MIN(window_elements(w->kernel, w->n_kernel) * s->rhs_moved, s->rhs_total / (c->batch > 1 ? steps : outer * inner));
+    double lhs = MIN(window_elements(w->input, w->n_input) * s->lhs_moved, s->lhs_total * 2 / (turns * middle * inner));
+    double rhs = MIN(window_elements(w->kernel, w->n_kernel) * s->rhs_moved, s->rhs_total / (columns * inner));
     walk.lhs = move_cycles(model, s->lhs_hbm, lhs);
     walk.rhs = move_cycles(model, s->rhs_hbm, rhs);
     double product = (double)c->batch * (double)up(c->m, s->m_granule) * (double)up(c->n, s->n_granule) / REGISTER;

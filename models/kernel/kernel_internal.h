@@ -49,8 +49,8 @@ typedef struct {
 
 /** A contraction in equal steps on one core: all of k for every row of blocks, all rows for every column of them. */
 typedef struct {
-    double columns, rows, depth; /**< Steps along n, m and k. */
-    bool alone;                  /**< Products of a batch: no step shares an operand with the next. */
+    double columns, rows, depth; /**< Steps along n, m and k; columns of all turns. */
+    double turns;                /**< Parts of a batch, outermost: nothing is kept from one to the next. */
     double compute;              /**< Cycles of the units in a step. */
     double beside;               /**< Of arithmetic that runs beside them. */
     double lhs, rhs, store;      /**< Cycles that moving a block takes, without latency. */
