@@ -188,13 +188,15 @@ void ech_kernel_choose_stream(const EchKernelModel *model, const EchKernel *kern
 {
     double registers = traffic->widest / REGISTER;
     uint64_t steps = 1, buffers = 2;
-    /* An instruction of the library takes a quarter of its budget whole, and cuts what is more. */
-    double share = ceil(registers / model->cores) * REGISTER * MAX(traffic->window_bits, 8) / 8;
-    if (!kernel->fused && registers > 8 * model->lone_registers && kernel->body.reduce > 0 && share * 4 < (double)model->budget) {
+    /* An instruction of the library takes whole what fits twice, and once more in 32 bits where it is narrowed; of a reduction a quarter of the budget. */
+    double each = ceil(registers / model->cores) * REGISTER;
+    double share = each * (2 * MAX(traffic->window_bits, 8) / 8 + (traffic->narrow ? 4 : 0));
+    bool lone = !kernel->fused && registers > (kernel->body.reduce > 0 ? 8 : 1) * model->lone_registers;
+    if (lone && (kernel->body.reduce > 0 ? each * MAX(traffic->window_bits, 8) / 2 : share) < (double)model->budget) {
         steps = (uint64_t)model->cores;
-    } else if (!kernel->fused && registers > 8 * model->lone_registers) {
+    } else if (lone) {
         steps = (uint64_t)ceil(registers / model->lone_registers);
-        buffers = 6;
+        buffers = registers > 8 * model->lone_registers ? 6 : 2;
     } else if (kernel->fused || registers > model->lone_registers) {
         /* The fewest windows that fit; then as long as more of them, with less arithmetic exposed, are faster. */
         double per_register = MAX(traffic->window_bits, 8) / 8 * REGISTER * (double)buffers;
@@ -237,7 +239,9 @@ void ech_kernel_choose_product(const EchKernelModel *model, const EchKernelShape
 {
     const EchKernelContraction *c = shape->c;
     uint64_t rows[MAX_CUTS], columns[MAX_CUTS], depth[MAX_CUTS];
-    size_t n_rows = cuts(c->m, shape->m_granule, rows), n_columns = cuts(c->n, shape->n_granule, columns), n_depth = cuts(c->k, 128, depth);
+    uint64_t turns[MAX_CUTS];
+    size_t n_turns = cuts(c->batch, 1, turns), n_rows = cuts(c->m, shape->m_granule, rows), n_columns = cuts(c->n, shape->n_granule, columns),
+           n_depth = cuts(c->k, 128, depth);
     EchBytes budget = (EchBytes)(0.94 * (double)model->budget);
     EchKernelBlocks best = {.bm = rows[n_rows - 1], .bn = columns[n_columns - 1], .bk = depth[n_depth - 1], .buffers = 2};
     double best_time = INFINITY;
@@ -251,26 +255,22 @@ void ech_kernel_choose_product(const EchKernelModel *model, const EchKernelShape
                 EchKernelBlocks blocks = {.bm = rows[m], .bn = columns[n], .bk = depth[k], .batch = 1, .buffers = 2};
                 if (ech_kernel_product_vmem(shape, &blocks) > budget)
                     continue;
-                /* Whole products of a batch go into a step together as long as they fit. */
-                bool whole = m == 0 && n == 0 && k == 0;
-                while (whole && blocks.batch * 2 <= c->batch) {
-                    EchKernelBlocks more = blocks;
-                    more.batch *= 2;
-                    if (ech_kernel_product_vmem(shape, &more) > budget)
-                        break;
-                    blocks = more;
-                }
                 double time = INFINITY, steps = (double)ech_div_up(c->m, rows[m]) * (double)ech_div_up(c->n, columns[n]) * (double)ech_div_up(c->k, depth[k]);
-                for (uint64_t together = blocks.batch; together >= 1; together /= 2) {
-                    EchKernelBlocks some = blocks;
-                    some.batch = together;
-                    time = ech_kernel_product_cycles(&perfect, shape, &some, NULL);
+                /* As many products of a batch as fit go into a step together; of cut ones the most that do, or one. */
+                bool whole = m == 0 && n == 0 && k == 0;
+                for (size_t i = 0, tried = 0; i < n_turns; i++) {
+                    blocks.batch = turns[i];
+                    if (ech_kernel_product_vmem(shape, &blocks) > budget)
+                        continue;
+                    time = ech_kernel_product_cycles(&perfect, shape, &blocks, NULL);
                     if (time < best_time || (steps > 64 && time <= 2 * best_time && time * stretch > 2 * best_time))
-                        time = ech_kernel_product_cycles(model, shape, &some, NULL);
+                        time = ech_kernel_product_cycles(model, shape, &blocks, NULL);
                     if (time < best_time * (1 - 1e-9)) {
                         best_time = time;
-                        best = some;
+                        best = blocks;
                     }
+                    if (!whole && ++tried > 1)
+                        break;
                 }
                 if (steps > 64 && time > 2 * best_time)
                     break; /* thinner blocks only move more */

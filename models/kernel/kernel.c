@@ -313,6 +313,9 @@ static EchKernelTraffic traffic_of(const EchKernelModel *model, const EchKernel 
         if (layout->rank == 0 || moved_elements(layout, bytes != NULL ? &bytes[k] : NULL) * 2 < traffic.widest)
             continue;
         *(result ? &traffic.wide_results : &traffic.wide_operands) += 1;
+        if (layout->rank == 1 && !at_hand(model, layout))
+            traffic.window_bits += ech_layout_element_bits(layout);
+        traffic.narrow |= result && ech_layout_element_bits(layout) < 32;
     }
     return traffic;
 }

@@ -19,6 +19,7 @@ typedef struct {
     bool partial;                       /**< A result on chip fills less than whole registers. */
     double wide_operands, wide_results; /**< Arrays of at least half of the widest one's elements. */
     bool streamed;                      /**< An operand on chip is read at a rate, not only spread out. */
+    bool narrow;                        /**< A result of fewer than 32 bits. */
     double window_bits;                 /**< Bits of one element of every wide array in HBM: what a window takes. */
 } EchKernelTraffic;
 

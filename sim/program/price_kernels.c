@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define MANY_POSITIONS 16 /* of a window along one dimension: more are summed by doubling */
+#define INTEGER_DIVIDE 17 /* additions that an integer division or remainder counts for (libtpu 0.0.51, a quotient rounded down on v5e and v6e) */
 #define MAX_DEPTH 16      /* fusions inside fusions; tuples inside tuples */
 
 typedef struct {
@@ -283,6 +284,12 @@ static void survey_window(Survey *survey, const EchInstruction *at, uint64_t ele
     survey->body.shuffle += (uint32_t)(shuffled > 1 ? positions - positions / shuffled : 0);
 }
 
+static bool is_integer(const EchProgram *program, EchId shape)
+{
+    const char *name = ech_dtype_name(program->shapes[shape].dtype);
+    return !program->shapes[shape].is_tuple && (name[0] == 's' || name[0] == 'u');
+}
+
 static void survey_instruction(Survey *survey, EchId id, unsigned depth)
 {
     const EchProgram *program = survey->program;
@@ -316,7 +323,13 @@ static void survey_instruction(Survey *survey, EchId id, unsigned depth)
         survey->gathered = MAX(survey->gathered, elements / gathered_length(program, at));
         return;
     case ECH_HLO_SCATTER: survey->scatters = true; return;
-    case ECH_HLO_DIVIDE: survey->body.divide += wide; return;
+    case ECH_HLO_DIVIDE:
+    case ECH_HLO_REMAINDER:
+        if (is_integer(program, at->shape))
+            survey->body.simple += wide ? INTEGER_DIVIDE : 0;
+        else
+            survey->body.divide += wide;
+        return;
     case ECH_HLO_CONVERT: survey->body.narrow += wide && program->shapes[at->shape].dtype != ECH_DTYPE_PRED ? narrowing(program, id) : 0; return;
     case ECH_HLO_PAD: /* masked, and put in place */ survey->body.simple += wide ? 2 : 0; return;
     case ECH_HLO_SQRT: /* as free as a copy of its register */
