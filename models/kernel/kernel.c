@@ -357,7 +357,7 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
     const EchKernelBody *body = &kernel->body;
     double registers = traffic->widest / REGISTER;
     bool compiler = model->view == ECH_KERNEL_COMPILER;
-    double read = compiler && !body->reads ? 0 : (double)cost->hbm_read + (compiler ? (double)kernel->padded_bytes : 0),
+    double read = compiler && !body->reads ? 0 : (double)cost->hbm_read + (compiler ? (double)kernel->padded_hbm : 0),
            hbm = (read + traffic->stored) / model->hbm;
     /* What is reduced counts as stored, unless as wide a result is stored anyway. */
     if (compiler ? body->reduce > 0 && !(traffic->wide_results > 0) : body->lane_sums > 0)
@@ -369,10 +369,13 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
     /* What is only spread out from an array on chip is not read at a rate. */
     double in_vmem = traffic->narrowed / model->hbm + (compiler ? 0 : (double)cost->vmem_written / model->vmem);
     if (!compiler || traffic->streamed)
-        in_vmem += (double)cost->vmem_read / model->vmem_read;
+        in_vmem += ((double)cost->vmem_read + (compiler ? (double)kernel->padded_on_chip : 0)) / model->vmem_read;
     double moved = hbm + in_vmem;
     double loads = body->loads > 0 ? body->loads : traffic->wide_operands;
     double compute = (registers * model->touch * (loads + traffic->wide_results) + body_cycles(model, kernel, registers)) / steps;
+    bool windowed = compiler && (body->windows > 0 || body->rows_first > 0);
+    if (windowed) /* what a window meets is read again, on chip */
+        compute = (body_cycles(model, kernel, registers) + ((double)cost->hbm_read + (double)cost->vmem_read) / model->vmem_read) / steps;
     double serial = MAX(1, ceil(steps / model->cores)); /* steps of the core that has most of them */
     /* All arithmetic, where there is so much that it does not fit under the movement of a step. */
     double excess = MAX(0, compute - (moved / serial + model->step)) * (serial - 1);
@@ -384,10 +387,10 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
         if (compiler)
             fixed = QUIET_STEP * serial;
         excess = compute * (serial - 1);
-    } else if (!copies) { /* one wait for all windows */
-        latency = model->step;
-        excess = compute * (serial - 1);
     }
+    /* Reductions of windows are emitted as convolutions are: filled and drained (libtpu 0.0.51: 40 softmaxes, pools and running sums on v5e and v6e). */
+    if (windowed && copies)
+        latency = (serial + 2) * (model->step - QUIET_STEP);
     double total = fixed + latency + moved + compute + excess;
     if (sums != NULL)
         *sums = (EchKernelSums){.total = total,
@@ -589,7 +592,8 @@ static double unit_cycles(const EchKernelShape *s, double m, double n, double k)
         double positions = rows / (double)MAX(c->images, 1u), window = (double)c->window / (double)c->dilated;
         double passes =
             c->apart ? window * (double)c->k / side * ceil(columns / side) : ceil((double)c->k / side) * ceil(window * ceil(columns / 128) * 128 / side);
-        return positions * passes * k / unit_depth(s) * MAX(s->images * side * side / s->rate, s->load * (double)up(MIN(c->k, 128u), 8));
+        uint64_t taken = up(MIN(c->apart ? (uint64_t)columns : c->k, 128u), 8); /* rows of the weights as they lie */
+        return positions * passes * k / unit_depth(s) * MAX(s->images * side * side / s->rate, s->load * (double)taken);
     }
     double taken = MIN(c->rhs_transposed && !c->out_transposed ? columns : k, 128), load = s->load * (c->rhs_transposed ? s->load_transposed : 1);
     double deep = ceil(k / s->side);
@@ -964,8 +968,7 @@ static void price_copy(const EchKernelModel *model, const EchKernel *kernel, boo
     double relayout = same_lanes ? 0 : registers * (from_hbm || !compiler ? model->relayout : MIN(model->relayout, 0.5));
     if (compiler && hbm && same_lanes) /* loads and stores of the last window, and its pass */
         relayout = registers / steps * (2 * model->touch + (traffic.stored + traffic.narrowed > (double)ret->hbm_written ? model->simple : 0));
-    bool partial = traffic.partial || (kernel->n_operands > 0 && (double)tile_elements(&kernel->operands[0]) < REGISTER);
-    double latency = hbm || narrowed > 0 || (compiler && same_lanes && partial) ? serial * model->step : 0;
+    double latency = hbm || narrowed > 0 || (compiler && same_lanes && traffic.partial) ? serial * model->step : 0;
     if (compiler && !hbm && !same_lanes) { /* its price of a relayout on chip: a constant for every window */
         moved = 0;
         latency = kernel->n_operands > 0 && is_packed(&kernel->operands[0]) ? serial * model->step : 0;

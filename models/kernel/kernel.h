@@ -115,8 +115,8 @@ typedef struct {
     size_t lhs, rhs; /**< Operands of the contraction. */
     /** sides[n_operands], EchKernelSide: what is computed into a side of the contraction is fetched with its blocks; NULL: lhs and rhs alone. Borrowed. */
     const uint8_t *sides;
-    /** Bytes of HBM that windows over padded operands take beyond those operands, as the compiler counts them. */
-    EchBytes padded_bytes;
+    /** Bytes that windows over padded operands take beyond those operands, of HBM and on chip, as the compiler counts them. */
+    EchBytes padded_hbm, padded_on_chip;
     EchKernelBody body;
     EchKernelContraction contraction;
     EchKernelWindows windows;

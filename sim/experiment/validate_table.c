@@ -145,6 +145,8 @@ static bool read_body(const char *text, EchKernelBody *ret, uint32_t *ret_contra
             broadcasts += n;
         else if (strcmp(*word, "reduce") == 0)
             body.reduce += n;
+        else if (strcmp(*word, "reduce-window") == 0)
+            body.windows += n;
         else if (strcmp(*word, "convolution") == 0 || strcmp(*word, "dot") == 0)
             *ret_contractions += n;
         else if (strcmp(*word, "constant") == 0)

@@ -997,7 +997,7 @@ static uint32_t result_narrowing(const EchProgram *program, EchId id, uint64_t w
     return wide ? narrow_operations(bits_of(program, id)) : 0;
 }
 
-/* Bytes of HBM that windows take of a padded operand beyond it: a window reaches as far as the result's, or over the padding below and all of the operand,
+/* Bytes that windows take of a padded operand beyond it: a window reaches as far as the result's, or over the padding below and all of the operand,
  * and is fetched at every step (libtpu 0.0.51: ten pads and concatenations on v5e, v6e, tpu7x, exact). */
 static EchBytes padded_bytes(const EchProgram *program, const EchInstruction *pad, const EchKernelWindows *windows, bool fused)
 {
@@ -1008,8 +1008,8 @@ static EchBytes padded_bytes(const EchProgram *program, const EchInstruction *pa
     size_t n;
     const char *text = ech_program_attribute(pad, "padding", &n);
     size_t count = text != NULL ? ech_program_numbers(text, n, padding, G_N_ELEMENTS(padding)) : 0;
-    if (from == NULL || to == NULL || from->space != ECH_SPACE_HBM || (fused && !is_given(program, operand)) || from->rank < 2 || from->rank != to->rank ||
-        from->n_tiles == 0 || from->tiles[0].rank != 2 || count == 0 || count > G_N_ELEMENTS(padding) || count % from->rank != 0 ||
+    if (from == NULL || to == NULL || (fused && !is_given(program, operand)) || from->rank < 2 || from->rank != to->rank || from->n_tiles == 0 ||
+        from->tiles[0].rank != 2 || count == 0 || count > G_N_ELEMENTS(padding) || count % from->rank != 0 ||
         memcmp(from->order, to->order, from->rank * sizeof from->order[0]) != 0)
         return 0;
     bool known = windows->n_output == from->rank;
@@ -1030,19 +1030,23 @@ static EchBytes padded_bytes(const EchProgram *program, const EchInstruction *pa
     return bytes > whole && bytes < 1e18 ? (EchBytes)(bytes - whole) : 0;
 }
 
-static EchBytes all_padded_bytes(const EchProgram *program, EchId instruction, const EchKernelWindows *windows)
+static void add_padded(const EchProgram *program, const EchInstruction *pad, const EchKernelWindows *windows, bool fused, EchKernel *kernel)
+{
+    const EchLayout *from = pad->n_operands > 0 ? ech_program_layout(program, program->instructions[ech_program_operand(program, pad, 0)].shape) : NULL;
+    if (pad->opcode != ECH_HLO_PAD || from == NULL)
+        return;
+    EchBytes *sum = from->space == ECH_SPACE_VECTOR ? &kernel->padded_on_chip : &kernel->padded_hbm;
+    *sum = ech_bytes_add(*sum, padded_bytes(program, pad, windows, fused));
+}
+
+/* The pads of a kernel. */
+static void survey_padded(const EchProgram *program, EchId instruction, const EchKernelWindows *windows, EchKernel *kernel)
 {
     const EchInstruction *at = &program->instructions[instruction];
-    if (at->opcode == ECH_HLO_PAD && at->n_operands > 0)
-        return padded_bytes(program, at, windows, false);
-    EchBytes bytes = 0;
+    add_padded(program, at, windows, false, kernel);
     const EchComputation *body = at->opcode == ECH_HLO_FUSION && at->n_called > 0 ? &program->computations[ech_program_called(program, at, 0)] : NULL;
-    for (uint32_t i = 0; body != NULL && i < body->n; i++) {
-        const EchInstruction *pad = &program->instructions[body->first + i];
-        if (pad->opcode == ECH_HLO_PAD && pad->n_operands > 0)
-            bytes = ech_bytes_add(bytes, padded_bytes(program, pad, windows, true));
-    }
-    return bytes;
+    for (uint32_t i = 0; body != NULL && i < body->n; i++)
+        add_padded(program, &program->instructions[body->first + i], windows, true, kernel);
 }
 
 static bool price(const EchProgram *program, EchId instruction, const EchKernelModel *model, bool own_tiles, bool compiled, EchKernelMemo *memo,
@@ -1093,7 +1097,7 @@ static bool price(const EchProgram *program, EchId instruction, const EchKernelM
         kernel.kind = ECH_KERNEL_COPY;
     if (kernel.kind == ECH_KERNEL_STREAM) {
         kernel.body.narrow += result_narrowing(program, instruction, survey.widest, 0);
-        kernel.padded_bytes = all_padded_bytes(program, instruction, own_tiles ? &(EchKernelWindows){0} : &kernel.windows);
+        survey_padded(program, instruction, own_tiles ? &(EchKernelWindows){0} : &kernel.windows, &kernel);
     }
     if (memo)
         ech_kernel_memo_price(memo, model, &kernel, own_tiles, ret);
