@@ -209,10 +209,12 @@ GBytes *ech_hlo_unnest(GBytes *text, GArray **ret_lines)
         take_line(&u, &line);
         at = stop + 1;
     }
-    /* What does not end is left as it is: the reader says so. */
+    /* What does not end keeps its open end, of which the reader tells. */
     Block *all = g_ptr_array_index(u.stack, 0);
-    for (guint i = 1; i < u.stack->len; i++)
-        append_block(all, g_ptr_array_index(u.stack, i));
+    if (u.stack->len > 1) {
+        append_block(all, g_ptr_array_index(u.stack, 1));
+        end_line(all, u.number);
+    }
     *ret_lines = g_array_ref(all->lines);
     gsize length = all->text->len;
     GBytes *bytes = g_bytes_new_take(g_string_free(all->text, FALSE), length);

@@ -46,17 +46,17 @@ $ echelon advise --trace traces/gpt_everything.v6e --device tpu-v6e --jobs 2
 gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
 
   It fits. 31.2 MiB of 31.2 GiB of hbm are needed: what needing less would cost.
-  It takes 312 us. Its critical path: vector unit 40 %, overhead 22 %, matrix unit 21 %.
+  It takes 319 us. Its critical path: vector unit 41 %, overhead 22 %, matrix unit 21 %.
   It needs 31.2 MiB of hbm; at its fullest that holds 18 MiB kept for later use, 6.51 MiB arguments, 4.00 MiB leaving for vector.
   It needs 95.8 MiB of vector; at its fullest that holds 79.3 MiB kept for later use, 10 MiB temporaries in use, 5.50 MiB from hbm, kept for later use.
 
                                                  hbm      host     time  relative
-  as it is                                  31.2 MiB         -   312 us         -
+  as it is                                  31.2 MiB         -   319 us         -
 
   What would save some
-   1  make activations again                14.5 MiB         -   323 us    x1.034
-   2  arguments on host, overlapped         25.0 MiB  5.50 MiB   714 us    x2.288
-   3  arguments on host, waited for         25.0 MiB  5.50 MiB   739 us    x2.367
+   1  make activations again                14.5 MiB         -   329 us    x1.033
+   2  arguments on host, overlapped         25.0 MiB  5.50 MiB   721 us    x2.261
+   3  arguments on host, waited for         25.0 MiB  5.50 MiB   746 us    x2.339
 
   What to add to 'echelon run', which tells the arrays; how a program says so
    1  --pass remat   jax.checkpoint

@@ -15,8 +15,8 @@ $ echelon run --trace gpt_nothing.h100 --device h100-sxm --engine native --pass 
   - donate: 5 arrays (6.50 MiB): donated no more, the output has a place of its own
 $ echelon run --trace mlp_none.v5e --device tpu-v5e --engine native --pass donate 2>&1 | grep -E 'It (fits|takes)|hbm: .* -> |donate:'
   It fits. hbm 20.4 MiB of 15.8 GiB (0 %), scalar 512 B of 1 MiB (0 %), vector 36.9 MiB of 128 MiB (29 %)
-  It takes 178 us, bound by hbm port (24 % of the critical path).
-    It takes as long as before, 178 us: 24 % of its critical path is on the hbm port, which this does not touch.
+  It takes 170 us, bound by hbm port (25 % of the critical path).
+    It takes as long as before, 170 us: 25 % of its critical path is on the hbm port, which this does not touch.
     hbm: 40.4 MiB -> 20.4 MiB (-20 MiB): -20 MiB arguments and results. At its fullest it holds -20 MiB results.
   - donate: 2 arrays (20 MiB): donated, an output takes the argument's place
   - donate: 1 array (256 KiB): asked for, but no output left has the argument's shape, layout and memory
@@ -28,7 +28,7 @@ $ echelon run --trace decode_64.v5e --device tpu-v5e --engine native --pass dona
   after pass donate:what=none
   It fits. hbm 544 MiB of 15.8 GiB (3 %), vector 102 MiB of 128 MiB (80 %), scalar 1.50 KiB of 1 MiB (0 %)
   It takes 1.07 ms, bound by hbm port (82 % of the critical path).
-    It takes 19.8 % longer: 897 us -> 1.07 ms. Along the critical path: +160 us hbm port, +81.9 us vector unit, -61.2 us latency inside kernels.
+    It takes 19.3 % longer: 893 us -> 1.07 ms. Along the critical path: +157 us hbm port, +80.0 us vector unit, -61.2 us latency inside kernels.
     Traffic of hbm: 460 MiB -> 550 MiB (1.20x).
     hbm: 288 MiB -> 544 MiB (+256 MiB): +256 MiB arguments and results. At its fullest it holds +256 MiB results.
   - donate: 8 arrays (256 MiB): donated no more, the output has a place of its own

@@ -307,7 +307,7 @@ START_TEST(tables)
         "v5e,hbm,a,b,0,i,add,,\"f32[8,128]\",,add:1,x,,,,,2,0,,\n",
         "v5e,hbm,a,b,0,i,add,,\"f32[8,128]\",,add:1,1,,0 1,,,2,0,,\n",
         "short,row\n",
-        "v5e,hbm,a,b,0,i,add,,\"f32[8,128]\",,add:1,1,,1 1 1 1 1 1 1 1 1,,,2,0,,\n",
+        "v5e,hbm,a,b,0,i,add,,\"f32[8,128]\",,add:1,1,,1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1,,,2,0,,\n",
     };
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
         g_autofree char *text = g_strconcat(header, bad[i], NULL);
@@ -316,6 +316,13 @@ START_TEST(tables)
         ck_assert_ptr_null(ech_validate_table("t.csv", text, strlen(text), chip, false, &error));
         ck_assert_msg(g_str_has_prefix(error->message, "t.csv:2: "), "%s", error->message);
     }
+    /* A convolution in three dimensions has nine bounds. */
+    static const char deep[] =
+        "v5e,hbm,a,b,0,i,add,,\"f32[8,128]{1,0:T(8,128)}\",\"f32[8,128]{1,0:T(8,128)}\",add:1,2000,1 1 1 1 1 1 1 1 1,1 1,,1 1,2,8192,,\n";
+    g_autofree char *with = g_strconcat(header, deep, NULL);
+    g_autoptr(EchValidation) nine = ech_validate_table("t.csv", with, strlen(with), chip, false, NULL);
+    ck_assert_ptr_nonnull(nine);
+    ck_assert_uint_eq(nine->n_pairs, 1);
     static const char good[] = "v5e,hbm,a,b,0,i,add,,\"f32[8,128]{1,0:T(8,128)}\",\"f32[8,128]{1,0:T(8,128)}\",add:1,2000,,1 1,,1 1,2,8192,,\n";
     g_autofree char *text = g_strconcat(header, good, NULL);
     GError *error = NULL;

@@ -228,6 +228,87 @@ START_TEST(places_left_open)
 END_TEST
 
 /* The compiler's estimate is none where it says that a kernel takes for ever. */
+/* Data that moves, with the cycles that libtpu 0.0.51 prints for v5e: lanes turned to rows a window after the other, in 32 bits; tiles of 4 rows that fill
+ * registers in part; arrays laid side by side, each window of both as long as the result's; conversions to 8 bits; a batch that keeps its images while their
+ * filters change; a softmax down columns; and a quotient of integers. */
+#define MOVED(out, steps) "backend_config={\"window_config\":{\"output_window_bounds\":[" out "],\"iteration_bounds\":[" steps "],\"buffering_level\":\"2\"}}\n"
+static const char moves[] =
+    "HloModule moves, is_scheduled=true\n\n"
+    "%max (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n  ROOT %m = f32[] maximum(%a, %b)\n}\n\n"
+    "%beside (p: f32[4096,384], q: f32[4096,384]) -> f32[8192,384] {\n"
+    "  %p = f32[4096,384]{1,0:T(8,128)} parameter(0)\n  %q = f32[4096,384]{1,0:T(8,128)} parameter(1)\n  %low = f32[] constant(-inf)\n"
+    "  %above = f32[8192,384]{1,0:T(8,128)} pad(%p, %low), padding=0_4096x0_0\n"
+    "  %below = f32[8192,384]{1,0:T(8,128)} pad(%q, %low), padding=4096_0x0_0\n"
+    "  ROOT %both = f32[8192,384]{1,0:T(8,128)} maximum(%above, %below)\n}\n\n"
+    "ENTRY %main (x: s32[128,512], y: bf16[8,14,14,4,32], t: f32[4096,384], h: bf16[2304,1792], m: bf16[4,320,2000], w: bf16[4,2000,1792]) "
+    "-> bf16[4,320,1792] {\n"
+    "  %x = s32[128,512]{0,1:T(8,128)} parameter(0)\n  %y = bf16[8,14,14,4,32]{4,0,3,2,1:T(8,128)(2,1)} parameter(1)\n"
+    "  %t = f32[4096,384]{1,0:T(8,128)} parameter(2)\n  %h = bf16[2304,1792]{1,0:T(8,128)(2,1)} parameter(3)\n"
+    "  %m.1 = bf16[4,320,2000]{2,1,0:T(8,128)(2,1)} parameter(4)\n  %w.1 = bf16[4,2000,1792]{2,1,0:T(8,128)(2,1)} parameter(5)\n"
+    "  %turned = s32[128,512]{1,0:T(8,128)} copy(%x), backend_config={\"window_config\":{\"output_window_bounds\":[16,4],"
+    "\"input_window_bounds\":[64,1],\"iteration_bounds\":[1,1],\"buffering_level\":\"0\"}}\n"
+    "  %parts = bf16[8,14,14,4,32]{4,3,0,2,1:T(4,128)(2,1)} copy(%y), " MOVED("14,14,8,1,1", "1,1,1,1,1") "  %concatenated = f32[8192,384]{1,0:T(8,128)} "
+                                                                                                          "fusion(%t, %t), kind=kLoop, calls=%beside, " MOVED(
+                                                                                                              "205,3",
+                                                                                                              "5,1") "  %eight = "
+                                                                                                                     "f8e4m3fn[2304,1792]{1,0:T(32,128)(4,1)} "
+                                                                                                                     "convert(%h), " MOVED("9,14",
+                                                                                                                                           "32,1") "  ROOT "
+                                                                                                                                                   "%experts = "
+                                                                                                                                                   "bf16[4,320,"
+                                                                                                                                                   "1792]{2,1,"
+                                                                                                                                                   "0:T(8,128)("
+                                                                                                                                                   "2,1)} "
+                                                                                                                                                   "convolution"
+                                                                                                                                                   "(%m.1, "
+                                                                                                                                                   "%w.1), "
+                                                                                                                                                   "window={"
+                                                                                                                                                   "size=4 "
+                                                                                                                                                   "stride=3 "
+                                                                                                                                                   "lhs_dilate="
+                                                                                                                                                   "4}, "
+                                                                                                                                                   "dim_labels="
+                                                                                                                                                   "0bf_0io->"
+                                                                                                                                                   "0bf,"
+                                                                                                                                                   " " WINDOWS("2,250,2",
+                                                                                                                                                               "2,40,2",
+                                                                                                                                                               "2,40,16",
+                                                                                                                                                               "2,7,1,1,1") "\n}\n";
+
+static const char down[] =
+    "HloModule down, is_scheduled=true\n\n"
+    "%max (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n  ROOT %m = f32[] maximum(%a, %b)\n}\n\n"
+    "%sum (a: f32[], b: f32[]) -> f32[] {\n  %a.1 = f32[] parameter(0)\n  %b.1 = f32[] parameter(1)\n  ROOT %s = f32[] add(%a.1, %b.1)\n}\n\n"
+    "%along (p: f32[8,160,192]) -> f32[8,160,192] {\n  %p.1 = f32[8,160,192]{2,1,0:T(8,128)} parameter(0)\n  %low.1 = f32[] constant(-inf)\n"
+    "  %w = f32[8,160,192]{2,1,0:T(8,128)} reduce-window(%p.1, %low.1), window={size=1x319x1 pad=0_0x159_159x0_0}, to_apply=%max\n"
+    "  %d = f32[8,160,192]{2,1,0:T(8,128)} subtract(%p.1, %w)\n  %e = f32[8,160,192]{2,1,0:T(8,128)} exponential(%d)\n  %z = f32[] constant(0)\n"
+    "  %v = f32[8,160,192]{2,1,0:T(8,128)} reduce-window(%e, %z), window={size=1x319x1 pad=0_0x159_159x0_0}, to_apply=%sum\n"
+    "  ROOT %o = f32[8,160,192]{2,1,0:T(8,128)} divide(%e, %v)\n}\n\n"
+    "%quotient (p: s32[448,320]) -> s32[448,320] {\n  %p.2 = s32[448,320]{0,1:T(8,128)} parameter(0)\n  %seven = s32[] constant(7)\n"
+    "  %sevens = s32[448,320]{0,1:T(8,128)} broadcast(%seven), dimensions={}\n  %g = s32[448,320]{0,1:T(8,128)} sign(%p.2)\n"
+    "  %f = pred[448,320]{0,1:T(8,128)(4,1)} compare(%g, %sevens), direction=NE\n  %r = s32[448,320]{0,1:T(8,128)} remainder(%p.2, %sevens)\n"
+    "  %n = pred[448,320]{0,1:T(8,128)(4,1)} compare(%r, %sevens), direction=NE\n  %k = pred[448,320]{0,1:T(8,128)(4,1)} and(%f, %n)\n"
+    "  %i = s32[448,320]{0,1:T(8,128)} divide(%p.2, %sevens)\n  %l = s32[448,320]{0,1:T(8,128)} add(%i, %sevens)\n"
+    "  ROOT %c = s32[448,320]{0,1:T(8,128)} select(%k, %l, %i)\n}\n\n"
+    "ENTRY %main (j: s32[448,320], l: f32[8,160,192]) -> s32[448,320] {\n  %j = s32[448,320]{0,1:T(8,128)} parameter(0)\n"
+    "  %l.1 = f32[8,160,192]{2,1,0:T(8,128)} parameter(1)\n"
+    "  %columns = f32[8,160,192]{2,1,0:T(8,128)} fusion(%l.1), kind=kOutput, calls=%along, " MOVED(
+        "8,20,2", "1,1,1,1,1") "  ROOT %quotients = s32[448,320]{0,1:T(8,128)} fusion(%j), kind=kLoop, calls=%quotient, " MOVED("40,4", "1,1") "}\n";
+
+START_TEST(moves_cost)
+{
+    static const struct {
+        const char *text, *name;
+        double cycles, within;
+    } cases[] = {{moves, "turned", 4766, 0.001},    {moves, "parts", 22581, 0.03},  {moves, "concatenated", 87142, 0.001}, {moves, "eight", 117019, 0.001},
+                 {moves, "experts", 156304, 0.001}, {down, "columns", 14139, 0.01}, {down, "quotients", 6241, 0.02}};
+    g_autoptr(EchProgram) program = ech_test_program(cases[_i].text, "tpu-v5e");
+    EchKernelCost cost = price_in(program, cases[_i].name, "tpu-v5e", ECH_KERNEL_COMPILER, false);
+    double cycles = (double)cost.time * 1.5e-3;
+    ck_assert_msg(fabs(cycles / cases[_i].cycles - 1) < cases[_i].within, "%s: %g cycles, the compiler has %g", cases[_i].name, cycles, cases[_i].cycles);
+}
+END_TEST
+
 START_TEST(estimates)
 {
     g_autoptr(EchProgram) program =
@@ -293,6 +374,7 @@ int main(void)
     tcase_add_loop_test(tests, born_on_chip, 0, 4);
     tcase_add_loop_test(tests, training_costs, 0, 4);
     tcase_add_loop_test(tests, pass_costs, 0, 4);
+    tcase_add_loop_test(tests, moves_cost, 0, 7);
     tcase_add_test(tests, estimates);
     tcase_add_test(tests, small_beginnings);
     tcase_add_test(tests, places_left_open);

@@ -1,0 +1,141 @@
+/* The ways in which XLA prints a module: each is read as the same program, or refused with what to print instead. */
+#include "sim/import/hlo.h"
+#include "tests/support/support.h"
+
+#include <check.h>
+#include <string.h>
+
+#define HEAD "HloModule m, is_scheduled=true, entry_computation_layout={(s32[], f32[256]{0})->f32[256]{0}}\n\n"
+
+static const char plain[] =
+    HEAD "%double (p: f32[256]) -> f32[256] {\n  %p = f32[256]{0:T(256)} parameter(0)\n  ROOT %d = f32[256]{0:T(256)} add(%p, %p)\n}\n\n"
+         "%body (t: (s32[], f32[256])) -> (s32[], f32[256]) {\n  %t = (s32[], f32[256]{0:T(256)}) parameter(0)\n"
+         "  %i = s32[] get-tuple-element(%t), index=0\n  %x = f32[256]{0:T(256)} get-tuple-element(%t), index=1\n  %one = s32[] constant(1)\n"
+         "  %next = s32[] add(%i, %one)\n  %twice = f32[256]{0:T(256)} fusion(%x), kind=kLoop, calls=%double\n"
+         "  ROOT %r = (s32[], f32[256]{0:T(256)}) tuple(%next, %twice)\n}\n\n"
+         "%condition (t: (s32[], f32[256])) -> pred[] {\n  %t.1 = (s32[], f32[256]{0:T(256)}) parameter(0)\n"
+         "  %i.1 = s32[] get-tuple-element(%t.1), index=0\n  %five = s32[] constant(5)\n  ROOT %c = pred[] compare(%i.1, %five), direction=LT\n}\n\n"
+         "%a (u: f32[256]) -> f32[256] {\n  ROOT %u = f32[256]{0:T(256)} parameter(0)\n}\n\n"
+         "%b (v: f32[256]) -> f32[256] {\n  %v = f32[256]{0:T(256)} parameter(0)\n  ROOT %n = f32[256]{0:T(256)} negate(%v)\n}\n\n"
+         "ENTRY %main (k: s32[], y: f32[256]) -> f32[256] {\n  %k = s32[] parameter(0)\n  %y = f32[256]{0:T(256)} parameter(1)\n  %zero = s32[] constant(0)\n"
+         "  %start = (s32[], f32[256]{0:T(256)}) tuple(%zero, %y)\n  %loop = (s32[], f32[256]{0:T(256)}) while(%start), condition=%condition, body=%body\n"
+         "  %z = f32[256]{0:T(256)} get-tuple-element(%loop), index=1\n"
+         "  ROOT %chosen = f32[256]{0:T(256)} conditional(%k, %z, %z), branch_computations={%a, %b}\n}\n";
+
+/* As HloPrintOptions.canonical() has it, with the copies beside that it keeps. */
+static const char nested[] =
+    HEAD "double {\n  tmp_0 = f32[256]{0:T(256)} parameter(0)\n  ROOT tmp_1 = f32[256]{0:T(256)} add(f32[256]{0:T(256)} tmp_0, f32[256]{0:T(256)} tmp_0)\n}\n\n"
+         "ENTRY main {\n  tmp_0 = s32[] parameter(0)\n  tmp_1 = f32[256]{0:T(256)} parameter(1)\n  tmp_2 = s32[] constant(0)\n"
+         "  tmp_3 = (s32[], f32[256]{0:T(256)}) tuple(s32[] tmp_2, f32[256]{0:T(256)} tmp_1)\n"
+         "  tmp_4 = (s32[], f32[256]{0:T(256)}) while((s32[], f32[256]{0:T(256)}) tmp_3), condition=\n  {\n"
+         "    tmp_0 = (s32[], f32[256]{0:T(256)}) parameter(0)\n    tmp_1 = s32[] get-tuple-element((s32[], f32[256]{0:T(256)}) tmp_0), index=0\n"
+         "    tmp_2 = s32[] constant(5)\n    ROOT tmp_3 = pred[] compare(s32[] tmp_1, s32[] tmp_2), direction=LT\n  }, body=\n  {\n"
+         "    tmp_0 = (s32[], f32[256]{0:T(256)}) parameter(0)\n    tmp_1 = s32[] get-tuple-element((s32[], f32[256]{0:T(256)}) tmp_0), index=0\n"
+         "    tmp_2 = f32[256]{0:T(256)} get-tuple-element((s32[], f32[256]{0:T(256)}) tmp_0), index=1\n    tmp_3 = s32[] constant(1)\n"
+         "    tmp_4 = s32[] add(s32[] tmp_1, s32[] tmp_3)\n"
+         "    tmp_5 = f32[256]{0:T(256)} fusion(f32[256]{0:T(256)} tmp_2), kind=kLoop, calls=\n    {\n"
+         "      tmp_0 = f32[256]{0:T(256)} parameter(0)\n"
+         "      ROOT tmp_1 = f32[256]{0:T(256)} add(f32[256]{0:T(256)} tmp_0, f32[256]{0:T(256)} tmp_0)\n    }, frontend_attributes={a=\"b\"}\n"
+         "    ROOT tmp_6 = (s32[], f32[256]{0:T(256)}) tuple(s32[] tmp_4, f32[256]{0:T(256)} tmp_5)\n  }\n"
+         "  tmp_5 = f32[256]{0:T(256)} get-tuple-element((s32[], f32[256]{0:T(256)}) tmp_4), index=1\n"
+         "  ROOT tmp_6 = f32[256]{0:T(256)} conditional(s32[] tmp_0, f32[256]{0:T(256)} tmp_5, f32[256]{0:T(256)} tmp_5), branch_computations={\n  {\n"
+         "    ROOT tmp_0 = f32[256]{0:T(256)} parameter(0)\n  },\n  {\n    tmp_0 = f32[256]{0:T(256)} parameter(0)\n"
+         "    ROOT tmp_1 = f32[256]{0:T(256)} negate(f32[256]{0:T(256)} tmp_0)\n  }\n  }\n}\n";
+
+static EchProgram *module_of(const char *text, EchDiag *diag, GError **error)
+{
+    g_autoptr(GBytes) bytes = g_bytes_new_static(text, strlen(text));
+    return ech_hlo_read_text(bytes, "m.txt", "tpu-v5e", diag, error);
+}
+
+static char *replaced(const char *text, const char *what, const char *with)
+{
+    g_auto(GStrv) parts = g_strsplit(text, what, -1);
+    ck_assert_ptr_nonnull(parts[1]);
+    return g_strjoinv(with, parts);
+}
+
+/* The same computations in the same order, with the same calls. */
+static void check_same(const EchProgram *a, const EchProgram *b)
+{
+    ck_assert_uint_eq(a->n_computations, b->n_computations);
+    ck_assert_uint_eq(a->n_instructions, b->n_instructions);
+    ck_assert_uint_eq(a->n_flat, b->n_flat);
+    ck_assert_uint_eq(a->entry, b->entry);
+    for (size_t i = 0; i < a->n_instructions; i++) {
+        const EchInstruction *x = &a->instructions[i], *y = &b->instructions[i];
+        ck_assert_uint_eq(x->opcode, y->opcode);
+        ck_assert_uint_eq(x->n_operands, y->n_operands);
+        ck_assert_uint_eq(x->n_called, y->n_called);
+        for (uint32_t k = 0; k < x->n_called; k++)
+            ck_assert_uint_eq(ech_program_called(a, x, k), ech_program_called(b, y, k));
+        for (uint32_t k = 0; k < x->n_operands; k++)
+            ck_assert_uint_eq(ech_program_operand(a, x, k), ech_program_operand(b, y, k));
+    }
+}
+
+START_TEST(nested_computations)
+{
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchProgram) program = module_of(plain, diag, &error), same = program ? module_of(nested, diag, &error) : NULL;
+    ck_assert_msg(same != NULL, "%s", error ? error->message : "");
+    /* The body makes its next number first here. */
+    ck_assert_uint_eq(program->n_computations, 6);
+    ck_assert_uint_eq(same->n_computations, 6);
+    g_autofree char *shapes = replaced(nested, "calls=\n    {", "calls=\n    (p: f32[256]) -> f32[256] {");
+    g_autoptr(EchProgram) with_shapes = module_of(shapes, diag, &error);
+    ck_assert_msg(with_shapes != NULL, "%s", error ? error->message : "");
+    check_same(same, with_shapes);
+    check_same(program, same);
+}
+END_TEST
+
+START_TEST(indented)
+{
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(GError) error = NULL;
+    const char *const texts[] = {plain, nested};
+    for (size_t i = 0; i < G_N_ELEMENTS(texts); i++) {
+        g_autofree char *rest = replaced(texts[i], "\n", "\n      "), *text = g_strconcat("      ", rest, NULL);
+        g_autoptr(EchProgram) a = module_of(texts[i], diag, NULL), b = module_of(text, diag, &error);
+        ck_assert_msg(b != NULL, "%s", error ? error->message : "");
+        check_same(a, b);
+    }
+}
+END_TEST
+
+/* What cannot be read says which print can; places are those of the text that was given. */
+START_TEST(refused)
+{
+    static const struct {
+        const char *text, *what, *with, *place, *says;
+    } cases[] = {
+        {plain, "tuple(%next, %twice)", "tuple(%next, ...(+1))", "m.txt:15:", "compact_operands=False"},
+        {plain, "%next", "%i", "m.txt:13:", "print_ids=True"},
+        {plain, "(%t), index=0", "(%t)", "m.txt:10:", "print_extra_attributes=True"},
+        {plain, "{0:T(256)}", "", "m.txt:1:", "include_layout_in_shapes=True"},
+        {plain, "%double (p: f32[256]) -> f32[256] {", "(p: f32[256]) -> f32[256] {", "m.txt:14:", "is_in_nested_computation=False"},
+        {nested, "tuple(s32[] tmp_4, f32[256]{0:T(256)} tmp_5)", "tuple(s32[], f32[256]{0:T(256)})", "m.txt:31:", "without a name"},
+        {nested, "negate(", "negate", "m.txt:40:", "not defined"},
+        {nested, "  }\n  }\n}\n", "", "m.txt:", "without its '}'"},
+    };
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(GError) error = NULL;
+    g_autofree char *text = replaced(cases[_i].text, cases[_i].what, cases[_i].with);
+    g_autoptr(EchProgram) program = module_of(text, diag, &error);
+    ck_assert_ptr_null(program);
+    ck_assert_msg(g_str_has_prefix(error->message, cases[_i].place) && strstr(error->message, cases[_i].says), "%s", error->message);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("prints of HLO");
+    TCase *tests = tcase_create("prints");
+    tcase_add_test(tests, nested_computations);
+    tcase_add_test(tests, indented);
+    tcase_add_loop_test(tests, refused, 0, 8);
+    suite_add_tcase(suite, tests);
+    return ech_test_main(suite);
+}
