@@ -190,6 +190,24 @@ static bool rows_are(const EchLayout *layout, unsigned dim)
     return layout->rank >= 2 && layout->order[1] == dim;
 }
 
+/* Whether @b is a filter [window.., in, out] over the images [batch, pixels.., in] of @a. A batch of products of 3 dimensions may look the same: there the
+ * batch is one of the filter's. */
+static bool is_filter(const EchLayout *out, const EchLayout *a, const EchLayout *b)
+{
+    unsigned r = out->rank;
+    return r >= 3 && a->rank == r && b->rank == r && b->dims[r - 1] == out->dims[r - 1] && b->dims[r - 2] == a->dims[r - 1] && a->dims[0] == out->dims[0] &&
+           !(r == 3 && b->dims[0] == out->dims[0]);
+}
+
+/* Whether @a [m, k] and @b [k, n], either turned round, make @out [m, n]. */
+static bool multiplies(const EchLayout *out, const EchLayout *a, const EchLayout *b)
+{
+    uint64_t elements_a = ech_layout_elements(a), elements_b = ech_layout_elements(b);
+    uint64_t m = out->dims[0], n = out->dims[1];
+    return out->rank == 2 && a->rank == 2 && b->rank == 2 && m > 0 && n > 0 && elements_a % m == 0 && elements_b % n == 0 && elements_a / m == elements_b / n &&
+           (a->dims[0] == m || a->dims[1] == m) && (b->dims[0] == n || b->dims[1] == n);
+}
+
 /* Which operand is which, and m, n, k, from shapes alone: [b..., m, k] x [b..., k, n] -> [b..., m, n], or an image by a filter. False where the
  * shapes are neither: then the kernel is priced by what it moves. */
 static bool read_product(const EchLayout *out, const GArray *operands, EchKernel *kernel)
@@ -197,40 +215,73 @@ static bool read_product(const EchLayout *out, const GArray *operands, EchKernel
     EchKernelContraction *c = &kernel->contraction;
     if (operands->len < 2 || out->rank < 2)
         return false;
-    const EchLayout *a = &g_array_index(operands, EchLayout, 0), *b = &g_array_index(operands, EchLayout, 1);
+    const EchLayout *all = (const EchLayout *)(const void *)operands->data, *a = &all[0], *b = &all[1];
     kernel->lhs = 0;
     kernel->rhs = 1;
     c->batch = c->taps = c->passes = 1;
-    if (out->rank == 4 && a->rank == 4 && b->rank == 4) {
-        /* The filter is [height, width, in, out]; the image [batch, y, x, in]. */
-        if (!(b->dims[3] == out->dims[3] && b->dims[2] == a->dims[3] && a->dims[0] == out->dims[0])) {
-            const EchLayout *swap = a;
-            a = b;
-            b = swap;
+    /* What else is fused may stand before. */
+    bool found = out->rank != 2 || multiplies(out, a, b);
+    for (guint i = 0; i < operands->len && !found; i++) {
+        for (guint k = 0; k < operands->len && !found; k++) {
+            found = i != k && multiplies(out, &all[i], &all[k]);
+            if (found) {
+                kernel->lhs = i;
+                kernel->rhs = k;
+            }
+        }
+    }
+    a = &all[kernel->lhs];
+    b = &all[kernel->rhs];
+    if (is_filter(out, a, b) || is_filter(out, b, a)) {
+        unsigned last = out->rank - 1u;
+        if (!is_filter(out, a, b)) {
             kernel->lhs = 1;
             kernel->rhs = 0;
+            a = &all[1];
+            b = &all[0];
         }
         c->convolution = true;
-        c->batch = 1;
-        c->m = out->dims[0] * out->dims[1] * out->dims[2];
-        c->n = out->dims[3];
-        c->k = b->dims[2];
-        c->taps = MAX(b->dims[0] * b->dims[1], 1u);
-        c->input_pixels = a->dims[0] * a->dims[1] * a->dims[2];
+        c->n = out->dims[last];
+        c->k = b->dims[last - 1];
+        c->m = c->input_pixels = 1;
+        for (unsigned i = 0; i < last; i++) {
+            c->m *= out->dims[i];
+            c->input_pixels *= a->dims[i];
+        }
+        for (unsigned i = 0; i + 1 < last; i++)
+            c->taps *= MAX(b->dims[i], 1u);
     } else {
         unsigned m = out->rank - 2u, n = out->rank - 1u;
-        for (unsigned i = 0; i < m; i++)
-            c->batch *= out->dims[i];
+        if (out->rank > 2 && out->order[0] < m) { /* heads may lie between rows */
+            n = out->order[1];
+            m = out->order[0];
+        } else if (out->rank > 2 && out->order[1] < m) {
+            m = out->order[0] == n ? out->order[1] : m;
+            n = out->order[0] == n ? n : out->order[1];
+        }
         c->m = out->dims[m];
         c->n = out->dims[n];
-        uint64_t product = ech_layout_elements(a) / MAX(c->batch, 1u) / MAX(c->m, 1u);
-        c->k = product;
+        for (unsigned i = 0; i < out->rank; i++)
+            c->batch *= i == m || i == n ? 1 : out->dims[i];
+        c->k = ech_layout_elements(a) / MAX(c->batch, 1u) / MAX(c->m, 1u);
         if (a->rank >= 2)
             c->lhs_transposed = rows_are(a, a->rank - 1u) && a->rank == 2;
         c->rhs_transposed = b->rank == 2 && rows_are(b, 1);
         c->out_transposed = out->rank == 2 && rows_are(out, 1);
     }
     return c->batch > 0 && c->m > 0 && c->n > 0 && c->k > 0;
+}
+
+/* Operations that narrowing a wide result takes: one to 16 bits, three to 8. */
+static uint32_t narrowing(const EchLayout *result, const GArray *results, const GArray *operands)
+{
+    uint64_t widest = 0;
+    for (guint i = 0; i < results->len; i++)
+        widest = MAX(widest, ech_layout_elements(&g_array_index(results, EchLayout, i)));
+    for (guint i = 0; i < operands->len; i++)
+        widest = MAX(widest, ech_layout_elements(&g_array_index(operands, EchLayout, i)));
+    unsigned bits = ech_layout_element_bits(result);
+    return ech_layout_elements(result) * 2 < widest || bits >= 32 ? 0 : bits > 8 ? 1 : 3;
 }
 
 static bool price_row(char **cells, const EchKernelModel *model, bool own_tiles, EchValidatePair *ret, GError **error)
@@ -262,11 +313,23 @@ static bool price_row(char **cells, const EchKernelModel *model, bool own_tiles,
             kernel.body = (EchKernelBody){0};
         }
         kernel.contraction.one_tap = strcmp(cells[EMITTER], "EmitOutputBatchInSublanes") == 0;
-        if (strstr(cells[KIND], "highest") != NULL)
-            kernel.contraction.passes = 6;
+        if (strstr(cells[KIND], "high") != NULL)
+            kernel.contraction.passes = strstr(cells[KIND], "highest") != NULL ? 6 : 3;
     } else if (strcmp(cells[OPCODE], "copy") == 0 || strcmp(cells[OPCODE], "transpose") == 0) {
         kernel.kind = ECH_KERNEL_COPY;
     }
+    g_autoptr(GArray) taken = g_array_new(FALSE, FALSE, sizeof(EchBytes));
+    if (strstr(cells[BODY], "slice:") != NULL && strstr(cells[BODY], "update") == NULL && results->len == 1) { /* no more is read than is left */
+        EchBytes left = ech_layout_padded_bytes(&g_array_index(results, EchLayout, 0), ECH_LAYOUT_DENSE);
+        for (guint i = 0; i < operands->len; i++) {
+            EchBytes bytes = MIN(ech_layout_padded_bytes(&g_array_index(operands, EchLayout, i), ECH_LAYOUT_DENSE), left);
+            g_array_append_val(taken, bytes);
+        }
+        kernel.operand_bytes = (const EchBytes *)(void *)taken->data;
+    }
+    if (kernel.kind == ECH_KERNEL_STREAM)
+        for (guint i = 0; i < results->len; i++)
+            kernel.body.narrow += narrowing(&g_array_index(results, EchLayout, i), results, operands);
     ech_kernel_price(model, &kernel, own_tiles, &ret->cost);
     ret->name = g_strdup_printf("%s/%s/%s", cells[MODE], cells[CASE], cells[INSTR]);
     ret->kind = g_strdup(cells[KIND]);
