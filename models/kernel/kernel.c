@@ -374,8 +374,9 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
     double loads = body->loads > 0 ? body->loads : traffic->wide_operands;
     double compute = (registers * model->touch * (loads + traffic->wide_results) + body_cycles(model, kernel, registers)) / steps;
     bool windowed = compiler && (body->windows > 0 || body->rows_first > 0);
-    if (windowed) /* what a window meets is read again, on chip */
-        compute = (body_cycles(model, kernel, registers) + ((double)cost->hbm_read + (double)cost->vmem_read) / model->vmem_read) / steps;
+    if (windowed) /* what a window meets is read again, on chip; nothing that it leaves is spread */
+        compute = (body_cycles(model, kernel, registers) - LANE_SPREAD * body->spread + ((double)cost->hbm_read + (double)cost->vmem_read) / model->vmem_read) /
+                  steps;
     double serial = MAX(1, ceil(steps / model->cores)); /* steps of the core that has most of them */
     /* All arithmetic, where there is so much that it does not fit under the movement of a step. */
     double excess = MAX(0, compute - (moved / serial + model->step)) * (serial - 1);
