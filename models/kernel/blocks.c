@@ -186,7 +186,7 @@ void ech_kernel_stream_vmem(const EchKernelModel *model, const EchKernel *kernel
 
 void ech_kernel_choose_stream(const EchKernelModel *model, const EchKernel *kernel, const EchKernelTraffic *traffic, EchKernelCost *ret)
 {
-    double registers = traffic->widest / REGISTER;
+    double registers = traffic->elements / REGISTER;
     uint64_t steps = 1, buffers = 2;
     /* An instruction of the library takes whole what fits twice, and once more in 32 bits where it is narrowed; of a reduction a quarter of the budget. */
     double each = ceil(registers / model->cores) * REGISTER;

@@ -258,14 +258,23 @@ static bool is_packed(const EchLayout *layout)
     return ech_layout_element_bits(layout) < 32 && !is_partial(layout);
 }
 
-/* Bytes of the pass over 32-bit registers that a result takes before it is stored: of one that is narrowed, and, as the compiler counts, of one whose tiles
- * fill their registers in part, a register a tile (libtpu 0.0.51, copies to T(1,128) to T(4,128) on v5e, v6e, tpu7x: exact). */
-static double pass_bytes(const EchKernelModel *model, const EchLayout *result, double elements)
+/* Whether the compiler counts a register for every tile of an array, which fills it in part. */
+static bool in_part(const EchKernelModel *model, const EchLayout *layout)
 {
-    bool compiler = model->view == ECH_KERNEL_COMPILER, in_part = compiler && result->rank > 1 && (double)tile_elements(result) < REGISTER;
-    if (ech_layout_element_bits(result) >= 32 && !in_part)
-        return 0;
-    return model->narrow_store * 4 * (in_part ? elements * REGISTER / (double)MAX(tile_elements(result), 1u) : elements);
+    return model->view == ECH_KERNEL_COMPILER && layout->rank > 1 && (double)tile_elements(layout) < REGISTER;
+}
+
+/* Elements that the registers hold which an array moves through (libtpu 0.0.51, T(1,128) to T(4,128) on v5e, v6e, tpu7x: exact). */
+static double held_elements(const EchKernelModel *model, const EchLayout *layout, const EchBytes *bytes)
+{
+    double elements = moved_elements(layout, bytes);
+    return in_part(model, layout) ? elements * REGISTER / (double)MAX(tile_elements(layout), 1u) : elements;
+}
+
+/* Bytes of the pass over 32-bit registers that a result takes before it is stored: of one that is narrowed, and of one that fills registers in part. */
+static double pass_bytes(const EchKernelModel *model, const EchLayout *result, const EchBytes *bytes)
+{
+    return ech_layout_element_bits(result) >= 32 && !in_part(model, result) ? 0 : model->narrow_store * 4 * held_elements(model, result, bytes);
 }
 
 /* Traffic of the whole kernel, each operand read once. */
@@ -278,7 +287,8 @@ static EchKernelTraffic traffic_of(const EchKernelModel *model, const EchKernel 
             continue;
         const EchBytes *real = kernel->operand_bytes != NULL ? &kernel->operand_bytes[i] : NULL;
         EchBytes bytes = real != NULL ? *real : ech_layout_padded_bytes(operand, ECH_LAYOUT_DENSE);
-        traffic.widest = MAX(traffic.widest, moved_elements(operand, real));
+        traffic.widest = MAX(traffic.widest, held_elements(model, operand, real));
+        traffic.elements = MAX(traffic.elements, moved_elements(operand, real));
         if (at_hand(model, operand)) {
             traffic.streamed |= kernel->body.reads;
             ret->vmem_read = ech_bytes_add(ret->vmem_read, bytes);
@@ -293,15 +303,15 @@ static EchKernelTraffic traffic_of(const EchKernelModel *model, const EchKernel 
             continue;
         const EchBytes *real = kernel->result_bytes != NULL ? &kernel->result_bytes[i] : NULL;
         EchBytes bytes = real != NULL ? *real : ech_layout_padded_bytes(result, ECH_LAYOUT_DENSE);
-        double elements = moved_elements(result, real);
-        traffic.widest = MAX(traffic.widest, elements);
+        traffic.widest = MAX(traffic.widest, held_elements(model, result, real));
+        traffic.elements = MAX(traffic.elements, moved_elements(result, real));
         if (at_hand(model, result)) {
             ret->vmem_written = ech_bytes_add(ret->vmem_written, bytes);
             traffic.partial |= is_partial(result);
-            traffic.narrowed += pass_bytes(model, result, elements);
+            traffic.narrowed += pass_bytes(model, result, real);
         } else {
             ret->hbm_written = ech_bytes_add(ret->hbm_written, bytes);
-            traffic.stored += (double)bytes + pass_bytes(model, result, elements);
+            traffic.stored += (double)bytes + pass_bytes(model, result, real);
             traffic.window_bits += ech_layout_element_bits(result) * (result->rank > 1 ? 1.0 : 0.0);
         }
     }
@@ -310,7 +320,7 @@ static EchKernelTraffic traffic_of(const EchKernelModel *model, const EchKernel 
         size_t k = result ? i - kernel->n_operands : i;
         const EchLayout *layout = result ? &kernel->results[k] : &kernel->operands[k];
         const EchBytes *bytes = result ? kernel->result_bytes : kernel->operand_bytes;
-        if (layout->rank == 0 || moved_elements(layout, bytes != NULL ? &bytes[k] : NULL) * 2 < traffic.widest)
+        if (layout->rank == 0 || held_elements(model, layout, bytes != NULL ? &bytes[k] : NULL) * 2 < traffic.widest)
             continue;
         *(result ? &traffic.wide_results : &traffic.wide_operands) += 1;
         if (layout->rank == 1 && !at_hand(model, layout))
@@ -960,7 +970,7 @@ static void price_copy(const EchKernelModel *model, const EchKernel *kernel, boo
     bool packed = (kernel->n_operands > 0 && is_packed(&kernel->operands[0])) || (kernel->n_results > 0 && is_packed(&kernel->results[0]));
     bool turned = compiler && hbm && !same_lanes && !packed && kernel->n_operands > 0 && kernel->n_results > 0;
     double registers = traffic.widest / REGISTER, most = turned ? TURNED_REGISTERS : 1024;
-    double steps = kernel->windows.n_iterations > 0 && !own_tiles ? iterations(&kernel->windows) : MAX(1, ceil(registers / most));
+    double steps = kernel->windows.n_iterations > 0 && !own_tiles ? iterations(&kernel->windows) : MAX(1, ceil(traffic.elements / REGISTER / most));
     double serial = MAX(1, ceil(steps / model->cores));
     double narrowed = same_lanes ? traffic.narrowed / model->hbm : 0;
     double stored = from_hbm || same_lanes ? traffic.stored : (double)ret->hbm_written;
@@ -978,6 +988,8 @@ static void price_copy(const EchKernelModel *model, const EchKernel *kernel, boo
     if (compiler && !hbm && same_lanes) { /* registers on chip: stored anew, or their rows gathered from others */
         bool same_rows = kernel->results[0].rank < 2 || kernel->results[0].order[1] == kernel->operands[0].order[1];
         relayout = registers * (same_rows ? model->touch : model->gather_rows);
+        if (in_part(model, &kernel->operands[0]))
+            relayout = held_elements(model, &kernel->results[0], NULL) / REGISTER * 2 * model->touch;
         moved = narrowed;
         latency = latency > 0 ? latency : QUIET_STEP * serial;
     }

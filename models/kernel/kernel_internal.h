@@ -13,7 +13,8 @@ typedef struct {
 
 /** Traffic of a streaming kernel. */
 typedef struct {
-    double widest;                      /**< Elements of the widest array, padded. */
+    double widest;                      /**< Elements that the registers of the widest array hold, padded. */
+    double elements;                    /**< Of the widest array, padded. */
     double stored;                      /**< Bytes stored to HBM, as the view counts them. */
     double narrowed;                    /**< Bytes that narrowing results on chip costs beyond themselves, as the view counts them. */
     bool partial;                       /**< A result on chip fills less than whole registers. */

@@ -186,8 +186,8 @@ $ echelon import traces/gpt_offload.v5e --anonymize -o $T/shared.ech 2>&1 | grep
 anonymize: properties left out: program, buffer_assignment
 anonymize: 74 names, 2 files and 6 functions have pseudonyms; what remains can still tell a known model: sizes, shapes, element types, order, times, line numbers, names of memories and hardware
 $ for file in traces/gpt_offload.v5e $T/shared.ech; do echelon run --trace $file --device tpu-v5e --json | grep -E '"makespan_ps"'; done
-  "makespan_ps" : 724633579,
-  "makespan_ps" : 724633579,
+  "makespan_ps" : 724631665,
+  "makespan_ps" : 724631665,
 $ printf '"Kind","Agent_Id","Queue_Id"\n' > $T/x.csv; echelon info $T/x.csv 2>&1 | sed "s|$T/||"
 echelon: x.csv: no captured format that echelon knows: the text is a table of AMD's rocprof, of single kernels; of AMD GPUs the profiles of torch.profiler and jax.profiler are read
 $ printf 'schema_version: "1"\nnodes {\n  id: 1\n}\n' > $T/x.et; echelon info $T/x.et 2>&1 | sed "s|$T/||"
