@@ -247,33 +247,29 @@ static const char moves[] =
     "  %m.1 = bf16[4,320,2000]{2,1,0:T(8,128)(2,1)} parameter(4)\n  %w.1 = bf16[4,2000,1792]{2,1,0:T(8,128)(2,1)} parameter(5)\n"
     "  %turned = s32[128,512]{1,0:T(8,128)} copy(%x), backend_config={\"window_config\":{\"output_window_bounds\":[16,4],"
     "\"input_window_bounds\":[64,1],\"iteration_bounds\":[1,1],\"buffering_level\":\"0\"}}\n"
-    "  %parts = bf16[8,14,14,4,32]{4,3,0,2,1:T(4,128)(2,1)} copy(%y), " MOVED("14,14,8,1,1", "1,1,1,1,1") "  %concatenated = f32[8192,384]{1,0:T(8,128)} "
-                                                                                                          "fusion(%t, %t), kind=kLoop, calls=%beside, " MOVED(
-                                                                                                              "205,3",
-                                                                                                              "5,1") "  %eight = "
-                                                                                                                     "f8e4m3fn[2304,1792]{1,0:T(32,128)(4,1)} "
-                                                                                                                     "convert(%h), " MOVED("9,14",
-                                                                                                                                           "32,1") "  ROOT "
-                                                                                                                                                   "%experts = "
-                                                                                                                                                   "bf16[4,320,"
-                                                                                                                                                   "1792]{2,1,"
-                                                                                                                                                   "0:T(8,128)("
-                                                                                                                                                   "2,1)} "
-                                                                                                                                                   "convolution"
-                                                                                                                                                   "(%m.1, "
-                                                                                                                                                   "%w.1), "
-                                                                                                                                                   "window={"
-                                                                                                                                                   "size=4 "
-                                                                                                                                                   "stride=3 "
-                                                                                                                                                   "lhs_dilate="
-                                                                                                                                                   "4}, "
-                                                                                                                                                   "dim_labels="
-                                                                                                                                                   "0bf_0io->"
-                                                                                                                                                   "0bf,"
-                                                                                                                                                   " " WINDOWS("2,250,2",
-                                                                                                                                                               "2,40,2",
-                                                                                                                                                               "2,40,16",
-                                                                                                                                                               "2,7,1,1,1") "\n}\n";
+    "  %parts = bf16[8,14,14,4,32]{4,3,0,2,1:T(4,128)(2,1)} copy(%y), " MOVED(
+        "14,14,8,1,1", "1,1,1,1,1") "  %concatenated = f32[8192,384]{1,0:T(8,128)} "
+                                    "fusion(%t, %t), kind=kLoop, calls=%beside, " MOVED(
+                                        "205,3", "5,1") "  %eight = "
+                                                        "f8e4m3fn[2304,1792]{1,0:T(32,128)(4,1)} "
+                                                        "convert(%h), " MOVED("9,14", "32,1") "  ROOT "
+                                                                                              "%experts = "
+                                                                                              "bf16[4,320,"
+                                                                                              "1792]{2,1,"
+                                                                                              "0:T(8,128)("
+                                                                                              "2,1)} "
+                                                                                              "convolution"
+                                                                                              "(%m.1, "
+                                                                                              "%w.1), "
+                                                                                              "window={"
+                                                                                              "size=4 "
+                                                                                              "stride=3 "
+                                                                                              "lhs_dilate="
+                                                                                              "4}, "
+                                                                                              "dim_labels="
+                                                                                              "0bf_0io->"
+                                                                                              "0bf,"
+                                                                                              " " WINDOWS("2,250,2", "2,40,2", "2,40,16", "2,7,1,1,1") "\n}\n";
 
 static const char down[] =
     "HloModule down, is_scheduled=true\n\n"
