@@ -718,6 +718,17 @@ START_TEST(operators)
     ck_assert_uint_eq(work.unit, ECH_WORK_MATRIX);
     ck_assert_uint_eq(launch.k, 20);
 
+    /* A loss of each voxel, and the one thread that divides their sum. */
+    EchGpuInput voxels[] = {tensor(4, 1, 14, 1, 884736), tensor(3, 1, 1, 884736, 0)};
+    EchGpuCall loss = {0};
+    ech_gpu_operator_of("aten::nll_loss2d_forward", voxels, 2, &loss.whole);
+    EchGpuName sums, divides;
+    ech_gpu_name("void at::native::nll_loss2d_forward_kernel<float, float, int>(float*, float*, float const*, long const*)", &sums);
+    ech_gpu_name("void at::native::nll_loss2d_forward_size_average_kernel<float>(float*, float const*)", &divides);
+    EchGpuLaunch wide = {.grid = {6, 1, 1}, .block = {1024, 1, 1}}, single = {.grid = {1, 1, 1}, .block = {1, 1, 1}};
+    ck_assert(ech_gpu_call_count(&loss, &sums, &wide) && !ech_gpu_call_count(&loss, &divides, &single));
+    ck_assert(ech_gpu_call_share(&loss, &sums, &wide) == 1 && ech_gpu_call_share(&loss, &divides, &single) == 0);
+
     EchGpuInput packed[] = {tensor(2, 1, 4096, 0, 0), tensor(4, 1536, 32, 32, 4), {0}, tensor(3, 128, 12288, 2, 0)};
     ech_gpu_operator_of("aten::_weight_int4pack_mm", packed, 4, &whole);
     ck_assert_uint_eq(whole.kind, ECH_GPU_OP_PRODUCT);
