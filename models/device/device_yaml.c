@@ -970,8 +970,17 @@ static EchYamlNode *load_tree(const char *path, unsigned depth, GError **error)
 
 EchYamlNode *ech_device_tree(const char *name_or_path, GError **error)
 {
-    g_autofree char *path = find_file(name_or_path, error);
-    return path ? load_tree(path, 0, error) : NULL;
+    g_autoptr(GError) why = NULL;
+    g_autofree char *path = find_file(name_or_path, &why);
+    if (path)
+        return load_tree(path, 0, error);
+    /* What nvidia-smi or JAX calls the hardware says which one is meant. */
+    g_autoptr(EchDevice) meant = ech_device_load_product(name_or_path);
+    if (meant)
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no device; did you mean '%s'?", name_or_path, meant->name);
+    else
+        g_propagate_error(error, g_steal_pointer(&why));
+    return NULL;
 }
 
 EchDevice *ech_device_load(const char *name_or_path, const char *const *settings, GError **error)

@@ -298,10 +298,20 @@ END_TEST
 
 START_TEST(test_unknown_name)
 {
-    g_autoptr(GError) error = NULL;
-    g_autoptr(EchDevice) device = ech_device_load("tpu-v5x", NULL, &error);
-    ck_assert_ptr_null(device);
-    ck_assert_ptr_nonnull(strstr(error->message, "'tpu-v5x' is no device; did you mean 'tpu-v"));
+    static const char *const wrong[][2] = {
+        {"tpu-v5x", "'tpu-v5x' is no device; did you mean 'tpu-v"},
+        {"rtx4090", "'rtx4090' is no device; did you mean 'rtx-4090'?"},
+        /* As the hardware calls itself. */
+        {"NVIDIA A100-SXM4-80GB", "'NVIDIA A100-SXM4-80GB' is no device; did you mean 'a100-80'?"},
+        {"TPU v5 lite", "'TPU v5 lite' is no device; did you mean 'tpu-v5e'?"},
+        {"abacus", "'abacus' is no device; expected a file or one of a100-40, "},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++) {
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchDevice) device = ech_device_load(wrong[i][0], NULL, &error);
+        ck_assert_ptr_null(device);
+        ck_assert_msg(g_str_has_prefix(error->message, wrong[i][1]), "%s", error->message);
+    }
 }
 END_TEST
 
