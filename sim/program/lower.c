@@ -555,6 +555,11 @@ static const EchInstruction *only_work(const EchProgram *p, EchId computation, E
             case ECH_HLO_GET_TUPLE_ELEMENT:
             case ECH_HLO_BITCAST:
             case ECH_HLO_RESHAPE: continue;
+            case ECH_HLO_CUSTOM_CALL:
+                /* Holds the order of the sparse cores' ring. */
+                if (i->target && strcmp(i->target, "Noop") == 0)
+                    continue;
+                break;
             case ECH_HLO_COPY:
                 /* GPU wraps the moved slice in a copy. */
                 if (c->n > 2 && (found || k + 1 < c->n))
@@ -569,7 +574,7 @@ static const EchInstruction *only_work(const EchProgram *p, EchId computation, E
             found = i;
             *ret = c->first + k;
         }
-        if (!found || (found->opcode != ECH_HLO_FUSION && found->opcode != ECH_HLO_CUSTOM_CALL) || found->n_called == 0)
+        if (!found || (found->opcode != ECH_HLO_FUSION && found->opcode != ECH_HLO_CUSTOM_CALL && found->opcode != ECH_HLO_CALL) || found->n_called == 0)
             return found;
         computation = ech_program_called(p, found, 0);
     }

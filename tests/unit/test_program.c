@@ -765,6 +765,42 @@ START_TEST(collectives_run_on_sparse_cores)
 }
 END_TEST
 
+/* libtpu 0.0.34 has it called by a `call`, and hands it the order of its ring, which a custom call holds, and a token. */
+START_TEST(collectives_called_on_sparse_cores)
+{
+    g_autoptr(EchProgram) program = ech_test_program(
+        "HloModule gather, is_scheduled=true, num_partitions=8\n\n"
+        "%called (a: f32[1,512], r: s32[32], t: token[]) -> f32[1,4096] {\n"
+        "  %t = token[] parameter(2)\n"
+        "  %r = s32[32]{0:T(128)} parameter(1)\n"
+        "  %a = f32[1,512]{1,0:T(1,128)} parameter(0)\n"
+        "  %held = s32[32]{0:T(128)} custom-call(%r), custom_call_target=\"Noop\", custom_call_has_side_effect=true, output_to_operand_aliasing={{}: (0, {})}\n"
+        "  ROOT %g = f32[1,4096]{1,0:T(1,128)} all-gather(%a), channel_id=1, replica_groups=[1,8]<=[8], dimensions={1}, use_global_device_ids=true\n"
+        "}, execution_thread=\"sparsecore\"\n\n"
+        "%wrapped (b: f32[1,512], s: s32[32], u: token[]) -> f32[1,4096] {\n"
+        "  %u = token[] parameter(2)\n"
+        "  %b = f32[1,512]{1,0:T(1,128)} parameter(0)\n"
+        "  %s = s32[32]{0:T(128)} parameter(1)\n"
+        "  ROOT %c = f32[1,4096]{1,0:T(1,128)} call(%b, %s, %u), to_apply=%called\n"
+        "}, execution_thread=\"sparsecore\"\n\n"
+        "ENTRY %main (p: f32[1,512], order: s32[32]) -> f32[1,4096] {\n"
+        "  %p = f32[1,512]{1,0:T(1,128)} parameter(0)\n"
+        "  %order = s32[32]{0:T(128)} parameter(1)\n"
+        "  %ready = token[] after-all()\n"
+        "  %start = ((f32[1,512]{1,0:T(1,128)}, s32[32]{0:T(128)}, token[]), f32[1,4096]{1,0:T(1,128)}) async-start(%p, %order, %ready),"
+        " async_execution_thread=\"sparsecore\", calls=%wrapped\n"
+        "  ROOT %done = f32[1,4096]{1,0:T(1,128)} async-done(%start)\n"
+        "}\n",
+        "tpu-v6e");
+    assign(program);
+    g_autoptr(EchTrace) trace = lower(program);
+    const EchOp *op = ech_test_op(trace, ECH_OP_COLLECTIVE, NULL);
+    ck_assert_int_eq(op->collective, ECH_COLLECTIVE_ALL_GATHER);
+    ck_assert_uint_eq(op->memory_from, 8);
+    ck_assert_uint_eq(op->bytes, 2048);
+}
+END_TEST
+
 /* "X-start" of an opcode that is not asynchronous by itself is an async-start whose computation was folded away. */
 START_TEST(folded_starts)
 {
@@ -1075,6 +1111,7 @@ int main(void)
     tcase_add_loop_test(small, collectives_write_their_result_alone, 0, G_N_ELEMENTS(started));
     tcase_add_test(small, protobuf_says_what_text_says);
     tcase_add_test(small, collectives_run_on_sparse_cores);
+    tcase_add_test(small, collectives_called_on_sparse_cores);
     tcase_add_test(small, folded_starts);
     tcase_add_loop_test(small, folded_starts_run_one_instruction, 0, G_N_ELEMENTS(unfolded));
     tcase_add_test(small, cuts_over_cores_count_from_the_most_major);
