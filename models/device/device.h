@@ -52,6 +52,7 @@ typedef struct {
     uint32_t engines_to, engines_from; /**< Transfers in flight per direction. */
     uint32_t ports;                    /**< Links of this kind per chip (ICI, NVLink); 1 elsewhere. */
     uint32_t ring;                     /**< Length from which an axis of a TPU slice closes into a ring (models/link/link.h); 0: any. */
+    bool one_way;                      /**< Of a TPU's chips: how reductions that leave each its part go round (models/link/link.h). */
     uint32_t sharers;                  /**< Devices of a chip, which share its links. */
     uint32_t reach;                    /**< Devices that links to a switch join, those of a host; beyond is a network. 0: any number. */
     bool mesh;                         /**< Without a switch: of the ports as many lead to each of the reach - 1 others. */

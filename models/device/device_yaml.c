@@ -49,6 +49,7 @@ static const Field link_fields[] = {
     {"engines_from", FIELD_U32, offsetof(EchLink, engines_from)},
     {"ports", FIELD_U32, offsetof(EchLink, ports)},
     {"ring", FIELD_U32, offsetof(EchLink, ring)},
+    {"one_way", FIELD_BOOL, offsetof(EchLink, one_way)},
     {"sharers", FIELD_U32, offsetof(EchLink, sharers)},
     {"reach", FIELD_U32, offsetof(EchLink, reach)},
     {"mesh", FIELD_BOOL, offsetof(EchLink, mesh)},

@@ -87,6 +87,16 @@ static uint32_t group_axes(const EchGroup *group, const EchTorus *torus, Axis ax
     return used;
 }
 
+/* Whether a reduction that leaves each device its part goes over all axes at once, each both ways: the group is the whole slice, and that is as long as it is
+ * wide. */
+static bool scatters_all_ways(const EchGroup *chips, const Axis *axes, uint32_t n)
+{
+    bool square = n > 1 && chips->size >= chips->devices && (n > 2 || axes[0].extent > 2);
+    for (uint32_t i = 1; i < n; i++)
+        square = square && axes[i].extent == axes[0].extent;
+    return square;
+}
+
 EchCollectiveCost ech_torus_cost(EchComm comm, const EchGroup *group, EchBytes operand, const EchTorus *torus)
 {
     if (group->size <= 1 || operand == 0)
@@ -137,6 +147,16 @@ EchCollectiveCost ech_torus_cost(EchComm comm, const EchGroup *group, EchBytes o
         cost.ports = cost.steps = 1;
         return cost;
     case ECH_COMM_BROADCAST: cost.bytes = bytes; break;
+    }
+    if (comm == ECH_COMM_REDUCE_SCATTER && torus->one_way && !group->sparse && chips.size > 2 && !scatters_all_ways(&chips, axes, n)) {
+        uint32_t step = 1;
+        for (uint32_t i = 0; i < n; i++)
+            step = MAX(step, axes[i].step);
+        cost.bytes *= sharers * step;
+        cost.ports = 1;
+        cost.lanes &= 0x15; /* one way of each axis */
+        cost.steps = (uint32_t)MIN((uint64_t)(chips.size - 1) * step, (uint64_t)INT32_MAX);
+        return cost;
     }
     cost.bytes *= sharers * cost.ports / open;
     return cost;
@@ -427,13 +447,14 @@ bool ech_group_parse(const char *text, uint32_t size, EchGroup *ret)
     *ret = (EchGroup){.size = size,
                       .devices = (uint32_t)MIN(g_ascii_strtoull(devices + 8, NULL, 10), (guint64)UINT32_MAX),
                       .stride = (uint32_t)MIN(g_ascii_strtoull(stride + 7, NULL, 10), (guint64)UINT32_MAX),
-                      .back = strstr(stride, " back") != NULL};
+                      .back = strstr(stride, " back") != NULL,
+                      .sparse = strstr(stride, " sparse") != NULL};
     return true;
 }
 
 void ech_group_print(const EchGroup *group, GString *out)
 {
-    g_string_append_printf(out, "devices=%u stride=%u%s", group->devices, group->stride, group->back ? " back" : "");
+    g_string_append_printf(out, "devices=%u stride=%u%s%s", group->devices, group->stride, group->back ? " back" : "", group->sparse ? " sparse" : "");
 }
 
 /* What goes out of one device comes in at another. */

@@ -29,6 +29,7 @@ typedef struct {
     uint32_t devices; /**< Of all groups together. */
     uint32_t stride;  /**< From a group's first device to its second; 0 for groups of one. */
     bool back;        /**< Of a permutation: every device sends to the one before it, else to the one after it. */
+    bool sparse;      /**< Run by a TPU's sparse cores. */
 } EchGroup;
 /** Reads XLA's list: "{{0,4},{1,5}}", "[4,2]<=[2,4]T(1,0)" or "mesh['a'=4,'b'=2] {'b'}". False where it is none of them. */
 bool ech_group_read(const char *text, size_t n, EchGroup *ret);
@@ -97,6 +98,8 @@ typedef struct {
     uint32_t ports; /**< Links of a chip. */
     uint32_t ring;  /**< With two axes, one of at least this length closes into a ring; with three, all do where each is a multiple of it, else none. 0: all. */
     uint32_t cores; /**< Devices of a chip, which share its links; 0 counts as 1. */
+    bool one_way;   /**< Reductions that leave each device its part go round one ring, one way, but where the group is a slice as long as it is wide, or on
+                     * sparse cores. */
 } EchTorus;
 /** Cost of a collective of @group with @bytes of operand on each device. The slice is near-square, its smallest axis first, and devices count along its axes,
  * the first fastest (a v6e-8 is 2 x 4), the cores of a chip fastest of all. A ring sends both ways at once; an axis that does not close has devices at its ends

@@ -432,6 +432,15 @@ static int64_t channel_of(const EchInstruction *i)
     return channel;
 }
 
+static bool on_sparse_cores(const EchProgram *p, const EchInstruction *i)
+{
+    if (i->opcode == ECH_HLO_ASYNC_UPDATE && i->n_operands > 0)
+        i = &p->instructions[ech_program_operand(p, i, 0)];
+    size_t n;
+    const char *thread = ech_program_attribute(i, "async_execution_thread", &n);
+    return thread && n == strlen("\"sparsecore\"") && memcmp(thread, "\"sparsecore\"", n) == 0;
+}
+
 /* Starts a collective: @shape is the instruction that says its kind and group (it may lie in a fusion), @id the one in the schedule. */
 static EchId collective(Lowerer *l, EchId id, const EchInstruction *kind, EchCollective type, EchBytes bytes, bool starts)
 {
@@ -448,6 +457,7 @@ static EchId collective(Lowerer *l, EchId id, const EchInstruction *kind, EchCol
     char queue[64] = "collectives";
     g_autoptr(GString) text = g_string_new(NULL);
     if (groups && ech_group_read(groups, n, &group) && group.size == op.memory_from) {
+        group.sparse = on_sparse_cores(p, i);
         ech_group_print(&group, text);
         op.launch = ech_trace_builder_string(l->b, text->str, -1);
         if (group.stride > 1)

@@ -779,7 +779,7 @@ static void price_collective(const Pricer *pricer, const Map *map, Row *row, con
     EchTime fixed = 0;
     const EchLink *shown = link;
     if (device->family && strcmp(device->family, "tpu") == 0) {
-        EchTorus torus = {.ports = link->ports, .ring = link->ring, .cores = link->sharers};
+        EchTorus torus = {.ports = link->ports, .ring = link->ring, .cores = link->sharers, .one_way = link->one_way};
         if (!laid)
             layout = (EchGroup){.size = group, .devices = group, .stride = 1};
         cost = ech_torus_cost(comm, &layout, op->bytes, &torus);

@@ -132,7 +132,7 @@ typedef struct {
     /** KERNEL of a GPU: string id of how it was launched and on what shape ("grid=96 block=128 shared=49152 registers=230 product=1x5185x1024x4096": the fields
      * of models/kernel/gpu.h, those not known left out; graph=1, of copies too: the host asked for it with the op before); of a TPU: what its time is spent on
      * (models/kernel/stalls.h). COLLECTIVE: how its groups lie
-     * ("devices=8 stride=4": models/link/link.h) and whom it meets in traces of other ranks ("meets=4be1/12,9f/3>8388608": sim/trace/meets.h); WAIT of
+     * ("devices=8 stride=4 sparse": models/link/link.h) and whom it meets in traces of other ranks ("meets=4be1/12,9f/3>8388608": sim/trace/meets.h); WAIT of
      * a host for other hosts: whom it meets. ECH_NONE where not known. */
     EchId launch;
     /** ALLOC, FREE: the buffer. SIGNAL, WAIT: event id or ECH_NONE. LOOP: number of ops in its body. */

@@ -233,6 +233,33 @@ START_TEST(open_axes_have_ends)
 }
 END_TEST
 
+/* A reduction that leaves each chip its part: one way round one ring, but of a slice that is as long as it is wide, and on sparse cores. */
+START_TEST(parts_of_sums_go_one_way)
+{
+    static const struct {
+        uint32_t size, devices, stride;
+        bool sparse;
+        uint32_t links, steps;
+    } cases[] = {
+        {8, 8, 1, false, 1, 7}, {8, 8, 1, true, 2, 4},       {4, 4, 1, false, 1, 3}, {32, 32, 1, false, 1, 31}, {16, 16, 1, false, 2, 6},
+        {2, 8, 4, false, 1, 2}, {256, 256, 1, false, 4, 16}, {4, 8, 1, false, 1, 3}, {4, 256, 32, false, 1, 6},
+    };
+    EchTorus v6e = {.ports = 4, .ring = 16, .one_way = true};
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        EchGroup group = {.size = cases[i].size, .devices = cases[i].devices, .stride = cases[i].stride, .sparse = cases[i].sparse};
+        EchCollectiveCost cost = ech_torus_cost(ECH_COMM_REDUCE_SCATTER, &group, 1600, &v6e);
+        ck_assert_msg(cost.ports == cases[i].links && cost.steps == cases[i].steps, "case %zu: %u links, %u steps", i, cost.ports, cost.steps);
+    }
+    EchGroup v6e_8 = {.size = 8, .devices = 8, .stride = 1};
+    EchCollectiveCost scatter = ech_torus_cost(ECH_COMM_REDUCE_SCATTER, &v6e_8, 1600, &v6e);
+    ck_assert(scatter.bytes == 1400 && scatter.lanes == (1 | 4));
+    ck_assert_uint_eq(ech_torus_cost(ECH_COMM_ALL_REDUCE, &v6e_8, 1600, &v6e).ports, 2);
+    ck_assert_uint_eq(ech_torus_cost(ECH_COMM_ALL_GATHER, &v6e_8, 1600, &v6e).ports, 2);
+    EchCollectiveCost far = ech_torus_cost(ECH_COMM_REDUCE_SCATTER, &(EchGroup){.size = 4, .devices = 256, .stride = 32}, 1600, &v6e);
+    ck_assert(far.bytes == 2400); /* through one another's chips */
+}
+END_TEST
+
 /* The cores of a chip share its links: in groups of their own they move twice the bytes, in one group each byte comes to the chip once. */
 START_TEST(cores_share_their_chips_links)
 {
@@ -422,6 +449,7 @@ int main(void)
     tcase_add_test(tests, groups_may_lie_along_no_axis);
     tcase_add_test(tests, nothing_to_send_costs_nothing);
     tcase_add_test(tests, open_axes_have_ends);
+    tcase_add_test(tests, parts_of_sums_go_one_way);
     tcase_add_test(tests, cores_share_their_chips_links);
     tcase_add_test(tests, groups_lie_somewhere);
     tcase_add_test(tests, permutations_go_one_way);

@@ -798,6 +798,7 @@ START_TEST(collectives_called_on_sparse_cores)
     ck_assert_int_eq(op->collective, ECH_COLLECTIVE_ALL_GATHER);
     ck_assert_uint_eq(op->memory_from, 8);
     ck_assert_uint_eq(op->bytes, 2048);
+    ck_assert_str_eq(ech_trace_string(trace, op->launch), "devices=8 stride=1 sparse");
 }
 END_TEST
 
