@@ -8,6 +8,7 @@
 #define MANY_POSITIONS 16 /* of a window along one dimension: more are summed by doubling */
 #define INTEGER_DIVIDE 17 /* additions that an integer division or remainder counts for (libtpu 0.0.51, a quotient rounded down on v5e and v6e) */
 #define MAX_DEPTH 16      /* fusions inside fusions; tuples inside tuples */
+#define MOST_RESULTS 4096 /* of a kernel, looked at; tuples of tuples hold more than their text */
 
 typedef struct {
     const EchProgram *program;
@@ -971,21 +972,21 @@ static void set_contraction(const Survey *survey, const Arrays *arrays, EchId in
 }
 
 /* Operations that narrowing a kernel's results takes, where no conversion of its body says so: those of an instruction that computes in 32 bits. */
-static uint32_t result_narrowing(const EchProgram *program, EchId id, uint64_t widest, unsigned depth)
+static uint32_t result_narrowing(const EchProgram *program, EchId id, uint64_t widest, unsigned depth, unsigned *left)
 {
     const EchInstruction *at = &program->instructions[id];
     uint32_t operations = 0;
+    if (depth > MAX_DEPTH || *left == 0)
+        return 0;
+    (*left)--;
     switch ((int)at->opcode) {
     case ECH_HLO_FUSION:
-        return at->n_called > 0 && depth < MAX_DEPTH
-                   ? result_narrowing(program, program->computations[ech_program_called(program, at, 0)].root, widest, depth + 1)
-                   : 0;
+        return at->n_called > 0 ? result_narrowing(program, program->computations[ech_program_called(program, at, 0)].root, widest, depth + 1, left) : 0;
     case ECH_HLO_TUPLE:
-        for (uint32_t i = 0; i < at->n_operands && depth < MAX_DEPTH; i++)
-            operations += result_narrowing(program, ech_program_operand(program, at, i), widest, depth + 1);
+        for (uint32_t i = 0; i<at->n_operands && * left> 0; i++)
+            operations += result_narrowing(program, ech_program_operand(program, at, i), widest, depth + 1, left);
         return operations;
-    case ECH_HLO_BITCAST:
-        return at->n_operands == 1 && depth < MAX_DEPTH ? result_narrowing(program, ech_program_operand(program, at, 0), widest, depth + 1) : 0;
+    case ECH_HLO_BITCAST: return at->n_operands == 1 ? result_narrowing(program, ech_program_operand(program, at, 0), widest, depth + 1, left) : 0;
     case ECH_HLO_CONVERT:
         if (narrowing(program, id) > 0 && program->shapes[at->shape].dtype != ECH_DTYPE_PRED)
             return 0;
@@ -1096,7 +1097,8 @@ static bool price(const EchProgram *program, EchId instruction, const EchKernelM
     else if (at->opcode == ECH_HLO_COPY || at->opcode == ECH_HLO_TRANSPOSE)
         kernel.kind = ECH_KERNEL_COPY;
     if (kernel.kind == ECH_KERNEL_STREAM) {
-        kernel.body.narrow += result_narrowing(program, instruction, survey.widest, 0);
+        unsigned left = MOST_RESULTS;
+        kernel.body.narrow += result_narrowing(program, instruction, survey.widest, 0, &left);
         survey_padded(program, instruction, own_tiles ? &(EchKernelWindows){0} : &kernel.windows, &kernel);
     }
     if (memo)

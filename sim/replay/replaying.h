@@ -13,7 +13,6 @@ typedef struct {
     GArray *spans; /**< EchSpan */
 } EchReplaying;
 
-/** Prices and compiles. Errors of ech_machine_new. */
 /** Whether a limit of power holds the rank's device at rates that hang on how much of the time products run, and nobody says how much. */
 bool ech_replaying_unsettled(const EchReplayRank *rank);
 /** How much that is, by @run, a replay of it with products_duty 1. */
@@ -21,6 +20,7 @@ double ech_replaying_settled_duty(const EchReplayRank *rank, const EchRun *run);
 /** Says in @run, a replay with the rank's products_duty, what that came to. */
 void ech_replaying_remark_held(const EchReplayRank *rank, EchRun *run);
 
+/** Prices and compiles. Errors of ech_machine_new. */
 bool ech_replaying_begin(const EchReplayRank *rank, EchReplaying *ret, GError **error);
 void ech_replaying_clear(EchReplaying *replaying);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(EchReplaying, ech_replaying_clear)

@@ -293,7 +293,8 @@ END_TEST
 /* Recorded ranges go to requests of their sizes, in whole granules, each once; where there is none left the device chooses. */
 START_TEST(recorded_ranges_go_by_size)
 {
-    static const EchSegmentRange script[] = {{64 * MIB, 4 * MIB}, {96 * MIB, 2 * MIB}, {32 * MIB, 2 * MIB}};
+    static const EchSegmentRange script[] = {
+        {.address = 64 * MIB, .bytes = 4 * MIB}, {.address = 96 * MIB, .bytes = 2 * MIB}, {.address = 32 * MIB, .bytes = 2 * MIB}};
     g_autoptr(EchAllocator) platform = open_allocator("platform", GIB);
     ech_allocator_script(platform, script, G_N_ELEMENTS(script));
     ck_assert_uint_eq(take(platform, 0, 2 * MIB - 5).address, 96 * MIB);

@@ -4,6 +4,7 @@
 #include "sim/base/error.h"
 #include "sim/import/alloc_text.h"
 #include "sim/import/import.h"
+#include "sim/program/price_kernels.h"
 #include "sim/program/program.h"
 #include "sim/report/report.h"
 #include "tests/support/support.h"
@@ -116,6 +117,33 @@ START_TEST(computations_that_many_call)
         APPEND(text, "  %%x%u = f32[8]{0} fusion(%%p), kind=kLoop, calls=%%c\n", k);
     entry_end(text);
     refused(text, "hlo", "too many call the same");
+}
+END_TEST
+
+/* Results that are 60 times the same tuple, twelve times over. */
+START_TEST(results_of_results)
+{
+    g_autoptr(GString) text = program_begin();
+    g_string_append(text, "%c (p: f32[8,128]) -> f32[8,128] {\n  %t0 = f32[8,128]{1,0:T(8,128)} parameter(0)\n");
+    for (unsigned k = 0; k < 12; k++) {
+        g_autofree char *member = g_strdup_printf("%%t%u", k);
+        APPEND(text, "  %s%%t%u = f32[8,128]{1,0:T(8,128)} tuple(", k == 11 ? "ROOT " : "", k + 1);
+        append_list(text, 60, member);
+        g_string_append(text, ")\n");
+    }
+    g_string_append(text, "}\n\n");
+    entry_begin(text);
+    g_string_append(text, "  %a = f32[8,128]{1,0:T(8,128)} broadcast(%p), dimensions={}\n"
+                          "  %x = f32[8,128]{1,0:T(8,128)} fusion(%a), kind=kLoop, calls=%c\n");
+    entry_end(text);
+    g_autoptr(EchImport) import = read_well(text, "hlo");
+    g_autoptr(EchDevice) device = ech_test_device("tpu-v5e", NULL);
+    EchKernelModel model;
+    ck_assert(ech_kernel_model_init(&model, device, ECH_KERNEL_HARDWARE, NULL));
+    g_autoptr(EchKernelMemo) memo = ech_kernel_memo_new();
+    EchTime time;
+    bool carried;
+    ck_assert(ech_program_kernel_time(import->program, ech_test_instruction(import->program, "x"), &model, NULL, ECH_TIME_NONE, memo, &time, &carried));
 }
 END_TEST
 
@@ -434,6 +462,7 @@ int main(void)
     tcase_add_test(tests, tuples_given_many_times);
     tcase_add_test(tests, members_of_wide_tuples);
     tcase_add_test(tests, computations_that_many_call);
+    tcase_add_test(tests, results_of_results);
     tcase_add_test(tests, bodies_that_many_loops_share);
     tcase_add_test(tests, constants_that_many_kernels_read);
     tcase_add_test(tests, places_taken_in_turn);
