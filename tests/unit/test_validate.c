@@ -158,7 +158,7 @@ START_TEST(selection)
     for (size_t i = 0; i < n; i++)
         ck_assert_uint_eq(map[i], ECH_NONE);
     /* Of a trace with loops there is nothing to choose. */
-    EchTraceBuilder *builder = ech_trace_builder_new("test");
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("test");
     ech_trace_builder_op(builder, ech_op_init(ECH_OP_LOOP));
     ech_trace_builder_peek_op(builder, 0)->target = 0;
     ech_trace_builder_peek_op(builder, 0)->queue = ech_trace_builder_queue(builder, "core", ECH_QUEUE_COMPUTE, 0);
