@@ -172,9 +172,9 @@ def _attention(interface):
     interface._flash_attn_bwd = telling(interface._flash_attn_bwd, "flash_attn::_flash_attn_backward", ("dout",))
 
 
-def _decodes(module):
-    """SGLang's attention in Triton: a query of each sequence, over keys of the cache, [places, heads, depth]."""
-    attend = module.decode_attention_fwd
+def _pages(module, name, arrays, lengths):
+    """Tells of SGLang's attention in Triton over pages of a cache, @arrays of its arguments, and how long the sequences are: @lengths of all of them."""
+    attend = getattr(module, name)
     names = list(inspect.signature(attend).parameters)
 
     @functools.wraps(attend)
@@ -182,25 +182,20 @@ def _decodes(module):
         given = dict(zip(names, args), **named)
         if not _told():
             return attend(*args, **named)
-        arrays = [given[name] for name in ("q", "k_buffer", "v_buffer")]
-        lengths = {"cu_seqlens_k": given["kv_indptr"][:arrays[0].shape[0] + 1]}
-        return with_lengths(lengths, _within, _text("sglang::paged_attention", arrays), attend, *args, **named)
+        return with_lengths(lengths(given), _within, _text("sglang::paged_attention", [given[array] for array in arrays]), attend, *args, **named)
 
-    module.decode_attention_fwd = told
+    setattr(module, name, told)
+
+
+def _decodes(module):
+    """A query of each sequence, over keys of the cache, [places, heads, depth]."""
+    _pages(module, "decode_attention_fwd", ("q", "k_buffer", "v_buffer"), lambda given: {"cu_seqlens_k": given["kv_indptr"][:given["q"].shape[0] + 1]})
 
 
 def _extends(module):
     """The same of prompts, or of parts of them: over what the cache has of each, and over themselves."""
-    attend = module.extend_attention_fwd
-    names = list(inspect.signature(attend).parameters)
 
-    @functools.wraps(attend)
-    def told(*args, **named):
-        given = dict(zip(names, args), **named)
-        if not _told():
-            return attend(*args, **named)
-        given.update(cu_seqlens_k=given["qo_indptr"], cu_seqlens_q=given["qo_indptr"], cu_seqlens_before=given["kv_indptr"], causal=given.get("is_causal", True))
-        arrays = [given[name] for name in ("q_extend", "k_extend", "v_extend")]
-        return with_lengths(given, _within, _text("sglang::paged_attention", arrays), attend, *args, **named)
+    def lengths(given):
+        return dict(given, cu_seqlens_k=given["qo_indptr"], cu_seqlens_q=given["qo_indptr"], cu_seqlens_before=given["kv_indptr"], causal=given.get("is_causal", True))
 
-    module.extend_attention_fwd = told
+    _pages(module, "extend_attention_fwd", ("q_extend", "k_extend", "v_extend"), lengths)
