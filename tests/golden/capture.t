@@ -101,7 +101,7 @@ index, name, memory.total [MiB], memory.used [MiB], power.draw [W], power.limit 
 1, NVIDIA L4, 22702 MiB, 0 MiB, 0.00 W, [N/A], 2040 MHz, 00000000:02:00.0, 8.9
 22702, 0, 570.0.0
 pid, used_gpu_memory [MiB]
-| NVIDIA-SMI 570.0.0                Driver Version: 570.0.0        CUDA Version: 12.0     |
+| NVIDIA-SMI 570.0.0                Driver Version: 570.0.0        CUDA Version: 12.8     |
 | Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |
 |                                         |                        |               MIG M. |
 |=========================================+========================+======================|

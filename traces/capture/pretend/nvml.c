@@ -229,9 +229,11 @@ PRETEND_EXPORT int nvmlSystemGetProcessName(unsigned process, char *ret, unsigne
     return SUCCESS;
 }
 
+/* What that driver runs at most: of a program that has loaded no runtime yet nothing else is known. */
 PRETEND_EXPORT int nvmlSystemGetCudaDriverVersion(int *ret)
 {
-    *ret = pretend_runtime_version();
+    int version = pretend_runtime_version();
+    *ret = version < 12080 ? 12080 : version;
     return SUCCESS;
 }
 
