@@ -117,6 +117,11 @@ class BatchPrefillWithRaggedKVCacheWrapper:
     def plan(self, qo_indptr, kv_indptr, num_qo_heads, num_kv_heads, head_dim_qk, causal=False): pass
     def run(self, q, k, v, *rest, return_lse=False): return q + 1
 PY
+sglang="$work/sglang/kernels/ops/attention"
+mkdir -p "$sglang"
+touch "$work/sglang/__init__.py" "$work/sglang/kernels/__init__.py" "$work/sglang/kernels/ops/__init__.py" "$sglang/__init__.py"
+echo 'def decode_attention_fwd(q, k_buffer, v_buffer, o, kv_indptr): o.add_(q)' >"$sglang/decode_attention.py"
+echo 'def extend_attention_fwd(q_extend, k_extend, v_extend, o, qo_indptr, kv_indptr, is_causal=True): o.add_(q_extend)' >"$sglang/extend_attention.py"
 mkdir -p "$work/vllm/distributed/device_communicators"
 touch "$work/vllm/distributed/__init__.py" "$work/vllm/distributed/device_communicators/__init__.py"
 cat >"$work/vllm/distributed/device_communicators/custom_all_reduce.py" <<'PY'
@@ -168,6 +173,12 @@ if __name__ == "__main__":
     paged.run(torch.empty(5, 8, 32, dtype=torch.bfloat16, device="cuda"), (cache[:, 0], cache[:, 1]))
     ragged.plan(prompts, prompts, 8, 2, 32, causal=True)
     ragged.run(torch.empty(5, 8, 32, dtype=torch.bfloat16, device="cuda"), k[0], k[0])
+    from sglang.kernels.ops.attention.decode_attention import decode_attention_fwd
+    from sglang.kernels.ops.attention.extend_attention import extend_attention_fwd
+    places = torch.empty(64, 2, 32, dtype=torch.bfloat16, device="cuda")
+    decode_attention_fwd(query[:2], places, places, torch.empty_like(query[:2]), kv_indptr=torch.tensor([0, 11, 17, 17], dtype=torch.int32).cuda())  # a longer array
+    new = torch.empty(5, 8, 32, dtype=torch.bfloat16, device="cuda")
+    extend_attention_fwd(new, k[0, :5], k[0, :5], torch.empty_like(new), prompts.cuda(), torch.tensor([0, 4, 9], dtype=torch.int32).cuda())  # 3 behind 4, 2 behind 5
     from vllm.distributed.device_communicators.custom_all_reduce import CustomAllreduce
     assert not CustomAllreduce().should_custom_ar(q)  # NCCL's are told to be theirs
     from vllm.v1.worker.gpu.input_batch import get_num_sampled_and_rejected
@@ -194,6 +205,13 @@ for lengths in '2 0 71 48 0' '2 0 69 47 0' '2 5 13 9 31' '2 5 5 3 9'; do
   grep -q "^lengths $lengths$" "$work"/a.*.pretend || { echo "no lengths $lengths:"; grep '^lengths' "$work"/a.*.pretend; exit 1; }
 done
 grep -q '"flashinfer::paged_attention, sizes = \[\[3, 8, 32\], \[1, 2, 32\], \[1, 2, 32\], \[\]\], types = \[bf16, bf16, bf16, -\]"' "$work"/a.*.pretend || { echo "no range of FlashInfer's attention"; exit 1; }
+# SGLang's in Triton: of a query each over 11 and 6 keys; of 3 queries over 5, 6 and 7 of 7 keys, and of 2 over 6 and 7 of 7
+for lengths in '2 0 17 11 0' '2 5 14 7 31'; do
+  grep -q "^lengths $lengths$" "$work"/a.*.pretend || { echo "no lengths $lengths:"; grep '^lengths' "$work"/a.*.pretend; exit 1; }
+done
+for sizes in '\[2, 8, 32\], \[64, 2, 32\], \[64, 2, 32\]' '\[5, 8, 32\], \[5, 2, 32\], \[5, 2, 32\]'; do
+  grep -q "\"sglang::paged_attention, sizes = \[$sizes, \[\]\], types = \[bf16, bf16, bf16, -\]\"" "$work"/a.*.pretend || { echo "no range of SGLang's attention over $sizes"; exit 1; }
+done
 grep -q 'cute::flash_attncute' "$work"/a.*.pretend && { echo "an attention's kernel has a range of its own"; exit 1; }
 [ "$(ls "$work"/a.*.pickle | wc -l)" = 2 ] || { echo "a killed worker left no snapshot:"; ls "$work"; exit 1; }
 [ "$(grep -c '^end$' "$work"/a.*.pretend | grep -c ':1$')" = 2 ] || { echo "a killed worker's capture has no end"; exit 1; }
