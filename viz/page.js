@@ -30,6 +30,11 @@ const pretty = name => /^void |::/.test(name) ? name.replace(/^void /, '').repla
 // Names differ at both ends.
 const shorten = (name, most = 64) => name.length > most ? name.slice(0, Math.ceil(most / 2)) + '…' + name.slice(1 - Math.floor(most / 2)) : name;
 const ways = link => link && link.peers ? ['out', 'in'] : ['to device', 'from device'];
+// Of black and white what is easier to read on @colour: WCAG's luminance, at which both contrast alike.
+function written(colour) {
+  const c = d3.rgb(colour), part = v => v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4;
+  return 0.2126 * part(c.r) + 0.7152 * part(c.g) + 0.0722 * part(c.b) > 0.18 ? '#101315' : '#fff';
+}
 const select = d3.select, share = ps => run.makespan_ps > 0 ? ps / run.makespan_ps : 0;
 
 // A sweep: its runs side by side, as bars. Each row of bars has its own scale.
@@ -326,6 +331,7 @@ if (run.failure && !(run.needs[run.failure.memory] && run.needs[run.failure.memo
   verdict.append('p').text('At ' + time(run.failure.time_ps) + ', ' + (run.failure.buffer || run.failure.op || 'the plan') + ' asks for ' + bytes(run.failure.asked_bytes) + ' in ' + run.failure.memory +
     ': ' + bytes(run.failure.live_bytes) + ' of ' + bytes(run.failure.limit_bytes) + ' are live (' + run.failure.reason + ').');
 
+if (run.fits && !Object.keys(run.needs).length) verdict.append('p').attr('class', 'hint').text('The trace says nothing of what lies in memory.');
 for (const line of details.said) verdict.append('p').attr('class', 'hint').text(line);
 
 if (run.without_changes) {
@@ -374,16 +380,8 @@ function table(id, rows) {
   }
 }
 table('#critical', Object.entries(run.critical_path).filter(e => e[1] > 0).map(([name, ps]) => ({ name, value: time(ps), share: share(ps) })));
-const meanings = {
-  'allocator': 'its cudaMalloc and cudaFree; the latter waits for the device',
-  "the host's launches": 'one thread of the host asks for one kernel or copy after another: larger ones or a CUDA graph hide it',
-  'overhead': 'launches, set-ups and latencies, the fill and drain of kernels',
-  'grid steps': 'what each step of a kernel\'s grid costs besides its work',
-  'latency inside kernels': 'beyond bytes and operations at full rate: waits for their own copies, accesses and instructions, tiles that do not fill a unit',
-  'recorded kernel times': 'kernels that take longer than what they move and compute needs, or of which neither is known',
-};
 for (const [name, ps] of Object.entries(run.critical_path))
-  if (ps > 0 && meanings[name]) select('#critical').append('p').attr('class', 'hint').text(`${name}: ${meanings[name]}`);
+  if (ps > 0 && details.meanings[name]) select('#critical').append('p').attr('class', 'hint').text(`${name}: ${details.meanings[name]}`);
 const waited = d3.sum(Object.values(run.waits));
 table('#waits', Object.values(run.waits).map((ps, i) => [details.reasons[i], ps]).filter(e => e[1] > 0).sort((a, b) => b[1] - a[1]).map(([name, ps]) => ({ name: name, value: time(ps), share: ps / waited, colour: 'var(--wait)' })));
 const busy = [];
@@ -510,7 +508,7 @@ panel('#timeline', 'Timeline: queues and links over time', Math.max(1, details.t
       context.fillRect(a, y + 3, Math.max(b - a - (b - a > 3 ? 1 : 0), 0.7), LANE - 6);
       const left = Math.max(a, GUTTER) + 4, room = Math.min(b, width) - left - 4;
       if (room > 30) {
-        context.fillStyle = '#fff';
+        context.fillStyle = written(kindColour(slice[4]));
         context.textAlign = 'left';
         context.fillText(fit(context, pretty(details.names[slice[1]]), room), left, y + LANE / 2);
       }
@@ -539,8 +537,9 @@ const unnumbered = name => {
 
 // Memory curves: a band per memory with something in it, scaled to its own peak or limit.
 const CURVE = 96, memories = details.memories.filter(m => m.series.length && m.peak > 0 && !(run.memories[m.name] && minor(run.memories[m.name])));
+if (!memories.length) for (const part of ['#curves', '#map', '#holders']) select(select(part).node().parentNode).remove();
 const top = m => { const peak = d3.max(m.series, s => Math.max(s[1], s[2])); return m.available && m.available < peak * 2.5 ? Math.max(peak, m.available) * 1.04 : peak * 1.12; };
-panel('#curves', 'Memory over time', Math.max(1, memories.length) * CURVE + AXIS, (context, x, width) => {
+if (memories.length) panel('#curves', 'Memory over time', memories.length * CURVE + AXIS, (context, x, width) => {
   memories.forEach((m, i) => {
     const y = d3.scaleLinear().domain([0, top(m)]).range([(i + 1) * CURVE - 2, i * CURVE + 16]);
     context.save();
@@ -625,7 +624,7 @@ function choose() {
 choose();
 const MAP = 320;
 const extent = m => d3.max(m.blocks, b => b[3] + b[4]) || 1;
-panel('#map', 'Addresses in use over time', () => (shown ? MAP : 36) + AXIS, (context, x, width) => {
+if (memories.length) panel('#map', 'Addresses in use over time', () => (shown ? MAP : 36) + AXIS, (context, x, width) => {
   if (!shown) { context.fillStyle = style('soft'); context.textAlign = 'left'; context.fillText('nothing was placed', 14, 18); return; }
   const y = d3.scaleLinear().domain([0, extent(shown)]).range([MAP - 2, 10]);
   context.save();
@@ -638,7 +637,7 @@ panel('#map', 'Addresses in use over time', () => (shown ? MAP : 36) + AXIS, (co
     context.fillStyle = palettes.get(shown).of(b);
     context.fillRect(left, high, Math.max(right - left - 0.5, 0.7), Math.max(low - high - 0.5, 0.5));
     if (low - high > 13 && right - left > 40) {
-      context.fillStyle = '#fff';
+      context.fillStyle = written(palettes.get(shown).of(b));
       context.textAlign = 'left';
       const from = Math.max(left, GUTTER) + 4;
       context.fillText(fit(context, details.names[b[0]] + '  ' + bytes(b[4]), Math.min(right, width) - from - 4), from, (high + low) / 2);

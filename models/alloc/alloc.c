@@ -140,6 +140,7 @@ EchAllocator *ech_allocator_new(const char *spec, const EchAllocDevice *device, 
     self->name = g_strdup(spec);
     self->limit = device->capacity;
     ech_device_memory_init(&self->memory, device->capacity, device->granule);
+    self->total = self->memory.capacity + MIN(device->context, UINT64_C(1) << 46);
     self->memory.order = device->order;
     if (class->params)
         ech_params_defaults(class->params, self);
@@ -182,6 +183,12 @@ static EchLive *find_live(EchAllocator *self, uint32_t id)
     return live->rounded ? live : NULL;
 }
 
+/* It was taken from the device beside the allocator. */
+static bool is_direct(const EchLive *live)
+{
+    return live->segment == UINT32_MAX;
+}
+
 void ech_alloc_prefetch(const EchAllocator *self, uint32_t id, unsigned stage)
 {
     size_t page = id >> PAGE_BITS;
@@ -191,7 +198,7 @@ void ech_alloc_prefetch(const EchAllocator *self, uint32_t id, unsigned stage)
     if (stage == 0) {
         __builtin_prefetch(live);
         __builtin_prefetch(&self->pages[page]->n);
-    } else if (live->rounded) {
+    } else if (live->rounded && !is_direct(live)) {
         self->class->prefetch(self, live, stage - 1);
     }
 }
@@ -224,6 +231,44 @@ static void count_live(EchAllocator *self, const EchLive *live)
     }
 }
 
+static void note_taken(EchAllocator *self)
+{
+    self->stats.peak_taken = MAX(self->stats.peak_taken, self->stats.reserved + self->stats.direct);
+}
+
+/* The device has what it has not handed to the allocator: none of that comes back for such a request. Small ones share a granule (as cudaMalloc has them; see
+ * platform.c). */
+static bool take_beside(EchAllocator *self, EchBytes bytes, EchLive *live)
+{
+    enum { UNIT = 512 };
+    EchAllocStats *stats = &self->stats;
+    EchBytes taken = stats->reserved + stats->direct, capacity = self->memory.capacity, granule = self->memory.granule;
+    live->rounded = bytes <= capacity ? ech_round_up(bytes, bytes < granule / 2 ? UNIT : granule) : bytes;
+    if (live->rounded > capacity - MIN(capacity, taken) || !ech_device_memory_take_beside(&self->memory, live->rounded, &live->address))
+        return false;
+    live->segment = UINT32_MAX;
+    stats->direct += live->rounded;
+    stats->peak_direct = MAX(stats->peak_direct, stats->direct);
+    note_taken(self);
+    return true;
+}
+
+/* An allocator of one range asks no device for what it hands out: it may have what is not taken beside it. */
+static bool place(EchAllocator *self, const EchAllocRequest *request, EchLive *live, EchPlacement *ret)
+{
+    live->segment = 0;
+    if (self->stats.direct == 0)
+        return self->class->alloc(self, request, live, ret);
+    EchAllocStats *stats = &self->stats, before = *stats;
+    if (!self->class->alloc(self, request, live, ret))
+        return false;
+    if (stats->reserved <= before.reserved || stats->reserved + stats->direct <= self->memory.capacity)
+        return true;
+    self->class->release(self, request->id, live);
+    *stats = before;
+    return false;
+}
+
 static void drop_page_if_empty(EchAllocator *self, uint32_t id)
 {
     size_t page = id >> PAGE_BITS;
@@ -241,18 +286,20 @@ EchFit ech_allocator_alloc(EchAllocator *self, const EchAllocRequest *request, E
     if (!live)
         return ECH_FIT_FULL;
     EchPlacement placement;
+    placement.offset = 0;
     placement.reservation = -1;
-    if (!self->class->alloc(self, request, live, &placement)) {
+    if (request->direct ? !take_beside(self, request->bytes, live) : !place(self, request, live, &placement)) {
         live->rounded = 0;
         drop_page_if_empty(self, request->id);
         self->stats.failed++;
-        EchBytes most = MIN(self->limit, self->memory.capacity), room = most > self->stats.live ? most - self->stats.live : 0;
-        return request->bytes > room ? ECH_FIT_FULL : ECH_FIT_FRAGMENTED;
+        EchBytes most = request->direct ? self->memory.capacity : MIN(self->limit, self->memory.capacity), used = self->stats.live + self->stats.direct;
+        return request->bytes > most - MIN(most, used) ? ECH_FIT_FULL : ECH_FIT_FRAGMENTED;
     }
     live->requested = request->bytes;
     self->pages[request->id >> PAGE_BITS]->n++;
     self->stats.allocs++;
-    count_live(self, live);
+    if (!request->direct)
+        count_live(self, live);
     placement.rounded = live->rounded;
     placement.address = live->address;
     placement.segment = live->segment;
@@ -277,9 +324,14 @@ bool ech_allocator_release(EchAllocator *self, uint32_t id)
     if (!live)
         return false;
     self->stats.frees++;
-    self->stats.live -= live->rounded;
-    self->stats.requested -= live->requested;
-    self->class->release(self, id, live);
+    if (is_direct(live)) {
+        self->stats.direct -= live->rounded;
+        ech_device_memory_give_beside(&self->memory, live->address, live->rounded);
+    } else {
+        self->stats.live -= live->rounded;
+        self->stats.requested -= live->requested;
+        self->class->release(self, id, live);
+    }
     live->rounded = 0;
     EchLivePage *page = self->pages[id >> PAGE_BITS];
     if (--page->n == 0)
@@ -290,7 +342,7 @@ bool ech_allocator_release(EchAllocator *self, uint32_t id)
 void ech_allocator_record_stream(EchAllocator *self, uint32_t id, uint32_t stream)
 {
     const EchLive *live = self->class->record_stream ? find_live(self, id) : NULL;
-    if (live)
+    if (live && !is_direct(live))
         self->class->record_stream(self, id, live, stream);
 }
 
@@ -392,6 +444,11 @@ void ech_alloc_add_stat(GArray *out, const char *name, int64_t value)
     g_array_append_val(out, stat);
 }
 
+EchBytes ech_allocator_capacity(const EchAllocator *self)
+{
+    return self->memory.capacity;
+}
+
 const char *ech_allocator_name(const EchAllocator *self)
 {
     return self->name;
@@ -443,14 +500,14 @@ void ech_allocator_inject_failure(EchAllocator *self, uint64_t skip, uint64_t n)
     self->memory.fail = n;
 }
 
-/* Every live allocation in order of id. */
+/* Every live allocation of the allocator's in order of id. */
 static void each_live(const EchAllocator *self, void (*fn)(uint32_t id, const EchLive *live, void *data), void *data)
 {
     for (size_t i = 0; i < self->n_pages; i++) {
         if (!self->pages[i])
             continue;
         for (uint32_t j = 0; j < PAGE_ITEMS; j++) {
-            if (self->pages[i]->items[j].rounded)
+            if (self->pages[i]->items[j].rounded && !is_direct(&self->pages[i]->items[j]))
                 fn((uint32_t)(i << PAGE_BITS) + j, &self->pages[i]->items[j], data);
         }
     }
@@ -520,4 +577,5 @@ void ech_alloc_count_reserved(EchAllocator *self, EchBytes added, EchBytes remov
     self->stats.reserved += added;
     self->stats.reserved -= removed;
     self->stats.peak_reserved = MAX(self->stats.peak_reserved, self->stats.reserved);
+    note_taken(self);
 }

@@ -27,6 +27,7 @@ typedef enum {
 /** The device below an allocator: capacity in bytes; cudaMalloc-like ranges are 2 MiB granules (granule 0 means that). */
 typedef struct {
     EchBytes capacity;
+    EchBytes context; /**< What it has besides, taken by the process's context: what frameworks take shares of is both together. */
     EchBytes granule;
     EchAddressOrder order;
 } EchAllocDevice;
@@ -38,6 +39,7 @@ typedef struct {
     bool upper_end;    /**< BFC two-ended: from the upper end. */
     bool private_pool; /**< PyTorch: from a private pool (of a CUDA graph's capture, or a MemPool) that has @stream for itself. */
     bool captured;     /**< private_pool: while a CUDA graph is captured. */
+    bool direct;       /**< Of the device itself, beside the allocator: a library asks the driver for it (NCCL's buffers). The rest is 0. */
 } EchAllocRequest;
 
 #define ECH_ADDRESS_NONE UINT64_MAX
@@ -46,7 +48,7 @@ typedef struct {
     EchBytes rounded;    /**< Bytes the block takes; 0 for a request of 0 bytes. */
     uint64_t address;    /**< In the device's virtual space; reservation k of a VMM allocator starts at (k + 1) << 48, or at (65535 - k) << 48 where addresses
                             descend. A request of 0 bytes that the framework answers with a null pointer has ECH_ADDRESS_NONE. */
-    uint32_t segment;    /**< Running number of the region or segment it lies in. */
+    uint32_t segment;    /**< Running number of the region or segment it lies in; UINT32_MAX beside the allocator, at addresses from 1 << 47 on. */
     uint64_t offset;     /**< In that segment. */
     int32_t reservation; /**< VMM reservation number k of "E<k>+offset", or -1. */
 } EchPlacement;
@@ -61,7 +63,9 @@ typedef struct {
     uint64_t allocs, frees, failed;
     EchBytes live, peak_live;           /**< Rounded bytes in use. */
     EchBytes requested, peak_requested; /**< As asked. */
-    EchBytes reserved, peak_reserved;   /**< Taken from the device. */
+    EchBytes reserved, peak_reserved;   /**< Taken from the device by the allocator. */
+    EchBytes direct, peak_direct;       /**< Taken from the device beside it; in none of the others but allocs, frees and failed. */
+    EchBytes peak_taken;                /**< Most of reserved and direct together. */
     EchBytes waste_at_peak;             /**< Rounded minus requested bytes when the rounded ones peaked. */
     EchBytes largest_free;              /**< Largest free block inside what is reserved. */
     uint64_t segments_allocated, segments_freed;
@@ -71,6 +75,9 @@ typedef struct EchAllocator EchAllocator;
 
 /** Makes an allocator from a spec (above). ECH_ERROR_CONFIG. */
 EchAllocator *ech_allocator_new(const char *spec, const EchAllocDevice *device, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** Bytes of the memory that it takes segments from: the device's, or more where its settings make that unified memory (JAX's and TensorFlow's fraction above
+ * 1). */
+EchBytes ech_allocator_capacity(const EchAllocator *allocator);
 void ech_allocator_free(EchAllocator *allocator);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchAllocator, ech_allocator_free)
 /** ECH_FIT_OK fills *ret; otherwise *ret is untouched. A request of 0 bytes is answered as the framework does. */

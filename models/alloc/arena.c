@@ -25,8 +25,8 @@ static bool arena_init(EchAllocator *base, GError **error)
 static bool arena_alloc(EchAllocator *base, const EchAllocRequest *request, EchLive *live, EchPlacement *ret)
 {
     Arena *self = (Arena *)base;
-    EchBytes bytes = ech_round_up(request->bytes, self->alignment);
-    if (bytes < request->bytes || bytes > self->limit - self->top)
+    EchBytes bytes = ech_round_up(request->bytes, self->alignment), there = MIN(self->limit, base->memory.capacity - base->stats.direct);
+    if (bytes < request->bytes || bytes > there - MIN(there, self->top))
         return false;
     ech_range_place(base, self->top, bytes, live, ret);
     self->top += bytes;

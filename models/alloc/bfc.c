@@ -136,9 +136,20 @@ static uint32_t add_region(Bfc *self, uint64_t address, EchBytes bytes, uint32_t
     return first;
 }
 
+/* Said beside the results: what the real one does here, which never comes back from it. */
+static void hangs(Bfc *self, const char *why)
+{
+    if (!self->base.note)
+        self->base.note = g_strdup(why);
+}
+
 /* Doubles the next region until it holds @bytes; whether it had to. */
 static bool raise_region(Bfc *self, EchBytes bytes)
 {
+    if (self->next_region == 0) {
+        hangs(self, "the real one hangs in this trace: it doubles the size of its next region with every region it takes, past 2^64, and then doubles zero");
+        self->next_region = UINT64_C(1) << 63;
+    }
     bool raised = bytes > self->next_region;
     while (bytes > self->next_region)
         self->next_region *= 2;
@@ -163,6 +174,8 @@ static bool extend(Bfc *self, EchBytes rounded)
         if (smaller >= bytes) {
             if (bytes < UNIT)
                 return false;
+            hangs(self,
+                  "TensorFlow to 2.21 hangs in this trace: refused by the device, it asks again and again for 2.3 kB or less; later releases refuse, as here");
             smaller = bytes - UNIT;
         }
         bytes = smaller;
@@ -567,8 +580,7 @@ static bool no_effect(const char *name)
 /* Unified memory: more than there is may be had (gpu_helpers.cc: the total times max(1, fraction)). */
 static void take_fraction(Bfc *self, double fraction)
 {
-    EchBytes total = self->base.memory.capacity;
-    self->limit = (EchBytes)(fraction * (double)total);
+    self->limit = (EchBytes)(fraction * (double)self->base.total);
     if (fraction > 1)
         self->base.memory.capacity = self->limit;
 }
@@ -613,11 +625,11 @@ static bool jax_set(Bfc *self, const char *name, const char *value, GError **err
     return unknown(name, jax_names, error);
 }
 
-/* xla/pjrt/plugin/xla_gpu/xla_gpu_allocator_config.h:45-66 and gpu_helpers.cc:155-175: 0.75 of the memory, rounded up to 2 MiB, preallocated. */
+/* xla/pjrt/plugin/xla_gpu/xla_gpu_allocator_config.h:45-66 and gpu_helpers.cc:155-175: 0.75 of all the memory, rounded up to 2 MiB, preallocated. */
 static bool jax_configure(EchAllocator *base, const char *text, GError **error)
 {
     Bfc *self = (Bfc *)base;
-    self->limit = (EchBytes)(0.75 * (double)base->memory.capacity);
+    self->limit = (EchBytes)(0.75 * (double)base->total);
     self->unified = text && (strstr(text, "TF_FORCE_UNIFIED_MEMORY=1") || strstr(text, "TF_FORCE_UNIFIED_MEMORY=true"));
     if (!each_setting(text, jax_set, self, error))
         return false;
@@ -631,6 +643,7 @@ static const char *const tensorflow_names[] = {"allow_growth",
                                                "internal_fragmentation_fraction",
                                                "garbage_collection",
                                                "gpu_system_memory_size_in_mb",
+                                               "memory_limit",
                                                "compute_capability",
                                                "TF_GPU_ALLOCATOR",
                                                "TF_FORCE_GPU_ALLOW_GROWTH",
@@ -695,6 +708,14 @@ static bool tensorflow_set(Bfc *self, const char *name, const char *value, GErro
         leave_to_system(self, tensorflow_reserve(self->base.memory.capacity, capability));
         return true;
     }
+    if (strcmp(name, "memory_limit") == 0) {
+        /* Of tf.config.LogicalDeviceConfiguration, MiB: taken as it is (CreateDevices() of gpu_device.cc). */
+        uint64_t limit;
+        if (!ech_parse_u64(given, &limit, error))
+            return false;
+        self->limit = ech_bytes_mul(limit, UINT64_C(1) << 20);
+        return true;
+    }
     if (strcmp(name, "gpu_system_memory_size_in_mb") == 0) {
         uint64_t reserve;
         if (!ech_parse_u64(given, &reserve, error))
@@ -714,9 +735,9 @@ static bool tensorflow_configure(EchAllocator *base, const char *text, GError **
     return each_setting(text, tensorflow_set, self, error);
 }
 
-bool ech_bfc_share(bool tensorflow, const char *text, EchBytes *capacity, EchBytes *ret_bytes, bool *ret_preallocate, GError **error)
+bool ech_bfc_share(bool tensorflow, const char *text, EchBytes total, EchBytes *capacity, EchBytes *ret_bytes, bool *ret_preallocate, GError **error)
 {
-    Bfc words = {.base = {.memory = {.capacity = *capacity}}};
+    Bfc words = {.base = {.memory = {.capacity = *capacity}, .total = total}};
     if (!(tensorflow ? tensorflow_configure : jax_configure)(&words.base, text, error))
         return false;
     *capacity = words.base.memory.capacity;

@@ -3,7 +3,7 @@
  * and a const EchAllocClass; one row in allocators.def.
  *
  * The base (alloc.c) keeps the table of live allocations, the statistics every allocator has, and the simulated device; a class
- * decides where blocks go. A class never sees a request of 0 bytes, an id that is live, or the release of one that is not.
+ * decides where blocks go. A class never sees a request of 0 bytes, one beside the allocator, an id that is live, or the release of one that is not.
  */
 #pragma once
 #include "models/alloc/alloc.h"
@@ -64,6 +64,7 @@ struct EchAllocator {
     const EchAllocClass *class;
     EchDeviceMemory memory;
     EchBytes limit;      /**< Most bytes it may hold; the capacity unless the class says less. */
+    EchBytes total;      /**< Bytes of the device, those of the process's context among them. */
     EchAllocStats stats; /**< largest_free is filled on demand. */
     uint32_t n_segments; /**< Next running number. */
     EchLivePage **pages;

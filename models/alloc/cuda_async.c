@@ -87,7 +87,7 @@ static bool configure_pytorch(Async *self, const char *text, GError **error)
         return false;
     self->release_threshold = UINT64_MAX;
     if (conf.has_fraction)
-        base->limit = (EchBytes)(conf.fraction * (double)base->memory.capacity);
+        base->limit = (EchBytes)(conf.fraction * (double)base->total);
     if (conf.native)
         base->note = g_strdup_printf("this backend ignores %s; %s", conf.native, base->class->note);
     return true;
@@ -99,7 +99,7 @@ static bool configure_pytorch(Async *self, const char *text, GError **error)
 static bool configure_framework(Async *self, bool tensorflow, const char *text, GError **error)
 {
     bool preallocate;
-    if (!ech_bfc_share(tensorflow, text, &self->base.memory.capacity, &self->release_threshold, &preallocate, error))
+    if (!ech_bfc_share(tensorflow, text, self->base.total, &self->base.memory.capacity, &self->release_threshold, &preallocate, error))
         return false;
     if (strstr(text, "TF_DETERMINISTIC_ALLOCATOR=1") || strstr(text, "TF_DETERMINISTIC_ALLOCATOR=true"))
         self->opportunistic = self->internal = 0;

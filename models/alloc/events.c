@@ -34,7 +34,8 @@ EchAllocOutcome ech_alloc_run(EchAllocator *allocator, const EchAllocEvent *even
                                        .stream = event->stream,
                                        .upper_end = event->upper_end,
                                        .private_pool = event->private_pool,
-                                       .captured = event->captured};
+                                       .captured = event->captured,
+                                       .direct = event->direct};
             EchPlacedEvent placed = {.event = (uint32_t)i, .placement = {.address = ECH_ADDRESS_NONE}};
             placed.fit = ech_allocator_alloc(allocator, &request, &placed.placement);
             outcome.fragmented += placed.fit == ECH_FIT_FRAGMENTED;

@@ -27,7 +27,7 @@ typedef struct {
     uint32_t upper_end : 1;
     uint32_t private_pool : 1; /**< ALLOC: of EchAllocRequest. */
     uint32_t captured : 1;     /**< ALLOC: of EchAllocRequest. */
-    uint32_t reserved : 1;
+    uint32_t direct : 1;       /**< ALLOC: of EchAllocRequest. */
 } EchAllocEvent;
 
 /** Where an allocation went; one per ALLOC event, in their order. */
@@ -56,7 +56,7 @@ typedef struct {
 
 /** Replays events[n]. The allocator may be used further. */
 EchAllocOutcome ech_alloc_run(EchAllocator *allocator, const EchAllocEvent *events, size_t n, const EchAllocRunOptions *options);
-/** Most requested bytes live at once: no allocator needs less. *ret_at (may be NULL): the event. */
+/** Most requested bytes live at once, those beside the allocator among them: no device can do with less. *ret_at (may be NULL): the event. */
 EchBytes ech_alloc_lower_bound(const EchAllocEvent *events, size_t n, size_t *ret_at);
 /** Smallest capacity, a multiple of @granule (at least 1), at which every event succeeds. Found by bisection: with an allocator that is not monotone (a
  * larger pool can place worse) a smaller one may exist below. 0 and no error: none up to

@@ -935,16 +935,17 @@ static uint32_t find_parts(const EchPlanPiece *pieces, size_t n, uint32_t n_sect
 }
 
 /** The height to try next. The bound first: where it can be reached, that is the end. Then halfway between what was given up and what is known,
- * until the two meet; then again with more patience. */
-static Level next_height(Part *part, Level bound, Level capacity)
+ * until the two meet; then again with more patience. @refuted: bounds in a row that could not be reached; after a few, larger and larger steps up are taken. */
+static Level next_height(Part *part, Level bound, Level capacity, unsigned refuted)
 {
+    Level half = (part->best - bound) / 2, step = ((Level)1 << MIN(refuted, 60u)) >> 3;
     if (capacity >= bound && capacity < part->best)
         return capacity;
     if (part->given_up >= part->best - 1) {
         part->given_up = 0;
         part->round++;
     }
-    return part->given_up < bound ? bound : part->given_up + (part->best - part->given_up) / 2;
+    return part->given_up < bound ? bound + MIN(step, half) : part->given_up + (part->best - part->given_up) / 2;
 }
 
 /** Takes the plan that a form's search has found. */
@@ -1136,6 +1137,7 @@ void ech_exact_improve(const EchPlanProblem *problem, EchPlanSolution *solution,
         bound = MAX(bound, parts[p].bound);
     Level capacity = problem->capacity ? (Level)(problem->capacity / unit) : 0;
     uint64_t steps = 0, epoch = 0;
+    unsigned refuted = 0;
     bool proved = true;
     for (;;) {
         Part *part = &parts[0];
@@ -1154,13 +1156,14 @@ void ech_exact_improve(const EchPlanProblem *problem, EchPlanSolution *solution,
         }
         if (!table)
             table = g_new0(Failed, (size_t)1 << MAX_TABLE_BITS);
-        Level height = next_height(part, bound, capacity);
+        Level height = next_height(part, bound, capacity, refuted);
         const Form *form = NULL;
         Outcome outcome = decide_part(part, height, step_limit, table, &epoch, &steps, &form);
         if (outcome == FOUND)
             keep(part, form, pieces, unit, problem, solution);
         else if (outcome == NONE)
             bound = MAX(bound, height + 1);
+        refuted = outcome == NONE ? refuted + 1 : 0;
         if (outcome != STOPPED)
             reset(form->search);
         else if (height > part->given_up)

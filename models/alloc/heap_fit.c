@@ -1,5 +1,7 @@
 #include "models/alloc/heap_fit.h"
 
+#include "sim/base/compare.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,13 +173,7 @@ static uint32_t leaf_above(const Gaps *set, uint32_t from, uint64_t at)
         step *= 2;
     }
     uint32_t high = MIN(low + step, set->n - 1);
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (set->leaves[middle].end > at)
-            high = middle;
-        else
-            low = middle + 1;
-    }
+    ECH_SEARCH(low, high, middle, set->leaves[middle].end <= at);
     return low;
 }
 

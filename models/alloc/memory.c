@@ -7,11 +7,13 @@ void ech_device_memory_init(EchDeviceMemory *memory, EchBytes capacity, EchBytes
 {
     *memory = (EchDeviceMemory){.capacity = MIN(capacity, VIRTUAL_BYTES / 2), .granule = granule ? granule : ECH_GRANULE};
     ech_gaps_add(&memory->space, 0, VIRTUAL_BYTES);
+    ech_gaps_add(&memory->beside, VIRTUAL_BYTES, VIRTUAL_BYTES); /* up to the first reservation */
 }
 
 void ech_device_memory_clear(EchDeviceMemory *memory)
 {
     ech_gaps_clear(&memory->space);
+    ech_gaps_clear(&memory->beside);
     g_free(memory->script_used);
 }
 
@@ -112,6 +114,23 @@ bool ech_device_memory_take(EchDeviceMemory *memory, EchBytes bytes, uint64_t *r
     note_range(memory, address, whole);
     *ret_address = address;
     return true;
+}
+
+bool ech_device_memory_take_beside(EchDeviceMemory *memory, EchBytes bytes, uint64_t *ret_address)
+{
+    if (bytes == 0 || !ech_gaps_find(&memory->beside, 0, bytes, ret_address) || !account(memory, bytes))
+        return false;
+    memory->taken += bytes;
+    ech_gaps_take(&memory->beside, *ret_address, bytes);
+    return true;
+}
+
+void ech_device_memory_give_beside(EchDeviceMemory *memory, uint64_t address, EchBytes bytes)
+{
+    memory->used -= bytes;
+    memory->given += bytes;
+    memory->gives++;
+    ech_gaps_add(&memory->beside, address, bytes);
 }
 
 bool ech_device_memory_take_at(EchDeviceMemory *memory, uint64_t address, EchBytes bytes)

@@ -29,7 +29,8 @@ typedef struct {
     const EchSegmentRange *script; /**< Ranges to hand out by size, in order; borrowed. */
     size_t n_script, script_at;    /**< Everything below script_at is used. */
     bool *script_used;
-    EchGaps space; /**< Free virtual ranges. */
+    EchGaps space;  /**< Free virtual ranges. */
+    EchGaps beside; /**< The same of what is taken beside an allocator. */
 } EchDeviceMemory;
 
 /** A device of which nothing is taken. @granule 0: ECH_GRANULE. */
@@ -40,6 +41,10 @@ void ech_device_memory_clear(EchDeviceMemory *memory);
 bool ech_device_memory_take(EchDeviceMemory *memory, EchBytes bytes, uint64_t *ret_address);
 /** Gives a range back that was taken, all of it or a part of whole granules. */
 void ech_device_memory_give(EchDeviceMemory *memory, uint64_t address, EchBytes bytes);
+/** @bytes beside the allocator, at addresses that no other range gets, so that those are what they are without it; false where they do not fit. */
+bool ech_device_memory_take_beside(EchDeviceMemory *memory, EchBytes bytes, uint64_t *ret_address);
+/** Gives all of them back. */
+void ech_device_memory_give_beside(EchDeviceMemory *memory, uint64_t address, EchBytes bytes);
 /** The range at @address, for start states; false where it is taken or too large. */
 bool ech_device_memory_take_at(EchDeviceMemory *memory, uint64_t address, EchBytes bytes);
 /** @n pieces of physical memory of @page bytes; all or none. */

@@ -1,6 +1,7 @@
 #include "models/alloc/plan.h"
 
 #include "models/alloc/plan_internal.h"
+#include "sim/base/compare.h"
 #include "sim/base/error.h"
 #include "sim/base/heap.h"
 
@@ -208,13 +209,7 @@ static void flatten_group(const EchPlanItem **members, size_t n, uint32_t group,
 uint32_t ech_plan_slot(const int64_t *times, uint32_t n, int64_t time)
 {
     uint32_t low = 0, high = n;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (times[middle] < time)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    ECH_SEARCH(low, high, middle, times[middle] < time);
     return low;
 }
 

@@ -36,13 +36,7 @@ static int compare_rows(const void *a, const void *b)
 static size_t slot_of(const int64_t *times, size_t n, int64_t time)
 {
     size_t low = 0, high = n;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (times[middle] < time)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    ECH_SEARCH(low, high, middle, times[middle] < time);
     return low;
 }
 

@@ -65,7 +65,7 @@ void ech_pytorch_drop_segment(PyTorch *self, uint32_t at)
 }
 
 /* The pool of @stream, n_pools where it has none. */
-static uint32_t find_pool(const PyTorch *self, uint32_t stream, bool small)
+uint32_t ech_pytorch_find_pool(const PyTorch *self, uint32_t stream, bool small)
 {
     EchTreeKey key = ech_tree_key(stream, small);
     EchTreeIter it = ech_tree_lower_bound(&self->pool_index, key);
@@ -77,7 +77,7 @@ uint32_t ech_pytorch_pool_of(PyTorch *self, uint32_t stream, bool small, bool pr
     uint32_t last = self->last_pool[small];
     if (last < self->n_pools && self->pools[last].stream == stream && self->pools[last].small == small)
         return last;
-    last = find_pool(self, stream, small);
+    last = ech_pytorch_find_pool(self, stream, small);
     if (last == self->n_pools) {
         self->n_pools++;
         if ((last & (last - 1)) == 0)
@@ -322,14 +322,18 @@ static uint32_t alloc_block(PyTorch *self, uint32_t pool, EchBytes size, bool re
     self->rejected = ech_bytes_add(self->total, whole) > self->most;
     if (self->rejected)
         return 0;
-    if (self->conf.expandable)
-        return ech_pytorch_allocate_expandable(self, pool, size);
+    if (self->conf.expandable) {
+        uint32_t at = ech_pytorch_allocate_expandable(self, pool, size);
+        self->pools[pool].mallocs += at != 0;
+        return at;
+    }
     uint64_t address;
     uint32_t number;
     if (!ech_alloc_take_segment(&self->base, whole, &address, &number))
         return 0;
     bool small = self->pools[pool].small;
     self->total += whole;
+    self->pools[pool].mallocs++;
     Segment segment = {.address = address, .bytes = whole, .number = number, .reservation = -1};
     Block block = {.address = address, .bytes = whole, .pool = pool, .segment = ech_pytorch_new_segment(self, segment), .mapped = true};
     count(self, SEGMENT, small, 1);
@@ -478,7 +482,7 @@ static void pytorch_pool_done(EchAllocator *base, uint32_t stream)
     PyTorch *self = (PyTorch *)base;
     bool at_once = false;
     for (int small = 0; small < 2; small++) { /* its large pool first */
-        uint32_t at = find_pool(self, stream, small);
+        uint32_t at = ech_pytorch_find_pool(self, stream, small);
         if (at == self->n_pools)
             continue;
         Pool *pool = &self->pools[at];
@@ -492,6 +496,11 @@ static void pytorch_pool_done(EchAllocator *base, uint32_t stream)
         ech_pytorch_release_pool(self, at);
     }
     self->syncs += at_once;
+    for (int small = 0; small < 2 && at_once; small++) {
+        uint32_t at = ech_pytorch_find_pool(self, stream, small);
+        if (at < self->n_pools)
+            ech_pytorch_forget(self, at);
+    }
 }
 
 static EchBytes pytorch_kept(const EchAllocator *base, uint32_t stream, bool private_pool)
@@ -500,7 +509,7 @@ static EchBytes pytorch_kept(const EchAllocator *base, uint32_t stream, bool pri
     EchBytes kept = 0;
     for (uint32_t i = 0; i < self->n_pools; i++) {
         const Pool *pool = &self->pools[i];
-        bool given = pool->private ? pool->stream == stream || (pool->done && !private_pool) : !private_pool;
+        bool given = pool->private ? pool->stream == stream || (pool->done && !pool->forgotten && !private_pool) : !private_pool;
         if (given)
             continue;
         for (EchTreeIter it = ech_tree_first(&pool->free); it.leaf; it = ech_tree_next(it))
@@ -615,9 +624,9 @@ static bool pytorch_configure(EchAllocator *base, const char *text, GError **err
     self->tie = conf->release < 12 ? BY_ADDRESS : conf->release == 12 ? BY_BLOCK : BY_SEGMENT;
     self->collects = self->limited && conf->gc_threshold > 0;
     self->allowed = capacity;
-    self->most = !conf->reject ? UINT64_MAX : self->limited ? (EchBytes)(conf->fraction * (double)capacity) : capacity;
+    self->most = !conf->reject ? UINT64_MAX : self->limited ? (EchBytes)(conf->fraction * (double)base->total) : capacity;
     if (self->limited) {
-        double allowed = conf->fraction * (double)capacity;
+        double allowed = conf->fraction * (double)base->total; /* setMemoryFraction() of CUDACachingAllocator.cpp */
         self->allowed = base->limit = (EchBytes)(conf->release >= 13 ? round(allowed) : allowed);
     }
     g_autoptr(GString) note = g_string_new(NULL);

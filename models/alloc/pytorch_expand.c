@@ -56,6 +56,7 @@ static void unmap_block(PyTorch *self, uint32_t at)
     self->total -= bytes;
     count(self, RESERVED_BYTES, self->pools[block.pool].small, -(int64_t)bytes);
     self->device_frees++;
+    ech_pytorch_count_given(self, block.pool, true);
 }
 
 /* The same, and a reservation without pages goes too (CCA:3061-3066). False where the block has no whole page. */

@@ -54,11 +54,13 @@ static unsigned class_of(EchBytes bytes)
     return bytes > 1 ? 64u - (unsigned)__builtin_clzll(bytes - 1) : 0;
 }
 
+/* What is of the reserved segment cannot go back, and is nobody's from here on: the real one drops its block, and never goes back in the segment. */
 static void give(Pinned *self, uint32_t at)
 {
     Block *block = block_at(self, at);
-    if (!block->reserved)
-        ech_alloc_give_segment(&self->base, block->address, block->bytes);
+    if (block->reserved)
+        return;
+    ech_alloc_give_segment(&self->base, block->address, block->bytes);
     *block = (Block){.next = self->spare};
     self->spare = at;
 }
@@ -211,15 +213,9 @@ static void pinned_empty_cache(EchAllocator *base)
     Pinned *self = (Pinned *)base;
     process_events(self);
     for (unsigned k = 0; k < CLASSES; k++) {
-        uint32_t kept = 0;
-        for (uint32_t i = 0; i < self->n_free[k]; i++) {
-            uint32_t at = self->free[k][i];
-            if (block_at(self, at)->reserved)
-                self->free[k][kept++] = at;
-            else
-                give(self, at);
-        }
-        self->n_free[k] = kept;
+        for (uint32_t i = 0; i < self->n_free[k]; i++)
+            give(self, self->free[k][i]);
+        self->n_free[k] = 0;
     }
 }
 

@@ -39,6 +39,8 @@ typedef struct {
     bool small;
     bool private, done; /* of a graph or a MemPool, which keeps it until it is released */
     bool captured;      /* a graph's: what it cached goes back when the next cache is emptied, a MemPool's at once */
+    bool forgotten;     /* released, and never looked at again (ech_pytorch_forget) */
+    int64_t mallocs;    /* requests that took memory from the device, less the segments and ranges of pages given back */
     bool touched;       /* a block became free since the pool was last released: what is left then cannot go back before one does */
     EchTree free;       /* (bytes, address) */
     EchTree unmapped;   /* (address, 0) */
@@ -106,6 +108,7 @@ typedef struct {
     Stat oversize_allocations, oversize_segments;
     int64_t retries, ooms, syncs, device_allocs, device_frees, rejections;
     bool rejected; /* the request at hand is, by throw_on_cudamalloc_oom */
+    bool wrong;    /* the real one goes wrong in this trace, and the note says so */
 } PyTorch;
 
 static inline void stat_add(Stat *stat, int64_t n)
@@ -202,6 +205,8 @@ uint32_t ech_pytorch_new_segment(PyTorch *self, Segment segment);
 void ech_pytorch_drop_segment(PyTorch *self, uint32_t at);
 /** Number of the pool of a stream; made where there is none. */
 uint32_t ech_pytorch_pool_of(PyTorch *self, uint32_t stream, bool small, bool private, bool captured);
+/** The same; n_pools where there is none. */
+uint32_t ech_pytorch_find_pool(const PyTorch *self, uint32_t stream, bool small);
 /** Joins @from, a neighbour of @at or 0, into @at. Its bytes, or 0 where it stays. @at is in no set. */
 EchBytes ech_pytorch_try_merge(PyTorch *self, uint32_t at, uint32_t from);
 /** A new block between @prev and @next (neighbours or 0). */
@@ -220,6 +225,13 @@ bool ech_pytorch_unmap(PyTorch *self, uint32_t at);
 /* pytorch_release.c */
 /** Gives back all that is cached, as far as it is whole segments or pages, private pools' only where they are released. */
 void ech_pytorch_release_cached(PyTorch *self);
+/** A private pool is forgotten when it is released and has given back as often as it took (CCA: cudaMalloc_count, of its small and its large pool together).
+ * With expandable segments a request takes once, however many pages it maps, and each range of pages that goes back counts: what is left in a pool that is
+ * forgotten stays for good, and one that would give back more often than it took stops the program. Since 2.6; read in 2.4's source, ranges of pages did not
+ * count. */
+void ech_pytorch_forget(PyTorch *self, uint32_t pool);
+/** Counts what a pool gave back for ech_pytorch_forget(). */
+void ech_pytorch_count_given(PyTorch *self, uint32_t pool, bool pages);
 /** Gives back what one pool has cached, as far as it is whole segments or pages. */
 void ech_pytorch_release_pool(PyTorch *self, uint32_t pool);
 /** Gives back the oversize blocks it takes to make room for @size; false where those are too few (CCA:2811-2857). */

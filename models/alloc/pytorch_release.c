@@ -4,6 +4,53 @@
 
 #include <stdlib.h>
 
+/* Of the small and the large pool of a private pool together. */
+static int64_t mallocs_of(const PyTorch *self, uint32_t pool, uint32_t *ret_other)
+{
+    const Pool *one = &self->pools[pool];
+    *ret_other = ech_pytorch_find_pool(self, one->stream, !one->small);
+    return one->mallocs + (*ret_other < self->n_pools ? self->pools[*ret_other].mallocs : 0);
+}
+
+/* Said once beside the results: the real one goes wrong in this trace. */
+static void goes_wrong(PyTorch *self, const char *how)
+{
+    if (self->wrong)
+        return;
+    self->wrong = true;
+    g_autofree char *before = self->base.note;
+    self->base.note = g_strconcat(before ? before : "", before ? "; " : "", how, NULL);
+}
+
+void ech_pytorch_count_given(PyTorch *self, uint32_t pool, bool pages)
+{
+    if (!self->pools[pool].private || (pages && self->conf.release > 0 && self->conf.release < 6))
+        return;
+    uint32_t other;
+    self->pools[pool].mallocs--;
+    if (mallocs_of(self, pool, &other) < 0)
+        goes_wrong(self,
+                   "PyTorch itself stops in this trace at an assertion of its own (cudaMalloc_count > 0): a private pool in expandable segments gives back "
+                   "more ranges of pages than requests took");
+}
+
+void ech_pytorch_forget(PyTorch *self, uint32_t pool)
+{
+    uint32_t other;
+    if (!self->pools[pool].private || !self->pools[pool].done || self->pools[pool].forgotten || mallocs_of(self, pool, &other) > 0)
+        return;
+    self->pools[pool].forgotten = true;
+    if (other < self->n_pools)
+        self->pools[other].forgotten = true;
+    for (uint32_t i = 0; i < self->n_blocks; i++) {
+        if (self->blocks[i].allocated && (self->blocks[i].pool == pool || self->blocks[i].pool == other)) {
+            goes_wrong(self,
+                       "PyTorch itself may crash in this trace: it deletes a private pool in expandable segments that has blocks in use, and goes on using it");
+            break;
+        }
+    }
+}
+
 static void release_block(PyTorch *self, uint32_t at)
 {
     Block block = self->blocks[at];
@@ -14,6 +61,7 @@ static void release_block(PyTorch *self, uint32_t at)
     count(self, SEGMENT, small, -1);
     count(self, RESERVED_BYTES, small, -(int64_t)block.bytes);
     self->device_frees++;
+    ech_pytorch_count_given(self, block.pool, false);
     if (block.bytes >= self->conf.max_split)
         stat_sub(&self->oversize_segments, 1);
     ech_pytorch_drop_segment(self, block.segment);
@@ -40,7 +88,7 @@ void ech_pytorch_release_pool(PyTorch *self, uint32_t pool)
 void ech_pytorch_touch(PyTorch *self, uint32_t pool)
 {
     self->pools[pool].touched = true;
-    if (self->pools[pool].private && !self->pools[pool].done)
+    if (self->pools[pool].forgotten || (self->pools[pool].private && !self->pools[pool].done))
         return; /* looked at when it is done */
     if (self->n_touched == self->allocated_touched) {
         self->allocated_touched = self->allocated_touched ? self->allocated_touched * 2 : 16;
@@ -62,10 +110,12 @@ void ech_pytorch_release_cached(PyTorch *self)
         self->pools[pools[i]].touched = false;
     for (int small = 0; small < 2; small++) {
         for (uint32_t i = 0; i < n; i++) {
-            if (self->pools[pools[i]].small == small)
+            if (self->pools[pools[i]].small == small && !self->pools[pools[i]].forgotten)
                 ech_pytorch_release_pool(self, pools[i]);
         }
     }
+    for (uint32_t i = 0; i < n; i++)
+        ech_pytorch_forget(self, pools[i]);
 }
 
 /* cudaFree takes whole segments alone. Only a start state recorded under another max_split_size has oversize blocks that are split. */

@@ -98,6 +98,7 @@ static bool seed_open(PyTorch *self, Seeding *seeding, const EchSeedBlock *first
     EchBytes page = first->small_pool ? ECH_PYTORCH_SMALL_BUFFER : self->conf.large_buffer;
     uint32_t pool = ech_pytorch_pool_of(self, first->stream, first->small_pool, first->private_pool, false);
     bool grows = first->expandable && first->segment_bytes % page == 0;
+    self->pools[pool].mallocs += grows ? INT32_MAX : 1; /* how many requests mapped the pages is not known: never forgotten */
     if (first->address != first->segment_address || first->segment_bytes == 0 || first->segment_bytes > UINT64_MAX - first->segment_address)
         return seed_error(error, first, "does not begin its segment");
     if (seeding->open) {

@@ -55,6 +55,7 @@ typedef struct {
     bool one_way;                      /**< Of a TPU's chips: how reductions that leave each its part go round (models/link/link.h). */
     uint32_t sharers;                  /**< Devices of a chip, which share its links. */
     uint32_t reach;                    /**< Devices that links to a switch join, those of a host; beyond is a network. 0: any number. */
+    bool coherent;                     /**< The device reads and writes memory beyond it by itself, as its own (NVLink-C2C). */
     bool mesh;                         /**< Without a switch: of the ports as many lead to each of the reach - 1 others. */
     EchCurvePoint *curve;              /**< To the device, and from it too where that has none of its own. */
     size_t n_curve;

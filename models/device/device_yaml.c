@@ -53,6 +53,7 @@ static const Field link_fields[] = {
     {"sharers", FIELD_U32, offsetof(EchLink, sharers)},
     {"reach", FIELD_U32, offsetof(EchLink, reach)},
     {"mesh", FIELD_BOOL, offsetof(EchLink, mesh)},
+    {"coherent", FIELD_BOOL, offsetof(EchLink, coherent)},
     {NULL, FIELD_U32, 0},
 };
 static const Field unit_fields[] = {

@@ -41,9 +41,9 @@ enum { SM_THREADS = 2048, SM_BLOCKS = 32, SM_REGISTERS = 65536, SM_SHARED = 228 
 #define PIPELINE_SETUP 2.2e-6
 
 /* How the rate of products that run all the time falls with the limit of a card's power: an H100 SXM held to 500 W does 585, 575 and 546 TFLOP/s in bf16 for
- * 8192 cubed, 65536 x 8192 x 7168 and 65536 x 3584 x 8192 (pytorch/FBGEMM pull request 2546), 0.743, 0.701 and 0.672 of what this model has of them at 700 W.
- * Not fitted: CUTLASS's in 8-bit floats there, 0.728, 0.662 and 0.705. */
-#define POWER_EXPONENT 1.04
+ * 8192 cubed, 65536 x 8192 x 7168 and 65536 x 3584 x 8192 (pytorch/FBGEMM pull request 2546), 0.743, 0.701 and 0.672 of what this model has of them just after
+ * a pause, of which its own 700 W sustain 0.895 (kernel.sustained_share). Not fitted: CUTLASS's in 8-bit floats there, 0.728, 0.662 and 0.705. */
+#define POWER_EXPONENT 0.71
 #define REST_POWER 0.5 /* Of the limit, what a GPU draws while no products run: between waiting and streaming. Assumed. */
 
 /* Classes that stream. Instructions are issued lane slots an element; trips are dependent accesses in a thread's life where its elements are all in flight at
@@ -88,24 +88,29 @@ static uint64_t to_count(double count)
     return count > 0 ? count < 1e19 ? (uint64_t)count : UINT64_MAX : 0;
 }
 
-/* What is left of the rate of products that run all the time under the limit kernel.power, watts, of a card whose shares were measured under
- * kernel.rated_power. */
-static double sustained(const EchDevice *device)
+/* What is left of the rate of products that run all the time: under the card's own power, kernel.rated_power, what that sustains of the rate just after a pause
+ * (kernel.sustained_share), and less under a lower limit, kernel.power, watts. */
+static double sustained(const EchDevice *device, bool *ret_limited)
 {
     double rated = ech_device_number(device, "kernel.rated_power", 0), limit = ech_device_number(device, "kernel.power", rated);
-    return rated > 0 && limit > 0 && limit < rated ? pow(limit / rated, POWER_EXPONENT) : 1;
+    double own = rated > 0 ? CLAMP(ech_device_number(device, "kernel.sustained_share", 1), 0.1, 1) : 1;
+    *ret_limited = rated > 0 && limit > 0 && limit < rated;
+    return *ret_limited ? own * pow(limit / rated, POWER_EXPONENT) : own;
 }
 
 double ech_gpu_held(const EchDevice *device, double duty)
 {
-    double least = sustained(device);
+    bool limited;
+    double least = sustained(device, &limited);
+    if (least >= 1 || (duty <= 0 && !limited))
+        return 1;
     duty = duty > 0 ? duty : 1;
-    return least < 1 ? least * ech_measured_duty_rate(1 / least, duty / (1 - REST_POWER * (1 - duty))) : 1;
+    return least * ech_measured_duty_rate(1 / least, duty / (1 - REST_POWER * (1 - duty)));
 }
 
 double ech_gpu_settled_duty(const EchDevice *device, double share)
 {
-    double least = sustained(device), duty = CLAMP(share, 0, 1);
+    double least = ech_gpu_held(device, 1), duty = CLAMP(share, 0, 1);
     share = duty;
     for (int i = 0; i < 64; i++) { /* what runs faster runs less of the time, which leaves it more power: falls towards where the two agree */
         double takes = share * least / ech_gpu_held(device, duty);
@@ -310,7 +315,10 @@ static void tile_cost(const EchGpuChip *chip, const EchGpuLaunch *l, const Tile 
     /* Every tile takes its operands from L2 anew. */
     double feed = ech_device_number(chip->device, "kernel.tile_feed", chip->l2 ? (double)chip->l2->read : 0);
     double shared_m = tile->arithmetic == ECH_GPU_WGMMA ? CLUSTER : 1;
-    double fed = feed > 0 && l->operand_bytes > 0 ? l->operand_bytes * count * (tile->m / shared_m + tile->n) * deep / feed : 0;
+    double rows_bytes = l->operand_bytes, weight_bytes = l->weight_bits ? l->weight_bits / 8.0 : l->operand_bytes;
+    double fed = feed > 0 && l->operand_bytes > 0
+                     ? count * (tile->m / shared_m * (swap ? weight_bytes : rows_bytes) + tile->n * (swap ? rows_bytes : weight_bytes)) * deep / feed
+                     : 0;
     /* The last tile of an SM leaves through its own port after its last step. */
     double each_result = batch * m * n > 0 ? result / (batch * m * n) : 0,
            left = MIN(tile->m, swap ? n : m) * MIN(tile->n, swap ? m : n) * each_result / (SM_BYTES * chip->clock);
@@ -330,6 +338,7 @@ static void tile_cost(const EchGpuChip *chip, const EchGpuLaunch *l, const Tile 
         .tile_n = (uint32_t)(swap ? tile->m : tile->n),
         .tiles = to_count(count),
         .waves = to_count(each),
+        .given = tile->arithmetic == ECH_GPU_WGMMA && ech_device_number(chip->device, "kernel.given_tiles", 0) > 0 ? (uint32_t)MIN(count, chip->sms) : 0,
         .wave_efficiency = each > 0 ? count / (each * chip->sms) : 0,
         .resident = (uint32_t)tile->resident,
         .bound = work < set_up + 2 * chip->trip    ? ECH_GPU_BY_LATENCY
@@ -380,29 +389,37 @@ static bool in_narrow_tiles(const EchGpuChip *chip, const EchGpuKernel *kernel)
 #define STRIPE_SHARE 0.61
 #define WIDEN_SLOTS 3.6
 
-/* Marlin (arXiv 2408.11743): as many blocks as the chip holds, each an equal share of all tiles, going along k and then to the next column. So a column's parts
- * lie in several blocks where columns are few, and these wait for one another. Weights are widened in registers, beside the products. */
+/* Marlin (arXiv 2408.11743), and CUTLASS's stream-K (arXiv 2301.03598): as many blocks as the chip holds, each an equal share of all tiles, going along k and
+ * then to the next column. So a column's parts lie in several blocks where columns are few, and these wait for one another. Weights are widened in registers,
+ * beside the products. */
 static void price_striped(const EchGpuChip *chip, const EchGpuKernel *kernel, const char *dtype, EchGpuCost *ret)
 {
     const EchGpuLaunch *l = &kernel->launch;
     const EchGpuName *name = &kernel->name;
-    double blocks = MAX((double)ech_gpu_blocks(l), 1), deep = ceil((double)l->k / name->tile_k),
-           columns = ceil((double)l->n / name->tile_n) * ceil((double)l->m / name->tile_m) * MAX((double)l->batch, 1), each = ceil(deep * columns / blocks);
+    double m = name->tile_m, n = name->tile_n, straight = ceil((double)l->n / n) * ceil((double)l->m / m),
+           swapped = ceil((double)l->n / m) * ceil((double)l->m / n);
+    if (swapped < straight) { /* column-major libraries */
+        m = name->tile_n;
+        n = name->tile_m;
+    }
+    double blocks = MAX((double)ech_gpu_blocks(l), 1), deep = ceil((double)l->k / name->tile_k), columns = MIN(straight, swapped) * MAX((double)l->batch, 1),
+           each = ceil(deep * columns / blocks);
     double parts = MIN(ceil(deep / each) + (fmod(deep, each) > 0 && each < deep ? 1 : 0), blocks);
-    Tile tile = {.m = name->tile_m, .n = name->tile_n, .k = name->tile_k, .arithmetic = ECH_GPU_MMA};
+    bool wgmma = name->arithmetic == ECH_GPU_WGMMA && ech_device_has_number(chip->device, "kernel.wgmma_share");
+    Tile tile = {.m = m, .n = n, .k = name->tile_k, .arithmetic = wgmma ? ECH_GPU_WGMMA : ECH_GPU_MMA};
     bool older = name->striped == 1;
     double peak = (double)ech_unit_peak(chip->matrix, dtype) / 2 / chip->sms * ech_device_number(chip->device, "kernel.mma_share", 1) * chip->held,
-           products = name->tile_m / (older ? peak * STRIPE_SHARE : tile_rate(chip, &tile, dtype)), widened = WIDEN_SLOTS / (chip->lanes * chip->clock);
+           products = m / (older ? peak * STRIPE_SHARE : tile_rate(chip, &tile, dtype)), widened = name->widens ? WIDEN_SLOTS / (chip->lanes * chip->clock) : 0;
     double bytes = (double)kernel->read + (double)kernel->written, used = MIN(blocks, chip->sms),
-           compute = deep * columns / used * name->tile_n * name->tile_k * (older ? products + widened : MAX(products, widened)),
+           compute = deep * columns / used * n * name->tile_k * (older ? products + widened : MAX(products, widened)),
            memory = ech_gpu_memory_seconds(chip, (double)kernel->read, (double)kernel->written, blocks),
-           latency = PIPELINE_SETUP + (2 + (parts - 1) * STRIPE_TRIPS) * chip->trip, stream = each / MAX(name->stages, 1) * chip->trip;
+           latency = PIPELINE_SETUP + (2 + (parts - 1) * STRIPE_TRIPS) * chip->trip, stream = each / (name->stages ? name->stages : 4) * chip->trip;
     *ret = (EchGpuCost){.latency = ech_gpu_time(latency),
                         .compute = ech_gpu_time(compute),
                         .memory = ech_gpu_time(memory),
                         .bytes = to_count(bytes),
-                        .tile_m = name->tile_m,
-                        .tile_n = name->tile_n,
+                        .tile_m = (uint32_t)m,
+                        .tile_n = (uint32_t)n,
                         .tiles = to_count(deep * columns),
                         .waves = to_count(each),
                         .wave_efficiency = deep * columns / (each * blocks),
@@ -431,7 +448,7 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
         return false;
     double bytes = (double)kernel->read + (double)kernel->written;
     uint32_t threads = ech_gpu_threads(launch);
-    if (name->striped) {
+    if (name->striped && name->tile_m > 0 && name->tile_n > 0 && name->tile_k > 0) {
         price_striped(chip, kernel, dtype, ret);
         return true;
     }

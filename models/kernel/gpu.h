@@ -79,8 +79,10 @@ typedef struct {
     uint8_t stages;          /**< Products: tiles of k in flight. */
     uint16_t tile_m, tile_n; /**< Products: output a block makes at once; the kernel may have the two sides swapped (column-major libraries). */
     uint16_t tile_k;         /**< Products: k of a stage. */
-    /** Products: Marlin's. Each block takes an equal share of all tiles, k first; a column's parts are added up one after another. 2: since 2025. */
+    /** Products: Marlin's, and CUTLASS's stream-K. Each block takes an equal share of all tiles, k first; a column's parts are added up one after another. 1:
+     * Marlin's before 2025. */
     uint8_t striped;
+    bool widens;             /**< Products: weights are of fewer bits than what they are multiplied by, and are widened in registers. */
     bool backward, tf32;     /**< tf32: tensor cores on f32. */
     uint8_t arrays;          /**< Element-wise: arrays read and written, the first of them written. */
     uint8_t element_bytes;   /**< Of the widest type named. */
@@ -105,7 +107,8 @@ void ech_gpu_name(const char *name, EchGpuName *ret);
 
 /** A launch and its shape; 0 where not known. As text "grid=264x2x1 block=512x1x1 shared=0 registers=32 product=1x5185x1024x4096 rows=82960x5185 scattered=1
  * elements=4096 operand_bytes=2"; what a compiled program says of the kernel itself, where a name would not, follows it: "class=product arithmetic=mma
- * tile=64x32x32 stages=3 alignment=1 instructions=30 vector=4 trips=2 routine=radix keys=4 passes=2 turned=4096". */
+ * tile=64x32x32 stages=3 alignment=1 instructions=30 vector=4 trips=2 routine=radix keys=4 passes=2 turned=4096", and of weights of few bits "weight_bits=5".
+ */
 typedef struct {
     uint32_t grid[3], block[3];
     uint32_t shared;         /**< Bytes a block. */
@@ -123,9 +126,10 @@ typedef struct {
     uint8_t arithmetic; /**< EchGpuArithmetic + 1; 0: not said. */
     uint8_t stages, vector, alignment;
     uint16_t tile_m, tile_n, tile_k, instructions, trips;
-    uint8_t routine; /**< EchGpuRoutine */
-    uint8_t keys;    /**< Sorts: bytes of the key, where cub can sort by it; 0: it cannot. */
-    uint16_t passes; /**< FFTs: times that all points are read and written. */
+    uint8_t routine;     /**< EchGpuRoutine */
+    uint8_t weight_bits; /**< Products: of an element of n x k, scales included, where it is packed; else 0. */
+    uint8_t keys;        /**< Sorts: bytes of the key, where cub can sort by it; 0: it cannot. */
+    uint16_t passes;     /**< FFTs: times that all points are read and written. */
 } EchGpuLaunch;
 /** Parses the text above; fields in any order, unknown ones passed over. False where there is no grid and no shape in it. */
 bool ech_gpu_launch_parse(const char *text, EchGpuLaunch *ret);
@@ -165,13 +169,16 @@ typedef struct {
     uint8_t bound;           /**< EchGpuBound */
     uint32_t tile_m, tile_n; /**< Read or chosen; 0 for what has no tiles. */
     uint64_t tiles, waves;
+    uint32_t
+        given; /**< Blocks that are there all at once, each with its tiles from the beginning (kernel.given_tiles); 0: any block makes room for the next. */
     double wave_efficiency; /**< tiles / (waves x SMs). */
     uint32_t resident;      /**< Blocks an SM holds at once. */
     EchBytes bytes;
 } EchGpuCost;
 
-/** Of the rate of products and attention, what a limit of power below the card's own (kernel.power, kernel.rated_power) leaves them where they run @duty of the
- * time, 0..1; 0: taken for all. The less they run, the more power the rest leaves them. Above 0; 1 where there is no such limit. */
+/** Of the rate that products and attention have just after a pause, what the card's power (kernel.sustained_share of it, at its own; less under a limit
+ * kernel.power below kernel.rated_power) leaves them where they run @duty of the time, 0..1. The less they run, the more power the rest leaves them. 0: not
+ * known, taken for all under such a limit, for a kernel alone without. Above 0; 1 where nothing is said of it. */
 double ech_gpu_held(const EchDevice *device, double duty);
 /** The share of the time in which they run once their rate has settled, of a program in which they take @share of it at the rate of running all the time. */
 double ech_gpu_settled_duty(const EchDevice *device, double share);

@@ -54,6 +54,12 @@ static const struct {
     {"triton_poi_", ECH_GPU_ELEMENTWISE},
     {"marlin_repack", ECH_GPU_RELAYOUT}, /* once, when a model is loaded */
     {"prepack_b_kernel", ECH_GPU_RELAYOUT},
+    {"kdequantizeblockwise", ECH_GPU_ELEMENTWISE}, /* bitsandbytes': weights of 4 and states of 8 bits, widened and rounded */
+    {"kquantizeblockwise", ECH_GPU_ELEMENTWISE},
+    {"kdequant_mm_int32", ECH_GPU_ELEMENTWISE},
+    {"kint8vectorquant", ECH_GPU_NORM},
+    {"gemm_4bit_simt", ECH_GPU_VECTOR},
+    {"gemm_4bit_inference", ECH_GPU_VECTOR},
     {"splitkreduce", ECH_GPU_SPLIT_REDUCE},
     {"split_k_reduce", ECH_GPU_SPLIT_REDUCE},
     {"splitk_reduce", ECH_GPU_SPLIT_REDUCE},
@@ -361,6 +367,23 @@ static bool read_marlin(const char *text, EchGpuName *ret)
     ret->tile_n = (uint16_t)(16 * values[2]);
     ret->tile_k = (uint16_t)(16 * values[3]);
     ret->stages = 4;
+    ret->widens = true;
+    return true;
+}
+
+/* bitsandbytes' "gemm_4bit_sm80_m16n8k16<__nv_bfloat16, 32, 64, 128>": a block's part of m, n and k. */
+static bool read_four_bits(const char *text, EchGpuName *ret)
+{
+    const char *at = strstr(text, "gemm_4bit_sm"), *end = at ? strchr(at, '>') : NULL;
+    unsigned sides[3] = {0}, n = 0;
+    for (at = at ? strchr(at, ',') : NULL; at && at < end && n < 3; at = strchr(at + 1, ','))
+        sides[n++] = number_after(at + 1);
+    if (n < 3 || !is_side(sides[0]) || !is_side(sides[1]) || !is_side(sides[2]))
+        return false;
+    ret->arithmetic = ECH_GPU_MMA;
+    ret->tile_m = (uint16_t)sides[0];
+    ret->tile_n = (uint16_t)sides[1];
+    ret->tile_k = (uint16_t)sides[2];
     return true;
 }
 
@@ -370,8 +393,10 @@ static void read_product(const char *text, EchGpuName *ret)
         read_tensile(text, ret);
         return;
     }
-    if (read_marlin(text, ret))
+    if (read_marlin(text, ret) || read_four_bits(text, ret))
         return;
+    ret->widens = strstr(text, "machete") != NULL;
+    ret->striped = ret->widens || strstr(text, "streamkscheduler") ? 2 : 0; /* Machete's, too: it stands too far behind in their names */
     read_tile(text, ret);
     bool tensor = strstr(text, "tensorop") || strstr(text, "s884") || strstr(text, "s1688") || strstr(text, "s16816") || strstr(text, "s161616") ||
                   strstr(text, "i8816") || strstr(text, "i16832") || strstr(text, "h884") || strstr(text, "h1688") || strstr(text, "hmma") ||
@@ -437,8 +462,8 @@ static unsigned type_bytes(const char *at)
     static const struct {
         const char *name;
         unsigned bytes;
-    } types[] = {{"c10::bfloat16", 2}, {"c10::half", 2},     {"c10::float8", 1}, {"float", 4}, {"double", 8}, {"long", 8},
-                 {"int", 4},           {"unsigned char", 1}, {"signed char", 1}, {"short", 2}, {"bool", 1}};
+    } types[] = {{"c10::bfloat16", 2}, {"__nv_bfloat16", 2}, {"__half", 2},        {"c10::half", 2},   {"c10::float8", 1}, {"float", 4}, {"double", 8},
+                 {"long", 8},          {"int", 4},           {"unsigned char", 1}, {"signed char", 1}, {"short", 2},       {"bool", 1}};
     for (size_t i = 0; i < G_N_ELEMENTS(types); i++)
         if (strncmp(at, types[i].name, strlen(types[i].name)) == 0)
             return types[i].bytes;
@@ -466,6 +491,23 @@ static void read_conversion(const char *text, EchGpuName *ret)
     ret->element_bytes = (uint8_t)MAX(from, to);
     if (ret->kind == ECH_GPU_ELEMENTWISE)
         ret->block_elements = (uint16_t)(128 * (MIN(from, to) == 1 ? 16 : MIN(from, to) == 2 ? 8 : 4));
+}
+
+/* bitsandbytes' "kDequantizeBlockwise<__nv_bfloat16, 512, 64, 8, 2>": what it writes, bytes that a block reads, threads, bytes a thread, and 0 where a byte is
+ * one value, else two (csrc/kernels.cu); "kdequant_mm_int32_fp16": products of 8 bits, to 16. */
+static void read_widening(const char *text, EchGpuName *ret)
+{
+    const char *at = strstr(text, "kdequantizeblockwise<"), *end = at ? strchr(at, '>') : NULL;
+    if (end && g_ascii_isdigit(end[-1])) {
+        unsigned each = type_bytes(at + strlen("kdequantizeblockwise<"));
+        ret->element_bytes = 1;
+        ret->block_elements = 512;
+        ret->read_bytes = 1;
+        ret->written_bytes = (uint8_t)(MAX(each, 1u) * (end[-1] == '0' ? 1 : 2));
+    } else if (strstr(text, "kdequant_mm_int32")) {
+        ret->read_bytes = 4;
+        ret->written_bytes = 2;
+    }
 }
 
 /*
@@ -621,6 +663,7 @@ void ech_gpu_name(const char *name, EchGpuName *ret)
     case ECH_GPU_STRIDED:
         read_elementwise(text, ret);
         read_conversion(text, ret);
+        read_widening(text, ret);
         if (strstr(text, "flash_bwd_dot_do_o") || strstr(text, "flash_bwd_preprocess")) { /* two of 16 bits; clears the f32 sums of another */
             ret->read_bytes = ret->written_bytes = 4;
         } else if (strstr(text, "flash_bwd_convert_dq") || strstr(text, "flash_bwd_postprocess")) {
@@ -633,7 +676,11 @@ void ech_gpu_name(const char *name, EchGpuName *ret)
         /* Offsets are divisions by every dimension. */
         ret->instructions = (uint16_t)(elementwise_instructions(text) + (ret->kind == ECH_GPU_STRIDED ? 71 : 0));
         break;
-    case ECH_GPU_VECTOR: ret->vector = 8; break; /* 16 bytes */
+    case ECH_GPU_VECTOR:
+        ret->vector = 8;               /* 16 bytes */
+        if (strstr(text, "gemm_4bit")) /* four weights an element: each looked up and widened, and multiplied */
+            ret->instructions = 4 * (4 + 1);
+        break;
     case ECH_GPU_REDUCE:
         if (strstr(text, "triton_")) { /* rows that lie together, no offsets to compute: as what is element-wise, in accesses of 16 bytes */
             ret->vector = 4;
@@ -766,6 +813,8 @@ bool ech_gpu_launch_parse(const char *text, EchGpuLaunch *ret)
             ret->arithmetic = (uint8_t)read_word(equal + 1, arithmetics, G_N_ELEMENTS(arithmetics));
         else if (n == 7 && strncmp(at, "routine", 7) == 0)
             ret->routine = (uint8_t)read_word(equal + 1, routines, G_N_ELEMENTS(routines));
+        else if (n == 11 && strncmp(at, "weight_bits", 11) == 0)
+            ret->weight_bits = (uint8_t)MIN(v[0], 64u);
         else if (n == 4 && strncmp(at, "keys", 4) == 0)
             ret->keys = (uint8_t)MIN(v[0], 8u);
         else if (n == 6 && strncmp(at, "passes", 6) == 0)
@@ -833,6 +882,7 @@ void ech_gpu_launch_print(const EchGpuLaunch *launch, GString *out)
     print_field(out, start, "vector", launch->vector ? 1 : 0, (const uint64_t[]){launch->vector});
     print_field(out, start, "trips", launch->trips ? 1 : 0, (const uint64_t[]){launch->trips});
     print_word(out, start, "routine", launch->routine && launch->routine < ECH_GPU_N_ROUTINES ? routines[launch->routine] : NULL);
+    print_field(out, start, "weight_bits", launch->weight_bits ? 1 : 0, (const uint64_t[]){launch->weight_bits});
     print_field(out, start, "keys", launch->keys ? 1 : 0, (const uint64_t[]){launch->keys});
     print_field(out, start, "passes", launch->passes ? 1 : 0, (const uint64_t[]){launch->passes});
 }

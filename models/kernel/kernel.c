@@ -297,21 +297,28 @@ static EchKernelTraffic traffic_of(const EchKernelModel *model, const EchKernel 
             traffic.window_bits += ech_layout_element_bits(operand) * (operand->rank > 1 ? 1.0 : 0.0);
         }
     }
+    double passed = 0; /* of several results the compiler counts the longest pass (libtpu 0.0.51, two to four slices of an array on v5e, v6e, tpu7x) */
     for (size_t i = 0; i < kernel->n_results; i++) {
         const EchLayout *result = &kernel->results[i];
         if (result->rank == 0)
             continue;
         const EchBytes *real = kernel->result_bytes != NULL ? &kernel->result_bytes[i] : NULL;
         EchBytes bytes = real != NULL ? *real : ech_layout_padded_bytes(result, ECH_LAYOUT_DENSE);
+        double pass = pass_bytes(model, result, real);
+        if (model->view == ECH_KERNEL_COMPILER) {
+            double longest = MAX(pass, passed);
+            pass = longest - passed;
+            passed = longest;
+        }
         traffic.widest = MAX(traffic.widest, held_elements(model, result, real));
         traffic.elements = MAX(traffic.elements, moved_elements(result, real));
         if (at_hand(model, result)) {
             ret->vmem_written = ech_bytes_add(ret->vmem_written, bytes);
             traffic.partial |= is_partial(result);
-            traffic.narrowed += pass_bytes(model, result, real);
+            traffic.narrowed += pass;
         } else {
             ret->hbm_written = ech_bytes_add(ret->hbm_written, bytes);
-            traffic.stored += (double)bytes + pass_bytes(model, result, real);
+            traffic.stored += (double)bytes + pass;
             traffic.window_bits += ech_layout_element_bits(result) * (result->rank > 1 ? 1.0 : 0.0);
         }
     }
@@ -491,14 +498,23 @@ static double side_total(const EchKernel *kernel, size_t main, EchKernelSide sid
     return total;
 }
 
+/* Whether an array has the elements of the contraction's result. */
+static bool is_product(const EchKernelContraction *c, const EchLayout *result)
+{
+    return result->rank > 0 && (double)ech_layout_elements(result) == (double)c->batch * (double)c->m * (double)c->n;
+}
+
 static EchKernelShape shape_of(const EchKernelModel *model, const EchKernel *kernel)
 {
     const EchKernelContraction *c = &kernel->contraction;
     const EchLayout *lhs = &kernel->operands[kernel->lhs];
     size_t own = 0;
-    for (size_t i = 1; i < kernel->n_results; i++) { /* a fused product may also return a reduction or a mask: the widest is its own */
+    /* a fused product may also return a reduction, a mask or what a collective brings: its own fits, or is widest */
+    for (size_t i = 1; i < kernel->n_results; i++) {
+        bool fits = is_product(c, &kernel->results[i]), fitted = is_product(c, &kernel->results[own]);
         double more = result_elements(kernel, i), most = result_elements(kernel, own);
-        if (more > most || (more >= most && ech_layout_element_bits(&kernel->results[i]) > ech_layout_element_bits(&kernel->results[own])))
+        bool wider = more > most || (more >= most && ech_layout_element_bits(&kernel->results[i]) > ech_layout_element_bits(&kernel->results[own]));
+        if (fits != fitted ? fits : wider)
             own = i;
     }
     const EchLayout *result = &kernel->results[own];
@@ -944,7 +960,8 @@ static void price_contraction(const EchKernelModel *model, const EchKernel *kern
 /* -- copies and gathers ---------------------------------------------------- */
 
 /* What the compiler counts for a copy that turns lanes to rows: a window in, turned, and out, one after the other, in 32 bits whatever the type and whole
- * registers whatever the tiles (libtpu 0.0.51, 40 copies on v5e, v6e and tpu7x: exact). */
+ * registers whatever the tiles (libtpu 0.0.51, 40 copies on v5e, v6e and tpu7x: exact). Where two cores work as one device, one of them does all of it with
+ * its share of the bandwidth (27 on v5p: exact). */
 static double turned_cycles(const EchKernelModel *model, const EchKernel *kernel, double steps, double registers, bool own_tiles)
 {
     const EchKernelWindows *w = &kernel->windows;
@@ -955,7 +972,7 @@ static double turned_cycles(const EchKernelModel *model, const EchKernel *kernel
     for (unsigned i = 0; i < 2; i++) {
         const EchLayout *layout = i == 0 ? &kernel->operands[0] : &kernel->results[0];
         if (!at_hand(model, layout))
-            cycles += model->step - QUIET_STEP + window[i] * 4 / model->hbm;
+            cycles += model->step - QUIET_STEP + window[i] * 4 * model->cores / model->hbm;
     }
     return steps * cycles;
 }
@@ -995,7 +1012,7 @@ static void price_copy(const EchKernelModel *model, const EchKernel *kernel, boo
     }
     sums.total = (hbm || latency > 0 ? model->fixed : 0) + latency + moved + relayout;
     if (turned) {
-        sums.total = model->fixed + turned_cycles(model, kernel, serial, registers * serial / steps, own_tiles);
+        sums.total = model->fixed + turned_cycles(model, kernel, steps, registers, own_tiles);
         latency = MAX(0, sums.total - moved);
         relayout = 0;
     }

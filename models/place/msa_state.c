@@ -1,5 +1,7 @@
 #include "models/place/msa_private.h"
 
+#include "sim/base/compare.h"
+
 #define SLICE_CAUTION 1.8f              /* sliced prefetches must find this much more bandwidth than they need [XLA algorithm, kSlicedCopyResourceInflation] */
 #define RESOURCE_SCALE 1099511627776.0f /* 2^40: copy seconds as integers */
 
@@ -79,13 +81,7 @@ void ech_msa_resource_init(Resource *r, const EchMsaProblem *p)
 static guint first_after(const Resource *r, int64_t start)
 {
     guint low = 0, high = r->copies->len;
-    while (low < high) {
-        guint middle = (low + high) / 2;
-        if (g_array_index(r->copies, Copy, middle).after > start)
-            high = middle;
-        else
-            low = middle + 1;
-    }
+    ECH_SEARCH(low, high, middle, g_array_index(r->copies, Copy, middle).after <= start);
     return low;
 }
 
@@ -342,13 +338,7 @@ Asked ech_msa_asked(Msa *m, const Holder *holder, int64_t start, int64_t end)
 {
     Asked asked = {0};
     guint low = 0, high = m->colors->len;
-    while (low < high) {
-        guint middle = (low + high) / 2;
-        if (g_array_index(m->colors, Color, middle).value < holder->value)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    ECH_SEARCH(low, high, middle, g_array_index(m->colors, Color, middle).value < holder->value);
     for (; low < m->colors->len && g_array_index(m->colors, Color, low).value == holder->value; low++) {
         Color *color = &g_array_index(m->colors, Color, low);
         bool at_start = start == holder->step && color->time == start, at_end = color->time == end;

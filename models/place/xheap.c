@@ -1,6 +1,7 @@
 #include "models/place/xheap.h"
 
 #include "models/place/vmem.h"
+#include "sim/base/compare.h"
 #include "sim/base/heap.h"
 
 #include <stdlib.h>
@@ -82,13 +83,7 @@ static gint compare_taken(gconstpointer a, gconstpointer b, gpointer data)
 static guint free_index(const GArray *list, EchBytes start)
 {
     guint low = 0, high = list->len;
-    while (low < high) {
-        guint middle = (low + high) / 2;
-        if (g_array_index(list, Free, middle).start < start)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    ECH_SEARCH(low, high, middle, g_array_index(list, Free, middle).start < start);
     return low;
 }
 

@@ -1,5 +1,5 @@
 /** @file compare.h
- * Orders of plain numbers, for qsort() and g_array_sort().
+ * Orders of plain numbers, for qsort() and g_array_sort(), and the search of what is in order.
  */
 #pragma once
 
@@ -30,3 +30,14 @@ static inline int ech_compare_double(const void *a, const void *b)
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
+
+/** Leaves @low at the first place @at of [low, high) of which @before does not hold, at @high where there is none. It holds up to some place, and nowhere
+ * after. */
+#define ECH_SEARCH(low, high, at, before)                                                                                                                      \
+    while ((low) < (high)) {                                                                                                                                   \
+        const __typeof__(low) at = (low) + ((high) - (low)) / 2;                                                                                               \
+        if (before)                                                                                                                                            \
+            (low) = at + 1;                                                                                                                                    \
+        else                                                                                                                                                   \
+            (high) = at;                                                                                                                                       \
+    }

@@ -1,3 +1,4 @@
+#include "sim/base/compare.h"
 #include "sim/base/stretches.h"
 
 static int compare_begins(gconstpointer a, gconstpointer b)
@@ -25,13 +26,7 @@ void ech_stretches_merge(GArray *stretches)
 EchTime ech_stretches_before(const GArray *stretches, EchTime time)
 {
     guint low = 0, high = stretches->len;
-    while (low < high) {
-        guint middle = low + (high - low) / 2;
-        if (g_array_index(stretches, EchStretch, middle).begin < time)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    ECH_SEARCH(low, high, middle, g_array_index(stretches, EchStretch, middle).begin < time);
     if (low == 0)
         return 0;
     const EchStretch *last = &g_array_index(stretches, EchStretch, low - 1);

@@ -236,7 +236,7 @@ bool ech_parse_double(const char *text, double *ret, GError **error)
 /* Three digits after the leading ones are noise: 819, 81.9, 8.19. */
 static char *format_scaled(double value, const char *unit)
 {
-    int decimals = value >= 99.95 || value == floor(value) ? 0 : value >= 9.995 ? 1 : 2;
+    int decimals = fabs(value) >= 99.95 || value == floor(value) ? 0 : fabs(value) >= 9.995 ? 1 : 2;
     return g_strdup_printf("%.*f %s", decimals, value, unit);
 }
 

@@ -71,7 +71,7 @@ static const GOptionEntry *entry_of(const char *argument, const GOptionEntry *en
             *ret_value = argument[2 + n] ? argument + 3 + n : NULL;
             return entry;
         }
-        if (argument[1] != '-' && entry->short_name && argument[1] == entry->short_name) {
+        if (entry->short_name && argument[1] == entry->short_name) {
             *ret_value = argument[2] ? argument + 2 : NULL;
             return entry;
         }

@@ -53,6 +53,9 @@ char *ech_cli_param_takes(const EchParam *param) G_GNUC_WARN_UNUSED_RESULT;
 void ech_cli_params(GString *out, const EchParam *params);
 /** What an experiment file says: keys, options of the replay and of products, an example. 'echelon help experiment'. */
 GString *ech_cli_experiment_help(void) G_GNUC_WARN_UNUSED_RESULT;
+/** Questions that people have and the commands that answer them (questions.def), of those in which every one of @words stands; NULL where none is. Owned by the
+ * caller. */
+GString *ech_cli_questions_help(char *const *words) G_GNUC_WARN_UNUSED_RESULT;
 /** Writes a string to stdout whole, made plain (ech_plain); exits 1 with a message if that fails (a closed pipe is silent). */
 void ech_cli_print(const char *text);
 /** The same of what is for no terminal. */

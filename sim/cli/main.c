@@ -61,6 +61,14 @@ int main(int argc, char **argv)
             ech_cli_print(out->str);
             return ECH_EXIT_DONE;
         }
+        if (g_str_has_prefix(name, "question")) {
+            g_autoptr(GString) out = ech_cli_questions_help(argv + 3);
+            if (out)
+                ech_cli_print(out->str);
+            else
+                fprintf(stderr, "echelon help questions: none has all these words; 'echelon help questions' shows all\n");
+            return out ? ECH_EXIT_DONE : ECH_EXIT_FAILED;
+        }
         for (size_t i = 0; i < n; i++) {
             if (strcmp(verbs[i].name, name) == 0) {
                 char *args[] = {argv[2], (char[]){"--help"}, NULL};
@@ -78,8 +86,8 @@ int main(int argc, char **argv)
         }
         g_string_append_c(out, '\n');
         ech_text_wrap(out, "",
-                      "'echelon help VERB' tells the options of one, with examples; 'echelon help experiment' what an experiment's file says; 'echelon run "
-                      "tutorial' is one to begin with.",
+                      "'echelon help VERB' tells the options of one, with examples; 'echelon help questions [WORD]...' which command answers what; 'echelon "
+                      "help experiment' what an experiment's file says; 'echelon run tutorial' is one to begin with.",
                       columns);
         ech_text_wrap(out, "", "--print-man and --print-completion bash|zsh|fish print the manual and completions.", columns);
         ech_cli_print(out->str);
@@ -90,10 +98,14 @@ int main(int argc, char **argv)
                 return verbs[i].run(argc - 1, argv + 1);
         }
     }
-    g_autofree const char **names = g_new0(const char *, n + 2);
+    g_autofree const char **names = g_new0(const char *, n + 4);
     for (size_t i = 0; i < n; i++)
         names[i] = verbs[i].name;
     names[n] = "help";
+    if (help) {
+        names[n + 1] = "questions";
+        names[n + 2] = "experiment";
+    }
     const char *nearest = ech_nearest_name(name, names);
     if (!nearest && g_file_test(name, G_FILE_TEST_EXISTS)) {
         fprintf(stderr, "echelon: '%s' is a file, not a verb; 'echelon info %s' says what is in it, 'echelon help' lists the verbs\n", name, name);

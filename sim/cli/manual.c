@@ -123,6 +123,55 @@ GString *ech_cli_experiment_help(void)
     return out;
 }
 
+/* A row without commands begins a group. */
+#define ECH_QUESTIONS(group) {group, NULL, NULL},
+#define ECH_QUESTION(question, commands, note) {question, commands, note},
+static const struct {
+    const char *text, *commands, *note;
+} questions[] = {
+#include "sim/cli/questions.def"
+};
+#undef ECH_QUESTIONS
+#undef ECH_QUESTION
+
+static bool has_words(size_t row, char *const *words)
+{
+    g_autofree char *all = g_strjoin(" ", questions[row].text, questions[row].commands, questions[row].note, NULL), *low = g_ascii_strdown(all, -1);
+    for (; *words; words++) {
+        g_autofree char *word = g_ascii_strdown(*words, -1);
+        if (!strstr(low, word))
+            return false;
+    }
+    return true;
+}
+
+GString *ech_cli_questions_help(char *const *words)
+{
+    unsigned columns = ech_cli_columns();
+    g_autoptr(GString) out = g_string_new(NULL);
+    const char *group = NULL;
+    for (size_t i = 0; i < G_N_ELEMENTS(questions); i++) {
+        if (!questions[i].commands) {
+            group = questions[i].text;
+            continue;
+        }
+        if (!has_words(i, words))
+            continue;
+        if (group)
+            g_string_append_printf(out, "%s%s\n", out->len ? "\n" : "", group);
+        group = NULL;
+        g_string_append_c(out, '\n');
+        ech_text_wrap(out, "  ", questions[i].text, columns);
+        g_auto(GStrv) lines = g_strsplit(questions[i].commands, "\n", -1);
+        for (char **line = lines; *line; line++)
+            g_string_append_printf(out, "      %s\n", *line); /* never broken, to be copied */
+        g_autofree char *note = g_strdup_printf("(%s)", questions[i].note);
+        if (*questions[i].note)
+            ech_text_wrap(out, "    ", note, columns);
+    }
+    return out->len ? g_steal_pointer(&out) : NULL;
+}
+
 GString *ech_cli_manual(void)
 {
     GString *out = g_string_new(".TH ECHELON 1 \"\" \"echelon " ECH_VERSION
@@ -151,6 +200,26 @@ GString *ech_cli_manual(void)
             g_string_append_c(out, '\n');
         }
         g_string_append(out, ".fi\n");
+    }
+    g_string_append(out, ".SH QUESTIONS\n");
+    for (size_t i = 0; i < G_N_ELEMENTS(questions); i++) {
+        if (!questions[i].commands) {
+            g_string_append(out, ".SS ");
+            append_roff(out, questions[i].text);
+            g_string_append_c(out, '\n');
+            continue;
+        }
+        g_string_append(out, ".PP\n");
+        append_roff(out, questions[i].text);
+        g_string_append(out, "\n.RS\n.nf\n");
+        g_auto(GStrv) lines = g_strsplit(questions[i].commands, "\n", -1);
+        for (char **line = lines; *line; line++) {
+            append_roff(out, *line);
+            g_string_append_c(out, '\n');
+        }
+        g_string_append(out, ".fi\n");
+        append_roff(out, questions[i].note);
+        g_string_append(out, *questions[i].note ? "\n.RE\n" : ".RE\n");
     }
     g_string_append(out, ".SH PASSES\n");
     const EchPassClass *const *passes = ech_pass_classes(&n);

@@ -301,8 +301,10 @@ static void text_refused(GString *out, const EchTraceInfo *info)
             g_string_append_printf(out, "  %12s  asked for besides\n", size);
     }
     g_autofree char *all = ech_format_bytes(info->peak);
+    bool several = ech_trace_n_memories(info->trace) > 1 && info->main != ECH_NONE;
     if (ech_trace_n_buffers(info->trace) > 1)
-        g_string_append_printf(out, "  %12s  in all  (%" G_GUINT64_FORMAT ")\n", all, info->peak);
+        g_string_append_printf(out, "  %12s  in all%s%s  (%" G_GUINT64_FORMAT ")\n", all, several ? " in " : "", several ? info->memories[info->main].name : "",
+                               info->peak);
     text_memories(out, info);
     text_room(out, info);
 }

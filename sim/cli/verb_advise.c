@@ -27,6 +27,7 @@ static void options_clear(AdviseOptions *options)
     g_strfreev(options->passes);
     g_strfreev(options->settings);
 }
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(AdviseOptions, options_clear)
 
 static void progress(size_t done, size_t total, void *data)
 {
@@ -78,7 +79,7 @@ static int advise(const AdviseOptions *options)
 
 int ech_verb_advise(int argc, char **argv)
 {
-    AdviseOptions options = {.jobs = 1};
+    g_auto(AdviseOptions) options = {.jobs = 1};
     const GOptionEntry entries[] = {
         {"trace", 't', 0, G_OPTION_ARG_FILENAME, &options.trace, "captured file, or a trace of ours", "FILE"},
         {"device", 'd', 0, G_OPTION_ARG_STRING, &options.device, "device to run it on, by name or file ('echelon list devices')", "NAME"},
@@ -94,24 +95,18 @@ int ech_verb_advise(int argc, char **argv)
         {NULL, 0, 0, 0, NULL, NULL, NULL},
     };
     g_auto(GStrv) rest = NULL;
-    if (!ech_cli_options(argc, argv, entries, &rest)) {
-        options_clear(&options);
+    if (!ech_cli_options(argc, argv, entries, &rest))
         return ECH_EXIT_USAGE;
-    }
-    int code = ECH_EXIT_USAGE;
-    bool several = false;
-    if (rest[0] && !options.trace)
-        options.trace = g_strdup(rest[0]);
-    else if (rest[0])
-        several = true;
-    several = several || (rest[0] && rest[1]);
-    if (several)
+    if (rest[0] && (rest[1] || options.trace)) {
         fprintf(stderr,
                 "echelon advise: expected one trace; of several ranks the one that does not fit, or the fullest: 'echelon run --trace A B ...' tells which\n");
-    else if (!options.trace || !options.device || options.jobs < 1 || options.jobs > 256)
+        return ECH_EXIT_USAGE;
+    }
+    if (rest[0])
+        options.trace = g_strdup(rest[0]);
+    if (!options.trace || !options.device || options.jobs < 1 || options.jobs > 256) {
         fprintf(stderr, "echelon advise: expected one trace and --device NAME%s\n", options.jobs < 1 || options.jobs > 256 ? ", --jobs 1 to 256" : "");
-    else
-        code = advise(&options);
-    options_clear(&options);
-    return code;
+        return ECH_EXIT_USAGE;
+    }
+    return advise(&options);
 }

@@ -147,7 +147,7 @@ static int print_text(const EchImport *import, const EchTrace *trace, const char
     if (import->program)
         ech_report_program_text(out, import->program);
     if (import->program)
-        ech_report_program_kernels_text(out, import->program, device);
+        ech_report_program_kernels_text(out, import->program, device, ech_cli_columns());
     if (import->refusal)
         ech_trace_info_sentence(out, "the compiler refused it: %s", import->refusal);
     text_rows(out, "records of the file", import->records, false, 16);

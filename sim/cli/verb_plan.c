@@ -44,12 +44,7 @@ static void input_init(Input *input)
 
 static bool read_csv(EchSource *source, Input *input, GError **error)
 {
-    g_autoptr(GBytes) bytes = ech_source_bytes(source, (size_t)1 << 30, error);
-    if (!bytes)
-        return false;
-    gsize n;
-    const char *data = g_bytes_get_data(bytes, &n);
-    g_autoptr(EchMinimalloc) table = ech_minimalloc_parse(data, n, ech_source_path(source), error);
+    g_autoptr(EchMinimalloc) table = ech_minimalloc_read(source, error);
     if (!table)
         return false;
     g_array_unref(input->items);
@@ -91,6 +86,8 @@ static bool read_trace(const EchTrace *trace, const char *memory_name, Input *in
     g_autoptr(EchLifetimes) lifetimes = ech_lifetimes_new(trace, memory);
     for (size_t i = 0; i < lifetimes->n; i++) {
         const EchLifetime *life = &lifetimes->items[i];
+        if (ech_trace_buffers(trace)[life->buffer].direct) /* nobody's to place */
+            continue;
         char id[16];
         g_snprintf(id, sizeof id, "%u", life->buffer);
         EchMinimallocCsvRow row = {g_string_chunk_insert(input->names, id), life->begin, life->end, life->bytes, 0, 0, 0};

@@ -40,6 +40,7 @@ static void options_clear(RunOptions *options)
     g_free(options->find);
     g_strfreev(options->goals);
 }
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(RunOptions, options_clear)
 
 static void run_progress(uint64_t done, uint64_t total, void *data)
 {
@@ -85,12 +86,6 @@ static int run_one(EchExperiment *experiment, const RunOptions *options)
     if (!fits && options->json)
         ech_cli_say("echelon: %s does not fit on %s\n", report.title, report.device->name);
     return fits ? ECH_EXIT_DONE : ECH_EXIT_DOES_NOT_FIT;
-}
-
-/* A captured file in place of an experiment. */
-static bool is_experiment(const char *name)
-{
-    return g_str_has_suffix(name, ".yaml") || g_str_has_suffix(name, ".yml");
 }
 
 /* The runs of a sweep, or of a search. */
@@ -202,9 +197,43 @@ static int run_find(EchExperiment *experiment, const RunOptions *options)
     return code;
 }
 
+/* The file that @name means: a shipped experiment may be called by its name. False, and said so, where there is none. */
+static bool find_file(char **name)
+{
+    g_autofree char *found = ech_experiment_find(*name);
+    if (g_file_test(found, G_FILE_TEST_EXISTS)) {
+        g_free(*name);
+        *name = g_steal_pointer(&found);
+        return true;
+    }
+    g_auto(GStrv) names = ech_experiment_list();
+    const char *nearest = ech_nearest_name(*name, (const char *const *)names);
+    fprintf(stderr, "echelon run: '%s' is no file and no experiment; %s%s%s'echelon list experiments' shows them\n", *name, nearest ? "did you mean '" : "",
+            nearest ? nearest : "", nearest ? "'? " : "");
+    return false;
+}
+
+static bool is_experiment(const char *name)
+{
+    return g_str_has_suffix(name, ".yaml") || g_str_has_suffix(name, ".yml");
+}
+
+/* A captured file in place of an experiment means --trace; several of them are ranks of one program, which it tells, and the first is the trace. */
+static bool take_captures(RunOptions *options, char **rest)
+{
+    bool ranks = rest[0] && (rest[1] || options->trace);
+    for (char **name = rest; *name; name++)
+        ranks = ranks && !is_experiment(*name);
+    if (rest[0] && (!rest[1] || ranks) && !options->trace && !is_experiment(rest[0])) {
+        options->trace = rest[0];
+        memmove(rest, rest + 1, g_strv_length(rest) * sizeof *rest);
+    }
+    return ranks;
+}
+
 int ech_verb_run(int argc, char **argv)
 {
-    RunOptions options = {.jobs = 1};
+    g_auto(RunOptions) options = {.jobs = 1};
     const GOptionEntry entries[] = {
         {"trace", 't', 0, G_OPTION_ARG_FILENAME, &options.trace,
          "captured file, or a trace of ours; more of them, one a rank: ranks of one program, replayed together", "FILE"},
@@ -228,76 +257,44 @@ int ech_verb_run(int argc, char **argv)
         {NULL, 0, 0, 0, NULL, NULL, NULL},
     };
     g_auto(GStrv) rest = NULL;
-    if (!ech_cli_options(argc, argv, entries, &rest)) {
-        options_clear(&options);
+    if (!ech_cli_options(argc, argv, entries, &rest))
+        return ECH_EXIT_USAGE;
+    if (rest[0] && !find_file(&rest[0]))
+        return ECH_EXIT_FAILED;
+    const bool ranks = take_captures(&options, rest);
+    const char *wrong = g_strv_length(rest) > 1 && !ranks            ? "more than one experiment file"
+                        : !rest[0] && !options.trace                 ? "expected an experiment file, or --trace FILE --device NAME"
+                        : options.goals && !options.find && !rest[0] ? "--for: what --find asks for; expected --find PATH=FROM..TO too"
+                        : options.jobs < 1 || options.jobs > 256     ? "--jobs: expected 1 to 256"
+                                                                     : NULL;
+    if (wrong) {
+        fprintf(stderr, "echelon run: %s\n", wrong);
         return ECH_EXIT_USAGE;
     }
-    /* A shipped experiment may be called by its name. A captured file in place of an experiment means --trace. */
-    if (rest[0]) {
-        char *found = ech_experiment_find(rest[0]);
-        if (!g_file_test(found, G_FILE_TEST_EXISTS)) {
-            g_auto(GStrv) names = ech_experiment_list();
-            const char *nearest = ech_nearest_name(rest[0], (const char *const *)names);
-            fprintf(stderr, "echelon run: '%s' is no file and no experiment; %s%s%s'echelon list experiments' shows them\n", rest[0],
-                    nearest ? "did you mean '" : "", nearest ? nearest : "", nearest ? "'? " : "");
-            g_free(found);
-            options_clear(&options);
-            return ECH_EXIT_FAILED;
-        }
-        g_free(rest[0]);
-        rest[0] = found;
-    }
-    bool ranks = rest[0] && (rest[1] || options.trace);
-    for (char **name = rest; *name; name++)
-        ranks = ranks && !is_experiment(*name);
-    if (rest[0] && (!rest[1] || ranks) && !options.trace && !is_experiment(rest[0])) {
-        options.trace = g_steal_pointer(&rest[0]);
-        memmove(rest, rest + 1, g_strv_length(rest + 1) * sizeof *rest + sizeof *rest);
-    }
-    int code;
-    if ((g_strv_length(rest) > 1 && !ranks) || (!rest[0] && !options.trace) || (options.goals && !options.find && !rest[0]) || options.jobs < 1 ||
-        options.jobs > 256) {
-        fprintf(stderr, "echelon run: %s\n",
-                g_strv_length(rest) > 1                      ? "more than one experiment file"
-                : !rest[0] && !options.trace                 ? "expected an experiment file, or --trace FILE --device NAME"
-                : options.goals && !options.find && !rest[0] ? "--for: what --find asks for; expected --find PATH=FROM..TO too"
-                                                             : "--jobs: expected 1 to 256");
-        code = ECH_EXIT_USAGE;
-    } else {
-        const EchExperimentOverrides overrides = {
-            .trace = options.trace,
-            .device = options.device,
-            .allocator = options.allocator,
-            .host_allocator = options.host_allocator,
-            .engine = options.engine,
-            .format = options.format,
-            .beside = options.beside,
-            .step = options.step,
-            .passes = (const char *const *)options.passes,
-            .settings = (const char *const *)options.settings,
-            .find = options.find,
-            .goals = (const char *const *)options.goals,
-        };
-        if (options.engine && strcmp(options.engine, "cuda") == 0) {
-            code = options.output ? ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_CONFIG, "--output: engine cuda writes no folder; expected --json"))
-                                  : ech_cli_cuda(rest[0], &overrides, NULL, 0, options.json);
-            options_clear(&options);
-            return code;
-        }
-        if (ranks) {
-            code = ech_cli_ranks(&overrides, rest, options.output, options.json);
-            options_clear(&options);
-            return code;
-        }
-        GError *error = NULL;
-        g_autoptr(EchExperiment) experiment = ech_experiment_load(rest[0], &overrides, &error);
-        if (!experiment)
-            code = ech_cli_fail(error);
-        else if (experiment->find)
-            code = run_find(experiment, &options);
-        else
-            code = experiment->n_cases > 1 ? run_sweep(experiment, &options) : run_one(experiment, &options);
-    }
-    options_clear(&options);
-    return code;
+    const EchExperimentOverrides overrides = {
+        .trace = options.trace,
+        .device = options.device,
+        .allocator = options.allocator,
+        .host_allocator = options.host_allocator,
+        .engine = options.engine,
+        .format = options.format,
+        .beside = options.beside,
+        .step = options.step,
+        .passes = (const char *const *)options.passes,
+        .settings = (const char *const *)options.settings,
+        .find = options.find,
+        .goals = (const char *const *)options.goals,
+    };
+    if (g_strcmp0(options.engine, "cuda") == 0)
+        return options.output ? ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_CONFIG, "--output: engine cuda writes no folder; expected --json"))
+                              : ech_cli_cuda(rest[0], &overrides, NULL, 0, options.json);
+    if (ranks)
+        return ech_cli_ranks(&overrides, rest, options.output, options.json);
+    GError *error = NULL;
+    g_autoptr(EchExperiment) experiment = ech_experiment_load(rest[0], &overrides, &error);
+    if (!experiment)
+        return ech_cli_fail(error);
+    if (experiment->find)
+        return run_find(experiment, &options);
+    return experiment->n_cases > 1 ? run_sweep(experiment, &options) : run_one(experiment, &options);
 }

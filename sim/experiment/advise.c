@@ -25,7 +25,8 @@ enum { NARROW_GOAL = 3 };
 typedef enum {
     ALWAYS,
     FRAGMENTED, /* where what is live would have room */
-    LAST        /* where nothing that was tried by then is enough */
+    LAST,       /* where nothing that was tried by then is enough */
+    PAGED       /* where it does not fit an NVIDIA GPU: slow, but no change to the program */
 } When;
 
 typedef struct {
@@ -125,6 +126,14 @@ static const Measure measures[] = {
      "jax.checkpoint with policy save_and_offload_only_these_names",
      "torch.utils.checkpoint under save_on_cpu",
      LAST},
+    {"unified_memory",
+     "unified memory, paged on demand",
+     {NULL},
+     0,
+     NULL,
+     "TF_FORCE_UNIFIED_MEMORY=true and XLA_CLIENT_MEM_FRACTION above 1",
+     "torch.cuda.memory.CUDAPluggableAllocator over cudaMallocManaged",
+     PAGED},
 };
 
 /* A measure that is being tried. */
@@ -176,10 +185,14 @@ static EchCase *vary_memory(const EchCase *from, const char *bytes, GError **err
 static EchAdviceRun run_of(JsonObject *run)
 {
     bool fits = ech_member_bool(run, "fits") && ech_member_bool(run, "completed"), narrow = json_object_has_member(run, "may_need_hbm_bytes");
+    EchBytes hbm = (EchBytes)ech_run_memory_bytes(run, "hbm");
+    JsonObject *memory = ech_member_object(ech_member_object(run, "memories"), "hbm");
+    /* Unified memory: the rest is the host's. */
+    EchBytes here = memory && json_object_has_member(memory, "on_device_bytes") ? MIN(hbm, (EchBytes)ech_member_int(memory, "on_device_bytes")) : hbm;
     return (EchAdviceRun){.fits = fits && !narrow,
                           .narrow = fits && narrow,
-                          .hbm = (EchBytes)ech_run_memory_bytes(run, "hbm"),
-                          .host = (EchBytes)ech_run_memory_bytes(run, "host"),
+                          .hbm = here,
+                          .host = ech_bytes_add((EchBytes)ech_run_memory_bytes(run, "host"), hbm - here),
                           .makespan = ech_member_bool(run, "completed") ? ech_member_int(run, "makespan_ps") : 0};
 }
 
@@ -225,6 +238,10 @@ static EchCase *trial_case(const Advise *a, Trial *t, bool roomy, GError **error
     if (!m)
         return vary(a->base, "device", t->row.label, error);
     g_free(t->row.options);
+    if (m->when == PAGED) {
+        t->row.options = g_strdup("--set replay.unified_memory=true");
+        return vary(a->base, "replay.unified_memory", "true", error);
+    }
     g_autofree char *allocator = m->allocator ? g_strdup_printf("--allocator %s", m->allocator) : NULL;
     EchCase *other = m->allocator ? vary(a->base, "allocator", m->allocator, error) : NULL;
     if (m->allocator && (!other || !m->passes[0])) {
@@ -413,7 +430,8 @@ static void add_measures(Advise *a, When when)
         const char *in_code = a->pytorch ? m->in_pytorch : m->in_jax, *first = m->passes[0] ? m->passes[0] : "";
         if (m->when != when || !in_code || (strcmp(first, donate) == 0 && !a->xla) || (strcmp(first, BLOCKS) == 0 && !a->blocks))
             continue;
-        Trial t = {.measure = m, .row = {.name = m->name, .label = g_strdup(m->label), .in_code = a->pytorch || a->xla ? in_code : NULL}};
+        Trial t = {.measure = m,
+                   .row = {.name = m->name, .label = g_strdup(m->label), .paged = when == PAGED, .in_code = a->pytorch || a->xla ? in_code : NULL}};
         g_array_append_val(a->trials, t);
     }
 }
@@ -531,9 +549,11 @@ static char **given(const Advise *a, const EchResult *result)
     return g_strv_builder_end(all);
 }
 
-static int rank(const EchAdviceRow *row)
+typedef enum { FITS, MAY_FIT, PAGES, NOT_ENOUGH, NOTHING, ERROR } Rank;
+
+static Rank rank(const EchAdviceRow *row)
 {
-    return row->error ? 4 : row->nothing ? 3 : row->run.fits ? 0 : row->run.narrow ? 1 : 2;
+    return row->error ? ERROR : row->nothing ? NOTHING : row->paged ? PAGES : row->run.fits ? FITS : row->run.narrow ? MAY_FIT : NOT_ENOUGH;
 }
 
 static int compare_rows(const void *a, const void *b, void *data)
@@ -541,7 +561,7 @@ static int compare_rows(const void *a, const void *b, void *data)
     (void)data;
     const EchAdviceRow *x = a, *y = b;
     if (rank(x) != rank(y))
-        return rank(x) - rank(y);
+        return (int)rank(x) - (int)rank(y);
     if (x->run.fits && x->run.makespan != y->run.makespan)
         return x->run.makespan < y->run.makespan ? -1 : 1;
     return (x->run.hbm > y->run.hbm) - (x->run.hbm < y->run.hbm);
@@ -594,6 +614,10 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, unsigned jo
         add_measures(&a, LAST);
         ok = run_rounds(&a, error);
     }
+    if (ok && !advice->base.fits && strcmp(result->device->family, "gpu") == 0 && !ech_device_is_amd(result->device)) {
+        add_measures(&a, PAGED);
+        ok = run_rounds(&a, error);
+    }
     ok = ok && learn_needs(&a, error);
     if (ok)
         take_rows(&a);
@@ -620,7 +644,7 @@ void ech_advice_free(EchAdvice *advice)
 
 bool ech_advice_helps(const EchAdvice *advice)
 {
-    return advice->base.fits || (advice->n > 0 && advice->rows[0].run.fits);
+    return advice->base.fits || (advice->n > 0 && rank(&advice->rows[0]) == FITS);
 }
 
 /* -- telling ---------------------------------------------------------------- */
@@ -644,7 +668,7 @@ static void print_run(GString *out, const EchAdviceRun *run, EchTime base, EchBy
 }
 
 /* Rows of one rank, numbered. */
-static void print_rows(GString *out, const EchAdvice *advice, int of_rank, const char *heading)
+static void print_rows(GString *out, const EchAdvice *advice, Rank of_rank, const char *heading)
 {
     bool any = false;
     for (size_t i = 0; i < advice->n; i++) {
@@ -655,13 +679,13 @@ static void print_rows(GString *out, const EchAdvice *advice, int of_rank, const
             g_string_append_printf(out, "\n  %s\n", heading);
         any = true;
         g_string_append_printf(out, "  %2zu  ", i + 1);
-        ech_text_cell(out, row->label, 36);
-        print_run(out, &row->run, advice->base.makespan, of_rank == 2 && !advice->base.fits ? advice->available : 0);
+        ech_text_cell(out, row->label, 35);
+        print_run(out, &row->run, advice->base.makespan, of_rank == NOT_ENOUGH && !advice->base.fits ? advice->available : 0);
     }
 }
 
 /* What changes nothing, and what could not be run, by reason. */
-static void print_rest(GString *out, const EchAdvice *advice, int of_rank, const char *heading, unsigned columns)
+static void print_rest(GString *out, const EchAdvice *advice, Rank of_rank, const char *heading, unsigned columns)
 {
     g_autofree bool *said = g_new0(bool, advice->n + 1);
     bool any = false;
@@ -671,12 +695,12 @@ static void print_rest(GString *out, const EchAdvice *advice, int of_rank, const
         if (!any)
             g_string_append_printf(out, "\n  %s\n", heading);
         any = true;
-        const char *reason = of_rank == 4 ? advice->rows[i].error : advice->rows[i].nothing;
+        const char *reason = of_rank == ERROR ? advice->rows[i].error : advice->rows[i].nothing;
         g_autoptr(GString) text = g_string_new(NULL);
         size_t n_said = 0;
         for (size_t k = i; k < advice->n; k++) {
             const EchAdviceRow *row = &advice->rows[k];
-            if (rank(row) != of_rank || strcmp(reason, of_rank == 4 ? row->error : row->nothing) != 0)
+            if (rank(row) != of_rank || strcmp(reason, of_rank == ERROR ? row->error : row->nothing) != 0)
                 continue;
             g_string_append_printf(text, "%s%s", text->len ? "; " : "", row->label);
             said[k] = true;
@@ -695,8 +719,8 @@ static void print_why_may(GString *out, const EchAdvice *advice, unsigned column
     bool again = false, early = false;
     for (size_t i = 0; i < advice->n; i++) {
         const EchAdviceRow *row = &advice->rows[i];
-        again |= rank(row) == 1 && strstr(row->options, "remat") != NULL;
-        early |= rank(row) == 1 && strstr(row->options, "offload") != NULL;
+        again |= rank(row) == MAY_FIT && strstr(row->options, "remat") != NULL;
+        early |= rank(row) == MAY_FIT && strstr(row->options, "offload") != NULL;
     }
     if (again)
         ech_text_wrap(out, "  ", "(compilers asked for jax.checkpoint have taken up to " ECH_REMAT_MARGIN " times what is said of making again)", columns);
@@ -709,11 +733,12 @@ static void print_why_may(GString *out, const EchAdvice *advice, unsigned column
 
 static void print_how(GString *out, const EchAdvice *advice, unsigned columns)
 {
-    int of_rank = MAX(rank(&advice->rows[0]), 1); /* those that may fit beside those that do */
-    if (of_rank > 2)
+    /* Those that may fit beside those that do; where none does, those that need less. */
+    Rank first_rank = rank(&advice->rows[0]), last = first_rank < PAGES ? PAGES : NOT_ENOUGH;
+    if (first_rank > NOT_ENOUGH)
         return;
     g_string_append(out, "\n  What to add to 'echelon run', which tells the arrays; how a program says so\n");
-    for (size_t i = 0; i < advice->n && rank(&advice->rows[i]) <= of_rank; i++) {
+    for (size_t i = 0; i < advice->n && rank(&advice->rows[i]) <= last; i++) {
         const EchAdviceRow *row = &advice->rows[i];
         g_autofree char *first = g_strdup_printf("  %2zu  ", i + 1);
         g_autofree char *text = g_strconcat(row->options, row->in_code ? "   " : "", row->in_code, NULL);
@@ -740,20 +765,21 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
     ech_text_wrap(out, "  ", line->str, columns);
     for (char **sentence = advice->holds; *sentence; sentence++)
         ech_text_wrap(out, "  ", *sentence, columns);
-    g_string_append_printf(out, "\n  %-40s%10s%10s%9s%10s\n", "", "hbm", "host", "time", "relative");
-    g_string_append_printf(out, "  %-40s", "as it is");
+    g_string_append_printf(out, "\n  %-39s%10s%10s%9s%10s\n", "", "hbm", "host", "time", "relative");
+    g_string_append_printf(out, "  %-39s", "as it is");
     print_run(out, &advice->base, 0, 0);
-    print_rows(out, advice, 0, advice->base.fits ? "What would save some" : "What would make it fit");
-    print_rows(out, advice, 1, "What may");
+    print_rows(out, advice, FITS, advice->base.fits ? "What would save some" : "What would make it fit");
+    print_rows(out, advice, MAY_FIT, "What may");
     print_why_may(out, advice, columns);
-    print_rows(out, advice, 2, advice->base.fits ? "What would not" : "What would not be enough");
+    print_rows(out, advice, PAGES, "What would run as it is, with what has no room on the host");
+    print_rows(out, advice, NOT_ENOUGH, advice->base.fits ? "What would not" : "What would not be enough");
     if (advice->n > 0)
         print_how(out, advice, columns);
     if (!advice->base.fits)
         ech_text_wrap(g_string_append_c(out, '\n'), "  ", "A smaller batch, or a smaller type, is another program: capture that as you captured this.",
                       columns);
-    print_rest(out, advice, 3, "What changes nothing", columns);
-    print_rest(out, advice, 4, "What could not be tried", columns);
+    print_rest(out, advice, NOTHING, "What changes nothing", columns);
+    print_rest(out, advice, ERROR, "What could not be tried", columns);
     return out;
 }
 

@@ -23,6 +23,7 @@ typedef struct {
     const char *in_code; /**< How such a program says so, or NULL. */
     char *options;       /**< What to add to `echelon run`: "--pass remat:memory=24GiB". */
     EchAdviceRun run;
+    bool paged;    /**< Unified memory: what has no room is on the host, and comes when it is touched. */
     char *nothing; /**< Why it changes nothing, or NULL. */
     char *error;   /**< Why there is no run, or NULL. */
 } EchAdviceRow;
@@ -34,7 +35,8 @@ typedef struct {
     EchAdviceRun base;              /**< As it is, in as much memory as it wants. */
     bool live_fits;                 /**< What is live at the fullest moment has room. Where it does not fit all the same, that is fragmentation. */
     char **holds;                   /**< What it takes and holds at its fullest, in sentences, NULL-terminated. */
-    EchAdviceRow *rows;             /**< rows[n]: those that fit first, quickest first; then those that do not; then those without effect. */
+    EchAdviceRow
+        *rows; /**< rows[n]: those that fit first, quickest first; then those that may, unified memory, those that do not; then those without effect. */
     size_t n;
 } EchAdvice;
 
@@ -44,7 +46,7 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, unsigned jo
                       GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_advice_free(EchAdvice *advice);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchAdvice, ech_advice_free)
-/** Whether it fits as it is or with one of the measures. */
+/** Whether it fits as it is or with one of the measures, but for unified memory. */
 bool ech_advice_helps(const EchAdvice *advice);
 /** For a terminal of so many columns (0: ECH_TEXT_COLUMNS). */
 GString *ech_advice_text(const EchAdvice *advice, unsigned columns) G_GNUC_WARN_UNUSED_RESULT;

@@ -19,6 +19,7 @@ void ech_alloc_study_free(EchAllocStudy *study)
     if (!study)
         return;
     g_clear_pointer(&study->events, g_array_unref);
+    g_clear_pointer(&study->planned, g_array_unref);
     g_clear_pointer(&study->after, g_array_unref);
     g_clear_pointer(&study->start, ech_alloc_start_free);
     g_clear_pointer(&study->trace, ech_trace_unref);
@@ -120,12 +121,28 @@ static char *pool_of(const EchTrace *trace)
     return capability > 0 && capability < 9 ? g_strdup_printf("tensorflow:compute_capability=%.1f", capability) : g_strdup(whose);
 }
 
+/* Lives of what is taken beside the allocator are nobody's to place. */
+static GArray *without_direct(GArray *events)
+{
+    GArray *rest = g_array_sized_new(FALSE, FALSE, sizeof(EchAllocEvent), events->len);
+    g_autoptr(GHashTable) direct = g_hash_table_new(NULL, NULL);
+    for (guint i = 0; i < events->len; i++) {
+        const EchAllocEvent *event = &g_array_index(events, EchAllocEvent, i);
+        if (event->kind == ECH_EVENT_ALLOC && event->direct)
+            g_hash_table_add(direct, GUINT_TO_POINTER(event->id));
+        else if (!(event->kind == ECH_EVENT_FREE && g_hash_table_contains(direct, GUINT_TO_POINTER(event->id))))
+            g_array_append_val(rest, *event);
+    }
+    return rest;
+}
+
 /* The allocations of @id, and all that the trace tells of the allocator they were made by. */
 static void take_memory(EchAllocStudy *study, EchId id)
 {
     const EchTrace *trace = study->trace;
     study->memory = id == ECH_NONE ? NULL : ech_trace_memory(trace, id);
     study->events = ech_alloc_events_of_trace(trace, id, !study->temporaries, false);
+    study->direct = ech_alloc_direct_peak(trace, id);
     study->start = ech_alloc_start_of_trace(trace, id);
     if (study->start)
         study->after = ech_alloc_events_of_trace(trace, id, false, true);
@@ -172,7 +189,7 @@ static bool read_events(const char *path, const EchAllocStudyOptions *options, E
 }
 
 /* What a device's runtime hands out of a memory: of a GPU's, what the context of the process that asks leaves. */
-static bool capacity_of(const char *name, const char *memory, EchBytes *ret, GError **error)
+static bool capacity_of(const char *name, const char *memory, EchBytes *ret, EchBytes *ret_context, GError **error)
 {
     g_autoptr(EchDevice) device = ech_device_load(name, NULL, error);
     if (!device)
@@ -182,10 +199,9 @@ static bool capacity_of(const char *name, const char *memory, EchBytes *ret, GEr
         g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--device %s has no memory '%s'", name, memory ? memory : "hbm");
         return false;
     }
-    *ret = found->available;
     EchBytes context = ech_device_context(device);
-    if (strcmp(found->name, "hbm") == 0 && context < *ret)
-        *ret -= context;
+    *ret_context = strcmp(found->name, "hbm") == 0 && context < found->available ? context : 0;
+    *ret = found->available - *ret_context;
     return true;
 }
 
@@ -200,18 +216,19 @@ static void guess_capacity(const char *memory, EchAllocStudy *study)
     study->capacity = DEFAULT_CAPACITY;
     study->capacity_from = "assumed (--device or --capacity says it)";
     if (ech_alloc_study_n_refusals(study)) {
-        study->capacity = study->had;
+        study->capacity = ech_bytes_add(study->had, study->direct);
         study->capacity_from =
             study->limited ? "what the recording held when a limit refused more" : "what the recording held and what was free when it ran out";
     } else if (had && ech_parse_bytes(had, &study->capacity, NULL)) {
         study->capacity_from = "what there is, as the message says";
     } else if (pretended && context && ech_parse_u64(pretended, &whole, NULL) && ech_parse_u64(context, &taken, NULL) && whole > taken) {
         study->capacity = whole - taken;
+        study->context = taken;
         study->capacity_from = "what the pretended device had beside its context";
-    } else if (chip && capacity_of(chip, memory, &study->capacity, NULL)) {
+    } else if (chip && capacity_of(chip, memory, &study->capacity, &study->context, NULL)) {
         study->capacity_from = chip;
-    } else if (study->had > DEFAULT_CAPACITY) {
-        study->capacity = study->had;
+    } else if (ech_bytes_add(study->had, study->direct) > DEFAULT_CAPACITY) {
+        study->capacity = ech_bytes_add(study->had, study->direct);
         study->capacity_from = "the most that the recording held (--device or --capacity says more)";
     }
 }
@@ -238,10 +255,11 @@ EchAllocStudy *ech_alloc_study_read(const char *path, const EchAllocStudyOptions
     g_autoptr(EchAllocStudy) study = g_new0(EchAllocStudy, 1);
     study->temporaries = options->temporaries;
     study->capacity = options->capacity;
-    if (options->device && !options->capacity && !capacity_of(options->device, options->memory, &study->capacity, error))
+    if (options->device && !options->capacity && !capacity_of(options->device, options->memory, &study->capacity, &study->context, error))
         return NULL;
     if (!read_events(path, options, study, error))
         return NULL;
+    study->planned = study->direct > 0 ? without_direct(study->events) : g_array_ref(study->events);
     if (!options->device && !options->capacity)
         guess_capacity(options->memory, study);
     ech_alloc_study_find_release(study);

@@ -14,13 +14,15 @@ typedef struct {
     EchTrace *trace;       /**< For names and stacks; NULL: the file was text of events. */
     EchDiag *diag;         /**< What reading dropped or repaired. */
     GArray *events;        /**< EchAllocEvent; what is resident at the start comes first as allocations. */
-    GArray *after;         /**< The same without what is resident; NULL where start is. */
+    GArray *planned;       /**< The same without what is taken beside the allocator. */
+    GArray *after;         /**< events without what is resident in the allocator; NULL where start is. */
     EchAllocStart *start;  /**< What the recorded allocator held when the recording began, or NULL. */
     GArray *refusals;      /**< EchRefusal: requests that the recorded allocator refused; NULL without a trace. */
     const char *memory;    /**< Whose allocations these are; borrowed from the trace, or NULL. */
     char *others;          /**< Names of other memories with buffers, "a, b", or NULL. */
     EchBytes held;         /**< The most that the recorded allocator held, or what it held at the end; 0: unknown. */
     EchBytes had;          /**< What it could have had at most, as far as the recording tells; 0: unknown. */
+    EchBytes direct;       /**< Taken beside it at the most. */
     bool limited;          /**< A limit refused its requests, not the device. */
     EchAddressOrder order; /**< Of the device's addresses, as recorded. */
     bool of_pytorch;       /**< Captured from PyTorch. */
@@ -32,6 +34,7 @@ typedef struct {
     EchBytes resident;         /**< Programs: bytes of arguments and constants. */
     EchBytes compiler_bytes;   /**< Programs: all that the compiler assigned in this memory; 0: unknown. */
     EchBytes capacity;         /**< Of the device memory that allocators are given. */
+    EchBytes context;          /**< That the process has besides; 0: not known. */
     const char *capacity_from; /**< What says so, as words behind the number; NULL: the user. Borrowed. */
 } EchAllocStudy;
 
@@ -57,7 +60,7 @@ char *ech_recorded_allocator(const EchTrace *trace, const char **ret_released) G
 /** What a user of such a file would compare, the recorded allocator first (none for sums): specs, NULL-terminated, owned by the caller. @fresh: see
  * EchAllocRowOptions. May try several settings, which takes a multiple of a row's time; once *@stop is not 0 (NULL: never), no more of them. */
 char **ech_alloc_study_specs(const EchAllocStudy *study, bool fresh, const volatile sig_atomic_t *stop) G_GNUC_WARN_UNUSED_RESULT;
-/** Bytes that no allocator can do without: the most that live together, as asked for. */
+/** Bytes that no device can do without: the most that live together, as asked for, those beside the allocator among them. */
 EchBytes ech_alloc_study_bound(const EchAllocStudy *study);
 /** Whether the file tells sums, not allocations and their places: then no allocator can be told from another by it. */
 bool ech_alloc_study_sums_only(const EchAllocStudy *study);

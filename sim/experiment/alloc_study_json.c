@@ -247,6 +247,8 @@ char *ech_alloc_study_json(const EchAllocStudy *study, const GPtrArray *rows, co
     ech_json_add_count(b, "capacity_bytes", study->capacity);
     ech_json_add_text(b, "capacity_from", study->capacity_from ? study->capacity_from : "given");
     ech_json_add_count(b, "lower_bound_bytes", ech_alloc_study_bound(study));
+    if (study->direct)
+        ech_json_add_count(b, "direct_bytes", study->direct);
     if (study->held)
         ech_json_add_count(b, "recorded_reserved_bytes", study->held);
     json_refusals(b, study);

@@ -86,6 +86,8 @@ EchBytes ech_alloc_study_live_at(const EchAllocStudy *study, uint32_t id)
         if (event->kind == ECH_EVENT_ALLOC && event->id == id)
             break;
         const EchBuffer *buffer = ech_alloc_study_buffer(study, event->id);
+        if (buffer && buffer->direct)
+            continue;
         if (buffer && event->kind == ECH_EVENT_ALLOC)
             live = ech_bytes_add(live, event->bytes);
         else if (buffer && event->kind == ECH_EVENT_FREE)

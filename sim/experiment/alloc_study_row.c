@@ -76,8 +76,8 @@ static bool is_static(const char *spec)
 static bool run_compiler(const EchAllocStudy *study, const EchAllocRowOptions *options, EchAllocRow *row, GArray *placed, GError **error)
 {
     (void)options;
-    const EchAllocEvent *events = events_of(study->events);
-    size_t n = study->events->len;
+    const EchAllocEvent *events = events_of(study->planned);
+    size_t n = study->planned->len;
     g_autofree uint64_t *offsets = g_new(uint64_t, n + 1);
     uint64_t n_allocs = 0, known = 0;
     for (size_t i = 0; i < n; i++) {
@@ -115,7 +115,7 @@ static const char *planner_of(const EchAllocStudy *study, const char *spec)
     if (study->platform == ECH_PLATFORM_TPU)
         return "xla:algorithm=fast_merge,alignment=16384";
     /* Best fit looks at everything that lives at the same time: on captures of whole runs it would take hours. */
-    return study->events->len > BEST_FIT_UNASKED ? "xla:algorithm=fast_merge" : "xla:algorithm=best";
+    return study->planned->len > BEST_FIT_UNASKED ? "xla:algorithm=fast_merge" : "xla:algorithm=best";
 }
 
 /* To @path, where there is one. */
@@ -127,8 +127,8 @@ static bool write_placements(const char *path, const GArray *events, const GArra
 
 static bool run_plan(const EchAllocStudy *study, const EchAllocRowOptions *options, EchAllocRow *row, GArray *placed, GError **error)
 {
-    const EchAllocEvent *events = events_of(study->events);
-    size_t n = study->events->len;
+    const EchAllocEvent *events = events_of(study->planned);
+    size_t n = study->planned->len;
     const char *planner = planner_of(study, row->spec);
     g_autoptr(GArray) items = ech_alloc_lives(events, n);
     gint64 begin = g_get_monotonic_time();
@@ -146,7 +146,7 @@ static bool run_plan(const EchAllocStudy *study, const EchAllocRowOptions *optio
     }
     const char *quality = plan->proved_optimal ? "; proved lowest" : plan->out_of_time ? "; best found in the time given" : "";
     row->note = g_strdup_printf("%s, all lifetimes known in advance%s", planner, quality);
-    row->outcome = ech_alloc_run_fixed(events, n, plan->offsets, study->capacity, placed);
+    row->outcome = ech_alloc_run_fixed(events, n, plan->offsets, study->capacity - MIN(study->capacity, study->direct), placed);
     row->outcome.seconds = seconds;
     return true;
 }
@@ -154,13 +154,13 @@ static bool run_plan(const EchAllocStudy *study, const EchAllocRowOptions *optio
 static bool run_static(const EchAllocStudy *study, const EchAllocRowOptions *options, EchAllocRow *row, GError **error)
 {
     row->is_static = true;
-    row->events = study->events;
+    row->events = study->planned;
     g_autoptr(GArray) placed = g_array_new(FALSE, FALSE, sizeof(EchPlacedEvent));
     if (!(strcmp(row->spec, "compiler") == 0 ? run_compiler : run_plan)(study, options, row, placed, error))
         return false;
     count_served(study, placed, row);
     if (options->search)
-        row->smallest = row->outcome.stats.reserved;
+        row->smallest = ech_bytes_add(row->outcome.stats.reserved, study->direct);
     return write_placements(options->placements, row->events, placed, error);
 }
 
@@ -170,7 +170,7 @@ static bool run_static(const EchAllocStudy *study, const EchAllocRowOptions *opt
 static EchAllocDevice device_for(const EchAllocStudy *study, const char *spec)
 {
     bool limit = study->start && (strcmp(spec, "bfc") == 0 || g_str_has_prefix(spec, "bfc:"));
-    return (EchAllocDevice){.capacity = study->capacity, .granule = limit ? study->start->granule : 0, .order = study->order};
+    return (EchAllocDevice){.capacity = study->capacity, .context = study->context, .granule = limit ? study->start->granule : 0, .order = study->order};
 }
 
 /* An allocator for the row, in the recorded start state where the row is to begin from it (row->recorded, taken back where that state does not fit). */

@@ -229,6 +229,10 @@ static void text_head(GString *out, const EchAllocStudy *study, const char *path
     else if (study->memory && g_str_has_prefix(study->memory, "host"))
         g_string_append(out, "nothing in it was allocated on a device: these are the CPU's allocations, replayed as if a device had to hold them\n");
     g_string_append_printf(out, "no allocator needs less than %s", least);
+    if (study->direct) {
+        g_autofree char *direct = ech_format_bytes(study->direct), *names = ech_direct_names(study->trace, ech_trace_find_memory(study->trace, study->memory));
+        g_string_append_printf(out, ", %s of it beside any allocator (%s)", direct, names);
+    }
     if (study->held) {
         g_autofree char *held = ech_format_bytes(study->held);
         g_string_append_printf(out, "; the recorded one held %s", held);
@@ -308,7 +312,7 @@ static void text_table(GString *out, const GPtrArray *rows, int width, const Ech
 /* What must be known to read a row. */
 static void text_notes(GString *out, const EchAllocStudy *study, const EchAllocRow *row, const EchAllocStudyOutput *output)
 {
-    if (row->recorded && study->capacity < study->had && row->difference)
+    if (row->recorded && study->capacity < ech_bytes_add(study->had, study->direct) && row->difference)
         g_string_append_printf(out, "\n%s" AS_RECORDED ": from the recorded start state, with less memory than was recorded\n", row->spec);
     else if (row->recorded && !study->of_pytorch)
         g_string_append_printf(out, "\n%s" AS_RECORDED ": in the memory as the log has it, chunk by chunk\n", row->spec);

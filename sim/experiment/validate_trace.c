@@ -86,13 +86,7 @@ static EchTime merge(GArray *intervals)
 static EchTime covered(const GArray *merged, EchTime start, EchTime end)
 {
     guint low = 0, high = merged->len;
-    while (low < high) {
-        guint middle = low + (high - low) / 2;
-        if (g_array_index(merged, Interval, middle).end <= start)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    ECH_SEARCH(low, high, middle, g_array_index(merged, Interval, middle).end <= start);
     EchTime length = 0;
     for (; low < merged->len && g_array_index(merged, Interval, low).start < end; low++)
         length += MIN(end, g_array_index(merged, Interval, low).end) - MAX(start, g_array_index(merged, Interval, low).start);
@@ -211,13 +205,7 @@ static void find_open(Validator *v, const EchId *ops)
             if (ops[i] == ECH_NONE || op->kind != ECH_OP_COPY || way_of(v->trace, op) != way || !ech_op_has_start(op) || recorded(op))
                 continue;
             guint low = 0, high = starts->len; /* first start after this one */
-            while (low < high) {
-                guint middle = low + (high - low) / 2;
-                if (g_array_index(starts, EchTime, middle) <= op->recorded.start)
-                    low = middle + 1;
-                else
-                    high = middle;
-            }
+            ECH_SEARCH(low, high, middle, g_array_index(starts, EchTime, middle) <= op->recorded.start);
             Interval interval = {op->recorded.start, low < starts->len ? g_array_index(starts, EchTime, low) : op->recorded.start};
             g_array_append_val(v->open[way], interval);
         }

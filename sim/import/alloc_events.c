@@ -1,5 +1,6 @@
 #include "sim/import/alloc_events.h"
 #include "models/alloc/pytorch_conf.h"
+#include "sim/base/compare.h"
 #include "sim/base/hash.h"
 #include "sim/trace/allocator_marks.h"
 
@@ -242,6 +243,24 @@ GArray *ech_alloc_refusals(const EchTrace *trace, EchId memory)
         g_array_append_val(out, refusal);
     }
     return out;
+}
+
+EchBytes ech_alloc_direct_peak(const EchTrace *trace, EchId memory)
+{
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    EchBytes live = 0, peak = 0;
+    for (size_t i = 0; i < ech_trace_n_buffers(trace); i++)
+        live = ech_bytes_add(live, buffers[i].resident && buffers[i].direct && buffers[i].memory == memory ? buffers[i].bytes : 0);
+    peak = live;
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        const EchBuffer *buffer = op->kind == ECH_OP_ALLOC || op->kind == ECH_OP_FREE ? &buffers[op->target] : NULL;
+        if (!buffer || !buffer->direct || buffer->memory != memory)
+            continue;
+        live = op->kind == ECH_OP_ALLOC ? ech_bytes_add(live, buffer->bytes) : live - MIN(live, buffer->bytes);
+        peak = MAX(peak, live);
+    }
+    return peak;
 }
 
 EchBytes ech_alloc_recorded_peak(const EchTrace *trace, EchId memory)
@@ -494,13 +513,7 @@ static GArray *expandable_ranges(const EchTrace *trace, uint32_t device)
 static bool lies_in(const GArray *ranges, uint64_t address)
 {
     guint low = 0, high = ranges->len;
-    while (low < high) {
-        guint middle = low + (high - low) / 2;
-        if (g_array_index(ranges, Range, middle).end <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    ECH_SEARCH(low, high, middle, g_array_index(ranges, Range, middle).end <= address);
     return low < ranges->len && g_array_index(ranges, Range, low).address <= address;
 }
 
@@ -537,6 +550,20 @@ static GArray *expandable_switches(const EchTrace *trace, EchId memory, uint32_t
     return switches;
 }
 
+/* An allocation taken or given back. @recorded: by an allocator whose private pools are known as such. */
+static EchAllocEvent buffer_event(Streams *streams, EchId id, bool given, bool recorded)
+{
+    const EchTrace *trace = streams->trace;
+    const EchBuffer *buffer = &ech_trace_buffers(trace)[id];
+    bool written = strcmp(ech_trace_format(trace), "alloc_text") == 0; /* as text, where a private pool's number is its stream */
+    EchAllocEvent event = {
+        .bytes = buffer->bytes, .id = id, .kind = given ? ECH_EVENT_ALLOC : ECH_EVENT_FREE, .upper_end = buffer->upper_end != 0, .direct = buffer->direct != 0};
+    event.stream = stream_number(streams, buffer->queue, written ? ECH_NONE : buffer->pool) & ECH_EVENT_MAX_STREAM;
+    event.private_pool = (recorded || written) && buffer->pool != ECH_NONE;
+    event.captured = event.private_pool && ech_buffer_is_captured(trace, buffer);
+    return event;
+}
+
 GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool residents, bool as_recorded)
 {
     GArray *events = g_array_new(FALSE, FALSE, sizeof(EchAllocEvent));
@@ -545,7 +572,6 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
     Streams streams = streams_new(trace);
     uint32_t device = 0;
     bool recorded = device_of(trace, memory, &device) && is_snapshot(trace, memory);
-    bool written = strcmp(ech_trace_format(trace), "alloc_text") == 0; /* as text, where a private pool's number is its stream */
     uint32_t n_refused = 0;
     g_auto(EchPyTorchConf) conf = recorded_settings(trace);
     Segments segments = {.memory = memory, .device = device};
@@ -556,14 +582,11 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
     }
     Names names = names_new(trace, device);
     g_autoptr(GHashTable) last = last_requests(trace);
-    for (size_t i = 0; residents && i < n_buffers; i++) {
+    for (size_t i = 0; i < n_buffers; i++) {
         const EchBuffer *buffer = &buffers[i];
-        if (!buffer->resident || buffer->memory != memory || buffer->alias_of != ECH_NONE)
+        if (!buffer->resident || buffer->memory != memory || buffer->alias_of != ECH_NONE || !(residents || buffer->direct))
             continue;
-        EchAllocEvent event = {.bytes = buffer->bytes, .id = (uint32_t)i, .kind = ECH_EVENT_ALLOC, .upper_end = buffer->upper_end != 0};
-        event.stream = stream_number(&streams, buffer->queue, written ? ECH_NONE : buffer->pool) & ECH_EVENT_MAX_STREAM;
-        event.private_pool = (recorded || written) && buffer->pool != ECH_NONE;
-        event.captured = event.private_pool && ech_buffer_is_captured(trace, buffer);
+        const EchAllocEvent event = buffer_event(&streams, (EchId)i, true, recorded);
         g_array_append_val(events, event);
     }
     g_autoptr(GArray) switches =
@@ -612,14 +635,7 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
         } else {
             if ((op->kind != ECH_OP_ALLOC && op->kind != ECH_OP_FREE) || buffers[op->target].memory != memory)
                 continue;
-            const EchBuffer *buffer = &buffers[op->target];
-            event = (EchAllocEvent){.bytes = buffer->bytes,
-                                    .id = op->target,
-                                    .kind = op->kind == ECH_OP_ALLOC ? ECH_EVENT_ALLOC : ECH_EVENT_FREE,
-                                    .upper_end = buffer->upper_end != 0};
-            event.stream = stream_number(&streams, buffer->queue, written ? ECH_NONE : buffer->pool) & ECH_EVENT_MAX_STREAM;
-            event.private_pool = (recorded || written) && buffer->pool != ECH_NONE;
-            event.captured = event.private_pool && ech_buffer_is_captured(trace, buffer);
+            event = buffer_event(&streams, op->target, op->kind == ECH_OP_ALLOC, recorded);
         }
         g_array_append_val(events, event);
     }
@@ -782,13 +798,14 @@ static void read_segments(const EchTrace *trace, uint32_t device, GArray *segmen
     }
 }
 
-/* Resident buffers of a memory whose address is known (EchId), by address. */
+/* Resident buffers of a memory's allocator whose address is known (EchId), by address. */
 static GArray *residents_of(const EchTrace *trace, EchId memory)
 {
     const EchBuffer *buffers = ech_trace_buffers(trace);
     GArray *out = g_array_new(FALSE, FALSE, sizeof(EchId));
     for (EchId i = 0; i < ech_trace_n_buffers(trace); i++) {
-        if (buffers[i].resident && buffers[i].memory == memory && buffers[i].alias_of == ECH_NONE && buffers[i].address != ECH_OFFSET_NONE)
+        if (buffers[i].resident && buffers[i].memory == memory && buffers[i].alias_of == ECH_NONE && buffers[i].address != ECH_OFFSET_NONE &&
+            !buffers[i].direct)
             g_array_append_val(out, i);
     }
     if (out->len)

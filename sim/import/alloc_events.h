@@ -7,10 +7,10 @@
 
 /** The memory a trace's allocations are about: "hbm" if it has buffers, else the one with the most allocated bytes. ECH_NONE: none. */
 EchId ech_alloc_main_memory(const EchTrace *trace);
-/** The events of @memory in a trace, with buffer numbers as ids: what is resident first as allocations (if @residents), then every ALLOC and
- * FREE; loop bodies once. Where the trace tells what its allocator gave back to the device: with @as_recorded, GIVE_BACK events say each
- * segment, and EXPANDABLE events where PyTorch's expandable_segments was changed; without, EMPTY_CACHE events say where the program asked for it. Private pools
- * count as streams of their own; what one gives back tells that it is released (POOL_DONE). Owned by the caller (EchAllocEvent). */
+/** The events of @memory in a trace, with buffer numbers as ids: what is resident first as allocations (if @residents; what is direct always), then every ALLOC
+ * and FREE; loop bodies once. Where the trace tells what its allocator gave back to the device: with @as_recorded, GIVE_BACK events say each segment, and
+ * EXPANDABLE events where PyTorch's expandable_segments was changed; without, EMPTY_CACHE events say where the program asked for it. Private pools count as
+ * streams of their own; what one gives back tells that it is released (POOL_DONE). Owned by the caller (EchAllocEvent). */
 GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool residents, bool as_recorded) G_GNUC_WARN_UNUSED_RESULT;
 
 /** A request that the recorded allocator refused ("oom" of a memory snapshot): the program was out of memory. */
@@ -29,6 +29,8 @@ GArray *ech_alloc_refusals(const EchTrace *trace, EchId memory) G_GNUC_WARN_UNUS
 /** The device memory a recording with refusals had for its allocator: what it held and what was free, when it was refused last; no less than it ever held.
  * @ret_limited: the driver had enough left, so a limit (a memory fraction, say) refused; then what it held was all it got. 0 without refusals. */
 EchBytes ech_alloc_refused_capacity(const EchTrace *trace, EchId memory, bool *ret_limited);
+/** The most that is taken of @memory beside its allocator at a time, as asked for. */
+EchBytes ech_alloc_direct_peak(const EchTrace *trace, EchId memory);
 /** The most that a recorded allocator held at a time; 0 where the recording does not say. */
 EchBytes ech_alloc_recorded_peak(const EchTrace *trace, EchId memory);
 

@@ -264,6 +264,12 @@ static bool read_shape(EchBfcDump *d, Field line)
     return true;
 }
 
+/* Whether what was printed as @size is up to 255 bytes less than @rounded. */
+static bool rounds_to(const EchRounded *size, EchBytes rounded)
+{
+    return (double)rounded >= (double)size->bytes - size->slack && (double)rounded <= (double)size->bytes + size->slack + 255;
+}
+
 static bool read_request(EchBfcDump *d, Field line)
 {
     EchRounded size;
@@ -285,7 +291,7 @@ static bool read_request(EchBfcDump *d, Field line)
         return true;
     d->has_request = true;
     d->request = size;
-    if (number_after(line, "(rounded to ", &d->rounded) && ech_rounded_is(&size, d->rounded))
+    if (number_after(line, "(rounded to ", &d->rounded) && rounds_to(&size, d->rounded))
         d->request = (EchRounded){d->rounded, 0};
     Field name = after(line, "Allocator (");
     if (name.n && !d->name[0])
@@ -892,14 +898,14 @@ static void say_hole(const EchBfcDump *d, const Sums *s, EchDiag *diag)
     const Chunk *largest[NAMED] = {NULL};
     for (guint i = s->hole_first; i <= s->hole_last; i++) {
         const Chunk *chunk = &g_array_index(d->chunks, Chunk, i);
-        for (unsigned k = 0; chunk->used && chunk && k < NAMED; k++) {
+        if (!chunk->used)
+            continue;
+        for (unsigned k = 0; chunk && k < NAMED; k++) {
             if (largest[k] && largest[k]->bytes >= chunk->bytes)
                 continue;
             const Chunk *moved = largest[k];
             largest[k] = chunk;
             chunk = moved;
-            if (!chunk)
-                break;
         }
     }
     g_autoptr(GString) who = g_string_new(NULL);

@@ -1,5 +1,6 @@
 #include "sim/import/capture.h"
 
+#include "sim/base/compare.h"
 #include "sim/base/error.h"
 #include "sim/base/hash.h"
 #include "sim/base/heap.h"
@@ -434,6 +435,7 @@ static EchId add_buffer(EchCapture *capture, const EchItem *item, const Memory *
     b.resident = resident;
     b.bytes = item->bytes;
     b.rounded = item->rounded;
+    b.direct = item->direct;
     b.shape = item->kind == ECH_ITEM_ALLOC ? item->other : ECH_NONE;
     b.address = item->address;
     b.queue = item->queue == ECH_NONE ? ECH_NONE : queue_id(capture, item->queue);
@@ -655,13 +657,7 @@ static EchId newest(const Queue *queue, EchTime time)
     guint low = 0, high = queue->ops ? queue->ops->len : 0;
     if (high > 0 && g_array_index(queue->ops, Issued, high - 1).issued <= time) /* mostly */
         return g_array_index(queue->ops, Issued, high - 1).op;
-    while (low < high) {
-        guint middle = low + (high - low) / 2;
-        if (g_array_index(queue->ops, Issued, middle).issued <= time)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    ECH_SEARCH(low, high, middle, g_array_index(queue->ops, Issued, middle).issued <= time);
     return low ? g_array_index(queue->ops, Issued, low - 1).op : ECH_NONE;
 }
 
@@ -903,13 +899,13 @@ static void foreign_op(EchCapture *capture, const Foreign *f, const EchItem *ite
         after_work(capture, memory_of(capture, ECH_TIER_DEVICE, device), op.queue, item->start);
 }
 
-/* The snapshot's events replace the profiler's own of the device. */
+/* The snapshot's events replace the profiler's own of the device, but for what lies beside its allocator. */
 static void merge_items(EchCapture *capture)
 {
     guint kept = 0, replaced = 0;
     for (guint i = 0; i < capture->items->len; i++) {
         const EchItem *item = &g_array_index(capture->items, EchItem, i);
-        if ((item->kind == ECH_ITEM_ALLOC || item->kind == ECH_ITEM_FREE) && item->to == ECH_TIER_DEVICE && !item->apart)
+        if ((item->kind == ECH_ITEM_ALLOC || item->kind == ECH_ITEM_FREE) && item->to == ECH_TIER_DEVICE && !item->direct)
             replaced++;
         else
             g_array_index(capture->items, EchItem, kept++) = *item;

@@ -1,6 +1,6 @@
 /** @file capture.h
  * What every profiler of a GPU tells, gathered in any order and turned into a trace: kernels and copies on streams,
- * allocator events, marks, and who waited for whom. Readers of Kineto, Nsight Systems, XPlane and CUPTI files fill it.
+ * allocator events, marks, and who waited for whom. Readers of Kineto, Nsight Systems, rocprofv3, XPlane and CUPTI files fill it.
  *
  * The trace's program order is the order in which the host issued the work. Rules, each counted in the import's notes:
  *  - an address whose first event is a free was live before the capture (start_state_from_frees);
@@ -58,7 +58,7 @@ typedef struct {
     uint32_t first_use, n_uses; /**< KERNEL, MEMSET, COPY, COLLECTIVE: of ech_capture_use. */
     bool told;                  /**< Which arrays it uses is known, all or none. */
     bool together;              /**< KERNEL, MEMSET, COPY: the host asked for it with the one before, by one launch of a graph. */
-    bool apart;                 /**< ALLOC, FREE: a library's own, which a merged snapshot does not tell. */
+    bool direct;                /**< ALLOC, FREE: a library's own, beside the allocator that a merged snapshot tells of. */
 } EchItem;
 
 /** Traffic and operations of a kernel, where the file lets one tell. */

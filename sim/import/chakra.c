@@ -1,6 +1,6 @@
 /* MLCommons Chakra execution traces: a stream of [varint length][message], first GlobalMetadata, then nodes (schema mlcommons/chakra
  * schema/protobuf/et_def.proto; field numbers in the cases below). Tensors are Python literals inside strings. */
-#include "sim/import/et.h"
+#include "sim/import/chakra.h"
 #include "sim/import/wire.h"
 
 #include "sim/base/error.h"
@@ -28,8 +28,7 @@ static void add_item(List *list, bool is_number, int64_t number, const char *tex
     list->n_items++;
 }
 
-/** Finds [tensor, storage, offset, elements, bytes, 'device'] at any depth of a literal. Deeper lists than MAX_DEPTH and what follows are left alone: false. */
-static bool scan_literal(EchEt *et, bool written, const char *text, size_t n)
+bool ech_chakra_tensors(EchEt *et, bool written, const char *text, size_t n)
 {
     List stack[MAX_DEPTH];
     unsigned depth = 0;
@@ -85,7 +84,7 @@ static void read_tensors(EchEt *et, EchWire io, bool written, EchDiag *diag)
 {
     EchWireField field;
     while (ech_wire_next(&io, &field)) {
-        if (field.number == 1 && field.type == ECH_WIRE_BYTES && !scan_literal(et, written, (const char *)field.data, field.size))
+        if (field.number == 1 && field.type == ECH_WIRE_BYTES && !ech_chakra_tensors(et, written, (const char *)field.data, field.size))
             ech_diag_dropped(diag, "tensor_lists_nested_too_deeply", 1, NULL);
     }
 }
@@ -126,25 +125,25 @@ static int64_t attribute_int(const EchWireField *value)
     }
 }
 
-static void apply_attribute(EchEtNode *node, const Attribute *attribute)
+void ech_chakra_attribute(EchEtNode *node, const char *name, size_t n, int64_t value)
 {
-    if (!attribute->has_name || !attribute->has_value)
-        return;
-    int64_t value = attribute_int(&attribute->value);
+    static const char *const names[] = {"is_cpu_op", "tid", "comm_type", "comm_size", "tensor_size", "num_ops"};
     uint64_t amount = value < 0 ? 0 : (uint64_t)value;
-    if (ech_wire_equals(&attribute->name, "is_cpu_op"))
-        node->place = value ? ECH_ET_HOST : ECH_ET_DEVICE;
-    else if (ech_wire_equals(&attribute->name, "tid"))
-        node->thread = value;
-    else if (ech_wire_equals(&attribute->name, "comm_type"))
-        node->comm_type = (uint8_t)(value >= 0 && value < 255 ? value + 1 : 0);
-    else if (ech_wire_equals(&attribute->name, "comm_size")) {
+    size_t i = 0;
+    while (i < G_N_ELEMENTS(names) && (strlen(names[i]) != n || memcmp(names[i], name, n) != 0))
+        i++;
+    switch (i) {
+    case 0: node->place = value ? ECH_ET_HOST : ECH_ET_DEVICE; break;
+    case 1: node->thread = value; break;
+    case 2: node->comm_type = (uint8_t)(value >= 0 && value < 255 ? value + 1 : 0); break;
+    case 3:
         node->comm_bytes = amount;
         node->has_comm_bytes = true;
-    } else if (ech_wire_equals(&attribute->name, "tensor_size"))
-        node->tensor_bytes = amount;
-    else if (ech_wire_equals(&attribute->name, "num_ops"))
-        node->num_ops = amount;
+        break;
+    case 4: node->tensor_bytes = amount; break;
+    case 5: node->num_ops = amount; break;
+    default: break;
+    }
 }
 
 /** Node: id 1, name 2, type 3, ctrl_deps 4, data_deps 5, start 6, duration 7, inputs 8, outputs 9, attributes 10. The wire is read twice: fields may come in
@@ -166,7 +165,8 @@ static bool read_node(EchEt *et, EchWire wire, const char *where, EchDiag *diag,
         case 7: node.duration_us = ech_wire_int(&field); break;
         case 10: {
             Attribute attribute = read_attribute(ech_wire_sub(&wire, &field));
-            apply_attribute(&node, &attribute);
+            if (attribute.has_name && attribute.has_value)
+                ech_chakra_attribute(&node, (const char *)attribute.name.data, attribute.name.size, attribute_int(&attribute.value));
             break;
         }
         default: break;

@@ -1,17 +1,12 @@
 #include "sim/import/engine_says.h"
 #include "sim/base/error.h"
+#include "sim/import/llama_says.h"
 #include "sim/import/refused.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { MAX_PARTS = 64, MAX_SIZES = 1 << 12 };
-
-/* What an engine told of before it was refused: "CUDA0 KV buffer size = 379.23 MiB". */
-typedef struct {
-    char device[16], kind[32];
-    EchBytes bytes;
-} Part;
+enum { MAX_SIZES = 1 << 12 };
 
 /* "2048, 57": a size and how many allocations have it. */
 typedef struct {
@@ -45,9 +40,8 @@ typedef struct {
 struct EchEngineSays {
     const Wording *wording; /* of the first refusal, or NULL */
     Figures figures;
-    Part parts[MAX_PARTS];
-    unsigned n_parts;
-    GArray *sizes; /* Size, of one thread's log */
+    EchLlamaSays *llama; /* what llama.cpp told of before it was refused */
+    GArray *sizes;       /* Size, of one thread's log */
     char thread[32];
     uint64_t later;
 };
@@ -56,6 +50,7 @@ EchEngineSays *ech_engine_says_new(void)
 {
     EchEngineSays *s = g_new0(EchEngineSays, 1);
     s->sizes = g_array_new(FALSE, FALSE, sizeof(Size));
+    s->llama = ech_llama_says_new();
     return s;
 }
 
@@ -64,6 +59,7 @@ void ech_engine_says_free(EchEngineSays *s)
     if (!s)
         return;
     g_array_unref(s->sizes);
+    ech_llama_says_free(s->llama);
     g_free(s);
 }
 
@@ -231,6 +227,12 @@ static const Wording wordings[] = {
      .advice =
          "fewer layers on this device (-ngl, --tensor-split), a shorter context (-c) or a KV cache of 8 bits (--cache-type-k q8_0), a smaller batch (-ub) "
          "need less of it"},
+    {.mark = "ggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate buffer of size ",
+     .who = "llama.cpp",
+     .memory = "host",
+     .asked = "buffer of size ",
+     .advice = "that is not the device: a shorter context (-c; where none is given the model's own, which may be a million tokens), a KV cache of 8 bits "
+               "(--cache-type-k q8_0) or more layers on the GPU (-ngl) need less of it"},
     {.mark = "out of resource: ",
      .also = "Hardware limit",
      .who = "Triton",
@@ -318,37 +320,6 @@ static const Wording wordings[] = {
 
 /* ---- lines ---- */
 
-/* "load_tensors:        CUDA0 model buffer size = 48928.09 MiB" */
-static void read_part(EchEngineSays *s, EchWords line)
-{
-    Part part = {.bytes = 0};
-    EchRounded size;
-    const char *end = memmem(line.text, line.n, " buffer size = ", 15);
-    if (!end || !ech_words_size_after(line, " buffer size = ", &size))
-        return;
-    EchWords before = ech_words_trim(line.text, (size_t)(end - line.text));
-    const char *colon = before.n ? memrchr(before.text, ':', before.n) : NULL;
-    if (colon)
-        before = ech_words_trim(colon + 1, (size_t)(before.text + before.n - colon - 1));
-    const char *blank = before.n ? memchr(before.text, ' ', before.n) : NULL;
-    size_t name = blank ? (size_t)(blank - before.text) : 0;
-    EchWords kind = ech_words_trim(before.text + name, before.n - name);
-    if (name == 0 || name >= sizeof part.device || kind.n == 0 || kind.n >= sizeof part.kind)
-        return;
-    memcpy(part.device, before.text, name);
-    memcpy(part.kind, kind.text, kind.n);
-    part.bytes = size.bytes;
-    for (unsigned i = 0; i < s->n_parts; i++) {
-        /* Asked for again with other settings. */
-        if (strcmp(s->parts[i].device, part.device) == 0 && strcmp(s->parts[i].kind, part.kind) == 0 && strcmp(part.kind, "compute") == 0) {
-            s->parts[i] = part;
-            return;
-        }
-    }
-    if (s->n_parts < MAX_PARTS)
-        s->parts[s->n_parts++] = part;
-}
-
 /* The histogram of cudaMallocAsync's allocations that XLA and TensorFlow log, of the first thread that does: sizes that rise. */
 static bool read_size(EchEngineSays *s, EchWords before, EchWords line)
 {
@@ -392,7 +363,7 @@ bool ech_engine_says_line(EchEngineSays *s, EchWords before, EchWords line, EchW
 {
     if (read_size(s, before, line))
         return true;
-    read_part(s, line);
+    ech_llama_says_line(s->llama, line);
     for (size_t i = 0; i < G_N_ELEMENTS(wordings); i++) {
         const Wording *w = &wordings[i];
         Figures f = {0};
@@ -459,16 +430,6 @@ static void say(const EchEngineSays *s, EchBytes listed, EchDiag *diag)
     ech_diag_remark(diag, "%s", w->advice);
 }
 
-/* Whether llama.cpp calls the refused device so: "CUDA4", "ROCm4", but not "CUDA_Host". */
-static bool is_of_device(const Part *part, uint64_t device)
-{
-    size_t n = strlen(part->device), digits = 0;
-    uint64_t index;
-    while (digits < n && g_ascii_isdigit(part->device[n - 1 - digits]))
-        digits++;
-    return digits && ech_parse_u64(part->device + n - digits, &index, NULL) && index == device;
-}
-
 bool ech_engine_says_write(const EchEngineSays *s, const char *where, EchTraceBuilder *builder, EchImport *import, GError **error)
 {
     const Figures *f = &s->figures;
@@ -491,13 +452,8 @@ bool ech_engine_says_write(const EchEngineSays *s, const char *where, EchTraceBu
         ech_refused_held(builder, memory, name, size->bytes * size->n);
         listed = ech_bytes_add(listed, size->bytes * size->n);
     }
-    for (unsigned i = 0; i < s->n_parts && s->wording; i++) {
-        if (s->wording->read != read_llama || !is_of_device(&s->parts[i], f->device))
-            continue;
-        g_autofree char *name = g_strdup_printf("%s, %s", s->parts[i].kind, s->parts[i].device);
-        ech_refused_held(builder, memory, name, s->parts[i].bytes);
-        listed = ech_bytes_add(listed, s->parts[i].bytes);
-    }
+    if (s->wording && s->wording->read == read_llama)
+        listed = ech_bytes_add(listed, ech_llama_says_held(s->llama, f->device, builder, memory));
     if (listed == 0 && f->has_used && s->wording->holder)
         ech_refused_held(builder, memory, s->wording->holder, f->used.bytes);
     if (s->wording) {

@@ -57,6 +57,15 @@ struct EchEt {
     uint64_t bad_tensors;
 };
 
+EchEtType ech_et_type(const char *name)
+{
+    for (int i = 0; i < ECH_N_ET_TYPES; i++) {
+        if (g_str_has_prefix(name, type_names[i]) && strcmp(name + strlen(type_names[i]), "_NODE") == 0)
+            return (EchEtType)i;
+    }
+    return ECH_N_ET_TYPES;
+}
+
 EchEt *ech_et_new(const char *format)
 {
     EchEt *et = g_new0(EchEt, 1);

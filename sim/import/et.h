@@ -43,6 +43,8 @@ typedef struct {
 
 typedef struct EchEt EchEt;
 
+/** The type that schemas name "COMP_NODE" and so on; ECH_N_ET_TYPES where it is none. */
+EchEtType ech_et_type(const char *name);
 /** An empty collection; @format names what it came from. */
 EchEt *ech_et_new(const char *format) G_GNUC_WARN_UNUSED_RESULT;
 void ech_et_free(EchEt *et);

@@ -8,21 +8,29 @@ enum { MAX_GPUS = 64, MAX_PROCESSES = 512, MAX_WORDS = 64, MAX_SHOWN = 6 };
 
 static const EchBytes MIB = 1 << 20;
 static const uint64_t UNTOLD = UINT64_MAX; /* of which GPU */
+static const uint64_t WHOLE = UINT64_MAX;  /* no slice */
 
+/* A GPU, or one of the slices that MIG cuts it into. */
 typedef struct {
-    uint64_t index;
+    uint64_t index, slice; /* slice: nvidia-smi's number of the instance, or WHOLE */
     char name[48];
     bool has_used, has_total;
     EchRounded used, total;
 } Gpu;
 
 typedef struct {
-    uint64_t gpu, id;
+    uint64_t gpu, slice, id;
     char name[48];
     EchRounded size; /* bytes 0: not told */
 } Process;
 
-typedef enum { NOTHING, GPUS, SLICES, PROCESSES } Section;
+/* Of a table: nvidia-smi's and nvitop's, of which the latter's processes are told otherwise. */
+typedef enum { NOTHING, GPUS, SLICES, PROCESSES, NVITOP_PROCESSES } Section;
+/* Of amd-smi's tables and rocm-smi's. */
+typedef enum { NO_AMD, AMD_GPUS, AMD_PROCESSES, AMD_MONITOR, ROCM_PROCESSES } AmdSection;
+
+/* Of nvidia-smi -q: which heading the line stands below. */
+typedef enum { ELSEWHERE, FRAME_BUFFER, OTHER_MEMORY } Heading;
 
 /* Columns of nvidia-smi --format=csv; -1: not asked for. */
 typedef struct {
@@ -30,12 +38,18 @@ typedef struct {
 } Columns;
 
 struct EchGpuTools {
-    Section section; /* of nvidia-smi's table */
-    Gpu *row;        /* whose second line comes next, or NULL */
+    Section section;
+    AmdSection amd_section;
+    Heading heading;
+    bool queried;     /* nvidia-smi -q */
+    bool named_first; /* processes of amd-smi's monitor */
+    uint64_t pid;     /* whose name or memory comes next, in lists of a line for each */
+    char called[48];  /* its name, where that comes first */
+    Gpu *row;         /* whose second line comes next, or NULL */
     bool csv;
     bool amd;
     bool lists;      /* Processes are told where there are any. */
-    uint64_t listed; /* the GPU whose processes PyTorch lists */
+    uint64_t listed; /* the GPU that the lines are of: PyTorch's list of processes, amd-smi, nvidia-smi -q */
     uint64_t rows;   /* of the CSV so far */
     Columns columns;
     Gpu gpus[MAX_GPUS];
@@ -110,28 +124,76 @@ static bool is_mib(EchWords word, EchRounded *ret)
     return true;
 }
 
-static Gpu *gpu(EchGpuTools *t, uint64_t index)
+static Gpu *slice_of(EchGpuTools *t, uint64_t index, uint64_t slice)
 {
     for (unsigned i = 0; i < t->n_gpus; i++) {
-        if (t->gpus[i].index == index)
+        if (t->gpus[i].index == index && t->gpus[i].slice == slice)
             return &t->gpus[i];
     }
     if (t->n_gpus == MAX_GPUS)
         return NULL;
-    t->gpus[t->n_gpus] = (Gpu){.index = index};
+    t->gpus[t->n_gpus] = (Gpu){.index = index, .slice = slice};
     return &t->gpus[t->n_gpus++];
 }
 
-static void add_process(EchGpuTools *t, uint64_t index, uint64_t id, EchWords name, EchRounded size)
+static Gpu *gpu(EchGpuTools *t, uint64_t index)
+{
+    return slice_of(t, index, WHOLE);
+}
+
+/* Whether it is told by its slices, whose memory a program sees instead of the GPU's. */
+static bool is_sliced(const EchGpuTools *t, const Gpu *g)
+{
+    for (unsigned i = 0; i < t->n_gpus && g->slice == WHOLE; i++) {
+        if (t->gpus[i].index == g->index && t->gpus[i].slice != WHOLE)
+            return true;
+    }
+    return false;
+}
+
+static void add_process(EchGpuTools *t, uint64_t index, uint64_t slice, uint64_t id, EchWords name, EchRounded size)
 {
     if (t->n_processes == MAX_PROCESSES)
         return;
     Process *p = &t->processes[t->n_processes++];
-    *p = (Process){.gpu = index, .id = id, .size = size};
+    *p = (Process){.gpu = index, .slice = slice, .id = id, .size = size};
     const char *slash = name.n ? memrchr(name.text, '/', name.n) : NULL;
     if (slash)
         name = (EchWords){slash + 1, (size_t)(name.text + name.n - slash - 1)};
     copy(p->name, sizeof p->name, name);
+}
+
+static void set_memory(Gpu *g, EchRounded used, EchRounded total)
+{
+    if (!g)
+        return;
+    g->used = used;
+    g->total = total;
+    g->has_used = g->has_total = true;
+}
+
+/* What @line, "KEY : VALUE", says of @key; nothing where it does not. */
+static EchWords value_of(EchWords line, const char *key)
+{
+    EchWords rest = ech_words_start(line, key) ? ech_words_trim(line.text + strlen(key), line.n - strlen(key)) : (EchWords){line.text, 0};
+    return rest.n && *rest.text == ':' ? ech_words_trim(rest.text + 1, rest.n - 1) : (EchWords){line.text, 0};
+}
+
+/* "3.0/191.7 GB", "11MiB / 20096MiB": the unit may stand behind the second alone. */
+static bool is_pair(EchWords cell, EchRounded *ret_used, EchRounded *ret_total)
+{
+    EchWords pair[MAX_WORDS];
+    if (split(cell, '/', pair) != 2 || !is_size(pair[1], ret_total))
+        return false;
+    if (is_size(pair[0], ret_used))
+        return true;
+    size_t digits = 0;
+    while (digits < pair[1].n && !g_ascii_isalpha(pair[1].text[digits]))
+        digits++;
+    g_autofree char *text =
+        g_strdup_printf("%.*s%.*s", (int)MIN(pair[0].n, (size_t)32), pair[0].text, (int)MIN(pair[1].n - digits, (size_t)8), pair[1].text + digits);
+    size_t used;
+    return ech_rounded_parse(text, strlen(text), ret_used, &used) && text[used] == '\0';
 }
 
 /* ---- nvidia-smi ---- */
@@ -161,13 +223,10 @@ static bool read_usage(EchGpuTools *t, EchWords line)
     EchWords cells[MAX_WORDS];
     unsigned n = split(line, '|', cells);
     for (unsigned i = 0; i < n; i++) {
-        EchWords pair[MAX_WORDS];
         EchRounded used, total;
-        if (split(cells[i], '/', pair) != 2 || !is_size(pair[0], &used) || !is_size(pair[1], &total))
+        if (!is_pair(cells[i], &used, &total))
             continue;
-        t->row->used = used;
-        t->row->total = total;
-        t->row->has_used = t->row->has_total = true;
+        set_memory(t->row, used, total);
         t->row = NULL;
         return true;
     }
@@ -188,42 +247,132 @@ static bool read_process(EchGpuTools *t, EchWords line)
     while (at < 3 && ech_words_start(words[at], "N/A"))
         at++;
     /* Of a slice of a GPU its two numbers come first. */
-    uint64_t third;
-    if (at + 2 < n && is_number(words[at + 1], &third) && is_number(words[at + 2], &third))
+    uint64_t slice = WHOLE, instance;
+    if (at + 2 < n && is_number(words[at], &slice) && is_number(words[at + 1], &instance) && is_number(words[at + 2], &id))
         at += 2;
+    else
+        slice = WHOLE;
     if (at + 3 > n || !is_number(words[at], &id) || words[at + 1].n > 3)
         return false;
     if (!is_size(words[n - 1], &size) && !ech_words_start(words[n - 1], "N/A"))
         return false;
     EchWords name =
         n - 1 > at + 2 ? (EchWords){words[at + 2].text, (size_t)(words[n - 2].text + words[n - 2].n - words[at + 2].text)} : (EchWords){words[at].text, 0};
-    add_process(t, index, id, name, size);
+    add_process(t, index, slice, id, name, size);
+    return true;
+}
+
+/* "1    3   0   0  |  14366MiB / 19968MiB | 28      0 |  2   0    1    0    0 |": the GPU, its instance, a computing one in that, the device */
+static bool read_slice(EchGpuTools *t, EchWords line)
+{
+    EchWords cells[MAX_WORDS], words[MAX_WORDS];
+    uint64_t index, slice;
+    if (split(line, '|', cells) < 3 || split(cells[0], ' ', words) != 4 || !is_number(words[0], &index) || !is_number(words[1], &slice))
+        return false;
+    t->row = slice_of(t, index, slice);
+    return t->row && read_usage(t, line);
+}
+
+/* nvitop's compact rows have the number and the memory on one line: "0 30%  35C  P8   14W / 300W |  22.69MiB / 47.99GiB |" */
+static bool read_compact(EchGpuTools *t, EchWords line)
+{
+    EchWords words[MAX_WORDS];
+    uint64_t index;
+    if (split(line, ' ', words) < 4 || !is_number(words[0], &index) || !ech_words_have(words[1], "%"))
+        return false;
+    t->row = gpu(t, index);
+    return t->row && read_usage(t, line);
+}
+
+/* nvitop: "0   12345 C   ann 22.90GiB  98  100.2   3.1  10:12:11  python train.py |" */
+static bool read_nvitop_process(EchGpuTools *t, EchWords line)
+{
+    EchWords words[MAX_WORDS];
+    unsigned n = split(line, ' ', words);
+    uint64_t index, id;
+    EchRounded size = {0};
+    if (n < 6 || !is_number(words[0], &index) || !is_number(words[1], &id) || !is_size(words[4], &size))
+        return false;
+    add_process(t, index, WHOLE, id, words[3], size);
     return true;
 }
 
 static bool read_table(EchGpuTools *t, EchWords line)
 {
-    bool head = ech_words_start(line, "GPU ") && ech_words_have(line, " Name ") && ech_words_have(line, "Persistence");
+    bool head = ech_words_start(line, "GPU ") &&
+                ((ech_words_have(line, " Name ") && ech_words_have(line, "Persistence")) || (ech_words_have(line, " Fan ") && ech_words_have(line, "|")));
     if (head || (ech_words_have(line, "NVIDIA-SMI ") && ech_words_have(line, "|"))) {
         t->section = GPUS;
         t->row = NULL;
         return true;
     }
-    bool list = ech_words_start(line, "Processes:") && ech_words_have(line, "|");
-    if (t->section == NOTHING && !list)
+    bool list = ech_words_start(line, "Processes:") && ech_words_have(line, "|"), slices = ech_words_start(line, "MIG devices:");
+    if (t->section == NOTHING && !list && !slices)
         return false;
-    if (list || ech_words_start(line, "MIG devices:")) {
-        t->section = *line.text == 'M' ? SLICES : PROCESSES;
+    if (list || slices) {
+        t->section = slices ? SLICES : PROCESSES;
         t->lists |= t->section == PROCESSES;
         return true;
     }
+    if (t->section == PROCESSES && ech_words_start(line, "GPU ") && ech_words_have(line, "GPU-MEM")) {
+        t->section = NVITOP_PROCESSES;
+        return true;
+    }
     switch (t->section) {
-    case GPUS: return (t->row && read_usage(t, line)) || read_name(t, line);
+    case GPUS: return (t->row && read_usage(t, line)) || read_compact(t, line) || read_name(t, line);
+    case SLICES: return read_slice(t, line);
     case PROCESSES: return read_process(t, line);
-    case SLICES:
+    case NVITOP_PROCESSES: return read_nvitop_process(t, line);
     case NOTHING: break;
     }
     return false;
+}
+
+/* nvidia-smi -q: a line for each figure, below headings. "Used" is without what the driver reserves for itself, which stands before it. */
+static bool read_query(EchGpuTools *t, EchWords line)
+{
+    EchRounded size;
+    if (ech_words_have(line, "NVSMI LOG==")) {
+        t->queried = true;
+        t->listed = UNTOLD;
+        return true;
+    }
+    if (!t->queried)
+        return false;
+    if (ech_words_start(line, "GPU ") && ech_words_have(line, ":") && !ech_words_have(line, " :")) {
+        t->listed = t->listed == UNTOLD ? 0 : t->listed + 1; /* "GPU 00000000:17:00.0" */
+        return gpu(t, t->listed) != NULL;
+    }
+    if (!memchr(line.text, ':', line.n)) {
+        t->heading = ech_words_start(line, "FB Memory Usage") ? FRAME_BUFFER : ech_words_have(line, "Memory Usage") ? OTHER_MEMORY : ELSEWHERE;
+        return t->heading != ELSEWHERE;
+    }
+    Gpu *g = t->listed == UNTOLD ? NULL : gpu(t, t->listed);
+    EchWords name = value_of(line, "Product Name"), called = value_of(line, "Name");
+    if (g && name.n)
+        copy(g->name, sizeof g->name, name);
+    if (t->heading == FRAME_BUFFER && g && is_size(value_of(line, "Total"), &g->total))
+        return g->has_total = true;
+    bool used = t->heading == FRAME_BUFFER && is_size(value_of(line, "Used"), &size);
+    if (g && (used || (t->heading == FRAME_BUFFER && is_size(value_of(line, "Reserved"), &size)))) {
+        g->used.bytes = ech_bytes_add(g->used.bytes, size.bytes);
+        g->has_used |= used;
+        if (!used && size.bytes)
+            add_process(t, t->listed, WHOLE, 0, (EchWords){"the driver's own", 16}, size);
+        return true;
+    }
+    if (is_number(value_of(line, "Process ID"), &t->pid)) {
+        t->called[0] = '\0';
+        return t->lists = true;
+    }
+    if (t->pid && called.n)
+        copy(t->called, sizeof t->called, called);
+    if (t->pid && is_size(value_of(line, "Used GPU Memory"), &size)) {
+        add_process(t, t->listed, WHOLE, t->pid, (EchWords){t->called, strlen(t->called)}, size);
+        t->pid = 0;
+        return true;
+    }
+    return name.n || called.n;
 }
 
 /* "index, name, memory.used [MiB], memory.total [MiB]", "pid, process_name, used_gpu_memory [MiB]" */
@@ -264,7 +413,7 @@ static bool read_csv(EchGpuTools *t, EchWords line)
         EchWords none = {line.text, 0}, name = c->process >= 0 && (int)n > c->process ? cells[c->process] : none;
         if (!is_number(cells[c->pid], &id) || !is_mib(cells[c->by_process], &used))
             return t->csv = false;
-        add_process(t, UNTOLD, id, name, used);
+        add_process(t, UNTOLD, WHOLE, id, name, used);
         return true;
     }
     if (c->used < 0 || c->total < 0 || (int)n <= MAX(c->used, c->total) || !is_mib(cells[c->used], &used) || !is_mib(cells[c->total], &total))
@@ -275,9 +424,7 @@ static bool read_csv(EchGpuTools *t, EchWords line)
     t->rows++;
     if (!g)
         return true;
-    g->used = used;
-    g->total = total;
-    g->has_used = g->has_total = true;
+    set_memory(g, used, total);
     if (c->name >= 0 && (int)n > c->name)
         copy(g->name, sizeof g->name, cells[c->name]);
     return true;
@@ -304,9 +451,7 @@ static bool read_gpustat(EchGpuTools *t, EchWords before, EchWords line)
     if (!g)
         return true;
     copy(g->name, sizeof g->name, cells[0]);
-    g->used = used;
-    g->total = total;
-    g->has_used = g->has_total = true;
+    set_memory(g, used, total);
     unsigned n = n_cells > 3 ? split(cells[3], ' ', who) : 0;
     for (unsigned i = 0; i < n; i++) {
         const char *open = memrchr(who[i].text, '(', who[i].n), *slash = memrchr(who[i].text, '/', who[i].n);
@@ -315,7 +460,7 @@ static bool read_gpustat(EchGpuTools *t, EchWords before, EchWords line)
         if (!open || who[i].text[who[i].n - 1] != ')' || !is_size((EchWords){open + 1, (size_t)(who[i].text + who[i].n - open) - 2}, &size))
             continue;
         bool numbered = slash && slash < open && is_number((EchWords){slash + 1, (size_t)(open - slash) - 1}, &id);
-        add_process(t, index, numbered ? id : 0, (EchWords){who[i].text, (size_t)((numbered ? slash : open) - who[i].text)}, size);
+        add_process(t, index, WHOLE, numbered ? id : 0, (EchWords){who[i].text, (size_t)((numbered ? slash : open) - who[i].text)}, size);
     }
     return true;
 }
@@ -342,29 +487,174 @@ static bool read_rocm(EchGpuTools *t, EchWords line)
     return true;
 }
 
+/* ---- amd-smi, rocm-smi --showpids ---- */
+
+/* Two lines for a GPU: "0000:0c:00.0    AMD Instinct MI300X | 0 %   40 C   0   143/750 W |" and "0   0   2   SPX/NPS1 | 0 %   N/A   283/196592 MB |". */
+static bool read_amd_row(EchGpuTools *t, EchWords line)
+{
+    EchWords cells[MAX_WORDS], left[MAX_WORDS], right[MAX_WORDS];
+    EchRounded used, total;
+    uint64_t index;
+    if (split(line, '|', cells) < 2)
+        return false;
+    unsigned n = split(cells[0], ' ', left), m = split(cells[1], ' ', right);
+    if (n > 1 && left[0].n > 8 && memchr(left[0].text, ':', left[0].n)) {
+        copy(t->called, sizeof t->called, (EchWords){left[1].text, (size_t)(left[n - 1].text + left[n - 1].n - left[1].text)});
+        return true;
+    }
+    if (n < 2 || m < 2 || !is_number(left[0], &index) ||
+        !is_pair((EchWords){right[m - 2].text, (size_t)(right[m - 1].text + right[m - 1].n - right[m - 2].text)}, &used, &total))
+        return false;
+    Gpu *g = gpu(t, index);
+    set_memory(g, used, total);
+    if (g)
+        g_strlcpy(g->name, t->called, sizeof g->name);
+    t->called[0] = '\0';
+    return true;
+}
+
+/* "0    3050055  python3.12             2.0 MB  255.0 GB   261.9 GB    0.0 % |"; the monitor has names first, and one size more: "0   N/A  2266127   0.0 B
+ * 0.0 B    2.8 GB      0.0 B". */
+static bool read_amd_process(EchGpuTools *t, EchWords line)
+{
+    EchWords words[MAX_WORDS];
+    uint64_t index, id;
+    EchRounded size = {0};
+    unsigned n = split(line, ' ', words), sizes = 0, name = t->named_first ? 1 : 2, wanted = t->named_first ? 3 : 2;
+    if (n < 7 || !is_number(words[0], &index) || !is_number(words[3 - name], &id))
+        return false;
+    for (unsigned at = 3; at + 1 < n && sizes < wanted; at++) {
+        if (is_size((EchWords){words[at].text, (size_t)(words[at + 1].text + words[at + 1].n - words[at].text)}, &size)) {
+            sizes++;
+            at++;
+        }
+    }
+    if (sizes < wanted)
+        return false;
+    if (size.bytes)
+        add_process(t, index, WHOLE, id, ech_words_start(words[name], "N/A") ? (EchWords){line.text, 0} : words[name], size);
+    return true;
+}
+
+/* amd-smi monitor: "0  305 W   49 C   43 C  2106 MHz   97 %    1 %    N/A    0 %    3.0/191.7 GB" */
+static bool read_amd_monitor(EchGpuTools *t, EchWords line)
+{
+    EchWords words[MAX_WORDS];
+    uint64_t index;
+    EchRounded used, total;
+    unsigned n = split(line, ' ', words);
+    if (n < 3 || !is_number(words[0], &index) ||
+        !is_pair((EchWords){words[n - 2].text, (size_t)(words[n - 1].text + words[n - 1].n - words[n - 2].text)}, &used, &total))
+        return false;
+    set_memory(gpu(t, index), used, total);
+    return true;
+}
+
+/* rocm-smi --showpids: "8300   python3   1   17925210112   0   0", bytes; on how many GPUs, not on which. */
+static bool read_rocm_process(EchGpuTools *t, EchWords line)
+{
+    EchWords words[MAX_WORDS];
+    uint64_t id, gpus, bytes;
+    if (split(line, ' ', words) < 5 || !is_number(words[0], &id) || !is_number(words[2], &gpus) || !is_number(words[3], &bytes))
+        return false;
+    if (bytes)
+        add_process(t, UNTOLD, WHOLE, id, words[1], (EchRounded){bytes, 0});
+    return true;
+}
+
+/* amd-smi metric, amd-smi process: a line for each figure, below "GPU: 0". */
+static bool read_amd_figure(EchGpuTools *t, EchWords line)
+{
+    EchRounded size;
+    EchWords name = value_of(line, "NAME");
+    bool used = is_size(value_of(line, "USED_VRAM"), &size), total = !used && is_size(value_of(line, "TOTAL_VRAM"), &size);
+    if (used || total) {
+        Gpu *g = gpu(t, t->listed);
+        t->amd = true;
+        if (g && used)
+            g->used = size;
+        else if (g)
+            g->total = size;
+        if (g)
+            *(used ? &g->has_used : &g->has_total) = true;
+        return true;
+    }
+    if (name.n) {
+        copy(t->called, sizeof t->called, name);
+        return false; /* others have names, too */
+    }
+    if (is_number(value_of(line, "PID"), &t->pid))
+        return true;
+    if (!t->pid || !is_size(value_of(line, "VRAM_MEM"), &size))
+        return false;
+    t->amd = t->lists = true;
+    if (size.bytes)
+        add_process(t, t->listed, WHOLE, t->pid, (EchWords){t->called, strcmp(t->called, "N/A") == 0 ? 0 : strlen(t->called)}, size);
+    t->pid = 0;
+    return true;
+}
+
+static bool read_amd(EchGpuTools *t, EchWords line)
+{
+    static const struct {
+        const char *first, *second;
+        AmdSection section;
+    } heads[] = {
+        {"BDF ", "GPU-Name", AMD_GPUS}, {"GPU ", "VRAM_MEM", AMD_PROCESSES}, {"GPU ", "VRAM_USAGE", AMD_MONITOR}, {"PID", "VRAM USED", ROCM_PROCESSES}};
+    for (size_t i = 0; i < G_N_ELEMENTS(heads); i++) {
+        if (!ech_words_start(line, heads[i].first) || !ech_words_have(line, heads[i].second))
+            continue;
+        t->amd_section = heads[i].section;
+        t->named_first = ech_words_have(line, "CPU_MEM");
+        t->amd = true;
+        t->lists |= t->amd_section == AMD_PROCESSES || t->amd_section == ROCM_PROCESSES;
+        return true;
+    }
+    switch (t->amd_section) {
+    case AMD_GPUS: return read_amd_row(t, line);
+    case AMD_PROCESSES: return read_amd_process(t, line);
+    case AMD_MONITOR: return read_amd_monitor(t, line);
+    case ROCM_PROCESSES: return read_rocm_process(t, line);
+    case NO_AMD: break;
+    }
+    return read_amd_figure(t, line);
+}
+
 /* "GPU:0", "process      79749 uses      601.000 MB GPU memory" */
 static bool read_listed(EchGpuTools *t, EchWords line)
 {
     EchWords words[MAX_WORDS];
     uint64_t id;
     EchRounded size;
-    if (ech_words_start(line, "GPU:") && is_number((EchWords){line.text + 4, line.n - 4}, &id)) {
+    if (ech_words_start(line, "GPU:") && is_number(ech_words_trim(line.text + 4, line.n - 4), &id)) {
         t->listed = id;
         return true;
     }
     if (!ech_words_start(line, "process ") || split(line, ' ', words) < 5 || !is_number(words[1], &id) || !ech_words_size_after(line, " uses", &size))
         return false;
-    add_process(t, t->listed, id, (EchWords){line.text, 7}, size);
+    add_process(t, t->listed, WHOLE, id, (EchWords){line.text, 7}, size);
     return true;
+}
+
+static bool read_line(EchGpuTools *t, EchWords before, EchWords line)
+{
+    if (t->csv && read_csv(t, line))
+        return true;
+    return read_amd(t, line) || read_table(t, line) || read_query(t, line) || read_heading(t, line) || read_gpustat(t, before, line) || read_rocm(t, line) ||
+           read_listed(t, line);
 }
 
 bool ech_gpu_tools_line(EchGpuTools *t, EchWords before, EchWords line)
 {
+    static const char bar[] = "\xe2\x94\x82"; /* which nvitop draws its tables with */
     if (line.n == 0)
         return false;
-    if (t->csv && read_csv(t, line))
-        return true;
-    return read_table(t, line) || read_heading(t, line) || read_gpustat(t, before, line) || read_rocm(t, line) || read_listed(t, line);
+    if (!ech_words_have(line, bar) && !memchr(line.text, '\t', line.n))
+        return read_line(t, before, line);
+    g_autofree char *text = g_strdelimit(g_strndup(line.text, line.n), "\t", ' ');
+    for (char *at = strstr(text, bar); at; at = strstr(at, bar))
+        memcpy(at, " | ", 3);
+    return read_line(t, before, (EchWords){text, strlen(text)});
 }
 
 /* ---- what it comes to ---- */
@@ -386,7 +676,7 @@ static const Gpu *fullest(const EchGpuTools *t)
     const Gpu *best = NULL;
     for (unsigned i = 0; i < t->n_gpus; i++) {
         const Gpu *g = &t->gpus[i];
-        if (g->has_used && (!best || g->used.bytes > best->used.bytes))
+        if (g->has_used && !is_sliced(t, g) && (!best || g->used.bytes > best->used.bytes))
             best = g;
     }
     return best;
@@ -400,14 +690,15 @@ static int by_size(const void *a, const void *b)
     return x->id != y->id ? (x->id > y->id) - (x->id < y->id) : strcmp(x->name, y->name);
 }
 
-/* Processes on @index that say how much they hold, the largest first; *ret_sum: in all. Owned by the caller. */
-static GArray *processes_of(const EchGpuTools *t, uint64_t index, EchBytes *ret_sum)
+/* Processes on the slice of @index that say how much they hold, the largest first; *ret_sum: in all. Owned by the caller. */
+static GArray *processes_of(const EchGpuTools *t, uint64_t index, uint64_t slice, EchBytes *ret_sum)
 {
     GArray *list = g_array_new(FALSE, FALSE, sizeof(Process));
     *ret_sum = 0;
     for (unsigned i = 0; i < t->n_processes; i++) {
         const Process *p = &t->processes[i];
-        if (p->gpu != index || p->size.bytes == 0)
+        bool here = (p->gpu == index && p->slice == slice) || (p->gpu == UNTOLD && t->n_gpus == 1);
+        if (!here || p->size.bytes == 0)
             continue;
         g_array_append_val(list, *p);
         *ret_sum = ech_bytes_add(*ret_sum, p->size.bytes);
@@ -416,13 +707,20 @@ static GArray *processes_of(const EchGpuTools *t, uint64_t index, EchBytes *ret_
     return list;
 }
 
+/* "GPU 1", "GPU 1, slice 3". Owned by the caller. */
+static char *gpu_name(const Gpu *g)
+{
+    return g->slice == WHOLE ? g_strdup_printf("GPU %" G_GUINT64_FORMAT, g->index)
+                             : g_strdup_printf("GPU %" G_GUINT64_FORMAT ", slice %" G_GUINT64_FORMAT, g->index, g->slice);
+}
+
 static void say_gpu(const EchGpuTools *t, const Gpu *g, EchDiag *diag)
 {
     EchBytes sum;
-    g_autoptr(GArray) list = processes_of(t, g->index, &sum);
+    g_autoptr(GArray) list = processes_of(t, g->index, g->slice, &sum);
     g_autoptr(GString) text = g_string_new(NULL);
-    g_autofree char *used = ech_format_bytes(g->used.bytes), *total = ech_format_bytes(g->total.bytes);
-    g_string_append_printf(text, "GPU %" G_GUINT64_FORMAT "%s%s%s: %s", g->index, g->name[0] ? " (" : "", g->name, g->name[0] ? ")" : "", used);
+    g_autofree char *used = ech_format_bytes(g->used.bytes), *total = ech_format_bytes(g->total.bytes), *which = gpu_name(g);
+    g_string_append_printf(text, "%s%s%s%s: %s", which, g->name[0] ? " (" : "", g->name, g->name[0] ? ")" : "", used);
     if (g->has_total)
         g_string_append_printf(text, " of %s", total);
     g_string_append(text, " in use");
@@ -438,8 +736,8 @@ static void say_gpu(const EchGpuTools *t, const Gpu *g, EchDiag *diag)
     if (rest > 512 * MIB && rest > g->used.bytes / 20 && (t->lists || list->len))
         ech_diag_remark(diag,
                         "%s of that no process in the list holds: those of other containers and a killed one that has not let go yet are not in it ('fuser -v "
-                        "/dev/nvidia*', as root outside containers, finds whoever has the device open)",
-                        size);
+                        "%s', as root outside containers, finds whoever has the device open)",
+                        size, t->amd ? "/dev/kfd" : "/dev/nvidia*");
     for (guint i = 0; i < list->len && g->has_total; i++) {
         const Process *p = &g_array_index(list, Process, i);
         double share = (double)p->size.bytes / (double)g->total.bytes;
@@ -464,7 +762,7 @@ void ech_gpu_tools_say(const EchGpuTools *t, bool beside, EchDiag *diag)
     unsigned said = 0;
     for (unsigned i = 0; i < t->n_gpus; i++) {
         const Gpu *g = &t->gpus[i];
-        if (!g->has_used)
+        if (!g->has_used || is_sliced(t, g))
             continue;
         if (said++ < MAX_SHOWN)
             say_gpu(t, g, diag);
@@ -472,7 +770,7 @@ void ech_gpu_tools_say(const EchGpuTools *t, bool beside, EchDiag *diag)
             roomiest = g;
     }
     if (said > MAX_SHOWN)
-        ech_diag_remark(diag, "and %u GPUs more", said - MAX_SHOWN);
+        ech_diag_remark(diag, "and %u more", said - MAX_SHOWN);
     for (unsigned i = 0; i < t->n_processes && said == 0; i++) {
         const Process *p = &t->processes[i];
         g_autofree char *size = ech_format_bytes(p->size.bytes), *name = name_of(p);
@@ -484,10 +782,18 @@ void ech_gpu_tools_say(const EchGpuTools *t, bool beside, EchDiag *diag)
     if (!t->lists && t->n_processes == 0)
         ech_diag_remark(diag, "who holds it: %s", t->amd ? "'rocm-smi --showpids'" : "the list of processes at the end of what nvidia-smi prints");
     if (roomiest != full && free_of(roomiest) > free_of(full) + full->total.bytes / 10) {
-        g_autofree char *free = ech_format_bytes(free_of(roomiest));
-        ech_diag_remark(diag, "most room: GPU %" G_GUINT64_FORMAT ", %s free; %s_VISIBLE_DEVICES=%" G_GUINT64_FORMAT " runs there", roomiest->index, free,
-                        t->amd ? "HIP" : "CUDA", roomiest->index);
+        g_autofree char *free = ech_format_bytes(free_of(roomiest)), *which = gpu_name(roomiest);
+        if (roomiest->slice == WHOLE)
+            ech_diag_remark(diag, "most room: %s, %s free; %s_VISIBLE_DEVICES=%" G_GUINT64_FORMAT " runs there", which, free, t->amd ? "HIP" : "CUDA",
+                            roomiest->index);
+        else
+            ech_diag_remark(diag, "most room: %s, %s free; CUDA_VISIBLE_DEVICES=MIG-..., which 'nvidia-smi -L' tells, runs there", which, free);
     }
+    if (full->slice != WHOLE)
+        ech_diag_remark(diag,
+                        "a program sees one slice and its memory alone; the same on a smaller GPU: 'echelon run' and 'echelon advise' with --set "
+                        "device.memories.hbm.capacity=%" G_GUINT64_FORMAT "MiB (the slice's share of the processors and of the bandwidth is not in that)",
+                        full->total.bytes / MIB);
     if (!beside)
         ech_diag_remark(diag,
                         "that is what the driver has given out, what frameworks keep unused and each process's context (some 300 to 600 MiB) included; what is "
@@ -499,7 +805,8 @@ void ech_gpu_tools_write(const EchGpuTools *t, EchTraceBuilder *builder)
     EchId memory = ech_trace_builder_memory(builder, "hbm");
     const Gpu *full = fullest(t);
     EchBytes sum;
-    g_autoptr(GArray) list = processes_of(t, full ? full->index : t->n_processes ? t->processes[0].gpu : 0, &sum);
+    uint64_t index = full ? full->index : t->n_processes ? t->processes[0].gpu : 0, slice = full ? full->slice : t->n_processes ? t->processes[0].slice : WHOLE;
+    g_autoptr(GArray) list = processes_of(t, index, slice, &sum);
     for (guint i = 0; i < list->len; i++) {
         g_autofree char *name = name_of(&g_array_index(list, Process, i));
         ech_refused_held(builder, memory, name, g_array_index(list, Process, i).size.bytes);

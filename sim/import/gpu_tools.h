@@ -1,6 +1,6 @@
 /** @file gpu_tools.h
- * What tools print of GPUs' memory and who holds it: nvidia-smi's table and its CSV, gpustat, rocm-smi --showmeminfo, torch.cuda.list_gpu_processes(). A part
- * of the readers of pasted text (memory_figures.c), which gives it line by line.
+ * What tools print of GPUs' memory and who holds it: nvidia-smi's table (slices of MIG too), its CSV and -q, gpustat, nvitop, amd-smi, rocm-smi --showmeminfo
+ * and --showpids, torch.cuda.list_gpu_processes(). A part of the readers of pasted text (memory_figures.c), which gives it line by line.
  */
 #pragma once
 #include "sim/import/import.h"

@@ -107,6 +107,24 @@ static bool scaled_product(const EchGpuInput *a, const EchGpuInput *b, bool tran
     return true;
 }
 
+/* Of a mixture's experts, how many are asked for by @tokens that choose @chosen each: not each token another's, as if they went around, but whichever they are,
+ * so that many ask for the same. So do benchmarks of such kernels, whose times are those of so many experts (an L40S, 128 experts of which 8, vllm-project/vllm
+ * pull request 53710: 4, 8, 16 and 32 tokens take 0.23, 0.41, 0.66 and 0.88 of what 64 do, and ask for 0.23, 0.41, 0.65 and 0.89 of the experts). */
+static double experts_asked(uint64_t experts, uint64_t tokens, uint64_t chosen)
+{
+    double all = (double)MAX(experts, 1);
+    return all * (1 - pow(1 - MIN((double)chosen, all) / all, (double)tokens));
+}
+
+/* What is read of the weights of experts, @bytes of all of them, for @results rows of which @rows tokens asked. */
+static EchBytes experts_read(EchBytes bytes, uint64_t experts, uint64_t rows, uint64_t results)
+{
+    bool each_asks = rows > 0 && results > rows && results % rows == 0;
+    double asked = each_asks ? experts_asked(experts, rows, results / rows) : experts_asked(experts, results, 1);
+    double read = (double)bytes / (double)MAX(experts, 1) * asked;
+    return read < 1.8e19 ? (EchBytes)read : bytes; /* counts of hostile shapes saturate */
+}
+
 /* DeepGEMM's, by itself or within vLLM's operator: each operand is followed by its scales, of 128 rows or columns. Grouped ones have weights of all experts, of
  * which rows ask for no more than there are. */
 static bool blockwise_product(const char *op, const EchGpuInput *inputs, EchGpuOperator *ret)
@@ -126,6 +144,12 @@ static bool blockwise_product(const char *op, const EchGpuInput *inputs, EchGpuO
     return true;
 }
 
+/* Of a weight, in bits, with its share of scales and zeros. */
+static uint8_t bits_of(EchBytes bytes, uint64_t weights)
+{
+    return weights > 0 ? (uint8_t)CLAMP(round(8 * (double)bytes / (double)weights), 1, 64) : 0;
+}
+
 /* Weights of four bits, as PyTorch packs them for its tensor cores: [n / 8, k / (16 j), 32, j / 2] words of 32 bits, and for each group of k a scale and a zero
  * for every column; activations and results have 16 bits (aten/src/ATen/native/cuda/int4mm.cu). */
 static bool packed_product(const EchGpuInput *a, const EchGpuInput *weight, const EchGpuInput *scales, EchGpuOperator *ret)
@@ -138,6 +162,7 @@ static bool packed_product(const EchGpuInput *a, const EchGpuInput *weight, cons
     ret->read =
         ech_bytes_add(bytes_of(a->numel, ECH_DTYPE_BF16), ech_bytes_add(bytes_of(weight->numel, ECH_DTYPE_S32), bytes_of(scales->numel, ECH_DTYPE_BF16)));
     ret->written = bytes_of(ret->elements, ECH_DTYPE_BF16);
+    ret->weight_bits = bits_of(ret->read - bytes_of(a->numel, ECH_DTYPE_BF16), ech_bytes_mul(ret->n, ret->k));
     return true;
 }
 
@@ -188,9 +213,35 @@ static bool dequantized_product(const EchGpuInput *inputs, size_t n, EchGpuOpera
                             .n = columns,
                             .k = dim(a, 0),
                             .elements = ech_bytes_mul(rows, columns),
-                            .read = ech_bytes_add(bytes_of(a->numel, a->dtype), packed.bytes)};
+                            .read = ech_bytes_add(bytes_of(a->numel, a->dtype), packed.bytes),
+                            .weight_bits = bits_of(packed.bytes, ech_bytes_mul(columns, dim(a, 0)))};
     ret->written = bytes_of(ret->elements, a->dtype);
     return rows > 0;
+}
+
+/* bitsandbytes' (csrc/gemm_4bit.cu): rows [.., k], weights of four bits, of which the operator has all in one row, and scales of blocks, some of them of 8 bits
+ * with scales of their own. */
+static bool four_bit_product(const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
+{
+    const EchGpuInput *a = &inputs[0], *weight = &inputs[1];
+    if (n < 4 || !is_tensor(a) || a->list || !is_tensor(weight) || weight->list || dim(a, 0) == 0)
+        return false;
+    EchBytes weights = 0;
+    for (size_t i = 1; i < n; i++)
+        weights = ech_bytes_add(weights, is_tensor(&inputs[i]) && !inputs[i].list ? bytes_of(inputs[i].numel, inputs[i].dtype) : 0);
+    uint64_t k = dim(a, 0), columns = ech_bytes_mul(bytes_of(weight->numel, weight->dtype), 2) / k, rows = a->numel / k;
+    *ret = (EchGpuOperator){.kind = ECH_GPU_OP_PRODUCT,
+                            .dtype = a->dtype,
+                            .products = 1,
+                            .batch = 1,
+                            .m = rows,
+                            .n = columns,
+                            .k = k,
+                            .elements = ech_bytes_mul(rows, columns),
+                            .read = ech_bytes_add(bytes_of(a->numel, a->dtype), weights),
+                            .weight_bits = bits_of(weights, ech_bytes_mul(columns, k))};
+    ret->written = bytes_of(ret->elements, a->dtype);
+    return rows > 0 && columns > 0;
 }
 
 /* The same of a mixture's experts: rows [rows, k], then results [chosen, n], weights and scales of all experts, and their zeros. Servers call it from within
@@ -221,7 +272,8 @@ static bool dequantized_experts(const EchGpuInput *inputs, size_t n, EchGpuOpera
                             .n = columns,
                             .k = k,
                             .elements = ech_bytes_mul(rows, columns),
-                            .read = ech_bytes_add(bytes_of(a->numel, dtype), ech_bytes_mul(bytes / experts, MIN(experts, rows)))};
+                            .read = ech_bytes_add(bytes_of(a->numel, dtype), experts_read(bytes, experts, a->numel / k, rows)),
+                            .weight_bits = bits_of(bytes, ech_bytes_mul(experts, ech_bytes_mul(columns, k)))};
     ret->written = bytes_of(ret->elements, dtype);
     return true;
 }
@@ -321,14 +373,28 @@ static void broadcast(const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
 /* Products of a gradient for every two of the attention itself (five, of which two make scores and their gradients again). */
 #define GRADIENT_PRODUCTS 2.5
 
+/* Sequences that are packed one behind the other, as where they begin says: an array of one more, behind keys and values at @at; 0: there is none. */
+static uint64_t packed_sequences(const EchGpuInput *inputs, size_t n, size_t at)
+{
+    for (size_t i = at; i < n; i++)
+        if (is_tensor(&inputs[i]) && !inputs[i].list && inputs[i].rank == 1)
+            return inputs[i].numel > 1 ? inputs[i].numel - 1 : 0;
+    return 0;
+}
+
 static void attention(const EchGpuInput *inputs, size_t n, bool backward, bool heads_last, EchGpuOperator *ret)
 {
-    /* q, k, v [batch, heads, length, depth], or the two in the middle the other way round; a gradient first where it is one. */
+    /* q, k, v [batch, heads, length, depth], or the two in the middle the other way round, or [tokens, heads, depth] of packed sequences; a gradient first
+     * where it is one. */
     size_t at = backward ? 1 : 0;
-    if (n < at + 3 || inputs[at].rank != 4 || inputs[at + 1].rank != 4 || !is_tensor(&inputs[at]))
+    if (n < at + 3 || !is_tensor(&inputs[at]) || inputs[at].rank != inputs[at + 1].rank)
         return;
     const EchGpuInput *q = &inputs[at], *keys = &inputs[at + 1];
-    uint64_t length = dim(keys, heads_last ? 2 : 1);
+    uint64_t sequences = q->rank == 3 ? packed_sequences(inputs, n, at + 3) : 0;
+    if (q->rank != 4 && sequences == 0)
+        return;
+    /* Packed ones are taken to be of one length, which their shapes do not say. */
+    uint64_t length = sequences > 0 ? MAX(dim(keys, 2) / sequences, 1) : dim(keys, heads_last ? 2 : 1);
     double operations = 4.0 * (double)q->numel * (double)length * (backward ? GRADIENT_PRODUCTS : 1);
     for (size_t i = at + 3; i < n; i++)
         if (inputs[i].truth) { /* causal: half; dropout's and others' flags are numbers */
@@ -449,11 +515,10 @@ static bool to_eight_bits(const char *op, const EchGpuInput *inputs, size_t n, E
     return true;
 }
 
-/* Of a mixture's experts, who get equal shares of @rows: what is read of weights [experts, ...]. */
-static EchBytes expert_bytes(const EchGpuInput *weights, uint64_t rows)
+/* What is read of weights [experts, ...]. */
+static EchBytes expert_bytes(const EchGpuInput *weights, uint64_t rows, uint64_t results)
 {
-    uint64_t experts = MAX(dim(weights, 2), 1);
-    return ech_bytes_mul(bytes_of(weights->numel, weights->dtype) / experts, MIN(experts, rows));
+    return experts_read(bytes_of(weights->numel, weights->dtype), MAX(dim(weights, 2), 1), rows, results);
 }
 
 /* Rows [tokens, width], weights [experts, inner, width] and [experts, width, half], and which experts each token goes to [tokens, chosen]: two products of all
@@ -474,7 +539,7 @@ static void fused_experts(const EchGpuInput *inputs, size_t n, EchGpuOperator *r
                             .n = ech_bytes_add(inner, half),
                             .k = width,
                             .elements = ech_bytes_mul(all, ech_bytes_add(inner, width)),
-                            .read = ech_bytes_add(ech_bytes_add(expert_bytes(up, all), expert_bytes(down, all)),
+                            .read = ech_bytes_add(ech_bytes_add(expert_bytes(up, dim(chosen, 1), all), expert_bytes(down, dim(chosen, 1), all)),
                                                   bytes_of(ech_bytes_add(rows->numel, ech_bytes_mul(all, half)), rows->dtype))};
     ret->written = bytes_of(ret->elements, rows->dtype);
 }
@@ -496,7 +561,7 @@ static void expert_product(const EchGpuInput *inputs, size_t n, EchGpuOperator *
                             .n = inner,
                             .k = width,
                             .elements = results->numel,
-                            .read = ech_bytes_add(expert_bytes(weights, all), bytes_of(rows->numel, rows->dtype)),
+                            .read = ech_bytes_add(expert_bytes(weights, rows->numel / width, all), bytes_of(rows->numel, rows->dtype)),
                             .written = bytes_of(results->numel, results->dtype)};
 }
 
@@ -618,6 +683,8 @@ void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, 
         *ret = made;
     else if ((strstr(op, "marlin_gemm") || strstr(op, "::machete_mm") || strstr(op, "::awq_gemm") || strstr(op, "::gptq_gemm")) &&
              (strstr(op, "::moe_") ? dequantized_experts(inputs, n, &made) : dequantized_product(inputs, n, &made)))
+        *ret = made;
+    else if ((strstr(op, "bitsandbytes::gemm_4bit") || strstr(op, "bitsandbytes::gemv_4bit")) && four_bit_product(inputs, n, &made))
         *ret = made;
     else if (NAMED(op, "_weight_int4pack_mm") && n >= 4 && packed_product(&inputs[0], &inputs[1], &inputs[3], &made))
         *ret = made;
@@ -940,6 +1007,7 @@ bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, do
         launch->n = whole->n;
         launch->k = whole->k;
         launch->taps = whole->taps;
+        launch->weight_bits = whole->weight_bits;
         ret->ops = ech_bytes_mul(ech_bytes_mul(2, ech_bytes_mul(launch->batch, launch->m)), ech_bytes_mul(launch->n, launch->k));
         ret->unit = ECH_WORK_MATRIX;
     } else if (whole->kind == ECH_GPU_OP_ATTENTION) {

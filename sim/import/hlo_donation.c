@@ -1,6 +1,7 @@
 /* Donated arguments that save nothing, or less than they could: said where the program is read, because no figure shows it. */
 #include "sim/import/hlo.h"
 
+#include "sim/base/compare.h"
 #include "sim/base/units.h"
 
 enum { LEAST = 1 << 20 }; /* Bytes from which it is worth a remark. */
@@ -123,13 +124,7 @@ static EchId output_of(const EchProgram *p, uint32_t position)
     if (i->opcode != ECH_HLO_TUPLE)
         return position == 0 ? root : ECH_NONE;
     uint32_t low = 0, high = MIN(i->n_operands, p->shapes[i->shape].n_elements); /* the first member that begins there or behind it */
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (ech_program_member_position(p, i->shape, middle) < position)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    ECH_SEARCH(low, high, middle, ech_program_member_position(p, i->shape, middle) < position);
     bool begins = low < MIN(i->n_operands, p->shapes[i->shape].n_elements) && ech_program_member_position(p, i->shape, low) == position;
     return begins ? ech_program_operand(p, i, low) : ECH_NONE;
 }

@@ -379,8 +379,9 @@ static char *describe_magic(const uint8_t *head, size_t n)
 
 #define SNAPSHOT                                                                                                                                               \
     "torch.cuda.memory._record_memory_history() when the program begins, torch.cuda.memory._dump_snapshot(\"oom.pickle\") where the error is caught"
-#define TELLS_BOTH                                                                                                                                             \
-    "; 'echelon capture --pretend DEVICE -- COMMAND' runs the program on a device that is not there and tells both, and so does PyTorch's memory snapshot"
+#define TELLS_MORE                                                                                                                                             \
+    "; 'echelon capture --pretend DEVICE -- COMMAND' runs the program on a device that is not there and tells who asks for what, and so does PyTorch's "       \
+    "memory snapshot"
 #define SUMS_OF_JAX                                                                                                                                            \
     "the text tells of memory without saying what was in it; of arrays that are alive jax.profiler.save_device_memory_profile(\"memory.prof\") does, of a "    \
     "program "                                                                                                                                                 \
@@ -390,7 +391,13 @@ static char *describe_magic(const uint8_t *head, size_t n)
     "the text says that NCCL was refused memory, which it takes from the driver beside PyTorch's pool: what the pool keeps unused is not there for it. Leave " \
     "it "                                                                                                                                                      \
     "room (torch.cuda.set_per_process_memory_fraction, expandable_segments:True, a smaller batch), or give it less (NCCL_BUFFSIZE, "                           \
-    "NCCL_MAX_NCHANNELS)" TELLS_BOTH
+    "NCCL_MAX_NCHANNELS)" TELLS_MORE
+
+#define KILLED                                                                                                                                                 \
+    "the text says that a process was killed (signal 9), as the kernel, or a container's or a job's limit, does for want of the host's memory, not the "       \
+    "device's: what it held stands in dmesg as anon-rss (its own) and shmem-rss (shared and page-locked). What fills it: checkpoints that every process "      \
+    "loads whole, state that is offloaded or gathered for saving, page-locked copies (PyTorch rounds each up to a power of two), workers of data loaders; "    \
+    "'echelon run' of a capture tells what of it is page-locked or offloaded ('host')"
 
 /* A message about memory that has no sizes to read, or only sums of what an engine means to do: what it means and what tells more; or NULL. */
 static const char *describe_refusal(const char *head, size_t n)
@@ -403,15 +410,29 @@ static const char *describe_refusal(const char *head, size_t n)
                                                      "a larger share, fewer --max-num-batched-tokens and --max-num-seqs, --enforce-eager, more GPUs "
                                                      "(--tensor-parallel-size); how much the weights took stands "
                                                      "in its log ('Model loading took')"},
+        {"Killed process", KILLED},
+        {"oom-kill", KILLED},
+        {"oom_kill", KILLED},
+        {"OOM Killed", KILLED},
+        {"exitcode: -9", KILLED},
+        {"return code = -9", KILLED},
+        {"in pin memory thread",
+         "the text says that the driver refused memory to the thread that page-locks batches (pin_memory=True): either the GPU is full, "
+         "so that not even that thread's context finds room (nvidia-smi says by whom), or the host's memory, or what of it may be "
+         "page-locked, is ('ulimit -l', a container's limit): fewer workers, a smaller prefetch_factor or pin_memory=False need less" TELLS_MORE},
+        /* github.com/pytorch/pytorch pull request 99699: asked for only where memory ran out */
+        {"NVML_SUCCESS == ", "the text says that PyTorch could not ask the driver who holds the memory, which it only does when memory ran out: that is what "
+                             "happened, and its message with the sizes was lost (MIG slices, Jetson, WSL, a driver without a matching libnvidia-ml). "
+                             "torch.cuda.memory_summary() where the error is caught tells the sums" TELLS_MORE},
         {"Cuda failure 'out of memory'", REFUSED_TO_NCCL},
         {"Cuda failure 2 'out of memory'", REFUSED_TO_NCCL},
         {"CUBLAS_STATUS_ALLOC_FAILED",
          "the text says that memory ran out for cuBLAS, which takes its own from the driver beside the framework's pool: what that keeps unused is not there "
          "for it. "
-         "The device was full, by this process or others (nvidia-smi); what was asked for and what held it the text does not say" TELLS_BOTH},
+         "The device was full, by this process or others (nvidia-smi); what was asked for and what held it the text does not say" TELLS_MORE},
         {"Allocation on device", "the text says that memory ran out, but not what was asked for and what held it: of cudaMallocAsync this message has no "
                                  "sizes; PyTorch's own allocator tells "
-                                 "them (PYTORCH_CUDA_ALLOC_CONF=backend:native; ComfyUI: --disable-cuda-malloc)" TELLS_BOTH},
+                                 "them (PYTORCH_CUDA_ALLOC_CONF=backend:native; ComfyUI: --disable-cuda-malloc)" TELLS_MORE},
         {"donated buffers were not usable", "the text is a warning of JAX: a donated argument gives its memory only to a result of the same shape, type and "
                                             "sharding, and these found none, so argument and "
                                             "result are held at once; 'echelon info' of the compiled program tells what that takes (traces/capture/compile.py, "
@@ -421,6 +442,10 @@ static const char *describe_refusal(const char *head, size_t n)
          "the text is DeepSpeed's estimate of parameters, gradients and optimizer states; activations, gathered parameters and buffers come on top: 'echelon "
          "capture "
          "--pretend DEVICE -- COMMAND' runs the program on a device that is not there and tells all"},
+        {"Theoretical memory footprints: ",
+         "the text is Megatron's estimate of weights, optimizer state and activations, by formulas of a transformer; buckets of gradients, logits, what NCCL "
+         "and "
+         "the allocator take come on top: 'echelon capture --pretend DEVICE --world N -- COMMAND' runs one rank on a device that is not there and tells all"},
         {"aximum pool size exceeded", "the text says that memory ran out, but not what was asked for: " ECH_RMM_POOL},
         {"increase --mem-fraction-static",
          "the text says that SGLang's share of the memory (--mem-fraction-static) leaves nothing for its KV cache beside the weights: a larger share, more "
@@ -454,10 +479,37 @@ static const char *describe_refusal(const char *head, size_t n)
         if (memmem(head, n, known[i].mark, strlen(known[i].mark)))
             return known[i].advice;
     }
+    if (n < 16 && memmem(head, n, "Killed", 6))
+        return KILLED;
     for (size_t i = 0; i < G_N_ELEMENTS(ran_out); i++) {
         if (memmem(head, n, ran_out[i], strlen(ran_out[i])))
-            return "the text says that memory ran out, but not what was asked for and what held it" TELLS_BOTH;
+            return "the text says that memory ran out, but not what was asked for and what held it" TELLS_MORE;
     }
+    return NULL;
+}
+
+#define LINK_OF(link, whose) "--set device.links." link ".to_device=RATE --set device.links." link ".from_device=RATE', with " whose
+#define BETWEEN_GPUS                                                                                                                                           \
+    "What it means for a program: 'echelon run --trace FILE --device NAME " LINK_OF(                                                                           \
+        "nvlink", "the bus bandwidth that nccl-tests reaches (12GB/s, say; links.host where the card has no NVLink),") " says "                                \
+                                                                                                                       "what the slower link adds; 'echelon "  \
+                                                                                                                       "capture --pretend NAME --gpus N -- "   \
+                                                                                                                       "COMMAND' makes FILE without the GPUs"
+
+/* What tools print of links, or NULL. */
+static const char *describe_links(const char *head, size_t n)
+{
+    if (memmem(head, n, "CPU Affinity", 12) && memmem(head, n, "GPU0", 4))
+        return "the text is nvidia-smi's table of how GPUs are joined: NV# between two is NVLink, PIX, PXB, PHB, NODE and SYS are PCIe over ever more of the "
+               "machine, SYS by way of the other socket. " BETWEEN_GPUS;
+    if (memmem(head, n, "Bandwidth Matrix (GB/s)", 23))
+        return "the text is CUDA's test of copies between GPUs; where P2P=Enabled is no faster than P2P=Disabled they pass over the host. " BETWEEN_GPUS;
+    if (memmem(head, n, "algbw", 5) && memmem(head, n, "busbw", 5))
+        return "the text is a table of nccl-tests, whose busbw is the rate of a link that an ideal ring would need for that time. " BETWEEN_GPUS;
+    if (memmem(head, n, "CUDA Bandwidth Test", 19) || memmem(head, n, "host_to_device_memcpy", 21))
+        return "the text is a test of copies between host and device; 'echelon run --trace FILE --device NAME " LINK_OF(
+            "host", "the rates it tells (12.3GB/s)") " says "
+                                                     "what they mean for a program, '--pass pin' what page-locked memory would be worth";
     return NULL;
 }
 
@@ -469,11 +521,15 @@ static const char *describe_text(const uint8_t *head, size_t n)
                "import FILE -o DEVICE.yaml'";
     if (n > 2 && head[0] == '[' && head[1] == '[' && g_ascii_isdigit(head[2]))
         return "the text looks like the sums of a PyTorch memory timeline; export_memory_timeline(\"NAME.raw.json.gz\") writes the allocations themselves";
-    if (n > 14 && (g_ascii_strncasecmp((const char *)head, "<!doctype html", 14) == 0 || g_ascii_strncasecmp((const char *)head, "<html", 5) == 0))
+    size_t at = ech_head_begin(head, n);
+    if (n - at > 14 &&
+        (g_ascii_strncasecmp((const char *)head + at, "<!doctype html", 14) == 0 || g_ascii_strncasecmp((const char *)head + at, "<html", 5) == 0))
         return "the text is a web page; give the capture that it was made from (a memory snapshot's .pickle, a memory timeline's .raw.json.gz)";
     if (n > 16 &&
         (memcmp(head, "\"Kind\",\"Agent_Id", 16) == 0 || memcmp(head, "\"KernelName\",\"Calls", 16) == 0 || memcmp(head, "\"Index\",\"KernelName", 16) == 0))
-        return "the text is a table of AMD's rocprof, of single kernels; of AMD GPUs the profiles of torch.profiler and jax.profiler are read";
+        return "the text is a table of AMD's rocprof; what rocprofv3 writes as a database (--output-format rocpd) is read";
+    if (n > 6 && memcmp(head, "GPU 0:", 6) == 0 && memmem(head, n, "(UUID: ", 7))
+        return "the text is nvidia-smi's list of GPUs (-L), without sizes; what nvidia-smi alone prints has them, and those of MIG's slices";
     if (memmem(head, n, "Self CPU %", 10))
         return "the text is torch.profiler's table of operators; prof.export_chrome_trace(\"trace.json.gz\") writes what echelon reads";
     if (n > 15 && (memmem(head, n, "\nnodes {", 8) || memmem(head, n, "\nnode {", 7) || memcmp(head, "schema_version:", 15) == 0))
@@ -494,6 +550,8 @@ static const char *describe_text(const uint8_t *head, size_t n)
         return "the text is what XLA writes of a program's memory, which is read beside its program; give the program, whose name begins the same way "
                "(....txt or ....hlo.pb)";
     const char *advice = describe_refusal((const char *)head, n);
+    if (advice == NULL)
+        advice = describe_links((const char *)head, n);
     if (advice != NULL)
         return advice;
     if (n > 11 && memcmp(head, "; ModuleID ", 11) == 0)
@@ -659,9 +717,37 @@ static EchImport *read_beside(EchSource *source, const EchImportClass *class, co
     return g_steal_pointer(&import);
 }
 
+/* The file in a page that PyTorch's memory_viz makes ("trace_plot"): its first one, in base64. NULL where it is no such page. Owned by the caller. */
+static guchar *file_of_page(EchSource *source, gsize *ret_n)
+{
+    static const char mark[] = "\"base64\": \"";
+    size_t head_size, at;
+    const uint8_t *head = ech_source_head(source, &head_size);
+    at = ech_head_begin(head, head_size);
+    if (at == head_size || head[at] != '<' || !ech_head_has(head, head_size, "add_local_files") || !ech_head_has(head, head_size, mark))
+        return NULL;
+    g_autoptr(GBytes) page = ech_source_bytes(source, 0, NULL);
+    gsize n;
+    const char *data = page ? g_bytes_get_data(page, &n) : NULL, *text = data ? memmem(data, n, mark, strlen(mark)) : NULL;
+    text = text ? text + strlen(mark) : NULL;
+    const char *end = text ? memchr(text, '"', n - (gsize)(text - data)) : NULL;
+    if (!end)
+        return NULL;
+    gsize length = (gsize)(end - text);
+    guchar *file = g_malloc(length / 4 * 3 + 3);
+    int state = 0;
+    guint save = 0;
+    *ret_n = g_base64_decode_step(text, length, file, &state, &save);
+    return file;
+}
+
 EchImport *ech_import_source(EchSource *source, const char *format, const EchImportOptions *options, GError **error)
 {
     static const EchImportOptions defaults = {.loop_trips = 1};
+    gsize n = 0;
+    g_autofree guchar *file = file_of_page(source, &n);
+    g_autoptr(EchSource) inside = file ? ech_source_new_memory(file, n, ech_source_path(source)) : NULL;
+    source = inside ? inside : source;
     const EchImportClass *class = find_class(source, format, error);
     if (!class)
         return NULL;

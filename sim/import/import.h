@@ -5,10 +5,10 @@
  *
  *     XLA        hlo (hlo_text, hlo_proto, hlo_source, hlo_donation; xla_assignment beside it), xplane and xplane_json (xplane_core, xplane_programs),
  *                memory_profile (resident, where it lies beside another capture), memory_usage_report
- *     PyTorch    kineto (kineto_join), memory_snapshot (pickle), memory_timeline; execution traces: pytorch_et, chakra (et)
- *     GPUs       nsys, cupti, and pretend of one that is not there (range_sizes, kernel_arguments, xla_folders)
+ *     PyTorch    kineto (kineto_join), memory_snapshot (pickle), memory_timeline; execution traces: pytorch_et, chakra, chakra_json (et)
+ *     GPUs       nsys and rocpd (sqlite), cupti, and pretend of one that is not there (range_sizes, kernel_arguments, xla_folders)
  *     pasted     messages of refused memory: out_of_memory (bfc_dump, torch_says, engine_says, refused); figures: memory_figures (pool_says, gpu_tools);
- *                both by pasted and rounded
+ *                llama_says in both; both by pasted and rounded
  *     others     ech, alloc_text, minimalloc, scalesim
  *
  * Profilers of GPUs and TPUs fill a capture.h (arrays, roles, stream_waits); what a GPU's kernels do is gpu_work.h's. Bytes are read by wire.h (protobuf),

@@ -20,6 +20,7 @@ struct EchJson {
     uint8_t is_object[MAX_DEPTH];
     const char *text;
     size_t n_text;
+    bool more;     /* documents may follow one another */
     bool unclosed; /* the text ended between two values of the outermost container */
     char saved;    /* the byte a NUL was put over */
     char *saved_at;
@@ -441,13 +442,21 @@ static int advance(EchJson *json)
     return c;
 }
 
+void ech_json_allow_more(EchJson *json)
+{
+    json->more = true;
+}
+
 EchJsonToken ech_json_next(EchJson *json)
 {
     int c = advance(json);
     if (c == -2)
         return ECH_JSON_BAD;
-    if (json->expect == EXPECT_NOTHING)
-        return c < 0 ? ECH_JSON_END : bad(json, "more text after the end of the document");
+    if (json->expect == EXPECT_NOTHING) {
+        if (c < 0 || !json->more)
+            return c < 0 ? ECH_JSON_END : bad(json, "more text after the end of the document");
+        json->expect = EXPECT_VALUE;
+    }
     json->unclosed = c < 0 && json->depth == 1 && !json->error;
     if (c < 0)
         return bad(json, json->depth ? "the text ends inside a bracket; the file is cut" : "the text is empty");

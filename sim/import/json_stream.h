@@ -29,6 +29,8 @@ typedef struct EchJson EchJson;
 EchJson *ech_json_new(EchSource *source) G_GNUC_WARN_UNUSED_RESULT;
 void ech_json_free(EchJson *json);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchJson, ech_json_free)
+/** From now on several documents may follow one another, with or without anything but blanks between them: ECH_JSON_END comes after the last. */
+void ech_json_allow_more(EchJson *json);
 /** The next token. */
 EchJsonToken ech_json_next(EchJson *json);
 /** Skips the next value whole (after a KEY, or the next element of an array). False on damage or where a container ends instead. */

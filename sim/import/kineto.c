@@ -326,6 +326,13 @@ static bool read_triple(Reader *r, uint32_t *ret)
     return token == ECH_JSON_ARRAY_END;
 }
 
+/* What torch_npu tells of each task. */
+static bool read_task(Reader *r)
+{
+    r->elsewhere = "an Ascend NPU";
+    return ech_json_skip(r->json);
+}
+
 static bool read_grid(Reader *r)
 {
     return read_triple(r, r->e.launch.grid);
@@ -365,7 +372,10 @@ static Arg arg_of(Event *e, const char *key, size_t n)
         break;
     case 6: return (Arg){.number = is(key, n, "device") ? &e->device : is(key, n, "stream") ? &e->stream : NULL, .loose = true};
     case 8: return (Arg){.number = is(key, n, "toDevice") ? &e->to_device : NULL};
-    case 9: return (Arg){.number = is(key, n, "Device Id") ? &e->device_id : NULL};
+    case 9:
+        if (is(key, n, "Task Type"))
+            return (Arg){.read = read_task};
+        return (Arg){.number = is(key, n, "Device Id") ? &e->device_id : NULL};
     case 10:
         if (is(key, n, "Input Dims"))
             return (Arg){.read = read_dims};
@@ -431,7 +441,7 @@ static bool read_args(Reader *r)
 {
     EchJsonToken token = ech_json_next(r->json);
     if (token != ECH_JSON_OBJECT)
-        return token != ECH_JSON_BAD && ech_json_depth(r->json) < 500;
+        return token != ECH_JSON_BAD;
     while ((token = ech_json_next(r->json)) == ECH_JSON_KEY) {
         size_t n;
         const char *key = ech_json_text(r->json, &n);
@@ -746,8 +756,11 @@ static void use_event(Reader *r)
     Event *e = &r->e;
     if (e->kind_index == ECH_NONE)
         e->kind_index = kind_of(r, "None", strlen("None"));
-    g_array_index(r->kinds, Kind, e->kind_index).count++;
+    Kind *kind = &g_array_index(r->kinds, Kind, e->kind_index);
+    kind->count++;
     r->n_events++;
+    if (e->category == CAT_OTHER && g_str_has_prefix(kind->name, "mtia_"))
+        r->elsewhere = "Meta's MTIA";
     if (e->category == CAT_OTHER || e->category == CAT_FLOW)
         return;
     if (!e->has_time) {
@@ -990,9 +1003,8 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
         const char *keyed = r->keys->str,
                    *what = strstr(keyed, "\"segments\"") || strstr(keyed, "\"device_traces\"")
                                ? "; it looks like a memory snapshot, which is read as the pickle that torch.cuda.memory._dump_snapshot writes"
-                           : strstr(keyed, "\"rocprofiler-sdk-tool\"")
-                               ? "; it is rocprofv3's, which is not read: of AMD GPUs the profiles of torch.profiler and jax.profiler are"
-                               : "";
+                           : strstr(keyed, "\"rocprofiler-sdk-tool\"") ? "; it is rocprofv3's, whose database is read (--output-format rocpd)"
+                                                                       : "";
         g_autofree char *keys = g_utf8_make_valid(r->keys->str, -1);
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: a JSON document without traceEvents: %s%s%s", r->where,
                     r->keys->len ? "its keys begin " : "it has no keys", keys, what);
@@ -1001,6 +1013,8 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
     for (guint i = 0; i < r->kinds->len; i++)
         ech_diag_note(r->ret->records, g_array_index(r->kinds, Kind, i).name, g_array_index(r->kinds, Kind, i).count);
     ech_diag_dropped(r->ret->diag, "strings_repaired", ech_json_repaired(r->json), NULL);
+    if (r->elsewhere)
+        ech_diag_remark(r->ret->diag, "it ran on %s, whose work is not read; that of CUDA, ROCm and XPU is", r->elsewhere);
     if (r->has_base)
         ech_trace_builder_printf_property(r->builder, "time_base_us", "%" G_GINT64_FORMAT, r->base_us);
     join_numbers(r);

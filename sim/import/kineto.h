@@ -119,7 +119,8 @@ typedef struct {
     int64_t base_ns; /* baseTimeNanoseconds */
     uint64_t n_events, n_syncs, n_host_syncs;
     bool events_seen;
-    GString *keys; /* the first ones of the document, for the message when it is no trace */
+    const char *elsewhere; /* what it ran on, where that is no device whose work is read; or NULL */
+    GString *keys;         /* the first ones of the document, for the message when it is no trace */
     const char *where;
 } Reader;
 

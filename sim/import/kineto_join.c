@@ -3,6 +3,7 @@
 #include "sim/import/kineto.h"
 
 #include "models/kernel/comm_name.h"
+#include "sim/base/compare.h"
 #include "sim/base/hash.h"
 
 /* Gives an array's memory back; an empty one stands in its place. */
@@ -27,13 +28,7 @@ static int compare_launches(gconstpointer a, gconstpointer b)
 static const Launch *find_launch(const Reader *r, int64_t correlation)
 {
     guint low = 0, high = r->launches->len;
-    while (low < high) {
-        guint middle = low + (high - low) / 2;
-        if (g_array_index(r->launches, Launch, middle).correlation < correlation)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    ECH_SEARCH(low, high, middle, g_array_index(r->launches, Launch, middle).correlation < correlation);
     if (low == r->launches->len || g_array_index(r->launches, Launch, low).correlation != correlation)
         return NULL;
     return &g_array_index(r->launches, Launch, low);
@@ -162,13 +157,7 @@ static int compare_shapes(gconstpointer a, gconstpointer b)
 static Shape *find_shape(Reader *r, int64_t external)
 {
     guint low = 0, high = r->shapes->len;
-    while (low < high) {
-        guint middle = low + (high - low) / 2;
-        if (g_array_index(r->shapes, Shape, middle).external < external)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    ECH_SEARCH(low, high, middle, g_array_index(r->shapes, Shape, middle).external < external);
     return low < r->shapes->len && g_array_index(r->shapes, Shape, low).external == external ? &g_array_index(r->shapes, Shape, low) : NULL;
 }
 

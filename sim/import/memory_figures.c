@@ -2,6 +2,7 @@
 #include "sim/import/memory_figures.h"
 #include "sim/base/error.h"
 #include "sim/import/gpu_tools.h"
+#include "sim/import/llama_says.h"
 #include "sim/import/pool_says.h"
 #include "sim/import/refused.h"
 
@@ -27,6 +28,14 @@ typedef struct {
     double share;                        /* of the memory; 0: not told */
 } Vllm;
 
+/* Of one GPU, as SGLang tells while it starts. */
+typedef struct {
+    bool has_weights, has_left;
+    EchRounded weights, left;
+    EchBytes cache;
+    uint64_t tokens;
+} Sglang;
+
 /* Arrays of one shape: "f32[4096,4096]". */
 typedef struct {
     char *name;
@@ -37,9 +46,11 @@ struct EchMemoryFigures {
     bool beside; /* a message about refused memory */
     EchPoolSays *pool;
     EchGpuTools *tools;
+    EchLlamaSays *llama;
     Compiled compiled, one;
     uint64_t programs;
     Vllm vllm;
+    Sglang sglang;
     GArray *arrays; /* Array */
     bool untyped;   /* 4 bytes an element were assumed of some */
     GArray *nodes;  /* Array, of TensorFlow's report */
@@ -57,6 +68,7 @@ EchMemoryFigures *ech_memory_figures_new(bool beside)
     f->pool = ech_pool_says_new(!beside);
     f->beside = beside;
     f->tools = ech_gpu_tools_new();
+    f->llama = ech_llama_says_new();
     f->arrays = g_array_new(FALSE, TRUE, sizeof(Array));
     f->nodes = g_array_new(FALSE, TRUE, sizeof(Array));
     g_array_set_clear_func(f->arrays, array_clear);
@@ -70,6 +82,7 @@ void ech_memory_figures_free(EchMemoryFigures *f)
         return;
     ech_pool_says_free(f->pool);
     ech_gpu_tools_free(f->tools);
+    ech_llama_says_free(f->llama);
     g_array_unref(f->arrays);
     g_array_unref(f->nodes);
     g_free(f);
@@ -279,6 +292,58 @@ static void say_vllm(const Vllm *v, EchDiag *diag)
                     "the cache gets what --gpu-memory-utilization leaves of the memory beside weights, the peak of a trial run and CUDA graphs. It grows by: "
                     "a larger share, fewer --max-num-batched-tokens (the trial run), --enforce-eager (no graphs), --kv-cache-dtype fp8 (twice the tokens of 16 "
                     "bits), more GPUs (--tensor-parallel-size), quantised weights");
+    if (v->tokens && (!request || request <= v->tokens))
+        ech_diag_remark(diag, "that share is taken when vLLM starts, however short the requests are: where fewer tokens will do, a smaller "
+                              "--gpu-memory-utilization leaves the rest to others");
+    ech_diag_remark(diag,
+                    "what another GPU would have for it: 'echelon capture --pretend NAME -- python serve.py' with load_format=\"dummy\", without the weights");
+}
+
+/* ---- SGLang ---- */
+
+/* "KV Cache is allocated. #tokens: 2243474, K size: 59.91 GB, V size: 59.91 GB", or "KV size: 12.00 GB" where keys and values are one; before and after it how
+ * much of the device is left. */
+static bool read_sglang(EchMemoryFigures *f, EchWords line)
+{
+    Sglang *s = &f->sglang;
+    EchRounded keys, values = {0};
+    uint64_t tokens;
+    if (ech_words_have(line, "Load weight end"))
+        return s->has_weights = ech_words_size_after(line, "mem usage", &s->weights);
+    if (ech_words_have(line, "KV Cache is allocated") && count_after(line, "#tokens: ", &tokens) &&
+        (ech_words_size_after(line, "K size", &keys) || ech_words_size_after(line, "KV size", &keys))) {
+        ech_words_size_after(line, "V size", &values);
+        /* Of several GPUs the one with the fewest decides. */
+        if (s->tokens == 0 || tokens < s->tokens) {
+            s->tokens = tokens;
+            s->cache = ech_bytes_add(keys.bytes, ech_words_have(line, "KV size") ? 0 : values.bytes);
+        }
+        return true;
+    }
+    bool of_server = ech_words_have(line, "max_total_num_tokens=") && ech_words_size_after(line, "available_gpu_mem", &s->left);
+    if (of_server && s->tokens == 0)
+        count_after(line, "max_total_num_tokens=", &s->tokens);
+    s->has_left |= of_server;
+    return of_server;
+}
+
+static void say_sglang(const Sglang *s, EchDiag *diag)
+{
+    g_autofree char *weights = ech_format_bytes(s->weights.bytes), *cache = ech_format_bytes(s->cache), *each = ech_format_bytes(s->cache / s->tokens),
+                    *left = ech_format_bytes(s->left.bytes);
+    g_autoptr(GString) text = g_string_new("SGLang, on each GPU:");
+    if (s->has_weights)
+        g_string_append_printf(text, " weights %s;", weights);
+    g_string_append_printf(text, " a KV cache of %" G_GUINT64_FORMAT " tokens, of all requests together", s->tokens);
+    if (s->cache)
+        g_string_append_printf(text, ", %s, %s each", cache, each);
+    if (s->has_left)
+        g_string_append_printf(text, "; %s left beside it", left);
+    ech_diag_remark(diag, "%s", text->str);
+    ech_diag_remark(diag,
+                    "weights and cache get --mem-fraction-static of the memory; the rest is for activations and CUDA graphs. More tokens: a larger share, "
+                    "--kv-cache-dtype fp8_e4m3 (twice those of 16 bits), more GPUs (--tp). Out of memory later: a smaller share, --chunked-prefill-size, "
+                    "--cuda-graph-max-bs");
     ech_diag_remark(diag,
                     "what another GPU would have for it: 'echelon capture --pretend NAME -- python serve.py' with load_format=\"dummy\", without the weights");
 }
@@ -408,8 +473,8 @@ EchBytes ech_memory_figures_nodes(const EchMemoryFigures *f, EchTraceBuilder *bu
 
 bool ech_memory_figures_line(EchMemoryFigures *f, EchWords before, EchWords line)
 {
-    return read_compiled(f, line) || read_vllm(f, line) || ech_gpu_tools_line(f->tools, before, line) || read_nodes(f, line) ||
-           ech_pool_says_line(f->pool, before, line) || (!f->beside && read_arrays(f, line));
+    return read_compiled(f, line) || read_vllm(f, line) || read_sglang(f, line) || ech_gpu_tools_line(f->tools, before, line) || read_nodes(f, line) ||
+           ech_pool_says_line(f->pool, before, line) || (!f->beside && (ech_llama_says_line(f->llama, line) || read_arrays(f, line)));
 }
 
 /* One shape may stand anywhere; some are a list. */
@@ -420,20 +485,25 @@ static bool is_list(const EchMemoryFigures *f)
 
 bool ech_memory_figures_any(const EchMemoryFigures *f)
 {
-    return largest(f)->any || is_vllm(&f->vllm) || ech_gpu_tools_any(f->tools) || ech_pool_says_any(f->pool) || is_list(f) || f->nodes->len;
+    return largest(f)->any || is_vllm(&f->vllm) || f->sglang.tokens || ech_gpu_tools_any(f->tools) || ech_pool_says_any(f->pool) ||
+           ech_llama_says_any(f->llama) || is_list(f) || f->nodes->len;
 }
 
 void ech_memory_figures_say(const EchMemoryFigures *f, EchDiag *diag)
 {
-    bool pool = ech_pool_says_any(f->pool), others = largest(f)->any || is_vllm(&f->vllm);
+    bool pool = ech_pool_says_any(f->pool), llama = ech_llama_says_any(f->llama), others = largest(f)->any || is_vllm(&f->vllm) || f->sglang.tokens || llama;
     if (largest(f)->any)
         say_compiled(f, diag);
     if (is_vllm(&f->vllm))
         say_vllm(&f->vllm, diag);
+    if (f->sglang.tokens)
+        say_sglang(&f->sglang, diag);
+    if (llama)
+        ech_llama_says_say(f->llama, diag);
     if (pool)
         ech_pool_says_say(f->pool, f->beside, diag);
     if (ech_gpu_tools_any(f->tools))
-        ech_gpu_tools_say(f->tools, f->beside || pool, diag);
+        ech_gpu_tools_say(f->tools, f->beside || pool || llama, diag);
     if (is_list(f) && !pool && !others)
         say_arrays(f, diag);
 }
@@ -474,6 +544,11 @@ static void write_figures(const EchMemoryFigures *f, EchTraceBuilder *builder, E
         ech_refused_held(builder, memory, "activations of the trial run", v->has_activations ? v->activations.bytes : 0);
         ech_refused_held(builder, memory, "CUDA graphs", v->has_graphs ? v->graphs.bytes : 0);
         ech_refused_number(builder, "had_bytes", v->has_total, v->total.bytes);
+    } else if (f->sglang.tokens) {
+        ech_refused_held(builder, memory, "weights", f->sglang.has_weights ? f->sglang.weights.bytes : 0);
+        ech_refused_held(builder, memory, "KV cache", f->sglang.cache);
+    } else if (ech_llama_says_any(f->llama)) {
+        ech_llama_says_write(f->llama, builder);
     } else if (ech_pool_says_any(f->pool)) {
         ech_pool_says_write(f->pool, builder, import);
     } else if (ech_gpu_tools_any(f->tools)) {
@@ -509,10 +584,11 @@ static bool read_text(EchSource *source, const EchImportOptions *options, EchImp
         ech_trace_builder_set_property(builder, "chip", options->device);
     if (ech_memory_figures_any(f))
         write_figures(f, builder, ret);
-    if (ech_trace_builder_n_buffers(builder) == 0) {
+    /* Caches may be told in tokens alone. */
+    if (ech_trace_builder_n_buffers(builder) == 0 && !f->vllm.tokens && !f->sglang.tokens) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE,
                     "%s: no figures of memory in use in it; expected what torch.cuda.memory_summary(), device.memory_stats(), compiled.memory_analysis(), "
-                    "nvidia-smi or vLLM print",
+                    "nvidia-smi, vLLM, SGLang, llama.cpp or ollama print",
                     ech_source_path(source));
         return false;
     }
@@ -534,7 +610,7 @@ static int probe(const uint8_t *head, size_t n)
 
 const EchImportClass ech_import_memory_figures = {
     .name = "memory_figures",
-    .summary = "what PyTorch, JAX, XLA, DeepSpeed, Trainer, vLLM, nvidia-smi and others print of memory in use, pasted into a file",
+    .summary = "what PyTorch, JAX, XLA, DeepSpeed, Trainer, vLLM, SGLang, llama.cpp, ollama, nvidia-smi and others print of memory in use, pasted into a file",
     .probe = probe,
     .read = read_text,
 };

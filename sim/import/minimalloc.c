@@ -346,15 +346,20 @@ static EchTrace *make_trace(const EchMinimalloc *table, EchDiag *diag, GError **
     return ech_trace_builder_finish(builder, error);
 }
 
+EchMinimalloc *ech_minimalloc_read(EchSource *source, GError **error)
+{
+    g_autoptr(GBytes) bytes = ech_source_bytes(source, (size_t)1 << 30, error);
+    if (!bytes)
+        return NULL;
+    gsize n;
+    const char *data = g_bytes_get_data(bytes, &n);
+    return ech_minimalloc_parse(data, n, ech_source_path(source), error);
+}
+
 static bool read_minimalloc(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error)
 {
     (void)options;
-    g_autoptr(GBytes) bytes = ech_source_bytes(source, (size_t)1 << 30, error);
-    if (!bytes)
-        return false;
-    gsize n;
-    const char *data = g_bytes_get_data(bytes, &n);
-    g_autoptr(EchMinimalloc) table = ech_minimalloc_parse(data, n, ech_source_path(source), error);
+    g_autoptr(EchMinimalloc) table = ech_minimalloc_read(source, error);
     if (!table)
         return false;
     ech_diag_note(ret->records, "buffers", table->n);

@@ -33,6 +33,8 @@ typedef struct {
 int ech_minimalloc_probe(const uint8_t *head, size_t n);
 /** Parses @data[@n]; @where begins messages. Owned by the caller. ECH_ERROR_PARSE with "WHERE:line: ...". */
 EchMinimalloc *ech_minimalloc_parse(const char *data, size_t n, const char *where, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** The same of a file of at most 1 GiB. */
+EchMinimalloc *ech_minimalloc_read(EchSource *source, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_minimalloc_free(EchMinimalloc *table);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchMinimalloc, ech_minimalloc_free)
 /** The rows as a planner's items (EchPlanItem; owned by the caller): row i is item i, its pieces between gaps follow all rows and are co-located

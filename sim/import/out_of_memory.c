@@ -46,6 +46,8 @@ typedef struct {
     uint64_t later;             /* Requests after the first. */
     bool open, over;            /* An item is being read; a second report begins. */
     char space[32], memory[32]; /* As XLA calls it, as devices do. */
+    char stack[48];             /* The instruction whose own memory on chip ran out; "" where it is not told. */
+    bool own;                   /* That is one of XLA's, not a kernel of the program's author. */
     bool headless;              /* The list's head, which says of which memory it is, was not pasted. */
     bool has_used, has_capacity, has_request, has_free, has_piece, has_temp_padding;
     EchRounded used, capacity, exceeded, request, free;
@@ -161,6 +163,19 @@ static bool read_need(Reader *r, EchWords line, EchWords sentence)
     return false;
 }
 
+/* "... while allocating on stack for %reduce-window.1 = (u32[16,8,128]{...}) reduce-window(...)": whose memory ran out. */
+static void set_stack(Reader *r, EchWords sentence)
+{
+    EchWords name = ech_words_after(sentence, " while allocating on stack for %");
+    size_t n = 0;
+    while (n < name.n && !g_ascii_isspace(name.text[n]))
+        n++;
+    n -= n && name.text[n - 1] == '.';
+    g_autofree char *text = ech_quote(name.text, (gssize)MIN(n, sizeof r->stack - 1), sizeof r->stack - 1);
+    g_strlcpy(r->stack, text, sizeof r->stack);
+    r->own = ech_words_have(name, " = ") && !ech_words_have(name, " custom-call(");
+}
+
 /* What XLA and its runtimes say in a sentence. True where it was one. */
 static bool xla_sentence(Reader *r, EchWords line, EchWords sentence)
 {
@@ -172,6 +187,7 @@ static bool xla_sentence(Reader *r, EchWords line, EchWords sentence)
             return true;
         }
         set_memory(r, ech_words_after(sentence, ran_out));
+        set_stack(r, sentence);
     }
     if (!r->has_used && read_need(r, line, sentence))
         return true;
@@ -579,7 +595,8 @@ static void say_refused(Reader *r, const char *who)
         return;
     EchBytes by = r->exceeded.bytes ? r->exceeded.bytes : r->used.bytes - r->capacity.bytes; /* the compiler's own has more digits */
     g_autofree char *used = ech_format_bytes(r->used.bytes), *room = ech_format_bytes(r->capacity.bytes), *over = ech_format_bytes(by);
-    ech_diag_remark(r->ret->diag, "%s: %s of %s asked for, of %s there are: %s too much", who, used, r->space, room, over);
+    ech_diag_remark(r->ret->diag, "%s: %s of %s asked for%s%s, of %s there are: %s too much", who, used, r->space, r->stack[0] ? " by " : "", r->stack, room,
+                    over);
 }
 
 static void say_padding(Reader *r)
@@ -634,6 +651,10 @@ static void say_program(Reader *r, bool dumped)
 /* What would make room, by the memory that has none. */
 static const char *remedy(const Reader *r)
 {
+    /* https://openxla.org/xla/errors/error_1001 */
+    if (strcmp(r->memory, "vector") == 0 && r->own)
+        return "that is one of XLA's own instructions, whose blocks its compiler chooses, not a Pallas kernel: --xla_tpu_scoped_vmem_limit_kib=... gives it "
+               "more, another libtpu may choose otherwise, and XLA asks for a report of it";
     if (strcmp(r->memory, "vector") == 0)
         return "what a kernel keeps on chip has a limit of its own: smaller blocks or fewer buffers need less; Pallas kernels may ask for more "
                "(pltpu.CompilerParams(vmem_limit_bytes=...)), XLA's own with --xla_tpu_scoped_vmem_limit_kib=...";

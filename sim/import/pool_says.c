@@ -255,6 +255,29 @@ static bool read_deepspeed(EchPoolSays *s, EchWords before, EchWords line)
     return true;
 }
 
+/* PEFT's examples (TorchTracemalloc), in MiB: "GPU Total Peak Memory consumed during the train (max): 54371". */
+static bool read_peft(EchPoolSays *s, EchWords line)
+{
+    uint64_t mib;
+    if (!ech_words_start(line, "GPU Total Peak Memory consumed during the ") || !ech_words_number_after(line, "(max)", &mib) || mib >= UINT64_C(1) << 32)
+        return false;
+    set(s, PYTORCH, LIVE_PEAK, (EchRounded){mib << 20, 1 << 20});
+    return true;
+}
+
+/* MMEngine and MMCV, of MMDetection and others: "Epoch [1][50/29317]	lr: 1.978e-03, eta: 3 days, 10:34:55, time: 0.845, data_time: 0.061, memory: 6497, ...":
+ * the most that tensors took, in MiB. */
+static bool read_mmcv(EchPoolSays *s, EchWords line)
+{
+    uint64_t mib;
+    if (!ech_words_have(line, "lr: ") || !ech_words_have(line, "eta: ") || !ech_words_number_after(line, " memory", &mib) || mib == 0 ||
+        mib >= UINT64_C(1) << 32)
+        return false;
+    settle(s);
+    set(s, PYTORCH, LIVE_PEAK, (EchRounded){mib << 20, 1 << 20});
+    return true;
+}
+
 /* A number of GiB without a unit. */
 static bool gib_after(EchWords line, const char *key, EchRounded *ret)
 {
@@ -410,7 +433,7 @@ bool ech_pool_says_line(EchPoolSays *s, EchWords before, EchWords line)
     if (line.n == 0)
         return false;
     return read_summary(s, line) || read_deepspeed(s, before, line) || read_torchtune(s, line) || read_torchtitan(s, line) || read_trainer(s, line) ||
-           read_stats(s, line) || (s->own_words && read_own_words(s, line));
+           read_peft(s, line) || read_mmcv(s, line) || read_stats(s, line) || (s->own_words && read_own_words(s, line));
 }
 
 /* ---- what it comes to ---- */

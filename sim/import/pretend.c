@@ -8,7 +8,8 @@
  *   library T DEVICE STREAM NAME LAUNCH READ WRITTEN OPERATIONS DTYPE LAUNCH: as in models/kernel/gpu.h
  *   copy T DEVICE STREAM BYTES FROM_KIND TO_KIND ASYNC                kinds: 0 unknown, 1 pageable, 2 pinned, 3 device, 4 array, 5 managed
  *   set T DEVICE STREAM BYTES
- *   alloc|free T DEVICE STREAM ADDRESS BYTES KIND ASYNC               of the driver; kind 6: a library's own, beside the program's allocator
+ *   alloc|free T DEVICE STREAM ADDRESS BYTES KIND ASYNC               of the driver; kind 6: NCCL's and modules', beside the program's
+ *                                                                     allocator, as is what PyTorch's snapshot does not know of
  *   refused T DEVICE STREAM BYTES                                     the driver had no room
  *   record T DEVICE STREAM EVENT | wait T DEVICE STREAM EVENT
  *   sync T TYPE DEVICE STREAM EVENT                                   1 event, 3 stream, 4 device
@@ -43,8 +44,10 @@
  * Lines of other words are passed over. Nothing in such a file was measured: its times say in which order the host asked, and no more.
  */
 #include "models/kernel/comm_name.h"
+#include "sim/base/compare.h"
 #include "sim/base/error.h"
 #include "sim/base/hash.h"
+#include "sim/import/direct.h"
 #include "sim/import/gpu_work.h"
 #include "sim/import/kernel_arguments.h"
 #include "sim/import/lines.h"
@@ -447,13 +450,7 @@ static void name_block(void *data, EchTime time, EchId *ret_name, EchId *ret_sta
 {
     Reader *r = data;
     size_t low = 0, high = r->moments->len; /* the first moment after it; the snapshot counts whole microseconds */
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (g_array_index(r->moments, Moment, middle).time <= time + ECH_PS_PER_US / 2)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    ECH_SEARCH(low, high, middle, g_array_index(r->moments, Moment, middle).time <= time + ECH_PS_PER_US / 2);
     uint32_t path = low > 0 ? g_array_index(r->moments, Moment, low - 1).path : UINT32_MAX;
     if (path == UINT32_MAX)
         return;
@@ -667,10 +664,12 @@ static void add_memory(Reader *r, EchItemKind kind)
     item.bytes = r->lines.fields[4];
     item.origin = ECH_KNOWN;
     item.from = item.to = tier_of(r->lines.fields[5]);
-    item.name = ech_trace_builder_string(r->builder, memory_name(r->lines.fields[5]), -1);
-    item.apart = r->lines.fields[5] == 6;
+    /* NCCL's buffers are whole MiB each; less are variables of modules (traces/capture/pretend/code.c). */
+    bool variable = r->lines.fields[5] == 6 && item.bytes < (uint64_t)1 << 20;
+    item.name = ech_trace_builder_string(r->builder, variable ? "variables of modules" : memory_name(r->lines.fields[5]), -1);
+    item.direct = r->lines.fields[5] == 6;
     ech_capture_add(r->capture, &item);
-    if (item.to != ECH_TIER_DEVICE || item.apart)
+    if (item.to != ECH_TIER_DEVICE || item.direct)
         return;
     r->n_blocks += kind == ECH_ITEM_ALLOC;
     r->n_of_pool += kind == ECH_ITEM_ALLOC && r->lines.fields[6] != 0;
@@ -1282,7 +1281,10 @@ static bool merge_snapshot(Reader *r, const char *path, bool found, GError **err
                     difference / 1000000, r->lines.where);
         return false;
     }
-    ech_capture_merge(r->capture, other->trace, difference * ECH_PS_PER_US - (EchTime)(r->clock_ns % 1000) * ECH_PS_PER_NS);
+    EchTime zero = difference * ECH_PS_PER_US - (EchTime)(r->clock_ns % 1000) * ECH_PS_PER_NS;
+    EchId name = ech_trace_builder_string(r->builder, memory_name(3), -1), direct = ech_trace_builder_string(r->builder, "cudaMalloc beside the allocator", -1);
+    ech_direct_mark(r->capture, other->trace, zero, name, direct);
+    ech_capture_merge(r->capture, other->trace, zero);
     ech_capture_name_merged(r->capture, name_block, r);
     ech_capture_set_first_device(r->capture, (uint32_t)MIN(r->first_device, 65535));
     if (found)

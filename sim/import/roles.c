@@ -1,5 +1,7 @@
 #include "sim/import/roles.h"
 
+#include "sim/base/compare.h"
+
 #include <string.h>
 
 enum { IN_MODULE = 1, IN_BACKWARD = 2, IN_OPTIMIZER = 4, LOOKED_AT = 8 };
@@ -80,13 +82,7 @@ static void walk(Roles *r)
 static guint step_after(const GArray *steps, EchId op)
 {
     guint low = 0, high = steps->len;
-    while (low < high) {
-        guint middle = low + (high - low) / 2;
-        if (g_array_index(steps, EchId, middle) > op)
-            high = middle;
-        else
-            low = middle + 1;
-    }
+    ECH_SEARCH(low, high, middle, g_array_index(steps, EchId, middle) <= op);
     return low;
 }
 

@@ -25,7 +25,8 @@ bool ech_rounded_parse(const char *text, size_t n, EchRounded *ret, size_t *ret_
     size_t at = digits;
     if (digits == 0 || number[digits - 1] == '.')
         return false;
-    at += at < n && text[at] == ' ';
+    bool apart = at < n && text[at] == ' ';
+    at += apart;
     for (size_t i = 0; i < G_N_ELEMENTS(units); i++) {
         size_t length = strlen(units[i].name);
         if (n - at < length || memcmp(text + at, units[i].name, length) != 0 || (at + length < n && g_ascii_isalnum(text[at + length])))
@@ -35,6 +36,9 @@ bool ech_rounded_parse(const char *text, size_t n, EchRounded *ret, size_t *ret_
             return false;
         ret->bytes = (EchBytes)(value + 0.5);
         ret->slack = units[i].power ? scale * pow(10, -(double)decimals) * 0.51 : 0;
+        /* tsl::strings::HumanReadableNumBytes() writes the unit close and cuts a number of MiB to whole KiB, one of GiB to whole MiB, before it rounds. */
+        if (!apart && length == 3 && units[i].power > 10)
+            ret->slack += scale / 1024;
         *ret_used = at + length;
         return true;
     }

@@ -7,7 +7,7 @@
 /** A size for people. All units are powers of 1024, whatever they are called. */
 typedef struct {
     EchBytes bytes; /**< As printed, rounded to a byte. */
-    double slack;   /**< Half the weight of the last digit, and a little: the true size is no further off. 0: the number is exact. */
+    double slack;   /**< Half the weight of the last digit, and what printing it may have cut off: the true size is no further off. 0: the number is exact. */
 } EchRounded;
 
 /** Reads the size that @text (of @n bytes) begins with: digits, a unit (B, bytes, K, KiB, ... EiB) after a blank or none. *ret_used: bytes taken. False where

@@ -1,5 +1,6 @@
 #include "sim/import/stream_waits.h"
 
+#include "sim/base/compare.h"
 #include "sim/base/heap.h"
 
 #include <string.h>
@@ -105,13 +106,7 @@ static void wait_for_ended(Search *s, Group *group, uint32_t x)
 static uint32_t ended_by(const Search *s, const Stream *stream, EchTime time)
 {
     guint low = 0, high = stream->items->len;
-    while (low < high) {
-        guint middle = low + (high - low) / 2;
-        if (end_of(&s->items[g_array_index(stream->items, uint32_t, middle)]) <= time)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    ECH_SEARCH(low, high, middle, end_of(&s->items[g_array_index(stream->items, uint32_t, middle)]) <= time);
     return low ? g_array_index(stream->items, uint32_t, low - 1) : ECH_NONE;
 }
 
@@ -119,13 +114,7 @@ static uint32_t ended_by(const Search *s, const Stream *stream, EchTime time)
 static uint32_t newest_before(const Stream *stream, uint32_t limit)
 {
     guint low = 0, high = stream->items->len;
-    while (low < high) {
-        guint middle = low + (high - low) / 2;
-        if (g_array_index(stream->items, uint32_t, middle) < limit)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    ECH_SEARCH(low, high, middle, g_array_index(stream->items, uint32_t, middle) < limit);
     return low ? g_array_index(stream->items, uint32_t, low - 1) : ECH_NONE;
 }
 

@@ -6,6 +6,7 @@
 #include "sim/pass/pass.h"
 
 #include "models/alloc/plan.h"
+#include "sim/base/compare.h"
 #include "sim/base/error.h"
 #include "sim/base/units.h"
 #include "sim/trace/lifetime.h"
@@ -52,17 +53,10 @@ typedef struct {
     GArray *loops;       /* Loop: those around the op, the innermost last */
 } Order;
 
-static EchId root_of(const Order *o, EchId buffer)
-{
-    while (o->buffers[buffer].alias_of != ECH_NONE)
-        buffer = o->buffers[buffer].alias_of;
-    return buffer;
-}
-
 static void note_users(Order *o, EchId op)
 {
     for (uint32_t u = 0; u < o->ops[op].n_uses; u++) {
-        EchId buffer = root_of(o, ech_trace_uses(o->trace)[o->ops[op].first_use + u].buffer);
+        EchId buffer = ech_buffer_root(o->buffers, ech_trace_uses(o->trace)[o->ops[op].first_use + u].buffer, NULL);
         if (o->buffers[buffer].memory != o->memory)
             continue;
         User user = {op, o->users[buffer]};
@@ -207,13 +201,7 @@ static int larger_first(const void *a, const void *b)
 static guint room_among(const GPtrArray *guests, const EchPlanItem *item)
 {
     guint low = 0, high = guests->len;
-    while (low < high) {
-        guint middle = (low + high) / 2;
-        if (((const EchPlanItem *)guests->pdata[middle])->end <= item->begin)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    ECH_SEARCH(low, high, middle, ((const EchPlanItem *)guests->pdata[middle])->end <= item->begin);
     return low < guests->len && ((const EchPlanItem *)guests->pdata[low])->begin < item->end ? UINT_MAX : low;
 }
 
@@ -296,6 +284,11 @@ static EchTrace *plan_run(const void *options, const EchDevice *device, EchTrace
         return ech_trace_ref(in);
     }
     g_autoptr(EchLifetimes) lives = ech_lifetimes_new(in, memory); /* several of a buffer that loops hand on, at one place */
+    size_t n = 0;
+    for (size_t i = 0; i < lives->n; i++) /* what is taken beside an allocator is nobody's to place */
+        if (!ech_trace_buffers(in)[lives->items[i].buffer].direct)
+            lives->items[n++] = lives->items[i];
+    lives->n = n;
     g_autofree EchPlanItem *items = g_new0(EchPlanItem, lives->n + 1);
     for (size_t i = 0; i < lives->n; i++) {
         const EchLifetime *life = &lives->items[i];
@@ -308,7 +301,7 @@ static EchTrace *plan_run(const void *options, const EchDevice *device, EchTrace
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new_from(in);
     for (size_t i = 0; i < ech_trace_n_buffers(in); i++) {
         EchBuffer *buffer = ech_trace_builder_peek_buffer(builder, (EchId)i);
-        if (buffer->memory == memory && buffer->alias_of == ECH_NONE && buffer->bytes <= made->height)
+        if (buffer->memory == memory && buffer->alias_of == ECH_NONE && !buffer->direct && buffer->bytes <= made->height)
             buffer->offset = 0; /* also of what nothing brings to life any more */
     }
     for (size_t i = 0; i < lives->n; i++)

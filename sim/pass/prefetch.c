@@ -203,6 +203,7 @@ static void hoist(Pass *p, Fetch *f, EchTime wanted)
     if (best == ECH_NONE || p->s.clock[best] >= p->s.clock[f->op]) {
         f->why = full     ? "no memory is free to hold it longer"
                  : barred ? "what they read is made just before, or their memory is in use until then"
+                 : f->why ? f->why /* nor an iteration ahead */
                           : "they start at the beginning already";
         return;
     }
@@ -308,8 +309,12 @@ static void plan_rings(Pass *p)
         bool full = false;
         for (EchId i = f->region; i < p->s.end[f->region] && !full; i++)
             full = ech_bytes_add((p->own_budget ? 0 : p->s.live[i]) + p->extra[i], ech_bytes_add(more, p->s.buffers[f->target].bytes)) > p->room;
-        if (written || shared || full)
+        if (written || shared || full) {
+            f->why = written  ? "they start with their iteration, and what they read is made in the one before"
+                     : shared ? "they start with their iteration, and what views their memory would have to move with them"
+                              : "they start with their iteration, and no memory is free for one more";
             continue;
+        }
         f->fate = RINGED;
         for (EchId i = f->region; i < p->s.end[f->region]; i++)
             p->extra[i] += ech_bytes_add(more, p->s.buffers[f->target].bytes);

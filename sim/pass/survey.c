@@ -20,9 +20,7 @@ bool ech_survey_has_places(const EchSurvey *survey)
 
 EchId ech_survey_root(const EchSurvey *survey, EchId buffer)
 {
-    while (buffer != ECH_NONE && survey->buffers[buffer].alias_of != ECH_NONE)
-        buffer = survey->buffers[buffer].alias_of;
-    return buffer;
+    return buffer == ECH_NONE ? ECH_NONE : ech_buffer_root(survey->buffers, buffer, NULL);
 }
 
 EchBytes ech_survey_moved(const EchSurvey *survey, EchId op)

@@ -4,6 +4,7 @@
 #include "sim/program/private.h"
 
 #include "models/place/xheap.h"
+#include "sim/base/compare.h"
 #include "sim/base/error.h"
 
 #include <string.h>
@@ -102,13 +103,7 @@ static bool interfere(const Assigner *a, const EchValue *x, const EchValue *y)
 static guint begun_by(const Draft *draft, int64_t time)
 {
     guint low = 0, high = draft->lodgers->len;
-    while (low < high) {
-        guint middle = low + (high - low) / 2;
-        if (g_array_index(draft->lodgers, Lodger, middle).start <= time)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    ECH_SEARCH(low, high, middle, g_array_index(draft->lodgers, Lodger, middle).start <= time);
     return low;
 }
 
@@ -604,10 +599,7 @@ static void heap_rules(const EchProgram *p, int32_t space, bool best, EchXheapAl
         *ret_algorithm = ECH_XHEAP_FAST_MERGE;
         *ret_alignment = TPU_SCALAR_ALIGNMENT;
         break;
-    case ECH_SPACE_HOST:
-        *ret_algorithm = ECH_XHEAP_FAST_MERGE;
-        *ret_alignment = TPU_HBM_ALIGNMENT;
-        break;
+    case ECH_SPACE_HOST: *ret_alignment = TPU_HBM_ALIGNMENT; break; /* libtpu 0.0.51's own log: best fit */
     default: *ret_alignment = 4; break;
     }
 }

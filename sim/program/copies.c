@@ -2,6 +2,7 @@
  * overwritten if whatever else reads it stands before, and is then made to come before, else it is copied (a broadcast or a constant is made again). */
 #include "sim/program/graph.h"
 
+#include "sim/base/compare.h"
 #include "sim/base/hash.h"
 
 #include <string.h>
@@ -60,15 +61,9 @@ static bool step_back(const EchGraph *g, Source *s, uint32_t *ret_operand)
         break;
     }
     case ECH_HLO_TUPLE: {
-        uint32_t k = 0;
-        for (uint32_t low = 1, high = i->n_operands; low < high;) { /* the last member that begins there or before */
-            uint32_t middle = low + (high - low) / 2;
-            bool before = ech_graph_member(g, s->id, middle) <= s->position;
-            k = before ? middle : k;
-            low = before ? middle + 1 : low;
-            high = before ? high : middle;
-        }
-        uint32_t at = ech_graph_member(g, s->id, k);
+        uint32_t behind = 1, n = i->n_operands; /* the first member that begins behind it */
+        ECH_SEARCH(behind, n, middle, ech_graph_member(g, s->id, middle) <= s->position);
+        uint32_t k = behind - 1, at = ech_graph_member(g, s->id, k);
         if (s->position < at)
             return false;
         s->position -= at;

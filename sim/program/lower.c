@@ -896,19 +896,118 @@ static void set_properties(const Lowerer *l)
     }
 }
 
+/* What a program begins with: nothing lowered yet. */
+static void lowerer_init(Lowerer *l)
+{
+    const EchProgram *p = l->p;
+    const EchUnit *matrix = l->device ? ech_device_unit(l->device, ECH_UNIT_MATRIX) : NULL;
+    l->clock = matrix ? matrix->clock_hz : 0;
+    const EchUnit *vector = l->device && g_strcmp0(l->device->family, "gpu") == 0 ? ech_device_unit(l->device, ECH_UNIT_VECTOR) : NULL;
+    if (p->platform != ECH_PLATFORM_TPU)
+        l->sms = vector && vector->count > 0 ? vector->count : USUAL_SMS;
+    l->queues = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
+    l->core = queue_named(l, "core", ECH_QUEUE_COMPUTE);
+    l->places = g_new0(Place, p->n_buffers + 1);
+    l->hidden = g_new0(bool, p->n_computations + 1);
+    l->integers = ech_integers_new(p);
+    l->untaken = g_new0(bool, p->n_computations + 1);
+    l->handed = g_new(EchId, p->n_buffers + 1);
+    memset(l->handed, 0xff, (p->n_buffers + 1) * sizeof(EchId));
+    l->shape_texts = g_new(EchId, p->n_shapes + 1);
+    memset(l->shape_texts, 0xff, (p->n_shapes + 1) * sizeof(EchId));
+    l->born = g_new0(GArray *, p->n_instructions + 1);
+    l->dies = g_new0(GArray *, p->n_instructions + 1);
+    l->homed = g_new0(GArray *, p->n_instructions + 1);
+    l->started = g_new(EchId, p->n_instructions + 1);
+    memset(l->started, 0xff, (p->n_instructions + 1) * sizeof(EchId));
+    l->pending = g_array_new(FALSE, FALSE, sizeof(Pending));
+    uint32_t most = 0;
+    for (size_t i = 0; i < p->n_instructions; i++)
+        most = MAX(most, p->instructions[i].n_operands);
+    l->operand_bytes = g_new0(EchBytes, (size_t)most + 1);
+}
+
+static void lowerer_clear(Lowerer *l)
+{
+    for (size_t i = 0; i < l->p->n_instructions; i++) {
+        g_clear_pointer(&l->born[i], g_array_unref);
+        g_clear_pointer(&l->dies[i], g_array_unref);
+        g_clear_pointer(&l->homed[i], g_array_unref);
+    }
+    g_free(l->born);
+    g_free(l->dies);
+    g_free(l->homed);
+    g_free(l->started);
+    g_free(l->places);
+    g_free(l->hidden);
+    ech_integers_free(l->integers);
+    g_free(l->untaken);
+    g_free(l->handed);
+    g_free(l->shape_texts);
+    g_free(l->operand_bytes);
+    g_array_unref(l->pending);
+    g_hash_table_unref(l->queues);
+}
+
+/* What the times leave out, or assume. */
+static void tell_limits(const Lowerer *l)
+{
+    const EchInstruction *instructions = l->p->instructions;
+    if (l->opaque > 0)
+        ech_diag_remark(
+            l->diag,
+            "%u Pallas kernel%s (%s%s): the code cannot be read and the program does not tell %s operations, nor how often blocks are read again; %s at least "
+            "what moving the arguments once takes (pl.pallas_call's cost_estimate tells both)",
+            l->opaque, l->opaque == 1 ? "" : "s", instructions[l->first_opaque].name, l->opaque == 1 ? "" : " and others", l->opaque == 1 ? "its" : "their",
+            l->opaque == 1 ? "its time is" : "their times are");
+    uint64_t handed = ech_diag_count(l->diag, "arrays_handed_to_and_from_the_host");
+    if (handed > 0)
+        ech_diag_remark(l->diag,
+                        "%" G_GUINT64_FORMAT
+                        " transfer%s between the program and the host's (callbacks, infeed, outfeed): the way over the link is in the time, "
+                        "what the host does meanwhile is not",
+                        handed, handed == 1 ? "" : "s");
+    uint64_t across = ech_diag_count(l->diag, "arrays_handed_to_and_from_other_slices");
+    if (across > 0)
+        ech_diag_remark(l->diag,
+                        "%" G_GUINT64_FORMAT
+                        " transfer%s to and from other slices: the way over the host's link is in the time, the network between slices is not",
+                        across, across == 1 ? "" : "s");
+    if (l->assumed > 0)
+        ech_diag_remark(l->diag,
+                        "%u Pallas kernel%s (%s%s) %s by data that the program's text does not hold which steps to work on: priced as if on all of them",
+                        l->assumed, l->assumed == 1 ? "" : "s", instructions[l->first_assumed].name, l->assumed == 1 ? "" : " and others",
+                        l->assumed == 1 ? "chooses" : "choose");
+}
+
+/* Of which device the trace's estimates are, and of which those that they are scaled from. */
+static void tell_priced_for(const Lowerer *l, const EchDevice *runs_on)
+{
+    if (l->stationary) {
+        ech_stationary_set_counters(l->b, &l->stationary->counters, l->options.price_on);
+        ech_stationary_set_measured(l->b, l->p);
+    }
+    if (l->inside || l->stationary)
+        ech_trace_builder_set_property(l->b, ECH_INSIDES_OF, runs_on->name);
+    if (!l->model && !l->stationary)
+        return;
+    ech_trace_builder_set_property(l->b, "estimates_for", l->options.price_on->name);
+    EchKernelModel home;
+    bool alike = l->model && l->device && g_strcmp0(l->device->name, l->options.price_on->name) == 0 &&
+                 ech_kernel_model_init(&home, l->device, ECH_KERNEL_HARDWARE, NULL) && ech_kernel_model_equal(&home, l->model);
+    if (l->own_model && !alike)
+        ech_trace_builder_set_property(l->b, "estimates_scaled_from", l->device->name);
+}
+
 EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, const EchLowerOptions *options, EchDiag *diag, GError **error)
 {
-    Lowerer l = {.p = program, .device = device, .diag = diag, .last_core = ECH_NONE};
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("hlo");
+    g_autoptr(EchKernelMemo) memo = ech_kernel_memo_new();
+    Lowerer l = {.p = program, .device = device, .diag = diag, .b = builder, .memo = memo, .last_core = ECH_NONE};
     if (options)
         l.options = *options;
-    const EchUnit *matrix = device ? ech_device_unit(device, ECH_UNIT_MATRIX) : NULL;
-    l.clock = matrix ? matrix->clock_hz : 0;
-    const EchUnit *vector = device && g_strcmp0(device->family, "gpu") == 0 ? ech_device_unit(device, ECH_UNIT_VECTOR) : NULL;
-    if (program->platform != ECH_PLATFORM_TPU)
-        l.sms = vector && vector->count > 0 ? vector->count : USUAL_SMS;
+    lowerer_init(&l);
     EchKernelModel model, own_model;
-    g_autoptr(EchKernelMemo) memo = ech_kernel_memo_new();
-    l.memo = memo;
     const EchDevice *runs_on = l.options.price_on ? l.options.price_on : device;
     if (runs_on && program->platform == ECH_PLATFORM_TPU && g_strcmp0(runs_on->family, "tpu") == 0 &&
         ech_kernel_model_init(&model, runs_on, ECH_KERNEL_HARDWARE, NULL)) {
@@ -919,89 +1018,12 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
         l.own_model = &own_model;
     g_autoptr(EchStationaryPrices) stationary =
         l.options.price_on && program->platform == ECH_PLATFORM_TPU ? ech_program_price_stationary(program, l.options.price_on, diag) : NULL;
-    if (stationary)
-        l.stationary = stationary;
-    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("hlo");
-    l.b = builder;
-    l.queues = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
-    l.core = queue_named(&l, "core", ECH_QUEUE_COMPUTE);
-    l.places = g_new0(Place, program->n_buffers + 1);
-    l.hidden = g_new0(bool, program->n_computations + 1);
-    l.integers = ech_integers_new(program);
-    l.untaken = g_new0(bool, program->n_computations + 1);
-    l.handed = g_new(EchId, program->n_buffers + 1);
-    memset(l.handed, 0xff, (program->n_buffers + 1) * sizeof(EchId));
-    l.shape_texts = g_new(EchId, program->n_shapes + 1);
-    memset(l.shape_texts, 0xff, (program->n_shapes + 1) * sizeof(EchId));
-    l.born = g_new0(GArray *, program->n_instructions + 1);
-    l.dies = g_new0(GArray *, program->n_instructions + 1);
-    l.homed = g_new0(GArray *, program->n_instructions + 1);
-    l.started = g_new(EchId, program->n_instructions + 1);
-    l.pending = g_array_new(FALSE, FALSE, sizeof(Pending));
-    uint32_t most = 0;
-    for (size_t i = 0; i < program->n_instructions; i++) {
-        l.started[i] = ECH_NONE;
-        most = MAX(most, program->instructions[i].n_operands);
-    }
-    l.operand_bytes = g_new0(EchBytes, (size_t)most + 1);
+    l.stationary = stationary;
     ech_lower_buffers(&l);
     lower_computation(&l, program->entry);
     set_properties(&l);
-    if (l.opaque > 0 && diag)
-        ech_diag_remark(
-            diag,
-            "%u Pallas kernel%s (%s%s): the code cannot be read and the program does not tell %s operations, nor how often blocks are read again; %s at least "
-            "what moving the arguments once takes (pl.pallas_call's cost_estimate tells both)",
-            l.opaque, l.opaque == 1 ? "" : "s", program->instructions[l.first_opaque].name, l.opaque == 1 ? "" : " and others", l.opaque == 1 ? "its" : "their",
-            l.opaque == 1 ? "its time is" : "their times are");
-    uint64_t handed = ech_diag_count(diag, "arrays_handed_to_and_from_the_host");
-    if (handed > 0)
-        ech_diag_remark(diag,
-                        "%" G_GUINT64_FORMAT
-                        " transfer%s between the program and the host's (callbacks, infeed, outfeed): the way over the link is in the time, "
-                        "what the host does meanwhile is not",
-                        handed, handed == 1 ? "" : "s");
-    uint64_t across = ech_diag_count(diag, "arrays_handed_to_and_from_other_slices");
-    if (across > 0)
-        ech_diag_remark(
-            diag, "%" G_GUINT64_FORMAT " transfer%s to and from other slices: the way over the host's link is in the time, the network between slices is not",
-            across, across == 1 ? "" : "s");
-    if (l.assumed > 0 && diag)
-        ech_diag_remark(diag, "%u Pallas kernel%s (%s%s) %s by data that the program's text does not hold which steps to work on: priced as if on all of them",
-                        l.assumed, l.assumed == 1 ? "" : "s", program->instructions[l.first_assumed].name, l.assumed == 1 ? "" : " and others",
-                        l.assumed == 1 ? "chooses" : "choose");
-    if (stationary) {
-        ech_stationary_set_counters(builder, &stationary->counters, l.options.price_on);
-        ech_stationary_set_measured(builder, program);
-    }
-    if (l.inside || stationary)
-        ech_trace_builder_set_property(builder, ECH_INSIDES_OF, runs_on->name);
-    if (l.model || stationary) {
-        ech_trace_builder_set_property(builder, "estimates_for", l.options.price_on->name);
-        EchKernelModel home;
-        bool alike = l.model && device && g_strcmp0(device->name, l.options.price_on->name) == 0 &&
-                     ech_kernel_model_init(&home, device, ECH_KERNEL_HARDWARE, NULL) && ech_kernel_model_equal(&home, &model);
-        if (l.own_model && device && !alike)
-            ech_trace_builder_set_property(builder, "estimates_scaled_from", device->name);
-    }
-    EchTrace *trace = ech_trace_builder_finish(builder, error);
-    for (size_t i = 0; i < program->n_instructions; i++) {
-        g_clear_pointer(&l.born[i], g_array_unref);
-        g_clear_pointer(&l.dies[i], g_array_unref);
-        g_clear_pointer(&l.homed[i], g_array_unref);
-    }
-    g_free(l.born);
-    g_free(l.dies);
-    g_free(l.homed);
-    g_free(l.started);
-    g_free(l.places);
-    g_free(l.hidden);
-    ech_integers_free(l.integers);
-    g_free(l.untaken);
-    g_free(l.handed);
-    g_free(l.shape_texts);
-    g_free(l.operand_bytes);
-    g_array_unref(l.pending);
-    g_hash_table_unref(l.queues);
-    return trace;
+    tell_limits(&l);
+    tell_priced_for(&l, runs_on);
+    lowerer_clear(&l);
+    return ech_trace_builder_finish(builder, error);
 }

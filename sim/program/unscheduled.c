@@ -368,7 +368,9 @@ static EchId rows_of(EchGraph *g, EchId table)
 
 static bool is_picked_from(const EchGraph *g, EchId table)
 {
-    for (uint32_t u = table < g->n_known ? g->first_use[table] : 0; table < g->n_known && u < g->first_use[table + 1]; u++) {
+    if (table >= g->n_known)
+        return false;
+    for (uint32_t u = g->first_use[table]; u < g->first_use[table + 1]; u++) {
         const EchInstruction *user = ech_graph_node(g, g->uses[u].user);
         if (user->opcode == ECH_HLO_GATHER && g->uses[u].operand == 0 && picks_columns(user, ech_graph_layout(g, table)))
             return true;

@@ -73,7 +73,7 @@ static void classify_buffers(Engine *e)
             const EchUse *use = &ech_trace_uses(trace)[u];
             uint64_t offset;
             if (use->access == ECH_WRITE)
-                e->places[root_of(buffers, use->buffer, &offset)].written = 1;
+                e->places[ech_buffer_root(buffers, use->buffer, &offset)].written = 1;
         }
     }
     find_overlaps(e);

@@ -118,16 +118,6 @@ static inline bool synchronize(Engine *e, GError **error)
     return ech_cuda_check(e->cu, e->cu->context_synchronize(), "cuCtxSynchronize", "waiting for the GPU", error);
 }
 
-/* The buffer that @id is a view of, and where in it that begins. */
-static inline EchId root_of(const EchBuffer *buffers, EchId id, uint64_t *ret_offset)
-{
-    uint64_t offset = 0;
-    for (; buffers[id].alias_of != ECH_NONE; id = buffers[id].alias_of)
-        offset += buffers[id].alias_offset;
-    *ret_offset = offset;
-    return id;
-}
-
 /* ---- cuda_scale.c ---- */
 
 /** A trace with every size times @scale, operations as they are; ECH_ERROR_VERIFY. */

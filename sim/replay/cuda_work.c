@@ -213,7 +213,7 @@ bool ech_cuda_issue_copy(Engine *e, const EchOp *op, EchCuStream stream, GError 
     void *host_source = NULL, *host_target = NULL;
     for (uint32_t i = 0; i < MIN(op->n_uses, 2u); i++) {
         uint64_t offset;
-        Place *p = &e->places[root_of(buffers, uses[i].buffer, &offset)];
+        Place *p = &e->places[ech_buffer_root(buffers, uses[i].buffer, &offset)];
         if (!p->live || offset + bytes > p->bytes)
             continue;
         if (p->is_host)

@@ -17,14 +17,21 @@ static void count_over_links(EchMachine *m, const EchPrice *price, uint32_t link
     }
 }
 
-static void link_begin(EchMachine *m, const EchPrice *price, const EchOp *op)
+/* From now on the link is busy in the ways told. */
+static void hold_link(EchMachine *m, uint32_t id, bool backward, bool forward)
 {
-    LinkState *link = &m->links[price->link];
+    LinkState *link = &m->links[id];
     if (link->active[0] + link->active[1] == 0)
         link->since_any = m->now;
-    for (int d = 0; d < 2; d++)
-        if ((price->duplex || d == price->forward) && link->active[d]++ == 0)
-            link->since[d] = m->now;
+    if (backward && link->active[0]++ == 0)
+        link->since[0] = m->now;
+    if (forward && link->active[1]++ == 0)
+        link->since[1] = m->now;
+}
+
+static void link_begin(EchMachine *m, const EchPrice *price, const EchOp *op)
+{
+    hold_link(m, price->link, price->duplex || !price->forward, price->duplex || price->forward);
     int64_t *sums = link_sums(m, price->link);
     sums[ECH_SUM_LINK_TRANSFERS]++;
     if (op->kind == ECH_OP_COPY)
@@ -33,17 +40,22 @@ static void link_begin(EchMachine *m, const EchPrice *price, const EchOp *op)
         count_over_links(m, price, price->link, (double)price->ports / (double)MAX(m->device->links[price->link].ports, 1u));
 }
 
-static void link_end(EchMachine *m, const EchPrice *price)
+static void release_link(EchMachine *m, uint32_t id, bool backward, bool forward)
 {
-    LinkState *link = &m->links[price->link];
-    int64_t *sums = link_sums(m, price->link);
-    for (int d = 0; d < 2; d++)
-        if ((price->duplex || d == price->forward) && --link->active[d] == 0)
-            add_sum(&sums[d ? ECH_SUM_LINK_BUSY_FORWARD : ECH_SUM_LINK_BUSY_BACKWARD], m->now - link->since[d]);
+    LinkState *link = &m->links[id];
+    int64_t *sums = link_sums(m, id);
+    if (backward && --link->active[0] == 0)
+        add_sum(&sums[ECH_SUM_LINK_BUSY_BACKWARD], m->now - link->since[0]);
+    if (forward && --link->active[1] == 0)
+        add_sum(&sums[ECH_SUM_LINK_BUSY_FORWARD], m->now - link->since[1]);
     if (link->active[0] + link->active[1] == 0)
         add_sum(&sums[ECH_SUM_LINK_BUSY], m->now - link->since_any);
-    /* The engine goes to who waits longest. */
-    int d = price->forward;
+}
+
+/* The engine of way @d goes to who waits longest. */
+static void pass_engine_on(EchMachine *m, uint32_t id, int d)
+{
+    LinkState *link = &m->links[id];
     uint32_t queue = link->first_waiter[d];
     if (queue != NOWHERE) {
         link->first_waiter[d] = m->queues[queue].next_waiter;
@@ -54,6 +66,12 @@ static void link_end(EchMachine *m, const EchPrice *price)
         link->promised[d]++;
         schedule(m, queue);
     }
+}
+
+static void link_end(EchMachine *m, const EchPrice *price)
+{
+    release_link(m, price->link, price->duplex || !price->forward, price->duplex || price->forward);
+    pass_engine_on(m, price->link, price->forward);
 }
 
 /* Collectives bring their own ordering; only copies have engines. */
@@ -136,8 +154,46 @@ static void begin_work(EchMachine *m, uint32_t queue)
 static void end_op(EchMachine *m, uint32_t queue);
 static void lift_barrier(EchMachine *m);
 
-/* After set-up: the link's engine, then the work. */
-static void after_fixed(EchMachine *m, uint32_t queue)
+/* Blocks of unified memory that the op at the head of @queue touches come, and others go. False: it need not wait. */
+static bool begin_paging(EchMachine *m, uint32_t queue)
+{
+    Queue *q = &m->queues[queue];
+    if (!m->managed)
+        return false;
+    EchMigration migration;
+    EchTime time = ech_machine_touch(m, q->entries[q->at].id, q->ordinal, &migration);
+    if (time == 0)
+        return false;
+    const EchBytes bytes[2] = {migration.from_device, migration.to_device};
+    EchFluidPart parts[2];
+    uint32_t n = 0;
+    for (int d = 0; d < 2; d++) {
+        if (bytes[d] > 0 && m->link_parts[d] != NOWHERE)
+            parts[n++] = (EchFluidPart){.resource = m->link_parts[d], .amount = (double)bytes[d]};
+        add_sum(&link_sums(m, m->host_link)[d ? ECH_SUM_LINK_FORWARD : ECH_SUM_LINK_BACKWARD], (int64_t)MIN(bytes[d], (uint64_t)INT64_MAX));
+    }
+    EchMemoryState *state = &m->memories[m->managed_memory];
+    state->paged_in = ech_bytes_add(state->paged_in, migration.to_device);
+    state->paged_out = ech_bytes_add(state->paged_out, migration.from_device);
+    hold_link(m, m->host_link, true, true);
+    q->state = STATE_PAGING;
+    q->pages_since = m->now;
+    m->class->start(m->engine, queue, parts, n, time);
+    return true;
+}
+
+static void end_paging(EchMachine *m, uint32_t queue)
+{
+    Queue *q = &m->queues[queue];
+    q->waits[ECH_WAIT_PAGES] += m->now - q->pages_since;
+    m->memories[m->managed_memory].paging = ech_time_add(m->memories[m->managed_memory].paging, m->now - q->pages_since);
+    release_link(m, m->host_link, true, true);
+    for (int d = 0; d < 2; d++)
+        pass_engine_on(m, m->host_link, d);
+}
+
+/* After set-up, and when all that it touches is there: the link's engine, then the work. */
+static void go_on(EchMachine *m, uint32_t queue)
 {
     Queue *q = &m->queues[queue];
     uint32_t id = q->entries[q->at].id;
@@ -164,6 +220,12 @@ static void after_fixed(EchMachine *m, uint32_t queue)
         }
     }
     begin_work(m, queue);
+}
+
+static void after_fixed(EchMachine *m, uint32_t queue)
+{
+    if (!begin_paging(m, queue))
+        go_on(m, queue);
 }
 
 /* The host has asked for the op at the queue's head, and what released it is known here. */
@@ -507,6 +569,8 @@ static EchTime host_gap(const EchMachine *m, uint32_t op)
         return 0;
     uint32_t since = m->host_since[op];
     EchTime from = since != NOWHERE && m->done[since] > 0 ? m->last_end[since] : 0;
+    if (since != NOWHERE && m->ops[since].kind == ECH_OP_WAIT)
+        from = ech_time_add(from, m->options->after_wait);
     return MAX(ech_time_add(from, m->host_launch * (EchTime)m->host_asked[op]) - m->now, 0);
 }
 
@@ -686,8 +750,10 @@ static void begin_residents(EchMachine *m)
             continue;
         const EchBuffer *buffer = &m->buffers[m->lives[l].buffer];
         EchFit fit = ech_machine_allocate(m, l, 0, ECH_NONE);
-        if (fit == ECH_FIT_OK)
+        if (fit == ECH_FIT_OK) {
+            ech_machine_populate(m, l);
             continue;
+        }
         /* Which of them finds no room is a matter of their order: what does not fit is all of them. */
         EchBytes all = resident_bytes(m, buffer->memory);
         bool whole = all > m->limits[buffer->memory] && buffer->offset == ECH_OFFSET_NONE;
@@ -763,7 +829,10 @@ void ech_machine_step(EchMachine *m, const uint32_t *tokens, uint32_t n, EchTime
             end_gap(m, queue);
         else if (m->queues[queue].state == STATE_FIXED)
             after_fixed(m, queue);
-        else
+        else if (m->queues[queue].state == STATE_PAGING) {
+            end_paging(m, queue);
+            go_on(m, queue);
+        } else
             end_op(m, queue);
     }
     settle(m);
@@ -891,8 +960,9 @@ const char *ech_machine_allocator(const EchMachine *m, uint32_t memory)
     return m->allocators[memory] ? ech_allocator_name(m->allocators[memory]) : m->has_fixed[memory] ? "fixed" : "counted";
 }
 
-EchTime ech_machine_host_launch(const EchMachine *m)
+EchTime ech_machine_host_launch(const EchMachine *m, uint64_t *ret_waits)
 {
+    *ret_waits = m->host_waits;
     return m->host_launch;
 }
 
@@ -915,7 +985,7 @@ void ech_machine_bounds(const EchMachine *m, EchTime *ret_lower, EchTime *ret_se
             resource[m->prices->parts[k].resource] +=
                 times * m->prices->parts[k].amount * (double)ECH_PS_PER_S / m->prices->resources[m->prices->parts[k].resource].capacity;
     }
-    double host = (double)m->host_launch * (double)m->host_launches;
+    double host = (double)m->host_launch * (double)m->host_launches + (double)m->options->after_wait * (double)m->host_waits;
     serial += host;
     lower = host;
     for (uint32_t q = 0; q < m->n_queues; q++)

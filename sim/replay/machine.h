@@ -25,7 +25,11 @@ typedef struct {
 /** Per memory of the trace. */
 typedef struct {
     EchBytes live, peak_live, reserved, peak_reserved, fixed_extent;
-    EchBytes context; /**< That a process has beside what its allocator may take; 0 where none serves this memory. */
+    EchBytes context;             /**< That a process has beside what its allocator may take; 0 where none serves this memory. */
+    EchBytes on_device;           /**< Of unified memory the device's part; 0 where it is none. */
+    EchBytes limit;               /**< Of unified memory, all of it. */
+    EchBytes paged_in, paged_out; /**< Of unified memory, to the device and from it. */
+    EchTime paging;               /**< How long ops waited for that. */
     EchTime peak_at;
     uint64_t peak_born;
     uint64_t allocs, frees, failed;
@@ -79,8 +83,12 @@ uint32_t ech_machine_max_live(const EchMachine *machine);
 uint64_t ech_machine_total(const EchMachine *machine);
 /** Name of the allocator of a memory: canonical spec, "fixed" or "counted". Borrowed. */
 const char *ech_machine_allocator(const EchMachine *machine, uint32_t memory);
-/** Time of the host that asking for a kernel or a copy takes; 0: none is charged. */
-EchTime ech_machine_host_launch(const EchMachine *machine);
+/** Time of the host that asking for a kernel or a copy takes; 0: none is charged. And how often it waited for the device before it asked for more. */
+EchTime ech_machine_host_launch(const EchMachine *machine, uint64_t *ret_waits);
+/** Whether its memory is unified, and the trace a step of a program that runs it again and again: it begins with the blocks where the step before left them. */
+bool ech_machine_begins_paged(const EchMachine *machine);
+/** Takes them from @earlier, which has run the same step. */
+void ech_machine_take_pages(EchMachine *machine, EchMachine *earlier);
 /** Times the ops of the trace alone, instances counted: the busiest queue or resource, and the sum. */
 void ech_machine_bounds(const EchMachine *machine, EchTime *ret_lower, EchTime *ret_serial);
 

@@ -4,13 +4,6 @@
 
 #include <string.h>
 
-static EchId root_of(const EchMachine *m, EchId buffer)
-{
-    while (m->buffers[buffer].alias_of != ECH_NONE)
-        buffer = m->buffers[buffer].alias_of;
-    return buffer;
-}
-
 static uint64_t trips_of(const EchMachine *m, const EchOp *op)
 {
     bool known = op->bytes_origin == ECH_KNOWN || op->bytes_origin == ECH_INFERRED;
@@ -348,7 +341,7 @@ static void compile_lives(EchMachine *m)
                 g_array_index(lives, Life, life).free_op = i;
         }
         for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
-            uint32_t life = current[root_of(m, trace_uses[u].buffer)];
+            uint32_t life = current[ech_buffer_root(m->buffers, trace_uses[u].buffer, NULL)];
             if (life == NOWHERE)
                 continue;
             uint32_t alloc = g_array_index(lives, Life, life).alloc_op;
@@ -419,7 +412,7 @@ static void compile_needs(EchMachine *m)
         /* Nothing uses a buffer before its allocation is through. Where all that is known is in which order the host asked, its allocator ran ahead of all
          * streams: its events stand behind what was asked before, of whatever stream, to show where in the run memory is held, and hold nobody up. */
         for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
-            uint32_t a = alloc[root_of(m, uses[u].buffer)];
+            uint32_t a = alloc[ech_buffer_root(m->buffers, uses[u].buffer, NULL)];
             if (a != NOWHERE && queue_of(m, a) != queue_of(m, i) && !(host_order && is_host_queue(m, queue_of(m, a))))
                 append_need(m, needs, i, a, 0);
         }
@@ -540,6 +533,9 @@ static bool compile_memories(EchMachine *m, EchDiag *diag, GError **error)
         EchBytes context = memory && memory->kind == ECH_MEM_HBM && online[i] && m->options->context ? ech_device_context(m->device) : 0;
         m->memories[i].context = MIN(context, limit);
         m->limits[i] = limit > 0 && !is_unplaced(m->trace, ech_trace_memory(m->trace, i)) ? limit - m->memories[i].context : UINT64_MAX;
+        const EchMemory *host = ech_device_memory_kind(m->device, ECH_MEM_HOST_PINNED);
+        if (memory && memory->kind == ECH_MEM_HBM && m->options->unified_memory && host)
+            m->limits[i] = ech_bytes_add(m->limits[i], host->available ? host->available : host->capacity);
         if (!m->options->allocator_on || !memory)
             continue;
         bool asked = memory->kind == ECH_MEM_HBM && m->options->allocator && *m->options->allocator;
@@ -547,12 +543,14 @@ static bool compile_memories(EchMachine *m, EchDiag *diag, GError **error)
         if (!spec || !*spec || (!online[i] && !asked))
             continue;
         EchBytes left = m->limits[i] - MIN(m->limits[i], m->memories[i].fixed_extent);
-        EchAllocDevice below = {.capacity = left, .granule = 0, .order = m->options->order};
+        EchAllocDevice below = {.capacity = left, .context = m->memories[i].context, .granule = 0, .order = m->options->order};
         m->allocators[i] = ech_allocator_new(spec, &below, error);
         if (!m->allocators[i]) {
             g_prefix_error(error, "allocator of memory '%s': ", ech_trace_memory(m->trace, i));
             return false;
         }
+        if (online[i] && ech_allocator_capacity(m->allocators[i]) > left)
+            m->limits[i] = ech_bytes_add(m->memories[i].fixed_extent, ech_allocator_capacity(m->allocators[i]));
         if (!online[i]) {
             g_clear_pointer(&m->allocators[i], ech_allocator_free);
             if (m->has_fixed[i])
@@ -628,6 +626,7 @@ static void compile_host(EchMachine *m)
         bool on_host = op->queue != ECH_NONE && ech_trace_queues(m->trace)[op->queue].kind == ECH_QUEUE_HOST;
         bool in_graph = op->launch != ECH_NONE && strstr(ech_trace_string(m->trace, op->launch), "graph=1"); /* with the op before */
         if (!on_host && !in_graph && ech_op_is_work(op)) {
+            m->host_waits += asked == 0 && since != NOWHERE && m->ops[since].kind == ECH_OP_WAIT;
             asked++;
             m->host_launches++;
         }
@@ -678,7 +677,7 @@ EchMachine *ech_machine_new(const EchTrace *trace, const EchDevice *device, cons
         m->wait_kernel = (EchTime)ech_device_number(device, "runtime.wait_ps", 0);
         m->wait_copy = (EchTime)ech_device_number(device, "runtime.wait_copy_ps", (double)m->wait_kernel);
     }
-    if (!compile_memories(m, diag, error))
+    if (!compile_memories(m, diag, error) || !ech_machine_compile_unified(m, error))
         return NULL;
     compile_links(m);
     compile_units(m);
@@ -758,6 +757,9 @@ void ech_machine_free(EchMachine *m)
     g_free(m->next_id);
     g_clear_pointer(&m->held, g_hash_table_unref);
     g_free(m->limits);
+    ech_managed_free(m->managed);
+    g_free(m->touches);
+    g_free(m->first_touch);
     g_free(m->space_waiters);
     g_free(m->pending_frees);
     g_free(m->free_call);

@@ -108,7 +108,7 @@ static void take_mark(EchMachine *m, uint32_t l, uint64_t iteration, Mark *mark)
         TIME(MIN(m->now - q->issued, m->longest_setup));
         if ((q->state == STATE_BLOCKED && q->reason == ECH_WAIT_LINK) || q->state == STATE_ENGINE)
             TIME(m->now - q->ready);
-        if (q->state == STATE_RUNNING || q->state == STATE_FIXED || q->state == STATE_GAP) {
+        if (q->state == STATE_RUNNING || q->state == STATE_FIXED || q->state == STATE_PAGING || q->state == STATE_GAP) {
             double share = m->class->remaining(m->engine, i);
             g_array_append_val(mark->shares, share);
             TIME(m->now - q->start);
@@ -298,7 +298,7 @@ static void look_for_steady(EchMachine *m, uint32_t queue, uint32_t l)
 {
     Queue *q = &m->queues[queue];
     uint64_t iteration = q->iter[q->depth - 1], trips = m->loops[l].trips;
-    if (!m->options->skip_steady || iteration < 1 || trips < 8)
+    if (!m->options->skip_steady || iteration < 1 || trips < 8 || ech_machine_may_page(m))
         return;
     GArray *marks = m->loops[l].marks;
     if (!marks) {

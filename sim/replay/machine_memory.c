@@ -1,4 +1,6 @@
 #include "sim/replay/machine_private.h"
+
+#include "sim/base/compare.h"
 #include "sim/trace/allocator_marks.h"
 
 enum { N_HOLDERS = G_N_ELEMENTS(((EchOutcome *)NULL)->holders) };
@@ -34,13 +36,7 @@ Rate ech_machine_rate_in(const EchMachine *m, const Life *life, uint32_t l)
         return (Rate){.loop = l, .allocs = made ? trips_between(m, m->op_loop[life->alloc_op], l) : 0};
     }
     uint32_t low = life->first_rate, high = low + life->n_rates;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (m->rates[middle].loop < l)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    ECH_SEARCH(low, high, middle, m->rates[middle].loop < l);
     bool found = low < life->first_rate + life->n_rates && m->rates[low].loop == l && m->rates[low].allocs > 0;
     return found ? m->rates[low] : (Rate){.loop = l};
 }
@@ -88,8 +84,8 @@ static void note_memory(EchMachine *m, uint32_t memory)
     EchBytes reserved = m->has_fixed[memory] ? state->fixed_extent : 0;
     if (m->allocators[memory]) {
         ech_allocator_stats(m->allocators[memory], &state->alloc);
-        reserved = ech_bytes_add(reserved, state->alloc.reserved);
-        state->peak_reserved = MAX(state->peak_reserved, ech_bytes_add(m->has_fixed[memory] ? state->fixed_extent : 0, state->alloc.peak_reserved));
+        reserved = ech_bytes_add(reserved, ech_bytes_add(state->alloc.reserved, state->alloc.direct));
+        state->peak_reserved = MAX(state->peak_reserved, ech_bytes_add(m->has_fixed[memory] ? state->fixed_extent : 0, state->alloc.peak_taken));
     } else {
         reserved = MAX(reserved, state->live);
     }
@@ -148,7 +144,11 @@ void ech_machine_record_failure(EchMachine *m, uint32_t memory, EchId op, EchId 
         .op = op, .buffer = buffer, .time = m->now, .asked = asked, .live = state->live, .reserved = state->reserved, .limit = m->limits[memory], .fit = fit};
     if (buffer != ECH_NONE && m->allocators[memory]) {
         const EchBuffer *b = &m->buffers[buffer];
-        m->out.failure.kept = ech_allocator_kept(m->allocators[memory], ech_machine_stream(m, b->queue, b->pool), b->pool != ECH_NONE);
+        EchAllocStats stats;
+        ech_allocator_counters(m->allocators[memory], &stats);
+        m->out.failure.direct = stats.direct;
+        m->out.failure.kept =
+            b->direct ? stats.reserved - stats.live : ech_allocator_kept(m->allocators[memory], ech_machine_stream(m, b->queue, b->pool), b->pool != ECH_NONE);
     }
     size_t n = 0;
     for (uint32_t l = 0; l < m->n_lives; l++) {
@@ -181,7 +181,8 @@ static EchAllocRequest request_of(const EchMachine *m, const EchBuffer *buffer, 
                              .stream = ech_machine_stream(m, buffer->queue, buffer->pool),
                              .upper_end = buffer->upper_end,
                              .private_pool = pool,
-                             .captured = ech_buffer_is_captured(m->trace, buffer)};
+                             .captured = ech_buffer_is_captured(m->trace, buffer),
+                             .direct = buffer->direct != 0};
 }
 
 /* Tries to give life @life its bytes. */
@@ -362,7 +363,7 @@ static void ask_before(EchMachine *m, EchId id)
     }
     EchAllocStats stats;
     ech_allocator_counters(allocator, &stats);
-    m->memories[buffer->memory].reserved = stats.reserved;
+    m->memories[buffer->memory].reserved = ech_bytes_add(stats.reserved, stats.direct);
     ech_machine_record_failure(m, buffer->memory, ECH_NONE, id, buffer->bytes, fit);
     m->stop = !m->options->keep_going;
 }

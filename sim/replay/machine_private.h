@@ -5,6 +5,8 @@
  * machine_loop.c begins and ends iterations and skips steady ones, machine.c runs ops.
  */
 #pragma once
+#include "models/memory/managed.h"
+#include "sim/base/compare.h"
 #include "sim/replay/machine.h"
 
 #define NOWHERE UINT32_MAX
@@ -88,7 +90,16 @@ typedef struct {
     bool allocated, freed;
 } Instance;
 
-typedef enum { STATE_IDLE, STATE_BLOCKED, STATE_GAP, STATE_FIXED, STATE_ENGINE, STATE_RUNNING, STATE_FINISHED } State;
+/* A use of a buffer in unified memory. Where it is of a part of it, every instance of the op takes the next part. */
+typedef struct {
+    uint32_t life;
+    uint64_t div;           /* As in LifeUse; of a life that turns over it means nothing. */
+    EchBytes offset, bytes; /* Of the use in the buffer. */
+    EchBytes whole;         /* What it is a part of. */
+    bool reads, writes;
+} Touch;
+
+typedef enum { STATE_IDLE, STATE_BLOCKED, STATE_GAP, STATE_FIXED, STATE_PAGING, STATE_ENGINE, STATE_RUNNING, STATE_FINISHED } State;
 
 typedef struct {
     const Entry *entries;
@@ -107,6 +118,7 @@ typedef struct {
     EchTime stall_since; /* Waits for an allocator's driver call since then, or -1. */
     EchTime peers_since; /* Waits for other machines since then, or -1. */
     EchTime driver;      /* What the allocator's driver calls take, at the op at the head. */
+    EchTime pages_since; /* Of the op that blocks come for. */
     EchTime host_gap;    /* How long the host has not asked for the op at the head, in the gap that passes now. */
     EchTime handoff;     /* What being released by another queue takes, in the gap that passes now. */
     bool drains;         /* They wait for all that was asked for before. */
@@ -190,12 +202,19 @@ struct EchMachine {
     bool paced;                                     /* The host makes a driver call for every request, ahead of the device's queues. */
     EchTime submit;                                 /* Host time of asking for a kernel or a copy; paced only */
     EchTime host_launch;                            /* Of the host for every op that it asks for; 0: not charged. */
-    uint32_t *host_since, *host_asked; /* Per op, or NULL: the host's newest wait before it, or NOWHERE; what it has asked for since, this op too. */
-    uint64_t host_launches;
-    EchTime host_free; /* paced: when the host is through with all that it was asked for so far. */
-    uint32_t barrier;  /* Op whose driver call waits for all before it and holds all behind it, or NOWHERE. */
+    uint32_t *host_since, *host_asked;  /* Per op, or NULL: the host's newest wait before it, or NOWHERE; what it has asked for since, this op too. */
+    uint64_t host_launches, host_waits; /* What it asks for in all, and after how many of its waits for anything. */
+    EchTime host_free;                  /* paced: when the host is through with all that it was asked for so far. */
+    uint32_t barrier;                   /* Op whose driver call waits for all before it and holds all behind it, or NOWHERE. */
     uint32_t barrier_queue, barrier_waiters;
     uint32_t n_memories;
+    EchManaged *managed;     /* The memory that is unified; NULL: none is. */
+    bool paged_before;       /* Its blocks lie where an earlier step left them. */
+    uint32_t managed_memory; /* Which one of the trace's. */
+    uint32_t host_link;      /* That its blocks take. */
+    uint32_t link_parts[2];  /* Resources of that link, from the device and to it, or NOWHERE. */
+    Touch *touches;
+    uint32_t *first_touch; /* first_touch[n_ops + 1] */
     uint32_t *todo;
     uint32_t todo_first, todo_n;
     double *load; /* Per resource: what its demands would draw alone, over its capacity. */
@@ -239,13 +258,7 @@ static inline uint32_t queue_of(const EchMachine *m, uint32_t op)
 static inline uint32_t loop_of(const EchMachine *m, uint32_t op)
 {
     uint32_t low = 0, high = m->n_loops;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (m->loops[middle].op < op)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    ECH_SEARCH(low, high, middle, m->loops[middle].op < op);
     return low;
 }
 
@@ -315,6 +328,17 @@ static inline void wait_on(EchMachine *m, uint32_t queue, uint32_t *first, EchWa
         first = &m->queues[*first].next_waiter;
     *first = queue;
 }
+
+/* machine_unified.c */
+
+/** Makes the device's memory unified where the options or its allocator have it so. ECH_ERROR_CONFIG where the device knows nothing of the kind. */
+bool ech_machine_compile_unified(EchMachine *m, GError **error);
+/** Whether blocks of unified memory come and go, or will: iterations of a loop then differ in what is resident. */
+bool ech_machine_may_page(const EchMachine *m);
+/** A buffer is there from the start: made on the device, as far as there is room. */
+void ech_machine_populate(EchMachine *m, uint32_t life);
+/** What op @op's instance @ordinal touches becomes resident; returns how long the op waits for it, and the bytes that cross the link. */
+EchTime ech_machine_touch(EchMachine *m, uint32_t op, uint64_t ordinal, EchMigration *ret);
 
 /* machine_memory.c */
 

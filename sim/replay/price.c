@@ -65,6 +65,7 @@ typedef struct {
     double copy_port[2];         /* Units of the device memory's port that a byte of a copy over the host link takes, to the device and from it; 0: its own. */
     uint32_t multiprocessors;    /* Of a GPU whose program communicates; NOWHERE: nothing holds some of them. */
     double collective_blocks;    /* Multiprocessors that a collective holds. */
+    uint32_t rounds;             /* What kernels have of them whose blocks have their tiles from the beginning; NOWHERE: there are no such kernels. */
     uint32_t beside[2];          /* What of the host link kernels on device memory leave to copies to the device and from it. */
     double beside_kernel[2];     /* Bytes of that which kernels take for a unit of the port. */
     EchMeasured *measured;       /* Kernel times that the device file carries; NULL without any. */
@@ -149,6 +150,9 @@ static void map_multiprocessors(Map *map, const EchTrace *trace)
     map->multiprocessors = gpu && map->collective_blocks > 0 && communicates(trace)
                                ? add_resource(map, ECH_RESOURCE_MULTIPROCESSORS, 0, count, g_strdup("multiprocessors.beside"))
                                : NOWHERE;
+    map->rounds = map->multiprocessors != NOWHERE && ech_device_number(device, "kernel.given_tiles", 0) > 0
+                      ? add_resource(map, ECH_RESOURCE_MULTIPROCESSORS, 0, count, g_strdup("multiprocessors.rounds"))
+                      : NOWHERE;
 }
 
 /* A memory that a capture names and that nothing is in: of a device that its process only looked at. */
@@ -163,7 +167,7 @@ static bool holds_anything(const EchTrace *trace, EchId memory)
 
 static void map_init(Map *map, const EchTrace *trace, const EchDevice *device)
 {
-    size_t room = device->n_memories + (3 + MAX_LANES) * device->n_links + device->n_units + 4;
+    size_t room = device->n_memories + (3 + MAX_LANES) * device->n_links + device->n_units + 5;
     *map = (Map){.device = device, .resources = g_new0(EchFluidResource, room), .kinds = g_new0(uint8_t, room), .owners = g_new0(uint32_t, room)};
     map->measured = ech_measured_new(device);
     map->launch = (EchTime)ech_device_number(device, "runtime.launch_ps", 0);
@@ -601,6 +605,7 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
                ech_gpu_pricer_cost(pricer->gpu, map->device, op, &cost, &price->kernel_class)) {
         source = ECH_PRICE_MODEL;
         price->kernel_bound = cost.bound;
+        price->given = cost.given;
         spread_model(price, row, roofline, &cost, launch);
     } else {
         price->fixed = launch;
@@ -658,24 +663,33 @@ static void add_beside(const Map *map, Row *row)
 }
 
 /* What the collective or the kernel in @row holds of the multiprocessors while it runs: a collective its blocks; a kernel all of them, or as many as it has
- * blocks. What memory bounds is as fast on fewer, and what was recorded had what it had. */
+ * blocks. What memory bounds is as fast on fewer, and what was recorded had what it had. Where a kernel's blocks have their tiles from the beginning and not
+ * all of them find a multiprocessor, the rest begin when the others end: it has half of the chip, so to say (cuBLAS's products take twice as long beside NCCL
+ * on an H100, pytorch/pytorch issue 143988 and NVIDIA/cutlass issue 2471; 1.7 times, NVIDIA forum 337991). */
 static void add_multiprocessors(const Pricer *pricer, const Map *map, Row *row, const EchOp *op, const EchPrice *price)
 {
     if (map->multiprocessors == NOWHERE)
         return;
     double count = map->resources[map->multiprocessors].capacity, held = map->collective_blocks;
+    double seconds = (double)(price->alone - price->fixed) / (double)ECH_PS_PER_S;
     if (op->kind == ECH_OP_KERNEL) {
         bool predicted = price->source == ECH_PRICE_MODEL || price->source == ECH_PRICE_ROOFLINE || price->source == ECH_PRICE_ESTIMATE;
         if (!predicted || is_host_work(pricer->trace, op) || (price->bound != ECH_NONE && map->kinds[price->bound] == ECH_RESOURCE_PORT))
             return;
+        if (map->rounds != NOWHERE && price->given + map->collective_blocks > count) {
+            row_add(row, map->rounds, count * seconds);
+            return;
+        }
         EchGpuLaunch launch;
         bool known = op->launch != ECH_NONE && ech_gpu_launch_parse(ech_trace_string(pricer->trace, op->launch), &launch);
-        uint64_t blocks = known ? ech_gpu_blocks(&launch) : 0;
+        uint64_t blocks = price->given > 0 ? price->given : known ? ech_gpu_blocks(&launch) : 0;
         held = blocks > 0 ? MIN((double)blocks, count) : count;
     } else if (op->kind != ECH_OP_COLLECTIVE) {
         return;
+    } else if (map->rounds != NOWHERE) {
+        row_add(row, map->rounds, count / 2 * seconds);
     }
-    row_add(row, map->multiprocessors, held * (double)(price->alone - price->fixed) / (double)ECH_PS_PER_S);
+    row_add(row, map->multiprocessors, held * seconds);
 }
 
 static bool price_copy(const Pricer *pricer, const Map *map, Row *row, const EchOp *op, EchPrice *price)

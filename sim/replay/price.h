@@ -54,6 +54,7 @@ typedef struct {
     uint32_t first_part, n_parts; /**< Of EchPrices.parts. */
     uint32_t bound;               /**< Resource that bounds it alone, or ECH_NONE (fixed or minimum time, @loose). */
     uint32_t link;                /**< Device link whose engine it occupies, or ECH_NONE. */
+    uint32_t given;               /**< ECH_PRICE_MODEL on a GPU: EchGpuCost.given; else 0. */
     EchTime fixed;                /**< Set-up, launch, latency: passes before the amounts begin. */
     EchTime minimum;              /**< The amounts take at least this long. */
     EchTime alone;                /**< Whole time when nothing else runs. */
@@ -76,7 +77,8 @@ typedef enum {
  * both-ways total where the device gives one (bytes), a unit each (operations at its fastest dtype; what is slower counts more), for each direction of the
  * host link what kernels on device memory leave of it, where a device file has that measured (bytes), each way of each axis of a torus (bytes), and of a GPU
  * whose program communicates its multiprocessors (seconds of one): collectives are kernels that hold some of them (kernel.collective_blocks), and a kernel
- * whose time is predicted and that no memory bounds takes longer on the others. */
+ * whose time is predicted and that no memory bounds takes longer on the others; where its blocks have their tiles from the beginning, those without a
+ * multiprocessor wait for all others, so that it takes twice as long. */
 typedef struct {
     EchFluidResource *resources;
     uint8_t *kinds;   /**< EchResourceKind of each. */

@@ -23,10 +23,11 @@ typedef enum {
     ECH_WAIT_SPACE,       /**< An allocation waited for space. */
     ECH_WAIT_HOST,        /**< The host came late: when the trace was recorded (option host_gaps), or as its launches take their time (host_launches). */
     ECH_WAIT_ALLOCATOR,   /**< An allocator called the driver to free memory: all that was asked for before had to end, all that came after to wait. */
+    ECH_WAIT_PAGES,       /**< Blocks of unified memory that it touches had to come from the host, and others to go (models/memory/managed.h). */
     ECH_WAIT_PEERS,       /**< Of ranks that are replayed together: another one had not come to the collective, or the message, yet. */
     ECH_N_WAITS,
 } EchWait;
-/** "dependency", "queue", "link", "memory_port", "compute", "space", "host", "allocator", "peers". */
+/** "dependency", "queue", "link", "memory_port", "compute", "space", "host", "allocator", "pages", "peers". */
 const char *ech_wait_name(EchWait wait);
 
 /** What the allocator of the device's memory holds before the run, and where the device puts what it takes later: a recording's start state. */
@@ -60,7 +61,9 @@ typedef struct {
     /** 0..1: share of the time in which matrix products and attention run, which tells the power that they leave themselves; below 0: as measured, and under a
      * limit below the card's own power (ech_gpu_held) as the program itself tells. */
     double products_duty;
+    uint64_t unified_memory;     /**< 1: buffers of an NVIDIA GPU's memory are managed, the host's takes what the device has no room for (default 0). */
     uint64_t host_launches;      /**< 1: where nothing of the host was measured (property "host_order"), its launches take their time (default). */
+    EchTime after_wait;          /**< There, too, what the host does after each of its waits before it asks for more, in picoseconds; 0 (default). */
     uint64_t host_gaps;          /**< 1: recorded gaps before operations that neither order nor dependencies explain are kept (default 0). */
     EchTime start;               /**< Picoseconds added to every time of the run; 0. */
     EchAddressOrder order;       /**< Of addresses of the device's memory, for its allocator. */
@@ -94,16 +97,18 @@ typedef struct {
 typedef struct {
     EchTime time;
     EchBytes live;     /**< Bytes of live buffers (rounded as the allocator rounds). */
-    EchBytes reserved; /**< Taken from the device by the allocator, or the extent of fixed offsets. */
+    EchBytes reserved; /**< Taken from the device: by the allocator, beside it, and the extent of fixed offsets. */
 } EchPoint;
 
 typedef struct {
     char *name;
-    EchBytes capacity, available; /**< 0: unlimited or not known to the device. */
-    EchBytes context;             /**< Taken by the context of a process whose allocator serves this memory: not in available. */
-    EchBytes peak_live, peak_reserved;
-    EchTime peak_at;    /**< When peak_live was first reached. */
-    uint64_t peak_born; /**< The same counted as in EchPlaced: live then is what has born <= peak_born < died. */
+    EchBytes capacity, available;      /**< 0: unlimited or not known to the device. */
+    EchBytes on_device;                /**< Unified memory: the device's part of it; available counts the host's too. 0: it is none. */
+    EchBytes paged_in, paged_out;      /**< Unified memory: bytes that came to the device when they were touched, and went to make room. */
+    EchBytes context;                  /**< Taken by the context of a process whose allocator serves this memory: not in available. */
+    EchBytes peak_live, peak_reserved; /**< As EchPoint's. */
+    EchTime peak_at;                   /**< When peak_live was first reached. */
+    uint64_t peak_born;                /**< The same counted as in EchPlaced: live then is what has born <= peak_born < died. */
     EchBytes end_live;
     EchBytes fixed_extent;  /**< Highest end of a buffer with a fixed offset. */
     EchBytes read, written; /**< Traffic of kernels, copies and collectives. */
@@ -164,8 +169,9 @@ typedef struct {
     EchTime time;
     EchBytes asked; /**< Bytes of the request, or of all that is there from the start. */
     EchBytes live, reserved, limit;
+    EchBytes direct;    /**< Of live and reserved, what lies beside the allocator. */
     EchFit fit;         /**< FULL or FRAGMENTED. */
-    EchBytes kept;      /**< Of what is reserved and not live, what no cache gives back for this request (ech_allocator_kept). */
+    EchBytes kept;      /**< Of what is reserved and not live, what no cache gives back for this request (ech_allocator_kept; all of it for one beside it). */
     EchHolder *holders; /**< holders[n_holders]: the largest live buffers, largest first, at most 16. */
     size_t n_holders;
 } EchFailure;
@@ -207,6 +213,8 @@ typedef struct {
     EchTime waits[ECH_N_WAITS]; /**< Sums over all instances. */
     EchTime lower_bound;        /**< No schedule of this trace on this device is shorter: busiest queue and busiest resource. */
     EchTime host_launch;        /**< What asking for a kernel or a copy took of the host's time; 0: nothing was charged. */
+    uint64_t host_waits;        /**< Where that was charged, how often the host waited for the device and asked for more then. */
+    EchTime after_wait;         /**< What it was said to do then; 0: nothing. */
     EchTime serial;             /**< Every instance alone, one after the other. */
     EchPrice *prices;           /**< prices[n_ops of the trace]: what one instance costs alone, and where that came from. */
     size_t n_prices;

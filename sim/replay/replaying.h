@@ -13,9 +13,11 @@ typedef struct {
     GArray *spans; /**< EchSpan */
 } EchReplaying;
 
-/** Whether a limit of power holds the rank's device at rates that hang on how much of the time products run, and nobody says how much. */
+/** Whether power holds the rank's device at rates that hang on how much of the time products run, and nobody says how much. */
 bool ech_replaying_unsettled(const EchReplayRank *rank);
-/** How much that is, by @run, a replay of it with products_duty 1. */
+/** Whether that is a limit below the card's own power. */
+bool ech_replaying_limited(const EchReplayRank *rank);
+/** How much of the time they run, by @run: under a limit a replay with products_duty 1, else one at the rate just after a pause; 0: too short to be held. */
 double ech_replaying_settled_duty(const EchReplayRank *rank, const EchRun *run);
 /** Says in @run, a replay with the rank's products_duty, what that came to. */
 void ech_replaying_remark_held(const EchReplayRank *rank, EchRun *run);

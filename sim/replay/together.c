@@ -2,6 +2,7 @@
  *
  * Calls are the collectives of all ranks, and their hosts' waits for other hosts, meetings what their words stand for (sim/trace/meets.h), parties the calls of
  * a meeting. A message that finds room in its channel's buffer is sent before its receiver comes, as NCCL does. */
+#include "models/kernel/gpu.h"
 #include "sim/base/error.h"
 #include "sim/base/hash.h"
 #include "sim/replay/replaying.h"
@@ -370,29 +371,37 @@ static void tell_awaited(const Together *t, size_t s, EchRun *run)
     }
 }
 
-/* As one rank's (replay.c): at the rates of products that run all the time, and then at those of what they run. */
+static bool run_once(const EchReplayRank *ranks, size_t n, EchRun **ret_runs, GError **error);
+
+/* As one rank's (replay.c): at the rates of products that run all the time, or just after a pause, and then at those of what they run. */
 static bool run_settled(const EchReplayRank *ranks, size_t n, EchRun **ret_runs, GError **error)
 {
     EchReplayRank settled[ECH_MAX_RANKS] = {{0}};
     EchReplayOptions options[ECH_MAX_RANKS] = {{0}};
+    bool held[ECH_MAX_RANKS] = {false}, any = false;
     for (size_t s = 0; s < n; s++) {
         settled[s] = ranks[s];
         options[s] = *ranks[s].options;
         settled[s].options = &options[s];
-        if (ech_replaying_unsettled(&ranks[s]))
+        if (ech_replaying_unsettled(&ranks[s]) && ech_replaying_limited(&ranks[s]))
             options[s].products_duty = 1;
     }
-    if (!ech_replay_run_together(settled, n, ret_runs, error))
+    if (!run_once(settled, n, ret_runs, error))
         return false;
     for (size_t s = 0; s < n; s++) {
-        if (ech_replaying_unsettled(&ranks[s]))
-            options[s].products_duty = ech_replaying_settled_duty(&ranks[s], ret_runs[s]);
-        g_clear_pointer(&ret_runs[s], ech_run_free);
+        double duty = ech_replaying_unsettled(&ranks[s]) ? ech_replaying_settled_duty(&ranks[s], ret_runs[s]) : 0;
+        held[s] = ech_replaying_unsettled(&ranks[s]) && (ech_replaying_limited(&ranks[s]) || ech_gpu_held(ranks[s].device, duty) < 1);
+        options[s].products_duty = held[s] ? duty : options[s].products_duty;
+        any = any || held[s];
     }
-    if (!ech_replay_run_together(settled, n, ret_runs, error))
+    if (!any)
+        return true;
+    for (size_t s = 0; s < n; s++)
+        g_clear_pointer(&ret_runs[s], ech_run_free);
+    if (!run_once(settled, n, ret_runs, error))
         return false;
     for (size_t s = 0; s < n; s++)
-        if (ech_replaying_unsettled(&ranks[s]))
+        if (held[s])
             ech_replaying_remark_held(&settled[s], ret_runs[s]);
     return true;
 }
@@ -403,6 +412,11 @@ bool ech_replay_run_together(const EchReplayRank *ranks, size_t n, EchRun **ret_
     for (size_t s = 0; s < n; s++)
         if (ech_replaying_unsettled(&ranks[s]))
             return run_settled(ranks, n, ret_runs, error);
+    return run_once(ranks, n, ret_runs, error);
+}
+
+static bool run_once(const EchReplayRank *ranks, size_t n, EchRun **ret_runs, GError **error)
+{
     g_auto(Together) t = {.seats = g_new0(Seat, n),
                           .n = n,
                           .calls = g_array_new(FALSE, FALSE, sizeof(Call)),

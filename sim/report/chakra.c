@@ -58,12 +58,8 @@ static void add_tensors(const Writer *writer, GByteArray *node, uint32_t field, 
         EchBytes bytes = MIN(use->bytes, buffers[use->buffer].bytes);
         if (use->access != access || bytes == 0)
             continue;
-        EchId root = use->buffer;
-        uint64_t offset = 0;
-        while (buffers[root].alias_of != ECH_NONE) {
-            offset += buffers[root].alias_offset;
-            root = buffers[root].alias_of;
-        }
+        uint64_t offset;
+        EchId root = ech_buffer_root(buffers, use->buffer, &offset);
         unsigned bits = ech_dtype_bits((EchDtype)buffers[use->buffer].dtype);
         uint64_t element = bits >= 8 && bits % 8 == 0 && bytes % (bits / 8) == 0 && offset % (bits / 8) == 0 ? bits / 8 : 1;
         const char *comma = n++ ? ", " : "";

@@ -1,12 +1,14 @@
 /* The critical path of a run, and what bounded its operations. */
 #include "sim/report/report.h"
+
+#include "sim/base/compare.h"
 #include "sim/report/stalls.h"
 
 #include <string.h>
 
-/* What bounds an operation, or a part of it, besides one resource of its own: the first four of what no resource does, the others as the kernel model has it.
+/* What bounds an operation, or a part of it, besides one resource of its own: the first five of what no resource does, the others as the kernel model has it.
  */
-typedef enum { BY_RECORDED, BY_OVERHEAD, BY_ALLOCATOR, BY_INSIDE, BY_STEPS, BY_ICI, BY_HBM, BY_VECTOR_PORT, BY_MATRIX, BY_VECTOR, N_OTHERS } Other;
+typedef enum { BY_RECORDED, BY_OVERHEAD, BY_ALLOCATOR, BY_PAGES, BY_INSIDE, BY_STEPS, BY_ICI, BY_HBM, BY_VECTOR_PORT, BY_MATRIX, BY_VECTOR, N_OTHERS } Other;
 
 struct EchBounds {
     const EchReport *report;
@@ -36,6 +38,7 @@ EchBounds *ech_report_bounds_new(const EchReport *report)
         [BY_RECORDED] = g_strdup(strcmp(ech_trace_format(report->trace), "matmul") == 0 ? "grid steps" : "recorded kernel times"),
         [BY_OVERHEAD] = g_strdup("overhead"),
         [BY_ALLOCATOR] = g_strdup("allocator"),
+        [BY_PAGES] = g_strdup("unified memory's pages"),
         [BY_INSIDE] = g_strdup("latency inside kernels"),
         [BY_STEPS] = g_strdup("grid steps"),
         [BY_ICI] = g_strdup_printf("ici link %s", ech_report_link_way(true, 0)),
@@ -87,7 +90,7 @@ static EchTime fixed_time(const EchRun *run, const EchSpan *span)
     const EchPrice *price = span->op < run->n_prices ? &run->prices[span->op] : NULL;
     if (!price || span->resource >= run->n_resources)
         return 0;
-    EchTime length = span->end - span->start, work = price->alone - price->fixed;
+    EchTime length = span->end - span->start - span->waits[ECH_WAIT_PAGES], work = price->alone - price->fixed;
     return price->link == ECH_NONE && price->source != ECH_PRICE_PORT ? MIN(price->fixed, length) : CLAMP(length - work, 0, price->fixed);
 }
 
@@ -96,7 +99,7 @@ typedef struct {
     EchTime start, end;
     uint32_t bound;
 } Segment;
-enum { MOST_SEGMENTS = ECH_N_STALLS + 1 };
+enum { MOST_SEGMENTS = ECH_N_STALLS + 2 };
 
 /* The pieces of @span as far as it lies before @limit, last first. What the kernel model knows the inside of is split by that; what contention added to it, and
  * everything else, is one resource's but for launches, set-ups and latencies, which come first. */
@@ -105,12 +108,13 @@ static size_t split(const EchBounds *bounds, const EchSpan *span, EchTime limit,
     const EchReport *report = bounds->report;
     const EchKernelInside *inside = bounds->insides && span->op < report->run->n_prices ? &bounds->insides[span->op] : NULL;
     uint32_t others = (uint32_t)report->run->n_resources, bound = bound_of(report, span);
-    EchTime start = MIN(span->start, limit), end = MIN(span->end, limit);
+    EchTime begin = MIN(span->start, limit), end = MIN(span->end, limit), start = begin + MIN(span->waits[ECH_WAIT_PAGES], end - begin);
     if (!inside || ech_stalls_total(&inside->stalls) == 0) {
         EchTime middle = start + MIN(fixed_time(report->run, span), end - start);
         ret[0] = (Segment){middle, end, bound};
         ret[1] = (Segment){start, middle, others + BY_OVERHEAD};
-        return 2;
+        ret[2] = (Segment){begin, start, others + BY_PAGES};
+        return 3;
     }
     const uint32_t of[ECH_N_STALLS] = {
         [ECH_STALL_COMPUTE] = others + (inside->by_vector ? BY_VECTOR : BY_MATRIX),
@@ -132,6 +136,7 @@ static size_t split(const EchBounds *bounds, const EchSpan *span, EchTime limit,
         ret[n] = (Segment){until - stalls.at[i], until, of[i]};
         n++;
     }
+    ret[n++] = (Segment){begin, start, others + BY_PAGES};
     return n;
 }
 
@@ -184,13 +189,7 @@ static size_t span_before(const EchReport *report, size_t limit, EchTime time, c
 {
     const EchSpan *spans = report->run->spans;
     size_t low = 0, high = limit;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (spans[middle].end <= time)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    ECH_SEARCH(low, high, middle, spans[middle].end <= time);
     if (low == 0)
         return SIZE_MAX;
     size_t best = low - 1;
@@ -222,13 +221,7 @@ static void add_gap(const EchRun *run, EchTime from, EchTime to, const Skipped *
 {
     EchTime left = to - from;
     size_t low = 0, high = run->n_skips;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (skipped->until[middle] <= from)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    ECH_SEARCH(low, high, middle, skipped->until[middle] <= from);
     for (size_t i = low; i < run->n_skips && run->skips[i].time < to && left > 0; i++) {
         EchTime begin = MAX(from, run->skips[i].time), end = MIN(to, end_of(&run->skips[i]));
         if (end > begin) {
@@ -287,13 +280,7 @@ EchShare *ech_report_critical_path(const EchReport *report, size_t *ret_n)
         const EchSkip *skip = &run->skips[i];
         EchTime begin = MAX(skip->time - skip->period, 0), covered = 0;
         guint low = 0, high = path->len;
-        while (low < high) {
-            guint middle = low + (high - low) / 2;
-            if (g_array_index(path, Segment, middle).start >= skip->time)
-                low = middle + 1;
-            else
-                high = middle;
-        }
+        ECH_SEARCH(low, high, middle, g_array_index(path, Segment, middle).start >= skip->time);
         for (guint j = low; j < path->len && g_array_index(path, Segment, j).end > begin; j++) {
             const Segment *s = &g_array_index(path, Segment, j);
             EchTime a = MAX(s->start, begin), b = MIN(s->end, skip->time);

@@ -114,15 +114,20 @@ static void append_memory(GString *out, const EchReport *report, const EchMemory
                                memory->series[i].live, memory->series[i].reserved);
     EchId id = ech_trace_find_memory(report->trace, memory->name);
     g_autoptr(GPtrArray) blocks = g_ptr_array_new();
-    uint64_t base = UINT64_MAX;
+    /* Per way to take memory, by the allocator and beside it: from where to where. What lies beside is drawn above. */
+    uint64_t base[2] = {UINT64_MAX, UINT64_MAX}, end = 0;
     for (size_t i = 0; i < run->n_placed; i++) {
         /* Memories that are only counted have no addresses. */
         if (ech_trace_buffers(report->trace)[run->placed[i].buffer].memory != id || run->placed[i].place.rounded == 0 ||
             run->placed[i].place.address == ECH_OFFSET_NONE)
             continue;
         g_ptr_array_add(blocks, &run->placed[i]);
-        base = MIN(base, run->placed[i].place.address);
+        const EchPlacement *place = &run->placed[i].place;
+        bool direct = ech_trace_buffers(report->trace)[run->placed[i].buffer].direct;
+        base[direct] = MIN(base[direct], place->address);
+        end = direct ? end : MAX(end, ech_bytes_add(place->address, place->rounded));
     }
+    uint64_t above = end > 0 ? end - base[0] : 0;
     if (blocks->len > 1)
         qsort(blocks->pdata, blocks->len, sizeof(void *), compare_placed);
     size_t n = MIN(blocks->len, most);
@@ -132,8 +137,8 @@ static void append_memory(GString *out, const EchReport *report, const EchMemory
         const EchPlaced *placed = blocks->pdata[i];
         const EchBuffer *buffer = &ech_trace_buffers(report->trace)[placed->buffer];
         g_string_append_printf(out, "%s[%u,%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT ",%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT ",%u]", i ? "," : "",
-                               name_of(names, ech_report_buffer_name(report->trace, placed->buffer)), placed->begin, placed->end, placed->place.address - base,
-                               placed->place.rounded, buffer->role);
+                               name_of(names, ech_report_buffer_name(report->trace, placed->buffer)), placed->begin, placed->end,
+                               placed->place.address - base[buffer->direct] + (buffer->direct ? above : 0), placed->place.rounded, buffer->role);
     }
     g_string_append_printf(out, "],\"blocks_left_out\":%zu}", blocks->len - n);
 }
@@ -159,6 +164,7 @@ GString *ech_report_details(const EchReport *report, size_t max_spans)
         ech_json_append_string(out, *line);
     }
     g_string_append(out, "],\"bounds\":[");
+    size_t n_path;
     g_autoptr(EchBounds) bounds = ech_report_bounds_new(report);
     const char *const *words = ech_bounds_words(bounds);
     for (size_t i = 0; words[i]; i++) {
@@ -166,8 +172,21 @@ GString *ech_report_details(const EchReport *report, size_t max_spans)
             g_string_append_c(out, ',');
         ech_json_append_string(out, words[i]);
     }
-    g_string_append_c(out, ']');
-    g_string_append(out, ",\"kinds\":[");
+    g_string_append(out, "],\"meanings\":{");
+    const char *separator = "";
+    EchShare *path = ech_report_critical_path(report, &n_path);
+    for (size_t i = 0; i < n_path; i++) {
+        const char *meaning = ech_report_bound_meaning(path[i].name);
+        if (!meaning)
+            continue;
+        g_string_append(out, separator);
+        ech_json_append_string(out, path[i].name);
+        g_string_append_c(out, ':');
+        ech_json_append_string(out, meaning);
+        separator = ",";
+    }
+    ech_shares_free(path, n_path);
+    g_string_append(out, "},\"kinds\":[");
     for (int i = 0; i < ECH_N_OP_KINDS; i++)
         g_string_append_printf(out, "%s\"%s\"", i ? "," : "", ech_op_kind_name((EchOpKind)i));
     g_string_append(out, "],\"reasons\":[");

@@ -13,13 +13,6 @@ typedef struct {
     bool running; /* A use is under way. */
 } Life;
 
-static EchId root_of(const EchTrace *trace, EchId buffer)
-{
-    while (ech_trace_buffers(trace)[buffer].alias_of != ECH_NONE)
-        buffer = ech_trace_buffers(trace)[buffer].alias_of;
-    return buffer;
-}
-
 static void note_use(Life *life, const EchOp *op, const EchSpan *span, const EchUse *use, EchId memory, EchTime time)
 {
     bool copy = op->kind == ECH_OP_COPY && op->memory_from != op->memory_to;
@@ -158,7 +151,7 @@ EchHolding *ech_report_holdings(const EchReport *report, const char *memory, Ech
         const EchOp *op = &ech_trace_ops(trace)[span->op];
         for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
             const EchUse *use = &ech_trace_uses(trace)[u];
-            Life *life = &lives[root_of(trace, use->buffer)];
+            Life *life = &lives[ech_buffer_root(ech_trace_buffers(trace), use->buffer, NULL)];
             if (life->placed && span->start >= life->placed->begin && span->start < life->placed->end)
                 note_use(life, op, span, use, id, time);
         }

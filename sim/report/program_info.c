@@ -3,6 +3,7 @@
 #include "models/device/device.h"
 #include "sim/report/json_out.h"
 #include "sim/report/report.h"
+#include "sim/report/text.h"
 
 void ech_report_memory_figures(JsonBuilder *b, const EchMemoryAnalysis *m)
 {
@@ -166,7 +167,7 @@ void ech_report_program_kernels(JsonBuilder *b, const EchProgram *program, const
     json_builder_end_object(b);
 }
 
-void ech_report_program_kernels_text(GString *text, const EchProgram *program, const char *device)
+void ech_report_program_kernels_text(GString *text, const EchProgram *program, const char *device, unsigned columns)
 {
     EchBasis basis;
     uint64_t kernels;
@@ -174,8 +175,10 @@ void ech_report_program_kernels_text(GString *text, const EchProgram *program, c
     if (!of)
         return;
     g_autofree char *time = ech_format_time(basis.all), *said = ech_report_basis_text(&basis);
-    g_string_append_printf(text, "kernels, one after the other on %s, loops as often as they run: %s (%" G_GUINT64_FORMAT " in the schedule)\n  %s\n", of->name,
-                           time, kernels, said);
+    g_autofree char *all =
+        g_strdup_printf("kernels, one after the other on %s, loops as often as they run: %s (%" G_GUINT64_FORMAT " in the schedule)", of->name, time, kernels);
+    ech_text_wrap(text, "", all, columns);
+    ech_text_wrap(text, "  ", said, columns);
 }
 
 static void line(GString *text, const char *name, EchBytes bytes)

@@ -19,6 +19,6 @@ bool ech_report_program_complete(EchProgram *program, const char *device, EchDia
 /** The same figures for a terminal; appended to @text. */
 void ech_report_program_text(GString *text, const EchProgram *program);
 /** How many kernels a program for a TPU runs, what they take one after the other on @device or on the chip it was compiled for, and what those times rest on:
- * `kernels` in the open object, a paragraph in @text. Nothing where neither is known or the device is no TPU. */
+ * `kernels` in the open object, a paragraph in @text in lines of at most @columns (0: unbroken). Nothing where neither is known or the device is no TPU. */
 void ech_report_program_kernels(JsonBuilder *builder, const EchProgram *program, const char *device);
-void ech_report_program_kernels_text(GString *text, const EchProgram *program, const char *device);
+void ech_report_program_kernels_text(GString *text, const EchProgram *program, const char *device, unsigned columns);

@@ -1,5 +1,6 @@
 #include "sim/report/rank_times.h"
 
+#include "sim/base/compare.h"
 #include "sim/base/hash.h"
 #include "sim/report/steps.h"
 
@@ -128,13 +129,7 @@ static void find_stretches(const EchReport *report, EchRankTimes *ret)
 static size_t stretch_at(const EchRankTimes *rank, EchTime time)
 {
     size_t low = 0, high = rank->n_stretches;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (rank->stretches[middle].end <= time)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    ECH_SEARCH(low, high, middle, rank->stretches[middle].end <= time);
     return low;
 }
 

@@ -3,6 +3,7 @@
 #include "sim/base/hash.h"
 #include "sim/report/json_out.h"
 #include "sim/report/text.h"
+#include "sim/trace/allocator_marks.h"
 
 #include <string.h>
 
@@ -112,6 +113,27 @@ static void append_changes(GString *out, const Whole *old, const Whole *now, uns
     ech_text_wrap(out, "  ", text, columns);
 }
 
+/* What lies beside what the ranks' allocators have reserved. */
+static void append_direct(GString *out, const EchRanks *ranks, unsigned columns)
+{
+    EchBytes least = UINT64_MAX, most = 0;
+    g_autofree char *names = NULL;
+    for (size_t i = 0; i < ranks->n; i++) {
+        const EchMemoryRun *memory = ech_report_main_memory(&ranks->reports[i]);
+        EchBytes direct = memory ? memory->alloc.peak_direct : 0;
+        least = MIN(least, direct);
+        most = MAX(most, direct);
+        if (direct && !names)
+            names = ech_direct_names(ranks->reports[i].trace, ech_trace_find_memory(ranks->reports[i].trace, memory->name));
+    }
+    if (most == 0)
+        return;
+    g_autofree char *low = ech_format_bytes(least), *high = ech_format_bytes(most);
+    g_autofree char *text = g_strdup_printf("Live, but beside what the allocator has reserved: %s%s%s of each rank (%s).", least < most ? low : "",
+                                            least < most ? " to " : "", high, names ? names : "");
+    ech_text_wrap(out, "  ", text, columns);
+}
+
 /* Shares of the time where there is room for them. */
 static void append_rows(GString *out, const EchRanks *ranks, unsigned columns)
 {
@@ -124,8 +146,8 @@ static void append_rows(GString *out, const EchRanks *ranks, unsigned columns)
     for (size_t i = 0; i < ranks->n; i++) {
         const EchRankTimes *rank = &ranks->ranks[i];
         const EchMemoryRun *memory = ech_report_main_memory(&ranks->reports[i]);
-        g_autofree char *live = ech_format_bytes(memory ? memory->peak_live : 0), *reserved = ech_format_bytes(memory ? memory->peak_reserved : 0),
-                        *time = ech_format_time(step_of(rank));
+        EchBytes own = memory ? (memory->alloc.peak_direct ? ech_bytes_add(memory->fixed_extent, memory->alloc.peak_reserved) : memory->peak_reserved) : 0;
+        g_autofree char *live = ech_format_bytes(memory ? memory->peak_live : 0), *reserved = ech_format_bytes(own), *time = ech_format_time(step_of(rank));
         g_string_append_printf(out, "  %*" G_GUINT64_FORMAT " %*s %*s %*s ", first, rank->number, size, live, size, reserved, size, time);
         for (int s = 0; s < ECH_N_RANK_STATES; s++) {
             g_autofree char *part = ech_format_time(rank->times[s]);
@@ -134,6 +156,7 @@ static void append_rows(GString *out, const EchRanks *ranks, unsigned columns)
         }
         g_string_append(out, ech_report_fits(&ranks->reports[i]) ? "\n" : "  does not fit\n");
     }
+    append_direct(out, ranks, columns);
 }
 
 /* "runs kernels 92 %, waits itself 5 %"; what is less than a hundredth is not told. */
@@ -311,6 +334,7 @@ static void add_rank(JsonBuilder *b, const EchRanks *ranks, size_t i)
         ech_json_add_count(b, "available_bytes", memory->available);
         ech_json_add_count(b, "peak_live_bytes", memory->peak_live);
         ech_json_add_count(b, "peak_reserved_bytes", memory->peak_reserved);
+        ech_json_add_count(b, "direct_bytes", memory->alloc.peak_direct);
         json_builder_end_object(b);
     }
     ech_json_begin_object(b, "step");

@@ -83,7 +83,8 @@ EchFitRow *ech_report_fit_rows(const EchReport *report, size_t *ret_n)
         bool anew = planned_anew(report, memory->name, &needed);
         if (needed == 0 || !is_planned(report->run, memory->name))
             continue;
-        rows[*ret_n] = (EchFitRow){memory->name, needed, memory->available, anew};
+        const EchMemoryRun *m = ech_report_memory(report->run, memory->name);
+        rows[*ret_n] = (EchFitRow){memory->name, needed, m && m->on_device ? m->available : memory->available, anew};
         ++*ret_n;
     }
     return rows;
@@ -91,12 +92,13 @@ EchFitRow *ech_report_fit_rows(const EchReport *report, size_t *ret_n)
 
 bool ech_report_refused(const EchReport *report)
 {
-    static const char *const counted[] = {"HbmOom", "on HBM", "memory space hbm"};
-    for (size_t i = 0; report->refusal && i < G_N_ELEMENTS(counted); i++) {
-        if (strstr(report->refusal, counted[i]))
-            return false;
-    }
-    return report->refusal != NULL;
+    static const char *const counted[] = {"HbmOom", "on HBM", "memory space hbm"}, *const wanted[] = {"RESOURCE_EXHAUSTED", "memory", "vmem", "smem"};
+    bool wants = false;
+    for (size_t i = 0; report->refusal && i < G_N_ELEMENTS(wanted); i++)
+        wants |= strstr(report->refusal, wanted[i]) != NULL;
+    for (size_t i = 0; wants && i < G_N_ELEMENTS(counted); i++)
+        wants = !strstr(report->refusal, counted[i]);
+    return wants;
 }
 
 /* The innermost line that is not PyTorch's, of a stack of "file.py:12:function". */
@@ -244,7 +246,7 @@ char *ech_report_resource_name(const EchReport *report, uint32_t resource)
     }
     if (strstr(name, ".lane"))
         return g_strdup("one way of a link");
-    if (strcmp(name, "multiprocessors.beside") == 0)
+    if (g_str_has_prefix(name, "multiprocessors."))
         return g_strdup("kernels beside collectives");
     if (g_str_has_suffix(name, ".beside"))
         return g_strdup("host link beside kernels");

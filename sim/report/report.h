@@ -66,7 +66,7 @@ typedef struct {
 /** Rows of the memories that the run has and takes anything of, in its order; memories without a limit are left out. g_free. */
 EchMemoryUse *ech_report_uses(const EchReport *report, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
 /** The compiler refused the program for want of a memory other than HBM: for a kernel's own windows and scratch, say, which no list of values shows. (Whether
- * HBM suffices is counted from the program itself, so that a device with more of it can be asked for.) */
+ * HBM suffices is counted from the program itself, so that a device with more of it can be asked for; what it cannot compile at all is no want of memory.) */
 bool ech_report_refused(const EchReport *report);
 /** A program that ran out of memory on a device that was not there, and stopped: on a device of no more memory it does not fit, as long as no pass has taken
  * anything out of it. On a larger one the run is of the program up to there. */
@@ -204,6 +204,8 @@ const char *ech_report_time_verdict(const EchReport *report);
 /** What the terminal summary says of that verdict beside the figures: who reserves what, what was refused when it was captured. Sentences; owned by the
  * caller. */
 char **ech_report_said(const EchReport *report) G_GNUC_WARN_UNUSED_RESULT;
+/** What a share of the critical path means whose name does not say it; NULL for others. Static. */
+const char *ech_report_bound_meaning(const char *bound);
 /** "a link in use": what operations waited for. @launches: the host asks for kernels one after the other, else it does as recorded. */
 const char *ech_report_wait_words(EchWait wait, bool launches);
 /** The terminal summary in lines of at most @columns (0: for a file or a pipe) where that can be; ends with a newline. */

@@ -115,9 +115,16 @@ static void add_memories(JsonBuilder *b, const EchReport *report)
         ech_json_add_count(b, "capacity_bytes", m->capacity);
         ech_json_add_count(b, "available_bytes", m->available);
         ech_json_add_count(b, "context_bytes", m->context);
+        if (m->on_device) {
+            ech_json_add_count(b, "on_device_bytes", m->on_device);
+            ech_json_add_count(b, "paged_in_bytes", m->paged_in);
+            ech_json_add_count(b, "paged_out_bytes", m->paged_out);
+        }
         ech_json_add_count(b, "peak_live_bytes", m->peak_live);
         ech_json_add_int(b, "peak_at_ps", m->peak_at);
         ech_json_add_count(b, "peak_reserved_bytes", m->peak_reserved);
+        ech_json_add_count(b, "allocator_reserved_bytes", m->alloc.peak_reserved);
+        ech_json_add_count(b, "direct_bytes", m->alloc.peak_direct);
         ech_json_add_count(b, "end_live_bytes", m->end_live);
         ech_json_add_count(b, "planned_bytes", m->fixed_extent);
         ech_json_add_double(b, "fragmentation", m->fragmentation);
@@ -192,6 +199,8 @@ static void add_fit(JsonBuilder *b, const EchReport *report)
     ech_json_add_count(b, "live_bytes", f->live);
     ech_json_add_count(b, "reserved_bytes", f->reserved);
     ech_json_add_count(b, "limit_bytes", f->limit);
+    if (f->direct)
+        ech_json_add_count(b, "direct_bytes", f->direct);
     if (f->kept)
         ech_json_add_count(b, "kept_bytes", f->kept);
     ech_json_add_text(b, "reason", f->fit == ECH_FIT_FRAGMENTED ? "fragmented" : "full");
@@ -248,27 +257,22 @@ static void add_provenance(JsonBuilder *b, const EchReport *report)
     json_builder_end_object(b);
 }
 
-JsonNode *ech_report_json(const EchReport *report)
+/* What the changes were worth. */
+static void add_without_changes(JsonBuilder *b, const EchReport *report)
 {
-    const EchRun *run = report->run;
-    g_autoptr(JsonBuilder) b = json_builder_new();
-    json_builder_begin_object(b);
-    ech_json_add_text(b, "title", report->title);
-    ech_json_add_int(b, "makespan_ps", run->makespan);
-    ech_json_add_int(b, "lower_bound_ps", run->lower_bound);
-    ech_json_add_int(b, "serial_ps", run->serial);
-    ech_json_add_count(b, "ops", run->ops);
-    ech_json_add_bool(b, "completed", run->completed);
-    if (report->plain) {
-        g_autoptr(GPtrArray) why = ech_report_changes(report);
-        g_ptr_array_add(why, NULL);
-        ech_json_begin_object(b, "without_changes");
-        ech_json_add_int(b, "makespan_ps", ech_member_int(report->plain, "makespan_ps"));
-        ech_json_add_bool(b, "fits", ech_member_bool(report->plain, "fits"));
-        add_texts(b, "why", (const char *const *)why->pdata);
-        json_builder_end_object(b);
-    }
-    add_fit(b, report);
+    if (!report->plain)
+        return;
+    g_autoptr(GPtrArray) why = ech_report_changes(report);
+    g_ptr_array_add(why, NULL);
+    ech_json_begin_object(b, "without_changes");
+    ech_json_add_int(b, "makespan_ps", ech_member_int(report->plain, "makespan_ps"));
+    ech_json_add_bool(b, "fits", ech_member_bool(report->plain, "fits"));
+    add_texts(b, "why", (const char *const *)why->pdata);
+    json_builder_end_object(b);
+}
+
+static void add_critical_path(JsonBuilder *b, const EchReport *report)
+{
     size_t n;
     EchShare *shares = ech_report_critical_path(report, &n);
     ech_json_begin_object(b, "critical_path");
@@ -277,10 +281,13 @@ JsonNode *ech_report_json(const EchReport *report)
     json_builder_end_object(b);
     ech_json_add_text(b, "bound_by", n ? shares[0].name : "nothing");
     ech_shares_free(shares, n);
-    add_memories(b, report);
+}
+
+static void add_links(JsonBuilder *b, const EchReport *report)
+{
     ech_json_begin_object(b, "links");
-    for (size_t i = 0; i < run->n_links; i++) {
-        const EchLinkRun *l = &run->links[i];
+    for (size_t i = 0; i < report->run->n_links; i++) {
+        const EchLinkRun *l = &report->run->links[i];
         ech_json_begin_object(b, l->name);
         ech_json_add_bool(b, "peers", ech_report_link_peers(report->device, l->name));
         ech_json_add_count(b, "bytes_forward", l->forward);
@@ -293,6 +300,10 @@ JsonNode *ech_report_json(const EchReport *report)
         json_builder_end_object(b);
     }
     json_builder_end_object(b);
+}
+
+static void add_units(JsonBuilder *b, const EchRun *run)
+{
     ech_json_begin_object(b, "units");
     for (size_t i = 0; i < run->n_units; i++) {
         const EchUnitRun *u = &run->units[i];
@@ -303,9 +314,13 @@ JsonNode *ech_report_json(const EchReport *report)
         json_builder_end_object(b);
     }
     json_builder_end_object(b);
+}
+
+static void add_queues(JsonBuilder *b, const EchReport *report)
+{
     ech_json_begin_object(b, "queues");
-    for (size_t i = 0; i < run->n_queues; i++) {
-        const EchQueueRun *q = &run->queues[i];
+    for (size_t i = 0; i < report->run->n_queues; i++) {
+        const EchQueueRun *q = &report->run->queues[i];
         g_autofree char *name = ech_report_queue_name(report->trace, q->queue);
         ech_json_begin_object(b, name);
         ech_json_add_int(b, "busy_ps", q->busy);
@@ -314,6 +329,26 @@ JsonNode *ech_report_json(const EchReport *report)
         json_builder_end_object(b);
     }
     json_builder_end_object(b);
+}
+
+JsonNode *ech_report_json(const EchReport *report)
+{
+    const EchRun *run = report->run;
+    g_autoptr(JsonBuilder) b = json_builder_new();
+    json_builder_begin_object(b);
+    ech_json_add_text(b, "title", report->title);
+    ech_json_add_int(b, "makespan_ps", run->makespan);
+    ech_json_add_int(b, "lower_bound_ps", run->lower_bound);
+    ech_json_add_int(b, "serial_ps", run->serial);
+    ech_json_add_count(b, "ops", run->ops);
+    ech_json_add_bool(b, "completed", run->completed);
+    add_without_changes(b, report);
+    add_fit(b, report);
+    add_critical_path(b, report);
+    add_memories(b, report);
+    add_links(b, report);
+    add_units(b, run);
+    add_queues(b, report);
     add_waits(b, "waits", run->waits);
     ech_report_build_steps(b, report);
     ech_report_build_askers(b, report);

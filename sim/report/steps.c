@@ -1,4 +1,6 @@
 #include "sim/report/steps.h"
+
+#include "sim/base/compare.h"
 #include "sim/report/json_out.h"
 #include "sim/report/text.h"
 #include "sim/trace/step.h"
@@ -9,13 +11,7 @@
 static EchBytes peak_in(const EchMemoryRun *memory, EchTime start, EchTime end)
 {
     size_t low = 0, high = memory->n_series; /* first point after @start */
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (memory->series[middle].time <= start)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    ECH_SEARCH(low, high, middle, memory->series[middle].time <= start);
     EchBytes most = low > 0 ? memory->series[low - 1].live : 0;
     for (; low < memory->n_series && memory->series[low].time < end; low++)
         most = MAX(most, memory->series[low].live);

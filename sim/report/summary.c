@@ -9,6 +9,7 @@
 #include "sim/report/stalls.h"
 #include "sim/report/steps.h"
 #include "sim/report/text.h"
+#include "sim/trace/allocator_marks.h"
 
 #include <math.h>
 #include <string.h>
@@ -237,10 +238,12 @@ static void append_excess(GString *out, const EchReport *report, const EchFitRow
 static void append_kept(GString *text, const EchReport *report, const EchFailure *f)
 {
     g_autofree char *kept = ech_format_bytes(f->kept);
-    bool captured = f->buffer != ECH_NONE && ech_trace_buffers(report->trace)[f->buffer].pool != ECH_NONE;
+    const EchBuffer *buffer = f->buffer != ECH_NONE ? &ech_trace_buffers(report->trace)[f->buffer] : NULL;
+    bool captured = buffer && buffer->pool != ECH_NONE, direct = buffer && buffer->direct;
     g_string_append_printf(text,
-                           captured ? ". It is for a private pool (of a CUDA graph or MemPool), and %s are cached for others, which nothing gives back then."
-                                    : ", and private pools (of CUDA graphs, MemPools) keep %s more until they are released.",
+                           direct     ? ". It is asked of the device, not of the allocator, which has %s cached that only its own requests get."
+                           : captured ? ". It is for a private pool (of a CUDA graph or MemPool), and %s are cached for others, which nothing gives back then."
+                                      : ", and private pools (of CUDA graphs, MemPools) keep %s more until they are released.",
                            kept);
 }
 
@@ -263,6 +266,10 @@ static void append_failure(GString *out, const EchReport *report, unsigned colum
         g_autoptr(GString) text = g_string_new(NULL);
         g_string_printf(text, "%s %s '%s' asks for %s more in %s: %s of %s are live, %s reserved", f->op == ECH_NONE ? "Before" : "At",
                         f->op == ECH_NONE ? "that begins" : when, who, asked, f->memory, live, limit, reserved);
+        if (f->direct) {
+            g_autofree char *direct = ech_format_bytes(f->direct);
+            g_string_append_printf(text, ", %s of both beside the allocator", direct);
+        }
         /* Enough is free, but only with what no cache gives back. */
         bool kept = f->fit == ECH_FIT_FRAGMENTED && f->kept && f->asked > f->limit - MIN(f->limit, ech_bytes_add(f->live, f->kept));
         if (kept)
@@ -311,23 +318,50 @@ static void append_reserved(GString *out, const EchReport *report, unsigned colu
     if (!m || m->alloc.peak_reserved == 0 || (!report->recorded.allocator && m->peak_reserved <= m->peak_live))
         return;
     g_autoptr(GString) text = g_string_new(NULL);
-    g_autofree char *reserved = ech_format_bytes(m->peak_reserved);
+    g_autofree char *reserved = ech_format_bytes(ech_bytes_add(m->fixed_extent, m->alloc.peak_reserved));
     g_string_append_printf(text, "%s reserved by allocator %s", reserved, m->allocator);
     if (report->recorded.allocator)
         g_string_append(text, ", as recorded");
     if (report->recorded.allocator && report->recorded.release)
         g_string_append_printf(text, " (PyTorch %s)", report->recorded.release);
-    if (m->context) {
+    if (m->alloc.peak_direct) {
+        g_autofree char *direct = ech_format_bytes(m->alloc.peak_direct),
+                        *names = ech_direct_names(report->trace, ech_trace_find_memory(report->trace, m->name));
+        g_string_append_printf(text, "; %s beside it, from the device itself%s%s%s", direct, names ? " (" : "", names ? names : "", names ? ")" : "");
+    }
+    if (m->context && !m->on_device) { /* of unified memory what is there is what there is */
         g_autofree char *all = ech_format_bytes(m->peak_reserved + m->context), *context = ech_format_bytes(m->context);
         g_string_append_printf(text, "; %s would show %s, %s of it the process's context", ech_device_is_amd(report->device) ? "amd-smi" : "nvidia-smi", all,
                                context);
     }
     g_string_append_c(text, '.');
-    EchBytes peak = report->recorded.peak, apart = MAX(peak, m->peak_reserved) - MIN(peak, m->peak_reserved);
-    if (peak && apart > m->peak_reserved / 100) {
+    EchBytes peak = report->recorded.peak, now = m->alloc.peak_reserved, apart = MAX(peak, now) - MIN(peak, now);
+    if (peak && apart > now / 100) {
         g_autofree char *held = ech_format_bytes(peak);
         g_string_append_printf(text, " When it was recorded it held %s: how its cache lay when that began is not known here.", held);
     }
+    ech_text_wrap(out, "  ", text->str, columns);
+}
+
+/* What of unified memory had to come and go. */
+static void append_unified(GString *out, const EchReport *report, unsigned columns)
+{
+    const EchMemoryRun *m = ech_report_memory(report->run, "hbm");
+    if (!m || !m->on_device)
+        return;
+    g_autofree char *there = ech_format_bytes(m->on_device), *in = ech_format_bytes(m->paged_in), *gone = ech_format_bytes(m->paged_out),
+                    *waited = ech_format_time(report->run->waits[ECH_WAIT_PAGES]);
+    const EchLink *link = ech_device_link(report->device, "host");
+    g_autoptr(GString) text = g_string_new(NULL);
+    g_string_printf(text, "Unified memory: %s of it are the device's", there);
+    if (m->paged_in + m->paged_out == 0)
+        g_string_append(text, ", which is enough: nothing comes and goes.");
+    else if (link && link->coherent)
+        g_string_append_printf(text, ". Of the rest, where it lies on the host, %s were read over the link and %s written; operations waited %s for that.", in,
+                               gone, waited);
+    else
+        g_string_append_printf(text, ". %s came from the host when they were touched, and %s went there to make room; operations waited %s for that.", in, gone,
+                               waited);
     ech_text_wrap(out, "  ", text->str, columns);
 }
 
@@ -337,7 +371,8 @@ static void append_share(GString *out, const EchReport *report, const EchFitRow 
     EchBytes context = ech_device_context(report->device);
     for (size_t i = 0; i < n; i++) {
         const EchFitRow *row = &rows[i];
-        if (context == 0 || strcmp(row->memory, "hbm") != 0 || row->needed <= row->available / 4 * 3)
+        const EchMemoryRun *m = ech_report_memory(report->run, row->memory);
+        if (context == 0 || strcmp(row->memory, "hbm") != 0 || (m && m->on_device) || row->needed <= row->available / 4 * 3)
             continue;
         g_autofree char *share = ech_format_bytes(row->available / 4 * 3), *taken = ech_format_bytes(context);
         double fraction = ceil(100 * (double)row->needed / (double)row->available) / 100;
@@ -390,6 +425,7 @@ char **ech_report_said(const EchReport *report)
     g_autoptr(GString) text = g_string_new(NULL);
     append_narrow(text, report, ech_report_may_need(report), 0);
     append_reserved(text, report, 0);
+    append_unified(text, report, 0);
     if (ech_report_fits(report))
         append_share(text, report, rows, n, 0);
     append_ran_out(text, report, 0);
@@ -418,6 +454,7 @@ static void append_fit(GString *out, const EchReport *report, unsigned columns)
     ech_text_wrap(out, "  ", text->str, columns);
     append_narrow(out, report, most, columns);
     append_reserved(out, report, columns);
+    append_unified(out, report, columns);
     if (fits)
         append_share(out, report, rows, n, columns);
     append_refusal(out, report, columns);
@@ -468,7 +505,19 @@ static const struct {
      "one thread of the host asks for one kernel or copy after another and takes runtime.eager_launch_ps for each: larger ones or a CUDA "
      "graph (replay.graph=true) hide it, replay.host_launches=false leaves it out"},
     {"recorded kernel times", "kernels that take longer than what they move and compute needs, or of which neither is known"},
+    {"unified memory's pages", "blocks of 2 MiB that were on the host when they were touched: each comes over the link, and one goes, the one that came "
+                               "longest ago (over NVLink-C2C none "
+                               "moves: they are reached where they lie)"},
 };
+
+const char *ech_report_bound_meaning(const char *bound)
+{
+    for (size_t k = 0; k < G_N_ELEMENTS(meanings); k++) {
+        if (strcmp(bound, meanings[k].name) == 0)
+            return meanings[k].text;
+    }
+    return NULL;
+}
 
 static void append_time(GString *out, const EchReport *report, unsigned columns)
 {
@@ -505,16 +554,21 @@ static void append_time(GString *out, const EchReport *report, unsigned columns)
     if (n > 1 && shares[1].time > 0) {
         g_string_append(out, "\n  Critical path\n");
         g_autoptr(GArray) rows = share_rows_new();
-        for (size_t i = 0; i < MIN(n, 8) && ratio(shares[i].time, run->makespan) >= 0.0005; i++)
+        EchTime rest = run->makespan;
+        for (size_t i = 0; i < MIN(n, 8) && ratio(shares[i].time, run->makespan) >= 0.0005; i++) {
             add_share(rows, shares[i].name, ech_format_time(shares[i].time), ratio(shares[i].time, run->makespan), NULL);
+            rest -= shares[i].time;
+        }
+        g_autofree char *more = g_strdup_printf("in %zu more", n - rows->len);
+        if (ratio(rest, run->makespan) >= 0.0005)
+            add_share(rows, more, ech_format_time(rest), ratio(rest, run->makespan), NULL);
         append_shares(out, rows, columns);
         for (guint i = 0; i < rows->len; i++) {
-            for (size_t k = 0; k < G_N_ELEMENTS(meanings); k++) {
-                if (strcmp(g_array_index(rows, ShareRow, i).label, meanings[k].name) != 0)
-                    continue;
-                g_string_printf(text, "(%s: %s)", meanings[k].name, meanings[k].text);
-                ech_text_wrap(out, "    ", text->str, columns);
-            }
+            const char *label = g_array_index(rows, ShareRow, i).label, *meaning = ech_report_bound_meaning(label);
+            if (!meaning)
+                continue;
+            g_string_printf(text, "(%s: %s)", label, meaning);
+            ech_text_wrap(out, "    ", text->str, columns);
         }
     }
     ech_shares_free(shares, n);
@@ -571,6 +625,7 @@ const char *ech_report_wait_words(EchWait wait, bool launches)
     case ECH_WAIT_SPACE: return "memory to become free";
     case ECH_WAIT_HOST: return launches ? "the host's launches" : "the host, as recorded";
     case ECH_WAIT_ALLOCATOR: return "the allocator's cudaFree";
+    case ECH_WAIT_PAGES: return "unified memory's pages";
     case ECH_WAIT_PEERS: return "other ranks";
     case ECH_N_WAITS: break;
     }

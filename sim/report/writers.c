@@ -118,7 +118,7 @@ static GBytes *write_minimalloc(const EchTrace *trace, const char *title, EchDia
     GString *text = g_string_new(NULL);
     bool placed = true;
     for (size_t i = 0; i < lives->n; i++)
-        placed = placed && (lives->items[i].bytes == 0 || buffers[lives->items[i].buffer].offset != ECH_OFFSET_NONE);
+        placed = placed && (lives->items[i].bytes == 0 || buffers[lives->items[i].buffer].direct || buffers[lives->items[i].buffer].offset != ECH_OFFSET_NONE);
     g_string_append(text, placed ? "id,lower,upper,size,offset\n" : "id,lower,upper,size\n");
     uint64_t empty = 0;
     for (size_t i = 0; i < lives->n; i++) {
@@ -128,6 +128,8 @@ static GBytes *write_minimalloc(const EchTrace *trace, const char *title, EchDia
             continue;
         }
         const EchBuffer *buffer = &buffers[life->buffer];
+        if (buffer->direct) /* nobody's to place */
+            continue;
         g_autofree char *name = g_utf8_make_valid(ech_trace_string(trace, buffer->name), -1);
         if (!*name || g_hash_table_contains(seen, name)) { /* ids are unique */
             char *own = g_strdup_printf("%s#%zu", *name ? name : "b", i);

@@ -45,6 +45,28 @@ bool ech_buffer_is_captured(const EchTrace *trace, const EchBuffer *buffer)
     return ech_pool_is_capture(ech_trace_string(trace, buffer->pool), other);
 }
 
+char *ech_direct_names(const EchTrace *trace, EchId memory)
+{
+    enum { MOST = 3 };
+    g_autoptr(GString) out = g_string_new(NULL);
+    EchId names[MOST];
+    size_t n = 0;
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    for (size_t i = 0; i < ech_trace_n_buffers(trace) && n <= MOST; i++) {
+        bool known = !buffers[i].direct || buffers[i].memory != memory;
+        for (size_t k = 0; k < MIN(n, (size_t)MOST); k++)
+            known = known || names[k] == buffers[i].name;
+        if (known)
+            continue;
+        const char *name = ech_trace_string(trace, buffers[i].name);
+        g_string_append_printf(out, "%s%s", n > 0 ? ", " : "", n == MOST ? "..." : *name ? name : "of no name");
+        if (n < MOST)
+            names[n] = buffers[i].name;
+        n++;
+    }
+    return n > 0 ? g_string_free(g_steal_pointer(&out), FALSE) : NULL;
+}
+
 bool ech_stack_empties_cache(const char *stack)
 {
     for (const char *at = strstr(stack, "mpty"); at; at = strstr(at + 1, "mpty")) {

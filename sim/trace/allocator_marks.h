@@ -26,5 +26,7 @@ const char *ech_mark_pool(const char *name);
 bool ech_pool_is_capture(const char *pool, uint64_t stream);
 /** The same of a buffer's request. */
 bool ech_buffer_is_captured(const EchTrace *trace, const EchBuffer *buffer);
+/** The names of what is taken of @memory beside its allocator, "a, b"; NULL: nothing is. Owned by the caller. */
+char *ech_direct_names(const EchTrace *trace, EchId memory) G_GNUC_WARN_UNUSED_RESULT;
 /** Whether a stack, a frame a line, is of a program that empties the cache (torch.cuda.empty_cache, or C++'s emptyCache), rather than of a request. */
 bool ech_stack_empties_cache(const char *stack);

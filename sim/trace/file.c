@@ -175,6 +175,8 @@ static void print_buffer(Printer *p, const EchBuffer *b)
         put_text(out, " resident=1");
     if (b->upper_end)
         put_text(out, " upper=1");
+    if (b->direct)
+        put_text(out, " direct=1");
     if (b->rounded)
         put_key(p, "rounded=", b->rounded);
     if (b->dense)
@@ -733,6 +735,8 @@ static bool read_buffer(Reader *r, GError **error)
             ok = take_flag(r, &b.resident, error);
         } else if (take(r, "upper=")) {
             ok = take_flag(r, &b.upper_end, error);
+        } else if (take(r, "direct=")) {
+            ok = take_flag(r, &b.direct, error);
         } else if (take(r, "rounded=")) {
             ok = take_u64(r, &b.rounded, error);
         } else if (take(r, "dense=")) {

@@ -225,9 +225,7 @@ static void copy_buffers(const Part *p)
     const EchBuffer *buffers = ech_trace_buffers(p->trace);
     for (size_t i = 0; i < ech_trace_n_buffers(p->trace); i++) {
         EchBuffer buffer = buffers[i];
-        size_t root = i;
-        while (buffers[root].alias_of != ECH_NONE)
-            root = buffers[root].alias_of;
+        EchId root = ech_buffer_root(buffers, (EchId)i, NULL);
         buffer.resident = p->there[root];
         buffer.loop = buffer.loop >= p->begin && buffer.loop < p->end ? buffer.loop - p->begin : ECH_NONE;
         if (!p->used[root]) {

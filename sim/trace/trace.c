@@ -399,6 +399,16 @@ EchBuffer ech_buffer_init(void)
                        .shape = ECH_NONE};
 }
 
+EchId ech_buffer_root(const EchBuffer *buffers, EchId id, uint64_t *ret_offset)
+{
+    uint64_t offset = 0;
+    for (; buffers[id].alias_of != ECH_NONE; id = buffers[id].alias_of)
+        offset += buffers[id].alias_offset;
+    if (ret_offset)
+        *ret_offset = offset;
+    return id;
+}
+
 EchOp ech_op_init(EchOpKind kind)
 {
     return (EchOp){.kind = (uint8_t)kind,

@@ -2,7 +2,7 @@
  * The trace: what a program did or will do, as operations on buffers, in a form every engine can replay.
  *
  * A trace is immutable and reference-counted. It is made by EchTraceBuilder, whose finish checks the numbered
- * invariants V1..V15 below, so an invalid trace cannot exist. It knows nothing of devices: memories are names.
+ * invariants V1..V16 below, so an invalid trace cannot exist. It knows nothing of devices: memories are names.
  * A trace is not a schedule of times: times exist in it only as what was *recorded*.
  *
  * Invariants:
@@ -22,6 +22,7 @@
  *  V13 a fixed offset is a multiple of nothing in particular, but offset + bytes does not overflow
  *  V14 a loop-scoped buffer is used only inside its loop
  *  V15 memories and queues are few: what is kept of each for each op, buffer or other queue stays in proportion to the trace
+ *  V16 what is taken beside an allocator (direct) is no other's: it has no fixed offset, no private pool, and is no alias
  */
 #pragma once
 #include "sim/base/diag.h"
@@ -152,6 +153,7 @@ typedef struct {
     uint8_t dtype;         /**< EchDtype, ECH_DTYPE_NONE where unknown */
     uint8_t resident;      /**< 1: exists before the first op (no ALLOC needed). */
     uint8_t upper_end;     /**< 1: asked for from the upper end (BFC two-ended). */
+    uint8_t direct;        /**< 1: a library's, of the driver itself: beside the program's allocator (NCCL's buffers). */
     EchBytes bytes;        /**< Bytes the program asked for: padded size of an array, or the requested size. */
     EchBytes rounded;      /**< What the recorded allocator gave, or 0 where not recorded. */
     EchBytes dense;        /**< Unpadded bytes, or 0 where not known. */
@@ -255,6 +257,8 @@ EchId ech_trace_builder_memory(EchTraceBuilder *builder, const char *name);
 EchId ech_trace_builder_queue(EchTraceBuilder *builder, const char *name, EchQueueKind kind, uint32_t device);
 /** Initialisers with every "none" value set. */
 EchBuffer ech_buffer_init(void);
+/** The buffer that @id is a view of, through those between; itself where it is none. *@ret_offset, if not NULL: where in that it begins. */
+EchId ech_buffer_root(const EchBuffer *buffers, EchId id, uint64_t *ret_offset);
 EchOp ech_op_init(EchOpKind kind);
 /** Appends; slice fields of @op are set here, by the use/dep/work calls that follow it until the next op. */
 EchId ech_trace_builder_buffer(EchTraceBuilder *builder, EchBuffer buffer);
@@ -275,6 +279,6 @@ void ech_trace_builder_set_property(EchTraceBuilder *builder, const char *key, c
 void ech_trace_builder_printf_property(EchTraceBuilder *builder, const char *key, const char *format, ...) G_GNUC_PRINTF(3, 4);
 /** Takes away the properties whose keys begin with @prefix. */
 void ech_trace_builder_drop_properties(EchTraceBuilder *builder, const char *prefix);
-/** Verifies V1..V15 and consumes the builder's contents. NULL and ECH_ERROR_VERIFY naming the invariant and the op. The builder
+/** Verifies V1..V16 and consumes the builder's contents. NULL and ECH_ERROR_VERIFY naming the invariant and the op. The builder
  * must still be freed. */
 EchTrace *ech_trace_builder_finish(EchTraceBuilder *builder, GError **error) G_GNUC_WARN_UNUSED_RESULT;

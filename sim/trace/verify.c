@@ -64,6 +64,8 @@ static bool verify_buffers(Verifier *v, GError **error)
         }
         if (b->offset != ECH_OFFSET_NONE && b->bytes > UINT64_MAX - b->offset)
             FAIL(error, "V13: buffer %zu: offset + bytes overflows", i);
+        if (b->direct && (b->offset != ECH_OFFSET_NONE || b->alias_of != ECH_NONE || b->pool != ECH_NONE))
+            FAIL(error, "V16: buffer %zu is direct and has a fixed offset, a private pool, or is an alias", i);
         v->live[i] = b->resident != 0;
     }
     for (size_t i = 0; i < ech_trace_n_queues(trace); i++) {
@@ -72,13 +74,6 @@ static bool verify_buffers(Verifier *v, GError **error)
             FAIL(error, "V1: queue %zu names something that does not exist", i);
     }
     return true;
-}
-
-static EchId root_of(const Verifier *v, EchId buffer)
-{
-    while (v->buffers[buffer].alias_of != ECH_NONE)
-        buffer = v->buffers[buffer].alias_of;
-    return buffer;
 }
 
 static bool inside(const Verifier *v, uint32_t op, EchId loop)
@@ -94,7 +89,7 @@ static bool verify_uses(Verifier *v, uint32_t at, GError **error)
         const EchUse *use = &uses[u];
         if (use->buffer >= v->n_buffers || use->access > ECH_WRITE || use->pattern >= ECH_N_PATTERNS || use->origin > ECH_ASSUMED)
             FAIL(error, "V1: op %u: use %u names something that does not exist", at, u - op->first_use);
-        EchId root = root_of(v, use->buffer);
+        EchId root = ech_buffer_root(v->buffers, use->buffer, NULL);
         if (!v->live[root])
             FAIL(error, "V8: op %u ('%s') uses buffer %u ('%s') outside its lifetime", at, ech_trace_string(v->trace, op->name), use->buffer,
                  ech_trace_string(v->trace, v->buffers[use->buffer].name));

@@ -136,7 +136,7 @@ nsys("new.sqlite", True)
 nsys("old.sqlite", False)
 
 
-# Two processes on one device, with the same addresses: one waits for all of its own work while the other goes on.
+# Two processes on one device, with the same addresses and events: one waits for all of its own work while the other goes on, with a stream that waits for another.
 def processes(name):
     path = tempfile.mktemp()
     c = sqlite3.connect(path)
@@ -146,10 +146,13 @@ def processes(name):
     c.execute("create table CUPTI_ACTIVITY_KIND_KERNEL (start integer, end integer, deviceId integer, contextId integer, streamId integer, correlationId integer, globalPid integer, demangledName integer)")
     a, b = 77 << 24, 78 << 24
     c.executemany("insert into CUPTI_ACTIVITY_KIND_KERNEL values (?,?,0,1,7,?,?,?)", [(100, 200, 1, a, 1), (110, 900, 1, b, 2), (300, 400, 3, a, 1), (950, 960, 3, b, 2)])
+    c.execute("create table CUPTI_ACTIVITY_KIND_CUDA_EVENT (timestamp integer, deviceId integer, contextId integer, streamId integer, correlationId integer, globalPid integer, eventId integer, eventSyncId integer)")
+    c.executemany("insert into CUPTI_ACTIVITY_KIND_CUDA_EVENT values (0,0,1,7,2,?,5,6)", [(a,), (b,)])
     c.execute("create table CUDA_GPU_MEMORY_USAGE_EVENTS (start integer, globalPid integer, deviceId integer, contextId integer, address integer, pc integer, bytes integer, memKind integer, memoryOperationType integer, name integer, correlationId integer)")
     c.executemany("insert into CUDA_GPU_MEMORY_USAGE_EVENTS values (?,?,0,1,4096,0,?,2,?,null,null)", [(10, a, 1 << 20, 0), (20, b, 1 << 21, 0), (500, a, 1 << 20, 1), (990, b, 1 << 21, 1)])
     c.execute("create table CUPTI_ACTIVITY_KIND_SYNCHRONIZATION (start integer, end integer, deviceId integer, contextId integer, streamId integer, correlationId integer, globalPid integer, syncType integer, eventId integer, eventSyncId integer)")
     c.execute("insert into CUPTI_ACTIVITY_KIND_SYNCHRONIZATION values (150, 210, 0, 1, 4294967295, 2, ?, 4, 0, 4294967295)", (a,))
+    c.execute("insert into CUPTI_ACTIVITY_KIND_SYNCHRONIZATION values (920, 921, 0, 1, 9, 4, ?, 2, 5, 6)", (b,))
     c.commit()
     c.execute("vacuum")
     c.close()
@@ -158,6 +161,53 @@ def processes(name):
 
 
 processes("processes.sqlite")
+
+# ---- rocprofv3 ----
+def rocpd(schema, runs=("0000450_565d",)):
+    path = tempfile.mktemp()
+    c = sqlite3.connect(path)
+    c.execute("pragma page_size=512")
+    for run in runs:
+        t = lambda name: f'"rocpd_{name}_{run}"'
+        def table(name, columns, rows):
+            c.execute(f"create table {t(name)} ({columns})")
+            for row in rows:
+                c.execute(f"insert into {t(name)} values ({','.join('?' * len(row))})", row)
+        table("string", "id integer primary key, guid text, string text", [(1, "g", "HIP_RUNTIME_API"), (2, "g", "hipLaunchKernel"), (3, "g", "hipDeviceSynchronize"), (4, "g", "MARKER_CORE_API"), (5, "g", "roctxRangePushA"), (6, "g", "hipMemcpyWithStream"), (7, "g", "hipMalloc"), (8, "g", "MEMORY_COPY_HOST_TO_DEVICE")])
+        table("info_agent", "id integer primary key, nid integer, pid integer, type text, absolute_index integer, name text, product_name text", [(0, 1, 1, "CPU", 0, "AMD EPYC", "AMD EPYC"), (1, 1, 1, "GPU", 1, "gfx942", "AMD Instinct MI300X"), (2, 1, 1, "GPU", 2, "gfx942", "AMD Instinct MI300X")])
+        table("info_kernel_symbol", "id integer primary key, kernel_name text, display_name text, arch_vgpr_count integer", [(1, "_Z3addPf.kd", "add(float*)", 8), (2, "Cijk_Ailk_Bljk_BBS.kd", "", 128)])
+        table("event", "id integer primary key, category_id integer, stack_id integer, extdata text", [(1, 1, 11, "{}"), (2, 1, 12, "{}"), (3, 1, 13, "{}"), (4, 4, 14, '{"message": "step"}'), (5, 1, 15, "{}"), (6, 1, 16, "{}"), (7, None, 11, "{}"), (8, None, 12, "{}"), (9, None, 15, "{}"), (10, None, 16, "{}")])
+        new = schema > 3
+        stamps, tracks = [], []
+        def at(start, end, tid, agent=None, queue=None, stream=None):
+            if not new:
+                return (start, end, tid)
+            stamps.extend([(len(stamps) + 1, start), (len(stamps) + 2, end)])
+            tracks.append((len(tracks) + 1, tid, agent, queue, stream))
+            return (len(stamps) - 1, len(stamps), len(tracks))
+        place = "start_id integer, end_id integer, track_id integer" if new else '"start" bigint, "end" bigint, tid integer'
+        table("region", f"id integer primary key, {place}, name_id integer, event_id integer", [(i + 1, *at(s, e, 5), n, v) for i, (s, e, n, v) in enumerate([(90, 100, 7, 6), (100, 120, 2, 1), (130, 140, 6, 5), (145, 150, 2, 2), (150, 300, 3, 3), (80, 310, 5, 4)])])
+        more = "" if new else ", agent_id integer, queue_id integer, stream_id integer"
+        sizes = ", ".join(f"{w}_size_{d} integer" for w in ("workgroup", "grid") for d in "xyz")
+        kernels = [(1, (125, 160), (1, 3, 1), 1, 7, (256, 1, 1, 1000, 1, 1)), (2, (170, 290), (1, 4, 2), 2, 8, (256, 1, 1, 1024, 4, 1))]
+        table("kernel_dispatch", f"id integer primary key, {place}{more}, kernel_id integer, dispatch_id integer, group_segment_size integer, event_id integer, {sizes}", [(i, *(at(*when, 5, *where)), *(() if new else where), k, i, 64, v, *s) for i, when, where, k, v, s in kernels])
+        table("memory_copy", f"id integer primary key, {place}, name_id integer, dst_agent_id integer, src_agent_id integer, size integer, event_id integer{'' if new else ', queue_id integer, stream_id integer'}", [(1, *at(140, 165, 5, 1, None, 1), 8, 1, 0, 4096, 9, *(() if new else (None, 1))), (2, *at(300, 320, 5, 2, None, 1), 8, 2, 1, 8192, None, *(() if new else (None, 1)))])
+        table("memory_allocate", f"id integer primary key, {place}, type text, level text, address integer, size integer, event_id integer{'' if new else ', agent_id integer'}", [(i, *at(s, e, 5, a), k, l, address, n, 10, *(() if new else (a,))) for i, s, e, a, k, l, address, n in [(1, 91, 99, 1, "ALLOC", "REAL", 0x7F0000000000, 1 << 20), (2, 92, 99, 0, "ALLOC", "REAL", 0x7E0000000000, 4096), (3, 93, 99, 1, "ALLOC", "SCRATCH", 1, 64), (4, 305, 306, None, "FREE", "REAL", 0x7F0000000000, 0), (5, 307, 308, None, "FREE", "REAL", 77, 0)]])
+        if new:
+            table("timestamp", "id integer primary key, value bigint", stamps)
+            table("track", "id integer primary key, tid integer, agent_id integer, queue_id integer, stream_id integer", tracks)
+    c.execute(f'create view rocpd_string as select * from "rocpd_string_{runs[0]}"')
+    c.commit()
+    c.execute("vacuum")
+    c.close()
+    data = open(path, "rb").read()
+    os.unlink(path)
+    return data
+
+
+put("rocpd", "schema3.db", rocpd(3))
+put("rocpd", "schema4.db", rocpd(4))
+put("rocpd", "merged.db", rocpd(3, ("a", "b")))
 
 # ---- XPlane ----
 def varint(v):

@@ -6,22 +6,26 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   It takes 1.02 ms. Its critical path: latency inside kernels 70 %, hbm port 18 %, overhead 12 %.
   It needs 123 MiB of hbm; at its fullest that holds 100 MiB kept for later use, 16.0 MiB temporaries in use, 6.50 MiB arguments.
 
-                                                 hbm      host     time  relative
-  as it is                                   123 MiB         -  1.02 ms         -
+                                                hbm      host     time  relative
+  as it is                                  123 MiB         -  1.02 ms         -
 
   What would make it fit
-   1  make activations again                45.1 MiB         -  1.09 ms    x1.069
+   1  make activations again               45.1 MiB         -  1.09 ms    x1.069
+
+  What would run as it is, with what has no room on the host
+   2  unified memory, paged on demand       100 MiB  22.7 MiB  13.4 ms   x13.073
 
   What would not be enough
-   2  arguments on host, waited for          117 MiB  5.50 MiB        -         -
-   3  arguments on host, overlapped          117 MiB  5.50 MiB        -         -
-   4  make again what needs no product       119 MiB         -        -         -
-   5  activations on host, waited for        119 MiB     4 MiB        -         -
-   6  activations on host, fetched ahead     119 MiB     4 MiB        -         -
-   7  activations on host, overlapped        119 MiB     4 MiB        -         -
+   3  arguments on host, waited for         117 MiB  5.50 MiB        -         -
+   4  arguments on host, overlapped         117 MiB  5.50 MiB        -         -
+   5  make again what needs no product      119 MiB         -        -         -
+   6  activations on host, waited for       119 MiB     4 MiB        -         -
+   7  activations on host, fetched ahead    119 MiB     4 MiB        -         -
+   8  activations on host, overlapped       119 MiB     4 MiB        -         -
 
   What to add to 'echelon run', which tells the arrays; how a program says so
    1  --pass remat:memory=92MiB   jax.checkpoint
+   2  --set replay.unified_memory=true   TF_FORCE_UNIFIED_MEMORY=true and XLA_CLIENT_MEM_FRACTION above 1
 
   A smaller batch, or a smaller type, is another program: capture that as you captured this.
 
@@ -29,16 +33,16 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
     donate what results can replace: these arguments are donated already, or no output has the shape, layout and memory of one of them
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | sed -n '/not be enough/,/^$/p'
   What would not be enough
-   1  activations again or all on host      23.1 MiB  21.5 MiB        -         -
-   2  activations again, arguments on host  36.0 MiB  5.50 MiB        -         -
-   3  make activations again                41.1 MiB         -        -         -
-   4  activations on host, all that pause   54.5 MiB  95.5 MiB        -         -
-   5  arguments on host, waited for          117 MiB  5.50 MiB        -         -
-   6  arguments on host, overlapped          117 MiB  5.50 MiB        -         -
-   7  make again what needs no product       119 MiB         -        -         -
-   8  activations on host, waited for        119 MiB     4 MiB        -         -
-   9  activations on host, fetched ahead     119 MiB     4 MiB        -         -
-  10  activations on host, overlapped        119 MiB     4 MiB        -         -
+   2  activations again or all on host     23.1 MiB  21.5 MiB        -         -
+   3  activations agai...rguments on host  36.0 MiB  5.50 MiB        -         -
+   4  make activations again               41.1 MiB         -        -         -
+   5  activations on host, all that pause  54.5 MiB  95.5 MiB        -         -
+   6  arguments on host, waited for         117 MiB  5.50 MiB        -         -
+   7  arguments on host, overlapped         117 MiB  5.50 MiB        -         -
+   8  make again what needs no product      119 MiB         -        -         -
+   9  activations on host, waited for       119 MiB     4 MiB        -         -
+  10  activations on host, fetched ahead    119 MiB     4 MiB        -         -
+  11  activations on host, overlapped       119 MiB     4 MiB        -         -
 
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | grep -c -- '--pass prefetch'
 3
@@ -46,17 +50,17 @@ $ echelon advise --trace traces/gpt_everything.v6e --device tpu-v6e --jobs 2
 gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
 
   It fits. 31.2 MiB of 31.2 GiB of hbm are needed: what needing less would cost.
-  It takes 319 us. Its critical path: vector unit 41 %, overhead 22 %, matrix unit 21 %.
+  It takes 313 us. Its critical path: vector unit 42 %, matrix unit 21 %, overhead 20 %.
   It needs 31.2 MiB of hbm; at its fullest that holds 18 MiB kept for later use, 6.51 MiB arguments, 4.00 MiB leaving for vector.
   It needs 95.8 MiB of vector; at its fullest that holds 79.3 MiB kept for later use, 10 MiB temporaries in use, 5.50 MiB from hbm, kept for later use.
 
-                                                 hbm      host     time  relative
-  as it is                                  31.2 MiB         -   319 us         -
+                                                hbm      host     time  relative
+  as it is                                 31.2 MiB         -   313 us         -
 
   What would save some
-   1  make activations again                14.5 MiB         -   329 us    x1.033
-   2  arguments on host, overlapped         25.0 MiB  5.50 MiB   721 us    x2.261
-   3  arguments on host, waited for         25.0 MiB  5.50 MiB   746 us    x2.339
+   1  make activations again               14.5 MiB         -   317 us    x1.014
+   2  arguments on host, overlapped        25.0 MiB  5.50 MiB   715 us    x2.285
+   3  arguments on host, waited for        25.0 MiB  5.50 MiB   740 us    x2.365
 
   What to add to 'echelon run', which tells the arrays; how a program says so
    1  --pass remat   jax.checkpoint
@@ -68,9 +72,9 @@ gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
     make again what needs no product; activations on host, waited for; activations on host, fetched ahead; activations on host, overlapped: no array fits what was asked for
 $ echelon advise traces/published_steps/llama3.1-70b.v6e-128.hlo.txt.gz --device tpu-v5e | sed -n '/make it fit/,/^$/p'
   What would make it fit
-   1  tpu7x                                 24.7 GiB    90 GiB   27.0 s    x0.236
-   2  tpu-v6e                               24.7 GiB    90 GiB   33.4 s    x0.292
-   3  tpu-v5p                               24.7 GiB    90 GiB   46.2 s    x0.403
+   1  tpu7x                                24.7 GiB    90 GiB   27.0 s    x0.236
+   2  tpu-v6e                              24.7 GiB    90 GiB   33.4 s    x0.291
+   3  tpu-v5p                              24.7 GiB    90 GiB   46.2 s    x0.403
 
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4GiB | head -n 4
 gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
@@ -79,10 +83,11 @@ gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   IT DOES NOT FIT. 4.63 GiB of hbm are needed, 4 GiB are there.
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | sed -n '/make it fit/,/^$/p;/What to add/,/^$/p'
   What would make it fit
-   1  optimizer state on host, waited for   3.96 GiB   692 MiB   147 ms    x2.124
+   1  optimizer state on host, waited for  3.96 GiB   692 MiB   147 ms    x2.124
 
   What to add to 'echelon run', which tells the arrays; how a program says so
    1  --pass offload:what=arguments,names=optimizer,memory=4003MiB   ZeRO-Offload
+   2  --set replay.unified_memory=true   torch.cuda.memory.CUDAPluggableAllocator over cudaMallocManaged
 
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB --json | sed -n '/"name" : "remat",/,/}/p'
       "name" : "remat",
@@ -110,9 +115,9 @@ echelon: nothing.hlo: No such file or directory
 exit 1
 $ echelon advise traces/adam_none.v5e --device tpu-v5e --memory 2000MiB | sed -n '/What may/,/^$/p'
   What may
-   1  activations again, arguments on host  1.73 GiB   984 MiB   148 ms   x14.741
-   2  arguments on host, waited for         1.92 GiB   788 MiB   120 ms   x11.971
-   3  arguments on host, overlapped         1.92 GiB   788 MiB   102 ms   x10.156
+   1  activations agai...rguments on host  1.73 GiB   984 MiB   148 ms   x14.741
+   2  arguments on host, waited for        1.92 GiB   788 MiB   120 ms   x11.971
+   3  arguments on host, overlapped        1.92 GiB   788 MiB   102 ms   x10.156
   (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
   (XLA fetches offloaded arrays early, many at once, and may need as much as without; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
 

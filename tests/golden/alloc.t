@@ -301,3 +301,34 @@ the recording ran out of memory 2 times, the last time: 96 MiB asked for by serv
     roundup_power2_divisions hides how much it was before it was rounded: below it is 66.8 MiB, as the last request that was rounded to as much
   no allocator can serve it in 97 MiB: what lives together is 162 MiB more. Use less at a time (micro-batch, checkpointing, offload, shards) or a larger device
     roundup_power2_divisions hides how much it was before it was rounded: below it is 192 MiB, the most that it may have been
+$ echelon alloc tests/golden/data/beside.ech -c 5GiB -a pytorch -a best_fit -a plan --smallest
+tests/golden/data/beside.ech: ech, 5 events; device memory 5 GiB
+no allocator needs less than 3.56 GiB, 960 MiB of it beside any allocator (NCCL's buffers); the recorded one held 2 GiB
+
+allocator            failed  peak live  reserved    frag     waste   largest  segments  smallest
+pytorch, as recorded      0      3 GiB     3 GiB   0.0 %       0 B     1 GiB         2  3.94 GiB
+best_fit                  0      3 GiB     3 GiB   0.0 %       0 B     1 GiB         0  3.94 GiB
+plan                      0      3 GiB     3 GiB   0.0 %       0 B       0 B         1  3.94 GiB
+
+pytorch, as recorded: from the recorded start state; 0 of 0 allocations at their recorded addresses
+
+plan: xla:algorithm=best, all lifetimes known in advance; proved lowest
+
+in use when most is, 3.56 GiB, by what asked for it
+       2 GiB      1 block   weights
+       1 GiB      1 block   activations
+     576 MiB      1 block   NCCL's buffers
+
+smallest: the least device memory in which nothing fails, with caches emptied as often as that takes
+$ echelon alloc tests/golden/data/beside.ech -c 4GiB -a pytorch -a best_fit -a plan --json | grep -E '"(direct_bytes|lower_bound_bytes|failed|peak_live_bytes|peak_reserved_bytes)"'
+  "lower_bound_bytes" : 3825205248,
+  "direct_bytes" : 1006632960,
+      "failed" : 0,
+      "peak_live_bytes" : 3221225472,
+      "peak_reserved_bytes" : 3221225472,
+      "failed" : 0,
+      "peak_live_bytes" : 3221225472,
+      "peak_reserved_bytes" : 3221225472,
+      "failed" : 0,
+      "peak_live_bytes" : 3221225472,
+      "peak_reserved_bytes" : 3221225472,

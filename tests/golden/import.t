@@ -141,11 +141,20 @@ exit 1
 $ echelon import tests/golden/data/pageable.json -o $T/p.pftrace >/dev/null 2>&1; cd $T; echelon info p.pftrace
 echelon: p.pftrace: no captured format that echelon knows: the bytes look like a Perfetto trace, which is for looking at; give the capture that it was made from
 exit 1
+$ cd $T; s=$OLDPWD/tests/fuzz/corpus/memory_snapshot/small.4.pickle; (printf '\n<html>\nimport {add_local_files} from "x"\nconst local_files = [{"name": "s", "base64": "'; base64 -w0 $s; echo '"}]') >viz.html; echelon import viz.html -o page.ech 2>/dev/null; echelon import $s -o own.ech 2>/dev/null; cmp page.ech own.ech && echelon info viz.html | head -1
+viz.html: memory_snapshot
+$ cd $T; printf '\n<!DOCTYPE html>\nimport x\n' >other.html; printf 'GPU 0: NVIDIA A100 (UUID: GPU-0)\n  MIG 3g.20gb     Device  0: (UUID: MIG-0)\n' >list.txt; for f in other.html list.txt; do echelon info $f; done
+echelon: other.html: no captured format that echelon knows: the text is a web page; give the capture that it was made from (a memory snapshot's .pickle, a memory timeline's .raw.json.gz)
+echelon: list.txt: no captured format that echelon knows: the text is nvidia-smi's list of GPUs (-L), without sizes; what nvidia-smi alone prints has them, and those of MIG's slices
+exit 1
+$ cd $T; printf '{"traceEvents": [{"ph": "X", "cat": "mtia_ccp_events", "name": "mm", "ts": 1, "dur": 2}]}' >mtia.json; printf '[{"ph": "X", "name": "MatMulV2", "pid": 3, "tid": 2, "ts": "1020.1", "dur": 12.5, "args": {"Task Type": "AI_CORE"}}]' >npu.json; for f in mtia.json npu.json; do echelon info $f | grep '^- it ran'; done
+- it ran on Meta's MTIA, whose work is not read; that of CUDA, ROCm and XPU is
+- it ran on an Ascend NPU, whose work is not read; that of CUDA, ROCm and XPU is
 $ printf '{"rocprofiler-sdk-tool":[{"metadata":{}}]}' >$T/rocprof.json; cd $T; echelon info rocprof.json
-echelon: rocprof.json: a JSON document without traceEvents: its keys begin "rocprofiler-sdk-tool"; it is rocprofv3's, which is not read: of AMD GPUs the profiles of torch.profiler and jax.profiler are
+echelon: rocprof.json: a JSON document without traceEvents: its keys begin "rocprofiler-sdk-tool"; it is rocprofv3's, whose database is read (--output-format rocpd)
 exit 1
 $ cd $T && python3 -c "import sqlite3; c=sqlite3.connect('results.db'); c.execute('create table rocpd_string_00(id integer)'); c.commit()"; echelon info results.db
-echelon: results.db: an SQLite database, but no Nsight Systems export: it has no CUPTI tables; it is rocprofv3's, which is not read: of AMD GPUs the profiles of torch.profiler and jax.profiler are
+echelon: results.db: an SQLite database, but not rocprofv3's: it has no table rocpd_kernel_dispatch
 exit 1
 $ cd $T; echelon import $OLDPWD/tests/golden/data/stream.ech --anonymize
 anonymize: 10 names, 0 files and 0 functions have pseudonyms; what remains can still tell a known model: sizes, shapes, element types, order, times, line numbers, names of memories and hardware
@@ -186,10 +195,10 @@ $ echelon import traces/gpt_offload.v5e --anonymize -o $T/shared.ech 2>&1 | grep
 anonymize: properties left out: program, buffer_assignment
 anonymize: 74 names, 2 files and 6 functions have pseudonyms; what remains can still tell a known model: sizes, shapes, element types, order, times, line numbers, names of memories and hardware
 $ for file in traces/gpt_offload.v5e $T/shared.ech; do echelon run --trace $file --device tpu-v5e --json | grep -E '"makespan_ps"'; done
-  "makespan_ps" : 724631665,
-  "makespan_ps" : 724631665,
+  "makespan_ps" : 728610168,
+  "makespan_ps" : 728610168,
 $ printf '"Kind","Agent_Id","Queue_Id"\n' > $T/x.csv; echelon info $T/x.csv 2>&1 | sed "s|$T/||"
-echelon: x.csv: no captured format that echelon knows: the text is a table of AMD's rocprof, of single kernels; of AMD GPUs the profiles of torch.profiler and jax.profiler are read
+echelon: x.csv: no captured format that echelon knows: the text is a table of AMD's rocprof; what rocprofv3 writes as a database (--output-format rocpd) is read
 $ printf 'schema_version: "1"\nnodes {\n  id: 1\n}\n' > $T/x.et; echelon info $T/x.et 2>&1 | sed "s|$T/||"
 echelon: x.et: no captured format that echelon knows: the text looks like a protobuf's text form (a Chakra trace's, say); give the binary file that it was made from
 $ printf '#!/usr/bin/env python\nimport torch\n' >$T/train.py; echelon info $T/train.py 2>&1 | sed "s|$T/||"; echelon help import >/dev/full 2>&1; echo $?

@@ -286,7 +286,7 @@ $ echelon list passes
       depth=number (1)  policy=depth: kernels ahead
       bandwidth=rate (0)  rate of a copy that decisions assume; 0: the device's
       prefetches=number (40)  copies into the on-chip memory under way at a time, at most
-      evictions=number (40)  copies out of it under way at a time, at most
+      evictions=number (40)  copies out of it under way at a time: fewer than so many, as the compiler counts them
       cross_program=number (1)  parameters fetched before the program begins, at most; 0: none
       slices=true or false (true)  large arrays are fetched in slices where the chip's compiler does so
       repacks=number (4)  times that everything is placed again when space runs out, at most
@@ -331,6 +331,18 @@ $ echelon list passes
       planner=text (xla)  xla, greedy or exact ('echelon list planners')
       results_apart=true or false (true)  what is live at the end has a place of its own, where only what is no larger lies before, as XLA has it; false: anything may lie there
   serial           let nothing overlap, to see what overlap is worth
+$ echelon list devices tpu-v2 --sources --json | sed -n 6,14p
+    "numbers" : [
+      {
+        "path" : "cores",
+        "value" : 1.0,
+        "source" : "data sheet: two cores a chip, each a device"
+      },
+      {
+        "path" : "memories.hbm.space",
+        "value" : 0.0,
+$ echelon list planners exact | head -1
+  exact            Lowest plan by search, with proof; best so far when time is up
 $ echelon list devices --sources | sed -n '/^  tpu-v6e/,/^  tpu7x/p' | grep 'links.host'
       links.host.nominal                            32000000000  data sheet: book, 3.2e10 B/s PCIe for each chip
       links.host.to_device                          28380000000  measured: recorded, point 1 of 3: 5 GiB to the device in 189.17 ms with nothing else on the link

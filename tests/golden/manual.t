@@ -1,6 +1,6 @@
 The manual and the completions know every verb and its options.
 $ echelon --print-man | grep -c '^\.SH '
-20
+21
 $ echelon --print-completion bash > $T/c && bash -n $T/c && COMP_CWORD=1 bash -c ". $T/c; COMP_WORDS=(echelon comp); _echelon; echo \${COMPREPLY[@]}"
 compare
 $ echelon --print-completion bash > $T/c && bash -c ". $T/c; COMP_CWORD=2 COMP_WORDS=(echelon run --allo); _echelon; echo \${COMPREPLY[@]}"
@@ -16,3 +16,14 @@ $ for v in $(echelon help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do echelon help $
 27
 $ echelon help experiment | grep -c -E '^  (title|trace|device|passes|set|sweep|replay|matmul)  '
 8
+$ echelon help questions PINNED copies
+What would offloading, checkpointing, prefetching, donation change?
+
+  My copies to the device are slow: what would pinned host memory be worth?
+      echelon run --trace profile.json.gz --device h100-sxm --pass pin
+$ echelon help questions no such words
+echelon help questions: none has all these words; 'echelon help questions' shows all
+exit 1
+$ echelon help question | grep '^      ' | sed 's/^ *//' >$T/commands; grep -c . $T/commands; grep -E '^echelon ' $T/commands | while read -r program verb rest; do echelon help $verb >$T/options 2>&1 || echo "no verb: $verb"; for word in $rest; do case $word in --) break ;; --*) grep -q -e "$word[ =]" $T/options || echo "no option: $verb $word" ;; esac; done; done
+75
+$ grep -E 'traces/|tutorial|layout|list|offload_h100|checkpoint_or' $T/commands | while IFS= read -r line; do eval "$line" >$T/seen 2>&1 </dev/null || { echo "fails: $line"; cat $T/seen; }; done

@@ -161,7 +161,7 @@ $ echelon advise tests/fuzz/corpus/out_of_memory/pytorch.txt --device l4; echo e
 echelon: pytorch is a message, with sums and no program in it; measures are tried on the program itself, which 'echelon capture --pretend l4 -- COMMAND' writes down without the device
 exit 1
 $ echo 'RuntimeError: CUDA error: out of memory' >$T/said.txt; (cd $T; echelon info said.txt); echo exit $?
-echelon: said.txt: no captured format that echelon knows: the text says that memory ran out, but not what was asked for and what held it; 'echelon capture --pretend DEVICE -- COMMAND' runs the program on a device that is not there and tells both, and so does PyTorch's memory snapshot
+echelon: said.txt: no captured format that echelon knows: the text says that memory ran out, but not what was asked for and what held it; 'echelon capture --pretend DEVICE -- COMMAND' runs the program on a device that is not there and tells who asks for what, and so does PyTorch's memory snapshot
 exit 1
 $ echelon info - <tests/fuzz/corpus/out_of_memory/shares.txt
 -: out_of_memory
@@ -219,3 +219,23 @@ fewer layers on this device (-ngl, --tensor-split), a shorter context (-c) or a 
 
 these are sums, not where each array lay: whether another allocator or setting had served the request, no replay of them tells
 exit 0
+$ echelon info tests/fuzz/corpus/memory_figures/llama.txt
+tests/fuzz/corpus/memory_figures/llama.txt: memory_figures
+- llama.cpp: CPU_Mapped 2 GiB (model 2 GiB); CUDA0 4.75 GiB (model 4 GiB, KV 512 MiB, compute 256 MiB); CPU 256 MiB (KV 256 MiB); CUDA_Host 16 MiB (compute 16 MiB)
+- 20 of its 33 layers lie on GPUs; the others run on the CPU, from the host's memory, which is what makes it slow
+- the context of each process (some 300 to 600 MiB) comes on top. The KV cache grows with the context (-c) and halves in 8 bits (--cache-type-k q8_0 --cache-type-v q8_0, the latter with flash attention); compute buffers shrink with the batch (-ub)
+held, most first
+         4 GiB  model, CUDA0  in hbm
+      2.27 GiB  on the host  in host
+       512 MiB  KV, CUDA0  in hbm
+       256 MiB  compute, CUDA0  in hbm
+      4.75 GiB  in all in hbm  (5100273664)
+  most live in host          2.27 GiB  (2432696320)
+$ echelon info tests/fuzz/corpus/memory_figures/ollama.txt | tail -7
+held, most first
+        16 GiB  weights
+         4 GiB  KV cache
+         4 GiB  besides, on all GPUs
+         2 GiB  compute buffers
+        26 GiB  in all  (27917287424)
+room for 26 GiB have: rtx-5090 (31.4 GiB), v100-32 (31.7 GiB), v100-pcie-32 (31.7 GiB), a100-40 (39.4 GiB), a100-pcie-40 (39.4 GiB) and 16 larger ('echelon list devices')

@@ -14,6 +14,8 @@ $ echelon run --trace traces/gpt_nothing.v5e/program.hlo.txt.gz --device tpu-v5e
   - place: declined 2 reads that would be faster (520 KiB): too soon after the value is there to hide a copy
   - place: declined 13 reads that would be faster (12.5 MiB): no bandwidth or no free copy
   - place: declined 35 reads that would be faster (784 KiB): need not or may not be on chip (inputs and outputs of the program in place, other cores, no gain)
+$ echelon run --trace traces/gpt_nothing.v5e/program.hlo.txt.gz --device tpu-v5e --engine native --pass place:vmem=8MiB,evictions=3 2>&1 | grep 'now, with'
+  - place: now, with 8 MiB (8 MiB used at most, policy xla): 76 arrays made on chip (42.7 MiB), 22 prefetches (17.5 MiB, 6 of them in slices), 12 evictions (8.52 MiB), 0 fetched before the program begins (0 B)
 $ echelon run --trace traces/gpt_nothing.v5e/program.hlo.txt.gz --device tpu-v5e --engine native --set device.memories.vector.capacity=x0.25 --pass place 2>&1 | grep 'now, with'
   - place: now, with 16 MiB (16 MiB used at most, policy xla): 93 arrays made on chip (53.5 MiB), 20 prefetches (19.0 MiB, 8 of them in slices), 15 evictions (14.1 MiB), 0 fetched before the program begins (0 B)
 $ echelon run --trace traces/gpt_nothing.v5e/program.hlo.txt.gz --device tpu-v5e --engine native --pass place:policy=on-demand 2>&1 | grep 'now, with'
@@ -46,3 +48,7 @@ $ echelon run --trace traces/splash_attention.v6e --device tpu-v6e --pass plan:r
   - plan: 16 buffers of 'hbm' placed by xla in 6.00 MiB; 6.00 MiB are live at its fullest
 $ echelon run --trace traces/splash_attention.v6e --device tpu-v6e --pass plan --set device.memories.hbm.available=4MiB | grep '  - plan'
   - plan: 16 buffers of 'hbm' placed by xla in 6.25 MiB; 6.00 MiB are live at its fullest
+$ for c in auto libtpu-0.0.52; do echelon run --trace traces/gpt_nothing.v5e --device tpu7x --engine native --pass place:compiler=$c 2>&1 | grep -E 'place: (now|.*scratch)'; done
+  - place: now, with 63.9 MiB (36 MiB used at most, policy xla): 102 arrays made on chip (66.0 MiB), 13 prefetches (9.52 MiB, 0 of them in slices), 8 evictions (8.51 MiB), 0 fetched before the program begins (0 B)
+  - place: 32 MiB for kernels' scratch is cut off beforehand, as libtpu 0.0.52 does
+  - place: now, with 31.9 MiB (24.5 MiB used at most, policy xla): 100 arrays made on chip (63.5 MiB), 12 prefetches (9.02 MiB, 0 of them in slices), 7 evictions (8.01 MiB), 0 fetched before the program begins (0 B)

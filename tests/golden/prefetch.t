@@ -18,3 +18,8 @@ $ echelon run --trace traces/adam_moments.v5e/program.hlo.txt.gz --device tpu-v5
   - prefetch: nothing is fetched from the host by a copy of its own
 $ echelon run --trace traces/gpt_nothing.v5e/program.hlo.txt.gz --device tpu-v5e --engine native --pass prefetch 2>&1 | grep -E 'prefetch:'
   - prefetch: nothing is fetched from the host by a copy of its own
+$ echelon run --trace tests/golden/data/fetched.ech --device tests/golden/data/small.yaml --pass prefetch 2>&1 | grep 'prefetch:'
+  - prefetch: left 1 fetch in place: they start with their iteration, and what views their memory would have to move with them
+$ sed '/"half"/d; s/buffers 3/buffers 2/' tests/golden/data/fetched.ech >$T/alone.ech; echelon run --trace $T/alone.ech --device tests/golden/data/small.yaml --pass prefetch 2>&1 | grep 'prefetch:'
+  - prefetch: 1 fetch in loops (977 KiB an iteration) runs 1 iteration ahead; as many more than needed are made as the loop ends
+  - prefetch: it takes up to 1.91 MiB more of the device's memory

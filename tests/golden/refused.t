@@ -20,3 +20,7 @@ $ echelon run --trace tests/golden/data/refused_hbm.hlo.txt --device tpu-v5e | g
 refused_hbm on tpu-v5e (TPU v5e, one chip (one core), 16 GiB HBM)
   It fits. hbm 8 MiB of 15.8 GiB (0 %)
   - the compiler refused it: RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm.
+$ echelon run --trace tests/golden/data/refused_other.hlo.txt --device tpu-v5e | grep -e fits -e refused
+refused_other on tpu-v5e (TPU v5e, one chip (one core), 16 GiB HBM)
+  It fits. hbm 8 MiB of 15.8 GiB (0 %)
+  - the compiler refused it: INTERNAL: RET_CHECK failure (hlo_instruction.cc:390) an instruction should have 1 operands but sees 4

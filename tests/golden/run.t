@@ -113,6 +113,8 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
       "peak_live_bytes" : 3000000000,
       "peak_at_ps" : 200000000000,
       "peak_reserved_bytes" : 3000000000,
+      "allocator_reserved_bytes" : 3000000000,
+      "direct_bytes" : 0,
       "end_live_bytes" : 0,
       "planned_bytes" : 0,
       "fragmentation" : 0.0,
@@ -178,6 +180,8 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
       "peak_live_bytes" : 4000000000,
       "peak_at_ps" : 0,
       "peak_reserved_bytes" : 4000000000,
+      "allocator_reserved_bytes" : 0,
+      "direct_bytes" : 0,
       "end_live_bytes" : 4000000000,
       "planned_bytes" : 0,
       "fragmentation" : 0.0,
@@ -276,6 +280,7 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
         "space" : 0,
         "host" : 0,
         "allocator" : 0,
+        "pages" : 0,
         "peers" : 0
       }
     },
@@ -291,6 +296,7 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
         "space" : 0,
         "host" : 0,
         "allocator" : 0,
+        "pages" : 0,
         "peers" : 0
       }
     },
@@ -306,6 +312,7 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
         "space" : 0,
         "host" : 0,
         "allocator" : 0,
+        "pages" : 0,
         "peers" : 0
       }
     }
@@ -319,6 +326,7 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
     "space" : 0,
     "host" : 0,
     "allocator" : 0,
+    "pages" : 0,
     "peers" : 0
   },
   "longest" : [
@@ -801,6 +809,8 @@ $ echelon run --trace adam_none.v5e --device tpu-v5e --find device.memories.hbm.
     It takes as long as before, 10.0 ms: 87 % of its critical path is on the hbm port, which this does not touch.
 $ echelon run --trace adam_none.v5e --device tpu-v5e --find device.memories.hbm.capacity=1GiB..2GiB --json | grep 'with 2GiB is it so'
         "text" : "Neither with capacity 1GiB nor with 2GiB is it so that it fits; nothing between was tried: another range may hold the answer."
+$ echelon run --trace adam_none.v5e --device tpu-v5e --find device.memories.hbm.capacity=1GiB..2GiB >$T/nowhere
+exit 3
 $ echelon run --trace tests/golden/data/served.pickle --device a100-80 --allocator pytorch --set device.memories.hbm.available=200MiB | sed -n "/hbm/p" | head -2
   with device.memories.hbm.available=200MiB
   IT DOES NOT FIT. hbm 130 MiB of 200 MiB (65 %)
@@ -856,11 +866,11 @@ $ for room in 1GiB 220MiB 200MiB; do echelon run --trace traces/gpt_unrolled_kep
   JAX would not run it as it is: it takes three quarters of the memory, 150 MiB; nor would the process's context, 32 MiB, have room beside it.
 $ for gpu in h100-sxm t4; do echelon run --trace tests/fuzz/corpus/out_of_memory/bfc.txt --device $gpu | grep -E 'It fits|reserved'; done
   It fits. hbm 3.44 GiB of 78.6 GiB (4 %)
-  59.0 GiB reserved by allocator jax, as recorded; nvidia-smi would show 59.5 GiB, 512 MiB of it the process's context.
-    hbm: 3.44 GiB live, 59.0 GiB reserved, whole at the start; jax
+  59.3 GiB reserved by allocator jax, as recorded; nvidia-smi would show 59.8 GiB, 512 MiB of it the process's context.
+    hbm: 3.44 GiB live, 59.3 GiB reserved, whole at the start; jax
   It fits. hbm 3.44 GiB of 14.6 GiB (24 %)
-  11.0 GiB reserved by allocator jax, as recorded; nvidia-smi would show 11.1 GiB, 138 MiB of it the process's context.
-    hbm: 3.44 GiB live, 11.0 GiB reserved, whole at the start; jax
+  11.1 GiB reserved by allocator jax, as recorded; nvidia-smi would show 11.2 GiB, 138 MiB of it the process's context.
+    hbm: 3.44 GiB live, 11.1 GiB reserved, whole at the start; jax
 $ echelon run --trace tests/golden/data/began.ech --device a100-80 | grep -E 'fits|reserved by'
   It fits. hbm 70 MiB of 78.8 GiB (0 %)
   100 MiB reserved by allocator pytorch, as recorded; nvidia-smi would show 612 MiB, 512 MiB of it the process's context.
@@ -891,4 +901,105 @@ It fits.
 It takes
 4.99 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.49 GiB, 512 MiB of it the process's context.
 Of the kernels' time 32 % is products, which are held against published times; 68 % other kernels with constants from recorded ones of their class; 1 % assumed (most of it scatter).
-["what they depend on","their own queue","a link in use","a shared memory port","a shared unit","memory to become free","the host's launches","the allocator's cudaFree","other ranks"]
+["what they depend on","their own queue","a link in use","a shared memory port","a shared unit","memory to become free","the host's launches","the allocator's cudaFree","unified memory's pages","other ranks"]
+$ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/small.yaml $(yes -- '--pass pin' | head -14) | tail -2
+  - pin: no copy is from or to pageable memory
+  - and 2 more remarks (--json has them all)
+$ echelon run --trace tests/golden/data/beside.ech --device h100-sxm
+beside on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
+
+  It fits. hbm 3.94 GiB of 78.6 GiB (5 %)
+  3 GiB reserved by allocator pytorch, as recorded; 960 MiB beside it, from the device itself (NCCL's buffers); nvidia-smi would show 4.44 GiB, 512 MiB of it the process's context. When it was recorded it held 2 GiB: how its cache lay when that began is not known here.
+  It takes 916 us, bound by hbm port (55 % of the critical path).
+  No schedule of it is shorter than 500 us on this device; with no overlap at all it takes 1.33 ms.
+
+  Critical path
+    hbm port                       500 us   54.6 % ###########.........
+    allocator                      416 us   45.4 % #########...........
+    (allocator: its cudaMalloc and cudaFree; the latter waits for the device)
+
+  Busy
+    hbm port                       500 us   54.6 % ###########.........  2 GiB read, 1 GiB written
+
+  Operations waited (sum over all of them)
+    for what they depend on        416 us  100.0 % ####################
+
+  Memory at its fullest
+    hbm: 3.94 GiB live at 208 us; pytorch
+         2 GiB  weights
+         1 GiB  activations
+       960 MiB  NCCL's buffers, 2 of them
+
+  Longest operations
+    step                           500 us   54.6 % ###########.........  kernel, recorded
+
+  Kernel times: 1 recorded. Engine: simgrid (SimGrid version 3.32).
+  - the file does not say what it was recorded on: its recorded times count as those of h100-sxm
+$ echelon run --trace tests/golden/data/beside.ech --device h100-sxm --allocator best_fit --json | grep -E '"(peak_live|peak_reserved|allocator_reserved|direct)_bytes"' | head -4
+      "peak_live_bytes" : 4227858432,
+      "peak_reserved_bytes" : 4227858432,
+      "allocator_reserved_bytes" : 3221225472,
+      "direct_bytes" : 1006632960,
+$ echelon run --trace tests/golden/data/beside.ech --device h100-sxm --set device.memories.hbm.available=3900MiB
+beside on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
+  with device.memories.hbm.available=3900MiB
+
+  IT DOES NOT FIT. hbm 3.56 GiB of 3.81 GiB (94 %)
+  3 GiB reserved by allocator pytorch, as recorded; 576 MiB beside it, from the device itself (NCCL's buffers). When it was recorded it held 2 GiB: how its cache lay when that began is not known here.
+  At 916 us 'NCCL's buffers' asks for 384 MiB more in hbm: 2.56 GiB of 3.81 GiB are live, 3.56 GiB reserved, 576 MiB of both beside the allocator. It is asked of the device, not of the allocator, which has 1 GiB cached that only its own requests get.
+  What held the memory:
+       2 GiB  weights
+     576 MiB  NCCL's buffers
+  What would make it fit: 'echelon advise', with the same --trace and --device.
+  Up to there it takes 916 us, bound by hbm port (55 % of the critical path).
+  The whole of it would take at least 500 us on this device; with no overlap at all 1.12 ms.
+
+  What that changes
+    It stops fitting: at 916 us 'NCCL's buffers' asks for 384 MiB of hbm, where 2.56 GiB of 3.81 GiB are live and no free piece is large enough.
+
+  Critical path
+    hbm port                       500 us   54.6 % ###########.........
+    allocator                      416 us   45.4 % #########...........
+    (allocator: its cudaMalloc and cudaFree; the latter waits for the device)
+
+  Busy
+    hbm port                       500 us   54.6 % ###########.........  2 GiB read, 1 GiB written
+
+  Operations waited (sum over all of them)
+    for what they depend on        416 us  100.0 % ####################
+
+  Memory at its fullest
+    hbm: 3.56 GiB live at 208 us; pytorch
+         2 GiB  weights
+         1 GiB  activations
+       576 MiB  NCCL's buffers
+
+  Longest operations
+    step                           500 us   54.6 % ###########.........  kernel, recorded
+
+  Kernel times: 1 recorded. Engine: simgrid (SimGrid version 3.32).
+  - the file does not say what it was recorded on: its recorded times count as those of h100-sxm
+exit 3
+$ echelon import tests/golden/data/beside.ech -o $T/beside.ech 2>/dev/null && grep -c direct=1 $T/beside.ech; echelon import tests/golden/data/beside.ech --anonymize -o $T/beside.ech 2>/dev/null && grep 'direct=1' $T/beside.ech
+2
+b "NCCL's buffers" m=0 bytes=603979776 direct=1
+b "NCCL's buffers" m=0 bytes=402653184 direct=1
+$ echelon plan tests/golden/data/beside.ech --planner xla:algorithm=best --json | grep -E 'buffers|height'
+  "buffers" : 2,
+  "height_bytes" : 3221225472,
+$ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --set device.memories.hbm.capacity=140MiB --set device.memories.hbm.available=140MiB --set replay.unified_memory=true | sed -n '/It fits/,/Along/p; /Critical/,/hbm port/p'
+  It fits. hbm 180 MiB of 2.00 TiB (0 %)
+  Unified memory: 140 MiB of it are the device's. 180 MiB came from the host when they were touched, and 180 MiB went there to make room; operations waited 8.61 ms for that.
+  It takes 10.5 ms, bound by unified memory's pages (82 % of the critical path).
+  No schedule of it is shorter than 1.85 ms on this device; with no overlap at all it takes 10.5 ms.
+
+  What that changes
+    It takes 5.66 times as long: 1.85 ms -> 10.5 ms. Along the critical path: +8.61 ms unified memory's pages.
+  Critical path
+    unified memory's pages        8.61 ms   82.3 % ################....
+    hbm port                       802 us    7.7 % ##..................
+$ echelon run --trace traces/gpt_unrolled_kept.h100 --device gh200 --set device.memories.hbm.capacity=140MiB --set device.memories.hbm.available=140MiB --set replay.unified_memory=true | grep 'Unified'
+  Unified memory: 140 MiB of it are the device's. Of the rest, where it lies on the host, 360 MiB were read over the link and 234 MiB written; operations waited 1.54 ms for that.
+$ echelon run --trace traces/gpt_unrolled_kept.h100 --device mi300x --set replay.unified_memory=true
+echelon: unified memory: mi300x has no driver that moves pages when they are touched, as far as is known here; expected an NVIDIA GPU with a link to the host
+exit 2

@@ -5,6 +5,9 @@ exit 2
 $ echelon run --trace tests/golden/data/stream.ech
 echelon: no device is given; expected 'device: tpu-v5e' in the experiment, or --device tpu-v5e ('echelon list devices')
 exit 2
+$ echelon run $(yes tests/golden/data/stream.ech | head -65) --device tests/golden/data/small.yaml
+echelon run: more than 64 ranks
+exit 2
 $ echelon run --trace tests/golden/data/stream.ech --device tpu-v5e --pass serial --pass pin -a pytorch: --allocator=jax
 echelon run: --allocator: given twice; expected one value
 exit 2

@@ -8,7 +8,11 @@
 #   GPU, to go on with; PYTHON (python3); REPEAT measured replays of each case (10); SHIPPED=1 leaves out programs that do not ship with the tree. Every stage has a time limit, is done once, and stops no other. Exit code: 0 if all went well, 77 without a GPU.
 set -u
 here=$(cd "$(dirname "$0")/../.." && pwd)
-[ $# -ge 1 ] || { sed -n 3,9p "$0"; exit 2; }
+usage() { sed -n '2,/^set /{/^set /d;s/^# //;p}' "$0"; }
+case ${1:-} in
+  -h | --help) usage; exit 0 ;;
+  '' | -*) usage >&2; exit 2 ;;
+esac
 mkdir -p "$1" && out=$(cd "$1" && pwd) || exit 1
 PATH=$PATH:/usr/local/cuda/bin:/usr/local/nvidia/bin
 budget=${BUDGET:-540} work=${WORK:-/tmp/echelon-session} python=${PYTHON:-python3}

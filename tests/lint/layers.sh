@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The layer rule of the README: which folder may include which. Foreign headers have one home each.
+# The layer rule of CONTRIBUTING.md: which folder may include which. Foreign headers have one home each.
 set -u
 cd "$1" || exit 1
 bad=0
@@ -33,7 +33,7 @@ home() { # home HEADER FILE...: who includes it, none else; without files nobody
 }
 home 'simgrid/' sim/replay/simgrid.c
 home 'libfyaml' sim/base/yaml.c
-home 'sqlite3' sim/import/nsys.c
+home 'sqlite3' sim/import/sqlite.c
 home 'zlib' sim/import/import.c sim/report/report.c
 home 'cu(da|pti|blas)'
 exit $bad

@@ -51,6 +51,12 @@ for scale in (torch.rand(3, 6, device="cuda").exp(), torch.rand(1, 1, device="cu
 torch.distributions.Categorical(probs=torch.rand(4, 8, device="cuda").softmax(-1)).sample()
 torch.distributions.MultivariateNormal(torch.zeros(6, device="cuda"), covariance_matrix=torch.rand(6, 6, device="cuda"))
 assert torch.isclose(scores, scores.roll(1)).all() and not (scores.view(30, 10) < 0).any(dim=1).any()
+# Memory that a server's own kernel is to write, which does not run, holds none of what lay there before: two numbers of 32 bits are no index of 64.
+before = torch.arange(1, 1001, dtype=torch.int32).cuda()
+there = before.data_ptr()
+del before
+places = torch.empty(500, dtype=torch.int64, device="cuda")
+assert places.data_ptr() == there and places.sum() == 0
 # A program that records its memory itself, and stops: ours goes on.
 torch.cuda.memory._record_memory_history(max_entries=1)
 torch.cuda.memory._record_memory_history(enabled=None)
@@ -75,6 +81,27 @@ grep -q 'a mask of 5242880 elements is too large' "$work/said" || { cat "$work/s
 "$echelon" run --trace "$work"/p.*.pretend --device h100-sxm >"$work/run" || exit 1
 grep -q '100 MiB  step.py' "$work/run" || { echo "no line of an allocation is told:"; cat "$work/run"; exit 1; }
 tr '\n' ' ' <"$work/run" | grep -q "operators run on the host's processor" || exit 1
+
+# Triton's autotuner times nothing: of four choices the first has no code, the second is taken, the others are not compiled. Once to tune, once for each call.
+cat >"$work/tuned.py" <<'PY'
+import torch, triton, triton.language as tl
+@triton.autotune([triton.Config({"N": n}) for n in (64, 128, 256, 512)], key=["n"])
+@triton.jit
+def double(x, n, N: tl.constexpr):
+    tl.static_assert(N != 64)
+    at = tl.program_id(0) * N + tl.arange(0, N)
+    tl.store(x + at, tl.load(x + at, at < n) * 2, at < n)
+x = torch.ones(4096, device="cuda")
+for _ in range(3):
+    double[lambda meta: (triton.cdiv(4096, meta["N"]),)](x, 4096)
+assert double.best_config.kwargs["N"] == 128
+assert len(next(iter(double.fn.device_caches.values()))[0]) == 1  # compiled
+PY
+if python3 -c 'import triton' 2>/dev/null; then
+  TRITON_CACHE_DIR=$work/triton "$echelon" capture --pretend h100-sxm -o "$work/tuned" -- python3 "$work/tuned.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
+  number=$(sed -n 's/^name \([0-9]*\) "double"$/\1/p' "$work"/tuned.*.pretend)
+  [ "$(grep -c "^kernel [0-9]* 0 0 $number " "$work"/tuned.*.pretend)" = 4 ] || { echo "not four launches:"; grep -n '^kernel' "$work"/tuned.*.pretend; exit 1; }
+fi
 
 # Operators of other packages, kernels of CuTe's DSL, and FlashAttention 4 on it, by what their packages look like; and a worker that is killed by its own program.
 mkdir -p "$work/cutlass/cutlass_dsl" "$work/flash_attn/cute"

@@ -1,5 +1,6 @@
-/* gpu-price DEVICE: prices kernels with the GPU model, one a line of standard input: "name|launch|read|written|dtype" or "operator|NAME|rows|columns|bits" or
- * "product|m|n|k|dtype|bits"; prints picoseconds and what bounds each. For comparing the model with tables that are not in this tree. */
+/* gpu-price DEVICE: prices kernels with the GPU model, one a line of standard input: "name|launch|read|written|dtype", behind it for attention
+ * "|operations", or "operator|NAME|rows|columns|bits" or "product|m|n|k|dtype|bits"; prints picoseconds and what bounds each. For comparing the model with
+ * tables that are not in this tree. */
 #include "models/kernel/gpu.h"
 
 #include <stdio.h>
@@ -30,8 +31,9 @@ int main(int argc, char **argv)
             known = ech_gpu_operator(device, f[1], number(f[2]), number(f[3]), (unsigned)number(f[4]), &cost);
         } else if (n == 6 && strcmp(f[0], "product") == 0) {
             known = ech_gpu_product(device, 1, number(f[1]), number(f[2]), number(f[3]), f[4], (unsigned)number(f[5]), &cost);
-        } else if (n == 5) {
-            EchGpuKernel kernel = {.read = number(f[2]), .written = number(f[3]), .dtype = *f[4] ? f[4] : NULL};
+        } else if (n == 5 || n == 6) {
+            EchGpuKernel kernel = {
+                .read = number(f[2]), .written = number(f[3]), .dtype = *f[4] ? f[4] : NULL, .operations = n == 6 ? (double)number(f[5]) : 0};
             ech_gpu_name(f[0], &kernel.name);
             if (ech_gpu_launch_parse(f[1], &kernel.launch))
                 ech_gpu_launch_says(&kernel.launch, &kernel.name);

@@ -109,16 +109,16 @@ static void check_blocks(const EchAllocator *allocator, const char *spec, uint64
 
 /* The driver's calls add up to what is reserved, in whole granules (of VMM allocators: pages) and never more than there is; there are bytes where there are
  * calls. */
-static void check_driver(const EchAllocator *allocator, const char *spec, uint64_t seed, EchBytes capacity)
+static void check_driver(const EchAllocator *allocator, const char *spec, uint64_t seed, EchBytes capacity, uint64_t n_beside)
 {
     EchDriverCalls calls;
     ech_allocator_driver(allocator, &calls);
     EchAllocStats stats;
     ech_allocator_stats(allocator, &stats);
-    if (calls.takes == 0 && calls.maps == 0)
+    if (calls.takes + calls.maps == n_beside)
         return; /* it has its range without asking */
     EchBytes held = calls.taken - calls.given + calls.mapped - calls.unmapped;
-    ck_assert_msg(held >= stats.reserved && held <= capacity,
+    ck_assert_msg(held >= stats.reserved + stats.direct && held <= capacity,
                   "%s seed %" G_GUINT64_FORMAT ": the driver gave %" G_GUINT64_FORMAT " bytes, %" G_GUINT64_FORMAT " are reserved", spec, seed, held,
                   stats.reserved);
     ck_assert_msg((calls.takes > 0) == (calls.taken > 0) && (calls.gives > 0) == (calls.given > 0) && (calls.maps > 0) == (calls.mapped > 0) &&
@@ -150,8 +150,9 @@ static Outcome run(const char *spec, uint64_t seed, EchBytes capacity, bool inje
     g_autofree EchPlacement *placed = g_new0(EchPlacement, (size_t)n_events);
     g_autofree EchBytes *asked = g_new0(EchBytes, (size_t)n_events);
     uint32_t n_live = 0, next = 0;
-    EchBytes requested = 0, rounded = 0, bound = 0;
-    uint64_t allocs = 0, frees = 0;
+    EchBytes requested = 0, rounded = 0, bound = 0, direct = 0;
+    g_autofree bool *beside = g_new0(bool, (size_t)n_events);
+    uint64_t allocs = 0, frees = 0, n_beside = 0;
     Outcome outcome = {.hash = UINT64_C(14695981039346656037)};
     state = seed;
     for (int i = 0; i < n_events; i++) {
@@ -171,13 +172,16 @@ static Outcome run(const char *spec, uint64_t seed, EchBytes capacity, bool inje
                 ck_assert(ech_allocator_release(allocator, id));
                 ck_assert(!ech_allocator_release(allocator, id));
                 ech_placement_checker_remove(checker, placed[id].address);
-                requested -= asked[id];
+                requested -= beside[id] ? 0 : asked[id];
                 rounded -= placed[id].rounded;
+                direct -= beside[id] ? placed[id].rounded : 0;
                 frees++;
             } while (all && n_live);
         else {
             uint32_t id = next++;
-            EchAllocRequest request = {.id = id, .bytes = draw() % 200 == 0 ? 0 : draw_bytes(), .stream = (uint32_t)(draw() % 3), .upper_end = draw() % 2};
+            EchAllocRequest request = {
+                .id = id, .bytes = draw() % 200 == 0 ? 0 : draw_bytes(), .stream = (uint32_t)(draw() % 3), .upper_end = draw() % 2, .direct = draw() % 16 == 0};
+            beside[id] = request.direct;
             EchFit fit = ech_allocator_alloc(allocator, &request, &placed[id]);
             if (request.bytes == 0) {
                 ck_assert_int_eq(fit, ECH_FIT_OK);
@@ -188,8 +192,10 @@ static Outcome run(const char *spec, uint64_t seed, EchBytes capacity, bool inje
                 ck_assert_msg(legal, "%s seed %" G_GUINT64_FORMAT ": %s", spec, seed, error ? error->message : "");
                 asked[id] = request.bytes;
                 live[n_live++] = id;
-                requested += request.bytes;
+                requested += request.direct ? 0 : request.bytes;
                 rounded += placed[id].rounded;
+                direct += request.direct ? placed[id].rounded : 0;
+                n_beside += request.direct;
                 bound = MAX(bound, requested);
                 allocs++;
             } else {
@@ -207,17 +213,19 @@ static Outcome run(const char *spec, uint64_t seed, EchBytes capacity, bool inje
         if (i % 64 == 0 || i == n_events - 1) {
             ech_allocator_stats(allocator, &stats);
             ck_assert_uint_eq(stats.requested, requested);
-            ck_assert_uint_eq(stats.live, rounded);
+            ck_assert_uint_eq(stats.live, rounded - direct);
+            ck_assert_uint_eq(stats.direct, direct);
             ck_assert_uint_eq(stats.allocs, allocs);
             ck_assert_uint_eq(stats.frees, frees);
             ck_assert_uint_eq(stats.failed, outcome.failed);
             ck_assert_uint_ge(stats.reserved, stats.live);
             ck_assert_uint_ge(stats.peak_reserved, stats.reserved);
-            ck_assert_uint_le(stats.reserved, capacity);
+            ck_assert_uint_le(stats.reserved + stats.direct, capacity);
+            ck_assert(stats.peak_taken >= stats.reserved + stats.direct && stats.peak_taken <= MIN(capacity, stats.peak_reserved + stats.peak_direct));
         }
         if (i % 512 == 0) {
             check_blocks(allocator, spec, seed);
-            check_driver(allocator, spec, seed, capacity);
+            check_driver(allocator, spec, seed, capacity, n_beside);
         }
     }
     ech_allocator_stats(allocator, &outcome.stats);
@@ -230,8 +238,9 @@ static Outcome run(const char *spec, uint64_t seed, EchBytes capacity, bool inje
     check_blocks(allocator, spec, seed);
     ech_allocator_stats(allocator, &outcome.stats);
     ck_assert_uint_eq(outcome.stats.live, 0);
+    ck_assert_uint_eq(outcome.stats.direct, 0);
     ck_assert_uint_eq(outcome.stats.requested, 0);
-    check_driver(allocator, spec, seed, capacity);
+    check_driver(allocator, spec, seed, capacity, n_beside);
     /* Once nobody uses anything, nothing need stay but what is never given back. */
     EchBytes stays = strstr(spec, "pinned_reserve_segment_size_mb:8") && capacity >= 8 << 20 ? 8 << 20 : 0;
     for (uint32_t stream = 0; stream < 3; stream++)
@@ -240,7 +249,7 @@ static Outcome run(const char *spec, uint64_t seed, EchBytes capacity, bool inje
         EchAllocStats empty;
         ech_allocator_stats(allocator, &empty);
         ck_assert_msg(empty.reserved == stays, "%s seed %" G_GUINT64_FORMAT ": %" G_GUINT64_FORMAT " bytes stay", spec, seed, empty.reserved);
-        check_driver(allocator, spec, seed, capacity);
+        check_driver(allocator, spec, seed, capacity, n_beside);
         EchDriverCalls calls;
         ech_allocator_driver(allocator, &calls);
         ck_assert(calls.taken == calls.given + stays && calls.mapped == calls.unmapped && calls.pieces_mapped == calls.pieces_unmapped);

@@ -50,9 +50,9 @@ static void assert_lossless(const EchTrace *trace, const char *what)
     for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
         const EchBuffer *a = &ech_trace_buffers(trace)[i], *b = &ech_trace_buffers(again)[i];
         ck_assert_msg(a->memory == b->memory && a->role == b->role && a->dtype == b->dtype && a->resident == b->resident && a->upper_end == b->upper_end &&
-                          a->bytes == b->bytes && a->rounded == b->rounded && a->dense == b->dense && a->offset == b->offset && a->address == b->address &&
-                          a->alias_of == b->alias_of && a->alias_offset == b->alias_offset && a->loop == b->loop && a->queue == b->queue &&
-                          a->segment == b->segment && strcmp(ech_trace_string(trace, a->name), ech_trace_string(again, b->name)) == 0 &&
+                          a->direct == b->direct && a->bytes == b->bytes && a->rounded == b->rounded && a->dense == b->dense && a->offset == b->offset &&
+                          a->address == b->address && a->alias_of == b->alias_of && a->alias_offset == b->alias_offset && a->loop == b->loop &&
+                          a->queue == b->queue && a->segment == b->segment && strcmp(ech_trace_string(trace, a->name), ech_trace_string(again, b->name)) == 0 &&
                           strcmp(ech_trace_string(trace, a->pool), ech_trace_string(again, b->pool)) == 0 &&
                           strcmp(ech_trace_string(trace, a->stack), ech_trace_string(again, b->stack)) == 0 &&
                           strcmp(ech_trace_string(trace, a->shape), ech_trace_string(again, b->shape)) == 0,
@@ -144,6 +144,11 @@ static EchTrace *random_trace(GRand *rand)
             buffer.bytes = parent / 2;
             buffer.alias_offset = parent / 4;
             buffer.resident = ech_trace_builder_peek_buffer(builder, buffer.alias_of)->resident;
+        }
+        buffer.direct = buffer.alias_of == ECH_NONE && g_rand_boolean(rand);
+        if (buffer.direct) { /* V16 */
+            buffer.offset = ECH_OFFSET_NONE;
+            buffer.pool = ECH_NONE;
         }
         ech_trace_builder_buffer(builder, buffer);
     }

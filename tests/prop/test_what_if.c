@@ -293,6 +293,55 @@ static gint64 sum_of(JsonObject *object)
     return sum;
 }
 
+/* What a memory holds at its fullest, told by purpose, is all that is live then, and the largest holders are no more than it. */
+static void holds_add_up(JsonObject *memories)
+{
+    g_autoptr(GList) names = json_object_get_members(memories);
+    for (GList *at = names; at; at = at->next) {
+        JsonObject *memory = ech_member_object(memories, at->data), *holds = ech_member_object(memory, "holds");
+        JsonArray *held_by = json_object_get_array_member(memory, "held_by");
+        gint64 live = ech_member_int(memory, "peak_live_bytes"), sum = 0, listed = 0;
+        g_autoptr(GList) purposes = json_object_get_members(holds);
+        for (GList *purpose = purposes; purpose; purpose = purpose->next)
+            sum += ech_member_int(ech_member_object(holds, purpose->data), "bytes");
+        for (guint i = 0; i < json_array_get_length(held_by); i++)
+            listed += ech_member_int(json_array_get_object_element(held_by, i), "bytes");
+        ck_assert_msg(sum == live, "%s: %" G_GINT64_FORMAT " by purpose, %" G_GINT64_FORMAT " live", (char *)at->data, sum, live);
+        ck_assert_int_le(listed, live);
+    }
+}
+
+static gint64 sum_of_queues(JsonObject *queues)
+{
+    gint64 sum = 0;
+    g_autoptr(GList) names = json_object_get_members(queues);
+    for (GList *at = names; at; at = at->next)
+        sum += ech_member_int(ech_member_object(queues, at->data), "busy_ps");
+    return sum;
+}
+
+/* The shares that the terminal shows along the critical path come to all of it, but for what rounding to a tenth of a per cent takes of each row. */
+static void path_is_told_whole(const EchReport *report)
+{
+    g_autoptr(GString) text = ech_report_summary(report, 0);
+    const char *path = strstr(text->str, "\n  Critical path\n");
+    if (!path)
+        return;
+    double sum = 0;
+    unsigned rows = 0;
+    g_auto(GStrv) lines = g_strsplit(path + strlen("\n  Critical path\n"), "\n", -1);
+    for (char **line = lines; *line && **line; line++) {
+        const char *percent = strstr(*line, " % ");
+        if (!percent || (*line)[4] == '(')
+            break;
+        while (percent > *line && (g_ascii_isdigit(percent[-1]) || percent[-1] == '.'))
+            percent--;
+        sum += g_ascii_strtod(percent, NULL);
+        rows++;
+    }
+    ck_assert_msg(rows > 1 && sum > 99.95 - 0.051 * rows - 0.05 && sum < 100.05 + 0.051 * rows, "%u rows come to %.1f %%:%s", rows, sum, path);
+}
+
 /* Whatever passes do: what a run says of itself adds up, and nothing is used more than all the time. */
 START_TEST(figures_add_up)
 {
@@ -318,6 +367,9 @@ START_TEST(figures_add_up)
             for (GList *at = members; at; at = at->next)
                 ck_assert_msg(ech_member_double(ech_member_object(group, at->data), "utilisation") < 1.0001, "%s %s", groups[g], (char *)at->data);
         }
+        holds_add_up(ech_member_object(run, "memories"));
+        ck_assert_int_le(sum_of(ech_member_object(run, "kernel_time_basis")), sum_of_queues(queues));
+        path_is_told_whole(&report);
         for (GList *at = needed; at; at = at->next)
             ck_assert(!ech_member_bool(run, "fits") || ech_member_bool(ech_member_object(needs, at->data), "fits"));
     }

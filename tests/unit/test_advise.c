@@ -22,7 +22,7 @@ static char **said(const char *options, const char *option)
     g_auto(GStrv) words = g_strsplit(options, " ", -1);
     g_autoptr(GStrvBuilder) out = g_strv_builder_new();
     for (char **word = words; *word; word += 2) {
-        ck_assert(strcmp(*word, "--pass") == 0 || strcmp(*word, "--allocator") == 0);
+        ck_assert(strcmp(*word, "--pass") == 0 || strcmp(*word, "--allocator") == 0 || strcmp(*word, "--set") == 0);
         if (strcmp(*word, option) == 0)
             g_strv_builder_add(out, word[1]);
     }
@@ -62,7 +62,9 @@ START_TEST(rows_run_again)
         g_auto(GStrv) passes = said(row->options, "--pass"), allocators = said(row->options, "--allocator");
         g_autofree char *capacity = g_strdup_printf("device.memories.hbm.capacity=%s", asked[_i].memory);
         g_autofree char *available = g_strdup_printf("device.memories.hbm.available=%s", asked[_i].memory);
-        const char *const settings[] = {"replay.engine=native", asked[_i].memory ? capacity : NULL, available, NULL}; /* none where no memory is asked */
+        g_auto(GStrv) sets = said(row->options, "--set");
+        ck_assert_int_eq(row->paged, *sets != NULL);
+        const char *const settings[] = {"replay.engine=native", *sets ? *sets : "replay.engine=native", asked[_i].memory ? capacity : NULL, available, NULL};
         g_autoptr(EchExperiment) again =
             load(asked[_i].trace, asked[_i].device, *allocators ? *allocators : asked[_i].allocator, (const char *const *)passes, settings);
         GError *error = NULL;
@@ -73,9 +75,10 @@ START_TEST(rows_run_again)
         JsonObject *run = json_node_get_object(json);
         ck_assert(ech_member_bool(run, "fits"));
         ck_assert_int_eq(ech_member_int(run, "makespan_ps"), row->run.makespan);
-        ck_assert_uint_eq((EchBytes)ech_run_memory_bytes(run, "hbm"), row->run.hbm);
-        ck_assert_uint_eq((EchBytes)ech_run_memory_bytes(run, "host"), row->run.host);
-        n_fitting++;
+        EchBytes on_host = row->paged ? row->run.host : 0; /* of what is told of the device's */
+        ck_assert_uint_eq((EchBytes)ech_run_memory_bytes(run, "hbm"), row->run.hbm + on_host);
+        ck_assert_uint_eq((EchBytes)ech_run_memory_bytes(run, "host"), row->run.host - on_host);
+        n_fitting += !row->paged;
     }
     ck_assert(n_fitting > 0 || !asked[_i].helps);
 }
@@ -103,9 +106,10 @@ START_TEST(in_order)
     ck_assert(!advice->base.fits);
     for (size_t i = 1; i < advice->n; i++) {
         const EchAdviceRow *before = &advice->rows[i - 1], *row = &advice->rows[i];
-        ck_assert(before->run.fits || !row->run.fits || row->nothing);
+        ck_assert(before->run.fits || !row->run.fits || row->nothing || row->paged);
+        ck_assert(!before->paged || row->paged || !row->run.fits || row->nothing);
         ck_assert(!before->nothing || row->nothing);
-        if (before->run.fits && row->run.fits && !row->nothing)
+        if (before->run.fits && row->run.fits && !row->nothing && !row->paged)
             ck_assert_int_le(before->run.makespan, row->run.makespan);
     }
 }

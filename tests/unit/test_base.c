@@ -208,11 +208,12 @@ START_TEST(numbers_print_shortly)
     ck_assert_str_eq(rate, "819 GB/s");
     /* Beyond the largest unit, in that. */
     g_autofree char *most = ech_format_bytes(UINT64_MAX), *longest = ech_format_time(ECH_TIME_MAX), *many = ech_format_count(5e21, "OP"),
-                    *never = ech_format_time(ECH_TIME_NONE);
+                    *never = ech_format_time(ECH_TIME_NONE), *less = ech_format_time(-784120000000);
     ck_assert_str_eq(most, "16 EiB");
     ck_assert_str_eq(longest, "9223372 s");
     ck_assert_str_eq(many, "5000 EOP");
     ck_assert_str_eq(never, "-");
+    ck_assert_str_eq(less, "-784 ms");
 }
 END_TEST
 

@@ -430,6 +430,85 @@ START_TEST(host_memory_is_taken_on_the_gpus_side)
 }
 END_TEST
 
+static void give_or_take(EchTraceBuilder *b, EchOpKind kind, EchId queue, EchId buffer)
+{
+    EchOp op = ech_op_init(kind);
+    op.queue = queue;
+    op.target = buffer;
+    ech_trace_builder_op(b, op);
+}
+
+/* Four trips of two queues, of which one copies into a buffer and one out of one. @allocates: which they take and give back; else the second copies once the
+ * first has, @distance trips before. */
+static EchTrace *two_queues_trace(EchBytes bytes, bool allocates, uint32_t distance)
+{
+    g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("test");
+    EchId hbm = ech_trace_builder_memory(b, "hbm"), host = ech_trace_builder_memory(b, "host");
+    EchId queues[] = {ech_trace_builder_queue(b, "one", ECH_QUEUE_COPY, 0), ech_trace_builder_queue(b, "two", ECH_QUEUE_COPY, 0)};
+    EchOp op = ech_op_init(ECH_OP_LOOP);
+    op.queue = queues[0];
+    op.target = allocates ? 6 : 2;
+    op.bytes = 4;
+    op.bytes_origin = ECH_KNOWN;
+    EchId loop = ech_trace_builder_op(b, op);
+    EchBuffer buffer = ech_buffer_init();
+    buffer.bytes = bytes;
+    buffer.memory = host;
+    buffer.resident = 1;
+    EchId there = ech_trace_builder_buffer(b, buffer);
+    buffer.memory = hbm;
+    buffer.resident = !allocates;
+    for (int q = 0; q < 2; q++) {
+        EchId tile = ech_trace_builder_buffer(b, buffer);
+        if (allocates)
+            give_or_take(b, ECH_OP_ALLOC, queues[q], tile);
+        op = ech_op_init(ECH_OP_COPY);
+        op.queue = queues[q];
+        op.memory_from = q ? hbm : host;
+        op.memory_to = q ? host : hbm;
+        op.bytes = bytes;
+        op.bytes_origin = ECH_KNOWN;
+        ech_trace_builder_op(b, op);
+        ech_trace_builder_use(b, q ? tile : there, ECH_READ, bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+        ech_trace_builder_use(b, q ? there : tile, ECH_WRITE, bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+        if (allocates)
+            give_or_take(b, ECH_OP_FREE, queues[q], tile);
+        else if (q == 1)
+            ech_trace_builder_dep(b, loop + 1, distance);
+    }
+    GError *error = NULL;
+    EchTrace *trace = ech_trace_builder_finish(b, &error);
+    ck_assert_ok(trace != NULL, error);
+    return trace;
+}
+
+/* What a queue has freed it takes again at once; the other one takes it when the first is done with it. */
+START_TEST(freed_memory_is_taken_again_once_it_is_not_in_use)
+{
+    fake = ech_test_fake_cuda(NULL);
+    g_autoptr(EchTrace) trace = two_queues_trace(1 << 20, true, 0);
+    g_autoptr(EchDevice) device = load_device();
+    g_autoptr(EchCudaRun) arena = replay_with(trace, device, "alloc=arena,allocator=best_fit,warmups=0,repeats=1"),
+                          pool = replay_with(trace, device, "alloc=async,warmups=0,repeats=1");
+    ck_assert_uint_eq(arena->arena_extent, (EchBytes)2 << 20);
+    ck_assert_uint_eq(arena->differing + pool->differing, 0);
+    ck_assert_int_eq(fake.held(), 0);
+}
+END_TEST
+
+/* A queue that waits for what another one did an iteration ago copies beside it, but for the first iteration: the fake's copy takes 5 us and a nanosecond for
+ * 20 bytes. */
+START_TEST(waits_reach_back_an_iteration)
+{
+    fake = ech_test_fake_cuda(NULL);
+    g_autoptr(EchTrace) now = two_queues_trace(1 << 20, false, 0), before = two_queues_trace(1 << 20, false, 1);
+    g_autoptr(EchDevice) device = load_device();
+    g_autoptr(EchCudaRun) at_once = replay_with(now, device, "warmups=0,repeats=1"), apart = replay_with(before, device, "warmups=0,repeats=1");
+    EchTime copy = (5000 + (1 << 20) / 20) * ECH_PS_PER_NS;
+    ck_assert_int_lt(apart->makespan, at_once->makespan - copy / 2);
+}
+END_TEST
+
 /* Where the driver stops for every allocation nothing is issued ahead, and yet no kernel's time holds the host's. */
 START_TEST(kernels_between_allocations_are_timed_alone)
 {
@@ -664,6 +743,8 @@ int main(void)
     tcase_add_test(tests, products_are_known_by_their_sides);
     tcase_add_loop_test(tests, a_program_is_compared, 0, 6);
     tcase_add_test(tests, waiting_needs_no_clock);
+    tcase_add_test(tests, freed_memory_is_taken_again_once_it_is_not_in_use);
+    tcase_add_test(tests, waits_reach_back_an_iteration);
     tcase_add_test(tests, kernels_between_allocations_are_timed_alone);
     tcase_add_test(tests, what_events_cost_is_measured_under_load);
     tcase_add_test(tests, host_memory_is_taken_on_the_gpus_side);

@@ -53,6 +53,8 @@ static const struct {
     {HEAD "  s = f32[1024]{0} add(a, b)\n  t = f32[1024]{0} negate(b)\n  ROOT r = (f32[1024]{0}, f32[1024]{0}) tuple(s, t)\n}\n", "", "donate", 8192, 0, 0},
     {HEAD "  s = f32[1024]{0} add(a, b)\n  t = f32[1024]{0} negate(b)\n  ROOT r = (f32[1024]{0}, f32[1024]{0}) tuple(s, t)\n}\n", "", "donate:above=5KiB", 0, 0,
      0},
+    {HEAD "  s = f32[1024]{0} add(a, b)\n  t = f32[1024]{0} negate(b)\n  ROOT r = (f32[1024]{0}, f32[1024]{0}) tuple(s, t)\n}\n", "", "donate:above=4KiB", 8192,
+     0, 0},
     /* The output is there while the argument is still read: it is made elsewhere and copied. */
     {HEAD "  s = f32[1024]{0} add(a, b)\n  t = f32[1024]{0} multiply(s, a)\n  ROOT r = (f32[1024]{0}, f32[1024]{0}) tuple(s, t)\n}\n", "", "donate:names=state",
      4096, 4096, 1},

@@ -26,11 +26,16 @@ static bool depends(const EchTrace *trace, EchId op, EchId on)
     return false;
 }
 
+/* Each as protobuf and as its JSON, which chakra_jsonizer writes with other names of fields than Python's dictionaries have. */
+static const char *const of_a_gpu[] = {"chakra/gpu.et", "chakra_json/gpu.json"}, *const of_a_generator[] = {"chakra/remote.et", "chakra_json/remote.jsonl"};
+
 START_TEST(chakra_of_a_gpu)
 {
-    g_autoptr(EchImport) import = ech_test_corpus("chakra/gpu.et", NULL);
+    g_autoptr(EchImport) import = ech_test_corpus(of_a_gpu[_i], NULL);
     const EchTrace *trace = import->trace;
-    ck_assert_str_eq(import->format, "chakra");
+    ck_assert_str_eq(import->format, _i ? "chakra_json" : "chakra");
+    ck_assert_str_eq(ech_trace_get_property(trace, "chakra_version"), "0.0.4");
+    ck_assert_str_eq(ech_trace_get_property(trace, "chakra.rank"), "0");
     EchId gemm = find(trace, ECH_OP_KERNEL, "gemm_kernel"), copy = find(trace, ECH_OP_COPY, "Memcpy HtoD (Pinned -> Device)");
     EchId reduce = find(trace, ECH_OP_COLLECTIVE, "all_reduce");
     const EchOp *ops = ech_trace_ops(trace);
@@ -57,7 +62,7 @@ END_TEST
 
 START_TEST(chakra_of_a_generator)
 {
-    g_autoptr(EchImport) import = ech_test_corpus("chakra/remote.et", NULL);
+    g_autoptr(EchImport) import = ech_test_corpus(of_a_generator[_i], NULL);
     const EchTrace *trace = import->trace;
     const EchOp *ops = ech_trace_ops(trace);
     EchId load = find(trace, ECH_OP_COPY, "weights"), mul = find(trace, ECH_OP_KERNEL, "mul"), store = find(trace, ECH_OP_COPY, "out");
@@ -67,6 +72,32 @@ START_TEST(chakra_of_a_generator)
     ck_assert_uint_eq(ops[mul].n_work, 1);
     ck_assert_uint_eq(ech_trace_work(trace)[ops[mul].first_work].count, UINT64_C(1) << 30);
     ck_assert_int_eq(ops[find(trace, ECH_OP_COLLECTIVE, "send")].collective, ECH_COLLECTIVE_SEND);
+}
+END_TEST
+
+START_TEST(chakra_graph)
+{
+    g_autoptr(EchImport) import = ech_test_corpus("chakra_json/graph.json", NULL);
+    const EchTrace *trace = import->trace;
+    const EchOp *ops = ech_trace_ops(trace);
+    EchId forward = find(trace, ECH_OP_KERNEL, "forward"), gather = find(trace, ECH_OP_COLLECTIVE, "gather"), fetch = find(trace, ECH_OP_COPY, "fetch");
+    ck_assert_int_eq(ops[forward].recorded.duration, 5 * ECH_PS_PER_US);
+    ck_assert(depends(trace, gather, forward) && depends(trace, fetch, gather));
+    ck_assert_int_eq(ops[gather].collective, ECH_COLLECTIVE_ALL_GATHER);
+    ck_assert_uint_eq(ops[gather].bytes, 1 << 20);
+    ck_assert_uint_eq(ops[fetch].bytes, 4096);
+}
+END_TEST
+
+/* The JSON of a trace that was cut ends in an error with its place. */
+START_TEST(chakra_json_cut)
+{
+    static const char *const texts[] = {"{\"name\": \"a\", \"type\": \"COMP_NODE\"}{\"name\": \"b\", \"type\": \"COMP", "{\"type\": \"COMP_NODE\"} 7",
+                                        "[[{\"type\": \"COMP_NODE\"}]]", "{\"type\": \"COMP_NODE\", \"dataDeps\": [[1]]}"};
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = read_bytes(NULL, texts[_i], strlen(texts[_i]), &error);
+    ck_assert_ptr_null(import);
+    ck_assert_msg(strstr(error->message, "test.et: byte ") != NULL, "%s", error->message);
 }
 END_TEST
 
@@ -307,8 +338,10 @@ int main(void)
     Suite *suite = suite_create("execution traces");
     TCase *cases = tcase_create("readers");
     tcase_set_timeout(cases, 60);
-    tcase_add_test(cases, chakra_of_a_gpu);
-    tcase_add_test(cases, chakra_of_a_generator);
+    tcase_add_loop_test(cases, chakra_of_a_gpu, 0, 2);
+    tcase_add_loop_test(cases, chakra_of_a_generator, 0, 2);
+    tcase_add_test(cases, chakra_graph);
+    tcase_add_loop_test(cases, chakra_json_cut, 0, 4);
     tcase_add_test(cases, chakra_cycles_are_counted);
     tcase_add_test(cases, chakra_cut_anywhere);
     tcase_add_test(cases, chakra_of_many_nodes);

@@ -706,6 +706,10 @@ START_TEST(nsys_processes)
         }
     }
     ck_assert_uint_eq(held_up, 1);
+    /* Both have recorded an event of the same number. */
+    const EchOp *event = ech_test_op(t, ECH_OP_WAIT, "Stream Wait Event");
+    ck_assert_uint_eq(event->n_deps, 1);
+    ck_assert_str_eq(ech_trace_string(t, ech_trace_ops(t)[ech_trace_deps(t)[event->first_dep].op].name), "two");
 }
 END_TEST
 
@@ -721,6 +725,51 @@ START_TEST(nsys_schemas)
     ck_assert_uint_eq(ech_test_count(t, ECH_OP_FREE), 2);
     ck_assert_uint_eq(ech_test_count(old->trace, ECH_OP_WAIT), 1);
     ck_assert_uint_eq(ech_diag_count(old->diag, "inferred_host_waits"), 1);
+}
+END_TEST
+
+/* The same run in both schemas; what frees do not say, what scratch memory is, and which streams there are. */
+START_TEST(rocpd_schemas)
+{
+    static const char *const files[] = {"rocpd/schema3.db", "rocpd/schema4.db"};
+    g_autoptr(EchImport) import = ech_test_corpus(files[_i], NULL);
+    const EchTrace *t = import->trace;
+    ck_assert_str_eq(ech_trace_get_property(t, "device.0.name"), "AMD Instinct MI300X");
+    const EchOp *add = ech_test_op(t, ECH_OP_KERNEL, "add(float*)"), *product = ech_test_op(t, ECH_OP_KERNEL, "Cijk_Ailk_Bljk_BBS");
+    ck_assert_int_eq(add->recorded.duration, 35000);
+    /* A grid counts work-items, of which the last block may have too few. */
+    ck_assert_str_eq(ech_trace_string(t, add->launch), "grid=4x1x1 block=256x1x1 shared=64");
+    ck_assert_str_eq(ech_trace_string(t, ech_trace_queues(t)[add->queue].name), "stream 1");
+    ck_assert_str_eq(ech_trace_string(t, ech_trace_queues(t)[product->queue].name), "stream 2");
+    const EchOp *up = ech_test_op(t, ECH_OP_COPY, "Memcpy HtoD"), *across = ech_test_op(t, ECH_OP_COPY, "Memcpy DtoD");
+    ck_assert_uint_eq(up->bytes, 4096);
+    ck_assert_str_eq(ech_trace_memory(t, up->memory_from), "host");
+    ck_assert_str_eq(ech_trace_memory(t, across->memory_to), "hbm:1");
+    ck_assert_int_eq(ech_test_op(t, ECH_OP_MARK, "step")->recorded.duration, 230000);
+    /* The host waits for both kernels, and what it asks for then comes after that. */
+    ck_assert_uint_eq(ech_test_op(t, ECH_OP_WAIT, "hipDeviceSynchronize")->n_deps, 2);
+    g_autoptr(EchLifetimes) hbm = ech_lifetimes_new(t, ech_trace_find_memory(t, "hbm"));
+    ck_assert_uint_eq(hbm->peak, 1 << 20);
+    ck_assert_uint_eq(hbm->end_live, 0);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "scratch_memory_left_out"), 1);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "frees_of_unknown_addresses"), 1);
+    ck_assert_uint_eq(ech_diag_count(import->records, "rocpd_kernel_dispatch"), 2);
+}
+END_TEST
+
+/* Two processes of one file have the same addresses and numbers of calls. */
+START_TEST(rocpd_merged)
+{
+    g_autoptr(EchImport) import = ech_test_corpus("rocpd/merged.db", NULL);
+    const EchTrace *t = import->trace;
+    g_autoptr(EchLifetimes) hbm = ech_lifetimes_new(t, ech_trace_find_memory(t, "hbm"));
+    ck_assert_uint_eq(hbm->peak, 2 << 20);
+    ck_assert_uint_eq(hbm->end_live, 0);
+    ck_assert_uint_eq(ech_test_count(t, ECH_OP_WAIT), 2);
+    for (size_t i = 0; i < ech_trace_n_ops(t); i++) {
+        if (ech_trace_ops(t)[i].kind == ECH_OP_WAIT)
+            ck_assert_uint_eq(ech_trace_ops(t)[i].n_deps, 2);
+    }
 }
 END_TEST
 
@@ -831,7 +880,7 @@ END_TEST
 /* Every corpus file, cut anywhere and with any byte changed, must give a trace or an error of ours, quickly. */
 START_TEST(damage)
 {
-    static const char *const files[] = {"memory_snapshot/small.4.pickle", "kineto/new.json",     "nsys/new.sqlite", "xplane/tpu.pb",
+    static const char *const files[] = {"memory_snapshot/small.4.pickle", "kineto/new.json",     "nsys/new.sqlite", "xplane/tpu.pb", "rocpd/schema4.db",
                                         "source/trace.json.gz",           "xplane_json/tpu.json"};
     g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus", files[_i], NULL);
     g_autofree char *data = NULL;
@@ -924,9 +973,11 @@ int main(void)
     tcase_add_test(tcase, kineto_of_rocm);
     tcase_add_test(tcase, nsys_schemas);
     tcase_add_test(tcase, nsys_processes);
+    tcase_add_loop_test(tcase, rocpd_schemas, 0, 2);
+    tcase_add_test(tcase, rocpd_merged);
     tcase_add_test(tcase, xplane_times_transfers_by_completion);
     tcase_add_test(tcase, json_twin_of_xplane);
-    tcase_add_loop_test(tcase, damage, 0, 6);
+    tcase_add_loop_test(tcase, damage, 0, 7);
     tcase_add_test(tcase, recorded_medians_of_the_v6e_profile);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);

@@ -1,6 +1,7 @@
 /* What people paste when memory runs out: every wording's figures, and what it comes to; around them what logs, launchers, terminals and services put. */
 #include "sim/import/import.h"
 #include "sim/import/pasted.h"
+#include "sim/import/rounded.h"
 #include "sim/trace/lifetime.h"
 #include "tests/support/support.h"
 
@@ -250,6 +251,10 @@ static const Case of_tensorflow[] = {
      "(GPU_0_bfc) ran "
      "out of memory trying to allocate 1.00GiB (rounded to 1073741824)requested by op X\n",
      "before that the driver refused 6 GiB", GIB, NULL, 0, "sums_only=true"},
+    {"W bfc_allocator.cc:502] Allocator (xla_gpu_bfc) ran out of memory trying to allocate 309.4KiB (rounded to 316928)requested by op \n", "310 KiB", 316928,
+     NULL, 0, "asked_for_bytes=316928"},
+    {"W bfc_allocator.cc:502] Allocator (xla_gpu_bfc) ran out of memory trying to allocate 309.4KiB (rounded to 317184)requested by op \n", "309 KiB", 316826,
+     NULL, 0, "asked_for_bytes=316826"},
     {"OOM when allocating tensor with shape[1024,1024]\n\t [[Node: a]]", "f32[1024,1024] if its elements have 4 bytes, which the text does not say", 4 * MIB,
      NULL, 0, NULL},
     {"resource exhausted: oom when allocating tensor with shape[1024,1024] and type float on /device:gpu:0", "the BFC allocator refused 4 MiB", 4 * MIB, NULL,
@@ -324,11 +329,16 @@ START_TEST(other_refusals)
 {
     g_autoptr(EchImport) shared = ech_test_corpus("out_of_memory/shared.txt", NULL), vmem = ech_test_corpus("out_of_memory/vmem.txt", NULL),
                          brief = ech_test_corpus("out_of_memory/short.txt", NULL), runtime = ech_test_corpus("out_of_memory/runtime.txt", NULL),
-                         gpu = ech_test_corpus("out_of_memory/gpu.txt", NULL);
+                         gpu = ech_test_corpus("out_of_memory/gpu.txt", NULL), stack = ech_test_corpus("out_of_memory/stack.txt", NULL),
+                         llama = ech_test_corpus("out_of_memory/llama_host.txt", "out_of_memory");
     ck_assert_uint_eq(peak_in(shared->trace, "hbm"), UINT64_C(3) << 29); /* two of 1 GiB in 1.5 GiB */
     ck_assert_uint_eq(ech_diag_count(shared->diag, "allocations_sharing_places"), 2);
     ck_assert_uint_eq(peak_in(vmem->trace, "vector"), 24 << 20);
     ck_assert(ech_test_says(vmem->diag, "vmem_limit_bytes"));
+    ck_assert(ech_test_says(stack->diag, "24 MiB of vmem asked for by reduce-window.7, of 16 MiB there are"));
+    ck_assert(ech_test_says(stack->diag, "one of XLA's own instructions") && !ech_test_says(stack->diag, "vmem_limit_bytes"));
+    ck_assert_uint_eq(asked(llama->trace), 128 * GIB + 32);
+    ck_assert(ech_test_says(llama->diag, "llama.cpp was refused 128 GiB of the host's memory"));
     ck_assert_uint_eq(peak_in(brief->trace, "hbm") >> 20, 8541 * 1024 / 100);
     ck_assert(ech_test_says(runtime->diag, "3.95 GiB at once; 1.92 GiB were free"));
     ck_assert_uint_eq(ech_test_find_buffer(runtime->trace, "allocated before")->bytes, (EchBytes)(6.08 * (1 << 30) + .5));
@@ -364,6 +374,7 @@ START_TEST(refused_by_bfc)
     ck_assert(ech_test_says(grown->diag, "refused: 2 GiB at once") == false);
     /* TensorFlow 1.3: what is in use first, then what is free; no regions, no rounded size. */
     ck_assert_uint_eq(ech_diag_count(old->records, "chunks in use"), 3);
+    ck_assert_uint_eq(ech_diag_count(old->records, "regions"), 1);
     ck_assert(ech_test_says(old->diag, "116 MiB free in 2 pieces, the largest 60 MiB"));
     /* Lines of two devices' dumps between one another: the first one's alone. */
     ck_assert_uint_eq(peak_in(mixed->trace, "hbm"), UINT64_C(9) << 29);
@@ -390,6 +401,12 @@ START_TEST(refused_by_bfc)
         {"ran out of memory trying to allocate 1.00GiB (rounded to 1073741824)\nNext region of size 536870912\nInUse at 10000 of size 536870912 next "
          "18446744073709551615\ntotal_region_allocated_bytes_: 536870912 memory_limit_: 4294967296 available bytes: 1\nStats:\nInUse: 536870912\n",
          "not the limit, the device: the allocator might have taken 3.50 GiB more"},
+        {"ran out of memory trying to allocate 1.00GiB (rounded to 1073741824)\nFree  at 10000 of size 536870912\nInUse at 50000000 of size 268435456\nFree  "
+         "at "
+         "60000000 of size 536870912\nTotal bytes in pool: 1342177280 memory_limit_: 1342177280 available bytes: 0\nStats:\nInUse: 268435456\n",
+         "the pool grew in 2 regions"},
+        {"ran out of memory trying to allocate 1.00MiB (rounded to 1048576)\nFree  at 10000 of size 2097152 next 18446744073709551615\n",
+         "the log is of another moment: a free piece is as large as what was asked for"},
         {"Bin (268435456): \tTotal Chunks: 2, Chunks in use: 2. 1.00GiB allocated for chunks. 1.00GiB in use in bin. 512.00MiB client-requested in use in bin.",
          "512 MiB of the 1 GiB in use were not asked for"},
         {"RuntimeError: Resource exhausted: Out of memory allocating 4294967296 bytes.", "the message does not say what was in use"},
@@ -511,6 +528,18 @@ static const struct {
     {"{'device': 0,\n 'total_size': 2097152, 'segment_type': 'small', 'blocks': []}", "what Python prints of PyTorch's segments"},
     {"UserWarning: Some donated buffers were not usable: ShapedArray(float32[8,8]).", "same shape, type and sharding"},
     {"Estimated memory needed for params, optim states and gradients for a:\nHW: Setup with 1 node", "DeepSpeed's estimate"},
+    {">>> Theoretical memory footprints: weight and optimizer=46983.28 MB, activation=8989.01 MB, total=55972.29 MB", "Megatron's estimate"},
+    {"[856341.77] Out of memory: Killed process 410126 (python) total-vm:79905000kB, anon-rss:22957108kB", "want of the host's memory"},
+    {"slurmstepd: error: Detected 1 oom_kill event in StepId=1.0. Some of the step tasks have been OOM Killed.", "want of the host's memory"},
+    {"[ERROR] failed (exitcode: -9) local_rank: 0 (pid: 598577) of binary: /usr/bin/python", "want of the host's memory"},
+    {"Killed\n", "want of the host's memory"},
+    {"RuntimeError: Caught RuntimeError in pin memory thread for device 0.\nRuntimeError: CUDA error: out of memory", "page-locks batches"},
+    {"RuntimeError: NVML_SUCCESS == r INTERNAL ASSERT FAILED at \"../c10/cuda/CUDACachingAllocator.cpp\":995, please report a bug to PyTorch.",
+     "only does when memory ran out"},
+    {"\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNV4\t0-7\t0\nGPU1\tNV4\t X \t0-7\t0\n", "how GPUs are joined"},
+    {"Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)\n   D\\D     0      1\n     0 911.08  20.10\n", "links.nvlink.to_device=RATE"},
+    {"#       size         count      type   redop    root     time   algbw   busbw #wrong\n  1048576 262144 float sum -1 161.3 6.50 9.75 0\n", "nccl-tests"},
+    {"[CUDA Bandwidth Test] - Starting...\n Host to Device Bandwidth, 1 Device(s)\n", "links.host.to_device=RATE"},
     {"RuntimeError: cuda runtime error (2) : out of memory at THCStorage.cu:58", "not what was asked for and what held it"},
     {"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate more than 1EB memory.", "memory did not run out"},
     {"RESOURCE_EXHAUSTED: Ran out of memory in memory space vmem while allocating on stack for %k = bf16[8,128] custom-call()",
@@ -564,6 +593,26 @@ START_TEST(sentences)
 }
 END_TEST
 
+/* What TensorFlow 2.21 prints of these sizes: cut to whole KiB, or MiB, before it is rounded to two digits. Where the unit stands apart nothing is cut. */
+START_TEST(cut_before_rounding)
+{
+    static const struct {
+        const char *text;
+        EchBytes bytes;
+        bool is;
+    } cases[] = {
+        {"21.57MiB", 22623232, true},   {"1.33GiB", 1433581056, true}, {"21.57MiB", 22625000, false}, {"1.33GiB", 1435000000, false},
+        {"21.57 MiB", 22623232, false}, {"1.2KiB", 1279, true},        {"1.2KiB", 1290, false},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        EchRounded size;
+        size_t used;
+        ck_assert(ech_rounded_parse(cases[i].text, strlen(cases[i].text), &size, &used));
+        ck_assert_msg(ech_rounded_is(&size, cases[i].bytes) == cases[i].is, "%s, %" G_GUINT64_FORMAT, cases[i].text, cases[i].bytes);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("messages");
@@ -576,6 +625,7 @@ int main(void)
     tcase_add_loop_test(tcase, refused_by_a_tpu, 0, 2);
     tcase_add_test(tcase, other_refusals);
     tcase_add_test(tcase, refused_by_bfc);
+    tcase_add_test(tcase, cut_before_rounding);
     tcase_add_test(tcase, refused_by_pytorch);
     tcase_add_test(tcase, others_first);
     tcase_add_test(tcase, several_reports);

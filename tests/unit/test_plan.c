@@ -188,6 +188,17 @@ START_TEST(capacity_is_a_result)
 }
 END_TEST
 
+/* Nothing fits below the second multiple of the large alignment, 10^10 times the bound: proved in a few steps, not one height after the other. */
+START_TEST(bounds_far_too_low_are_left_behind)
+{
+    const uint64_t far = UINT64_C(437707602822);
+    const EchPlanItem items[] = {{0, 9, 6, 152, 0, ALONE}, {0, 9, 16, far, 0, ALONE}, {0, 9, 16, far, 0, ALONE}, {0, 9, 9, 1, 0, ALONE}};
+    g_autoptr(EchPlan) plan = ech_plan_new("exact:step_limit=10000,time_limit=10s", items, G_N_ELEMENTS(items), 0, NULL);
+    ck_assert(plan->proved_optimal);
+    ck_assert_uint_eq(plan->height, far + 16);
+}
+END_TEST
+
 START_TEST(csv_is_read_in_any_column_order)
 {
     const char text[] = "\xef\xbb\xbfsize, id ,upper,lower,alignment,junk\r\n16,a,4,0,8,x\n\n32,\"b,c\",9,-3,,\n";
@@ -336,6 +347,7 @@ int main(void)
     tcase_add_loop_test(tests, specs_say_what_is_wrong, 0, G_N_ELEMENTS(bad_specs));
     tcase_add_test(tests, impossible_items_are_refused);
     tcase_add_test(tests, capacity_is_a_result);
+    tcase_add_test(tests, bounds_far_too_low_are_left_behind);
     tcase_add_test(tests, csv_is_read_in_any_column_order);
     tcase_add_test(tests, gaps_become_pieces);
     tcase_add_loop_test(tests, bad_csv_says_where, 0, G_N_ELEMENTS(bad_csvs));

@@ -1,4 +1,5 @@
 /* What a program asked of a GPU that was not there: hand-made files. */
+#include "sim/import/alloc_events.h"
 #include "sim/import/arrays.h"
 #include "sim/base/error.h"
 #include "sim/import/import.h"
@@ -8,6 +9,7 @@
 #include "tests/support/support.h"
 
 #include <check.h>
+#include <math.h>
 #include <string.h>
 
 #define HEAD "echelon-pretend 1\nclock 1790000000000000000\ndevice 84942979072 536870912 1 \"h100-sxm\"\n"
@@ -236,23 +238,39 @@ END_TEST
 /* PyTorch's snapshot tells of its own allocations alone: a library's beside them stay, in the order of the device's work. */
 START_TEST(a_librarys_memory_stays)
 {
-    static const char text[] = "echelon-pretend 1\nclock 1700000000000000000\ndevice 84942979072 536870912 1 \"h100-sxm\"\nname 1 \"" ADD "\"\n"
-                               "alloc 500 0 0 4096 2097152 6 0\n"
-                               "alloc 600 0 0 9999744 20971520 3 0\n"
-                               "kernel 1500 0 0 1 1 1 1 128 1 1 0\n"
-                               "free 99000 0 0 4096 2097152 6 0\nend\n";
+    static const char text[] = "echelon-pretend 1\nclock 1699999999999000000\ndevice 84942979072 536870912 1 \"h100-sxm\"\nname 1 \"" ADD "\"\n"
+                               "alloc 100 0 0 33554432 4096 3 0\nfree 200 0 0 33554432 4096 3 0\n" /* before the recording: perhaps PyTorch's */
+                               "alloc 300 0 0 67108864 5242880 3 0\n"
+                               "alloc 1000500 0 0 4096 2097152 6 0\n"
+                               "alloc 1000600 0 0 139638043836416 20971520 3 0\n" /* a segment of PyTorch's */
+                               "alloc 1000650 0 0 50331648 1000 3 0\n"
+                               "kernel 1001500 0 0 1 1 1 1 128 1 1 0\n"
+                               "free 1008000 0 0 50331648 1000 3 0\n"
+                               "alloc 1050000 0 0 83886080 4096 3 0\n"  /* after the recording */
+                               "alloc 1060000 0 0 100663296 8192 5 0\n" /* managed memory is where it is used */
+                               "free 1099000 0 0 4096 2097152 6 0\nend\n";
     g_autoptr(GError) error = NULL;
     g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), NULL);
     EchImportOptions options = {.beside = ECH_SOURCE_DIR "/tests/fuzz/corpus/memory_snapshot/small.5.pickle"};
     g_autoptr(EchImport) import = ech_import_source(source, NULL, &options, &error);
     ck_assert_msg(import != NULL, "%s", error ? error->message : "?");
     const EchTrace *t = import->trace;
-    ck_assert_uint_eq(ech_diag_count(import->diag, "memory_events_replaced_by_the_snapshot"), 1);
-    ck_assert_uint_eq(ech_test_count(t, ECH_OP_ALLOC), 3);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "memory_events_replaced_by_the_snapshot"), 5);
+    EchBytes direct[2] = {0}; /* NCCL's, others' */
+    for (size_t i = 0; i < ech_trace_n_buffers(t); i++) {
+        const EchBuffer *buffer = &ech_trace_buffers(t)[i];
+        const char *name = ech_trace_string(t, buffer->name);
+        ck_assert_int_eq(buffer->direct, strcmp(name, "NCCL's buffers") == 0 || strcmp(name, "cudaMalloc beside the allocator") == 0);
+        direct[*name == 'c'] += buffer->direct ? buffer->bytes : 0;
+    }
+    ck_assert(direct[0] == 2097152 && direct[1] == 5242880 + 1000);
+    ck_assert_uint_eq(ech_test_count(t, ECH_OP_ALLOC), 5);
     const EchOp *alloc = ech_test_op(t, ECH_OP_ALLOC, "NCCL's buffers"), *free = ech_test_op(t, ECH_OP_FREE, "NCCL's buffers");
     ck_assert_uint_eq(alloc->target, free->target);
     ck_assert(depends(t, free, nth(t, ECH_OP_KERNEL, 0)));
-    ck_assert_str_eq(ech_trace_get_property(t, "peak_reserved_bytes"), "20971520");
+    ck_assert_uint_eq(ech_alloc_direct_peak(t, ech_trace_find_memory(t, "hbm")), 2097152 + 5242880 + 1000);
+    g_autofree char *names = ech_direct_names(t, ech_trace_find_memory(t, "hbm"));
+    ck_assert_str_eq(names, "cudaMalloc beside the allocator, NCCL's buffers");
 }
 END_TEST
 
@@ -260,7 +278,7 @@ END_TEST
 START_TEST(snapshots_of_many_devices)
 {
     static const char text[] = "echelon-pretend 1\nclock 1700000000000000000\ndevice 84942979072 536870912 1 \"h100-sxm\"\nname 1 \"" ADD "\"\n"
-                               "alloc 500 0 0 4096 2097152 3 0\n"
+                               "alloc 500 0 0 139637978824704 2097152 3 0\n"
                                "kernel 700 0 0 1 1 1 1 128 1 1 0\n"
                                "kernel 800 3 0 1 1 1 1 128 1 1 0\nend\n";
     g_autoptr(GError) error = NULL;
@@ -363,6 +381,38 @@ START_TEST(the_host_runs_ahead_and_waits)
 }
 END_TEST
 
+START_TEST(the_host_thinks_after_it_waited)
+{
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", (const char *const[]){"device.runtime.eager_launch_ps=10us", NULL});
+    /* Two steps of a server: a kernel that keeps keys in pages, a wait for what it made; and a wait behind which nothing is asked for. */
+    static const char step[] = "kernel 1 0 0 1 1 1 1 128 1 1 0\nsync 2 4 0 0 0\nkernel 3 0 0 1 1 1 1 128 1 1 0\nsync 4 4 0 0 0\nend\n";
+    g_autofree char *text = g_strconcat(HEAD "name 1 \"vllm::reshape_and_cache_flash_kernel\"\n", step, NULL),
+                    *else_text = g_strconcat(HEAD "name 1 \"" ADD "\"\n", step, NULL);
+    g_autoptr(EchImport) import = must_read(text), other = must_read(else_text);
+    EchReplayOptions options = {0};
+    ech_params_defaults(ech_replay_params, &options);
+    options.engine = ECH_ENGINE_NATIVE;
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchRun) run = ech_replay_run(import->trace, device, NULL, &options, &error),
+                      no_server = ech_replay_run(other->trace, device, NULL, &options, &error);
+    options.after_wait = 1500 * PS_PER_US;
+    g_autoptr(EchRun) counted = ech_replay_run(import->trace, device, NULL, &options, &error);
+    ech_params_clear(ech_replay_params, &options);
+    ck_assert(run && no_server && counted);
+    ck_assert_uint_eq(run->host_waits, 1);
+    ck_assert_int_eq(counted->makespan - run->makespan, 1500 * PS_PER_US);
+    ck_assert_int_eq(counted->lower_bound - run->lower_bound, 1500 * PS_PER_US);
+    ck_assert_int_ge(counted->serial, counted->makespan);
+    const EchRun *const runs[] = {run, no_server, counted};
+    for (size_t i = 0; i < G_N_ELEMENTS(runs); i++) {
+        bool told = false;
+        for (const char *const *remark = ech_diag_remarks(runs[i]->diag); *remark; remark++)
+            told |= strstr(*remark, "of this server's host") != NULL;
+        ck_assert_msg(told == (i == 0), "%zu", i);
+    }
+}
+END_TEST
+
 static EchOp priced(const char *range, const char *kernel, const char *grid, EchImport **ret)
 {
     g_autofree char *text = g_strdup_printf(HEAD "name 1 \"%s\"\nname 2 \"%s\"\npush 1 9 2\nkernel 5 0 0 1 %s\npop 9 9\nend\n", kernel, range, grid);
@@ -436,7 +486,8 @@ END_TEST
 
 #define EXPERTS "\"sglang::inplace_fused_experts, sizes = [[4, 64], [16, 96, 64], [16, 64, 48], [4, 2], [4, 2], []"
 
-/* An operator of another package's, whose types the hook tells around PyTorch's own range of it: a mixture's experts, of which eight rows ask for eight. */
+/* An operator of another package's, whose types the hook tells around PyTorch's own range of it: a mixture's experts, of which four tokens ask for 6.6,
+ * two each. */
 START_TEST(operators_of_others_have_types)
 {
     g_autoptr(EchImport) import =
@@ -445,13 +496,15 @@ START_TEST(operators_of_others_have_types)
                        "push 1 9 3\nkernel 7 0 0 1 1 1 1 128 1 1 0\npop 9 9\nend\n");
     const EchTrace *t = import->trace;
     const EchOp *up = nth(t, ECH_OP_KERNEL, 0), *down = nth(t, ECH_OP_KERNEL, 1), *untyped = nth(t, ECH_OP_KERNEL, 2);
-    const uint64_t read = 8 * (96 + 48) * 64 + 4 * 64 + 8 * 48, written = 8 * (96 + 64);
-    ck_assert_uint_eq(moved(t, up, ECH_READ) + moved(t, down, ECH_READ), 2 * read);
+    const double asked = 16 * (1 - pow(14 / 16.0, 4));
+    const uint64_t read = (uint64_t)(asked * 2 * 96 * 64) + (uint64_t)(asked * 2 * 48 * 64) + 2 * (4 * 64 + 8 * 48), written = 8 * (96 + 64);
+    ck_assert_uint_eq(moved(t, up, ECH_READ) + moved(t, down, ECH_READ), read);
     ck_assert_uint_eq(moved(t, up, ECH_WRITE) * 3, moved(t, down, ECH_WRITE));
     ck_assert_uint_eq(moved(t, up, ECH_WRITE) + moved(t, down, ECH_WRITE), 2 * written);
     ck_assert_uint_eq(ech_trace_work(t)[up->first_work].count + ech_trace_work(t)[down->first_work].count, 2 * 8 * (96 + 48) * 64);
     ck_assert_uint_eq(ech_trace_work(t)[up->first_work].dtype, ECH_DTYPE_BF16);
-    ck_assert_uint_eq(moved(t, untyped, ECH_READ), 4 * read);
+    const uint64_t wide = (uint64_t)(asked * 4 * 96 * 64) + (uint64_t)(asked * 4 * 48 * 64) + 4 * (4 * 64 + 8 * 48);
+    ck_assert_uint_eq(moved(t, untyped, ECH_READ), wide);
 }
 END_TEST
 
@@ -558,6 +611,12 @@ START_TEST(operators)
          "4, "
          "cutlass::bfloat16_t> >, false, true, false, false, true, true, false, false>(pytorch_flash::Flash_fwd_params)",
          "8 2 12 128 1 1 49152", 3 * 2 * 1024 * 768 * 2, 2 * 1024 * 768 * 2, UINT64_C(4) * 2 * 12 * 1024 * 1024 * 64 / 2 * 9 / 8},
+        /* the same two sequences packed one behind the other, which only where they begin tells */
+        {"aten::_flash_attention_forward, sizes = [[2048, 12, 64], [2048, 12, 64], [2048, 12, 64], [3], [3], [], [], [], [], [], []]",
+         "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, cutlass::bfloat16_t, Flash_kernel_traits<64, 128, 128, "
+         "4, "
+         "cutlass::bfloat16_t> >, false, true, false, false, true, true, false, false>(pytorch_flash::Flash_fwd_params)",
+         "8 2 12 128 1 1 49152", 3 * 2048 * 768 * 2 + 2 * 3 * 2, 2048 * 768 * 2, UINT64_C(4) * 2 * 12 * 1024 * 1024 * 64 / 2 * 9 / 8},
         /* one element and one target a row */
         {"aten::nll_loss_forward, sizes = [[8192, 50304], [8192], [], [], []]",
          "void at::native::(anonymous namespace)::nll_loss_forward_reduce_cuda_kernel_2d<float, float, long>(float*)", "1 1 1 512 1 1 4096", 8192 * (8 + 4), 8,
@@ -848,6 +907,7 @@ int main(void)
     tcase_add_test(cases, work_of_the_host);
     tcase_add_test(cases, small_kernels_wait_for_the_host);
     tcase_add_test(cases, the_host_runs_ahead_and_waits);
+    tcase_add_test(cases, the_host_thinks_after_it_waited);
     tcase_add_test(cases, graphs_are_asked_for_once);
     tcase_add_test(cases, nodes_of_graphs_are_what_was_captured);
     tcase_add_test(cases, attention_over_pages_by_its_lengths);

@@ -23,16 +23,21 @@ static void find(const char *name, void *ret)
     memcpy(ret, &symbol, sizeof symbol);
 }
 
-static void load(void)
+static const char h100[] =
+    "id=h100-sxm;name=NVIDIA H100;bytes=84942979072;context=536870912;devices=8;links=18;multiprocessors=132;major=9;minor=0;shared=233472;l2=52428800";
+
+static void load_device(const char *device)
 {
     path = g_strdup_printf("%s/pretend-libraries-%d.pretend", g_get_tmp_dir(), (int)getpid());
     g_setenv("ECHELON_PRETEND_OUT", path, TRUE);
-    g_setenv(
-        "ECHELON_PRETEND_DEVICE",
-        "id=h100-sxm;name=NVIDIA H100;bytes=84942979072;context=536870912;devices=8;links=18;multiprocessors=132;major=9;minor=0;shared=233472;l2=52428800",
-        TRUE);
+    g_setenv("ECHELON_PRETEND_DEVICE", device, TRUE);
     library = dlopen(ECH_BINARY_DIR "/lib/echelon/libechelon_pretend.so", RTLD_NOW | RTLD_LOCAL);
     ck_assert_msg(library != NULL, "%s", dlerror());
+}
+
+static void load(void)
+{
+    load_device(h100);
 }
 
 /* The lines that begin with @word, without their times, with names for numbers where @names says which fields are such. */
@@ -442,13 +447,18 @@ static int (*end_communicator)(void *communicator);
 static int (*split)(void *of, int color, int key, void **ret, void *config);
 static void (*tell)(const char *name, int n, const int *ranks, int rank);
 
-static void load_nccl(void)
+static void load_nccl_of(const char *device)
 {
-    load();
+    load_device(device);
     find("ncclCommInitRankConfig", &init);
     find("ncclCommSplit", &split);
     find("ncclCommDestroy", &end_communicator);
     find("pretend_group", &tell);
+}
+
+static void load_nccl(void)
+{
+    load_nccl_of(h100);
 }
 
 /* Groups of a mesh of 2 x 4: their ranks' distances, by name, and by the last told of where NCCL is told no name. */
@@ -721,6 +731,33 @@ START_TEST(nccl_takes_memory)
     ck_assert_uint_eq(before - now, 288 * MiB + 128 * MiB + 3 * 384 * MiB);
     ck_assert_int_eq(end_communicator(c) + memory(&now, &total), 0);
     ck_assert_uint_eq(before, now);
+    /* The tree of two is the ring. */
+    ck_assert_int_eq(init(&c, 2, (Id){{1}}, 1, NULL) + memory(&before, &total), 0);
+    ck_assert_int_eq(all_reduce(own, own, 4, 7, 0, c, NULL) + memory(&now, &total), 0);
+    ck_assert_uint_eq(before - now, 288 * MiB);
+    ck_assert_int_eq(end_communicator(c), 0);
+    unload();
+}
+END_TEST
+
+/* What a communicator of NCCL 2.14 takes of an A100 (NVIDIA/nccl issue 964: 544 MB in a group of two, 688 in one of more, on the first rank): rings of 24
+ * channels with 6 and 6 MiB each, 32 channels' 16 steps of 512 KiB for a network, and of the tree, a chain, what goes the other way than the ring. */
+START_TEST(nccl_takes_memory_early)
+{
+    ck_assert_ptr_nonnull(dlopen(ECH_BINARY_DIR "/tests/libnccl.so.2", RTLD_NOW | RTLD_LOCAL));
+    static const struct {
+        int n, rank;
+        size_t mib;
+    } of[] = {{2, 0, 544}, {2, 1, 544}, {3, 0, 688}, {4, 0, 688}, {4, 1, 832}, {4, 3, 688}};
+    load_nccl_of(
+        "id=a100-80;name=NVIDIA A100;bytes=85899345920;context=536870912;devices=4;links=12;multiprocessors=108;major=8;minor=0;shared=167936;l2=41943040");
+    int (*memory)(size_t *, size_t *);
+    find("cudaMemGetInfo", &memory);
+    size_t before = 0, now = 0, total;
+    void *c = NULL;
+    ck_assert_int_eq(init(&c, of[_i].n, (Id){{0}}, of[_i].rank, NULL) + memory(&now, &total), 0);
+    ck_assert_int_eq(end_communicator(c) + memory(&before, &total), 0);
+    ck_assert_uint_eq(before - now, of[_i].mib << 20);
     unload();
 }
 END_TEST
@@ -905,6 +942,7 @@ int main(void)
     tcase_add_test(cases, both_sides_of_a_message);
     tcase_add_test(cases, events_behind_collectives);
     tcase_add_test(cases, nccl_takes_memory);
+    tcase_add_loop_test(cases, nccl_takes_memory_early, 0, 6);
     tcase_add_test(cases, transforms);
     tcase_add_test(cases, solvers);
     tcase_add_test(cases, products_in_room);

@@ -22,12 +22,13 @@ typedef struct {
     unsigned x, y, z;
 } Dim;
 
-static int (*memory_info)(size_t *, size_t *), (*device_count)(int *), (*get_device)(int *), (*set_device)(int), (*allocate)(void **, size_t),
-    (*release)(void *), (*allocate_pinned)(void **, size_t, unsigned), (*copy)(void *, const void *, size_t, int),
-    (*copy_async)(void *, const void *, size_t, int, void *), (*set)(void *, int, size_t), (*pointer_attributes)(void *, const void *),
-    (*make_stream)(void **, unsigned), (*make_event)(void **), (*record)(void *, void *), (*wait_event)(void *, void *, unsigned), (*synchronize)(void),
-    (*launch)(const void *, Dim, Dim, void **, size_t, void *), (*attribute)(int *, int, int), (*begin_capture)(void *, int), (*end_capture)(void *, void **),
-    (*is_capturing)(void *, int *), (*instantiate)(void **, void *, unsigned long long), (*launch_graph)(void *, void *), (*destroy_graph)(void *),
+static int (*memory_info)(size_t *, size_t *), (*memory_info_driver)(size_t *, size_t *), (*occupancy)(int *, const void *, int, size_t),
+    (*device_count)(int *), (*get_device)(int *), (*set_device)(int), (*allocate)(void **, size_t), (*release)(void *),
+    (*allocate_pinned)(void **, size_t, unsigned), (*copy)(void *, const void *, size_t, int), (*copy_async)(void *, const void *, size_t, int, void *),
+    (*set)(void *, int, size_t), (*pointer_attributes)(void *, const void *), (*make_stream)(void **, unsigned), (*make_event)(void **),
+    (*record)(void *, void *), (*wait_event)(void *, void *, unsigned), (*synchronize)(void), (*launch)(const void *, Dim, Dim, void **, size_t, void *),
+    (*attribute)(int *, int, int), (*begin_capture)(void *, int), (*end_capture)(void *, void **), (*is_capturing)(void *, int *),
+    (*instantiate)(void **, void *, unsigned long long), (*launch_graph)(void *, void *), (*destroy_graph)(void *),
     (*update_graph)(void *, void *, void *, int *), (*elapsed)(float *, void *, void *), (*last_error)(void),
     (*reserve)(void **, size_t, size_t, void *, unsigned long long), (*create)(void **, size_t, const void *, unsigned long long),
     (*map)(void *, size_t, size_t, void *, unsigned long long), (*unmap)(void *, size_t), (*let_go)(void *), (*free_addresses)(void *, size_t),
@@ -56,6 +57,8 @@ static void load(void)
         void *at;
         const char *name;
     } names[] = {{&memory_info, "cudaMemGetInfo"},
+                 {&memory_info_driver, "cuMemGetInfo_v2"},
+                 {&occupancy, "cudaOccupancyMaxActiveBlocksPerMultiprocessor"},
                  {&device_count, "cudaGetDeviceCount"},
                  {&get_device, "cudaGetDevice"},
                  {&set_device, "cudaSetDevice"},
@@ -175,6 +178,9 @@ static void ask_numbers(void)
     int n, value;
     NEED(device_count(&n) == 0 && n == 2 && set_device(2) == 101 && last_error() == 101 && last_error() == 0 && set_device(1) == 0);
     NEED(memory_info(&room, &total) == 0 && total == 64 * MIB && room == 62 * MIB);
+    NEED(memory_info_driver(&room, &total) == 0 && total == 64 * MIB && room == 62 * MIB);
+    /* Bounded by threads, by blocks, by shared memory of which each takes 1 KiB more. */
+    NEED(occupancy(&n, &n, 512, 0) == 0 && n == 3 && occupancy(&n, &n, 32, 0) == 0 && n == 16 && occupancy(&n, &n, 32, 49 << 10) == 0 && n == 2);
     NEED(attribute(&value, 16, 0) == 0 && value == 7 && attribute(&value, 75, 0) == 0 && value == 8 && attribute(&value, 76, 0) == 0 && value == 6);
     NEED(attribute(&value, 39, 0) == 0 && value == 1536 && attribute(&value, 106, 0) == 0 && value == 16); /* of compute capability 8.6 */
     NEED(attribute(&value, 81, 0) == 0 && value == 102400 && attribute(&value, 97, 0) == 0 && value == 101376);
@@ -184,6 +190,7 @@ static void ask_numbers(void)
         int32_t numbers[1032 / 4];
     } p;
     NEED(properties(&p, 0) == 0 && strcmp(p.name, "Small GPU") == 0 && p.sizes[288 / 8] == 64 * MIB && p.numbers[360 / 4] == 8 && p.numbers[388 / 4] == 7);
+    NEED(p.sizes[296 / 8] == 49152 && p.numbers[304 / 4] == 65536 && p.numbers[308 / 4] == 32 && p.numbers[320 / 4] == 1024); /* of a block, and its warps */
     NEED(p.numbers[616 / 4] == 4 << 20 && p.numbers[624 / 4] == 1536 && p.sizes[640 / 8] == 102400 && p.sizes[696 / 8] == 101376);
     NEED(refused() == 801 && last_error() == 801);
     NEED(push("only looked") == 0 && pop() == 0 && synchronize() == 0);

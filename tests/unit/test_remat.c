@@ -134,6 +134,36 @@ START_TEST(chain)
 }
 END_TEST
 
+/* What hangs on a chain of 300 operations is made again, with all of them; what hangs on 600 stays. */
+START_TEST(long_chain)
+{
+    unsigned links = _i ? 600 : 300;
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId from = ech_test_buffer(b, "weights", GB, ECH_ROLE_PARAMETER, true);
+    for (unsigned i = 0; i < links; i++) {
+        EchId to = ech_test_buffer(b, "t", GB, ECH_ROLE_ACTIVATION, false);
+        (void)ech_test_put(b, ECH_OP_ALLOC, to);
+        make(b, ECH_WORK_MATRIX, 50 * ms, from, to, GB);
+        if (i > 0)
+            (void)ech_test_put(b, ECH_OP_FREE, from);
+        from = to;
+    }
+    EchId large = ech_test_buffer(b, "large", 4 * GB, ECH_ROLE_TEMPORARY, false), out = ech_test_buffer(b, "out", GB, ECH_ROLE_OUTPUT, false);
+    (void)ech_test_put(b, ECH_OP_ALLOC, large);
+    ech_test_kernel(b, 400 * ms, large, ECH_WRITE, GB);
+    (void)ech_test_put(b, ECH_OP_FREE, large);
+    (void)ech_test_put(b, ECH_OP_ALLOC, out);
+    make(b, ECH_WORK_MATRIX, 30 * ms, from, out, GB);
+    (void)ech_test_put(b, ECH_OP_FREE, from);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    const char *const specs[] = {"remat", NULL};
+    g_autoptr(EchTrace) trace = ech_test_pass(in, device, diag, specs);
+    ck_assert(ech_test_says(diag, _i ? "kept: too much would have to run again" : "made again instead of kept: 300 kernels run again"));
+}
+END_TEST
+
 /* As @from is read and @to written, where PyTorch says @where. */
 static void run_in(EchTraceBuilder *b, const char *where, EchTime time, EchId from, EchId to, EchBytes bytes)
 {
@@ -688,6 +718,7 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, between_uses, 0, G_N_ELEMENTS(on_kept));
     tcase_add_test(tcase, chain);
+    tcase_add_loop_test(tcase, long_chain, 0, 2);
     tcase_add_loop_test(tcase, halves, 0, 2);
     tcase_add_test(tcase, modules_of_pytorch);
     tcase_add_loop_test(tcase, stays_longer, 0, 2);

@@ -866,6 +866,80 @@ START_TEST(collectives_hold_multiprocessors)
 }
 END_TEST
 
+/* Products of an H100 have their tiles from the beginning: of 132 blocks those that find no multiprocessor beside a collective wait for the others, so that one
+ * takes twice as long; one of 64 tiles takes what it takes alone. A B200 gives tiles out as it goes: 148 / 124. */
+START_TEST(products_wait_for_a_second_round)
+{
+    static const struct {
+        const char *device, *launch;
+        double longer;
+    } cases[] = {{"h100-sxm", "product=1x65536x8192x65536 operand_bytes=2", 2},
+                 {"h100-sxm", "product=1x1024x2048x16777216 operand_bytes=2 grid=8x8x1 block=384x1x1", 1},
+                 {"b200", "product=1x65536x8192x65536 operand_bytes=2", 148.0 / 124}};
+    for (size_t c = 0; c < G_N_ELEMENTS(cases); c++) {
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchDevice) device = ech_device_load(cases[c].device, NULL, &error);
+        ck_assert_ok(device != NULL, error);
+        EchTime times[2];
+        for (int beside = 0; beside < 2; beside++) {
+            Maker m = maker_new();
+            EchId kernel = add_kernel(&m, m.core, 2 * UINT64_C(65536) * 8192 * 65536);
+            EchOp *op = ech_trace_builder_peek_op(m.b, kernel);
+            op->name =
+                ech_trace_builder_string(m.b, "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x256x64_warpgroupsize2x1x1_execute_kernel__5x_cublas", -1);
+            op->launch = ech_trace_builder_string(m.b, cases[c].launch, -1);
+            if (beside) {
+                op = ech_trace_builder_peek_op(m.b, add_op(&m, ECH_OP_COLLECTIVE, m.in));
+                op->collective = ECH_COLLECTIVE_ALL_GATHER;
+                op->memory_from = 8;
+                op->bytes = 1000 * GB;
+                op->bytes_origin = ECH_KNOWN;
+            }
+            g_autoptr(EchTrace) trace = finish(&m);
+            EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+            options.products_duty = 0;
+            g_autoptr(EchRun) run = replay(trace, device, options);
+            for (size_t i = 0; i < run->n_spans; i++)
+                if (run->spans[i].op == kernel)
+                    times[beside] = run->spans[i].end - run->spans[i].start;
+        }
+        double longer = (double)times[1] / (double)times[0];
+        ck_assert_msg(fabs(longer - cases[c].longer) < 1e-2, "case %zu: %g times as long", c, longer);
+    }
+}
+END_TEST
+
+/* An H100's own power holds products in a row of a tenth of a second and more, and not shorter ones; nobody says what a B200's does. */
+START_TEST(own_power_holds_long_products)
+{
+    static const struct {
+        const char *device;
+        uint64_t k;
+        double longer;
+    } cases[] = {{"h100-sxm", 16384, 1}, {"h100-sxm", 131072, 1 / 0.895}, {"b200", 131072, 1}};
+    for (size_t c = 0; c < G_N_ELEMENTS(cases); c++) {
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchDevice) device = ech_device_load(cases[c].device, NULL, &error);
+        ck_assert_ok(device != NULL, error);
+        EchTime times[2];
+        for (int settled = 0; settled < 2; settled++) {
+            Maker m = maker_new();
+            EchOp *op = ech_trace_builder_peek_op(m.b, add_kernel(&m, m.core, 2 * UINT64_C(65536) * 8192 * cases[c].k));
+            g_autofree char *launch = g_strdup_printf("product=1x65536x8192x%" G_GUINT64_FORMAT " operand_bytes=2", cases[c].k);
+            op->name = ech_trace_builder_string(m.b, "nvjet_tst_192x192_64x4_1x2_h_bz_coopB_TNT", -1);
+            op->launch = ech_trace_builder_string(m.b, launch, -1);
+            g_autoptr(EchTrace) trace = finish(&m);
+            EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+            options.products_duty = settled ? -1 : 0;
+            g_autoptr(EchRun) run = replay(trace, device, options);
+            times[settled] = run->makespan;
+        }
+        double longer = (double)times[1] / (double)times[0];
+        ck_assert_msg(fabs(longer - cases[c].longer) < 1e-2, "case %zu: %g times as long, %g ms", c, longer, (double)times[0] / 1e9);
+    }
+}
+END_TEST
+
 /* What a GPU's profile says that a collective took stands, with what it waited for others; another link changes what is the collective's own. */
 START_TEST(recorded_collectives_keep_their_waits)
 {
@@ -1388,6 +1462,48 @@ START_TEST(what_does_not_fit_is_a_result)
 }
 END_TEST
 
+/* What a library takes of the device is none of the allocator's, which has so much less, and of whose cache a library gets nothing. */
+START_TEST(libraries_take_of_the_device)
+{
+    static const struct {
+        EchBytes first, last; /* of the program: before the library's 50 MB, and after */
+        bool freed;           /* the first, before the library asks */
+        EchBytes reserved, kept;
+        EchFit fit;
+    } cases[] = {{30 * MB, 12 * MB, false, 44040192, 0, ECH_FIT_OK},
+                 {30 * MB, 40 * MB, false, 31457280, 0, ECH_FIT_FULL},
+                 {60 * MB, 0, true, 60817408, 60817408, ECH_FIT_FRAGMENTED}};
+    const EchBytes beside = 50331648; /* in whole 2 MiB */
+    Maker m = maker_new();
+    EchId a = add_buffer(&m, m.hbm, cases[_i].first, false), b = add_buffer(&m, m.hbm, 50 * MB, false), c = add_buffer(&m, m.hbm, cases[_i].last, false);
+    ech_trace_builder_peek_buffer(m.b, b)->direct = 1;
+    add_target(&m, ECH_OP_ALLOC, m.core, a);
+    if (cases[_i].freed)
+        add_target(&m, ECH_OP_FREE, m.core, a);
+    add_target(&m, ECH_OP_ALLOC, m.core, b);
+    add_target(&m, ECH_OP_ALLOC, m.core, c);
+    add_kernel(&m, m.core, 5 * MB);
+    g_autoptr(EchTrace) trace = finish(&m);
+    g_autoptr(EchDevice) device = make_device(0);
+    EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+    g_free(options.allocator);
+    options.allocator = g_strdup("pytorch");
+    g_autoptr(EchRun) run = replay(trace, device, options);
+    const EchMemoryRun *hbm = &run->memories[0];
+    ck_assert_int_eq(run->fits, cases[_i].fit == ECH_FIT_OK);
+    ck_assert_uint_eq(hbm->alloc.peak_reserved, cases[_i].reserved);
+    ck_assert_uint_eq(hbm->alloc.peak_direct, cases[_i].freed ? 0 : beside);
+    ck_assert_uint_eq(hbm->peak_reserved, cases[_i].reserved + hbm->alloc.peak_direct);
+    if (run->fits)
+        return;
+    ck_assert_int_eq(run->failure.fit, cases[_i].fit);
+    ck_assert_uint_eq(run->failure.buffer, cases[_i].freed ? b : c);
+    ck_assert_uint_eq(run->failure.direct, hbm->alloc.peak_direct);
+    ck_assert_uint_eq(run->failure.reserved, hbm->peak_reserved);
+    ck_assert_uint_eq(run->failure.kept, cases[_i].kept);
+}
+END_TEST
+
 START_TEST(fixed_offsets_are_checked_against_what_is_available)
 {
     for (int i = 0; i < 2; i++) {
@@ -1616,6 +1732,8 @@ int main(void)
     tcase_add_test(tests, spans_are_kept_up_to_a_number);
     tcase_add_test(tests, unknown_loops_take_the_count_asked_for);
     tcase_add_test(tests, collectives_hold_multiprocessors);
+    tcase_add_test(tests, products_wait_for_a_second_round);
+    tcase_add_test(tests, own_power_holds_long_products);
     tcase_add_test(tests, messages_have_directions);
     tcase_add_test(tests, link_in_full_use);
     tcase_add_test(tests, gaps_stay_on_other_devices);
@@ -1645,6 +1763,7 @@ int main(void)
     tcase_add_test(tests, products_have_the_rate_of_their_duty);
     tcase_add_test(tests, a_waiting_host_frees_nothing);
     tcase_add_loop_test(tests, what_does_not_fit_is_a_result, 0, 2);
+    tcase_add_loop_test(tests, libraries_take_of_the_device, 0, 3);
     tcase_add_test(tests, fixed_offsets_are_checked_against_what_is_available);
     tcase_add_test(tests, copies_are_submitted_ahead);
     tcase_add_test(tests, too_many_operations_are_refused);

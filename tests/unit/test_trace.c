@@ -167,6 +167,17 @@ START_TEST(invariants_hold)
     ech_trace_builder_use(f.builder, add_buffer(&f, "b", 64, true) + 1, ECH_READ, 64, ECH_PATTERN_STREAM, ECH_KNOWN);
     expect_refusal(&f, "V1");
 
+    /* Behind the last string. */
+    f = fixture();
+    add_op(&f, ECH_OP_KERNEL, ECH_NONE);
+    ech_trace_builder_peek_op(f.builder, 0)->name = ech_trace_builder_string(f.builder, "last", -1) + 1;
+    expect_refusal(&f, "V1");
+
+    f = fixture();
+    add_op(&f, ECH_OP_KERNEL, ECH_NONE);
+    ech_trace_builder_peek_op(f.builder, 0)->first_work = 1;
+    expect_refusal(&f, "V2");
+
     f = fixture();
     add_op(&f, ECH_OP_KERNEL, ECH_NONE);
     ech_trace_builder_dep(f.builder, 0, 0);
@@ -279,6 +290,18 @@ START_TEST(invariants_hold)
         ech_trace_builder_memory(f.builder, name);
     }
     expect_refusal(&f, "V15");
+
+    for (int i = 0; i < 3; i++) {
+        f = fixture();
+        EchId parent = add_buffer(&f, "b", 64, true);
+        b = add_buffer(&f, "b", 64, true);
+        EchBuffer *direct = ech_trace_builder_peek_buffer(f.builder, b);
+        direct->direct = 1;
+        direct->offset = i == 0 ? 0 : ECH_OFFSET_NONE;
+        direct->pool = i == 1 ? direct->name : ECH_NONE;
+        direct->alias_of = i == 2 ? parent : ECH_NONE;
+        expect_refusal(&f, "V16");
+    }
 }
 END_TEST
 

@@ -852,12 +852,17 @@ START_TEST(sums_of_rows_are_turned_for_their_table)
     static const struct {
         const char *table, *order, *row, *use;
         uint64_t copies;
-    } cases[] = {{"100000,64", "0,1:T(8,128)", "64", "", 1}, {"100000,128", "1,0:T(8,128)", "128", "", 0}, {"100000,64", "0,1:T(8,128)", "64", use, 2}};
+        bool turned_back;
+    } cases[] = {{"100000,64", "0,1:T(8,128)", "64", "", 1, false},
+                 {"100000,128", "1,0:T(8,128)", "128", "", 0, false},
+                 {"100000,64", "0,1:T(8,128)", "64", use, 2, true}};
     for (size_t k = 0; k < G_N_ELEMENTS(cases); k++) {
         const char *t = cases[k].table, *o = cases[k].order, *r = cases[k].row;
         g_autofree char *text = g_strdup_printf(form, t, o, r, t, o, REDUCERS, t, r, t, t, r, t, t, cases[k].use, t);
         g_autoptr(EchImport) import = read_text(text, "tpu-v5e");
-        ck_assert_uint_eq(count_opcode(import->program, ECH_HLO_COPY), cases[k].copies);
+        const EchProgram *p = import->program;
+        ck_assert_uint_eq(count_opcode(p, ECH_HLO_COPY), cases[k].copies);
+        ck_assert_uint_eq(p->instructions[p->computations[p->entry].root].opcode == ECH_HLO_COPY, cases[k].turned_back);
     }
 }
 END_TEST

@@ -123,7 +123,7 @@ static bool find_group(const char *name, int n, int rank, Group *ret)
 }
 
 /* What a communicator connects, each with buffers of its own: a bit each. */
-enum { RING = 1, TREE = 2, MULTICAST = 4, N_PARTS = 3 };
+enum { RING = 1, TREE = 2, MULTICAST = 4, SHARED = 8, N_PARTS = 4 };
 
 typedef struct {
     int n, rank, device, stride;
@@ -158,13 +158,15 @@ static const char *name_of(const void *config)
     return c && c->size >= sizeof *c ? c->name : NULL;
 }
 
-/* ---- device memory of NCCL's own: its init.cc, graph/connect.cc, graph/paths.cc, graph/search.cc, transport/p2p.cc and transport/nvls.cc, 2.21.5 to 2.27.5
- * ----
+/* ---- device memory of NCCL's own: its init.cc, transport.cc, graph/connect.cc, graph/paths.cc, graph/search.cc, transport/p2p.cc, transport/net.cc and
+ * transport/nvls.cc, 2.14.3 to 2.27.5 ----
  *
  * A connection of two GPUs on one channel takes 2 MiB at the sender and 10 MiB at the receiver: 512 KiB of LL, 4800 KiB of LL128, 4 MiB of Simple and a few
- * counters, in whole 2 MiB; 6 and 6 MiB on Ampere, where receivers read. A ring has one to send and one to receive; a tree, a chain within a host, the same the
- * other way. Those over the network are taken to be as large. */
+ * counters, in whole 2 MiB; 6 and 6 MiB on A100s, where receivers read. A ring has one to send and one to receive; a tree, a chain within a host in the order
+ * of the ring, the same the other way: its first GPU only receives so, its last only sends, and of two GPUs it is the ring again, whose connections serve both.
+ * Those over the network are taken to be as large. */
 #define CONNECTION ((uint64_t)12 << 20)
+#define RECEIVER(device) ((uint64_t)((device)->major == 8 && (device)->minor == 0 ? 6 : 10) << 20)
 #define MULTICAST_BUFFER ((uint64_t)1 << 20) /* eight steps of 128 KiB */
 
 static int real_version;
@@ -187,7 +189,7 @@ static int version(void)
     return real_version;
 }
 
-/* Connections are made when a communicator is before 2.22, and when they are first needed from then on. */
+/* Connections are made when a communicator is before 2.22, and when they are first needed from then on, when nothing is shared for the network. */
 static bool connects_early(void)
 {
     return version() > 0 && version() < 22200;
@@ -201,8 +203,16 @@ static uint64_t part_bytes(const Communicator *c, int part)
         return d->major >= 9 && d->links > 0 && c->local > 2 ? channels * 2 * buffer * (uint64_t)c->local : 0;
     }
     /* Rings as the search finds them, twice: 12 of 20 GB/s on an A100, of 30 on an H100; one for each of a V100's links; one over PCIe or of one GPU a host. */
-    uint64_t rings = c->local == 1 || d->links == 0 ? 1 : d->links < 12 ? d->links : 12;
-    return 2 * rings * CONNECTION;
+    uint64_t channels = 2 * (uint64_t)(c->local == 1 || d->links == 0 ? 1 : d->links < 12 ? d->links : 12);
+    if (part == SHARED) { /* for messages over the network, also where there is none: 16 steps for each of channels in a power of two */
+        uint64_t power = 1, step = (uint64_t)(c->local < c->n || d->links == 0 ? 128 : 512) << 10;
+        while (power < channels)
+            power *= 2;
+        return power * 16 * step;
+    }
+    if (part == TREE && c->local == c->n)
+        return channels * (c->n == 2 ? 0 : c->rank == 0 ? RECEIVER(d) : c->rank == c->n - 1 ? CONNECTION - RECEIVER(d) : CONNECTION);
+    return channels * CONNECTION;
 }
 
 /* Memory for @parts, where they have none yet; false where the device has no room. */
@@ -266,7 +276,7 @@ static int create(void **ret, int n, int rank, const Group *group, uint64_t id)
                                             : host < n ? host
                                                        : n,
                                    .id = id};
-    if (connects_early() && !connect_parts(communicator, RING | TREE | MULTICAST)) {
+    if (connects_early() && !connect_parts(communicator, RING | TREE | MULTICAST | SHARED)) {
         forget(communicator);
         return CUDA_ERROR;
     }

@@ -17,6 +17,7 @@ _told = torch.autograd._profiler_enabled  # while ranges are written
 def install(finder):
     for module in ("triton_heuristics", "runtime.triton_heuristics"):  # up to 2.3, and later
         finder.when("torch._inductor." + module, _inductor, "types of what generated kernels use are guessed")
+    finder.when("triton.runtime.autotuner", _autotuner, "Triton's autotuner compiles all of its choices")
     finder.when("cutlass.cutlass_dsl.tvm_ffi_provider", _cute, "sizes of what CuTe's kernels use are guessed")
     finder.when("vllm.model_executor.layers.fused_moe.fused_moe", _experts, "what experts of a mixture compute is guessed")
     for package in ("sglang.kernels.ops.attention", "sglang.srt.layers.attention.triton_ops"):  # later, and before
@@ -109,6 +110,33 @@ def _inductor(heuristics):
             _pop()
 
     heuristics.CachingAutotuner.run, heuristics.CachingAutotuner.bench = run, bench
+
+
+def _autotuner(module):
+    """Where nothing is timed, the first choice that compiles is as good as any: it is launched once, and the others are not compiled."""
+    tune = module.Autotuner._bench
+
+    def once(call, *how, quantiles=None, **more):
+        call()
+        return [1.0] * len(quantiles) if quantiles else 1.0
+
+    @functools.wraps(tune)
+    def bench(tuner, *values, **named):
+        if getattr(tuner, "_chosen_for", None) is tuner.nargs:  # a new dict at each call of the kernel
+            return [float("inf")] * 3
+        tuner.do_bench = once
+        _push("nn.Module: tuning of kernels (Triton)")
+        try:
+            times = tune(tuner, *values, **named)
+        finally:
+            _pop()
+        if times != [float("inf")] * 3 and times != float("inf"):  # else it did not compile, or takes more shared memory than there is
+            tuner._chosen_for = tuner.nargs
+        return times
+
+    module.Autotuner._bench = bench
+    if hasattr(module, "do_bench"):  # up to 3.0
+        module.do_bench = once
 
 
 _inside = threading.local()  # FlashAttention tells of all of its kernels together

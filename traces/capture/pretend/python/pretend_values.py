@@ -129,7 +129,7 @@ class Values(TorchDispatchMode):
         self.random = torch.Generator().manual_seed(0)
 
     def kind(self, func):
-        """"view" of an argument, "random", "value", or "composite" of those, which inference mode leaves whole; "others": not PyTorch's."""
+        """"view" of an argument, "empty" memory, "random", "value", or "composite" of those, which inference mode leaves whole; "others": not PyTorch's."""
         kind = self.kinds.get(func)
         if kind is None and func.namespace == "aten" and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
             kind = self.kinds[func] = "composite"
@@ -138,7 +138,7 @@ class Values(TorchDispatchMode):
             aliased = [r.alias_info is not None and not r.alias_info.is_write for r in returns]
             random = torch.Tag.nondeterministic_seeded in func.tags or any(a.name == "generator" for a in func._schema.arguments)
             name = func._schema.name
-            kind = "view" if any(aliased) or name.startswith("aten::empty") or name.startswith("aten::new_empty") else "random" if random else "value"
+            kind = "view" if any(aliased) else "empty" if name.startswith(("aten::empty", "aten::new_empty")) else "random" if random else "value"
             if name in ("aten::set_", "aten::resize_", "aten::record_stream", "aten::is_pinned", "aten::_pin_memory"):
                 kind = "view"
             elif func.namespace != "aten":
@@ -158,6 +158,11 @@ class Values(TorchDispatchMode):
             out = func(*args, **kwargs)
             if func is aten._pin_memory.default:
                 self.tell_host(func, args, kwargs, out)
+            return out
+        if kind == "empty":
+            out = func(*args, **kwargs)
+            if _is_here(out) and out.dtype in WHOLE and out.numel() > 0:  # for a kernel to write, which does not run: what lay there is no index
+                _clear(out.data_ptr(), _span(out))
             return out
         if kind == "others":
             if not any(_is_here(value) for value in args):
