@@ -16,6 +16,7 @@
 #include <link.h>
 #include <math.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -117,27 +118,43 @@ static int by_name(gconstpointer a, gconstpointer b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Lists the captures PREFIX.PID@suffix written since @begun (seconds), each with the command to go on: "echelon @before FILE@after". */
-static GPtrArray *list_captures(const char *prefix, const char *suffix, gint64 begun, const char *before, const char *after)
+/* The captures PREFIX.PID@suffix that there are: path -> what changes when it is written again, both strings of the table. */
+static GHashTable *captures_at(const char *prefix, const char *suffix)
 {
     g_autofree char *folder = g_path_get_dirname(prefix);
     g_autofree char *base = g_path_get_basename(prefix);
     g_autofree char *here = g_get_current_dir();
     g_autoptr(GDir) dir = g_dir_open(folder, 0, NULL);
-    g_autoptr(GPtrArray) found = g_ptr_array_new_with_free_func(g_free);
+    GHashTable *captures = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     for (const char *name = dir ? g_dir_read_name(dir) : NULL; name; name = g_dir_read_name(dir)) {
         g_autofree char *path = g_build_filename(folder, name, NULL);
         GStatBuf status;
-        if (is_capture(name, base, suffix) && g_stat(path, &status) == 0 && (gint64)status.st_mtime >= begun && (suffix != a_folder || S_ISDIR(status.st_mode)))
-            g_ptr_array_add(found, strcmp(folder, here) == 0 ? g_strdup(name) : g_steal_pointer(&path));
+        if (is_capture(name, base, suffix) && g_stat(path, &status) == 0 && (suffix != a_folder || S_ISDIR(status.st_mode)))
+            g_hash_table_replace(captures, strcmp(folder, here) == 0 ? g_strdup(name) : g_steal_pointer(&path),
+                                 g_strdup_printf("%ju %jd.%09ld %jd", (uintmax_t)status.st_ino, (intmax_t)status.st_mtim.tv_sec, status.st_mtim.tv_nsec,
+                                                 (intmax_t)status.st_size));
+    }
+    return captures;
+}
+
+/* Lists the captures PREFIX.PID@suffix that are not in @earlier as they are now, each with the command to go on: "echelon @before FILE@after". No clock is
+ * asked: a file system's may lag behind, or be another machine's. */
+static GPtrArray *list_captures(const char *prefix, const char *suffix, GHashTable *earlier, const char *before, const char *after)
+{
+    g_autoptr(GHashTable) captures = captures_at(prefix, suffix);
+    GPtrArray *found = g_ptr_array_new_with_free_func(g_free);
+    GHashTableIter each;
+    gpointer path, version;
+    for (g_hash_table_iter_init(&each, captures); g_hash_table_iter_next(&each, &path, &version);) {
+        if (g_strcmp0(g_hash_table_lookup(earlier, path), version) != 0)
+            g_ptr_array_add(found, g_strdup(path));
     }
     g_ptr_array_sort(found, by_name);
     for (guint i = 0; i < found->len; i++) {
-        const char *path = found->pdata[i];
-        g_autofree char *word = quoted(path);
-        fprintf(stderr, "echelon capture: wrote %s; now: echelon %s %s%s\n", path, before, word, after);
+        g_autofree char *word = quoted(found->pdata[i]);
+        fprintf(stderr, "echelon capture: wrote %s; now: echelon %s %s%s\n", (const char *)found->pdata[i], before, word, after);
     }
-    return g_steal_pointer(&found);
+    return found;
 }
 
 static int capture(char **command, const char *prefix)
@@ -160,9 +177,9 @@ static int capture(char **command, const char *prefix)
     g_subprocess_launcher_setenv(launcher, "ECHELON_CAPTURE_OUT", pattern, TRUE);
     if (cupti)
         g_subprocess_launcher_setenv(launcher, "ECHELON_LIBCUPTI_ELSE", cupti, TRUE);
-    gint64 begun = g_get_real_time() / G_USEC_PER_SEC;
+    g_autoptr(GHashTable) earlier = captures_at(prefix, ".capture");
     int code = run_command(launcher, command);
-    g_autoptr(GPtrArray) written = list_captures(prefix, ".capture", begun, "info", "");
+    g_autoptr(GPtrArray) written = list_captures(prefix, ".capture", earlier, "info", "");
     if (written->len == 0)
         fprintf(stderr, "echelon capture: nothing was captured; the command used no CUDA, or CUPTI refused (see above)\n");
     return code;
@@ -286,9 +303,9 @@ static int pretend_tpu(char **command, const char *prefix, const EchDevice *devi
     g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_DEVICES", devices, TRUE);
     g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_HBM", bytes, TRUE);
     put_before(launcher, "PYTHONPATH", hooks);
-    gint64 begun = g_get_real_time() / G_USEC_PER_SEC;
+    g_autoptr(GHashTable) earlier = captures_at(prefix, a_folder);
     int code = run_command(launcher, command);
-    g_autoptr(GPtrArray) found = list_captures(prefix, a_folder, begun, "run --trace", after);
+    g_autoptr(GPtrArray) found = list_captures(prefix, a_folder, earlier, "run --trace", after);
     if (found->len == 0)
         fprintf(stderr, "echelon capture: nothing was captured; the command called no function of jax.jit\n");
     return code;
@@ -353,7 +370,7 @@ static int pretend(char **command, const char *prefix, const char *name, char **
     g_autofree char *hooks = hook ? g_path_get_dirname(hook) : NULL;
     if (hooks)
         put_before(launcher, "PYTHONPATH", hooks);
-    gint64 begun = g_get_real_time() / G_USEC_PER_SEC;
+    g_autoptr(GHashTable) earlier_programs = captures_at(prefix, a_folder), earlier = captures_at(prefix, ".pretend");
     /* Where processes leave what they take of the devices, and ranks what they tell one another. */
     g_autofree char *meeting = g_dir_make_tmp("echelon-processes-XXXXXX", NULL);
     g_autofree char *taken = meeting ? g_build_filename(meeting, "taken", NULL) : NULL;
@@ -364,8 +381,8 @@ static int pretend(char **command, const char *prefix, const char *name, char **
     int code = run_commands(launcher, command, p->world > 0 ? p->ranks : NULL, p->world > 0 ? p->n_ranks : 1);
     if (meeting)
         ech_remove_tree(meeting);
-    g_autoptr(GPtrArray) programs = list_captures(prefix, a_folder, begun, "run --trace", after->str); /* of XLA */
-    g_autoptr(GPtrArray) written = list_captures(prefix, ".pretend", begun, "run --trace", after->str);
+    g_autoptr(GPtrArray) programs = list_captures(prefix, a_folder, earlier_programs, "run --trace", after->str); /* of XLA */
+    g_autoptr(GPtrArray) written = list_captures(prefix, ".pretend", earlier, "run --trace", after->str);
     if (written->len == 0)
         fprintf(stderr, "echelon capture: nothing was captured; no process of the command asked for a GPU\n");
     if (written->len > 1 && written->len <= ECH_MAX_RANKS && programs->len == 0) {
