@@ -440,6 +440,20 @@ char **ech_report_said(const EchReport *report)
     return lines;
 }
 
+/* Where the device's memory does not suffice: what of it no program gets. */
+static void append_withheld(GString *out, const EchReport *report, unsigned columns)
+{
+    const EchMemory *hbm = ech_device_memory_kind(report->device, ECH_MEM_HBM);
+    const EchMemoryRun *m = hbm ? ech_report_memory(report->run, hbm->name) : NULL;
+    EchBytes kept = m ? m->context + (hbm->available ? hbm->capacity - hbm->available : 0) : 0;
+    if (kept == 0)
+        return;
+    g_autofree char *a = ech_format_bytes(kept), *b = ech_format_bytes(hbm->capacity);
+    g_autofree char *text =
+        g_strdup_printf("(%s of the %s of %s are kept by the driver%s.)", a, b, hbm->name, m->context ? " and the process's context" : " and the runtime");
+    ech_text_wrap(out, "  ", text, columns);
+}
+
 static void append_fit(GString *out, const EchReport *report, unsigned columns)
 {
     bool fits = ech_report_fits(report);
@@ -461,13 +475,18 @@ static void append_fit(GString *out, const EchReport *report, unsigned columns)
     append_ran_out(out, report, columns);
     if (fits)
         return;
+    bool of_hbm = !report->run->fits && strcmp(report->run->failure.memory, "hbm") == 0;
     for (size_t i = 0; i < n; i++) {
-        if (rows[i].needed > rows[i].available)
-            append_excess(out, report, &rows[i], columns);
+        if (rows[i].needed <= rows[i].available)
+            continue;
+        append_excess(out, report, &rows[i], columns);
+        of_hbm |= strcmp(rows[i].memory, "hbm") == 0;
     }
     if (!report->run->fits)
         append_failure(out, report, columns);
-    if (!has_stopped(report) && (report->run->fits || g_strcmp0(report->run->failure.memory, "hbm") == 0))
+    if (of_hbm)
+        append_withheld(out, report, columns);
+    if (!has_stopped(report) && (report->run->fits || of_hbm))
         ech_text_wrap(out, "  ",
                       ech_trace_get_property(report->trace, "sums_only")
                           ? "What would make it fit takes the program: 'echelon capture --pretend NAME -- COMMAND' writes it down, then 'echelon advise'."

@@ -37,6 +37,7 @@ tpu on tpu-v5e (TPU v5e, one chip (one core), 16 GiB HBM)
      133 MiB  HLO temp, not listed                                temporary
        8 MiB  scoped
     1.50 MiB  global
+  (256 MiB of the 16 GiB of hbm are kept by the driver and the runtime.)
   What would make it fit takes the program: 'echelon capture --pretend NAME -- COMMAND' writes it down, then 'echelon advise'.
   That is before anything ran.
 

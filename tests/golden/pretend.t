@@ -88,6 +88,7 @@ gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   IT DOES NOT FIT. hbm 2.98 GiB of 2.61 GiB (114 %)
   Before that begins 'gpt_train.py:59 (functional.py:3561)' asks for 1000 MiB more in hbm: 2.00 GiB of 2.61 GiB are live, 2.03 GiB reserved.
+  (1.39 GiB of the 4 GiB of hbm are kept by the driver and the process's context.)
   What would make it fit: 'echelon advise', with the same --trace and --device.
   That is before anything ran.
 

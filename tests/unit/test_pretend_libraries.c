@@ -13,7 +13,7 @@
 #define BF16 9
 
 static void *library;
-static char *path;
+static char *folder, *path;
 
 /* The pretending library's @name. */
 static void find(const char *name, void *ret)
@@ -28,7 +28,7 @@ static const char h100[] =
 
 static void load_device(const char *device)
 {
-    path = g_strdup_printf("%s/pretend-libraries-%d.pretend", g_get_tmp_dir(), (int)getpid());
+    path = g_strdup_printf("%s/%d.pretend", folder, (int)getpid());
     g_setenv("ECHELON_PRETEND_OUT", path, TRUE);
     g_setenv("ECHELON_PRETEND_DEVICE", device, TRUE);
     library = dlopen(ECH_BINARY_DIR "/lib/echelon/libechelon_pretend.so", RTLD_NOW | RTLD_LOCAL);
@@ -71,10 +71,21 @@ static char *written(const char *word, const char *names)
     return g_string_free(out, FALSE);
 }
 
+/* The file stays: when its process exits, the library ends it. */
 static void unload(void)
 {
-    g_unlink(path);
     g_free(path);
+}
+
+static void remove_folder(void)
+{
+    g_autoptr(GDir) dir = g_dir_open(folder, 0, NULL);
+    for (const char *name = g_dir_read_name(dir); name; name = g_dir_read_name(dir)) {
+        g_autofree char *file = g_build_filename(folder, name, NULL);
+        g_unlink(file);
+    }
+    g_rmdir(folder);
+    g_free(folder);
 }
 
 /* ---- cuDNN's descriptors ---- */
@@ -949,7 +960,9 @@ int main(void)
     tcase_add_test(cases, calls_of_tensors);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
+    folder = g_dir_make_tmp("echelon-pretend-XXXXXX", NULL);
     srunner_run_all(runner, CK_NORMAL);
+    remove_folder();
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);
     return failed ? 1 : 0;
