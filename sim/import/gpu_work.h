@@ -10,53 +10,7 @@
 #pragma once
 #include "models/kernel/gpu.h"
 #include "sim/import/capture.h"
-
-enum { ECH_GPU_MAX_RANK = 8, ECH_GPU_MAX_INTEGERS = 4 };
-
-/** One input of an operator as a profiler records it. */
-typedef struct {
-    uint64_t numel;   /**< Of all tensors of a list. */
-    uint64_t largest; /**< Of a list: elements of its largest tensor; 0: not known. */
-    int64_t dims[ECH_GPU_MAX_RANK], strides[ECH_GPU_MAX_RANK];
-    int64_t integers[ECH_GPU_MAX_INTEGERS];     /**< A concrete "[14, 14]" or "1". */
-    uint8_t rank, n_strides, n_integers, dtype; /**< EchDtype */
-    bool list, known, truth;                    /**< list: of tensors; known: it has dimensions; truth: a concrete "True". */
-} EchGpuInput;
-
-typedef enum {
-    ECH_GPU_OP_NONE,
-    ECH_GPU_OP_OTHER,
-    ECH_GPU_OP_PRODUCT,
-    ECH_GPU_OP_ROWS,
-    ECH_GPU_OP_GATHER,
-    ECH_GPU_OP_ATTENTION,
-    ECH_GPU_OP_REDUCE
-} EchGpuOperatorKind;
-
-/** The work of one operator; small, for there are many. */
-typedef struct {
-    EchBytes read, written;
-    uint64_t elements;       /**< Of the result, or of the input of a reduction. */
-    uint64_t batch, m, n, k; /**< Products. ROWS: m rows of n. ATTENTION: k operations on n keys. GATHER: n bytes of indices. */
-    uint64_t taps;           /**< PRODUCT: positions of a convolution's filter, forward; else 0. */
-    uint64_t listed;         /**< Elements of lists of tensors of unknown type; then read and written are not known. */
-    uint64_t largest;        /**< Elements of the largest tensor of lists; 0: not known. */
-    uint8_t kind;            /**< EchGpuOperatorKind */
-    uint8_t dtype;           /**< EchDtype of the main operand. */
-    uint8_t products;        /**< PRODUCT: how many such products: 2 for a convolution's gradients, else 1. */
-    uint8_t weight_bits;     /**< PRODUCT: of an element of the second operand, scales included, where it is packed; else 0. */
-    bool scattered;
-    bool causal;   /**< ATTENTION: known to be, and k halved. */
-    bool paged;    /**< ATTENTION: over pages, so that shapes do not say how many keys there are. */
-    uint16_t head; /**< ATTENTION: a head's dimension; 0: not known. */
-} EchGpuOperator;
-
-/** Of the sequences of one call of attention; 0 where not known. */
-typedef struct {
-    uint64_t sequences, queries, keys; /**< queries, keys: of all together. */
-    uint64_t longest;                  /**< Keys. */
-    uint64_t scores;                   /**< Of all, without those that a causal mask leaves out. */
-} EchGpuLengths;
+#include "sim/import/gpu_operator.h"
 
 /** A call of an operator, and the kernels that it launched. */
 typedef struct {
@@ -65,13 +19,6 @@ typedef struct {
     double blocks; /**< Of its main kernels. */
 } EchGpuCall;
 
-/** The element type that PyTorch calls "float", "c10::BFloat16"...; ECH_DTYPE_NONE where it is none. */
-EchDtype ech_gpu_torch_dtype(const char *text, size_t n);
-/** Work of the PyTorch operator @name ("aten::addmm"). kind is ECH_GPU_OP_NONE where no input has a shape. */
-void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, EchGpuOperator *ret);
-/** Work of attention over sequences of @lengths, or of its gradient, as @name says: @inputs are [tokens, heads, depth] (a gradient's own before it), and keys
- * and values of as many dimensions or [pages, tokens, heads, depth]. Leaves @ret as it is where they are not. */
-void ech_gpu_attention_lengths(const char *name, const EchGpuInput *inputs, size_t n, const EchGpuLengths *lengths, EchGpuOperator *ret);
 /** True where a kernel of @name does the operator's work. */
 bool ech_gpu_is_main(const EchGpuOperator *whole, const EchGpuName *name);
 /** Counts a kernel of @call; @launch may be NULL. True where it is a main one. */
