@@ -242,6 +242,21 @@ static void put_before(GSubprocessLauncher *launcher, const char *variable, cons
     g_subprocess_launcher_setenv(launcher, variable, value, TRUE);
 }
 
+/* Has @library loaded before all others, and lets programs find what lies in @folder. LD_PRELOAD takes no path with a space in it, but a name that
+ * LD_LIBRARY_PATH leads to; neither takes one with a colon. */
+static bool preload(GSubprocessLauncher *launcher, const char *library, const char *folder, GError **error)
+{
+    if (strpbrk(library, ":;")) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "%s: the dynamic loader takes ':' and ';' for the end of a path; expected echelon elsewhere", library);
+        return false;
+    }
+    bool spaced = strpbrk(library, " \t\n") != NULL;
+    g_autofree char *name = g_path_get_basename(library), *beside = g_path_get_dirname(library), *folders = g_strconcat(folder, ":", beside, NULL);
+    put_before(launcher, "LD_PRELOAD", spaced ? name : library);
+    put_before(launcher, "LD_LIBRARY_PATH", spaced ? folders : folder);
+    return true;
+}
+
 /* What is pretended besides the device. */
 typedef struct {
     int gpus;                 /* that a process sees; 0: not said, which is one, or as many as a machine of @world has */
@@ -361,8 +376,8 @@ static int pretend(char **command, const char *prefix, const char *name, char **
         g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_WORLD", world, TRUE);
         g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_RANKS", p->ranks_text, TRUE);
     }
-    put_before(launcher, "LD_PRELOAD", library);
-    put_before(launcher, "LD_LIBRARY_PATH", folder);
+    if (!preload(launcher, library, folder, &error))
+        return ech_cli_fail(error);
     g_autofree char *programs_of_ours = g_build_filename(folder, "bin", NULL); /* nvidia-smi */
     put_before(launcher, "PATH", programs_of_ours);
     g_subprocess_launcher_setenv(launcher, "NVTX_INJECTION64_PATH", library, TRUE);

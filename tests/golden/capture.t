@@ -70,7 +70,7 @@ $ cd $T && echelon capture --pretend h100-sxm -- sh -c 'kill -9 $$'
 echelon capture: the command ended by signal 9
 echelon capture: nothing was captured; no process of the command asked for a GPU
 exit 1
-$ cd $T && P=$(dirname $(command -v echelon))/tests/pretend_program; echelon capture --pretend h100-sxm -o step -- $P 2>&1 | sed 's/[0-9]\{3,\}\././g'; sed -n 's/^\(kernel\|copy\|alloc\) [0-9]*/\1/p; /^name/p; /^device/p; /^end/p' step.*.pretend | sed 's/^alloc 0 0 [0-9]*/alloc 0 0/'
+$ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; echelon capture --pretend h100-sxm -o step -- "$P" 2>&1 | sed 's/[0-9]\{3,\}\././g'; sed -n 's/^\(kernel\|copy\|alloc\) [0-9]*/\1/p; /^name/p; /^device/p; /^end/p' step.*.pretend | sed 's/^alloc 0 0 [0-9]*/alloc 0 0/'
 echelon capture: results of kernels are zeros; the program read 1 small one back (a loss, a sum, a count), and where it decides by it, a GPU goes another way
 the answer is 0
 echelon capture: wrote step..pretend; now: echelon run --trace step..pretend --device h100-sxm
@@ -80,15 +80,15 @@ name 1 "_Z5scalePff"
 kernel 0 0 1 1024 1 1 256 1 1 0
 copy 0 0 4 3 1 0
 end
-$ cd $T && P=$(dirname $(command -v echelon))/tests/pretend_program; echelon capture --pretend h100-sxm -o named -- $P by-name 2>&1 | sed 's/[0-9]\{3,\}\././g'; rm named.*
+$ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; echelon capture --pretend h100-sxm -o named -- "$P" by-name 2>&1 | sed 's/[0-9]\{3,\}\././g'; rm named.*
 runtime: 0, 12000
 allocated: 0; cos there; malloc there; cuNoSuchName missing
 CuTe's names: cudaMalloc there, a launch there, cudaNoSuchName gone
 echelon capture: wrote named..pretend; now: echelon run --trace named..pretend --device h100-sxm
-$ cd $T && P=$(dirname $(command -v echelon))/tests/pretend_program; echelon capture --pretend h100-sxm -o jax -- sh -c "mkdir jax.7.step; $P by-name" 2>&1 | sed -n 's/[0-9]\{3,\}\././g; /wrote/p'; rm -r jax.*
+$ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; echelon capture --pretend h100-sxm -o jax -- sh -c "mkdir jax.7.step; '$P' by-name" 2>&1 | sed -n 's/[0-9]\{3,\}\././g; /wrote/p'; rm -r jax.*
 echelon capture: wrote jax.7.step; now: echelon run --trace jax.7.step --device h100-sxm
 echelon capture: wrote jax..pretend; now: echelon run --trace jax..pretend --device h100-sxm
-$ cd $T && P=$(dirname $(command -v echelon))/tests/pretend_program; echelon capture --pretend h100-sxm -o large -- $P large 2>&1 | sed "s/[0-9]\{3,\}\././g; s,$P,PROGRAM,"; grep -c refused large.*.pretend
+$ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; echelon capture --pretend h100-sxm -o large -- "$P" large 2>&1 | sed "s/[0-9]\{3,\}\././g; s,$P,PROGRAM,"; grep -c refused large.*.pretend
 no room for 79 GiB
 echelon capture: wrote large..pretend; now: echelon run --trace large..pretend --device h100-sxm
 echelon capture: it ran out of memory; would another setting of the allocator have done? echelon alloc large..pretend
@@ -120,7 +120,7 @@ Field "colour" is not a valid field to query.
 2
 nvidia-smi of a GPU that is not there: 'topo' is not known; expected -L, -i, --query-gpu, --query-compute-apps, --format, -l, -f
 2
-$ cd $T && P=$(dirname $(command -v echelon))/tests/pretend_program; echelon capture --pretend h100-sxm -o smi -- $P smi 2>/dev/null | sed 's/^[0-9]*, .*pretend_program/PID, pretend_program/'; rm smi.*
+$ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; echelon capture --pretend h100-sxm -o smi -- "$P" smi 2>/dev/null | sed 's/^[0-9]*, .*pretend_program/PID, pretend_program/'; rm smi.*
 memory.used [MiB]
 1536 MiB
 PID, pretend_program, 1536 MiB

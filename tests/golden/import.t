@@ -131,7 +131,7 @@ summary: "NVIDIA H100"
 family: gpu
 compiler: h100
 cores: {value: 1, source: "one program has the whole GPU"}
-$ cd $T; echelon import $OLDPWD/tests/fuzz/corpus/gpu_target/new.txtpb -o d.yaml 2>/dev/null && echelon layout 'f32[8,128]{1,0}' --device d.yaml
+$ cd $T; echelon import "$OLDPWD/tests/fuzz/corpus/gpu_target/new.txtpb" -o d.yaml 2>/dev/null && echelon layout 'f32[8,128]{1,0}' --device d.yaml
 f32[8,128]{1,0}
   4096 bytes dense (4 KiB), 4096 padded (4 KiB): 0.0 % waste, 1.000x
   tensor cores: rows of 512 bytes, a multiple of 128: best
@@ -141,7 +141,7 @@ exit 1
 $ echelon import tests/golden/data/pageable.json -o $T/p.pftrace >/dev/null 2>&1; cd $T; echelon info p.pftrace
 echelon: p.pftrace: no captured format that echelon knows: the bytes look like a Perfetto trace, which is for looking at; give the capture that it was made from
 exit 1
-$ cd $T; s=$OLDPWD/tests/fuzz/corpus/memory_snapshot/small.4.pickle; (printf '\n<html>\nimport {add_local_files} from "x"\nconst local_files = [{"name": "s", "base64": "'; base64 -w0 $s; echo '"}]') >viz.html; echelon import viz.html -o page.ech 2>/dev/null; echelon import $s -o own.ech 2>/dev/null; cmp page.ech own.ech && echelon info viz.html | head -1
+$ cd $T; s=$OLDPWD/tests/fuzz/corpus/memory_snapshot/small.4.pickle; (printf '\n<html>\nimport {add_local_files} from "x"\nconst local_files = [{"name": "s", "base64": "'; base64 -w0 "$s"; echo '"}]') >viz.html; echelon import viz.html -o page.ech 2>/dev/null; echelon import "$s" -o own.ech 2>/dev/null; cmp page.ech own.ech && echelon info viz.html | head -1
 viz.html: memory_snapshot
 $ cd $T; printf '\n<!DOCTYPE html>\nimport x\n' >other.html; printf 'GPU 0: NVIDIA A100 (UUID: GPU-0)\n  MIG 3g.20gb     Device  0: (UUID: MIG-0)\n' >list.txt; for f in other.html list.txt; do echelon info $f; done
 echelon: other.html: no captured format that echelon knows: the text is a web page; give the capture that it was made from (a memory snapshot's .pickle, a memory timeline's .raw.json.gz)
@@ -156,7 +156,7 @@ exit 1
 $ cd $T && python3 -c "import sqlite3; c=sqlite3.connect('results.db'); c.execute('create table rocpd_string_00(id integer)'); c.commit()"; echelon info results.db
 echelon: results.db: an SQLite database, but not rocprofv3's: it has no table rocpd_kernel_dispatch
 exit 1
-$ cd $T; echelon import $OLDPWD/tests/golden/data/stream.ech --anonymize
+$ cd $T; echelon import "$OLDPWD/tests/golden/data/stream.ech" --anonymize
 anonymize: 10 names, 0 files and 0 functions have pseudonyms; what remains can still tell a known model: sizes, shapes, element types, order, times, line numbers, names of memories and hardware
 echelon-trace 1 "test"
 strings 0

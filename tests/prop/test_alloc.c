@@ -534,7 +534,7 @@ int main(void)
     ech_test_print_seed();
     Suite *suite = suite_create("alloc properties");
     TCase *tests = tcase_create("registry");
-    tcase_set_timeout(tests, 120 * factor * factor);
+    tcase_set_timeout(tests, 0); /* as long as was asked for */
     tcase_add_loop_test(tests, registry_keeps_its_promises, 0, (int)specs->len);
     tcase_add_loop_test(tests, one_range_done_again, 0, (int)G_N_ELEMENTS(plain_specs));
     tcase_add_test(tests, checker_sees_overlaps);

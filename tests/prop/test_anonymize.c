@@ -373,7 +373,6 @@ int main(void)
     ech_test_print_seed();
     Suite *suite = suite_create("anonymous traces");
     TCase *cases = tcase_create("anonymize");
-    tcase_set_timeout(cases, 250);
     tcase_add_loop_test(cases, names_of_kernels, 0, 4);
     tcase_add_test(cases, nothing_is_told);
     tcase_add_test(cases, our_traces);

@@ -232,7 +232,6 @@ int main(void)
 {
     Suite *suite = suite_create("hazards");
     TCase *tcase = tcase_create("hazards");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, nothing_too_early, 0, G_N_ELEMENTS(programs));
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);

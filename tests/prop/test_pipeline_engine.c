@@ -148,7 +148,6 @@ int main(void)
     ech_test_print_seed();
     Suite *suite = suite_create("pipeline on the engine");
     TCase *test = tcase_create("pipeline");
-    tcase_set_timeout(test, 120);
     tcase_add_test(test, engine_agrees);
     tcase_add_test(test, workload_agrees);
     suite_add_tcase(suite, test);

@@ -214,7 +214,6 @@ int main(void)
     ech_test_print_seed();
     Suite *suite = suite_create("place");
     TCase *tcase = tcase_create("place");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, random_problems_are_placed_legally, 0, 20);
     tcase_add_loop_test(tcase, placements_of_programs_can_be_taken_out_again, 0, 24);
     tcase_add_loop_test(tcase, the_default_is_the_compilers, 0, 4);

@@ -178,7 +178,6 @@ int main(void)
     ech_test_print_seed();
     Suite *suite = suite_create("program properties");
     TCase *tests = tcase_create("counted");
-    tcase_set_timeout(tests, 60);
     tcase_add_test(tests, loops_run_as_often_as_they_say);
     tcase_add_test(tests, convolutions_meet_what_is_there);
     suite_add_tcase(suite, tests);

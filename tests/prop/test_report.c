@@ -317,7 +317,6 @@ int main(void)
     ech_test_print_seed();
     Suite *suite = suite_create("report");
     TCase *tcase = tcase_create("all");
-    tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, test_random, 0, ROUNDS);
     tcase_add_test(tcase, test_jobs);
     tcase_add_test(tcase, test_interrupted);

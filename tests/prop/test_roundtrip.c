@@ -277,7 +277,6 @@ int main(void)
     ech_test_print_seed();
     Suite *suite = suite_create("round trips");
     TCase *cases = tcase_create("ech");
-    tcase_set_timeout(cases, 250);
     tcase_add_loop_test(cases, random_traces, 0, ROUNDS);
     tcase_add_test(cases, our_corpora);
     tcase_add_loop_test(cases, captured_files, 0, 7);

@@ -229,7 +229,7 @@ START_TEST(an_exported_trace_is_the_program)
     g_autoptr(EchExperiment) experiment = load(c, NULL);
     g_autoptr(EchResult) result = ech_experiment_run(experiment, 0, NULL);
     ck_assert_ptr_nonnull(result);
-    g_autofree char *path = g_strdup_printf("/tmp/echelon-what-if-%d-%d.ech", (int)getpid(), _i);
+    g_autofree char *path = g_build_filename(g_get_tmp_dir(), "what-if.ech", NULL);
     g_autoptr(GError) error = NULL;
     ck_assert_ok(ech_trace_file_write(result->trace, path, &error), error);
     const Case written = {path, c->device};
@@ -413,7 +413,6 @@ int main(void)
 {
     Suite *suite = suite_create("what_if");
     TCase *tests = tcase_create("properties");
-    tcase_set_timeout(tests, 240);
     tcase_add_loop_test(tests, numbers_act_the_right_way, 0, G_N_ELEMENTS(cases));
     tcase_add_test(tests, numbers_are_heard);
     tcase_add_test(tests, ways_of_a_link_are_apart);

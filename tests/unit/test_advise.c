@@ -144,7 +144,6 @@ int main(void)
 {
     Suite *suite = suite_create("advise");
     TCase *tcase = tcase_create("advise");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, rows_run_again, 0, G_N_ELEMENTS(asked));
     tcase_add_loop_test(tcase, sure_with_less, 0, G_N_ELEMENTS(narrow_at_first));
     tcase_add_test(tcase, in_order);

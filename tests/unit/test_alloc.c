@@ -1691,7 +1691,6 @@ int main(void)
 {
     Suite *suite = suite_create("alloc");
     TCase *tests = tcase_create("rules");
-    tcase_set_timeout(tests, 60);
     tcase_add_loop_test(tests, the_device_is_asked_beside, 0, G_N_ELEMENTS(besides));
     tcase_add_test(tests, caches_are_not_emptied_for_libraries);
     tcase_add_test(tests, events_beside);

@@ -300,7 +300,6 @@ int main(void)
 {
     Suite *suite = suite_create("calibrate");
     TCase *tests = tcase_create("calibrate");
-    tcase_set_timeout(tests, 120);
     tcase_add_test(tests, finds_what_the_fake_is_made_of);
     tcase_add_test(tests, finds_how_the_driver_rounds);
     tcase_add_test(tests, others_on_the_machine_are_left_out);

@@ -191,7 +191,6 @@ static int delivered_by_threads(const char *out, bool leave)
     pid_t child = fork();
     if (child == 0) {
         pthread_t threads[DELIVERING];
-        alarm(60);
         if (!inject_here(out))
             _exit(9);
         for (int i = 0; i < DELIVERING; i++)
@@ -275,7 +274,6 @@ int main(void)
 {
     Suite *suite = suite_create("capture");
     TCase *tests = tcase_create("capture");
-    tcase_set_timeout(tests, 60);
     tcase_add_test(tests, capture_is_imported);
     tcase_add_loop_test(tests, another_profiler_is_named_and_harmless, 0, 2);
     tcase_add_test(tests, children_write_nothing);

@@ -734,7 +734,6 @@ int main(void)
 {
     Suite *suite = suite_create("cuda");
     TCase *tests = tcase_create("cuda");
-    tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, replays_and_gives_everything_back, 0, G_N_ELEMENTS(settings));
     tcase_add_loop_test(tests, kernels_stay_within_buffers, 0, G_N_ELEMENTS(settings));
     tcase_add_loop_test(tests, every_call_fails_cleanly, 0, G_N_ELEMENTS(settings));

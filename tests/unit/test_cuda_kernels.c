@@ -298,7 +298,6 @@ int main(void)
 {
     Suite *suite = suite_create("cuda_kernels");
     TCase *tests = tcase_create("ptx");
-    tcase_set_timeout(tests, 120);
     tcase_add_checked_fixture(tests, load, unload);
     tcase_add_test(tests, streams_the_stated_bytes);
     tcase_add_test(tests, gathers_where_it_says);

@@ -143,7 +143,6 @@ int main(void)
 {
     Suite *suite = suite_create("donate");
     TCase *tcase = tcase_create("donate");
-    tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, small, 0, G_N_ELEMENTS(programs));
     tcase_add_test(tcase, two_copies);
     tcase_add_loop_test(tcase, there_and_back, 0, G_N_ELEMENTS(shipped));

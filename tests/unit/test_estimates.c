@@ -59,7 +59,6 @@ int main(void)
 {
     Suite *suite = suite_create("estimates");
     TCase *tests = tcase_create("estimates");
-    tcase_set_timeout(tests, 60);
     tcase_add_test(tests, whose_estimates);
     tcase_add_loop_test(tests, no_kernel_dwarfs_the_rest, 0, 3);
     suite_add_tcase(suite, tests);

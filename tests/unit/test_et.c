@@ -337,7 +337,6 @@ int main(void)
 {
     Suite *suite = suite_create("execution traces");
     TCase *cases = tcase_create("readers");
-    tcase_set_timeout(cases, 60);
     tcase_add_loop_test(cases, chakra_of_a_gpu, 0, 2);
     tcase_add_loop_test(cases, chakra_of_a_generator, 0, 2);
     tcase_add_test(cases, chakra_graph);

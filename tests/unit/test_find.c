@@ -2,8 +2,8 @@
 #include "sim/base/error.h"
 #include "sim/experiment/find.h"
 #include "sim/report/explain.h"
+#include "tests/support/support.h"
 
-#include <check.h>
 #include <string.h>
 
 /* All on a v5e. */
@@ -180,16 +180,11 @@ int main(void)
 {
     Suite *suite = suite_create("find");
     TCase *tcase = tcase_create("find");
-    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, test_least_memory);
     tcase_add_test(tcase, test_interrupted);
     tcase_add_test(tcase, test_slowest_link);
     tcase_add_test(tcase, test_sweep_and_ends);
     tcase_add_test(tcase, test_refused);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return ech_test_main(suite);
 }

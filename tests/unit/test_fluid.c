@@ -263,7 +263,6 @@ int main(void)
 {
     Suite *suite = suite_create("fluid");
     TCase *tests = tcase_create("fluid");
-    tcase_set_timeout(tests, 60);
     tcase_add_test(tests, four_demands_share_by_bottleneck);
     tcase_add_test(tests, chain_does_not_drift);
     tcase_add_test(tests, minimum_times_cap_and_free_capacity);

@@ -465,7 +465,6 @@ int main(void)
 {
     Suite *suite = suite_create("gpu_launch");
     TCase *tcase = tcase_create("all");
-    tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, instructions_say, 0, G_N_ELEMENTS(kinds));
     tcase_add_loop_test(tcase, library_calls, 0, G_N_ELEMENTS(calls));
     tcase_add_test(tcase, reductions);

@@ -127,7 +127,6 @@ int main(void)
 {
     Suite *suite = suite_create("gpu_suite");
     TCase *tests = tcase_create("gpu_suite");
-    tcase_set_timeout(tests, 200);
     tcase_add_test(tests, every_case_is_within_its_goal);
     tcase_add_test(tests, what_the_budget_does_not_reach_is_left);
     tcase_add_test(tests, without_a_gpu_it_says_so);

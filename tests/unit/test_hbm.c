@@ -194,7 +194,6 @@ int main(void)
 {
     Suite *suite = suite_create("hbm");
     TCase *tests = tcase_create("hbm");
-    tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, test_against_dramsim3, 0, G_N_ELEMENTS(recorded));
     tcase_add_loop_test(tests, test_against_simulator, 0, 8);
     tcase_add_loop_test(tests, test_against_gpus, 0, G_N_ELEMENTS(measured));

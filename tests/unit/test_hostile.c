@@ -458,7 +458,6 @@ int main(void)
 {
     Suite *suite = suite_create("hostile");
     TCase *tests = tcase_create("hostile");
-    tcase_set_timeout(tests, 60);
     tcase_add_test(tests, tuples_given_many_times);
     tcase_add_test(tests, members_of_wide_tuples);
     tcase_add_test(tests, computations_that_many_call);

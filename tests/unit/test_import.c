@@ -943,7 +943,6 @@ int main(void)
 {
     Suite *suite = suite_create("import");
     TCase *tcase = tcase_create("all");
-    tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, gzip_by_content);
     tcase_add_test(tcase, gzip_bomb);
     tcase_add_test(tcase, unknown_bytes_are_described);

@@ -76,7 +76,6 @@ int main(void)
 {
     Suite *suite = suite_create("layers");
     TCase *tests = tcase_create("layers");
-    tcase_set_timeout(tests, 60);
     tcase_add_test(tests, priced_by_the_model);
     tcase_add_test(tests, padding_counts);
     tcase_add_test(tests, stationary_weights);

@@ -116,7 +116,6 @@ int main(void)
 {
     Suite *suite = suite_create("layouts of captures");
     TCase *tests = tcase_create("captures");
-    tcase_set_timeout(tests, 60);
     tcase_add_test(tests, captures);
     suite_add_tcase(suite, tests);
     return ech_test_main(suite);

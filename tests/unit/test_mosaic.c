@@ -369,7 +369,6 @@ int main(void)
 {
     Suite *suite = suite_create("mosaic");
     TCase *tcase = tcase_create("mosaic");
-    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, work_of_attention);
     tcase_add_test(tcase, rows_by_lengths);
     tcase_add_test(tcase, unknown_data);

@@ -480,7 +480,6 @@ int main(void)
 {
     Suite *suite = suite_create("offload");
     TCase *tcase = tcase_create("offload");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, between_uses, 0, G_N_ELEMENTS(on_saved));
     tcase_add_loop_test(tcase, out_before_back, 0, G_N_ELEMENTS(on_short));
     tcase_add_test(tcase, in_parts);

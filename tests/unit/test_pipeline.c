@@ -258,7 +258,6 @@ int main(void)
 {
     Suite *suite = suite_create("pipeline");
     TCase *test = tcase_create("pipeline");
-    tcase_set_timeout(test, 60);
     tcase_add_test(test, three_stages);
     tcase_add_test(test, one_buffer);
     tcase_add_test(test, closed_form);

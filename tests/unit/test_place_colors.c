@@ -2,9 +2,8 @@
 #include "sim/import/hlo.h"
 #include "sim/program/place_inputs.h"
 #include "sim/program/place_rewrite.h"
+#include "tests/support/support.h"
 
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char asking[] =
@@ -197,9 +196,5 @@ int main(void)
     tcase_add_test(tcase, through_a_conditional);
     tcase_add_test(tcase, weights_named_late);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return ech_test_main(suite);
 }

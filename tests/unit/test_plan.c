@@ -88,7 +88,7 @@ START_TEST(groups_share_and_get_the_largest_room)
         g_autoptr(EchPlan) plan = plan_of(spec, items, 4);
         ck_assert_uint_eq(plan->offsets[0], plan->offsets[1]);
     }
-    g_autoptr(EchPlan) exact = plan_of("exact", items, 4);
+    g_autoptr(EchPlan) exact = plan_of("exact:time_limit=1000s", items, 4);
     ck_assert_uint_eq(exact->lower_bound, 70);
     ck_assert_uint_eq(exact->height, 70);
     ck_assert(exact->proved_optimal);
@@ -174,7 +174,7 @@ START_TEST(impossible_items_are_refused)
     g_clear_error(&error);
     ck_assert_ptr_null(ech_plan_new("xla", huge, 3, 0, &error));
     ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_CONFIG));
-    g_autoptr(EchPlan) none = plan_of("exact", NULL, 0);
+    g_autoptr(EchPlan) none = plan_of("exact:time_limit=1000s", NULL, 0);
     ck_assert(none->fits && none->proved_optimal && none->height == 0);
 }
 END_TEST
@@ -182,7 +182,7 @@ END_TEST
 START_TEST(capacity_is_a_result)
 {
     const EchPlanItem items[] = {{0, 5, 10, 0, 0, ALONE}, {0, 5, 20, 0, 0, ALONE}};
-    g_autoptr(EchPlan) plan = ech_plan_new("exact", items, 2, 29, NULL), fits = ech_plan_new("exact", items, 2, 30, NULL);
+    g_autoptr(EchPlan) plan = ech_plan_new("exact:time_limit=1000s", items, 2, 29, NULL), fits = ech_plan_new("exact:time_limit=1000s", items, 2, 30, NULL);
     ck_assert(!plan->fits && plan->proved_optimal);
     ck_assert(fits->fits);
 }
@@ -193,7 +193,7 @@ START_TEST(bounds_far_too_low_are_left_behind)
 {
     const uint64_t far = UINT64_C(437707602822);
     const EchPlanItem items[] = {{0, 9, 6, 152, 0, ALONE}, {0, 9, 16, far, 0, ALONE}, {0, 9, 16, far, 0, ALONE}, {0, 9, 9, 1, 0, ALONE}};
-    g_autoptr(EchPlan) plan = ech_plan_new("exact:step_limit=10000,time_limit=10s", items, G_N_ELEMENTS(items), 0, NULL);
+    g_autoptr(EchPlan) plan = ech_plan_new("exact:step_limit=10000,time_limit=1000s", items, G_N_ELEMENTS(items), 0, NULL);
     ck_assert(plan->proved_optimal);
     ck_assert_uint_eq(plan->height, far + 16);
 }
@@ -222,7 +222,7 @@ START_TEST(gaps_become_pieces)
     ck_assert_ptr_nonnull(table);
     g_autoptr(GArray) items = ech_minimalloc_items(table);
     ck_assert_uint_eq(items->len, 5);
-    g_autoptr(EchPlan) plan = plan_of("exact", (const EchPlanItem *)(const void *)items->data, items->len);
+    g_autoptr(EchPlan) plan = plan_of("exact:time_limit=1000s", (const EchPlanItem *)(const void *)items->data, items->len);
     ck_assert_uint_eq(plan->lower_bound, 17);
     ck_assert_uint_eq(plan->height, 17);
     ck_assert_uint_eq(plan->offsets[0], plan->offsets[4]);

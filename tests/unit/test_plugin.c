@@ -114,7 +114,6 @@ int main(void)
     folder = g_mkdtemp(g_strdup(ECH_BINARY_DIR "/tests/plugin-XXXXXX"));
     Suite *suite = suite_create("plugin");
     TCase *tests = tcase_create("plugin");
-    tcase_set_timeout(tests, 60);
     tcase_add_test(tests, example_places_and_reuses);
     tcase_add_test(tests, settings_are_the_plugins_own);
     tcase_add_loop_test(tests, bad_plugins_are_reported, 0, G_N_ELEMENTS(bad));

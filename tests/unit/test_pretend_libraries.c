@@ -1,6 +1,7 @@
 /* cuDNN's, NCCL's and other libraries' names over a GPU that is not there: asked as PyTorch asks them, and what is written then. The real libraries are not
  * needed. */
-#include <check.h>
+#include "tests/support/support.h"
+
 #include <dlfcn.h>
 #include <glib.h>
 #include <glib/gstdio.h>
@@ -13,7 +14,7 @@
 #define BF16 9
 
 static void *library;
-static char *folder, *path;
+static char *path;
 
 /* The pretending library's @name. */
 static void find(const char *name, void *ret)
@@ -28,7 +29,7 @@ static const char h100[] =
 
 static void load_device(const char *device)
 {
-    path = g_strdup_printf("%s/%d.pretend", folder, (int)getpid());
+    path = g_strdup_printf("%s/%d.pretend", g_get_tmp_dir(), (int)getpid());
     g_setenv("ECHELON_PRETEND_OUT", path, TRUE);
     g_setenv("ECHELON_PRETEND_DEVICE", device, TRUE);
     library = dlopen(ECH_BINARY_DIR "/lib/echelon/libechelon_pretend.so", RTLD_NOW | RTLD_LOCAL);
@@ -75,17 +76,6 @@ static char *written(const char *word, const char *names)
 static void unload(void)
 {
     g_free(path);
-}
-
-static void remove_folder(void)
-{
-    g_autoptr(GDir) dir = g_dir_open(folder, 0, NULL);
-    for (const char *name = g_dir_read_name(dir); name; name = g_dir_read_name(dir)) {
-        g_autofree char *file = g_build_filename(folder, name, NULL);
-        g_unlink(file);
-    }
-    g_rmdir(folder);
-    g_free(folder);
 }
 
 /* ---- cuDNN's descriptors ---- */
@@ -959,11 +949,5 @@ int main(void)
     tcase_add_test(cases, products_in_room);
     tcase_add_test(cases, calls_of_tensors);
     suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    folder = g_dir_make_tmp("echelon-pretend-XXXXXX", NULL);
-    srunner_run_all(runner, CK_NORMAL);
-    remove_folder();
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return ech_test_main(suite);
 }

@@ -423,8 +423,8 @@ static void launch_with_arguments(void)
     }
     void *module, *driven, *stream, *graph, *instance, *arguments[] = {gone, &number, gone};
     NEED(load_module(&module, elf) == 0 && get_function(&driven, module, "k") == 0);
-    char path[] = "/tmp/echelon-module-XXXXXX";
-    int file = mkstemp(path);
+    g_autofree char *path = NULL;
+    int file = g_file_open_tmp("echelon-module-XXXXXX", &path, NULL);
     void *of_file, *of_piece, *nowhere;
     NEED(write(file, elf, sizeof elf) == (ssize_t)sizeof elf && load_file(&module, path) == 0 && get_function(&of_file, module, "k") == 0);
     NEED(ftruncate(file, 100) == 0 && load_file(&module, path) == 0 && get_function(&of_piece, module, "k") == 0 && close(file) == 0);
@@ -1463,11 +1463,11 @@ START_TEST(the_hook_never_breaks_a_program)
     }
     g_autofree char *folder = g_dir_make_tmp("echelon-hook-XXXXXX", NULL);
     g_autofree char *script =
-        g_strdup_printf("cd %s && mkdir torch && echo 'print(\"chained\")' >sitecustomize.py && export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=%s:. "
-                        "ECHELON_PRETEND_OUT=%s/x.%%p.pretend && python3 -c 'print(\"plain\")' 2>&1 && "
+        g_strdup_printf("cd '%s' && mkdir torch && echo 'print(\"chained\")' >sitecustomize.py && export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH='%s':. "
+                        "ECHELON_PRETEND_OUT='%s'/x.%%p.pretend && python3 -c 'print(\"plain\")' 2>&1 && "
                         "echo 'class version: cuda = None' >torch/__init__.py && echo '__version__ = \"2+cpu\"' >>torch/__init__.py && python3 -c 'import "
                         "importlib.util; importlib.util.find_spec(\"torch\"); import torch; print(torch.version.cuda)' 2>&1 && "
-                        "echo 'class version: cuda = \"13\"' >torch/__init__.py && python3 -c 'import torch; print(torch.version.cuda)' 2>&1; rm -r %s",
+                        "echo 'class version: cuda = \"13\"' >torch/__init__.py && python3 -c 'import torch; print(torch.version.cuda)' 2>&1; rm -r '%s'",
                         folder, HOOK, folder, folder);
     g_autofree char *out = NULL;
     const char *const words[] = {"sh", "-c", script, NULL};
@@ -1489,7 +1489,6 @@ int main(void)
 {
     Suite *suite = suite_create("pretend");
     TCase *tcase = tcase_create("pretend");
-    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, numbers_are_the_devices_and_who_only_looks_leaves_nothing);
     tcase_add_test(tcase, code_is_chosen_as_a_driver_does);
     tcase_add_test(tcase, arguments_are_found_by_what_code_says);

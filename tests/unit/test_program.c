@@ -1152,7 +1152,6 @@ int main(void)
     tcase_add_test(small, fusions_that_move_rows_cost_as_the_compiler_says);
     tcase_add_test(small, host_arrays_are_placed_by_best_fit);
     tcase_add_test(small, hostile_programs_are_refused);
-    tcase_set_timeout(captured, 120);
     tcase_add_test(captured, captured_programs_from_their_text_alone);
     suite_add_tcase(suite, small);
     suite_add_tcase(suite, captured);

@@ -135,7 +135,6 @@ int main(void)
 {
     Suite *suite = suite_create("pytorch_runs");
     TCase *runs = tcase_create("runs");
-    tcase_set_timeout(runs, 60);
     tcase_add_test(runs, as_pytorch_itself);
     suite_add_tcase(suite, runs);
     return ech_test_main(suite);

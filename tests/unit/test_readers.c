@@ -487,7 +487,6 @@ int main(void)
 {
     Suite *suite = suite_create("readers");
     TCase *tcase = tcase_create("all");
-    tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, scalesim_convolutions);
     tcase_add_test(tcase, scalesim_products);
     tcase_add_test(tcase, scalesim_columns);

@@ -61,7 +61,6 @@ int main(void)
 {
     Suite *suite = suite_create("recipes");
     TCase *tests = tcase_create("recipes");
-    tcase_set_timeout(tests, 120);
     tcase_add_test(tests, recipes);
     tcase_add_loop_test(tests, offload_costs, 0, 2);
     suite_add_tcase(suite, tests);

@@ -715,7 +715,6 @@ int main(void)
 {
     Suite *suite = suite_create("remat");
     TCase *tcase = tcase_create("remat");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, between_uses, 0, G_N_ELEMENTS(on_kept));
     tcase_add_test(tcase, chain);
     tcase_add_loop_test(tcase, long_chain, 0, 2);

@@ -1722,7 +1722,6 @@ int main(void)
 {
     Suite *suite = suite_create("replay");
     TCase *tests = tcase_create("replay");
-    tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, serial_chain, 0, 2);
     tcase_add_loop_test(tests, engine_in_turn, 0, 2);
     tcase_add_loop_test(tests, events_release_those_who_wait, 0, G_N_ELEMENTS(engines));

@@ -376,7 +376,6 @@ int main(void)
     tcase_add_test(model, host_link);
     tcase_add_test(model, large);
     tcase_add_loop_test(model, random_programs, 0, 200);
-    tcase_set_timeout(chip, 60);
     tcase_add_test(chip, programs);
     tcase_add_loop_test(chip, counters, 0, G_N_ELEMENTS(tpu_v1_rows));
     tcase_add_test(chip, measured);

@@ -1,8 +1,7 @@
 /* What fusions of GPU programs touch of their operands: slices, gathers and updates behind and before what is done element by element. */
 #include "sim/import/import.h"
+#include "tests/support/support.h"
 
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Of a fusion with this body over a parameter %p (and %i, %u): bytes read of operand 0, and written. */
@@ -135,9 +134,5 @@ int main(void)
     TCase *all = tcase_create("bodies");
     tcase_add_loop_test(all, touched, 0, (int)G_N_ELEMENTS(cases));
     suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return ech_test_main(suite);
 }

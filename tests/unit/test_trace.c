@@ -478,7 +478,6 @@ int main(void)
 {
     Suite *suite = suite_create("trace");
     TCase *tests = tcase_create("trace");
-    tcase_set_timeout(tests, 60);
     tcase_add_test(tests, file_round_trip);
     tcase_add_test(tests, copy_of_a_trace_is_equal);
     tcase_add_test(tests, text_ends_at_zero_byte);

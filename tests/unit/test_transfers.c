@@ -131,7 +131,6 @@ int main(void)
 {
     Suite *suite = suite_create("transfers");
     TCase *tcase = tcase_create("all");
-    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, streams);
     tcase_add_test(tcase, engines);
     tcase_add_test(tcase, the_v6e_profile);

@@ -1004,8 +1004,6 @@ int main(void)
     tcase_add_test(small, wider_copies_are_made_where_needed);
     tcase_add_test(small, tables_are_turned_for_their_rows);
     tcase_add_test(small, arrays_are_tiled_as_the_entry_layout_says);
-    tcase_set_timeout(small, 60);
-    tcase_set_timeout(captured, 120);
     tcase_add_test(captured, pairs_of_our_own);
     tcase_add_test(captured, captured_pairs);
     suite_add_tcase(suite, small);

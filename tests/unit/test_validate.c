@@ -344,7 +344,6 @@ int main(void)
 {
     Suite *suite = suite_create("validation");
     TCase *cases = tcase_create("recorded");
-    tcase_set_timeout(cases, 60);
     tcase_add_test(cases, a_replay_validates_itself);
     tcase_add_test(cases, recordings_never_predict_themselves);
     tcase_add_test(cases, devices_are_apart);

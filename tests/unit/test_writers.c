@@ -776,7 +776,6 @@ int main(void)
 {
     Suite *suite = suite_create("writers");
     TCase *cases = tcase_create("formats");
-    tcase_set_timeout(cases, 60);
     tcase_add_loop_test(cases, recorded_timelines, 0, G_N_ELEMENTS(captures));
     tcase_add_test(cases, odd_timelines);
     tcase_add_test(cases, recorded_runs);
