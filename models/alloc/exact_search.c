@@ -1149,8 +1149,8 @@ void ech_exact_improve(const EchPlanProblem *problem, EchPlanSolution *solution,
             break;
         if (part->n_forms == 0)
             make_forms(part, alignments, pieces, unit, &deadline);
-        bool none = part->n_forms == 1 && !part->forms[0].search; /* too large for a search */
-        if (none || (step_limit && steps >= step_limit) || is_over(&deadline)) {
+        solution->too_large = part->n_forms == 1 && !part->forms[0].search;
+        if (solution->too_large || (step_limit && steps >= step_limit) || is_over(&deadline)) {
             proved = false;
             break;
         }
@@ -1172,7 +1172,7 @@ void ech_exact_improve(const EchPlanProblem *problem, EchPlanSolution *solution,
             part->round++;
     }
     solution->proved_optimal = proved;
-    solution->out_of_time = !proved;
+    solution->out_of_time = !proved && !solution->too_large;
     solution->steps += steps;
     for (uint32_t p = 0; p < n_parts; p++) {
         for (uint32_t f = 0; f < parts[p].n_forms; f++) {

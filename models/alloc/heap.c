@@ -347,7 +347,7 @@ static void xla_plan(const void *object, const EchPlanProblem *problem, EchPlanS
     size_t n = MAX(problem->n, 1);
     g_autofree uint64_t *offsets = g_new0(uint64_t, n);
     g_autofree uint32_t *heaps = g_new0(uint32_t, n);
-    EchPlanSolution temporal = {offsets, heaps, 1, false, false, 0};
+    EchPlanSolution temporal = {.offsets = offsets, .heaps = heaps, .n_heaps = 1};
     EchBytes spatial_bytes = run(&clock, SPATIAL, solution);
     if (run(&clock, TEMPORAL, &temporal) < spatial_bytes) {
         memcpy(solution->offsets, offsets, problem->n * sizeof *offsets);

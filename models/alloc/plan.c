@@ -427,7 +427,7 @@ EchPlan *ech_planner_run(const EchPlanner *planner, const EchPlanItem *items, si
             ech_plan_free(plan);
             return NULL;
         }
-        EchPlanSolution solution = {g_new0(uint64_t, colour.n), g_new0(uint32_t, colour.n), 1, false, false, 0};
+        EchPlanSolution solution = {.offsets = g_new0(uint64_t, colour.n), .heaps = g_new0(uint32_t, colour.n), .n_heaps = 1};
         colour.problem.stop = planner->stop;
         planner->class->plan(planner->object, &colour.problem, &solution);
         guint first_heap = heap_bytes->len;
@@ -452,6 +452,7 @@ EchPlan *ech_planner_run(const EchPlanner *planner, const EchPlanItem *items, si
         plan->lower_bound += colour.problem.lower_bound;
         plan->proved_optimal = plan->proved_optimal && (solution.proved_optimal || (solution.n_heaps == 1 && total == colour.problem.lower_bound));
         plan->out_of_time = plan->out_of_time || solution.out_of_time;
+        plan->too_large = plan->too_large || solution.too_large;
         plan->steps += solution.steps;
         g_free(solution.offsets);
         g_free(solution.heaps);

@@ -43,6 +43,7 @@ typedef struct {
     bool fits;              /**< No heap is higher than the capacity asked for (true if none was asked for). */
     bool proved_optimal;    /**< No plan (one heap a colour) is lower than this one: it equals a lower bound or the search was exhausted. */
     bool out_of_time;       /**< A search stopped at its limit; the plan is the best so far. */
+    bool too_large;         /**< So many buffers meet that no search was begun; the plan is a heuristic's. */
     uint64_t steps;         /**< Placements tried by a search, else items placed. */
 } EchPlan;
 
@@ -66,7 +67,7 @@ typedef struct {
     uint32_t *heaps;
     uint32_t n_heaps;    /**< 1 on entry. */
     bool proved_optimal; /**< false on entry; reaching the lower bound is seen by the caller. */
-    bool out_of_time;
+    bool out_of_time, too_large;
     uint64_t steps;
 } EchPlanSolution;
 

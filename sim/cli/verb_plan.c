@@ -129,6 +129,7 @@ static void print_json(const EchPlanner *planner, const EchPlan *plan, bool inte
     ech_json_add_double(b, "seconds", seconds);
     ech_json_add_bool(b, "proved_optimal", plan->proved_optimal);
     ech_json_add_bool(b, "out_of_time", plan->out_of_time);
+    ech_json_add_bool(b, "too_large", plan->too_large);
     ech_json_add_bool(b, "interrupted", interrupted);
     ech_json_add_count(b, "steps", plan->steps);
     if (capacity)
@@ -152,6 +153,7 @@ static void print_text(const EchPlanner *planner, const EchPlan *plan, bool inte
                            plan->proved_optimal ? ", proved lowest"
                            : interrupted        ? ", the lowest so far: interrupted"
                            : plan->out_of_time  ? ", time is up"
+                           : plan->too_large    ? ", a heuristic's: too many buffers meet for a search"
                                                 : "");
     g_string_append_printf(out, "  lower bound  %s (%" G_GUINT64_FORMAT " bytes)", bound, plan->lower_bound);
     if (plan->lower_bound > 0)

@@ -144,7 +144,10 @@ static bool run_plan(const EchAllocStudy *study, const EchAllocRowOptions *optio
         for (uint32_t heap = 0; heap < plan->heaps[i]; heap++)
             plan->offsets[i] = ech_bytes_add(plan->offsets[i], plan->heap_bytes[heap]);
     }
-    const char *quality = plan->proved_optimal ? "; proved lowest" : plan->out_of_time ? "; best found in the time given" : "";
+    const char *quality = plan->proved_optimal ? "; proved lowest"
+                          : plan->out_of_time  ? "; best found in the time given"
+                          : plan->too_large    ? "; too large for a search"
+                                               : "";
     row->note = g_strdup_printf("%s, all lifetimes known in advance%s", planner, quality);
     row->outcome = ech_alloc_run_fixed(events, n, plan->offsets, study->capacity - MIN(study->capacity, study->direct), placed);
     row->outcome.seconds = seconds;

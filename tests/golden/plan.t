@@ -31,6 +31,7 @@ $ echelon plan $T/in.csv --planner exact --capacity 11 --json | grep -v seconds
   "lower_bound_bytes" : 12,
   "proved_optimal" : true,
   "out_of_time" : false,
+  "too_large" : false,
   "interrupted" : false,
   "steps" : 5,
   "capacity_bytes" : 11,

@@ -312,16 +312,33 @@ START_TEST(groups_share_a_heap)
 }
 END_TEST
 
+static EchPlanItem *many_items(size_t n)
+{
+    EchPlanItem *items = g_new(EchPlanItem, n);
+    uint64_t draws = ech_test_seed_of(0);
+    for (size_t i = 0; i < n; i++) {
+        int64_t begin = (int64_t)(ech_test_draw(&draws) % 500);
+        items[i] = (EchPlanItem){begin, begin + 1 + (int64_t)(ech_test_draw(&draws) % 100), 1 + ech_test_draw(&draws) % 997, 0, 0, ALONE};
+    }
+    return items;
+}
+
+/* What no search is begun for is not said to have taken its time. */
+START_TEST(too_large_is_not_out_of_time)
+{
+    enum { ITEMS = 3000 };
+    g_autofree EchPlanItem *items = many_items(ITEMS);
+    g_autoptr(EchPlan) plan = ech_plan_new("exact", items, ITEMS, 0, NULL), greedy = ech_plan_new("greedy", items, ITEMS, 0, NULL);
+    ck_assert(plan->too_large && !plan->out_of_time && !plan->proved_optimal && plan->height > plan->lower_bound);
+    ck_assert_uint_eq(plan->height, greedy->height);
+}
+END_TEST
+
 /* A search ends at its time, whose unit is the picosecond: one that took it for another would be here for quarters of an hour. */
 START_TEST(searches_end_at_their_time)
 {
     enum { ITEMS = 2000 };
-    g_autofree EchPlanItem *items = g_new(EchPlanItem, ITEMS);
-    uint64_t draws = ech_test_seed_of(0);
-    for (size_t i = 0; i < ITEMS; i++) {
-        int64_t begin = (int64_t)(ech_test_draw(&draws) % 500);
-        items[i] = (EchPlanItem){begin, begin + 1 + (int64_t)(ech_test_draw(&draws) % 100), 1 + ech_test_draw(&draws) % 997, 0, 0, ALONE};
-    }
+    g_autofree EchPlanItem *items = many_items(ITEMS);
     g_autoptr(EchPlan) plan = ech_plan_new("exact:time_limit=1ms", items, ITEMS, 0, NULL);
     ck_assert(plan->out_of_time && !plan->proved_optimal && plan->height > plan->lower_bound);
     g_autoptr(GError) error = NULL;
@@ -340,6 +357,7 @@ int main(void)
     tcase_add_test(tests, groups_share_and_get_the_largest_room);
     tcase_add_test(tests, limits_open_heaps);
     tcase_add_test(tests, groups_share_a_heap);
+    tcase_add_test(tests, too_large_is_not_out_of_time);
     tcase_add_test(tests, searches_end_at_their_time);
     tcase_add_test(tests, fast_split_splits_once);
     tcase_add_test(tests, members_take_the_largest_room);
