@@ -5,18 +5,24 @@ enum { BLOCK_BITS = 21 };
 
 typedef enum { NOWHERE, ON_DEVICE, ON_HOST } Where;
 
+typedef struct {
+    GList link; /* Of the resident ones; data is the block. */
+    EchBytes bytes;
+    Where where;
+    bool copied; /* Of one on the device: it lies on the host, too. */
+} Block;
+
 struct EchManaged {
-    GHashTable *where; /* Number of a block -> Where; never walked. */
-    GQueue *resident;  /* Numbers of those on the device, the oldest first. */
-    guint64 room;      /* Blocks that the device takes. */
-    EchBytes on_host;
+    GHashTable *blocks; /* Number -> Block; never walked in an order that shows. */
+    GQueue *resident;   /* Blocks on the device, the oldest first. */
+    EchBytes room, on_device, on_host;
     bool coherent;
 };
 
-EchManaged *ech_managed_new(EchBytes capacity, bool coherent)
+EchManaged *ech_managed_new(EchBytes room, bool coherent)
 {
     EchManaged *self = g_new(EchManaged, 1);
-    *self = (EchManaged){.where = g_hash_table_new(NULL, NULL), .resident = g_queue_new(), .room = MAX(capacity / BLOCK, 1), .coherent = coherent};
+    *self = (EchManaged){.blocks = g_hash_table_new_full(NULL, NULL, NULL, g_free), .resident = g_queue_new(), .room = MAX(room, BLOCK), .coherent = coherent};
     return self;
 }
 
@@ -24,61 +30,155 @@ void ech_managed_free(EchManaged *self)
 {
     if (!self)
         return;
-    g_hash_table_unref(self->where);
+    while (self->resident->length > 0)
+        (void)g_queue_pop_head_link(self->resident); /* parts of the blocks */
     g_queue_free(self->resident);
+    g_hash_table_unref(self->blocks);
     g_free(self);
 }
 
-static void set_where(EchManaged *self, gpointer block, Where where)
+static void put_on_host(EchManaged *self, Block *block)
 {
-    g_hash_table_insert(self->where, block, GUINT_TO_POINTER(where));
+    block->where = ON_HOST;
+    block->copied = false;
+    self->on_host += block->bytes;
 }
 
-/* A block becomes resident; where there is no room, the oldest goes. */
-static void take(EchManaged *self, gpointer block, EchMigration *migration)
+static void leave_host(EchManaged *self, const Block *block)
 {
-    if (self->resident->length >= self->room) {
-        set_where(self, g_queue_pop_head(self->resident), ON_HOST);
-        self->on_host += BLOCK;
-        migration->from_device += BLOCK;
-    }
-    g_queue_push_tail(self->resident, block);
-    set_where(self, block, ON_DEVICE);
+    if (block->where == ON_HOST)
+        self->on_host -= block->bytes;
+}
+
+static void leave_device(EchManaged *self, Block *block)
+{
+    if (block->where != ON_DEVICE)
+        return;
+    g_queue_unlink(self->resident, &block->link);
+    self->on_device -= block->bytes;
+}
+
+/* A resident block goes to the host. */
+static void evict(EchManaged *self, Block *block, EchMigration *migration)
+{
+    migration->from_device += block->copied ? 0 : block->bytes;
+    leave_device(self, block);
+    put_on_host(self, block);
+}
+
+static bool has_room(const EchManaged *self, EchBytes bytes)
+{
+    return self->on_device + bytes <= self->room;
+}
+
+/* A block becomes resident; where there is no room, the oldest go. */
+static void take(EchManaged *self, Block *block, EchMigration *migration)
+{
+    while (!has_room(self, block->bytes) && self->resident->length > 0)
+        evict(self, self->resident->head->data, migration);
+    leave_host(self, block);
+    block->where = ON_DEVICE;
+    self->on_device += block->bytes;
+    g_queue_push_tail_link(self->resident, &block->link);
+}
+
+void ech_managed_set_room(EchManaged *self, EchBytes room, EchMigration *migration)
+{
+    self->room = MAX(room, BLOCK);
+    while (!has_room(self, 0) && self->resident->length > 0)
+        evict(self, self->resident->head->data, migration);
 }
 
 /* What @bytes of a block cost. */
-static void touch(EchManaged *self, gpointer block, EchBytes bytes, bool reads, bool writes, EchMigration *migration)
+static void touch(EchManaged *self, const EchManagedRange *range, Block *block, EchBytes bytes, bool reads, bool writes, EchMigration *migration)
 {
-    Where where = (Where)GPOINTER_TO_UINT(g_hash_table_lookup(self->where, block));
-    if (where == ON_DEVICE)
-        return;
-    if (self->coherent) {
-        if (where == NOWHERE && self->resident->length < self->room) {
-            take(self, block, migration);
-            return;
-        }
-        if (where == NOWHERE) {
-            set_where(self, block, ON_HOST);
-            self->on_host += BLOCK;
-        }
-        migration->to_device += reads ? bytes : 0;
-        migration->from_device += writes ? bytes : 0;
+    if (block->where == ON_DEVICE) {
+        block->copied = block->copied && !writes;
         return;
     }
-    if (where == ON_HOST) {
-        self->on_host -= BLOCK;
-        migration->to_device += BLOCK;
+    bool on_host = block->where == ON_HOST || (reads && range->of_host) || (range->advice & ECH_ADVICE_ON_HOST) != 0;
+    if (!on_host && (!self->coherent || has_room(self, block->bytes))) {
+        take(self, block, migration);
+        return;
     }
+    if (block->where == NOWHERE)
+        put_on_host(self, block);
+    bool stays = self->coherent && !(range->of_host && has_room(self, block->bytes));
+    if (stays || (range->advice & (ECH_ADVICE_ON_HOST | ECH_ADVICE_MAPPED)) != 0) {
+        migration->read += reads ? bytes : 0;
+        migration->written += writes ? bytes : 0;
+        return;
+    }
+    migration->to_device += block->bytes;
+    migration->faults = true;
     take(self, block, migration);
+    block->copied = (range->advice & ECH_ADVICE_READ_MOSTLY) != 0 && !writes;
 }
 
-void ech_managed_touch(EchManaged *self, uint64_t address, EchBytes bytes, bool reads, bool writes, EchMigration *migration)
+/* The block at @number of @range; made where it is new. */
+static Block *block_of(EchManaged *self, const EchManagedRange *range, uint64_t number)
 {
-    uint64_t end = ech_bytes_add(address, bytes);
-    for (uint64_t at = address; at < end;) {
+    Block *block = g_hash_table_lookup(self->blocks, (gpointer)(uintptr_t)number);
+    if (block)
+        return block;
+    uint64_t first = number << BLOCK_BITS, begin = MAX(first, range->address),
+             end = MIN(ech_bytes_add(first, BLOCK), ech_bytes_add(range->address, range->bytes));
+    block = g_new(Block, 1);
+    *block = (Block){.link = {.data = block}, .bytes = end - begin, .where = NOWHERE};
+    g_hash_table_insert(self->blocks, (gpointer)(uintptr_t)number, block);
+    return block;
+}
+
+/* Where @bytes of @range from @offset on begin and end. */
+static uint64_t first_address(const EchManagedRange *range, EchBytes offset)
+{
+    return ech_bytes_add(range->address, MIN(offset, range->bytes));
+}
+
+static uint64_t end_address(const EchManagedRange *range, EchBytes offset, EchBytes bytes)
+{
+    return MIN(ech_bytes_add(first_address(range, offset), bytes), ech_bytes_add(range->address, range->bytes));
+}
+
+void ech_managed_touch(EchManaged *self, const EchManagedRange *range, EchBytes offset, EchBytes bytes, bool reads, bool writes, EchMigration *migration)
+{
+    uint64_t end = end_address(range, offset, bytes);
+    for (uint64_t at = first_address(range, offset); at < end;) {
         uint64_t next = MIN(ech_bytes_add(at | (BLOCK - 1), 1), end);
-        touch(self, (gpointer)(uintptr_t)(at >> BLOCK_BITS), next - at, reads, writes, migration);
+        touch(self, range, block_of(self, range, at >> BLOCK_BITS), next - at, reads, writes, migration);
         at = next;
+    }
+}
+
+void ech_managed_move(EchManaged *self, const EchManagedRange *range, EchBytes offset, EchBytes bytes, bool to_device, EchMigration *migration)
+{
+    uint64_t end = end_address(range, offset, bytes);
+    for (uint64_t at = first_address(range, offset); at < end; at = ech_bytes_add(at | (BLOCK - 1), 1)) {
+        Block *block = block_of(self, range, at >> BLOCK_BITS);
+        if (to_device && block->where != ON_DEVICE) {
+            bool comes = block->where == ON_HOST;
+            migration->to_device += comes ? block->bytes : 0;
+            take(self, block, migration);
+            block->copied = comes && (range->advice & ECH_ADVICE_READ_MOSTLY) != 0;
+        } else if (!to_device && block->where == ON_DEVICE) {
+            evict(self, block, migration);
+        } else if (!to_device && block->where == NOWHERE) {
+            put_on_host(self, block);
+        }
+    }
+}
+
+void ech_managed_forget(EchManaged *self, const EchManagedRange *range)
+{
+    uint64_t end = end_address(range, 0, range->bytes);
+    for (uint64_t at = range->address; at < end; at = ech_bytes_add(at | (BLOCK - 1), 1)) {
+        gpointer number = (gpointer)(uintptr_t)(at >> BLOCK_BITS);
+        Block *block = g_hash_table_lookup(self->blocks, number);
+        if (!block)
+            continue;
+        leave_host(self, block);
+        leave_device(self, block);
+        g_hash_table_remove(self->blocks, number);
     }
 }
 
@@ -87,8 +187,15 @@ EchBytes ech_managed_on_host(const EchManaged *self)
     return self->on_host;
 }
 
-EchTime ech_managed_time(const EchLink *link, const EchMigration *migration, bool coherent)
+EchBytes ech_managed_on_device(const EchManaged *self)
 {
-    EchTime in = ech_time_for(migration->to_device, link->to_device), out = ech_time_for(migration->from_device, link->from_device);
-    return coherent ? MAX(in, out) : ech_time_round((double)ech_time_add(in, out) / ECH_MANAGED_SHARE);
+    return self->on_device;
+}
+
+EchTime ech_managed_time(const EchLink *link, const EchMigration *migration)
+{
+    EchTime moved = ech_time_add(ech_time_for(migration->to_device, link->to_device), ech_time_for(migration->from_device, link->from_device)),
+            reached = MAX(ech_time_for(migration->read, link->to_device), ech_time_for(migration->written, link->from_device));
+    bool by_turns = migration->to_device > 0 && migration->from_device > 0;
+    return ech_time_add(migration->faults || by_turns ? ech_time_round((double)moved / ECH_MANAGED_SHARE) : moved, reached);
 }

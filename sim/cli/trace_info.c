@@ -64,6 +64,8 @@ static void count_copy(const EchTrace *trace, const EchOp *op, EchTraceInfo *sum
 {
     bool from = is_host(ech_trace_memory(trace, op->memory_from)), to = is_host(ech_trace_memory(trace, op->memory_to));
     EchBytes *way = from && to ? &sum->h2h : from ? &sum->h2d : to ? &sum->d2h : &sum->d2d;
+    if (ech_op_is_prefetch(trace, op))
+        way = to ? &sum->prefetch_d2h : &sum->prefetch_h2d;
     *way = ech_bytes_add(*way, op->bytes);
     sum->copy_bytes[op->bytes_origin & 3]++;
 }
@@ -109,6 +111,25 @@ static void summarise(const EchTrace *trace, EchTraceInfo *sum)
         if (op->kind == ECH_OP_COPY)
             sum->copy = ech_time_add(sum->copy, duration);
     }
+}
+
+/* Managed memory: what of it there is at one time, loops once. */
+static EchBytes managed_peak(const EchTrace *trace)
+{
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    EchBytes live = 0;
+    for (size_t i = 0; i < ech_trace_n_buffers(trace); i++)
+        live = ech_bytes_add(live, buffers[i].managed && buffers[i].resident ? buffers[i].bytes : 0);
+    EchBytes peak = live;
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        if ((op->kind != ECH_OP_ALLOC && op->kind != ECH_OP_FREE) || !buffers[op->target].managed)
+            continue;
+        EchBytes bytes = buffers[op->target].bytes;
+        live = op->kind == ECH_OP_ALLOC ? ech_bytes_add(live, bytes) : live - MIN(live, bytes);
+        peak = MAX(peak, live);
+    }
+    return peak;
 }
 
 static EchTime median(const GArray *durations)
@@ -179,6 +200,9 @@ EchTraceInfo *ech_trace_info_new(const EchTrace *trace)
     info->main = main_memory(trace);
     g_autoptr(EchLifetimes) lifetimes = ech_lifetimes_new(trace, info->main);
     info->peak = lifetimes->peak;
+    info->managed = managed_peak(trace);
+    info->migrated_h2d = figure(trace, "recorded_paged_in_bytes", 0);
+    info->migrated_d2h = figure(trace, "recorded_paged_out_bytes", 0);
     info->end_allocated = figure(trace, "end_allocated_bytes", lifetimes->end_live);
     info->end_reserved = figure(trace, "end_reserved_bytes", 0);
     info->end_reserved_known = ech_trace_get_property(trace, "end_reserved_bytes") != NULL;
@@ -288,6 +312,13 @@ void ech_trace_info_json(JsonBuilder *b, const EchTraceInfo *info)
     ech_json_add_count(b, "d2h", info->d2h);
     ech_json_add_count(b, "d2d", info->d2d);
     ech_json_add_count(b, "h2h", info->h2h);
+    if (info->managed || info->migrated_h2d || info->migrated_d2h) {
+        ech_json_add_count(b, "managed_peak_live", info->managed);
+        ech_json_add_count(b, "prefetch_h2d", info->prefetch_h2d);
+        ech_json_add_count(b, "prefetch_d2h", info->prefetch_d2h);
+        ech_json_add_count(b, "migrated_h2d", info->migrated_h2d);
+        ech_json_add_count(b, "migrated_d2h", info->migrated_d2h);
+    }
     ech_json_add_count(b, "end_allocated", info->end_allocated);
     ech_json_add_count(b, "end_reserved", info->end_reserved);
     json_builder_end_object(b);

@@ -29,7 +29,10 @@ struct EchTraceInfo {
     uint64_t ops[ECH_N_OP_KINDS];
     uint64_t memsets; /**< Kernels of the runtime that fill; counted apart from the program's own. */
     EchBytes allocated, h2d, d2h, d2d, h2h;
-    EchTime first, last; /**< Recorded; last is ECH_TIME_NONE where nothing was. */
+    EchBytes managed;                    /**< Most of managed memory at one time; 0: there is none. */
+    EchBytes prefetch_h2d, prefetch_d2h; /**< Asked to be moved of it; not among the copies. */
+    EchBytes migrated_h2d, migrated_d2h; /**< Recorded migrations; among the copies. */
+    EchTime first, last;                 /**< Recorded; last is ECH_TIME_NONE where nothing was. */
     EchTime kernel, copy, memset;
     /** Shares by EchOrigin: bytes of copies, uses of kernels, operation counts of kernels; kernels without any are absent. */
     uint64_t copy_bytes[4], kernel_bytes[4], kernel_work[4], alloc_bytes[4], loop_trips[4];

@@ -156,6 +156,21 @@ static void text_transfers(GString *out, const EchTrace *trace, const EchTransfe
         g_string_append_printf(out, "              and %zu kinds more\n", transfers->n - 16);
 }
 
+static void text_some_bytes(GString *out, const char *label, EchBytes bytes)
+{
+    if (bytes > 0)
+        text_bytes(out, label, bytes);
+}
+
+static void text_managed(GString *out, const EchTraceInfo *info)
+{
+    text_some_bytes(out, "managed, at most", info->managed);
+    text_some_bytes(out, "prefetched to device", info->prefetch_h2d);
+    text_some_bytes(out, "prefetched to host", info->prefetch_d2h);
+    text_some_bytes(out, "migrated to device", info->migrated_h2d);
+    text_some_bytes(out, "migrated to host", info->migrated_d2h);
+}
+
 /* Peaks of the memories besides the main one. */
 static void text_memories(GString *out, const EchTraceInfo *info)
 {
@@ -342,6 +357,7 @@ void ech_trace_info_text(GString *out, const EchTraceInfo *info)
         text_bytes(out, "device to host", info->d2h);
         text_bytes(out, "device to device", info->d2d);
     }
+    text_managed(out, info);
     if (info->last != ECH_TIME_NONE) {
         g_autofree char *span = fine_time(info->last - info->first), *kernel = fine_time(info->kernel), *copy = fine_time(info->copy),
                         *fill = fine_time(info->memset);

@@ -18,57 +18,23 @@
 /* ---- Words that tell nothing of whose trace it is ---- */
 
 /* Besides XLA's opcodes: what our readers, CUPTI and PyTorch write of their own accord. */
-static const char *const own_words[] = {"accumulator",  "activation", "address",
-                                        "alloc",        "allocation", "allocations",
-                                        "allocator",    "alone",      "annotations",
-                                        "apart",        "asked",      "async",
-                                        "autograd",     "backward",   "before",
-                                        "beside",       "bfc",        "bins",
-                                        "block",        "blocks",     "buffer",
-                                        "buffers",      "cache",      "caching",
-                                        "capture",      "chunks",     "collectives",
-                                        "completed",    "context",    "control",
-                                        "core",         "cpu",        "cuda",
-                                        "data",         "decorate",   "default",
-                                        "detail",       "device",     "dma",
-                                        "done",         "driver",     "dtod",
-                                        "dtoh",         "empty",      "emptycache",
-                                        "executable",   "expandable", "expert",
-                                        "external",     "fills",      "flow",
-                                        "for",          "forward",    "free",
-                                        "function",     "fusion",     "gpu",
-                                        "gradient",     "handle",     "hbm",
-                                        "host",         "htod",       "htoh",
-                                        "impl",         "in",         "init",
-                                        "input",        "jax",        "kernel",
-                                        "kind",         "lambda",     "large",
-                                        "library",      "loop",       "main",
-                                        "managed",      "map",        "marks",
-                                        "memcpy",       "memory",     "memset",
-                                        "migration",    "migrations", "module",
-                                        "modules",      "nccl",       "network",
-                                        "nothing",      "nvtx",       "of",
-                                        "oom",          "operations", "operator",
-                                        "optimizer",    "optimizers", "out",
-                                        "output",       "page",       "pageable",
-                                        "parameter",    "peer",       "permutes",
-                                        "pinned",       "place",      "pool",
-                                        "profilerstep", "program",    "ptop",
-                                        "queue",        "recording",  "regions",
-                                        "release",      "request",    "requested",
-                                        "reserved",     "runtime",    "s",
-                                        "scalar",       "segment",    "segments",
-                                        "small",        "snapshot",   "start",
-                                        "state",        "step",       "stream",
-                                        "sums",         "sync",       "synchronisation",
-                                        "temporary",    "tensorflow", "the",
-                                        "thread",       "to",         "torch",
-                                        "tuple",        "type",       "unified",
-                                        "unknown",      "unmap",      "use",
-                                        "user",         "variables",  "vector",
-                                        "waits",        "was",        "what",
-                                        "wrapped",      "wrapper",    "write",
-                                        "xla"};
+static const char *const own_words[] = {
+    "accumulator", "activation", "address",    "alloc",     "allocation", "allocations", "allocator",    "alone",     "annotations", "apart",
+    "asked",       "async",      "autograd",   "backward",  "before",     "beside",      "bfc",          "bins",      "block",       "blocks",
+    "buffer",      "buffers",    "cache",      "caching",   "capture",    "chunks",      "collectives",  "completed", "context",     "control",
+    "core",        "cpu",        "cuda",       "data",      "decorate",   "default",     "detail",       "device",    "dma",         "done",
+    "driver",      "dtod",       "dtoh",       "empty",     "emptycache", "executable",  "expandable",   "expert",    "external",    "fills",
+    "flow",        "for",        "forward",    "free",      "function",   "fusion",      "gpu",          "gradient",  "handle",      "hbm",
+    "host",        "htod",       "htoh",       "impl",      "in",         "init",        "input",        "jax",       "kernel",      "kind",
+    "lambda",      "large",      "library",    "loop",      "main",       "managed",     "map",          "marks",     "memcpy",      "memory",
+    "memset",      "migration",  "migrations", "module",    "modules",    "nccl",        "network",      "nothing",   "nvtx",        "of",
+    "oom",         "operations", "operator",   "optimizer", "optimizers", "out",         "output",       "page",      "pageable",    "parameter",
+    "peer",        "permutes",   "pinned",     "place",     "pool",       "prefetch",    "profilerstep", "program",   "ptop",        "queue",
+    "recording",   "regions",    "release",    "request",   "requested",  "reserved",    "runtime",      "s",         "scalar",      "segment",
+    "segments",    "small",      "snapshot",   "start",     "state",      "step",        "stream",       "sums",      "sync",        "synchronisation",
+    "temporary",   "tensorflow", "the",        "thread",    "to",         "torch",       "tuple",        "type",      "unified",     "unknown",
+    "unmap",       "use",        "user",       "variables", "vector",     "waits",       "was",          "what",      "wrapped",     "wrapper",
+    "write",       "xla"};
 
 static GHashTable *public_words(void)
 {
@@ -425,6 +391,8 @@ static EchId launch_of(Anonymizer *a, const EchOp *op)
         g_string_append_c(out, ' ');
     while (ech_meets_next(&at, &meeting))
         ech_meets_print(out, meeting);
+    if (ech_op_is_prefetch(a->trace, op))
+        g_string_append(out, out->len ? " prefetch=1" : "prefetch=1");
     if (op->kind != ECH_OP_COLLECTIVE && strstr(text, "graph=1"))
         g_string_append(out, out->len ? " graph=1" : "graph=1");
     return out->len ? ech_trace_builder_string(a->builder, out->str, (gssize)out->len) : ECH_NONE;

@@ -90,11 +90,12 @@ static void add_use(EchArrays *self, Place *place, const EchAddressUse *use, boo
     if (place->round != self->round) {
         place->round = self->round;
         place->row = self->arrays->len;
-        EchArrayUse fresh = {.buffer = place->buffer};
+        EchArrayUse fresh = {.buffer = place->buffer, .offset = use->address - place->address};
         g_array_append_val(self->arrays, fresh);
     }
     EchArrayUse *array = &g_array_index(self->arrays, EchArrayUse, place->row);
     EchBytes whole = place->end - place->address, bytes = use->bytes ? MIN(use->bytes, whole) : place->end - use->address;
+    array->offset = MIN(array->offset, use->address - place->address);
     array->reads |= reads;
     array->writes |= writes;
     if (reads)

@@ -29,6 +29,7 @@ typedef struct {
     EchId buffer;
     bool reads, writes;
     EchBytes read, written; /**< Each at most the array's. */
+    EchBytes offset;        /**< Of the first byte that is used. */
 } EchArrayUse;
 
 typedef struct EchArrays EchArrays;

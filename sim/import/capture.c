@@ -55,6 +55,7 @@ struct EchCapture {
     uint64_t n_unknown, n_inferred, n_untold; /* Uses of no array; without a direction; kernels whose uses are not told. */
     GHashTable *queue_index;                  /* "kind device name" -> index + 1 */
     GHashTable *live;                         /* key -> buffer + 1 */
+    GHashTable *parts;                        /* of managed memory: buffer, offset, bytes -> its view + 1 */
     GArray *running;                          /* Running */
     GHashTable *ended;                        /* device + 1 -> op + 1 that ended last; unrecorded: that was issued last */
     bool unrecorded;
@@ -65,6 +66,8 @@ struct EchCapture {
     guint next_after;      /* of `after` */
     uint64_t n_waited;     /* dependencies of waits for whole devices */
     uint32_t first_device; /* of the merged trace: 0 here */
+    bool migrated;         /* a migration was recorded... */
+    EchBytes paged[2];     /* ...and all that went from the device, and to it */
     EchTrace *foreign;
     EchTime foreign_zero;
     EchCaptureNamer namer;
@@ -98,6 +101,17 @@ static gboolean live_equal(gconstpointer a, gconstpointer b)
     return x->address == y->address && x->memory == y->memory;
 }
 
+/* Three words: a buffer, where in it, how much. */
+static guint part_hash(gconstpointer key)
+{
+    return (guint)ech_hash_bytes(key, 3 * sizeof(uint64_t));
+}
+
+static gboolean part_equal(gconstpointer a, gconstpointer b)
+{
+    return memcmp(a, b, 3 * sizeof(uint64_t)) == 0;
+}
+
 EchCapture *ech_capture_new(EchImport *import, const char *format)
 {
     EchCapture *capture = g_new0(EchCapture, 1);
@@ -112,6 +126,7 @@ EchCapture *ech_capture_new(EchImport *import, const char *format)
     capture->arrays = ech_arrays_new();
     capture->queue_index = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
     capture->live = g_hash_table_new_full(live_hash, live_equal, g_free, NULL);
+    capture->parts = g_hash_table_new_full(part_hash, part_equal, g_free, NULL);
     capture->running = g_array_new(FALSE, FALSE, sizeof(Running));
     capture->ended = g_hash_table_new(NULL, NULL);
     capture->calls = g_array_new(FALSE, FALSE, sizeof(EchWaitCall));
@@ -131,6 +146,7 @@ void ech_capture_free(EchCapture *capture)
     g_array_unref(capture->memories);
     g_hash_table_unref(capture->queue_index);
     g_hash_table_unref(capture->live);
+    g_hash_table_unref(capture->parts);
     g_array_unref(capture->running);
     g_hash_table_unref(capture->ended);
     g_array_unref(capture->calls);
@@ -335,6 +351,12 @@ void ech_capture_set_first_device(EchCapture *capture, uint32_t device)
     capture->first_device = device;
 }
 
+void ech_capture_migrated(EchCapture *capture, bool to_device, EchBytes bytes)
+{
+    capture->migrated = true;
+    capture->paged[to_device] = ech_bytes_add(capture->paged[to_device], bytes);
+}
+
 void ech_capture_set_waits(EchCapture *capture, EchWaitsTold told)
 {
     capture->told = told;
@@ -436,6 +458,7 @@ static EchId add_buffer(EchCapture *capture, const EchItem *item, const Memory *
     b.bytes = item->bytes;
     b.rounded = item->rounded;
     b.direct = item->direct;
+    b.managed = item->managed;
     b.shape = item->kind == ECH_ITEM_ALLOC ? item->other : ECH_NONE;
     b.address = item->address;
     b.queue = item->queue == ECH_NONE ? ECH_NONE : queue_id(capture, item->queue);
@@ -514,10 +537,14 @@ static EchOp op_of(EchCapture *capture, const EchItem *item, EchOpKind kind, Ech
 /* The text of a launch, and that there was none of its own. */
 static EchId launch_of(EchCapture *capture, const EchItem *item, EchId launch)
 {
-    if (!item->together)
+    if (!item->together && !item->prefetch)
         return launch;
-    g_autofree char *text = launch == ECH_NONE ? g_strdup("graph=1") : g_strconcat(ech_trace_builder_peek_string(capture->builder, launch), " graph=1", NULL);
-    return ech_trace_builder_string(capture->builder, text, -1);
+    g_autoptr(GString) text = g_string_new(launch == ECH_NONE ? "" : ech_trace_builder_peek_string(capture->builder, launch));
+    if (item->prefetch)
+        g_string_append_printf(text, "%sprefetch=1", text->len ? " " : "");
+    if (item->together)
+        g_string_append_printf(text, "%sgraph=1", text->len ? " " : "");
+    return ech_trace_builder_string(capture->builder, text->str, (gssize)text->len);
 }
 
 static gint compare_running(gconstpointer a, gconstpointer b, gpointer data)
@@ -599,6 +626,28 @@ static const EchArrayUse *arrays_of(EchCapture *capture, const EchItem *item, si
                               &capture->n_unknown, &capture->n_inferred);
 }
 
+/* Managed memory is used in parts, which are where they are: @bytes of the buffer from where @use begins. Of other memory the buffer. */
+static EchId part_of(EchCapture *capture, const EchArrayUse *use, EchBytes bytes)
+{
+    const EchBuffer *whole = ech_trace_builder_peek_buffer(capture->builder, use->buffer);
+    if (!whole->managed || (use->offset == 0 && bytes >= whole->bytes) || bytes == 0 || use->offset >= whole->bytes)
+        return use->buffer;
+    EchBuffer view = ech_buffer_init();
+    view.name = whole->name;
+    view.memory = whole->memory;
+    view.resident = whole->resident;
+    view.alias_of = use->buffer;
+    view.alias_offset = use->offset;
+    view.bytes = MIN(bytes, whole->bytes - use->offset);
+    uint64_t key[3] = {use->buffer, view.alias_offset, view.bytes};
+    EchId known = GPOINTER_TO_UINT(g_hash_table_lookup(capture->parts, key));
+    if (known == 0) {
+        known = ech_trace_builder_buffer(capture->builder, view) + 1;
+        g_hash_table_insert(capture->parts, g_memdup2(key, sizeof key), GUINT_TO_POINTER(known));
+    }
+    return known - 1;
+}
+
 /* Bytes of @work are those of its arrays, as far as it has that many; what they do not explain is of unknown place. */
 static void add_uses(EchCapture *capture, const EchItem *item, Memory *m, const EchItemWork *work)
 {
@@ -611,7 +660,8 @@ static void add_uses(EchCapture *capture, const EchItem *item, Memory *m, const 
         EchOrigin origin = work->origin == ECH_ABSENT ? ECH_INFERRED : (EchOrigin)work->origin;
         for (size_t i = 0; i < n; i++)
             if (writes ? arrays[i].writes : arrays[i].reads)
-                ech_trace_builder_use(capture->builder, arrays[i].buffer, writes ? ECH_WRITE : ECH_READ, each[i], ECH_PATTERN_STREAM, origin);
+                ech_trace_builder_use(capture->builder, part_of(capture, &arrays[i], each[i]), writes ? ECH_WRITE : ECH_READ, each[i], ECH_PATTERN_STREAM,
+                                      origin);
         if (known && left > 0)
             ech_trace_builder_use(capture->builder, traffic_buffer(capture, m), writes ? ECH_WRITE : ECH_READ, left, ECH_PATTERN_STREAM, origin);
     }
@@ -677,8 +727,9 @@ static void add_ends(EchCapture *capture, const EchItem *item, uint32_t from, ui
     for (size_t i = 0; i < n; i++)
         for (int writes = 0; writes < 2; writes++) {
             EchId memory = g_array_index(capture->memories, Memory, writes ? to : from).memory;
-            if ((writes ? arrays[i].writes : arrays[i].reads) && ech_trace_builder_peek_buffer(capture->builder, arrays[i].buffer)->memory == memory)
-                ends[writes] = arrays[i].buffer;
+            const EchBuffer *buffer = ech_trace_builder_peek_buffer(capture->builder, arrays[i].buffer);
+            if ((writes ? arrays[i].writes : arrays[i].reads) && (buffer->memory == memory || buffer->managed))
+                ends[writes] = part_of(capture, &arrays[i], item->bytes);
         }
     if (ends[0] == ECH_NONE && ends[1] == ECH_NONE)
         return;
@@ -702,6 +753,21 @@ static void copy(EchCapture *capture, const EchItem *item)
     add_ends(capture, item, from, to);
     follow(capture, item);
     issue(capture, item->queue, id, item);
+}
+
+static void advice(EchCapture *capture, const EchItem *item)
+{
+    EchId id;
+    EchBuffer *buffer = ech_arrays_find(capture->arrays, item->address, &id) ? ech_trace_builder_peek_buffer(capture->builder, id) : NULL;
+    if (!buffer || !buffer->managed) {
+        ech_diag_dropped(capture->import->diag, "advice_on_unknown_addresses", 1, "address 0x%" G_GINT64_MODIFIER "x", item->address);
+        return;
+    }
+    if (item->bytes < buffer->bytes / 2) {
+        ech_diag_note(capture->import->diag, "advice_on_parts", 1);
+        return;
+    }
+    buffer->managed |= item->managed;
 }
 
 static void collective(EchCapture *capture, const EchItem *item)
@@ -1098,6 +1164,7 @@ bool ech_capture_finish(EchCapture *capture, GError **error)
         case ECH_ITEM_STREAM_WAIT:
         case ECH_ITEM_HOST_WAIT: wait_op(capture, item); break;
         case ECH_ITEM_COLLECTIVE: collective(capture, item); break;
+        case ECH_ITEM_ADVICE: advice(capture, item); break;
         case ECH_ITEM_FOREIGN: foreign_op(capture, &foreign, item); break;
         }
     }
@@ -1109,6 +1176,11 @@ bool ech_capture_finish(EchCapture *capture, GError **error)
         ech_diag_note(capture->import->diag, "kernels_of_untold_arrays", capture->n_untold);
         ech_diag_note(capture->import->diag, "uses_of_no_array", capture->n_unknown);
         ech_diag_note(capture->import->diag, "uses_of_inferred_direction", capture->n_inferred);
+    }
+    if (capture->migrated) {
+        ech_trace_builder_set_property(capture->builder, "migrations_recorded", "1");
+        ech_trace_builder_printf_property(capture->builder, "recorded_paged_in_bytes", "%" G_GUINT64_FORMAT, capture->paged[1]);
+        ech_trace_builder_printf_property(capture->builder, "recorded_paged_out_bytes", "%" G_GUINT64_FORMAT, capture->paged[0]);
     }
     g_array_set_size(capture->items, 0);
     g_array_unref(capture->after);

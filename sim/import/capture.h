@@ -11,7 +11,9 @@
  *  - whatever is issued after a host wait depends on it;
  *  - an allocator event depends on the work of its device that had ended last before it, or, where nothing was measured, on what was asked of the device last;
  *  - what work uses is told by addresses, of arrays that lie there at that time (arrays.h); what it moves besides is of unknown place. An array that a merged
- *    snapshot lets go, by its clock of whole microseconds, just before its last use is let go just after it.
+ *    snapshot lets go, by its clock of whole microseconds, just before its last use is let go just after it;
+ *  - a use of a part of managed memory is one of a view of that part: where it lies decides which pages come;
+ *  - advice on half or more of an allocation of managed memory holds for all of it from the beginning on, on less it is left out (advice_on_parts).
  */
 #pragma once
 #include "sim/import/arrays.h"
@@ -19,7 +21,7 @@
 
 /** Where bytes are: "hbm", "host", and on TPUs "vector" (VMEM), "common" (CMEM), "scalar" (SMEM). */
 typedef enum { ECH_TIER_DEVICE, ECH_TIER_HOST, ECH_TIER_VECTOR, ECH_TIER_COMMON, ECH_TIER_SCALAR, ECH_N_TIERS } EchTier;
-/** What an event is. FOREIGN: an operation of the merged trace (ech_capture_merge). */
+/** What an event is. ADVICE: of the managed memory at `address`; is no op. FOREIGN: an operation of the merged trace (ech_capture_merge). */
 typedef enum {
     ECH_ITEM_KERNEL,
     ECH_ITEM_MEMSET,
@@ -30,6 +32,7 @@ typedef enum {
     ECH_ITEM_STREAM_WAIT,
     ECH_ITEM_HOST_WAIT,
     ECH_ITEM_COLLECTIVE,
+    ECH_ITEM_ADVICE,
     ECH_ITEM_FOREIGN
 } EchItemKind;
 
@@ -59,6 +62,8 @@ typedef struct {
     bool told;                  /**< Which arrays it uses is known, all or none. */
     bool together;              /**< KERNEL, MEMSET, COPY: the host asked for it with the one before, by one launch of a graph. */
     bool direct;                /**< ALLOC, FREE: a library's own, beside the allocator that a merged snapshot tells of. */
+    bool prefetch;              /**< COPY: managed memory that is asked to move. */
+    uint8_t managed;            /**< ALLOC, FREE: EchManagedFlag, of the host's tier. ADVICE: what is set, EchManagedFlag. */
 } EchItem;
 
 /** Traffic and operations of a kernel, where the file lets one tell. */
@@ -127,5 +132,8 @@ void ech_capture_set_waits(EchCapture *capture, EchWaitsTold told);
 void ech_capture_wait_call(EchCapture *capture, EchTime time, uint32_t thread, uint32_t queue);
 /** Says that nothing in the capture was measured: an allocator's event comes after what was asked of its device before it. */
 void ech_capture_set_unrecorded(EchCapture *capture);
+/** A migration of managed memory was recorded: @bytes of a COPY, which is added besides. The trace says so (migrations_recorded), for what was recorded is not
+ * to be modelled as well; recorded_paged_in_bytes and recorded_paged_out_bytes are the sums. */
+void ech_capture_migrated(EchCapture *capture, bool to_device, EchBytes bytes);
 /** Sets import->trace. Recorded times become relative to the first; property "time_zero_ps" tells what was subtracted. */
 bool ech_capture_finish(EchCapture *capture, GError **error);

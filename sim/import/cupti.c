@@ -130,7 +130,8 @@ static void add_memory(Reader *r, EchItemKind kind)
     item.address = r->lines.fields[4];
     item.bytes = r->lines.fields[5];
     item.origin = ECH_KNOWN;
-    item.from = item.to = tier_of(r->lines.fields[6]);
+    item.managed = r->lines.fields[6] == 5 ? ECH_MANAGED : 0;
+    item.from = item.to = item.managed ? ECH_TIER_HOST : tier_of(r->lines.fields[6]);
     item.name = ech_trace_builder_string(r->builder, memory_name(r->lines.fields[6]), -1);
     ech_capture_add(r->capture, &item);
 }
@@ -178,6 +179,7 @@ static void add_unified(Reader *r)
     item.from = to_device ? ECH_TIER_HOST : ECH_TIER_DEVICE;
     item.to = to_device ? ECH_TIER_DEVICE : ECH_TIER_HOST;
     ech_capture_add(r->capture, &item);
+    ech_capture_migrated(r->capture, to_device, item.bytes);
 }
 
 /* A range is two records, begin (flag 2) and end (flag 4), of one id. */

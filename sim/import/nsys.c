@@ -365,6 +365,7 @@ static bool read_copies(Reader *r)
                 item.stack = ech_trace_builder_string(r->builder, address, -1);
             }
             ech_diag_note(r->ret->records, "unified_memory_migrations", 1);
+            ech_capture_migrated(r->capture, item.to == ECH_TIER_DEVICE, item.bytes);
         } else {
             g_snprintf(name, sizeof name, "Memcpy %s (%s -> %s)", kinds[kind].name, memory_kind(ech_sqlite_int(&rows, 9, 7)),
                        memory_kind(ech_sqlite_int(&rows, 10, 7)));
@@ -538,8 +539,8 @@ static bool read_memory(Reader *r)
         /* Each process has an address space of its own. */
         item.address = (uint64_t)ech_sqlite_int(&rows, 3, 0) | (uint64_t)(ech_sqlite_is_null(&rows, 1) ? 0 : process_of(r, pid_of(ech_sqlite_int(&rows, 1, 0))))
                                                                    << 56;
-        /* Managed memory starts on the host; what moves are the migrations. */
         item.to = kind == 2 || kind == 3 || kind == 5 ? ECH_TIER_DEVICE : ECH_TIER_HOST;
+        item.managed = kind == 4 || kind == 6 ? ECH_MANAGED : 0; /* what moves are the migrations */
         item.from = item.to;
         char fallback[40];
         g_snprintf(fallback, sizeof fallback, "%s memory", memory_kind(kind));
@@ -549,6 +550,18 @@ static bool read_memory(Reader *r)
         item.stack = call ? call->stack : ECH_NONE;
         ech_capture_add(r->capture, &item);
     }
+    return ok;
+}
+
+/* Faults are counted, not replayed: what they brought are migrations. */
+static bool read_faults(Reader *r)
+{
+    EchSqliteRows rows;
+    bool ok;
+    if (!ech_sqlite_query(r->db, "CUDA_UM_GPU_PAGE_FAULT_EVENTS", (const char *[]){"numberOfPageFaults", NULL}, "", &rows))
+        return false;
+    while (ech_sqlite_next(&rows, &ok))
+        ech_diag_note(r->ret->records, "unified_memory_gpu_faults", (uint64_t)MAX(ech_sqlite_int(&rows, 0, 1), 0));
     return ok;
 }
 
@@ -653,7 +666,7 @@ static bool read_all(Reader *r)
     }
     if (!count_tables(r, tables) || !read_properties(r, "META_DATA_EXPORT") || !read_properties(r, "EXPORT_META_DATA") || !read_devices(r) ||
         !read_strings(r) || !read_chains(r) || !read_calls(r) || !read_kernels(r) || !read_copies(r) || !read_memsets(r) || !read_recorded(r) ||
-        !read_waits(r) || !read_memory(r))
+        !read_waits(r) || !read_memory(r) || !read_faults(r))
         return false;
     infer_waits(r);
     return read_marks(r, "NVTX_EVENTS", nvtx, "") && read_marks(r, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", graphs, "CUDA graph") &&

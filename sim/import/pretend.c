@@ -8,6 +8,9 @@
  *   library T DEVICE STREAM NAME LAUNCH READ WRITTEN OPERATIONS DTYPE LAUNCH: as in models/kernel/gpu.h
  *   copy T DEVICE STREAM BYTES FROM_KIND TO_KIND ASYNC                kinds: 0 unknown, 1 pageable, 2 pinned, 3 device, 4 array, 5 managed
  *   set T DEVICE STREAM BYTES
+ *   prefetch T DEVICE STREAM BYTES TO_DEVICE                          managed memory moves: its `uses` say which
+ *   advise T DEVICE ADDRESS BYTES ADVICE OF_DEVICE                    cudaMemoryAdvise: 1 read mostly, 3 preferred location, 5 accessed by; 2, 4, 6
+ *                                                                     take them back
  *   alloc|free T DEVICE STREAM ADDRESS BYTES KIND ASYNC               of the driver; kind 6: NCCL's and modules', beside the program's
  *                                                                     allocator, as is what PyTorch's snapshot does not know of
  *   refused T DEVICE STREAM BYTES                                     the driver had no room
@@ -236,9 +239,15 @@ static const char *memory_name(uint64_t kind)
     return names[kind < G_N_ELEMENTS(names) ? kind : 0];
 }
 
+/* Where @kind is allocated; copies of managed memory are the device's to make, and find it there. */
 static uint8_t tier_of(uint64_t kind)
 {
     return kind == 1 || kind == 2 ? ECH_TIER_HOST : ECH_TIER_DEVICE;
+}
+
+static bool is_managed(uint64_t kind)
+{
+    return kind == 5;
 }
 
 /* ---- ranges ---- */
@@ -645,6 +654,39 @@ static void add_copy(Reader *r)
         add_host_wait(r, item.issued, ech_capture_queue_device(r->capture, item.queue), item.queue, item.issued, "Synchronous copy");
 }
 
+static void add_prefetch(Reader *r)
+{
+    Within where;
+    EchItem item = issued_item(r, ECH_ITEM_COPY, r->lines.fields[1], r->lines.fields[2], &where);
+    bool to_device = r->lines.fields[4] != 0;
+    item.name = ech_trace_builder_string(r->builder, to_device ? "Prefetch of managed memory to the device" : "Prefetch of managed memory to the host", -1);
+    item.bytes = r->lines.fields[3];
+    item.origin = ECH_KNOWN;
+    item.prefetch = true;
+    item.from = to_device ? ECH_TIER_HOST : ECH_TIER_DEVICE;
+    item.to = to_device ? ECH_TIER_DEVICE : ECH_TIER_HOST;
+    ech_capture_add(r->capture, &item);
+}
+
+/* What is set stays: nothing that is known of sets and unsets it by turns. */
+static void add_advice(Reader *r)
+{
+    bool of_device = r->lines.fields[5] != 0;
+    EchItem item = ech_item_init(ECH_ITEM_ADVICE);
+    item.issued = time_of(r, r->lines.fields[0]);
+    item.queue = stream_queue(r, r->lines.fields[1], 0);
+    item.address = r->lines.fields[2];
+    item.bytes = r->lines.fields[3];
+    switch (r->lines.fields[4]) {
+    case 1: item.managed = ECH_MANAGED_READ_MOSTLY; break;
+    case 3: item.managed = of_device ? ECH_MANAGED_ON_DEVICE : ECH_MANAGED_ON_HOST; break;
+    case 5: item.managed = of_device ? ECH_MANAGED_MAPPED : 0; break; /* the host reaches none of a device's memory */
+    default: ech_diag_note(r->ret->diag, "advice_taken_back", 1); break;
+    }
+    if (item.managed)
+        ech_capture_add(r->capture, &item);
+}
+
 static void add_set(Reader *r)
 {
     Within where;
@@ -663,7 +705,8 @@ static void add_memory(Reader *r, EchItemKind kind)
     item.address = r->lines.fields[3];
     item.bytes = r->lines.fields[4];
     item.origin = ECH_KNOWN;
-    item.from = item.to = tier_of(r->lines.fields[5]);
+    item.managed = is_managed(r->lines.fields[5]) ? ECH_MANAGED : 0;
+    item.from = item.to = item.managed ? ECH_TIER_HOST : tier_of(r->lines.fields[5]);
     /* NCCL's buffers are whole MiB each; less are variables of modules (traces/capture/pretend/code.c). */
     bool variable = r->lines.fields[5] == 6 && item.bytes < (uint64_t)1 << 20;
     item.name = ech_trace_builder_string(r->builder, variable ? "variables of modules" : memory_name(r->lines.fields[5]), -1);
@@ -1123,6 +1166,8 @@ enum {
     LINE_HOST,
     LINE_TELLS,
     LINE_HEARS,
+    LINE_PREFETCH,
+    LINE_ADVISE,
 };
 
 static const EchLineKind kinds[] = {
@@ -1157,15 +1202,17 @@ static const EchLineKind kinds[] = {
     [LINE_HOST] = {"host", "host", 5, false},
     [LINE_TELLS] = {"tells", "tells", 3, false},
     [LINE_HEARS] = {"hears", "hears", 3, false},
+    [LINE_PREFETCH] = {"prefetch", "prefetch", 5, false},
+    [LINE_ADVISE] = {"advise", "advise", 6, false},
 };
 
 /* Where each rank is a process of its own, it asks for one device of several: that is device 0 here, which the first one that anything was asked of changes
  * places with. Waits come before and after, of whatever device a thread began with. */
 static void number_device(Reader *r, size_t which)
 {
-    static const uint8_t fields[G_N_ELEMENTS(kinds)] = {
-        [LINE_KERNEL] = 1, [LINE_LIBRARY] = 1, [LINE_COPY] = 1, [LINE_SET] = 1,        [LINE_ALLOC] = 1, [LINE_FREE] = 1, [LINE_REFUSED] = 1,
-        [LINE_RECORD] = 1, [LINE_WAIT] = 1,    [LINE_SYNC] = 2, [LINE_COLLECTIVE] = 1, [LINE_GRAPH] = 1, [LINE_HOST] = 1};
+    static const uint8_t fields[G_N_ELEMENTS(kinds)] = {[LINE_KERNEL] = 1,     [LINE_LIBRARY] = 1, [LINE_COPY] = 1,   [LINE_SET] = 1,      [LINE_ALLOC] = 1,
+                                                        [LINE_FREE] = 1,       [LINE_REFUSED] = 1, [LINE_RECORD] = 1, [LINE_WAIT] = 1,     [LINE_SYNC] = 2,
+                                                        [LINE_COLLECTIVE] = 1, [LINE_GRAPH] = 1,   [LINE_HOST] = 1,   [LINE_PREFETCH] = 1, [LINE_ADVISE] = 1};
     if (fields[which] == 0)
         return;
     uint64_t *device = &r->lines.fields[fields[which]];
@@ -1222,6 +1269,8 @@ static bool add_line(size_t which, void *data, GError **error)
     case LINE_HOST: return add_host_work(r, error);
     case LINE_TELLS: return add_host_meeting(r, true, error);
     case LINE_HEARS: return add_host_meeting(r, false, error);
+    case LINE_PREFETCH: add_prefetch(r); break;
+    case LINE_ADVISE: add_advice(r); break;
     case LINE_RANK:
         ech_trace_builder_printf_property(r->builder, "rank", "%" G_GUINT64_FORMAT, r->lines.fields[1]);
         ech_trace_builder_printf_property(r->builder, "ranks", "%" G_GUINT64_FORMAT, r->lines.fields[2]);

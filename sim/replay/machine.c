@@ -164,7 +164,7 @@ static bool begin_paging(EchMachine *m, uint32_t queue)
     EchTime time = ech_machine_touch(m, q->entries[q->at].id, q->ordinal, &migration);
     if (time == 0)
         return false;
-    const EchBytes bytes[2] = {migration.from_device, migration.to_device};
+    const EchBytes bytes[2] = {ech_bytes_add(migration.from_device, migration.written), ech_bytes_add(migration.to_device, migration.read)};
     EchFluidPart parts[2];
     uint32_t n = 0;
     for (int d = 0; d < 2; d++) {
@@ -173,8 +173,8 @@ static bool begin_paging(EchMachine *m, uint32_t queue)
         add_sum(&link_sums(m, m->host_link)[d ? ECH_SUM_LINK_FORWARD : ECH_SUM_LINK_BACKWARD], (int64_t)MIN(bytes[d], (uint64_t)INT64_MAX));
     }
     EchMemoryState *state = &m->memories[m->managed_memory];
-    state->paged_in = ech_bytes_add(state->paged_in, migration.to_device);
-    state->paged_out = ech_bytes_add(state->paged_out, migration.from_device);
+    state->paged_in = ech_bytes_add(state->paged_in, bytes[1]);
+    state->paged_out = ech_bytes_add(state->paged_out, bytes[0]);
     hold_link(m, m->host_link, true, true);
     q->state = STATE_PAGING;
     q->pages_since = m->now;
@@ -185,7 +185,8 @@ static bool begin_paging(EchMachine *m, uint32_t queue)
 static void end_paging(EchMachine *m, uint32_t queue)
 {
     Queue *q = &m->queues[queue];
-    q->waits[ECH_WAIT_PAGES] += m->now - q->pages_since;
+    if (!ech_op_is_prefetch(m->trace, &m->ops[q->entries[q->at].id])) /* whose work it is */
+        q->waits[ECH_WAIT_PAGES] += m->now - q->pages_since;
     m->memories[m->managed_memory].paging = ech_time_add(m->memories[m->managed_memory].paging, m->now - q->pages_since);
     release_link(m, m->host_link, true, true);
     for (int d = 0; d < 2; d++)
@@ -310,7 +311,7 @@ static void end_op(EchMachine *m, uint32_t queue)
     uint32_t id = q->entries[q->at].id;
     const EchOp *op = &m->ops[id];
     const EchPrice *price = &m->prices->prices[id];
-    uint32_t resource = price->bound;
+    uint32_t resource = q->state == STATE_PAGING && ech_op_is_prefetch(m->trace, op) ? m->link_parts[op->memory_to == m->managed_memory] : price->bound;
     if (q->state == STATE_RUNNING) {
         uint32_t worst = most_pressed(m, q, price);
         change_load(m, price, false);

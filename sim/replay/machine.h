@@ -28,7 +28,8 @@ typedef struct {
     EchBytes context;             /**< That a process has beside what its allocator may take; 0 where none serves this memory. */
     EchBytes on_device;           /**< Of unified memory the device's part; 0 where it is none. */
     EchBytes limit;               /**< Of unified memory, all of it. */
-    EchBytes paged_in, paged_out; /**< Of unified memory, to the device and from it. */
+    EchBytes managed;             /**< Of the device's memory: most of managed buffers at one time. */
+    EchBytes paged_in, paged_out; /**< Of managed buffers and unified memory, to the device and from it. */
     EchTime paging;               /**< How long ops waited for that. */
     EchTime peak_at;
     uint64_t peak_born;

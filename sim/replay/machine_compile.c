@@ -430,6 +430,8 @@ static void compile_traffic(EchMachine *m)
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const EchOp *op = &m->ops[i];
         m->first_traffic[i] = traffic->len;
+        if (ech_op_is_prefetch(m->trace, op))
+            continue;
         if (op->kind == ECH_OP_COPY) {
             struct Traffic from = {.memory = op->memory_from, .read = op->bytes}, to = {.memory = op->memory_to, .written = op->bytes};
             g_array_append_val(traffic, from);
@@ -439,7 +441,7 @@ static void compile_traffic(EchMachine *m)
         if (op->kind != ECH_OP_KERNEL && op->kind != ECH_OP_COLLECTIVE)
             continue;
         for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
-            uint32_t memory = m->buffers[uses[u].buffer].memory;
+            uint32_t memory = ech_prices_memory(m->trace, m->device, op, uses[u].buffer);
             struct Traffic *row = NULL;
             for (uint32_t t = m->first_traffic[i]; t < traffic->len && !row; t++)
                 if (g_array_index(traffic, struct Traffic, t).memory == memory)
@@ -677,7 +679,7 @@ EchMachine *ech_machine_new(const EchTrace *trace, const EchDevice *device, cons
         m->wait_kernel = (EchTime)ech_device_number(device, "runtime.wait_ps", 0);
         m->wait_copy = (EchTime)ech_device_number(device, "runtime.wait_copy_ps", (double)m->wait_kernel);
     }
-    if (!compile_memories(m, diag, error) || !ech_machine_compile_unified(m, error))
+    if (!compile_memories(m, diag, error) || !ech_machine_compile_unified(m, diag, error))
         return NULL;
     compile_links(m);
     compile_units(m);

@@ -97,6 +97,8 @@ static void note_memory(EchMachine *m, uint32_t memory)
         state->peak_born = state->allocs + state->frees;
     }
     add_point(m, memory);
+    bool keeps = m->options->allocator && *m->options->allocator; /* what is freed; else the driver has it back */
+    ech_machine_press(m, memory, keeps ? reserved : state->live);
 }
 
 static uint32_t new_instance(EchMachine *m)
@@ -201,7 +203,7 @@ EchFit ech_machine_allocate(EchMachine *m, uint32_t life, uint64_t ordinal, EchI
         place.offset = place.address = buffer->offset;
         if (buffer->bytes > m->limits[memory] || buffer->offset > m->limits[memory] - buffer->bytes)
             ech_machine_record_failure(m, memory, op, m->lives[life].buffer, buffer->bytes, ECH_FIT_FULL);
-    } else if (m->allocators[memory]) {
+    } else if (m->allocators[memory] && !buffer->managed) {
         id = m->next_id[memory];
         EchAllocRequest request = request_of(m, buffer, id);
         EchFit fit = ech_allocator_alloc(m->allocators[memory], &request, &place);
@@ -218,6 +220,7 @@ EchFit ech_machine_allocate(EchMachine *m, uint32_t life, uint64_t ordinal, EchI
     instance->alloc_id = id;
     instance->bytes = place.rounded;
     instance->address = place.address;
+    ech_machine_give_pages(m, buffer, instance);
     state->live = ech_bytes_add(state->live, place.rounded);
     state->allocs++;
     if (m->placed->len < m->options->max_spans) {
@@ -251,6 +254,7 @@ static void release(EchMachine *m, uint32_t life, uint64_t ordinal)
     if (instance->allocated) {
         if (instance->alloc_id != NOWHERE)
             ech_allocator_release(m->allocators[memory], instance->alloc_id);
+        ech_machine_take_pages_back(m, &m->buffers[m->lives[life].buffer], instance);
         state->live -= MIN(state->live, instance->bytes);
         state->frees++;
         if (instance->placed != NOWHERE) {

@@ -87,15 +87,20 @@ typedef struct {
     uint32_t placed;         /* Index in placed, or NOWHERE. */
     EchBytes bytes;          /* Counted as live. */
     uint64_t address;
+    uint64_t pages; /* Of a managed buffer: where its pages lie among those of all. */
     bool allocated, freed;
 } Instance;
 
-/* A use of a buffer in unified memory. Where it is of a part of it, every instance of the op takes the next part. */
+/* What a use does with pages: a kernel's, a copy engine's, the host's; a prefetch. */
+typedef enum { TOUCH_BY_KERNEL, TOUCH_BY_COPY, TOUCH_BY_HOST, TOUCH_TO_DEVICE, TOUCH_TO_HOST } TouchKind;
+
+/* A use of a managed buffer, or of one in unified memory. Where it is of a part of it, every instance of the op takes the next part. */
 typedef struct {
     uint32_t life;
     uint64_t div;           /* As in LifeUse; of a life that turns over it means nothing. */
     EchBytes offset, bytes; /* Of the use in the buffer. */
     EchBytes whole;         /* What it is a part of. */
+    TouchKind kind;
     bool reads, writes;
 } Touch;
 
@@ -208,11 +213,16 @@ struct EchMachine {
     uint32_t barrier;                   /* Op whose driver call waits for all before it and holds all behind it, or NOWHERE. */
     uint32_t barrier_queue, barrier_waiters;
     uint32_t n_memories;
-    EchManaged *managed;     /* The memory that is unified; NULL: none is. */
-    bool paged_before;       /* Its blocks lie where an earlier step left them. */
-    uint32_t managed_memory; /* Which one of the trace's. */
-    uint32_t host_link;      /* That its blocks take. */
-    uint32_t link_parts[2];  /* Resources of that link, from the device and to it, or NOWHERE. */
+    EchManaged *managed;      /* Of the memory that is unified, or of managed buffers; NULL: there is neither. */
+    bool unified;             /* All of the device's memory is. */
+    bool paged_before;        /* Its blocks lie where an earlier step left them. */
+    uint32_t managed_memory;  /* The device's, which one of the trace's. */
+    EchBytes managed_most;    /* A touch is of no more: all memory there is. */
+    EchBytes managed_live;    /* Of managed buffers. */
+    uint64_t next_pages;      /* Of the next managed buffer that is allocated. */
+    EchMigration pressed_out; /* What went for a request of what is not managed, and is not waited for yet. */
+    uint32_t host_link;       /* That its blocks take. */
+    uint32_t link_parts[2];   /* Resources of that link, from the device and to it, or NOWHERE. */
     Touch *touches;
     uint32_t *first_touch; /* first_touch[n_ops + 1] */
     uint32_t *todo;
@@ -331,8 +341,14 @@ static inline void wait_on(EchMachine *m, uint32_t queue, uint32_t *first, EchWa
 
 /* machine_unified.c */
 
-/** Makes the device's memory unified where the options or its allocator have it so. ECH_ERROR_CONFIG where the device knows nothing of the kind. */
-bool ech_machine_compile_unified(EchMachine *m, GError **error);
+/** Makes the device's memory unified where the options or its allocator have it so, ECH_ERROR_CONFIG where the device knows nothing of the kind; else sees to
+ * managed buffers, with a remark where it does not. */
+bool ech_machine_compile_unified(EchMachine *m, EchDiag *diag, GError **error);
+/** An instance of a buffer is there, or no more; nothing is done where it is not managed. */
+void ech_machine_give_pages(EchMachine *m, const EchBuffer *buffer, Instance *instance);
+void ech_machine_take_pages_back(EchMachine *m, const EchBuffer *buffer, const Instance *instance);
+/** What is not managed has @taken bytes of @memory now: managed pages have the rest. */
+void ech_machine_press(EchMachine *m, uint32_t memory, EchBytes taken);
 /** Whether blocks of unified memory come and go, or will: iterations of a loop then differ in what is resident. */
 bool ech_machine_may_page(const EchMachine *m);
 /** A buffer is there from the start: made on the device, as far as there is room. */

@@ -1,6 +1,13 @@
-/* Unified memory: the device's memory holds what was touched last of a larger one, and ops wait for the rest of what they touch. */
+/* Unified memory: the device's memory holds what was touched last of a larger one, or of managed buffers, and ops wait for the rest of what they touch. */
 #include "sim/base/error.h"
 #include "sim/replay/machine_private.h"
+
+G_STATIC_ASSERT(ECH_MANAGED_READ_MOSTLY >> 1 == ECH_ADVICE_READ_MOSTLY && ECH_MANAGED_ON_HOST >> 1 == ECH_ADVICE_ON_HOST);
+G_STATIC_ASSERT(ECH_MANAGED_ON_DEVICE >> 1 == ECH_ADVICE_ON_DEVICE && ECH_MANAGED_MAPPED >> 1 == ECH_ADVICE_MAPPED);
+
+/* Pages of managed buffers are numbered from here on, apart from each other and from addresses of the device's memory. */
+#define FIRST_PAGES (UINT64_C(1) << 62)
+#define PAGES_ROUND (UINT64_C(2) << 20)
 
 static bool find_link(EchMachine *m, const EchMemory *memory, GError **error)
 {
@@ -21,6 +28,36 @@ static bool find_link(EchMachine *m, const EchMemory *memory, GError **error)
             m->link_parts[kind == ECH_RESOURCE_LINK_TO] = r;
     }
     return true;
+}
+
+/* What @op does with pages. */
+static TouchKind touch_kind(const EchMachine *m, const EchOp *op)
+{
+    if (ech_op_is_prefetch(m->trace, op))
+        return op->memory_to == m->managed_memory ? TOUCH_TO_DEVICE : TOUCH_TO_HOST;
+    if (op->queue != ECH_NONE && ech_trace_queues(m->trace)[op->queue].kind == ECH_QUEUE_HOST)
+        return TOUCH_BY_HOST;
+    return op->kind == ECH_OP_COPY ? TOUCH_BY_COPY : TOUCH_BY_KERNEL;
+}
+
+static bool has_pages(const EchMachine *m, const EchBuffer *buffer)
+{
+    return buffer->managed || (m->unified && buffer->memory == m->managed_memory);
+}
+
+/* Adds @touch to those of an op, which begin at @first. What is both read and written is touched once; so far back is looked for that. */
+static void add_touch(GArray *touches, uint32_t first, const Touch *touch)
+{
+    enum { LOOKED_BACK = 64 };
+    for (uint32_t t = touches->len; t-- > first && touches->len - t <= LOOKED_BACK;) {
+        Touch *other = &g_array_index(touches, Touch, t);
+        if (other->life == touch->life && other->offset == touch->offset && other->bytes == touch->bytes && other->whole == touch->whole) {
+            other->reads |= touch->reads;
+            other->writes |= touch->writes;
+            return;
+        }
+    }
+    g_array_append_vals(touches, touch, 1);
 }
 
 /* What every op touches of the memory. */
@@ -46,7 +83,7 @@ static void compile_touches(EchMachine *m)
             EchBytes offset, whole = m->buffers[uses[u].buffer].bytes;
             EchId root = ech_buffer_root(m->buffers, uses[u].buffer, &offset);
             uint32_t life = current[root];
-            if (life == NOWHERE || m->buffers[root].memory != m->managed_memory || m->buffers[root].bytes <= offset)
+            if (life == NOWHERE || !has_pages(m, &m->buffers[root]) || m->buffers[root].bytes <= offset)
                 continue;
             whole = MIN(whole, m->buffers[root].bytes - offset);
             uint32_t alloc = m->lives[life].alloc_op;
@@ -55,17 +92,44 @@ static void compile_touches(EchMachine *m)
                            .offset = offset,
                            .bytes = MIN(uses[u].bytes, whole),
                            .whole = whole,
+                           .kind = touch_kind(m, op),
                            .reads = uses[u].access != ECH_WRITE,
                            .writes = uses[u].access != ECH_READ};
             if (touch.bytes > 0)
-                g_array_append_val(touches, touch);
+                add_touch(touches, m->first_touch[i], &touch);
         }
     }
     m->first_touch[m->n_ops] = touches->len;
     m->touches = (Touch *)(void *)g_array_free(g_steal_pointer(&touches), FALSE);
 }
 
-bool ech_machine_compile_unified(EchMachine *m, GError **error)
+static bool any_managed(const EchTrace *trace)
+{
+    for (size_t b = 0; b < ech_trace_n_buffers(trace); b++) {
+        if (ech_trace_buffers(trace)[b].managed)
+            return true;
+    }
+    return false;
+}
+
+/* Managed buffers have what others leave of the memory. */
+static void compile_managed(EchMachine *m, EchDiag *diag)
+{
+    g_autoptr(GError) why = NULL;
+    if (!any_managed(m->trace) || ech_trace_get_property(m->trace, "migrations_recorded"))
+        return;
+    for (uint32_t i = 0; i < m->n_memories && !m->managed && !why; i++) {
+        const EchMemory *memory = ech_device_memory(m->device, ech_trace_memory(m->trace, i));
+        if (!memory || memory->kind != ECH_MEM_HBM || !find_link(m, memory, &why))
+            continue;
+        m->managed_memory = i;
+        m->managed = ech_managed_new(m->limits[i], m->device->links[m->host_link].coherent);
+    }
+    if (why)
+        ech_diag_remark(diag, "managed buffers cost no migration here: %s", why->message);
+}
+
+bool ech_machine_compile_unified(EchMachine *m, EchDiag *diag, GError **error)
 {
     for (uint32_t i = 0; i < m->n_memories && !m->managed; i++) {
         const EchMemory *memory = ech_device_memory(m->device, ech_trace_memory(m->trace, i));
@@ -76,13 +140,56 @@ bool ech_machine_compile_unified(EchMachine *m, GError **error)
             continue;
         if (!find_link(m, memory, error))
             return false;
+        m->unified = true;
         m->managed_memory = i;
         m->memories[i].on_device = there;
         m->memories[i].limit = m->limits[i];
         m->managed = ech_managed_new(there, m->device->links[m->host_link].coherent);
-        compile_touches(m);
     }
+    if (!m->managed)
+        compile_managed(m, diag);
+    if (!m->managed)
+        return true;
+    const EchMemory *host = ech_device_memory_kind(m->device, ECH_MEM_HOST_PINNED), *hbm = ech_device_memory_kind(m->device, ECH_MEM_HBM);
+    m->managed_most = m->unified ? m->limits[m->managed_memory] : ech_bytes_add(hbm->capacity, host->capacity);
+    m->next_pages = FIRST_PAGES;
+    compile_touches(m);
     return true;
+}
+
+/* Where pages of an instance of @buffer lie; of one in unified memory, which has addresses there, all of it. */
+static EchManagedRange range_of(const EchMachine *m, const EchBuffer *buffer, const Instance *instance)
+{
+    if (!buffer->managed)
+        return (EchManagedRange){.bytes = UINT64_MAX};
+    return (EchManagedRange){
+        .address = instance->pages, .bytes = MIN(buffer->bytes, m->managed_most), .advice = (unsigned)buffer->managed >> 1, .of_host = true};
+}
+
+void ech_machine_give_pages(EchMachine *m, const EchBuffer *buffer, Instance *instance)
+{
+    if (!m->managed || !buffer->managed)
+        return;
+    EchBytes bytes = MIN(buffer->bytes, m->managed_most), all = ech_bytes_add(m->next_pages, ech_bytes_add(bytes, PAGES_ROUND));
+    instance->pages = all < UINT64_MAX ? m->next_pages : FIRST_PAGES; /* long since free */
+    m->next_pages = ech_round_up(instance->pages + MAX(bytes, 1), PAGES_ROUND);
+    m->managed_live = ech_bytes_add(m->managed_live, buffer->bytes);
+    m->memories[m->managed_memory].managed = MAX(m->memories[m->managed_memory].managed, m->managed_live);
+}
+
+void ech_machine_take_pages_back(EchMachine *m, const EchBuffer *buffer, const Instance *instance)
+{
+    if (!m->managed || !buffer->managed)
+        return;
+    EchManagedRange range = range_of(m, buffer, instance);
+    ech_managed_forget(m->managed, &range);
+    m->managed_live -= MIN(m->managed_live, buffer->bytes);
+}
+
+void ech_machine_press(EchMachine *m, uint32_t memory, EchBytes taken)
+{
+    if (m->managed && !m->unified && memory == m->managed_memory)
+        ech_managed_set_room(m->managed, m->limits[memory] - MIN(m->limits[memory], taken), &m->pressed_out);
 }
 
 /* The live instance that @touch means, or NULL. Of a life that turns over there is one at a time, but for its last uses. */
@@ -99,21 +206,42 @@ static bool has_address(const Instance *instance)
     return instance && instance->allocated && instance->address != ECH_OFFSET_NONE && instance->address != ECH_ADDRESS_NONE;
 }
 
+/* Which part of what it is a part of @touch is, in the op's instance @ordinal: slices of an array, an iteration each. */
+static EchBytes part_at(const Touch *touch, uint64_t ordinal)
+{
+    return ordinal % (touch->whole / touch->bytes) * touch->bytes;
+}
+
+static void touch_pages(EchMachine *m, const Touch *touch, uint64_t ordinal, EchMigration *migration)
+{
+    const EchBuffer *buffer = &m->buffers[m->lives[touch->life].buffer];
+    const Instance *instance = instance_of(m, touch, ordinal);
+    if (!(buffer->managed ? instance && instance->allocated : has_address(instance)))
+        return;
+    EchManagedRange range = range_of(m, buffer, instance);
+    EchBytes offset = ech_bytes_add(buffer->managed ? 0 : instance->address, touch->offset + part_at(touch, ordinal)),
+             bytes = MIN(touch->bytes, m->managed_most);
+    if (touch->kind == TOUCH_BY_COPY && buffer->managed) /* moves no pages: it brings the data itself (uvm_perf_thrashing.c, of non-replayable faults) */
+        range.advice |= ECH_ADVICE_MAPPED;
+    if (touch->kind <= TOUCH_BY_COPY)
+        ech_managed_touch(m->managed, &range, offset, bytes, touch->reads, touch->writes, migration);
+    else
+        ech_managed_move(m->managed, &range, offset, bytes, touch->kind == TOUCH_TO_DEVICE, migration);
+    migration->faults = migration->faults || touch->kind == TOUCH_BY_HOST;
+}
+
 EchTime ech_machine_touch(EchMachine *m, uint32_t op, uint64_t ordinal, EchMigration *ret)
 {
     *ret = (EchMigration){0};
-    for (uint32_t t = m->first_touch[op]; t < m->first_touch[op + 1]; t++) {
-        const Touch *touch = &m->touches[t];
-        const Instance *instance = instance_of(m, touch, ordinal);
-        if (!has_address(instance))
-            continue;
-        /* Slices of an array, an iteration each. */
-        EchBytes at = ordinal % (touch->whole / touch->bytes) * touch->bytes;
-        ech_managed_touch(m->managed, instance->address + touch->offset + at, MIN(touch->bytes, m->limits[m->managed_memory]), touch->reads, touch->writes,
-                          ret);
+    if (m->ops[op].kind == ECH_OP_ALLOC) {
+        *ret = m->pressed_out;
+        m->pressed_out = (EchMigration){0};
     }
-    const EchLink *link = &m->device->links[m->host_link];
-    return ech_managed_time(link, ret, link->coherent);
+    for (uint32_t t = m->first_touch[op]; t < m->first_touch[op + 1]; t++)
+        touch_pages(m, &m->touches[t], ordinal, ret);
+    if (!m->unified && m->ops[op].kind == ECH_OP_COPY && m->ops[op].memory_from != m->ops[op].memory_to)
+        ret->read = ret->written = 0; /* what crosses the link is priced */
+    return ech_managed_time(&m->device->links[m->host_link], ret);
 }
 
 void ech_machine_populate(EchMachine *m, uint32_t life)
@@ -121,13 +249,15 @@ void ech_machine_populate(EchMachine *m, uint32_t life)
     const EchBuffer *buffer = &m->buffers[m->lives[life].buffer];
     const Instance *instance = ech_machine_find_instance(m, life, 0, false);
     EchMigration before_the_run = {0};
-    if (m->managed && !m->paged_before && buffer->memory == m->managed_memory && has_address(instance))
-        ech_managed_touch(m->managed, instance->address, MIN(buffer->bytes, m->limits[buffer->memory]), false, true, &before_the_run);
+    const EchManagedRange all = {.bytes = UINT64_MAX};
+    if (m->unified && !m->paged_before && buffer->memory == m->managed_memory && has_address(instance))
+        ech_managed_touch(m->managed, &all, instance->address, MIN(buffer->bytes, m->limits[buffer->memory]), false, true, &before_the_run);
 }
 
 bool ech_machine_may_page(const EchMachine *m)
 {
-    return m->managed && (m->memories[m->managed_memory].peak_reserved > m->memories[m->managed_memory].on_device || ech_managed_on_host(m->managed) > 0);
+    return m->managed &&
+           (!m->unified || m->memories[m->managed_memory].peak_reserved > m->memories[m->managed_memory].on_device || ech_managed_on_host(m->managed) > 0);
 }
 
 bool ech_machine_begins_paged(const EchMachine *m)

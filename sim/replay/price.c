@@ -348,13 +348,24 @@ static double scatter_factor(const Pricer *pricer, const Map *map, const EchUse 
     return ech_hbm_slowdown(dram, &pattern) * moved;
 }
 
+EchId ech_prices_memory(const EchTrace *trace, const EchDevice *device, const EchOp *op, EchId buffer)
+{
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    bool on_host = op->queue != ECH_NONE && ech_trace_queues(trace)[op->queue].kind == ECH_QUEUE_HOST;
+    for (size_t m = 0; !on_host && buffers[ech_buffer_root(buffers, buffer, NULL)].managed && m < ech_trace_n_memories(trace); m++) {
+        const EchMemory *memory = ech_device_memory(device, ech_trace_memory(trace, (EchId)m));
+        if (memory && memory->kind == ECH_MEM_HBM)
+            return (EchId)m;
+    }
+    return buffers[buffer].memory;
+}
+
 static void add_uses(const Pricer *pricer, const Map *map, Row *row, const EchOp *op)
 {
     const EchUse *uses = ech_trace_uses(pricer->trace);
-    const EchBuffer *buffers = ech_trace_buffers(pricer->trace);
     size_t n = ech_trace_n_memories(pricer->trace);
     for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
-        EchId memory = buffers[uses[u].buffer].memory;
+        EchId memory = ech_prices_memory(pricer->trace, map->device, op, uses[u].buffer);
         double bytes = (double)uses[u].bytes * scatter_factor(pricer, map, &uses[u]);
         if (uses[u].access == ECH_WRITE)
             pricer->written[memory] += bytes;
@@ -697,6 +708,8 @@ static bool price_copy(const Pricer *pricer, const Map *map, Row *row, const Ech
     const EchMemory *from = map->memory[op->memory_from], *to = map->memory[op->memory_to];
     double bytes = (double)op->bytes;
     bool forward = true;
+    if (ech_op_is_prefetch(pricer->trace, op)) /* what has to move is known when it runs */
+        return true;
     const EchLink *link = from && to && from != to ? ech_device_transfer_link(map->device, from, to, &forward) : NULL;
     price->source = ECH_PRICE_PORT;
     bool host = link && strcmp(link->name, "host") == 0;

@@ -21,7 +21,7 @@ typedef enum {
 
 /** Where an op's price came from. */
 typedef enum {
-    ECH_PRICE_FREE,            /**< Costs no time (signal, wait, mark, loop). */
+    ECH_PRICE_FREE,            /**< Costs no time (signal, wait, mark, loop), or none that is known before it runs (prefetches of managed memory). */
     ECH_PRICE_ROOFLINE,        /**< The device's peaks and bandwidths. */
     ECH_PRICE_ESTIMATE,        /**< The compiler's estimate, spread over the roofline's resources. */
     ECH_PRICE_RECORDED,        /**< As long as it was recorded. */
@@ -112,4 +112,6 @@ typedef struct {
 EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchPriceOptions *options,
                           EchDiag *diag) G_GNUC_WARN_UNUSED_RESULT;
 void ech_prices_free(EchPrices *prices);
+/** The memory of @trace that a use of @buffer by @op is of: managed buffers lie in the device's when the device uses them. */
+EchId ech_prices_memory(const EchTrace *trace, const EchDevice *device, const EchOp *op, EchId buffer);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchPrices, ech_prices_free)

@@ -357,6 +357,7 @@ static void fill_memories(EchRun *run, const EchTrace *trace, const EchDevice *d
         out->on_device = state->on_device;
         if (state->on_device)
             out->available = state->limit;
+        out->managed = state->managed;
         out->paged_in = state->paged_in;
         out->paged_out = state->paged_out;
         out->peak_live = state->peak_live;

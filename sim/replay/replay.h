@@ -104,7 +104,8 @@ typedef struct {
     char *name;
     EchBytes capacity, available;      /**< 0: unlimited or not known to the device. */
     EchBytes on_device;                /**< Unified memory: the device's part of it; available counts the host's too. 0: it is none. */
-    EchBytes paged_in, paged_out;      /**< Unified memory: bytes that came to the device when they were touched, and went to make room. */
+    EchBytes managed;                  /**< Of the device's memory: most of managed buffers at one time, which lie there or on the host; 0: there are none. */
+    EchBytes paged_in, paged_out;      /**< Managed buffers, unified memory: bytes that came to the device (touched, or prefetched), and went (to make room). */
     EchBytes context;                  /**< Taken by the context of a process whose allocator serves this memory: not in available. */
     EchBytes peak_live, peak_reserved; /**< As EchPoint's. */
     EchTime peak_at;                   /**< When peak_live was first reached. */

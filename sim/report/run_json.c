@@ -115,8 +115,11 @@ static void add_memories(JsonBuilder *b, const EchReport *report)
         ech_json_add_count(b, "capacity_bytes", m->capacity);
         ech_json_add_count(b, "available_bytes", m->available);
         ech_json_add_count(b, "context_bytes", m->context);
-        if (m->on_device) {
+        if (m->on_device)
             ech_json_add_count(b, "on_device_bytes", m->on_device);
+        if (m->managed)
+            ech_json_add_count(b, "managed_bytes", m->managed);
+        if (m->on_device || m->managed) {
             ech_json_add_count(b, "paged_in_bytes", m->paged_in);
             ech_json_add_count(b, "paged_out_bytes", m->paged_out);
         }

@@ -343,25 +343,35 @@ static void append_reserved(GString *out, const EchReport *report, unsigned colu
     ech_text_wrap(out, "  ", text->str, columns);
 }
 
-/* What of unified memory had to come and go. */
-static void append_unified(GString *out, const EchReport *report, unsigned columns)
+/* What came and went, and how long that kept operations; over NVLink-C2C, what was reached where it lies. */
+static void append_pages(GString *text, const EchReport *report, const EchMemoryRun *m)
 {
-    const EchMemoryRun *m = ech_report_memory(report->run, "hbm");
-    if (!m || !m->on_device)
-        return;
-    g_autofree char *there = ech_format_bytes(m->on_device), *in = ech_format_bytes(m->paged_in), *gone = ech_format_bytes(m->paged_out),
-                    *waited = ech_format_time(report->run->waits[ECH_WAIT_PAGES]);
+    g_autofree char *in = ech_format_bytes(m->paged_in), *gone = ech_format_bytes(m->paged_out), *waited = ech_format_time(report->run->waits[ECH_WAIT_PAGES]);
     const EchLink *link = ech_device_link(report->device, "host");
-    g_autoptr(GString) text = g_string_new(NULL);
-    g_string_printf(text, "Unified memory: %s of it are the device's", there);
-    if (m->paged_in + m->paged_out == 0)
-        g_string_append(text, ", which is enough: nothing comes and goes.");
-    else if (link && link->coherent)
+    if (link && link->coherent && m->on_device)
         g_string_append_printf(text, ". Of the rest, where it lies on the host, %s were read over the link and %s written; operations waited %s for that.", in,
                                gone, waited);
     else
-        g_string_append_printf(text, ". %s came from the host when they were touched, and %s went there to make room; operations waited %s for that.", in, gone,
-                               waited);
+        g_string_append_printf(text, ". %s came from the host when they were touched%s, and %s went there to make room; operations waited %s for that.", in,
+                               m->on_device ? "" : " or prefetched, or were read there", gone, waited);
+}
+
+/* What of unified memory, or of managed buffers, had to come and go. */
+static void append_unified(GString *out, const EchReport *report, unsigned columns)
+{
+    const EchMemoryRun *m = ech_report_memory(report->run, "hbm");
+    if (!m || (!m->on_device && !m->managed))
+        return;
+    g_autofree char *there = ech_format_bytes(m->on_device), *managed = ech_format_bytes(m->managed);
+    g_autoptr(GString) text = g_string_new(NULL);
+    if (m->on_device)
+        g_string_printf(text, "Unified memory: %s of it are the device's", there);
+    else
+        g_string_printf(text, "Managed memory: up to %s, on the device as far as hbm has room left, else on the host", managed);
+    if (m->paged_in + m->paged_out > 0)
+        append_pages(text, report, m);
+    else
+        g_string_append(text, m->on_device ? ", which is enough: nothing comes and goes." : "; nothing of it comes and goes.");
     ech_text_wrap(out, "  ", text->str, columns);
 }
 

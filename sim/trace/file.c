@@ -177,6 +177,8 @@ static void print_buffer(Printer *p, const EchBuffer *b)
         put_text(out, " upper=1");
     if (b->direct)
         put_text(out, " direct=1");
+    if (b->managed)
+        put_key(p, "managed=", b->managed);
     if (b->rounded)
         put_key(p, "rounded=", b->rounded);
     if (b->dense)
@@ -714,6 +716,17 @@ static bool take_flag(Reader *r, uint8_t *ret, GError **error)
     return true;
 }
 
+static bool take_managed(Reader *r, uint8_t *ret, GError **error)
+{
+    uint32_t flags = 0;
+    if (!take_u32(r, &flags, error))
+        return false;
+    if (flags == 0 || flags > ECH_MANAGED_ALL)
+        return fail(r, "flags of managed memory (1 to 31)", error);
+    *ret = (uint8_t)flags;
+    return true;
+}
+
 static bool read_buffer(Reader *r, GError **error)
 {
     EchBuffer b = ech_buffer_init();
@@ -737,6 +750,8 @@ static bool read_buffer(Reader *r, GError **error)
             ok = take_flag(r, &b.upper_end, error);
         } else if (take(r, "direct=")) {
             ok = take_flag(r, &b.direct, error);
+        } else if (take(r, "managed=")) {
+            ok = take_managed(r, &b.managed, error);
         } else if (take(r, "rounded=")) {
             ok = take_u64(r, &b.rounded, error);
         } else if (take(r, "dense=")) {

@@ -53,6 +53,11 @@ static const char *const origin_names[] = {"absent", "known", "inferred", "assum
 G_STATIC_ASSERT(G_N_ELEMENTS(role_names) == ECH_N_ROLES);
 G_STATIC_ASSERT(G_N_ELEMENTS(collective_names) == ECH_N_COLLECTIVES);
 
+bool ech_op_is_prefetch(const EchTrace *trace, const EchOp *op)
+{
+    return op->kind == ECH_OP_COPY && op->launch != ECH_NONE && strstr(ech_trace_string(trace, op->launch), "prefetch=1");
+}
+
 const char *ech_op_kind_name(EchOpKind kind)
 {
     return op_names[kind];

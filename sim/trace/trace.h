@@ -2,7 +2,7 @@
  * The trace: what a program did or will do, as operations on buffers, in a form every engine can replay.
  *
  * A trace is immutable and reference-counted. It is made by EchTraceBuilder, whose finish checks the numbered
- * invariants V1..V16 below, so an invalid trace cannot exist. It knows nothing of devices: memories are names.
+ * invariants V1..V17 below, so an invalid trace cannot exist. It knows nothing of devices: memories are names.
  * A trace is not a schedule of times: times exist in it only as what was *recorded*.
  *
  * Invariants:
@@ -23,6 +23,7 @@
  *  V14 a loop-scoped buffer is used only inside its loop
  *  V15 memories and queues are few: what is kept of each for each op, buffer or other queue stays in proportion to the trace
  *  V16 what is taken beside an allocator (direct) is no other's: it has no fixed offset, no private pool, and is no alias
+ *  V17 managed memory is the driver's: it is not direct, has no fixed offset, no private pool, and is no alias
  */
 #pragma once
 #include "sim/base/diag.h"
@@ -65,6 +66,16 @@ typedef enum {
     ECH_ROLE_CONSTANT,
     ECH_N_ROLES
 } EchRole;
+
+/** Of managed memory, and what cudaMemAdvise said of it: mostly read; a preferred location; mapped for the device. */
+typedef enum {
+    ECH_MANAGED = 1,
+    ECH_MANAGED_READ_MOSTLY = 2,
+    ECH_MANAGED_ON_HOST = 4,
+    ECH_MANAGED_ON_DEVICE = 8,
+    ECH_MANAGED_MAPPED = 16,
+    ECH_MANAGED_ALL = 31
+} EchManagedFlag;
 
 typedef enum { ECH_READ, ECH_WRITE } EchAccess;
 typedef enum { ECH_PATTERN_STREAM, ECH_PATTERN_STRIDED, ECH_PATTERN_RANDOM, ECH_N_PATTERNS } EchPattern;
@@ -131,8 +142,9 @@ typedef struct {
     /** COPY: memory ids. COLLECTIVE: memory_from is the group size (0 unknown), memory_to ECH_NONE. */
     EchId memory_from, memory_to;
     /** KERNEL of a GPU: string id of how it was launched and on what shape ("grid=96 block=128 shared=49152 registers=230 product=1x5185x1024x4096": the fields
-     * of models/kernel/gpu.h, those not known left out; graph=1, of copies too: the host asked for it with the op before); of a TPU: what its time is spent on
-     * (models/kernel/stalls.h). COLLECTIVE: how its groups lie
+     * of models/kernel/gpu.h, those not known left out; graph=1, of copies too: the host asked for it with the op before; prefetch=1, of copies: so many bytes
+     * of managed memory are to lie in memory_to from now on, and those that do not are moved); of a TPU: what its time is spent on (models/kernel/stalls.h).
+     * COLLECTIVE: how its groups lie
      * ("devices=8 stride=4 sparse": models/link/link.h) and whom it meets in traces of other ranks ("meets=4be1/12,9f/3>8388608": sim/trace/meets.h); WAIT of
      * a host for other hosts: whom it meets. ECH_NONE where not known. */
     EchId launch;
@@ -147,19 +159,20 @@ typedef struct {
 } EchOp;
 
 typedef struct {
-    EchId name;            /**< String id. */
-    EchId memory;          /**< Memory id. */
-    uint8_t role;          /**< EchRole */
-    uint8_t dtype;         /**< EchDtype, ECH_DTYPE_NONE where unknown */
-    uint8_t resident;      /**< 1: exists before the first op (no ALLOC needed). */
-    uint8_t upper_end;     /**< 1: asked for from the upper end (BFC two-ended). */
-    uint8_t direct;        /**< 1: a library's, of the driver itself: beside the program's allocator (NCCL's buffers). */
-    EchBytes bytes;        /**< Bytes the program asked for: padded size of an array, or the requested size. */
-    EchBytes rounded;      /**< What the recorded allocator gave, or 0 where not recorded. */
-    EchBytes dense;        /**< Unpadded bytes, or 0 where not known. */
-    uint64_t offset;       /**< Fixed offset in its memory (a compiler's assignment) or ECH_OFFSET_NONE. */
-    uint64_t address;      /**< Recorded address, or ECH_OFFSET_NONE. */
-    EchId alias_of;        /**< Parent buffer or ECH_NONE. */
+    EchId name;        /**< String id. */
+    EchId memory;      /**< Memory id. */
+    uint8_t role;      /**< EchRole */
+    uint8_t dtype;     /**< EchDtype, ECH_DTYPE_NONE where unknown */
+    uint8_t resident;  /**< 1: exists before the first op (no ALLOC needed). */
+    uint8_t upper_end; /**< 1: asked for from the upper end (BFC two-ended). */
+    uint8_t direct;    /**< 1: a library's, of the driver itself: beside the program's allocator (NCCL's buffers). */
+    uint8_t managed;   /**< EchManagedFlag: of the host's memory, but its pages come to the device where that touches them (cudaMallocManaged); 0: not so. */
+    EchBytes bytes;    /**< Bytes the program asked for: padded size of an array, or the requested size. */
+    EchBytes rounded;  /**< What the recorded allocator gave, or 0 where not recorded. */
+    EchBytes dense;    /**< Unpadded bytes, or 0 where not known. */
+    uint64_t offset;   /**< Fixed offset in its memory (a compiler's assignment) or ECH_OFFSET_NONE. */
+    uint64_t address;  /**< Recorded address, or ECH_OFFSET_NONE. */
+    EchId alias_of;    /**< Parent buffer or ECH_NONE. */
     uint64_t alias_offset; /**< Inside the parent. */
     EchId loop;            /**< LOOP op that makes one per iteration, or ECH_NONE. */
     EchId queue;           /**< Stream it was allocated on, or ECH_NONE. */
@@ -232,6 +245,8 @@ static inline bool ech_op_has_start(const EchOp *op)
 {
     return op->recorded.start > -ECH_TIME_MAX / 4 && op->recorded.start < ECH_TIME_MAX / 4;
 }
+/** A COPY that moves pages of managed memory. */
+bool ech_op_is_prefetch(const EchTrace *trace, const EchOp *op);
 const char *ech_op_kind_name(EchOpKind kind);
 const char *ech_dtype_name(EchDtype dtype);
 /** Bits of an element (4 for s4); 0 for none, token and tuple. */
@@ -279,6 +294,6 @@ void ech_trace_builder_set_property(EchTraceBuilder *builder, const char *key, c
 void ech_trace_builder_printf_property(EchTraceBuilder *builder, const char *key, const char *format, ...) G_GNUC_PRINTF(3, 4);
 /** Takes away the properties whose keys begin with @prefix. */
 void ech_trace_builder_drop_properties(EchTraceBuilder *builder, const char *prefix);
-/** Verifies V1..V16 and consumes the builder's contents. NULL and ECH_ERROR_VERIFY naming the invariant and the op. The builder
+/** Verifies V1..V17 and consumes the builder's contents. NULL and ECH_ERROR_VERIFY naming the invariant and the op. The builder
  * must still be freed. */
 EchTrace *ech_trace_builder_finish(EchTraceBuilder *builder, GError **error) G_GNUC_WARN_UNUSED_RESULT;

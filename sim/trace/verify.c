@@ -66,6 +66,10 @@ static bool verify_buffers(Verifier *v, GError **error)
             FAIL(error, "V13: buffer %zu: offset + bytes overflows", i);
         if (b->direct && (b->offset != ECH_OFFSET_NONE || b->alias_of != ECH_NONE || b->pool != ECH_NONE))
             FAIL(error, "V16: buffer %zu is direct and has a fixed offset, a private pool, or is an alias", i);
+        if (b->managed && (b->managed > ECH_MANAGED_ALL || !(b->managed & ECH_MANAGED)))
+            FAIL(error, "V17: buffer %zu has no kind of managed memory that is known", i);
+        if (b->managed && (b->direct || b->offset != ECH_OFFSET_NONE || b->alias_of != ECH_NONE || b->pool != ECH_NONE))
+            FAIL(error, "V17: buffer %zu is managed and direct, has a fixed offset, a private pool, or is an alias", i);
         v->live[i] = b->resident != 0;
     }
     for (size_t i = 0; i < ech_trace_n_queues(trace); i++) {

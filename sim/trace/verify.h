@@ -1,5 +1,5 @@
 /** @file verify.h
- * The verifier behind ech_trace_builder_finish: invariants V1..V16 of trace.h.
+ * The verifier behind ech_trace_builder_finish: invariants V1..V17 of trace.h.
  */
 #pragma once
 #include "sim/trace/trace.h"

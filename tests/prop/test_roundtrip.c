@@ -150,6 +150,8 @@ static EchTrace *random_trace(GRand *rand)
             buffer.offset = ECH_OFFSET_NONE;
             buffer.pool = ECH_NONE;
         }
+        if (!buffer.direct && buffer.alias_of == ECH_NONE && buffer.offset == ECH_OFFSET_NONE && buffer.pool == ECH_NONE && g_rand_boolean(rand))
+            buffer.managed = (uint8_t)(ECH_MANAGED | g_rand_int_range(rand, 0, ECH_MANAGED_ALL + 1)); /* V17 */
         ech_trace_builder_buffer(builder, buffer);
     }
     EchId loop = ECH_NONE, loop_end = 0;

@@ -713,12 +713,33 @@ START_TEST(nsys_processes)
 }
 END_TEST
 
+/* Managed memory is the host's until it is moved; what moved is recorded, and not to be modelled besides. */
+START_TEST(recorded_migrations)
+{
+    static const char text[] = "echelon-capture 1\nclock 1000 1790000000000000000\nalloc 1500 0 7 11 140000000000000 2097152 5 0\n"
+                               "kernel 3000 4500 0 7 13 4 1 1 128 1 1 \"add\"\nunified 3000 3200 1 65536 140000000000000 0 0\n"
+                               "unified 4000 4200 2 32768 140000000000000 0 0\nunified 4000 4000 4 3 140000000000000 0 0\ndropped 0 0\nend\n";
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = ech_test_text(text, &error);
+    ck_assert_ok(import, error);
+    const EchTrace *t = import->trace;
+    const EchBuffer *buffer = &ech_trace_buffers(t)[ech_test_op(t, ECH_OP_ALLOC, "managed")->target];
+    ck_assert_int_eq(buffer->managed, ECH_MANAGED);
+    ck_assert_str_eq(ech_trace_memory(t, buffer->memory), "host");
+    ck_assert_str_eq(ech_trace_get_property(t, "recorded_paged_in_bytes"), "65536");
+    ck_assert_str_eq(ech_trace_get_property(t, "recorded_paged_out_bytes"), "32768");
+    ck_assert_str_eq(ech_trace_get_property(t, "migrations_recorded"), "1");
+    ck_assert_uint_eq(ech_test_count(t, ECH_OP_COPY), 2);
+}
+END_TEST
+
 START_TEST(nsys_schemas)
 {
     g_autoptr(EchImport) fresh = ech_test_corpus("nsys/new.sqlite", NULL), old = ech_test_corpus("nsys/old.sqlite", NULL);
     const EchTrace *t = fresh->trace;
     ck_assert_int_eq(ech_test_op(t, ECH_OP_KERNEL, "add(float*)")->recorded.duration, 35000);
     ck_assert_uint_eq(ech_test_op(t, ECH_OP_COPY, "Unified memory HtoD (page fault)")->bytes, 65536);
+    ck_assert_str_eq(ech_trace_get_property(t, "recorded_paged_in_bytes"), "65536");
     const EchOp *wait = ech_test_op(t, ECH_OP_WAIT, "Stream Wait Event");
     ck_assert_uint_eq(wait->n_deps, 1);
     ck_assert_int_eq(ech_trace_ops(t)[ech_trace_deps(t)[wait->first_dep].op].kind, ECH_OP_COPY);
@@ -963,6 +984,7 @@ int main(void)
     tcase_add_test(tcase, xplane_programs_of_gpus);
     tcase_add_test(tcase, xplane_programs_of_one_module);
     tcase_add_test(tcase, json_twin_of_a_gpus_xplane);
+    tcase_add_test(tcase, recorded_migrations);
     tcase_add_test(tcase, cupti_waits_of_streams);
     tcase_add_test(tcase, kineto_metadata_at_zero);
     tcase_add_test(tcase, kineto_written_by_others);

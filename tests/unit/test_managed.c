@@ -11,10 +11,12 @@
 #define GIB (UINT64_C(1) << 30)
 #define BLOCK (2 * MIB)
 
+static const EchManagedRange all = {.bytes = UINT64_MAX};
+
 static EchMigration touch(EchManaged *managed, uint64_t block, bool writes)
 {
     EchMigration moved = {0};
-    ech_managed_touch(managed, block * BLOCK + 100, 1000, !writes, writes, &moved);
+    ech_managed_touch(managed, &all, block * BLOCK + 100, 1000, !writes, writes, &moved);
     return moved;
 }
 
@@ -22,6 +24,13 @@ static void moves(EchMigration moved, EchBytes to_device, EchBytes from_device)
 {
     ck_assert_uint_eq(moved.to_device, to_device);
     ck_assert_uint_eq(moved.from_device, from_device);
+}
+
+static void reaches(EchMigration moved, EchBytes read, EchBytes written)
+{
+    moves(moved, 0, 0);
+    ck_assert_uint_eq(moved.read, read);
+    ck_assert_uint_eq(moved.written, written);
 }
 
 START_TEST(the_oldest_goes_whatever_was_used_since)
@@ -44,13 +53,13 @@ START_TEST(a_range_is_all_blocks_that_it_lies_in)
 {
     g_autoptr(EchManaged) managed = ech_managed_new(2 * BLOCK, false);
     EchMigration moved = {0};
-    ech_managed_touch(managed, BLOCK - 1, 2, true, false, &moved);
+    ech_managed_touch(managed, &all, BLOCK - 1, 2, true, false, &moved);
     moves(moved, 0, 0);
-    ech_managed_touch(managed, 2 * BLOCK, 2 * BLOCK, true, false, &moved);
+    ech_managed_touch(managed, &all, 2 * BLOCK, 2 * BLOCK, true, false, &moved);
     moves(moved, 0, 2 * BLOCK);
-    ech_managed_touch(managed, BLOCK - 1, 2, true, false, &moved);
+    ech_managed_touch(managed, &all, BLOCK - 1, 2, true, false, &moved);
     moves(moved, 2 * BLOCK, 4 * BLOCK);
-    ech_managed_touch(managed, 7 * BLOCK, 0, true, true, &moved);
+    ech_managed_touch(managed, &all, 7 * BLOCK, 0, true, true, &moved);
     moves(moved, 2 * BLOCK, 4 * BLOCK);
 }
 END_TEST
@@ -61,7 +70,7 @@ START_TEST(rounds_through_a_little_too_much)
     g_autoptr(EchManaged) managed = ech_managed_new(10 * BLOCK, false);
     for (int round = 0; round < 4; round++) {
         EchMigration moved = {0};
-        ech_managed_touch(managed, 0, 11 * BLOCK, true, true, &moved);
+        ech_managed_touch(managed, &all, 0, 11 * BLOCK, true, true, &moved);
         moves(moved, round ? 11 * BLOCK : 0, round ? 11 * BLOCK : BLOCK);
     }
 }
@@ -73,8 +82,8 @@ START_TEST(a_coherent_link_reaches_the_rest_where_it_is)
     for (int round = 0; round < 2; round++) {
         moves(touch(managed, 0, true), 0, 0);
         moves(touch(managed, 1, true), 0, 0);
-        moves(touch(managed, 2, false), 1000, 0);
-        moves(touch(managed, 2, true), 0, 1000);
+        reaches(touch(managed, 2, false), 1000, 0);
+        reaches(touch(managed, 2, true), 0, 1000);
     }
     ck_assert_uint_eq(ech_managed_on_host(managed), BLOCK);
 }
@@ -84,11 +93,130 @@ END_TEST
 START_TEST(a_triad_on_a_v100)
 {
     const EchLink link = {.to_device = UINT64_C(12360000000), .from_device = UINT64_C(12360000000)};
-    const EchMigration once = {24 * GIB, 24 * GIB}, in = {BLOCK, 0};
-    EchTime time = ech_managed_time(&link, &once, false);
+    const EchMigration once = {24 * GIB, 24 * GIB, .faults = true}, in = {BLOCK, 0, .faults = true}, reached = {.read = 24 * GIB, .written = 24 * GIB},
+                       prefetched = {.to_device = BLOCK};
+    EchTime time = ech_managed_time(&link, &once);
     ck_assert_double_eq_tol((double)time, 5108e9, 26e9);
-    ck_assert_int_lt(ech_managed_time(&link, &once, true), time / 2);
-    ck_assert_int_gt(ech_managed_time(&link, &in, false), ech_time_for(BLOCK, link.to_device));
+    ck_assert_int_lt(ech_managed_time(&link, &reached), time / 2);
+    ck_assert_int_gt(ech_managed_time(&link, &in), ech_time_for(BLOCK, link.to_device));
+    ck_assert_int_eq(ech_managed_time(&link, &prefetched), ech_time_for(BLOCK, link.to_device));
+}
+END_TEST
+
+/* Two allocations of the host's making: 5 MiB, and 3 MiB on which something is advised. */
+static const EchManagedRange five = {.address = 64 * GIB, .bytes = 5 * MIB, .of_host = true};
+
+static EchManagedRange three(unsigned advice)
+{
+    return (EchManagedRange){.address = 65 * GIB, .bytes = 3 * MIB, .advice = advice, .of_host = true};
+}
+
+static EchMigration touch_all(EchManaged *managed, EchManagedRange range, bool reads, bool writes)
+{
+    EchMigration moved = {0};
+    ech_managed_touch(managed, &range, 0, range.bytes, reads, writes, &moved);
+    return moved;
+}
+
+START_TEST(what_the_host_wrote_comes_when_it_is_read)
+{
+    g_autoptr(EchManaged) managed = ech_managed_new(64 * MIB, false);
+    EchMigration moved = touch_all(managed, five, true, false);
+    moves(moved, 5 * MIB, 0); /* its last block has 1 MiB */
+    ck_assert(moved.faults);
+    moves(touch_all(managed, five, true, true), 0, 0);
+    moves(touch_all(managed, three(0), false, true), 0, 0); /* made on the device */
+    ck_assert_uint_eq(ech_managed_on_device(managed), 8 * MIB);
+    EchManagedRange other = three(0);
+    ech_managed_forget(managed, &other);
+    ech_managed_forget(managed, &five);
+    ck_assert_uint_eq(ech_managed_on_device(managed) + ech_managed_on_host(managed), 0);
+    moves(touch_all(managed, five, true, false), 5 * MIB, 0); /* another, in its place */
+}
+END_TEST
+
+/* What is not managed comes first: uvm_pmm_gpu_pma_evict_pages. */
+START_TEST(others_take_the_room)
+{
+    g_autoptr(EchManaged) managed = ech_managed_new(64 * MIB, false);
+    EchMigration moved = {0};
+    (void)touch_all(managed, five, true, false);
+    (void)touch_all(managed, three(0), true, false);
+    ech_managed_set_room(managed, 6 * MIB, &moved);
+    moves(moved, 0, 2 * MIB); /* the oldest */
+    ck_assert(!moved.faults);
+    ech_managed_set_room(managed, 64 * MIB, &moved);
+    moves(moved, 0, 2 * MIB);
+    moves(touch_all(managed, five, true, false), 2 * MIB, 0);
+    moved = (EchMigration){0};
+    ech_managed_set_room(managed, 0, &moved); /* but for a block */
+    ck_assert_uint_le(ech_managed_on_device(managed), 2 * MIB);
+    ck_assert_uint_eq(ech_managed_on_device(managed) + ech_managed_on_host(managed), 8 * MIB);
+    moves(moved, 0, ech_managed_on_host(managed));
+}
+END_TEST
+
+START_TEST(prefetches_move_what_is_not_there)
+{
+    g_autoptr(EchManaged) managed = ech_managed_new(64 * MIB, false);
+    EchMigration moved = {0};
+    ech_managed_move(managed, &five, 0, 5 * MIB, true, &moved); /* nothing is in it yet */
+    moves(moved, 0, 0);
+    ech_managed_move(managed, &five, 4 * MIB, 1, false, &moved);
+    moves(moved, 0, 1 * MIB);
+    ech_managed_move(managed, &five, 0, 5 * MIB, true, &moved);
+    moves(moved, 1 * MIB, 1 * MIB);
+    ck_assert(!moved.faults);
+    EchManagedRange fresh = three(0);
+    ech_managed_move(managed, &fresh, 0, 3 * MIB, false, &moved);
+    ck_assert_uint_eq(ech_managed_on_host(managed), 3 * MIB);
+    ech_managed_move(managed, &fresh, 3 * MIB, 1, true, &moved); /* behind its end */
+    moves(moved, 1 * MIB, 1 * MIB);
+}
+END_TEST
+
+START_TEST(advice_is_taken)
+{
+    g_autoptr(EchManaged) managed = ech_managed_new(64 * MIB, false);
+    EchMigration moved = {0};
+    /* Mostly read: a copy stays behind, until it is written. */
+    EchManagedRange range = three(ECH_ADVICE_READ_MOSTLY);
+    moves(touch_all(managed, range, true, false), 3 * MIB, 0);
+    ech_managed_move(managed, &range, 0, 3 * MIB, false, &moved);
+    moves(moved, 0, 0);
+    moves(touch_all(managed, range, true, false), 3 * MIB, 0);
+    moves(touch_all(managed, range, false, true), 0, 0);
+    ech_managed_move(managed, &range, 0, 3 * MIB, false, &moved);
+    moves(moved, 0, 3 * MIB);
+    ech_managed_forget(managed, &range);
+    /* The host preferred: reached there, unless it is prefetched. */
+    range = three(ECH_ADVICE_ON_HOST);
+    reaches(touch_all(managed, range, false, true), 0, 3 * MIB);
+    reaches(touch_all(managed, range, true, false), 3 * MIB, 0);
+    moved = (EchMigration){0};
+    ech_managed_move(managed, &range, 0, 3 * MIB, true, &moved);
+    moves(moved, 3 * MIB, 0);
+    reaches(touch_all(managed, range, true, false), 0, 0);
+    ech_managed_forget(managed, &range);
+    /* Mapped for the device: made there, and reached on the host where it lies there. */
+    range = three(ECH_ADVICE_MAPPED);
+    reaches(touch_all(managed, range, false, true), 0, 0);
+    moved = (EchMigration){0};
+    ech_managed_move(managed, &range, 0, 3 * MIB, false, &moved);
+    reaches(touch_all(managed, range, true, true), 3 * MIB, 3 * MIB);
+    ech_managed_forget(managed, &range);
+    /* The device preferred: as without. */
+    moves(touch_all(managed, three(ECH_ADVICE_ON_DEVICE), true, false), 3 * MIB, 0);
+}
+END_TEST
+
+START_TEST(over_a_coherent_link_it_comes_while_there_is_room)
+{
+    g_autoptr(EchManaged) managed = ech_managed_new(6 * MIB, true);
+    moves(touch_all(managed, five, true, false), 5 * MIB, 0);
+    EchMigration moved = touch_all(managed, three(0), true, false);
+    reaches((EchMigration){.read = moved.read}, 2 * MIB, 0);
+    moves(moved, 1 * MIB, 0); /* its second block */
 }
 END_TEST
 
@@ -240,6 +368,84 @@ START_TEST(more_than_both_have_does_not_fit)
 }
 END_TEST
 
+/* 60 MiB of managed memory are read; 60 MiB that are not are taken and given back; then they are prefetched, read and read by the host. */
+static EchTrace *pressed(const char *properties)
+{
+    g_autofree char *text =
+        g_strdup_printf("echelon-trace 1 \"test\"\n%sstrings 0\nmemories 2\n\"hbm\"\n\"host\"\nqueues 2\ncompute 0 \"core\"\nhost 0 \"host\"\n"
+                        "buffers 3\nb \"m\" m=1 bytes=62914560 managed=1 resident=1\nb \"a\" m=0 bytes=62914560\n"
+                        "b \"part\" m=1 bytes=31457280 alias=0+31457280 resident=1\nops 8\n"
+                        "kernel \"k\" q=0 r=0:62914560\nalloc q=1 target=1 bytes=62914560 after=-1\nkernel \"k\" q=0 w=1:62914560\n"
+                        "free q=1 target=1 after=-1\ncopy \"p\" q=0 from=1 to=0 bytes=62914560 r=0:62914560 w=0:62914560 after=-1 launch=\"prefetch=1\"\n"
+                        "kernel \"k\" q=0 r=0:62914560 w=0:62914560\nkernel \"by the host\" q=1 r=2:31457280 after=-1\n"
+                        "kernel \"k\" q=0 r=2:31457280 after=-1\n",
+                        properties);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = ech_test_text(text, &error);
+    ck_assert_ok(import, error);
+    return ech_trace_ref(import->trace);
+}
+
+START_TEST(managed_buffers_have_what_is_left)
+{
+    g_autoptr(EchDevice) device = small_gpu("v100-pcie-16");
+    g_autoptr(EchTrace) trace = pressed("property \"time_zero_ps\" \"0\"\n"), step = pressed("");
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchRun) run = replay(trace, device, "", _i ? ECH_ENGINE_SIMGRID : ECH_ENGINE_NATIVE, &error);
+    ck_assert_ok(run, error);
+    ck_assert(run->fits && run->completed);
+    const EchMemoryRun *hbm = hbm_of(run);
+    ck_assert_uint_eq(hbm->on_device, 0);
+    ck_assert_uint_eq(hbm->managed, 60 * MIB);
+    ck_assert_uint_eq(hbm->peak_live, 60 * MIB);            /* what is managed is no allocator's */
+    ck_assert_uint_eq(hbm->paged_in, (60 + 20 + 30) * MIB); /* touched, prefetched, touched after the host had it */
+    ck_assert_uint_eq(hbm->paged_out, (20 + 30) * MIB);     /* for the request, for the host */
+    ck_assert_uint_eq(hbm->read, (60 + 60 + 30) * MIB);     /* where it is when it is read */
+    double second = 10e9 / MIB, waited = ((60 + 30 + 30) / ECH_MANAGED_SHARE + 20) / second * 1e12, prefetched = 20 / second * 1e12;
+    ck_assert_double_eq_tol((double)run->waits[ECH_WAIT_PAGES], waited, 1e3);
+    ck_assert_double_ge((double)run->makespan, waited + prefetched);
+    ck_assert_int_le(run->makespan, run->serial);
+    ck_assert_uint_eq(run->links[0].forward, 110 * MIB);
+    ck_assert_uint_eq(run->links[0].backward, 50 * MIB);
+    /* A step that runs again and again begins with what the one before left there. */
+    g_autoptr(EchRun) again = replay(step, device, "", _i ? ECH_ENGINE_SIMGRID : ECH_ENGINE_NATIVE, &error);
+    ck_assert_ok(again, error);
+    ck_assert_uint_eq(hbm_of(again)->paged_in, 50 * MIB);
+    ck_assert_uint_eq(hbm_of(again)->paged_out, 50 * MIB);
+}
+END_TEST
+
+/* They are operations of the trace then. */
+START_TEST(recorded_migrations_are_not_modelled)
+{
+    g_autoptr(EchDevice) device = small_gpu("v100-pcie-16");
+    g_autoptr(EchTrace) trace = pressed("property \"migrations_recorded\" \"1\"\n");
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchRun) run = replay(trace, device, "", ECH_ENGINE_NATIVE, &error);
+    ck_assert_ok(run, error);
+    ck_assert(run->fits && run->completed);
+    ck_assert_uint_eq(hbm_of(run)->paged_in + hbm_of(run)->paged_out, 0);
+    ck_assert_int_eq(run->waits[ECH_WAIT_PAGES], 0);
+}
+END_TEST
+
+/* Where nobody moves pages they cost nothing more, and that is said. */
+START_TEST(managed_buffers_elsewhere)
+{
+    g_autoptr(EchDevice) device = small_gpu("mi300x");
+    g_autoptr(EchTrace) trace = pressed("");
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchRun) run = replay(trace, device, "", ECH_ENGINE_NATIVE, &error);
+    ck_assert_ok(run, error);
+    ck_assert(run->fits && run->completed);
+    ck_assert_uint_eq(hbm_of(run)->paged_in, 0);
+    bool told = false;
+    for (const char *const *remark = ech_diag_remarks(run->diag); *remark; remark++)
+        told = told || g_str_has_prefix(*remark, "managed buffers cost no migration here: ");
+    ck_assert(told);
+}
+END_TEST
+
 START_TEST(who_has_none)
 {
     static const char *const names[] = {"mi300x", "tpu-v5e"};
@@ -262,6 +468,14 @@ int main(void)
     tcase_add_test(tests, rounds_through_a_little_too_much);
     tcase_add_test(tests, a_coherent_link_reaches_the_rest_where_it_is);
     tcase_add_test(tests, a_triad_on_a_v100);
+    tcase_add_test(tests, what_the_host_wrote_comes_when_it_is_read);
+    tcase_add_test(tests, others_take_the_room);
+    tcase_add_test(tests, prefetches_move_what_is_not_there);
+    tcase_add_test(tests, advice_is_taken);
+    tcase_add_test(tests, over_a_coherent_link_it_comes_while_there_is_room);
+    tcase_add_loop_test(tests, managed_buffers_have_what_is_left, 0, 2);
+    tcase_add_test(tests, recorded_migrations_are_not_modelled);
+    tcase_add_test(tests, managed_buffers_elsewhere);
     tcase_add_loop_test(tests, a_replay_waits_for_what_comes_and_goes, 0, 2);
     tcase_add_loop_test(tests, what_has_room_costs_nothing, 0, 2);
     tcase_add_test(tests, iterations_that_page_are_not_skipped);

@@ -247,7 +247,7 @@ START_TEST(a_librarys_memory_stays)
                                "kernel 1001500 0 0 1 1 1 1 128 1 1 0\n"
                                "free 1008000 0 0 50331648 1000 3 0\n"
                                "alloc 1050000 0 0 83886080 4096 3 0\n"  /* after the recording */
-                               "alloc 1060000 0 0 100663296 8192 5 0\n" /* managed memory is where it is used */
+                               "alloc 1060000 0 0 100663296 8192 5 0\n" /* managed memory is the driver's */
                                "free 1099000 0 0 4096 2097152 6 0\nend\n";
     g_autoptr(GError) error = NULL;
     g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), NULL);
@@ -255,7 +255,7 @@ START_TEST(a_librarys_memory_stays)
     g_autoptr(EchImport) import = ech_import_source(source, NULL, &options, &error);
     ck_assert_msg(import != NULL, "%s", error ? error->message : "?");
     const EchTrace *t = import->trace;
-    ck_assert_uint_eq(ech_diag_count(import->diag, "memory_events_replaced_by_the_snapshot"), 5);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "memory_events_replaced_by_the_snapshot"), 4);
     EchBytes direct[2] = {0}; /* NCCL's, others' */
     for (size_t i = 0; i < ech_trace_n_buffers(t); i++) {
         const EchBuffer *buffer = &ech_trace_buffers(t)[i];
@@ -264,13 +264,61 @@ START_TEST(a_librarys_memory_stays)
         direct[*name == 'c'] += buffer->direct ? buffer->bytes : 0;
     }
     ck_assert(direct[0] == 2097152 && direct[1] == 5242880 + 1000);
-    ck_assert_uint_eq(ech_test_count(t, ECH_OP_ALLOC), 5);
+    ck_assert_uint_eq(ech_test_count(t, ECH_OP_ALLOC), 6);
     const EchOp *alloc = ech_test_op(t, ECH_OP_ALLOC, "NCCL's buffers"), *free = ech_test_op(t, ECH_OP_FREE, "NCCL's buffers");
     ck_assert_uint_eq(alloc->target, free->target);
     ck_assert(depends(t, free, nth(t, ECH_OP_KERNEL, 0)));
     ck_assert_uint_eq(ech_alloc_direct_peak(t, ech_trace_find_memory(t, "hbm")), 2097152 + 5242880 + 1000);
     g_autofree char *names = ech_direct_names(t, ech_trace_find_memory(t, "hbm"));
     ck_assert_str_eq(names, "cudaMalloc beside the allocator, NCCL's buffers");
+}
+END_TEST
+
+static const EchBuffer *used(const EchTrace *t, const EchOp *op, uint32_t use)
+{
+    return &ech_trace_buffers(t)[ech_trace_uses(t)[op->first_use + use].buffer];
+}
+
+/* It is the host's memory, of which the device uses parts; what it is asked to move is no copy of its own. */
+START_TEST(managed_memory)
+{
+    g_autoptr(EchImport) import = must_read(HEAD "name 1 \"void first(float const*, float*)\"\n"
+                                                 "alloc 10 0 0 4194304 8388608 5 0\nalloc 11 0 0 16777216 4096 3 0\n"
+                                                 "advise 12 0 4194304 8388608 1 1\nadvise 13 0 4194304 8388608 3 0\nadvise 14 0 4194304 8388608 5 1\n"
+                                                 "advise 15 0 4194304 8388608 5 0\nadvise 16 0 4194304 8388608 4 0\n"
+                                                 "advise 17 0 4194304 1048576 3 1\nadvise 18 0 16777216 4096 1 1\n"
+                                                 "kernel 20 0 0 1 1 1 1 128 1 1 0\nuses 1 6291456 1048576 2 16777216 4096\n"
+                                                 "kernel 21 0 0 1 1 1 1 128 1 1 0\nuses 1 6291456 1048576\n"
+                                                 "kernel 22 0 0 1 1 1 1 128 1 1 0\nargs 0 4194304 1 16777216\n"
+                                                 "prefetch 30 0 0 2097152 0\nuses 3 4194304 2097152\n"
+                                                 "prefetch 31 0 0 8388608 1\nuses 3 4194304 8388608\n"
+                                                 "copy 40 0 0 1048576 1 5 1\nuses 2 4194304 1048576\n"
+                                                 "free 50 0 0 4194304 8388608 5 0\nend\n");
+    const EchTrace *t = import->trace;
+    const EchOp *alloc = nth(t, ECH_OP_ALLOC, 0);
+    const EchBuffer *whole = &ech_trace_buffers(t)[alloc->target];
+    ck_assert_int_eq(whole->managed, ECH_MANAGED | ECH_MANAGED_READ_MOSTLY | ECH_MANAGED_ON_HOST | ECH_MANAGED_MAPPED);
+    ck_assert_str_eq(ech_trace_memory(t, whole->memory), "host");
+    ck_assert_uint_eq(ech_diag_count(import->diag, "advice_taken_back"), 1);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "advice_on_parts"), 1);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "advice_on_unknown_addresses"), 1);
+    ck_assert_int_eq(ech_trace_buffers(t)[nth(t, ECH_OP_ALLOC, 1)->target].managed, 0);
+    ck_assert_str_eq(ech_trace_get_property(t, "peak_reserved_bytes"), "4096");
+    const EchBuffer *part = used(t, nth(t, ECH_OP_KERNEL, 0), 0);
+    ck_assert(part->alias_of == alloc->target && part->alias_offset == 2097152 && part->bytes == 1048576);
+    ck_assert_ptr_eq(used(t, nth(t, ECH_OP_KERNEL, 1), 0), part); /* the same part */
+    ck_assert_ptr_eq(used(t, nth(t, ECH_OP_KERNEL, 2), 0), whole);
+    const EchOp *out = nth(t, ECH_OP_COPY, 0), *in = nth(t, ECH_OP_COPY, 1), *copy = nth(t, ECH_OP_COPY, 2);
+    ck_assert(ech_op_is_prefetch(t, out) && ech_op_is_prefetch(t, in) && !ech_op_is_prefetch(t, copy));
+    ck_assert_str_eq(ech_trace_memory(t, out->memory_to), "host");
+    ck_assert_str_eq(ech_trace_memory(t, in->memory_to), "hbm");
+    ck_assert_uint_eq(in->bytes, 8388608);
+    ck_assert_ptr_eq(used(t, in, 0), whole);
+    ck_assert_ptr_eq(used(t, in, 1), whole);
+    ck_assert_uint_eq(used(t, out, 0)->bytes, 2097152);
+    ck_assert_str_eq(ech_trace_memory(t, copy->memory_to), "hbm");
+    ck_assert_uint_eq(used(t, copy, 1)->alias_of, alloc->target);
+    must_fail(HEAD "prefetch 1 2 3\n", ":4: a prefetch line; expected 5 numbers");
 }
 END_TEST
 
@@ -902,6 +950,7 @@ int main(void)
     tcase_add_test(cases, memory_follows_what_was_asked);
     tcase_add_test(cases, a_librarys_memory_stays);
     tcase_add_test(cases, snapshots_of_many_devices);
+    tcase_add_test(cases, managed_memory);
     tcase_add_test(cases, what_is_cut_or_unknown);
     tcase_add_test(cases, types_of_what_is_handed_on);
     tcase_add_test(cases, work_of_the_host);

@@ -1453,6 +1453,49 @@ START_TEST(entry_points_are_the_librarys_own)
 }
 END_TEST
 
+static void uses_managed_memory(void)
+{
+    static const char *const names[] = {"cudaMallocManaged", "cudaMemPrefetchAsync_v2", "cuMemPrefetchAsync",  "cudaMemAdvise_v2", "cuMemAdvise",
+                                        "cudaFree",          "cuGetProcAddress_v2",     "cudaMemPrefetchAsync"};
+    int (*ask)(void **, size_t, unsigned), (*move)(const void *, size_t, uint64_t, unsigned, void *), (*move_old)(const void *, size_t, int, void *),
+        (*advise)(const void *, size_t, int, uint64_t), (*advise_old)(const void *, size_t, int, int), (*give_back)(void *),
+        (*entry)(const char *, void **, int, uint64_t, int *), (*move_12)(const void *, size_t, int, void *);
+    void *const at[] = {&ask, &move, &move_old, &advise, &advise_old, &give_back, &entry, &move_12};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        void *found = dlsym(RTLD_DEFAULT, names[i]);
+        NEED(found != NULL);
+        memcpy(at[i], &found, sizeof found);
+    }
+    char *memory = NULL, ordinary[16];
+    void *newer = NULL, *older = NULL;
+    const uint64_t device = 1, host = 2;
+    NEED(ask((void **)&memory, 8 << 20, 1) == 0 && memory != NULL); /* more than the device has */
+    memory[5] = 7;
+    NEED(advise(memory, 8 << 20, 1, device) == 0 && advise_old(memory, 8 << 20, 3, -1) == 0 && advise(ordinary, 16, 1, device) == 1);
+    NEED(move(memory, 4096, device, 0, NULL) == 0 && move(memory + 4096, 4096, host, 0, NULL) == 0 && move_old(memory, 4096, 0, NULL) == 0);
+    NEED(move_old(memory, 4096, -1, NULL) == 0 && move_12(memory, 512, 0, NULL) == 0 && move(ordinary, 16, device, 0, NULL) == 1);
+    NEED(memory[5] == 7); /* the host's own */
+    NEED(entry("cuMemPrefetchAsync", &older, 12000, 0, NULL) == 0 && entry("cuMemPrefetchAsync", &newer, 13000, 0, NULL) == 0);
+    NEED(older == dlsym(RTLD_DEFAULT, "cuMemPrefetchAsync") && newer == dlsym(RTLD_DEFAULT, "cuMemPrefetchAsync_v2"));
+    NEED(give_back(memory) == 0);
+}
+
+START_TEST(managed_memory_is_told_of)
+{
+    g_autofree char *text = pretended("bytes=4194304", uses_managed_memory, NULL);
+    ck_assert_ptr_nonnull(text);
+    ck_assert_uint_eq(count(text, "alloc 0 0 "), 1);
+    ck_assert_uint_eq(count(text, "free 0 0 "), 1);
+    ck_assert(strstr(text, " 8388608 5 0\nadvise 0 ") && strstr(text, " 8388608 1 1\nadvise 0 ") && strstr(text, " 8388608 3 0\nprefetch "));
+    ck_assert_uint_eq(count(text, "advise 0 "), 2);
+    ck_assert_uint_eq(count(text, "prefetch 0 0 4096 1\n"), 2);
+    ck_assert_uint_eq(count(text, "prefetch 0 0 4096 0\n"), 2);
+    ck_assert_uint_eq(count(text, "prefetch 0 0 512 1\n"), 1);
+    ck_assert_uint_eq(count(text, "uses 3 "), 5);
+    ck_assert_uint_eq(count(text, "refused"), 0);
+}
+END_TEST
+
 /* The Python hook where torch is not as it expects: the program goes on, and another sitecustomize runs. */
 START_TEST(the_hook_never_breaks_a_program)
 {
@@ -1515,6 +1558,7 @@ int main(void)
     tcase_add_test(tcase, what_asks_of_a_compiled_program_is_written);
     tcase_add_test(tcase, contexts_variables_and_pools_are_of_a_device);
     tcase_add_test(tcase, entry_points_are_the_librarys_own);
+    tcase_add_test(tcase, managed_memory_is_told_of);
     tcase_add_test(tcase, the_hook_never_breaks_a_program);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);

@@ -302,6 +302,18 @@ START_TEST(invariants_hold)
         direct->alias_of = i == 2 ? parent : ECH_NONE;
         expect_refusal(&f, "V16");
     }
+    for (int i = 0; i < 5; i++) {
+        f = fixture();
+        EchId parent = add_buffer(&f, "b", 64, true);
+        b = add_buffer(&f, "b", 64, true);
+        EchBuffer *managed = ech_trace_builder_peek_buffer(f.builder, b);
+        managed->managed = i == 4 ? ECH_MANAGED_MAPPED : ECH_MANAGED;
+        managed->offset = i == 0 ? 0 : ECH_OFFSET_NONE;
+        managed->pool = i == 1 ? managed->name : ECH_NONE;
+        managed->alias_of = i == 2 ? parent : ECH_NONE;
+        managed->direct = i == 3;
+        expect_refusal(&f, "V17");
+    }
 }
 END_TEST
 

@@ -315,6 +315,26 @@ PRETEND_EXPORT int cuMemAllocManaged(void **ret, size_t bytes, unsigned flags)
     return cudaMallocManaged(ret, bytes, flags);
 }
 
+PRETEND_EXPORT int cuMemPrefetchAsync(const void *address, size_t bytes, int device, void *stream)
+{
+    return pretend_prefetch(address, bytes, device >= 0, stream) ? SUCCESS : INVALID_VALUE;
+}
+
+PRETEND_EXPORT int cuMemPrefetchAsync_v2(const void *address, size_t bytes, uint64_t location, unsigned flags, void *stream)
+{
+    return cudaMemPrefetchAsync_v2(address, bytes, location, flags, stream);
+}
+
+PRETEND_EXPORT int cuMemAdvise(const void *address, size_t bytes, int advice, int device)
+{
+    return pretend_advise(address, bytes, advice, device >= 0) ? SUCCESS : INVALID_VALUE;
+}
+
+PRETEND_EXPORT int cuMemAdvise_v2(const void *address, size_t bytes, int advice, uint64_t location)
+{
+    return cudaMemAdvise_v2(address, bytes, advice, location);
+}
+
 PRETEND_EXPORT int cuDeviceGetDefaultMemPool(void **ret, int device)
 {
     return cudaDeviceGetDefaultMemPool(ret, device);

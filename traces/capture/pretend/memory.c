@@ -58,6 +58,12 @@ static bool on_device(PretendKind kind)
     return kind == PRETEND_DEVICE || kind == PRETEND_LIBRARY;
 }
 
+/* Devices reach it by its address: what a kernel's parameters may name. */
+static bool is_reached(PretendKind kind)
+{
+    return on_device(kind) || kind == PRETEND_MANAGED;
+}
+
 static bool insert(const Block *block)
 {
     if (n_blocks == n_room) {
@@ -72,7 +78,7 @@ static bool insert(const Block *block)
     memmove(blocks + at + 1, blocks + at, (n_blocks - at) * sizeof *blocks);
     blocks[at] = *block;
     n_blocks++;
-    if (on_device(block->block.kind)) {
+    if (is_reached(block->block.kind)) {
         uint64_t end = block->block.address + block->block.bytes;
         __atomic_store_n(&lowest, block->block.address < lowest ? block->block.address : lowest, __ATOMIC_RELAXED);
         __atomic_store_n(&highest, end > highest ? end : highest, __ATOMIC_RELAXED);
@@ -271,7 +277,7 @@ void *pretend_allocate(int device, size_t bytes, PretendKind kind, void *stream,
     void *at = NULL;
     pretend_lock(); /* to the line: an address that another thread has given back may come again */
     if (take_locked(device, counted)) {
-        at = map_addresses(bytes, bytes >= PAGE / 2 ? PAGE : HOST_PAGE, PROT_READ | PROT_WRITE, on_device(kind));
+        at = map_addresses(bytes, bytes >= PAGE / 2 ? PAGE : HOST_PAGE, PROT_READ | PROT_WRITE, is_reached(kind));
         Block block = {.block = {.address = (uint64_t)at, .bytes = bytes, .kind = kind, .device = device}, .pooled = async, .ours = true};
         bool kept_it = at && insert(&block);
         if (!kept_it)
@@ -360,7 +366,7 @@ bool pretend_is_address(uint64_t word)
 {
     PretendBlock block;
     return word >= __atomic_load_n(&lowest, __ATOMIC_RELAXED) && word < __atomic_load_n(&highest, __ATOMIC_RELAXED) &&
-           pretend_find((const void *)word, &block) && on_device(block.kind);
+           pretend_find((const void *)word, &block) && is_reached(block.kind);
 }
 
 void pretend_pin(void *address, size_t bytes)
@@ -533,7 +539,9 @@ void pretend_copy(void *to, const void *from, size_t bytes, void *stream, bool a
     pretend_find(to, &target);
     pretend_find(from, &source);
     bool known = true;
-    if (on_device(target.kind) || on_device(source.kind)) {
+    if (target.kind == PRETEND_MANAGED && bytes > PRETEND_COPIED_BYTES) {
+        clear_host(to, bytes);
+    } else if (on_device(target.kind) || on_device(source.kind)) {
         pretend_lock();
         known = copy_contents(to, from, bytes);
         pretend_unlock();
@@ -561,15 +569,40 @@ bool pretend_carry(void *to, const void *from, size_t bytes)
 
 void pretend_set(void *to, int value, size_t bytes, void *stream)
 {
+    PretendBlock block = {.kind = PRETEND_PAGEABLE};
+    pretend_find(to, &block);
     pretend_lock();
-    bool device = device_block(to);
-    if (!device || (value != 0 && bytes <= PRETEND_COPIED_BYTES && fill(to, bytes)))
+    bool device = on_device(block.kind);
+    if (block.kind == PRETEND_MANAGED && bytes > PRETEND_COPIED_BYTES)
+        clear_host(to, bytes);
+    else if (!device || (value != 0 && bytes <= PRETEND_COPIED_BYTES && fill(to, bytes)))
         memset(to, value, bytes);
     else
         clear(to, bytes);
     pretend_unlock();
     pretend_use(PRETEND_WRITES, to, bytes);
     pretend_work("set", stream, "%zu", bytes);
+}
+
+/* ---- managed memory: where it lies is the importer's to say ---- */
+
+bool pretend_prefetch(const void *address, size_t bytes, bool to_device, void *stream)
+{
+    PretendBlock block;
+    if (!pretend_find(address, &block) || block.kind != PRETEND_MANAGED)
+        return false;
+    pretend_use(PRETEND_UPDATES, address, bytes);
+    pretend_work("prefetch", stream, "%zu %d", bytes, to_device);
+    return true;
+}
+
+bool pretend_advise(const void *address, size_t bytes, int advice, bool of_device)
+{
+    PretendBlock block;
+    if (!pretend_find(address, &block) || block.kind != PRETEND_MANAGED)
+        return false;
+    pretend_event("advise", "%d %" PRIu64 " %zu %d %d", block.device, (uint64_t)address, bytes, advice, of_device);
+    return true;
 }
 
 /* ---- for the Python hook, which computes some values itself (python/pretend_values.py) ---- */

@@ -136,6 +136,10 @@ void pretend_set(void *to, int value, size_t bytes, void *stream);
 /* The device wrote over what the host copied there: it reads zeros. */
 void pretend_clear(void *address, size_t bytes);
 
+/* Managed memory is asked to move, or is said to be used in some way (cudaMemoryAdvise), by a device or by the host. False where it is not managed. */
+bool pretend_prefetch(const void *address, size_t bytes, bool to_device, void *stream);
+bool pretend_advise(const void *address, size_t bytes, int advice, bool of_device);
+
 /* Whether all of it is known. */
 int pretend_known(const void *address, size_t bytes);
 
@@ -282,6 +286,8 @@ const char *cudaGetErrorString(int error);
 int cudaMemGetInfo(size_t *ret_free, size_t *ret_total);
 int cudaMalloc(void **ret, size_t bytes);
 int cudaMallocManaged(void **ret, size_t bytes, unsigned flags);
+int cudaMemPrefetchAsync_v2(const void *address, size_t bytes, uint64_t location, unsigned flags, void *stream);
+int cudaMemAdvise_v2(const void *address, size_t bytes, int advice, uint64_t location);
 int cudaFree(void *address);
 int cudaHostAlloc(void **ret, size_t bytes, unsigned flags);
 int cudaHostRegister(void *address, size_t bytes, unsigned flags);

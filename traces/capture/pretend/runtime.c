@@ -204,6 +204,7 @@ PRETEND_EXPORT int cudaDeviceGetAttribute(int *ret, int attribute, int device)
     case 82: *ret = 65536; break;                    /* registers a multiprocessor */
     case 83: *ret = 1; break;                        /* managed memory */
     case 97: *ret = (int)d->shared_per_block; break; /* shared memory a block that asks for it */
+    case 89: *ret = 1; break;                        /* managed memory that host and device use at once */
     case 102: *ret = 1; break;                       /* virtual memory management */
     case 106: *ret = (int)d->blocks; break;
     case 115: *ret = 1; break; /* memory pools */
@@ -372,6 +373,35 @@ PRETEND_EXPORT int cudaMallocManaged(void **ret, size_t bytes, unsigned flags)
     (void)flags;
     *ret = pretend_allocate(current, bytes, PRETEND_MANAGED, NULL, false);
     return *ret || bytes == 0 ? SUCCESS : fail(OUT_OF_MEMORY);
+}
+
+/* A location is its type and a number in one register: 1 is a device. Before CUDA 13 it was the number of a device, negative for the host. */
+static bool is_device(uint64_t location)
+{
+    return pretend_runtime_version() >= 13000 ? (uint32_t)location == 1 : (int32_t)location >= 0;
+}
+
+PRETEND_EXPORT int cudaMemPrefetchAsync_v2(const void *address, size_t bytes, uint64_t location, unsigned flags, void *stream)
+{
+    (void)flags;
+    return pretend_prefetch(address, bytes, (uint32_t)location == 1, stream) ? SUCCESS : fail(INVALID_VALUE);
+}
+
+PRETEND_EXPORT int cudaMemAdvise_v2(const void *address, size_t bytes, int advice, uint64_t location)
+{
+    return pretend_advise(address, bytes, advice, (uint32_t)location == 1) ? SUCCESS : fail(INVALID_VALUE);
+}
+
+/* Before CUDA 13 it had no flags. */
+PRETEND_EXPORT int cudaMemPrefetchAsync(const void *address, size_t bytes, uint64_t location, void *stream_or_flags, void *stream)
+{
+    bool has_flags = pretend_runtime_version() >= 13000;
+    return pretend_prefetch(address, bytes, is_device(location), has_flags ? stream : stream_or_flags) ? SUCCESS : fail(INVALID_VALUE);
+}
+
+PRETEND_EXPORT int cudaMemAdvise(const void *address, size_t bytes, int advice, uint64_t location)
+{
+    return pretend_advise(address, bytes, advice, is_device(location)) ? SUCCESS : fail(INVALID_VALUE);
 }
 
 PRETEND_EXPORT int cudaFree(void *address)
@@ -563,8 +593,6 @@ NOTHING_TO_DO(cudaDeviceSetSharedMemConfig)
 NOTHING_TO_DO(cudaFuncSetCacheConfig)
 NOTHING_TO_DO(cudaFuncSetSharedMemConfig)
 NOTHING_TO_DO(cudaInitDevice)
-NOTHING_TO_DO(cudaMemAdvise)
-NOTHING_TO_DO(cudaMemPrefetchAsync)
 NOTHING_TO_DO(cudaMemcpyToSymbolAsync)
 NOTHING_TO_DO(cudaSetDeviceFlags)
 NOTHING_TO_DO(cudaSetValidDevices)
@@ -970,9 +998,15 @@ PRETEND_EXPORT int cudaGetFuncBySymbol(void **ret, const void *function)
 
 /* ---- the driver's entry points: this library again, as libcuda.so.1 ---- */
 
-static int entry_point(const char *symbol, void **ret, int *ret_result)
+/* Calls that take something else from CUDA 12.2 on, for programs that were built with it. */
+static bool has_changed(const char *symbol, int version)
 {
-    *ret = dlsym(RTLD_DEFAULT, symbol);
+    return version >= 12020 && (strcmp(symbol, "cuMemPrefetchAsync") == 0 || strcmp(symbol, "cuMemAdvise") == 0);
+}
+
+static int entry_point(const char *symbol, int version, void **ret, int *ret_result)
+{
+    *ret = has_changed(symbol, version) ? NULL : dlsym(RTLD_DEFAULT, symbol);
     if (!*ret) { /* names of the driver say no version; its libraries' do */
         char versioned[128];
         snprintf(versioned, sizeof versioned, "%s_v2", symbol);
@@ -986,21 +1020,19 @@ static int entry_point(const char *symbol, void **ret, int *ret_result)
 PRETEND_EXPORT int cudaGetDriverEntryPoint(const char *symbol, void **ret, unsigned long long flags, int *ret_result)
 {
     (void)flags;
-    return entry_point(symbol, ret, ret_result);
+    return entry_point(symbol, pretend_runtime_version(), ret, ret_result);
 }
 
 PRETEND_EXPORT int cudaGetDriverEntryPointByVersion(const char *symbol, void **ret, unsigned version, unsigned long long flags, int *ret_result)
 {
-    (void)version;
     (void)flags;
-    return entry_point(symbol, ret, ret_result);
+    return entry_point(symbol, (int)version, ret, ret_result);
 }
 
 PRETEND_EXPORT int cuGetProcAddress_v2(const char *symbol, void **ret, int version, uint64_t flags, int *ret_result)
 {
-    (void)version;
     (void)flags;
-    entry_point(symbol, ret, ret_result);
+    entry_point(symbol, version, ret, ret_result);
     return *ret ? SUCCESS : NOT_FOUND;
 }
 
