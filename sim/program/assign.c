@@ -27,9 +27,10 @@ typedef struct {
 
 typedef struct {
     const EchProgram *p;
-    GArray *drafts;        /* Draft */
-    uint8_t *waiting;      /* per buffer: goes into a heap */
-    uint8_t *context;      /* per buffer: state of a SparseCore computation in HBM */
+    GArray *drafts;   /* Draft */
+    uint8_t *waiting; /* per buffer: goes into a heap */
+    uint8_t *context; /* per buffer: state of a SparseCore computation in HBM */
+    bool any_context;
     uint32_t *n_users;     /* per instruction */
     uint32_t *last_holder; /* per value: index of its last holder by position */
     struct EchHeapFigures *figures;
@@ -41,7 +42,7 @@ typedef struct {
     EchId buffer;
     EchBytes bytes;
     uint8_t live_out;
-    uint32_t rank;
+    int64_t rank;
 } Order;
 
 static int compare_order(gconstpointer a, gconstpointer b)
@@ -128,15 +129,27 @@ static void lodge(const EchProgram *p, Draft *draft, const EchValueBuffer *buffe
     }
 }
 
-static bool fits(Assigner *a, const EchValueBuffer *buffer, const Draft *draft)
+/* Contexts are compared by what their starts define alone: the next one begins when its predecessor is handed to the update. */
+static bool are_compared(const Assigner *a, EchId x, EchId y)
 {
-    if (!draft->open || draft->base.space != buffer->space || buffer->bytes > draft->base.bytes || (buffer->live_out && buffer->bytes != draft->base.bytes))
+    const EchProgram *p = a->p;
+    const EchValueBuffer *of_x = &p->buffers[p->values[x].buffer], *of_y = &p->buffers[p->values[y].buffer];
+    bool both = a->context[p->values[x].buffer] && a->context[p->values[y].buffer];
+    return !both || (p->buffer_values[of_x->first_value] == x && p->buffer_values[of_y->first_value] == y);
+}
+
+static bool fits(const Assigner *a, const EchValueBuffer *buffer, const Draft *draft)
+{
+    if (!draft->open || draft->base.space != buffer->space || buffer->bytes > draft->base.bytes ||
+        (buffer->live_out && (draft->base.is_temp || buffer->bytes != draft->base.bytes)))
         return false;
     for (uint32_t k = 0; k < buffer->n_values; k++) {
-        const EchValue *value = &a->p->values[a->p->buffer_values[buffer->first_value + k]];
+        EchId id = a->p->buffer_values[buffer->first_value + k];
+        const EchValue *value = &a->p->values[id];
         /* Only who has begun before its end, and not ended before its start, is there with it. */
         for (guint j = begun_by(draft, value->end); j-- > 0 && g_array_index(draft->lodgers, Lodger, j).reach >= value->start;) {
-            if (interfere(a, value, &a->p->values[g_array_index(draft->lodgers, Lodger, j).value]))
+            EchId there = g_array_index(draft->lodgers, Lodger, j).value;
+            if (are_compared(a, id, there) && interfere(a, value, &a->p->values[there]))
                 return false;
         }
     }
@@ -200,12 +213,13 @@ static void regroup(Assigner *a, GArray *groups, guint k)
     }
 }
 
-/* @reuse: temporaries may lie in donated and live-out allocations. */
+/* @reuse: temporaries may lie in donated and live-out allocations. In a context's they may always. */
 static void place(Assigner *a, EchId b, bool reuse, GArray *groups)
 {
     const EchValueBuffer *buffer = &a->p->buffers[b];
     bool own = buffer->is_constant || buffer->is_parameter || buffer->is_tuple;
-    for (guint k = a->drafts->len; !own && reuse && k-- > 0;) {
+    a->context[b] = !own && is_context(a->p, buffer);
+    for (guint k = a->drafts->len; !own && (reuse || a->any_context) && k-- > 0;) {
         if ((k + 1 == a->drafts->len || k % GROUP == GROUP - 1) && is_taken(a->p, &g_array_index(groups, Group, k / GROUP), buffer)) {
             k = k / GROUP * GROUP;
             continue;
@@ -218,11 +232,11 @@ static void place(Assigner *a, EchId b, bool reuse, GArray *groups)
         draft_at(a, k)->base.is_live_out |= buffer->live_out;
         return;
     }
-    if (!own && !buffer->live_out) {
-        a->context[b] = is_context(a->p, buffer);
-        a->waiting[b] = !a->context[b];
+    if (!own && !buffer->live_out && !a->context[b]) {
+        a->waiting[b] = 1;
         return;
     }
+    a->any_context |= a->context[b];
     guint k = new_draft(a, buffer);
     put_buffer(a, k, b);
     Draft *draft = draft_at(a, k);
@@ -232,9 +246,9 @@ static void place(Assigner *a, EchId b, bool reuse, GArray *groups)
     draft->base.is_tuple = buffer->is_tuple;
     if (buffer->is_parameter)
         draft->base.parameter = parameter_number(a->p, buffer);
-    /* A tuple's table that is neither handed in nor out is a temporary of its own. */
-    draft->base.is_temp = buffer->is_tuple && !buffer->is_parameter && !buffer->live_out && !buffer->is_constant;
-    draft->open = !buffer->is_tuple && !buffer->is_constant && (buffer->live_out || !buffer->is_parameter);
+    /* A context, or a tuple's table that is neither handed in nor out, is a temporary of its own. */
+    draft->base.is_temp = a->context[b] || (buffer->is_tuple && !buffer->is_parameter && !buffer->live_out && !buffer->is_constant);
+    draft->open = a->context[b] || (reuse && !buffer->is_tuple && !buffer->is_constant && (buffer->live_out || !buffer->is_parameter));
     if (draft->open) {
         draft->lodgers = g_array_new(FALSE, FALSE, sizeof(Lodger));
         lodge(a->p, draft, buffer);
@@ -242,6 +256,7 @@ static void place(Assigner *a, EchId b, bool reuse, GArray *groups)
     regroup(a, groups, k);
 }
 
+/* Where nothing lies in donated and live-out allocations, in the order of the schedule; else the largest first. */
 static void place_all(Assigner *a, bool reuse)
 {
     const EchProgram *p = a->p;
@@ -251,9 +266,11 @@ static void place_all(Assigner *a, bool reuse)
         const EchValueBuffer *buffer = &p->buffers[b];
         if (!buffer->in_flat)
             continue;
-        Order entry = {b, buffer->bytes, buffer->live_out, UINT32_MAX};
-        for (uint32_t k = 0; k < buffer->n_values; k++)
-            entry.rank = MIN(entry.rank, rank[p->values[p->buffer_values[buffer->first_value + k]].defined.instruction]);
+        Order entry = {b, reuse ? buffer->bytes : 0, reuse && buffer->live_out, INT64_MAX};
+        for (uint32_t k = 0; k < buffer->n_values; k++) {
+            const EchValue *value = &p->values[p->buffer_values[buffer->first_value + k]];
+            entry.rank = MIN(entry.rank, reuse ? (int64_t)rank[value->defined.instruction] : value->start);
+        }
         g_array_append_val(order, entry);
     }
     g_array_sort(order, compare_order);
@@ -745,118 +762,6 @@ static void combine_temporaries(Assigner *a)
     g_array_set_size(a->drafts, kept);
 }
 
-/* A place behind all other temporaries that SparseCore contexts lie in. */
-typedef struct {
-    EchBytes bytes;
-    GArray *buffers; /* EchId */
-} Region;
-
-static void region_clear(gpointer data)
-{
-    g_clear_pointer(&((Region *)data)->buffers, g_array_unref);
-}
-
-/* Contexts are compared by what their starts define alone: the next one begins when its predecessor is handed to the update. */
-static bool region_fits(Assigner *a, const Region *region, EchId b)
-{
-    const EchProgram *p = a->p;
-    if (p->buffers[b].bytes > region->bytes)
-        return false;
-    for (guint k = 0; k < region->buffers->len; k++) {
-        EchId there = g_array_index(region->buffers, EchId, k);
-        bool both = a->context[b] && a->context[there];
-        for (uint32_t i = 0; i < (both ? 1 : p->buffers[b].n_values); i++) {
-            for (uint32_t j = 0; j < (both ? 1 : p->buffers[there].n_values); j++) {
-                const EchValue *x = &p->values[p->buffer_values[p->buffers[b].first_value + i]],
-                               *y = &p->values[p->buffer_values[p->buffers[there].first_value + j]];
-                if (interfere(a, x, y))
-                    return false;
-            }
-        }
-    }
-    return true;
-}
-
-static int64_t first_start(const EchProgram *p, EchId b)
-{
-    int64_t first = INT64_MAX;
-    for (uint32_t k = 0; k < p->buffers[b].n_values; k++) {
-        const EchValue *value = &p->values[p->buffer_values[p->buffers[b].first_value + k]];
-        if (value->start >= 0)
-            first = MIN(first, value->start);
-    }
-    return first;
-}
-
-static int compare_first_start(gconstpointer x, gconstpointer y, gpointer data)
-{
-    int64_t a = first_start(data, *(const EchId *)x), b = first_start(data, *(const EchId *)y);
-    return a != b ? (a < b ? -1 : 1) : (*(const EchId *)x > *(const EchId *)y) - (*(const EchId *)x < *(const EchId *)y);
-}
-
-/* Contexts of SparseCore computations lie in regions of their own; what begins later and does not overlap in time may lie there too. Takes such
- * buffers out of the heap. */
-static GArray *find_regions(Assigner *a)
-{
-    const EchProgram *p = a->p;
-    GArray *regions = g_array_new(FALSE, FALSE, sizeof(Region));
-    g_array_set_clear_func(regions, region_clear);
-    g_autoptr(GArray) order = g_array_new(FALSE, FALSE, sizeof(EchId));
-    bool any = false;
-    for (EchId b = 0; b < p->n_buffers; b++) {
-        any |= a->context[b];
-        if (a->context[b] || (a->waiting[b] && p->buffers[b].space == ECH_SPACE_HBM && p->buffers[b].bytes > 0))
-            g_array_append_val(order, b);
-    }
-    if (!any)
-        return regions;
-    g_array_sort_with_data(order, compare_first_start, (gpointer)(uintptr_t)p);
-    for (guint k = 0; k < order->len; k++) {
-        EchId b = g_array_index(order, EchId, k);
-        Region *into = NULL;
-        for (guint r = 0; r < regions->len && !into; r++) {
-            Region *region = &g_array_index(regions, Region, r);
-            if (region->buffers->len < 4096 && region_fits(a, region, b))
-                into = region;
-        }
-        if (!into && a->context[b]) {
-            Region region = {p->buffers[b].bytes, g_array_new(FALSE, FALSE, sizeof(EchId))};
-            g_array_append_val(regions, region);
-            into = &g_array_index(regions, Region, regions->len - 1);
-        }
-        if (into) {
-            g_array_append_val(into->buffers, b);
-            a->waiting[b] = 0;
-        }
-    }
-    return regions;
-}
-
-static void place_regions(Assigner *a, const GArray *regions)
-{
-    const EchProgram *p = a->p;
-    Draft *into = NULL;
-    for (guint k = 0; k < a->drafts->len && !into && regions->len > 0; k++) {
-        if (draft_at(a, k)->base.is_temp && draft_at(a, k)->base.space == ECH_SPACE_HBM)
-            into = draft_at(a, k);
-    }
-    for (guint r = 0; r < regions->len; r++) {
-        const Region *region = &g_array_index(regions, Region, r);
-        if (!into) {
-            EchValueBuffer empty = {.space = ECH_SPACE_HBM};
-            into = draft_at(a, new_draft(a, &empty));
-            into->base.is_temp = 1;
-        }
-        EchBytes base = ech_round_up(into->base.bytes, TPU_HBM_ALIGNMENT);
-        for (guint k = 0; k < region->buffers->len; k++) {
-            const EchValueBuffer *buffer = &p->buffers[g_array_index(region->buffers, EchId, k)];
-            for (uint32_t v = 0; v < buffer->n_values; v++)
-                put_value(into, p, p->buffer_values[buffer->first_value + v], base);
-        }
-        into->base.bytes = ech_bytes_add(base, region->bytes);
-    }
-}
-
 static EchBytes total_in_use(Assigner *a, int32_t space)
 {
     EchBytes total = 0;
@@ -898,17 +803,16 @@ static void clear_drafts(Assigner *a)
     a->largest = 0;
     memset(a->waiting, 0, a->p->n_buffers + 1);
     memset(a->context, 0, a->p->n_buffers + 1);
+    a->any_context = false;
 }
 
 static void attempt(Assigner *a, Filling filling)
 {
     clear_drafts(a);
     place_all(a, filling.reuse);
-    g_autoptr(GArray) regions = find_regions(a);
     run_heaps(a, filling.best);
     place_thread_local(a);
     combine_temporaries(a);
-    place_regions(a, regions);
 }
 
 static EchProgramAssignment *finish(Assigner *a)
