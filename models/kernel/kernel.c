@@ -810,6 +810,18 @@ static bool blocks_of_windows(const EchKernelWindows *w, const EchKernelContract
     return true;
 }
 
+/* Of a ragged product's blocks the chip runs those that have rows of their group. */
+static void skip_blocks(const EchKernelModel *model, const EchKernelContraction *c, const EchKernelWindows *w, EchKernelWalk *walk)
+{
+    if (c->groups == 0 || model->view == ECH_KERNEL_COMPILER || c->group_axis >= w->n_iterations || c->row_axis >= w->n_iterations)
+        return;
+    double groups = MAX(w->iterations[c->group_axis], 1u), blocks = MAX(w->iterations[c->row_axis], 1u);
+    double *axis = c->row_axis + 1u == w->n_iterations ? &walk->depth : &walk->rows;
+    double run = MIN(*axis, (blocks + groups - 1) / groups);
+    walk->macs *= run / *axis;
+    *axis = run;
+}
+
 /* A walk from the windows of a batch or a convolution: iterations [n, batch, pixels..., taps..., k]. Those along taps and k add to the same result, as those
  * along the pixels of a filter's gradient do. */
 static EchKernelWalk walk_of_windows(const EchKernelModel *model, const EchKernelShape *s, const EchKernelWindows *w)
@@ -848,6 +860,7 @@ static EchKernelWalk walk_of_windows(const EchKernelModel *model, const EchKerne
     walk.rhs = move_cycles(model, s->rhs_hbm, rhs);
     double product = (double)c->batch * (double)up(c->m, s->m_granule) * (double)up(c->n, s->n_granule) / REGISTER;
     walk.store = store_cycles(model, s, (s->summed ? product : s->out_registers) / tiles, tiles);
+    skip_blocks(model, c, w, &walk);
     share_steps(model, &walk);
     return walk;
 }
@@ -923,7 +936,7 @@ static void price_contraction(const EchKernelModel *model, const EchKernel *kern
         else
             shape.beside += body;
     }
-    bool known = !own_tiles && kernel->windows.n_iterations >= 2;
+    bool known = (!own_tiles || kernel->contraction.groups > 0) && kernel->windows.n_iterations >= 2;
     shape.images = (double)kernel->contraction.images;
     if (known && kernel->contraction.convolution && kernel->windows.n_iterations >= 5) /* a block may hold part of them */
         shape.images = ceil(shape.images / MAX(kernel->windows.iterations[1], 1u));

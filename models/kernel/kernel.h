@@ -96,7 +96,12 @@ typedef struct {
     double other_macs;               /**< Padded multiply-accumulates of further products fused into it. */
     uint32_t others;                 /**< Further products fused into it. */
     bool lhs_computed, rhs_computed; /**< The side is, or is made of, another product's result: that product's operands are fetched instead. */
-    uint32_t passes;                 /**< 1; 3 and 6 for f32 at higher precision (bf16 passes). */
+    /** Groups of a ragged product, of which each has consecutive rows of its own, and which of the windows' iterations go along groups and along those rows;
+     * 0: it is none. The chip runs only the blocks that have rows of their group: a block for each group's beginning more than there are blocks of rows. The
+     * compiler counts every block with every group. */
+    uint64_t groups;
+    unsigned group_axis, row_axis;
+    uint32_t passes; /**< 1; 3 and 6 for f32 at higher precision (bf16 passes). */
     /** The rows of lhs lie on lanes and what is contracted on rows, so that pixels follow each other in the units without padding, for every one of the
      * result's positions anew: a filter's gradient. Else 0; else the positions. */
     uint64_t positions;

@@ -356,8 +356,9 @@ static float compute_seconds(const EchProgram *p, EchId id, const EchPlaceChip *
 {
     float clock = (float)chip->clock_s;
     EchHloWork work = ech_program_work(p, id);
+    double products = (double)work.matrix * (double)MAX(ech_program_ragged_groups(&p->instructions[id]), 1u); /* all that is masked counts */
     if (chip->flops_per_s > 0)
-        return MAX(clock, (float)((double)(work.matrix + work.vector) / chip->flops_per_s));
+        return MAX(clock, (float)((products + (double)work.vector) / chip->flops_per_s));
     double clocks = work.matrix > 0 ? mxu_clocks(p, id, chip, 0) : 0;
     if (clocks > 0)
         clocks += (double)work.vector / (chip->fast_ratio > 10 ? 8192 : 4096);

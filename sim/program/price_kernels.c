@@ -758,6 +758,19 @@ static bool is_kernel(const EchInstruction *at)
     }
 }
 
+/* Sets which of a ragged product's iterations go along its groups and along their rows. */
+static void read_groups(const EchInstruction *instruction, EchKernelContraction *c)
+{
+    int64_t axes[2];
+    size_t n;
+    const char *text = ech_program_config(instruction, "mask_aggregator_config.mask_dim_to_iteration_index", &n);
+    if (text == NULL || ech_program_numbers(text, n, axes, 2) != 2 || MIN(axes[0], axes[1]) < 0 || MAX(axes[0], axes[1]) >= ECH_KERNEL_MAX_WINDOW)
+        return;
+    c->groups = ech_program_ragged_groups(instruction);
+    c->group_axis = (unsigned)axes[0];
+    c->row_axis = (unsigned)axes[1];
+}
+
 /* -- what is really touched ------------------------------------------------ */
 
 static EchBytes shape_bytes(const EchProgram *program, EchId instruction)
@@ -952,6 +965,7 @@ static void set_contraction(const Survey *survey, const Arrays *arrays, EchId in
     }
     const EchLayout *layout = layout_of(program, ech_program_operand(program, product, 0));
     contraction.passes = layout != NULL ? read_passes(product, layout) : 1;
+    read_groups(&program->instructions[instruction], &contraction);
     kernel->kind = ECH_KERNEL_CONTRACTION;
     kernel->contraction = contraction;
     kernel->lhs = lhs;
@@ -1137,8 +1151,9 @@ bool ech_program_kernel_time(const EchProgram *program, EchId instruction, const
             there = cost;
     }
     *ret = cost.time;
-    *ret_carried =
-        own != NULL && estimate != ECH_TIME_NONE && there.time > 0 && price(program, instruction, own, false, true, memo, &counted) && counted.time > 0;
+    bool counted_whole = ech_program_ragged_groups(&program->instructions[instruction]) > 0; /* blocks, too, that the chip leaves out */
+    *ret_carried = own != NULL && !counted_whole && estimate != ECH_TIME_NONE && there.time > 0 &&
+                   price(program, instruction, own, false, true, memo, &counted) && counted.time > 0;
     if (*ret_carried) {
         /* The estimate is carried as it was made; what the move costs or saves is the model's. */
         double time = (double)estimate * ((double)there.time / (double)counted.time) + ((double)cost.time - (double)there.time);

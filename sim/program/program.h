@@ -322,6 +322,8 @@ bool ech_program_is_own_kernel(const EchInstruction *instruction);
 const EchKernelGrid *ech_program_grid(const EchProgram *program, EchId instruction);
 /** Operations of an instruction, bodies of fusions included. Integers saturate. */
 EchHloWork ech_program_work(const EchProgram *program, EchId instruction);
+/** Groups of the ragged product that a TPU's fusion is, as its compiler says; 0 where it is none. */
+uint64_t ech_program_ragged_groups(const EchInstruction *fusion);
 /** Bytes operand @k of an instruction reads (slices count what they touch, in-place destinations nothing), and what position 0..n of its
  * result writes; counted in padded bytes. */
 EchBytes ech_program_operand_bytes(const EchProgram *program, EchId instruction, uint32_t k);

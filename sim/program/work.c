@@ -316,6 +316,12 @@ static uint64_t vector_work(const EchProgram *p, EchId id)
     }
 }
 
+uint64_t ech_program_ragged_groups(const EchInstruction *fusion)
+{
+    uint64_t groups = 0;
+    return fusion->opcode == ECH_HLO_FUSION && ech_program_config_u64(fusion, "convolution_algorithm_config.num_groups_in_ragged_dot", &groups) ? groups : 0;
+}
+
 static void add_work(const EchProgram *p, EchId id, EchHloWork *work)
 {
     const EchInstruction *i = &p->instructions[id];
@@ -329,6 +335,9 @@ static void add_work(const EchProgram *p, EchId id, EchHloWork *work)
     case ECH_HLO_CALL:
         for (uint32_t k = 0; k < i->n_called; k++)
             merge_work(work, &p->bodies[ech_program_called(p, i, k)].work);
+        /* Of a ragged product the innermost fusion multiplies every row with every group, and masks all but one. */
+        if (i->n_called > 0 && ech_program_ragged_groups(&p->instructions[p->computations[ech_program_called(p, i, 0)].root]) == 0)
+            work->matrix /= MAX(ech_program_ragged_groups(i), 1u);
         return;
     default: break;
     }
