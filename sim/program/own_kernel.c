@@ -2,6 +2,7 @@
 #include "sim/program/mosaic.h"
 #include "sim/program/private.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { MAX_ARRAYS = 128 };
@@ -68,6 +69,74 @@ static bool read_call(const EchProgram *p, EchId id, EchIntegers *integers, Code
     return true;
 }
 
+/* The rows, depth and columns of the blocks of a ragged product that the compiler has made a grouped kernel of, as it says beside it; its code is text. */
+static bool ragged_tiling(const EchInstruction *i, int64_t ret[3])
+{
+    size_t n;
+    const char *attributes = ech_program_attribute(i, "frontend_attributes", &n);
+    const char *key = "ragged_dot_tiling=\"", *at = attributes ? g_strstr_len(attributes, (gssize)n, key) : NULL;
+    if (!at)
+        return false;
+    at += strlen(key);
+    const char *end = memchr(at, '"', n - (size_t)(at - attributes));
+    return end && ech_program_numbers(at, (size_t)(end - at), ret, 3) == 3 && MIN(ret[0], MIN(ret[1], ret[2])) > 0 &&
+           MAX(ret[0], MAX(ret[1], ret[2])) <= INT32_MAX;
+}
+
+/* Such a kernel: lhs [rows, k], rhs [groups, k, n] to [rows, n], or, for the weights' gradient, lhs [rows, k], rhs [rows, n] to [groups, k, n]. A group's rows
+ * need not begin with a block: one that two groups share is worked on for either. Blocks stay where the next step has the same. */
+static bool read_ragged(const EchProgram *p, EchId id, EchKernelGrid *ret)
+{
+    const EchInstruction *i = &p->instructions[id];
+    int64_t tile[3];
+    if (!ragged_tiling(i, tile) || i->n_operands < 2)
+        return false;
+    const EchLayout *lhs = ech_program_layout(p, p->instructions[ech_program_operand(p, i, i->n_operands - 2u)].shape),
+                    *rhs = ech_program_layout(p, p->instructions[ech_program_operand(p, i, i->n_operands - 1u)].shape), *out = ech_program_layout(p, i->shape);
+    if (!lhs || !rhs || !out || lhs->rank != 2 || rhs->rank + out->rank != 5 || (rhs->rank != 2 && rhs->rank != 3))
+        return false;
+    bool gradient = out->rank == 3;
+    double m = (double)MIN((uint64_t)tile[0], lhs->dims[0]), k = (double)MIN((uint64_t)tile[1], lhs->dims[1]), columns = (double)out->dims[out->rank - 1];
+    double n = MIN((double)tile[2], columns), groups = (double)(gradient ? out->dims[0] : rhs->dims[0]);
+    double blocks = ceil((double)lhs->dims[0] / m), visits = blocks + MAX(groups - 1, 0), across = ceil(columns / n), deep = ceil((double)lhs->dims[1] / k);
+    double steps = across * visits * deep, bits[3] = {ech_layout_element_bits(lhs), ech_layout_element_bits(rhs), ech_layout_element_bits(out)};
+    double block[3] = {m * k * bits[0] / 8, (gradient ? m : k) * n * bits[1] / 8, (gradient ? k : m) * n * bits[2] / 8};
+    if (!(steps >= 1) || steps > INT32_MAX)
+        return false;
+    bool kept = gradient || deep == 1; /* a block of rows, from one group to the next; that of a group, from one block of rows to the next */
+    double fetched[3] = {across * deep * (kept ? blocks : visits),
+                         gradient    ? across * deep * blocks
+                         : deep == 1 ? across * groups
+                                     : steps,
+                         gradient ? across * deep * groups : across * blocks};
+    const EchLayout *arrays[3] = {lhs, rhs, out};
+    EchKernelGrid grid = {.steps = steps, .chains = steps, .parallel = (uint64_t)across, .n_products = 1, .assumed = true};
+    for (unsigned a = 0; a < 3; a++) {
+        EchBytes moved = arrays[a]->space == ECH_SPACE_VECTOR ? 0 : (EchBytes)(fetched[a] * block[a]), *sum = a < 2 ? &grid.read : &grid.written;
+        EchBytes *alone = a < 2 ? &grid.first : &grid.last;
+        *sum = ech_bytes_add(*sum, moved);
+        *alone = ech_bytes_add(*alone, moved > 0 ? (EchBytes)block[a] : 0);
+    }
+    grid.products[0] = (EchKernelGridProduct){.m = (uint64_t)(gradient ? k : m),
+                                              .k = (uint64_t)(gradient ? m : k),
+                                              .n = (uint64_t)n,
+                                              .lhs_bits = (uint8_t)bits[0],
+                                              .rhs_bits = (uint8_t)bits[1],
+                                              .is_float = lhs->dtype[0] != 's' && lhs->dtype[0] != 'u',
+                                              .passes = 1,
+                                              .times = steps};
+    grid.operations = 2.0 * (double)lhs->dims[0] * (double)lhs->dims[1] * columns;
+    /* Rows of other groups are masked: of the result, or of both operands, one of which is turned round; a gradient is summed up in 32 bits. */
+    double words = 32.0 * 1024;
+    grid.vector = steps * (gradient ? m : m / 2 + m * n / 1024);
+    grid.half = steps * m * (gradient ? k + n : n) / 1024;
+    grid.lanes = gradient ? steps * m * k * bits[0] / words : 0;
+    grid.loaded = steps * ((block[0] + block[1]) * 8 / words + (gradient ? k * n / 1024 : m * n * bits[2] / words));
+    grid.stored = steps * (gradient ? k * n / 1024 : m * n * bits[2] / words);
+    *ret = grid;
+    return true;
+}
+
 void ech_program_derive_grids(EchProgram *p)
 {
     g_autoptr(GArray) grids = g_array_new(FALSE, FALSE, sizeof(EchKernelGrid)), codes = g_array_new(FALSE, FALSE, sizeof(Code));
@@ -92,7 +161,7 @@ void ech_program_derive_grids(EchProgram *p)
         g_autofree guchar *bytes = g_base64_decode(text, &n);
         EchKernelGrid grid;
         g_autoptr(GError) unread = NULL; /* such a kernel is told of where it is lowered */
-        if (ech_mosaic_read(bytes, n, code.arrays, code.n_operands, code.n_arrays, &visits, &grid, &unread)) {
+        if (read_ragged(p, (EchId)i, &grid) || ech_mosaic_read(bytes, n, code.arrays, code.n_operands, code.n_arrays, &visits, &grid, &unread)) {
             g_array_append_val(grids, grid);
             g_array_append_val(codes, code);
             instruction->grid = grids->len;

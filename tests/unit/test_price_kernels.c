@@ -393,6 +393,38 @@ START_TEST(ragged_costs)
 }
 END_TEST
 
+/* A grouped kernel of the compiler's own, as libtpu 0.0.52 writes one for a ragged product of many rows: its code is text, its blocks are told beside it. */
+static const char grouped[] =
+    "HloModule grouped, is_scheduled=true\n\n"
+    "ENTRY %main (n: s32[1], x: bf16[1000,512], w: bf16[4,512,768], y: bf16[1000,768]) -> bf16[1000,768] {\n  %n = s32[1]{0:T(128)} parameter(0)\n"
+    "  %x = bf16[1000,512]{1,0:T(8,128)(2,1)} parameter(1)\n  %w = bf16[4,512,768]{2,1,0:T(8,128)(2,1)} parameter(2)\n"
+    "  %y = bf16[1000,768]{1,0:T(8,128)(2,1)} parameter(3)\n"
+    "  %slope = bf16[4,512,768]{2,1,0:T(8,128)(2,1)} custom-call(%n, %x, %y), custom_call_target=\"tpu_custom_call\", "
+    "frontend_attributes={mosaic_fusion_entry_point=\"true\",ragged_dot_tiling=\"128,256,384\"}, "
+    "backend_config={\"custom_call_config\":{\"body\":\"bW9kdWxlIHt9\"}}\n"
+    "  ROOT %product = bf16[1000,768]{1,0:T(8,128)(2,1)} custom-call(%n, %x, %w), custom_call_target=\"tpu_custom_call\", "
+    "frontend_attributes={mosaic_fusion_entry_point=\"true\",ragged_dot_tiling=\"128,512,384\"}, "
+    "backend_config={\"custom_call_config\":{\"body\":\"bW9kdWxlIHt9\"}}\n}\n";
+
+/* 8 blocks of rows, and one again for each of three groups that begin inside one; what the next step has too stays. */
+START_TEST(grouped_kernels_cost)
+{
+    g_autoptr(EchProgram) program = ech_test_program(grouped, "tpu-v5e");
+    const EchKernelGrid *product = ech_program_grid(program, ech_test_instruction(program, "product")),
+                        *slope = ech_program_grid(program, ech_test_instruction(program, "slope"));
+    ck_assert(product != NULL && slope != NULL && product->assumed);
+    ck_assert_double_eq_tol(product->steps, 2 * 11, 1e-9);
+    ck_assert_double_eq_tol(slope->steps, 2 * 2 * 11, 1e-9);
+    ck_assert_double_eq_tol(product->operations, 2.0 * 1000 * 512 * 768, 1);
+    ck_assert_double_eq_tol(slope->operations, 2.0 * 1000 * 512 * 768, 1);
+    ck_assert_uint_eq(product->read, 2 * (8 * 128 * 512 * 2 + 4 * 512 * 384 * 2));
+    ck_assert_uint_eq(product->written, 2 * 8 * 128 * 384 * 2);
+    ck_assert_uint_eq(slope->read, 2 * 2 * 8 * (128 * 256 + 128 * 384) * 2);
+    ck_assert_uint_eq(slope->written, 4 * 512 * 768 * 2);
+    ck_assert(product->products[0].m == 128 && product->products[0].k == 512 && slope->products[0].m == 256 && slope->products[0].k == 128);
+}
+END_TEST
+
 START_TEST(estimates)
 {
     g_autoptr(EchProgram) program =
@@ -462,6 +494,7 @@ int main(void)
     tcase_add_loop_test(tests, several_results_cost, 0, 3);
     tcase_add_test(tests, estimates);
     tcase_add_test(tests, ragged_costs);
+    tcase_add_test(tests, grouped_kernels_cost);
     tcase_add_test(tests, small_beginnings);
     tcase_add_test(tests, places_left_open);
     tcase_add_test(tests, remembered_prices);
