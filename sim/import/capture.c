@@ -573,10 +573,10 @@ static EchId last_ended(EchCapture *capture, uint32_t device, EchTime time)
 
 /* Nothing but time ties an allocator's events to the device's work: an event comes after what had ended before it in the recording, so that a
  * replay shows memory where in the run it was held. A queue keeps its events in order; only a newer op needs telling. */
-static void after_work(EchCapture *capture, Memory *m, EchId queue, EchTime time)
+static void after_work(EchCapture *capture, Memory *m, EchId queue, uint32_t device, EchTime time)
 {
     bool told = time != ECH_TIME_NONE || capture->unrecorded;
-    EchId op = m->tier == ECH_TIER_DEVICE && told ? last_ended(capture, m->device, time) : ECH_NONE;
+    EchId op = device != ECH_NONE && told ? last_ended(capture, device, time) : ECH_NONE;
     if (op == ECH_NONE || (op == m->after && queue == m->after_queue))
         return;
     ech_trace_builder_dep(capture->builder, op, 0);
@@ -801,6 +801,8 @@ static void memory_event(EchCapture *capture, const EchItem *item)
     Memory *m = &g_array_index(capture->memories, Memory, at);
     EchId queue = memory_queue(capture, m), old;
     bool live = get_live(capture, at, item->address, &old);
+    bool of_device = m->tier == ECH_TIER_DEVICE || item->managed; /* managed memory, too, is freed when the device is through with it */
+    uint32_t device = of_device ? ech_capture_queue_device(capture, item->queue) : ECH_NONE;
     if (item->kind == ECH_ITEM_FREE && !live) {
         ech_diag_dropped(capture->import->diag, "frees_of_unknown_addresses", 1, "address 0x%" G_GINT64_MODIFIER "x", item->address);
         return;
@@ -813,7 +815,7 @@ static void memory_event(EchCapture *capture, const EchItem *item)
         op.bytes = ech_trace_builder_peek_buffer(capture->builder, old)->bytes;
         op.name = ech_trace_builder_peek_buffer(capture->builder, old)->name;
         ech_trace_builder_op(capture->builder, op);
-        after_work(capture, m, queue, item->start);
+        after_work(capture, m, queue, device, item->start);
         LiveKey key = {item->address, at};
         g_hash_table_remove(capture->live, &key);
         ech_arrays_release(capture->arrays, item->address);
@@ -823,7 +825,7 @@ static void memory_event(EchCapture *capture, const EchItem *item)
     EchOp op = op_of(capture, item, ECH_OP_ALLOC, queue);
     op.target = add_buffer(capture, item, m, false);
     ech_trace_builder_op(capture->builder, op);
-    after_work(capture, m, queue, item->start);
+    after_work(capture, m, queue, device, item->start);
     set_live(capture, at, item->address, op.target);
     ech_arrays_alloc(capture->arrays, op.target, item->address, item->bytes);
 }
@@ -962,7 +964,7 @@ static void foreign_op(EchCapture *capture, const Foreign *f, const EchItem *ite
     }
     ech_trace_builder_op(capture->builder, op);
     if (op.queue != ECH_NONE)
-        after_work(capture, memory_of(capture, ECH_TIER_DEVICE, device), op.queue, item->start);
+        after_work(capture, memory_of(capture, ECH_TIER_DEVICE, device), op.queue, device, item->start);
 }
 
 /* The snapshot's events replace the profiler's own of the device, but for what lies beside its allocator. */

@@ -117,6 +117,9 @@ def nsys(name, new):
     if new:
         c.execute("create table CUDA_GPU_MEMORY_USAGE_EVENTS (start integer, globalPid integer, deviceId integer, contextId integer, address integer, pc integer, bytes integer, memKind integer, memoryOperationType integer, name integer, correlationId integer)")
         c.executemany("insert into CUDA_GPU_MEMORY_USAGE_EVENTS values (?,?,0,1,?,0,?,2,?,null,null)", [(90, pid, 4096, 1 << 20, 0), (310, pid, 4096, 1 << 20, 1), (320, pid, 8192, 512, 1)])
+        c.execute("insert into CUDA_GPU_MEMORY_USAGE_EVENTS values (80,?,0,1,12288,0,65536,4,0,null,null)", (pid,))
+        c.execute("create table CUDA_UM_GPU_PAGE_FAULT_EVENTS (start integer, end integer, globalPid integer, deviceId integer, address integer, numberOfPageFaults integer, faultAccessType integer)")
+        c.executemany("insert into CUDA_UM_GPU_PAGE_FAULT_EVENTS values (?,?,?,0,12288,?,1)", [(130, 140, pid, 2), (141, 150, pid, 3)])
         c.execute("create table CUPTI_ACTIVITY_KIND_SYNCHRONIZATION (start integer, end integer, deviceId integer, contextId integer, streamId integer, correlationId integer, globalPid integer, syncType integer, eventId integer, eventSyncId integer)")
         c.executemany("insert into CUPTI_ACTIVITY_KIND_SYNCHRONIZATION values (?,?,0,1,?,?,?,?,?,?)", [(150, 151, 7, 3, pid, 2, 5, 6), (160, 300, 4294967295, 3, pid, 4, 0, 4294967295)])
         c.execute("create table CUPTI_ACTIVITY_KIND_CUDA_EVENT (timestamp integer, deviceId integer, contextId integer, streamId integer, correlationId integer, globalPid integer, eventId integer, eventSyncId integer)")

@@ -740,6 +740,9 @@ START_TEST(nsys_schemas)
     ck_assert_int_eq(ech_test_op(t, ECH_OP_KERNEL, "add(float*)")->recorded.duration, 35000);
     ck_assert_uint_eq(ech_test_op(t, ECH_OP_COPY, "Unified memory HtoD (page fault)")->bytes, 65536);
     ck_assert_str_eq(ech_trace_get_property(t, "recorded_paged_in_bytes"), "65536");
+    ck_assert_uint_eq(ech_diag_count(fresh->records, "unified_memory_gpu_faults"), 5);
+    const EchBuffer *managed = &ech_trace_buffers(t)[ech_test_op(t, ECH_OP_ALLOC, "Managed memory")->target];
+    ck_assert(managed->managed == ECH_MANAGED && managed->bytes == 65536 && strcmp(ech_trace_memory(t, managed->memory), "host") == 0);
     const EchOp *wait = ech_test_op(t, ECH_OP_WAIT, "Stream Wait Event");
     ck_assert_uint_eq(wait->n_deps, 1);
     ck_assert_int_eq(ech_trace_ops(t)[ech_trace_deps(t)[wait->first_dep].op].kind, ECH_OP_COPY);

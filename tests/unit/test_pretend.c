@@ -318,6 +318,7 @@ START_TEST(managed_memory)
     ck_assert_uint_eq(used(t, out, 0)->bytes, 2097152);
     ck_assert_str_eq(ech_trace_memory(t, copy->memory_to), "hbm");
     ck_assert_uint_eq(used(t, copy, 1)->alias_of, alloc->target);
+    ck_assert(depends(t, nth(t, ECH_OP_FREE, 0), copy)); /* for which cudaFree waits */
     must_fail(HEAD "prefetch 1 2 3\n", ":4: a prefetch line; expected 5 numbers");
 }
 END_TEST
