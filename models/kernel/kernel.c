@@ -504,6 +504,13 @@ static bool is_product(const EchKernelContraction *c, const EchLayout *result)
     return result->rank > 0 && (double)ech_layout_elements(result) == (double)c->batch * (double)c->m * (double)c->n;
 }
 
+/* Whether a ragged product sums up over the rows of each group: the gradient of what they were multiplied with. The compiler counts both of its sides as
+ * fetched from HBM for every block, wherever they lie (libtpu 0.0.52, ten on v5e). */
+static bool sums_rows(const EchKernelContraction *c, const EchKernelWindows *w)
+{
+    return c->groups > 0 && c->row_axis + 1u == w->n_iterations;
+}
+
 static EchKernelShape shape_of(const EchKernelModel *model, const EchKernel *kernel)
 {
     const EchKernelContraction *c = &kernel->contraction;
@@ -550,6 +557,8 @@ static EchKernelShape shape_of(const EchKernelModel *model, const EchKernel *ker
     /* What the arrays really take, against which blocks with halos and padding are scaled. */
     shape.lhs_total = side_total(kernel, kernel->lhs, ECH_KERNEL_SIDE_LHS, &shape.lhs_hbm, &shape.lhs_moved);
     shape.rhs_total = side_total(kernel, kernel->rhs, ECH_KERNEL_SIDE_RHS, &shape.rhs_hbm, &shape.rhs_moved);
+    if (sums_rows(c, &kernel->windows) && model->view == ECH_KERNEL_COMPILER)
+        shape.lhs_hbm = shape.rhs_hbm = true;
     /* Further operands are fetched with the result's blocks. */
     for (size_t i = 0; i < kernel->n_operands; i++)
         if (!is_fetched_with(kernel, i, kernel->lhs, ECH_KERNEL_SIDE_LHS) && !is_fetched_with(kernel, i, kernel->rhs, ECH_KERNEL_SIDE_RHS) &&
@@ -816,7 +825,7 @@ static void skip_blocks(const EchKernelModel *model, const EchKernelContraction 
     if (c->groups == 0 || model->view == ECH_KERNEL_COMPILER || c->group_axis >= w->n_iterations || c->row_axis >= w->n_iterations)
         return;
     double groups = MAX(w->iterations[c->group_axis], 1u), blocks = MAX(w->iterations[c->row_axis], 1u);
-    double *axis = c->row_axis + 1u == w->n_iterations ? &walk->depth : &walk->rows;
+    double *axis = sums_rows(c, w) ? &walk->depth : &walk->rows;
     double run = MIN(*axis, (blocks + groups - 1) / groups);
     walk->macs *= run / *axis;
     *axis = run;
@@ -854,8 +863,9 @@ static EchKernelWalk walk_of_windows(const EchKernelModel *model, const EchKerne
     if (c->depthwise) /* every register of a window is loaded, and of a result stored, besides */
         walk.compute += model->touch * (s->out_registers / steps + window_elements(w->input, w->n_input) / REGISTER);
     /* Halos are fetched again with every window; a partial last block is not fetched whole. */
-    double lhs = MIN(window_elements(w->input, w->n_input) * s->lhs_moved, s->lhs_total * 2 / (turns * middle * inner));
-    double rhs = MIN(window_elements(w->kernel, w->n_kernel) * s->rhs_moved, s->rhs_total / (columns * inner));
+    double lhs_parts = c->groups > 0 ? middle * inner : turns * middle * inner, rhs_parts = sums_rows(c, w) ? inner : columns * inner;
+    double lhs = MIN(window_elements(w->input, w->n_input) * s->lhs_moved, s->lhs_total * 2 / lhs_parts);
+    double rhs = MIN(window_elements(w->kernel, w->n_kernel) * s->rhs_moved, s->rhs_total * (sums_rows(c, w) ? 2 : 1) / rhs_parts);
     walk.lhs = move_cycles(model, s->lhs_hbm, lhs);
     walk.rhs = move_cycles(model, s->rhs_hbm, rhs);
     double product = (double)c->batch * (double)up(c->m, s->m_granule) * (double)up(c->n, s->n_granule) / REGISTER;
