@@ -729,6 +729,9 @@ static void print_why_may(GString *out, const EchAdvice *advice, unsigned column
                       "(XLA fetches offloaded arrays early, many at once, and may need as much as without; what a loop over layers fetches slice by slice, "
                       "jax.lax.scan, comes when it is used)",
                       columns);
+    g_autofree char *know = ech_report_how_to_know(advice->device);
+    if (again || early)
+        ech_text_wrap(out, "  ", know, columns);
 }
 
 static void print_how(GString *out, const EchAdvice *advice, unsigned columns)

@@ -311,23 +311,31 @@ EchTrace *ech_experiment_lower(EchProgram *program, const EchDevice *device, Ech
     return trace;
 }
 
-/* Copies from and to pageable memory pass through the driver's staging buffer and wait for the host. */
+/* Copies from and to pageable memory pass through the driver's staging buffer and wait for the host, and for the kernel where pages are new. */
 static void remark_pageable(const EchTrace *trace, const EchMemory *pageable, EchDiag *diag)
 {
     EchId memory = ech_trace_find_memory(trace, pageable->name);
     uint64_t copies = 0;
-    EchBytes bytes = 0;
+    EchBytes bytes = 0, untouched = 0;
     for (size_t i = 0; memory != ECH_NONE && i < ech_trace_n_ops(trace); i++) {
         const EchOp *op = &ech_trace_ops(trace)[i];
         if (op->kind != ECH_OP_COPY || (op->memory_from != memory && op->memory_to != memory))
             continue;
         copies++;
         bytes = ech_bytes_add(bytes, op->bytes);
+        if (ech_trace_copy_untouched(trace, op))
+            untouched = ech_bytes_add(untouched, op->bytes);
     }
-    g_autofree char *size = ech_format_bytes(bytes);
+    g_autofree char *size = ech_format_bytes(bytes), *new_size = ech_format_bytes(untouched);
     if (copies)
         ech_diag_remark(diag, "%" G_GUINT64_FORMAT " cop%s of %s in all %s from or to pageable host memory; --pass pin says what pinned memory would be worth",
                         copies, copies == 1 ? "y" : "ies", size, copies == 1 ? "is" : "are");
+    if (untouched)
+        ech_diag_remark(
+            diag,
+            "%s of them go to host memory that nothing had touched, whose pages the kernel brings in one by one (runtime.touch_page_ps for 4 KiB each): "
+            "tensor.to(\"cpu\") makes such memory each time; torch.empty(..., pin_memory=True) once and copy_(tensor, non_blocking=True) do not",
+            new_size);
 }
 
 /* What the kernel model knows of AMD's GPUs. */

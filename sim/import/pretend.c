@@ -6,7 +6,8 @@
  *   name NUMBER "TEXT"                                                texts, numbered from 1 on
  *   kernel T DEVICE STREAM NAME GX GY GZ BX BY BZ SHARED              NAME: as people write it
  *   library T DEVICE STREAM NAME LAUNCH READ WRITTEN OPERATIONS DTYPE LAUNCH: as in models/kernel/gpu.h
- *   copy T DEVICE STREAM BYTES FROM_KIND TO_KIND ASYNC                kinds: 0 unknown, 1 pageable, 2 pinned, 3 device, 4 array, 5 managed
+ *   copy T DEVICE STREAM BYTES FROM_KIND TO_KIND ASYNC                kinds: 0 unknown, 1 pageable, 2 pinned, 3 device, 4 array, 5 managed,
+ *                                                                     7 pageable, its pages not yet touched
  *   set T DEVICE STREAM BYTES
  *   prefetch T DEVICE STREAM BYTES TO_DEVICE                          managed memory moves: its `uses` say which
  *   advise T DEVICE ADDRESS BYTES ADVICE OF_DEVICE                    cudaMemoryAdvise: 1 read mostly, 3 preferred location, 5 accessed by; 2, 4, 6
@@ -242,7 +243,7 @@ static const char *memory_name(uint64_t kind)
 /* Where @kind is allocated; copies of managed memory are the device's to make, and find it there. */
 static uint8_t tier_of(uint64_t kind)
 {
-    return kind == 1 || kind == 2 ? ECH_TIER_HOST : ECH_TIER_DEVICE;
+    return kind == 1 || kind == 2 || kind == 7 ? ECH_TIER_HOST : ECH_TIER_DEVICE;
 }
 
 static bool is_managed(uint64_t kind)
@@ -640,7 +641,7 @@ static void add_copy(Reader *r)
     EchItem item = issued_item(r, ECH_ITEM_COPY, r->lines.fields[1], r->lines.fields[2], &where);
     /* As profilers call it: copies of pageable memory are known by their name. */
     char name[64];
-    static const char *const kinds[] = {"Unknown", "Pageable", "Pinned", "Device", "Array", "Managed"};
+    static const char *const kinds[] = {"Unknown", "Pageable", "Pinned", "Device", "Array", "Managed", "Unknown", "Pageable, untouched"};
     uint64_t from = r->lines.fields[4] < G_N_ELEMENTS(kinds) ? r->lines.fields[4] : 0, to = r->lines.fields[5] < G_N_ELEMENTS(kinds) ? r->lines.fields[5] : 0;
     g_snprintf(name, sizeof name, "Memcpy %cto%c (%s -> %s)", tier_of(from) == ECH_TIER_HOST ? 'H' : 'D', tier_of(to) == ECH_TIER_HOST ? 'H' : 'D', kinds[from],
                kinds[to]);

@@ -52,6 +52,9 @@ typedef struct {
 /** Where it fits, and passes have said how much more than their own figure of the device's memory a compiler may take (sim/pass/remat.c, offload.c): how much
  * that comes to, if that is more than there is; else 0. */
 EchBytes ech_report_may_need(const EchReport *report);
+
+/** What settles on @device whether a program may or does fit: its compiler, asked for the measure, told as a sentence with the command. g_free. */
+char *ech_report_how_to_know(const char *device) G_GNUC_WARN_UNUSED_RESULT;
 /** Rows of spaces the device has; NULL and 0 without a program with an assignment, or a trace made of one. g_free the rows. */
 EchFitRow *ech_report_fit_rows(const EchReport *report, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
 /** Memory by memory, the most that a run takes of it: a plan's extent, not the sum of what shares places in it; where it stopped, with what it asked for then;

@@ -394,6 +394,15 @@ static void append_share(GString *out, const EchReport *report, const EchFitRow 
     }
 }
 
+char *ech_report_how_to_know(const char *device)
+{
+    const char *quicker =
+        g_str_has_prefix(device, "tpu") ? " (large programs: compile.py --no-codegen tells the memory, long before the compiler is done)" : "";
+    return g_strdup_printf("The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind=\"pinned_host\"), "
+                           "'echelon capture --pretend %s -o asked -- python train.py' tells what it needs then%s.",
+                           device, quicker);
+}
+
 /* A pass's own figure has room, but not all that a compiler may take. */
 static void append_narrow(GString *out, const EchReport *report, EchBytes most, unsigned columns)
 {
@@ -402,8 +411,10 @@ static void append_narrow(GString *out, const EchReport *report, EchBytes most, 
     g_autofree char *bytes = ech_format_bytes(most);
     const char *times = ech_trace_get_property(report->trace, "remat_takes_up_to"), *early = ech_trace_get_property(report->trace, "offload_early_bytes");
     g_autofree char *remat = times ? g_strdup_printf("Compilers asked for jax.checkpoint have taken up to %s times what remat says", times) : NULL;
-    g_autofree char *text = g_strdup_printf("%s%s%s; that would be %s of hbm.", remat ? remat : "", remat && early ? ". " : "",
-                                            early ? "XLA fetches offloaded arrays early, many at once, but for what loops fetch slice by slice" : "", bytes);
+    g_autofree char *know = ech_report_how_to_know(report->device->name);
+    g_autofree char *text =
+        g_strdup_printf("%s%s%s; that would be %s of hbm. %s", remat ? remat : "", remat && early ? ". " : "",
+                        early ? "XLA fetches offloaded arrays early, many at once, but for what loops fetch slice by slice" : "", bytes, know);
     ech_text_wrap(out, "  ", text, columns);
 }
 

@@ -5,6 +5,22 @@
 
 #include <string.h>
 
+static bool copy_name_says(const EchTrace *trace, const EchOp *op, const char *what)
+{
+    const char *open = strchr(ech_trace_string(trace, op->name), '(');
+    return open && strstr(open, what);
+}
+
+bool ech_trace_copy_pageable(const EchTrace *trace, const EchOp *op)
+{
+    return copy_name_says(trace, op, "Pageable");
+}
+
+bool ech_trace_copy_untouched(const EchTrace *trace, const EchOp *op)
+{
+    return copy_name_says(trace, op, "-> Pageable, untouched");
+}
+
 bool ech_trace_kernel_known(const EchTrace *trace, EchId id)
 {
     const EchOp *op = &ech_trace_ops(trace)[id];
@@ -246,13 +262,6 @@ static uint32_t add_clock(Selection *s, EchId *delay)
     return n;
 }
 
-/* As CUPTI's names say it, in Kineto's and Nsight's captures and ours. */
-static bool is_pageable(const char *name)
-{
-    const char *open = strchr(name, '(');
-    return open && strstr(open, "Pageable");
-}
-
 static void copy_ops(Selection *s, const EchId *op_map, const EchId *delay)
 {
     const EchTrace *trace = s->trace;
@@ -265,7 +274,7 @@ static void copy_ops(Selection *s, const EchId *op_map, const EchId *delay)
         op.stack = mapped(s->strings, op.stack);
         op.launch = mapped(s->strings, op.launch);
         if (op.kind == ECH_OP_COPY) {
-            bool pageable = s->pageable != ECH_NONE && is_pageable(ech_trace_string(trace, old->name));
+            bool pageable = s->pageable != ECH_NONE && ech_trace_copy_pageable(trace, old);
             op.memory_from = pageable && is_host_name(ech_trace_memory(trace, old->memory_from)) ? s->pageable : s->memories[old->memory_from];
             op.memory_to = pageable && is_host_name(ech_trace_memory(trace, old->memory_to)) ? s->pageable : s->memories[old->memory_to];
         }

@@ -25,5 +25,9 @@ EchTrace *ech_trace_select(const EchTrace *trace, const EchSelectOptions *option
 /** Ordinals of the devices that kernels, copies or collectives ran on, ascending; g_free. */
 uint32_t *ech_trace_devices(const EchTrace *trace, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
 
+/** A copy from or to pageable memory, as CUPTI's names say it in Kineto's and Nsight's captures and ours; to such memory of which no page was touched yet. */
+bool ech_trace_copy_pageable(const EchTrace *trace, const EchOp *op);
+bool ech_trace_copy_untouched(const EchTrace *trace, const EchOp *op);
+
 /** True for a kernel whose time a model can tell without its recording: an estimate, operations, or bytes. */
 bool ech_trace_kernel_known(const EchTrace *trace, EchId op);

@@ -120,4 +120,5 @@ $ echelon advise traces/adam_none.v5e --device tpu-v5e --memory 2000MiB | sed -n
    3  arguments on host, overlapped        1.92 GiB   788 MiB   102 ms   x10.156
   (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
   (XLA fetches offloaded arrays early, many at once, and may need as much as without; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
+  The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend tpu-v5e -o asked -- python train.py' tells what it needs then (large programs: compile.py --no-codegen tells the memory, long before the compiler is done).
 

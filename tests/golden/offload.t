@@ -40,4 +40,4 @@ echelon: --pass: pass offload: what: 'weights' is unknown; expected one of saved
 exit 2
 $ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass offload --set device.memories.hbm.available=130MiB | sed -n '/ fit\./,/that would be/p'
   It may fit. hbm 104 MiB of 130 MiB (80 %), host 79.5 MiB of 2 TiB (0 %)
-  XLA fetches offloaded arrays early, many at once, but for what loops fetch slice by slice; that would be 180 MiB of hbm.
+  XLA fetches offloaded arrays early, many at once, but for what loops fetch slice by slice; that would be 180 MiB of hbm. The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.

@@ -59,7 +59,7 @@ A GPT step on an H100 that keeps everything, makes it again, or sends it to the 
   all on host           yes   21.5 ms   21.080  54.5 MiB   112 MiB   516 MiB   406 MiB  host link to device
 $ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass remat --set device.memories.hbm.available=130MiB | sed -n '/ fit\./,/that would be/p'
   It may fit. hbm 112 MiB of 130 MiB (86 %)
-  Compilers asked for jax.checkpoint have taken up to 1.2 times what remat says; that would be 134 MiB of hbm.
+  Compilers asked for jax.checkpoint have taken up to 1.2 times what remat says; that would be 134 MiB of hbm. The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
 $ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass remat --pass offload --set device.memories.hbm.available=110MiB | sed -n '/ fit\./,/that would be/p'
   It may fit. hbm 100 MiB of 110 MiB (91 %), host 15.5 MiB of 2 TiB (0 %)
-  Compilers asked for jax.checkpoint have taken up to 1.2 times what remat says. XLA fetches offloaded arrays early, many at once, but for what loops fetch slice by slice; that would be 129 MiB of hbm.
+  Compilers asked for jax.checkpoint have taken up to 1.2 times what remat says. XLA fetches offloaded arrays early, many at once, but for what loops fetch slice by slice; that would be 129 MiB of hbm. The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.

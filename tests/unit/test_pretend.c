@@ -6,6 +6,7 @@
 #include "models/kernel/gpu.h"
 #include "sim/replay/replay.h"
 #include "sim/report/report.h"
+#include "sim/trace/select.h"
 #include "tests/support/support.h"
 
 #include <check.h>
@@ -398,6 +399,27 @@ START_TEST(work_of_the_host)
 }
 END_TEST
 
+/* Pages that the host never touched are brought in while the driver copies to them. */
+START_TEST(copies_to_untouched_memory)
+{
+    const char *const edits[] = {"device.runtime.touch_page_ps=1us", "device.links.pageable.from_device=10GB/s", "device.memories.pageable.write=10GB/s", NULL};
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", edits);
+    EchTime took[3];
+    static const int kinds[] = {1, 7, 2}; /* touched, not touched, pinned */
+    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
+        g_autofree char *text = g_strdup_printf(HEAD "copy 1 0 0 409600000 3 %d 0\nend\n", kinds[i]);
+        g_autoptr(EchImport) import = must_read(text);
+        g_autoptr(EchTrace) trace = ech_trace_select(import->trace, &(EchSelectOptions){.device = ECH_NONE, .pageable = "pageable"}, NULL, NULL);
+        ck_assert_ptr_nonnull(trace);
+        ck_assert_int_eq(ech_trace_copy_pageable(trace, nth(trace, ECH_OP_COPY, 0)), kinds[i] != 2);
+        g_autoptr(EchRun) run = must_run(trace, device, true);
+        took[i] = run->makespan;
+    }
+    ck_assert_int_eq(took[1] - took[0], 100000 * PS_PER_US); /* 100,000 pages */
+    ck_assert_int_lt(took[2], took[0]);
+}
+END_TEST
+
 START_TEST(small_kernels_wait_for_the_host)
 {
     g_autoptr(EchDevice) device = ech_test_device("h100-sxm", (const char *const[]){"device.runtime.eager_launch_ps=10us", NULL});
@@ -633,6 +655,11 @@ START_TEST(operators)
          64 * 768 * 4, 64 * 768},
         /* the rows that are picked, by threads of 16 bytes; one mask of bytes; one index an element */
         {"aten::index, sizes = [[1000, 64], [128]]", "void at::native::vectorized_gather_kernel<16, long>(char*)", "128 1 1 16 1 1 0", 128 * 256, 128 * 256, 0},
+        /* a row of each of 8 heads into a cache of 136 */
+        {"aten::index_copy_, sizes = [[1, 8, 136, 128], [], [1], [1, 8, 1, 128]], types = [bf16, -, s64, bf16]",
+         "void at::native::index_elementwise_kernel<128, 4, at::native::index_copy_kernel_impl<at::native::OpaqueType<2> >(at::TensorIterator&, long, long, "
+         "long)::{lambda(int)#1}>(long)",
+         "2 1 1 128 1 1 0", 1024 * 2 + 8, 1024 * 2, 0},
         {"aten::scatter_add_, sizes = [[100, 256], [], [1000, 256], [1000, 256]]",
          "void at::native::vectorized_scatter_kernel<at::native::ScatterAddOp, 16, float, long>(float*)", "250 1 1 256 1 1 0", 1000 * 1024, 1000 * 1024, 0},
         /* rows where a mask is set: a block does 512 elements, at most */
@@ -955,6 +982,7 @@ int main(void)
     tcase_add_test(cases, what_is_cut_or_unknown);
     tcase_add_test(cases, types_of_what_is_handed_on);
     tcase_add_test(cases, work_of_the_host);
+    tcase_add_test(cases, copies_to_untouched_memory);
     tcase_add_test(cases, small_kernels_wait_for_the_host);
     tcase_add_test(cases, the_host_runs_ahead_and_waits);
     tcase_add_test(cases, the_host_thinks_after_it_waited);

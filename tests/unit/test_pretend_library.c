@@ -772,7 +772,8 @@ static void bring_back(void)
         char *to = targets[i];
         to[0] = to[1] = to[32 * MIB - 2] = to[32 * MIB - 1] = 'x';
         to[16 * MIB] = 'y';
-        NEED(copy(to + 1, device, 32 * MIB - 2, 2) == 0);
+        for (int again = 0; again < 2; again++) /* the second time its pages are there */
+            NEED(copy(to + 1, device, 32 * MIB - 2, 2) == 0);
         NEED(to[0] == 'x' && to[1] == 0 && to[16 * MIB] == 0 && to[32 * MIB - 2] == 0 && to[32 * MIB - 1] == 'x');
     }
     NEED(resident() < before + 8 * 1024);
@@ -792,7 +793,8 @@ START_TEST(what_comes_back_to_the_host_takes_no_memory)
     int status;
     g_autofree char *text = pretended(SMALL, bring_back, &status);
     ck_assert_int_eq(status, 0);
-    ck_assert_uint_eq(count(text, "copy 0 0 33554430 3 2 0\n"), 1);
+    ck_assert_uint_eq(count(text, "copy 0 0 33554430 3 2 0\n"), 2);
+    ck_assert_uint_eq(count(text, "copy 0 0 33554430 3 7 0\n"), 1);
     ck_assert_uint_eq(count(text, "copy 0 0 33554430 3 1 0\n"), 1);
 }
 END_TEST

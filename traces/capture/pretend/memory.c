@@ -12,7 +12,9 @@
 #define PAGE ((uint64_t)2 << 20) /* what the driver backs large allocations by */
 #define HOST_PAGE ((uint64_t)4096)
 #define MAX_DEVICES 64
-#define KEPT_BYTES ((uint64_t)1 << 30) /* host memory for what small copies brought, at most */
+#define MARK ((uint64_t)1 << 20)            /* addresses by which pages are asked for */
+#define UNTOUCHED_BYTES ((uint64_t)8 << 20) /* less mostly comes from a heap whose pages are there; and a huge page has two marks of it */
+#define KEPT_BYTES ((uint64_t)1 << 30)      /* host memory for what small copies brought, at most */
 
 typedef struct {
     PretendBlock block;
@@ -501,9 +503,19 @@ static void clear(void *address, size_t bytes)
     }
 }
 
+/* Whether a copy to @to has the kernel bring in pages first: at most half of its marks have one. */
+static bool is_untouched(const void *to, size_t bytes)
+{
+    uint64_t marks = 0, there = 0;
+    unsigned char page = 0;
+    for (uint64_t at = round_up((uint64_t)to, MARK); bytes >= UNTOUCHED_BYTES && at < (uint64_t)to + bytes; at += MARK, marks++)
+        there += mincore((void *)at, 1, &page) != 0 || (page & 1);
+    return there * 2 < marks;
+}
+
 /* The host reads zeros from @to on. Whole pages of what is the program's own are given back rather than written: activations that save_on_cpu() brings to the
  * host would take as much memory here as there. MADV_FREE, which may drop what is overwritten anyway, is refused for all that does not read zeros when it is
- * dropped. */
+ * dropped. Marks keep a page, a small one: the program has touched this memory. */
 static void clear_host(void *to, size_t bytes)
 {
     uint64_t begin = (uint64_t)to, end = begin + bytes, first = round_up(begin, HOST_PAGE), last = end / HOST_PAGE * HOST_PAGE;
@@ -511,6 +523,10 @@ static void clear_host(void *to, size_t bytes)
         bytes > PRETEND_COPIED_BYTES && madvise((void *)first, last - first, MADV_FREE) == 0 && madvise((void *)first, last - first, MADV_DONTNEED) == 0;
     if (!given_back)
         first = last = end;
+    else
+        madvise((void *)first, last - first, MADV_NOHUGEPAGE);
+    for (uint64_t at = round_up(first, MARK); at < last; at += MARK)
+        *(volatile char *)at = 0;
     memset(to, 0, first - begin);
     memset((void *)last, 0, end - last);
 }
@@ -539,6 +555,8 @@ void pretend_copy(void *to, const void *from, size_t bytes, void *stream, bool a
     pretend_find(to, &target);
     pretend_find(from, &source);
     bool known = true;
+    if (target.kind == PRETEND_PAGEABLE && on_device(source.kind) && is_untouched(to, bytes))
+        target.kind = PRETEND_UNTOUCHED;
     if (target.kind == PRETEND_MANAGED && bytes > PRETEND_COPIED_BYTES) {
         clear_host(to, bytes);
     } else if (on_device(target.kind) || on_device(source.kind)) {

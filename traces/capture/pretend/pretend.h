@@ -83,8 +83,18 @@ void pretend_takes_longer(unsigned launches);
 
 /* ---- memory (memory.c) ---- */
 
-/* As CUPTI numbers them; LIBRARY: device memory that a library takes for itself, beside the program's allocator. */
-typedef enum { PRETEND_UNKNOWN, PRETEND_PAGEABLE, PRETEND_PINNED, PRETEND_DEVICE, PRETEND_ARRAY, PRETEND_MANAGED, PRETEND_LIBRARY } PretendKind;
+/* As CUPTI numbers them; LIBRARY: device memory that a library takes for itself, beside the program's allocator; UNTOUCHED: pageable memory without pages yet.
+ */
+typedef enum {
+    PRETEND_UNKNOWN,
+    PRETEND_PAGEABLE,
+    PRETEND_PINNED,
+    PRETEND_DEVICE,
+    PRETEND_ARRAY,
+    PRETEND_MANAGED,
+    PRETEND_LIBRARY,
+    PRETEND_UNTOUCHED
+} PretendKind;
 
 typedef struct {
     uint64_t address, bytes;
