@@ -328,7 +328,9 @@ static void remark_pageable(const EchTrace *trace, const EchMemory *pageable, Ec
     }
     g_autofree char *size = ech_format_bytes(bytes), *new_size = ech_format_bytes(untouched);
     if (copies)
-        ech_diag_remark(diag, "%" G_GUINT64_FORMAT " cop%s of %s in all %s from or to pageable host memory; --pass pin says what pinned memory would be worth",
+        ech_diag_remark(diag,
+                        "%" G_GUINT64_FORMAT
+                        " cop%s of %s in all %s from or to pageable host memory, which is not counted; --pass pin says what pinned memory would be worth",
                         copies, copies == 1 ? "y" : "ies", size, copies == 1 ? "is" : "are");
     if (untouched)
         ech_diag_remark(

@@ -139,8 +139,12 @@ EchTraceStep *ech_trace_steps(const EchTrace *trace, size_t *ret_n)
         EchTraceStep step = {.mark = g_array_index(kind->ops, EchId, i), .end = (EchId)ech_trace_n_ops(trace), .next = ECH_NONE, .last = ECH_NONE};
         if (i + 1 < kind->ops->len)
             step.next = step.end = g_array_index(kind->ops, EchId, i + 1);
-        for (EchId op = step.mark; op < step.end; op++)
+        EchId copy = ECH_NONE;
+        for (EchId op = step.mark; op < step.end; op++) {
             step.last = runs(&ech_trace_ops(trace)[op]) ? op : step.last;
+            copy = ech_trace_ops(trace)[op].kind == ECH_OP_COPY ? op : copy;
+        }
+        step.last = step.last == ECH_NONE ? copy : step.last;
         if (step.last != ECH_NONE)
             g_array_append_val(steps, step);
     }

@@ -9,7 +9,7 @@ typedef struct {
     EchId mark;
     EchId end;
     EchId next; /**< The mark of the same kind behind it, or ECH_NONE. */
-    EchId last; /**< The last of its kernels and collectives. */
+    EchId last; /**< The last of its kernels and collectives, or of its copies where it has none. */
 } EchTraceStep;
 /** In order. An optimizer's step ends a step of the program: from one to the next is a whole one, and what follows the last is none. NULL and 0 where no two
  * marks of a kind tell steps. g_free. */

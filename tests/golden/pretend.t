@@ -66,7 +66,7 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
   Kernel times: 544 kernel model. Engine: native (0.1.0).
   Of the kernels' time 32 % is products, which are held against published times; 68 % other kernels with constants from recorded ones of their class; 1 % assumed (most of it scatter).
   - PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
-  - 27 copies of 346 MiB in all are from or to pageable host memory; --pass pin says what pinned memory would be worth
+  - 27 copies of 346 MiB in all are from or to pageable host memory, which is not counted; --pass pin says what pinned memory would be worth
 $ for how in '' '--pass remat:modules=blocks.*,above=1' '--set device.memories.hbm.capacity=4GiB'; do echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --engine native --step last $how | sed -n '1p;/fit/I,/It takes/p;/It takes [0-9.]* [%t]/p;/Steps/,/^$/p;/alone/p'; done
 gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   It fits. hbm 4.63 GiB of 78.6 GiB (6 %)
@@ -94,7 +94,7 @@ gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 
   Kernel times: 163 kernel model. Engine: native (0.1.0).
   - PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
-  - 27 copies of 346 MiB in all are from or to pageable host memory; --pass pin says what pinned memory would be worth
+  - 27 copies of 346 MiB in all are from or to pageable host memory, which is not counted; --pass pin says what pinned memory would be worth
   - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
   - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
 $ echelon run --trace traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --step 1..2 | grep -E 'It takes|alone, from'
@@ -212,7 +212,7 @@ $ echelon run --trace traces/keras_cnn.h100 --device h100-sxm | sed -n '3,12p; /
 
   Kernel times: 1010 roofline; 163 kernel model. Engine: simgrid (SimGrid version 3.32).
   Of the kernels' time 10 % is products, which are held against published times; 15 % other kernels with constants from recorded ones of their class; 75 % of no known class: bytes and operations at the device's rates.
-  - 56 copies of 12.0 MiB in all are from or to pageable host memory; --pass pin says what pinned memory would be worth
+  - 56 copies of 12.0 MiB in all are from or to pageable host memory, which is not counted; --pass pin says what pinned memory would be worth
 $ echelon alloc traces/keras_cnn.h100/cnn.pretend.gz | sed -n '1,9p'
 traces/keras_cnn.h100/cnn.pretend.gz: pretend, 1148 events; device memory 78.6 GiB, what the pretended device had beside its context
 allocations of hbm (--memory: host)

@@ -42,6 +42,30 @@ static EchStep *steps_of(EchTraceBuilder *b, EchTrace **ret_trace, size_t *ret_n
     return ech_report_steps(&report, ret_n);
 }
 
+/* Where nothing but copies is between marks, a step ends with the last of them. */
+START_TEST(of_copies)
+{
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId host = ech_trace_builder_queue(b, "host", ECH_QUEUE_HOST, 0);
+    EchId hbm = ech_trace_builder_memory(b, "hbm"), memory = ech_trace_builder_memory(b, "host");
+    for (int i = 0; i < 3; i++) {
+        g_autofree char *name = g_strdup_printf("step %d", i);
+        mark(b, host, name, i * ECH_TEST_MS);
+        for (int k = 0; k < 2; k++) {
+            EchOp *copy = ech_trace_builder_peek_op(b, ech_test_put(b, ECH_OP_COPY, ECH_NONE));
+            copy->memory_from = hbm;
+            copy->memory_to = memory;
+            copy->bytes = 4096;
+        }
+    }
+    g_autoptr(EchTrace) trace = ech_test_finish(b);
+    size_t n;
+    g_autofree EchTraceStep *steps = ech_trace_steps(trace, &n);
+    ck_assert_uint_eq(n, 3);
+    ck_assert_uint_eq(steps[1].last, steps[2].mark - 1);
+}
+END_TEST
+
 /* A step ends with the last of its kernels, on whichever queue; what was issued before the first mark is of none, and so is a mark on the device's side. */
 START_TEST(numbered)
 {
@@ -221,6 +245,7 @@ int main(void)
 {
     Suite *suite = suite_create("steps");
     TCase *tcase = tcase_create("all");
+    tcase_add_test(tcase, of_copies);
     tcase_add_test(tcase, numbered);
     tcase_add_test(tcase, by_optimizer);
     tcase_add_test(tcase, by_optimizers_of_each_parameter);
