@@ -33,8 +33,8 @@ static const char *const own_words[] = {
     "recording",   "regions",    "release",    "request",   "requested",  "reserved",    "runtime",      "s",         "scalar",      "segment",
     "segments",    "small",      "snapshot",   "start",     "state",      "step",        "stream",       "sums",      "sync",        "synchronisation",
     "temporary",   "tensorflow", "the",        "thread",    "to",         "torch",       "tuple",        "type",      "unified",     "unknown",
-    "unmap",       "use",        "user",       "variables", "vector",     "waits",       "was",          "what",      "wrapped",     "wrapper",
-    "write",       "xla"};
+    "unmap",       "untouched",  "use",        "user",      "variables",  "vector",      "waits",        "was",       "what",        "wrapped",
+    "wrapper",     "write",      "xla"};
 
 static GHashTable *public_words(void)
 {

@@ -793,6 +793,16 @@ static bool index_put(const Call *c, EchGpuOperator *ret)
     return true;
 }
 
+/* An array, a dimension, indices, what is copied or added there: the rest stays as it is. */
+static bool index_copy(const Call *c, EchGpuOperator *ret)
+{
+    gather(&c->inputs[0], &c->inputs[2], 1, ret);
+    ret->elements = c->inputs[3].numel;
+    ret->written = bytes_of(ret->elements, ret->dtype);
+    ret->read = ech_bytes_add(ech_bytes_mul(ret->written, strncmp(c->op, "index_add", 9) == 0 ? 2 : 1), ret->n);
+    return true;
+}
+
 /* One element of each row; the rest of a gradient is cleared before. */
 static bool nll_loss(const Call *c, EchGpuOperator *ret)
 {
@@ -898,6 +908,7 @@ static const struct {
     {IS, 2, embedding_backward, {"embedding_dense_backward"}},
     {IS, 3, scatter, {"scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_"}},
     {IS, 3, index_put, {"index_put_", "_index_put_impl_", "index_put"}},
+    {IS, 4, index_copy, {"index_copy", "index_copy_", "index_add", "index_add_"}},
     {HAS, 1, nll_loss, {"nll_loss"}},
     {BEGINS, 1, flash_attention, {"_flash_attention_", "_efficient_attention_", "flash_attn::", "flash_attn_3::"}},
     {IS, 3, attention_of_unknown_lengths, {"sglang::paged_attention", "flashinfer::paged_attention"}},
