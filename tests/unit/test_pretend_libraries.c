@@ -796,6 +796,70 @@ START_TEST(transforms)
 }
 END_TEST
 
+/* The calls that programs of CUDA make themselves: a plan in one call, with its work area beside the program's memory; vectors; numbers. */
+START_TEST(calls_of_plain_programs)
+{
+    load();
+    int (*plan_2d)(int *, int, int, int), (*make_plan)(int *), (*keep_work)(int, int), (*plan_1d)(int, int, int, int, size_t *), (*exec)(int, void *, void *),
+        (*end)(int), (*make_blas)(void **), (*axpy)(void *, int, const float *, const void *, int, void *, int),
+        (*norm)(void *, int, const void *, int, double *), (*largest)(void *, int, const void *, int, int *), (*results)(void *, int),
+        (*make_numbers)(void **, int), (*uniform)(void *, void *, size_t), (*normal)(void *, void *, size_t, double, double), (*memory)(size_t *, size_t *);
+    find("cufftPlan2d", &plan_2d);
+    find("cufftCreate", &make_plan);
+    find("cufftSetAutoAllocation", &keep_work);
+    find("cufftMakePlan1d", &plan_1d);
+    find("cufftExecR2C", &exec);
+    find("cufftDestroy", &end);
+    find("cublasCreate_v2", &make_blas);
+    find("cublasSaxpy_v2", &axpy);
+    find("cublasDznrm2_v2", &norm);
+    find("cublasIdamax_v2", &largest);
+    find("cublasSetPointerMode_v2", &results);
+    find("curandCreateGenerator", &make_numbers);
+    find("curandGenerateUniform", &uniform);
+    find("curandGenerateNormalDouble", &normal);
+    find("cudaMemGetInfo", &memory);
+    int plan = 0, own = 0, index = 7;
+    size_t before = 0, with_plan = 0, after = 0, all = 0, work = 0;
+    ck_assert_int_eq(memory(&before, &all), 0);
+    ck_assert_int_eq(plan_2d(&plan, 256, 128, 0x2a), 0); /* of real numbers, in single precision */
+    ck_assert_int_eq(memory(&with_plan, &all), 0);
+    ck_assert_uint_ge(before - with_plan, 256 * 65 * 8);
+    ck_assert_int_eq(exec(plan, NULL, NULL), 0);
+    ck_assert_int_eq(end(plan), 0);
+    ck_assert_int_eq(make_plan(&own), 0);
+    ck_assert_int_eq(keep_work(own, 0), 0);
+    ck_assert_int_eq(plan_1d(own, 1 << 20, 0x69, 2, &work), 0); /* doubles, both sides complex */
+    ck_assert_uint_eq(work, (size_t)2 << 24);
+    ck_assert_int_eq(memory(&after, &all), 0);
+    ck_assert_uint_eq(after, before);
+    ck_assert_int_eq(end(own), 0);
+    void *blas = NULL, *numbers = NULL;
+    float one = 1;
+    double length = 3;
+    ck_assert_int_eq(make_blas(&blas), 0);
+    ck_assert_int_eq(axpy(blas, 1000, &one, NULL, 1, NULL, 1), 0);
+    ck_assert_int_eq(norm(blas, 10, &one, 1, &length), 0);
+    ck_assert(length <= 0);
+    ck_assert_int_eq(largest(blas, 10, &one, 1, &index), 0);
+    ck_assert_int_eq(index, 1);
+    ck_assert_int_eq(results(blas, 1), 0); /* they lie on the device */
+    ck_assert_int_eq(largest(blas, 10, &one, 1, NULL), 0);
+    ck_assert_int_eq(make_numbers(&numbers, 100), 0);
+    ck_assert_int_eq(uniform(numbers, NULL, 64), 0);
+    ck_assert_int_eq(normal(numbers, NULL, 64, 0, 1), 0);
+    g_autofree char *lines = written("library", "459");
+    ck_assert_str_eq(lines, "0 0 \"cufft\" \"elements=16640 operand_bytes=8 class=fft instructions=120 passes=2\" 131072 133120 0 \"\"\n"
+                            "0 0 \"cublasSaxpy\" \"elements=1000 operand_bytes=4 class=elementwise\" 0 0 0 \"\"\n"
+                            "0 0 \"cublasDznrm2\" \"elements=10 operand_bytes=16 class=reduce\" 160 0 0 \"\"\n"
+                            "0 0 \"cublasIdamax\" \"elements=10 operand_bytes=8 class=reduce\" 80 0 0 \"\"\n"
+                            "0 0 \"cublasIdamax\" \"elements=10 operand_bytes=8 class=reduce\" 80 0 0 \"\"\n"
+                            "0 0 \"curandGenerateUniform\" \"elements=64 operand_bytes=4 class=elementwise\" 0 256 0 \"\"\n"
+                            "0 0 \"curandGenerateNormalDouble\" \"elements=64 operand_bytes=8 class=elementwise\" 0 512 0 \"\"\n");
+    unload();
+}
+END_TEST
+
 START_TEST(solvers)
 {
     load();
@@ -945,6 +1009,7 @@ int main(void)
     tcase_add_test(cases, nccl_takes_memory);
     tcase_add_loop_test(cases, nccl_takes_memory_early, 0, 6);
     tcase_add_test(cases, transforms);
+    tcase_add_test(cases, calls_of_plain_programs);
     tcase_add_test(cases, solvers);
     tcase_add_test(cases, products_in_room);
     tcase_add_test(cases, calls_of_tensors);

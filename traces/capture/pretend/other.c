@@ -40,8 +40,8 @@ static int not_found(void)
 }
 
 /* Tables of functions that NVIDIA's libraries alone know. NVRTC looks at the size of one, its first word, whether or not it was told that there is none, and
- * nvJitLink calls what stands behind it; what is built on the shared runtime does without. A runtime that is linked into a program's own library (CuPy's) gives
- * up here. */
+ * nvJitLink calls what stands behind it; what is built on the shared runtime does without. A runtime that is linked into a file whose symbols were
+ * stripped (linked.c) gives up here. */
 __attribute__((visibility("default"), weak)) int cuGetExportTable(const void **ret, const void *id);
 int cuGetExportTable(const void **ret, const void *id)
 {
@@ -49,8 +49,10 @@ int cuGetExportTable(const void **ret, const void *id)
     Dl_info caller;
     if (!pretend_is_of_cuda(__builtin_return_address(0)) && dladdr(__builtin_return_address(0), &caller) && caller.dli_fname) {
         char what[512];
-        snprintf(what, sizeof what, "%s has CUDA's runtime linked into it, which asks the driver for functions that NVIDIA documents nowhere: it finds no GPU",
-                 caller.dli_fname);
+        snprintf(
+            what, sizeof what,
+            "%s has CUDA's runtime linked into it and no table of symbols by which it could be reached: it finds no GPU (nvcc -cudart shared links the other)",
+            caller.dli_fname);
         pretend_say_once(what);
     }
     static const struct {
@@ -68,8 +70,8 @@ int cuGetExportTable(const void **ret, const void *id)
 #define INSTRUCTIONS 8    /* a point and doubling, likewise */
 
 typedef struct {
-    bool used;
-    void *stream;
+    bool used, brings_work; /* its caller brings the work area */
+    void *stream, *work;
     uint64_t read, written, points, batch;
     unsigned passes, instructions, bytes;
 } Plan;
@@ -102,16 +104,21 @@ PRETEND_EXPORT int cufftDestroy(int handle)
 {
     pretend_lock();
     Plan *plan = plan_of(handle);
-    if (plan)
+    if (plan) {
         plan->used = false;
+        pretend_free(plan->work, NULL, false);
+    }
     pretend_unlock();
     return plan ? 0 : FFT_INVALID_PLAN;
 }
 
 PRETEND_EXPORT int cufftSetAutoAllocation(int handle, int automatic)
 {
-    (void)automatic;
-    return plan_of(handle) ? 0 : FFT_INVALID_PLAN;
+    Plan *plan = plan_of(handle);
+    if (!plan)
+        return FFT_INVALID_PLAN;
+    plan->brings_work = !automatic;
+    return 0;
 }
 
 PRETEND_EXPORT int cufftSetWorkArea(int handle, void *memory)
@@ -184,7 +191,9 @@ PRETEND_EXPORT int cufftXtMakePlanMany(int handle, int rank, long long *n, long 
     }
     bool real = !in_complex || !out_complex;
     *plan = (Plan){.used = true,
+                   .brings_work = plan->brings_work,
                    .stream = plan->stream,
+                   .work = plan->work,
                    .read = (in_complex && real ? half : all) * in_bytes,
                    .written = (out_complex && real ? half : all) * out_bytes,
                    .points = real ? half : all,
@@ -194,7 +203,11 @@ PRETEND_EXPORT int cufftXtMakePlanMany(int handle, int rank, long long *n, long 
                    .bytes = number};
     /* Between its kernels the points lie in the work area: once, and once more for a length with a large prime factor. Assumed. */
     *ret_work = passes > 1 ? (size_t)(plan->points * number * (prime ? 2 : 1)) : 0;
-    return 0;
+    if (plan->brings_work || *ret_work == 0)
+        return 0;
+    pretend_free(plan->work, NULL, false);
+    plan->work = pretend_allocate(pretend_current_device(), *ret_work, PRETEND_DEVICE, NULL, false);
+    return plan->work ? 0 : FFT_ALLOC_FAILED;
 }
 
 PRETEND_EXPORT int cufftXtExec(int handle, void *in, void *out, int direction)
@@ -212,6 +225,79 @@ PRETEND_EXPORT int cufftXtExec(int handle, void *in, void *out, int direction)
     return 0;
 }
 
+/* By cufftType, whose lowest four bits tell which side is real, the ones above the precision. */
+PRETEND_EXPORT int cufftMakePlanMany(int handle, int rank, int *n, int *in_embed, int in_stride, int in_distance, int *out_embed, int out_stride,
+                                     int out_distance, int type, int batch, size_t *ret_work)
+{
+    (void)in_embed, (void)in_stride, (void)in_distance, (void)out_embed, (void)out_stride, (void)out_distance;
+    enum { REAL_TO_COMPLEX = 0xa, COMPLEX_TO_REAL = 0xc, DOUBLE = 0x60 };
+    if (rank < 1 || rank > 3)
+        return FFT_INVALID_VALUE;
+    long long lengths[3];
+    for (int d = 0; d < rank; d++)
+        lengths[d] = n[d];
+    bool is_double = (type & 0xf0) == DOUBLE;
+    int real = is_double ? 1 : 0, complex = is_double ? 5 : 4;
+    size_t work = 0;
+    return cufftXtMakePlanMany(handle, rank, lengths, NULL, 1, 0, (type & 0xf) == REAL_TO_COMPLEX ? real : complex, NULL, 1, 0,
+                               (type & 0xf) == COMPLEX_TO_REAL ? real : complex, batch, ret_work ? ret_work : &work, complex);
+}
+
+PRETEND_EXPORT int cufftPlanMany(int *ret, int rank, int *n, int *in_embed, int in_stride, int in_distance, int *out_embed, int out_stride, int out_distance,
+                                 int type, int batch)
+{
+    int status = cufftCreate(ret);
+    return status != 0 ? status : cufftMakePlanMany(*ret, rank, n, in_embed, in_stride, in_distance, out_embed, out_stride, out_distance, type, batch, NULL);
+}
+
+PRETEND_EXPORT int cufftMakePlan1d(int handle, int x, int type, int batch, size_t *ret_work)
+{
+    return cufftMakePlanMany(handle, 1, &x, NULL, 1, 0, NULL, 1, 0, type, batch, ret_work);
+}
+
+PRETEND_EXPORT int cufftMakePlan2d(int handle, int x, int y, int type, size_t *ret_work)
+{
+    return cufftMakePlanMany(handle, 2, (int[]){x, y}, NULL, 1, 0, NULL, 1, 0, type, 1, ret_work);
+}
+
+PRETEND_EXPORT int cufftMakePlan3d(int handle, int x, int y, int z, int type, size_t *ret_work)
+{
+    return cufftMakePlanMany(handle, 3, (int[]){x, y, z}, NULL, 1, 0, NULL, 1, 0, type, 1, ret_work);
+}
+
+PRETEND_EXPORT int cufftPlan1d(int *ret, int x, int type, int batch)
+{
+    return cufftPlanMany(ret, 1, &x, NULL, 1, 0, NULL, 1, 0, type, batch);
+}
+
+PRETEND_EXPORT int cufftPlan2d(int *ret, int x, int y, int type)
+{
+    return cufftPlanMany(ret, 2, (int[]){x, y}, NULL, 1, 0, NULL, 1, 0, type, 1);
+}
+
+PRETEND_EXPORT int cufftPlan3d(int *ret, int x, int y, int z, int type)
+{
+    return cufftPlanMany(ret, 3, (int[]){x, y, z}, NULL, 1, 0, NULL, 1, 0, type, 1);
+}
+
+#define FFT_TO(name)                                                                                                                                           \
+    PRETEND_EXPORT int name(int handle, void *in, void *out, int direction)                                                                                    \
+    {                                                                                                                                                          \
+        return cufftXtExec(handle, in, out, direction);                                                                                                        \
+    }
+FFT_TO(cufftExecC2C)
+FFT_TO(cufftExecZ2Z)
+
+#define FFT_OF_REAL(name)                                                                                                                                      \
+    PRETEND_EXPORT int name(int handle, void *in, void *out)                                                                                                   \
+    {                                                                                                                                                          \
+        return cufftXtExec(handle, in, out, 0);                                                                                                                \
+    }
+FFT_OF_REAL(cufftExecR2C)
+FFT_OF_REAL(cufftExecC2R)
+FFT_OF_REAL(cufftExecD2Z)
+FFT_OF_REAL(cufftExecZ2D)
+
 /* ---- what is not pretended: one line that names it, and the library's own "not supported" ---- */
 
 #define REFUSED(name, status)                                                                                                                                  \
@@ -225,12 +311,8 @@ PRETEND_EXPORT int cufftXtExec(int handle, void *in, void *out, int direction)
 REFUSED(cusparseCreate, 10)
 REFUSED(cusparseLtInit, 10)
 
-/* cuBLAS's of vectors and of triangles, which MAGMA calls. */
+/* cuBLAS's of rotations, of symmetric matrices and of triangles, which MAGMA calls. */
 #define NO_BLAS(name) REFUSED(name, 15)
-NO_BLAS(cublasCaxpy_v2)
-NO_BLAS(cublasCcopy_v2)
-NO_BLAS(cublasCgerc_v2)
-NO_BLAS(cublasCgeru_v2)
 NO_BLAS(cublasChemm_v2)
 NO_BLAS(cublasChemv_v2)
 NO_BLAS(cublasCher2_v2)
@@ -239,10 +321,7 @@ NO_BLAS(cublasCher_v2)
 NO_BLAS(cublasCherk_v2)
 NO_BLAS(cublasCrot_v2)
 NO_BLAS(cublasCrotg_v2)
-NO_BLAS(cublasCscal_v2)
 NO_BLAS(cublasCsrot_v2)
-NO_BLAS(cublasCsscal_v2)
-NO_BLAS(cublasCswap_v2)
 NO_BLAS(cublasCsymm_v2)
 NO_BLAS(cublasCsymv_v2)
 NO_BLAS(cublasCsyr2_v2)
@@ -252,17 +331,10 @@ NO_BLAS(cublasCsyrk_v2)
 NO_BLAS(cublasCtrmm_v2)
 NO_BLAS(cublasCtrmv_v2)
 NO_BLAS(cublasCtrsv_v2)
-NO_BLAS(cublasDasum_v2)
-NO_BLAS(cublasDaxpy_v2)
-NO_BLAS(cublasDcopy_v2)
-NO_BLAS(cublasDger_v2)
-NO_BLAS(cublasDnrm2_v2)
 NO_BLAS(cublasDrot_v2)
 NO_BLAS(cublasDrotg_v2)
 NO_BLAS(cublasDrotm_v2)
 NO_BLAS(cublasDrotmg_v2)
-NO_BLAS(cublasDscal_v2)
-NO_BLAS(cublasDswap_v2)
 NO_BLAS(cublasDsymm_v2)
 NO_BLAS(cublasDsymv_v2)
 NO_BLAS(cublasDsyr2_v2)
@@ -272,33 +344,14 @@ NO_BLAS(cublasDsyrk_v2)
 NO_BLAS(cublasDtrmm_v2)
 NO_BLAS(cublasDtrmv_v2)
 NO_BLAS(cublasDtrsv_v2)
-NO_BLAS(cublasDzasum_v2)
-NO_BLAS(cublasDznrm2_v2)
 NO_BLAS(cublasGetMatrixAsync)
 NO_BLAS(cublasGetVectorAsync)
-NO_BLAS(cublasIcamax_v2)
-NO_BLAS(cublasIcamin_v2)
-NO_BLAS(cublasIdamax_v2)
-NO_BLAS(cublasIdamin_v2)
-NO_BLAS(cublasIsamax_v2)
-NO_BLAS(cublasIsamin_v2)
-NO_BLAS(cublasIzamax_v2)
-NO_BLAS(cublasIzamin_v2)
-NO_BLAS(cublasSasum_v2)
-NO_BLAS(cublasSaxpy_v2)
-NO_BLAS(cublasScasum_v2)
-NO_BLAS(cublasScnrm2_v2)
-NO_BLAS(cublasScopy_v2)
 NO_BLAS(cublasSetMatrixAsync)
 NO_BLAS(cublasSetVectorAsync)
-NO_BLAS(cublasSger_v2)
-NO_BLAS(cublasSnrm2_v2)
 NO_BLAS(cublasSrot_v2)
 NO_BLAS(cublasSrotg_v2)
 NO_BLAS(cublasSrotm_v2)
 NO_BLAS(cublasSrotmg_v2)
-NO_BLAS(cublasSscal_v2)
-NO_BLAS(cublasSswap_v2)
 NO_BLAS(cublasSsymm_v2)
 NO_BLAS(cublasSsymv_v2)
 NO_BLAS(cublasSsyr2_v2)
@@ -308,12 +361,7 @@ NO_BLAS(cublasSsyrk_v2)
 NO_BLAS(cublasStrmm_v2)
 NO_BLAS(cublasStrmv_v2)
 NO_BLAS(cublasStrsv_v2)
-NO_BLAS(cublasZaxpy_v2)
-NO_BLAS(cublasZcopy_v2)
 NO_BLAS(cublasZdrot_v2)
-NO_BLAS(cublasZdscal_v2)
-NO_BLAS(cublasZgerc_v2)
-NO_BLAS(cublasZgeru_v2)
 NO_BLAS(cublasZhemm_v2)
 NO_BLAS(cublasZhemv_v2)
 NO_BLAS(cublasZher2_v2)
@@ -322,8 +370,6 @@ NO_BLAS(cublasZher_v2)
 NO_BLAS(cublasZherk_v2)
 NO_BLAS(cublasZrot_v2)
 NO_BLAS(cublasZrotg_v2)
-NO_BLAS(cublasZscal_v2)
-NO_BLAS(cublasZswap_v2)
 NO_BLAS(cublasZsymm_v2)
 NO_BLAS(cublasZsymv_v2)
 NO_BLAS(cublasZsyr2_v2)

@@ -214,8 +214,17 @@ void pretend_forget_messages(void);
 void *pretend_real_symbol(const char *name, const char *const *libraries);
 /* Whether @code lies in a library of NVIDIA's, by its file's name; or in ours. */
 bool pretend_is_of_cuda(const void *code);
+/* Our own function of that name; NULL: we have none. */
+void *pretend_own_symbol(const char *name);
 /* Of cuDNN. */
 void *pretend_cudnn_symbol(const char *name);
+
+/* ---- runtimes that are linked into programs (linked.c) ---- */
+
+/* Sends calls of the runtimes in files that were loaded since it was last called to ours. */
+void pretend_redirect_linked(void);
+/* Of such a runtime, 12040; 0: there is none. */
+int pretend_linked_version(void);
 
 /* ---- machine code (code.c) ---- */
 

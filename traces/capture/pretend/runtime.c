@@ -150,6 +150,8 @@ int pretend_runtime_version(void)
     memcpy(&ask, &real, sizeof real);
     if (real)
         ask(&version);
+    else
+        version = pretend_linked_version();
     int known = pretend_shared_runtime(version);
     return known != 0 ? known : 12000; /* it may load one later */
 }

@@ -140,34 +140,6 @@ STRIDED_PRODUCTS(D)
 STRIDED_PRODUCTS(C)
 STRIDED_PRODUCTS(Z)
 
-static int write_dot(void *handle, const char *name, unsigned bytes, int n)
-{
-    char launch[96];
-    snprintf(launch, sizeof launch, "elements=%d operand_bytes=%u class=reduce", n, bytes);
-    pretend_library_kernel(blas_stream(handle), name, launch, 2 * (uint64_t)n * bytes, bytes, 0, NULL);
-    return 0;
-}
-
-#define DOT(name, bytes)                                                                                                                                       \
-    PRETEND_EXPORT int name##_v2(void *handle, int n, const void *x, int step_x, const void *y, int step_y, void *ret)                                         \
-    {                                                                                                                                                          \
-        (void)x, (void)step_x, (void)y, (void)step_y, (void)ret;                                                                                               \
-        return write_dot(handle, #name, bytes, n);                                                                                                             \
-    }
-DOT(cublasSdot, 4)
-DOT(cublasDdot, 8)
-DOT(cublasCdotu, 8)
-DOT(cublasCdotc, 8)
-DOT(cublasZdotu, 16)
-DOT(cublasZdotc, 16)
-
-PRETEND_EXPORT int cublasDotEx(void *handle, int n, const void *x, int type_x, int step_x, const void *y, int type_y, int step_y, void *ret, int type_ret,
-                               int type)
-{
-    (void)x, (void)step_x, (void)y, (void)type_y, (void)step_y, (void)ret, (void)type_ret, (void)type;
-    return write_dot(handle, "cublasDotEx", type_x == 2 || type_x == 14 ? 2 : type_of(type_x)->bytes, n);
-}
-
 /* ---- cuSOLVER ---- */
 
 typedef struct {

@@ -37,6 +37,7 @@ __attribute__((visibility("hidden"))) void *(*pretend_next_dlsym)(void *handle, 
 __attribute__((visibility("hidden"))) void *pretend_symbol_of(void *handle, const char *name, const void *caller);
 
 static void *self;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void find_real(void)
 {
@@ -46,11 +47,17 @@ static void find_real(void)
     self = dladdr(&self, &info) ? dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD) : NULL;
 }
 
+void *pretend_own_symbol(const char *name)
+{
+    pthread_once(&once, find_real);
+    return self ? pretend_next_dlsym(self, name) : NULL;
+}
+
 /* What is ours of a library's; NULL where the real dlsym() is to answer: NVIDIA's own libraries look for functions in each other, and we for real ones. */
 void *pretend_symbol_of(void *handle, const char *name, const void *caller)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, find_real);
+    pretend_redirect_linked();                         /* what was loaded is about to be used */
     const char *bare = *name == '_' ? name + 1 : name; /* as CuTe's code calls CUDA (cute.c) */
     if (handle == RTLD_NEXT || handle == RTLD_DEFAULT || !self || (strncmp(bare, "cu", 2) != 0 && strncmp(bare, "nccl", 4) != 0))
         return NULL;
