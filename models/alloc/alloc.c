@@ -43,6 +43,7 @@ static const struct {
 } variables[] = {
     {"XLA_", "jax", true},
     {"TF_", "tensorflow", true},
+    {"CUPY_GPU_MEMORY_LIMIT=", "cupy", true},
     {"PYTORCH_CUDA_ALLOC_CONF=", "pytorch", false},
     {"PYTORCH_ALLOC_CONF=", "pytorch", false},
     {"PYTORCH_HIP_ALLOC_CONF=", "pytorch", false},

@@ -1,4 +1,4 @@
-/* XLA's and TensorFlow's BFC allocator: best fit with coalescing over regions taken from the device.
+/* XLA's and TensorFlow's BFC allocator, and ONNX Runtime's, which descends from it: best fit with coalescing over regions taken from the device.
  *
  * The free chunks of all bins together are ordered by (bytes, address), because bins split that order into ranges; so one ordered
  * tree gives the same choice as the scan over bins. Host memory follows the chunks, not the pool. */
@@ -17,6 +17,8 @@
 enum { UNIT = 256 };
 static const EchBytes MAX_INTERNAL_WASTE = UINT64_C(128) << 20;
 static const EchBytes FIRST_REGION = UINT64_C(2) << 20;
+/* Below this ONNX Runtime asks the device no more (onnxruntime/core/framework/bfc_arena.cc). */
+static const EchBytes LEAST_REGION = 8 << 10;
 
 enum { TAG_LOWER, TAG_UPPER, TAG_GAP, N_TREES = 2 };
 
@@ -36,6 +38,9 @@ typedef struct {
     bool unified;
     double fragmentation_fraction;
     EchBytes pool, next_region, max_waste;
+    bool onnxruntime;
+    uint64_t same_as_requested;                      /* ONNX Runtime: regions are as large as what is asked for */
+    EchBytes first_region, regrowth, largest_region; /* ONNX Runtime: of the first region, of the first after a shrink, up to where they double */
     EchBytes largest_alloc;
     EchChunks chunks;
     EchTree free[N_TREES]; /* (bytes, address) by tag; only the first without two_ended */
@@ -60,17 +65,20 @@ static const EchParam params[] = {
 static bool bfc_init(EchAllocator *base, GError **error)
 {
     Bfc *self = (Bfc *)base;
-    if (self->limit == 0)
-        self->limit = base->memory.capacity;
+    if (self->limit == 0) /* without one ONNX Runtime's regions grow after requests that no device has room for, too */
+        self->limit = self->onnxruntime ? UINT64_MAX : base->memory.capacity;
     if (self->alignment & (self->alignment - 1)) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "alignment: '%" G_GUINT64_FORMAT "' is no power of two", self->alignment);
         return false;
     }
     self->alignment = MAX(self->alignment, (EchBytes)UNIT);
     self->limit = MIN(self->limit, UINT64_C(1) << 46);
-    base->limit = self->limit;
-    self->next_region = ech_round_up(self->growth ? MIN(self->limit, FIRST_REGION) : self->limit, UNIT);
-    self->max_waste = self->fragmentation_fraction > 0 ? (EchBytes)(int64_t)(self->fragmentation_fraction * (double)self->limit) : MAX_INTERNAL_WASTE;
+    base->limit = MIN(self->limit, base->memory.capacity);
+    if (!self->onnxruntime) {
+        self->first_region = FIRST_REGION;
+        self->max_waste = self->fragmentation_fraction > 0 ? (EchBytes)(int64_t)(self->fragmentation_fraction * (double)self->limit) : MAX_INTERNAL_WASTE;
+    }
+    self->next_region = ech_round_up(self->growth ? MIN(self->limit, self->first_region) : self->limit, UNIT);
     return true;
 }
 
@@ -156,6 +164,12 @@ static bool raise_region(Bfc *self, EchBytes bytes)
     return raised;
 }
 
+/* After a region that was as large as the next one had to be. */
+static void double_region(Bfc *self)
+{
+    self->next_region = self->onnxruntime && self->next_region >= self->largest_region / 2 ? self->largest_region : self->next_region * 2;
+}
+
 /* bfc_allocator.cc:169-279. */
 static bool extend(Bfc *self, EchBytes rounded)
 {
@@ -164,8 +178,10 @@ static bool extend(Bfc *self, EchBytes rounded)
     /* The device gave a two-ended pool less than its limit: the real one goes on and then dies of its second gap (cc:1062-1064). */
     if (rounded > available || (self->two_ended && self->pool))
         return false;
-    bool increased = raise_region(self, rounded);
-    EchBytes bytes = MIN(self->next_region, available);
+    bool doubles = !self->same_as_requested && !raise_region(self, rounded);
+    EchBytes bytes = self->same_as_requested ? rounded : MIN(self->next_region, available);
+    if (doubles && self->onnxruntime) /* whether the device has it or not */
+        double_region(self);
     uint64_t address;
     uint32_t number;
     while (!ech_alloc_take_segment(&self->base, bytes, &address, &number)) {
@@ -179,11 +195,11 @@ static bool extend(Bfc *self, EchBytes rounded)
             smaller = bytes - UNIT;
         }
         bytes = smaller;
-        if (bytes < rounded)
+        if (bytes < rounded || (self->onnxruntime && bytes < LEAST_REGION))
             return false;
     }
-    if (!increased)
-        self->next_region *= 2;
+    if (doubles && !self->onnxruntime)
+        double_region(self);
     self->pool += bytes;
     for (uint32_t i = 0; self->coalesce_regions && i < self->n_regions; i++) {
         Region *region = &self->regions[i];
@@ -206,17 +222,11 @@ static bool extend(Bfc *self, EchBytes rounded)
     return true;
 }
 
-/* Gives every region without a chunk in use back; false if that cannot help (bfc_allocator.cc:430-519). */
-static bool collect_garbage(Bfc *self, EchBytes rounded)
+static void give_idle_regions(Bfc *self, bool first_too)
 {
-    EchBytes total = 0;
-    for (uint32_t i = 0; i < self->n_regions; i++)
-        total += self->regions[i].in_use ? 0 : self->regions[i].bytes;
-    if (total == 0 || rounded > self->limit - self->pool + total)
-        return false;
     for (uint32_t i = 0; i < self->n_regions; i++) {
         Region *region = &self->regions[i];
-        if (region->in_use || region->bytes == 0)
+        if (region->in_use || region->bytes == 0 || (region->number == 0 && !first_too))
             continue;
         /* Free neighbours are always joined: one chunk. */
         pull(self, region->first);
@@ -226,7 +236,26 @@ static bool collect_garbage(Bfc *self, EchBytes rounded)
         *region = (Region){.next = self->spare_region};
         self->spare_region = i + 1;
     }
+}
+
+/* Gives every region without a chunk in use back; false if that cannot help (bfc_allocator.cc:430-519). */
+static bool collect_garbage(Bfc *self, EchBytes rounded)
+{
+    EchBytes total = 0;
+    for (uint32_t i = 0; i < self->n_regions; i++)
+        total += self->regions[i].in_use ? 0 : self->regions[i].bytes;
+    if (total == 0 || rounded > self->limit - self->pool + total)
+        return false;
+    give_idle_regions(self, true);
     return true;
+}
+
+/* ONNX Runtime's Shrink(), of memory.enable_memory_arena_shrinkage: all that is idle but the first region, which the user chose the size of. */
+static void shrink(EchAllocator *base)
+{
+    Bfc *self = (Bfc *)base;
+    give_idle_regions(self, self->same_as_requested);
+    self->next_region = self->regrowth;
 }
 
 /* Cuts @rounded bytes from the low end of a chunk that is in no tree; what is split off goes to a tree. */
@@ -410,7 +439,7 @@ static void seed_growth(Bfc *self)
     qsort(sizes, self->n_regions, sizeof *sizes, ech_compare_u64);
     for (uint32_t i = 0; i < self->n_regions; i++) {
         if (!raise_region(self, sizes[i]))
-            self->next_region *= 2;
+            double_region(self);
     }
 }
 
@@ -735,6 +764,46 @@ static bool tensorflow_configure(EchAllocator *base, const char *text, GError **
     return each_setting(text, tensorflow_set, self, error);
 }
 
+static const char *const strategies[] = {"kNextPowerOfTwo", "kSameAsRequested", NULL};
+
+static const EchParam onnxruntime_params[] = {
+    {"gpu_mem_limit", ECH_PARAM_BYTES, offsetof(Bfc, limit), NULL, NULL, NULL, NULL, "bytes the arena may take from the device; the capacity if not given"},
+    {"max_mem", ECH_PARAM_BYTES, offsetof(Bfc, limit), NULL, NULL, NULL, NULL, "the same, as OrtArenaCfg calls it"},
+    {"arena_extend_strategy", ECH_PARAM_ENUM, offsetof(Bfc, same_as_requested), "kNextPowerOfTwo", NULL, NULL, strategies,
+     "regions of 1, 2, 4... MiB, or as large as what is asked for"},
+    {"initial_chunk_size_bytes", ECH_PARAM_BYTES, offsetof(Bfc, first_region), "1MiB", "1", "2GiB", NULL, "bytes of the first region (kNextPowerOfTwo)"},
+    {"max_dead_bytes_per_chunk", ECH_PARAM_BYTES, offsetof(Bfc, max_waste), "128MiB", "1", "2GiB", NULL, "bytes that one chunk may waste before it is split"},
+    {"initial_growth_chunk_size_bytes", ECH_PARAM_BYTES, offsetof(Bfc, regrowth), "2MiB", "256", "2GiB", NULL,
+     "bytes of the first region after the arena has shrunk (kNextPowerOfTwo)"},
+    {"max_power_of_two_extend_bytes", ECH_PARAM_BYTES, offsetof(Bfc, largest_region), "1GiB", "256", "1TiB", NULL,
+     "bytes up to which regions double (kNextPowerOfTwo)"},
+    {0},
+};
+
+static bool onnxruntime_configure(EchAllocator *base, const char *text, GError **error)
+{
+    Bfc *self = (Bfc *)base;
+    self->onnxruntime = true;
+    self->growth = 1;
+    return ech_params_parse(onnxruntime_params, self, text, error);
+}
+
+/* Names of OrtApi::AllocatorGetStats (onnxruntime/core/framework/allocator_stats.h). */
+static void onnxruntime_own_stats(EchAllocator *base, GArray *out)
+{
+    const Bfc *self = (const Bfc *)base;
+    const EchAllocStats *stats = &base->stats;
+    ech_alloc_add_stat(out, "Limit", (int64_t)self->limit);
+    ech_alloc_add_stat(out, "InUse", (int64_t)stats->live);
+    ech_alloc_add_stat(out, "RequestedInUse", (int64_t)stats->requested);
+    ech_alloc_add_stat(out, "TotalAllocated", (int64_t)stats->reserved);
+    ech_alloc_add_stat(out, "MaxInUse", (int64_t)stats->peak_live);
+    ech_alloc_add_stat(out, "NumAllocs", (int64_t)stats->allocs);
+    ech_alloc_add_stat(out, "NumArenaExtensions", (int64_t)(stats->segments_allocated - stats->segments_freed));
+    ech_alloc_add_stat(out, "NumArenaShrinkages", (int64_t)stats->segments_freed);
+    ech_alloc_add_stat(out, "MaxAllocSize", (int64_t)self->largest_alloc);
+}
+
 bool ech_bfc_share(bool tensorflow, const char *text, EchBytes total, EchBytes *capacity, EchBytes *ret_bytes, bool *ret_preallocate, GError **error)
 {
     Bfc words = {.base = {.memory = {.capacity = *capacity}, .total = total}};
@@ -746,11 +815,11 @@ bool ech_bfc_share(bool tensorflow, const char *text, EchBytes total, EchBytes *
     return true;
 }
 
-#define BFC(symbol, text, conf, table)                                                                                                                         \
+#define BFC(symbol, text, origin, conf, table, stats, empty)                                                                                                   \
     const EchAllocClass ech_alloc_##symbol = {                                                                                                                 \
         .name = #symbol,                                                                                                                                       \
         .summary = text,                                                                                                                                       \
-        .source = "openxla/xla 183fa00c: xla/tsl/framework/bfc_allocator.{h,cc}",                                                                              \
+        .source = origin,                                                                                                                                      \
         .size = sizeof(Bfc),                                                                                                                                   \
         .params = table,                                                                                                                                       \
         .configure = conf,                                                                                                                                     \
@@ -762,10 +831,15 @@ bool ech_bfc_share(bool tensorflow, const char *text, EchBytes total, EchBytes *
         .release = bfc_release,                                                                                                                                \
         .largest_free = bfc_largest,                                                                                                                           \
         .walk_free = bfc_walk,                                                                                                                                 \
-        .own_stats = bfc_own_stats,                                                                                                                            \
+        .own_stats = stats,                                                                                                                                    \
+        .empty_cache = empty,                                                                                                                                  \
         .seed = bfc_seed,                                                                                                                                      \
     }
 
-BFC(bfc, "XLA's and TensorFlow's best fit with coalescing", NULL, params);
-BFC(jax, "BFC as JAX sets it up: .75 of the memory, preallocated; XLA_PYTHON_CLIENT_* accepted", jax_configure, params);
-BFC(tensorflow, "BFC as TensorFlow sets it up; GPUOptions by name accepted", tensorflow_configure, params);
+#define XLA "openxla/xla 183fa00c: xla/tsl/framework/bfc_allocator.{h,cc}"
+BFC(bfc, "XLA's and TensorFlow's best fit with coalescing", XLA, NULL, params, bfc_own_stats, NULL);
+BFC(jax, "BFC as JAX sets it up: .75 of the memory, preallocated; XLA_PYTHON_CLIENT_* accepted", XLA, jax_configure, params, bfc_own_stats, NULL);
+BFC(tensorflow, "BFC as TensorFlow sets it up; GPUOptions by name accepted", XLA, tensorflow_configure, params, bfc_own_stats, NULL);
+BFC(onnxruntime, "ONNX Runtime's arena; settings of OrtArenaCfg and of the CUDA provider by name",
+    "microsoft/onnxruntime 009aae13: onnxruntime/core/framework/bfc_arena.{h,cc}; its defaults, and up to where regions double, by 1.32.0",
+    onnxruntime_configure, onnxruntime_params, onnxruntime_own_stats, shrink);

@@ -49,7 +49,8 @@ static int64_t own(EchAllocator *allocator, const char *name)
 /* ---- beside the allocator ---- */
 
 static const char *const besides[] = {
-    "pytorch", "pytorch:expandable_segments:True", "cuda_async", "platform", "best_fit", "first_fit", "next_fit", "buddy", "tlsf", "slab", "arena"};
+    "pytorch", "pytorch:expandable_segments:True", "cupy:share_below=0", "cuda_async", "platform", "best_fit", "first_fit", "next_fit", "buddy", "tlsf", "slab",
+    "arena"};
 
 /* Requests of 1 MiB from @id on until one is refused: how many were not. */
 static uint32_t fill_up(EchAllocator *allocator, uint32_t id)
@@ -370,6 +371,74 @@ START_TEST(bfc_says_where_the_real_one_hangs)
     ck_assert_ptr_null(ech_allocator_note(asks));
     ck_assert_int_ne(ech_allocator_alloc(asks, &(EchAllocRequest){.id = 2, .bytes = 2304}, &p), ECH_FIT_OK);
     ck_assert_ptr_nonnull(strstr(ech_allocator_note(asks), "2.21 hangs"));
+}
+END_TEST
+
+/* As libonnxruntime 1.32.0 does, asked for the same: regions double from 1 MiB on, also after what the device has refused, up to a bound. */
+START_TEST(onnxruntime_grows_by_doubling)
+{
+    g_autoptr(EchAllocator) arena = open_allocator("onnxruntime:max_power_of_two_extend_bytes=4MiB", 64 * MIB);
+    static const EchBytes total[] = {1 * MIB, 3 * MIB, 7 * MIB, 11 * MIB, 11 * MIB, 27 * MIB, 43 * MIB, 47 * MIB};
+    static const EchBytes asked[] = {MIB, 2 * MIB, 3 * MIB, 2 * MIB, MIB, 9 * MIB, 9 * MIB, 3 * MIB};
+    for (uint32_t i = 0; i < G_N_ELEMENTS(asked); i++) {
+        take(arena, i, asked[i]);
+        ck_assert_msg((EchBytes)own(arena, "TotalAllocated") == total[i], "%u: %" G_GINT64_FORMAT, i, own(arena, "TotalAllocated"));
+    }
+    g_autoptr(EchAllocator) refuses = open_allocator("onnxruntime", 64 * MIB);
+    EchPlacement p;
+    ck_assert_int_ne(ech_allocator_alloc(refuses, &(EchAllocRequest){.id = 0, .bytes = 65 * MIB}, &p), ECH_FIT_OK);
+    take(refuses, 1, MIB);
+    EchBytes want = 128 * MIB;
+    while (ech_round_up(want, 2 * MIB) > 64 * MIB)
+        want = ech_round_up((EchBytes)((float)want * 0.9f), 256);
+    ck_assert_uint_eq((EchBytes)own(refuses, "TotalAllocated"), want);
+}
+END_TEST
+
+START_TEST(onnxruntime_shrinks)
+{
+    static const struct {
+        const char *spec;
+        EchBytes before, after, again;
+    } arenas[] = {
+        {"onnxruntime", 7 * MIB, 1 * MIB, 3 * MIB},
+        {"onnxruntime:initial_growth_chunk_size_bytes=8MiB", 7 * MIB, 1 * MIB, 9 * MIB},
+        {"onnxruntime:arena_extend_strategy=kSameAsRequested", 6 * MIB, 0, 2 * MIB},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(arenas); i++) {
+        g_autoptr(EchAllocator) arena = open_allocator(arenas[i].spec, 64 * MIB);
+        for (uint32_t id = 0; id < 3; id++)
+            take(arena, id, (id + 1) * MIB);
+        ck_assert_uint_eq((EchBytes)own(arena, "TotalAllocated"), arenas[i].before);
+        for (uint32_t id = 0; id < 3; id++)
+            ech_allocator_release(arena, id);
+        ck_assert(ech_allocator_empty_cache(arena));
+        ck_assert_uint_eq((EchBytes)own(arena, "TotalAllocated"), arenas[i].after);
+        take(arena, 3, 2 * MIB);
+        ck_assert_uint_eq((EchBytes)own(arena, "TotalAllocated"), arenas[i].again);
+    }
+}
+END_TEST
+
+/* As cupy 14.2.0 does: a block of the same stream is cut to size; a whole one goes back where the device or the limit is short, but not for what the limit
+ * can never hold. */
+START_TEST(cupy_caches_by_stream)
+{
+    g_autoptr(EchAllocator) pool = open_allocator("CUPY_GPU_MEMORY_LIMIT=10485760", 64 * MIB);
+    EchPlacement p;
+    take(pool, 0, 4 * MIB);
+    take(pool, 1, 100);
+    ech_allocator_release(pool, 0);
+    ck_assert_int_eq(ech_allocator_alloc(pool, &(EchAllocRequest){.id = 2, .bytes = MIB, .stream = 1}, &p), ECH_FIT_OK);
+    ck_assert_uint_eq((EchBytes)own(pool, "total_bytes"), 5 * MIB + 512);
+    ck_assert_uint_eq(take(pool, 3, 3 * MIB + 1).offset, 0);
+    ck_assert_int_eq(own(pool, "n_free_blocks"), 1);
+    ck_assert_uint_eq((EchBytes)own(pool, "free_bytes"), MIB - 512);
+    ech_allocator_release(pool, 3);
+    ck_assert_int_ne(ech_allocator_alloc(pool, &(EchAllocRequest){.id = 4, .bytes = 11 * MIB}, &p), ECH_FIT_OK);
+    ck_assert_uint_eq((EchBytes)own(pool, "total_bytes"), 5 * MIB + 512);
+    take(pool, 5, 8 * MIB);
+    ck_assert_uint_eq((EchBytes)own(pool, "total_bytes"), 9 * MIB + 512);
 }
 END_TEST
 
@@ -938,6 +1007,8 @@ static const struct {
     {"tensorflow:compute_capability=new", "'new' is none; expected something like 9.0"},
     {"tensorflow:TF_GPU_ALLOCATOR=memory_guard", "is not simulated"},
     {"XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async,mem_fracton=.5", "did you mean 'mem_fraction'?"},
+    {"onnxruntime:arena_extend_strategy=kSameAsAsked", "expected one of kNextPowerOfTwo, kSameAsRequested"},
+    {"CUPY_GPU_MEMORY_LIMIT=half%", "is no share of the memory; expected something like 50%"},
     {"bfc:alignment=300", "is no power of two"},
     {"slab:slab=4KiB,smallest=8KiB", "'8192' is more than a slab of 4096 bytes holds"},
     {"XLA_PYTHON_CLIENT_ALLOCATOR=vmm", "is not simulated"},
@@ -1705,6 +1776,9 @@ int main(void)
     tcase_add_test(tests, unified_memory_holds_more);
     tcase_add_test(tests, bfc_collects_empty_regions);
     tcase_add_test(tests, bfc_says_where_the_real_one_hangs);
+    tcase_add_test(tests, onnxruntime_grows_by_doubling);
+    tcase_add_test(tests, onnxruntime_shrinks);
+    tcase_add_test(tests, cupy_caches_by_stream);
     tcase_add_test(tests, pytorch_forgets_pools);
     tcase_add_test(tests, bfc_extends_regions);
     tcase_add_test(tests, recorded_ranges_go_by_size);
