@@ -187,6 +187,8 @@ static bool extend(Bfc *self, EchBytes rounded)
     while (!ech_alloc_take_segment(&self->base, bytes, &address, &number)) {
         /* The product is a float's, as in the real code. */
         EchBytes smaller = ech_round_up((EchBytes)((float)bytes * 0.9f), UNIT);
+        if (self->onnxruntime && smaller < LEAST_REGION)
+            return false;
         if (smaller >= bytes) {
             if (bytes < UNIT)
                 return false;
@@ -195,7 +197,7 @@ static bool extend(Bfc *self, EchBytes rounded)
             smaller = bytes - UNIT;
         }
         bytes = smaller;
-        if (bytes < rounded || (self->onnxruntime && bytes < LEAST_REGION))
+        if (bytes < rounded)
             return false;
     }
     if (doubles && !self->onnxruntime)

@@ -160,6 +160,16 @@ static bool read_cupy_old(EchWords line, Figures *f)
     return f->has_asked;
 }
 
+/* CUDA.jl, of a limit of its own or of the device: "Out of GPU memory trying to allocate 3.725 GiB\nEffective GPU memory usage: 98.21% (7.731 GiB/7.872
+ * GiB)\nMemory pool usage: 6.912 GiB (7.156 GiB reserved)" (src/memory.jl) */
+static bool read_julia(EchWords line, Figures *f)
+{
+    EchWords usage = ech_words_after(line, "Effective GPU memory usage: ");
+    f->has_used = ech_words_size_after(usage, "% (", &f->used);
+    f->has_capacity = f->has_used && ech_words_size_after(ech_words_after(usage, "% ("), "/", &f->capacity);
+    return f->has_asked = ech_words_size_after(line, "trying to allocate ", &f->asked);
+}
+
 /* "failed to allocate 7.35G (7889485824 bytes) from device: ..." */
 static bool read_driver(EchWords line, Figures *f)
 {
@@ -299,6 +309,22 @@ static const Wording wordings[] = {
      .asked = "requested bytes of ",
      .free = "Available memory of ",
      .advice = "a limit of its arena stands (gpu_mem_limit, max_mem of OrtArenaCfg)"},
+    {.mark = "Out of GPU memory trying to allocate ",
+     .who = "CUDA.jl",
+     .memory = "hbm",
+     .holder = "allocated on the device, by whomever",
+     .read = read_julia,
+     .advice =
+         "GC.gc(true) collects arrays that nothing refers to and CUDA.reclaim() gives back what the pool keeps of them (CUDA.pool_status() says how much); "
+         "CUDA.unsafe_free!(x) does not wait for either"},
+    {.mark = "model requires more system memory (",
+     .also = "than is available (",
+     .who = "ollama",
+     .memory = "host",
+     .asked = "model requires more system memory (",
+     .free = "than is available (",
+     .advice = "what of the model does not fit on GPUs has to fit there: a model of fewer bits, a shorter context (num_ctx), fewer requests at once "
+               "(OLLAMA_NUM_PARALLEL)"},
     {.mark = "you tried to allocate ", .who = "PyTorch", .memory = "host", .asked = "you tried to allocate ", .advice = HOST_MEMORY},
     {.mark = " bytes on host: CUDA_ERROR_OUT_OF_MEMORY", .who = "the framework", .memory = "host", .asked = "failed to alloc ", .advice = HOST_MEMORY},
     {.mark = "cuMemAllocAsync failed to allocate ",

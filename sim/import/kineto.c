@@ -1003,6 +1003,8 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
         const char *keyed = r->keys->str,
                    *what = strstr(keyed, "\"segments\"") || strstr(keyed, "\"device_traces\"")
                                ? "; it looks like a memory snapshot, which is read as the pickle that torch.cuda.memory._dump_snapshot writes"
+                           : strstr(keyed, "\"memoryProfilePerAllocator\"")
+                               ? "; it is what XProf's memory profile shows, whose events are read from the .xplane.pb that it was made from"
                            : strstr(keyed, "\"rocprofiler-sdk-tool\"") ? "; it is rocprofv3's, whose database is read (--output-format rocpd)"
                                                                        : "";
         g_autofree char *keys = g_utf8_make_valid(r->keys->str, -1);

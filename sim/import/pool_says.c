@@ -278,14 +278,43 @@ static bool read_mmcv(EchPoolSays *s, EchWords line)
     return true;
 }
 
-/* A number of GiB without a unit. */
-static bool gib_after(EchWords line, const char *key, EchRounded *ret)
+/* A positive number, with a point or without. */
+static bool number_after(EchWords line, const char *key, double *ret)
 {
     EchWords rest = ech_words_after(line, key);
     g_autofree char *text = g_strndup(rest.text, MIN(rest.n, (size_t)32));
-    char *end = NULL;
-    double value = g_ascii_strtod(text, &end);
-    if (!g_ascii_isdigit(*text) || end == text || !(value > 0) || value > 1 << 20)
+    *ret = g_ascii_isdigit(*text) ? g_ascii_strtod(text, NULL) : 0;
+    return *ret > 0 && *ret < 1e12;
+}
+
+/* Megatron (report_memory() of its training/utils.py), of one rank's first iterations, in MiB: "[Rank 0] (after 10 iterations) memory (MB) | allocated: 23142.5
+ * | max allocated: 61234.25 | reserved: 66810.0 | max reserved: 66810.0" */
+static bool read_megatron(EchPoolSays *s, EchWords line)
+{
+    static const struct {
+        const char *key;
+        Figure figure;
+    } keys[] = {{"| allocated: ", LIVE}, {"| max allocated: ", LIVE_PEAK}, {"| reserved: ", HELD}, {"| max reserved: ", HELD_PEAK}};
+    EchWords words = ech_words_after(line, "memory (MB) ");
+    if (!ech_words_start(words, keys[0].key))
+        return false;
+    settle(s);
+    EchWords stage = ech_words_trim(line.text, (size_t)(words.text - line.text) - strlen("memory (MB) "));
+    bool brackets = stage.n > 2 && stage.text[0] == '(' && stage.text[stage.n - 1] == ')';
+    set_label(s, brackets ? (EchWords){stage.text + 1, stage.n - 2} : stage);
+    for (size_t i = 0; i < G_N_ELEMENTS(keys); i++) {
+        double mib;
+        if (number_after(words, keys[i].key, &mib))
+            set(s, PYTORCH, keys[i].figure, (EchRounded){ech_rounded_bytes(mib * (double)(1 << 20) + 0.5), 0});
+    }
+    return true;
+}
+
+/* A number of GiB without a unit. */
+static bool gib_after(EchWords line, const char *key, EchRounded *ret)
+{
+    double value;
+    if (!number_after(line, key, &value) || value > 1 << 20)
         return false;
     *ret = (EchRounded){ech_rounded_bytes(value * (double)(1 << 30) + 0.5), 0};
     return true;
@@ -432,8 +461,8 @@ bool ech_pool_says_line(EchPoolSays *s, EchWords before, EchWords line)
 {
     if (line.n == 0)
         return false;
-    return read_summary(s, line) || read_deepspeed(s, before, line) || read_torchtune(s, line) || read_torchtitan(s, line) || read_trainer(s, line) ||
-           read_peft(s, line) || read_mmcv(s, line) || read_stats(s, line) || (s->own_words && read_own_words(s, line));
+    return read_summary(s, line) || read_deepspeed(s, before, line) || read_megatron(s, line) || read_torchtune(s, line) || read_torchtitan(s, line) ||
+           read_trainer(s, line) || read_peft(s, line) || read_mmcv(s, line) || read_stats(s, line) || (s->own_words && read_own_words(s, line));
 }
 
 /* ---- what it comes to ---- */

@@ -150,6 +150,9 @@ exit 1
 $ cd $T; printf '{"traceEvents": [{"ph": "X", "cat": "mtia_ccp_events", "name": "mm", "ts": 1, "dur": 2}]}' >mtia.json; printf '[{"ph": "X", "name": "MatMulV2", "pid": 3, "tid": 2, "ts": "1020.1", "dur": 12.5, "args": {"Task Type": "AI_CORE"}}]' >npu.json; for f in mtia.json npu.json; do echelon info $f | grep '^- it ran'; done
 - it ran on Meta's MTIA, whose work is not read; that of CUDA, ROCm and XPU is
 - it ran on an Ascend NPU, whose work is not read; that of CUDA, ROCm and XPU is
+$ printf '{"memoryProfilePerAllocator":{},"numHosts":1}' >$T/profile.json; cd $T; echelon info profile.json
+echelon: profile.json: a JSON document without traceEvents: its keys begin "memoryProfilePerAllocator", "numHosts"; it is what XProf's memory profile shows, whose events are read from the .xplane.pb that it was made from
+exit 1
 $ printf '{"rocprofiler-sdk-tool":[{"metadata":{}}]}' >$T/rocprof.json; cd $T; echelon info rocprof.json
 echelon: rocprof.json: a JSON document without traceEvents: its keys begin "rocprofiler-sdk-tool"; it is rocprofv3's, whose database is read (--output-format rocpd)
 exit 1

@@ -107,7 +107,7 @@ $ echelon layout 'f32[4096,'
 echelon: shape: at byte 9: '': expected a dimension
 exit 1
 $ for what in allocators planners passes formats experiments; do echelon list $what | grep -v '^      ' | cut -c3-18 | tr -s ' \n' ' '; echo; done
-bfc jax tensorflow pytorch pytorch_pinned cuda_async platform best_fit first_fit next_fit buddy tlsf slab arena plugin 
+bfc jax tensorflow onnxruntime cupy pytorch pytorch_pinned cuda_async platform best_fit first_fit next_fit buddy tlsf slab arena plugin 
 xla exact greedy 
 place donate offload remat prefetch pin pad unplan plan serial 
 ech memory_snapshot hlo alloc_text minimalloc pytorch_et kineto nsys_sqlite rocpd chakra chakra_json hlo_proto xplane cupti pretend xplane_json scalesim memory_timeline memory_profile memory_usage_rep out_of_memory memory_figures 
@@ -117,7 +117,7 @@ native
 simgrid         
 cuda            
 $ echelon list allocators --json | grep -c name
-59
+71
 $ echelon list things
 echelon list: expected one of devices, allocators, planners, passes, formats, writers, engines, experiments
 exit 2

@@ -33,6 +33,8 @@ static const struct {
      "PyTorch's tensors, at the fullest", 20 * GIB},
     {"deepspeed.txt", "that peak was at 'initialize [begin]'; afterwards tensors took at most 512 MiB", NULL, 0},
     {"deepspeed.txt", "up to 120 GiB were in use, of about 200 GiB", "held by PyTorch besides", GIB / 4},
+    {"megatron.txt", "PyTorch holds 44 GiB of the device, 20.5 GiB of that are tensors, 23.5 GiB lie unused (after 2 iterations)",
+     "PyTorch's tensors, at the fullest", 40 * GIB},
     /* 256 + 512 - 256 + 4096 */
     {"trainer.txt", "tensors took 4.50 GiB at the fullest", "PyTorch's tensors, at the fullest", 4608 * MIB},
     {"trainer.txt", "4 GiB of that only for a time", NULL, 0},
