@@ -9,7 +9,7 @@
  *     GPUs       nsys and rocpd (sqlite), cupti, and pretend of one that is not there (range_sizes, kernel_arguments, xla_folders)
  *     pasted     messages of refused memory: out_of_memory (bfc_dump, torch_says, engine_says, refused); figures: memory_figures (pool_says, gpu_tools);
  *                llama_says in both; both by pasted and rounded
- *     others     ech, alloc_text, minimalloc, scalesim
+ *     others     ech, alloc_text, rmm_log, minimalloc, scalesim
  *
  * Profilers of GPUs and TPUs fill a capture.h (arrays, roles, stream_waits); what a GPU's operators and kernels do is gpu_operator.h's and gpu_work.h's. Bytes
  * are read by wire.h (protobuf), json_stream.h and lines.h. alloc_events.h and anonymize.h work on any trace.
