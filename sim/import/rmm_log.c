@@ -218,9 +218,9 @@ static bool read_log(EchSource *source, const EchImportOptions *options, EchImpo
     if (r.n_refused) {
         g_autofree char *largest = ech_format_bytes(r.refused), *beside = ech_format_bytes(r.in_use_then);
         ech_diag_remark(ret->diag,
-                        "%" G_GUINT64_FORMAT
-                        " requests were refused, the largest of %s beside %s in use: 'echelon alloc FILE --allocator cuda_async --capacity "
-                        "SIZE' says what the others need under another allocator",
+                        "requests were refused (%" G_GUINT64_FORMAT
+                        "), the largest of %s beside %s in use: 'echelon alloc FILE --allocator cuda_async' says what "
+                        "the others take under another allocator",
                         r.n_refused, largest, beside);
     }
     ret->trace = ech_trace_builder_finish(builder, error);

@@ -26,7 +26,7 @@ START_TEST(events_in_their_order)
         ck_assert_uint_eq(buffer->address, held[i].address);
         ck_assert_str_eq(ech_trace_string(trace, ech_trace_queues(trace)[buffer->queue].name), held[i].stream);
     }
-    ck_assert(ech_test_says(import->diag, "1 requests were refused, the largest of 1 GiB beside 3.50 MiB in use"));
+    ck_assert(ech_test_says(import->diag, "requests were refused (1), the largest of 1 GiB beside 3.50 MiB in use"));
 }
 END_TEST
 
