@@ -463,19 +463,9 @@ static void walk(const char *folder, const char *const *kinds)
 
 START_TEST(own_file_loses_nothing)
 {
-    static const char *const corpora[] = {"kineto",
-                                          "memory_snapshot",
-                                          "memory_profile",
-                                          "memory_timeline",
-                                          "memory_usage_report",
-                                          "minimalloc",
-                                          "out_of_memory",
-                                          "nsys",
-                                          "scalesim",
-                                          "xplane",
-                                          "xplane_json",
-                                          "cupti",
-                                          NULL};
+    static const char *const corpora[] = {
+        "kineto", "memory_snapshot", "memory_profile", "memory_timeline", "memory_usage_report", "minimalloc", "out_of_memory",
+        "nsys",   "rmm_log",         "scalesim",       "xplane",          "xplane_json",         "cupti",      NULL};
     static const char *const traces[] = {"kineto", "memory_snapshot", "minimalloc", "nsys_sqlite", "scalesim", "xplane", NULL};
     walk(ECH_SOURCE_DIR "/tests/fuzz/corpus", corpora);
     if (!ech_test_lacks(ECH_SHARED "/traces"))
