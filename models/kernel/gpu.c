@@ -428,72 +428,60 @@ static void price_striped(const EchGpuChip *chip, const EchGpuKernel *kernel, co
     finish(ret, chip, latency + MAX(stream, MAX(compute, memory)));
 }
 
-static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
+/* The instruction that multiplies operands of @dtype. */
+static uint8_t arithmetic_of(const EchGpuChip *chip, const EchGpuKernel *kernel, const char *dtype)
 {
-    const EchGpuLaunch *launch = &kernel->launch;
-    const EchGpuName *name = &kernel->name;
-    const char *dtype = operand_type(kernel);
-    uint8_t arithmetic = name->arithmetic;
+    uint8_t arithmetic = kernel->name.arithmetic;
+    bool single = strcmp(dtype, "f32") == 0, precise = strcmp(dtype, "f64") == 0;
     /* A library that was only asked for a product: what may not be rounded is for the lanes, and so is what tensor cores do not take. */
-    if (launch->kind == ECH_GPU_PRODUCT && launch->arithmetic == 0) {
-        if (strcmp(dtype, "f32") == 0 || ech_unit_peak(chip->matrix, dtype) == 0)
+    if (kernel->launch.kind == ECH_GPU_PRODUCT && kernel->launch.arithmetic == 0) {
+        if (single || ech_unit_peak(chip->matrix, dtype) == 0)
             arithmetic = ECH_GPU_FMA;
-        else if (strcmp(dtype, "f64") == 0)
+        else if (precise)
             arithmetic = ECH_GPU_MMA;
     }
-    if (chip->amd && arithmetic == ECH_GPU_FMA && (strcmp(dtype, "f32") == 0 || strcmp(dtype, "f64") == 0))
-        arithmetic = ECH_GPU_MMA;
-    const EchUnit *unit = arithmetic == ECH_GPU_FMA ? chip->vector : chip->matrix;
-    if (launch->m == 0 || launch->n == 0 || launch->k == 0 || ech_unit_peak(unit, dtype) == 0)
-        return false;
-    double bytes = (double)kernel->read + (double)kernel->written;
-    uint32_t threads = ech_gpu_threads(launch);
-    if (name->striped && name->tile_m > 0 && name->tile_n > 0 && name->tile_k > 0) {
-        price_striped(chip, kernel, dtype, ret);
-        return true;
-    }
+    if (chip->amd && arithmetic == ECH_GPU_FMA && (single || precise))
+        return ECH_GPU_MMA;
     /* A chip without such an instruction has none of its own number for it: older tensor cores do the same work. */
-    if (arithmetic == ECH_GPU_WGMMA && !ech_device_has_number(chip->device, "kernel.wgmma_share"))
-        arithmetic = ECH_GPU_MMA;
-    if (name->tile_m) {
-        Tile tile = {.m = name->tile_m,
-                     .n = name->tile_n,
-                     .k = name->tile_k ? name->tile_k : 32,
-                     .stages = name->stages                  ? name->stages
-                               : arithmetic == ECH_GPU_WGMMA ? 4
-                                                             : 2,
-                     .threads = threads,
-                     .resident = threads ? resident_blocks(chip, threads, launch->registers, launch->shared) : 1,
-                     .blocks = (double)ech_gpu_blocks(launch),
-                     .arithmetic = arithmetic,
-                     .alignment = name->alignment};
-        tile_cost(chip, launch, &tile, dtype, bytes, ret);
-        return true;
-    }
-    /* An instruction that takes such operands only along k (kernel.wgmma_along_k) has them turned round first, by a kernel before; older ones do not mind. */
-    EchTime turning = 0;
-    if (arithmetic == ECH_GPU_WGMMA && launch->turned > 0 && launch->operand_bytes != 2 && ech_device_number(chip->device, "kernel.wgmma_along_k", 0) > 0) {
-        EchBytes moved = ech_bytes_mul(launch->turned, MAX(launch->operand_bytes, 1u));
-        EchGpuKernel turn = {.name = {.kind = ECH_GPU_RELAYOUT, .vector = 1},
-                             .launch = {.elements = launch->turned, .operand_bytes = launch->operand_bytes},
-                             .read = moved,
-                             .written = moved};
-        EchGpuCost cost;
-        price_stream(chip, &turn, &cost);
-        turning = cost.time;
-    }
-    bool any = false;
-    double each = CLAMP(launch->operand_bytes ? launch->operand_bytes : strcmp(dtype, "tf32") == 0 || strcmp(dtype, "f32") == 0 ? 4 : 2, 1, 8);
+    return arithmetic == ECH_GPU_WGMMA && !ech_device_has_number(chip->device, "kernel.wgmma_share") ? ECH_GPU_MMA : arithmetic;
+}
+
+/* An instruction that takes such operands only along k (kernel.wgmma_along_k) has them turned round first, by a kernel before; older ones do not mind. */
+static EchTime turning_time(const EchGpuChip *chip, const EchGpuLaunch *launch, uint8_t arithmetic)
+{
+    if (arithmetic != ECH_GPU_WGMMA || launch->turned == 0 || launch->operand_bytes == 2 || !(ech_device_number(chip->device, "kernel.wgmma_along_k", 0) > 0))
+        return 0;
+    EchBytes moved = ech_bytes_mul(launch->turned, MAX(launch->operand_bytes, 1u));
+    EchGpuKernel turn = {.name = {.kind = ECH_GPU_RELAYOUT, .vector = 1},
+                         .launch = {.elements = launch->turned, .operand_bytes = launch->operand_bytes},
+                         .read = moved,
+                         .written = moved};
+    EchGpuCost cost;
+    price_stream(chip, &turn, &cost);
+    return cost.time;
+}
+
+/* Narrow groups of a convolution are multiplied several at once, with zeros between them. */
+static EchGpuLaunch with_groups_together(const EchGpuLaunch *launch, uint8_t arithmetic)
+{
     EchGpuLaunch together = *launch;
     if (launch->taps > 1 && launch->batch > 1 && launch->n < TOGETHER && arithmetic != ECH_GPU_FMA) {
         uint64_t groups = MIN(launch->batch, TOGETHER / launch->n);
         together.batch = (launch->batch + groups - 1) / groups;
         together.n *= groups;
         together.k = ech_bytes_mul(launch->k, groups);
-        launch = &together;
     }
+    return together;
+}
+
+/* The fastest of the tiles that a library has for @launch; @each: bytes of an operand's element. False: there is none. */
+static bool price_best_tile(const EchGpuChip *chip, const EchGpuKernel *kernel, const EchGpuLaunch *launch, const char *dtype, uint8_t arithmetic, double each,
+                            EchGpuCost *ret)
+{
+    EchTime turning = turning_time(chip, launch, arithmetic);
+    double bytes = (double)kernel->read + (double)kernel->written;
     /* Convolutions have both kinds: the older one takes shorter steps of few channels. */
-    bool both = (launch->taps > 1 || turning > 0) && arithmetic == ECH_GPU_WGMMA;
+    bool any = false, both = (launch->taps > 1 || turning > 0) && arithmetic == ECH_GPU_WGMMA;
     size_t n_tiles = arithmetic == ECH_GPU_WGMMA ? G_N_ELEMENTS(tiles) : OLDER_TILES;
     for (size_t i = 0; i < n_tiles + (both ? OLDER_TILES : 0); i++) {
         uint8_t kind = i < n_tiles ? arithmetic : ECH_GPU_MMA;
@@ -505,33 +493,72 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
                      .threads = 128,
                      .resident = m * n >= 128 * 128 || kind == ECH_GPU_WGMMA ? 1 : 2,
                      .arithmetic = kind,
-                     .alignment = name->alignment};
+                     .alignment = kernel->name.alignment};
         /* Libraries cut a long k where its tiles leave most of the chip idle. */
         double count = ceil((double)launch->m / m) * ceil((double)launch->n / n) * MAX((double)launch->batch, 1);
         for (double split = 1; split <= MAX_SPLIT && (split == 1 || (count * split <= chip->sms && (double)launch->k / split >= LEAST_PART)); split *= 2) {
             tile.parts = split;
             EchGpuCost cost;
             tile_cost(chip, launch, &tile, dtype, bytes, &cost);
-            if (kind == ECH_GPU_WGMMA && turning > 0)
+            if (kind == ECH_GPU_WGMMA)
                 cost.time = ech_time_add(cost.time, turning);
             if (!any || cost.time < ret->time)
                 *ret = cost;
             any = true;
         }
     }
-    /* A library multiplies by a vector without tiles. */
-    if (launch->kind == ECH_GPU_PRODUCT && !in_narrow_tiles(chip, kernel) && (launch->m == 1 || launch->n == 1)) {
-        EchGpuKernel vector = {.name = {.kind = ECH_GPU_VECTOR, .vector = 8},
-                               .launch = {.elements = to_count((double)kernel->read / each), .operand_bytes = launch->operand_bytes},
-                               .read = kernel->read,
-                               .written = kernel->written};
-        EchGpuCost cost;
-        price_stream(chip, &vector, &cost);
-        if (!any || cost.time < ret->time)
-            *ret = cost;
-        any = true;
-    }
     return any;
+}
+
+/* As a product by a vector, without tiles: what it reads, once. */
+static void price_vector(const EchGpuChip *chip, const EchGpuKernel *kernel, double each, EchGpuCost *ret)
+{
+    const EchGpuKernel vector = {.name = {.kind = ECH_GPU_VECTOR, .vector = 8},
+                                 .launch = {.elements = to_count((double)kernel->read / each), .operand_bytes = kernel->launch.operand_bytes},
+                                 .read = kernel->read,
+                                 .written = kernel->written};
+    price_stream(chip, &vector, ret);
+}
+
+static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
+{
+    const EchGpuLaunch *launch = &kernel->launch;
+    const EchGpuName *name = &kernel->name;
+    const char *dtype = operand_type(kernel);
+    uint8_t arithmetic = arithmetic_of(chip, kernel, dtype);
+    if (launch->m == 0 || launch->n == 0 || launch->k == 0 || ech_unit_peak(arithmetic == ECH_GPU_FMA ? chip->vector : chip->matrix, dtype) == 0)
+        return false;
+    if (name->striped && name->tile_m > 0 && name->tile_n > 0 && name->tile_k > 0) {
+        price_striped(chip, kernel, dtype, ret);
+        return true;
+    }
+    if (name->tile_m) {
+        uint32_t threads = ech_gpu_threads(launch);
+        Tile tile = {.m = name->tile_m,
+                     .n = name->tile_n,
+                     .k = name->tile_k ? name->tile_k : 32,
+                     .stages = name->stages                  ? name->stages
+                               : arithmetic == ECH_GPU_WGMMA ? 4
+                                                             : 2,
+                     .threads = threads,
+                     .resident = threads ? resident_blocks(chip, threads, launch->registers, launch->shared) : 1,
+                     .blocks = (double)ech_gpu_blocks(launch),
+                     .arithmetic = arithmetic,
+                     .alignment = name->alignment};
+        tile_cost(chip, launch, &tile, dtype, (double)kernel->read + (double)kernel->written, ret);
+        return true;
+    }
+    double each = CLAMP(launch->operand_bytes ? launch->operand_bytes : strcmp(dtype, "tf32") == 0 || strcmp(dtype, "f32") == 0 ? 4 : 2, 1, 8);
+    const EchGpuLaunch together = with_groups_together(launch, arithmetic);
+    bool known = price_best_tile(chip, kernel, &together, dtype, arithmetic, each, ret);
+    if (launch->kind == ECH_GPU_PRODUCT && (together.m == 1 || together.n == 1) && !in_narrow_tiles(chip, kernel)) {
+        EchGpuCost cost;
+        price_vector(chip, kernel, each, &cost);
+        if (!known || cost.time < ret->time)
+            *ret = cost;
+        known = true;
+    }
+    return known;
 }
 
 /* Fused attention: its products at the rate of the instruction, and what lies between them for every score.

@@ -617,42 +617,95 @@ static uint16_t elementwise_instructions(const char *text)
     return 13;
 }
 
+static EchGpuClass class_of(const char *text)
+{
+    size_t i = 0;
+    while (i < G_N_ELEMENTS(classes) && !strstr(text, classes[i].part))
+        i++;
+    if (i < G_N_ELEMENTS(classes) && classes[i].kind != ECH_GPU_UNKNOWN)
+        return classes[i].kind;
+    if (strstr(text, "cutlass"))
+        return ECH_GPU_PRODUCT;
+    return strcmp(text, "_fwd_kernel") == 0 ? ECH_GPU_ATTENTION : ECH_GPU_UNKNOWN; /* of prompts, in Triton: SGLang's, LightLLM's, vLLM's */
+}
+
+static bool says_one_of(const char *text, const char *const *parts)
+{
+    while (*parts && !strstr(text, *parts))
+        parts++;
+    return *parts != NULL;
+}
+
+static uint8_t bytes_of_element(const char *text)
+{
+    static const char *const two[] = {"bfloat16", "half", "bf16", "fp16", "f16", NULL}, *const one[] = {"<bool", "unsigned char", NULL};
+    const char *opaque = strstr(text, "opaquetype<"), *drawn = strstr(text, "_and_transform<");
+    if (opaque && g_ascii_isdigit(opaque[11])) /* bytes, whatever the type */
+        return (uint8_t)CLAMP(opaque[11] - '0', 1, 8);
+    if (strstr(text, "complex<"))
+        return strstr(text, "complex<double>") ? 16 : 8;
+    if (drawn && type_bytes(drawn + 15) > 0)
+        return (uint8_t)type_bytes(drawn + 15);
+    if (strstr(text, "transpose_copy_tiled_kernel<unsigned int, 2,") || /* two in a word */
+        (strstr(text, "where_kernel_impl") && strstr(text, "vectorized_elementwise_kernel<8")))
+        return 2;
+    return says_one_of(text, two) ? 2 : strstr(text, "double") ? 8 : strstr(text, "float") ? 4 : strstr(text, "<long") ? 8 : says_one_of(text, one) ? 1 : 4;
+}
+
+static void read_stream(const char *text, EchGpuName *ret)
+{
+    read_elementwise(text, ret);
+    read_conversion(text, ret);
+    read_widening(text, ret);
+    if (strstr(text, "flash_bwd_dot_do_o") || strstr(text, "flash_bwd_preprocess")) { /* two of 16 bits; clears the f32 sums of another */
+        ret->read_bytes = ret->written_bytes = 4;
+    } else if (strstr(text, "flash_bwd_convert_dq") || strstr(text, "flash_bwd_postprocess")) {
+        ret->read_bytes = 4;
+        ret->written_bytes = 2;
+    } else if (strstr(text, "_fwd_kernel_stage2")) { /* sums of two parts in f32, mostly */
+        ret->read_bytes = 8;
+        ret->written_bytes = 2;
+    }
+    /* Offsets are divisions by every dimension. */
+    ret->instructions = (uint16_t)(elementwise_instructions(text) + (ret->kind == ECH_GPU_STRIDED ? 71 : 0));
+}
+
+static void read_reduction(const char *text, EchGpuName *ret)
+{
+    if (!strstr(text, "triton_"))
+        return;
+    ret->vector = 4; /* rows that lie together, no offsets to compute: as what is element-wise, in accesses of 16 bytes */
+    ret->instructions = 13;
+    ret->generated = true;
+}
+
+static void read_relayout(const char *text, EchGpuName *ret)
+{
+    ret->vector = strstr(text, "radixsort") ? 16 : strstr(text, "nhwctonchw") ? 4 : 1; /* elements a thread */
+    /* A pass of cub's radix sort looks back through the blocks before: 14.5 us each (gpu_library.c). */
+    if (strstr(text, "onesweep"))
+        ret->trips = ONESWEEP_TRIPS;
+    /* A block sorts its row by six bits a pass, and moves an index of 64 bits with every key (gpu_library.c). */
+    if (strstr(text, "radixsortkvinplace"))
+        ret->instructions = (uint16_t)(546 * ((ret->element_bytes * 8 + 5) / 6));
+}
+
+static void read_norm(const char *text, EchGpuName *ret)
+{
+    static const char *const sums[] = {"gammabeta", "collect_statistics", "rowwisemoments", "batch_norm_backward_reduce", "internalgradients", NULL};
+    ret->sums_rows = says_one_of(text, sums);
+    ret->instructions = ret->sums_rows || (strstr(text, "_quant") && !strstr(text, "norm")) ? 24 : 0; /* as reductions */
+}
+
 void ech_gpu_name(const char *name, EchGpuName *ret)
 {
-    *ret = (EchGpuName){.vector = 1};
+    static const char *const backward[] = {"backward", "_bwd", "bprop", "attnbwd", "bn_bw", NULL};
     char text[NAME_MAX_READ];
     size_t n = 0;
     for (; name[n] && n + 1 < sizeof text; n++)
         text[n] = g_ascii_tolower(name[n]);
     text[n] = '\0';
-    for (size_t i = 0; i < G_N_ELEMENTS(classes) && ret->kind == ECH_GPU_UNKNOWN; i++)
-        if (strstr(text, classes[i].part)) {
-            ret->kind = (uint8_t)classes[i].kind;
-            break;
-        }
-    if (ret->kind == ECH_GPU_UNKNOWN && strstr(text, "cutlass"))
-        ret->kind = ECH_GPU_PRODUCT;
-    if (ret->kind == ECH_GPU_UNKNOWN && strcmp(text, "_fwd_kernel") == 0) /* of prompts, in Triton: SGLang's, LightLLM's, vLLM's */
-        ret->kind = ECH_GPU_ATTENTION;
-    ret->backward = strstr(text, "backward") || strstr(text, "_bwd") || strstr(text, "bprop") || strstr(text, "attnbwd") || strstr(text, "bn_bw");
-    ret->element_bytes = strstr(text, "bfloat16") || strstr(text, "half") || strstr(text, "bf16") || strstr(text, "fp16") || strstr(text, "f16") ? 2
-                         : strstr(text, "double")                                                                                                ? 8
-                         : strstr(text, "float")                                                                                                 ? 4
-                         : strstr(text, "<long")                                                                                                 ? 8
-                         : strstr(text, "<bool") || strstr(text, "unsigned char")                                                                ? 1
-                                                                                                                                                 : 4;
-    const char *drawn = strstr(text, "_and_transform<");
-    if (strstr(text, "complex<"))
-        ret->element_bytes = strstr(text, "complex<double>") ? 16 : 8;
-    else if (drawn && type_bytes(drawn + 15) > 0)
-        ret->element_bytes = (uint8_t)type_bytes(drawn + 15);
-    else if (strstr(text, "transpose_copy_tiled_kernel<unsigned int, 2,")) /* two in a word */
-        ret->element_bytes = 2;
-    else if (strstr(text, "where_kernel_impl") && strstr(text, "vectorized_elementwise_kernel<8"))
-        ret->element_bytes = 2;
-    const char *opaque = strstr(text, "opaquetype<"); /* bytes, whatever the type */
-    if (opaque && g_ascii_isdigit(opaque[11]))
-        ret->element_bytes = (uint8_t)CLAMP(opaque[11] - '0', 1, 8);
+    *ret = (EchGpuName){.kind = (uint8_t)class_of(text), .vector = 1, .backward = says_one_of(text, backward), .element_bytes = bytes_of_element(text)};
     switch ((EchGpuClass)ret->kind) {
     case ECH_GPU_PRODUCT: read_product(text, ret); break;
     case ECH_GPU_ATTENTION:
@@ -660,52 +713,19 @@ void ech_gpu_name(const char *name, EchGpuName *ret)
         read_attention(text, ret);
         break;
     case ECH_GPU_ELEMENTWISE:
-    case ECH_GPU_STRIDED:
-        read_elementwise(text, ret);
-        read_conversion(text, ret);
-        read_widening(text, ret);
-        if (strstr(text, "flash_bwd_dot_do_o") || strstr(text, "flash_bwd_preprocess")) { /* two of 16 bits; clears the f32 sums of another */
-            ret->read_bytes = ret->written_bytes = 4;
-        } else if (strstr(text, "flash_bwd_convert_dq") || strstr(text, "flash_bwd_postprocess")) {
-            ret->read_bytes = 4;
-            ret->written_bytes = 2;
-        } else if (strstr(text, "_fwd_kernel_stage2")) { /* sums of two parts in f32, mostly */
-            ret->read_bytes = 8;
-            ret->written_bytes = 2;
-        }
-        /* Offsets are divisions by every dimension. */
-        ret->instructions = (uint16_t)(elementwise_instructions(text) + (ret->kind == ECH_GPU_STRIDED ? 71 : 0));
-        break;
+    case ECH_GPU_STRIDED: read_stream(text, ret); break;
     case ECH_GPU_VECTOR:
         ret->vector = 8;               /* 16 bytes */
         if (strstr(text, "gemm_4bit")) /* four weights an element: each looked up and widened, and multiplied */
             ret->instructions = 4 * (4 + 1);
         break;
-    case ECH_GPU_REDUCE:
-        if (strstr(text, "triton_")) { /* rows that lie together, no offsets to compute: as what is element-wise, in accesses of 16 bytes */
-            ret->vector = 4;
-            ret->instructions = 13;
-            ret->generated = true;
-        }
-        break;
-    case ECH_GPU_RELAYOUT: /* elements a thread */
-        ret->vector = strstr(text, "radixsort") ? 16 : strstr(text, "nhwctonchw") ? 4 : 1;
-        /* A pass of cub's radix sort looks back through the blocks before: 14.5 us each (gpu_library.c). */
-        if (strstr(text, "onesweep"))
-            ret->trips = ONESWEEP_TRIPS;
-        /* A block sorts its row by six bits a pass, and moves an index of 64 bits with every key (gpu_library.c). */
-        if (strstr(text, "radixsortkvinplace"))
-            ret->instructions = (uint16_t)(546 * ((ret->element_bytes * 8 + 5) / 6));
-        break;
+    case ECH_GPU_REDUCE: read_reduction(text, ret); break;
+    case ECH_GPU_RELAYOUT: read_relayout(text, ret); break;
     case ECH_GPU_CONCAT: /* no offsets to compute: trips overlap */
         ret->vector = (uint8_t)(strstr(text, "_vectorized") ? MAX(16 / ret->element_bytes, 1) : strstr(text, "_contig") ? 2 : 1);
         break;
     case ECH_GPU_OPTIMIZER: read_lists(text, ret); break;
-    case ECH_GPU_NORM:
-        ret->sums_rows = strstr(text, "gammabeta") || strstr(text, "collect_statistics") || strstr(text, "rowwisemoments") ||
-                         strstr(text, "batch_norm_backward_reduce") || strstr(text, "internalgradients");
-        ret->instructions = ret->sums_rows || (strstr(text, "_quant") && !strstr(text, "norm")) ? 24 : 0; /* as reductions */
-        break;
+    case ECH_GPU_NORM: read_norm(text, ret); break;
     case ECH_GPU_GATHER:
         ret->whole_rows = strstr(text, "vectorized_gather") != NULL;
         read_block(strstr(text, "elementwise_kernel<"), ret);
@@ -727,6 +747,80 @@ void ech_gpu_name(const char *name, EchGpuName *ret)
 }
 
 /* ---- Launches as text ---- */
+
+/* A member of EchGpuLaunch and the most that is read into it. */
+typedef struct {
+    uint16_t at;
+    uint8_t size;
+    uint64_t most;
+} Member;
+#define MEMBER(member, most)                                                                                                                                   \
+    {                                                                                                                                                          \
+        offsetof(EchGpuLaunch, member), sizeof(((EchGpuLaunch *)NULL)->member), most                                                                           \
+    }
+#define ANY UINT64_MAX
+
+/* "NAME=AxBxC", or "NAME=WORD" by the index of the word, in the order of the text. Written where member @shown_by is not 0. */
+static const struct {
+    const char *name;
+    uint8_t n, shown_by;
+    uint8_t missing; /* what a number that is not said stands for */
+    Member members[4];
+    const char *const *words;
+    size_t n_words;
+} fields[] = {
+    {"grid", 3, .missing = 1, .members = {MEMBER(grid[0], UINT32_MAX), MEMBER(grid[1], UINT32_MAX), MEMBER(grid[2], UINT32_MAX)}},
+    {"block", 3, .missing = 1, .members = {MEMBER(block[0], UINT32_MAX), MEMBER(block[1], UINT32_MAX), MEMBER(block[2], UINT32_MAX)}},
+    {"shared", 1, .members = {MEMBER(shared, UINT32_MAX)}},
+    {"registers", 1, .members = {MEMBER(registers, 1024)}},
+    {"product", 4, .shown_by = 1, .members = {MEMBER(batch, ANY), MEMBER(m, ANY), MEMBER(n, ANY), MEMBER(k, ANY)}},
+    {"taps", 1, .members = {MEMBER(taps, ANY)}},
+    {"turned", 1, .members = {MEMBER(turned, ANY)}},
+    {"rows", 2, .members = {MEMBER(rows, ANY), MEMBER(columns, ANY)}},
+    {"elements", 1, .members = {MEMBER(elements, ANY)}},
+    {"operand_bytes", 1, .members = {MEMBER(operand_bytes, 64)}},
+    {"scattered", 1, .members = {MEMBER(scattered, 1)}},
+    {"class", 1, .members = {MEMBER(kind, 0)}, .words = ech_gpu_class_names, .n_words = ECH_GPU_N_CLASSES},
+    {"backward", 1, .members = {MEMBER(backward, 1)}},
+    {"causal", 1, .members = {MEMBER(causal, 1)}},
+    {"head", 1, .members = {MEMBER(head, 1024)}},
+    {"arithmetic", 1, .members = {MEMBER(arithmetic, 0)}, .words = arithmetics, .n_words = G_N_ELEMENTS(arithmetics)},
+    {"tile", 3, .members = {MEMBER(tile_m, 4096), MEMBER(tile_n, 4096), MEMBER(tile_k, 4096)}},
+    {"stages", 1, .members = {MEMBER(stages, 16)}},
+    {"alignment", 1, .members = {MEMBER(alignment, 16)}},
+    {"instructions", 1, .members = {MEMBER(instructions, UINT16_MAX)}},
+    {"vector", 1, .members = {MEMBER(vector, 64)}},
+    {"trips", 1, .members = {MEMBER(trips, UINT16_MAX)}},
+    {"routine", 1, .members = {MEMBER(routine, 0)}, .words = routines, .n_words = ECH_GPU_N_ROUTINES},
+    {"weight_bits", 1, .members = {MEMBER(weight_bits, 64)}},
+    {"keys", 1, .members = {MEMBER(keys, 8)}},
+    {"passes", 1, .members = {MEMBER(passes, UINT16_MAX)}},
+};
+
+static void set_member(EchGpuLaunch *launch, const Member *member, uint64_t value)
+{
+    char *at = (char *)launch + member->at;
+    switch (member->size) {
+    case 1: *(uint8_t *)at = (uint8_t)value; break; /* truths, too: those are 0 or 1 */
+    case 2: memcpy(at, &(uint16_t){(uint16_t)value}, 2); break;
+    case 4: memcpy(at, &(uint32_t){(uint32_t)value}, 4); break;
+    default: memcpy(at, &value, 8); break;
+    }
+}
+
+static uint64_t get_member(const EchGpuLaunch *launch, const Member *member)
+{
+    const char *at = (const char *)launch + member->at;
+    uint16_t two;
+    uint32_t four;
+    uint64_t eight;
+    switch (member->size) {
+    case 1: return *(const uint8_t *)at;
+    case 2: memcpy(&two, at, 2); return two;
+    case 4: memcpy(&four, at, 4); return four;
+    default: memcpy(&eight, at, 8); return eight;
+    }
+}
 
 /* "AxBxC" into at most @n numbers; those not said stay. */
 static const char *read_numbers(const char *at, uint64_t *values, size_t n)
@@ -753,138 +847,68 @@ static size_t read_word(const char *at, const char *const *words, size_t n)
     return 0;
 }
 
+/* What stands behind "=" into field @f; where it ends. */
+static const char *read_field(size_t f, const char *at, EchGpuLaunch *ret)
+{
+    if (fields[f].words) {
+        set_member(ret, &fields[f].members[0], read_word(at, fields[f].words, fields[f].n_words));
+        return at;
+    }
+    uint64_t values[G_N_ELEMENTS(fields[f].members)];
+    for (size_t i = 0; i < fields[f].n; i++)
+        values[i] = fields[f].missing;
+    at = read_numbers(at, values, fields[f].n);
+    for (size_t i = 0; i < fields[f].n; i++)
+        set_member(ret, &fields[f].members[i], MIN(values[i], fields[f].members[i].most));
+    return at;
+}
+
 bool ech_gpu_launch_parse(const char *text, EchGpuLaunch *ret)
 {
     *ret = (EchGpuLaunch){0};
-    for (const char *at = text; *at;) {
+    for (const char *at = text; at && *at; at = strchr(at, ' ')) {
         while (*at == ' ')
             at++;
         const char *equal = strchr(at, '=');
         if (!equal)
             break;
-        size_t n = (size_t)(equal - at);
-        uint64_t v[4] = {0};
-        bool triple = n == 4 && strncmp(at, "grid", 4) == 0, block = n == 5 && strncmp(at, "block", 5) == 0;
-        if (triple || block)
-            v[0] = v[1] = v[2] = 1;
-        const char *end = read_numbers(equal + 1, v, 4);
-        if (triple || block)
-            for (size_t i = 0; i < 3; i++)
-                (triple ? ret->grid : ret->block)[i] = (uint32_t)MIN(v[i], (uint64_t)UINT32_MAX);
-        else if (n == 6 && strncmp(at, "shared", 6) == 0)
-            ret->shared = (uint32_t)MIN(v[0], (uint64_t)UINT32_MAX);
-        else if (n == 9 && strncmp(at, "registers", 9) == 0)
-            ret->registers = (uint32_t)MIN(v[0], (uint64_t)1024);
-        else if (n == 7 && strncmp(at, "product", 7) == 0)
-            ret->batch = v[0], ret->m = v[1], ret->n = v[2], ret->k = v[3];
-        else if (n == 4 && strncmp(at, "taps", 4) == 0)
-            ret->taps = v[0];
-        else if (n == 6 && strncmp(at, "turned", 6) == 0)
-            ret->turned = v[0];
-        else if (n == 4 && strncmp(at, "rows", 4) == 0)
-            ret->rows = v[0], ret->columns = v[1];
-        else if (n == 8 && strncmp(at, "elements", 8) == 0)
-            ret->elements = v[0];
-        else if (n == 13 && strncmp(at, "operand_bytes", 13) == 0)
-            ret->operand_bytes = (uint32_t)MIN(v[0], (uint64_t)64);
-        else if (n == 9 && strncmp(at, "scattered", 9) == 0)
-            ret->scattered = v[0] != 0;
-        else if (n == 8 && strncmp(at, "backward", 8) == 0)
-            ret->backward = v[0] != 0;
-        else if (n == 6 && strncmp(at, "causal", 6) == 0)
-            ret->causal = v[0] != 0;
-        else if (n == 4 && strncmp(at, "head", 4) == 0)
-            ret->head = (uint16_t)MIN(v[0], 1024u);
-        else if (n == 4 && strncmp(at, "tile", 4) == 0)
-            ret->tile_m = (uint16_t)MIN(v[0], 4096u), ret->tile_n = (uint16_t)MIN(v[1], 4096u), ret->tile_k = (uint16_t)MIN(v[2], 4096u);
-        else if (n == 6 && strncmp(at, "stages", 6) == 0)
-            ret->stages = (uint8_t)MIN(v[0], 16u);
-        else if (n == 6 && strncmp(at, "vector", 6) == 0)
-            ret->vector = (uint8_t)MIN(v[0], 64u);
-        else if (n == 9 && strncmp(at, "alignment", 9) == 0)
-            ret->alignment = (uint8_t)MIN(v[0], 16u);
-        else if (n == 5 && strncmp(at, "trips", 5) == 0)
-            ret->trips = (uint16_t)MIN(v[0], 65535u);
-        else if (n == 12 && strncmp(at, "instructions", 12) == 0)
-            ret->instructions = (uint16_t)MIN(v[0], 65535u);
-        else if (n == 5 && strncmp(at, "class", 5) == 0)
-            ret->kind = (uint8_t)read_word(equal + 1, ech_gpu_class_names, ECH_GPU_N_CLASSES);
-        else if (n == 10 && strncmp(at, "arithmetic", 10) == 0)
-            ret->arithmetic = (uint8_t)read_word(equal + 1, arithmetics, G_N_ELEMENTS(arithmetics));
-        else if (n == 7 && strncmp(at, "routine", 7) == 0)
-            ret->routine = (uint8_t)read_word(equal + 1, routines, G_N_ELEMENTS(routines));
-        else if (n == 11 && strncmp(at, "weight_bits", 11) == 0)
-            ret->weight_bits = (uint8_t)MIN(v[0], 64u);
-        else if (n == 4 && strncmp(at, "keys", 4) == 0)
-            ret->keys = (uint8_t)MIN(v[0], 8u);
-        else if (n == 6 && strncmp(at, "passes", 6) == 0)
-            ret->passes = (uint16_t)MIN(v[0], 65535u);
-        at = strchr(end, ' ');
-        if (!at)
-            break;
+        size_t length = (size_t)(equal - at), f = 0;
+        while (f < G_N_ELEMENTS(fields) && (strncmp(at, fields[f].name, length) != 0 || fields[f].name[length] != '\0'))
+            f++;
+        at = f < G_N_ELEMENTS(fields) ? read_field(f, equal + 1, ret) : equal;
     }
     return ret->grid[0] || ret->m || ret->rows || ret->elements || ret->kind;
 }
 
-/* name=AxBxC of values[n], after a space if it is not the first; nothing for no values. By hand: a capture has such a text per kernel. */
-static void print_field(GString *out, size_t start, const char *name, size_t n, const uint64_t *values)
+/* By hand: a capture has such a text per kernel. */
+static void print_number(GString *out, uint64_t value)
 {
-    if (n > 0 && out->len > start)
-        g_string_append_c(out, ' ');
-    if (n > 0)
-        g_string_append(out, name);
-    for (size_t i = 0; i < n; i++) {
-        char digits[20];
-        size_t at = sizeof digits;
-        uint64_t value = values[i];
-        do
-            digits[--at] = (char)('0' + value % 10);
-        while (value /= 10);
-        g_string_append_c(out, i > 0 ? 'x' : '=');
-        g_string_append_len(out, digits + at, (gssize)(sizeof digits - at));
-    }
-}
-
-static void print_word(GString *out, size_t start, const char *name, const char *word)
-{
-    if (!word)
-        return;
-    if (out->len > start)
-        g_string_append_c(out, ' ');
-    g_string_append(out, name);
-    g_string_append_c(out, '=');
-    g_string_append(out, word);
+    char digits[20];
+    size_t at = sizeof digits;
+    do
+        digits[--at] = (char)('0' + value % 10);
+    while (value /= 10);
+    g_string_append_len(out, digits + at, (gssize)(sizeof digits - at));
 }
 
 void ech_gpu_launch_print(const EchGpuLaunch *launch, GString *out)
 {
     size_t start = out->len;
-    print_field(out, start, "grid", launch->grid[0] ? 3 : 0, (const uint64_t[]){launch->grid[0], launch->grid[1], launch->grid[2]});
-    print_field(out, start, "block", launch->block[0] ? 3 : 0, (const uint64_t[]){launch->block[0], launch->block[1], launch->block[2]});
-    print_field(out, start, "shared", launch->shared ? 1 : 0, (const uint64_t[]){launch->shared});
-    print_field(out, start, "registers", launch->registers ? 1 : 0, (const uint64_t[]){launch->registers});
-    print_field(out, start, "product", launch->m ? 4 : 0, (const uint64_t[]){launch->batch, launch->m, launch->n, launch->k});
-    print_field(out, start, "taps", launch->taps ? 1 : 0, (const uint64_t[]){launch->taps});
-    print_field(out, start, "turned", launch->turned ? 1 : 0, (const uint64_t[]){launch->turned});
-    print_field(out, start, "rows", launch->rows ? 2 : 0, (const uint64_t[]){launch->rows, launch->columns});
-    print_field(out, start, "elements", launch->elements ? 1 : 0, (const uint64_t[]){launch->elements});
-    print_field(out, start, "operand_bytes", launch->operand_bytes ? 1 : 0, (const uint64_t[]){launch->operand_bytes});
-    print_field(out, start, "scattered", launch->scattered ? 1 : 0, (const uint64_t[]){1});
-    print_word(out, start, "class", launch->kind < ECH_GPU_N_CLASSES && launch->kind ? ech_gpu_class_names[launch->kind] : NULL);
-    print_field(out, start, "backward", launch->backward ? 1 : 0, (const uint64_t[]){1});
-    print_field(out, start, "causal", launch->causal ? 1 : 0, (const uint64_t[]){1});
-    print_field(out, start, "head", launch->head ? 1 : 0, (const uint64_t[]){launch->head});
-    print_word(out, start, "arithmetic", launch->arithmetic && launch->arithmetic < G_N_ELEMENTS(arithmetics) ? arithmetics[launch->arithmetic] : NULL);
-    print_field(out, start, "tile", launch->tile_m ? 3 : 0, (const uint64_t[]){launch->tile_m, launch->tile_n, launch->tile_k});
-    print_field(out, start, "stages", launch->stages ? 1 : 0, (const uint64_t[]){launch->stages});
-    print_field(out, start, "alignment", launch->alignment ? 1 : 0, (const uint64_t[]){launch->alignment});
-    print_field(out, start, "instructions", launch->instructions ? 1 : 0, (const uint64_t[]){launch->instructions});
-    print_field(out, start, "vector", launch->vector ? 1 : 0, (const uint64_t[]){launch->vector});
-    print_field(out, start, "trips", launch->trips ? 1 : 0, (const uint64_t[]){launch->trips});
-    print_word(out, start, "routine", launch->routine && launch->routine < ECH_GPU_N_ROUTINES ? routines[launch->routine] : NULL);
-    print_field(out, start, "weight_bits", launch->weight_bits ? 1 : 0, (const uint64_t[]){launch->weight_bits});
-    print_field(out, start, "keys", launch->keys ? 1 : 0, (const uint64_t[]){launch->keys});
-    print_field(out, start, "passes", launch->passes ? 1 : 0, (const uint64_t[]){launch->passes});
+    for (size_t f = 0; f < G_N_ELEMENTS(fields); f++) {
+        uint64_t shown = get_member(launch, &fields[f].members[fields[f].shown_by]);
+        if (shown == 0 || (fields[f].words && shown >= fields[f].n_words))
+            continue;
+        if (out->len > start)
+            g_string_append_c(out, ' ');
+        g_string_append(out, fields[f].name);
+        for (size_t i = 0; i < fields[f].n; i++) {
+            g_string_append_c(out, i > 0 ? 'x' : '=');
+            if (fields[f].words)
+                g_string_append(out, fields[f].words[shown]);
+            else
+                print_number(out, get_member(launch, &fields[f].members[i]));
+        }
+    }
 }
 
 /* Rows of a block of a library's attention, as its grid is written (traces/capture/pretend/dnn.c). */
