@@ -96,7 +96,7 @@ kernel 0 0 2 1024 1 1 256 1 1 0
 $ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; echelon capture --pretend h100-sxm -o jax -- sh -c "mkdir jax.7.step; '$P' by-name" 2>&1 | sed -n 's/[0-9]\{3,\}\././g; /wrote/p'; rm -r jax.*
 echelon capture: wrote jax.7.step; now: echelon run --trace jax.7.step --device h100-sxm
 echelon capture: wrote jax..pretend; now: echelon run --trace jax..pretend --device h100-sxm
-$ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; echelon capture --pretend h100-sxm -o large -- "$P" large 2>&1 | sed "s/[0-9]\{3,\}\././g; s,$P,PROGRAM,"; grep -c refused large.*.pretend
+$ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; echelon capture --pretend h100-sxm -o large -- "$P" large 2>&1 | sed "s/[0-9]\{3,\}\././g; s,'*$P'*,PROGRAM,"; grep -c refused large.*.pretend
 no room for 79 GiB
 echelon capture: wrote large..pretend; now: echelon run --trace large..pretend --device h100-sxm
 echelon capture: it ran out of memory; would another setting of the allocator have done? echelon alloc large..pretend

@@ -498,6 +498,27 @@ END_TEST
 
 /* A queue that waits for what another one did an iteration ago copies beside it, but for the first iteration: the fake's copy takes 5 us and a nanosecond for
  * 20 bytes. */
+/* Of a card that has no room for what two queues take, the second waits for what the first has freed. */
+START_TEST(a_full_arena_waits_for_what_is_freed)
+{
+    fake = ech_test_fake_cuda("41943040");
+    g_autoptr(EchTrace) trace = two_queues_trace(16 << 20, true, 0), one_more = two_queues_trace((16 << 20) + 1, true, 0);
+    g_autoptr(EchDevice) device = load_device();
+    g_autoptr(EchCudaRun) arena = replay_with(trace, device, "alloc=arena,allocator=best_fit,warmups=0,repeats=1");
+    ck_assert_uint_eq(arena->arena_extent, (EchBytes)16 << 20);
+    ck_assert_uint_eq(arena->differing, 0);
+    EchCudaOptions options = {0};
+    ech_params_defaults(ech_cuda_params, &options);
+    g_autoptr(GError) error = NULL;
+    ck_assert(ech_params_parse(ech_cuda_params, &options, "alloc=arena,allocator=buddy", &error)); /* which takes 32 MiB for it, of some 28 */
+    ck_assert_ptr_null(ech_cuda_replay(one_more, device, NULL, &options, &error));
+    ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED));
+    ck_assert_msg(strstr(error->message, "of 16777217 bytes does not fit the arena under buddy") != NULL, "%s", error->message);
+    ech_params_clear(ech_cuda_params, &options);
+    ck_assert_int_eq(fake.held(), 0);
+}
+END_TEST
+
 START_TEST(waits_reach_back_an_iteration)
 {
     fake = ech_test_fake_cuda(NULL);
@@ -743,6 +764,7 @@ int main(void)
     tcase_add_loop_test(tests, a_program_is_compared, 0, 6);
     tcase_add_test(tests, waiting_needs_no_clock);
     tcase_add_test(tests, freed_memory_is_taken_again_once_it_is_not_in_use);
+    tcase_add_test(tests, a_full_arena_waits_for_what_is_freed);
     tcase_add_test(tests, waits_reach_back_an_iteration);
     tcase_add_test(tests, kernels_between_allocations_are_timed_alone);
     tcase_add_test(tests, what_events_cost_is_measured_under_load);

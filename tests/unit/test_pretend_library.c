@@ -35,7 +35,8 @@ static int (*memory_info)(size_t *, size_t *), (*memory_info_driver)(size_t *, s
     (*push)(const char *), (*pop)(void), (*inject)(const void *(*)(uint32_t)), (*load_module)(void **, const void *), (*load_file)(void **, const char *),
     (*get_function)(void **, void *, const char *),
     (*launch_driver)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **), (*refused)(void),
-    (*end_stream)(void *), (*end_event)(void *), (*end_instance)(void *), (*properties)(void *, int);
+    (*end_stream)(void *), (*end_event)(void *), (*end_instance)(void *), (*properties)(void *, int), (*unversioned_properties)(void *, int),
+    (*runtime_version)(int *);
 static void **(*register_binary)(void *);
 static void (*tell_lengths)(const void *, int, const void *, size_t, int, const void *, int);
 static int (*function_attributes)(void *, const void *);
@@ -104,6 +105,8 @@ static void load(void)
                  {&end_event, "cudaEventDestroy"},
                  {&end_instance, "cudaGraphExecDestroy"},
                  {&properties, "cudaGetDeviceProperties_v2"},
+                 {&unversioned_properties, "cudaGetDeviceProperties"},
+                 {&runtime_version, "cudaRuntimeGetVersion"},
                  {&register_binary, "__cudaRegisterFatBinary"},
                  {&function_attributes, "cudaFuncGetAttributes"},
                  {&register_kernel, "__cudaRegisterFunction"}};
@@ -196,8 +199,28 @@ static void ask_numbers(void)
     NEED(push("only looked") == 0 && pop() == 0 && synchronize() == 0);
 }
 
+/* A program of CUDA 13: cudaDeviceProp has no clocks, and all behind them lies before where CUDA 12 has it (cuda_runtime_api.h of 13.0). */
+static void ask_properties_of_13(void)
+{
+    enum { SIZE = 1008 };
+    union {
+        uint64_t sizes[SIZE / 8 + 1];
+        int32_t numbers[SIZE / 4 + 2];
+    } p;
+    int version;
+    NEED(dlopen(ECH_BINARY_DIR "/tests/libcudart.so.13", RTLD_NOW | RTLD_GLOBAL) != NULL);
+    NEED(runtime_version(&version) == 0 && version == 13000);
+    memset(&p, 0x5a, sizeof p);
+    NEED(unversioned_properties(&p, 1) == 0 && p.sizes[SIZE / 8] == UINT64_C(0x5a5a5a5a5a5a5a5a)); /* nothing behind it */
+    NEED(p.sizes[288 / 8] == 64 * MIB && p.numbers[348 / 4] == 0 && p.numbers[360 / 4] == 8 && p.numbers[364 / 4] == 6);
+    NEED(p.numbers[384 / 4] == 7 && p.numbers[392 / 4] == 1 && p.numbers[560 / 4] == 1 && p.numbers[568 / 4] == 2); /* processors, the second's bus */
+    NEED(p.numbers[584 / 4] == 3 && p.numbers[596 / 4] == 4 << 20 && p.numbers[604 / 4] == 1536);                   /* engines, L2, threads */
+    NEED(p.sizes[624 / 8] == 102400 && p.numbers[632 / 4] == 65536 && p.sizes[672 / 8] == 101376 && p.numbers[688 / 4] == 16);
+}
+
 START_TEST(numbers_are_the_devices_and_who_only_looks_leaves_nothing)
 {
+    ck_assert_ptr_null(pretended(SMALL, ask_properties_of_13, NULL));
     ck_assert_ptr_null(pretended(SMALL, ask_numbers, NULL));
     ck_assert_ptr_null(pretended("id=old;major=6;minor=0;shared=65536", ask_old_numbers, NULL));
 }

@@ -283,6 +283,29 @@ START_TEST(host_places_pass_through_what_only_passes_on)
 }
 END_TEST
 
+/* Where one branch hands out what it has put on the host, the others' results go there, too. */
+START_TEST(branches_hand_out_host_memory)
+{
+    static const char text[] =
+        "HloModule m\n\n"
+        "%yes (a: f32[64,128]) -> f32[64,128] {\n  %a = f32[64,128]{1,0} parameter(0)\n"
+        " " WORK("f", "a") "  ROOT" MOVE("h", "f",
+                                         "Host") "}\n\n"
+                                                 "%no (b: f32[64,128]) -> f32[64,128] {\n  %b = f32[64,128]{1,0} parameter(0)\n  ROOT" WORK(
+                                                     "n", "b") "}\n\n"
+                                                               "ENTRY %main (c: pred[], p: f32[64,128]) -> f32[64,128] {\n"
+                                                               "  %c = pred[] parameter(0)\n  %p = f32[64,128]{1,0} parameter(1)\n"
+                                                               "  %r = f32[64,128]{1,0} conditional(%c, %p, %p), true_computation=%yes, false_computation=%no\n"
+                                                               "  ROOT" MOVE("d", "r", "Device") "}\n";
+    g_autoptr(EchImport) import = read_text(text, "h100-sxm");
+    ck_assert_uint_eq(ech_diag_count(import->diag, "copies_to_host"), 2);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "copies_from_host"), 1);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "kernels_on_host_memory"), 0);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "host_places_not_reached"), 0);
+    ck_assert_uint_eq(ech_program_memory_analysis(import->program).host_temp, 64 * 128 * 4);
+}
+END_TEST
+
 /* Calls */
 
 START_TEST(calls_with_several_callers_are_made_anew_for_each)
@@ -982,6 +1005,7 @@ int main(void)
     tcase_add_test(small, computing_on_host_memory_is_told);
     tcase_add_test(small, a_result_is_brought_to_where_its_layout_says);
     tcase_add_test(small, host_places_pass_through_what_only_passes_on);
+    tcase_add_test(small, branches_hand_out_host_memory);
     tcase_add_test(small, calls_with_several_callers_are_made_anew_for_each);
     tcase_add_test(small, calls_are_inlined_within_bounds);
     tcase_add_test(small, chains_take_no_memory_between_their_ends);
