@@ -419,24 +419,9 @@ const EchAllocStat *ech_allocator_own_stats(EchAllocator *self, size_t *ret_n)
     return (const EchAllocStat *)(const void *)self->own->data;
 }
 
-bool ech_allocator_shape(const EchAllocator *self, EchAllocShape *ret)
-{
-    if (!self->class->shape)
-        return false;
-    *ret = (EchAllocShape){0};
-    self->class->shape(self, ret);
-    return true;
-}
-
 EchBytes ech_allocator_kept(const EchAllocator *self, uint32_t stream, bool private_pool)
 {
     return self->class->kept ? self->class->kept(self, stream, private_pool) : 0;
-}
-
-void ech_alloc_add_tree(EchAllocShape *shape, uint64_t keys, unsigned depth)
-{
-    shape->keys += keys;
-    shape->depth = keys ? MAX(shape->depth, depth) : shape->depth;
 }
 
 void ech_alloc_add_stat(GArray *out, const char *name, int64_t value)

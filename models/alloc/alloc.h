@@ -106,13 +106,6 @@ bool ech_allocator_free_waits(const EchAllocator *allocator);
 bool ech_allocator_maps(const EchAllocator *allocator);
 /** The framework's own statistics; borrowed until the next call. */
 const EchAllocStat *ech_allocator_own_stats(EchAllocator *allocator, size_t *ret_n);
-/** What bounds the speed of an allocator that searches: the ordered trees of its free blocks. */
-typedef struct {
-    uint64_t keys;  /**< In all trees. */
-    unsigned depth; /**< Nodes from the root to a leaf, in the deepest; a node of 32 keys is 12 cache lines, of which a search reads about 4. */
-} EchAllocShape;
-/** False where it has no trees. */
-bool ech_allocator_shape(const EchAllocator *allocator, EchAllocShape *ret);
 /** Canonical spec, for reports; borrowed. */
 const char *ech_allocator_name(const EchAllocator *allocator);
 /** What a reader of its placements must know ("placement is a model: ..."), or NULL; static. */

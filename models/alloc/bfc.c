@@ -474,13 +474,6 @@ static void bfc_prefetch(const EchAllocator *base, const EchLive *live, unsigned
     }
 }
 
-static void bfc_shape(const EchAllocator *base, EchAllocShape *ret)
-{
-    const Bfc *self = (const Bfc *)base;
-    for (unsigned i = 0; i < N_TREES; i++)
-        ech_alloc_add_tree(ret, self->free[i].n, self->free[i].height + 1);
-}
-
 static EchBytes bfc_largest(const EchAllocator *base)
 {
     const Bfc *self = (const Bfc *)base;
@@ -828,7 +821,6 @@ bool ech_bfc_share(bool tensorflow, const char *text, EchBytes total, EchBytes *
         .init = bfc_init,                                                                                                                                      \
         .done = bfc_done,                                                                                                                                      \
         .alloc = bfc_alloc,                                                                                                                                    \
-        .shape = bfc_shape,                                                                                                                                    \
         .prefetch = bfc_prefetch,                                                                                                                              \
         .release = bfc_release,                                                                                                                                \
         .largest_free = bfc_largest,                                                                                                                           \

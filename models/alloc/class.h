@@ -52,8 +52,6 @@ typedef struct EchAllocClass {
     void (*walk_free)(const EchAllocator *self, GArray *out);
     /** Adds the framework's own statistics, with ech_alloc_add_stat. */
     void (*own_stats)(EchAllocator *self, GArray *out);
-    /** Adds up its trees, with ech_alloc_add_tree. */
-    void (*shape)(const EchAllocator *self, EchAllocShape *ret);
     bool (*give_back)(EchAllocator *self, uint64_t address, EchBytes bytes);
     void (*empty_cache)(EchAllocator *self);
     /** Before the first request; live blocks are told to the base with ech_alloc_seed_live. */
@@ -86,7 +84,5 @@ void ech_alloc_prefetch(const EchAllocator *self, uint32_t id, unsigned stage);
 bool ech_alloc_seed_live(EchAllocator *self, uint32_t id, const EchLive *live);
 /** Adds what lies below @end between the live allocations as free blocks of segment 0, for allocators with one range. */
 void ech_alloc_walk_holes(const EchAllocator *self, uint64_t end, GArray *out);
-/** For shape. */
-void ech_alloc_add_tree(EchAllocShape *shape, uint64_t keys, unsigned depth);
 /** For own_stats. */
 void ech_alloc_add_stat(GArray *out, const char *name, int64_t value);

@@ -543,15 +543,6 @@ static void pytorch_done(EchAllocator *base)
     g_free(self->uses);
 }
 
-static void pytorch_shape(const EchAllocator *base, EchAllocShape *ret)
-{
-    const PyTorch *self = (const PyTorch *)base;
-    for (uint32_t i = 0; i < self->n_pools; i++) {
-        ech_alloc_add_tree(ret, self->pools[i].free.n, self->pools[i].free.height + 1);
-        ech_alloc_add_tree(ret, self->pools[i].unmapped.n, self->pools[i].unmapped.height + 1);
-    }
-}
-
 static EchBytes pytorch_largest(const EchAllocator *base)
 {
     const PyTorch *self = (const PyTorch *)base;
@@ -658,7 +649,6 @@ const EchAllocClass ech_alloc_pytorch = {
     .pool_done = pytorch_pool_done,
     .set_expandable = pytorch_set_expandable,
     .kept = pytorch_kept,
-    .shape = pytorch_shape,
     .prefetch = pytorch_prefetch,
     .give_back = ech_pytorch_give_back,
     .empty_cache = pytorch_empty_cache,

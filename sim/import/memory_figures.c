@@ -483,7 +483,8 @@ static bool is_list(const EchMemoryFigures *f)
     return f->arrays->len > 1;
 }
 
-bool ech_memory_figures_any(const EchMemoryFigures *f)
+/* Whether it was told how much of something there is. */
+static bool tells_any(const EchMemoryFigures *f)
 {
     return largest(f)->any || is_vllm(&f->vllm) || f->sglang.tokens || ech_gpu_tools_any(f->tools) || ech_pool_says_any(f->pool) ||
            ech_llama_says_any(f->llama) || is_list(f) || f->nodes->len;
@@ -582,7 +583,7 @@ static bool read_text(EchSource *source, const EchImportOptions *options, EchImp
     read_lines(f, data, n);
     if (options->device)
         ech_trace_builder_set_property(builder, "chip", options->device);
-    if (ech_memory_figures_any(f))
+    if (tells_any(f))
         write_figures(f, builder, ret);
     /* Caches may be told in tokens alone. */
     if (ech_trace_builder_n_buffers(builder) == 0 && !f->vllm.tokens && !f->sglang.tokens) {
@@ -605,7 +606,7 @@ static int probe(const uint8_t *head, size_t n)
         return 0;
     g_autoptr(EchMemoryFigures) f = ech_memory_figures_new(false);
     read_lines(f, (const char *)head, n);
-    return ech_memory_figures_any(f);
+    return tells_any(f);
 }
 
 const EchImportClass ech_import_memory_figures = {

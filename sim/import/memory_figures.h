@@ -16,8 +16,6 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchMemoryFigures, ech_memory_figures_free)
 
 /** Whether @line, behind what stood @before it, tells of memory. */
 bool ech_memory_figures_line(EchMemoryFigures *figures, EchWords before, EchWords line);
-/** Whether it was told how much of something there is. */
-bool ech_memory_figures_any(const EchMemoryFigures *figures);
 /** Says what the figures come to. */
 void ech_memory_figures_say(const EchMemoryFigures *figures, EchDiag *diag);
 /** Puts TensorFlow's nodes into @builder: who holds what, where a message about a refused tensor comes with them. Returns their bytes. */

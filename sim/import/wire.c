@@ -183,9 +183,3 @@ char *ech_wire_string(const EchWireField *field)
 {
     return g_strndup(field->data ? (const char *)field->data : "", field->size);
 }
-
-bool ech_wire_equals(const EchWireField *field, const char *text)
-{
-    size_t n = strlen(text);
-    return field->type == ECH_WIRE_BYTES && field->size == n && (n == 0 || memcmp(field->data, text, n) == 0);
-}

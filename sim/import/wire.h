@@ -51,5 +51,3 @@ EchWire ech_wire_packed(const EchWire *parent, const EchWireField *field);
 bool ech_wire_packed_next(EchWire *packed, uint64_t *ret);
 /** A string field's bytes, NUL-terminated copy; never validated as UTF-8. Owned by the caller. */
 char *ech_wire_string(const EchWireField *field) G_GNUC_WARN_UNUSED_RESULT;
-/** True if the bytes equal @text. */
-bool ech_wire_equals(const EchWireField *field, const char *text);

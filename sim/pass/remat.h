@@ -217,8 +217,6 @@ static inline EchId ech_remat_last_of(const EchSurvey *survey, EchId op)
 {
     return ech_survey_after(survey, op) - 1;
 }
-/** Whether @op alone ever writes @buffer, outside of loops: however little that is, it is all that the buffer holds. */
-bool ech_remat_is_all(const EchRemat *remat, EchId op, EchId buffer);
 /** Whether @buffer, asked for where @old is let go, begins in its place with what it held: all of it, or as one of several parts. */
 bool ech_remat_begins_in_place(const EchSurvey *survey, EchId old, EchId buffer);
 bool ech_remat_has_products(const EchSurvey *survey, EchId op);

@@ -135,7 +135,7 @@ typedef struct {
 
 static EchRematReason resolve(EchRemat *r, Place at, EchId buffer, EchBytes bytes, int depth, GArray *inputs);
 
-bool ech_remat_is_all(const EchRemat *remat, EchId op, EchId buffer)
+static bool is_all(const EchRemat *remat, EchId op, EchId buffer)
 {
     const EchUsers *writers = &remat->writers;
     return remat->s->region[op] == ECH_NONE && writers->first[buffer + 1] == writers->first[buffer] + 1 && writers->op[writers->first[buffer]] == op;
@@ -270,7 +270,7 @@ static bool adds_a_part(const EchRemat *r, EchId op, EchId buffer)
 {
     const EchSurvey *s = r->s;
     return s->ops[op].kind == ECH_OP_KERNEL && s->region[op] == s->buffers[buffer].loop && ech_remat_written(r, op, buffer) < s->buffers[buffer].bytes &&
-           !ech_remat_is_all(r, op, buffer);
+           !is_all(r, op, buffer);
 }
 
 static EchRematReason run_again(EchRemat *r, EchId op, EchId made, Place at, int depth, uint32_t *ret_run)
@@ -353,9 +353,9 @@ static EchRematReason make_value(EchRemat *r, EchId op, EchId buffer, Place at, 
     uint32_t k = r->array_of[buffer], over = UINT32_MAX;
     bool slice = k != UINT32_MAX && ech_remat_array(r, k)->made_in != ECH_NONE && ech_remat_array(r, k)->maker == op;
     if (s->ops[op].kind != ECH_OP_LOOP && bytes < s->buffers[buffer].bytes && !slice) {
-        EchRematReason why = adds_a_part(r, op, buffer)        ? make_parts_before(r, op, buffer, at, depth, &over)
-                             : ech_remat_is_all(r, op, buffer) ? ECH_REMAT_OK
-                                                               : ECH_REMAT_PARTS;
+        EchRematReason why = adds_a_part(r, op, buffer) ? make_parts_before(r, op, buffer, at, depth, &over)
+                             : is_all(r, op, buffer)    ? ECH_REMAT_OK
+                                                        : ECH_REMAT_PARTS;
         if (why != ECH_REMAT_OK)
             return why;
         bytes = s->buffers[buffer].bytes;

@@ -420,6 +420,17 @@ static EchBytes find_picker_bytes(const EchProgram *p)
     return ech_place_picker_bytes((EchBytes *)(void *)sizes->data, sizes->len, largest);
 }
 
+/* Number of the array at @position of a shape; UINT32_MAX if there is none. */
+static uint32_t leaf_at(const EchProgram *program, EchId shape, uint32_t position)
+{
+    uint32_t leaf = 0;
+    if (position >= program->shapes[shape].n_positions || program->shapes[ech_program_subshape(program, shape, position)].is_tuple)
+        return UINT32_MAX;
+    for (uint32_t q = 0; q < position; q++)
+        leaf += !program->shapes[ech_program_subshape(program, shape, q)].is_tuple;
+    return leaf;
+}
+
 /* A loop is charged, for its element k, with what instructions of its body and condition write to their own element k: the compiler's analysis adds up
  * accesses by their place in a shape, whatever value that is (seen on v4 to v6e). */
 static void charge_loop(const EchProgram *p, EchId loop, const EchPlaceCosts *costs, GArray *made)
@@ -439,12 +450,12 @@ static void charge_loop(const EchProgram *p, EchId loop, const EchPlaceCosts *co
                 if (id >= loop || in->schedule == ECH_NONE || in->opcode == ECH_HLO_TUPLE || in->opcode == ECH_HLO_PARAMETER || !shape->is_tuple ||
                     k >= shape->n_elements || p->shapes[p->elements[shape->first_element + k]].is_tuple)
                     continue;
-                uint32_t leaf = ech_place_leaf(p, in->shape, ech_program_member_position(p, in->shape, k));
+                uint32_t leaf = leaf_at(p, in->shape, ech_program_member_position(p, in->shape, k));
                 if (leaf != UINT32_MAX && costs->first_result[id] + leaf < made->len)
                     sum = ech_bytes_add(sum, g_array_index(made, uint64_t, costs->first_result[id] + leaf));
             }
         }
-        uint32_t leaf = ech_place_leaf(p, i->shape, ech_program_member_position(p, i->shape, k));
+        uint32_t leaf = leaf_at(p, i->shape, ech_program_member_position(p, i->shape, k));
         if (leaf != UINT32_MAX && at + leaf < made->len)
             g_array_index(made, uint64_t, at + leaf) = sum;
     }
@@ -638,16 +649,6 @@ uint32_t ech_place_position(const EchProgram *program, EchId shape, uint32_t lea
         if (!program->shapes[ech_program_subshape(program, shape, q)].is_tuple && leaf-- == 0)
             return q;
     return UINT32_MAX;
-}
-
-uint32_t ech_place_leaf(const EchProgram *program, EchId shape, uint32_t position)
-{
-    uint32_t leaf = 0;
-    if (position >= program->shapes[shape].n_positions || program->shapes[ech_program_subshape(program, shape, position)].is_tuple)
-        return UINT32_MAX;
-    for (uint32_t q = 0; q < position; q++)
-        leaf += !program->shapes[ech_program_subshape(program, shape, q)].is_tuple;
-    return leaf;
 }
 
 void ech_place_fill_costs(EchFlow *flow, const EchProgram *program, const EchPlaceCosts *costs, const EchId *ids)
@@ -895,7 +896,7 @@ static GArray *shared_places(const EchProgram *p)
         for (uint32_t k = 0; k < buffer->n_values; k++) {
             const EchValue *value = &p->values[p->buffer_values[buffer->first_value + k]];
             const EchInstruction *i = &p->instructions[value->defined.instruction];
-            uint32_t leaf = i->schedule == ECH_NONE ? UINT32_MAX : ech_place_leaf(p, i->shape, value->defined.position);
+            uint32_t leaf = i->schedule == ECH_NONE ? UINT32_MAX : leaf_at(p, i->shape, value->defined.position);
             if (leaf == UINT32_MAX)
                 continue;
             if (pair.step_a == ECH_NONE) {
@@ -1048,7 +1049,7 @@ static void read_colors(EchFlow *flow, const EchProgram *p, const EchPlaceChip *
         if (!known || depth > G_N_ELEMENTS(index) || (inputs && (operand < 0 || operand >= (int64_t)i->n_operands)))
             continue;
         EchId shape = inputs ? p->instructions[ech_program_operand(p, i, (uint32_t)operand)].shape : i->shape;
-        uint32_t position = ech_program_index_position(p, shape, index, depth), leaf = position == UINT32_MAX ? UINT32_MAX : ech_place_leaf(p, shape, position);
+        uint32_t position = ech_program_index_position(p, shape, index, depth), leaf = position == UINT32_MAX ? UINT32_MAX : leaf_at(p, shape, position);
         if (leaf == UINT32_MAX)
             continue;
         uint32_t of = inputs ? p->instructions[ech_program_operand(p, i, (uint32_t)operand)].schedule : step;

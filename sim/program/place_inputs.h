@@ -51,6 +51,5 @@ EchPlaceTime ech_place_problem_time(const EchPlaceProblem *problem, const EchPro
 void ech_place_fill_costs(EchFlow *flow, const EchProgram *program, const EchPlaceCosts *costs, const EchId *ids);
 /** Which arrays kernels ask for by name in the chip's fast memory or in the slow one (custom_call_config.*_memory_space_colors); ids as above. */
 void ech_place_fill_colors(EchFlow *flow, const EchProgram *program, const EchPlaceChip *chip, const EchId *ids);
-/** Pre-order position of array number @leaf of a shape, and back; UINT32_MAX if there is none. */
+/** Pre-order position of array number @leaf of a shape; UINT32_MAX if there is none. */
 uint32_t ech_place_position(const EchProgram *program, EchId shape, uint32_t leaf);
-uint32_t ech_place_leaf(const EchProgram *program, EchId shape, uint32_t position);

@@ -83,7 +83,6 @@ static void run(const char *trace, const GArray *events)
         double best = 0;
         size_t heap = 0;
         uint64_t failed = 0, blocks = 0;
-        EchAllocShape shape = {0};
         long long misses = -1, instructions = -1;
         for (int round = 0; round < 5; round++) {
             EchAllocDevice device = {.capacity = UINT64_C(80) << 30};
@@ -111,7 +110,6 @@ static void run(const char *trace, const GArray *events)
             heap = mallinfo2().uordblks + mallinfo2().hblkhd - before;
             best = MAX(best, outcome.seconds > 0 ? (double)events->len / outcome.seconds : 0);
             failed = outcome.stats.failed;
-            ech_allocator_shape(allocator, &shape);
             size_t n_blocks;
             g_free(ech_allocator_blocks(allocator, &n_blocks));
             blocks = n_blocks;
@@ -120,8 +118,6 @@ static void run(const char *trace, const GArray *events)
         if (cases[c].slow > 0)
             printf(", %5.1f to %5.1f times the real one", best / cases[c].fast, best / cases[c].slow);
         printf("; %zu kB of host memory at the end for %" G_GUINT64_FORMAT " blocks", heap / 1000, blocks);
-        if (shape.keys)
-            printf("; %" G_GUINT64_FORMAT " free ones in trees of depth %u", shape.keys, shape.depth);
         if (instructions >= 0)
             printf("; %.0f instructions", (double)instructions / events->len);
         if (misses >= 0)

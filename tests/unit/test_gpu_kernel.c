@@ -802,6 +802,52 @@ START_TEST(attention_operators)
 }
 END_TEST
 
+/* What each reads and writes of 64 rows of 128 in two bytes, and of 16 indices of eight, by what it is called. */
+START_TEST(operators_by_name)
+{
+    const EchGpuInput rows = tensor(2, 64, 128, 0, 0), sixteen = tensor(1, 16, 0, 0, 0), some = tensor(2, 16, 128, 0, 0), weight = tensor(2, 32, 128, 0, 0),
+                      number = {0};
+    EchGpuInput indices = sixteen;
+    indices.dtype = ECH_DTYPE_S64;
+    const struct {
+        const char *name;
+        EchGpuInput inputs[4];
+        size_t n;
+        EchGpuOperatorKind kind;
+        EchBytes read, written;
+    } cases[] = {
+        {"aten::add", {rows, rows}, 2, ECH_GPU_OP_OTHER, 32768, 16384},
+        {"aten::isnan", {rows}, 1, ECH_GPU_OP_OTHER, 16384, 8192},
+        {"aten::eq", {rows, rows}, 2, ECH_GPU_OP_OTHER, 32768, 8192},
+        {"aten::sum", {rows}, 1, ECH_GPU_OP_REDUCE, 16384, 0},
+        {"aten::fill_", {rows, number}, 2, ECH_GPU_OP_OTHER, 0, 16384},
+        {"aten::zero_", {rows}, 1, ECH_GPU_OP_OTHER, 0, 16384},
+        {"aten::copy_", {rows, rows}, 2, ECH_GPU_OP_OTHER, 16384, 16384},
+        {"aten::normal_", {rows, number}, 2, ECH_GPU_OP_OTHER, 0, 16384},
+        {"aten::_softmax", {rows, number}, 2, ECH_GPU_OP_ROWS, 16384, 16384},
+        {"aten::native_layer_norm", {rows}, 1, ECH_GPU_OP_ROWS, 16384, 16384},
+        {"aten::embedding", {rows, indices}, 2, ECH_GPU_OP_GATHER, 4096 + 128, 4096},
+        {"aten::index", {rows, indices}, 2, ECH_GPU_OP_GATHER, 4096 + 128, 4096},
+        {"aten::index_select", {rows, number, indices}, 3, ECH_GPU_OP_GATHER, 4096 + 128, 4096},
+        {"aten::gather", {rows, number, indices}, 3, ECH_GPU_OP_GATHER, 32 + 128, 32},
+        {"aten::embedding_dense_backward", {rows, indices}, 2, ECH_GPU_OP_GATHER, 16384 + 128, 16384},
+        {"aten::scatter_", {rows, number, indices, sixteen}, 4, ECH_GPU_OP_GATHER, 128 + 32, 32},
+        {"aten::scatter_", {rows, number, indices, number}, 4, ECH_GPU_OP_GATHER, 128, 32},
+        {"aten::scatter_add_", {rows, number, indices, sixteen}, 4, ECH_GPU_OP_GATHER, 128 + 32 + 32, 32},
+        {"aten::index_put_", {rows, indices, some}, 3, ECH_GPU_OP_GATHER, 4096 + 128, 4096},
+        {"aten::_fused_adamw_", {rows, rows, rows, rows}, 4, ECH_GPU_OP_OTHER, 65536, 49152},
+        {"aten::linear", {rows, weight}, 2, ECH_GPU_OP_PRODUCT, 16384 + 8192, 64 * 32 * 2},
+        {"aten::mm", {rows}, 1, ECH_GPU_OP_OTHER, 16384, 16384}, /* too few inputs to say more */
+    };
+    EchGpuOperator whole;
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        ech_gpu_operator_of(cases[i].name, cases[i].inputs, cases[i].n, &whole);
+        ck_assert_msg(whole.kind == cases[i].kind && whole.read == cases[i].read && whole.written == cases[i].written,
+                      "%s: kind %u, read %" G_GUINT64_FORMAT ", written %" G_GUINT64_FORMAT, cases[i].name, whole.kind, whole.read, whole.written);
+    }
+}
+END_TEST
+
 START_TEST(operators)
 {
     EchGpuOperator whole;
@@ -1232,6 +1278,7 @@ int main(void)
     tcase_add_test(tcase, latent_attention);
     tcase_add_test(tcase, generated_reductions);
     tcase_add_test(tcase, operators);
+    tcase_add_test(tcase, operators_by_name);
     tcase_add_loop_test(tcase, library_calls, 0, G_N_ELEMENTS(library));
     tcase_add_test(tcase, bitonic_passes);
     tcase_add_test(tcase, products_in_tf32);

@@ -283,6 +283,27 @@ START_TEST(host_places_pass_through_what_only_passes_on)
 }
 END_TEST
 
+/* What was put on the host stays there under other shapes and orders, which move nothing. */
+START_TEST(host_memory_is_reshaped_where_it_is)
+{
+    static const char text[] = "HloModule m\n\n"
+                               "ENTRY %main (p: f32[64,128]) -> f32[64,128] {\n  %p = f32[64,128]{1,0} parameter(0)\n" WORK("f", "p")
+                                   MOVE("h", "f", "Host") "  %flat = f32[8192]{0} bitcast(%h)\n  %again = f32[64,128]{1,0} bitcast(%flat)\n" MOVE(
+                                       "d", "again", "Device") "  ROOT" WORK("r", "d") "}\n";
+    g_autoptr(EchImport) import = read_text(text, "h100-sxm");
+    ck_assert_uint_eq(ech_diag_count(import->diag, "copies_to_host"), 1);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "copies_from_host"), 1);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "kernels_on_host_memory"), 0);
+    ck_assert_uint_eq(ech_program_memory_analysis(import->program).host_temp, 64 * 128 * 4);
+    const EchProgram *p = import->program;
+    const char *const on_host[] = {"flat", "again"};
+    for (size_t i = 0; i < G_N_ELEMENTS(on_host); i++) {
+        const EchShape *shape = &p->shapes[p->instructions[ech_test_instruction(p, on_host[i])].shape];
+        ck_assert_msg(shape->space == ECH_SPACE_HOST, "%s in space %d", on_host[i], (int)shape->space);
+    }
+}
+END_TEST
+
 /* Where one branch hands out what it has put on the host, the others' results go there, too. */
 START_TEST(branches_hand_out_host_memory)
 {
@@ -1005,6 +1026,7 @@ int main(void)
     tcase_add_test(small, computing_on_host_memory_is_told);
     tcase_add_test(small, a_result_is_brought_to_where_its_layout_says);
     tcase_add_test(small, host_places_pass_through_what_only_passes_on);
+    tcase_add_test(small, host_memory_is_reshaped_where_it_is);
     tcase_add_test(small, branches_hand_out_host_memory);
     tcase_add_test(small, calls_with_several_callers_are_made_anew_for_each);
     tcase_add_test(small, calls_are_inlined_within_bounds);

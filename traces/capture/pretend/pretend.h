@@ -42,8 +42,6 @@ void pretend_unlock(void);
 
 /* ---- what is written (record.c); the lines stand in sim/import/pretend.c ---- */
 
-/* Nanoseconds since the file was begun. */
-uint64_t pretend_now(void);
 /* One line: a word, then what @format says. A newline is added. Safe from every thread. */
 void pretend_line(const char *word, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* "WORD T <format>": of the host, at once. Times never fall from line to line. */
@@ -275,8 +273,6 @@ typedef struct {
 
 /* @function is launched as @name from now on; both stay. */
 void pretend_register_kernel(const void *function, const char *name, PretendCode *code);
-/* What is known of a function that was registered; NULL: nothing. */
-const PretendKernelCode *pretend_kernel_code(const void *function);
 
 /* ---- addresses among parameters (arguments.c) ---- */
 

@@ -30,7 +30,7 @@ static int file = -1, write_error;
 static char *text;
 static size_t text_used;
 static struct timespec begun;
-static uint64_t flushed; /* when, of pretend_now() */
+static uint64_t flushed; /* when, of now() */
 static pid_t owner;
 static uint64_t looks; /* small results that the program read back */
 
@@ -244,17 +244,12 @@ static void begin(void)
     __atomic_store_n(&recording, true, __ATOMIC_RELEASE);
 }
 
+/* Nanoseconds since the file was begun. */
 static uint64_t now(void)
 {
     struct timespec at;
     clock_gettime(CLOCK_MONOTONIC, &at);
     return (uint64_t)(at.tv_sec - begun.tv_sec) * 1000000000u + (uint64_t)at.tv_nsec - (uint64_t)begun.tv_nsec;
-}
-
-uint64_t pretend_now(void)
-{
-    pthread_once(&once, begin);
-    return now();
 }
 
 void pretend_line(const char *word, const char *format, ...)

@@ -833,7 +833,8 @@ PRETEND_EXPORT int __cudaPopCallConfiguration(PretendDim *ret_grid, PretendDim *
     return SUCCESS;
 }
 
-const PretendKernelCode *pretend_kernel_code(const void *function)
+/* What is known of a function that was registered; NULL: nothing. */
+static const PretendKernelCode *kernel_code(const void *function)
 {
     const Kernel kernel = kernel_of(function);
     return pretend_code_kernel(kernel.code, kernel.name);
@@ -939,7 +940,7 @@ PRETEND_EXPORT int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *r
 {
     (void)flags;
     const PretendDevice *d = pretend_device();
-    const PretendKernelCode *code = pretend_kernel_code(function);
+    const PretendKernelCode *code = kernel_code(function);
     uint64_t warps = threads > 0 ? (uint64_t)(threads + WARP - 1) / WARP : 0, blocks = warps ? d->threads / (warps * WARP) : 0,
              by_registers = warps ? (uint64_t)warps_by_registers(code) / warps : 0,
              by_shared = d->shared_per_multiprocessor / (shared + (code ? code->shared : 0) + 1024);
