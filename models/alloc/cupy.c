@@ -210,12 +210,6 @@ static void cupy_walk(const EchAllocator *base, GArray *out)
     }
 }
 
-static void cupy_shape(const EchAllocator *base, EchAllocShape *ret)
-{
-    const Cupy *self = (const Cupy *)base;
-    ech_alloc_add_tree(ret, self->free.n, self->free.height + 1);
-}
-
 /* Methods of cupy.cuda.MemoryPool. */
 static void cupy_own_stats(EchAllocator *base, GArray *out)
 {
@@ -238,7 +232,6 @@ const EchAllocClass ech_alloc_cupy = {
     .alloc = cupy_alloc,
     .release = cupy_release,
     .walk_free = cupy_walk,
-    .shape = cupy_shape,
     .own_stats = cupy_own_stats,
     .empty_cache = free_all_blocks,
 };
