@@ -93,6 +93,45 @@ START_TEST(between_uses)
 }
 END_TEST
 
+/* What nobody reads stays, but where another array (_i: elsewhere) begins in its place, as what it held, and is made again for its only reader: then neither
+ * is made before. */
+START_TEST(in_place)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId weights = ech_test_buffer(b, "weights", GB, ECH_ROLE_PARAMETER, true), large = ech_test_buffer(b, "large", 2 * GB, ECH_ROLE_TEMPORARY, false),
+          out = ech_test_buffer(b, "out", GB, ECH_ROLE_OUTPUT, false), same[2];
+    EchBuffer place = ech_buffer_init();
+    place.bytes = GB;
+    place.role = ECH_ROLE_ACTIVATION;
+    place.memory = 0;
+    for (int i = 0; i < 2; i++) {
+        place.name = ech_trace_builder_string(b, i ? "after" : "before", -1);
+        place.offset = i && _i ? GB : 0;
+        same[i] = ech_trace_builder_buffer(b, place);
+    }
+    (void)ech_test_put(b, ECH_OP_ALLOC, same[0]);
+    make(b, ECH_WORK_MATRIX, 50 * ms, weights, same[0], GB);
+    (void)ech_test_put(b, ECH_OP_FREE, same[0]);
+    (void)ech_test_put(b, ECH_OP_ALLOC, same[1]);
+    make(b, ECH_WORK_VECTOR, 40 * ms, weights, same[1], GB);
+    (void)ech_test_put(b, ECH_OP_ALLOC, large);
+    ech_test_kernel(b, 400 * ms, large, ECH_WRITE, 2 * GB);
+    (void)ech_test_put(b, ECH_OP_FREE, large);
+    (void)ech_test_put(b, ECH_OP_ALLOC, out);
+    make(b, ECH_WORK_MATRIX, 30 * ms, same[1], out, GB);
+    (void)ech_test_put(b, ECH_OP_FREE, same[1]);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    const char *const specs[] = {"remat", NULL};
+    g_autoptr(EchTrace) made = ech_test_pass(in, device, diag, specs);
+    g_autoptr(EchRun) run = ech_test_replay(made, device), as_it_was = ech_test_replay(in, device);
+    ck_assert_int_eq(as_it_was->makespan / ms, 520);
+    ck_assert_int_eq(run->makespan / ms, _i ? 520 : 470);
+    ck_assert_uint_eq(ech_test_peak(run, "hbm"), 3 * GB);
+}
+END_TEST
+
 /* What an array is made of is gone by then too: it runs again first, once for both that need it. */
 START_TEST(chain)
 {
@@ -716,6 +755,7 @@ int main(void)
     Suite *suite = suite_create("remat");
     TCase *tcase = tcase_create("remat");
     tcase_add_loop_test(tcase, between_uses, 0, G_N_ELEMENTS(on_kept));
+    tcase_add_loop_test(tcase, in_place, 0, 2);
     tcase_add_test(tcase, chain);
     tcase_add_loop_test(tcase, long_chain, 0, 2);
     tcase_add_loop_test(tcase, halves, 0, 2);
