@@ -24,6 +24,11 @@ assert (edges.cuda() != to.cuda()).nonzero().shape == (699050, 1)
 assert edges.cuda()[edges.cuda() != to.cuda()].shape == (699050,)
 mask = torch.ones(5 << 20, dtype=torch.bool, device="cuda")
 assert mask.nonzero().numel() == 0
+# A kind of tensor that only answers to functions (fastai's, torchvision's boxes) is one like others.
+class Picture(torch.Tensor):
+    pass
+picture = torch.arange(6).as_subclass(Picture).cuda()
+assert type(picture) is Picture and picture[picture > 2].shape == (3,)
 # What hangs on results of kernels is told, and where: a half is above a threshold and the other below it, a row has one greatest element, results are finite.
 scores = torch.rand(300, device="cuda")
 boxes = torch.where(scores > 0.5)[0]
@@ -77,6 +82,17 @@ for share in 0 2; do
   [ $((share > 0)) = $(($? > 0)) ] || { echo "a share of $share:"; cat "$work/none$share.said"; exit 1; }
 done
 grep -q "ECHELON_PRETEND_PICKED: '2' is not a share" "$work/none2.said" || { cat "$work/none2.said"; exit 1; }
+# A program that divides by a result, which is zero, where it is not told otherwise. What the host brought stays what it is.
+cat >"$work/read.py" <<'PY'
+import torch
+spread = torch.rand(300, device="cuda")
+assert torch.tensor(0.0).cuda().item() == 0
+print("spread", 1 / (spread.max() - spread.min()).item())
+PY
+ECHELON_PRETEND_READ=0.25 "$echelon" capture --pretend h100-sxm -o "$work/read" -- python3 "$work/read.py" >"$work/read.said" 2>&1
+grep -q '^spread 4.0$' "$work/read.said" || { cat "$work/read.said"; exit 1; }
+ECHELON_PRETEND_READ=nan "$echelon" capture --pretend h100-sxm -o "$work/read" -- python3 "$work/read.py" >"$work/read.said" 2>&1 && exit 1
+grep -q "ECHELON_PRETEND_READ: 'nan' is not a finite number" "$work/read.said" || { cat "$work/read.said"; exit 1; }
 grep -q 'a mask of 5242880 elements is too large' "$work/said" || { cat "$work/said"; exit 1; }
 "$echelon" run --trace "$work"/p.*.pretend --device h100-sxm >"$work/run" || exit 1
 grep -q '100 MiB  step.py' "$work/run" || { echo "no line of an allocation is told:"; cat "$work/run"; exit 1; }

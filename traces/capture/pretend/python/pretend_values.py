@@ -6,6 +6,7 @@ floating-point results become masks and indices a guess begins, from which the r
 (ECHELON_PRETEND_PICKED), spread evenly; what is sorted stays where it stands, and as many are found as are asked for; choices among few (topk, argmax of a
 router) go around, so that experts get equal shares; torchvision's nms keeps every box. All else that depends on such results is zeros."""
 import ctypes
+import math
 import os
 import sys
 
@@ -38,6 +39,8 @@ SORTS = {aten.sort.default: 1, aten.sort.stable: 2}
 RANDOM = {aten.randperm.default, aten.randperm.generator, aten.randint.default, aten.randint.generator, aten.randint.low, aten.randint.low_generator}
 READS = {aten._local_scalar_dense.default, aten._to_copy.default, aten.copy_.default}
 
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+
 _library = ctypes.PyDLL(None)
 for _name in ("pretend_known", "pretend_fill", "pretend_clear"):
     getattr(_library, _name).argtypes = (ctypes.c_void_p, ctypes.c_size_t)
@@ -47,8 +50,13 @@ _library.pretend_host_work.argtypes = (ctypes.c_char_p, ctypes.c_uint64, ctypes.
 _doubt, _clear = _library.pretend_doubt, _library.pretend_clear
 
 
+def _is_plain(value):
+    """A tensor over memory of its own; also one of a kind that only answers to functions, as fastai's, and not one made of others."""
+    return isinstance(value, torch.Tensor) and (type(value) in PLAIN or type(value).__torch_dispatch__ is torch.Tensor.__torch_dispatch__)
+
+
 def _is_here(value):
-    return isinstance(value, torch.Tensor) and type(value) in (torch.Tensor, torch.nn.Parameter) and value.is_cuda and value.layout == torch.strided
+    return _is_plain(value) and value.is_cuda and value.layout == torch.strided
 
 
 def _span(tensor):
@@ -71,17 +79,17 @@ def _is_known(tensor):
     return tensor.dtype in WHOLE or bool(_library.pretend_known(tensor.data_ptr(), _span(tensor)))
 
 
-def _share():
-    """Of a mask that hangs on results, what it picks."""
-    text = os.environ.get("ECHELON_PRETEND_PICKED", "0.5")
+def _setting(name, default, what, holds):
+    """A number of the environment's."""
+    text = os.environ.get(name, str(default))
     try:
-        share = float(text)
+        number = float(text)
     except ValueError:
-        share = -1.0
-    if 0 <= share <= 1:
-        return share
-    sys.stderr.write("echelon capture: ECHELON_PRETEND_PICKED: '%s' is not a share; expected a number from 0 to 1\n" % text)
-    return 0.5
+        number = float("nan")
+    if holds(number):
+        return number
+    sys.stderr.write("echelon capture: %s: '%s' is not %s\n" % (name, text, what))
+    return default
 
 
 def _tensors(values):
@@ -100,7 +108,7 @@ def _host_bytes(value):
         if tensor.device.type != "cpu":
             return None
         dense = tensor.numel() * tensor.element_size()
-        sum += min(dense, _span(tensor)) if type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided else dense
+        sum += min(dense, _span(tensor)) if _is_plain(tensor) and tensor.layout == torch.strided else dense
     return sum
 
 
@@ -124,7 +132,8 @@ class Values(TorchDispatchMode):
         self.said = self.said_none = self.said_guess = False
         self.guessed = set()  # addresses of whole numbers and masks that hang on results of kernels
         self.compared = set()  # of those, masks that are comparisons of results
-        self.share = _share()
+        self.share = _setting("ECHELON_PRETEND_PICKED", 0.5, "a share; expected a number from 0 to 1", lambda share: 0 <= share <= 1)
+        self.read = _setting("ECHELON_PRETEND_READ", 0.0, "a finite number", math.isfinite)  # what a floating-point result is to a program that reads one
         self.spread = torch.empty(0, dtype=torch.float64)
         self.random = torch.Generator().manual_seed(0)
 
@@ -175,6 +184,8 @@ class Values(TorchDispatchMode):
             return func(args[0].view(torch.int64), **kwargs) & (1 << 63) - 1  # PyTorch hands no more than 63 bits of a number to and from a mode: seeds
         if func in READS:
             out = func(*args, **kwargs)
+            if self.read != 0 and func is aten._local_scalar_dense.default and type(out) is float and _is_here(args[0]) and not _is_known(args[0]):
+                return self.read
         else:
             _doubt(1)
             try:
@@ -270,7 +281,7 @@ class Values(TorchDispatchMode):
         if not any(_is_here(tensor) for tensor in outs) and not here:
             self.tell_host(func, args, kwargs, out)
             return out
-        if len(here) < len(given) and any(type(t) not in (torch.Tensor, torch.nn.Parameter) or t.device.type not in ("cuda", "cpu") for t in given):
+        if len(here) < len(given) and any(not _is_plain(t) or t.device.type not in ("cuda", "cpu") for t in given):
             return out
         if func in (aten._to_copy.default, aten.copy_.default) and any(t.device.type == "cpu" for t in given):
             source = args[0] if func is aten._to_copy.default else args[1]
