@@ -802,8 +802,9 @@ START_TEST(calls_of_plain_programs)
     load();
     int (*plan_2d)(int *, int, int, int), (*make_plan)(int *), (*keep_work)(int, int), (*plan_1d)(int, int, int, int, size_t *), (*exec)(int, void *, void *),
         (*end)(int), (*make_blas)(void **), (*axpy)(void *, int, const float *, const void *, int, void *, int),
-        (*norm)(void *, int, const void *, int, double *), (*largest)(void *, int, const void *, int, int *), (*results)(void *, int),
-        (*make_numbers)(void **, int), (*uniform)(void *, void *, size_t), (*normal)(void *, void *, size_t, double, double), (*memory)(size_t *, size_t *);
+        (*norm)(void *, int, const void *, int, double *), (*largest)(void *, int, const void *, int, int *), (*results)(void *, int), (*end_blas)(void *),
+        (*make_numbers)(void **, int), (*end_numbers)(void *), (*uniform)(void *, void *, size_t), (*normal)(void *, void *, size_t, double, double),
+        (*memory)(size_t *, size_t *);
     find("cufftPlan2d", &plan_2d);
     find("cufftCreate", &make_plan);
     find("cufftSetAutoAllocation", &keep_work);
@@ -815,7 +816,9 @@ START_TEST(calls_of_plain_programs)
     find("cublasDznrm2_v2", &norm);
     find("cublasIdamax_v2", &largest);
     find("cublasSetPointerMode_v2", &results);
+    find("cublasDestroy_v2", &end_blas);
     find("curandCreateGenerator", &make_numbers);
+    find("curandDestroyGenerator", &end_numbers);
     find("curandGenerateUniform", &uniform);
     find("curandGenerateNormalDouble", &normal);
     find("cudaMemGetInfo", &memory);
@@ -848,6 +851,8 @@ START_TEST(calls_of_plain_programs)
     ck_assert_int_eq(make_numbers(&numbers, 100), 0);
     ck_assert_int_eq(uniform(numbers, NULL, 64), 0);
     ck_assert_int_eq(normal(numbers, NULL, 64, 0, 1), 0);
+    ck_assert_int_eq(end_numbers(numbers), 0);
+    ck_assert_int_eq(end_blas(blas), 0);
     g_autofree char *lines = written("library", "459");
     ck_assert_str_eq(lines, "0 0 \"cufft\" \"elements=16640 operand_bytes=8 class=fft instructions=120 passes=2\" 131072 133120 0 \"\"\n"
                             "0 0 \"cublasSaxpy\" \"elements=1000 operand_bytes=4 class=elementwise\" 0 0 0 \"\"\n"
