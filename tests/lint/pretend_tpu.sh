@@ -45,6 +45,7 @@ if __name__ == "__main__":
     assert (jax.device_put(jnp.arange(4), jax.devices()[1]) == jnp.arange(4)).all()  # what is known stays so
     assert jax.jit(lambda y: y.sum(), out_shardings=NamedSharding(mesh, P())).lower(y).compile()(y).shape == ()
     assert jax.grad(jax.jit(lambda v: (v**2).sum()))(jnp.ones(3)).tolist() == [2, 2, 2]  # inside of others it runs
+    assert jax.lax.scan(lambda sum, v: (sum + v, None), 0.0, jnp.arange(5.0))[0] == 10  # outside of them a loop is a program, and runs
     try:
         jax.jit(lambda y: jnp.sort(y, axis=0).sum())(jnp.zeros((), "float32").reshape(1, 1) + jax.jit(lambda: jnp.ones((1 << 17, 1 << 16)))())
         raise SystemExit("34 GiB fitted a chip of 16")
@@ -210,4 +211,5 @@ if [ $# != 1 ] || ! diff <(program "$1") <(program "$work/c") >"$work/difference
   head -20 "$work/differences"
   exit 1
 fi
+[ -f "$work"/p.*.scan/program.hlo.txt.gz ] || { echo "a loop outside of jax.jit left no program"; exit 1; }
 "$echelon" run --trace "$1" --device tpu-v5e | grep -q 'It fits'

@@ -46,7 +46,8 @@ class Arrays:
         from jax._src import array, dispatch, pjit
         array.make_array_from_callback = self.jax.make_array_from_callback = self._assembling(self.from_callback)
         dispatch._batched_device_put_impl = self._putting(dispatch._batched_device_put_impl)
-        dispatch.xla_primitive_callable = self._computing(dispatch.xla_primitive_callable)
+        self.jitted_of = dispatch.xla_primitive_callable  # an operation as JAX jits it where it stands alone
+        dispatch.xla_primitive_callable = self._computing(self.jitted_of)
         pjit._pjit_call_impl_python = self._calling(pjit._pjit_call_impl_python)  # of JAX's own functions: jax.random.normal, jnp.where
 
     def _is_large(self, what):

@@ -320,14 +320,23 @@ class _Pretended:
 
     # -- calling --
 
-    def call(self, program, given, named):
-        leaves = self.jax.tree.leaves((given, named))
+    def note_call(self, program, leaves):
         program.calls += 1
         device = (program.lowered._lowering._device_list or self.jax.devices())[0]
         beside = self.chips.bytes_in_use(device, {id(leaf) for leaf in leaves})
         program.beside = max(program.beside, beside)
         total = beside + program.bytes_of_its_own()
         self.chips.ran(program.lowered._lowering._device_list or [device], total)
+
+    def note_loop(self, jitted, given):
+        """A loop outside of jax.jit is a program of its own on the chip."""
+        program = self.program_of(jitted, given, {}, {}) if self.is_outermost() else None
+        if program:
+            self.note_call(program, self.jax.tree.leaves(given))
+
+    def call(self, program, given, named):
+        leaves = self.jax.tree.leaves((given, named))
+        self.note_call(program, leaves)
         known = self.known_of(program, leaves)
         results = [known[k] if k in known else self.arrays.zeros(info, sharding) for k, (info, sharding) in enumerate(program.results)]
         program.was_given(leaves, self.arrays.is_made)
@@ -408,8 +417,24 @@ def _install(jax):
     jax.jit = pretended_jit
     jax.pmap = _mapped(pretended, jax.pmap, pretended_jit)
     jax.distributed.initialize = _alone(jax, _DEVICES)
+    _compile_loops(pretended)
     _profile_nothing(jax)
     _lower_for(pretended.chips)
+
+
+def _compile_loops(pretended):
+    """Loops outside of jax.jit are compiled and noted like its functions. What comes of them is what comes of other operations there: programs go by it
+    (whether a sampler's first state is a valid one)."""
+    from jax._src.lax.control_flow import loops
+
+    def noted(loop, run):
+        def call(*given, **params):
+            pretended.note_loop(pretended.arrays.jitted_of(loop, **params), given)
+            return run(*given, **params)
+        return call
+
+    for loop in (loops.scan_p, loops.while_p):
+        loop.def_impl(noted(loop, loop.impl))
 
 
 def _mapped(pretended, pmap, pretended_jit):
