@@ -85,9 +85,10 @@ runtime: 0, 12000
 allocated: 0; cos there; malloc there; cuNoSuchName missing
 CuTe's names: cudaMalloc there, a launch there, cudaNoSuchName gone
 echelon capture: wrote named..pretend; now: echelon run --trace named..pretend --device h100-sxm
-$ cd $T && P=$(dirname "$(command -v echelon)")/tests; echelon capture --pretend h100-sxm --gpus 2 -o linked -- "$P/pretend_linked" "$P/libpretend_linked_late.so" 2>&1 | sed 's/[0-9]\{3,\}\././g'; sed -n 's/^kernel [0-9]*/kernel/p; /^name/p' linked.*.pretend; rm linked.*
+$ cd $T && P=$(dirname "$(command -v echelon)")/tests; echelon capture --pretend h100-sxm --gpus 2 -o linked -- "$P/pretend_linked" "$P/libpretend_linked_late.so" "$P/libpretend_linked_forwards.so" 2>&1 | sed 's/[0-9]\{3,\}\././g'; sed -n 's/^kernel [0-9]*/kernel/p; /^name/p' linked.*.pretend; rm linked.*
 early: 2 devices (0), allocated: 0, launched: 0, built for 12040
 late: 2 devices (0), allocated: 0, launched: 0, built for 12040
+forwards: 0 devices (35), allocated: 35, launched: 35, built for 12040
 echelon capture: wrote linked..pretend; now: echelon run --trace linked..pretend --device h100-sxm
 name 1 "early"
 kernel 0 0 1 1024 1 1 256 1 1 0

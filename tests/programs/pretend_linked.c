@@ -38,8 +38,12 @@ int use_linked(void)
 int main(int argc, char **argv)
 {
     use_linked();
-    void *late = argc > 1 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL, *found = late ? dlsym(late, "use_linked") : NULL;
-    int (*use)(void);
-    memcpy(&use, &found, sizeof use);
-    return found ? use() : 1;
+    for (int i = 1; i < argc; i++) {
+        void *late = dlopen(argv[i], RTLD_NOW | RTLD_LOCAL), *found = late ? dlsym(late, "use_linked") : NULL;
+        int (*use)(void);
+        memcpy(&use, &found, sizeof use);
+        if (!found || use() != 0)
+            return 1;
+    }
+    return 0;
 }

@@ -4,6 +4,10 @@
 #define FUNCTION __attribute__((visibility("hidden"), aligned(16))) int
 enum { INSUFFICIENT_DRIVER = 35 };
 
+#ifdef FORWARDS
+__attribute__((used)) static void *_cudart_tramp_table[1]; /* as where the shared runtime is looked for by each function: those are left as they are */
+#endif
+
 FUNCTION cudaGetExportTable(void);
 FUNCTION cudaGetExportTable(void)
 {

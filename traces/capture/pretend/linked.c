@@ -157,7 +157,9 @@ static const void *stand_in(const char *name, bool shared)
 static void redirect(const File *file, bool shared, bool began)
 {
     static const char sign[] = "\0cudaGetExportTable"; /* as no function of a program's own is called, nor one of ours */
-    if (!memmem(file->names, file->names_bytes, sign, sizeof sign))
+    /* Of functions that only look for the shared runtime and jump there (XLA's, made by Implib.so): they find ours, and have begun when we come here. */
+    static const char forwards[] = "\0_cudart_tramp_table";
+    if (!memmem(file->names, file->names_bytes, sign, sizeof sign) || memmem(file->names, file->names_bytes, forwards, sizeof forwards))
         return;
     size_t done = 0;
     for (size_t i = 0; i < file->n; i++) {
