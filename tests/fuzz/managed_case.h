@@ -51,7 +51,9 @@ static inline void ech_managed_case(const uint8_t *data, size_t size)
         g_assert(copies || now + moved.from_device >= device + moved.to_device); /* what comes is there; mostly read blocks go without a copy */
         g_assert(moved.read <= bytes && moved.written <= bytes);
         EchMigration again = {0};
-        if (op[0] % 8 >= 4 && !coherent && range->advice == 0 && bytes <= block && MAX(room, block) >= 2 * block) { /* it is there now */
+        /* A block is there now; of two the first may have been the oldest, and gone for the second. */
+        bool is_one = bytes > 0 && (range->address + offset) / block == (range->address + offset + bytes - 1) / block;
+        if (op[0] % 8 >= 4 && !coherent && range->advice == 0 && is_one) {
             ech_managed_touch(managed, range, offset, bytes, op[0] & 8, op[0] & 16, &again);
             g_assert(again.to_device + again.from_device + again.read + again.written == 0);
         }
