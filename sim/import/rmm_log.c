@@ -8,6 +8,7 @@
  *
  * Some programs leave the first line out. */
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 #include "sim/import/import.h"
 #include "sim/import/pasted.h"
 
@@ -204,8 +205,8 @@ static bool read_log(EchSource *source, const EchImportOptions *options, EchImpo
     gsize n;
     const char *data = g_bytes_get_data(bytes, &n);
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("rmm_log");
-    g_autoptr(GHashTable) queues = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-    g_autoptr(GHashTable) live = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
+    g_autoptr(GHashTable) queues = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
+    g_autoptr(GHashTable) live = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, NULL);
     Reader r = {.builder = builder,
                 .ret = ret,
                 .where = ech_source_path(source),
