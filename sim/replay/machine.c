@@ -52,12 +52,18 @@ static void release_link(EchMachine *m, uint32_t id, bool backward, bool forward
         add_sum(&sums[ECH_SUM_LINK_BUSY], m->now - link->since_any);
 }
 
-/* The engine of way @d goes to who waits longest. */
+/* Whether all engines of way @d are taken: by copies, by those who were woken to take them, by pages that move. */
+static bool engines_are_taken(const LinkState *link, int d)
+{
+    return link->active[d] + link->promised[d] >= link->limit[d];
+}
+
+/* An engine of way @d, if one is free, goes to who waits longest. */
 static void pass_engine_on(EchMachine *m, uint32_t id, int d)
 {
     LinkState *link = &m->links[id];
     uint32_t queue = link->first_waiter[d];
-    if (queue != NOWHERE) {
+    if (queue != NOWHERE && !engines_are_taken(link, d)) {
         link->first_waiter[d] = m->queues[queue].next_waiter;
         if (link->first_waiter[d] == NOWHERE)
             link->last_waiter[d] = NOWHERE;
@@ -207,7 +213,7 @@ static void go_on(EchMachine *m, uint32_t queue)
     if (has_engine(&m->ops[id], price)) {
         LinkState *link = &m->links[price->link];
         int d = price->forward ? 1 : 0;
-        if (link->active[d] + link->promised[d] >= link->limit[d] || link->first_waiter[d] != NOWHERE) {
+        if (engines_are_taken(link, d) || link->first_waiter[d] != NOWHERE) {
             q->state = STATE_BLOCKED;
             q->reason = ECH_WAIT_LINK;
             q->next_waiter = NOWHERE;

@@ -222,7 +222,7 @@ END_TEST
 
 /* -- replays -------------------------------------------------------------- */
 
-/* 100 MiB of memory, 10 GB/s each way, no launches. */
+/* 100 MiB of memory, 10 GB/s and one engine each way, no launches. */
 static EchDevice *small_gpu(const char *name)
 {
     static const char *const settings[] = {"memories.hbm.capacity=100MiB", "memories.hbm.available=100MiB", "links.host.to_device=10GB/s",
@@ -415,6 +415,36 @@ START_TEST(managed_buffers_have_what_is_left)
 }
 END_TEST
 
+/* Pages move beside a copy; when they are there, the link's one engine is still that copy's. */
+START_TEST(pages_give_no_engine_away)
+{
+    g_autoptr(EchDevice) device = small_gpu("v100-pcie-16");
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import =
+        ech_test_text("echelon-trace 1 \"test\"\nproperty \"time_zero_ps\" \"0\"\nstrings 0\nmemories 2\n\"hbm\"\n\"host\"\n"
+                      "queues 3\ncompute 0 \"core\"\ncopy 0 \"in\"\ncopy 0 \"in too\"\nbuffers 3\nb \"m\" m=1 bytes=1048576 managed=1 resident=1\n"
+                      "b \"a\" m=0 bytes=41943040 resident=1\nb \"of the host\" m=1 bytes=41943040 resident=1\nops 4\n"
+                      "kernel \"before\" q=0 r=1:41943040\nkernel \"k\" q=0 r=0:1048576\n"
+                      "copy \"long\" q=1 from=1 to=0 bytes=41943040 r=2:41943040 w=1:41943040\n"
+                      "copy \"short\" q=2 from=1 to=0 bytes=20971520 r=2:20971520 w=1:20971520\n",
+                      &error);
+    ck_assert_ok(import, error);
+    g_autoptr(EchRun) run = replay(import->trace, device, "", _i ? ECH_ENGINE_SIMGRID : ECH_ENGINE_NATIVE, &error);
+    ck_assert_ok(run, error);
+    EchTime ends = 0, begins = 0;
+    for (size_t i = 0; i < run->n_spans; i++) {
+        if (run->spans[i].op == 2)
+            ends = run->spans[i].end;
+        else if (run->spans[i].op == 3)
+            begins = run->spans[i].start;
+    }
+    ck_assert_int_gt(ends, 0);
+    ck_assert_int_ge(begins, ends);
+    ck_assert_int_gt(run->waits[ECH_WAIT_LINK], 0);
+    ck_assert_int_gt(run->waits[ECH_WAIT_PAGES], 0);
+}
+END_TEST
+
 /* They are operations of the trace then. */
 START_TEST(recorded_migrations_are_not_modelled)
 {
@@ -473,6 +503,7 @@ int main(void)
     tcase_add_test(tests, prefetches_move_what_is_not_there);
     tcase_add_test(tests, advice_is_taken);
     tcase_add_test(tests, over_a_coherent_link_it_comes_while_there_is_room);
+    tcase_add_loop_test(tests, pages_give_no_engine_away, 0, 2);
     tcase_add_loop_test(tests, managed_buffers_have_what_is_left, 0, 2);
     tcase_add_test(tests, recorded_migrations_are_not_modelled);
     tcase_add_test(tests, managed_buffers_elsewhere);
