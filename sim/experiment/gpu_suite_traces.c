@@ -326,7 +326,7 @@ const EchGpuRecipe ech_gpu_recipes[] = {
     {"fragments-best_fit", make_fragments, 0, "best_fit", NULL, 0, 0.05, 0.1},
     {"fragments-tlsf", make_fragments, 0, "tlsf", NULL, 0, 0.05, 0.1},
     {"streaming-2-buffers-graph", make_streaming, 2, NULL, "graph=true", 0, 0.05, 0},
-    {"launches", make_launches, 0, NULL, NULL, 0, 0.05, 0},
+    {"launches", make_launches, 0, NULL, NULL, 0, 0.05, 0.1},
     {"launches-graph", make_launches, 0, NULL, "graph=true", 0, 0.05, 0},
     {"copy-ladder-pageable", make_ladder, 1, NULL, NULL, 0.03, 0.05, 0},
     {"fragments-mapped", make_fragments, 0, "vmm", NULL, 0, 0.05, 0.1},

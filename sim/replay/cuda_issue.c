@@ -107,7 +107,7 @@ static bool issue_op(Engine *e, EchId at, GError **error)
                     e->options->max_ops);
         return false;
     }
-    if (!wait_for(e, at, error))
+    if (!ech_cuda_keep_ahead(e, error) || !wait_for(e, at, error))
         return false;
     switch ((EchOpKind)op->kind) {
     case ECH_OP_ALLOC:
@@ -124,6 +124,8 @@ static bool issue_op(Engine *e, EchId at, GError **error)
     case ECH_OP_MARK: return mark_end(e, at, stream, error);
     case ECH_N_OP_KINDS: g_assert_not_reached();
     }
+    e->works++;
+    e->behind_head++;
     bool ok = begin_instance(e, at, stream, error);
     if (ok && op->kind == ECH_OP_KERNEL)
         ok = ech_cuda_issue_kernel(e, at, op, stream, error);

@@ -81,32 +81,70 @@ static bool warm_clocks(Engine *e, GError **error)
     return synchronize(e, error);
 }
 
-/* Keeps the GPU busy while the replay is issued, so that a queue never waits for the host that fills it: as long as issuing has taken at best, and half as
- * much again. (At best: the driver makes the host wait where a thousand launches lie ahead of the GPU, and that would count for more each time.) */
-static bool head_start(Engine *e, GError **error)
+/* A queue of the driver's takes some thousand launches, events and waits before it makes the host wait, which then comes too late for a row of short
+ * operations: with events around them each is three of those, and what it waits for. */
+enum { MOST_AHEAD = 200 };
+
+/* Keeps the GPU busy while @works are issued, so that a queue never waits for the host that fills it: as long as issuing has taken at best, and half as much
+ * again. (At best: the driver makes the host wait where a thousand launches lie ahead of the GPU, and that would count for more each time.) */
+static bool head_start(Engine *e, uint64_t works, GError **error)
+{
+    if (e->synchronous || e->works_before == 0)
+        return true;
+    /* An op with events around it is three calls instead of one. */
+    gint64 whole = e->issue_us[e->timed] > 0 ? e->issue_us[e->timed] : 3 * e->issue_us[false];
+    gint64 us = (gint64)((double)works * MAX(8, 1.5 * (double)whole / (double)e->works_before));
+    /* A graph's first launch also takes it to the GPU. */
+    us += 100 + (e->options->graph ? 2000 + (gint64)works * 20 : 0);
+    return ech_cuda_issue_spin(e, MIN(us, 100000) * ECH_PS_PER_US, e->streams[0], error);
+}
+
+/* The event behind the head start has passed already: queues may have waited for the host. */
+static void look_whether_late(Engine *e)
+{
+    e->late |= !e->synchronous && e->cu->event_query(e->head) == 0;
+}
+
+bool ech_cuda_keep_ahead(Engine *e, GError **error)
+{
+    if (!e->timed || e->synchronous || e->behind_head < MOST_AHEAD)
+        return true;
+    look_whether_late(e);
+    gint64 begin = g_get_monotonic_time();
+    if (!synchronize(e, error))
+        return false;
+    e->issue_begin += g_get_monotonic_time() - begin;
+    e->behind_head = 0;
+    if (!head_start(e, MOST_AHEAD, error) || !ech_cuda_next_mark(e, e->streams[0], &e->head, error))
+        return false;
+    for (size_t i = 1; i < e->n_streams; i++) {
+        if (!CU(e, stream_wait, "starting the queues together", error, e->streams[i], e->head, 0))
+            return false;
+    }
+    return true;
+}
+
+static void begin_issue(Engine *e)
 {
     e->issue_begin = g_get_monotonic_time();
-    if (e->synchronous || e->issued_before == 0)
-        return true;
-    gint64 us = MAX((gint64)e->issued_before * 8, e->issue_us + e->issue_us / 2);
-    /* A graph's first launch also takes it to the GPU. */
-    us += 100 + (e->options->graph ? 2000 + (gint64)e->issued_before * 20 : 0);
-    return ech_cuda_issue_spin(e, MIN(us, 100000) * ECH_PS_PER_US, e->streams[0], error);
+    e->head = e->base;
+    e->behind_head = 0;
+    e->late = false;
 }
 
 static void end_issue(Engine *e)
 {
-    /* The clock's first event has passed already: queues may have waited for the host. */
-    if (e->n_replays >= e->options->warmups && !e->synchronous && e->cu->event_query(e->base) == 0)
-        e->n_late++;
-    gint64 us = g_get_monotonic_time() - e->issue_begin;
-    if (e->issued_before > 0) /* Code is loaded in the first */
-        e->issue_us = e->issue_us > 0 ? MIN(e->issue_us, us) : us;
+    gint64 us = g_get_monotonic_time() - e->issue_begin, *best = &e->issue_us[e->timed];
+    look_whether_late(e);
+    e->n_late += e->late && e->n_replays >= e->options->warmups;
+    if (e->works_before > 0) /* Code is loaded in the first */
+        *best = *best > 0 ? MIN(*best, us) : us;
 }
 
 static void forget_instances(Engine *e)
 {
-    e->issued_before = e->issued;
+    e->works_before = e->works;
+    e->works = 0;
     e->n_marks = 0;
     e->cursor = 0;
     for (size_t i = 0; i < ech_trace_n_ops(e->trace); i++)
@@ -193,7 +231,7 @@ static bool replay_once(Engine *e, Purpose purpose, GError **error)
         /* A capture must be ended even if issuing failed; the first error is the one to tell. */
         EchCuResult ended = e->cu->capture_end(e->streams[0], &graph);
         ok = ok && ech_cuda_check(e->cu, ended, "cuStreamEndCapture", "capturing a graph", error) &&
-             CU(e, graph_instantiate, "making a graph", error, &exec, graph, 0) && head_start(e, error) &&
+             CU(e, graph_instantiate, "making a graph", error, &exec, graph, 0) && head_start(e, e->works_before, error) &&
              CU(e, event_record, "starting the clock", error, e->base, e->streams[0]) && CU(e, graph_launch, "launching a graph", error, exec, e->streams[0]) &&
              CU(e, event_record, "stopping the clock", error, e->done[0], e->streams[0]) &&
              CU(e, event_synchronize, "waiting for a graph", error, e->done[0]) && elapsed(e, e->base, e->done[0], &makespan, error);
@@ -204,8 +242,9 @@ static bool replay_once(Engine *e, Purpose purpose, GError **error)
         if (!ok)
             return false;
     } else {
-        if (!head_start(e, error) || !ech_cuda_fork_streams(e, error) || !ech_cuda_issue_all(e, error) || !ech_cuda_join_streams(e, error) ||
-            !CU(e, event_record, "stopping the clock", error, e->done[0], e->streams[0]))
+        begin_issue(e);
+        if (!head_start(e, e->timed ? MIN(e->works_before, MOST_AHEAD) : e->works_before, error) || !ech_cuda_fork_streams(e, error) ||
+            !ech_cuda_issue_all(e, error) || !ech_cuda_join_streams(e, error) || !CU(e, event_record, "stopping the clock", error, e->done[0], e->streams[0]))
             return false;
         end_issue(e);
         if (!e->timed) /* The GPU is busy now, and the host has nothing left to do */

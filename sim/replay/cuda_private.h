@@ -100,9 +100,13 @@ typedef struct {
     /* Measuring */
     EchGpuWatch *watch;           /* NULL: no NVML */
     uint64_t n_replays;           /* Done */
-    uint64_t issued_before;       /* Instances of the replay before */
+    uint64_t works, works_before; /* Instances that take the GPU's time, in this replay and in the one before */
     uint64_t n_late;              /* Measured replays that were issued no faster than the GPU ran them */
-    gint64 issue_begin, issue_us; /* When the issuing of this replay began; how long it took at best, 0 before that is known */
+    gint64 issue_begin;           /* When the issuing of this replay began, later by what the host waited since */
+    gint64 issue_us[2];           /* How long it took at best, without and with events around every op; 0 before that is known */
+    EchCuEvent head;              /* Behind the newest head start */
+    uint64_t behind_head;         /* Of works since that */
+    bool late;                    /* The GPU has been through a head start before all that it was for had been issued */
     EchTime gap;                  /* Between two events with nothing between them: taken off what is measured of an op */
     EchTime kernel_gap;           /* The same of a kernel: what an empty one between two events takes more than one of many in a row */
     EchTime spin_extra;           /* What a kernel that waits takes beyond launch and time asked for: the device's clock has steps */
@@ -174,6 +178,8 @@ bool ech_cuda_next_mark(Engine *e, EchCuStream stream, EchCuEvent *ret, GError *
 
 /* ---- cuda_measure.c ---- */
 
+/** Before an op: where as much has been issued as a queue of the driver's takes, waits until it is done and begins a new head start. */
+bool ech_cuda_keep_ahead(Engine *e, GError **error);
 /** Warm-ups and repeats; fills the run. */
 bool ech_cuda_replay_all(Engine *e, GError **error);
 

@@ -376,7 +376,7 @@ START_TEST(waiting_needs_no_clock)
     g_autoptr(EchTrace) trace = turns_trace();
     g_autoptr(EchDevice) device = load_device();
     g_autoptr(EchCudaRun) usual = replay_with(trace, device, "repeats=9");
-    g_setenv("ECH_FAKE_CUDA_EVENT_NS", "20000", TRUE);
+    g_setenv("ECH_FAKE_CUDA_FIGURES", "event=20000", TRUE);
     g_autoptr(EchCudaRun) slow = replay_with(trace, device, "repeats=9");
     ck_assert_msg(llabs(slow->makespan - usual->makespan) < usual->makespan / 10 + 50 * ECH_PS_PER_US, "%g and %g us", (double)slow->makespan / 1e6,
                   (double)usual->makespan / 1e6);

@@ -57,6 +57,7 @@ typedef struct Task {
 struct EchCuStreamOpaque {
     struct EchCuStreamOpaque *next;
     Task *first, **last;
+    double length, room; /* Tasks in it; room 0: as many as come */
     int capturing;
 };
 struct EchCuEventOpaque {
@@ -98,6 +99,31 @@ int fake_failing(void);
     } while (0)
 /** Whether it is a machine rather than a model: ECH_FAKE_CUDA_REAL. */
 int fake_real(void);
+/* What it is made of: bytes and operations a nanosecond, nanoseconds, shares. X(name, value). From `ramp` on only of a machine (ECH_FAKE_CUDA_REAL). */
+/* clang-format off */
+#define FAKE_FIGURES(X) \
+    /* Copies over the host link: rates, both ways together, set-up. */ \
+    X(to, 20) X(from, 18) X(both, 30) X(pageable_to, 6) X(pageable_from, 5) X(copy, 5000) \
+    /* Device memory: read, shares of that written and mixed; second-level cache: rate, bytes. */ \
+    X(port, 1000) X(write, .9) X(mixed, .95) X(cache, 4000) X(l2, 4194304) \
+    /* Arithmetic; of cuBLAS the shares of f32 and f64; multiprocessors and their clock as the driver tells them. */ \
+    X(f32, 1000) X(f64, 500) X(special, 125) X(tensor, 1e5) X(blas, 2e5) X(tf32, .5) X(wide, .125) X(sms, 4) X(khz, 1.5e6) \
+    /* Start of a kernel, and what a graph saves of it. */ \
+    X(launch, 2000) X(graph, 1000) \
+    /* Copies: time for a root of a byte; each way while both go; share kept beside kernels, bytes of the port for one. */ \
+    X(ramp, 8) X(both_to, 17) X(both_from, 12) X(keep_to, .93) X(keep_from, .88) X(port_bytes, 4) \
+    /* Kernels that stream: ramp, and bytes after which most of it is over. Products: rate at odd sides, tiles a wave, steps of prologue, what heat costs. */ \
+    X(stream, 2500) X(stream_bytes, 3e5) X(uneven, .16) X(wave, 32) X(prologue, 200) X(heat, .125) \
+    /* Events with and without time, what waits; a call (host); steps of times, times their scatter; what a queue holds before the host waits. */ \
+    X(event, 450) X(mark, 150) X(wait, 1500) X(call, 1500) X(step, 500) X(scatter, 1) X(depth, 1022)
+/* clang-format on */
+typedef struct {
+#define MEMBER(name, value) double name;
+    FAKE_FIGURES(MEMBER)
+#undef MEMBER
+} FakeFigures;
+/** Of ECH_FAKE_CUDA_FIGURES, else as above; read by cuInit. */
+const FakeFigures *fake_figures(void);
 /** Bytes of the card that are not this program's allocations. */
 size_t fake_foreign(void);
 /** 0 where ECH_FAKE_CUDA_WEIGHTLESS is set: copies and kernels take their time, and of a copy only the first and last byte move: for what looks at no bytes. */

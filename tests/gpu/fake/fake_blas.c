@@ -61,7 +61,7 @@ EXPORT int cublasGemmStridedBatchedEx(EchCuBlasHandle handle, int transpose_a, i
                                       void *c, int type_c, int ldc, long long stride_c, int batch, int compute, int algorithm)
 {
     ENTER_CONTEXT();
-    fake_host_takes(1500);
+    fake_host_takes(fake_figures()->call);
     size_t element = type_a == 3 ? 1 : type_a == 1 ? 8 : type_a == 0 ? 4 : 2, result = type_c == 1 ? 8 : type_c == 0 || type_c == 10 ? 4 : 2;
     (void)compute;
     if ((void *)handle != &library || m <= 0 || n <= 0 || k <= 0 || batch <= 0 || !alpha || !beta || type_a != type_b || transpose_b || algorithm != -1 ||
@@ -70,21 +70,23 @@ EXPORT int cublasGemmStridedBatchedEx(EchCuBlasHandle handle, int transpose_a, i
         !fake_block_at(c, (size_t)batch * (size_t)stride_c * result))
         return INVALID_VALUE;
     plain += !is_noise(a, (size_t)batch * (size_t)stride_a * element) || !is_noise(b, (size_t)batch * (size_t)stride_b * element);
+    const FakeFigures *figures = fake_figures();
+    double full = figures->blas * (type_a == 0 ? figures->tf32 : type_a == 1 ? figures->wide : 1);
     if (fake_real()) {
-        /* Tiles of 128 x 128 in waves of 32; a prologue as long as 200 steps of k. */
-        double tiles = (double)((m + 127) / 128) * ((n + 127) / 128) * batch, waves = ceil(tiles / 32);
-        double full = type_a == 0 ? 100000 : type_a == 1 ? 25000 : 200000, uneven = m % 8 || n % 8 || k % 8 ? .16 : 1;
-        double operations = waves * 32 * 128 * 128 * 2.0 * (k + 200), sides[] = {(double)m * k, (double)k * n, (double)m * n}, moved = 0;
+        /* Tiles of 128 x 128 in waves; a prologue as long as so many steps of k. */
+        double tiles = (double)((m + 127) / 128) * ((n + 127) / 128) * batch, waves = ceil(tiles / figures->wave);
+        double uneven = m % 8 || n % 8 || k % 8 ? figures->uneven : 1;
+        double operations = waves * figures->wave * 128 * 128 * 2.0 * (k + figures->prologue), sides[] = {(double)m * k, (double)k * n, (double)m * n},
+               moved = 0;
         const void *places[] = {a, b, c};
         for (int i = 0; i < 3; i++) {
             size_t bytes = (size_t)(sides[i] * batch * (double)(i < 2 ? element : result));
-            moved += (double)bytes / (fake_is_cached(places[i], bytes) ? 4 : 1);
+            moved += (double)bytes / (fake_is_cached(places[i], bytes) ? figures->cache / figures->port : 1);
         }
         /* What is not in the cache comes through the port. */
-        if (moved / 1000 > operations / (full * uneven))
-            return fake_issue_work(blas_stream, PORT, 2000, moved, 1000);
-        return fake_issue_work(blas_stream, OPERATIONS, 2000, operations, full * uneven);
+        if (moved / figures->port > operations / (full * uneven))
+            return fake_issue_work(blas_stream, PORT, figures->launch, moved, figures->port);
+        return fake_issue_work(blas_stream, OPERATIONS, figures->launch, operations, full * uneven);
     }
-    double rate = type_a == 0 ? 100000 : type_a == 1 ? 25000 : 200000;
-    return fake_issue_work(blas_stream, OPERATIONS, 2000, 2.0 * m * n * k * batch, m % 2 || n % 2 || k % 2 ? .7 * rate : rate);
+    return fake_issue_work(blas_stream, OPERATIONS, figures->launch, 2.0 * m * n * k * batch, m % 2 || n % 2 || k % 2 ? .7 * full : full);
 }

@@ -1,12 +1,9 @@
 /* A CUDA driver of our own for tests: the same symbols, host memory behind them, a clock of its own, and failures on request.
  *
  * Memory is touched at once when something is issued; time passes later, when somebody waits or asks for it: queues run side by side, copies of one
- * direction one after the other, and what runs together shares the link and the memory port. The figures of this GPU, in bytes or operations a nanosecond:
- *
- *     pinned copies to the device 20, from it 18, both together 30, 5 us each; pageable 6 and 5
- *     memory port 1000 (writes at 900, mixed at 950); copies on the device use it; 4000 where a range of at most 4 MiB is read over and over
- *     float32 1000, float64 500, special functions 125, tensor cores 100000, cuBLAS 200000 (half for f32, 1/8 for f64; .7 of it at odd sides)
- *     a kernel 2 us to launch, 1 us in a graph; a link of a chain 600 ns, 200 ns where it is one of the last 4 MiB of lines that chains came to
+ * direction one after the other, and what runs together shares the link and the memory port. The figures of this GPU are those of FAKE_FIGURES; with
+ * ECH_FAKE_CUDA_FIGURES=NAME=VALUE,... it is another one. Copies on the device use the port, ranges that fit the cache and are read over and over do not; a
+ * link of a chain takes 600 ns, 200 ns where it is one of the last lines that chains came to; products at odd sides reach .7 of their rate.
  *
  * ECH_FAKE_CUDA_FAIL=N makes the N-th call (from 1) return an error; every call checks its handles, and what is still held at the end is counted in
  * fake_cuda_held() (looked up by the tests). A release that fails has still released. ECH_FAKE_CUDA_BYTES is the card's memory, ECH_FAKE_CUDA_NAME its name,
@@ -18,14 +15,15 @@
  * Of a kernel's parameters as many bytes are read as its PTX says: a sanitizer sees what is too short. What kernels do to memory is done by functions of
  * their names here; with ECH_FAKE_CUDA_PTX=N by the PTX itself, whose every access is checked, at most N instructions a launch (0: all), from both ends.
  *
- * ECH_FAKE_CUDA_REAL=1 makes it less of a model and more of a machine: times scatter by some percent with a long tail and come in steps of half a microsecond,
- * clocks rise in the first 20 ms of work and tensor cores fall by an eighth once they have been busy for milliseconds, copies have a rate that depends
- * on their size and share the link unevenly, run at 0.93 and 0.88 of their rate while something uses the memory port and take four times their bytes of it,
- * streaming kernels a ramp and the speed of the cache where they find the bytes of one before them, matrix products
- * tiles, waves, a prologue and a sixth of the rate at odd sides, events and waits take time, code takes memory when it is first used, and memory comes in
- * pages; a call takes the host 1.5 us (ECH_FAKE_CUDA_SLOW times as long), in which queues go on, and pageable copies make it wait; cudaMalloc and cudaFree 20
- * us and 1 us a page more, the latter once the GPU is idle; an event with its time 0.45 us (ECH_FAKE_CUDA_EVENT_NS; three times as long before clocks have
- * risen), one without 0.15; the device's own clock goes in steps of two microseconds; mapping memory takes what fake_mapping.c says. */
+ * ECH_FAKE_CUDA_REAL=1 makes it less of a model and more of a machine: times scatter by some percent with a long tail and come in steps, clocks rise in the
+ * first 20 ms of work and tensor cores fall by a share once they have been busy for milliseconds, copies have a rate that depends on their size and share the
+ * link unevenly, run slower while something uses the memory port and take several times their bytes of it, streaming kernels a ramp and the speed of the cache
+ * where they find the bytes of one before them, matrix products tiles, waves, a prologue and a small share of the rate at odd sides, events and waits take time
+ * (events with their time three times as long before clocks have risen), code takes memory when it is first used, and memory comes in pages; a call takes the
+ * host some time (ECH_FAKE_CUDA_SLOW times as long), in which queues go on, pageable copies make it wait, and so does a queue that holds a thousand things
+ * (four times as many where CUDA_SCALE_LAUNCH_QUEUES=4x, as the driver has it); cudaMalloc and cudaFree 20 us and 1 us a page more, the latter once the GPU is
+ * idle; the device's own clock goes in steps of two microseconds; mapping memory takes what fake_mapping.c says.
+ */
 #include "tests/gpu/fake/fake.h"
 
 #include <stdio.h>
@@ -72,6 +70,41 @@ int fake_real(void)
     return is;
 }
 
+static FakeFigures figures;
+
+const FakeFigures *fake_figures(void)
+{
+    return &figures;
+}
+
+static void read_figures(void)
+{
+    static const struct {
+        const char *name;
+        double *figure, value;
+    } all[] = {
+#define ROW(name, value) {#name, &figures.name, value},
+        FAKE_FIGURES(ROW)
+#undef ROW
+    };
+    const char *text = getenv("ECH_FAKE_CUDA_FIGURES"), *scale = getenv("CUDA_SCALE_LAUNCH_QUEUES");
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        *all[i].figure = all[i].value;
+    while (text && *text) {
+        size_t length = strcspn(text, "="), i = 0;
+        while (i < sizeof all / sizeof *all && (strlen(all[i].name) != length || strncmp(all[i].name, text, length) != 0))
+            i++;
+        if (i == sizeof all / sizeof *all || text[length] != '=') {
+            fprintf(stderr, "fake CUDA: no figure %s\n", text);
+            abort();
+        }
+        char *end;
+        *all[i].figure = strtod(text + length + 1, &end);
+        text = end + (*end == ',');
+    }
+    figures.depth *= scale && strcmp(scale, "4x") == 0 ? 4 : 1;
+}
+
 size_t fake_foreign(void)
 {
     const char *others = getenv("ECH_FAKE_CUDA_OTHERS");
@@ -89,6 +122,7 @@ EXPORT EchCuResult cuInit(unsigned flags)
         return INVALID_VALUE;
     if (getenv("ECH_FAKE_CUDA_INIT"))
         return atoi(getenv("ECH_FAKE_CUDA_INIT"));
+    read_figures();
     if (!fake.graph.last)
         fake.graph.last = &fake.graph.first;
     fake.ready = 1;
@@ -145,12 +179,12 @@ EXPORT EchCuResult cuDeviceGetAttribute(int *ret, int attribute, EchCuDevice dev
 {
     ENTER();
     switch (attribute) {
-    case ECH_CU_ATTRIBUTE_MULTIPROCESSORS: *ret = 4; break;
+    case ECH_CU_ATTRIBUTE_MULTIPROCESSORS: *ret = (int)fake_figures()->sms; break;
     case ECH_CU_ATTRIBUTE_MAJOR: *ret = 9; break;
     case ECH_CU_ATTRIBUTE_MINOR: *ret = 0; break;
-    case ECH_CU_ATTRIBUTE_L2_BYTES: *ret = 4 << 20; break;
+    case ECH_CU_ATTRIBUTE_L2_BYTES: *ret = (int)fake_figures()->l2; break;
     case ECH_CU_ATTRIBUTE_ASYNC_ENGINES: *ret = 3; break;
-    case ECH_CU_ATTRIBUTE_CLOCK_KHZ: *ret = 1500000; break;
+    case ECH_CU_ATTRIBUTE_CLOCK_KHZ: *ret = (int)fake_figures()->khz; break;
     case ECH_CU_ATTRIBUTE_MEMORY_CLOCK_KHZ: *ret = 2000000; break;
     case ECH_CU_ATTRIBUTE_BUS_BITS: *ret = 2048; break;
     default: *ret = 1;

@@ -25,7 +25,7 @@ double fake_scatter(double width)
         state ^= state << 17;
         sum += (double)(state >> 11) / 9007199254740992.0 - 0.5;
     }
-    return 1 + width * sum + (state % 97 == 0 ? 0.3 : 0);
+    return 1 + fake_figures()->scatter * (width * sum + (state % 97 == 0 ? 0.3 : 0));
 }
 
 Mark *fake_new_mark(void)
@@ -64,6 +64,10 @@ static void note_pause(void)
 EchCuResult fake_issue(EchCuStream stream, Task model)
 {
     note_pause();
+    /* As the driver does, which has a ring for what it hands to the GPU. */
+    while (fake_real() && !fake.capturing && stream->room > 0 && stream->length >= stream->room)
+        fake_pass(1000);
+    stream->length += !fake.capturing;
     Task *task = malloc(sizeof *task);
     if (!task)
         abort();
@@ -87,6 +91,7 @@ static void drop_first(struct EchCuStreamOpaque *stream)
 {
     Task *task = stream->first;
     stream->first = task->next;
+    stream->length--;
     if (!stream->first)
         stream->last = &stream->first;
     free(task);
@@ -107,7 +112,7 @@ static int pass_heads(void)
             }
             drop_first(stream);
             if (waited && fake_real() && stream->first && !stream->first->running)
-                stream->first->fixed += 1500;
+                stream->first->fixed += fake_figures()->wait;
             passed = 1;
         }
     }
@@ -147,7 +152,7 @@ static double least(double a, double b)
 
 static int is_tensor(const Task *task)
 {
-    return task->kind == OPERATIONS && task->rate >= 25000;
+    return task->kind == OPERATIONS && task->rate >= fake_figures()->blas / 8;
 }
 
 /* Power is limited over milliseconds. */
@@ -163,7 +168,8 @@ static void warm(Task *const *running, size_t n, double step)
 /* Units a nanosecond of each. */
 static void share(Task **running, size_t n, double *rates)
 {
-    double port = 1000, port_users = 0, computing = 0;
+    const FakeFigures *figures = fake_figures();
+    double port = figures->port, port_users = 0, computing = 0;
     size_t copies = 0;
     for (size_t i = 0; i < n; i++) {
         Task *task = running[i];
@@ -177,9 +183,9 @@ static void share(Task **running, size_t n, double *rates)
         rates[i] = running[i]->fixed > 0 ? 0 : running[i]->rate;
         if (rates[i] > 0 && (running[i]->kind == TO_DEVICE || running[i]->kind == FROM_DEVICE)) {
             if (copies == 2)
-                rates[i] = least(rates[i], fake_real() ? (running[i]->kind == TO_DEVICE ? 17 : 12) : 15);
-            rates[i] *= fake_real() && port_users > 0 ? (running[i]->kind == TO_DEVICE ? 0.93 : 0.88) : 1;
-            port -= rates[i] * (fake_real() ? 4 : 1);
+                rates[i] = least(rates[i], !fake_real() ? figures->both / 2 : running[i]->kind == TO_DEVICE ? figures->both_to : figures->both_from);
+            rates[i] *= !fake_real() || port_users == 0 ? 1 : running[i]->kind == TO_DEVICE ? figures->keep_to : figures->keep_from;
+            port -= rates[i] * (fake_real() ? figures->port_bytes : 1);
         }
     }
     double clocks = fake_real() && fake.busy < 20e6 ? 0.5 : 1;
@@ -187,9 +193,9 @@ static void share(Task **running, size_t n, double *rates)
         if (running[i]->kind == PORT)
             rates[i] *= clocks < 1 ? 0.8 : 1;
         if (running[i]->kind == OPERATIONS)
-            rates[i] *= clocks * (is_tensor(running[i]) ? 1 - heat / 8 : 1);
+            rates[i] *= clocks * (is_tensor(running[i]) ? 1 - heat * figures->heat : 1);
         if (rates[i] > 0 && running[i]->kind == PORT)
-            rates[i] = least(rates[i], port / port_users * (running[i]->rate / 1000 > 1 ? running[i]->rate / 1000 : 1));
+            rates[i] = least(rates[i], port / port_users * (running[i]->rate > figures->port ? running[i]->rate / figures->port : 1));
         else if (rates[i] > 0 && running[i]->kind == OPERATIONS)
             rates[i] /= computing;
     }

@@ -99,7 +99,7 @@ static bool in_cache(const void *pointer)
     enum { LINES = 1 << 20 };
     static uint64_t touched[LINES], tick;
     uint64_t line = (uint64_t)(uintptr_t)pointer / 128, *at = &touched[line % LINES];
-    bool is = *at != 0 && tick - *at < (4 << 20) / 128;
+    bool is = *at != 0 && (double)(tick - *at) < fake_figures()->l2 / 128;
     *at = ++tick;
     return is;
 }
@@ -108,7 +108,7 @@ static EchCuResult chase(void **parameters, EchCuStream stream, bool done)
 {
     const uint32_t *next = (const uint32_t *)(uintptr_t)word(parameters, 0);
     uint32_t *place = (uint32_t *)(uintptr_t)word(parameters, 2);
-    double time = 2000;
+    double time = fake_figures()->launch;
     if (!fake_block_at(place, 4))
         return LAUNCH_FAILED;
     /* Where the PTX has been already this goes once more, for the time it takes: the places do not depend on it. */
@@ -142,8 +142,8 @@ int fake_is_cached(const void *pointer, size_t bytes)
     static unsigned next;
     int is = 0;
     for (int i = 0; i < KNOWN; i++)
-        is |=
-            ranges[i].begin <= (const char *)pointer && (const char *)pointer + bytes <= ranges[i].begin + ranges[i].bytes && moved - ranges[i].when <= 4 << 20;
+        is |= ranges[i].begin <= (const char *)pointer && (const char *)pointer + bytes <= ranges[i].begin + ranges[i].bytes &&
+              (double)(moved - ranges[i].when) <= fake_figures()->l2;
     ranges[next % KNOWN].begin = pointer;
     ranges[next % KNOWN].bytes = bytes;
     ranges[next++ % KNOWN].when = moved;
@@ -177,6 +177,7 @@ static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream s
 {
     const void *first = (const void *)(uintptr_t)word(parameters, 0);
     double all = threads;
+    const FakeFigures *figures = fake_figures();
     if (strcmp(name, "echelon_stream") == 0) {
         uint64_t reads = word(parameters, 2), writes = word(parameters, 3);
         void *target = (void *)(uintptr_t)word(parameters, 1);
@@ -187,9 +188,9 @@ static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream s
         fake_note_written(target, writes * 16, 0);
         double mixed = (double)(reads < writes ? reads : writes);
         /* As bytes at the full rate. */
-        double amount = 16 * (((double)reads - mixed) + ((double)writes - mixed) / .9 + 2 * mixed / .95);
-        double ramp = fake_real() ? 2500 * (1 - exp(-amount / 3e5)) : 0;
-        return fake_issue_work(stream, PORT, 2000 + ramp, amount, fake_real() && fake_is_cached(first, reads * 16) ? 4000 : 1000);
+        double amount = 16 * (((double)reads - mixed) + ((double)writes - mixed) / figures->write + 2 * mixed / figures->mixed);
+        double ramp = fake_real() ? figures->stream * (1 - exp(-amount / figures->stream_bytes)) : 0;
+        return fake_issue_work(stream, PORT, figures->launch + ramp, amount, fake_real() && fake_is_cached(first, reads * 16) ? figures->cache : figures->port);
     }
     if (strcmp(name, "echelon_strided") == 0 || strcmp(name, "echelon_random") == 0) {
         uint64_t mask = word(parameters, 1), stride = strcmp(name, "echelon_strided") == 0 ? word(parameters, 2) : 4;
@@ -197,7 +198,8 @@ static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream s
         if (!fake_block_at(first, (mask + 1) * 16) || (mask & (mask + 1)) != 0)
             return LAUNCH_FAILED;
         /* Sectors of 32 bytes; a small range lives in the cache. */
-        return fake_issue_work(stream, PORT, 2000, (double)reads * 16 * (stride > 1 ? 2 : 1), (mask + 1) * 16 <= 4 << 20 ? 4000 : 1000);
+        return fake_issue_work(stream, PORT, figures->launch, (double)reads * 16 * (stride > 1 ? 2 : 1),
+                               (double)(mask + 1) * 16 <= figures->l2 ? figures->cache : figures->port);
     }
     if (strcmp(name, "echelon_chase") == 0)
         return chase(parameters, stream, done);
@@ -206,17 +208,17 @@ static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream s
         phase = phase * 1664525 + 1013904223;
         /* Its clock goes in steps, and is first read somewhere in one. */
         double time = (double)word(parameters, 0), steps = fake_real() && time > 0 ? time + 500 + 2000 * (double)(phase >> 8) / (1 << 24) : time;
-        EchCuResult result = fake_issue_work(stream, OPERATIONS, 2000, 0, 1);
+        EchCuResult result = fake_issue_work(stream, OPERATIONS, figures->launch, 0, 1);
         return result ? result : fake_issue(stream, (Task){.kind = OPERATIONS, .fixed = steps, .rate = 1});
     }
     if (strcmp(name, "echelon_fma") == 0)
-        return fake_issue_work(stream, OPERATIONS, 2000, (double)word(parameters, 0) * all * 32, 1000);
+        return fake_issue_work(stream, OPERATIONS, figures->launch, (double)word(parameters, 0) * all * 32, figures->f32);
     if (strcmp(name, "echelon_fma64") == 0)
-        return fake_issue_work(stream, OPERATIONS, 2000, (double)word(parameters, 0) * all * 32, 500);
+        return fake_issue_work(stream, OPERATIONS, figures->launch, (double)word(parameters, 0) * all * 32, figures->f64);
     if (strcmp(name, "echelon_exp") == 0)
-        return fake_issue_work(stream, OPERATIONS, 2000, (double)word(parameters, 0) * all * 16, 125);
+        return fake_issue_work(stream, OPERATIONS, figures->launch, (double)word(parameters, 0) * all * 16, figures->special);
     if (strcmp(name, "echelon_mma") == 0)
-        return fake_issue_work(stream, OPERATIONS, 2000, (double)word(parameters, 0) * (all / 32) * 16384, 100000);
+        return fake_issue_work(stream, OPERATIONS, figures->launch, (double)word(parameters, 0) * (all / 32) * 16384, figures->tensor);
     if (strcmp(name, "echelon_noise") == 0) {
         uint64_t words = word(parameters, 1);
         if (words > 0 && !fake_block_at(first, words * 4))
@@ -224,7 +226,7 @@ static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream s
         if (words > 0 && !done) /* Noise that nobody looks at: the first page will do */
             memset((void *)(uintptr_t)first, 0x3c, words < 1024 ? words * 4 : 4096);
         fake_note_written(first, words * 4, 1);
-        return fake_issue_work(stream, PORT, 2000, (double)words * 4, 900);
+        return fake_issue_work(stream, PORT, figures->launch, (double)words * 4, figures->port * figures->write);
     }
     if (strcmp(name, "echelon_verify") == 0) {
         const uint32_t *data = first;
@@ -234,7 +236,7 @@ static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream s
             return LAUNCH_FAILED;
         for (uint64_t i = 0; i < words && !done; i++)
             *differing += data[i] != pattern;
-        return fake_issue_work(stream, PORT, 2000, (double)words * 4, 1000);
+        return fake_issue_work(stream, PORT, figures->launch, (double)words * 4, figures->port);
     }
     return INVALID_VALUE;
 }
@@ -243,7 +245,7 @@ EXPORT EchCuResult cuLaunchKernel(EchCuFunction function, unsigned grid_x, unsig
                                   unsigned block_z, unsigned shared_bytes, EchCuStream stream, void **parameters, void **extra)
 {
     ENTER_CONTEXT();
-    fake_host_takes(1500);
+    fake_host_takes(fake_figures()->call);
     if (fake_real() && function && !function->loaded) {
         function->loaded = 1;
         fake.used += 3 << 20;

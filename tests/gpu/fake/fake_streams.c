@@ -22,36 +22,39 @@ static EchCuResult copy(void *target, const void *source, size_t bytes, EchCuStr
         fake_stray(t);
     fake_note_written(target, bytes, 0);
     /* Large copies reach their rate only slowly. */
-    double slow = fake_real() ? 8 * sqrt((double)bytes) : 0;
+    const FakeFigures *figures = fake_figures();
+    double slow = fake_real() ? figures->ramp * sqrt((double)bytes) : 0;
     if (from_host || to_host) {
         const Block *pinned = from_host ? s : t;
-        double rate = (from_host ? (pinned ? 20 : 6) : (pinned ? 18 : 5)) * (pinned && pinned->far ? 0.7 : 1);
-        EchCuResult result = fake_issue_work(stream, from_host ? TO_DEVICE : FROM_DEVICE, 5000 + slow, (double)bytes * (pinned ? 1 : fake_scatter(0.05)), rate);
+        double rate =
+            (from_host ? (pinned ? figures->to : figures->pageable_to) : (pinned ? figures->from : figures->pageable_from)) * (pinned && pinned->far ? 0.7 : 1);
+        EchCuResult result =
+            fake_issue_work(stream, from_host ? TO_DEVICE : FROM_DEVICE, figures->copy + slow, (double)bytes * (pinned ? 1 : fake_scatter(0.05)), rate);
         if (fake_real() && !pinned && !fake.capturing)
             fake_run_until(stream, NULL); /* The host copies, and waits */
         return result;
     }
-    return fake_issue_work(stream, PORT, 2000, 2 * (double)bytes, 950);
+    return fake_issue_work(stream, PORT, figures->launch, 2 * (double)bytes, figures->port * figures->mixed);
 }
 
 EXPORT EchCuResult cuMemcpyHtoDAsync_v2(EchCuPointer target, const void *source, size_t bytes, EchCuStream stream)
 {
     ENTER_CONTEXT();
-    fake_host_takes(1500);
+    fake_host_takes(fake_figures()->call);
     return copy((void *)(uintptr_t)target, source, bytes, stream, 0, 1);
 }
 
 EXPORT EchCuResult cuMemcpyDtoHAsync_v2(void *target, EchCuPointer source, size_t bytes, EchCuStream stream)
 {
     ENTER_CONTEXT();
-    fake_host_takes(1500);
+    fake_host_takes(fake_figures()->call);
     return copy(target, (void *)(uintptr_t)source, bytes, stream, 1, 0);
 }
 
 EXPORT EchCuResult cuMemcpyDtoDAsync_v2(EchCuPointer target, EchCuPointer source, size_t bytes, EchCuStream stream)
 {
     ENTER_CONTEXT();
-    fake_host_takes(1500);
+    fake_host_takes(fake_figures()->call);
     return copy((void *)(uintptr_t)target, (void *)(uintptr_t)source, bytes, stream, 0, 0);
 }
 
@@ -64,7 +67,7 @@ EXPORT EchCuResult cuMemsetD32Async(EchCuPointer target, unsigned value, size_t 
     for (size_t i = 0; i < words; i++)
         data[i] = value;
     fake_note_written(data, words * 4, 0);
-    return fake_issue_work(stream, PORT, 2000, (double)words * 4, 900);
+    return fake_issue_work(stream, PORT, fake_figures()->launch, (double)words * 4, fake_figures()->port * fake_figures()->write);
 }
 
 EXPORT EchCuResult cuStreamCreate(EchCuStream *ret, unsigned flags)
@@ -75,6 +78,7 @@ EXPORT EchCuResult cuStreamCreate(EchCuStream *ret, unsigned flags)
     if (!stream)
         abort();
     stream->last = &stream->first;
+    stream->room = fake_figures()->depth;
     stream->next = fake.streams;
     fake.streams = stream;
     *ret = stream;
@@ -113,7 +117,7 @@ EXPORT EchCuResult cuStreamSynchronize(EchCuStream stream)
 EXPORT EchCuResult cuStreamWaitEvent(EchCuStream stream, EchCuEvent event, unsigned flags)
 {
     ENTER_CONTEXT();
-    fake_host_takes(1500);
+    fake_host_takes(fake_figures()->call);
     if (!stream || !event || flags)
         return INVALID_HANDLE;
     return event->mark ? fake_issue(stream, (Task){.kind = WAIT, .mark = event->mark}) : 0;
@@ -183,7 +187,7 @@ EXPORT EchCuResult cuGraphLaunch(EchCuGraphExec exec, EchCuStream stream)
         if (task->kind == MARK)
             task->mark->done = 0;
         Task again = *task;
-        again.fixed -= task->kernel && task->fixed >= 1000 ? 1000 : 0;
+        again.fixed -= task->kernel && task->fixed >= fake_figures()->graph ? fake_figures()->graph : 0;
         fake_issue(hidden[i], again);
     }
     for (size_t i = 0; i < n; i++) {
@@ -234,13 +238,13 @@ EXPORT EchCuResult cuEventDestroy_v2(EchCuEvent event)
 EXPORT EchCuResult cuEventRecord(EchCuEvent event, EchCuStream stream)
 {
     ENTER_CONTEXT();
-    fake_host_takes(1500);
+    fake_host_takes(fake_figures()->call);
     if (!event || !stream)
         return INVALID_HANDLE;
     event->mark = fake_new_mark();
-    const char *costs = getenv("ECH_FAKE_CUDA_EVENT_NS");
+    const FakeFigures *figures = fake_figures();
     if (fake_real() && !fake.capturing)
-        fake_issue_work(stream, OPERATIONS, event->untimed ? 150 : costs ? strtod(costs, NULL) : fake.busy < 20e6 ? 1350 : 450, 0, 1);
+        fake_issue_work(stream, OPERATIONS, event->untimed ? figures->mark : (fake.busy < 20e6 ? 3 : 1) * figures->event, 0, 1);
     return fake_issue(stream, (Task){.kind = MARK, .mark = event->mark});
 }
 
@@ -265,6 +269,6 @@ EXPORT EchCuResult cuEventElapsedTime(float *ret_ms, EchCuEvent begin, EchCuEven
     if (!begin || !end || begin->untimed || end->untimed || !begin->mark || !end->mark || !begin->mark->done || !end->mark->done)
         return INVALID_HANDLE;
     double time = end->mark->time - begin->mark->time;
-    *ret_ms = (float)((fake_real() ? round(time / 500) * 500 : time) / 1e6);
+    *ret_ms = (float)((fake_real() ? round(time / fake_figures()->step) * fake_figures()->step : time) / 1e6);
     return 0;
 }
