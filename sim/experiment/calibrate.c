@@ -229,10 +229,15 @@ EchCalibration *ech_calibrate(uint64_t ordinal, const char *const *left_out, Ech
             g_set_error(&failure, ECH_ERROR, ECH_ERROR_BACKEND, "left out, for it ended an earlier try");
         else
             ok = steps[i].measure(&b, &failure) || steps[i].optional;
-        if (!ok)
+        if (!ok) {
             g_propagate_prefixed_error(error, g_steal_pointer(&failure), "%s: ", steps[i].what);
-        else if (failure)
+        } else if (failure) {
             ech_bench_note_failure(&b, steps[i].what, failure);
+            /* A kernel that failed takes the context with it, and every step behind this one would be blamed. */
+            ok = ech_cuda_check(b.cu, b.cu->context_synchronize(), "cuCtxSynchronize", failure->message, error);
+            if (!ok)
+                g_prefix_error(error, "%s: ", steps[i].what);
+        }
     }
     if (progress)
         progress(G_N_ELEMENTS(steps), G_N_ELEMENTS(steps), NULL, data);

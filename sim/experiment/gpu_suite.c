@@ -87,7 +87,8 @@ static void note_step(unsigned done, unsigned total, const char *what, void *dat
     (void)done, (void)total;
     const Job *job = data;
     g_autofree char *path = ech_gpu_file(job->options, "calibration", ".step");
-    g_file_set_contents(path, what ? what : "", -1, NULL);
+    if (what)
+        g_file_set_contents(path, what, -1, NULL);
 }
 
 static bool calibrate(void *data, GError **error)

@@ -4,8 +4,9 @@
 #include <stdint.h>
 
 // Reads `reads` and writes `writes` 16-byte words, all of the grid together, the smaller number of both copied. `sink` keeps the reads alive. Four words of
-// every thread are on their way at a time: memory as far away as HBM3e's is not busy with fewer.
-extern "C" __global__ void echelon_stream(const uint4 *__restrict__ source, uint4 *__restrict__ target, uint64_t reads, uint64_t writes, uint32_t *sink)
+// every thread are on their way at a time: memory as far away as HBM3e's is not busy with fewer. Three blocks of 512 threads on a multiprocessor leave each
+// thread the registers for that; told nothing, ptxas saves registers and has a thread wait after every second or third word.
+extern "C" __global__ void __launch_bounds__(512, 3) echelon_stream(const uint4 *__restrict__ source, uint4 *__restrict__ target, uint64_t reads, uint64_t writes, uint32_t *sink)
 {
     uint64_t step = (uint64_t)gridDim.x * blockDim.x, i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
     uint64_t both = reads < writes ? reads : writes;

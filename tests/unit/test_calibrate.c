@@ -257,6 +257,41 @@ START_TEST(every_call_fails_cleanly)
 }
 END_TEST
 
+static void note_step(unsigned done, unsigned total, const char *what, void *data)
+{
+    (void)done, (void)total;
+    if (what)
+        *(const char **)data = what;
+}
+
+/* A kernel that fails takes all of the context with it: the step it failed in is told, for the next try to leave out, not one that came after it. */
+START_TEST(a_lost_context_is_told_of_its_step)
+{
+    fake = ech_test_fake_cuda("16777216");
+    g_setenv("ECH_FAKE_CUDA_WEIGHTLESS", "1", TRUE);
+    g_autoptr(GHashTable) blamed = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    for (unsigned i = 100; i < 12000; i += 197) {
+        g_autofree char *number = g_strdup_printf("%u", i);
+        const char *step = NULL;
+        g_setenv("ECH_FAKE_CUDA_FAULT", number, TRUE);
+        fake.reset();
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, note_step, &step, &error);
+        ck_assert((c == NULL) == (error != NULL));
+        if (c)
+            break;
+        ck_assert_msg(step && g_str_has_prefix(error->message, step), "in '%s': %s", step, error->message);
+        g_hash_table_add(blamed, g_strdup(step));
+        ck_assert_int_eq(fake.held(), 0);
+    }
+    /* Of those that a file can do without. */
+    ck_assert(g_hash_table_contains(blamed, "graphs") || g_hash_table_contains(blamed, "queues that wait"));
+    ck_assert(g_hash_table_contains(blamed, "streaming kernels"));
+    g_unsetenv("ECH_FAKE_CUDA_FAULT");
+    fake.reset();
+}
+END_TEST
+
 /* Where little can be pinned copies are measured up to that. */
 START_TEST(little_is_pinned_where_more_is_refused)
 {
@@ -307,6 +342,7 @@ int main(void)
     tcase_add_test(tests, one_specimen_is_not_its_kind);
     tcase_add_test(tests, kernels_stay_within_buffers);
     tcase_add_test(tests, every_call_fails_cleanly);
+    tcase_add_test(tests, a_lost_context_is_told_of_its_step);
     tcase_add_test(tests, little_is_pinned_where_more_is_refused);
     tcase_add_test(tests, without_cublas_the_file_is_whole);
     tcase_add_test(tests, without_a_gpu_it_says_so);

@@ -176,6 +176,31 @@ START_TEST(every_call_fails_cleanly)
 }
 END_TEST
 
+/* A kernel that fails is noticed by whoever waits next, and nothing works any more from then on: told, and nothing is kept. */
+START_TEST(kernels_fail_late)
+{
+    fake = ech_test_fake_cuda("12582912");
+    g_autoptr(EchTrace) trace = streaming_trace(1 << 16);
+    g_autoptr(EchDevice) device = load_device();
+    EchCudaOptions options = {.warmups = 1, .repeats = 2, .max_ops = 1000, .verify = 1};
+    unsigned failures = 0;
+    for (unsigned i = 1; i <= 60; i++) {
+        g_autofree char *number = g_strdup_printf("%u", i);
+        g_setenv("ECH_FAKE_CUDA_FAULT", number, TRUE);
+        fake.reset();
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchCudaRun) run = ech_cuda_replay(trace, device, NULL, &options, &error);
+        ck_assert((run == NULL) == (error != NULL));
+        ck_assert_msg(!error || strstr(error->message, "CUDA_ERROR_LAUNCH_FAILED") != NULL, "%s", error->message);
+        ck_assert_msg(fake.held() == 0, "kernel %u failed and left %ld things held", i, fake.held());
+        failures += error != NULL;
+    }
+    ck_assert_uint_gt(failures, 50);
+    g_unsetenv("ECH_FAKE_CUDA_FAULT");
+    fake.reset();
+}
+END_TEST
+
 /* Memory mapped in pieces is all there, and whatever call fails, none of it stays. */
 START_TEST(mappings_are_whole_or_nothing)
 {
@@ -383,30 +408,56 @@ START_TEST(waiting_needs_no_clock)
 }
 END_TEST
 
+/* Kernels that read @bytes, one after the other. */
+static EchTrace *row_of_kernels(unsigned n, EchBytes bytes)
+{
+    g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("test");
+    EchBuffer buffer = ech_buffer_init();
+    buffer.memory = ech_trace_builder_memory(b, "hbm");
+    buffer.bytes = bytes;
+    buffer.resident = 1;
+    EchId data = ech_trace_builder_buffer(b, buffer);
+    EchOp op = ech_op_init(ECH_OP_KERNEL);
+    op.queue = ech_trace_builder_queue(b, "core", ECH_QUEUE_COMPUTE, 0);
+    for (unsigned i = 0; i < n; i++) {
+        ech_trace_builder_op(b, op);
+        ech_trace_builder_use(b, data, ECH_READ, bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+    }
+    EchTrace *trace = ech_trace_builder_finish(b, NULL);
+    ck_assert_ptr_nonnull(trace);
+    return trace;
+}
+
+/* A queue holds a thousand launches and events; the driver then makes the host wait, whose calls take longer than kernels so short, which would be timed with
+ * it: 1.1 us each for the fake's GPU. */
+START_TEST(long_rows_of_short_kernels_are_timed_alone)
+{
+    enum { KERNELS = 900, LAST = 100 };
+    g_setenv("ECH_FAKE_CUDA_REAL", "1", TRUE);
+    g_setenv("ECH_FAKE_CUDA_FIGURES", "launch=800,stream=0,call=2500,scatter=.1,step=32", TRUE);
+    fake = ech_test_fake_cuda(NULL);
+    g_autoptr(EchTrace) trace = row_of_kernels(KERNELS, 1 << 18);
+    g_autoptr(EchDevice) device = load_device();
+    g_autoptr(EchCudaRun) run = replay_with(trace, device, "repeats=3");
+    double mean = 0;
+    for (EchId at = KERNELS - LAST; at < KERNELS; at++)
+        mean += (double)run->ops[at].duration / ECH_PS_PER_NS / LAST;
+    ck_assert_msg(mean > 950 && mean < 1250, "%g ns", mean);
+}
+END_TEST
+
 /* What events cost depends on the clocks: it is measured when these have risen, as they have in the replays that it is taken off. */
 START_TEST(what_events_cost_is_measured_under_load)
 {
     enum { KERNELS = 60 };
     g_setenv("ECH_FAKE_CUDA_REAL", "1", TRUE);
     fake = ech_test_fake_cuda(NULL);
-    g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("test");
-    EchBuffer buffer = ech_buffer_init();
-    buffer.memory = ech_trace_builder_memory(b, "hbm");
-    buffer.bytes = 1 << 20;
-    buffer.resident = 1;
-    EchId data = ech_trace_builder_buffer(b, buffer);
-    EchOp op = ech_op_init(ECH_OP_KERNEL);
-    op.queue = ech_trace_builder_queue(b, "core", ECH_QUEUE_COMPUTE, 0);
-    for (unsigned i = 0; i < KERNELS; i++) {
-        ech_trace_builder_op(b, op);
-        ech_trace_builder_use(b, data, ECH_READ, 1 << 20, ECH_PATTERN_STREAM, ECH_KNOWN);
-    }
-    g_autoptr(EchTrace) trace = ech_trace_builder_finish(b, NULL);
+    g_autoptr(EchTrace) trace = row_of_kernels(KERNELS, 1 << 20);
     g_autoptr(EchDevice) device = load_device();
     double mean[2] = {0, 0};
     for (unsigned i = 0; i < 2; i++) {
         if (i == 1)
-            g_setenv("ECH_FAKE_CUDA_EVENT_NS", "1", TRUE);
+            g_setenv("ECH_FAKE_CUDA_FIGURES", "event=1", TRUE);
         g_autoptr(EchCudaRun) run = replay_with(trace, device, "repeats=9");
         for (EchId at = 0; at < KERNELS; at++)
             mean[i] += (double)run->ops[at].duration / ECH_PS_PER_NS / KERNELS;
@@ -758,6 +809,7 @@ int main(void)
     tcase_add_loop_test(tests, replays_and_gives_everything_back, 0, G_N_ELEMENTS(settings));
     tcase_add_loop_test(tests, kernels_stay_within_buffers, 0, G_N_ELEMENTS(settings));
     tcase_add_loop_test(tests, every_call_fails_cleanly, 0, G_N_ELEMENTS(settings));
+    tcase_add_test(tests, kernels_fail_late);
     tcase_add_test(tests, mappings_are_whole_or_nothing);
     tcase_add_test(tests, too_large_is_refused_or_scaled);
     tcase_add_test(tests, products_are_known_by_their_sides);
@@ -768,6 +820,7 @@ int main(void)
     tcase_add_test(tests, waits_reach_back_an_iteration);
     tcase_add_test(tests, kernels_between_allocations_are_timed_alone);
     tcase_add_test(tests, what_events_cost_is_measured_under_load);
+    tcase_add_test(tests, long_rows_of_short_kernels_are_timed_alone);
     tcase_add_test(tests, host_memory_is_taken_on_the_gpus_side);
     tcase_add_test(tests, waiting_is_no_longer_than_asked_for);
     tcase_add_test(tests, products_keep_their_shape_where_there_is_room);

@@ -74,6 +74,8 @@ typedef struct {
     int near;                      /* The thread was told to stay on the GPU's side */
     size_t used;                   /* Of the card */
     int capturing, launching;      /* A graph; a kernel */
+    long launches;                 /* So far */
+    int faulty, faulted;           /* A kernel that was issued fails; it has, and nothing works any more */
     struct EchCuGraphOpaque graph; /* The one that is captured */
     struct EchCuStreamOpaque *streams;
     double busy; /* Nanoseconds worked since the context was made */
@@ -84,6 +86,8 @@ extern Fake fake;
 
 /** True if this call is to fail. */
 int fake_failing(void);
+/** Of a call that waits: true from when it comes to a kernel that fails. */
+int fake_comes_to_fault(void);
 #define ENTER()                                                                                                                                                \
     do {                                                                                                                                                       \
         if (fake_failing())                                                                                                                                    \

@@ -9,6 +9,7 @@
  * fake_cuda_held() (looked up by the tests). A release that fails has still released. ECH_FAKE_CUDA_BYTES is the card's memory, ECH_FAKE_CUDA_NAME its name,
  * ECH_FAKE_CUDA_ALLOC_US how long an allocation keeps the host busy, and as long again for every page of 2 MiB more; ECH_FAKE_CUDA_INIT is what cuInit returns;
  * ECH_FAKE_CUDA_MAP=crash or hang is what mapping memory does; with ECH_FAKE_CUDA_STRAY a copy to the device changes other blocks too;
+ * with ECH_FAKE_CUDA_FAULT=N the N-th kernel fails as kernels do: its launch goes well, whoever waits next is told, and so is every call after that;
  * ECH_FAKE_CUDA_PINNED is the most that can be pinned at once; with ECH_FAKE_CUDA_SOCKETS what is pinned lies at another processor, and is copied at 0.7 of the
  * rate, until NVML is asked to keep the thread near; ECH_FAKE_CUDA_OTHERS is what other processes have of the card's memory, and a context then takes 8 MiB.
  *
@@ -49,7 +50,8 @@ long fake_cuda_calls(void)
 
 void fake_cuda_reset(void)
 {
-    fake.calls = 0;
+    fake.calls = fake.launches = 0;
+    fake.faulty = fake.faulted = 0;
     fake_run_all();
     fake.capturing = 0;
 }
@@ -59,7 +61,15 @@ int fake_failing(void)
 {
     const char *fail = getenv("ECH_FAKE_CUDA_FAIL");
     fake.calls++;
+    if (fake.faulted)
+        return 1;
     return fail && strtol(fail, NULL, 10) == fake.calls;
+}
+
+int fake_comes_to_fault(void)
+{
+    fake.faulted = fake.faulty;
+    return fake.faulted;
 }
 
 int fake_real(void)
@@ -219,7 +229,7 @@ EXPORT EchCuResult cuCtxSynchronize(void)
 {
     ENTER_CONTEXT();
     fake_run_all();
-    return 0;
+    return fake_comes_to_fault() ? LAUNCH_FAILED : 0;
 }
 
 EXPORT EchCuResult cuGetErrorName(EchCuResult result, const char **ret)

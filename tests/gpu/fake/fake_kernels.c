@@ -250,9 +250,11 @@ EXPORT EchCuResult cuLaunchKernel(EchCuFunction function, unsigned grid_x, unsig
         function->loaded = 1;
         fake.used += 3 << 20;
     }
-    if (!function || !stream || grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x == 0 || block_x > 1024 || block_y != 1 || block_z != 1 || shared_bytes ||
-        extra)
+    if (!function || !stream || grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x == 0 || block_x > ptx_most_threads(function->ptx, function->name) ||
+        block_y != 1 || block_z != 1 || shared_bytes || extra)
         return INVALID_VALUE;
+    const char *fault = getenv("ECH_FAKE_CUDA_FAULT");
+    fake.faulty |= fault && strtol(fault, NULL, 10) == ++fake.launches;
     unsigned sizes[16];
     uint64_t values[16] = {0};
     void *copies[16];

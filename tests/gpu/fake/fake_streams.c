@@ -111,7 +111,7 @@ EXPORT EchCuResult cuStreamSynchronize(EchCuStream stream)
     if (!stream || fake.capturing)
         return INVALID_HANDLE;
     fake_run_until(stream, NULL);
-    return 0;
+    return fake_comes_to_fault() ? LAUNCH_FAILED : 0;
 }
 
 EXPORT EchCuResult cuStreamWaitEvent(EchCuStream stream, EchCuEvent event, unsigned flags)
@@ -254,7 +254,7 @@ EXPORT EchCuResult cuEventSynchronize(EchCuEvent event)
     if (!event || !event->mark)
         return INVALID_HANDLE;
     fake_run_until(NULL, event->mark);
-    return event->mark->done ? 0 : INVALID_HANDLE;
+    return fake_comes_to_fault() ? LAUNCH_FAILED : event->mark->done ? 0 : INVALID_HANDLE;
 }
 
 EXPORT EchCuResult cuEventQuery(EchCuEvent event)

@@ -40,6 +40,7 @@ typedef struct {
     char name[MOST_NAME];
     unsigned sizes[MOST_PARAMETERS], offsets[MOST_PARAMETERS];
     int n_parameters;
+    unsigned most_threads;
     Instruction *code;
     size_t n, room;
     struct {
@@ -288,7 +289,7 @@ static bool line_of(Ptx *ptx, Reader *r, char *text)
         if (!ptx->kernels)
             abort();
         r->kernel = k = &ptx->kernels[ptx->n++];
-        *k = (Kernel){0};
+        *k = (Kernel){.most_threads = 1024};
         snprintf(k->name, sizeof k->name, "%s", name);
         return true;
     }
@@ -302,7 +303,9 @@ static bool line_of(Ptx *ptx, Reader *r, char *text)
         k->sizes[k->n_parameters++] = size_of(is);
         return true;
     }
-    if (strcmp(text, ")") == 0 || strcmp(text, "{") == 0 || strncmp(text, ".pragma", 7) == 0)
+    if (sscanf(text, ".maxntid %u", &k->most_threads) == 1)
+        return true;
+    if (strncmp(text, ".minnctapersm", 13) == 0 || strcmp(text, ")") == 0 || strcmp(text, "{") == 0 || strncmp(text, ".pragma", 7) == 0)
         return true;
     if (strcmp(text, "}") == 0) {
         bool ok = resolve(r);
@@ -379,6 +382,12 @@ int ptx_parameters(const Ptx *ptx, const char *name, unsigned *sizes, int most)
     for (int i = 0; k && i < k->n_parameters && i < most; i++)
         sizes[i] = k->sizes[i];
     return k ? k->n_parameters : -1;
+}
+
+unsigned ptx_most_threads(const Ptx *ptx, const char *name)
+{
+    const Kernel *k = kernel_of(ptx, name);
+    return k ? k->most_threads : 0;
 }
 
 /* ---- running ---- */

@@ -28,6 +28,8 @@ Ptx *ptx_load(const char *text, char *why, size_t room);
 void ptx_free(Ptx *ptx);
 /** Sizes in bytes of the parameters of kernel @name; -1: there is none of that name. At most @most are written. */
 int ptx_parameters(const Ptx *ptx, const char *name, unsigned *sizes, int most);
+/** Most threads that a block of @name may have, by its bounds. */
+unsigned ptx_most_threads(const Ptx *ptx, const char *name);
 /** Runs @name with @blocks of @threads. @parameters as cuLaunchKernel takes them. @fuel: most instructions, 0 for no limit. False and @why: it touched memory
  * that it may not, or runs away (a thread of more than 2^32 instructions). */
 bool ptx_run(const Ptx *ptx, const char *name, unsigned blocks, unsigned threads, void *const *parameters, uint64_t fuel, PtxMemory memory, void *data,
