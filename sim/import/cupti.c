@@ -29,6 +29,7 @@ typedef struct {
     GString *scratch;
     GHashTable *open_marks; /* id -> index of the item that began it, + 1 */
     GHashTable *names;      /* of ech_gpu_name_of */
+    uint64_t origin;        /* CUPTI's clock when the capture began. It counts nanoseconds since 1970: in picoseconds those are more than an EchTime */
 } Reader;
 
 /* The name at the end of the line. */
@@ -37,15 +38,16 @@ static EchId name_of(Reader *r)
     return ech_trace_builder_string(r->builder, ech_lines_text(r->scratch, r->lines.quoted, r->lines.n_quoted), -1);
 }
 
-/* Nanoseconds to picoseconds; what does not fit counts as not recorded. */
-static EchTime time_of(uint64_t nanoseconds)
+/* Nanoseconds of CUPTI's clock to picoseconds since the capture began; what does not fit counts as not recorded. */
+static EchTime time_of(const Reader *r, uint64_t nanoseconds)
 {
+    nanoseconds -= MIN(r->origin, nanoseconds);
     return nanoseconds > (uint64_t)INT64_MAX / 2000 ? ECH_TIME_NONE : (EchTime)nanoseconds * ECH_PS_PER_NS;
 }
 
 static bool set_span(Reader *r, EchItem *item)
 {
-    EchTime start = time_of(r->lines.fields[0]), end = time_of(r->lines.fields[1]);
+    EchTime start = time_of(r, r->lines.fields[0]), end = time_of(r, r->lines.fields[1]);
     if (start == ECH_TIME_NONE || end == ECH_TIME_NONE || r->lines.fields[0] == 0) {
         ech_diag_dropped(r->ret->diag, "events_without_time", 1, "%s:%zu", r->lines.where, r->lines.line);
         return false;
@@ -120,7 +122,7 @@ static void add_set(Reader *r)
 static void add_memory(Reader *r, EchItemKind kind)
 {
     EchItem item = ech_item_init(kind);
-    item.issued = item.start = time_of(r->lines.fields[0]);
+    item.issued = item.start = time_of(r, r->lines.fields[0]);
     if (item.start == ECH_TIME_NONE) {
         ech_diag_dropped(r->ret->diag, "events_without_time", 1, "%s:%zu", r->lines.where, r->lines.line);
         return;
@@ -148,8 +150,8 @@ static void add_sync(Reader *r)
     /* CUPTI does not say when the event was recorded, so a wait of a stream cannot be tied to what it waits for. */
     if (type == 2) {
         ech_diag_note(r->ret->diag, "stream_waits_without_their_event", 1);
-        if (time_of(r->lines.fields[0]) != ECH_TIME_NONE)
-            ech_capture_wait_call(r->capture, time_of(r->lines.fields[0]), ECH_NONE, stream_queue(r, 0, r->lines.fields[3]));
+        if (time_of(r, r->lines.fields[0]) != ECH_TIME_NONE)
+            ech_capture_wait_call(r->capture, time_of(r, r->lines.fields[0]), ECH_NONE, stream_queue(r, 0, r->lines.fields[3]));
         return;
     }
     EchItem item = ech_item_init(ECH_ITEM_HOST_WAIT);
@@ -185,7 +187,7 @@ static void add_unified(Reader *r)
 /* A range is two records, begin (flag 2) and end (flag 4), of one id. */
 static void add_mark(Reader *r)
 {
-    EchTime time = time_of(r->lines.fields[0]);
+    EchTime time = time_of(r, r->lines.fields[0]);
     gpointer key = GSIZE_TO_POINTER((gsize)r->lines.fields[1]);
     if (time == ECH_TIME_NONE)
         return;
@@ -266,7 +268,10 @@ static bool add_line(size_t which, void *data, GError **error)
     case LINE_SYNC: add_sync(r); break;
     case LINE_UNIFIED: add_unified(r); break;
     case LINE_MARK: add_mark(r); break;
-    case LINE_CLOCK: ech_trace_builder_printf_property(r->builder, "session_start_unix_ns", "%" G_GUINT64_FORMAT, r->lines.fields[1]); break;
+    case LINE_CLOCK:
+        r->origin = r->lines.fields[0];
+        ech_trace_builder_printf_property(r->builder, "session_start_unix_ns", "%" G_GUINT64_FORMAT, r->lines.fields[1]);
+        break;
     case LINE_DROPPED: ech_diag_dropped(r->ret->diag, "records_dropped_by_cupti", r->lines.fields[0], "%s:%zu", r->lines.where, r->lines.line); break;
     case LINE_END: r->lines.ended = true; break;
     default: break;

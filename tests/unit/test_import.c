@@ -901,6 +901,23 @@ START_TEST(cupti_waits_of_streams)
 }
 END_TEST
 
+/* CUPTI counts nanoseconds since 1970, more than there are picoseconds; what it could not time it gives the time 0; kinds of record of later versions. */
+START_TEST(captures_begin_at_zero)
+{
+    g_autoptr(EchImport) import = must_import("echelon-capture 1\nclock 1795473667468786973 1795473667468786999\n"
+                                              "alloc 1795473667468887973 0 7 1 140000000000000 4096 3 0\n"
+                                              "kernel 1795473667468987973 1795473667468997973 0 7 2 1 1 1 32 1 1 \"a\"\n"
+                                              "kernel 0 0 0 7 3 1 1 1 32 1 1 \"b\"\nother 77\n"
+                                              "kernel 1795473667469007973 1795473667469008973 0 7 4 1 1 1 32 1 1 \"c\"\n"
+                                              "dropped 12 3\nend\n");
+    const EchTrace *t = import->trace;
+    ck_assert_int_eq(ech_test_op(t, ECH_OP_KERNEL, "a")->recorded.start, 201 * ECH_PS_PER_US);
+    ck_assert_int_eq(ech_test_op(t, ECH_OP_KERNEL, "c")->recorded.duration, ECH_PS_PER_US);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "events_without_time"), 1);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "records_dropped_by_cupti"), 12);
+}
+END_TEST
+
 /* Every corpus file, cut anywhere and with any byte changed, must give a trace or an error of ours, quickly. */
 START_TEST(damage)
 {
@@ -989,6 +1006,7 @@ int main(void)
     tcase_add_test(tcase, json_twin_of_a_gpus_xplane);
     tcase_add_test(tcase, recorded_migrations);
     tcase_add_test(tcase, cupti_waits_of_streams);
+    tcase_add_test(tcase, captures_begin_at_zero);
     tcase_add_test(tcase, kineto_metadata_at_zero);
     tcase_add_test(tcase, kineto_written_by_others);
     tcase_add_test(tcase, profiles_without_a_device);

@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* As CUPTI's own clock, which counts nanoseconds since 1970 (cuptiGetTimestamp of libcupti.so.12 and .13). */
+#define BASE UINT64_C(1795473667000000000)
+
 static BufferRequested requested;
 static BufferCompleted completed;
 static uint64_t enabled;
@@ -68,7 +71,7 @@ CuptiResult cuptiActivityGetNumDroppedRecords(CuptiContext context, uint32_t str
 
 CuptiResult cuptiGetTimestamp(uint64_t *ret)
 {
-    *ret = 1000;
+    *ret = BASE + 1000;
     return 0;
 }
 
@@ -96,22 +99,34 @@ CuptiResult fake_cupti_deliver(void)
         return 1;
     uint8_t *at = buffer;
     MemoryRecord memory = {
-        .kind = RECORD_MEMORY2, .operation = 1, .memory_kind = 3, .address = 0x7f0000000000, .bytes = 1 << 21, .timestamp = 1500, .stream = 7};
+        .kind = RECORD_MEMORY2, .operation = 1, .memory_kind = 3, .address = 0x7f0000000000, .bytes = 1 << 21, .timestamp = BASE + 1500, .stream = 7};
     at = put(at, &memory, sizeof memory);
-    MemcpyRecord copy = {
-        .kind = RECORD_MEMCPY, .copy_kind = 1, .source_kind = 2, .target_kind = 3, .flags = 1, .bytes = 4096, .start = 2000, .end = 2600, .stream = 7};
+    MemcpyRecord copy = {.kind = RECORD_MEMCPY,
+                         .copy_kind = 1,
+                         .source_kind = 2,
+                         .target_kind = 3,
+                         .flags = 1,
+                         .bytes = 4096,
+                         .start = BASE + 2000,
+                         .end = BASE + 2600,
+                         .stream = 7};
     at = put(at, &copy, sizeof copy);
-    KernelRecord kernel = {
-        .kind = RECORD_CONCURRENT_KERNEL, .start = 3000, .end = 4500, .stream = 7, .grid = {4, 1, 1}, .block = {128, 1, 1}, .name = "add(float \"x\")"};
+    KernelRecord kernel = {.kind = RECORD_CONCURRENT_KERNEL,
+                           .start = BASE + 3000,
+                           .end = BASE + 4500,
+                           .stream = 7,
+                           .grid = {4, 1, 1},
+                           .block = {128, 1, 1},
+                           .name = "add(float \"x\")"};
     at = put(at, &kernel, sizeof kernel);
-    MarkerRecord begin = {.kind = RECORD_MARKER, .flags = 2, .timestamp = 1200, .id = 5, .name = "step"};
+    MarkerRecord begin = {.kind = RECORD_MARKER, .flags = 2, .timestamp = BASE + 1200, .id = 5, .name = "step"};
     at = put(at, &begin, sizeof begin);
-    MarkerRecord end = {.kind = RECORD_MARKER, .flags = 4, .timestamp = 5200, .id = 5};
+    MarkerRecord end = {.kind = RECORD_MARKER, .flags = 4, .timestamp = BASE + 5200, .id = 5};
     at = put(at, &end, sizeof end);
-    SynchronizationRecord sync = {.kind = RECORD_SYNCHRONIZATION, .type = 4, .start = 4600, .end = 5000};
+    SynchronizationRecord sync = {.kind = RECORD_SYNCHRONIZATION, .type = 4, .start = BASE + 4600, .end = BASE + 5000};
     at = put(at, &sync, sizeof sync);
     memory.operation = 2;
-    memory.timestamp = 6000;
+    memory.timestamp = BASE + 6000;
     at = put(at, &memory, sizeof memory);
     completed(NULL, 0, buffer, size, (size_t)(at - buffer));
     return (enabled & (UINT64_C(1) << RECORD_CONCURRENT_KERNEL)) ? 0 : 1;
