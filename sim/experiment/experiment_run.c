@@ -340,6 +340,24 @@ static void remark_pageable(const EchTrace *trace, const EchMemory *pageable, Ec
             new_size);
 }
 
+/* Programs pin what they need once, in their first step mostly. Less takes no time to speak of. */
+#define PINNED_WORTH_TELLING ((EchBytes)64 << 20)
+
+static void remark_pinning(const EchTrace *trace, EchDiag *diag)
+{
+    EchBytes bytes = 0;
+    bool fresh;
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++)
+        bytes = ech_bytes_add(bytes, ech_trace_pins(trace, &ech_trace_ops(trace)[i], &fresh));
+    g_autofree char *size = ech_format_bytes(bytes);
+    if (bytes >= PINNED_WORTH_TELLING)
+        ech_diag_remark(
+            diag,
+            "the host pins %s, for which it waits, page by page (runtime.pin_new_page_ps for 4 KiB each, pin_page_ps where they are there): PyTorch "
+            "keeps what it has pinned, so that later steps do not, as --step last shows; hosts differ by half to twice",
+            size);
+}
+
 /* What the kernel model knows of AMD's GPUs. */
 static void remark_amd(const EchTrace *trace, const EchResult *result)
 {
@@ -433,6 +451,7 @@ static EchTrace *select_device(EchExperiment *experiment, const EchCase *c, EchT
         ech_yaml_prefix(ech_yaml_get(c->config, "capture_device"), error);
         return NULL;
     }
+    remark_pinning(trace, diag);
     const EchMemory *pageable = ech_device_memory_kind(device, ECH_MEM_HOST_PAGEABLE);
     if (n < 2 && !text && !pageable)
         return ech_trace_ref(trace);

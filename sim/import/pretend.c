@@ -14,6 +14,7 @@
  *                                                                     take them back
  *   alloc|free T DEVICE STREAM ADDRESS BYTES KIND ASYNC               of the driver; kind 6: NCCL's and modules', beside the program's
  *                                                                     allocator, as is what PyTorch's snapshot does not know of
+ *   pin T DEVICE BYTES NEW                                            host memory is pinned where it lies; NEW: its pages were not there yet
  *   refused T DEVICE STREAM BYTES                                     the driver had no room
  *   record T DEVICE STREAM EVENT | wait T DEVICE STREAM EVENT
  *   sync T TYPE DEVICE STREAM EVENT                                   1 event, 3 stream, 4 device
@@ -58,6 +59,7 @@
 #include "sim/import/range_sizes.h"
 #include "sim/import/xla_folders.h"
 #include "sim/trace/meets.h"
+#include "sim/trace/select.h"
 
 #include <string.h>
 
@@ -699,6 +701,19 @@ static void add_set(Reader *r)
     ech_capture_add(r->capture, &item);
 }
 
+/* The host pins @bytes, and asks the device for nothing until it has. */
+static void add_pinning(Reader *r, EchBytes bytes, bool fresh)
+{
+    EchItem item = ech_item_init(ECH_ITEM_KERNEL);
+    item.issued = time_of(r, r->lines.fields[0]);
+    item.queue = ech_capture_queue(r->capture, "host", ECH_QUEUE_HOST, (uint32_t)MIN(r->lines.fields[1], 65535));
+    item.to = ECH_TIER_HOST;
+    item.told = true;
+    item.name = ech_trace_builder_string(r->builder, fresh ? ECH_PIN_NEW : ECH_PIN_THERE, -1);
+    item.work = ech_capture_work(r->capture, (EchItemWork){.write = bytes, .unit = ECH_WORK_VECTOR, .origin = ECH_KNOWN});
+    ech_capture_add(r->capture, &item);
+}
+
 static void add_memory(Reader *r, EchItemKind kind)
 {
     Within where;
@@ -713,6 +728,8 @@ static void add_memory(Reader *r, EchItemKind kind)
     item.name = ech_trace_builder_string(r->builder, variable ? "variables of modules" : memory_name(r->lines.fields[5]), -1);
     item.direct = r->lines.fields[5] == 6;
     ech_capture_add(r->capture, &item);
+    if (kind == ECH_ITEM_ALLOC && r->lines.fields[5] == 2)
+        add_pinning(r, item.bytes, true);
     if (item.to != ECH_TIER_DEVICE || item.direct)
         return;
     r->n_blocks += kind == ECH_ITEM_ALLOC;
@@ -1169,6 +1186,7 @@ enum {
     LINE_HEARS,
     LINE_PREFETCH,
     LINE_ADVISE,
+    LINE_PIN,
 };
 
 static const EchLineKind kinds[] = {
@@ -1205,15 +1223,17 @@ static const EchLineKind kinds[] = {
     [LINE_HEARS] = {"hears", "hears", 3, false},
     [LINE_PREFETCH] = {"prefetch", "prefetch", 5, false},
     [LINE_ADVISE] = {"advise", "advise", 6, false},
+    [LINE_PIN] = {"pin", "pin", 4, false},
 };
 
 /* Where each rank is a process of its own, it asks for one device of several: that is device 0 here, which the first one that anything was asked of changes
  * places with. Waits come before and after, of whatever device a thread began with. */
 static void number_device(Reader *r, size_t which)
 {
-    static const uint8_t fields[G_N_ELEMENTS(kinds)] = {[LINE_KERNEL] = 1,     [LINE_LIBRARY] = 1, [LINE_COPY] = 1,   [LINE_SET] = 1,      [LINE_ALLOC] = 1,
-                                                        [LINE_FREE] = 1,       [LINE_REFUSED] = 1, [LINE_RECORD] = 1, [LINE_WAIT] = 1,     [LINE_SYNC] = 2,
-                                                        [LINE_COLLECTIVE] = 1, [LINE_GRAPH] = 1,   [LINE_HOST] = 1,   [LINE_PREFETCH] = 1, [LINE_ADVISE] = 1};
+    static const uint8_t fields[G_N_ELEMENTS(kinds)] = {
+        [LINE_KERNEL] = 1,  [LINE_LIBRARY] = 1,  [LINE_COPY] = 1,   [LINE_SET] = 1,  [LINE_ALLOC] = 1,      [LINE_FREE] = 1,
+        [LINE_REFUSED] = 1, [LINE_RECORD] = 1,   [LINE_WAIT] = 1,   [LINE_SYNC] = 2, [LINE_COLLECTIVE] = 1, [LINE_GRAPH] = 1,
+        [LINE_HOST] = 1,    [LINE_PREFETCH] = 1, [LINE_ADVISE] = 1, [LINE_PIN] = 1};
     if (fields[which] == 0)
         return;
     uint64_t *device = &r->lines.fields[fields[which]];
@@ -1272,6 +1292,7 @@ static bool add_line(size_t which, void *data, GError **error)
     case LINE_HEARS: return add_host_meeting(r, false, error);
     case LINE_PREFETCH: add_prefetch(r); break;
     case LINE_ADVISE: add_advice(r); break;
+    case LINE_PIN: add_pinning(r, r->lines.fields[2], r->lines.fields[3] != 0); break;
     case LINE_RANK:
         ech_trace_builder_printf_property(r->builder, "rank", "%" G_GUINT64_FORMAT, r->lines.fields[1]);
         ech_trace_builder_printf_property(r->builder, "ranks", "%" G_GUINT64_FORMAT, r->lines.fields[2]);

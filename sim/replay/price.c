@@ -24,7 +24,7 @@
 const char *ech_price_name(EchPriceSource source)
 {
     static const char *const names[] = {"free",       "roofline", "estimate", "recorded",        "recorded_scaled", "link", "port",
-                                        "collective", "runtime",  "unknown",  "estimate_scaled", "model",           "host"};
+                                        "collective", "runtime",  "unknown",  "estimate_scaled", "model",           "host", "pin"};
     return names[source];
 }
 
@@ -36,6 +36,7 @@ const char *ech_price_words(EchPriceSource source)
     case ECH_PRICE_RECORDED_SCALED: return "recorded, scaled";
     case ECH_PRICE_MODEL: return "kernel model";
     case ECH_PRICE_HOST: return "on the host, by its memory";
+    case ECH_PRICE_PIN: return "on the host, page by page";
     case ECH_PRICE_FREE:
     case ECH_PRICE_ROOFLINE:
     case ECH_PRICE_RECORDED:
@@ -638,9 +639,29 @@ static bool is_host_work(const EchTrace *trace, const EchOp *op)
            op->estimate == ECH_TIME_NONE;
 }
 
+/* Pinning a page where the device does not say. One that the kernel has to bring in first: cudaHostAlloc takes 0.49, 0.99, 1.97, 3.94 and 7.86 s for 1 to 16
+ * GiB (an L4's host, NVIDIA/cudf pull request 23457). One that is there: cudaHostRegister takes 0.1 s for 1 GB (H200, vllm-project/vllm pull request 51081). */
+#define PIN_NEW_PAGE (1875 * ECH_PS_PER_NS)
+#define PIN_PAGE (410 * ECH_PS_PER_NS)
+#define HOST_PAGE_BYTES 4096
+
+static EchTime pin_time(const EchDevice *device, EchBytes bytes, bool fresh)
+{
+    double page =
+        fresh ? ech_device_number(device, "runtime.pin_new_page_ps", (double)PIN_NEW_PAGE) : ech_device_number(device, "runtime.pin_page_ps", (double)PIN_PAGE);
+    return whole_ps((double)bytes / HOST_PAGE_BYTES * page);
+}
+
 /* As fast as the memory gives and takes its bytes, by no link and without a launch. */
 static void price_host_work(const Pricer *pricer, const Map *map, Row *row, const EchOp *op, EchPrice *price)
 {
+    bool fresh;
+    EchBytes pinned = ech_trace_pins(pricer->trace, op, &fresh);
+    price->source = pinned > 0 ? ECH_PRICE_PIN : ECH_PRICE_HOST;
+    if (pinned > 0) {
+        price->fixed = pricer->options->overhead ? pin_time(map->device, pinned, fresh) : 0;
+        return;
+    }
     const EchUse *uses = ech_trace_uses(pricer->trace);
     for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
         const EchMemory *memory = map->memory[ech_trace_buffers(pricer->trace)[uses[u].buffer].memory];
@@ -648,7 +669,6 @@ static void price_host_work(const Pricer *pricer, const Map *map, Row *row, cons
         if (memory && map->port[memory_index(map, memory)] != NOWHERE)
             row_add(row, map->port[memory_index(map, memory)], port_amount(memory, reads ? (double)uses[u].bytes : 0, reads ? 0 : (double)uses[u].bytes));
     }
-    price->source = ECH_PRICE_HOST;
 }
 
 /* What a copy of @bytes takes of @memory's port, @direction 0 to the device and 1 from it: of the device's by the host link as measured, else @usual. */
@@ -707,7 +727,6 @@ static void add_multiprocessors(const Pricer *pricer, const Map *map, Row *row, 
 /* A page that the kernel brings in while the driver copies to it, where the device does not say: 150 arrays of 50 MB came from an H100 to new memory in 4.66 s,
  * to memory that had been touched in 0.55 (pytorch/pytorch pull request 120378). */
 #define TOUCH_PAGE (2240 * ECH_PS_PER_NS)
-#define TOUCHED_BYTES 4096
 
 /* Of the port of @to, while pages come in that nothing had touched: captures say so in the copy's name. */
 static double touched_amount(const Pricer *pricer, const Map *map, const EchMemory *to, const EchOp *op)
@@ -715,7 +734,7 @@ static double touched_amount(const Pricer *pricer, const Map *map, const EchMemo
     if (to->kind != ECH_MEM_HOST_PAGEABLE || !ech_trace_copy_untouched(pricer->trace, op))
         return 0;
     double page = ech_device_number(map->device, "runtime.touch_page_ps", (double)TOUCH_PAGE);
-    return (double)op->bytes / TOUCHED_BYTES * page / (double)ECH_PS_PER_S * port_capacity(to);
+    return (double)op->bytes / HOST_PAGE_BYTES * page / (double)ECH_PS_PER_S * port_capacity(to);
 }
 
 static bool price_copy(const Pricer *pricer, const Map *map, Row *row, const EchOp *op, EchPrice *price)

@@ -34,6 +34,7 @@ typedef enum {
     ECH_PRICE_ESTIMATE_SCALED, /**< The compiler's estimate for another device or other settings, scaled by the kernel model. */
     ECH_PRICE_MODEL,           /**< The kernel model (models/kernel): the program carries no estimate of it, or the model was asked for. */
     ECH_PRICE_HOST,            /**< An operator that the host's processor runs on its own memory: what that gives and takes. */
+    ECH_PRICE_PIN,             /**< The host pins memory, page by page. */
     ECH_N_PRICES,
 } EchPriceSource;
 /** "roofline", "estimate", "recorded", ... */

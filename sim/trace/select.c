@@ -21,6 +21,20 @@ bool ech_trace_copy_untouched(const EchTrace *trace, const EchOp *op)
     return copy_name_says(trace, op, "-> Pageable, untouched");
 }
 
+EchBytes ech_trace_pins(const EchTrace *trace, const EchOp *op, bool *ret_new)
+{
+    if (op->kind != ECH_OP_KERNEL || op->queue == ECH_NONE || ech_trace_queues(trace)[op->queue].kind != ECH_QUEUE_HOST)
+        return 0;
+    const char *name = ech_trace_string(trace, op->name);
+    *ret_new = strcmp(name, ECH_PIN_NEW) == 0;
+    if (!*ret_new && strcmp(name, ECH_PIN_THERE) != 0)
+        return 0;
+    EchBytes bytes = 0;
+    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++)
+        bytes = ech_bytes_add(bytes, ech_trace_uses(trace)[u].bytes);
+    return bytes;
+}
+
 bool ech_trace_kernel_known(const EchTrace *trace, EchId id)
 {
     const EchOp *op = &ech_trace_ops(trace)[id];

@@ -29,5 +29,11 @@ uint32_t *ech_trace_devices(const EchTrace *trace, size_t *ret_n) G_GNUC_WARN_UN
 bool ech_trace_copy_pageable(const EchTrace *trace, const EchOp *op);
 bool ech_trace_copy_untouched(const EchTrace *trace, const EchOp *op);
 
+/** What the host's calls are called that pin memory: pages that it has to bring in first, or that are there. */
+#define ECH_PIN_NEW "cudaHostAlloc"
+#define ECH_PIN_THERE "cudaHostRegister"
+/** Whether @op is such a call, and of how many bytes; @ret_new as above. */
+EchBytes ech_trace_pins(const EchTrace *trace, const EchOp *op, bool *ret_new);
+
 /** True for a kernel whose time a model can tell without its recording: an estimate, operations, or bytes. */
 bool ech_trace_kernel_known(const EchTrace *trace, EchId op);

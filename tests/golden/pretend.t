@@ -194,23 +194,23 @@ $ printf 'echelon-pretend 1\nclock 1\ndevice 84825604096 536870912 1 "h100-sxm"\
 $ echelon run --trace traces/keras_cnn.h100 --device h100-sxm | sed -n '3,12p; /Longest/,$p'
   It fits. hbm 113 MiB of 78.6 GiB (0 %), host 2 MiB of 2 TiB (0 %)
   76.9 GiB reserved by allocator tensorflow, as recorded; nvidia-smi would show 77.4 GiB, 512 MiB of it the process's context.
-  It takes 19.4 ms, bound by the host's launches (73 % of the critical path).
-  No schedule of it is shorter than 19.3 ms on this device; with no overlap at all it takes 25.2 ms.
+  It takes 20.4 ms, bound by the host's launches (70 % of the critical path).
+  No schedule of it is shorter than 19.3 ms on this device; with no overlap at all it takes 26.2 ms.
 
   Critical path
-    the host's launches           14.2 ms   72.9 % ###############.....
-    overhead                      2.08 ms   10.7 % ##..................
-    hbm port                      1.51 ms    7.8 % ##..................
-    pageable port                  962 us    5.0 % #...................
+    the host's launches           14.3 ms   70.1 % ##############......
+    overhead                      3.11 ms   15.2 % ###.................
+    hbm port                      1.51 ms    7.4 % #...................
+    pageable port                  962 us    4.7 % #...................
   Longest operations
-    Memcpy HtoD (Pageable -> Device)                  1.36 ms    7.0 % #...................  copy, 27 times
-    Memcpy DtoH (Device -> Pageable)                   801 us    4.1 % #...................  copy, 29 times
-    Mul_GPU_DT_FLOAT_DT_FLOAT_kernel                   681 us    3.5 % #...................  kernel, roofline, 211 times
-    main_kernel                                        307 us    1.6 % ....................  kernel, roofline, 175 times
-    stream_executor::gpu:...oneAllocatorKernelImpl     257 us    1.3 % ....................  kernel, roofline, 20 times
-    Sub_GPU_DT_FLOAT_DT_FLOAT_kernel                   253 us    1.3 % ....................  kernel, roofline, 139 times
+    Memcpy HtoD (Pageable -> Device)              1.36 ms    6.7 % #...................  copy, 27 times
+    cudaHostAlloc                                  960 us    4.7 % #...................  call, on the host, page by page
+    Memcpy DtoH (Device -> Pageable)               801 us    3.9 % #...................  copy, 29 times
+    Mul_GPU_DT_FLOAT_DT_FLOAT_kernel               681 us    3.3 % #...................  kernel, roofline, 211 times
+    main_kernel                                    307 us    1.5 % ....................  kernel, roofline, 175 times
+    stream_executor::gp...eAllocatorKernelImpl     257 us    1.3 % ....................  kernel, roofline, 20 times
 
-  Kernel times: 1010 roofline; 163 kernel model. Engine: simgrid (SimGrid version 3.32).
+  Kernel times: 1010 roofline; 163 kernel model; 1 on the host, page by page. Engine: simgrid (SimGrid version 3.32).
   Of the kernels' time 10 % is products, which are held against published times; 15 % other kernels with constants from recorded ones of their class; 75 % of no known class: bytes and operations at the device's rates.
   - 56 copies of 12.0 MiB in all are from or to pageable host memory, which is not counted; --pass pin says what pinned memory would be worth
 $ echelon alloc traces/keras_cnn.h100/cnn.pretend.gz | sed -n '1,9p'
@@ -232,16 +232,16 @@ this snapshot tells no times; it cannot be merged with what was asked of a devic
 $ gzip -dc traces/keras_cnn.h100/cnn.pretend.gz | sed 's/"h100-sxm"/"l4"/' >$T/k.pretend; echelon run --trace $T/k.pretend --device l4 --engine native | grep -o 'reserved by allocator [^;]*'
 reserved by allocator tensorflow:compute_capability=8.9, as recorded
 $ echelon run --trace traces/gpt_jax.h100 --device h100-sxm --engine native | sed -n '/It takes/p;/Longest/,$p'
-  It takes 3.32 ms, bound by latency inside kernels (54 % of the critical path).
+  It takes 4.28 ms, bound by latency inside kernels (42 % of the critical path).
   Longest operations
-    Memcpy DtoD...e -> Device)    473 us  14.2 %  copy, 299 times
-    gemm_fusion_dot.39           72.2 us   2.2 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
-    gemm_fusion_dot.40           72.2 us   2.2 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
-    gemm_fusion_dot.42           72.2 us   2.2 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
-    gemm_fusion_dot.45           72.2 us   2.2 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
-    gemm_fusion_dot.4            69.1 us   2.1 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
+    cudaHostAlloc                 960 us  22.4 %  call, on the host, page by page, 3 times
+    Memcpy DtoD...e -> Device)    473 us  11.0 %  copy, 299 times
+    gemm_fusion_dot.39           72.2 us   1.7 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
+    gemm_fusion_dot.40           72.2 us   1.7 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
+    gemm_fusion_dot.42           72.2 us   1.7 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
+    gemm_fusion_dot.45           72.2 us   1.7 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
 
-  Kernel times: 8 roofline; 846 kernel model. Engine: native (0.1.0).
+  Kernel times: 8 roofline; 846 kernel model; 3 on the host, page by page. Engine: native (0.1.0).
   Of the kernels' time 47 % is products, which are held against published times; 52 % other kernels with the constants of PyTorch's, held against no GPU; 1 % assumed (most of it scatter); 1 % bytes and operations at the device's rates.
   - 846 kernels that XLA compiled are priced as in the folders of their programs beside: jit_step
   - 8 kernels that XLA compiled are priced by the arrays that they are given: no folder of their programs lies beside (jit_broadcast_in_dim)
@@ -262,5 +262,5 @@ $ echelon run --trace traces/gpt_jax.h100/gpt.step --device h100-sxm --engine na
   - 21 products carry a tile that no timing would have chosen (compiled where there was no GPU to time on): priced with the best tile, as autotuning finds it; replay.tuned_tiles=false prices them as written
 $ cp traces/gpt_jax.h100/gpt.pretend.gz $T/alone.pretend.gz; cd $T; echelon run --trace alone.pretend.gz --device h100-sxm --engine native | sed -n '/It takes/p;/beside/p'
   59.3 GiB reserved by allocator jax, as recorded; 512 B beside it, from the device itself (variables of modules); nvidia-smi would show 59.8 GiB, 512 MiB of it the process's context.
-  It takes 8.41 ms, bound by hbm port (77 % of the critical path).
+  It takes 9.37 ms, bound by hbm port (70 % of the critical path).
   - 854 kernels that XLA compiled are priced by the arrays that they are given: no folder of their programs lies beside (jit_broadcast_in_dim, jit_step)

@@ -106,7 +106,7 @@ $ P=traces/pipeline_pytorch.h100; echelon run $P/rank*.pretend.gz --device h100-
 
   What changed within one rank, and why: echelon compare as_is/000 slow/000
 "relative":1.0
-"relative":1.3617250201900895
+"relative":1.3617250162026131
 echelon: slow: holds a run of several ranks, as_is/000 one of a single trace; compare one of its ranks (slow/000, ...)
 exit 2
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --pass remat | tail -n 8

@@ -420,6 +420,28 @@ START_TEST(copies_to_untouched_memory)
 }
 END_TEST
 
+/* What is asked for behind it waits. */
+START_TEST(pinning_takes_time_by_the_page)
+{
+    const char *const edits[] = {"device.runtime.pin_new_page_ps=2us", "device.runtime.pin_page_ps=1us", NULL};
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", edits);
+    static const struct {
+        const char *line;
+        EchTime takes;
+    } ways[] = {
+        {"alloc 0 0 0 4096 409600000 2 0\n", 200000 * PS_PER_US}, {"pin 0 0 409600000 1\n", 200000 * PS_PER_US}, {"pin 0 0 409600000 0\n", 100000 * PS_PER_US}};
+    g_autoptr(EchImport) alone = must_read(HEAD "copy 1 0 0 4096 2 3 1\nend\n");
+    g_autoptr(EchRun) copy = must_run(alone->trace, device, true);
+    for (size_t i = 0; i < G_N_ELEMENTS(ways); i++) {
+        g_autofree char *text = g_strdup_printf(HEAD "%scopy 1 0 0 4096 2 3 1\nend\n", ways[i].line);
+        g_autoptr(EchImport) import = must_read(text);
+        g_autoptr(EchRun) run = must_run(import->trace, device, true);
+        ck_assert_int_eq(run->makespan - copy->makespan, ways[i].takes);
+        ck_assert_uint_eq(run->provenance.kernels[ECH_PRICE_PIN], 1);
+    }
+}
+END_TEST
+
 START_TEST(small_kernels_wait_for_the_host)
 {
     g_autoptr(EchDevice) device = ech_test_device("h100-sxm", (const char *const[]){"device.runtime.eager_launch_ps=10us", NULL});
@@ -983,6 +1005,7 @@ int main(void)
     tcase_add_test(cases, types_of_what_is_handed_on);
     tcase_add_test(cases, work_of_the_host);
     tcase_add_test(cases, copies_to_untouched_memory);
+    tcase_add_test(cases, pinning_takes_time_by_the_page);
     tcase_add_test(cases, small_kernels_wait_for_the_host);
     tcase_add_test(cases, the_host_runs_ahead_and_waits);
     tcase_add_test(cases, the_host_thinks_after_it_waited);

@@ -333,8 +333,8 @@ START_TEST(threads_ask_for_everything_at_once)
     ck_assert_int_eq(status, 0);
     ck_assert_ptr_nonnull(import);
     ck_assert_uint_eq(ech_diag_count(import->diag, "captures_without_end"), 0);
-    /* Of each round two, one that attends, two graphs of two, and what is set. */
-    ck_assert_uint_eq(ech_test_count(import->trace, ECH_OP_KERNEL), THREADS * ROUNDS * (2 + 1 + 4 + 1));
+    /* Of each round two, one that attends, two graphs of two, what is set and what is pinned. */
+    ck_assert_uint_eq(ech_test_count(import->trace, ECH_OP_KERNEL), THREADS * ROUNDS * (2 + 1 + 4 + 1 + 1));
     ck_assert_uint_eq(ech_test_count(import->trace, ECH_OP_ALLOC), ech_test_count(import->trace, ECH_OP_FREE));
     ck_assert_uint_eq(ech_test_count(import->trace, ECH_OP_COLLECTIVE), THREADS * ROUNDS * 2);
 }

@@ -371,11 +371,22 @@ bool pretend_is_address(uint64_t word)
            pretend_find((const void *)word, &block) && is_reached(block.kind);
 }
 
-void pretend_pin(void *address, size_t bytes)
+/* Whether the kernel has yet to bring in pages for who writes to @to: at most half of its marks have one. */
+static bool is_untouched(const void *to, size_t bytes)
+{
+    uint64_t marks = 0, there = 0;
+    unsigned char page = 0;
+    for (uint64_t at = round_up((uint64_t)to, MARK); bytes >= UNTOUCHED_BYTES && at < (uint64_t)to + bytes; at += MARK, marks++)
+        there += mincore((void *)at, 1, &page) != 0 || (page & 1);
+    return there * 2 < marks;
+}
+
+void pretend_pin(int device, void *address, size_t bytes)
 {
     Block block = {.block = {.address = (uint64_t)address, .bytes = bytes, .kind = PRETEND_PINNED}};
     pretend_lock();
     insert(&block);
+    pretend_event("pin", "%d %zu %d", device, bytes, is_untouched(address, bytes));
     pretend_unlock();
 }
 
@@ -501,16 +512,6 @@ static void clear(void *address, size_t bytes)
         uint64_t from = filled[at].address > begin ? filled[at].address : begin, to = filled[at].address + filled[at].bytes;
         memset((void *)from, 0, (to < end ? to : end) - from);
     }
-}
-
-/* Whether a copy to @to has the kernel bring in pages first: at most half of its marks have one. */
-static bool is_untouched(const void *to, size_t bytes)
-{
-    uint64_t marks = 0, there = 0;
-    unsigned char page = 0;
-    for (uint64_t at = round_up((uint64_t)to, MARK); bytes >= UNTOUCHED_BYTES && at < (uint64_t)to + bytes; at += MARK, marks++)
-        there += mincore((void *)at, 1, &page) != 0 || (page & 1);
-    return there * 2 < marks;
 }
 
 /* The host reads zeros from @to on. Whole pages of what is the program's own are given back rather than written: activations that save_on_cpu() brings to the

@@ -108,8 +108,8 @@ bool pretend_free(void *address, void *stream, bool async);
 bool pretend_find(const void *address, PretendBlock *ret);
 /* Whether a word of a kernel's parameters is an address in memory of a device. */
 bool pretend_is_address(uint64_t word);
-/* Tells of host memory that was pinned where it lay, and that it is so no more. */
-void pretend_pin(void *address, size_t bytes);
+/* Tells of host memory that was pinned where it lay, for @device, and that it is so no more. */
+void pretend_pin(int device, void *address, size_t bytes);
 bool pretend_unpin(void *address);
 /* Free bytes of @device, and what is allocated stream by stream (the pool of cudaMallocAsync), now and at most. */
 uint64_t pretend_free_bytes(int device);

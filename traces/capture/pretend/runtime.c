@@ -442,7 +442,7 @@ PRETEND_EXPORT int cudaFreeHost(void *address)
 PRETEND_EXPORT int cudaHostRegister(void *address, size_t bytes, unsigned flags)
 {
     (void)flags;
-    pretend_pin(address, bytes);
+    pretend_pin(current, address, bytes);
     return SUCCESS;
 }
 
