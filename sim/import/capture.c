@@ -537,13 +537,15 @@ static EchOp op_of(EchCapture *capture, const EchItem *item, EchOpKind kind, Ech
 /* The text of a launch, and that there was none of its own. */
 static EchId launch_of(EchCapture *capture, const EchItem *item, EchId launch)
 {
-    if (!item->together && !item->prefetch)
+    if (!item->together && !item->prefetch && !item->behind)
         return launch;
     g_autoptr(GString) text = g_string_new(launch == ECH_NONE ? "" : ech_trace_builder_peek_string(capture->builder, launch));
     if (item->prefetch)
         g_string_append_printf(text, "%sprefetch=1", text->len ? " " : "");
     if (item->together)
         g_string_append_printf(text, "%sgraph=1", text->len ? " " : "");
+    if (item->behind)
+        g_string_append_printf(text, "%sbehind=%u", text->len ? " " : "", item->behind);
     return ech_trace_builder_string(capture->builder, text->str, (gssize)text->len);
 }
 

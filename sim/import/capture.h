@@ -63,6 +63,7 @@ typedef struct {
     bool together;              /**< KERNEL, MEMSET, COPY: the host asked for it with the one before, by one launch of a graph. */
     bool direct;                /**< ALLOC, FREE: a library's own, beside the allocator that a merged snapshot tells of. */
     bool prefetch;              /**< COPY: managed memory that is asked to move. */
+    uint8_t behind;             /**< COPY: EchBehind. */
     uint8_t managed;            /**< ALLOC, FREE: EchManagedFlag, of the host's tier. ADVICE: what is set, EchManagedFlag. */
 } EchItem;
 

@@ -7,7 +7,8 @@
  *   kernel T DEVICE STREAM NAME GX GY GZ BX BY BZ SHARED              NAME: as people write it
  *   library T DEVICE STREAM NAME LAUNCH READ WRITTEN OPERATIONS DTYPE LAUNCH: as in models/kernel/gpu.h
  *   copy T DEVICE STREAM BYTES FROM_KIND TO_KIND ASYNC                kinds: 0 unknown, 1 pageable, 2 pinned, 3 device, 4 array, 5 managed,
- *                                                                     7 pageable, its pages not yet touched
+ *                                                                     7 pageable, its pages not yet touched; ASYNC: 0 the host waits for it,
+ *                                                                     2 it does not, and asked for it with the copy before (cudaMemcpyBatchAsync)
  *   set T DEVICE STREAM BYTES
  *   prefetch T DEVICE STREAM BYTES TO_DEVICE                          managed memory moves: its `uses` say which
  *   advise T DEVICE ADDRESS BYTES ADVICE OF_DEVICE                    cudaMemoryAdvise: 1 read mostly, 3 preferred location, 5 accessed by; 2, 4, 6
@@ -166,6 +167,7 @@ typedef struct {
     uint64_t n_launches;         /* Of graphs. */
     uint64_t of_graph;           /* Lines of work that are still to come of a graph's launch. */
     bool in_graph;               /* Not the first of them. */
+    bool behind_copy;            /* Nothing was told since the last copy, but for what it uses: no range ended or began. */
     uint64_t node;               /* The next work's; 0: none. */
     GArray *lengths;             /* EchGpuLengths */
     bool meets_told, sends_told; /* of the work before: a line of each kind, so that its words do not grow with every line */
@@ -652,6 +654,8 @@ static void add_copy(Reader *r)
     item.origin = ECH_KNOWN;
     item.from = tier_of(from);
     item.to = tier_of(to);
+    item.behind = r->lines.fields[6] == 2 ? ECH_BEHIND_BATCH : r->behind_copy && where.path != UINT32_MAX ? ECH_BEHIND_LOOP : ECH_BEHIND_NONE;
+    r->behind_copy = true;
     ech_capture_add(r->capture, &item);
     if (r->lines.fields[6] == 0)
         add_host_wait(r, item.issued, ech_capture_queue_device(r->capture, item.queue), item.queue, item.issued, "Synchronous copy");
@@ -1253,6 +1257,7 @@ static bool add_line(size_t which, void *data, GError **error)
         return true;
     }
     number_device(r, which);
+    r->behind_copy = r->behind_copy && (which == LINE_COPY || which == LINE_USES || which == LINE_NAME);
     switch (which) {
     case LINE_KERNEL: return add_kernel(r, error);
     case LINE_LIBRARY: return add_library(r, error);

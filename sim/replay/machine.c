@@ -578,7 +578,7 @@ static EchTime host_gap(const EchMachine *m, uint32_t op)
     EchTime from = since != NOWHERE && m->done[since] > 0 ? m->last_end[since] : 0;
     if (since != NOWHERE && m->ops[since].kind == ECH_OP_WAIT)
         from = ech_time_add(from, m->options->after_wait);
-    return MAX(ech_time_add(from, m->host_launch * (EchTime)m->host_asked[op]) - m->now, 0);
+    return MAX(ech_time_add(from, m->host_asked[op]) - m->now, 0);
 }
 
 /* What the collective at the head of @queue meets in other machines. False: it waits for one of them, which says so by ech_machine_meet. */
@@ -992,7 +992,7 @@ void ech_machine_bounds(const EchMachine *m, EchTime *ret_lower, EchTime *ret_se
             resource[m->prices->parts[k].resource] +=
                 times * m->prices->parts[k].amount * (double)ECH_PS_PER_S / m->prices->resources[m->prices->parts[k].resource].capacity;
     }
-    double host = (double)m->host_launch * (double)m->host_launches + (double)m->options->after_wait * (double)m->host_waits;
+    double host = (double)m->host_asks + (double)m->options->after_wait * (double)m->host_waits;
     serial += host;
     lower = host;
     for (uint32_t q = 0; q < m->n_queues; q++)

@@ -621,16 +621,18 @@ static void compile_host(EchMachine *m)
     if (m->host_launch <= 0)
         return;
     m->host_since = g_new(uint32_t, m->n_ops + 1);
-    m->host_asked = g_new(uint32_t, m->n_ops + 1);
-    uint32_t since = NOWHERE, asked = 0;
+    m->host_asked = g_new(EchTime, m->n_ops + 1);
+    uint32_t since = NOWHERE;
+    EchTime asked = 0;
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const EchOp *op = &m->ops[i];
         bool on_host = op->queue != ECH_NONE && ech_trace_queues(m->trace)[op->queue].kind == ECH_QUEUE_HOST;
         bool in_graph = op->launch != ECH_NONE && strstr(ech_trace_string(m->trace, op->launch), "graph=1"); /* with the op before */
         if (!on_host && !in_graph && ech_op_is_work(op)) {
             m->host_waits += asked == 0 && since != NOWHERE && m->ops[since].kind == ECH_OP_WAIT;
-            asked++;
-            m->host_launches++;
+            EchTime takes = MIN(ech_price_behind(m->device, ech_op_behind(m->trace, op)), m->host_launch);
+            asked = ech_time_add(asked, takes);
+            m->host_asks = ech_time_add(m->host_asks, takes);
         }
         m->host_since[i] = since;
         m->host_asked[i] = asked;

@@ -207,10 +207,12 @@ struct EchMachine {
     bool paced;                                     /* The host makes a driver call for every request, ahead of the device's queues. */
     EchTime submit;                                 /* Host time of asking for a kernel or a copy; paced only */
     EchTime host_launch;                            /* Of the host for every op that it asks for; 0: not charged. */
-    uint32_t *host_since, *host_asked;  /* Per op, or NULL: the host's newest wait before it, or NOWHERE; what it has asked for since, this op too. */
-    uint64_t host_launches, host_waits; /* What it asks for in all, and after how many of its waits for anything. */
-    EchTime host_free;                  /* paced: when the host is through with all that it was asked for so far. */
-    uint32_t barrier;                   /* Op whose driver call waits for all before it and holds all behind it, or NOWHERE. */
+    uint32_t *host_since;                           /* Per op, or NULL: the host's newest wait before it, or NOWHERE. */
+    EchTime *host_asked;                            /* Per op: what asking for what it has asked for since takes, this op too. */
+    EchTime host_asks;                              /* The same of all ops. */
+    uint64_t host_waits;                            /* After how many of its waits it asks for anything. */
+    EchTime host_free;                              /* paced: when the host is through with all that it was asked for so far. */
+    uint32_t barrier;                               /* Op whose driver call waits for all before it and holds all behind it, or NOWHERE. */
     uint32_t barrier_queue, barrier_waiters;
     uint32_t n_memories;
     EchManaged *managed;      /* Of the memory that is unified, or of managed buffers; NULL: there is neither. */

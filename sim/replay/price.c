@@ -724,6 +724,21 @@ static void add_multiprocessors(const Pricer *pricer, const Map *map, Row *row, 
     row_add(row, map->multiprocessors, held * seconds);
 }
 
+/* Where the device does not say: cudaMemcpyAsync of 256 bytes one after another in C++, each for itself, take 2.3 us (an H20, taco-project/FlexKV pull request
+ * 193); one of thousands that cuMemcpyBatchAsync asks for 0.5 (an H100, vllm-project/vllm pull request 48434). */
+#define COPY_IN_LOOP (2300 * ECH_PS_PER_NS)
+#define COPY_IN_BATCH (500 * ECH_PS_PER_NS)
+
+EchTime ech_price_behind(const EchDevice *device, EchBehind behind)
+{
+    switch (behind) {
+    case ECH_BEHIND_LOOP: return (EchTime)ech_device_number(device, "runtime.copy_in_loop_ps", (double)COPY_IN_LOOP);
+    case ECH_BEHIND_BATCH: return (EchTime)ech_device_number(device, "runtime.copy_in_batch_ps", (double)COPY_IN_BATCH);
+    case ECH_BEHIND_NONE: break;
+    }
+    return ECH_TIME_MAX;
+}
+
 /* A page that the kernel brings in while the driver copies to it, where the device does not say: 150 arrays of 50 MB came from an H100 to new memory in 4.66 s,
  * to memory that had been touched in 0.55 (pytorch/pytorch pull request 120378). */
 #define TOUCH_PAGE (2240 * ECH_PS_PER_NS)
@@ -766,7 +781,8 @@ static bool price_copy(const Pricer *pricer, const Map *map, Row *row, const Ech
         add_link(map, row, link, forward, bytes);
         price->on_engine = pricer->options->copy_curve && link->n_curve > 0;
         if (pricer->options->overhead)
-            price->fixed = ech_link_overhead(link, forward, op->bytes, pricer->options->copy_curve);
+            price->fixed =
+                MIN(ech_link_overhead(link, forward, op->bytes, pricer->options->copy_curve), ech_price_behind(map->device, ech_op_behind(pricer->trace, op)));
         return true;
     }
     /* A copy engine inside the device waits for the slower of the two memories to answer, whichever way the bytes go. */

@@ -41,6 +41,9 @@ typedef enum {
 const char *ech_price_name(EchPriceSource source);
 /** The same in words: "compiler's estimate", "kernel model", "roofline"... */
 const char *ech_price_words(EchPriceSource source);
+/** What asking for a copy takes of the host that is right behind another (runtime.copy_in_loop_ps, copy_in_batch_ps), which is its set-up as well; of others
+ * ECH_TIME_MAX: they take what any launch does. */
+EchTime ech_price_behind(const EchDevice *device, EchBehind behind);
 
 /** The price of one instance of an op. */
 typedef struct {

@@ -58,6 +58,12 @@ bool ech_op_is_prefetch(const EchTrace *trace, const EchOp *op)
     return op->kind == ECH_OP_COPY && op->launch != ECH_NONE && strstr(ech_trace_string(trace, op->launch), "prefetch=1");
 }
 
+EchBehind ech_op_behind(const EchTrace *trace, const EchOp *op)
+{
+    const char *text = op->kind == ECH_OP_COPY && op->launch != ECH_NONE ? strstr(ech_trace_string(trace, op->launch), "behind=") : NULL;
+    return text == NULL ? ECH_BEHIND_NONE : text[strlen("behind=")] == '2' ? ECH_BEHIND_BATCH : ECH_BEHIND_LOOP;
+}
+
 const char *ech_op_kind_name(EchOpKind kind)
 {
     return op_names[kind];

@@ -442,6 +442,36 @@ START_TEST(pinning_takes_time_by_the_page)
 }
 END_TEST
 
+/* 1,000 copies of 4 KiB: of an operator each, of one's loop, and of a batch; only the last are asked for with one call. */
+START_TEST(copies_right_behind_others)
+{
+    const char *const edits[] = {"device.runtime.eager_launch_ps=10us", "device.runtime.copy_in_loop_ps=2us", "device.runtime.copy_in_batch_ps=1us", NULL};
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", edits);
+    static const struct {
+        const char *before, *behind;
+        int asked;
+        EchTime each;
+    } ways[] = {{"push 0 1 1\n", "pop 0 1\n", 1, 10 * PS_PER_US}, {"", "", 1, 2 * PS_PER_US}, {"", "", 2, PS_PER_US}};
+    for (size_t w = 0; w < G_N_ELEMENTS(ways); w++) {
+        EchTime took[2];
+        for (unsigned many = 0; many < 2; many++) {
+            g_autoptr(GString) text = g_string_new(HEAD "name 1 \"vllm::swap_blocks\"\npush 0 1 1\n");
+            for (unsigned i = 0; i < (many ? 1001 : 1); i++)
+                g_string_append_printf(text, "%scopy 1 0 0 4096 2 3 %d\nuses 1 %u 4096\n%s", ways[w].before, i == 0 ? 1 : ways[w].asked, i * 4096,
+                                       ways[w].behind);
+            g_string_append(text, "pop 0 1\nend\n");
+            g_autoptr(EchImport) import = must_read(text->str);
+            g_autoptr(EchRun) run = must_run(import->trace, device, true);
+            took[many] = run->makespan;
+        }
+        ck_assert_int_eq(took[1] - took[0], 1000 * ways[w].each);
+    }
+    /* Outside of all operators nobody says what is between two calls. */
+    g_autoptr(EchImport) import = must_read(HEAD "copy 1 0 0 4096 2 3 1\ncopy 2 0 0 4096 2 3 1\nend\n");
+    ck_assert_int_eq(ech_op_behind(import->trace, nth(import->trace, ECH_OP_COPY, 1)), ECH_BEHIND_NONE);
+}
+END_TEST
+
 START_TEST(small_kernels_wait_for_the_host)
 {
     g_autoptr(EchDevice) device = ech_test_device("h100-sxm", (const char *const[]){"device.runtime.eager_launch_ps=10us", NULL});
@@ -1006,6 +1036,7 @@ int main(void)
     tcase_add_test(cases, work_of_the_host);
     tcase_add_test(cases, copies_to_untouched_memory);
     tcase_add_test(cases, pinning_takes_time_by_the_page);
+    tcase_add_test(cases, copies_right_behind_others);
     tcase_add_test(cases, small_kernels_wait_for_the_host);
     tcase_add_test(cases, the_host_runs_ahead_and_waits);
     tcase_add_test(cases, the_host_thinks_after_it_waited);

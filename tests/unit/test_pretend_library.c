@@ -40,6 +40,9 @@ static int (*memory_info)(size_t *, size_t *), (*memory_info_driver)(size_t *, s
 static void **(*register_binary)(void *);
 static void (*tell_lengths)(const void *, int, const void *, size_t, int, const void *, int);
 static int (*function_attributes)(void *, const void *);
+static int (*pin)(void *, size_t, unsigned);
+static int (*copy_batch)(void *const *, const void *const *, const size_t *, size_t, void *, size_t *, size_t, void *);
+static int (*copy_batch_12)(void *const *, const void *const *, const size_t *, size_t, void *, size_t *, size_t, size_t *, void *);
 static void (*register_kernel)(void **, const char *, char *, const char *, int, void *, void *, void *, void *, int *);
 
 #define NEED(condition)                                                                                                                                        \
@@ -68,6 +71,9 @@ static void load(void)
                  {&allocate_pinned, "cudaHostAlloc"},
                  {&copy, "cudaMemcpy"},
                  {&copy_async, "cudaMemcpyAsync"},
+                 {&copy_batch, "cuMemcpyBatchAsync_v2"},
+                 {&copy_batch_12, "cuMemcpyBatchAsync"},
+                 {&pin, "cudaHostRegister"},
                  {&set, "cudaMemset"},
                  {&pointer_attributes, "cudaPointerGetAttributes"},
                  {&make_stream, "cudaStreamCreateWithFlags"},
@@ -773,6 +779,35 @@ START_TEST(what_the_host_copied_reads_back)
     ck_assert_uint_eq(count(text, "copy 0 0 4096 3 3 0\n"), 1);
     ck_assert_uint_eq(count(text, "copy 0 0 3145728 1 3 0\n"), 1);
     ck_assert_uint_eq(count(text, "set 0 0 8\n"), 1);
+}
+END_TEST
+
+/* Memory of the program's own is pinned, with and without its pages; copies in batches, as CUDA 13 and 12 have it. */
+static void pin_and_copy(void)
+{
+    void *device;
+    char *mine = mmap(NULL, 32 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    NEED(mine != MAP_FAILED && allocate(&device, 32 * MIB) == 0 && pin(mine, 16 * MIB, 0) == 0);
+    memset(mine + 16 * MIB, 1, 16 * MIB);
+    NEED(pin(mine + 16 * MIB, 16 * MIB, 0) == 0);
+    char *there = device;
+    void *const to[] = {there, there + 8192};
+    const void *const from[] = {mine + 16 * MIB, mine + 16 * MIB + 4096};
+    const size_t bytes[] = {4096, 4096};
+    char seen = 0;
+    NEED(copy_batch(to, from, bytes, 2, NULL, NULL, 0, NULL) == 0 && copy_batch_12(to, from, bytes, 2, NULL, NULL, 0, NULL, NULL) == 0);
+    NEED(copy(&seen, there + 8192 + 4095, 1, 2) == 0 && seen == 1);
+}
+
+START_TEST(pinned_and_copied_in_batches)
+{
+    int status;
+    g_autofree char *text = pretended(SMALL, pin_and_copy, &status);
+    ck_assert_int_eq(status, 0);
+    ck_assert_uint_eq(count(text, "pin 0 16777216 1\n"), 1);
+    ck_assert_uint_eq(count(text, "pin 0 16777216 0\n"), 1);
+    ck_assert_uint_eq(count(text, "copy 0 0 4096 2 3 1\n"), 2);
+    ck_assert_uint_eq(count(text, "copy 0 0 4096 2 3 2\n"), 2);
 }
 END_TEST
 
@@ -1567,6 +1602,7 @@ int main(void)
     tcase_add_test(tcase, what_kernels_overwrite_does_not_read_back);
     tcase_add_test(tcase, memory_ends_at_the_last_byte);
     tcase_add_test(tcase, what_the_host_copied_reads_back);
+    tcase_add_test(tcase, pinned_and_copied_in_batches);
     tcase_add_test(tcase, what_comes_back_to_the_host_takes_no_memory);
     tcase_add_test(tcase, work_is_written_in_order);
     tcase_add_test(tcase, graphs_are_written_at_each_launch);

@@ -433,6 +433,22 @@ PRETEND_EXPORT int cuMemcpyAsync(void *to, const void *from, size_t bytes, void 
     return cudaMemcpyAsync(to, from, bytes, 4, stream);
 }
 
+PRETEND_EXPORT int cuMemcpyBatchAsync_v2(void *const *to, const void *const *from, const size_t *bytes, size_t n, void *attributes, size_t *first_with,
+                                         size_t n_attributes, void *stream)
+{
+    (void)attributes, (void)first_with, (void)n_attributes;
+    for (size_t i = 0; i < n; i++)
+        pretend_copy(to[i], from[i], bytes[i], stream, i == 0 ? PRETEND_ASYNC : PRETEND_BATCHED);
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuMemcpyBatchAsync(void *const *to, const void *const *from, const size_t *bytes, size_t n, void *attributes, size_t *first_with,
+                                      size_t n_attributes, size_t *failed, void *stream)
+{
+    (void)failed;
+    return cuMemcpyBatchAsync_v2(to, from, bytes, n, attributes, first_with, n_attributes, stream);
+}
+
 PRETEND_EXPORT int cuMemsetD8Async(void *to, unsigned char value, size_t n, void *stream)
 {
     return cudaMemsetAsync(to, value, n, stream);

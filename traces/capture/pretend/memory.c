@@ -550,7 +550,7 @@ static bool copy_contents(void *to, const void *from, size_t bytes)
     return known;
 }
 
-void pretend_copy(void *to, const void *from, size_t bytes, void *stream, bool async)
+void pretend_copy(void *to, const void *from, size_t bytes, void *stream, PretendAsked asked)
 {
     PretendBlock target = {.kind = PRETEND_PAGEABLE}, source = {.kind = PRETEND_PAGEABLE};
     pretend_find(to, &target);
@@ -571,7 +571,7 @@ void pretend_copy(void *to, const void *from, size_t bytes, void *stream, bool a
         pretend_looked();
     pretend_use(PRETEND_READS, from, bytes);
     pretend_use(PRETEND_WRITES, to, bytes);
-    pretend_work("copy", stream, "%zu %d %d %d", bytes, source.kind, target.kind, async);
+    pretend_work("copy", stream, "%zu %d %d %d", bytes, source.kind, target.kind, asked);
 }
 
 bool pretend_carry(void *to, const void *from, size_t bytes)

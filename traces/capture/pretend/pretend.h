@@ -134,10 +134,12 @@ bool pretend_map(void *address, uint64_t bytes, int device);
 void pretend_unmap(void *address, uint64_t bytes);
 /* Addresses for memory of @device that is another process's: none is taken, nothing is written. NULL where the host has no more addresses. */
 void *pretend_see(uint64_t bytes, int device);
+/* How a copy is asked for: BATCHED with the one before, in one call. */
+typedef enum { PRETEND_SYNC, PRETEND_ASYNC, PRETEND_BATCHED } PretendAsked;
 /* What the host copies to a device is kept for copies of up to PRETEND_COPIED_BYTES; all else reads zeros there. Writes the line. */
 #define PRETEND_COPIED_BYTES ((size_t)1 << 20)
 #define PRETEND_LOOKED_BYTES 64 /* results of so few bytes are what a program decides by */
-void pretend_copy(void *to, const void *from, size_t bytes, void *stream, bool async);
+void pretend_copy(void *to, const void *from, size_t bytes, void *stream, PretendAsked asked);
 /* The same within the device, as part of something else: no line. Whether the contents are known, of up to PRETEND_COPIED_BYTES. */
 bool pretend_carry(void *to, const void *from, size_t bytes);
 void pretend_set(void *to, int value, size_t bytes, void *stream);
@@ -313,6 +315,8 @@ int cudaFreeHost(void *address);
 int cudaMallocAsync(void **ret, size_t bytes, void *stream);
 int cudaFreeAsync(void *address, void *stream);
 int cudaMemcpy(void *to, const void *from, size_t bytes, int kind);
+int cuMemcpyBatchAsync_v2(void *const *to, const void *const *from, const size_t *bytes, size_t n, void *attributes, size_t *first_with, size_t n_attributes,
+                          void *stream);
 int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *stream);
 int cudaMemsetAsync(void *to, int value, size_t bytes, void *stream);
 int cudaStreamCreateWithFlags(void **ret, unsigned flags);

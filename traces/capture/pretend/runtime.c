@@ -482,15 +482,23 @@ PRETEND_EXPORT int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int
 {
     (void)kind;
     if (bytes > 0)
-        pretend_copy(to, from, bytes, stream, true);
+        pretend_copy(to, from, bytes, stream, PRETEND_ASYNC);
     return SUCCESS;
+}
+
+/* Before CUDA 13 it told which of them failed. */
+PRETEND_EXPORT int cudaMemcpyBatchAsync(void *const *to, const void *const *from, const size_t *bytes, size_t n, void *attributes, size_t *first_with,
+                                        size_t n_attributes, void *stream_or_failed, void *stream)
+{
+    (void)attributes, (void)first_with, (void)n_attributes;
+    return cuMemcpyBatchAsync_v2(to, from, bytes, n, NULL, NULL, 0, pretend_runtime_version() >= 13000 ? stream_or_failed : stream);
 }
 
 PRETEND_EXPORT int cudaMemcpy(void *to, const void *from, size_t bytes, int kind)
 {
     (void)kind;
     if (bytes > 0)
-        pretend_copy(to, from, bytes, NULL, false);
+        pretend_copy(to, from, bytes, NULL, PRETEND_SYNC);
     return SUCCESS;
 }
 
@@ -1001,10 +1009,11 @@ PRETEND_EXPORT int cudaGetFuncBySymbol(void **ret, const void *function)
 
 /* ---- the driver's entry points: this library again, as libcuda.so.1 ---- */
 
-/* Calls that take something else from CUDA 12.2 on, for programs that were built with it. */
+/* Calls that take something else from CUDA 12.2 or 13.0 on, for programs that were built with it. */
 static bool has_changed(const char *symbol, int version)
 {
-    return version >= 12020 && (strcmp(symbol, "cuMemPrefetchAsync") == 0 || strcmp(symbol, "cuMemAdvise") == 0);
+    return (version >= 12020 && (strcmp(symbol, "cuMemPrefetchAsync") == 0 || strcmp(symbol, "cuMemAdvise") == 0)) ||
+           (version >= 13000 && strcmp(symbol, "cuMemcpyBatchAsync") == 0);
 }
 
 static int entry_point(const char *symbol, int version, void **ret, int *ret_result)
