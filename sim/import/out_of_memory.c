@@ -54,6 +54,7 @@ typedef struct {
     EchRounded piece;            /* The largest that could be had at once. */
     EchRounded unpadded, padded; /* Of the temporaries. */
     bool scoped, of_gpu, absurd;
+    bool warned;      /* used and capacity are what XLA's rematerialization warns of: it goes on, and nothing was refused yet. */
     bool program;     /* The request is what a program needs beside its arguments, not an array. */
     EchBfcDump *dump; /* Of XLA's and TensorFlow's allocator. */
     EchTorchSays *torch;
@@ -144,6 +145,7 @@ static bool read_need(Reader *r, EchWords line, EchWords sentence)
         r->used = a;
         r->capacity = b;
         r->has_used = r->has_capacity = true;
+        r->warned = false;
         if (!ech_words_size_after(sentence, " capacity by ", &r->exceeded))
             r->exceeded = (EchRounded){0};
         return true;
@@ -151,13 +153,15 @@ static bool read_need(Reader *r, EchWords line, EchWords sentence)
     for (size_t i = 0; i < G_N_ELEMENTS(keys); i++) {
         if (!begins(line, sentence, keys[i].mark) || !ech_words_size_after(sentence, keys[i].used, &a) || !ech_words_size_after(sentence, keys[i].capacity, &b))
             continue;
+        if (i == 3 && r->warned) /* of a program before */
+            return true;
+        r->warned = i == 3;
         if (keys[i].memory)
             set_memory(r, (EchWords){keys[i].memory, strlen(keys[i].memory)});
         r->used = a;
         r->capacity = b;
         r->has_used = r->has_capacity = true;
         r->scoped = i == 0;
-        r->of_gpu |= i == 3;
         return true;
     }
     return false;
@@ -181,15 +185,16 @@ static bool xla_sentence(Reader *r, EchWords line, EchWords sentence)
 {
     static const char ran_out[] = "Ran out of memory in memory space ";
     EchRounded reserved;
+    bool needs = r->has_used && !r->warned;
     if (begins(line, sentence, ran_out)) {
-        if (r->items->len || r->has_used) {
+        if (r->items->len || needs) {
             r->over = true;
             return true;
         }
         set_memory(r, ech_words_after(sentence, ran_out));
         set_stack(r, sentence);
     }
-    if (!r->has_used && read_need(r, line, sentence))
+    if (!needs && read_need(r, line, sentence))
         return true;
     if (read_request(r, line, sentence))
         return true;
@@ -591,12 +596,33 @@ static EchBytes gpu_buffers(Reader *r)
 static void say_refused(Reader *r, const char *who)
 {
     bool more = r->has_used && r->has_capacity && r->used.bytes > r->capacity.bytes;
-    if (!more && r->exceeded.bytes == 0)
+    if (r->warned || (!more && r->exceeded.bytes == 0))
         return;
     EchBytes by = r->exceeded.bytes ? r->exceeded.bytes : r->used.bytes - r->capacity.bytes; /* the compiler's own has more digits */
     g_autofree char *used = ech_format_bytes(r->used.bytes), *room = ech_format_bytes(r->capacity.bytes), *over = ech_format_bytes(by);
     ech_diag_remark(r->ret->diag, "%s: %s of %s asked for%s%s, of %s there are: %s too much", who, used, r->space, r->stack[0] ? " by " : "", r->stack, room,
                     over);
+}
+
+/* What rematerialization aims at: gpu_hlo_schedule.cc of openxla/xla, GetSchedulerMemoryLimit. What the runtime was refused later counts in its place. */
+static void say_warning(Reader *r)
+{
+    if (!r->warned)
+        return;
+    g_autofree char *used = ech_format_bytes(r->used.bytes), *room = ech_format_bytes(r->capacity.bytes);
+    ech_diag_remark(
+        r->ret->diag,
+        "XLA's compiler warns, and goes on: with what it makes again the program's buffers come to %s, and it aimed at %s (what the client may take "
+        "of the GPU, or 80 %% of it, less arguments and results)",
+        used, room);
+    if (r->has_request || ech_bfc_dump_asks(r->dump)) {
+        r->has_used = r->has_capacity = false;
+        return;
+    }
+    r->of_gpu = true; /* TPUs' compiler refuses */
+    ech_diag_remark(r->ret->diag,
+                    "nothing in the text was refused: that would come when it runs (RESOURCE_EXHAUSTED), but for unified memory (TF_FORCE_UNIFIED_MEMORY=true, "
+                    "XLA_CLIENT_MEM_FRACTION above 1), where what the GPU has no room for moves over the host's link, again and again");
 }
 
 static void say_padding(Reader *r)
@@ -742,6 +768,7 @@ static bool write_xla(Reader *r, GError **error)
 static bool make_trace(Reader *r, GError **error)
 {
     settle_sizes(r);
+    say_warning(r);
     bool xla = r->rows->len || r->items->len || r->has_used;
     if (ech_torch_says_any(r->torch)) {
         ech_torch_says_write(r->torch, r->builder, r->ret);

@@ -209,7 +209,15 @@ static const Case of_xla[] = {
     {"W hlo_rematerialization.cc:9] Can't reduce memory use below 8.00GiB (8589934592 bytes) by rematerialization; only reduced to 12.00GiB (12884901888 "
      "bytes), down "
      "from 13.00GiB",
-     "XLA: 12 GiB of hbm asked for, of 8 GiB there are: 4 GiB too much", 0, "program", 12 * GIB, "refused_on=gpu"},
+     "XLA's compiler warns, and goes on: with what it makes again the program's buffers come to 12 GiB, and it aimed at 8 GiB", 0, "program", 12 * GIB,
+     "refused_on=gpu"},
+    {"W hlo_rematerialization.cc:9] Can't reduce memory use below 8.00GiB (8589934592 bytes) by rematerialization; only reduced to 12.00GiB (12884901888 "
+     "bytes)\nE pjrt_stream_executor_client.cc:9] Execution of replica 0 failed: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 bytes.",
+     "does not say what was in use", 16 * GIB, NULL, 0, "asked_for_bytes=17179869184"},
+    {"W hlo_rematerialization.cc:9] Can't reduce memory use below 8.00GiB (8589934592 bytes) by rematerialization; only reduced to 12.00GiB (12884901888 "
+     "bytes)\nRESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used 17.00G of 15.75G hbm. Exceeded hbm capacity by "
+     "1.25G.",
+     "XLA refused the program: 17 GiB of hbm asked for", 0, "program", 17 * GIB, "refused_on=tpu"},
     {"[1] 2026-01-02 03:04:05.6: E local_client.cc:9] Execution of replica 0 failed: Resource exhausted: Out \nof memory while trying to allocate 5368709120 "
      "bytes.",
      "does not say what was in use", 5 * GIB, NULL, 0, "asked_for_bytes=5368709120"},
