@@ -26,6 +26,7 @@ struct EchLlamaSays {
     Plan plan;
     bool has_layers;
     uint64_t on_gpus, layers;
+    EchBytes unpinned; /* the most that was asked for page-locked and is not */
 };
 
 EchLlamaSays *ech_llama_says_new(void)
@@ -94,6 +95,16 @@ static bool read_layers(EchLlamaSays *s, EchWords line)
     return s->has_layers = true;
 }
 
+/* "ggml_cuda_host_malloc: failed to allocate 349659.17 MiB of pinned memory: out of memory": it goes on with the host's ordinary memory (ggml-cuda.cu). */
+static bool read_unpinned(EchLlamaSays *s, EchWords line)
+{
+    EchRounded size;
+    if (!ech_words_have(line, "of pinned memory") || !ech_words_size_after(line, "_host_malloc: failed to allocate ", &size))
+        return false;
+    s->unpinned = MAX(s->unpinned, size.bytes);
+    return true;
+}
+
 /* memory.available="[22.0 GiB 22.0 GiB]" */
 static void read_available(Plan *plan, EchWords line)
 {
@@ -144,7 +155,7 @@ static bool read_plan(EchLlamaSays *s, EchWords line)
 
 bool ech_llama_says_line(EchLlamaSays *s, EchWords line)
 {
-    return read_part(s, line) || read_layers(s, line) || read_plan(s, line);
+    return read_part(s, line) || read_layers(s, line) || read_unpinned(s, line) || read_plan(s, line);
 }
 
 /* ---- what it comes to ---- */
@@ -209,6 +220,13 @@ static void say_layers(const EchLlamaSays *s, EchDiag *diag)
                         "%" G_GUINT64_FORMAT " of its %" G_GUINT64_FORMAT " layers lie on GPUs; the others run on the CPU, from the host's memory, which "
                         "is what makes it slow",
                         s->on_gpus, s->layers);
+    g_autofree char *unpinned = ech_format_bytes(s->unpinned);
+    if (s->unpinned)
+        ech_diag_remark(
+            diag,
+            "%s of the host's memory could not be page-locked, which is no error: llama.cpp goes on with ordinary memory, from which copies to a GPU "
+            "are slower",
+            unpinned);
 }
 
 static void say_plan(const EchLlamaSays *s, EchDiag *diag)

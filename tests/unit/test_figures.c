@@ -157,6 +157,10 @@ static const struct {
     {"llm_load_tensors: offloaded 33/33 layers to GPU\nllm_load_tensors:        CPU buffer size =   400.00 MiB\nllm_load_tensors:      ROCm1 buffer size =  "
      "2048.00 MiB\n",
      "all of its 33 layers lie on GPUs", "run on the CPU"},
+    {"ggml_cuda_host_malloc: failed to allocate 3000.00 MiB of pinned memory: out of memory\nload_tensors: offloaded 3/33 layers to GPU\nload_tensors:        "
+     "CPU "
+     "model buffer size =  3000.00 MiB\n",
+     "2.93 GiB of the host's memory could not be page-locked, which is no error", "all of its"},
     {"MemAllocated=18.00GB, MaxMemAllocated=54.00GB", "tensors take 18 GiB, at the fullest they took 54 GiB: 36 GiB of that only for a time", "lie unused"},
     {"Available KV cache memory: 2.50 GiB\nAvailable KV cache memory: 2.00 GiB\nGPU KV cache size: 139,520 tokens\nMaximum concurrency for 120,000 tokens per "
      "request: 4.52x",
