@@ -525,9 +525,10 @@ static const char *describe_text(const uint8_t *head, size_t n)
     if (n - at > 14 &&
         (g_ascii_strncasecmp((const char *)head + at, "<!doctype html", 14) == 0 || g_ascii_strncasecmp((const char *)head + at, "<html", 5) == 0))
         return "the text is a web page; give the capture that it was made from (a memory snapshot's .pickle, a memory timeline's .raw.json.gz)";
-    if (n > 16 &&
-        (memcmp(head, "\"Kind\",\"Agent_Id", 16) == 0 || memcmp(head, "\"KernelName\",\"Calls", 16) == 0 || memcmp(head, "\"Index\",\"KernelName", 16) == 0))
-        return "the text is a table of AMD's rocprof; what rocprofv3 writes as a database (--output-format rocpd) is read";
+    if (n > 16 && (memcmp(head, "\"Name\",\"Calls\",\"", 16) == 0 || memcmp(head, "\"KernelName\",\"Calls", 16) == 0 ||
+                   memmem(head, MIN(n, (size_t)512), "\"Counter_Name\"", 14)))
+        return "the text is a table of sums or of counters by AMD's rocprof; what ran when is read: rocprofv3's database, its JSON, or STEM_kernel_trace.csv "
+               "with what lies beside it (--runtime-trace)";
     if (memmem(head, MIN(n, (size_t)256), "Total Time (ns),", 16) || memmem(head, MIN(n, (size_t)256), "Start (ns),Duration (ns),", 25))
         return "the text is a table of 'nsys stats', which leaves out most of what was recorded; the database that it was made from is read (.sqlite; 'nsys "
                "export "

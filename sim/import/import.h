@@ -6,7 +6,8 @@
  *     XLA        hlo (hlo_text, hlo_proto, hlo_source, hlo_donation; xla_assignment beside it), xplane and xplane_json (xplane_core, xplane_programs),
  *                memory_profile (resident, where it lies beside another capture), memory_usage_report
  *     PyTorch    kineto (kineto_join), memory_snapshot (pickle), memory_timeline; execution traces: pytorch_et, chakra, chakra_json (et)
- *     GPUs       nsys and rocpd (sqlite), cupti, and pretend of one that is not there (range_sizes, kernel_arguments, xla_folders)
+ *     GPUs       nsys (sqlite), cupti, and pretend of one that is not there (range_sizes, kernel_arguments, xla_folders)
+ *     AMD's      rocpd (sqlite), rocprof_json, rocprof_csv: all by rocprof
  *     pasted     messages of refused memory: out_of_memory (bfc_dump, torch_says, engine_says, refused); figures: memory_figures (pool_says, gpu_tools);
  *                llama_says in both; both by pasted and rounded
  *     others     ech, alloc_text, rmm_log, minimalloc, scalesim

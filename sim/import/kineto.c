@@ -1005,8 +1005,7 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
                                ? "; it looks like a memory snapshot, which is read as the pickle that torch.cuda.memory._dump_snapshot writes"
                            : strstr(keyed, "\"memoryProfilePerAllocator\"")
                                ? "; it is what XProf's memory profile shows, whose events are read from the .xplane.pb that it was made from"
-                           : strstr(keyed, "\"rocprofiler-sdk-tool\"") ? "; it is rocprofv3's, whose database is read (--output-format rocpd)"
-                                                                       : "";
+                               : "";
         g_autofree char *keys = g_utf8_make_valid(r->keys->str, -1);
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: a JSON document without traceEvents: %s%s%s", r->where,
                     r->keys->len ? "its keys begin " : "it has no keys", keys, what);

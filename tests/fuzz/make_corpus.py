@@ -212,6 +212,60 @@ put("rocpd", "schema3.db", rocpd(3))
 put("rocpd", "schema4.db", rocpd(4))
 put("rocpd", "merged.db", rocpd(3, ("a", "b")))
 
+# The same run as JSON and as tables.
+ROC_GPU = "AMD Instinct MI300X"
+roc_calls = [("hipMalloc", 90, 100, 16), ("hipLaunchKernel", 100, 120, 11), ("hipMemcpyWithStream", 130, 140, 15), ("hipLaunchKernel", 145, 150, 12), ("hipDeviceSynchronize", 150, 300, 13)]
+roc_kernels = [(125, 160, 1, 3, 1, "add(float*)", "_Z3addPf.kd", 11, (256, 1, 1), (1000, 1, 1)), (170, 290, 1, 4, 2, "", "Cijk_Ailk_Bljk_BBS.kd", 12, (256, 1, 1), (1024, 4, 1))]
+roc_copies = [(140, 165, 0, 1, 1, 4096, 15, 2), (300, 320, 1, 2, 1, 8192, 0, 4)]
+roc_memory = [(91, 99, 1, 1, 0x7F0000000000, 1 << 20), (92, 99, 1, 0, 0x7E0000000000, 4096), (305, 306, 3, None, 0x7F0000000000, 0), (307, 308, 3, None, 77, 0)]
+roc_operations = ["hipMalloc", "hipLaunchKernel", "hipMemcpyWithStream", "hipDeviceSynchronize"]
+roc_kinds = [("NONE", []), ("HIP_RUNTIME_API", roc_operations), ("MARKER_CORE_API", ["roctxMarkA", "roctxRangePushA"]), ("MEMORY_COPY", []), ("MEMORY_ALLOCATION", ["NONE", "MEMORY_ALLOCATION_ALLOCATE", "MEMORY_ALLOCATION_VMEM_ALLOCATE", "MEMORY_ALLOCATION_FREE"])]
+
+
+def roc_record(kind, operation, start, end, call, **more):
+    return {"size": 64, "kind": kind, "operation": operation, "thread_id": 5, "correlation_id": {"internal": call, "external": 0}, "start_timestamp": start, "end_timestamp": end, **more}
+
+
+handle = lambda n: {"handle": n}
+xyz = lambda sizes: dict(zip("xyz", sizes))
+roc_json = {
+    "metadata": {"pid": 5, "init_time": 80, "fini_time": 320},
+    "agents": [{"size": 312, "id": handle(100 + i), "type": 2 if i else 1, "sdma_fw_version": {"uCodeSDMA": 0}, "name": "gfx942" if i else "AMD EPYC", "product_name": ROC_GPU if i else "AMD EPYC"} for i in range(3)],
+    "strings": {"callback_records": [], "buffer_records": [{"kind": k, "operations": o} for k, o in roc_kinds], "marker_api": [{"key": 14, "value": "step"}]},
+    "kernel_symbols": [{"kernel_id": i + 1, "kernel_name": k[6], "formatted_kernel_name": k[5]} for i, k in enumerate(roc_kernels)],
+    "buffer_records": {
+        "kernel_dispatch": [roc_record(5, 2, k[0], k[1], k[7], dispatch_info={"size": 72, "agent_id": handle(100 + k[2]), "queue_id": handle(k[3]), "kernel_id": i + 1, "dispatch_id": i, "group_segment_size": 64, "workgroup_size": xyz(k[8]), "grid_size": xyz(k[9])}, stream_id=handle(k[4])) for i, k in enumerate(roc_kernels)],
+        "hip_api": [roc_record(1, roc_operations.index(name), s, e, call, args={"ptr": "0x0"}) for name, s, e, call in roc_calls],
+        "marker_api": [roc_record(2, 1, 80, 310, 14)],
+        "memory_copy": [roc_record(3, o, s, e, call, src_agent_id=handle(100 + a), dst_agent_id=handle(100 + b), bytes=n, stream_id=handle(q)) for s, e, a, b, q, n, call, o in roc_copies],
+        "memory_allocation": [roc_record(4, o, s, e, 16, agent_id=handle(0 if a is None else 100 + a), address="0x%016x" % address, allocation_size=n) for s, e, o, a, address, n in roc_memory],
+        "scratch_memory": [roc_record(6, 1, 93, 99, 16)],
+    },
+}
+put("rocprof_json", "run.json", json.dumps({"rocprofiler-sdk-tool": [roc_json]}).encode())
+put("rocprof_json", "processes.json", json.dumps({"rocprofiler-sdk-tool": [roc_json, roc_json]}).encode())
+
+
+def roc_table(name, columns, rows):
+    quote = lambda v: '"' + v + '"' if isinstance(v, str) else str(v)
+    put("rocprof_csv", name, "".join(",".join(map(quote, row)) + "\n" for row in [columns.split(","), *rows]).encode())
+
+
+roc_direction = ["", "MEMORY_COPY_HOST_TO_HOST", "MEMORY_COPY_HOST_TO_DEVICE", "MEMORY_COPY_DEVICE_TO_HOST", "MEMORY_COPY_DEVICE_TO_DEVICE"]
+roc_table("run_kernel_trace.csv", "Kind,Agent_Id,Queue_Id,Stream_Id,Thread_Id,Dispatch_Id,Kernel_Id,Kernel_Name,Correlation_Id,Start_Timestamp,End_Timestamp,LDS_Block_Size,Scratch_Size,Workgroup_Size_X,Workgroup_Size_Y,Workgroup_Size_Z,Grid_Size_X,Grid_Size_Y,Grid_Size_Z",
+          [("KERNEL_DISPATCH", f"Agent {k[2]}", k[3], k[4], 5, i, i, k[5] or k[6], k[7], k[0], k[1], 64, 0, *k[8], *k[9]) for i, k in enumerate(roc_kernels)])
+roc_table("run_memory_copy_trace.csv", "Kind,Direction,Stream_Id,Source_Agent_Id,Destination_Agent_Id,Correlation_Id,Start_Timestamp,End_Timestamp",
+          [("MEMORY_COPY", roc_direction[o], q, f"Agent {a}", f"Agent {b}", call, s, e) for s, e, a, b, q, n, call, o in roc_copies])
+roc_table("run_memory_allocation_trace.csv", "Kind,Operation,Agent_Id,Allocation_Size,Address,Correlation_Id,Start_Timestamp,End_Timestamp",
+          [("MEMORY_ALLOCATION", roc_kinds[4][1][o], "" if a is None else f"Agent {a}", n, "0x%016x" % address, 16, s, e) for s, e, o, a, address, n in roc_memory])
+roc_table("run_hip_api_trace.csv", "Domain,Function,Process_Id,Thread_Id,Correlation_Id,Start_Timestamp,End_Timestamp", [("HIP_RUNTIME_API", name, 5, 5, call, s, e) for name, s, e, call in roc_calls])
+roc_table("run_marker_api_trace.csv", "Domain,Function,Process_Id,Thread_Id,Correlation_Id,Start_Timestamp,End_Timestamp", [("MARKER_CORE_API", "step", 5, 5, 14, 80, 310)])
+roc_table("run_agent_info.csv", "Node_Id,Logical_Node_Id,Agent_Type,Product_Name", [(i, i, "GPU" if i else "CPU", ROC_GPU if i else "AMD EPYC") for i in range(3)])
+roc_table("typed.csv", "Guid,Kind,Direction,Stream_Id,Source_Agent_Id,Destination_Agent_Id,Correlation_Id,Start_Timestamp,End_Timestamp",
+          [(g, "MEMORY_COPY", roc_direction[o], q, a, b, 1, 100, 200) for g, o, q, a, b in [("x", 2, 1, "CPU 0", "GPU 0"), ("x", 4, 1, "GPU 1", "GPU 0"), ("y", 3, 1, "GPU 1", "CPU 1")]])
+put("rocprof_csv", "results.csv", b'"Index","KernelName","gpu-id","queue-id","queue-index","pid","tid","grd","wgr","lds","scr","DispatchNs","BeginNs","EndNs","CompleteNs","DurationNs"\n'
+    b'0,"void f<int>(int, char const*) [clone .kd]",1,0,0,7,7,65536,256,1024,0,90,8819330200000100,8819330200000350,360,250\n1,"say ""hi"", \nthere",2,0,2,7,7,64,64,0,0,400,8819330200000500,8819330200000510,520,10\n2,"cut')
+
 # ---- XPlane ----
 def varint(v):
     v &= (1 << 64) - 1

@@ -154,8 +154,13 @@ $ printf '{"memoryProfilePerAllocator":{},"numHosts":1}' >$T/profile.json; cd $T
 echelon: profile.json: a JSON document without traceEvents: its keys begin "memoryProfilePerAllocator", "numHosts"; it is what XProf's memory profile shows, whose events are read from the .xplane.pb that it was made from
 exit 1
 $ printf '{"rocprofiler-sdk-tool":[{"metadata":{}}]}' >$T/rocprof.json; cd $T; echelon info rocprof.json
-echelon: rocprof.json: a JSON document without traceEvents: its keys begin "rocprofiler-sdk-tool"; it is rocprofv3's, whose database is read (--output-format rocpd)
-exit 1
+rocprof.json: rocprof_json
+0 operations on 0 queues, 0 buffers
+bytes
+  allocated in all                0 B  (0)
+  live at the peak                0 B  (0)
+  live at the end                 0 B  (0)
+- nothing in it ran on a GPU; 'rocprofv3 --runtime-trace' records what does
 $ cd $T && python3 -c "import sqlite3; c=sqlite3.connect('results.db'); c.execute('create table rocpd_string_00(id integer)'); c.commit()"; echelon info results.db
 echelon: results.db: an SQLite database, but not rocprofv3's: it has no table rocpd_kernel_dispatch
 exit 1
@@ -200,8 +205,8 @@ anonymize: 74 names, 2 files and 6 functions have pseudonyms; what remains can s
 $ for file in traces/gpt_offload.v5e $T/shared.ech; do echelon run --trace $file --device tpu-v5e --json | grep -E '"makespan_ps"'; done
   "makespan_ps" : 728610168,
   "makespan_ps" : 728610168,
-$ printf '"Kind","Agent_Id","Queue_Id"\n' > $T/x.csv; echelon info $T/x.csv 2>&1 | sed "s|$T/||"
-echelon: x.csv: no captured format that echelon knows: the text is a table of AMD's rocprof; what rocprofv3 writes as a database (--output-format rocpd) is read
+$ printf '"Name","Calls","TotalDurationNs"\n' > $T/x.csv; echelon info $T/x.csv 2>&1 | sed "s|$T/||"
+echelon: x.csv: no captured format that echelon knows: the text is a table of sums or of counters by AMD's rocprof; what ran when is read: rocprofv3's database, its JSON, or STEM_kernel_trace.csv with what lies beside it (--runtime-trace)
 $ printf 'schema_version: "1"\nnodes {\n  id: 1\n}\n' > $T/x.et; echelon info $T/x.et 2>&1 | sed "s|$T/||"
 echelon: x.et: no captured format that echelon knows: the text looks like a protobuf's text form (a Chakra trace's, say); give the binary file that it was made from
 $ printf '#!/usr/bin/env python\nimport torch\n' >$T/train.py; echelon info $T/train.py 2>&1 | sed "s|$T/||"; echelon help import >/dev/full 2>&1; echo $?

@@ -752,11 +752,18 @@ START_TEST(nsys_schemas)
 }
 END_TEST
 
-/* The same run in both schemas; what frees do not say, what scratch memory is, and which streams there are. */
-START_TEST(rocpd_schemas)
+/* The same run in all that rocprofv3 writes; what frees do not say, what scratch memory is, and which streams there are. */
+START_TEST(rocprof_outputs)
 {
-    static const char *const files[] = {"rocpd/schema3.db", "rocpd/schema4.db"};
-    g_autoptr(EchImport) import = ech_test_corpus(files[_i], NULL);
+    static const struct {
+        const char *file, *format, *kernels;
+        EchBytes copied; /* tables do not tell */
+    } outputs[] = {{"rocpd/schema3.db", "rocpd", "rocpd_kernel_dispatch", 4096},
+                   {"rocpd/schema4.db", "rocpd", "rocpd_kernel_dispatch", 4096},
+                   {"rocprof_json/run.json", "rocprof_json", "kernel_dispatch", 4096},
+                   {"rocprof_csv/run_kernel_trace.csv", "rocprof_csv", "kernel_trace", 0},
+                   {"rocprof_csv/run_hip_api_trace.csv", "rocprof_csv", "kernel_trace", 0}};
+    g_autoptr(EchImport) import = ech_test_corpus(outputs[_i].file, outputs[_i].format);
     const EchTrace *t = import->trace;
     ck_assert_str_eq(ech_trace_get_property(t, "device.0.name"), "AMD Instinct MI300X");
     const EchOp *add = ech_test_op(t, ECH_OP_KERNEL, "add(float*)"), *product = ech_test_op(t, ECH_OP_KERNEL, "Cijk_Ailk_Bljk_BBS");
@@ -766,7 +773,8 @@ START_TEST(rocpd_schemas)
     ck_assert_str_eq(ech_trace_string(t, ech_trace_queues(t)[add->queue].name), "stream 1");
     ck_assert_str_eq(ech_trace_string(t, ech_trace_queues(t)[product->queue].name), "stream 2");
     const EchOp *up = ech_test_op(t, ECH_OP_COPY, "Memcpy HtoD"), *across = ech_test_op(t, ECH_OP_COPY, "Memcpy DtoD");
-    ck_assert_uint_eq(up->bytes, 4096);
+    ck_assert_uint_eq(up->bytes, outputs[_i].copied);
+    ck_assert(up->bytes_origin == (outputs[_i].copied ? ECH_KNOWN : ECH_ABSENT));
     ck_assert_str_eq(ech_trace_memory(t, up->memory_from), "host");
     ck_assert_str_eq(ech_trace_memory(t, across->memory_to), "hbm:1");
     ck_assert_int_eq(ech_test_op(t, ECH_OP_MARK, "step")->recorded.duration, 230000);
@@ -775,16 +783,35 @@ START_TEST(rocpd_schemas)
     g_autoptr(EchLifetimes) hbm = ech_lifetimes_new(t, ech_trace_find_memory(t, "hbm"));
     ck_assert_uint_eq(hbm->peak, 1 << 20);
     ck_assert_uint_eq(hbm->end_live, 0);
-    ck_assert_uint_eq(ech_diag_count(import->diag, "scratch_memory_left_out"), 1);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "scratch_memory_left_out"), strcmp(outputs[_i].format, "rocpd") == 0);
     ck_assert_uint_eq(ech_diag_count(import->diag, "frees_of_unknown_addresses"), 1);
-    ck_assert_uint_eq(ech_diag_count(import->records, "rocpd_kernel_dispatch"), 2);
+    ck_assert_uint_eq(ech_diag_count(import->records, outputs[_i].kernels), 2);
+}
+END_TEST
+
+/* GPUs counted by themselves, two processes by their GUIDs; and rocprof's own table, with quotes in a name and a row that is cut off. */
+START_TEST(rocprof_tables)
+{
+    g_autoptr(EchImport) typed = ech_test_corpus("rocprof_csv/typed.csv", "rocprof_csv"), old = ech_test_corpus("rocprof_csv/results.csv", "rocprof_csv");
+    const EchOp *up = ech_test_op(typed->trace, ECH_OP_COPY, "Memcpy HtoD"), *across = ech_test_op(typed->trace, ECH_OP_COPY, "Memcpy DtoD"),
+                *down = ech_test_op(typed->trace, ECH_OP_COPY, "Memcpy DtoH");
+    ck_assert_str_eq(ech_trace_memory(typed->trace, up->memory_to), "hbm");
+    ck_assert_str_eq(ech_trace_memory(typed->trace, across->memory_from), "hbm:1");
+    ck_assert_str_eq(ech_trace_memory(typed->trace, down->memory_to), "host");
+    ck_assert_str_eq(ech_trace_string(typed->trace, ech_trace_queues(typed->trace)[down->queue].name), "queue 0 process 1");
+    const EchOp *f = ech_test_op(old->trace, ECH_OP_KERNEL, "void f<int>(int, char const*)");
+    ck_assert_str_eq(ech_trace_string(old->trace, f->launch), "grid=256x1x1 block=256x1x1 shared=1024");
+    ck_assert_int_eq(f->recorded.duration, 250000);
+    const EchOp *say = ech_test_op(old->trace, ECH_OP_KERNEL, "say \"hi\", \nthere");
+    ck_assert_uint_eq(ech_trace_queues(old->trace)[say->queue].device, 1);
+    ck_assert_uint_eq(ech_diag_count(old->diag, "rows_of_other_lengths"), 1);
 }
 END_TEST
 
 /* Two processes of one file have the same addresses and numbers of calls. */
-START_TEST(rocpd_merged)
+START_TEST(rocprof_processes)
 {
-    g_autoptr(EchImport) import = ech_test_corpus("rocpd/merged.db", NULL);
+    g_autoptr(EchImport) import = ech_test_corpus(_i ? "rocprof_json/processes.json" : "rocpd/merged.db", NULL);
     const EchTrace *t = import->trace;
     g_autoptr(EchLifetimes) hbm = ech_lifetimes_new(t, ech_trace_find_memory(t, "hbm"));
     ck_assert_uint_eq(hbm->peak, 2 << 20);
@@ -921,8 +948,9 @@ END_TEST
 /* Every corpus file, cut anywhere and with any byte changed, must give a trace or an error of ours, quickly. */
 START_TEST(damage)
 {
-    static const char *const files[] = {"memory_snapshot/small.4.pickle", "kineto/new.json",     "nsys/new.sqlite", "xplane/tpu.pb", "rocpd/schema4.db",
-                                        "source/trace.json.gz",           "xplane_json/tpu.json"};
+    static const char *const files[] = {
+        "memory_snapshot/small.4.pickle", "kineto/new.json",      "nsys/new.sqlite",       "xplane/tpu.pb",        "rocpd/schema4.db",
+        "source/trace.json.gz",           "xplane_json/tpu.json", "rocprof_json/run.json", "rocprof_csv/typed.csv"};
     g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus", files[_i], NULL);
     g_autofree char *data = NULL;
     gsize n;
@@ -1015,11 +1043,12 @@ int main(void)
     tcase_add_test(tcase, kineto_of_rocm);
     tcase_add_test(tcase, nsys_schemas);
     tcase_add_test(tcase, nsys_processes);
-    tcase_add_loop_test(tcase, rocpd_schemas, 0, 2);
-    tcase_add_test(tcase, rocpd_merged);
+    tcase_add_loop_test(tcase, rocprof_outputs, 0, 5);
+    tcase_add_loop_test(tcase, rocprof_processes, 0, 2);
+    tcase_add_test(tcase, rocprof_tables);
     tcase_add_test(tcase, xplane_times_transfers_by_completion);
     tcase_add_test(tcase, json_twin_of_xplane);
-    tcase_add_loop_test(tcase, damage, 0, 7);
+    tcase_add_loop_test(tcase, damage, 0, 9);
     tcase_add_test(tcase, recorded_medians_of_the_v6e_profile);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
