@@ -5,6 +5,7 @@
 #include "sim/import/llama_says.h"
 #include "sim/import/pool_says.h"
 #include "sim/import/refused.h"
+#include "sim/import/tensorrt_says.h"
 
 #include <math.h>
 #include <string.h>
@@ -47,6 +48,7 @@ struct EchMemoryFigures {
     EchPoolSays *pool;
     EchGpuTools *tools;
     EchLlamaSays *llama;
+    EchTensorrtSays *tensorrt;
     Compiled compiled, one;
     uint64_t programs;
     Vllm vllm;
@@ -69,6 +71,7 @@ EchMemoryFigures *ech_memory_figures_new(bool beside)
     f->beside = beside;
     f->tools = ech_gpu_tools_new();
     f->llama = ech_llama_says_new();
+    f->tensorrt = ech_tensorrt_says_new();
     f->arrays = g_array_new(FALSE, TRUE, sizeof(Array));
     f->nodes = g_array_new(FALSE, TRUE, sizeof(Array));
     g_array_set_clear_func(f->arrays, array_clear);
@@ -83,6 +86,7 @@ void ech_memory_figures_free(EchMemoryFigures *f)
     ech_pool_says_free(f->pool);
     ech_gpu_tools_free(f->tools);
     ech_llama_says_free(f->llama);
+    ech_tensorrt_says_free(f->tensorrt);
     g_array_unref(f->arrays);
     g_array_unref(f->nodes);
     g_free(f);
@@ -473,8 +477,9 @@ EchBytes ech_memory_figures_nodes(const EchMemoryFigures *f, EchTraceBuilder *bu
 
 bool ech_memory_figures_line(EchMemoryFigures *f, EchWords before, EchWords line)
 {
-    return read_compiled(f, line) || read_vllm(f, line) || read_sglang(f, line) || ech_gpu_tools_line(f->tools, before, line) || read_nodes(f, line) ||
-           ech_pool_says_line(f->pool, before, line) || (!f->beside && (ech_llama_says_line(f->llama, line) || read_arrays(f, line)));
+    return read_compiled(f, line) || read_vllm(f, line) || read_sglang(f, line) || ech_tensorrt_says_line(f->tensorrt, line) ||
+           ech_gpu_tools_line(f->tools, before, line) || read_nodes(f, line) || ech_pool_says_line(f->pool, before, line) ||
+           (!f->beside && (ech_llama_says_line(f->llama, line) || read_arrays(f, line)));
 }
 
 /* One shape may stand anywhere; some are a list. */
@@ -487,12 +492,13 @@ static bool is_list(const EchMemoryFigures *f)
 static bool tells_any(const EchMemoryFigures *f)
 {
     return largest(f)->any || is_vllm(&f->vllm) || f->sglang.tokens || ech_gpu_tools_any(f->tools) || ech_pool_says_any(f->pool) ||
-           ech_llama_says_any(f->llama) || is_list(f) || f->nodes->len;
+           ech_llama_says_any(f->llama) || ech_tensorrt_says_any(f->tensorrt) || is_list(f) || f->nodes->len;
 }
 
 void ech_memory_figures_say(const EchMemoryFigures *f, EchDiag *diag)
 {
-    bool pool = ech_pool_says_any(f->pool), llama = ech_llama_says_any(f->llama), others = largest(f)->any || is_vllm(&f->vllm) || f->sglang.tokens || llama;
+    bool pool = ech_pool_says_any(f->pool), llama = ech_llama_says_any(f->llama), tensorrt = ech_tensorrt_says_any(f->tensorrt),
+         others = largest(f)->any || is_vllm(&f->vllm) || f->sglang.tokens || llama || tensorrt;
     if (largest(f)->any)
         say_compiled(f, diag);
     if (is_vllm(&f->vllm))
@@ -501,10 +507,12 @@ void ech_memory_figures_say(const EchMemoryFigures *f, EchDiag *diag)
         say_sglang(&f->sglang, diag);
     if (llama)
         ech_llama_says_say(f->llama, diag);
+    if (tensorrt)
+        ech_tensorrt_says_say(f->tensorrt, diag);
     if (pool)
         ech_pool_says_say(f->pool, f->beside, diag);
     if (ech_gpu_tools_any(f->tools))
-        ech_gpu_tools_say(f->tools, f->beside || pool || llama, diag);
+        ech_gpu_tools_say(f->tools, f->beside || pool || llama || tensorrt, diag);
     if (is_list(f) && !pool && !others)
         say_arrays(f, diag);
 }
@@ -550,6 +558,8 @@ static void write_figures(const EchMemoryFigures *f, EchTraceBuilder *builder, E
         ech_refused_held(builder, memory, "KV cache", f->sglang.cache);
     } else if (ech_llama_says_any(f->llama)) {
         ech_llama_says_write(f->llama, builder);
+    } else if (ech_tensorrt_says_any(f->tensorrt)) {
+        ech_tensorrt_says_write(f->tensorrt, builder);
     } else if (ech_pool_says_any(f->pool)) {
         ech_pool_says_write(f->pool, builder, import);
     } else if (ech_gpu_tools_any(f->tools)) {
@@ -589,7 +599,7 @@ static bool read_text(EchSource *source, const EchImportOptions *options, EchImp
     if (ech_trace_builder_n_buffers(builder) == 0 && !f->vllm.tokens && !f->sglang.tokens) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE,
                     "%s: no figures of memory in use in it; expected what torch.cuda.memory_summary(), device.memory_stats(), compiled.memory_analysis(), "
-                    "nvidia-smi, vLLM, SGLang, llama.cpp or ollama print",
+                    "nvidia-smi, vLLM, SGLang, TensorRT, llama.cpp or ollama print",
                     ech_source_path(source));
         return false;
     }
@@ -611,7 +621,8 @@ static int probe(const uint8_t *head, size_t n)
 
 const EchImportClass ech_import_memory_figures = {
     .name = "memory_figures",
-    .summary = "what PyTorch, JAX, XLA, DeepSpeed, Trainer, vLLM, SGLang, llama.cpp, ollama, nvidia-smi and others print of memory in use, pasted into a file",
+    .summary = "what PyTorch, JAX, XLA, DeepSpeed, Trainer, vLLM, SGLang, TensorRT, llama.cpp, ollama, nvidia-smi and others print of memory in use, pasted "
+               "into a file",
     .probe = probe,
     .read = read_text,
 };

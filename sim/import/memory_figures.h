@@ -1,7 +1,7 @@
 /** @file memory_figures.h
  * What programs and tools print of memory in use, where nothing was refused: an allocator's pool (pool_says.c), GPUs and processes (gpu_tools.c), what XLA
- * says that a compiled program takes (print(compiled.memory_analysis())), vLLM's start, arrays by shape (jax.live_arrays(), tensors that gc finds),
- * TensorFlow's nodes. Read as a format of its own, and beside a message about refused memory (out_of_memory.c).
+ * says that a compiled program takes (print(compiled.memory_analysis())), vLLM's and SGLang's start, TensorRT's log (tensorrt_says.c), arrays by shape
+ * (jax.live_arrays(), tensors that gc finds), TensorFlow's nodes. Read as a format of its own, and beside a message about refused memory (out_of_memory.c).
  */
 #pragma once
 #include "sim/import/import.h"

@@ -293,6 +293,7 @@ static bool read_table(Reader *r, EchSource *source, GError **error)
         return false;
     gsize n;
     const char *data = g_bytes_get_data(bytes, &n);
+    data = data ? data : "";
     unsigned n_columns, n_fields;
     r->where = ech_source_path(source);
     size_t at = split(data, n, 0, r->fields, &n_columns);

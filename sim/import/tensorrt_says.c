@@ -1,0 +1,173 @@
+#include "sim/import/tensorrt_says.h"
+#include "sim/import/refused.h"
+
+#include <string.h>
+
+#define MIB (UINT64_C(1) << 20)
+
+/* What an engine needs while it runs, as its builder tells. */
+typedef enum { WEIGHTS, ACTIVATIONS, PERSISTENT, SCRATCH, N_NEEDS } Need;
+/* What TensorRT-LLM allocates beside engines. */
+typedef enum { BUFFERS, DECODER, CACHE, N_OTHERS } Other;
+
+static const char *const need_names[N_NEEDS] = {"weights", "activations", "layers' own memory", NULL};
+static const char *const other_names[N_OTHERS] = {"runtime buffers", "decoder", "KV cache"};
+
+struct EchTensorrtSays {
+    EchBytes needs[N_NEEDS];    /* of the engine built last */
+    EchBytes others[N_OTHERS];  /* the last told of each */
+    EchBytes contexts, managed; /* of engines loaded: of their contexts, and in all, when last told */
+    EchBytes building, in_use;  /* the most while building; of the device, by all processes, when last told */
+    uint64_t tokens;            /* that the KV cache holds */
+};
+
+EchTensorrtSays *ech_tensorrt_says_new(void)
+{
+    return g_new0(EchTensorrtSays, 1);
+}
+
+void ech_tensorrt_says_free(EchTensorrtSays *says)
+{
+    g_free(says);
+}
+
+/* A number of MiB as bytes. */
+static bool mib_after(EchWords words, const char *key, EchBytes *ret)
+{
+    uint64_t value;
+    if (!ech_words_number_after(words, key, &value))
+        return false;
+    *ret = value > G_MAXINT64 / MIB ? G_MAXINT64 : value * MIB;
+    return true;
+}
+
+/* "Init cuDNN: CPU +0, GPU +8, now: CPU 12284, GPU 2740 (MiB)" ("GPU -33" where some was given back). */
+static bool read_change(EchTensorrtSays *says, EchWords line)
+{
+    EchBytes now, more;
+    if (!ech_words_have(line, "(MiB)") || !mib_after(ech_words_after(line, "now: CPU "), "GPU ", &now))
+        return false;
+    if (!ech_words_have(line, "TensorRT-managed allocation in")) {
+        says->in_use = now;
+    } else if (!ech_words_have(line, "building engine")) {
+        says->managed = now;
+        if (ech_words_have(line, "IExecutionContext creation") && mib_after(line, "GPU +", &more))
+            says->contexts = ech_bytes_add(says->contexts, more);
+    }
+    return true;
+}
+
+bool ech_tensorrt_says_line(EchTensorrtSays *says, EchWords line)
+{
+    static const struct {
+        const char *key;
+        Need need;
+    } needs[] = {{"Total Weights Memory:", WEIGHTS},
+                 {"Total Activation Memory:", ACTIVATIONS},
+                 {"Total Device Persistent Memory:", PERSISTENT},
+                 {"Total Scratch Memory:", SCRATCH},
+                 {"Max Scratch Memory:", SCRATCH}};
+    static const char *const others[N_OTHERS] = {" GPU memory for runtime buffers", " GPU memory for decoder", " for max tokens in paged KV cache"};
+    EchRounded size;
+    uint64_t bytes;
+    for (size_t i = 0; i < G_N_ELEMENTS(needs); i++) {
+        if (ech_words_number_after(line, needs[i].key, &bytes)) {
+            says->needs[needs[i].need] = bytes;
+            return true;
+        }
+    }
+    for (size_t i = 0; i < N_OTHERS; i++) {
+        if (ech_words_size_before(line, others[i], &size)) {
+            says->others[i] = size.bytes;
+            if (i == CACHE)
+                ech_words_number_after(line, "paged KV cache (", &says->tokens);
+            return true;
+        }
+    }
+    if (ech_words_have(line, "Peak memory usage of TRT CPU/GPU memory allocators"))
+        return mib_after(ech_words_after(line, "allocators: CPU "), "GPU ", &says->building);
+    return read_change(says, line);
+}
+
+static EchBytes needed(const EchTensorrtSays *says)
+{
+    return ech_bytes_add(ech_bytes_add(says->needs[WEIGHTS], says->needs[ACTIVATIONS]), says->needs[PERSISTENT]);
+}
+
+static EchBytes other_bytes(const EchTensorrtSays *says)
+{
+    return ech_bytes_add(ech_bytes_add(says->others[BUFFERS], says->others[DECODER]), says->others[CACHE]);
+}
+
+bool ech_tensorrt_says_any(const EchTensorrtSays *says)
+{
+    return needed(says) || says->managed || other_bytes(says) || says->building;
+}
+
+static void say_built(const EchTensorrtSays *says, EchDiag *diag)
+{
+    g_autofree char *all = ech_format_bytes(needed(says)), *most = ech_format_bytes(ech_bytes_add(needed(says), says->needs[SCRATCH])),
+                    *weights = ech_format_bytes(says->needs[WEIGHTS]), *activations = ech_format_bytes(says->needs[ACTIVATIONS]),
+                    *persistent = ech_format_bytes(says->needs[PERSISTENT]);
+    g_autofree char *scratch =
+        says->needs[SCRATCH] ? g_strdup_printf(", up to %s where scratch memory finds no room among the activations", most) : g_strdup("");
+    ech_diag_remark(diag, "the engine that TensorRT built needs %s of the device to run%s: weights %s, activations %s, layers' own memory %s", all, scratch,
+                    weights, activations, persistent);
+    if (says->needs[WEIGHTS] == 0)
+        ech_diag_remark(diag, "the log does not tell of weights (TensorRT before 9.0 does not): they are about as large as the engine's file");
+}
+
+void ech_tensorrt_says_say(const EchTensorrtSays *says, EchDiag *diag)
+{
+    if (needed(says))
+        say_built(says, diag);
+    if (says->building) {
+        g_autofree char *building = ech_format_bytes(says->building);
+        ech_diag_remark(diag, "building it took up to %s of the device: --memPoolSize=workspace:SIZE bounds what tactics may try", building);
+    }
+    if (says->managed) {
+        g_autofree char *all = ech_format_bytes(says->managed), *contexts = ech_format_bytes(says->contexts);
+        ech_diag_remark(diag, "TensorRT holds %s of the device for engines, %s of it for execution contexts, the rest weights", all, contexts);
+    }
+    if (other_bytes(says)) {
+        g_autoptr(GString) text = g_string_new("TensorRT-LLM, on each GPU, beside its engine:");
+        for (size_t i = 0; i < N_OTHERS; i++) {
+            g_autofree char *bytes = ech_format_bytes(says->others[i]);
+            if (says->others[i])
+                g_string_append_printf(text, " %s %s;", other_names[i], bytes);
+        }
+        g_string_truncate(text, text->len - 1);
+        ech_diag_remark(diag, "%s", text->str);
+    }
+    if (says->tokens && says->others[CACHE]) {
+        g_autofree char *each = ech_format_bytes(says->others[CACHE] / says->tokens);
+        ech_diag_remark(diag,
+                        "the KV cache holds %" G_GUINT64_FORMAT " tokens of all requests together, %s each; it gets kv_cache_config's "
+                        "free_gpu_memory_fraction of what is free once the engine is loaded, or max_tokens",
+                        says->tokens, each);
+    }
+    if (needed(says) || says->managed)
+        ech_diag_remark(diag,
+                        "activations grow with the largest shapes that the engine is built for (--maxShapes, max_batch_size, max_num_tokens) and are each "
+                        "context's own; weights are shared");
+    if (says->in_use) {
+        g_autofree char *bytes = ech_format_bytes(says->in_use);
+        ech_diag_remark(diag, "%s of the device were in use when last told, by all processes, contexts and libraries of CUDA among it", bytes);
+    }
+}
+
+void ech_tensorrt_says_write(const EchTensorrtSays *says, EchTraceBuilder *builder)
+{
+    EchId memory = ech_trace_builder_memory(builder, "hbm");
+    if (says->managed) {
+        ech_refused_held(builder, memory, "engines' weights", says->managed - MIN(says->contexts, says->managed));
+        ech_refused_held(builder, memory, "execution contexts", MIN(says->contexts, says->managed));
+    } else {
+        for (size_t i = 0; i < SCRATCH; i++)
+            ech_refused_held(builder, memory, need_names[i], says->needs[i]);
+        if (needed(says) == 0)
+            ech_refused_held(builder, memory, "the builder, at the fullest", says->building);
+    }
+    for (size_t i = 0; i < N_OTHERS; i++)
+        ech_refused_held(builder, memory, other_names[i], says->others[i]);
+}
