@@ -111,10 +111,11 @@ static void say_built(const EchTensorrtSays *says, EchDiag *diag)
                     *persistent = ech_format_bytes(says->needs[PERSISTENT]);
     g_autofree char *scratch =
         says->needs[SCRATCH] ? g_strdup_printf(", up to %s where scratch memory finds no room among the activations", most) : g_strdup("");
-    ech_diag_remark(diag, "the engine that TensorRT built needs %s of the device to run%s: weights %s, activations %s, layers' own memory %s", all, scratch,
-                    weights, activations, persistent);
+    g_autofree char *of_weights = says->needs[WEIGHTS] ? g_strdup_printf("weights %s, ", weights) : g_strdup("");
+    ech_diag_remark(diag, "the engine that TensorRT built needs %s of the device to run%s%s: %sactivations %s, layers' own memory %s", all,
+                    says->needs[WEIGHTS] ? "" : " beside its weights", scratch, of_weights, activations, persistent);
     if (says->needs[WEIGHTS] == 0)
-        ech_diag_remark(diag, "the log does not tell of weights (TensorRT before 9.0 does not): they are about as large as the engine's file");
+        ech_diag_remark(diag, "TensorRT before 9 does not tell the weights: they are about as large as the engine's file");
 }
 
 void ech_tensorrt_says_say(const EchTensorrtSays *says, EchDiag *diag)

@@ -75,6 +75,7 @@ static const struct {
      "activations 256 MiB, layers' own memory 1 MiB",
      "activations", 256 * MIB},
     {"tensorrt_built.txt", "building it took up to 444 MiB", "weights", 128 * MIB},
+    {"tensorrt_8.txt", "needs 33 MiB of the device to run beside its weights: activations 32 MiB", "layers' own memory", MIB},
     {"tensorrt_llm.txt", "TensorRT holds 6.02 GiB of the device for engines, 24 MiB of it for execution contexts", "engines' weights", 6140 * MIB},
     {"tensorrt_llm.txt", "runtime buffers 1.50 GiB; decoder 4.25 GiB; KV cache 36 GiB", "execution contexts", 24 * MIB},
     {"tensorrt_llm.txt", "the KV cache holds 294912 tokens of all requests together, 128 KiB each", "KV cache", 36 * GIB},
