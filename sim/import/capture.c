@@ -1,5 +1,6 @@
 #include "sim/import/capture.h"
 
+#include "models/kernel/gpu.h"
 #include "sim/base/compare.h"
 #include "sim/base/error.h"
 #include "sim/base/hash.h"
@@ -650,11 +651,31 @@ static EchId part_of(EchCapture *capture, const EchArrayUse *use, EchBytes bytes
     return known - 1;
 }
 
-/* Bytes of @work are those of its arrays, as far as it has that many; what they do not explain is of unknown place. */
-static void add_uses(EchCapture *capture, const EchItem *item, Memory *m, const EchItemWork *work)
+/* An operator's sizes may say more than lies anywhere: a sparse matrix has those of a dense one, a broadcast one those of what it is broadcast to. A kernel
+ * whose arrays are all told moves each of them once at most, and what it computes is cut likewise. */
+static void cut_to_arrays(EchCapture *capture, const EchArrayUse *arrays, size_t n, EchItemWork *work, EchId *launch)
 {
-    size_t n;
-    const EchArrayUse *arrays = arrays_of(capture, item, &n);
+    EchBytes most = MAX(work->read, work->write), given = 0;
+    for (size_t i = 0; i < n; i++)
+        given = ech_bytes_add(given, ech_trace_builder_peek_buffer(capture->builder, arrays[i].buffer)->bytes - arrays[i].offset);
+    if (work->origin != ECH_INFERRED || n == 0 || most <= given)
+        return;
+    work->read = MIN(work->read, given);
+    work->write = MIN(work->write, given);
+    EchGpuLaunch shape;
+    if (work->unit != ECH_WORK_VECTOR || *launch == ECH_NONE || !ech_gpu_launch_parse(ech_trace_builder_peek_string(capture->builder, *launch), &shape))
+        return;
+    __extension__ typedef unsigned __int128 u128;
+    work->ops = (uint64_t)((u128)work->ops * given / most);
+    shape.elements = (uint64_t)((u128)shape.elements * given / most);
+    g_autoptr(GString) text = g_string_new(NULL);
+    ech_gpu_launch_print(&shape, text);
+    *launch = ech_trace_builder_string(capture->builder, text->str, (gssize)text->len);
+}
+
+/* Bytes of @work are those of its arrays, as far as it has that many; what they do not explain is of unknown place. */
+static void add_uses(EchCapture *capture, const EchArrayUse *arrays, size_t n, Memory *m, const EchItemWork *work)
+{
     g_autofree EchBytes *each = g_new(EchBytes, n + 1);
     bool known = work->read > 0 || work->write > 0;
     for (int writes = 0; writes < 2; writes++) {
@@ -688,9 +709,14 @@ static void kernel(EchCapture *capture, const EchItem *item)
         g_snprintf(text, sizeof text, "elements=%" G_GUINT64_FORMAT " operand_bytes=4", MAX(item->bytes / 4, 1));
         op.launch = ech_trace_builder_string(capture->builder, text, -1);
     }
+    size_t n;
+    uint64_t unknown = capture->n_unknown;
+    const EchArrayUse *arrays = arrays_of(capture, item, &n);
+    if (item->told && capture->n_unknown == unknown)
+        cut_to_arrays(capture, arrays, n, &work, &op.launch);
     op.launch = launch_of(capture, item, op.launch);
     EchId id = ech_trace_builder_op(capture->builder, op);
-    add_uses(capture, item, m, &work);
+    add_uses(capture, arrays, n, m, &work);
     for (uint32_t row = item->work;; row++) {
         if (work.ops)
             ech_trace_builder_work(capture->builder, (EchWorkUnit)work.unit, (EchDtype)work.dtype, work.ops, (EchOrigin)work.origin);

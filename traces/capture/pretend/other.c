@@ -300,19 +300,11 @@ FFT_OF_REAL(cufftExecZ2D)
 
 /* ---- what is not pretended: one line that names it, and the library's own "not supported" ---- */
 
-#define REFUSED(name, status)                                                                                                                                  \
-    PRETEND_EXPORT int name(void)                                                                                                                              \
-    {                                                                                                                                                          \
-        pretend_say_once(#name " is not pretended: the program is told that it is not supported");                                                             \
-        return status;                                                                                                                                         \
-    }
-
-/* Sparse matrices: without a handle, nothing of them is asked. */
-REFUSED(cusparseCreate, 10)
-REFUSED(cusparseLtInit, 10)
+/* Weights of which two in four are zeros: without a handle, nothing of them is asked. */
+PRETEND_REFUSED(cusparseLtInit, 10)
 
 /* cuBLAS's of rotations, of symmetric matrices and of triangles, which MAGMA calls. */
-#define NO_BLAS(name) REFUSED(name, 15)
+#define NO_BLAS(name) PRETEND_REFUSED(name, 15)
 NO_BLAS(cublasChemm_v2)
 NO_BLAS(cublasChemv_v2)
 NO_BLAS(cublasCher2_v2)
@@ -387,7 +379,7 @@ NO_BLAS(cublasLtMatmulAlgoCheck)
 NO_BLAS(cublasLtMatmulAlgoConfigGetAttribute)
 NO_BLAS(cublasLtMatmulAlgoConfigSetAttribute)
 
-#define NO_SOLVER(name) REFUSED(name, 9)
+#define NO_SOLVER(name) PRETEND_REFUSED(name, 9)
 NO_SOLVER(cusolverDnCgesvdaStridedBatched)
 NO_SOLVER(cusolverDnCgesvdaStridedBatched_bufferSize)
 NO_SOLVER(cusolverDnCsytrf)

@@ -61,6 +61,14 @@ uint32_t pretend_new_name(const char *text);
 /* A warning on standard error, once for each @what. */
 void pretend_say_once(const char *what);
 
+/* A function of a library that says, once, that it is not pretended, and tells the program @status, the library's own "not supported". */
+#define PRETEND_REFUSED(name, status)                                                                                                                          \
+    PRETEND_EXPORT int name(void)                                                                                                                              \
+    {                                                                                                                                                          \
+        pretend_say_once(#name " is not pretended: the program is told that it is not supported");                                                             \
+        return status;                                                                                                                                         \
+    }
+
 /* What the next work of this thread does with memory: from @address on, @bytes where that is known (0: not). Addresses of no allocation are left out.
  * PRETEND_NO_USES: a kernel's arguments follow, if any. */
 typedef enum { PRETEND_NO_USES, PRETEND_READS, PRETEND_WRITES, PRETEND_UPDATES } PretendUse;

@@ -112,10 +112,28 @@ def _host_bytes(value):
     return sum
 
 
+def _indices(sparse):
+    """The arrays that say which elements a sparse tensor has; none: of a kind that is left alone."""
+    if sparse.layout == torch.sparse_coo:
+        return (sparse._indices(),)
+    if sparse.layout == torch.sparse_csr:
+        return (sparse.crow_indices(), sparse.col_indices())
+    return ()
+
+
+def _made_sparse(like, indices, values):
+    if like.layout == torch.sparse_csr:
+        return torch.sparse_csr_tensor(*indices, values, like.shape, check_invariants=False)
+    return torch.sparse_coo_tensor(*indices, values, like.shape, check_invariants=False)._coalesced_(like.is_coalesced())
+
+
 def _moved(value):
-    """An argument for the CPU's operator."""
+    """An argument for the CPU's operator; a sparse one with its elements where they are, all of them zeros."""
     if _is_here(value):
         return _seen(value)
+    if isinstance(value, torch.Tensor) and value.is_cuda and value.layout != torch.strided:
+        values = value._values() if value.layout == torch.sparse_coo else value.values()
+        return _made_sparse(value, [_seen(index) for index in _indices(value)], torch.zeros(values.shape, dtype=values.dtype))
     if isinstance(value, (list, tuple)):
         return type(value)(_moved(one) for one in value) if type(value) in (list, tuple) else value
     return torch.device("cpu") if isinstance(value, torch.device) else value
@@ -192,7 +210,7 @@ class Values(TorchDispatchMode):
                 out = func(*args, **kwargs)
             finally:
                 _doubt(0)
-        if type(out) is torch.Tensor and out.is_cuda and out.is_floating_point() and out.numel() > SCALARS:
+        if type(out) is torch.Tensor and out.is_cuda and out.is_floating_point() and out.numel() > SCALARS and out.layout == torch.strided:
             _clear(out.data_ptr(), out.numel() * out.element_size())  # most of what a program does
             return out
         try:
@@ -277,6 +295,8 @@ class Values(TorchDispatchMode):
     def valued(self, func, args, kwargs, out):
         outs = list(_tensors((out,)))
         given = list(_tensors(args)) + list(_tensors(kwargs.values()))
+        if any(tensor.layout != torch.strided for tensor in outs + given):
+            return self.sparse(func, args, kwargs, given, out)
         here = [tensor for tensor in given if _is_here(tensor)]
         if not any(_is_here(tensor) for tensor in outs) and not here:
             self.tell_host(func, args, kwargs, out)
@@ -322,6 +342,26 @@ class Values(TorchDispatchMode):
             (self.guessed.add if guess else self.guessed.discard)(tensor.data_ptr())
             (self.compared.add if guess and compared and func in LOGICAL else self.compared.discard)(tensor.data_ptr())
         return out
+
+    def sparse(self, func, args, kwargs, given, out):
+        """A sparse result has the elements that the CPU's operator finds, as far as they hang on no result."""
+        if not isinstance(out, torch.Tensor) or not out.is_cuda or out.layout == torch.strided:
+            self.clear(_tensors((out,)))
+            return out
+        if any(out is tensor for tensor in given) or not _indices(out) or any(t.numel() > LARGEST for one in given + [out] for t in _indices(one)):
+            return out
+        if any(t.device.type != "cuda" for t in given):  # a copy to the device: its indices are known there, however many
+            for source, index in zip(_indices(given[0]), _indices(out)):
+                self.write(source, index)
+            return out
+        if any(_is_here(t) and (t.numel() > LARGEST or not _is_known(t)) for t in given):
+            return out
+        made = func(*[_moved(a) for a in args], **{name: _moved(value) for name, value in kwargs.items()})
+        indices = [torch.empty(index.shape, dtype=index.dtype, device=out.device) for index in _indices(made)]
+        for source, index in zip(_indices(made), indices):
+            self.write(source, index)
+        values = made._values() if made.layout == torch.sparse_coo else made.values()
+        return _made_sparse(made, indices, torch.empty(values.shape, dtype=out.dtype, device=out.device))
 
     def forget(self, outs):
         """What they hold is no guess."""
