@@ -262,8 +262,11 @@ bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, do
     }
     if (!(share > 0))
         return helper_work(whole, name, launch, ret);
-    if (whole->listed > 0)
-        return list_work(whole, name, share, launch, ret);
+    if (whole->listed > 0) {
+        bool known = list_work(whole, name, share, launch, ret);
+        ret->of_lists = share < 1;
+        return known;
+    }
     *ret = (EchItemWork){.read = scaled(whole->read, share),
                          .write = scaled(whole->written, share),
                          .unit = ECH_WORK_VECTOR,

@@ -1231,7 +1231,7 @@ static const EchLineKind kinds[] = {
 };
 
 /* Where each rank is a process of its own, it asks for one device of several: that is device 0 here, which the first one that anything was asked of changes
- * places with. Waits come before and after, of whatever device a thread began with. */
+ * places with. Waits come before and after, of whatever device a thread began with; what comes before is that device's, too. */
 static void number_device(Reader *r, size_t which)
 {
     static const uint8_t fields[G_N_ELEMENTS(kinds)] = {
@@ -1245,7 +1245,7 @@ static void number_device(Reader *r, size_t which)
         r->any_device = true;
         r->first_device = *device;
     }
-    *device = *device == r->first_device ? 0 : *device == 0 ? r->first_device : *device;
+    *device = !r->any_device || *device == r->first_device ? 0 : *device == 0 ? r->first_device : *device;
 }
 
 static bool add_line(size_t which, void *data, GError **error)

@@ -83,7 +83,7 @@ gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   IT DOES NOT FIT. 4.63 GiB of hbm are needed, 4 GiB are there.
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | sed -n '/make it fit/,/^$/p;/What to add/,/^$/p'
   What would make it fit
-   1  optimizer state on host, waited for  3.96 GiB   692 MiB   147 ms    x2.124
+   1  optimizer state on host, waited for  3.96 GiB   692 MiB   147 ms    x2.130
 
   What to add to 'echelon run', which tells the arrays; how a program says so
    1  --pass offload:what=arguments,names=optimizer,memory=4003MiB   ZeRO-Offload

@@ -176,11 +176,15 @@ START_TEST(the_only_device)
 {
     g_autoptr(EchImport) import =
         must_read("echelon-pretend 1\nclock 1790000000000000000\ndevice 84942979072 536870912 8 \"h100-sxm\"\nname 1 \"all-reduce\"\nsync 5 4 0 0 0\n"
-                  "alloc 10 5 0 4096 1048576 3 0\nset 20 5 7 1024\ncollective 30 5 7 1 1024 2 8\nsync 40 4 5 0 0\nend\n");
+                  "host 8 5 1 1048576 1048576\nalloc 10 5 0 4096 1048576 3 0\nset 20 5 7 1024\ncollective 30 5 7 1 1024 2 8\nsync 40 4 5 0 0\nend\n");
     const EchTrace *t = import->trace;
     const EchOp *collective = nth(t, ECH_OP_COLLECTIVE, 0), *alloc = nth(t, ECH_OP_ALLOC, 0);
     ck_assert_uint_eq(ech_trace_queues(t)[collective->queue].device, 0);
     ck_assert_str_eq(ech_trace_memory(t, ech_trace_buffers(t)[alloc->target].memory), "hbm");
+    size_t n;
+    g_autofree uint32_t *devices = ech_trace_devices(t, &n); /* what its host did before is that device's, too */
+    ck_assert_uint_eq(n, 1);
+    ck_assert_uint_eq(devices[0], 0);
 }
 END_TEST
 
@@ -782,6 +786,29 @@ static bool uses(const EchTrace *t, const EchOp *op, uint64_t address, bool read
 }
 
 /* By what a kernel's name says of its parameters, and by what was used before. Arrays of 4096 bytes at 4096, 8192... */
+/* A sparse matrix has the sizes of a dense one, of which nothing lies anywhere: a kernel moves no more than what it is given. One that is given memory of which
+ * nothing is known is left as it is. */
+START_TEST(sizes_of_sparse_matrices)
+{
+    g_autoptr(EchImport) import =
+        must_read(HEAD "name 1 \"aten::sum, seq = 0, sizes = [[100000, 100000]]\"\n"
+                       "name 2 \"void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::func_wrapper_t<float, "
+                       "at::native::sum_functor<float, float, float> >, unsigned int, float, 4, 4> >\"\n"
+                       "alloc 1 0 0 4096 40000 3 0\nalloc 2 0 0 65536 60000 3 0\n"
+                       "push 10 1 1\nkernel 12 0 0 2 100 1 1 256 1 1 0\nargs 0 4096 1 65536\npop 13 1\n"
+                       "push 20 1 1\nkernel 22 0 0 2 100 1 1 256 1 1 0\nargs 0 4096 1 7\npop 23 1\nend\n");
+    const EchTrace *t = import->trace;
+    const EchOp *cut = nth(t, ECH_OP_KERNEL, 0), *left = nth(t, ECH_OP_KERNEL, 1);
+    ck_assert_uint_le(moved(t, cut, ECH_READ), 100000);
+    ck_assert_uint_le(moved(t, cut, ECH_WRITE), 100000);
+    ck_assert_uint_le(ech_trace_work(t)[cut->first_work].count, 25000);
+    EchGpuLaunch shape;
+    ck_assert(ech_gpu_launch_parse(ech_trace_string(t, cut->launch), &shape));
+    ck_assert_uint_le(shape.elements, 25000);
+    ck_assert_uint_eq(moved(t, left, ECH_READ), UINT64_C(40000000000));
+}
+END_TEST
+
 START_TEST(arrays_that_kernels_use)
 {
     g_autoptr(EchImport) import = must_read(
@@ -1046,6 +1073,7 @@ int main(void)
     tcase_add_test(cases, operators_of_others_have_types);
     tcase_add_test(cases, generated_kernels_by_what_they_go_over);
     tcase_add_test(cases, operators);
+    tcase_add_test(cases, sizes_of_sparse_matrices);
     tcase_add_test(cases, arrays_that_kernels_use);
     tcase_add_test(cases, arrays_that_tensorflow_uses);
     tcase_add_test(cases, arrays_of_library_calls_copies_and_collectives);
