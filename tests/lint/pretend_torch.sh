@@ -24,6 +24,17 @@ assert (edges.cuda() != to.cuda()).nonzero().shape == (699050, 1)
 assert edges.cuda()[edges.cuda() != to.cuda()].shape == (699050,)
 mask = torch.ones(5 << 20, dtype=torch.bool, device="cuda")
 assert mask.nonzero().numel() == 0
+# A sparse matrix has its elements on the device, too, each place once; its product is cuSPARSE's. What is sparse itself in the end is refused.
+matrix = torch.sparse_coo_tensor(torch.tensor([[0, 0, 2, 2], [1, 1, 0, 3]]), torch.ones(4), (3, 4)).cuda()
+assert matrix._nnz() == 4 and matrix.coalesce()._nnz() == 3 and matrix.coalesce().indices().tolist() == [[0, 2, 2], [1, 0, 3]]
+assert torch.sparse.mm(matrix, torch.rand(4, 64, device="cuda")).shape == (3, 64)
+rows = torch.sparse_csr_tensor(torch.tensor([0, 1, 1, 3]), torch.tensor([1, 0, 3]), torch.ones(3), (3, 4)).cuda()
+assert rows.crow_indices().tolist() == [0, 1, 1, 3] and (rows @ torch.rand(4, device="cuda")).shape == (3,)
+assert torch.tensor([[0, 5], [7, 0]]).cuda().to_sparse()._nnz() == 2
+try:
+    rows @ rows.t().to_sparse_csr()
+except RuntimeError as error:
+    assert "not supported" in str(error)
 # A kind of tensor that only answers to functions (fastai's, torchvision's boxes) is one like others.
 class Picture(torch.Tensor):
     pass
