@@ -35,10 +35,10 @@ rank0.pretend and 1 more: 2 ranks on h100-sxm
   What that changes: 26.1 ms -> 30.2 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.3 % -> 18.2 %.
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --json | tr -d ' \n' | grep -o '"ranks":.*' | grep -oE '"(rank|time_ps|waits_for_ranks_ps|peers)":[0-9]+' | head -n 8
 "rank":0
-"time_ps":26081658811
-"waits_for_ranks_ps":5792240278
+"time_ps":26081654207
+"waits_for_ranks_ps":5792235674
 "rank":1
-"time_ps":5792240278
+"time_ps":5792235674
 "waits_for_ranks_ps":0
 "peers":0
 "peers":0
@@ -106,7 +106,7 @@ $ P=traces/pipeline_pytorch.h100; echelon run $P/rank*.pretend.gz --device h100-
 
   What changed within one rank, and why: echelon compare as_is/000 slow/000
 "relative":1.0
-"relative":1.3617250162026131
+"relative":1.3617251134886961
 echelon: slow: holds a run of several ranks, as_is/000 one of a single trace; compare one of its ranks (slow/000, ...)
 exit 2
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --pass remat | tail -n 8

@@ -248,7 +248,8 @@ PRETEND_EXPORT int cusparseSDDMM(void *handle, int a_turned, int b_turned, const
         return SPARSE_OK;                                                                                                                                      \
     }
 NO_WORK(SpMV, void *handle, int turned, const void *alpha, const void *a, const void *b, const void *beta, const void *c)
-#define MATRICES void *handle, int turned, int b_turned, const void *alpha, const void *a, const void *b, const void *beta, const void *c
+#define MATRICES                                                                                                                                               \
+    void *handle, int turned, __attribute__((unused)) int b_turned, const void *alpha, const void *a, const void *b, const void *beta, const void *c
 NO_WORK(SpMM, MATRICES)
 NO_WORK(SDDMM, MATRICES)
 
