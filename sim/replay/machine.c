@@ -407,8 +407,10 @@ static void count_waits(EchMachine *m, Queue *q, uint32_t op)
         if (m->needs[n].other_queue && m->done[m->needs[n].op] > 0)
             released = MAX(released, m->last_end[m->needs[n].op]);
     if (m->now == q->head) {
-        if (released >= 0 && released < m->now)
-            q->waits[ECH_WAIT_QUEUE] = m->now - released;
+        /* An iteration's own ops are there since it began on their queue, whatever was ready before. */
+        EchTime since = q->depth > 0 ? MAX(released, q->began[q->depth - 1]) : released;
+        if (released >= 0 && since < m->now)
+            q->waits[ECH_WAIT_QUEUE] = m->now - since;
         /* For submitting ahead: everything this op needs was there since then. */
         q->ready = MAX(released, 0);
     }

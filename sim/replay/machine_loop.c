@@ -12,6 +12,7 @@ typedef struct {
     GArray *words;  /* uint64_t: what must be equal. */
     GArray *times;  /* EchTime before now: equal but for rounding to a picosecond. */
     GArray *shares; /* double: what must be equal up to rounding. */
+    EchTime *since; /* When each link became busy: in one direction, the other, either. */
     int64_t *sums;
     double *amounts;
     EchTime ps;
@@ -28,6 +29,7 @@ static void mark_clear(gpointer data)
         g_array_unref(mark->times);
     if (mark->shares)
         g_array_unref(mark->shares);
+    g_free(mark->since);
     g_free(mark->sums);
     g_free(mark->amounts);
 }
@@ -83,6 +85,12 @@ static void take_mark(EchMachine *m, uint32_t l, uint64_t iteration, Mark *mark)
     mark->fraction = m->class->clock(m->engine, &mark->ps) + m->base_fraction;
     mark->ps += m->base;
     mark->ops = m->out.ops;
+    mark->since = g_new(EchTime, 3 * m->device->n_links + 1);
+    for (size_t i = 0; i < m->device->n_links; i++) {
+        mark->since[3 * i] = m->links[i].since[0];
+        mark->since[3 * i + 1] = m->links[i].since[1];
+        mark->since[3 * i + 2] = m->links[i].since_any;
+    }
     uint32_t depth = m->loops[l].depth;
 #define WORD(value)                                                                                                                                            \
     do {                                                                                                                                                       \
@@ -105,6 +113,10 @@ static void take_mark(EchMachine *m, uint32_t l, uint64_t iteration, Mark *mark)
         if (q->state == STATE_FINISHED || (q->state == STATE_BLOCKED && !(q->depth > depth && q->loop[depth] == l)))
             continue;
         TIME(m->now - q->head);
+        for (int w = 0; w < ECH_N_WAITS && q->has_head; w++) /* of the op at the head, counted when it ends */
+            TIME(q->waits[w]);
+        if (q->space_since >= 0)
+            TIME(m->now - q->space_since);
         TIME(MIN(m->now - q->issued, m->longest_setup));
         if ((q->state == STATE_BLOCKED && q->reason == ECH_WAIT_LINK) || q->state == STATE_ENGINE)
             TIME(m->now - q->ready);
@@ -195,7 +207,7 @@ static void skip_sums(EchMachine *m, const Mark *from, const Mark *now, uint64_t
     m->out.ops += (now->ops - from->ops) * periods;
 }
 
-/* Times that are looked at later move along, and queues inside loop @l are so many iterations further. */
+/* Times that queues inside loop @l look at later move along, and they are so many iterations further. The others have waited all the while. */
 static void skip_queues(EchMachine *m, uint32_t l, EchTime shift, uint64_t iterations)
 {
     const Loop *loop = &m->loops[l];
@@ -203,20 +215,29 @@ static void skip_queues(EchMachine *m, uint32_t l, EchTime shift, uint64_t itera
         m->pressed_at[r] += shift;
     for (uint32_t i = 0; i < m->n_queues; i++) {
         Queue *q = &m->queues[i];
+        if (!inside_loop(m, i, l))
+            continue;
         q->head += shift;
         q->ready += shift;
         q->start += shift;
         q->work_start += shift;
         q->issued += shift;
-        if (q->depth > loop->depth && q->loop[loop->depth] == l) {
-            q->iter[loop->depth] += iterations;
-            set_ordinal(m, q);
-        }
+        if (q->space_since >= 0)
+            q->space_since += shift;
+        for (uint32_t d = loop->depth; d < q->depth; d++)
+            q->began[d] += shift;
+        q->iter[loop->depth] += iterations;
+        set_ordinal(m, q);
     }
+}
+
+/* A link that has been busy since before the period goes on being that; else it became busy as long ago as it did a period earlier. */
+static void skip_links(EchMachine *m, const Mark *from, const Mark *now, EchTime shift)
+{
     for (size_t i = 0; i < m->device->n_links; i++) {
-        for (int d = 0; d < 2; d++)
-            m->links[i].since[d] += shift;
-        m->links[i].since_any += shift;
+        EchTime *since[3] = {&m->links[i].since[0], &m->links[i].since[1], &m->links[i].since_any};
+        for (int d = 0; d < 3; d++)
+            *since[d] += from->since[3 * i + (size_t)d] != now->since[3 * i + (size_t)d] ? shift : 0;
     }
 }
 
@@ -287,6 +308,7 @@ static void skip_iterations(EchMachine *m, uint32_t l, const Mark *from, const M
     EchTime shift = skip_time(m, from, now, periods);
     skip_sums(m, from, now, periods);
     skip_queues(m, l, shift, iterations);
+    skip_links(m, from, now, shift);
     skip_ops(m, l, shift, iterations);
     skip_lives(m, l, iterations);
     /* Another period from here would need marks of its own. */
@@ -350,6 +372,7 @@ bool ech_machine_begin_loop(EchMachine *m, uint32_t queue)
         return true;
     }
     q->loop[q->depth] = entry->id;
+    q->began[q->depth] = m->now;
     q->iter[q->depth++] = 0;
     set_ordinal(m, q);
     q->at++;
@@ -363,6 +386,7 @@ void ech_machine_end_iteration(EchMachine *m, uint32_t queue)
     const Loop *loop = &m->loops[entry->id];
     if (++q->iter[q->depth - 1] < loop->trips) {
         q->ordinal++;
+        q->began[q->depth - 1] = m->now;
         q->at = entry->jump + 1;
         if (q->entries[entry->jump].watch)
             look_for_steady(m, queue, entry->id);

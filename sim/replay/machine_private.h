@@ -110,6 +110,7 @@ typedef struct {
     const Entry *entries;
     uint32_t n_entries, at, depth;
     uint64_t iter[MAX_DEPTH];
+    EchTime began[MAX_DEPTH]; /* This iteration of loop[d], on this queue. */
     uint32_t loop[MAX_DEPTH]; /* Loop number at each depth. */
     uint64_t ordinal;         /* Of ops directly in the innermost loop. */
     State state;
