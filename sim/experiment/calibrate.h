@@ -52,6 +52,7 @@ typedef struct {
     EchFigure submit, synchronize;                         /**< Host time of a launch, and of waiting for a queue that has nothing to do. */
     EchFigure wait, wait_copy;                             /**< From the end of a kernel to the start of one in another queue that waits for it, beyond what
                                                             * one behind another takes; the same between a kernel and a copy, either way. */
+    EchFigure wait_passed;                                 /**< What a kernel takes longer that waits for what is over already. */
     EchFigure malloc, free, malloc_async, free_async, pin; /**< Host time for 2 MiB; pin: for 1 MiB of host memory. */
     EchFigure malloc_small, free_small;                    /**< The same for 4 KiB. */
     EchFigure map, unmap;                                  /**< Host time of mapping 2 MiB: addresses, memory, mapping and access; and back. */

@@ -39,10 +39,15 @@ static bool spin(Bench *b, uint64_t nanoseconds, EchCuStream stream, GError **er
     return ech_bench_launch(b, b->spin, 1, 1, stream, parameters, error);
 }
 
+bool ech_bench_occupy(Bench *b, EchCuStream stream, unsigned calls, GError **error)
+{
+    return spin(b, (100000 + (uint64_t)calls * 10000) * b->patience, stream, error);
+}
+
 /* Keeps queue 0 busy while @calls driver calls are made behind it, so that it never waits for the host. */
 bool ech_bench_head_start(Bench *b, unsigned calls, GError **error)
 {
-    return spin(b, (100000 + (uint64_t)calls * 10000) * b->patience, b->streams[0], error);
+    return ech_bench_occupy(b, b->streams[0], calls, error);
 }
 
 /* Whether the first event behind the head start was still ahead of the GPU when everything had been issued. Where it was not, queues may have waited for the

@@ -238,6 +238,7 @@ static void add_runtime(Writer *w, const EchCalibration *c)
     add_time(w, "  ", "event_ps", c->event, "from an event to the next");
     add_time(w, "  ", "wait_ps", c->wait, "from a kernel's end to the start of one in another queue that waits for it, beyond a launch");
     add_time(w, "  ", "wait_copy_ps", c->wait_copy, "the same between a kernel and a copy");
+    add_time(w, "  ", "wait_passed_ps", c->wait_passed, "what a kernel takes longer that waits for what is over already");
     add_time(w, "  ", "submit_ps", c->submit, "host time of a launch");
     add_time(w, "  ", "synchronize_ps", c->synchronize, "host time of waiting for an idle queue");
     g_string_append(w->text, "  driver: # host times; allocators of a framework seldom come here\n");
@@ -411,6 +412,7 @@ char *ech_calibration_text(const EchCalibration *c)
     time_line(text, "a launch in a graph", c->graph_launch);
     time_line(text, "a kernel that waits for another queue's", c->wait);
     time_line(text, "a kernel that waits for a copy, or a copy", c->wait_copy);
+    time_line(text, "a kernel that waits for what is over", c->wait_passed);
     time_line(text, "cudaMalloc of 2 MiB (host)", c->malloc);
     time_line(text, "cudaFree of 2 MiB (host)", c->free);
     time_line(text, "cudaMalloc of 4 KiB (host)", c->malloc_small);

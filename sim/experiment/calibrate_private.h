@@ -59,6 +59,8 @@ bool ech_bench_time_each(Bench *b, Issue issue, const void *data, unsigned n, Ec
 bool ech_bench_time_batch(Bench *b, Issue issue, const void *data, unsigned batch, EchFigure *ret, GError **error);
 /** Keeps queue 0 busy while @calls driver calls are made behind it, so that it never waits for the host. */
 bool ech_bench_head_start(Bench *b, unsigned calls, GError **error);
+/** The same of any queue. */
+bool ech_bench_occupy(Bench *b, EchCuStream stream, unsigned calls, GError **error);
 /** Nanoseconds between two events that are over. */
 bool ech_bench_elapsed(Bench *b, EchCuEvent begin, EchCuEvent end, double *ret_ns, GError **error);
 

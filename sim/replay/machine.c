@@ -416,11 +416,11 @@ static void count_waits(EchMachine *m, Queue *q, uint32_t op)
     }
 }
 
-/* Where another queue releases the op, which takes some time to be known here: what is left of that. */
+/* Where another queue releases the op, which takes some time to be known here: what is left of that, and at least what looking takes. */
 static EchTime handoff_of(const EchMachine *m, uint32_t op)
 {
     EchTime left = 0;
-    if (m->wait_kernel <= 0 && m->wait_copy <= 0)
+    if (m->wait_kernel <= 0 && m->wait_copy <= 0 && m->wait_passed <= 0)
         return 0;
     for (uint32_t n = m->first_need[op]; n < m->first_need[op + 1]; n++) {
         const Need *need = &m->needs[n];
@@ -428,7 +428,7 @@ static EchTime handoff_of(const EchMachine *m, uint32_t op)
         if (!need->other_queue || m->done[need->op] == 0)
             continue;
         EchTime takes = from == ECH_OP_COPY || to == ECH_OP_COPY ? m->wait_copy : m->wait_kernel;
-        left = MAX(left, m->last_end[need->op] + takes - m->now);
+        left = MAX(left, MAX(m->last_end[need->op] + takes - m->now, m->wait_passed));
     }
     return left;
 }
@@ -985,7 +985,7 @@ void ech_machine_bounds(const EchMachine *m, EchTime *ret_lower, EchTime *ret_se
         double gap = m->prices->gaps ? (double)m->prices->gaps[i] : 0, handoff = 0;
         for (uint32_t n = m->first_need[i]; n < m->first_need[i + 1]; n++) {
             if (m->needs[n].other_queue)
-                handoff = (double)MAX(m->wait_kernel, m->wait_copy);
+                handoff = (double)MAX(MAX(m->wait_kernel, m->wait_copy), m->wait_passed);
         }
         serial += times * ((double)price->alone + gap + handoff);
         /* The set-up of copies may hide behind what ran before. */

@@ -680,6 +680,7 @@ EchMachine *ech_machine_new(const EchTrace *trace, const EchDevice *device, cons
     if (options->overhead) {
         m->wait_kernel = (EchTime)ech_device_number(device, "runtime.wait_ps", 0);
         m->wait_copy = (EchTime)ech_device_number(device, "runtime.wait_copy_ps", (double)m->wait_kernel);
+        m->wait_passed = (EchTime)ech_device_number(device, "runtime.wait_passed_ps", 0);
     }
     if (!compile_memories(m, diag, error) || !ech_machine_compile_unified(m, diag, error))
         return NULL;

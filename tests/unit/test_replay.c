@@ -597,7 +597,7 @@ START_TEST(queues_learn_of_each_other_later)
     EchEngine engine = engines[_i];
     if (!have(engine))
         return;
-    enum { KERNEL = 5000000, WAIT = 700000, WAIT_COPY = 2000000 };
+    enum { KERNEL = 5000000, WAIT = 700000, WAIT_COPY = 2000000, PASSED = 300000 };
     Maker m = maker_new();
     EchId other = ech_trace_builder_queue(m.b, "other", ECH_QUEUE_COMPUTE, 0);
     EchId first = add_kernel(&m, m.core, KERNEL), copy = add_copy(&m, m.in, m.host, m.hbm, MB); /* 10 us */
@@ -614,6 +614,10 @@ START_TEST(queues_learn_of_each_other_later)
     near(run->makespan, 6 * KERNEL + WAIT, 10, engine);
     near(run->links[0].busy, 10 * ECH_PS_PER_US, 10, engine);
     ck_assert_int_le(run->makespan, run->serial);
+    add_number(device, "runtime.wait_passed_ps", PASSED); /* But looking takes a moment */
+    g_autoptr(EchRun) looking = replay(trace, device, default_options(engine));
+    near(looking->makespan, 6 * KERNEL + WAIT + PASSED, 10, engine);
+    ck_assert_int_le(looking->makespan, looking->serial);
     EchReplayOptions bare = default_options(engine);
     bare.overhead = 0;
     g_autoptr(EchRun) ideal = replay(trace, device, bare);
@@ -1642,6 +1646,8 @@ START_TEST(random_traces_agree)
     device->links[0].engines_to = 1 + (uint32_t)_i % 2;
     if (_i % 5 > 2)
         add_waits(device, 40001, 70003);
+    if (_i % 5 > 3)
+        add_number(device, "runtime.wait_passed_ps", 10007);
     g_autoptr(EchRun) native = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
     g_autoptr(EchRun) again = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
     ck_assert_uint_eq(native->n_spans, again->n_spans);
