@@ -368,6 +368,7 @@ static void broadcast(const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
     for (size_t d = 0; d < ECH_GPU_MAX_RANK; d++)
         dims[d] = 1;
     uint64_t listed = 0, most = 0;
+    bool clash = false; /* sizes of which neither is 1: inputs that do not broadcast (weights beside an image, an optimizer's scales) */
     for (size_t i = 0; i < n; i++) {
         const EchGpuInput *in = &inputs[i];
         if (in->known && in->list && in->dtype == ECH_DTYPE_NONE) /* lists are recorded without their type: the kernel's name tells its width */
@@ -382,16 +383,17 @@ static void broadcast(const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
         }
         if (in->list)
             listed = MAX(listed, in->numel);
-        for (unsigned d = 0; !in->list && d < in->rank; d++)
+        for (unsigned d = 0; !in->list && d < in->rank; d++) {
+            clash |= dims[d] > 1 && dim(in, d) > 1 && dims[d] != dim(in, d);
             dims[d] = MAX(dims[d], dim(in, d));
+        }
     }
     uint64_t elements = 1, widest = 0;
     for (size_t i = 0; i < n; i++)
         widest = MAX(widest, is_tensor(&inputs[i]) && !inputs[i].list ? inputs[i].numel : 0);
     for (size_t d = 0; d < ECH_GPU_MAX_RANK; d++)
         elements = ech_bytes_mul(elements, dims[d]);
-    /* Inputs that do not broadcast (weights beside an image) would multiply up. */
-    ret->elements = MAX(elements <= 64 * MAX(widest, 1) ? MAX(elements, widest) : widest, listed);
+    ret->elements = MAX(clash ? widest : elements, listed);
     int along = -1;
     for (size_t i = 0; i < n; i++) {
         int here = is_tensor(&inputs[i]) && !inputs[i].list && inputs[i].numel == widest && inputs[i].rank > 1 ? fastest(&inputs[i]) : -1;

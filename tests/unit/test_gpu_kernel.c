@@ -548,6 +548,19 @@ START_TEST(striped_products)
 }
 END_TEST
 
+/* bitsandbytes' optimizer: the scales' length meets none of the weights', which it has a scale for each 256 of. What broadcasts does. */
+START_TEST(inputs_of_other_lengths)
+{
+    EchGpuInput weights = tensor(2, 5120, 1280, 0, 0), scales = tensor(1, 25600, 0, 0, 0), column = tensor(2, 5120, 1, 0, 0), row = tensor(1, 1280, 0, 0, 0);
+    const EchGpuInput update[] = {weights, weights, scales}, outer[] = {column, row};
+    EchGpuOperator whole;
+    ech_gpu_operator_of("bitsandbytes::optimizer_update_8bit_blockwise", update, G_N_ELEMENTS(update), &whole);
+    ck_assert_uint_eq(whole.elements, 5120 * 1280);
+    ech_gpu_operator_of("aten::mul", outer, G_N_ELEMENTS(outer), &whole);
+    ck_assert_uint_eq(whole.elements, 5120 * 1280);
+}
+END_TEST
+
 START_TEST(packed_operators)
 {
     /* 4096 to 6144 in 4 bits and groups of 128: Marlin, Machete, AWQ's and ExLlama's kernels, each with its own packing and order. */
@@ -1271,6 +1284,7 @@ int main(void)
     tcase_add_test(tcase, paged_attention);
     tcase_add_test(tcase, split_decoding);
     tcase_add_loop_test(tcase, striped_products, 0, G_N_ELEMENTS(stripes));
+    tcase_add_test(tcase, inputs_of_other_lengths);
     tcase_add_test(tcase, packed_operators);
     tcase_add_test(tcase, bitsandbytes_kernels);
     tcase_add_test(tcase, machete);
