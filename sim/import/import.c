@@ -764,8 +764,8 @@ EchImport *ech_import_source(EchSource *source, const char *format, const EchImp
     return options->beside ? read_beside(source, class, options, error) : read_class(source, class, options, error);
 }
 
-/* What a folder is a capture of: the program of a JAX capture or of an XLA dump, a profile of JAX's or PyTorch's, or what a GPU that was not there was asked
- * for. Earlier rows are preferred. */
+/* What a folder is a capture of: the program of a JAX capture or of an XLA dump, a profile of JAX's, PyTorch's or rocprofv3's, or what a GPU that was not there
+ * was asked for. Earlier rows are preferred. */
 static const char *const folder_patterns[] = {
     "*.hlo.txt.gz",
     "*.hlo.txt",
@@ -777,6 +777,9 @@ static const char *const folder_patterns[] = {
     "*.hlo.pb*",
     "*.xplane.pb*",
     "*.pt.trace.json*",
+    "*_results.db",
+    "*_results.json*",
+    "*_kernel_trace.csv",
     "*.pretend*",
     "*.ech",
 };

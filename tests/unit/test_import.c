@@ -762,7 +762,8 @@ START_TEST(rocprof_outputs)
                    {"rocpd/schema4.db", "rocpd", "rocpd_kernel_dispatch", 4096},
                    {"rocprof_json/run.json", "rocprof_json", "kernel_dispatch", 4096},
                    {"rocprof_csv/run_kernel_trace.csv", "rocprof_csv", "kernel_trace", 0},
-                   {"rocprof_csv/run_hip_api_trace.csv", "rocprof_csv", "kernel_trace", 0}};
+                   {"rocprof_csv/run_hip_api_trace.csv", "rocprof_csv", "kernel_trace", 0},
+                   {"rocprof_csv", "rocprof_csv", "kernel_trace", 0}}; /* a folder */
     g_autoptr(EchImport) import = ech_test_corpus(outputs[_i].file, outputs[_i].format);
     const EchTrace *t = import->trace;
     ck_assert_str_eq(ech_trace_get_property(t, "device.0.name"), "AMD Instinct MI300X");
@@ -1043,7 +1044,7 @@ int main(void)
     tcase_add_test(tcase, kineto_of_rocm);
     tcase_add_test(tcase, nsys_schemas);
     tcase_add_test(tcase, nsys_processes);
-    tcase_add_loop_test(tcase, rocprof_outputs, 0, 5);
+    tcase_add_loop_test(tcase, rocprof_outputs, 0, 6);
     tcase_add_loop_test(tcase, rocprof_processes, 0, 2);
     tcase_add_test(tcase, rocprof_tables);
     tcase_add_test(tcase, xplane_times_transfers_by_completion);
