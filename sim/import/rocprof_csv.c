@@ -1,6 +1,6 @@
 /* Tables of AMD's profilers, a row for each thing recorded: rocprofv3's (--output-format csv; rocpd2csv; rocprofiler-sdk
- * source/lib/output/generateCSV.cpp), of which those of one run lie beside one another under one stem, STEM_kernel_trace.csv, STEM_memory_copy_trace.csv ...,
- * and rocprof's of kernels (results.csv). Columns are told by their names, which have changed with releases.
+ * source/lib/rocprofiler-sdk-tool/generateCSV.cpp), of which those of one run lie beside one another under one stem, STEM_kernel_trace.csv,
+ * STEM_memory_copy_trace.csv ..., and rocprof's of kernels (results.csv). Columns are told by their names, which have changed with releases.
  *
  * Copies have no sizes in them. What runs kernels or is a copy's end on the device is a GPU, and so are those of STEM_agent_info.csv; they are counted in the
  * order of their numbers ("Agent 4", "GPU 0", 4). */
@@ -287,7 +287,11 @@ static void take_row(Reader *r)
 
 static bool read_table(Reader *r, EchSource *source, GError **error)
 {
-    static const char *const counted[] = {"api_trace", "marker_api_trace", "kernel_trace", "memory_copy_trace", "memory_allocation_trace", "", "agent_info"};
+    static const char *const counted[] = {[ECH_ROC_CALL] = "api_trace",
+                                          [ECH_ROC_KERNEL] = "kernel_trace",
+                                          [ECH_ROC_COPY] = "memory_copy_trace",
+                                          [ECH_ROC_ALLOC] = "memory_allocation_trace",
+                                          [ECH_ROC_KINDS] = "agent_info"};
     g_autoptr(GBytes) bytes = ech_source_bytes(source, 0, error);
     if (!bytes)
         return false;

@@ -1,4 +1,4 @@
-/* rocprofv3's JSON (--output-format json), rocprofiler-sdk source/lib/output/generateJSON.cpp: a document of one object for each process,
+/* rocprofv3's JSON (--output-format json), rocprofiler-sdk source/lib/rocprofiler-sdk-tool/generateJSON.cpp: a document of one object for each process,
  *
  *     {"rocprofiler-sdk-tool": [{"agents": [...], "strings": {...}, "kernel_symbols": [...], "buffer_records": {"kernel_dispatch": [...], ...}}]}
  *
