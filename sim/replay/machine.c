@@ -371,18 +371,29 @@ static void end_op(EchMachine *m, uint32_t queue)
     }
 }
 
-/* The innermost counter of the ordinal of an op in @loop: which of its loop's iterations this is. */
-static bool need_met(EchMachine *m, const Queue *q, const Need *need, uint32_t op)
+/* Which instance of need->op the op at the head of its queue waits for. False: none, as in the first iterations of a loop. */
+static bool instance_needed(const EchMachine *m, const Queue *q, const Need *need, uint32_t op, uint64_t *ret)
 {
-    uint64_t target = q->ordinal / need->div;
-    if (need->distance > 0) {
-        uint32_t loop = m->op_loop[op];
-        uint64_t iteration = loop == NOWHERE || q->depth == 0 ? 0 : q->iter[q->depth - 1];
-        if (iteration < need->distance)
-            return true;
-        target -= need->distance;
-    }
-    return m->done[need->op] > target;
+    uint64_t iteration = m->op_loop[op] == NOWHERE || q->depth == 0 ? 0 : q->iter[q->depth - 1];
+    if (need->distance > 0 && iteration < need->distance)
+        return false;
+    *ret = q->ordinal / need->div - need->distance;
+    return true;
+}
+
+static bool need_met(const EchMachine *m, const Queue *q, const Need *need, uint32_t op)
+{
+    uint64_t instance;
+    return !instance_needed(m, q, need, op, &instance) || m->done[need->op] > instance;
+}
+
+/* When another queue released the op at the head by @need, which is met; 0: so long ago that its op has ended again since; -1: it never had to. */
+static EchTime released_at(const EchMachine *m, const Queue *q, const Need *need, uint32_t op)
+{
+    uint64_t instance;
+    if (!need->other_queue || !instance_needed(m, q, need, op, &instance))
+        return -1;
+    return m->done[need->op] == instance + 1 ? m->last_end[need->op] : 0;
 }
 
 static bool needs_met(EchMachine *m, uint32_t queue, uint32_t op)
@@ -404,8 +415,7 @@ static void count_waits(EchMachine *m, Queue *q, uint32_t op)
     q->waits[ECH_WAIT_DEPENDENCY] = m->now - q->head;
     EchTime released = -1;
     for (uint32_t n = m->first_need[op]; n < m->first_need[op + 1]; n++)
-        if (m->needs[n].other_queue && m->done[m->needs[n].op] > 0)
-            released = MAX(released, m->last_end[m->needs[n].op]);
+        released = MAX(released, released_at(m, q, &m->needs[n], op));
     if (m->now == q->head) {
         /* An iteration's own ops are there since it began on their queue, whatever was ready before. */
         EchTime since = q->depth > 0 ? MAX(released, q->began[q->depth - 1]) : released;
@@ -416,19 +426,18 @@ static void count_waits(EchMachine *m, Queue *q, uint32_t op)
     }
 }
 
-/* Where another queue releases the op, which takes some time to be known here: what is left of that, and at least what looking takes. */
-static EchTime handoff_of(const EchMachine *m, uint32_t op)
+/* Where another queue released the op at the head, which takes some time to be known here: what is left of that, and at least what looking takes. */
+static EchTime handoff_of(const EchMachine *m, const Queue *q, uint32_t op)
 {
     EchTime left = 0;
     if (m->wait_kernel <= 0 && m->wait_copy <= 0 && m->wait_passed <= 0)
         return 0;
     for (uint32_t n = m->first_need[op]; n < m->first_need[op + 1]; n++) {
-        const Need *need = &m->needs[n];
-        EchOpKind from = (EchOpKind)m->ops[need->op].kind, to = (EchOpKind)m->ops[op].kind;
-        if (!need->other_queue || m->done[need->op] == 0)
-            continue;
+        EchTime released = released_at(m, q, &m->needs[n], op);
+        EchOpKind from = (EchOpKind)m->ops[m->needs[n].op].kind, to = (EchOpKind)m->ops[op].kind;
         EchTime takes = from == ECH_OP_COPY || to == ECH_OP_COPY ? m->wait_copy : m->wait_kernel;
-        left = MAX(left, MAX(m->last_end[need->op] + takes - m->now, m->wait_passed));
+        if (released >= 0)
+            left = MAX(left, MAX(released > 0 ? released + takes - m->now : 0, m->wait_passed));
     }
     return left;
 }
@@ -610,7 +619,7 @@ static bool may_start(EchMachine *m, uint32_t queue, uint32_t op)
         if (!needs_met(m, queue, op))
             return false;
         count_waits(m, q, op);
-        q->handoff = handoff_of(m, op);
+        q->handoff = handoff_of(m, q, op);
         q->host_gap = host_gap(m, op);
         EchTime gap = MAX(MAX(m->prices->gaps ? m->prices->gaps[op] : 0, q->host_gap), q->handoff);
         /* Until the first call of the driver there is nothing that kept the host from asking ahead. */

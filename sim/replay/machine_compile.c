@@ -697,6 +697,8 @@ EchMachine *ech_machine_new(const EchTrace *trace, const EchDevice *device, cons
     for (size_t i = 0; i < m->n_ops; i++)
         if (m->ops[i].kind == ECH_OP_COPY)
             m->longest_setup = MAX(m->longest_setup, prices->prices[i].fixed);
+    for (uint32_t n = 0; n < m->first_need[m->n_ops]; n++)
+        m->longest_distance = MAX(m->longest_distance, m->needs[n].distance);
     m->done = g_new0(uint64_t, m->n_ops + 1);
     m->last_end = g_new0(EchTime, m->n_ops + 1);
     m->op_waiters = g_new(uint32_t, m->n_ops + 1);

@@ -74,6 +74,12 @@ static const GArray *made_in(EchMachine *m, uint32_t l)
     return loop->made;
 }
 
+static bool inside_loop(const EchMachine *m, uint32_t queue, uint32_t l)
+{
+    const Queue *q = &m->queues[queue];
+    return q->depth > m->loops[l].depth && q->loop[m->loops[l].depth] == l;
+}
+
 static void take_mark(EchMachine *m, uint32_t l, uint64_t iteration, Mark *mark)
 {
     mark->iteration = iteration;
@@ -110,7 +116,7 @@ static void take_mark(EchMachine *m, uint32_t l, uint64_t iteration, Mark *mark)
         for (uint32_t d = 0; d < q->depth; d++)
             WORD(d == depth && q->loop[d] == l ? q->iter[d] - iteration : q->iter[d]);
         WORD(q->in_todo);
-        if (q->state == STATE_FINISHED || (q->state == STATE_BLOCKED && !(q->depth > depth && q->loop[depth] == l)))
+        if (q->state == STATE_FINISHED || (q->state == STATE_BLOCKED && !inside_loop(m, i, l)))
             continue;
         TIME(m->now - q->head);
         for (int w = 0; w < ECH_N_WAITS && q->has_head; w++) /* of the op at the head, counted when it ends */
@@ -126,9 +132,11 @@ static void take_mark(EchMachine *m, uint32_t l, uint64_t iteration, Mark *mark)
             TIME(m->now - q->start);
         }
     }
-    /* What has just ended releases other queues a little later. */
-    EchTime longest = MAX(m->wait_kernel, m->wait_copy);
-    for (uint32_t op = m->loops[l].op + 1; longest > 0 && op < m->loops[l].end; op++)
+    /* What has just ended releases other queues a little later, the set-up of copies begins with it, and so does waiting in an iteration's queue. */
+    EchTime longest = MAX(MAX(m->wait_kernel, m->wait_copy), m->longest_setup);
+    for (uint32_t i = 0; i < m->n_queues; i++)
+        longest = inside_loop(m, i, l) ? MAX(longest, m->now - m->queues[i].began[depth]) : longest;
+    for (uint32_t op = m->loops[l].op + 1; op < m->loops[l].end; op++)
         TIME(MIN(m->now - m->last_end[op], longest));
     for (uint32_t i = 0; i < m->n_memories; i++) {
         const EchMemoryState *state = &m->memories[i];
@@ -171,12 +179,6 @@ static bool same_mark(const Mark *a, const Mark *b)
         if (fabs(g_array_index(a->shares, double, i) - g_array_index(b->shares, double, i)) > 1e-12)
             return false;
     return true;
-}
-
-static bool inside_loop(const EchMachine *m, uint32_t queue, uint32_t l)
-{
-    const Queue *q = &m->queues[queue];
-    return q->depth > m->loops[l].depth && q->loop[m->loops[l].depth] == l;
 }
 
 /* Moves the clock on by @periods of what lies between two marks; returns by how much. */
@@ -322,6 +324,10 @@ static void look_for_steady(EchMachine *m, uint32_t queue, uint32_t l)
     uint64_t iteration = q->iter[q->depth - 1], trips = m->loops[l].trips;
     if (!m->options->skip_steady || iteration < 1 || trips < 8 || ech_machine_may_page(m))
         return;
+    for (uint32_t i = 0; i < m->n_queues; i++) {
+        if (inside_loop(m, i, l) && m->queues[i].iter[m->loops[l].depth] < m->longest_distance) /* iterations that do not wait for others yet */
+            return;
+    }
     GArray *marks = m->loops[l].marks;
     if (!marks) {
         marks = m->loops[l].marks = g_array_new(FALSE, TRUE, sizeof(Mark));

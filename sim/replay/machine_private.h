@@ -246,6 +246,7 @@ struct EchMachine {
     uint32_t *first_traffic;
 
     EchTime longest_setup;          /* Of any copy. */
+    uint32_t longest_distance;      /* Of all needs, in iterations. */
     EchTime wait_passed;            /* What waiting for what is over already takes. */
     EchTime wait_kernel, wait_copy; /* From the end of an op to the start of one in another queue that it releases: kernels only, or with a copy. */
     EchTime now, base;
