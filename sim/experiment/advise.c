@@ -40,6 +40,8 @@ typedef struct {
 
 #define BLOCKS "remat:modules="
 
+static const char remat_cheap[] = "remat_cheap";
+
 #define OFFLOAD_NAMES "jax.checkpoint with policy save_and_offload_only_these_names"
 #define PINNED_HOST "shardings with memory_kind=\"pinned_host\""
 #define SAVE_ON_CPU "torch.autograd.graph.save_on_cpu(pin_memory=True)"
@@ -60,8 +62,16 @@ static const Measure measures[] = {
      "PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8",
      FRAGMENTED},
     {"donate", "donate what results can replace", {donate, NULL}, 0, NULL, "jax.jit with donate_argnames", NULL, ALWAYS},
+    {"carry",
+     "loops update their stacks in place",
+     {donate, "carry", NULL},
+     0,
+     NULL,
+     "jax.lax.scan with it as carry, not as xs and ys, donated, and jax.experimental.layout.with_layout_constraint on it",
+     NULL,
+     ALWAYS},
     {"remat_blocks", "checkpoint each block", {BLOCKS, NULL}, 0, NULL, NULL, "torch.utils.checkpoint around each", ALWAYS},
-    {"remat_cheap",
+    {remat_cheap,
      "make again what needs no product",
      {"remat:products=false", NULL},
      1,
@@ -279,7 +289,7 @@ static char *why_nothing(const Measure *measure, JsonObject *run)
         g_autofree char *name = g_strndup(measure->passes[i], strcspn(measure->passes[i], ":"));
         g_autofree char *left = g_strconcat(name, ": left the ", NULL);
         const char *found = NULL;
-        if (strcmp(name, prefetch) == 0)
+        if (strcmp(name, prefetch) == 0 || (strcmp(name, donate) == 0 && measure->passes[1]))
             continue;
         for (guint k = 0; remarks && !found && k < json_array_get_length(remarks); k++) {
             const char *remark = json_array_get_string_element(remarks, k);
@@ -405,6 +415,22 @@ static bool learn_needs(Advise *a, GError **error)
     }
     ech_sweep_free(points, open->len);
     return true;
+}
+
+/* What a policy of jax.checkpoint neither keeps nor sends to the host is made again, and the compiler fuses anew; the passes have the kernels that there are,
+ * which make what could be made again along with what is kept. So a policy may do where checkpointing without one does. */
+static void allow_policies(Advise *a)
+{
+    bool enough = false;
+    for (guint i = 0; a->xla && i < a->trials->len; i++) {
+        const EchAdviceRow *row = &g_array_index(a->trials, Trial, i).row;
+        enough |= strcmp(row->name, "remat") == 0 && !row->error && !row->nothing && (row->run.fits || row->run.narrow);
+    }
+    for (guint i = 0; enough && i < a->trials->len; i++) {
+        EchAdviceRow *row = &g_array_index(a->trials, Trial, i).row;
+        bool policy = strcmp(row->name, remat_cheap) == 0 || (row->in_code && g_str_has_prefix(row->in_code, OFFLOAD_NAMES));
+        row->run.narrow |= policy && !row->run.fits && !row->nothing && !row->error;
+    }
 }
 
 /* Larger devices of the family and maker, the smallest first. */
@@ -619,8 +645,10 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, unsigned jo
         ok = run_rounds(&a, error);
     }
     ok = ok && learn_needs(&a, error);
-    if (ok)
+    if (ok) {
+        allow_policies(&a);
         take_rows(&a);
+    }
     g_array_unref(a.trials);
     ech_case_free(a.base);
     g_free(a.blocks);
@@ -716,11 +744,13 @@ static void print_rest(GString *out, const EchAdvice *advice, Rank of_rank, cons
 /* Why rows are not said to fit. */
 static void print_why_may(GString *out, const EchAdvice *advice, unsigned columns)
 {
-    bool again = false, early = false;
+    bool again = false, early = false, policy = false;
     for (size_t i = 0; i < advice->n; i++) {
         const EchAdviceRow *row = &advice->rows[i];
-        again |= rank(row) == MAY_FIT && strstr(row->options, "remat") != NULL;
-        early |= rank(row) == MAY_FIT && strstr(row->options, "offload") != NULL;
+        bool may = rank(row) == MAY_FIT, room = row->run.hbm <= advice->available;
+        again |= may && room && strstr(row->options, "remat") != NULL;
+        early |= may && room && strstr(row->options, "offload") != NULL;
+        policy |= may && !room;
     }
     if (again)
         ech_text_wrap(out, "  ", "(compilers asked for jax.checkpoint have taken up to " ECH_REMAT_MARGIN " times what is said of making again)", columns);
@@ -729,8 +759,14 @@ static void print_why_may(GString *out, const EchAdvice *advice, unsigned column
                       "(XLA fetches offloaded arrays early, many at once, and may need as much as without; what a loop over layers fetches slice by slice, "
                       "jax.lax.scan, comes when it is used)",
                       columns);
+    if (policy)
+        ech_text_wrap(
+            out, "  ",
+            "(what is told without a time has no room with the kernels that there are; a policy of jax.checkpoint makes again all that it does not name, "
+            "in kernels fused anew, and needs from what 'make activations again' does up to that)",
+            columns);
     g_autofree char *know = ech_report_how_to_know(advice->device);
-    if (again || early)
+    if (again || early || policy)
         ech_text_wrap(out, "  ", know, columns);
 }
 

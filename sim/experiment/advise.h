@@ -13,7 +13,8 @@ typedef struct {
     bool fits;
     EchBytes hbm, host; /**< What it needs of each, as `run` has it (ech_run_memory_bytes()). */
     EchTime makespan;   /**< 0 where it is not known. */
-    bool narrow;        /**< It has room, but not all that a compiler may take ("may_need_hbm_bytes"): it is not said to fit. */
+    bool narrow; /**< It has room, but not all that a compiler may take ("may_need_hbm_bytes"), or none with the kernels that there are, where a compiler that
+                    fuses anew may need less: it is not said to fit. */
 } EchAdviceRun;
 
 /** A measure, tried. */

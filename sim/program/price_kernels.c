@@ -2,6 +2,7 @@
 #include "sim/program/price_kernels.h"
 
 #include "models/place/cost.h"
+#include "sim/program/private.h"
 
 #include <string.h>
 
@@ -794,7 +795,8 @@ static EchBytes bytes_of_parameter(const EchProgram *program, EchId computation,
             if (ech_program_operand(program, user, k) != parameter)
                 continue;
             used = true;
-            if ((user->opcode == ECH_HLO_BITCAST || user->opcode == ECH_HLO_RESHAPE) && depth < MAX_DEPTH)
+            bool same = user->opcode == ECH_HLO_BITCAST || user->opcode == ECH_HLO_RESHAPE || ech_program_handed_on(program, body->first + i) == k;
+            if (same && depth < MAX_DEPTH)
                 most = ech_bytes_add(most, bytes_of_parameter(program, computation, body->first + i, depth + 1));
             else
                 most = ech_bytes_add(most, bytes_read(program, body->first + i, k, depth + 1));

@@ -18,6 +18,9 @@ typedef struct {
 void ech_program_must_share(const EchProgram *program, EchId user, GArray *ret);
 /** Follows a value inside a fusion back through tuple-free no-ops: bitcast, and reshape on a GPU. */
 EchId ech_program_look_through(const EchProgram *program, EchId instruction);
+/** The operand that a fusion of nothing but bitcasts and a copy hands on: inside another fusion it costs nothing, what reads it reads the operand in other
+ * tiles. UINT32_MAX for other instructions. */
+uint32_t ech_program_handed_on(const EchProgram *program, EchId fusion);
 /** Rank of every instruction in XLA's post order; computations by size, or in reverse print order. Owned by the caller. */
 uint32_t *ech_program_post_order(const EchProgram *program, bool by_size) G_GNUC_WARN_UNUSED_RESULT;
 /** Bytes of every operand that an instruction reads (slices count what they touch, in-place destinations nothing), padded: ret[n_operands]. */

@@ -391,6 +391,17 @@ static EchBytes plain_operand_bytes(const EchProgram *p, EchId id, uint32_t k)
     }
 }
 
+uint32_t ech_program_handed_on(const EchProgram *p, EchId fusion)
+{
+    const EchInstruction *i = &p->instructions[fusion];
+    if (i->opcode != ECH_HLO_FUSION || i->n_called == 0)
+        return UINT32_MAX;
+    const EchInstruction *root = &p->instructions[ech_program_look_through(p, p->computations[ech_program_called(p, i, 0)].root)];
+    if (root->opcode == ECH_HLO_COPY && root->n_operands == 1)
+        root = &p->instructions[ech_program_look_through(p, ech_program_operand(p, root, 0))];
+    return root->opcode == ECH_HLO_PARAMETER && root->number >= 0 && (uint64_t)root->number < i->n_operands ? (uint32_t)root->number : UINT32_MAX;
+}
+
 /* Per parameter of a fusion's body: what its users inside touch. What only rides through to the result touches nothing. */
 static void touch_parameters(const EchProgram *p, EchId computation, EchTouched *touched, size_t n)
 {
@@ -409,12 +420,10 @@ static void touch_parameters(const EchProgram *p, EchId computation, EchTouched 
             continue;
         }
         const EchBody *inner = i->opcode == ECH_HLO_FUSION && i->n_called > 0 ? &p->bodies[ech_program_called(p, i, 0)] : NULL;
-        if (inner) { /* of nothing but bitcasts: the TPU compiler's bitcast_fusion, whose operand goes on to what reads it */
-            const EchInstruction *root = &p->instructions[ech_program_look_through(p, p->computations[ech_program_called(p, i, 0)].root)];
-            if (root->opcode == ECH_HLO_PARAMETER && root->number >= 0 && (uint64_t)root->number < i->n_operands) {
-                origin[j] = origin[ech_program_operand(p, i, (uint32_t)root->number) - c->first];
-                continue;
-            }
+        uint32_t handed = ech_program_handed_on(p, id);
+        if (handed != UINT32_MAX) {
+            origin[j] = origin[ech_program_operand(p, i, handed) - c->first];
+            continue;
         }
         for (uint32_t k = 0; k < i->n_operands; k++) {
             uint32_t from = origin[ech_program_operand(p, i, k) - c->first];

@@ -12,25 +12,34 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   What would make it fit
    1  make activations again               45.1 MiB         -  1.09 ms    x1.069
 
+  What may
+   2  make again what needs no product      119 MiB         -        -         -
+   3  activations on host, waited for       119 MiB     4 MiB        -         -
+   4  activations on host, fetched ahead    119 MiB     4 MiB        -         -
+   5  activations on host, overlapped       119 MiB     4 MiB        -         -
+  (what is told without a time has no room with the kernels that there are; a policy of jax.checkpoint makes again all that it does not name, in kernels fused anew, and needs from what 'make activations again' does up to that)
+  The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
+
   What would run as it is, with what has no room on the host
-   2  unified memory, paged on demand       100 MiB  22.7 MiB  13.4 ms   x13.073
+   6  unified memory, paged on demand       100 MiB  22.7 MiB  13.4 ms   x13.073
 
   What would not be enough
-   3  arguments on host, waited for         117 MiB  5.50 MiB        -         -
-   4  arguments on host, overlapped         117 MiB  5.50 MiB        -         -
-   5  make again what needs no product      119 MiB         -        -         -
-   6  activations on host, waited for       119 MiB     4 MiB        -         -
-   7  activations on host, fetched ahead    119 MiB     4 MiB        -         -
-   8  activations on host, overlapped       119 MiB     4 MiB        -         -
+   7  arguments on host, waited for         117 MiB  5.50 MiB        -         -
+   8  arguments on host, overlapped         117 MiB  5.50 MiB        -         -
 
   What to add to 'echelon run', which tells the arrays; how a program says so
    1  --pass remat:memory=92MiB   jax.checkpoint
-   2  --set replay.unified_memory=true   TF_FORCE_UNIFIED_MEMORY=true and XLA_CLIENT_MEM_FRACTION above 1
+   2  --pass remat:products=false,memory=92MiB   jax.checkpoint with policy dots_saveable
+   3  --pass offload:memory=92MiB   jax.checkpoint with policy save_and_offload_only_these_names
+   4  --pass offload:memory=92MiB --pass prefetch   jax.checkpoint with policy save_and_offload_only_these_names, fetched as XLA's scheduler sees fit
+   5  --pass offload:overlap=true,memory=92MiB --pass prefetch   jax.checkpoint with policy save_and_offload_only_these_names, at best
+   6  --set replay.unified_memory=true   TF_FORCE_UNIFIED_MEMORY=true and XLA_CLIENT_MEM_FRACTION above 1
 
   A smaller batch, or a smaller type, is another program: capture that as you captured this.
 
   What changes nothing
     donate what results can replace: these arguments are donated already, or no output has the shape, layout and memory of one of them
+    loops update their stacks in place: no loop takes an array slice by slice and hands back another of its shape and layout
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | sed -n '/not be enough/,/^$/p'
   What would not be enough
    2  activations again or all on host     23.1 MiB  21.5 MiB        -         -
@@ -69,6 +78,7 @@ gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
 
   What changes nothing
     donate what results can replace: these arguments are donated already, or no output has the shape, layout and memory of one of them
+    loops update their stacks in place: no loop takes an array slice by slice and hands back another of its shape and layout
     make again what needs no product; activations on host, waited for; activations on host, fetched ahead; activations on host, overlapped: no array fits what was asked for
 $ echelon advise traces/published_steps/llama3.1-70b.v6e-128.hlo.txt.gz --device tpu-v5e | sed -n '/make it fit/,/^$/p'
   What would make it fit

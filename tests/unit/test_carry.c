@@ -1,0 +1,103 @@
+/* The carry pass: what a loop takes slice by slice and stacks anew is updated in place, and only where nobody can tell. */
+#include "sim/base/error.h"
+#include "sim/pass/pass.h"
+#include "tests/support/support.h"
+
+#include <check.h>
+
+#define CACHE "f32[4,8,128]{2,1,0}"
+#define SLICE "f32[1,8,128]{2,1,0}"
+#define STATE "(s32[], " CACHE ", " CACHE ")"
+
+/* Four layers of 4 KiB each: a row of each is new. A cache is 16 KiB. */
+static const char text[] =
+    "HloModule m, is_scheduled=true%s, entry_computation_layout={(" CACHE ")->(" CACHE ", f32[])}\n\n"
+    "cond {\n  p = " STATE " parameter(0)\n  i = s32[] get-tuple-element(p), index=0\n  n = s32[] constant(4)\n"
+    "  ROOT c = pred[] compare(i, n), direction=LT\n}\n\n"
+    "body {\n  p = " STATE " parameter(0)\n  i = s32[] get-tuple-element(p), index=0\n  xs = " CACHE " get-tuple-element(p), index=1\n"
+    "  ys = " CACHE " get-tuple-element(p), index=2\n  z = s32[] constant(0)\n  one = s32[] constant(1)\n  next = s32[] add(i, one)\n"
+    "  s = " SLICE " dynamic-slice(xs, i, z, z), dynamic_slice_sizes={1,8,128}\n"
+    "  row = f32[1,1,128]{2,1,0} slice(s), slice={[0:1], [0:1], [0:128]}\n  new = f32[1,1,128]{2,1,0} negate(row)\n"
+    "  u = " SLICE " dynamic-update-slice(s, new, z, z, z)\n  w = " CACHE " dynamic-update-slice(ys, u, i, z, z)\n"
+    "  ROOT r = " STATE " tuple(next, xs, w)\n}\n\n"
+    "ENTRY e {\n  a = " CACHE " parameter(0)\n  z = s32[] constant(0)\n  f = f32[] constant(0)\n"
+    "  empty = " CACHE " custom-call(), custom_call_target=\"AllocateBuffer\"\n  init = " STATE " tuple(z, a, empty)\n"
+    "  loop = " STATE " while(init), condition=cond, body=body\n  out = " CACHE " get-tuple-element(loop), index=2\n  copy = " CACHE " %s(out)\n"
+    "  ROOT r = (" CACHE ", f32[]) tuple(copy, f)\n}\n";
+
+#define DONATED ", input_output_alias={ {0}: (0, {}, may-alias) }"
+#define UPDATE "u = " SLICE " dynamic-update-slice(s, new, z, z, z)"
+#define EMPTY "custom-call(), custom_call_target=\"AllocateBuffer\""
+#define RESULT "  ROOT r = (" CACHE ", f32[]) tuple(copy, f)\n"
+
+/* A change of the text, whether the argument is donated, what the pass does with it, and by how much less it needs then. */
+static const struct {
+    const char *from, *to;
+    bool donated, carried, writes_whole;
+    EchBytes saved;
+} programs[] = {
+    {"%", "%", true, true, false, 16384 + 4096}, /* the stack, and the slice that is taken */
+    {"%", "%", false, true, false, 4096},        /* copied first, as large as the stack was */
+    /* The whole slice is new: it is written still. */
+    {UPDATE, "u = " SLICE " negate(s)", true, true, true, 16384},
+    /* Filled by a kernel before. */
+    {EMPTY, "broadcast(f), dimensions={}", true, true, false, 16384 + 4096},
+    /* Written where another iteration reads. */
+    {"dynamic-update-slice(ys, u, i, z, z)", "dynamic-update-slice(ys, u, next, z, z)", true, false, true, 0},
+    /* Of nothing that is taken. */
+    {UPDATE, "u = " SLICE " iota(), iota_dimension=1", true, false, true, 0},
+    /* Summed up, not stacked. */
+    {"w = " CACHE " dynamic-update-slice(ys, u, i, z, z)", "w = " CACHE " add(ys, xs)", true, false, false, 0},
+    /* Read after the loop, as it was. */
+    {RESULT, "  old = " CACHE " negate(a)\n" RESULT, true, false, true, 0},
+    /* Begun with something. */
+    {EMPTY, "negate(a)", true, false, true, 0},
+    /* The argument's place is another result's. */
+    {RESULT, "  other = " CACHE " negate(copy)\n  ROOT r = (" CACHE ", f32[]) tuple(other, f)\n", true, false, true, 0},
+};
+
+static EchBytes needed(EchProgram *program)
+{
+    GError *error = NULL;
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    EchProgramAssignment *made = ech_program_assign(program, 0, diag, &error);
+    ck_assert_ok(made != NULL, error);
+    ech_program_set_assignment(program, made, "made by echelon");
+    EchMemoryAnalysis m = ech_program_memory_analysis(program);
+    return m.argument + m.output - m.alias + m.temp;
+}
+
+START_TEST(carried)
+{
+    GError *error = NULL;
+    g_autofree char *plain = g_strdup_printf(text, programs[_i].donated ? DONATED : "", programs[_i].donated ? "copy" : "bitcast");
+    g_auto(GStrv) parts = g_strsplit(plain, programs[_i].from, 2);
+    g_autofree char *changed = g_strjoinv(programs[_i].to, parts);
+    ck_assert(*programs[_i].from == '%' || strcmp(changed, plain) != 0);
+    g_autoptr(EchImport) import = ech_test_hlo(changed, NULL);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchPass) made = ech_pass_new("carry", &error);
+    ck_assert_ok(made != NULL, error);
+    g_autoptr(GPtrArray) passes = g_ptr_array_new();
+    g_ptr_array_add(passes, made);
+    g_autoptr(EchProgram) out = ech_passes_run_program(passes, NULL, import->program, diag, &error);
+    ck_assert_ok(out != NULL, error);
+    ck_assert_int_eq(out != import->program, programs[_i].carried);
+    EchBytes before = needed(import->program), after = needed(out);
+    ck_assert_msg(before == after + programs[_i].saved, "%" G_GUINT64_FORMAT " bytes before, %" G_GUINT64_FORMAT " now", before, after);
+    bool whole = false;
+    for (size_t i = 0; i < out->n_instructions; i++)
+        whole |= out->instructions[i].opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE && strcmp(out->instructions[i].name, "w") == 0;
+    ck_assert_int_eq(whole, programs[_i].writes_whole);
+    ck_assert_ptr_nonnull(ech_diag_remarks(diag)[0]);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("carry");
+    TCase *tcase = tcase_create("carry");
+    tcase_add_loop_test(tcase, carried, 0, G_N_ELEMENTS(programs));
+    suite_add_tcase(suite, tcase);
+    return ech_test_main(suite);
+}
