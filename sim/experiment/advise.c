@@ -31,7 +31,7 @@ typedef enum {
 
 typedef struct {
     const char *name, *label;
-    const char *passes[4];           /* NULL-terminated; BLOCKS stands for the modules that a program repeats */
+    const char *passes[5];           /* NULL-terminated; BLOCKS stands for the modules that a program repeats; place is for TPUs alone */
     size_t n_goals;                  /* of its first passes, how many take memory= */
     const char *allocator;           /* or NULL */
     const char *in_jax, *in_pytorch; /* NULL: nothing that such a program could do */
@@ -64,7 +64,7 @@ static const Measure measures[] = {
     {"donate", "donate what results can replace", {donate, NULL}, 0, NULL, "jax.jit with donate_argnames", NULL, ALWAYS},
     {"carry",
      "loops update their stacks in place",
-     {donate, "carry", NULL},
+     {"place:policy=none", donate, "carry", "place", NULL},
      0,
      NULL,
      "jax.lax.scan with it as carry, not as xs and ys, donated, and jax.experimental.layout.with_layout_constraint on it",
@@ -171,9 +171,9 @@ typedef struct {
     EchExperiment *experiment;
     EchCase *base; /* As it is. */
     EchAdvice *advice;
-    GArray *trials;    /* Trial */
-    bool pytorch, xla; /* what was captured */
-    char *blocks;      /* paths of the modules that a PyTorch program repeats, "layers.*"; or NULL */
+    GArray *trials;         /* Trial */
+    bool pytorch, xla, tpu; /* what was captured; xla, and for a TPU */
+    char *blocks;           /* paths of the modules that a PyTorch program repeats, "layers.*"; or NULL */
     unsigned jobs;
     const volatile sig_atomic_t *stop;
     EchSweepProgress progress;
@@ -213,6 +213,11 @@ static char *goal_text(EchBytes bytes)
     return bytes >= 16 * mib ? g_strdup_printf("%" G_GUINT64_FORMAT "MiB", bytes / mib) : g_strdup_printf("%" G_GUINT64_FORMAT "KiB", bytes >> 10);
 }
 
+static bool is_place(const char *pass)
+{
+    return g_str_has_prefix(pass, "place");
+}
+
 /* Passes of the case, then the measure's. @ahead: with fetches ahead, which fill the memory there is. */
 static char *passes_text(const Advise *a, const Measure *measure, const char *goal, bool ahead, char **ret_options)
 {
@@ -224,7 +229,7 @@ static char *passes_text(const Advise *a, const Measure *measure, const char *go
     for (size_t i = 0; measure->passes[i]; i++) {
         const char *pass = measure->passes[i];
         bool with_goal = goal && i < measure->n_goals;
-        if (!ahead && strcmp(pass, prefetch) == 0)
+        if ((!ahead && strcmp(pass, prefetch) == 0) || (!a->tpu && is_place(pass)))
             continue;
         g_autofree char *spec = g_strconcat(pass, strcmp(pass, BLOCKS) == 0 ? a->blocks : "", with_goal ? (strchr(pass, ':') ? ",memory=" : ":memory=") : "",
                                             with_goal ? goal : "", NULL);
@@ -289,7 +294,7 @@ static char *why_nothing(const Measure *measure, JsonObject *run)
         g_autofree char *name = g_strndup(measure->passes[i], strcspn(measure->passes[i], ":"));
         g_autofree char *left = g_strconcat(name, ": left the ", NULL);
         const char *found = NULL;
-        if (strcmp(name, prefetch) == 0 || (strcmp(name, donate) == 0 && measure->passes[1]))
+        if (strcmp(name, prefetch) == 0 || is_place(name) || (strcmp(name, donate) == 0 && i > 0))
             continue;
         for (guint k = 0; remarks && !found && k < json_array_get_length(remarks); k++) {
             const char *remark = json_array_get_string_element(remarks, k);
@@ -412,6 +417,8 @@ static bool learn_needs(Advise *a, GError **error)
         t->row.run = run_of(json_node_get_object(node));
         t->row.run.fits = false;
         t->row.run.makespan = 0;
+        if (t->measure && t->measure->n_goals == 0 && t->row.run.hbm >= a->advice->base.hbm)
+            t->row.nothing = g_strdup("no less is needed");
     }
     ech_sweep_free(points, open->len);
     return true;
@@ -454,7 +461,7 @@ static void add_measures(Advise *a, When when)
     for (size_t i = 0; i < G_N_ELEMENTS(measures); i++) {
         const Measure *m = &measures[i];
         const char *in_code = a->pytorch ? m->in_pytorch : m->in_jax, *first = m->passes[0] ? m->passes[0] : "";
-        if (m->when != when || !in_code || (strcmp(first, donate) == 0 && !a->xla) || (strcmp(first, BLOCKS) == 0 && !a->blocks))
+        if (m->when != when || !in_code || ((strcmp(first, donate) == 0 || is_place(first)) && !a->xla) || (strcmp(first, BLOCKS) == 0 && !a->blocks))
             continue;
         Trial t = {.measure = m,
                    .row = {.name = m->name, .label = g_strdup(m->label), .paged = when == PAGED, .in_code = a->pytorch || a->xla ? in_code : NULL}};
@@ -500,6 +507,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
         return false;
     a->pytorch = is_pytorch(result);
     a->xla = result->program != NULL;
+    a->tpu = a->xla && result->program->platform == ECH_PLATFORM_TPU;
     const EchMemory *hbm = ech_device_memory(result->device, "hbm");
     if (!hbm) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s has no memory 'hbm'; advice is about that", result->device->name);
@@ -620,7 +628,7 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, unsigned jo
     }
     if (!base)
         return NULL;
-    Advise a = {experiment, base, advice, g_array_new(FALSE, TRUE, sizeof(Trial)), false, false, NULL, jobs, stop, progress, data};
+    Advise a = {experiment, base, advice, g_array_new(FALSE, TRUE, sizeof(Trial)), false, false, false, NULL, jobs, stop, progress, data};
     g_array_set_clear_func(a.trials, trial_clear);
     g_autoptr(EchResult) result = NULL;
     bool ok = run_base(&a, &result, error);

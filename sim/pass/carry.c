@@ -303,13 +303,14 @@ static void carry(EchProgramBuilder *b, const EchProgram *in, const Pair *pair)
         become(p, pair->copied, ECH_HLO_BITCAST);
     if (pair->kept == ECH_NONE)
         return;
-    /* Rows are written where they stay: slices are read there, and do not go back. */
+    /* Rows are written where they stay: slices are read there, unless they are fetched, and do not go back. */
     become_bitcast(p, pair->made, pair->kept);
     EchId parameter = ech_program_operand(in, at(in, pair->kept), 0);
     for (EchId i = parameter + 1; i < pair->root; i++) {
         EchId of = at(in, i)->n_operands > 0 ? ech_program_operand(in, at(in, i), 0) : ECH_NONE;
         if (of == ECH_NONE || at(in, of)->opcode != ECH_HLO_GET_TUPLE_ELEMENT || at(in, of)->number != pair->taken ||
-            ech_program_operand(in, at(in, of), 0) != parameter || at(in, i)->opcode == ECH_HLO_TUPLE || !only_slices(in, i))
+            ech_program_operand(in, at(in, of), 0) != parameter || in->shapes[at(in, i)->shape].space != in->shapes[at(in, of)->shape].space ||
+            !only_slices(in, i))
             continue;
         become_bitcast(p, i, of);
     }

@@ -25,5 +25,5 @@ $ echelon help questions no such words
 echelon help questions: none has all these words; 'echelon help questions' shows all
 exit 1
 $ echelon help question | grep '^      ' | sed 's/^ *//' >$T/commands; grep -c . $T/commands; grep -E '^echelon ' $T/commands | while read -r program verb rest; do echelon help $verb >$T/options 2>&1 || echo "no verb: $verb"; for word in $rest; do case $word in --) break ;; --*) grep -q -e "$word[ =]" $T/options || echo "no option: $verb $word" ;; esac; done; done
-77
+78
 $ grep -E 'traces/|tutorial|layout|list|offload_h100|checkpoint_or' $T/commands | while IFS= read -r line; do eval "$line" >$T/seen 2>&1 </dev/null || { echo "fails: $line"; cat $T/seen; }; done

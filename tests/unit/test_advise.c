@@ -44,7 +44,7 @@ static const struct {
 } asked[] = {
     {"gpt_everything.h100", "h100-sxm", "100MiB", NULL, true},    {"gpt_unrolled_kept.h100", "h100-sxm", "140MiB", NULL, true},
     {"gpt_unrolled_kept.h100", "h100-sxm", "30MiB", NULL, false}, {"adam_none.v5e", "tpu-v5e", NULL, NULL, true},
-    {"gpt_pytorch.h100", "h100-sxm", "4352MiB", "pytorch", true},
+    {"cache_scan.v5e", "tpu-v5e", "900MiB", NULL, true},          {"gpt_pytorch.h100", "h100-sxm", "4352MiB", "pytorch", true},
 };
 
 START_TEST(rows_run_again)

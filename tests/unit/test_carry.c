@@ -4,6 +4,7 @@
 #include "tests/support/support.h"
 
 #include <check.h>
+#include <math.h>
 
 #define CACHE "f32[4,8,128]{2,1,0}"
 #define SLICE "f32[1,8,128]{2,1,0}"
@@ -67,21 +68,27 @@ static EchBytes needed(EchProgram *program)
     return m.argument + m.output - m.alias + m.temp;
 }
 
-START_TEST(carried)
+static EchProgram *carry(EchProgram *in, EchDiag *diag)
 {
     GError *error = NULL;
+    g_autoptr(EchPass) made = ech_pass_new("carry", &error);
+    ck_assert_ok(made != NULL, error);
+    g_autoptr(GPtrArray) passes = g_ptr_array_new();
+    g_ptr_array_add(passes, made);
+    EchProgram *out = ech_passes_run_program(passes, NULL, in, diag, &error);
+    ck_assert_ok(out != NULL, error);
+    return out;
+}
+
+START_TEST(carried)
+{
     g_autofree char *plain = g_strdup_printf(text, programs[_i].donated ? DONATED : "", programs[_i].donated ? "copy" : "bitcast");
     g_auto(GStrv) parts = g_strsplit(plain, programs[_i].from, 2);
     g_autofree char *changed = g_strjoinv(programs[_i].to, parts);
     ck_assert(*programs[_i].from == '%' || strcmp(changed, plain) != 0);
     g_autoptr(EchImport) import = ech_test_hlo(changed, NULL);
     g_autoptr(EchDiag) diag = ech_diag_new();
-    g_autoptr(EchPass) made = ech_pass_new("carry", &error);
-    ck_assert_ok(made != NULL, error);
-    g_autoptr(GPtrArray) passes = g_ptr_array_new();
-    g_ptr_array_add(passes, made);
-    g_autoptr(EchProgram) out = ech_passes_run_program(passes, NULL, import->program, diag, &error);
-    ck_assert_ok(out != NULL, error);
+    g_autoptr(EchProgram) out = carry(import->program, diag);
     ck_assert_int_eq(out != import->program, programs[_i].carried);
     EchBytes before = needed(import->program), after = needed(out);
     ck_assert_msg(before == after + programs[_i].saved, "%" G_GUINT64_FORMAT " bytes before, %" G_GUINT64_FORMAT " now", before, after);
@@ -93,11 +100,26 @@ START_TEST(carried)
 }
 END_TEST
 
+/* A decoder's cache as xs and ys, with the pass, and what the compiler makes of it as the carry. */
+START_TEST(as_compiled)
+{
+    const EchImportOptions options = {.device = "tpu-v5e"};
+    g_autoptr(EchImport) scan = ech_test_import(ECH_SOURCE_DIR "/traces/cache_scan.v5e/program.hlo.txt.gz", &options);
+    g_autoptr(EchImport) compiled = ech_test_import(ECH_SOURCE_DIR "/traces/cache_carry.v5e/program.hlo.txt.gz", &options);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchProgram) out = carry(scan->program, diag);
+    double before = (double)needed(scan->program), after = (double)needed(out), real = (double)needed(compiled->program);
+    ck_assert_msg(before > 1.8 * real, "%g bytes before, %g compiled with the carry", before, real);
+    ck_assert_msg(fabs(after / real - 1) < 0.02, "%g bytes by the pass, %g compiled", after, real);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("carry");
     TCase *tcase = tcase_create("carry");
     tcase_add_loop_test(tcase, carried, 0, G_N_ELEMENTS(programs));
+    tcase_add_test(tcase, as_compiled);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }

@@ -348,6 +348,32 @@ START_TEST(several_results_cost)
 }
 END_TEST
 
+/* What libtpu prints for a slice of an array of bytes, read in tiles of 8 rows where it lies in tiles of 32: it reads the slice, not the array. */
+START_TEST(other_tiles_cost)
+{
+    g_autoptr(EchProgram) program =
+        ech_test_program("HloModule tiles, is_scheduled=true\n\n"
+                         "%tiles (q: s8[24,96,4,4096,128]) -> s8[24,96,4,4096,128] {\n  %q = s8[24,96,4,4096,128]{4,3,2,1,0:T(32,128)(4,1)} parameter(0)\n"
+                         "  ROOT %c = s8[24,96,4,4096,128]{4,3,2,1,0:T(8,128)(4,1)} copy(%q)\n}\n\n"
+                         "%slice (p: s8[24,96,4,4096,128], i: s32[]) -> s8[96,4,4096,128] {\n"
+                         "  %p = s8[24,96,4,4096,128]{4,3,2,1,0:T(32,128)(4,1)} parameter(0)\n  %i = s32[]{:T(128)S(6)} parameter(1)\n"
+                         "  %z = s32[]{:T(128)} constant(0)\n"
+                         "  %t = s8[24,96,4,4096,128]{4,3,2,1,0:T(8,128)(4,1)} fusion(%p), kind=kLoop, calls=%tiles\n"
+                         "  %s = s8[1,96,4,4096,128]{4,3,2,1,0:T(8,128)(4,1)} dynamic-slice(%t, %i, %z, %z, %z, %z), "
+                         "dynamic_slice_sizes={1,96,4,4096,128}\n  ROOT %b = s8[96,4,4096,128]{3,2,1,0:T(8,128)(4,1)} bitcast(%s)\n}\n\n"
+                         "ENTRY %main (a: s8[24,96,4,4096,128], n: s32[]) -> s8[96,4,4096,128] {\n"
+                         "  %a = s8[24,96,4,4096,128]{4,3,2,1,0:T(32,128)(4,1)} parameter(0)\n  %n = s32[]{:T(128)S(6)} parameter(1)\n"
+                         "  ROOT %taken = s8[96,4,4096,128]{3,2,1,0:T(8,128)(4,1)} fusion(%a, %n), kind=kLoop, calls=%slice, "
+                         "backend_config={\"window_config\":{\"output_window_bounds\":[\"1\",\"2\",\"512\",\"1\"],"
+                         "\"iteration_bounds\":[\"96\",\"2\",\"1\",\"1\"],\"buffering_level\":\"6\"}}\n}\n",
+                         "tpu-v6e");
+    EchId taken = ech_test_instruction(program, "taken");
+    ck_assert_uint_eq(ech_program_operand_bytes(program, taken, 0), UINT64_C(96) * 4 * 4096 * 128);
+    double cycles = (double)price_in(program, "taken", "tpu-v6e", ECH_KERNEL_COMPILER, false).time * 1.75e-3;
+    ck_assert_msg(fabs(cycles / 1697984 - 1) < 0.01, "%g cycles, the compiler has 1697984", cycles);
+}
+END_TEST
+
 /* A ragged product of 512 rows, 512 deep, 512 columns in four groups, as libtpu 0.0.52 writes it for v5e: 4 blocks of rows by 4 groups. */
 static const char ragged[] =
     "HloModule ragged, is_scheduled=true\n\n"
@@ -492,6 +518,7 @@ int main(void)
     tcase_add_loop_test(tests, pass_costs, 0, 4);
     tcase_add_loop_test(tests, moves_cost, 0, 7);
     tcase_add_loop_test(tests, several_results_cost, 0, 3);
+    tcase_add_test(tests, other_tiles_cost);
     tcase_add_test(tests, estimates);
     tcase_add_test(tests, ragged_costs);
     tcase_add_test(tests, grouped_kernels_cost);
