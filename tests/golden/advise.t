@@ -77,8 +77,8 @@ gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
    3  --pass offload:what=arguments   shardings with memory_kind="pinned_host"
 
   What changes nothing
-    donate what results can replace: these arguments are donated already, or no output has the shape, layout and memory of one of them
     loops update their stacks in place: no loop takes an array slice by slice and hands back another of its shape and layout
+    donate what results can replace: these arguments are donated already, or no output has the shape, layout and memory of one of them
     make again what needs no product; activations on host, waited for; activations on host, fetched ahead; activations on host, overlapped: no array fits what was asked for
 $ echelon advise traces/published_steps/llama3.1-70b.v6e-128.hlo.txt.gz --device tpu-v5e | sed -n '/make it fit/,/^$/p'
   What would make it fit
