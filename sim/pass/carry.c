@@ -239,6 +239,17 @@ static bool find_pair(const Loop *l, uint32_t k, Pair *ret)
     return found == 1;
 }
 
+/* Whether another stack has the place of the array already. */
+static bool is_given(const GArray *pairs, const Pair *pair)
+{
+    for (guint k = 0; k < pairs->len; k++) {
+        const Pair *other = &g_array_index(pairs, Pair, k);
+        if (other->init == pair->init && other->taken == pair->taken)
+            return true;
+    }
+    return false;
+}
+
 static void find_pairs(const EchProgram *p, EchId loop, GArray *pairs)
 {
     const EchInstruction *i = at(p, loop);
@@ -252,7 +263,7 @@ static void find_pairs(const EchProgram *p, EchId loop, GArray *pairs)
     bool plain = at(p, l.init)->opcode == ECH_HLO_TUPLE && at(p, l.root)->opcode == ECH_HLO_TUPLE && l.parameter != ECH_NONE;
     for (uint32_t k = 0; plain && k < at(p, l.init)->n_operands; k++) {
         Pair pair;
-        if (find_pair(&l, k, &pair))
+        if (find_pair(&l, k, &pair) && !is_given(pairs, &pair))
             g_array_append_val(pairs, pair);
     }
 }

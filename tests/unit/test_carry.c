@@ -100,6 +100,40 @@ START_TEST(carried)
 }
 END_TEST
 
+/* Both stacks come of the array, and only one has its place. */
+START_TEST(one_place_is_given_once)
+{
+    static const struct {
+        const char *from, *to;
+    } changes[] = {
+        {STATE, "(s32[], " CACHE ", " CACHE ", " CACHE ")"},
+        {"  z = s32[] constant(0)\n  one", "  more = " CACHE " get-tuple-element(p), index=3\n  z = s32[] constant(0)\n  one"},
+        {"tuple(next, xs, w)", "tuple(next, xs, w, w2)"},
+        {"  w = ", "  w2 = " CACHE " dynamic-update-slice(more, u, i, z, z)\n  w = "},
+        {"  empty = ", "  empty2 = " CACHE " " EMPTY "\n  empty = "},
+        {"tuple(z, a, empty)", "tuple(z, a, empty, empty2)"},
+        {"  out = ", "  out2 = " CACHE " get-tuple-element(loop), index=3\n  out = "},
+        {"f32[])", CACHE ")"},
+        {"tuple(copy, f)", "tuple(copy, out2)"},
+    };
+    g_autofree char *hlo = g_strdup_printf(text, "", "bitcast");
+    for (size_t i = 0; i < G_N_ELEMENTS(changes); i++) {
+        g_auto(GStrv) parts = g_strsplit(hlo, changes[i].from, -1);
+        ck_assert_uint_gt(g_strv_length(parts), 1);
+        g_free(hlo);
+        hlo = g_strjoinv(changes[i].to, parts);
+    }
+    g_autoptr(EchImport) import = ech_test_hlo(hlo, NULL);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchProgram) out = carry(import->program, diag);
+    unsigned written = 0;
+    for (size_t i = 0; i < out->n_instructions; i++)
+        written += out->instructions[i].opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE && out->instructions[i].name[0] == 'w';
+    ck_assert_uint_eq(written, 1);
+    ck_assert_uint_eq(needed(import->program) - needed(out), 4096); /* the other is held still */
+}
+END_TEST
+
 /* A decoder's cache as xs and ys, with the pass, and what the compiler makes of it as the carry. */
 START_TEST(as_compiled)
 {
@@ -119,6 +153,7 @@ int main(void)
     Suite *suite = suite_create("carry");
     TCase *tcase = tcase_create("carry");
     tcase_add_loop_test(tcase, carried, 0, G_N_ELEMENTS(programs));
+    tcase_add_test(tcase, one_place_is_given_once);
     tcase_add_test(tcase, as_compiled);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
