@@ -848,6 +848,15 @@ GPtrArray *ech_device_with_room(const char *family, bool amd, EchBytes bytes)
     return devices;
 }
 
+/* All of @names that hold @text: "v5" stands in two. */
+static void add_names_with(const char *text, char **names, GString *near)
+{
+    for (char **name = names; *name && strlen(text) >= 2; name++) {
+        if (strstr(*name, text))
+            g_string_append_printf(near, "%s'%s'", near->len ? " or " : "", *name);
+    }
+}
+
 /* Path of the file of a device by name, or @name_or_path itself where it is a path. Owned by the caller. */
 static char *find_file(const char *name_or_path, GError **error)
 {
@@ -863,11 +872,12 @@ static char *find_file(const char *name_or_path, GError **error)
     }
     g_auto(GStrv) names = ech_device_list();
     g_autofree char *all = g_strjoinv(", ", names), *given = g_ascii_strdown(name_or_path, -1);
-    /* "v5" stands in two names. */
     g_autoptr(GString) near = g_string_new(NULL);
-    for (char **name = names; *name && strlen(given) >= 2; name++) {
-        if (strstr(*name, given))
-            g_string_append_printf(near, "%s'%s'", near->len ? " or " : "", *name);
+    add_names_with(given, names, near);
+    char *model = given + strcspn(given, "-_ ");
+    if (!near->len && *model && strcspn(given, "0123456789") < (size_t)(model - given)) { /* of "H100-80GB" the H100 is right */
+        *model = '\0';
+        add_names_with(given, names, near);
     }
     const char *nearest = near->len ? NULL : ech_nearest_name(name_or_path, (const char *const *)names);
     if (nearest)
