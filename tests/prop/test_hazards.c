@@ -150,12 +150,12 @@ static size_t overlaps(const EchTrace *trace, const EchRun *run, const char *wha
     return checked;
 }
 
-static const char *const programs[] = {"adam_moments.v5e",          "adam_none.h100",      "decode_64.v5e",      "gpt_everything.h100",
-                                       "gpt_everything.v5e",        "gpt_offload.h100",    "gpt_offload.v6e",    "gpt_unrolled_kept.h100",
-                                       "gpt_unrolled_overlap.h100", "mlp_activations.v5e", "mlp_parameters.v6e", "sharded_mlp.v5e"};
+static const char *const programs[] = {"adam_moments.v5e",    "adam_none.h100",     "cache_scan.v5e",  "decode_64.v5e",          "gpt_everything.h100",
+                                       "gpt_everything.v5e",  "gpt_offload.h100",   "gpt_offload.v6e", "gpt_unrolled_kept.h100", "gpt_unrolled_overlap.h100",
+                                       "mlp_activations.v5e", "mlp_parameters.v6e", "sharded_mlp.v5e"};
 /* Passes over programs come first. */
 static const struct {
-    const char *program[3], *trace[5];
+    const char *program[5], *trace[5];
 } asked[] = {
     {{NULL}, {NULL}},
     {{NULL}, {"prefetch", NULL}},
@@ -176,6 +176,7 @@ static const struct {
     {{"donate:what=none", "place:prefetches=3", NULL}, {NULL}},
     {{"place:policy=none", "donate", NULL}, {"offload:what=arguments,above=4KiB,overlap=true", "prefetch", NULL}},
     {{"place:vmem=4MiB", NULL}, {"prefetch:lookahead=10", NULL}},
+    {{"place:policy=none", "donate", "carry", "place", NULL}, {NULL}},
 };
 
 static void add_passes(GPtrArray *passes, const char *const *specs, GString *what)
