@@ -12,6 +12,7 @@ typedef struct {
     GArray *words;  /* uint64_t: what must be equal. */
     GArray *times;  /* EchTime before now: equal but for rounding to a picosecond. */
     GArray *shares; /* double: what must be equal up to rounding. */
+    EchTime *ahead; /* How long before now each queue's last copy was set up: time that later set-ups have already passed in. */
     EchTime *since; /* When each link became busy: in one direction, the other, either. */
     int64_t *sums;
     double *amounts;
@@ -29,6 +30,7 @@ static void mark_clear(gpointer data)
         g_array_unref(mark->times);
     if (mark->shares)
         g_array_unref(mark->shares);
+    g_free(mark->ahead);
     g_free(mark->since);
     g_free(mark->sums);
     g_free(mark->amounts);
@@ -91,6 +93,7 @@ static void take_mark(EchMachine *m, uint32_t l, uint64_t iteration, Mark *mark)
     mark->fraction = m->class->clock(m->engine, &mark->ps) + m->base_fraction;
     mark->ps += m->base;
     mark->ops = m->out.ops;
+    mark->ahead = g_new0(EchTime, m->n_queues + 1);
     mark->since = g_new(EchTime, 3 * m->device->n_links + 1);
     for (size_t i = 0; i < m->device->n_links; i++) {
         mark->since[3 * i] = m->links[i].since[0];
@@ -123,7 +126,8 @@ static void take_mark(EchMachine *m, uint32_t l, uint64_t iteration, Mark *mark)
             TIME(q->waits[w]);
         if (q->space_since >= 0)
             TIME(m->now - q->space_since);
-        TIME(MIN(m->now - q->issued, m->longest_setup));
+        mark->ahead[i] = m->now - q->issued;
+        TIME(MIN(mark->ahead[i], m->longest_setup));
         if ((q->state == STATE_BLOCKED && q->reason == ECH_WAIT_LINK) || q->state == STATE_ENGINE)
             TIME(m->now - q->ready);
         if (q->state == STATE_RUNNING || q->state == STATE_FIXED || q->state == STATE_PAGING || q->state == STATE_GAP) {
@@ -166,8 +170,12 @@ static void take_mark(EchMachine *m, uint32_t l, uint64_t iteration, Mark *mark)
 #undef TIME
 }
 
-static bool same_mark(const Mark *a, const Mark *b)
+/* @b, the later one, is as @a was. More than the longest set-up may have passed ahead, as long as it does not become less. */
+static bool same_mark(const EchMachine *m, const Mark *a, const Mark *b)
 {
+    for (uint32_t i = 0; i < m->n_queues; i++)
+        if (b->ahead[i] < a->ahead[i] - 1)
+            return false;
     if (a->words->len != b->words->len || a->times->len != b->times->len || a->shares->len != b->shares->len)
         return false;
     if (a->words->len > 0 && memcmp(a->words->data, b->words->data, a->words->len * sizeof(uint64_t)) != 0)
@@ -210,7 +218,7 @@ static void skip_sums(EchMachine *m, const Mark *from, const Mark *now, uint64_t
 }
 
 /* Times that queues inside loop @l look at later move along, and they are so many iterations further. The others have waited all the while. */
-static void skip_queues(EchMachine *m, uint32_t l, EchTime shift, uint64_t iterations)
+static void skip_queues(EchMachine *m, uint32_t l, const Mark *from, const Mark *now, uint64_t periods, EchTime shift)
 {
     const Loop *loop = &m->loops[l];
     for (uint32_t r = 0; r < m->prices->n_resources; r++)
@@ -223,12 +231,12 @@ static void skip_queues(EchMachine *m, uint32_t l, EchTime shift, uint64_t itera
         q->ready += shift;
         q->start += shift;
         q->work_start += shift;
-        q->issued += shift;
+        q->issued += shift - (now->ahead[i] - from->ahead[i]) * (EchTime)periods;
         if (q->space_since >= 0)
             q->space_since += shift;
         for (uint32_t d = loop->depth; d < q->depth; d++)
             q->began[d] += shift;
-        q->iter[loop->depth] += iterations;
+        q->iter[loop->depth] += (now->iteration - from->iteration) * periods;
         set_ordinal(m, q);
     }
 }
@@ -309,7 +317,7 @@ static void skip_iterations(EchMachine *m, uint32_t l, const Mark *from, const M
     g_array_append_val(m->skips, skip);
     EchTime shift = skip_time(m, from, now, periods);
     skip_sums(m, from, now, periods);
-    skip_queues(m, l, shift, iterations);
+    skip_queues(m, l, from, now, periods, shift);
     skip_links(m, from, now, shift);
     skip_ops(m, l, shift, iterations);
     skip_lives(m, l, iterations);
@@ -340,7 +348,7 @@ static void look_for_steady(EchMachine *m, uint32_t queue, uint32_t l)
     take_mark(m, l, iteration, &mark);
     for (guint i = marks->len; i-- > 0;) {
         const Mark *old = &g_array_index(marks, Mark, i);
-        if (!same_mark(old, &mark))
+        if (!same_mark(m, old, &mark))
             continue;
         uint64_t step = iteration - old->iteration, furthest = iteration;
         for (uint32_t other = 0; other < m->n_queues; other++) {
