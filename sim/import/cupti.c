@@ -2,6 +2,7 @@
  *
  *   echelon-capture 1
  *   clock CUPTI_NS REALTIME_NS
+ *   gpu DEVICE "NAME"
  *   kernel START END DEVICE STREAM CORRELATION GX GY GZ BX BY BZ "NAME"
  *   copy START END DEVICE STREAM CORRELATION BYTES FROM_KIND TO_KIND ASYNC        (CUPTI memory kinds: 1 pageable, 2 pinned, 3 device, 4 array, 5 managed)
  *   set START END DEVICE STREAM CORRELATION BYTES
@@ -20,6 +21,8 @@
 #include <string.h>
 
 #define MAGIC "echelon-capture 1\n"
+
+enum { MOST_GPUS = 64 };
 
 typedef struct {
     EchImport *ret;
@@ -212,6 +215,15 @@ static void add_mark(Reader *r)
         g_hash_table_insert(r->open_marks, key, GSIZE_TO_POINTER(ech_capture_n_items(r->capture)));
 }
 
+static void add_gpu(Reader *r)
+{
+    char key[32];
+    if (r->lines.fields[0] >= MOST_GPUS)
+        return;
+    g_snprintf(key, sizeof key, "device.%" G_GUINT64_FORMAT ".name", r->lines.fields[0]);
+    ech_trace_builder_set_property(r->builder, key, ech_lines_text(r->scratch, r->lines.quoted, r->lines.n_quoted));
+}
+
 /* Words that lines begin with. */
 enum {
     LINE_KERNEL,
@@ -225,6 +237,7 @@ enum {
     LINE_POOL,
     LINE_OVERHEAD,
     LINE_CLOCK,
+    LINE_GPU,
     LINE_DROPPED,
     LINE_OTHER,
     LINE_END,
@@ -242,6 +255,7 @@ static const EchLineKind kinds[] = {
     [LINE_POOL] = {"pool", "MEMORY_POOL", 6, false},
     [LINE_OVERHEAD] = {"overhead", "OVERHEAD", 3, false},
     [LINE_CLOCK] = {"clock", NULL, 2, false},
+    [LINE_GPU] = {"gpu", NULL, 1, true},
     [LINE_DROPPED] = {"dropped", NULL, 2, false},
     [LINE_OTHER] = {"other", "other", 1, false},
     [LINE_END] = {"end", NULL, 0, false},
@@ -272,6 +286,7 @@ static bool add_line(size_t which, void *data, GError **error)
         r->origin = r->lines.fields[0];
         ech_trace_builder_printf_property(r->builder, "session_start_unix_ns", "%" G_GUINT64_FORMAT, r->lines.fields[1]);
         break;
+    case LINE_GPU: add_gpu(r); break;
     case LINE_DROPPED: ech_diag_dropped(r->ret->diag, "records_dropped_by_cupti", r->lines.fields[0], "%s:%zu", r->lines.where, r->lines.line); break;
     case LINE_END: r->lines.ended = true; break;
     default: break;

@@ -38,7 +38,7 @@ product=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -
 [ -n "$product" ] || product=$("$echelon" list engines 2>/dev/null | sed -n 's/^  cuda  *replays for real on \(.*\); it measures.*/\1/p')
 case $product in
   *H100*HBM3*) name=h100-sxm ;;
-  *) name=$(echo "$product" | grep -oE '[AHBL][0-9]+S?' | head -n 1 | tr '[:upper:]' '[:lower:]') ;;
+  *) name=$(echo "$product" | grep -oE '(G?[HB]|[ALTV])[0-9]+S?|RTX [A-Za-z0-9 ]+' | head -n 1 | tr '[:upper:] ' '[:lower:]-') ;;
 esac
 name=${name:-gpu}-calibrated
 say() { printf '[%4d s] %s\n' "$SECONDS" "$*"; }

@@ -3,12 +3,13 @@
  * NVTX loads it too (NVTX_INJECTION64_PATH) and is passed on to CUPTI, without which there would be no ranges.
  *
  * Buffers are bounded: BUFFERS of BUFFER_BYTES, given back and used again; when all are full CUPTI drops records, and the count is written.
- * Callbacks run on a CUPTI thread and make no CUDA calls. The file is complete after the exit handler; until then it lacks its `end` line.
- * What is complete goes to the file once a second, so that a program that is killed leaves what it did. A process made by fork() alone writes
- * nothing: no text waits in a FILE that its exit would write a second time.
- * Environment: ECHELON_CAPTURE_OUT is the file's name ("%p" is the process id); ECHELON_LIBCUPTI names the library to load. Without the latter: CUPTI
- * that the program has loaded itself, else the one beside its other NVIDIA libraries (toolkit or Python wheels), else the system's, else
- * ECHELON_LIBCUPTI_ELSE, which `echelon capture` sets. */
+ * Callbacks run on a CUPTI thread and make no CUDA calls. What the GPUs are called, the driver is asked by another. The file is complete after the exit
+ * handler; until then it lacks its `end` line. What is complete goes to the file once a second, so that a program that is killed leaves what it did. A process
+ * made by fork() alone writes nothing: no text waits in a FILE that its exit would write a second time.
+ *
+ * Environment: ECHELON_CAPTURE_OUT is the file's name ("%p" is the process id); ECHELON_LIBCUPTI names the library to load, ECHELON_LIBCUDA the driver if it is
+ * not libcuda.so.1. Without ECHELON_LIBCUPTI: CUPTI that the program has loaded itself, else the one beside its other NVIDIA libraries (toolkit or Python
+ * wheels), else the system's, else ECHELON_LIBCUPTI_ELSE, which `echelon capture` sets. */
 #include "cupti_abi.h"
 #include "lines_out.h"
 
@@ -96,6 +97,24 @@ static void write_name(const char *name)
     put('\n');
 }
 
+/* What a kernel is called, until the next call. Names come again and again, and to read one takes longer than to write it. */
+static const char *kernel_name(const char *symbol)
+{
+    static struct {
+        char *symbol, *text;
+    } known[1024], *one;
+    one = &known[((uintptr_t)symbol >> 4) % (sizeof known / sizeof *known)];
+    if (!symbol || strncmp(symbol, "_Z", 2) != 0)
+        return symbol;
+    if (!one->symbol || strcmp(one->symbol, symbol) != 0) {
+        free(one->symbol);
+        free(one->text);
+        one->symbol = strdup(symbol);
+        one->text = lines_demangled(symbol);
+    }
+    return one->text ? one->text : symbol;
+}
+
 static void write_record(const void *record)
 {
     uint32_t kind;
@@ -105,7 +124,7 @@ static void write_record(const void *record)
         const KernelRecord *r = record;
         emit("kernel %" PRIu64 " %" PRIu64 " %u %u %u %d %d %d %d %d %d", r->start, r->end, r->device, r->stream, r->correlation, r->grid[0], r->grid[1],
              r->grid[2], r->block[0], r->block[1], r->block[2]);
-        write_name(r->name);
+        write_name(kernel_name(r->name));
         break;
     }
     case RECORD_MEMCPY: {
@@ -196,6 +215,33 @@ static void on_complete(CuptiContext context, uint32_t stream, uint8_t *buffer, 
     pthread_mutex_unlock(&pool_lock);
 }
 
+/* The program has loaded the driver: it needs no context to say what its GPUs are called. Once, and not before it has started. */
+static void write_gpus(void)
+{
+    static bool written;
+    if (written)
+        return;
+    const char *chosen = getenv("ECHELON_LIBCUDA");
+    void *driver = dlopen(chosen && *chosen ? chosen : "libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    int (*count)(int *) = NULL, (*name_of)(char *, int, int) = NULL, n = 0;
+    void *found[] = {driver ? dlsym(driver, "cuDeviceGetCount") : NULL, driver ? dlsym(driver, "cuDeviceGetName") : NULL};
+    memcpy(&count, &found[0], sizeof count);
+    memcpy(&name_of, &found[1], sizeof name_of);
+    if (!count || !name_of || count(&n) != 0)
+        return;
+    written = true;
+    pthread_mutex_lock(&write_lock);
+    for (int i = 0; i < n; i++) {
+        char name[256] = ""; /* A CUdevice is its number */
+        if (name_of(name, (int)sizeof name - 1, i) == 0) {
+            emit("gpu %d", i);
+            write_name(name);
+        }
+    }
+    flush_text();
+    pthread_mutex_unlock(&write_lock);
+}
+
 /* Once a second what is complete is asked for. The exit handler stops this first: no call may come after the driver's end. */
 static void *flush_often(void *unused)
 {
@@ -209,8 +255,10 @@ static void *flush_often(void *unused)
         pthread_mutex_lock(&pool_lock);
         bool begun = n_made > 0; /* Before the first record the driver may still be starting */
         pthread_mutex_unlock(&pool_lock);
-        if (waited == ETIMEDOUT && !stopping && begun)
+        if (waited == ETIMEDOUT && !stopping && begun) {
+            write_gpus();
             cupti.flush(0);
+        }
     }
     pthread_mutex_unlock(&tick_lock);
     return NULL;
@@ -234,6 +282,7 @@ static void finish(void)
     pthread_mutex_lock(&tick_lock);
     stopping = true;
     pthread_cond_signal(&tick);
+    write_gpus();
     pthread_mutex_unlock(&tick_lock);
     CuptiResult flushed = cupti.flush(CUPTI_FLUSH_FORCED); /* Buffers that are not full too */
     pthread_mutex_lock(&pool_lock);

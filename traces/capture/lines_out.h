@@ -1,5 +1,6 @@
 /* What both capture libraries do to write their lines (sim/import/lines.h reads them): libc only, each library has its own copy. */
 #pragma once
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -27,6 +28,21 @@ static inline int lines_open(const char *pattern)
         return -1;
     }
     return open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+}
+
+/* A kernel's name as people write it: by the program's own C++ runtime (Itanium C++ ABI, 3.4). NULL where it has none, or @symbol is no such name; freed by
+ * the caller. Here rather than where the file is read: a symbol of the program is no trap, and one of a stranger's file may be made to grow without end. */
+static inline char *lines_demangled(const char *symbol)
+{
+    int status = 0;
+    char *(*demangle)(const char *, char *, size_t *, int *) = NULL;
+    void *runtime = strncmp(symbol, "_Z", 2) == 0 ? dlopen("libstdc++.so.6", RTLD_NOW | RTLD_NOLOAD) : NULL;
+    void *found = runtime ? dlsym(runtime, "__cxa_demangle") : NULL;
+    memcpy(&demangle, &found, sizeof found);
+    char *text = demangle ? demangle(symbol, NULL, NULL, &status) : NULL;
+    if (runtime)
+        dlclose(runtime);
+    return text;
 }
 
 /* All of @text; 0, or the error that ended it. */

@@ -119,6 +119,9 @@ CuptiResult fake_cupti_deliver(void)
                            .block = {128, 1, 1},
                            .name = "add(float \"x\")"};
     at = put(at, &kernel, sizeof kernel);
+    kernel.start = kernel.end = BASE + 4550;
+    kernel.name = "_ZN2at6native4fillIfEEvPT_i"; /* As CUPTI has it */
+    at = put(at, &kernel, sizeof kernel);
     MarkerRecord begin = {.kind = RECORD_MARKER, .flags = 2, .timestamp = BASE + 1200, .id = 5, .name = "step"};
     at = put(at, &begin, sizeof begin);
     MarkerRecord end = {.kind = RECORD_MARKER, .flags = 4, .timestamp = BASE + 5200, .id = 5};

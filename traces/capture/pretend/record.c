@@ -2,7 +2,6 @@
 #include "pretend.h"
 #include "../lines_out.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -460,27 +459,9 @@ uint32_t pretend_name(const char *name)
     return number_of(name, NULL);
 }
 
-/* As people write the name: by the program's own C++ runtime (Itanium C++ ABI, 3.4), where it has one. Here rather than where the file is read: a symbol of the
- * program is no trap, and one of a stranger's file may be made to grow without end. */
-static char *(*demangle)(const char *symbol, char *buffer, size_t *length, int *ret_status);
-
-static void find_demangle(void)
-{
-    void *runtime = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_NOLOAD), *found = runtime ? dlsym(runtime, "__cxa_demangle") : NULL;
-    memcpy(&demangle, &found, sizeof found);
-}
-
-static char *demangled(const char *symbol)
-{
-    int status = 0;
-    return demangle && strncmp(symbol, "_Z", 2) == 0 ? demangle(symbol, NULL, NULL, &status) : NULL;
-}
-
 uint32_t pretend_symbol(const char *symbol)
 {
-    static pthread_once_t looked = PTHREAD_ONCE_INIT;
-    pthread_once(&looked, find_demangle);
-    return number_of(symbol, demangled);
+    return number_of(symbol, lines_demangled);
 }
 
 uint32_t pretend_new_name(const char *name)
