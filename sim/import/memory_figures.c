@@ -253,7 +253,8 @@ static bool is_vllm(const Vllm *v)
     return v->has_cache || v->tokens;
 }
 
-static void say_vllm(const Vllm *v, EchDiag *diag)
+/* @filled: the cache was there when a later request was refused. */
+static void say_vllm(const Vllm *v, EchDiag *diag, bool filled)
 {
     g_autofree char *weights = ech_format_bytes(v->weights.bytes), *total = ech_format_bytes(v->total.bytes),
                     *cache = ech_format_bytes(ech_rounded_bytes(fabs(v->cache))), *activations = ech_format_bytes(v->activations.bytes);
@@ -292,11 +293,16 @@ static void say_vllm(const Vllm *v, EchDiag *diag)
         ech_diag_remark(diag, "requests of %" G_GUINT64_FORMAT " tokens fit %.4g at a time; shorter ones more, others wait or are computed again", request,
                         times);
     }
-    ech_diag_remark(diag,
-                    "the cache gets what --gpu-memory-utilization leaves of the memory beside weights, the peak of a trial run and CUDA graphs. It grows by: "
-                    "a larger share, fewer --max-num-batched-tokens (the trial run), --enforce-eager (no graphs), --kv-cache-dtype fp8 (twice the tokens of 16 "
-                    "bits), more GPUs (--tensor-parallel-size), quantised weights");
-    if (v->tokens && (!request || request <= v->tokens))
+    if (filled)
+        ech_diag_remark(diag, "the cache was taken first, all that --gpu-memory-utilization leaves for it; graphs that are captured, larger batches than the "
+                              "trial run's and other processes have to find room beside it. Out of memory then: a smaller share (0.01 less is a hundredth of "
+                              "the GPU), or --enforce-eager (no graphs), fewer --max-num-seqs and --max-num-batched-tokens");
+    else
+        ech_diag_remark(
+            diag, "the cache gets what --gpu-memory-utilization leaves of the memory beside weights, the peak of a trial run and CUDA graphs. It grows by: "
+                  "a larger share, fewer --max-num-batched-tokens (the trial run), --enforce-eager (no graphs), --kv-cache-dtype fp8 (twice the tokens of 16 "
+                  "bits), more GPUs (--tensor-parallel-size), quantised weights");
+    if (!filled && v->tokens && (!request || request <= v->tokens))
         ech_diag_remark(diag, "that share is taken when vLLM starts, however short the requests are: where fewer tokens will do, a smaller "
                               "--gpu-memory-utilization leaves the rest to others");
     ech_diag_remark(diag,
@@ -495,14 +501,14 @@ static bool tells_any(const EchMemoryFigures *f)
            ech_llama_says_any(f->llama) || ech_tensorrt_says_any(f->tensorrt) || is_list(f) || f->nodes->len;
 }
 
-void ech_memory_figures_say(const EchMemoryFigures *f, EchDiag *diag)
+void ech_memory_figures_say(const EchMemoryFigures *f, EchDiag *diag, bool ran_out)
 {
     bool pool = ech_pool_says_any(f->pool), llama = ech_llama_says_any(f->llama), tensorrt = ech_tensorrt_says_any(f->tensorrt),
          others = largest(f)->any || is_vllm(&f->vllm) || f->sglang.tokens || llama || tensorrt;
     if (largest(f)->any)
         say_compiled(f, diag);
     if (is_vllm(&f->vllm))
-        say_vllm(&f->vllm, diag);
+        say_vllm(&f->vllm, diag, ran_out && f->vllm.cache >= 0);
     if (f->sglang.tokens)
         say_sglang(&f->sglang, diag);
     if (llama)
@@ -603,7 +609,7 @@ static bool read_text(EchSource *source, const EchImportOptions *options, EchImp
                     ech_source_path(source));
         return false;
     }
-    ech_memory_figures_say(f, ret->diag);
+    ech_memory_figures_say(f, ret->diag, false);
     ret->trace = ech_trace_builder_finish(builder, error);
     return ret->trace != NULL;
 }

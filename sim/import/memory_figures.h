@@ -16,7 +16,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchMemoryFigures, ech_memory_figures_free)
 
 /** Whether @line, behind what stood @before it, tells of memory. */
 bool ech_memory_figures_line(EchMemoryFigures *figures, EchWords before, EchWords line);
-/** Says what the figures come to. */
-void ech_memory_figures_say(const EchMemoryFigures *figures, EchDiag *diag);
+/** Says what the figures come to. @ran_out: a request of the program that printed them was refused later. */
+void ech_memory_figures_say(const EchMemoryFigures *figures, EchDiag *diag, bool ran_out);
 /** Puts TensorFlow's nodes into @builder: who holds what, where a message about a refused tensor comes with them. Returns their bytes. */
 EchBytes ech_memory_figures_nodes(const EchMemoryFigures *figures, EchTraceBuilder *builder);

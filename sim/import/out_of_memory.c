@@ -787,7 +787,7 @@ static bool make_trace(Reader *r, GError **error)
         refuse(r, error);
         return false;
     }
-    ech_memory_figures_say(r->figures, r->ret->diag);
+    ech_memory_figures_say(r->figures, r->ret->diag, ech_torch_says_any(r->torch));
     r->ret->trace = ech_trace_builder_finish(r->builder, error);
     return r->ret->trace != NULL;
 }

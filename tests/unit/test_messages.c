@@ -609,6 +609,20 @@ START_TEST(sentences)
 }
 END_TEST
 
+/* What vLLM's cache gets, where it starts and where something is refused after it was taken. */
+START_TEST(refused_beside_a_cache)
+{
+    static const char cache[] = "Available KV cache memory: 4.00 GiB\nGPU KV cache size: 100,000 tokens\n",
+                      refused[] =
+                          NEW "1.00 GiB" ON_24 "512.00 MiB is free. Of the allocated memory 22.00 GiB is allocated by PyTorch, and 64.00 MiB is reserved by "
+                              "PyTorch but unallocated.\n";
+    g_autofree char *both = g_strconcat(cache, refused, NULL);
+    g_autoptr(EchImport) alone = ech_test_text(cache, NULL), after = ech_test_text(both, NULL);
+    ck_assert(ech_test_says(alone->diag, "It grows by: a larger share") && !ech_test_says(alone->diag, "a smaller share"));
+    ck_assert(ech_test_says(after->diag, "Out of memory then: a smaller share") && !ech_test_says(after->diag, "a larger share"));
+}
+END_TEST
+
 /* What TensorFlow 2.21 prints of these sizes: cut to whole KiB, or MiB, before it is rounded to two digits. Where the unit stands apart nothing is cut. */
 START_TEST(cut_before_rounding)
 {
@@ -637,6 +651,7 @@ int main(void)
     tcase_add_loop_test(tcase, engines, 0, G_N_ELEMENTS(of_engines));
     tcase_add_loop_test(tcase, xla, 0, G_N_ELEMENTS(of_xla));
     tcase_add_loop_test(tcase, tensorflow, 0, G_N_ELEMENTS(of_tensorflow));
+    tcase_add_test(tcase, refused_beside_a_cache);
     tcase_add_loop_test(tcase, without_sizes, 0, G_N_ELEMENTS(unsized));
     tcase_add_loop_test(tcase, refused_by_a_tpu, 0, 2);
     tcase_add_test(tcase, other_refusals);
