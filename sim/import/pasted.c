@@ -55,18 +55,37 @@ static EchWords value_of(EchWords line, const char *key)
     return rest.n && (*rest.text == ':' || *rest.text == '=') ? ech_words_trim(rest.text + 1, rest.n - 1) : rest;
 }
 
+/* Whether the commas of the number that @text begins with divide thousands. */
+static bool divides_thousands(EchWords text)
+{
+    size_t group = 0, groups = 0;
+    for (size_t i = 0; i < text.n && (g_ascii_isdigit(text.text[i]) || text.text[i] == ','); i++) {
+        if (text.text[i] != ',') {
+            group++;
+            continue;
+        }
+        if (group == 0 || group > 3 || (groups && group != 3))
+            return false;
+        group = 0;
+        groups++;
+    }
+    return group == 3;
+}
+
 bool ech_words_size_after(EchWords line, const char *key, EchRounded *ret)
 {
     EchWords rest = value_of(line, key);
     size_t used, n = 0, digits = 0;
     if (ech_rounded_parse(rest.text, rest.n, ret, &used))
         return true;
-    /* 3,635,267,072 bytes */
+    /* 3,635,267,072 bytes; and 8192,50 MiB, as programs print where a comma stands before decimals. */
     char plain[48];
-    while (n < rest.n && (g_ascii_isdigit(rest.text[n]) || rest.text[n] == ',') && digits < 24) {
+    bool thousands = divides_thousands(rest);
+    for (; n < rest.n && (g_ascii_isdigit(rest.text[n]) || rest.text[n] == ',') && digits < 24; n++) {
         if (rest.text[n] != ',')
             plain[digits++] = rest.text[n];
-        n++;
+        else if (!thousands)
+            plain[digits++] = '.';
     }
     for (; digits && n < rest.n && digits < sizeof plain && (rest.text[n] == ' ' || g_ascii_isalpha(rest.text[n])); n++)
         plain[digits++] = rest.text[n];

@@ -146,6 +146,13 @@ static const Case of_engines[] = {
      "1: "
      "cudaMalloc failed: out of memory\n",
      "llama.cpp was refused 2 GiB, with 4.50 GiB that it tells of on that device", 2 * GIB, "model, CUDA1", 4 * GIB, NULL},
+    /* Where a comma stands before decimals, and where it divides thousands. */
+    {"ggml_backend_cuda_buffer_type_alloc_buffer: allocating 2048,50 MiB on device 0: cudaMalloc failed: out of memory\n", "llama.cpp was refused 2.00 GiB",
+     4097 * MIB / 2, NULL, 0, NULL},
+    {"ggml_backend_cuda_buffer_type_alloc_buffer: allocating 1024,125 MiB on device 0: cudaMalloc failed: out of memory\n", "llama.cpp was refused 1.00 GiB",
+     GIB + MIB / 8, NULL, 0, NULL},
+    {"cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 1,048,576 bytes (allocated so far: 2,097,152 bytes).",
+     "CuPy was refused 1 MiB, with 2 MiB in use", MIB, "CuPy's pool", 2 * MIB, NULL},
     {"triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 131072, Hardware limit: 65536. Reducing block sizes or `num_stages` may "
      "help.",
      "Triton was refused 128 KiB of shared memory, of 64 KiB there are: 64 KiB too much", 128 * KIB, NULL, 0, "limit_of_a_kernel=true"},
