@@ -266,6 +266,15 @@ static const Wording wordings[] = {
     {.mark = "Requested amount of GPU memory (", .who = "TensorRT", .memory = "hbm", .asked = "Requested amount of GPU memory (", .advice = TENSORRT},
     {.mark = "OutOfMemory (Requested size was ", .who = "TensorRT", .memory = "hbm", .asked = "Requested size was ", .advice = TENSORRT},
     {.mark = "pool size exceeded (failed to allocate ", .who = "RMM", .memory = "hbm", .asked = "(failed to allocate ", .advice = ECH_RMM_POOL},
+    {.mark = "CUDA error (failed to allocate ", /* rmm's detail/error.hpp */
+     .also = "out of memory",
+     .who = "RMM",
+     .memory = "hbm",
+     .asked = "(failed to allocate ",
+     .advice =
+         "the driver had no such piece left, for no pool's limit: nvidia-smi says who holds the rest (PyTorch's cache and RMM's pool, where both are in use, "
+         "do not share: rmm.allocators.torch.rmm_torch_allocator makes one of them); less at a time, or memory that spills to the host "
+         "(rmm.mr.ManagedMemoryResource, cudf's spill option)"},
     {.mark = "exceeds the legitimate user allocatable offset upper bound",
      .who = "XLA's compiler of SparseCores",
      .memory = "spmem",

@@ -426,10 +426,16 @@ static const char *describe_refusal(const char *head, size_t n)
                              "torch.cuda.memory_summary() where the error is caught tells the sums" TELLS_MORE},
         {"Cuda failure 'out of memory'", REFUSED_TO_NCCL},
         {"Cuda failure 2 'out of memory'", REFUSED_TO_NCCL},
+        {"Failed to CUDA calloc", REFUSED_TO_NCCL}, /* nccl's src/include/alloc.h */
+        {"Failed to CUDA malloc", REFUSED_TO_NCCL},
         {"CUBLAS_STATUS_ALLOC_FAILED",
          "the text says that memory ran out for cuBLAS, which takes its own from the driver beside the framework's pool: what that keeps unused is not there "
          "for it. "
          "The device was full, by this process or others (nvidia-smi); what was asked for and what held it the text does not say" TELLS_MORE},
+        {"of pinned memory",
+         "the text says that llama.cpp could not page-lock as much of the host's memory; it goes on with ordinary memory, from which copies to "
+         "the GPU are slower, so this alone is no error: 'ulimit -l' and a container's limit say how much may be page-locked, "
+         "GGML_CUDA_NO_PINNED=1 asks for none"},
         {"Allocation on device", "the text says that memory ran out, but not what was asked for and what held it: of cudaMallocAsync this message has no "
                                  "sizes; PyTorch's own allocator tells "
                                  "them (PYTORCH_CUDA_ALLOC_CONF=backend:native; ComfyUI: --disable-cuda-malloc)" TELLS_MORE},
@@ -572,15 +578,17 @@ static const char *describe_text(const uint8_t *head, size_t n)
 
 #define FORMATS "; 'echelon list formats' shows what is read"
 
-/* What the bytes look like, for the message when no reader wants them. Owned by the caller. */
-static char *describe(const uint8_t *head, size_t n)
+/* What the bytes look like, for the message when no reader wants them; @ret_known: that says it all. Owned by the caller. */
+static char *describe(const uint8_t *head, size_t n, bool *ret_known)
 {
+    *ret_known = false;
     if (n == 0)
         return g_strdup("there are no bytes to look at");
     char *format = describe_magic(head, n);
     if (format != NULL)
         return format;
     const char *known = describe_text(head, n);
+    *ret_known = known != NULL;
     if (known != NULL)
         return g_strdup(known);
     if (is_mangled(head, n))
@@ -631,10 +639,12 @@ static const EchImportClass *find_class(EchSource *source, const char *format, G
     if (all && ech_import_out_of_memory.probe(g_bytes_get_data(all, NULL), g_bytes_get_size(all)))
         best = &ech_import_out_of_memory;
     if (!best) {
+        bool known = false;
         g_autofree char *looks = g_str_has_suffix(ech_source_path(source), ".nsys-rep")
                                      ? g_strdup("a report of Nsight Systems; 'nsys export --type sqlite FILE' writes the database that echelon reads")
-                                     : describe(head, n);
-        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: no captured format that echelon knows: %s", ech_source_path(source), looks);
+                                     : describe(head, n, &known);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: %s%s", ech_source_path(source),
+                    known ? "" : "no captured format that echelon knows: ", looks);
     }
     return best;
 }

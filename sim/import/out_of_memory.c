@@ -702,8 +702,10 @@ static void say_xla(Reader *r, bool gpu, EchBytes listed)
     say_padding(r);
     if (r->items->len) {
         g_autofree char *sum = ech_format_bytes(listed);
-        ech_diag_remark(r->ret->diag, "listed: %u allocation%s, %s in all; %s", r->items->len, r->items->len == 1 ? "" : "s", sum,
-                        r->headless ? "the list's beginning, with its sums and which memory it is of (taken as hbm), is not in the text" : "the largest only");
+        const char *rest = !r->headless                    ? "the largest only"
+                           : strcmp(r->memory, "hbm") != 0 ? "the list's beginning, with its sums, is not in the text"
+                                                           : "the list's beginning, with its sums and which memory it is of (taken as hbm), is not in the text";
+        ech_diag_remark(r->ret->diag, "listed: %u allocation%s, %s in all; %s", r->items->len, r->items->len == 1 ? "" : "s", sum, rest);
     }
     if (r->has_request && r->rows->len == 0 && r->items->len == 0 && !r->has_used)
         ech_diag_remark(r->ret->diag,

@@ -114,8 +114,8 @@ $ for t in traces/mlp_activations.v5e $T/p.ech; do echelon run --trace $t --devi
   It fits. hbm 40.7 MiB of 15.8 GiB (0 %), host 2.50 MiB of 512 GiB (0 %), vector 30.6 MiB of 128 MiB (24 %)
 32
 $ cd $T; echo '[[1, 2], [3, 4]]' > sums.json; echo '<!DOCTYPE html><html></html>' > page.html; echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.' > err.log; printf '\001\002\003\004' > r.nsys-rep; for f in sums.json page.html err.log r.nsys-rep; do echelon alloc $f; done
-echelon: sums.json: no captured format that echelon knows: the text looks like the sums of a PyTorch memory timeline; export_memory_timeline("NAME.raw.json.gz") writes the allocations themselves
-echelon: page.html: no captured format that echelon knows: the text is a web page; give the capture that it was made from (a memory snapshot's .pickle, a memory timeline's .raw.json.gz)
+echelon: sums.json: the text looks like the sums of a PyTorch memory timeline; export_memory_timeline("NAME.raw.json.gz") writes the allocations themselves
+echelon: page.html: the text is a web page; give the capture that it was made from (a memory snapshot's .pickle, a memory timeline's .raw.json.gz)
 err.log: out_of_memory, 1 event; device memory 80 GiB, assumed (--device or --capacity says it)
 no allocator needs less than 2 GiB
 
@@ -144,8 +144,8 @@ exit 1
 $ cd $T; s=$OLDPWD/tests/fuzz/corpus/memory_snapshot/small.4.pickle; (printf '\n<html>\nimport {add_local_files} from "x"\nconst local_files = [{"name": "s", "base64": "'; base64 -w0 "$s"; echo '"}]') >viz.html; echelon import viz.html -o page.ech 2>/dev/null; echelon import "$s" -o own.ech 2>/dev/null; cmp page.ech own.ech && echelon info viz.html | head -1
 viz.html: memory_snapshot
 $ cd $T; printf '\n<!DOCTYPE html>\nimport x\n' >other.html; printf 'GPU 0: NVIDIA A100 (UUID: GPU-0)\n  MIG 3g.20gb     Device  0: (UUID: MIG-0)\n' >list.txt; for f in other.html list.txt; do echelon info $f; done
-echelon: other.html: no captured format that echelon knows: the text is a web page; give the capture that it was made from (a memory snapshot's .pickle, a memory timeline's .raw.json.gz)
-echelon: list.txt: no captured format that echelon knows: the text is nvidia-smi's list of GPUs (-L), without sizes; what nvidia-smi alone prints has them, and those of MIG's slices
+echelon: other.html: the text is a web page; give the capture that it was made from (a memory snapshot's .pickle, a memory timeline's .raw.json.gz)
+echelon: list.txt: the text is nvidia-smi's list of GPUs (-L), without sizes; what nvidia-smi alone prints has them, and those of MIG's slices
 exit 1
 $ cd $T; printf '{"traceEvents": [{"ph": "X", "cat": "mtia_ccp_events", "name": "mm", "ts": 1, "dur": 2}]}' >mtia.json; printf '[{"ph": "X", "name": "MatMulV2", "pid": 3, "tid": 2, "ts": "1020.1", "dur": 12.5, "args": {"Task Type": "AI_CORE"}}]' >npu.json; for f in mtia.json npu.json; do echelon info $f | grep '^- it ran'; done
 - it ran on Meta's MTIA, whose work is not read; that of CUDA, ROCm and XPU is
@@ -206,9 +206,9 @@ $ for file in traces/gpt_offload.v5e $T/shared.ech; do echelon run --trace $file
   "makespan_ps" : 728610168,
   "makespan_ps" : 728610168,
 $ printf '"Name","Calls","TotalDurationNs"\n' > $T/x.csv; echelon info $T/x.csv 2>&1 | sed "s|$T/||"
-echelon: x.csv: no captured format that echelon knows: the text is a table of sums or of counters by AMD's rocprof; what ran when is read: rocprofv3's database, its JSON, or STEM_kernel_trace.csv with what lies beside it (--runtime-trace)
+echelon: x.csv: the text is a table of sums or of counters by AMD's rocprof; what ran when is read: rocprofv3's database, its JSON, or STEM_kernel_trace.csv with what lies beside it (--runtime-trace)
 $ printf 'schema_version: "1"\nnodes {\n  id: 1\n}\n' > $T/x.et; echelon info $T/x.et 2>&1 | sed "s|$T/||"
-echelon: x.et: no captured format that echelon knows: the text looks like a protobuf's text form (a Chakra trace's, say); give the binary file that it was made from
+echelon: x.et: the text looks like a protobuf's text form (a Chakra trace's, say); give the binary file that it was made from
 $ printf '#!/usr/bin/env python\nimport torch\n' >$T/train.py; echelon info $T/train.py 2>&1 | sed "s|$T/||"; echelon help import >/dev/full 2>&1; echo $?
-echelon: train.py: no captured format that echelon knows: the text looks like a Python program; 'echelon capture --pretend DEVICE -o step -- python FILE' runs it and leaves what echelon reads
+echelon: train.py: the text looks like a Python program; 'echelon capture --pretend DEVICE -o step -- python FILE' runs it and leaves what echelon reads
 1
