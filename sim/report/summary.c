@@ -439,6 +439,29 @@ const char *ech_report_time_verdict(const EchReport *report)
     return !report->run->completed || has_stopped(report) ? "Up to there it takes" : ech_report_fits(report) ? "It takes" : "If it fitted, it would take";
 }
 
+/* Whether it is the device's memory that does not suffice. */
+static bool lacks_hbm(const EchReport *report)
+{
+    size_t n;
+    g_autofree EchFitRow *rows = ech_report_fit_rows(report, &n);
+    bool lacks = !report->run->fits && strcmp(report->run->failure.memory, "hbm") == 0;
+    for (size_t i = 0; i < n; i++)
+        lacks |= rows[i].needed > rows[i].available && strcmp(rows[i].memory, "hbm") == 0;
+    return lacks;
+}
+
+/* Where it does not fit: what tries measures. */
+static void append_measures(GString *out, const EchReport *report, unsigned columns)
+{
+    if (ech_report_fits(report) || has_stopped(report) || (!report->run->fits && !lacks_hbm(report)))
+        return;
+    ech_text_wrap(out, "  ",
+                  ech_trace_get_property(report->trace, "sums_only")
+                      ? "What would make it fit takes the program: 'echelon capture --pretend NAME -- COMMAND' writes it down, then 'echelon advise'."
+                      : "What would make it fit: 'echelon advise', with the same --trace and --device.",
+                  columns);
+}
+
 char **ech_report_said(const EchReport *report)
 {
     size_t n;
@@ -450,6 +473,7 @@ char **ech_report_said(const EchReport *report)
     if (ech_report_fits(report))
         append_share(text, report, rows, n, 0);
     append_ran_out(text, report, 0);
+    append_measures(text, report, 0);
     EchBasis basis;
     if (ech_report_basis(report, &basis) && (!basis.tpu || basis.compiler < basis.all)) {
         g_autofree char *said = ech_report_basis_text(&basis);
@@ -496,23 +520,15 @@ static void append_fit(GString *out, const EchReport *report, unsigned columns)
     append_ran_out(out, report, columns);
     if (fits)
         return;
-    bool of_hbm = !report->run->fits && strcmp(report->run->failure.memory, "hbm") == 0;
     for (size_t i = 0; i < n; i++) {
-        if (rows[i].needed <= rows[i].available)
-            continue;
-        append_excess(out, report, &rows[i], columns);
-        of_hbm |= strcmp(rows[i].memory, "hbm") == 0;
+        if (rows[i].needed > rows[i].available)
+            append_excess(out, report, &rows[i], columns);
     }
     if (!report->run->fits)
         append_failure(out, report, columns);
-    if (of_hbm)
+    if (lacks_hbm(report))
         append_withheld(out, report, columns);
-    if (!has_stopped(report) && (report->run->fits || of_hbm))
-        ech_text_wrap(out, "  ",
-                      ech_trace_get_property(report->trace, "sums_only")
-                          ? "What would make it fit takes the program: 'echelon capture --pretend NAME -- COMMAND' writes it down, then 'echelon advise'."
-                          : "What would make it fit: 'echelon advise', with the same --trace and --device.",
-                      columns);
+    append_measures(out, report, columns);
 }
 
 /* What passes and settings of the command line are worth. */
@@ -544,6 +560,7 @@ static const struct {
     {"the host's launches",
      "one thread of the host asks for one kernel or copy after another and takes runtime.eager_launch_ps for each: larger ones or a CUDA "
      "graph (replay.graph=true) hide it, replay.host_launches=false leaves it out"},
+    {"pageable port", "copies from or to host memory that is not page-locked: the driver takes them over a buffer of its own"},
     {"recorded kernel times", "kernels that take longer than what they move and compute needs, or of which neither is known"},
     {"unified memory's pages", "blocks of 2 MiB that were on the host when they were touched: each comes over the link, and one goes, the one that came "
                                "longest ago (over NVLink-C2C none "
