@@ -42,8 +42,10 @@ static int advise(const AdviseOptions *options)
         g_prefix_error(&error, "--memory: ");
         return ech_cli_fail(error);
     }
-    if (options->memory && memory == 0) {
-        fprintf(stderr, "echelon advise: --memory: '%s' is 0 bytes; expected something like 16GiB\n", options->memory);
+    /* A number without a unit is bytes, which nobody means. */
+    if (options->memory && memory < 1 << 20) {
+        g_autofree char *meant = ech_format_bytes(memory);
+        fprintf(stderr, "echelon advise: --memory: '%s' is %s; expected something like 16GiB\n", options->memory, meant);
         return ECH_EXIT_USAGE;
     }
     const EchExperimentOverrides overrides = {

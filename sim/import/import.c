@@ -551,6 +551,8 @@ static const char *describe_text(const uint8_t *head, size_t n)
         return "the text looks like a protobuf's text form (a Chakra trace's, say); give the binary file that it was made from";
     if (memmem(head, n, "\nimport ", 8) || memcmp(head, "import ", MIN(n, 7)) == 0)
         return "the text looks like a Python program; 'echelon capture --pretend DEVICE -o step -- python FILE' runs it and leaves what echelon reads";
+    if (memmem(head, n, "\ntrace: ", 8) && memmem(head, n, "\ndevice: ", 9))
+        return "the text looks like an experiment; 'echelon run FILE' runs it, and its key 'trace' names what is read here";
     if (memmem(head, n, "[architecture_presets]", 22))
         return "the text is SCALE-Sim's description of an array, not a topology; give the topology (CSV) and a device";
     if (memmem(head, n, "IFMAP Height Intraline", 22))
@@ -842,7 +844,12 @@ static char *file_in_folder(const char *folder, GError **error)
             break;
         }
     }
-    if (!best)
+    g_autofree char *run = g_build_filename(folder, "run.json", NULL);
+    if (!best && g_file_test(run, G_FILE_TEST_EXISTS))
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+                    "%s: the results of a finished run, not what was run; 'echelon report' makes its page again, 'echelon compare' sets it beside others",
+                    folder);
+    else if (!best)
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
                     "%s: a folder without a program or a profile; expected something like program.hlo.txt.gz (files of other formats are given one by one)",
                     folder);

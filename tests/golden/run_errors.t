@@ -27,12 +27,12 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
 echelon: --set devise=x: experiment: 'devise' is no key here; did you mean 'device'?
 exit 2
 $ for step in 3 0 2..1 1..x last..2 middle; do echelon run --trace gpt_pytorch.h100 --device h100-sxm --step $step; done; echelon run --trace traces/gpt_offload.v5e --device tpu-v5e --step last
-echelon: step: 3 is none of those that marks tell; expected a number from 1 to 2, several as 1..2, or last
-echelon: step: 0 is none of those that marks tell; expected a number from 1 to 2, several as 1..2, or last
-echelon: step: 2..1 is none of those that marks tell; expected a number from 1 to 2, several as 1..2, or last
-echelon: step: 1..x is none of those that marks tell; expected a number from 1 to 2, several as 1..2, or last
-echelon: step: last..2 is none of those that marks tell; expected a number from 1 to 2, several as 1..2, or last
-echelon: step: middle is none of those that marks tell; expected a number from 1 to 2, several as 1..2, or last
+echelon: step: '3' is no step of this trace; expected a number from 1 to 2, several as 1..2, or last
+echelon: step: '0' is no step of this trace; expected a number from 1 to 2, several as 1..2, or last
+echelon: step: '2..1' is no step of this trace; expected a number from 1 to 2, several as 1..2, or last
+echelon: step: '1..x' is no step of this trace; expected a number from 1 to 2, several as 1..2, or last
+echelon: step: 'last..2' is no step of this trace; expected a number from 1 to 2, several as 1..2, or last
+echelon: step: 'middle' is no step of this trace; expected a number from 1 to 2, several as 1..2, or last
 echelon: step: nothing in traces/gpt_offload.v5e tells steps; expected marks like "step 3" (NVTX ranges, ProfilerStep#3) or optimizers' steps, two at least
 exit 1
 $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/small.yaml --pass padd
@@ -172,8 +172,18 @@ echelon: T/run/run.json: is no run of echelon; expected an object with 'makespan
 echelon: T/run/details.json:2:7: Parse error: unexpected character `}', expected character `]'
 $ printf 'echelon-trace 1 "x"\nstrings 0\nmemories 1\n"hbm"\nqueues 1\ncompute 0 "q"\nbuffers 0\nops 1\nmark "m" q=0\n' >$T/bare.ech; echelon plan $T/bare.ech; echelon advise --trace $T/bare.ech --device h100-sxm --memory 0
 echelon: nothing to place: this trace tells of no buffer
-echelon advise: --memory: '0' is 0 bytes; expected something like 16GiB
+echelon advise: --memory: '0' is 0 B; expected something like 16GiB
 exit 2
 $ echelon run --trace traces/adam_none.v5e --device tpu-v5e --find sweep=1..2
 echelon: --find: path: 'sweep' cannot be varied; 'echelon help experiment' tells what can
 exit 2
+$ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 24
+echelon advise: --memory: '24' is 24 B; expected something like 16GiB
+exit 2
+$ echelon run --trace traces/gpt_everything.h100 --device h100-sxm --engine native -o $T/done >/dev/null 2>&1; printf 'title: mine\ntrace: a.v5e\ndevice: tpu-v5e\n' >$T/mine.yaml; cd $T; for f in done mine.yaml; do echelon info $f; done
+echelon: done: the results of a finished run, not what was run; 'echelon report' makes its page again, 'echelon compare' sets it beside others
+echelon: mine.yaml: the text looks like an experiment; 'echelon run FILE' runs it, and its key 'trace' names what is read here
+exit 1
+$ echelon run --trace traces/gpt_everything.h100 --device h100-sxm --engine native --set device.memories.hbm.capacity=64MiB -o $T/short 2>/dev/null | grep 'What would make it fit:'; grep -c 'What would make it fit:' $T/short/report.html
+  What would make it fit: 'echelon advise', with the same --trace and --device.
+1
