@@ -267,7 +267,7 @@ static const Wording wordings[] = {
     {.mark = "OutOfMemory (Requested size was ", .who = "TensorRT", .memory = "hbm", .asked = "Requested size was ", .advice = TENSORRT},
     {.mark = "pool size exceeded (failed to allocate ", .who = "RMM", .memory = "hbm", .asked = "(failed to allocate ", .advice = ECH_RMM_POOL},
     {.mark = "CUDA error (failed to allocate ", /* rmm's detail/error.hpp */
-     .also = "out of memory",
+     .also = "out_of_memory",
      .who = "RMM",
      .memory = "hbm",
      .asked = "(failed to allocate ",

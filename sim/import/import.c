@@ -432,7 +432,7 @@ static const char *describe_refusal(const char *head, size_t n)
          "the text says that memory ran out for cuBLAS, which takes its own from the driver beside the framework's pool: what that keeps unused is not there "
          "for it. "
          "The device was full, by this process or others (nvidia-smi); what was asked for and what held it the text does not say" TELLS_MORE},
-        {"of pinned memory",
+        {"_host_malloc: failed to allocate ",
          "the text says that llama.cpp could not page-lock as much of the host's memory; it goes on with ordinary memory, from which copies to "
          "the GPU are slower, so this alone is no error: 'ulimit -l' and a container's limit say how much may be page-locked, "
          "GGML_CUDA_NO_PINNED=1 asks for none"},
