@@ -280,7 +280,7 @@ static double pass_bytes(const EchKernelModel *model, const EchLayout *result, c
 /* Traffic of the whole kernel, each operand read once. */
 static EchKernelTraffic traffic_of(const EchKernelModel *model, const EchKernel *kernel, EchKernelCost *ret)
 {
-    EchKernelTraffic traffic = {0};
+    EchKernelTraffic traffic = {.widest = kernel->body.made};
     for (size_t i = 0; i < kernel->n_operands; i++) {
         const EchLayout *operand = &kernel->operands[i];
         if (operand->rank == 0)
@@ -399,7 +399,7 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
     double excess = MAX(0, compute - (moved / serial + model->step)) * (serial - 1);
     double latency = serial * model->step, fixed = model->fixed;
     /* Without a copy to wait for there is no latency; the compiler counts one as soon as it counts anything at a rate, or relays out a register. */
-    bool copies = read + (double)cost->hbm_written > 0, quiet = !traffic->streamed && !(traffic->narrowed > 0) && !traffic->partial;
+    bool copies = read + (double)cost->hbm_written > 0, quiet = !traffic->streamed && !(traffic->narrowed > 0) && !traffic->partial && !(hbm > 0);
     if (!copies && (!compiler || quiet)) {
         latency = fixed = 0;
         if (compiler)

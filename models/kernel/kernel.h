@@ -64,6 +64,7 @@ typedef struct {
     uint32_t rows_first; /**< Reductions of whole rows whose result goes back into them: what follows is a pass of its own. */
     uint32_t shuffle;    /**< Moves of every register across lanes or rows: window positions of a pooling. */
     uint32_t lane_sums;  /**< Of them, sums along lanes, but for sums of exponentials. */
+    double made;         /**< Elements of what it makes and reduces itself, a mask of one in each row, wider than all that it is given; 0: nothing. */
 } EchKernelBody;
 
 /** Arithmetic around a contraction, in registers of 1024 elements that each kind of operation makes. */

@@ -1057,6 +1057,21 @@ static void add_padded(const EchProgram *program, const EchInstruction *pad, con
 }
 
 /* The pads of a kernel. */
+/* Elements of the widest array that the body of a fusion reduces. */
+static uint64_t widest_reduced(const EchProgram *program, EchId instruction, unsigned depth)
+{
+    const EchInstruction *at = &program->instructions[instruction];
+    if (at->opcode == ECH_HLO_REDUCE && at->n_operands > 0)
+        return elements_of(program, program->instructions[ech_program_operand(program, at, 0)].shape);
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < at->n_called && at->opcode == ECH_HLO_FUSION && depth < MAX_DEPTH; i++) {
+        const EchComputation *body = &program->computations[ech_program_called(program, at, i)];
+        for (uint32_t k = 0; k < body->n; k++)
+            most = MAX(most, widest_reduced(program, body->first + k, depth + 1));
+    }
+    return most;
+}
+
 static void survey_padded(const EchProgram *program, EchId instruction, const EchKernelWindows *windows, EchKernel *kernel)
 {
     const EchInstruction *at = &program->instructions[instruction];
@@ -1091,6 +1106,9 @@ static bool price(const EchProgram *program, EchId instruction, const EchKernelM
         survey.widest = MAX(survey.widest, elements_touched(&g_array_index(operands, EchLayout, i), g_array_index(operand_bytes, EchBytes, i)));
     for (guint i = 0; i < results->len; i++)
         survey.widest = MAX(survey.widest, elements_touched(&g_array_index(results, EchLayout, i), g_array_index(result_bytes, EchBytes, i)));
+    uint64_t reduced = widest_reduced(program, instruction, 0);
+    if (reduced > survey.widest)
+        survey.body.made = (double)(survey.widest = reduced);
     survey_instruction(&survey, instruction, 0);
 
     EchKernel kernel = {
