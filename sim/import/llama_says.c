@@ -6,23 +6,51 @@
 
 enum { MAX_PARTS = 64, MAX_GPUS = 16 };
 
+#define OLLAMA_LESS                                                                                                                                            \
+    "less is taken by a shorter context (num_ctx, which the KV cache grows with), fewer requests at once (OLLAMA_NUM_PARALLEL), a KV cache of 8 "              \
+    "bits (OLLAMA_FLASH_ATTENTION=1 with OLLAMA_KV_CACHE_TYPE=q8_0), weights of fewer bits; what others hold of the GPU nvidia-smi names"
+
 /* "CUDA0 KV buffer size = 379.23 MiB". */
 typedef struct {
     char device[16], kind[32];
     EchBytes bytes;
 } Part;
 
+typedef struct {
+    Part part[MAX_PARTS];
+    unsigned n;
+} Parts;
+
+/* A device of llama.cpp's table of memory; @layers: that it is to get, 0: not told. */
+typedef struct {
+    char name[16];
+    EchBytes total, free;
+    uint64_t layers;
+} Device;
+
+/* Such a table: one before anything is loaded, of what it would take, has devices whose free memory and parts are more than they have in all. */
+typedef struct {
+    Parts parts;
+    Device device[MAX_GPUS];
+    unsigned n_devices;
+    bool ahead;
+} Table;
+
 /* Of ollama's "msg=offload": what all of the model takes, and what there is. */
 typedef struct {
     bool has_full;
     EchRounded full, cache, weights, graph; /* bytes 0: not told */
     EchBytes available[MAX_GPUS];
+    char gpu[MAX_GPUS][48]; /* whose that is; empty where they are listed on one line */
     unsigned n_available;
 } Plan;
 
 struct EchLlamaSays {
-    Part parts[MAX_PARTS];
-    unsigned n_parts;
+    Parts parts;
+    bool of_ollama, whole; /* who told of them, and whether the next begins them anew */
+    Table asked, last;     /* llama.cpp's first table and its last one */
+    uint64_t tables;
+    bool fitting; /* It is looking for settings that fit: tables are of what they would take. */
     Plan plan;
     bool has_layers;
     uint64_t on_gpus, layers;
@@ -41,15 +69,33 @@ void ech_llama_says_free(EchLlamaSays *says)
 
 bool ech_llama_says_any(const EchLlamaSays *s)
 {
-    return s->n_parts || s->plan.has_full;
+    return s->parts.n || s->plan.has_full || s->last.parts.n;
 }
 
 /* ---- lines ---- */
 
+/* Adds to what a device holds of a kind; @instead: in place of what it held of it. False: no name of a device or kind. */
+static bool add_part(Parts *parts, EchWords device, EchWords kind, EchBytes bytes, bool instead)
+{
+    Part part = {.bytes = bytes};
+    if (device.n == 0 || device.n >= sizeof part.device || kind.n == 0 || kind.n >= sizeof part.kind)
+        return false;
+    memcpy(part.device, device.text, device.n);
+    memcpy(part.kind, kind.text, kind.n);
+    for (unsigned i = 0; i < parts->n && instead; i++) {
+        if (strcmp(parts->part[i].device, part.device) == 0 && strcmp(parts->part[i].kind, part.kind) == 0) {
+            parts->part[i] = part;
+            return true;
+        }
+    }
+    if (parts->n < MAX_PARTS)
+        parts->part[parts->n++] = part;
+    return true;
+}
+
 /* "load_tensors:        CUDA0 model buffer size = 48928.09 MiB", "llm_load_tensors:      CUDA0 buffer size = 14132.19 MiB" */
 static bool read_part(EchLlamaSays *s, EchWords line)
 {
-    Part part = {.bytes = 0};
     EchRounded size;
     const char *end = line.n ? memmem(line.text, line.n, " buffer size = ", 15) : NULL;
     if (!end || !ech_words_size_after(line, " buffer size = ", &size))
@@ -64,20 +110,120 @@ static bool read_part(EchLlamaSays *s, EchWords line)
     EchWords kind = ech_words_trim(before.text + name, before.n - name);
     if (kind.n == 0)
         kind = (EchWords){"model", 5};
-    if (name == 0 || name >= sizeof part.device || kind.n >= sizeof part.kind)
+    /* Of scratch memory: asked for again with other settings. */
+    return add_part(&s->parts, (EchWords){before.text, name}, kind, size.bytes, kind.n == 7 && memcmp(kind.text, "compute", 7) == 0);
+}
+
+/* What stands up to a blank or a quote. */
+static EchWords word(EchWords text)
+{
+    size_t n = 0;
+    while (n < text.n && text.text[n] != ' ' && text.text[n] != '"')
+        n++;
+    return (EchWords){text.text, n};
+}
+
+/* ollama's own engine: msg="model weights" device=CUDA0 size="12.1 GiB", of 2025 buffer=CUDA0, backend=CUDA0; the last of a load is msg="total memory". */
+static bool read_ollama_part(EchLlamaSays *s, EchWords line)
+{
+    static const char *const kinds[] = {"model weights", "kv cache", "compute graph"}, *const devices[] = {" device=", " buffer=", " backend="};
+    EchWords message = ech_words_after(line, "msg=\""), device = {line.text, 0};
+    EchRounded size;
+    if (ech_words_start(message, "total memory\""))
+        return s->whole = true;
+    if (!ech_words_size_after(message, " size=\"", &size))
         return false;
-    memcpy(part.device, before.text, name);
-    memcpy(part.kind, kind.text, kind.n);
-    part.bytes = size.bytes;
-    for (unsigned i = 0; i < s->n_parts; i++) {
-        /* Asked for again with other settings. */
-        if (strcmp(s->parts[i].device, part.device) == 0 && strcmp(s->parts[i].kind, part.kind) == 0 && strcmp(part.kind, "compute") == 0) {
-            s->parts[i] = part;
-            return true;
-        }
+    for (size_t i = 0; i < G_N_ELEMENTS(devices) && device.n == 0; i++)
+        device = word(ech_words_after(message, devices[i]));
+    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
+        if (!ech_words_start(message, kinds[i]))
+            continue;
+        if (s->whole)
+            s->parts.n = 0;
+        s->whole = false;
+        s->of_ollama = true;
+        return size.bytes == 0 || add_part(&s->parts, device, (EchWords){kinds[i], strlen(kinds[i])}, size.bytes, true);
     }
-    if (s->n_parts < MAX_PARTS)
-        s->parts[s->n_parts++] = part;
+    return false;
+}
+
+/* "|   - CUDA0 (RTX 5090)   | 32111 = 31153 + (33975 = 16386 +   16832 +     756) +      -33017 |", in MiB: all of the device, free, llama.cpp's own, which
+ * is weights, context and scratch memory, and what nobody accounts for; of the host "1234 =   682 +       0 +     552", its own alone. */
+static bool read_row(Table *t, EchWords line)
+{
+    static const char *const kinds[] = {"model", "context", "compute"};
+    enum { TOTAL, FREE, OWN, N_DEVICE = 7, N_HOST = 4, N_OLD_HOST = 5 };
+    uint64_t mib[N_DEVICE] = {0};
+    unsigned n = 0;
+    EchWords rest = ech_words_after(line, "- "), name = word(rest);
+    const char *numbers = rest.n ? memchr(rest.text, '|', rest.n) : NULL;
+    /* Before the first release: "- CUDA0 (RTX 4090):  24080 = ..." */
+    numbers = numbers ? numbers : rest.n ? memchr(rest.text, ':', rest.n) : NULL;
+    if (!numbers || name.n == 0)
+        return false;
+    for (const char *at = numbers + 1, *end = rest.text + rest.n; at < end && n < N_DEVICE; at++) {
+        if (!g_ascii_isdigit(*at))
+            continue;
+        for (; at < end && g_ascii_isdigit(*at) && mib[n] < UINT64_C(1) << 40; at++)
+            mib[n] = mib[n] * 10 + (uint64_t)(*at - '0');
+        n++;
+    }
+    bool device = n == N_DEVICE;
+    unsigned first = device ? OWN + 1 : n == N_HOST ? 1 : n == N_OLD_HOST ? 2 : 0;
+    if (first == 0 || (device && (mib[TOTAL] >= UINT64_C(1) << 40 || mib[FREE] >= UINT64_C(1) << 40)))
+        return false;
+    for (unsigned i = 0; i < G_N_ELEMENTS(kinds); i++) {
+        if (mib[first + i] >= UINT64_C(1) << 40)
+            return false;
+    }
+    for (unsigned i = 0; i < G_N_ELEMENTS(kinds); i++) {
+        if (mib[first + i])
+            add_part(&t->parts, name, (EchWords){kinds[i], strlen(kinds[i])}, mib[first + i] << 20, true);
+    }
+    if (device && t->n_devices < MAX_GPUS && name.n < sizeof t->device->name) {
+        Device *d = &t->device[t->n_devices++];
+        *d = (Device){.total = mib[TOTAL] << 20, .free = mib[FREE] << 20};
+        memcpy(d->name, name.text, name.n);
+        t->ahead |= mib[FREE] + mib[OWN] > mib[TOTAL];
+    }
+    return true;
+}
+
+/* "- CUDA0 (NVIDIA RTX 2000 Ada): 42 layers,   5658 MiB used,   1968 MiB free": what llama.cpp settles for. */
+static bool read_fitted(Table *t, EchWords line)
+{
+    EchWords name = word(ech_words_after(line, "- "));
+    const char *end = line.n ? memmem(line.text, line.n, " layers", 7) : NULL, *digit = end;
+    while (digit && digit > line.text && g_ascii_isdigit(digit[-1]))
+        digit--;
+    uint64_t layers;
+    if (!end || !ech_words_have(line, " MiB used") || !ech_words_number_after((EchWords){digit, (size_t)(end - digit)}, "", &layers))
+        return false;
+    for (unsigned i = 0; i < t->n_devices; i++) {
+        if (strlen(t->device[i].name) == name.n && memcmp(t->device[i].name, name.text, name.n) == 0)
+            t->device[i].layers = layers;
+    }
+    return true;
+}
+
+/* llama.cpp's table, printed when it ends and, since 2026, before it loads, while it looks for settings that fit. */
+static bool read_table(EchLlamaSays *s, EchWords line)
+{
+    if (ech_words_have(line, "params_fit_impl"))
+        return read_fitted(&s->last, line) || (s->fitting = true);
+    if (ech_words_have(line, "params_fit:") || ech_words_have(line, "fit_params:"))
+        s->fitting = false;
+    if (!ech_words_have(line, "memory_breakdown"))
+        return false;
+    if (ech_words_have(line, "unaccounted")) {
+        s->tables++;
+        s->last = (Table){.ahead = s->fitting};
+        return true;
+    }
+    if (!read_row(&s->last, line))
+        return false;
+    if (s->tables <= 1)
+        s->asked = s->last;
     return true;
 }
 
@@ -122,6 +268,25 @@ static void read_available(Plan *plan, EchWords line)
     }
 }
 
+/* msg="gpu memory" id=GPU-d0f9ed85 available="14.2 GiB" free="14.7 GiB", told again with each load */
+static bool read_gpu(Plan *p, EchWords line)
+{
+    EchWords message = ech_words_after(line, "msg=\"gpu memory\""), id = word(ech_words_after(message, " id="));
+    id = id.n ? id : word(ech_words_after(message, "id="));
+    EchRounded size;
+    if (id.n == 0 || id.n >= sizeof p->gpu[0] || !ech_words_size_after(message, "available=\"", &size))
+        return false;
+    unsigned i = 0;
+    while (i < p->n_available && (strlen(p->gpu[i]) != id.n || memcmp(p->gpu[i], id.text, id.n) != 0))
+        i++;
+    if (i == MAX_GPUS)
+        return true;
+    p->n_available = MAX(p->n_available, i + 1);
+    memcpy(p->gpu[i], id.text, id.n);
+    p->available[i] = size.bytes;
+    return true;
+}
+
 /* ollama's log puts all of it on one line, which terminals and journals wrap. */
 static bool read_plan(EchLlamaSays *s, EchWords line)
 {
@@ -155,14 +320,15 @@ static bool read_plan(EchLlamaSays *s, EchWords line)
 
 bool ech_llama_says_line(EchLlamaSays *s, EchWords line)
 {
-    return read_part(s, line) || read_layers(s, line) || read_unpinned(s, line) || read_plan(s, line);
+    return read_part(s, line) || read_ollama_part(s, line) || read_table(s, line) || read_layers(s, line) || read_unpinned(s, line) ||
+           read_gpu(&s->plan, line) || read_plan(s, line);
 }
 
 /* ---- what it comes to ---- */
 
 static bool is_of_host(const Part *part)
 {
-    return strncmp(part->device, "CPU", 3) == 0 || strstr(part->device, "_Host") != NULL;
+    return strncmp(part->device, "CPU", 3) == 0 || strstr(part->device, "Host") != NULL;
 }
 
 /* Whether llama.cpp calls the device of that index so: "CUDA4", "ROCm4", but not "CUDA_Host". */
@@ -175,40 +341,46 @@ static bool is_of_device(const Part *part, uint64_t device)
     return digits && ech_parse_u64(part->device + n - digits, &index, NULL) && index == device;
 }
 
-static EchBytes sum_of(const EchLlamaSays *s, const char *device)
+static EchBytes sum_of(const Parts *p, const char *device)
 {
     EchBytes sum = 0;
-    for (unsigned i = 0; i < s->n_parts; i++)
-        sum = strcmp(s->parts[i].device, device) == 0 ? ech_bytes_add(sum, s->parts[i].bytes) : sum;
+    for (unsigned i = 0; i < p->n; i++)
+        sum = strcmp(p->part[i].device, device) == 0 ? ech_bytes_add(sum, p->part[i].bytes) : sum;
     return sum;
 }
 
-static EchBytes sum_of_host(const EchLlamaSays *s)
+static EchBytes sum_of_host(const Parts *p)
 {
     EchBytes sum = 0;
-    for (unsigned i = 0; i < s->n_parts; i++)
-        sum = is_of_host(&s->parts[i]) ? ech_bytes_add(sum, s->parts[i].bytes) : sum;
+    for (unsigned i = 0; i < p->n; i++)
+        sum = is_of_host(&p->part[i]) ? ech_bytes_add(sum, p->part[i].bytes) : sum;
     return sum;
 }
 
 /* The GPU that holds most, or NULL. */
-static const char *fullest(const EchLlamaSays *s)
+static const char *fullest(const Parts *p)
 {
     const char *best = NULL;
-    for (unsigned i = 0; i < s->n_parts; i++) {
-        if (!is_of_host(&s->parts[i]) && (!best || sum_of(s, s->parts[i].device) > sum_of(s, best)))
-            best = s->parts[i].device;
+    for (unsigned i = 0; i < p->n; i++) {
+        if (!is_of_host(&p->part[i]) && (!best || sum_of(p, p->part[i].device) > sum_of(p, best)))
+            best = p->part[i].device;
     }
     return best;
 }
 
-static bool is_first(const EchLlamaSays *s, unsigned part)
+static bool is_first(const Parts *p, unsigned part)
 {
     for (unsigned i = 0; i < part; i++) {
-        if (strcmp(s->parts[i].device, s->parts[part].device) == 0)
+        if (strcmp(p->part[i].device, p->part[part].device) == 0)
             return false;
     }
     return true;
+}
+
+/* What was loaded, or else llama.cpp's table: the last of what was taken, the first of what it would take. */
+static const Parts *told(const EchLlamaSays *s)
+{
+    return s->parts.n ? &s->parts : s->last.ahead ? &s->asked.parts : &s->last.parts;
 }
 
 static void say_layers(const EchLlamaSays *s, EchDiag *diag)
@@ -229,6 +401,48 @@ static void say_layers(const EchLlamaSays *s, EchDiag *diag)
             unpinned);
 }
 
+/* "CUDA0 4.75 GiB (model 4 GiB, KV 512 MiB)": what lies on @device, or on each (NULL). Owned by the caller. */
+static char *list_of(const Parts *p, const char *device)
+{
+    g_autoptr(GString) text = g_string_new(NULL);
+    for (unsigned i = 0; i < p->n; i++) {
+        g_autofree char *sum = ech_format_bytes(sum_of(p, p->part[i].device));
+        if (!is_first(p, i) || (device && strcmp(device, p->part[i].device) != 0))
+            continue;
+        g_string_append_printf(text, "%s%s %s", text->len ? "; " : "", p->part[i].device, sum);
+        const char *before = " (";
+        for (unsigned k = i; k < p->n; k++) {
+            g_autofree char *size = ech_format_bytes(p->part[k].bytes);
+            if (strcmp(p->part[k].device, p->part[i].device) != 0)
+                continue;
+            g_string_append_printf(text, "%s%s %s", before, p->part[k].kind, size);
+            before = ", ";
+        }
+        g_string_append_c(text, ')');
+    }
+    return g_strdup(text->str);
+}
+
+/* Each device of a table against what it has. */
+static void say_table(const Table *t, const char *begin, EchDiag *diag)
+{
+    for (unsigned i = 0; i < t->n_devices; i++) {
+        const Device *d = &t->device[i];
+        EchBytes own = sum_of(&t->parts, d->name), others = d->total - MIN(d->total, ech_bytes_add(d->free, own));
+        g_autofree char *list = list_of(&t->parts, d->name), *free = ech_format_bytes(d->free), *total = ech_format_bytes(d->total),
+                        *more = ech_format_bytes(own - MIN(own, d->free)), *rest = ech_format_bytes(others);
+        g_autofree char *layers = d->layers ? g_strdup_printf(", %" G_GUINT64_FORMAT " layers", d->layers) : g_strdup("");
+        g_autofree char *verdict = !t->ahead       ? g_strdup_printf("%s left free, %s are others' or contexts'", free, rest)
+                                   : own > d->free ? g_strdup_printf("%s are free: %s too much", free, more)
+                                                   : g_strdup_printf("%s are free: it fits", free);
+        ech_diag_remark(diag, "%s: %s%s of %s; %s", begin, own ? list : d->name, layers, total, verdict);
+    }
+    EchBytes host = sum_of_host(&t->parts);
+    g_autofree char *size = ech_format_bytes(host);
+    if (host)
+        ech_diag_remark(diag, "%s: %s of the host's memory", begin, size);
+}
+
 static void say_plan(const EchLlamaSays *s, EchDiag *diag)
 {
     const Plan *p = &s->plan;
@@ -244,9 +458,7 @@ static void say_plan(const EchLlamaSays *s, EchDiag *diag)
     }
     ech_diag_remark(diag, "%s", text->str);
     say_layers(s, diag);
-    ech_diag_remark(
-        diag, "less is taken by a shorter context (num_ctx, which the KV cache grows with), fewer requests at once (OLLAMA_NUM_PARALLEL), a KV cache of 8 "
-              "bits (OLLAMA_FLASH_ATTENTION=1 with OLLAMA_KV_CACHE_TYPE=q8_0), weights of fewer bits; what others hold of the GPU nvidia-smi names");
+    ech_diag_remark(diag, "%s", OLLAMA_LESS);
 }
 
 void ech_llama_says_say(const EchLlamaSays *s, EchDiag *diag)
@@ -255,37 +467,44 @@ void ech_llama_says_say(const EchLlamaSays *s, EchDiag *diag)
         say_plan(s, diag);
         return;
     }
-    g_autoptr(GString) text = g_string_new("llama.cpp:");
-    for (unsigned i = 0; i < s->n_parts; i++) {
-        g_autofree char *sum = ech_format_bytes(sum_of(s, s->parts[i].device));
-        if (!is_first(s, i))
-            continue;
-        g_string_append_printf(text, "%s %s %s", i ? ";" : "", s->parts[i].device, sum);
-        const char *before = " (";
-        for (unsigned k = i; k < s->n_parts; k++) {
-            g_autofree char *size = ech_format_bytes(s->parts[k].bytes);
-            if (strcmp(s->parts[k].device, s->parts[i].device) != 0)
-                continue;
-            g_string_append_printf(text, "%s%s %s", before, s->parts[k].kind, size);
-            before = ", ";
-        }
-        g_string_append_c(text, ')');
+    const Parts *p = told(s);
+    if (s->last.parts.n)
+        say_table(s->last.ahead ? &s->asked : &s->last, s->last.ahead ? "llama.cpp would take" : "llama.cpp took", diag);
+    if (s->last.ahead && s->tables > 1)
+        say_table(&s->last, "the settings it tried last", diag);
+    if (s->parts.n) {
+        g_autofree char *text = list_of(p, NULL);
+        ech_diag_remark(diag, "%s: %s", s->of_ollama ? "ollama" : "llama.cpp", text);
     }
-    ech_diag_remark(diag, "%s", text->str);
+    for (unsigned i = 0; i < s->plan.n_available; i++) {
+        g_autofree char *free = ech_format_bytes(s->plan.available[i]);
+        ech_diag_remark(diag, "%s were free on %s when it was loaded", free, s->plan.gpu[i]);
+    }
     say_layers(s, diag);
-    ech_diag_remark(diag, "the context of each process (some 300 to 600 MiB) comes on top. The KV cache grows with the context (-c) and halves in 8 bits "
-                          "(--cache-type-k q8_0 --cache-type-v q8_0, the latter with flash attention); compute buffers shrink with the batch (-ub)");
+    if (s->of_ollama)
+        ech_diag_remark(diag, "%s%s",
+                        s->has_layers && s->on_gpus == s->layers
+                            ? ""
+                            : "what lies on the CPU is computed there, from the host's memory (the table of tokens always lies there, and costs nothing); ",
+                        OLLAMA_LESS);
+    else
+        ech_diag_remark(diag,
+                        "%sthe KV cache (in tables: the context) grows with the context (-c) and halves in 8 bits (--cache-type-k q8_0 --cache-type-v "
+                        "q8_0, the latter with flash attention); compute buffers shrink with the batch (-ub), weights with fewer layers on the GPU "
+                        "(-ngl) or a mixture's experts on the host (--n-cpu-moe)",
+                        s->last.parts.n && !s->last.ahead ? "" : "the context of each process (some 300 to 600 MiB) comes on top; ");
 }
 
 EchBytes ech_llama_says_held(const EchLlamaSays *s, uint64_t device, EchTraceBuilder *builder, EchId memory)
 {
     EchBytes sum = 0;
-    for (unsigned i = 0; i < s->n_parts; i++) {
-        if (!is_of_device(&s->parts[i], device))
+    for (unsigned i = 0; i < s->parts.n; i++) {
+        const Part *part = &s->parts.part[i];
+        if (!is_of_device(part, device))
             continue;
-        g_autofree char *name = g_strdup_printf("%s, %s", s->parts[i].kind, s->parts[i].device);
-        ech_refused_held(builder, memory, name, s->parts[i].bytes);
-        sum = ech_bytes_add(sum, s->parts[i].bytes);
+        g_autofree char *name = g_strdup_printf("%s, %s", part->kind, part->device);
+        ech_refused_held(builder, memory, name, part->bytes);
+        sum = ech_bytes_add(sum, part->bytes);
     }
     return sum;
 }
@@ -293,21 +512,25 @@ EchBytes ech_llama_says_held(const EchLlamaSays *s, uint64_t device, EchTraceBui
 void ech_llama_says_write(const EchLlamaSays *s, EchTraceBuilder *builder)
 {
     const Plan *p = &s->plan;
-    const char *full = fullest(s);
+    const Parts *parts = told(s);
+    const char *full = fullest(parts);
     EchId memory = ech_trace_builder_memory(builder, "hbm");
-    EchBytes told = ech_bytes_add(ech_bytes_add(p->weights.bytes, p->cache.bytes), p->graph.bytes);
+    EchBytes parts_of_plan = ech_bytes_add(ech_bytes_add(p->weights.bytes, p->cache.bytes), p->graph.bytes);
     if (p->has_full) {
         ech_trace_builder_set_property(builder, "refused_on", "gpu");
         ech_refused_held(builder, memory, "weights", p->weights.bytes);
         ech_refused_held(builder, memory, "KV cache", p->cache.bytes);
         ech_refused_held(builder, memory, "compute buffers", p->graph.bytes);
-        ech_refused_held(builder, memory, "besides, on all GPUs", p->full.bytes - MIN(p->full.bytes, told));
+        ech_refused_held(builder, memory, "besides, on all GPUs", p->full.bytes - MIN(p->full.bytes, parts_of_plan));
         return;
     }
-    for (unsigned i = 0; i < s->n_parts && full; i++) {
-        g_autofree char *name = g_strdup_printf("%s, %s", s->parts[i].kind, s->parts[i].device);
-        if (strcmp(s->parts[i].device, full) == 0)
-            ech_refused_held(builder, memory, name, s->parts[i].bytes);
+    if (s->parts.n == 0 && s->last.ahead)
+        ech_trace_builder_set_property(builder, "refused_on", "gpu");
+    for (unsigned i = 0; i < parts->n && full; i++) {
+        const Part *part = &parts->part[i];
+        g_autofree char *name = g_strdup_printf("%s, %s", part->kind, part->device);
+        if (strcmp(part->device, full) == 0)
+            ech_refused_held(builder, memory, name, part->bytes);
     }
-    ech_refused_held(builder, ech_trace_builder_memory(builder, "host"), "on the host", sum_of_host(s));
+    ech_refused_held(builder, ech_trace_builder_memory(builder, "host"), "on the host", sum_of_host(parts));
 }

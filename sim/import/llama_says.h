@@ -1,8 +1,10 @@
 /** @file llama_says.h
  * What llama.cpp and ollama, which is built on it, print of memory while they load a model: buffers by device, how many layers lie on GPUs, and ollama's plan
- * of a load. A part of the readers of pasted text (engine_says.c for a refusal, memory_figures.c without one), which give it line by line.
+ * of a load; llama.cpp's table of memory, what it took or, while it looks for settings that fit, would take. A part of the readers of pasted text
+ * (engine_says.c for a refusal, memory_figures.c without one), which give it line by line.
  *
- * Wordings: llama.cpp's src/llama-model.cpp, llama-kv-cache.cpp, llama-context.cpp ("buffer size ="), ollama's llm/memory.go ("memory.required.full=").
+ * Wordings: llama.cpp's src/llama-model.cpp, llama-kv-cache.cpp, llama-context.cpp ("buffer size ="), llama_memory_breakdown_print() (pull request 15860),
+ * ollama's llm/memory.go ("memory.required.full="), ml/device.go ("model weights").
  */
 #pragma once
 #include "sim/import/import.h"

@@ -224,7 +224,7 @@ $ echelon info tests/fuzz/corpus/memory_figures/llama.txt
 tests/fuzz/corpus/memory_figures/llama.txt: memory_figures
 - llama.cpp: CPU_Mapped 2 GiB (model 2 GiB); CUDA0 4.75 GiB (model 4 GiB, KV 512 MiB, compute 256 MiB); CPU 256 MiB (KV 256 MiB); CUDA_Host 16 MiB (compute 16 MiB)
 - 20 of its 33 layers lie on GPUs; the others run on the CPU, from the host's memory, which is what makes it slow
-- the context of each process (some 300 to 600 MiB) comes on top. The KV cache grows with the context (-c) and halves in 8 bits (--cache-type-k q8_0 --cache-type-v q8_0, the latter with flash attention); compute buffers shrink with the batch (-ub)
+- the context of each process (some 300 to 600 MiB) comes on top; the KV cache (in tables: the context) grows with the context (-c) and halves in 8 bits (--cache-type-k q8_0 --cache-type-v q8_0, the latter with flash attention); compute buffers shrink with the batch (-ub), weights with fewer layers on the GPU (-ngl) or a mixture's experts on the host (--n-cpu-moe)
 held, most first
          4 GiB  model, CUDA0  in hbm
       2.27 GiB  on the host  in host
