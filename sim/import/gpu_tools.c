@@ -15,7 +15,12 @@ typedef struct {
     uint64_t index, slice; /* slice: nvidia-smi's number of the instance, or WHOLE */
     char name[48];
     bool has_used, has_total;
-    EchRounded used, total;
+    EchRounded used, total; /* of several readings the most */
+    char key[48];           /* its bus or UUID, in tables without its number */
+    uint64_t readings, rises;
+    bool falls; /* from a reading to the next */
+    EchBytes first, last;
+    char fullest_at[32];
 } Gpu;
 
 typedef struct {
@@ -34,7 +39,7 @@ typedef enum { ELSEWHERE, FRAME_BUFFER, OTHER_MEMORY } Heading;
 
 /* Columns of nvidia-smi --format=csv; -1: not asked for. */
 typedef struct {
-    int index, name, used, total, pid, process, by_process;
+    int index, name, used, total, pid, process, by_process, time, bus, uuid;
 } Columns;
 
 struct EchGpuTools {
@@ -50,7 +55,8 @@ struct EchGpuTools {
     bool amd;
     bool lists;      /* Processes are told where there are any. */
     uint64_t listed; /* the GPU that the lines are of: PyTorch's list of processes, amd-smi, nvidia-smi -q */
-    uint64_t rows;   /* of the CSV so far */
+    uint64_t rows;   /* of the CSV since its heading, or of one reading */
+    uint64_t time;   /* of its last row, in ms of its day */
     Columns columns;
     Gpu gpus[MAX_GPUS];
     unsigned n_gpus;
@@ -379,7 +385,7 @@ static bool read_query(EchGpuTools *t, EchWords line)
 static bool read_heading(EchGpuTools *t, EchWords line)
 {
     EchWords cells[MAX_WORDS];
-    Columns c = {-1, -1, -1, -1, -1, -1, -1};
+    Columns c = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
     if (!ech_words_have(line, "memory") || !ech_words_have(line, ","))
         return false;
     unsigned n = split(line, ',', cells);
@@ -387,14 +393,24 @@ static bool read_heading(EchGpuTools *t, EchWords line)
         const struct {
             const char *name;
             int *column;
-        } known[] = {{"memory.used", &c.used}, {"memory.total", &c.total},         {"index", &c.index},           {"name", &c.name}, {"pid", &c.pid},
-                     {"process", &c.process},  {"used_gpu_memory", &c.by_process}, {"used_memory", &c.by_process}};
+        } known[] = {{"memory.used", &c.used},
+                     {"memory.total", &c.total},
+                     {"index", &c.index},
+                     {"name", &c.name},
+                     {"pid", &c.pid},
+                     {"process", &c.process},
+                     {"used_gpu_memory", &c.by_process},
+                     {"used_memory", &c.by_process},
+                     {"timestamp", &c.time},
+                     {"pci.bus_id", &c.bus},
+                     {"uuid", &c.uuid},
+                     {"gpu_uuid", &c.uuid}};
         for (size_t k = 0; k < G_N_ELEMENTS(known); k++) {
             if (ech_words_start(cells[i], known[k].name))
                 *known[k].column = (int)i;
         }
     }
-    if ((c.used < 0 || c.total < 0) && (c.by_process < 0 || c.pid < 0))
+    if ((c.used < 0 || (c.total < 0 && c.time < 0)) && (c.by_process < 0 || c.pid < 0))
         return false;
     t->columns = c;
     t->csv = true;
@@ -402,29 +418,92 @@ static bool read_heading(EchGpuTools *t, EchWords line)
     return true;
 }
 
+/* Milliseconds of its day of "2026/01/02 03:04:05.678". */
+static bool is_time(EchWords cell, uint64_t *ret)
+{
+    static const uint64_t units[] = {3600000, 60000, 1000, 1};
+    EchWords words[MAX_WORDS], parts[MAX_WORDS], second[MAX_WORDS];
+    uint64_t part[4] = {0};
+    if (split(cell, ' ', words) != 2 || split(words[1], ':', parts) != 3 || split(parts[2], '.', second) != 2 || !is_number(parts[0], &part[0]) ||
+        !is_number(parts[1], &part[1]) || !is_number(second[0], &part[2]) || !is_number(second[1], &part[3]))
+        return false;
+    *ret = 0;
+    for (size_t i = 0; i < G_N_ELEMENTS(units); i++)
+        *ret += MIN(part[i], (uint64_t)1000) * units[i];
+    return true;
+}
+
+/* The GPU of a bus or UUID; those not met before are numbered as they come. */
+static Gpu *gpu_of(EchGpuTools *t, EchWords key)
+{
+    char text[48];
+    copy(text, sizeof text, key);
+    for (unsigned i = 0; i < t->n_gpus; i++) {
+        if (strcmp(t->gpus[i].key, text) == 0)
+            return &t->gpus[i];
+    }
+    Gpu *g = t->n_gpus < MAX_GPUS ? gpu(t, t->n_gpus) : NULL;
+    if (g)
+        g_strlcpy(g->key, text, sizeof g->key);
+    return g;
+}
+
+/* The GPU of a row. Where nothing names it, rows within 20 ms of one another are of one reading (nvidia-smi asks one GPU after the other, some 2 ms each). */
+static Gpu *gpu_of_row(EchGpuTools *t, const EchWords *cells, unsigned n)
+{
+    const Columns *c = &t->columns;
+    uint64_t index, time;
+    if (c->index >= 0 && (int)n > c->index)
+        return is_number(cells[c->index], &index) ? gpu(t, index) : NULL;
+    int key = c->uuid >= 0 ? c->uuid : c->bus;
+    if (key >= 0 && (int)n > key)
+        return gpu_of(t, cells[key]);
+    if (c->time >= 0 && (int)n > c->time && is_time(cells[c->time], &time)) {
+        if (t->rows && time - t->time >= 20)
+            t->rows = 0;
+        t->time = time;
+    }
+    return gpu(t, t->rows++);
+}
+
+/* One more reading: of a table over time, or one after another. */
+static void add_reading(Gpu *g, EchRounded used, EchWords time)
+{
+    if (g->readings == 0)
+        g->first = used.bytes;
+    g->rises += g->readings && used.bytes > g->last;
+    g->falls |= g->readings && used.bytes < g->last;
+    g->last = used.bytes;
+    if (g->readings++ == 0 || used.bytes > g->used.bytes) {
+        g->used = used;
+        copy(g->fullest_at, sizeof g->fullest_at, time);
+    }
+    g->has_used = true;
+}
+
 static bool read_csv(EchGpuTools *t, EchWords line)
 {
-    EchWords cells[MAX_WORDS];
+    EchWords cells[MAX_WORDS], none = {line.text, 0};
     unsigned n = split(line, ',', cells);
     const Columns *c = &t->columns;
     EchRounded used, total;
-    uint64_t index = t->rows, id;
+    uint64_t id;
     if (c->pid >= 0 && c->by_process >= 0 && (int)n > MAX(c->pid, c->by_process)) {
-        EchWords none = {line.text, 0}, name = c->process >= 0 && (int)n > c->process ? cells[c->process] : none;
+        EchWords name = c->process >= 0 && (int)n > c->process ? cells[c->process] : none;
         if (!is_number(cells[c->pid], &id) || !is_mib(cells[c->by_process], &used))
             return t->csv = false;
         add_process(t, UNTOLD, WHOLE, id, name, used);
         return true;
     }
-    if (c->used < 0 || c->total < 0 || (int)n <= MAX(c->used, c->total) || !is_mib(cells[c->used], &used) || !is_mib(cells[c->total], &total))
+    if (c->used < 0 || (int)n <= MAX(c->used, c->total) || !is_mib(cells[c->used], &used) || (c->total >= 0 && !is_mib(cells[c->total], &total)))
         return t->csv = false;
-    if (c->index >= 0 && (int)n > c->index && !is_number(cells[c->index], &index))
-        return t->csv = false;
-    Gpu *g = gpu(t, index);
-    t->rows++;
+    Gpu *g = gpu_of_row(t, cells, n);
     if (!g)
         return true;
-    set_memory(g, used, total);
+    add_reading(g, used, c->time >= 0 && (int)n > c->time ? cells[c->time] : none);
+    g->has_total = c->total >= 0;
+    if (g->has_total)
+        g->total = total;
     if (c->name >= 0 && (int)n > c->name)
         copy(g->name, sizeof g->name, cells[c->name]);
     return true;
@@ -714,6 +793,25 @@ static char *gpu_name(const Gpu *g)
                              : g_strdup_printf("GPU %" G_GUINT64_FORMAT ", slice %" G_GUINT64_FORMAT, g->index, g->slice);
 }
 
+/* How it went from the first reading to the last. */
+static void say_readings(const Gpu *g, EchDiag *diag)
+{
+    g_autofree char *first = ech_format_bytes(g->first), *last = ech_format_bytes(g->last);
+    if (g->readings < 2)
+        return;
+    ech_diag_remark(diag, "%" G_GUINT64_FORMAT " readings, %s in use at the first, %s at the last", g->readings, first, last);
+    if (g->falls || g->rises < 3 || g->rises < g->readings / 2)
+        return;
+    EchBytes each = (g->last - g->first) / (g->readings - 1), free = g->total.bytes - MIN(g->total.bytes, g->last);
+    g_autofree char *pace = ech_format_bytes(each);
+    g_autofree char *full =
+        g->has_total && each ? g_strdup_printf(", at which it is full after %" G_GUINT64_FORMAT " readings more", free / each) : g_strdup("");
+    ech_diag_remark(diag,
+                    "it never fell: %s a reading%s. A program that still warms up does so, and one that keeps what it makes (losses or results with their "
+                    "graphs, a cache without a limit); what grows, two memory snapshots of it tell: 'echelon info' of each",
+                    pace, full);
+}
+
 static void say_gpu(const EchGpuTools *t, const Gpu *g, EchDiag *diag)
 {
     EchBytes sum;
@@ -723,7 +821,9 @@ static void say_gpu(const EchGpuTools *t, const Gpu *g, EchDiag *diag)
     g_string_append_printf(text, "%s%s%s%s: %s", which, g->name[0] ? " (" : "", g->name, g->name[0] ? ")" : "", used);
     if (g->has_total)
         g_string_append_printf(text, " of %s", total);
-    g_string_append(text, " in use");
+    g_string_append(text, g->readings > 1 ? " in use at the fullest" : " in use");
+    if (g->fullest_at[0] && g->readings > 1)
+        g_string_append_printf(text, " (%s)", g->fullest_at);
     for (guint i = 0; i < MIN(list->len, MAX_SHOWN); i++) {
         g_autofree char *size = ech_format_bytes(g_array_index(list, Process, i).size.bytes), *name = name_of(&g_array_index(list, Process, i));
         g_string_append_printf(text, "%s%s %s", i ? ", " : ": ", name, size);
@@ -731,6 +831,7 @@ static void say_gpu(const EchGpuTools *t, const Gpu *g, EchDiag *diag)
     if (list->len > MAX_SHOWN)
         g_string_append_printf(text, " and %u more", list->len - MAX_SHOWN);
     ech_diag_remark(diag, "%s", text->str);
+    say_readings(g, diag);
     EchBytes rest = g->used.bytes - MIN(g->used.bytes, sum);
     g_autofree char *size = ech_format_bytes(rest);
     if (rest > 512 * MIB && rest > g->used.bytes / 20 && (t->lists || list->len))

@@ -60,6 +60,12 @@ static const struct {
     {"smi.txt", "7 GiB of that no process in the list holds", "no listed process", 7 * GIB},
     {"smi.txt", "most room: GPU 1, 23.5 GiB free; CUDA_VISIBLE_DEVICES=1", "python -m serve (4711)", 12 * GIB},
     {"smi_old.txt", "GPU 0 (Tesla P100-SXM2...): 12.5 GiB of 15.9 GiB in use: caffe (31794) 2.50 GiB", "caffe (31794)", 5 * GIB / 2},
+    {"smi_times.csv", "GPU 0 (NVIDIA L4): 20 GiB of 24 GiB in use at the fullest (2026/01/02 23:59:59.001)", "in use", 20 * GIB},
+    {"smi_times.csv", "3 readings, 2 GiB in use at the first, 8 GiB at the last", NULL, 0},
+    /* Two GPUs without a name, told apart by when they were asked. */
+    {"smi_grows.csv", "GPU 0: 7 GiB of 16 GiB in use at the fullest (2026/01/02 03:30:00.001)", "in use", 7 * GIB},
+    {"smi_grows.csv", "it never fell: 1 GiB a reading, at which it is full after 9 readings more", NULL, 0},
+    {"smi_grows.csv", "most room: GPU 1, 15 GiB free", NULL, 0},
     {"mig.txt", "GPU 0, slice 3: 8 GiB of 20 GiB in use: python (4711) 7 GiB", "python (4711)", 7 * GIB},
     {"mig.txt", "most room: GPU 0, slice 4, 15.5 GiB free; CUDA_VISIBLE_DEVICES=MIG-...", "no listed process", GIB},
     {"mig.txt", "--set device.memories.hbm.capacity=20480MiB", NULL, 0},
