@@ -216,6 +216,8 @@ static bool read_sparse_core(EchWords line, Figures *f)
     "lower "                                                                                                                                                   \
     "precision or over more GPUs they need less; a KV cache that the runtime made before (free_gpu_memory_fraction) and other processes hold the rest"
 
+#define PADDLE "nvidia-smi says who holds it; a smaller batch or recomputation (paddle.distributed.fleet.utils.recompute) needs less"
+
 static const Wording wordings[] = {
     {.mark = "on startup is less than desired GPU memory utilization",
      .who = "vLLM",
@@ -288,7 +290,14 @@ static const Wording wordings[] = {
      .asked = "Cannot allocate ",
      .used_by = " memory has been allocated",
      .free = "available memory is only ",
-     .advice = "nvidia-smi says who holds it; a smaller batch or recomputation (paddle.distributed.fleet.utils.recompute) needs less"},
+     .advice = PADDLE},
+    {.mark = "Cannot allocate ", /* of 2019 */
+     .also = "GPU memory, available memory is ",
+     .who = "PaddlePaddle",
+     .memory = "hbm",
+     .asked = "Cannot allocate ",
+     .free = "available memory is ",
+     .advice = PADDLE},
     {.mark = "Out of memory allocating ",
      .also = "(allocated so far",
      .who = "CuPy",

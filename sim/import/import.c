@@ -399,6 +399,13 @@ static char *describe_magic(const uint8_t *head, size_t n)
     "loads whole, state that is offloaded or gathered for saving, page-locked copies (PyTorch rounds each up to a power of two), workers of data loaders; "    \
     "'echelon run' of a capture tells what of it is page-locked or offloaded ('host')"
 
+#define ON_INTEL                                                                                                                                               \
+    "the text says that an Intel GPU or its driver ran out of memory for a command, not what was asked for (sizes stand in PyTorch's own message, 'XPU out "   \
+    "of "                                                                                                                                                      \
+    "memory', which comes where its allocator is refused): torch.xpu.memory_summary() where the error is caught tells the sums, 'xpu-smi stats -d 0' what "    \
+    "all "                                                                                                                                                     \
+    "processes hold; on integrated GPUs it is the host's memory; pieces of 4 GiB and more need UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1"
+
 /* A message about memory that has no sizes to read, or only sums of what an engine means to do: what it means and what tells more; or NULL. */
 static const char *describe_refusal(const char *head, size_t n)
 {
@@ -444,14 +451,23 @@ static const char *describe_refusal(const char *head, size_t n)
                                             "result are held at once; 'echelon info' of the compiled program tells what that takes (traces/capture/compile.py, "
                                             "'echelon capture'), and 'echelon advise' "
                                             "what donating would save"},
-        {"Estimated memory needed for params, optim states and gradients",
-         "the text is DeepSpeed's estimate of parameters, gradients and optimizer states; activations, gathered parameters and buffers come on top: 'echelon "
-         "capture "
-         "--pretend DEVICE -- COMMAND' runs the program on a device that is not there and tells all"},
         {"Theoretical memory footprints: ",
          "the text is Megatron's estimate of weights, optimizer state and activations, by formulas of a transformer; buckets of gradients, logits, what NCCL "
          "and "
          "the allocator take come on top: 'echelon capture --pretend DEVICE --world N -- COMMAND' runs one rank on a device that is not there and tells all"},
+        {"kIOGPUCommandBufferCallbackErrorOutOfMemory",
+         "the text says that the GPU of a Mac had no memory left for a step: of the machine's it may take some two thirds to three quarters "
+         "(recommendedMaxWorkingSetSize). Other models that are loaded count; a shorter context, a smaller batch (prompts in smaller chunks), weights or a KV "
+         "cache of fewer bits need less; 'sudo sysctl iogpu.wired_limit_mb=N' lets it take more, as far as the rest of the machine needs none"},
+        {"UR_RESULT_ERROR_OUT_OF_", ON_INTEL},
+        {"PI_ERROR_OUT_OF_", ON_INTEL},
+        {"pooled_storage_manager.h", "the text says that MXNet's pool was refused memory by the driver, not what was asked for: nvidia-smi says who holds the "
+                                     "GPU; a smaller batch or MXNET_BACKWARD_DO_MIRROR=1 (activations made again) needs less; "
+                                     "MXNET_GPU_MEM_POOL_TYPE=Round keeps less unused where shapes change"},
+        {"CUDA runtime error in ::cudaMalloc",
+         "the text says that memory ran out for TensorRT-LLM, not what was asked for: its log from the start tells what the "
+         "engine takes (lines with MiB, which echelon reads). Engines built for smaller max_batch_size and max_num_tokens, "
+         "a smaller free_gpu_memory_fraction of kv_cache_config and more GPUs need less of each"},
         {"aximum pool size exceeded", "the text says that memory ran out, but not what was asked for: " ECH_RMM_POOL},
         {"increase --mem-fraction-static",
          "the text says that SGLang's share of the memory (--mem-fraction-static) leaves nothing for its KV cache beside the weights: a larger share, more "

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_ARRAYS = 1 << 16, MAX_NODES = 1 << 12, MAX_NAME = 120 };
+enum { MAX_ARRAYS = 1 << 16, MAX_ESTIMATES = 16, MAX_NODES = 1 << 12, MAX_NAME = 120 };
 
 /* Of XLA's memory_analysis(); [1]: of the host's memory. */
 typedef enum { CODE, ARGUMENTS, RESULTS, ALIASED, TEMPORARIES, N_PARTS } Part;
@@ -43,8 +43,15 @@ typedef struct {
     EchBytes bytes; /* each */
 } Array;
 
+/* DeepSpeed's estimate of what ZeRO takes: how much of each GPU and of a node's memory, by options. */
+typedef struct {
+    EchRounded gpu, host;
+    char options[128];
+} Estimate;
+
 struct EchMemoryFigures {
     bool beside; /* a message about refused memory */
+    bool ran_out;
     EchPoolSays *pool;
     EchGpuTools *tools;
     EchLlamaSays *llama;
@@ -57,6 +64,9 @@ struct EchMemoryFigures {
     bool untyped;   /* 4 bytes an element were assumed of some */
     GArray *nodes;  /* Array, of TensorFlow's report */
     bool in_nodes;
+    GArray *estimates; /* Estimate */
+    bool in_estimates;
+    char model[96]; /* that they are of */
 };
 
 static void array_clear(gpointer data)
@@ -74,6 +84,7 @@ EchMemoryFigures *ech_memory_figures_new(bool beside)
     f->tensorrt = ech_tensorrt_says_new();
     f->arrays = g_array_new(FALSE, TRUE, sizeof(Array));
     f->nodes = g_array_new(FALSE, TRUE, sizeof(Array));
+    f->estimates = g_array_new(FALSE, TRUE, sizeof(Estimate));
     g_array_set_clear_func(f->arrays, array_clear);
     g_array_set_clear_func(f->nodes, array_clear);
     return f;
@@ -89,6 +100,7 @@ void ech_memory_figures_free(EchMemoryFigures *f)
     ech_tensorrt_says_free(f->tensorrt);
     g_array_unref(f->arrays);
     g_array_unref(f->nodes);
+    g_array_unref(f->estimates);
     g_free(f);
 }
 
@@ -451,6 +463,63 @@ static void say_arrays(const EchMemoryFigures *f, EchDiag *diag)
                     "a TPU, temporaries and what an allocator keeps come on top");
 }
 
+/* ---- DeepSpeed's estimates ---- */
+
+static void copy(char *to, size_t size, EchWords words)
+{
+    g_autofree char *text = ech_quote(words.text, (gssize)MIN(words.n, size - 1), size - 1);
+    g_strlcpy(to, text, size);
+}
+
+/* estimate_zero2_model_states_mem_needs_all_live() and its kin (deepspeed/runtime/zero): "SW: Model with 2851M total params, 32M largest layer params.",
+ * "per CPU  |  per GPU |   Options", "71.71GB |   0.12GB | offload_param=cpu, offload_optimizer=cpu, zero_init=1". Their "GB" are of 2^30 bytes. */
+static bool read_estimate(EchMemoryFigures *f, EchWords before, EchWords line)
+{
+    Estimate e;
+    EchWords model = ech_words_start(line, "SW: ") ? ech_words_after(line, "SW: Model with ") : (EchWords){line.text, 0};
+    if (model.n) {
+        copy(f->model, sizeof f->model, (EchWords){model.text, model.n - (model.text[model.n - 1] == '.')});
+        return true;
+    }
+    /* A row's beginning looks like the name of a service that a launcher puts before its lines. */
+    EchWords row = before.n ? (EchWords){before.text, (size_t)(line.text + line.n - before.text)} : line;
+    if (ech_words_have(row, "per CPU") && ech_words_have(row, "per GPU"))
+        return f->in_estimates = true;
+    size_t used;
+    if (!f->in_estimates || !ech_rounded_parse(row.text, row.n, &e.host, &used) || !ech_words_size_after(row, "|", &e.gpu))
+        return f->in_estimates = false;
+    copy(e.options, sizeof e.options, ech_words_after(ech_words_after(row, "|"), "|"));
+    if (f->estimates->len < MAX_ESTIMATES)
+        g_array_append_val(f->estimates, e);
+    return true;
+}
+
+/* Of those that take most of a GPU, hence nothing offloaded, the one that takes least of the host. */
+static const Estimate *whole(const EchMemoryFigures *f)
+{
+    const Estimate *best = NULL;
+    for (guint i = 0; i < f->estimates->len; i++) {
+        const Estimate *e = &g_array_index(f->estimates, Estimate, i);
+        if (!best || e->gpu.bytes > best->gpu.bytes || (e->gpu.bytes == best->gpu.bytes && e->host.bytes < best->host.bytes))
+            best = e;
+    }
+    return best;
+}
+
+static void say_estimates(const EchMemoryFigures *f, EchDiag *diag)
+{
+    ech_diag_remark(diag, "DeepSpeed's estimate of parameters, gradients and optimizer states%s%s", f->model[0] ? ", " : "", f->model);
+    for (guint i = 0; i < f->estimates->len; i++) {
+        const Estimate *e = &g_array_index(f->estimates, Estimate, i);
+        g_autofree char *gpu = ech_format_bytes(e->gpu.bytes), *host = ech_format_bytes(e->host.bytes);
+        ech_diag_remark(diag, "%s of a GPU, %s of a node: %s", gpu, host, e->options);
+    }
+    ech_diag_remark(diag,
+                    "on top of that come activations, what is gathered for use (stage3_max_live_parameters, 10^9 unless set: 1.86 GiB in 16 bits), buckets "
+                    "(reduce_bucket_size, 5 x 10^8 unless set), NCCL's buffers and the context. All of it: 'echelon capture --pretend DEVICE --world N -- "
+                    "COMMAND' runs one rank on a device that is not there");
+}
+
 /* ---- TensorFlow ---- */
 
 /* "Current usage from device: ...", "  1.84GiB from model/conv1/Relu", "  Remaining 112 nodes with 1.09GiB" */
@@ -483,9 +552,14 @@ EchBytes ech_memory_figures_nodes(const EchMemoryFigures *f, EchTraceBuilder *bu
 
 bool ech_memory_figures_line(EchMemoryFigures *f, EchWords before, EchWords line)
 {
-    return read_compiled(f, line) || read_vllm(f, line) || read_sglang(f, line) || ech_tensorrt_says_line(f->tensorrt, line) ||
-           ech_gpu_tools_line(f->tools, before, line) || read_nodes(f, line) || ech_pool_says_line(f->pool, before, line) ||
+    return read_compiled(f, line) || (!f->ran_out && read_vllm(f, line)) || read_sglang(f, line) || ech_tensorrt_says_line(f->tensorrt, line) ||
+           ech_gpu_tools_line(f->tools, before, line) || read_nodes(f, line) || read_estimate(f, before, line) || ech_pool_says_line(f->pool, before, line) ||
            (!f->beside && (ech_llama_says_line(f->llama, line) || read_arrays(f, line)));
+}
+
+void ech_memory_figures_ran_out(EchMemoryFigures *f)
+{
+    f->ran_out = true;
 }
 
 /* One shape may stand anywhere; some are a list. */
@@ -498,17 +572,21 @@ static bool is_list(const EchMemoryFigures *f)
 static bool tells_any(const EchMemoryFigures *f)
 {
     return largest(f)->any || is_vllm(&f->vllm) || f->sglang.tokens || ech_gpu_tools_any(f->tools) || ech_pool_says_any(f->pool) ||
-           ech_llama_says_any(f->llama) || ech_tensorrt_says_any(f->tensorrt) || is_list(f) || f->nodes->len;
+           ech_llama_says_any(f->llama) || ech_tensorrt_says_any(f->tensorrt) || is_list(f) || f->nodes->len || f->estimates->len;
 }
 
-void ech_memory_figures_say(const EchMemoryFigures *f, EchDiag *diag, bool ran_out)
+void ech_memory_figures_say(const EchMemoryFigures *f, EchDiag *diag)
 {
     bool pool = ech_pool_says_any(f->pool), llama = ech_llama_says_any(f->llama), tensorrt = ech_tensorrt_says_any(f->tensorrt),
          others = largest(f)->any || is_vllm(&f->vllm) || f->sglang.tokens || llama || tensorrt;
     if (largest(f)->any)
         say_compiled(f, diag);
     if (is_vllm(&f->vllm))
-        say_vllm(&f->vllm, diag, ran_out && f->vllm.cache >= 0);
+        say_vllm(&f->vllm, diag, f->ran_out && f->vllm.cache >= 0);
+    else if (f->ran_out && f->vllm.has_weights)
+        ech_diag_remark(diag,
+                        "vLLM had loaded its weights and not yet sized the KV cache: that was its trial run, which --max-num-batched-tokens, --max-num-seqs "
+                        "and, of images and the like, --limit-mm-per-prompt make smaller; --gpu-memory-utilization does not bound it");
     if (f->sglang.tokens)
         say_sglang(&f->sglang, diag);
     if (llama)
@@ -519,7 +597,9 @@ void ech_memory_figures_say(const EchMemoryFigures *f, EchDiag *diag, bool ran_o
         ech_pool_says_say(f->pool, f->beside, diag);
     if (ech_gpu_tools_any(f->tools))
         ech_gpu_tools_say(f->tools, f->beside || pool || llama || tensorrt, diag);
-    if (is_list(f) && !pool && !others)
+    if (f->estimates->len)
+        say_estimates(f, diag);
+    else if (is_list(f) && !pool && !others)
         say_arrays(f, diag);
 }
 
@@ -572,6 +652,10 @@ static void write_figures(const EchMemoryFigures *f, EchTraceBuilder *builder, E
         ech_gpu_tools_write(f->tools, builder);
     } else if (f->nodes->len) {
         ech_memory_figures_nodes(f, builder);
+    } else if (f->estimates->len) {
+        ech_trace_builder_set_property(builder, "refused_on", "gpu");
+        ech_refused_held(builder, memory, "parameters, gradients, optimizer states", whole(f)->gpu.bytes);
+        ech_refused_held(builder, ech_trace_builder_memory(builder, "host"), "copies of them on the host", whole(f)->host.bytes);
     } else {
         for (guint i = 0; i < f->arrays->len; i++)
             ech_refused_held(builder, memory, g_array_index(f->arrays, Array, i).name, g_array_index(f->arrays, Array, i).bytes);
@@ -609,7 +693,7 @@ static bool read_text(EchSource *source, const EchImportOptions *options, EchImp
                     ech_source_path(source));
         return false;
     }
-    ech_memory_figures_say(f, ret->diag, false);
+    ech_memory_figures_say(f, ret->diag);
     ret->trace = ech_trace_builder_finish(builder, error);
     return ret->trace != NULL;
 }

@@ -386,8 +386,10 @@ static bool read_line(Reader *r, EchPasted *pasted, EchWords line, GError **erro
     EchWords sentence = is_of_memory(line) ? ech_pasted_sentence(pasted) : line;
     bool dumped = false, of_gpu;
     r->absurd |= ech_words_have(line, "Tried to allocate more than 1EB");
-    if (ech_torch_says_line(r->torch, line, sentence))
+    if (ech_torch_says_line(r->torch, line, sentence)) {
+        ech_memory_figures_ran_out(r->figures);
         return true;
+    }
     if (r->section == NOWHERE && ech_memory_figures_line(r->figures, ech_pasted_before(pasted), line))
         return true;
     if (!ech_torch_says_any(r->torch) && !ech_bfc_dump_line(r->dump, line.text, line.n, &dumped, error))
@@ -789,7 +791,7 @@ static bool make_trace(Reader *r, GError **error)
         refuse(r, error);
         return false;
     }
-    ech_memory_figures_say(r->figures, r->ret->diag, ech_torch_says_any(r->torch));
+    ech_memory_figures_say(r->figures, r->ret->diag);
     r->ret->trace = ech_trace_builder_finish(r->builder, error);
     return r->ret->trace != NULL;
 }

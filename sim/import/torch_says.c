@@ -51,8 +51,13 @@ static Backend backend_of(EchWords line)
     static const struct {
         const char *mark;
         Backend backend;
-    } marks[] = {{"MPS backend", MPS},       {"HIP out of memory", HIP}, {"_HIP_ALLOC_CONF", HIP},
-                 {"XPU out of memory", XPU}, {"NPU out of memory", NPU}, {"(NPU ", NPU}};
+    } marks[] = {{"MPS backend", MPS},
+                 {"HIP out of memory", HIP},
+                 {"_HIP_ALLOC_CONF", HIP},
+                 {"XPU out of memory", XPU},
+                 {"Current platform can NOT allocate memory block", XPU},
+                 {"NPU out of memory", NPU},
+                 {"(NPU ", NPU}};
     for (size_t i = 0; i < G_N_ELEMENTS(marks); i++) {
         if (ech_words_have(line, marks[i].mark))
             return marks[i].backend;
@@ -268,6 +273,23 @@ static const char *setting_of(Backend backend)
     return backend == NPU ? "PYTORCH_NPU_ALLOC_CONF" : backend == HIP ? "PYTORCH_HIP_ALLOC_CONF" : "PYTORCH_CUDA_ALLOC_CONF";
 }
 
+static void say_free_all_the_same(const EchTorchSays *s, EchBytes left, EchDiag *diag)
+{
+    g_autofree char *asked = ech_format_bytes(s->request.bytes), *free = ech_format_bytes(left);
+    ech_diag_remark(diag,
+                    "%s were free and %s refused all the same: the driver did not give it, or other processes held it at that moment; on Windows the driver "
+                    "gives no more than memory and page file can back",
+                    free, asked);
+}
+
+/* Whether an Intel GPU had the room, and not in one piece: 4 GiB and more its driver gives no buffer of, unless asked to (github.com/intel/compute-runtime
+ * issue 627, intel-extension-for-pytorch issues 325, 846 and 863). */
+static bool is_too_large_a_piece(const EchTorchSays *s)
+{
+    return s->backend == XPU && s->has_request && s->has_capacity && (double)s->request.bytes + s->request.slack >= 4.0 * (1 << 30) &&
+           ech_bytes_add(reserved_of(s), s->request.bytes) <= s->capacity.bytes && (!s->has_free || s->free.bytes >= s->request.bytes);
+}
+
 /* cudaMallocAsync does not tell what its pool holds unused, MPS counts against a limit of its own. */
 static void say_other_allocators(const EchTorchSays *s, EchDiag *diag)
 {
@@ -278,6 +300,8 @@ static void say_other_allocators(const EchTorchSays *s, EchDiag *diag)
                         "no room: %s asked for beside %s of PyTorch's, of %s that it may take: use less (a smaller batch, checkpointing), or lift the limit "
                         "(PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0) as far as the machine's memory reaches",
                         asked, live, limit);
+    else if (s->has_free && (double)s->request.bytes + s->request.slack + s->free.slack <= (double)s->free.bytes)
+        say_free_all_the_same(s, s->free.bytes, diag);
     else
         ech_diag_remark(
             diag,
@@ -307,11 +331,7 @@ static void say_verdict(const EchTorchSays *s, EchDiag *diag)
     if (s->has_reserve && asked_for > s->reserve.bytes) {
         ech_diag_remark(diag, "%s asked for is more than an expandable segment may become, %s: expandable_segments_reserve sets that", asked, reserve);
     } else if ((double)segment + slack <= (double)left) {
-        ech_diag_remark(
-            diag,
-            "%s were free and %s refused all the same: the driver did not give it, or other processes held it at that moment; on Windows the driver "
-            "gives no more than memory and page file can back",
-            free, asked);
+        say_free_all_the_same(s, left, diag);
     } else if (over > -slack && over <= slack) {
         ech_diag_remark(
             diag,
@@ -343,6 +363,15 @@ static void say(const EchTorchSays *s, EchDiag *diag)
     Rest rest = rest_of(s);
     /* The most of it: before the verdict on this process. */
     bool first = !s->async && s->backend != MPS && MAX(rest.others, rest.told ? 0 : rest.beside) > reserved_of(s);
+    if (is_too_large_a_piece(s)) {
+        g_autofree char *asked = ech_format_bytes(s->request.bytes), *all = ech_format_bytes(s->capacity.bytes);
+        ech_diag_remark(diag,
+                        "%s in one piece, of %s that the GPU has: Intel's driver gives no piece of 4 GiB or more, however much is free, unless "
+                        "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1 is set (on the first generation of Arc kernels may be wrong on such arrays). Smaller "
+                        "batches, attention and decoding of images in slices keep arrays below it",
+                        asked, all);
+        return;
+    }
     if (!known) {
         g_autofree char *live = ech_format_bytes(reserved_of(s));
         if (s->has_allocated)

@@ -108,6 +108,20 @@ static const Case of_pytorch[] = {
      " : 17179869184.00 GiB\n",
      "1 GiB asked for beside 6 GiB of tensors, 256 MiB free", GIB, "neither tensors nor free (unused in the pool, context, other processes)", 7 * GIB / 4,
      NULL},
+    {"torch.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated : 2.00 GiB\nRequested : 64.00 MiB\n"
+     "Device limit : 8.00 GiB\nFree (according to CUDA): 5.00 GiB\nPyTorch limit (set by user-supplied memory fraction)\n: 17179869184.00 GiB\n",
+     "5 GiB were free and 64 MiB refused all the same", 64 * MIB, NULL, 0, NULL},
+    /* Intel's: 4 GiB and more not in one piece, whether it says what was free or not; more than there is, is more than there is. */
+    {"XPU out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 16.00 GiB. Of the allocated memory 0 bytes is allocated by PyTorch, and 0 "
+     "bytes is reserved by PyTorch but unallocated.",
+     "4 GiB in one piece, of 16 GiB that the GPU has: Intel's driver gives no piece of 4 GiB or more", 4 * GIB, NULL, 0, NULL},
+    {"RuntimeError: Current platform can NOT allocate memory block with size larger than 4GB! Tried to allocate 6.00 GiB (GPU  0; 16.00 GiB total capacity; "
+     "2.00 "
+     "GiB already allocated; 2.00 GiB reserved in total by PyTorch)",
+     "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1", 6 * GIB, "PyTorch's tensors", 2 * GIB, NULL},
+    {"XPU out of memory. Tried to allocate 8.00 GiB. GPU 0 has a total capacity of 12.00 GiB of which 7.00 GiB is free. Of the allocated memory 4.00 GiB is "
+     "allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.",
+     "no setting of the allocator would have served it: 8 GiB asked for, 7 GiB free", 8 * GIB, "PyTorch's tensors", 4 * GIB, NULL},
     {"RuntimeError: MPS backend out of memory (MPS allocated: 12.00 GB, other allocations: 2.00 GB, max allowed: 18.00 GB). Tried to allocate 5.00 GB on "
      "private pool.",
      "no room: 5 GiB asked for beside 12 GiB of PyTorch's, of 18 GiB that it may take", 5 * GIB, "of this process, not PyTorch's (context, libraries)", 2 * GIB,
@@ -147,6 +161,8 @@ static const Case of_engines[] = {
      "cudaMalloc failed: out of memory\n",
      "llama.cpp was refused 2 GiB, with 4.50 GiB that it tells of on that device", 2 * GIB, "model, CUDA1", 4 * GIB, NULL},
     /* Where a comma stands before decimals, and where it divides thousands. */
+    {"Out of memory error on GPU 0. Cannot allocate 256.000000MB GPU memory, available memory is 64.500000MB.",
+     "PaddlePaddle was refused 256 MiB, 64.5 MiB free", 256 * MIB, NULL, 0, NULL},
     {"ggml_backend_cuda_buffer_type_alloc_buffer: allocating 2048,50 MiB on device 0: cudaMalloc failed: out of memory\n", "llama.cpp was refused 2.00 GiB",
      4097 * MIB / 2, NULL, 0, NULL},
     {"ggml_backend_cuda_buffer_type_alloc_buffer: allocating 1024,125 MiB on device 0: cudaMalloc failed: out of memory\n", "llama.cpp was refused 1.00 GiB",
@@ -560,7 +576,12 @@ static const struct {
     {"\"ID\",\"Kernel Name\",\"Device\",\"Section Name\",\"Metric Name\",\"Metric Unit\",\"Metric Value\"\n", "Nsight Compute's"},
     {"{'device': 0,\n 'total_size': 2097152, 'segment_type': 'small', 'blocks': []}", "what Python prints of PyTorch's segments"},
     {"UserWarning: Some donated buffers were not usable: ShapedArray(float32[8,8]).", "same shape, type and sharding"},
-    {"Estimated memory needed for params, optim states and gradients for a:\nHW: Setup with 1 node", "DeepSpeed's estimate"},
+    {"libc++abi: terminating due to uncaught exception: [METAL] Command buffer execution failed: Insufficient Memory "
+     "(00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
+     "iogpu.wired_limit_mb"},
+    {"RuntimeError: UR backend failed. UR backend returns:40 (UR_RESULT_ERROR_OUT_OF_RESOURCES)", "torch.xpu.memory_summary()"},
+    {"MXNetError: [01:02:03] src/storage/./pooled_storage_manager.h:161: cudaMalloc retry failed: out of memory", "MXNET_BACKWARD_DO_MIRROR"},
+    {"[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, mCudaStream->get()): out of memory", "free_gpu_memory_fraction"},
     {">>> Theoretical memory footprints: weight and optimizer=46983.28 MB, activation=8989.01 MB, total=55972.29 MB", "Megatron's estimate"},
     {"[856341.77] Out of memory: Killed process 410126 (python) total-vm:79905000kB, anon-rss:22957108kB", "want of the host's memory"},
     {"slurmstepd: error: Detected 1 oom_kill event in StepId=1.0. Some of the step tasks have been OOM Killed.", "want of the host's memory"},
@@ -637,6 +658,11 @@ START_TEST(refused_beside_a_cache)
     g_autoptr(EchImport) alone = ech_test_text(cache, NULL), after = ech_test_text(both, NULL);
     ck_assert(ech_test_says(alone->diag, "It grows by: a larger share") && !ech_test_says(alone->diag, "a smaller share"));
     ck_assert(ech_test_says(after->diag, "Out of memory then: a smaller share") && !ech_test_says(after->diag, "a larger share"));
+    /* Another start's cache, behind the refusal. */
+    g_autofree char *turned = g_strconcat("Model loading took 14.00 GiB memory and 3.1 seconds\n", refused, cache, NULL);
+    g_autoptr(EchImport) before = ech_test_text(turned, NULL);
+    ck_assert(ech_test_says(before->diag, "not yet sized the KV cache") && !ech_test_says(before->diag, "KV cache of 100000 tokens"));
+    ck_assert(!ech_test_says(before->diag, "a smaller share") && !ech_test_says(before->diag, "a larger share"));
 }
 END_TEST
 
