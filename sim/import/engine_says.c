@@ -170,6 +170,18 @@ static bool read_julia(EchWords line, Figures *f)
     return f->has_asked = ech_words_size_after(line, "trying to allocate ", &f->asked);
 }
 
+/* "Not enough host memory available. Requesting 40.00 GB but only have 44.87 GB free.": of 10^9 bytes each; before July 2025 what is free counted the 10 GB
+ * that it leaves to others (sglang pull request 8102). */
+static bool read_hicache(EchWords line, Figures *f)
+{
+    const double gib = 1 << 30, gb = 1e9;
+    f->has_asked = ech_words_size_after(line, "Requesting ", &f->asked);
+    f->has_free = ech_words_size_after(line, "but only have ", &f->free);
+    f->asked.bytes = ech_rounded_bytes((double)f->asked.bytes / gib * gb);
+    f->free.bytes = ech_rounded_bytes((double)f->free.bytes / gib * gb);
+    return f->has_asked && f->has_free;
+}
+
 /* "failed to allocate 7.35G (7889485824 bytes) from device: ..." */
 static bool read_driver(EchWords line, Figures *f)
 {
@@ -343,6 +355,13 @@ static const Wording wordings[] = {
      .free = "than is available (",
      .advice = "what of the model does not fit on GPUs has to fit there: a model of fewer bits, a shorter context (num_ctx), fewer requests at once "
                "(OLLAMA_NUM_PARALLEL)"},
+    {.mark = "Not enough host memory available. Requesting ",
+     .who = "SGLang",
+     .memory = "host",
+     .read = read_hicache,
+     .advice =
+         "that is the cache on the host (--enable-hierarchical-cache), of which each rank takes as much (times --tp) and leaves 10 GB to others: a smaller "
+         "--hicache-size (in GB) or --hicache-ratio (times the cache on the GPU)"},
     {.mark = "you tried to allocate ", .who = "PyTorch", .memory = "host", .asked = "you tried to allocate ", .advice = HOST_MEMORY},
     {.mark = " bytes on host: CUDA_ERROR_OUT_OF_MEMORY", .who = "the framework", .memory = "host", .asked = "failed to alloc ", .advice = HOST_MEMORY},
     {.mark = "cuMemAllocAsync failed to allocate ",

@@ -399,6 +399,11 @@ static char *describe_magic(const uint8_t *head, size_t n)
     "loads whole, state that is offloaded or gathered for saving, page-locked copies (PyTorch rounds each up to a power of two), workers of data loaders; "    \
     "'echelon run' of a capture tells what of it is page-locked or offloaded ('host')"
 
+#define NOT_PINNED                                                                                                                                             \
+    "the text says that memory of the host could not be page-locked, which is not the device's memory: 'ulimit -l' and a container's limit bound it, drivers " \
+    "what one piece may be, and on AMD's a process in all; a smaller cache on the host (SGLang's --hicache-size or --hicache-ratio, LMCache's "                \
+    "LMCACHE_MAX_LOCAL_CPU_SIZE), which each rank takes of its own"
+
 #define ON_INTEL                                                                                                                                               \
     "the text says that an Intel GPU or its driver ran out of memory for a command, not what was asked for (sizes stand in PyTorch's own message, 'XPU out "   \
     "of "                                                                                                                                                      \
@@ -459,6 +464,8 @@ static const char *describe_refusal(const char *head, size_t n)
          "the text says that the GPU of a Mac had no memory left for a step: of the machine's it may take some two thirds to three quarters "
          "(recommendedMaxWorkingSetSize). Other models that are loaded count; a shorter context, a smaller batch (prompts in smaller chunks), weights or a KV "
          "cache of fewer bits need less; 'sudo sysctl iogpu.wired_limit_mb=N' lets it take more, as far as the rest of the machine needs none"},
+        {"cudaHostRegister failed", NOT_PINNED},
+        {"register ptr failed", NOT_PINNED},
         {"UR_RESULT_ERROR_OUT_OF_", ON_INTEL},
         {"PI_ERROR_OUT_OF_", ON_INTEL},
         {"pooled_storage_manager.h", "the text says that MXNet's pool was refused memory by the driver, not what was asked for: nvidia-smi says who holds the "

@@ -265,6 +265,22 @@ static bool read_peft(EchPoolSays *s, EchWords line)
     return true;
 }
 
+/* Unsloth's notebooks, in GiB: "GPU = NVIDIA L4. Max memory = 22.161 GB.", "2.697 GB of memory reserved." before a training run, "Peak reserved memory = 6.893
+ * GB." after it. */
+static bool read_unsloth(EchPoolSays *s, EchWords line)
+{
+    EchRounded size;
+    if (ech_words_start(line, "GPU = ") && ech_words_size_after(line, "Max memory = ", &size))
+        set_limit(s, size);
+    else if (ech_words_start(line, "Peak reserved memory = ") && ech_words_size_after(line, "memory = ", &size))
+        set(s, PYTORCH, HELD_PEAK, size);
+    else if (ech_words_size_before(line, " of memory reserved.", &size))
+        set(s, PYTORCH, HELD, size);
+    else
+        return false;
+    return true;
+}
+
 /* MMEngine and MMCV, of MMDetection and others: "Epoch [1][50/29317]	lr: 1.978e-03, eta: 3 days, 10:34:55, time: 0.845, data_time: 0.061, memory: 6497, ...":
  * the most that tensors took, in MiB. */
 static bool read_mmcv(EchPoolSays *s, EchWords line)
@@ -462,7 +478,8 @@ bool ech_pool_says_line(EchPoolSays *s, EchWords before, EchWords line)
     if (line.n == 0)
         return false;
     return read_summary(s, line) || read_deepspeed(s, before, line) || read_megatron(s, line) || read_torchtune(s, line) || read_torchtitan(s, line) ||
-           read_trainer(s, line) || read_peft(s, line) || read_mmcv(s, line) || read_stats(s, line) || (s->own_words && read_own_words(s, line));
+           read_trainer(s, line) || read_peft(s, line) || read_unsloth(s, line) || read_mmcv(s, line) || read_stats(s, line) ||
+           (s->own_words && read_own_words(s, line));
 }
 
 /* ---- what it comes to ---- */

@@ -1,7 +1,7 @@
 /** @file pool_says.h
  * What programs print of an allocator's pool while they run: torch.cuda.memory_summary() and memory_stats(), DeepSpeed's see_memory_usage, Megatron's
- * report_memory, torchtune, torchtitan, Transformers' Trainer, people's own prints of what is allocated and reserved; JAX's device.memory_stats(). A part of
- * the readers of pasted text (memory_figures.c), which gives it line by line.
+ * report_memory, torchtune, torchtitan, Transformers' Trainer, Unsloth's notebooks, people's own prints of what is allocated and reserved; JAX's
+ * device.memory_stats(). A part of the readers of pasted text (memory_figures.c), which gives it line by line.
  *
  * Wordings: torch/cuda/memory.py, deepspeed/runtime/utils.py, torchtune/training/memory.py, torchtitan/tools/metrics (device memory monitor),
  * transformers/trainer_utils.py, xla/pjrt (PJRT devices' memory_stats).

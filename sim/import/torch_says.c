@@ -276,10 +276,9 @@ static const char *setting_of(Backend backend)
 static void say_free_all_the_same(const EchTorchSays *s, EchBytes left, EchDiag *diag)
 {
     g_autofree char *asked = ech_format_bytes(s->request.bytes), *free = ech_format_bytes(left);
-    ech_diag_remark(diag,
-                    "%s were free and %s refused all the same: the driver did not give it, or other processes held it at that moment; on Windows the driver "
-                    "gives no more than memory and page file can back",
-                    free, asked);
+    ech_diag_remark(diag, "%s were free and %s refused all the same: the driver did not give it, or other processes held it at that moment; %s", free, asked,
+                    s->backend == HIP ? "of an APU's memory the kernel gives a GPU no more than ttm.pages_limit (pages of 4 KiB), whatever is free"
+                                      : "on Windows the driver gives no more than memory and page file can back");
 }
 
 /* Whether an Intel GPU had the room, and not in one piece: 4 GiB and more its driver gives no buffer of, unless asked to (github.com/intel/compute-runtime

@@ -89,6 +89,7 @@ static const struct {
     {"deepspeed_estimate.txt", "optimizer states, 1024M total params, 64M largest layer params", "parameters, gradients, optimizer states", 18 * GIB},
     {"deepspeed_estimate.txt", "256 MiB of a GPU, 24 GiB of a node: offload_param=cpu, offload_optimizer=cpu, zero_init=1", "copies of them on the host",
      GIB / 2},
+    {"unsloth.txt", "PyTorch held 12 GiB at the most", "held by PyTorch, at the fullest", 12 * GIB},
     {"peft.txt", "PyTorch had tensors of 8 GiB at the most", "PyTorch's tensors, at the fullest", 8 * GIB},
     {"vllm_tokens.txt", "a request of 8192 tokens does not fit; --max-model-len 6144 or less does", NULL, 0},
     {"tensorrt_built.txt",

@@ -122,6 +122,10 @@ static const Case of_pytorch[] = {
     {"XPU out of memory. Tried to allocate 8.00 GiB. GPU 0 has a total capacity of 12.00 GiB of which 7.00 GiB is free. Of the allocated memory 4.00 GiB is "
      "allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.",
      "no setting of the allocator would have served it: 8 GiB asked for, 7 GiB free", 8 * GIB, "PyTorch's tensors", 4 * GIB, NULL},
+    {"torch.OutOfMemoryError: HIP out of memory. Tried to allocate 8.00 GiB. GPU 0 has a total capacity of 120.00 GiB of which 20.00 GiB is free. Of the "
+     "allocated memory 90.00 GiB is allocated by PyTorch, and 128.00 MiB is reserved by PyTorch but unallocated.",
+     "20 GiB were free and 8 GiB refused all the same: the driver did not give it, or other processes held it at that moment; of an APU's memory", 8 * GIB,
+     "PyTorch's tensors", 90 * GIB, NULL},
     {"RuntimeError: MPS backend out of memory (MPS allocated: 12.00 GB, other allocations: 2.00 GB, max allowed: 18.00 GB). Tried to allocate 5.00 GB on "
      "private pool.",
      "no room: 5 GiB asked for beside 12 GiB of PyTorch's, of 18 GiB that it may take", 5 * GIB, "of this process, not PyTorch's (context, libraries)", 2 * GIB,
@@ -163,6 +167,8 @@ static const Case of_engines[] = {
     /* Where a comma stands before decimals, and where it divides thousands. */
     {"Out of memory error on GPU 0. Cannot allocate 256.000000MB GPU memory, available memory is 64.500000MB.",
      "PaddlePaddle was refused 256 MiB, 64.5 MiB free", 256 * MIB, NULL, 0, NULL},
+    {"ValueError: Not enough host memory available. Requesting 64.00 GB but only have 54.00 GB free. Please reduce the size of the hierarchical cache.",
+     "SGLang was refused 59.6 GiB of the host's memory, 50.3 GiB free", UINT64_C(64000000000), NULL, 0, NULL},
     {"ggml_backend_cuda_buffer_type_alloc_buffer: allocating 2048,50 MiB on device 0: cudaMalloc failed: out of memory\n", "llama.cpp was refused 2.00 GiB",
      4097 * MIB / 2, NULL, 0, NULL},
     {"ggml_backend_cuda_buffer_type_alloc_buffer: allocating 1024,125 MiB on device 0: cudaMalloc failed: out of memory\n", "llama.cpp was refused 1.00 GiB",
@@ -579,6 +585,7 @@ static const struct {
     {"libc++abi: terminating due to uncaught exception: [METAL] Command buffer execution failed: Insufficient Memory "
      "(00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
      "iogpu.wired_limit_mb"},
+    {"RuntimeError: cudaHostRegister failed (rc=1, invalid argument) for ptr=0x7f0000000000 size=68719476736", "'ulimit -l'"},
     {"RuntimeError: UR backend failed. UR backend returns:40 (UR_RESULT_ERROR_OUT_OF_RESOURCES)", "torch.xpu.memory_summary()"},
     {"MXNetError: [01:02:03] src/storage/./pooled_storage_manager.h:161: cudaMalloc retry failed: out of memory", "MXNET_BACKWARD_DO_MIRROR"},
     {"[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, mCudaStream->get()): out of memory", "free_gpu_memory_fraction"},
