@@ -44,6 +44,7 @@ static const struct {
     {"async_cpu_to_gpu", CAT_FLOW},
     {"async_gpu", CAT_FLOW},
     {"fwdbwd", CAT_FLOW},
+    {"node", CAT_NODE},
 };
 
 /* ---- small things ---- */
@@ -371,7 +372,11 @@ static Arg arg_of(Event *e, const char *key, size_t n)
             return (Arg){.number = &e->bytes, .has = &e->has_bytes};
         break;
     case 6: return (Arg){.number = is(key, n, "device") ? &e->device : is(key, n, "stream") ? &e->stream : NULL, .loose = true};
-    case 8: return (Arg){.number = is(key, n, "toDevice") ? &e->to_device : NULL};
+    case 7: return (Arg){.text = is(key, n, "op_name") ? e->op : NULL};
+    case 8:
+        if (is(key, n, "provider"))
+            return (Arg){.text = e->provider};
+        return (Arg){.number = is(key, n, "toDevice") ? &e->to_device : NULL};
     case 9:
         if (is(key, n, "Task Type"))
             return (Arg){.read = read_task};
@@ -381,12 +386,16 @@ static Arg arg_of(Event *e, const char *key, size_t n)
             return (Arg){.read = read_dims};
         if (is(key, n, "Input type"))
             return (Arg){.read = read_types};
+        if (is(key, n, "node_index"))
+            return (Arg){.number = &e->node};
         if (is(key, n, "Group size"))
             return (Arg){.number = &e->group};
         return (Arg){.number = is(key, n, "fromDevice") ? &e->from_device : NULL};
     case 11:
         if (is(key, n, "correlation"))
             return (Arg){.number = &e->correlation};
+        if (is(key, n, "output_size"))
+            return (Arg){.number = &e->output};
         if (g_ascii_strncasecmp(key, "external id", 11) == 0)
             return (Arg){.number = &e->external};
         return (Arg){.number = is(key, n, "Device Type") ? &e->device_type : NULL};
@@ -399,12 +408,16 @@ static Arg arg_of(Event *e, const char *key, size_t n)
     case 14:
         if (is(key, n, "Total Reserved"))
             return (Arg){.number = &e->total_reserved, .has = &e->has_reserved};
+        if (is(key, n, "parameter_size"))
+            return (Arg){.number = &e->parameters};
         if (is(key, n, "cuda_sync_kind"))
             return (Arg){.text = e->sync};
         return (Arg){.number = is(key, n, "wait_on_stream") ? &e->wait_stream : NULL};
     case 15:
         if (is(key, n, "Concrete Inputs"))
             return (Arg){.read = read_values};
+        if (is(key, n, "mem_in_use_peak"))
+            return (Arg){.number = &e->in_use};
         if (is(key, n, "Total Allocated"))
             return (Arg){.number = &e->total_allocated, .has = &e->has_allocated};
         return (Arg){.text = is(key, n, "Collective name") ? e->collective : NULL};
@@ -455,13 +468,16 @@ static bool read_args(Reader *r)
 
 static void reset(Event *e)
 {
-    GString *name = e->name, *kind = e->kind, *sync = e->sync, *collective = e->collective, *dtype = e->dtype, *ranks = e->ranks;
+    GString *name = e->name, *kind = e->kind, *sync = e->sync, *collective = e->collective, *dtype = e->dtype, *ranks = e->ranks, *op = e->op,
+            *provider = e->provider;
     g_string_truncate(name, 0);
     g_string_truncate(kind, 0);
     g_string_truncate(sync, 0);
     g_string_truncate(collective, 0);
     g_string_truncate(dtype, 0);
     g_string_truncate(ranks, 0);
+    g_string_truncate(op, 0);
+    g_string_truncate(provider, 0);
     /* Inputs are only read up to n_inputs and cleared as they are filled. */
     for (size_t i = 0; i < MAX(MAX(e->n_inputs, e->n_types), e->n_details); i++)
         e->inputs[i] = (Input){0};
@@ -473,8 +489,10 @@ static void reset(Event *e)
     e->collective = collective;
     e->dtype = dtype;
     e->ranks = ranks;
+    e->op = op;
+    e->provider = provider;
     e->pid = e->tid = e->correlation = e->external = e->stream = e->device = e->wait_stream = e->wait_record = e->from_device = e->to_device = e->device_id =
-        e->sent_elements = e->group = -1;
+        e->sent_elements = e->group = e->node = e->parameters = e->output = e->in_use = -1;
 }
 
 /* ---- what an event becomes ---- */
@@ -751,6 +769,21 @@ static void comm_event(Reader *r)
         g_array_append_val(r->comms, comm);
 }
 
+/* Of ONNX Runtime, on the host. */
+static void node_event(Reader *r)
+{
+    const Event *e = &r->e;
+    EchOnnxNode node = {.name = e->name->str,
+                        .op = e->op->str,
+                        .provider = e->provider->str,
+                        .duration = e->has_duration ? e->duration : 0,
+                        .index = e->node,
+                        .parameters = e->parameters,
+                        .output = e->output,
+                        .in_use = e->in_use};
+    ech_onnx_nodes_add(r->nodes, &node);
+}
+
 static void use_event(Reader *r)
 {
     Event *e = &r->e;
@@ -761,7 +794,9 @@ static void use_event(Reader *r)
     r->n_events++;
     if (e->category == CAT_OTHER && g_str_has_prefix(kind->name, "mtia_"))
         r->elsewhere = "Meta's MTIA";
-    if (e->category == CAT_OTHER || e->category == CAT_FLOW)
+    if (e->category == CAT_NODE)
+        node_event(r);
+    if (e->category == CAT_OTHER || e->category == CAT_FLOW || e->category == CAT_NODE)
         return;
     if (!e->has_time) {
         ech_diag_dropped(r->ret->diag, "events_without_time", 1, "byte %" G_GUINT64_FORMAT, ech_json_offset(r->json));
@@ -797,6 +832,7 @@ static void use_event(Reader *r)
     }
     case CAT_OTHER:
     case CAT_INSTANT:
+    case CAT_NODE:
     case CAT_FLOW: break;
     }
 }
@@ -1016,6 +1052,7 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
     ech_diag_dropped(r->ret->diag, "strings_repaired", ech_json_repaired(r->json), NULL);
     if (r->elsewhere)
         ech_diag_remark(r->ret->diag, "it ran on %s, whose work is not read; that of CUDA, ROCm and XPU is", r->elsewhere);
+    ech_onnx_nodes_say(r->nodes, r->ret->diag);
     if (r->has_base)
         ech_trace_builder_printf_property(r->builder, "time_base_us", "%" G_GINT64_FORMAT, r->base_us);
     join_numbers(r);
@@ -1063,7 +1100,10 @@ static bool kineto_read(EchSource *source, const EchImportOptions *options, EchI
     r->e.collective = g_string_new(NULL);
     r->e.dtype = g_string_new(NULL);
     r->e.ranks = g_string_new(NULL);
+    r->e.op = g_string_new(NULL);
+    r->e.provider = g_string_new(NULL);
     r->keys = g_string_new(NULL);
+    r->nodes = ech_onnx_nodes_new();
     bool ok = read_top(r) ? finish(r, options, error) : ech_json_error(json, error);
     g_string_free(r->e.name, TRUE);
     g_string_free(r->e.kind, TRUE);
@@ -1071,7 +1111,10 @@ static bool kineto_read(EchSource *source, const EchImportOptions *options, EchI
     g_string_free(r->e.collective, TRUE);
     g_string_free(r->e.dtype, TRUE);
     g_string_free(r->e.ranks, TRUE);
+    g_string_free(r->e.op, TRUE);
+    g_string_free(r->e.provider, TRUE);
     g_string_free(r->keys, TRUE);
+    ech_onnx_nodes_free(r->nodes);
     g_array_unref(r->kinds);
     g_hash_table_unref(r->threads);
     g_array_unref(r->uses);
@@ -1102,8 +1145,8 @@ static int probe(const uint8_t *head, size_t n)
 
 const EchImportClass ech_import_kineto = {
     .name = "kineto",
-    .summary = "PyTorch profiler trace (Kineto, Chrome JSON), with its memory events and synchronisation",
+    .summary = "PyTorch profiler trace (Kineto, Chrome JSON), with its memory events and synchronisation; profiles of ONNX Runtime",
     .probe = probe,
     .read = kineto_read,
-    .when_idle = "nothing in it ran on a GPU; ProfilerActivity.CUDA records what does",
+    .when_idle = "nothing in it ran on a GPU; of PyTorch ProfilerActivity.CUDA records what does",
 };

@@ -6,6 +6,7 @@
 #include "sim/import/capture.h"
 #include "sim/import/gpu_work.h"
 #include "sim/import/json_stream.h"
+#include "sim/import/onnx_nodes.h"
 
 typedef enum {
     CAT_OTHER,
@@ -19,7 +20,8 @@ typedef enum {
     CAT_GPU_ANNOTATION,
     CAT_INSTANT,
     CAT_SYNC,
-    CAT_FLOW
+    CAT_FLOW,
+    CAT_NODE
 } Category;
 
 /* An interval of a CPU thread that may enclose launches. */
@@ -88,10 +90,11 @@ typedef struct {
     int32_t stamp_ps;
     EchTime start, duration; /* start: from base_us on */
     int64_t pid, tid, correlation, external, stream, device, bytes, address, total_allocated, total_reserved, device_type, device_id, wait_stream, wait_record,
-        from_device, to_device, shared, registers, sent_elements, group;
+        from_device, to_device, shared, registers, sent_elements, group, node, parameters, output, in_use;
     uint8_t has_bytes, has_address, has_reserved, has_allocated;
     EchGpuLaunch launch;
     GString *name, *kind, *sync, *collective, *dtype, *ranks; /* the last three: what PyTorch says of NCCL's kernels */
+    GString *op, *provider;                                   /* of ONNX Runtime's nodes */
     size_t n_inputs, n_types, n_details;                      /* dims, types, strides and concrete values */
     Input inputs[MAX_INPUTS];
 } Event;
@@ -119,6 +122,7 @@ typedef struct {
     int64_t base_ns; /* baseTimeNanoseconds */
     uint64_t n_events, n_syncs, n_host_syncs;
     bool events_seen;
+    EchOnnxNodes *nodes;
     const char *elsewhere; /* what it ran on, where that is no device whose work is read; or NULL */
     GString *keys;         /* the first ones of the document, for the message when it is no trace */
     const char *where;

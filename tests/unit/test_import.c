@@ -518,6 +518,22 @@ START_TEST(kineto_of_2021)
 }
 END_TEST
 
+/* Its nodes are the host's, and told beside the kernels. */
+START_TEST(onnx_runtime)
+{
+    static const char *const said[] = {"nodes run by CUDAExecutionProvider: 3, in 440 us: MatMul 400 us, MemcpyToHost 40 us",
+                                       "nodes run by CPUExecutionProvider: 1, in 200 us: NonMaxSuppression",
+                                       "(MemcpyToHost and MemcpyFromHost: 1)",
+                                       "weights: 1 MiB",
+                                       "the largest result, 256 KiB: /mm",
+                                       "its arena had given out 2 MiB"};
+    g_autoptr(EchImport) import = ech_test_corpus("kineto/onnx.json", "kineto");
+    ck_assert_int_eq(ech_test_op(import->trace, ECH_OP_KERNEL, "sgemm_32x32")->recorded.duration, 20 * ECH_PS_PER_US);
+    for (size_t i = 0; i < G_N_ELEMENTS(said); i++)
+        ck_assert_msg(ech_test_says(import->diag, said[i]), "%s", said[i]);
+}
+END_TEST
+
 /* What a kernel was launched with: lists of three, shorter ones filled up, what is no number left alone. */
 static const struct {
     const char *args, *launch;
@@ -1028,6 +1044,7 @@ int main(void)
     tcase_add_loop_test(tcase, kineto_waits_untold, 0, G_N_ELEMENTS(untold));
     tcase_add_loop_test(tcase, kineto_collectives, 0, G_N_ELEMENTS(collectives));
     tcase_add_test(tcase, kineto_of_2021);
+    tcase_add_test(tcase, onnx_runtime);
     tcase_add_loop_test(tcase, kineto_collectives_sized_by_calls, 0, G_N_ELEMENTS(sized));
     tcase_add_test(tcase, kineto_streams_keep_their_order);
     tcase_add_test(tcase, xplane_programs_of_gpus);
