@@ -228,6 +228,22 @@ static bool read_vllm(EchMemoryFigures *f, EchWords line)
         v->has_cache |= signed_after(line, "reserved for KV Cache is ", &v->cache);
         return true;
     }
+    /* "Free memory on device (78.7/79.2 GiB) on startup. Desired GPU memory utilization is (0.9, 71.3 GiB). Actual usage is 14.9 GiB for weight, 5.6 GiB for
+     * peak activation, ... Current kv cache memory in use is 50.3 GiB." (vllm/v1/worker/gpu_worker.py; vllm-ascend's worker likewise) */
+    EchWords desired = ech_words_after(line, "Desired GPU memory utilization is (");
+    if (desired.n && ech_words_size_before(desired, " for weight", &v->weights)) {
+        v->has_weights = true;
+        v->has_activations = ech_words_size_before(desired, " for peak activation", &v->activations);
+        v->has_graphs |=
+            ech_words_size_before(desired, " for CUDAGraph memory", &v->graphs) || ech_words_size_before(desired, " for NPU graph memory", &v->graphs);
+        v->has_total = ech_words_size_after(ech_words_after(line, "Free memory on device "), "/", &v->total) && share_after(desired, "", &v->share);
+        bool in_use = signed_after(desired, "kv cache memory in use is ", &cache);
+        if (in_use || (!v->has_cache && signed_after(ech_words_after(desired, "--kv-cache-memory="), "(", &cache))) {
+            v->cache = v->has_cache ? MIN(v->cache, cache) : cache;
+            v->has_cache = true;
+        }
+        return true;
+    }
     if (signed_after(line, "Available KV cache memory: ", &cache)) {
         /* Of several GPUs the one with the least decides. */
         v->cache = v->has_cache ? MIN(v->cache, cache) : cache;

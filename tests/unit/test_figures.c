@@ -53,6 +53,7 @@ static const struct {
     {"compiled.txt", "beside that 512 MiB on the host", "arguments", 4 * GIB + GIB / 2},
     {"vllm.txt", "weights 15 GiB; 2 GiB left for the KV cache of 16384 tokens, 128 KiB each", "weights", 15 * GIB},
     {"vllm.txt", "a request of 32768 tokens does not fit, it needs 4 GiB, 2 GiB more; --max-model-len 16384 or less does", "KV cache", 2 * GIB},
+    {"vllm_usage.txt", "may take 72 GiB (0.9 of 80 GiB); weights 15 GiB; activations 5 GiB; 50 GiB left for the KV cache", "CUDA graphs", 512 * MIB},
     {"vllm_none.txt", "nothing left for the KV cache, 2.50 GiB too little", "weights", 15 * GIB},
     {"vllm_old.txt", "may take 21.6 GiB (0.9 of 24 GiB); 4 GiB left for the KV cache of 32768 tokens", "KV cache", 4 * GIB},
     {"vllm_old.txt", "requests of 16384 tokens fit 2 at a time", NULL, 0},
