@@ -348,8 +348,9 @@ static int pretend(char **command, const char *prefix, const char *name, char **
     if (tpu && (settings || p->world > 0))
         return ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_CONFIG, "%s: the compiler of %s knows that chip as it is, and several of them by --gpus",
                                         settings ? "--set" : "--world", device->name));
-    /* Chips are as many as the largest slice has, which the hook knows; GPUs as many as one process has been seen with. */
-    int most = tpu ? MAX_WORLD : 64;
+    /* Chips are as many as the largest slice has, which the hook knows; GPUs as many as the pretended driver counts by
+     * (PRETEND_DEVICES of traces/capture/pretend/pretend.h). */
+    int most = tpu ? MAX_WORLD : 256;
     if (p->gpus > most) {
         fprintf(stderr, "echelon capture: --gpus %d: expected 1 to %d\n", p->gpus, most);
         return ECH_EXIT_USAGE;

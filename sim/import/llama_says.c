@@ -271,8 +271,7 @@ static void read_available(Plan *plan, EchWords line)
 /* msg="gpu memory" id=GPU-d0f9ed85 available="14.2 GiB" free="14.7 GiB", told again with each load */
 static bool read_gpu(Plan *p, EchWords line)
 {
-    EchWords message = ech_words_after(line, "msg=\"gpu memory\""), id = word(ech_words_after(message, " id="));
-    id = id.n ? id : word(ech_words_after(message, "id="));
+    EchWords message = ech_words_after(line, "msg=\"gpu memory\""), id = word(ech_words_after(message, "id="));
     EchRounded size;
     if (id.n == 0 || id.n >= sizeof p->gpu[0] || !ech_words_size_after(message, "available=\"", &size))
         return false;

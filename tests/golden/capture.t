@@ -31,8 +31,8 @@ exit 3
 $ echelon capture --pretend h100 -- true
 echelon: 'h100' is no device; did you mean 'h100-pcie' or 'h100-sxm'?
 exit 2
-$ echelon capture --pretend h100-sxm --gpus 99 -- true
-echelon capture: --gpus 99: expected 1 to 64
+$ echelon capture --pretend h100-sxm --gpus 257 -- true
+echelon capture: --gpus 257: expected 1 to 256
 exit 2
 $ echelon capture --world 2 -- true
 echelon capture: --world is for a device that is not there; expected --pretend DEVICE, too

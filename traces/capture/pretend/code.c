@@ -20,7 +20,7 @@ enum { PTX = 1, CODE = 2, LEAST = 32, WHOLE = 64 };
 typedef struct {
     char *name;
     uint64_t bytes;
-    void *address[64]; /* of each device; NULL: not taken yet */
+    void *address[PRETEND_DEVICES]; /* of each device; NULL: not taken yet */
 } Variable;
 
 struct PretendCode {

@@ -11,7 +11,7 @@ enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, F
 #define PAGE ((uint64_t)2 << 20)
 
 /* Of each device there is one; its place stands for it. */
-static int contexts[64];
+static int contexts[PRETEND_DEVICES];
 static __thread int stack[64], depth; /* devices of contexts that others were pushed upon */
 
 static void *context_of(int device)

@@ -11,7 +11,6 @@
 
 #define PAGE ((uint64_t)2 << 20) /* what the driver backs large allocations by */
 #define HOST_PAGE ((uint64_t)4096)
-#define MAX_DEVICES 64
 #define MARK ((uint64_t)1 << 20)            /* addresses by which pages are asked for */
 #define UNTOUCHED_BYTES ((uint64_t)8 << 20) /* less mostly comes from a heap whose pages are there; and a huge page has two marks of it */
 #define KEPT_BYTES ((uint64_t)1 << 30)      /* host memory for what small copies brought, at most */
@@ -30,7 +29,7 @@ typedef struct {
 
 static Block *blocks; /* by address */
 static size_t n_blocks, n_room;
-static uint64_t pooled[MAX_DEVICES], most_pooled[MAX_DEVICES];
+static uint64_t pooled[PRETEND_DEVICES], most_pooled[PRETEND_DEVICES];
 static Filled *filled; /* by address, apart from each other */
 static size_t n_filled, filled_room;
 static uint64_t lowest = UINT64_MAX, highest; /* of a device, ever */
@@ -97,7 +96,7 @@ static uint64_t footprint(uint64_t bytes)
 /* What a process takes of each device. */
 typedef struct {
     long process; /* 0: nobody's */
-    uint64_t used[MAX_DEVICES];
+    uint64_t used[PRETEND_DEVICES];
 } Share;
 enum { MOST_SHARES = 1024 };
 /* What lies in a file that all processes of the capture map. */
@@ -153,7 +152,7 @@ void pretend_leave_processes(void)
 
 static uint64_t *use_of(int device)
 {
-    return &own->used[(unsigned)device % MAX_DEVICES];
+    return &own->used[(unsigned)device % PRETEND_DEVICES];
 }
 
 size_t pretend_processes(int device, PretendProcess *processes, size_t room)
@@ -164,7 +163,7 @@ size_t pretend_processes(int device, PretendProcess *processes, size_t room)
     size_t n = 0;
     for (size_t i = 0; i < (shared ? MOST_SHARES : 1) && n < room; i++) {
         long process = __atomic_load_n(&first[i].process, __ATOMIC_ACQUIRE);
-        uint64_t bytes = __atomic_load_n(&first[i].used[(unsigned)device % MAX_DEVICES], __ATOMIC_RELAXED);
+        uint64_t bytes = __atomic_load_n(&first[i].used[(unsigned)device % PRETEND_DEVICES], __ATOMIC_RELAXED);
         if (process != 0 && bytes > 0 && pretend_runs(process))
             processes[n++] = (PretendProcess){(unsigned)process, bytes + pretend_device()->context_bytes};
     }
@@ -211,7 +210,7 @@ uint64_t pretend_free_bytes(int device)
 uint64_t pretend_pool_bytes(int device, bool most)
 {
     pretend_lock();
-    uint64_t bytes = (most ? most_pooled : pooled)[(unsigned)device % MAX_DEVICES];
+    uint64_t bytes = (most ? most_pooled : pooled)[(unsigned)device % PRETEND_DEVICES];
     pretend_unlock();
     return bytes;
 }
@@ -274,8 +273,8 @@ void *pretend_allocate(int device, size_t bytes, PretendKind kind, void *stream,
 {
     if (bytes == 0)
         return NULL;
-    uint64_t counted = on_device(kind) ? footprint(bytes) : 0, *pool = &pooled[(unsigned)device % MAX_DEVICES],
-             *most = &most_pooled[(unsigned)device % MAX_DEVICES];
+    uint64_t counted = on_device(kind) ? footprint(bytes) : 0, *pool = &pooled[(unsigned)device % PRETEND_DEVICES],
+             *most = &most_pooled[(unsigned)device % PRETEND_DEVICES];
     void *at = NULL;
     pretend_lock(); /* to the line: an address that another thread has given back may come again */
     if (take_locked(device, counted)) {
@@ -333,7 +332,7 @@ static Block remove_at(size_t at)
     if (on_device(block.block.kind) && !block.mapped)
         *use_of(block.block.device) -= footprint(block.block.bytes);
     if (block.pooled)
-        pooled[(unsigned)block.block.device % MAX_DEVICES] -= footprint(block.block.bytes);
+        pooled[(unsigned)block.block.device % PRETEND_DEVICES] -= footprint(block.block.bytes);
     forget(block.block.address, block.block.bytes);
     return block;
 }

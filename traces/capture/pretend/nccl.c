@@ -592,7 +592,7 @@ PRETEND_EXPORT int ncclReduce(const void *from, void *to, size_t count, int type
 typedef struct {
     const Communicator *communicator;
     const void *own;
-    void *to[64];
+    void *to[PRETEND_DEVICES];
     size_t bytes, n;
 } Gathering;
 static __thread Gathering gathering;

@@ -9,7 +9,7 @@
 
 enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7 };
 
-static int devices[64]; /* a device's handle is its place */
+static int devices[PRETEND_DEVICES]; /* a device's handle is its place */
 
 static int index_of(const void *device)
 {

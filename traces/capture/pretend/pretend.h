@@ -142,6 +142,8 @@ bool pretend_map(void *address, uint64_t bytes, int device);
 void pretend_unmap(void *address, uint64_t bytes);
 /* Addresses for memory of @device that is another process's: none is taken, nothing is written. NULL where the host has no more addresses. */
 void *pretend_see(uint64_t bytes, int device);
+/* Devices that one process can see ('echelon capture --gpus'). */
+#define PRETEND_DEVICES 256
 /* How a copy is asked for: BATCHED with the one before, in one call. */
 typedef enum { PRETEND_SYNC, PRETEND_ASYNC, PRETEND_BATCHED } PretendAsked;
 /* What the host copies to a device is kept for copies of up to PRETEND_COPIED_BYTES; all else reads zeros there. Writes the line. */

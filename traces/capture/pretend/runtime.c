@@ -657,7 +657,7 @@ PRETEND_EXPORT int cudaHostGetFlags(unsigned *ret, void *address)
 
 /* ---- pools of cudaMallocAsync: one for each device ---- */
 
-static int pools[64];
+static int pools[PRETEND_DEVICES];
 
 static int device_of_pool(const void *pool)
 {
@@ -666,7 +666,7 @@ static int device_of_pool(const void *pool)
 
 PRETEND_EXPORT int cudaDeviceGetDefaultMemPool(void **ret, int device)
 {
-    *ret = &pools[(unsigned)device % 64];
+    *ret = &pools[(unsigned)device % PRETEND_DEVICES];
     return SUCCESS;
 }
 
