@@ -623,13 +623,13 @@ static double unit_cycles(const EchKernelShape *s, double m, double n, double k)
     if (shares_passes(c, side))
         return window_passes(c, n, side) * k / unit_depth(s) * MAX(rows * side * side / s->rate, s->load * 128);
     if (meets_holes(c)) {
-        /* Every position of the result meets its own part of the window: the weights are taken in anew, and only the images pass them. Positions share the
-         * rows of a unit, or its columns where the channels out lie on lanes (libtpu 0.0.51: 2 x 2 strides of 4 to 64 images, 64 to 256 channels, v5e, v6e). */
+        /* Every position of the result meets its own part of the window: the weights are taken in anew, as they lie (v4: as slowly as turned ones), tiles of
+         * 128 lanes by the rows of a unit's side, and only the images pass them (libtpu 0.0.52: 40 shapes, windows of 2 to 16 by strides of 2 to 8, 8 to 64
+         * images, 32 to 1024 channels in, 3 to 512 out, v3 to tpu7x). */
         double positions = rows / (double)MAX(c->images, 1u), window = (double)c->window / (double)c->dilated;
-        double passes =
-            c->apart ? window * (double)c->k / side * ceil(columns / side) : ceil((double)c->k / side) * ceil(window * ceil(columns / 128) * 128 / side);
-        uint64_t taken = up(MIN(c->apart ? (uint64_t)columns : c->k, 128u), 8); /* rows of the weights as they lie */
-        return positions * passes * k / unit_depth(s) * MAX(s->images * side * side / s->rate, s->load * (double)taken);
+        double out = MIN(columns, (double)c->n), lanes = c->apart ? (double)c->k : out, deep = c->apart ? out : (double)c->k;
+        double tiles = window * ceil(lanes / 128) * 128 / side * ceil(deep / side), taken = (double)up((uint64_t)MIN(deep, 128), 8);
+        return positions * tiles * k / unit_depth(s) * MAX(s->images * side * side / s->rate, s->load * s->load_transposed * taken);
     }
     double taken = MIN(c->rhs_transposed && !c->out_transposed ? columns : k, 128), load = s->load * (c->rhs_transposed ? s->load_transposed : 1);
     double deep = ceil(k / s->side);
