@@ -631,7 +631,8 @@ static double unit_cycles(const EchKernelShape *s, double m, double n, double k)
         double tiles = window * ceil(lanes / 128) * 128 / side * ceil(deep / side), taken = (double)up((uint64_t)MIN(deep, 128), 8);
         return positions * tiles * k / unit_depth(s) * MAX(s->images * side * side / s->rate, s->load * s->load_transposed * taken);
     }
-    double taken = MIN(c->rhs_transposed && !c->out_transposed ? columns : k, 128), load = s->load * (c->rhs_transposed ? s->load_transposed : 1);
+    double rows_of_rhs = c->rhs_transposed && !c->out_transposed ? MIN(columns, (double)c->n) : c->taps > 1 ? k : MIN(k, (double)c->k);
+    double taken = MIN(rows_of_rhs, 128), load = s->load * (c->rhs_transposed ? s->load_transposed : 1);
     double deep = ceil(k / s->side);
     return ceil(columns / s->side) * deep * pow(s->side / side, 2) * MAX(rows * side * side / s->rate, load * (double)up((uint64_t)taken, 8) * c->passes);
 }

@@ -654,7 +654,7 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
         ech_layout_element_bits(lhs) == 16 && pixels > last)
         c->half_registers = (double)(pixels - last);
     c->lhs_transposed = !c->convolution && physical(lhs, 0) != lf && physical(lhs, 1) == lf && lhs->rank == 2;
-    c->rhs_transposed = !c->convolution && physical(rhs, 0) == ri && rhs->rank == 2;
+    c->rhs_transposed = !c->convolution && physical(rhs, 0) == ri && (rhs->rank == 2 || c->batch > 1);
     c->out_transposed = (c->positions > 0 || (!c->convolution && out->rank == 2)) && physical(out, 0) == ob;
     return c->batch > 0 && c->m > 0 && c->n > 0 && c->k > 0;
 }
