@@ -409,6 +409,10 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
     /* Reductions of windows are emitted as convolutions are: filled and drained (libtpu 0.0.51: 40 softmaxes, pools and running sums on v5e and v6e). */
     if (windowed && copies)
         latency = (serial + 2) * (model->step - QUIET_STEP);
+    else if (windowed) { /* further steps on chip wait for nothing (libtpu 0.0.52: softmaxes of 384 and 2048 steps on v5e and v6e) */
+        excess = MAX(0, compute - moved / serial) * (serial - 1);
+        latency = MIN(latency, model->step);
+    }
     double total = fixed + latency + moved + compute + excess;
     if (sums != NULL)
         *sums = (EchKernelSums){.total = total,
