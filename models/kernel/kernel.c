@@ -635,6 +635,7 @@ static double unit_cycles(const EchKernelShape *s, double m, double n, double k)
         double tiles = window * ceil(lanes / 128) * 128 / side * ceil(deep / side), taken = (double)up((uint64_t)MIN(deep, 128), 8);
         return positions * tiles * k / unit_depth(s) * MAX(s->images * side * side / s->rate, s->load * s->load_transposed * taken);
     }
+    /* No more rows are taken in than there are (libtpu 0.0.52: batches of products of 8 to 64). */
     double rows_of_rhs = c->rhs_transposed && !c->out_transposed ? MIN(columns, (double)c->n) : c->taps > 1 ? k : MIN(k, (double)c->k);
     double taken = MIN(rows_of_rhs, 128), load = s->load * (c->rhs_transposed ? s->load_transposed : 1);
     double deep = ceil(k / s->side);
