@@ -56,6 +56,8 @@ GString *ech_cli_experiment_help(void) G_GNUC_WARN_UNUSED_RESULT;
 /** Questions that people have and the commands that answer them (questions.def), of those in which every one of @words stands; NULL where none is. Owned by the
  * caller. */
 GString *ech_cli_questions_help(char *const *words) G_GNUC_WARN_UNUSED_RESULT;
+/** Why none has all of @words: the first that no question has, with the nearest that one has. Owned by the caller. */
+char *ech_cli_questions_lack(char *const *words) G_GNUC_WARN_UNUSED_RESULT;
 /** Writes a string to stdout whole, made plain (ech_plain); exits 1 with a message if that fails (a closed pipe is silent). */
 void ech_cli_print(const char *text);
 /** The same of what is for no terminal. */

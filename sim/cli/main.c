@@ -63,11 +63,13 @@ int main(int argc, char **argv)
         }
         if (g_str_has_prefix(name, "question")) {
             g_autoptr(GString) out = ech_cli_questions_help(argv + 3);
-            if (out)
+            if (out) {
                 ech_cli_print(out->str);
-            else
-                fprintf(stderr, "echelon help questions: none has all these words; 'echelon help questions' shows all\n");
-            return out ? ECH_EXIT_DONE : ECH_EXIT_FAILED;
+                return ECH_EXIT_DONE;
+            }
+            g_autofree char *lack = ech_cli_questions_lack(argv + 3);
+            fprintf(stderr, "echelon help questions: %s 'echelon help questions' shows all\n", lack);
+            return ECH_EXIT_FAILED;
         }
         for (size_t i = 0; i < n; i++) {
             if (strcmp(verbs[i].name, name) == 0) {

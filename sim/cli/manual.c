@@ -134,15 +134,40 @@ static const struct {
 #undef ECH_QUESTIONS
 #undef ECH_QUESTION
 
+/* All that is said of a question, in small letters, and of a group nothing. Owned by the caller. */
+static char *text_of(size_t row)
+{
+    g_autofree char *all = questions[row].commands ? g_strjoin(" ", questions[row].text, questions[row].commands, questions[row].note, NULL) : g_strdup("");
+    return g_ascii_strdown(all, -1);
+}
+
 static bool has_words(size_t row, char *const *words)
 {
-    g_autofree char *all = g_strjoin(" ", questions[row].text, questions[row].commands, questions[row].note, NULL), *low = g_ascii_strdown(all, -1);
+    g_autofree char *all = text_of(row);
     for (; *words; words++) {
         g_autofree char *word = g_ascii_strdown(*words, -1);
-        if (!strstr(low, word))
+        if (!strstr(all, word))
             return false;
     }
     return true;
+}
+
+char *ech_cli_questions_lack(char *const *words)
+{
+    g_autoptr(GPtrArray) texts = g_ptr_array_new_with_free_func(g_free);
+    for (size_t i = 0; i < G_N_ELEMENTS(questions); i++)
+        g_ptr_array_add(texts, text_of(i));
+    g_ptr_array_add(texts, NULL);
+    g_autofree char *all = g_strjoinv(" ", (char **)texts->pdata);
+    for (; *words; words++) {
+        g_autofree char *word = g_ascii_strdown(*words, -1);
+        if (strstr(all, word))
+            continue;
+        g_auto(GStrv) known = g_strsplit_set(all, " \n\"'`,.:;?!()[]{}<>|=/", -1);
+        const char *nearest = ech_nearest_name(word, (const char *const *)known);
+        return g_strdup_printf("none has '%s'%s%s%s", *words, nearest ? "; did you mean '" : ";", nearest ? nearest : "", nearest ? "'?" : "");
+    }
+    return g_strdup("each of these words is in some, none has them all;");
 }
 
 GString *ech_cli_questions_help(char *const *words)

@@ -22,7 +22,10 @@ What would offloading, checkpointing, prefetching, donation change?
   My copies to the device are slow: what would pinned host memory be worth?
       echelon run --trace profile.json.gz --device h100-sxm --pass pin
 $ echelon help questions no such words
-echelon help questions: none has all these words; 'echelon help questions' shows all
+echelon help questions: none has 'such'; did you mean 'much'? 'echelon help questions' shows all
+exit 1
+$ echelon help questions ofload
+echelon help questions: none has 'ofload'; did you mean 'offload'? 'echelon help questions' shows all
 exit 1
 $ echelon help question | grep '^      ' | sed 's/^ *//' >$T/commands; grep -c . $T/commands; grep -E '^echelon ' $T/commands | while read -r program verb rest; do echelon help $verb >$T/options 2>&1 || echo "no verb: $verb"; for word in $rest; do case $word in --) break ;; --*) grep -q -e "$word[ =]" $T/options || echo "no option: $verb $word" ;; esac; done; done
 78
