@@ -65,14 +65,19 @@ static void note_users(Order *o, EchId op)
     }
 }
 
-static void note_waits(Order *o, EchId op)
+/* Whether @op waits for more than was waited for before. */
+static bool note_waits(Order *o, EchId op)
 {
+    bool newer = false;
     for (uint32_t d = 0; d < o->ops[op].n_deps; d++) {
         const EchDep *dep = &ech_trace_deps(o->trace)[o->ops[op].first_dep + d];
         EchId queue = o->ops[dep->op].queue;
-        if (dep->distance == 0 && queue != ECH_NONE)
-            o->waited[queue] = MAX(o->waited[queue], dep->op + 1);
+        if (dep->distance != 0 || queue == ECH_NONE || o->waited[queue] > dep->op)
+            continue;
+        o->waited[queue] = dep->op + 1;
+        newer = true;
     }
+    return newer;
 }
 
 /* Whether all other queues are known to be done with @buffer. */
@@ -106,8 +111,8 @@ static const char *disorder_at(Order *o, EchId op)
     const EchOp *of = &o->ops[op];
     bool allocates = of->kind == ECH_OP_ALLOC, frees = of->kind == ECH_OP_FREE;
     if (of->queue == o->queue) {
-        note_waits(o, op);
-        end_lingering(o, op);
+        if (note_waits(o, op))
+            end_lingering(o, op);
     } else if (of->queue != ECH_NONE)
         note_users(o, op);
     if (!allocates && !frees)
