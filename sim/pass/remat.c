@@ -60,9 +60,7 @@ static void price_arrays(EchRemat *r)
     GArray *kept = g_array_new(FALSE, FALSE, sizeof(EchRematArray));
     for (guint k = 0; k < r->arrays->len; k++) {
         EchRematArray *a = ech_remat_array(r, k);
-        a->chosen = true;
-        EchRematReason why = ech_remat_plan(r);
-        a->chosen = false;
+        EchRematReason why = ech_remat_plan_alone(r, k);
         EchBytes bytes = r->s->buffers[a->buffer].bytes;
         EchTime time = ech_remat_time(r);
         if (why == ECH_REMAT_OK && a->made_in == ECH_NONE && time > a->pause && has_loops(r))

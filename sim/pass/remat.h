@@ -237,6 +237,8 @@ void ech_remat_gather_run(const EchRemat *remat, uint32_t run, GArray *ret_input
 gint ech_remat_compare_back(gconstpointer x, gconstpointer y, gpointer remat);
 /** Plans for the arrays that are chosen; the reason where one cannot be made. */
 EchRematReason ech_remat_plan(EchRemat *remat);
+/** The same for @array alone, where none is chosen. */
+EchRematReason ech_remat_plan_alone(EchRemat *remat, uint32_t array);
 /** What the device holds before each op by the plan: @ret_live[survey->n + 1]. Returns the most. */
 int64_t ech_remat_live(const EchRemat *remat, int64_t *ret_live);
 /** The value that what a loop changes begins as by @binding, where loop run @run alone reads it, once: it is changed where it is. Else NULL. */

@@ -63,7 +63,7 @@ static bool takes_over(const EchRemat *r, EchId op)
     return s->ops[op].kind == ECH_OP_KERNEL && !eager && s->ops[op].recorded.duration == ECH_TIME_NONE && (tpu || !ech_remat_has_products(s, op));
 }
 
-static void find_readers(const EchRemat *r, Readers *readers)
+static void find_readers(const EchRemat *r, const GArray *chosen, Readers *readers)
 {
     const EchSurvey *s = r->s;
     for (guint k = 0; k < r->values->len; k++)
@@ -80,10 +80,10 @@ static void find_readers(const EchRemat *r, Readers *readers)
             of->fit &= takes_over(r, run->op) && run->region == ech_remat_value(r, input->id)->region;
         }
     }
-    for (guint k = 0; k < r->arrays->len; k++) {
-        const EchRematArray *a = ech_remat_array(r, k);
-        const EchRematInput *input = a->chosen ? ech_remat_input(r, a->stand) : NULL;
-        if (input == NULL || input->kind != ECH_REMAT_VALUE)
+    for (guint k = 0; k < chosen->len; k++) {
+        const EchRematArray *a = ech_remat_array(r, g_array_index(chosen, uint32_t, k));
+        const EchRematInput *input = ech_remat_input(r, a->stand);
+        if (input->kind != ECH_REMAT_VALUE)
             continue;
         Readers *of = &readers[input->id];
         for (uint32_t u = r->users.first[a->buffer]; u < r->users.first[a->buffer + 1]; u++) {
@@ -98,12 +98,12 @@ static void find_readers(const EchRemat *r, Readers *readers)
 }
 
 /* Lets what compilers fuse run inside what reads it: ops of one output without products or reductions, where that moves fewer bytes. */
-static void fuse(EchRemat *r)
+static void fuse(EchRemat *r, const GArray *chosen)
 {
     const EchSurvey *s = r->s;
     g_autofree Readers *readers = g_new(Readers, r->values->len + 1);
     g_autoptr(GArray) inputs = g_array_new(FALSE, FALSE, sizeof(EchRematInput)), ops = g_array_new(FALSE, FALSE, sizeof(EchId));
-    find_readers(r, readers);
+    find_readers(r, chosen, readers);
     for (guint k = 0; k < r->order->len; k++) {
         EchRematRun *run = ech_remat_run(r, g_array_index(r->order, uint32_t, k));
         const EchRematValue *value = ech_remat_value(r, run->value);
@@ -158,14 +158,14 @@ static void extend(EchRemat *r, const EchRematInput *input, uint32_t reader, Ech
 }
 
 /* How long each value is needed. */
-static void find_ends(EchRemat *r)
+static void find_ends(EchRemat *r, const GArray *chosen)
 {
     g_autoptr(GArray) inputs = g_array_new(FALSE, FALSE, sizeof(EchRematInput)), ops = g_array_new(FALSE, FALSE, sizeof(EchId));
-    for (guint k = 0; k < r->runs->len + r->arrays->len; k++) {
+    for (guint k = 0; k < r->runs->len + chosen->len; k++) {
         bool is_run = k < r->runs->len;
         const EchRematRun *run = is_run ? ech_remat_run(r, k) : NULL;
-        const EchRematArray *a = is_run ? NULL : ech_remat_array(r, k - r->runs->len);
-        if (is_run ? run->fused : !a->chosen)
+        const EchRematArray *a = is_run ? NULL : ech_remat_array(r, g_array_index(chosen, uint32_t, k - r->runs->len));
+        if (is_run && run->fused)
             continue;
         g_array_set_size(inputs, 0);
         g_array_set_size(ops, 0);
@@ -188,29 +188,47 @@ static void find_ends(EchRemat *r)
     }
 }
 
+/* The plan for arrays @chosen, ascending. */
+static EchRematReason plan_for(EchRemat *r, const GArray *chosen)
+{
+    ech_remat_reset(r);
+    g_autoptr(GArray) order = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    g_array_append_vals(order, chosen->data, chosen->len);
+    g_array_sort_with_data(order, ech_remat_compare_back, r);
+    for (guint k = 0; k < order->len; k++) {
+        EchRematArray *a = ech_remat_array(r, g_array_index(order, uint32_t, k));
+        EchRematInput stand;
+        EchRematReason why = ech_remat_bring_back(r, a, &stand);
+        if (why != ECH_REMAT_OK)
+            return why;
+        a->stand = r->inputs->len;
+        g_array_append_val(r->inputs, stand);
+    }
+    for (uint32_t k = 0; k < r->runs->len; k++)
+        g_array_append_val(r->order, k);
+    g_array_sort_with_data(r->order, compare_site, r);
+    fuse(r, chosen);
+    find_ends(r, chosen);
+    return ECH_REMAT_OK;
+}
+
 EchRematReason ech_remat_plan(EchRemat *remat)
 {
-    ech_remat_reset(remat);
     g_autoptr(GArray) chosen = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     for (uint32_t k = 0; k < remat->arrays->len; k++)
         if (ech_remat_array(remat, k)->chosen)
             g_array_append_val(chosen, k);
-    g_array_sort_with_data(chosen, ech_remat_compare_back, remat);
-    for (guint k = 0; k < chosen->len; k++) {
-        EchRematArray *a = ech_remat_array(remat, g_array_index(chosen, uint32_t, k));
-        EchRematInput stand;
-        EchRematReason why = ech_remat_bring_back(remat, a, &stand);
-        if (why != ECH_REMAT_OK)
-            return why;
-        a->stand = remat->inputs->len;
-        g_array_append_val(remat->inputs, stand);
-    }
-    for (uint32_t k = 0; k < remat->runs->len; k++)
-        g_array_append_val(remat->order, k);
-    g_array_sort_with_data(remat->order, compare_site, remat);
-    fuse(remat);
-    find_ends(remat);
-    return ECH_REMAT_OK;
+    return plan_for(remat, chosen);
+}
+
+EchRematReason ech_remat_plan_alone(EchRemat *remat, uint32_t array)
+{
+    g_autoptr(GArray) chosen = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    g_array_append_val(chosen, array);
+    ech_remat_array(remat, array)->chosen = true;
+    EchRematReason why = plan_for(remat, chosen);
+    ech_remat_array(remat, array)->chosen = false;
+    return why;
 }
 
 EchTime ech_remat_time(const EchRemat *remat)
@@ -276,23 +294,23 @@ static int64_t taken_over(const EchRemat *r, uint32_t run)
     return bytes;
 }
 
-/* Bytes of values made before other ops that runs before op @site are the last to need. */
-static int64_t brought_along(const EchRemat *r, EchId site)
+/* Bytes of values made before other ops that runs before an op are the last to need, per op; the caller frees it. */
+static int64_t *brought_along(const EchRemat *r)
 {
-    int64_t bytes = 0;
+    int64_t *bytes = g_new0(int64_t, r->s->n + 1);
     for (guint k = 0; k < r->values->len; k++) {
         const EchRematValue *v = ech_remat_value(r, k);
-        if (ech_remat_run(r, v->run)->fused || ech_remat_run(r, v->run)->site == site || ech_remat_run(r, v->last_run)->site != site || v->until > site)
-            continue;
-        bytes += (int64_t)MIN(v->bytes, INT64_MAX / 4);
+        EchId last = ech_remat_run(r, v->last_run)->site;
+        if (!ech_remat_run(r, v->run)->fused && ech_remat_run(r, v->run)->site != last && v->until <= last)
+            bytes[last] += (int64_t)MIN(v->bytes, INT64_MAX / 4);
     }
     return bytes;
 }
 
-/* More than stays of what is made before one op, while it is made: @first to @end in order. */
-static int64_t passing(const EchRemat *r, guint first, guint end)
+/* More than stays of what is made before one op, while it is made: @first to @end in order, beside @brought along. */
+static int64_t passing(const EchRemat *r, guint first, guint end, int64_t brought)
 {
-    int64_t now = brought_along(r, ech_remat_run(r, run_in_order(r, first))->site), most = now;
+    int64_t now = brought, most = now;
     g_autoptr(GArray) inputs = g_array_new(FALSE, FALSE, sizeof(EchRematInput)), ops = g_array_new(FALSE, FALSE, sizeof(EchId));
     for (guint k = first; k < end; k++) {
         uint32_t run = run_in_order(r, k);
@@ -349,11 +367,12 @@ int64_t ech_remat_live(const EchRemat *remat, int64_t *ret_live)
         change[c->made_in] += bytes;
         change[s->end[c->used_in]] -= bytes;
     }
+    g_autofree int64_t *brought = brought_along(remat);
     for (guint k = 0, end; k < remat->order->len; k = end) {
         EchId site = ech_remat_run(remat, run_in_order(remat, k))->site;
         for (end = k; end < remat->order->len && ech_remat_run(remat, run_in_order(remat, end))->site == site;)
             end++;
-        extra[site] = passing(remat, k, end);
+        extra[site] = passing(remat, k, end, brought[site]);
     }
     int64_t now = 0, most = 0;
     for (size_t i = 0; i <= n; i++) {
