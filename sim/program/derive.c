@@ -1168,6 +1168,17 @@ static bool *find_donated(const EchProgram *p)
     return donated;
 }
 
+/* What a SparseCore has of its own for a call: there from the start without operands until the update that gives them. From then on the compiler has the next
+ * one's in its place, before the async-done. (In HBM those are placed beside the heap, by rules of their own.) */
+static bool is_sparse_context(const EchProgram *p, const EchValue *value)
+{
+    EchId i = value->defined.instruction;
+    const EchInstruction *made = &p->instructions[i];
+    const EchInstruction *start = made->opcode == ECH_HLO_ASYNC_UPDATE && made->n_operands > 0 ? &p->instructions[ech_program_operand(p, made, 0)] : made;
+    uint32_t contexts = start->opcode == ECH_HLO_ASYNC_START && start->n_operands == 0 ? member(p, i, 2) : UINT32_MAX;
+    return p->platform == ECH_PLATFORM_TPU && value->space != ECH_SPACE_HBM && contexts != UINT32_MAX && value->defined.position > contexts;
+}
+
 static void range_of_value(const EchProgram *p, EchValue *value, const EchId *done_of, const bool *donated)
 {
     const EchInstruction *definer = &p->instructions[value->defined.instruction];
@@ -1193,8 +1204,12 @@ static void range_of_value(const EchProgram *p, EchValue *value, const EchId *do
         int64_t at = holder->is_root ? p->computations[holder->computation].end : holder->schedule;
         value->end = MAX(value->end, at);
     }
-    for (uint32_t k = 0; k < value->n_uses; k++)
-        value->end = MAX(value->end, use_position(p, p->uses[value->first_use + k].user));
+    bool context = is_sparse_context(p, value);
+    for (uint32_t k = 0; k < value->n_uses; k++) {
+        EchId user = p->uses[value->first_use + k].user;
+        if (!context || p->instructions[user].opcode != ECH_HLO_ASYNC_DONE)
+            value->end = MAX(value->end, use_position(p, user));
+    }
     if (parameter && definer->computation == p->entry && !donated[definer->first_position + value->defined.position])
         value->end = (int64_t)p->n_flat;
     value->end = MAX(value->end, value->start);

@@ -765,6 +765,53 @@ START_TEST(collectives_run_on_sparse_cores)
 }
 END_TEST
 
+/* What a SparseCore has of its own for a call is the next call's from the update on, before the async-done, as off_pol's four transposes (libtpu 0.0.52,
+ * tpu7x, of parameters and moments on the host) have one place in each of the spaces 8, 10, 11 and 15. */
+static EchBytes sparse_bytes(const char *order, int32_t space)
+{
+#define ECH_OWN "(s32[25]{0:T(1)S(11)}, s32[12]{0:S(8)})"
+#define ECH_UPDATED(n)                                                                                                                                         \
+    "  %u" n " = ((f32[64,128]{1,0}), f32[64,128]{1,0}, " ECH_OWN ") async-update(%s" n                                                                        \
+    ", %p), output_to_operand_aliasing={{2,0}: (0, {2,0}), {2,1}: (0, {2,1})}\n"
+    static const char *const lines[][2] = {
+        {"s1", "  %s1 = ((), (), " ECH_OWN ") async-start(), async_execution_thread=\"sparsecore\", calls=%first\n"},
+        {"s2", "  %s2 = ((), (), " ECH_OWN ") async-start(), async_execution_thread=\"sparsecore\", calls=%second\n"},
+        {"u1", ECH_UPDATED("1")},
+        {"u2", ECH_UPDATED("2")},
+        {"d1", "  %d1 = f32[64,128]{1,0} async-done(%u1)\n"},
+        {"d2", "  %d2 = f32[64,128]{1,0} async-done(%u2)\n"},
+    };
+#undef ECH_UPDATED
+#undef ECH_OWN
+    g_autoptr(GString) text = g_string_new("HloModule two, is_scheduled=true\n\n"
+                                           "%first (a: f32[64,128]) -> f32[64,128] {\n  %a = f32[64,128]{1,0} parameter(0)\n"
+                                           "  ROOT %c = f32[64,128]{1,0} negate(%a)\n}, execution_thread=\"sparsecore\"\n\n"
+                                           "%second (b: f32[64,128]) -> f32[64,128] {\n  %b = f32[64,128]{1,0} parameter(0)\n"
+                                           "  ROOT %e = f32[64,128]{1,0} negate(%b)\n}, execution_thread=\"sparsecore\"\n\n"
+                                           "ENTRY %main (p: f32[64,128]) -> f32[64,128] {\n  %p = f32[64,128]{1,0} parameter(0)\n");
+    g_auto(GStrv) names = g_strsplit(order, " ", -1);
+    for (char **name = names; *name; name++) {
+        for (size_t k = 0; k < G_N_ELEMENTS(lines); k++) {
+            if (strcmp(lines[k][0], *name) == 0)
+                g_string_append(text, lines[k][1]);
+        }
+    }
+    g_string_append(text, "  ROOT %n = f32[64,128]{1,0} add(%d1, %d2)\n}\n");
+    g_autoptr(EchProgram) program = ech_test_program(text->str, "tpu7x");
+    assign(program);
+    return ech_program_space_bytes(program, space);
+}
+
+START_TEST(sparse_cores_take_turns)
+{
+    ck_assert_uint_eq(sparse_bytes("s1 u1 d1 s2 u2 d2", 11), 100);
+    ck_assert_uint_eq(sparse_bytes("s1 u1 s2 u2 d1 d2", 11), 100);
+    ck_assert_uint_eq(sparse_bytes("s1 u1 s2 u2 d1 d2", 8), 48);
+    ck_assert_uint_eq(sparse_bytes("s1 s2 u1 u2 d1 d2", 11), 200);
+    ck_assert_uint_eq(sparse_bytes("s1 s2 u1 u2 d1 d2", 8), 96);
+}
+END_TEST
+
 /* libtpu 0.0.34 has it called by a `call`, and hands it the order of its ring, which a custom call holds, and a token. */
 START_TEST(collectives_called_on_sparse_cores)
 {
@@ -1142,6 +1189,7 @@ int main(void)
     tcase_add_test(small, protobuf_says_what_text_says);
     tcase_add_test(small, collectives_run_on_sparse_cores);
     tcase_add_test(small, collectives_called_on_sparse_cores);
+    tcase_add_test(small, sparse_cores_take_turns);
     tcase_add_test(small, folded_starts);
     tcase_add_loop_test(small, folded_starts_run_one_instruction, 0, G_N_ELEMENTS(unfolded));
     tcase_add_test(small, cuts_over_cores_count_from_the_most_major);
