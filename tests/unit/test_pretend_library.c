@@ -595,6 +595,54 @@ START_TEST(kernels_tell_their_attributes_and_tables_nothing)
 }
 END_TEST
 
+typedef int (*AddLinked)(void *, int, const void *, size_t, const char *, unsigned, const int *, void **);
+
+/* Two texts of PTX, one of them a file's, without the NUL that the other counts: Numba's way to its kernels. */
+static void link_code(void)
+{
+    void *found[] = {dlsym(RTLD_DEFAULT, "cuLinkCreate_v2"), dlsym(RTLD_DEFAULT, "cuLinkAddData_v2"),     dlsym(RTLD_DEFAULT, "cuLinkAddFile_v2"),
+                     dlsym(RTLD_DEFAULT, "cuLinkComplete"),  dlsym(RTLD_DEFAULT, "cuKernelGetAttribute"), dlsym(RTLD_DEFAULT, "cuLinkDestroy")};
+    int (*begin)(unsigned, const int *, void **, void **), (*add_file)(void *, int, const char *, unsigned, const int *, void **),
+        (*complete)(void *, void **, size_t *), (*attribute_of)(int *, int, void *, int), (*end)(void *), value = 0;
+    AddLinked add_data;
+    for (size_t i = 0; i < G_N_ELEMENTS(found); i++)
+        NEED(found[i] != NULL);
+    memcpy(&begin, &found[0], sizeof begin);
+    memcpy(&add_data, &found[1], sizeof add_data);
+    memcpy(&add_file, &found[2], sizeof add_file);
+    memcpy(&complete, &found[3], sizeof complete);
+    memcpy(&attribute_of, &found[4], sizeof attribute_of);
+    memcpy(&end, &found[5], sizeof end);
+    static const char other[] = ".version 8.5\n.target sm_80\n.address_size 64\n.visible .entry other(.param .u64 p)\n.maxntid 64, 1, 1\n{\n\tret;\n}\n";
+    g_autofree char *path = NULL;
+    int file = g_file_open_tmp("echelon-linked-XXXXXX", &path, NULL);
+    NEED(write(file, other, sizeof other - 1) == (ssize_t)sizeof other - 1 && close(file) == 0);
+    char log[16] = "not empty";
+    const int options[] = {5, 6}; /* where errors go, and how many bytes there are */
+    void *values[] = {log, (void *)sizeof log}, *linker, *code, *module, *kernel;
+    size_t bytes = 0;
+    NEED(begin(2, options, values, &linker) == 0 && log[0] == '\0' && values[1] == NULL);
+    NEED(complete(linker, &code, &bytes) == 200); /* nothing was added */
+    NEED(add_data(linker, 4, "!<arch>", 7, "libcudadevrt.a", 0, NULL, NULL) == 0 && complete(linker, &code, &bytes) == 200);
+    NEED(add_data(linker, 1, ptx, sizeof ptx, "one", 0, NULL, NULL) == 0 && add_file(linker, 1, path, 0, NULL, NULL) == 0);
+    NEED(add_data(linker, 1, NULL, 0, "none", 0, NULL, NULL) == 1 && complete(linker, &code, &bytes) == 0 && bytes == strlen(code) + 1);
+    NEED(load_module(&module, code) == 0 && end(linker) == 0);
+    NEED(get_function(&kernel, module, "kk") == 0 && attribute_of(&value, 0, kernel, 0) == 0 && value == 32);
+    NEED(get_function(&kernel, module, "other") == 0 && attribute_of(&value, 0, kernel, 0) == 0 && value == 64);
+    NEED(load_file(&module, path) == 0 && get_function(&kernel, module, "other") == 0 && attribute_of(&value, 0, kernel, 0) == 0 && value == 64);
+    NEED(unlink(path) == 0 && begin(0, NULL, NULL, &linker) == 0 && add_file(linker, 1, path, 0, NULL, NULL) == 301);
+    NEED(add_data(linker, 0, "machine", 8, "code", 0, NULL, NULL) == 0 && add_data(linker, 0, "more", 4, "code", 0, NULL, NULL) == 0);
+    NEED(complete(linker, &code, &bytes) == 0 && bytes == 8 && strcmp(code, "machine") == 0 && end(linker) == 0);
+}
+
+START_TEST(linked_code_is_what_was_added)
+{
+    int status;
+    g_autofree char *text = pretended(SMALL, link_code, &status);
+    ck_assert_int_eq(status, 0);
+}
+END_TEST
+
 static int loads, prepared, refuse_loading, refused_devices;
 static const char *exception;
 
@@ -1598,6 +1646,7 @@ int main(void)
     tcase_add_test(tcase, nothing_is_left_on_the_stack);
     tcase_add_test(tcase, kernels_of_cute_are_written);
     tcase_add_test(tcase, arguments_are_found_by_what_ptx_says);
+    tcase_add_test(tcase, linked_code_is_what_was_added);
     tcase_add_test(tcase, kernels_tell_their_attributes_and_tables_nothing);
     tcase_add_test(tcase, what_kernels_overwrite_does_not_read_back);
     tcase_add_test(tcase, memory_ends_at_the_last_byte);

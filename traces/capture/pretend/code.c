@@ -520,9 +520,13 @@ PretendCode *pretend_code_of_file(const char *path)
         return NULL;
     PretendCode *code = pretend_code_of_image(NULL);
     long n = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : 0;
-    uint8_t *image = code && n > 0 && (uint64_t)n <= MOST_DECODED && fseek(file, 0, SEEK_SET) == 0 ? malloc((size_t)n) : NULL;
-    if (image && fread(image, 1, (size_t)n, file) == (size_t)n)
-        read_elf(code, image, (size_t)n);
+    uint8_t *image = code && n > 0 && (uint64_t)n <= MOST_DECODED && fseek(file, 0, SEEK_SET) == 0 ? calloc((size_t)n + 1, 1) : NULL;
+    if (image && fread(image, 1, (size_t)n, file) == (size_t)n) {
+        if (is_ptx((const char *)image))
+            read_ptx(code, (const char *)image);
+        else
+            read_elf(code, image, (size_t)n);
+    }
     free(image);
     fclose(file);
     return code;

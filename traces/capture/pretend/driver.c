@@ -41,9 +41,11 @@ PRETEND_EXPORT int cuInit(unsigned flags)
     return SUCCESS;
 }
 
+/* Of a program that has no runtime of CUDA (yet) the newest: Warp wants a driver of 13 before it loads anything. */
 PRETEND_EXPORT int cuDriverGetVersion(int *ret)
 {
-    *ret = pretend_runtime_version();
+    int runtime = pretend_runtime_version();
+    *ret = runtime > 12000 ? runtime : 13000;
     return SUCCESS;
 }
 

@@ -27,8 +27,6 @@ REFUSED(cuDeviceGetDevResource)
 REFUSED(cuGreenCtxCreate)
 REFUSED(cuGreenCtxDestroy)
 REFUSED(cuGreenCtxStreamCreate)
-REFUSED(cuLinkAddData_v2)
-REFUSED(cuLinkCreate_v2)
 
 /* ---- the runtime's: what libcudart of CUDA 12 and 13 have more than ours ---- */
 
