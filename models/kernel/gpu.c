@@ -42,8 +42,8 @@ enum { SM_THREADS = 2048, SM_BLOCKS = 32, SM_REGISTERS = 65536, SM_SHARED = 228 
 
 /* How the rate of products that run all the time falls with the limit of a card's power: an H100 SXM held to 500 W does 585, 575 and 546 TFLOP/s in bf16 for
  * 8192 cubed, 65536 x 8192 x 7168 and 65536 x 3584 x 8192 (pytorch/FBGEMM pull request 2546), 0.743, 0.701 and 0.672 of what this model has of them just after
- * a pause, of which its own 700 W sustain 0.895 (kernel.sustained_share). Not fitted: CUTLASS's in 8-bit floats there, 0.728, 0.662 and 0.705. */
-#define POWER_EXPONENT 0.71
+ * a pause, of which its own 700 W sustain 0.83 (kernel.sustained_share). Not fitted: CUTLASS's in 8-bit floats there, 0.728, 0.662 and 0.705. */
+#define POWER_EXPONENT 0.484
 #define REST_POWER 0.5 /* Of the limit, what a GPU draws while no products run: between waiting and streaming. Assumed. */
 
 /* Classes that stream. Instructions are issued lane slots an element; trips are dependent accesses in a thread's life where its elements are all in flight at

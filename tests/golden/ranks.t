@@ -85,28 +85,28 @@ pytorch:expandable_segments:True: out of memory at event 63, 128 MiB for AddmmBa
 pytorch:backend:cudaMallocAsync: out of memory at event 63, 128 MiB for AddmmBackward0 of down (Linear), for want of memory;
 $ P=traces/pipeline_pytorch.h100; echelon run $P/rank*.pretend.gz --device h100-sxm --set ranks.1.device.kernel.power=400 -o $T/slow 2>/dev/null | sed -n 3,13p; echelon run $P/rank*.pretend.gz --device h100-sxm -o $T/as_is >/dev/null 2>&1; cd $T; echelon compare as_is slow; echelon compare as_is slow --json | tr -d ' \n' | grep -o '"relative":[0-9.]*'; echelon compare slow as_is/000
   Every rank fits.
-  It takes 110 ms, step 2 of 2 takes 35.5 ms; 28.2 % of all ranks' time in that step is waiting for one another.
-  What that changes: 26.1 ms -> 35.5 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.3 % -> 28.2 %.
+  It takes 106 ms, step 2 of 2 takes 34.2 ms; 27.3 % of all ranks' time in that step is waiting for one another.
+  What that changes: 26.1 ms -> 34.2 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.3 % -> 27.3 %.
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       step              run           alone           ranks            idle
-      0   2.53 GiB   1.67 GiB    35.5 ms    19.9 ms  56 %    427 us   1 %   15.2 ms  43 %      0 ps   0 %
-      1   2.66 GiB   1.82 GiB    35.5 ms    30.2 ms  85 %    534 us   2 %   4.80 ms  14 %      0 ps   0 %
+      0   2.53 GiB   1.67 GiB    34.2 ms    19.9 ms  58 %    427 us   1 %   13.8 ms  40 %      0 ps   0 %
+      1   2.66 GiB   1.82 GiB    34.2 ms    28.8 ms  84 %    534 us   2 %   4.82 ms  14 %      0 ps   0 %
   Live, but beside what the allocator has reserved: 960 MiB of each rank (NCCL's buffers).
 
   Who waits for whom in that step, and what that one does meanwhile
   run    ranks       time       step  relative  waiting    fullest
   as_is      2    80.5 ms    26.1 ms         -   20.3 %   2.66 GiB
-  slow       2     110 ms    35.5 ms     1.362   28.2 %   2.66 GiB
+  slow       2     106 ms    34.2 ms     1.310   27.3 %   2.66 GiB
 
   What changed from as_is to slow
    rank                     step        kernels  communication          waits     host, idle                     live
-      0       26.1 ms -> 35.5 ms              =              =       +9.43 ms              =     2.53 GiB -> 2.53 GiB
-      1       26.1 ms -> 35.5 ms       +9.43 ms              =              =              =     2.66 GiB -> 2.66 GiB
+      0       26.1 ms -> 34.2 ms       +58.1 us              =       +8.03 ms              =     2.53 GiB -> 2.53 GiB
+      1       26.1 ms -> 34.2 ms       +8.07 ms              =       +14.5 us              =     2.66 GiB -> 2.66 GiB
 
   What changed within one rank, and why: echelon compare as_is/000 slow/000
 "relative":1.0
-"relative":1.3617251134886961
+"relative":1.3100902391317406
 echelon: slow: holds a run of several ranks, as_is/000 one of a single trace; compare one of its ranks (slow/000, ...)
 exit 2
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --pass remat | tail -n 8

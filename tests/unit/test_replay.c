@@ -913,14 +913,14 @@ START_TEST(products_wait_for_a_second_round)
 }
 END_TEST
 
-/* An H100's own power holds products in a row of a tenth of a second and more, and not shorter ones; nobody says what a B200's does. */
+/* An H100's and a B200's own power hold products in a row of a tenth of a second and more, and not shorter ones; nobody says what an A100's does. */
 START_TEST(own_power_holds_long_products)
 {
     static const struct {
         const char *device;
         uint64_t k;
         double longer;
-    } cases[] = {{"h100-sxm", 16384, 1}, {"h100-sxm", 131072, 1 / 0.895}, {"b200", 131072, 1}};
+    } cases[] = {{"h100-sxm", 16384, 1}, {"h100-sxm", 131072, 1 / 0.83}, {"b200", 262144, 1 / 0.853}, {"a100-80", 131072, 1}};
     for (size_t c = 0; c < G_N_ELEMENTS(cases); c++) {
         g_autoptr(GError) error = NULL;
         g_autoptr(EchDevice) device = ech_device_load(cases[c].device, NULL, &error);
