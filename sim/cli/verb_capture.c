@@ -269,13 +269,36 @@ typedef struct {
 /* Devices that a machine has: no maker's has more than eight on one link. */
 enum { DEVICES_OF_A_MACHINE = 8, MAX_WORLD = 1 << 20, NOT_SAID = INT_MIN };
 
-/* Whether one of the last things that the program asked for was memory that was not there. */
+/* The number at @index, from 0 on, of "\nWORD NUMBER NUMBER ...". */
+static uint64_t number_of_line(const char *line, unsigned index)
+{
+    const char *at = strchr(line, ' ');
+    uint64_t number = 0;
+    for (unsigned i = 0; at && *at == ' ' && i <= index; i++) {
+        char *end;
+        number = g_ascii_strtoull(at, &end, 10);
+        at = end;
+    }
+    return number;
+}
+
+/* Whether one of the last things that the program asked for was memory that was not there, nor once it had given back what it kept. */
 static bool ran_out(const char *path)
 {
     enum { LAST = 4 << 20 }; /* bytes: what a program still does when it ends, frees and copies by the thousand */
     g_autoptr(GMappedFile) file = g_mapped_file_new(path, FALSE, NULL);
     gsize n = file ? g_mapped_file_get_length(file) : 0, looked = MIN(n, (gsize)LAST);
-    return looked > 0 && g_strstr_len(g_mapped_file_get_contents(file) + (n - looked), (gssize)looked, "\nrefused ");
+    if (looked == 0)
+        return false;
+    g_autofree char *last = g_strndup(g_mapped_file_get_contents(file) + (n - looked), looked); /* a text has no zeros */
+    const char *refused = g_strrstr(last, "\nrefused ");
+    if (!refused)
+        return false;
+    uint64_t device = number_of_line(refused, 1), bytes = number_of_line(refused, 3);
+    for (const char *alloc = strstr(refused, "\nalloc "); alloc; alloc = strstr(alloc + 1, "\nalloc "))
+        if (number_of_line(alloc, 1) == device && number_of_line(alloc, 4) == bytes)
+            return false;
+    return true;
 }
 
 /* What whoever sees an out-of-memory error does next: other settings of the allocator, or the whole program where there is room, and then what would make it

@@ -176,9 +176,10 @@ typedef struct {
     GArray *compiled;            /* EchXlaLaunch */
     GHashTable *runs;            /* device -> Run */
     char *device;                /* that was pretended; NULL: not told */
-    uint64_t clock_ns, reserved, peak_reserved, n_refused, largest_refused;
-    bool of_tensorflow, of_xla;   /* it launched kernels that are called as these call theirs */
-    uint64_t n_blocks, n_of_pool; /* of the device that the program asked for; by cudaMallocAsync */
+    uint64_t clock_ns, reserved, peak_reserved, n_refused, largest_refused, n_served_late;
+    uint64_t refused, refused_device; /* the last request that the driver had no room for, bytes; 0: none, or it was served since */
+    bool of_tensorflow, of_xla;       /* it launched kernels that are called as these call theirs */
+    uint64_t n_blocks, n_of_pool;     /* of the device that the program asked for; by cudaMallocAsync */
     uint64_t n_host_work;
     EchBytes host_work_bytes; /* read and written */
     uint64_t first_device;
@@ -736,16 +737,29 @@ static void add_memory(Reader *r, EchItemKind kind)
         add_pinning(r, item.bytes, true);
     if (item.to != ECH_TIER_DEVICE || item.direct)
         return;
+    if (kind == ECH_ITEM_ALLOC && r->refused > 0 && item.bytes == r->refused && r->lines.fields[1] == r->refused_device) {
+        r->n_served_late++; /* once the program had given back what it kept */
+        r->refused = 0;
+    }
     r->n_blocks += kind == ECH_ITEM_ALLOC;
     r->n_of_pool += kind == ECH_ITEM_ALLOC && r->lines.fields[6] != 0;
     r->reserved = kind == ECH_ITEM_ALLOC ? ech_bytes_add(r->reserved, item.bytes) : r->reserved - MIN(r->reserved, item.bytes);
     r->peak_reserved = MAX(r->peak_reserved, r->reserved);
 }
 
+/* The request refused last was not served. */
+static void settle_refused(Reader *r)
+{
+    r->n_refused += r->refused > 0;
+    r->largest_refused = MAX(r->largest_refused, r->refused);
+    r->refused = 0;
+}
+
 static void add_refused(Reader *r)
 {
-    r->n_refused++;
-    r->largest_refused = MAX(r->largest_refused, r->lines.fields[3]);
+    settle_refused(r);
+    r->refused = r->lines.fields[3];
+    r->refused_device = r->lines.fields[1];
 }
 
 static void add_event_record(Reader *r)
@@ -1379,6 +1393,13 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
     infer_traffic(r);
     ech_trace_builder_printf_property(r->builder, "end_reserved_bytes", "%" G_GUINT64_FORMAT, r->reserved);
     ech_trace_builder_printf_property(r->builder, "peak_reserved_bytes", "%" G_GUINT64_FORMAT, r->peak_reserved);
+    settle_refused(r);
+    if (r->n_served_late > 0)
+        ech_diag_remark(r->ret->diag,
+                        "%" G_GUINT64_FORMAT
+                        " of the program's requests found room on the device only once it had given back what it kept: where there is more, "
+                        "it keeps more",
+                        r->n_served_late);
     if (r->n_refused > 0) {
         g_autofree char *bytes = ech_format_bytes(r->largest_refused);
         ech_diag_note(r->ret->diag, "requests_that_the_device_refused", r->n_refused);

@@ -104,6 +104,10 @@ echelon capture: it ran out of memory; would another setting of the allocator ha
 echelon capture: all that it needs: echelon capture --pretend h100-sxm --set device.memories.hbm.capacity=1TiB -o large.whole -- PROGRAM large
 echelon capture: then, what would make it fit: echelon advise --trace large.whole.PID.pretend --device h100-sxm
 1
+$ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; echelon capture --pretend h100-sxm -o keeps -- "$P" keeps 2>&1 | sed "s/[0-9]\{3,\}\././g"; grep -c refused keeps.*.pretend; rm keeps.*
+20 GiB beside 70: no room, alone: there is room
+echelon capture: wrote keeps..pretend; now: echelon run --trace keeps..pretend --device h100-sxm
+1
 $ cd $T && echelon capture --pretend l4 --gpus 2 -o smi -- sh -c 'nvidia-smi -L; nvidia-smi --query-gpu=index,gpu_name,memory.total,memory.used,power.draw,power.limit,clocks.sm,pci.bus_id,compute_cap --format=csv; nvidia-smi -i 1 --query-gpu=memory.free,utilization.gpu,driver_version --format=csv,noheader,nounits; nvidia-smi --query-compute-apps=pid,used_memory --format=csv; nvidia-smi | sed -n "3p;6,13p;\$p"; nvidia-smi -i 5; echo $?; nvidia-smi --query-gpu=colour --format=csv; echo $?; nvidia-smi topo -m; echo $?' 2>/dev/null
 GPU 0: NVIDIA L4 (UUID: GPU-01000000-0000-0000-0000-000000000000)
 GPU 1: NVIDIA L4 (UUID: GPU-02000000-0000-0000-0000-000000000000)

@@ -39,10 +39,30 @@ static int ask_by_name(void)
     return 0;
 }
 
+/* Gives back what it kept when the device has no more room, asks again, and ends for a reason of its own. */
+static int keep_and_give_back(void)
+{
+    int (*allocate)(void **, size_t), (*release)(void *);
+    void *names[] = {found("cudaMalloc"), found("cudaFree")}, *at;
+    if (!names[0] || !names[1])
+        return 1;
+    memcpy(&allocate, &names[0], sizeof allocate);
+    memcpy(&release, &names[1], sizeof release);
+    if (allocate(&at, (size_t)70 << 30) != 0)
+        return 1;
+    void *more;
+    printf("20 GiB beside 70: %s", allocate(&more, (size_t)20 << 30) == 0 ? "there is room" : "no room");
+    release(at);
+    printf(", alone: %s\n", allocate(&more, (size_t)20 << 30) == 0 ? "there is room" : "no room");
+    return 1;
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "by-name") == 0)
         return ask_by_name();
+    if (argc > 1 && strcmp(argv[1], "keeps") == 0)
+        return keep_and_give_back();
     static const char function;
     void (*register_kernel)(void **, const char *, char *, const char *, int, void *, void *, void *, void *, int *);
     int (*allocate)(void **, size_t), (*launch)(const void *, Dim, Dim, void **, size_t, void *), (*copy)(void *, const void *, size_t, int), answer = 1;
