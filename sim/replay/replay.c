@@ -678,6 +678,29 @@ EchRun *ech_replaying_end(EchReplaying *r, const char *engine, const char *versi
     return g_steal_pointer(&r->run);
 }
 
+uint64_t *ech_run_span_counts(const EchRun *run, const EchTrace *trace)
+{
+    const EchOp *ops = ech_trace_ops(trace);
+    uint64_t *counts = g_new(uint64_t, run->n_spans + 1);
+    for (size_t i = 0; i < run->n_spans; i++)
+        counts[i] = 1;
+    /* Each skip repeats the iteration before it; what that one skipped itself (an inner loop) came earlier in the list. Spans are in the order of their ends.
+     */
+    size_t at = 0;
+    for (size_t s = 0; s < run->n_skips; s++) {
+        const EchSkip *skip = &run->skips[s];
+        uint64_t body = skip->loop == ECH_NONE ? 0 : ops[skip->loop].target;
+        while (at < run->n_spans && run->spans[at].end <= skip->time)
+            at++;
+        for (size_t i = at; i-- > 0 && run->spans[i].end > skip->time - skip->period;) {
+            EchId op = run->spans[i].op;
+            if (op > skip->loop && op - skip->loop <= body)
+                counts[i] = ech_bytes_mul(counts[i], skip->count + 1);
+        }
+    }
+    return counts;
+}
+
 /* Products in a row for less than this run as just after a pause: those of 8192 cubed that kernel.sustained_share is measured against take half of it. */
 #define HEATS_FROM (100 * ECH_PS_PER_MS)
 
@@ -694,11 +717,15 @@ bool ech_replaying_limited(const EchReplayRank *rank)
 double ech_replaying_settled_duty(const EchReplayRank *rank, const EchRun *run)
 {
     EchTime products = 0, end = 0;
+    g_autofree uint64_t *counts = ech_run_span_counts(run, rank->trace);
     for (size_t i = 0; i < run->n_spans; i++) {
         const EchPrice *price = &run->prices[run->spans[i].op];
         end = MAX(end, run->spans[i].end);
-        if (price->kernel_class == ECH_GPU_PRODUCT || price->kernel_class == ECH_GPU_ATTENTION) /* beside collectives they take longer, with less of the chip */
-            products = ech_time_add(products, MIN(run->spans[i].end - run->spans[i].start, price->alone));
+        if (price->kernel_class == ECH_GPU_PRODUCT || price->kernel_class == ECH_GPU_ATTENTION) {
+            /* beside collectives they take longer, with less of the chip */
+            uint64_t took = (uint64_t)MIN(run->spans[i].end - run->spans[i].start, price->alone);
+            products = ech_time_add(products, (EchTime)MIN(ech_bytes_mul(took, counts[i]), (uint64_t)INT64_MAX));
+        }
     }
     EchTime whole = end - rank->options->start;
     if (ech_replaying_limited(rank))

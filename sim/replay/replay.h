@@ -229,6 +229,9 @@ typedef struct {
 EchRun *ech_replay_run(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchReplayOptions *options,
                        GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_run_free(EchRun *run);
+/** How often each span of @run, a replay of @trace, happened: 1, and once more for every iteration of a loop that was skipped because it repeats it. Owned by
+ * the caller: counts[run->n_spans]. */
+uint64_t *ech_run_span_counts(const EchRun *run, const EchTrace *trace) G_GNUC_WARN_UNUSED_RESULT;
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchRun, ech_run_free)
 
 /** One of several ranks of a program: what ech_replay_run takes. */

@@ -93,7 +93,7 @@ EchAsker *ech_report_askers(const EchReport *report, size_t *ret_n)
     g_array_set_clear_func(rows, asker_clear);
     g_autoptr(GHashTable) index = g_hash_table_new(ech_hash_text, g_str_equal); /* name to row + 1 */
     g_autofree Told *told = g_new0(Told, ech_trace_n_strings(trace) + 1);
-    g_autofree uint64_t *counts = ech_report_span_counts(report);
+    g_autofree uint64_t *counts = ech_run_span_counts(report->run, report->trace);
     bool known = false;
     for (size_t i = 0; i < run->n_spans; i++) {
         const EchSpan *span = &run->spans[i];

@@ -123,7 +123,7 @@ GByteArray *ech_report_pprof(const EchReport *report, EchPprofKind kind)
     if (kind == ECH_PPROF_TIME) {
         size_t n = ech_trace_n_ops(trace);
         g_autofree EchTime *times = g_new0(EchTime, n + 1);
-        g_autofree uint64_t *counts = ech_report_span_counts(report);
+        g_autofree uint64_t *counts = ech_run_span_counts(report->run, report->trace);
         for (size_t i = 0; i < run->n_spans; i++) {
             double part = (double)(run->spans[i].end - run->spans[i].start) * (double)counts[i]; /* Whole below 2^53. */
             times[run->spans[i].op] = ech_time_add(times[run->spans[i].op], ech_time_round(part));

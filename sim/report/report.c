@@ -359,36 +359,6 @@ static int compare_names(const void *a, const void *b)
     return x->kind != y->kind ? (int)x->kind - (int)y->kind : x->price != y->price ? (int)x->price - (int)y->price : x->kernel_class - y->kernel_class;
 }
 
-static uint64_t times(uint64_t a, uint64_t b)
-{
-    uint64_t product;
-    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
-}
-
-uint64_t *ech_report_span_counts(const EchReport *report)
-{
-    const EchRun *run = report->run;
-    const EchOp *ops = ech_trace_ops(report->trace);
-    uint64_t *counts = g_new(uint64_t, run->n_spans + 1);
-    for (size_t i = 0; i < run->n_spans; i++)
-        counts[i] = 1;
-    /* Each skip repeats the iteration before it; what that one skipped itself (an inner loop) came earlier in the list. Spans are in the order of their ends.
-     */
-    size_t at = 0;
-    for (size_t s = 0; s < run->n_skips; s++) {
-        const EchSkip *skip = &run->skips[s];
-        uint64_t body = skip->loop == ECH_NONE ? 0 : ops[skip->loop].target;
-        while (at < run->n_spans && run->spans[at].end <= skip->time)
-            at++;
-        for (size_t i = at; i-- > 0 && run->spans[i].end > skip->time - skip->period;) {
-            EchId op = run->spans[i].op;
-            if (op > skip->loop && op - skip->loop <= body)
-                counts[i] = times(counts[i], skip->count + 1);
-        }
-    }
-    return counts;
-}
-
 static bool is_first_line_same(const char *a, const char *b)
 {
     size_t n = strcspn(a, "\n");
@@ -439,7 +409,7 @@ EchNameTime *ech_report_longest(const EchReport *report, size_t most, size_t *re
     size_t n_strings = ech_trace_n_strings(report->trace), used = 0;
     g_autofree size_t *firsts = g_new0(size_t, n_strings * G_N_ELEMENTS(kinds) + 1);
     g_autoptr(GArray) sums = g_array_new(FALSE, FALSE, sizeof(NameSum));
-    g_autofree uint64_t *counts = ech_report_span_counts(report);
+    g_autofree uint64_t *counts = ech_run_span_counts(run, report->trace);
     for (size_t i = 0; i < run->n_spans; i++) {
         const EchSpan *span = &run->spans[i];
         const EchOp *op = &ech_trace_ops(report->trace)[span->op];
@@ -453,7 +423,7 @@ EchNameTime *ech_report_longest(const EchReport *report, size_t most, size_t *re
                 at->sum.kernel_bound = span->op < run->n_prices ? run->prices[span->op].kernel_bound : 0;
             }
             at->sum.one_asker = at->sum.one_asker && is_first_line_same(at->sum.stack, ech_trace_string(report->trace, op->stack));
-            at->sum.time = ech_time_add(at->sum.time, (EchTime)MIN(times((uint64_t)took, counts[i]), (uint64_t)INT64_MAX));
+            at->sum.time = ech_time_add(at->sum.time, (EchTime)MIN(ech_bytes_mul((uint64_t)took, counts[i]), (uint64_t)INT64_MAX));
             at->sum.count += counts[i];
         }
     }

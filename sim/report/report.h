@@ -167,9 +167,6 @@ typedef struct {
     const char *stack;                  /**< Of its first span; borrowed from the trace. */
     bool one_asker;                     /**< The first line of all its spans' stacks is the same. */
 } EchNameTime;
-/** How often each span of the run happened: 1, and once more for every iteration of a loop that was skipped because it repeats it. Owned by the caller:
- * counts[run->n_spans]. */
-uint64_t *ech_report_span_counts(const EchReport *report) G_GNUC_WARN_UNUSED_RESULT;
 /** Kernels, copies and collectives by name, longest first, at most @most; g_free. */
 EchNameTime *ech_report_longest(const EchReport *report, size_t most, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -104,6 +104,13 @@ static double replayed(const char *path, const char *device)
     return result ? (double)result->run->makespan : 0;
 }
 
+/* A round of training on an H100 with all in host memory, as its profile shows it after some minutes (als244/ml_dataflow, docs/sample_profiling_trace_8k.md).
+ */
+static void published_offload(void)
+{
+    add("8B, offloaded, an H100 pretended, published", 5, replayed(ECH_SOURCE_DIR "/traces/published_offload/round.pretend.gz", "h100-sxm"), 1.614e12);
+}
+
 /* Programs with measured times. */
 static void programs(void)
 {
@@ -624,6 +631,7 @@ int main(void)
     measured_v6e();
     published_steps();
     published_gpt2();
+    published_offload();
     published_models();
     measured_v2();
     gathers();
