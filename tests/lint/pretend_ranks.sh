@@ -150,7 +150,7 @@ def install(rank, ranks):
     torch.distributed, torch.device = dist, Device
     sys.modules.update({"torch": torch, "torch.distributed": dist, "torch.distributed.distributed_c10d": c10d})
     import pretend_ranks
-    pretend_ranks.install(torch)
+    pretend_ranks.install(torch, types.SimpleNamespace(when=lambda *asked: None))
     return c10d, world
 PY
 

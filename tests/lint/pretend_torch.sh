@@ -269,3 +269,25 @@ done
 grep -q 'cute::flash_attncute' "$work"/a.*.pretend && { echo "an attention's kernel has a range of its own"; exit 1; }
 [ "$(ls "$work"/a.*.pickle | wc -l)" = 2 ] || { echo "a killed worker left no snapshot:"; ls "$work"; exit 1; }
 [ "$(grep -c '^end$' "$work"/a.*.pretend | grep -c ':1$')" = 2 ] || { echo "a killed worker's capture has no end"; exit 1; }
+# Collectives within what torch.compile traces: it ends its graphs there, as it does where NCCL's methods are C++'s
+cat >"$work/compiled.py" <<'PY'
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("nccl")
+whole, part = torch.empty(64, 32, device="cuda"), torch.empty(32, 32, device="cuda")
+
+
+@torch.compile(backend="eager")
+def step(whole, part):
+    dist.reduce_scatter_tensor(part, whole, async_op=True).get_future().wait()
+    dist.all_gather_into_tensor(whole, part * 2, async_op=True).wait()
+
+
+step(whole, part)
+PY
+(cd "$work" && "$echelon" capture --pretend h100-sxm --world 2 -o "$work/compiled" -- python3 compiled.py >"$work/said" 2>&1) || { tail -20 "$work/said"; exit 1; }
+for kind in reduce-scatter all-gather; do
+  number=$(sed -n "s/^name \([0-9]*\) \"$kind\"$/\1/p" "$work"/compiled.*.pretend)
+  [ "$(grep -c "^collective [0-9]* 0 [0-9]* ${number:-none} " "$work"/compiled.*.pretend)" = 1 ] || { echo "no $kind of what was compiled"; grep '^collective\|^name' "$work"/compiled.*.pretend; exit 1; }
+done

@@ -191,7 +191,7 @@ def _first_tensor(values):
     return None
 
 
-def _hosts(c10d):
+def _hosts(c10d, finder):
     """What is done among processes on their CPUs, by gloo. Who waits there waits on the host."""
     import torch
     import weakref
@@ -271,9 +271,12 @@ def _hosts(c10d):
 
         return function
 
+    changed = []
+
     def change(kind, name, make):
         if hasattr(kind, name):
             setattr(kind, name, functools.wraps(getattr(kind, name))(make(getattr(kind, name))))
+            changed.append((kind, name))
 
     for name, role in roles.items():
         change(c10d.ProcessGroup, name, collective(name, role))
@@ -282,6 +285,13 @@ def _hosts(c10d):
     for kind in [c10d.Work] + c10d.Work.__subclasses__():
         if "wait" in vars(kind):
             change(kind, "wait", wait)
+
+    def leave_alone(dynamo):
+        """torch.compile ends its graph at them, as at the methods of C++ that were there, and runs them as they are."""
+        for kind, name in changed:
+            setattr(kind, name, dynamo.disable(getattr(kind, name)))
+
+    finder.when("torch._dynamo", leave_alone, "programs may end in what torch.compile makes of collectives")
 
 
 def _stores(dist):
@@ -491,12 +501,12 @@ def _own_all_reduces(module):
             setattr(module.GroupCoordinator, name, telling(getattr(module.GroupCoordinator, name)))
 
 
-def install(torch):
+def install(torch, finder):
     if not torch.distributed.is_available():
         return
     from torch.distributed import distributed_c10d as c10d
     _groups(c10d)
-    _hosts(c10d)
+    _hosts(c10d, finder)
     _stores(torch.distributed)
     _objects(torch.distributed, c10d)
     if alone():

@@ -287,7 +287,7 @@ def _install(torch):
     recorder.keep_memory()
     torch.cuda._lazy_call(recorder.start)
     import pretend_ranks
-    pretend_ranks.install(torch)
+    pretend_ranks.install(torch, _finder)
     pretend_ranks.install_servers(_finder)
     import pretend_values
     pretend_values.install()
