@@ -188,6 +188,19 @@ START_TEST(the_only_device)
 }
 END_TEST
 
+/* What a mask leaves nobody knows where nothing was computed: said, and not taken for all or for nothing. */
+START_TEST(flexible_masks_are_told)
+{
+    g_autoptr(EchImport) import = must_read(HEAD "name 1 \"triton_tem_fused_flex_attention_backward_transpose_view_9\"\n"
+                                                 "name 2 \"triton_poi_fused_add_0\"\n"
+                                                 "kernel 10 0 0 1 512 1 1 128 1 1 0\nuses 1 4096 1048576\n"
+                                                 "kernel 20 0 0 2 512 1 1 128 1 1 0\nuses 1 4096 1048576\n"
+                                                 "kernel 30 0 0 1 512 1 1 128 1 1 0\nuses 1 4096 1048576\nend\n");
+    ck_assert_uint_eq(ech_diag_count(import->diag, "kernels_of_flex_attention"), 2);
+    ck_assert(ech_test_says(import->diag, "its 2 kernels count for the bytes of their arrays alone"));
+}
+END_TEST
+
 /* An all-reduce by a server's own kernel is one; a kernel of which it is not known what it does for whom is refused. */
 START_TEST(own_all_reduces)
 {
@@ -1058,6 +1071,7 @@ int main(void)
     tcase_add_test(cases, the_only_device);
     tcase_add_test(cases, own_all_reduces);
     tcase_add_test(cases, streams_and_waits);
+    tcase_add_test(cases, flexible_masks_are_told);
     tcase_add_test(cases, memory_follows_what_was_asked);
     tcase_add_test(cases, a_librarys_memory_stays);
     tcase_add_test(cases, snapshots_of_many_devices);
