@@ -1158,7 +1158,7 @@ static void infer_traffic(Reader *r)
     if (r->n_flex_attention > 0)
         ech_diag_remark(r->ret->diag,
                         "what the masks of FlexAttention leave is worked out on the device, where nothing was computed: its %" G_GUINT64_FORMAT
-                        " kernels count for the bytes of their arrays alone, which is the least",
+                        " kernels in the whole capture count for the bytes of their arrays alone, which is the least",
                         r->n_flex_attention);
     ech_diag_note(r->ret->diag, "operators_on_the_host", r->n_host_work);
     if (r->n_host_work > 0) {

@@ -701,7 +701,8 @@ uint64_t *ech_run_span_counts(const EchRun *run, const EchTrace *trace)
     return counts;
 }
 
-/* Products in a row for less than this run as just after a pause: those of 8192 cubed that kernel.sustained_share is measured against take half of it. */
+/* Products in a row for less than this run as just after a pause: an H100's of 8192 cubed, 36 times, take half of it and are not held, of 10240 cubed a little
+ * more and are (zzc0721/torch-performance-test-data issue 79). */
 #define HEATS_FROM (100 * ECH_PS_PER_MS)
 
 bool ech_replaying_unsettled(const EchReplayRank *rank)

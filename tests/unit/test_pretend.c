@@ -197,7 +197,7 @@ START_TEST(flexible_masks_are_told)
                                                  "kernel 20 0 0 2 512 1 1 128 1 1 0\nuses 1 4096 1048576\n"
                                                  "kernel 30 0 0 1 512 1 1 128 1 1 0\nuses 1 4096 1048576\nend\n");
     ck_assert_uint_eq(ech_diag_count(import->diag, "kernels_of_flex_attention"), 2);
-    ck_assert(ech_test_says(import->diag, "its 2 kernels count for the bytes of their arrays alone"));
+    ck_assert(ech_test_says(import->diag, "its 2 kernels in the whole capture count for the bytes of their arrays alone"));
 }
 END_TEST
 
