@@ -193,8 +193,23 @@ EchTime ech_measured_stream_extra(const EchMeasured *measured, EchBytes bytes)
     return (EchTime)extra;
 }
 
+static const double power_exponent = 2.5; /* Assumed: power is clock times voltage squared, and voltage goes with most of the clock */
+
 double ech_measured_duty_rate(double burst, double duty)
 {
-    const double exponent = 2.5; /* Assumed: power is clock times voltage squared, and voltage goes with most of the clock */
-    return duty > 0 ? CLAMP(pow(MIN(duty, 1), -1 / exponent), 1, MAX(burst, 1)) : MAX(burst, 1);
+    return duty > 0 ? CLAMP(pow(MIN(duty, 1), -1 / power_exponent), 1, MAX(burst, 1)) : MAX(burst, 1);
+}
+
+double ech_measured_duty_weight(double burst, double own)
+{
+    return pow(MAX(own, 1) / MAX(burst, 1), power_exponent);
+}
+
+double ech_measured_burst(const EchDevice *device, const char *dtype, bool odd)
+{
+    double burst = ech_device_number(device, "kernel.burst_share", 1);
+    g_autofree char *even = g_strconcat("kernel.bursts.", dtype, NULL), *own = g_strconcat("kernel.bursts_odd.", dtype, NULL);
+    if (!odd)
+        return MAX(ech_device_number(device, even, burst), 1);
+    return MAX(ech_device_number(device, own, ech_device_number(device, "kernel.bursts_odd.bf16", burst)), 1);
 }

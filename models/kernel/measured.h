@@ -27,3 +27,8 @@ EchTime ech_measured_stream_extra(const EchMeasured *measured, EchBytes bytes);
  * there is; the power of arithmetic goes with the clock to about 2.5 (voltage rises with it), so that many times the time that products leave to rest is worth.
  * What else runs draws power too: that is not in it. At least 1, at most @burst. */
 double ech_measured_duty_rate(double burst, double duty);
+/** What a second of products with a burst of @own is worth in @duty, which is counted in those of @burst: as their power at full clocks. */
+double ech_measured_duty_weight(double burst, double own);
+/** The rate just after a pause, over the one where power and heat have settled, of large products of @dtype (kernel.bursts, kernel.bursts_odd), @odd: with
+ * sides that no vector access is aligned to. Where the device does not say, that of bf16 (kernel.burst_share). At least 1. */
+double ech_measured_burst(const EchDevice *device, const char *dtype, bool odd);

@@ -86,20 +86,36 @@ static bool fits(const Bench *b, EchDtype dtype, int side)
     return MAX(inputs, output) <= b->half;
 }
 
-/* The rate of a product's @gemm once power and heat have settled. */
-static bool time_peak(Bench *b, const EchGemm *gemm, EchFigure *ret, GError **error)
-{
-    EchFigure time;
-    if ((ech_cuda_gemm_operations(gemm) > ECH_CUDA_GEMM_HEATS && !settle(b, gemm, PEAK_SECONDS, error)) ||
-        !ech_bench_time_each(b, issue_gemm, gemm, 7, &time, error))
-        return false;
-    *ret = ech_calibration_gemm_rate(time, gemm->m, gemm->k, b->result->alone.median);
-    return true;
-}
-
 static EchFigure over(EchFigure part, EchFigure whole)
 {
     return (EchFigure){.median = whole.median > 0 ? part.median / whole.median : 0, .spread = part.spread, .n = part.n};
+}
+
+/* The rate of a product once power and heat have settled. How much more the GPU does just after a pause is seen on products with an eighth of the operations,
+ * which are over before it looks at its power: after a pause, and behind the large ones. */
+static bool time_settled(Bench *b, const EchGemm *gemm, EchFigure *ret_rate, EchFigure *ret_burst, GError **error)
+{
+    bool heats = ech_cuda_gemm_operations(gemm) > ECH_CUDA_GEMM_HEATS;
+    const EchGemm brief = square((EchDtype)gemm->dtype, (gemm->m + 1) / 2 - gemm->m % 2, (gemm->k + 1) / 2 - gemm->k % 2);
+    EchFigure fresh, time;
+    if (heats) {
+        /* Once for the code, then after a pause. */
+        if (!issue_gemm(b, b->streams[0], &brief, error) || !CU(b, stream_synchronize, "waiting for a product", error, b->streams[0]))
+            return false;
+        g_usleep((gulong)(PAUSE_SECONDS * 1e6));
+        if (!ech_bench_time_each(b, issue_gemm, &brief, 5, &fresh, error) || !settle(b, gemm, PEAK_SECONDS, error))
+            return false;
+    }
+    if (!ech_bench_time_each(b, issue_gemm, gemm, 7, &time, error))
+        return false;
+    *ret_rate = ech_calibration_gemm_rate(time, gemm->m, gemm->k, b->result->alone.median);
+    if (!heats)
+        return true;
+    if (!ech_bench_time_each(b, issue_gemm, &brief, 5, &time, error))
+        return false;
+    double launch = b->result->alone.median;
+    *ret_burst = over(ech_calibration_gemm_rate(fresh, brief.m, brief.k, launch), ech_calibration_gemm_rate(time, brief.m, brief.k, launch));
+    return true;
 }
 
 bool ech_calibrate_matrix(Bench *b, GError **error)
@@ -111,29 +127,20 @@ bool ech_calibrate_matrix(Bench *b, GError **error)
         while (edge < most && fits(b, dtype, edge + 128))
             edge += 128;
         const EchGemm gemm = square(dtype, edge, edge), odd = square(dtype, edge - 1, edge - 1);
-        EchFigure time, rate;
+        EchFigure rate;
         g_autoptr(GError) refused = NULL;
-        bool first = dtype == ECH_DTYPE_BF16, heats = ech_cuda_gemm_operations(&gemm) > ECH_CUDA_GEMM_HEATS;
-        if (first && heats) {
-            /* Once for the code, then after a pause. */
-            if (!issue_gemm(b, b->streams[0], &gemm, error) || !CU(b, stream_synchronize, "waiting for a product", error, b->streams[0]))
-                return false;
-            g_usleep((gulong)(PAUSE_SECONDS * 1e6));
-            if (!ech_bench_time_each(b, issue_gemm, &gemm, 5, &time, error))
-                return false;
-        }
         /* A library without one of these types is no reason to have none. */
-        if (!time_peak(b, &gemm, &r->matrix[i], &refused)) {
+        if (!time_settled(b, &gemm, &r->matrix[i], &r->burst[i], &refused)) {
             ech_bench_note_failure(b, ech_dtype_name(dtype), refused);
             continue;
         }
-        if (!first)
+        /* Those that have a grid of odd sides too. */
+        if (dtype != ECH_DTYPE_BF16 && dtype != ECH_DTYPE_F32)
             continue;
-        if (heats)
-            r->burst = over(ech_calibration_gemm_rate(time, edge, edge, r->alone.median), r->matrix[i]);
-        if (!time_peak(b, &odd, &rate, error))
+        if (!time_settled(b, &odd, &rate, &r->burst_odd[i], error))
             return false;
-        r->unpadded = over(rate, r->matrix[i]);
+        if (dtype == ECH_DTYPE_BF16)
+            r->unpadded = over(rate, r->matrix[i]);
     }
     return true;
 }

@@ -58,6 +58,8 @@ static void add_time(Writer *w, const char *indent, const char *key, EchFigure f
         add_figure(w, indent, key, MAX(figure.median, 0.001), "ns", figure, note);
 }
 
+static const char *const matrix_names[] = {"bf16", "f16", "f32", "f64", "s8"}; /* Of EchCalibration */
+
 static void add_share(Writer *w, const char *key, EchFigure figure, const char *note)
 {
     if (figure.n > 0)
@@ -160,11 +162,10 @@ static void add_units(Writer *w, const EchCalibration *c)
     add_said(w, "    ", "count", "driver: multiprocessors; assumed: four tensor cores each", "%d", c->multiprocessors * 4);
     add_clock(w, c);
     g_string_append(w->text, "    peaks:\n");
-    static const char *const names[] = {"bf16", "f16", "f32", "f64", "s8"};
     g_autofree char *note = g_strdup_printf("cuBLAS %d, a large product after half a second of it", c->blas_version);
-    for (size_t i = 0; blas && i < G_N_ELEMENTS(names); i++) {
-        add_ops(w, names[i], c->matrix[i], note);
-        if (strcmp(names[i], "f32") == 0)
+    for (size_t i = 0; blas && i < G_N_ELEMENTS(matrix_names); i++) {
+        add_ops(w, matrix_names[i], c->matrix[i], note);
+        if (strcmp(matrix_names[i], "f32") == 0)
             add_ops(w, "tf32", c->matrix[i], note);
     }
     if (blas && c->major * 10 + c->minor >= 89) {
@@ -173,7 +174,7 @@ static void add_units(Writer *w, const EchCalibration *c)
             add_said(w, "      ", narrow[i], "assumed: twice bf16", "%.1fTOP/s", 2 * c->matrix[0].median / 1e12);
     }
     for (size_t i = 0; !blas && i < 2; i++)
-        add_ops(w, names[i], c->tensor, "mma.sync without cuBLAS, which reaches more on newer GPUs");
+        add_ops(w, matrix_names[i], c->tensor, "mma.sync without cuBLAS, which reaches more on newer GPUs");
     g_string_append(w->text, "  vector:\n");
     add_said(w, "    ", "count", "driver: multiprocessors", "%d", c->multiprocessors);
     add_clock(w, c);
@@ -229,6 +230,19 @@ static void add_shapes(Writer *w, const EchCalibration *c)
     }
 }
 
+static void add_bursts(Writer *w, const char *key, const EchFigure *bursts)
+{
+    bool begun = false;
+    for (size_t i = 0; i < G_N_ELEMENTS(matrix_names); i++) {
+        if (bursts[i].n == 0)
+            continue;
+        if (!begun)
+            g_string_append_printf(w->text, "  %s:\n", key);
+        begun = true;
+        add_figure(w, "    ", matrix_names[i], bursts[i].median, "", bursts[i], "products just after a pause, over those after half a second");
+    }
+}
+
 static void add_runtime(Writer *w, const EchCalibration *c)
 {
     g_string_append(w->text, "runtime:\n");
@@ -278,13 +292,15 @@ static void add_runtime(Writer *w, const EchCalibration *c)
     add_share(w, "strided_share", share_of(c->strided, c->read), "16 bytes of every 64");
     add_share(w, "random_share", share_of(c->random, c->read), "16 bytes anywhere");
     add_share(w, "copy_share", share_of(c->copy_on_device, c->both), "bytes copied on the device against read and written by a kernel");
-    add_share(w, "burst_share", c->burst, "bf16 products just after a pause, over those after half a second");
+    add_share(w, "burst_share", c->burst[0], "bf16 products just after a pause, over those after half a second");
     add_share(w, "unpadded_share", c->unpadded, "bf16 product with sides one short of a multiple of 128");
     add_share(w, "both_ways_to_share", c->both_share, "of the bytes while pinned copies go both ways");
     add_share(w, "beside_copies_share", c->beside_copies[0], "reading kernel while pinned memory is copied to the device");
     add_share(w, "beside_copies_from_share", c->beside_copies[1], "reading kernel while device memory is copied to pinned memory");
     add_share(w, "copies_beside_share", c->copies_beside[0], "copies of pinned memory to the device while kernels read device memory");
     add_share(w, "copies_beside_from_share", c->copies_beside[1], "copies of device memory to pinned memory while kernels read device memory");
+    add_bursts(w, "bursts", c->burst);
+    add_bursts(w, "bursts_odd", c->burst_odd);
     add_shapes(w, c);
 }
 
@@ -428,8 +444,8 @@ char *ech_calibration_text(const EchCalibration *c)
         ops_line(text, names[i], c->matrix[i]);
     ops_line(text, "mma.sync bf16, a kernel of ours", c->tensor);
     ops_line(text, "float32 multiply-adds", c->f32);
-    if (c->burst.n > 0)
-        g_string_append_printf(text, "  %-44s %.1f %%\n", "bf16 just after a pause, of the above", 100 * c->burst.median);
+    if (c->burst[0].n > 0)
+        g_string_append_printf(text, "  %-44s %.1f %%\n", "bf16 just after a pause, of the above", 100 * c->burst[0].median);
     if (c->unpadded.n > 0)
         g_string_append_printf(text, "  %-44s %.0f %%\n", "rate at sides one short of a multiple of 128", 100 * c->unpadded.median);
     if (c->beside_copies[0].n > 0)

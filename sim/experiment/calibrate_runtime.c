@@ -200,8 +200,8 @@ bool ech_calibrate_allocations(Bench *b, GError **error)
         (b->gpu.has_pools && !time_malloc_async(b, &r->malloc_async, &r->free_async, error)) || !time_pin(b, &r->pin, error) ||
         !CU(b, memory_info, "asking for free memory", error, &available, &total))
         return false;
-    /* What pages cost shows where there are many of them. */
-    EchBytes large = MIN((EchBytes)available / 4, (EchBytes)4 << 30) >> 21 << 21;
+    /* What pages cost shows where there are many of them, but not many more than programs ask for at once: what is larger may be had otherwise. */
+    EchBytes large = MIN((EchBytes)available / 4, (EchBytes)256 << 20) >> 21 << 21;
     if (large < 8 << 20)
         return true;
     if (!time_malloc(b, large, &take, &give, error))

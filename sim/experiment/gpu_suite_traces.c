@@ -178,7 +178,9 @@ static EchTrace *make_parameters(const EchGpuMeasure *gpu, uint64_t which, GErro
         width *= 2;
     EchBytes weights = 4 * width * width * 2; /* bf16 */
     double rows_wanted = 2 * copy_seconds(&m, weights) * gpu->matrix_rate / (16.0 * (double)width * (double)width);
-    uint64_t rows = CLAMP((uint64_t)(rows_wanted / 128), 1, 256) * 128;
+    uint64_t rows = 128; /* Tokens of a batch, which are powers of two in programs: the one nearest */
+    while (rows < 32768 && (double)rows * M_SQRT2 < rows_wanted)
+        rows *= 2;
     EchId x = add_buffer(&m, m.hbm, rows * width * 2, true, "x", ECH_DTYPE_BF16), y = add_buffer(&m, m.hbm, rows * 4 * width * 2, true, "y", ECH_DTYPE_BF16);
     EchId w1[2], w2[2], done[LAYERS];
     for (unsigned i = 0; i < 2; i++) {

@@ -34,7 +34,14 @@ void ech_cuda_validation_free(EchCudaValidation *validation)
     g_free(validation);
 }
 
-static EchRun *predict(const EchResult *result, const EchTrace *trace, const char *allocator, const EchCudaOptions *measured, double duty, GError **error)
+/* Whether the makespan holds calls of the driver: where the GPU waited for the host that makes them. A pool that keeps what it has took it in the warm-ups. */
+static bool calls_the_driver(const EchCudaOptions *options, const EchCudaRun *run)
+{
+    bool keeps = options->alloc == ECH_CUDA_ALLOC_ASYNC && options->release_threshold >= run->pool_reserved;
+    return run->paced && options->alloc != ECH_CUDA_ALLOC_ARENA && !keeps;
+}
+
+static EchRun *predict(const EchResult *result, const EchCudaRun *measured, const char *allocator, const EchCudaOptions *with, double duty, GError **error)
 {
     EchReplayOptions options = {0};
     ech_params_defaults(ech_replay_params, &options);
@@ -43,11 +50,11 @@ static EchRun *predict(const EchResult *result, const EchTrace *trace, const cha
     options.skip_steady = 0;
     options.max_spans = UINT64_MAX / 2;
     options.keep_going = 1;
-    options.driver_calls = measured->alloc != ECH_CUDA_ALLOC_ARENA; /* Else it asks the driver for every allocation */
-    options.graph = measured->graph;
+    options.driver_calls = calls_the_driver(with, measured);
+    options.graph = with->graph;
     options.products_duty = duty;
     options.allocator = g_strdup(allocator);
-    EchRun *run = ech_replay_run(trace, result->device, result->reference, &options, error);
+    EchRun *run = ech_replay_run(measured->trace, result->device, result->reference, &options, error);
     ech_params_clear(ech_replay_params, &options);
     return run;
 }
@@ -185,24 +192,30 @@ static bool has_fixed_offsets(const EchTrace *trace)
 }
 
 /* Products run at what power and heat leave them, which depends on how much of the time they take: here of a replay with what lies around it, which the GPU
- * spends at rest. */
+ * spends at rest. Those that draw less power count for less. */
 static void find_duty(EchCudaValidation *v)
 {
     const EchDevice *device = v->result->device;
     EchPriceOptions pricing = {.kernel_time = ECH_KERNEL_TIME_ROOFLINE, .overhead = true, .copy_curve = true};
     g_autoptr(EchDiag) diag = ech_diag_new();
     g_autoptr(EchPrices) prices = ech_prices_new(v->trace, device, v->result->reference, &pricing, diag);
-    double busy = 0, burst = ech_device_number(device, "kernel.burst_share", 1);
+    double busy = 0, hot = 0, all = (double)MAX(v->measured->each, 1), burst = ech_measured_burst(device, "bf16", false);
     for (EchId at = 0; at < ech_trace_n_ops(v->trace); at++) {
-        if (ech_trace_ops(v->trace)[at].kind == ECH_OP_KERNEL && ech_cuda_does(v->trace, at, prices, device) == ECH_CUDA_MULTIPLIES)
-            busy += (double)prices->prices[at].alone * (double)MAX(v->measured->ops[at].instances, 1u);
+        const EchOp *op = &ech_trace_ops(v->trace)[at];
+        EchGemm gemm;
+        if (op->kind != ECH_OP_KERNEL || ech_cuda_does(v->trace, at, prices, device) != ECH_CUDA_MULTIPLIES || !ech_cuda_gemm_of(v->trace, op, &gemm))
+            continue;
+        double time = (double)prices->prices[at].alone * (double)MAX(v->measured->ops[at].instances, 1u);
+        busy += time;
+        hot += time * ech_measured_duty_weight(burst, ech_measured_burst(device, ech_dtype_name((EchDtype)gemm.dtype), ech_cuda_gemm_is_odd(&gemm)));
     }
-    v->products_duty = v->measured->each > 0 ? CLAMP(busy / (double)v->measured->each, 0, 1) : 1;
+    v->products_duty = v->measured->each > 0 ? CLAMP(hot / all, 0, 1) : 1;
     if (v->measured->by_blas > 0 && burst > 1.02)
-        ech_diag_remark(v->measured->diag,
-                        "matrix products ran %.0f %% of the time that replays took with what lies between them: large ones are predicted at %.2f of the "
-                        "rate that power leaves them when nothing else runs (just after a pause this GPU does %.2f of it)",
-                        100 * v->products_duty, ech_measured_duty_rate(burst, v->products_duty), burst);
+        ech_diag_remark(
+            v->measured->diag,
+            "matrix products ran %.0f %% of the time that replays took with what lies between them, which in power is %.0f %% of large ones of bf16: "
+            "those are predicted at %.2f of the rate that power leaves them when nothing else runs (just after a pause this GPU does %.2f of it)",
+            100 * CLAMP(busy / all, 0, 1), 100 * v->products_duty, ech_measured_duty_rate(burst, v->products_duty), burst);
 }
 
 static bool measure(EchCudaValidation *v, const EchCudaOptions *options, GError **error)
@@ -214,7 +227,7 @@ static bool measure(EchCudaValidation *v, const EchCudaOptions *options, GError 
     v->trace = ech_trace_ref(v->measured->trace);
     g_autofree char *model = model_of(options, result->device, has_fixed_offsets(v->trace));
     find_duty(v);
-    v->predicted = predict(result, v->trace, model, options, v->products_duty, error);
+    v->predicted = predict(result, v->measured, model, options, v->products_duty, error);
     v->memory_measured = options->alloc == ECH_CUDA_ALLOC_ARENA   ? v->measured->arena_extent
                          : options->alloc == ECH_CUDA_ALLOC_ASYNC ? v->measured->pool_reserved
                                                                   : v->measured->peak_used;

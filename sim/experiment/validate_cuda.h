@@ -35,7 +35,7 @@ typedef struct {
     size_t n_pairs;
     EchCudaQueue *queues; /**< queues[n_queues]: those with a pair. */
     size_t n_queues;
-    double products_duty;      /**< 0..1: part of the time, with what lies between replays, in which matrix products ran. */
+    double products_duty; /**< 0..1: part of the time, with what lies between replays, in which large bf16 products would draw the power of those that ran. */
     EchBytes memory_predicted; /**< Device memory reserved at most. */
     EchBytes memory_measured;  /**< The same of the driver; of the arena's extent, or of the pool, where that is who allocates. */
 } EchCudaValidation;

@@ -65,6 +65,7 @@ typedef struct {
     EchBytes peak_used;     /**< Most bytes the driver had given out for buffers, pools, blocks and arena (the engine's own scratch not counted). */
     EchBytes arena_extent;  /**< alloc=arena: highest end of a buffer. */
     EchBytes pool_reserved; /**< alloc=async: high-water mark of the pool. */
+    bool paced;             /**< Allocations on the way made the GPU wait for the host: nothing was issued ahead. */
     uint64_t by_blas;       /**< Matrix kernels run on cuBLAS, all replays together. */
     uint64_t differing;     /**< Words of untouched buffers that changed; 0 expected. */
     EchBytes verified;      /**< Of untouched buffers, looked at after every replay for the makespan. */

@@ -89,6 +89,11 @@ static const GemmType *gemm_type(EchDtype dtype)
     return NULL;
 }
 
+bool ech_cuda_gemm_is_odd(const EchGemm *gemm)
+{
+    return gemm->m % 8 || gemm->n % 8 || gemm->k % 8;
+}
+
 uint64_t ech_cuda_gemm_operations(const EchGemm *gemm)
 {
     return 2 * (uint64_t)gemm->m * (uint64_t)gemm->n * (uint64_t)gemm->k * (uint64_t)gemm->batch * gemm->times;

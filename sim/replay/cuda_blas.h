@@ -66,6 +66,8 @@ typedef struct {
 bool ech_cuda_gemm_of(const EchTrace *trace, const EchOp *op, EchGemm *ret);
 /** A cube (sides a multiple of 128, the inner one of 8) of @operations of @dtype. */
 bool ech_cuda_gemm_cube(EchDtype dtype, uint64_t operations, EchGemm *ret);
+/** Whether one of its sides is one that no vector access is aligned to. */
+bool ech_cuda_gemm_is_odd(const EchGemm *gemm);
 /** Operations of it. */
 uint64_t ech_cuda_gemm_operations(const EchGemm *gemm);
 /** Bytes of the two inputs, and of the output. */

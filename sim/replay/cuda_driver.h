@@ -131,6 +131,7 @@ typedef struct {
     X(capture_begin, cuStreamBeginCapture_v2, (EchCuStream stream, EchCuCaptureMode mode))                                                                     \
     X(capture_end, cuStreamEndCapture, (EchCuStream stream, EchCuGraph * ret))                                                                                 \
     X(graph_instantiate, cuGraphInstantiateWithFlags, (EchCuGraphExec * ret, EchCuGraph graph, unsigned long long flags))                                      \
+    X(graph_upload, cuGraphUpload, (EchCuGraphExec graph, EchCuStream stream))                                                                                 \
     X(graph_launch, cuGraphLaunch, (EchCuGraphExec graph, EchCuStream stream))                                                                                 \
     X(graph_exec_destroy, cuGraphExecDestroy, (EchCuGraphExec graph))                                                                                          \
     X(graph_destroy, cuGraphDestroy, (EchCuGraph graph))                                                                                                       \

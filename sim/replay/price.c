@@ -382,13 +382,14 @@ static void add_uses(const Pricer *pricer, const Map *map, Row *row, const EchOp
 }
 
 /* The rate of a product over the one it was measured at, where it is known how much of the time products take: large ones were measured at what power and heat
- * leave them, small ones at what they do just after a pause. */
-static double duty_factor(const Pricer *pricer, const Map *map, uint64_t operations)
+ * leave them, small ones at what they do just after a pause. All run at the clock that their power together leaves. */
+static double duty_factor(const Pricer *pricer, const Map *map, const EchGemm *gemm)
 {
-    double burst = MAX(ech_device_number(map->device, "kernel.burst_share", 1), 1);
     if (!pricer->options->duty_known)
         return 1;
-    return ech_measured_duty_rate(burst, pricer->options->products_duty) / (operations > ECH_CUDA_GEMM_HEATS ? 1 : burst);
+    double burst = ech_measured_burst(map->device, "bf16", false), clock = ech_measured_duty_rate(burst, pricer->options->products_duty) / burst;
+    bool heats = ech_cuda_gemm_operations(gemm) > ECH_CUDA_GEMM_HEATS;
+    return clock * (heats ? ech_measured_burst(map->device, ech_dtype_name((EchDtype)gemm->dtype), ech_cuda_gemm_is_odd(gemm)) : 1);
 }
 
 /* How many times as long as at the unit's peak a product takes: as measured, where the device file has products; else a calibrated device knows a
@@ -399,12 +400,12 @@ static double product_factor(const Pricer *pricer, const Map *map, const EchOp *
     if ((!map->measured && !ech_device_has_number(map->device, "kernel.unpadded_share")) || !ech_cuda_gemm_of(pricer->trace, op, &gemm))
         return 1;
     uint64_t m = (uint64_t)gemm.m, n = (uint64_t)gemm.n, k = (uint64_t)gemm.k, batch = (uint64_t)gemm.batch;
-    double duty = duty_factor(pricer, map, ech_cuda_gemm_operations(&gemm));
+    double duty = duty_factor(pricer, map, &gemm);
     double share = ech_measured_product(map->measured, ech_dtype_name((EchDtype)gemm.dtype), m, n, k, batch);
     if (share > 0)
         return 1 / (share * duty);
     share = ech_device_number(map->device, "kernel.unpadded_share", 1);
-    return (gemm.known && share > 0 && share < 1 && (m % 8 || n % 8 || k % 8) ? 1 / share : 1) / duty;
+    return (gemm.known && share > 0 && share < 1 && ech_cuda_gemm_is_odd(&gemm) ? 1 / share : 1) / duty;
 }
 
 static void add_work(const Pricer *pricer, const Map *map, Row *row, const EchOp *op)

@@ -3,6 +3,7 @@
 #include "sim/base/error.h"
 #include "sim/experiment/validate_cuda.h"
 #include "sim/replay/cuda.h"
+#include "sim/trace/file.h"
 #include "sim/trace/trace.h"
 #include "tests/support/fake_cuda.h"
 #include "tests/support/support.h"
@@ -751,6 +752,78 @@ START_TEST(intervals_are_of_the_median)
 }
 END_TEST
 
+/* What takes a graph to the GPU is over before its clock starts, as in a program that launches it again and again. */
+START_TEST(a_graph_is_on_the_gpu_before_it_is_timed)
+{
+    g_setenv("ECH_FAKE_CUDA_REAL", "1", TRUE);
+    g_setenv("ECH_FAKE_CUDA_FIGURES", "scatter=0", TRUE);
+    fake = ech_test_fake_cuda(NULL);
+    g_autoptr(EchTrace) trace = turns_trace();
+    g_autoptr(EchDevice) device = load_device();
+    g_autoptr(EchCudaRun) usual = replay_with(trace, device, "graph=true,repeats=3");
+    g_setenv("ECH_FAKE_CUDA_FIGURES", "scatter=0,upload=50000", TRUE);
+    g_autoptr(EchCudaRun) slow = replay_with(trace, device, "graph=true,repeats=3");
+    ck_assert_msg(llabs(slow->makespan - usual->makespan) < usual->makespan / 10, "%g and %g us", (double)slow->makespan / 1e6, (double)usual->makespan / 1e6);
+}
+END_TEST
+
+/* A buffer that is made, worked on and given back, again and again on one queue, each time larger than before. */
+static EchTrace *growing_trace(void)
+{
+    enum { STEPS = 20 };
+    g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("test");
+    EchBuffer buffer = ech_buffer_init();
+    buffer.memory = ech_trace_builder_memory(b, "hbm");
+    EchId core = ech_trace_builder_queue(b, "core", ECH_QUEUE_COMPUTE, 0);
+    for (unsigned i = 0; i < STEPS; i++) {
+        buffer.bytes = (EchBytes)(i + 1) << 19;
+        EchId data = ech_trace_builder_buffer(b, buffer);
+        EchOp op = ech_op_init(ECH_OP_ALLOC);
+        op.queue = core;
+        op.target = data;
+        ech_trace_builder_op(b, op);
+        op = ech_op_init(ECH_OP_KERNEL);
+        op.queue = core;
+        ech_trace_builder_op(b, op);
+        ech_trace_builder_use(b, data, ECH_READ, buffer.bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+        op = ech_op_init(ECH_OP_FREE);
+        op.queue = core;
+        op.target = data;
+        ech_trace_builder_op(b, op);
+    }
+    EchTrace *trace = ech_trace_builder_finish(b, NULL);
+    ck_assert_ptr_nonnull(trace);
+    return trace;
+}
+
+/* A pool that gives everything back between replays calls the driver in each, and in a row of kernels that is issued ahead nothing waits for it: what the
+ * GPU's clock does not see is not predicted either. Where the host makes its calls in between, it is. */
+START_TEST(only_calls_that_the_gpu_waits_for_are_predicted)
+{
+    static const struct {
+        const char *spec, *allocator;
+        bool paced;
+    } ways[] = {{"repeats=3", "cuda_async", false}, {"repeats=3,graph=true", "platform", false}, {"repeats=3", "platform", true}};
+    fake = ech_test_fake_cuda(NULL);
+    g_autoptr(EchTrace) trace = growing_trace();
+    g_autofree char *folder = g_dir_make_tmp("echelon-calls-XXXXXX", NULL), *path = g_build_filename(folder, "growing.ech", NULL);
+    g_autoptr(GError) error = NULL;
+    ck_assert_ok(ech_trace_file_write(trace, path, &error), error);
+    static const char *const driver[] = {"device.runtime.driver.malloc_ps=100000000000", "device.runtime.driver.free_ps=100000000000", NULL};
+    EchTime predicted[2];
+    for (unsigned dear = 0; dear < 2; dear++) {
+        const EchExperimentOverrides overrides = {.trace = path, .device = "h100-sxm", .engine = "native", .settings = dear ? driver : NULL};
+        g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
+        ck_assert_ok(experiment != NULL, error);
+        g_autoptr(EchCudaValidation) v = ech_validate_cuda(experiment, ways[_i].spec, 0, ways[_i].allocator, &error);
+        ck_assert_ok(v != NULL, error);
+        ck_assert_int_eq(v->measured->paced, ways[_i].paced);
+        predicted[dear] = v->predicted->makespan;
+    }
+    ck_assert_msg((predicted[1] > predicted[0] + 10 * ECH_PS_PER_MS) == ways[_i].paced, "%g and %g us", (double)predicted[0] / 1e6, (double)predicted[1] / 1e6);
+}
+END_TEST
+
 START_TEST(no_driver_is_one_clear_error)
 {
     g_setenv("ECHELON_LIBCUDA", "/nonexistent/libcuda.so.1", TRUE);
@@ -815,6 +888,8 @@ int main(void)
     tcase_add_test(tests, products_are_known_by_their_sides);
     tcase_add_loop_test(tests, a_program_is_compared, 0, 6);
     tcase_add_test(tests, waiting_needs_no_clock);
+    tcase_add_test(tests, a_graph_is_on_the_gpu_before_it_is_timed);
+    tcase_add_loop_test(tests, only_calls_that_the_gpu_waits_for_are_predicted, 0, 3);
     tcase_add_test(tests, freed_memory_is_taken_again_once_it_is_not_in_use);
     tcase_add_test(tests, a_full_arena_waits_for_what_is_freed);
     tcase_add_test(tests, waits_reach_back_an_iteration);

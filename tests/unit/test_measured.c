@@ -69,6 +69,22 @@ START_TEST(products_that_rest_run_faster)
 }
 END_TEST
 
+/* What draws less power is worth less of the duty: at a burst of 1 as much as keeps just below the limit. */
+START_TEST(cooler_products_count_for_less)
+{
+    g_autoptr(EchDevice) bare = load(""), told = load("kernel:\n  burst_share: 1.1\n  bursts: {bf16: 1.1, f32: 1.03}\n  bursts_odd: {bf16: 0.99}\n");
+    ck_assert_double_eq(ech_measured_duty_weight(1.1, 1.1), 1);
+    ck_assert_double_eq_tol(ech_measured_duty_weight(1.1, 1), 0.788, 1e-3);
+    ck_assert_double_eq(ech_measured_duty_weight(0.9, 0.9), 1);
+    ck_assert_double_eq(ech_measured_burst(bare, "bf16", false), 1);
+    ck_assert_double_eq(ech_measured_burst(told, "bf16", false), 1.1);
+    ck_assert_double_eq(ech_measured_burst(told, "f32", false), 1.03);
+    ck_assert_double_eq(ech_measured_burst(told, "f16", false), 1.1); /* Nothing said of it: as bf16 */
+    ck_assert_double_eq(ech_measured_burst(told, "bf16", true), 1);
+    ck_assert_double_eq(ech_measured_burst(told, "f32", true), 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("measured");
@@ -76,6 +92,7 @@ int main(void)
     tcase_add_test(tests, products_by_shape);
     tcase_add_test(tests, streams_by_size);
     tcase_add_test(tests, products_that_rest_run_faster);
+    tcase_add_test(tests, cooler_products_count_for_less);
     suite_add_tcase(suite, tests);
     return ech_test_main(suite);
 }

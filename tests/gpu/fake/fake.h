@@ -77,6 +77,7 @@ typedef struct {
     long launches;                 /* So far */
     int faulty, faulted;           /* A kernel that was issued fails; it has, and nothing works any more */
     struct EchCuGraphOpaque graph; /* The one that is captured */
+    int uploaded;                  /* It lies on the GPU */
     struct EchCuStreamOpaque *streams;
     double busy; /* Nanoseconds worked since the context was made */
 } Fake;
@@ -112,12 +113,12 @@ int fake_real(void);
     X(port, 1000) X(write, .9) X(mixed, .95) X(cache, 4000) X(l2, 4194304) \
     /* Arithmetic; of cuBLAS the shares of f32 and f64; multiprocessors and their clock as the driver tells them. */ \
     X(f32, 1000) X(f64, 500) X(special, 125) X(tensor, 1e5) X(blas, 2e5) X(tf32, .5) X(wide, .125) X(sms, 4) X(khz, 1.5e6) \
-    /* Start of a kernel, and what a graph saves of it. */ \
-    X(launch, 2000) X(graph, 1000) \
+    /* Start of a kernel, what a graph saves of it, and what each node takes to be brought to the GPU. */ \
+    X(launch, 2000) X(graph, 1000) X(upload, 400) \
     /* Copies: time for a root of a byte; each way while both go; share kept beside kernels, bytes of the port for one. */ \
     X(ramp, 8) X(both_to, 17) X(both_from, 12) X(keep_to, .93) X(keep_from, .88) X(port_bytes, 4) \
-    /* Kernels that stream: ramp, and bytes after which most of it is over. Products: rate at odd sides, tiles a wave, steps of prologue, what heat costs. */ \
-    X(stream, 2500) X(stream_bytes, 3e5) X(uneven, .16) X(wave, 32) X(prologue, 200) X(heat, .125) \
+    /* Kernels that stream: ramp, and bytes after which most of it is over. Products: rate at odd sides, tiles a wave, steps of prologue, what heat costs, load without heat. */ \
+    X(stream, 2500) X(stream_bytes, 3e5) X(uneven, .16) X(wave, 32) X(prologue, 200) X(heat, .125) X(cool, .4) \
     /* Events with and without time, what waits; a call (host); steps of times, times their scatter; what a queue holds before the host waits. */ \
     X(event, 450) X(mark, 150) X(wait, 1500) X(call, 1500) X(step, 500) X(scatter, 1) X(depth, 1022)
 /* clang-format on */
@@ -148,8 +149,10 @@ void fake_run_until(const struct EchCuStreamOpaque *empty, const Mark *mark);
 /** A call that takes the host some time, in which the GPU goes on; where the host's clock has gone on already, the GPU's alone. */
 void fake_host_takes(double nanoseconds);
 void fake_pass(double nanoseconds);
+/** Code that is used for the first time: the driver loads it when the GPU has nothing to do, and takes its time. */
+void fake_load_code(void);
 void fake_empty_graph(void);
-/** Tensor cores' share of the last milliseconds. */
+/** What tensor cores did in the last milliseconds of what they can. */
 double fake_heat(void);
 
 /* ---- fake_memory.c ---- */
@@ -169,6 +172,8 @@ void fake_stray(const Block *but);
 void fake_note_written(const void *pointer, size_t bytes, int noise);
 /** A queue has come to where it gives back what the pool lent. */
 void fake_release_pooled(const void *pointer);
+/** Somebody has waited for the GPU: the pool gives back what it does not keep. */
+void fake_trim_pool(void);
 
 /* ---- fake_mapping.c ---- */
 

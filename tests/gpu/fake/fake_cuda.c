@@ -17,13 +17,14 @@
  * their names here; with ECH_FAKE_CUDA_PTX=N by the PTX itself, whose every access is checked, at most N instructions a launch (0: all), from both ends.
  *
  * ECH_FAKE_CUDA_REAL=1 makes it less of a model and more of a machine: times scatter by some percent with a long tail and come in steps, clocks rise in the
- * first 20 ms of work and tensor cores fall by a share once they have been busy for milliseconds, copies have a rate that depends on their size and share the
- * link unevenly, run slower while something uses the memory port and take several times their bytes of it, streaming kernels a ramp and the speed of the cache
- * where they find the bytes of one before them, matrix products tiles, waves, a prologue and a small share of the rate at odd sides, events and waits take time
- * (events with their time three times as long before clocks have risen), code takes memory when it is first used, and memory comes in pages; a call takes the
- * host some time (ECH_FAKE_CUDA_SLOW times as long), in which queues go on, pageable copies make it wait, and so does a queue that holds a thousand things
- * (four times as many where CUDA_SCALE_LAUNCH_QUEUES=4x, as the driver has it); cudaMalloc and cudaFree 20 us and 1 us a page more, the latter once the GPU is
- * idle; the device's own clock goes in steps of two microseconds; mapping memory takes what fake_mapping.c says.
+ * first 20 ms of work and tensor cores fall by a share once they have done much of what they can for milliseconds, copies have a rate that depends on their
+ * size and share the link unevenly, run slower while something uses the memory port and take several times their bytes of it, streaming kernels a ramp and the
+ * speed of the cache where they find the bytes of one before them, matrix products tiles, waves, a prologue and a small share of the rate at odd sides, events
+ * and waits take time (events with their time three times as long before clocks have risen), code takes memory and a millisecond when it is first used, once
+ * the GPU is idle, a graph is brought to the GPU when it is first launched, a pool takes and gives back 32 MiB at a time, and memory comes in pages; a call
+ * takes the host some time (ECH_FAKE_CUDA_SLOW times as long), in which queues go on, pageable copies make it wait, and so does a queue that holds a thousand
+ * things (four times as many where CUDA_SCALE_LAUNCH_QUEUES=4x, as the driver has it); cudaMalloc and cudaFree 20 us and 1 us a page more, the latter once the
+ * GPU is idle; the device's own clock goes in steps of two microseconds; mapping memory takes what fake_mapping.c says.
  */
 #include "tests/gpu/fake/fake.h"
 
@@ -229,6 +230,7 @@ EXPORT EchCuResult cuCtxSynchronize(void)
 {
     ENTER_CONTEXT();
     fake_run_all();
+    fake_trim_pool();
     return fake_comes_to_fault() ? LAUNCH_FAILED : 0;
 }
 

@@ -8,7 +8,7 @@
 
 static double now;
 static double horizon = INFINITY; /* Time passes no further: what the host takes for a call */
-static double heat;               /* Tensor cores' share of the last milliseconds */
+static double heat;               /* Of the last milliseconds: what tensor cores did of what they can */
 static Mark *marks;
 static long order;
 
@@ -158,11 +158,18 @@ static int is_tensor(const Task *task)
 /* Power is limited over milliseconds. */
 static void warm(Task *const *running, size_t n, double step)
 {
-    int tensor = 0;
+    double load = 0;
     for (size_t i = 0; i < n; i++)
-        tensor |= is_tensor(running[i]) && running[i]->fixed <= 0;
+        load += is_tensor(running[i]) && running[i]->fixed <= 0 ? least(running[i]->rate / fake_figures()->blas, 1) : 0;
     double keep = exp(-step / 5e6);
-    heat = fake_real() ? heat * keep + tensor * (1 - keep) : 0;
+    heat = fake_real() ? heat * keep + load * (1 - keep) : 0;
+}
+
+/* What the limit of power takes of the rate of tensor cores: nothing while they do little. */
+static double held_back(void)
+{
+    const FakeFigures *figures = fake_figures();
+    return heat > figures->cool ? figures->heat * (heat - figures->cool) / (1 - figures->cool) : 0;
 }
 
 /* Units a nanosecond of each. */
@@ -193,7 +200,7 @@ static void share(Task **running, size_t n, double *rates)
         if (running[i]->kind == PORT)
             rates[i] *= clocks < 1 ? 0.8 : 1;
         if (running[i]->kind == OPERATIONS)
-            rates[i] *= clocks * (is_tensor(running[i]) ? 1 - heat * figures->heat : 1);
+            rates[i] *= clocks * (is_tensor(running[i]) ? 1 - held_back() : 1);
         if (rates[i] > 0 && running[i]->kind == PORT)
             rates[i] = least(rates[i], port / port_users * (running[i]->rate > figures->port ? running[i]->rate / figures->port : 1));
         else if (rates[i] > 0 && running[i]->kind == OPERATIONS)
@@ -272,6 +279,14 @@ void fake_pass(double nanoseconds)
     horizon = now + nanoseconds;
     fake_run_until(NULL, NULL);
     horizon = INFINITY;
+}
+
+void fake_load_code(void)
+{
+    if (!fake_real() || fake.capturing)
+        return;
+    fake_run_all();
+    fake_host_takes(1e6);
 }
 
 void fake_empty_graph(void)

@@ -249,6 +249,7 @@ EXPORT EchCuResult cuLaunchKernel(EchCuFunction function, unsigned grid_x, unsig
     if (fake_real() && function && !function->loaded) {
         function->loaded = 1;
         fake.used += 3 << 20;
+        fake_load_code();
     }
     if (!function || !stream || grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x == 0 || block_x > ptx_most_threads(function->ptx, function->name) ||
         block_y != 1 || block_z != 1 || shared_bytes || extra)

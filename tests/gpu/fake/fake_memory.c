@@ -6,7 +6,7 @@
 #include <time.h>
 
 static Block *blocks;
-static size_t pool_used, pool_high;
+static size_t pool_used, pool_high, pool_reserved, pool_kept; /* Of the pool: handed out, held, and what a wait leaves it of that */
 static char pool;
 
 /* What is taken of the card. A machine rounds up to pages of 2 MiB; allocations up to 1 MiB lie in pages of their own, the fullest that has room. */
@@ -279,6 +279,23 @@ EXPORT EchCuResult cuMemFreeHost(void *pointer)
     return fails ? LAUNCH_FAILED : result;
 }
 
+/* A call that began at @begin takes from the card what the pool lacks. */
+static void grow_pool(double begin)
+{
+    size_t grain = fake_real() ? POOL_GROWTH : 1, lacking = pool_used > pool_reserved ? up(pool_used - pool_reserved, grain) : 0;
+    pool_reserved += lacking;
+    pool_high = pool_reserved > pool_high ? pool_reserved : pool_high;
+    if (fake_real() && lacking > 0)
+        dawdle(begin, lacking);
+}
+
+/* Whoever waits for the GPU has the pool give back what it does not keep. */
+void fake_trim_pool(void)
+{
+    size_t least = up(pool_used, fake_real() ? POOL_GROWTH : 1), kept = pool_kept > least ? pool_kept : least;
+    pool_reserved = pool_reserved > kept ? kept : pool_reserved;
+}
+
 EXPORT EchCuResult cuMemAllocAsync(EchCuPointer *ret, size_t bytes, EchCuStream stream)
 {
     /* What this queue has freed before is there for it at once. */
@@ -297,7 +314,7 @@ EXPORT EchCuResult cuMemAllocAsync(EchCuPointer *ret, size_t bytes, EchCuStream 
     if (result == 0)
         fake_block_at((void *)(uintptr_t)*ret, bytes)->pooled = 1;
     pool_used += result == 0 ? bytes : 0;
-    pool_high = pool_used > pool_high ? pool_used : pool_high;
+    grow_pool(begin);
     return result;
 }
 
@@ -322,9 +339,7 @@ EXPORT EchCuResult cuDeviceGetDefaultMemPool(EchCuPool *ret, EchCuDevice device)
 EXPORT EchCuResult cuMemPoolGetAttribute(EchCuPool which, int attribute, void *ret)
 {
     ENTER_CONTEXT();
-    uint64_t value = attribute == ECH_CU_POOL_RESERVED_HIGH || attribute == ECH_CU_POOL_USED_HIGH ? pool_high : pool_used;
-    if (fake_real() && (attribute == ECH_CU_POOL_RESERVED_HIGH || attribute == ECH_CU_POOL_RESERVED_CURRENT))
-        value = up(value, POOL_GROWTH);
+    uint64_t value = attribute == ECH_CU_POOL_RESERVED_HIGH ? pool_high : attribute == ECH_CU_POOL_RESERVED_CURRENT ? pool_reserved : pool_used;
     memcpy(ret, &value, sizeof value);
     return (void *)which == &pool && attribute > 0 ? 0 : INVALID_VALUE;
 }
@@ -340,14 +355,19 @@ EXPORT EchCuResult cuMemPoolSetAttribute(EchCuPool which, int attribute, void *v
     if (attribute == ECH_CU_POOL_RESERVED_HIGH || attribute == ECH_CU_POOL_USED_HIGH) {
         if (wanted != 0)
             return INVALID_VALUE;
-        pool_high = pool_used;
+        pool_high = pool_reserved;
     }
+    if (attribute == ECH_CU_POOL_RELEASE_THRESHOLD)
+        pool_kept = wanted;
     return 0;
 }
 
 EXPORT EchCuResult cuMemPoolTrimTo(EchCuPool which, size_t keep)
 {
     ENTER_CONTEXT();
-    (void)keep;
+    size_t kept = pool_kept;
+    pool_kept = keep;
+    fake_trim_pool();
+    pool_kept = kept;
     return (void *)which == &pool ? 0 : INVALID_VALUE;
 }

@@ -111,6 +111,7 @@ EXPORT EchCuResult cuStreamSynchronize(EchCuStream stream)
     if (!stream || fake.capturing)
         return INVALID_HANDLE;
     fake_run_until(stream, NULL);
+    fake_trim_pool();
     return fake_comes_to_fault() ? LAUNCH_FAILED : 0;
 }
 
@@ -153,7 +154,28 @@ EXPORT EchCuResult cuGraphInstantiateWithFlags(EchCuGraphExec *ret, EchCuGraph f
     if (from != &fake.graph || flags)
         return INVALID_HANDLE;
     fake.held++;
+    fake.uploaded = 0;
     *ret = (EchCuGraphExec)(void *)&instance;
+    return 0;
+}
+
+/* In the order of the queue, as a first launch does it too. */
+static void upload(EchCuStream stream)
+{
+    double nodes = 0;
+    for (const Task *task = fake.graph.first; task; task = task->next)
+        nodes += task->kind != MARK && task->kind != WAIT;
+    if (fake_real() && !fake.uploaded)
+        fake_issue(stream, (Task){.kind = OPERATIONS, .fixed = nodes * fake_figures()->upload, .rate = 1});
+    fake.uploaded = 1;
+}
+
+EXPORT EchCuResult cuGraphUpload(EchCuGraphExec exec, EchCuStream stream)
+{
+    ENTER_CONTEXT();
+    if ((void *)exec != &instance || !stream || fake.capturing)
+        return INVALID_HANDLE;
+    upload(stream);
     return 0;
 }
 
@@ -163,6 +185,7 @@ EXPORT EchCuResult cuGraphLaunch(EchCuGraphExec exec, EchCuStream stream)
     ENTER_CONTEXT();
     if ((void *)exec != &instance || !stream || fake.capturing)
         return INVALID_HANDLE;
+    upload(stream);
     Mark *begin = fake_new_mark();
     fake_issue(stream, (Task){.kind = MARK, .mark = begin});
     struct EchCuStreamOpaque *hidden[64] = {NULL}, *of[64] = {NULL};
@@ -254,6 +277,7 @@ EXPORT EchCuResult cuEventSynchronize(EchCuEvent event)
     if (!event || !event->mark)
         return INVALID_HANDLE;
     fake_run_until(NULL, event->mark);
+    fake_trim_pool();
     return fake_comes_to_fault() ? LAUNCH_FAILED : event->mark->done ? 0 : INVALID_HANDLE;
 }
 
