@@ -20,7 +20,9 @@ mkdir -p "$work/done" "$work/logs" && work=$(cd "$work" && pwd) || exit 1
 [ -z "${EARLIER:-}" ] || tar -xzf "$EARLIER" -C "$work" || echo "no earlier session in $EARLIER: starting anew"
 
 echelon=${2:-$here/build/release/echelon}
-if [ ! -x "$echelon" ]; then
+# A build of another machine may be there and lack its libraries here.
+runs() { [ -x "$echelon" ] && "$echelon" --version >/dev/null 2>&1; }
+if ! runs; then
   for bundle in "$here"/bundle/echelon-*.tar.xz "$here"/build/bundle/echelon-*.tar.xz; do
     [ -f "$bundle" ] || continue
     mkdir -p "$work/../echelon-bundle"
@@ -31,7 +33,7 @@ if [ ! -x "$echelon" ]; then
     break
   done
 fi
-[ -x "$echelon" ] || { echo "no echelon: expected a program, a release build or a bundle"; exit 1; }
+runs || { echo "no echelon that runs: expected a program, a release build or a bundle ($echelon)"; exit 1; }
 
 # What the device file is called after: nvidia-smi's or the driver's name of the GPU.
 product=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1)
@@ -46,15 +48,17 @@ left() { echo $((budget - SECONDS)); }
 
 # Everything so far, whole at every moment: what is being written has a name of its own until it is. Files above 6 MB stay behind, and smaller ones where all
 # together are more than 15 MB: what a machine hands back may be limited.
-keep() { cp "$1" "$out/.part.$BASHPID" && mv "$out/.part.$BASHPID" "$2"; }
+keep() { { cp "$1" "$out/.part.$BASHPID" && mv "$out/.part.$BASHPID" "$2"; } || rm -f "$out/.part.$BASHPID"; }
 pack() {
   local most part=$out/.part.$BASHPID
   for most in 6000k 2000k 500k 100k; do
+    # 1: a file grew meanwhile. More than that, and the archive is not whole: the one before stays.
     # shellcheck disable=SC2046
     (cd "$work" && tar -czf "$part" $(find . -type f -size -$most ! -name '.*' | sort)) 2>/dev/null
-    [ "$(stat -c %s "$part" 2>/dev/null || echo 0)" -gt 15000000 ] || break
+    [ $? -le 1 ] || { rm -f "$part"; break; }
+    [ "$(stat -c %s "$part")" -gt 15000000 ] || break
   done
-  mv "$part" "$out/session.tar.gz" 2>/dev/null
+  [ ! -f "$part" ] || mv "$part" "$out/session.tar.gz"
   for file in summary.md suite/table.md; do [ ! -f "$work/$file" ] || keep "$work/$file" "$out/${file##*/}"; done
   [ ! -f "$work/suite/device.yaml" ] || keep "$work/suite/device.yaml" "$out/$name.yaml"
 }
