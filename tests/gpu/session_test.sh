@@ -38,7 +38,11 @@ export ECHELON_DEVICES=$folder/tree/configs/devices
 "$echelon" run --trace "$folder/tree/traces/gpu_h100-sxm/copy-ladder.ech" --device h100-sxm-calibrated >/dev/null || fail "the calibrated device cannot be named"
 unset ECHELON_DEVICES
 
-# No GPU: said in a line, and no failure.
-ECHELON_LIBCUDA=/nonexistent/libcuda.so.1 BUDGET=60 WORK=$folder/none bash "$here/session.sh" "$folder/out3" "$echelon" >"$folder/third.log" 2>&1
+# No GPU: said in a line, and no failure. An archive for which there is no room leaves the one before it.
+mkdir -p "$folder/bin" "$folder/out3"
+printf '#!/bin/sh\nprintf part >"$2"\nexit 2\n' >"$folder/bin/tar" && chmod +x "$folder/bin/tar"
+echo whole >"$folder/out3/session.tar.gz"
+PATH=$folder/bin:$PATH ECHELON_LIBCUDA=/nonexistent/libcuda.so.1 BUDGET=60 WORK=$folder/none bash "$here/session.sh" "$folder/out3" "$echelon" >"$folder/third.log" 2>&1
 [ $? = 77 ] || fail "without a GPU"
 grep -q 'no NVIDIA driver here' "$folder/third.log" || fail "the missing driver is not told"
+grep -q whole "$folder/out3/session.tar.gz" || fail "half an archive took the place of a whole one"
