@@ -422,6 +422,10 @@ static bool read_unit(Loader *loader, const EchYamlNode *node, EchUnit *unit, GE
     return true;
 }
 
+/* Of a time among the numbers: a run ends at 53 days. */
+enum { LONGEST_DAYS = 10 };
+#define LONGEST (LONGEST_DAYS * 86400.0 * (double)ECH_PS_PER_S)
+
 /* Numbers of the models: any depth, any names; plain numbers, or with a unit (times in ps, sizes in bytes, rates per second). */
 static bool read_numbers(Loader *loader, const EchYamlNode *node, const char *path, const char *source, GError **error)
 {
@@ -455,6 +459,10 @@ static bool read_numbers(Loader *loader, const EchYamlNode *node, const char *pa
         value = (double)u64;
     else {
         ech_yaml_error(number, error, "%s: '%s' is not a number; expected something like 0.9, 5us or 4MiB", path, text);
+        return false;
+    }
+    if (g_str_has_suffix(path, "_ps") && !(value >= 0 && value <= LONGEST)) {
+        ech_yaml_error(number, error, "%s: '%s' is not a time; expected something like 5us, at most %d days", path, text, LONGEST_DAYS);
         return false;
     }
     add_number(loader, g_strdup(path), value, number_source);

@@ -106,6 +106,8 @@ static const Bad bads[] = {
     {"family: tpu", "family: cpu", "t.yaml:2:9: family: 'cpu' is unknown; did you mean 'tpu'?"},
     {"source: measured", "sauce: measured", "t.yaml:7:65: links.host.to_device: 'sauce' is no key here; did you mean 'source'?"},
     {"step: 12.5", "step: {a: b}", "t.yaml:11:13: kernel.step.a: 'b' is not a number; expected something like 0.9, 5us or 4MiB"},
+    {"step: 12.5", "wait_ps: -3", "t.yaml:11:12: kernel.wait_ps: '-3' is not a time; expected something like 5us, at most 10 days"},
+    {"step: 12.5", "wait_ps: 1e30", "t.yaml:11:12: kernel.wait_ps: '1e30' is not a time; expected something like 5us, at most 10 days"},
     {"name: t", "name: &a t", "t.yaml:1:10: anchors and tags are not used here; write the value out"},
     {"name: t", "name: t\nname: u", "t.yaml:2:7: 'name' stands here twice"},
 };
