@@ -2,6 +2,8 @@
 
 #include "sim/trace/meets.h"
 
+#include <math.h>
+
 typedef struct {
     EchRemat *r;
     const EchSurvey *s;
@@ -196,7 +198,7 @@ static EchTime estimate_moving(const EchSurvey *s, EchId op, EchBytes moved)
         return MAX(whole, now);
     EchTime longer = MAX(before, work), shorter = MIN(before, work), apart = CLAMP(whole - longer, 0, shorter), rest = MAX(whole - longer - apart, 0);
     double share = shorter > 0 ? (double)apart / (double)shorter : 0;
-    return MIN(whole, MAX(now, work) + (EchTime)(share * (double)MIN(now, work)) + rest);
+    return MIN(whole, ech_time_add(ech_time_add(MAX(now, work), ech_time_round(floor(share * (double)MIN(now, work)))), rest));
 }
 
 static bool is_in_hbm(const Writer *w, EchId buffer)

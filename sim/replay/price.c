@@ -583,7 +583,7 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
         base = kernel_roofline(pricer, reference, scratch, op);
         row_clear(scratch);
     }
-    bool estimate = op->estimate != ECH_TIME_NONE && op->estimate >= 0 && op->estimate_origin != ECH_ABSENT && estimate_holds(pricer->trace, reference->device);
+    bool estimate = op->estimate != ECH_TIME_NONE && op->estimate_origin != ECH_ABSENT && estimate_holds(pricer->trace, reference->device);
     bool recorded = op->recorded.duration >= 0;
     bool counted = op->n_work > 0 || (roofline > 0 && !recorded);
     EchPriceSource source = ECH_PRICE_UNKNOWN;

@@ -16,7 +16,7 @@
  *  V7  an alias lies inside its parent: alias_offset + bytes <= parent's bytes; parents are not cyclic, come first, and have few parents in turn
  *  V8  a use names a buffer whose lifetime covers it: never before its ALLOC or after its FREE in program order
  *  V9  COPY names two memories; a COPY with buffers reads use 0 and writes use 1
- *  V10 recorded durations are not negative
+ *  V10 recorded durations and estimates are not negative
  *  V11 WAIT waits for ops through its dependencies, or for a SIGNAL with the same event id that comes earlier
  *  V12 trip counts are at least 0, and the product of nested trip counts times body lengths fits in 63 bits
  *  V13 a fixed offset is a multiple of nothing in particular, but offset + bytes does not overflow

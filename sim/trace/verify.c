@@ -248,6 +248,8 @@ static bool verify_ops(Verifier *v, GError **error)
         work += op->n_work;
         if (op->recorded.duration != ECH_TIME_NONE && op->recorded.duration < 0)
             FAIL(error, "V10: op %u: a recorded duration of %" G_GINT64_FORMAT " ps", at, op->recorded.duration);
+        if (op->estimate != ECH_TIME_NONE && op->estimate < 0)
+            FAIL(error, "V10: op %u: an estimate of %" G_GINT64_FORMAT " ps", at, op->estimate);
         if (!verify_kind(v, at, error) || !verify_uses(v, at, error) || !verify_deps(v, at, error))
             return false;
         const EchWork *works = ech_trace_work(v->trace);

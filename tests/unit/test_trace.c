@@ -234,6 +234,11 @@ START_TEST(invariants_hold)
     expect_refusal(&f, "V10");
 
     f = fixture();
+    op = add_op(&f, ECH_OP_KERNEL, ECH_NONE);
+    ech_trace_builder_peek_op(f.builder, op)->estimate = -7;
+    expect_refusal(&f, "V10");
+
+    f = fixture();
     add_op(&f, ECH_OP_WAIT, 3);
     expect_refusal(&f, "V11");
 
