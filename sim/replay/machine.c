@@ -77,7 +77,10 @@ static void pass_engine_on(EchMachine *m, uint32_t id, int d)
 static void link_end(EchMachine *m, const EchPrice *price)
 {
     release_link(m, price->link, price->duplex || !price->forward, price->duplex || price->forward);
-    pass_engine_on(m, price->link, price->forward);
+    for (int d = 0; d < 2; d++) {
+        if (price->duplex || price->forward == d)
+            pass_engine_on(m, price->link, d);
+    }
 }
 
 /* Collectives bring their own ordering; only copies have engines. */
@@ -299,13 +302,7 @@ static void emit_span(EchMachine *m, uint32_t queue, uint32_t resource)
         return;
     }
     m->out.spans++;
-    EchSpan span = {.op = id,
-                    .queue = m->ops[id].queue,
-                    .iteration = q->ordinal,
-                    .start = q->start + m->options->start,
-                    .end = m->now + m->options->start,
-                    .resource = resource,
-                    .awaited = ECH_NONE};
+    EchSpan span = {.op = id, .queue = m->ops[id].queue, .iteration = q->ordinal, .start = q->start, .end = m->now, .resource = resource, .awaited = ECH_NONE};
     memcpy(span.waits, q->waits, sizeof span.waits);
     if (m->sink)
         m->sink(&span, m->sink_user);

@@ -337,8 +337,11 @@ static void compile_lives(EchMachine *m)
             m->op_life[i] = life;
             if (!turning[op->target])
                 current[op->target] = NOWHERE;
-            if (life != NOWHERE)
-                g_array_index(lives, Life, life).free_op = i;
+            if (life != NOWHERE) {
+                Life *freed = &g_array_index(lives, Life, life);
+                freed->freed_elsewhere |= freed->free_op != NOWHERE && queue_of(m, freed->free_op) != queue_of(m, i);
+                freed->free_op = i;
+            }
         }
         for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
             uint32_t life = current[ech_buffer_root(m->buffers, trace_uses[u].buffer, NULL)];
@@ -352,7 +355,7 @@ static void compile_lives(EchMachine *m)
     m->first_life[m->n_ops] = uses->len;
     m->n_lives = lives->len;
     m->lives = (Life *)(void *)g_array_free(g_steal_pointer(&lives), FALSE);
-    /* Keep only the uses that a FREE must wait for: those of other queues. */
+    /* Keep only the uses that a FREE must wait for: those of other queues, in loops that run at all. */
     uint32_t kept = 0, first = 0;
     for (uint32_t i = 0; i < m->n_ops; i++) {
         uint32_t end = m->first_life[i + 1];
@@ -360,7 +363,8 @@ static void compile_lives(EchMachine *m)
         for (uint32_t u = first; u < end; u++) {
             LifeUse use = g_array_index(uses, LifeUse, u);
             Life *life = &m->lives[use.life];
-            if (life->free_op == NOWHERE || queue_of(m, life->free_op) == queue_of(m, i))
+            bool in_order = life->free_op != NOWHERE && queue_of(m, life->free_op) == queue_of(m, i) && !life->freed_elsewhere;
+            if (life->free_op == NOWHERE || in_order || m->mult[i] == 0)
                 continue;
             life->users = ech_bytes_add(life->users, use.div);
             g_array_index(uses, LifeUse, kept++) = use;

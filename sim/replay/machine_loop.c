@@ -1,4 +1,3 @@
-#include "sim/base/compare.h"
 #include "sim/replay/machine_private.h"
 
 #include <math.h>
@@ -9,11 +8,12 @@ enum { MAX_PERIOD = 8 }; /* Iterations that a steady state may take to come back
 /* The state at the begin of an iteration, relative to it. */
 typedef struct {
     uint64_t iteration;
-    GArray *words;  /* uint64_t: what must be equal. */
-    GArray *times;  /* EchTime before now: equal but for rounding to a picosecond. */
-    GArray *shares; /* double: what must be equal up to rounding. */
-    EchTime *ahead; /* How long before now each queue's last copy was set up: time that later set-ups have already passed in. */
-    EchTime *since; /* When each link became busy: in one direction, the other, either. */
+    GArray *words;    /* uint64_t: what must be equal. */
+    GArray *times;    /* EchTime before now: equal but for rounding to a picosecond. */
+    GArray *shares;   /* double: what must be equal up to rounding. */
+    EchTime *ahead;   /* How long before now each queue's last copy was set up: time that later set-ups have already passed in. */
+    EchTime *since;   /* When each link became busy: in one direction, the other, either. */
+    uint64_t *counts; /* Of each memory: ALLOCs, FREEs, ALLOCs that found no room. */
     int64_t *sums;
     double *amounts;
     EchTime ps;
@@ -32,6 +32,7 @@ static void mark_clear(gpointer data)
         g_array_unref(mark->shares);
     g_free(mark->ahead);
     g_free(mark->since);
+    g_free(mark->counts);
     g_free(mark->sums);
     g_free(mark->amounts);
 }
@@ -55,22 +56,29 @@ bool ech_machine_loop_over(const EchMachine *m, uint32_t l, uint64_t ordinal)
     return true;
 }
 
+static int compare_made(const void *a, const void *b)
+{
+    const Made *x = a, *y = b;
+    return x->life != y->life ? (x->life > y->life) - (x->life < y->life) : (x->op > y->op) - (x->op < y->op);
+}
+
 static const GArray *made_in(EchMachine *m, uint32_t l)
 {
     Loop *loop = &m->loops[l];
     if (loop->made)
         return loop->made;
-    loop->made = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    loop->made = g_array_new(FALSE, FALSE, sizeof(Made));
     for (uint32_t op = loop->op + 1; op < loop->end; op++) {
-        if (m->ops[op].kind == ECH_OP_ALLOC)
-            g_array_append_val(loop->made, m->op_life[op]);
+        Made made = {.life = m->op_life[op], .op = op};
+        if (m->ops[op].kind == ECH_OP_ALLOC && m->mult[op] > 0)
+            g_array_append_val(loop->made, made);
     }
-    g_array_sort(loop->made, ech_compare_u32);
+    g_array_sort(loop->made, compare_made);
     guint n = 0;
     for (guint i = 0; i < loop->made->len; i++) {
-        uint32_t life = g_array_index(loop->made, uint32_t, i);
-        if (n == 0 || g_array_index(loop->made, uint32_t, n - 1) != life)
-            g_array_index(loop->made, uint32_t, n++) = life;
+        Made made = g_array_index(loop->made, Made, i);
+        if (n == 0 || g_array_index(loop->made, Made, n - 1).life != made.life)
+            g_array_index(loop->made, Made, n++) = made;
     }
     g_array_set_size(loop->made, n);
     return loop->made;
@@ -142,8 +150,12 @@ static void take_mark(EchMachine *m, uint32_t l, uint64_t iteration, Mark *mark)
         longest = inside_loop(m, i, l) ? MAX(longest, m->now - m->queues[i].began[depth]) : longest;
     for (uint32_t op = m->loops[l].op + 1; op < m->loops[l].end; op++)
         TIME(MIN(m->now - m->last_end[op], longest));
+    mark->counts = g_new(uint64_t, 3 * m->n_memories + 1);
     for (uint32_t i = 0; i < m->n_memories; i++) {
         const EchMemoryState *state = &m->memories[i];
+        mark->counts[3 * i] = state->allocs;
+        mark->counts[3 * i + 1] = state->frees;
+        mark->counts[3 * i + 2] = state->failed;
         WORD(state->live);
         WORD(state->reserved);
         WORD(m->pending_frees[i]);
@@ -152,16 +164,18 @@ static void take_mark(EchMachine *m, uint32_t l, uint64_t iteration, Mark *mark)
             WORD(state->alloc.segments_allocated - state->alloc.segments_freed);
         }
     }
-    /* Live instances of the buffers the loop makes, where they lie. */
+    /* Live instances of the buffers the loop makes, how many ago and where. One that a queue outside the loop holds stays while others come and go. */
     const GArray *made = made_in(m, l);
     for (guint k = 0; k < made->len; k++) {
-        uint32_t i = g_array_index(made, uint32_t, k);
+        uint32_t i = g_array_index(made, Made, k).life;
         const Life *life = &m->lives[i];
-        if (life->first == NOWHERE || ech_machine_rate_in(m, life, l).allocs == 0)
+        uint64_t allocs = life->first == NOWHERE ? 0 : ech_machine_rate_in(m, life, l).allocs;
+        if (allocs == 0)
             continue;
         for (uint32_t at = life->first; at != NOWHERE; at = g_array_index(m->instances, Instance, at).next) {
             const Instance *instance = &g_array_index(m->instances, Instance, at);
             WORD(i);
+            WORD(instance->ordinal - iteration * allocs);
             WORD(instance->address);
             WORD(instance->ended);
         }
@@ -189,18 +203,21 @@ static bool same_mark(const EchMachine *m, const Mark *a, const Mark *b)
     return true;
 }
 
-/* Moves the clock on by @periods of what lies between two marks; returns by how much. */
-static EchTime skip_time(EchMachine *m, const Mark *from, const Mark *now, uint64_t periods)
+/* Moves the clock on by @periods of what lies between two marks; *ret_shift: by how much. False where that is too long for it, and nothing is moved. */
+static bool skip_time(EchMachine *m, const Mark *from, const Mark *now, uint64_t periods, EchTime *ret_shift)
 {
     /* Whole and fractional picoseconds apart, so that nothing is lost. */
-    EchTime whole = (now->ps - from->ps) * (EchTime)periods;
+    EchTime whole;
     double fraction = (now->fraction - from->fraction) * (double)periods + m->base_fraction;
     double carry = floor(fraction);
-    EchTime before = m->now;
-    m->base = ech_time_add(m->base, whole + (EchTime)carry);
+    if (__builtin_mul_overflow(now->ps - from->ps, (EchTime)periods, &whole) || __builtin_add_overflow(whole, (EchTime)carry, &whole) ||
+        whole > ECH_TIME_MAX / 2 - m->now)
+        return false;
+    m->base += whole;
     m->base_fraction = fraction - carry;
-    m->now = m->base + m->engine_now;
-    return m->now - before;
+    *ret_shift = m->base + m->engine_now - m->now;
+    m->now += *ret_shift;
+    return true;
 }
 
 /* Adds @periods of what was counted between two marks. */
@@ -214,6 +231,12 @@ static void skip_sums(EchMachine *m, const Mark *from, const Mark *now, uint64_t
     }
     for (size_t i = 0; i < m->n_amounts; i++)
         m->amounts[i] += (m->amounts[i] - from->amounts[i]) * (double)periods;
+    for (uint32_t i = 0; i < m->n_memories; i++) {
+        EchMemoryState *state = &m->memories[i];
+        state->allocs += (state->allocs - from->counts[3 * i]) * periods;
+        state->frees += (state->frees - from->counts[3 * i + 1]) * periods;
+        state->failed += (state->failed - from->counts[3 * i + 2]) * periods;
+    }
     m->out.ops += (now->ops - from->ops) * periods;
 }
 
@@ -278,15 +301,11 @@ static void skip_lives(EchMachine *m, uint32_t l, uint64_t iterations)
     const Loop *loop = &m->loops[l];
     const GArray *made = made_in(m, l);
     for (guint k = 0; k < made->len; k++) {
-        const Life *life = &m->lives[g_array_index(made, uint32_t, k)];
+        const Made *of = &g_array_index(made, Made, k);
+        const Life *life = &m->lives[of->life];
         Rate rate = ech_machine_rate_in(m, life, l);
-        uint32_t maker = life->turns_over ? life->free_op : life->alloc_op;
-        if (rate.allocs == 0 || !inside_loop(m, queue_of(m, maker), l))
+        if (rate.allocs == 0 || !inside_loop(m, queue_of(m, of->op), l))
             continue;
-        /* Nothing grows in a steady state: as many are freed. */
-        EchMemoryState *state = &m->memories[m->buffers[life->buffer].memory];
-        state->allocs += iterations * rate.allocs;
-        state->frees += iterations * rate.allocs;
         for (uint32_t at = life->first; at != NOWHERE; at = g_array_index(m->instances, Instance, at).next) {
             Instance *instance = &g_array_index(m->instances, Instance, at);
             instance->ordinal += iterations * rate.allocs;
@@ -314,8 +333,12 @@ static void skip_iterations(EchMachine *m, uint32_t l, const Mark *from, const M
     uint64_t step = now->iteration - from->iteration, iterations = periods * step;
     double period = (double)(now->ps - from->ps) + (now->fraction - from->fraction);
     EchSkip skip = {.loop = m->loops[l].op, .first = now->iteration, .count = iterations, .time = m->now, .period = (EchTime)llrint(period / (double)step)};
+    EchTime shift;
+    if (!skip_time(m, from, now, periods, &shift)) {
+        m->out.too_long = m->stop = true;
+        return;
+    }
     g_array_append_val(m->skips, skip);
-    EchTime shift = skip_time(m, from, now, periods);
     skip_sums(m, from, now, periods);
     skip_queues(m, l, from, now, periods, shift);
     skip_links(m, from, now, shift);

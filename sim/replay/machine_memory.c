@@ -32,7 +32,7 @@ Rate ech_machine_rate_in(const EchMachine *m, const Life *life, uint32_t l)
 {
     const Loop *loop = &m->loops[l];
     if (!life->turns_over) {
-        bool made = life->alloc_op != NOWHERE && life->alloc_op > loop->op && life->alloc_op < loop->end;
+        bool made = life->alloc_op != NOWHERE && life->alloc_op > loop->op && life->alloc_op < loop->end && m->mult[life->alloc_op] > 0;
         return (Rate){.loop = l, .allocs = made ? trips_between(m, m->op_loop[life->alloc_op], l) : 0};
     }
     uint32_t low = life->first_rate, high = low + life->n_rates;

@@ -61,8 +61,13 @@ typedef struct {
     uint32_t first_participant, n_participants;
     uint32_t depth; /* 0 outermost. */
     GArray *marks;  /* Mark: of its last iterations, at most MAX_PERIOD; or NULL. */
-    GArray *made;   /* uint32_t: lives of the buffers that its body allocates, ascending; NULL until they are asked for. */
+    GArray *made;   /* Made: the buffers that its body allocates, by life; NULL until they are asked for. */
 } Loop;
+
+/* A life that a loop's body makes instances of, and the first ALLOC there that does. */
+typedef struct {
+    uint32_t life, op;
+} Made;
 
 /*
  * One ALLOC .. FREE of a buffer in the trace, or a buffer there from the start. Instances of it live at one time are in a list of the machine.
@@ -71,11 +76,11 @@ typedef struct {
  */
 typedef struct {
     EchId buffer;
-    uint32_t alloc_op, free_op; /* NOWHERE: from the start; never. Of a life that turns over: the first, the last. */
-    uint64_t users;             /* Uses per instance by queues other than the FREE's, which must have ended before the bytes are free. */
-    uint32_t first;             /* First live instance, or NOWHERE. */
-    bool turns_over;
-    uint32_t first_rate, n_rates; /* Of a life that turns over: its loops, in the trace's order. */
+    uint32_t alloc_op, free_op;       /* NOWHERE: from the start; never. Of a life that turns over: the first, the last. */
+    uint64_t users;                   /* Uses per instance by queues other than the FREE's, which must have ended before the bytes are free. */
+    uint32_t first;                   /* First live instance, or NOWHERE. */
+    bool turns_over, freed_elsewhere; /* freed_elsewhere: its FREEs are on more than one queue. */
+    uint32_t first_rate, n_rates;     /* Of a life that turns over: its loops, in the trace's order. */
 } Life;
 
 typedef struct {

@@ -71,7 +71,6 @@ const EchParam ech_replay_params[] = {
      "between steps"},
     {"host_gaps", ECH_PARAM_BOOL, FIELD(host_gaps), "false", NULL, NULL, NULL,
      "keep the time of the recording in which the device had nothing to do: the time the host took to ask for the next operation"},
-    {"start", ECH_PARAM_TIME, FIELD(start), "0", NULL, NULL, NULL, "added to every time of the run"},
     {0},
 };
 
@@ -728,13 +727,12 @@ double ech_replaying_settled_duty(const EchReplayRank *rank, const EchRun *run)
             products = ech_time_add(products, (EchTime)MIN(ech_bytes_mul(took, counts[i]), (uint64_t)INT64_MAX));
         }
     }
-    EchTime whole = end - rank->options->start;
     if (ech_replaying_limited(rank))
-        return ech_gpu_settled_duty(rank->device, share((double)products, (double)whole));
-    if (whole < HEATS_FROM)
+        return ech_gpu_settled_duty(rank->device, share((double)products, (double)end));
+    if (end < HEATS_FROM)
         return 0;
     double slow = (double)products / ech_gpu_held(rank->device, 1); /* what they would take if they ran all the time */
-    return ech_gpu_settled_duty(rank->device, share(slow, slow + (double)(whole - MIN(products, whole))));
+    return ech_gpu_settled_duty(rank->device, share(slow, slow + (double)(end - MIN(products, end))));
 }
 
 void ech_replaying_remark_held(const EchReplayRank *rank, EchRun *run)

@@ -65,7 +65,6 @@ typedef struct {
     uint64_t host_launches;      /**< 1: where nothing of the host was measured (property "host_order"), its launches take their time (default). */
     EchTime after_wait;          /**< There, too, what the host does after each of its waits before it asks for more, in picoseconds; 0 (default). */
     uint64_t host_gaps;          /**< 1: recorded gaps before operations that neither order nor dependencies explain are kept (default 0). */
-    EchTime start;               /**< Picoseconds added to every time of the run; 0. */
     EchAddressOrder order;       /**< Of addresses of the device's memory, for its allocator. */
     const EchReplayStart *begin; /**< Where that fits, and what is given back is what was in the recording; NULL: from an empty memory. Borrowed. */
     /** The whole of which the trace is a part (ech_trace_part), and how many of its operations come before: allocators have been asked for what those ask for.

@@ -1707,6 +1707,82 @@ START_TEST(too_many_operations_are_refused)
 }
 END_TEST
 
+/* Iterations of 1 ms: of the first loop so many that in 64 bits of picoseconds nearly nothing is left of them. */
+START_TEST(loops_that_never_end_are_refused)
+{
+    static const uint64_t trips[] = {(UINT64_C(1) << 55) + 40, UINT64_C(6000000000)};
+    for (size_t i = 0; i < G_N_ELEMENTS(trips); i++) {
+        Maker m = maker_new();
+        add_loop(&m, m.core, 1, trips[i]);
+        add_kernel(&m, m.core, GB);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchRun) run = ech_replay_run(trace, device, NULL, &options, &error);
+        ck_assert(!run && g_error_matches(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED));
+        ck_assert_msg(strstr(error->message, "53 days") != NULL, "%s", error->message);
+    }
+}
+END_TEST
+
+/* A collective that sends and receives over a link with one engine a way: who waits for either goes on when it ends. */
+START_TEST(copies_go_on_after_an_exchange)
+{
+    for (int out = 0; out < 2; out++) {
+        Maker m = maker_new();
+        EchId peers = ech_trace_builder_queue(m.b, "peers", ECH_QUEUE_COLLECTIVE, 0);
+        EchOp *reduce = ech_trace_builder_peek_op(m.b, add_op(&m, ECH_OP_COLLECTIVE, peers));
+        reduce->collective = ECH_COLLECTIVE_ALL_REDUCE;
+        reduce->memory_from = 2;
+        reduce->bytes = 10 * MB;
+        EchId first = add_kernel(&m, m.core, 10 * MB); /* takes a while, so that the copy is the later one */
+        add_copy(&m, out ? m.out : m.in, out ? m.hbm : m.host, out ? m.host : m.hbm, MB);
+        ech_trace_builder_dep(m.b, first, 0);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        g_free(device->links[0].name);
+        device->links[0].name = g_strdup("nvlink"); /* of host and device, as in a superchip */
+        g_autoptr(EchRun) run = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
+        ck_assert(run->completed);
+        near(run->makespan, 110 * ECH_PS_PER_US, 2, ECH_ENGINE_NATIVE);
+    }
+}
+END_TEST
+
+/* A buffer that a loop frees and allocates anew while another queue still uses it, freed at last on that queue: as if it were freed on the loop's own. */
+START_TEST(buffers_may_be_freed_on_two_queues)
+{
+    EchBytes peak = 0;
+    for (int variant = 0; variant < 4; variant++) {
+        Maker m = maker_new();
+        EchId second = ech_trace_builder_queue(m.b, "second", ECH_QUEUE_COMPUTE, 0);
+        EchId buffer = add_buffer(&m, m.hbm, MB, true);
+        EchId loop = add_loop(&m, m.core, 4, 200);
+        EchId user = add_kernel(&m, second, 10 * GB);
+        ech_trace_builder_use(m.b, buffer, ECH_READ, MB, ECH_PATTERN_STREAM, ECH_KNOWN);
+        add_target(&m, ECH_OP_FREE, m.core, buffer);
+        add_target(&m, ECH_OP_ALLOC, m.core, buffer);
+        add_kernel(&m, m.core, GB);
+        ech_trace_builder_dep(m.b, user, 2);
+        add_target(&m, ECH_OP_FREE, variant & 1 ? second : m.core, buffer);
+        ech_trace_builder_dep(m.b, loop, 0);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+        options.skip_steady = variant & 2;
+        g_autoptr(EchRun) run = replay(trace, device, options);
+        ck_assert(run->completed);
+        ck_assert_uint_eq(run->memories[0].allocs, run->memories[0].frees);
+        ck_assert_uint_eq(run->memories[0].end_live, 0);
+        if (variant == 0)
+            peak = run->memories[0].peak_live;
+        ck_assert_uint_gt(peak, 3 * MB + MB / 2);
+        ck_assert_uint_eq(run->memories[0].peak_live, peak);
+    }
+}
+END_TEST
+
 /* An estimate becomes amounts, so that a faster memory shows. */
 START_TEST(estimates_follow_the_device)
 {
@@ -1827,6 +1903,9 @@ int main(void)
     tcase_add_test(tests, fixed_offsets_are_checked_against_what_is_available);
     tcase_add_test(tests, copies_are_submitted_ahead);
     tcase_add_test(tests, too_many_operations_are_refused);
+    tcase_add_test(tests, loops_that_never_end_are_refused);
+    tcase_add_test(tests, copies_go_on_after_an_exchange);
+    tcase_add_test(tests, buffers_may_be_freed_on_two_queues);
     tcase_add_test(tests, estimates_follow_the_device);
     tcase_add_loop_test(tests, recorded_kernels_take_what_they_move, 0, 2);
     const char *cases = g_getenv("ECHELON_TEST_CASES");
