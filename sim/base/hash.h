@@ -18,6 +18,13 @@ static inline uint64_t ech_hash_word(uint64_t word, uint64_t secret)
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
+/** Of a key that is two numbers. */
+static inline guint ech_hash_pair(uint64_t first, uint64_t second)
+{
+    uint64_t secret = ech_hash_secret();
+    return (guint)ech_hash_word(ech_hash_word(first, secret) ^ second, secret);
+}
+
 /** For a GHashTable whose keys are numbers in the place of pointers. GLib's own takes their low 32 bits only: keys made of two numbers would all collide. */
 guint ech_hash_key(gconstpointer key);
 /** In the place of g_str_hash, g_int64_hash and g_bytes_hash, for keys that come from files. */

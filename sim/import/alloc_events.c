@@ -35,17 +35,6 @@ typedef struct {
 
 #define OWN_STREAMS (1u << 23)
 
-static guint hash64(gconstpointer key)
-{
-    uint64_t h = *(const uint64_t *)key * UINT64_C(0x9e3779b97f4a7c15);
-    return (guint)(h >> 32);
-}
-
-static gboolean equal64(gconstpointer a, gconstpointer b)
-{
-    return *(const uint64_t *)a == *(const uint64_t *)b;
-}
-
 static uint32_t stream_number(Streams *streams, EchId queue, EchId pool)
 {
     uint64_t number;
@@ -66,7 +55,7 @@ static uint32_t stream_number(Streams *streams, EchId queue, EchId pool)
 /* Every stream of the trace has its number at once: the start state, which meets them in another order than the events, gives them the same ones. */
 static Streams streams_new(const EchTrace *trace)
 {
-    Streams streams = {trace, g_hash_table_new_full(hash64, equal64, g_free, NULL)};
+    Streams streams = {trace, g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, NULL)};
     const EchBuffer *buffers = ech_trace_buffers(trace);
     for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
         if (i == 0 || buffers[i].queue != buffers[i - 1].queue || buffers[i].pool != buffers[i - 1].pool)
@@ -146,7 +135,7 @@ typedef struct {
 
 static Names names_new(const EchTrace *trace, uint32_t device)
 {
-    Names names = {g_hash_table_new(hash64, equal64), g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL),
+    Names names = {g_hash_table_new(ech_hash_int64, g_int64_equal), g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL),
                    g_new0(uint64_t, ech_trace_n_queues(trace) + 1)};
     const EchBuffer *buffers = ech_trace_buffers(trace);
     EchId last = ECH_NONE;

@@ -92,8 +92,7 @@ static void clear_queue(gpointer data)
 static guint live_hash(gconstpointer p)
 {
     const LiveKey *key = p;
-    uint64_t h = (key->address ^ (uint64_t)key->memory << 56) * UINT64_C(0x9e3779b97f4a7c15);
-    return (guint)(h >> 32) ^ (guint)(h >> 7);
+    return ech_hash_pair(key->address, key->memory);
 }
 
 static gboolean live_equal(gconstpointer a, gconstpointer b)

@@ -4,6 +4,7 @@
  * destroyed; bytes are negative where they leave. Times are Unix nanoseconds (microseconds in short numbers), -1 before the profile. The file names no tensors:
  * what is destroyed is taken to be the oldest live one of the same size and category (tensors_matched_by_size_and_category). */
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 #include "sim/import/import.h"
 #include "sim/import/json_stream.h"
 
@@ -43,8 +44,7 @@ typedef struct {
 static guint kind_hash(gconstpointer p)
 {
     const Kind *k = p;
-    uint64_t h = (k->bytes * N_CATEGORIES + k->category) * UINT64_C(0x9e3779b97f4a7c15);
-    return (guint)(h >> 32);
+    return ech_hash_pair(k->bytes, k->category);
 }
 
 static gboolean kind_equal(gconstpointer a, gconstpointer b)

@@ -1,6 +1,8 @@
 /* A device memory profile beside another capture: what was in memory besides. */
 #include "sim/import/import.h"
 
+#include "sim/base/hash.h"
+
 #include <string.h>
 
 typedef struct {
@@ -11,8 +13,7 @@ typedef struct {
 static guint kind_hash(gconstpointer p)
 {
     const Kind *k = p;
-    uint64_t h = (k->bytes ^ (uint64_t)k->memory << 48) * UINT64_C(0x9e3779b97f4a7c15);
-    return (guint)(h >> 32);
+    return ech_hash_pair(k->bytes, k->memory);
 }
 
 static gboolean kind_equal(gconstpointer a, gconstpointer b)

@@ -75,7 +75,7 @@ static void free_program(gpointer data)
 static guint program_hash(gconstpointer data)
 {
     const Program *program = data;
-    return (guint)(program->number * UINT64_C(0x9e3779b97f4a7c15) >> 32) ^ program->module;
+    return ech_hash_pair(program->number, program->module);
 }
 
 static gboolean program_equal(gconstpointer a, gconstpointer b)
@@ -330,7 +330,7 @@ typedef struct {
 static guint count_hash(gconstpointer data)
 {
     const Count *count = data;
-    return (guint)((count->run * UINT64_C(0x9e3779b97f4a7c15)) >> 32) ^ g_direct_hash(count->kernel);
+    return ech_hash_pair(count->run, (uintptr_t)count->kernel);
 }
 
 static gboolean count_equal(gconstpointer a, gconstpointer b)

@@ -3,9 +3,26 @@
 #include <stdbool.h>
 #include <string.h>
 
+/* Names come from strangers' files: where they are no UTF-8, a character may seem to go on behind their end. */
+static bool begins_character(char byte)
+{
+    return ((unsigned char)byte & 0xc0) != 0x80;
+}
+
 int ech_text_width(const char *text)
 {
-    return (int)g_utf8_strlen(text, -1);
+    int n = 0;
+    for (; *text; text++)
+        n += begins_character(*text);
+    return n;
+}
+
+/* Where character @k begins; the end, where there are no more. */
+static const char *character_at(const char *text, int k)
+{
+    for (; *text && (!begins_character(*text) || k-- > 0); text++)
+        ;
+    return text;
 }
 
 void ech_text_cell(GString *out, const char *text, int width)
@@ -17,7 +34,7 @@ void ech_text_cell(GString *out, const char *text, int width)
     }
     /* Names of operations differ at both ends. */
     int head = (width - 3) / 2, tail = width - 3 - head;
-    const char *head_end = g_utf8_offset_to_pointer(text, head), *tail_start = g_utf8_offset_to_pointer(text, n - tail);
+    const char *head_end = character_at(text, head), *tail_start = character_at(text, n - tail);
     g_string_append_len(out, text, head_end - text);
     g_string_append(out, "...");
     g_string_append(out, tail_start);

@@ -1,6 +1,7 @@
 #include "sim/report/transfers.h"
 
 #include "sim/base/compare.h"
+#include "sim/base/hash.h"
 #include "sim/base/stretches.h"
 
 #include <string.h>
@@ -43,9 +44,7 @@ typedef struct {
 static guint key_hash(gconstpointer p)
 {
     const Key *k = p;
-    uint64_t h = ((uint64_t)k->name << 32 ^ (uint64_t)k->from << 20 ^ (uint64_t)k->to << 10 ^ (uint64_t)k->overlap) * UINT64_C(0x9e3779b97f4a7c15) ^
-                 k->bytes * UINT64_C(0xc2b2ae3d27d4eb4f);
-    return (guint)(h >> 32) ^ (guint)h;
+    return ech_hash_pair((uint64_t)k->name << 32 ^ (uint64_t)k->from << 20 ^ (uint64_t)k->to << 10 ^ (uint64_t)k->overlap, k->bytes);
 }
 
 static gboolean key_equal(gconstpointer a, gconstpointer b)

@@ -1,5 +1,7 @@
 #include "sim/trace/meets.h"
 
+#include "sim/base/hash.h"
+
 #include <string.h>
 
 const char *ech_meets_of(const char *launch)
@@ -53,8 +55,7 @@ char *ech_meets_again(const char *launch)
 guint ech_meeting_hash(gconstpointer meeting)
 {
     const EchMeeting *of = meeting;
-    uint64_t hash = (of->group ^ of->times * UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xff51afd7ed558ccd);
-    return (guint)(hash >> 32);
+    return ech_hash_pair(of->group, of->times);
 }
 
 gboolean ech_meeting_equal(gconstpointer a, gconstpointer b)

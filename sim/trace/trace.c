@@ -21,14 +21,15 @@ struct EchTrace {
     StringPool strings;
     GPtrArray *memories; /* owned names */
     GArray *ops, *uses, *deps, *work, *buffers, *queues;
-    GPtrArray *properties; /* key, value, key, value... */
-    EchTrace *base;        /* whose strings these are (ech_trace_with_properties), or NULL */
-    atomic_ullong hash;    /* ech_trace_hash once it was asked for, else 0 */
+    GPtrArray *properties;      /* key, value, key, value... */
+    GHashTable *property_index; /* key (the property's own) -> place of its value; NULL until the trace is finished */
+    EchTrace *base;             /* whose strings these are (ech_trace_with_properties), or NULL */
+    atomic_ullong hash;         /* ech_trace_hash once it was asked for, else 0 */
 };
 
 struct EchTraceBuilder {
     EchTrace *trace;            /* NULL after a finish */
-    GHashTable *property_index; /* key (the property's own) -> place + 1; NULL until needed */
+    GHashTable *property_index; /* the trace's to be; NULL until needed */
 };
 
 static const char *const op_names[] = {
@@ -190,6 +191,7 @@ void ech_trace_unref(EchTrace *trace)
     g_array_unref(trace->work);
     g_array_unref(trace->buffers);
     g_array_unref(trace->queues);
+    g_clear_pointer(&trace->property_index, g_hash_table_unref);
     g_ptr_array_unref(trace->properties);
     g_free(trace);
 }
@@ -261,11 +263,17 @@ const char *ech_trace_property(const EchTrace *trace, size_t i, const char **ret
 
 const char *ech_trace_get_property(const EchTrace *trace, const char *key)
 {
-    for (size_t i = 0; i + 1 < trace->properties->len; i += 2) {
-        if (strcmp(trace->properties->pdata[i], key) == 0)
-            return trace->properties->pdata[i + 1];
-    }
-    return NULL;
+    /* Asked for every kernel, and a file may have any number of them. */
+    guint at = GPOINTER_TO_UINT(g_hash_table_lookup(trace->property_index, key));
+    return at ? trace->properties->pdata[at] : NULL;
+}
+
+static GHashTable *index_properties(const GPtrArray *properties)
+{
+    GHashTable *index = g_hash_table_new(ech_hash_text, g_str_equal);
+    for (guint i = 0; i + 1 < properties->len; i += 2)
+        g_hash_table_insert(index, properties->pdata[i], GUINT_TO_POINTER(i + 1));
+    return index;
 }
 
 static void hash_piece(const char *text, size_t n, void *data)
@@ -304,7 +312,15 @@ static EchTrace *view_of(EchTrace *trace)
     g_array_ref(view->buffers);
     g_array_ref(view->queues);
     view->properties = g_ptr_array_new_with_free_func(g_free);
+    view->property_index = NULL;
     return view;
+}
+
+/* What the builder knows of the properties is the trace's from now on. */
+static void take_index(EchTraceBuilder *builder)
+{
+    EchTrace *trace = builder->trace;
+    trace->property_index = builder->property_index ? g_steal_pointer(&builder->property_index) : index_properties(trace->properties);
 }
 
 EchTrace *ech_trace_with_properties(EchTrace *trace, const char *const *pairs)
@@ -314,7 +330,7 @@ EchTrace *ech_trace_with_properties(EchTrace *trace, const char *const *pairs)
         ech_trace_builder_set_property(&builder, trace->properties->pdata[i], trace->properties->pdata[i + 1]);
     for (; pairs[0] && pairs[1]; pairs += 2)
         ech_trace_builder_set_property(&builder, pairs[0], pairs[1]);
-    g_clear_pointer(&builder.property_index, g_hash_table_unref);
+    take_index(&builder);
     return builder.trace;
 }
 
@@ -330,6 +346,7 @@ EchTrace *ech_trace_without_properties(EchTrace *trace, const char *const *prefi
             g_ptr_array_add(view->properties, g_strdup(trace->properties->pdata[i + 1]));
         }
     }
+    view->property_index = index_properties(view->properties);
     return view;
 }
 
@@ -515,11 +532,8 @@ size_t ech_trace_builder_n_buffers(const EchTraceBuilder *builder)
 void ech_trace_builder_set_property(EchTraceBuilder *builder, const char *key, const char *value)
 {
     GPtrArray *properties = builder->trace->properties;
-    if (!builder->property_index) {
-        builder->property_index = g_hash_table_new(ech_hash_text, g_str_equal);
-        for (guint i = 0; i + 1 < properties->len; i += 2)
-            g_hash_table_insert(builder->property_index, properties->pdata[i], GUINT_TO_POINTER(i + 1));
-    }
+    if (!builder->property_index)
+        builder->property_index = index_properties(properties);
     guint at = GPOINTER_TO_UINT(g_hash_table_lookup(builder->property_index, key));
     if (at) {
         g_free(properties->pdata[at]);
@@ -555,7 +569,7 @@ void ech_trace_builder_drop_properties(EchTraceBuilder *builder, const char *pre
 
 EchTrace *ech_trace_builder_finish(EchTraceBuilder *builder, GError **error)
 {
-    g_clear_pointer(&builder->property_index, g_hash_table_unref);
+    take_index(builder);
     g_autoptr(EchTrace) trace = g_steal_pointer(&builder->trace);
     if (!ech_trace_verify(trace, error))
         return NULL;

@@ -2,11 +2,14 @@
 #include "models/alloc/events.h"
 #include "models/place/xheap.h"
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 #include "sim/import/alloc_text.h"
 #include "sim/import/import.h"
 #include "sim/program/price_kernels.h"
 #include "sim/program/program.h"
 #include "sim/report/report.h"
+#include "sim/report/text.h"
+#include "sim/trace/meets.h"
 #include "tests/support/support.h"
 
 #include <sqlite3.h>
@@ -443,6 +446,84 @@ START_TEST(arrays_that_all_live)
 }
 END_TEST
 
+/* ---- tables ---- */
+
+/* Numbers chosen so that their products with a constant that anybody can read are the same: what a table makes of them is another matter in every process. */
+START_TEST(numbers_that_would_meet)
+{
+    enum { N = 1000 };
+    GHashTable *hashes[2] = {g_hash_table_new(NULL, NULL), g_hash_table_new(NULL, NULL)};
+    for (uint64_t i = 0; i < N; i++) {
+        const EchMeeting meeting = {.group = i * UINT64_C(0x9e3779b97f4a7c15), .times = i};
+        g_hash_table_add(hashes[0], GUINT_TO_POINTER(ech_meeting_hash(&meeting)));
+        g_hash_table_add(hashes[1], GUINT_TO_POINTER(ech_hash_pair(i, i)));
+    }
+    for (int k = 0; k < 2; k++) {
+        ck_assert_uint_gt(g_hash_table_size(hashes[k]), N - 10);
+        g_hash_table_unref(hashes[k]);
+    }
+}
+END_TEST
+
+/* Addresses of which 40000 have the hash of all others under the multiplication by 2^64 over the golden ratio, live at once. */
+START_TEST(addresses_that_would_meet)
+{
+    /* (h >> 32) ^ (h >> 7) is 0 where the upper seven bits of the upper half are its lower seven, and the lower half follows from it. */
+    const uint64_t golden = UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t inverse = golden;
+    for (int k = 0; k < 6; k++)
+        inverse *= 2 - golden * inverse;
+    g_autoptr(GString) text = g_string_new("{\"schemaVersion\":1,\"traceEvents\":[");
+    unsigned n = 0;
+    for (uint64_t middle = 1; n < 40000; middle++) {
+        uint64_t ends = middle & 127, upper = ends << 25 | (middle >> 7) << 7 | ends, lower = ((upper ^ (upper & 127) << 25) & ((1u << 25) - 1)) << 7;
+        uint64_t address = (upper << 32 | lower) * inverse;
+        if (address > INT64_MAX)
+            continue;
+        APPEND(
+            text,
+            "%s\n{\"ph\":\"i\",\"cat\":\"cpu_instant_event\",\"name\":\"[memory]\",\"pid\":1,\"tid\":1,\"ts\":%u,\"args\":{\"Device Type\":1,\"Device Id\":0,"
+            "\"Addr\":%" G_GUINT64_FORMAT ",\"Bytes\":512,\"Total Allocated\":%u,\"Total Reserved\":%u}}",
+            n ? "," : "", n + 1, address, 512 * (n + 1), 512 * (n + 1));
+        n++;
+    }
+    g_string_append(text, "]}");
+    g_autoptr(EchImport) import = read_well(text, "kineto");
+    ck_assert_uint_eq(ech_test_count(import->trace, ECH_OP_ALLOC), n);
+}
+END_TEST
+
+/* A hundred thousand properties, and as many kernels that ask for one. */
+START_TEST(properties_without_number)
+{
+    enum { N = 100000 };
+    g_autoptr(GString) text = g_string_new("echelon-trace 1 \"x\"\n");
+    for (unsigned k = 0; k < N; k++)
+        APPEND(text, "property \"key %u\" \"\"\n", k);
+    APPEND(text, "strings 0\nmemories 1\n\"hbm\"\nqueues 1\ncompute 0 \"core\"\nbuffers 0\nops %u\n", N);
+    for (unsigned k = 0; k < N; k++)
+        APPEND(text, "kernel q=0 estimate=%u\n", k);
+    g_autoptr(EchImport) import = read_well(text, "ech");
+    g_autoptr(EchDevice) device = ech_test_device("tpu-v5e", NULL);
+    g_autoptr(EchRun) run = ech_test_replay(import->trace, device);
+    ck_assert_uint_eq(run->ops, N);
+}
+END_TEST
+
+/* ---- texts ---- */
+
+/* A byte that says that three more belong to it, and none is left. */
+START_TEST(characters_cut_short)
+{
+    static const char cut[] = "ab\xf0\0c\0\0\0\0", whole[] = "\xf0\xd0\xa4 \xd0\xa4 \xd0\xa4 \xd0\xa4 \xd0\xa4\xf0";
+    ck_assert_int_eq(ech_text_width(cut), 3);
+    ck_assert_int_eq(ech_text_width(whole), 11);
+    g_autoptr(GString) out = g_string_new(NULL);
+    ech_text_cell(out, whole, 7);
+    ck_assert_str_eq(out->str, "\xf0\xd0\xa4...\xd0\xa4\xf0");
+}
+END_TEST
+
 /* ---- files ---- */
 
 START_TEST(devices_without_an_end)
@@ -474,6 +555,10 @@ int main(void)
     tcase_add_test(tests, pools_without_number);
     tcase_add_test(tests, loops_without_number);
     tcase_add_test(tests, arrays_that_all_live);
+    tcase_add_test(tests, numbers_that_would_meet);
+    tcase_add_test(tests, addresses_that_would_meet);
+    tcase_add_test(tests, properties_without_number);
+    tcase_add_test(tests, characters_cut_short);
     tcase_add_test(tests, devices_without_an_end);
     suite_add_tcase(suite, tests);
     return ech_test_main(suite);
