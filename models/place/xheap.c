@@ -5,6 +5,7 @@
 #include "sim/base/heap.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define NONE UINT32_MAX
 
@@ -244,7 +245,6 @@ typedef struct {
     uint32_t begin, end; /* and when the first begins and the last ends. */
     uint64_t bytes, offset;
     double rank; /* Placed in order of it, largest first. */
-    bool done;
 } Place;
 
 typedef struct {
@@ -290,25 +290,87 @@ static double rank_of(const Place *place, const Piece *pieces, unsigned way)
     }
 }
 
-/* The lowest base for place @at among those that are done. */
-static uint64_t lowest_base(const Place *places, uint32_t n_places, uint32_t at, const Piece *pieces, EchBytes alignment, GArray *forbidden)
+/* Places in the order in which they begin, so that of those that are done only what may be there at the same time is looked at. */
+typedef struct {
+    uint32_t place, begin, end; /* The end is 0 until the place is done. */
+} Stay;
+
+enum { BLOCK = 32 };
+
+typedef struct {
+    Stay *stays;
+    uint32_t *at_of;  /* by place */
+    uint32_t *latest; /* the latest end in each block of stays */
+    uint32_t n;
+} Stays;
+
+static int compare_stays(const void *a, const void *b)
 {
-    g_array_set_size(forbidden, 0);
-    for (uint32_t o = 0; o < n_places; o++) {
-        if (!places[o].done || places[o].begin >= places[at].end || places[at].begin >= places[o].end)
-            continue;
-        for (uint32_t x = places[at].first; x < places[at].first + places[at].n; x++) {
-            for (uint32_t y = places[o].first; y < places[o].first + places[o].n; y++) {
-                const Piece *mine = &pieces[x], *there = &pieces[y];
-                if (mine->begin >= there->end || there->begin >= mine->end)
-                    continue;
-                uint64_t low = places[o].offset + there->within, high = low + there->bytes;
-                if (high <= mine->within)
-                    continue;
-                Forbidden range = {low - MIN(low, mine->within + mine->bytes - 1), high - mine->within};
-                g_array_append_val(forbidden, range);
-            }
+    const Stay *x = a, *y = b;
+    return x->begin != y->begin ? (x->begin < y->begin ? -1 : 1) : (x->place > y->place) - (x->place < y->place);
+}
+
+static void stays_init(Stays *ret, const Place *places, uint32_t n)
+{
+    *ret = (Stays){g_new(Stay, (size_t)n + 1), g_new(uint32_t, (size_t)n + 1), g_new(uint32_t, (size_t)n / BLOCK + 1), n};
+    for (uint32_t k = 0; k < n; k++)
+        ret->stays[k] = (Stay){.place = k, .begin = places[k].begin};
+    if (n > 0)
+        qsort(ret->stays, n, sizeof *ret->stays, compare_stays);
+    for (uint32_t k = 0; k < n; k++)
+        ret->at_of[ret->stays[k].place] = k;
+}
+
+static void stays_done(Stays *stays)
+{
+    g_free(stays->stays);
+    g_free(stays->at_of);
+    g_free(stays->latest);
+}
+
+/* None is done. */
+static void stays_reset(Stays *stays)
+{
+    for (uint32_t k = 0; k < stays->n; k++)
+        stays->stays[k].end = 0;
+    memset(stays->latest, 0, ((size_t)stays->n / BLOCK + 1) * sizeof *stays->latest);
+}
+
+static void stays_add(Stays *stays, uint32_t place, uint32_t end)
+{
+    uint32_t at = stays->at_of[place];
+    stays->stays[at].end = end;
+    stays->latest[at / BLOCK] = MAX(stays->latest[at / BLOCK], end);
+}
+
+/* Bases of place @at that would meet place @other. */
+static void forbid(const Place *at, const Place *other, const Piece *pieces, GArray *forbidden)
+{
+    for (uint32_t x = at->first; x < at->first + at->n; x++) {
+        for (uint32_t y = other->first; y < other->first + other->n; y++) {
+            const Piece *mine = &pieces[x], *there = &pieces[y];
+            if (mine->begin >= there->end || there->begin >= mine->end)
+                continue;
+            uint64_t low = other->offset + there->within, high = low + there->bytes;
+            if (high <= mine->within)
+                continue;
+            Forbidden range = {low - MIN(low, mine->within + mine->bytes - 1), high - mine->within};
+            g_array_append_val(forbidden, range);
         }
+    }
+}
+
+/* The lowest base for place @at among those that are done. */
+static uint64_t lowest_base(const Place *places, const Stays *stays, uint32_t at, const Piece *pieces, EchBytes alignment, GArray *forbidden)
+{
+    uint32_t begin = places[at].begin, end = places[at].end;
+    g_array_set_size(forbidden, 0);
+    for (uint32_t k = 0; k < stays->n && stays->stays[k].begin < end; k += BLOCK) {
+        if (stays->latest[k / BLOCK] <= begin)
+            continue;
+        for (uint32_t i = k; i < MIN(k + BLOCK, stays->n); i++)
+            if (stays->stays[i].begin < end && stays->stays[i].end > begin)
+                forbid(&places[at], &places[stays->stays[i].place], pieces, forbidden);
     }
     /* A base that lies in a range moves behind it, in whatever order the ranges come: the lowest free one is never passed over. Few rounds do. */
     enum { ROUNDS = 8 };
@@ -382,6 +444,8 @@ EchBytes ech_xheap_run_staggered(EchBytes alignment, const EchXheapEvent *events
         place->n++;
         place->bytes = MAX(place->bytes, pieces[k].within + pieces[k].bytes);
     }
+    Stays stays;
+    stays_init(&stays, places, n_places);
     g_autoptr(GArray) forbidden = g_array_new(FALSE, FALSE, sizeof(Forbidden));
     uint64_t best = UINT64_MAX;
     unsigned best_way = 0, rounds = (unsigned)MIN((uint64_t)MAX_ROUNDS, 1 + PAIRS / ((uint64_t)n * n + 1));
@@ -393,7 +457,6 @@ EchBytes ech_xheap_run_staggered(EchBytes alignment, const EchXheapEvent *events
                 highest = k;
         for (uint32_t k = 0; k < n_places; k++) {
             order[k] = k;
-            places[k].done = false;
             if (way <= N_ORDERS)
                 places[k].rank = rank_of(&places[k], pieces, way < N_ORDERS ? way : best_way);
         }
@@ -401,11 +464,12 @@ EchBytes ech_xheap_run_staggered(EchBytes alignment, const EchXheapEvent *events
             places[highest].rank = (double)UINT64_MAX * (way + 1);
         if (n_places > 0)
             g_qsort_with_data(order, (int)n_places, sizeof *order, compare_places, places);
+        stays_reset(&stays);
         uint64_t height = 0;
         for (uint32_t k = 0; k < n_places; k++) {
             Place *place = &places[order[k]];
-            place->offset = lowest_base(places, n_places, order[k], pieces, MAX(alignment, 1u), forbidden);
-            place->done = true;
+            place->offset = lowest_base(places, &stays, order[k], pieces, MAX(alignment, 1u), forbidden);
+            stays_add(&stays, order[k], place->end);
             height = MAX(height, place->offset + place->bytes);
         }
         if (height >= best)
@@ -415,5 +479,6 @@ EchBytes ech_xheap_run_staggered(EchBytes alignment, const EchXheapEvent *events
         for (uint32_t b = 0; b < n_buffers; b++)
             ret_offsets[b] = place_of[b] == UINT32_MAX ? UINT64_MAX : places[place_of[b]].offset + within[b];
     }
+    stays_done(&stays);
     return best;
 }
