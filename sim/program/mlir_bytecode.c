@@ -506,31 +506,6 @@ void ech_mlir_free(EchMlirModule *module)
 
 /* ---- Questions ---- */
 
-const EchMlirOp *ech_mlir_op(const EchMlirModule *module, uint32_t op)
-{
-    return op < module->ops->len ? &g_array_index(module->ops, EchMlirOp, op) : NULL;
-}
-
-const EchMlirBlock *ech_mlir_block(const EchMlirModule *module, uint32_t block)
-{
-    return block < module->blocks->len ? &g_array_index(module->blocks, EchMlirBlock, block) : NULL;
-}
-
-const EchMlirType *ech_mlir_type(const EchMlirModule *module, uint32_t type)
-{
-    return type < module->types->len ? &g_array_index(module->types, EchMlirType, type) : NULL;
-}
-
-EchMlirOperand ech_mlir_operand(const EchMlirModule *module, const EchMlirOp *op, uint32_t k)
-{
-    return k < op->n_operands ? g_array_index(module->operands, EchMlirOperand, op->operands + k) : (EchMlirOperand){ECH_MLIR_NONE, ECH_MLIR_NONE};
-}
-
-const EchMlirType *ech_mlir_result_type(const EchMlirModule *module, const EchMlirOp *op)
-{
-    return op->n_results > 0 ? ech_mlir_type(module, g_array_index(module->results, uint32_t, op->result_types)) : NULL;
-}
-
 const char *ech_mlir_string(const EchMlirModule *module, uint32_t attribute)
 {
     Cursor c;

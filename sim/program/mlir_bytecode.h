@@ -70,13 +70,32 @@ EchMlirModule *ech_mlir_read(const uint8_t *bytes, size_t n, GError **error) G_G
 void ech_mlir_free(EchMlirModule *module);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchMlirModule, ech_mlir_free)
 
-const EchMlirOp *ech_mlir_op(const EchMlirModule *module, uint32_t op);
-const EchMlirBlock *ech_mlir_block(const EchMlirModule *module, uint32_t block);
-const EchMlirType *ech_mlir_type(const EchMlirModule *module, uint32_t type);
+static inline const EchMlirOp *ech_mlir_op(const EchMlirModule *module, uint32_t op)
+{
+    return op < module->ops->len ? &g_array_index(module->ops, EchMlirOp, op) : NULL;
+}
+
+static inline const EchMlirBlock *ech_mlir_block(const EchMlirModule *module, uint32_t block)
+{
+    return block < module->blocks->len ? &g_array_index(module->blocks, EchMlirBlock, block) : NULL;
+}
+
+static inline const EchMlirType *ech_mlir_type(const EchMlirModule *module, uint32_t type)
+{
+    return type < module->types->len ? &g_array_index(module->types, EchMlirType, type) : NULL;
+}
+
 /** Operand @k of @op; both ECH_MLIR_NONE where it has fewer. */
-EchMlirOperand ech_mlir_operand(const EchMlirModule *module, const EchMlirOp *op, uint32_t k);
+static inline EchMlirOperand ech_mlir_operand(const EchMlirModule *module, const EchMlirOp *op, uint32_t k)
+{
+    return k < op->n_operands ? g_array_index(module->operands, EchMlirOperand, op->operands + k) : (EchMlirOperand){ECH_MLIR_NONE, ECH_MLIR_NONE};
+}
+
 /** Type of the first result, or NULL. */
-const EchMlirType *ech_mlir_result_type(const EchMlirModule *module, const EchMlirOp *op);
+static inline const EchMlirType *ech_mlir_result_type(const EchMlirModule *module, const EchMlirOp *op)
+{
+    return op->n_results > 0 ? ech_mlir_type(module, g_array_index(module->results, uint32_t, op->result_types)) : NULL;
+}
 
 /** An attribute of a dictionary by name; ECH_MLIR_NONE if absent. */
 uint32_t ech_mlir_find(const EchMlirModule *module, uint32_t dictionary, const char *name);

@@ -134,6 +134,12 @@ typedef struct {
     const EchMosaicArray *data; /* of a memref */
 } Value;
 
+typedef struct {
+    int64_t index[ECH_MLIR_MAX_RANK]; /* or symbols of what is not known */
+    uint32_t rank;
+    bool known, named; /* all of them; or each at least by a symbol */
+} BlockIndex;
+
 /* A block that the pipeline moves. */
 typedef struct {
     uint32_t transform; /* its function; ECH_MLIR_NONE: always the same block */
@@ -141,6 +147,8 @@ typedef struct {
     size_t array; /* of the call's */
     EchBytes bytes;
     bool input;
+    uint64_t seen;    /* 1 + the last step that was asked for, */
+    BlockIndex shown; /* and the block of that step */
 } Window;
 
 /* An operation as the walk knows it. */
@@ -321,23 +329,31 @@ static Value computed(const EchMlirOp *op, Value a, Value b)
 
 static void scalar(Walk *w, const EchMlirOp *op, const Step *step)
 {
-    Value a = value_of(w, op, 0), b = value_of(w, op, 1), c = value_of(w, op, 2), result = {0};
-    const EchMlirType *from = ech_mlir_type(w->m, ech_mlir_operand(w->m, op, 0).type);
+    if (step->kind == CONSTANT) {
+        set(w, op, (Value){.known = step->known, .value = step->number, .same = UINT8_MAX, .spread = true});
+        return;
+    }
+    Value a = value_of(w, op, 0), b = op->n_operands > 1 ? value_of(w, op, 1) : (Value){0}, result = {0};
     switch ((int)step->kind) {
-    case CONSTANT: result = (Value){.known = step->known, .value = step->number, .same = UINT8_MAX, .spread = true}; break;
     case SCALAR: result = computed(op, a, b); break;
     case COMPARE: result.known = step->known && a.known && b.known && compare(step->number, a.value, b.value, &result.value); break;
-    case SELECT: result = a.known ? (a.value ? b : c) : bounded_by(b, c, false); break;
-    case CAST: /* one bit is true or false, and all ones as a signed number */
+    case SELECT: {
+        Value c = value_of(w, op, 2);
+        result = a.known ? (a.value ? b : c) : bounded_by(b, c, false);
+        break;
+    }
+    case CAST: { /* one bit is true or false, and all ones as a signed number */
+        const EchMlirType *from = operand_type(w, op, 0);
         result = a;
         if (a.known && from && from->bits == 1 && g_str_has_suffix(op->name, ".extsi"))
             result.value = -a.value;
         break;
+    }
     case SAME: result = a; break;
     case LOAD_SCALAR: result = load_scalar(w, op); break;
     default: break;
     }
-    if (!result.known && result.symbol == 0 && step->kind != CONSTANT)
+    if (!result.known && result.symbol == 0)
         result.symbol = symbol_of(w, op);
     set(w, op, result);
 }
@@ -919,12 +935,6 @@ static void bind(Walk *w, uint32_t function, const Grid *grid, uint64_t step)
         w->values[block->argument + grid->rank + i].data = i < grid->n_operands ? &grid->arrays[i] : NULL;
 }
 
-typedef struct {
-    int64_t index[ECH_MLIR_MAX_RANK]; /* or symbols of what is not known */
-    uint32_t rank;
-    bool known, named; /* all of them; or each at least by a symbol */
-} BlockIndex;
-
 /* Which block a window shows at a step. */
 static BlockIndex block_at(Walk *w, const Window *window, const Grid *grid, uint64_t step)
 {
@@ -950,6 +960,16 @@ static BlockIndex block_at(Walk *w, const Window *window, const Grid *grid, uint
         at.index[at.rank++] = value.known ? value.value : (int64_t)value.symbol;
     }
     return at;
+}
+
+/* The same, for steps that are asked for one after the other: each is the earlier one of a pair once, and the later one once. */
+static BlockIndex shown_at(Walk *w, Window *window, const Grid *grid, uint64_t step)
+{
+    if (window->seen != step + 1) {
+        window->shown = block_at(w, window, grid, step);
+        window->seen = step + 1;
+    }
+    return window->shown;
 }
 
 static bool same_block(const BlockIndex *a, const BlockIndex *b)
@@ -1016,31 +1036,31 @@ static void walk_step(Walk *w, uint32_t kernel, const Grid *grid, uint64_t step,
 }
 
 /* Blocks that are fetched for a step, because the one before showed others, and those that are stored after it. */
-static void move_blocks(Walk *w, const Grid *grid, const Window *windows, size_t n_windows, uint64_t step, uint64_t steps, double weight)
+static void move_blocks(Walk *w, const Grid *grid, Window *windows, size_t n_windows, uint64_t step, uint64_t steps, double weight)
 {
     EchKernelGrid scratch = {0}, *work = w->work;
     w->work = &scratch; /* transforms are the scalar core's */
     for (size_t i = 0; i < n_windows; i++) {
-        const Window *window = &windows[i];
+        Window *window = &windows[i];
         if (window->bytes == 0)
             continue;
-        bool edge = window->input ? step == 0 : step + 1 == steps;
-        BlockIndex now = block_at(w, window, grid, step), other = {0};
+        bool edge = window->input ? step == 0 : step + 1 == steps, before = window->input && !edge;
+        BlockIndex first = shown_at(w, window, grid, before ? step - 1 : step), second = first;
         if (!edge)
-            other = block_at(w, window, grid, window->input ? step - 1 : step + 1);
+            second = shown_at(w, window, grid, before ? step : step + 1);
         EchBytes *sum = window->input ? &work->read : &work->written, *alone = window->input ? &work->first : &work->last;
         w->weight = edge ? 1 : weight;
-        if (edge || !same_block(&now, &other))
+        if (edge || !same_block(&first, &second))
             *sum = ech_bytes_add(*sum, weighted(w, window->bytes));
         if (step == 0)
             *alone = ech_bytes_add(*alone, window->bytes);
-        work->assumed = work->assumed || !now.known;
+        work->assumed = work->assumed || !(before ? second : first).known;
     }
     w->work = work;
 }
 
 /* False where that takes more visits than are left. */
-static bool walk_grid(Walk *w, uint32_t kernel, const Grid *grid, const Window *windows, size_t n_windows, uint64_t steps)
+static bool walk_grid(Walk *w, uint32_t kernel, const Grid *grid, Window *windows, size_t n_windows, uint64_t steps)
 {
     EchKernelGrid first = {0}, *work = w->work;
     w->work = &first;
