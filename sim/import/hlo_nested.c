@@ -78,6 +78,9 @@ static bool calls(const Line *line, bool *ret_list)
 {
     static const char *const names[] = {
         "calls=", "to_apply=", "body=", "condition=", "select=", "scatter=", "true_computation=", "false_computation=", "called_computation=", NULL};
+    *ret_list = false;
+    if (line->end == line->begin || (line->end[-1] != '=' && line->end[-1] != '{'))
+        return false;
     *ret_list = ends_with(line, "branch_computations={") || ends_with(line, "called_computations={") || ends_with(line, "calls={");
     for (unsigned i = 0; names[i] != NULL; i++)
         if (ends_with(line, names[i]))

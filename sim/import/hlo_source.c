@@ -1,6 +1,8 @@
 /* Tables of source locations: xla/service/hlo.proto StackFrameIndexProto, and their form in HLO text. */
 #include "sim/import/hlo_source.h"
 
+#include "sim/base/hash.h"
+
 enum { MOST_FRAMES = 64, MOST_NAME = 4096, MOST_TEXT = 16 << 20 };
 
 typedef struct {
@@ -12,11 +14,31 @@ typedef struct {
     const char *text; /* The builder's, once asked for. */
 } Frame;
 
+/* A line of a file, as instructions name it; its text is the builder's, or NULL. */
+typedef struct {
+    const char *file, *text;
+    size_t n;
+    uint64_t line;
+} Line;
+
 struct EchHloFrames {
     GPtrArray *files, *functions; /* Owned texts. */
     GArray *locations, *frames;   /* Location, Frame */
+    GHashTable *lines;            /* A set of Line, owned. */
     size_t written;
 };
+
+static guint hash_line(gconstpointer data)
+{
+    const Line *line = data;
+    return (guint)ech_hash_word(ech_hash_bytes(line->file, line->n) ^ line->line, ech_hash_secret());
+}
+
+static gboolean equal_lines(gconstpointer a, gconstpointer b)
+{
+    const Line *x = a, *y = b;
+    return x->line == y->line && x->n == y->n && memcmp(x->file, y->file, x->n) == 0;
+}
 
 EchHloFrames *ech_hlo_frames_new(void)
 {
@@ -25,6 +47,7 @@ EchHloFrames *ech_hlo_frames_new(void)
     frames->functions = g_ptr_array_new_with_free_func(g_free);
     frames->locations = g_array_new(FALSE, FALSE, sizeof(Location));
     frames->frames = g_array_new(FALSE, FALSE, sizeof(Frame));
+    frames->lines = g_hash_table_new_full(hash_line, equal_lines, g_free, NULL);
     return frames;
 }
 
@@ -36,6 +59,7 @@ void ech_hlo_frames_free(EchHloFrames *frames)
     g_ptr_array_unref(frames->functions);
     g_array_unref(frames->locations);
     g_array_unref(frames->frames);
+    g_hash_table_unref(frames->lines);
     g_free(frames);
 }
 
@@ -116,8 +140,14 @@ const char *ech_hlo_line_text(EchHloFrames *frames, EchProgramBuilder *builder, 
 {
     if (n == 0)
         return NULL;
+    Line asked = {.file = file, .n = n, .line = line};
+    const Line *known = g_hash_table_lookup(frames->lines, &asked);
+    if (known)
+        return known->text;
     g_autofree char *name = one_line(file, n);
     g_autoptr(GString) text = g_string_new(NULL);
     g_string_append_printf(text, "%s:%" G_GUINT64_FORMAT ":", name, line);
-    return kept(frames, builder, text);
+    asked.text = kept(frames, builder, text);
+    g_hash_table_add(frames->lines, g_memdup2(&asked, sizeof asked));
+    return asked.text;
 }

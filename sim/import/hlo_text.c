@@ -8,12 +8,14 @@
 
 #include <string.h>
 
-/* Names to ids: slices of the text, open addressing; an entry of another computation counts as absent. */
+/* Names to ids: slices of the text, open addressing. */
 typedef struct {
     const char *text;
-    uint32_t n, hash, stamp;
+    uint32_t n, hash;
     EchId id;
 } NameSlot;
+
+enum { FEW_SLOTS = 256 };
 
 typedef struct {
     NameSlot *slots;
@@ -39,14 +41,14 @@ typedef struct {
     const char *where;
     const GArray *lines; /* uint32_t: of the file, for each line of the text; NULL: the same */
     EchProgramBuilder *builder;
-    NameMap names, computations, shapes;
+    NameMap names; /* of the open computation */
+    NameMap computations, shapes;
     GArray *pending;  /* Pending */
     GArray *controls; /* Pending, into program->control: of the open computation */
     GArray *operands; /* EchId, of the instruction that is being read */
     GArray *folded;   /* EchId of starts that stand for their computation and call what its instruction calls */
     EchDiag *diag;
     Slice alias, donors;
-    uint32_t stamp;
     EchHloFrames *frames;
     Table table; /* Whose rows the lines are. */
     bool own_parents;
@@ -68,7 +70,7 @@ static NameSlot *find_slot(const NameMap *map, const char *text, size_t n, uint3
 
 static void grow_map(NameMap *map)
 {
-    NameMap larger = {.size = map->size ? map->size * 2 : 1024, .used = map->used};
+    NameMap larger = {.size = map->size ? map->size * 2 : FEW_SLOTS, .used = map->used};
     larger.slots = g_new0(NameSlot, larger.size);
     for (size_t i = 0; i < map->size; i++) {
         if (map->slots[i].text)
@@ -78,22 +80,37 @@ static void grow_map(NameMap *map)
     *map = larger;
 }
 
-static void map_put(NameMap *map, Slice name, uint32_t stamp, EchId id)
+/* What @name stands for, to be read or written before the next call; ECH_NONE the first time. */
+static EchId *map_take(NameMap *map, Slice name)
 {
     if ((map->used + 1) * 3 > map->size * 2)
         grow_map(map);
     uint32_t hash = hash_slice(name.text, name.n);
     NameSlot *slot = find_slot(map, name.text, name.n, hash);
-    map->used += slot->text == NULL;
-    *slot = (NameSlot){name.text, (uint32_t)name.n, hash, stamp, id};
+    if (!slot->text) {
+        *slot = (NameSlot){name.text, (uint32_t)name.n, hash, ECH_NONE};
+        map->used++;
+    }
+    return &slot->id;
 }
 
-static EchId map_get(const NameMap *map, Slice name, uint32_t stamp)
+static EchId map_get(const NameMap *map, Slice name)
 {
     if (map->size == 0)
         return ECH_NONE;
     const NameSlot *slot = find_slot(map, name.text, name.n, hash_slice(name.text, name.n));
-    return slot->text && slot->stamp == stamp ? slot->id : ECH_NONE;
+    return slot->text ? slot->id : ECH_NONE;
+}
+
+/* Most computations are small: their names stay in one small table. */
+static void map_clear(NameMap *map)
+{
+    if (map->size > FEW_SLOTS)
+        g_clear_pointer(&map->slots, g_free);
+    else if (map->size > 0)
+        memset(map->slots, 0, map->size * sizeof *map->slots);
+    map->size = map->slots ? map->size : 0;
+    map->used = 0;
 }
 
 static bool fail(const Reader *r, const char *at, GError **error, const char *format, ...) G_GNUC_PRINTF(4, 5);
@@ -159,12 +176,7 @@ static const char *closing(const char *at, const char *end)
                 return at + 1;
             depth--;
             break;
-        case '"':
-            for (at++; at < end && *at != '"'; at++) {
-                if (*at == '\\')
-                    at++;
-            }
-            break;
+        case '"': at = ech_program_quote_end(at + 1, end); break;
         default: break;
         }
     }
@@ -240,10 +252,10 @@ static void open_computation(Reader *r, const char *stop)
     Slice slice = bare_name((Slice){name, (size_t)(at - name)});
     r->nameless |= slice.n == 0;
     EchId id = ech_program_builder_computation(r->builder, ech_program_builder_string(r->builder, slice.text, (gssize)slice.n));
-    map_put(&r->computations, slice, 0, id);
+    *map_take(&r->computations, slice) = id;
     if (entry)
         p->entry = id;
-    r->stamp = id + 1;
+    map_clear(&r->names);
 }
 
 static bool read_shape(Reader *r, const char **at, const char *stop, EchId *ret, GError **error)
@@ -258,7 +270,7 @@ static bool read_shape(Reader *r, const char **at, const char *stop, EchId *ret,
     if (!p)
         return fail(r, begin, error, "tuple shape without ')'");
     Slice slice = {begin, (size_t)(p - begin)};
-    *ret = map_get(&r->shapes, slice, 0);
+    *ret = map_get(&r->shapes, slice);
     if (*ret == ECH_NONE) {
         g_autoptr(GError) inner = NULL;
         size_t used;
@@ -266,7 +278,7 @@ static bool read_shape(Reader *r, const char **at, const char *stop, EchId *ret,
             return fail(r, begin, error, "%s", inner->message);
         slice.n = used;
         r->layouts |= g_strstr_len(begin, (gssize)used, "]{") != NULL;
-        map_put(&r->shapes, slice, 0, *ret);
+        *map_take(&r->shapes, slice) = *ret;
         p = begin + used;
     }
     *at = p;
@@ -288,7 +300,7 @@ static EchId add_element(Reader *r, Slice name, EchId tuple, int64_t k)
                                   .attributes = name.text};
     EchId id = ech_program_builder_instruction(r->builder, instruction);
     ech_program_builder_operand(r->builder, tuple);
-    map_put(&r->names, name, r->stamp, id);
+    *map_take(&r->names, name) = id;
     return id;
 }
 
@@ -296,15 +308,15 @@ static EchId add_element(Reader *r, Slice name, EchId tuple, int64_t k)
  */
 static EchId find_operand(Reader *r, Slice name)
 {
-    EchId id = map_get(&r->names, name, r->stamp);
+    EchId id = map_get(&r->names, name);
     const char *mark = id == ECH_NONE ? memchr(name.text, '#', name.n) : NULL, *end = name.text + name.n;
     if (!mark)
         return id;
-    id = map_get(&r->names, (Slice){name.text, (size_t)(mark - name.text)}, r->stamp);
+    id = map_get(&r->names, (Slice){name.text, (size_t)(mark - name.text)});
     while (id != ECH_NONE && mark < end) {
         const char *next = memchr(mark + 1, '#', (size_t)(end - mark - 1)), *stop = next ? next : end;
         Slice element = {name.text, (size_t)(stop - name.text)};
-        EchId known = map_get(&r->names, element, r->stamp);
+        EchId known = map_get(&r->names, element);
         int64_t k = -1;
         if (known == ECH_NONE && stop - mark < 10)
             (void)ech_program_numbers(mark + 1, (size_t)(stop - mark - 1), &k, 1);
@@ -406,17 +418,12 @@ static const char *unquote(Reader *r, const char *text, size_t n)
     return ech_program_builder_string(r->builder, copy, (gssize)m);
 }
 
-/* The quoted text behind @key, quotes included; NULL where there is none. */
-static Slice quoted_behind(const char *text, const char *end, const char *key)
+static uint64_t number_of(const char *at, const char *end)
 {
-    const char *at = g_strstr_len(text, end - text, key);
-    if (!at)
-        return (Slice){NULL, 0};
-    at += strlen(key);
-    const char *stop = at + 1;
-    while (stop < end && *stop != '"')
-        stop += *stop == '\\' ? 2 : 1;
-    return at < end && *at == '"' && stop < end ? (Slice){at, (size_t)(stop - at) + 1} : (Slice){NULL, 0};
+    uint64_t number = 0;
+    for (; at < end && g_ascii_isdigit(*at); at++)
+        number = number > UINT32_MAX ? number : number * 10 + (uint64_t)(*at - '0');
+    return number;
 }
 
 /* The number behind @key, which comes first or after a blank or a brace; 0 where there is none. */
@@ -425,28 +432,54 @@ static uint64_t number_behind(const char *text, const char *end, const char *key
     for (const char *at = text; (at = g_strstr_len(at, end - at, key)) != NULL;) {
         bool whole = at == text || at[-1] == ' ' || at[-1] == '{';
         at += strlen(key);
-        uint64_t number = 0;
-        for (; whole && at < end && g_ascii_isdigit(*at); at++)
-            number = number > UINT32_MAX ? number : number * 10 + (uint64_t)(*at - '0');
         if (whole)
-            return number;
+            return number_of(at, end);
     }
     return 0;
 }
 
+/* Steps through 'name=value name="value" ...' from *at; false at the end. */
+static bool next_field(const char **at, const char *end, EchAttribute *ret)
+{
+    const char *p = *at;
+    while (p < end && (*p == ' ' || *p == '{' || *p == '}'))
+        p++;
+    ret->name = p;
+    while (p < end && *p != '=' && *p != ' ')
+        p++;
+    ret->name_n = (size_t)(p - ret->name);
+    ret->value = p += p < end && *p == '=';
+    if (p < end && *p == '"')
+        p = ech_program_quote_end(p + 1, end);
+    while (p < end && *p != ' ' && *p != '}')
+        p++;
+    ret->value_n = (size_t)(p - ret->value);
+    *at = p;
+    return ret->name_n > 0;
+}
+
 static void read_metadata(Reader *r, const EchAttribute *metadata, EchInstruction *instruction)
 {
-    const char *text = metadata->value, *end = text + metadata->value_n;
-    Slice name = quoted_behind(text, end, "op_name="), file = {NULL, 0};
-    if (name.text)
-        instruction->op_name = unquote(r, name.text, name.n);
-    /* What follows the name: the name itself may say anything. */
-    const char *rest = name.text ? name.text + name.n : text;
-    uint64_t frame = number_behind(rest, end, "stack_frame_id=");
+    const char *at = metadata->value, *end = at + metadata->value_n;
+    Slice file = {NULL, 0};
+    uint64_t frame = 0, line = 0;
+    EchAttribute a;
+    while (next_field(&at, end, &a)) {
+        Slice key = {a.name, a.name_n};
+        bool quoted = a.value_n >= 2 && a.value[0] == '"' && a.value[a.value_n - 1] == '"';
+        if (slice_is(key, "op_name") && quoted)
+            instruction->op_name = unquote(r, a.value, a.value_n);
+        else if (slice_is(key, "source_file") && quoted)
+            file = (Slice){a.value + 1, a.value_n - 2};
+        else if (slice_is(key, "source_line"))
+            line = number_of(a.value, a.value + a.value_n);
+        else if (slice_is(key, "stack_frame_id"))
+            frame = number_of(a.value, a.value + a.value_n);
+    }
     if (frame > 0)
         instruction->source = ech_hlo_frames_text(r->frames, r->builder, frame);
-    else if ((file = quoted_behind(rest, end, "source_file=")).text)
-        instruction->source = ech_hlo_line_text(r->frames, r->builder, file.text + 1, file.n - 2, number_behind(rest, end, "source_line="));
+    else if (file.text)
+        instruction->source = ech_hlo_line_text(r->frames, r->builder, file.text, file.n, line);
 }
 
 static void read_attributes(Reader *r, EchId id, const char *at, const char *stop)
@@ -463,6 +496,10 @@ static void read_attributes(Reader *r, EchId id, const char *at, const char *sto
                 body = a;
             else if (slice_is(key, "branch_computations"))
                 each_name(r, &a, add_called);
+            else if (slice_is(key, "backend_config") && !instruction->config) {
+                instruction->config = a.value;
+                instruction->config_n = (uint32_t)a.value_n;
+            }
             break;
         case 'c':
             if (slice_is(key, "condition"))
@@ -501,6 +538,8 @@ static void read_attributes(Reader *r, EchId id, const char *at, const char *sto
         default: break;
         }
     }
+    EchInstruction *instruction = &ech_program_builder_peek(r->builder)->instructions[id];
+    instruction->config_of = instruction->attributes;
     if (condition.value && body.value) {
         each_name(r, &condition, add_called);
         each_name(r, &body, add_called);
@@ -642,10 +681,11 @@ static bool read_instruction(Reader *r, GError **error)
     bool has_operands = instruction.opcode != ECH_HLO_CONSTANT && instruction.opcode != ECH_HLO_PARAMETER;
     if (has_operands && !read_operands(r, at + 1, close - 1, error))
         return false;
-    if (map_get(&r->names, name, r->stamp) != ECH_NONE)
+    EchId *named = map_take(&r->names, name);
+    if (*named != ECH_NONE)
         return fail(r, name_at, error, "a second instruction '%s' in one computation; print the module with its names' numbers (print_ids=True)",
                     instruction.name);
-    EchId id = ech_program_builder_instruction(r->builder, instruction);
+    EchId id = *named = ech_program_builder_instruction(r->builder, instruction);
     for (guint k = 0; has_operands && k < r->operands->len; k++)
         ech_program_builder_operand(r->builder, g_array_index(r->operands, EchId, k));
     read_attributes(r, id, close, stop);
@@ -655,7 +695,6 @@ static bool read_instruction(Reader *r, GError **error)
                     read->name);
     if (read->opcode == ECH_HLO_ASYNC_START && read->n_called > 0 && folded_opcode(opcode) != ECH_HLO_UNKNOWN)
         g_array_append_val(r->folded, id);
-    map_put(&r->names, name, r->stamp, id);
     r->at = stop;
     return true;
 }
@@ -677,7 +716,7 @@ static bool close_computation(Reader *r, const char *stop, GError **error)
     /* Control predecessors that were never seen are dropped: they only order what is already in order. */
     for (guint k = 0; k < r->controls->len; k++) {
         const Pending *pending = &g_array_index(r->controls, Pending, k);
-        EchId id = map_get(&r->names, pending->name, r->stamp);
+        EchId id = map_get(&r->names, pending->name);
         if (id == ECH_NONE) {
             ech_diag_dropped(r->diag, "unknown_control_predecessors", 1, "%s", r->where);
             id = computation->first;
@@ -693,7 +732,7 @@ static bool resolve_called(Reader *r, GError **error)
     EchProgram *p = ech_program_builder_peek(r->builder);
     for (guint k = 0; k < r->pending->len; k++) {
         const Pending *pending = &g_array_index(r->pending, Pending, k);
-        EchId id = map_get(&r->computations, pending->name, 0);
+        EchId id = map_get(&r->computations, pending->name);
         if (id == ECH_NONE) {
             g_autofree char *text = g_strndup(pending->name.text, MIN(pending->name.n, 80));
             return fail(r, pending->name.text, error, "computation '%s' is not in the module%s", text,

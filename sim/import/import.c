@@ -652,6 +652,8 @@ static const EchImportClass *find_class(EchSource *source, const char *format, G
     const EchImportClass *best = NULL;
     int best_score = 0;
     for (size_t i = 0; i < n_classes; i++) {
+        if (best && classes[i] == &ech_import_memory_figures) /* it looks at every line, and is for what is no other format */
+            continue;
         int score = classes[i]->probe && n ? classes[i]->probe(head, n) : 0;
         if (score > best_score) {
             best = classes[i];

@@ -156,6 +156,23 @@ static void size_shapes(EchProgram *program)
 
 /* Attributes */
 
+const char *ech_program_quote_end(const char *at, const char *end)
+{
+    const char *from = at;
+    while (at < end) {
+        const char *quote = memchr(at, '"', (size_t)(end - at));
+        if (!quote)
+            return end;
+        const char *escapes = quote;
+        while (escapes > from && escapes[-1] == '\\')
+            escapes--;
+        if ((quote - escapes) % 2 == 0)
+            return quote;
+        at = quote + 1;
+    }
+    return end;
+}
+
 /* End of a value: balanced brackets, quoted strings with escapes; stops at a comma at depth 0. */
 static const char *value_end(const char *at, const char *end)
 {
@@ -166,10 +183,7 @@ static const char *value_end(const char *at, const char *end)
             continue;
         switch (*at) {
         case '"':
-            for (at++; at < end && *at != '"'; at++) {
-                if (*at == '\\')
-                    at++;
-            }
+            at = ech_program_quote_end(at + 1, end);
             if (at >= end)
                 return end;
             break;
@@ -828,6 +842,9 @@ static bool check(const EchProgram *p, GError **error)
 static void count_devices(EchProgram *p)
 {
     for (size_t k = 0; k < p->n_instructions; k++) {
+        EchHlo opcode = (EchHlo)p->instructions[k].opcode;
+        if (opcode != ECH_HLO_UNKNOWN && ech_hlo_class(opcode) != ECH_CLASS_COLLECTIVE)
+            continue;
         size_t n;
         const char *text = ech_program_attribute(&p->instructions[k], "replica_groups", &n);
         EchGroup group;
@@ -855,6 +872,8 @@ EchProgram *ech_program_builder_finish(EchProgramBuilder *builder, const char *d
     size_shapes(p);
     for (size_t i = 0; i < p->n_instructions; i++) {
         EchInstruction *instruction = &p->instructions[i];
+        if (instruction->config_of == instruction->attributes && instruction->attributes_n > 0)
+            continue; /* whoever read the attributes has seen it */
         size_t n = 0;
         instruction->config = ech_program_attribute(instruction, "backend_config", &n);
         instruction->config_n = (uint32_t)n;

@@ -295,6 +295,8 @@ typedef struct {
     const char *name, *value;
     size_t name_n, value_n;
 } EchAttribute;
+/** The quote that ends the text which begins at @at, behind the opening one; those behind a backslash do not. @end where none does. */
+const char *ech_program_quote_end(const char *at, const char *end);
 /** Steps through ", name=value, ..." from *at; false at the end. */
 bool ech_program_next_attribute(const char **at, const char *end, EchAttribute *ret);
 /** A number or string in backend_config JSON, by dotted path of keys ("window_config.estimated_cycles", "known_trip_count.n"): the raw

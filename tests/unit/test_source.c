@@ -52,6 +52,7 @@ START_TEST(frames_of_text)
         {MODULE(TABLES("4", "1", "2", "2"), "stack_frame_id=1"), "dir/model.py:90:main\ndir/model.py:17:layer", "model.py:90"}, /* A cycle ends. */
         {MODULE("", "source_file=\"/home/me/net.py\" source_line=7"), "/home/me/net.py:7:", "net.py:7"},
         {MODULE("", "stack_frame_id=3"), NULL, NULL},
+        {MODULE("", "op_type=\"a \\\" source_line=9 stack_frame_id=1 }\" source_file=\"net.py\" source_line=7 source_end_line=8"), "net.py:7:", "net.py:7"},
     };
     g_autoptr(EchImport) import = read_bytes(cases[_i].text, strlen(cases[_i].text), "hlo");
     const EchInstruction *exp = named(import->program, "exp");
@@ -342,7 +343,7 @@ int main(void)
 {
     Suite *suite = suite_create("source");
     TCase *tcase = tcase_create("source");
-    tcase_add_loop_test(tcase, frames_of_text, 0, 7);
+    tcase_add_loop_test(tcase, frames_of_text, 0, 8);
     tcase_add_test(tcase, frames_of_proto);
     tcase_add_test(tcase, shared_configurations_of_proto);
     tcase_add_test(tcase, origin_of_arrays);
