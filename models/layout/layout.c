@@ -287,6 +287,17 @@ bool ech_layout_parse(const char *text, size_t n, EchLayout *ret, size_t *ret_us
     return true;
 }
 
+/* Layouts are printed by the thousand, to tell them apart: printf took most of that. */
+static void append_number(GString *text, uint64_t number)
+{
+    char digits[20];
+    size_t at = sizeof digits;
+    do
+        digits[--at] = (char)('0' + number % 10);
+    while ((number /= 10) > 0);
+    g_string_append_len(text, digits + at, (gssize)(sizeof digits - at));
+}
+
 static void append_properties(const EchLayout *layout, GString *text)
 {
     if (layout->n_tiles > 0)
@@ -297,7 +308,7 @@ static void append_properties(const EchLayout *layout, GString *text)
             if (layout->tiles[i].dims[j] == ECH_LAYOUT_COMBINE)
                 g_string_append_c(text, '*');
             else
-                g_string_append_printf(text, "%" G_GINT64_FORMAT, layout->tiles[i].dims[j]);
+                append_number(text, (uint64_t)layout->tiles[i].dims[j]);
         }
         g_string_append_c(text, ')');
     }
@@ -323,14 +334,22 @@ void ech_layout_append(const EchLayout *layout, GString *text)
 {
     g_string_append(text, layout->dtype);
     g_string_append_c(text, '[');
-    for (uint8_t i = 0; i < layout->rank; i++)
-        g_string_append_printf(text, "%s%s%" G_GUINT64_FORMAT, i > 0 ? "," : "", layout->dynamic & (UINT32_C(1) << i) ? "<=" : "", layout->dims[i]);
+    for (uint8_t i = 0; i < layout->rank; i++) {
+        if (i > 0)
+            g_string_append_c(text, ',');
+        if (layout->dynamic & (UINT32_C(1) << i))
+            g_string_append(text, "<=");
+        append_number(text, layout->dims[i]);
+    }
     g_string_append_c(text, ']');
     if (!layout->has_layout)
         return;
     g_string_append_c(text, '{');
-    for (uint8_t i = 0; i < layout->rank; i++)
-        g_string_append_printf(text, "%s%u", i > 0 ? "," : "", layout->order[i]);
+    for (uint8_t i = 0; i < layout->rank; i++) {
+        if (i > 0)
+            g_string_append_c(text, ',');
+        append_number(text, layout->order[i]);
+    }
     size_t before = text->len;
     append_properties(layout, text);
     if (layout->rank == 0 && text->len == before) { /* as XLA prints a scalar */
