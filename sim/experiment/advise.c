@@ -275,7 +275,7 @@ static EchCase *trial_case(const Advise *a, Trial *t, bool roomy, GError **error
 static EchSweepPoint *run_cases(const Advise *a, EchCase **cases, size_t n, GError **error)
 {
     EchExperiment some = {
-        .title = a->experiment->title, .cases = g_new(EchCase, n), .n_cases = n, .cache = a->experiment->cache, .places = a->experiment->places};
+        .title = a->experiment->title, .cases = g_new(EchCase, n), .n_cases = n, .cache = a->experiment->cache, .places = a->experiment->places, .brief = true};
     for (size_t i = 0; i < n; i++)
         some.cases[i] = *cases[i];
     EchSweepPoint *points = ech_sweep_run(&some, a->jobs, a->stop, a->progress, a->data, error);
@@ -495,6 +495,7 @@ static char *blocks_of(JsonObject *run)
 static JsonNode *json_of(const EchResult *result)
 {
     EchReport report = ech_result_report(result);
+    report.brief = true;
     return ech_report_json(&report);
 }
 

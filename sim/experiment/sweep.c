@@ -24,6 +24,7 @@ static EchSweepPoint run_case(EchExperiment *experiment, size_t index)
         return point;
     }
     EchReport report = ech_result_report(result);
+    report.brief = experiment->brief;
     JsonNode *node = ech_report_json(&report);
     point.json = ech_json_print(node);
     json_node_unref(node);

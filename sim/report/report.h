@@ -38,6 +38,7 @@ typedef struct {
         const char *release;   /**< Its release in words ("2.13 or later"), or NULL. */
         EchBytes peak;         /**< The most that it held in the recording, where that is what was replayed; 0: unknown. */
     } recorded;
+    bool brief;        /**< For a caller that asks no single kernel: ech_report_json() leaves out where each spends its time. */
     JsonObject *plain; /**< The same without what the command line changed, as ech_report_json() tells it, or NULL. */
 } EchReport;
 

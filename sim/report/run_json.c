@@ -360,7 +360,8 @@ JsonNode *ech_report_json(const EchReport *report)
     if (ech_report_basis(report, &basis))
         ech_report_add_basis(b, &basis);
     ech_report_build_counters(b, report);
-    ech_report_build_stalls(b, report);
+    if (!report->brief)
+        ech_report_build_stalls(b, report);
     EchMemoryAnalysis exported;
     if (report->program)
         ech_report_memory_analysis(b, report->program);
