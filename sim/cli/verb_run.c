@@ -66,12 +66,12 @@ static int run_one(EchExperiment *experiment, const RunOptions *options)
     /* What the changes on the command line are worth; where it does not run without them there is nothing to say. */
     g_autoptr(EchResult) plain = experiment->plain ? ech_experiment_run_plain(experiment, NULL) : NULL;
     EchReport plain_report = plain ? ech_result_report(plain) : (EchReport){0};
+    plain_report.brief = true;
     g_autoptr(JsonNode) plain_json = plain ? ech_report_json(&plain_report) : NULL;
     report.plain = plain_json ? json_node_get_object(plain_json) : NULL;
-    JsonNode *node = ech_report_json(&report);
-    g_autofree char *json = ech_json_print(node);
-    json_node_unref(node);
-    g_autoptr(GString) summary = ech_report_summary(&report, ech_cli_columns());
+    g_autoptr(JsonNode) node = experiment->brief ? NULL : ech_report_json(&report);
+    g_autofree char *json = node ? ech_json_print(node) : NULL;
+    g_autoptr(GString) summary = options->json ? NULL : ech_report_summary(&report, ech_cli_columns());
     if (options->output) {
         g_autoptr(GString) kept = ech_report_summary(&report, 0); /* The same bytes from every terminal. */
         g_autoptr(EchOutput) output = ech_output_new(options->output, &error);
@@ -122,7 +122,7 @@ static int tell_sweep(const EchExperiment *experiment, const EchSweepPoint *poin
         return ech_cli_fail(error);
     if (found)
         json_object_set_member(json_node_get_object(node), "find", json_node_copy(found->json));
-    g_autofree char *json = ech_json_print(node);
+    g_autofree char *json = experiment->brief ? NULL : ech_json_print(node);
     JsonArray *array = json_object_get_array_member(json_node_get_object(node), "points");
     g_autofree EchTableRow *rows = g_new0(EchTableRow, n);
     g_autoptr(GPtrArray) labels = g_ptr_array_new_with_free_func(g_free);
@@ -294,6 +294,7 @@ int ech_verb_run(int argc, char **argv)
     g_autoptr(EchExperiment) experiment = ech_experiment_load(rest[0], &overrides, &error);
     if (!experiment)
         return ech_cli_fail(error);
+    experiment->brief = !options.json && !options.output;
     if (experiment->find)
         return run_find(experiment, &options);
     return experiment->n_cases > 1 ? run_sweep(experiment, &options) : run_one(experiment, &options);

@@ -49,7 +49,7 @@ typedef struct {
                          the file sweeps. Of pass place its parameters are left out, not the pass. */
     struct EchFind *find; /**< The number that is looked for (find.h), or NULL. */
     struct EchImportCache *cache;
-    bool brief;         /**< Its points are told without each kernel (EchReport.brief). */
+    bool brief;         /**< Its runs are told without each kernel (EchReport.brief). */
     GHashTable *places; /**< Where an edit stands: "PATH=VALUE" -> "FILE:line:column"; edits of the command line are not in it. */
 } EchExperiment;
 

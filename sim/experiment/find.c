@@ -281,6 +281,7 @@ static JsonNode *run_json(EchExperiment *experiment, const EchCase *c, GError **
         return NULL;
     }
     EchReport report = ech_result_report(result);
+    report.brief = experiment->brief;
     return ech_report_json(&report);
 }
 
@@ -440,6 +441,7 @@ static EchExperiment *experiment_of(const EchExperiment *experiment, size_t n)
 {
     EchExperiment *out = g_new0(EchExperiment, 1);
     out->title = g_strdup(experiment->title);
+    out->brief = experiment->brief;
     out->cases = g_new0(EchCase, n);
     out->n_cases = n;
     return out;

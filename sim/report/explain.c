@@ -547,6 +547,7 @@ GPtrArray *ech_report_changes(const EchReport *report)
         return g_ptr_array_new_with_free_func(g_free);
     EchReport alone = *report;
     alone.plain = NULL;
+    alone.brief = true;
     g_autoptr(JsonNode) run = ech_report_json(&alone);
     GPtrArray *out = explain_change(report->plain, json_node_get_object(run), false); /* The run says all remarks itself. */
     g_autofree char *time = ech_format_time(ech_member_int(report->plain, "makespan_ps"));
