@@ -569,7 +569,12 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
  *
  * wgmma (FlashAttention-3, arXiv 2407.08608, figure 5): the forward without a mask at 16 K of heads of 64 and 256, 497 and 756 TFLOP/s, fits one rate of the
  * products and one time a score; cuDNN's (9.1) is that rate and 595 TFLOP/s for heads of 128. Backward, figure 6: heads of 128 at 16 K, 561 and 516 TFLOP/s,
- * and of 64 at 2 K, 422 and 395. */
+ * and of 64 at 2 K, 422 and 395.
+ *
+ * FlexAttention's in Triton: its backward makes scores twice, for the queries' gradient and for the keys', seven products where others have five. On an H100
+ * the forward without a mask at 16 K of heads of 64 (pytorch/pytorch pull request 137036: 12.72 ms, 346 TFLOP/s) and of 128 (pytorch/benchmark pull request
+ * 2443: 5.39 ms, 408) fits one rate of the products and one time a score, and the backward of the former (40.96 ms) that rate and another. On other chips 90 %
+ * of FlashAttention-2's speed forward and 85 backward (an A100, pytorch.org/blog/flexattention). */
 #define SOFTMAX_SLOTS 12.5   /* of a lane, a score: maximum, exponential, sum, rounding */
 #define GRADIENT_SLOTS 26.4  /* the same, computed again and differentiated */
 #define GRADIENT_SHARED 0.16 /* slots for every element of a head: operands by way of shared memory */
@@ -582,6 +587,12 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
 #define WGMMA_SLOTS_CUDNN 10.0
 #define WGMMA_GRADIENT_SLOTS 7.5
 #define WGMMA_GRADIENT_SLOTS_CUDNN 12.5
+#define FLEX_RATE 0.52 /* of the peak */
+#define FLEX_SLOTS 7.2
+#define FLEX_GRADIENT_SLOTS 18.8
+#define FLEX_SPEED 0.90 /* of mma's, FlashAttention-2's */
+#define FLEX_GRADIENT_SPEED 0.85
+#define FLEX_GRADIENT_OPERATIONS 14 /* a score and element of a head */
 
 /* Scores computed for every one that counts: blocks of rows take whole blocks of columns, and causal ones those of the diagonal whole. One length for queries
  * and keys; 1 where the grid says that it is not so. */
@@ -633,6 +644,28 @@ static double working_blocks(const EchGpuChip *chip, const EchGpuKernel *kernel)
     return kernel->name.splits ? MIN(blocks, MAX(whole, chip->sms * SPLIT_RESIDENT)) : blocks;
 }
 
+/* Seconds of the whole chip for a score: products at @rate, and what lies between them. */
+static double score_seconds(const EchGpuChip *chip, const EchGpuKernel *kernel, double head, double rate, bool lanes)
+{
+    const EchGpuName *name = &kernel->name;
+    bool backward = name->backward, newer = ech_device_has_number(chip->device, "kernel.wgmma_share"), wgmma = name->arithmetic == ECH_GPU_WGMMA && newer;
+    double each = (backward ? 10 : 4) * head, slots, speed = 1;
+    if (name->flexible && newer && !lanes) {
+        rate *= FLEX_RATE;
+        each = backward ? FLEX_GRADIENT_OPERATIONS * head : each;
+        slots = backward ? FLEX_GRADIENT_SLOTS : FLEX_SLOTS;
+    } else if (wgmma) {
+        rate *= WGMMA_RATE;
+        slots = name->library ? backward ? WGMMA_GRADIENT_SLOTS_CUDNN : WGMMA_SLOTS_CUDNN : backward ? WGMMA_GRADIENT_SLOTS : WGMMA_SLOTS;
+        slots += backward ? GRADIENT_SHARED * head : 0;
+    } else {
+        rate *= ech_device_number(chip->device, lanes ? "kernel.fma_share" : "kernel.mma_share", 1) * fed_share(chip, head);
+        slots = backward ? GRADIENT_SLOTS + GRADIENT_SHARED * head : SOFTMAX_SLOTS;
+        speed = !name->flexible ? 1 : backward ? FLEX_GRADIENT_SPEED : FLEX_SPEED;
+    }
+    return (each / rate + slots / (chip->lanes * chip->sms * chip->clock)) / speed;
+}
+
 static bool price_attention(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
 {
     const char *dtype = operand_type(kernel);
@@ -645,16 +678,13 @@ static bool price_attention(const EchGpuChip *chip, const EchGpuKernel *kernel, 
     bool backward = kernel->name.backward, wgmma = kernel->name.arithmetic == ECH_GPU_WGMMA && ech_device_has_number(chip->device, "kernel.wgmma_share");
     uint32_t threads = ech_gpu_threads(&kernel->launch), registers = kernel->launch.registers ? kernel->launch.registers : ATTENTION_REGISTERS;
     double blocks = working_blocks(chip, kernel), resident = !wgmma && threads ? resident_blocks(chip, threads, registers, kernel->launch.shared) : 1;
-    double head = kernel->name.head ? kernel->name.head : ATTENTION_HEAD, each = (backward ? 10 : 4) * head, scores = kernel->operations / each, slots;
-    if (wgmma) {
-        rate *= WGMMA_RATE;
-        slots = kernel->name.library ? backward ? WGMMA_GRADIENT_SLOTS_CUDNN : WGMMA_SLOTS_CUDNN : backward ? WGMMA_GRADIENT_SLOTS : WGMMA_SLOTS;
-    } else {
-        rate *= ech_device_number(chip->device, lanes ? "kernel.fma_share" : "kernel.mma_share", 1) * fed_share(chip, head);
-        slots = backward ? GRADIENT_SLOTS : SOFTMAX_SLOTS;
-    }
-    slots += backward ? GRADIENT_SHARED * head : 0;
-    double compute = scores * attention_fill(kernel, scores) * (each / rate + slots / (chip->lanes * chip->sms * chip->clock)) / chip->held;
+    double head = kernel->name.head ? kernel->name.head : ATTENTION_HEAD,
+           each = (!backward               ? 4
+                   : kernel->name.flexible ? FLEX_GRADIENT_OPERATIONS
+                                           : 10) *
+                  head,
+           scores = kernel->operations / each;
+    double compute = scores * attention_fill(kernel, scores) * score_seconds(chip, kernel, head, rate, lanes) / chip->held;
     /* Whole waves; a block that has an SM to itself leaves as much of it idle as another would take. Blocks of a causal mask are of all lengths, the longest
      * last and twice the mean: an SM is idle for half of one. */
     double waves = MAX(ceil(blocks / (chip->sms * resident)), 1), full = blocks / (chip->sms * resident);

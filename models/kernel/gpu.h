@@ -96,6 +96,7 @@ typedef struct {
     uint16_t query_rows, key_rows, head;      /**< Attention: rows of a block, and a head's dimension, the mean of keys' and values'; 0: not known. */
     bool causal;                              /**< Attention: half of the products are left out. */
     bool library;                             /**< Attention: cuDNN's. */
+    bool flexible;                            /**< Attention: FlexAttention's in Triton, by blocks of a mask. */
     bool paged;                               /**< Attention: keys and values lie in pages shorter than a tile and are gathered row by row. */
     bool splits;                              /**< Attention of one query a sequence: the grid's third dimension splits keys as far as that fills the chip. */
     bool generated;                           /**< Reductions: TorchInductor's. */

@@ -580,6 +580,7 @@ static void read_attention(const char *text, EchGpuName *ret)
     ret->query_rows = ret->tile_m;
     ret->key_rows = ret->tile_n;
     ret->library = strstr(text, "cudnn") != NULL;
+    ret->flexible = strstr(text, "flex_attention") != NULL;
     ret->splits = strstr(text, "kernel_stage1") != NULL;
     read_mainloop(text, ret);
     const char *traits = strstr(text, "kernel_traits<"), *end = traits ? closing(traits + 13) : NULL;
@@ -620,6 +621,8 @@ static uint16_t elementwise_instructions(const char *text)
 static EchGpuClass class_of(const char *text)
 {
     size_t i = 0;
+    if (strstr(text, "triton_tem_") && strstr(text, "flex_attention")) /* with what is fused into it in between */
+        return ECH_GPU_ATTENTION;
     while (i < G_N_ELEMENTS(classes) && !strstr(text, classes[i].part))
         i++;
     if (i < G_N_ELEMENTS(classes) && classes[i].kind != ECH_GPU_UNKNOWN)

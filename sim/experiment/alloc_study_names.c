@@ -38,7 +38,7 @@ const char *ech_alloc_study_stack(const EchAllocStudy *study, uint32_t id)
 bool ech_alloc_study_is_own(const char *frame, size_t n)
 {
     return *frame != '<' && !g_str_has_prefix(frame, "torch/") && !g_strstr_len(frame, (gssize)n, "-packages/") &&
-           !g_strstr_len(frame, (gssize)n, "/lib/python");
+           !g_strstr_len(frame, (gssize)n, "/lib/python") && !g_strstr_len(frame, (gssize)n, "/echelon/pretend/python/");
 }
 
 char *ech_alloc_study_name(const EchAllocStudy *study, uint32_t id)

@@ -505,10 +505,61 @@ static bool attention_of_unknown_lengths(const Call *c, EchGpuOperator *ret)
     return true;
 }
 
+/* FlexAttention's template of TorchInductor, with what is fused into it. */
+static bool is_flexible(const char *name)
+{
+    return g_str_has_prefix(name, "triton_tem_") && strstr(name, "flex_attention");
+}
+
+/* Queries, keys and values [batch, heads, length, depth] come first, queries of as many heads as keys or of a multiple; what is given twice is told once. False
+ * where they do not. */
+static bool flexible_arrays(const EchGpuInput *inputs, size_t n, const EchGpuInput *ret[3])
+{
+    if (n == 0 || inputs[0].rank != 4 || !is_tensor(&inputs[0]))
+        return false;
+    for (size_t i = 0; i < 3; i++)
+        ret[i] = i < n && inputs[i].rank == 4 && is_tensor(&inputs[i]) ? &inputs[i] : ret[i - 1];
+    return true;
+}
+
+/* What the mask leaves is told beside it; where it is not, all of these arrays' bytes are moved and nothing is multiplied. */
+static void flexible_attention(const char *name, const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
+{
+    const EchGpuInput *arrays[3];
+    if (!flexible_arrays(inputs, n, arrays))
+        return;
+    const EchGpuInput *q = arrays[0], *keys = arrays[1], *values = arrays[2];
+    bool backward = is_gradient(name);
+    EchBytes results = dim(q, 0) > 0 ? bytes_of(ech_bytes_mul(q->numel / dim(q, 0), dim(values, 0)), q->dtype) : 0, queries = bytes_of(q->numel, q->dtype),
+             kept = bytes_of(ech_bytes_add(keys->numel, values->numel), keys->dtype);
+    *ret = (EchGpuOperator){.kind = ECH_GPU_OP_ATTENTION,
+                            .dtype = q->dtype,
+                            .head = (uint16_t)MIN((dim(q, 0) + dim(values, 0)) / 2, 1024u),
+                            .elements = q->numel,
+                            .n = dim(keys, 1),
+                            .read = ech_bytes_add(ech_bytes_add(queries, backward ? results : 0), kept),
+                            .written = backward ? ech_bytes_add(queries, kept) : results};
+}
+
+/* Of two products for every score that its blocks compute forward, and seven backward: scores are made again for queries and for keys. */
+static void flexible_lengths(const EchGpuInput *inputs, size_t n, const EchGpuLengths *lengths, bool backward, EchGpuOperator *ret)
+{
+    const EchGpuInput *arrays[3];
+    if (!flexible_arrays(inputs, n, arrays))
+        return;
+    double deep = (double)dim(arrays[0], 0), wide = (double)dim(arrays[2], 0), heads = (double)dim(arrays[0], 2),
+           operations = 2 * (double)lengths->scores * heads * (backward ? 4 * deep + 3 * wide : deep + wide);
+    ret->k = operations < 9e18 ? (uint64_t)operations : 0;
+}
+
 void ech_gpu_attention_lengths(const char *name, const EchGpuInput *inputs, size_t n, const EchGpuLengths *lengths, EchGpuOperator *ret)
 {
     bool backward = is_gradient(name);
     size_t at = backward ? 1 : 0;
+    if (is_flexible(name)) {
+        flexible_lengths(inputs, n, lengths, backward, ret);
+        return;
+    }
     if (n < at + 3 || inputs[at].rank != 3 || !is_tensor(&inputs[at]) || inputs[at + 1].rank < 3 || !is_tensor(&inputs[at + 1]))
         return;
     const EchGpuInput *q = &inputs[at], *keys = &inputs[at + 1], *values = &inputs[at + 2];
@@ -758,6 +809,24 @@ static bool gathered(const Call *c, EchGpuOperator *ret)
     return gather(&c->inputs[0], &c->inputs[2], 1, ret);
 }
 
+/* A table, indices, and where each bag of them begins: a row of the result for each bag. */
+static bool embedding_bags(const Call *c, EchGpuOperator *ret)
+{
+    const EchGpuInput *table = &c->inputs[0], *indices = &c->inputs[1], *starts = &c->inputs[2];
+    if (table->rank != 2 || table->list || !is_tensor(table))
+        return false;
+    gather(table, indices, dim(table, 0), ret);
+    uint64_t n_bags = starts->known ? starts->numel : MAX(dim(indices, 1), 1);
+    ret->read = ech_bytes_add(ret->read, bytes_of(n_bags, starts->known ? starts->dtype : ECH_DTYPE_NONE));
+    ret->written = bytes_of(ech_bytes_mul(n_bags, dim(table, 0)), table->dtype);
+    return true;
+}
+
+static bool taken(const Call *c, EchGpuOperator *ret)
+{
+    return gather(&c->inputs[0], &c->inputs[1], 1, ret);
+}
+
 /* Sums of parts, then sums of those. */
 static bool embedding_backward(const Call *c, EchGpuOperator *ret)
 {
@@ -904,6 +973,8 @@ static const struct {
       "silu_and_mul_per_block_quant"}},
     {HAS, 1, norm, {"layer_norm", "rms_norm", "batch_norm", "group_norm"}},
     {IS, 2, embedding, {"embedding"}},
+    {IS, 3, embedding_bags, {"_embedding_bag", "_embedding_bag_forward_only"}},
+    {IS, 2, taken, {"take"}},
     {IS, 2, indexed, {"index"}},
     {IS, 3, selected, {"index_select"}},
     {IS, 3, gathered, {"gather"}},
@@ -944,6 +1015,10 @@ static bool is_called(const char *op, size_t rule)
 void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
 {
     *ret = (EchGpuOperator){0};
+    if (is_flexible(name)) {
+        flexible_attention(name, inputs, n, ret);
+        return;
+    }
     if (g_str_has_prefix(name, "triton_") || g_str_has_prefix(name, "cute::")) {
         generated(name, inputs, n, ret);
         return;

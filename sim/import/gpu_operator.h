@@ -60,5 +60,5 @@ EchDtype ech_gpu_torch_dtype(const char *text, size_t n);
 /** Work of the PyTorch operator @name ("aten::addmm"). kind is ECH_GPU_OP_NONE where no input has a shape. */
 void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, EchGpuOperator *ret);
 /** Work of attention over sequences of @lengths, or of its gradient, as @name says: @inputs are [tokens, heads, depth] (a gradient's own before it), and keys
- * and values of as many dimensions or [pages, tokens, heads, depth]. Leaves @ret as it is where they are not. */
+ * and values of as many dimensions or [pages, tokens, heads, depth]; FlexAttention's as its mask leaves scores. Leaves @ret as it is where they are not. */
 void ech_gpu_attention_lengths(const char *name, const EchGpuInput *inputs, size_t n, const EchGpuLengths *lengths, EchGpuOperator *ret);

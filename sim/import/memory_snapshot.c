@@ -335,12 +335,12 @@ static bool is_generated(const char *frame, size_t n)
     return digits == 52 && dot[-52] == 'c' && (dot - 52 == frame || strchr("/\\", dot[-53]));
 }
 
-/* PyTorch's or Python's own: a line that every program comes through. */
+/* PyTorch's, Python's or the capture's own: a line that every program comes through. */
 static bool is_torch(const char *frame, size_t n)
 {
     bool installed = g_strstr_len(frame, (gssize)n, "-packages/") != NULL;
     return *frame == '<' || is_generated(frame, n) || g_strstr_len(frame, (gssize)n, "-packages/torch/") ||
-           (!installed && g_strstr_len(frame, (gssize)n, "/lib/python"));
+           g_strstr_len(frame, (gssize)n, "/echelon/pretend/python/") || (!installed && g_strstr_len(frame, (gssize)n, "/lib/python"));
 }
 
 /* People recognise a block by the innermost line of their model, or of the library that has it; PyTorch's own line behind it tells a layer from an activation:

@@ -176,7 +176,8 @@ typedef struct {
     GArray *compiled;            /* EchXlaLaunch */
     GHashTable *runs;            /* device -> Run */
     char *device;                /* that was pretended; NULL: not told */
-    uint64_t clock_ns, reserved, peak_reserved, n_refused, largest_refused, n_served_late, n_flex_attention;
+    uint64_t clock_ns, reserved, peak_reserved, n_refused, largest_refused, n_served_late;
+    uint64_t n_unmasked;              /* kernels of FlexAttention's of which nothing says what their masks leave */
     uint64_t refused, refused_device; /* the last request that the driver had no room for, bytes; 0: none, or it was served since */
     bool of_tensorflow, of_xla;       /* it launched kernels that are called as these call theirs */
     uint64_t n_blocks, n_of_pool;     /* of the device that the program asked for; by cudaMallocAsync */
@@ -561,7 +562,7 @@ static bool add_kernel(Reader *r, GError **error)
     Within where;
     EchItem item = issued_item(r, ECH_ITEM_KERNEL, r->lines.fields[1], r->lines.fields[2], &where);
     item.name = kept_string_of(r, text);
-    r->n_flex_attention += g_strstr_len(text->at, (gssize)text->n, "flex_attention") != NULL;
+    r->n_unmasked += !r->next_lengths && memmem(text->at, text->n, "triton_tem_", 11) && memmem(text->at, text->n, "flex_attention", 14);
     Kernel kernel = {.item = (uint32_t)ech_capture_n_items(r->capture), .call = where.call};
     for (size_t i = 0; i < 3; i++) {
         kernel.launch.grid[i] = (uint32_t)MIN(r->lines.fields[4 + i], (uint64_t)INT32_MAX);
@@ -1154,12 +1155,12 @@ static void infer_traffic(Reader *r)
                         untold, told + untold);
     else if (told > 0)
         ech_diag_remark(r->ret->diag, "lengths of sequences are those that the host knew when it asked for attention over their pages");
-    ech_diag_note(r->ret->diag, "kernels_of_flex_attention", r->n_flex_attention);
-    if (r->n_flex_attention > 0)
+    ech_diag_note(r->ret->diag, "kernels_of_unknown_masks", r->n_unmasked);
+    if (r->n_unmasked > 0)
         ech_diag_remark(r->ret->diag,
-                        "what the masks of FlexAttention leave is worked out on the device, where nothing was computed: its %" G_GUINT64_FORMAT
-                        " kernels in the whole capture count for the bytes of their arrays alone, which is the least",
-                        r->n_flex_attention);
+                        "what the masks of FlexAttention leave is not known for %" G_GUINT64_FORMAT
+                        " of its kernels in the whole capture: they count for the bytes of their arrays alone, which is the least",
+                        r->n_unmasked);
     ech_diag_note(r->ret->diag, "operators_on_the_host", r->n_host_work);
     if (r->n_host_work > 0) {
         g_autofree char *bytes = ech_format_bytes(r->host_work_bytes);

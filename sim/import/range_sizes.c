@@ -62,6 +62,7 @@ static bool is_mask(const char *name, size_t input)
 static bool is_index(const char *name, size_t input)
 {
     return (input == 1 && (g_str_has_prefix(name, "aten::index,") || g_str_has_prefix(name, "aten::_index_put_impl_,"))) ||
+           ((input == 1 || input == 2) && g_str_has_prefix(name, "aten::_embedding_bag")) || (input == 1 && g_str_has_prefix(name, "aten::take,")) ||
            (input == 1 && (g_str_has_prefix(name, "aten::embedding,") || g_str_has_prefix(name, "aten::embedding_dense_backward,"))) ||
            (input == 2 && (g_str_has_prefix(name, "aten::gather,") || g_str_has_prefix(name, "aten::index_select,")));
 }

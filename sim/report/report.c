@@ -442,7 +442,8 @@ char *ech_report_source_line(const char *stack)
     const char *first = strchr(stack, '\n'), *own = NULL;
     for (const char *at = first; at && !own; at = strchr(at + 1, '\n')) {
         size_t n = strcspn(at + 1, "\n");
-        if (!g_strstr_len(at + 1, (gssize)n, "-packages/") && !g_strstr_len(at + 1, (gssize)n, "/lib/python"))
+        if (!g_strstr_len(at + 1, (gssize)n, "-packages/") && !g_strstr_len(at + 1, (gssize)n, "/lib/python") &&
+            !g_strstr_len(at + 1, (gssize)n, "/echelon/pretend/python/"))
             own = at;
     }
     if (!first)

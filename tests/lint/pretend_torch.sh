@@ -130,6 +130,43 @@ if python3 -c 'import triton' 2>/dev/null; then
   [ "$(grep -c "^kernel [0-9]* 0 0 $number " "$work"/tuned.*.pretend)" = 4 ] || { echo "not four launches:"; grep -n '^kernel' "$work"/tuned.*.pretend; exit 1; }
 fi
 
+# FlexAttention: how many scores a head's blocks have, forward and backward, where the program makes the blocks, where a compiled graph does, and where one only
+# leaves out some of them; and nothing of a mask that hangs on results.
+cat >"$work/flexible.py" <<'PY'
+import torch
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
+places = torch.arange(1024) // 300
+there = places.cuda()
+q, k = (torch.zeros(2, heads, 1024, 64, dtype=torch.bfloat16, device="cuda", requires_grad=True) for heads in (4, 2))
+attend = torch.compile(flex_attention, dynamic=False)
+attend(q, k, k, block_mask=create_block_mask(lambda b, h, q, k: q >= k, None, None, 1024, 1024, device="cuda"), enable_gqa=True).sum().backward()
+
+def of(places):
+    return lambda b, h, q, k: (q >= k) & (places[q] == places[k])
+
+def pack(q, k, there, most=None):
+    mask = create_block_mask(of(there), None, None, 1024, 1024, device="cuda")
+    if most is not None:  # none of the full ones
+        mask = BlockMask.from_kv_blocks(mask.kv_num_blocks.clamp_max(most), mask.kv_indices, mask_mod=mask.mask_mod)
+    return flex_attention(q, k, k, block_mask=mask, enable_gqa=True)
+
+torch.compile(pack, dynamic=False)(q, k, there).sum().backward()
+torch.compile(pack, dynamic=False)(q, k, there, 1).sum().backward()
+reach = torch.rand(1024, device="cuda") * 1024
+attend(q, k, k, block_mask=create_block_mask(lambda b, h, i, j: reach[i] >= j, None, None, 1024, 1024, device="cuda"), enable_gqa=True)
+mask = create_block_mask(of(places), None, None, 1024, 1024, device="cpu")
+for blocks in (36, (mask.kv_num_blocks + mask.full_kv_num_blocks).sum().item(), mask.kv_num_blocks.clamp_max(1).sum().item()):
+    print("scores", 2 * 128 * 128 * blocks)
+PY
+if python3 -c 'import triton, torch.nn.attention.flex_attention' 2>/dev/null; then
+  TRITON_CACHE_DIR=$work/triton TORCHINDUCTOR_CACHE_DIR=$work/inductor "$echelon" capture --pretend h100-sxm -o "$work/flexible" -- python3 "$work/flexible.py" >"$work/said" 2>&1 ||
+    { tail -20 "$work/said"; exit 1; }
+  for scores in $(sed -n 's/^scores //p' "$work/said"); do
+    [ "$(grep -c "^lengths 2 2048 2048 1024 $scores$" "$work"/flexible.*.pretend)" = 2 ] || { echo "not $scores scores forward and backward:"; grep '^lengths' "$work"/flexible.*.pretend; exit 1; }
+  done
+  "$echelon" run --trace "$work"/flexible.*.pretend --device h100-sxm | tr -s ' \n' ' ' | grep -q 'is not known for 1 of its kernels' || { echo "an unknown mask is not told"; exit 1; }
+fi
+
 # Operators of other packages, kernels of CuTe's DSL, and FlashAttention 4 on it, by what their packages look like; and a worker that is killed by its own program.
 mkdir -p "$work/cutlass/cutlass_dsl" "$work/flash_attn/cute"
 touch "$work/cutlass/__init__.py" "$work/cutlass/cutlass_dsl/__init__.py" "$work/flash_attn/__init__.py" "$work/flash_attn/cute/__init__.py"

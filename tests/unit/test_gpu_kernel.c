@@ -319,6 +319,45 @@ START_TEST(attention)
 }
 END_TEST
 
+/* FlexAttention in Triton, queries and keys alike, by blocks of 128: published times. Fitted: the H100's first two of heads of 64, and the last of 128 forward.
+ */
+static const struct {
+    const char *device;
+    bool backward, causal;
+    unsigned head;
+    double heads, length; /* heads of all sequences */
+    double published;     /* ms */
+    double most;          /* how far the model may be */
+} flexible[] = {
+    {"h100-sxm", false, false, 64, 64, 16384, 12.718, 0.02}, /* pytorch/pytorch pull request 137036 */
+    {"h100-sxm", true, false, 64, 64, 16384, 40.957, 0.02},  {"h100-sxm", false, true, 64, 64, 16384, 6.460, 0.05},
+    {"h100-sxm", true, true, 64, 64, 16384, 20.922, 0.02},   {"h100-sxm", false, false, 128, 512, 512, 0.258, 0.22}, /* pytorch/benchmark pull request 2443 */
+    {"h100-sxm", false, false, 128, 256, 1024, 0.419, 0.12}, {"h100-sxm", false, false, 128, 128, 2048, 0.744, 0.06},
+    {"h100-sxm", false, false, 128, 64, 4096, 1.404, 0.04},  {"h100-sxm", false, false, 128, 32, 8192, 2.738, 0.03},
+    {"h100-sxm", false, false, 128, 16, 16384, 5.389, 0.02}, {"h100-sxm", false, true, 128, 512, 512, 0.202, 0.15},
+    {"h100-sxm", false, true, 128, 256, 1024, 0.289, 0.25},  {"rtx-a6000", false, true, 64, 1024, 1024, 1.656, 0.25}, /* pytorch/pytorch pull request 137036 */
+    {"rtx-a6000", true, true, 64, 1024, 1024, 7.561, 0.40},  {"b200", false, false, 128, 128, 1024, 0.1805, 0.35},    /* pytorch/pytorch pull request 188644 */
+};
+
+START_TEST(flexible_attention)
+{
+    g_autoptr(EchDevice) device = ech_test_device(flexible[_i].device, NULL);
+    double blocks = flexible[_i].length / 128, each = flexible[_i].backward ? 14 : 4,
+           scores = flexible[_i].length * flexible[_i].length * flexible[_i].heads * (flexible[_i].causal ? (blocks + 1) / (2 * blocks) : 1);
+    double array = flexible[_i].length * flexible[_i].heads * flexible[_i].head * 2;
+    EchGpuKernel kernel = {.read = (EchBytes)array * 3, .written = (EchBytes)array, .operations = scores * each * flexible[_i].head, .dtype = "bf16"};
+    ech_gpu_name(flexible[_i].backward ? "triton_tem_fused_flex_attention_backward_1" : "triton_tem_fused_flex_attention_0", &kernel.name);
+    ck_assert(kernel.name.kind == ECH_GPU_ATTENTION && kernel.name.flexible && kernel.name.backward == flexible[_i].backward);
+    kernel.launch =
+        (EchGpuLaunch){.grid = {(uint32_t)blocks, (uint32_t)flexible[_i].heads, 1}, .block = {128, 1, 1}, .shared = 98304, .head = (uint16_t)flexible[_i].head};
+    ech_gpu_launch_says(&kernel.launch, &kernel.name);
+    EchGpuCost cost;
+    ck_assert(ech_gpu_kernel_price(device, &kernel, &cost));
+    double off = (double)cost.time / (flexible[_i].published * 1e9) - 1;
+    ck_assert_msg(fabs(off) < flexible[_i].most, "%s, head of %u, %g: %+.1f %%", flexible[_i].device, flexible[_i].head, flexible[_i].length, 100 * off);
+}
+END_TEST
+
 /* In f32 a tensor core multiplies three times, a third of tf32's rate at most; a chip whose tensor cores take no f32 leaves it to its lanes. */
 START_TEST(attention_in_f32)
 {
@@ -822,6 +861,8 @@ START_TEST(operators_by_name)
                       number = {0};
     EchGpuInput indices = sixteen;
     indices.dtype = ECH_DTYPE_S64;
+    EchGpuInput starts = {.numel = 4, .dims = {4}, .rank = 1, .known = true, .dtype = ECH_DTYPE_S64},
+                even = {.numel = 16, .dims = {8, 2}, .rank = 2, .known = true, .dtype = ECH_DTYPE_S64};
     const struct {
         const char *name;
         EchGpuInput inputs[4];
@@ -843,6 +884,9 @@ START_TEST(operators_by_name)
         {"aten::index", {rows, indices}, 2, ECH_GPU_OP_GATHER, 4096 + 128, 4096},
         {"aten::index_select", {rows, number, indices}, 3, ECH_GPU_OP_GATHER, 4096 + 128, 4096},
         {"aten::gather", {rows, number, indices}, 3, ECH_GPU_OP_GATHER, 32 + 128, 32},
+        {"aten::take", {rows, indices}, 2, ECH_GPU_OP_GATHER, 32 + 128, 32},
+        {"aten::_embedding_bag", {rows, indices, starts}, 3, ECH_GPU_OP_GATHER, 4096 + 128 + 32, 4 * 256},
+        {"aten::_embedding_bag", {rows, even, number}, 3, ECH_GPU_OP_GATHER, 4096 + 128, 8 * 256},
         {"aten::embedding_dense_backward", {rows, indices}, 2, ECH_GPU_OP_GATHER, 16384 + 128, 16384},
         {"aten::scatter_", {rows, number, indices, sixteen}, 4, ECH_GPU_OP_GATHER, 128 + 32, 32},
         {"aten::scatter_", {rows, number, indices, number}, 4, ECH_GPU_OP_GATHER, 128, 32},
@@ -1277,6 +1321,7 @@ int main(void)
     tcase_add_test(tcase, one_rate);
     tcase_add_test(tcase, prices);
     tcase_add_loop_test(tcase, attention, 0, G_N_ELEMENTS(attentions));
+    tcase_add_loop_test(tcase, flexible_attention, 0, G_N_ELEMENTS(flexible));
     tcase_add_loop_test(tcase, flash_lengths, 0, G_N_ELEMENTS(flashes));
     tcase_add_test(tcase, attention_operators);
     tcase_add_test(tcase, library_vectors);

@@ -17,6 +17,12 @@ PRETEND_EXPORT void pretend_lengths_of(const void *keys, int cumulative, const v
                             .causal = causal != 0};
 }
 
+/* The same of what was counted by the program's own mask (FlexAttention); @scores of one head. */
+PRETEND_EXPORT void pretend_scores_of(uint64_t sequences, uint64_t queries, uint64_t keys, uint64_t longest, uint64_t scores)
+{
+    told = (PretendLengths){.n = sequences, .counted = {sequences, queries, keys, longest, scores}};
+}
+
 const PretendLengths *pretend_lengths(void)
 {
     return told.n > 0 ? &told : NULL;
@@ -48,6 +54,11 @@ static int64_t between(const PretendIntegers *starts, size_t i)
 void pretend_write_lengths(const PretendLengths *lengths)
 {
     size_t n = lengths->n;
+    const uint64_t *counted = lengths->counted;
+    if (counted[0] > 0) {
+        pretend_line("lengths", "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, counted[0], counted[1], counted[2], counted[3], counted[4]);
+        return;
+    }
     if (lengths->cumulative ? !are_starts(&lengths->keys, n) : !are_known(&lengths->keys, 0, n))
         return;
     const bool before = are_starts(&lengths->before, n), starts = are_starts(&lengths->query_starts, n);

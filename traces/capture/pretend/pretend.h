@@ -176,6 +176,7 @@ typedef struct {
     PretendIntegers keys, query_starts, before;
     size_t n;
     bool cumulative, causal;
+    uint64_t counted[5]; /* What such a line says, where it is known already; the first 0: it is not. */
 } PretendLengths;
 
 /* Those of what this thread launches now; NULL: none are told. */

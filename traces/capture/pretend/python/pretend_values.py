@@ -659,6 +659,11 @@ def _count_sampled(module):
     module.get_num_sampled_and_rejected = counted
 
 
+def guesses():
+    """Addresses of whole numbers that hang on results of kernels."""
+    return _modes[0].guessed if _modes else ()
+
+
 def _put(there, here):
     """Values that the host knows, where a kernel of the device's would have computed them."""
     if here is None or pretend_generated.address(there) is None or there.numel() != here.numel():
