@@ -139,6 +139,9 @@ static const struct {
     {"krn_partial", ECH_GPU_REDUCE},
     {"compute_num_of_partial", ECH_GPU_REDUCE},
     {"embeddingbag", ECH_GPU_GATHER},
+    {"embedding_codegen_forward", ECH_GPU_GATHER}, /* FBGEMM's tables */
+    {"find_long_segments", ECH_GPU_REDUCE},
+    {"embedding_backward_codegen", ECH_GPU_SCATTER},
     {"tma_scatter", ECH_GPU_SCATTER},
     {"store_kvcache", ECH_GPU_STRIDED},
     {"fused_rope", ECH_GPU_STRIDED},
@@ -731,6 +734,8 @@ void ech_gpu_name(const char *name, EchGpuName *ret)
     case ECH_GPU_NORM: read_norm(text, ret); break;
     case ECH_GPU_GATHER:
         ret->whole_rows = strstr(text, "vectorized_gather") != NULL;
+        if (strstr(text, "embedding_codegen_forward")) /* a lane of the warp that sums a bag has four columns (FBGEMM's Vec4T) */
+            ret->vector = 4;
         read_block(strstr(text, "elementwise_kernel<"), ret);
         break;
     case ECH_GPU_SCATTER: /* a thread adds up the rows of one index, mostly one or two */

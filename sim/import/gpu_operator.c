@@ -822,6 +822,71 @@ static bool embedding_bags(const Call *c, EchGpuOperator *ret)
     return true;
 }
 
+/* FBGEMM's tables, flat, one behind the other: where the columns of each begin, and how wide all of them are together or the widest is; then indices, and where
+ * each bag of them begins, of each table as many. */
+typedef struct {
+    uint64_t tables, width; /* width: the number behind where columns begin */
+    const EchGpuInput *indices, *starts;
+} Lookup;
+
+static bool is_list_of_whole(const EchGpuInput *input)
+{
+    return input->known && input->rank == 1 && is_whole(input->dtype);
+}
+
+static bool find_lookup(const Call *c, Lookup *ret)
+{
+    *ret = (Lookup){0};
+    for (size_t i = 0; i + 1 < c->n; i++) {
+        const EchGpuInput *one = &c->inputs[i], *next = &c->inputs[i + 1];
+        if (!is_list_of_whole(one) || one->numel < 2)
+            continue;
+        if (ret->tables == 0 && next->n_integers == 1 && next->integers[0] > 0) {
+            ret->tables = one->numel - 1;
+            ret->width = (uint64_t)next->integers[0];
+        } else if (ret->tables > 0 && is_list_of_whole(next) && next->numel > 1 && (next->numel - 1) % ret->tables == 0) {
+            ret->indices = one;
+            ret->starts = next;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool tables_lookup(const Call *c, EchGpuOperator *ret)
+{
+    Lookup lookup;
+    uint8_t dtype = ECH_DTYPE_NONE;
+    for (size_t i = 0; i < c->n && dtype == ECH_DTYPE_NONE; i++)
+        dtype = is_tensor(&c->inputs[i]) && c->inputs[i].rank == 1 && !is_whole(c->inputs[i].dtype) && c->inputs[i].numel > 0 ? c->inputs[i].dtype : dtype;
+    if (dtype == ECH_DTYPE_NONE || !find_lookup(c, &lookup))
+        return false;
+    const EchGpuInput row = {.dtype = dtype};
+    gather(&row, lookup.indices, MAX(lookup.width / lookup.tables, 1), ret);
+    ret->n = ech_bytes_add(ret->n, bytes_of(lookup.starts->numel, lookup.starts->dtype));
+    ret->read = ech_bytes_add(ret->written, ret->n);
+    ret->written = bytes_of(ech_bytes_mul((lookup.starts->numel - 1) / lookup.tables, lookup.width), dtype);
+    return true;
+}
+
+/* Their gradient and the step of their optimizer in one: rows that are picked, each taken to be another, are read and written; the gradient [bags, columns of
+ * all tables] is read. No more rows than an optimizer's list of one number for each has. */
+static bool tables_step(const Call *c, EchGpuOperator *ret)
+{
+    Lookup lookup;
+    const EchGpuInput *gradient = &c->inputs[0];
+    if (!is_tensor(gradient) || gradient->rank != 2 || !find_lookup(c, &lookup))
+        return false;
+    uint64_t rows = lookup.indices->numel, all = 0;
+    for (size_t i = 1; i < c->n; i++)
+        all = MAX(all, is_tensor(&c->inputs[i]) && c->inputs[i].rank == 1 && !is_whole(c->inputs[i].dtype) ? c->inputs[i].numel : 0);
+    const EchGpuInput row = {.dtype = gradient->dtype}, picked = {.numel = all > 0 ? MIN(rows, all) : rows, .dtype = lookup.indices->dtype};
+    gather(&row, &picked, MAX(dim(gradient, 0) / lookup.tables, 1), ret);
+    ret->n = bytes_of(rows, lookup.indices->dtype);
+    ret->read = ech_bytes_add(ech_bytes_add(ret->written, ret->n), bytes_of(gradient->numel, gradient->dtype));
+    return true;
+}
+
 static bool taken(const Call *c, EchGpuOperator *ret)
 {
     return gather(&c->inputs[0], &c->inputs[1], 1, ret);
@@ -975,6 +1040,8 @@ static const struct {
     {IS, 2, embedding, {"embedding"}},
     {IS, 3, embedding_bags, {"_embedding_bag", "_embedding_bag_forward_only"}},
     {IS, 2, taken, {"take"}},
+    {HAS, 3, tables_lookup, {"embedding_codegen_forward"}},
+    {HAS, 3, tables_step, {"embedding_backward_codegen"}},
     {IS, 2, indexed, {"index"}},
     {IS, 3, selected, {"index_select"}},
     {IS, 3, gathered, {"gather"}},

@@ -364,13 +364,15 @@ static Range open_range(Reader *r, const Range *around, const char *name)
     return range;
 }
 
-/* Whether PyTorch's own range @name says again, without its types, the call that is around it. */
+/* Whether PyTorch's own range @name says again, without its types, the call that is around it, or is what FBGEMM's operator around it calls in turn. */
 static bool says_again(Reader *r, const Range *around, const char *name)
 {
     if (!around || around->call == UINT32_MAX || strstr(name, ", types = ["))
         return false;
     const Text *text = &g_array_index(r->texts, Text, g_array_index(r->calls, Call, around->call).name - 1);
     size_t n = ech_range_bare_length(name);
+    if (g_str_has_prefix(name, "fbgemm::") && strstr(name, "embedding_") && memmem(text->at, text->n, "_pt2_wrapper, sizes", 19))
+        return true;
     return text->n > n && memcmp(text->at, name, n) == 0 && text->at[n] == ',' && g_strstr_len(text->at, (gssize)text->n, ", types = [");
 }
 

@@ -220,6 +220,31 @@ START_TEST(flexible_attention)
 }
 END_TEST
 
+/* FBGEMM's tables, 8 of a million rows of 128: of them only what is picked is read, and changed by the optimizer's step. Its operators say within others of
+ * theirs what they are given, without types and numbers. */
+START_TEST(tables_of_embeddings)
+{
+    g_autoptr(EchImport) import = must_read(
+        HEAD "name 1 \"fbgemm::split_embedding_codegen_forward_unweighted_pt2_wrapper, sizes = [[], [1024000000], [0], [0, 0], [8], [8], [9], [], [], [9], "
+             "[1310720], "
+             "[65537], [], []], types = [-, f32, f32, f32, s32, s64, s32, 1024, 128, s64, s64, s64, 0, -]\"\n"
+             "name 2 \"fbgemm::split_embedding_codegen_forward_unweighted_cuda, sizes = [[1024000000], [0], [0, 0], [8], [8], [9], [], [], [1310720], [65537], "
+             "[], []]\"\n"
+             "name 3 \"void split_embedding_codegen_forward_unweighted_kernel<float, float, float, false, long, 1ul, 32ul>(x)\"\n"
+             "name 4 \"fbgemm::split_embedding_backward_codegen_rowwise_adagrad_unweighted_pt2_wrapper, sizes = [[8192, 1024], [], [9], [], [], [9], [], "
+             "[1310720], [65537], "
+             "[], [8000000], []], types = [f32, -, s32, 128, 0, s64, 23, s64, s64, -, f32, -]\"\n"
+             "name 5 \"void split_embedding_backward_codegen_rowwise_adagrad_unweighted_kernel_warp_per_row_1<float, float, float, long, 1, 32, false>(x)\"\n"
+             "push 1 9 1\npush 2 9 2\nkernel 3 0 0 3 4096 1 1 32 16 1 0\npop 4 9\npop 5 9\npush 6 9 4\nkernel 7 0 0 5 8448 1 1 32 16 1 0\npop 8 9\nend\n");
+    const EchOp *lookup = nth(import->trace, ECH_OP_KERNEL, 0), *step = nth(import->trace, ECH_OP_KERNEL, 1);
+    const EchBytes rows = 1310720u * 512u, results = 8192u * 1024 * 4;
+    ck_assert_uint_eq(moved(import->trace, lookup, ECH_READ), rows + (1310720 + 65537) * 8);
+    ck_assert_uint_eq(moved(import->trace, lookup, ECH_WRITE), results);
+    ck_assert_uint_eq(moved(import->trace, step, ECH_READ), rows + results + 1310720 * 8);
+    ck_assert_uint_eq(moved(import->trace, step, ECH_WRITE), rows);
+}
+END_TEST
+
 /* An all-reduce by a server's own kernel is one; a kernel of which it is not known what it does for whom is refused. */
 START_TEST(own_all_reduces)
 {
@@ -1091,6 +1116,7 @@ int main(void)
     tcase_add_test(cases, own_all_reduces);
     tcase_add_test(cases, streams_and_waits);
     tcase_add_test(cases, flexible_attention);
+    tcase_add_test(cases, tables_of_embeddings);
     tcase_add_test(cases, memory_follows_what_was_asked);
     tcase_add_test(cases, a_librarys_memory_stays);
     tcase_add_test(cases, snapshots_of_many_devices);

@@ -49,10 +49,11 @@ def _type_of(value):
     return NAMES.get(kind, kind)
 
 
-def _text(name, values, elements=None):
-    """The last type is no type but the elements that the kernel goes over, where they are known."""
+def _text(name, values, elements=None, numbers=False):
+    """The last type is no type but the elements that the kernel goes over, where they are known; @numbers: whole ones among the values stand for themselves."""
+    types = [str(value) if numbers and type(value) is int and value >= 0 else _type_of(value) for value in values]
     sizes = ", ".join(str(list(value.shape)) if isinstance(value, torch.Tensor) else "[]" for value in values)
-    return "%s, sizes = [%s, []], types = [%s]" % (name, sizes, ", ".join([_type_of(value) for value in values] + [str(elements or "-")]))
+    return "%s, sizes = [%s, []], types = [%s]" % (name, sizes, ", ".join(types + [str(elements or "-")]))
 
 
 def _within(text, run, *values, **named):
@@ -67,7 +68,8 @@ def typed(func, args, kwargs):
     """An operator of another package's: PyTorch's own range of it says sizes alone."""
     if not _told():
         return func(*args, **kwargs)
-    return _within(_text(func._schema.name, list(args) + list(kwargs.values())), func, *args, **kwargs)
+    text = _text(func._schema.name, list(args) + list(kwargs.values()), numbers=func.namespace == "fbgemm")  # how wide rows of tables are is such a number
+    return _within(text, func, *args, **kwargs)
 
 
 _lengths_of = ctypes.PyDLL(None).pretend_lengths_of
