@@ -31,7 +31,7 @@ static EchBytes laid_out(const EchTrace *trace, const EchBuffer *buffer, uint64_
     if (tiles == TILES_DENSE || generation == 0)
         return ech_layout_dense_bytes(&layout);
     if (layout.rank < 2)
-        return 0;
+        return buffer->bytes; /* in one order only */
     for (unsigned i = 0; i < layout.rank; i++)
         layout.order[i] = (uint8_t)(layout.rank - 1 - i);
     layout.n_splits = 0;

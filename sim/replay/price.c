@@ -788,10 +788,10 @@ static bool price_copy(const Pricer *pricer, const Map *map, Row *row, const Ech
     }
     /* A copy engine inside the device waits for the slower of the two memories to answer, whichever way the bytes go. */
     EchTime latency = MAX(from ? from->latency : 0, to ? to->latency : 0);
-    if (pricer->options->overhead && latency > 0 && from != to)
-        price->fixed = latency;
-    else if (pricer->options->overhead && from == to)
+    if (from == to)
         price->fixed = launch_time(pricer, map);
+    else if (pricer->options->overhead)
+        price->fixed = latency;
     return row->n_used > 0 || op->bytes == 0;
 }
 

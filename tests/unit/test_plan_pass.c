@@ -35,14 +35,15 @@ static EchTraceBuilder *begin(void)
     return b;
 }
 
-/* On queue 1, reading @buffer when op @after is done. */
+/* On queue 1, reading @buffer (ECH_NONE: nothing) when op @after is done. */
 static EchId copy_away(EchTraceBuilder *b, EchId buffer, EchId after)
 {
     EchOp op = ech_op_init(ECH_OP_KERNEL);
     op.queue = 1;
     op.name = ech_trace_builder_string(b, "away", -1);
     EchId made = ech_trace_builder_op(b, op);
-    ech_trace_builder_use(b, buffer, ECH_READ, MB, ECH_PATTERN_STREAM, ECH_KNOWN);
+    if (buffer != ECH_NONE)
+        ech_trace_builder_use(b, buffer, ECH_READ, MB, ECH_PATTERN_STREAM, ECH_KNOWN);
     ech_trace_builder_dep(b, after, 0);
     return made;
 }
@@ -59,9 +60,12 @@ static void wait_for(EchTraceBuilder *b, EchId op)
     ech_trace_builder_dep(b, op, 0);
 }
 
-/* a is copied away while it is freed; b comes before the core has waited for that copy, or after. Another copy, of before, says nothing. */
-static EchBytes with_copy(bool waits, bool loops, bool at_last)
+/* a is copied away while it is freed; c comes before the core has waited for that copy, or after. Another copy, of before, says nothing, nor does the copy of
+ * the iteration before. */
+enum { NOT = 0, BEFORE = 1, AT_LAST = 2, BEHIND = 4, EARLIER = 8, LOOPS = 16 };
+static EchBytes with_copy(unsigned waits)
 {
+    bool loops = waits & LOOPS;
     g_autoptr(EchTraceBuilder) b = begin();
     EchId a = ech_test_buffer(b, "a", MB, ECH_ROLE_TEMPORARY, false), c = ech_test_buffer(b, "c", MB, ECH_ROLE_TEMPORARY, false);
     EchId loop = loops ? ech_test_loop(b, 3) : ECH_NONE;
@@ -71,26 +75,62 @@ static EchBytes with_copy(bool waits, bool loops, bool at_last)
     (void)ech_test_put(b, ECH_OP_ALLOC, a);
     ech_test_kernel(b, 0, a, ECH_WRITE, MB);
     EchId before = copy_away(b, a, last(b)), copy = copy_away(b, a, before);
-    wait_for(b, waits ? copy : before);
+    if (waits & BEFORE)
+        wait_for(b, copy);
+    wait_for(b, before);
+    if (waits & EARLIER) {
+        ech_test_kernel(b, 0, ECH_NONE, ECH_READ, 0);
+        ech_trace_builder_dep(b, copy, 1);
+    }
     (void)ech_test_put(b, ECH_OP_FREE, a);
     (void)ech_test_put(b, ECH_OP_ALLOC, c);
     ech_test_kernel(b, 0, c, ECH_WRITE, MB);
     (void)ech_test_put(b, ECH_OP_FREE, c);
-    if (at_last)
+    if (waits & AT_LAST)
         wait_for(b, copy);
     if (loops)
         ech_test_close_loop(b, loop);
+    if (waits & BEHIND) /* for what comes behind it on its queue */
+        wait_for(b, copy_away(b, ECH_NONE, loop));
     return height(b, "plan", NULL);
 }
 
 START_TEST(what_a_copy_still_uses_lends_no_place)
 {
-    ck_assert_uint_eq(with_copy(true, false, false), MB);
-    ck_assert_uint_gt(with_copy(false, false, true), MB); /* gone when the core waits, after c came */
-    ck_assert_uint_eq(with_copy(false, false, false), 0); /* who knows when */
-    ck_assert_uint_eq(with_copy(true, true, false), MB);
-    ck_assert_uint_gt(with_copy(false, true, true), MB);
-    ck_assert_uint_eq(with_copy(false, true, false), 0); /* not before the next iteration */
+    ck_assert_uint_eq(with_copy(BEFORE), MB);
+    ck_assert_uint_gt(with_copy(AT_LAST), MB); /* gone when the core waits, after c came */
+    ck_assert_uint_eq(with_copy(NOT), 0);      /* who knows when */
+    ck_assert_uint_eq(with_copy(LOOPS | BEFORE), MB);
+    ck_assert_uint_gt(with_copy(LOOPS | AT_LAST), MB);
+    ck_assert_uint_eq(with_copy(LOOPS), 0); /* not before the next iteration */
+    ck_assert_uint_eq(with_copy(LOOPS | BEHIND), 0);
+    ck_assert_uint_eq(with_copy(LOOPS | EARLIER), 0);
+}
+END_TEST
+
+/* Each iteration makes anew what the one before made and copied away: the copy has to be waited for before the iteration ends. */
+static EchBytes handed_on(bool waits)
+{
+    g_autoptr(EchTraceBuilder) b = begin();
+    EchId a = ech_test_buffer(b, "a", MB, ECH_ROLE_TEMPORARY, false);
+    (void)ech_test_put(b, ECH_OP_ALLOC, a);
+    EchId loop = ech_test_loop(b, 3);
+    (void)ech_test_put(b, ECH_OP_FREE, a);
+    (void)ech_test_put(b, ECH_OP_ALLOC, a);
+    ech_test_kernel(b, 0, a, ECH_WRITE, MB);
+    EchId copy = copy_away(b, a, last(b));
+    if (waits)
+        wait_for(b, copy);
+    ech_test_close_loop(b, loop);
+    wait_for(b, copy_away(b, ECH_NONE, loop));
+    (void)ech_test_put(b, ECH_OP_FREE, a);
+    return height(b, "plan", NULL);
+}
+
+START_TEST(what_loops_hand_on)
+{
+    ck_assert_uint_eq(handed_on(true), MB);
+    ck_assert_uint_eq(handed_on(false), 0);
 }
 END_TEST
 
@@ -176,6 +216,7 @@ int main(void)
     Suite *suite = suite_create("plan pass");
     TCase *tcase = tcase_create("plan pass");
     tcase_add_test(tcase, what_a_copy_still_uses_lends_no_place);
+    tcase_add_test(tcase, what_loops_hand_on);
     tcase_add_test(tcase, loops_end);
     tcase_add_test(tcase, results_have_places_of_their_own);
     tcase_add_test(tcase, what_lives_at_once_shares_no_result);

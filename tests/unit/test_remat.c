@@ -173,6 +173,41 @@ START_TEST(chain)
 }
 END_TEST
 
+/* What is made of an array that is kept is made later, of that: the array's own kernel stays, and an estimate of the same bytes. */
+START_TEST(made_of_what_is_kept)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId weights = ech_test_buffer(b, "weights", GB, ECH_ROLE_PARAMETER, true), x = ech_test_buffer(b, "x", GB, ECH_ROLE_ACTIVATION, false),
+          a = ech_test_buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false), large = ech_test_buffer(b, "large", 2 * GB, ECH_ROLE_TEMPORARY, false),
+          out = ech_test_buffer(b, "out", GB, ECH_ROLE_OUTPUT, false);
+    (void)ech_test_put(b, ECH_OP_ALLOC, x);
+    make(b, ECH_WORK_MATRIX, 50 * ms, weights, x, GB);
+    (void)ech_test_put(b, ECH_OP_ALLOC, a);
+    make(b, ECH_WORK_MATRIX, 10 * ms, x, a, GB);
+    ech_trace_builder_peek_op(b, (EchId)ech_trace_builder_n_ops(b) - 1)->estimate = 30 * ms; /* its bytes take 20 */
+    (void)ech_test_put(b, ECH_OP_ALLOC, large);
+    ech_test_kernel(b, 400 * ms, large, ECH_WRITE, 2 * GB);
+    (void)ech_test_put(b, ECH_OP_FREE, large);
+    (void)ech_test_put(b, ECH_OP_ALLOC, out);
+    make(b, ECH_WORK_MATRIX, 30 * ms, a, out, GB);
+    (void)ech_test_put(b, ECH_OP_FREE, a);
+    (void)ech_test_put(b, ECH_OP_FREE, x);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    g_autoptr(EchTrace) made = ech_test_pass(in, device, diag, (const char *const[]){"remat:names=a", NULL});
+    g_autoptr(EchRun) before = ech_test_replay(in, device), run = ech_test_replay(made, device);
+    ck_assert_int_eq(before->makespan / ms, 50 + 20 + 400 + 30);
+    ck_assert_int_eq(run->makespan / ms, 50 + 400 + 20 + 30);
+    ck_assert_uint_eq(ech_test_peak(before, "hbm"), 5 * GB);
+    ck_assert_uint_eq(ech_test_peak(run, "hbm"), 4 * GB);
+    size_t estimated = 0;
+    for (size_t i = 0; i < ech_trace_n_ops(made); i++)
+        estimated += ech_trace_ops(made)[i].estimate == 30 * ms;
+    ck_assert_uint_eq(estimated, 1);
+}
+END_TEST
+
 /* What hangs on a chain of 300 operations is made again, with all of them; what hangs on 600 stays. */
 START_TEST(long_chain)
 {
@@ -757,6 +792,7 @@ int main(void)
     tcase_add_loop_test(tcase, between_uses, 0, G_N_ELEMENTS(on_kept));
     tcase_add_loop_test(tcase, in_place, 0, 2);
     tcase_add_test(tcase, chain);
+    tcase_add_test(tcase, made_of_what_is_kept);
     tcase_add_loop_test(tcase, long_chain, 0, 2);
     tcase_add_loop_test(tcase, halves, 0, 2);
     tcase_add_test(tcase, modules_of_pytorch);

@@ -242,20 +242,23 @@ START_TEST(kernels_reach_the_host_over_its_link)
 }
 END_TEST
 
-/* A second device whose memory a process only named is nothing to speak of; one that holds something is. */
+/* A second device whose memory a process only named is nothing to speak of; one that holds something is, and so is the first. */
 START_TEST(memories_that_are_not_there)
 {
-    for (int held = 0; held < 2; held++) {
+    for (int held = 0; held < 3; held++) {
         Maker m = maker_new();
         EchId a = add_buffer(&m, m.hbm, MB, true), other = ech_trace_builder_memory(m.b, "hbm:1");
-        if (held)
+        if (held == 1)
             add_buffer(&m, other, MB, true);
         add_kernel(&m, m.core, MB);
         ech_trace_builder_use(m.b, a, ECH_READ, MB, ECH_PATTERN_STREAM, ECH_KNOWN);
         g_autoptr(EchTrace) trace = finish(&m);
         g_autoptr(EchDevice) device = make_device(0);
+        if (held == 2)
+            device->memories[0].name[0] = 'H';
         g_autoptr(EchRun) run = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
         ck_assert(ech_test_says(run->diag, "has no memory 'hbm:1'") == (held == 1));
+        ck_assert(ech_test_says(run->diag, "has no memory 'hbm':") == (held == 2));
     }
 }
 END_TEST
@@ -282,13 +285,17 @@ START_TEST(memory_fills_to_its_last_byte)
 }
 END_TEST
 
-/* Spans are kept up to the number that was asked for, and the others counted. */
+/* Spans are kept up to the number that was asked for, and the others counted. What takes no time has none. */
 START_TEST(spans_are_kept_up_to_a_number)
 {
     for (uint64_t most = 2; most <= 4; most++) {
         Maker m = maker_new();
-        for (int i = 0; i < 3; i++)
+        EchId buffer = add_buffer(&m, m.hbm, MB, false);
+        for (int i = 0; i < 3; i++) {
+            add_target(&m, ECH_OP_ALLOC, m.core, buffer);
             add_kernel(&m, m.core, MB);
+            add_target(&m, ECH_OP_FREE, m.core, buffer);
+        }
         g_autoptr(EchTrace) trace = finish(&m);
         g_autoptr(EchDevice) device = make_device(0);
         EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
@@ -296,6 +303,66 @@ START_TEST(spans_are_kept_up_to_a_number)
         g_autoptr(EchRun) run = replay(trace, device, options);
         ck_assert_uint_eq(run->n_spans, MIN(most, 3));
         ck_assert_uint_eq(run->spans_left_out, 3 - MIN(most, 3));
+    }
+}
+END_TEST
+
+/* However few points of what lives when are kept, the fullest instant is one of them, and they end as the run does. */
+START_TEST(few_points_keep_the_peak)
+{
+    const EchBytes mib = 1024 * 1024; /* as allocators round */
+    for (unsigned fullest = 0; fullest < 40; fullest += 3) {
+        Maker m = maker_new();
+        add_buffer(&m, m.hbm, mib, true);
+        for (unsigned i = 0; i < 40; i++) {
+            EchId buffer = add_buffer(&m, m.hbm, (i == fullest ? 50 : 1 + i % 7) * mib, false);
+            add_target(&m, ECH_OP_ALLOC, m.core, buffer);
+            add_kernel(&m, m.core, MB);
+            add_target(&m, ECH_OP_FREE, m.core, buffer);
+            add_kernel(&m, m.core, MB);
+        }
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+        options.max_points = 16;
+        g_autoptr(EchRun) run = replay(trace, device, options);
+        const EchMemoryRun *hbm = &run->memories[0];
+        EchBytes most = 0;
+        for (size_t i = 0; i < hbm->n_series; i++) {
+            most = MAX(most, hbm->series[i].live);
+            ck_assert(i == 0 || hbm->series[i].time >= hbm->series[i - 1].time);
+        }
+        ck_assert_uint_le(hbm->n_series, 16);
+        ck_assert_uint_eq(hbm->peak_live, 51 * mib);
+        ck_assert_uint_eq(most, hbm->peak_live);
+        ck_assert_uint_eq(hbm->series[hbm->n_series - 1].live, mib);
+    }
+}
+END_TEST
+
+/* A copy within the device is launched as a kernel is, one into another memory of it waits for that memory; neither where such times are left out. */
+START_TEST(copies_inside_the_device)
+{
+    for (int i = 0; i < 4; i++) {
+        Maker m = maker_new();
+        add_copy(&m, m.core, m.hbm, i & 1 ? ech_trace_builder_memory(m.b, "beside") : m.hbm, 50 * MB);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        device->memories = g_renew(EchMemory, device->memories, 3);
+        device->memories[device->n_memories++] = (EchMemory){.name = g_strdup("beside"),
+                                                             .kind = ECH_MEM_COMMON,
+                                                             .capacity = 100 * MB,
+                                                             .available = 100 * MB,
+                                                             .read = 1000 * GB,
+                                                             .write = 1000 * GB,
+                                                             .both = 1000 * GB,
+                                                             .latency = 3 * ECH_PS_PER_US};
+        add_number(device, "runtime.launch_ps", 5.0 * ECH_PS_PER_US);
+        EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+        options.overhead = i < 2;
+        g_autoptr(EchRun) run = replay(trace, device, options);
+        /* 50 us at each port; within one memory both go through the same. */
+        near(run->makespan, ((i & 1 ? 50 : 100) + (i >= 2 ? 0 : i & 1 ? 3 : 5)) * ECH_PS_PER_US, 1, ECH_ENGINE_NATIVE);
     }
 }
 END_TEST
@@ -1866,6 +1933,8 @@ int main(void)
     tcase_add_test(tests, memories_that_are_not_there);
     tcase_add_test(tests, memory_fills_to_its_last_byte);
     tcase_add_test(tests, spans_are_kept_up_to_a_number);
+    tcase_add_test(tests, few_points_keep_the_peak);
+    tcase_add_test(tests, copies_inside_the_device);
     tcase_add_test(tests, unknown_loops_take_the_count_asked_for);
     tcase_add_test(tests, collectives_hold_multiprocessors);
     tcase_add_test(tests, products_wait_for_a_second_round);
