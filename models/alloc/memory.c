@@ -34,7 +34,6 @@ static bool account(EchDeviceMemory *memory, EchBytes bytes)
     if (bytes > memory->capacity - memory->used || refuse(memory))
         return false;
     memory->used += bytes;
-    memory->peak = MAX(memory->peak, memory->used);
     memory->takes++;
     return true;
 }

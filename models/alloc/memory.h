@@ -17,7 +17,7 @@ typedef struct {
     EchBytes capacity, granule;
     EchAddressOrder order;
     uint64_t lowest, highest;                /**< Ever given; highest is the end, 0 before anything was. */
-    EchBytes used, peak;                     /**< Physical bytes handed out. */
+    EchBytes used;                           /**< Physical bytes handed out. */
     uint64_t takes, gives;                   /**< Device calls that worked, those of pages among them. */
     bool maps_ranges;                        /**< Ranges are mapped, each in one piece (cuMemCreate, cuMemMap), instead of cudaMalloc's. */
     uint64_t maps, unmaps;                   /**< Of them, of pages. */

@@ -1,6 +1,7 @@
 /* Properties that every allocator of the table must have, under random sequences: a new allocator is tested by being registered. */
 #include "models/alloc/alloc.h"
 #include "models/alloc/check.h"
+#include "models/alloc/gaps.h"
 #include "models/alloc/tree.h"
 #include "sim/base/error.h"
 #include "tests/support/random.h"
@@ -109,6 +110,25 @@ static void check_blocks(const EchAllocator *allocator, const char *spec, uint64
     ck_assert_msg(all == stats.reserved, "%s seed %" G_GUINT64_FORMAT ": blocks tile %" G_GUINT64_FORMAT ", reserved %" G_GUINT64_FORMAT, spec, seed, all,
                   stats.reserved);
     ck_assert_msg(stats.largest_free <= largest, "%s seed %" G_GUINT64_FORMAT ": largest free", spec, seed);
+}
+
+/* What PyTorch calls inactive splits: what is free of segments that are in parts. */
+static void check_splits(EchAllocator *allocator, const char *spec, uint64_t seed)
+{
+    size_t n, n_stats;
+    g_autofree EchAllocBlock *blocks = ech_allocator_blocks(allocator, &n);
+    int64_t parts = 0, bytes = 0;
+    for (size_t i = 0; i < n; i++) {
+        bool in_parts = (i > 0 && blocks[i - 1].segment == blocks[i].segment) || (i + 1 < n && blocks[i + 1].segment == blocks[i].segment);
+        parts += in_parts && blocks[i].state == ECH_BLOCK_FREE;
+        bytes += in_parts && blocks[i].state == ECH_BLOCK_FREE ? (int64_t)blocks[i].bytes : 0;
+    }
+    const EchAllocStat *stats = ech_allocator_own_stats(allocator, &n_stats);
+    for (size_t i = 0; i < n_stats && !strstr(spec, "expandable_segments:True"); i++) {
+        bool counts = strcmp(stats[i].name, "inactive_split.all.current") == 0, sizes = strcmp(stats[i].name, "inactive_split_bytes.all.current") == 0;
+        ck_assert_msg((!counts || stats[i].value == parts) && (!sizes || stats[i].value == bytes), "%s seed %" G_GUINT64_FORMAT ": %s is %" G_GINT64_FORMAT,
+                      spec, seed, stats[i].name, stats[i].value);
+    }
 }
 
 /* The driver's calls add up to what is reserved, in whole granules (of VMM allocators: pages) and never more than there is; there are bytes where there are
@@ -226,6 +246,7 @@ static Outcome run(const char *spec, uint64_t seed, EchBytes capacity, bool inje
         }
         if (i % 512 == 0) {
             check_blocks(allocator, spec, seed);
+            check_splits(allocator, spec, seed);
             check_driver(allocator, spec, seed, capacity, n_beside);
         }
     }
@@ -526,6 +547,53 @@ START_TEST(tree_is_a_sorted_set)
 }
 END_TEST
 
+/* Free ranges are those of a plain list of bytes: what is found is the lowest that fits, and ranges that touch are one. */
+enum { UNIVERSE = 300 };
+
+static uint64_t length_at(const bool *free, uint64_t at)
+{
+    uint64_t n = 0;
+    while (at + n < UNIVERSE && free[at + n])
+        n++;
+    return n;
+}
+
+static void begins(uint64_t address, uint64_t bytes, void *data)
+{
+    const bool *free = data;
+    ck_assert(bytes == length_at(free, address) && bytes > 0 && (address == 0 || !free[address - 1]));
+}
+
+START_TEST(gaps_are_what_is_free)
+{
+    uint64_t draws = ech_test_seed_of(_i);
+    EchGaps gaps = {0};
+    bool free[UNIVERSE] = {false};
+    for (int step = 0; step < 3000; step++) {
+        uint64_t from = ech_test_draw(&draws) % UNIVERSE, bytes = 1 + ech_test_draw(&draws) % 12, length = length_at(free, from), wanted = from;
+        if (length > 0) {
+            length = MIN(length, bytes);
+            ech_gaps_take(&gaps, from, length);
+        } else {
+            while (length < bytes && from + length < UNIVERSE && !free[from + length])
+                length++;
+            ech_gaps_add(&gaps, from, length);
+        }
+        for (uint64_t k = from; k < from + length; k++)
+            free[k] = !free[k];
+        ech_gaps_each(&gaps, begins, free);
+        while (wanted < UNIVERSE && ((wanted > 0 && free[wanted - 1]) || length_at(free, wanted) < bytes))
+            wanted++;
+        uint64_t found = 0, begin = 0, all = 0, last = from;
+        ck_assert(ech_gaps_find(&gaps, from, bytes, &found) == (wanted < UNIVERSE) && (wanted == UNIVERSE || found == wanted));
+        while (last > 0 && !(free[last] && !free[last - 1]))
+            last--;
+        ck_assert(ech_gaps_at(&gaps, from, &begin, &all) == free[last] && (!free[last] || (begin == last && all == length_at(free, last))));
+    }
+    ech_gaps_clear(&gaps);
+}
+END_TEST
+
 int main(void)
 {
     fill_specs();
@@ -541,6 +609,7 @@ int main(void)
     tcase_add_loop_test(tests, one_range_done_again, 0, (int)G_N_ELEMENTS(plain_specs));
     tcase_add_test(tests, checker_sees_overlaps);
     tcase_add_loop_test(tests, tree_is_a_sorted_set, 0, 3);
+    tcase_add_loop_test(tests, gaps_are_what_is_free, 0, 3);
     tcase_add_test(tests, specs_are_refused_with_reasons);
     suite_add_tcase(suite, tests);
     return ech_test_main(suite);

@@ -439,6 +439,13 @@ START_TEST(cupy_caches_by_stream)
     ck_assert_uint_eq((EchBytes)own(pool, "total_bytes"), 5 * MIB + 512);
     take(pool, 5, 8 * MIB);
     ck_assert_uint_eq((EchBytes)own(pool, "total_bytes"), 9 * MIB + 512);
+    /* A share of all there is: 40 of 100 MiB. */
+    g_autoptr(EchAllocator) part = open_allocator("CUPY_GPU_MEMORY_LIMIT=40%", 100 * MIB);
+    take(part, 0, 30 * MIB);
+    ck_assert_int_ne(ech_allocator_alloc(part, &(EchAllocRequest){.id = 1, .bytes = 10 * MIB + 1}, &p), ECH_FIT_OK);
+    take(part, 1, 10 * MIB);
+    g_autoptr(EchAllocator) whole = open_allocator("CUPY_GPU_MEMORY_LIMIT=100%", MIB);
+    take(whole, 0, MIB);
 }
 END_TEST
 

@@ -136,6 +136,7 @@ START_TEST(test_sweep_and_ends)
     g_autoptr(EchFound) both = look("adam_none.v5e", "device.memories.hbm.capacity=8GiB..16GiB", "fits", NULL, &error);
     ck_assert_str_eq(json_object_get_string_member(answer_of(both, 0), "holds"), "throughout");
     ck_assert_uint_eq(both->experiment->n_cases, 2);
+    ck_assert(both->somewhere);
     g_autoptr(EchFound) none = look("adam_none.v5e", "device.memories.hbm.capacity=1GiB..16GiB", "time<=1us", NULL, &error);
     ck_assert_str_eq(json_object_get_string_member(answer_of(none, 0), "holds"), "nowhere");
     ck_assert(!none->somewhere);
@@ -143,7 +144,15 @@ START_TEST(test_sweep_and_ends)
     ck_assert_ptr_nonnull(whole);
     JsonObject *answer = answer_of(whole, 0);
     ck_assert_str_eq(json_object_get_string_member(answer, "holds"), "up to");
+    ck_assert(whole->somewhere);
     ck_assert_int_eq(atoi(json_object_get_string_member(answer, "beyond")), atoi(json_object_get_string_member(answer, "found")) + 1);
+    /* What is told in MiB, of a range in GiB, is found to the last digit too. */
+    g_autoptr(EchFound) small = look("mlp_none.v5e", "device.memories.hbm.capacity=64MiB..4GiB", NULL, NULL, &error);
+    ck_assert_ptr_nonnull(small);
+    EchBytes least, less;
+    ck_assert(ech_parse_bytes(json_object_get_string_member(answer_of(small, 0), "found"), &least, &error));
+    ck_assert(ech_parse_bytes(json_object_get_string_member(answer_of(small, 0), "beyond"), &less, &error));
+    ck_assert(less < least && least - less < 11000);
 }
 END_TEST
 

@@ -9,6 +9,7 @@
 static const char base[] = "name: m\nsummary: m\nfamily: gpu\nmemories:\n  hbm: {kind: hbm, capacity: 8GiB, read: 1000GB/s, write: 1000GB/s}\nunits:\n  "
                            "vector: {count: 1, clock: 1000000000, peaks: {f32: 1TOP/s}}\n";
 static const char numbers[] = "kernel:\n  products:\n    bf16: {1024x1024: 0.5, 1024x4096: 0.8, 4096x1024: 0.6, 4096x4096: 0.9}\n"
+                              "    f16: {4096x512: 0.4, 512x512: 0.2, 1024x512: 0.3}\n"
                               "  products_odd:\n    bf16: {1023x1023: 0.25}\n    f32: {128x128: 0.5, 256x256: 0.5}\n"
                               "  stream_extra: {1MiB: 2us, 16MiB: 5us}\n";
 
@@ -33,7 +34,14 @@ START_TEST(products_by_shape)
     /* Larger: the share stays. Smaller: the time does. */
     ck_assert_double_eq_tol(ech_measured_product(measured, "bf16", 16384, 16384, 16384, 1), 0.9, 1e-9);
     ck_assert_double_eq_tol(ech_measured_product(measured, "bf16", 512, 512, 512, 1), 0.5 / 8, 1e-9);
+    /* Of several steps, in whatever order they stand, those on both sides. */
+    ck_assert_double_eq_tol(ech_measured_product(measured, "f16", 512, 512, 512, 1), 0.2, 1e-9);
+    ck_assert_double_eq_tol(ech_measured_product(measured, "f16", 512, 1024, 512, 1), sqrt(0.2 * 0.3), 1e-9);
+    ck_assert_double_eq_tol(ech_measured_product(measured, "f16", 1024, 1024, 4096, 1), 0.3, 1e-9);
+    ck_assert_double_eq_tol(ech_measured_product(measured, "f16", 2048, 2048, 512, 1), sqrt(0.3 * 0.4), 1e-9);
+    ck_assert_double_eq_tol(ech_measured_product(measured, "f16", 4096, 4096, 512, 1), 0.4, 1e-9);
     /* Sides that are no multiples of 8 have a table of their own. */
+    ck_assert_double_ge(ech_measured_product(measured, "bf16", 1032, 1032, 1032, 1), 0.5);
     ck_assert_double_eq_tol(ech_measured_product(measured, "bf16", 1023, 1023, 1023, 1), 0.25, 1e-9);
     /* A table with holes is none, and neither is one of another type. */
     ck_assert_double_eq(ech_measured_product(measured, "f32", 128, 128, 128, 1), 0);

@@ -230,6 +230,39 @@ START_TEST(price_of_a_grid)
 }
 END_TEST
 
+/* Units of a core work side by side: the slowest of them counts. Few rows wait for the side that the matrix unit holds, 16 rows a push. */
+START_TEST(units_of_a_core)
+{
+    g_autoptr(EchDevice) device = ech_test_device("tpu-v6e", NULL);
+    EchKernelModel model;
+    ck_assert(ech_kernel_model_init(&model, device, ECH_KERNEL_HARDWARE, NULL));
+    const double n = 1e6;
+    const struct {
+        EchKernelGrid grid;
+        double cycles;
+    } cases[] = {
+        {{.vector = n}, n / model.bundle.vector},
+        {{.transcendental = n}, n / model.bundle.transcendental},
+        {{.lanes = n}, n / model.bundle.lanes},
+        {{.loaded = n}, n / model.bundle.load},
+        {{.stored = n}, n / model.bundle.store},
+        {{.reduced = n}, MAX(n * model.bundle.reduce_vector / model.bundle.vector, n * model.bundle.reduce_lanes / model.bundle.lanes)},
+        {{.vector = n, .lanes = n, .loaded = n, .stored = n},
+         n / MIN(MIN(model.bundle.vector, model.bundle.lanes), MIN(model.bundle.load, model.bundle.store))},
+        {{.n_products = 1, .products = {{8, 256, 1024, 16, 16, true, 1, 100}}}, 100 * model.bundle.push * (256.0 / 16) * (1024.0 / 128)},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        EchKernelGrid grid = cases[i].grid;
+        EchKernelCost cost;
+        grid.steps = 1;
+        ech_kernel_grid_price(&model, &grid, 0, &cost);
+        double wanted = cases[i].cycles / model.clock_hz * 1e12;
+        ck_assert_msg(fabs((double)cost.busy_compute / wanted - 1) < 1e-5, "%zu: %" G_GINT64_FORMAT ", not %g", i, cost.busy_compute, wanted);
+        ck_assert(cost.by_vector == (grid.n_products == 0));
+    }
+}
+END_TEST
+
 static EchTime compute_on(const char *chip, const EchKernelGrid *grid)
 {
     g_autoptr(EchDevice) device = ech_test_device(chip, NULL);
@@ -376,6 +409,7 @@ int main(void)
     tcase_add_test(tcase, constants_of_a_proto);
     tcase_add_test(tcase, broken_code);
     tcase_add_test(tcase, price_of_a_grid);
+    tcase_add_test(tcase, units_of_a_core);
     tcase_add_test(tcase, narrow_arithmetic);
     tcase_add_test(tcase, grid_of_unknown_size);
     tcase_add_test(tcase, pipeline_in_a_loop);

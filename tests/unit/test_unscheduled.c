@@ -7,9 +7,45 @@
 #include <check.h>
 #include <string.h>
 
+/* Whether an array has the dimensions that its instruction's numbers say, of its first operand's. */
+static bool has_dimensions(const EchInstruction *i, const EchLayout *to, const EchLayout *from)
+{
+    size_t length = 0;
+    const char *text = ech_program_attribute(i, "dimensions", &length);
+    unsigned n = 0, numbers[ECH_LAYOUT_MAX_RANK], kept = 0;
+    for (size_t k = 0; text && k < length && n < ECH_LAYOUT_MAX_RANK; k++)
+        if (g_ascii_isdigit(text[k]) && !g_ascii_isdigit(text[k - 1])) /* "{0,2}" */
+            numbers[n++] = (unsigned)g_ascii_strtoull(text + k, NULL, 10);
+    bool same = i->opcode != ECH_HLO_TRANSPOSE || (n == from->rank && n == to->rank);
+    for (unsigned k = 0; i->opcode == ECH_HLO_BROADCAST && k < from->rank; k++)
+        same = same && n == from->rank && numbers[k] < to->rank && to->dims[numbers[k]] == from->dims[k];
+    for (unsigned k = 0; same && i->opcode == ECH_HLO_TRANSPOSE && k < n; k++)
+        same = numbers[k] < n && to->dims[k] == from->dims[numbers[k]];
+    for (unsigned k = 0; i->opcode == ECH_HLO_REDUCE && k < from->rank; k++) {
+        bool summed = false;
+        for (unsigned j = 0; j < n; j++)
+            summed |= numbers[j] == k;
+        same = same && (summed || (kept < to->rank && to->dims[kept] == from->dims[k]));
+        kept += !summed;
+    }
+    same = same && (i->opcode != ECH_HLO_REDUCE || kept == to->rank);
+    for (unsigned k = 0; i->opcode == ECH_HLO_MULTIPLY && k < to->rank; k++)
+        same = same && to->rank == from->rank && to->dims[k] == from->dims[k];
+    return same && (i->opcode != ECH_HLO_RESHAPE || ech_layout_elements(to) == ech_layout_elements(from));
+}
+
+/* The program, with places; what was made of it is made of arrays of the right dimensions. */
 static EchImport *read_text(const char *text, const char *device)
 {
     EchImport *import = ech_test_hlo(text, device);
+    const EchProgram *p = import->program;
+    for (size_t k = 0; k < p->n_instructions; k++) {
+        const EchInstruction *i = &p->instructions[k];
+        for (uint32_t o = 0; o < i->n_operands && (o == 0 || i->opcode == ECH_HLO_MULTIPLY); o++) {
+            const EchLayout *to = ech_program_layout(p, i->shape), *from = ech_program_layout(p, p->instructions[ech_program_operand(p, i, o)].shape);
+            ck_assert_msg(!to || !from || has_dimensions(i, to, from), "%s of %s", i->name, text);
+        }
+    }
     ech_test_assign(import);
     return import;
 }
@@ -481,18 +517,25 @@ START_TEST(products_with_vectors_are_sums_on_tpus)
     static const struct {
         const char *left, *right, *result, *how;
         bool matrix, reduce;
+        uint64_t turned; /* arrays whose dimensions have to be put in another order */
     } cases[] = {
         /* one column; a vector for each of many, the batches in another order; the same in 16 bits stays a product */
-        {"f32[256,512]", "f32[512,1]", "f32[256,1]", "lhs_contracting_dims={1}, rhs_contracting_dims={0}", false, true},
+        {"f32[256,512]", "f32[512,1]", "f32[256,1]", "lhs_contracting_dims={1}, rhs_contracting_dims={0}", false, true, 0},
         {"f32[8,4,128]", "f32[8,64,4,128]", "f32[8,4,64]", "lhs_batch_dims={0,1}, rhs_batch_dims={0,2}, lhs_contracting_dims={2}, rhs_contracting_dims={3}",
-         false, true},
+         false, true, 1},
         {"bf16[8,4,128]", "bf16[8,64,4,128]", "bf16[8,4,64]", "lhs_batch_dims={0,1}, rhs_batch_dims={0,2}, lhs_contracting_dims={2}, rhs_contracting_dims={3}",
-         true, false},
+         true, false, 0},
+        /* the vector's batches in another order; a dimension of one more */
+        {"f32[4,8,128]", "f32[8,64,4,128]", "f32[8,4,64]", "lhs_batch_dims={1,0}, rhs_batch_dims={0,2}, lhs_contracting_dims={2}, rhs_contracting_dims={3}",
+         false, true, 2},
+        {"f32[8,4,1,128]", "f32[8,64,4,128]", "f32[8,4,1,64]", "lhs_batch_dims={0,1}, rhs_batch_dims={0,2}, lhs_contracting_dims={3}, rhs_contracting_dims={3}",
+         false, true, 1},
         /* nothing summed; a matrix on both sides */
-        {"f32[8,64]", "f32[8,32]", "f32[8,64,32]", "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={}, rhs_contracting_dims={}", false, false},
-        {"f32[256,512]", "f32[512,2]", "f32[256,2]", "lhs_contracting_dims={1}, rhs_contracting_dims={0}", true, false},
+        {"f32[64,8]", "f32[32,8]", "f32[8,64,32]", "lhs_batch_dims={1}, rhs_batch_dims={1}, lhs_contracting_dims={}, rhs_contracting_dims={}", false, false, 2},
+        {"f32[8,64]", "f32[8,32]", "f32[8,64,32]", "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={}, rhs_contracting_dims={}", false, false, 0},
+        {"f32[256,512]", "f32[512,2]", "f32[256,2]", "lhs_contracting_dims={1}, rhs_contracting_dims={0}", true, false, 0},
         /* numbers that no dimension has */
-        {"f32[256,512]", "f32[512,1]", "f32[256,1]", "lhs_contracting_dims={7}, rhs_contracting_dims={0}", true, false},
+        {"f32[256,512]", "f32[512,1]", "f32[256,1]", "lhs_contracting_dims={7}, rhs_contracting_dims={0}", true, false, 0},
     };
     for (size_t k = 0; k < G_N_ELEMENTS(cases); k++) {
         g_autofree char *text = g_strdup_printf("HloModule m\n\nENTRY %%main (p: %s, q: %s) -> %s {\n  %%p = %s parameter(0)\n  %%q = %s parameter(1)\n"
@@ -503,6 +546,10 @@ START_TEST(products_with_vectors_are_sums_on_tpus)
         ck_assert_msg((find_opcode(tpu->program, ECH_HLO_REDUCE) != NULL) == cases[k].reduce, "%s: the sum", text);
         ck_assert_msg((find_opcode(tpu->program, ECH_HLO_MULTIPLY) != NULL) == !cases[k].matrix, "%s: the product", text);
         const EchProgram *p = tpu->program;
+        uint64_t turned = 0;
+        for (size_t j = 0; j < p->n_instructions; j++)
+            turned += p->instructions[j].opcode == ECH_HLO_TRANSPOSE;
+        ck_assert_msg(turned == cases[k].turned, "%s: %" G_GUINT64_FORMAT " turned", text, turned);
         const EchShape *result = &p->shapes[p->instructions[p->computations[p->entry].root].shape];
         g_autofree char *shape = ech_program_shape_text(p, (EchId)(result - p->shapes));
         ck_assert_msg(g_str_has_prefix(shape, cases[k].result), "%s: %s", text, shape);
