@@ -39,7 +39,7 @@ char *ech_msa_check(const EchMsaProblem *problem, const EchMsaResult *result)
     for (guint i = 0; i < rows->len; i++)
         for (guint k = i + 1; k < rows->len; k++) {
             const Row *a = &g_array_index(rows, Row, i), *b = &g_array_index(rows, Row, k);
-            if (b->start >= a->end)
+            if (b->start > a->end) /* both closed */
                 break;
             if (a->value != b->value && a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes)
                 return g_strdup_printf("groups %u and %u overlap at step %" G_GINT64_FORMAT, a->value, b->value, b->start);

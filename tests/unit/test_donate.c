@@ -51,6 +51,8 @@ static const struct {
     {HEAD "  s = f32[1024]{0} add(a, b)\n  t = f32[1024]{0} negate(b)\n  ROOT r = (f32[1024]{0}, f32[1024]{0}) tuple(s, t)\n}\n", "", "donate:names=state",
      4096, 0, 0},
     {HEAD "  s = f32[1024]{0} add(a, b)\n  t = f32[1024]{0} negate(b)\n  ROOT r = (f32[1024]{0}, f32[1024]{0}) tuple(s, t)\n}\n", "", "donate", 8192, 0, 0},
+    {HEAD "  s = f32[1024]{0} add(a, b)\n  t = f32[1024]{0} negate(b)\n  ROOT r = (f32[1024]{0}, f32[1024]{0}) tuple(s, t)\n}\n", "", "donate:names=b", 4096,
+     4096, 1}, /* s is given b, which t still reads */
     {HEAD "  s = f32[1024]{0} add(a, b)\n  t = f32[1024]{0} negate(b)\n  ROOT r = (f32[1024]{0}, f32[1024]{0}) tuple(s, t)\n}\n", "", "donate:above=5KiB", 0, 0,
      0},
     {HEAD "  s = f32[1024]{0} add(a, b)\n  t = f32[1024]{0} negate(b)\n  ROOT r = (f32[1024]{0}, f32[1024]{0}) tuple(s, t)\n}\n", "", "donate:above=4KiB", 8192,

@@ -187,6 +187,43 @@ START_TEST(weights_named_late)
 }
 END_TEST
 
+/* Two stays of 256 bytes in a fast memory of 1024, of values of two groups where not said otherwise; and two slices of 128 that come one after the other. */
+#define STAY(value_, start_, end_, offset_)                                                                                                                    \
+    {                                                                                                                                                          \
+        .kind = ECH_MSA_PINNED, .fast = true, .value = value_, .start = start_, .end = end_, .offset = offset_, .bytes = 256                                   \
+    }
+static const struct {
+    EchMsaStay stays[2];
+    const char *wrong;
+} checked[] = {
+    {{STAY(0, 0, 3, 0), STAY(1, 4, 5, 0)}, NULL},
+    {{STAY(0, 0, 3, 0), STAY(1, 3, 5, 0)}, "groups 0 and 1 overlap at step 3"}, /* a step belongs to both */
+    {{STAY(0, 4, 6, 0), STAY(1, 0, 5, 128)}, "groups 1 and 0 overlap at step 4"},
+    {{STAY(0, 0, 3, 0), STAY(1, 0, 3, 256)}, NULL},
+    {{STAY(0, 0, 3, 0), STAY(2, 0, 3, 0)}, NULL}, /* of one group */
+    {{STAY(0, 0, 3, 768), STAY(1, 0, 3, 64)}, "value 1: offset 64 is not a multiple of 128"},
+    {{STAY(0, 0, 3, 896), STAY(1, 0, 3, 0)}, "value 0: ends at 1152, limit 1024"},
+    {{STAY(0, 0, 3, 0), {.kind = ECH_MSA_PINNED, .value = 1, .end = 9, .offset = 5, .bytes = 4096}}, NULL}, /* elsewhere */
+    {{STAY(0, 0, 3, 0), {.kind = ECH_MSA_SCOPED, .fast = true, .start = 2, .end = 2, .bytes = 128}}, "overlap at step 2"},
+    {{STAY(0, 0, 1, 128), {.kind = ECH_MSA_SLICED, .fast = true, .value = 1, .start = 0, .end = 9, .bytes = 256, .n_slices = 2}}, NULL},
+    {{STAY(0, 0, 2, 128), {.kind = ECH_MSA_SLICED, .fast = true, .value = 1, .start = 0, .end = 9, .bytes = 256, .n_slices = 2}}, "overlap at step 2"},
+};
+
+START_TEST(checker_sees_overlaps)
+{
+    EchMsaValue values[3] = {{.group = 0}, {.group = 1}, {.group = 0}};
+    EchMsaSlice slices[2] = {{.after = 3, .offset = 0, .bytes = 128}, {.after = 1, .offset = 128, .bytes = 256}};
+    EchMsaStay stays[2] = {checked[_i].stays[0], checked[_i].stays[1]};
+    const EchMsaProblem problem = {.n_values = 3, .values = values, .options = {.size = 1024, .alignment = 128}};
+    const EchMsaResult result = {.stays = stays, .n_stays = 2, .slices = slices};
+    g_autofree char *wrong = ech_msa_check(&problem, &result);
+    if (checked[_i].wrong)
+        ck_assert_msg(wrong && strstr(wrong, checked[_i].wrong), "%d: %s", _i, wrong);
+    else
+        ck_assert_msg(!wrong, "%d: %s", _i, wrong);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("place_colors");
@@ -195,6 +232,7 @@ int main(void)
     tcase_add_test(tcase, room_is_kept);
     tcase_add_test(tcase, through_a_conditional);
     tcase_add_test(tcase, weights_named_late);
+    tcase_add_loop_test(tcase, checker_sees_overlaps, 0, G_N_ELEMENTS(checked));
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
