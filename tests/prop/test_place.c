@@ -117,6 +117,34 @@ START_TEST(placements_of_programs_can_be_taken_out_again)
 }
 END_TEST
 
+/* How many instructions lie between the beginnings and the ends of copies, on average. */
+static double mean_distance(const char *name, const char *spec)
+{
+    g_autoptr(EchProgram) program = load(name), placed = place(program, name, spec);
+    uint64_t n = 0, sum = 0;
+    for (size_t f = 0; f < placed->n_flat; f++) {
+        const EchInstruction *done = &placed->instructions[placed->flat[f]];
+        if (done->opcode != ECH_HLO_COPY_DONE)
+            continue;
+        sum += done->schedule - placed->instructions[ech_program_operand(placed, done, 0)].schedule;
+        n++;
+    }
+    ck_assert_msg(n > 0, "%s: no copies", spec);
+    return (double)sum / (double)n;
+}
+
+/* Copies begin as late as they may, or so many kernels ahead. */
+START_TEST(policies_say_when_copies_begin)
+{
+    const char *name = programs[_i];
+    double late = mean_distance(name, "place:policy=on-demand,vmem=6MiB"), usual = mean_distance(name, "place:vmem=6MiB");
+    double two = mean_distance(name, "place:policy=depth,depth=2,vmem=6MiB"), many = mean_distance(name, "place:policy=depth,depth=12,vmem=6MiB");
+    bool differ = g_str_has_prefix(name, "gpt"); /* the others have hardly any copies to choose for */
+    ck_assert_msg(differ ? late < usual : late <= usual, "%s: %g, not less than %g", name, late, usual);
+    ck_assert_msg(differ ? two < many : two <= many, "%s: %g, not less than %g", name, two, many);
+}
+END_TEST
+
 /* The compiler's own placement of a program compiled by it, from nothing but its text: bytes made, fetched and evicted within a fifth. */
 START_TEST(the_default_is_the_compilers)
 {
@@ -217,6 +245,7 @@ int main(void)
     tcase_add_loop_test(tcase, random_problems_are_placed_legally, 0, 20);
     tcase_add_loop_test(tcase, placements_of_programs_can_be_taken_out_again, 0, 24);
     tcase_add_loop_test(tcase, the_default_is_the_compilers, 0, 4);
+    tcase_add_loop_test(tcase, policies_say_when_copies_begin, 0, 4);
     tcase_add_loop_test(tcase, unrolled_loops_are_found, 2, 9);
     tcase_add_loop_test(tcase, prefetch_keeps_what_is_done, 0, 12);
     suite_add_tcase(suite, tcase);
