@@ -25,8 +25,9 @@ static void make(EchTraceBuilder *b, EchWorkUnit unit, EchTime time, EchId from,
 
 enum { ACCOUNTED = 256, COUNTER = 512 }; /* bytes */
 
-typedef enum { READ_AT_ONCE = 1, OVERWRITTEN = 2, ACCOUNT = 4, COUNTED = 8 } Kept;
-/* ACCOUNT: what makes it keeps statistics, which the next step updates too. COUNTED: it reads a counter, which goes on. */
+typedef enum { READ_AT_ONCE = 1, OVERWRITTEN = 2, ACCOUNT = 4, COUNTED = 8, VIEWED = 16 } Kept;
+/* ACCOUNT: what makes it keeps statistics, which the next step updates too. COUNTED: it reads a counter, which goes on.
+ * VIEWED: it is read by another name, too. */
 
 /* An array made of weights in 50 ms, read in 10, kept for 400, and read by a product that takes 30. */
 static EchTrace *kept(Kept how)
@@ -44,6 +45,11 @@ static EchTrace *kept(Kept how)
         ech_trace_builder_use(b, counter, ECH_READ, COUNTER, ECH_PATTERN_STREAM, ECH_KNOWN);
     if (how & READ_AT_ONCE)
         ech_test_kernel(b, 0, a, ECH_READ, GB);
+    if (how & VIEWED) {
+        EchId view = ech_test_buffer(b, "view", GB, ECH_ROLE_ACTIVATION, false);
+        ech_trace_builder_peek_buffer(b, view)->alias_of = a;
+        ech_test_kernel(b, 0, view, ECH_READ, GB);
+    }
     (void)ech_test_put(b, ECH_OP_ALLOC, large);
     ech_test_kernel(b, 400 * ms, large, ECH_WRITE, 2 * GB);
     (void)ech_test_put(b, ECH_OP_FREE, large);
@@ -67,6 +73,7 @@ static const struct {
     {"remat", READ_AT_ONCE, 540, 3},
     {"remat", 0, 480, 3},                          /* nobody reads it before: it is made later */
     {"remat", READ_AT_ONCE | OVERWRITTEN, 500, 4}, /* what it is made of is gone */
+    {"remat", READ_AT_ONCE | VIEWED, 500, 4},
     {"remat", READ_AT_ONCE | ACCOUNT, 540, 3},
     {"remat", READ_AT_ONCE | COUNTED, 540, 3},
     {"remat:products=false", READ_AT_ONCE, 490, 4},
@@ -260,7 +267,9 @@ START_TEST(modules_of_pytorch)
     }
     for (unsigned k = 0; k < LAYERS; k++)
         made[k] = ech_test_buffer(b, "made", 4 * half, ECH_ROLE_ACTIVATION, false);
-    static const char *const layers[] = {"nn.Module: layers.0 Block\nmain", "nn.Module: layers.1 Block\nmain"};
+    static const char *const layers[] = {"nn.Module: layers.0 Block\nmain", "nn.Module: layers.1 Block\nmain"}, *const inside[] = {
+                                                                                                                    "linear.py:7\nnn.Module: layers.0 Block",
+                                                                                                                    "linear.py:7\nnn.Module: layers.1 Block"};
     (void)ech_test_put(b, ECH_OP_ALLOC, x[0]);
     run_in(b, "nn.Module: embedding Embedding\nmain", 50 * ms, weights, x[0], half);
     for (unsigned k = 0; k < LAYERS; k++) {
@@ -268,7 +277,7 @@ START_TEST(modules_of_pytorch)
         run_in(b, layers[k], (k + 7) * 100 * ms, x[k], made[k], half);
         (void)ech_test_put(b, ECH_OP_FREE, x[k]);
         (void)ech_test_put(b, ECH_OP_ALLOC, x[k + 1]);
-        run_in(b, layers[k], 50 * ms, made[k], x[k + 1], half);
+        run_in(b, inside[k], 50 * ms, made[k], x[k + 1], half);
     }
     (void)ech_test_put(b, ECH_OP_ALLOC, gradient[LAYERS]);
     run_in(b, "loss\nmain", 50 * ms, x[LAYERS], gradient[LAYERS], half);
