@@ -291,6 +291,27 @@ START_TEST(a_replay_waits_for_what_comes_and_goes)
 }
 END_TEST
 
+/* A kernel touches everything that it uses, and what it reads and writes once: as those that use one of two buffers in turn. */
+START_TEST(kernels_touch_all_they_use)
+{
+    static const char *const uses[] = {"r=0:62914560 r=1:62914560", "r=0:62914560 w=0:62914560 r=1:62914560"};
+    g_autoptr(EchDevice) device = small_gpu("v100-pcie-16");
+    for (size_t i = 0; i < G_N_ELEMENTS(uses); i++) {
+        g_autofree char *text = g_strdup_printf("echelon-trace 1 \"test\"\nstrings 0\nmemories 2\n\"hbm\"\n\"host\"\nqueues 1\ncompute 0 \"core\"\nbuffers 2\n"
+                                                "b \"a\" m=0 bytes=62914560 resident=1\nb \"b\" m=0 bytes=62914560 resident=1\nops 2\n"
+                                                "kernel \"k\" q=0 %s\nkernel \"k\" q=0 %s\n",
+                                                uses[i], uses[i]);
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchImport) import = ech_test_text(text, &error);
+        ck_assert_ok(import, error);
+        g_autoptr(EchRun) run = replay(import->trace, device, "unified_memory=true", ECH_ENGINE_NATIVE, &error);
+        ck_assert_ok(run, error);
+        ck_assert_uint_eq(hbm_of(run)->paged_in, 240 * MIB);
+        ck_assert_uint_eq(hbm_of(run)->paged_out, 240 * MIB);
+    }
+}
+END_TEST
+
 START_TEST(what_has_room_costs_nothing)
 {
     g_autoptr(EchDevice) device = ech_test_device("v100-pcie-16", NULL);
@@ -508,6 +529,7 @@ int main(void)
     tcase_add_test(tests, recorded_migrations_are_not_modelled);
     tcase_add_test(tests, managed_buffers_elsewhere);
     tcase_add_loop_test(tests, a_replay_waits_for_what_comes_and_goes, 0, 2);
+    tcase_add_test(tests, kernels_touch_all_they_use);
     tcase_add_loop_test(tests, what_has_room_costs_nothing, 0, 2);
     tcase_add_test(tests, iterations_that_page_are_not_skipped);
     tcase_add_test(tests, iterations_take_slices);

@@ -405,6 +405,7 @@ START_TEST(engine_in_turn)
     g_autoptr(EchDevice) device = make_device(0);
     g_autoptr(EchRun) run = replay(trace, device, default_options(engine));
     near(run->makespan, 30 * ECH_PS_PER_US, 4, engine);
+    near(run->waits[ECH_WAIT_LINK], 20 * ECH_PS_PER_US, 4, engine); /* 10 us each of the others */
     for (size_t i = 0; i < run->n_spans; i++)
         if (run->spans[i].op == second)
             near(run->spans[i].end, 20 * ECH_PS_PER_US, 4, engine);
@@ -1122,11 +1123,13 @@ START_TEST(recorded_gaps_are_kept_on_request)
     g_autoptr(EchRun) tight = replay(trace, device, options);
     near(tight->makespan, 30 * us, 3, engine);
     ck_assert_int_eq(tight->waits[ECH_WAIT_HOST], 0);
+    ck_assert(ech_test_says(tight->diag, "recorded, it took 55 us from the first operation to the last"));
     options.host_gaps = 1;
     g_autoptr(EchRun) kept = replay(trace, device, options);
     near(kept->makespan, 55 * us, 3, engine);
     near(kept->waits[ECH_WAIT_HOST], 25 * us, 3, engine);
     ck_assert_int_le(kept->makespan, kept->serial);
+    ck_assert(!ech_test_says(kept->diag, "recorded, it took"));
 }
 END_TEST
 
