@@ -294,13 +294,19 @@ END_TEST
 /* A kernel touches everything that it uses, and what it reads and writes once: as those that use one of two buffers in turn. */
 START_TEST(kernels_touch_all_they_use)
 {
-    static const char *const uses[] = {"r=0:62914560 r=1:62914560", "r=0:62914560 w=0:62914560 r=1:62914560"};
+    static const struct {
+        const char *memories, *uses;
+        int hbm;
+    } cases[] = {
+        {"\"hbm\"\n\"host\"", "r=0:62914560 r=1:62914560", 0},
+        {"\"host\"\n\"hbm\"", "r=0:62914560 w=0:62914560 r=1:62914560", 1},
+    };
     g_autoptr(EchDevice) device = small_gpu("v100-pcie-16");
-    for (size_t i = 0; i < G_N_ELEMENTS(uses); i++) {
-        g_autofree char *text = g_strdup_printf("echelon-trace 1 \"test\"\nstrings 0\nmemories 2\n\"hbm\"\n\"host\"\nqueues 1\ncompute 0 \"core\"\nbuffers 2\n"
-                                                "b \"a\" m=0 bytes=62914560 resident=1\nb \"b\" m=0 bytes=62914560 resident=1\nops 2\n"
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree char *text = g_strdup_printf("echelon-trace 1 \"test\"\nstrings 0\nmemories 2\n%s\nqueues 1\ncompute 0 \"core\"\nbuffers 2\n"
+                                                "b \"a\" m=%d bytes=62914560 resident=1\nb \"b\" m=%d bytes=62914560 resident=1\nops 2\n"
                                                 "kernel \"k\" q=0 %s\nkernel \"k\" q=0 %s\n",
-                                                uses[i], uses[i]);
+                                                cases[i].memories, cases[i].hbm, cases[i].hbm, cases[i].uses, cases[i].uses);
         g_autoptr(GError) error = NULL;
         g_autoptr(EchImport) import = ech_test_text(text, &error);
         ck_assert_ok(import, error);
