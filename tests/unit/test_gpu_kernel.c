@@ -1078,6 +1078,7 @@ static const struct {
     {"h100-sxm", "product=64x2048x2048x1 operand_bytes=4 class=solver routine=cholesky", 22181, 0.10},
 };
 
+/* Parts overlap at best: the longest of them, behind the launches. */
 static EchGpuCost library_cost(const EchDevice *device, const char *text)
 {
     EchGpuKernel kernel = {.read = 1 << 20, .written = 1 << 20};
@@ -1085,6 +1086,10 @@ static EchGpuCost library_cost(const EchDevice *device, const char *text)
     ck_assert(ech_gpu_launch_parse(text, &kernel.launch));
     ech_gpu_launch_says(&kernel.launch, &kernel.name);
     ck_assert_msg(ech_gpu_kernel_price(device, &kernel, &cost), "%s", text);
+    EchTime longest = MAX(MAX(cost.memory, cost.compute), cost.latency);
+    ck_assert_int_ge(cost.time + 1, cost.launch + longest);
+    ck_assert_int_eq(cost.bound == ECH_GPU_BY_MEMORY, cost.memory == longest);
+    ck_assert_uint_eq(cost.bytes, 2 << 20);
     return cost;
 }
 
@@ -1262,6 +1267,16 @@ START_TEST(bitonic_passes)
     EchGpuCost one = library_cost(device, "elements=1048576 operand_bytes=8 class=fft instructions=20 passes=1"),
                three = library_cost(device, "elements=1048576 operand_bytes=8 class=fft instructions=20 passes=3");
     ck_assert(one.launch == start && three.launch == 3 * start && three.latency == 3 * one.latency);
+    static const char *const passes[] = {"elements=131072 operand_bytes=8 class=fft instructions=20 passes=1", /* a MiB, as what is read and written */
+                                         "elements=131072 operand_bytes=8 class=fft instructions=20 passes=2",
+                                         "elements=131072 operand_bytes=8 class=fft instructions=20 passes=3"};
+    EchGpuCost twice = library_cost(device, "elements=131072 operand_bytes=16 class=fft instructions=20 passes=1"); /* f64 */
+    ck_assert_int_le(llabs(twice.compute - 2 * library_cost(device, passes[0]).compute), 2);
+    EchGpuCost product;
+    ck_assert(ech_gpu_product(device, 4, 64, 64, 64, "f16", 16, &product));
+    ck_assert_uint_eq(product.bytes, 4 * 2 * 3 * 64 * 64);
+    for (EchTime n = 2; n <= 3; n++)
+        ck_assert_int_le(llabs(library_cost(device, passes[n - 1]).memory - n * library_cost(device, passes[0]).memory), n);
     EchGpuKernel kernel = {.read = 1, .written = 1};
     EchGpuCost cost;
     ck_assert(ech_gpu_launch_parse("rows=5x100 operand_bytes=4 class=sort routine=radix", &kernel.launch)); /* no key that cub sorts */
