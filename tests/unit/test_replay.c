@@ -166,6 +166,8 @@ static EchRun *replay(const EchTrace *trace, const EchDevice *device, EchReplayO
     g_autoptr(GError) error = NULL;
     EchRun *run = ech_replay_run(trace, device, NULL, &options, &error);
     ck_assert_ok(run != NULL, error);
+    bool gave_up = ech_test_says(run->diag, "SimGrid's solver gave up");
+    ck_assert_str_eq(run->provenance.engine, options.engine == ECH_ENGINE_SIMGRID && !gave_up ? "simgrid" : "native");
     ech_params_clear(ech_replay_params, &options);
     /* Holds for every complete run. */
     if (run->completed) {
