@@ -1345,6 +1345,28 @@ START_TEST(copies_and_kernels_slow_each_other)
 }
 END_TEST
 
+/* Each way has its own shares. */
+START_TEST(each_way_slows_as_it_was_measured)
+{
+    static const char *const keys[][2] = {{"kernel.beside_copies_share", "kernel.copies_beside_share"},
+                                          {"kernel.beside_copies_from_share", "kernel.copies_beside_from_share"}};
+    for (int way = 0; way < 2; way++)
+        for (int measured = 0; measured < 2; measured++) {
+            Maker m = maker_new();
+            EchId data = add_buffer(&m, m.hbm, 10 * MB, true);
+            add_kernel(&m, m.core, 0);
+            ech_trace_builder_use(m.b, data, ECH_READ, GB, ECH_PATTERN_STREAM, ECH_KNOWN);
+            add_copy(&m, m.in, way ? m.hbm : m.host, way ? m.host : m.hbm, 45 * MB);
+            g_autoptr(EchTrace) trace = finish(&m);
+            g_autoptr(EchDevice) device = make_device(0);
+            add_number(device, keys[measured][0], 0.8);
+            add_number(device, keys[measured][1], 0.9);
+            g_autoptr(EchRun) run = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
+            near(run->makespan, (way == measured ? 1100 : 1045) * ECH_PS_PER_US, 2, ECH_ENGINE_NATIVE);
+        }
+}
+END_TEST
+
 /* Large products were measured at what power leaves them, small ones at what they do after a pause: each gets the rate of the duty that is asked for. */
 START_TEST(products_have_the_rate_of_their_duty)
 {
@@ -1968,6 +1990,7 @@ int main(void)
     tcase_add_loop_test(tests, ways_of_a_torus_are_links_of_their_own, 0, 2);
     tcase_add_loop_test(tests, allocation_waits_for_a_transfer, 0, 2);
     tcase_add_loop_test(tests, copies_and_kernels_slow_each_other, 0, 2);
+    tcase_add_test(tests, each_way_slows_as_it_was_measured);
     tcase_add_test(tests, mapping_is_priced_by_pieces);
     tcase_add_test(tests, the_host_allocates_ahead);
     tcase_add_test(tests, products_have_the_rate_of_their_duty);
