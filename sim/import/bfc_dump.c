@@ -277,6 +277,9 @@ static bool read_request(EchBfcDump *d, Field line)
         has(line, "OOM when allocating tensor of shape [")) {
         if (d->shape[0] == '\0')
             read_shape(d, line);
+        Field name = after(line, "by allocator ");
+        if (name.n && !d->name[0])
+            copy_word(name, d->name, sizeof d->name);
         return true;
     }
     if (!size_after(line, "an out of memory trying to allocate ", &size))
@@ -836,7 +839,7 @@ static bool of_host(const EchBfcDump *d)
 }
 
 /* Of a request alone, without what the allocator logs beside it. */
-static void say_request(const EchBfcDump *d, EchDiag *diag)
+void ech_bfc_dump_say_request(const EchBfcDump *d, EchDiag *diag)
 {
     g_autofree char *asked = ech_format_bytes(d->request.bytes), *driver = ech_format_bytes(d->driver_refused);
     ech_diag_remark(diag, "%s refused %s%s%s%s", d->name[0] ? d->name : "the BFC allocator", asked, d->shape[0] ? ", " : "", d->shape,
@@ -849,6 +852,10 @@ static void say_request(const EchBfcDump *d, EchDiag *diag)
             driver);
     if (d->n_requests > 1)
         ech_diag_note(diag, "reports_after_the_first", d->n_requests - 1);
+}
+
+static void say_missing(EchDiag *diag)
+{
     ech_diag_remark(diag, "how much was in use and free, and in which pieces, the text does not say: the lines that bfc_allocator.cc logs after it do "
                           "('Current allocation summary follows'), to the end of 'Stats:'");
 }
@@ -996,7 +1003,7 @@ static void say_verdict(const EchBfcDump *d, const Sums *s, EchDiag *diag)
         say_fragmented(d, s, room, diag);
 }
 
-void ech_bfc_dump_write(EchBfcDump *d, EchTraceBuilder *builder, EchImport *import)
+void ech_bfc_dump_write(EchBfcDump *d, EchTraceBuilder *builder, EchImport *import, bool explained)
 {
     end_stats(d);
     EchDiag *diag = import->diag;
@@ -1018,7 +1025,9 @@ void ech_bfc_dump_write(EchBfcDump *d, EchTraceBuilder *builder, EchImport *impo
     ech_refused_number(builder, "asked_for_bytes", d->has_request, d->request.bytes);
     if (!ech_bfc_dump_tells(d)) {
         ech_trace_builder_set_property(builder, "sums_only", "true");
-        say_request(d, diag);
+        ech_bfc_dump_say_request(d, diag);
+        if (!explained)
+            say_missing(diag);
         return;
     }
     ech_diag_note(import->records, "chunks in use", s.n_used);

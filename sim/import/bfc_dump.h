@@ -24,5 +24,7 @@ bool ech_bfc_dump_asks(const EchBfcDump *dump);
 /** Number of requests refused of which the caller says that it can do without. */
 uint64_t ech_bfc_dump_optional(const EchBfcDump *dump);
 /** Puts what is in use into @builder as resident buffers, at their addresses where those are known, the request as an allocation and the sums as properties;
- * says in @import what it comes to. */
-void ech_bfc_dump_write(EchBfcDump *dump, EchTraceBuilder *builder, EchImport *import);
+ * says in @import what it comes to. @explained: why there was no room is said elsewhere. */
+void ech_bfc_dump_write(EchBfcDump *dump, EchTraceBuilder *builder, EchImport *import, bool explained);
+/** Says what was refused, and no more. */
+void ech_bfc_dump_say_request(const EchBfcDump *dump, EchDiag *diag);

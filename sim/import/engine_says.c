@@ -39,6 +39,7 @@ typedef struct {
 
 struct EchEngineSays {
     const Wording *wording; /* of the first refusal, or NULL */
+    bool only_tried;        /* It was a trial, after which the program goes on. */
     Figures figures;
     EchLlamaSays *llama; /* what llama.cpp told of before it was refused */
     GArray *sizes;       /* Size, of one thread's log */
@@ -257,6 +258,12 @@ static const Wording wordings[] = {
      .asked = "buffer of size ",
      .advice = "that is not the device: a shorter context (-c; where none is given the model's own, which may be a million tokens), a KV cache of 8 bits "
                "(--cache-type-k q8_0) or more layers on the GPU (-ngl) need less of it"},
+    {.mark = "ggml_gallocr_reserve_n", /* of several releases */
+     .also = "failed to allocate ",
+     .who = "llama.cpp",
+     .memory = "hbm",
+     .asked = "buffer of size ",
+     .advice = "fewer layers on this device (-ngl; of ollama num_gpu), a shorter context (-c, num_ctx), a smaller batch (-ub, num_batch) need less of it"},
     {.mark = "out of resource: ",
      .also = "Hardware limit",
      .who = "Triton",
@@ -433,9 +440,12 @@ bool ech_engine_says_line(EchEngineSays *s, EchWords before, EchWords line, EchW
         if (!ech_words_have(line, w->mark) || (w->also && !ech_words_have(sentence, w->also)) ||
             !(w->read ? w->read(sentence, &f) : read_keys(w, sentence, &f)))
             continue;
-        if (!s->wording) {
+        bool trial = ech_words_have(before, "select_algorithm.py") || ech_words_have(sentence, "Ignoring this choice");
+        if (!s->wording || (s->only_tried && !trial)) {
             s->wording = w;
             s->figures = f;
+            s->only_tried = trial;
+            s->later = 0;
         } else {
             s->later += f.asked.bytes != s->figures.asked.bytes;
         }
@@ -447,6 +457,12 @@ bool ech_engine_says_line(EchEngineSays *s, EchWords before, EchWords line, EchW
 bool ech_engine_says_any(const EchEngineSays *s)
 {
     return s->wording || s->sizes->len;
+}
+
+void ech_engine_says_parts(const EchEngineSays *s, EchDiag *diag)
+{
+    if (ech_llama_says_any(s->llama))
+        ech_llama_says_say(s->llama, diag);
 }
 
 bool ech_engine_says_probe(const char *head, size_t n)
@@ -470,6 +486,14 @@ static void say(const EchEngineSays *s, EchBytes listed, EchDiag *diag)
     g_autoptr(GString) text = g_string_new(NULL);
     if (w->say) {
         w->say(f, diag);
+        return;
+    }
+    if (s->only_tried) {
+        ech_diag_remark(
+            diag,
+            "nothing failed: while it was tuning, torch.compile tried a kernel that needs %s of shared memory, where the GPU has %s for one block, left it "
+            "out and went on with others",
+            asked, room);
         return;
     }
     g_string_append_printf(text, "%s was refused %s%s", w->who, asked,

@@ -1,7 +1,8 @@
 /** @file engine_says.h
  * What libraries and serving engines beside PyTorch, XLA and their allocators say when they are refused memory, in a sentence with sizes: vLLM, llama.cpp,
  * Triton and Pallas (of a GPU's shared memory), PaddlePaddle, CuPy, ONNX Runtime, TensorFlow's and XLA's use of the driver, PyTorch of the host's memory. A
- * part of the reader of pasted messages (out_of_memory.c). Wordings are those of the projects' sources; sentences without sizes are answered in import.c.
+ * part of the reader of pasted messages (out_of_memory.c). Wordings are those of the projects' sources; sentences without sizes are answered in
+ * memory_texts.c.
  *
  * One row of the table in engine_says.c adds another.
  */
@@ -25,6 +26,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchEngineSays, ech_engine_says_free)
 bool ech_engine_says_line(EchEngineSays *says, EchWords before, EchWords line, EchWords sentence);
 /** Whether a refusal was read. */
 bool ech_engine_says_any(const EchEngineSays *says);
+/** Says what llama.cpp and ollama told of before something was refused in words that are not known. */
+void ech_engine_says_parts(const EchEngineSays *says, EchDiag *diag);
 /** As ech_torch_says_write(). ECH_ERROR_PARSE, about @where, for a size that no array has. */
 bool ech_engine_says_write(const EchEngineSays *says, const char *where, EchTraceBuilder *builder, EchImport *import, GError **error);
 /** Whether a text that begins with the @n bytes of @head has such a sentence. */

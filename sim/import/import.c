@@ -1,5 +1,6 @@
 #include "sim/import/import.h"
-#include "sim/import/engine_says.h"
+#include "sim/import/memory_texts.h"
+#include "sim/import/plain_says.h"
 #include "sim/import/wire.h"
 
 #include "models/device/gpu_target.h"
@@ -36,6 +37,7 @@ static const EchImportClass *const class_table[] = {
 struct EchSource {
     char *path;
     GMappedFile *mapped; /* NULL for memory */
+    char *converted;     /* what was UTF-16, or NULL; then nothing is mapped */
     const uint8_t *raw;
     size_t n_raw;
     bool gzip;
@@ -61,10 +63,25 @@ static size_t mark_of(const uint8_t *data, size_t n)
     return n >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
+/* Text that PowerShell and some editors wrote as UTF-16, behind its mark, as UTF-8; NULL: it is none, or damaged. */
+static char *from_utf16(const uint8_t *data, size_t n, size_t *ret_n)
+{
+    bool little = n >= 2 && data[0] == 0xff && data[1] == 0xfe, big = n >= 2 && data[0] == 0xfe && data[1] == 0xff;
+    if ((!little && !big) || n > LOG_SIZE)
+        return NULL;
+    return g_convert((const char *)data + 2, (gssize)((n - 2) & ~(size_t)1), "UTF-8", little ? "UTF-16LE" : "UTF-16BE", NULL, ret_n, NULL);
+}
+
 static EchSource *source_new(const uint8_t *data, size_t n, const char *path)
 {
     EchSource *source = g_new0(EchSource, 1);
     source->path = g_strdup(path);
+    size_t n_converted;
+    source->converted = from_utf16(data, n, &n_converted);
+    if (source->converted) {
+        data = (const uint8_t *)source->converted;
+        n = n_converted;
+    }
     size_t mark = mark_of(data, n);
     source->raw = mark ? data + mark : data;
     source->n_raw = n - mark;
@@ -78,7 +95,10 @@ EchSource *ech_source_open(const char *path, GError **error)
     if (!mapped)
         return NULL;
     EchSource *source = source_new((const uint8_t *)g_mapped_file_get_contents(mapped), g_mapped_file_get_length(mapped), path);
-    source->mapped = mapped;
+    if (source->converted)
+        g_mapped_file_unref(mapped);
+    else
+        source->mapped = mapped;
     return source;
 }
 
@@ -95,6 +115,7 @@ void ech_source_free(EchSource *source)
         inflateEnd(&source->stream);
     g_clear_pointer(&source->mapped, g_mapped_file_unref);
     g_free(source->head);
+    g_free(source->converted);
     g_free(source->path);
     g_free(source);
 }
@@ -340,8 +361,8 @@ static char *describe_magic(const uint8_t *head, size_t n)
         {"\xfd"
          "7zXZ",
          5, "xz; unpack it first"},
-        {"\xff\xfe", 2, "UTF-16 text, as PowerShell writes it; save it as UTF-8"},
-        {"\xfe\xff", 2, "UTF-16 text; save it as UTF-8"},
+        {"\xff\xfe", 2, "damaged UTF-16 text; save it as UTF-8"},
+        {"\xfe\xff", 2, "damaged UTF-16 text; save it as UTF-8"},
         {"\x1f\x8b", 2, "gzip inside gzip; unpack it once"},
         {"\x04\x22\x4d\x18", 4, "lz4; unpack it first"},
         {"PAR1", 4, "Parquet"},
@@ -374,146 +395,6 @@ static char *describe_magic(const uint8_t *head, size_t n)
     }
     if (n > 64 && (memcmp(head, "(dp0\n", 5) == 0 || memcmp(head, "}q", 2) == 0) && memmem(head, 64, "segments", 8))
         return g_strdup("the bytes look like a memory snapshot pickled by protocol 0 or 1; pickle it by protocol 2 or later");
-    return NULL;
-}
-
-#define SNAPSHOT                                                                                                                                               \
-    "torch.cuda.memory._record_memory_history() when the program begins, torch.cuda.memory._dump_snapshot(\"oom.pickle\") where the error is caught"
-#define TELLS_MORE                                                                                                                                             \
-    "; 'echelon capture --pretend DEVICE -- COMMAND' runs the program on a device that is not there and tells who asks for what, and so does PyTorch's "       \
-    "memory snapshot"
-#define SUMS_OF_JAX                                                                                                                                            \
-    "the text tells of memory without saying what was in it; of arrays that are alive jax.profiler.save_device_memory_profile(\"memory.prof\") does, of a "    \
-    "program "                                                                                                                                                 \
-    "its compiled text (jax.jit(f).lower(...).compile().as_text())"
-
-#define REFUSED_TO_NCCL                                                                                                                                        \
-    "the text says that NCCL was refused memory, which it takes from the driver beside PyTorch's pool: what the pool keeps unused is not there for it. Leave " \
-    "it "                                                                                                                                                      \
-    "room (torch.cuda.set_per_process_memory_fraction, expandable_segments:True, a smaller batch), or give it less (NCCL_BUFFSIZE, "                           \
-    "NCCL_MAX_NCHANNELS)" TELLS_MORE
-
-#define KILLED                                                                                                                                                 \
-    "the text says that a process was killed (signal 9), as the kernel, or a container's or a job's limit, does for want of the host's memory, not the "       \
-    "device's: what it held stands in dmesg as anon-rss (its own) and shmem-rss (shared and page-locked). What fills it: checkpoints that every process "      \
-    "loads whole, state that is offloaded or gathered for saving, page-locked copies (PyTorch rounds each up to a power of two), workers of data loaders; "    \
-    "'echelon run' of a capture tells what of it is page-locked or offloaded ('host')"
-
-#define NOT_PINNED                                                                                                                                             \
-    "the text says that memory of the host could not be page-locked, which is not the device's memory: 'ulimit -l' and a container's limit bound it, drivers " \
-    "what one piece may be, and on AMD's a process in all; a smaller cache on the host (SGLang's --hicache-size or --hicache-ratio, LMCache's "                \
-    "LMCACHE_MAX_LOCAL_CPU_SIZE), which each rank takes of its own"
-
-#define ON_INTEL                                                                                                                                               \
-    "the text says that an Intel GPU or its driver ran out of memory for a command, not what was asked for (sizes stand in PyTorch's own message, 'XPU out "   \
-    "of "                                                                                                                                                      \
-    "memory', which comes where its allocator is refused): torch.xpu.memory_summary() where the error is caught tells the sums, 'xpu-smi stats -d 0' what "    \
-    "all "                                                                                                                                                     \
-    "processes hold; on integrated GPUs it is the host's memory; pieces of 4 GiB and more need UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1"
-
-/* A message about memory that has no sizes to read, or only sums of what an engine means to do: what it means and what tells more; or NULL. */
-static const char *describe_refusal(const char *head, size_t n)
-{
-    static const struct {
-        const char *mark, *advice;
-    } known[] = {
-        {"No available memory for the cache blocks", "the text says that vLLM had nothing left for its KV cache, which gets --gpu-memory-utilization of the "
-                                                     "memory less weights and the peak of a trial run: "
-                                                     "a larger share, fewer --max-num-batched-tokens and --max-num-seqs, --enforce-eager, more GPUs "
-                                                     "(--tensor-parallel-size); how much the weights took stands "
-                                                     "in its log ('Model loading took')"},
-        {"Killed process", KILLED},
-        {"oom-kill", KILLED},
-        {"oom_kill", KILLED},
-        {"OOM Killed", KILLED},
-        {"exitcode: -9", KILLED},
-        {"return code = -9", KILLED},
-        {"in pin memory thread",
-         "the text says that the driver refused memory to the thread that page-locks batches (pin_memory=True): either the GPU is full, "
-         "so that not even that thread's context finds room (nvidia-smi says by whom), or the host's memory, or what of it may be "
-         "page-locked, is ('ulimit -l', a container's limit): fewer workers, a smaller prefetch_factor or pin_memory=False need less" TELLS_MORE},
-        /* github.com/pytorch/pytorch pull request 99699: asked for only where memory ran out */
-        {"NVML_SUCCESS == ", "the text says that PyTorch could not ask the driver who holds the memory, which it only does when memory ran out: that is what "
-                             "happened, and its message with the sizes was lost (MIG slices, Jetson, WSL, a driver without a matching libnvidia-ml). "
-                             "torch.cuda.memory_summary() where the error is caught tells the sums" TELLS_MORE},
-        {"Cuda failure 'out of memory'", REFUSED_TO_NCCL},
-        {"Cuda failure 2 'out of memory'", REFUSED_TO_NCCL},
-        {"Failed to CUDA calloc", REFUSED_TO_NCCL}, /* nccl's src/include/alloc.h */
-        {"Failed to CUDA malloc", REFUSED_TO_NCCL},
-        {"CUBLAS_STATUS_ALLOC_FAILED",
-         "the text says that memory ran out for cuBLAS, which takes its own from the driver beside the framework's pool: what that keeps unused is not there "
-         "for it. "
-         "The device was full, by this process or others (nvidia-smi); what was asked for and what held it the text does not say" TELLS_MORE},
-        {"_host_malloc: failed to allocate ",
-         "the text says that llama.cpp could not page-lock as much of the host's memory; it goes on with ordinary memory, from which copies to "
-         "the GPU are slower, so this alone is no error: 'ulimit -l' and a container's limit say how much may be page-locked, "
-         "GGML_CUDA_NO_PINNED=1 asks for none"},
-        {"Allocation on device", "the text says that memory ran out, but not what was asked for and what held it: of cudaMallocAsync this message has no "
-                                 "sizes; PyTorch's own allocator tells "
-                                 "them (PYTORCH_CUDA_ALLOC_CONF=backend:native; ComfyUI: --disable-cuda-malloc)" TELLS_MORE},
-        {"donated buffers were not usable", "the text is a warning of JAX: a donated argument gives its memory only to a result of the same shape, type and "
-                                            "sharding, and these found none, so argument and "
-                                            "result are held at once; 'echelon info' of the compiled program tells what that takes (traces/capture/compile.py, "
-                                            "'echelon capture'), and 'echelon advise' "
-                                            "what donating would save"},
-        {"Theoretical memory footprints: ",
-         "the text is Megatron's estimate of weights, optimizer state and activations, by formulas of a transformer; buckets of gradients, logits, what NCCL "
-         "and "
-         "the allocator take come on top: 'echelon capture --pretend DEVICE --world N -- COMMAND' runs one rank on a device that is not there and tells all"},
-        {"kIOGPUCommandBufferCallbackErrorOutOfMemory",
-         "the text says that the GPU of a Mac had no memory left for a step: of the machine's it may take some two thirds to three quarters "
-         "(recommendedMaxWorkingSetSize). Other models that are loaded count; a shorter context, a smaller batch (prompts in smaller chunks), weights or a KV "
-         "cache of fewer bits need less; 'sudo sysctl iogpu.wired_limit_mb=N' lets it take more, as far as the rest of the machine needs none"},
-        {"cudaHostRegister failed", NOT_PINNED},
-        {"register ptr failed", NOT_PINNED},
-        {"UR_RESULT_ERROR_OUT_OF_", ON_INTEL},
-        {"PI_ERROR_OUT_OF_", ON_INTEL},
-        {"pooled_storage_manager.h", "the text says that MXNet's pool was refused memory by the driver, not what was asked for: nvidia-smi says who holds the "
-                                     "GPU; a smaller batch or MXNET_BACKWARD_DO_MIRROR=1 (activations made again) needs less; "
-                                     "MXNET_GPU_MEM_POOL_TYPE=Round keeps less unused where shapes change"},
-        {"CUDA runtime error in ::cudaMalloc",
-         "the text says that memory ran out for TensorRT-LLM, not what was asked for: its log from the start tells what the "
-         "engine takes (lines with MiB, which echelon reads). Engines built for smaller max_batch_size and max_num_tokens, "
-         "a smaller free_gpu_memory_fraction of kv_cache_config and more GPUs need less of each"},
-        {"aximum pool size exceeded", "the text says that memory ran out, but not what was asked for: " ECH_RMM_POOL},
-        {"increase --mem-fraction-static",
-         "the text says that SGLang's share of the memory (--mem-fraction-static) leaves nothing for its KV cache beside the weights: a larger share, more "
-         "GPUs (--tp) or "
-         "smaller weights; where a larger share makes requests run out of memory, --chunked-prefill-size and --cuda-graph-max-bs make those smaller"},
-        {"[Array([",
-         "the text is what arrays of JAX hold; 'for a in jax.live_arrays(): print(a.shape, a.dtype)' prints what they take, which echelon reads, and "
-         "jax.profiler.save_device_memory_profile(\"memory.prof\") who made them"},
-        {"eserved memory", "the text names figures of memory in a form that is not read; print(torch.cuda.memory_summary()) is"},
-        {"'segment_type':", "the text is what Python prints of PyTorch's segments; echelon reads the snapshot that PyTorch writes: " SNAPSHOT},
-        {"Largest Free Block:", SUMS_OF_JAX},
-        {"Total memory size: ", SUMS_OF_JAX},
-        {"estimated memory size: ", SUMS_OF_JAX},
-        {"VRAM%",
-         "the text is rocm-smi's, which tells shares without sizes here; 'rocm-smi --showmeminfo vram' tells sizes, 'rocm-smi --showpids' who holds them"},
-    };
-    static const char *const ran_out[] = {"CUDA error: out of memory",
-                                          "CUDA_ERROR_OUT_OF_MEMORY",
-                                          "cudaErrorMemoryAllocation",
-                                          "CUDA out of memory",
-                                          "HIP error: out of memory",
-                                          "hipErrorOutOfMemory",
-                                          "cuda runtime err",
-                                          "std::bad_alloc",
-                                          "RESOURCE_EXHAUSTED",
-                                          "ResourceExhaustedError",
-                                          "OutOfMemoryError",
-                                          "Out of memory",
-                                          "out of memory"};
-    for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
-        if (memmem(head, n, known[i].mark, strlen(known[i].mark)))
-            return known[i].advice;
-    }
-    if (n < 16 && memmem(head, n, "Killed", 6))
-        return KILLED;
-    for (size_t i = 0; i < G_N_ELEMENTS(ran_out); i++) {
-        if (memmem(head, n, ran_out[i], strlen(ran_out[i])))
-            return "the text says that memory ran out, but not what was asked for and what held it" TELLS_MORE;
-    }
     return NULL;
 }
 
@@ -572,10 +453,12 @@ static const char *describe_text(const uint8_t *head, size_t n)
         return "the text is torch.profiler's table of operators; prof.export_chrome_trace(\"trace.json.gz\") writes what echelon reads";
     if (n > 15 && (memmem(head, n, "\nnodes {", 8) || memmem(head, n, "\nnode {", 7) || memcmp(head, "schema_version:", 15) == 0))
         return "the text looks like a protobuf's text form (a Chakra trace's, say); give the binary file that it was made from";
-    if (memmem(head, n, "\nimport ", 8) || memcmp(head, "import ", MIN(n, 7)) == 0)
+    if (!memmem(head, n, "Traceback (", 11) && (memmem(head, n, "\nimport ", 8) || memcmp(head, "import ", MIN(n, 7)) == 0))
         return "the text looks like a Python program; 'echelon capture --pretend DEVICE -o step -- python FILE' runs it and leaves what echelon reads";
     if (memmem(head, n, "\ntrace: ", 8) && memmem(head, n, "\ndevice: ", 9))
         return "the text looks like an experiment; 'echelon run FILE' runs it, and its key 'trace' names what is read here";
+    if (memmem(head, n, "\nmemories:", 10) && memmem(head, n, "\nlinks:", 7))
+        return "the text looks like a device, not a trace; give it as --device FILE";
     if (memmem(head, n, "[architecture_presets]", 22))
         return "the text is SCALE-Sim's description of an array, not a topology; give the topology (CSV) and a device";
     if (memmem(head, n, "IFMAP Height Intraline", 22))
@@ -589,11 +472,6 @@ static const char *describe_text(const uint8_t *head, size_t n)
         (memcmp(head, "BufferAssignment:", 17) == 0 || memcmp(head, "HloLiveRange (", 14) == 0 || memmem(head, MIN(n, (size_t)256), "Total bytes used: ", 18)))
         return "the text is what XLA writes of a program's memory, which is read beside its program; give the program, whose name begins the same way "
                "(....txt or ....hlo.pb)";
-    const char *advice = describe_refusal((const char *)head, n);
-    if (advice == NULL)
-        advice = describe_links((const char *)head, n);
-    if (advice != NULL)
-        return advice;
     if (n > 11 && memcmp(head, "; ModuleID ", 11) == 0)
         return "the text is LLVM's, of single kernels; give the program, module_....after_optimizations.txt";
     if (n > 4 && memcmp(head, "xla_", 4) == 0)
@@ -603,8 +481,21 @@ static const char *describe_text(const uint8_t *head, size_t n)
 
 #define FORMATS "; 'echelon list formats' shows what is read"
 
+/* What a text is about that no reader takes, of which @text is all, or its head. NULL: nothing known. Owned by the caller. */
+static char *describe_contents(const uint8_t *head, size_t n, const char *text, size_t n_text)
+{
+    if (memchr(head, 0, n))
+        return NULL;
+    const char *format = describe_text(head, n);
+    if (format)
+        return g_strdup(format);
+    char *told = ech_memory_text_describe(text, n_text);
+    const char *links = told ? NULL : describe_links((const char *)head, n);
+    return told ? told : links ? g_strdup(links) : ech_memory_text_amounts(text, n_text);
+}
+
 /* What the bytes look like, for the message when no reader wants them; @ret_known: that says it all. Owned by the caller. */
-static char *describe(const uint8_t *head, size_t n, bool *ret_known)
+static char *describe(const uint8_t *head, size_t n, const char *text, size_t n_text, bool *ret_known)
 {
     *ret_known = false;
     if (n == 0)
@@ -612,10 +503,10 @@ static char *describe(const uint8_t *head, size_t n, bool *ret_known)
     char *format = describe_magic(head, n);
     if (format != NULL)
         return format;
-    const char *known = describe_text(head, n);
+    char *known = describe_contents(head, n, text, n_text);
     *ret_known = known != NULL;
     if (known != NULL)
-        return g_strdup(known);
+        return known;
     if (is_mangled(head, n))
         return g_strdup("the bytes look like " MANGLED);
     if (is_perfetto(head, n))
@@ -626,9 +517,18 @@ static char *describe(const uint8_t *head, size_t n, bool *ret_known)
     if (control > n / 64)
         return g_strdup_printf("the bytes look binary and begin %02x %02x %02x %02x" FORMATS, head[0], n > 1 ? head[1] : 0, n > 2 ? head[2] : 0,
                                n > 3 ? head[3] : 0);
-    g_autofree char *text = ech_quote((const char *)head, (gssize)n, 40);
-    g_autofree char *escaped = g_strescape(text, NULL);
+    g_autofree char *shown = ech_quote((const char *)head, (gssize)n, 40);
+    g_autofree char *escaped = g_strescape(shown, NULL);
     return g_strdup_printf("the text begins \"%s\"" FORMATS, escaped);
+}
+
+/* Whether a refusal of memory with its size stands in a text, in words of software that no reader knows. */
+static bool refuses_memory(const uint8_t *head, size_t n, const char *text, size_t n_text)
+{
+    EchPlainSays says;
+    bool json = n > 1 && (head[0] == '{' || head[0] == '[') && strchr("\" \n\r{[", head[1]);
+    return n && !json && head[0] != '<' && !memchr(head, 0, n) && !describe_text(head, n) && !ech_memory_text_is_known(text, n_text) &&
+           ech_plain_says_find(text, n_text, &says) && says.has_asked;
 }
 
 static const EchImportClass *find_class(EchSource *source, const char *format, GError **error)
@@ -665,11 +565,15 @@ static const EchImportClass *find_class(EchSource *source, const char *format, G
     g_autoptr(GBytes) all = (!best || figures) && n == HEAD_SIZE && !memchr(head, 0, n) ? ech_source_bytes(source, LOG_SIZE, NULL) : NULL;
     if (all && ech_import_out_of_memory.probe(g_bytes_get_data(all, NULL), g_bytes_get_size(all)))
         best = &ech_import_out_of_memory;
+    const char *text = all ? g_bytes_get_data(all, NULL) : (const char *)head;
+    size_t n_text = all ? g_bytes_get_size(all) : n;
+    if ((!best || best == &ech_import_memory_figures) && refuses_memory(head, n, text, n_text))
+        best = &ech_import_out_of_memory;
     if (!best) {
         bool known = false;
         g_autofree char *looks = g_str_has_suffix(ech_source_path(source), ".nsys-rep")
                                      ? g_strdup("a report of Nsight Systems; 'nsys export --type sqlite FILE' writes the database that echelon reads")
-                                     : describe(head, n, &known);
+                                     : describe(head, n, text, n_text, &known);
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: %s%s", ech_source_path(source),
                     known ? "" : "no captured format that echelon knows: ", looks);
     }

@@ -227,6 +227,21 @@ static bool read_table(EchLlamaSays *s, EchWords line)
     return true;
 }
 
+/* Of 2023: "llama_model_load_internal: mem required  = 9508.66 MB (+ 1608.00 MB per state)", "llm_load_tensors: VRAM used: 3820.93 MB", "llama_init_from_file:
+ * kv self size  = 1343.75 MB". */
+static bool read_of_2023(EchLlamaSays *s, EchWords line)
+{
+    static const struct {
+        const char *key, *device, *kind;
+    } rows[] = {{": mem required", "CPU", "model"}, {": VRAM used", "GPU", "model"}, {": kv self size", "CPU", "KV"}};
+    EchRounded size;
+    for (size_t i = 0; i < G_N_ELEMENTS(rows) && ech_words_start(line, "ll"); i++) {
+        if (ech_words_size_after(line, rows[i].key, &size))
+            return add_part(&s->parts, (EchWords){rows[i].device, strlen(rows[i].device)}, (EchWords){rows[i].kind, strlen(rows[i].kind)}, size.bytes, true);
+    }
+    return false;
+}
+
 /* "offloaded 33/81 layers to GPU" */
 static bool read_layers(EchLlamaSays *s, EchWords line)
 {
@@ -319,7 +334,7 @@ static bool read_plan(EchLlamaSays *s, EchWords line)
 
 bool ech_llama_says_line(EchLlamaSays *s, EchWords line)
 {
-    return read_part(s, line) || read_ollama_part(s, line) || read_table(s, line) || read_layers(s, line) || read_unpinned(s, line) ||
+    return read_part(s, line) || read_ollama_part(s, line) || read_table(s, line) || read_layers(s, line) || read_of_2023(s, line) || read_unpinned(s, line) ||
            read_gpu(&s->plan, line) || read_plan(s, line);
 }
 

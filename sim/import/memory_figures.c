@@ -2,7 +2,9 @@
 #include "sim/import/memory_figures.h"
 #include "sim/base/error.h"
 #include "sim/import/gpu_tools.h"
+#include "sim/import/host_says.h"
 #include "sim/import/llama_says.h"
+#include "sim/import/plain_says.h"
 #include "sim/import/pool_says.h"
 #include "sim/import/refused.h"
 #include "sim/import/tensorrt_says.h"
@@ -31,8 +33,8 @@ typedef struct {
 
 /* Of one GPU, as SGLang tells while it starts. */
 typedef struct {
-    bool has_weights, has_left;
-    EchRounded weights, left;
+    bool has_weights, has_left, has_graphs;
+    EchRounded weights, left, graphs;
     EchBytes cache;
     uint64_t tokens;
 } Sglang;
@@ -52,7 +54,9 @@ typedef struct {
 struct EchMemoryFigures {
     bool beside; /* a message about refused memory */
     bool ran_out;
+    char refused[96]; /* the line that says so, where that gives no sizes */
     EchPoolSays *pool;
+    EchHostSays *host;
     EchGpuTools *tools;
     EchLlamaSays *llama;
     EchTensorrtSays *tensorrt;
@@ -80,6 +84,7 @@ EchMemoryFigures *ech_memory_figures_new(bool beside)
     f->pool = ech_pool_says_new(!beside);
     f->beside = beside;
     f->tools = ech_gpu_tools_new();
+    f->host = ech_host_says_new();
     f->llama = ech_llama_says_new();
     f->tensorrt = ech_tensorrt_says_new();
     f->arrays = g_array_new(FALSE, TRUE, sizeof(Array));
@@ -96,6 +101,7 @@ void ech_memory_figures_free(EchMemoryFigures *f)
         return;
     ech_pool_says_free(f->pool);
     ech_gpu_tools_free(f->tools);
+    ech_host_says_free(f->host);
     ech_llama_says_free(f->llama);
     ech_tensorrt_says_free(f->tensorrt);
     g_array_unref(f->arrays);
@@ -339,8 +345,8 @@ static void say_vllm(const Vllm *v, EchDiag *diag, bool filled)
 
 /* ---- SGLang ---- */
 
-/* "KV Cache is allocated. #tokens: 2243474, K size: 59.91 GB, V size: 59.91 GB", or "KV size: 12.00 GB" where keys and values are one; before and after it how
- * much of the device is left. */
+/* "KV Cache is allocated. #tokens: 2243474, K size: 59.91 GB, V size: 59.91 GB", or "KV size: 12.00 GB" where keys and values are one (quoted without 'is' and
+ * 'size' too); before and after it how much of the device is left. */
 static bool read_sglang(EchMemoryFigures *f, EchWords line)
 {
     Sglang *s = &f->sglang;
@@ -348,15 +354,21 @@ static bool read_sglang(EchMemoryFigures *f, EchWords line)
     uint64_t tokens;
     if (ech_words_have(line, "Load weight end"))
         return s->has_weights = ech_words_size_after(line, "mem usage", &s->weights);
-    if (ech_words_have(line, "KV Cache is allocated") && count_after(line, "#tokens: ", &tokens) &&
-        (ech_words_size_after(line, "K size", &keys) || ech_words_size_after(line, "KV size", &keys))) {
-        ech_words_size_after(line, "V size", &values);
+    if (ech_words_have(line, "KV Cache ") && count_after(line, "#tokens: ", &tokens) &&
+        (ech_words_size_after(line, "K size", &keys) || ech_words_size_after(line, "KV size", &keys) || ech_words_size_after(line, ", K ", &keys))) {
+        if (!ech_words_size_after(line, "V size", &values))
+            ech_words_size_after(line, ", V ", &values);
         /* Of several GPUs the one with the fewest decides. */
         if (s->tokens == 0 || tokens < s->tokens) {
             s->tokens = tokens;
             s->cache = ech_bytes_add(keys.bytes, ech_words_have(line, "KV size") ? 0 : values.bytes);
         }
         return true;
+    }
+    /* "Capture cuda graph end. Time elapsed: 19.50 s. mem usage=6.19 GB. avail mem=5.24 GB." */
+    if (ech_words_start(line, "Capture cuda graph end") && ech_words_size_after(line, "mem usage", &s->graphs)) {
+        s->has_left |= ech_words_size_after(line, "avail mem", &s->left);
+        return s->has_graphs = true;
     }
     bool of_server = ech_words_have(line, "max_total_num_tokens=") && ech_words_size_after(line, "available_gpu_mem", &s->left);
     if (of_server && s->tokens == 0)
@@ -365,14 +377,22 @@ static bool read_sglang(EchMemoryFigures *f, EchWords line)
     return of_server;
 }
 
+static bool is_sglang(const Sglang *s)
+{
+    return s->tokens || s->has_graphs;
+}
+
 static void say_sglang(const Sglang *s, EchDiag *diag)
 {
-    g_autofree char *weights = ech_format_bytes(s->weights.bytes), *cache = ech_format_bytes(s->cache), *each = ech_format_bytes(s->cache / s->tokens),
-                    *left = ech_format_bytes(s->left.bytes);
+    g_autofree char *weights = ech_format_bytes(s->weights.bytes), *cache = ech_format_bytes(s->cache), *each = ech_format_bytes(s->cache / MAX(s->tokens, 1)),
+                    *graphs = ech_format_bytes(s->graphs.bytes), *left = ech_format_bytes(s->left.bytes);
     g_autoptr(GString) text = g_string_new("SGLang, on each GPU:");
     if (s->has_weights)
         g_string_append_printf(text, " weights %s;", weights);
-    g_string_append_printf(text, " a KV cache of %" G_GUINT64_FORMAT " tokens, of all requests together", s->tokens);
+    if (s->has_graphs)
+        g_string_append_printf(text, " CUDA graphs %s%s", graphs, s->tokens ? ";" : "");
+    if (s->tokens)
+        g_string_append_printf(text, " a KV cache of %" G_GUINT64_FORMAT " tokens, of all requests together", s->tokens);
     if (s->cache)
         g_string_append_printf(text, ", %s, %s each", cache, each);
     if (s->has_left)
@@ -566,11 +586,26 @@ EchBytes ech_memory_figures_nodes(const EchMemoryFigures *f, EchTraceBuilder *bu
 
 /* ---- all of them ---- */
 
-bool ech_memory_figures_line(EchMemoryFigures *f, EchWords before, EchWords line)
+/* That memory ran out, where nothing tells how much. */
+static void read_refusal(EchMemoryFigures *f, EchWords line)
+{
+    if (!f->beside && !f->refused[0] && ech_plain_says_refuses(line))
+        copy(f->refused, sizeof f->refused, line);
+}
+
+static bool read_any(EchMemoryFigures *f, EchWords before, EchWords line)
 {
     return read_compiled(f, line) || (!f->ran_out && read_vllm(f, line)) || read_sglang(f, line) || ech_tensorrt_says_line(f->tensorrt, line) ||
            ech_gpu_tools_line(f->tools, before, line) || read_nodes(f, line) || read_estimate(f, before, line) || ech_pool_says_line(f->pool, before, line) ||
-           (!f->beside && (ech_llama_says_line(f->llama, line) || read_arrays(f, line)));
+           ech_host_says_line(f->host, line) || (!f->beside && (ech_llama_says_line(f->llama, line) || read_arrays(f, line)));
+}
+
+bool ech_memory_figures_line(EchMemoryFigures *f, EchWords before, EchWords line)
+{
+    bool taken = read_any(f, before, line);
+    if (!taken)
+        read_refusal(f, line);
+    return taken;
 }
 
 void ech_memory_figures_ran_out(EchMemoryFigures *f)
@@ -587,23 +622,27 @@ static bool is_list(const EchMemoryFigures *f)
 /* Whether it was told how much of something there is. */
 static bool tells_any(const EchMemoryFigures *f)
 {
-    return largest(f)->any || is_vllm(&f->vllm) || f->sglang.tokens || ech_gpu_tools_any(f->tools) || ech_pool_says_any(f->pool) ||
-           ech_llama_says_any(f->llama) || ech_tensorrt_says_any(f->tensorrt) || is_list(f) || f->nodes->len || f->estimates->len;
+    return largest(f)->any || is_vllm(&f->vllm) || is_sglang(&f->sglang) || ech_gpu_tools_any(f->tools) || ech_pool_says_any(f->pool) ||
+           ech_llama_says_any(f->llama) || ech_tensorrt_says_any(f->tensorrt) || ech_host_says_any(f->host) || is_list(f) || f->nodes->len || f->estimates->len;
 }
 
 void ech_memory_figures_say(const EchMemoryFigures *f, EchDiag *diag)
 {
     bool pool = ech_pool_says_any(f->pool), llama = ech_llama_says_any(f->llama), tensorrt = ech_tensorrt_says_any(f->tensorrt),
-         others = largest(f)->any || is_vllm(&f->vllm) || f->sglang.tokens || llama || tensorrt;
+         others = largest(f)->any || is_vllm(&f->vllm) || is_sglang(&f->sglang) || llama || tensorrt;
+    if (ech_host_says_any(f->host))
+        ech_host_says_say(f->host, diag);
+    else if (f->refused[0])
+        ech_diag_remark(diag, "memory ran out ('%s'), of how much is not told there; around it the text tells:", f->refused);
     if (largest(f)->any)
         say_compiled(f, diag);
     if (is_vllm(&f->vllm))
-        say_vllm(&f->vllm, diag, f->ran_out && f->vllm.cache >= 0);
+        say_vllm(&f->vllm, diag, (f->ran_out || f->refused[0]) && f->vllm.cache >= 0);
     else if (f->ran_out && f->vllm.has_weights)
         ech_diag_remark(diag,
                         "vLLM had loaded its weights and not yet sized the KV cache: that was its trial run, which --max-num-batched-tokens, --max-num-seqs "
                         "and, of images and the like, --limit-mm-per-prompt make smaller; --gpu-memory-utilization does not bound it");
-    if (f->sglang.tokens)
+    if (is_sglang(&f->sglang))
         say_sglang(&f->sglang, diag);
     if (llama)
         ech_llama_says_say(f->llama, diag);
@@ -655,7 +694,8 @@ static void write_figures(const EchMemoryFigures *f, EchTraceBuilder *builder, E
         ech_refused_held(builder, memory, "activations of the trial run", v->has_activations ? v->activations.bytes : 0);
         ech_refused_held(builder, memory, "CUDA graphs", v->has_graphs ? v->graphs.bytes : 0);
         ech_refused_number(builder, "had_bytes", v->has_total, v->total.bytes);
-    } else if (f->sglang.tokens) {
+    } else if (is_sglang(&f->sglang)) {
+        ech_refused_held(builder, memory, "CUDA graphs", f->sglang.has_graphs ? f->sglang.graphs.bytes : 0);
         ech_refused_held(builder, memory, "weights", f->sglang.has_weights ? f->sglang.weights.bytes : 0);
         ech_refused_held(builder, memory, "KV cache", f->sglang.cache);
     } else if (ech_llama_says_any(f->llama)) {
@@ -666,6 +706,8 @@ static void write_figures(const EchMemoryFigures *f, EchTraceBuilder *builder, E
         ech_pool_says_write(f->pool, builder, import);
     } else if (ech_gpu_tools_any(f->tools)) {
         ech_gpu_tools_write(f->tools, builder);
+    } else if (ech_host_says_any(f->host)) {
+        ech_host_says_write(f->host, builder);
     } else if (f->nodes->len) {
         ech_memory_figures_nodes(f, builder);
     } else if (f->estimates->len) {

@@ -1,6 +1,6 @@
 /* What a framework says when memory runs out, as people paste it: XLA's report of a program that does not fit a TPU ("Ran out of memory in memory space hbm",
  * "Largest program allocations") or a GPU ("BufferAssignment stats", "Peak buffers"); PyTorch's sentences (torch_says.c), what the BFC allocator of JAX and
- * TensorFlow logs (bfc_dump.c), what others say (engine_says.c).
+ * TensorFlow logs (bfc_dump.c), what others say (engine_says.c), and what software that nobody here knows does (plain_says.c).
  *
  * The text may be a whole log, with times and file names before each line; the first report in it is read. It tells sizes and not times, so it becomes a trace
  * of what was there, which 'run' holds against any device: a resident buffer for each listed allocation and for what each sum has besides, and PyTorch's
@@ -12,6 +12,7 @@
 #include "sim/import/bfc_dump.h"
 #include "sim/import/engine_says.h"
 #include "sim/import/memory_figures.h"
+#include "sim/import/plain_says.h"
 #include "sim/import/refused.h"
 #include "sim/import/torch_says.h"
 
@@ -48,9 +49,12 @@ typedef struct {
     char space[32], memory[32]; /* As XLA calls it, as devices do. */
     char stack[48];             /* The instruction whose own memory on chip ran out; "" where it is not told. */
     bool own;                   /* That is one of XLA's, not a kernel of the program's author. */
-    bool headless;              /* The list's head, which says of which memory it is, was not pasted. */
+    bool headless;              /* The list's head, which says of which memory it is, was not pasted; */
+    bool on_chip;               /* but one of its rows does. */
+    bool of_kernel;             /* The row is of a kernel. */
     bool has_used, has_capacity, has_request, has_free, has_piece, has_temp_padding;
     EchRounded used, capacity, exceeded, request, free;
+    EchRounded sparse;           /* of what is used, SparseCores' */
     EchRounded piece;            /* The largest that could be had at once. */
     EchRounded unpadded, padded; /* Of the temporaries. */
     bool scoped, of_gpu, absurd;
@@ -60,6 +64,7 @@ typedef struct {
     EchTorchSays *torch;
     EchEngineSays *engine;
     EchMemoryFigures *figures; /* that were printed beside it */
+    EchPlainSays plain;        /* where nothing else refused: in words that are not known */
 } Reader;
 
 static EchId text_of(Reader *r, EchWords f)
@@ -130,6 +135,20 @@ static bool read_request(Reader *r, EchWords line, EchWords sentence)
     return false;
 }
 
+/* "TPU TensorCore Hbm usage: 34.82G, SparseCore Hbm usage 174.10G, exceeding available bytes: 95.74G" (openxla.org/xla/errors/error_1000) */
+static bool read_cores(Reader *r, EchWords sentence)
+{
+    EchRounded dense, sparse, room;
+    if (!ech_words_size_after(sentence, "TensorCore Hbm usage", &dense) || !ech_words_size_after(sentence, "SparseCore Hbm usage", &sparse) ||
+        !ech_words_size_after(sentence, "exceeding available bytes", &room))
+        return false;
+    set_memory(r, (EchWords){"hbm", 3});
+    r->used = (EchRounded){ech_bytes_add(dense.bytes, sparse.bytes), dense.slack + sparse.slack};
+    r->capacity = room;
+    r->sparse = sparse;
+    return r->has_used = r->has_capacity = true;
+}
+
 /* What a compiler says that a program needs and what there is. */
 static bool read_need(Reader *r, EchWords line, EchWords sentence)
 {
@@ -140,6 +159,8 @@ static bool read_need(Reader *r, EchWords line, EchWords sentence)
                 {"Aborting compilation early because it's unlikely to have enough", "Requires ", ", has ", "hbm"},
                 {"Can't reduce memory use below ", "only reduced to ", "memory use below ", "hbm"}};
     EchRounded a, b;
+    if (begins(line, sentence, "TensorCore Hbm usage") && read_cores(r, sentence))
+        return true;
     if (begins(line, sentence, "Used ") && ech_words_size_after(sentence, "Used ", &a) &&
         ech_words_size_after(ech_words_after(sentence, "Used "), " of ", &b)) {
         r->used = a;
@@ -284,6 +305,19 @@ static void read_operator(Reader *r, Item *item, EchWords line)
     item->source = ech_trace_builder_string(r->builder, source, -1);
 }
 
+/* What a kernel has scoped lies on chip: of a list without its head, which tells of which memory it is. */
+static void set_scoped(Reader *r, EchWords line)
+{
+    bool listed = r->section == LIST && !r->headless, scoped = ech_words_have(line, "Allocation type: scoped");
+    r->of_kernel |= ech_words_have(line, "tpu_custom_call") || ech_words_have(line, "/pallas_call\"");
+    if (ech_words_start(line, "Size:"))
+        r->of_kernel = false;
+    if (listed || !scoped || !r->of_kernel)
+        return;
+    set_memory(r, (EchWords){"vmem", 4});
+    r->on_chip = true;
+}
+
 static bool read_item_line(Reader *r, EchWords line, GError **error)
 {
     Item *item = last_item(r);
@@ -397,6 +431,7 @@ static bool read_line(Reader *r, EchPasted *pasted, EchWords line, GError **erro
     bool engine = ech_engine_says_line(r->engine, ech_pasted_before(pasted), line, sentence);
     if (dumped || engine || ech_torch_says_any(r->torch) || xla_sentence(r, line, sentence) || read_header(r, line))
         return true;
+    set_scoped(r, line);
     if (r->section == NOWHERE && begins_item(line, &of_gpu)) {
         r->section = LIST;
         r->headless = true;
@@ -606,21 +641,24 @@ static void say_refused(Reader *r, const char *who)
                     over);
 }
 
-/* What rematerialization aims at: gpu_hlo_schedule.cc of openxla/xla, GetSchedulerMemoryLimit. What the runtime was refused later counts in its place. */
-static void say_warning(Reader *r)
+/* Whether what the compiler warned of was refused when it ran. */
+static bool is_refused_later(const Reader *r)
+{
+    return r->warned && (r->has_request || ech_bfc_dump_asks(r->dump));
+}
+
+/* What rematerialization aims at: gpu_hlo_schedule.cc of openxla/xla, GetSchedulerMemoryLimit. What the runtime was refused @later counts in its place. */
+static void say_warning(Reader *r, bool later)
 {
     if (!r->warned)
         return;
     g_autofree char *used = ech_format_bytes(r->used.bytes), *room = ech_format_bytes(r->capacity.bytes);
-    ech_diag_remark(
-        r->ret->diag,
-        "XLA's compiler warns, and goes on: with what it makes again the program's buffers come to %s, and it aimed at %s (what the client may take "
-        "of the GPU, or 80 %% of it, less arguments and results)",
-        used, room);
-    if (r->has_request || ech_bfc_dump_asks(r->dump)) {
-        r->has_used = r->has_capacity = false;
+    ech_diag_remark(r->ret->diag,
+                    "%s: with what it makes again the program's buffers come to %s, and it aimed at %s (what the client may take of the GPU, or 80 %% of it, "
+                    "less arguments and results)",
+                    later ? "XLA's compiler had warned of it" : "XLA's compiler warns, and goes on", used, room);
+    if (later)
         return;
-    }
     r->of_gpu = true; /* TPUs' compiler refuses */
     ech_diag_remark(r->ret->diag,
                     "nothing in the text was refused: that would come when it runs (RESOURCE_EXHAUSTED), but for unified memory (TF_FORCE_UNIFIED_MEMORY=true, "
@@ -644,6 +682,11 @@ static void say_padding(Reader *r)
 static void say_request(Reader *r)
 {
     g_autofree char *asked = ech_format_bytes(r->request.bytes), *free = ech_format_bytes(r->free.bytes), *piece = ech_format_bytes(r->piece.bytes);
+    if (r->has_request && r->of_gpu && r->rows->len == 0)
+        ech_diag_remark(
+            r->ret->diag,
+            "refused: %s at once, of the share of the GPU's memory that JAX takes (XLA_PYTHON_CLIENT_MEM_FRACTION, .75 by default) and other programs leave",
+            asked);
     if (!r->has_request || r->of_gpu)
         return;
     bool pieces = r->request.bytes <= r->free.bytes;
@@ -698,6 +741,12 @@ static const char *remedy(const Reader *r)
 static void say_xla(Reader *r, bool gpu, EchBytes listed)
 {
     say_refused(r, r->of_gpu ? "XLA" : "XLA refused the program");
+    g_autofree char *sparse = ech_format_bytes(r->sparse.bytes);
+    if (r->sparse.bytes)
+        ech_diag_remark(r->ret->diag,
+                        "%s of that are for SparseCores (tables of embeddings): narrower tables, fewer rows of one at a time (max_unique_nz_per_row) and "
+                        "--xla_sc_num_serialized_tables_to_optimize_hbm need less",
+                        sparse);
     if (gpu)
         say_program(r, false);
     say_request(r);
@@ -705,6 +754,7 @@ static void say_xla(Reader *r, bool gpu, EchBytes listed)
     if (r->items->len) {
         g_autofree char *sum = ech_format_bytes(listed);
         const char *rest = !r->headless                    ? "the largest only"
+                           : r->on_chip                    ? "memory on chip (scoped); the list's beginning, with its sums, is not in the text"
                            : strcmp(r->memory, "hbm") != 0 ? "the list's beginning, with its sums, is not in the text"
                                                            : "the list's beginning, with its sums and which memory it is of (taken as hbm), is not in the text";
         ech_diag_remark(r->ret->diag, "listed: %u allocation%s, %s in all; %s", r->items->len, r->items->len == 1 ? "" : "s", sum, rest);
@@ -772,25 +822,37 @@ static bool write_xla(Reader *r, GError **error)
 static bool make_trace(Reader *r, GError **error)
 {
     settle_sizes(r);
-    say_warning(r);
+    bool later = is_refused_later(r);
+    if (later)
+        r->has_used = r->has_capacity = false;
+    else
+        say_warning(r, false);
     bool xla = r->rows->len || r->items->len || r->has_used;
-    if (ech_torch_says_any(r->torch)) {
+    if (r->plain.has_asked) {
+        ech_plain_says_write(&r->plain, r->builder, r->ret);
+        ech_engine_says_parts(r->engine, r->ret->diag);
+    } else if (ech_torch_says_any(r->torch)) {
         ech_torch_says_write(r->torch, r->builder, r->ret);
     } else if (ech_bfc_dump_tells(r->dump) || (ech_bfc_dump_asks(r->dump) && !xla)) {
-        ech_bfc_dump_write(r->dump, r->builder, r->ret);
+        ech_bfc_dump_write(r->dump, r->builder, r->ret, later);
         if (!ech_bfc_dump_tells(r->dump))
             ech_memory_figures_nodes(r->figures, r->builder);
         say_program(r, true);
     } else if (ech_engine_says_any(r->engine) && !xla) {
         if (!ech_engine_says_write(r->engine, r->where, r->builder, r->ret, error))
             return false;
-    } else if (!write_xla(r, error)) {
-        return false;
+    } else {
+        if (ech_bfc_dump_asks(r->dump))
+            ech_bfc_dump_say_request(r->dump, r->ret->diag);
+        if (!write_xla(r, error))
+            return false;
     }
     if (ech_trace_builder_n_buffers(r->builder) == 0) {
         refuse(r, error);
         return false;
     }
+    if (later)
+        say_warning(r, true);
     ech_memory_figures_say(r->figures, r->ret->diag);
     r->ret->trace = ech_trace_builder_finish(r->builder, error);
     return r->ret->trace != NULL;
@@ -826,9 +888,22 @@ static bool read_text(EchSource *source, const EchImportOptions *options, EchImp
         if (!read_line(&r, pasted, line, error))
             return false;
     }
+    bool refused = r.rows->len || r.items->len || r.has_used || r.has_request || ech_torch_says_any(torch) || ech_bfc_dump_asks(dump) ||
+                   ech_bfc_dump_tells(dump) || ech_engine_says_any(engine) || ech_bfc_dump_optional(dump) || r.absurd || r.memory[0];
+    if (!refused)
+        ech_plain_says_find(data, n, &r.plain);
     if (r.over || r.later)
         ech_diag_note(ret->diag, "reports_after_the_first", r.over + r.later);
     return make_trace(&r, error);
+}
+
+/* Whether the text begins as JSON does, not as what Python prints of a dictionary: "{'loss': 1.3, 'epoch': 0.99}". */
+static bool is_json(const uint8_t *head, size_t n)
+{
+    size_t at = 1;
+    while (at < n && g_ascii_isspace(head[at]))
+        at++;
+    return n > 1 && head[0] == '{' && (at == n || head[at] == '"' || head[at] == '}');
 }
 
 /* A record of a log in JSON, as services and clouds keep them, rather than a trace. */
@@ -850,6 +925,7 @@ static int probe(const uint8_t *head, size_t n)
                                         "Ran out of memory on HBM",
                                         "Largest program allocations in ",
                                         "Total hbm usage >=",
+                                        "TensorCore Hbm usage",
                                         "Program hbm requirement ",
                                         "BufferAssignment stats:",
                                         "Allocation type: HLO temp",
@@ -878,7 +954,7 @@ static int probe(const uint8_t *head, size_t n)
                                         "bfc_allocator.cc:",
                                         " allocated for chunks. "};
     /* Text that is not another format's, in which such a message may stand. */
-    bool json = n > 0 && head[0] == '{';
+    bool json = is_json(head, n);
     if (n < 2 || head[0] == '<' || (head[0] == '[' && strchr("[{\" \n", head[1])) || memchr(head, 0, n) || (json && !is_record(head, n)))
         return 0;
     for (size_t i = 0; i < G_N_ELEMENTS(marks); i++) {

@@ -199,13 +199,42 @@ static size_t group(EchWords line, char open, char close)
     return end ? (size_t)(end - line.text) + 1 : 0;
 }
 
-/* A time as RFC 3339 has it, which container runtimes put before each line. */
+/* Whether @text goes as @form: "dd:dd:dd", where d is a digit and - what may divide the parts of a date. */
+static bool goes_as(EchWords text, const char *form)
+{
+    size_t n = strlen(form);
+    for (size_t i = 0; i < n && n <= text.n; i++) {
+        bool fits = form[i] == 'd' ? g_ascii_isdigit(text.text[i]) : form[i] == '-' ? text.text[i] == '-' || text.text[i] == '/' : text.text[i] == form[i];
+        if (!fits)
+            return false;
+    }
+    return n <= text.n;
+}
+
+/* A time, with its date or without, as loggers and container runtimes put it before each line: "2026-01-02T03:04:05.6Z ", "2026/01/02 03:04:05,678 ",
+ * "03:04:05.6: ". */
 static size_t timestamp(EchWords line)
 {
-    size_t n = 0;
-    while (n < line.n && (g_ascii_isdigit(line.text[n]) || (line.text[n] && strchr("-:.TZ+", line.text[n]))))
+    static const char date[] = "dddd-dd-dd";
+    bool dated = goes_as(line, date) && line.n > sizeof date && (line.text[sizeof date - 1] == 'T' || line.text[sizeof date - 1] == ' ');
+    size_t n = dated ? sizeof date : 0;
+    if (!goes_as((EchWords){line.text + n, line.n - n}, "dd:dd:dd"))
+        return 0;
+    while (n < line.n && line.text[n] && (g_ascii_isdigit(line.text[n]) || strchr(":.,Z+-", line.text[n])))
         n++;
-    return n >= 19 && line.text[4] == '-' && line.text[10] == 'T' && n < line.n && line.text[n] == ' ' ? n : 0;
+    return (n == line.n || line.text[n] == ' ') && line.text[n - 1] != ',' ? n : 0;
+}
+
+/* "Dec 31 01:55:57 host ollama[555324]: ", of the journal. */
+static size_t journal(EchWords line)
+{
+    static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    g_autofree char *month = g_strndup(line.text, MIN(line.n, (size_t)3));
+    const char *at = strlen(month) == 3 ? strstr(months, month) : NULL;
+    if (!at || (at - months) % 3 != 0 || line.n < 17 || line.text[3] != ' ' || !goes_as((EchWords){line.text + 7, line.n - 7}, "dd:dd:dd "))
+        return 0;
+    const char *end = memmem(line.text + 16, MIN(line.n - 16, (size_t)MAX_GROUP), ": ", 2);
+    return end ? (size_t)(end - line.text) + 1 : 0;
 }
 
 /* "vllm-1  | ", of docker compose. */
@@ -232,7 +261,8 @@ static size_t task(EchWords line)
 /* What stands before the message proper; 0: nothing. */
 static size_t prefix(EchWords line)
 {
-    static const char *const marks[] = {"> ", "| ", "`", "\xe2\x94\x82", "\xe2\x94\x83" /* boxes that rich and Julia draw */};
+    static const char *const marks[] = {"> ",           "| ",          "`", "stderr F ", "stdout F " /* of Kubernetes */,
+                                        "\xe2\x94\x82", "\xe2\x94\x83" /* boxes that rich and Julia draw */};
     for (size_t i = 0; i < G_N_ELEMENTS(marks); i++) {
         if (ech_words_start(line, marks[i]))
             return strlen(marks[i]);
@@ -249,6 +279,7 @@ static size_t prefix(EchWords line)
         return n + (n < line.n && line.text[n] == ':');
     }
     n = timestamp(line);
+    n = n ? n : journal(line);
     n = n ? n : service(line);
     n = n ? n : task(line);
     if (n)
@@ -277,6 +308,13 @@ static EchWords body(EchWords whole, EchWords *ret_before)
     }
     *ret_before = ech_words_trim(whole.text, (size_t)(line.text - whole.text));
     return line;
+}
+
+/* Whether the same stood before two lines, but for the time. */
+static bool stands_alike(EchWords a, EchWords b)
+{
+    size_t of_a = timestamp(a), of_b = timestamp(b);
+    return (of_a == 0) == (of_b == 0) && a.n - of_a == b.n - of_b && memcmp(a.text + of_a, b.text + of_b, a.n - of_a) == 0;
 }
 
 /* The line that begins at *@at, which moves behind it. */
@@ -309,7 +347,7 @@ EchWords ech_pasted_sentence(EchPasted *p)
     size_t at = p->next;
     for (int i = 0; i < MAX_CONTINUED && at < p->text.n && p->sentence->len < MAX_SENTENCE; i++) {
         EchWords before, line = body(line_at(p, &at), &before);
-        bool over = line.n == 0 || (before.n > 2 && (before.n != p->before.n || memcmp(before.text, p->before.text, before.n) != 0));
+        bool over = line.n == 0 || (before.n > 2 && !stands_alike(before, p->before));
         for (size_t k = 0; k < G_N_ELEMENTS(ends) && !over; k++)
             over = ech_words_start(line, ends[k]);
         if (over)

@@ -23,7 +23,7 @@ typedef struct {
     char label[MAX_LABEL]; /* when it was told, or "" */
 } Reading;
 
-typedef enum { UNKNOWN, PYTORCH, OWN_WORDS, JAX } Kind;
+typedef enum { UNKNOWN, PYTORCH, OWN_WORDS, JAX, ONNX, MLX } Kind;
 
 /* Of Transformers' Trainer: what there is after the stages so far, and at the fullest, of which for a time only. */
 typedef struct {
@@ -46,7 +46,7 @@ struct EchPoolSays {
     EchBytes later_live; /* with as much live at the most, as far as they tell. */
     bool has_limit;
     EchRounded limit; /* what the pool may take, or what the device has */
-    uint64_t retries;
+    uint64_t retries, refusals;
     char label[MAX_LABEL]; /* of the next reading */
     bool has_host;
     EchRounded host; /* used, as DeepSpeed tells it, */
@@ -157,6 +157,8 @@ static bool read_summary(EchPoolSays *s, EchWords line)
     }
     if (ech_words_number_after(line, "cudaMalloc retries", &count)) {
         s->retries = MAX(s->retries, count);
+        if (ech_words_number_after(line, "CUDA OOMs", &count))
+            s->refusals = MAX(s->refusals, count);
         return true;
     }
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
@@ -291,6 +293,37 @@ static bool read_mmcv(EchPoolSays *s, EchWords line)
         return false;
     settle(s);
     set(s, PYTORCH, LIVE_PEAK, (EchRounded){mib << 20, 1 << 20});
+    return true;
+}
+
+/* ONNX Runtime's arena, each time that it grows: "[I:onnxruntime:log, bfc_arena.cc:189 Extend] Total allocated bytes: 34603008". */
+static bool read_onnx(EchPoolSays *s, EchWords before, EchWords line)
+{
+    uint64_t bytes;
+    if (!ech_words_have(before, "bfc_arena.cc") || !ech_words_number_after(line, "Total allocated bytes", &bytes) || bytes >= UINT64_C(1) << 55)
+        return false;
+    settle(s);
+    set(s, ONNX, HELD, (EchRounded){bytes, 0});
+    return true;
+}
+
+static bool number_after(EchWords line, const char *key, double *ret);
+
+/* mlx-lm, in units of 10^9 bytes: "Peak memory: 11.496 GB" and, in some releases, "Cache memory: 22.795 GB" after a generation, "Iter 1290: Train loss 0.225,
+ * ... Peak mem 105.648 GB" while it trains. */
+static bool read_mlx(EchPoolSays *s, EchWords line)
+{
+    double peak, cache;
+    bool cached = ech_words_start(line, "Cache memory: ") && number_after(line, "Cache memory: ", &cache);
+    if (cached && s->kind == MLX) {
+        set(s, MLX, SPLIT, (EchRounded){ech_rounded_bytes(cache * 1e9), 5e5});
+        return true;
+    }
+    bool trained = ech_words_start(line, "Iter ") && number_after(line, "Peak mem ", &peak);
+    if (!trained && !(ech_words_start(line, "Peak memory: ") && ech_words_have(line, " GB") && number_after(line, "Peak memory: ", &peak)))
+        return false;
+    settle(s);
+    set(s, MLX, LIVE_PEAK, (EchRounded){ech_rounded_bytes(peak * 1e9), 5e5});
     return true;
 }
 
@@ -478,8 +511,8 @@ bool ech_pool_says_line(EchPoolSays *s, EchWords before, EchWords line)
     if (line.n == 0)
         return false;
     return read_summary(s, line) || read_deepspeed(s, before, line) || read_megatron(s, line) || read_torchtune(s, line) || read_torchtitan(s, line) ||
-           read_trainer(s, line) || read_peft(s, line) || read_unsloth(s, line) || read_mmcv(s, line) || read_stats(s, line) ||
-           (s->own_words && read_own_words(s, line));
+           read_trainer(s, line) || read_peft(s, line) || read_unsloth(s, line) || read_mmcv(s, line) || read_onnx(s, before, line) || read_mlx(s, line) ||
+           read_stats(s, line) || (s->own_words && read_own_words(s, line));
 }
 
 /* ---- what it comes to ---- */
@@ -519,6 +552,30 @@ static void say_jax(const EchPoolSays *s, EchDiag *diag)
     ech_diag_remark(diag,
                     "which arrays those are: jax.profiler.save_device_memory_profile(\"memory.prof\"), which echelon reads; what a program takes: 'echelon "
                     "capture', or print(jax.jit(f).lower(...).compile().as_text()) into a file");
+}
+
+static void say_mlx(const EchPoolSays *s, EchDiag *diag)
+{
+    g_autofree char *peak = ech_format_bytes(s->live), *cache = ech_format_bytes(s->last.is[SPLIT].bytes);
+    ech_diag_remark(diag, "MLX's arrays took %s at the fullest, of the memory that the Mac's CPU and GPU share", peak);
+    if (s->last.has[SPLIT])
+        ech_diag_remark(
+            diag, "beside that it keeps %s of buffers that were freed, for the next arrays: mx.set_cache_limit() bounds it, mx.clear_cache() gives it back",
+            cache);
+    ech_diag_remark(
+        diag,
+        "of the machine's memory the GPU may take some two thirds to three quarters (recommendedMaxWorkingSetSize). Less is taken by weights of fewer bits, "
+        "a shorter context or --max-kv-size, --kv-bits, and in training --batch-size, --grad-checkpoint and --num-layers");
+}
+
+static void say_onnx(const EchPoolSays *s, EchDiag *diag)
+{
+    g_autofree char *held = ech_format_bytes(s->held);
+    ech_diag_remark(diag, "ONNX Runtime's arena has taken %s, in %" G_GUINT64_FORMAT " piece%s: that it grows is no error", held, s->readings,
+                    s->readings == 1 ? "" : "s");
+    ech_diag_remark(
+        diag, "it keeps what it has taken, and each piece that it adds is twice the one before unless arena_extend_strategy is kSameAsRequested; gpu_mem_limit "
+              "bounds it, memory.enable_memory_arena_shrinkage of a run gives back what lies unused");
 }
 
 /* More and more, told step by step. */
@@ -616,6 +673,10 @@ static void say_pytorch(const EchPoolSays *s, bool beside, EchDiag *diag)
     }
     if (s->has_limit && s->limit.bytes)
         ech_diag_remark(diag, "the device has %s of memory: that is %.0f %% of it", limit, 100 * (double)most / (double)s->limit.bytes);
+    if (s->refusals)
+        ech_diag_remark(diag,
+                        "out of memory %" G_GUINT64_FORMAT " time%s (CUDA OOMs): the peak would have been higher with what was refused, which is not told here",
+                        s->refusals, s->refusals == 1 ? "" : "s");
     if (s->retries)
         ech_diag_remark(diag,
                         "%" G_GUINT64_FORMAT
@@ -636,6 +697,10 @@ void ech_pool_says_say(const EchPoolSays *s, bool beside, EchDiag *diag)
     EchPoolSays all = settled(s);
     if (all.kind == JAX)
         say_jax(&all, diag);
+    else if (all.kind == MLX)
+        say_mlx(&all, diag);
+    else if (all.kind == ONNX)
+        say_onnx(&all, diag);
     else
         say_pytorch(&all, beside, diag);
 }
@@ -644,11 +709,19 @@ void ech_pool_says_write(const EchPoolSays *s, EchTraceBuilder *builder, EchImpo
 {
     EchPoolSays all = settled(s);
     EchId memory = ech_trace_builder_memory(builder, "hbm");
-    bool jax = all.kind == JAX;
+    bool jax = all.kind == JAX, onnx = all.kind == ONNX;
     if (all.held)
         ech_trace_builder_set_property(builder, "refused_on", "gpu");
     ech_refused_number(builder, "had_bytes", all.has_limit, all.limit.bytes);
-    ech_refused_held(builder, memory, jax ? "arrays and programs, at the fullest" : "PyTorch's tensors, at the fullest", all.live);
-    ech_refused_held(builder, memory, all.live ? "held by PyTorch besides" : "held by PyTorch, at the fullest", all.held - MIN(all.held, all.live));
+    ech_refused_held(builder, memory,
+                     jax               ? "arrays and programs, at the fullest"
+                     : all.kind == MLX ? "MLX's arrays, at the fullest"
+                                       : "PyTorch's tensors, at the fullest",
+                     all.live);
+    ech_refused_held(builder, memory,
+                     onnx       ? "ONNX Runtime's arena"
+                     : all.live ? "held by PyTorch besides"
+                                : "held by PyTorch, at the fullest",
+                     all.held - MIN(all.held, all.live));
     ech_diag_note(import->records, "readings", all.readings);
 }

@@ -10,8 +10,9 @@ bool ech_rounded_parse(const char *text, size_t n, EchRounded *ret, size_t *ret_
     static const struct {
         const char *name;
         int power;
-    } units[] = {{"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}, {"PiB", 50}, {"EiB", 60}, {"bytes", 0}, {"KB", 10}, {"MB", 20},
-                 {"GB", 30},  {"TB", 40},  {"K", 10},   {"M", 20},   {"G", 30},   {"T", 40},   {"P", 50},    {"E", 60},  {"B", 0}};
+    } units[] = {{"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}, {"PiB", 50}, {"EiB", 60}, {"bytes", 0}, {"KB", 10},
+                 {"kB", 10},  {"MB", 20},  {"GB", 30},  {"TB", 40},  {"Ki", 10},  {"Mi", 20},  {"Gi", 30},   {"Ti", 40},
+                 {"K", 10},   {"M", 20},   {"G", 30},   {"T", 40},   {"P", 50},   {"E", 60},   {"B", 0}};
     char number[32];
     size_t digits = 0, decimals = 0;
     bool dot = false;
@@ -23,9 +24,10 @@ bool ech_rounded_parse(const char *text, size_t n, EchRounded *ret, size_t *ret_
     }
     number[digits] = '\0';
     size_t at = digits;
-    if (digits == 0 || number[digits - 1] == '.')
-        return false;
     bool apart = at < n && text[at] == ' ';
+    /* NumPy's "926. GiB" */
+    if (digits == 0 || (number[digits - 1] == '.' && !apart))
+        return false;
     at += apart;
     for (size_t i = 0; i < G_N_ELEMENTS(units); i++) {
         size_t length = strlen(units[i].name);

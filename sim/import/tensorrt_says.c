@@ -8,10 +8,10 @@
 /* What an engine needs while it runs, as its builder tells. */
 typedef enum { WEIGHTS, ACTIVATIONS, PERSISTENT, SCRATCH, N_NEEDS } Need;
 /* What TensorRT-LLM allocates beside engines. */
-typedef enum { BUFFERS, DECODER, CACHE, N_OTHERS } Other;
+typedef enum { CONTEXTS, BUFFERS, DECODER, CACHE, N_OTHERS } Other;
 
 static const char *const need_names[N_NEEDS] = {"weights", "activations", "layers' own memory", NULL};
-static const char *const other_names[N_OTHERS] = {"runtime buffers", "decoder", "KV cache"};
+static const char *const other_names[N_OTHERS] = {"execution contexts' own", "runtime buffers", "decoder", "KV cache"};
 
 struct EchTensorrtSays {
     EchBytes needs[N_NEEDS];    /* of the engine built last */
@@ -67,7 +67,8 @@ bool ech_tensorrt_says_line(EchTensorrtSays *says, EchWords line)
                  {"Total Device Persistent Memory:", PERSISTENT},
                  {"Total Scratch Memory:", SCRATCH},
                  {"Max Scratch Memory:", SCRATCH}};
-    static const char *const others[N_OTHERS] = {" GPU memory for runtime buffers", " GPU memory for decoder", " for max tokens in paged KV cache"};
+    static const char *const others[N_OTHERS] = {" for execution context memory", " GPU memory for runtime buffers", " GPU memory for decoder",
+                                                 " for max tokens in paged KV cache"};
     EchRounded size;
     uint64_t bytes;
     for (size_t i = 0; i < G_N_ELEMENTS(needs); i++) {
@@ -84,6 +85,11 @@ bool ech_tensorrt_says_line(EchTensorrtSays *says, EchWords line)
             return true;
         }
     }
+    /* Of 2024: "Max tokens in paged KV cache: 117760. Allocating 54022635520 bytes." */
+    if (ech_words_number_after(line, "Max tokens in paged KV cache", &says->tokens) && ech_words_size_after(line, "Allocating ", &size)) {
+        says->others[CACHE] = size.bytes;
+        return true;
+    }
     if (ech_words_have(line, "Peak memory usage of TRT CPU/GPU memory allocators"))
         return mib_after(ech_words_after(line, "allocators: CPU "), "GPU ", &says->building);
     return read_change(says, line);
@@ -96,7 +102,10 @@ static EchBytes needed(const EchTensorrtSays *says)
 
 static EchBytes other_bytes(const EchTensorrtSays *says)
 {
-    return ech_bytes_add(ech_bytes_add(says->others[BUFFERS], says->others[DECODER]), says->others[CACHE]);
+    EchBytes sum = 0;
+    for (size_t i = 0; i < N_OTHERS; i++)
+        sum = ech_bytes_add(sum, says->others[i]);
+    return sum;
 }
 
 bool ech_tensorrt_says_any(const EchTensorrtSays *says)

@@ -339,6 +339,14 @@ static void say_verdict(const EchTorchSays *s, EchDiag *diag)
             asked, free, cache);
     } else if (over < 0 && s->unallocated.bytes < asked_for && left >= asked_for && segment > left) {
         ech_diag_remark(diag, "%s asked for, for which PyTorch takes %s from the device, and %s were free: a little less in use is enough", asked, whole, free);
+    } else if (over < 0 && (double)room - (double)asked_for < (double)s->capacity.bytes / 50) {
+        g_autofree char *spare = ech_format_bytes(room - asked_for), *all = ech_format_bytes(s->capacity.bytes);
+        ech_diag_remark(
+            diag,
+            "the device is full: %s more were asked for beside %s of tensors, of %s in all. What is free (%s) and what PyTorch holds unused (%s) would "
+            "have served this request at best, under %s=expandable_segments:True, and left %s for those after it: use less (smaller batch, checkpointing, "
+            "offload), or a larger card",
+            asked, live, all, free, cache, setting_of(s->backend), spare);
     } else if (over < 0) {
         ech_diag_remark(
             diag,

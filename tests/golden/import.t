@@ -92,7 +92,7 @@ $ echelon import
 echelon import: one FILE is needed
 exit 2
 $ echelon import tests/golden/data/small.yaml
-echelon: tests/golden/data/small.yaml: no captured format that echelon knows: the text begins "name: small\nsummary: a device for tests\n"; 'echelon list formats' shows what is read
+echelon: tests/golden/data/small.yaml: the text looks like a device, not a trace; give it as --device FILE
 exit 1
 $ echelon import tests/fuzz/corpus/xplane/tpu.pb --capture-device 9
 note host_events_only_counted: 1

@@ -55,7 +55,7 @@ give it as --device FILE; 'echelon import FILE -o DEVICE.yaml' writes it as a de
 $ echelon info tests/fuzz/corpus/gpu_target/new.txtpb --json | grep -o '"[a-z0-9_]*" :' | sort -u | tr -d '\n'; echo
 "bf16" :"capacity_bytes" :"device" :"f32" :"format" :"from_device_bytes_per_s" :"hbm" :"host" :"links" :"matrix" :"memories" :"name" :"nominal_bytes_per_s" :"nvlink" :"read_bytes_per_s" :"summary" :"to_device_bytes_per_s" :"transcendental" :"units" :"vector" :"write_bytes_per_s" :
 $ echelon info tests/golden/data/small.yaml
-echelon: tests/golden/data/small.yaml: no captured format that echelon knows: the text begins "name: small\nsummary: a device for tests\n"; 'echelon list formats' shows what is read
+echelon: tests/golden/data/small.yaml: the text looks like a device, not a trace; give it as --device FILE
 exit 1
 $ echelon info tests/fuzz/corpus/hlo_proto/attributes.pb --device tpu-v5e
 tests/fuzz/corpus/hlo_proto/attributes.pb: hlo_proto

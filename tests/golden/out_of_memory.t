@@ -162,7 +162,7 @@ $ echelon advise tests/fuzz/corpus/out_of_memory/pytorch.txt --device l4; echo e
 echelon: pytorch is a message, with sums and no program in it; measures are tried on the program itself, which 'echelon capture --pretend l4 -- COMMAND' writes down without the device
 exit 1
 $ echo 'RuntimeError: CUDA error: out of memory' >$T/said.txt; (cd $T; echelon info said.txt); echo exit $?
-echelon: said.txt: the text says that memory ran out, but not what was asked for and what held it; 'echelon capture --pretend DEVICE -- COMMAND' runs the program on a device that is not there and tells who asks for what, and so does PyTorch's memory snapshot
+echelon: said.txt: the text says that the device's memory ran out (line 1: 'RuntimeError: CUDA error: out of memory'), but not what was asked for and what held it: nvidia-smi (rocm-smi, xpu-smi, npu-smi) says who holds the rest: what others hold no setting of this program frees. Less at a time (a smaller batch, a shorter context, fewer bits), or a part of it on the host or on more devices, needs less; 'echelon capture --pretend DEVICE -- COMMAND' runs the program on a device that is not there and tells who asks for what, and so does PyTorch's memory snapshot
 exit 1
 $ echelon info - <tests/fuzz/corpus/out_of_memory/shares.txt
 -: out_of_memory

@@ -69,6 +69,11 @@ static const Case of_pytorch[] = {
     {"CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity; 5.00 GiB already allocated; 1.00 GiB free; 5.50 GiB reserved in total by "
      "Pytorch)",
      "no setting of the allocator would have served it: 2 GiB asked for, 1.50 GiB free and unused together", 2 * GIB, "PyTorch's tensors", 5 * GIB, NULL},
+    /* A card that is full: what a setting would give is soon gone. */
+    {NEW "64.00 MiB" ON_24
+         "32.00 MiB is free. Including non-PyTorch memory, this process has 23.97 GiB memory in use. Of the allocated memory 23.50 GiB is allocated by "
+         "PyTorch, and 48.00 MiB is reserved by PyTorch but unallocated.",
+     "the device is full: 64 MiB more were asked for beside 23.5 GiB of tensors, of 24 GiB in all", 64 * MIB, NULL, 0, NULL},
     /* Wrapped by a terminal. */
     {"OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB (GPU 0; 8.00\nGiB total capacity; 5.00 GiB already allocated; 1.00 GiB free; 6.00\n"
      "GiB reserved in total by PyTorch) If reserved memory is >> allocated memory",
@@ -145,6 +150,8 @@ static const Case of_pytorch[] = {
 };
 
 static const Case of_engines[] = {
+    {"Error: llama runner process has terminated: cudaMalloc failed: out of memory\nggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 1073741824",
+     "llama.cpp was refused 1 GiB", GIB, NULL, 0, NULL},
     {"(EngineCore pid=12) ERROR 01-02 03:04:05 [core.py:5] ValueError: Free memory on device cuda:0 (30.00/40.00 GiB) on startup is less than desired GPU "
      "memory "
      "utilization (0.9, 36.00 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.",
@@ -229,7 +236,54 @@ static const Case of_engines[] = {
 
 #define ITEM(label) "     XLA label: %" label "\n     Allocation type: HLO temp\n     ==========================\n"
 
+/* Software that no reader knows by its name: what the words say, and whose memory it was. */
+static const Case of_others[] = {
+    {"numpy.core._exceptions._ArrayMemoryError: Unable to allocate 3.00 GiB for an array with shape (402653184, 2) and data type float32",
+     "3 GiB of the host's memory were refused (line 1: 'numpy", 3 * GIB, NULL, 0, NULL},
+    {"MemoryError: Unable to allocate 128. GiB for an array with shape (131072, 131072) and data type float64", "128 GiB of the host's memory", 128 * GIB, NULL,
+     0, NULL},
+    {"load.py:3: UserWarning: Using synchronous transfer as pinned memory (2147483648 bytes) could not be allocated. The original error was: out of memory",
+     "2 GiB of page-locked memory of the host were refused, and the program goes on without: a warning, not an error", 2 * GIB, NULL, 0, NULL},
+    {"Model loading was stopped due to insufficient system resources. This model requires approximately 40.00 GB of memory", "40 GiB of memory were refused",
+     40 * GIB, NULL, 0, NULL},
+    {"step 1 done\nFailed to allocate resource[DeviceMemory] with info [size:2147483648]. Reason: Memory resources are exhausted.",
+     "2 GiB of the device's memory were refused (line 2:", 2 * GIB, NULL, 0, NULL},
+    {"Failed to clCreateBuffer(ctx, CL_MEM_READ_WRITE, 67108864, nullptr, ...)", "64 MiB of the device's memory were refused", 64 * MIB, NULL, 0, NULL},
+    {"memory allocation of 34359738368 bytes failed", "32 GiB of memory were refused", 32 * GIB, NULL, 0, NULL},
+    {"ValueError: kernel exceeds available shared memory smem_bytes=262144 > 228000", "256 KiB of memory on the chip were refused", 256 * KIB, NULL, 0,
+     "limit_of_a_kernel=true"},
+    /* The first with a size counts, and one that the program does without counts last. */
+    {"Failed to allocate memory.\nwarning: could not allocate 4.00 GiB of device memory, falling back\nerror: cannot allocate 1.00 GiB of device memory\n",
+     "1 GiB of the device's memory were refused (line 3:", GIB, NULL, 0, NULL},
+    /* Where figures of the host stand beside it. */
+    {"numpy.core._exceptions.MemoryError: Unable to allocate 3.00 GiB for an array\n               total        used        free      shared  buff/cache   "
+     "available\n"
+     "Mem:            15Gi       3.6Gi       7.8Gi       641Mi       3.9Gi        10Gi\n",
+     "of the host's memory, 15 GiB, 10 GiB were available", 3 * GIB, NULL, 0, NULL},
+    /* A log that begins with what Python prints of a dictionary. */
+    {"{'loss': 1.25, 'epoch': 0.99}\n" NEW "1.00 GiB" ON_24
+     "512.00 MiB is free. Of the allocated memory 20.00 GiB is allocated by PyTorch, and 64.00 MiB is reserved "
+     "by PyTorch but unallocated.",
+     "no setting of the allocator would have served it: 1 GiB asked for", GIB, NULL, 0, NULL},
+};
+
 static const Case of_xla[] = {
+    {"RESOURCE_EXHAUSTED: TPU TensorCore Hbm usage: 30.00G, SparseCore Hbm usage 100.00G, exceeding available bytes: 95.00G",
+     "XLA refused the program: 130 GiB of hbm asked for, of 95 GiB there are: 35 GiB too much", 0, "program", 130 * GIB, NULL},
+    {"RESOURCE_EXHAUSTED: TPU TensorCore Hbm usage: 30.00G, SparseCore Hbm usage 100.00G, exceeding available bytes: 95.00G",
+     "100 GiB of that are for SparseCores", 0, NULL, 0, NULL},
+    /* A list without its head: a kernel's scoped allocations lie on chip. */
+    {"  XLA label: k.72 = custom-call(), custom_call_target=\"tpu_custom_call\"\n     Allocation type: scoped\n     ==========================\n  5. Size: "
+     "4.00M\n"
+     "     Operator: op_name=\"jit(f)/pallas_call\"\n     Shape: bf16[8,2048,128]{2,1,0:T(16,128)(2,1)}\n     Unpadded size: 4.00M\n",
+     "memory on chip (scoped)", 0, "bf16[8,2048,128] pallas_call", 4 * MIB, "limit_of_a_kernel=true"},
+    /* What was refused stands before what its program's buffers are. */
+    {"        Buffer 1:\n                Size: 96.00MiB\n                XLA Label: fusion\n                Shape: bf16[128,6,256,256]\n"
+     "                ==========================\n\nW bfc_allocator.cc:479] Allocator (GPU_1_bfc) ran out of memory trying to allocate 2.00GiB (rounded to "
+     "2147483648)requested by op\n",
+     "GPU_1_bfc refused 2 GiB", 0, "bf16[128,6,256,256] fusion", 96 * MIB, NULL},
+    {"RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1073741824 bytes.", "refused: 1 GiB at once, of the share of the GPU's memory that JAX takes",
+     GIB, NULL, 0, NULL},
     /* The list was pasted without its head, but the memory was told before. */
     {"RESOURCE_EXHAUSTED: Ran out of memory in memory space vmem while allocating on stack for %k = bf16[8,128] custom-call(). Scoped allocation with size "
      "36.00M and limit 32.00M exceeded scoped vmem limit by 4.00M.\n  5. Size: 4.00M\n     Shape: bf16[2048,1024]{1,0:T(16,128)(2,1)}\n     Unpadded size: "
@@ -326,6 +380,86 @@ END_TEST
 START_TEST(engines)
 {
     check(&of_engines[_i]);
+}
+END_TEST
+
+START_TEST(other_software)
+{
+    check(&of_others[_i]);
+}
+END_TEST
+
+/* Kernels that were tried while tuning are no failure, unless one is refused outside of it. */
+START_TEST(trials)
+{
+    static const char tried[] =
+        "E0912 11:54:57.366000 11 torch/_inductor/select_algorithm.py:2100] [7/0] OutOfResources: out of resource: shared memory, Required: "
+        "131072, Hardware limit: 101376. Reducing block sizes or `num_stages` may help.\n",
+                      refused[] = "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 262144, Hardware limit: 101376.\n";
+    g_autofree char *both = g_strconcat(tried, "\n", refused, NULL);
+    g_autoptr(EchImport) alone = ech_test_text(tried, NULL), after = ech_test_text(both, NULL);
+    ck_assert(ech_test_says(alone->diag, "nothing failed") && ech_test_says(alone->diag, "128 KiB of shared memory"));
+    ck_assert(!ech_test_says(after->diag, "nothing failed") && ech_test_says(after->diag, "Triton was refused 256 KiB of shared memory"));
+}
+END_TEST
+
+/* What the compiler warned of stands behind what was refused then. */
+START_TEST(warned_before)
+{
+    g_autoptr(EchImport) import = ech_test_text(
+        "W hlo_rematerialization.cc:2202] Can't reduce memory use below 8.00GiB (8589934592 bytes) by rematerialization; only reduced to 20.00GiB "
+        "(21474836480 bytes), down from 30.00GiB (32212254720 bytes) originally\n\nW bfc_allocator.cc:485] Allocator (GPU_0_bfc) ran out of memory "
+        "trying to allocate 19.00GiB (rounded to 20401094656)requested by op\n",
+        NULL);
+    ck_assert(import != NULL);
+    const char *const *said = ech_diag_remarks(import->diag);
+    ck_assert_str_eq(said[0], "GPU_0_bfc refused 19 GiB");
+    ck_assert_msg(g_str_has_prefix(said[1], "XLA's compiler had warned of it"), "%s", said[1]);
+    ck_assert_ptr_null(said[2]);
+}
+END_TEST
+
+/* UTF-16, as PowerShell redirects it. */
+START_TEST(of_powershell)
+{
+    static const char text[] =
+        "CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 8.00 GiB total capacity; 7.00 GiB already allocated; 0 bytes free; 7.50 GiB reserved "
+        "in total by PyTorch)\r\n";
+    for (int big = 0; big < 2; big++) {
+        g_autoptr(GByteArray) wide = g_byte_array_new();
+        g_byte_array_append(wide, (const uint8_t *)(big ? "\xfe\xff" : "\xff\xfe"), 2);
+        for (size_t i = 0; i < sizeof text - 1; i++) {
+            const uint8_t pair[2] = {big ? 0 : (uint8_t)text[i], big ? (uint8_t)text[i] : 0};
+            g_byte_array_append(wide, pair, 2);
+        }
+        g_autoptr(EchSource) source = ech_source_new_memory(wide->data, wide->len, "oom.txt");
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchImport) import = ech_import_source(source, NULL, NULL, &error);
+        ck_assert_ok(import, error);
+        ck_assert_uint_eq(asked(import->trace), GIB);
+    }
+}
+END_TEST
+
+/* Times of loggers, containers and the journal. */
+START_TEST(times)
+{
+    static const char *const befores[] = {"2026-01-02 03:04:05.678 ", "2026/01/02 03:04:05,678 ", "03:04:05.6: ", "2026-01-02T03:04:05.6Z stderr F ",
+                                          "Jan  2 03:04:05 host ollama[12]: "};
+    for (size_t i = 0; i < G_N_ELEMENTS(befores); i++) {
+        g_autofree char *text = g_strconcat(befores[i], "memory 1 MiB", NULL);
+        g_autoptr(EchPasted) pasted = ech_pasted_new(text, strlen(text));
+        EchWords line;
+        ck_assert(ech_pasted_next(pasted, &line));
+        ck_assert_msg(line.n == 12 && memcmp(line.text, "memory 1 MiB", 12) == 0, "%s: %.*s", befores[i], (int)line.n, line.text);
+    }
+    /* A sentence goes on where only the time is another. */
+    static const char text[] = "2026-01-02 03:04:05 memory\n2026-01-02 03:04:06 ran out\n";
+    g_autoptr(EchPasted) pasted = ech_pasted_new(text, sizeof text - 1);
+    EchWords line;
+    ck_assert(ech_pasted_next(pasted, &line));
+    EchWords whole = ech_pasted_sentence(pasted);
+    ck_assert_msg(whole.n == 14 && memcmp(whole.text, "memory ran out", 14) == 0, "%.*s", (int)whole.n, whole.text);
 }
 END_TEST
 
@@ -463,7 +597,7 @@ START_TEST(refused_by_bfc)
         {"XlaRuntimeError: RESOURCE_EXHAUSTED: Failed to allocate request for 2.00GiB (2147483647B) on device ordinal 0",
          "the message does not say what was in use"},
         {"ResourceExhaustedError: OOM when allocating tensor with shape[1024,1024] and type half on /job:localhost by allocator GPU_0_bfc",
-         "the BFC allocator refused 2 MiB, f16[1024,1024]"},
+         "GPU_0_bfc refused 2 MiB, f16[1024,1024]"},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)cases[i].text, strlen(cases[i].text), "text");
@@ -590,7 +724,28 @@ static const struct {
     {"MXNetError: [01:02:03] src/storage/./pooled_storage_manager.h:161: cudaMalloc retry failed: out of memory", "MXNET_BACKWARD_DO_MIRROR"},
     {"[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, mCudaStream->get()): out of memory", "free_gpu_memory_fraction"},
     {">>> Theoretical memory footprints: weight and optimizer=46983.28 MB, activation=8989.01 MB, total=55972.29 MB", "Megatron's estimate"},
-    {"[856341.77] Out of memory: Killed process 410126 (python) total-vm:79905000kB, anon-rss:22957108kB", "want of the host's memory"},
+    {"slurm_script: line 28:  8156 Killed                  python3 main.py", "want of the host's memory"},
+    {"app  | exited with code 137\n", "want of the host's memory"},
+    {"\"State\": {\n \"OOMKilled\": false,\n \"ExitCode\": 137,\n", "The container's own limit it was not"},
+    {"(raylet) node_manager.cc:3064: 12 Workers (tasks / actors) killed due to memory pressure (OOM)", "want of the host's memory"},
+    {"ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).", "--shm-size"},
+    {"[launch.py:434:sigkill_handler] exits with return code = -7", "--shm-size"},
+    {"RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED", "CUDNN could not begin or go on"},
+    {"CUSOLVER_STATUS_ALLOC_FAILED", "memory ran out for CUSOLVER"},
+    {"Error: Warmup(Generation(\"Not enough memory to handle 4096 prefill tokens. You need to decrease `--max-batch-prefill-tokens`\"))",
+     "--max-batch-total-tokens"},
+    {"RuntimeError: Insufficient VRAM for model and cache", "the device's memory ran out (line 1: 'RuntimeError: Insufficient VRAM"},
+    {"W: CL_MEM_OBJECT_ALLOCATION_FAILURE error executing CL_COMMAND_WRITE_BUFFER", "CL_DEVICE_MAX_MEM_ALLOC_SIZE"},
+    {"Error: System is out of GPU and shared host memory", "the device's or the host's, the text does not say"},
+    {"MetalExecutionError: Code=8 \"Insufficient Memory (IOAF code 8)\"", "iogpu.wired_limit_mb"},
+    {"Traceback (most recent call last):\nimport cupy\n  in cupy_backends.cuda.api.runtime.hostAlloc\nCUDARuntimeError: cudaErrorOperatingSystem: OS call "
+     "failed",
+     "could not be page-locked"},
+    {"RuntimeError: CUDA error: an illegal memory access was encountered", "a fault, not of memory that ran out"},
+    {"Call to cuMemAlloc results in CUDA_ERROR_LAUNCH_FAILED", "a fault, not of memory that ran out"},
+    {"[1.2] NVRM: Xid (PCI:0000:3d:00): 43, pid=3, Ch 00000008\n[1.3] NVRM: Xid (PCI:0000:db:00): 31, pid=4, MMU Fault", "Xid 31, not of memory that ran out"},
+    {"Segmentation fault (core dumped)", "no sign of memory that ran out"},
+    {"Graph name G needs to allocate [ 11852.6 MiB ] device memory.", "names amounts of memory, in words that no reader here knows ('Graph name G"},
     {"slurmstepd: error: Detected 1 oom_kill event in StepId=1.0. Some of the step tasks have been OOM Killed.", "want of the host's memory"},
     {"[ERROR] failed (exitcode: -9) local_rank: 0 (pid: 598577) of binary: /usr/bin/python", "want of the host's memory"},
     {"Killed\n", "want of the host's memory"},
@@ -699,6 +854,11 @@ int main(void)
     TCase *tcase = tcase_create("all");
     tcase_add_loop_test(tcase, pytorch, 0, G_N_ELEMENTS(of_pytorch));
     tcase_add_loop_test(tcase, engines, 0, G_N_ELEMENTS(of_engines));
+    tcase_add_loop_test(tcase, other_software, 0, G_N_ELEMENTS(of_others));
+    tcase_add_test(tcase, trials);
+    tcase_add_test(tcase, warned_before);
+    tcase_add_test(tcase, of_powershell);
+    tcase_add_test(tcase, times);
     tcase_add_loop_test(tcase, xla, 0, G_N_ELEMENTS(of_xla));
     tcase_add_loop_test(tcase, tensorflow, 0, G_N_ELEMENTS(of_tensorflow));
     tcase_add_test(tcase, refused_beside_a_cache);

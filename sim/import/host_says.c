@@ -1,0 +1,212 @@
+#include "sim/import/host_says.h"
+#include "sim/base/error.h"
+#include "sim/import/refused.h"
+
+#include <string.h>
+
+/* A process that was killed. */
+typedef struct {
+    bool any;
+    uint64_t id;
+    char name[64];
+    EchRounded own, shared; /* bytes 0: not told */
+} Victim;
+
+struct EchHostSays {
+    Victim killed; /* by the kernel, the first */
+    uint64_t more; /* after it */
+    bool has_limit;
+    EchRounded limit; /* of its cgroup */
+    bool ray;
+    Victim task;
+    EchRounded used, total; /* of the node, as Ray counts */
+    double threshold;       /* 0: not told */
+    bool header;            /* The next line is the row of 'free'. */
+    bool has_total, has_available;
+    EchRounded all, available;
+};
+
+EchHostSays *ech_host_says_new(void)
+{
+    return g_new0(EchHostSays, 1);
+}
+
+void ech_host_says_free(EchHostSays *says)
+{
+    g_free(says);
+}
+
+static void copy(char *to, size_t size, EchWords words)
+{
+    g_autofree char *text = ech_quote(words.text, (gssize)MIN(words.n, size - 1), size - 1);
+    g_strlcpy(to, text, size);
+}
+
+/* ---- lines ---- */
+
+/* "Out of memory: Killed process 410126 (python) total-vm:79905000kB, anon-rss:22957108kB, file-rss:0kB, shmem-rss:1024kB", "Memory cgroup out of memory: ..."
+ */
+static bool read_killed(EchHostSays *s, EchWords line)
+{
+    EchWords rest = ech_words_after(line, ech_words_have(line, "Killed process ") ? "Killed process " : "Kill process ");
+    Victim v = {.any = true};
+    if (rest.n == 0 || !ech_words_size_after(line, "anon-rss", &v.own))
+        return false;
+    ech_words_size_after(line, "shmem-rss", &v.shared);
+    g_autofree char *id = g_strndup(rest.text, strspn(rest.text, "0123456789"));
+    if (!ech_parse_u64(id, &v.id, NULL))
+        return false;
+    EchWords name = ech_words_after(rest, "(");
+    const char *close = name.n ? memchr(name.text, ')', name.n) : NULL;
+    copy(v.name, sizeof v.name, (EchWords){name.text, close ? (size_t)(close - name.text) : 0});
+    s->more += s->killed.any;
+    if (!s->killed.any)
+        s->killed = v;
+    return true;
+}
+
+/* "memory: usage 16777216kB, limit 16777216kB, failcnt 1234" */
+static bool read_limit(EchHostSays *s, EchWords line)
+{
+    EchRounded usage;
+    return ech_words_start(line, "memory: usage ") && ech_words_size_after(line, "usage ", &usage) &&
+           (s->has_limit = ech_words_size_after(line, "limit ", &s->limit));
+}
+
+/* "Memory on the node (IP: ...) where the task (task ID: ..., name=train, pid=548, memory used=12.18GB) was running was 21.91GB / 33.28GB (0.658192), which
+ * exceeds the memory usage threshold of 0.65." */
+static bool read_ray(EchHostSays *s, EchWords line)
+{
+    EchWords rest = ech_words_after(line, "was running was ");
+    if (s->ray || !ech_words_have(line, "Memory on the node") || !ech_words_size_after(rest, "", &s->used) || !ech_words_size_after(rest, "/", &s->total))
+        return false;
+    EchWords name = ech_words_after(line, "name="), share = ech_words_after(line, "usage threshold of ");
+    const char *comma = name.n ? memchr(name.text, ',', name.n) : NULL;
+    s->ray = true;
+    s->task.any = ech_words_number_after(line, "pid=", &s->task.id) && ech_words_size_after(line, "memory used=", &s->task.own);
+    copy(s->task.name, sizeof s->task.name, (EchWords){name.text, comma ? (size_t)(comma - name.text) : 0});
+    g_autofree char *threshold = g_strndup(share.text, MIN(share.n, (size_t)8));
+    s->threshold = CLAMP(g_ascii_strtod(threshold, NULL), 0, 1);
+    return true;
+}
+
+/* A size of 'free': "15Gi" with -h, else a number of KiB. */
+static bool cell(EchWords *row, EchRounded *ret)
+{
+    size_t used = 0;
+    if (ech_rounded_parse(row->text, row->n, ret, &used)) {
+        *row = ech_words_trim(row->text + used, row->n - used);
+        return true;
+    }
+    while (used < row->n && g_ascii_isdigit(row->text[used]))
+        used++;
+    uint64_t kib;
+    g_autofree char *digits = g_strndup(row->text, MIN(used, (size_t)24));
+    if (used == 0 || !ech_parse_u64(digits, &kib, NULL) || kib >= UINT64_C(1) << 40)
+        return false;
+    *ret = (EchRounded){kib << 10, 512};
+    *row = ech_words_trim(row->text + used, row->n - used);
+    return true;
+}
+
+/* "total used free shared buff/cache available", "Mem: 15Gi 3.6Gi 7.8Gi 641Mi 3.9Gi 10Gi" */
+static bool read_free(EchHostSays *s, EchWords line)
+{
+    enum { COLUMNS = 6 };
+    if (ech_words_start(line, "total ") && ech_words_have(line, "buff/cache") && ech_words_have(line, "available"))
+        return s->header = true;
+    bool row = s->header;
+    s->header = false;
+    EchRounded cells[COLUMNS];
+    EchWords rest = ech_words_after(line, ":");
+    if (!row || line.n < 4 || g_ascii_strncasecmp(line.text, "mem:", 4) != 0)
+        return false;
+    for (int i = 0; i < COLUMNS; i++) {
+        if (!cell(&rest, &cells[i]))
+            return false;
+    }
+    s->all = cells[0];
+    s->available = cells[COLUMNS - 1];
+    return s->has_total = s->has_available = true;
+}
+
+/* /proc/meminfo: "MemTotal:       32490272 kB" */
+static bool read_meminfo(EchHostSays *s, EchWords line)
+{
+    if (ech_words_start(line, "MemTotal:"))
+        return s->has_total = ech_words_size_after(line, "MemTotal:", &s->all);
+    return ech_words_start(line, "MemAvailable:") && (s->has_available = ech_words_size_after(line, "MemAvailable:", &s->available));
+}
+
+bool ech_host_says_line(EchHostSays *s, EchWords line)
+{
+    return read_killed(s, line) || read_limit(s, line) || read_ray(s, line) || read_free(s, line) || read_meminfo(s, line);
+}
+
+/* ---- what it comes to ---- */
+
+static bool has_room(const EchHostSays *s)
+{
+    return s->has_total && s->has_available;
+}
+
+bool ech_host_says_any(const EchHostSays *s)
+{
+    return s->killed.any || s->ray || has_room(s);
+}
+
+static void say_killed(const EchHostSays *s, EchDiag *diag)
+{
+    const Victim *v = &s->killed;
+    g_autofree char *own = ech_format_bytes(v->own.bytes), *shared = ech_format_bytes(v->shared.bytes), *limit = ech_format_bytes(s->limit.bytes);
+    g_autoptr(GString) text = g_string_new(NULL);
+    g_string_append_printf(text, "the kernel killed %s (%" G_GUINT64_FORMAT ") for want of the host's memory, not the device's: it held %s of its own", v->name,
+                           v->id, own);
+    if (v->shared.bytes)
+        g_string_append_printf(text, " and %s shared or page-locked", shared);
+    if (s->has_limit)
+        g_string_append_printf(text, ", in a group of processes (a container, a job) that may have %s", limit);
+    if (s->more)
+        g_string_append_printf(text, "; %" G_GUINT64_FORMAT " more were killed after it", s->more);
+    ech_diag_remark(diag, "%s", text->str);
+}
+
+static void say_ray(const EchHostSays *s, EchDiag *diag)
+{
+    g_autofree char *own = ech_format_bytes(s->task.own.bytes), *used = ech_format_bytes(s->used.bytes), *total = ech_format_bytes(s->total.bytes);
+    g_autoptr(GString) text = g_string_new("Ray killed ");
+    if (s->task.any)
+        g_string_append_printf(text, "%s (process %" G_GUINT64_FORMAT ", which held %s)", s->task.name[0] ? s->task.name : "a task", s->task.id, own);
+    else
+        g_string_append(text, "a task");
+    g_string_append_printf(text, " for want of the host's memory, not the device's: %s of the node's %s were in use", used, total);
+    if (s->threshold > 0)
+        g_string_append_printf(text, ", more than the share that it allows (%g, RAY_memory_usage_threshold)", s->threshold);
+    ech_diag_remark(diag, "%s", text->str);
+}
+
+void ech_host_says_say(const EchHostSays *s, EchDiag *diag)
+{
+    g_autofree char *all = ech_format_bytes(s->all.bytes), *available = ech_format_bytes(s->available.bytes);
+    if (s->killed.any)
+        say_killed(s, diag);
+    if (s->ray)
+        say_ray(s, diag);
+    if (has_room(s))
+        ech_diag_remark(diag, "of the host's memory, %s, %s were available", all, available);
+    if (s->killed.any || s->ray)
+        ech_diag_remark(diag, "%s", ECH_HOST_FULL);
+}
+
+void ech_host_says_write(const EchHostSays *s, EchTraceBuilder *builder)
+{
+    EchId memory = ech_trace_builder_memory(builder, "host");
+    if (s->killed.any) {
+        ech_refused_held(builder, memory, s->killed.name[0] ? s->killed.name : "the killed process", s->killed.own.bytes);
+        ech_refused_held(builder, memory, "shared or page-locked", s->killed.shared.bytes);
+    } else if (s->ray) {
+        ech_refused_held(builder, memory, "in use on the node", s->used.bytes);
+    } else {
+        ech_refused_held(builder, memory, "in use on the host", s->all.bytes - MIN(s->all.bytes, s->available.bytes));
+    }
+}

@@ -1,0 +1,415 @@
+#include "sim/import/memory_texts.h"
+#include "sim/base/error.h"
+#include "sim/import/engine_says.h"
+#include "sim/import/host_says.h"
+#include "sim/import/plain_says.h"
+
+#include <string.h>
+
+/* What is looked at of a long log: its end, where it failed. */
+enum { MOST = 16 << 20, MAX_QUOTED = 120 };
+
+#define SNAPSHOT                                                                                                                                               \
+    "torch.cuda.memory._record_memory_history() when the program begins, torch.cuda.memory._dump_snapshot(\"oom.pickle\") where the error is caught"
+#define TELLS_MORE                                                                                                                                             \
+    "; 'echelon capture --pretend DEVICE -- COMMAND' runs the program on a device that is not there and tells who asks for what, and so does PyTorch's "       \
+    "memory snapshot"
+#define SUMS_OF_JAX                                                                                                                                            \
+    "the text tells of memory without saying what was in it; of arrays that are alive jax.profiler.save_device_memory_profile(\"memory.prof\") does, of a "    \
+    "program "                                                                                                                                                 \
+    "its compiled text (jax.jit(f).lower(...).compile().as_text())"
+
+#define REFUSED_TO_NCCL                                                                                                                                        \
+    "the text says that NCCL was refused memory, which it takes from the driver beside PyTorch's pool: what the pool keeps unused is not there for it. Leave " \
+    "it "                                                                                                                                                      \
+    "room (torch.cuda.set_per_process_memory_fraction, expandable_segments:True, a smaller batch), or give it less (NCCL_BUFFSIZE, "                           \
+    "NCCL_MAX_NCHANNELS)" TELLS_MORE
+
+#define KILLED                                                                                                                                                 \
+    "the text says that a process was killed (signal 9), as the kernel, or a container's or a job's limit, does for want of the host's memory, not the "       \
+    "device's: what it held stands in dmesg as anon-rss (its own) and shmem-rss (shared and page-locked). " ECH_HOST_FULL
+
+#define SHARED_FILES                                                                                                                                           \
+    "the text says that a process died of a bus error (signal 7), as it does where /dev/shm is full: workers of data loaders hand batches over in it, NCCL "   \
+    "and others talk through it. It is the host's memory, not the device's ('df -h /dev/shm'; a container has 64 MB of it unless told otherwise): docker run " \
+    "--shm-size=16g or --ipc=host, in Kubernetes an emptyDir with 'medium: Memory' there, fewer workers, or "                                                  \
+    "torch.multiprocessing.set_sharing_strategy(\"file_system\")"
+
+#define TGI                                                                                                                                                    \
+    "the text says that text-generation-inference ran out of memory in its trial run, which takes as many tokens at once as it may later: a smaller "          \
+    "--max-batch-prefill-tokens (and --max-batch-total-tokens, where that is set), a shorter --max-input-tokens, more GPUs (--num-shard) or weights of fewer " \
+    "bits (--quantize) need less; what the weights took, and whether others hold the GPU, nvidia-smi tells before it starts"
+
+#define NOT_PINNED                                                                                                                                             \
+    "the text says that memory of the host could not be page-locked, which is not the device's memory: 'ulimit -l' and a container's limit bound it, drivers " \
+    "what one piece may be, and on AMD's a process in all; a smaller cache on the host (SGLang's --hicache-size or --hicache-ratio, LMCache's "                \
+    "LMCACHE_MAX_LOCAL_CPU_SIZE), which each rank takes of its own"
+
+#define MAC                                                                                                                                                    \
+    "the text says that the GPU of a Mac had no memory left for a step: of the machine's it may take some two thirds to three quarters "                       \
+    "(recommendedMaxWorkingSetSize). Other models that are loaded count; a shorter context, a smaller batch (prompts in smaller chunks), weights or a KV "     \
+    "cache of fewer bits need less; 'sudo sysctl iogpu.wired_limit_mb=N' lets it take more, as far as the rest of the machine needs none"
+
+#define ON_INTEL                                                                                                                                               \
+    "the text says that an Intel GPU or its driver ran out of memory for a command, not what was asked for (sizes stand in PyTorch's own message, 'XPU out "   \
+    "of "                                                                                                                                                      \
+    "memory', which comes where its allocator is refused): torch.xpu.memory_summary() where the error is caught tells the sums, 'xpu-smi stats -d 0' what "    \
+    "all "                                                                                                                                                     \
+    "processes hold; on integrated GPUs it is the host's memory; pieces of 4 GiB and more need UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1"
+
+/* Messages that have no sizes to read, or only sums of what an engine means to do. */
+static const char *known_text(const char *text, size_t n)
+{
+    static const struct {
+        const char *mark, *advice;
+    } known[] = {
+        {"No available memory for the cache blocks", "the text says that vLLM had nothing left for its KV cache, which gets --gpu-memory-utilization of the "
+                                                     "memory less weights and the peak of a trial run: "
+                                                     "a larger share, fewer --max-num-batched-tokens and --max-num-seqs, --enforce-eager, more GPUs "
+                                                     "(--tensor-parallel-size); how much the weights took stands "
+                                                     "in its log ('Model loading took')"},
+        {" prefill tokens. You need to decrease", TGI},
+        {"Killed process", KILLED},
+        {"Workers (tasks / actors) killed due to memory pressure", KILLED},
+        {"oom-kill", KILLED},
+        {"oom_kill", KILLED},
+        {"OOM Killed", KILLED},
+        {"in pin memory thread",
+         "the text says that the driver refused memory to the thread that page-locks batches (pin_memory=True): either the GPU is full, "
+         "so that not even that thread's context finds room (nvidia-smi says by whom), or the host's memory, or what of it may be "
+         "page-locked, is ('ulimit -l', a container's limit): fewer workers, a smaller prefetch_factor or pin_memory=False need less" TELLS_MORE},
+        /* github.com/pytorch/pytorch pull request 99699: asked for only where memory ran out */
+        {"NVML_SUCCESS == ", "the text says that PyTorch could not ask the driver who holds the memory, which it only does when memory ran out: that is what "
+                             "happened, and its message with the sizes was lost (MIG slices, Jetson, WSL, a driver without a matching libnvidia-ml). "
+                             "torch.cuda.memory_summary() where the error is caught tells the sums" TELLS_MORE},
+        {"Cuda failure 'out of memory'", REFUSED_TO_NCCL},
+        {"Cuda failure 2 'out of memory'", REFUSED_TO_NCCL},
+        {"Failed to CUDA calloc", REFUSED_TO_NCCL}, /* nccl's src/include/alloc.h */
+        {"Failed to CUDA malloc", REFUSED_TO_NCCL},
+        {"insufficient shared memory (shm)", SHARED_FILES},
+        {"are out of shared memory", SHARED_FILES},
+        {"unable to mmap ", SHARED_FILES},
+        {"_host_malloc: failed to allocate ",
+         "the text says that llama.cpp could not page-lock as much of the host's memory; it goes on with ordinary memory, from which copies to "
+         "the GPU are slower, so this alone is no error: 'ulimit -l' and a container's limit say how much may be page-locked, "
+         "GGML_CUDA_NO_PINNED=1 asks for none"},
+        {"Allocation on device", "the text says that memory ran out, but not what was asked for and what held it: of cudaMallocAsync this message has no "
+                                 "sizes; PyTorch's own allocator tells "
+                                 "them (PYTORCH_CUDA_ALLOC_CONF=backend:native; ComfyUI: --disable-cuda-malloc)" TELLS_MORE},
+        {"donated buffers were not usable", "the text is a warning of JAX: a donated argument gives its memory only to a result of the same shape, type and "
+                                            "sharding, and these found none, so argument and "
+                                            "result are held at once; 'echelon info' of the compiled program tells what that takes (traces/capture/compile.py, "
+                                            "'echelon capture'), and 'echelon advise' "
+                                            "what donating would save"},
+        {"Theoretical memory footprints: ",
+         "the text is Megatron's estimate of weights, optimizer state and activations, by formulas of a transformer; buckets of gradients, logits, what NCCL "
+         "and "
+         "the allocator take come on top: 'echelon capture --pretend DEVICE --world N -- COMMAND' runs one rank on a device that is not there and tells all"},
+        {"Insufficient Memory (IOAF code 8)", MAC},
+        {"kIOGPUCommandBufferCallbackErrorOutOfMemory", MAC},
+        {"[metal::malloc]", MAC},
+        {"cudaHostRegister failed", NOT_PINNED},
+        {"register ptr failed", NOT_PINNED},
+        {"UR_RESULT_ERROR_OUT_OF_", ON_INTEL},
+        {"PI_ERROR_OUT_OF_", ON_INTEL},
+        {"pooled_storage_manager.h", "the text says that MXNet's pool was refused memory by the driver, not what was asked for: nvidia-smi says who holds the "
+                                     "GPU; a smaller batch or MXNET_BACKWARD_DO_MIRROR=1 (activations made again) needs less; "
+                                     "MXNET_GPU_MEM_POOL_TYPE=Round keeps less unused where shapes change"},
+        {"CUDA runtime error in ::cudaMalloc",
+         "the text says that memory ran out for TensorRT-LLM, not what was asked for: its log from the start tells what the "
+         "engine takes (lines with MiB, which echelon reads). Engines built for smaller max_batch_size and max_num_tokens, "
+         "a smaller free_gpu_memory_fraction of kv_cache_config and more GPUs need less of each"},
+        {"aximum pool size exceeded", "the text says that memory ran out, but not what was asked for: " ECH_RMM_POOL},
+        {"increase --mem-fraction-static",
+         "the text says that SGLang's share of the memory (--mem-fraction-static) leaves nothing for its KV cache beside the weights: a larger share, more "
+         "GPUs (--tp) or "
+         "smaller weights; where a larger share makes requests run out of memory, --chunked-prefill-size and --cuda-graph-max-bs make those smaller"},
+        {"[Array([",
+         "the text is what arrays of JAX hold; 'for a in jax.live_arrays(): print(a.shape, a.dtype)' prints what they take, which echelon reads, and "
+         "jax.profiler.save_device_memory_profile(\"memory.prof\") who made them"},
+        {"eserved memory", "the text names figures of memory in a form that is not read; print(torch.cuda.memory_summary()) is"},
+        {"'segment_type':", "the text is what Python prints of PyTorch's segments; echelon reads the snapshot that PyTorch writes: " SNAPSHOT},
+        {"Largest Free Block:", SUMS_OF_JAX},
+        {"Total memory size: ", SUMS_OF_JAX},
+        {"estimated memory size: ", SUMS_OF_JAX},
+        {"VRAM%",
+         "the text is rocm-smi's, which tells shares without sizes here; 'rocm-smi --showmeminfo vram' tells sizes, 'rocm-smi --showpids' who holds them"},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
+        if (memmem(text, n, known[i].mark, strlen(known[i].mark)))
+            return known[i].advice;
+    }
+    return NULL;
+}
+
+static const char *tail(const char *text, size_t *n)
+{
+    size_t skipped = *n > MOST ? *n - MOST : 0;
+    *n -= skipped;
+    return text + skipped;
+}
+
+static bool has(const char *text, size_t n, const char *key)
+{
+    return n && memmem(text, n, key, strlen(key)) != NULL;
+}
+
+/* ---- how processes ended ---- */
+
+/* The first status that @text tells of, behind "exit code", "exitcode  :", "ExitCode\":", "return code =", "exited with status"; 0: none. */
+static int exit_status(const char *text, size_t n)
+{
+    static const char *const keys[] = {"code", "Code", "status"};
+    for (size_t i = 0; i < G_N_ELEMENTS(keys); i++) {
+        size_t length = strlen(keys[i]);
+        for (const char *at = n ? memmem(text, n, keys[i], length) : NULL; at; at = memmem(at + 1, n - (size_t)(at + 1 - text), keys[i], length)) {
+            const char *value = at + length, *end = text + n;
+            while (value < end && value < at + length + 10 && strchr(" \t\":=(", *value) && *value)
+                value++;
+            g_autofree char *number = g_strndup(value, MIN((size_t)(end - value), (size_t)6));
+            char *rest;
+            gint64 status = g_ascii_strtoll(number, &rest, 10);
+            bool whole = rest != number && !g_ascii_isalnum(*rest) && *rest != '.';
+            if (whole && (status == 137 || status == -9 || status == 135 || status == -7 || status == 139 || status == -11))
+                return (int)(status < 0 ? 128 - status : status);
+        }
+    }
+    return 0;
+}
+
+/* A shell's "Killed", alone on its line, or "line 28:  8156 Killed      python main.py". */
+static bool is_killed_by_shell(const char *text, size_t n)
+{
+    const char *end = text + n;
+    for (const char *at = n ? memmem(text, n, "Killed", 6) : NULL; at; at = memmem(at + 6, (size_t)(end - at) - 6, "Killed", 6)) {
+        const char *behind = at + 6;
+        bool ends = behind == end || *behind == '\n' || *behind == '\r' || (end - behind > 1 && behind[0] == ' ' && behind[1] == ' ');
+        bool begins = at == text || at[-1] == '\n' || (at - text > 1 && at[-1] == ' ' && g_ascii_isdigit(at[-2]));
+        if (begins && ends)
+            return true;
+    }
+    return false;
+}
+
+static char *describe_end(const char *text, size_t n)
+{
+    int status = exit_status(text, n);
+    if (status == 137 || is_killed_by_shell(text, n) || has(text, n, "SIGKILL") || has(text, n, "signal 9") || has(text, n, "Signal 9") ||
+        has(text, n, "using all available RAM") || has(text, n, "OOMKilled"))
+        return g_strconcat(KILLED,
+                           has(text, n, "OOMKilled\": false")
+                               ? ". The container's own limit it was not ('OOMKilled' is false): the machine had no more, or somebody "
+                                 "ended it"
+                               : "",
+                           NULL);
+    if (status == 135 || has(text, n, "Bus error") || has(text, n, "SIGBUS"))
+        return g_strdup(SHARED_FILES);
+    return NULL;
+}
+
+/* ---- libraries ---- */
+
+/* The word around @at: "CUDNN_STATUS_ALLOC_FAILED". Owned by the caller. */
+static char *word_at(const char *text, size_t n, const char *at)
+{
+    const char *begin = at, *end = at;
+    while (begin > text && (g_ascii_isupper(begin[-1]) || begin[-1] == '_') && at - begin < 40)
+        begin--;
+    while (end < text + n && (g_ascii_isupper(*end) || *end == '_') && end - at < 40)
+        end++;
+    return g_strndup(begin, (gsize)(end - begin));
+}
+
+/* Statuses of the libraries beside a framework: what they take, they take from the driver. */
+static char *describe_library(const char *text, size_t n)
+{
+    static const struct {
+        const char *mark;
+        bool sure;
+    } marks[] = {{"_ALLOC_FAILED", true}, {"_STATUS_NOT_INITIALIZED", false}, {"CUDNN_STATUS_INTERNAL_ERROR", false}};
+    for (size_t i = 0; i < G_N_ELEMENTS(marks); i++) {
+        const char *at = n ? memmem(text, n, marks[i].mark, strlen(marks[i].mark)) : NULL;
+        if (!at)
+            continue;
+        g_autofree char *status = word_at(text, n, at), *library = g_strndup(status, strcspn(status, "_"));
+        return marks[i].sure
+                   ? g_strdup_printf("the text says that memory ran out for %s (%s), which takes its own from the driver beside the framework's pool: what "
+                                     "that keeps unused is not there for it. The device was full, by this process or others (nvidia-smi); what was asked "
+                                     "for and what held it the text does not say" TELLS_MORE,
+                                     library, status)
+                   : g_strdup_printf("the text says that %s could not begin or go on (%s), mostly for want of memory: it takes its own from the driver "
+                                     "beside the framework's pool, and what that keeps unused is not there for it. nvidia-smi says whether the device was "
+                                     "full; a smaller batch, or a framework that is told to leave some (torch.cuda.set_per_process_memory_fraction, "
+                                     "TensorFlow's allow_growth, XLA_PYTHON_CLIENT_MEM_FRACTION), shows whether that was it. Otherwise its version does "
+                                     "not fit the driver or the GPU",
+                                     library, status);
+    }
+    return NULL;
+}
+
+/* ---- page-locked memory ---- */
+
+static char *describe_pinning(const char *text, size_t n)
+{
+    static const char *const marks[] = {"hostAlloc", "HostAlloc", "cudaMallocHost", "hipHostMalloc", "PinnedMemory", "cudaHostRegister"};
+    for (size_t i = 0; i < G_N_ELEMENTS(marks); i++) {
+        if (has(text, n, marks[i]) && has(text, n, "rror"))
+            return g_strdup(NOT_PINNED);
+    }
+    return NULL;
+}
+
+/* ---- faults ---- */
+
+/* docs.nvidia.com/deploy/xid-errors: what the driver logs. */
+static const struct {
+    int number;
+    const char *what;
+} xids[] = {{13, "a kernel did what it may not (an index out of range, an illegal instruction): the program's fault, or that of a library in it"},
+            {31, "a kernel or a copy used an address that is not mapped: the program's fault, or that of a library in it, rarely the hardware's"},
+            {43, "the driver ended a program whose kernel had failed: the message before it, or the program's own, tells of what"},
+            {45, "the driver cleaned up behind a program that had ended or failed: what came before it is the cause"},
+            {48, "an error in the GPU's memory that could not be corrected: the hardware's"},
+            {62, "the GPU's own controller halted: the hardware's, or the driver's"},
+            {63, "a faulty row of the GPU's memory is to be replaced: the hardware's; resetting the GPU does it"},
+            {64, "a faulty row of the GPU's memory could not be replaced: the hardware's"},
+            {74, "an error of NVLink: the hardware's"},
+            {79, "the GPU has fallen off the bus: power, heat, the slot or the card"},
+            {92, "many errors in the GPU's memory that could be corrected: the hardware's"},
+            {94, "an error in the GPU's memory that was contained in one program: the hardware's; starting it again may do"},
+            {95, "an error in the GPU's memory that was not contained: the hardware's; the GPU has to be reset"},
+            {109, "a program's context could not be switched out in time: a kernel that does not end, or the driver"},
+            {119, "the GPU's system processor did not answer: the driver's or the hardware's"},
+            {120, "the GPU's system processor failed: the driver's or the hardware's"},
+            {149, "an error of NVLink: the hardware's"}};
+
+/* "NVRM: Xid (PCI:0000:3d:00): 43, pid=35521": of the first whose cause it is, not one that follows from another. */
+static char *describe_xid(const char *text, size_t n)
+{
+    int best = 0;
+    for (const char *at = n ? memmem(text, n, "NVRM: Xid (", 11) : NULL; at; at = memmem(at + 1, n - (size_t)(at + 1 - text), "NVRM: Xid (", 11)) {
+        const char *close = memchr(at, ')', MIN(n - (size_t)(at - text), (size_t)40));
+        g_autofree char *number = close ? g_strndup(close + 1, MIN((size_t)(text + n - close - 1), (size_t)8)) : g_strdup("");
+        int xid = (int)g_ascii_strtoll(number + strspn(number, ": "), NULL, 10);
+        if (best == 0 || ((best == 43 || best == 45) && xid != 43 && xid != 45))
+            best = xid;
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(xids) && best; i++) {
+        if (xids[i].number == best)
+            return g_strdup_printf("the text is the driver's log of a fault, Xid %d, not of memory that ran out: %s", best, xids[i].what);
+    }
+    return best ? g_strdup_printf("the text is the driver's log of a fault, Xid %d, not of memory that ran out; docs.nvidia.com/deploy/xid-errors lists them",
+                                  best)
+                : NULL;
+}
+
+#define FAULT                                                                                                                                                  \
+    "the text tells of a fault, not of memory that ran out: code on the device used an address that is not its own, or a check in it failed (an index out of " \
+    "range, an array that was freed or is smaller than thought). Less memory in use does not mend it, unless a library did not look whether it got its "       \
+    "memory. CUDA_LAUNCH_BLOCKING=1 (AMD_SERIALIZE_KERNEL=3) shows the call, compute-sanitizer the kernel"
+
+static char *describe_fault(const char *text, size_t n)
+{
+    static const char *const marks[] = {"illegal memory access",
+                                        "CUDA_ERROR_ILLEGAL_ADDRESS",
+                                        "cudaErrorIllegalAddress",
+                                        "hipErrorIllegalAddress",
+                                        "misaligned address",
+                                        "device-side assert",
+                                        "unspecified launch failure",
+                                        "CUDA_ERROR_LAUNCH_FAILED",
+                                        "Memory access fault by GPU",
+                                        "HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION",
+                                        "MMU Fault",
+                                        "invalid device pointer"};
+    char *xid = describe_xid(text, n);
+    if (xid)
+        return xid;
+    for (size_t i = 0; i < G_N_ELEMENTS(marks); i++) {
+        if (has(text, n, marks[i]))
+            return g_strdup(FAULT);
+    }
+    if (exit_status(text, n) == 139 || has(text, n, "Segmentation fault") || has(text, n, "SIGSEGV"))
+        return g_strdup("the text says that a process died of a fault of its own (signal 11), which is no sign of memory that ran out");
+    return NULL;
+}
+
+/* ---- all of them ---- */
+
+/* Of a refusal of which the text gives no size. */
+static char *describe_refusal(const char *text, size_t n)
+{
+    EchPlainSays s;
+    if (!ech_plain_says_find(text, n, &s))
+        return NULL;
+    if (s.goes_on)
+        return g_strdup_printf("the text warns that %s was refused, and the program goes on without (line %" G_GUINT64_FORMAT ": '%s'): no error by itself",
+                               ech_place_name(s.place), s.number, s.line);
+    /* What can be captured, and what cannot. */
+    if (has(text, n, "etal") || has(text, n, "mlx"))
+        return g_strdup(MAC);
+    bool captured = (s.place == ECH_PLACE_DEVICE || s.place == ECH_PLACE_UNTOLD) && !has(text, n, "CL_") && !has(text, n, "VK_");
+    return g_strdup_printf("the text says that %s ran out (line %" G_GUINT64_FORMAT ": '%s'), but not what was asked for and what held it: %s%s%s",
+                           ech_place_name(s.place), s.number, s.line, ech_place_advice(s.place),
+                           has(text, n, "CL_")
+                               ? ". Of OpenCL one buffer may be no larger than CL_DEVICE_MAX_MEM_ALLOC_SIZE (clinfo tells it), often a quarter of the "
+                                 "memory"
+                               : "",
+                           captured ? TELLS_MORE : "");
+}
+
+/* Whether @line names an amount of memory. */
+static bool names_amount(EchWords line)
+{
+    static const char *const words[] = {"emory", "VRAM", "alloc", "reserved", "RAM"};
+    bool of_memory = false;
+    for (size_t i = 0; i < G_N_ELEMENTS(words) && !of_memory; i++)
+        of_memory = ech_words_have(line, words[i]);
+    EchRounded size;
+    size_t used;
+    for (size_t at = 0; of_memory && at < MIN(line.n, (size_t)400); at++) {
+        bool begins = g_ascii_isdigit(line.text[at]) && (at == 0 || (!g_ascii_isalnum(line.text[at - 1]) && line.text[at - 1] != '.'));
+        if (begins && ech_rounded_parse(line.text + at, line.n - at, &size, &used) && size.bytes >= 1 << 20)
+            return true;
+    }
+    return false;
+}
+
+char *ech_memory_text_amounts(const char *text, size_t n)
+{
+    text = tail(text, &n);
+    g_autoptr(EchPasted) pasted = ech_pasted_new(text, n);
+    EchWords line;
+    while (ech_pasted_next(pasted, &line)) {
+        if (!names_amount(line))
+            continue;
+        g_autofree char *quoted = ech_quote(line.text, (gssize)MIN(line.n, (size_t)MAX_QUOTED), MAX_QUOTED);
+        return g_strdup_printf(
+            "the text names amounts of memory, in words that no reader here knows ('%s'), and nothing in it says that memory ran out. What is read: "
+            "messages of refused memory, torch.cuda.memory_summary(), device.memory_stats() of JAX, compiled.memory_analysis(), nvidia-smi "
+            "(rocm-smi, amd-smi), free, and what vLLM, SGLang, TensorRT, llama.cpp, ollama, DeepSpeed and others log of memory",
+            quoted);
+    }
+    return NULL;
+}
+
+bool ech_memory_text_is_known(const char *text, size_t n)
+{
+    text = tail(text, &n);
+    return known_text(text, n) != NULL;
+}
+
+char *ech_memory_text_describe(const char *text, size_t n)
+{
+    text = tail(text, &n);
+    const char *known = known_text(text, n);
+    if (known)
+        return g_strdup(known);
+    char *(*const kinds[])(const char *, size_t) = {describe_end, describe_library, describe_refusal, describe_pinning, describe_fault};
+    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
+        char *told = kinds[i](text, n);
+        if (told)
+            return told;
+    }
+    return NULL;
+}

@@ -1,0 +1,287 @@
+#include "sim/import/plain_says.h"
+#include "sim/base/error.h"
+#include "sim/import/host_says.h"
+#include "sim/import/refused.h"
+
+#include <string.h>
+
+enum { MAX_LINE = 2000, MAX_FILLERS = 5 };
+
+/* ---- words, in lower case ---- */
+
+/* Where in @line the first of @words stands that does; NULL: none. */
+static const char *find_any(const char *line, const char *const *words, size_t n)
+{
+    const char *at = NULL;
+    for (size_t i = 0; i < n && !at; i++)
+        at = strstr(line, words[i]);
+    return at;
+}
+
+#define FIND_ANY(line, words) find_any((line), (words), G_N_ELEMENTS(words))
+#define HAS_ANY(line, words) (FIND_ANY(line, words) != NULL)
+
+/* Where @line says that memory was refused; NULL: nowhere. */
+static const char *refusal(const char *line)
+{
+    static const char *const words[] = {"out of memory",
+                                        "out_of_memory",
+                                        "outofmemory",
+                                        "memoryerror",
+                                        "bad_alloc",
+                                        "errormemoryallocation",
+                                        "resource_exhausted",
+                                        "resourceexhausted",
+                                        "resources are exhausted",
+                                        "not enough memory",
+                                        "not enough vram",
+                                        "not enough host memory",
+                                        "insufficient memory",
+                                        "insufficient vram",
+                                        "insufficient gpu memory",
+                                        "insufficient device memory",
+                                        "insufficient system resources",
+                                        "alloc_failed",
+                                        "allocation_failure",
+                                        "allocation failed",
+                                        "allocation failure",
+                                        "out_of_device_memory",
+                                        "out_of_host_memory",
+                                        "memory limit exceeded",
+                                        "low on memory",
+                                        "memory pressure (oom)",
+                                        "cuda oom",
+                                        "ran out of memory",
+                                        "more memory than",
+                                        "cuda runtime err",
+                                        "8007000e"};
+    static const char *const failing[] = {"failed to ", "unable to ", "cannot ", "can't ", "could not ", "couldn't ", "not able to ", " fail", "exceed"};
+    static const char *const allocating[] = {"allocate",         "alloc ",      "malloc", "allocation of ", "createbuffer", "available shared memory",
+                                             "available memory", "memory limit"};
+    static const char *const what[] = {"memory", "buffer", "byte", "kib", "mib", "gib", " kb", " mb", " gb", "tensor", "array", "size:", "size="};
+    static const char *const advice[] = {"if you are running out", "to avoid", "may run out", "might run out", "can run out", "in case of", "prevent"};
+    const char *at = HAS_ANY(line, advice) ? NULL : FIND_ANY(line, words);
+    /* "System is out of GPU and shared host memory", "out of video memory" */
+    const char *out = at || HAS_ANY(line, advice) ? NULL : strstr(line, "out of "), *memory = out ? strstr(out, " memory") : NULL;
+    if (memory && memory - out < 32)
+        return out;
+    bool fails = !at && !HAS_ANY(line, advice) && HAS_ANY(line, allocating) && HAS_ANY(line, what);
+    return fails ? FIND_ANY(line, failing) : at;
+}
+
+static bool does_without(const char *line)
+{
+    static const char *const words[] = {"ignoring", "falling back", "fallback", "using synchronous transfer", "not a failure", "not an error", "retrying"};
+    return HAS_ANY(line, words);
+}
+
+static EchPlace place_of(const char *line)
+{
+    static const char *const chip[] = {"shared memory", "smem", " lds", "vmem", "tensor memory", "scratchpad"}, *const pinned[] = {"pinned",      "page-lock",
+                                                                                                                                   "page lock",   "hostalloc",
+                                                                                                                                   "host_malloc", "mallochost",
+                                                                                                                                   "hostregister"},
+                             *const host[] = {"numpy", "and data type ", "cpu",       " host",       "_host",
+                                              " ram",  "system memory",  "bad_alloc", "memoryerror", "on the node"},
+                             *const device[] = {"gpu",      "cuda", "vram",  "device", "hip", "npu", "rtmalloc", "hbm",      "opencl", "ocl",    "cl_",
+                                                "clcreate", "xpu",  "metal", "vulkan", "vk_", "tpu", "dml",      "directml", "cudnn",  "cublas", "graphics"};
+    bool of_host = HAS_ANY(line, host), of_device = HAS_ANY(line, device);
+    return strstr(line, "(shm)") || strstr(line, "/dev/shm") ? ECH_PLACE_HOST
+           : HAS_ANY(line, chip)                             ? ECH_PLACE_CHIP
+           : HAS_ANY(line, pinned)                           ? ECH_PLACE_PINNED
+           : of_host && !of_device                           ? ECH_PLACE_HOST
+           : of_device && !of_host                           ? ECH_PLACE_DEVICE
+                                                             : ECH_PLACE_UNTOLD;
+}
+
+/* ---- sizes ---- */
+
+/* A size with its unit, or a whole number of bytes: "of 34359738368 bytes", and after a word that means a size without it. */
+static bool size_at(const char *at, bool of_size, EchRounded *ret)
+{
+    size_t used, digits = strspn(at, "0123456789");
+    if (ech_rounded_parse(at, MIN(strlen(at), (size_t)64), ret, &used))
+        return true;
+    uint64_t bytes;
+    g_autofree char *text = g_strndup(at, MIN(digits, (size_t)24));
+    bool goes_on = (at[digits] == '.' || at[digits] == ',') && g_ascii_isdigit(at[digits + 1]), ends = !g_ascii_isalnum(at[digits]) && !goes_on;
+    if (!of_size || digits < 4 || !ends || !ech_parse_u64(text, &bytes, NULL))
+        return false;
+    *ret = (EchRounded){bytes, 0};
+    return true;
+}
+
+/* What may stand between a key and its size: "allocate a buffer of about 4 GiB". */
+static const char *skip_fillers(const char *at)
+{
+    static const char *const fillers[] = {"approximately ", "about ", "memory ", "buffer ", "of ",   "at least ",
+                                          "another ",       "a ",     "an ",     "for ",    "size ", "total "};
+    for (int i = 0; i < MAX_FILLERS; i++) {
+        at += strspn(at, " :=[('\"");
+        size_t k = 0;
+        while (k < G_N_ELEMENTS(fillers) && !g_str_has_prefix(at, fillers[k]))
+            k++;
+        if (k == G_N_ELEMENTS(fillers))
+            break;
+        at += strlen(fillers[k]);
+    }
+    return at + strspn(at, " :=[('\"");
+}
+
+/* @lower finds the words, @line of the same length has the units as they were written. */
+static bool size_after(const char *line, const char *lower, const char *key, EchRounded *ret)
+{
+    bool of_size = strstr(key, "size") || strstr(key, "bytes");
+    for (const char *at = strstr(lower, key); at; at = strstr(at + 1, key)) {
+        const char *value = skip_fillers(at + strlen(key));
+        if (size_at(line + (value - lower), of_size || strstr(at, "size"), ret))
+            return true;
+    }
+    return false;
+}
+
+/* The size that ends at most a few characters before @key: "(2147483648 bytes) could not be allocated". */
+static bool size_before(const char *line, const char *lower, const char *key, EchRounded *ret)
+{
+    const char *end = strstr(lower, key);
+    for (const char *at = end; at && at > lower && end - at < 32; at--) {
+        bool begins = g_ascii_isdigit(*at) && !g_ascii_isalnum(at[-1]) && at[-1] != '.' && at[-1] != ',';
+        if (begins && size_at(line + (at - lower), false, ret))
+            return true;
+    }
+    return false;
+}
+
+/* The size among the arguments of a call that is quoted: "clCreateBuffer(ctx, CL_MEM_READ_WRITE, 48771072, nullptr)". */
+static bool argument_of_call(const char *lower, EchRounded *ret)
+{
+    static const char *const calls[] = {"createbuffer(", "malloc("};
+    for (size_t i = 0; i < G_N_ELEMENTS(calls); i++) {
+        const char *at = strstr(lower, calls[i]), *end = at ? at + strcspn(at, ")") : NULL;
+        for (at = at ? at + strlen(calls[i]) - 1 : NULL; at && at < end; at++) {
+            if (strchr("(, ", *at) && g_ascii_isdigit(at[1]) && size_at(at + 1, true, ret))
+                return true;
+        }
+    }
+    return false;
+}
+
+static void read_sizes(const char *line, const char *lower, EchPlainSays *s)
+{
+    static const char *const asked[] = {"allocate ", "allocating ", "allocation of ", "requested ", "requesting ", "request of ", "requires ",
+                                        "required ", "size:",       "size=",          "size ",      "bytes=",      "needs ",      "need "},
+                             *const before[] = {" could not be allocated", " cannot be allocated", " allocation failed", " failed"},
+                             *const free[] = {"available:", "available bytes", "only ", "free:", "available "};
+    for (size_t i = 0; i < G_N_ELEMENTS(asked) && !s->has_asked; i++)
+        s->has_asked = size_after(line, lower, asked[i], &s->asked);
+    for (size_t i = 0; i < G_N_ELEMENTS(before) && !s->has_asked; i++)
+        s->has_asked = size_before(line, lower, before[i], &s->asked);
+    s->has_asked = s->has_asked || argument_of_call(lower, &s->asked);
+    for (size_t i = 0; i < G_N_ELEMENTS(free) && !s->has_free; i++)
+        s->has_free = size_after(line, lower, free[i], &s->free);
+    s->has_asked &= s->asked.bytes < UINT64_C(1) << 55;
+    s->has_free &= s->free.bytes < UINT64_C(1) << 55;
+}
+
+/* ---- the refusal that counts ---- */
+
+/* Before anything is copied. */
+static bool may_refuse(EchWords line)
+{
+    static const char *const words[] = {"emory", "EMORY", "lloc",        "LLOC",       "xhaust",       "XHAUST",       "OOM",
+                                        "oom",   "VRAM",  "runtime err", "sufficient", "createBuffer", "CreateBuffer", "8007000"};
+    for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
+        if (ech_words_have(line, words[i]))
+            return true;
+    }
+    return false;
+}
+
+bool ech_plain_says_refuses(EchWords line)
+{
+    g_autofree char *plain = may_refuse(line) ? g_strndup(line.text, MIN(line.n, (size_t)MAX_LINE)) : g_strdup(""), *lower = g_ascii_strdown(plain, -1);
+    return refusal(lower) && !does_without(lower);
+}
+
+static int rank(const EchPlainSays *s)
+{
+    return (s->goes_on ? 0 : 4) + (s->has_asked ? 2 : 0) + (s->place != ECH_PLACE_UNTOLD);
+}
+
+/* Of a long line the words around @at. */
+static void quote(EchPlainSays *s, const char *line, size_t at)
+{
+    enum { BEFORE = 40 };
+    size_t begin = strlen(line) < sizeof s->line || at < BEFORE ? 0 : at - BEFORE;
+    while (begin && begin < at && line[begin - 1] != ' ')
+        begin++;
+    g_autofree char *shown = ech_quote(line + begin, -1, sizeof s->line - 4), *text = g_strconcat(begin ? "..." : "", shown, NULL);
+    g_strlcpy(s->line, text, sizeof s->line);
+}
+
+bool ech_plain_says_find(const char *text, size_t n, EchPlainSays *ret)
+{
+    g_autoptr(EchPasted) pasted = ech_pasted_new(text, n);
+    EchPlainSays best = {0};
+    EchWords line;
+    for (uint64_t number = 1; ech_pasted_next(pasted, &line); number++) {
+        if (!may_refuse(line))
+            continue;
+        g_autofree char *plain = g_strndup(line.text, MIN(line.n, (size_t)MAX_LINE)), *lower = g_ascii_strdown(plain, -1);
+        const char *at = refusal(lower);
+        if (!at)
+            continue;
+        EchPlainSays s = {.number = number, .place = place_of(lower), .goes_on = does_without(lower)};
+        quote(&s, plain, (size_t)(at - lower));
+        read_sizes(plain, lower, &s);
+        if (best.number == 0 || rank(&s) > rank(&best))
+            best = s;
+    }
+    if (best.number)
+        *ret = best;
+    return best.number != 0;
+}
+
+/* ---- what it comes to ---- */
+
+const char *ech_place_name(EchPlace place)
+{
+    static const char *const names[ECH_N_PLACES] = {"memory", "the device's memory", "the host's memory", "page-locked memory of the host",
+                                                    "memory on the chip"};
+    return names[place];
+}
+
+const char *ech_place_advice(EchPlace place)
+{
+    static const char *const advice[ECH_N_PLACES] = {
+        "of which memory, the device's or the host's, the text does not say: nvidia-smi (rocm-smi, xpu-smi) tells the one, 'free -h' the other, both while it "
+        "runs",
+        "nvidia-smi (rocm-smi, xpu-smi, npu-smi) says who holds the rest: what others hold no setting of this program frees. Less at a time (a smaller batch, "
+        "a shorter "
+        "context, fewer bits), or a part of it on the host or on more devices, needs less",
+        "that is not the device: 'free -h' tells how much there is, a container's or a job's limit (docker --memory, SLURM's --mem) how much of that may be "
+        "had. " ECH_HOST_FULL,
+        "'ulimit -l' and a container's limit bound it, drivers what one piece may be; the host may have it all the same, not page-locked",
+        "that is memory that one block of a kernel has for itself, not the device's: smaller tiles or fewer stages of it need less; what else runs does not "
+        "matter"};
+    return advice[place];
+}
+
+void ech_plain_says_write(const EchPlainSays *s, EchTraceBuilder *builder, EchImport *import)
+{
+    static const char *const memories[ECH_N_PLACES] = {"memory", "hbm", "host", "host", "shared"};
+    EchId memory = ech_trace_builder_memory(builder, memories[s->place]);
+    ech_trace_builder_set_property(builder, "sums_only", "true");
+    if (s->place == ECH_PLACE_CHIP)
+        ech_trace_builder_set_property(builder, "limit_of_a_kernel", "true");
+    ech_refused_number(builder, "asked_for_bytes", true, s->asked.bytes);
+    ech_refused_request(builder, memory, "what was asked for", NULL, s->asked.bytes);
+    g_autofree char *asked = ech_format_bytes(s->asked.bytes), *free = ech_format_bytes(s->free.bytes),
+                    *there = s->has_free ? g_strdup_printf("; %s were there", free) : g_strdup("");
+    if (s->goes_on)
+        ech_diag_remark(import->diag, "%s of %s were refused, and the program goes on without: a warning, not an error (line %" G_GUINT64_FORMAT ": '%s')",
+                        asked, ech_place_name(s->place), s->number, s->line);
+    else
+        ech_diag_remark(import->diag, "%s of %s were refused%s (line %" G_GUINT64_FORMAT ": '%s')", asked, ech_place_name(s->place), there, s->number, s->line);
+    ech_diag_remark(import->diag, "%s", ech_place_advice(s->place));
+}

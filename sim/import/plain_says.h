@@ -1,0 +1,31 @@
+/** @file plain_says.h
+ * A refusal of memory in words of software that no other reader knows: a sentence that says that something could not be allocated, or was not enough, and
+ * maybe how much. What its words say is taken, and no more: whose memory it was, and whether the program goes on without it.
+ */
+#pragma once
+#include "sim/import/import.h"
+#include "sim/import/pasted.h"
+
+/** Whose memory, as the sentence's words have it. */
+typedef enum { ECH_PLACE_UNTOLD, ECH_PLACE_DEVICE, ECH_PLACE_HOST, ECH_PLACE_PINNED, ECH_PLACE_CHIP, ECH_N_PLACES } EchPlace;
+
+typedef struct {
+    char line[128];  /**< What it says, without what a log put before it; of a long line the words around. */
+    uint64_t number; /**< Which line that is, from 1. */
+    EchPlace place;
+    bool goes_on; /**< It is a warning: the program does without. */
+    bool has_asked, has_free;
+    EchRounded asked, free;
+} EchPlainSays;
+
+/** Looks through the @n bytes of @text for the refusal that counts: the first with a size, else the first, those that the program does without last. False:
+ * none. */
+bool ech_plain_says_find(const char *text, size_t n, EchPlainSays *ret);
+/** Whether @line says that memory was refused, and not that it may be. */
+bool ech_plain_says_refuses(EchWords line);
+/** "the host's memory": how messages call it. */
+const char *ech_place_name(EchPlace place);
+/** What helps where that memory ran out. */
+const char *ech_place_advice(EchPlace place);
+/** Puts the refusal, of which the size is told, into @builder and says what it comes to. */
+void ech_plain_says_write(const EchPlainSays *says, EchTraceBuilder *builder, EchImport *import);
