@@ -1,6 +1,7 @@
 /* What programs and tools print of memory in use. Figures become a trace of what was there, as those of a message about refused memory do. */
 #include "sim/import/memory_figures.h"
 #include "sim/base/error.h"
+#include "sim/import/comfy_says.h"
 #include "sim/import/gpu_tools.h"
 #include "sim/import/host_says.h"
 #include "sim/import/llama_says.h"
@@ -57,6 +58,7 @@ struct EchMemoryFigures {
     char refused[96]; /* the line that says so, where that gives no sizes */
     EchPoolSays *pool;
     EchHostSays *host;
+    EchComfySays *comfy;
     EchGpuTools *tools;
     EchLlamaSays *llama;
     EchTensorrtSays *tensorrt;
@@ -85,6 +87,7 @@ EchMemoryFigures *ech_memory_figures_new(bool beside)
     f->beside = beside;
     f->tools = ech_gpu_tools_new();
     f->host = ech_host_says_new();
+    f->comfy = ech_comfy_says_new();
     f->llama = ech_llama_says_new();
     f->tensorrt = ech_tensorrt_says_new();
     f->arrays = g_array_new(FALSE, TRUE, sizeof(Array));
@@ -102,6 +105,7 @@ void ech_memory_figures_free(EchMemoryFigures *f)
     ech_pool_says_free(f->pool);
     ech_gpu_tools_free(f->tools);
     ech_host_says_free(f->host);
+    ech_comfy_says_free(f->comfy);
     ech_llama_says_free(f->llama);
     ech_tensorrt_says_free(f->tensorrt);
     g_array_unref(f->arrays);
@@ -234,6 +238,9 @@ static bool read_vllm(EchMemoryFigures *f, EchWords line)
         v->has_cache |= signed_after(line, "reserved for KV Cache is ", &v->cache);
         return true;
     }
+    /* "Initial free memory 31.16 GiB, reserved 4.25 GiB memory for KV Cache as specified by kv_cache_memory_bytes config" */
+    if (ech_words_have(line, "memory for KV Cache as specified") && signed_after(line, ", reserved ", &v->cache))
+        return v->has_cache = true;
     /* "Free memory on device (78.7/79.2 GiB) on startup. Desired GPU memory utilization is (0.9, 71.3 GiB). Actual usage is 14.9 GiB for weight, 5.6 GiB for
      * peak activation, ... Current kv cache memory in use is 50.3 GiB." (vllm/v1/worker/gpu_worker.py; vllm-ascend's worker likewise) */
     EchWords desired = ech_words_after(line, "Desired GPU memory utilization is (");
@@ -341,6 +348,16 @@ static void say_vllm(const Vllm *v, EchDiag *diag, bool filled)
                               "--gpu-memory-utilization leaves the rest to others");
     ech_diag_remark(diag,
                     "what another GPU would have for it: 'echelon capture --pretend NAME -- python serve.py' with load_format=\"dummy\", without the weights");
+}
+
+/* Of a log that ends, or breaks off, before the cache. */
+static void say_weights(const Vllm *v, EchDiag *diag)
+{
+    g_autofree char *weights = ech_format_bytes(v->weights.bytes);
+    ech_diag_remark(diag,
+                    "vLLM's weights take %s of each GPU; what is left for the KV cache ('Available KV cache memory') the text does not say. It gets what "
+                    "--gpu-memory-utilization leaves beside weights, the peak of a trial run and CUDA graphs",
+                    weights);
 }
 
 /* ---- SGLang ---- */
@@ -597,7 +614,8 @@ static bool read_any(EchMemoryFigures *f, EchWords before, EchWords line)
 {
     return read_compiled(f, line) || (!f->ran_out && read_vllm(f, line)) || read_sglang(f, line) || ech_tensorrt_says_line(f->tensorrt, line) ||
            ech_gpu_tools_line(f->tools, before, line) || read_nodes(f, line) || read_estimate(f, before, line) || ech_pool_says_line(f->pool, before, line) ||
-           ech_host_says_line(f->host, line) || (!f->beside && (ech_llama_says_line(f->llama, line) || read_arrays(f, line)));
+           ech_host_says_line(f->host, line) || ech_comfy_says_line(f->comfy, line) ||
+           (!f->beside && (ech_llama_says_line(f->llama, line) || read_arrays(f, line)));
 }
 
 bool ech_memory_figures_line(EchMemoryFigures *f, EchWords before, EchWords line)
@@ -623,7 +641,8 @@ static bool is_list(const EchMemoryFigures *f)
 static bool tells_any(const EchMemoryFigures *f)
 {
     return largest(f)->any || is_vllm(&f->vllm) || is_sglang(&f->sglang) || ech_gpu_tools_any(f->tools) || ech_pool_says_any(f->pool) ||
-           ech_llama_says_any(f->llama) || ech_tensorrt_says_any(f->tensorrt) || ech_host_says_any(f->host) || is_list(f) || f->nodes->len || f->estimates->len;
+           ech_llama_says_any(f->llama) || ech_tensorrt_says_any(f->tensorrt) || ech_host_says_any(f->host) || ech_comfy_says_any(f->comfy) || is_list(f) ||
+           f->nodes->len || f->estimates->len || f->vllm.has_weights;
 }
 
 void ech_memory_figures_say(const EchMemoryFigures *f, EchDiag *diag)
@@ -642,12 +661,16 @@ void ech_memory_figures_say(const EchMemoryFigures *f, EchDiag *diag)
         ech_diag_remark(diag,
                         "vLLM had loaded its weights and not yet sized the KV cache: that was its trial run, which --max-num-batched-tokens, --max-num-seqs "
                         "and, of images and the like, --limit-mm-per-prompt make smaller; --gpu-memory-utilization does not bound it");
+    else if (f->vllm.has_weights && !f->beside)
+        say_weights(&f->vllm, diag);
     if (is_sglang(&f->sglang))
         say_sglang(&f->sglang, diag);
     if (llama)
         ech_llama_says_say(f->llama, diag);
     if (tensorrt)
         ech_tensorrt_says_say(f->tensorrt, diag);
+    if (ech_comfy_says_any(f->comfy))
+        ech_comfy_says_say(f->comfy, diag);
     if (pool)
         ech_pool_says_say(f->pool, f->beside, diag);
     if (ech_gpu_tools_any(f->tools))
@@ -706,8 +729,12 @@ static void write_figures(const EchMemoryFigures *f, EchTraceBuilder *builder, E
         ech_pool_says_write(f->pool, builder, import);
     } else if (ech_gpu_tools_any(f->tools)) {
         ech_gpu_tools_write(f->tools, builder);
+    } else if (ech_comfy_says_any(f->comfy)) {
+        ech_comfy_says_write(f->comfy, builder);
     } else if (ech_host_says_any(f->host)) {
         ech_host_says_write(f->host, builder);
+    } else if (v->has_weights) {
+        ech_refused_held(builder, memory, "weights", v->weights.bytes);
     } else if (f->nodes->len) {
         ech_memory_figures_nodes(f, builder);
     } else if (f->estimates->len) {

@@ -68,6 +68,9 @@ static const char *known_text(const char *text, size_t n)
                                                      "a larger share, fewer --max-num-batched-tokens and --max-num-seqs, --enforce-eager, more GPUs "
                                                      "(--tensor-parallel-size); how much the weights took stands "
                                                      "in its log ('Model loading took')"},
+        {"The KV cache will not be stored",
+         "the text warns that LMCache has no room left in its memory on the host, and goes on: what it could not store is computed again when it is asked for "
+         "again. LMCACHE_MAX_LOCAL_CPU_SIZE (in GB, of each process) gives it more, a disk behind it (LMCACHE_LOCAL_DISK) too"},
         {" prefill tokens. You need to decrease", TGI},
         {"Killed process", KILLED},
         {"Workers (tasks / actors) killed due to memory pressure", KILLED},

@@ -380,8 +380,15 @@ static void say(const EchTorchSays *s, EchDiag *diag)
         return;
     }
     if (!known) {
-        g_autofree char *live = ech_format_bytes(reserved_of(s));
-        if (s->has_allocated)
+        g_autofree char *live = ech_format_bytes(reserved_of(s)), *asked = ech_format_bytes(s->request.bytes), *all = ech_format_bytes(s->capacity.bytes);
+        bool had_room = s->has_capacity && ech_bytes_add(reserved_of(s), s->request.bytes) < s->capacity.bytes;
+        if (s->has_allocated && s->has_request && had_room)
+            ech_diag_remark(
+                diag,
+                "%s were refused beside %s that PyTorch held, of %s that the device has: the rest was others' or the driver's, or it gave no piece as "
+                "large; how much was free the message does not say",
+                asked, live, all);
+        else if (s->has_allocated)
             ech_diag_remark(diag, "how much was free the message does not say; PyTorch held %s", live);
         ech_diag_remark(diag, "the message does not say what was allocated%s%s", cuda ? ": a memory snapshot does: " SNAPSHOT : "", cuda ? "" : PRETEND);
         return;

@@ -105,6 +105,11 @@ static const struct {
     {"tensorrt_llm.txt", "6.93 GiB of the device were in use when last told", "decoder", 4 * GIB + GIB / 4},
     {"sglang.txt", "weights 56 GiB; a KV cache of 2097152 tokens, of all requests together, 96 GiB, 48 KiB each; 38.0 GiB left beside it", "KV cache",
      96 * GIB},
+    {"comfy.txt", "ComfyUI found 24 GiB of the GPU's memory and 32 GiB of the host's", "the largest model", 20 * GIB},
+    {"comfy.txt", "the largest model that it loaded, WAN21 took 20 GiB of the GPU, of 21 GiB that it left for models, 16 GiB of it stay on the host",
+     "what of it stays on the host", 16 * GIB},
+    {"comfy_2024.txt", "the largest model that it loaded, Flux took 3 GiB of the GPU, of 3.50 GiB that it left for models, the rest of it stays on the host",
+     "the largest model", 3 * GIB},
     {"host_killed.txt",
      "the kernel killed python3 (4711) for want of the host's memory, not the device's: it held 20 GiB of its own and 2 GiB shared or page-locked, in a "
      "group of processes (a container, a job) that may have 24 GiB; 1 more were killed after it",
@@ -194,6 +199,10 @@ END_TEST
 static const struct {
     const char *text, *says, *not_said;
 } others[] = {
+    {"INFO [gpu_model_runner.py:1176] Model loading took 14.5000 GiB and 28.7 seconds",
+     "vLLM's weights take 14.5 GiB of each GPU; what is left for the KV cache", "nothing left"},
+    {"Initial free memory 31.16 GiB, reserved 4.25 GiB memory for KV Cache as specified by kv_cache_memory_bytes config and skipped memory profiling.",
+     "4.25 GiB left for the KV cache", "nothing left"},
     {"Capture cuda graph end. Time elapsed: 19.50 s. mem usage=6.00 GB. avail mem=5.00 GB.", "CUDA graphs 6 GiB; 5 GiB left beside it", "a KV cache of"},
     {"KV Cache allocated. #tokens: 2048, K 0.25 GB, V 0.25 GB\ntorch.AcceleratorError: CUDA error: out of memory\n",
      "memory ran out ('torch.AcceleratorError: CUDA error: out of memory'), of how much is not told there", "does not fit"},

@@ -69,6 +69,9 @@ static const Case of_pytorch[] = {
     {"CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity; 5.00 GiB already allocated; 1.00 GiB free; 5.50 GiB reserved in total by "
      "Pytorch)",
      "no setting of the allocator would have served it: 2 GiB asked for, 1.50 GiB free and unused together", 2 * GIB, "PyTorch's tensors", 5 * GIB, NULL},
+    {"RuntimeError: XPU out of memory. Tried to allocate 1.00 GiB (GPU 0; 16.00 GiB total capacity; 1.00 GiB already allocated; 1.00 GiB reserved in total by "
+     "PyTorch)",
+     "1 GiB were refused beside 1 GiB that PyTorch held, of 16 GiB that the device has", GIB, "PyTorch's tensors", GIB, NULL},
     /* A card that is full: what a setting would give is soon gone. */
     {NEW "64.00 MiB" ON_24
          "32.00 MiB is free. Including non-PyTorch memory, this process has 23.97 GiB memory in use. Of the allocated memory 23.50 GiB is allocated by "
@@ -725,6 +728,7 @@ static const struct {
     {"[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, mCudaStream->get()): out of memory", "free_gpu_memory_fraction"},
     {">>> Theoretical memory footprints: weight and optimizer=46983.28 MB, activation=8989.01 MB, total=55972.29 MB", "Megatron's estimate"},
     {"slurm_script: line 28:  8156 Killed                  python3 main.py", "want of the host's memory"},
+    {"LMCache WARNING: Failed to allocate memory for the KV cache.\nThe KV cache will not be stored.", "LMCACHE_MAX_LOCAL_CPU_SIZE"},
     {"app  | exited with code 137\n", "want of the host's memory"},
     {"\"State\": {\n \"OOMKilled\": false,\n \"ExitCode\": 137,\n", "The container's own limit it was not"},
     {"(raylet) node_manager.cc:3064: 12 Workers (tasks / actors) killed due to memory pressure (OOM)", "want of the host's memory"},
