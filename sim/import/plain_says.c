@@ -53,19 +53,23 @@ static const char *refusal(const char *line)
                                         "cuda oom",
                                         "ran out of memory",
                                         "more memory than",
-                                        "cuda runtime err",
+                                        "cuda runtime error (2)",
                                         "8007000e"};
     static const char *const failing[] = {"failed to ", "unable to ", "cannot ", "can't ", "could not ", "couldn't ", "not able to ", " fail", "exceed"};
     static const char *const allocating[] = {"allocate",         "alloc ",      "malloc", "allocation of ", "createbuffer", "available shared memory",
                                              "available memory", "memory limit"};
     static const char *const what[] = {"memory", "buffer", "byte", "kib", "mib", "gib", " kb", " mb", " gb", "tensor", "array", "size:", "size="};
-    static const char *const advice[] = {"if you are running out", "to avoid", "may run out", "might run out", "can run out", "in case of", "prevent"};
-    const char *at = HAS_ANY(line, advice) ? NULL : FIND_ANY(line, words);
+    /* What may come, and what gRPC and clouds call so. */
+    static const char *const not_it[] = {"if you are running out", "to avoid", "may run out", "might run out", "can run out", "in case of", "prevent",
+                                         "larger than max",        "quota"};
+    if (HAS_ANY(line, not_it))
+        return NULL;
+    const char *at = FIND_ANY(line, words);
     /* "System is out of GPU and shared host memory", "out of video memory" */
-    const char *out = at || HAS_ANY(line, advice) ? NULL : strstr(line, "out of "), *memory = out ? strstr(out, " memory") : NULL;
-    if (memory && memory - out < 32)
+    const char *out = at ? NULL : strstr(line, "out of "), *memory = out ? strstr(out, " memory") : NULL;
+    if (memory && memory - out < 32 && memory < out + strcspn(out, ",.;:"))
         return out;
-    bool fails = !at && !HAS_ANY(line, advice) && HAS_ANY(line, allocating) && HAS_ANY(line, what);
+    bool fails = !at && HAS_ANY(line, allocating) && HAS_ANY(line, what);
     return fails ? FIND_ANY(line, failing) : at;
 }
 
@@ -75,17 +79,28 @@ static bool does_without(const char *line)
     return HAS_ANY(line, words);
 }
 
+/* Whether one of @words begins a word of @line; @whole: and is one. */
+static bool has_word(const char *line, const char *const *words, size_t n, bool whole)
+{
+    for (size_t i = 0; i < n; i++) {
+        for (const char *at = strstr(line, words[i]); at; at = strstr(at + 1, words[i])) {
+            bool begins = at == line || !g_ascii_isalpha(at[-1]), ends = !g_ascii_isalpha(at[strlen(words[i])]);
+            if (begins && (ends || !whole))
+                return true;
+        }
+    }
+    return false;
+}
+
 static EchPlace place_of(const char *line)
 {
-    static const char *const chip[] = {"shared memory", "smem", " lds", "vmem", "tensor memory", "scratchpad"}, *const pinned[] = {"pinned",      "page-lock",
-                                                                                                                                   "page lock",   "hostalloc",
-                                                                                                                                   "host_malloc", "mallochost",
-                                                                                                                                   "hostregister"},
-                             *const host[] = {"numpy", "and data type ", "cpu",       " host",       "_host",
-                                              " ram",  "system memory",  "bad_alloc", "memoryerror", "on the node"},
-                             *const device[] = {"gpu",      "cuda", "vram",  "device", "hip", "npu", "rtmalloc", "hbm",      "opencl", "ocl",    "cl_",
-                                                "clcreate", "xpu",  "metal", "vulkan", "vk_", "tpu", "dml",      "directml", "cudnn",  "cublas", "graphics"};
-    bool of_host = HAS_ANY(line, host), of_device = HAS_ANY(line, device);
+    static const char *const chip[] = {"shared memory", "smem", " lds", "vmem", "tensor memory", "scratchpad"};
+    static const char *const pinned[] = {"pinned", "page-lock", "page lock", "hostalloc", "host_malloc", "mallochost", "hostregister"};
+    static const char *const host[] = {"numpy",       "and data type",    "cpu",        "host", "ram", "system memory", "bad_alloc",
+                                       "memoryerror", "arraymemoryerror", "on the node"};
+    static const char *const device[] = {"gpu",      "cuda", "cumem", "vram",   "device", "hip", "npu", "rtmalloc", "hbm",   "opencl", "ocl",     "cl_",
+                                         "clcreate", "xpu",  "metal", "vulkan", "vk_",    "tpu", "dml", "directml", "cudnn", "cublas", "graphics"};
+    bool of_host = has_word(line, host, G_N_ELEMENTS(host), true), of_device = has_word(line, device, G_N_ELEMENTS(device), false);
     return strstr(line, "(shm)") || strstr(line, "/dev/shm") ? ECH_PLACE_HOST
            : HAS_ANY(line, chip)                             ? ECH_PLACE_CHIP
            : HAS_ANY(line, pinned)                           ? ECH_PLACE_PINNED

@@ -748,6 +748,8 @@ static const struct {
     {"RuntimeError: CUDA error: an illegal memory access was encountered", "a fault, not of memory that ran out"},
     {"Call to cuMemAlloc results in CUDA_ERROR_LAUNCH_FAILED", "a fault, not of memory that ran out"},
     {"[1.2] NVRM: Xid (PCI:0000:3d:00): 43, pid=3, Ch 00000008\n[1.3] NVRM: Xid (PCI:0000:db:00): 31, pid=4, MMU Fault", "Xid 31, not of memory that ran out"},
+    {"THCudaCheck FAIL error=59\nRuntimeError: cuda runtime error (59) : device-side assert triggered at x.cu:265", "a fault, not of memory that ran out"},
+    {"Failed to allocate memory for the output tensor of the input layer", "the device's or the host's, the text does not say"},
     {"Segmentation fault (core dumped)", "no sign of memory that ran out"},
     {"Graph name G needs to allocate [ 11852.6 MiB ] device memory.", "names amounts of memory, in words that no reader here knows ('Graph name G"},
     {"slurmstepd: error: Detected 1 oom_kill event in StepId=1.0. Some of the step tasks have been OOM Killed.", "want of the host's memory"},
