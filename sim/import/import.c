@@ -28,6 +28,8 @@ static const EchImportClass *const class_table[] = {
 #define HEAD_SIZE ((size_t)64 << 10)
 /* A log in which a message is looked for beyond its head. */
 #define LOG_SIZE ((size_t)256 << 20)
+/* Of which figures are looked for at the end. */
+#define TAIL_SIZE ((size_t)16 << 20)
 #define DEFAULT_LIMIT ((size_t)4 << 30)
 #define STREAM_LIMIT ((uint64_t)256 << 30)
 /* Deflate packs at most 1032 to 1, real traces 10 to 40: past BOMB_FLOOR a higher ratio than this is a bomb. */
@@ -526,9 +528,19 @@ static char *describe(const uint8_t *head, size_t n, const char *text, size_t n_
 static bool refuses_memory(const uint8_t *head, size_t n, const char *text, size_t n_text)
 {
     EchPlainSays says;
-    bool json = n > 1 && (head[0] == '{' || head[0] == '[') && strchr("\" \n\r{[", head[1]);
+    bool json = n > 1 && (head[0] == '{' || head[0] == '[') && strchr("\" \n\r{[", head[1]) && !ech_pasted_is_record((const char *)head, n);
     return n && !json && head[0] != '<' && !memchr(head, 0, n) && !describe_text(head, n) && !ech_memory_text_is_known(text, n_text) &&
            ech_plain_says_find(text, n_text, &says) && says.has_asked;
+}
+
+/* The reader of what people paste where it is that, else @best. A log's figures may stand far behind. */
+static const EchImportClass *pasted_class(const EchImportClass *best, const uint8_t *head, size_t n, const char *text, size_t n_text)
+{
+    size_t skipped = n_text > TAIL_SIZE ? n_text - TAIL_SIZE : 0;
+    if (!best && !describe_text(head, n) && ech_import_memory_figures.probe((const uint8_t *)text + skipped, n_text - skipped))
+        best = &ech_import_memory_figures;
+    bool figures = best == &ech_import_memory_figures;
+    return (!best || figures) && refuses_memory(head, n, text, n_text) ? &ech_import_out_of_memory : best;
 }
 
 static const EchImportClass *find_class(EchSource *source, const char *format, GError **error)
@@ -560,6 +572,9 @@ static const EchImportClass *find_class(EchSource *source, const char *format, G
             best_score = score;
         }
     }
+    /* Any object in JSON may be a trace; one with a message is a log's record. */
+    if (best_score == 1 && ech_pasted_is_record((const char *)head, n))
+        best = NULL;
     /* A message stands where it was logged: far behind in a long log. */
     bool figures = best == &ech_import_memory_figures;
     g_autoptr(GBytes) all = (!best || figures) && n == HEAD_SIZE && !memchr(head, 0, n) ? ech_source_bytes(source, LOG_SIZE, NULL) : NULL;
@@ -567,8 +582,7 @@ static const EchImportClass *find_class(EchSource *source, const char *format, G
         best = &ech_import_out_of_memory;
     const char *text = all ? g_bytes_get_data(all, NULL) : (const char *)head;
     size_t n_text = all ? g_bytes_get_size(all) : n;
-    if ((!best || best == &ech_import_memory_figures) && refuses_memory(head, n, text, n_text))
-        best = &ech_import_out_of_memory;
+    best = pasted_class(best, head, n, text, n_text);
     if (!best) {
         bool known = false;
         g_autofree char *looks = g_str_has_suffix(ech_source_path(source), ".nsys-rep")

@@ -906,19 +906,6 @@ static bool is_json(const uint8_t *head, size_t n)
     return n > 1 && head[0] == '{' && (at == n || head[at] == '"' || head[at] == '}');
 }
 
-/* A record of a log in JSON, as services and clouds keep them, rather than a trace. */
-static bool is_record(const uint8_t *head, size_t n)
-{
-    static const char *const keys[] = {"\"message\"", "\"msg\"", "\"log\"", "\"textPayload\""};
-    if (memmem(head, n, "\"traceEvents\"", 13))
-        return false;
-    for (size_t i = 0; i < G_N_ELEMENTS(keys); i++) {
-        if (memmem(head, n, keys[i], strlen(keys[i])))
-            return true;
-    }
-    return false;
-}
-
 static int probe(const uint8_t *head, size_t n)
 {
     static const char *const marks[] = {"Ran out of memory in",
@@ -955,7 +942,8 @@ static int probe(const uint8_t *head, size_t n)
                                         " allocated for chunks. "};
     /* Text that is not another format's, in which such a message may stand. */
     bool json = is_json(head, n);
-    if (n < 2 || head[0] == '<' || (head[0] == '[' && strchr("[{\" \n", head[1])) || memchr(head, 0, n) || (json && !is_record(head, n)))
+    if (n < 2 || head[0] == '<' || (head[0] == '[' && strchr("[{\" \n", head[1])) || memchr(head, 0, n) ||
+        (json && !ech_pasted_is_record((const char *)head, n)))
         return 0;
     for (size_t i = 0; i < G_N_ELEMENTS(marks); i++) {
         if (memmem(head, n, marks[i], strlen(marks[i])))

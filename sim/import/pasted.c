@@ -171,14 +171,81 @@ static char *cleaned(const char *text, size_t n, size_t *ret_n)
     return g_string_free(out, FALSE);
 }
 
+/* What a record of a log in JSON says, within its quotes; nothing where @line is none. */
+static EchWords message_of(EchWords line)
+{
+    static const char *const keys[] = {"\"message\"", "\"msg\"", "\"log\"", "\"textPayload\""};
+    line = ech_words_trim(line.text, line.n);
+    for (size_t i = 0; i < G_N_ELEMENTS(keys) && ech_words_start(line, "{"); i++) {
+        EchWords value = value_of(line, keys[i]);
+        size_t n = 1;
+        while (n < value.n && value.text[n] != '"')
+            n += value.text[n] == '\\' ? 2 : 1;
+        if (value.n && *value.text == '"' && n < value.n)
+            return (EchWords){value.text + 1, n - 1};
+    }
+    return (EchWords){line.text, 0};
+}
+
+/* A text in JSON without what stands for other characters, and without an end of its line. */
+static void append_json(GString *out, EchWords text)
+{
+    static const char letters[] = "nrtbf", characters[] = "\n\r\t  ";
+    gsize begin = out->len;
+    for (size_t i = 0; i < text.n; i++) {
+        char next = text.text[i] == '\\' && i + 1 < text.n ? text.text[++i] : '\0';
+        const char *letter = next ? strchr(letters, next) : NULL;
+        if (next == 'u' && i + 4 < text.n) {
+            g_autofree char *digits = g_strndup(text.text + i + 1, 4);
+            guint64 code = g_ascii_strtoull(digits, NULL, 16);
+            g_string_append_unichar(out, code && g_unichar_validate((gunichar)code) ? (gunichar)code : ' ');
+            i += 4;
+        } else {
+            g_string_append_c(out, letter ? characters[letter - letters] : next ? next : text.text[i]);
+        }
+    }
+    while (out->len > begin && g_ascii_isspace(out->str[out->len - 1]))
+        g_string_truncate(out, out->len - 1);
+}
+
+/* A log in JSON, a record on each line, as the text that it was of. */
+static char *unwrapped(const char *text, size_t n, size_t *ret_n)
+{
+    GString *out = g_string_sized_new(n + 1);
+    for (size_t at = 0; at < n;) {
+        const char *end = memchr(text + at, '\n', n - at);
+        size_t stop = end ? (size_t)(end - text) : n;
+        EchWords line = {text + at, stop - at}, message = message_of(line);
+        if (message.n)
+            append_json(out, message);
+        else
+            g_string_append_len(out, line.text, (gssize)line.n);
+        g_string_append_c(out, '\n');
+        at = stop + 1;
+    }
+    *ret_n = out->len;
+    return g_string_free(out, FALSE);
+}
+
+bool ech_pasted_is_record(const char *text, size_t n)
+{
+    const char *end = n ? memchr(text, '\n', n) : NULL;
+    return message_of((EchWords){text, end ? (size_t)(end - text) : n}).n > 0;
+}
+
 EchPasted *ech_pasted_new(const char *text, size_t n)
 {
     EchPasted *p = g_new0(EchPasted, 1);
     p->text = (EchWords){text, n};
     p->sentence = g_string_new(NULL);
-    if (n && (memchr(text, '\x1b', n) || memmem(text, n, "\\n", 2))) {
-        p->clean = cleaned(text, n, &p->text.n);
+    g_autofree char *plain = ech_pasted_is_record(text, n) ? unwrapped(text, n, &p->text.n) : NULL;
+    if (plain)
+        p->text.text = plain;
+    if (p->text.n && (memchr(p->text.text, '\x1b', p->text.n) || memmem(p->text.text, p->text.n, "\\n", 2))) {
+        p->clean = cleaned(p->text.text, p->text.n, &p->text.n);
         p->text.text = p->clean;
+    } else if (plain) {
+        p->clean = g_steal_pointer(&plain);
     }
     return p;
 }
@@ -237,6 +304,26 @@ static size_t journal(EchWords line)
     return end ? (size_t)(end - line.text) + 1 : 0;
 }
 
+/* Of Python's logging: "root - ERROR - ", "- app.main - WARNING - ", "ERROR:root:". */
+static size_t logger(EchWords line)
+{
+    static const char *const levels[] = {"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"};
+    for (size_t i = 0; i < G_N_ELEMENTS(levels); i++) {
+        g_autofree char *amid = g_strdup_printf(" - %s - ", levels[i]);
+        const char *at = memmem(line.text, MIN(line.n, (size_t)MAX_GROUP), amid, strlen(amid));
+        if (at)
+            return (size_t)(at - line.text) + strlen(amid) - 1;
+        size_t n = strlen(levels[i]);
+        if (!ech_words_start(line, levels[i]) || n + 1 >= line.n || line.text[n] != ':')
+            continue;
+        for (n++; n < line.n && (g_ascii_isalnum(line.text[n]) || strchr("._", line.text[n])) && line.text[n]; n++)
+            ;
+        if (n < line.n && line.text[n] == ':' && line.text[n - 1] != ':')
+            return n + 1;
+    }
+    return 0;
+}
+
 /* "vllm-1  | ", of docker compose. */
 static size_t service(EchWords line)
 {
@@ -280,6 +367,7 @@ static size_t prefix(EchWords line)
     }
     n = timestamp(line);
     n = n ? n : journal(line);
+    n = n ? n : logger(line);
     n = n ? n : service(line);
     n = n ? n : task(line);
     if (n)
@@ -310,11 +398,12 @@ static EchWords body(EchWords whole, EchWords *ret_before)
     return line;
 }
 
-/* Whether the same stood before two lines, but for the time. */
-static bool stands_alike(EchWords a, EchWords b)
+/* Whether what stood @before a line is how that before another, @first, begins, but for the time: a launcher's prefix stands before wrapped lines too, a
+ * logger's only before the first. */
+static bool goes_on(EchWords first, EchWords before)
 {
-    size_t of_a = timestamp(a), of_b = timestamp(b);
-    return (of_a == 0) == (of_b == 0) && a.n - of_a == b.n - of_b && memcmp(a.text + of_a, b.text + of_b, a.n - of_a) == 0;
+    size_t of_first = timestamp(first), of_before = timestamp(before), n = before.n - of_before;
+    return (of_first == 0) == (of_before == 0) && n <= first.n - of_first && memcmp(before.text + of_before, first.text + of_first, n) == 0;
 }
 
 /* The line that begins at *@at, which moves behind it. */
@@ -347,7 +436,7 @@ EchWords ech_pasted_sentence(EchPasted *p)
     size_t at = p->next;
     for (int i = 0; i < MAX_CONTINUED && at < p->text.n && p->sentence->len < MAX_SENTENCE; i++) {
         EchWords before, line = body(line_at(p, &at), &before);
-        bool over = line.n == 0 || (before.n > 2 && !stands_alike(before, p->before));
+        bool over = line.n == 0 || (before.n > 2 && !goes_on(p->before, before));
         for (size_t k = 0; k < G_N_ELEMENTS(ends) && !over; k++)
             over = ech_words_start(line, ends[k]);
         if (over)

@@ -24,6 +24,9 @@ bool ech_words_size_before(EchWords line, const char *key, EchRounded *ret);
 /** The number without a unit that follows @key, likewise; false too where it does not end at a word's end or is more than 64 bits. */
 bool ech_words_number_after(EchWords line, const char *key, uint64_t *ret);
 
+/** Whether @n bytes of @text begin with a record of a log in JSON, as services and clouds keep them: {"log": "...", "stream": "stderr"}. */
+bool ech_pasted_is_record(const char *text, size_t n);
+
 typedef struct EchPasted EchPasted;
 
 /** Of @n bytes of @text, which must outlive it. Owned by the caller. */

@@ -422,6 +422,69 @@ START_TEST(warned_before)
 }
 END_TEST
 
+/* What loggers, launchers, containers and services put around a text, each line of it or all. */
+typedef enum { CRLF, QUOTED, RANK, COLOUR, TIME, LOGGER, COMPOSE, KUBERNETES, JOURNAL, RECORDS, RECORD, FAR_BEHIND, N_AROUND } Around;
+
+static void append_escaped(GString *out, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\')
+            g_string_append_c(out, '\\');
+        g_string_append(out, *text == '\n' ? "\\n" : *text == '\t' ? "\\t" : (const char[2]){*text, '\0'});
+    }
+}
+
+static char *put_around(const char *text, Around around)
+{
+    static const char *const before[N_AROUND] = {[QUOTED] = "> ",
+                                                 [RANK] = "[rank0]: ",
+                                                 [COLOUR] = "\x1b[31m",
+                                                 [TIME] = "2026-01-02 03:04:05,678 ",
+                                                 [LOGGER] = "2026-01-02 03:04:05,678 - root - ERROR - ",
+                                                 [COMPOSE] = "app-1  | ",
+                                                 [KUBERNETES] = "2026-01-02T03:04:05.678901234Z stderr F ",
+                                                 [JOURNAL] = "Jan 02 03:04:05 host svc[12]: ",
+                                                 [RECORDS] = "{\"log\":\""},
+                             *const behind[N_AROUND] = {[CRLF] = "\r\n", [COLOUR] = "\x1b[0m\n", [RECORDS] = "\\n\",\"stream\":\"stderr\"}\n"};
+    GString *out = g_string_new(NULL);
+    g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+    if (around == RECORD) {
+        g_string_append(out, "{\"message\": \"");
+        append_escaped(out, text);
+        g_string_append(out, "\", \"severity\": \"ERROR\"}\n");
+        return g_string_free(out, FALSE);
+    }
+    for (unsigned i = 0; around == FAR_BEHIND && i < 9000; i++)
+        g_string_append(out, "step 1 ok\n");
+    for (char **line = lines; *line; line++) {
+        g_string_append(out, before[around] ? before[around] : "");
+        around == RECORDS ? append_escaped(out, *line) : (void)g_string_append(out, *line);
+        g_string_append(out, behind[around] ? behind[around] : "\n");
+    }
+    return g_string_free(out, FALSE);
+}
+
+/* None of it changes what is said first, nor what was asked for. */
+START_TEST(whatever_stands_around)
+{
+    const struct {
+        const Case *cases;
+        size_t n;
+    } kinds[] = {{of_pytorch, G_N_ELEMENTS(of_pytorch)}, {of_engines, G_N_ELEMENTS(of_engines)}, {of_xla, G_N_ELEMENTS(of_xla)}};
+    for (size_t k = 0; k < G_N_ELEMENTS(kinds); k++) {
+        for (size_t i = 0; i < kinds[k].n; i++) {
+            const Case *c = &kinds[k].cases[i];
+            g_autofree char *text = put_around(c->text, (Around)_i);
+            g_autoptr(GError) error = NULL;
+            g_autoptr(EchImport) import = ech_test_text(text, &error);
+            ck_assert_msg(import != NULL, "%s: %s", text, error ? error->message : "");
+            ck_assert_msg(ech_test_says(import->diag, c->says), "'%s' of: %s\nsaid: %s", c->says, text, ech_diag_remarks(import->diag)[0]);
+            ck_assert_msg(asked(import->trace) == c->asked, "%s", text);
+        }
+    }
+}
+END_TEST
+
 /* UTF-16, as PowerShell redirects it. */
 START_TEST(of_powershell)
 {
@@ -863,6 +926,7 @@ int main(void)
     tcase_add_loop_test(tcase, other_software, 0, G_N_ELEMENTS(of_others));
     tcase_add_test(tcase, trials);
     tcase_add_test(tcase, warned_before);
+    tcase_add_loop_test(tcase, whatever_stands_around, 0, N_AROUND);
     tcase_add_test(tcase, of_powershell);
     tcase_add_test(tcase, times);
     tcase_add_loop_test(tcase, xla, 0, G_N_ELEMENTS(of_xla));
