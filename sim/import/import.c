@@ -29,7 +29,7 @@ static const EchImportClass *const class_table[] = {
 /* A log in which a message is looked for beyond its head. */
 #define LOG_SIZE ((size_t)256 << 20)
 /* Of which figures are looked for at the end. */
-#define TAIL_SIZE ((size_t)16 << 20)
+#define TAIL_SIZE ((size_t)4 << 20)
 #define DEFAULT_LIMIT ((size_t)4 << 30)
 #define STREAM_LIMIT ((uint64_t)256 << 30)
 /* Deflate packs at most 1032 to 1, real traces 10 to 40: past BOMB_FLOOR a higher ratio than this is a bomb. */

@@ -21,6 +21,26 @@ static const char *find_any(const char *line, const char *const *words, size_t n
 #define FIND_ANY(line, words) find_any((line), (words), G_N_ELEMENTS(words))
 #define HAS_ANY(line, words) (FIND_ANY(line, words) != NULL)
 
+/* Where @line says that something could not be allocated, its words close together; NULL: nowhere. */
+static const char *failure(const char *line)
+{
+    enum { CLOSE = 64 };
+    static const char *const before[] = {"failed to ", "unable to ", "cannot ", "can't ", "could not ", "couldn't ", "not able to "}, *const beside[] = {
+                                                                                                                                          " fail", "exceed"};
+    static const char *const allocating[] = {"allocate",         "alloc ",      "malloc", "allocation of ", "createbuffer", "available shared memory",
+                                             "available memory", "memory limit"};
+    const char *fails = FIND_ANY(line, before);
+    bool ahead = fails != NULL;
+    fails = ahead ? fails : FIND_ANY(line, beside);
+    for (size_t i = 0; i < G_N_ELEMENTS(allocating) && fails; i++) {
+        for (const char *at = strstr(line, allocating[i]); at; at = strstr(at + 1, allocating[i])) {
+            if (at > fails ? at - fails < CLOSE : !ahead && fails - at < CLOSE)
+                return fails;
+        }
+    }
+    return NULL;
+}
+
 /* Where @line says that memory was refused; NULL: nowhere. */
 static const char *refusal(const char *line)
 {
@@ -55,9 +75,6 @@ static const char *refusal(const char *line)
                                         "more memory than",
                                         "cuda runtime error (2)",
                                         "8007000e"};
-    static const char *const failing[] = {"failed to ", "unable to ", "cannot ", "can't ", "could not ", "couldn't ", "not able to ", " fail", "exceed"};
-    static const char *const allocating[] = {"allocate",         "alloc ",      "malloc", "allocation of ", "createbuffer", "available shared memory",
-                                             "available memory", "memory limit"};
     static const char *const what[] = {"memory", "buffer", "byte", "kib", "mib", "gib", " kb", " mb", " gb", "tensor", "array", "size:", "size="};
     /* What may come, and what gRPC and clouds call so. */
     static const char *const not_it[] = {"if you are running out", "to avoid", "may run out", "might run out", "can run out", "in case of", "prevent",
@@ -69,8 +86,7 @@ static const char *refusal(const char *line)
     const char *out = at ? NULL : strstr(line, "out of "), *memory = out ? strstr(out, " memory") : NULL;
     if (memory && memory - out < 32 && memory < out + strcspn(out, ",.;:"))
         return out;
-    bool fails = !at && HAS_ANY(line, allocating) && HAS_ANY(line, what);
-    return fails ? FIND_ANY(line, failing) : at;
+    return at ? at : HAS_ANY(line, what) ? failure(line) : NULL;
 }
 
 static bool does_without(const char *line)

@@ -275,6 +275,7 @@ static const char *const none[] = {
     "step 1: allocated a batch of 3 GB and went on\n",
     "loading (512, 512) float32 pictures\n",
     "GPU:0\nno processes are running\n",
+    "worker 4 allocated a memory buffer and could not be happier\n",
     "grpc._channel: status = StatusCode.RESOURCE_EXHAUSTED, details = Received message larger than max (8653914 vs. 4194304)\n",
     "KV Cache is allocated. #tokens: 1000\n",
 };
