@@ -45,19 +45,21 @@ static EchBytes scaled(EchBytes bytes, EchBytes now, EchBytes before)
     return now == before ? bytes : product < 9e18 ? (EchBytes)product : bytes;
 }
 
-/* Uses, copies and allocations move and ask for as much more as their buffers grew. */
-static EchTrace *resized(const EchTrace *in, const EchBytes *sizes, GError **error)
+/* Uses, copies and allocations move and ask for as much more as their buffers grew. @sizes: what each buffer is to have; a view is cut to what its parent,
+ * which comes before it, then holds from the place on where the view begins. */
+static EchTrace *resized(const EchTrace *in, EchBytes *sizes, GError **error)
 {
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new_from(in);
     const EchBuffer *buffers = ech_trace_buffers(in);
     size_t n_buffers = ech_trace_n_buffers(in);
     for (size_t i = 0; i < n_buffers; i++) {
         EchBuffer *buffer = ech_trace_builder_peek_buffer(builder, (EchId)i);
-        buffer->bytes = sizes[i];
         if (buffer->alias_of != ECH_NONE) {
-            buffer->alias_offset = scaled(buffer->alias_offset, sizes[buffer->alias_of], buffers[buffer->alias_of].bytes);
-            buffer->bytes = MIN(buffer->bytes, sizes[buffer->alias_of] - MIN(buffer->alias_offset, sizes[buffer->alias_of]));
+            EchBytes parent = sizes[buffer->alias_of];
+            buffer->alias_offset = scaled(buffer->alias_offset, parent, buffers[buffer->alias_of].bytes);
+            sizes[i] = MIN(sizes[i], parent - MIN(buffer->alias_offset, parent));
         }
+        buffer->bytes = sizes[i];
     }
     for (size_t i = 0; i < ech_trace_n_ops(in); i++) {
         const EchOp *op = &ech_trace_ops(in)[i];

@@ -374,9 +374,9 @@ Position ech_machine_count_before(const EchMachine *m, uint64_t position, uint64
 uint64_t ech_machine_instance_used(const EchMachine *m, const LifeUse *use, uint64_t ordinal);
 /** What one iteration of loop @l adds to the numbers of a life's instances, all zero if the loop does not allocate it. */
 Rate ech_machine_rate_in(const EchMachine *m, const Life *life, uint32_t l);
-/** The live instance of that number, or NULL; with @make a new one. Good until the next one is made. */
-/* The allocator's name for a buffer's queue; in a private pool for the two together. */
+/** The allocator's number for a buffer's queue; in a private pool for the two together. */
 uint32_t ech_machine_stream(const EchMachine *m, EchId queue, EchId pool);
+/** The live instance of that number, or NULL; with @make a new one. Good until the next one is made. */
 Instance *ech_machine_find_instance(EchMachine *m, uint32_t life, uint64_t ordinal, bool make);
 /** Counts an allocation that does not fit; the first is the one reported, with the largest buffers that were there. */
 void ech_machine_record_failure(EchMachine *m, uint32_t memory, EchId op, EchId buffer, EchBytes asked, EchFit fit);

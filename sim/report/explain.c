@@ -472,14 +472,14 @@ static void explain_traffic(GPtrArray *out, JsonObject *a, JsonObject *b)
 static GPtrArray *memory_names(JsonObject *a, JsonObject *b)
 {
     GPtrArray *names = g_ptr_array_new();
-    static const char *const first[] = {"hbm", "vector", "common", "host"};
-    for (size_t i = 0; i < G_N_ELEMENTS(first); i++)
+    static const char *const first[] = {"hbm", "vector", "common", "host", NULL};
+    for (size_t i = 0; first[i]; i++)
         g_ptr_array_add(names, (gpointer)(uintptr_t)first[i]);
     g_autoptr(GArray) parts = parts_of(ech_member_object(a, "memories"), ech_member_object(b, "memories"), "peak_live_bytes");
     for (guint i = 0; i < parts->len; i++) {
-        gpointer name = (gpointer)(uintptr_t)g_array_index(parts, Part, i).name;
-        if (!g_ptr_array_find_with_equal_func(names, name, g_str_equal, NULL))
-            g_ptr_array_add(names, name);
+        const char *name = g_array_index(parts, Part, i).name;
+        if (!g_strv_contains(first, name))
+            g_ptr_array_add(names, (gpointer)(uintptr_t)name);
     }
     return names;
 }

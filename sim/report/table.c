@@ -1,5 +1,6 @@
 #include "sim/report/table.h"
 
+#include "sim/base/hash.h"
 #include "sim/base/units.h"
 #include "sim/report/report.h"
 #include "sim/report/text.h"
@@ -166,11 +167,12 @@ static void print_columns(GString *out, const GArray *columns, size_t n, unsigne
 static GPtrArray *names_in(const EchTableRow *rows, size_t n, const char *group)
 {
     GPtrArray *names = g_ptr_array_new();
+    g_autoptr(GHashTable) seen = g_hash_table_new(ech_hash_text, g_str_equal);
     for (size_t i = 0; i < n; i++) {
         JsonObject *object = ech_member_object(rows[i].run, group);
         g_autoptr(GList) members = object ? json_object_get_members(object) : NULL;
         for (GList *at = members; at; at = at->next) {
-            if (!g_ptr_array_find_with_equal_func(names, at->data, g_str_equal, NULL))
+            if (g_hash_table_add(seen, at->data))
                 g_ptr_array_add(names, at->data);
         }
     }

@@ -7,7 +7,9 @@
 #include "sim/import/import.h"
 #include "sim/program/price_kernels.h"
 #include "sim/program/program.h"
+#include "sim/report/explain.h"
 #include "sim/report/report.h"
+#include "sim/report/table.h"
 #include "sim/report/text.h"
 #include "sim/trace/meets.h"
 #include "tests/support/support.h"
@@ -510,6 +512,26 @@ START_TEST(properties_without_number)
 }
 END_TEST
 
+/* What is said to be a run has a hundred thousand memories. */
+START_TEST(memories_without_number)
+{
+    g_autoptr(GString) text = g_string_new("{\"completed\": true, \"fits\": true, \"memories\": {\"hbm\": {}");
+    for (unsigned k = 0; k < 100000; k++)
+        APPEND(text, ", \"%u\": {\"peak_live_bytes\": %u}", k, k % 4096);
+    g_string_append(text, "}}");
+    g_autoptr(GError) error = NULL;
+    g_autoptr(JsonNode) node = json_from_string(text->str, &error);
+    ck_assert_ok(node != NULL, error);
+    EchTableRow rows[] = {{.label = "a", .run = json_node_get_object(node)}, {.label = "b", .run = json_node_get_object(node)}};
+    g_autoptr(GString) table = ech_report_table("run", rows, 2, 0);
+    ck_assert(strstr(table->str, "a") != NULL);
+    g_autoptr(GPtrArray) sentences = ech_explain_change(rows[0].run, rows[1].run);
+    ck_assert_uint_gt(sentences->len, 0);
+    g_autoptr(GString) difference = ech_report_difference("a", rows[0].run, "b", rows[1].run);
+    ck_assert_uint_eq(difference->len, 0);
+}
+END_TEST
+
 /* ---- texts ---- */
 
 /* A byte that says that three more belong to it, and none is left. */
@@ -558,6 +580,7 @@ int main(void)
     tcase_add_test(tests, numbers_that_would_meet);
     tcase_add_test(tests, addresses_that_would_meet);
     tcase_add_test(tests, properties_without_number);
+    tcase_add_test(tests, memories_without_number);
     tcase_add_test(tests, characters_cut_short);
     tcase_add_test(tests, devices_without_an_end);
     suite_add_tcase(suite, tests);

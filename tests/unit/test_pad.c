@@ -52,6 +52,32 @@ START_TEST(pads_what_has_no_place)
 }
 END_TEST
 
+/* 24 bytes in a tile of 4096, a view of all of it, and one of that view's half: what the views lose, their views and uses lose, too. */
+START_TEST(views_of_views_become_smaller)
+{
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId tile = ech_test_buffer(b, "tile", 4 * KIB, ECH_ROLE_PARAMETER, true), all = ech_test_buffer(b, "all", 4 * KIB, ECH_ROLE_PARAMETER, true),
+          half = ech_test_buffer(b, "half", 2 * KIB, ECH_ROLE_PARAMETER, true);
+    ech_trace_builder_peek_buffer(b, tile)->shape = ech_trace_builder_string(b, "f32[2,3]{1,0:T(8,128)}", -1);
+    ech_trace_builder_peek_buffer(b, all)->alias_of = tile;
+    ech_trace_builder_peek_buffer(b, all)->alias_offset = 0;
+    ech_trace_builder_peek_buffer(b, half)->alias_of = all;
+    ech_trace_builder_peek_buffer(b, half)->alias_offset = 2 * KIB;
+    ech_test_kernel(b, 0, all, ECH_READ, 4 * KIB);
+    ech_test_kernel(b, 0, half, ECH_READ, 2 * KIB);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    g_autoptr(EchDevice) on = device();
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) out = ech_test_pass(in, on, diag, (const char *const[]){"pad:tiles=dense,align=1", NULL});
+    ck_assert_uint_eq(ech_test_find_buffer(out, "tile")->bytes, 24);
+    ck_assert_uint_eq(ech_test_find_buffer(out, "all")->bytes, 24);
+    ck_assert_uint_eq(ech_test_find_buffer(out, "half")->alias_offset, 12);
+    ck_assert_uint_eq(ech_test_find_buffer(out, "half")->bytes, 12);
+    ck_assert_uint_eq(ech_trace_uses(out)[ech_trace_ops(out)[0].first_use].bytes, 24);
+    ck_assert_uint_eq(ech_trace_uses(out)[ech_trace_ops(out)[1].first_use].bytes, 12);
+}
+END_TEST
+
 START_TEST(forgets_places)
 {
     g_autoptr(EchTrace) in = made();
@@ -210,6 +236,7 @@ int main(void)
     Suite *suite = suite_create("pad");
     TCase *tests = tcase_create("pad");
     tcase_add_test(tests, pads_what_has_no_place);
+    tcase_add_test(tests, views_of_views_become_smaller);
     tcase_add_test(tests, forgets_places);
     tcase_add_loop_test(tests, lays_arrays_out, 0, G_N_ELEMENTS(layouts));
     tcase_add_test(tests, pins_what_copies_find_pageable);
