@@ -383,11 +383,38 @@ static bool is_host_queue(const EchMachine *m, uint32_t queue)
     return queue < ech_trace_n_queues(m->trace) && ech_trace_queues(m->trace)[queue].kind == ECH_QUEUE_HOST;
 }
 
+static gpointer loop_and_buffer(uint32_t l, EchId buffer)
+{
+    return GSIZE_TO_POINTER((gsize)l << 32 | buffer);
+}
+
+/* Of lives that turn over: the last ALLOC in a loop's body, + 1, by loop and buffer. What is there when the next iteration begins is its. */
+static GHashTable *find_last_allocs(const EchMachine *m)
+{
+    GHashTable *last = g_hash_table_new(ech_hash_key, NULL);
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        if (m->ops[i].kind == ECH_OP_ALLOC && m->op_loop[i] != NOWHERE && m->lives[m->op_life[i]].turns_over)
+            g_hash_table_insert(last, loop_and_buffer(m->op_loop[i], m->ops[i].target), GUINT_TO_POINTER(i + 1));
+    }
+    return last;
+}
+
+/* Op @op frees or uses @buffer, which was last allocated at @alloc: where that was not in its own iteration, the iteration before has to be through with it. */
+static void append_turn(EchMachine *m, GArray *needs, GHashTable *last, uint32_t op, EchId buffer, uint32_t alloc)
+{
+    uint32_t l = m->op_loop[op];
+    if (l == NOWHERE || (alloc != NOWHERE && alloc > m->loops[l].op))
+        return;
+    uint32_t before = GPOINTER_TO_UINT(g_hash_table_lookup(last, loop_and_buffer(l, buffer)));
+    if (before > op + 1)
+        append_need(m, needs, op, before - 1, 1);
+}
+
 static void compile_needs(EchMachine *m)
 {
     bool host_order = ech_trace_get_property(m->trace, "host_order") != NULL;
     g_autoptr(GArray) needs = g_array_new(FALSE, FALSE, sizeof(Need));
-    g_autoptr(GHashTable) signals = g_hash_table_new(NULL, NULL);
+    g_autoptr(GHashTable) signals = g_hash_table_new(NULL, NULL), last = find_last_allocs(m);
     m->first_need = g_new(uint32_t, m->n_ops + 1);
     const EchDep *deps = ech_trace_deps(m->trace);
     const EchUse *uses = ech_trace_uses(m->trace);
@@ -411,12 +438,15 @@ static void compile_needs(EchMachine *m)
         if (op->kind == ECH_OP_FREE) {
             if (alloc[op->target] != NOWHERE)
                 append_need(m, needs, i, alloc[op->target], 0);
+            append_turn(m, needs, last, i, op->target, alloc[op->target]);
             alloc[op->target] = NOWHERE;
         }
         /* Nothing uses a buffer before its allocation is through. Where all that is known is in which order the host asked, its allocator ran ahead of all
          * streams: its events stand behind what was asked before, of whatever stream, to show where in the run memory is held, and hold nobody up. */
         for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
-            uint32_t a = alloc[ech_buffer_root(m->buffers, uses[u].buffer, NULL)];
+            EchId root = ech_buffer_root(m->buffers, uses[u].buffer, NULL);
+            uint32_t a = alloc[root];
+            append_turn(m, needs, last, i, root, a);
             if (a != NOWHERE && queue_of(m, a) != queue_of(m, i) && !(host_order && is_host_queue(m, queue_of(m, a))))
                 append_need(m, needs, i, a, 0);
         }

@@ -1877,6 +1877,40 @@ START_TEST(buffers_may_be_freed_on_two_queues)
 }
 END_TEST
 
+/* What one iteration allocates another queue frees, or uses, in the next: not before it is there. */
+START_TEST(buffers_of_the_iteration_before_are_awaited)
+{
+    for (int variant = 0; variant < 4; variant++) {
+        Maker m = maker_new();
+        EchId second = ech_trace_builder_queue(m.b, "second", ECH_QUEUE_COMPUTE, 0);
+        EchId buffer = add_buffer(&m, m.hbm, MB, true);
+        bool uses = variant & 1;
+        add_loop(&m, m.core, uses ? 4 : 3, 20);
+        if (uses) {
+            add_kernel(&m, second, MB);
+            ech_trace_builder_use(m.b, buffer, ECH_READ, 1, ECH_PATTERN_STREAM, ECH_KNOWN);
+        }
+        add_target(&m, ECH_OP_FREE, uses ? m.core : second, buffer);
+        add_kernel(&m, m.core, GB);
+        add_target(&m, ECH_OP_ALLOC, m.core, buffer);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+        options.skip_steady = variant & 2;
+        g_autoptr(EchRun) run = replay(trace, device, options);
+        ck_assert(run->completed);
+        ck_assert_uint_eq(run->memories[0].allocs, 20 + 1); /* and what is there from the start */
+        ck_assert_uint_eq(run->memories[0].frees, 20);
+        ck_assert_uint_le(run->memories[0].peak_live, MB + MB / 2);
+        for (size_t i = 0; variant == 1 && i < run->n_spans; i++) { /* the users begin when the iteration before has ended */
+            const EchSpan *span = &run->spans[i];
+            if (span->queue == second)
+                ck_assert_int_ge(span->start, (EchTime)span->iteration * ECH_PS_PER_MS);
+        }
+    }
+}
+END_TEST
+
 /* An estimate becomes amounts, so that a faster memory shows. */
 START_TEST(estimates_follow_the_device)
 {
@@ -2003,6 +2037,7 @@ int main(void)
     tcase_add_test(tests, loops_that_never_end_are_refused);
     tcase_add_test(tests, copies_go_on_after_an_exchange);
     tcase_add_test(tests, buffers_may_be_freed_on_two_queues);
+    tcase_add_test(tests, buffers_of_the_iteration_before_are_awaited);
     tcase_add_test(tests, estimates_follow_the_device);
     tcase_add_loop_test(tests, recorded_kernels_take_what_they_move, 0, 2);
     const char *cases = g_getenv("ECHELON_TEST_CASES");
