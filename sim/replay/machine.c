@@ -374,7 +374,7 @@ static bool instance_needed(const EchMachine *m, const Queue *q, const Need *nee
     uint64_t iteration = m->op_loop[op] == NOWHERE || q->depth == 0 ? 0 : q->iter[q->depth - 1];
     if (need->distance > 0 && iteration < need->distance)
         return false;
-    *ret = q->ordinal / need->div - need->distance;
+    *ret = (q->ordinal / need->div + 1) * need->times - 1 - need->distance;
     return true;
 }
 

@@ -164,10 +164,17 @@ static void compile_queues(EchMachine *m)
 
 static void append_need(EchMachine *m, GArray *needs, uint32_t op, uint32_t on, uint32_t distance)
 {
-    Need need = {.op = on, .distance = distance, .div = trips_between(m, m->op_loop[op], m->op_loop[on]), .other_queue = queue_of(m, on) != queue_of(m, op)};
-    /* Its own queue runs in order, and a loop that has not begun runs no body. */
+    uint32_t common = m->op_loop[on];
+    while (common != NOWHERE && (op <= m->loops[common].op || op >= m->loops[common].end))
+        common = m->loops[common].parent;
+    Need need = {.op = on,
+                 .distance = distance,
+                 .div = trips_between(m, m->op_loop[op], common),
+                 .times = trips_between(m, m->op_loop[on], common),
+                 .other_queue = queue_of(m, on) != queue_of(m, op)};
+    /* Its own queue runs in order, a loop that has not begun runs no body, and what never runs is not waited for. */
     bool around = m->ops[on].kind == ECH_OP_LOOP && op > on && op < m->loops[loop_of(m, on)].end;
-    if (!need.other_queue || around)
+    if (!need.other_queue || around || m->mult[on] == 0)
         return;
     g_array_append_val(needs, need);
 }

@@ -23,10 +23,10 @@ typedef struct {
     uint32_t participant;
 } Entry;
 
-/* done[op] must exceed (ordinal / div) - distance. */
+/* done[op] must reach (ordinal / div + 1) * times - distance. */
 typedef struct {
     uint32_t op, distance;
-    uint64_t div;
+    uint64_t div, times; /* Instances in one iteration of the loop around both: of the op that waits, of @op. */
     bool other_queue;
 } Need;
 

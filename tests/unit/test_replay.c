@@ -1911,6 +1911,29 @@ START_TEST(buffers_of_the_iteration_before_are_awaited)
 }
 END_TEST
 
+/* A loop allocates a buffer anew, time after time, and another queue frees the last one behind it: not an earlier one, and not before. A loop that never runs
+ * makes none to wait for. */
+START_TEST(last_allocations_of_loops_are_awaited)
+{
+    for (uint64_t trips = 0; trips < 4; trips++) {
+        Maker m = maker_new();
+        EchId second = ech_trace_builder_queue(m.b, "second", ECH_QUEUE_COMPUTE, 0);
+        EchId buffer = add_buffer(&m, m.hbm, MB, true);
+        add_loop(&m, m.core, 3, trips);
+        add_target(&m, ECH_OP_FREE, m.core, buffer);
+        add_kernel(&m, m.core, GB);
+        add_target(&m, ECH_OP_ALLOC, m.core, buffer);
+        add_target(&m, ECH_OP_FREE, second, buffer);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        g_autoptr(EchRun) run = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
+        ck_assert(run->completed);
+        ck_assert_uint_eq(run->memories[0].end_live, 0);
+        ck_assert_uint_eq(run->memories[0].frees, run->memories[0].allocs);
+    }
+}
+END_TEST
+
 /* An estimate becomes amounts, so that a faster memory shows. */
 START_TEST(estimates_follow_the_device)
 {
@@ -2038,6 +2061,7 @@ int main(void)
     tcase_add_test(tests, copies_go_on_after_an_exchange);
     tcase_add_test(tests, buffers_may_be_freed_on_two_queues);
     tcase_add_test(tests, buffers_of_the_iteration_before_are_awaited);
+    tcase_add_test(tests, last_allocations_of_loops_are_awaited);
     tcase_add_test(tests, estimates_follow_the_device);
     tcase_add_loop_test(tests, recorded_kernels_take_what_they_move, 0, 2);
     const char *cases = g_getenv("ECHELON_TEST_CASES");
