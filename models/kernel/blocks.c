@@ -77,7 +77,7 @@ EchBytes ech_kernel_product_vmem(const EchKernelShape *s, const EchKernelBlocks 
     double bk_lanes = (double)ech_round_up((uint64_t)bk, 128), bk_rows = (double)ech_round_up((uint64_t)bk, 8);
     double buffers = blocks->buffers > 0 ? blocks->buffers : 2;
     double together = (double)MAX(blocks->batch, 1u), batch = c->batch > MAX(blocks->batch, 1u) ? buffers : 1;
-    double rhs = s->rhs_hbm ? bn * (c->rhs_transposed ? bk_lanes : bk_rows) * s->rhs_moved * (n_n * n_k > 1 ? buffers : batch) : 0;
+    double rhs = s->rhs_hbm ? bn * (c->rhs_transposed ? bk_lanes : bk_rows) * (double)c->taps * s->rhs_moved * (n_n * n_k > 1 ? buffers : batch) : 0;
     double lhs = s->lhs_hbm ? bm * (c->lhs_transposed ? bk_rows : bk_lanes) * s->lhs_moved * (n_m * n_k > 1 || (n_n > 1 && n_m > 1) ? buffers : batch) : 0;
     double out = s->out_hbm ? bm * bn * s->out_bits / 8 * (n_m * n_n > 1 ? 2 : batch) : 0;
     /* 32-bit results accumulate where they lie. */
@@ -188,14 +188,15 @@ void ech_kernel_choose_stream(const EchKernelModel *model, const EchKernel *kern
 {
     double registers = traffic->elements / REGISTER;
     uint64_t steps = 1, buffers = 2;
-    /* An instruction of the library takes whole what fits twice, and once more in 32 bits where it is narrowed; of a reduction a quarter of the budget. */
+    /* An instruction of the library takes whole what fits twice, and once more in 32 bits where it is narrowed; of a reduction a quarter of the budget: all of
+     * its arrays, wherever they lie. Else it is cut by the registers that its tiles take, full or not (libtpu 0.0.52: nine on v5e, v5p, v6e). */
     double each = ceil(registers / model->cores) * REGISTER;
-    double share = each * (2 * MAX(traffic->window_bits, 8) / 8 + (traffic->narrow ? 4 : 0));
+    double share = each * (2 * MAX(traffic->whole_bits, 8) / 8 + (traffic->narrow ? 4 : 0));
     bool lone = !kernel->fused && registers > (kernel->body.reduce > 0 ? 8 : 1) * model->lone_registers;
-    if (lone && (kernel->body.reduce > 0 ? each * MAX(traffic->window_bits, 8) / 2 : share) < (double)model->budget) {
+    if (lone && (kernel->body.reduce > 0 ? each * MAX(traffic->whole_bits, 8) / 2 : share) < (double)model->budget) {
         steps = (uint64_t)model->cores;
     } else if (lone) {
-        steps = (uint64_t)ceil(registers / model->lone_registers);
+        steps = (uint64_t)ceil(MAX(registers, traffic->widest / REGISTER) / model->lone_registers);
         buffers = registers > 8 * model->lone_registers ? 6 : 2;
     } else if (kernel->fused || registers > model->lone_registers) {
         /* The fewest windows that fit; then as long as more of them, with less arithmetic exposed, are faster. */

@@ -10,7 +10,9 @@
 #define QUIET_STEP 16.0 /* cycles of a step that waits for no copy, as the compiler counts (libtpu 2026-10, v5e to tpu7x) */
 #define LANE_SPREAD 8.0 /* cycles a row of registers that a broadcast fills lane by lane (libtpu 2026-10, v3 to tpu7x: exact) */
 #define DEPTHWISE 2.0   /* cycles a register of the result and position of the window (libtpu 2026-10, v5e, v6e, tpu7x) */
-#define HALF_LANES 64.0 /* least rows of a filter's gradient that pass a unit (libtpu 2026-10: 16 to 512 channels on v5e, v6e, tpu7x: exact) */
+/* Least rows that pass a unit where they lie on lanes: of a filter's gradient (libtpu 2026-10: 16 to 512 channels on v5e, v6e, tpu7x: exact) and of a product's
+ * lhs (libtpu 0.0.52: four batches of products of 16 and 24 rows on v5e and v6e: exact). */
+#define HALF_LANES 64.0
 #define HALVES_START                                                                                                                                           \
     128.0                 /* cycles before half registers are laid out (libtpu 2026-10: 2 x 2 to 7 x 7 windows over 14 to 56 pixels a side, v5e, v6e, tpu7x)   \
                            */
@@ -289,12 +291,14 @@ static EchKernelTraffic traffic_of(const EchKernelModel *model, const EchKernel 
         EchBytes bytes = real != NULL ? *real : ech_layout_padded_bytes(operand, ECH_LAYOUT_DENSE);
         traffic.widest = MAX(traffic.widest, held_elements(model, operand, real));
         traffic.elements = MAX(traffic.elements, moved_elements(operand, real));
+        double bits = operand->rank > 1 ? ech_layout_element_bits(operand) : 0;
+        traffic.whole_bits += bytes > 0 ? bits : 0; /* what is updated in place is not taken in */
         if (at_hand(model, operand)) {
             traffic.streamed |= kernel->body.reads;
             ret->vmem_read = ech_bytes_add(ret->vmem_read, bytes);
         } else {
             ret->hbm_read = ech_bytes_add(ret->hbm_read, bytes);
-            traffic.window_bits += ech_layout_element_bits(operand) * (operand->rank > 1 ? 1.0 : 0.0);
+            traffic.window_bits += bits;
         }
     }
     double passed = 0; /* of several results the compiler counts the longest pass (libtpu 0.0.51, two to four slices of an array on v5e, v6e, tpu7x) */
@@ -312,6 +316,8 @@ static EchKernelTraffic traffic_of(const EchKernelModel *model, const EchKernel 
         }
         traffic.widest = MAX(traffic.widest, held_elements(model, result, real));
         traffic.elements = MAX(traffic.elements, moved_elements(result, real));
+        double bits = result->rank > 1 ? ech_layout_element_bits(result) : 0;
+        traffic.whole_bits += bits;
         if (at_hand(model, result)) {
             ret->vmem_written = ech_bytes_add(ret->vmem_written, bytes);
             traffic.partial |= is_partial(result);
@@ -319,7 +325,7 @@ static EchKernelTraffic traffic_of(const EchKernelModel *model, const EchKernel 
         } else {
             ret->hbm_written = ech_bytes_add(ret->hbm_written, bytes);
             traffic.stored += (double)bytes + pass;
-            traffic.window_bits += ech_layout_element_bits(result) * (result->rank > 1 ? 1.0 : 0.0);
+            traffic.window_bits += bits;
         }
     }
     for (size_t i = 0; i < kernel->n_operands + kernel->n_results; i++) {
@@ -330,8 +336,9 @@ static EchKernelTraffic traffic_of(const EchKernelModel *model, const EchKernel 
         if (layout->rank == 0 || held_elements(model, layout, bytes != NULL ? &bytes[k] : NULL) * 2 < traffic.widest)
             continue;
         *(result ? &traffic.wide_results : &traffic.wide_operands) += 1;
-        if (layout->rank == 1 && !at_hand(model, layout))
-            traffic.window_bits += ech_layout_element_bits(layout);
+        double bits = layout->rank == 1 ? ech_layout_element_bits(layout) : 0;
+        traffic.whole_bits += bits;
+        traffic.window_bits += at_hand(model, layout) ? 0 : bits;
         traffic.narrow |= result && ech_layout_element_bits(layout) < 32;
     }
     return traffic;
@@ -374,8 +381,7 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
     const EchKernelBody *body = &kernel->body;
     double registers = traffic->widest / REGISTER;
     bool compiler = model->view == ECH_KERNEL_COMPILER;
-    double read = compiler && !body->reads ? 0 : (double)cost->hbm_read + (compiler ? (double)kernel->padded_hbm : 0),
-           hbm = (read + traffic->stored) / model->hbm;
+    double read = compiler && !body->reads ? 0 : (double)cost->hbm_read + (compiler ? (double)kernel->padded : 0), hbm = (read + traffic->stored) / model->hbm;
     /* What is reduced counts as stored, unless as wide a result is stored anyway. */
     if (compiler ? body->reduce > 0 && !(traffic->wide_results > 0) : body->lane_sums > 0)
         hbm += registers * REGISTER * 4 / model->hbm;
@@ -386,7 +392,7 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
     /* What is only spread out from an array on chip is not read at a rate. */
     double in_vmem = traffic->narrowed / model->hbm + (compiler ? 0 : (double)cost->vmem_written / model->vmem);
     if (!compiler || traffic->streamed)
-        in_vmem += ((double)cost->vmem_read + (compiler ? (double)kernel->padded_on_chip : 0)) / model->vmem_read;
+        in_vmem += (double)cost->vmem_read / model->vmem_read;
     double moved = hbm + in_vmem;
     double loads = body->loads > 0 ? body->loads : traffic->wide_operands;
     double compute = (registers * model->touch * (loads + traffic->wide_results) + body_cycles(model, kernel, registers)) / steps;
@@ -495,7 +501,7 @@ static double side_total(const EchKernel *kernel, size_t main, EchKernelSide sid
     const EchKernelContraction *c = &kernel->contraction;
     *ret_moved = ech_layout_element_bits(&kernel->operands[main]) / 8.0 * (own > 0 ? total / own : 1);
     /* What the side is computed from may begin with a scalar or a row that is repeated: the side itself is larger. */
-    double elements = (double)c->batch * (double)c->k * (double)(side == ECH_KERNEL_SIDE_LHS ? c->m : c->n);
+    double elements = (double)c->batch * (double)c->k * (side == ECH_KERNEL_SIDE_LHS ? (double)c->m : (double)c->n * (double)c->taps);
     bool repeated = !c->convolution && (double)ech_layout_elements(&kernel->operands[main]) * 2 < elements;
     if (repeated || (side == ECH_KERNEL_SIDE_LHS ? c->lhs_computed : c->rhs_computed))
         *ret_moved = total / elements;
@@ -635,6 +641,8 @@ static double unit_cycles(const EchKernelShape *s, double m, double n, double k)
         double tiles = window * ceil(lanes / 128) * 128 / side * ceil(deep / side), taken = (double)up((uint64_t)MIN(deep, 128), 8);
         return positions * tiles * k / unit_depth(s) * MAX(s->images * side * side / s->rate, s->load * s->load_transposed * taken);
     }
+    if (c->rows_on_lanes && !c->out_transposed)
+        rows = MAX(rows, HALF_LANES);
     /* No more rows are taken in than there are (libtpu 0.0.52: batches of products of 8 to 64). */
     double rows_of_rhs = c->rhs_transposed && !c->out_transposed ? MIN(columns, (double)c->n) : c->taps > 1 ? k : MIN(k, (double)c->k);
     double taken = MIN(rows_of_rhs, 128), load = s->load * (c->rhs_transposed ? s->load_transposed : 1);
@@ -722,7 +730,9 @@ static void sum_walk(const EchKernelModel *model, const EchKernelShape *s, const
         add_steps(sums, model, tiles * (depth - 1), compute, latency_of(model, s, true, true, false), w->lhs + w->rhs);
     add_steps(sums, model, columns * (rows - 1), compute, latency_of(model, s, true, split, true), w->lhs + (split ? w->rhs : 0) + w->store);
     add_steps(sums, model, columns - turns, compute, latency_of(model, s, lhs_turns, true, column), (lhs_turns ? w->lhs : 0) + w->rhs + store);
-    add_steps(sums, model, turns - 1, compute, latency_of(model, s, true, true, column), w->lhs + w->rhs + store);
+    /* Of a batch that takes whole products a step each waits for the narrowing of the one before (libtpu 0.0.52: 48 and 64 rows on v6e, exact). */
+    bool waits_on = column || steps <= turns;
+    add_steps(sums, model, turns - 1, compute, latency_of(model, s, true, true, waits_on), w->lhs + w->rhs + (waits_on ? w->store : 0));
     double last = latency_of(model, s, false, false, column);
     sums->total += compute + last + store;
     sums->compute += compute;

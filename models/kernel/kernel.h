@@ -107,6 +107,7 @@ typedef struct {
      * result's positions anew: a filter's gradient. Else 0; else the positions. */
     uint64_t positions;
     bool convolution;
+    bool rows_on_lanes;                                  /**< The rows of a product's lhs lie on lanes. */
     bool lhs_transposed, rhs_transposed, out_transposed; /**< The contracted dimension of lhs lies on rows; of rhs on lanes; rows of the result on lanes. */
 } EchKernelContraction;
 
@@ -121,8 +122,9 @@ typedef struct {
     size_t lhs, rhs; /**< Operands of the contraction. */
     /** sides[n_operands], EchKernelSide: what is computed into a side of the contraction is fetched with its blocks; NULL: lhs and rhs alone. Borrowed. */
     const uint8_t *sides;
-    /** Bytes that windows over padded operands take beyond those operands, of HBM and on chip, as the compiler counts them. */
-    EchBytes padded_hbm, padded_on_chip;
+    /** Bytes that windows over padded operands in HBM take beyond those operands, as the compiler counts them; on chip they take what there is (libtpu 0.0.52,
+     * 30 on v5e, tpu7x and v5p). */
+    EchBytes padded;
     EchKernelBody body;
     EchKernelContraction contraction;
     EchKernelWindows windows;

@@ -22,6 +22,7 @@ typedef struct {
     bool streamed;                      /**< An operand on chip is read at a rate, not only spread out. */
     bool narrow;                        /**< A result of fewer than 32 bits. */
     double window_bits;                 /**< Bits of one element of every wide array in HBM: what a window takes. */
+    double whole_bits;                  /**< The same of those on chip, too. */
 } EchKernelTraffic;
 
 /** A contraction with what its price needs of its arrays. */

@@ -84,8 +84,7 @@ static void put_kernel(GByteArray *key, const EchKernelModel *model, const EchKe
     PUT(key, kernel->lhs);
     PUT(key, kernel->rhs);
     PUT(key, kernel->body);
-    PUT(key, kernel->padded_hbm);
-    PUT(key, kernel->padded_on_chip);
+    PUT(key, kernel->padded);
     if (kernel->kind == ECH_KERNEL_CONTRACTION)
         PUT(key, kernel->contraction);
     PUT(key, kernel->windows);

@@ -176,7 +176,8 @@ static uint32_t narrowing(const EchProgram *program, EchId convert)
     return to < from && from <= 32 ? narrow_operations(to) : 0;
 }
 
-/* What a broadcast moves: one that makes up the lanes of its result fills a register for every 8 rows lane by lane, another repeats its rows of lanes. */
+/* What a broadcast moves: one that makes up the lanes of its result fills a register for every 8 rows lane by lane, a mask's twice (libtpu 0.0.52, seven masks
+ * of one, two and three dimensions on v5e and v5p), another repeats its rows of lanes. */
 static void survey_broadcast(const EchProgram *program, const EchInstruction *at, EchKernelBody *body)
 {
     const EchLayout *result = ech_program_layout(program, at->shape),
@@ -194,8 +195,9 @@ static void survey_broadcast(const EchProgram *program, const EchInstruction *at
         rows_kept |= result->rank > 1 && dims[k] == result->order[1];
     }
     double others = (double)ech_layout_elements(from) / (double)((lanes_kept ? MAX(lanes, 1u) : 1) * (rows_kept ? MAX(rows, 1u) : 1));
+    double mask = strcmp(from->dtype, "pred") == 0 ? 2 : 1;
     if (!lanes_kept)
-        body->spread += others * (double)(rows_kept ? rows / 8 + (rows % 8 != 0) : 1);
+        body->spread += mask * others * (double)(rows_kept ? rows / 8 + (rows % 8 != 0) : 1);
     else if (!rows_kept)
         body->rows += others * (double)(lanes / 128 + (lanes % 128 != 0));
 }
@@ -654,6 +656,7 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
         ech_layout_element_bits(lhs) == 16 && pixels > last)
         c->half_registers = (double)(pixels - last);
     c->lhs_transposed = !c->convolution && physical(lhs, 0) != lf && physical(lhs, 1) == lf && lhs->rank == 2;
+    c->rows_on_lanes = !c->convolution && physical(lhs, 0) == lb;
     c->rhs_transposed = !c->convolution && physical(rhs, 0) == ri && (rhs->rank == 2 || c->batch > 1);
     c->out_transposed = (c->positions > 0 || (!c->convolution && out->rank == 2)) && physical(out, 0) == ob;
     return c->batch > 0 && c->m > 0 && c->n > 0 && c->k > 0;
@@ -1050,10 +1053,8 @@ static EchBytes padded_bytes(const EchProgram *program, const EchInstruction *pa
 static void add_padded(const EchProgram *program, const EchInstruction *pad, const EchKernelWindows *windows, bool fused, EchKernel *kernel)
 {
     const EchLayout *from = pad->n_operands > 0 ? ech_program_layout(program, program->instructions[ech_program_operand(program, pad, 0)].shape) : NULL;
-    if (pad->opcode != ECH_HLO_PAD || from == NULL)
-        return;
-    EchBytes *sum = from->space == ECH_SPACE_VECTOR ? &kernel->padded_on_chip : &kernel->padded_hbm;
-    *sum = ech_bytes_add(*sum, padded_bytes(program, pad, windows, fused));
+    if (pad->opcode == ECH_HLO_PAD && from != NULL && from->space != ECH_SPACE_VECTOR)
+        kernel->padded = ech_bytes_add(kernel->padded, padded_bytes(program, pad, windows, fused));
 }
 
 /* The pads of a kernel. */

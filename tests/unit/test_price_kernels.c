@@ -398,6 +398,97 @@ START_TEST(moves_cost)
 }
 END_TEST
 
+/* Windows of our own for what libtpu 0.0.52 cuts so: a maximum of rows on chip, a broadcast on chip into tiles of two rows, and the gradient of weights over
+ * 64 positions of 4096 rows whose side another product makes. And a mask of rows, filled in lane by lane twice, in the compiler's windows. */
+static const char cut[] =
+    "HloModule cut, is_scheduled=true\n\n"
+    "%max (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n  ROOT %m = f32[] maximum(%a, %b)\n}\n\n"
+    "%made (p: bf16[4096,64,256], v: f32[4096,64,256], q: f32[256,256]) -> bf16[4096,64,256] {\n"
+    "  %p = bf16[4096,64,256]{2,0,1:T(8,128)(2,1)} parameter(0)\n  %v = f32[4096,64,256]{2,0,1:T(8,128)} parameter(1)\n"
+    "  %q = f32[256,256]{1,0:T(8,128)S(1)} parameter(2)\n  %q.1 = f32[256,256,1]{1,0,2:T(8,128)} bitcast(%q)\n"
+    "  %c = f32[4096,64,256]{2,0,1:T(8,128)} convolution(%p, %q.1), window={size=1}, dim_labels=b0f_io0->b0f\n"
+    "  %s = f32[4096,64,256]{2,0,1:T(8,128)} multiply(%c, %v)\n  ROOT %n = bf16[4096,64,256]{2,0,1:T(8,128)(2,1)} convert(%s)\n}\n\n"
+    "%slope (x: bf16[4096,64,63], y: bf16[4096,64,256], v: f32[4096,64,256], w: f32[256,256]) -> f32[63,256] {\n"
+    "  %x = bf16[4096,64,63]{0,2,1:T(8,128)(2,1)S(1)} parameter(0)\n  %y = bf16[4096,64,256]{2,0,1:T(8,128)(2,1)} parameter(1)\n"
+    "  %v = f32[4096,64,256]{2,0,1:T(8,128)} parameter(2)\n  %w = f32[256,256]{1,0:T(8,128)S(1)} parameter(3)\n"
+    "  %z = bf16[4096,64,256]{2,0,1:T(8,128)(2,1)} fusion(%y, %v, %w), kind=kOutput, calls=%made\n"
+    "  %d = f32[63,256,1]{1,0,2:T(8,128)} convolution(%x, %z), window={size=64}, dim_labels=f0b_i0o->bf0\n"
+    "  ROOT %b = f32[63,256]{1,0:T(8,128)} bitcast(%d)\n}\n\n"
+    "%kept (x: f32[2048,8,128], m: pred[2048]) -> f32[2048,8,128] {\n  %x = f32[2048,8,128]{2,1,0:T(8,128)S(1)} parameter(0)\n"
+    "  %m = pred[2048]{0:T(1024)(128)(4,1)S(1)} parameter(1)\n  %n = pred[2048,8,128]{2,1,0:T(8,128)(4,1)} broadcast(%m), dimensions={0}\n"
+    "  %z = f32[]{:T(128)} constant(0)\n  %o = f32[2048,8,128]{2,1,0:T(8,128)} broadcast(%z), dimensions={}\n"
+    "  ROOT %s = f32[2048,8,128]{2,1,0:T(8,128)} select(%n, %x, %o)\n}\n\n"
+    "ENTRY %main (l: f32[64,128256], t: bf16[2048,1024], x: bf16[4096,64,63], y: bf16[4096,64,256], w: f32[256,256], r: f32[2048,8,128], m: pred[2048], "
+    "v: f32[4096,64,256]) -> f32[63,256] {\n  %l = f32[64,128256]{1,0:T(8,128)S(1)} parameter(0)\n  %t = bf16[2048,1024]{1,0:T(8,128)(2,1)S(1)} parameter(1)\n"
+    "  %x = bf16[4096,64,63]{0,2,1:T(8,128)(2,1)S(1)} parameter(2)\n  %y = bf16[4096,64,256]{2,0,1:T(8,128)(2,1)} parameter(3)\n"
+    "  %w = f32[256,256]{1,0:T(8,128)S(1)} parameter(4)\n  %r = f32[2048,8,128]{2,1,0:T(8,128)S(1)} parameter(5)\n"
+    "  %m = pred[2048]{0:T(1024)(128)(4,1)S(1)} parameter(6)\n  %v = f32[4096,64,256]{2,0,1:T(8,128)} parameter(7)\n  %low = f32[]{:T(128)} constant(-inf)\n"
+    "  %most = f32[64]{0:T(128)S(1)} reduce(%l, %low), dimensions={1}, to_apply=%max\n"
+    "  %twice = bf16[2048,2,1024]{2,1,0:T(2,128)(2,1)S(1)} broadcast(%t), dimensions={0,2}\n"
+    "  %masked = f32[2048,8,128]{2,1,0:T(8,128)} fusion(%r, %m), kind=kLoop, calls=%kept, " MOVED(
+        "\"512\",\"1\",\"1\"", "\"4\",\"1\",\"1\"") "  ROOT %filter = f32[63,256]{1,0:T(8,128)} fusion(%x, %y, %v, %w), kind=kOutput, calls=%slope\n}\n";
+
+START_TEST(cut_costs)
+{
+    static const struct {
+        const char *name, *device;
+        double clock, cycles, within;
+        bool own;
+    } cases[] = {{"most", "tpu-v6e", 1.75, 172700, 0.003, true},
+                 {"twice", "tpu-v5e", 1.5, 369088, 0.001, true},
+                 {"masked", "tpu-v5e", 1.5, 49952, 0.001, false},
+                 {"filter", "tpu-v5p", 1.75, 417299, 0.2, true}};
+    g_autoptr(EchProgram) program = ech_test_program(cut, cases[_i].device);
+    EchKernelCost cost = price_in(program, cases[_i].name, cases[_i].device, ECH_KERNEL_COMPILER, cases[_i].own);
+    double cycles = (double)cost.time * cases[_i].clock * 1e-3;
+    ck_assert_msg(fabs(cycles / cases[_i].cycles - 1) < cases[_i].within, "%s: %g cycles, the compiler has %g", cases[_i].name, cycles, cases[_i].cycles);
+}
+END_TEST
+
+/* Batches of small products as libtpu 0.0.52 prints them: rows that lie on lanes pass as half a unit's at least, and of whole products a step each waits for
+ * the narrowing of the one before. And arrays on chip that are put in place one beside the other: no more of them is read than there is. */
+static const char small[] =
+    "HloModule small, is_scheduled=true\n\n"
+    "%low (x: bf16[2104,16,8], y: bf16[2104,8,16]) -> bf16[2104,16,16] {\n  %x = bf16[2104,16,8]{1,2,0:T(8,128)(2,1)S(1)} parameter(0)\n"
+    "  %y = bf16[2104,8,16]{2,1,0:T(8,128)(2,1)S(1)} parameter(1)\n"
+    "  ROOT %c = bf16[2104,16,16]{2,1,0:T(8,128)(2,1)S(1)} convolution(%x, %y), window={size=2104 stride=2103 lhs_dilate=2104}, dim_labels=0bf_0io->0bf\n}\n\n"
+    "%square (x: bf16[1032,48,48], y: bf16[1032,48,48]) -> bf16[1032,48,48] {\n  %x = bf16[1032,48,48]{2,1,0:T(8,128)(2,1)S(1)} parameter(0)\n"
+    "  %y = bf16[1032,48,48]{2,1,0:T(8,128)(2,1)S(1)} parameter(1)\n"
+    "  ROOT %c = bf16[1032,48,48]{2,1,0:T(8,128)(2,1)S(1)} convolution(%x, %y), window={size=1032 stride=1031 lhs_dilate=1032}, dim_labels=0bf_0io->0bf\n}\n\n"
+    "%rolled (b: f32[19,64,64,128], l: f32[1,64,128], f: f32[63,64,128], s: f32[64,64,127]) -> f32[19,64,64,128] {\n"
+    "  %b = f32[19,64,64,128]{3,2,1,0:T(8,128)} parameter(0)\n  %s = f32[64,64,127]{2,1,0:T(8,128)S(1)} parameter(3)\n  %e = f32[]{:T(128)} constant(-inf)\n"
+    "  %p = f32[64,64,128]{2,1,0:T(8,128)} pad(%s, %e), padding=0_0x0_0x0_1\n  %f = f32[63,64,128]{2,1,0:T(8,128)S(1)} parameter(2)\n"
+    "  %q = f32[64,64,128]{2,1,0:T(8,128)} pad(%f, %e), padding=0_1x0_0x127_-127\n  %l = f32[1,64,128]{2,1,0:T(8,128)S(1)} parameter(1)\n"
+    "  %r = f32[64,64,128]{2,1,0:T(8,128)} pad(%l, %e), padding=63_0x0_0x127_-127\n  %m = f32[64,64,128]{2,1,0:T(8,128)} maximum(%q, %r)\n"
+    "  %n = f32[64,64,128]{2,1,0:T(8,128)} maximum(%p, %m)\n  %o = f32[1,64,64,128]{3,2,1,0:T(8,128)} bitcast(%n)\n  %z = u32[] constant(0)\n"
+    "  ROOT %u = f32[19,64,64,128]{3,2,1,0:T(8,128)} dynamic-update-slice(%b, %o, %z, %z, %z, %z)\n}\n\n"
+    "ENTRY %main (x: bf16[2104,16,8], y: bf16[2104,8,16], v: bf16[1032,48,48], w: bf16[1032,48,48], b: f32[19,64,64,128], l: f32[1,64,128], f: f32[63,64,128], "
+    "s: f32[64,64,127]) -> f32[19,64,64,128] {\n  %x = bf16[2104,16,8]{1,2,0:T(8,128)(2,1)S(1)} parameter(0)\n"
+    "  %y = bf16[2104,8,16]{2,1,0:T(8,128)(2,1)S(1)} parameter(1)\n  %v = bf16[1032,48,48]{2,1,0:T(8,128)(2,1)S(1)} parameter(2)\n"
+    "  %w = bf16[1032,48,48]{2,1,0:T(8,128)(2,1)S(1)} parameter(3)\n  %b = f32[19,64,64,128]{3,2,1,0:T(8,128)} parameter(4)\n"
+    "  %l = f32[1,64,128]{2,1,0:T(8,128)S(1)} parameter(5)\n  %f = f32[63,64,128]{2,1,0:T(8,128)S(1)} parameter(6)\n"
+    "  %s = f32[64,64,127]{2,1,0:T(8,128)S(1)} parameter(7)\n"
+    "  %few_rows = bf16[2104,16,16]{2,1,0:T(8,128)(2,1)S(1)} fusion(%x, %y), kind=kOutput, calls=%low, "
+    "backend_config={\"window_config\":{\"kernel_window_bounds\":[2104,1,1],\"output_window_bounds\":[2104,2,1],"
+    "\"input_window_bounds\":[2104,1,1],\"iteration_bounds\":[1,1,1,1,1],\"buffering_level\":\"2\"}}\n"
+    "  %squares = bf16[1032,48,48]{2,1,0:T(8,128)(2,1)S(1)} fusion(%v, %w), kind=kOutput, calls=%square, "
+    "backend_config={\"window_config\":{\"kernel_window_bounds\":[516,6,1],\"output_window_bounds\":[516,6,1],"
+    "\"input_window_bounds\":[516,6,1],\"iteration_bounds\":[2,1,1,1,1],\"buffering_level\":\"2\"}}\n"
+    "  ROOT %roll = f32[19,64,64,128]{3,2,1,0:T(8,128)} fusion(%b, %l, %f, %s), kind=kLoop, calls=%rolled, " MOVED("1,64,8,1", "1,1,1,1") "}\n";
+
+START_TEST(small_costs)
+{
+    static const struct {
+        const char *name, *device;
+        double clock, cycles, within;
+    } cases[] = {{"few_rows", "tpu-v6e", 1.75, 34688, 0.002}, {"squares", "tpu-v6e", 1.75, 22864, 0.001}, {"roll", "tpu-v5e", 1.5, 16017, 0.02}};
+    g_autoptr(EchProgram) program = ech_test_program(small, cases[_i].device);
+    EchKernelCost cost = price_in(program, cases[_i].name, cases[_i].device, ECH_KERNEL_COMPILER, false);
+    double cycles = (double)cost.time * cases[_i].clock * 1e-3;
+    ck_assert_msg(fabs(cycles / cases[_i].cycles - 1) < cases[_i].within, "%s: %g cycles, the compiler has %g", cases[_i].name, cycles, cases[_i].cycles);
+}
+END_TEST
+
 /* What libtpu prints for copies that turn lanes to rows on v5p, which one of its two cores does alone; for an array cut in three, narrowed on its way once; and
  * for a product beside which a collective's arrays, larger than its own result, are handed on. */
 START_TEST(several_results_cost)
@@ -651,6 +742,8 @@ int main(void)
     tcase_add_loop_test(tests, transposed_costs, 0, 4);
     tcase_add_loop_test(tests, narrow_costs, 0, 2);
     tcase_add_loop_test(tests, moves_cost, 0, 7);
+    tcase_add_loop_test(tests, cut_costs, 0, 4);
+    tcase_add_loop_test(tests, small_costs, 0, 3);
     tcase_add_loop_test(tests, several_results_cost, 0, 3);
     tcase_add_test(tests, other_tiles_cost);
     tcase_add_test(tests, estimates);
