@@ -281,6 +281,15 @@ static bool check_section(const EchYamlNode *node, const char *section, const Fi
     return ech_yaml_check_keys(node, section, (const char *const *)keys->pdata, error);
 }
 
+enum { MOST_PLAIN_BYTES = 1024 };
+
+/* Where a number stands that may have a source beside it. */
+static const EchYamlNode *value_of(const EchYamlNode *number)
+{
+    const EchYamlNode *value = number->kind == ECH_YAML_MAP ? ech_yaml_get(number, "value") : NULL;
+    return value ? value : number;
+}
+
 static bool read_memory(Loader *loader, const EchYamlNode *node, EchMemory *memory, GError **error)
 {
     static const char *const others[] = {"kind", "source", "dram", NULL};
@@ -308,8 +317,15 @@ static bool read_memory(Loader *loader, const EchYamlNode *node, EchMemory *memo
         if (field && !read_field(loader, field, node->items[i], section, source, memory, error))
             return false;
     }
-    if (!ech_yaml_get(node, "capacity")) {
+    const EchYamlNode *capacity = ech_yaml_get(node, "capacity");
+    if (!capacity) {
         ech_yaml_error(node, error, "%s: expected a capacity", section);
+        return false;
+    }
+    /* A number without a unit is bytes, which nobody means who writes so few. */
+    const EchYamlNode *written = value_of(capacity);
+    if (memory->capacity < MOST_PLAIN_BYTES && !written->text[strspn(written->text, "0123456789.")]) {
+        ech_yaml_error(written, error, "%s.capacity: '%s' is %s bytes; expected something like 16GiB", section, written->text, written->text);
         return false;
     }
     if (!ech_yaml_get(node, "available"))
@@ -514,8 +530,12 @@ static bool read_text(const EchYamlNode *root, const char *key, bool required, c
         *ret = g_strdup("");
         return true;
     }
-    if (!node || node->kind != ECH_YAML_SCALAR || (required && !*node->text)) {
-        ech_yaml_error(node ? node : root, error, "%s: expected a text", key);
+    if (!node) {
+        ech_yaml_error(root, error, "device: expected '%s', a text, among its keys", key);
+        return false;
+    }
+    if (node->kind != ECH_YAML_SCALAR || (required && !*node->text)) {
+        ech_yaml_error(node, error, "%s: expected a text", key);
         return false;
     }
     *ret = g_strdup(node->text);
@@ -724,7 +744,7 @@ static void follow_settings(EchDevice *device, const EchDevice *base, const char
         memcpy(&value, (const char *)object + field->offset, sizeof value);
         if ((double)value != number->value) {
             number->value = (double)value;
-            char *source = g_strdup_printf("follows --set; was %s", number->source);
+            char *source = g_strdup_printf("follows what was changed; was %s", number->source);
             g_free(number->source);
             number->source = source;
         }
@@ -744,12 +764,13 @@ static void explain_new_part(const EchYamlNode *root, const EchYamlNode *edited,
             g_ptr_array_add(names, had->keys[i]);
         g_ptr_array_add(names, NULL);
         for (size_t i = 0; i < has->n && error && *error; i++) {
-            if (ech_yaml_get(had, has->keys[i]))
+            g_autofree char *part = g_strdup_printf("%s.%s", sections[k], has->keys[i]);
+            if (ech_yaml_get(had, has->keys[i]) || !strstr((*error)->message, part))
                 continue;
             const char *nearest = ech_nearest_name(has->keys[i], (const char *const *)names->pdata);
             g_autofree char *all = g_strjoinv(", ", (char **)names->pdata);
-            char *message =
-                g_strdup_printf("%s; of '%s' it has %s%s%s", (*error)->message, sections[k], all, nearest ? ": did you mean " : "", nearest ? nearest : "");
+            char *message = g_strdup_printf("%s; its %s are %s%s%s%s", (*error)->message, sections[k], all, nearest ? "; did you mean '" : "",
+                                            nearest ? nearest : "", nearest ? "'?" : "");
             g_free((*error)->message);
             (*error)->message = message;
             return;
@@ -757,10 +778,26 @@ static void explain_new_part(const EchYamlNode *root, const EchYamlNode *edited,
     }
 }
 
+/* No memory hands out more than it has. */
+static EchDevice *checked(EchDevice *device, const EchYamlNode *root, GError **error)
+{
+    for (size_t i = 0; device && i < device->n_memories; i++) {
+        const EchMemory *memory = &device->memories[i];
+        if (memory->available <= memory->capacity)
+            continue;
+        g_autofree char *has = ech_format_bytes(memory->available), *of = ech_format_bytes(memory->capacity);
+        const EchYamlNode *part = ech_yaml_get(ech_yaml_get(root, "memories"), memory->name), *said = ech_yaml_get(part, "available");
+        ech_yaml_error(said ? value_of(said) : root, error, "memories.%s.available: %s are more than its capacity, %s", memory->name, has, of);
+        ech_device_free(device);
+        return NULL;
+    }
+    return device;
+}
+
 EchDevice *ech_device_load_yaml(const EchYamlNode *root, const char *const *settings, GError **error)
 {
     if (!settings || !*settings)
-        return ech_device_from_yaml(root, error);
+        return checked(ech_device_from_yaml(root, error), root, error);
     g_autoptr(EchDevice) base = ech_device_from_yaml(root, error);
     if (!base)
         return NULL;
@@ -778,7 +815,7 @@ EchDevice *ech_device_load_yaml(const EchYamlNode *root, const char *const *sett
         explain_new_part(root, edited, error);
     else
         follow_settings(device, base, (const char *const *)plain->pdata);
-    return device;
+    return checked(device, edited, error);
 }
 
 /* Folders */
@@ -957,6 +994,64 @@ static EchYamlNode *without_identity(const EchYamlNode *base)
     return rest;
 }
 
+/* "memories.hbm.capacity=" of all that the file says of parts by itself, as settings are written. */
+static char **own_paths(const EchYamlNode *own)
+{
+    g_autoptr(GStrvBuilder) paths = g_strv_builder_new();
+    for (size_t i = 0; i < own->n; i++) {
+        for (size_t j = 0; own->items[i]->kind == ECH_YAML_MAP && j < own->items[i]->n; j++) {
+            const EchYamlNode *part = own->items[i]->items[j];
+            for (size_t k = 0; part->kind == ECH_YAML_MAP && k < part->n; k++) {
+                g_autofree char *path = g_strdup_printf("%s.%s.%s=", own->keys[i], own->items[i]->keys[j], part->keys[k]);
+                g_strv_builder_add(paths, path);
+            }
+        }
+    }
+    return g_strv_builder_end(paths);
+}
+
+/* Writes a number of the device into its tree. */
+static void put_number(EchYamlNode *node, const EchDeviceNumber *number)
+{
+    g_auto(GStrv) steps = g_strsplit(number->path, ".", -1);
+    guint n = g_strv_length(steps);
+    for (guint i = 0; node && i + 1 < n; i++)
+        node = ech_yaml_get(node, steps[i]);
+    if (!node || node->kind != ECH_YAML_MAP)
+        return;
+    const Field *field = strcmp(steps[0], "memories") == 0 ? find_field(memory_fields, steps[n - 1])
+                         : strcmp(steps[0], "links") == 0  ? find_field(link_fields, steps[n - 1])
+                                                           : NULL;
+    FieldType type = field ? field->type : FIELD_OPS; /* peaks of units */
+    g_autofree char *text = g_strdup_printf("%.0f%s", number->value, type == FIELD_RATE ? "B/s" : type == FIELD_OPS ? "OP/s" : "");
+    EchYamlNode *said = ech_yaml_new_map(node->file);
+    ech_yaml_put(said, "value", ech_yaml_new_scalar(text, node->file));
+    ech_yaml_put(said, "source", ech_yaml_new_scalar(number->source, node->file));
+    ech_yaml_put(node, steps[n - 1], said);
+}
+
+/* What hangs together with the numbers that @own says instead of @base's, and is not said itself, follows them in @node, @own over @base. */
+static bool follow_base(EchYamlNode *node, const EchYamlNode *base, const EchYamlNode *own, GError **error)
+{
+    g_autoptr(EchDevice) was = ech_device_from_yaml(base, error);
+    g_autoptr(EchDevice) device = was ? ech_device_from_yaml(node, error) : NULL;
+    if (!device) {
+        if (was)
+            explain_new_part(base, node, error);
+        return false;
+    }
+    g_auto(GStrv) paths = own_paths(own);
+    g_autofree double *before = g_new(double, device->n_numbers + 1);
+    for (size_t i = 0; i < device->n_numbers; i++)
+        before[i] = device->numbers[i].value;
+    follow_settings(device, was, (const char *const *)paths);
+    for (size_t i = 0; i < device->n_numbers; i++) {
+        if (device->numbers[i].value != before[i])
+            put_number(node, &device->numbers[i]);
+    }
+    return true;
+}
+
 static EchYamlNode *load_tree(const char *path, unsigned depth, GError **error)
 {
     enum { MOST_BASES = 4 };
@@ -985,7 +1080,13 @@ static EchYamlNode *load_tree(const char *path, unsigned depth, GError **error)
         if (strcmp(own->keys[i], "base") != 0)
             ech_yaml_put(mine, own->keys[i], ech_yaml_copy(own->items[i]));
     }
-    return put_over(rest, mine, name);
+    g_autoptr(EchYamlNode) node = put_over(rest, mine, name);
+    if (!ech_yaml_get(node, "name")) {
+        g_autofree char *stem = g_path_get_basename(path);
+        *(g_str_has_suffix(stem, ".yaml") ? strrchr(stem, '.') : strchr(stem, '\0')) = '\0';
+        ech_yaml_put(node, "name", ech_yaml_new_scalar(stem, own->file));
+    }
+    return follow_base(node, base, mine, error) ? g_steal_pointer(&node) : NULL;
 }
 
 EchYamlNode *ech_device_tree(const char *name_or_path, GError **error)

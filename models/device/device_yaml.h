@@ -33,7 +33,8 @@ EchDevice *ech_device_from_yaml(const EchYamlNode *root, GError **error) G_GNUC_
  * unless it is edited too: available keeps its distance from capacity and assignment_limit from available (what runtime and compiler keep is theirs,
  * whatever the size, up to half of it); both and both_ways keep their ratio to the sum of the two directions, but no less than what one way alone has; copies
  * over a link with a curve keep their set-up; a unit's peaks go with its clock, count, rows and columns, and with them what
- * kernel models count in its cycles. */
+ * kernel models count in its cycles. A memory that would hand out more than it has is refused. */
 EchDevice *ech_device_load_yaml(const EchYamlNode *root, const char *const *settings, GError **error) G_GNUC_WARN_UNUSED_RESULT;
-/** The tree of the file of a device, or of the device file that XLA's description of a GPU stands for. As ech_device_load. Owned by the caller. */
+/** The tree of the file of a device, or of the device file that XLA's description of a GPU stands for. What a file says instead of its base's is followed as
+ * settings are. A file with a base and no name is called as the file is. As ech_device_load. Owned by the caller. */
 EchYamlNode *ech_device_tree(const char *name_or_path, GError **error) G_GNUC_WARN_UNUSED_RESULT;

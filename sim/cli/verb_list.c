@@ -89,46 +89,59 @@ static void write_row(Writer *writer, const Row *row)
         g_string_append_printf(writer->text, "      source: %s\n", row->source);
 }
 
+static void write_device(Writer *writer, const EchDevice *device)
+{
+    if (!writer->json) {
+        g_string_append_printf(writer->text, *device->summary ? "  %-17s %s\n" : "  %s%s\n", device->name, device->summary);
+        if (writer->sources)
+            g_string_append(writer->text,
+                            "      (sizes in bytes, rates in bytes or operations a second, clocks in Hz, times in ps; 'device.' and a path is what "
+                            "--set takes)\n");
+        for (size_t i = 0; writer->sources && i < device->n_numbers; i++) {
+            const EchDeviceNumber *number = &device->numbers[i];
+            char value[G_ASCII_DTOSTR_BUF_SIZE];
+            g_ascii_formatd(value, sizeof value, "%.15g", number->value);
+            g_string_append_printf(writer->text, "      %-38s %18s  %s\n", number->path, value, number->source);
+        }
+        return;
+    }
+    json_builder_begin_object(writer->json);
+    add_member(writer, "name", device->name);
+    add_member(writer, "summary", device->summary);
+    add_member(writer, "family", device->family);
+    if (writer->sources) {
+        json_builder_set_member_name(writer->json, "numbers");
+        json_builder_begin_array(writer->json);
+        for (size_t i = 0; i < device->n_numbers; i++) {
+            json_builder_begin_object(writer->json);
+            add_member(writer, "path", device->numbers[i].path);
+            ech_json_add_double(writer->json, "value", device->numbers[i].value);
+            add_member(writer, "source", device->numbers[i].source);
+            json_builder_end_object(writer->json);
+        }
+        json_builder_end_array(writer->json);
+    }
+    json_builder_end_object(writer->json);
+}
+
+/* Those that are shipped, or the one of a file. */
 static bool list_devices(Writer *writer, GError **error)
 {
     g_auto(GStrv) names = ech_device_list();
-    for (char **name = names; *name; name++) {
+    bool file = writer->only && (strchr(writer->only, '/') || g_str_has_suffix(writer->only, ".yaml"));
+    for (char **name = names; *name && !file; name++) {
         if (!is_chosen(writer, *name))
             continue;
         g_autoptr(EchDevice) device = ech_device_load(*name, NULL, error);
         if (!device)
             return false;
-        if (!writer->json) {
-            g_string_append_printf(writer->text, "  %-17s %s\n", device->name, device->summary);
-            if (writer->sources)
-                g_string_append(writer->text,
-                                "      (sizes in bytes, rates in bytes or operations a second, clocks in Hz, times in ps; 'device.' and a path is what "
-                                "--set takes)\n");
-            for (size_t i = 0; writer->sources && i < device->n_numbers; i++) {
-                const EchDeviceNumber *number = &device->numbers[i];
-                char value[G_ASCII_DTOSTR_BUF_SIZE];
-                g_ascii_formatd(value, sizeof value, "%.15g", number->value);
-                g_string_append_printf(writer->text, "      %-38s %18s  %s\n", number->path, value, number->source);
-            }
-            continue;
-        }
-        json_builder_begin_object(writer->json);
-        add_member(writer, "name", device->name);
-        add_member(writer, "summary", device->summary);
-        add_member(writer, "family", device->family);
-        if (writer->sources) {
-            json_builder_set_member_name(writer->json, "numbers");
-            json_builder_begin_array(writer->json);
-            for (size_t i = 0; i < device->n_numbers; i++) {
-                json_builder_begin_object(writer->json);
-                add_member(writer, "path", device->numbers[i].path);
-                ech_json_add_double(writer->json, "value", device->numbers[i].value);
-                add_member(writer, "source", device->numbers[i].source);
-                json_builder_end_object(writer->json);
-            }
-            json_builder_end_array(writer->json);
-        }
-        json_builder_end_object(writer->json);
+        write_device(writer, device);
+    }
+    if (file && is_chosen(writer, writer->only)) {
+        g_autoptr(EchDevice) device = ech_device_load(writer->only, NULL, error);
+        if (!device)
+            return false;
+        write_device(writer, device);
     }
     return true;
 }

@@ -111,9 +111,10 @@ static const char *missing_of(const char *path)
 {
     static const struct {
         const char *begins, *lacks;
-    } sections[] = {{"memories.", "device."},      {"links.", "device."},          {"units.", "device."},           {"runtime.", "device."},
-                    {"cores", "device."},          {"hbm.", "device.memories."},   {"vector.", "device.memories."}, {"scalar.", "device.memories."},
-                    {"host.to_", "device.links."}, {"host.from_", "device.links."}};
+    } sections[] = {{"memories.", "device."},      {"links.", "device."},           {"units.", "device."},           {"runtime.", "device."},
+                    {"cores", "device."},          {"hbm.", "device.memories."},    {"vector.", "device.memories."}, {"scalar.", "device.memories."},
+                    {"host.to_", "device.links."}, {"host.from_", "device.links."}, {"nvlink.", "device.links."},    {"network.", "device.links."},
+                    {"ici.", "device.links."},     {"kernel.", "device."}};
     for (size_t i = 0; i < G_N_ELEMENTS(sections); i++) {
         if (g_str_has_prefix(path, sections[i].begins))
             return sections[i].lacks;
@@ -130,8 +131,10 @@ static bool apply_edit(EchYamlNode *config, GPtrArray *settings, GPtrArray *edit
         return true;
     }
     const char *lacks = missing_of(edit);
-    if (lacks) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--set %s: that is the device's; did you mean '%s%s'?", edit, lacks, edit);
+    bool size = g_str_has_prefix(edit, "hbm=");
+    if (lacks || size) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--set %s: that is the device's; did you mean '%s%s'?", edit,
+                    size ? "device.memories.hbm.capacity" : lacks, size ? edit + strlen("hbm") : edit);
         return false;
     }
     return ech_yaml_edit(config, "", edit, error);
@@ -588,6 +591,11 @@ static void add_said(EchCase *c, const char *key, const char *value)
 EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverrides *overrides, GError **error)
 {
     g_autoptr(EchYamlNode) root = path ? ech_yaml_load(path, error) : ech_yaml_new_map("command line");
+    if (root && (ech_yaml_get(root, "base") || ech_yaml_get(root, "memories"))) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: that is a device's file; expected an experiment, or 'echelon run --trace FILE --device %s'", path,
+                    path);
+        return NULL;
+    }
     if (!root || !ech_yaml_check_keys(root, "experiment", root_keys, error))
         return NULL;
     override(root, "trace", overrides->trace);

@@ -140,14 +140,25 @@ exit 2
 $ echelon run --trace adam_none.v5e --device tpu-v5e --for fits
 echelon run: --for: what --find asks for; expected --find PATH=FROM..TO too
 exit 2
+$ echelon run --trace adam_none.v5e --device tpu-v5e --set device.memories.hbm.capacity=8
+echelon: --set device.memories.hbm.capacity=8: memories.hbm.capacity: '8' is 8 bytes; expected something like 16GiB
+exit 2
+$ echelon run --trace adam_none.v5e --device tpu-v5e --set hbm=8GiB
+echelon: --set hbm=8GiB: that is the device's; did you mean 'device.memories.hbm.capacity=8GiB'?
+exit 2
+$ printf 'base: h100-sxm\nmemories:\n  hbm: {capacity: 48GiB}\n' >$T/mine.yaml; echelon run $T/mine.yaml 2>&1 | sed "s:$T:T:g"; echelon list devices $T/mine.yaml --sources | grep -E 'mine|hbm.(capacity|available)'
+echelon: T/mine.yaml: that is a device's file; expected an experiment, or 'echelon run --trace FILE --device T/mine.yaml'
+  mine
+      memories.hbm.capacity                         51539607552  assumed
+      memories.hbm.available                        50583240704  follows what was changed; was as h100-sxm: measured: spec, what the driver reports
 $ echelon run --trace traces/adam_none.v5e --device tpu-v5e --set device.memories.hmb.capacity=1GiB
-echelon: --set device.memories.hmb.capacity=1GiB: memories.hmb: expected a kind; of 'memories' it has hbm, vector, scalar, host: did you mean hbm
+echelon: --set device.memories.hmb.capacity=1GiB: memories.hmb: expected a kind; its memories are hbm, vector, scalar, host; did you mean 'hbm'?
 exit 2
 $ echelon run --trace traces/adam_none.v5e --device tpu-v5e --set device.kernel.power=500
 echelon: --set device.kernel.power=500: kernel.power: how tpu-v5e slows under less power than its own is not known; expected kernel.rated_power, the watts that its rates were measured under
 exit 2
 $ echelon run --trace traces/adam_none.v5e --device tpu-v5e --set device.units.xyz.clock=1GHz
-echelon: --set device.units.xyz.clock=1GHz: units.xyz: expected a kind, one of matrix, vector, transcendental, scalar; of 'units' it has matrix, vector, transcendental
+echelon: --set device.units.xyz.clock=1GHz: units.xyz: expected a kind, one of matrix, vector, transcendental, scalar; its units are matrix, vector, transcendental
 exit 2
 $ printf 'hello\n' >$T/hello; for verb in info plan import alloc; do echelon $verb tests/golden/data/stream.ech --device $T/hello 2>&1 | sed "s:$T:T:"; done
 echelon: T/hello:1:1: device: expected keys and values, one of them 'name'

@@ -255,7 +255,7 @@ START_TEST(test_base)
     ck_assert_str_eq(device->summary, "");
     const EchMemory *hbm = ech_device_memory(device, "hbm");
     ck_assert_uint_eq(hbm->capacity, UINT64_C(32) << 30);
-    ck_assert_uint_eq(hbm->available, UINT64_C(15) << 30);
+    ck_assert_uint_eq(hbm->available, UINT64_C(31) << 30); /* the base keeps 1 GiB of its own */
     ck_assert_uint_eq(ech_device_link(device, "host")->to_device, UINT64_C(11000000000));
     ck_assert_uint_eq(ech_device_link(device, "host")->from_device, UINT64_C(20000000000));
     ck_assert(!ech_device_has_number(device, "kernel.step"));
@@ -267,6 +267,13 @@ START_TEST(test_base)
     g_autoptr(EchDevice) third = load_beside(folder, "v", "name: v\nbase: u\n", &error);
     ck_assert_ok(third != NULL, error);
     ck_assert_str_eq(source_of(third, "memories.hbm.capacity"), "as u: seen");
+    g_autoptr(EchDevice) unnamed =
+        load_beside(folder, "w", "base: t\nmemories: {hbm: {read: 400GB/s, write: 400GB/s}}\nunits: {matrix: {clock: 3GHz}}\n", &error);
+    ck_assert_ok(unnamed != NULL, error);
+    ck_assert_str_eq(unnamed->name, "w");
+    ck_assert_uint_eq(ech_device_memory(unnamed, "hbm")->both, UINT64_C(350000000000));
+    ck_assert_uint_eq(ech_unit_peak(ech_device_unit(unnamed, ECH_UNIT_MATRIX), "bf16"), UINT64_C(200000000000000));
+    ck_assert_str_eq(source_of(unnamed, "memories.hbm.both"), "follows what was changed; was assumed");
     ck_assert_str_eq(source_of(third, "memories.host.capacity"), "as t: a shop");
 
     static const struct {
@@ -275,9 +282,13 @@ START_TEST(test_base)
         {"name: w\nbase: w\n", "w.yaml:2:7: base: more than 4 devices, each like the next"},
         {"name: w\nbase: tt\n", "w.yaml:2:7: base: 'tt' is no device; did you mean 't'?"},
         {"name: w\nbase: [t]\n", "w.yaml:2:7: base: expected the device that this one is like"},
-        {"base: t\n", "name: expected a text"},
+        {"name: [w]\nbase: t\n", "w.yaml:1:7: name: expected a text"},
         {"name: w\nbase: t\nmemories: {hbm: {capacity: much}}\n", "w.yaml:3:28: memories.hbm.capacity: 'much' is not a size"},
         {"name: w\nbase: t\nmemories: {hbm: {capacity: none}}\n", "memories.hbm: expected a capacity"},
+        {"base: t\nmemories: {hbm: {capacity: 48}}\n", "w.yaml:2:28: memories.hbm.capacity: '48' is 48 bytes; expected something like 16GiB"},
+        {"base: t\nmemories: {hbm: {available: {value: 17GiB}}}\n", "w.yaml:2:37: memories.hbm.available: 17 GiB are more than its capacity, 16 GiB"},
+        {"base: t\nmemories: {hmb: {capacity: 8GiB}}\n", "memories.hmb: expected a kind; its memories are hbm, host; did you mean 'hbm'?"},
+        {"name: w\nmemories: {hbm: {capacity: 8GiB}}\n", "w.yaml:1:1: device: expected 'family', a text, among its keys"},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++) {
         g_autoptr(EchDevice) none = load_beside(folder, "w", wrong[i].text, &error);
