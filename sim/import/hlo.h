@@ -25,3 +25,5 @@ void ech_hlo_pair_donors(EchProgram *program, const EchHloDonor *donors, size_t 
 void ech_hlo_remark_donors(const EchProgram *program, const EchHloDonor *donors, size_t n, EchDiag *diag);
 /** Says in @diag which donated arguments a compiled program copies its outputs over, instead of updating them in place. */
 void ech_hlo_remark_copied_back(const EchProgram *program, EchDiag *diag);
+/** Says in @diag which arguments of a compiled program its results could lie in and do not, because they are not donated. */
+void ech_hlo_remark_undonated(const EchProgram *program, EchDiag *diag);

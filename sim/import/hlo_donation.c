@@ -4,7 +4,7 @@
 #include "sim/base/compare.h"
 #include "sim/base/units.h"
 
-enum { LEAST = 1 << 20 }; /* Bytes from which it is worth a remark. */
+enum { LEAST = 1 << 20, LEAST_PART = 16 }; /* Bytes, and part of all arguments, from which it is worth a remark. */
 
 /* The entry's parameter @number. */
 static EchId parameter_of(GHashTable *parameters, int64_t number)
@@ -179,4 +179,57 @@ void ech_hlo_remark_copied_back(const EchProgram *program, EchDiag *diag)
         relaid ? " (jax.experimental.layout can give the argument that layout)"
         : loop ? " (a loop updates in place what it carries, not what goes through a scan's xs and ys)"
                : "");
+}
+
+static gpointer array_key(int64_t parameter, uint32_t position)
+{
+    return (gpointer)(uintptr_t)((uint64_t)parameter << 32 | position);
+}
+
+void ech_hlo_remark_undonated(const EchProgram *program, EchDiag *diag)
+{
+    const EchComputation *entry = &program->computations[program->entry];
+    EchId result = program->instructions[entry->root].shape;
+    g_autoptr(GHashTable) donated = g_hash_table_new(NULL, NULL), left = g_hash_table_new(NULL, NULL); /* left: results by shape, how many */
+    g_autofree bool *taken = g_new0(bool, program->shapes[result].n_positions + 1);
+    for (size_t i = 0; i < program->n_donations; i++) {
+        const EchDonation *donation = &program->donations[i];
+        g_hash_table_add(donated, array_key(donation->parameter, donation->parameter_position));
+        if (donation->output_position < program->shapes[result].n_positions)
+            taken[donation->output_position] = true;
+    }
+    for (uint32_t q = 0; q < program->shapes[result].n_positions; q++) {
+        gpointer shape = GUINT_TO_POINTER(ech_program_subshape(program, result, q) + 1);
+        if (!taken[q] && bytes_at(program, entry->root, q) > 0)
+            g_hash_table_insert(left, shape, GUINT_TO_POINTER(GPOINTER_TO_UINT(g_hash_table_lookup(left, shape)) + 1));
+    }
+    EchBytes sum = 0, all = 0, largest = 0;
+    EchId which = ECH_NONE;
+    unsigned count = 0;
+    for (EchId i = entry->first; i < entry->first + entry->n; i++) {
+        const EchInstruction *parameter = &program->instructions[i];
+        for (uint32_t q = 0; parameter->opcode == ECH_HLO_PARAMETER && q < program->shapes[parameter->shape].n_positions; q++) {
+            gpointer shape = GUINT_TO_POINTER(ech_program_subshape(program, parameter->shape, q) + 1);
+            EchBytes bytes = bytes_at(program, i, q);
+            unsigned n = GPOINTER_TO_UINT(g_hash_table_lookup(left, shape));
+            all = ech_bytes_add(all, bytes);
+            if (n == 0 || bytes == 0 || g_hash_table_contains(donated, array_key(parameter->number, q)))
+                continue;
+            g_hash_table_insert(left, shape, GUINT_TO_POINTER(n - 1));
+            count++;
+            sum = ech_bytes_add(sum, bytes);
+            if (bytes > largest) {
+                largest = bytes;
+                which = i;
+            }
+        }
+    }
+    if (sum < LEAST || sum < all / LEAST_PART)
+        return;
+    g_autofree char *text = ech_format_bytes(sum);
+    ech_diag_remark(
+        diag,
+        "%u argument%s (%s%s, %s) %s not donated, though results have the same shape, type and memory: both are held. Where the caller does not use them "
+        "again, jax.jit's donate_argnames spares that; --pass donate tells what it changes",
+        count, count == 1 ? "" : "s", called(&program->instructions[which]), count == 1 ? "" : " and others", text, count == 1 ? "is" : "are");
 }

@@ -1078,8 +1078,10 @@ EchProgram *ech_hlo_read_proto(GBytes *bytes, const char *where, const char *dev
             g_prefix_error(error, "%s: ", where);
         } else {
             settle_donors(&r, program);
-            if (program->scheduled)
+            if (program->scheduled) {
                 ech_hlo_remark_copied_back(program, diag);
+                ech_hlo_remark_undonated(program, diag);
+            }
         }
     }
     if (program && r.assignment.data && !read_assignment(&r, program, error))

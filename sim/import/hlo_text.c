@@ -964,8 +964,10 @@ EchProgram *ech_hlo_read_text(GBytes *text, const char *where, const char *devic
         g_prefix_error(error, "%s: ", where);
     else {
         settle_donors(&r, program);
-        if (program->scheduled)
+        if (program->scheduled) {
             ech_hlo_remark_copied_back(program, diag);
+            ech_hlo_remark_undonated(program, diag);
+        }
     }
     return program;
 }
