@@ -356,7 +356,7 @@ const minor = m => m.peak_live_bytes < 65536 && m.available_bytes > 0 && m.peak_
 for (const [name, m] of Object.entries(run.memories)) {
   const need = run.needs[name] ? run.needs[name].bytes : m.peak_live_bytes;
   if (!need || minor(m)) continue;
-  card(name, bytes(need), (m.available_bytes ? percent(need / m.available_bytes) + ' of ' + bytes(m.available_bytes) : 'not limited') + (need > m.peak_live_bytes ? '; ' + bytes(m.peak_live_bytes) + ' live at most' : '') + (m.fragmentation > 0.0005 ? '; ' + percent(m.fragmentation) + ' lost to fragmentation' : ''));
+  card(name, bytes(need), (m.available_bytes ? percent(need / m.available_bytes) + ' of ' + bytes(m.available_bytes) : 'not limited') + (need > m.peak_live_bytes ? '; ' + bytes(m.peak_live_bytes) + ' live at most' : '') + (m.fragmentation > 0.0005 ? '; ' + percent(m.fragmentation) + (m.allocator === 'fixed' ? ' of what is reserved not in use then' : ' lost to fragmentation') : ''));
 }
 for (const [name, l] of Object.entries(run.links)) {
   if (!l.transfers) continue;

@@ -2,6 +2,7 @@
 
 #include "sim/base/error.h"
 #include "sim/base/units.h"
+#include "sim/experiment/experiment_private.h"
 #include "sim/report/explain.h"
 #include "sim/report/json_out.h"
 
@@ -394,6 +395,27 @@ static const char *side(const Search *search, const int found[2])
     return g_array_index(search->tries, Try, found[0]).number > g_array_index(search->tries, Try, found[1]).number ? "from" : "up to";
 }
 
+/* The rate or size of the device that a factor comes to, " (46.5 GB/s)"; "" for what is none, or no factor. */
+static char *meant_by(const Search *search, int at)
+{
+    static const char *const sizes[] = {"capacity", "available", NULL}, *const rates[] = {"to_device", "from_device", "both_ways", "read",
+                                                                                          "write",     "both",        NULL};
+    const char *path = search->find->paths[0], *key = strrchr(path, '.');
+    const EchCase *c = g_array_index(search->tries, Try, at).own;
+    const EchYamlNode *node = ech_yaml_get(c->config, "device");
+    bool rate = key && g_strv_contains(rates, key + 1);
+    if (*label_at(search, at) != 'x' || !g_str_has_prefix(path, "device.") || !node || (!rate && !g_strv_contains(sizes, key + 1)))
+        return g_strdup("");
+    const char *const *settings = (const char *const *)c->settings;
+    g_autofree char *name = node->kind == ECH_YAML_SCALAR ? ech_experiment_device_path(node) : NULL;
+    g_autoptr(EchDevice) device = name ? ech_device_load(name, settings, NULL) : ech_device_load_yaml(node, settings, NULL);
+    double number = device ? ech_device_number(device, path + strlen("device."), 0) : 0;
+    if (!(number > 0))
+        return g_strdup("");
+    g_autofree char *value = rate ? ech_format_rate((EchRate)number) : ech_format_bytes((EchBytes)number);
+    return g_strdup_printf(" (%s)", value);
+}
+
 static void tell(const Search *search, const int found[2], EchFound *ret, GString *text, JsonBuilder *b)
 {
     const EchFind *find = search->find;
@@ -410,9 +432,11 @@ static void tell(const Search *search, const int found[2], EchFound *ret, GStrin
     else if (strcmp(where, "throughout") == 0)
         g_string_append_printf(line, "With %s %s as with %s, %s; nothing between was tried: the least lies below %s, or the most above %s.", find->name,
                                label_at(search, 0), label_at(search, 1), words, label_at(search, 0), label_at(search, 1));
-    else
-        g_string_append_printf(line, "%s %s with which %s: %s. With %s not.", strcmp(where, "from") == 0 ? "Least" : "Most", find->name, words,
-                               label_at(search, found[0]), label_at(search, found[1]));
+    else {
+        g_autofree char *meant = meant_by(search, found[0]);
+        g_string_append_printf(line, "%s %s with which %s: %s%s. With %s not.", strcmp(where, "from") == 0 ? "Least" : "Most", find->name, words,
+                               label_at(search, found[0]), meant, label_at(search, found[1]));
+    }
     if (search->interrupted)
         g_string_append(line, search->tries->len == 1 ? " Interrupted before more was tried." : " Interrupted before all that lies between was tried.");
     g_string_append_printf(text, "%s\n", line->str);

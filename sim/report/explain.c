@@ -246,6 +246,16 @@ static void explain_passes(GPtrArray *out, JsonObject *a, JsonObject *b)
     }
 }
 
+/* Whether what bounds @b had as much to do in @a, as fast; of what has no such figures, whether as much of the critical path was its. */
+static bool is_untouched(JsonObject *a, JsonObject *b, const char *resource)
+{
+    gint64 amount_a, amount_b, busy_a, busy_b;
+    bool bytes;
+    if (!resource_work(a, resource, &amount_a, &busy_a, &bytes) || !resource_work(b, resource, &amount_b, &busy_b, &bytes))
+        return ech_member_int(ech_member_object(a, "critical_path"), resource) == ech_member_int(ech_member_object(b, "critical_path"), resource);
+    return amount_a == amount_b && busy_a == busy_b;
+}
+
 /* @passes: also what they say of themselves, where the time stays the same. */
 static void explain_time(GPtrArray *out, JsonObject *a, JsonObject *b, bool passes)
 {
@@ -257,8 +267,9 @@ static void explain_time(GPtrArray *out, JsonObject *a, JsonObject *b, bool pass
     if (llabs(by) <= (gint64)(SAME * (double)MAX(from, to))) {
         const char *bound = ech_member_text(b, "bound_by");
         gint64 share = ech_member_int(ech_member_object(b, "critical_path"), bound ? bound : "");
-        say(out, "It takes as long as before, %s: %.0f %% of its critical path is on %s%s, which this does not touch.", time_b,
-            to > 0 ? 100 * (double)share / (double)to : 0, bound && g_str_has_prefix(bound, "the ") ? "" : "the ", bound ? bound : "?");
+        say(out, "It takes as long as before, %s: %.0f %% of its critical path is on %s%s%s.", time_b, to > 0 ? 100 * (double)share / (double)to : 0,
+            bound && g_str_has_prefix(bound, "the ") ? "" : "the ", bound ? bound : "?",
+            is_untouched(a, b, bound ? bound : "") ? ", which this does not touch" : "");
         if (passes)
             explain_passes(out, a, b);
         return;

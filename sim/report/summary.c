@@ -612,7 +612,8 @@ static void append_time(GString *out, const EchReport *report, unsigned columns)
         g_string_append(out, "\n  Critical path\n");
         g_autoptr(GArray) rows = share_rows_new();
         EchTime rest = run->makespan;
-        for (size_t i = 0; i < MIN(n, 8) && ratio(shares[i].time, run->makespan) >= 0.0005; i++) {
+        size_t most = n == 9 ? 9 : 8; /* One more takes no more room than to say so. */
+        for (size_t i = 0; i < MIN(n, most) && ratio(shares[i].time, run->makespan) >= 0.0005; i++) {
             add_share(rows, shares[i].name, ech_format_time(shares[i].time), ratio(shares[i].time, run->makespan), NULL);
             rest -= shares[i].time;
         }
@@ -761,7 +762,8 @@ static void append_memories(GString *out, const EchReport *report, unsigned colu
         if (is_taken_whole(m->allocator))
             g_string_append_printf(text, ", %s reserved, whole at the start", reserved);
         else if (m->fragmentation >= 0.0005)
-            g_string_append_printf(text, ", %s reserved (%.1f %% of it lost to fragmentation)", reserved, 100 * m->fragmentation);
+            g_string_append_printf(text, ", %s reserved (%.1f %% of it %s)", reserved, 100 * m->fragmentation,
+                                   strcmp(m->allocator, "fixed") == 0 ? "not in use then" : "lost to fragmentation");
         g_string_append_printf(text, "; %s",
                                strcmp(m->allocator, "fixed") == 0     ? placed_by(report)
                                : strcmp(m->allocator, "counted") == 0 ? "counted only"

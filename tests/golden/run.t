@@ -1004,3 +1004,9 @@ $ echelon run --trace traces/gpt_unrolled_kept.h100 --device gh200 --set device.
 $ echelon run --trace traces/gpt_unrolled_kept.h100 --device mi300x --set replay.unified_memory=true
 echelon: unified memory: mi300x has no driver that moves pages when they are touched, as far as is known here; expected an NVIDIA GPU with a link to the host
 exit 2
+$ echelon run slowest_link | sed -n '3,4p'
+  schedule=one after the other: Least link with which it fits and takes at most 6.43 ms (1.1 times the 5.85 ms that it
+  takes as it is): x0.8651 (46.5 GB/s). With x0.865 not.
+$ echelon run --trace traces/gpt_unrolled_offload.h100 --device h100-sxm --find device.links.host.to_device=40GB/s..60GB/s --for 'time<=x1.05' | tail -2
+  46.45GB/s -> 46.46GB/s
+    It takes as long as before, 6.14 ms: 35 % of its critical path is on the host link to device.
