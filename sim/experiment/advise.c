@@ -21,11 +21,14 @@ static const char prefetch[] = "prefetch", donate[] = "donate"; /* the latter on
 static const unsigned goals[] = {100, 92, 80, 65, 92};
 enum { NARROW_GOAL = 3 };
 
+/* What fits and takes more than so many times as long is dear: more is tried. */
+#define DEAR 1.5
+
 /* When a measure is tried. */
 typedef enum {
     ALWAYS,
     FRAGMENTED, /* where what is live would have room */
-    LAST,       /* where nothing that was tried by then is enough */
+    LAST,       /* where nothing that was tried by then is enough, or only what is dear */
     PAGED       /* where it does not fit an NVIDIA GPU: slow, but no change to the program */
 } When;
 
@@ -120,8 +123,16 @@ static const Measure measures[] = {
      SAVE_ON_CPU ", " EXPANDABLE,
      LAST},
     {"remat_growing", "make again, and segments that grow", {"remat", NULL}, 1, GROWING, NULL, "torch.utils.checkpoint, " EXPANDABLE, LAST},
+    {"remat_and_optimizer",
+     "again, and optimizer state on host",
+     {"remat", "offload:what=arguments,names=optimizer", NULL},
+     2,
+     NULL,
+     NULL,
+     "torch.utils.checkpoint, and ZeRO-Offload",
+     LAST},
     {"remat_and_arguments",
-     "activations again, arguments on host",
+     "again, and arguments on host",
      {"remat", "offload:what=arguments", "prefetch", NULL},
      2,
      NULL,
@@ -173,6 +184,7 @@ typedef struct {
     EchAdvice *advice;
     GArray *trials;         /* Trial */
     bool pytorch, xla, tpu; /* what was captured; xla, and for a TPU */
+    bool donates;           /* Donation saves some and is not enough: what is tried then is tried with it. */
     char *blocks;           /* paths of the modules that a PyTorch program repeats, "layers.*"; or NULL */
     unsigned jobs;
     const volatile sig_atomic_t *stop;
@@ -219,13 +231,16 @@ static bool is_place(const char *pass)
 }
 
 /* Passes of the case, then the measure's. @ahead: with fetches ahead, which fill the memory there is. */
-static char *passes_text(const Advise *a, const Measure *measure, const char *goal, bool ahead, char **ret_options)
+static char *passes_text(const Advise *a, const Trial *t, const char *goal, bool ahead, char **ret_options)
 {
+    const Measure *measure = t->measure;
     g_autoptr(GPtrArray) all = g_ptr_array_new_with_free_func(g_free);
     const EchYamlNode *own = ech_yaml_get(a->base->config, "passes");
     if (own)
         (void)ech_experiment_read_texts(own, "passes", all, NULL); /* The run as it is has read them. */
-    g_autoptr(GString) options = g_string_new(NULL);
+    g_autoptr(GString) options = g_string_new(t->row.donated ? "--pass donate" : NULL);
+    if (t->row.donated)
+        g_ptr_array_add(all, g_strdup(donate));
     for (size_t i = 0; measure->passes[i]; i++) {
         const char *pass = measure->passes[i];
         bool with_goal = goal && i < measure->n_goals;
@@ -264,7 +279,7 @@ static EchCase *trial_case(const Advise *a, Trial *t, bool roomy, GError **error
         return other;
     }
     g_autofree char *goal = a->advice->base.fits ? NULL : goal_text(goal_bytes(a, t));
-    g_autofree char *options = NULL, *passes = passes_text(a, m, goal, !roomy && t->tried + 1 < G_N_ELEMENTS(goals), &options);
+    g_autofree char *options = NULL, *passes = passes_text(a, t, goal, !roomy && t->tried + 1 < G_N_ELEMENTS(goals), &options);
     t->row.options = g_strconcat(allocator ? allocator : "", allocator ? " " : "", options, NULL);
     EchCase *c = vary(other ? other : a->base, "passes", passes, error);
     ech_case_free(other);
@@ -375,13 +390,43 @@ static bool run_rounds(Advise *a, GError **error)
     return true;
 }
 
-/* Whether the program would fit on this device. */
+/* Whether the program would fit on this device at a fair price. */
 static bool is_enough(const Advise *a)
 {
     bool enough = a->advice->base.fits;
-    for (guint i = 0; i < a->trials->len; i++)
-        enough |= g_array_index(a->trials, Trial, i).measure && g_array_index(a->trials, Trial, i).row.run.fits;
+    for (guint i = 0; i < a->trials->len; i++) {
+        const Trial *t = &g_array_index(a->trials, Trial, i);
+        enough |= t->measure && t->row.run.fits && (double)t->row.run.makespan <= DEAR * (double)a->advice->base.makespan;
+    }
     return enough;
+}
+
+/* Whether donation may save some beside the measure. Arguments that wait on the host take what is written over them along. */
+static bool leaves_arguments(const Measure *m)
+{
+    bool leaves = m->n_goals > 0;
+    for (size_t i = 0; m->passes[i]; i++)
+        leaves &= !g_str_has_prefix(m->passes[i], "offload:what=arguments");
+    return leaves;
+}
+
+/* Donation costs nothing: where it saves some, whatever does not fit is tried again with it. */
+static bool try_donated(Advise *a, GError **error)
+{
+    for (guint i = 0; i < a->trials->len; i++) {
+        const Trial *t = &g_array_index(a->trials, Trial, i);
+        a->donates |= t->measure && strcmp(t->row.name, donate) == 0 && !t->row.nothing && !t->row.error && t->row.run.hbm < a->advice->base.hbm;
+    }
+    for (guint i = 0; a->donates && i < a->trials->len; i++) {
+        Trial *t = &g_array_index(a->trials, Trial, i);
+        if (!t->measure || !leaves_arguments(t->measure) || t->row.run.fits || t->row.nothing || t->row.error)
+            continue;
+        t->row.donated = true;
+        t->row.run = (EchAdviceRun){0};
+        t->tried = 0;
+        t->done = false;
+    }
+    return !a->donates || run_rounds(a, error);
 }
 
 /* What those that do not fit would need. */
@@ -464,7 +509,11 @@ static void add_measures(Advise *a, When when)
         if (m->when != when || !in_code || ((strcmp(first, donate) == 0 || is_place(first)) && !a->xla) || (strcmp(first, BLOCKS) == 0 && !a->blocks))
             continue;
         Trial t = {.measure = m,
-                   .row = {.name = m->name, .label = g_strdup(m->label), .paged = when == PAGED, .in_code = a->pytorch || a->xla ? in_code : NULL}};
+                   .row = {.name = m->name,
+                           .label = g_strdup(m->label),
+                           .paged = when == PAGED,
+                           .donated = a->donates && leaves_arguments(m),
+                           .in_code = a->pytorch || a->xla ? in_code : NULL}};
         g_array_append_val(a->trials, t);
     }
 }
@@ -559,6 +608,12 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     a->blocks = blocks_of(json_node_get_object(roomy_node ? roomy_node : node));
     advice->live_fits = advice->base.hbm <= advice->available;
     g_autoptr(GPtrArray) said = ech_explain_run(json_node_get_object(roomy_node ? roomy_node : node));
+    JsonArray *remarks = json_object_get_array_member(json_node_get_object(node), "remarks");
+    for (guint i = 0; remarks && i < json_array_get_length(remarks); i++) {
+        const char *remark = json_array_get_string_element(remarks, i);
+        if (g_str_has_prefix(remark, ECH_REMARK_OPTIMIZER))
+            g_ptr_array_add(said, g_strdup_printf("%s.", remark));
+    }
     g_ptr_array_add(said, NULL);
     advice->holds = g_strdupv((char **)said->pdata);
     *ret = g_steal_pointer(&result);
@@ -629,7 +684,7 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, unsigned jo
     }
     if (!base)
         return NULL;
-    Advise a = {experiment, base, advice, g_array_new(FALSE, TRUE, sizeof(Trial)), false, false, false, NULL, jobs, stop, progress, data};
+    Advise a = {experiment, base, advice, g_array_new(FALSE, TRUE, sizeof(Trial)), false, false, false, false, NULL, jobs, stop, progress, data};
     g_array_set_clear_func(a.trials, trial_clear);
     g_autoptr(EchResult) result = NULL;
     bool ok = run_base(&a, &result, error);
@@ -645,6 +700,8 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, unsigned jo
             add_devices(&a, result->device);
         ok = run_rounds(&a, error);
     }
+    if (ok && !is_enough(&a))
+        ok = try_donated(&a, error);
     if (ok && !is_enough(&a)) {
         add_measures(&a, LAST);
         ok = run_rounds(&a, error);
@@ -715,7 +772,7 @@ static void print_rows(GString *out, const EchAdvice *advice, Rank of_rank, cons
         if (!any)
             g_string_append_printf(out, "\n  %s\n", heading);
         any = true;
-        g_string_append_printf(out, "  %2zu  ", i + 1);
+        g_string_append_printf(out, "  %2zu%s", i + 1, row->donated ? "* " : "  ");
         ech_text_cell(out, row->label, 35);
         print_run(out, &row->run, advice->base.makespan, of_rank == NOT_ENOUGH && !advice->base.fits ? advice->available : 0);
     }
@@ -789,7 +846,7 @@ static void print_how(GString *out, const EchAdvice *advice, unsigned columns)
     for (size_t i = 0; i < advice->n && rank(&advice->rows[i]) <= last; i++) {
         const EchAdviceRow *row = &advice->rows[i];
         g_autofree char *first = g_strdup_printf("  %2zu  ", i + 1);
-        g_autofree char *text = g_strconcat(row->options, row->in_code ? "   " : "", row->in_code, NULL);
+        g_autofree char *text = g_strconcat(row->options, row->in_code ? "   " : "", row->in_code, row->donated ? "; donate_argnames" : NULL, NULL);
         ech_text_wrap(out, first, text, columns);
     }
 }
@@ -821,6 +878,11 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
     print_why_may(out, advice, columns);
     print_rows(out, advice, PAGES, "What would run as it is, with what has no room on the host");
     print_rows(out, advice, NOT_ENOUGH, advice->base.fits ? "What would not" : "What would not be enough");
+    bool donated = false;
+    for (size_t i = 0; i < advice->n; i++)
+        donated |= advice->rows[i].donated && rank(&advice->rows[i]) <= NOT_ENOUGH;
+    if (donated)
+        g_string_append(out, "  (*: with arguments donated, too)\n");
     if (advice->n > 0)
         print_how(out, advice, columns);
     if (!advice->base.fits)
@@ -866,6 +928,8 @@ JsonNode *ech_advice_json(const EchAdvice *advice)
         ech_json_add_text(b, "name", row->name);
         ech_json_add_text(b, "does", row->label);
         ech_json_add_text(b, "options", row->options);
+        if (row->donated)
+            ech_json_add_bool(b, "donated", true);
         json_run(b, &row->run);
         ech_json_add_mean(b, "relative", known ? (double)row->run.makespan / (double)advice->base.makespan : -1);
         if (row->nothing)

@@ -24,6 +24,7 @@ typedef struct {
     const char *in_code; /**< How such a program says so, or NULL. */
     char *options;       /**< What to add to `echelon run`: "--pass remat:memory=24GiB". */
     EchAdviceRun run;
+    bool donated;  /**< Tried with what results can replace donated, too. */
     bool paged;    /**< Unified memory: what has no room is on the host, and comes when it is touched. */
     char *nothing; /**< Why it changes nothing, or NULL. */
     char *error;   /**< Why there is no run, or NULL. */
@@ -51,7 +52,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchAdvice, ech_advice_free)
 bool ech_advice_helps(const EchAdvice *advice);
 /** For a terminal of so many columns (0: ECH_TEXT_COLUMNS). */
 GString *ech_advice_text(const EchAdvice *advice, unsigned columns) G_GNUC_WARN_UNUSED_RESULT;
-/** {title, trace, device, given, hbm_available_bytes, fits, hbm_bytes, host_bytes, makespan_ps, measures: [{name, does, options, fits, hbm_bytes, host_bytes,
- * makespan_ps, relative, why, error}]}; makespan_ps and relative (to the run as it is) are null where they are not known, why and error where
- * there is none. */
+/** {title, trace, device, given, hbm_available_bytes, fits, hbm_bytes, host_bytes, makespan_ps, measures: [{name, does, options, donated, fits, hbm_bytes,
+ * host_bytes, makespan_ps, relative, why, error}]}; makespan_ps and relative (to the run as it is) are null where they are not known, why and error where there
+ * is none. */
 JsonNode *ech_advice_json(const EchAdvice *advice) G_GNUC_WARN_UNUSED_RESULT;

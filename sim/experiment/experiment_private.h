@@ -26,6 +26,9 @@ struct EchImportCache {
     GHashTable *devices; /**< name -> EchYamlNode */
 };
 
+/** How the remark on temporaries of PyTorch's optimizers begins, which advice repeats. */
+#define ECH_REMARK_OPTIMIZER "PyTorch's optimizer"
+
 /** The file that a trace's name stands for, relative to the file that @node stands in; owned by the caller. */
 char *ech_experiment_trace_path(const EchYamlNode *node);
 /** The device's name, or the path of its file likewise; owned by the caller. */

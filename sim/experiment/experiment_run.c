@@ -358,6 +358,41 @@ static void remark_pinning(const EchTrace *trace, EchDiag *diag)
                         size);
 }
 
+/* Temporaries of PyTorch's optimizers that take all parameters at once, as they do unless they are told otherwise (foreach): as much as the parameters. */
+static void remark_optimizer(const EchTrace *trace, EchDiag *diag)
+{
+    enum { LEAST_PART = 20 };
+    g_autofree uint8_t *is_foreach = g_new0(uint8_t, ech_trace_n_strings(trace) + 1); /* by stack: 0 not looked at, 1 no, 2 yes */
+    EchBytes live = 0, most = 0, own = 0, most_own = 0;
+    for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
+        if (ech_trace_buffers(trace)[i].resident)
+            live = ech_bytes_add(live, ech_trace_buffers(trace)[i].bytes);
+    }
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        if (op->kind != ECH_OP_ALLOC && op->kind != ECH_OP_FREE)
+            continue;
+        const EchBuffer *buffer = &ech_trace_buffers(trace)[op->target];
+        uint8_t *flag = buffer->stack < ech_trace_n_strings(trace) ? &is_foreach[buffer->stack] : NULL;
+        if (flag && *flag == 0)
+            *flag = strstr(ech_trace_string(trace, buffer->stack), ":_multi_tensor_") ? 2 : 1;
+        bool alloc = op->kind == ECH_OP_ALLOC;
+        live = alloc ? ech_bytes_add(live, buffer->bytes) : live - MIN(live, buffer->bytes);
+        most = MAX(most, live);
+        if (flag && *flag == 2) {
+            own = alloc ? ech_bytes_add(own, buffer->bytes) : own - MIN(own, buffer->bytes);
+            most_own = MAX(most_own, own);
+        }
+    }
+    g_autofree char *size = ech_format_bytes(most_own);
+    if (most_own > 0 && most_own >= most / LEAST_PART)
+        ech_diag_remark(diag,
+                        ECH_REMARK_OPTIMIZER
+                        " takes all parameters at once and makes %s of temporaries for that: fused=True makes none, foreach=False those of "
+                        "one parameter at a time",
+                        size);
+}
+
 /* What the kernel model knows of AMD's GPUs. */
 static void remark_amd(const EchTrace *trace, const EchResult *result)
 {
@@ -452,6 +487,7 @@ static EchTrace *select_device(EchExperiment *experiment, const EchCase *c, EchT
         return NULL;
     }
     remark_pinning(trace, diag);
+    remark_optimizer(trace, diag);
     const EchMemory *pageable = ech_device_memory_kind(device, ECH_MEM_HOST_PAGEABLE);
     if (n < 2 && !text && !pageable)
         return ech_trace_ref(trace);

@@ -43,7 +43,7 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | sed -n '/not be enough/,/^$/p'
   What would not be enough
    2  activations again or all on host     23.1 MiB  21.5 MiB        -         -
-   3  activations agai...rguments on host  36.0 MiB  5.50 MiB        -         -
+   3  again, and arguments on host         36.0 MiB  5.50 MiB        -         -
    4  make activations again               41.1 MiB         -        -         -
    5  activations on host, all that pause  54.5 MiB  95.5 MiB        -         -
    6  arguments on host, waited for         117 MiB  5.50 MiB        -         -
@@ -93,11 +93,15 @@ gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   IT DOES NOT FIT. 4.63 GiB of hbm are needed, 4 GiB are there.
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | sed -n '/make it fit/,/^$/p;/What to add/,/^$/p'
   What would make it fit
-   1  optimizer state on host, waited for  3.96 GiB   692 MiB   147 ms    x2.130
+   1  make again, and segments that grow   4.02 GiB         -  83.1 ms    x1.207
+   2  optimizer state on host, waited for  3.96 GiB   692 MiB   147 ms    x2.130
+   3  all on host, and segments that grow  3.92 GiB  1.17 GiB   179 ms    x2.605
 
   What to add to 'echelon run', which tells the arrays; how a program says so
-   1  --pass offload:what=arguments,names=optimizer,memory=4003MiB   ZeRO-Offload
-   2  --set replay.unified_memory=true   torch.cuda.memory.CUDAPluggableAllocator over cudaMallocManaged
+   1  --allocator pytorch:expandable_segments:True --pass remat:memory=4352MiB   torch.utils.checkpoint, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+   2  --pass offload:what=arguments,names=optimizer,memory=4003MiB   ZeRO-Offload
+   3  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,memory=4003MiB   torch.autograd.graph.save_on_cpu(pin_memory=True), PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+   4  --set replay.unified_memory=true   torch.cuda.memory.CUDAPluggableAllocator over cudaMallocManaged
 
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB --json | sed -n '/"name" : "remat",/,/}/p'
       "name" : "remat",
@@ -125,10 +129,23 @@ echelon: nothing.hlo: No such file or directory
 exit 1
 $ echelon advise traces/adam_none.v5e --device tpu-v5e --memory 2000MiB | sed -n '/What may/,/^$/p'
   What may
-   1  activations agai...rguments on host  1.73 GiB   984 MiB   148 ms   x14.741
+   1  again, and arguments on host         1.73 GiB   984 MiB   148 ms   x14.741
    2  arguments on host, waited for        1.92 GiB   788 MiB   120 ms   x11.971
    3  arguments on host, overlapped        1.92 GiB   788 MiB   102 ms   x10.156
   (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
   (XLA fetches offloaded arrays early, many at once, and may need as much as without; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
   The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend tpu-v5e -o asked -- python train.py' tells what it needs then (large programs: compile.py --no-codegen tells the memory, long before the compiler is done).
 
+$ echelon advise traces/gpt_unrolled_kept.h100 --device h100-sxm --pass donate:what=none --memory 115MiB | sed -n '9,18p;/^   1 .*--pass/p;/donated, too/p'
+  as it is                                  204 MiB         -  1.85 ms         -
+
+  What may
+   1* activations again or all on host      108 MiB  3.50 MiB  2.74 ms    x1.485
+   2* make activations again                112 MiB         -  2.10 ms    x1.137
+   3* activations on host, fetched ahead    112 MiB  67.5 MiB  3.78 ms    x2.047
+   4* activations on host, waited for       112 MiB  67.5 MiB  4.68 ms    x2.531
+   5* activations on host, all that pause   114 MiB  67.5 MiB  4.98 ms    x2.695
+   6* activations on host, overlapped       156 MiB  75.5 MiB        -         -
+   7* make again what needs no product      178 MiB         -        -         -
+  (*: with arguments donated, too)
+   1  --pass donate --pass remat:memory=105MiB --pass offload:idle=0,memory=105MiB   jax.checkpoint with policy save_and_offload_only_these_names; donate_argnames

@@ -66,6 +66,7 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
   Kernel times: 544 kernel model. Engine: native (0.1.0).
   Of the kernels' time 32 % is products, which are held against published times; 67 % other kernels with constants from recorded ones of their class; 1 % assumed (most of it scatter).
   - PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
+  - PyTorch's optimizer takes all parameters at once and makes 346 MiB of temporaries for that: fused=True makes none, foreach=False those of one parameter at a time
   - 27 copies of 346 MiB in all are from or to pageable host memory, which is not counted; --pass pin says what pinned memory would be worth
 $ for how in '' '--pass remat:modules=blocks.*,above=1' '--set device.memories.hbm.capacity=4GiB'; do echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --engine native --step last $how | sed -n '1p;/fit/I,/It takes/p;/It takes [0-9.]* [%t]/p;/Steps/,/^$/p;/alone/p'; done
 gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
@@ -94,6 +95,7 @@ gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 
   Kernel times: 163 kernel model. Engine: native (0.1.0).
   - PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
+  - PyTorch's optimizer takes all parameters at once and makes 346 MiB of temporaries for that: fused=True makes none, foreach=False those of one parameter at a time
   - 27 copies of 346 MiB in all are from or to pageable host memory, which is not counted; --pass pin says what pinned memory would be worth
   - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
   - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here

@@ -2,7 +2,7 @@ The remat pass: what is made again instead of kept, what that costs and saves, a
 $ echelon run --trace gpt_everything.v5e --device tpu-v5e --engine native --pass remat 2>&1 | grep -E '^  (It (fits|takes)|  - remat)|remat:|hbm: '
   It fits. vector 111 MiB of 128 MiB (87 %), hbm 11.2 MiB of 15.8 GiB (0 %), scalar 512 B of 1 MiB (0 %)
   It takes 447 us, bound by matrix unit (32 % of the critical path).
-    hbm: 10.5 MiB live at 9.14 us, 10.5 MiB reserved (0.3 % of it lost to fragmentation); placed by the compiler; the program asks for 11.2 MiB at once, alignment and tuple tables included
+    hbm: 10.5 MiB live at 9.14 us, 10.5 MiB reserved (0.3 % of it not in use then); placed by the compiler; the program asks for 11.2 MiB at once, alignment and tuple tables included
   - remat: left the trace as it is: it needs no more than it may, or nothing brings that down
 $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pass remat 2>&1 | grep -E 'It (fits|takes)|remat:'
   It fits. hbm 41.1 MiB of 79.1 GiB (0 %)
@@ -63,3 +63,10 @@ $ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --engine n
 $ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass remat --pass offload --set device.memories.hbm.available=110MiB | sed -n '/ fit\./,/that would be/p'
   It may fit. hbm 100 MiB of 110 MiB (91 %), host 15.5 MiB of 2 TiB (0 %)
   Compilers asked for jax.checkpoint have taken up to 1.2 times what remat says. XLA fetches offloaded arrays early, many at once, but for what loops fetch slice by slice; that would be 129 MiB of hbm. The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
+$ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --step last --pass 'remat:modules=blocks.*' | grep -A5 'Who asked'
+  Who asked for it (forward, recomputed, backward)
+    Optimizer.step#AdamW.step     2.39 ms   18.9 % ####................
+    head (Linear)                 2.21 ms   17.5 % ###.................  747 us, -, 1.46 ms
+    blocks.* (Block)              1.46 ms   11.6 % ##..................  383 us, 314 us, 767 us
+    aten::cross_entropy_loss      1.11 ms    8.8 % ##..................
+    blocks.*.up (Linear)           890 us    7.0 % #...................  235 us, 235 us, 420 us
