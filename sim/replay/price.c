@@ -1078,7 +1078,11 @@ static void say_what_was_assumed(const EchTrace *trace, const EchDevice *device,
         ech_diag_remark(diag, "%" G_GUINT64_FORMAT " copies join memories between which %s has neither a link nor ports: they cost only their start",
                         free_copies, device->name);
     if (ech_diag_count(diag, "collectives_without_a_link") > 0)
-        ech_diag_remark(diag, "%s has no link between devices: collectives cost what was recorded of them, else only their memory traffic", device->name);
+        ech_diag_remark(diag,
+                        "%s has no link between devices: collectives cost what was recorded of them, else only their memory traffic, and take longer. What "
+                        "nccl-tests reaches where they cross PCIe, say 20 GB/s: --set 'device.links.pcie={from: hbm, to: hbm, to_device: 20GB/s, from_device: "
+                        "20GB/s, reach: 8}'",
+                        device->name);
     if (ech_diag_count(diag, "collectives_between_hosts") > 0)
         ech_diag_remark(diag, "%s has no link \"network\": collectives that reach beyond a host are priced as within one", device->name);
     if (ech_diag_count(diag, "collectives_of_unknown_group") > 0)

@@ -200,6 +200,8 @@ char *ech_report_buffer_name(const EchTrace *trace, EchId buffer) G_GNUC_WARN_UN
 
 /** "It may fit.", what the terminal summary begins with. */
 const char *ech_report_verdict(const EchReport *report);
+/** Whether an allocator's pool is taken whole at the start: what it holds says nothing of what is needed. @allocator: its spec. */
+bool ech_report_is_taken_whole(const char *allocator);
 /** "If it fitted, it would take", what it begins to tell of the time with. */
 const char *ech_report_time_verdict(const EchReport *report);
 /** What the terminal summary says of that verdict beside the figures: who reserves what, what was refused when it was captured. Sentences; owned by the

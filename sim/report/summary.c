@@ -303,8 +303,7 @@ static void append_ran_out(GString *out, const EchReport *report, unsigned colum
     ech_text_wrap(out, "  ", text, columns);
 }
 
-/* A pool that is taken whole at the start: what it holds says nothing of what is needed. */
-static bool is_taken_whole(const char *allocator)
+bool ech_report_is_taken_whole(const char *allocator)
 {
     bool pool = g_str_has_prefix(allocator, "bfc") || g_str_has_prefix(allocator, "jax") || g_str_has_prefix(allocator, "tensorflow");
     return pool && !strstr(allocator, "growth");
@@ -434,9 +433,24 @@ const char *ech_report_verdict(const EchReport *report)
                                          : "It fits.";
 }
 
+/* Whether there are collectives for which the device has no link. */
+static bool lacks_link(const EchReport *report)
+{
+    const EchRun *run = report->run;
+    for (size_t i = 0; i < run->n_prices; i++) {
+        if (ech_trace_ops(report->trace)[i].kind == ECH_OP_COLLECTIVE && run->prices[i].source == ECH_PRICE_UNKNOWN)
+            return true;
+    }
+    return false;
+}
+
 const char *ech_report_time_verdict(const EchReport *report)
 {
-    return !report->run->completed || has_stopped(report) ? "Up to there it takes" : ech_report_fits(report) ? "It takes" : "If it fitted, it would take";
+    if (!report->run->completed || has_stopped(report))
+        return "Up to there it takes";
+    if (!ech_report_fits(report))
+        return "If it fitted, it would take";
+    return lacks_link(report) ? "Without its collectives it takes" : "It takes";
 }
 
 /* Whether it is the device's memory that does not suffice. */
@@ -759,7 +773,7 @@ static void append_memories(GString *out, const EchReport *report, unsigned colu
                                : m->peak_at == 0  ? " from the start"
                                                   : " at ",
                                run->makespan > 0 && m->peak_at > 0 ? when : "");
-        if (is_taken_whole(m->allocator))
+        if (ech_report_is_taken_whole(m->allocator))
             g_string_append_printf(text, ", %s reserved, whole at the start", reserved);
         else if (m->fragmentation >= 0.0005)
             g_string_append_printf(text, ", %s reserved (%.1f %% of it %s)", reserved, 100 * m->fragmentation,

@@ -1010,3 +1010,28 @@ $ echelon run slowest_link | sed -n '3,4p'
 $ echelon run --trace traces/gpt_unrolled_offload.h100 --device h100-sxm --find device.links.host.to_device=40GB/s..60GB/s --for 'time<=x1.05' | tail -2
   46.45GB/s -> 46.46GB/s
     It takes as long as before, 6.14 ms: 35 % of its critical path is on the host link to device.
+$ echelon run --trace traces/sharded_mlp.v5e --device l4 | grep -E 'collectives'
+  Without its collectives it takes 383 us, bound by matrix unit (56 % of the critical path).
+  - l4 has no link between devices: collectives cost what was recorded of them, else only their memory traffic, and take longer. What nccl-tests reaches where they cross PCIe, say 20 GB/s: --set 'device.links.pcie={from: hbm, to: hbm, to_device: 20GB/s, from_device: 20GB/s, reach: 8}'
+$ echelon run --trace traces/sharded_mlp.v5e --device l4 --set 'device.links.pcie={from: hbm, to: hbm, to_device: 20GB/s, from_device: 20GB/s, reach: 8}' | grep -E 'collectives|It takes'
+  It takes 2.94 ms, bound by pcie link out (93 % of the critical path).
+    It takes 7.69 times as long: 383 us -> 2.94 ms. Along the critical path: +2.73 ms pcie link out, -142 us matrix unit.
+$ echelon run break_even | sed -n '4,21p'
+  activations, host link     fits     time  x first   needed      peak    to dev  from dev  bound by
+  -------------------------  ----  -------  -------  -------  --------  --------  --------  ---------------------
+  made again, x0.5           yes   2.00 ms    1.000  126 MiB         -         -         -  hbm port
+  made again, x1             yes   2.00 ms    1.000  126 MiB         -         -         -  hbm port
+  made again, x2             yes   2.00 ms    1.000  126 MiB         -         -         -  hbm port
+  made again, x4             yes   2.00 ms    1.000  126 MiB         -         -         -  hbm port
+  made again, x8             yes   2.00 ms    1.000  126 MiB         -         -         -  hbm port
+  on host, waited for, x0.5  yes   6.19 ms    3.096  126 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link to device
+  on host, waited for, x1    yes   4.10 ms    2.052  126 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link to device
+  on host, waited for, x2    yes   3.01 ms    1.504  128 MiB  51.5 MiB  51.5 MiB  51.5 MiB  hbm port
+  on host, waited for, x4    yes   2.53 ms    1.268  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
+  on host, waited for, x8    yes   2.38 ms    1.188  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
+  on host, overlapped, x0.5  yes   4.27 ms    2.138  206 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link from device
+  on host, overlapped, x1    yes   2.22 ms    1.108  174 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link from device
+  on host, overlapped, x2    yes   1.86 ms    0.931  128 MiB  51.5 MiB  51.5 MiB  51.5 MiB  hbm port
+  on host, overlapped, x4    yes   1.86 ms    0.931  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
+  on host, overlapped, x8    yes   1.86 ms    0.932  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
+
