@@ -1,6 +1,7 @@
 /* A study for a terminal. */
 #include "sim/experiment/alloc_study_private.h"
 #include "sim/import/import.h"
+#include "sim/report/report.h"
 #include "sim/report/text.h"
 
 #include <string.h>
@@ -284,6 +285,12 @@ static void choose_extras(int width, const EchAllocStudyOutput *output, bool sho
     }
 }
 
+/* What a pool that is taken whole holds beyond what is live is no fragmentation. */
+static bool is_whole(const EchAllocRow *row)
+{
+    return !row->is_static && ech_report_is_taken_whole(row->spec);
+}
+
 static void text_table(GString *out, const GPtrArray *rows, int width, const EchAllocStudyOutput *output)
 {
     bool shown[N_EXTRA];
@@ -299,7 +306,8 @@ static void text_table(GString *out, const GPtrArray *rows, int width, const Ech
         const EchAllocStats *stats = &row->outcome.stats;
         g_autofree char *live = ech_format_bytes(stats->peak_live), *reserved = ech_format_bytes(stats->peak_reserved), *label = label_of(row);
         ech_text_cell(out, label, width);
-        g_string_append_printf(out, " %6" G_GUINT64_FORMAT " %10s %9s %5.1f %%", stats->failed, live, reserved, 100 * ech_alloc_fragmentation(stats));
+        g_autofree char *fragmentation = is_whole(row) ? g_strdup("whole") : g_strdup_printf("%.1f %%", 100 * ech_alloc_fragmentation(stats));
+        g_string_append_printf(out, " %6" G_GUINT64_FORMAT " %10s %9s %7s", stats->failed, live, reserved, fragmentation);
         for (int k = 0; k < N_EXTRA; k++) {
             g_autofree char *text = extra_cell(row, (Extra)k);
             if (shown[k])
@@ -323,6 +331,9 @@ static void text_notes(GString *out, const EchAllocStudy *study, const EchAllocR
                                row->spec, row->equal, row->compared, row->release ? ", as by PyTorch " : "", row->release ? row->release : "",
                                row->settings ? "; settings " : "", row->settings ? row->settings : "", row->difference ? "\n  first difference: " : "",
                                row->difference ? row->difference : "");
+    if (is_whole(row))
+        g_string_append_printf(out, "\n%s: takes its pool whole at the start; what it needs of that, holes included, is what 'smallest' tells (--smallest)\n",
+                               row->spec);
     if (row->note)
         g_string_append_printf(out, "\n%s: %s\n", row->spec, row->note);
     if (row->fault)

@@ -98,12 +98,14 @@ no allocator needs less than 32.0 MiB
 arguments and constants, 6.50 MiB, come first and stay; loop bodies once
 
 allocator                        failed  peak live  reserved    frag     waste   largest  segments  smallest
-bfc                                   0   32.5 MiB    16 GiB  99.8 %   509 KiB  16.0 GiB         1    34 MiB
+bfc                                   0   32.5 MiB    16 GiB   whole   509 KiB  16.0 GiB         1    34 MiB
 pytorch                               0   33.0 MiB    48 MiB  31.2 %  1.00 MiB    20 MiB         6    48 MiB
 pytorch:expandable_segments:True      0   32.0 MiB    50 MiB  35.9 %  1.97 KiB  34.5 MiB         2    50 MiB
 plan                                  0   32.0 MiB  32.0 MiB   0.0 %       0 B       0 B         1  32.0 MiB
 plan:exact:step_limit=200000          0   32.0 MiB  32.0 MiB   0.0 %       0 B       0 B         1  32.0 MiB
 compiler                              0   32.0 MiB  32.0 MiB   0.0 %       0 B       0 B         1  32.0 MiB
+
+bfc: takes its pool whole at the start; what it needs of that, holes included, is what 'smallest' tells (--smallest)
 
 plan: xla:algorithm=best, all lifetimes known in advance
 
@@ -278,8 +280,8 @@ pytorch, as recorded                  1    120 MiB   120 MiB   0.0 %       0 B  
 the recording ran out of memory: 100 MiB asked for with 56 MiB allocated, 64 MiB reserved but unallocated, 90 MiB free on the device
 $ echelon import tests/fuzz/corpus/out_of_memory/bfc.txt --anonymize -o $T/bfc.ech >/dev/null 2>&1; echelon alloc $T/bfc.ech | sed -n '/^allocator/,/^$/p'
 allocator            failed  peak live  reserved    frag     waste   largest  segments  smallest
-bfc, as recorded          1   2.44 GiB     4 GiB  39.1 %       0 B   700 MiB         1  3.44 GiB
-bfc:                      0   3.44 GiB     4 GiB  14.1 %       0 B   576 MiB         1  3.44 GiB
+bfc, as recorded          1   2.44 GiB     4 GiB   whole       0 B   700 MiB         1  3.44 GiB
+bfc:                      0   3.44 GiB     4 GiB   whole       0 B   576 MiB         1  3.44 GiB
 cuda_async                0   3.44 GiB  3.47 GiB   0.9 %     512 B  32.0 MiB         6  3.44 GiB
 
 $ echelon alloc traces/pytorch_allocator/pools-1.expandable.pickle.gz -a pytorch | grep recorded
