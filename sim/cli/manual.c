@@ -141,15 +141,33 @@ static char *text_of(size_t row)
     return g_ascii_strdown(all, -1);
 }
 
-static bool has_words(size_t row, char *const *words)
+/* How many of @words a question has; @long_ones: of those with three letters and more. */
+static guint words_in(size_t row, char *const *words, bool long_ones)
 {
+    guint n = 0;
     g_autofree char *all = text_of(row);
     for (; *words; words++) {
         g_autofree char *word = g_ascii_strdown(*words, -1);
-        if (!strstr(all, word))
-            return false;
+        n += strstr(all, word) && (!long_ones || strlen(word) >= 3);
     }
-    return true;
+    return n;
+}
+
+/* How many words a question is to have to be shown: all of @words, else the most that any has, where few have so many. 0: none is shown. */
+static guint words_wanted(char *const *words, bool *ret_some)
+{
+    enum { MOST_SHOWN = 8 };
+    guint all = g_strv_length((char **)(uintptr_t)words), most = 0, shown = 0;
+    *ret_some = false;
+    for (size_t i = 0; i < G_N_ELEMENTS(questions); i++) {
+        if (questions[i].commands && words_in(i, words, false) == all)
+            return all;
+        guint n = questions[i].commands ? words_in(i, words, true) : 0;
+        shown = n > most ? 1 : shown + (n == most);
+        most = MAX(most, n);
+    }
+    *ret_some = true;
+    return most > 0 && all > 1 && 2 * most >= all && shown <= MOST_SHOWN ? most : 0;
 }
 
 char *ech_cli_questions_lack(char *const *words)
@@ -175,12 +193,18 @@ GString *ech_cli_questions_help(char *const *words)
     unsigned columns = ech_cli_columns();
     g_autoptr(GString) out = g_string_new(NULL);
     const char *group = NULL;
+    bool some;
+    guint wanted = words_wanted(words, &some);
+    if (some && wanted == 0)
+        return NULL;
+    if (some)
+        g_string_append(out, "(None has all of these words; these have most.)\n");
     for (size_t i = 0; i < G_N_ELEMENTS(questions); i++) {
         if (!questions[i].commands) {
             group = questions[i].text;
             continue;
         }
-        if (!has_words(i, words))
+        if (words_in(i, words, some) < wanted)
             continue;
         if (group)
             g_string_append_printf(out, "%s%s\n", out->len ? "\n" : "", group);
@@ -194,7 +218,7 @@ GString *ech_cli_questions_help(char *const *words)
         if (*questions[i].note)
             ech_text_wrap(out, "    ", note, columns);
     }
-    return out->len ? g_steal_pointer(&out) : NULL;
+    return g_steal_pointer(&out);
 }
 
 GString *ech_cli_manual(void)

@@ -24,9 +24,17 @@ What would offloading, checkpointing, prefetching, donation change?
 $ echelon help questions no such words
 echelon help questions: none has 'such'; did you mean 'much'? 'echelon help questions' shows all
 exit 1
+$ echelon help questions long context | head -1
+(None has all of these words; these have most.)
+$ echelon help questions maxtext remat policy
+What would offloading, checkpointing, prefetching, donation change?
+
+  Which remat policy of JAX, or of MaxText (remat_policy: full, minimal_offloaded, custom)?
+      echelon capture --pretend tpu-v5e -o step -- python train.py
+    (once with each policy: the compiler itself then says what is kept; 'advise' of the one without says which arrays are worth it)
 $ echelon help questions ofload
 echelon help questions: none has 'ofload'; did you mean 'offload'? 'echelon help questions' shows all
 exit 1
 $ echelon help question | grep '^      ' | sed 's/^ *//' >$T/commands; grep -c . $T/commands; grep -E '^echelon ' $T/commands | while read -r program verb rest; do echelon help $verb >$T/options 2>&1 || echo "no verb: $verb"; for word in $rest; do case $word in --) break ;; --*) grep -q -e "$word[ =]" $T/options || echo "no option: $verb $word" ;; esac; done; done
-78
+97
 $ grep -E 'traces/|tutorial|layout|list|offload_h100|checkpoint_or' $T/commands | while IFS= read -r line; do eval "$line" >$T/seen 2>&1 </dev/null || { echo "fails: $line"; cat $T/seen; }; done
