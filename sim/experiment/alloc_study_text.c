@@ -331,9 +331,6 @@ static void text_notes(GString *out, const EchAllocStudy *study, const EchAllocR
                                row->spec, row->equal, row->compared, row->release ? ", as by PyTorch " : "", row->release ? row->release : "",
                                row->settings ? "; settings " : "", row->settings ? row->settings : "", row->difference ? "\n  first difference: " : "",
                                row->difference ? row->difference : "");
-    if (is_whole(row))
-        g_string_append_printf(out, "\n%s: takes its pool whole at the start; what it needs of that, holes included, is what 'smallest' tells (--smallest)\n",
-                               row->spec);
     if (row->note)
         g_string_append_printf(out, "\n%s: %s\n", row->spec, row->note);
     if (row->fault)
@@ -390,18 +387,21 @@ GString *ech_alloc_study_text(const EchAllocStudy *study, const GPtrArray *rows,
     if (study->of_pytorch && strcmp(ech_trace_format(study->trace), "pytorch_et") != 0)
         text_holders(out, study, output->top, output->columns);
     text_refusals(out, study, rows, width);
-    bool explained = false;
+    bool explained = false, whole = false;
     for (guint i = 0; i < rows->len; i++) {
         const EchAllocRow *row = g_ptr_array_index(rows, i);
         text_retries(out, row);
         text_first_failure(out, study, row);
         explained |= row->report != NULL;
+        whole |= is_whole(row);
     }
     if (explained)
         g_string_append(
             out, "\n[*x_]: addresses in use, lost to rounding, free, low ones first; stranded: free bytes that live blocks of the same segment keep from going "
                  "back; cached: free bytes of segments without a live "
                  "block; age: in events");
+    if (whole)
+        g_string_append(out, "\nwhole: the pool is taken at the start; what is needed of it, holes included, is what 'smallest' tells (--smallest)");
     bool shown[N_EXTRA];
     choose_extras(width, output, shown);
     if (shown[SMALLEST] && study->of_pytorch)

@@ -105,13 +105,13 @@ plan                                  0   32.0 MiB  32.0 MiB   0.0 %       0 B  
 plan:exact:step_limit=200000          0   32.0 MiB  32.0 MiB   0.0 %       0 B       0 B         1  32.0 MiB
 compiler                              0   32.0 MiB  32.0 MiB   0.0 %       0 B       0 B         1  32.0 MiB
 
-bfc: takes its pool whole at the start; what it needs of that, holes included, is what 'smallest' tells (--smallest)
-
 plan: xla:algorithm=best, all lifetimes known in advance
 
 plan:exact:step_limit=200000: exact:step_limit=200000, all lifetimes known in advance; proved lowest
 
 compiler: the compiler's own assignment, tuple tables and alignment included: what it asks the runtime for, once
+
+whole: the pool is taken at the start; what is needed of it, holes included, is what 'smallest' tells (--smallest)
 $ echelon alloc traces/gpt_nothing.h100 -c 25MiB --temporaries -a compiler -a pytorch
 traces/gpt_nothing.h100: hlo, 173 events; device memory 25 MiB
 no allocator needs less than 25.5 MiB

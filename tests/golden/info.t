@@ -111,7 +111,7 @@ bfc jax tensorflow onnxruntime cupy pytorch pytorch_pinned cuda_async platform b
 xla exact greedy 
 place carry donate offload remat prefetch pin pad unplan plan serial 
 ech memory_snapshot hlo alloc_text rmm_log minimalloc pytorch_et kineto nsys_sqlite rocpd rocprof_json rocprof_csv chakra chakra_json hlo_proto xplane cupti pretend xplane_json scalesim memory_timeline memory_profile memory_usage_rep out_of_memory memory_figures 
-buffers capacity checkpoint_or_of every_chip half_link half_vmem head_dim least_hbm offload_adam offload_gpt offload_h100 offload_mlp overlap prefetch_depth slowest_link tpu_v1 tutorial twice_hbm 
+break_even buffers capacity checkpoint_or_of every_chip half_link half_vmem head_dim least_hbm offload_adam offload_gpt offload_h100 offload_mlp overlap prefetch_depth slowest_link tpu_v1 tutorial twice_hbm 
 $ echelon list engines | grep -v '^      ' | cut -c3-18
 native          
 simgrid         

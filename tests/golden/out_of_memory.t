@@ -119,8 +119,8 @@ $ echelon alloc tests/fuzz/corpus/out_of_memory/bfc.txt | sed -n '/^allocator/,$
 allocators that map pages do not need one piece: XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async (JAX), TF_GPU_ALLOCATOR=cuda_malloc_async (TensorFlow). Or allocate what stays before what comes and goes
 
 allocator            failed  peak live  reserved    frag     waste   largest  segments  smallest
-bfc, as recorded          1   2.44 GiB     4 GiB  39.1 %       0 B   700 MiB         1  3.44 GiB
-bfc:                      0   3.44 GiB     4 GiB  14.1 %       0 B   576 MiB         1  3.44 GiB
+bfc, as recorded          1   2.44 GiB     4 GiB   whole       0 B   700 MiB         1  3.44 GiB
+bfc:                      0   3.44 GiB     4 GiB   whole       0 B   576 MiB         1  3.44 GiB
 cuda_async                0   3.44 GiB  3.47 GiB   0.9 %     512 B  32.0 MiB         6  3.44 GiB
 
 bfc, as recorded: in the memory as the log has it, chunk by chunk
@@ -130,6 +130,7 @@ cuda_async: placement is a model: the driver's policy and growth step are not do
 rows that are not as recorded begin with what was live at the start, asked for in order of address: the holes between are gone. 'bfc:' is the same allocator begun so, for comparison
 
 bfc, as recorded: out of memory at event 0, 1 GiB for what was asked for, f32[64,64,256,256], though as many bytes are free: fragmentation; --report says what stood in the way
+whole: the pool is taken at the start; what is needed of it, holes included, is what 'smallest' tells (--smallest)
 $ echelon alloc tests/fuzz/corpus/out_of_memory/bfc_mixed.txt; echo exit $?
 tests/fuzz/corpus/out_of_memory/bfc_mixed.txt: out_of_memory, 3 events; device memory 4 GiB, what there is, as the message says
 no allocator needs less than 4.50 GiB
@@ -138,8 +139,8 @@ GPU_0_bfc refused 1.50 GiB: 3 GiB of its limit of 4 GiB were in use, 1 GiB free 
 use, not fragmentation: 512 MiB too much, however the chunks lie. Use less at a time (a smaller batch, rematerialisation, offload), or raise the limit of 4 GiB where the device has more: XLA_PYTHON_CLIENT_MEM_FRACTION (JAX, .75 unless set), per_process_gpu_memory_fraction or memory_limit (TensorFlow)
 
 allocator            failed  peak live  reserved    frag     waste   largest  segments  smallest
-bfc, as recorded          1      3 GiB     4 GiB  25.0 %       0 B     1 GiB         1  4.50 GiB
-bfc:                      1      3 GiB     4 GiB  25.0 %       0 B     1 GiB         1  4.50 GiB
+bfc, as recorded          1      3 GiB     4 GiB   whole       0 B     1 GiB         1  4.50 GiB
+bfc:                      1      3 GiB     4 GiB   whole       0 B     1 GiB         1  4.50 GiB
 cuda_async                1      3 GiB     3 GiB   0.0 %       0 B       0 B         2  4.50 GiB
 
 bfc, as recorded: in the memory as the log has it, chunk by chunk
@@ -151,6 +152,7 @@ rows that are not as recorded begin with what was live at the start, asked for i
 bfc, as recorded: out of memory at event 0, 1.50 GiB for what was asked for, for want of memory
 bfc:: out of memory at event 2, 1.50 GiB for what was asked for, for want of memory
 cuda_async: out of memory at event 2, 1.50 GiB for what was asked for, for want of memory
+whole: the pool is taken at the start; what is needed of it, holes included, is what 'smallest' tells (--smallest)
 exit 3
 $ echelon run --trace tests/fuzz/corpus/out_of_memory/bfc_growth.txt --device h100-sxm --engine native --json | grep -m1 fits
   "fits" : true,

@@ -224,7 +224,7 @@ allocator            failed  peak live  reserved    frag     waste   largest  se
 tensorflow                0    113 MiB  76.9 GiB   whole  12.1 MiB  76.9 GiB         1
 cuda_async                0    105 MiB   162 MiB  35.2 %    26 KiB  33.5 MiB         5
 
-tensorflow: takes its pool whole at the start; what it needs of that, holes included, is what 'smallest' tells (--smallest)
+cuda_async: placement is a model: the driver's policy and growth step are not documented; reuse, release and the remapping of fragmented memory follow what NVIDIA says, and users report more fragmentation
 $ echelon alloc traces/keras_cnn.h100/cnn.bfc.events.gz -a tensorflow -c 84406108160 --placements $T/p.csv > $T/said && cut -d, -f2,7 --output-delimiter=' ' $T/p.csv | tail -n +2 > $T/ours && zcat traces/keras_cnn.h100/cnn.bfc.addresses.gz | cmp - $T/ours && wc -l < $T/ours; rm $T/p.csv $T/ours $T/said
 571
 $ cp tests/fuzz/corpus/pretend/small.pretend $T/a.pretend; cp tests/fuzz/corpus/memory_snapshot/old_list.pickle $T/a.pickle; echelon info $T/a.pretend | grep -o 'lies beside.*'
