@@ -112,9 +112,11 @@ static bool set_up(Bench *b, GError **error)
     b->host_bytes = MIN(b->half, (EchBytes)256 << 20);
     if (!take_pinned(b, error))
         return false;
-    for (unsigned s = 0; s < 2; s++) {
+    for (size_t s = 0; s < G_N_ELEMENTS(b->streams); s++) {
         if (!CU(b, stream_create, "making a queue", error, &b->streams[s], ECH_CU_STREAM_NON_BLOCKING))
             return false;
+    }
+    for (unsigned s = 0; s < 2; s++) {
         for (unsigned i = 0; i < MOST_EVENTS; i++) {
             if (!CU(b, event_create, "making an event", error, &b->events[s][i], ECH_CU_EVENT_DEFAULT))
                 return false;
@@ -161,6 +163,8 @@ static void tear_down(Bench *b)
         }
         if (b->pinned[s])
             b->cu->host_release(b->pinned[s]);
+    }
+    for (size_t s = 0; s < G_N_ELEMENTS(b->streams); s++) {
         if (b->streams[s])
             b->cu->stream_destroy(b->streams[s]);
     }

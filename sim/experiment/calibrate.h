@@ -79,6 +79,7 @@ typedef struct {
     EchFigure unpadded;         /**< Rate of bf16 at sides one short of a multiple of 128, over that at the multiple. */
     EchFigure beside_copies[2]; /**< Rate of a reading kernel while copies run to the device, or from it, over its rate alone. */
     EchFigure copies_beside[2]; /**< Rate of copies to the device, or from it, while kernels read, over their rate alone. */
+    EchFigure both_beside;      /**< Rate of copies both ways together while kernels read, over both_ways. */
     EchGpuState state;          /**< Of the GPU while everything but matrix products was measured. */
     EchGpuState products_state; /**< While those were. */
     char *uuid;                 /**< The GPU's identity in hexadecimal, or "". */

@@ -29,12 +29,18 @@ bool ech_calibrate_pageable(Bench *b, GError **error)
     return measure_curve(b, false, true, &b->result->pageable[0], error) && measure_curve(b, true, true, &b->result->pageable[1], error);
 }
 
-/* Issues @n copies on each queue, both begun by one event; ends of each, nanoseconds since that. */
-static bool run_pair(Bench *b, const CopyShape shapes[2], unsigned n, double ends[2][MOST_EVENTS], GError **error)
+/* Issues @n copies on each queue, both begun by one event, beside @kernels that read on a third; ends of each copy, nanoseconds since that. */
+static bool run_pair(Bench *b, const CopyShape shapes[2], unsigned n, unsigned kernels, double ends[2][MOST_EVENTS], GError **error)
 {
-    if (!ech_bench_head_start(b, 4 * n, error) || !CU(b, event_record, "recording an event", error, b->events[0][0], b->streams[0]) ||
-        !CU(b, stream_wait, "starting together", error, b->streams[1], b->events[0][0], 0))
+    const StreamShape reads = {b->half / 16, 0, false};
+    if (!ech_bench_head_start(b, 4 * n + kernels, error) || !CU(b, event_record, "recording an event", error, b->events[0][0], b->streams[0]) ||
+        !CU(b, stream_wait, "starting together", error, b->streams[1], b->events[0][0], 0) ||
+        !CU(b, stream_wait, "starting together", error, b->streams[2], b->events[0][0], 0))
         return false;
+    for (unsigned i = 0; i < kernels; i++) {
+        if (!ech_bench_issue_stream(b, b->streams[2], &reads, error))
+            return false;
+    }
     for (unsigned i = 0; i < n; i++) {
         for (unsigned s = 0; s < 2; s++) {
             if (!ech_bench_issue_copy(b, b->streams[s], &shapes[s], error) ||
@@ -42,7 +48,7 @@ static bool run_pair(Bench *b, const CopyShape shapes[2], unsigned n, double end
                 return false;
         }
     }
-    for (unsigned s = 0; s < 2; s++) {
+    for (size_t s = 0; s < G_N_ELEMENTS(b->streams); s++) {
         if (!CU(b, stream_synchronize, "waiting for copies", error, b->streams[s]))
             return false;
     }
@@ -55,19 +61,21 @@ static bool run_pair(Bench *b, const CopyShape shapes[2], unsigned n, double end
     return true;
 }
 
-bool ech_calibrate_both_ways(Bench *b, GError **error)
+enum { COPIES_BOTH = 4 };
+
+/* Bytes a second of copies both ways together, and the part of them that goes to the device; beside @kernels. */
+static bool measure_both(Bench *b, unsigned kernels, EchFigure *ret_rate, EchFigure *ret_share, GError **error)
 {
-    enum { COPIES = 4 };
     double rates[REPEATS], shares[REPEATS], ends[2][MOST_EVENTS];
     const EchBytes bytes = b->host_bytes;
     const CopyShape shapes[2] = {{bytes, false, false}, {bytes, true, false}};
     for (unsigned r = 0; r < REPEATS; r++) {
-        if (!run_pair(b, shapes, COPIES, ends, error))
+        if (!run_pair(b, shapes, COPIES_BOTH, kernels, ends, error))
             return false;
         /* Until the first of the two queues is done both always run; the other's last copy counts in part. */
-        unsigned slow = ends[0][COPIES - 1] < ends[1][COPIES - 1] ? 1 : 0;
-        double window = ends[1 - slow][COPIES - 1], moved = COPIES;
-        for (unsigned i = 0; i < COPIES; i++) {
+        unsigned slow = ends[0][COPIES_BOTH - 1] < ends[1][COPIES_BOTH - 1] ? 1 : 0;
+        double window = ends[1 - slow][COPIES_BOTH - 1], moved = COPIES_BOTH;
+        for (unsigned i = 0; i < COPIES_BOTH; i++) {
             double begin = i > 0 ? ends[slow][i - 1] : 0;
             if (ends[slow][i] <= window)
                 moved += 1;
@@ -75,11 +83,16 @@ bool ech_calibrate_both_ways(Bench *b, GError **error)
                 moved += (window - begin) / (ends[slow][i] - begin);
         }
         rates[r] = window > 0 ? moved * (double)bytes / window * 1e9 : 0;
-        shares[r] = (slow == 0 ? moved - COPIES : COPIES) / moved;
+        shares[r] = (slow == 0 ? moved - COPIES_BOTH : COPIES_BOTH) / moved;
     }
-    b->result->both_share = ech_bench_figure(shares, REPEATS);
-    b->result->both_ways = ech_bench_figure(rates, REPEATS);
+    *ret_share = ech_bench_figure(shares, REPEATS);
+    *ret_rate = ech_bench_figure(rates, REPEATS);
     return true;
+}
+
+bool ech_calibrate_both_ways(Bench *b, GError **error)
+{
+    return measure_both(b, 0, &b->result->both_ways, &b->result->both_share, error);
 }
 
 /* Two copies of one direction in two queues: side by side they end together, one after the other they do not. */
@@ -88,13 +101,15 @@ bool ech_calibrate_engines(Bench *b, GError **error)
     double ends[2][MOST_EVENTS];
     for (unsigned from = 0; from < 2; from++) {
         const CopyShape shapes[2] = {{b->host_bytes / 2, from, false}, {b->host_bytes / 2, from, false}};
-        if (!run_pair(b, shapes, 1, ends, error))
+        if (!run_pair(b, shapes, 1, 0, ends, error))
             return false;
         double first = MIN(ends[0][0], ends[1][0]), second = MAX(ends[0][0], ends[1][0]);
         b->result->engines[from] = first > 0.75 * second ? 2 : 1;
     }
     return true;
 }
+
+enum { MOST_BESIDE = 200 }; /* Kernels, or copies */
 
 /* A queue of @kernels that read beside a queue of @copies: how long each took, both begun by one event. */
 static bool run_beside(Bench *b, unsigned kernels, const CopyShape *copy, unsigned copies, double ret_ns[2], GError **error)
@@ -140,19 +155,34 @@ static bool time_beside(Bench *b, unsigned which, const unsigned alone[2], const
     return true;
 }
 
+/* Copies both ways beside kernels that last half as long again. */
+static bool time_both_beside(Bench *b, double kernel_ns, GError **error)
+{
+    EchCalibration *r = b->result;
+    EchFigure beside, share;
+    if (!(r->both_ways.median > 0))
+        return true;
+    double copies_ns = 2 * COPIES_BOTH * (double)b->host_bytes / r->both_ways.median * 1e9;
+    unsigned kernels = (unsigned)CLAMP(1.5 * copies_ns / MAX(kernel_ns, 1) + 1, 2, 3 * MOST_BESIDE);
+    if (!measure_both(b, kernels, &beside, &share, error))
+        return false;
+    r->both_beside = (EchFigure){.median = beside.median / r->both_ways.median, .spread = beside.spread, .n = beside.n};
+    return true;
+}
+
 /* Kernels beside copies each way, and copies each way beside kernels. */
 bool ech_calibrate_interference(Bench *b, GError **error)
 {
-    enum { KERNELS = 24, COPIES = 4, MOST = 200 };
+    enum { KERNELS = 24, COPIES = 4 };
     double kernel_ns = (double)b->half / MAX(b->result->read.median, 1) * 1e9;
     for (unsigned way = 0; way < 2; way++) {
         const CopyShape copy = {b->host_bytes / 2, way > 0, false};
         double copy_ns = (double)copy.bytes / MAX(b->result->pinned[way].rate, 1) * 1e9;
-        unsigned copies = (unsigned)CLAMP(2 * KERNELS * kernel_ns / MAX(copy_ns, 1) + 1, 2, MOST);
-        unsigned kernels = (unsigned)CLAMP(2 * COPIES * copy_ns / MAX(kernel_ns, 1) + 1, 2, MOST);
+        unsigned copies = (unsigned)CLAMP(2 * KERNELS * kernel_ns / MAX(copy_ns, 1) + 1, 2, MOST_BESIDE);
+        unsigned kernels = (unsigned)CLAMP(2 * COPIES * copy_ns / MAX(kernel_ns, 1) + 1, 2, MOST_BESIDE);
         if (!time_beside(b, 0, (const unsigned[]){KERNELS, 0}, (const unsigned[]){KERNELS, copies}, &copy, &b->result->beside_copies[way], error) ||
             !time_beside(b, 1, (const unsigned[]){0, COPIES}, (const unsigned[]){kernels, COPIES}, &copy, &b->result->copies_beside[way], error))
             return false;
     }
-    return true;
+    return time_both_beside(b, kernel_ns, error);
 }

@@ -299,6 +299,7 @@ static void add_runtime(Writer *w, const EchCalibration *c)
     add_share(w, "beside_copies_from_share", c->beside_copies[1], "reading kernel while device memory is copied to pinned memory");
     add_share(w, "copies_beside_share", c->copies_beside[0], "copies of pinned memory to the device while kernels read device memory");
     add_share(w, "copies_beside_from_share", c->copies_beside[1], "copies of device memory to pinned memory while kernels read device memory");
+    add_share(w, "copies_both_beside_share", c->both_beside, "pinned copies both ways at once while kernels read device memory");
     add_bursts(w, "bursts", c->burst);
     add_bursts(w, "bursts_odd", c->burst_odd);
     add_shapes(w, c);

@@ -20,7 +20,7 @@ typedef struct {
     EchCuGpu gpu;
     EchCuModule module;
     EchCuFunction stream_kernel, strided, random, chase, fma, fma64, exponential, mma, spin, noise;
-    EchCuStream streams[2];
+    EchCuStream streams[3]; /* The third for what the other two are measured beside */
     EchCuEvent events[2][MOST_EVENTS];
     EchCuPointer a, b, sink; /* Two halves of the device memory in use: a is read only, and stays the noise that products multiply; b takes what is written */
     EchBytes half;           /* Bytes of each, a power of two */

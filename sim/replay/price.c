@@ -68,8 +68,8 @@ typedef struct {
     uint32_t multiprocessors;    /* Of a GPU whose program communicates; NOWHERE: nothing holds some of them. */
     double collective_blocks;    /* Multiprocessors that a collective holds. */
     uint32_t rounds;             /* What kernels have of them whose blocks have their tiles from the beginning; NOWHERE: there are no such kernels. */
-    uint32_t beside[2];          /* What of the host link kernels on device memory leave to copies to the device and from it. */
-    double beside_kernel[2];     /* Bytes of that which kernels take for a unit of the port. */
+    uint32_t beside[3];          /* What of the host link kernels on device memory leave to copies to the device, from it, and both ways at once. */
+    double beside_kernel[3];     /* Bytes of that which kernels take for a unit of the port. */
     EchMeasured *measured;       /* Kernel times that the device file carries; NULL without any. */
     EchFluidResource *resources; /* Only capacities are used here. */
     uint32_t n_resources;
@@ -102,6 +102,20 @@ static double port_capacity(const EchMemory *memory)
     return (double)MAX(memory->read, memory->write);
 }
 
+/* The shares that kernels and copies keep of their rates beside each other: copies to the device, from it, both ways at once. */
+static const char *const kernels_keep[] = {"kernel.beside_copies_share", "kernel.beside_copies_from_share"};
+static const char *const copies_keep[] = {"kernel.copies_beside_share", "kernel.copies_beside_from_share", "kernel.copies_both_beside_share"};
+
+/* Of way @d of the host link: at most @rate bytes a second, of which copies keep @left while kernels have @kept of the @port. */
+static void map_way_beside(Map *map, size_t d, const EchLink *link, double rate, double left, double kept, double port)
+{
+    static const char *const names[] = {"host.to_device.beside", "host.from_device.beside", "host.both_ways.beside"};
+    if (left >= 1)
+        return;
+    map->beside[d] = add_resource(map, ECH_RESOURCE_BESIDE, (size_t)(link - map->device->links), rate, g_strdup(names[d]));
+    map->beside_kernel[d] = (1 - left) * rate / (port * CLAMP(kept, 0.5, 1));
+}
+
 /*
  * How copies and kernels slow each other, as calibration has measured it with kernels that read as fast as they can: a byte copied takes so much of the
  * memory's port that such kernels keep their measured share, and such kernels take so much of the link that copies keep theirs. Where a share was not measured,
@@ -109,26 +123,28 @@ static double port_capacity(const EchMemory *memory)
  */
 static void map_beside(Map *map)
 {
-    static const char *const kernels[] = {"kernel.beside_copies_share", "kernel.beside_copies_from_share"},
-                             *const copies[] = {"kernel.copies_beside_share", "kernel.copies_beside_from_share"},
-                             *const names[] = {"host.to_device.beside", "host.from_device.beside"};
     const EchLink *link = ech_device_link(map->device, "host");
     const EchMemory *hbm = ech_device_memory_kind(map->device, ECH_MEM_HBM);
-    double port = hbm ? port_capacity(hbm) : 0;
+    double port = hbm ? port_capacity(hbm) : 0, rates[2], left[3], both_kept = 1;
+    map->beside[0] = map->beside[1] = map->beside[2] = NOWHERE;
+    if (!link || !(link->to_device > 0) || !(link->from_device > 0) || !(port > 0))
+        return;
+    rates[0] = (double)link->to_device;
+    rates[1] = (double)link->from_device;
+    double both = rates[0] + rates[1];
+    both = link->both_ways > 0 ? MIN((double)link->both_ways, both) : both;
+    for (size_t d = 0; d < 3; d++)
+        left[d] = CLAMP(ech_device_number(map->device, copies_keep[d], 1), 0.5, 1);
     for (size_t d = 0; d < 2; d++) {
-        map->beside[d] = NOWHERE;
-        double rate = link ? (double)(d == 0 ? link->to_device : link->from_device) : 0, kept = ech_device_number(map->device, kernels[d], 0);
-        double left = CLAMP(ech_device_number(map->device, copies[d], 1), 0.5, 1);
-        if (!(rate > 0) || !(port > 0))
-            continue;
+        double kept = ech_device_number(map->device, kernels_keep[d], 0);
         /* A share of noise alone may be above 1. */
         if (kept > 0)
-            map->copy_port[d] = MAX(1 - MAX(kept, 0.5), 0.001) * port / (rate * left);
-        if (left >= 1)
-            continue;
-        map->beside[d] = add_resource(map, ECH_RESOURCE_BESIDE, (size_t)(link - map->device->links), rate, g_strdup(names[d]));
-        map->beside_kernel[d] = (1 - left) * rate / (port * (kept > 0 ? CLAMP(kept, 0.5, 1) : 1));
+            map->copy_port[d] = MAX(1 - MAX(kept, 0.5), 0.001) * port / (rates[d] * left[d]);
+        map_way_beside(map, d, link, rates[d], left[d], kept > 0 ? kept : 1, port);
+        double part = d == 0 ? map->both_to_share : 1 - map->both_to_share;
+        both_kept -= (map->copy_port[d] > 0 ? map->copy_port[d] : 1) * part * both * left[2] / port;
     }
+    map_way_beside(map, 2, link, both, left[2], both_kept, port);
 }
 
 static bool communicates(const EchTrace *trace)
@@ -169,7 +185,7 @@ static bool holds_anything(const EchTrace *trace, EchId memory)
 
 static void map_init(Map *map, const EchTrace *trace, const EchDevice *device)
 {
-    size_t room = device->n_memories + (3 + MAX_LANES) * device->n_links + device->n_units + 5;
+    size_t room = device->n_memories + (3 + MAX_LANES) * device->n_links + device->n_units + 6;
     *map = (Map){.device = device, .resources = g_new0(EchFluidResource, room), .kinds = g_new0(uint8_t, room), .owners = g_new0(uint32_t, room)};
     map->measured = ech_measured_new(device);
     map->launch = (EchTime)ech_device_number(device, "runtime.launch_ps", 0);
@@ -691,7 +707,7 @@ static void add_beside(const Map *map, Row *row)
 {
     const EchMemory *hbm = ech_device_memory_kind(map->device, ECH_MEM_HBM);
     uint32_t port = hbm ? map->port[memory_index(map, hbm)] : NOWHERE;
-    for (size_t d = 0; port != NOWHERE && d < 2; d++)
+    for (size_t d = 0; port != NOWHERE && d < G_N_ELEMENTS(map->beside); d++)
         row_add(row, map->beside[d], row->amounts[port] * map->beside_kernel[d]);
 }
 
@@ -773,8 +789,10 @@ static bool price_copy(const Pricer *pricer, const Map *map, Row *row, const Ech
             row_add(row, map->port[memory_index(map, to)],
                     copied_amount(map, to, host, 0, bytes, port_amount(to, 0, bytes)) + touched_amount(pricer, map, to, op));
     }
-    if (host)
+    if (host) {
         row_add(row, map->beside[forward ? 0 : 1], bytes);
+        row_add(row, map->beside[2], bytes * both_weight(map, link, forward));
+    }
     if (link) {
         price->source = ECH_PRICE_LINK;
         price->link = (uint32_t)(link - map->device->links);

@@ -1367,6 +1367,33 @@ START_TEST(each_way_slows_as_it_was_measured)
 }
 END_TEST
 
+/* Copies both ways at once beside such a kernel keep a share of what they do together without one. */
+START_TEST(copies_both_ways_keep_a_share_beside_kernels)
+{
+    EchEngine engine = engines[_i];
+    if (!have(engine))
+        return;
+    for (unsigned kernel = 0; kernel < 2; kernel++) {
+        Maker m = maker_new();
+        EchId data = add_buffer(&m, m.hbm, 10 * MB, true);
+        if (kernel) {
+            add_kernel(&m, m.core, 0);
+            ech_trace_builder_use(m.b, data, ECH_READ, GB, ECH_PATTERN_STREAM, ECH_KNOWN);
+        }
+        EchId copies[2] = {add_copy(&m, m.in, m.host, m.hbm, 40 * MB), add_copy(&m, m.out, m.hbm, m.host, 40 * MB)};
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(160 * GB);
+        add_number(device, "kernel.copies_both_beside_share", 0.8);
+        g_autoptr(EchRun) run = replay(trace, device, default_options(engine));
+        /* 80 GB/s each, or 64. */
+        for (size_t i = 0; i < run->n_spans; i++) {
+            if (run->spans[i].op == copies[0] || run->spans[i].op == copies[1])
+                near(run->spans[i].end, (kernel ? 625 : 500) * ECH_PS_PER_US, 2, engine);
+        }
+    }
+}
+END_TEST
+
 /* Large products were measured at what power leaves them, small ones at what they do after a pause: each gets the rate of the duty that is asked for. */
 START_TEST(products_have_the_rate_of_their_duty)
 {
@@ -2047,6 +2074,7 @@ int main(void)
     tcase_add_loop_test(tests, ways_of_a_torus_are_links_of_their_own, 0, 2);
     tcase_add_loop_test(tests, allocation_waits_for_a_transfer, 0, 2);
     tcase_add_loop_test(tests, copies_and_kernels_slow_each_other, 0, 2);
+    tcase_add_loop_test(tests, copies_both_ways_keep_a_share_beside_kernels, 0, 2);
     tcase_add_test(tests, each_way_slows_as_it_was_measured);
     tcase_add_test(tests, mapping_is_priced_by_pieces);
     tcase_add_test(tests, the_host_allocates_ahead);
