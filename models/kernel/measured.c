@@ -213,3 +213,20 @@ double ech_measured_burst(const EchDevice *device, const char *dtype, bool odd)
         return MAX(ech_device_number(device, even, burst), 1);
     return MAX(ech_device_number(device, own, ech_device_number(device, "kernel.bursts_odd.bf16", burst)), 1);
 }
+
+double ech_measured_heat(double constant, double busy, double period)
+{
+    period = MAX(period, busy);
+    if (!(busy > 0))
+        return 0;
+    if (!(constant > 0))
+        return busy / period;
+    double on = busy / constant, off = (period - busy) / constant, whole = period / constant;
+    return whole > 1e-6 ? 1 - expm1(-on) * expm1(-off) / -expm1(-whole) / on : busy / period;
+}
+
+double ech_measured_heat_constant(double burst, double half)
+{
+    double clock = (1 + 1 / burst) / 2, load = pow(clock * burst, -power_exponent);
+    return burst > 1 && half > 0 ? half / -log1p(-load) : 0;
+}

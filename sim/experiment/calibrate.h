@@ -74,6 +74,7 @@ typedef struct {
     EchFigure f32, f64, exponential, tensor; /**< Kernels of ours; tensor: bf16 by mma.sync. */
     EchFigure matrix[5];                     /**< cuBLAS: bf16, f16, f32 (as TF32), f64, s8; each after half a second of it. */
     EchFigure burst[5], burst_odd[5];        /**< Rates of the same just after a pause, over those that power and heat leave; odd: every side one less. */
+    EchFigure heat;                          /**< Nanoseconds over which the GPU looks at its power: ech_measured_heat_constant. */
     EchProductGrid products[ECH_CALIBRATE_PRODUCTS];
     EchCopyCurve stream;        /**< Kernels that read so many bytes from device memory; time with the launch. */
     EchFigure unpadded;         /**< Rate of bf16 at sides one short of a multiple of 128, over that at the multiple. */

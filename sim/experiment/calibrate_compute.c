@@ -1,4 +1,5 @@
 /* Arithmetic: units alone, matrix products by dtype and shape. */
+#include "models/kernel/measured.h"
 #include "sim/experiment/calibrate_private.h"
 
 #include <string.h>
@@ -91,6 +92,15 @@ static EchFigure over(EchFigure part, EchFigure whole)
     return (EchFigure){.median = whole.median > 0 ? part.median / whole.median : 0, .spread = part.spread, .n = part.n};
 }
 
+/* The GPU rests from power, not from clocks, which fall where nothing runs: one thread waits. */
+static bool rest(Bench *b, GError **error)
+{
+    uint64_t nanoseconds = (uint64_t)(PAUSE_SECONDS * 1e9);
+    void *parameters[] = {&nanoseconds};
+    return ech_bench_launch(b, b->spin, 1, 1, b->streams[0], parameters, error) &&
+           CU(b, stream_synchronize, "waiting for the GPU to rest", error, b->streams[0]);
+}
+
 /* The rate of a product once power and heat have settled. How much more the GPU does just after a pause is seen on products with an eighth of the operations,
  * which are over before it looks at its power: after a pause, and behind the large ones. */
 static bool time_settled(Bench *b, const EchGemm *gemm, EchFigure *ret_rate, EchFigure *ret_burst, GError **error)
@@ -100,9 +110,8 @@ static bool time_settled(Bench *b, const EchGemm *gemm, EchFigure *ret_rate, Ech
     EchFigure fresh, time;
     if (heats) {
         /* Once for the code, then after a pause. */
-        if (!issue_gemm(b, b->streams[0], &brief, error) || !CU(b, stream_synchronize, "waiting for a product", error, b->streams[0]))
+        if (!issue_gemm(b, b->streams[0], &brief, error) || !rest(b, error))
             return false;
-        g_usleep((gulong)(PAUSE_SECONDS * 1e6));
         if (!ech_bench_time_each(b, issue_gemm, &brief, 5, &fresh, error) || !settle(b, gemm, PEAK_SECONDS, error))
             return false;
     }
@@ -115,6 +124,34 @@ static bool time_settled(Bench *b, const EchGemm *gemm, EchFigure *ret_rate, Ech
         return false;
     double launch = b->result->alone.median;
     *ret_burst = over(ech_calibration_gemm_rate(fresh, brief.m, brief.k, launch), ech_calibration_gemm_rate(time, brief.m, brief.k, launch));
+    return true;
+}
+
+/* How long after a pause large products have lost half of their burst; what the whole row took where they have not. */
+static bool time_heat(Bench *b, const EchGemm *gemm, EchFigure *ret, GError **error)
+{
+    enum { ROW = MOST_EVENTS - 1, FEW = 3 };
+    double burst = b->result->burst[0].median, launch = b->result->alone.median, ends[ROW + 1];
+    double settled = (double)ech_cuda_gemm_operations(gemm) / b->result->matrix[0].median * 1e9, half = launch + settled * (1 + 1 / burst) / 2;
+    if (burst < 1.02)
+        return true;
+    if (!rest(b, error) || !ech_bench_head_start(b, 2 * ROW, error) || !CU(b, event_record, "recording an event", error, b->events[0][0], b->streams[0]))
+        return false;
+    for (unsigned i = 1; i <= ROW; i++) {
+        if (!issue_gemm(b, b->streams[0], gemm, error) || !CU(b, event_record, "recording an event", error, b->events[0][i], b->streams[0]))
+            return false;
+    }
+    if (!CU(b, stream_synchronize, "waiting for products", error, b->streams[0]))
+        return false;
+    ends[0] = 0;
+    for (unsigned i = 1; i <= ROW; i++) {
+        if (!ech_bench_elapsed(b, b->events[0][0], b->events[0][i], &ends[i], error))
+            return false;
+    }
+    unsigned at = 0;
+    while (at + FEW < ROW && (ends[at + FEW] - ends[at]) / FEW < half)
+        at++;
+    *ret = (EchFigure){.median = ech_measured_heat_constant(burst, ends[at + FEW / 2]), .n = 1};
     return true;
 }
 
@@ -139,8 +176,11 @@ bool ech_calibrate_matrix(Bench *b, GError **error)
             continue;
         if (!time_settled(b, &odd, &rate, &r->burst_odd[i], error))
             return false;
-        if (dtype == ECH_DTYPE_BF16)
-            r->unpadded = over(rate, r->matrix[i]);
+        if (dtype != ECH_DTYPE_BF16)
+            continue;
+        r->unpadded = over(rate, r->matrix[i]);
+        if (ech_cuda_gemm_operations(&gemm) > ECH_CUDA_GEMM_HEATS && !time_heat(b, &gemm, &r->heat, error))
+            return false;
     }
     return true;
 }

@@ -255,6 +255,7 @@ static void add_runtime(Writer *w, const EchCalibration *c)
     add_time(w, "  ", "wait_passed_ps", c->wait_passed, "what a kernel takes longer that waits for what is over already");
     add_time(w, "  ", "submit_ps", c->submit, "host time of a launch");
     add_time(w, "  ", "synchronize_ps", c->synchronize, "host time of waiting for an idle queue");
+    add_time(w, "  ", "heat_ps", c->heat, "over which it looks at its power: after a pause bf16 products have lost half of their burst");
     g_string_append(w->text, "  driver: # host times; allocators of a framework seldom come here\n");
     g_autofree char *others = c->others > 0 ? g_strdup_printf(" and %" G_GUINT64_FORMAT " bytes of other processes", c->others) : g_strdup("");
     g_autofree char *context = g_strdup_printf("%s, what an empty context leaves of the total%s taken off it", w->how, others);

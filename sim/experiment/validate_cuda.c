@@ -192,14 +192,14 @@ static bool has_fixed_offsets(const EchTrace *trace)
 }
 
 /* Products run at what power and heat leave them, which depends on how much of the time they take: here of a replay with what lies around it, which the GPU
- * spends at rest. Those that draw less power count for less. */
+ * spends at rest, and sees of both as far back as it looks. Those that draw less power count for less. */
 static void find_duty(EchCudaValidation *v)
 {
     const EchDevice *device = v->result->device;
     EchPriceOptions pricing = {.kernel_time = ECH_KERNEL_TIME_ROOFLINE, .overhead = true, .copy_curve = true};
     g_autoptr(EchDiag) diag = ech_diag_new();
     g_autoptr(EchPrices) prices = ech_prices_new(v->trace, device, v->result->reference, &pricing, diag);
-    double busy = 0, hot = 0, all = (double)MAX(v->measured->each, 1), burst = ech_measured_burst(device, "bf16", false);
+    double busy = 0, hot = 0, all = (double)MAX(v->measured->each, v->measured->makespan), burst = ech_measured_burst(device, "bf16", false);
     for (EchId at = 0; at < ech_trace_n_ops(v->trace); at++) {
         const EchOp *op = &ech_trace_ops(v->trace)[at];
         EchGemm gemm;
@@ -209,7 +209,8 @@ static void find_duty(EchCudaValidation *v)
         busy += time;
         hot += time * ech_measured_duty_weight(burst, ech_measured_burst(device, ech_dtype_name((EchDtype)gemm.dtype), ech_cuda_gemm_is_odd(&gemm)));
     }
-    v->products_duty = v->measured->each > 0 ? CLAMP(hot / all, 0, 1) : 1;
+    double makespan = (double)MAX(v->measured->makespan, 1), constant = ech_device_number(device, "runtime.heat_ps", 0);
+    v->products_duty = CLAMP(hot / makespan * ech_measured_heat(constant, makespan, all), 0, 1);
     if (v->measured->by_blas > 0 && burst > 1.02)
         ech_diag_remark(
             v->measured->diag,

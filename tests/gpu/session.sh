@@ -2,10 +2,19 @@
 # A whole session on a machine with an NVIDIA GPU: calibration, suite, captures of PyTorch and JAX, validation of every capture, a summary; ready to ship.
 # usage: tests/gpu/session.sh OUT [ECHELON]
 # afterwards: tests/gpu/ship.sh OUT puts the device file, the traces, the captures and the table into the tree
-#   OUT      gets session.tar.gz (everything, renewed all the time, so that nothing is lost when this is killed), summary.md, table.md and the device file
+#   OUT      gets session.tar.gz (everything, renewed all the time, so that nothing is lost when this is killed), summary.md, table.md and the device file:
+#            four files, together below 16 MB
 #   ECHELON  the program; without it the tree's release build, else a bundle (bundle/echelon-*.tar.xz in the tree) is unpacked
 # environment: BUDGET seconds for all of it (540); WORK folder to work in (/tmp/echelon-session); EARLIER a session.tar.gz of an earlier call on the same
-#   GPU, to go on with; PYTHON (python3); REPEAT measured replays of each case (10); SHIPPED=1 leaves out programs that do not ship with the tree. Every stage has a time limit, is done once, and stops no other. Exit code: 0 if all went well, 77 without a GPU.
+#   GPU, to go on with; PYTHON (python3); REPEAT measured replays of each case (10); SHIPPED=1 leaves out programs that do not ship with the tree.
+#   Every stage has a time limit, is done once, and stops no other. Exit code: 0 if all went well, 77 without a GPU.
+# on a machine that is lent for minutes, bare and cut off from the network. Before, at home, in the tree:
+#   cmake --workflow --preset bundle && mkdir -p bundle gpu_aot && cp build/bundle/echelon-*.tar.xz bundle/     (20 MB; runs on glibc 2.36 or newer)
+#   cp ../shared/traces/gpu_aot/*.h100.*.gz gpu_aot/        (1.6 MB: 22 more programs with and without offload; can be left out)
+#   Both folders go there beside the tracked files (19 MB). There, one command of ten minutes: tests/gpu/session.sh OUT. What must be had comes first: about
+#   1 minute of calibration, 1 to 2 of cases with goals, 1 to 2 of programs, then PyTorch's and JAX's captures, 2 to 3 minutes, of which importing and
+#   compiling are most. What was left, failed or was cut off is done by the same command again, with the same WORK on the same machine, or with
+#   EARLIER=OUT/session.tar.gz of the first call taken along to another one with the same GPU.
 set -u
 here=$(cd "$(dirname "$0")/../.." && pwd)
 usage() { sed -n '2,/^set /{/^set /d;s/^# //;p}' "$0"; }
@@ -160,6 +169,8 @@ torch_captures() {
   "$python" "$here/traces/capture/gpu/torch_step.py" --gpu --out "$work/captures/torch" --offload
 }
 
+# Compiled once: XLA tries kernels out on the GPU, which takes time and would be most of a capture.
+export JAX_COMPILATION_CACHE_DIR=$work/../echelon-jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0
 jax_captures() {
   has_module jax || { echo "no JAX here"; return 1; }
   "$python" "$here/traces/capture/gpu/jax_step.py" --gpu --out "$work/captures/jax" || "$python" "$here/traces/capture/gpu/jax_step.py" --gpu --out "$work/captures/jax" --no-offload
@@ -167,11 +178,13 @@ jax_captures() {
 
 cupti_torch() {
   has_module torch || { echo "no PyTorch here"; return 1; }
+  mkdir -p "$work/captures/torch"
   "$echelon" capture -o "$work/captures/torch/cupti" -- "$python" "$here/traces/capture/gpu/torch_step.py" --gpu --plain --offload && shrink torch
 }
 
 cupti_jax() {
   has_module jax || { echo "no JAX here"; return 1; }
+  mkdir -p "$work/captures/jax"
   { "$echelon" capture -o "$work/captures/jax/cupti" -- "$python" "$here/traces/capture/gpu/jax_step.py" --gpu --plain ||
       "$echelon" capture -o "$work/captures/jax/cupti" -- "$python" "$here/traces/capture/gpu/jax_step.py" --gpu --plain --no-offload; } && shrink jax
 }
@@ -179,6 +192,7 @@ cupti_jax() {
 # The same program on the calibrated device without the GPU: what echelon says of it before it has run, beside what the captures say of it after.
 pretended_torch() {
   has_module torch || { echo "no PyTorch here"; return 1; }
+  mkdir -p "$work/captures/torch"
   "$echelon" capture --pretend "$work/suite/device.yaml" -o "$work/captures/torch/pretended" -- "$python" "$here/traces/capture/gpu/torch_step.py" --gpu --plain --offload &&
     gzip -9f "$work"/captures/torch/pretended.*.pretend
 }

@@ -93,6 +93,29 @@ START_TEST(cooler_products_count_for_less)
 }
 END_TEST
 
+/* A GPU that looks far back sees the mean, one that does not what runs. */
+START_TEST(heat_fades)
+{
+    ck_assert_double_eq_tol(ech_measured_heat(1e9, 20, 50), 0.4, 1e-6);
+    ck_assert_double_eq_tol(ech_measured_heat(0, 20, 50), 0.4, 1e-12);
+    ck_assert_double_eq_tol(ech_measured_heat(1e-3, 20, 50), 1, 1e-3);
+    ck_assert_double_eq_tol(ech_measured_heat(7, 20, 20), 1, 1e-12);
+    ck_assert_double_eq(ech_measured_heat(7, 0, 20), 0);
+    /* Step by step: on for 20 of every 50, a constant of 10. */
+    double level = 0, sum = 0;
+    for (unsigned i = 0; i < 1000000; i++) {
+        bool on = i % 50000 < 20000, last = i >= 950000;
+        level += ((on ? 1 : 0) - level) * 1e-3 / 10;
+        sum += on && last ? level : 0;
+    }
+    ck_assert_double_eq_tol(ech_measured_heat(10, 20, 50), sum / 20000, 1e-3);
+    /* At 1.1 half of the burst is lost where the load has come to 0.89 of what is seen in the end. */
+    double constant = ech_measured_heat_constant(1.1, 20);
+    ck_assert_double_eq_tol(pow((1.1 + 1) / 2, -2.5), 1 - exp(-20 / constant), 1e-9);
+    ck_assert_double_eq(ech_measured_heat_constant(1, 20), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("measured");
@@ -101,6 +124,7 @@ int main(void)
     tcase_add_test(tests, streams_by_size);
     tcase_add_test(tests, products_that_rest_run_faster);
     tcase_add_test(tests, cooler_products_count_for_less);
+    tcase_add_test(tests, heat_fades);
     suite_add_tcase(suite, tests);
     return ech_test_main(suite);
 }

@@ -118,7 +118,7 @@ int fake_real(void);
     /* Copies: time for a root of a byte; each way while both go; share kept beside kernels, bytes of the port for one. */ \
     X(ramp, 8) X(both_to, 17) X(both_from, 12) X(keep_to, .93) X(keep_from, .88) X(port_bytes, 4) \
     /* Kernels that stream: ramp, and bytes after which most of it is over. Products: rate at odd sides, tiles a wave, steps of prologue, what heat costs, load without heat. */ \
-    X(stream, 2500) X(stream_bytes, 3e5) X(uneven, .16) X(wave, 32) X(prologue, 200) X(heat, .125) X(cool, .4) \
+    X(stream, 2500) X(stream_bytes, 3e5) X(uneven, .16) X(wave, 32) X(prologue, 200) X(heat, .125) X(cool, .7) \
     /* Events with and without time, what waits; a call (host); steps of times, times their scatter; what a queue holds before the host waits. */ \
     X(event, 450) X(mark, 150) X(wait, 1500) X(call, 1500) X(step, 500) X(scatter, 1) X(depth, 1022)
 /* clang-format on */

@@ -38,7 +38,8 @@ def build(args):
     keys = jax.random.split(jax.random.key(0), 3)
     w = (jax.random.normal(keys[0], (args.layers, args.width, 4 * args.width), jnp.bfloat16) * 0.02,
          jax.random.normal(keys[1], (args.layers, 4 * args.width, args.width), jnp.bfloat16) * 0.02)
-    return step, w, jax.random.normal(keys[2], (args.rows, args.width), jnp.bfloat16)
+    # On a device from the beginning: what a step returns is, and would be compiled for anew in the midst of what is captured.
+    return step, jax.device_put(w, jax.devices()[0]), jax.random.normal(keys[2], (args.rows, args.width), jnp.bfloat16)
 
 
 def main():
