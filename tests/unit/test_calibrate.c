@@ -132,7 +132,7 @@ START_TEST(finds_how_the_driver_rounds)
     NEAR(c->wait_copy.median, 1650, 0.15);
     NEAR(c->wait_passed.median, 1500, 0.1);
     NEAR(c->burst[0].median, 1.125, 0.03);
-    NEAR(c->burst_odd[0].median, 1, 0.02); /* Odd sides leave them cool */
+    NEAR(c->burst_odd[0].median, 1, 0.02);                                                               /* Odd sides leave them cool */
     ck_assert_msg(c->heat.n == 1 && c->heat.median > 1e6 && c->heat.median < 2e7, "%g", c->heat.median); /* 5 ms, by another law */
     /* Mapping is by pieces: 2 + 29 + 2 + 38 us, of which a further one takes the last three, and back 34 + 23 + 1. */
     ck_assert(c->map.median >= 71e3 && c->unmap.median >= 58e3);
