@@ -296,6 +296,19 @@ static EchTrace *make_products(const EchGpuMeasure *gpu, uint64_t which, GError 
     return maker_finish(&m, error);
 }
 
+/* Half as much again as the card has, read once: only a smaller one can be replayed. */
+static EchTrace *make_oversized(const EchGpuMeasure *gpu, uint64_t which, GError **error)
+{
+    enum { PIECES = 24 };
+    (void)which;
+    Maker m = maker_new(gpu);
+    for (unsigned i = 0; i < PIECES; i++) {
+        EchId piece = add_buffer(&m, m.hbm, gpu->available / 16, true, "piece", ECH_DTYPE_NONE);
+        add_stream(&m, piece, ECH_NONE, gpu->available / 16, "read");
+    }
+    return maker_finish(&m, error);
+}
+
 static bool measure_of(const char *device_path, EchGpuMeasure *ret, GError **error)
 {
     g_autoptr(EchDevice) device = ech_device_load(device_path, NULL, error);
@@ -332,6 +345,7 @@ const EchGpuRecipe ech_gpu_recipes[] = {
     {"launches-graph", make_launches, 0, NULL, "graph=true", 0, 0.05, 0},
     {"copy-ladder-pageable", make_ladder, 1, NULL, NULL, 0.03, 0.05, 0},
     {"fragments-mapped", make_fragments, 0, "vmm", NULL, 0, 0.05, 0.1},
+    {"larger-than-the-card", make_oversized, 0, NULL, NULL, 0, 0.05, 0.1},
 };
 const size_t ech_gpu_n_recipes = G_N_ELEMENTS(ech_gpu_recipes);
 

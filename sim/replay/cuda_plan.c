@@ -100,6 +100,16 @@ static EchBytes largest_op(const Engine *e)
     return largest;
 }
 
+/* Of the device's memory that a buffer takes where the driver gives it out: in whole pages, of which small ones share some (calibrate measures both; these are
+ * those of every GPU so far). */
+static EchBytes footprint(const Engine *e, EchBytes bytes)
+{
+    const EchBytes page = 2 << 20, shared = 1 << 20;
+    EchCudaAlloc alloc = (EchCudaAlloc)e->options->alloc;
+    bool driver = alloc == ECH_CUDA_ALLOC_AUTO || alloc == ECH_CUDA_ALLOC_MALLOC;
+    return ech_round_up(bytes, alloc == ECH_CUDA_ALLOC_VMM || (driver && bytes > shared) ? page : 512);
+}
+
 /* Most bytes alive on the device by the trace's own allocations, in its order; all of them together, loops once; whether the driver would stop for one. */
 static EchBytes peak_of_buffers(Engine *e, EchBytes *ret_total)
 {
@@ -108,11 +118,10 @@ static EchBytes peak_of_buffers(Engine *e, EchBytes *ret_total)
     EchBytes live = 0, peak;
     EchId queue = ECH_NONE;
     bool stops = e->options->alloc == ECH_CUDA_ALLOC_AUTO || e->options->alloc == ECH_CUDA_ALLOC_MALLOC || e->options->alloc == ECH_CUDA_ALLOC_VMM;
-    EchBytes granule = e->options->alloc == ECH_CUDA_ALLOC_VMM ? 2 << 20 : 512;
     for (EchId i = 0; i < ech_trace_n_buffers(e->trace); i++) {
         const Place *p = &e->places[i];
         if (buffers[i].alias_of == ECH_NONE && !p->is_host && !p->fixed && (buffers[i].resident || e->options->graph))
-            live = ech_bytes_add(live, ech_round_up(buffers[i].bytes, granule));
+            live = ech_bytes_add(live, footprint(e, buffers[i].bytes));
     }
     peak = live;
     for (size_t i = 0; i < ech_trace_n_ops(e->trace); i++) {
@@ -131,7 +140,7 @@ static EchBytes peak_of_buffers(Engine *e, EchBytes *ret_total)
         queue = op->queue;
         if (p->is_host)
             continue;
-        EchBytes bytes = ech_round_up(buffers[op->target].bytes, granule);
+        EchBytes bytes = footprint(e, buffers[op->target].bytes);
         live = op->kind == ECH_OP_ALLOC ? ech_bytes_add(live, bytes) : live - MIN(live, bytes);
         peak = MAX(peak, live);
     }
