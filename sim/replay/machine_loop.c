@@ -90,6 +90,46 @@ static bool inside_loop(const EchMachine *m, uint32_t queue, uint32_t l)
     return q->depth > m->loops[l].depth && q->loop[m->loops[l].depth] == l;
 }
 
+static void add_word(Mark *mark, uint64_t word)
+{
+    g_array_append_val(mark->words, word);
+}
+
+/* What the memories hold, and what was counted of them. */
+static void mark_memories(EchMachine *m, uint32_t l, uint64_t iteration, Mark *mark)
+{
+    mark->counts = g_new(uint64_t, 3 * m->n_memories + 1);
+    for (uint32_t i = 0; i < m->n_memories; i++) {
+        const EchMemoryState *state = &m->memories[i];
+        mark->counts[3 * i] = state->allocs;
+        mark->counts[3 * i + 1] = state->frees;
+        mark->counts[3 * i + 2] = state->failed;
+        add_word(mark, state->live);
+        add_word(mark, state->reserved);
+        add_word(mark, m->pending_frees[i]);
+        if (m->allocators[i]) {
+            add_word(mark, state->alloc.largest_free);
+            add_word(mark, (uint64_t)(state->alloc.segments_allocated - state->alloc.segments_freed));
+        }
+    }
+    /* Live instances of the buffers the loop makes, how many ago and where. One that a queue outside the loop holds stays while others come and go. */
+    const GArray *made = made_in(m, l);
+    for (guint k = 0; k < made->len; k++) {
+        uint32_t i = g_array_index(made, Made, k).life;
+        const Life *life = &m->lives[i];
+        uint64_t allocs = life->first == NOWHERE ? 0 : ech_machine_rate_in(m, life, l).allocs;
+        if (allocs == 0)
+            continue;
+        for (uint32_t at = life->first; at != NOWHERE; at = g_array_index(m->instances, Instance, at).next) {
+            const Instance *instance = &g_array_index(m->instances, Instance, at);
+            add_word(mark, i);
+            add_word(mark, instance->ordinal - iteration * allocs);
+            add_word(mark, instance->address);
+            add_word(mark, instance->ended);
+        }
+    }
+}
+
 static void take_mark(EchMachine *m, uint32_t l, uint64_t iteration, Mark *mark)
 {
     mark->iteration = iteration;
@@ -109,11 +149,7 @@ static void take_mark(EchMachine *m, uint32_t l, uint64_t iteration, Mark *mark)
         mark->since[3 * i + 2] = m->links[i].since_any;
     }
     uint32_t depth = m->loops[l].depth;
-#define WORD(value)                                                                                                                                            \
-    do {                                                                                                                                                       \
-        uint64_t word = (uint64_t)(value);                                                                                                                     \
-        g_array_append_val(mark->words, word);                                                                                                                 \
-    } while (0)
+#define WORD(value) add_word(mark, (uint64_t)(value))
 #define TIME(value)                                                                                                                                            \
     do {                                                                                                                                                       \
         EchTime time = (value);                                                                                                                                \
@@ -150,36 +186,7 @@ static void take_mark(EchMachine *m, uint32_t l, uint64_t iteration, Mark *mark)
         longest = inside_loop(m, i, l) ? MAX(longest, m->now - m->queues[i].began[depth]) : longest;
     for (uint32_t op = m->loops[l].op + 1; op < m->loops[l].end; op++)
         TIME(MIN(m->now - m->last_end[op], longest));
-    mark->counts = g_new(uint64_t, 3 * m->n_memories + 1);
-    for (uint32_t i = 0; i < m->n_memories; i++) {
-        const EchMemoryState *state = &m->memories[i];
-        mark->counts[3 * i] = state->allocs;
-        mark->counts[3 * i + 1] = state->frees;
-        mark->counts[3 * i + 2] = state->failed;
-        WORD(state->live);
-        WORD(state->reserved);
-        WORD(m->pending_frees[i]);
-        if (m->allocators[i]) {
-            WORD(state->alloc.largest_free);
-            WORD(state->alloc.segments_allocated - state->alloc.segments_freed);
-        }
-    }
-    /* Live instances of the buffers the loop makes, how many ago and where. One that a queue outside the loop holds stays while others come and go. */
-    const GArray *made = made_in(m, l);
-    for (guint k = 0; k < made->len; k++) {
-        uint32_t i = g_array_index(made, Made, k).life;
-        const Life *life = &m->lives[i];
-        uint64_t allocs = life->first == NOWHERE ? 0 : ech_machine_rate_in(m, life, l).allocs;
-        if (allocs == 0)
-            continue;
-        for (uint32_t at = life->first; at != NOWHERE; at = g_array_index(m->instances, Instance, at).next) {
-            const Instance *instance = &g_array_index(m->instances, Instance, at);
-            WORD(i);
-            WORD(instance->ordinal - iteration * allocs);
-            WORD(instance->address);
-            WORD(instance->ended);
-        }
-    }
+    mark_memories(m, l, iteration, mark);
 #undef WORD
 #undef TIME
 }
