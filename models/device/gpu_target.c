@@ -309,8 +309,7 @@ static void memories(GString *out, const GPtrArray *fields, double size, double 
         "    nominal: {value: %.0fB/s, source: \"compiler: gpu_target_config\"}\n"
         "    read: {value: %.0fB/s, source: \"assumed: 93 %% of nominal, as A100 and H100 reach\"}\n    write: {value: %.0fB/s, source: \"assumed: as read\"}\n"
         "    both: {value: %.0fB/s, source: \"assumed: 90 %% of nominal; 88 %% on A100, 94 %% on H100\"}\n    granule: {value: 64, source: \"compiler: XLA's "
-        "DRAM "
-        "transaction\"}\n"
+        "DRAM transaction\"}\n"
         "    latency: {value: 400ns, source: assumed}\n    assignable: {value: true, source: compiler}\n",
         size, bandwidth, bandwidth * 0.93, bandwidth * 0.93, bandwidth * 0.9);
     double l2 = number(fields, "l2_cache_size");
@@ -332,8 +331,7 @@ static void links(GString *out, const GPtrArray *fields, const Generation *g)
     g_string_append_printf(
         out,
         "links:\n  host:\n    from: host\n    to: hbm\n    nominal: {value: %.0fB/s, source: \"%s\"}\n    to_device: {value: %.0fB/s, source: \"assumed: 84 %% "
-        "of "
-        "nominal, as A100 and H100 reach\"}\n"
+        "of nominal, as A100 and H100 reach\"}\n"
         "    from_device: {value: %.0fB/s, source: \"assumed: as to_device\"}\n    both_ways: {value: %.0fB/s, source: \"assumed: 1.3 times nominal, as H100 "
         "reaches\"}\n"
         "    setup: {value: 6us, source: \"measured: cudaMemcpyAsync takes 5 to 7 us (arXiv 2602.21548)\"}\n    latency: {value: 1us, source: assumed}\n"

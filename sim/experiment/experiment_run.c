@@ -353,8 +353,7 @@ static void remark_pinning(const EchTrace *trace, EchDiag *diag)
     if (bytes >= PINNED_WORTH_TELLING)
         ech_diag_remark(diag,
                         "in the whole capture the host pins %s, for which it waits, page by page (runtime.pin_new_page_ps for 4 KiB each, pin_page_ps where "
-                        "they are there): PyTorch "
-                        "keeps what it has pinned, so that later steps do not, as --step last shows; hosts differ by half to twice",
+                        "they are there): PyTorch keeps what it has pinned, so that later steps do not, as --step last shows; hosts differ by half to twice",
                         size);
 }
 

@@ -443,12 +443,10 @@ static const char *describe_text(const uint8_t *head, size_t n)
                "with what lies beside it (--runtime-trace)";
     if (memmem(head, MIN(n, (size_t)256), "Total Time (ns),", 16) || memmem(head, MIN(n, (size_t)256), "Start (ns),Duration (ns),", 25))
         return "the text is a table of 'nsys stats', which leaves out most of what was recorded; the database that it was made from is read (.sqlite; 'nsys "
-               "export "
-               "--type sqlite REPORT' makes one)";
+               "export --type sqlite REPORT' makes one)";
     if (memmem(head, n, "\"Metric Name\",", 14) && memmem(head, n, "\"Kernel Name\",", 14))
         return "the text is a table of Nsight Compute's, of single kernels run again and again; echelon reads what ran when: 'nsys profile', torch.profiler, "
-               "'echelon "
-               "capture'";
+               "'echelon capture'";
     if (n > 6 && memcmp(head, "GPU 0:", 6) == 0 && memmem(head, n, "(UUID: ", 7))
         return "the text is nvidia-smi's list of GPUs (-L), without sizes; what nvidia-smi alone prints has them, and those of MIG's slices";
     if (memmem(head, n, "Self CPU %", 10))

@@ -104,10 +104,9 @@ static const char *known_text(const char *text, size_t n)
                                             "result are held at once; 'echelon info' of the compiled program tells what that takes (traces/capture/compile.py, "
                                             "'echelon capture'), and 'echelon advise' "
                                             "what donating would save"},
-        {"Theoretical memory footprints: ",
-         "the text is Megatron's estimate of weights, optimizer state and activations, by formulas of a transformer; buckets of gradients, logits, what NCCL "
-         "and "
-         "the allocator take come on top: 'echelon capture --pretend DEVICE --world N -- COMMAND' runs one rank on a device that is not there and tells all"},
+        {"Theoretical memory footprints: ", "the text is Megatron's estimate of weights, optimizer state and activations, by formulas of a transformer; "
+                                            "buckets of gradients, logits, what NCCL and the allocator take come on top: 'echelon capture --pretend DEVICE "
+                                            "--world N -- COMMAND' runs one rank on a device that is not there and tells all"},
         {"Insufficient Memory (IOAF code 8)", MAC},
         {"kIOGPUCommandBufferCallbackErrorOutOfMemory", MAC},
         {"[metal::malloc]", MAC},
@@ -123,10 +122,9 @@ static const char *known_text(const char *text, size_t n)
          "engine takes (lines with MiB, which echelon reads). Engines built for smaller max_batch_size and max_num_tokens, "
          "a smaller free_gpu_memory_fraction of kv_cache_config and more GPUs need less of each"},
         {"aximum pool size exceeded", "the text says that memory ran out, but not what was asked for: " ECH_RMM_POOL},
-        {"increase --mem-fraction-static",
-         "the text says that SGLang's share of the memory (--mem-fraction-static) leaves nothing for its KV cache beside the weights: a larger share, more "
-         "GPUs (--tp) or "
-         "smaller weights; where a larger share makes requests run out of memory, --chunked-prefill-size and --cuda-graph-max-bs make those smaller"},
+        {"increase --mem-fraction-static", "the text says that SGLang's share of the memory (--mem-fraction-static) leaves nothing for its KV cache beside the "
+                                           "weights: a larger share, more GPUs (--tp) or smaller weights; where a larger share makes requests run out of "
+                                           "memory, --chunked-prefill-size and --cuda-graph-max-bs make those smaller"},
         {"[Array([",
          "the text is what arrays of JAX hold; 'for a in jax.live_arrays(): print(a.shape, a.dtype)' prints what they take, which echelon reads, and "
          "jax.profiler.save_device_memory_profile(\"memory.prof\") who made them"},

@@ -731,11 +731,9 @@ static const char *remedy(const Reader *r)
                "(pltpu.CompilerParams(vmem_limit_bytes=...)), XLA's own with --xla_tpu_scoped_vmem_limit_kib=...";
     if (strcmp(r->memory, "scalar") == 0)
         return "scalar memory holds what kernels steer by: prefetched scalars (tables of pages, lengths, offsets), which grow with the sequences and pages "
-               "that a "
-               "call handles; fewer of those at once need less";
+               "that a call handles; fewer of those at once need less";
     return "what would make room takes the program itself, which 'echelon capture --pretend NAME -- COMMAND' writes down without the device, also where it "
-           "does not "
-           "fit ('echelon advise')";
+           "does not fit ('echelon advise')";
 }
 
 static void say_xla(Reader *r, bool gpu, EchBytes listed)

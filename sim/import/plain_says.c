@@ -288,8 +288,7 @@ const char *ech_place_advice(EchPlace place)
         "of which memory, the device's or the host's, the text does not say: nvidia-smi (rocm-smi, xpu-smi) tells the one, 'free -h' the other, both while it "
         "runs",
         "nvidia-smi (rocm-smi, xpu-smi, npu-smi) says who holds the rest: what others hold no setting of this program frees. Less at a time (a smaller batch, "
-        "a shorter "
-        "context, fewer bits), or a part of it on the host or on more devices, needs less",
+        "a shorter context, fewer bits), or a part of it on the host or on more devices, needs less",
         "that is not the device: 'free -h' tells how much there is, a container's or a job's limit (docker --memory, SLURM's --mem) how much of that may be "
         "had. " ECH_HOST_FULL,
         "'ulimit -l' and a container's limit bound it, drivers what one piece may be; the host may have it all the same, not page-locked",

@@ -22,14 +22,11 @@ static const char *const whats[] = {"saved", "activations", "arguments", "result
 static const EchParam offload_params[] = {
     {"what", ECH_PARAM_ENUM, offsetof(OffloadOptions, what), "saved", NULL, NULL, whats,
      "saved: what the program makes and uses again later; activations: of that, what a forward pass of PyTorch makes and its backward pass reads, each once "
-     "out "
-     "and back, over its longest pause (idle=0: as save_on_cpu has it); arguments: what it is given (parameters, optimizer state), with what is written over "
-     "it; "
-     "results: what it hands back"},
+     "out and back, over its longest pause (idle=0: as save_on_cpu has it); arguments: what it is given (parameters, optimizer state), with what is written "
+     "over it; results: what it hands back"},
     {"names", ECH_PARAM_STRING, offsetof(OffloadOptions, names), "*", NULL, NULL, NULL,
      "only arrays whose name, argument (\"opt_state*\"), operation, source line (\"*model.py:29*\"), PyTorch module (\"*layers.*.mlp*\") or role "
-     "(\"optimizer\") "
-     "fits this, * standing for anything"},
+     "(\"optimizer\") fits this, * standing for anything"},
     {"above", ECH_PARAM_BYTES, offsetof(OffloadOptions, above), "1MiB", NULL, NULL, NULL, "only arrays of at least this size"},
     {"idle", ECH_PARAM_RATIO, offsetof(OffloadOptions, idle), "1", "0", "1000000", NULL,
      "saved: only arrays that lie idle for at least this many times as long as copying them out and back takes; others: shorter pauses are spent on the "

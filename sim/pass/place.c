@@ -28,8 +28,7 @@ static const EchParam place_params[] = {
      "on-chip memory given to values; 0: what the device has without its kernels' own windows"},
     {"policy", ECH_PARAM_ENUM, offsetof(PlaceOptions, policy), "xla", NULL, NULL, policies,
      "xla: as the compiler; fragmentation: gaps chosen to keep the largest one whole; on-demand: fetched as late as the time allows; depth: fetched a fixed "
-     "number of kernels ahead; "
-     "belady: shortest wait for the next use first; none: everything in HBM"},
+     "number of kernels ahead; belady: shortest wait for the next use first; none: everything in HBM"},
     {"depth", ECH_PARAM_U64, offsetof(PlaceOptions, depth), "1", "1", "1000", NULL, "policy=depth: kernels ahead"},
     {"bandwidth", ECH_PARAM_RATE, offsetof(PlaceOptions, bandwidth), "0", NULL, NULL, NULL, "rate of a copy that decisions assume; 0: the device's"},
     {"prefetches", ECH_PARAM_U64, offsetof(PlaceOptions, prefetches), "40", NULL, NULL, NULL, "copies into the on-chip memory under way at a time, at most"},

@@ -54,15 +54,12 @@ const EchParam ech_replay_params[] = {
      "products of GPU programs whose tile no timing would have chosen (compiled without a GPU) take the best one; false: as written"},
     {"products_duty", ECH_PARAM_RATIO, FIELD(products_duty), "-1", "-1", "1", NULL,
      "share of the time in which matrix products run, for a device file that says what they do just after a pause (kernel.burst_share): at 0 they all do that, "
-     "at "
-     "1 what power leaves them, between what the power then saved allows; -1: each as it was measured, large ones at the latter and small ones at the former. "
-     "Under kernel.power, and of what runs a tenth of a second and more where the device says what its own power sustains (kernel.sustained_share), the same "
-     "of "
-     "modelled products and attention, where -1 is the share that they come to"},
+     "at 1 what power leaves them, between what the power then saved allows; -1: each as it was measured, large ones at the latter and small ones at the "
+     "former. Under kernel.power, and of what runs a tenth of a second and more where the device says what its own power sustains (kernel.sustained_share), "
+     "the same of modelled products and attention, where -1 is the share that they come to"},
     {"unified_memory", ECH_PARAM_BOOL, FIELD(unified_memory), "false", NULL, NULL, NULL,
      "NVIDIA GPUs: what the device has no room for waits in host memory and comes in blocks of 2 MiB when it is touched (cudaMallocManaged); on by itself "
-     "where "
-     "an allocator's settings have it so (TF_FORCE_UNIFIED_MEMORY=1 and a fraction above 1)"},
+     "where an allocator's settings have it so (TF_FORCE_UNIFIED_MEMORY=1 and a fraction above 1)"},
     {"host_launches", ECH_PARAM_BOOL, FIELD(host_launches), "true", NULL, NULL, NULL,
      "programs that ran on a GPU that was not there: one thread of the host asks for one kernel or copy after another, each takes it runtime.eager_launch_ps "
      "(15 us where the device does not say); false: the host is never late"},
