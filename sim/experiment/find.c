@@ -1,5 +1,6 @@
 #include "sim/experiment/find.h"
 
+#include "models/device/device_yaml.h"
 #include "sim/base/error.h"
 #include "sim/base/units.h"
 #include "sim/experiment/experiment_private.h"
