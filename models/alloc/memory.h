@@ -3,7 +3,7 @@
  *
  * A range takes whole granules at the lowest virtual address where it fits (first fit), or in another order (EchAddressOrder); the request fails when the sum
  * would exceed the capacity. First fit is the device the real allocators were run on when their placements were recorded. The real driver does not document its
- * placement; recorded ones descend on Linux, from multiples of 32 MiB, and ascend under Windows' driver model (VALIDATION.md).
+ * placement; recorded ones descend on Linux, from multiples of 32 MiB, and ascend under Windows' driver model (validation/allocators.md).
  */
 #pragma once
 #include "models/alloc/alloc.h"

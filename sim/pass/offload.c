@@ -342,7 +342,7 @@ static uint64_t most_held(const Pass *p)
 }
 
 /* XLA goes by times, not by memory, when it puts copies from the host into its schedule: arrays come back as early as they can, many at once, and programs
- * have needed as much with as without (VALIDATION.md). Only what a loop fetches slice by slice is held back. */
+ * have needed as much with as without (validation/what_ifs.md). Only what a loop fetches slice by slice is held back. */
 static void tell_early(const Pass *p, EchTraceBuilder *builder)
 {
     const EchSurvey *s = &p->s;

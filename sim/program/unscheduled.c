@@ -651,7 +651,7 @@ EchProgram *ech_program_prepare(EchProgram *program, const char *chip, EchDiag *
                         "the module is not optimised: echelon inlined %" G_GUINT64_FORMAT " call%s and made %" G_GUINT64_FORMAT
                         " fusion%s by a plain rule of its own; a compiler decides otherwise in places%s",
                         calls, calls == 1 ? "" : "s", made, made == 1 ? "" : "s", tpu ? ", and keeps arrays on chip (--pass place does that here)" : "");
-    /* Counted over programs compiled for this comparison or found, v3 to tpu7x (VALIDATION.md). */
+    /* Counted over programs compiled for this comparison or found, v3 to tpu7x (validation/program_memory.md). */
     ech_diag_remark(
         diag, "how rough that is: %s",
         tpu ? "of 539 compiles by the TPU compiler, memory after --pass place came within 20 % in 366 and within a factor of two in 480 (more than 10 % too "

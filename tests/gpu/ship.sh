@@ -2,7 +2,7 @@
 # Puts what a session on a GPU has left into the tree, and looks whether it is of use there.
 # usage: tests/gpu/ship.sh OUT [TREE [ECHELON]]        OUT: of tests/gpu/session.sh; TREE: this one; ECHELON: the tree's release build
 # leaves configs/devices/NAME-calibrated.yaml and traces/gpu_NAME/: table.md with date and command, calibration.txt, each case's trace (.ech) and its
-#   comparison (.json.gz), captures of up to 1 MB. To be done by hand then: VALIDATION.md and the last row of README.md's table, traces/README.md, the
+#   comparison (.json.gz), captures of up to 1 MB. To be done by hand then: validation/cuda_engine.md and the last row of README.md's table, traces/README.md, the
 #   commit. A file calibrated on one specimen never stands in for its kind: a profile that names the product is still matched with the data-sheet file
 #   (h100-sxm, h200).
 set -eu
@@ -37,4 +37,4 @@ find "$work/captures" "$work/suite" -name '*.capture*' -size -1000k -o -path '*c
   case $capture in *.gz) cp "$capture" "$target" ;; *) gzip -9nc "$capture" >"$target.gz" ;; esac
 done
 echo "$tree/configs/devices/$name.yaml, $folder: $(ls "$folder" | wc -l) files, $(du -sh "$folder" | cut -f 1)"
-echo "now: VALIDATION.md and the last row of README.md's table from $folder/table.md, a line of traces/README.md, git add"
+echo "now: validation/cuda_engine.md and the last row of README.md's table from $folder/table.md, a line of traces/README.md, git add"
