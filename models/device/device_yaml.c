@@ -1052,19 +1052,19 @@ static bool follow_base(EchYamlNode *node, const EchYamlNode *base, const EchYam
     return true;
 }
 
-static EchYamlNode *load_tree(const char *path, unsigned depth, GError **error)
+static EchYamlNode *load_tree(const char *path, unsigned depth, GError **error);
+
+/* @own, which names a base, over that; without a name of its own it is called @called, or, where that is NULL, as its base is, "changed". */
+static EchYamlNode *put_over_base(const EchYamlNode *own, const char *called, unsigned depth, GError **error)
 {
     enum { MOST_BASES = 4 };
-    g_autoptr(EchYamlNode) own = load_file(path, error);
-    const EchYamlNode *said = own ? ech_yaml_get(own, "base") : NULL;
-    if (!said)
-        return g_steal_pointer(&own);
+    const EchYamlNode *said = ech_yaml_get(own, "base");
     if (said->kind != ECH_YAML_SCALAR || !*said->text || depth == MOST_BASES) {
         ech_yaml_error(said, error, depth == MOST_BASES ? "base: more than 4 devices, each like the next" : "base: expected the device that this one is like");
         return NULL;
     }
     /* A file is named from the folder of the one that names it. */
-    g_autofree char *found = find_file(said->text, error), *folder = g_path_get_dirname(path);
+    g_autofree char *found = find_file(said->text, error), *folder = g_path_get_dirname(own->file);
     bool beside = found && strcmp(found, said->text) == 0 && !g_path_is_absolute(found);
     g_autofree char *file = beside ? g_build_filename(folder, found, NULL) : g_steal_pointer(&found);
     g_autoptr(EchYamlNode) base = file ? load_tree(file, depth + 1, error) : NULL;
@@ -1074,19 +1074,31 @@ static EchYamlNode *load_tree(const char *path, unsigned depth, GError **error)
     }
     if (!base)
         return NULL;
-    g_autofree char *name = g_strdup(said->text);
+    g_autofree char *name = g_strdup(said->text), *changed = g_strdup_printf("%s, changed", name);
     g_autoptr(EchYamlNode) mine = ech_yaml_new_map(own->file), rest = without_identity(base);
     for (size_t i = 0; i < own->n; i++) {
         if (strcmp(own->keys[i], "base") != 0)
             ech_yaml_put(mine, own->keys[i], ech_yaml_copy(own->items[i]));
     }
     g_autoptr(EchYamlNode) node = put_over(rest, mine, name);
-    if (!ech_yaml_get(node, "name")) {
-        g_autofree char *stem = g_path_get_basename(path);
-        *(g_str_has_suffix(stem, ".yaml") ? strrchr(stem, '.') : strchr(stem, '\0')) = '\0';
-        ech_yaml_put(node, "name", ech_yaml_new_scalar(stem, own->file));
-    }
+    if (!ech_yaml_get(node, "name"))
+        ech_yaml_put(node, "name", ech_yaml_new_scalar(called ? called : changed, own->file));
     return follow_base(node, base, mine, error) ? g_steal_pointer(&node) : NULL;
+}
+
+static EchYamlNode *load_tree(const char *path, unsigned depth, GError **error)
+{
+    g_autoptr(EchYamlNode) own = load_file(path, error);
+    if (!own || !ech_yaml_get(own, "base"))
+        return g_steal_pointer(&own);
+    g_autofree char *stem = g_path_get_basename(path);
+    *(g_str_has_suffix(stem, ".yaml") ? strrchr(stem, '.') : strchr(stem, '\0')) = '\0';
+    return put_over_base(own, stem, depth, error);
+}
+
+EchYamlNode *ech_device_tree_over_base(const EchYamlNode *own, GError **error)
+{
+    return put_over_base(own, NULL, 0, error);
 }
 
 EchYamlNode *ech_device_tree(const char *name_or_path, GError **error)

@@ -38,3 +38,5 @@ EchDevice *ech_device_load_yaml(const EchYamlNode *root, const char *const *sett
 /** The tree of the file of a device, or of the device file that XLA's description of a GPU stands for. What a file says instead of its base's is followed as
  * settings are. A file with a base and no name is called as the file is. As ech_device_load. Owned by the caller. */
 EchYamlNode *ech_device_tree(const char *name_or_path, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** The same of a device that stands in another file and names its base. Without a name it is called "BASE, changed". Owned by the caller. */
+EchYamlNode *ech_device_tree_over_base(const EchYamlNode *own, GError **error) G_GNUC_WARN_UNUSED_RESULT;

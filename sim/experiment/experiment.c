@@ -1,6 +1,7 @@
 /* Reads an experiment: edits, axes, cases. */
 #include "sim/experiment/experiment_private.h"
 
+#include "models/device/device_yaml.h"
 #include "sim/base/error.h"
 #include "sim/base/hash.h"
 #include "sim/experiment/find.h"
@@ -588,6 +589,18 @@ static void add_said(EchCase *c, const char *key, const char *value)
     c->edits = edits;
 }
 
+/* A device of the experiment's own that says which one it is like becomes whole. */
+static bool complete_device(EchYamlNode *root, GError **error)
+{
+    const EchYamlNode *own = ech_yaml_get(root, "device");
+    if (!own || own->kind != ECH_YAML_MAP || !ech_yaml_get(own, "base"))
+        return true;
+    EchYamlNode *whole = ech_device_tree_over_base(own, error);
+    if (whole)
+        ech_yaml_put(root, "device", whole);
+    return whole != NULL;
+}
+
 EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverrides *overrides, GError **error)
 {
     g_autoptr(EchYamlNode) root = path ? ech_yaml_load(path, error) : ech_yaml_new_map("command line");
@@ -604,6 +617,8 @@ EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverride
     override(root, "beside", overrides->beside);
     override(root, "step", overrides->step);
     override_find(overrides, root);
+    if (!complete_device(root, error))
+        return NULL;
     /* What the command line does not change: the run that the others are compared with. */
     g_autoptr(EchYamlNode) plain = ech_yaml_copy(root);
     override(root, "allocator", overrides->allocator);

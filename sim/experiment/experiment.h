@@ -4,7 +4,7 @@
  *     title: half the host link            # all keys but trace and device may be left out
  *     trace: step.hlo.txt.gz               # relative to this file, else among the shipped traces
  *     matmul: {m: 4096, n: 4096, k: 4096, buffers: 2}   # in place of a trace: a tiled product (product.h)
- *     device: tpu-v5e                      # a name, a file relative to this one, or a whole device inline
+ *     device: tpu-v5e                      # a name, a file relative to this one, or a device inline, whole or over its base
  *     allocator: bfc:limit=60GiB           # of the device's memory; host_allocator: of every other
  *     passes: [unplan, "pad:align=1MiB"]
  *     replay: {engine: native}             # the rows of ech_replay_params

@@ -1010,9 +1010,16 @@ $ echelon run slowest_link | sed -n '3,4p'
 $ echelon run --trace traces/gpt_unrolled_offload.h100 --device h100-sxm --find device.links.host.to_device=40GB/s..60GB/s --for 'time<=x1.05' | tail -2
   46.45GB/s -> 46.46GB/s
     It takes as long as before, 6.14 ms: 35 % of its critical path is on the host link to device.
-$ (echo trace: gpt_unrolled_offload.h100; echo device:; sed 's/^/  /' configs/devices/h100-sxm.yaml) >$T/inline.yaml && echelon run $T/inline.yaml --find device.links.host.to_device=x0.5..x1 --for 'time<=x1.05' | sed -n '3,4p'
+$ printf 'trace: gpt_unrolled_offload.h100\ndevice: {base: h100-sxm, memories: {hbm: {capacity: 40GiB}}}\n' >$T/inline.yaml && echelon run $T/inline.yaml --find device.links.host.to_device=x0.5..x1 --for 'time<=x1.05' | sed -n '3,4p'
   Least to_device with which it fits and takes at most 6.14 ms (1.05 times the 5.85 ms that it takes as it is): x0.8652
   (46.5 GB/s). With x0.8651 not.
+$ echelon run $T/inline.yaml | sed -n '1,3p'
+inline on h100-sxm, changed
+
+  It fits. hbm 95.5 MiB of 39.1 GiB (0 %), host 96 MiB of 2 TiB (0 %)
+$ printf 'trace: gpt_unrolled_offload.h100\ndevice: {base: h100-sx}\n' >$T/none.yaml && cd $T && echelon run none.yaml
+echelon: none.yaml:2:16: base: 'h100-sx' is no device; did you mean 'h100-sxm'?
+exit 2
 $ echelon run --trace traces/sharded_mlp.v5e --device l4 | grep -E 'collectives'
   Without its collectives it takes 383 us, bound by matrix unit (56 % of the critical path).
   - l4 has no link between devices: collectives cost what was recorded of them, else only their memory traffic, and take longer. What nccl-tests reaches where they cross PCIe, say 20 GB/s: --set 'device.links.pcie={from: hbm, to: hbm, to_device: 20GB/s, from_device: 20GB/s, reach: 8}'
