@@ -6,8 +6,8 @@
  * Blocks of the next step are fetched and those of the last one stored while one is worked on (jax/_src/pallas/mosaic/pipeline.py). Inside a step the matrix
  * units and the others work side by side as far as the data lets them; the others' time is that of the busiest kind of instruction, of which a chip begins so
  * many a cycle (EchKernelModel.bundle). A stretch of code that multiplies takes a chain more: from its first load through the units to its last store.
- * Instructions, exponent and chain are from the final schedules that the compiler makes of some 50 kernels on five chips (validation/tpu_kernels.md). Cores that share a
- * chip's kernels (megacore) share the steps of the first parallel dimension.
+ * Instructions, exponent and chain are from the final schedules that the compiler makes of some 50 kernels on five chips (validation/tpu_kernels.md). Cores
+ * that share a chip's kernels (megacore) share the steps of the first parallel dimension.
  */
 #pragma once
 #include "models/kernel/kernel.h"

@@ -15,8 +15,8 @@
 #define ECH_REMAT_SMALL 512
 
 /** Times that a compiler asked for jax.checkpoint takes what a compiled program's pass says, at most: of some 60 training steps
- * (traces/capture/examples/checkpointed.py; validation/what_ifs.md) all but four: two state spaces, whose scans it schedules for speed, and two Llamas block after
- * block, of whose loss it keeps what the pass makes again. */
+ * (traces/capture/examples/checkpointed.py; validation/what_ifs.md) all but four: two state spaces, whose scans it schedules for speed, and two Llamas block
+ * after block, of whose loss it keeps what the pass makes again. */
 #define ECH_REMAT_MARGIN "1.2"
 
 typedef enum {
