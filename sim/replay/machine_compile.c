@@ -152,7 +152,7 @@ static void compile_queues(EchMachine *m)
                     entry->watch = true;
             }
         }
-        m->queues[q].entries = m->entries + first[q];
+        m->queues[q].entries = m->entries ? m->entries + first[q] : NULL; /* none in a trace of nothing */
         m->queues[q].space_since = m->queues[q].stall_since = m->queues[q].peers_since = -1;
         m->queues[q].next_waiter = NOWHERE;
     }
