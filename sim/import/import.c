@@ -428,6 +428,8 @@ static const char *describe_links(const char *head, size_t n)
 /* A text that its words tell, or NULL. */
 static const char *describe_text(const uint8_t *head, size_t n)
 {
+    if (n == 0)
+        return NULL;
     if (ech_gpu_target_probe((const char *)head, n))
         return "the text is XLA's description of a GPU: a device, not a trace; give it as --device FILE, or make a device file of it with 'echelon "
                "import FILE -o DEVICE.yaml'";

@@ -430,7 +430,8 @@ static void append_escaped(GString *out, const char *text)
     for (; *text; text++) {
         if (*text == '"' || *text == '\\')
             g_string_append_c(out, '\\');
-        g_string_append(out, *text == '\n' ? "\\n" : *text == '\t' ? "\\t" : (const char[2]){*text, '\0'});
+        const char as_it_is[] = {*text, '\0'};
+        g_string_append(out, *text == '\n' ? "\\n" : *text == '\t' ? "\\t" : as_it_is);
     }
 }
 
