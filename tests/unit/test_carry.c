@@ -100,21 +100,27 @@ START_TEST(carried)
 }
 END_TEST
 
-/* Every @from becomes @to. */
-static void change(char **hlo, const char *from, const char *to)
+/* What of the text is another in a test: every @from becomes @to. */
+typedef struct {
+    const char *from, *to;
+} Change;
+
+static EchImport *import_changed(const Change *changes, size_t n)
 {
-    g_auto(GStrv) parts = g_strsplit(*hlo, from, -1);
-    ck_assert_uint_gt(g_strv_length(parts), 1);
-    g_free(*hlo);
-    *hlo = g_strjoinv(to, parts);
+    g_autofree char *hlo = g_strdup_printf(text, "", "bitcast");
+    for (size_t i = 0; i < n; i++) {
+        g_auto(GStrv) parts = g_strsplit(hlo, changes[i].from, -1);
+        ck_assert_uint_gt(g_strv_length(parts), 1);
+        g_free(hlo);
+        hlo = g_strjoinv(changes[i].to, parts);
+    }
+    return ech_test_hlo(hlo, NULL);
 }
 
 /* Both stacks come of the array, and only one has its place. */
 START_TEST(one_place_is_given_once)
 {
-    static const struct {
-        const char *from, *to;
-    } changes[] = {
+    static const Change changes[] = {
         {STATE, "(s32[], " CACHE ", " CACHE ", " CACHE ")"},
         {"  z = s32[] constant(0)\n  one", "  more = " CACHE " get-tuple-element(p), index=3\n  z = s32[] constant(0)\n  one"},
         {"tuple(next, xs, w)", "tuple(next, xs, w, w2)"},
@@ -125,10 +131,7 @@ START_TEST(one_place_is_given_once)
         {"f32[])", CACHE ")"},
         {"tuple(copy, f)", "tuple(copy, out2)"},
     };
-    g_autofree char *hlo = g_strdup_printf(text, "", "bitcast");
-    for (size_t i = 0; i < G_N_ELEMENTS(changes); i++)
-        change(&hlo, changes[i].from, changes[i].to);
-    g_autoptr(EchImport) import = ech_test_hlo(hlo, NULL);
+    g_autoptr(EchImport) import = import_changed(changes, G_N_ELEMENTS(changes));
     g_autoptr(EchDiag) diag = ech_diag_new();
     g_autoptr(EchProgram) out = carry(import->program, diag);
     unsigned written = 0;
@@ -142,9 +145,7 @@ END_TEST
 /* Two arguments of one loop, neither donated: each is copied before, and the loop begins with the copies. */
 START_TEST(arguments_are_copied_first)
 {
-    static const struct {
-        const char *from, *to;
-    } changes[] = {
+    static const Change changes[] = {
         {STATE, "(s32[], " CACHE ", " CACHE ", " CACHE ", " CACHE ")"},
         {"{(" CACHE ")->(" CACHE ", f32[])}", "{(" CACHE ", " CACHE ")->(" CACHE ", " CACHE ")}"},
         {"  z = s32[] constant(0)\n  one",
@@ -158,10 +159,7 @@ START_TEST(arguments_are_copied_first)
         {"  out = ", "  out2 = " CACHE " get-tuple-element(loop), index=4\n  out = "},
         {RESULT, "  ROOT r = (" CACHE ", " CACHE ") tuple(copy, out2)\n"},
     };
-    g_autofree char *hlo = g_strdup_printf(text, "", "bitcast");
-    for (size_t i = 0; i < G_N_ELEMENTS(changes); i++)
-        change(&hlo, changes[i].from, changes[i].to);
-    g_autoptr(EchImport) import = ech_test_hlo(hlo, NULL);
+    g_autoptr(EchImport) import = import_changed(changes, G_N_ELEMENTS(changes));
     g_autoptr(EchDiag) diag = ech_diag_new();
     g_autoptr(EchProgram) out = carry(import->program, diag);
     const EchInstruction *init = &out->instructions[ech_test_instruction(out, "init")];
