@@ -284,6 +284,12 @@ static void row_clear(Row *row)
     row->n_used = 0;
 }
 
+static void row_scale(Row *row, double factor)
+{
+    for (uint32_t i = 0; i < row->n_used; i++)
+        row->amounts[row->used[i]] *= factor;
+}
+
 /* Port amount of @read and @written bytes: what is moved at less than the full rate counts more. Reads and writes in equal parts run at the mixed rate. */
 static double port_amount(const EchMemory *memory, double read, double written)
 {
@@ -443,13 +449,28 @@ static void add_work(const Pricer *pricer, const Map *map, Row *row, const EchOp
     }
 }
 
+/* The host's memory, or a link: kernels use no other than the host's. */
+static bool is_of_host(const Map *map, uint32_t resource)
+{
+    EchResourceKind kind = map->kinds[resource];
+    if (kind == ECH_RESOURCE_PORT)
+        return is_host(&map->device->memories[map->owners[resource]]);
+    return kind == ECH_RESOURCE_LINK_TO || kind == ECH_RESOURCE_LINK_FROM || kind == ECH_RESOURCE_LINK_BOTH || kind == ECH_RESOURCE_LINK_LANE;
+}
+
+/* Picoseconds that the row's amount of @resource takes alone. */
+static double resource_time(const Map *map, const Row *row, uint32_t resource)
+{
+    return row->amounts[resource] * (double)ECH_PS_PER_S / map->resources[resource].capacity;
+}
+
 /* Seconds of the row alone, as picoseconds, and which resource bounds it. */
 static double row_time(const Map *map, const Row *row, uint32_t *ret_bound)
 {
     double worst = 0;
     uint32_t bound = NOWHERE;
     for (uint32_t i = 0; i < row->n_used; i++) {
-        double time = row->amounts[row->used[i]] * (double)ECH_PS_PER_S / map->resources[row->used[i]].capacity;
+        double time = resource_time(map, row, row->used[i]);
         if (time > worst || (time == worst && row->used[i] < bound)) {
             worst = time;
             bound = row->used[i];
@@ -494,8 +515,7 @@ static void spread_known(EchPrice *price, Row *row, double reference_roofline, E
         price->minimum = (EchTime)((double)time - fixed);
         return;
     }
-    for (uint32_t i = 0; i < row->n_used; i++)
-        row->amounts[row->used[i]] *= factor;
+    row_scale(row, factor);
 }
 
 /* Compiled for a TPU and run on a GPU, or the other way. */
@@ -532,18 +552,24 @@ static bool bound_by_resources(const EchGpuCost *cost, double time, double roofl
     return (!cost || cost->bound == ECH_GPU_BY_MEMORY || cost->bound == ECH_GPU_BY_MATRIX) && time <= LOOSE * roofline;
 }
 
-/* A time of the kernel model becomes its start and a roofline scaled to the rest, where that is what bounds it; else the roofline's amounts take at least the
- * rest. */
-static void spread_model(EchPrice *price, Row *row, double roofline, const EchGpuCost *cost, EchTime launch)
+/* A time of the kernel model becomes its start and a roofline scaled to the rest, where that is what bounds it; else the roofline's amounts, of which those
+ * that would take longer were found in a cache, take at least the rest. The model knows the device alone: what the kernel reads and writes of the host's memory
+ * takes what the way there takes, beside it (kernels that read and write pinned memory reach the rate of large copies one way, 50 GB/s on an H100, and 68.5 of
+ * their 83.4 both ways: vLLM's blog of 2026-01-08). */
+static void spread_model(const Map *map, EchPrice *price, Row *row, const EchGpuCost *cost, EchTime launch)
 {
+    double on_device = 0;
+    for (uint32_t i = 0; i < row->n_used; i++)
+        if (!is_of_host(map, row->used[i]))
+            on_device = MAX(on_device, resource_time(map, row, row->used[i]));
     EchTime rest = MAX(cost->time - cost->launch, 0);
     price->fixed = launch > 0 ? MAX(launch, cost->launch) : 0; /* many kernels start many times */
-    if (!(roofline > 0) || !bound_by_resources(cost, (double)rest, roofline)) {
+    bool bound = bound_by_resources(cost, (double)rest, on_device);
+    if (!bound)
         price->minimum = rest;
-        return;
-    }
-    for (uint32_t i = 0; i < row->n_used; i++)
-        row->amounts[row->used[i]] *= (double)rest / roofline;
+    for (uint32_t i = 0; i < row->n_used && (bound || on_device > (double)rest); i++)
+        if (!is_of_host(map, row->used[i]))
+            row->amounts[row->used[i]] *= (double)rest / on_device;
 }
 
 /* A recorded duration, carried to this device: on a GPU by the kernel model's two times where it knows the kernel, else by the two rooflines; without bytes and
@@ -572,8 +598,8 @@ static void spread_recorded(const Pricer *pricer, const Map *map, const Map *ref
     known = known || carried;
     if (!bound_by_resources(known ? &here : NULL, time, roofline)) {
         price->minimum = whole_ps(time);
-        for (uint32_t i = 0; roofline > time && i < row->n_used; i++) /* what was inferred of it cannot be true */
-            row->amounts[row->used[i]] *= time / roofline;
+        if (roofline > time) /* what was inferred of it cannot be true */
+            row_scale(row, time / roofline);
     } else if (carried)
         spread_known(price, row, roofline, whole_ps(time));
     else
@@ -636,7 +662,7 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
         source = ECH_PRICE_MODEL;
         price->kernel_bound = cost.bound;
         price->given = cost.given;
-        spread_model(price, row, roofline, &cost, launch);
+        spread_model(map, price, row, &cost, launch);
     } else {
         price->fixed = launch;
         if (source == ECH_PRICE_UNKNOWN)
@@ -934,8 +960,8 @@ static void take(EchPrice *price, Row *row, double moving, double time, bool sca
     price->fixed = MIN(price->fixed, whole_ps(time));
     price->minimum = whole_ps(time) - price->fixed;
     double share = moving > 0 ? (double)price->minimum / moving : 1;
-    for (uint32_t i = 0; share < 1 && i < row->n_used; i++)
-        row->amounts[row->used[i]] *= share;
+    if (share < 1)
+        row_scale(row, share);
 }
 
 /* A GPU's collective is a kernel: recorded, it takes that time, what it waited for others included. Where links are others, only what the model says of the
@@ -1253,8 +1279,9 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
     g_autofree double *amounts = g_new0(double, room), *more_amounts = g_new0(double, room);
     g_autofree uint32_t *used = g_new0(uint32_t, room), *more_used = g_new0(uint32_t, room);
     Row row = {amounts, used, 0}, scratch = {more_amounts, more_used, 0};
-    g_autoptr(EchGpuPricer) gpu =
-        g_strcmp0(device->family, "gpu") == 0 ? ech_gpu_pricer_new(trace, options->tuned_tiles, options->duty_known ? options->products_duty : 0, diag) : NULL;
+    g_autoptr(EchGpuPricer) gpu = g_strcmp0(device->family, "gpu") == 0
+                                      ? ech_gpu_pricer_new(trace, old->device, options->tuned_tiles, options->duty_known ? options->products_duty : 0, diag)
+                                      : NULL;
     double carried[N_CARRIES] = {0};
     Pricer pricer = {.trace = trace, .read = read, .written = written, .options = options, .diag = diag, .gpu = gpu, .carried = carried};
 

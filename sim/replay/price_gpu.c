@@ -25,6 +25,7 @@ typedef struct {
 
 struct EchGpuPricer {
     const EchTrace *trace;
+    const EchDevice *compiled_for; /* Or NULL: each device that is asked for. */
     bool tuned_tiles;
     double duty;
     EchDiag *diag;
@@ -42,10 +43,11 @@ static gboolean equal_priced(gconstpointer a, gconstpointer b)
     return memcmp(a, b, sizeof(Key)) == 0;
 }
 
-EchGpuPricer *ech_gpu_pricer_new(const EchTrace *trace, bool tuned_tiles, double duty, EchDiag *diag)
+EchGpuPricer *ech_gpu_pricer_new(const EchTrace *trace, const EchDevice *compiled_for, bool tuned_tiles, double duty, EchDiag *diag)
 {
     EchGpuPricer *pricer = g_new0(EchGpuPricer, 1);
     *pricer = (EchGpuPricer){.trace = trace,
+                             .compiled_for = g_strcmp0(compiled_for->family, "gpu") == 0 ? compiled_for : NULL,
                              .tuned_tiles = tuned_tiles,
                              .duty = duty,
                              .diag = diag,
@@ -120,6 +122,27 @@ bool ech_gpu_pricer_kernel(EchGpuPricer *pricer, const EchDevice *device, const 
 /* A tuner takes what is fastest, so a tile that costs more than this many times the best one was never timed: the compiler's default. */
 #define NEVER_TIMED 2.0
 
+/*
+ * Whether the product's tile was never timed and the best one is faster, and then its cost with that. The device it was compiled for decides: what a what-if
+ * changes of a device changes which tile is how good there, not whether a tuner chose it.
+ */
+static bool never_timed(const EchGpuPricer *pricer, const EchDevice *device, const EchGpuKernel *kernel, const EchGpuCost *cost, EchGpuCost *ret_best)
+{
+    EchGpuKernel best = *kernel;
+    best.name.tile_m = best.name.tile_n = best.name.tile_k = best.name.stages = 0;
+    best.name.arithmetic = kernel->name.arithmetic == ECH_GPU_FMA ? ECH_GPU_FMA : ECH_GPU_WGMMA;
+    memset(best.launch.grid, 0, sizeof best.launch.grid);
+    memset(best.launch.block, 0, sizeof best.launch.block);
+    best.launch.shared = best.launch.registers = 0;
+    if (!ech_gpu_kernel_price(device, &best, ret_best) || ret_best->time >= cost->time)
+        return false;
+    const EchDevice *compiled_for = pricer->compiled_for ? pricer->compiled_for : device;
+    EchGpuCost as_written = *cost, as_tuned = *ret_best;
+    if (compiled_for != device && (!ech_gpu_kernel_price(compiled_for, kernel, &as_written) || !ech_gpu_kernel_price(compiled_for, &best, &as_tuned)))
+        return false;
+    return (double)as_written.time > NEVER_TIMED * (double)as_tuned.time;
+}
+
 /* Prices what @priced is the key of. */
 static void price(EchGpuPricer *pricer, Priced *priced)
 {
@@ -141,13 +164,7 @@ static void price(EchGpuPricer *pricer, Priced *priced)
     }
     if (kernel.launch.kind != ECH_GPU_PRODUCT || kernel.launch.tile_m == 0 || !pricer->tuned_tiles)
         return;
-    EchGpuKernel free_tile = kernel;
-    free_tile.name.tile_m = free_tile.name.tile_n = free_tile.name.tile_k = free_tile.name.stages = 0;
-    free_tile.name.arithmetic = kernel.name.arithmetic == ECH_GPU_FMA ? ECH_GPU_FMA : ECH_GPU_WGMMA;
-    memset(free_tile.launch.grid, 0, sizeof free_tile.launch.grid);
-    memset(free_tile.launch.block, 0, sizeof free_tile.launch.block);
-    free_tile.launch.shared = free_tile.launch.registers = 0;
-    if (ech_gpu_kernel_price(device, &free_tile, &other) && (double)cost->time > NEVER_TIMED * (double)other.time) {
+    if (never_timed(pricer, device, &kernel, cost, &other)) {
         priced->note = "products_with_tiles_never_timed";
         *cost = other;
     }

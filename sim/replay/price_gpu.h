@@ -11,9 +11,9 @@
 
 typedef struct EchGpuPricer EchGpuPricer;
 
-/** @tuned_tiles as in EchPriceOptions; @duty as in EchGpuKernel. What was assumed is counted in @diag. Borrows everything, and the devices that it is asked
- * for. */
-EchGpuPricer *ech_gpu_pricer_new(const EchTrace *trace, bool tuned_tiles, double duty, EchDiag *diag) G_GNUC_WARN_UNUSED_RESULT;
+/** @compiled_for: the device whose tuner would have chosen tiles; @tuned_tiles as in EchPriceOptions; @duty as in EchGpuKernel. What was assumed is counted in
+ * @diag. Borrows everything, and the devices that it is asked for. */
+EchGpuPricer *ech_gpu_pricer_new(const EchTrace *trace, const EchDevice *compiled_for, bool tuned_tiles, double duty, EchDiag *diag) G_GNUC_WARN_UNUSED_RESULT;
 void ech_gpu_pricer_free(EchGpuPricer *pricer);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchGpuPricer, ech_gpu_pricer_free)
 

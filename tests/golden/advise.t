@@ -3,14 +3,14 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB
 gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 
   IT DOES NOT FIT. 123 MiB of hbm are needed, 100 MiB are there.
-  It takes 1.02 ms. Its critical path: latency inside kernels 70 %, hbm port 18 %, overhead 12 %.
+  It takes 1.01 ms. Its critical path: latency inside kernels 77 %, hbm port 14 %, overhead 9 %.
   It needs 123 MiB of hbm; at its fullest that holds 100 MiB kept for later use, 16.0 MiB temporaries in use, 6.50 MiB arguments.
 
                                                 hbm      host     time  relative
-  as it is                                  123 MiB         -  1.02 ms         -
+  as it is                                  123 MiB         -  1.01 ms         -
 
   What would make it fit
-   1  make activations again               45.1 MiB         -  1.09 ms    x1.069
+   1  make activations again               45.1 MiB         -  1.08 ms    x1.072
 
   What may
    2  make again what needs no product      119 MiB         -        -         -
@@ -21,7 +21,7 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
 
   What would run as it is, with what has no room on the host
-   6  unified memory, paged on demand       100 MiB  22.7 MiB  13.4 ms   x13.073
+   6  unified memory, paged on demand       100 MiB  22.7 MiB  13.3 ms   x13.192
 
   What would not be enough
    7  arguments on host, waited for         117 MiB  5.50 MiB        -         -
@@ -110,8 +110,8 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB --
       "fits" : true,
       "hbm_bytes" : 47268612,
       "host_bytes" : 0,
-      "makespan_ps" : 1092266764,
-      "relative" : 1.0689406960872361
+      "makespan_ps" : 1084695282,
+      "relative" : 1.0720192705369807
     },
 $ echelon run --trace traces/gpt_everything.h100 --device h100-sxm --set device.memories.hbm.capacity=60MiB | grep advise
   What would make it fit: 'echelon advise', with the same --trace and --device.
@@ -137,14 +137,14 @@ $ echelon advise traces/adam_none.v5e --device tpu-v5e --memory 2000MiB | sed -n
   The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend tpu-v5e -o asked -- python train.py' tells what it needs then (large programs: compile.py --no-codegen tells the memory, long before the compiler is done).
 
 $ echelon advise traces/gpt_unrolled_kept.h100 --device h100-sxm --pass donate:what=none --memory 115MiB | sed -n '9,18p;/^   1 .*--pass/p;/donated, too/p'
-  as it is                                  204 MiB         -  1.85 ms         -
+  as it is                                  204 MiB         -  1.84 ms         -
 
   What may
-   1* activations again or all on host      108 MiB  3.50 MiB  2.74 ms    x1.485
-   2* make activations again                112 MiB         -  2.10 ms    x1.137
-   3* activations on host, fetched ahead    112 MiB  67.5 MiB  3.78 ms    x2.047
-   4* activations on host, waited for       112 MiB  67.5 MiB  4.68 ms    x2.531
-   5* activations on host, all that pause   114 MiB  67.5 MiB  4.98 ms    x2.695
+   1* activations again or all on host      108 MiB  3.50 MiB  2.73 ms    x1.485
+   2* make activations again                112 MiB         -  2.09 ms    x1.136
+   3* activations on host, fetched ahead    112 MiB  67.5 MiB  3.78 ms    x2.052
+   4* activations on host, waited for       112 MiB  67.5 MiB  4.67 ms    x2.538
+   5* activations on host, all that pause   114 MiB  67.5 MiB  4.97 ms    x2.704
    6* activations on host, overlapped       156 MiB  75.5 MiB        -         -
    7* make again what needs no product      178 MiB         -        -         -
   (*: with arguments donated, too)

@@ -234,22 +234,22 @@ this snapshot tells no times; it cannot be merged with what was asked of a devic
 $ gzip -dc traces/keras_cnn.h100/cnn.pretend.gz | sed 's/"h100-sxm"/"l4"/' >$T/k.pretend; echelon run --trace $T/k.pretend --device l4 --engine native | grep -o 'reserved by allocator [^;]*'
 reserved by allocator tensorflow:compute_capability=8.9, as recorded
 $ echelon run --trace traces/gpt_jax.h100 --device h100-sxm --engine native | sed -n '/It takes/p;/Longest/,$p'
-  It takes 4.28 ms, bound by latency inside kernels (42 % of the critical path).
+  It takes 4.25 ms, bound by latency inside kernels (46 % of the critical path).
   Longest operations
-    cudaHostAlloc                 960 us  22.4 %  call, on the host, page by page, 3 times
-    Memcpy DtoD...e -> Device)    473 us  11.0 %  copy, 299 times
+    cudaHostAlloc                 960 us  22.6 %  call, on the host, page by page, 3 times
+    Memcpy DtoD...e -> Device)    473 us  11.1 %  copy, 299 times
     gemm_fusion_dot.39           72.2 us   1.7 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
     gemm_fusion_dot.40           72.2 us   1.7 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
     gemm_fusion_dot.42           72.2 us   1.7 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
     gemm_fusion_dot.45           72.2 us   1.7 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
 
   Kernel times: 8 roofline; 846 kernel model; 3 on the host, page by page. Engine: native (0.1.0).
-  Of the kernels' time 47 % is products, which are held against published times; 52 % other kernels with the constants of PyTorch's, held against no GPU; 1 % assumed (most of it scatter); 1 % bytes and operations at the device's rates.
+  Of the kernels' time 47 % is products, which are held against published times; 51 % other kernels with the constants of PyTorch's, held against no GPU; 1 % assumed (most of it scatter); 1 % bytes and operations at the device's rates.
   - 846 kernels that XLA compiled are priced as in the folders of their programs beside: jit_step
   - 8 kernels that XLA compiled are priced by the arrays that they are given: no folder of their programs lies beside (jit_broadcast_in_dim)
   - 225 products carry a tile that no timing would have chosen (compiled where there was no GPU to time on): priced with the best tile, as autotuning finds it; replay.tuned_tiles=false prices them as written
 $ echelon run --trace traces/gpt_jax.h100/gpt.step --device h100-sxm --engine native | sed -n '/It takes/p;/Longest/,$p'
-  It takes 1.02 ms, bound by latency inside kernels (70 % of the critical path).
+  It takes 1.01 ms, bound by latency inside kernels (77 % of the critical path).
   Longest operations
     gemm_fusion_dot.39    24.1 us    2.4 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
     gemm_fusion_dot.40    24.1 us    2.4 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
@@ -259,7 +259,7 @@ $ echelon run --trace traces/gpt_jax.h100/gpt.step --device h100-sxm --engine na
     gemm_fusion_dot.6     23.0 us    2.3 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
 
   Kernel times: 130 kernel model. Engine: native (0.1.0).
-  Of the kernels' time 39 % is products, which are held against published times; 60 % other kernels with the constants of PyTorch's, held against no GPU; 1 % assumed (most of it scatter).
+  Of the kernels' time 40 % is products, which are held against published times; 60 % other kernels with the constants of PyTorch's, held against no GPU; 1 % assumed (most of it scatter).
   - buffer assignment taken from traces/gpt_jax.h100/gpt.step/program.buffer-assignment.txt.gz
   - 21 products carry a tile that no timing would have chosen (compiled where there was no GPU to time on): priced with the best tile, as autotuning finds it; replay.tuned_tiles=false prices them as written
 $ cp traces/gpt_jax.h100/gpt.pretend.gz $T/alone.pretend.gz; cd $T; echelon run --trace alone.pretend.gz --device h100-sxm --engine native | sed -n '/It takes/p;/beside/p'

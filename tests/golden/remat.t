@@ -6,8 +6,8 @@ $ echelon run --trace gpt_everything.v5e --device tpu-v5e --engine native --pass
   - remat: left the trace as it is: it needs no more than it may, or nothing brings that down
 $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pass remat 2>&1 | grep -E 'It (fits|takes)|remat:'
   It fits. hbm 41.1 MiB of 79.1 GiB (0 %)
-  It takes 1.15 ms, bound by latency inside kernels (82 % of the critical path).
-    It takes 12.3 % longer: 1.02 ms -> 1.15 ms. Along the critical path: +226 us latency inside kernels, -65.5 us hbm port, -34 us overhead.
+  It takes 1.14 ms, bound by latency inside kernels (87 % of the critical path).
+    It takes 12.7 % longer: 1.01 ms -> 1.14 ms. Along the critical path: +215 us latency inside kernels, -56.8 us hbm port, -30 us overhead.
   - remat: 17 arrays (92.1 MiB) made again instead of kept: 28 kernels run again, 78.7 us by their own times, and 12 inside those that read them
   - remat: 21 kernels that made only what is not kept are gone
   - remat: 2 MiB are kept of what iterations begin with
@@ -17,8 +17,8 @@ $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pa
 $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pass remat:memory=24MiB,products=false 2>&1 | grep -E 'It (fits|takes)|remat:'
   after pass remat:memory=24MiB,products=false
   It fits. hbm 119 MiB of 79.1 GiB (0 %)
-  It takes 1.02 ms, bound by latency inside kernels (71 % of the critical path).
-    It takes 0.1 % longer: 1.02 ms -> 1.02 ms. Along the critical path: +8.13 us latency inside kernels, -6.95 us hbm port.
+  It takes 1.01 ms, bound by latency inside kernels (77 % of the critical path).
+    It takes 0.1 % longer: 1.01 ms -> 1.01 ms. Along the critical path: +8.13 us latency inside kernels, -6.61 us hbm port.
   - remat: 119 MiB are left at the fullest moment, in use there or dearer to bring back
   - remat: 2 arrays (6 MiB) made again instead of kept: 1 kernel run again, 673 ns by their own times, and 2 inside those that read them
   - remat: 2 kernels that made only what is not kept are gone
@@ -28,8 +28,8 @@ $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pa
   - remat: 29 arrays (107 MiB) kept: matrix products would have to run again (products=true)
 $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass remat 2>&1 | grep -E 'It (fits|takes)|remat:'
   It fits. hbm 112 MiB of 79.1 GiB (0 %)
-  It takes 2.10 ms, bound by hbm port (39 % of the critical path).
-    It takes 13.7 % longer: 1.85 ms -> 2.10 ms. Along the critical path: +123 us latency inside kernels, +91.9 us matrix unit, +27 us overhead.
+  It takes 2.09 ms, bound by latency inside kernels (44 % of the critical path).
+    It takes 13.6 % longer: 1.84 ms -> 2.09 ms. Along the critical path: +153 us latency inside kernels, +91.9 us matrix unit, +13 us overhead.
   - remat: 14 arrays (88 MiB) made again instead of kept: 51 kernels run again, 138 us by their own times, and 1 inside those that read them
   - remat: 6 kernels that made only what is not kept are gone
   - remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; the compiler's places do not hold any more
@@ -37,8 +37,8 @@ $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native -
 $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pass remat:names=nothing* 2>&1 | grep -E 'It (fits|takes)|remat:'
   after pass remat:names=nothing*
   It fits. hbm 123 MiB of 79.1 GiB (0 %)
-  It takes 1.02 ms, bound by latency inside kernels (70 % of the critical path).
-    It takes as long as before, 1.02 ms: 70 % of its critical path is on the latency inside kernels, which this does not touch.
+  It takes 1.01 ms, bound by latency inside kernels (77 % of the critical path).
+    It takes as long as before, 1.01 ms: 77 % of its critical path is on the latency inside kernels, which this does not touch.
   - remat: left the trace as it is: no array fits what was asked for
 $ echelon run --trace mlp0.v1 --device tpu-v1 --engine native --pass remat 2>&1 | grep -E 'It (fits|takes)|remat:'
   It fits. host 800 KiB of 256 GiB (0 %), vector 800 KiB of 24 MiB (3 %), hbm 20.0 MiB of 8 GiB (0 %)
@@ -51,12 +51,12 @@ A GPT step on an H100 that keeps everything, makes it again, or sends it to the 
                                                      hbm      host      host      host
   kept                  fits     time  x first    needed      peak    to dev  from dev  bound by
   --------------------  ----  -------  -------  --------  --------  --------  --------  ----------------------
-  everything            yes   1.02 ms    1.000   123 MiB         -         -         -  latency inside kernels
-  all but cheap ones    yes   1.02 ms    1.001   119 MiB         -         -         -  latency inside kernels
-  80 MiB                yes   1.09 ms    1.069  45.1 MiB         -         -         -  latency inside kernels
-  as little as can be   yes   1.15 ms    1.123  41.1 MiB         -         -         -  latency inside kernels
-  60 MiB, rest on host  yes   6.74 ms    6.597  54.5 MiB  87.5 MiB  93.5 MiB   152 MiB  host link from device
-  all on host           yes   21.5 ms   21.080  54.5 MiB   112 MiB   516 MiB   406 MiB  host link to device
+  everything            yes   1.01 ms    1.000   123 MiB         -         -         -  latency inside kernels
+  all but cheap ones    yes   1.01 ms    1.001   119 MiB         -         -         -  latency inside kernels
+  80 MiB                yes   1.08 ms    1.072  45.1 MiB         -         -         -  latency inside kernels
+  as little as can be   yes   1.14 ms    1.127  41.1 MiB         -         -         -  latency inside kernels
+  60 MiB, rest on host  yes   6.73 ms    6.652  54.5 MiB  87.5 MiB  93.5 MiB   152 MiB  host link from device
+  all on host           yes   21.5 ms   21.278  54.5 MiB   112 MiB   516 MiB   406 MiB  host link to device
 $ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass remat --set device.memories.hbm.available=130MiB | sed -n '/ fit\./,/that would be/p'
   It may fit. hbm 112 MiB of 130 MiB (86 %)
   Compilers asked for jax.checkpoint have taken up to 1.2 times what remat says; that would be 134 MiB of hbm. The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.

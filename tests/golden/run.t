@@ -991,28 +991,29 @@ $ echelon plan tests/golden/data/beside.ech --planner xla:algorithm=best --json 
 $ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --set device.memories.hbm.capacity=140MiB --set device.memories.hbm.available=140MiB --set replay.unified_memory=true | sed -n '/It fits/,/Along/p; /Critical/,/hbm port/p'
   It fits. hbm 180 MiB of 2.00 TiB (0 %)
   Unified memory: 140 MiB of it are the device's. 180 MiB came from the host when they were touched, and 180 MiB went there to make room; operations waited 8.61 ms for that.
-  It takes 10.5 ms, bound by unified memory's pages (82 % of the critical path).
-  No schedule of it is shorter than 1.85 ms on this device; with no overlap at all it takes 10.5 ms.
+  It takes 10.4 ms, bound by unified memory's pages (82 % of the critical path).
+  No schedule of it is shorter than 1.84 ms on this device; with no overlap at all it takes 10.4 ms.
 
   What that changes
-    It takes 5.66 times as long: 1.85 ms -> 10.5 ms. Along the critical path: +8.61 ms unified memory's pages.
+    It takes 5.68 times as long: 1.84 ms -> 10.4 ms. Along the critical path: +8.61 ms unified memory's pages.
   Critical path
-    unified memory's pages        8.61 ms   82.3 % ################....
-    hbm port                       802 us    7.7 % ##..................
+    unified memory's pages        8.61 ms   82.4 % ################....
+    latency inside kernels         774 us    7.4 % #...................
+    hbm port                       717 us    6.9 % #...................
 $ echelon run --trace traces/gpt_unrolled_kept.h100 --device gh200 --set device.memories.hbm.capacity=140MiB --set device.memories.hbm.available=140MiB --set replay.unified_memory=true | grep 'Unified'
   Unified memory: 140 MiB of it are the device's. Of the rest, where it lies on the host, 360 MiB were read over the link and 234 MiB written; operations waited 1.54 ms for that.
 $ echelon run --trace traces/gpt_unrolled_kept.h100 --device mi300x --set replay.unified_memory=true
 echelon: unified memory: mi300x has no driver that moves pages when they are touched, as far as is known here; expected an NVIDIA GPU with a link to the host
 exit 2
 $ echelon run slowest_link | sed -n '3,4p'
-  schedule=one after the other: Least link with which it fits and takes at most 6.43 ms (1.1 times the 5.85 ms that it
-  takes as it is): x0.8651 (46.5 GB/s). With x0.865 not.
+  schedule=one after the other: Least link with which it fits and takes at most 6.42 ms (1.1 times the 5.84 ms that it
+  takes as it is): x0.8652 (46.5 GB/s). With x0.8651 not.
 $ echelon run --trace traces/gpt_unrolled_offload.h100 --device h100-sxm --find device.links.host.to_device=40GB/s..60GB/s --for 'time<=x1.05' | tail -2
-  46.45GB/s -> 46.46GB/s
-    It takes as long as before, 6.14 ms: 35 % of its critical path is on the host link to device.
+  46.46GB/s -> 46.47GB/s
+    It takes as long as before, 6.13 ms: 35 % of its critical path is on the host link to device.
 $ printf 'trace: gpt_unrolled_offload.h100\ndevice: {base: h100-sxm, memories: {hbm: {capacity: 40GiB}}}\n' >$T/inline.yaml && echelon run $T/inline.yaml --find device.links.host.to_device=x0.5..x1 --for 'time<=x1.05' | sed -n '3,4p'
-  Least to_device with which it fits and takes at most 6.14 ms (1.05 times the 5.85 ms that it takes as it is): x0.8652
-  (46.5 GB/s). With x0.8651 not.
+  Least to_device with which it fits and takes at most 6.13 ms (1.05 times the 5.84 ms that it takes as it is): x0.8653
+  (46.5 GB/s). With x0.8652 not.
 $ echelon run $T/inline.yaml | sed -n '1,3p'
 inline on h100-sxm, changed
 
@@ -1028,20 +1029,20 @@ $ echelon run --trace traces/sharded_mlp.v5e --device l4 --set 'device.links.pci
     It takes 7.69 times as long: 383 us -> 2.94 ms. Along the critical path: +2.73 ms pcie link out, -142 us matrix unit.
 $ echelon run break_even | sed -n '4,21p'
   activations, host link     fits     time  x first   needed      peak    to dev  from dev  bound by
-  -------------------------  ----  -------  -------  -------  --------  --------  --------  ---------------------
-  made again, x0.5           yes   2.00 ms    1.000  126 MiB         -         -         -  hbm port
-  made again, x1             yes   2.00 ms    1.000  126 MiB         -         -         -  hbm port
-  made again, x2             yes   2.00 ms    1.000  126 MiB         -         -         -  hbm port
-  made again, x4             yes   2.00 ms    1.000  126 MiB         -         -         -  hbm port
-  made again, x8             yes   2.00 ms    1.000  126 MiB         -         -         -  hbm port
-  on host, waited for, x0.5  yes   6.19 ms    3.096  126 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link to device
-  on host, waited for, x1    yes   4.10 ms    2.052  126 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link to device
-  on host, waited for, x2    yes   3.01 ms    1.504  128 MiB  51.5 MiB  51.5 MiB  51.5 MiB  hbm port
-  on host, waited for, x4    yes   2.53 ms    1.268  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
-  on host, waited for, x8    yes   2.38 ms    1.188  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
-  on host, overlapped, x0.5  yes   4.27 ms    2.138  206 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link from device
-  on host, overlapped, x1    yes   2.22 ms    1.108  174 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link from device
-  on host, overlapped, x2    yes   1.86 ms    0.931  128 MiB  51.5 MiB  51.5 MiB  51.5 MiB  hbm port
-  on host, overlapped, x4    yes   1.86 ms    0.931  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
-  on host, overlapped, x8    yes   1.86 ms    0.932  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
+  -------------------------  ----  -------  -------  -------  --------  --------  --------  ----------------------
+  made again, x0.5           yes   1.99 ms    1.000  126 MiB         -         -         -  latency inside kernels
+  made again, x1             yes   1.99 ms    1.000  126 MiB         -         -         -  latency inside kernels
+  made again, x2             yes   1.99 ms    1.000  126 MiB         -         -         -  latency inside kernels
+  made again, x4             yes   1.99 ms    1.000  126 MiB         -         -         -  latency inside kernels
+  made again, x8             yes   1.99 ms    1.000  126 MiB         -         -         -  latency inside kernels
+  on host, waited for, x0.5  yes   6.18 ms    3.108  126 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link to device
+  on host, waited for, x1    yes   4.10 ms    2.059  126 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link to device
+  on host, waited for, x2    yes   3.00 ms    1.508  128 MiB  51.5 MiB  51.5 MiB  51.5 MiB  latency inside kernels
+  on host, waited for, x4    yes   2.53 ms    1.270  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  latency inside kernels
+  on host, waited for, x8    yes   2.37 ms    1.190  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  latency inside kernels
+  on host, overlapped, x0.5  yes   4.27 ms    2.149  206 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link from device
+  on host, overlapped, x1    yes   2.22 ms    1.114  174 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link from device
+  on host, overlapped, x2    yes   1.85 ms    0.932  128 MiB  51.5 MiB  51.5 MiB  51.5 MiB  hbm port
+  on host, overlapped, x4    yes   1.85 ms    0.932  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
+  on host, overlapped, x8    yes   1.86 ms    0.933  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
 

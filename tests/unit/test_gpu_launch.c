@@ -3,7 +3,7 @@
 #include "sim/import/import.h"
 #include "sim/program/gpu_launch.h"
 #include "sim/replay/replay.h"
-#include "tests/support/support.h"
+#include "tests/support/made.h"
 
 #include <check.h>
 #include <string.h>
@@ -285,7 +285,8 @@ START_TEST(launches)
 }
 END_TEST
 
-static EchRun *run_duty(const EchTrace *trace, const EchDevice *device, bool tuned, double duty)
+/* @compiled_for: as in ech_replay_run(). */
+static EchRun *run_duty(const EchTrace *trace, const EchDevice *device, const EchDevice *compiled_for, bool tuned, double duty)
 {
     EchReplayOptions options = {0};
     ech_params_defaults(ech_replay_params, &options);
@@ -293,7 +294,7 @@ static EchRun *run_duty(const EchTrace *trace, const EchDevice *device, bool tun
     options.tuned_tiles = tuned;
     options.products_duty = duty;
     GError *error = NULL;
-    EchRun *run = ech_replay_run(trace, device, NULL, &options, &error);
+    EchRun *run = ech_replay_run(trace, device, compiled_for, &options, &error);
     ck_assert_ok(run != NULL, error);
     ech_params_clear(ech_replay_params, &options);
     return run;
@@ -301,7 +302,7 @@ static EchRun *run_duty(const EchTrace *trace, const EchDevice *device, bool tun
 
 static EchRun *run(const EchTrace *trace, const EchDevice *device, bool tuned)
 {
-    return run_duty(trace, device, tuned, -1);
+    return run_duty(trace, device, NULL, tuned, -1);
 }
 
 static const EchPrice *price_of(const EchRun *run, const EchTrace *trace, const char *name)
@@ -352,6 +353,58 @@ START_TEST(prices)
 }
 END_TEST
 
+/* No kernel takes longer where a part of the device is better, whatever is decided anew of it: which tiles were never timed, what is found in L2. */
+START_TEST(better_is_not_slower)
+{
+    static const char *const programs[] = {"mlp_none.h100", "gpt_nothing.h100", "gpt_unrolled_kept.h100"};
+    static const char *const better[][2] = {{"memories.hbm.latency=x0.5"}, {"memories.l2.read=x2"},   {"memories.l2.read=x16"},
+                                            {"memories.hbm.both=x2"},      {"units.matrix.clock=x2"}, {"units.vector.clock=x4"}};
+    g_autoptr(EchDevice) h100 = ech_test_device("h100-sxm", NULL);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) trace = ech_test_shipped(programs[_i], h100, diag);
+    g_autoptr(EchRun) before = run(trace, h100, true);
+    for (size_t b = 0; b < G_N_ELEMENTS(better); b++) {
+        g_autoptr(EchDevice) other = ech_test_device("h100-sxm", better[b]);
+        g_autoptr(EchRun) after = run_duty(trace, other, h100, true, -1);
+        for (size_t i = 0; i < ech_trace_n_ops(trace); i++)
+            ck_assert_msg(after->prices[i].alone <= before->prices[i].alone, "%s: %s: %g us, before %g", better[b][0],
+                          ech_trace_string(trace, ech_trace_ops(trace)[i].name), us(&after->prices[i]), us(&before->prices[i]));
+    }
+}
+END_TEST
+
+/* What a kernel reads or writes of the host's memory takes what the link takes, however fast the device's own memory is. */
+START_TEST(pinned_memory_is_reached_over_the_link)
+{
+    static const char text[] = "HloModule jit_far, is_scheduled=true\n\n"
+                               "%twice (p0: f32[16777216]) -> f32[16777216] {\n"
+                               "  %p0 = f32[16777216]{0} parameter(0)\n"
+                               "  ROOT %a0 = f32[16777216]{0} add(%p0, %p0)\n"
+                               "}\n\n"
+                               "ENTRY %main (far: f32[16777216], near: f32[16777216]) -> f32[16777216] {\n"
+                               "  %far = f32[16777216]{0:S(5)} parameter(0)\n"
+                               "  %near = f32[16777216]{0} parameter(1)\n"
+                               "  %k_near = f32[16777216]{0} fusion(%near), kind=kLoop, calls=%twice\n"
+                               "  %k_write = f32[16777216]{0:S(5)} fusion(%near), kind=kLoop, calls=%twice\n"
+                               "  ROOT %k_read = f32[16777216]{0} fusion(%far), kind=kLoop, calls=%twice\n"
+                               "}\n";
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), "far");
+    GError *error = NULL;
+    EchImportOptions options = {.device = "h100-sxm", .ignore_beside = true};
+    g_autoptr(EchImport) got = ech_import_source(source, "hlo", &options, &error);
+    ck_assert_ok(got != NULL, error);
+    g_autoptr(EchDevice) h100 = ech_test_device("h100-sxm", NULL);
+    g_autoptr(EchTrace) trace = ech_program_lower(got->program, h100, NULL, got->diag, &error);
+    ck_assert_ok(trace != NULL, error);
+    g_autoptr(EchRun) far = run(trace, h100, true);
+    const EchLink *link = ech_device_link(h100, "host");
+    const double bytes = 4.0 * (1 << 24);
+    ck_assert_double_lt(us(price_of(far, trace, "k_near")), 50);
+    ck_assert_double_eq_tol(us(price_of(far, trace, "k_read")), 1e6 * bytes / (double)link->to_device, 2);
+    ck_assert_double_eq_tol(us(price_of(far, trace, "k_write")), 1e6 * bytes / (double)link->from_device, 2);
+}
+END_TEST
+
 /* XLA on an H100 (jax-ml/scaling-book, gpus.md): f32[65536] + f32[65536] in 1.5 us, f32[2^30] + f32[2^30] in 4.1 ms; the latter is where the device's bandwidth
  * comes from. */
 START_TEST(measured_additions)
@@ -393,7 +446,7 @@ START_TEST(held_to_less_power)
     g_autoptr(EchDevice) full = ech_test_device("h100-sxm", NULL), held = ech_test_device("h100-sxm", limit);
     g_autoptr(EchTrace) trace = ech_program_lower(got->program, held, NULL, got->diag, &error);
     ck_assert_ok(trace != NULL, error);
-    g_autoptr(EchRun) free = run(trace, full, true), always = run_duty(trace, held, true, 1), settled = run(trace, held, true);
+    g_autoptr(EchRun) free = run(trace, full, true), always = run_duty(trace, held, NULL, true, 1), settled = run(trace, held, true);
     double best = us(price_of(free, trace, "k_blas")), worst = us(price_of(always, trace, "k_blas")), between = us(price_of(settled, trace, "k_blas"));
     ck_assert_double_lt(best, between);
     ck_assert_double_lt(between, worst);
@@ -401,7 +454,7 @@ START_TEST(held_to_less_power)
     for (size_t i = 0; i < settled->n_spans; i++)
         if (settled->prices[settled->spans[i].op].kernel_class == ECH_GPU_PRODUCT || settled->prices[settled->spans[i].op].kernel_class == ECH_GPU_ATTENTION)
             products += settled->spans[i].end - settled->spans[i].start;
-    g_autoptr(EchRun) again = run_duty(trace, held, true, (double)products / (double)settled->makespan);
+    g_autoptr(EchRun) again = run_duty(trace, held, NULL, true, (double)products / (double)settled->makespan);
     ck_assert_double_eq_tol(us(price_of(again, trace, "k_blas")), between, 0.03 * between);
     ck_assert_int_eq(price_of(free, trace, "k_rows")->alone, price_of(always, trace, "k_rows")->alone);
     bool told = false;
@@ -471,6 +524,8 @@ int main(void)
     tcase_add_test(tcase, launches);
     tcase_add_test(tcase, unrolled_loops);
     tcase_add_test(tcase, prices);
+    tcase_add_loop_test(tcase, better_is_not_slower, 0, 3);
+    tcase_add_test(tcase, pinned_memory_is_reached_over_the_link);
     tcase_add_test(tcase, held_to_less_power);
     tcase_add_loop_test(tcase, measured_additions, 0, 2);
     tcase_add_test(tcase, few_channels);
