@@ -1,6 +1,7 @@
 /** @file gpu_tools.h
- * What tools print of GPUs' memory and who holds it: nvidia-smi's table (slices of MIG too), its CSV and -q, gpustat, nvitop, amd-smi, rocm-smi --showmeminfo
- * and --showpids, torch.cuda.list_gpu_processes(). A part of the readers of pasted text (memory_figures.c), which gives it line by line.
+ * What tools print of devices' memory and who holds it: nvidia-smi's table (slices of MIG too), its CSV, -q, -q -x, pmon and dmon, gpustat, nvitop, amd-smi,
+ * rocm-smi --showmeminfo and --showpids, xpu-smi, hl-smi, npu-smi, tpu-info (gpu_others.c), their JSON (gpu_json.c), torch.cuda.list_gpu_processes(). A part of
+ * the readers of pasted text (memory_figures.c), which gives it line by line.
  */
 #pragma once
 #include "sim/import/import.h"
@@ -14,6 +15,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchGpuTools, ech_gpu_tools_free)
 
 /** Whether @line, behind what stood @before it, is one of theirs. */
 bool ech_gpu_tools_line(EchGpuTools *tools, EchWords before, EchWords line);
+/** The same of a whole document in JSON, which may be cut: whether there is something of theirs in it. */
+bool ech_gpu_tools_json(EchGpuTools *tools, const char *text, size_t n);
 /** Whether a GPU's memory, or a process that holds some, was read. */
 bool ech_gpu_tools_any(const EchGpuTools *tools);
 /** Says who holds how much of which GPU, and where there is room; @beside something that tells what is in it. */

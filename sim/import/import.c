@@ -1,4 +1,5 @@
 #include "sim/import/import.h"
+#include "sim/import/gpu_tools.h"
 #include "sim/import/memory_texts.h"
 #include "sim/import/plain_says.h"
 #include "sim/import/wire.h"
@@ -543,6 +544,12 @@ static const EchImportClass *pasted_class(const EchImportClass *best, const uint
     return (!best || figures) && refuses_memory(head, n, text, n_text) ? &ech_import_out_of_memory : best;
 }
 
+static bool watches_memory(const char *head, size_t n)
+{
+    g_autoptr(EchGpuTools) tools = ech_gpu_tools_new();
+    return n && *head == '{' && ech_gpu_tools_json(tools, head, n);
+}
+
 static const EchImportClass *find_class(EchSource *source, const char *format, GError **error)
 {
     size_t n_classes;
@@ -572,8 +579,8 @@ static const EchImportClass *find_class(EchSource *source, const char *format, G
             best_score = score;
         }
     }
-    /* Any object in JSON may be a trace; one with a message is a log's record. */
-    if (best_score == 1 && ech_pasted_is_record((const char *)head, n))
+    /* Any object in JSON may be a trace; one with a message is a log's record, and what watches memory prints them, too. */
+    if (best_score == 1 && (ech_pasted_is_record((const char *)head, n) || watches_memory((const char *)head, n)))
         best = NULL;
     /* A message stands where it was logged: far behind in a long log. */
     bool figures = best == &ech_import_memory_figures;

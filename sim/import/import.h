@@ -9,7 +9,7 @@
  *     GPUs       nsys (sqlite), cupti, and pretend of one that is not there (range_sizes, kernel_arguments, xla_folders)
  *     AMD's      rocpd (sqlite), rocprof_json, rocprof_csv: all by rocprof
  *     pasted     messages of refused memory: out_of_memory (bfc_dump, torch_says, engine_says, refused); figures: memory_figures (pool_says, gpu_tools,
- *                tensorrt_says);
+ *                tensorrt_says), gpu_tools by gpu_rows (gpu_others, gpu_json);
  *                llama_says in both; both by pasted and rounded
  *     others     ech, alloc_text, rmm_log, minimalloc, scalesim
  *

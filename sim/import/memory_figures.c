@@ -748,8 +748,17 @@ static void write_figures(const EchMemoryFigures *f, EchTraceBuilder *builder, E
     }
 }
 
+/* A whole document in JSON; a log's records are lines. */
+static bool is_document(const char *data, size_t n)
+{
+    size_t at = ech_head_begin((const uint8_t *)data, n);
+    return at < n && (data[at] == '{' || data[at] == '[') && !ech_pasted_is_record(data, n);
+}
+
 static void read_lines(EchMemoryFigures *f, const char *data, size_t n)
 {
+    if (is_document(data, n) && ech_gpu_tools_json(f->tools, data, n))
+        return;
     g_autoptr(EchPasted) pasted = ech_pasted_new(data, n);
     EchWords line;
     while (ech_pasted_next(pasted, &line))
@@ -787,7 +796,8 @@ static bool read_text(EchSource *source, const EchImportOptions *options, EchImp
 static int probe(const uint8_t *head, size_t n)
 {
     bool json = n && *head == '{' && memmem(head, n, "\"traceEvents\"", 13);
-    if (n < 2 || *head == '<' || json || memchr(head, 0, n))
+    bool page = n && *head == '<' && !memmem(head, MIN(n, (size_t)1024), "<nvidia_smi_log", 15);
+    if (n < 2 || page || json || memchr(head, 0, n))
         return 0;
     g_autoptr(EchMemoryFigures) f = ech_memory_figures_new(false);
     read_lines(f, (const char *)head, n);
@@ -796,8 +806,8 @@ static int probe(const uint8_t *head, size_t n)
 
 const EchImportClass ech_import_memory_figures = {
     .name = "memory_figures",
-    .summary = "what PyTorch, JAX, XLA, DeepSpeed, Trainer, vLLM, SGLang, TensorRT, llama.cpp, ollama, nvidia-smi and others print of memory in use, pasted "
-               "into a file",
+    .summary = "what PyTorch, JAX, XLA, DeepSpeed, Trainer, vLLM, SGLang, TensorRT, llama.cpp, ollama, nvidia-smi, tpu-info and others print of memory in use, "
+               "pasted into a file",
     .probe = probe,
     .read = read_text,
 };

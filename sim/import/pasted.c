@@ -324,16 +324,17 @@ static size_t logger(EchWords line)
     return 0;
 }
 
-/* "vllm-1  | ", of docker compose. */
+/* "vllm-1  | ", of docker compose; a number alone is a table's first column. */
 static size_t service(EchWords line)
 {
     size_t n = 0;
-    while (n < line.n && (g_ascii_isalnum(line.text[n]) || (line.text[n] && strchr("-_.", line.text[n]))))
-        n++;
+    bool named = false;
+    for (; n < line.n && (g_ascii_isalnum(line.text[n]) || (line.text[n] && strchr("-_.", line.text[n]))); n++)
+        named |= g_ascii_isalpha(line.text[n]);
     size_t name = n;
     while (n < line.n && line.text[n] == ' ')
         n++;
-    return name && n > name && n + 1 < line.n && line.text[n] == '|' && line.text[n + 1] == ' ' ? n + 1 : 0;
+    return named && n > name && n + 1 < line.n && line.text[n] == '|' && line.text[n + 1] == ' ' ? n + 1 : 0;
 }
 
 /* "0: ", the task of srun. */
