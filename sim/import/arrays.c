@@ -5,7 +5,7 @@ __extension__ typedef unsigned __int128 u128;
 typedef struct {
     uint64_t address, end;
     EchId buffer;
-    bool used;
+    bool used, of_host;
     uint64_t round; /* of resolving in which... */
     guint row;      /* ...it got this row of arrays */
 } Place;
@@ -76,6 +76,13 @@ void ech_arrays_release(EchArrays *self, uint64_t address)
     g_tree_remove(self->places, &address);
 }
 
+void ech_arrays_of_host(EchArrays *self, uint64_t address)
+{
+    Place *place = place_of(self, address);
+    if (place)
+        place->used = place->of_host = true;
+}
+
 bool ech_arrays_find(const EchArrays *self, uint64_t address, EchId *ret_buffer)
 {
     const Place *place = place_of(self, address);
@@ -118,7 +125,7 @@ static EchAddressAccess access_of(EchAddressAccess told, const Place *place, boo
 {
     if (!place->used)
         return ECH_ADDRESS_WRITE;
-    if (told == ECH_ADDRESS_INPUT || written)
+    if (told == ECH_ADDRESS_INPUT || written || place->of_host)
         return ECH_ADDRESS_READ;
     return before && before->access == ECH_ADDRESS_READ ? ECH_ADDRESS_READ : ECH_ADDRESS_UPDATE;
 }

@@ -2,9 +2,9 @@
  * Which arrays lie at which addresses while a capture's events are gone through in the order in which the host asked, and what work does with them.
  *
  * Who only tells addresses seldom tells what is read and what is written. Rules: what work is said to read, write or update, it does. Of the rest, an array
- * that nothing has used since it was allocated is written. What was used before is read; but where a kernel would then write nothing at all, it updates what
- * may be written: all, unless the op before it was given the very same addresses and only read some (the kernels of one operator that share their parameters,
- * as flash attention's of a backward pass do). A use of a part of an array, or of several parts, is one of the array.
+ * of the host's is read. One that nothing has used since it was allocated is written. What was used before is read; but where a kernel would then write
+ * nothing at all, it updates what may be written: all, unless the op before it was given the very same addresses and only read some (the kernels of one
+ * operator that share their parameters, as flash attention's of a backward pass do). A use of a part of an array, or of several parts, is one of the array.
  */
 #pragma once
 #include "sim/trace/trace.h"
@@ -41,6 +41,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchArrays, ech_arrays_free)
 /** From now on @buffer lies at @address, and what lay in its place does not. */
 void ech_arrays_alloc(EchArrays *self, EchId buffer, uint64_t address, EchBytes bytes);
 void ech_arrays_release(EchArrays *self, uint64_t address);
+/** The array at @address is the host's, which writes it without asking: work reads it unless it is said to write it. */
+void ech_arrays_of_host(EchArrays *self, uint64_t address);
 /** Whether an array lies at @address now; if so, which. */
 bool ech_arrays_find(const EchArrays *self, uint64_t address, EchId *ret_buffer);
 /** What @uses[@n] are of, each array once, in the order of its first use; borrowed until the next call. @ret_unknown: addresses where nothing lies;

@@ -53,7 +53,9 @@ struct EchCapture {
     GArray *items, *queues, *work, *memories; /* EchItem, Queue, EchItemWork, Memory */
     GArray *uses;                             /* EchAddressUse */
     EchArrays *arrays;
+    EchId host;                               /* The host's memory, where anything lies there; else ECH_NONE. */
     uint64_t n_unknown, n_inferred, n_untold; /* Uses of no array; without a direction; kernels whose uses are not told. */
+    uint64_t n_over_link, n_left_out;         /* Kernels that use the host's memory; those of which it is not known how much of it. */
     GHashTable *queue_index;                  /* "kind device name" -> index + 1 */
     GHashTable *live;                         /* key -> buffer + 1 */
     GHashTable *parts;                        /* of managed memory: buffer, offset, bytes -> its view + 1 */
@@ -124,6 +126,7 @@ EchCapture *ech_capture_new(EchImport *import, const char *format)
     capture->memories = g_array_new(FALSE, FALSE, sizeof(Memory));
     capture->uses = g_array_new(FALSE, FALSE, sizeof(EchAddressUse));
     capture->arrays = ech_arrays_new();
+    capture->host = ECH_NONE;
     capture->queue_index = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
     capture->live = g_hash_table_new_full(live_hash, live_equal, g_free, NULL);
     capture->parts = g_hash_table_new_full(part_hash, part_equal, g_free, NULL);
@@ -425,6 +428,8 @@ static void name_memories(EchCapture *capture)
         static const char *const tiers[ECH_N_TIERS] = {"hbm", "host", "vector", "common", "scalar"};
         g_snprintf(name, sizeof name, m->tier == ECH_TIER_HOST || m->device == lowest ? "%s" : "%s:%u", tiers[m->tier], m->device);
         m->memory = ech_trace_builder_memory(capture->builder, name);
+        if (m->tier == ECH_TIER_HOST)
+            capture->host = m->memory;
     }
 }
 
@@ -465,6 +470,13 @@ static EchId add_buffer(EchCapture *capture, const EchItem *item, const Memory *
     return ech_trace_builder_buffer(capture->builder, b);
 }
 
+static void add_array(EchCapture *capture, EchId buffer, const EchItem *item)
+{
+    ech_arrays_alloc(capture->arrays, buffer, item->address, item->bytes);
+    if (item->to == ECH_TIER_HOST && !item->managed)
+        ech_arrays_of_host(capture->arrays, item->address);
+}
+
 static void set_live(EchCapture *capture, uint32_t memory, uint64_t address, EchId buffer)
 {
     LiveKey *key = g_new(LiveKey, 1);
@@ -502,7 +514,7 @@ static void add_residents(EchCapture *capture)
             continue;
         EchId buffer = add_buffer(capture, item, &g_array_index(capture->memories, Memory, memory), true);
         set_live(capture, memory, item->address, buffer);
-        ech_arrays_alloc(capture->arrays, buffer, item->address, item->bytes);
+        add_array(capture, buffer, item);
         explained[memory] = ech_bytes_add(explained[memory], item->bytes);
         n++;
     }
@@ -672,17 +684,44 @@ static void cut_to_arrays(EchCapture *capture, const EchArrayUse *arrays, size_t
     *launch = ech_trace_builder_string(capture->builder, text->str, (gssize)text->len);
 }
 
-/* Bytes of @work are those of its arrays, as far as it has that many; what they do not explain is of unknown place. */
+/* The arrays of a device's work, those that it reaches over the link last; ret_n_near: how many others come first. Owned by the caller. */
+static EchArrayUse *nearest_first(const EchCapture *capture, const EchArrayUse *arrays, size_t n, const Memory *m, size_t *ret_n_near)
+{
+    EchArrayUse *sorted = g_new(EchArrayUse, n + 1);
+    *ret_n_near = 0;
+    size_t at = 0;
+    for (int far = 0; far < 2; far++)
+        for (size_t i = 0; i < n; i++) {
+            const EchBuffer *buffer = ech_trace_builder_peek_buffer(capture->builder, arrays[i].buffer);
+            bool is_far = m->tier == ECH_TIER_DEVICE && !buffer->managed && buffer->memory == capture->host;
+            if (is_far != (far > 0))
+                continue;
+            sorted[at++] = arrays[i];
+            *ret_n_near += !is_far;
+        }
+    return sorted;
+}
+
+/* Bytes of @work are those of its arrays, as far as it has that many, of the host's memory last; what they do not explain is of unknown place. Of the host's
+ * memory, whose bytes take long, none is taken to be used where it is not known how many bytes are. */
 static void add_uses(EchCapture *capture, const EchArrayUse *arrays, size_t n, Memory *m, const EchItemWork *work)
 {
     g_autofree EchBytes *each = g_new(EchBytes, n + 1);
+    size_t n_near;
+    g_autofree EchArrayUse *sorted = nearest_first(capture, arrays, n, m, &n_near);
     bool known = work->read > 0 || work->write > 0;
+    if (n > n_near)
+        *(known ? &capture->n_over_link : &capture->n_left_out) += 1;
+    if (!known)
+        n = n_near;
     for (int writes = 0; writes < 2; writes++) {
-        EchBytes most = writes ? work->write : work->read, left = ech_arrays_share(arrays, n, writes, known ? most : UINT64_MAX, each);
+        EchBytes most = writes ? work->write : work->read, left = ech_arrays_share(sorted, n_near, writes, known ? most : UINT64_MAX, each);
+        if (n > n_near)
+            left = ech_arrays_share(sorted + n_near, n - n_near, writes, left, each + n_near);
         EchOrigin origin = work->origin == ECH_ABSENT ? ECH_INFERRED : (EchOrigin)work->origin;
         for (size_t i = 0; i < n; i++)
-            if (writes ? arrays[i].writes : arrays[i].reads)
-                ech_trace_builder_use(capture->builder, part_of(capture, &arrays[i], each[i]), writes ? ECH_WRITE : ECH_READ, each[i], ECH_PATTERN_STREAM,
+            if (writes ? sorted[i].writes : sorted[i].reads)
+                ech_trace_builder_use(capture->builder, part_of(capture, &sorted[i], each[i]), writes ? ECH_WRITE : ECH_READ, each[i], ECH_PATTERN_STREAM,
                                       origin);
         if (known && left > 0)
             ech_trace_builder_use(capture->builder, traffic_buffer(capture, m), writes ? ECH_WRITE : ECH_READ, left, ECH_PATTERN_STREAM, origin);
@@ -854,7 +893,7 @@ static void memory_event(EchCapture *capture, const EchItem *item)
     ech_trace_builder_op(capture->builder, op);
     after_work(capture, m, queue, device, item->start);
     set_live(capture, at, item->address, op.target);
-    ech_arrays_alloc(capture->arrays, op.target, item->address, item->bytes);
+    add_array(capture, op.target, item);
 }
 
 static void wait_op(EchCapture *capture, const EchItem *item)
@@ -1205,6 +1244,18 @@ bool ech_capture_finish(EchCapture *capture, GError **error)
         ech_diag_note(capture->import->diag, "kernels_of_untold_arrays", capture->n_untold);
         ech_diag_note(capture->import->diag, "uses_of_no_array", capture->n_unknown);
         ech_diag_note(capture->import->diag, "uses_of_inferred_direction", capture->n_inferred);
+        ech_diag_note(capture->import->diag, "kernels_over_the_link", capture->n_over_link);
+        ech_diag_note(capture->import->diag, "kernels_over_the_link_left_out", capture->n_left_out);
+        if (capture->n_over_link > 0)
+            ech_diag_remark(capture->import->diag,
+                            "%" G_GUINT64_FORMAT " of the capture's kernels use pinned memory of the host where it lies: its bytes take what the link takes",
+                            capture->n_over_link);
+        if (capture->n_left_out > 0)
+            ech_diag_remark(capture->import->diag,
+                            "%" G_GUINT64_FORMAT
+                            " of the capture's kernels are given pinned memory of the host, and how many bytes of it they use is not known: "
+                            "what those take of the link is left out",
+                            capture->n_left_out);
     }
     if (capture->migrated) {
         ech_trace_builder_set_property(capture->builder, "migrations_recorded", "1");

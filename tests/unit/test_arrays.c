@@ -67,12 +67,31 @@ START_TEST(a_kernel_of_used_arrays_alone_updates_any)
 }
 END_TEST
 
+/* The host's own memory: read unless told otherwise, also where nothing used it before or nothing else is written. */
+START_TEST(the_hosts_arrays_are_read)
+{
+    g_autoptr(EchArrays) arrays = made(3);
+    ech_arrays_of_host(arrays, any(0).address);
+    ech_arrays_of_host(arrays, any(9).address); /* nothing lies there */
+    expect(arrays, 2, "rw");
+    expect(arrays, 2, "ru");
+    const EchAddressUse told = {any(0).address, 64, ECH_ADDRESS_WRITE};
+    size_t n;
+    uint64_t unknown = 0, inferred = 0;
+    const EchArrayUse *found = ech_arrays_resolve(arrays, &told, 1, &n, &unknown, &inferred);
+    ck_assert(n == 1 && found[0].writes && !found[0].reads);
+    ech_arrays_alloc(arrays, 0, any(0).address, 64); /* a device's array at the same address */
+    expect(arrays, 1, "w");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("arrays");
     TCase *tcase = tcase_create("arrays");
     tcase_add_test(tcase, kernels_that_share_their_parameters_write_the_same_arrays);
     tcase_add_test(tcase, a_kernel_of_used_arrays_alone_updates_any);
+    tcase_add_test(tcase, the_hosts_arrays_are_read);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }

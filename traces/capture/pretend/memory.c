@@ -32,7 +32,7 @@ static size_t n_blocks, n_room;
 static uint64_t pooled[PRETEND_DEVICES], most_pooled[PRETEND_DEVICES];
 static Filled *filled; /* by address, apart from each other */
 static size_t n_filled, filled_room;
-static uint64_t lowest = UINT64_MAX, highest; /* of a device, ever */
+static uint64_t lowest = UINT64_MAX, highest; /* that devices reach, ever */
 static uint64_t kept;                         /* bytes of host memory under them, at most */
 
 static uint64_t round_up(uint64_t value, uint64_t to)
@@ -59,10 +59,17 @@ static bool on_device(PretendKind kind)
     return kind == PRETEND_DEVICE || kind == PRETEND_LIBRARY;
 }
 
-/* Devices reach it by its address: what a kernel's parameters may name. */
-static bool is_reached(PretendKind kind)
+/* Lies where no memory of the host's does. */
+static bool is_apart(PretendKind kind)
 {
     return on_device(kind) || kind == PRETEND_MANAGED;
+}
+
+/* Devices reach it by its address: what a kernel's parameters may name. Of pinned memory what the driver gave: what the host pins where it lies is not told
+ * by its address (pretend_pin). */
+static bool is_reached(const Block *block)
+{
+    return is_apart(block->block.kind) || (block->block.kind == PRETEND_PINNED && block->ours);
 }
 
 static bool insert(const Block *block)
@@ -79,7 +86,7 @@ static bool insert(const Block *block)
     memmove(blocks + at + 1, blocks + at, (n_blocks - at) * sizeof *blocks);
     blocks[at] = *block;
     n_blocks++;
-    if (is_reached(block->block.kind)) {
+    if (is_reached(block)) {
         uint64_t end = block->block.address + block->block.bytes;
         __atomic_store_n(&lowest, block->block.address < lowest ? block->block.address : lowest, __ATOMIC_RELAXED);
         __atomic_store_n(&highest, end > highest ? end : highest, __ATOMIC_RELAXED);
@@ -278,7 +285,7 @@ void *pretend_allocate(int device, size_t bytes, PretendKind kind, void *stream,
     void *at = NULL;
     pretend_lock(); /* to the line: an address that another thread has given back may come again */
     if (take_locked(device, counted)) {
-        at = map_addresses(bytes, bytes >= PAGE / 2 ? PAGE : HOST_PAGE, PROT_READ | PROT_WRITE, is_reached(kind));
+        at = map_addresses(bytes, bytes >= PAGE / 2 ? PAGE : HOST_PAGE, PROT_READ | PROT_WRITE, is_apart(kind));
         Block block = {.block = {.address = (uint64_t)at, .bytes = bytes, .kind = kind, .device = device}, .pooled = async, .ours = true};
         bool kept_it = at && insert(&block);
         if (!kept_it)
@@ -365,9 +372,13 @@ bool pretend_find(const void *address, PretendBlock *ret)
 
 bool pretend_is_address(uint64_t word)
 {
-    PretendBlock block;
-    return word >= __atomic_load_n(&lowest, __ATOMIC_RELAXED) && word < __atomic_load_n(&highest, __ATOMIC_RELAXED) &&
-           pretend_find((const void *)word, &block) && is_reached(block.kind);
+    if (word < __atomic_load_n(&lowest, __ATOMIC_RELAXED) || word >= __atomic_load_n(&highest, __ATOMIC_RELAXED))
+        return false;
+    pretend_lock();
+    size_t at = position(word);
+    bool reached = at < n_blocks && blocks[at].block.address <= word && is_reached(&blocks[at]);
+    pretend_unlock();
+    return reached;
 }
 
 /* Whether the kernel has yet to bring in pages for who writes to @to: at most half of its marks have one. */
