@@ -78,6 +78,7 @@ typedef struct {
     const char *refusal;  /**< EchImport.refusal, likewise. */
     EchDiag *pass_diag;
     char **passes;
+    EchBytes goal;          /**< The least that passes are asked to bring the device's memory down to; 0: nothing. */
     char **settings;        /**< Copy of the case's edits. */
     char *allocator;        /**< Of the device's memory, where it is the one that was recorded (ech_recorded_allocator), or NULL. */
     const char *released;   /**< Its release in words, or NULL; static. */

@@ -839,8 +839,12 @@ static EchResult *prepare_steps(EchExperiment *experiment, const EchCase *c, Ech
     if (!read_case(experiment, c, result, &passes, options, error))
         return NULL;
     g_autoptr(GPtrArray) specs = g_ptr_array_new_with_free_func(g_free);
-    for (guint i = 0; i < passes->len; i++)
+    for (guint i = 0; i < passes->len; i++) {
+        EchBytes goal = ech_pass_goal(passes->pdata[i]);
+        if (goal > 0 && (result->goal == 0 || goal < result->goal))
+            result->goal = goal;
         g_ptr_array_add(specs, ech_pass_print(passes->pdata[i]));
+    }
     g_ptr_array_add(specs, NULL);
     result->passes = (char **)g_ptr_array_steal(specs, NULL);
     const char *key;
@@ -1043,6 +1047,7 @@ EchReport ech_result_report(const EchResult *result)
         .refusal = result->refusal,
         .pass_diag = result->pass_diag,
         .passes = (const char *const *)result->passes,
+        .goal = result->goal,
         .settings = (const char *const *)result->settings,
         .recorded = {result->allocator, result->released, *result->passes || result->whole ? 0 : result->recorded_peak},
     };

@@ -700,9 +700,15 @@ static EchTrace *offload_run(const void *options, const EchDevice *device, EchTr
     return out;
 }
 
+static EchBytes offload_goal(const void *options)
+{
+    return ((const OffloadOptions *)options)->memory;
+}
+
 const EchPassClass ech_pass_offload = {.name = "offload",
                                        .summary = "let saved activations, arguments or results wait in host memory between their uses",
                                        .source = "ours; which copies a program waits for: XLA's schedules (traces/*offload*), PyTorch's save_on_cpu",
                                        .params = offload_params,
                                        .options_size = sizeof(OffloadOptions),
+                                       .goal = offload_goal,
                                        .trace = offload_run};

@@ -73,6 +73,11 @@ bool ech_pass_is_program(const EchPass *pass)
     return pass->class->program != NULL;
 }
 
+EchBytes ech_pass_goal(const EchPass *pass)
+{
+    return pass->class->goal ? pass->class->goal(pass->options) : 0;
+}
+
 char *ech_pass_print(const EchPass *pass)
 {
     g_autofree char *options = ech_params_print(pass->class->params, pass->options);

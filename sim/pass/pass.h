@@ -16,11 +16,12 @@
 
 /** A pass's row. Exactly one of program and trace is set. */
 typedef struct {
-    const char *name;       /**< As written in a spec: "pad". */
-    const char *summary;    /**< One sentence. */
-    const char *source;     /**< Where its rules come from, or "ours". */
-    const EchParam *params; /**< Its options, ended by a row without a name; NULL: none. */
-    size_t options_size;    /**< Of the struct the params fill; 0 without params. */
+    const char *name;                      /**< As written in a spec: "pad". */
+    const char *summary;                   /**< One sentence. */
+    const char *source;                    /**< Where its rules come from, or "ours". */
+    const EchParam *params;                /**< Its options, ended by a row without a name; NULL: none. */
+    size_t options_size;                   /**< Of the struct the params fill; 0 without params. */
+    EchBytes (*goal)(const void *options); /**< What the device is to hold at its fullest, 0: as little as can be; NULL: no such pass. */
     /** An owned program: a changed one, or another reference to @in. @device is what it will run on. ECH_ERROR_UNSUPPORTED where it cannot say anything. */
     EchProgram *(*program)(const void *options, const EchDevice *device, EchProgram *in, EchDiag *diag, GError **error);
     /** The same for traces. */
@@ -40,6 +41,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchPass, ech_pass_free)
 const char *ech_pass_name(const EchPass *pass);
 /** True where it changes programs, before lowering. */
 bool ech_pass_is_program(const EchPass *pass);
+/** What the device is to hold at its fullest after the pass; 0: it is not asked for that. */
+EchBytes ech_pass_goal(const EchPass *pass);
 /** Canonical spec; owned by the caller. */
 char *ech_pass_print(const EchPass *pass) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -235,10 +235,16 @@ static EchTrace *remat_run(const void *options, const EchDevice *device, EchTrac
     return out;
 }
 
+static EchBytes remat_goal(const void *options)
+{
+    return ((const RematOptions *)options)->memory;
+}
+
 const EchPassClass ech_pass_remat = {
     .name = "remat",
     .summary = "make saved activations again instead of keeping them",
     .source = "ours; what runs again: jax.checkpoint's nothing_saveable, dots_saveable (traces/gpu_aot/gpt6_remat, tpu_aot/*nothing*)",
     .params = remat_params,
     .options_size = sizeof(RematOptions),
+    .goal = remat_goal,
     .trace = remat_run};

@@ -217,6 +217,16 @@ EchBytes ech_report_may_need(const EchReport *report)
     return most > (double)hbm->available ? (EchBytes)most : 0;
 }
 
+EchBytes ech_report_beyond_goal(const EchReport *report)
+{
+    size_t n;
+    g_autofree EchMemoryUse *uses = ech_report_uses(report, &n);
+    for (size_t i = 0; report->goal > 0 && i < n; i++)
+        if (strcmp(uses[i].memory, "hbm") == 0 && uses[i].bytes > report->goal)
+            return uses[i].bytes;
+    return 0;
+}
+
 /* Names of resources */
 
 const char *ech_report_link_way(bool peers, unsigned way)

@@ -32,6 +32,7 @@ typedef struct {
     const EchDiag *import_diag;  /**< Or NULL. */
     const EchDiag *pass_diag;    /**< Remarks of passes and lowering, or NULL. */
     const char *const *passes;   /**< Canonical specs, NULL-terminated, or NULL. */
+    EchBytes goal;               /**< What passes were asked to bring the device's memory down to; 0: nothing. */
     const char *const *settings; /**< PATH=VALUE edits in force, NULL-terminated, or NULL. */
     struct {
         const char *allocator; /**< Of the device's memory where it is the one that was recorded, or NULL. */
@@ -53,6 +54,9 @@ typedef struct {
 /** Where it fits, and passes have said how much more than their own figure of the device's memory a compiler may take (sim/pass/remat.c, offload.c): how much
  * that comes to, if that is more than there is; else 0. */
 EchBytes ech_report_may_need(const EchReport *report);
+
+/** How much of the device's memory is needed, if that is more than passes were asked to leave (EchReport.goal); else 0. */
+EchBytes ech_report_beyond_goal(const EchReport *report);
 
 /** What settles on @device whether a program may or does fit: its compiler, asked for the measure, told as a sentence with the command. g_free. */
 char *ech_report_how_to_know(const char *device) G_GNUC_WARN_UNUSED_RESULT;

@@ -417,6 +417,17 @@ static void append_narrow(GString *out, const EchReport *report, EchBytes most, 
     ech_text_wrap(out, "  ", text, columns);
 }
 
+/* Passes left more of the device's memory in use than they were asked to. */
+static void append_goal(GString *out, const EchReport *report, unsigned columns)
+{
+    EchBytes needed = ech_report_beyond_goal(report);
+    if (needed == 0 || !report->run->completed)
+        return;
+    g_autofree char *a = ech_format_bytes(needed), *b = ech_format_bytes(report->goal);
+    g_autofree char *text = g_strdup_printf("Passes were asked for %s of hbm at most; %s are needed.", b, a);
+    ech_text_wrap(out, "  ", text, columns);
+}
+
 static bool has_stopped(const EchReport *report)
 {
     EchRanOut ran = {0};
@@ -481,6 +492,7 @@ char **ech_report_said(const EchReport *report)
     size_t n;
     g_autofree EchFitRow *rows = ech_report_fit_rows(report, &n);
     g_autoptr(GString) text = g_string_new(NULL);
+    append_goal(text, report, 0);
     append_narrow(text, report, ech_report_may_need(report), 0);
     append_reserved(text, report, 0);
     append_unified(text, report, 0);
@@ -525,6 +537,7 @@ static void append_fit(GString *out, const EchReport *report, unsigned columns)
     if (text->len == verdict && fits)
         g_string_append(text, " (The trace says nothing of what lies in memory.)");
     ech_text_wrap(out, "  ", text->str, columns);
+    append_goal(out, report, columns);
     append_narrow(out, report, most, columns);
     append_reserved(out, report, columns);
     append_unified(out, report, columns);
