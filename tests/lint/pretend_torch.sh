@@ -67,6 +67,10 @@ for scale in (torch.rand(3, 6, device="cuda").exp(), torch.rand(1, 1, device="cu
 torch.distributions.Categorical(probs=torch.rand(4, 8, device="cuda").softmax(-1)).sample()
 torch.distributions.MultivariateNormal(torch.zeros(6, device="cuda"), covariance_matrix=torch.rand(6, 6, device="cuda"))
 assert torch.isclose(scores, scores.roll(1)).all() and not (scores.view(30, 10) < 0).any(dim=1).any()
+# A nested tensor says what is done with what it is made of; its whole numbers are computed as those of others are.
+nested = torch.nested.nested_tensor([torch.zeros(n, 64) for n in (3, 5)], layout=torch.jagged, device="cuda", requires_grad=True)
+torch.nn.functional.layer_norm(torch.nn.Linear(64, 64, device="cuda")(nested).chunk(2, -1)[0], (32,)).values().sum().backward()
+assert nested.grad.offsets().tolist() == [0, 3, 8] and torch.nested.to_padded_tensor(nested, 0.0).shape == (2, 5, 64)
 # Memory that a server's own kernel is to write, which does not run, holds none of what lay there before: two numbers of 32 bits are no index of 64.
 before = torch.arange(1, 1001, dtype=torch.int32).cuda()
 there = before.data_ptr()
@@ -80,6 +84,7 @@ kept = torch.empty(100 << 20, dtype=torch.uint8, device="cuda")
 assert torch.cuda.memory._snapshot()["segments"]
 PY
 "$echelon" capture --pretend h100-sxm -o "$work/p" -- python3 "$work/step.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
+grep -q 'Exception in RecordFunction' "$work/said" && { echo "ranges trip over a nested tensor:"; cat "$work/said"; exit 1; }
 number=$(sed -n 's/^name \([0-9]*\) "aten::_fused_adamw_"$/\1/p' "$work"/p.*.pretend)
 [ -n "$number" ] && [ "$(grep -c "^host [0-9]* 0 $number 16777[0-9]* 12582[0-9]*$" "$work"/p.*.pretend)" = 1 ] || { echo "the optimizer's step is not told:"; grep '^host' "$work"/p.*.pretend; exit 1; }
 grep -q 'a mask picks hangs on results of kernels, which are not computed (step.py:[0-9]*): 150 of 300 are taken' "$work/said" || { cat "$work/said"; exit 1; }
@@ -128,6 +133,21 @@ if python3 -c 'import triton' 2>/dev/null; then
   TRITON_CACHE_DIR=$work/triton "$echelon" capture --pretend h100-sxm -o "$work/tuned" -- python3 "$work/tuned.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
   number=$(sed -n 's/^name \([0-9]*\) "double"$/\1/p' "$work"/tuned.*.pretend)
   [ "$(grep -c "^kernel [0-9]* 0 0 $number " "$work"/tuned.*.pretend)" = 4 ] || { echo "not four launches:"; grep -n '^kernel' "$work"/tuned.*.pretend; exit 1; }
+fi
+
+# Nor does torch.compile: of what max-autotune could try for a product the library's kernel is taken, of the element-wise kernel beside it the first choice.
+cat >"$work/most.py" <<'PY'
+import torch
+most = torch.compile(lambda x, y: (x @ y).relu().sum(-1), mode="max-autotune-no-cudagraphs")
+x = torch.zeros(512, 512, dtype=torch.bfloat16, device="cuda")
+for _ in range(2):
+    most(x, x)
+PY
+if python3 -c 'import triton' 2>/dev/null; then
+  TRITON_CACHE_DIR=$work/most.triton TORCHINDUCTOR_CACHE_DIR=$work/most.inductor "$echelon" capture --pretend h100-sxm -o "$work/most" -- python3 "$work/most.py" >"$work/said" 2>&1 ||
+    { tail -20 "$work/said"; exit 1; }
+  [ "$(find "$work/most.triton" "$work/most.inductor" -name '*.cubin' | wc -l)" = 1 ] || { echo "more than one kernel is compiled:"; find "$work/most.triton" "$work/most.inductor" -name '*.cubin'; exit 1; }
+  grep -q '^library ' "$work"/most.*.pretend || { echo "no product of the library's"; exit 1; }
 fi
 
 # FlexAttention: how many scores a head's blocks have, forward and backward, where the program makes the blocks, where a compiled graph does, and where one only

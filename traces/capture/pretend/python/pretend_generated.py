@@ -31,6 +31,7 @@ def install(finder):
         finder.when("torch._inductor.compile_fx", pretend_masks.watch, "what masks of FlexAttention leave is not known")
     for module in ("triton_heuristics", "runtime.triton_heuristics"):  # up to 2.3, and later
         finder.when("torch._inductor." + module, _inductor, "types of what generated kernels use are guessed")
+    finder.when("torch._inductor.select_algorithm", _select, "torch.compile compiles all of its choices")
     finder.when("triton.runtime.autotuner", _autotuner, "Triton's autotuner compiles all of its choices")
     finder.when("cutlass.cutlass_dsl.tvm_ffi_provider", _cute, "sizes of what CuTe's kernels use are guessed")
     finder.when("vllm.model_executor.layers.fused_moe.fused_moe", _experts, "what experts of a mixture compute is guessed")
@@ -128,7 +129,40 @@ def _inductor(heuristics):
         finally:
             _pop()
 
-    heuristics.CachingAutotuner.run, heuristics.CachingAutotuner.bench = run, bench
+    make = heuristics.CachingAutotuner.__init__
+
+    @functools.wraps(make)
+    def made(autotuner, *given, **named):
+        make(autotuner, *given, **named)
+        if autotuner.configs:
+            autotuner.configs = autotuner.configs[:1]  # where nothing is timed, the first is as good as any
+
+    heuristics.CachingAutotuner.__init__, heuristics.CachingAutotuner.run, heuristics.CachingAutotuner.bench = made, run, bench
+    if hasattr(heuristics.CachingAutotuner, "coordinate_descent_tuning"):
+        heuristics.CachingAutotuner.coordinate_descent_tuning = lambda autotuner, launcher, *values, **named: launcher
+
+
+def _select(module):
+    """max-autotune times the library's kernel and dozens of its own, which are compiled for that. Where nothing is timed the library's is taken, and where there is none
+    the first that can be compiled."""
+    choose = module.AlgorithmSelectorCache.__call__
+
+    def can_be(choice):
+        try:
+            choice.precompile()
+        except Exception:  # it asks for more shared memory than there is, say
+            return False
+        return True
+
+    @functools.wraps(choose)
+    def chosen(cache, name, choices, *given, **named):
+        choices = [choice for choice in choices if choice is not None]
+        if len(choices) > 1:
+            of_library = [choice for choice in choices if isinstance(choice, module.ExternKernelCaller)]
+            choices = of_library[:1] or [next((choice for choice in choices if can_be(choice)), choices[0])]
+        return choose(cache, name, choices, *given, **named)
+
+    module.AlgorithmSelectorCache.__call__ = chosen
 
 
 def _autotuner(module):

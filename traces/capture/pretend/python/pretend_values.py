@@ -40,6 +40,8 @@ RANDOM = {aten.randperm.default, aten.randperm.generator, aten.randint.default, 
 READS = {aten._local_scalar_dense.default, aten._to_copy.default, aten.copy_.default}
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
+EXTENTS = {aten.size.default, aten.stride.default}
+WITHOUT_MEMORY = (torch._subclasses.fake_tensor.FakeTensor, torch._subclasses.functional_tensor.FunctionalTensor)
 
 _library = ctypes.PyDLL(None)
 for _name in ("pretend_known", "pretend_fill", "pretend_clear"):
@@ -158,7 +160,9 @@ class Values(TorchDispatchMode):
     def kind(self, func):
         """"view" of an argument, "empty" memory, "random", "value", or "composite" of those, which inference mode leaves whole; "others": not PyTorch's."""
         kind = self.kinds.get(func)
-        if kind is None and func.namespace == "aten" and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+        if kind is None and func.namespace == "aten" and not torch._C._dispatch_has_kernel(func.name()):
+            kind = self.kinds[func] = "view"  # what a tensor made of others is asked of itself (sizes of a nested one), which no kernel does
+        elif kind is None and func.namespace == "aten" and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
             kind = self.kinds[func] = "composite"
         elif kind is None:
             returns = func._schema.returns
@@ -175,6 +179,10 @@ class Values(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        if any(of.__name__ == "NestedTensor" for of in types):  # it says what is done with what it is made of, which comes here then; a compiler's has no memory
+            if func in EXTENTS:  # a range of an operator asks, and it has none: those of what it is made of
+                return list(func(next(value for value in args if hasattr(value, "_values"))._values))
+            return func(*args, **kwargs) if any(of in WITHOUT_MEMORY for of in types) else NotImplemented
         if func is aten.masked_select.default and _is_here(args[1]):
             source, mask = torch.broadcast_tensors(*args)
             func, args = aten.index.Tensor, (source, [mask])
