@@ -601,7 +601,7 @@ static bool make_trace(EchExperiment *experiment, const EchCase *c, const EchImp
             find_recorded_device(trace, result);
             remark_pretended(trace, result->device, result->pass_diag);
         }
-        if (trace && g_strcmp0(import->format, "scalesim") == 0 && replay->kernel_time == ECH_KERNEL_TIME_AUTO) {
+        if (trace && strcmp(ech_trace_format(trace), "scalesim") == 0 && replay->kernel_time == ECH_KERNEL_TIME_AUTO) {
             EchTrace *priced = ech_layers_price(trace, result->device, result->pass_diag, error);
             if (!priced)
                 return false;

@@ -1,6 +1,7 @@
 /* SCALE-Sim layers as kernels: priced by the kernel model on a TPU, padding included. */
 #include "sim/experiment/experiment.h"
 #include "sim/report/counters.h"
+#include "sim/trace/file.h"
 #include "tests/support/support.h"
 
 #include <check.h>
@@ -37,6 +38,22 @@ START_TEST(priced_by_the_model)
     ck_assert_uint_eq(gpu->run->provenance.kernels[ECH_PRICE_ROOFLINE], 1);
     ech_result_free(tpu);
     ech_result_free(gpu);
+}
+END_TEST
+
+/* Kept as a trace of ours they take as long. */
+START_TEST(kept_as_a_trace)
+{
+    static const char text[] = "Layer, M, N, K,\nhalf, 16384, 64, 4096,\nfull, 16384, 128, 4096,\n";
+    GError *error = NULL;
+    g_autoptr(EchImport) import = ech_test_text(text, &error);
+    ck_assert_ok(import != NULL, error);
+    g_autoptr(GString) kept = ech_trace_file_print(import->trace);
+    EchResult *layers = run_layers(text, "tpu-v5e"), *again = run_layers(kept->str, "tpu-v5e");
+    ck_assert_uint_eq(again->run->provenance.kernels[ECH_PRICE_MODEL], 2);
+    ck_assert_int_eq(again->run->makespan, layers->run->makespan);
+    ech_result_free(layers);
+    ech_result_free(again);
 }
 END_TEST
 
@@ -77,6 +94,7 @@ int main(void)
     Suite *suite = suite_create("layers");
     TCase *tests = tcase_create("layers");
     tcase_add_test(tests, priced_by_the_model);
+    tcase_add_test(tests, kept_as_a_trace);
     tcase_add_test(tests, padding_counts);
     tcase_add_test(tests, stationary_weights);
     suite_add_tcase(suite, tests);
