@@ -570,7 +570,7 @@ static void read_mainloop(const char *text, EchGpuName *ret)
     at = at ? strstr(at, "sm90, ") : NULL;
     for (size_t i = 0; i < 4 && at; i++) {
         at = strchr(at, ',');
-        at = at ? at + 2 : NULL;
+        at = at && at[1] ? at + 2 : NULL;
     }
     at = at ? strchr(at, ',') : NULL;
     ret->paged = at && strncmp(at, ", true", 6) == 0;

@@ -1070,11 +1070,10 @@ static void price_copy(const EchKernelModel *model, const EchKernel *kernel, boo
 static void price_gather(const EchKernelModel *model, const EchKernel *kernel, EchKernelCost *ret)
 {
     /* Only the picked rows are read, not the table. */
-    EchKernelTraffic traffic = {0};
+    EchBytes rows = 0;
     (void)traffic_of(model, kernel, ret);
     for (size_t i = 0; i < kernel->n_results; i++)
-        traffic.stored += (double)ech_layout_padded_bytes(&kernel->results[i], ECH_LAYOUT_DENSE);
-    EchBytes rows = (EchBytes)traffic.stored;
+        rows = ech_bytes_add(rows, ech_layout_padded_bytes(&kernel->results[i], ECH_LAYOUT_DENSE));
     EchBytes indices = kernel->n_operands > 1 ? ech_layout_padded_bytes(&kernel->operands[1], ECH_LAYOUT_DENSE) : 0;
     ret->hbm_read = MIN(ret->hbm_read, ech_bytes_add(rows, indices));
     double moved = ((double)ret->hbm_read + (double)ret->hbm_written) / model->hbm;

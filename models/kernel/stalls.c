@@ -34,8 +34,8 @@ void ech_stalls_add(EchStalls *stalls, const EchStalls *more, EchTime time)
     EchTime whole = ech_stalls_total(more), given = 0;
     unsigned largest = 0;
     for (unsigned i = 0; i < ECH_N_STALLS; i++) {
-        EchTime part = whole > 0 ? (EchTime)((double)more->at[i] / (double)whole * (double)time) : 0;
-        part = MIN(part, time - given);
+        double share = whole > 0 ? (double)more->at[i] / (double)whole * (double)time : 0;
+        EchTime part = share < 9e18 ? MIN((EchTime)share, time - given) : time - given;
         stalls->at[i] = ech_time_add(stalls->at[i], part);
         given += part;
         if (more->at[i] > more->at[largest])

@@ -6,6 +6,7 @@
 typedef struct EchFlowTree Tree;
 struct EchFlowTree {
     Tree **children;
+    uint32_t *starts; /* [n_children + 1] leaves before each child */
     uint32_t n_children;
     uint32_t n_leaves;
     bool array;
@@ -15,9 +16,10 @@ typedef struct {
     const EchFlowInstruction *in;
     uint32_t n;
     EchFlow *flow;
-    uint32_t *first_step, *last_step, *root, *caller; /* per computation */
+    uint32_t *first_step, *root, *caller; /* per computation */
     uint32_t n_computations;
-    uint32_t *binder; /* per step: binder_of() */
+    uint32_t *first_parameter, *parameters; /* per computation + 1: where its parameters' steps begin in the list of all, by step */
+    uint32_t *binder;                       /* per step that starts asynchronous work: the step that hands it its operands */
 } Build;
 
 EchFlowOp ech_flow_op(const char *opcode)
@@ -63,6 +65,7 @@ static void tree_free(gpointer data)
 {
     Tree *tree = data;
     g_free(tree->children);
+    g_free(tree->starts);
     g_free(tree);
 }
 
@@ -71,6 +74,7 @@ static Tree *tree_new(Build *b, uint32_t n_children)
     Tree *tree = g_new0(Tree, 1);
     tree->n_children = n_children;
     tree->children = g_new0(Tree *, MAX(n_children, 1));
+    tree->starts = g_new0(uint32_t, n_children + 1);
     g_ptr_array_add(b->flow->all_trees, tree);
     return tree;
 }
@@ -85,9 +89,9 @@ static Tree *tree_leaf(Build *b)
 
 static Tree *tree_sum(Tree *tree)
 {
-    tree->n_leaves = 0;
     for (uint32_t i = 0; i < tree->n_children; i++)
-        tree->n_leaves += tree->children[i]->n_leaves;
+        tree->starts[i + 1] = tree->starts[i] + tree->children[i]->n_leaves;
+    tree->n_leaves = tree->starts[tree->n_children];
     return tree;
 }
 
@@ -106,15 +110,16 @@ static Tree *operand_tree(Build *b, const EchFlowInstruction *in, uint32_t k)
     return k < in->n_operands && in->operands[k] != ECH_PLACE_NONE ? b->flow->trees[in->operands[k]] : NULL;
 }
 
-/* The update that hands the start of another core's work its operands; the start itself where that has them. */
-static uint32_t binder_of(const Build *b, uint32_t start)
+/* Where asynchronous work is handed its operands: at its start, or, of another core's that starts without any, at its first update. */
+static void find_binders(Build *b)
 {
-    if (b->in[start].op != ECH_FLOW_ASYNC_START || b->in[start].n_operands > 0)
-        return start;
-    for (uint32_t t = start + 1; t < b->n; t++)
-        if (b->in[t].op == ECH_FLOW_ASYNC_UPDATE && b->in[t].n_operands > 1 && b->in[t].operands[0] == start)
-            return t;
-    return start;
+    for (uint32_t t = 0; t < b->n; t++) {
+        const EchFlowInstruction *in = &b->in[t];
+        b->binder[t] = t;
+        uint32_t start = in->op == ECH_FLOW_ASYNC_UPDATE && in->n_operands > 1 ? in->operands[0] : ECH_PLACE_NONE;
+        if (start < t && b->in[start].op == ECH_FLOW_ASYNC_START && b->in[start].n_operands == 0 && b->binder[start] == start)
+            b->binder[start] = t;
+    }
 }
 
 /* What an update that hands operands to another core's work starts; ECH_PLACE_NONE for other instructions. */
@@ -237,10 +242,7 @@ static Tree *make_tree(Build *b, uint32_t step)
 
 static uint32_t child_start(const Tree *tree, uint32_t child)
 {
-    uint32_t at = 0;
-    for (uint32_t i = 0; i < child && i < tree->n_children; i++)
-        at += tree->children[i]->n_leaves;
-    return at;
+    return tree->starts[MIN(child, tree->n_children)];
 }
 
 uint32_t ech_flow_leaf(const EchFlow *flow, uint32_t step, const char *index)
@@ -391,11 +393,11 @@ static void resolve_step(Build *b, uint32_t step, const bool *fresh)
             hand_on(b, step, 0, operand, flow->trees[operand]->n_children > 1 ? child_start(flow->trees[operand], 1) : 0);
         break;
     case ECH_FLOW_COPY_START:
-        if (operand != ECH_PLACE_NONE && in->n_leaves > 1)
+        if (operand != ECH_PLACE_NONE && in->n_leaves > 1 && b->in[operand].n_leaves > 0)
             flow->value_of[base + 1] = value_at(flow, operand, 0);
         break;
     case ECH_FLOW_COPY_DONE:
-        if (operand != ECH_PLACE_NONE)
+        if (operand != ECH_PLACE_NONE && in->n_leaves > 0 && b->in[operand].n_leaves > 0)
             flow->value_of[base] = value_at(flow, operand, 0);
         break;
     case ECH_FLOW_GATHER_START:
@@ -453,12 +455,15 @@ static bool views(EchFlowOp op)
     return op == ECH_FLOW_TUPLE || op == ECH_FLOW_ELEMENT || op == ECH_FLOW_BITCAST;
 }
 
+/* The parameter of the lowest number, or ECH_PLACE_NONE. */
 static uint32_t parameter_of(const Build *b, uint32_t computation)
 {
     uint32_t best = ECH_PLACE_NONE;
-    for (uint32_t t = b->first_step[computation]; t <= b->last_step[computation] && t < b->n; t++)
-        if (b->in[t].computation == computation && b->in[t].op == ECH_FLOW_PARAMETER && (best == ECH_PLACE_NONE || b->in[t].number < b->in[best].number))
+    for (uint32_t i = b->first_parameter[computation]; i < b->first_parameter[computation + 1]; i++) {
+        uint32_t t = b->parameters[i];
+        if (best == ECH_PLACE_NONE || b->in[t].number < b->in[best].number)
             best = t;
+    }
     return best;
 }
 
@@ -542,107 +547,128 @@ static uint32_t position_of(const EchMsaProblem *p, const EchFlow *flow, uint32_
     return ECH_PLACE_NONE;
 }
 
-static void add_alias(GArray *aliases, guint from, uint32_t value, uint32_t step, uint32_t leaf)
+/* Of all uses; more come only of loops that hand many arrays round through one place: so many squared. */
+#define MAX_ALIASES (1u << 24)
+
+/* Positions that must get the place of the use at hand, each once. */
+typedef struct {
+    GArray *list;   /* EchMsaPosition, of all uses */
+    uint32_t use;   /* 1 + its number */
+    uint32_t *seen; /* per leaf number: the last use of which it is one */
+} Aliases;
+
+static void add_alias(const Build *b, Aliases *aliases, uint32_t step, uint32_t leaf)
 {
-    EchMsaPosition alias = {value, step, key_of(step, leaf)};
-    for (guint i = from; i < aliases->len; i++)
-        if (g_array_index(aliases, EchMsaPosition, i).key == alias.key)
-            return;
-    g_array_append_val(aliases, alias);
+    uint32_t *seen = &aliases->seen[leaf_at(b->flow, step, leaf)];
+    if (*seen == aliases->use)
+        return;
+    *seen = aliases->use;
+    EchMsaPosition alias = {value_at(b->flow, step, leaf), step, key_of(step, leaf)};
+    g_array_append_val(aliases->list, alias);
 }
 
 /* Positions of the group at @step. */
-static void add_group_aliases(const Build *b, GArray *aliases, guint from, uint32_t group, uint32_t step)
+static void add_group_aliases(const Build *b, Aliases *aliases, uint32_t group, uint32_t step)
 {
     const EchFlow *flow = b->flow;
     if (views(b->in[step].op))
         return;
-    for (uint32_t l = 0; l < b->in[step].n_leaves; l++) {
-        uint32_t v = value_at(flow, step, l);
-        if (flow->problem.values[v].group == group)
-            add_alias(aliases, from, v, step, l);
+    for (uint32_t l = 0; l < b->in[step].n_leaves; l++)
+        if (flow->problem.values[value_at(flow, step, l)].group == group)
+            add_alias(b, aliases, step, l);
+}
+
+/* What a use by a loop, a branch or a call is inside of it. */
+static void fill_called(const Build *b, EchMsaUse *use, const EchFlowPlace *place, Aliases *aliases)
+{
+    const EchFlow *flow = b->flow;
+    const EchMsaProblem *p = &flow->problem;
+    const EchFlowInstruction *in = &b->in[place->step];
+    uint32_t group = p->values[use->value].group, caller, k;
+    for (uint32_t c = 0; in->op != ECH_FLOW_OTHER && c < in->n_called; c++)
+        for (uint32_t i = b->first_parameter[in->called[c]]; i < b->first_parameter[in->called[c] + 1]; i++) {
+            uint32_t t = b->parameters[i];
+            add_group_aliases(b, aliases, group, t);
+            if (!parameter_source(b, t, &caller, &k) || k != place->operand || place->leaf >= b->in[t].n_leaves)
+                continue;
+            uint32_t v = value_at(flow, t, place->leaf);
+            if ((in->op == ECH_FLOW_WHILE && c == 0) || in->op == ECH_FLOW_CONDITIONAL)
+                use->loop_position = position_of(p, flow, v, t, place->leaf);
+            if (in->op == ECH_FLOW_CONDITIONAL)
+                use->branch_value = v;
+        }
+    if (in->op == ECH_FLOW_WHILE && in->n_called > 0) {
+        uint32_t root = b->root[in->called[0]];
+        if (place->leaf < in->n_leaves)
+            use->loop_value = value_at(flow, place->step, place->leaf);
+        if (root < b->n && place->leaf < b->in[root].n_leaves)
+            add_alias(b, aliases, root, place->leaf);
     }
 }
 
-static void fill_uses(Build *b)
+/* False where there are more aliases than is sensible. */
+static bool fill_uses(Build *b)
 {
     EchFlow *flow = b->flow;
     EchMsaProblem *p = &flow->problem;
-    g_autoptr(GArray) aliases = g_array_new(FALSE, FALSE, sizeof(EchMsaPosition));
+    g_autoptr(GArray) list = g_array_new(FALSE, FALSE, sizeof(EchMsaPosition));
+    g_autofree uint32_t *seen = g_new0(uint32_t, MAX(flow->leaf_start[b->n], 1));
     for (uint32_t u = 0; u < p->n_uses; u++) {
         const EchFlowPlace *place = &flow->use_places[u];
         const EchFlowInstruction *in = &b->in[place->step];
         EchMsaUse *use = &p->uses[u];
-        uint32_t group = p->values[use->value].group;
-        guint from = aliases->len;
+        Aliases aliases = {list, u + 1, seen};
         use->step = place->step;
         use->position = use->loop_position = use->loop_value = use->branch_value = ECH_PLACE_NONE;
         use->tuple_key = UINT64_MAX;
-        use->first_alias = from;
+        use->first_alias = list->len;
         if (place->operand == 0 &&
             (in->op == ECH_FLOW_ASYNC_DONE || in->op == ECH_FLOW_ASYNC_UPDATE || in->op == ECH_FLOW_COPY_DONE || in->op == ECH_FLOW_GATHER_DONE))
             use->position = position_of(p, flow, use->value, in->operands[0], place->leaf);
+        uint32_t leaf = place->leaf; /* in the result of a tuple */
         if (in->op == ECH_FLOW_TUPLE) {
-            uint32_t at = place->leaf;
             for (uint32_t i = 0; i < place->operand; i++)
-                at += b->in[in->operands[i]].n_leaves;
-            use->tuple_key = key_of(place->step, at);
+                leaf += in->operands[i] != ECH_PLACE_NONE ? b->in[in->operands[i]].n_leaves : 0;
+            use->tuple_key = key_of(place->step, leaf);
         }
-        add_group_aliases(b, aliases, from, group, place->step);
-        for (uint32_t c = 0; c < in->n_called; c++) {
-            if (in->op == ECH_FLOW_OTHER)
-                continue;
-            for (uint32_t t = b->first_step[in->called[c]]; t <= b->last_step[in->called[c]] && t < b->n; t++) {
-                const EchFlowInstruction *parameter = &b->in[t];
-                if (parameter->computation != in->called[c] || parameter->op != ECH_FLOW_PARAMETER)
-                    continue;
-                add_group_aliases(b, aliases, from, group, t);
-                uint32_t caller, k;
-                if (!parameter_source(b, t, &caller, &k) || k != place->operand || place->leaf >= parameter->n_leaves)
-                    continue;
-                uint32_t v = value_at(flow, t, place->leaf);
-                if (in->op == ECH_FLOW_WHILE && c == 0)
-                    use->loop_position = position_of(p, flow, v, t, place->leaf);
-                if (in->op == ECH_FLOW_CONDITIONAL) {
-                    use->branch_value = v;
-                    use->loop_position = position_of(p, flow, v, t, place->leaf);
-                }
-            }
-        }
-        if (in->op == ECH_FLOW_WHILE && in->n_called > 0) {
-            uint32_t root = b->root[in->called[0]];
-            if (place->leaf < in->n_leaves)
-                use->loop_value = value_at(flow, place->step, place->leaf);
-            if (root < b->n && place->leaf < b->in[root].n_leaves)
-                add_alias(aliases, from, value_at(flow, root, place->leaf), root, place->leaf);
-        }
+        add_group_aliases(b, &aliases, p->values[use->value].group, place->step);
+        fill_called(b, use, place, &aliases);
         uint32_t caller = b->caller[in->computation];
-        if (in->root && in->op == ECH_FLOW_TUPLE && caller != ECH_PLACE_NONE && b->in[caller].op == ECH_FLOW_CONDITIONAL) {
-            uint32_t leaf = (uint32_t)(use->tuple_key & UINT32_MAX);
-            if (leaf < b->in[caller].n_leaves)
-                add_alias(aliases, from, value_at(flow, caller, leaf), caller, leaf);
-        }
-        use->n_aliases = aliases->len - from;
+        if (in->root && in->op == ECH_FLOW_TUPLE && caller != ECH_PLACE_NONE && b->in[caller].op == ECH_FLOW_CONDITIONAL && leaf < b->in[caller].n_leaves)
+            add_alias(b, &aliases, caller, leaf);
+        use->n_aliases = list->len - use->first_alias;
+        if (list->len > MAX_ALIASES)
+            return false;
     }
-    p->n_aliases = aliases->len;
-    p->aliases = (EchMsaPosition *)(void *)g_array_free(g_steal_pointer(&aliases), FALSE);
+    p->n_aliases = list->len;
+    p->aliases = (EchMsaPosition *)(void *)g_array_free(g_steal_pointer(&list), FALSE);
+    return true;
 }
 
-/* Where the leaves of each step begin; each computation's steps, its root, and the step that calls it. */
+/* Where the leaves of each step begin; each computation's first step, its root, its parameters, and the step that calls it. */
 static void index_steps(Build *b)
 {
     for (uint32_t c = 0; c < b->n_computations; c++)
         b->first_step[c] = b->root[c] = b->caller[c] = ECH_PLACE_NONE;
+    memset(b->first_parameter, 0, (b->n_computations + 1) * sizeof *b->first_parameter);
     for (uint32_t t = 0; t < b->n; t++) {
         const EchFlowInstruction *in = &b->in[t];
         b->flow->leaf_start[t + 1] = b->flow->leaf_start[t] + in->n_leaves;
         b->first_step[in->computation] = MIN(b->first_step[in->computation], t);
-        b->last_step[in->computation] = MAX(b->last_step[in->computation], t);
+        b->first_parameter[in->computation] += in->op == ECH_FLOW_PARAMETER;
         if (in->root)
             b->root[in->computation] = t;
         for (uint32_t c = 0; in->op != ECH_FLOW_OTHER && c < in->n_called; c++)
             b->caller[in->called[c]] = t;
     }
+    uint32_t end = 0;
+    for (uint32_t c = 0; c <= b->n_computations; c++) {
+        end += b->first_parameter[c];
+        b->first_parameter[c] = end;
+    }
+    for (uint32_t t = b->n; t > 0; t--)
+        if (b->in[t - 1].op == ECH_FLOW_PARAMETER)
+            b->parameters[--b->first_parameter[b->in[t - 1].computation]] = t - 1;
 }
 
 /* Numbers the values in the order of their definitions. */
@@ -676,18 +702,20 @@ static void join_control(const Build *b, uint32_t step, uint32_t *parent)
 {
     const EchFlow *flow = b->flow;
     const EchFlowInstruction *in = &b->in[step];
-    if (in->op == ECH_FLOW_WHILE && in->n_called > 0 && in->n_operands > 0 && in->operands[0] != ECH_PLACE_NONE)
+    if (in->op == ECH_FLOW_WHILE && in->n_called > 0 && in->n_operands > 0 && in->operands[0] != ECH_PLACE_NONE) {
+        uint32_t root = b->root[in->called[0]], parameters[2] = {parameter_of(b, in->called[0]), ECH_PLACE_NONE};
+        if (in->n_called > 1)
+            parameters[1] = parameter_of(b, in->called[1]);
         for (uint32_t l = 0; l < in->n_leaves && l < b->in[in->operands[0]].n_leaves; l++) {
-            uint32_t v = value_at(flow, step, l), root = b->root[in->called[0]];
+            uint32_t v = value_at(flow, step, l);
             join(parent, v, value_at(flow, in->operands[0], l));
-            for (uint32_t c = 0; c < MIN(in->n_called, 2u); c++) {
-                uint32_t parameter = parameter_of(b, in->called[c]);
-                if (parameter != ECH_PLACE_NONE && l < b->in[parameter].n_leaves)
-                    join(parent, v, value_at(flow, parameter, l));
-            }
+            for (uint32_t c = 0; c < G_N_ELEMENTS(parameters); c++)
+                if (parameters[c] != ECH_PLACE_NONE && l < b->in[parameters[c]].n_leaves)
+                    join(parent, v, value_at(flow, parameters[c], l));
             if (root < b->n && l < b->in[root].n_leaves)
                 join(parent, v, value_at(flow, root, l));
         }
+    }
     if (in->op == ECH_FLOW_CONDITIONAL)
         for (uint32_t c = 0; c < in->n_called; c++) {
             uint32_t root = b->root[in->called[c]];
@@ -781,27 +809,27 @@ static void fill_places(Build *b)
 
 EchFlow *ech_flow_new(const EchFlowInstruction *instructions, uint32_t n, uint32_t n_computations, const EchFlowPair *pairs, uint32_t n_pairs)
 {
-    EchFlow *flow = g_new0(EchFlow, 1);
+    g_autoptr(EchFlow) flow = g_new0(EchFlow, 1);
     ech_msa_options_default(&flow->problem.options);
     flow->all_trees = g_ptr_array_new_with_free_func(tree_free);
     flow->trees = g_new0(Tree *, MAX(n, 1));
     flow->leaf_start = g_new0(uint32_t, n + 1);
-    g_autofree uint32_t *first = g_new(uint32_t, MAX(n_computations, 1)), *last = g_new0(uint32_t, MAX(n_computations, 1));
-    g_autofree uint32_t *root = g_new(uint32_t, MAX(n_computations, 1)), *caller = g_new(uint32_t, MAX(n_computations, 1));
-    g_autofree uint32_t *binder = g_new(uint32_t, MAX(n, 1));
+    g_autofree uint32_t *first = g_new(uint32_t, MAX(n_computations, 1)), *root = g_new(uint32_t, MAX(n_computations, 1)),
+                        *caller = g_new(uint32_t, MAX(n_computations, 1)), *first_parameter = g_new(uint32_t, n_computations + 1),
+                        *parameters = g_new(uint32_t, MAX(n, 1)), *binder = g_new(uint32_t, MAX(n, 1));
     Build build = {.in = instructions,
                    .n = n,
                    .flow = flow,
                    .first_step = first,
-                   .last_step = last,
                    .root = root,
                    .caller = caller,
                    .n_computations = n_computations,
+                   .first_parameter = first_parameter,
+                   .parameters = parameters,
                    .binder = binder},
           *b = &build;
     index_steps(b);
-    for (uint32_t t = 0; t < n; t++)
-        binder[t] = binder_of(b, t);
+    find_binders(b);
     for (uint32_t t = 0; t < n; t++)
         flow->trees[t] = make_tree(b, t);
     flow->value_of = g_new0(uint32_t, MAX(flow->leaf_start[n], 1));
@@ -810,8 +838,7 @@ EchFlow *ech_flow_new(const EchFlowInstruction *instructions, uint32_t n, uint32
     group_values(b, pairs, n_pairs);
     fill_places(b);
     fill_steps(b);
-    fill_uses(b);
-    return flow;
+    return fill_uses(b) ? g_steal_pointer(&flow) : NULL;
 }
 
 typedef struct {

@@ -93,7 +93,8 @@ typedef struct {
     GPtrArray *all_trees;
 } EchFlow;
 
-/** Analyses. Options are defaults; benefits and bytes accessed of uses are 0, nothing is eligible: the caller fills them in. */
+/** Analyses. Options are defaults; benefits and bytes accessed of uses are 0, nothing is eligible: the caller fills them in. NULL where so many arrays of loops
+ * share one place that listing them takes too much memory. */
 EchFlow *ech_flow_new(const EchFlowInstruction *instructions, uint32_t n, uint32_t n_computations, const EchFlowPair *pairs,
                       uint32_t n_pairs) G_GNUC_WARN_UNUSED_RESULT;
 void ech_flow_free(EchFlow *flow);

@@ -1,6 +1,7 @@
 #include "models/place/loop.h"
 
 #include "models/place/vmem.h"
+#include "sim/base/compare.h"
 #include "sim/base/hash.h"
 
 #include <stdlib.h>
@@ -30,17 +31,71 @@ typedef struct {
     int64_t before;
 } Value;
 
+/* Numbers by a key that each has: those of key k are list[first[k]] to list[first[k + 1] - 1], ascending. */
+typedef struct {
+    uint32_t *first, *list;
+} Index;
+
 typedef struct {
     EchFlow *flow;
     const EchFlowInstruction *in;
     const EchLoopOptions *o;
     uint32_t n;
-    uint32_t *print;       /* fingerprints, 0: none */
-    int64_t first, size;   /* the iteration looked at */
-    GArray *values;        /* Value */
-    EchVmem *vmem;         /* over four iterations: what even and odd ones hold may lie in different places */
-    float *read, *written; /* per index: bytes in the fast memory */
+    uint32_t *print;              /* fingerprints, 0: none */
+    Index members;                /* values of a group */
+    Index positions, views, uses; /* of a value */
+    Index uses_at;                /* of a step */
+    bool *seen;                   /* per group, scratch: all false */
+    int64_t first, size;          /* the iteration looked at */
+    GArray *values;               /* Value */
+    EchVmem *vmem;                /* over four iterations: what even and odd ones hold may lie in different places */
+    float *read, *written;        /* per index: bytes in the fast memory */
 } Loop;
+
+/* ---- indices ---- */
+
+/* @key: that of number 0, the next ones @stride bytes apart; below @n_keys. */
+static Index index_new(const uint32_t *key, size_t stride, uint32_t n, uint32_t n_keys)
+{
+    Index index = {g_new0(uint32_t, (size_t)n_keys + 1), g_new(uint32_t, MAX(n, 1))};
+    const char *at = (const char *)key;
+#define KEY(i) (*(const uint32_t *)(const void *)(at + (i)*stride))
+    for (uint32_t i = 0; i < n; i++)
+        index.first[KEY(i)]++;
+    for (uint32_t k = 0, end = 0; k <= n_keys; k++)
+        index.first[k] = end += index.first[k];
+    for (uint32_t i = n; i > 0; i--)
+        index.list[--index.first[KEY(i - 1)]] = i - 1;
+#undef KEY
+    return index;
+}
+
+static void index_clear(Index *index)
+{
+    g_free(index->first);
+    g_free(index->list);
+}
+
+static void begin(Loop *l)
+{
+    const EchMsaProblem *p = &l->flow->problem;
+    l->members = index_new(&p->values->group, sizeof *p->values, p->n_values, p->n_values);
+    l->positions = index_new(&p->positions->value, sizeof *p->positions, p->n_positions, p->n_values);
+    l->views = index_new(&p->views->value, sizeof *p->views, p->n_views, p->n_values);
+    l->uses = index_new(&p->uses->value, sizeof *p->uses, p->n_uses, p->n_values);
+    l->uses_at = index_new(&p->uses->step, sizeof *p->uses, p->n_uses, p->n_steps);
+    l->seen = g_new0(bool, MAX(p->n_values, 1));
+}
+
+static void end(Loop *l)
+{
+    index_clear(&l->members);
+    index_clear(&l->positions);
+    index_clear(&l->views);
+    index_clear(&l->uses);
+    index_clear(&l->uses_at);
+    g_free(l->seen);
+}
 
 /* ---- finding ---- */
 
@@ -225,7 +280,7 @@ static void value_done(gpointer data)
 /* Everything in the program that holds or uses the arrays of one buffer, as this iteration sees it. */
 typedef struct {
     Value value;
-    bool seen, previous, footer;
+    bool previous, footer;
     float written, read;
 } Draft;
 
@@ -281,51 +336,52 @@ static Kind kind_of(const Value *v)
     return UNSUPPORTED;
 }
 
-/* Drafts of the groups of values that an instruction of the iteration makes or reads: only they count. */
-static void see_values(const Loop *l, Draft *drafts)
+static void see_group(Loop *l, uint32_t step, uint32_t leaf, GArray *groups)
 {
     const EchFlow *flow = l->flow;
-    const EchMsaProblem *p = &flow->problem;
+    uint32_t group = flow->problem.values[flow->value_of[flow->leaf_start[step] + leaf]].group;
+    if (!l->seen[group])
+        g_array_append_val(groups, group);
+    l->seen[group] = true;
+}
+
+/* The groups of values that an instruction of the iteration makes or reads, ascending: only they count. Owned by the caller. */
+static GArray *seen_groups(Loop *l)
+{
+    GArray *groups = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     for (int64_t t = l->first; t < l->first + l->size; t++) {
         const EchFlowInstruction *in = &l->in[t];
         for (uint32_t leaf = 0; leaf < in->n_leaves; leaf++)
-            drafts[p->values[flow->value_of[flow->leaf_start[t] + leaf]].group].seen = true;
+            see_group(l, (uint32_t)t, leaf, groups);
         for (uint32_t k = 0; k < in->n_operands; k++)
             for (uint32_t leaf = 0; in->operands[k] != ECH_PLACE_NONE && leaf < l->in[in->operands[k]].n_leaves; leaf++)
-                drafts[p->values[flow->value_of[flow->leaf_start[in->operands[k]] + leaf]].group].seen = true;
+                see_group(l, in->operands[k], leaf, groups);
     }
-    for (uint32_t v = 0; v < p->n_values; v++) {
-        Draft *d = &drafts[p->values[v].group];
-        if (!d->seen)
-            continue;
-        if (d->value.positions == NULL) {
-            d->value.positions = g_array_new(FALSE, FALSE, sizeof(Site));
-            d->value.uses = g_array_new(FALSE, FALSE, sizeof(Site));
-            d->value.next_uses = g_array_new(FALSE, FALSE, sizeof(Site));
-        }
+    for (guint i = 0; i < groups->len; i++)
+        l->seen[g_array_index(groups, uint32_t, i)] = false;
+    g_array_sort(groups, ech_compare_u32);
+    return groups;
+}
+
+/* Where a group's values are made and read: value by value, of each first where it lies, then who reads it. The draft's value is the caller's to clear. */
+static void draft_group(const Loop *l, uint32_t group, Draft *d)
+{
+    const EchMsaProblem *p = &l->flow->problem;
+    *d = (Draft){.value = {.positions = g_array_new(FALSE, FALSE, sizeof(Site)),
+                           .uses = g_array_new(FALSE, FALSE, sizeof(Site)),
+                           .next_uses = g_array_new(FALSE, FALSE, sizeof(Site))}};
+    for (uint32_t m = l->members.first[group]; m < l->members.first[group + 1]; m++) {
+        uint32_t v = l->members.list[m];
         if (d->value.n_values++ == 0 || p->values[v].id < d->value.id) {
             d->value.id = p->values[v].id;
             d->value.bytes = (int64_t)p->values[v].bytes;
         }
-    }
-}
-
-/* Where the drafts' values are made and read: value by value, of each first where it lies, then who reads it. */
-static void note_sites(const Loop *l, Draft *drafts)
-{
-    const EchMsaProblem *p = &l->flow->problem;
-    uint32_t position = 0, view = 0, use = 0;
-    for (uint32_t v = 0; v < p->n_values; v++) {
-        Draft *d = &drafts[p->values[v].group];
-        for (; position < p->n_positions && p->positions[position].value == v; position++)
-            if (d->seen)
-                note_position(l, d, &p->positions[position], (float)p->definition_bytes[position]);
-        for (; view < p->n_views && p->views[view].value == v; view++)
-            if (d->seen)
-                note_position(l, d, &p->views[view], 0);
-        for (; use < p->n_uses && p->uses[use].value == v; use++)
-            if (d->seen)
-                note_use(l, d, use);
+        for (uint32_t i = l->positions.first[v]; i < l->positions.first[v + 1]; i++)
+            note_position(l, d, &p->positions[l->positions.list[i]], (float)p->definition_bytes[l->positions.list[i]]);
+        for (uint32_t i = l->views.first[v]; i < l->views.first[v + 1]; i++)
+            note_position(l, d, &p->views[l->views.list[i]], 0);
+        for (uint32_t i = l->uses.first[v]; i < l->uses.first[v + 1]; i++)
+            note_use(l, d, l->uses.list[i]);
     }
 }
 
@@ -338,16 +394,12 @@ static void sort_sites(GArray *sites)
 /* Finds the values of the iteration: what each is to it, and what keeping it on chip would save. */
 static void collect(Loop *l)
 {
-    const EchMsaProblem *p = &l->flow->problem;
-    g_autofree Draft *drafts = g_new0(Draft, MAX(p->n_values, 1)); /* per group */
-    see_values(l, drafts);
-    note_sites(l, drafts);
-    for (uint32_t g = 0; g < p->n_values; g++) {
-        const Draft *d = &drafts[g];
-        if (!d->seen)
-            continue;
-        Value v = d->value;
-        if ((v.positions->len == 0 && v.uses->len == 0) || d->previous || v.bytes == 0) {
+    g_autoptr(GArray) groups = seen_groups(l);
+    for (guint g = 0; g < groups->len; g++) {
+        Draft d;
+        draft_group(l, g_array_index(groups, uint32_t, g), &d);
+        Value v = d.value;
+        if ((v.positions->len == 0 && v.uses->len == 0) || d.previous || v.bytes == 0) {
             value_done(&v);
             continue;
         }
@@ -355,10 +407,10 @@ static void collect(Loop *l)
         sort_sites(v.uses);
         sort_sites(v.next_uses);
         v.kind = kind_of(&v);
-        v.saving = d->written + d->read;
+        v.saving = d.written + d.read;
         if (v.header)
             v.saving -= (float)v.bytes;
-        if (v.positions->len > 0 && d->footer)
+        if (v.positions->len > 0 && d.footer)
             v.saving -= (float)v.bytes;
         v.per_byte = v.saving / (float)v.bytes;
         g_array_append_val(l->values, v);
@@ -398,6 +450,42 @@ static void keep_temporary(Loop *l, Value *v)
     take_sites(l, v, true);
 }
 
+/* Whether a fetch that begins at @at has room, and those pulled forward with it have, all of them from that step on. */
+static bool all_fit(Loop *l, const GPtrArray *forced, const Value *v, int64_t at, int64_t sentinel)
+{
+    g_autoptr(GArray) pending = g_array_new(FALSE, FALSE, sizeof(Value)); /* begin, end, bytes, even, odd only */
+    bool fits = true;
+    for (guint i = 0; fits && i <= forced->len; i++) {
+        const Value *other = i < forced->len ? forced->pdata[i] : v;
+        Value trial = {.begin = i < forced->len ? (at + l->size) % l->size : at, .end = i < forced->len ? other->end : sentinel, .bytes = other->bytes};
+        fits = trial.end - trial.begin + 1 <= 2 * l->size && place_pair(l, trial.begin, trial.end, trial.bytes, -1, -1, &trial.even, &trial.odd);
+        if (fits)
+            g_array_append_val(pending, trial);
+    }
+    for (guint i = 0; i < pending->len; i++) {
+        const Value *trial = &g_array_index(pending, Value, i);
+        remove_pair(l, trial->begin, trial->end, trial->bytes, trial->even, trial->odd);
+    }
+    return fits;
+}
+
+/* Takes @wanted seconds of the idle times from before @first_use back to index @from. */
+static void spend(const Loop *l, float *idle_times, int64_t first_use, int64_t sentinel, int64_t from, float wanted)
+{
+    float got = 0;
+    for (int64_t at = first_use - 1; at >= sentinel - l->size; at--) {
+        int64_t index = (at + l->size) % l->size;
+        if (idle_times[index] >= wanted - got) {
+            idle_times[index] -= wanted - got;
+            break;
+        }
+        got += idle_times[index];
+        idle_times[index] = 0;
+        if (index == from)
+            break;
+    }
+}
+
 /* Fetches whose first use is later in the iteration, already placed, start no later than one that reaches into the iteration before: they are pulled forward
  * with it. */
 static void fetch(Loop *l, Value **list, guint n_before, Value *v, float *idle_times)
@@ -426,20 +514,7 @@ static void fetch(Loop *l, Value **list, guint n_before, Value *v, float *idle_t
             g_ptr_array_add(forced, other);
             remove_pair(l, other->begin, other->end, other->bytes, other->even, other->odd);
         }
-        g_autoptr(GArray) pending = g_array_new(FALSE, FALSE, sizeof(Value)); /* begin, end, bytes, even, odd only */
-        bool fits = true;
-        for (guint i = 0; fits && i <= forced->len; i++) {
-            const Value *other = i < forced->len ? forced->pdata[i] : v;
-            Value trial = {.begin = i < forced->len ? index : at, .end = i < forced->len ? other->end : sentinel, .bytes = other->bytes};
-            fits = trial.end - trial.begin + 1 <= 2 * l->size && place_pair(l, trial.begin, trial.end, trial.bytes, -1, -1, &trial.even, &trial.odd);
-            if (fits)
-                g_array_append_val(pending, trial);
-        }
-        for (guint i = 0; i < pending->len; i++) {
-            const Value *trial = &g_array_index(pending, Value, i);
-            remove_pair(l, trial->begin, trial->end, trial->bytes, trial->even, trial->odd);
-        }
-        if (!fits)
+        if (!all_fit(l, forced, v, at, sentinel))
             break;
         float free = idle_times[index];
         bool complete = free >= wanted - got, enough = start == INT64_MIN && got + free >= wanted * l->o->desired_ratio;
@@ -459,18 +534,7 @@ static void fetch(Loop *l, Value **list, guint n_before, Value *v, float *idle_t
     if (start == INT64_MIN)
         return;
     int64_t from = (start + l->size) % l->size;
-    got = 0;
-    for (int64_t at = first_use - 1; at >= sentinel - l->size; at--) {
-        int64_t index = (at + l->size) % l->size;
-        if (idle_times[index] >= wanted - got) {
-            idle_times[index] -= wanted - got;
-            break;
-        }
-        got += idle_times[index];
-        idle_times[index] = 0;
-        if (index == from)
-            break;
-    }
+    spend(l, idle_times, first_use, sentinel, from, wanted);
     for (guint i = 0; i < committed; i++) {
         Value *other = forced->pdata[i];
         other->begin = from;
@@ -546,8 +610,9 @@ static void set_hint(Loop *l, const EchLoopFound *run, const Site *site, EchMsaH
 {
     EchMsaProblem *p = &l->flow->problem;
     for (uint32_t t = run->first + (uint32_t)site->index; t <= run->last; t += run->size) {
-        for (uint32_t u = 0; u < p->n_uses; u++) {
-            if (p->uses[u].step != t || l->flow->use_places[u].operand != site->operand || l->flow->use_places[u].leaf != site->leaf)
+        for (uint32_t at = l->uses_at.first[t]; at < l->uses_at.first[t + 1]; at++) {
+            uint32_t u = l->uses_at.list[at];
+            if (l->flow->use_places[u].operand != site->operand || l->flow->use_places[u].leaf != site->leaf)
                 continue;
             EchMsaUse *use = &p->uses[u];
             use->hint = hint;
@@ -560,12 +625,12 @@ static void set_hint(Loop *l, const EchLoopFound *run, const Site *site, EchMsaH
                 use->preferred_start = (int64_t)t - site->index + from;
             }
             /* Inside a while loop the value must also enter the body in the slow memory. */
-            for (uint32_t k = 0; in_while && hint != ECH_MSA_HINT_KEEP && k < p->n_positions; k++)
-                if (p->positions[k].value == use->value && p->steps[p->positions[k].step].parameter &&
-                    l->in[p->positions[k].step].computation == l->in[t].computation) {
-                    EchMsaRequired need = {use->value, p->positions[k].step};
+            for (uint32_t k = l->positions.first[use->value]; in_while && hint != ECH_MSA_HINT_KEEP && k < l->positions.first[use->value + 1]; k++) {
+                uint32_t step = p->positions[l->positions.list[k]].step;
+                EchMsaRequired need = {use->value, step};
+                if (p->steps[step].parameter && l->in[step].computation == l->in[t].computation)
                     g_array_append_val(required, need);
-                }
+            }
         }
     }
 }
@@ -631,6 +696,7 @@ uint32_t ech_loop_optimize(EchFlow *flow, const EchFlowInstruction *instructions
     Loop loop = {.flow = flow, .in = instructions, .o = options, .n = flow->problem.n_steps}, *l = &loop;
     uint32_t optimized = 0;
     l->print = fingerprints(instructions, l->n);
+    begin(l);
     g_autoptr(GHashTable) latest = g_hash_table_new(NULL, NULL); /* fingerprint -> 1 + step */
     for (uint32_t t = 0; t < l->n; t++) {
         if (l->print[t] == 0 || passive(&instructions[t]))
@@ -654,5 +720,6 @@ uint32_t ech_loop_optimize(EchFlow *flow, const EchFlowInstruction *instructions
         t = MAX(t, run.last);
     }
     g_free(l->print);
+    end(l);
     return optimized;
 }

@@ -1,5 +1,7 @@
 #include "models/place/msa_private.h"
 
+#include "sim/base/hash.h"
+
 #include <math.h>
 
 #define FREE_BELOW 0.6f /* a cross-program prefetch is freed if it occupies less of the time */
@@ -490,7 +492,7 @@ static void begin(Msa *m)
     m->pending_chunks = g_array_new(FALSE, FALSE, sizeof(EchVmemChunk));
     m->pending_fetch = g_array_new(FALSE, FALSE, sizeof(Copy));
     m->pending_evict = g_array_new(FALSE, FALSE, sizeof(Copy));
-    m->intervals = g_hash_table_new(NULL, NULL);
+    m->intervals = g_hash_table_new(ech_hash_key, NULL);
     m->places = g_array_new(FALSE, FALSE, sizeof(int64_t));
     m->final = g_ptr_array_new();
     m->all = g_ptr_array_new_with_free_func(ech_msa_stay_free);

@@ -229,7 +229,7 @@ static inline float picker_seconds(const Msa *m, int64_t bytes)
     return copy_seconds(m, m->o->picker_bytes != 0 ? (int64_t)m->o->picker_bytes : bytes);
 }
 
-/* Whether a value may stay in the fast memory from one use to the next: not longer than max_overlap copies of a quarter of that memory take. */
+/* Whether a value may stay in the fast memory from one use to the next: not longer than max_overlap copies of all of that memory take. */
 static inline bool can_keep(const Msa *m, int64_t from, int64_t to)
 {
     return m->max_seconds > ech_msa_elapsed(m, from, to);

@@ -130,7 +130,7 @@ static int evict(Msa *m, const Request *r, bool force)
             until--;
         while (until > end && !m->edges[until + 1]);
     }
-    end = MIN(until, MAX(until, end));
+    end = until;
     float resource = copy_seconds(m, holder->bytes);
     bool too_short = start == end;
     bool busy = !ech_msa_enough(m, &m->evict, start, end, resource);

@@ -4,6 +4,7 @@
 
 #define SLICE_CAUTION 1.8f              /* sliced prefetches must find this much more bandwidth than they need [XLA algorithm, kSlicedCopyResourceInflation] */
 #define RESOURCE_SCALE 1099511627776.0f /* 2^40: copy seconds as integers */
+#define MOST ((int64_t)1 << 60)         /* of them, 12 days: longer times, and sums of them, count as that */
 
 void ech_msa_prepare_times(Msa *m)
 {
@@ -13,13 +14,13 @@ void ech_msa_prepare_times(Msa *m)
     m->while_nest = g_new0(uint32_t, m->n + 1);
     m->lower = g_new0(int64_t, m->n + 1);
     m->power[0] = 1.0f;
-    for (uint32_t i = 1; i < 64; i++)
+    for (uint32_t i = 1; i < G_N_ELEMENTS(m->power); i++) /* a loop counts as 5 trips; more than 15 nested ones as 15 */
         m->power[i] = i < 16 ? m->power[i - 1] * 5.0f : m->power[i - 1];
     float sum = 0;
     for (uint32_t t = 0; t <= m->n; t++) {
         if (t < m->n) {
             m->nest[t] = p->steps[t].nest;
-            m->while_nest[t] = MIN(p->steps[t].while_nest, 63);
+            m->while_nest[t] = MIN(p->steps[t].while_nest, G_N_ELEMENTS(m->power) - 1);
             sum += (float)p->steps[t].seconds * m->power[m->while_nest[t]];
         }
         m->cumulative[t] = sum;
@@ -65,7 +66,8 @@ int64_t ech_msa_overlapping(const Msa *m, const int64_t *starts, const int64_t *
 
 static int64_t scaled(float seconds)
 {
-    return (int64_t)(seconds * RESOURCE_SCALE);
+    float amount = seconds * RESOURCE_SCALE;
+    return amount < (float)MOST ? (int64_t)amount : MOST;
 }
 
 void ech_msa_resource_init(Resource *r, const EchMsaProblem *p)
@@ -92,7 +94,7 @@ static bool consume(const Msa *m, Resource *r, int64_t after, int64_t before, in
     if (amount == 0 && release == 0)
         return true;
     guint next = first_after(r, after);
-    amount += r->delay[CLAMP(after + 1, 0, n)];
+    amount = MIN(amount + r->delay[CLAMP(after + 1, 0, n)], MOST);
     while (true) {
         bool has_delay = false;
         int64_t pass_on = 0, freed = 0;
@@ -101,11 +103,11 @@ static bool consume(const Msa *m, Resource *r, int64_t after, int64_t before, in
             if (next < r->copies->len && g_array_index(r->copies, Copy, next).after == t - 1) {
                 has_delay = true;
                 pass_on = amount;
-                release -= freed;
+                release = MAX(release - freed, -MOST);
             }
             if (!has_delay) {
                 int64_t old = r->delay[t], old_left = MAX(0, offered - old), now = MAX(0, amount - release);
-                freed += MAX(0, MAX(0, offered - now) - old_left);
+                freed = MIN(freed + MAX(0, MAX(0, offered - now) - old_left), MOST);
                 r->delay[t] = now;
                 if (log) {
                     int64_t pair[2] = {t, old};
@@ -121,7 +123,7 @@ static bool consume(const Msa *m, Resource *r, int64_t after, int64_t before, in
         const Copy *copy = &g_array_index(r->copies, Copy, next);
         after = copy->after;
         before = copy->before;
-        amount = pass_on + copy->amount;
+        amount = MIN(pass_on + copy->amount, MOST);
         next++;
         if (amount == 0 && release == 0)
             return true;

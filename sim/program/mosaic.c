@@ -1,8 +1,11 @@
 /** @file mosaic.c  A Pallas kernel walked step by step. */
 #include "sim/program/mosaic.h"
+
+#include "sim/base/hash.h"
+#include "sim/program/mlir_bytecode.h"
+
 #include <math.h>
 #include <string.h>
-#include "sim/program/mlir_bytecode.h"
 
 #define MAX_GRID 8     /* dimensions */
 #define MAX_WINDOWS 64 /* blocks that Pallas' pipeline moves */
@@ -157,6 +160,7 @@ typedef struct {
     bool known; /* CONSTANT: @number is its value; COMPARE: the predicate */
     bool dead;  /* nothing uses what it makes: stores of Pallas read what was there before */
     int64_t number;
+    uint32_t callee; /* CALL: the function; ECH_MLIR_NONE: there is none of its name */
 } Step;
 
 typedef struct {
@@ -164,6 +168,7 @@ typedef struct {
     Step *steps;         /* of every operation */
     uint32_t *functions; /* those of the module */
     uint32_t n_functions;
+    GHashTable *named; /* the first function of each name */
     Value *values;
     EchKernelGrid *work;
     double weight;
@@ -346,7 +351,7 @@ static void scalar(Walk *w, const EchMlirOp *op, const Step *step)
         const EchMlirType *from = operand_type(w, op, 0);
         result = a;
         if (a.known && from && from->bits == 1 && g_str_has_suffix(op->name, ".extsi"))
-            result.value = -a.value;
+            result.value = a.value != 0 ? -1 : 0;
         break;
     }
     case SAME: result = a; break;
@@ -740,8 +745,9 @@ static void loop(Walk *w, const EchMlirOp *op)
     uint32_t body = region_of(w, op, 0), carried = op->n_operands > 3 ? MIN(op->n_operands - 3, MAX_CARRIED) : 0;
     for (uint32_t i = 0; i < carried; i++)
         arguments[1 + i] = value_of(w, op, 3 + i);
-    if (from.known && to.known && step.known && step.value > 0 && to.value - from.value <= INT32_MAX && from.value >= INT32_MIN) {
-        int64_t trips = to.value > from.value ? (to.value - from.value + step.value - 1) / step.value : 0;
+    int64_t far;
+    if (from.known && to.known && step.known && step.value > 0 && !__builtin_sub_overflow(to.value, from.value, &far) && far <= INT32_MAX) {
+        int64_t trips = far > 0 ? (far - 1) / step.value + 1 : 0;
         if (trips <= MAX_TRIPS) {
             for (int64_t i = 0; i < trips && w->visits++ < BUDGET; i++) {
                 arguments[0] = (Value){.known = true, .value = from.value + i * step.value};
@@ -789,21 +795,15 @@ static void repeat(Walk *w, const EchMlirOp *op)
 
 static uint32_t function_named(const Walk *w, const char *name)
 {
-    for (uint32_t i = 0; name && i < w->n_functions; i++) {
-        const EchMlirOp *f = ech_mlir_op(w->m, w->functions[i]);
-        if (g_strcmp0(ech_mlir_string(w->m, ech_mlir_find(w->m, f->attributes, "sym_name")), name) == 0)
-            return w->functions[i];
-    }
-    return ECH_MLIR_NONE;
+    gpointer function;
+    return name && g_hash_table_lookup_extended(w->named, name, NULL, &function) ? GPOINTER_TO_UINT(function) : ECH_MLIR_NONE;
 }
 
-static void call(Walk *w, const EchMlirOp *op)
+static void call(Walk *w, const EchMlirOp *op, uint32_t callee)
 {
-    uint32_t name = ech_mlir_find(w->m, op->attributes, "callee");
-    uint32_t function = function_named(w, ech_mlir_string(w->m, name));
-    if (function == ECH_MLIR_NONE || w->calls >= MAX_CALLS)
+    if (callee == ECH_MLIR_NONE || w->calls >= MAX_CALLS)
         return;
-    uint32_t body = region_of(w, ech_mlir_op(w->m, function), 0);
+    uint32_t body = region_of(w, ech_mlir_op(w->m, callee), 0);
     const EchMlirBlock *block = ech_mlir_block(w->m, body);
     for (uint32_t i = 0; block && i < block->n_arguments; i++) {
         Value value = value_of(w, op, i);
@@ -824,7 +824,7 @@ static void walk_op(Walk *w, uint32_t id)
     case IF: branch(w, op); return;
     case FOR: loop(w, op); return;
     case WHILE: repeat(w, op); return;
-    case CALL: call(w, op); return;
+    case CALL: call(w, op, w->steps[id].callee); return;
     case CONSTANT:
     case SCALAR:
     case COMPARE:
@@ -1119,6 +1119,8 @@ static bool settle_bounds(Walk *w, uint32_t kernel, Grid *grid, const Window *wi
     int64_t limits[MAX_GRID];
     bool open = false;
     for (size_t i = 0; i < grid->rank; i++) {
+        if (grid->bounds[i] != DYNAMIC && grid->bounds[i] < 1)
+            return no_grid(error);
         limits[i] = grid->bounds[i] == DYNAMIC ? INT64_MAX : grid->bounds[i];
         open = open || grid->bounds[i] == DYNAMIC;
         grid->bounds[i] = grid->bounds[i] == DYNAMIC ? 1 : grid->bounds[i];
@@ -1153,6 +1155,28 @@ static uint32_t kernel_of(const Walk *w)
     return w->n_functions > 0 ? w->functions[0] : ECH_MLIR_NONE;
 }
 
+/* What each operation is to the walk, and the module's functions. */
+static void read_steps(Walk *w)
+{
+    const EchMlirModule *m = w->m;
+    for (uint32_t i = 0; i < m->ops->len; i++) {
+        const EchMlirOp *op = ech_mlir_op(m, i);
+        Step *step = &w->steps[i];
+        step->kind = kind_of(m, op);
+        if (step->kind == CONSTANT || step->kind == COMPARE)
+            step->known = ech_mlir_integer(m, ech_mlir_find(m, op->attributes, step->kind == CONSTANT ? "value" : "predicate"), &step->number);
+        if (strcmp(short_name(op->name), "func.func") != 0)
+            continue;
+        w->functions[w->n_functions++] = i;
+        const char *name = ech_mlir_string(m, ech_mlir_find(m, op->attributes, "sym_name"));
+        if (name && !g_hash_table_contains(w->named, name))
+            g_hash_table_insert(w->named, (gpointer)(uintptr_t)name, GUINT_TO_POINTER(i));
+    }
+    for (uint32_t i = 0; i < m->ops->len; i++)
+        if (w->steps[i].kind == CALL)
+            w->steps[i].callee = function_named(w, ech_mlir_string(m, ech_mlir_find(m, ech_mlir_op(m, i)->attributes, "callee")));
+}
+
 bool ech_mosaic_read(const uint8_t *bytes, size_t n, const EchMosaicArray *arrays, size_t n_operands, size_t n_arrays, uint64_t *visits, EchKernelGrid *ret,
                      GError **error)
 {
@@ -1163,15 +1187,9 @@ bool ech_mosaic_read(const uint8_t *bytes, size_t n, const EchMosaicArray *array
     g_autofree uint32_t *functions = g_new(uint32_t, m->ops->len);
     g_autofree Value *values = g_new0(Value, MAX(m->n_values, 1u));
     EchKernelGrid work = {0};
-    Walk w = {.m = m, .steps = ops, .functions = functions, .values = values, .work = &work, .left = *visits};
-    for (uint32_t i = 0; i < m->ops->len; i++) {
-        const EchMlirOp *op = ech_mlir_op(m, i);
-        ops[i].kind = kind_of(m, op);
-        if (ops[i].kind == CONSTANT || ops[i].kind == COMPARE)
-            ops[i].known = ech_mlir_integer(m, ech_mlir_find(m, op->attributes, ops[i].kind == CONSTANT ? "value" : "predicate"), &ops[i].number);
-        if (strcmp(short_name(op->name), "func.func") == 0)
-            functions[w.n_functions++] = i;
-    }
+    g_autoptr(GHashTable) named = g_hash_table_new(ech_hash_text, g_str_equal);
+    Walk w = {.m = m, .steps = ops, .functions = functions, .named = named, .values = values, .work = &work, .left = *visits};
+    read_steps(&w);
     uint32_t kernel = kernel_of(&w);
     if (kernel == ECH_MLIR_NONE) {
         g_set_error_literal(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "kernel's code: no function in it");

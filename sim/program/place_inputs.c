@@ -424,11 +424,18 @@ static EchBytes find_picker_bytes(const EchProgram *p)
 static uint32_t leaf_at(const EchProgram *program, EchId shape, uint32_t position)
 {
     uint32_t leaf = 0;
-    if (position >= program->shapes[shape].n_positions || program->shapes[ech_program_subshape(program, shape, position)].is_tuple)
+    const EchShape *s = &program->shapes[shape];
+    if (position >= s->n_positions)
         return UINT32_MAX;
-    for (uint32_t q = 0; q < position; q++)
-        leaf += !program->shapes[ech_program_subshape(program, shape, q)].is_tuple;
-    return leaf;
+    while (s->is_tuple && position-- > 0) { /* the tuple itself comes before its members */
+        const EchId *member = program->elements + s->first_element;
+        for (; position >= program->shapes[*member].n_positions; member++) {
+            position -= program->shapes[*member].n_positions;
+            leaf += ech_place_leaves(program, *member);
+        }
+        s = &program->shapes[*member];
+    }
+    return s->is_tuple ? UINT32_MAX : leaf;
 }
 
 /* A loop is charged, for its element k, with what instructions of its body and condition write to their own element k: the compiler's analysis adds up
@@ -645,10 +652,23 @@ uint64_t ech_place_costs_operand(const EchPlaceCosts *costs, const EchProgram *p
 uint32_t ech_place_position(const EchProgram *program, EchId shape, uint32_t leaf)
 {
     const EchShape *s = &program->shapes[shape];
-    for (uint32_t q = 0; q < s->n_positions; q++)
-        if (!program->shapes[ech_program_subshape(program, shape, q)].is_tuple && leaf-- == 0)
-            return q;
-    return UINT32_MAX;
+    uint32_t position = 0;
+    while (s->is_tuple) {
+        uint32_t k = 0;
+        EchId member = ECH_NONE;
+        for (position++; k < s->n_elements; k++) {
+            member = program->elements[s->first_element + k];
+            uint32_t n = ech_place_leaves(program, member);
+            if (leaf < n)
+                break;
+            leaf -= n;
+            position += program->shapes[member].n_positions;
+        }
+        if (k == s->n_elements)
+            return UINT32_MAX;
+        s = &program->shapes[member];
+    }
+    return leaf == 0 ? position : UINT32_MAX;
 }
 
 void ech_place_fill_costs(EchFlow *flow, const EchProgram *program, const EchPlaceCosts *costs, const EchId *ids)
@@ -1110,6 +1130,10 @@ EchPlaceProblem *ech_place_problem_new(const EchProgram *program, const EchPlace
     g_autoptr(GArray) pairs = shared_places(program);
     problem->flow =
         ech_flow_new(problem->instructions, problem->n, (uint32_t)program->n_computations, (const EchFlowPair *)(const void *)pairs->data, pairs->len);
+    if (problem->flow == NULL) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: too many arrays of loops share one place", program->name);
+        return NULL;
+    }
     EchMsaProblem *m = &problem->flow->problem;
     fill_options(&m->options, chip);
     fill_values(problem, program, chip->two_cores);

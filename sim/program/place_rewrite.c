@@ -419,7 +419,7 @@ typedef struct {
     const EchMsaProblem *m;
     const EchFlow *flow;
     const EchMsaResult *r;
-    GHashTable *replaced;     /* step << 32 | operand -> GArray of Replaced */
+    GHashTable *replaced;     /* use_key() -> GArray of Replaced */
     GArray **starts, **dones; /* per step + 1, of stays (and slices): what begins after, ends before */
     GArray **begins;          /* per computation: starts before its first instruction that is no parameter */
     uint32_t *source;         /* per stay: the stay it copies, or ECH_PLACE_NONE: where the value is defined */
@@ -959,13 +959,21 @@ static EchId placed_shape(Apply *a, const EchInstruction *i, const EchId *operan
             members[k] = shape_of(w, operands[k]);
         return ech_program_builder_tuple(w->b, members, i->n_operands);
     }
-    case ECH_HLO_GET_TUPLE_ELEMENT: return out->elements[out->shapes[shape_of(w, operands[0])].first_element + (uint32_t)i->number];
+    case ECH_HLO_GET_TUPLE_ELEMENT: {
+        const EchShape *tuple = i->n_operands > 0 ? new_shape(w, shape_of(w, operands[0])) : NULL;
+        if (tuple == NULL || i->number < 0 || i->number >= tuple->n_elements)
+            break;
+        return out->elements[tuple->first_element + (uint32_t)i->number];
+    }
     case ECH_HLO_BITCAST: {
+        if (i->n_operands == 0)
+            break;
         EchId shape = copy_shape(w, i->shape, NULL, &leaf, 0);
         return new_shape(w, shape)->is_tuple ? shape : in_space(w, shape, new_shape(w, shape_of(w, operands[0]))->space);
     }
-    default: return copy_shape(w, i->shape, a->fast + a->flow->leaf_start[i->schedule], &leaf, 0);
+    default: break;
     }
+    return copy_shape(w, i->shape, a->fast + a->flow->leaf_start[i->schedule], &leaf, 0);
 }
 
 static bool write_instruction(Apply *a, EchId id)
@@ -1068,7 +1076,7 @@ EchProgram *ech_place_apply(const EchProgram *program, const EchPlaceProblem *pr
     Apply apply = {.problem = problem, .m = &problem->flow->problem, .flow = problem->flow, .r = result}, *a = &apply;
     uint32_t n = a->m->n_steps;
     writer_init(&a->writer, program, fast);
-    a->replaced = g_hash_table_new_full(NULL, NULL, NULL, (GDestroyNotify)g_array_unref);
+    a->replaced = g_hash_table_new_full(ech_hash_key, NULL, NULL, (GDestroyNotify)g_array_unref);
     a->starts = g_new0(GArray *, (size_t)n + 1);
     a->dones = g_new0(GArray *, (size_t)n + 1);
     a->begins = g_new0(GArray *, program->n_computations + 1);

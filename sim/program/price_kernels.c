@@ -350,29 +350,27 @@ static void survey_instruction(Survey *survey, EchId id, unsigned depth)
 
 /* -- products -------------------------------------------------------------- */
 
-/* Number of the fusion's parameter that an instruction of its body is made of, or ECH_NONE; the widest where several are. */
-static EchId parameter_behind(const EchProgram *program, EchId id, EchId computation, unsigned depth)
+/* Number of the fusion's parameter that @id, an instruction of its body, is made of, or ECH_NONE; the widest where several are. Operands come before what they
+ * make: each is looked at once, however many ways lead to it. */
+static EchId parameter_behind(const EchProgram *program, EchId id)
 {
-    const EchInstruction *at = &program->instructions[id];
-    if (at->opcode == ECH_HLO_PARAMETER)
-        return at->computation == computation && at->number >= 0 ? (EchId)at->number : ECH_NONE;
-    if (depth >= 64)
-        return ECH_NONE;
-    EchId best = ECH_NONE, best_operand = ECH_NONE;
-    uint64_t most = 0;
-    for (uint32_t i = 0; i < at->n_operands; i++) {
-        EchId operand = ech_program_operand(program, at, i);
-        uint64_t elements = elements_of(program, program->instructions[operand].shape);
-        if (best_operand == ECH_NONE || elements > most) {
-            EchId found = parameter_behind(program, operand, computation, depth + 1);
-            if (found != ECH_NONE) {
-                best = found;
-                best_operand = operand;
-                most = elements;
-            }
+    EchId first = program->computations[program->instructions[id].computation].first;
+    g_autofree EchId *behind = g_new(EchId, id - first + 1);
+    for (EchId j = first; j <= id; j++) {
+        const EchInstruction *at = &program->instructions[j];
+        EchId *best = &behind[j - first];
+        uint64_t most = 0;
+        *best = at->opcode == ECH_HLO_PARAMETER && at->number >= 0 ? (EchId)at->number : ECH_NONE;
+        for (uint32_t i = 0; i < at->n_operands; i++) {
+            EchId operand = ech_program_operand(program, at, i), found = behind[operand - first];
+            uint64_t elements = elements_of(program, program->instructions[operand].shape);
+            if (found == ECH_NONE || (*best != ECH_NONE && elements <= most))
+                continue;
+            *best = found;
+            most = elements;
         }
     }
-    return best;
+    return behind[id - first];
 }
 
 /* Whether an instruction is a product, or a fusion around one. */
@@ -936,11 +934,10 @@ static uint32_t side_operand(const Survey *survey, const Arrays *arrays, EchId i
     if (survey->product == instruction)
         return side;
     /* The product may lie in a fusion inside: climb to the parameter of the outermost one. */
-    EchId parameter = parameter_behind(program, ech_program_operand(program, product, side), product->computation, 0);
+    EchId parameter = parameter_behind(program, ech_program_operand(program, product, side));
     for (unsigned level = survey->n_callers; level-- > 1 && parameter != ECH_NONE;) {
         const EchInstruction *caller = &program->instructions[survey->callers[level]];
-        parameter =
-            parameter < caller->n_operands ? parameter_behind(program, ech_program_operand(program, caller, parameter), caller->computation, 0) : ECH_NONE;
+        parameter = parameter < caller->n_operands ? parameter_behind(program, ech_program_operand(program, caller, parameter)) : ECH_NONE;
     }
     for (guint i = 0; i < arrays->operand_of->len && parameter != ECH_NONE; i++)
         if (g_array_index(arrays->operand_of, uint32_t, i) == parameter)
@@ -1002,7 +999,7 @@ static uint32_t result_narrowing(const EchProgram *program, EchId id, uint64_t w
     case ECH_HLO_FUSION:
         return at->n_called > 0 ? result_narrowing(program, program->computations[ech_program_called(program, at, 0)].root, widest, depth + 1, left) : 0;
     case ECH_HLO_TUPLE:
-        for (uint32_t i = 0; i<at->n_operands && * left> 0; i++)
+        for (uint32_t i = 0; *left > 0 && i < at->n_operands; i++)
             operations += result_narrowing(program, ech_program_operand(program, at, i), widest, depth + 1, left);
         return operations;
     case ECH_HLO_BITCAST: return at->n_operands == 1 ? result_narrowing(program, ech_program_operand(program, at, 0), widest, depth + 1, left) : 0;
@@ -1057,7 +1054,6 @@ static void add_padded(const EchProgram *program, const EchInstruction *pad, con
         kernel->padded = ech_bytes_add(kernel->padded, padded_bytes(program, pad, windows, fused));
 }
 
-/* The pads of a kernel. */
 /* Elements of the widest array that the body of a fusion reduces. */
 static uint64_t widest_reduced(const EchProgram *program, EchId instruction, unsigned depth)
 {
@@ -1073,6 +1069,7 @@ static uint64_t widest_reduced(const EchProgram *program, EchId instruction, uns
     return most;
 }
 
+/* The pads of a kernel. */
 static void survey_padded(const EchProgram *program, EchId instruction, const EchKernelWindows *windows, EchKernel *kernel)
 {
     const EchInstruction *at = &program->instructions[instruction];
@@ -1217,7 +1214,7 @@ static EchId side_of(const EchProgram *program, EchId instruction, EchId product
     EchId operand = ech_program_operand(program, &program->instructions[product], side);
     if (product == instruction)
         return operand;
-    EchId parameter = parameter_behind(program, operand, program->instructions[product].computation, 0);
+    EchId parameter = parameter_behind(program, operand);
     return parameter < at->n_operands ? ech_program_operand(program, at, parameter) : ECH_NONE;
 }
 

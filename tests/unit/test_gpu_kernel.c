@@ -59,6 +59,21 @@ START_TEST(names_say)
 }
 END_TEST
 
+/* The name of an attention kernel that is cut off behind a comma, as long as names are read. */
+START_TEST(names_cut_short)
+{
+    g_autoptr(GString) text = g_string_new(
+        "flash::FlashAttnFwdSm90<flash::CollectiveMainloopFwdSm90<2, cute::tuple<1>, cute::tuple<cute::C<128>, cute::C<176>, cute::C<128> >, Sm90, 0, 0, ");
+    while (text->len < 1598)
+        g_string_append_c(text, 'x');
+    g_string_append(text, ", true");
+    EchGpuName name;
+    ech_gpu_name(text->str, &name);
+    ck_assert_uint_eq(name.query_rows, 128);
+    ck_assert_uint_eq(name.paged, false);
+}
+END_TEST
+
 START_TEST(elementwise_names)
 {
     EchGpuName name;
@@ -1324,6 +1339,7 @@ int main(void)
 {
     Suite *suite = suite_create("gpu_kernel");
     TCase *tcase = tcase_create("gpu_kernel");
+    tcase_add_test(tcase, names_cut_short);
     tcase_add_loop_test(tcase, names_say, 0, G_N_ELEMENTS(names));
     tcase_add_test(tcase, elementwise_names);
     tcase_add_test(tcase, launches);

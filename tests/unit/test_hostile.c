@@ -5,6 +5,8 @@
 #include "sim/base/hash.h"
 #include "sim/import/alloc_text.h"
 #include "sim/import/import.h"
+#include "sim/program/place_inputs.h"
+#include "sim/program/place_rewrite.h"
 #include "sim/program/price_kernels.h"
 #include "sim/program/program.h"
 #include "sim/report/explain.h"
@@ -219,6 +221,115 @@ START_TEST(places_taken_in_turn)
     }
     ck_assert_uint_eq(in_output, 1001);
     ck_assert_uint_eq(temporary, 1000);
+}
+END_TEST
+
+/* A side of a product that 2^60 ways lead back to, all of them to a constant. */
+START_TEST(ways_to_an_operand)
+{
+    g_autoptr(GString) text = program_begin();
+    g_string_append(text, "%c (x: f32[512,512]) -> f32[512,512] {\n  %x = f32[512,512]{1,0:T(8,128)} parameter(0)\n  %k = f32[] constant(1)\n"
+                          "  %a0 = f32[512,512]{1,0:T(8,128)} broadcast(%k), dimensions={}\n");
+    for (unsigned k = 0; k < 60; k++)
+        APPEND(text, "  %%a%u = f32[512,512]{1,0:T(8,128)} add(%%a%u, %%a%u)\n", k + 1, k, k);
+    g_string_append(text, "  ROOT %d = f32[512,512]{1,0:T(8,128)} dot(%a60, %x), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n\n"
+                          "ENTRY %main (p: f32[512,512]) -> f32[512,512] {\n  %p = f32[512,512]{1,0:T(8,128)} parameter(0)\n"
+                          "  ROOT %f = f32[512,512]{1,0:T(8,128)} fusion(%p), kind=kOutput, calls=%c\n}\n");
+    g_autoptr(EchImport) import = read_well(text, "hlo");
+    g_autoptr(EchDevice) device = ech_test_device("tpu-v5e", NULL);
+    EchKernelModel model;
+    EchKernelCost cost;
+    ck_assert(ech_kernel_model_init(&model, device, ECH_KERNEL_HARDWARE, NULL));
+    ck_assert(ech_program_price_kernel(import->program, ech_test_instruction(import->program, "f"), &model, false, NULL, &cost));
+    ck_assert_int_gt(cost.time, 0);
+}
+END_TEST
+
+/* Places of a program, as a compiler for @chip would choose them; NULL, and why. */
+static EchPlaceProblem *places_of(const EchProgram *program, const char *chip, GError **error)
+{
+    g_autoptr(EchPlaceCosts) costs = ech_place_costs_new(program, ech_place_chip(chip));
+    return ech_place_problem_new(program, costs, true, error);
+}
+
+/* 200 iterations of 60 steps each are one loop, 600 times 8 of 4 are as many. */
+START_TEST(loops_unrolled_far)
+{
+    static const char *const opcodes[] = {"add", "multiply", "subtract", "maximum"};
+    unsigned loops = _i == 0 ? 1 : 600, iterations = _i == 0 ? 200 : 8, size = _i == 0 ? 60 : 4, step = 0;
+    g_autoptr(GString) text = program_begin();
+    entry_begin(text);
+    g_string_append(text, "  %a0 = f32[8]{0:T(1024)} copy(%p)\n");
+    for (unsigned k = 0; k < loops * iterations * size; k++, step++)
+        APPEND(text, "  %%a%u = f32[%u]{0:T(1024)} %s(%%a%u, %%p)\n", step + 1, 8 + k / (iterations * size), opcodes[k % size % 4], step);
+    entry_end(text);
+    g_autoptr(EchImport) import = read_well(text, "hlo");
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchPlaceProblem) problem = places_of(import->program, "v5e", &error);
+    ck_assert_ok(problem, error);
+    ck_assert_uint_eq(problem->loops, loops);
+}
+END_TEST
+
+/* Instructions that lack what they name something by: placed somehow, and written again. */
+static const char *const malformed[] = {
+    "  %g = f32[1024]{0:T(1024)} bitcast()\n",
+    "  %g = f32[1024]{0:T(1024)} get-tuple-element(), index=0\n",
+    "  %t = (f32[1024]{0:T(1024)}) tuple(%p)\n  %g = f32[1024]{0:T(1024)} get-tuple-element(%t), index=99\n",
+    "  %t = (f32[1024]{0:T(1024)}) tuple(%p)\n  %g = f32[1024]{0:T(1024)} get-tuple-element(%t), index=-1\n",
+    "  %s = (f32[1024]{0:T(1024)}, f32[1024]{0:T(1024)}, u32[]) copy-start(%p)\n  %g = () copy-done(%s)\n",
+    "  %t = () tuple()\n  %g = (f32[1024]{0:T(1024)}, f32[1024]{0:T(1024)}, u32[]) copy-start(%t)\n",
+    "  %t = (f32[1024]{0:T(1024)}, f32[1024]{0:T(1024)}, u32[]) copy-start()\n  %g = f32[1024]{0:T(1024)} copy-done(%t)\n",
+};
+
+START_TEST(instructions_that_lack_something)
+{
+    g_autoptr(GString) text = program_begin();
+    g_string_append(text, "ENTRY %main (p: f32[1024]) -> f32[1024] {\n  %p = f32[1024]{0:T(1024)} parameter(0)\n");
+    APPEND(text, "  %%d = f32[1024]{0:T(1024)} add(%%p, %%p)\n%s  ROOT %%r = (f32[1024]{0:T(1024)}) tuple(%%d)\n}\n", malformed[_i]);
+    for (unsigned root = 0; root < 2; root++) { /* and as the last of all, behind whose arrays there are no others */
+        if (root == 1) {
+            char *was = strstr(text->str, "  ROOT"), *last = g_strrstr_len(text->str, was - text->str, "  %g");
+            g_string_truncate(text, (gsize)(was - text->str));
+            g_string_insert(text, last - text->str + 2, "ROOT ");
+            g_string_append(text, "}\n");
+        }
+        g_autoptr(EchImport) import = read_well(text, "hlo");
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchPlaceCosts) costs = ech_place_costs_new(import->program, ech_place_chip("v5e"));
+        g_autoptr(EchPlaceProblem) problem = ech_place_problem_new(import->program, costs, true, &error);
+        ck_assert_ok(problem, error);
+        g_autoptr(EchMsaResult) result = ech_msa_run(&problem->flow->problem);
+        g_autoptr(EchProgram) placed = ech_place_apply(import->program, problem, result, ECH_SPACE_VECTOR, 0, import->diag, &error);
+        ck_assert_msg(placed != NULL || error != NULL, "no program, and no reason");
+    }
+}
+END_TEST
+
+/* A loop that carries the same array 3000 times: each has to lie where all others do. */
+START_TEST(arrays_of_one_place)
+{
+    g_autoptr(GString) text = program_begin(), tuple = g_string_new("(");
+    append_list(tuple, 3000, "f32[8]");
+    g_string_append_c(tuple, ')');
+    APPEND(text, "%%k (p: %s) -> pred[] {\n  %%p = %s parameter(0)\n  ROOT %%c = pred[] constant(true)\n}\n\n", tuple->str, tuple->str);
+    APPEND(text, "%%b (p: %s) -> %s {\n  %%p = %s parameter(0)\n", tuple->str, tuple->str, tuple->str);
+    for (unsigned k = 0; k < 3000; k++)
+        APPEND(text, "  %%g%u = f32[8] get-tuple-element(%%p), index=%u\n  %%h%u = f32[8] negate(%%g%u)\n", k, k, k, k);
+    APPEND(text, "  ROOT %%t = %s tuple(", tuple->str);
+    for (unsigned k = 0; k < 3000; k++)
+        APPEND(text, "%s%%h%u", k ? ", " : "", k);
+    g_string_append(text, ")\n}\n\n");
+    entry_begin(text);
+    APPEND(text, "  %%i = %s tuple(", tuple->str);
+    append_list(text, 3000, "%p");
+    APPEND(text, ")\n  %%w = %s while(%%i), condition=%%k, body=%%b\n", tuple->str);
+    entry_end(text);
+    g_autoptr(EchImport) import = read_well(text, "hlo");
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchPlaceProblem) problem = places_of(import->program, "v5e", &error);
+    ck_assert_msg(problem == NULL && error != NULL, "placed");
+    ck_assert_msg(strstr(error->message, "share one place") != NULL, "%s", error->message);
 }
 END_TEST
 
@@ -568,6 +679,10 @@ int main(void)
     tcase_add_test(tests, bodies_that_many_loops_share);
     tcase_add_test(tests, constants_that_many_kernels_read);
     tcase_add_test(tests, places_taken_in_turn);
+    tcase_add_test(tests, ways_to_an_operand);
+    tcase_add_loop_test(tests, loops_unrolled_far, 0, 2);
+    tcase_add_loop_test(tests, instructions_that_lack_something, 0, (int)G_N_ELEMENTS(malformed));
+    tcase_add_test(tests, arrays_of_one_place);
     tcase_add_test(tests, names_looked_at_again_and_again);
     tcase_add_test(tests, names_that_are_too_long);
     tcase_add_test(tests, waits_for_all_streams);

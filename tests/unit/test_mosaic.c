@@ -315,6 +315,26 @@ START_TEST(grid_of_unknown_size)
 }
 END_TEST
 
+/* The same kernel with no steps along its first dimension. */
+START_TEST(grid_of_no_steps)
+{
+    g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus/mosaic", "gmm", NULL), *code = NULL;
+    static const guchar bounds[] = {2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 128, 2, 0, 0, 0, 0, 0, 0, 0}; /* 2, unknown, 2 */
+    gsize n;
+    GError *error = NULL;
+    ck_assert_ok(g_file_get_contents(path, &code, &n, &error), error);
+    char *at = memmem(code, n, bounds, sizeof bounds);
+    ck_assert_ptr_nonnull(at);
+    *at = 0;
+    EchMosaicArray arrays[8] = {{0}};
+    EchKernelGrid grid;
+    uint64_t visits = ECH_MOSAIC_VISITS;
+    ck_assert(!ech_mosaic_read((const uint8_t *)code, n, arrays, 7, G_N_ELEMENTS(arrays), &visits, &grid, &error));
+    ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED));
+    g_clear_error(&error);
+}
+END_TEST
+
 /* A product in blocks of 512 of 4096 whose pipeline is a loop inside the kernel (emit_pipeline), which hands its indices from trip to trip: every block of both
  * sides is fetched eight times, the result stored once. */
 START_TEST(pipeline_in_a_loop)
@@ -412,6 +432,7 @@ int main(void)
     tcase_add_test(tcase, units_of_a_core);
     tcase_add_test(tcase, narrow_arithmetic);
     tcase_add_test(tcase, grid_of_unknown_size);
+    tcase_add_test(tcase, grid_of_no_steps);
     tcase_add_test(tcase, pipeline_in_a_loop);
     tcase_add_test(tcase, copies_to_other_devices);
     tcase_add_test(tcase, many_products);
