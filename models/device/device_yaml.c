@@ -665,61 +665,50 @@ static const uint64_t *find_peak(const EchDevice *device, const char *unit, cons
     return NULL;
 }
 
-/* What hangs together with an edited number and was not edited itself: documented at ech_device_load_yaml. */
-static void follow_settings(EchDevice *device, const EchDevice *base, const char *const *settings)
+static void follow_memory(EchMemory *memory, const EchMemory *was, const char *const *settings)
 {
-    for (size_t i = 0; i < device->n_memories; i++) {
-        EchMemory *memory = &device->memories[i];
-        const EchMemory *was = ech_device_memory(base, memory->name);
-        if (!was)
-            continue;
-        if (memory->capacity != was->capacity && !is_set(settings, "memories", memory->name, "available")) {
-            EchBytes kept = was->capacity > was->available ? was->capacity - was->available : 0;
-            memory->available = memory->capacity - MIN(kept, memory->capacity / 2);
-        }
-        if (memory->available != was->available && !is_set(settings, "memories", memory->name, "assignment_limit")) {
-            EchBytes kept = was->available > was->assignment_limit ? was->available - was->assignment_limit : 0;
-            memory->assignment_limit = memory->available - MIN(kept, memory->available / 2);
-        }
-        double before = (double)was->read + (double)was->write, after = (double)memory->read + (double)memory->write;
-        if (before > 0 && after != before && was->read && was->write) {
-            if (!is_set(settings, "memories", memory->name, "both"))
-                memory->both = scale(memory->both, after / before);
-        }
+    if (memory->capacity != was->capacity && !is_set(settings, "memories", memory->name, "available")) {
+        EchBytes kept = was->capacity > was->available ? was->capacity - was->available : 0;
+        memory->available = memory->capacity - MIN(kept, memory->capacity / 2);
     }
-    for (size_t i = 0; i < device->n_links; i++) {
-        EchLink *link = &device->links[i];
-        const EchLink *was = ech_device_link(base, link->name);
-        if (!was)
-            continue;
-        double factor = ((double)link->to_device + (double)link->from_device) / ((double)was->to_device + (double)was->from_device);
-        if (factor != 1 && !is_set(settings, "links", link->name, "both_ways")) {
-            /* One way alone is not held up by what the other has less. */
-            EchRate one = MAX(link->to_device, link->from_device), one_was = MAX(was->to_device, was->from_device);
-            link->both_ways = was->both_ways >= one_was ? MAX(scale(link->both_ways, factor), one) : scale(link->both_ways, factor);
-        }
-        /* Copies keep their set-up: what the curve takes beyond the bytes at the rate it was measured beside. */
-        if (!is_set(settings, "links", link->name, "curve") && !is_set(settings, "links", link->name, "curve_from_device")) {
-            link->measured_to = was->measured_to;
-            link->measured_from = was->measured_from;
-        }
+    if (memory->available != was->available && !is_set(settings, "memories", memory->name, "assignment_limit")) {
+        EchBytes kept = was->available > was->assignment_limit ? was->available - was->assignment_limit : 0;
+        memory->assignment_limit = memory->available - MIN(kept, memory->available / 2);
     }
-    for (size_t i = 0; i < device->n_units; i++) {
-        EchUnit *unit = &device->units[i];
-        const EchUnit *was = NULL;
-        for (size_t k = 0; k < base->n_units && !was; k++)
-            was = strcmp(base->units[k].name, unit->name) == 0 ? &base->units[k] : NULL;
-        if (!was)
-            continue;
-        double clock = was->clock_hz > 0 && unit->clock_hz > 0 ? (double)unit->clock_hz / (double)was->clock_hz : 1,
-               factor = clock * lanes_of(unit) / lanes_of(was);
-        for (size_t k = 0; factor != 1 && k < unit->n_peaks && !is_set(settings, "units", unit->name, "peaks"); k++)
-            unit->peaks[k].ops = scale(unit->peaks[k].ops, factor);
-        uint64_t peak = ech_unit_peak(unit, "f32"), peak_was = ech_unit_peak(was, "f32");
-        unit->clock_ratio = clock;
-        unit->peak_ratio = peak > 0 && peak_was > 0 ? (double)peak / (double)peak_was : 1;
+    double before = (double)was->read + (double)was->write, after = (double)memory->read + (double)memory->write;
+    if (before > 0 && after != before && was->read && was->write && !is_set(settings, "memories", memory->name, "both"))
+        memory->both = scale(memory->both, after / before);
+}
+
+static void follow_link(EchLink *link, const EchLink *was, const char *const *settings)
+{
+    double factor = ((double)link->to_device + (double)link->from_device) / ((double)was->to_device + (double)was->from_device);
+    if (factor != 1 && !is_set(settings, "links", link->name, "both_ways")) {
+        /* One way alone is not held up by what the other has less. */
+        EchRate one = MAX(link->to_device, link->from_device), one_was = MAX(was->to_device, was->from_device);
+        link->both_ways = was->both_ways >= one_was ? MAX(scale(link->both_ways, factor), one) : scale(link->both_ways, factor);
     }
-    /* The listed numbers say what is in force. */
+    /* Copies keep their set-up: what the curve takes beyond the bytes at the rate it was measured beside. */
+    if (!is_set(settings, "links", link->name, "curve") && !is_set(settings, "links", link->name, "curve_from_device")) {
+        link->measured_to = was->measured_to;
+        link->measured_from = was->measured_from;
+    }
+}
+
+static void follow_unit(EchUnit *unit, const EchUnit *was, const char *const *settings)
+{
+    double clock = was->clock_hz > 0 && unit->clock_hz > 0 ? (double)unit->clock_hz / (double)was->clock_hz : 1,
+           factor = clock * lanes_of(unit) / lanes_of(was);
+    for (size_t k = 0; factor != 1 && k < unit->n_peaks && !is_set(settings, "units", unit->name, "peaks"); k++)
+        unit->peaks[k].ops = scale(unit->peaks[k].ops, factor);
+    uint64_t peak = ech_unit_peak(unit, "f32"), peak_was = ech_unit_peak(was, "f32");
+    unit->clock_ratio = clock;
+    unit->peak_ratio = peak > 0 && peak_was > 0 ? (double)peak / (double)peak_was : 1;
+}
+
+/* The listed numbers say what is in force. */
+static void follow_numbers(EchDevice *device)
+{
     for (size_t i = 0; i < device->n_numbers; i++) {
         EchDeviceNumber *number = &device->numbers[i];
         g_auto(GStrv) steps = g_strsplit(number->path, ".", 3);
@@ -749,6 +738,29 @@ static void follow_settings(EchDevice *device, const EchDevice *base, const char
             number->source = source;
         }
     }
+}
+
+/* What hangs together with an edited number and was not edited itself: documented at ech_device_load_yaml. */
+static void follow_settings(EchDevice *device, const EchDevice *base, const char *const *settings)
+{
+    for (size_t i = 0; i < device->n_memories; i++) {
+        const EchMemory *was = ech_device_memory(base, device->memories[i].name);
+        if (was)
+            follow_memory(&device->memories[i], was, settings);
+    }
+    for (size_t i = 0; i < device->n_links; i++) {
+        const EchLink *was = ech_device_link(base, device->links[i].name);
+        if (was)
+            follow_link(&device->links[i], was, settings);
+    }
+    for (size_t i = 0; i < device->n_units; i++) {
+        const EchUnit *was = NULL;
+        for (size_t k = 0; k < base->n_units && !was; k++)
+            was = strcmp(base->units[k].name, device->units[i].name) == 0 ? &base->units[k] : NULL;
+        if (was)
+            follow_unit(&device->units[i], was, settings);
+    }
+    follow_numbers(device);
 }
 
 /* Edits that meant a part of the device, and made one of another name that lacks what a part needs. */

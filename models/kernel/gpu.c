@@ -7,6 +7,8 @@
 
 /* What an SM holds at once (CUDA C programming guide, compute capabilities 7.0 to 10.0; device numbers kernel.sm_* say otherwise). */
 enum { SM_THREADS = 2048, SM_BLOCKS = 32, SM_REGISTERS = 65536, SM_SHARED = 228 << 10 };
+/* Whatever kernel.sm_* say: far more than any SM. */
+#define MOST_RESIDENT 1024.0
 /* Lanes that an SM issues to in a clock: four warp schedulers of 32 (kernel.sm_lanes says otherwise). */
 #define SM_LANES 128
 /* Bytes that an SM takes from L2 in a clock (XLA's cost model: at most 32). */
@@ -148,7 +150,7 @@ static double resident_blocks(const EchGpuChip *chip, uint32_t threads, uint32_t
         n = MIN(n, floor(ech_device_number(chip->device, "kernel.sm_registers", SM_REGISTERS) / (ceil(registers / 8.0) * 8 * warps * 32)));
     if (shared > 0) /* a KiB of each block is the driver's */
         n = MIN(n, floor(ech_device_number(chip->device, "kernel.sm_shared", SM_SHARED) / (shared + 1024.0)));
-    return MAX(n, 1);
+    return CLAMP(n, 1, MOST_RESIDENT);
 }
 
 static double rate_seconds(double bytes, EchRate rate)
@@ -423,7 +425,7 @@ static void price_striped(const EchGpuChip *chip, const EchGpuKernel *kernel, co
                         .tiles = to_count(deep * columns),
                         .waves = to_count(each),
                         .wave_efficiency = deep * columns / (each * blocks),
-                        .resident = (uint32_t)ceil(blocks / chip->sms),
+                        .resident = (uint32_t)MIN(ceil(blocks / chip->sms), (double)INT32_MAX),
                         .bound = memory >= compute ? ECH_GPU_BY_MEMORY : ECH_GPU_BY_MATRIX};
     finish(ret, chip, latency + MAX(stream, MAX(compute, memory)));
 }

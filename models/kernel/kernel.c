@@ -39,6 +39,49 @@ static double pace(const EchDevice *device, EchUnitKind kind, const EchUnit *mat
     return unit != NULL ? peak / clock : 1;
 }
 
+/* Numbers of the device, and what stands for one that it does not have: what the six chips of the compiler's tables have in common, so that a chip without a
+ * table follows from its data sheet; of bundles and stages v5e's, v5p's and v6e's. */
+static const struct {
+    const char *name;
+    size_t member;
+    double fallback;
+} numbers[] = {
+    {"fixed_cycles", offsetof(EchKernelModel, fixed), 24},
+    {"touch_cycles", offsetof(EchKernelModel, touch), 0.25},
+    {"bundle_half", offsetof(EchKernelModel, bundle.half), 1},
+    {"bundle_convert", offsetof(EchKernelModel, bundle.convert), 1.5},
+    {"bundle_reduce_lanes", offsetof(EchKernelModel, bundle.reduce_lanes), 8},
+    {"bundle_reduce_vector", offsetof(EchKernelModel, bundle.reduce_vector), 6},
+    {"bundle_push", offsetof(EchKernelModel, bundle.push), 0.5},
+    {"bundle_partial_sums", offsetof(EchKernelModel, bundle.partial_sums), 1},
+    {"bundle_chain", offsetof(EchKernelModel, bundle.chain), 140},
+    {"matrix_overhead_cycles", offsetof(EchKernelModel, matrix_overhead), 0},
+    {"accumulate_cycles", offsetof(EchKernelModel, accumulate), 0},
+    {"load_cycles", offsetof(EchKernelModel, load), 0.0625},
+    {"load_transposed", offsetof(EchKernelModel, load_transposed), 1},
+    {"overlap", offsetof(EchKernelModel, overlap), 1000},
+    {"narrow_on_chip", offsetof(EchKernelModel, narrow_on_chip), 1},
+    {"pop_cycles", offsetof(EchKernelModel, pop), 0},
+    {"pop_again_cycles", offsetof(EchKernelModel, pop_again), 0},
+    {"pop_window_cycles", offsetof(EchKernelModel, pop_window), 0},
+    {"turn_cycles", offsetof(EchKernelModel, turn), 0},
+    {"epilogue", offsetof(EchKernelModel, epilogue), 1},
+    {"int8_start_cycles", offsetof(EchKernelModel, int8_start), 0},
+    {"int8_efficiency", offsetof(EchKernelModel, int8), 1},
+    {"matrix_efficiency", offsetof(EchKernelModel, matrix), 1},
+    {"gather_cycles", offsetof(EchKernelModel, gather), 8},
+    {"shuffle_cycles", offsetof(EchKernelModel, shuffle), 8},
+    {"relayout_cycles", offsetof(EchKernelModel, relayout), 5},
+    {"half_register_cycles", offsetof(EchKernelModel, halves), 0},
+    {"depthwise_gradient_cycles", offsetof(EchKernelModel, depthwise_gradient), DEPTHWISE},
+    {"gather_rows_cycles", offsetof(EchKernelModel, gather_rows), 0.5},
+    {"stage_input", offsetof(EchKernelModel, stage_input), 1},
+    {"stage_weights", offsetof(EchKernelModel, stage_weights), 0},
+    {"stage_result", offsetof(EchKernelModel, stage_result), 0},
+    {"stage_precise_input", offsetof(EchKernelModel, stage_precise_input), 10},
+    {"stage_precise_weights", offsetof(EchKernelModel, stage_precise_weights), 8},
+};
+
 bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKernelView view, GError **error)
 {
     const EchUnit *unit = ech_device_unit(device, ECH_UNIT_MATRIX);
@@ -55,11 +98,10 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
     const char *prefix = view == ECH_KERNEL_COMPILER ? "kernel.compiler." : "kernel.hardware.";
 #define NUMBER(name, fallback) number(device, prefix, name, fallback)
     EchKernelModel model = {.view = view, .unit = unit, .clock_hz = (double)unit->clock_hz, .hbm_peak = peak};
-    /* Fallbacks: what the six chips of the compiler's tables have in common, so that a chip without a table follows from its data sheet. */
+    for (size_t i = 0; i < G_N_ELEMENTS(numbers); i++)
+        *(double *)(void *)((char *)&model + numbers[i].member) = NUMBER(numbers[i].name, numbers[i].fallback);
     model.hbm = NUMBER("hbm_efficiency", 1) * (double)rate / model.clock_hz;
     model.step = NUMBER("step_cycles", 1.2e-6 * model.clock_hz); /* v5e, v5p, v6e: 1.2 us; v4 0.53, tpu7x 1.0 */
-    model.fixed = NUMBER("fixed_cycles", 24);
-    model.touch = NUMBER("touch_cycles", 0.25);
     double lanes = pace(device, ECH_UNIT_VECTOR, unit), functions = pace(device, ECH_UNIT_TRANSCENDENTAL, unit);
     model.simple = NUMBER("simple_cycles", 0.25) / lanes;
     model.transcendental = NUMBER("transcendental_cycles", 0.5) / functions;
@@ -69,57 +111,24 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
     model.matrix_step = NUMBER("matrix_step_cycles", 2 * model.step);
     model.matrix_store = NUMBER("matrix_store_cycles", model.matrix_step / 2);
     model.fetch_once = NUMBER("fetch_once", 0) > 0;
-    /* Fallbacks: v5e and v5p. */
     model.bundle.vector = MAX(NUMBER("bundle_vector", 4) * lanes, 0.1);
     model.bundle.lanes = MAX(NUMBER("bundle_lanes", 3), 0.1);
     model.bundle.load = MAX(NUMBER("bundle_load", 3), 0.1);
     model.bundle.store = MAX(NUMBER("bundle_store", 1), 0.1);
     model.bundle.transcendental = MAX(NUMBER("bundle_transcendental", 1) * functions, 0.1);
-    model.bundle.half = NUMBER("bundle_half", 1);
-    model.bundle.convert = NUMBER("bundle_convert", 1.5);
-    model.bundle.reduce_lanes = NUMBER("bundle_reduce_lanes", 8);
-    model.bundle.reduce_vector = NUMBER("bundle_reduce_vector", 6);
     const EchLink *ici = ech_device_link(device, "ici");
     model.bundle.link = ici != NULL ? (double)MIN(ici->to_device, ici->from_device) / model.clock_hz : 0; /* it ends in another's link */
-    model.bundle.push = NUMBER("bundle_push", 0.5);
-    model.bundle.partial_sums = NUMBER("bundle_partial_sums", 1);
-    model.bundle.chain = NUMBER("bundle_chain", 140);
-    model.matrix_overhead = NUMBER("matrix_overhead_cycles", 0);
-    model.accumulate = NUMBER("accumulate_cycles", 0);
-    model.load = NUMBER("load_cycles", 0.0625);
-    model.load_transposed = NUMBER("load_transposed", 1);
-    model.overlap = NUMBER("overlap", 1000);
-    model.narrow_on_chip = NUMBER("narrow_on_chip", 1);
     model.narrow_last = NUMBER("narrow_last", 1) > 0;
-    model.pop = NUMBER("pop_cycles", 0);
-    model.pop_again = NUMBER("pop_again_cycles", 0);
-    model.pop_window = NUMBER("pop_window_cycles", 0);
-    model.turn = NUMBER("turn_cycles", 0);
-    model.epilogue = NUMBER("epilogue", 1);
-    model.int8_start = NUMBER("int8_start_cycles", 0);
-    model.int8 = NUMBER("int8_efficiency", 1);
-    model.matrix = NUMBER("matrix_efficiency", 1);
     model.lone_registers = MAX(NUMBER("lone_registers", 128), 1);
-    model.gather = NUMBER("gather_cycles", 8);
-    model.shuffle = NUMBER("shuffle_cycles", 8);
-    model.relayout = NUMBER("relayout_cycles", 5);
-    model.halves = NUMBER("half_register_cycles", 0);
-    model.depthwise_gradient = NUMBER("depthwise_gradient_cycles", DEPTHWISE);
-    model.gather_rows = NUMBER("gather_rows_cycles", 0.5);
     model.narrow_store = view == ECH_KERNEL_COMPILER ? 1 : NUMBER("narrow_store", 0);
-    model.stage_input = NUMBER("stage_input", 1);
-    model.stage_weights = NUMBER("stage_weights", 0);
-    model.stage_result = NUMBER("stage_result", 0);
     const EchMemory *accumulators = ech_device_memory_kind(device, ECH_MEM_ACCUMULATOR);
     model.accumulators = accumulators != NULL ? (double)accumulators->capacity : 0;
     model.stage_depth = NUMBER("stage_depth", model.unit->rows > 128 ? 1024 : 0); /* v5e, v5p; v6e */
-    model.stage_precise_input = NUMBER("stage_precise_input", 10);                /* v5e, v5p, v6e */
-    model.stage_precise_weights = NUMBER("stage_precise_weights", 8);
     model.vmem = vector != NULL && vector->read > 0 ? (double)vector->read / model.clock_hz : 22 * model.hbm;
     model.vmem_read = NUMBER("vmem_read_bytes", model.vmem);
-    model.cores = MAX(floor(NUMBER("megacore", 1)), 1);
+    model.cores = CLAMP(floor(NUMBER("megacore", 1)), 1, 1024); /* as many as a device may have */
     EchBytes budget = vector == NULL ? 16u << 20 : vector->kernel_reserved > 0 ? vector->kernel_reserved : vector->capacity;
-    model.budget = (EchBytes)NUMBER("window_bytes", (double)budget);
+    model.budget = (EchBytes)CLAMP(NUMBER("window_bytes", (double)budget), 0, 1e18);
     model.lanes = 128;
     model.sublanes = 8;
 #undef NUMBER

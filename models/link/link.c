@@ -457,6 +457,12 @@ void ech_group_print(const EchGroup *group, GString *out)
     g_string_append_printf(out, "devices=%u stride=%u%s%s", group->devices, group->stride, group->back ? " back" : "", group->sparse ? " sparse" : "");
 }
 
+/* Picoseconds, so many at most that two of them add up to a time. */
+static EchTime time_of(double ps)
+{
+    return (EchTime)MIN(ps, (double)ECH_TIME_MAX / 4);
+}
+
 /* What goes out of one device comes in at another. */
 static EchRate exchange_rate(const EchLink *link)
 {
@@ -477,7 +483,7 @@ EchSwitchCost ech_switch_cost(const EchDevice *device, const EchLink *link, EchC
         fabric.local = (host - 1) / MAX(group->stride, 1u) + 1; /* of 8, two that are 5, 6 or 7 apart, too */
     if (link->mesh && link->reach > 2) {
         uint32_t others = link->reach - 1, near = MIN(fabric.local > 0 ? MIN(group->size, fabric.local) : group->size, link->reach);
-        fabric.ports = MAX((uint32_t)((uint64_t)link->ports * MAX(near, 2u) - link->ports) / others, 1u);
+        fabric.ports = (uint32_t)MAX((uint64_t)link->ports * (MAX(near, 2u) - 1) / others, 1u);
     }
     EchSwitchCost best = {0};
     for (size_t i = 0; i < G_N_ELEMENTS(protocols); i++) {
@@ -501,11 +507,11 @@ EchSwitchCost ech_switch_cost(const EchDevice *device, const EchLink *link, EchC
                                                             : ech_collective_cost(comm, group->size, bytes, &fabric)};
         if (one.cost.algorithm == ECH_ALGORITHM_NONE)
             return one;
-        one.fixed = (EchTime)(launch + (double)link->setup + (double)fabric.latency * one.cost.steps + (double)fabric.network_latency * one.cost.network_steps);
+        one.fixed = time_of(launch + (double)link->setup + (double)fabric.latency * one.cost.steps + (double)fabric.network_latency * one.cost.network_steps);
         double within = rate > 0 ? one.cost.bytes / (rate * one.cost.ports) : 0,
                between = one.cost.network_bytes > 0 ? one.cost.network_bytes / (double)fabric.network_rate : 0;
         one.between = between > within;
-        one.moving = (EchTime)MIN(MAX(within, between) * (double)ECH_PS_PER_S, (double)ECH_TIME_MAX / 4);
+        one.moving = time_of(MAX(within, between) * (double)ECH_PS_PER_S);
         if (i == 0 || one.fixed + one.moving < best.fixed + best.moving)
             best = one;
     }
@@ -523,8 +529,8 @@ bool ech_own_reduce_cost(const EchDevice *device, const EchLink *link, uint32_t 
     if (steps > 1)
         own.cost.bytes *= 2.0 / group;
     double rate = (double)exchange_rate(link) * share * own.cost.ports;
-    own.fixed = (EchTime)(launch + step * (steps - 1)) + link->setup;
-    own.moving = (EchTime)MIN(rate > 0 ? own.cost.bytes / rate * (double)ECH_PS_PER_S : 0, (double)ECH_TIME_MAX / 4);
+    own.fixed = time_of(launch + step * (steps - 1) + (double)link->setup);
+    own.moving = time_of(rate > 0 ? own.cost.bytes / rate * (double)ECH_PS_PER_S : 0);
     *ret = own;
     return true;
 }

@@ -817,9 +817,8 @@ static bool write_start(Apply *a, const Start *start)
             to = part_shape(a, from, slice->bytes);
         }
         g_autofree char *name = copy_name(a, start->stay, "prefetch-part");
-        EchId inputs[8] = {from};
+        EchId inputs[1 + ECH_LAYOUT_MAX_RANK] = {from}, operands[1 + ECH_LAYOUT_MAX_RANK] = {source}; /* of a dynamic slice an index for each dimension */
         uint32_t n = own ? MIN(sync->n_operands, G_N_ELEMENTS(inputs)) : 1;
-        EchId operands[8] = {source};
         for (uint32_t k = 1; k < n; k++) {
             operands[k] = rewritten(a, ech_program_operand(w->p, sync, k), replaced_at(a, stay->sync_step, k), 0, 0);
             if (operands[k] == ECH_NONE)
@@ -836,8 +835,11 @@ static bool write_start(Apply *a, const Start *start)
             i->attributes = ech_program_builder_string(w->b, sync->attributes, (gssize)sync->attributes_n);
             i->attributes_n = sync->attributes_n;
         }
-        if (a->parts[start->stay] == NULL)
-            a->parts[start->stay] = g_new0(EchId, MAX(stay->n_slices, 1));
+        if (a->parts[start->stay] == NULL) {
+            a->parts[start->stay] = g_new(EchId, MAX(stay->n_slices, 1));
+            for (uint32_t k = 0; k < MAX(stay->n_slices, 1); k++)
+                a->parts[start->stay][k] = ECH_NONE;
+        }
         a->parts[start->stay][start->slice] = made;
         note_offset(a, made, ech_program_member_position(ech_program_builder_peek(w->b), shape_of(w, made), 1), slice != NULL ? slice->offset : stay->offset);
         return true;
@@ -864,8 +866,9 @@ static bool write_done(Apply *a, uint32_t s)
 {
     Writer *w = &a->writer;
     const EchMsaStay *stay = &a->r->stays[s];
-    if (a->parts[s] == NULL)
-        return false;
+    for (uint32_t k = 0; k < MAX(stay->n_slices, 1); k++)
+        if (a->parts[s] == NULL || a->parts[s][k] == ECH_NONE)
+            return false;
     const EchProgram *out = ech_program_builder_peek(w->b);
     g_autofree char *name = g_strdup_printf("%s.done", out->instructions[a->parts[s][0]].name);
     bool sliced = out->instructions[a->parts[s][0]].opcode == ECH_HLO_ASYNC_START;

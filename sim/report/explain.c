@@ -342,7 +342,7 @@ static void explain_operations(GPtrArray *out, JsonObject *a, JsonObject *b)
     g_autoptr(GString) text = g_string_new(NULL);
     for (guint i = 0; i < MIN(parts->len, MOST_PARTS); i++) {
         const Part *part = &g_array_index(parts, Part, i);
-        if (llabs(part->b - part->a) * 20 < llabs(by) || (part->b > part->a) != (by > 0))
+        if (20.0 * (double)llabs(part->b - part->a) < (double)llabs(by) || (part->b > part->a) != (by > 0))
             continue;
         g_autofree char *before = ech_format_time(part->a), *after = ech_format_time(part->b), *known = ech_text_kernel(part->name),
                         *name = ech_text_short(known, LONGEST_NAME);
@@ -582,7 +582,7 @@ GPtrArray *ech_explain_run(JsonObject *run)
     g_autoptr(GString) text = g_string_new(NULL);
     for (guint i = 0; i < MIN(path->len, MOST_PARTS) && makespan > 0; i++) {
         const Part *part = &g_array_index(path, Part, i);
-        if (part->b * 20 >= makespan)
+        if (20.0 * (double)part->b >= (double)makespan)
             g_string_append_printf(text, "%s %s %.0f %%", i ? "," : "", part->name, 100 * (double)part->b / (double)makespan);
     }
     if (ech_member_bool(run, "completed"))
@@ -599,7 +599,7 @@ GPtrArray *ech_explain_run(JsonObject *run)
         guint said = 0;
         for (guint k = 0; k < MIN(parts->len, MOST_PARTS); k++) {
             const Part *part = &g_array_index(parts, Part, k);
-            if (part->b * 50 < bytes)
+            if (50.0 * (double)part->b < (double)bytes)
                 continue;
             g_autofree char *held = ech_format_bytes((EchBytes)part->b);
             g_string_append_printf(text, "%s %s %s", said++ ? "," : "", held, part->name);

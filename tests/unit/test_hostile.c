@@ -276,7 +276,6 @@ static const char *const malformed[] = {
     "  %g = f32[1024]{0:T(1024)} bitcast()\n",
     "  %g = f32[1024]{0:T(1024)} get-tuple-element(), index=0\n",
     "  %t = (f32[1024]{0:T(1024)}) tuple(%p)\n  %g = f32[1024]{0:T(1024)} get-tuple-element(%t), index=99\n",
-    "  %t = (f32[1024]{0:T(1024)}) tuple(%p)\n  %g = f32[1024]{0:T(1024)} get-tuple-element(%t), index=-1\n",
     "  %s = (f32[1024]{0:T(1024)}, f32[1024]{0:T(1024)}, u32[]) copy-start(%p)\n  %g = () copy-done(%s)\n",
     "  %t = () tuple()\n  %g = (f32[1024]{0:T(1024)}, f32[1024]{0:T(1024)}, u32[]) copy-start(%t)\n",
     "  %t = (f32[1024]{0:T(1024)}, f32[1024]{0:T(1024)}, u32[]) copy-start()\n  %g = f32[1024]{0:T(1024)} copy-done(%t)\n",
