@@ -463,6 +463,37 @@ static Stay *force_place(Msa *m, const Request *r, int64_t step, bool copy)
     return stay;
 }
 
+/* Where something is required at the segment's start: a stay in that memory goes on until there, or one begins there. */
+static void meet_start(Msa *m, const Request *r, const Need *need)
+{
+    Holder *holder = r->from;
+    for (guint i = holder->stays->len; i > 0; i--) {
+        Stay *stay = holder->stays->pdata[i - 1];
+        if (stay->fast != need->fast)
+            continue;
+        extend(stay, r->start);
+        return;
+    }
+    Stay *stay = ech_msa_stay_new(m, ECH_MSA_PINNED, need->fast, holder->value, holder->position, r->start, r->start);
+    stay->bytes = r->bytes;
+    g_ptr_array_add(holder->stays, stay);
+    if (need->fast) {
+        stay->offset = g_array_index(m->places, int64_t, need->place);
+        ech_msa_set_place(m, stay, need->place);
+    }
+}
+
+/* A fetch in place of a synchronous copy is done by the time that this is read, unless an earlier one is. */
+static void limit_copy(Request *r)
+{
+    for (guint i = 0; i < r->from->stays->len; i++) {
+        const Stay *stay = r->from->stays->pdata[i];
+        if (stay->kind == ECH_MSA_COPIED && stay->before <= r->copy_latest)
+            return;
+    }
+    r->latest = MIN(r->latest, r->copy_latest);
+}
+
 int ech_msa_allocate_segment(Msa *m, Request *r)
 {
     const EchMsaUse *use = &m->p->uses[r->use];
@@ -479,23 +510,8 @@ int ech_msa_allocate_segment(Msa *m, Request *r)
         at_end = alias_end;
     bool start_slow = at_start != NULL && !at_start->fast, end_slow = at_end != NULL && !at_end->fast;
     bool end_fast = at_end != NULL && at_end->fast, start_fast = at_start != NULL && at_start->fast;
-    if (at_start != NULL) {
-        Stay *stay = NULL;
-        for (guint i = holder->stays->len; i > 0 && stay == NULL; i--)
-            if (((Stay *)holder->stays->pdata[i - 1])->fast == at_start->fast)
-                stay = holder->stays->pdata[i - 1];
-        if (stay != NULL)
-            extend(stay, r->start);
-        else {
-            stay = ech_msa_stay_new(m, ECH_MSA_PINNED, at_start->fast, holder->value, holder->position, r->start, r->start);
-            stay->bytes = r->bytes;
-            g_ptr_array_add(holder->stays, stay);
-            if (at_start->fast) {
-                stay->offset = g_array_index(m->places, int64_t, at_start->place);
-                ech_msa_set_place(m, stay, at_start->place);
-            }
-        }
-    }
+    if (at_start != NULL)
+        meet_start(m, r, at_start);
     int result = OK;
     Asked asked = ech_msa_asked(m, holder, r->start, r->end);
     if (!asked.start_slow && !asked.end_slow && !start_slow && !end_slow && r->allow_keep && !r->need_copy) {
@@ -522,15 +538,8 @@ int ech_msa_allocate_segment(Msa *m, Request *r)
     if (holder->contiguous && at_start != NULL && at_end != NULL && at_start->fast != at_end->fast)
         return result | UNCOMMIT;
     if (!holder->contiguous && !r->extend_only && !end_slow && !asked.end_slow && r->hint != ECH_MSA_HINT_SLOW) {
-        if (r->need_copy && !r->copy_is_slice) {
-            bool has = false;
-            for (guint i = 0; i < holder->stays->len; i++) {
-                const Stay *stay = holder->stays->pdata[i];
-                has = has || (stay->kind == ECH_MSA_COPIED && stay->before <= r->copy_latest);
-            }
-            if (!has)
-                r->latest = MIN(r->latest, r->copy_latest);
-        }
+        if (r->need_copy && !r->copy_is_slice)
+            limit_copy(r);
         int got = prefetch(m, r, slow);
         if (got == OK)
             return OK;

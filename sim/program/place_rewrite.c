@@ -492,6 +492,61 @@ static void fill_unread(Apply *a, const bool *decided, const uint32_t *serving)
     }
 }
 
+/* Where a copy begins and ends: in the computation of what waits for it. */
+static void plan_copy(Apply *a, uint32_t s)
+{
+    const EchMsaProblem *m = a->m;
+    const EchMsaStay *stay = &a->r->stays[s];
+    /* The second stay of a cross-program prefetch fetches for the next run: nothing here reads it. */
+    uint32_t until = (uint32_t)MIN(stay->copy_before, (int64_t)m->n_steps);
+    uint32_t home = until < m->n_steps ? m->steps[until].computation : a->writer.p->entry;
+    /* An eviction that ends inside a loop is over before the loop: only there is the array at hand. */
+    uint32_t origin = stay->position != ECH_PLACE_NONE ? m->steps[m->positions[stay->position].step].computation : home;
+    if (!stay->fast && origin != home) {
+        uint32_t outside = until;
+        while (outside < m->n_steps && m->steps[outside].computation != origin)
+            outside++;
+        if (outside < m->n_steps || origin == a->writer.p->entry) {
+            until = outside;
+            home = origin;
+        }
+    }
+    for (uint32_t part = 0; part < MAX(stay->n_slices, 1); part++) {
+        int64_t after = stay->n_slices > 0 ? (int64_t)(int32_t)a->r->slices[stay->first_slice + part].after : stay->copy_after;
+        Start start = {s, part};
+        while (after >= 0 && m->steps[after].computation != home)
+            after--;
+        if (after < 0)
+            push(a->begins, home, start);
+        else
+            push(a->starts, (size_t)after, start);
+    }
+    push(a->dones, until, (Start){s, 0});
+    if (stay->sync_step != ECH_PLACE_NONE)
+        a->converted[stay->sync_step] = true;
+}
+
+/* Which operands read a copy. */
+static void plan_readers(Apply *a, uint32_t s)
+{
+    const EchMsaStay *stay = &a->r->stays[s];
+    for (uint32_t i = 0; i < stay->n_uses; i++) {
+        uint32_t u = a->r->use_list[stay->first_use + i];
+        const EchFlowPlace *place = &a->flow->use_places[u];
+        const EchFlowInstruction *in = &a->problem->instructions[place->step];
+        bool view = in->op == ECH_FLOW_TUPLE || in->op == ECH_FLOW_ELEMENT || in->op == ECH_FLOW_BITCAST;
+        if (view && !in->root)
+            continue;
+        GArray *list = g_hash_table_lookup(a->replaced, use_key(place->step, place->operand));
+        if (list == NULL) {
+            list = g_array_new(FALSE, FALSE, sizeof(Replaced));
+            g_hash_table_insert(a->replaced, use_key(place->step, place->operand), list);
+        }
+        Replaced entry = {place->leaf, s};
+        g_array_append_val(list, entry);
+    }
+}
+
 /* What each stay copies, which uses read a copy, where copies begin and end. */
 static void plan(Apply *a)
 {
@@ -526,49 +581,9 @@ static void plan(Apply *a)
         }
         for (uint32_t i = 0; i < stay->n_uses; i++)
             serving[a->r->use_list[stay->first_use + i]] = s;
-        if (!moves(stay))
-            continue;
-        /* The second stay of a cross-program prefetch fetches for the next run: nothing here reads it. */
-        uint32_t until = (uint32_t)MIN(stay->copy_before, (int64_t)m->n_steps);
-        uint32_t home = until < m->n_steps ? m->steps[until].computation : a->writer.p->entry;
-        /* An eviction that ends inside a loop is over before the loop: only there is the array at hand. */
-        uint32_t origin = k != ECH_PLACE_NONE ? m->steps[m->positions[k].step].computation : home;
-        if (!stay->fast && origin != home) {
-            uint32_t outside = until;
-            while (outside < m->n_steps && m->steps[outside].computation != origin)
-                outside++;
-            if (outside < m->n_steps || origin == a->writer.p->entry) {
-                until = outside;
-                home = origin;
-            }
-        }
-        for (uint32_t part = 0; part < MAX(stay->n_slices, 1); part++) {
-            int64_t after = stay->n_slices > 0 ? (int64_t)(int32_t)a->r->slices[stay->first_slice + part].after : stay->copy_after;
-            Start start = {s, part};
-            while (after >= 0 && m->steps[after].computation != home)
-                after--;
-            if (after < 0)
-                push(a->begins, home, start);
-            else
-                push(a->starts, (size_t)after, start);
-        }
-        push(a->dones, until, (Start){s, 0});
-        if (stay->sync_step != ECH_PLACE_NONE)
-            a->converted[stay->sync_step] = true;
-        for (uint32_t i = 0; i < stay->n_uses; i++) {
-            uint32_t u = a->r->use_list[stay->first_use + i];
-            const EchFlowPlace *place = &a->flow->use_places[u];
-            const EchFlowInstruction *in = &a->problem->instructions[place->step];
-            bool view = in->op == ECH_FLOW_TUPLE || in->op == ECH_FLOW_ELEMENT || in->op == ECH_FLOW_BITCAST;
-            if (view && !in->root)
-                continue;
-            GArray *list = g_hash_table_lookup(a->replaced, use_key(place->step, place->operand));
-            if (list == NULL) {
-                list = g_array_new(FALSE, FALSE, sizeof(Replaced));
-                g_hash_table_insert(a->replaced, use_key(place->step, place->operand), list);
-            }
-            Replaced entry = {place->leaf, s};
-            g_array_append_val(list, entry);
+        if (moves(stay)) {
+            plan_copy(a, s);
+            plan_readers(a, s);
         }
     }
     fill_unread(a, decided, serving);

@@ -575,20 +575,48 @@ static uint64_t read_group_count(const EchInstruction *convolution, const char *
     return text != NULL && ech_program_numbers(text, n, &value, 1) == 1 && value > 0 ? (uint64_t)value : 1;
 }
 
-static bool read_convolution(const EchProgram *program, const EchInstruction *convolution, EchKernelContraction *c)
+/* What the dimensions of a convolution's two sides and of its result are: "b01f_01io->b01f". */
+typedef struct {
+    const char *l, *r, *o;
+    size_t ln, rn, on;
+} Labels;
+
+static bool read_labels(const EchInstruction *convolution, Labels *ret)
 {
     size_t n;
-    const char *labels = ech_program_attribute(convolution, "dim_labels", &n);
+    const char *text = ech_program_attribute(convolution, "dim_labels", &n);
+    const char *underscore = text ? memchr(text, '_', n) : NULL, *arrow = text ? g_strstr_len(text, (gssize)n, "->") : NULL;
+    if (underscore == NULL || arrow == NULL || arrow < underscore)
+        return false;
+    *ret = (Labels){.l = text, .r = underscore + 1, .o = arrow + 2};
+    ret->ln = (size_t)(underscore - ret->l);
+    ret->rn = (size_t)(arrow - ret->r);
+    ret->on = n - (size_t)(ret->o - text);
+    return true;
+}
+
+/* Narrow groups of channels, or of a batch, share the lanes, each with its own part of them, and take every position by itself. */
+static void share_lanes(EchKernelContraction *c, uint64_t features, uint64_t groups)
+{
+    uint64_t n_own = MAX(c->n / groups, 1u), width = MAX(n_own, features > 1 ? c->k : 1), together = MIN(MAX(128 / width, 1u), groups);
+    c->depthwise = features > 1 && c->k == 1 && n_own == 1;
+    c->depthwise_gradient = features == 1 && n_own == 1;
+    c->batch = ech_bytes_mul(c->batch, ech_div_up(groups, together));
+    c->n = n_own * together;
+    c->k *= features > 1 ? together : 1;
+    c->one_tap = features > 1;
+}
+
+static bool read_convolution(const EchProgram *program, const EchInstruction *convolution, EchKernelContraction *c)
+{
     const EchLayout *lhs = layout_of(program, ech_program_operand(program, convolution, 0)),
                     *rhs = layout_of(program, ech_program_operand(program, convolution, 1));
     const EchLayout *out = ech_program_layout(program, convolution->shape);
-    if (labels == NULL || lhs == NULL || rhs == NULL || out == NULL)
+    Labels labels;
+    if (!read_labels(convolution, &labels) || lhs == NULL || rhs == NULL || out == NULL)
         return false;
-    const char *underscore = memchr(labels, '_', n), *arrow = g_strstr_len(labels, (gssize)n, "->");
-    if (underscore == NULL || arrow == NULL || arrow < underscore)
-        return false;
-    const char *l = labels, *r = underscore + 1, *o = arrow + 2;
-    size_t ln = (size_t)(underscore - l), rn = (size_t)(arrow - r), on = n - (size_t)(o - labels);
+    const char *l = labels.l, *r = labels.r, *o = labels.o;
+    size_t ln = labels.ln, rn = labels.rn, on = labels.on;
     if (ln != lhs->rank || rn != rhs->rank || on != out->rank)
         return false;
     int lb = label_at(l, ln, 'b'), lf = label_at(l, ln, 'f'), ri = label_at(r, rn, 'i'), ro = label_at(r, rn, 'o'), ob = label_at(o, on, 'b'),
@@ -634,15 +662,8 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
     if (kept > 1) /* each of its positions fills whole lanes */
         c->n = ech_bytes_mul(kept, ech_bytes_mul(c->n / 128 + (c->n % 128 != 0), 128));
     uint64_t features = read_group_count(convolution, "feature_group_count"), groups = MAX(features, read_group_count(convolution, "batch_group_count"));
-    if (groups > 1) { /* narrow groups share the lanes, each with its own part of them, and take every position by itself */
-        uint64_t n_own = MAX(c->n / groups, 1u), width = MAX(n_own, features > 1 ? c->k : 1), together = MIN(MAX(128 / width, 1u), groups);
-        c->depthwise = features > 1 && c->k == 1 && n_own == 1;
-        c->depthwise_gradient = features == 1 && n_own == 1;
-        c->batch = ech_bytes_mul(c->batch, ech_div_up(groups, together));
-        c->n = n_own * together;
-        c->k *= features > 1 ? together : 1;
-        c->one_tap = features > 1;
-    }
+    if (groups > 1)
+        share_lanes(c, features, groups);
     if (c->convolution && c->taps > 1 && groups == 1 && c->batch == 1 && physical(lhs, 0) == lb && out->dims[ob] > 1)
         c->positions = MAX(c->m / out->dims[ob], 1u);
     c->images = MAX(out->dims[ob], 1u);
