@@ -58,84 +58,82 @@ enum { MOST = 16 << 20, MAX_QUOTED = 120 };
     "processes hold; on integrated GPUs it is the host's memory; pieces of 4 GiB and more need UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1"
 
 /* Messages that have no sizes to read, or only sums of what an engine means to do. */
+static const struct {
+    const char *mark, *advice;
+} known[] = {
+    {"No available memory for the cache blocks", "the text says that vLLM had nothing left for its KV cache, which gets --gpu-memory-utilization of the "
+                                                 "memory less weights and the peak of a trial run: "
+                                                 "a larger share, fewer --max-num-batched-tokens and --max-num-seqs, --enforce-eager, more GPUs "
+                                                 "(--tensor-parallel-size); how much the weights took stands "
+                                                 "in its log ('Model loading took')"},
+    {"The KV cache will not be stored",
+     "the text warns that LMCache has no room left in its memory on the host, and goes on: what it could not store is computed again when it is asked for "
+     "again. LMCACHE_MAX_LOCAL_CPU_SIZE (in GB, of each process) gives it more, a disk behind it (LMCACHE_LOCAL_DISK) too"},
+    {" prefill tokens. You need to decrease", TGI},
+    {"Killed process", KILLED},
+    {"Workers (tasks / actors) killed due to memory pressure", KILLED},
+    {"oom-kill", KILLED},
+    {"oom_kill", KILLED},
+    {"OOM Killed", KILLED},
+    {"in pin memory thread",
+     "the text says that the driver refused memory to the thread that page-locks batches (pin_memory=True): either the GPU is full, "
+     "so that not even that thread's context finds room (nvidia-smi says by whom), or the host's memory, or what of it may be "
+     "page-locked, is ('ulimit -l', a container's limit): fewer workers, a smaller prefetch_factor or pin_memory=False need less" TELLS_MORE},
+    /* github.com/pytorch/pytorch pull request 99699: asked for only where memory ran out */
+    {"NVML_SUCCESS == ", "the text says that PyTorch could not ask the driver who holds the memory, which it only does when memory ran out: that is what "
+                         "happened, and its message with the sizes was lost (MIG slices, Jetson, WSL, a driver without a matching libnvidia-ml). "
+                         "torch.cuda.memory_summary() where the error is caught tells the sums" TELLS_MORE},
+    {"Cuda failure 'out of memory'", REFUSED_TO_NCCL},
+    {"Cuda failure 2 'out of memory'", REFUSED_TO_NCCL},
+    {"Failed to CUDA calloc", REFUSED_TO_NCCL}, /* nccl's src/include/alloc.h */
+    {"Failed to CUDA malloc", REFUSED_TO_NCCL},
+    {"insufficient shared memory (shm)", SHARED_FILES},
+    {"are out of shared memory", SHARED_FILES},
+    {"unable to mmap ", SHARED_FILES},
+    {"_host_malloc: failed to allocate ",
+     "the text says that llama.cpp could not page-lock as much of the host's memory; it goes on with ordinary memory, from which copies to "
+     "the GPU are slower, so this alone is no error: 'ulimit -l' and a container's limit say how much may be page-locked, "
+     "GGML_CUDA_NO_PINNED=1 asks for none"},
+    {"Allocation on device", "the text says that memory ran out, but not what was asked for and what held it: of cudaMallocAsync this message has no "
+                             "sizes; PyTorch's own allocator tells "
+                             "them (PYTORCH_CUDA_ALLOC_CONF=backend:native; ComfyUI: --disable-cuda-malloc)" TELLS_MORE},
+    {"donated buffers were not usable", "the text is a warning of JAX: a donated argument gives its memory only to a result of the same shape, type and "
+                                        "sharding, and these found none, so argument and "
+                                        "result are held at once; 'echelon info' of the compiled program tells what that takes (traces/capture/compile.py, "
+                                        "'echelon capture'), and 'echelon advise' "
+                                        "what donating would save"},
+    {"Theoretical memory footprints: ", "the text is Megatron's estimate of weights, optimizer state and activations, by formulas of a transformer; "
+                                        "buckets of gradients, logits, what NCCL and the allocator take come on top: 'echelon capture --pretend DEVICE "
+                                        "--world N -- COMMAND' runs one rank on a device that is not there and tells all"},
+    {"Insufficient Memory (IOAF code 8)", MAC},
+    {"kIOGPUCommandBufferCallbackErrorOutOfMemory", MAC},
+    {"[metal::malloc]", MAC},
+    {"cudaHostRegister failed", NOT_PINNED},
+    {"register ptr failed", NOT_PINNED},
+    {"UR_RESULT_ERROR_OUT_OF_", ON_INTEL},
+    {"PI_ERROR_OUT_OF_", ON_INTEL},
+    {"pooled_storage_manager.h", "the text says that MXNet's pool was refused memory by the driver, not what was asked for: nvidia-smi says who holds the "
+                                 "GPU; a smaller batch or MXNET_BACKWARD_DO_MIRROR=1 (activations made again) needs less; "
+                                 "MXNET_GPU_MEM_POOL_TYPE=Round keeps less unused where shapes change"},
+    {"CUDA runtime error in ::cudaMalloc", "the text says that memory ran out for TensorRT-LLM, not what was asked for: its log from the start tells what the "
+                                           "engine takes (lines with MiB, which echelon reads). Engines built for smaller max_batch_size and max_num_tokens, "
+                                           "a smaller free_gpu_memory_fraction of kv_cache_config and more GPUs need less of each"},
+    {"aximum pool size exceeded", "the text says that memory ran out, but not what was asked for: " ECH_RMM_POOL},
+    {"increase --mem-fraction-static", "the text says that SGLang's share of the memory (--mem-fraction-static) leaves nothing for its KV cache beside the "
+                                       "weights: a larger share, more GPUs (--tp) or smaller weights; where a larger share makes requests run out of "
+                                       "memory, --chunked-prefill-size and --cuda-graph-max-bs make those smaller"},
+    {"[Array([", "the text is what arrays of JAX hold; 'for a in jax.live_arrays(): print(a.shape, a.dtype)' prints what they take, which echelon reads, and "
+                 "jax.profiler.save_device_memory_profile(\"memory.prof\") who made them"},
+    {"eserved memory", "the text names figures of memory in a form that is not read; print(torch.cuda.memory_summary()) is"},
+    {"'segment_type':", "the text is what Python prints of PyTorch's segments; echelon reads the snapshot that PyTorch writes: " SNAPSHOT},
+    {"Largest Free Block:", SUMS_OF_JAX},
+    {"Total memory size: ", SUMS_OF_JAX},
+    {"estimated memory size: ", SUMS_OF_JAX},
+    {"VRAM%", "the text is rocm-smi's, which tells shares without sizes here; 'rocm-smi --showmeminfo vram' tells sizes, 'rocm-smi --showpids' who holds them"},
+};
+
 static const char *known_text(const char *text, size_t n)
 {
-    static const struct {
-        const char *mark, *advice;
-    } known[] = {
-        {"No available memory for the cache blocks", "the text says that vLLM had nothing left for its KV cache, which gets --gpu-memory-utilization of the "
-                                                     "memory less weights and the peak of a trial run: "
-                                                     "a larger share, fewer --max-num-batched-tokens and --max-num-seqs, --enforce-eager, more GPUs "
-                                                     "(--tensor-parallel-size); how much the weights took stands "
-                                                     "in its log ('Model loading took')"},
-        {"The KV cache will not be stored",
-         "the text warns that LMCache has no room left in its memory on the host, and goes on: what it could not store is computed again when it is asked for "
-         "again. LMCACHE_MAX_LOCAL_CPU_SIZE (in GB, of each process) gives it more, a disk behind it (LMCACHE_LOCAL_DISK) too"},
-        {" prefill tokens. You need to decrease", TGI},
-        {"Killed process", KILLED},
-        {"Workers (tasks / actors) killed due to memory pressure", KILLED},
-        {"oom-kill", KILLED},
-        {"oom_kill", KILLED},
-        {"OOM Killed", KILLED},
-        {"in pin memory thread",
-         "the text says that the driver refused memory to the thread that page-locks batches (pin_memory=True): either the GPU is full, "
-         "so that not even that thread's context finds room (nvidia-smi says by whom), or the host's memory, or what of it may be "
-         "page-locked, is ('ulimit -l', a container's limit): fewer workers, a smaller prefetch_factor or pin_memory=False need less" TELLS_MORE},
-        /* github.com/pytorch/pytorch pull request 99699: asked for only where memory ran out */
-        {"NVML_SUCCESS == ", "the text says that PyTorch could not ask the driver who holds the memory, which it only does when memory ran out: that is what "
-                             "happened, and its message with the sizes was lost (MIG slices, Jetson, WSL, a driver without a matching libnvidia-ml). "
-                             "torch.cuda.memory_summary() where the error is caught tells the sums" TELLS_MORE},
-        {"Cuda failure 'out of memory'", REFUSED_TO_NCCL},
-        {"Cuda failure 2 'out of memory'", REFUSED_TO_NCCL},
-        {"Failed to CUDA calloc", REFUSED_TO_NCCL}, /* nccl's src/include/alloc.h */
-        {"Failed to CUDA malloc", REFUSED_TO_NCCL},
-        {"insufficient shared memory (shm)", SHARED_FILES},
-        {"are out of shared memory", SHARED_FILES},
-        {"unable to mmap ", SHARED_FILES},
-        {"_host_malloc: failed to allocate ",
-         "the text says that llama.cpp could not page-lock as much of the host's memory; it goes on with ordinary memory, from which copies to "
-         "the GPU are slower, so this alone is no error: 'ulimit -l' and a container's limit say how much may be page-locked, "
-         "GGML_CUDA_NO_PINNED=1 asks for none"},
-        {"Allocation on device", "the text says that memory ran out, but not what was asked for and what held it: of cudaMallocAsync this message has no "
-                                 "sizes; PyTorch's own allocator tells "
-                                 "them (PYTORCH_CUDA_ALLOC_CONF=backend:native; ComfyUI: --disable-cuda-malloc)" TELLS_MORE},
-        {"donated buffers were not usable", "the text is a warning of JAX: a donated argument gives its memory only to a result of the same shape, type and "
-                                            "sharding, and these found none, so argument and "
-                                            "result are held at once; 'echelon info' of the compiled program tells what that takes (traces/capture/compile.py, "
-                                            "'echelon capture'), and 'echelon advise' "
-                                            "what donating would save"},
-        {"Theoretical memory footprints: ", "the text is Megatron's estimate of weights, optimizer state and activations, by formulas of a transformer; "
-                                            "buckets of gradients, logits, what NCCL and the allocator take come on top: 'echelon capture --pretend DEVICE "
-                                            "--world N -- COMMAND' runs one rank on a device that is not there and tells all"},
-        {"Insufficient Memory (IOAF code 8)", MAC},
-        {"kIOGPUCommandBufferCallbackErrorOutOfMemory", MAC},
-        {"[metal::malloc]", MAC},
-        {"cudaHostRegister failed", NOT_PINNED},
-        {"register ptr failed", NOT_PINNED},
-        {"UR_RESULT_ERROR_OUT_OF_", ON_INTEL},
-        {"PI_ERROR_OUT_OF_", ON_INTEL},
-        {"pooled_storage_manager.h", "the text says that MXNet's pool was refused memory by the driver, not what was asked for: nvidia-smi says who holds the "
-                                     "GPU; a smaller batch or MXNET_BACKWARD_DO_MIRROR=1 (activations made again) needs less; "
-                                     "MXNET_GPU_MEM_POOL_TYPE=Round keeps less unused where shapes change"},
-        {"CUDA runtime error in ::cudaMalloc",
-         "the text says that memory ran out for TensorRT-LLM, not what was asked for: its log from the start tells what the "
-         "engine takes (lines with MiB, which echelon reads). Engines built for smaller max_batch_size and max_num_tokens, "
-         "a smaller free_gpu_memory_fraction of kv_cache_config and more GPUs need less of each"},
-        {"aximum pool size exceeded", "the text says that memory ran out, but not what was asked for: " ECH_RMM_POOL},
-        {"increase --mem-fraction-static", "the text says that SGLang's share of the memory (--mem-fraction-static) leaves nothing for its KV cache beside the "
-                                           "weights: a larger share, more GPUs (--tp) or smaller weights; where a larger share makes requests run out of "
-                                           "memory, --chunked-prefill-size and --cuda-graph-max-bs make those smaller"},
-        {"[Array([",
-         "the text is what arrays of JAX hold; 'for a in jax.live_arrays(): print(a.shape, a.dtype)' prints what they take, which echelon reads, and "
-         "jax.profiler.save_device_memory_profile(\"memory.prof\") who made them"},
-        {"eserved memory", "the text names figures of memory in a form that is not read; print(torch.cuda.memory_summary()) is"},
-        {"'segment_type':", "the text is what Python prints of PyTorch's segments; echelon reads the snapshot that PyTorch writes: " SNAPSHOT},
-        {"Largest Free Block:", SUMS_OF_JAX},
-        {"Total memory size: ", SUMS_OF_JAX},
-        {"estimated memory size: ", SUMS_OF_JAX},
-        {"VRAM%",
-         "the text is rocm-smi's, which tells shares without sizes here; 'rocm-smi --showmeminfo vram' tells sizes, 'rocm-smi --showpids' who holds them"},
-    };
     for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
         if (memmem(text, n, known[i].mark, strlen(known[i].mark)))
             return known[i].advice;
