@@ -140,10 +140,11 @@ static bool read_attributes(Reader *r, EchEtNode *node)
     return token == ECH_JSON_ARRAY_END || bad(r);
 }
 
-/* Behind the opening brace of a node or of the metadata. */
-static bool read_node(Reader *r)
+typedef enum { ID, NAME, TYPE, START, DURATION, CONTROL, DATA, INPUTS, OUTPUTS, ATTRIBUTES, VERSION, GRAPH, OWN, UNKNOWN } Key;
+
+/* OWN: an attribute, which the feeder has as a key. */
+static Key key_of(const char *name)
 {
-    typedef enum { ID, NAME, TYPE, START, DURATION, CONTROL, DATA, INPUTS, OUTPUTS, ATTRIBUTES, VERSION, GRAPH } Key;
     static const struct {
         const char *name;
         Key key;
@@ -166,94 +167,84 @@ static bool read_node(Reader *r)
                 {"outputs", OUTPUTS},
                 {"attr", ATTRIBUTES},
                 {"version", VERSION},
-                {"workload_graph", GRAPH}};
-    EchEtNode node = {.start_us = -1, .duration_us = -1, .name = ECH_NONE};
-    EchJsonToken token;
-    bool is_node = false;
-    g_array_set_size(r->deps, 0);
-    g_ptr_array_set_size(r->texts, 0);
-    g_ptr_array_set_size(r->words, 0);
-    while ((token = ech_json_next(r->json)) == ECH_JSON_KEY) {
-        size_t n, k = 0;
-        int64_t value = 0;
-        bool ok = true;
-        g_autofree char *own = g_strdup(ech_json_text(r->json, &n));
-        while (k < G_N_ELEMENTS(keys) && strcmp(keys[k].name, own) != 0)
-            k++;
-        if (k == G_N_ELEMENTS(keys)) { /* the feeder's attributes are keys */
-            bool known = strcmp(own, "is_cpu_op") == 0 || strcmp(own, "tid") == 0 || strcmp(own, "num_ops") == 0 || strcmp(own, "tensor_size") == 0 ||
-                         strcmp(own, "comm_type") == 0 || strcmp(own, "comm_size") == 0;
-            if (known && whole(r, ech_json_next(r->json), &value, &ok))
-                ech_chakra_attribute(&node, own, n, value);
-            else if (known ? !ok : !ech_json_skip(r->json))
-                return bad(r);
-            continue;
-        }
-        switch (keys[k].key) {
-        case GRAPH: return ech_json_next(r->json) == ECH_JSON_ARRAY || bad(r); /* its nodes come next */
-        case CONTROL:
-        case DATA:
-            if (!read_deps(r, keys[k].key == CONTROL))
-                return false;
-            break;
-        case INPUTS:
-        case OUTPUTS:
-            if (!read_tensors(r, keys[k].key == OUTPUTS))
-                return false;
-            break;
-        case ATTRIBUTES:
-            if (!read_attributes(r, &node))
-                return false;
-            break;
-        case NAME:
-            if (ech_json_next(r->json) != ECH_JSON_STRING)
-                return bad(r);
-            node.name = ech_et_string(r->et, ech_json_text(r->json, NULL), -1);
-            is_node = true;
-            break;
-        case VERSION:
-            token = ech_json_next(r->json);
-            if (token != ECH_JSON_STRING && token != ECH_JSON_NUMBER)
-                return bad(r);
-            set_property(r, "chakra_version", ech_json_text(r->json, NULL));
-            break;
-        case TYPE:
-            token = ech_json_next(r->json);
-            node.type = ECH_N_ET_TYPES;
-            if (whole(r, token, &value, &ok))
-                node.type = (uint8_t)CLAMP(value, 0, ECH_N_ET_TYPES);
-            else if (token == ECH_JSON_STRING)
-                node.type = (uint8_t)ech_et_type(ech_json_text(r->json, NULL));
-            is_node = true;
-            if (!ok)
-                return bad(r);
-            break;
-        case ID:
-        case START:
-        case DURATION:
-            if (whole(r, ech_json_next(r->json), &value, &ok)) {
-                if (keys[k].key == ID)
-                    node.id = (uint64_t)value;
-                else
-                    *(keys[k].key == START ? &node.start_us : &node.duration_us) = value;
-            }
-            if (!ok)
-                return bad(r);
-            is_node |= keys[k].key == ID;
-            break;
-        }
+                {"workload_graph", GRAPH},
+                {"is_cpu_op", OWN},
+                {"tid", OWN},
+                {"num_ops", OWN},
+                {"tensor_size", OWN},
+                {"comm_type", OWN},
+                {"comm_size", OWN}};
+    for (size_t k = 0; k < G_N_ELEMENTS(keys); k++) {
+        if (strcmp(keys[k].name, name) == 0)
+            return keys[k].key;
     }
-    if (token != ECH_JSON_OBJECT_END)
-        return bad(r);
-    for (guint i = 0; i + 1 < r->words->len && !is_node; i += 2) {
+    return UNKNOWN;
+}
+
+/* The value of a member that is a number, a text, or either. */
+static bool read_scalar(Reader *r, Key key, const char *name, EchEtNode *node)
+{
+    EchJsonToken token = ech_json_next(r->json);
+    int64_t value = 0;
+    bool ok = true;
+    if (key == NAME || key == VERSION) {
+        if (token != ECH_JSON_STRING && (key == NAME || token != ECH_JSON_NUMBER))
+            return bad(r);
+        if (key == NAME)
+            node->name = ech_et_string(r->et, ech_json_text(r->json, NULL), -1);
+        else
+            set_property(r, "chakra_version", ech_json_text(r->json, NULL));
+        return true;
+    }
+    bool has = whole(r, token, &value, &ok);
+    if (key == TYPE)
+        node->type = has                        ? (uint8_t)CLAMP(value, 0, ECH_N_ET_TYPES)
+                     : token == ECH_JSON_STRING ? (uint8_t)ech_et_type(ech_json_text(r->json, NULL))
+                                                : ECH_N_ET_TYPES;
+    else if (has && key == ID)
+        node->id = (uint64_t)value;
+    else if (has && key == OWN)
+        ech_chakra_attribute(node, name, strlen(name), value);
+    else if (has)
+        *(key == START ? &node->start_us : &node->duration_us) = value;
+    return ok || bad(r);
+}
+
+static bool read_member(Reader *r, Key key, const char *name, EchEtNode *node)
+{
+    switch (key) {
+    case CONTROL:
+    case DATA: return read_deps(r, key == CONTROL);
+    case INPUTS:
+    case OUTPUTS: return read_tensors(r, key == OUTPUTS);
+    case ATTRIBUTES: return read_attributes(r, node);
+    case ID:
+    case NAME:
+    case TYPE:
+    case START:
+    case DURATION:
+    case VERSION:
+    case OWN: return read_scalar(r, key, name, node);
+    case GRAPH:
+    case UNKNOWN: break;
+    }
+    return ech_json_skip(r->json) || bad(r);
+}
+
+/* The metadata's texts are properties. */
+static void add_metadata(Reader *r)
+{
+    for (guint i = 0; i + 1 < r->words->len; i += 2) {
         g_autofree char *key = g_strconcat("chakra.", r->words->pdata[i], NULL);
         set_property(r, key, r->words->pdata[i + 1]);
     }
-    if (!is_node)
-        return true;
-    if (node.name == ECH_NONE)
-        node.name = ech_et_string(r->et, "", 0);
-    ech_et_node(r->et, node);
+}
+
+static void add_node(Reader *r, EchEtNode *node)
+{
+    if (node->name == ECH_NONE)
+        node->name = ech_et_string(r->et, "", 0);
+    ech_et_node(r->et, *node);
     for (guint i = 0; i < r->deps->len; i++)
         ech_et_dep(r->et, g_array_index(r->deps, Dep, i).id, g_array_index(r->deps, Dep, i).control);
     for (guint i = 0; i < r->texts->len; i++) {
@@ -261,6 +252,32 @@ static bool read_node(Reader *r)
         if (!ech_chakra_tensors(r->et, *text == 'w', text + 1, strlen(text + 1)))
             ech_diag_dropped(r->import->diag, "tensor_lists_nested_too_deeply", 1, NULL);
     }
+}
+
+/* Behind the opening brace of a node or of the metadata. */
+static bool read_node(Reader *r)
+{
+    EchEtNode node = {.start_us = -1, .duration_us = -1, .name = ECH_NONE};
+    EchJsonToken token;
+    bool is_node = false;
+    g_array_set_size(r->deps, 0);
+    g_ptr_array_set_size(r->texts, 0);
+    g_ptr_array_set_size(r->words, 0);
+    while ((token = ech_json_next(r->json)) == ECH_JSON_KEY) {
+        g_autofree char *name = g_strdup(ech_json_text(r->json, NULL)); /* up to a NUL, where the file has one in it */
+        Key key = key_of(name);
+        if (key == GRAPH)
+            return ech_json_next(r->json) == ECH_JSON_ARRAY || bad(r); /* its nodes come next */
+        if (!read_member(r, key, name, &node))
+            return false;
+        is_node |= key == ID || key == NAME || key == TYPE;
+    }
+    if (token != ECH_JSON_OBJECT_END)
+        return bad(r);
+    if (is_node)
+        add_node(r, &node);
+    else
+        add_metadata(r);
     return true;
 }
 
