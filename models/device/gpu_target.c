@@ -315,7 +315,7 @@ static void memories(GString *out, const GPtrArray *fields, double size, double 
     double l2 = number(fields, "l2_cache_size");
     if (l2 >= 1)
         g_string_append_printf(out,
-                               "  l2:\n    kind: cache\n    capacity: {value: %.0f, source: \"compiler: gpu_target_config\"}\n    granule: {value: 32, source: "
+                               "  l2:\n    kind: cache\n    capacity: {value: %.0fB, source: \"compiler: gpu_target_config\"}\n    granule: {value: 32, source: "
                                "\"data sheet: sectors of 128-byte lines\"}\n"
                                "    assignable: {value: false, source: compiler}\n",
                                l2);
