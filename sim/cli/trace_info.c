@@ -203,6 +203,7 @@ EchTraceInfo *ech_trace_info_new(const EchTrace *trace)
     info->managed = managed_peak(trace);
     info->migrated_h2d = figure(trace, "recorded_paged_in_bytes", 0);
     info->migrated_d2h = figure(trace, "recorded_paged_out_bytes", 0);
+    info->end_live = lifetimes->end_live;
     info->end_allocated = figure(trace, "end_allocated_bytes", lifetimes->end_live);
     info->end_reserved = figure(trace, "end_reserved_bytes", 0);
     info->end_reserved_known = ech_trace_get_property(trace, "end_reserved_bytes") != NULL;

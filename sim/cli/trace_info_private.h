@@ -36,8 +36,9 @@ struct EchTraceInfo {
     EchTime kernel, copy, memset;
     /** Shares by EchOrigin: bytes of copies, uses of kernels, operation counts of kernels; kernels without any are absent. */
     uint64_t copy_bytes[4], kernel_bytes[4], kernel_work[4], alloc_bytes[4], loop_trips[4];
-    EchId main;                                 /**< The memory that peak and end are of; ECH_NONE: of all. */
-    EchBytes peak, end_allocated, end_reserved; /**< The ends as the file has them, where it does. */
+    EchId main;                           /**< The memory that peak and end are of; ECH_NONE: of all. */
+    EchBytes peak, end_live;              /**< Of the main memory, as asked for. */
+    EchBytes end_allocated, end_reserved; /**< The ends as the file has them, where it does: blocks with what rounding added. */
     bool end_reserved_known;
     EchMemoryInfo *memories; /**< memories[n_memories of the trace] */
     GPtrArray *names;        /**< EchNameInfo of all devices together, longest total first, */

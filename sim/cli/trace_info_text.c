@@ -349,7 +349,10 @@ void ech_trace_info_text(GString *out, const EchTraceInfo *info)
     g_autofree char *peak = several ? g_strdup_printf("most live in %s", main_name) : g_strdup("live at the peak");
     text_bytes(out, peak, info->peak);
     text_memories(out, info);
-    text_bytes(out, "live at the end", info->end_allocated);
+    if (!several || info->end_allocated == info->end_live)
+        text_bytes(out, "live at the end", info->end_live);
+    if (info->end_allocated != info->end_live)
+        text_bytes(out, "in blocks at the end", info->end_allocated);
     if (info->end_reserved_known)
         text_bytes(out, "reserved at the end", info->end_reserved);
     if (info->ops[ECH_OP_COPY]) {

@@ -42,6 +42,11 @@ records of the file
            1  oom
 $ echelon info tests/golden/data/oom.pickle --json | grep -o '"[a-z0-9_]*" : *[^ ]*$' | tr '\n' ' '; echo
 "format" : "memory_snapshot", "source_format" : "memory_snapshot", "events" : 11, "ops" : { "kernel" : 0, "copy" : 0, "alloc" : 6, "free" : 1, "collective" : 0, "loop" : 0, "signal" : 0, "wait" : 0, "mark" : 4, "memset" : 0 "buffers" : 6, "queues" : 2, "bytes" : { "allocated" : 163577856, "peak_live" : 125829120, "h2d" : 0, "d2h" : 0, "d2d" : 0, "h2h" : 0, "end_allocated" : 58720256, "end_reserved" : 125829120 "span_ps" : 110000000, "recorded_ps" : { "kernel" : 0, "copy" : 0, "memset" : 0 "origins" : { "copy_bytes" : { "absent" : 0, "known" : 0, "inferred" : 0, "assumed" : 0 "kernel_bytes" : { "absent" : 0, "known" : 0, "inferred" : 0, "assumed" : 0 "kernel_work" : { "absent" : 0, "known" : 0, "inferred" : 0, "assumed" : 0 "allocation_bytes" : { "absent" : 0, "known" : 6, "inferred" : 0, "assumed" : 0 "loop_trips" : { "absent" : 0, "known" : 0, "inferred" : 0, "assumed" : 0 "memories" : { "hbm" : { "allocations" : 6, "peak_live_bytes" : 125829120, "end_live_bytes" : 58720256 "names" : [], "names_on_all_devices" : [], "transfers" : [], "properties" : { "time_zero_unix_us" : "1700000000000010", "end_allocated_bytes" : "58720256", "end_reserved_bytes" : "125829120" "records" : { "segments" : 3, "blocks" : 6, "alloc" : 6, "free_requested" : 1, "free_completed" : 1, "segment_alloc" : 3, "oom" : 1 "remarks" : [] 
+$ echelon info tests/fuzz/corpus/memory_snapshot/small.4.pickle | grep '^  .*at the'
+  live at the peak           2.00 MiB  (2098452)
+  live at the end            1.27 KiB  (1300)
+  in blocks at the end       1.50 KiB  (1536)
+  reserved at the end          22 MiB  (23068672)
 $ echelon info tests/fuzz/corpus/gpu_target/new.txtpb | head -12
 tests/fuzz/corpus/gpu_target/new.txtpb: gpu_target_config, a device: NVIDIA H100
   memory hbm                 79.1 GiB, read 3.12 TB/s, written 3.12 TB/s

@@ -6,7 +6,7 @@ traces/gpt_pytorch.h100/gpt.pretend.gz: pretend
 bytes
   allocated in all           25.9 GiB  (27756648427)
   most live in hbm           4.63 GiB  (4972854316)
-  live at the end            1.50 GiB  (1615576576)
+  in blocks at the end       1.50 GiB  (1615576576)
   reserved at the end        4.99 GiB  (5356126208)
   host to device              346 MiB  (363041792)
   device to host                  0 B  (0)
