@@ -66,13 +66,28 @@ static size_t mark_of(const uint8_t *data, size_t n)
     return n >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
-/* Text that PowerShell and some editors wrote as UTF-16, behind its mark, as UTF-8; NULL: it is none, or damaged. */
+/* Whether every second byte is 0, from @first on, and those between are of a text: UTF-16 without its mark. */
+static bool alternates(const uint8_t *data, size_t n, size_t first)
+{
+    enum { ENOUGH = 32 };
+    for (size_t i = 0; i < 2 * ENOUGH && i < n; i++) {
+        bool zero = i % 2 == first;
+        if (zero ? data[i] != 0 : !g_ascii_isprint(data[i]) && !g_ascii_isspace(data[i]))
+            return false;
+    }
+    return n >= 2 * ENOUGH;
+}
+
+/* Text that PowerShell and some editors wrote as UTF-16, as UTF-8; NULL: it is none, or damaged. */
 static char *from_utf16(const uint8_t *data, size_t n, size_t *ret_n)
 {
     bool little = n >= 2 && data[0] == 0xff && data[1] == 0xfe, big = n >= 2 && data[0] == 0xfe && data[1] == 0xff;
+    size_t mark = little || big ? 2 : 0;
+    little |= alternates(data, n, 1);
+    big |= alternates(data, n, 0);
     if ((!little && !big) || n > LOG_SIZE)
         return NULL;
-    return g_convert((const char *)data + 2, (gssize)((n - 2) & ~(size_t)1), "UTF-8", little ? "UTF-16LE" : "UTF-16BE", NULL, ret_n, NULL);
+    return g_convert((const char *)data + mark, (gssize)((n - mark) & ~(size_t)1), "UTF-8", little ? "UTF-16LE" : "UTF-16BE", NULL, ret_n, NULL);
 }
 
 static EchSource *source_new(const uint8_t *data, size_t n, const char *path)
@@ -352,6 +367,19 @@ static bool is_perfetto(const uint8_t *head, size_t n)
     return false;
 }
 
+/* ONNX's ModelProto: the version of its format (field 1), then who made it (2) or what it is made of (7, 8), and no other fields. */
+static bool is_onnx(const uint8_t *head, size_t n)
+{
+    EchWire wire = ech_wire_init(head, n);
+    EchWireField field;
+    bool first = ech_wire_next(&wire, &field) && field.number == 1 && field.type == ECH_WIRE_VARINT && field.value > 0 && field.value < 64;
+    bool second = first && ech_wire_next(&wire, &field);
+    bool maker =
+        second && field.number == 2 && field.type == ECH_WIRE_BYTES && g_utf8_validate((const char *)field.data, (gssize)MIN(field.size, (size_t)64), NULL);
+    /* The graph of a model may be larger than what is looked at. */
+    return maker || (first && n > 8 && head[2] == 0x3a && (memmem(head, n, "MatMul", 6) || memmem(head, n, "Conv", 4) || memmem(head, n, "Gemm", 4)));
+}
+
 /* A format that its first bytes tell, or NULL. Owned by the caller. */
 static char *describe_magic(const uint8_t *head, size_t n)
 {
@@ -396,6 +424,13 @@ static char *describe_magic(const uint8_t *head, size_t n)
         g_autofree char *first = ech_quote((const char *)head, (gssize)strnlen((const char *)head, 100), 99); /* a full field has no end of its own */
         return g_strdup_printf("the bytes look like a tar archive, of '%s' first; unpack it first", first);
     }
+    if (memmem(head, n, "StableHLO_v", 11) && memmem(head, n, "ML\xefR", 4))
+        return g_strdup("the bytes look like a program that jax.export wrote, which no compiler has scheduled yet; jax.jit(f).lower(...).compile().as_text() "
+                        "prints the HLO that echelon reads");
+    if (is_onnx(head, n))
+        return g_strdup(
+            "the bytes look like an ONNX model, not like what it did: a session with SessionOptions.enable_profiling writes a profile, and 'echelon "
+            "capture' or 'nsys profile' record what it does on a GPU");
     if (n > 64 && (memcmp(head, "(dp0\n", 5) == 0 || memcmp(head, "}q", 2) == 0) && memmem(head, 64, "segments", 8))
         return g_strdup("the bytes look like a memory snapshot pickled by protocol 0 or 1; pickle it by protocol 2 or later");
     return NULL;
@@ -477,6 +512,8 @@ static const char *describe_text(const uint8_t *head, size_t n)
                "(....txt or ....hlo.pb)";
     if (n > 11 && memcmp(head, "; ModuleID ", 11) == 0)
         return "the text is LLVM's, of single kernels; give the program, module_....after_optimizations.txt";
+    if (n > 10 && memcmp(head, "digraph G {", 11) == 0)
+        return "the text is a picture of a program (Graphviz); give the program that it was made from, module_....after_optimizations.txt";
     if (n > 4 && memcmp(head, "xla_", 4) == 0)
         return "the text is XLA's options; give the program, module_....after_optimizations.txt";
     return NULL;
@@ -523,6 +560,20 @@ static char *describe(const uint8_t *head, size_t n, const char *text, size_t n_
     g_autofree char *shown = ech_quote((const char *)head, (gssize)n, 40);
     g_autofree char *escaped = g_strescape(shown, NULL);
     return g_strdup_printf("the text begins \"%s\"" FORMATS, escaped);
+}
+
+/* What only its name tells, or NULL. Owned by the caller. */
+static char *describe_name(const char *path)
+{
+    static const struct {
+        const char *suffix, *what;
+    } known[] = {{".nsys-rep", "a report of Nsight Systems; 'nsys export --type sqlite FILE' writes the database that echelon reads"},
+                 {"-memory-usage-report.pb", "XLA's memory-usage report as protobuf; the text beside it is read (....txt)"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
+        if (g_str_has_suffix(path, known[i].suffix))
+            return g_strdup(known[i].what);
+    }
+    return NULL;
 }
 
 /* Whether a refusal of memory with its size stands in a text, in words of software that no reader knows. */
@@ -592,9 +643,9 @@ static const EchImportClass *find_class(EchSource *source, const char *format, G
     best = pasted_class(best, head, n, text, n_text);
     if (!best) {
         bool known = false;
-        g_autofree char *looks = g_str_has_suffix(ech_source_path(source), ".nsys-rep")
-                                     ? g_strdup("a report of Nsight Systems; 'nsys export --type sqlite FILE' writes the database that echelon reads")
-                                     : describe(head, n, text, n_text, &known);
+        g_autofree char *looks = describe_name(ech_source_path(source));
+        if (!looks)
+            looks = describe(head, n, text, n_text, &known);
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: %s%s", ech_source_path(source),
                     known ? "" : "no captured format that echelon knows: ", looks);
     }
@@ -649,7 +700,7 @@ static EchImport *read_class(EchSource *source, const EchImportClass *class, con
         return NULL;
     }
     g_assert((import->trace != NULL) != (import->program != NULL));
-    if (class->when_idle && import->trace && is_idle(import->trace))
+    if (class->when_idle && !import->told_idle && import->trace && is_idle(import->trace))
         ech_diag_remark(import->diag, "%s", class->when_idle);
     return g_steal_pointer(&import);
 }

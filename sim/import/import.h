@@ -72,6 +72,7 @@ typedef struct {
     EchTrace *trace;
     EchProgram *program;
     EchTrace *resident; /**< Of a program with a device memory profile beside it: what to add to the lowered trace (ech_import_add_resident), or NULL. */
+    bool told_idle;     /**< Why no device did anything in it is among the remarks. */
     char *refusal;      /**< Of a program that its compiler refused: what it said, as the capture's notes beside it have it; else NULL. */
     EchDiag *diag;      /**< Counters and remarks of the import. */
     EchDiag *records;   /**< The file's own record kinds under its own names (ech_diag_note), for info's `records`. */

@@ -88,9 +88,82 @@ static uint32_t kind_of(Reader *r, const char *text, size_t n)
     return r->kinds->len - 1;
 }
 
+/* ---- several processes in one file ---- */
+
+/* A number of the event's process, where there are several: correlations, operators and threads of each begin anew. They have fewer bits than this. */
+static int64_t of_process(const Event *e, int64_t number)
+{
+    return number < 0 || e->process == 0 ? number : number ^ (int64_t)((uint64_t)e->process << 48);
+}
+
+/* Processes of one file are told apart by what whoever merged their profiles put before each pid, "[TP01] 0" (SGLang's merger), or added to the arguments,
+ * "rank" beside "pid_raw" (TraceLens's). Their place + 1. */
+static uint32_t process_of(Reader *r, const char *name, size_t n)
+{
+    enum { MAX_PROCESSES = 8192 };
+    guint i = r->processes->len;
+    for (; i > 0; i--) { /* a process's events mostly come one after another */
+        const char *known = r->processes->pdata[i - 1];
+        if (strlen(known) == n && memcmp(known, name, n) == 0)
+            return i;
+    }
+    if (r->processes->len < MAX_PROCESSES)
+        g_ptr_array_add(r->processes, g_strndup(name, n));
+    return r->processes->len;
+}
+
+/* The number of a process's device: its own unless it is another process's already (ranks on several machines), then the next that is free. */
+static int64_t device_of(Reader *r, uint32_t process, int64_t device)
+{
+    if (device < 0 || device >= MAX_SPACES || r->owners[device] == process + 1)
+        return device;
+    if (r->owners[device] == 0 && g_hash_table_size(r->renumbered) == 0) {
+        r->owners[device] = process + 1;
+        return device;
+    }
+    gpointer key = GSIZE_TO_POINTER(((gsize)process << 8 | (gsize)device) + 1);
+    guint number = GPOINTER_TO_UINT(g_hash_table_lookup(r->renumbered, key));
+    if (number)
+        return (int64_t)number - 1;
+    number = r->owners[device] == 0 ? (guint)device : 0;
+    while (number + 1 < MAX_SPACES && r->owners[number])
+        number++;
+    r->owners[number] = process + 1;
+    g_hash_table_insert(r->renumbered, key, GUINT_TO_POINTER(number + 1));
+    return number;
+}
+
+/* What the event says of its process's own numbers, as numbers of the whole file. */
+static void tell_process(Reader *r)
+{
+    Event *e = &r->e;
+    char name[32];
+    if (e->process == 0 && e->raw_pid >= 0 && e->rank >= 0) {
+        int n = g_snprintf(name, sizeof name, "%" G_GINT64_FORMAT, e->rank);
+        e->process = process_of(r, name, (size_t)n);
+    }
+    bool device =
+        e->category == CAT_KERNEL || e->category == CAT_MEMCPY || e->category == CAT_MEMSET || e->category == CAT_SYNC || e->category == CAT_GPU_ANNOTATION;
+    if (device)
+        e->device = device_of(r, e->process, e->device >= 0 ? e->device : e->raw_pid >= 0 ? e->raw_pid : e->pid);
+    if (e->process == 0)
+        return;
+    e->correlation = of_process(e, e->correlation);
+    e->external = of_process(e, e->external);
+    e->wait_record = of_process(e, e->wait_record);
+    if (e->device_type != 0)
+        e->device_id = device_of(r, e->process, e->device_id);
+    if (e->from_device >= 0 && e->to_device >= 0) {
+        e->from_device = device_of(r, e->process, e->from_device);
+        e->to_device = device_of(r, e->process, e->to_device);
+    }
+}
+
+/* ---- small things of an event ---- */
+
 static uint32_t thread_of(Reader *r, int64_t tid)
 {
-    gpointer key = GSIZE_TO_POINTER((gsize)tid);
+    gpointer key = GSIZE_TO_POINTER((gsize)of_process(&r->e, tid));
     uint32_t found = GPOINTER_TO_UINT(g_hash_table_lookup(r->threads, key));
     if (!found) {
         found = g_hash_table_size(r->threads) + 1;
@@ -362,6 +435,8 @@ static Arg arg_of(Event *e, const char *key, size_t n)
             return (Arg){.read = read_grid};
         if (is(key, n, "Addr"))
             return (Arg){.number = &e->address, .has = &e->has_address};
+        if (is(key, n, "rank"))
+            return (Arg){.number = &e->rank};
         return (Arg){.text = is(key, n, "kind") ? e->kind : NULL};
     case 5:
         if (is(key, n, "dtype"))
@@ -372,7 +447,10 @@ static Arg arg_of(Event *e, const char *key, size_t n)
             return (Arg){.number = &e->bytes, .has = &e->has_bytes};
         break;
     case 6: return (Arg){.number = is(key, n, "device") ? &e->device : is(key, n, "stream") ? &e->stream : NULL, .loose = true};
-    case 7: return (Arg){.text = is(key, n, "op_name") ? e->op : NULL};
+    case 7:
+        if (is(key, n, "pid_raw"))
+            return (Arg){.number = &e->raw_pid};
+        return (Arg){.text = is(key, n, "op_name") ? e->op : NULL};
     case 8:
         if (is(key, n, "provider"))
             return (Arg){.text = e->provider};
@@ -492,7 +570,7 @@ static void reset(Event *e)
     e->op = op;
     e->provider = provider;
     e->pid = e->tid = e->correlation = e->external = e->stream = e->device = e->wait_stream = e->wait_record = e->from_device = e->to_device = e->device_id =
-        e->sent_elements = e->group = e->node = e->parameters = e->output = e->in_use = -1;
+        e->rank = e->raw_pid = e->sent_elements = e->group = e->node = e->parameters = e->output = e->in_use = -1;
 }
 
 /* ---- what an event becomes ---- */
@@ -506,7 +584,10 @@ static uint32_t event_device(const Event *e)
 /* Where an event of a device ran; its thread stands for the stream where none is told. */
 static uint32_t stream_of(Reader *r, const Event *e)
 {
-    return ech_capture_stream(r->capture, event_device(e), e->stream >= 0 ? e->stream : e->tid);
+    uint32_t queue = ech_capture_stream(r->capture, event_device(e), e->stream >= 0 ? e->stream : e->tid);
+    if (e->process)
+        ech_capture_set_process(r->capture, queue, e->process);
+    return queue;
 }
 
 void ech_kineto_add_item(Reader *r, const EchItem *item, int64_t correlation, int64_t external, uint32_t thread)
@@ -701,7 +782,9 @@ static void sync_event(Reader *r)
         ech_diag_note(r->ret->diag, "waits_for_nothing", 1);
         return;
     }
-    item.queue = stream_wait ? ech_capture_stream(r->capture, device, e->stream) : ech_capture_queue(r->capture, "host", ECH_QUEUE_HOST, device);
+    item.queue = stream_wait ? stream_of(r, e) : ech_capture_queue(r->capture, "host", ECH_QUEUE_HOST, device);
+    if (!stream_wait && e->process)
+        ech_capture_set_process(r->capture, item.queue, e->process);
     item.other = waited < 0 ? ECH_NONE : ech_capture_stream(r->capture, device, waited);
     item.address = (uint64_t)e->start;
     r->n_syncs++;
@@ -798,6 +881,10 @@ static void use_event(Reader *r)
         node_event(r);
     if (e->category == CAT_OTHER || e->category == CAT_FLOW || e->category == CAT_NODE)
         return;
+    if (e->phase == 'B' || e->phase == 'E') {
+        r->n_halves++;
+        return;
+    }
     if (!e->has_time) {
         ech_diag_dropped(r->ret->diag, "events_without_time", 1, "byte %" G_GUINT64_FORMAT, ech_json_offset(r->json));
         return;
@@ -805,6 +892,7 @@ static void use_event(Reader *r)
     place_in_time(r);
     if (!e->has_time)
         return;
+    tell_process(r);
     if (e->phase == 'i' || e->phase == 'I') {
         if (e->category == CAT_INSTANT && strcmp(e->name->str, "[memory]") == 0)
             memory_event(r);
@@ -890,7 +978,13 @@ static bool read_event(Reader *r)
             g_string_truncate(e->name, 0);
             g_string_append_len(e->name, text, (gssize)MIN(n, (size_t)65536));
             break;
-        default: *(which == 'P' ? &e->pid : &e->tid) = loose_integer(text, n);
+        case 'P': {
+            const char *close = n && *text == '[' ? memchr(text, ']', n) : NULL;
+            e->process = close ? process_of(r, text, (size_t)(close - text)) : 0;
+            e->pid = loose_integer(text, n);
+            break;
+        }
+        default: e->tid = loose_integer(text, n);
         }
     }
     if (token != ECH_JSON_OBJECT_END)
@@ -1050,9 +1144,17 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
     for (guint i = 0; i < r->kinds->len; i++)
         ech_diag_note(r->ret->records, g_array_index(r->kinds, Kind, i).name, g_array_index(r->kinds, Kind, i).count);
     ech_diag_dropped(r->ret->diag, "strings_repaired", ech_json_repaired(r->json), NULL);
+    ech_diag_note(r->ret->diag, "processes_merged_in_the_file", r->processes->len);
     if (r->elsewhere)
         ech_diag_remark(r->ret->diag, "it ran on %s, whose work is not read; that of CUDA, ROCm and XPU is", r->elsewhere);
-    ech_onnx_nodes_say(r->nodes, r->ret->diag);
+    if (r->n_halves) {
+        ech_diag_remark(r->ret->diag,
+                        "%" G_GUINT64_FORMAT " of its events of the host and the device are told by their beginnings and ends (\"B\", \"E\"), which "
+                        "are not read; PyTorch's profiler writes whole ones (\"X\")",
+                        r->n_halves);
+        ech_diag_dropped(r->ret->diag, "events_in_halves", r->n_halves, NULL);
+    }
+    r->ret->told_idle = ech_onnx_nodes_say(r->nodes, r->ret->diag) || r->n_halves > 0;
     if (r->has_base)
         ech_trace_builder_printf_property(r->builder, "time_base_us", "%" G_GINT64_FORMAT, r->base_us);
     join_numbers(r);
@@ -1071,6 +1173,19 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
     if (options->beside && !merge_snapshot(r, options->beside, error))
         return false;
     return ech_capture_finish(r->capture, error);
+}
+
+/* A document on each line is a log, or another profiler's. */
+static bool tell_damage(Reader *r, EchSource *source, GError **error)
+{
+    size_t n;
+    const uint8_t *head = ech_source_head(source, &n);
+    if (r->events_seen ||
+        !(ech_head_has(head, n, "\"TraceProcessEvent\"") || ech_head_has(head, n, "\"CudaEvent\"") || ech_head_has(head, n, "CUPTI_ACTIVITY_KIND_")))
+        return ech_json_error(r->json, error);
+    g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+                "%s: the text looks like Nsight Systems' export as JSON; 'nsys export --type sqlite REPORT' writes the database that echelon reads", r->where);
+    return false;
 }
 
 static bool kineto_read(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error)
@@ -1092,6 +1207,8 @@ static bool kineto_read(EchSource *source, const EchImportOptions *options, EchI
     r->uses = g_array_new(FALSE, FALSE, sizeof(Use));
     r->comms = g_array_new(FALSE, FALSE, sizeof(Comm));
     r->threads = g_hash_table_new(ech_hash_key, NULL);
+    r->processes = g_ptr_array_new_with_free_func(g_free);
+    r->renumbered = g_hash_table_new(ech_hash_key, NULL);
     r->kinds = g_array_new(FALSE, FALSE, sizeof(Kind));
     g_array_set_clear_func(r->kinds, clear_kind);
     r->e.name = g_string_new(NULL);
@@ -1104,7 +1221,7 @@ static bool kineto_read(EchSource *source, const EchImportOptions *options, EchI
     r->e.provider = g_string_new(NULL);
     r->keys = g_string_new(NULL);
     r->nodes = ech_onnx_nodes_new();
-    bool ok = read_top(r) ? finish(r, options, error) : ech_json_error(json, error);
+    bool ok = read_top(r) ? finish(r, options, error) : tell_damage(r, source, error);
     g_string_free(r->e.name, TRUE);
     g_string_free(r->e.kind, TRUE);
     g_string_free(r->e.sync, TRUE);
@@ -1117,6 +1234,8 @@ static bool kineto_read(EchSource *source, const EchImportOptions *options, EchI
     ech_onnx_nodes_free(r->nodes);
     g_array_unref(r->kinds);
     g_hash_table_unref(r->threads);
+    g_ptr_array_unref(r->processes);
+    g_hash_table_unref(r->renumbered);
     g_array_unref(r->uses);
     g_array_unref(r->comms);
     g_array_unref(r->shapes);

@@ -90,8 +90,9 @@ typedef struct {
     int32_t stamp_ps;
     EchTime start, duration; /* start: from base_us on */
     int64_t pid, tid, correlation, external, stream, device, bytes, address, total_allocated, total_reserved, device_type, device_id, wait_stream, wait_record,
-        from_device, to_device, shared, registers, sent_elements, group, node, parameters, output, in_use;
+        from_device, to_device, shared, registers, sent_elements, group, node, parameters, output, in_use, rank, raw_pid;
     uint8_t has_bytes, has_address, has_reserved, has_allocated;
+    uint32_t process; /* of a file in which several are merged: its place in `processes` + 1; else 0 */
     EchGpuLaunch launch;
     GString *name, *kind, *sync, *collective, *dtype, *ranks; /* the last three: what PyTorch says of NCCL's kernels */
     GString *op, *provider;                                   /* of ONNX Runtime's nodes */
@@ -115,12 +116,15 @@ typedef struct {
     GArray *spans, *launches, *asked, *sides, *shapes, *uses, *kernels, *comms; /* Span, Launch, Asked, Side, Shape, Use, EchGpuLaunch, Comm */
     int64_t world;                                                              /* processes of the run, or 0 */
     GHashTable *threads;                                                        /* tid -> index + 1 */
-    GArray *kinds;                                                              /* Kind, in the order of the file */
+    GPtrArray *processes;                                                       /* names of merged ones */
+    uint32_t owners[MAX_SPACES];                                                /* of devices' numbers: process + 1; 0: free */
+    GHashTable *renumbered; /* process and device -> number + 1, where another process had the number first */
+    GArray *kinds;          /* Kind, in the order of the file */
     Event e;
     bool has_base;
     int64_t base_us;
-    int64_t base_ns; /* baseTimeNanoseconds */
-    uint64_t n_events, n_syncs, n_host_syncs;
+    int64_t base_ns;                                    /* baseTimeNanoseconds */
+    uint64_t n_events, n_syncs, n_host_syncs, n_halves; /* halves: events told by a beginning and an end */
     bool events_seen;
     EchOnnxNodes *nodes;
     const char *elsewhere; /* what it ran on, where that is no device whose work is read; or NULL */

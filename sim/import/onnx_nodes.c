@@ -64,6 +64,17 @@ static Sum *sum_of(EchOnnxNodes *n, const EchOnnxNode *node)
     return sum;
 }
 
+/* What runs other nodes, whose times its own is made of. */
+static bool holds_nodes(const char *op)
+{
+    static const char *const ops[] = {"If", "Loop", "Scan", "SequenceMap"};
+    for (size_t i = 0; i < G_N_ELEMENTS(ops); i++) {
+        if (strcmp(ops[i], op) == 0)
+            return true;
+    }
+    return false;
+}
+
 void ech_onnx_nodes_add(EchOnnxNodes *n, const EchOnnxNode *node)
 {
     Sum *sum = node->op[0] && node->provider[0] ? sum_of(n, node) : NULL;
@@ -71,7 +82,8 @@ void ech_onnx_nodes_add(EchOnnxNodes *n, const EchOnnxNode *node)
         return;
     n->calls++;
     sum->calls++;
-    sum->time += MAX(node->duration, 0);
+    if (!holds_nodes(node->op))
+        sum->time += MAX(node->duration, 0);
     if (node->in_use > 0)
         n->in_use = MAX(n->in_use, (EchBytes)node->in_use);
     if (node->output > 0 && (EchBytes)node->output > n->output) {
@@ -114,7 +126,7 @@ static EchTime say_provider(const GPtrArray *sums, const char *provider, EchDiag
     return all;
 }
 
-void ech_onnx_nodes_say(const EchOnnxNodes *n, EchDiag *diag)
+bool ech_onnx_nodes_say(const EchOnnxNodes *n, EchDiag *diag)
 {
     g_autoptr(GPtrArray) sums = g_ptr_array_new();
     EchTime cpu = 0, all = 0;
@@ -144,9 +156,10 @@ void ech_onnx_nodes_say(const EchOnnxNodes *n, EchDiag *diag)
     }
     g_autofree char *parameters = ech_format_bytes(n->parameters), *output = ech_format_bytes(n->output), *in_use = ech_format_bytes(n->in_use);
     if (n->parameters)
-        ech_diag_remark(diag, "weights: %s of the nodes that ran", parameters);
+        ech_diag_remark(diag, "weights: %s of the nodes that ran, without those that ONNX Runtime had packed anew for its kernels", parameters);
     if (n->largest)
         ech_diag_remark(diag, "the largest result, %s: %s", output, n->largest);
     if (n->in_use)
         ech_diag_remark(diag, "its arena had given out %s at the most, weights among it", in_use);
+    return n->calls > 0;
 }

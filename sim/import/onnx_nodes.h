@@ -22,5 +22,5 @@ typedef struct EchOnnxNodes EchOnnxNodes;
 EchOnnxNodes *ech_onnx_nodes_new(void) G_GNUC_WARN_UNUSED_RESULT;
 void ech_onnx_nodes_free(EchOnnxNodes *nodes);
 void ech_onnx_nodes_add(EchOnnxNodes *nodes, const EchOnnxNode *node);
-/** Says what they come to; nothing where there was none. */
-void ech_onnx_nodes_say(const EchOnnxNodes *nodes, EchDiag *diag);
+/** Says what they come to; false where there was none. */
+bool ech_onnx_nodes_say(const EchOnnxNodes *nodes, EchDiag *diag);

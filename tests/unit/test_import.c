@@ -531,6 +531,16 @@ START_TEST(onnx_runtime)
     ck_assert_int_eq(ech_test_op(import->trace, ECH_OP_KERNEL, "sgemm_32x32")->recorded.duration, 20 * ECH_PS_PER_US);
     for (size_t i = 0; i < G_N_ELEMENTS(said); i++)
         ck_assert_msg(ech_test_says(import->diag, said[i]), "%s", said[i]);
+    /* What holds other nodes takes no time of its own; that none ran on a GPU is theirs to say. */
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) nested = ech_test_text("[{\"cat\":\"Node\",\"pid\":1,\"tid\":1,\"dur\":30,\"ts\":5,\"ph\":\"X\",\"name\":\"r\",\"args\":{\"op_name\":"
+                                                "\"Relu\",\"provider\":\"CPUExecutionProvider\"}},"
+                                                "{\"cat\":\"Node\",\"pid\":1,\"tid\":1,\"dur\":50,\"ts\":1,\"ph\":\"X\",\"name\":\"i\",\"args\":{\"op_name\":"
+                                                "\"If\",\"provider\":\"CPUExecutionProvider\"}}]",
+                                                &error);
+    ck_assert_ok(nested != NULL, error);
+    ck_assert(ech_test_says(nested->diag, "nodes run by CPUExecutionProvider: 2, in 30 us: Relu 30 us"));
+    ck_assert(!ech_test_says(nested->diag, "ProfilerActivity"));
 }
 END_TEST
 
@@ -612,6 +622,13 @@ START_TEST(look_alikes_are_named)
         {"PK\x03\x04....snapshot/data.pkl", 0, "torch.save"},
         {"(dp0\nVsegments\np1\n(lp2\n(dp3\nVdevice\np4\nI0\nsVaddress\np5\nI5\nsVtotal_size\np6", 0, "protocol 2 or later"},
         {"ML\xefR\x0dMLIR", 0, "MLIR bytecode"},
+        {"\x3c\0\0\0ML\xefR\rStableHLO_v1.15.0\0", 28, "a program that jax.export wrote"},
+        {"\x08\x09\x12\x07pytorch\x1a\x03"
+         "2.9",
+         16, "an ONNX model"},
+        {"\x08\x09\x3a\x20\n\x1e\n\x01x\n\x01w\x12\x01m\"\x06MatMul", 25, "an ONNX model"},
+        {"digraph G {\nrankdir = TB;\n", 0, "a picture of a program"},
+        {"{\"Type\":48,\"TraceProcessEvent\":{\"startNs\":\"1\"}}\n{\"Type\":79,\"CudaEvent\":{}}\n", 0, "'nsys export --type sqlite REPORT'"},
         {"Layer name, IFMAP Height Intraline Factor, IFMAP Width Intraline Factor, Filter Height Intraline Factor, Filter Width Intraline Factor, "
          "Channel Intraline Factor, Num Filter Intraline Factor, IFMAP Height Intraline Order,\nL0,128,8,1,8,1,128,2,\n",
          0, "layout of the layers' data"},
@@ -626,6 +643,10 @@ START_TEST(look_alikes_are_named)
         ck_assert_ptr_null(import);
         ck_assert_msg(strstr(error->message, cases[i].said) != NULL, "%s", error->message);
     }
+    g_autoptr(EchSource) report = ech_source_new_memory((const uint8_t *)"\n\1\2\3\4", 5, "module_0001.jit_f-memory-usage-report.pb");
+    g_autoptr(GError) unread = NULL;
+    ck_assert_ptr_null(ech_import_source(report, NULL, NULL, &unread));
+    ck_assert_ptr_nonnull(strstr(unread->message, "the text beside it is read"));
     char tar[512] = "profile/trace.json";
     memcpy(tar + 257, "ustar", 5);
     g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)tar, sizeof tar, "x");

@@ -486,15 +486,17 @@ START_TEST(whatever_stands_around)
 }
 END_TEST
 
-/* UTF-16, as PowerShell redirects it. */
+/* UTF-16, as PowerShell redirects it, and without its mark. */
 START_TEST(of_powershell)
 {
     static const char text[] =
         "CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 8.00 GiB total capacity; 7.00 GiB already allocated; 0 bytes free; 7.50 GiB reserved "
         "in total by PyTorch)\r\n";
-    for (int big = 0; big < 2; big++) {
+    for (int kind = 0; kind < 4; kind++) {
+        bool big = kind & 1, marked = kind < 2;
         g_autoptr(GByteArray) wide = g_byte_array_new();
-        g_byte_array_append(wide, (const uint8_t *)(big ? "\xfe\xff" : "\xff\xfe"), 2);
+        if (marked)
+            g_byte_array_append(wide, (const uint8_t *)(big ? "\xfe\xff" : "\xff\xfe"), 2);
         for (size_t i = 0; i < sizeof text - 1; i++) {
             const uint8_t pair[2] = {big ? 0 : (uint8_t)text[i], big ? (uint8_t)text[i] : 0};
             g_byte_array_append(wide, pair, 2);

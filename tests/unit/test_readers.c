@@ -213,6 +213,67 @@ START_TEST(one_gpu_by_two_numbers)
 }
 END_TEST
 
+/* Profiles of several processes in one file, as SGLang's merger and TraceLens's write them, number calls, operators and devices each from the beginning: what a
+ * kernel is joined to is of its own process, and so is its device, wherever two have the same number. */
+START_TEST(processes_in_one_file)
+{
+    static const char *const pids[2][2] = {{"\"[TP00] %d\"", "\"[TP01] %d\""}, {"%d", "1000000%d"}};
+    static const char *const args[2][2] = {{"", ""}, {",\"rank\":0,\"pid_raw\":%d", ",\"rank\":1,\"pid_raw\":%d"}};
+    for (int style = 0; style < 2; style++) {
+        g_autoptr(GString) json = g_string_new("{\"schemaVersion\": 1, \"traceEvents\": [");
+        for (int p = 0; p < 2; p++) {
+            for (int event = 0; event < 3; event++) {
+                int pid = event == 2 ? 0 : 4;
+                g_autofree char *of = g_strdup_printf(pids[style][p], pid), *more = g_strdup_printf(args[style][p], pid);
+                g_string_append_printf(json, "%s{\"ph\":\"X\",\"pid\":%s,\"ts\":%d,\"dur\":%d,\"tid\":7,", p || event ? "," : "", of, 10 + event + 20 * p,
+                                       9 - 3 * event);
+                if (event == 0)
+                    g_string_append_printf(json,
+                                           "\"cat\":\"cpu_op\",\"name\":\"aten::mul\",\"args\":{\"External id\":5,\"Input Dims\":[[%d],[%d]],\"Input "
+                                           "type\":[\"float\",\"float\"]%s}}",
+                                           1024 << p, 1024 << p, more);
+                else if (event == 1)
+                    g_string_append_printf(json, "\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernel\",\"args\":{\"correlation\":3,\"External id\":5%s}}",
+                                           more);
+                else
+                    g_string_append_printf(
+                        json, "\"cat\":\"kernel\",\"name\":\"k%d\",\"args\":{\"correlation\":3,\"External id\":5,\"device\":0,\"stream\":7%s}}", p, more);
+            }
+        }
+        g_string_append(json, "]}");
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchImport) import = ech_test_text(json->str, &error);
+        ck_assert_ok(import != NULL, error);
+        ck_assert_uint_eq(ech_diag_count(import->diag, "processes_merged_in_the_file"), 2);
+        ck_assert_uint_eq(ech_diag_count(import->diag, "device_events_without_launch"), 0);
+        const EchTrace *t = import->trace;
+        for (int p = 0; p < 2; p++) {
+            const EchOp *op = ech_test_op(t, ECH_OP_KERNEL, p ? "k1" : "k0");
+            EchBytes bytes = 0;
+            for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++)
+                bytes += ech_trace_uses(t)[u].bytes;
+            ck_assert_uint_eq(bytes, 3u * 4 * (1024u << p));
+            ck_assert_uint_eq(ech_trace_queues(t)[op->queue].device, (uint32_t)p);
+        }
+    }
+}
+END_TEST
+
+/* Events that are told by their beginnings and ends are none that are read; that is not to say that nothing ran. */
+START_TEST(events_in_halves)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import =
+        ech_test_text("{\"schemaVersion\":1,\"traceEvents\":[{\"ph\":\"B\",\"cat\":\"kernel\",\"name\":\"k\",\"ts\":1,\"pid\":0,\"tid\":7},"
+                      "{\"ph\":\"E\",\"cat\":\"kernel\",\"name\":\"k\",\"ts\":3,\"pid\":0,\"tid\":7}]}",
+                      &error);
+    ck_assert_ok(import != NULL, error);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "events_in_halves"), 2);
+    ck_assert(ech_test_says(import->diag, "2 of its events of the host and the device are told by their beginnings and ends"));
+    ck_assert(!ech_test_says(import->diag, "nothing in it ran on a GPU"));
+}
+END_TEST
+
 /* An allocator's events come after the work that had ended before them, whatever its stream; work under way ties nothing. */
 START_TEST(memory_events_follow_ended_work)
 {
@@ -486,6 +547,8 @@ int main(void)
     tcase_add_test(tcase, snapshot_beside_a_profile);
     tcase_add_test(tcase, memory_events_follow_ended_work);
     tcase_add_test(tcase, one_gpu_by_two_numbers);
+    tcase_add_test(tcase, processes_in_one_file);
+    tcase_add_test(tcase, events_in_halves);
     tcase_add_test(tcase, usage_reports);
     tcase_add_test(tcase, snapshots_of_compiled_models);
     tcase_add_test(tcase, profiles_name_the_program);
