@@ -1092,8 +1092,8 @@ static void take_compiled(Reader *r, const Kernel *kernel, const EchXlaLaunch *l
                 (EchAddressUse){uses[a].address, launch->arguments[a].bytes, launch->arguments[a].written ? ECH_ADDRESS_WRITE : ECH_ADDRESS_READ};
 }
 
-/* Traffic, operations and shape of every kernel, from the sizes of its operator, its name and its launch. */
-static void infer_traffic(Reader *r)
+/* How many kernels each call has, and what it works with where they alone tell. */
+static void count_kernels(Reader *r)
 {
     for (guint i = 0; i < r->kernels->len; i++) {
         const Kernel *kernel = &g_array_index(r->kernels, Kernel, i);
@@ -1108,6 +1108,47 @@ static void infer_traffic(Reader *r)
         if (ech_gpu_call_count(&call->shared, name, &kernel->launch) && call->dtype == ECH_DTYPE_NONE)
             call->dtype = dtype_of(name);
     }
+}
+
+/* What is not known of calls of attention, and what the host did itself. */
+static void say_untold(Reader *r)
+{
+    uint64_t told = 0, untold = 0;
+    for (guint i = 0; i < r->calls->len; i++) {
+        const Call *call = &g_array_index(r->calls, Call, i);
+        if (call->shared.n_kernels > 0 && call->shared.whole.kind == ECH_GPU_OP_ATTENTION && call->shared.whole.paged)
+            *(call->lengths > 0 ? &told : &untold) += 1;
+    }
+    ech_diag_note(r->ret->diag, "attention_by_lengths_on_the_host", told);
+    ech_diag_note(r->ret->diag, "attention_of_assumed_lengths", untold);
+    if (untold > 0)
+        ech_diag_remark(r->ret->diag,
+                        "how long the sequences are is not told for %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT
+                        " calls of paged attention: prompts are taken as they "
+                        "are, and for a token each as many keys as its table of pages has room for, which is the longest that a sequence may become",
+                        untold, told + untold);
+    else if (told > 0)
+        ech_diag_remark(r->ret->diag, "lengths of sequences are those that the host knew when it asked for attention over their pages");
+    ech_diag_note(r->ret->diag, "kernels_of_unknown_masks", r->n_unmasked);
+    if (r->n_unmasked > 0)
+        ech_diag_remark(r->ret->diag,
+                        "what the masks of FlexAttention leave is not known for %" G_GUINT64_FORMAT
+                        " of its kernels in the whole capture: they count for the bytes of their arrays alone, which is the least",
+                        r->n_unmasked);
+    ech_diag_note(r->ret->diag, "operators_on_the_host", r->n_host_work);
+    if (r->n_host_work > 0) {
+        g_autofree char *bytes = ech_format_bytes(r->host_work_bytes);
+        ech_diag_remark(r->ret->diag,
+                        "%" G_GUINT64_FORMAT " operator%s on the host's processor, on %s in all: what the host's memory takes for that is taken at least "
+                        "(memories.host.read and write), and the device is asked for nothing meanwhile",
+                        r->n_host_work, r->n_host_work == 1 ? " runs" : "s run", bytes);
+    }
+}
+
+/* Traffic, operations and shape of every kernel, from the sizes of its operator, its name and its launch. */
+static void infer_traffic(Reader *r)
+{
+    count_kernels(r);
     uint64_t by_shape = 0, by_grid = 0, assumed = 0, unknown = 0;
     for (guint i = 0; i < r->kernels->len; i++) {
         const Kernel *kernel = &g_array_index(r->kernels, Kernel, i);
@@ -1141,36 +1182,7 @@ static void infer_traffic(Reader *r)
         if (r->scratch->len > 0)
             item->other = ech_trace_builder_string(r->builder, r->scratch->str, (gssize)r->scratch->len);
     }
-    uint64_t told = 0, untold = 0;
-    for (guint i = 0; i < r->calls->len; i++) {
-        const Call *call = &g_array_index(r->calls, Call, i);
-        if (call->shared.n_kernels > 0 && call->shared.whole.kind == ECH_GPU_OP_ATTENTION && call->shared.whole.paged)
-            *(call->lengths > 0 ? &told : &untold) += 1;
-    }
-    ech_diag_note(r->ret->diag, "attention_by_lengths_on_the_host", told);
-    ech_diag_note(r->ret->diag, "attention_of_assumed_lengths", untold);
-    if (untold > 0)
-        ech_diag_remark(r->ret->diag,
-                        "how long the sequences are is not told for %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT
-                        " calls of paged attention: prompts are taken as they "
-                        "are, and for a token each as many keys as its table of pages has room for, which is the longest that a sequence may become",
-                        untold, told + untold);
-    else if (told > 0)
-        ech_diag_remark(r->ret->diag, "lengths of sequences are those that the host knew when it asked for attention over their pages");
-    ech_diag_note(r->ret->diag, "kernels_of_unknown_masks", r->n_unmasked);
-    if (r->n_unmasked > 0)
-        ech_diag_remark(r->ret->diag,
-                        "what the masks of FlexAttention leave is not known for %" G_GUINT64_FORMAT
-                        " of its kernels in the whole capture: they count for the bytes of their arrays alone, which is the least",
-                        r->n_unmasked);
-    ech_diag_note(r->ret->diag, "operators_on_the_host", r->n_host_work);
-    if (r->n_host_work > 0) {
-        g_autofree char *bytes = ech_format_bytes(r->host_work_bytes);
-        ech_diag_remark(r->ret->diag,
-                        "%" G_GUINT64_FORMAT " operator%s on the host's processor, on %s in all: what the host's memory takes for that is taken at least "
-                        "(memories.host.read and write), and the device is asked for nothing meanwhile",
-                        r->n_host_work, r->n_host_work == 1 ? " runs" : "s run", bytes);
-    }
+    say_untold(r);
     ech_diag_note(r->ret->diag, "kernel_traffic_inferred_from_shapes", by_shape);
     ech_diag_note(r->ret->diag, "kernel_traffic_inferred_from_grids", by_grid);
     ech_diag_note(r->ret->diag, "kernel_traffic_assumed", assumed);

@@ -370,86 +370,105 @@ static bool read_attrs(Reader *reader, EchEtNode *node)
     return token == ECH_JSON_ARRAY_END ? true : bad(reader);
 }
 
-static bool read_node(Reader *reader)
+/* What a node says of itself besides its tensors. */
+typedef struct {
+    EchEtNode et;
+    int64_t parent;
+    bool has_id;
+    char *name; /* owned */
+} Node;
+
+/* "name", "id", "tid", "ctrl_deps" (since schema 1.0.2; "parent" before); of other types they are damage. */
+static bool read_plain(Reader *reader, const char *key, Node *node)
 {
-    EchEtNode node = {.type = ECH_ET_COMP, .start_us = -1, .duration_us = -1, .name = ECH_NONE};
-    int64_t parent = -1, value;
-    bool has_id = false;
-    EchJsonToken token;
-    g_autofree char *name = NULL;
-    g_array_set_size(reader->tensors, 0);
-    memset(reader->inputs, 0, sizeof reader->inputs);
-    reader->n_inputs = 0;
-    while ((token = ech_json_next(reader->json)) == ECH_JSON_KEY) {
+    int64_t value;
+    EchJsonToken token = ech_json_next(reader->json);
+    if (token == ECH_JSON_STRING && strcmp(key, "name") == 0) {
         size_t n;
-        const char *key = ech_json_text(reader->json, &n);
-        char own[24];
-        g_strlcpy(own, key, sizeof own);
-        if (strcmp(own, "inputs") == 0 || strcmp(own, "outputs") == 0) {
-            if (!read_io(reader, own[0] == 'o'))
-                return false;
-            continue;
+        const char *text = ech_json_text(reader->json, &n);
+        node->et.name = ech_et_string(reader->et, text, (gssize)n);
+        g_free(node->name);
+        node->name = g_strndup(text, n);
+    } else if (token == ECH_JSON_NUMBER && number_of(reader, &value)) {
+        if (strcmp(key, "id") == 0) {
+            node->et.id = (uint64_t)value;
+            node->has_id = true;
+        } else if (strcmp(key, "tid") == 0) {
+            node->et.thread = value;
+        } else {
+            node->parent = value;
         }
-        bool shapes = strcmp(own, "input_shapes") == 0;
-        if (shapes || strcmp(own, "input_types") == 0) {
-            token = ech_json_next(reader->json);
-            if (token == ECH_JSON_OBJECT || token == ECH_JSON_BAD || token == ECH_JSON_END)
-                return bad(reader);
-            g_array_set_size(reader->dims[0], 0);
-            if (token == ECH_JSON_ARRAY && !(shapes ? read_dims(reader, reader->dims[0]) : read_types(reader)))
-                return false;
-            if (shapes)
-                take_shapes(reader);
-            continue;
-        }
-        if (strcmp(own, "attrs") == 0) {
-            if (!read_attrs(reader, &node))
-                return false;
-            continue;
-        }
-        if (strcmp(own, "name") != 0 && strcmp(own, "id") != 0 && strcmp(own, "ctrl_deps") != 0 && strcmp(own, "parent") != 0 && strcmp(own, "tid") != 0) {
-            if (!ech_json_skip(reader->json))
-                return bad(reader);
-            continue;
-        }
-        token = ech_json_next(reader->json);
-        if (token == ECH_JSON_STRING && strcmp(own, "name") == 0) {
-            const char *text = ech_json_text(reader->json, &n);
-            node.name = ech_et_string(reader->et, text, (gssize)n);
-            g_free(name);
-            name = g_strndup(text, n);
-        } else if (token == ECH_JSON_NUMBER && number_of(reader, &value)) {
-            if (strcmp(own, "id") == 0) {
-                node.id = (uint64_t)value;
-                has_id = true;
-            } else if (strcmp(own, "tid") == 0) {
-                node.thread = value;
-            } else {
-                parent = value;
-            }
-        } else if (token == ECH_JSON_ARRAY || token == ECH_JSON_OBJECT || token == ECH_JSON_BAD || token == ECH_JSON_END) {
-            return bad(reader);
-        }
-    }
-    if (token != ECH_JSON_OBJECT_END)
+    } else if (token == ECH_JSON_ARRAY || token == ECH_JSON_OBJECT || token == ECH_JSON_BAD || token == ECH_JSON_END) {
         return bad(reader);
-    if (!has_id) {
-        ech_diag_dropped(reader->import->diag, "nodes_without_id", 1, "byte %" G_GUINT64_FORMAT, ech_json_offset(reader->json));
-        return true;
     }
-    if (node.name == ECH_NONE)
-        node.name = ech_et_string(reader->et, "", 0);
+    return true;
+}
+
+/* "input_shapes", "input_types", of old files beside the inputs. */
+static bool read_beside_inputs(Reader *reader, bool shapes)
+{
+    EchJsonToken token = ech_json_next(reader->json);
+    if (token == ECH_JSON_OBJECT || token == ECH_JSON_BAD || token == ECH_JSON_END)
+        return bad(reader);
+    g_array_set_size(reader->dims[0], 0);
+    if (token == ECH_JSON_ARRAY && !(shapes ? read_dims(reader, reader->dims[0]) : read_types(reader)))
+        return false;
+    if (shapes)
+        take_shapes(reader);
+    return true;
+}
+
+static bool read_member(Reader *reader, const char *key, Node *node)
+{
+    static const char *const plain[] = {"name", "id", "ctrl_deps", "parent", "tid", NULL};
+    if (strcmp(key, "inputs") == 0 || strcmp(key, "outputs") == 0)
+        return read_io(reader, key[0] == 'o');
+    if (strcmp(key, "input_shapes") == 0 || strcmp(key, "input_types") == 0)
+        return read_beside_inputs(reader, strcmp(key, "input_shapes") == 0);
+    if (strcmp(key, "attrs") == 0)
+        return read_attrs(reader, &node->et);
+    return g_strv_contains(plain, key) ? read_plain(reader, key, node) : ech_json_skip(reader->json) || bad(reader);
+}
+
+static void add_node(Reader *reader, Node *node)
+{
+    if (node->et.name == ECH_NONE)
+        node->et.name = ech_et_string(reader->et, "", 0);
     else
-        count_work(reader, name, &node);
-    ech_et_node(reader->et, node);
-    if (parent >= 0)
-        ech_et_dep(reader->et, (uint64_t)parent, true);
+        count_work(reader, node->name, &node->et);
+    ech_et_node(reader->et, node->et);
+    if (node->parent >= 0)
+        ech_et_dep(reader->et, (uint64_t)node->parent, true);
     for (guint i = 0; i < reader->tensors->len; i++) {
         const Tensor *tensor = &g_array_index(reader->tensors, Tensor, i);
         char device[24];
         g_snprintf(device, sizeof device, "%s:%u", tensor->host ? "cpu" : "cuda", tensor->ordinal);
         ech_et_tensor(reader->et, tensor->written, tensor->numbers, device, strlen(device));
     }
+}
+
+static bool read_node(Reader *reader)
+{
+    Node node = {.et = {.type = ECH_ET_COMP, .start_us = -1, .duration_us = -1, .name = ECH_NONE}, .parent = -1};
+    EchJsonToken token;
+    bool ok = true;
+    g_array_set_size(reader->tensors, 0);
+    memset(reader->inputs, 0, sizeof reader->inputs);
+    reader->n_inputs = 0;
+    while (ok && (token = ech_json_next(reader->json)) == ECH_JSON_KEY) {
+        char key[24];
+        g_strlcpy(key, ech_json_text(reader->json, NULL), sizeof key);
+        ok = read_member(reader, key, &node);
+    }
+    g_autofree char *name = node.name;
+    if (!ok)
+        return false;
+    if (token != ECH_JSON_OBJECT_END)
+        return bad(reader);
+    if (node.has_id)
+        add_node(reader, &node);
+    else
+        ech_diag_dropped(reader->import->diag, "nodes_without_id", 1, "byte %" G_GUINT64_FORMAT, ech_json_offset(reader->json));
     return true;
 }
 
