@@ -2,7 +2,9 @@
 
 #include "sim/base/error.h"
 
+#include <glib/gstdio.h>
 #include <sqlite3.h>
+#include <string.h>
 
 enum { STEP_INSTRUCTIONS = 100000 }; /* of SQLite's machine, between two calls of progress */
 
@@ -11,7 +13,51 @@ struct EchSqlite {
     const char *where;
     uint64_t steps, max_steps;
     GError **error;
+    uint8_t *copy; /* of a file whose header had to be another, or NULL */
 };
+
+/* Of the header (sqlite.org/fileformat.html): what a file of this many pages has at least, and whether its newest part may lie in a log beside it. */
+enum { HEADER = 100, PAGE_SIZE = 16, WRITE_VERSION = 18, READ_VERSION = 19, CHANGES = 24, PAGES = 28, PAGES_OF_CHANGES = 92, LOGGED = 2 };
+
+static uint64_t big_endian(const uint8_t *data, size_t n)
+{
+    uint64_t value = 0;
+    for (size_t i = 0; i < n; i++)
+        value = value << 8 | data[i];
+    return value;
+}
+
+/* Whether the file is whole. */
+static bool check_whole(const uint8_t *data, size_t n, const char *where, GError **error)
+{
+    uint64_t page = n < HEADER ? 0 : big_endian(data + PAGE_SIZE, 2), pages = n < HEADER ? 0 : big_endian(data + PAGES, 4);
+    bool current = n >= HEADER && memcmp(data + CHANGES, data + PAGES_OF_CHANGES, 4) == 0;
+    uint64_t whole = pages * (page == 1 ? 65536 : page);
+    if (n >= HEADER && (!current || whole <= n))
+        return true;
+    g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: the file is cut: %zu bytes of a database of %" G_GUINT64_FORMAT, where, n,
+                MAX(whole, (uint64_t)HEADER));
+    return false;
+}
+
+/* A database that was kept with a log is like any other once the log is in it, but for two bytes that call for the log. False: it is not in it. */
+static bool take_logged(EchSqlite *db, const uint8_t *data, size_t n, GError **error)
+{
+    g_autofree char *log = g_strconcat(db->where, "-wal", NULL);
+    GStatBuf status;
+    if (data[READ_VERSION] != LOGGED)
+        return true;
+    if (g_stat(log, &status) == 0 && status.st_size > 0) {
+        g_set_error(
+            error, ECH_ERROR, ECH_ERROR_PARSE,
+            "%s: what was written last lies in %s and not in it yet; end what writes it, then 'sqlite3 %s \"PRAGMA journal_mode=DELETE\"' puts it there",
+            db->where, log, db->where);
+        return false;
+    }
+    db->copy = g_memdup2(data, n);
+    db->copy[WRITE_VERSION] = db->copy[READ_VERSION] = 1;
+    return true;
+}
 
 static bool fail(EchSqlite *db, const char *table)
 {
@@ -35,8 +81,14 @@ EchSqlite *ech_sqlite_open(GBytes *contents, const char *where, GError **error)
         const void *in;
         unsigned char *out;
     } bytes = {.in = g_bytes_get_data(contents, &n)};
+    if (!check_whole(bytes.in, n, where, error))
+        return NULL;
     g_autoptr(EchSqlite) db = g_new0(EchSqlite, 1);
     *db = (EchSqlite){.where = where, .max_steps = 2000 + n / 1000, .error = error};
+    if (!take_logged(db, bytes.in, n, error))
+        return NULL;
+    if (db->copy)
+        bytes.out = db->copy;
     if (sqlite3_open_v2(":memory:", &db->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK ||
         sqlite3_deserialize(db->db, "main", bytes.out, (sqlite3_int64)n, (sqlite3_int64)n, SQLITE_DESERIALIZE_READONLY) != SQLITE_OK) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: %s", where, db->db ? sqlite3_errmsg(db->db) : "SQLite cannot open it");
@@ -60,6 +112,7 @@ void ech_sqlite_free(EchSqlite *db)
     for (sqlite3_stmt *open = db->db ? sqlite3_next_stmt(db->db, NULL) : NULL; open; open = sqlite3_next_stmt(db->db, NULL))
         sqlite3_finalize(open);
     sqlite3_close(db->db);
+    g_free(db->copy);
     g_free(db);
 }
 

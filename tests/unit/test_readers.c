@@ -522,6 +522,33 @@ static void walk(const char *folder, const char *const *kinds)
     }
 }
 
+/* A database is read whole or not at all: one that is cut says so, one that was kept with a log is read if the log is in it. */
+START_TEST(databases_whole)
+{
+    enum { WRITE_VERSION = 18, READ_VERSION = 19 };
+    g_autofree char *bytes = NULL, *folder = g_dir_make_tmp("echelon-db-XXXXXX", NULL), *path = g_build_filename(folder, "a.sqlite", NULL),
+                    *log = g_strconcat(path, "-wal", NULL);
+    gsize n;
+    ck_assert(g_file_get_contents(ECH_SOURCE_DIR "/tests/fuzz/corpus/nsys/new.sqlite", &bytes, &n, NULL));
+    g_autoptr(EchSource) half = ech_source_new_memory((const uint8_t *)bytes, n / 2, "half.sqlite");
+    g_autoptr(GError) error = NULL;
+    ck_assert_ptr_null(ech_import_source(half, NULL, NULL, &error));
+    ck_assert_msg(strstr(error->message, "half.sqlite: the file is cut: ") != NULL, "%s", error->message);
+    g_autoptr(EchImport) before = ech_test_corpus("nsys/new.sqlite", NULL);
+    bytes[WRITE_VERSION] = bytes[READ_VERSION] = 2;
+    ck_assert(g_file_set_contents(path, bytes, (gssize)n, NULL));
+    g_autoptr(EchImport) logged = ech_test_import(path, NULL);
+    ck_assert_uint_eq(ech_trace_n_ops(logged->trace), ech_trace_n_ops(before->trace));
+    ck_assert(g_file_set_contents(log, "rows", 4, NULL));
+    g_autoptr(GError) open = NULL;
+    ck_assert_ptr_null(ech_import_file(path, NULL, NULL, &open));
+    ck_assert_msg(strstr(open->message, "what was written last lies in ") != NULL, "%s", open->message);
+    g_unlink(log);
+    g_unlink(path);
+    g_rmdir(folder);
+}
+END_TEST
+
 START_TEST(own_file_loses_nothing)
 {
     static const char *const corpora[] = {
@@ -556,6 +583,7 @@ int main(void)
     tcase_add_test(tcase, gpu_targets_are_devices);
     tcase_add_loop_test(tcase, damage, 0, 8);
     tcase_add_test(tcase, mangled);
+    tcase_add_test(tcase, databases_whole);
     tcase_add_test(tcase, own_file_loses_nothing);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
