@@ -626,7 +626,7 @@ START_TEST(look_alikes_are_named)
         {"\x08\x09\x12\x07pytorch\x1a\x03"
          "2.9",
          16, "an ONNX model"},
-        {"\x08\x09\x3a\x20\n\x1e\n\x01x\n\x01w\x12\x01m\"\x06MatMul", 25, "an ONNX model"},
+        {"\x08\x09\x3a\x20\n\x1e\n\x01x\n\x01w\x12\x01m\"\x06MatMul", 23, "an ONNX model"},
         {"digraph G {\nrankdir = TB;\n", 0, "a picture of a program"},
         {"{\"Type\":48,\"TraceProcessEvent\":{\"startNs\":\"1\"}}\n{\"Type\":79,\"CudaEvent\":{}}\n", 0, "'nsys export --type sqlite REPORT'"},
         {"Layer name, IFMAP Height Intraline Factor, IFMAP Width Intraline Factor, Filter Height Intraline Factor, Filter Width Intraline Factor, "
