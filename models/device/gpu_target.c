@@ -314,11 +314,12 @@ static void memories(GString *out, const GPtrArray *fields, double size, double 
         size, bandwidth, bandwidth * 0.93, bandwidth * 0.93, bandwidth * 0.9);
     double l2 = number(fields, "l2_cache_size");
     if (l2 >= 1)
-        g_string_append_printf(out,
-                               "  l2:\n    kind: cache\n    capacity: {value: %.0fB, source: \"compiler: gpu_target_config\"}\n    granule: {value: 32, source: "
-                               "\"data sheet: sectors of 128-byte lines\"}\n"
-                               "    assignable: {value: false, source: compiler}\n",
-                               l2);
+        g_string_append_printf(
+            out,
+            "  l2:\n    kind: cache\n    capacity: {value: %.0fB, source: \"compiler: gpu_target_config\"}\n    granule: {value: 32, source: "
+            "\"data sheet: sectors of 128-byte lines\"}\n"
+            "    assignable: {value: false, source: compiler}\n",
+            l2);
     g_string_append(out, "  host:\n    kind: host-pinned\n    space: 5\n    capacity: {value: 1TiB, source: assumed}\n    read: {value: 300GB/s, source: "
                          "assumed}\n    write: {value: 300GB/s, source: assumed}\n"
                          "    assignable: {value: true, source: compiler}\n");
