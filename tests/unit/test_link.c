@@ -431,6 +431,23 @@ START_TEST(meshes_have_a_link_for_each_other)
     six.mesh = false;
     two = ech_switch_cost(device, &six, ECH_COMM_ALL_REDUCE, &(EchGroup){.size = 2, .stride = 1}, 0, UINT64_C(1) << 34);
     ck_assert_uint_eq(two.cost.ports, 18);
+    six = (EchLink){.to_device = GB, .from_device = GB, .ports = 1000000, .reach = 100000, .mesh = true}; /* ten to each of the others */
+    two = ech_switch_cost(device, &six, ECH_COMM_ALL_REDUCE, &(EchGroup){.size = 50001, .stride = 1}, 0, UINT64_C(1) << 34);
+    ck_assert_uint_eq(two.cost.ports, UINT64_C(1000000) * 50000 / 99999);
+}
+END_TEST
+
+/* Of months a step: no more than a time can hold. */
+START_TEST(steps_of_months)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchDevice) device = ech_device_load("h100-sxm", NULL, &error);
+    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    EchLink link = *ech_device_link(device, "nvlink");
+    link.latency = link.setup = ECH_TIME_MAX / 2;
+    EchSwitchCost cost = ech_switch_cost(device, &link, ECH_COMM_ALL_REDUCE, &(EchGroup){.size = 8, .stride = 1}, 8, UINT64_C(1) << 34);
+    ck_assert_int_gt(cost.fixed, ECH_TIME_MAX / 8);
+    ck_assert_int_lt(cost.fixed, ECH_TIME_MAX / 2);
 }
 END_TEST
 
@@ -446,6 +463,7 @@ int main(void)
     tcase_add_test(tests, a_switch_adds_up);
     tcase_add_test(tests, hosts_are_joined_by_a_network);
     tcase_add_test(tests, meshes_have_a_link_for_each_other);
+    tcase_add_test(tests, steps_of_months);
     tcase_add_test(tests, groups_may_lie_along_no_axis);
     tcase_add_test(tests, nothing_to_send_costs_nothing);
     tcase_add_test(tests, open_axes_have_ends);
