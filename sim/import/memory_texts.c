@@ -60,7 +60,7 @@ enum { MOST = 16 << 20, MAX_QUOTED = 120 };
 /* Messages that have no sizes to read, or only sums of what an engine means to do. */
 static const struct {
     const char *mark, *advice;
-} known[] = {
+} known_texts[] = {
     {"No available memory for the cache blocks", "the text says that vLLM had nothing left for its KV cache, which gets --gpu-memory-utilization of the "
                                                  "memory less weights and the peak of a trial run: "
                                                  "a larger share, fewer --max-num-batched-tokens and --max-num-seqs, --enforce-eager, more GPUs "
@@ -134,9 +134,9 @@ static const struct {
 
 static const char *known_text(const char *text, size_t n)
 {
-    for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
-        if (memmem(text, n, known[i].mark, strlen(known[i].mark)))
-            return known[i].advice;
+    for (size_t i = 0; i < G_N_ELEMENTS(known_texts); i++) {
+        if (memmem(text, n, known_texts[i].mark, strlen(known_texts[i].mark)))
+            return known_texts[i].advice;
     }
     return NULL;
 }
