@@ -58,6 +58,10 @@ labels[best >= 0.5], labels[best < 0.5] = 1, 0
 assert (labels >= 0).all() and (labels == 1).any() and torch.unique(labels).tolist() == [0, 1]
 assert torch.randperm(150, device="cuda").sort()[0].tolist() == list(range(150)) and torch.randint(3, 9, (100,), device="cuda").unique().tolist() == [3, 4, 5, 6, 7, 8]
 assert scores.topk(200)[1].tolist() == list(range(200)) and scores.sort()[1].tolist() == list(range(300))
+# What the host copied to the device reads back, and what a comparison of it is; what a kernel made of it does not.
+noise = torch.linspace(1, 0, 101).cuda()
+assert noise[50].item() == 0.5 and noise[noise > 0].shape == (100,) and noise.min().item() == 0 and noise.max().item() == 1 and noise[noise > 0].shape[0] == (noise > 0).sum()
+assert (noise * 2)[0].item() == 0 and noise.clone()[noise > 0.9].shape == (10,)
 # What a program decides by is what it would read: a scale that was made up reads 0.0, which is not above 0, and so not above it at the second look either.
 scale = torch.rand((), device="cuda")
 assert scale.item() == 0 and not scale > 0 and scale <= 0 and not scale != 0 and scale < 1e-3

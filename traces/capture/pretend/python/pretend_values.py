@@ -219,7 +219,8 @@ class Values(TorchDispatchMode):
             finally:
                 _doubt(0)
         if type(out) is torch.Tensor and out.is_cuda and out.is_floating_point() and out.numel() > SCALARS and out.layout == torch.strided:
-            _clear(out.data_ptr(), out.numel() * out.element_size())  # most of what a program does
+            if func not in READS or all(tensor.is_cuda for tensor in _tensors(args)):  # what the host copies to the device reads back
+                _clear(out.data_ptr(), out.numel() * out.element_size())  # most of what a program does
             return out
         try:
             _library.pretend_quiet(1)
