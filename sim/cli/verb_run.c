@@ -19,7 +19,7 @@
 
 typedef struct {
     char *trace, *device, *allocator, *host_allocator, *engine, *format, *beside, *step, *output, *find;
-    char **passes, **settings, **goals;
+    char **traces, **passes, **settings, **goals;
     gint jobs;
     gboolean json;
 } RunOptions;
@@ -27,6 +27,7 @@ typedef struct {
 static void options_clear(RunOptions *options)
 {
     g_free(options->trace);
+    g_strfreev(options->traces);
     g_free(options->device);
     g_free(options->allocator);
     g_free(options->host_allocator);
@@ -218,6 +219,21 @@ static bool is_experiment(const char *name)
     return g_str_has_suffix(name, ".yaml") || g_str_has_suffix(name, ".yml");
 }
 
+/* --trace given again is as more files behind the first. */
+static void take_traces(RunOptions *options, char ***rest)
+{
+    if (!options->traces)
+        return;
+    options->trace = g_strdup(options->traces[0]);
+    g_autoptr(GStrvBuilder) files = g_strv_builder_new();
+    for (char **file = options->traces + 1; *file; file++)
+        g_strv_builder_add(files, *file);
+    for (char **file = *rest; *file; file++)
+        g_strv_builder_add(files, *file);
+    g_strfreev(*rest);
+    *rest = g_strv_builder_end(files);
+}
+
 /* A captured file in place of an experiment means --trace; several of them are ranks of one program, which it tells, and the first is the trace. */
 static bool take_captures(RunOptions *options, char **rest)
 {
@@ -235,7 +251,7 @@ int ech_verb_run(int argc, char **argv)
 {
     g_auto(RunOptions) options = {.jobs = 1};
     const GOptionEntry entries[] = {
-        {"trace", 't', 0, G_OPTION_ARG_FILENAME, &options.trace,
+        {"trace", 't', 0, G_OPTION_ARG_FILENAME_ARRAY, &options.traces,
          "captured file, or a trace of ours; more of them, one a rank: ranks of one program, replayed together", "FILE"},
         {"device", 'd', 0, G_OPTION_ARG_STRING, &options.device, "device to run it on, by name or file ('echelon list devices')", "NAME"},
         {"allocator", 'a', 0, G_OPTION_ARG_STRING, &options.allocator,
@@ -259,6 +275,7 @@ int ech_verb_run(int argc, char **argv)
     g_auto(GStrv) rest = NULL;
     if (!ech_cli_options(argc, argv, entries, &rest))
         return ECH_EXIT_USAGE;
+    take_traces(&options, &rest);
     if (rest[0] && !find_file(&rest[0]))
         return ECH_EXIT_FAILED;
     const bool ranks = take_captures(&options, rest);

@@ -401,9 +401,9 @@ bool ech_memory_text_is_known(const char *text, size_t n)
 char *ech_memory_text_describe(const char *text, size_t n)
 {
     text = tail(text, &n);
-    const char *known = known_text(text, n);
-    if (known)
-        return g_strdup(known);
+    const char *advice = known_text(text, n);
+    if (advice)
+        return g_strdup(advice);
     char *(*const kinds[])(const char *, size_t) = {describe_end, describe_library, describe_refusal, describe_pinning, describe_fault};
     for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
         char *told = kinds[i](text, n);

@@ -68,7 +68,7 @@ exit 2
 $ echelon run traces/pipeline_pytorch.h100/rank0.pretend.gz configs/experiments/tutorial.yaml --device h100-sxm
 echelon run: more than one experiment file
 exit 2
-$ echelon import traces/pipeline_pytorch.h100/rank0.pretend.gz --anonymize -o $T/0.ech 2>/dev/null; echelon import traces/pipeline_pytorch.h100/rank1.pretend.gz -o $T/1.ech 2>/dev/null; cd $T && echelon run 0.ech 1.ech --device h100-sxm | head -n 9
+$ echelon import traces/pipeline_pytorch.h100/rank0.pretend.gz --anonymize -o $T/0.ech 2>/dev/null; echelon import traces/pipeline_pytorch.h100/rank1.pretend.gz -o $T/1.ech 2>/dev/null; cd $T && echelon run --trace 0.ech --trace 1.ech --device h100-sxm | head -n 9
 0 and 1 more: 2 ranks on h100-sxm
 
   Every rank fits.
