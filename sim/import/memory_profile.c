@@ -327,14 +327,20 @@ static void add_sample(Reader *r, const Sample *s, const EchWire *wire)
 static bool read_samples(Reader *r, GError **error)
 {
     Sample s;
+    bool labelled = false;
     for (guint i = 0; i < r->samples->len; i++) {
         if (!read_sample(r, g_array_index(r->samples, EchWire, i), &s, error))
             return false;
+        labelled |= s.kind.n || s.device.n || s.memory.n;
         if (!on_host(s.device) && !note_device(r, ordinal(s.device))) {
             g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: more than %d devices", r->where, MAX_DEVICES);
             return false;
         }
     }
+    if (r->samples->len > 0 && !labelled)
+        ech_diag_remark(
+            r->ret->diag,
+            "none of its samples says on which device it lies, as JAX's do: it may be another program's heap, in the host's memory; it counts as a device's");
     for (guint i = 0; i < r->samples->len; i++) {
         const EchWire *wire = &g_array_index(r->samples, EchWire, i);
         if (!read_sample(r, *wire, &s, error))

@@ -121,6 +121,10 @@ START_TEST(memory_profile_is_a_resident_set)
     g_autoptr(EchImport) many = ech_test_corpus("memory_profile/many.pb", "memory_profile");
     ck_assert_uint_eq(ech_trace_n_buffers(many->trace), 1);
     ck_assert_uint_eq(ech_diag_count(many->diag, "samples_of_negative_size"), 1);
+    ck_assert(!ech_test_says(import->diag, "another program's heap"));
+    /* What Go and tcmalloc write of a heap: nothing of devices. */
+    g_autoptr(EchImport) heap = ech_test_corpus("memory_profile/heap.pb", "memory_profile");
+    ck_assert(ech_test_says(heap->diag, "another program's heap"));
 }
 END_TEST
 
