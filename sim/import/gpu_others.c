@@ -190,7 +190,9 @@ static bool read_scrolling(EchGpuOthers *o, EchGpuRows *all, EchWords line)
         return true;
     }
     int n = o->table == SCROLLING ? (int)ech_gpu_split(line, ' ', words) : 0;
-    if (n <= MAX(o->fb, o->gpu) || !ech_gpu_is_number(words[o->gpu], &index) || !ech_gpu_is_mib(words[o->fb], &size))
+    if (o->table == SCROLLING && (n == 0 || !ech_gpu_is_number(words[0], &index)))
+        o->table = NO_TABLE; /* another text */
+    if (o->table != SCROLLING || n <= MAX(o->fb, o->gpu) || !ech_gpu_is_number(words[o->gpu], &index) || !ech_gpu_is_mib(words[o->fb], &size))
         return false;
     if (o->pid < 0) {
         EchGpuRow *row = ech_gpu_row(all, index);

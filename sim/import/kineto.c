@@ -101,15 +101,15 @@ static int64_t of_process(const Event *e, int64_t number)
 static uint32_t process_of(Reader *r, const char *name, size_t n)
 {
     enum { MAX_PROCESSES = 8192 };
-    guint i = r->processes->len;
-    for (; i > 0; i--) { /* a process's events mostly come one after another */
-        const char *known = r->processes->pdata[i - 1];
-        if (strlen(known) == n && memcmp(known, name, n) == 0)
-            return i;
+    char key[64];
+    g_snprintf(key, sizeof key, "%.*s", (int)MIN(n, sizeof key - 1), name);
+    guint place = GPOINTER_TO_UINT(g_hash_table_lookup(r->processes, key));
+    if (place == 0) {
+        place = MIN(g_hash_table_size(r->processes) + 1, (guint)MAX_PROCESSES);
+        if (g_hash_table_size(r->processes) < MAX_PROCESSES)
+            g_hash_table_insert(r->processes, g_strdup(key), GUINT_TO_POINTER(place));
     }
-    if (r->processes->len < MAX_PROCESSES)
-        g_ptr_array_add(r->processes, g_strndup(name, n));
-    return r->processes->len;
+    return place;
 }
 
 /* The number of a process's device: its own unless it is another process's already (ranks on several machines), then the next that is free. */
@@ -1144,7 +1144,7 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
     for (guint i = 0; i < r->kinds->len; i++)
         ech_diag_note(r->ret->records, g_array_index(r->kinds, Kind, i).name, g_array_index(r->kinds, Kind, i).count);
     ech_diag_dropped(r->ret->diag, "strings_repaired", ech_json_repaired(r->json), NULL);
-    ech_diag_note(r->ret->diag, "processes_merged_in_the_file", r->processes->len);
+    ech_diag_note(r->ret->diag, "processes_merged_in_the_file", g_hash_table_size(r->processes));
     if (r->elsewhere)
         ech_diag_remark(r->ret->diag, "it ran on %s, whose work is not read; that of CUDA, ROCm and XPU is", r->elsewhere);
     if (r->n_halves) {
@@ -1207,7 +1207,7 @@ static bool kineto_read(EchSource *source, const EchImportOptions *options, EchI
     r->uses = g_array_new(FALSE, FALSE, sizeof(Use));
     r->comms = g_array_new(FALSE, FALSE, sizeof(Comm));
     r->threads = g_hash_table_new(ech_hash_key, NULL);
-    r->processes = g_ptr_array_new_with_free_func(g_free);
+    r->processes = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
     r->renumbered = g_hash_table_new(ech_hash_key, NULL);
     r->kinds = g_array_new(FALSE, FALSE, sizeof(Kind));
     g_array_set_clear_func(r->kinds, clear_kind);
@@ -1234,7 +1234,7 @@ static bool kineto_read(EchSource *source, const EchImportOptions *options, EchI
     ech_onnx_nodes_free(r->nodes);
     g_array_unref(r->kinds);
     g_hash_table_unref(r->threads);
-    g_ptr_array_unref(r->processes);
+    g_hash_table_unref(r->processes);
     g_hash_table_unref(r->renumbered);
     g_array_unref(r->uses);
     g_array_unref(r->comms);

@@ -116,7 +116,7 @@ typedef struct {
     GArray *spans, *launches, *asked, *sides, *shapes, *uses, *kernels, *comms; /* Span, Launch, Asked, Side, Shape, Use, EchGpuLaunch, Comm */
     int64_t world;                                                              /* processes of the run, or 0 */
     GHashTable *threads;                                                        /* tid -> index + 1 */
-    GPtrArray *processes;                                                       /* names of merged ones */
+    GHashTable *processes;                                                      /* names of merged ones -> place + 1 */
     uint32_t owners[MAX_SPACES];                                                /* of devices' numbers: process + 1; 0: free */
     GHashTable *renumbered; /* process and device -> number + 1, where another process had the number first */
     GArray *kinds;          /* Kind, in the order of the file */
