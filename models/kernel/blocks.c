@@ -12,7 +12,7 @@
 
 static EchBytes to_bytes(double value)
 {
-    return value >= 1.8e19 ? UINT64_MAX : (EchBytes)ceil(value);
+    return value >= 1.8e19 ? UINT64_MAX : value > 0 ? (EchBytes)ceil(value) : 0;
 }
 
 /* What of a step lies on chip besides its windows; elements. */

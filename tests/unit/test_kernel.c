@@ -256,12 +256,13 @@ END_TEST
 /* Numbers of a device file that no chip has: a price all the same. */
 START_TEST(absurd_numbers)
 {
-    static const char *const settings[] = {"kernel.megacore=4294967296", "kernel.megacore=1e30",    "kernel.megacore=-1",        "kernel.window_bytes=-1",
-                                           "kernel.window_bytes=1e30",   "kernel.step_cycles=1e30", "kernel.matrix_efficiency=0"};
+    static const char *const settings[] = {"kernel.megacore=4294967296", "kernel.megacore=1e30",    "kernel.megacore=-1",         "kernel.window_bytes=-1",
+                                           "kernel.window_bytes=1e30",   "kernel.step_cycles=1e30", "kernel.matrix_efficiency=0", "kernel.stage_weights=-1"};
     g_autoptr(EchDevice) chip = device("tpu-v5p", settings[_i]);
     EchKernelCost cost = price_product(chip, 1000, 1000, 1000);
     ck_assert_int_gt(cost.time, 0);
     ck_assert_uint_gt(cost.blocks.steps, 0);
+    ck_assert_uint_lt(cost.vmem, UINT64_C(1) << 40);
 }
 END_TEST
 
@@ -435,7 +436,7 @@ int main(void)
     tcase_add_test(test, windows_on_chip);
     tcase_add_test(test, operands_on_chip);
     tcase_add_test(test, cores_share_steps);
-    tcase_add_loop_test(test, absurd_numbers, 0, 7);
+    tcase_add_loop_test(test, absurd_numbers, 0, 8);
     tcase_add_test(test, relayouts);
     tcase_add_test(test, batches);
     tcase_add_test(test, memories_do_not_mix);
