@@ -381,7 +381,8 @@ static double body_cycles(const EchKernelModel *model, const EchKernel *kernel, 
     cycles += model->view == ECH_KERNEL_COMPILER ? model->reduce * body->windows : model->shuffle * body->shuffle + model->simple * body->positions;
     if (kernel->fused)
         cycles += model->simple * body->simple + model->transcendental * body->transcendental + model->divide * body->divide + model->reduce * body->reduce;
-    return registers * cycles + LANE_SPREAD * body->spread + body->rows;
+    double turned = model->view == ECH_KERNEL_COMPILER ? model->gather_rows * body->turned : 0;
+    return registers * cycles + LANE_SPREAD * body->spread + body->rows + turned;
 }
 
 double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *kernel, const EchKernelTraffic *traffic, const EchKernelCost *cost, double steps,
@@ -392,7 +393,8 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
     bool compiler = model->view == ECH_KERNEL_COMPILER;
     double read = compiler && !body->reads ? 0 : (double)cost->hbm_read + (compiler ? (double)kernel->padded : 0), hbm = (read + traffic->stored) / model->hbm;
     /* What is reduced counts as stored, unless as wide a result is stored anyway. */
-    if (compiler ? body->reduce > 0 && !(traffic->wide_results > 0) : body->lane_sums > 0)
+    bool made = body->made > 0 && !(traffic->wide_results > 0 && traffic->elements * 2 > body->made); /* half of it is not all of it */
+    if (compiler ? body->reduce > 0 && (!(traffic->wide_results > 0) || made) : body->lane_sums > 0)
         hbm += registers * REGISTER * 4 / model->hbm;
     if (compiler && kernel->windows.n_iterations > 0 && steps > 1) { /* every window counts as a whole one */
         double whole = window_elements(kernel->windows.output, kernel->windows.n_output) * steps / traffic->widest;
@@ -401,7 +403,7 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
     /* What is only spread out from an array on chip is not read at a rate. */
     double in_vmem = traffic->narrowed / model->hbm + (compiler ? 0 : (double)cost->vmem_written / model->vmem);
     if (!compiler || traffic->streamed)
-        in_vmem += (double)cost->vmem_read / model->vmem_read;
+        in_vmem += MAX((double)cost->vmem_read - (compiler ? body->only_turned : 0), 0) / model->vmem_read;
     double moved = hbm + in_vmem;
     double loads = body->loads > 0 ? body->loads : traffic->wide_operands;
     double compute = (registers * model->touch * (loads + traffic->wide_results) + body_cycles(model, kernel, registers)) / steps;
@@ -440,6 +442,63 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
     return total;
 }
 
+/* Whether a kernel adds up or compares windows of positions, none of them whole rows, in windows that are known: the compiler emits it as a convolution. */
+static bool sums_windows(const EchKernelModel *model, const EchKernel *kernel)
+{
+    const EchKernelWindows *w = &kernel->windows;
+    return model->view == ECH_KERNEL_COMPILER && kernel->body.windows > 0 && kernel->body.rows_first == 0 && kernel->n_results > 0 && kernel->n_operands > 0 &&
+           w->n_iterations > 0 && w->n_kernel > 0 && w->n_kernel == w->n_output && w->n_input == w->n_output;
+}
+
+/* Bytes of the result's register-sized parts that a step meets of an operand: a window that moves by one position reaches one further than it needs. */
+static double met_elements(const EchKernelWindows *w, double tile)
+{
+    double product = tile;
+    for (unsigned i = 0; i < w->n_input; i++) {
+        bool halo = w->kernel[i] > 1 && w->input[i] + 1 == w->output[i] + w->kernel[i];
+        product *= MAX(w->input[i] + (halo ? 1u : 0u), 1u);
+    }
+    return product;
+}
+
+/* What the compiler counts for windows of positions: as of a convolution whose filter, a register for each position, is fetched first; then what a step's
+ * windows meet of operands in HBM; a result there or a narrow one waits for its store; arithmetic is that of one step. Rows that an operand has
+ * elsewhere are gathered in that step, on v5e one by one. Where it lies on chip further steps cost nothing (libtpu 0.0.52: 90 running sums and pools on v5e
+ * and v6e, exact but for a few). */
+static void window_cycles(const EchKernelModel *model, const EchKernel *kernel, const EchKernelTraffic *traffic, EchKernelSums *sums)
+{
+    const EchKernelWindows *w = &kernel->windows;
+    const EchLayout *result = &kernel->results[0];
+    double steps = iterations(w), serial = MAX(1, ceil(steps / model->cores)), rate = model->hbm / model->cores;
+    double tile = in_part(model, result) ? (double)tile_elements(result) : REGISTER, rows = tile / 128;
+    double filter = window_elements(w->kernel, w->n_kernel) * ech_layout_element_bits(&kernel->operands[0]) / 8;
+    double moved = 0, turned = 0, parts = window_elements(w->output, w->n_output) / REGISTER, met = met_elements(w, tile);
+    for (size_t i = 0; i < kernel->n_operands; i++) {
+        const EchLayout *operand = &kernel->operands[i];
+        if (moved_elements(operand, NULL) * 2 < traffic->elements)
+            continue;
+        moved += at_hand(model, operand) ? 0 : met * ech_layout_element_bits(operand) / 8;
+        if (operand->rank == result->rank && memcmp(operand->order, result->order, operand->rank * sizeof operand->order[0]) != 0) {
+            double gathered = MAX(model->gather_rows - model->touch, 0) * (model->gather_rows > 8 * model->touch ? rows / 8 : 1);
+            turned += window_elements(w->input, w->n_input) / REGISTER * (2 * model->touch + gathered);
+        }
+    }
+    double narrow = ech_layout_element_bits(result) < 32 || in_part(model, result) ? parts * REGISTER * 4 : 0;
+    double stored = at_hand(model, result) ? 0 : parts * tile * ech_layout_element_bits(result) / 8;
+    double stores = stored > 0 || model->narrow_last ? serial : serial - 1;
+    double fetch = moved > 0 ? model->matrix_step - model->matrix_store : 0, store = stored + narrow > 0 ? model->matrix_store : 0;
+    double all = traffic->widest / REGISTER * model->reduce * kernel->body.windows + model->gather_rows * kernel->body.turned;
+    double body = (body_cycles(model, kernel, traffic->widest / REGISTER) - all) / steps + model->touch * parts + turned;
+    double latency = model->matrix_store + serial * fetch + stores * store, bytes = serial * moved + stores * (stored + narrow);
+    *sums = (EchKernelSums){.total = latency + (filter + bytes) / rate + body,
+                            .latency = latency,
+                            .hbm = (filter + bytes) / rate,
+                            .compute = body,
+                            .busy_compute = body * serial,
+                            .busy_hbm = (filter + bytes) / rate,
+                            .in_vmem = (filter + (stored > 0 ? 0 : stores * narrow)) / rate};
+}
+
 static void price_stream(const EchKernelModel *model, const EchKernel *kernel, bool own_tiles, EchKernelCost *ret)
 {
     EchKernelTraffic traffic = traffic_of(model, kernel, ret);
@@ -460,7 +519,10 @@ static void price_stream(const EchKernelModel *model, const EchKernel *kernel, b
         ret->blocks.bm = (uint64_t)ceil(traffic.widest / REGISTER / steps);
         ech_kernel_stream_vmem(model, kernel, ret, false);
     }
-    ech_kernel_stream_cycles(model, kernel, &traffic, ret, steps, &sums);
+    if (!own_tiles && sums_windows(model, kernel))
+        window_cycles(model, kernel, &traffic, &sums);
+    else
+        ech_kernel_stream_cycles(model, kernel, &traffic, ret, steps, &sums);
     finish(model, &sums, ret);
 }
 

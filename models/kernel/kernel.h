@@ -64,6 +64,8 @@ typedef struct {
     uint32_t rows_first; /**< Reductions of whole rows whose result goes back into them: what follows is a pass of its own. */
     uint32_t shuffle;    /**< Moves of every register across lanes or rows: window positions of a pooling. */
     uint32_t lane_sums;  /**< Of them, sums along lanes, but for sums of exponentials. */
+    double turned;       /**< Registers copied into another order of the same lanes, their rows gathered from others. */
+    double only_turned;  /**< Bytes of operands on chip that are read for that alone: the compiler counts no reading of theirs. */
     double made;         /**< Elements of what it makes and reduces itself, a mask of one in each row, wider than all that it is given; 0: nothing. */
 } EchKernelBody;
 

@@ -6,10 +6,11 @@
 
 #include <string.h>
 
-#define MANY_POSITIONS 16 /* of a window along one dimension: more are summed by doubling */
-#define INTEGER_DIVIDE 17 /* additions that an integer division or remainder counts for (libtpu 0.0.51, a quotient rounded down on v5e and v6e) */
-#define MAX_DEPTH 16      /* fusions inside fusions; tuples inside tuples */
-#define MOST_RESULTS 4096 /* of a kernel, looked at; tuples of tuples hold more than their text */
+#define MANY_POSITIONS 16  /* of a window along one dimension: more are summed by doubling */
+#define FLOAT_REMAINDER 32 /* additions that a remainder of floats counts for (libtpu 0.0.52, v5e and v6e) */
+#define INTEGER_DIVIDE 17  /* additions that an integer division or remainder counts for (libtpu 0.0.51, a quotient rounded down on v5e and v6e) */
+#define MAX_DEPTH 16       /* fusions inside fusions; tuples inside tuples */
+#define MOST_RESULTS 4096  /* of a kernel, looked at; tuples of tuples hold more than their text */
 
 typedef struct {
     const EchProgram *program;
@@ -176,6 +177,26 @@ static uint32_t narrowing(const EchProgram *program, EchId convert)
     return to < from && from <= 32 ? narrow_operations(to) : 0;
 }
 
+/* Operations of floats that count as many additions, none as free as a copy of its register; anything else: UINT32_MAX (libtpu 0.0.52, v5e and v6e, 8 to 256
+ * registers in one step, exact). */
+static uint32_t counted_as(EchHlo opcode)
+{
+    switch ((int)opcode) {
+    case ECH_HLO_SINE:
+    case ECH_HLO_COSINE: return 154;
+    case ECH_HLO_TAN: return 170;
+    case ECH_HLO_ERF: return 21;
+    case ECH_HLO_CEIL:
+    case ECH_HLO_FLOOR:
+    case ECH_HLO_ROUND_NEAREST_EVEN: return 3;
+    case ECH_HLO_ABS:
+    case ECH_HLO_BITCAST_CONVERT:
+    case ECH_HLO_NEGATE:
+    case ECH_HLO_SQRT: return 0;
+    default: return UINT32_MAX;
+    }
+}
+
 /* What a broadcast moves: one that makes up the lanes of its result fills a register for every 8 rows lane by lane, a mask's twice (libtpu 0.0.52, seven masks
  * of one, two and three dimensions on v5e and v5p), another repeats its rows of lanes. */
 static void survey_broadcast(const EchProgram *program, const EchInstruction *at, EchKernelBody *body)
@@ -200,6 +221,44 @@ static void survey_broadcast(const EchProgram *program, const EchInstruction *at
         body->spread += mask * others * (double)(rows_kept ? rows / 8 + (rows % 8 != 0) : 1);
     else if (!rows_kept)
         body->rows += others * (double)(lanes / 128 + (lanes % 128 != 0));
+}
+
+/* Whether a copy keeps what lies on lanes and moves rows. */
+static bool turns_rows(const EchProgram *program, const EchInstruction *copy)
+{
+    const EchLayout *to = ech_program_layout(program, copy->shape);
+    const EchLayout *from = copy->n_operands > 0 ? ech_program_layout(program, program->instructions[ech_program_operand(program, copy, 0)].shape) : NULL;
+    return copy->opcode == ECH_HLO_COPY && to != NULL && from != NULL && to->rank == from->rank && to->rank > 1 && to->order[0] == from->order[0] &&
+           memcmp(to->order, from->order, to->rank * sizeof to->order[0]) != 0;
+}
+
+/* Bytes of a fusion's operands on chip that its body only copies so. */
+static double only_turned(const EchProgram *program, const EchInstruction *fusion)
+{
+    const EchComputation *body =
+        fusion->opcode == ECH_HLO_FUSION && fusion->n_called > 0 ? &program->computations[ech_program_called(program, fusion, 0)] : NULL;
+    double bytes = 0;
+    if (body == NULL)
+        return bytes;
+    g_autofree uint32_t *uses = g_new0(uint32_t, body->n);
+    for (uint32_t i = 0; i < body->n; i++) {
+        const EchInstruction *user = &program->instructions[body->first + i];
+        for (uint32_t k = 0; k < user->n_operands; k++) {
+            EchId operand = ech_program_operand(program, user, k);
+            if (operand >= body->first && operand - body->first < body->n)
+                uses[operand - body->first]++;
+        }
+    }
+    for (uint32_t i = 0; i < body->n; i++) {
+        const EchInstruction *copy = &program->instructions[body->first + i];
+        EchId given = copy->opcode == ECH_HLO_COPY && copy->n_operands == 1 ? ech_program_operand(program, copy, 0) : ECH_NONE;
+        bool alone = given != ECH_NONE && given >= body->first && given - body->first < body->n && uses[given - body->first] == 1;
+        if (!alone || program->instructions[given].opcode != ECH_HLO_PARAMETER || !turns_rows(program, copy))
+            continue;
+        const EchLayout *layout = ech_program_layout(program, program->instructions[given].shape);
+        bytes += layout->space == ECH_SPACE_VECTOR ? (double)ech_layout_padded_bytes(layout, ECH_LAYOUT_DENSE) : 0;
+    }
+    return bytes;
 }
 
 /* Whether an operand is an array that the kernel is given, by another name at most. */
@@ -331,16 +390,18 @@ static void survey_instruction(Survey *survey, EchId id, unsigned depth)
     case ECH_HLO_REMAINDER:
         if (is_integer(program, at->shape))
             survey->body.simple += wide ? INTEGER_DIVIDE : 0;
+        else if (at->opcode == ECH_HLO_REMAINDER)
+            survey->body.simple += wide ? FLOAT_REMAINDER : 0;
         else
             survey->body.divide += wide;
         return;
     case ECH_HLO_CONVERT: survey->body.narrow += wide && program->shapes[at->shape].dtype != ECH_DTYPE_PRED ? narrowing(program, id) : 0; return;
+    case ECH_HLO_COPY: survey->body.turned += depth > 0 && wide && turns_rows(program, at) ? (double)elements / 1024 : 0; return;
     case ECH_HLO_PAD: /* masked, and put in place */ survey->body.simple += wide ? 2 : 0; return;
-    case ECH_HLO_SQRT: /* as free as a copy of its register */
-    case ECH_HLO_NEGATE:
-    case ECH_HLO_BITCAST_CONVERT: return;
     default:
-        if (ech_hlo_is_transcendental((EchHlo)at->opcode))
+        if (counted_as((EchHlo)at->opcode) != UINT32_MAX)
+            survey->body.simple += wide ? counted_as((EchHlo)at->opcode) : 0;
+        else if (ech_hlo_is_transcendental((EchHlo)at->opcode))
             survey->body.transcendental += wide;
         else if (ech_hlo_is_elementwise((EchHlo)at->opcode))
             survey->body.simple += wide;
@@ -447,11 +508,10 @@ static void add_work(const EchProgram *program, EchId id, unsigned depth, EchKer
         work->touched += turns ? registers : 0;
         return;
     }
-    case ECH_HLO_SQRT: /* as free as a copy of its register */
-    case ECH_HLO_NEGATE:
-    case ECH_HLO_BITCAST_CONVERT: return;
     default:
-        if (ech_hlo_is_transcendental((EchHlo)at->opcode))
+        if (counted_as((EchHlo)at->opcode) != UINT32_MAX)
+            work->simple += counted_as((EchHlo)at->opcode) * registers;
+        else if (ech_hlo_is_transcendental((EchHlo)at->opcode))
             work->transcendental += registers;
         else if (ech_hlo_is_elementwise((EchHlo)at->opcode))
             work->simple += registers;
@@ -713,9 +773,12 @@ static bool read_product(const EchProgram *program, EchId id, EchKernelContracti
     return product->n_operands >= 2 && (product->opcode == ECH_HLO_DOT ? read_dot(program, product, ret) : read_convolution(program, product, ret));
 }
 
-static uint32_t read_passes(const EchInstruction *product, const EchLayout *lhs)
+/* Integers of 32 bits are multiplied in four parts each, of whose products ten count (libtpu 0.0.52, four shapes on v5e and v6e). */
+static uint32_t read_passes(const EchInstruction *product, const EchLayout *lhs, const EchLayout *rhs)
 {
     size_t n;
+    if (strcmp(lhs->dtype + 1, "32") == 0 && strcmp(lhs->dtype, rhs->dtype) == 0 && lhs->dtype[0] != 'f')
+        return 10;
     const char *precision = ech_program_attribute(product, "operand_precision", &n);
     if (precision == NULL || lhs->bits < 32)
         return 1;
@@ -809,7 +872,7 @@ static EchBytes bytes_read(const EchProgram *program, EchId user, uint32_t k, un
 static EchBytes bytes_of_parameter(const EchProgram *program, EchId computation, EchId parameter, unsigned depth)
 {
     const EchComputation *body = &program->computations[computation];
-    EchBytes whole = shape_bytes(program, parameter), most = 0;
+    EchBytes whole = shape_bytes(program, parameter), most = 0, slices = 0;
     bool used = false;
     for (uint32_t i = 0; i < body->n; i++) {
         const EchInstruction *user = &program->instructions[body->first + i];
@@ -817,6 +880,8 @@ static EchBytes bytes_of_parameter(const EchProgram *program, EchId computation,
             if (ech_program_operand(program, user, k) != parameter)
                 continue;
             used = true;
+            if (k == 0 && user->opcode == ECH_HLO_SLICE)
+                slices = ech_bytes_add(slices, MIN(shape_bytes(program, body->first + i), whole));
             bool same = user->opcode == ECH_HLO_BITCAST || user->opcode == ECH_HLO_RESHAPE || ech_program_handed_on(program, body->first + i) == k;
             if (same && depth < MAX_DEPTH)
                 most = ech_bytes_add(most, bytes_of_parameter(program, computation, body->first + i, depth + 1));
@@ -825,7 +890,8 @@ static EchBytes bytes_of_parameter(const EchProgram *program, EchId computation,
         }
     }
     /* The root is read as a whole by whoever comes next. */
-    return !used && body->root != parameter ? 0 : MIN(used ? most : whole, whole);
+    most = used ? MIN(most, whole) : body->root == parameter ? whole : 0;
+    return MAX(most, slices); /* those that overlap are fetched one by one */
 }
 
 static EchBytes bytes_read(const EchProgram *program, EchId user, uint32_t k, unsigned depth)
@@ -854,6 +920,13 @@ static EchBytes bytes_read(const EchProgram *program, EchId user, uint32_t k, un
     }
     default: return whole;
     }
+}
+
+/* Whether a fusion gives back nothing but what it is given, by another name: a copy. */
+static bool is_renamed(const EchProgram *program, const EchInstruction *fusion)
+{
+    return fusion->opcode == ECH_HLO_FUSION && fusion->n_called > 0 && !program->shapes[fusion->shape].is_tuple &&
+           is_given(program, program->computations[ech_program_called(program, fusion, 0)].root);
 }
 
 /* Bytes an instruction's array result writes: an update in place writes its update. */
@@ -900,7 +973,7 @@ static void collect(Arrays *arrays, EchId instruction)
     for (guint i = 0; i < arrays->results->len; i++) {
         EchBytes bytes = ech_layout_padded_bytes(&g_array_index(arrays->results, EchLayout, i), ECH_LAYOUT_DENSE);
         if (!shape->is_tuple)
-            bytes = bytes_written(program, instruction, 0);
+            bytes = is_renamed(program, at) ? bytes : bytes_written(program, instruction, 0);
         else if (parts)
             bytes = MIN(bytes, bytes_written(program, ech_program_operand(program, root, i), 1));
         g_array_append_val(arrays->result_bytes, bytes);
@@ -986,8 +1059,8 @@ static void set_contraction(const Survey *survey, const Arrays *arrays, EchId in
             contraction.others++;
         }
     }
-    const EchLayout *layout = layout_of(program, ech_program_operand(program, product, 0));
-    contraction.passes = layout != NULL ? read_passes(product, layout) : 1;
+    const EchLayout *sides[2] = {layout_of(program, ech_program_operand(program, product, 0)), layout_of(program, ech_program_operand(program, product, 1))};
+    contraction.passes = sides[0] != NULL && sides[1] != NULL ? read_passes(product, sides[0], sides[1]) : 1;
     read_groups(&program->instructions[instruction], &contraction);
     kernel->kind = ECH_KERNEL_CONTRACTION;
     kernel->contraction = contraction;
@@ -1129,6 +1202,8 @@ static bool price(const EchProgram *program, EchId instruction, const EchKernelM
     if (reduced > survey.widest)
         survey.body.made = (double)(survey.widest = reduced);
     survey_instruction(&survey, instruction, 0);
+    survey.body.reads |= is_renamed(program, at);
+    survey.body.only_turned = only_turned(program, at);
 
     EchKernel kernel = {
         .kind = ECH_KERNEL_STREAM,

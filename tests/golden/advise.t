@@ -82,9 +82,9 @@ gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
     make again what needs no product; activations on host, waited for; activations on host, fetched ahead; activations on host, overlapped: no array fits what was asked for
 $ echelon advise traces/published_steps/llama3.1-70b.v6e-128.hlo.txt.gz --device tpu-v5e | sed -n '/make it fit/,/^$/p'
   What would make it fit
-   1  tpu7x                                24.7 GiB    90 GiB   27.0 s    x0.233
-   2  tpu-v6e                              24.7 GiB    90 GiB   33.9 s    x0.292
-   3  tpu-v5p                              24.7 GiB    90 GiB   46.5 s    x0.400
+   1  tpu7x                                24.7 GiB    90 GiB   27.1 s    x0.233
+   2  tpu-v6e                              24.7 GiB    90 GiB   34.0 s    x0.292
+   3  tpu-v5p                              24.7 GiB    90 GiB   46.6 s    x0.400
 
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4GiB | head -n 4
 gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)

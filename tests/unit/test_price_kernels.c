@@ -489,6 +489,148 @@ START_TEST(small_costs)
 }
 END_TEST
 
+/* As libtpu 0.0.52 prints them: a running sum whose operand is in HBM in another order, one on chip (of which only the first step counts) and a pool, each
+ * fetching its filter first; and a product of integers. */
+static const char windows[] =
+    "HloModule windows, is_scheduled=true\n"
+    "\n"
+    "%add (a: f32[], b: f32[]) -> f32[] {\n"
+    "  %a = f32[] parameter(0)\n"
+    "  %b = f32[] parameter(1)\n"
+    "  ROOT %s = f32[] add(%a, %b)\n"
+    "}\n"
+    "\n"
+    "%turn (p: f32[1024,8,128]) -> f32[1024,8,128] {\n"
+    "  %p = f32[1024,8,128]{0,2,1:T(8,128)} parameter(0)\n"
+    "  ROOT %c = f32[1024,8,128]{0,1,2:T(8,128)} copy(%p)\n"
+    "}\n"
+    "\n"
+    "%summed (p: f32[1024,8,128]) -> f32[1024,8,128] {\n"
+    "  %p = f32[1024,8,128]{0,2,1:T(8,128)} parameter(0)\n"
+    "  %t = f32[1024,8,128]{0,1,2:T(8,128)} fusion(%p), kind=kLoop, calls=%turn\n"
+    "  %z = f32[]{:T(128)} constant(0)\n"
+    "  ROOT %r = f32[1024,8,128]{0,1,2:T(8,128)S(1)} reduce-window(%t, %z), window={size=1x1x128 pad=0_0x0_0x127_0}, to_apply=%add\n"
+    "}\n"
+    "\n"
+    "%kept (p: f32[1024,8,128]) -> f32[1024,8,128] {\n"
+    "  %p = f32[1024,8,128]{0,1,2:T(8,128)S(1)} parameter(0)\n"
+    "  %z = f32[]{:T(128)} constant(0)\n"
+    "  ROOT %r = f32[1024,8,128]{0,1,2:T(8,128)S(1)} reduce-window(%p, %z), window={size=1x1x128 pad=0_0x0_0x127_0}, to_apply=%add\n"
+    "}\n"
+    "\n"
+    "%pooled (p: f32[8,14,14,512]) -> f32[8,14,14,512] {\n"
+    "  %p = f32[8,14,14,512]{3,0,2,1:T(8,128)S(1)} parameter(0)\n"
+    "  %z = f32[]{:T(128)} constant(0)\n"
+    "  ROOT %r = f32[8,14,14,512]{3,0,2,1:T(8,128)} reduce-window(%p, %z), window={size=1x5x5x1 pad=0_0x2_2x2_2x0_0}, to_apply=%add\n"
+    "}\n"
+    "\n"
+    "%whole (x: s32[256,128], y: s32[128,128]) -> s32[256,128] {\n"
+    "  %x = s32[256,128]{1,0:T(8,128)S(1)} parameter(0)\n"
+    "  %y = s32[128,128]{1,0:T(8,128)} parameter(1)\n"
+    "  ROOT %c = s32[256,128]{1,0:T(8,128)} convolution(%x, %y), dim_labels=bf_io->bf\n"
+    "}\n"
+    "\n"
+    "ENTRY %main (h: f32[1024,8,128], v: f32[1024,8,128], i: f32[8,14,14,512], j: s32[256,128], k: s32[128,128]) -> s32[256,128] {\n"
+    "  %h = f32[1024,8,128]{0,2,1:T(8,128)} parameter(0)\n"
+    "  %v = f32[1024,8,128]{0,1,2:T(8,128)S(1)} parameter(1)\n"
+    "  %i = f32[8,14,14,512]{3,0,2,1:T(8,128)S(1)} parameter(2)\n"
+    "  %j = s32[256,128]{1,0:T(8,128)S(1)} parameter(3)\n"
+    "  %k = s32[128,128]{1,0:T(8,128)} parameter(4)\n"
+    "  %far = f32[1024,8,128]{0,1,2:T(8,128)S(1)} fusion(%h), kind=kOutput, calls=%summed, "
+    "backend_config={\"window_config\":{\"kernel_window_bounds\":[\"128\",\"1\",\"1\"],\"output_window_bounds\":[\"128\",\"1\",\"2\"],"
+    "\"input_window_bounds\":[\"255\",\"1\",\"2\"],\"iteration_bounds\":[\"1\",\"4\",\"1\",\"1\",\"1\"],\"buffering_level\":\"2\"}}\n"
+    "  %near = f32[1024,8,128]{0,1,2:T(8,128)S(1)} fusion(%v), kind=kOutput, calls=%kept, "
+    "backend_config={\"window_config\":{\"kernel_window_bounds\":[\"128\",\"1\",\"1\"],\"output_window_bounds\":[\"1\",\"1\",\"1\"],"
+    "\"input_window_bounds\":[\"128\",\"1\",\"1\"],\"iteration_bounds\":[\"1\",\"8\",\"128\",\"1\",\"1\"],\"buffering_level\":\"2\"}}\n"
+    "  %pool = f32[8,14,14,512]{3,0,2,1:T(8,128)} fusion(%i), kind=kOutput, calls=%pooled, "
+    "backend_config={\"window_config\":{\"kernel_window_bounds\":[\"5\",\"5\",\"1\",\"1\"],\"output_window_bounds\":[\"14\",\"14\",\"1\",\"4\"],"
+    "\"input_window_bounds\":[\"18\",\"18\",\"1\",\"4\"],\"iteration_bounds\":[\"1\",\"1\",\"1\",\"1\",\"1\",\"1\",\"1\"],"
+    "\"buffering_level\":\"2\"}}\n"
+    "  ROOT %integers = s32[256,128]{1,0:T(8,128)} fusion(%j, %k), kind=kOutput, calls=%whole, "
+    "backend_config={\"window_config\":{\"kernel_window_bounds\":[\"16\",\"1\"],\"output_window_bounds\":[\"32\",\"1\"],"
+    "\"input_window_bounds\":[\"32\",\"1\"],\"iteration_bounds\":[\"1\",\"1\",\"1\"],\"buffering_level\":\"2\"}}\n"
+    "}\n";
+
+/* The same: a sine, a copy by another name, a stencil of slices that overlap, and arrays on chip that are only turned. */
+static const char reads[] =
+    "HloModule reads, is_scheduled=true\n"
+    "\n"
+    "%wave (y: f32[64,128], x: f32[64,128]) -> f32[64,128] {\n"
+    "  %x = f32[64,128]{1,0:T(8,128)} parameter(1)\n"
+    "  %s = f32[64,128]{1,0:T(8,128)} sine(%x)\n"
+    "  %y = f32[64,128]{1,0:T(8,128)} parameter(0)\n"
+    "  %m = f32[64,128]{1,0:T(8,128)} multiply(%s, %y)\n"
+    "  ROOT %a = f32[64,128]{1,0:T(8,128)} add(%m, %y)\n"
+    "}\n"
+    "\n"
+    "%named (p: bf16[2,8,128,1024]) -> bf16[1,2,1024,8,128] {\n"
+    "  %p = bf16[2,8,128,1024]{3,2,1,0:T(8,128)(2,1)S(1)} parameter(0)\n"
+    "  %a = bf16[2,1024,8,128]{1,3,2,0:T(8,128)(2,1)} bitcast(%p)\n"
+    "  ROOT %b = bf16[1,2,1024,8,128]{2,4,3,1,0:T(8,128)(2,1)} bitcast(%a)\n"
+    "}\n"
+    "\n"
+    "%stencil (p: f32[16,512,512]) -> f32[16,497,497] {\n"
+    "  %p = f32[16,512,512]{2,0,1:T(8,128)S(1)} parameter(0)\n"
+    "  %a = f32[16,497,497]{2,0,1:T(8,128)} slice(%p), slice={[0:16], [15:512], [15:512]}\n"
+    "  %b = f32[16,497,497]{2,0,1:T(8,128)} slice(%p), slice={[0:16], [0:497], [15:512]}\n"
+    "  %c = f32[16,497,497]{2,0,1:T(8,128)} slice(%p), slice={[0:16], [15:512], [0:497]}\n"
+    "  %d = f32[16,497,497]{2,0,1:T(8,128)} slice(%p), slice={[0:16], [0:497], [0:497]}\n"
+    "  %e = f32[16,497,497]{2,0,1:T(8,128)} subtract(%a, %b)\n"
+    "  %f = f32[16,497,497]{2,0,1:T(8,128)} subtract(%e, %c)\n"
+    "  ROOT %g = f32[16,497,497]{2,0,1:T(8,128)} add(%f, %d)\n"
+    "}\n"
+    "\n"
+    "%rows (a: f32[48,32,7,640], b: f32[48,32,7,640], c: bf16[48,32,7,640]) -> bf16[48,32,7,640] {\n"
+    "  %a = f32[48,32,7,640]{3,0,2,1:T(8,128)S(1)} parameter(0)\n"
+    "  %b = f32[48,32,7,640]{3,0,2,1:T(8,128)S(1)} parameter(1)\n"
+    "  %c = bf16[48,32,7,640]{3,1,2,0:T(8,128)(2,1)S(1)} parameter(2)\n"
+    "  %w = f32[48,32,7,640]{3,1,2,0:T(8,128)} convert(%c)\n"
+    "  %x = f32[48,32,7,640]{3,1,2,0:T(8,128)} copy(%a)\n"
+    "  %y = f32[48,32,7,640]{3,1,2,0:T(8,128)} copy(%b)\n"
+    "  %s = f32[48,32,7,640]{3,1,2,0:T(8,128)} subtract(%w, %x)\n"
+    "  %m = f32[48,32,7,640]{3,1,2,0:T(8,128)} multiply(%s, %y)\n"
+    "  ROOT %n = bf16[48,32,7,640]{3,1,2,0:T(8,128)(2,1)S(1)} convert(%m)\n"
+    "}\n"
+    "\n"
+    "ENTRY %main (e: f32[64,128], u: f32[64,128], q: bf16[2,8,128,1024], g: f32[16,512,512], a: f32[48,32,7,640], b: f32[48,32,7,640], c: "
+    "bf16[48,32,7,640]) -> f32[64,128] {\n"
+    "  %e = f32[64,128]{1,0:T(8,128)} parameter(0)\n"
+    "  %u = f32[64,128]{1,0:T(8,128)} parameter(1)\n"
+    "  %q = bf16[2,8,128,1024]{3,2,1,0:T(8,128)(2,1)S(1)} parameter(2)\n"
+    "  %g = f32[16,512,512]{2,0,1:T(8,128)S(1)} parameter(3)\n"
+    "  %a = f32[48,32,7,640]{3,0,2,1:T(8,128)S(1)} parameter(4)\n"
+    "  %b = f32[48,32,7,640]{3,0,2,1:T(8,128)S(1)} parameter(5)\n"
+    "  %c = bf16[48,32,7,640]{3,1,2,0:T(8,128)(2,1)S(1)} parameter(6)\n"
+    "  %copied = bf16[1,2,1024,8,128]{2,4,3,1,0:T(8,128)(2,1)} fusion(%q), kind=kLoop, calls=%named, "
+    "backend_config={\"window_config\":{\"output_window_bounds\":[\"1\",\"1\",\"8\",\"16\",\"8\"],\"iteration_bounds\":[\"1\",\"2\",\"1\",\"1\","
+    "\"1\"],\"buffering_level\":\"2\"}}\n"
+    "  %overlap = f32[16,497,497]{2,0,1:T(8,128)} fusion(%g), kind=kLoop, calls=%stencil, "
+    "backend_config={\"window_config\":{\"output_window_bounds\":[\"83\",\"1\",\"4\"],\"iteration_bounds\":[\"6\",\"2\",\"1\"],"
+    "\"buffering_level\":\"2\"}}\n"
+    "  %turned = bf16[48,32,7,640]{3,1,2,0:T(8,128)(2,1)S(1)} fusion(%a, %b, %c), kind=kLoop, calls=%rows, "
+    "backend_config={\"window_config\":{\"output_window_bounds\":[\"48\",\"1\",\"4\",\"5\"],\"iteration_bounds\":[\"1\",\"7\",\"1\",\"1\"],"
+    "\"buffering_level\":\"2\"}}\n"
+    "  ROOT %sine = f32[64,128]{1,0:T(8,128)} fusion(%e, %u), kind=kLoop, calls=%wave, "
+    "backend_config={\"window_config\":{\"output_window_bounds\":[\"8\",\"1\"],\"iteration_bounds\":[\"1\",\"1\"],\"buffering_level\":\"2\"}}\n"
+    "}\n";
+
+START_TEST(window_costs)
+{
+    static const struct {
+        const char *name, *device;
+        double clock, cycles, within;
+    } cases[] = {{"far", "tpu-v5e", 1.5, 28457, 0.001},   {"near", "tpu-v5e", 1.5, 2866, 0.001},     {"near", "tpu-v6e", 1.75, 2660, 0.001},
+                 {"pool", "tpu-v5e", 1.5, 10533, 0.001},  {"pool", "tpu-v6e", 1.75, 7935, 0.001},    {"integers", "tpu-v5e", 1.5, 4895, 0.001},
+                 {"copied", "tpu-v5e", 1.5, 38514, 0.01}, {"overlap", "tpu-v5e", 1.5, 189115, 0.01}, {"turned", "tpu-v5e", 1.5, 100988, 0.03},
+                 {"sine", "tpu-v5e", 1.5, 2335, 0.002}};
+    g_autoptr(EchProgram) program = ech_test_program(_i < 6 ? windows : reads, cases[_i].device);
+    EchKernelCost cost = price_in(program, cases[_i].name, cases[_i].device, ECH_KERNEL_COMPILER, false);
+    double cycles = (double)cost.time * cases[_i].clock * 1e-3;
+    ck_assert_msg(fabs(cycles / cases[_i].cycles - 1) < cases[_i].within, "%s on %s: %g cycles, the compiler has %g", cases[_i].name, cases[_i].device, cycles,
+                  cases[_i].cycles);
+}
+END_TEST
+
 /* What libtpu prints for copies that turn lanes to rows on v5p, which one of its two cores does alone; for an array cut in three, narrowed on its way once; and
  * for a product beside which a collective's arrays, larger than its own result, are handed on. */
 START_TEST(several_results_cost)
@@ -744,6 +886,7 @@ int main(void)
     tcase_add_loop_test(tests, moves_cost, 0, 7);
     tcase_add_loop_test(tests, cut_costs, 0, 4);
     tcase_add_loop_test(tests, small_costs, 0, 3);
+    tcase_add_loop_test(tests, window_costs, 0, 10);
     tcase_add_loop_test(tests, several_results_cost, 0, 3);
     tcase_add_test(tests, other_tiles_cost);
     tcase_add_test(tests, estimates);
