@@ -158,7 +158,7 @@ static double rate_seconds(double bytes, EchRate rate)
     return rate > 0 ? bytes / (double)rate : 0;
 }
 
-/* Reads and writes in equal parts run at the mixed rate; what fits into L2 at L2's. */
+/* Reads and writes in equal parts run at the mixed rate; what fits into L2 at L2's, if that is higher. */
 double ech_gpu_memory_seconds(const EchGpuChip *chip, double read, double written, double blocks)
 {
     const EchMemory *hbm = chip->hbm;
@@ -167,9 +167,9 @@ double ech_gpu_memory_seconds(const EchGpuChip *chip, double read, double writte
     double dram = rate_seconds(read - mixed, hbm->read) + rate_seconds(written - mixed, write) +
                   (hbm->both ? 2 * mixed / (double)hbm->both : rate_seconds(mixed, hbm->read) + rate_seconds(mixed, write));
     double seconds = dram;
-    if (chip->l2 && chip->l2->capacity > 0 && chip->l2->read > hbm->read) {
+    if (chip->l2 && chip->l2->capacity > 0 && chip->l2->read > 0) {
         double hit = CLAMP(1 - all / (L2_SHARE * (double)chip->l2->capacity), 0, 1);
-        seconds = hit * all / (double)chip->l2->read + (1 - hit) * dram;
+        seconds = hit * MIN(all / (double)chip->l2->read, dram) + (1 - hit) * dram;
     }
     double used = blocks > 0 ? MIN(blocks, chip->sms) : chip->sms;
     return MAX(seconds, all / (used * SM_BYTES * chip->clock));

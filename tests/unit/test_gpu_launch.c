@@ -357,7 +357,7 @@ END_TEST
 START_TEST(better_is_not_slower)
 {
     static const char *const programs[] = {"mlp_none.h100", "gpt_nothing.h100", "gpt_unrolled_kept.h100"};
-    static const char *const better[][2] = {{"memories.hbm.latency=x0.5"}, {"memories.l2.read=x2"},   {"memories.l2.read=x16"},
+    static const char *const better[][2] = {{"memories.hbm.latency=x0.5"}, {"memories.hbm.read=x2"},  {"memories.l2.read=x2"},  {"memories.l2.read=x16"},
                                             {"memories.hbm.both=x2"},      {"units.matrix.clock=x2"}, {"units.vector.clock=x4"}};
     g_autoptr(EchDevice) h100 = ech_test_device("h100-sxm", NULL);
     g_autoptr(EchDiag) diag = ech_diag_new();
