@@ -16,6 +16,7 @@
  *   alloc|free T DEVICE STREAM ADDRESS BYTES KIND ASYNC               of the driver; kind 6: NCCL's and modules', beside the program's
  *                                                                     allocator, as is what PyTorch's snapshot does not know of
  *   pin T DEVICE BYTES NEW                                            host memory is pinned where it lies; NEW: its pages were not there yet
+ *   registered|unregistered T DEVICE ADDRESS BYTES                    where the memory of `pin` lies, and that it is no longer pinned
  *   refused T DEVICE STREAM BYTES                                     the driver had no room
  *   record T DEVICE STREAM EVENT | wait T DEVICE STREAM EVENT
  *   sync T TYPE DEVICE STREAM EVENT                                   1 event, 3 stream, 4 device
@@ -723,6 +724,19 @@ static void add_pinning(Reader *r, EchBytes bytes, bool fresh)
     ech_capture_add(r->capture, &item);
 }
 
+/* Memory of the host that is pinned where it lies, or is not any more. */
+static void add_registered(Reader *r, EchItemKind kind)
+{
+    Within where;
+    EchItem item = issued_item(r, kind, r->lines.fields[1], 0, &where);
+    item.address = r->lines.fields[2];
+    item.bytes = r->lines.fields[3];
+    item.origin = ECH_KNOWN;
+    item.from = item.to = ECH_TIER_HOST;
+    item.name = ech_trace_builder_string(r->builder, "cudaHostRegister", -1);
+    ech_capture_add(r->capture, &item);
+}
+
 static void add_memory(Reader *r, EchItemKind kind)
 {
     Within where;
@@ -1227,6 +1241,8 @@ enum {
     LINE_PREFETCH,
     LINE_ADVISE,
     LINE_PIN,
+    LINE_REGISTERED,
+    LINE_UNREGISTERED,
 };
 
 static const EchLineKind kinds[] = {
@@ -1264,6 +1280,8 @@ static const EchLineKind kinds[] = {
     [LINE_PREFETCH] = {"prefetch", "prefetch", 5, false},
     [LINE_ADVISE] = {"advise", "advise", 6, false},
     [LINE_PIN] = {"pin", "pin", 4, false},
+    [LINE_REGISTERED] = {"registered", "registered", 4, false},
+    [LINE_UNREGISTERED] = {"unregistered", "unregistered", 4, false},
 };
 
 /* Where each rank is a process of its own, it asks for one device of several: that is device 0 here, which the first one that anything was asked of changes
@@ -1273,7 +1291,7 @@ static void number_device(Reader *r, size_t which)
     static const uint8_t fields[G_N_ELEMENTS(kinds)] = {
         [LINE_KERNEL] = 1,  [LINE_LIBRARY] = 1,  [LINE_COPY] = 1,   [LINE_SET] = 1,  [LINE_ALLOC] = 1,      [LINE_FREE] = 1,
         [LINE_REFUSED] = 1, [LINE_RECORD] = 1,   [LINE_WAIT] = 1,   [LINE_SYNC] = 2, [LINE_COLLECTIVE] = 1, [LINE_GRAPH] = 1,
-        [LINE_HOST] = 1,    [LINE_PREFETCH] = 1, [LINE_ADVISE] = 1, [LINE_PIN] = 1};
+        [LINE_HOST] = 1,    [LINE_PREFETCH] = 1, [LINE_ADVISE] = 1, [LINE_PIN] = 1,  [LINE_REGISTERED] = 1, [LINE_UNREGISTERED] = 1};
     if (fields[which] == 0)
         return;
     uint64_t *device = &r->lines.fields[fields[which]];
@@ -1334,6 +1352,8 @@ static bool add_line(size_t which, void *data, GError **error)
     case LINE_PREFETCH: add_prefetch(r); break;
     case LINE_ADVISE: add_advice(r); break;
     case LINE_PIN: add_pinning(r, r->lines.fields[2], r->lines.fields[3] != 0); break;
+    case LINE_REGISTERED: add_registered(r, ECH_ITEM_ALLOC); break;
+    case LINE_UNREGISTERED: add_registered(r, ECH_ITEM_FREE); break;
     case LINE_RANK:
         ech_trace_builder_printf_property(r->builder, "rank", "%" G_GUINT64_FORMAT, r->lines.fields[1]);
         ech_trace_builder_printf_property(r->builder, "ranks", "%" G_GUINT64_FORMAT, r->lines.fields[2]);

@@ -919,16 +919,26 @@ START_TEST(arrays_that_kernels_use)
 END_TEST
 
 /* Pinned memory is read where it lies, of the bytes that are known what the device's arrays leave; where none are known nothing is. */
+static const struct {
+    const char *lines;
+    size_t pins;
+} pinned[] = {{"alloc 2 0 0 8192 8192 2 0\n", 1}, /* by the driver; where it lay, and part of which was pinned before */
+              {"pin 2 0 4096 1\nregistered 2 0 8192 4096\nunregistered 2 0 8192 4096\npin 2 0 8192 1\nregistered 2 0 8192 8192\n", 2}};
+
 START_TEST(kernels_that_use_the_hosts_memory)
 {
-    g_autoptr(EchImport) import = must_read(HEAD "name 1 \"cublasLtMatmul\"\nname 2 \"product=1x64x64x64 operand_bytes=2 class=product\"\nname 3 \"bf16\"\n"
-                                                 "name 4 \"moves\"\n"
-                                                 "alloc 1 0 0 4096 4096 3 0\nalloc 2 0 0 8192 8192 2 0\nalloc 3 0 0 16384 8192 3 0\n"
-                                                 "library 6 0 0 1 2 9000 8192 524288 3\nuses 1 8192 8192 1 4096 4096 2 16384 8192\n"
-                                                 "library 7 0 0 1 2 4096 8192 524288 3\nuses 1 4096 4096 2 8192 8192\n"
-                                                 "kernel 10 0 0 4 1 1 1 128 1 1 0\nargs 0 8192 1 16384\nend\n");
+    g_autofree char *text = g_strconcat(HEAD "name 1 \"cublasLtMatmul\"\nname 2 \"product=1x64x64x64 operand_bytes=2 class=product\"\nname 3 \"bf16\"\n"
+                                             "name 4 \"moves\"\nalloc 1 0 0 4096 4096 3 0\n",
+                                        pinned[_i].lines,
+                                        "alloc 3 0 0 16384 8192 3 0\n"
+                                        "library 6 0 0 1 2 9000 8192 524288 3\nuses 1 8192 8192 1 4096 4096 2 16384 8192\n"
+                                        "library 7 0 0 1 2 4096 8192 524288 3\nuses 1 4096 4096 2 8192 8192\n"
+                                        "kernel 10 0 0 4 1 1 1 128 1 1 0\nargs 0 8192 1 16384\nend\n",
+                                        NULL);
+    g_autoptr(EchImport) import = must_read(text);
     const EchTrace *t = import->trace;
-    const EchOp *reads = nth(t, ECH_OP_KERNEL, 1), *writes = nth(t, ECH_OP_KERNEL, 2), *unknown = nth(t, ECH_OP_KERNEL, 3);
+    const size_t first = pinned[_i].pins;
+    const EchOp *reads = nth(t, ECH_OP_KERNEL, first), *writes = nth(t, ECH_OP_KERNEL, first + 1), *unknown = nth(t, ECH_OP_KERNEL, first + 2);
     ck_assert_uint_eq(use_of(t, reads, 4096, ECH_READ)->bytes, 4096);
     ck_assert_uint_eq(use_of(t, reads, 8192, ECH_READ)->bytes, 9000 - 4096);
     ck_assert_uint_eq(moved(t, reads, ECH_READ), 9000);
@@ -1161,7 +1171,7 @@ int main(void)
     tcase_add_test(cases, operators);
     tcase_add_test(cases, sizes_of_sparse_matrices);
     tcase_add_test(cases, arrays_that_kernels_use);
-    tcase_add_test(cases, kernels_that_use_the_hosts_memory);
+    tcase_add_loop_test(cases, kernels_that_use_the_hosts_memory, 0, G_N_ELEMENTS(pinned));
     tcase_add_test(cases, arrays_that_tensorflow_uses);
     tcase_add_test(cases, arrays_of_library_calls_copies_and_collectives);
     tcase_add_test(cases, whom_collectives_meet);

@@ -41,6 +41,7 @@ static void **(*register_binary)(void *);
 static void (*tell_lengths)(const void *, int, const void *, size_t, int, const void *, int);
 static int (*function_attributes)(void *, const void *);
 static int (*pin)(void *, size_t, unsigned);
+static int (*unpin)(void *);
 static int (*copy_batch)(void *const *, const void *const *, const size_t *, size_t, void *, size_t *, size_t, void *);
 static int (*copy_batch_12)(void *const *, const void *const *, const size_t *, size_t, void *, size_t *, size_t, size_t *, void *);
 static void (*register_kernel)(void **, const char *, char *, const char *, int, void *, void *, void *, void *, int *);
@@ -74,6 +75,7 @@ static void load(void)
                  {&copy_batch, "cuMemcpyBatchAsync_v2"},
                  {&copy_batch_12, "cuMemcpyBatchAsync"},
                  {&pin, "cudaHostRegister"},
+                 {&unpin, "cudaHostUnregister"},
                  {&set, "cudaMemset"},
                  {&pointer_attributes, "cudaPointerGetAttributes"},
                  {&make_stream, "cudaStreamCreateWithFlags"},
@@ -845,6 +847,7 @@ static void pin_and_copy(void)
     char seen = 0;
     NEED(copy_batch(to, from, bytes, 2, NULL, NULL, 0, NULL) == 0 && copy_batch_12(to, from, bytes, 2, NULL, NULL, 0, NULL, NULL) == 0);
     NEED(copy(&seen, there + 8192 + 4095, 1, 2) == 0 && seen == 1);
+    NEED(unpin(mine) == 0 && unpin(mine) == 713); /* cudaErrorHostMemoryNotRegistered */
 }
 
 START_TEST(pinned_and_copied_in_batches)
@@ -854,6 +857,8 @@ START_TEST(pinned_and_copied_in_batches)
     ck_assert_int_eq(status, 0);
     ck_assert_uint_eq(count(text, "pin 0 16777216 1\n"), 1);
     ck_assert_uint_eq(count(text, "pin 0 16777216 0\n"), 1);
+    ck_assert_uint_eq(count(text, "registered 0 "), 2);
+    ck_assert_uint_eq(count(text, "unregistered 0 "), 1);
     ck_assert_uint_eq(count(text, "copy 0 0 4096 2 3 1\n"), 2);
     ck_assert_uint_eq(count(text, "copy 0 0 4096 2 3 2\n"), 2);
 }

@@ -65,11 +65,10 @@ static bool is_apart(PretendKind kind)
     return on_device(kind) || kind == PRETEND_MANAGED;
 }
 
-/* Devices reach it by its address: what a kernel's parameters may name. Of pinned memory what the driver gave: what the host pins where it lies is not told
- * by its address (pretend_pin). */
-static bool is_reached(const Block *block)
+/* Devices reach it by its address: what a kernel's parameters may name. */
+static bool is_reached(PretendKind kind)
 {
-    return is_apart(block->block.kind) || (block->block.kind == PRETEND_PINNED && block->ours);
+    return is_apart(kind) || kind == PRETEND_PINNED;
 }
 
 static bool insert(const Block *block)
@@ -86,7 +85,7 @@ static bool insert(const Block *block)
     memmove(blocks + at + 1, blocks + at, (n_blocks - at) * sizeof *blocks);
     blocks[at] = *block;
     n_blocks++;
-    if (is_reached(block)) {
+    if (is_reached(block->block.kind)) {
         uint64_t end = block->block.address + block->block.bytes;
         __atomic_store_n(&lowest, block->block.address < lowest ? block->block.address : lowest, __ATOMIC_RELAXED);
         __atomic_store_n(&highest, end > highest ? end : highest, __ATOMIC_RELAXED);
@@ -372,13 +371,9 @@ bool pretend_find(const void *address, PretendBlock *ret)
 
 bool pretend_is_address(uint64_t word)
 {
-    if (word < __atomic_load_n(&lowest, __ATOMIC_RELAXED) || word >= __atomic_load_n(&highest, __ATOMIC_RELAXED))
-        return false;
-    pretend_lock();
-    size_t at = position(word);
-    bool reached = at < n_blocks && blocks[at].block.address <= word && is_reached(&blocks[at]);
-    pretend_unlock();
-    return reached;
+    PretendBlock block;
+    return word >= __atomic_load_n(&lowest, __ATOMIC_RELAXED) && word < __atomic_load_n(&highest, __ATOMIC_RELAXED) &&
+           pretend_find((const void *)word, &block) && is_reached(block.kind);
 }
 
 /* Whether the kernel has yet to bring in pages for who writes to @to: at most half of its marks have one. */
@@ -397,16 +392,19 @@ void pretend_pin(int device, void *address, size_t bytes)
     pretend_lock();
     insert(&block);
     pretend_event("pin", "%d %zu %d", device, bytes, is_untouched(address, bytes));
+    pretend_event("registered", "%d %" PRIu64 " %zu", device, (uint64_t)address, bytes);
     pretend_unlock();
 }
 
-bool pretend_unpin(void *address)
+bool pretend_unpin(int device, void *address)
 {
     pretend_lock();
     size_t at = position((uint64_t)address);
     bool found = at < n_blocks && blocks[at].block.address == (uint64_t)address && !blocks[at].ours && !blocks[at].mapped;
-    if (found)
+    if (found) {
+        pretend_event("unregistered", "%d %" PRIu64 " %" PRIu64, device, blocks[at].block.address, blocks[at].block.bytes);
         remove_at(at);
+    }
     pretend_unlock();
     return found;
 }

@@ -118,7 +118,7 @@ bool pretend_find(const void *address, PretendBlock *ret);
 bool pretend_is_address(uint64_t word);
 /* Tells of host memory that was pinned where it lay, for @device, and that it is so no more. */
 void pretend_pin(int device, void *address, size_t bytes);
-bool pretend_unpin(void *address);
+bool pretend_unpin(int device, void *address);
 /* Free bytes of @device, and what is allocated stream by stream (the pool of cudaMallocAsync), now and at most. */
 uint64_t pretend_free_bytes(int device);
 uint64_t pretend_pool_bytes(int device, bool most);

@@ -448,7 +448,7 @@ PRETEND_EXPORT int cudaHostRegister(void *address, size_t bytes, unsigned flags)
 
 PRETEND_EXPORT int cudaHostUnregister(void *address)
 {
-    return pretend_unpin(address) ? SUCCESS : fail(713); /* cudaErrorHostMemoryNotRegistered */
+    return pretend_unpin(current, address) ? SUCCESS : fail(713); /* cudaErrorHostMemoryNotRegistered */
 }
 
 PRETEND_EXPORT int cudaHostGetDevicePointer(void **ret, void *host, unsigned flags)
