@@ -188,7 +188,8 @@ static bool blockwise_product(const Call *c, EchGpuOperator *ret)
 /* Of a weight, in bits, with its share of scales and zeros. */
 static uint8_t bits_of(EchBytes bytes, uint64_t weights)
 {
-    return weights > 0 ? (uint8_t)CLAMP(round(8 * (double)bytes / (double)weights), 1, 64) : 0;
+    double bits = weights > 0 ? CLAMP(round(8 * (double)bytes / (double)weights), 1, 64) : 0;
+    return (uint8_t)bits;
 }
 
 /* Weights of four bits, as PyTorch packs them for its tensor cores: [n / 8, k / (16 j), 32, j / 2] words of 32 bits, and for each group of k a scale and a zero
