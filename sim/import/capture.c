@@ -684,21 +684,20 @@ static void cut_to_arrays(EchCapture *capture, const EchArrayUse *arrays, size_t
     *launch = ech_trace_builder_string(capture->builder, text->str, (gssize)text->len);
 }
 
-/* The arrays of a device's work, those that it reaches over the link last; ret_n_near: how many others come first. Owned by the caller. */
-static EchArrayUse *nearest_first(const EchCapture *capture, const EchArrayUse *arrays, size_t n, const Memory *m, size_t *ret_n_near)
+/* Whether @array is the host's, which work of the device's memory @m reaches over the link. */
+static bool is_far(const EchCapture *capture, const EchArrayUse *array, const Memory *m)
 {
-    EchArrayUse *sorted = g_new(EchArrayUse, n + 1);
-    *ret_n_near = 0;
-    size_t at = 0;
-    for (int far = 0; far < 2; far++)
-        for (size_t i = 0; i < n; i++) {
-            const EchBuffer *buffer = ech_trace_builder_peek_buffer(capture->builder, arrays[i].buffer);
-            bool is_far = m->tier == ECH_TIER_DEVICE && !buffer->managed && buffer->memory == capture->host;
-            if (is_far != (far > 0))
-                continue;
-            sorted[at++] = arrays[i];
-            *ret_n_near += !is_far;
-        }
+    const EchBuffer *buffer = ech_trace_builder_peek_buffer(capture->builder, array->buffer);
+    return m->tier == ECH_TIER_DEVICE && !buffer->managed && buffer->memory == capture->host;
+}
+
+/* @arrays with those that are far last, of which there are @n_far. Owned by the caller. */
+static EchArrayUse *far_last(const EchCapture *capture, const EchArrayUse *arrays, size_t n, size_t n_far, const Memory *m)
+{
+    EchArrayUse *sorted = g_new(EchArrayUse, n);
+    size_t near = 0, far = n - n_far;
+    for (size_t i = 0; i < n; i++)
+        sorted[is_far(capture, &arrays[i], m) ? far++ : near++] = arrays[i];
     return sorted;
 }
 
@@ -707,25 +706,31 @@ static EchArrayUse *nearest_first(const EchCapture *capture, const EchArrayUse *
 static void add_uses(EchCapture *capture, const EchArrayUse *arrays, size_t n, Memory *m, const EchItemWork *work)
 {
     g_autofree EchBytes *each = g_new(EchBytes, n + 1);
-    size_t n_near;
-    g_autofree EchArrayUse *sorted = nearest_first(capture, arrays, n, m, &n_near);
-    bool known = work->read > 0 || work->write > 0;
-    if (n > n_near)
-        *(known ? &capture->n_over_link : &capture->n_left_out) += 1;
+    size_t n_far = 0;
+    for (size_t i = 0; i < n && capture->host != ECH_NONE; i++)
+        n_far += is_far(capture, &arrays[i], m);
+    g_autofree EchArrayUse *sorted = n_far > 0 ? far_last(capture, arrays, n, n_far, m) : NULL;
+    const EchArrayUse *all = sorted ? sorted : arrays;
+    const size_t n_near = n - n_far;
+    bool known = work->read > 0 || work->write > 0, over_link = false;
     if (!known)
         n = n_near;
     for (int writes = 0; writes < 2; writes++) {
-        EchBytes most = writes ? work->write : work->read, left = ech_arrays_share(sorted, n_near, writes, known ? most : UINT64_MAX, each);
+        EchBytes most = writes ? work->write : work->read, left = ech_arrays_share(all, n_near, writes, known ? most : UINT64_MAX, each);
         if (n > n_near)
-            left = ech_arrays_share(sorted + n_near, n - n_near, writes, left, each + n_near);
+            left = ech_arrays_share(all + n_near, n - n_near, writes, left, each + n_near);
         EchOrigin origin = work->origin == ECH_ABSENT ? ECH_INFERRED : (EchOrigin)work->origin;
-        for (size_t i = 0; i < n; i++)
-            if (writes ? sorted[i].writes : sorted[i].reads)
-                ech_trace_builder_use(capture->builder, part_of(capture, &sorted[i], each[i]), writes ? ECH_WRITE : ECH_READ, each[i], ECH_PATTERN_STREAM,
-                                      origin);
+        for (size_t i = 0; i < n; i++) {
+            if (!(writes ? all[i].writes : all[i].reads))
+                continue;
+            ech_trace_builder_use(capture->builder, part_of(capture, &all[i], each[i]), writes ? ECH_WRITE : ECH_READ, each[i], ECH_PATTERN_STREAM, origin);
+            over_link |= i >= n_near && each[i] > 0;
+        }
         if (known && left > 0)
             ech_trace_builder_use(capture->builder, traffic_buffer(capture, m), writes ? ECH_WRITE : ECH_READ, left, ECH_PATTERN_STREAM, origin);
     }
+    capture->n_over_link += over_link;
+    capture->n_left_out += n_far > 0 && !known;
 }
 
 static void kernel(EchCapture *capture, const EchItem *item)

@@ -23,6 +23,14 @@ static void make(EchTraceBuilder *b, EchWorkUnit unit, EchTime time, EchId from,
     ech_trace_builder_work(b, unit, ECH_DTYPE_F32, (uint64_t)(time / ms) * 10000000, ECH_KNOWN);
 }
 
+/* A pause for those that wait, in which the device is full. */
+static void pass_time(EchTraceBuilder *b, EchId large)
+{
+    (void)ech_test_put(b, ECH_OP_ALLOC, large);
+    ech_test_kernel(b, 400 * ms, large, ECH_WRITE, 2 * GB);
+    (void)ech_test_put(b, ECH_OP_FREE, large);
+}
+
 enum { ACCOUNTED = 256, COUNTER = 512 }; /* bytes */
 
 typedef enum { READ_AT_ONCE = 1, OVERWRITTEN = 2, ACCOUNT = 4, COUNTED = 8, VIEWED = 16 } Kept;
@@ -50,9 +58,7 @@ static EchTrace *kept(Kept how)
         ech_trace_builder_peek_buffer(b, view)->alias_of = a;
         ech_test_kernel(b, 0, view, ECH_READ, GB);
     }
-    (void)ech_test_put(b, ECH_OP_ALLOC, large);
-    ech_test_kernel(b, 400 * ms, large, ECH_WRITE, 2 * GB);
-    (void)ech_test_put(b, ECH_OP_FREE, large);
+    pass_time(b, large);
     if (how & OVERWRITTEN)
         ech_test_kernel(b, 0, weights, ECH_WRITE, GB);
     if (how & COUNTED)
@@ -123,9 +129,7 @@ START_TEST(in_place)
     (void)ech_test_put(b, ECH_OP_FREE, same[0]);
     (void)ech_test_put(b, ECH_OP_ALLOC, same[1]);
     make(b, ECH_WORK_VECTOR, 40 * ms, weights, same[1], GB);
-    (void)ech_test_put(b, ECH_OP_ALLOC, large);
-    ech_test_kernel(b, 400 * ms, large, ECH_WRITE, 2 * GB);
-    (void)ech_test_put(b, ECH_OP_FREE, large);
+    pass_time(b, large);
     (void)ech_test_put(b, ECH_OP_ALLOC, out);
     make(b, ECH_WORK_MATRIX, 30 * ms, same[1], out, GB);
     (void)ech_test_put(b, ECH_OP_FREE, same[1]);
@@ -194,9 +198,7 @@ START_TEST(made_of_what_is_kept)
     (void)ech_test_put(b, ECH_OP_ALLOC, a);
     make(b, ECH_WORK_MATRIX, 10 * ms, x, a, GB);
     ech_trace_builder_peek_op(b, (EchId)ech_trace_builder_n_ops(b) - 1)->estimate = 30 * ms; /* its bytes take 20 */
-    (void)ech_test_put(b, ECH_OP_ALLOC, large);
-    ech_test_kernel(b, 400 * ms, large, ECH_WRITE, 2 * GB);
-    (void)ech_test_put(b, ECH_OP_FREE, large);
+    pass_time(b, large);
     (void)ech_test_put(b, ECH_OP_ALLOC, out);
     make(b, ECH_WORK_MATRIX, 30 * ms, a, out, GB);
     (void)ech_test_put(b, ECH_OP_FREE, a);
@@ -324,9 +326,7 @@ START_TEST(halves)
         ech_test_kernel(b, 0, a, ECH_READ, GB / 2);
     make(b, ECH_WORK_MATRIX, 30 * ms, weights, a, GB / 2);
     ech_test_kernel(b, 0, a, ECH_READ, GB);
-    (void)ech_test_put(b, ECH_OP_ALLOC, large);
-    ech_test_kernel(b, 400 * ms, large, ECH_WRITE, 2 * GB);
-    (void)ech_test_put(b, ECH_OP_FREE, large);
+    pass_time(b, large);
     (void)ech_test_put(b, ECH_OP_ALLOC, out);
     make(b, ECH_WORK_MATRIX, 30 * ms, a, out, GB);
     (void)ech_test_put(b, ECH_OP_FREE, a);
@@ -360,9 +360,7 @@ START_TEST(stays_longer)
         ech_test_kernel(b, 0, smaller, ECH_WRITE, GB / 10);
     (void)ech_test_put(b, ECH_OP_FREE, smaller);
     ech_test_kernel(b, 0, a, ECH_READ, GB);
-    (void)ech_test_put(b, ECH_OP_ALLOC, large);
-    ech_test_kernel(b, 400 * ms, large, ECH_WRITE, 2 * GB);
-    (void)ech_test_put(b, ECH_OP_FREE, large);
+    pass_time(b, large);
     ech_test_kernel(b, 0, weights, ECH_WRITE, GB);
     (void)ech_test_put(b, ECH_OP_ALLOC, out);
     make(b, ECH_WORK_MATRIX, 30 * ms, a, out, GB);
@@ -394,9 +392,7 @@ START_TEST(fewer_bytes)
     ech_trace_builder_use(b, a, ECH_WRITE, GB, ECH_PATTERN_STREAM, ECH_KNOWN);
     EchId first = (EchId)ech_trace_builder_n_ops(b) - 1;
     ech_trace_builder_peek_op(b, first)->estimate = estimated[_i].whole * ms;
-    (void)ech_test_put(b, ECH_OP_ALLOC, large);
-    ech_test_kernel(b, 400 * ms, large, ECH_WRITE, 2 * GB);
-    (void)ech_test_put(b, ECH_OP_FREE, large);
+    pass_time(b, large);
     ech_test_kernel(b, 30 * ms, a, ECH_READ, GB);
     (void)ech_test_put(b, ECH_OP_FREE, a);
     g_autoptr(EchTrace) in = ech_test_finish(b);
@@ -568,9 +564,7 @@ static EchTrace *made_by_loop(Looped how)
     if (how & LOOP_SHARD)
         (void)ech_test_put(b, ECH_OP_FREE, shard);
     ech_test_kernel(b, 0, a, ECH_READ, GB);
-    (void)ech_test_put(b, ECH_OP_ALLOC, large);
-    ech_test_kernel(b, 400 * ms, large, ECH_WRITE, 2 * GB);
-    (void)ech_test_put(b, ECH_OP_FREE, large);
+    pass_time(b, large);
     if (how & LOOP_UPDATED)
         ech_test_kernel(b, 0, weights, ECH_WRITE, GB);
     (void)ech_test_put(b, ECH_OP_ALLOC, out);

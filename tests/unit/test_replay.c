@@ -178,6 +178,14 @@ static EchRun *replay(const EchTrace *trace, const EchDevice *device, EchReplayO
     return run;
 }
 
+/* By the native engine; @skip: a loop's steady state is skipped. */
+static EchRun *replay_skipping(const EchTrace *trace, const EchDevice *device, bool skip)
+{
+    EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+    options.skip_steady = skip;
+    return replay(trace, device, options);
+}
+
 static bool have(EchEngine engine)
 {
     g_autoptr(GError) error = NULL;
@@ -797,9 +805,7 @@ START_TEST(nested_loops_and_inner_steady_states)
         ech_trace_builder_dep(m.b, inner, 0);
         g_autoptr(EchTrace) trace = finish(&m);
         g_autoptr(EchDevice) device = make_device(150 * GB);
-        EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
-        options.skip_steady = skip;
-        g_autoptr(EchRun) run = replay(trace, device, options);
+        g_autoptr(EchRun) run = replay_skipping(trace, device, skip);
         makespans[skip] = run->makespan;
         ck_assert_uint_eq(run->ops, 1 + 40 * (3 + 30 * 2));
         ck_assert_uint_eq(run->links[0].backward, 40 * 30 * UINT64_C(10007));
@@ -843,9 +849,7 @@ START_TEST(carried_buffers_turn_over)
             add_kernel(&m, m.core, 1000);
             g_autoptr(EchTrace) trace = finish(&m);
             g_autoptr(EchDevice) device = make_device(0);
-            EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
-            options.skip_steady = skip;
-            g_autoptr(EchRun) run = replay(trace, device, options);
+            g_autoptr(EchRun) run = replay_skipping(trace, device, skip);
             ck_assert(run->fits);
             peaks[skip] = run->memories[0].peak_live;
             makespans[skip] = run->makespan;
@@ -1890,9 +1894,7 @@ START_TEST(buffers_may_be_freed_on_two_queues)
         ech_trace_builder_dep(m.b, loop, 0);
         g_autoptr(EchTrace) trace = finish(&m);
         g_autoptr(EchDevice) device = make_device(0);
-        EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
-        options.skip_steady = variant & 2;
-        g_autoptr(EchRun) run = replay(trace, device, options);
+        g_autoptr(EchRun) run = replay_skipping(trace, device, variant & 2);
         ck_assert(run->completed);
         ck_assert_uint_eq(run->memories[0].allocs, run->memories[0].frees);
         ck_assert_uint_eq(run->memories[0].end_live, 0);
@@ -1922,9 +1924,7 @@ START_TEST(buffers_of_the_iteration_before_are_awaited)
         add_target(&m, ECH_OP_ALLOC, m.core, buffer);
         g_autoptr(EchTrace) trace = finish(&m);
         g_autoptr(EchDevice) device = make_device(0);
-        EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
-        options.skip_steady = variant & 2;
-        g_autoptr(EchRun) run = replay(trace, device, options);
+        g_autoptr(EchRun) run = replay_skipping(trace, device, variant & 2);
         ck_assert(run->completed);
         ck_assert_uint_eq(run->memories[0].allocs, 20 + 1); /* and what is there from the start */
         ck_assert_uint_eq(run->memories[0].frees, 20);
