@@ -183,6 +183,22 @@ static bool read_hicache(EchWords line, Figures *f)
     return f->has_asked && f->has_free;
 }
 
+/* "out of resource: shared memory, Required: 98304, Hardware limit: 65536", "Hardware limitation: 101376", "shared memoryRequired: 110592Hardware limit:
+ * 101376" of releases before 2. */
+static bool read_triton(EchWords line, Figures *f)
+{
+    EchWords required = ech_words_after(line, "Required"), limit = ech_words_after(line, "Hardware limit");
+    while (required.n && strchr(": ", *required.text))
+        required.text++, required.n--;
+    while (limit.n && !g_ascii_isdigit(*limit.text) && *limit.text != '.')
+        limit.text++, limit.n--;
+    g_autofree char *asked = g_strndup(required.text, MIN(required.n, (size_t)18)), *room = g_strndup(limit.text, MIN(limit.n, (size_t)18));
+    f->asked.bytes = g_ascii_strtoull(asked, NULL, 10);
+    f->capacity.bytes = g_ascii_strtoull(room, NULL, 10);
+    f->has_capacity = f->capacity.bytes != 0;
+    return f->has_asked = f->asked.bytes != 0;
+}
+
 /* "failed to allocate 7.35G (7889485824 bytes) from device: ..." */
 static bool read_driver(EchWords line, Figures *f)
 {
@@ -222,6 +238,9 @@ static bool read_sparse_core(EchWords line, Figures *f)
 #define SHARED_MEMORY                                                                                                                                          \
     "this is memory on the chip that one block of a kernel shares, not the GPU's: the kernel fits with smaller blocks or fewer stages (num_stages buffers of " \
     "each tile it loads), or was tuned for a GPU with more of it; what else runs does not matter"
+#define PAGE_LOCKED                                                                                                                                            \
+    "that is page-locked memory, for copies to the device, which the driver gives less of than there is: 'ulimit -l' and a container's limit bound it, under " \
+    "WSL 2 Windows does; the framework asks for less when refused, so this alone is no error"
 #define HOST_MEMORY "that is not the device: the program itself, data loaders' workers, page-locked buffers and offloaded state share it"
 
 #define TENSORRT                                                                                                                                               \
@@ -264,13 +283,15 @@ static const Wording wordings[] = {
      .memory = "hbm",
      .asked = "buffer of size ",
      .advice = "fewer layers on this device (-ngl; of ollama num_gpu), a shorter context (-c, num_ctx), a smaller batch (-ub, num_batch) need less of it"},
-    {.mark = "out of resource: ",
-     .also = "Hardware limit",
-     .who = "Triton",
-     .memory = "shared",
-     .asked = "Required",
-     .capacity = "Hardware limit",
-     .advice = SHARED_MEMORY},
+    {.mark = "out of resource: ", .also = "Hardware limit", .who = "Triton", .memory = "shared", .read = read_triton, .advice = SHARED_MEMORY},
+    {.mark = " in AlignedAllocator", /* flashinfer's include/flashinfer/allocator.h */
+     .also = "Failed to allocate memory for ",
+     .who = "FlashInfer",
+     .memory = "workspace",
+     .asked = " with size ",
+     .advice =
+         "that is a buffer of a fixed size that attention is given for its intermediate results, not the device's memory: more sequences or longer ones at "
+         "once need more of it, and what else runs does not matter (SGLang: SGLANG_FLASHINFER_WORKSPACE_SIZE, before FLASHINFER_WORKSPACE_SIZE, in bytes)"},
     {.mark = "Shared memory size limit exceeded: requested ",
      .who = "XLA",
      .memory = "shared",
@@ -370,7 +391,7 @@ static const Wording wordings[] = {
          "that is the cache on the host (--enable-hierarchical-cache), of which each rank takes as much (times --tp) and leaves 10 GB to others: a smaller "
          "--hicache-size (in GB) or --hicache-ratio (times the cache on the GPU)"},
     {.mark = "you tried to allocate ", .who = "PyTorch", .memory = "host", .asked = "you tried to allocate ", .advice = HOST_MEMORY},
-    {.mark = " bytes on host: CUDA_ERROR_OUT_OF_MEMORY", .who = "the framework", .memory = "host", .asked = "failed to alloc ", .advice = HOST_MEMORY},
+    {.mark = " bytes on host: CUDA_ERROR_OUT_OF_MEMORY", .who = "the framework", .memory = "host", .asked = "failed to alloc ", .advice = PAGE_LOCKED},
     {.mark = "cuMemAllocAsync failed to allocate ",
      .who = "cudaMallocAsync's pool",
      .memory = "hbm",
@@ -423,9 +444,7 @@ static bool read_keys(const Wording *w, EchWords sentence, Figures *f)
     f->has_asked = amount_after(sentence, w->asked, &f->asked);
     f->has_used = (w->used && amount_after(sentence, w->used, &f->used)) || (w->used_by && ech_words_size_before(sentence, w->used_by, &f->used));
     f->has_free = w->free && amount_after(sentence, w->free, &f->free);
-    /* "Hardware limitation: 101376" of an old release of Triton. */
-    f->has_capacity =
-        w->capacity && (amount_after(sentence, w->capacity, &f->capacity) || amount_after(ech_words_after(sentence, w->capacity), ":", &f->capacity));
+    f->has_capacity = w->capacity && amount_after(sentence, w->capacity, &f->capacity);
     return f->has_asked;
 }
 
@@ -497,10 +516,11 @@ static void say(const EchEngineSays *s, EchBytes listed, EchDiag *diag)
         return;
     }
     g_string_append_printf(text, "%s was refused %s%s", w->who, asked,
-                           strcmp(w->memory, "shared") == 0  ? " of shared memory"
-                           : strcmp(w->memory, "spmem") == 0 ? " of the scratchpad"
-                           : strcmp(w->memory, "host") == 0  ? " of the host's memory"
-                                                             : "");
+                           strcmp(w->memory, "shared") == 0      ? " of shared memory"
+                           : strcmp(w->memory, "spmem") == 0     ? " of the scratchpad"
+                           : strcmp(w->memory, "workspace") == 0 ? " of its workspace"
+                           : strcmp(w->memory, "host") == 0      ? " of the host's memory"
+                                                                 : "");
     if (f->has_used)
         g_string_append_printf(text, ", with %s in use", used);
     else if (listed)

@@ -21,7 +21,10 @@ struct EchHostSays {
     Victim task;
     EchRounded used, total; /* of the node, as Ray counts */
     double threshold;       /* 0: not told */
-    bool header;            /* The next line is the row of 'free'. */
+    bool has_shared;
+    EchRounded shared, shared_all; /* of /dev/shm at its fullest: in use, and in all */
+    EchRounded worker, bound;      /* Dask's fullest worker, and what it may hold; 0: none */
+    bool header;                   /* The next line is the row of 'free'. */
     bool has_total, has_available;
     EchRounded all, available;
 };
@@ -90,6 +93,70 @@ static bool read_ray(EchHostSays *s, EchWords line)
     return true;
 }
 
+/* Its daemon's own log: "memory_monitor.cc:71: Node memory usage above threshold, used: 25104216064, total: 35738255360, usage fraction: 0.7024, threshold:
+ * 0.7" */
+static bool read_raylet(EchHostSays *s, EchWords line)
+{
+    uint64_t used, total;
+    EchWords rest = ech_words_after(line, "Node memory usage above threshold"), share = ech_words_after(line, "threshold: ");
+    if (s->ray || !ech_words_number_after(rest, "used", &used) || !ech_words_number_after(rest, "total", &total) || used > total)
+        return false;
+    s->used = (EchRounded){used, 0};
+    s->total = (EchRounded){total, 0};
+    g_autofree char *threshold = g_strndup(share.text, MIN(share.n, (size_t)8));
+    s->threshold = CLAMP(g_ascii_strtod(threshold, NULL), 0, 1);
+    return s->ray = true;
+}
+
+/* Ray before 1.0, wrapped by a terminal or not: "More than 95% of the memory on node gpu3 is used (11.8 / 12.3 GB). The top 5 memory consumers are:" */
+static bool read_old_ray(EchHostSays *s, EchWords line)
+{
+    EchWords pair = ech_words_after(line, " is used (");
+    const char *slash = pair.n && !s->ray ? memchr(pair.text, '/', MIN(pair.n, (size_t)24)) : NULL;
+    if (!slash || !ech_words_have(line, "memory consumers") || !ech_words_size_after(pair, "/", &s->total))
+        return false;
+    g_autofree char *used = g_strndup(pair.text, (gsize)(slash - pair.text)), *unit = g_strdup_printf("%s GB", g_strstrip(used));
+    size_t n;
+    return s->ray = ech_rounded_parse(unit, strlen(unit), &s->used, &n);
+}
+
+/* "Worker is at 89% memory usage. Pausing worker.  Process memory: 2.09 GiB -- Worker memory limit: 2.33 GiB" */
+static bool read_dask(EchHostSays *s, EchWords line)
+{
+    EchRounded held, bound;
+    if (!ech_words_size_after(line, "Worker memory limit:", &bound) ||
+        (!ech_words_size_after(line, "Process memory:", &held) && !ech_words_size_after(line, "nmanaged memory:", &held)))
+        return false;
+    if (held.bytes > s->worker.bytes) {
+        s->worker = held;
+        s->bound = bound;
+    }
+    return true;
+}
+
+static bool cell(EchWords *row, EchRounded *ret);
+
+/* 'df -h /dev/shm': "tmpfs                 24G   23G  1.1G  96% /dev/shm" */
+static bool read_shared(EchHostSays *s, EchWords line)
+{
+    enum { CELLS = 3 };
+    const char *path = line.n ? memmem(line.text, line.n, "% /dev/shm", 10) : NULL;
+    EchWords rest = {line.text, path ? (size_t)(path - line.text) : 0};
+    while (rest.n && !g_ascii_isspace(*rest.text))
+        rest.text++, rest.n--;
+    rest = ech_words_trim(rest.text, rest.n);
+    EchRounded cells[CELLS];
+    for (int i = 0; i < CELLS; i++) {
+        if (rest.n == 0 || !cell(&rest, &cells[i]))
+            return false;
+    }
+    if (cells[1].bytes >= s->shared.bytes) {
+        s->shared_all = cells[0];
+        s->shared = cells[1];
+    }
+    return s->has_shared = true;
+}
+
 /* A size of 'free': "15Gi" with -h, else a number of KiB. */
 static bool cell(EchWords *row, EchRounded *ret)
 {
@@ -140,7 +207,8 @@ static bool read_meminfo(EchHostSays *s, EchWords line)
 
 bool ech_host_says_line(EchHostSays *s, EchWords line)
 {
-    return read_killed(s, line) || read_limit(s, line) || read_ray(s, line) || read_free(s, line) || read_meminfo(s, line);
+    return read_killed(s, line) || read_limit(s, line) || read_ray(s, line) || read_raylet(s, line) || read_old_ray(s, line) || read_dask(s, line) ||
+           read_shared(s, line) || read_free(s, line) || read_meminfo(s, line);
 }
 
 /* ---- what it comes to ---- */
@@ -152,7 +220,7 @@ static bool has_room(const EchHostSays *s)
 
 bool ech_host_says_any(const EchHostSays *s)
 {
-    return s->killed.any || s->ray || has_room(s);
+    return s->killed.any || s->ray || s->worker.bytes || s->has_shared || has_room(s);
 }
 
 static void say_killed(const EchHostSays *s, EchDiag *diag)
@@ -185,6 +253,20 @@ static void say_ray(const EchHostSays *s, EchDiag *diag)
     ech_diag_remark(diag, "%s", text->str);
 }
 
+/* distributed.dask.org/en/latest/worker-memory.html: its thresholds unless set. */
+static void say_dask(const EchHostSays *s, EchDiag *diag)
+{
+    g_autofree char *held = ech_format_bytes(s->worker.bytes), *bound = ech_format_bytes(s->bound.bytes);
+    ech_diag_remark(
+        diag,
+        "a worker of Dask held %s of the host's memory, not the device's, and may hold %s (memory_limit, --memory-limit): at 70 %% it spills to disk, "
+        "at 80 %% it waits, at 95 %% it is ended and begun again",
+        held, bound);
+    ech_diag_remark(diag,
+                    "fewer workers on the machine with more each, smaller partitions, or results that are not all gathered need less; 'unmanaged' is what "
+                    "Dask did not put there: what a task holds while it runs, and what libraries have not given back (MALLOC_TRIM_THRESHOLD_=0)");
+}
+
 void ech_host_says_say(const EchHostSays *s, EchDiag *diag)
 {
     g_autofree char *all = ech_format_bytes(s->all.bytes), *available = ech_format_bytes(s->available.bytes);
@@ -192,6 +274,17 @@ void ech_host_says_say(const EchHostSays *s, EchDiag *diag)
         say_killed(s, diag);
     if (s->ray)
         say_ray(s, diag);
+    if (s->worker.bytes)
+        say_dask(s, diag);
+    if (s->has_shared) {
+        g_autofree char *used = ech_format_bytes(s->shared.bytes), *shared = ech_format_bytes(s->shared_all.bytes);
+        ech_diag_remark(
+            diag,
+            "/dev/shm, a part of the host's memory that workers of data loaders, NCCL and others talk through, had %s of its %s in use at the fullest "
+            "that the text tells of; where it is full, a process dies of a bus error. Fewer workers, a smaller prefetch_factor or batch take less; "
+            "docker run --shm-size=16g, in Kubernetes an emptyDir with 'medium: Memory' there, make it larger",
+            used, shared);
+    }
     if (has_room(s))
         ech_diag_remark(diag, "of the host's memory, %s, %s were available", all, available);
     if (s->killed.any || s->ray)
@@ -206,6 +299,10 @@ void ech_host_says_write(const EchHostSays *s, EchTraceBuilder *builder)
         ech_refused_held(builder, memory, "shared or page-locked", s->killed.shared.bytes);
     } else if (s->ray) {
         ech_refused_held(builder, memory, "in use on the node", s->used.bytes);
+    } else if (s->worker.bytes) {
+        ech_refused_held(builder, memory, "the fullest worker", s->worker.bytes);
+    } else if (s->has_shared && !has_room(s)) {
+        ech_refused_held(builder, memory, "/dev/shm", s->shared.bytes);
     } else {
         ech_refused_held(builder, memory, "in use on the host", s->all.bytes - MIN(s->all.bytes, s->available.bytes));
     }

@@ -1,8 +1,8 @@
 /** @file host_says.h
- * What is told of the host's memory: by the kernel and by Ray where they killed a process for want of it, by 'free' and /proc/meminfo of how much there is. A
- * part of the reader of pasted text (memory_figures.c), which gives it line by line.
+ * What is told of the host's memory: by the kernel and by Ray where they killed a process for want of it, by Dask of its workers, by 'free' and /proc/meminfo
+ * of how much there is. A part of the reader of pasted text (memory_figures.c), which gives it line by line.
  *
- * Wordings of Linux (mm/oom_kill.c, mm/memcontrol.c), procps and Ray 2 (its memory monitor).
+ * Wordings of Linux (mm/oom_kill.c, mm/memcontrol.c), procps, Ray 0 and 2 (its memory monitor) and Dask (distributed's worker_memory.py).
  */
 #pragma once
 #include "sim/import/import.h"

@@ -35,6 +35,11 @@ enum { MOST = 16 << 20, MAX_QUOTED = 120 };
     "--shm-size=16g or --ipc=host, in Kubernetes an emptyDir with 'medium: Memory' there, fewer workers, or "                                                  \
     "torch.multiprocessing.set_sharing_strategy(\"file_system\")"
 
+#define NCCL_SHARED                                                                                                                                            \
+    "the text says that NCCL could not make a segment in /dev/shm, through which ranks of one machine talk: the host's memory, not the device's. It is full "  \
+    "('df -h /dev/shm'; a container has 64 MB unless told otherwise: docker run --shm-size=16g or --ipc=host), segments of jobs that ended before lie in it "  \
+    "(/dev/shm/nccl-*), or the driver could not page-lock it ('ulimit -l'); NCCL_SHM_DISABLE=1 does without, slower"
+
 #define TGI                                                                                                                                                    \
     "the text says that text-generation-inference ran out of memory in its trial run, which takes as many tokens at once as it may later: a smaller "          \
     "--max-batch-prefill-tokens (and --max-batch-total-tokens, where that is set), a shorter --max-input-tokens, more GPUs (--num-shard) or weights of fewer " \
@@ -49,6 +54,16 @@ enum { MOST = 16 << 20, MAX_QUOTED = 120 };
     "the text says that the GPU of a Mac had no memory left for a step: of the machine's it may take some two thirds to three quarters "                       \
     "(recommendedMaxWorkingSetSize). Other models that are loaded count; a shorter context, a smaller batch (prompts in smaller chunks), weights or a KV "     \
     "cache of fewer bits need less; 'sudo sysctl iogpu.wired_limit_mb=N' lets it take more, as far as the rest of the machine needs none"
+
+#define DASK                                                                                                                                                   \
+    "the text says that Dask ended workers that held nearly all of the host's memory that each may (memory_limit, --memory-limit), not the device's: fewer "   \
+    "workers with more each, smaller partitions, or results that are not all gathered need less"
+
+#define MPS_LIMIT                                                                                                                                              \
+    "the text is of CUDA's MPS, which bounds the device's memory that each of its clients may allocate ('pinned' means device memory here, not the host's): "  \
+    "beyond it a client is told 'out of memory', whatever nvidia-smi shows as free. It is each process's own, not a container's or a pod's, the context "      \
+    "counts, and several processes may have it each; CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=SIZE sets it. What a program would need: 'echelon capture --pretend "  \
+    "DEVICE -- COMMAND'"
 
 #define ON_INTEL                                                                                                                                               \
     "the text says that an Intel GPU or its driver ran out of memory for a command, not what was asked for (sizes stand in PyTorch's own message, 'XPU out "   \
@@ -70,6 +85,15 @@ static const struct {
      "the text warns that LMCache has no room left in its memory on the host, and goes on: what it could not store is computed again when it is asked for "
      "again. LMCACHE_MAX_LOCAL_CPU_SIZE (in GB, of each process) gives it more, a disk behind it (LMCACHE_LOCAL_DISK) too"},
     {" prefill tokens. You need to decrease", TGI},
+    {"memory budget. Restarting", DASK},
+    {"memory budget.  Restarting", DASK},
+    /* https://openxla.org/xla/errors/error_1001 */
+    {"CompileTimeScopedVmemOom",
+     "the text says that a kernel needs more vector memory (VMEM) than a kernel may take (scoped VMEM), which is not the device's HBM: "
+     "smaller blocks or fewer buffers need less; Pallas kernels may ask for more (pltpu.CompilerParams(vmem_limit_bytes=...)), XLA's "
+     "own with --xla_tpu_scoped_vmem_limit_kib=... in LIBTPU_INIT_ARGS, set before JAX begins"},
+    {"devices are busy or unavailable", "the text says that the driver gave this process no GPU, not that memory ran out: it is in exclusive mode and another "
+                                        "process has it (nvidia-smi -q -d COMPUTE), MPS's server does not take this client, or the GPU needs a reset"},
     {"Killed process", KILLED},
     {"Workers (tasks / actors) killed due to memory pressure", KILLED},
     {"oom-kill", KILLED},
@@ -87,6 +111,8 @@ static const struct {
     {"Cuda failure 2 'out of memory'", REFUSED_TO_NCCL},
     {"Failed to CUDA calloc", REFUSED_TO_NCCL}, /* nccl's src/include/alloc.h */
     {"Failed to CUDA malloc", REFUSED_TO_NCCL},
+    {"creating shared memory segment /dev/shm/nccl-", NCCL_SHARED},
+    {"failed to extend /dev/shm/nccl-", NCCL_SHARED},
     {"insufficient shared memory (shm)", SHARED_FILES},
     {"are out of shared memory", SHARED_FILES},
     {"unable to mmap ", SHARED_FILES},
@@ -108,6 +134,19 @@ static const struct {
     {"Insufficient Memory (IOAF code 8)", MAC},
     {"kIOGPUCommandBufferCallbackErrorOutOfMemory", MAC},
     {"[metal::malloc]", MAC},
+    /* MTLCommandBufferError of Apple's Metal, by the driver's names */
+    {"kIOGPUCommandBufferCallbackError",
+     "the text says that macOS ended a command of the GPU, not that memory ran out: ImpactingInteractivity, Timeout and Hang mean that one command ran too "
+     "long while the screen waited for the GPU (a smaller batch, prompts in smaller chunks, tiles, a lower resolution make commands shorter), PageFault that "
+     "it used an address that is not its own; SubmissionsIgnored and InnocentVictim follow from an error before it, which tells the cause"},
+    {"dxgkio_make_resident",
+     "the text says that Windows, which manages the GPU's memory for WSL 2, could not keep all that was allocated on the GPU (-12: out of memory): what "
+     "Windows and its desktop hold counts, so less may be had than nvidia-smi shows as free. Leave it room: a smaller share of the memory "
+     "(--gpu-memory-utilization, torch.cuda.set_per_process_memory_fraction), the desktop on another GPU"},
+    /* docs.nvidia.com/deploy/mps: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT */
+    {"pinned_mem_limit", MPS_LIMIT},
+    {"PINNED_DEVICE_MEM_LIMIT", MPS_LIMIT},
+    {"pinned memory limit for device", MPS_LIMIT},
     {"cudaHostRegister failed", NOT_PINNED},
     {"register ptr failed", NOT_PINNED},
     {"UR_RESULT_ERROR_OUT_OF_", ON_INTEL},
@@ -307,6 +346,12 @@ static char *describe_xid(const char *text, size_t n)
     "range, an array that was freed or is smaller than thought). Less memory in use does not mend it, unless a library did not look whether it got its "       \
     "memory. CUDA_LAUNCH_BLOCKING=1 (AMD_SERIALIZE_KERNEL=3) shows the call, compute-sanitizer the kernel"
 
+/* Of Intel's driver and Vulkan's. */
+static bool is_lost(const char *text, size_t n)
+{
+    return has(text, n, "ERROR_DEVICE_LOST") || has(text, n, "ErrorDeviceLost") || has(text, n, "DeviceLostError");
+}
+
 static char *describe_fault(const char *text, size_t n)
 {
     static const char *const marks[] = {"illegal memory access",
@@ -328,9 +373,66 @@ static char *describe_fault(const char *text, size_t n)
         if (has(text, n, marks[i]))
             return g_strdup(FAULT);
     }
+    if (is_lost(text, n))
+        return g_strdup(
+            "the text says that the driver lost the GPU and reset it: a command that ran too long or used an address that is not its own, or a driver "
+            "that failed where memory was short (of integrated GPUs the host's); it says of no memory that was refused. The kernel's log (dmesg) or the "
+            "system's tells of the reset; a newer driver, and less at a time, show whether it was that");
     if (exit_status(text, n) == 139 || has(text, n, "Segmentation fault") || has(text, n, "SIGSEGV"))
         return g_strdup("the text says that a process died of a fault of its own (signal 11), which is no sign of memory that ran out");
     return NULL;
+}
+
+/* ---- TensorRT's builder ---- */
+
+/* "Tactic Device request: 538MB Available: 166MB. Device memory is insufficient to use tactic.", "Skipping tactic 3 due to insufficient memory on requested
+ * size of 538 detected for tactic 4.": it goes on. */
+static char *describe_tactics(const char *text, size_t n)
+{
+    if (!has(text, n, "insufficient to use tactic") && !has(text, n, "kipping tactic"))
+        return NULL;
+    EchPlainSays refusal;
+    if (ech_plain_says_find(text, n, &refusal) && !refusal.goes_on)
+        return NULL;
+    g_autoptr(EchPasted) pasted = ech_pasted_new(text, n);
+    EchRounded asked, available, most = {0}, beside = {0};
+    EchWords line;
+    while (ech_pasted_next(pasted, &line)) {
+        if (ech_words_size_after(line, "Tactic Device request:", &asked) && ech_words_size_after(line, "Available:", &available) && asked.bytes > most.bytes) {
+            most = asked;
+            beside = available;
+        }
+    }
+    g_autofree char *one = ech_format_bytes(most.bytes), *other = ech_format_bytes(beside.bytes),
+                    *largest =
+                        most.bytes ? g_strdup_printf(" (the largest needed %s of the device's memory, where %s were available)", one, other) : g_strdup("");
+    return g_strdup_printf("the text says that TensorRT's builder left out ways to compute a layer (tactics) for want of memory%s and goes on with others: a "
+                           "warning, no error by itself; the engine may be slower. More of them are tried where more is free (other processes ended; on a "
+                           "Jetson the host's programs share the memory) and --memPoolSize=workspace:SIZE (set_memory_pool_limit, before 8.4 "
+                           "max_workspace_size) allows it",
+                           largest);
+}
+
+/* ---- tables without a header ---- */
+
+/* "0, NVIDIA L40S, 30000 MiB, 46068 MiB", of 'nvidia-smi --query-gpu=... --format=csv,noheader': the columns have no names. */
+static char *describe_headless(const char *text, size_t n)
+{
+    enum { MOST_ROWS = 1024 };
+    g_autoptr(EchPasted) pasted = ech_pasted_new(text, n);
+    EchWords line;
+    int rows = 0;
+    while (ech_pasted_next(pasted, &line) && rows < MOST_ROWS) {
+        const char *unit = line.n > 4 ? memmem(line.text, line.n, " MiB", 4) : NULL;
+        if (line.n == 0)
+            continue;
+        if (!unit || unit == line.text || !g_ascii_isdigit(unit[-1]) || !memchr(line.text, ',', line.n))
+            return NULL;
+        rows++;
+    }
+    return rows ? g_strdup("the text looks like a table of nvidia-smi's without its header, in which nothing says what a column is (used, free, in all); with "
+                           "--format=csv in place of csv,noheader it is read, and so is what nvidia-smi prints by itself")
+                : NULL;
 }
 
 /* ---- all of them ---- */
@@ -404,7 +506,8 @@ char *ech_memory_text_describe(const char *text, size_t n)
     const char *advice = known_text(text, n);
     if (advice)
         return g_strdup(advice);
-    char *(*const kinds[])(const char *, size_t) = {describe_end, describe_library, describe_refusal, describe_pinning, describe_fault};
+    char *(*const kinds[])(const char *, size_t) = {describe_end,     describe_library, describe_tactics, describe_refusal,
+                                                    describe_pinning, describe_fault,   describe_headless};
     for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
         char *told = kinds[i](text, n);
         if (told)

@@ -54,6 +54,7 @@ static const char *refusal(const char *line)
                                         "resourceexhausted",
                                         "resources are exhausted",
                                         "not enough memory",
+                                        "no available memory",
                                         "not enough vram",
                                         "not enough host memory",
                                         "insufficient memory",
@@ -91,7 +92,8 @@ static const char *refusal(const char *line)
 
 static bool does_without(const char *line)
 {
-    static const char *const words[] = {"ignoring", "falling back", "fallback", "using synchronous transfer", "not a failure", "not an error", "retrying"};
+    static const char *const words[] = {"ignoring",      "falling back", "fallback", "using synchronous transfer",
+                                        "not a failure", "not an error", "retrying", "skipping "};
     return HAS_ANY(line, words);
 }
 
@@ -111,12 +113,14 @@ static bool has_word(const char *line, const char *const *words, size_t n, bool 
 static EchPlace place_of(const char *line)
 {
     static const char *const chip[] = {"shared memory", "smem", " lds", "vmem", "tensor memory", "scratchpad"};
-    static const char *const pinned[] = {"pinned", "page-lock", "page lock", "hostalloc", "host_malloc", "mallochost", "hostregister"};
-    static const char *const host[] = {"numpy",       "and data type",    "cpu",        "host", "ram", "system memory", "bad_alloc",
-                                       "memoryerror", "arraymemoryerror", "on the node"};
-    static const char *const device[] = {"gpu",      "cuda", "cumem", "vram",   "device", "hip", "npu", "rtmalloc", "hbm",   "opencl", "ocl",     "cl_",
-                                         "clcreate", "xpu",  "metal", "vulkan", "vk_",    "tpu", "dml", "directml", "cudnn", "cublas", "graphics"};
+    /* ibv_: of RDMA, whose queues and buffers are page-locked (the NCCL guide's "ulimit -l") */
+    static const char *const pinned[] = {"pinned", "page-lock", "page lock", "hostalloc", "host_malloc", "mallochost", "hostregister", "ibv_"};
+    static const char *const host[] = {"numpy", "and data type", "cpu", "host", "ram", "system memory", "arraymemoryerror", "on the node"},
+                             *const exception[] = {"bad_alloc", "memoryerror"}; /* libraries of a device throw them, too */
+    static const char *const device[] = {"gpu",      "cuda", "cumem", "vram",   "device", "hip", "npu", "rtmalloc", "hbm",   "opencl", "ocl",      "cl_",
+                                         "clcreate", "xpu",  "metal", "vulkan", "vk_",    "tpu", "dml", "directml", "cudnn", "cublas", "graphics", "rocm"};
     bool of_host = has_word(line, host, G_N_ELEMENTS(host), true), of_device = has_word(line, device, G_N_ELEMENTS(device), false);
+    of_host |= !of_device && has_word(line, exception, G_N_ELEMENTS(exception), true);
     return strstr(line, "(shm)") || strstr(line, "/dev/shm") ? ECH_PLACE_HOST
            : HAS_ANY(line, chip)                             ? ECH_PLACE_CHIP
            : HAS_ANY(line, pinned)                           ? ECH_PLACE_PINNED
@@ -201,7 +205,7 @@ static void read_sizes(const char *line, const char *lower, EchPlainSays *s)
 {
     static const char *const asked[] = {"allocate ", "allocating ", "allocation of ", "requested ", "requesting ", "request of ", "requires ",
                                         "required ", "size:",       "size=",          "size ",      "bytes=",      "needs ",      "need "},
-                             *const before[] = {" could not be allocated", " cannot be allocated", " allocation failed", " failed"},
+                             *const before[] = {" could not be allocated", " cannot be allocated", " allocation failed", " failed", " chunk)", " block)"},
                              *const free[] = {"available:", "available bytes", "only ", "free:", "available "};
     for (size_t i = 0; i < G_N_ELEMENTS(asked) && !s->has_asked; i++)
         s->has_asked = size_after(line, lower, asked[i], &s->asked);
@@ -250,24 +254,58 @@ static void quote(EchPlainSays *s, const char *line, size_t at)
     g_strlcpy(s->line, text, sizeof s->line);
 }
 
+/* A figure on a line of its own behind the sentence: "- Requested memory: 33554432". */
+static void read_figure(const char *line, const char *lower, EchPlainSays *s)
+{
+    static const char *const asked[] = {"request", "required", "needed", "asked"}, *const free[] = {"free", "available"};
+    const char *colon = strchr(lower, ':'), *name = lower + strspn(lower, " -*\t");
+    EchRounded size;
+    if (!colon || colon - name > 32 || colon < name || !size_at(line + (colon - lower) + 1 + strspn(colon + 1, " "), true, &size))
+        return;
+    g_autofree char *label = g_strndup(name, (gsize)(colon - name));
+    if (!s->has_asked && HAS_ANY(label, asked)) {
+        s->asked = size;
+        s->has_asked = size.bytes < UINT64_C(1) << 55;
+    } else if (!s->has_free && HAS_ANY(label, free)) {
+        s->free = size;
+        s->has_free = size.bytes < UINT64_C(1) << 55;
+    }
+}
+
+static void keep_better(EchPlainSays *best, const EchPlainSays *s)
+{
+    if (s->number && (best->number == 0 || rank(s) > rank(best)))
+        *best = *s;
+}
+
 bool ech_plain_says_find(const char *text, size_t n, EchPlainSays *ret)
 {
+    enum { BEHIND = 3 };
     g_autoptr(EchPasted) pasted = ech_pasted_new(text, n);
-    EchPlainSays best = {0};
+    EchPlainSays best = {0}, s = {0};
     EchWords line;
     for (uint64_t number = 1; ech_pasted_next(pasted, &line); number++) {
-        if (!may_refuse(line))
+        bool behind = s.number && number - s.number <= BEHIND;
+        if (!behind && !may_refuse(line))
             continue;
         g_autofree char *plain = g_strndup(line.text, MIN(line.n, (size_t)MAX_LINE)), *lower = g_ascii_strdown(plain, -1);
-        const char *at = refusal(lower);
-        if (!at)
+        const char *at = may_refuse(line) ? refusal(lower) : NULL;
+        if (!at) {
+            if (behind)
+                read_figure(plain, lower, &s);
             continue;
-        EchPlainSays s = {.number = number, .place = place_of(lower), .goes_on = does_without(lower)};
+        }
+        keep_better(&best, &s);
+        s = (EchPlainSays){.number = number, .place = place_of(lower), .goes_on = does_without(lower)};
+        /* The file that logs may say it: "cuda_driver.cc:828]". */
+        EchWords before = ech_pasted_before(pasted);
+        g_autofree char *logger = g_strndup(before.text, MIN(before.n, (size_t)MAX_LINE)), *of_logger = g_ascii_strdown(logger, -1);
+        if (s.place == ECH_PLACE_UNTOLD && place_of(of_logger) == ECH_PLACE_DEVICE)
+            s.place = ECH_PLACE_DEVICE;
         quote(&s, plain, (size_t)(at - lower));
         read_sizes(plain, lower, &s);
-        if (best.number == 0 || rank(&s) > rank(&best))
-            best = s;
     }
+    keep_better(&best, &s);
     if (best.number)
         *ret = best;
     return best.number != 0;
@@ -313,5 +351,6 @@ void ech_plain_says_write(const EchPlainSays *s, EchTraceBuilder *builder, EchIm
                         asked, ech_place_name(s->place), s->number, s->line);
     else
         ech_diag_remark(import->diag, "%s of %s were refused%s (line %" G_GUINT64_FORMAT ": '%s')", asked, ech_place_name(s->place), there, s->number, s->line);
-    ech_diag_remark(import->diag, "%s", ech_place_advice(s->place));
+    if (!s->goes_on || s->place != ECH_PLACE_UNTOLD)
+        ech_diag_remark(import->diag, "%s", ech_place_advice(s->place));
 }

@@ -118,6 +118,14 @@ static const struct {
      "Ray killed train (process 548, which held 12 GiB) for want of the host's memory, not the device's: 30 GiB of the node's 32 GiB were in use, more than "
      "the share that it allows (0.9, RAY_memory_usage_threshold)",
      "in use on the node", 30 * GIB},
+    {"host_raylet.txt",
+     "Ray killed a task for want of the host's memory, not the device's: 24 GiB of the node's 32 GiB were in use, more than the share that it allows (0.7, "
+     "RAY_memory_usage_threshold)",
+     "in use on the node", 24 * GIB},
+    {"host_ray_old.txt", "12 GiB of the node's 12.5 GiB were in use", "in use on the node", 12 * GIB},
+    {"host_dask.txt", "a worker of Dask held 3.50 GiB of the host's memory, not the device's, and may hold 4 GiB", "the fullest worker", 7 * GIB / 2},
+    {"host_shm.txt", "/dev/shm, a part of the host's memory that workers of data loaders, NCCL and others talk through, had 23 GiB of its 24 GiB in use",
+     "/dev/shm", 23 * GIB},
     {"host_free.txt", "of the host's memory, 16 GiB, 10 GiB were available", "in use on the host", 6 * GIB},
     {"onnx_arena.txt", "ONNX Runtime's arena has taken 33 MiB, in 2 pieces: that it grows is no error", "ONNX Runtime's arena", 33 * MIB},
     {"mlx.txt", "MLX's arrays took 10.0 GiB at the fullest", "MLX's arrays, at the fullest", UINT64_C(10737418000)},

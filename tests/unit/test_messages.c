@@ -174,6 +174,12 @@ static const Case of_engines[] = {
      "1: "
      "cudaMalloc failed: out of memory\n",
      "llama.cpp was refused 2 GiB, with 4.50 GiB that it tells of on that device", 2 * GIB, "model, CUDA1", 4 * GIB, NULL},
+    {"Exception: Capture cuda graph failed: Failed to allocate memory for batch_prefill_tmp_v with size 1073741824 and alignment 16 in AlignedAllocator",
+     "FlashInfer was refused 1 GiB of its workspace", GIB, NULL, 0, "limit_of_a_kernel=true"},
+    {"triton.code_gen.OutOfResources: out of resource: shared memoryRequired: 131072Hardware limit: 65536", "of 64 KiB there are: 64 KiB too much", 128 * KIB,
+     NULL, 0, NULL},
+    {"E cuda_driver.cc:802] failed to alloc 1073741824 bytes on host: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "that is page-locked memory", GIB, NULL, 0,
+     NULL},
     /* Where a comma stands before decimals, and where it divides thousands. */
     {"Out of memory error on GPU 0. Cannot allocate 256.000000MB GPU memory, available memory is 64.500000MB.",
      "PaddlePaddle was refused 256 MiB, 64.5 MiB free", 256 * MIB, NULL, 0, NULL},
@@ -258,6 +264,16 @@ static const Case of_others[] = {
     /* The first with a size counts, and one that the program does without counts last. */
     {"Failed to allocate memory.\nwarning: could not allocate 4.00 GiB of device memory, falling back\nerror: cannot allocate 1.00 GiB of device memory\n",
      "1 GiB of the device's memory were refused (line 3:", GIB, NULL, 0, NULL},
+    /* Figures on lines of their own; whose memory a status of CUDA tells, or the file that logs. */
+    {"device_helpers.cuh:431: Memory allocation error on worker 0: std::bad_alloc: cudaErrorMemoryAllocation: out of memory\n- Free memory: 8388608\n"
+     "- Requested memory: 33554432\n\nStack trace:\n",
+     "32 MiB of the device's memory were refused; 8 MiB were there", 32 * MIB, NULL, 0, NULL},
+    {"2026-01-02 03:04:05.678901: E external/xla/stream_executor/cuda/cuda_driver.cc:828] failed to allocate 2.00G (2147483648 bytes) from devic\ne: "
+     "CUDA_ERROR_OUT_OF_MEMORY: out of memory\n",
+     "2 GiB of the device's memory were refused", 2 * GIB, NULL, 0, NULL},
+    {"ROCm model arena alloc failed for span:7 (2048.00 MiB chunk): out of memory", "2 GiB of the device's memory were refused", 2 * GIB, NULL, 0, NULL},
+    {"[TRT] [W] UNSUPPORTED_STATE: Skipping tactic 4 due to insufficient memory on requested size of 65536 detected for tactic 0x1f.",
+     "64 KiB of memory were refused, and the program goes on without: a warning, not an error", 64 * KIB, NULL, 0, NULL},
     /* Where figures of the host stand beside it. */
     {"numpy.core._exceptions.MemoryError: Unable to allocate 3.00 GiB for an array\n               total        used        free      shared  buff/cache   "
      "available\n"
@@ -811,10 +827,30 @@ static const struct {
     {"Traceback (most recent call last):\nimport cupy\n  in cupy_backends.cuda.api.runtime.hostAlloc\nCUDARuntimeError: cudaErrorOperatingSystem: OS call "
      "failed",
      "could not be page-locked"},
+    {"node:1:2 [0] misc/shmutils.cc:112 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-Ab (size 4096)", "NCCL_SHM_DISABLE=1"},
+    {"node:1:2 [0] misc/ibvwrap.cc:190 NCCL WARN Call to ibv_create_cq failed with error Cannot allocate memory", "page-locked memory of the host ran out"},
+    {"MemoryError: std::bad_alloc: CUDA error at: /a/managed_memory_resource.hpp:73: cudaErrorMemoryAllocation out of memory", "the device's memory ran out"},
+    {"distributed.nanny - WARNING - Worker exceeded 95% memory budget.  Restarting", "Dask ended workers"},
+    {"[TRT] [W] Tactic Device request: 512MB Available: 128MB. Device memory is insufficient to use tactic.\n[TRT] [W] Tactic Device request: 800MB "
+     "Available: 256MB. Device memory is insufficient to use tactic.\n",
+     "(the largest needed 800 MiB of the device's memory, where 256 MiB were available) and goes on with others"},
+    {"[METAL] Command buffer execution failed: Impacting Interactivity (0000000e:kIOGPUCommandBufferCallbackErrorImpactingInteractivity)",
+     "not that memory ran out"},
+    {"On a Mac:\n```\nimport mlx.core as mx\na = mx.eye(28000)\n```\n[METAL] Command buffer execution failed: Insufficient Memory "
+     "(00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)\n",
+     "iogpu.wired_limit_mb"},
+    {"[2026-01-02 03:04:05.678 Control    69] Cmd:set_default_device_pinned_mem_limit 0 4606M", "each of its clients may allocate"},
+    {"Failed to allocate device vector A (error code all CUDA-capable devices are busy or unavailable)!", "gave this process no GPU"},
+    {"[ 4821.113370] misc dxg: dxgk: dxgkio_make_resident: Ioctl failed: -12", "Windows"},
+    {"fails with `E1001: CompileTimeScopedVmemOom` on every cold-cache run", "vmem_limit_bytes"},
+    {"RuntimeError: Native API failed. Native API returns: 20 (UR_RESULT_ERROR_DEVICE_LOST)", "lost the GPU"},
     {"RuntimeError: CUDA error: an illegal memory access was encountered", "a fault, not of memory that ran out"},
     {"Call to cuMemAlloc results in CUDA_ERROR_LAUNCH_FAILED", "a fault, not of memory that ran out"},
     {"[1.2] NVRM: Xid (PCI:0000:3d:00): 43, pid=3, Ch 00000008\n[1.3] NVRM: Xid (PCI:0000:db:00): 31, pid=4, MMU Fault", "Xid 31, not of memory that ran out"},
     {"THCudaCheck FAIL error=59\nRuntimeError: cuda runtime error (59) : device-side assert triggered at x.cu:265", "a fault, not of memory that ran out"},
+    /* A figure further behind is not the refusal's. */
+    {"error: out of memory\nstep 3\nloss: 12345\nlater\nRequested memory: 33554432\n", "not what was asked for and what held it"},
+    {"0, NVIDIA L40S, 30000 MiB, 46068 MiB, 97 %\n1, NVIDIA L40S, 5 MiB, 46068 MiB, 0 %\n", "--format=csv in place of csv,noheader"},
     {"Failed to allocate memory for the output tensor of the input layer", "the device's or the host's, the text does not say"},
     {"Segmentation fault (core dumped)", "no sign of memory that ran out"},
     {"Graph name G needs to allocate [ 11852.6 MiB ] device memory.", "names amounts of memory, in words that no reader here knows ('Graph name G"},
