@@ -49,6 +49,7 @@ for _name in ("pretend_known", "pretend_fill", "pretend_clear"):
 
 
 _library.pretend_host_work.argtypes = (ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint64)
+_library.pretend_own_mode.argtypes = (ctypes.c_void_p,)
 _doubt, _clear = _library.pretend_doubt, _library.pretend_clear
 
 
@@ -75,6 +76,10 @@ def _seen(tensor):
         return torch.empty(tensor.shape, dtype=tensor.dtype)
     memory = (ctypes.c_char * bytes).from_address(tensor.data_ptr())
     return torch.frombuffer(memory, dtype=tensor.dtype).as_strided(tensor.shape, tensor.stride())
+
+
+def _has_kernel(func, key):
+    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
 
 
 def _is_known(tensor):
@@ -162,8 +167,8 @@ class Values(TorchDispatchMode):
         kind = self.kinds.get(func)
         if kind is None and func.namespace == "aten" and not torch._C._dispatch_has_kernel(func.name()):
             kind = self.kinds[func] = "view"  # what a tensor made of others is asked of itself (sizes of a nested one), which no kernel does
-        elif kind is None and func.namespace == "aten" and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
-            kind = self.kinds[func] = "composite"
+        elif kind is None and func.namespace == "aten" and _has_kernel(func, "CompositeImplicitAutograd") and not _has_kernel(func, "CUDA"):
+            kind = self.kinds[func] = "composite"  # silu_backward is both
         elif kind is None:
             returns = func._schema.returns
             aliased = [r.alias_info is not None and not r.alias_info.is_write for r in returns]
@@ -762,6 +767,7 @@ def begin():
     if os.environ.get("ECHELON_PRETEND_VALUES") == "0":
         return False
     _modes.append(Values())
+    _library.pretend_own_mode(id(_modes[0]))  # which PyTorch is to work as if it were not there, too
     _keep_ranges()
     _pass_higher_order()
     _modes[0].__enter__()
