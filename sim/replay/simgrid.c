@@ -15,6 +15,9 @@
 #include <simgrid/exec.h>
 #include <simgrid/host.h>
 #include <simgrid/version.h>
+#if SIMGRID_VERSION >= 40000
+#include <simgrid/activity_set.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +25,12 @@
 #include <unistd.h>
 
 #define SPEED 1.0 /* Of every host, per simulated second. */
+
+#if SIMGRID_VERSION >= 40000
+typedef sg_activity_set_t Waiting;
+#else
+typedef sg_exec_t *Waiting;
+#endif
 
 typedef struct {
     sg_exec_t exec;
@@ -38,7 +47,7 @@ typedef struct {
     uint32_t n_live;
     uint32_t *instant; /* Tokens of demands of nothing. */
     uint32_t n_instant;
-    sg_exec_t *waiting; /* Scratch. */
+    Waiting waiting;
     sg_host_t *use;
     double *amounts;
     EchTime now;
@@ -46,6 +55,100 @@ typedef struct {
     EchFluidDrive drive;
     void *data;
 } Engine;
+
+static void *zeros(size_t n, size_t size)
+{
+    void *memory = calloc(n > 0 ? n : 1, size);
+    if (!memory)
+        abort();
+    return memory;
+}
+
+static void ended(Engine *e, uint32_t token)
+{
+    if (e->live[token].meter != UINT32_MAX)
+        e->free_meters[e->n_free++] = e->live[token].meter;
+    e->live[token].exec = NULL;
+}
+
+/* ---- waiting for one of many: C has sets since 3.35, and releases after 4.0 nothing else ---- */
+
+#if SIMGRID_VERSION >= 40000
+static Waiting waiting_new(uint32_t max_live)
+{
+    (void)max_live;
+    return sg_activity_set_init();
+}
+
+static void waiting_free(Waiting waiting)
+{
+    sg_activity_set_delete(waiting);
+}
+
+static void waits_for(Engine *e, sg_exec_t exec)
+{
+    sg_activity_set_push(e->waiting, (sg_activity_t)exec);
+}
+
+static uint32_t wait_for_next(Engine *e, uint32_t *ret_tokens)
+{
+    uint32_t n = 0;
+    for (sg_activity_t first = sg_activity_set_wait_any(e->waiting); first; first = sg_activity_set_test_any(e->waiting)) {
+        uint32_t l = 0;
+        while (l < e->n_live && (sg_activity_t)e->live[e->tokens[l]].exec != first)
+            l++;
+        if (l == e->n_live)
+            abort();
+        ret_tokens[n++] = e->tokens[l];
+        ended(e, e->tokens[l]);
+        e->n_live--;
+        memmove(e->tokens + l, e->tokens + l + 1, (e->n_live - l) * sizeof *e->tokens);
+        sg_activity_unref(first);
+    }
+    if (n == 0)
+        abort();
+    return n;
+}
+#else
+static Waiting waiting_new(uint32_t max_live)
+{
+    return zeros(max_live, sizeof(sg_exec_t));
+}
+
+static void waiting_free(Waiting waiting)
+{
+    free(waiting);
+}
+
+static void waits_for(Engine *e, sg_exec_t exec)
+{
+    (void)e;
+    (void)exec;
+}
+
+static uint32_t wait_for_next(Engine *e, uint32_t *ret_tokens)
+{
+    for (uint32_t l = 0; l < e->n_live; l++)
+        e->waiting[l] = e->live[e->tokens[l]].exec;
+    ssize_t first = sg_exec_wait_any(e->waiting, e->n_live);
+    if (first < 0)
+        abort();
+    uint32_t n = 0, kept = 0;
+    for (uint32_t l = 0; l < e->n_live; l++) {
+        uint32_t token = e->tokens[l];
+        if (l == (uint32_t)first || sg_exec_test(e->live[token].exec)) {
+            ended(e, token);
+            ret_tokens[n++] = token;
+        } else {
+            e->tokens[kept++] = token;
+        }
+    }
+    e->n_live = kept;
+    return n;
+}
+#endif
+
+/* ---- the engine ---- */
 
 static void engine_start(void *object, uint32_t token, const EchFluidPart *parts, uint32_t n_parts, EchTime min_time)
 {
@@ -69,14 +172,8 @@ static void engine_start(void *object, uint32_t token, const EchFluidPart *parts
     }
     e->live[token].exec = sg_actor_parallel_exec_init(n, e->use, e->amounts, NULL);
     sg_exec_start(e->live[token].exec);
+    waits_for(e, e->live[token].exec);
     e->tokens[e->n_live++] = token;
-}
-
-static void ended(Engine *e, uint32_t token)
-{
-    if (e->live[token].meter != UINT32_MAX)
-        e->free_meters[e->n_free++] = e->live[token].meter;
-    e->live[token].exec = NULL;
 }
 
 static uint32_t engine_next(void *object, uint32_t *ret_tokens, EchTime *ret_now)
@@ -88,22 +185,7 @@ static uint32_t engine_next(void *object, uint32_t *ret_tokens, EchTime *ret_now
         memcpy(ret_tokens, e->instant, n * sizeof *ret_tokens);
         e->n_instant = 0;
     } else if (e->n_live > 0) {
-        for (uint32_t l = 0; l < e->n_live; l++)
-            e->waiting[l] = e->live[e->tokens[l]].exec;
-        ssize_t first = sg_exec_wait_any(e->waiting, e->n_live);
-        if (first < 0)
-            abort();
-        uint32_t kept = 0;
-        for (uint32_t l = 0; l < e->n_live; l++) {
-            uint32_t token = e->tokens[l];
-            if (l == (uint32_t)first || sg_exec_test(e->live[token].exec)) {
-                ended(e, token);
-                ret_tokens[n++] = token;
-            } else {
-                e->tokens[kept++] = token;
-            }
-        }
-        e->n_live = kept;
+        n = wait_for_next(e, ret_tokens);
         EchTime now = (EchTime)llrint(simgrid_get_clock() * e->unit);
         if (now > e->now)
             e->now = now;
@@ -149,14 +231,6 @@ static void actor_main(int argc, char **argv)
     /* Stopped early: an actor must not leave work behind. */
     for (uint32_t l = 0; l < e->n_live; l++)
         sg_exec_cancel(e->live[e->tokens[l]].exec);
-}
-
-static void *zeros(size_t n, size_t size)
-{
-    void *memory = calloc(n > 0 ? n : 1, size);
-    if (!memory)
-        abort();
-    return memory;
 }
 
 /* Platforms come from files only: a file that exists nowhere. */
@@ -208,7 +282,7 @@ static void module_run(const EchFluidResource *resources, uint32_t n_resources, 
         .live = zeros(max_live, sizeof(Live)),
         .tokens = zeros(max_live, sizeof(uint32_t)),
         .instant = zeros(max_live, sizeof(uint32_t)),
-        .waiting = zeros(max_live, sizeof(sg_exec_t)),
+        .waiting = waiting_new(max_live),
         .use = zeros(n_resources + 1, sizeof(sg_host_t)),
         .amounts = zeros(n_resources + 1, sizeof(double)),
         .unit = (double)unit,
@@ -235,7 +309,7 @@ static void module_run(const EchFluidResource *resources, uint32_t n_resources, 
     free(engine.live);
     free(engine.tokens);
     free(engine.instant);
-    free(engine.waiting);
+    waiting_free(engine.waiting);
     free(engine.use);
     free(engine.amounts);
 }

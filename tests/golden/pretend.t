@@ -212,7 +212,7 @@ $ echelon run --trace traces/keras_cnn.h100 --device h100-sxm | sed -n '3,12p; /
     main_kernel                                    307 us    1.5 % ....................  kernel, roofline, 175 times
     stream_executor::gp...eAllocatorKernelImpl     257 us    1.3 % ....................  kernel, roofline, 20 times
 
-  Kernel times: 1010 roofline; 163 kernel model; 1 on the host, page by page. Engine: simgrid (SimGrid version 3.32).
+  Kernel times: 1010 roofline; 163 kernel model; 1 on the host, page by page. Engine: simgrid (SimGrid version ...).
   Of the kernels' time 10 % is products, which are held against published times; 15 % other kernels with constants from recorded ones of their class; 75 % of no known class: bytes and operations at the device's rates.
   - 56 copies of 12.0 MiB in all are from or to pageable host memory, which is not counted; --pass pin says what pinned memory would be worth
 $ echelon alloc traces/keras_cnn.h100/cnn.pretend.gz | sed -n '1,9p'

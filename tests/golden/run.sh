@@ -16,5 +16,6 @@ grep '^\$ ' "$file" | sed 's/^\$ //' | while IFS= read -r command; do
   sh -c "$command" 2>&1 </dev/null; code=$?
   [ "$code" = 0 ] || printf 'exit %s\n' "$code"
 done >>"$new"
+sed -i 's/(SimGrid version [0-9.]*)/(SimGrid version ...)/' "$new" # Debian's releases differ in it
 if [ "${UPDATE_GOLDEN:-}" = 1 ]; then cp "$new" "$file"; exit 0; fi
 diff -u "$file" "$new"

@@ -256,7 +256,7 @@ START_TEST(plain_text_tells_terminals_nothing)
 }
 END_TEST
 
-/* GLib's own hashes of these are all alike. */
+/* GLib's own hashes of these are all alike, before 2.84 also those of the numbers. */
 START_TEST(hashes_of_numbers_made_to_meet)
 {
     enum { N = 4096 };
@@ -266,7 +266,7 @@ START_TEST(hashes_of_numbers_made_to_meet)
         char text[13] = "";
         for (unsigned bit = 0; bit < 12; bit += 2) /* "Ez" and "FY" */
             memcpy(text + bit, k >> bit / 2 & 1 ? "FY" : "Ez", 2);
-        ck_assert_uint_eq(g_int64_hash(&number), 0);
+        ck_assert(glib_check_version(2, 84, 0) == NULL || g_int64_hash(&number) == 0);
         ck_assert_uint_eq(g_str_hash(text), g_str_hash("EzEzEzEzEzEz"));
         g_hash_table_add(numbers, GUINT_TO_POINTER(ech_hash_int64(&number)));
         g_hash_table_add(keys, GUINT_TO_POINTER(ech_hash_key(GSIZE_TO_POINTER(k << 32))));
