@@ -149,6 +149,7 @@ typedef struct {
     EchId *last_within;  /**< and the last. */
     GArray *arrays;      /**< EchRematArray */
     uint32_t *array_of;  /**< Per buffer; UINT32_MAX: none. */
+    EchId *passes_on;    /**< Per op that only copies its slice of a stack: the buffer it copies it to; ECH_NONE. */
     EchId fullest;       /**< The op before which the device holds most, as the trace is. */
     /** Arrays that are there then and cannot be made again, by reason. */
     uint32_t declined[ECH_REMAT_N_REASONS];
@@ -163,6 +164,11 @@ typedef struct {
     GHashTable *value_of;                                /**< Op, buffer and region -> value + 1. */
     GHashTable *run_of;                                  /**< Op and region -> run + 1. */
 } EchRemat;
+
+/** An op that, by the plan, uses what stands for an array, and the name that the array goes by there: its own, or that of a copy of its slice. */
+typedef struct {
+    EchId op, buffer;
+} EchRematUser;
 
 static inline EchRematArray *ech_remat_array(const EchRemat *remat, uint32_t k)
 {
@@ -239,6 +245,10 @@ gint ech_remat_compare_back(gconstpointer x, gconstpointer y, gpointer remat);
 EchRematReason ech_remat_plan(EchRemat *remat);
 /** The same for @array alone, where none is chosen. */
 EchRematReason ech_remat_plan_alone(EchRemat *remat, uint32_t array);
+/** Appends those that use what stands for chosen @array (EchRematUser). A copy of a slice that is made again in that place is none: what reads it does. */
+void ech_remat_late_users(const EchRemat *remat, const EchRematArray *array, GArray *ret_users);
+/** The buffer that op @op would only copy what stands for chosen @array to, so that it is left out; ECH_NONE. */
+EchId ech_remat_left_out(const EchRemat *remat, const EchRematArray *array, EchId op);
 /** What the device holds before each op by the plan: @ret_live[survey->n + 1]. Returns the most. */
 int64_t ech_remat_live(const EchRemat *remat, int64_t *ret_live);
 /** The value that what a loop changes begins as by @binding, where loop run @run alone reads it, once: it is changed where it is. Else NULL. */

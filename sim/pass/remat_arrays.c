@@ -172,6 +172,62 @@ static void find_arrays(EchRemat *r)
     }
 }
 
+/* The buffer that @op, in the loop that takes slices of stack @a, copies its slice to: as it is, all of it, for kernels of that iteration to read. */
+static EchId copy_of_slice(const EchRemat *r, const EchRematArray *a, EchId op)
+{
+    const EchSurvey *s = r->s;
+    const EchOp *o = &s->ops[op];
+    EchId to = ECH_NONE;
+    if (o->kind != ECH_OP_KERNEL || o->n_work > 0 || s->region[op] != a->used_in)
+        return ECH_NONE;
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+        const EchUse *use = &s->uses[u];
+        EchId root = ech_survey_root(s, use->buffer);
+        bool slice = use->bytes == a->slice && use->buffer == root;
+        if (use->access == ECH_WRITE ? !slice || to != ECH_NONE : root == a->buffer ? !slice : use->bytes > ECH_REMAT_SMALL)
+            return ECH_NONE;
+        to = use->access == ECH_WRITE ? root : to;
+    }
+    bool own = to != ECH_NONE && s->buffers[to].bytes == a->slice && s->buffers[to].loop == a->used_in && r->array_of[to] == UINT32_MAX &&
+               r->writers.first[to + 1] == r->writers.first[to] + 1 && r->alloc[to] != ECH_NONE && r->free[to] != ECH_NONE && r->free[to] > op &&
+               s->region[r->alloc[to]] == a->used_in && r->first_within[to] == ECH_NONE;
+    for (uint32_t u = own ? r->users.first[to] : 0; own && u < r->users.first[to + 1]; u++)
+        own = s->ops[r->users.op[u]].kind == ECH_OP_KERNEL && r->users.op[u] >= op && r->users.op[u] < s->end[a->used_in];
+    return own ? to : ECH_NONE;
+}
+
+static void find_copies(EchRemat *r)
+{
+    for (guint k = 0; k < r->arrays->len; k++) {
+        const EchRematArray *a = ech_remat_array(r, k);
+        for (uint32_t u = r->users.first[a->buffer]; a->made_in != ECH_NONE && u < r->users.first[a->buffer + 1]; u++)
+            r->passes_on[r->users.op[u]] = copy_of_slice(r, a, r->users.op[u]);
+    }
+}
+
+EchId ech_remat_left_out(const EchRemat *remat, const EchRematArray *array, EchId op)
+{
+    bool made = array->made_in != ECH_NONE && ech_remat_input(remat, array->stand)->kind == ECH_REMAT_VALUE;
+    return made ? remat->passes_on[op] : ECH_NONE;
+}
+
+void ech_remat_late_users(const EchRemat *remat, const EchRematArray *array, GArray *ret_users)
+{
+    const EchUsers *users = &remat->users;
+    for (uint32_t u = users->first[array->buffer]; u < users->first[array->buffer + 1]; u++) {
+        EchId op = users->op[u];
+        EchId copy = op >= array->back ? ech_remat_left_out(remat, array, op) : ECH_NONE;
+        EchRematUser user = {op, array->buffer};
+        if (op >= array->back && copy == ECH_NONE)
+            g_array_append_val(ret_users, user);
+        for (uint32_t v = copy != ECH_NONE ? users->first[copy] : 0; copy != ECH_NONE && v < users->first[copy + 1]; v++) {
+            user = (EchRematUser){users->op[v], copy};
+            if (user.op != op)
+                g_array_append_val(ret_users, user);
+        }
+    }
+}
+
 void ech_remat_init(EchRemat *remat, const EchSurvey *survey, const EchRematAsked *asked)
 {
     *remat = (EchRemat){.s = survey, .asked = *asked};
@@ -191,6 +247,9 @@ void ech_remat_init(EchRemat *remat, const EchSurvey *survey, const EchRematAske
     remat->free = g_new(EchId, survey->n_buffers + 1);
     remat->first_within = g_new(EchId, survey->n_buffers + 1);
     remat->last_within = g_new(EchId, survey->n_buffers + 1);
+    remat->passes_on = g_new(EchId, survey->n + 1);
+    for (size_t i = 0; i <= survey->n; i++)
+        remat->passes_on[i] = ECH_NONE;
     for (size_t b = 0; b <= survey->n_buffers; b++) {
         remat->array_of[b] = remat->longer_of[b] = UINT32_MAX;
         remat->alloc[b] = remat->free[b] = remat->first_within[b] = ECH_NONE;
@@ -201,6 +260,7 @@ void ech_remat_init(EchRemat *remat, const EchSurvey *survey, const EchRematAske
     ech_users_init(&remat->users, survey, true, false);
     ech_users_init(&remat->writers, survey, true, true);
     find_arrays(remat);
+    find_copies(remat);
 }
 
 void ech_remat_clear(EchRemat *remat)
@@ -220,6 +280,7 @@ void ech_remat_clear(EchRemat *remat)
     g_clear_pointer(&remat->stays, g_hash_table_unref);
     g_clear_pointer(&remat->array_of, g_free);
     g_clear_pointer(&remat->longer_of, g_free);
+    g_clear_pointer(&remat->passes_on, g_free);
     g_clear_pointer(&remat->alloc, g_free);
     g_clear_pointer(&remat->free, g_free);
     g_clear_pointer(&remat->first_within, g_free);

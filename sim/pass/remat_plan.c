@@ -66,6 +66,7 @@ static bool takes_over(const EchRemat *r, EchId op)
 static void find_readers(const EchRemat *r, const GArray *chosen, Readers *readers)
 {
     const EchSurvey *s = r->s;
+    g_autoptr(GArray) users = g_array_new(FALSE, FALSE, sizeof(EchRematUser));
     for (guint k = 0; k < r->values->len; k++)
         readers[k] = (Readers){.fit = true, .last = ech_remat_run(r, ech_remat_value(r, k)->run)->site};
     for (guint k = 0; k < r->runs->len; k++) {
@@ -86,10 +87,10 @@ static void find_readers(const EchRemat *r, const GArray *chosen, Readers *reade
         if (input->kind != ECH_REMAT_VALUE)
             continue;
         Readers *of = &readers[input->id];
-        for (uint32_t u = r->users.first[a->buffer]; u < r->users.first[a->buffer + 1]; u++) {
-            EchId op = r->users.op[u];
-            if (op < a->back)
-                continue;
+        g_array_set_size(users, 0);
+        ech_remat_late_users(r, a, users);
+        for (guint u = 0; u < users->len; u++) {
+            EchId op = g_array_index(users, EchRematUser, u).op;
             of->n++;
             of->last = MAX(of->last, op);
             of->fit &= takes_over(r, op) && s->region[op] == ech_remat_value(r, input->id)->region;
@@ -97,7 +98,32 @@ static void find_readers(const EchRemat *r, const GArray *chosen, Readers *reade
     }
 }
 
-/* Lets what compilers fuse run inside what reads it: ops of one output without products or reductions, where that moves fewer bytes. */
+/* Whether a compiler would have run @run inside what reads its values: ops without products or reductions, where that moves fewer bytes. */
+static bool is_better_inside(const EchRemat *r, const EchRematRun *run, const Readers *readers, const GArray *inputs)
+{
+    EchBytes read = 0, stored = 0;
+    uint32_t n = 0;
+    for (guint i = 0; i < inputs->len; i++)
+        read = ech_bytes_add(read, g_array_index(inputs, EchRematInput, i).bytes);
+    for (uint32_t v = run->value; v != UINT32_MAX; v = ech_remat_value(r, v)->next) {
+        const EchRematValue *value = ech_remat_value(r, v);
+        const Readers *of = &readers[v];
+        if (value->over != UINT32_MAX || !of->fit || of->n == 0)
+            return false;
+        for (guint i = 0; i < inputs->len; i++) {
+            const EchRematInput *input = &g_array_index(inputs, EchRematInput, i);
+            if (input->bytes > ech_bytes_mul(value->bytes, 2) || input->kind == ECH_REMAT_KEPT ||
+                (input->kind == ECH_REMAT_DIRECT && !ech_remat_is_there(r, input->id, run->site, of->last)))
+                return false;
+        }
+        n += of->n;
+        stored = ech_bytes_add(stored, ech_bytes_mul(value->bytes, of->n + 1));
+    }
+    /* Each reader's reads, against read, write and each reader's read. */
+    return ech_bytes_mul(read, n) < ech_bytes_add(read, stored);
+}
+
+/* Lets what compilers fuse run inside what reads it. */
 static void fuse(EchRemat *r, const GArray *chosen)
 {
     const EchSurvey *s = r->s;
@@ -105,26 +131,14 @@ static void fuse(EchRemat *r, const GArray *chosen)
     g_autoptr(GArray) inputs = g_array_new(FALSE, FALSE, sizeof(EchRematInput)), ops = g_array_new(FALSE, FALSE, sizeof(EchId));
     find_readers(r, chosen, readers);
     for (guint k = 0; k < r->order->len; k++) {
-        EchRematRun *run = ech_remat_run(r, g_array_index(r->order, uint32_t, k));
-        const EchRematValue *value = ech_remat_value(r, run->value);
-        const Readers *of = &readers[run->value];
-        if (value->next != UINT32_MAX || value->over != UINT32_MAX || !of->fit || of->n == 0 || ech_remat_has_products(s, run->op) ||
-            s->ops[run->op].kind != ECH_OP_KERNEL)
+        uint32_t index = g_array_index(r->order, uint32_t, k);
+        EchRematRun *run = ech_remat_run(r, index);
+        if (s->ops[run->op].kind != ECH_OP_KERNEL || ech_remat_has_products(s, run->op))
             continue;
         g_array_set_size(inputs, 0);
         g_array_set_size(ops, 0);
-        ech_remat_gather_run(r, g_array_index(r->order, uint32_t, k), inputs, ops);
-        EchBytes read = 0;
-        bool there = true;
-        for (guint i = 0; i < inputs->len && there; i++) {
-            const EchRematInput *input = &g_array_index(inputs, EchRematInput, i);
-            read = ech_bytes_add(read, input->bytes);
-            there = input->bytes <= ech_bytes_mul(value->bytes, 2) && input->kind != ECH_REMAT_KEPT &&
-                    (input->kind != ECH_REMAT_DIRECT || ech_remat_is_there(r, input->id, run->site, of->last));
-        }
-        /* Read, write and each reader's read, against each reader's reads. */
-        EchBytes apart = ech_bytes_add(read, ech_bytes_mul(value->bytes, of->n + 1));
-        run->fused = there && ech_bytes_mul(read, of->n) < apart;
+        ech_remat_gather_run(r, index, inputs, ops);
+        run->fused = is_better_inside(r, run, readers, inputs);
     }
 }
 
@@ -157,6 +171,18 @@ static void extend(EchRemat *r, const EchRematInput *input, uint32_t reader, Ech
     value->until = MAX(value->until, value->region == region ? until : ech_survey_after(r->s, ech_survey_at_level(r->s, until - 1, value->region)));
 }
 
+/* Nobody needs what stands for chosen @a from there on. */
+static EchId used_until(const EchRemat *r, const EchRematArray *a)
+{
+    EchId until = a->until;
+    for (uint32_t u = r->users.first[a->buffer]; u < r->users.first[a->buffer + 1]; u++) {
+        EchId copy = ech_remat_left_out(r, a, r->users.op[u]);
+        if (copy != ECH_NONE)
+            until = MAX(until, r->free[copy]);
+    }
+    return until;
+}
+
 /* How long each value is needed. */
 static void find_ends(EchRemat *r, const GArray *chosen)
 {
@@ -173,6 +199,7 @@ static void find_ends(EchRemat *r, const GArray *chosen)
             ech_remat_gather_run(r, k, inputs, ops);
         else
             ech_remat_gather(r, ech_remat_input(r, a->stand), inputs, ops);
+        EchId until = is_run ? 0 : used_until(r, a);
         for (uint32_t v = is_run ? run->value : UINT32_MAX; v != UINT32_MAX; v = ech_remat_value(r, v)->next) {
             EchRematInput before = {.kind = ECH_REMAT_VALUE, .id = ech_remat_value(r, v)->over};
             if (before.id != UINT32_MAX)
@@ -183,7 +210,7 @@ static void find_ends(EchRemat *r, const GArray *chosen)
             if (is_run)
                 extend(r, input, k, run->region, run->site + 1);
             else
-                extend(r, input, UINT32_MAX, a->made_in != ECH_NONE ? a->used_in : a->level, a->until);
+                extend(r, input, UINT32_MAX, a->made_in != ECH_NONE ? a->used_in : a->level, until);
         }
     }
 }
@@ -429,57 +456,164 @@ static uint64_t find_gap(GArray *taken, EchBytes bytes, EchBytes capacity)
     return bytes <= capacity && at <= capacity - bytes ? at : ECH_OFFSET_NONE;
 }
 
-/* Places for what the iterations of a loop that runs again had in @memory of their own. */
-static void place_inside(EchRemat *r, uint32_t index, EchId memory, EchBytes capacity)
+/* Something that could lie in on-chip memory: a value, or what the iterations of a loop that runs again have there of their own. */
+typedef struct {
+    uint32_t run, value; /* value: UINT32_MAX: */
+    EchId buffer;        /* of run's loop */
+    double gain;         /* Bytes that go there, and not to device memory, for each of its own. */
+} Candidate;
+
+/* Bytes that run @run, or what it repeats, moves of @buffer in one pass over the trace. */
+static double traffic(const EchRemat *r, const EchRematRun *run, EchId buffer)
 {
     const EchSurvey *s = r->s;
-    EchId loop = ech_remat_run(r, index)->op, site = ech_remat_run(r, index)->site;
-    guint first = r->places->len;
-    g_autoptr(GArray) outside = g_array_new(FALSE, FALSE, sizeof(Taken)), taken = g_array_new(FALSE, FALSE, sizeof(Taken));
-    collect_taken(r, memory, site, site + 1, outside);
-    for (EchId i = loop + 1; i < s->end[loop]; i++) {
-        EchId b = s->ops[i].target;
-        if (s->ops[i].kind != ECH_OP_ALLOC || s->buffers[b].memory != memory || !ech_remat_is_inside(s, b, loop) || r->alloc[b] != i)
-            continue;
-        g_array_set_size(taken, 0);
-        g_array_append_vals(taken, outside->data, outside->len);
-        for (guint k = first; k < r->places->len; k++) {
-            const EchRematPlace *other = &g_array_index(r->places, EchRematPlace, k);
-            Taken place = {other->offset, other->offset + s->buffers[other->buffer].bytes};
-            if (r->free[other->buffer] > i && r->alloc[other->buffer] < r->free[b])
-                g_array_append_val(taken, place);
-        }
-        EchRematPlace place = {index, b, find_gap(taken, s->buffers[b].bytes, capacity)};
-        if (place.offset != ECH_OFFSET_NONE)
-            g_array_append_val(r->places, place);
+    double bytes = 0, outside = (double)ech_survey_runs(s, run->op);
+    for (uint32_t u = r->users.first[buffer]; u < r->users.first[buffer + 1]; u++) {
+        EchId op = r->users.op[u];
+        bool reads, writes;
+        if (op >= run->op && op < ech_survey_after(s, run->op))
+            bytes += (double)ech_survey_access(s, op, buffer, &reads, &writes) * (double)ech_survey_runs(s, op) / outside;
     }
+    return bytes * (double)ech_survey_runs(s, run->site);
+}
+
+/* What a run's loop reads of what it begins with goes by the name that it had at first. */
+static double read_by(const EchRemat *r, const EchRematRun *run, uint32_t input)
+{
+    double runs = (double)ech_survey_runs(r->s, run->site);
+    for (uint32_t k = run->first_binding; k < run->first_binding + run->n_bindings; k++) {
+        const EchRematBinding *b = ech_remat_binding(r, k);
+        if (input >= b->first_input && input < b->first_input + b->n_inputs)
+            return b->value == UINT32_MAX ? traffic(r, run, b->buffer) : runs * (double)ech_remat_input(r, input)->bytes;
+    }
+    return runs * (double)ech_remat_input(r, input)->bytes;
+}
+
+/* What each value's readers move of it, and its maker. The caller frees it. */
+static double *count_traffic(const EchRemat *r)
+{
+    const EchSurvey *s = r->s;
+    double *moved = g_new0(double, r->values->len + 1);
+    g_autoptr(GArray) users = g_array_new(FALSE, FALSE, sizeof(EchRematUser));
+    for (guint k = 0; k < r->values->len; k++) {
+        const EchRematRun *run = ech_remat_run(r, ech_remat_value(r, k)->run);
+        moved[k] += traffic(r, run, ech_remat_value(r, k)->buffer);
+    }
+    for (guint k = 0; k < r->runs->len; k++) {
+        const EchRematRun *run = ech_remat_run(r, k);
+        for (uint32_t i = run->first_input; i < run->first_input + run->n_inputs; i++)
+            if (ech_remat_input(r, i)->kind == ECH_REMAT_VALUE)
+                moved[ech_remat_input(r, i)->id] += read_by(r, run, i);
+    }
+    for (guint k = 0; k < r->arrays->len; k++) {
+        const EchRematArray *a = ech_remat_array(r, k);
+        const EchRematInput *stand = a->chosen ? ech_remat_input(r, a->stand) : NULL;
+        g_array_set_size(users, 0);
+        if (stand != NULL && stand->kind == ECH_REMAT_VALUE)
+            ech_remat_late_users(r, a, users);
+        for (guint u = 0; u < users->len; u++) {
+            const EchRematUser *user = &g_array_index(users, EchRematUser, u);
+            bool reads, writes;
+            moved[stand->id] += (double)ech_survey_access(s, user->op, user->buffer, &reads, &writes) * (double)ech_survey_runs(s, user->op);
+        }
+    }
+    return moved;
+}
+
+static gint compare_gain(gconstpointer x, gconstpointer y)
+{
+    const Candidate *a = x, *b = y;
+    return a->gain != b->gain ? (a->gain > b->gain ? -1 : 1) : 0;
+}
+
+/* Values that copies from device memory, or parts, are not brought to, and what loops that run again had in @memory: by what they move, most first. */
+static GArray *find_candidates(const EchRemat *r, EchId memory, const bool *barred)
+{
+    const EchSurvey *s = r->s;
+    GArray *all = g_array_new(FALSE, FALSE, sizeof(Candidate));
+    g_autofree double *moved = count_traffic(r);
+    for (guint k = 0; k < r->order->len; k++) {
+        uint32_t index = run_in_order(r, k);
+        const EchRematRun *run = ech_remat_run(r, index);
+        for (uint32_t v = run->fused ? UINT32_MAX : run->value; v != UINT32_MAX; v = ech_remat_value(r, v)->next) {
+            Candidate c = {index, v, ECH_NONE, moved[v] / (double)MAX(ech_remat_value(r, v)->bytes, 1)};
+            if (!barred[v])
+                g_array_append_val(all, c);
+        }
+        for (EchId i = run->op + 1; s->ops[run->op].kind == ECH_OP_LOOP && i < s->end[run->op]; i++) {
+            EchId b = s->ops[i].target;
+            if (s->ops[i].kind != ECH_OP_ALLOC || s->buffers[b].memory != memory || !ech_remat_is_inside(s, b, run->op) || r->alloc[b] != i)
+                continue;
+            Candidate c = {index, UINT32_MAX, b, traffic(r, run, b) / (double)MAX(s->buffers[b].bytes, 1)};
+            g_array_append_val(all, c);
+        }
+    }
+    /* Of equals, as they come. */
+    g_array_sort(all, compare_gain);
+    return all;
+}
+
+/* What loops that run again have in @memory from op @from until op @until, and, of @run's own (else UINT32_MAX), while its @buffer is there. */
+static void collect_inside(const EchRemat *r, EchId from, EchId until, uint32_t run, EchId buffer, GArray *ret_taken)
+{
+    for (guint k = 0; k < r->places->len; k++) {
+        const EchRematPlace *other = &g_array_index(r->places, EchRematPlace, k);
+        EchId site = ech_remat_run(r, other->run)->site;
+        bool beside = run == UINT32_MAX ? site >= from && site < until
+                                        : other->run == run && r->free[other->buffer] > r->alloc[buffer] && r->alloc[other->buffer] < r->free[buffer];
+        Taken place = {other->offset, other->offset + r->s->buffers[other->buffer].bytes};
+        if (beside)
+            g_array_append_val(ret_taken, place);
+    }
+}
+
+static gint compare_place(gconstpointer x, gconstpointer y, gpointer data)
+{
+    const EchRematPlace *a = x, *b = y;
+    const uint32_t *rank = data;
+    return rank[a->run] != rank[b->run] ? (rank[a->run] < rank[b->run] ? -1 : 1) : (a->buffer > b->buffer) - (a->buffer < b->buffer);
+}
+
+/* Values that cannot be there: those that copies take from device memory, and what is written in parts. The caller frees it. */
+static bool *find_barred(const EchRemat *r)
+{
+    const EchSurvey *s = r->s;
+    bool *barred = g_new0(bool, r->values->len + 1);
+    for (guint k = 0; k < r->arrays->len; k++) {
+        const EchRematArray *a = ech_remat_array(r, k);
+        const EchRematInput *stand = a->chosen ? ech_remat_input(r, a->stand) : NULL;
+        for (uint32_t u = r->users.first[a->buffer]; stand != NULL && stand->kind == ECH_REMAT_VALUE && u < r->users.first[a->buffer + 1]; u++)
+            barred[stand->id] |= s->ops[r->users.op[u]].kind == ECH_OP_COPY && r->users.op[u] >= a->back;
+    }
+    for (guint k = 0; k < r->values->len; k++)
+        if (ech_remat_value(r, k)->over != UINT32_MAX)
+            barred[k] = barred[ech_remat_value(r, k)->over] = true;
+    return barred;
 }
 
 void ech_remat_place_on_chip(EchRemat *remat, EchId memory, EchBytes capacity)
 {
-    const EchSurvey *s = remat->s;
-    g_autoptr(GArray) taken = g_array_new(FALSE, FALSE, sizeof(Taken));
-    /* What copies take from device memory is there. */
-    g_autofree bool *copied = g_new0(bool, remat->values->len + 1);
-    for (guint k = 0; k < remat->arrays->len; k++) {
-        const EchRematArray *a = ech_remat_array(remat, k);
-        const EchRematInput *stand = a->chosen ? ech_remat_input(remat, a->stand) : NULL;
-        for (uint32_t u = remat->users.first[a->buffer]; stand != NULL && stand->kind == ECH_REMAT_VALUE && u < remat->users.first[a->buffer + 1]; u++)
-            copied[stand->id] |= s->ops[remat->users.op[u]].kind == ECH_OP_COPY && remat->users.op[u] >= a->back;
-    }
-    for (guint k = 0; k < remat->values->len; k++) /* nor is what is written in parts */
-        if (ech_remat_value(remat, k)->over != UINT32_MAX)
-            copied[k] = copied[ech_remat_value(remat, k)->over] = true;
-    for (guint k = 0; k < remat->order->len; k++) {
-        uint32_t index = run_in_order(remat, k);
-        for (uint32_t v = ech_remat_run(remat, index)->value; v != UINT32_MAX; v = ech_remat_value(remat, v)->next) {
-            EchRematValue *value = ech_remat_value(remat, v);
-            if (copied[v] || ech_remat_run(remat, index)->fused)
-                continue;
-            collect_taken(remat, memory, ech_remat_run(remat, index)->site, end_of_value(remat, value), taken);
-            value->offset = find_gap(taken, value->bytes, capacity);
+    EchRemat *r = remat;
+    g_autofree bool *barred = find_barred(r);
+    g_autoptr(GArray) all = find_candidates(r, memory, barred), taken = g_array_new(FALSE, FALSE, sizeof(Taken));
+    for (guint k = 0; k < all->len; k++) {
+        const Candidate *c = &g_array_index(all, Candidate, k);
+        EchId site = ech_remat_run(r, c->run)->site;
+        EchRematValue *value = c->value != UINT32_MAX ? ech_remat_value(r, c->value) : NULL;
+        EchId until = value != NULL ? end_of_value(r, value) : site + 1;
+        collect_taken(r, memory, site, until, taken);
+        collect_inside(r, site, until, value != NULL ? UINT32_MAX : c->run, c->buffer, taken);
+        EchBytes bytes = value != NULL ? value->bytes : r->s->buffers[c->buffer].bytes;
+        uint64_t at = find_gap(taken, bytes, capacity);
+        if (value != NULL)
+            value->offset = at;
+        else if (at != ECH_OFFSET_NONE) {
+            EchRematPlace place = {c->run, c->buffer, at};
+            g_array_append_val(r->places, place);
         }
-        if (s->ops[ech_remat_run(remat, index)->op].kind == ECH_OP_LOOP)
-            place_inside(remat, index, memory, capacity);
     }
+    g_autofree uint32_t *rank = g_new0(uint32_t, r->runs->len + 1);
+    for (guint k = 0; k < r->order->len; k++)
+        rank[run_in_order(r, k)] = k;
+    g_array_sort_with_data(r->places, compare_place, rank);
 }

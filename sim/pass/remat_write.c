@@ -166,6 +166,22 @@ static void drop_idle(Writer *w)
     }
 }
 
+/* Copies of slices that are made again in that place, and where they would go. */
+static void drop_copies(Writer *w)
+{
+    const EchSurvey *s = w->s;
+    for (EchId i = 0; i < s->n; i++) {
+        const EchRematArray *a = NULL;
+        for (uint32_t u = 0; w->r->passes_on[i] != ECH_NONE && u < s->ops[i].n_uses && a == NULL; u++)
+            a = chosen_array(w, s->uses[s->ops[i].first_use + u].buffer);
+        EchId copy = a != NULL ? ech_remat_left_out(w->r, a, i) : ECH_NONE;
+        if (copy == ECH_NONE)
+            continue;
+        w->dropped[i] = w->dropped[w->r->alloc[copy]] = w->dropped[w->r->free[copy]] = true;
+        w->input[copy] = a->stand;
+    }
+}
+
 static void depend(Writer *w, EchId op)
 {
     if (op != ECH_NONE && ech_trace_builder_peek_op(w->b, op)->queue != ech_trace_builder_peek_op(w->b, (EchId)ech_trace_builder_n_ops(w->b) - 1)->queue)
@@ -520,6 +536,16 @@ static void stack_carry(Writer *w, const EchRematCarry *carry)
     ech_trace_builder_use(w->b, carry->made, ECH_WRITE, carry->bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
 }
 
+/* What stands for what @use reads: as much of it as that read, a loop's slice of an array that was made again whole, say. */
+static void gather_use(Writer *w, const EchUse *use)
+{
+    EchRematInput input = *ech_remat_input(w->r, w->input[use->buffer]);
+    bool fused = input.kind == ECH_REMAT_VALUE && ech_remat_run(w->r, ech_remat_value(w->r, input.id)->run)->fused;
+    if (use->access == ECH_READ && !fused)
+        input.bytes = MIN(input.bytes, use->bytes);
+    ech_remat_gather(w->r, &input, w->inputs, w->fused);
+}
+
 static void put(Writer *w, EchId op)
 {
     const EchSurvey *s = w->s;
@@ -538,7 +564,7 @@ static void put(Writer *w, EchId op)
     g_array_set_size(w->fused, 0);
     for (uint32_t u = 0; u < o->n_uses; u++)
         if (w->input[s->uses[o->first_use + u].buffer] != UINT32_MAX)
-            ech_remat_gather(w->r, ech_remat_input(w->r, w->input[s->uses[o->first_use + u].buffer]), w->inputs, w->fused);
+            gather_use(w, &s->uses[o->first_use + u]);
     EchBytes moved = put_inputs(w);
     for (uint32_t u = 0; u < o->n_uses; u++) {
         const EchUse *use = &s->uses[o->first_use + u];
@@ -761,6 +787,7 @@ EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)
     if (w->on_chip != ECH_NONE)
         ech_remat_place_on_chip(r, w->on_chip, MIN(on_chip->capacity, on_chip->available));
     drop_idle(w);
+    drop_copies(w);
     for (uint32_t k = 0; k < r->arrays->len; k++) {
         const EchRematArray *a = ech_remat_array(r, k);
         if (a->chosen && a->made_in == ECH_NONE && w->reads[a->buffer] > 0)

@@ -67,7 +67,7 @@ gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
   as it is                                 31.2 MiB         -   313 us         -
 
   What would save some
-   1  make activations again               14.5 MiB         -   317 us    x1.014
+   1  make activations again               14.5 MiB         -   312 us    x0.996
    2  arguments on host, overlapped        25.0 MiB  5.50 MiB   715 us    x2.285
    3  arguments on host, waited for        25.0 MiB  5.50 MiB   740 us    x2.365
 

@@ -406,37 +406,46 @@ START_TEST(fewer_bytes)
 }
 END_TEST
 
-/* An array made without products that nobody reads for 400 ms. */
-static EchTrace *streamed(void)
+/* An array made without products that nobody reads for 400 ms, or @n alike by one kernel. */
+static EchTrace *streamed(unsigned n)
 {
     g_autoptr(EchTraceBuilder) b = ech_test_begin();
     EchId weights = ech_test_buffer(b, "weights", GB, ECH_ROLE_PARAMETER, true), a = ech_test_buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false),
           large = ech_test_buffer(b, "large", 2 * GB, ECH_ROLE_TEMPORARY, false), out = ech_test_buffer(b, "out", GB, ECH_ROLE_OUTPUT, false);
+    EchId other = n > 1 ? ech_test_buffer(b, "other", GB, ECH_ROLE_ACTIVATION, false) : ECH_NONE;
     (void)ech_test_put(b, ECH_OP_ALLOC, a);
+    if (n > 1)
+        (void)ech_test_put(b, ECH_OP_ALLOC, other);
     make(b, ECH_WORK_VECTOR, 10 * ms, weights, a, GB);
+    if (n > 1)
+        ech_trace_builder_use(b, other, ECH_WRITE, GB, ECH_PATTERN_STREAM, ECH_KNOWN);
     (void)ech_test_put(b, ECH_OP_ALLOC, large);
     ech_test_kernel(b, 400 * ms, large, ECH_WRITE, GB);
     (void)ech_test_put(b, ECH_OP_FREE, large);
     (void)ech_test_put(b, ECH_OP_ALLOC, out);
     make(b, ECH_WORK_VECTOR, 5 * ms, a, out, GB);
+    if (n > 1) {
+        ech_trace_builder_use(b, other, ECH_READ, GB, ECH_PATTERN_STREAM, ECH_KNOWN);
+        (void)ech_test_put(b, ECH_OP_FREE, other);
+    }
     (void)ech_test_put(b, ECH_OP_FREE, a);
     return ech_test_finish(b);
 }
 
-/* What needs no product runs inside what reads it: only what it reads is read twice. */
+/* What needs no product runs inside what reads it: only what it reads is read twice. Nor does it matter how many arrays it makes. */
 START_TEST(fused)
 {
     g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
     g_autoptr(EchDiag) diag = ech_diag_new();
-    g_autoptr(EchTrace) in = streamed();
+    g_autoptr(EchTrace) in = streamed((unsigned)_i + 1);
     const char *const specs[] = {"remat", NULL};
     g_autoptr(EchTrace) out_trace = ech_test_pass(in, device, diag, specs);
     g_autoptr(EchRun) before = ech_test_replay(in, device);
     g_autoptr(EchRun) run = ech_test_replay(out_trace, device);
     /* The first kernel had no reader but the last one, which does its work now. */
     ck_assert_uint_eq(ech_test_count(out_trace, ECH_OP_KERNEL), 2);
-    ck_assert_msg(llabs(before->makespan - run->makespan - 20 * ms) <= 10, "%" G_GINT64_FORMAT, before->makespan - run->makespan);
-    ck_assert_uint_eq(ech_test_peak(before, "hbm"), 4 * GB);
+    ck_assert_msg(llabs(before->makespan - run->makespan - 20 * (_i + 1) * ms) <= 10, "%" G_GINT64_FORMAT, before->makespan - run->makespan);
+    ck_assert_uint_eq(ech_test_peak(before, "hbm"), (EchBytes)(4 + _i) * GB);
     ck_assert_uint_eq(ech_test_peak(run, "hbm"), 3 * GB);
 }
 END_TEST
@@ -455,7 +464,7 @@ START_TEST(recorded)
 {
     g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
     g_autoptr(EchDiag) diag = ech_diag_new();
-    g_autoptr(EchTrace) one = _i == 0 ? kept(READ_AT_ONCE) : streamed();
+    g_autoptr(EchTrace) one = _i == 0 ? kept(READ_AT_ONCE) : streamed(1);
     g_autoptr(EchTrace) in = record(one);
     const char *const specs[] = {"remat", NULL};
     g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
@@ -467,7 +476,8 @@ START_TEST(recorded)
 }
 END_TEST
 
-/* A scan and its gradient: the stack, which begins as zeros or a copy of them, is not kept, but what each iteration begins with is, a tenth of it. */
+/* A scan and its gradient: the stack, which begins as zeros or a copy of them, is not kept, but what each iteration begins with is, a tenth of it. _i == 2: the
+ * gradient copies its slice first, which it need not where that is made in the same place. */
 START_TEST(stack)
 {
     g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
@@ -491,8 +501,16 @@ START_TEST(stack)
     ech_test_close_loop(b, forward);
     (void)ech_test_put(b, ECH_OP_FREE, x);
     (void)ech_test_put(b, ECH_OP_ALLOC, out);
-    EchId backward = ech_test_loop(b, 10);
-    make(b, ECH_WORK_MATRIX, 30 * ms, stacked, out, GB / 10);
+    EchId backward = ech_test_loop(b, 10), slice = ech_test_buffer(b, "slice", GB / 10, ECH_ROLE_TEMPORARY, false);
+    ech_trace_builder_peek_buffer(b, slice)->loop = backward;
+    if (_i == 2) {
+        (void)ech_test_put(b, ECH_OP_ALLOC, slice);
+        ech_test_kernel(b, 0, stacked, ECH_READ, GB / 10);
+        ech_trace_builder_use(b, slice, ECH_WRITE, GB / 10, ECH_PATTERN_STREAM, ECH_KNOWN);
+    }
+    make(b, ECH_WORK_MATRIX, 30 * ms, _i == 2 ? slice : stacked, out, GB / 10);
+    if (_i == 2)
+        (void)ech_test_put(b, ECH_OP_FREE, slice);
     ech_test_close_loop(b, backward);
     (void)ech_test_put(b, ECH_OP_FREE, stacked);
     g_autoptr(EchTrace) in = ech_test_finish(b);
@@ -500,12 +518,83 @@ START_TEST(stack)
     g_autoptr(EchTrace) changed = ech_test_pass(in, device, diag, specs);
     g_autoptr(EchRun) before = ech_test_replay(in, device);
     g_autoptr(EchRun) run = ech_test_replay(changed, device);
-    ck_assert_uint_eq(ech_test_peak(before, "hbm"), GB + GB + GB / 10);
+    ck_assert_uint_eq(ech_test_peak(before, "hbm"), GB + GB + GB / 10 + (_i == 2 ? GB / 10 : 0));
     /* The zeros, the stacked x, a slice made again, and the output. */
     ck_assert_uint_eq(ech_test_peak(run, "hbm"), GB + 10 * (GB / 100) + GB / 10 + GB / 10);
-    /* Widening runs in the second loop only; zeros are not put there; x is copied ten times, read and written. */
+    /* Widening runs in the second loop only; zeros are not put there, nor slices copied; x is copied ten times, read and written. */
     ck_assert_msg(llabs(run->makespan - (before->makespan - (1 + _i) * 10 * ms + 10 * (ms / 5))) <= 100, "%" G_GINT64_FORMAT " %" G_GINT64_FORMAT,
                   before->makespan, run->makespan);
+}
+END_TEST
+
+/* A loop that takes slices of an array from outside of it, which is made again whole before the loop, takes no more of it than it did. */
+START_TEST(slices)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId weights = ech_test_buffer(b, "weights", GB, ECH_ROLE_PARAMETER, true), a = ech_test_buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false),
+          large = ech_test_buffer(b, "large", 2 * GB, ECH_ROLE_TEMPORARY, false), out = ech_test_buffer(b, "out", GB / 10, ECH_ROLE_OUTPUT, false);
+    (void)ech_test_put(b, ECH_OP_ALLOC, a);
+    make(b, ECH_WORK_MATRIX, 50 * ms, weights, a, GB);
+    ech_test_kernel(b, 0, a, ECH_READ, GB);
+    pass_time(b, large);
+    (void)ech_test_put(b, ECH_OP_ALLOC, out);
+    EchId loop = ech_test_loop(b, 10);
+    make(b, ECH_WORK_VECTOR, 0, a, out, GB / 10);
+    ech_test_close_loop(b, loop);
+    (void)ech_test_put(b, ECH_OP_FREE, a);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    const char *const specs[] = {"remat", NULL};
+    g_autoptr(EchTrace) changed = ech_test_pass(in, device, diag, specs);
+    g_autoptr(EchRun) before = ech_test_replay(in, device), run = ech_test_replay(changed, device);
+    ck_assert_msg(llabs(run->makespan - before->makespan - 50 * ms) <= 10000, "%" G_GINT64_FORMAT, run->makespan - before->makespan);
+    ck_assert_uint_lt(ech_test_peak(run, "hbm"), ech_test_peak(before, "hbm"));
+}
+END_TEST
+
+/* Where not all has room on chip, that goes there which saves most bytes for its size: what each iteration of a loop that runs again uses, before what the loop
+ * makes. */
+START_TEST(on_chip)
+{
+    g_autofree char *text = g_strconcat(device_text, "", NULL);
+    char *at = strstr(text, "units:");
+    g_autofree char *with =
+        g_strdup_printf("%.*s  vector: {kind: vector, space: 1, capacity: 120MB, read: 1TB/s, write: 1TB/s}\n%s", (int)(at - text), text, at);
+    g_autoptr(EchDevice) device = ech_test_device_yaml(with);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId weights = ech_test_buffer(b, "weights", GB, ECH_ROLE_PARAMETER, true), a = ech_test_buffer(b, "a", GB / 10, ECH_ROLE_ACTIVATION, false),
+          large = ech_test_buffer(b, "large", 2 * GB, ECH_ROLE_TEMPORARY, false), out = ech_test_buffer(b, "out", GB / 10, ECH_ROLE_OUTPUT, false),
+          own = ech_test_buffer(b, "own", GB / 20, ECH_ROLE_TEMPORARY, false);
+    ech_trace_builder_peek_buffer(b, own)->memory = ech_trace_builder_memory(b, "vector");
+    ech_trace_builder_peek_buffer(b, own)->offset = 0;
+    (void)ech_test_put(b, ECH_OP_ALLOC, a);
+    EchId loop = ech_test_loop(b, 10);
+    ech_trace_builder_peek_buffer(b, own)->loop = loop;
+    (void)ech_test_put(b, ECH_OP_ALLOC, own);
+    make(b, ECH_WORK_MATRIX, 5 * ms, weights, own, GB / 20);
+    make(b, ECH_WORK_MATRIX, 5 * ms, own, a, GB / 100);
+    (void)ech_test_put(b, ECH_OP_FREE, own);
+    ech_test_close_loop(b, loop);
+    ech_test_kernel(b, 0, a, ECH_READ, GB / 10);
+    pass_time(b, large);
+    (void)ech_test_put(b, ECH_OP_ALLOC, out);
+    make(b, ECH_WORK_MATRIX, 30 * ms, a, out, GB / 10);
+    (void)ech_test_put(b, ECH_OP_FREE, a);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    const char *const specs[] = {"remat", NULL};
+    g_autoptr(EchTrace) changed = ech_test_pass(in, device, diag, specs);
+    const EchOp *ops = ech_trace_ops(changed);
+    uint32_t own_on_chip = 0, a_on_chip = 0;
+    for (size_t i = 0; i < ech_trace_n_ops(changed); i++) {
+        const EchBuffer *of = ops[i].kind == ECH_OP_ALLOC ? &ech_trace_buffers(changed)[ops[i].target] : NULL;
+        bool there = of != NULL && strcmp(ech_trace_memory(changed, of->memory), "vector") == 0;
+        own_on_chip += there && of->bytes == GB / 20;
+        a_on_chip += there && of->bytes == GB / 10;
+    }
+    ck_assert_uint_eq(own_on_chip, 2);
+    ck_assert_uint_eq(a_on_chip, 0);
 }
 END_TEST
 
@@ -801,9 +890,11 @@ int main(void)
     tcase_add_test(tcase, modules_of_pytorch);
     tcase_add_loop_test(tcase, stays_longer, 0, 2);
     tcase_add_loop_test(tcase, fewer_bytes, 0, G_N_ELEMENTS(estimated));
-    tcase_add_test(tcase, fused);
+    tcase_add_loop_test(tcase, fused, 0, 2);
     tcase_add_loop_test(tcase, recorded, 0, 2);
-    tcase_add_loop_test(tcase, stack, 0, 2);
+    tcase_add_loop_test(tcase, stack, 0, 3);
+    tcase_add_test(tcase, slices);
+    tcase_add_test(tcase, on_chip);
     tcase_add_loop_test(tcase, whole_loop, 0, G_N_ELEMENTS(on_looped));
     tcase_add_test(tcase, loop_in_stack);
     tcase_add_loop_test(tcase, shipped, 0, G_N_ELEMENTS(programs));
