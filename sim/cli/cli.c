@@ -28,11 +28,37 @@ const EchVerb *ech_verbs(size_t *ret_n)
 static EchCliDescribe describe_options;
 static void *describe_data;
 
-/* GOption's own text, in ASCII: its "OPTION..." has an ellipsis that is not in every locale. */
+/* Where what goes on in the next line stands: behind the option's name, or the program's and the verb's. */
+static size_t hanging_indent(const char *line)
+{
+    const char *at = line + strspn(line, " ");
+    if (g_str_has_prefix(at, "echelon ")) {
+        at += strlen("echelon ");
+        return (size_t)(at - line) + strcspn(at, " ") + 1;
+    }
+    const char *blanks = *at == '-' ? strstr(at, "  ") : NULL;
+    return (size_t)((blanks ? blanks : line) - line) + strspn(blanks ? blanks : line, " ");
+}
+
+/* GOption's own text, in ASCII (its "OPTION..." has an ellipsis that is not in every locale), and wrapped for the terminal but for examples, which are there
+ * to be copied. */
 static void print_help(const char *text)
 {
-    g_autoptr(GString) out = g_string_new(text);
-    g_string_replace(out, "\xe2\x80\xa6", "...", 0);
+    g_autoptr(GString) whole = g_string_new(text), out = g_string_new(NULL);
+    g_string_replace(whole, "\xe2\x80\xa6", "...", 0);
+    unsigned columns = ech_cli_columns();
+    g_auto(GStrv) lines = g_strsplit(whole->str, "\n", -1);
+    bool examples = false;
+    for (char **line = lines; *line; line++) {
+        examples |= strcmp(*line, "Examples:") == 0;
+        size_t indent = hanging_indent(*line);
+        if (examples || columns == 0 || ech_text_width(*line) <= (int)columns || indent >= columns / 2) {
+            g_string_append_printf(out, "%s%s", *line, line[1] ? "\n" : "");
+            continue;
+        }
+        g_autofree char *first = g_strndup(*line, indent);
+        ech_text_wrap(out, first, *line + indent, columns);
+    }
     ech_cli_print(out->str);
 }
 

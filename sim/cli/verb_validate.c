@@ -73,8 +73,7 @@ int ech_verb_validate(int argc, char **argv)
         {"allocator", 'a', 0, G_OPTION_ARG_STRING, &allocator, "cuda: who allocates: platform, cuda_async, vmm, or an allocator of ours over an arena", "SPEC"},
         {"cuda", 0, 0, G_OPTION_ARG_STRING, &cuda, "cuda: options of the engine ('echelon list engines')", "KEY=VALUE,..."},
         {"format", 0, 0, G_OPTION_ARG_STRING, &format, "take the file as this format instead of looking at its bytes", "F"},
-        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &output, "write a page with the scatter, the scatter alone, or all pairs, by the file's ending",
-         "FILE.html|.svg|.json|.csv"},
+        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &output, "write a page with the scatter, the scatter alone, or all pairs, by the file's ending", "FILE"},
         {"json", 'j', 0, G_OPTION_ARG_NONE, &json, "print one JSON document", NULL},
         G_OPTION_ENTRY_NULL,
     };
