@@ -415,6 +415,8 @@ for (const [memory, m] of Object.entries(run.memories)) {
   select('#holders').append('h3').text(memory + ', ' + bytes(m.peak_live_bytes) + ' live at ' + time(m.peak_at_ps));
   select('#holders').append('div').attr('id', 'holders-' + id);
   table('#holders-' + id, m.held_by.filter((h, i) => i === 0 || h.bytes * 1000 >= m.peak_live_bytes).map(h => ({ name: h.name + (h.buffers > 1 ? ', ' + h.buffers + ' of them' : ''), value: bytes(h.bytes), share: h.bytes / m.peak_live_bytes, colour: 'var(--collective)', note: [h.role === 'unknown' ? '' : h.role, h.shape, h.source, h.op_name].filter(t => t).join('  ') })));
+  const others = m.peak_live_bytes - d3.sum(m.held_by.filter((h, i) => i === 0 || h.bytes * 1000 >= m.peak_live_bytes), h => h.bytes);
+  if (others > 0.01 * m.peak_live_bytes) select('#holders').append('p').attr('class', 'hint').text('and ' + bytes(others) + ' in others, none of them larger');
   if (!m.padding || m.padding.padding_bytes < 16384 || m.padding.padding_bytes * 100 < m.padding.bytes) continue;
   const part = select('#padding > div');
   part.append('h3').text(memory + ': ' + bytes(m.padding.padding_bytes) + ' of ' + bytes(m.padding.bytes) + ' is padding (' + percent(m.padding.padding_bytes / m.padding.bytes) + ')');
@@ -620,6 +622,8 @@ function choose() {
   const item = items.enter().append('span').attr('class', 'item').attr('title', d => d[0]);
   item.append('i').style('background', d => d[1]);
   item.append('span').text(d => shorten(d[0].replace(/^.*\/(?=[^/]*\.py)/, '')));
+  select('#roles').selectAll('span.rest').remove();
+  if (shown && shown.blocks_left_out) select('#roles').append('span').attr('class', 'rest').text(shown.blocks_left_out.toLocaleString('en') + ' more, none of them larger, are not drawn');
 }
 choose();
 const MAP = 320;

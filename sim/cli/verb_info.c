@@ -226,6 +226,13 @@ static void json_device(JsonBuilder *b, const EchDevice *device)
     json_builder_end_object(b);
 }
 
+/* Whether @name is that of a device, and no file. */
+static bool is_device_name(const char *name)
+{
+    g_auto(GStrv) names = ech_device_list();
+    return !g_file_test(name, G_FILE_TEST_EXISTS) && g_strv_contains((const char *const *)names, name);
+}
+
 /* XLA's description of a GPU is a device. */
 static bool is_device(const char *path)
 {
@@ -244,7 +251,7 @@ static int info_device(const char *path, bool json)
     if (json) {
         g_autoptr(JsonBuilder) b = json_builder_new();
         json_builder_begin_object(b);
-        ech_json_add_text(b, "format", "gpu_target_config");
+        ech_json_add_text(b, "format", is_device_name(path) ? "device" : "gpu_target_config");
         ech_json_begin_object(b, "device");
         json_device(b, device);
         json_builder_end_object(b);
@@ -253,9 +260,13 @@ static int info_device(const char *path, bool json)
         return ECH_EXIT_DONE;
     }
     g_autoptr(GString) out = g_string_new(NULL);
-    g_string_append_printf(out, "%s: gpu_target_config, a device: %s\n", path, device->summary);
+    bool named = is_device_name(path);
+    g_string_append_printf(out, "%s: %s: %s\n", path, named ? "a device" : "gpu_target_config, a device", device->summary);
     text_device(out, device);
-    g_string_append(out, "give it as --device FILE; 'echelon import FILE -o DEVICE.yaml' writes it as a device file, with the source of every number\n");
+    if (named)
+        g_string_append_printf(out, "'echelon list devices %s --sources' tells every number and where it comes from\n", path);
+    else
+        g_string_append(out, "give it as --device FILE; 'echelon import FILE -o DEVICE.yaml' writes it as a device file, with the source of every number\n");
     ech_cli_print(out->str);
     return ECH_EXIT_DONE;
 }
@@ -280,10 +291,11 @@ int ech_verb_info(int argc, char **argv)
     if (!ech_cli_options(argc, argv, entries, &rest))
         return ECH_EXIT_USAGE;
     if (g_strv_length(rest) != 1 || trips < 0) {
-        fprintf(stderr, "echelon info: one FILE is needed%s\n", trips < 0 ? " and --loop-trips must not be negative" : "");
+        fprintf(stderr, "echelon info: one FILE is needed; '-' reads what is pasted into the terminal, up to Ctrl-D%s\n",
+                trips < 0 ? " and --loop-trips must not be negative" : "");
         return ECH_EXIT_USAGE;
     }
-    if (!format && !g_file_test(rest[0], G_FILE_TEST_IS_DIR) && is_device(rest[0]))
+    if (!format && !g_file_test(rest[0], G_FILE_TEST_IS_DIR) && (is_device_name(rest[0]) || is_device(rest[0])))
         return info_device(rest[0], json);
     GError *error = NULL;
     if (!ech_cli_check_device(device, &error))

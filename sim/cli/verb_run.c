@@ -94,13 +94,22 @@ typedef struct {
     const char *title, *heading, *answer; /* answer: of a search, or NULL */
     const EchTableRow *rows;
     size_t n;
+    const bool *close; /* Rows that the table leaves out; or NULL. */
     const EchExplainStep *steps;
     size_t n_steps;
 } Sweep;
 
 static char *sweep_text(const Sweep *sweep, unsigned columns)
 {
-    g_autoptr(GString) table = ech_report_table(sweep->heading, sweep->rows, sweep->n, columns);
+    g_autofree EchTableRow *shown = g_new0(EchTableRow, sweep->n);
+    size_t n_shown = 0;
+    for (size_t i = 0; i < sweep->n; i++) {
+        if (!sweep->close || !sweep->close[i])
+            shown[n_shown++] = sweep->rows[i];
+    }
+    g_autoptr(GString) table = ech_report_table(sweep->heading, shown, n_shown, columns);
+    if (n_shown < sweep->n)
+        g_string_append_printf(table, "  (%zu more were tried, closer to it; --json tells them)\n", sweep->n - n_shown);
     g_autoptr(GString) changes = ech_explain_text(sweep->rows, sweep->steps, sweep->n_steps, columns);
     g_autoptr(GString) answer = g_string_new(NULL);
     g_auto(GStrv) lines = g_strsplit(sweep->answer ? sweep->answer : "", "\n", -1);
@@ -146,7 +155,7 @@ static int tell_sweep(const EchExperiment *experiment, const EchSweepPoint *poin
         steps[1] = (EchExplainStep){found->at[1], found->at[0]};
         n_steps = 2;
     }
-    const Sweep sweep = {experiment->title, heading, found ? found->text : NULL, rows, n, steps, n_steps};
+    const Sweep sweep = {experiment->title, heading, found ? found->text : NULL, rows, n, found ? found->close : NULL, steps, n_steps};
     bool ok = true;
     if (options->output) {
         g_autoptr(EchOutput) output = ech_output_new(options->output, &error);

@@ -481,6 +481,8 @@ static void take(EchFound *found, size_t index, Try *t, const char *label)
     found->labels[index] = g_strdup(label);
 }
 
+#define CLOSE .02
+
 /* All that were tried, as a sweep over the number. */
 static void show_tries(EchFound *found, const EchFind *find, const EchExperiment *experiment, GArray *tries, const int at[2])
 {
@@ -495,6 +497,7 @@ static void show_tries(EchFound *found, const EchFind *find, const EchExperiment
     found->experiment = experiment_of(experiment, n);
     found->points = g_new0(EchSweepPoint, n);
     found->labels = g_new0(char *, n + 1);
+    found->close = g_new0(bool, n);
     found->heading = g_strdup(find->name);
     found->experiment->axes = g_strsplit(find->name, "\n", 1);
     found->experiment->axis_sizes = g_memdup2(&n, sizeof n);
@@ -506,6 +509,8 @@ static void show_tries(EchFound *found, const EchFind *find, const EchExperiment
             if (at[k] >= 0 && t->number == numbers[k])
                 found->at[k] = i;
         }
+        found->close[i] = at[0] >= 0 && at[1] >= 0 && i > 0 && i < n - 1 && t->number != numbers[0] && t->number != numbers[1] &&
+                          fabs(t->number - numbers[0]) < CLOSE * fabs(numbers[0]);
         const char *label = t->own->values[0];
         found->experiment->axis_bases[0][i] = i ? i - 1 : 0;
         take(found, i, t, label);
@@ -609,6 +614,7 @@ void ech_found_free(EchFound *found)
         ech_sweep_free(found->points, found->experiment->n_cases);
     ech_experiment_free(found->experiment);
     g_strfreev(found->labels);
+    g_free(found->close);
     g_free(found->heading);
     g_free(found->text);
     g_clear_pointer(&found->json, json_node_unref);

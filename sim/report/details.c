@@ -98,6 +98,23 @@ static int compare_placed(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* The @most largest to the front, of those of one size that not all find room some from all over the time. */
+static void choose_blocks(GPtrArray *blocks, size_t most)
+{
+    if (blocks->len > 1)
+        qsort(blocks->pdata, blocks->len, sizeof(void *), compare_placed);
+    if (most == 0 || blocks->len <= most)
+        return;
+    EchBytes size = ((const EchPlaced *)blocks->pdata[most])->place.rounded;
+    size_t begin = most, end = most;
+    while (begin > 0 && ((const EchPlaced *)blocks->pdata[begin - 1])->place.rounded == size)
+        begin--;
+    while (end < blocks->len && ((const EchPlaced *)blocks->pdata[end])->place.rounded == size)
+        end++;
+    for (size_t i = begin; i < most; i++)
+        blocks->pdata[i] = blocks->pdata[begin + (i - begin) * (end - begin) / (most - begin)];
+}
+
 static void append_memory(GString *out, const EchReport *report, const EchMemoryRun *memory, size_t most, Names *names)
 {
     const EchRun *run = report->run;
@@ -128,8 +145,7 @@ static void append_memory(GString *out, const EchReport *report, const EchMemory
         end = direct ? end : MAX(end, ech_bytes_add(place->address, place->rounded));
     }
     uint64_t above = end > 0 ? end - base[0] : 0;
-    if (blocks->len > 1)
-        qsort(blocks->pdata, blocks->len, sizeof(void *), compare_placed);
+    choose_blocks(blocks, most);
     size_t n = MIN(blocks->len, most);
     /* [name, begin, end, address from the lowest one, bytes, role] */
     g_string_append(out, "],\"blocks\":[");

@@ -169,3 +169,10 @@ $ echelon info traces/decode_64.v5e | grep -E 'heap of vector|most live in vecto
 $ echelon tests/golden/data/stream.ech
 echelon: 'tests/golden/data/stream.ech' is a file, not a verb; 'echelon info tests/golden/data/stream.ech' says what is in it, 'echelon help' lists the verbs
 exit 2
+$ echelon info h100-sxm | sed -n '1,2p;$p'
+h100-sxm: a device: NVIDIA H100 SXM5, 80 GB HBM3
+  memory hbm                   80 GiB, read 3.14 TB/s, written 3.14 TB/s
+'echelon list devices h100-sxm --sources' tells every number and where it comes from
+$ echelon info
+echelon info: one FILE is needed; '-' reads what is pasted into the terminal, up to Ctrl-D
+exit 2

@@ -783,18 +783,14 @@ $ echelon run --trace adam_none.v5e --device tpu-v5e --find device.memories.hbm.
   1GiB      NO    10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
   2GiB      NO    10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
   2.5GiB    NO    10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
-  2.531GiB  NO    10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
-  2.546GiB  NO    10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
-  2.554GiB  NO    10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
-  2.558GiB  NO    10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
   2.56GiB   NO    10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
   2.561GiB  yes   10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
-  2.562GiB  yes   10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
   2.625GiB  yes   10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
   2.75GiB   yes   10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
   3GiB      yes   10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
   4GiB      yes   10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
   16GiB     yes   10.0 ms    1.000    2.31 GiB       17.5 MiB  hbm port
+  (5 more were tried, closer to it; --json tells them)
 
   What changed, and why
 

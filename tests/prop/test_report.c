@@ -167,6 +167,57 @@ START_TEST(test_random)
 }
 END_TEST
 
+/* Of more buffers of one size than a page draws, some from all over the time. */
+START_TEST(blocks_from_all_over)
+{
+    enum { N = 400, SPANS = 80, DRAWN = SPANS / 4 };
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("equals");
+    EchId memory = ech_trace_builder_memory(builder, "hbm"), queue = ech_trace_builder_queue(builder, "core", ECH_QUEUE_COMPUTE, 0);
+    for (int i = 0; i < N; i++) {
+        EchBuffer buffer = ech_buffer_init();
+        g_autofree char *name = g_strdup_printf("buffer %d of equals", i);
+        buffer.name = ech_trace_builder_string(builder, name, -1);
+        buffer.memory = memory;
+        buffer.bytes = 4096;
+        for (int kind = 0; kind < 3; kind++) {
+            static const EchOpKind kinds[] = {ECH_OP_ALLOC, ECH_OP_KERNEL, ECH_OP_FREE};
+            EchOp op = ech_op_init(kinds[kind]);
+            op.name = buffer.name;
+            op.queue = queue;
+            if (kind == 0)
+                op.target = ech_trace_builder_buffer(builder, buffer);
+            else if (kind == 2)
+                op.target = (EchId)i;
+            op.bytes = kind == 1 ? 0 : buffer.bytes;
+            EchId at = ech_trace_builder_op(builder, op);
+            if (kind == 1)
+                ech_trace_builder_use(builder, (EchId)i, ECH_WRITE, buffer.bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+            if (at > 0)
+                ech_trace_builder_dep(builder, at - 1, 0);
+        }
+    }
+    GError *error = NULL;
+    g_autoptr(EchTrace) trace = ech_trace_builder_finish(builder, &error);
+    ck_assert_ok(trace != NULL, error);
+    g_autoptr(EchDevice) device = small_device();
+    g_autoptr(EchRun) run = ech_test_replay(trace, device);
+    EchReport report = {.title = "equals", .trace_path = "equals.ech", .format = "ech", .trace = trace, .device = device, .run = run};
+    g_autoptr(GString) details = ech_report_details(&report, SPANS);
+    g_autofree char *left = g_strdup_printf("\"blocks_left_out\":%d}", N - DRAWN);
+    ck_assert(strstr(details->str, left) != NULL);
+    g_autoptr(JsonParser) parser = json_parser_new();
+    ck_assert(json_parser_load_from_data(parser, details->str, -1, NULL));
+    JsonArray *memories = json_object_get_array_member(json_node_get_object(json_parser_get_root(parser)), "memories");
+    JsonArray *blocks = json_object_get_array_member(json_array_get_object_element(memories, 0), "blocks");
+    ck_assert_uint_eq(json_array_get_length(blocks), DRAWN);
+    for (guint i = 0; i < DRAWN; i++) {
+        gint64 begin = json_array_get_int_element(json_array_get_array_element(blocks, i), 1);
+        ck_assert_int_ge(begin, run->makespan / DRAWN * (gint64)i - run->makespan / DRAWN);
+        ck_assert_int_le(begin, run->makespan / DRAWN * (gint64)i + run->makespan / DRAWN);
+    }
+}
+END_TEST
+
 /* A sweep says the same whoever runs it, of points that cannot be run too. */
 START_TEST(test_jobs)
 {
@@ -318,6 +369,7 @@ int main(void)
     Suite *suite = suite_create("report");
     TCase *tcase = tcase_create("all");
     tcase_add_loop_test(tcase, test_random, 0, ROUNDS);
+    tcase_add_test(tcase, blocks_from_all_over);
     tcase_add_test(tcase, test_jobs);
     tcase_add_test(tcase, test_interrupted);
     tcase_add_test(tcase, test_killed);
