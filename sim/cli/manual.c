@@ -141,6 +141,44 @@ static char *text_of(size_t row)
     return g_ascii_strdown(all, -1);
 }
 
+/* What people say of what these questions call otherwise. */
+static const char *const other_words[][2] = {{"4bit", "qlora"},
+                                             {"4-bit", "qlora"},
+                                             {"anonymous", "anonymize"},
+                                             {"checkpoint", "remat"},
+                                             {"dataloader", "data loader"},
+                                             {"decode", "token"},
+                                             {"defrag", "fragmentation"},
+                                             {"defragment", "fragmentation"},
+                                             {"oom", "out of memory"},
+                                             {"paging", "spilled"},
+                                             {"quantization", "qlora"},
+                                             {"quantized", "qlora"},
+                                             {"recompute", "remat"},
+                                             {"rematerialization", "remat"},
+                                             {"serving", "server"},
+                                             {"share", "anonymize"},
+                                             {"sharing", "anonymize"},
+                                             {"swap", "spilled"},
+                                             {"swapping", "spilled"},
+                                             {"throughput", "per second"},
+                                             {"tp", "tensor parallel"},
+                                             {"vram", "memory"}};
+
+/* Whether @all, in small letters, has @word: as it is, without the s of many, or by another word for it. */
+static bool has_word(const char *all, const char *word)
+{
+    size_t n = strlen(word);
+    g_autofree char *single = n > 4 && word[n - 1] == 's' ? g_strndup(word, n - 1) : NULL;
+    if (strstr(all, word) || (single && strstr(all, single)))
+        return true;
+    for (size_t i = 0; i < G_N_ELEMENTS(other_words); i++) {
+        if (strcmp(word, other_words[i][0]) == 0 && strstr(all, other_words[i][1]))
+            return true;
+    }
+    return false;
+}
+
 /* How many of @words a question has; @long_ones: of those with three letters and more. */
 static guint words_in(size_t row, char *const *words, bool long_ones)
 {
@@ -148,7 +186,7 @@ static guint words_in(size_t row, char *const *words, bool long_ones)
     g_autofree char *all = text_of(row);
     for (; *words; words++) {
         g_autofree char *word = g_ascii_strdown(*words, -1);
-        n += strstr(all, word) && (!long_ones || strlen(word) >= 3);
+        n += has_word(all, word) && (!long_ones || strlen(word) >= 3);
     }
     return n;
 }
@@ -179,7 +217,7 @@ char *ech_cli_questions_lack(char *const *words)
     g_autofree char *all = g_strjoinv(" ", (char **)texts->pdata);
     for (; *words; words++) {
         g_autofree char *word = g_ascii_strdown(*words, -1);
-        if (strstr(all, word))
+        if (has_word(all, word))
             continue;
         g_auto(GStrv) known = g_strsplit_set(all, " \n\"'`,.:;?!()[]{}<>|=/", -1);
         const char *nearest = ech_nearest_name(word, (const char *const *)known);
