@@ -463,6 +463,9 @@ static bool add_array(EchMemoryFigures *f, const char *type, EchWords numbers)
 /* Of "(4096, 4096) float32", "((2, 3), dtype('float32'), 24)", "torch.Size([64, 3]) torch.float32", "float32[4096,4096]", all that stand on @line. */
 static bool read_arrays(EchMemoryFigures *f, EchWords line)
 {
+    /* A call of Inductor's code in a traceback: "empty_strided_cuda((76800, 5120), (5120, 1), torch.float16)", whose second tuple are strides. */
+    if (ech_words_have(line, "empty_strided"))
+        return false;
     bool any = false;
     if (line.n > 1 << 20)
         return false;

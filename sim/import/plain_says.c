@@ -65,6 +65,7 @@ static const char *refusal(const char *line)
                                         "alloc_failed",
                                         "allocation_failure",
                                         "allocation failed",
+                                        "allocator fail",
                                         "allocation failure",
                                         "out_of_device_memory",
                                         "out_of_host_memory",
@@ -203,10 +204,10 @@ static bool argument_of_call(const char *lower, EchRounded *ret)
 
 static void read_sizes(const char *line, const char *lower, EchPlainSays *s)
 {
-    static const char *const asked[] = {"allocate ", "allocating ", "allocation of ", "requested ", "requesting ", "request of ", "requires ",
-                                        "required ", "size:",       "size=",          "size ",      "bytes=",      "needs ",      "need "},
+    static const char *const asked[] = {"allocate ", "allocating ", "allocation of ", "requested ", "requesting ", "request of ", "requires ", "required ",
+                                        "size:",     "size=",       "size ",          "bytes=",     "needs ",      "need ",       "malloc "},
                              *const before[] = {" could not be allocated", " cannot be allocated", " allocation failed", " failed", " chunk)", " block)"},
-                             *const free[] = {"available:", "available bytes", "only ", "free:", "available "};
+                             *const free[] = {"available:", "available bytes", "only ", "free:", "free ", "available "};
     for (size_t i = 0; i < G_N_ELEMENTS(asked) && !s->has_asked; i++)
         s->has_asked = size_after(line, lower, asked[i], &s->asked);
     for (size_t i = 0; i < G_N_ELEMENTS(before) && !s->has_asked; i++)
@@ -280,7 +281,7 @@ static void keep_better(EchPlainSays *best, const EchPlainSays *s)
 
 bool ech_plain_says_find(const char *text, size_t n, EchPlainSays *ret)
 {
-    enum { BEHIND = 3 };
+    enum { BEHIND = 6 };
     g_autoptr(EchPasted) pasted = ech_pasted_new(text, n);
     EchPlainSays best = {0}, s = {0};
     EchWords line;
@@ -351,6 +352,10 @@ void ech_plain_says_write(const EchPlainSays *s, EchTraceBuilder *builder, EchIm
                         asked, ech_place_name(s->place), s->number, s->line);
     else
         ech_diag_remark(import->diag, "%s of %s were refused%s (line %" G_GUINT64_FORMAT ": '%s')", asked, ech_place_name(s->place), there, s->number, s->line);
-    if (!s->goes_on || s->place != ECH_PLACE_UNTOLD)
+    if (!s->goes_on && s->has_free && s->free.bytes >= s->asked.bytes)
+        ech_diag_remark(import->diag,
+                        "more was free than was asked for: a limit of its own stands in the way (a pool's, a process's, what one piece may be), what is free "
+                        "lies in smaller pieces, or an error before it is told as this one");
+    else if (!s->goes_on || s->place != ECH_PLACE_UNTOLD)
         ech_diag_remark(import->diag, "%s", ech_place_advice(s->place));
 }

@@ -268,6 +268,14 @@ static const Case of_others[] = {
     {"device_helpers.cuh:431: Memory allocation error on worker 0: std::bad_alloc: cudaErrorMemoryAllocation: out of memory\n- Free memory: 8388608\n"
      "- Requested memory: 33554432\n\nStack trace:\n",
      "32 MiB of the device's memory were refused; 8 MiB were there", 32 * MIB, NULL, 0, NULL},
+    {"Error: 'err == cudaSuccess' failed: Failed to cudaMalloc 1073741824 bytes on device 1 (error 2 out of memory\nOutstanding allocations:",
+     "1 GiB of the device's memory were refused", GIB, NULL, 0, NULL},
+    {"memory_pool/stack_like_memory_pool.h:303: Error: Out of memory. Requested 8192 MB; Free 5888.061425 MB",
+     "8 GiB of memory were refused; 5.75 GiB were there", 8 * GIB, NULL, 0, NULL},
+    {"Faiss device allocator fail type IVFLists dev 1 space Device stream 0x7f size 4096 bytes\nAllocator state:\nGPU device 1 allocator "
+     "state:\n==========\nDevice "
+     "free memory: 82400968704 bytes",
+     "more was free than was asked for", 4096, NULL, 0, NULL},
     {"2026-01-02 03:04:05.678901: E external/xla/stream_executor/cuda/cuda_driver.cc:828] failed to allocate 2.00G (2147483648 bytes) from devic\ne: "
      "CUDA_ERROR_OUT_OF_MEMORY: out of memory\n",
      "2 GiB of the device's memory were refused", 2 * GIB, NULL, 0, NULL},
@@ -849,8 +857,10 @@ static const struct {
     {"[1.2] NVRM: Xid (PCI:0000:3d:00): 43, pid=3, Ch 00000008\n[1.3] NVRM: Xid (PCI:0000:db:00): 31, pid=4, MMU Fault", "Xid 31, not of memory that ran out"},
     {"THCudaCheck FAIL error=59\nRuntimeError: cuda runtime error (59) : device-side assert triggered at x.cu:265", "a fault, not of memory that ran out"},
     /* A figure further behind is not the refusal's. */
-    {"error: out of memory\nstep 3\nloss: 12345\nlater\nRequested memory: 33554432\n", "not what was asked for and what held it"},
+    {"error: out of memory\nstep 3\nloss: 12345\nlater\na\nb\nc\nRequested memory: 33554432\n", "not what was asked for and what held it"},
     {"0, NVIDIA L40S, 30000 MiB, 46068 MiB, 97 %\n1, NVIDIA L40S, 5 MiB, 46068 MiB, 0 %\n", "--format=csv in place of csv,noheader"},
+    /* A call in a traceback is no list of arrays. */
+    {"    buf3 = empty_strided_cuda((76800, 5120), (5120, 1), torch.float16)\ntorch.OutOfMemoryError: Allocation on device\n", "backend:native"},
     {"Failed to allocate memory for the output tensor of the input layer", "the device's or the host's, the text does not say"},
     {"Segmentation fault (core dumped)", "no sign of memory that ran out"},
     {"Graph name G needs to allocate [ 11852.6 MiB ] device memory.", "names amounts of memory, in words that no reader here knows ('Graph name G"},
