@@ -37,11 +37,26 @@ class _Modules:
     def __init__(self, torch):
         import weakref
         self.names = weakref.WeakKeyDictionary()
-        self.open = threading.local()
+        self.entered = threading.local()
+        self.of_all = torch.nn.modules.module
+        self.hooks = []
         self.push = torch.cuda.nvtx.range_push
         self.pop = torch.cuda.nvtx.range_pop
         self.compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None) or (lambda: False)
         self.tracing = torch.jit.is_tracing
+
+    def open(self):
+        self.hooks = [self.of_all.register_module_forward_pre_hook(self.before)]
+        try:
+            self.hooks.append(self.of_all.register_module_forward_hook(self.after, always_call=True))
+        except TypeError:
+            self.hooks.append(self.of_all.register_module_forward_hook(self.after))
+
+    def pause(self):
+        hooks, self.hooks = self.hooks, []
+        for hook in hooks:
+            hook.remove()
+        return bool(hooks)
 
     def name_of(self, module):
         name = self.names.get(module)
@@ -55,7 +70,7 @@ class _Modules:
     def before(self, module, inputs):
         if self.compiling() or self.tracing():
             return
-        stack = self.open.__dict__.setdefault("stack", [])
+        stack = self.entered.__dict__.setdefault("stack", [])
         try:
             self.push(self.name_of(module))
             stack.append(module)
@@ -65,10 +80,31 @@ class _Modules:
     def after(self, module, inputs, output):
         if self.compiling() or self.tracing():
             return
-        stack = self.open.__dict__.setdefault("stack", [])
+        stack = self.entered.__dict__.setdefault("stack", [])
         if stack and stack[-1] is module:
             stack.pop()
             self.pop()
+
+
+def _pause_in(module, names, *kinds):
+    """While a compiler traces, nothing reaches the device, a range that asks for the sizes of a traced tensor would settle them for good, and hooks would be traced."""
+    import functools
+
+    def pausing(run):
+        @functools.wraps(run)
+        def paused(*given, **named):
+            stopped = [kind for kind in kinds if kind.pause()]
+            try:
+                return run(*given, **named)
+            finally:
+                for kind in stopped:
+                    kind.open()
+
+        return paused
+
+    for name in names:
+        if hasattr(module, name):
+            setattr(module, name, pausing(getattr(module, name)))
 
 
 class _Operators:
@@ -102,26 +138,12 @@ class _Operators:
         finally:
             self.busy = False
 
-    def pause_in(self, module, names):
-        """While a compiler traces, nothing reaches the device, and a range that asks for the sizes of a traced tensor would settle them for good."""
-        import functools
-
-        def pausing(run):
-            @functools.wraps(run)
-            def paused(*given, **named):
-                if self.ranges is None or threading.get_ident() != self.thread:
-                    return run(*given, **named)
-                self.close()
-                try:
-                    return run(*given, **named)
-                finally:
-                    self.open()
-
-            return paused
-
-        for name in names:
-            if hasattr(module, name):
-                setattr(module, name, pausing(getattr(module, name)))
+    def pause(self):
+        """Whether there was anything to pause."""
+        if self.ranges is None or threading.get_ident() != self.thread:
+            return False
+        self.close()
+        return True
 
     def without_cuda(self, activities):
         if self.cuda in activities:
@@ -229,19 +251,16 @@ class _Recorder:
         operators.install()
         operators.open()
         for module, names in (("convert_frame", ("_compile", "fullgraph_capture")), ("aot_compile", ("aot_compile_fullgraph",))):
-            _finder.when("torch._dynamo." + module, lambda there, names=names: operators.pause_in(there, names), "a compiler sees ranges that it may trip over")
+            _finder.when("torch._dynamo." + module, lambda there, names=names: _pause_in(there, names, operators), "a compiler sees ranges that it may trip over")
         self.operators = operators
 
     def record_modules(self):
-        module = self.torch.nn.modules.module
         hooks = _Modules(self.torch)
         import warnings
         warnings.filterwarnings("ignore", message="Using `torch.compile.module.` when there are global hooks")  # ours do nothing there
-        module.register_module_forward_pre_hook(hooks.before)
-        try:
-            module.register_module_forward_hook(hooks.after, always_call=True)
-        except TypeError:
-            module.register_module_forward_hook(hooks.after)
+        hooks.open()
+        kinds = (hooks, self.operators) if self.operators is not None else (hooks,)
+        _finder.when("torch.export._trace", lambda there: _pause_in(there, ("_export", "_export_for_training"), *kinds), "torch.export sees ranges that it may trip over")
 
     def compute_values(self):
         import pretend_values
