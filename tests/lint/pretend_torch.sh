@@ -366,6 +366,21 @@ done
 grep -q 'cute::flash_attncute' "$work"/a.*.pretend && { echo "an attention's kernel has a range of its own"; exit 1; }
 [ "$(ls "$work"/a.*.pickle | wc -l)" = 2 ] || { echo "a killed worker left no snapshot:"; ls "$work"; exit 1; }
 [ "$(grep -c '^end$' "$work"/a.*.pretend | grep -c ':1$')" = 2 ] || { echo "a killed worker's capture has no end"; exit 1; }
+# Groups of a mesh, which are named by hashes or by numbers: each gathers from as many ranks as it has
+cat >"$work/mesh.py" <<'PY'
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+dist.init_process_group("cpu:gloo,cuda:nccl")
+mesh = init_device_mesh("cuda", (2, 4), mesh_dim_names=("replicas", "shards"))
+for name, ranks in (("shards", 4), ("replicas", 2)):
+    dist.all_gather_into_tensor(torch.empty(4 * ranks, device="cuda"), torch.ones(4, device="cuda"), group=mesh[name].get_group())
+PY
+(cd "$work" && "$echelon" capture --pretend h100-sxm --world 8 --rank 0,3,6 -o "$work/mesh" -- python3 mesh.py >"$work/said" 2>&1) || { tail -20 "$work/said"; exit 1; }
+for kind in '4 1' '2 4'; do
+  [ "$(grep -c "^collective .* $kind$" "$work"/mesh.*.pretend | grep -c ':1$')" = 3 ] || { echo "not one gather of so many ranks, so far apart, in each: $kind"; grep '^collective' "$work"/mesh.*.pretend; exit 1; }
+done
 # Collectives within what torch.compile traces: it ends its graphs there, as it does where NCCL's methods are C++'s
 cat >"$work/compiled.py" <<'PY'
 import torch

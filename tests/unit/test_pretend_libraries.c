@@ -485,6 +485,13 @@ START_TEST(groups_of_ranks)
     ck_assert_int_eq(count(rows, &n) + rank(rows, &own), 0);
     ck_assert_int_eq(n, 4);
     ck_assert_int_eq(own, 1);
+    Config hash = {.size = sizeof hash, .name = "6bed81ce9c0e59"}; /* the world's name, "0", is no word of it; nor is it split in the order of telling */
+    tell(hash.name, 2, (const int[]){1, 5}, 1);
+    tell("", 4, (const int[]){4, 5, 6, 7}, 1);
+    void *hashed = NULL;
+    ck_assert_int_eq(split(world, 7, 5, &hashed, &hash), 0);
+    ck_assert_int_eq(count(hashed, &n) + end_communicator(hashed), 0);
+    ck_assert_int_eq(n, 2);
     void *none = world;
     ck_assert_int_eq(split(world, -1, 0, &none, NULL), 0);
     ck_assert_ptr_null(none);

@@ -2,6 +2,7 @@
  * anybody. Results of up to PRETEND_COPIED_BYTES are as if all ranks had the caller's operands, so that sizes that ranks tell one another make sense. */
 #include "pretend.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -111,7 +112,7 @@ static bool find_group(const char *name, int n, int rank, Group *ret)
             continue;
         const char *at = name && *group->name ? strstr(name, group->name) : NULL;
         size_t length = strlen(group->name);
-        bool is_named = at && (at[length] < '0' || at[length] > '9') && (at == name || at[-1] < '0' || at[-1] > '9');
+        bool is_named = at && !isalnum((unsigned char)at[length]) && (at == name || !isalnum((unsigned char)at[-1])); /* some names are hashes */
         if (named && !is_named)
             continue;
         *ret = *group;

@@ -142,12 +142,16 @@ def _groups(c10d):
 
     def split(make):
         def function(parent_pg=None, split_ranks=None, *rest, **more):
-            of = list(c10d.get_process_group_ranks(parent_pg or c10d._get_default_group()))
+            of, own = list(c10d.get_process_group_ranks(parent_pg or c10d._get_default_group())), None
             for places in split_ranks or []:
                 ranks = [of[place] for place in places]
                 if c10d.get_rank() in ranks:
-                    _tell_group("", ranks, ranks.index(c10d.get_rank()))
-            return make(parent_pg, split_ranks, *rest, **more)
+                    own = ranks
+                    _tell_group("", own, own.index(c10d.get_rank()))
+            group = make(parent_pg, split_ranks, *rest, **more)
+            if own and getattr(group, "group_name", None):  # NCCL's is split now, or when it is first used
+                _tell_group(group.group_name, own, own.index(c10d.get_rank()))
+            return group
 
         return function
 
