@@ -35,7 +35,7 @@ int main(int argc, char **argv)
     size_t n;
     const EchVerb *verbs = ech_verbs(&n);
     const char *name = argc > 1 ? argv[1] : "help";
-    if (strcmp(name, "--version") == 0) {
+    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0 || strcmp(name, "version") == 0) {
         ech_cli_print("echelon " ECH_VERSION "\n");
         return ECH_EXIT_DONE;
     }

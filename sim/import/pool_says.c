@@ -38,9 +38,9 @@ struct EchPoolSays {
     uint64_t readings;
     EchBytes live, held;     /* the most of all readings */
     char fullest[MAX_LABEL]; /* when most was live */
-    EchBytes first;          /* live at the most, of the first reading */
+    EchBytes first;          /* live at the most, or held where that is all that is told, of the first reading */
     char began[MAX_LABEL];   /* when that was told */
-    unsigned rises;          /* of what was live at the most, one reading after another */
+    unsigned rises;          /* of that, one reading after another */
     bool falls;
     bool later;          /* There are readings after that one, */
     EchBytes later_live; /* with as much live at the most, as far as they tell. */
@@ -79,6 +79,12 @@ static EchBytes held_peak(const Reading *r)
     return r->has[HELD_PEAK] ? r->is[HELD_PEAK].bytes : r->is[HELD].bytes;
 }
 
+/* Of tensors, or of what is held where that is all that is told. */
+static EchBytes told_peak(const Reading *r)
+{
+    return r->has[LIVE] || r->has[LIVE_PEAK] ? live_peak(r) : held_peak(r);
+}
+
 static bool is_told(const Reading *r)
 {
     for (int f = LIVE; f <= HELD_PEAK; f++) {
@@ -93,13 +99,13 @@ static void settle(EchPoolSays *s)
     const Reading *r = &s->now;
     if (!is_told(r))
         return;
-    EchBytes live = live_peak(r), before = live_peak(&s->last);
+    EchBytes live = live_peak(r), told = told_peak(r), before = told_peak(&s->last);
     if (s->readings == 0) {
-        s->first = live;
+        s->first = told;
         g_strlcpy(s->began, r->label, sizeof s->began);
     } else {
-        s->rises += live > before;
-        s->falls |= live < before;
+        s->rises += told > before;
+        s->falls |= told < before;
     }
     if (s->readings++ == 0 || live > s->live) {
         s->live = live;
@@ -581,7 +587,19 @@ static void say_onnx(const EchPoolSays *s, EchDiag *diag)
 /* More and more, told step by step. */
 static bool is_growing(const EchPoolSays *s)
 {
-    return g_str_has_prefix(s->began, "step ") && s->rises >= 2 && !s->falls && s->live > s->first + s->first / 20;
+    EchBytes most = s->live ? s->live : s->held;
+    return g_str_has_prefix(s->began, "step ") && s->rises >= 2 && !s->falls && most > s->first + s->first / 20;
+}
+
+static void say_growth(const EchPoolSays *s, EchDiag *diag)
+{
+    g_autofree char *first = ech_format_bytes(s->first), *most = ech_format_bytes(s->live ? s->live : s->held);
+    if (is_growing(s))
+        ech_diag_remark(diag,
+                        "at each of %" G_GUINT64_FORMAT " readings %s as much as before or more, from %s%s%s%s to %s: something is kept from step to step "
+                        "(losses or outputs with their graphs, lists, caches), or inputs grow%s; a snapshot says which lines",
+                        s->readings, s->live ? "tensors took" : "PyTorch held", first, s->began[0] ? " (" : "", s->began, s->began[0] ? ")" : "", most,
+                        s->live ? "" : ", or pieces that were freed do not fit what is asked for next");
 }
 
 /* Why more is held than is in use. */
@@ -633,14 +651,7 @@ static void say_gap(const EchPoolSays *s, bool beside, EchDiag *diag)
                         "at the fullest tensors took %s of the %s: what is held is what the peak needed, kept for the next one, and hardly fragmented. "
                         "Only a lower peak (smaller batch, checkpointing, offload) makes it less; emptying the cache helps other processes, not this one",
                         peak, all);
-    if (is_growing(s)) {
-        g_autofree char *first = ech_format_bytes(s->first);
-        ech_diag_remark(diag,
-                        "at each of %" G_GUINT64_FORMAT
-                        " readings tensors took as much as before or more, from %s%s%s%s to %s: something is kept from step to step "
-                        "(losses or outputs with their graphs, lists, caches), or inputs grow; a snapshot says which lines",
-                        s->readings, first, s->began[0] ? " (" : "", s->began, s->began[0] ? ")" : "", peak);
-    }
+    say_growth(s, diag);
     if (s->later && s->fullest[0] && s->later_live < s->live / 10 * 7)
         ech_diag_remark(
             diag, "that peak was at '%s'; afterwards tensors took at most %s, as far as it is told: torch.cuda.empty_cache() after it gives the rest back",
@@ -671,6 +682,8 @@ static void say_pytorch(const EchPoolSays *s, bool beside, EchDiag *diag)
     } else {
         ech_diag_remark(diag, "PyTorch %s %s at the most", s->held ? "held" : "had tensors of", top);
     }
+    if (!s->held || !s->live)
+        say_growth(s, diag);
     if (s->has_limit && s->limit.bytes)
         ech_diag_remark(diag, "the device has %s of memory: that is %.0f %% of it", limit, 100 * (double)most / (double)s->limit.bytes);
     if (s->refusals)

@@ -118,6 +118,8 @@ static const struct {
      "Ray killed train (process 548, which held 12 GiB) for want of the host's memory, not the device's: 30 GiB of the node's 32 GiB were in use, more than "
      "the share that it allows (0.9, RAY_memory_usage_threshold)",
      "in use on the node", 30 * GIB},
+    {"torchtitan_grows.txt", "at each of 4 readings PyTorch held as much as before or more, from 11 GiB (step 1) to 14 GiB", "held by PyTorch, at the fullest",
+     14 * GIB},
     {"host_raylet.txt",
      "Ray killed a task for want of the host's memory, not the device's: 24 GiB of the node's 32 GiB were in use, more than the share that it allows (0.7, "
      "RAY_memory_usage_threshold)",
