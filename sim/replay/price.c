@@ -352,6 +352,7 @@ typedef struct {
     const char *not_awaited; /* Name of a copy made before the program, for which the device's programs do not wait: it costs nothing; or NULL. */
     EchGpuPricer *gpu;       /* NULL on devices that are no GPUs. */
     double *carried;         /* Recorded picoseconds by how they are carried to another device (Carry). */
+    double *modelled;        /* Picoseconds of kernels by the model: [0] all, [1] products of f32 that tensor cores may not round. */
 } Pricer;
 
 /* How much more of a memory's port scattered accesses take than as many bytes in a stream. */
@@ -617,6 +618,16 @@ static bool has_measured(const Pricer *pricer, const Map *map, const EchOp *op)
                                 (uint64_t)gemm.batch) > 0;
 }
 
+/* Whether it is a product of 32-bit floats that tensor cores may not round to TF32: by the kernel's name, or as a library is asked for it. */
+static bool is_exact_f32(const Pricer *pricer, const Map *map, const EchOp *op, const EchPrice *price)
+{
+    EchGpuKernel kernel;
+    if (price->kernel_class != ECH_GPU_PRODUCT || !ech_gpu_pricer_kernel(pricer->gpu, map->device, op, &kernel))
+        return false;
+    bool asked = kernel.launch.kind == ECH_GPU_PRODUCT && kernel.launch.arithmetic == 0;
+    return kernel.launch.operand_bytes == 4 && strcmp(kernel.dtype ? kernel.dtype : "f32", "f32") == 0 && (asked || kernel.name.arithmetic == ECH_GPU_FMA);
+}
+
 static void price_kernel(const Pricer *pricer, const Map *map, const Map *reference, Row *row, Row *scratch, const EchOp *op, EchPrice *price)
 {
     double roofline = kernel_roofline(pricer, map, row, op);
@@ -663,6 +674,8 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
         price->kernel_bound = cost.bound;
         price->given = cost.given;
         spread_model(map, price, row, &cost, launch);
+        pricer->modelled[0] += (double)cost.time;
+        pricer->modelled[1] += is_exact_f32(pricer, map, op, price) ? (double)cost.time : 0;
     } else {
         price->fixed = launch;
         if (source == ECH_PRICE_UNKNOWN)
@@ -1114,6 +1127,18 @@ static EchTime *recorded_gaps(const EchTrace *trace, const EchPrices *prices, bo
     return any ? g_steal_pointer(&gaps) : NULL;
 }
 
+/* Where much of the time goes to products that tensor cores could do, rounded. */
+static void say_exact_f32(const double *modelled, const EchDevice *device, EchDiag *diag)
+{
+    const double much = 0.2, first_with_tf32 = 8.0; /* of the kernels' time; compute capability */
+    if (modelled[1] > much * modelled[0] && ech_device_number(device, "kernel.compute_capability", 0) >= first_with_tf32)
+        ech_diag_remark(
+            diag,
+            "%.0f %% of the kernels' time are products of 32-bit floats as they are, which tensor cores do not do: in bf16 (torch.autocast), or rounded "
+            "to TF32 where that is enough (torch.set_float32_matmul_precision(\"high\")), they do",
+            100 * modelled[1] / modelled[0]);
+}
+
 /* What stands for all operations of a kind, once. */
 static void say_what_was_assumed(const EchTrace *trace, const EchDevice *device, const EchDevice *old, const EchPriceOptions *options, uint64_t free_copies,
                                  EchDiag *diag)
@@ -1282,8 +1307,8 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
     g_autoptr(EchGpuPricer) gpu = g_strcmp0(device->family, "gpu") == 0
                                       ? ech_gpu_pricer_new(trace, old->device, options->tuned_tiles, options->duty_known ? options->products_duty : 0, diag)
                                       : NULL;
-    double carried[N_CARRIES] = {0};
-    Pricer pricer = {.trace = trace, .read = read, .written = written, .options = options, .diag = diag, .gpu = gpu, .carried = carried};
+    double carried[N_CARRIES] = {0}, modelled[2] = {0};
+    Pricer pricer = {.trace = trace, .read = read, .written = written, .options = options, .diag = diag, .gpu = gpu, .carried = carried, .modelled = modelled};
 
     EchPrices *prices = g_new0(EchPrices, 1);
     prices->prices = g_new0(EchPrice, n_ops + 1);
@@ -1311,6 +1336,7 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
     if (!same)
         carry_as_namesakes(trace, prices, carried);
     say_how_carried(carried, device, old->device, diag);
+    say_exact_f32(modelled, device, diag);
     prices->n_parts = parts->len;
     prices->parts = (EchFluidPart *)(void *)g_array_free(g_steal_pointer(&parts), FALSE);
     prices->resources = g_steal_pointer(&map.resources);

@@ -1042,3 +1042,6 @@ $ echelon run break_even | sed -n '4,21p'
   on host, overlapped, x4    yes   1.85 ms    0.932  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
   on host, overlapped, x8    yes   1.86 ms    0.933  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
 
+$ echelon run --trace tests/golden/data/exact.ech --device h100-sxm | grep '32-bit'; for device in v100-16 mi300x tpu-v5e; do echelon run --trace tests/golden/data/exact.ech --device $device | grep '32-bit'; done; sed 's/matrix:f32/matrix:tf32/' tests/golden/data/exact.ech >$T/rounded.ech && echelon run --trace $T/rounded.ech --device h100-sxm | grep '32-bit'
+  - 100 % of the kernels' time are products of 32-bit floats as they are, which tensor cores do not do: in bf16 (torch.autocast), or rounded to TF32 where that is enough (torch.set_float32_matmul_precision("high")), they do
+exit 1
