@@ -154,6 +154,21 @@ static void remark_absent(const Together *t, const Seat *seat)
                         "%" G_GUINT64_FORMAT " of its collectives do not say whom they meet: they wait for nobody (echelon capture --pretend tells)", untold);
 }
 
+/* Where nothing joins them. Captures of two runs under one name are matched by one pattern. */
+static void remark_apart(Together *t)
+{
+    bool several = false;
+    const char *first = ech_trace_get_property(t->seats[0].replaying.rank.trace, "pretended_device");
+    for (uint32_t s = 1; s < t->n; s++)
+        several |= g_strcmp0(first, ech_trace_get_property(t->seats[s].replaying.rank.trace, "pretended_device")) != 0;
+    for (uint32_t s = 0; s < t->n; s++)
+        ech_diag_remark(
+            t->seats[s].replaying.run->diag,
+            "nothing in these traces says what of one rank meets what of another%s: each is replayed by itself. Are they ranks of one run? Two runs "
+            "captured with the same -o leave files that the same step.*.pretend matches; then give one of them",
+            several ? ", and they were captured for different devices" : "");
+}
+
 static void find_meetings(Together *t)
 {
     g_autoptr(GHashTable) index = g_hash_table_new_full(ech_meeting_hash, ech_meeting_equal, g_free, NULL),
@@ -178,8 +193,8 @@ static void find_meetings(Together *t)
             }
         }
     }
-    for (uint32_t s = 0; t->n > 1 && t->calls->len == 0 && s < t->n; s++)
-        ech_diag_remark(t->seats[s].replaying.run->diag, "nothing in these traces says what of one rank meets what of another: each is replayed by itself");
+    if (t->n > 1 && t->calls->len == 0)
+        remark_apart(t);
     for (uint32_t p = 0; p < t->parties->len; p++) /* who hears nobody that is there does not wait */
         if (g_array_index(t->meetings, Meeting, party_at(t, p)->meeting).speakers == 0)
             call_at(t, party_at(t, p)->call)->missing--;

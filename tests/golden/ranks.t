@@ -130,4 +130,4 @@ exit 2
 $ echelon run --trace tests/golden/data/retry.ech tests/golden/data/retry.ech --device h100-sxm --set ranks.1.device.memories.hbm.available=48MiB | grep -E 'fits?|FIT|meets'
   IT DOES NOT FIT: rank 1. (The others were replayed as if nobody had to wait for those; times mean little.)
       1     31 MiB     31 MiB       0 ps       0 ps   0 %      0 ps   0 %      0 ps   0 %      0 ps   0 %  does not fit
-    ranks 0, 1: nothing in these traces says what of one rank meets what of another: each is replayed by itself
+    ranks 0, 1: nothing in these traces says what of one rank meets what of another: each is replayed by itself. Are they ranks of one run? Two runs captured with the same -o leave files that the same step.*.pretend matches; then give one of them
