@@ -105,48 +105,77 @@ static EchId fullest(const EchSurvey *s, const int64_t *live)
     return peak;
 }
 
-/* A choice of arrays under way. */
+/* A choice of arrays, and what it comes to. */
 typedef struct {
-    int64_t most, goal;   /* Bytes that the device holds at its fullest; how few they are to be. */
+    bool stacks; /* It begins with all that loops stack up; else with nothing. */
+    guint more;  /* Of those chosen one after the other from there on, so many. */
+    int64_t most;
+    EchTime time;
+} Outcome;
+
+/* Choosing under way. */
+typedef struct {
+    EchRemat *r;
+    int64_t most;         /* Bytes that the device holds at its fullest by what is chosen. */
     int64_t *live, *then; /* Before each op: by what is chosen; by what is tried. */
     guint tries;
+    GArray *order[2]; /* uint32_t: arrays in the order they were chosen; [1]: after all stacks. */
+    GArray *outcomes; /* Outcome */
 } Choice;
 
-/* From what is chosen on: at the fullest moment, of what could be away then, what costs least; until that is little enough or nothing helps. */
-static void descend(EchRemat *r, Choice *c)
+static void begin_with(EchRemat *r, bool stacks)
 {
+    for (guint k = 0; k < r->arrays->len; k++) {
+        EchRematArray *a = ech_remat_array(r, k);
+        a->chosen = stacks && a->made_in != ECH_NONE;
+        a->tried = false;
+    }
+}
+
+/* What is chosen is one of those to choose from in the end. */
+static void note(Choice *c, bool stacks)
+{
+    Outcome o = {stacks, c->order[stacks]->len, c->most, ech_remat_measure(c->r)};
+    g_array_append_val(c->outcomes, o);
+}
+
+/* From what is chosen on: at the fullest moment, of what could be away then, what costs least; until nothing helps. */
+static void descend(Choice *c, bool stacks)
+{
+    EchRemat *r = c->r;
     const EchSurvey *s = r->s;
-    for (guint k = 0; k < r->arrays->len; k++)
-        ech_remat_array(r, k)->tried = false;
+    begin_with(r, stacks);
     c->most = ech_remat_plan(r) == ECH_REMAT_OK ? ech_remat_live(r, c->live) : INT64_MAX;
-    for (; c->tries < MAX_TRIES && c->most > c->goal && c->most < INT64_MAX; c->tries++) {
+    if (c->most < INT64_MAX)
+        note(c, stacks);
+    for (c->tries = 0; c->tries < MAX_TRIES && c->most < INT64_MAX; c->tries++) {
         EchId peak = fullest(s, c->live);
         EchRematArray *a = cheapest_away(r, peak);
         if (a == NULL)
-            break;
+            return;
         a->chosen = a->tried = true;
         int64_t now = ech_remat_plan(r) == ECH_REMAT_OK ? ech_remat_live(r, c->then) : INT64_MAX;
         if (now > c->most || (now == c->most && c->then[peak] >= c->live[peak])) {
             a->chosen = false;
             continue;
         }
+        bool less = now < c->most;
         c->most = now;
         memcpy(c->live, c->then, (s->n + 1) * sizeof(int64_t));
         for (guint k = 0; k < r->arrays->len; k++)
             ech_remat_array(r, k)->tried = false;
+        uint32_t index = r->array_of[a->buffer];
+        g_array_append_val(c->order[stacks], index);
+        if (less)
+            note(c, stacks);
     }
 }
 
-/* What a choice comes to. */
-typedef struct {
-    int64_t most; /* Bytes that the device holds at its fullest. */
-    EchTime time; /* Of what runs again. */
-} Outcome;
-
-/* Little enough memory first, then time; where neither is little enough, the less memory. */
+/* Of what is little enough memory the fastest, whatever was asked for: less room never takes less time. Where nothing is little enough, the least memory. */
 static bool is_better(const Outcome *a, const Outcome *b, int64_t goal)
 {
-    return MAX(a->most, goal) != MAX(b->most, goal) ? MAX(a->most, goal) < MAX(b->most, goal) : goal > 0 && a->time < b->time;
+    int64_t more = MAX(a->most, goal), other = MAX(b->most, goal);
+    return more != other ? more < other : a->time != b->time ? a->time < b->time : a->most < b->most;
 }
 
 /* One array after the other; and all that loops stack up at once, as jax.checkpoint around a scan's body has it: what makes one of them again makes others,
@@ -155,35 +184,32 @@ static void choose(EchRemat *r, EchBytes memory, EchDiag *diag)
 {
     size_t n = r->s->n;
     g_autofree int64_t *live = g_new(int64_t, n + 1), *then = g_new(int64_t, n + 1);
-    g_autofree bool *first = g_new0(bool, r->arrays->len + 1);
-    Choice c = {.goal = (int64_t)MIN(memory, INT64_MAX), .live = live, .then = then};
-    descend(r, &c);
+    g_autoptr(GArray) order = g_array_new(FALSE, FALSE, sizeof(uint32_t)), after = g_array_new(FALSE, FALSE, sizeof(uint32_t)),
+                      outcomes = g_array_new(FALSE, FALSE, sizeof(Outcome));
+    Choice c = {.r = r, .live = live, .then = then, .order = {order, after}, .outcomes = outcomes};
+    int64_t goal = (int64_t)MIN(memory, INT64_MAX);
+    bool stacks = false;
+    for (guint k = 0; k < r->arrays->len; k++)
+        stacks |= ech_remat_array(r, k)->made_in != ECH_NONE;
+    begin_with(r, false);
+    if (ech_remat_plan(r) != ECH_REMAT_OK || ech_remat_live(r, live) <= goal)
+        return;
+    descend(&c, false);
+    bool tired = c.tries == MAX_TRIES;
+    if (stacks)
+        descend(&c, true);
+    tired |= c.tries == MAX_TRIES;
+    const Outcome *best = &g_array_index(outcomes, Outcome, 0);
+    for (guint k = 1; k < outcomes->len; k++)
+        best = is_better(&g_array_index(outcomes, Outcome, k), best, goal) ? &g_array_index(outcomes, Outcome, k) : best;
+    begin_with(r, best->stacks);
+    for (guint k = 0; k < best->more; k++)
+        ech_remat_array(r, g_array_index(c.order[best->stacks], uint32_t, k))->chosen = true;
     (void)ech_remat_plan(r);
-    Outcome best = {c.most, ech_remat_time(r)};
-    bool any = false, chosen = false;
-    for (guint k = 0; k < r->arrays->len; k++) {
-        EchRematArray *a = ech_remat_array(r, k);
-        first[k] = a->chosen;
-        chosen |= a->chosen;
-        any |= a->made_in != ECH_NONE;
-    }
-    if (any && (chosen || best.most > c.goal)) {
-        for (guint k = 0; k < r->arrays->len; k++)
-            ech_remat_array(r, k)->chosen = ech_remat_array(r, k)->made_in != ECH_NONE;
-        c.tries = 0;
-        descend(r, &c);
-        Outcome stacks = {c.most, ech_remat_plan(r) == ECH_REMAT_OK ? ech_remat_time(r) : INT64_MAX};
-        if (is_better(&stacks, &best, c.goal))
-            best = stacks;
-        else
-            for (guint k = 0; k < r->arrays->len; k++)
-                ech_remat_array(r, k)->chosen = first[k];
-    }
-    (void)ech_remat_plan(r);
-    if (memory > 0 && best.most > c.goal) {
-        g_autofree char *bytes = ech_format_bytes((EchBytes)best.most);
+    if (memory > 0 && best->most > goal) {
+        g_autofree char *bytes = ech_format_bytes((EchBytes)best->most);
         ech_diag_remark(diag, "remat: %s are left at the fullest moment, %s", bytes,
-                        c.tries == MAX_TRIES ? "after as many tries as are made" : "in use there or dearer to bring back");
+                        tired ? "after as many tries as are made" : "in use there or dearer to bring back");
     }
 }
 

@@ -255,6 +255,8 @@ int64_t ech_remat_live(const EchRemat *remat, int64_t *ret_live);
 EchRematValue *ech_remat_taken_over(const EchRemat *remat, uint32_t run, const EchRematBinding *binding);
 /** Time that the plan's repeated ops take in one pass over the trace. */
 EchTime ech_remat_time(const EchRemat *remat);
+/** How long the core is busy in one pass over the trace by the plan, kernels by their own times. The plan's places on chip are found anew. */
+EchTime ech_remat_measure(EchRemat *remat);
 /** Gives values, and what loops that run again had there of their own, places in what the compiler has left of on-chip memory @memory while they are
  * needed. */
 void ech_remat_place_on_chip(EchRemat *remat, EchId memory, EchBytes capacity);

@@ -594,6 +594,7 @@ static bool *find_barred(const EchRemat *r)
 void ech_remat_place_on_chip(EchRemat *remat, EchId memory, EchBytes capacity)
 {
     EchRemat *r = remat;
+    g_array_set_size(r->places, 0);
     g_autofree bool *barred = find_barred(r);
     g_autoptr(GArray) all = find_candidates(r, memory, barred), taken = g_array_new(FALSE, FALSE, sizeof(Taken));
     for (guint k = 0; k < all->len; k++) {

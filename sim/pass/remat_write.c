@@ -817,3 +817,11 @@ EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)
     g_array_unref(w->fused);
     return out;
 }
+
+EchTime ech_remat_measure(EchRemat *remat)
+{
+    g_autoptr(EchDiag) unsaid = ech_diag_new();
+    g_autoptr(EchTrace) written = ech_remat_write(remat, unsaid, NULL);
+    g_auto(EchSurvey) survey = {0};
+    return written != NULL && ech_survey_init(&survey, written, remat->s->device) ? survey.clock[survey.n] : ECH_TIME_MAX;
+}

@@ -28,7 +28,7 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
    8  arguments on host, overlapped         117 MiB  5.50 MiB        -         -
 
   What to add to 'echelon run', which tells the arrays; how a program says so
-   1  --pass remat:memory=92MiB   jax.checkpoint
+   1  --pass remat:memory=100MiB   jax.checkpoint
    2  --pass remat:products=false,memory=92MiB   jax.checkpoint with policy dots_saveable
    3  --pass offload:memory=92MiB   jax.checkpoint with policy save_and_offload_only_these_names
    4  --pass offload:memory=92MiB --pass prefetch   jax.checkpoint with policy save_and_offload_only_these_names, fetched as XLA's scheduler sees fit
@@ -106,7 +106,7 @@ $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | se
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB --json | sed -n '/"name" : "remat",/,/}/p'
       "name" : "remat",
       "does" : "make activations again",
-      "options" : "--pass remat:memory=92MiB",
+      "options" : "--pass remat:memory=100MiB",
       "fits" : true,
       "hbm_bytes" : 47268612,
       "host_bytes" : 0,

@@ -808,6 +808,31 @@ START_TEST(shipped)
 }
 END_TEST
 
+/* What may take more memory takes no more time. */
+static const char *const loosened[] = {"gpt_everything.v5e", "gpt_everything.v6e", "gpt_everything.h100", "gpt_unrolled_kept.h100"};
+
+START_TEST(looser)
+{
+    g_autofree char *device_name = ech_test_device_of(loosened[_i]);
+    g_autoptr(EchDevice) device = ech_test_device(device_name, NULL);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) in = ech_test_shipped(loosened[_i], device, diag);
+    const char *const bare[] = {"unplan", NULL}, *const all[] = {"remat", "unplan", NULL};
+    g_autoptr(EchTrace) kept = ech_test_pass(in, device, diag, bare), least = ech_test_pass(in, device, diag, all);
+    g_autoptr(EchRun) as_is = ech_test_replay(kept, device), low = ech_test_replay(least, device);
+    EchBytes most = ech_test_peak(as_is, "hbm"), fewest = ech_test_peak(low, "hbm");
+    EchTime before = INT64_MAX;
+    for (unsigned k = 0; k < 8; k++) {
+        g_autofree char *spec = g_strdup_printf("remat:memory=%" G_GUINT64_FORMAT "B", fewest + (most - fewest) * k / 8);
+        const char *const specs[] = {spec, "unplan", NULL};
+        g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+        g_autoptr(EchRun) run = ech_test_replay(out, device);
+        ck_assert_msg(run->makespan / 1000 <= before / 995, "%s, %s: %" G_GINT64_FORMAT ", %" G_GINT64_FORMAT, loosened[_i], spec, run->makespan, before);
+        before = MIN(before, run->makespan);
+    }
+}
+END_TEST
+
 /* Programs compiled with everything kept, under the pass, against what the compilers make of jax.checkpoint around each layer: what the device needs. The pass
  * keeps more: what a compiler would not even begin to stack, and it knows only the kernels that there are. */
 static const struct {
@@ -898,6 +923,7 @@ int main(void)
     tcase_add_loop_test(tcase, whole_loop, 0, G_N_ELEMENTS(on_looped));
     tcase_add_test(tcase, loop_in_stack);
     tcase_add_loop_test(tcase, shipped, 0, G_N_ELEMENTS(programs));
+    tcase_add_loop_test(tcase, looser, 0, G_N_ELEMENTS(loosened));
     tcase_add_loop_test(tcase, as_compiled, 0, G_N_ELEMENTS(compiled));
     tcase_add_loop_test(tcase, as_blocks, 0, G_N_ELEMENTS(blocks));
     tcase_add_test(tcase, narrow);
