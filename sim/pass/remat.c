@@ -54,10 +54,11 @@ static bool has_loops(const EchRemat *r)
     return any;
 }
 
-/* Each array alone: whether it can be made again, and what it takes. Those that cannot are taken off. */
+/* Each array alone: whether it can be made again, and what it takes. Those that cannot are taken off; and copies of slices of what can, which need no more be
+ * copied then. */
 static void price_arrays(EchRemat *r)
 {
-    GArray *kept = g_array_new(FALSE, FALSE, sizeof(EchRematArray));
+    g_autofree bool *kept = g_new0(bool, r->arrays->len + 1);
     for (guint k = 0; k < r->arrays->len; k++) {
         EchRematArray *a = ech_remat_array(r, k);
         EchRematReason why = ech_remat_plan_alone(r, k);
@@ -65,19 +66,17 @@ static void price_arrays(EchRemat *r)
         EchTime time = ech_remat_time(r);
         if (why == ECH_REMAT_OK && a->made_in == ECH_NONE && time > a->pause && has_loops(r))
             why = ECH_REMAT_LONG;
-        if (why != ECH_REMAT_OK) {
+        if (why != ECH_REMAT_OK)
             ech_remat_decline(r, a, why);
-            continue;
-        }
+        kept[k] = why == ECH_REMAT_OK;
         a->price = (double)time / (double)bytes;
-        g_array_append_val(kept, *a);
     }
-    for (guint k = 0; k < r->arrays->len; k++)
-        r->array_of[ech_remat_array(r, k)->buffer] = UINT32_MAX;
-    for (guint k = 0; k < kept->len; k++)
-        r->array_of[g_array_index(kept, EchRematArray, k).buffer] = k;
-    g_array_unref(r->arrays);
-    r->arrays = kept;
+    for (guint k = 0; k < r->arrays->len; k++) {
+        EchId stack = r->slice_of[ech_remat_array(r, k)->buffer];
+        if (stack != ECH_NONE && kept[r->array_of[stack]])
+            kept[k] = false;
+    }
+    ech_remat_keep_arrays(r, kept);
 }
 
 /* Whether @a would not be on the device before op @at. */
@@ -113,15 +112,47 @@ typedef struct {
     EchTime time;
 } Outcome;
 
-/* Choosing under way. */
+/* A trace's arrays, and all that a choice of them was found to come to. */
 typedef struct {
-    EchRemat *r;
+    EchTrace *trace;
+    EchSurvey survey;
+    EchRemat remat;
     int64_t most;         /* Bytes that the device holds at its fullest by what is chosen. */
     int64_t *live, *then; /* Before each op: by what is chosen; by what is tried. */
     guint tries;
+    bool tired;
     GArray *order[2]; /* uint32_t: arrays in the order they were chosen; [1]: after all stacks. */
     GArray *outcomes; /* Outcome */
-} Choice;
+} Round;
+
+static void round_clear(Round *c)
+{
+    ech_remat_clear(&c->remat);
+    ech_survey_clear(&c->survey);
+    g_clear_pointer(&c->trace, ech_trace_unref);
+    g_clear_pointer(&c->live, g_free);
+    g_clear_pointer(&c->then, g_free);
+    g_clear_pointer(&c->order[0], g_array_unref);
+    g_clear_pointer(&c->order[1], g_array_unref);
+    g_clear_pointer(&c->outcomes, g_array_unref);
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Round, round_clear)
+
+/* False where there is nothing to survey. */
+static bool round_init(Round *c, EchTrace *trace, const EchDevice *device, const EchRematAsked *asked)
+{
+    c->trace = ech_trace_ref(trace);
+    if (!ech_survey_init(&c->survey, trace, device))
+        return false;
+    ech_remat_init(&c->remat, &c->survey, asked);
+    price_arrays(&c->remat);
+    c->live = g_new(int64_t, c->survey.n + 1);
+    c->then = g_new(int64_t, c->survey.n + 1);
+    c->order[0] = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    c->order[1] = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    c->outcomes = g_array_new(FALSE, FALSE, sizeof(Outcome));
+    return true;
+}
 
 static void begin_with(EchRemat *r, bool stacks)
 {
@@ -133,16 +164,16 @@ static void begin_with(EchRemat *r, bool stacks)
 }
 
 /* What is chosen is one of those to choose from in the end. */
-static void note(Choice *c, bool stacks)
+static void note(Round *c, bool stacks)
 {
-    Outcome o = {stacks, c->order[stacks]->len, c->most, ech_remat_measure(c->r)};
+    Outcome o = {stacks, c->order[stacks]->len, c->most, ech_remat_measure(&c->remat)};
     g_array_append_val(c->outcomes, o);
 }
 
 /* From what is chosen on: at the fullest moment, of what could be away then, what costs least; until nothing helps. */
-static void descend(Choice *c, bool stacks)
+static void descend(Round *c, bool stacks)
 {
-    EchRemat *r = c->r;
+    EchRemat *r = &c->remat;
     const EchSurvey *s = r->s;
     begin_with(r, stacks);
     c->most = ech_remat_plan(r) == ECH_REMAT_OK ? ech_remat_live(r, c->live) : INT64_MAX;
@@ -179,38 +210,79 @@ static bool is_better(const Outcome *a, const Outcome *b, int64_t goal)
 }
 
 /* One array after the other; and all that loops stack up at once, as jax.checkpoint around a scan's body has it: what makes one of them again makes others,
- * which each alone may only make room for. */
-static void choose(EchRemat *r, EchBytes memory, EchDiag *diag)
+ * which each alone may only make room for. Nothing where what is there is little enough. */
+static void explore(Round *c, int64_t goal)
 {
-    size_t n = r->s->n;
-    g_autofree int64_t *live = g_new(int64_t, n + 1), *then = g_new(int64_t, n + 1);
-    g_autoptr(GArray) order = g_array_new(FALSE, FALSE, sizeof(uint32_t)), after = g_array_new(FALSE, FALSE, sizeof(uint32_t)),
-                      outcomes = g_array_new(FALSE, FALSE, sizeof(Outcome));
-    Choice c = {.r = r, .live = live, .then = then, .order = {order, after}, .outcomes = outcomes};
-    int64_t goal = (int64_t)MIN(memory, INT64_MAX);
+    EchRemat *r = &c->remat;
     bool stacks = false;
     for (guint k = 0; k < r->arrays->len; k++)
         stacks |= ech_remat_array(r, k)->made_in != ECH_NONE;
     begin_with(r, false);
-    if (ech_remat_plan(r) != ECH_REMAT_OK || ech_remat_live(r, live) <= goal)
+    if (ech_remat_plan(r) != ECH_REMAT_OK || ech_remat_live(r, c->live) <= goal)
         return;
-    descend(&c, false);
-    bool tired = c.tries == MAX_TRIES;
+    descend(c, false);
+    c->tired = c->tries == MAX_TRIES;
     if (stacks)
-        descend(&c, true);
-    tired |= c.tries == MAX_TRIES;
-    const Outcome *best = &g_array_index(outcomes, Outcome, 0);
-    for (guint k = 1; k < outcomes->len; k++)
-        best = is_better(&g_array_index(outcomes, Outcome, k), best, goal) ? &g_array_index(outcomes, Outcome, k) : best;
-    begin_with(r, best->stacks);
-    for (guint k = 0; k < best->more; k++)
-        ech_remat_array(r, g_array_index(c.order[best->stacks], uint32_t, k))->chosen = true;
-    (void)ech_remat_plan(r);
-    if (memory > 0 && best->most > goal) {
-        g_autofree char *bytes = ech_format_bytes((EchBytes)best->most);
-        ech_diag_remark(diag, "remat: %s are left at the fullest moment, %s", bytes,
-                        tired ? "after as many tries as are made" : "in use there or dearer to bring back");
+        descend(c, true);
+    c->tired |= c->tries == MAX_TRIES;
+}
+
+/* NULL where nothing was explored. */
+static const Outcome *best_of(const Round *c, int64_t goal)
+{
+    const Outcome *best = NULL;
+    for (guint k = 0; k < c->outcomes->len; k++) {
+        const Outcome *o = &g_array_index(c->outcomes, Outcome, k);
+        best = best == NULL || is_better(o, best, goal) ? o : best;
     }
+    return best;
+}
+
+static void plan_for(Round *c, const Outcome *o)
+{
+    begin_with(&c->remat, o->stacks);
+    for (guint k = 0; k < o->more; k++)
+        ech_remat_array(&c->remat, g_array_index(c->order[o->stacks], uint32_t, k))->chosen = true;
+    (void)ech_remat_plan(&c->remat);
+}
+
+/* Of loops that run again inside of another, what they stack up there: as if the bodies of both were under jax.checkpoint. */
+static void explore_nested(Round *nested, Round *c, const EchRematAsked *asked)
+{
+    g_autoptr(EchDiag) unsaid = ech_diag_new();
+    const Outcome *least = best_of(c, 0);
+    if (least == NULL)
+        return;
+    plan_for(c, least);
+    if (!has_loops(&c->remat))
+        return;
+    g_autoptr(EchTrace) made = ech_remat_write(&c->remat, unsaid, NULL);
+    EchRematAsked within = *asked;
+    within.nested = true;
+    if (made != NULL && round_init(nested, made, c->survey.device, &within) && nested->remat.arrays->len > 0)
+        explore(nested, 0); /* whatever was asked for: it may be faster, too */
+}
+
+/* The plan, in @c, and what then is to be made again of what it makes, in @nested, if there is any. */
+static bool choose(Round *c, Round *nested, EchBytes memory, const EchRematAsked *asked, EchDiag *diag)
+{
+    int64_t goal = (int64_t)MIN(memory, INT64_MAX);
+    explore(c, goal);
+    explore_nested(nested, c, asked);
+    const Outcome *best = best_of(c, goal), *more = nested->outcomes != NULL ? best_of(nested, goal) : NULL;
+    if (best == NULL)
+        return false;
+    bool both = more != NULL && is_better(more, best, goal);
+    plan_for(c, both ? best_of(c, 0) : best);
+    if (both)
+        plan_for(nested, more);
+    int64_t most = both ? more->most : best->most;
+    if (memory > 0 && most > goal) {
+        g_autofree char *bytes = ech_format_bytes((EchBytes)most);
+        ech_diag_remark(diag, "remat: %s are left at the fullest moment, %s", bytes,
+                        c->tired ? "after as many tries as are made" : "in use there or dearer to bring back");
+    }
+    return both;
 }
 
 static void say_declined(const EchRemat *r, EchDiag *diag)
@@ -222,10 +294,26 @@ static void say_declined(const EchRemat *r, EchDiag *diag)
         }
 }
 
+static void say_nothing(const RematOptions *o, const EchRemat *r, bool fitting, EchDiag *diag)
+{
+    if (!fitting && r->arrays->len > 0)
+        ech_diag_remark(diag,
+                        "remat: left the trace as it is: no module of PyTorch whose path fits '%s' makes arrays that wait; 'run' names modules, and what "
+                        "torch.compile compiled is one",
+                        o->modules);
+    else
+        ech_diag_remark(diag, "remat: left the trace as it is: %s",
+                        r->arrays->len > 0                      ? "it needs no more than it may, or nothing brings that down"
+                        : !ech_users_of_arrays(&r->users, r->s) ? "it does not say which arrays its operations use"
+                                                                : "no array fits what was asked for");
+}
+
 static EchTrace *remat_run(const void *options, const EchDevice *device, EchTrace *in, EchDiag *diag, GError **error)
 {
     const RematOptions *o = options;
-    g_auto(EchSurvey) survey = {0}, before = {0};
+    const EchRematAsked asked = {.names = o->names, .keep = o->keep, .above = o->above, .products = o->products};
+    g_auto(EchSurvey) before = {0};
+    g_auto(Round) round = {0}, nested = {0};
     g_autoptr(EchTrace) kept = NULL;
     if (*o->modules && ech_survey_init(&before, in, device)) {
         kept = ech_remat_keep_inputs(&before, o->modules, error);
@@ -233,32 +321,18 @@ static EchTrace *remat_run(const void *options, const EchDevice *device, EchTrac
             return NULL;
         in = kept;
     }
-    if (!ech_survey_init(&survey, in, device)) {
+    if (!round_init(&round, in, device, &asked)) {
         ech_diag_remark(diag, "remat: left the trace as it is: it has no device memory 'hbm', or nothing computes in it");
         return ech_trace_ref(in);
     }
-    g_auto(EchRemat) remat = {0};
-    ech_remat_init(&remat, &survey, &(EchRematAsked){o->names, o->keep, o->above, o->products});
-    price_arrays(&remat);
-    bool fitting = true;
-    if (*o->modules)
-        fitting = ech_remat_choose_modules(&remat, o->modules);
-    else
-        choose(&remat, o->memory, diag);
-    bool any = remat.runs->len > 0 || remat.inputs->len > 0;
-    if (!any && !fitting && remat.arrays->len > 0)
-        ech_diag_remark(diag,
-                        "remat: left the trace as it is: no module of PyTorch whose path fits '%s' makes arrays that wait; 'run' names modules, and what "
-                        "torch.compile compiled is one",
-                        o->modules);
-    else if (!any)
-        ech_diag_remark(diag, "remat: left the trace as it is: %s",
-                        remat.arrays->len > 0                         ? "it needs no more than it may, or nothing brings that down"
-                        : !ech_users_of_arrays(&remat.users, &survey) ? "it does not say which arrays its operations use"
-                                                                      : "no array fits what was asked for");
-    EchTrace *out = any ? ech_remat_write(&remat, diag, error) : ech_trace_ref(in);
-    say_declined(&remat, diag);
-    return out;
+    bool modules = *o->modules != '\0', fitting = !modules || ech_remat_choose_modules(&round.remat, o->modules);
+    bool both = !modules && choose(&round, &nested, o->memory, &asked, diag);
+    bool any = round.remat.runs->len > 0 || round.remat.inputs->len > 0;
+    if (!any)
+        say_nothing(o, &round.remat, fitting, diag);
+    g_autoptr(EchTrace) out = any ? ech_remat_write(&round.remat, diag, error) : ech_trace_ref(in);
+    say_declined(&round.remat, diag);
+    return both && out != NULL ? ech_remat_write(&nested.remat, diag, error) : g_steal_pointer(&out);
 }
 
 static EchBytes remat_goal(const void *options)

@@ -36,6 +36,7 @@ typedef enum {
 /** An array that is kept for later. */
 typedef struct {
     EchId buffer, level; /**< level: the LOOP that makes one an iteration, or ECH_NONE. */
+    EchId source;        /**< Where it is made: buffer itself, or of a stack that is turned round between its loops, the one that is turned. */
     EchId alloc, free;   /**< ECH_NONE: never. */
     EchId maker;         /**< The op that made what is kept; a LOOP whose iterations did together. */
     EchId made_in;       /**< Of a stack: the LOOP whose iterations make a slice each, or ECH_NONE. */
@@ -136,7 +137,8 @@ typedef struct {
     const char *names; /**< Those that fit this pattern, */
     const char *keep;  /**< but not those that fit this one, unless it is empty; */
     EchBytes above;    /**< of at least this size. */
-    bool products;     /**< Whether matrix products may run again. */
+    bool products;     /**< Whether matrix products may run again; */
+    bool nested;       /**< only what loops inside of others stack up. */
 } EchRematAsked;
 
 /** What a plan is made of, and the plan. */
@@ -148,8 +150,9 @@ typedef struct {
     EchId *first_within; /**< Per buffer: of the ops that let it go, and ask for it again, in loops below it, the first, or ECH_NONE; */
     EchId *last_within;  /**< and the last. */
     GArray *arrays;      /**< EchRematArray */
-    uint32_t *array_of;  /**< Per buffer; UINT32_MAX: none. */
+    uint32_t *array_of;  /**< Per buffer, sources too; UINT32_MAX: none. */
     EchId *passes_on;    /**< Per op that only copies its slice of a stack: the buffer it copies it to; ECH_NONE. */
+    EchId *slice_of;     /**< Per buffer that one copies it to: the stack; ECH_NONE. */
     EchId fullest;       /**< The op before which the device holds most, as the trace is. */
     /** Arrays that are there then and cannot be made again, by reason. */
     uint32_t declined[ECH_REMAT_N_REASONS];
@@ -210,6 +213,8 @@ void ech_remat_init(EchRemat *remat, const EchSurvey *survey, const EchRematAske
 void ech_remat_clear(EchRemat *remat);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(EchRemat, ech_remat_clear)
 
+/** Only arrays k with kept[k] are to choose from. */
+void ech_remat_keep_arrays(EchRemat *remat, const bool *kept);
 /** Counts an array that cannot be made again, if it is there when the device holds most. */
 void ech_remat_decline(EchRemat *remat, const EchRematArray *array, EchRematReason why);
 /** Begins a plan. */

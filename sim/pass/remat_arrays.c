@@ -43,27 +43,76 @@ static bool is_fill(const EchRemat *r, const Event *e)
     return !e->loop && !e->reads && e->writes && (kind == ECH_OP_KERNEL || kind == ECH_OP_COPY);
 }
 
-/* What a loop makes a slice of each iteration, and a later one of as many iterations takes a slice of. */
-static bool is_stack(const EchRemat *r, EchRematArray *a, const GArray *events)
+/* What a loop makes a slice of each iteration, by one op, and that later at @taken, a later loop of as many iterations, takes a slice of. */
+static bool is_stack(const EchRemat *r, EchRematArray *a, const Event *made, const Event *taken)
 {
     const EchSurvey *s = r->s;
-    const Event *e = (const Event *)(const void *)events->data;
-    guint n = events->len;
-    if (n > 0 && is_fill(r, e)) {
-        e++;
-        n--;
-    }
-    if (n != 2 || !e[0].slices || !e[1].slices || e[0].n_writers != 1 || e[1].n_writers != 0 || s->ops[e[0].op].bytes != s->ops[e[1].op].bytes)
+    if (!made->slices || !taken->slices || made->n_writers != 1 || taken->n_writers != 0 || s->ops[made->op].bytes != s->ops[taken->op].bytes ||
+        ech_bytes_mul(made->bytes, s->ops[made->op].bytes) < s->buffers[a->buffer].bytes)
         return false;
-    if (ech_bytes_mul(e[0].bytes, s->ops[e[0].op].bytes) < s->buffers[a->buffer].bytes)
-        return false;
-    a->made_in = e[0].op;
-    a->used_in = e[1].op;
-    a->maker = e[0].writer;
-    a->slice = MAX(e[0].bytes, e[1].bytes);
+    a->made_in = made->op;
+    a->used_in = taken->op;
+    a->maker = made->writer;
+    a->slice = MAX(made->bytes, taken->bytes);
     a->gone = a->alloc != ECH_NONE ? a->alloc : 0;
-    a->back = e[1].first;
-    a->until = ech_survey_after(s, e[1].last);
+    a->back = taken->first;
+    a->until = ech_survey_after(s, taken->last);
+    return true;
+}
+
+/* The events after what only fills the array. */
+static const Event *after_fill(const EchRemat *r, const GArray *events, guint *ret_n)
+{
+    const Event *e = (const Event *)(const void *)events->data;
+    bool fill = events->len > 0 && is_fill(r, e);
+    *ret_n = events->len - fill;
+    return e + fill;
+}
+
+static bool is_plain_stack(const EchRemat *r, EchRematArray *a, const GArray *events)
+{
+    guint n;
+    const Event *e = after_fill(r, events, &n);
+    return n == 2 && is_stack(r, a, &e[0], &e[1]);
+}
+
+/* The array that kernel @op, which does nothing else, lays out anew in @to; ECH_NONE. */
+static EchId turned_by(const EchRemat *r, EchId op, EchId to)
+{
+    const EchSurvey *s = r->s;
+    const EchOp *o = &s->ops[op];
+    EchId from = ECH_NONE;
+    if (o->kind != ECH_OP_KERNEL || o->n_work > 0)
+        return ECH_NONE;
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+        const EchUse *use = &s->uses[u];
+        if (use->bytes <= ECH_REMAT_SMALL && use->access == ECH_READ)
+            continue;
+        if (use->bytes != s->buffers[to].bytes || s->buffers[use->buffer].bytes != use->bytes ||
+            (use->access == ECH_WRITE ? use->buffer != to : from != ECH_NONE))
+            return ECH_NONE;
+        from = use->access == ECH_READ ? use->buffer : from;
+    }
+    return from;
+}
+
+/* A stack that is turned round before the later loop takes its slices: compilers do so where one loop likes another layout than the other. What makes a slice
+ * in the place where it is used needs none of it. */
+static bool is_turned_stack(const EchRemat *r, EchRematArray *a, const GArray *events, const bool *odd)
+{
+    guint n;
+    const Event *e = (const Event *)(const void *)events->data;
+    if (events->len != 2 || e[0].loop || e[0].reads || !e[0].writes)
+        return false;
+    EchId from = turned_by(r, e[0].op, a->buffer);
+    if (from == ECH_NONE || from == a->buffer || odd[from] || r->s->buffers[from].resident || r->alloc[from] == ECH_NONE || r->free[from] == ECH_NONE ||
+        r->s->buffers[from].alias_of != ECH_NONE || r->s->buffers[from].memory != r->s->hbm || r->first_within[from] != ECH_NONE)
+        return false;
+    g_autoptr(GArray) before = list_events(r, from);
+    const Event *m = after_fill(r, before, &n);
+    if (n != 2 || m[1].op != e[0].op || !is_stack(r, a, &m[0], &e[1]))
+        return false;
+    a->source = from;
     return true;
 }
 
@@ -127,6 +176,22 @@ static bool is_written_next(const EchRemat *r, EchId op)
     return false;
 }
 
+void ech_remat_keep_arrays(EchRemat *remat, const bool *kept)
+{
+    GArray *left = g_array_new(FALSE, FALSE, sizeof(EchRematArray));
+    for (guint k = 0; k < remat->arrays->len; k++)
+        remat->array_of[ech_remat_array(remat, k)->buffer] = remat->array_of[ech_remat_array(remat, k)->source] = UINT32_MAX;
+    for (guint k = 0; k < remat->arrays->len; k++) {
+        const EchRematArray *a = ech_remat_array(remat, k);
+        if (!kept[k])
+            continue;
+        remat->array_of[a->buffer] = remat->array_of[a->source] = left->len;
+        g_array_append_vals(left, a, 1);
+    }
+    g_array_unref(remat->arrays);
+    remat->arrays = left;
+}
+
 static void find_arrays(EchRemat *r)
 {
     const EchSurvey *s = r->s;
@@ -156,10 +221,19 @@ static void find_arrays(EchRemat *r)
         const EchBuffer *buffer = &s->buffers[b];
         if (buffer->memory != s->hbm || buffer->alias_of != ECH_NONE || buffer->resident || r->alloc[b] == ECH_NONE || !is_asked_for(r, b))
             continue;
-        EchRematArray a = {
-            .buffer = b, .level = buffer->loop, .alloc = r->alloc[b], .free = r->free[b], .made_in = ECH_NONE, .used_in = ECH_NONE, .back = ECH_NONE};
+        EchRematArray a = {.buffer = b,
+                           .level = buffer->loop,
+                           .alloc = r->alloc[b],
+                           .source = b,
+                           .free = r->free[b],
+                           .made_in = ECH_NONE,
+                           .used_in = ECH_NONE,
+                           .back = ECH_NONE};
         g_autoptr(GArray) events = list_events(r, b);
-        EchRematReason why = is_stack(r, &a, events) ? ECH_REMAT_OK : find_pause(r, &a, events);
+        bool stack = is_plain_stack(r, &a, events) || (!odd[b] && !aliased[b] && is_turned_stack(r, &a, events, odd));
+        if (r->asked.nested && (!stack || a.level == ECH_NONE))
+            continue;
+        EchRematReason why = stack ? ECH_REMAT_OK : find_pause(r, &a, events);
         if (why == ECH_REMAT_OK && a.back == ECH_NONE)
             continue;
         why = aliased[b] ? ECH_REMAT_ALIASED : odd[b] ? ECH_REMAT_REMADE : why;
@@ -170,6 +244,15 @@ static void find_arrays(EchRemat *r)
         r->array_of[b] = r->arrays->len;
         g_array_append_val(r->arrays, a);
     }
+    g_autofree bool *kept = g_new0(bool, r->arrays->len + 1);
+    for (guint k = 0; k < r->arrays->len; k++)
+        kept[k] = true;
+    for (guint k = 0; k < r->arrays->len; k++) {
+        const EchRematArray *a = ech_remat_array(r, k);
+        if (a->source != a->buffer && r->array_of[a->source] != UINT32_MAX)
+            kept[r->array_of[a->source]] = false;
+    }
+    ech_remat_keep_arrays(r, kept);
 }
 
 /* The buffer that @op, in the loop that takes slices of stack @a, copies its slice to: as it is, all of it, for kernels of that iteration to read. */
@@ -188,7 +271,7 @@ static EchId copy_of_slice(const EchRemat *r, const EchRematArray *a, EchId op)
             return ECH_NONE;
         to = use->access == ECH_WRITE ? root : to;
     }
-    bool own = to != ECH_NONE && s->buffers[to].bytes == a->slice && s->buffers[to].loop == a->used_in && r->array_of[to] == UINT32_MAX &&
+    bool own = to != ECH_NONE && s->buffers[to].bytes == a->slice && s->buffers[to].loop == a->used_in &&
                r->writers.first[to + 1] == r->writers.first[to] + 1 && r->alloc[to] != ECH_NONE && r->free[to] != ECH_NONE && r->free[to] > op &&
                s->region[r->alloc[to]] == a->used_in && r->first_within[to] == ECH_NONE;
     for (uint32_t u = own ? r->users.first[to] : 0; own && u < r->users.first[to + 1]; u++)
@@ -200,8 +283,13 @@ static void find_copies(EchRemat *r)
 {
     for (guint k = 0; k < r->arrays->len; k++) {
         const EchRematArray *a = ech_remat_array(r, k);
-        for (uint32_t u = r->users.first[a->buffer]; a->made_in != ECH_NONE && u < r->users.first[a->buffer + 1]; u++)
-            r->passes_on[r->users.op[u]] = copy_of_slice(r, a, r->users.op[u]);
+        for (uint32_t u = r->users.first[a->buffer]; a->made_in != ECH_NONE && u < r->users.first[a->buffer + 1]; u++) {
+            EchId copy = copy_of_slice(r, a, r->users.op[u]);
+            if (copy == ECH_NONE)
+                continue;
+            r->passes_on[r->users.op[u]] = copy;
+            r->slice_of[copy] = a->buffer;
+        }
     }
 }
 
@@ -248,11 +336,12 @@ void ech_remat_init(EchRemat *remat, const EchSurvey *survey, const EchRematAske
     remat->first_within = g_new(EchId, survey->n_buffers + 1);
     remat->last_within = g_new(EchId, survey->n_buffers + 1);
     remat->passes_on = g_new(EchId, survey->n + 1);
+    remat->slice_of = g_new(EchId, survey->n_buffers + 1);
     for (size_t i = 0; i <= survey->n; i++)
         remat->passes_on[i] = ECH_NONE;
     for (size_t b = 0; b <= survey->n_buffers; b++) {
         remat->array_of[b] = remat->longer_of[b] = UINT32_MAX;
-        remat->alloc[b] = remat->free[b] = remat->first_within[b] = ECH_NONE;
+        remat->alloc[b] = remat->free[b] = remat->first_within[b] = remat->slice_of[b] = ECH_NONE;
         remat->last_within[b] = 0;
     }
     for (EchId i = 1; i <= survey->n; i++)
@@ -281,6 +370,7 @@ void ech_remat_clear(EchRemat *remat)
     g_clear_pointer(&remat->array_of, g_free);
     g_clear_pointer(&remat->longer_of, g_free);
     g_clear_pointer(&remat->passes_on, g_free);
+    g_clear_pointer(&remat->slice_of, g_free);
     g_clear_pointer(&remat->alloc, g_free);
     g_clear_pointer(&remat->free, g_free);
     g_clear_pointer(&remat->first_within, g_free);

@@ -373,6 +373,10 @@ int64_t ech_remat_live(const EchRemat *remat, int64_t *ret_live)
         int64_t bytes = (int64_t)MIN(s->buffers[a->buffer].bytes, INT64_MAX / 4);
         change[a->made_in != ECH_NONE ? a->gone + 1 : a->gone] -= bytes;
         change[a->free != ECH_NONE ? a->free + 1 : n + 1] += bytes;
+        if (a->source == a->buffer)
+            continue;
+        change[remat->alloc[a->source] + 1] -= bytes;
+        change[remat->free[a->source] + 1] += bytes;
     }
     for (guint k = 0; k < remat->values->len; k++) {
         const EchRematValue *v = ech_remat_value(remat, k);

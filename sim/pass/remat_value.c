@@ -3,7 +3,6 @@
 #include <string.h>
 
 #define MAX_DEPTH 512
-#define BESIDE 64 /* Bytes up to which what an op reads beside what it copies says nothing of which part that is. */
 
 typedef struct {
     EchId op, buffer, region;
@@ -59,7 +58,7 @@ static EchId copied_by(const EchSurvey *s, EchId op, EchId to)
         if (use->access == ECH_WRITE) {
             if (ech_survey_root(s, use->buffer) == to)
                 written = use->bytes;
-        } else if (use->bytes > BESIDE) {
+        } else if (use->bytes > ECH_REMAT_SMALL) {
             if (from != ECH_NONE)
                 return ECH_NONE;
             from = ech_survey_root(s, use->buffer);
@@ -601,12 +600,12 @@ EchRematReason ech_remat_bring_back(EchRemat *remat, const EchRematArray *array,
                 .target = stack ? array->used_in : array->level};
     g_autoptr(GArray) found = g_array_new(FALSE, FALSE, sizeof(EchRematInput));
     bool copied = remat->s->ops[array->maker].kind == ECH_OP_COPY;
-    EchId from = copied ? copied_by(remat->s, array->maker, array->buffer) : ECH_NONE;
+    EchId from = copied ? copied_by(remat->s, array->maker, array->source) : ECH_NONE;
     if (copied && (from == ECH_NONE || ech_survey_is_host(remat->s, remat->s->buffers[from].memory)))
         return ECH_REMAT_COPIED;
     at.op = copied ? array->maker : at.op;
     EchRematReason why =
-        copied ? resolve(remat, at, from, array->slice, 0, found) : resolve_made(remat, at, array->maker, array->buffer, array->slice, 0, found);
+        copied ? resolve(remat, at, from, array->slice, 0, found) : resolve_made(remat, at, array->maker, array->source, array->slice, 0, found);
     if (why != ECH_REMAT_OK)
         return why;
     if (found->len == 1) {
@@ -617,5 +616,5 @@ EchRematReason ech_remat_bring_back(EchRemat *remat, const EchRematArray *array,
     if (copied)
         return ECH_REMAT_COPIED;
     *ret_stand = (EchRematInput){.kind = ECH_REMAT_VALUE, .bytes = array->slice};
-    return make_value(remat, array->maker, array->buffer, at, 0, &ret_stand->id);
+    return make_value(remat, array->maker, array->source, at, 0, &ret_stand->id);
 }

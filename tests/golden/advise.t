@@ -10,7 +10,7 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   as it is                                  123 MiB         -  1.01 ms         -
 
   What would make it fit
-   1  make activations again               45.1 MiB         -  1.08 ms    x1.072
+   1  make activations again               39.6 MiB         -  1.06 ms    x1.044
 
   What may
    2  make again what needs no product      119 MiB         -        -         -
@@ -42,9 +42,9 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
     loops update their stacks in place: no loop takes an array slice by slice and hands back another of its shape and layout
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | sed -n '/not be enough/,/^$/p'
   What would not be enough
-   2  activations again or all on host     23.1 MiB  21.5 MiB        -         -
-   3  again, and arguments on host         36.0 MiB  5.50 MiB        -         -
-   4  make activations again               41.1 MiB         -        -         -
+   2  activations again or all on host     23.6 MiB  17.5 MiB        -         -
+   3  again, and arguments on host         32.4 MiB  5.50 MiB        -         -
+   4  make activations again               37.6 MiB         -        -         -
    5  activations on host, all that pause  54.5 MiB  95.5 MiB        -         -
    6  arguments on host, waited for         117 MiB  5.50 MiB        -         -
    7  arguments on host, overlapped         117 MiB  5.50 MiB        -         -
@@ -108,10 +108,10 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB --
       "does" : "make activations again",
       "options" : "--pass remat:memory=100MiB",
       "fits" : true,
-      "hbm_bytes" : 47268612,
+      "hbm_bytes" : 41501444,
       "host_bytes" : 0,
-      "makespan_ps" : 1084695282,
-      "relative" : 1.0720192705369807
+      "makespan_ps" : 1056756421,
+      "relative" : 1.0444069098252891
     },
 $ echelon run --trace traces/gpt_everything.h100 --device h100-sxm --set device.memories.hbm.capacity=60MiB | grep advise
   What would make it fit: 'echelon advise', with the same --trace and --device.

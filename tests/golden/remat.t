@@ -5,15 +5,15 @@ $ echelon run --trace gpt_everything.v5e --device tpu-v5e --engine native --pass
     hbm: 10.5 MiB live at 9.14 us, 10.5 MiB reserved (0.3 % of it not in use then); placed by the compiler; the program asks for 11.2 MiB at once, alignment and tuple tables included
   - remat: left the trace as it is: it needs no more than it may, or nothing brings that down
 $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pass remat 2>&1 | grep -E 'It (fits|takes)|remat:'
-  It fits. hbm 41.1 MiB of 79.1 GiB (0 %)
-  It takes 1.14 ms, bound by latency inside kernels (87 % of the critical path).
-    It takes 12.7 % longer: 1.01 ms -> 1.14 ms. Along the critical path: +215 us latency inside kernels, -56.8 us hbm port, -30 us overhead.
-  - remat: 17 arrays (92.1 MiB) made again instead of kept: 28 kernels run again, 78.7 us by their own times, and 12 inside those that read them
-  - remat: 21 kernels that made only what is not kept are gone
+  It fits. hbm 37.6 MiB of 79.1 GiB (0 %)
+  It takes 1.08 ms, bound by latency inside kernels (86 % of the critical path).
+    It takes 6.3 % longer: 1.01 ms -> 1.08 ms. Along the critical path: +153 us latency inside kernels, -58.0 us hbm port, -32 us overhead.
+  - remat: 19 arrays (94.1 MiB) made again instead of kept: 25 kernels run again, 65.9 us by their own times, and 12 inside those that read them
+  - remat: 29 kernels that made only what is not kept are gone
   - remat: 2 MiB are kept of what iterations begin with
   - remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; the compiler's places do not hold any more
   - remat: 7 arrays (9.50 MiB) kept: made of what is overwritten by then
-  - remat: 4 arrays (8 MiB) kept: the loops behind them take longer than they are not needed for
+  - remat: 1 array (2 MiB) kept: the loops behind them take longer than they are not needed for
 $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pass remat:memory=24MiB,products=false 2>&1 | grep -E 'It (fits|takes)|remat:'
   after pass remat:memory=24MiB,products=false
   It fits. hbm 119 MiB of 79.1 GiB (0 %)
@@ -53,8 +53,8 @@ A GPT step on an H100 that keeps everything, makes it again, or sends it to the 
   --------------------  ----  -------  -------  --------  --------  --------  --------  ----------------------
   everything            yes   1.01 ms    1.000   123 MiB         -         -         -  latency inside kernels
   all but cheap ones    yes   1.01 ms    1.001   119 MiB         -         -         -  latency inside kernels
-  80 MiB                yes   1.08 ms    1.072  45.1 MiB         -         -         -  latency inside kernels
-  as little as can be   yes   1.14 ms    1.127  41.1 MiB         -         -         -  latency inside kernels
+  80 MiB                yes   1.06 ms    1.044  39.6 MiB         -         -         -  latency inside kernels
+  as little as can be   yes   1.08 ms    1.063  37.6 MiB         -         -         -  latency inside kernels
   60 MiB, rest on host  yes   6.73 ms    6.652  54.5 MiB  87.5 MiB  93.5 MiB   152 MiB  host link from device
   all on host           yes   21.5 ms   21.278  54.5 MiB   112 MiB   516 MiB   406 MiB  host link to device
 $ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass remat --set device.memories.hbm.available=130MiB | sed -n '/ fit\./,/that would be/p'
