@@ -24,7 +24,7 @@ What would offloading, checkpointing, prefetching, donation change?
 $ for words in defragment swap dataloader "4bit quantized" "numbers come from" "share trace"; do echelon help questions $words | grep -m1 '^  [^ ]' || echo "nothing: $words"; done
   JAX or TensorFlow on a GPU logs 'ran out of memory trying to allocate' and every chunk: use or fragmentation, and what stands in the way?
   What if it just spilled: TF_FORCE_UNIFIED_MEMORY (AlphaFold), cudaMallocManaged?
-  Does the GPU wait for the host: the data loader, Python, the launches?
+  Is the GPU idle, does it wait for the host: the data loader, Python, the launches?
   Which GPU or TPU do I need for this model, with this batch, this length, LoRA, QLoRA, ZeRO or FSDP?
   Where does every number of a device come from, and how far off is it?
   May I send this trace to somebody: names, paths, stacks?
