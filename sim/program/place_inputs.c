@@ -2,6 +2,7 @@
 
 #include "models/place/loop.h"
 #include "sim/base/error.h"
+#include "sim/program/place_products.h"
 
 #include <math.h>
 #include <string.h>
@@ -468,26 +469,26 @@ static void charge_loop(const EchProgram *p, EchId loop, const EchPlaceCosts *co
     }
 }
 
-/* Whether a computation does more than move data: it holds a fusion, or calls one that does. */
-static bool has_fusion(const EchProgram *p, EchId computation, unsigned depth)
+/* Whether a computation does more than move data: it holds a fusion, or a custom call around a computation, which arrays are tiled anew by, or calls one that
+ * does. */
+static bool works(const EchProgram *p, EchId computation, EchHlo opcode, unsigned depth)
 {
     const EchComputation *c = &p->computations[computation];
     for (uint32_t j = 0; j < c->n; j++) {
         const EchInstruction *i = &p->instructions[c->first + j];
-        if (i->opcode == ECH_HLO_FUSION || (i->opcode == ECH_HLO_CUSTOM_CALL && i->n_called > 0)) /* which arrays are tiled anew by */
+        if (i->opcode == opcode && i->n_called > 0)
             return true;
         for (uint32_t k = 0; k < i->n_called && depth < 6; k++)
-            if (has_fusion(p, ech_program_called(p, i, k), depth + 1))
+            if (works(p, ech_program_called(p, i, k), opcode, depth + 1))
                 return true;
     }
     return false;
 }
 
-/* While another core gathers or scatters, copies find four fifths of the bandwidth, and what that core does is charged to the update that hands it the operands
- * (measured: v5p, v6e, tpu7x; bodies cost nothing). */
+/* While another core gathers or scatters, copies find four fifths of the bandwidth, and all of it while that core tiles arrays anew; what it does is charged to
+ * the update that hands it the operands (measured: v5p, v6e, tpu7x; bodies cost nothing). */
 static void charge_offload(const EchProgram *p, EchPlaceCosts *costs)
 {
-    const float taken = 0.2f;
     const EchPlaceChip *chip = costs->chip;
     g_autofree bool *elsewhere = g_new0(bool, MAX(p->n_computations, 1));
     for (uint32_t t = 0; t < p->n_flat; t++) {
@@ -501,8 +502,10 @@ static void charge_offload(const EchProgram *p, EchPlaceCosts *costs)
         const EchInstruction *i = &p->instructions[start];
         size_t n;
         const char *thread = i->opcode == ECH_HLO_ASYNC_START ? ech_program_attribute(i, "async_execution_thread", &n) : NULL;
-        if (thread == NULL || i->n_called == 0 || !has_fusion(p, ech_program_called(p, i, 0), 0))
+        bool gathers = thread != NULL && i->n_called > 0 && works(p, ech_program_called(p, i, 0), ECH_HLO_FUSION, 0);
+        if (!gathers && !(thread != NULL && i->n_called > 0 && works(p, ech_program_called(p, i, 0), ECH_HLO_CUSTOM_CALL, 0)))
             continue;
+        const float taken = gathers ? 0.2f : 0;
         const EchComputation *body = &p->computations[ech_program_called(p, i, 0)];
         for (uint32_t j = 0; j < body->n; j++)
             costs->seconds[body->first + j] = costs->compute[body->first + j] = costs->total[body->first + j] = 0;
@@ -553,6 +556,17 @@ static void price_kernel(const EchInstruction *i, const EchPlaceChip *chip, floa
         *compute = MAX(*compute, (float)((double)flops / rate));
 }
 
+/* Whether it may be a matrix product with what is fused around it. */
+static bool is_product(const EchInstruction *i)
+{
+    return i->opcode == ECH_HLO_CONVOLUTION || (i->opcode == ECH_HLO_FUSION && i->fusion_kind != 'C' && i->n_called > 0);
+}
+
+static uint64_t times(uint64_t bytes, double n)
+{
+    return (uint64_t)MIN(rint((double)bytes * n), 1e18);
+}
+
 EchPlaceCosts *ech_place_costs_new(const EchProgram *program, const EchPlaceChip *chip)
 {
     const EchProgram *p = program;
@@ -576,12 +590,18 @@ EchPlaceCosts *ech_place_costs_new(const EchProgram *program, const EchPlaceChip
         bool counts = kind == COST_NORMAL || kind == COST_KERNEL;
         float total = 0;
         g_autoptr(GArray) leaves = g_array_new(FALSE, FALSE, sizeof(EchId));
+        append_leaves(p, i->shape, leaves);
+        g_autofree double *reads = g_new(double, MAX(i->n_operands, 1)), *writes = g_new(double, MAX(leaves->len, 1));
+        double clocks = 0;
+        bool windowed = chip->mxu_passes > 0 && kind == COST_NORMAL && is_product(i) &&
+                        ech_place_product(p, (EchId)id, (const EchId *)(const void *)leaves->data, leaves->len, &clocks, reads, writes);
         for (uint32_t k = 0; k < i->n_operands; k++) {
             g_array_set_size(leaves, 0);
             append_leaves(p, p->instructions[ech_program_operand(p, i, k)].shape, leaves);
             for (guint l = 0; l < leaves->len; l++) {
                 EchBytes full = p->shapes[g_array_index(leaves, EchId, l)].bytes;
                 uint64_t bytes = counts ? (leaves->len == 1 ? operand_bytes(p, chip, (EchId)id, k, full) : full) : 0;
+                bytes = windowed ? times(bytes, reads[k]) : bytes;
                 g_array_append_val(read, bytes);
                 total += (float)bytes;
             }
@@ -593,6 +613,7 @@ EchPlaceCosts *ech_place_costs_new(const EchProgram *program, const EchPlaceChip
             bool several = chip->mxu_passes > 0 && p->shapes[i->shape].is_tuple && i->opcode == ECH_HLO_ALL_REDUCE;
             bool told = (kind == COST_NORMAL && !several) || (kind == COST_KERNEL && !p->shapes[i->shape].is_tuple);
             uint64_t bytes = told ? result_bytes(p, (EchId)id, l, p->shapes[g_array_index(leaves, EchId, l)].bytes) : 0;
+            bytes = windowed ? times(bytes, writes[l]) : bytes;
             if (i->opcode == ECH_HLO_SORT && leaves->len > 1) {
                 /* A sort's results are in the total (where the chip prices windows, in place: not even there) but not told apart. */
                 if (chip->mxu_passes == 0)
@@ -609,6 +630,8 @@ EchPlaceCosts *ech_place_costs_new(const EchProgram *program, const EchPlaceChip
         if (kind == COST_OPAQUE)
             total = -1; /* the compiler's word for not known: a byte less than nothing */
         costs->compute[id] = kind == COST_FREE ? 0 : kind == COST_NORMAL ? compute_seconds(p, (EchId)id, chip) : (float)chip->clock_s;
+        if (windowed)
+            costs->compute[id] = MAX((float)chip->clock_s, (float)(clocks * chip->clock_s));
         if (kind == COST_KERNEL)
             price_kernel(i, chip, &costs->compute[id], &total);
         costs->total[id] = total;

@@ -2,6 +2,7 @@
 #include "sim/program/price_kernels.h"
 
 #include "models/place/cost.h"
+#include "sim/program/convolution.h"
 #include "sim/program/private.h"
 
 #include <string.h>
@@ -29,42 +30,6 @@ static void add_leaves(const EchProgram *program, EchId shape, GArray *layouts, 
         EchLayout layout = program->layouts[s->layout];
         g_array_append_val(layouts, layout);
     }
-}
-
-/* -- windows --------------------------------------------------------------- */
-
-typedef struct {
-    uint64_t size[8], stride[8], lhs_dilate[8], rhs_dilate[8];
-    unsigned n;
-} Window;
-
-/* "{size=3x3 stride=2x2 pad=1_1x1_1 lhs_dilate=..}" */
-static Window read_window(const EchInstruction *convolution)
-{
-    Window window = {0};
-    for (unsigned i = 0; i < 8; i++)
-        window.size[i] = window.stride[i] = window.lhs_dilate[i] = window.rhs_dilate[i] = 1;
-    size_t n;
-    const char *text = ech_program_attribute(convolution, "window", &n);
-    static const char *const names[] = {"size=", "stride=", "lhs_dilate=", "rhs_dilate="};
-    uint64_t *const fields[] = {window.size, window.stride, window.lhs_dilate, window.rhs_dilate};
-    for (unsigned f = 0; text != NULL && f < 4; f++) {
-        const char *at = g_strstr_len(text, (gssize)n, names[f]);
-        if (at == NULL)
-            continue;
-        at += strlen(names[f]);
-        for (unsigned i = 0; i < 8 && at < text + n && g_ascii_isdigit(*at); i++) {
-            uint64_t value = 0;
-            while (at < text + n && g_ascii_isdigit(*at) && value < (UINT64_C(1) << 40))
-                value = value * 10 + (uint64_t)(*at++ - '0');
-            fields[f][i] = MAX(value, 1u);
-            if (f == 0)
-                window.n = i + 1;
-            if (at < text + n && *at == 'x')
-                at++;
-        }
-    }
-    return window;
 }
 
 /* -- the body -------------------------------------------------------------- */
@@ -321,7 +286,7 @@ static void survey_window(Survey *survey, const EchInstruction *at, uint64_t ele
     const EchProgram *program = survey->program;
     const EchLayout *layout = ech_program_layout(program, at->shape);
     const EchLayout *input = at->n_operands > 0 ? ech_program_layout(program, program->instructions[ech_program_operand(program, at, 0)].shape) : NULL;
-    Window window = read_window(at);
+    EchHloWindow window = ech_hlo_window(at);
     uint64_t positions = 1, shuffled = 1;
     for (unsigned i = 0; i < window.n && i < 8; i++) {
         uint64_t extent = input != NULL && i < input->rank ? input->dims[i] : 0, steps = window.size[i];
@@ -601,27 +566,6 @@ static void survey_sides(const Survey *survey, EchKernelContraction *c, GArray *
     c->surveyed = true;
 }
 
-/* Position of @label in "b01f", or -1. */
-static int label_at(const char *labels, size_t n, char label)
-{
-    for (size_t i = 0; i < n; i++)
-        if (labels[i] == label)
-            return (int)i;
-    return -1;
-}
-
-/* The logical dimension that lies @position places from the lanes, sizes of 1 skipped: they take no part in the tile's orientation. */
-static int physical(const EchLayout *layout, unsigned position)
-{
-    for (unsigned i = 0; i < layout->rank; i++) {
-        if (layout->dims[layout->order[i]] == 1 && layout->rank > 2)
-            continue;
-        if (position-- == 0)
-            return layout->order[i];
-    }
-    return -1;
-}
-
 static const EchLayout *layout_of(const EchProgram *program, EchId instruction)
 {
     return ech_program_layout(program, program->instructions[instruction].shape);
@@ -633,26 +577,6 @@ static uint64_t read_group_count(const EchInstruction *convolution, const char *
     const char *text = ech_program_attribute(convolution, name, &n);
     int64_t value = 1;
     return text != NULL && ech_program_numbers(text, n, &value, 1) == 1 && value > 0 ? (uint64_t)value : 1;
-}
-
-/* What the dimensions of a convolution's two sides and of its result are: "b01f_01io->b01f". */
-typedef struct {
-    const char *l, *r, *o;
-    size_t ln, rn, on;
-} Labels;
-
-static bool read_labels(const EchInstruction *convolution, Labels *ret)
-{
-    size_t n;
-    const char *text = ech_program_attribute(convolution, "dim_labels", &n);
-    const char *underscore = text ? memchr(text, '_', n) : NULL, *arrow = text ? g_strstr_len(text, (gssize)n, "->") : NULL;
-    if (underscore == NULL || arrow == NULL || arrow < underscore)
-        return false;
-    *ret = (Labels){.l = text, .r = underscore + 1, .o = arrow + 2};
-    ret->ln = (size_t)(underscore - ret->l);
-    ret->rn = (size_t)(arrow - ret->r);
-    ret->on = n - (size_t)(ret->o - text);
-    return true;
 }
 
 /* Narrow groups of channels, or of a batch, share the lanes, each with its own part of them, and take every position by itself. */
@@ -672,25 +596,25 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
     const EchLayout *lhs = layout_of(program, ech_program_operand(program, convolution, 0)),
                     *rhs = layout_of(program, ech_program_operand(program, convolution, 1));
     const EchLayout *out = ech_program_layout(program, convolution->shape);
-    Labels labels;
-    if (!read_labels(convolution, &labels) || lhs == NULL || rhs == NULL || out == NULL)
+    EchHloLabels labels;
+    if (!ech_hlo_labels(convolution, &labels) || lhs == NULL || rhs == NULL || out == NULL)
         return false;
     const char *l = labels.l, *r = labels.r, *o = labels.o;
     size_t ln = labels.ln, rn = labels.rn, on = labels.on;
     if (ln != lhs->rank || rn != rhs->rank || on != out->rank)
         return false;
-    int lb = label_at(l, ln, 'b'), lf = label_at(l, ln, 'f'), ri = label_at(r, rn, 'i'), ro = label_at(r, rn, 'o'), ob = label_at(o, on, 'b'),
-        of = label_at(o, on, 'f');
+    int lb = ech_hlo_label_at(l, ln, 'b'), lf = ech_hlo_label_at(l, ln, 'f'), ri = ech_hlo_label_at(r, rn, 'i'), ro = ech_hlo_label_at(r, rn, 'o'),
+        ob = ech_hlo_label_at(o, on, 'b'), of = ech_hlo_label_at(o, on, 'f');
     if (lb < 0 || lf < 0 || ri < 0 || ro < 0 || ob < 0 || of < 0)
         return false;
-    Window window = read_window(convolution);
+    EchHloWindow window = ech_hlo_window(convolution);
     *c = (EchKernelContraction){.batch = 1, .m = out->dims[ob], .n = out->dims[of], .k = rhs->dims[ri], .taps = 1, .input_pixels = lhs->dims[lb], .passes = 1};
     uint64_t kept = 1, pixels = 1, last = 1;
     c->across = c->window = c->dilated = 1;
     c->met = 1;
     for (unsigned i = 0; i < window.n && i < 8; i++) {
         char label = (char)('0' + i);
-        int ls = label_at(l, ln, label), rs = label_at(r, rn, label), os = label_at(o, on, label);
+        int ls = ech_hlo_label_at(l, ln, label), rs = ech_hlo_label_at(r, rn, label), os = ech_hlo_label_at(o, on, label);
         if (ls < 0 || rs < 0 || os < 0)
             return false;
         uint64_t taps = window.size[i] / window.lhs_dilate[i] + (window.size[i] % window.lhs_dilate[i] != 0);
@@ -724,20 +648,20 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
     uint64_t features = read_group_count(convolution, "feature_group_count"), groups = MAX(features, read_group_count(convolution, "batch_group_count"));
     if (groups > 1)
         share_lanes(c, features, groups);
-    if (c->convolution && c->taps > 1 && groups == 1 && c->batch == 1 && physical(lhs, 0) == lb && out->dims[ob] > 1)
+    if (c->convolution && c->taps > 1 && groups == 1 && c->batch == 1 && ech_hlo_physical(lhs, 0) == lb && out->dims[ob] > 1)
         c->positions = MAX(c->m / out->dims[ob], 1u);
     c->images = MAX(out->dims[ob], 1u);
-    c->images_on_rows = c->convolution && physical(out, 1) == ob;
-    c->few = c->taps > c->m / MAX(out->dims[ob], 1u) || physical(out, 0) != of;
-    c->apart = c->convolution && physical(rhs, 0) == ri;
+    c->images_on_rows = c->convolution && ech_hlo_physical(out, 1) == ob;
+    c->few = c->taps > c->m / MAX(out->dims[ob], 1u) || ech_hlo_physical(out, 0) != of;
+    c->apart = c->convolution && ech_hlo_physical(rhs, 0) == ri;
     /* 8 rows of a batch in 16 bits fill half a register; channels that share its lanes with other positions' are laid out anew. */
-    if (c->convolution && groups == 1 && c->taps > 1 && c->k < 64 && physical(lhs, 0) == lf && physical(lhs, 1) == lb && lhs->dims[lb] % 16 != 0 &&
-        ech_layout_element_bits(lhs) == 16 && pixels > last)
+    if (c->convolution && groups == 1 && c->taps > 1 && c->k < 64 && ech_hlo_physical(lhs, 0) == lf && ech_hlo_physical(lhs, 1) == lb &&
+        lhs->dims[lb] % 16 != 0 && ech_layout_element_bits(lhs) == 16 && pixels > last)
         c->half_registers = (double)(pixels - last);
-    c->lhs_transposed = !c->convolution && physical(lhs, 0) != lf && physical(lhs, 1) == lf && lhs->rank == 2;
-    c->rows_on_lanes = !c->convolution && physical(lhs, 0) == lb;
-    c->rhs_transposed = !c->convolution && physical(rhs, 0) == ri && (rhs->rank == 2 || c->batch > 1);
-    c->out_transposed = (c->positions > 0 || (!c->convolution && out->rank == 2)) && physical(out, 0) == ob;
+    c->lhs_transposed = !c->convolution && ech_hlo_physical(lhs, 0) != lf && ech_hlo_physical(lhs, 1) == lf && lhs->rank == 2;
+    c->rows_on_lanes = !c->convolution && ech_hlo_physical(lhs, 0) == lb;
+    c->rhs_transposed = !c->convolution && ech_hlo_physical(rhs, 0) == ri && (rhs->rank == 2 || c->batch > 1);
+    c->out_transposed = (c->positions > 0 || (!c->convolution && out->rank == 2)) && ech_hlo_physical(out, 0) == ob;
     return c->batch > 0 && c->m > 0 && c->n > 0 && c->k > 0;
 }
 
@@ -1325,6 +1249,7 @@ GArray *ech_program_products(const EchProgram *program, EchId instruction)
         EchProgramProduct product;
         if (!read_product(program, id, &product.contraction))
             continue;
+        product.id = id;
         product.lhs = side_of(program, instruction, id, 0);
         product.rhs = side_of(program, instruction, id, 1);
         const EchInstruction *at = &program->instructions[id];
@@ -1359,7 +1284,7 @@ static uint64_t pool_positions(const EchProgram *program, EchId instruction, uns
     const EchInstruction *at = &program->instructions[instruction];
     uint64_t most = 1;
     if (at->opcode == ECH_HLO_REDUCE_WINDOW) {
-        Window window = read_window(at);
+        EchHloWindow window = ech_hlo_window(at);
         for (unsigned i = 0; i < window.n; i++)
             most = ech_bytes_mul(most, window.size[i]);
     }

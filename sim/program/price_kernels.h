@@ -43,6 +43,7 @@ EchKernelTrust ech_program_kernel_trust(const EchProgram *program, EchId instruc
  * operands, but made inside). */
 typedef struct {
     EchKernelContraction contraction;
+    EchId id; /**< The instruction that multiplies: the one asked for, or one of its body. */
     EchId lhs, rhs;
     uint32_t lhs_bits, rhs_bits; /**< Of an element as it is multiplied: a conversion inside that makes it narrower counts, one that makes it wider does not. */
 } EchProgramProduct;

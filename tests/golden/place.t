@@ -37,9 +37,9 @@ $ echelon run --trace traces/gpt_nothing.v5e/program.hlo.txt.gz --device tpu-v5e
 echelon: --pass: pass place: policy: 'best' is unknown; expected one of xla, fragmentation, on-demand, depth, belady, none
 exit 2
 $ echelon run --trace traces/gpt_offload.v6e --device tpu-v6e --pass place:policy=belady --engine native | grep -A2 "It fits"
-  It fits. hbm 7.68 MiB of 31.2 GiB (0 %), host 2 MiB of 1.50 TiB (0 %), vector 29.6 MiB of 128 MiB (23 %), scalar 512 B of 1 MiB (0 %)
-  It takes 333 us, bound by overhead (23 % of the critical path).
-  No schedule of it is shorter than 156 us on this device; with no overlap at all it takes 391 us.
+  It fits. hbm 7.61 MiB of 31.2 GiB (0 %), host 2 MiB of 1.50 TiB (0 %), vector 29.6 MiB of 128 MiB (23 %), scalar 512 B of 1 MiB (0 %)
+  It takes 332 us, bound by overhead (22 % of the critical path).
+  No schedule of it is shorter than 156 us on this device; with no overlap at all it takes 389 us.
 $ echelon run --trace traces/splash_attention.v6e --device tpu-v6e --json | sed -n '/"hbm" : {/,/}/s/.*"bytes" : //p' | head -1
 7195168,
 $ echelon run --trace traces/splash_attention.v6e --device tpu-v6e --pass plan | grep '  - plan'
@@ -49,6 +49,6 @@ $ echelon run --trace traces/splash_attention.v6e --device tpu-v6e --pass plan:r
 $ echelon run --trace traces/splash_attention.v6e --device tpu-v6e --pass plan --set device.memories.hbm.available=4MiB | grep '  - plan'
   - plan: 16 buffers of 'hbm' placed by xla in 6.25 MiB; 6.00 MiB are live at its fullest
 $ for c in auto libtpu-0.0.52; do echelon run --trace traces/gpt_nothing.v5e --device tpu7x --engine native --pass place:compiler=$c 2>&1 | grep -E 'place: (now|.*scratch)'; done
-  - place: now, with 63.9 MiB (36 MiB used at most, policy xla): 102 arrays made on chip (66.0 MiB), 13 prefetches (9.52 MiB, 0 of them in slices), 8 evictions (8.51 MiB), 0 fetched before the program begins (0 B)
+  - place: now, with 63.9 MiB (36 MiB used at most, policy xla): 103 arrays made on chip (66.0 MiB), 12 prefetches (9.52 MiB, 0 of them in slices), 8 evictions (8.51 MiB), 0 fetched before the program begins (0 B)
   - place: 32 MiB for kernels' scratch is cut off beforehand, as libtpu 0.0.52 does
-  - place: now, with 31.9 MiB (24.5 MiB used at most, policy xla): 100 arrays made on chip (63.5 MiB), 12 prefetches (9.02 MiB, 0 of them in slices), 7 evictions (8.01 MiB), 0 fetched before the program begins (0 B)
+  - place: now, with 31.9 MiB (28.6 MiB used at most, policy xla): 103 arrays made on chip (66.0 MiB), 12 prefetches (9.52 MiB, 0 of them in slices), 8 evictions (8.51 MiB), 0 fetched before the program begins (0 B)
