@@ -527,6 +527,22 @@ static void copy(char *to, size_t size, EchWords words)
     g_strlcpy(to, text, size);
 }
 
+/* "71.71GB |   0.12GB | offload_param=cpu", maybe behind what a launcher puts before its lines: the options; nothing where it is no such row. */
+static EchWords estimate_row(EchWords row, Estimate *ret)
+{
+    for (size_t at = 0; at < MIN(row.n, (size_t)MAX_NAME); at++) {
+        bool begins = g_ascii_isdigit(row.text[at]) && (at == 0 || g_ascii_isspace(row.text[at - 1]));
+        size_t used, more;
+        if (!begins || !ech_rounded_parse(row.text + at, row.n - at, &ret->host, &used))
+            continue;
+        EchWords rest = ech_words_trim(row.text + at + used, row.n - at - used);
+        EchWords gpu = ech_words_start(rest, "|") ? ech_words_trim(rest.text + 1, rest.n - 1) : (EchWords){rest.text, 0};
+        if (gpu.n && ech_rounded_parse(gpu.text, gpu.n, &ret->gpu, &more))
+            return ech_words_after((EchWords){gpu.text + more, gpu.n - more}, "|");
+    }
+    return (EchWords){row.text, 0};
+}
+
 /* estimate_zero2_model_states_mem_needs_all_live() and its kin (deepspeed/runtime/zero): "SW: Model with 2851M total params, 32M largest layer params.",
  * "per CPU  |  per GPU |   Options", "71.71GB |   0.12GB | offload_param=cpu, offload_optimizer=cpu, zero_init=1". Their "GB" are of 2^30 bytes. */
 static bool read_estimate(EchMemoryFigures *f, EchWords before, EchWords line)
@@ -541,10 +557,10 @@ static bool read_estimate(EchMemoryFigures *f, EchWords before, EchWords line)
     EchWords row = before.n ? (EchWords){before.text, (size_t)(line.text + line.n - before.text)} : line;
     if (ech_words_have(row, "per CPU") && ech_words_have(row, "per GPU"))
         return f->in_estimates = true;
-    size_t used;
-    if (!f->in_estimates || !ech_rounded_parse(row.text, row.n, &e.host, &used) || !ech_words_size_after(row, "|", &e.gpu))
+    EchWords options = f->in_estimates ? estimate_row(row, &e) : (EchWords){row.text, 0};
+    if (options.n == 0)
         return f->in_estimates = false;
-    copy(e.options, sizeof e.options, ech_words_after(ech_words_after(row, "|"), "|"));
+    copy(e.options, sizeof e.options, options);
     if (f->estimates->len < MAX_ESTIMATES)
         g_array_append_val(f->estimates, e);
     return true;

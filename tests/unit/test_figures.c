@@ -88,6 +88,8 @@ static const struct {
     {"ollama_engine.txt", "24 of its 33 layers lie on GPUs", "model weights, CUDA0", 10 * GIB},
     {"ollama_2025.txt", "ollama: CUDA0 3.25 GiB (model weights 3 GiB, compute graph 256 MiB); CPU 512 MiB", "on the host", 512 * MIB},
     {"deepspeed_estimate.txt", "optimizer states, 1024M total params, 64M largest layer params", "parameters, gradients, optimizer states", 18 * GIB},
+    {"deepspeed_estimate_log.txt", "256 MiB of a GPU, 24 GiB of a node: offload_param=cpu, offload_optimizer=cpu, zero_init=1", "copies of them on the host",
+     GIB / 2},
     {"deepspeed_estimate.txt", "256 MiB of a GPU, 24 GiB of a node: offload_param=cpu, offload_optimizer=cpu, zero_init=1", "copies of them on the host",
      GIB / 2},
     {"unsloth.txt", "PyTorch held 12 GiB at the most", "held by PyTorch, at the fullest", 12 * GIB},
