@@ -36,7 +36,8 @@ static const EchParam offload_params[] = {
     {"each", ECH_PARAM_BOOL, offsetof(OffloadOptions, each), "false", NULL, NULL, NULL,
      "activations: out and back once for each operator that saved them, as save_on_cpu has it, which does not know them again"},
     {"overlap", ECH_PARAM_BOOL, offsetof(OffloadOptions, overlap), "false", NULL, NULL, NULL,
-     "false: the program waits for each copy to the host, as XLA's schedules and save_on_cpu mostly do; true: it goes on beside them (fetches: pass prefetch)"},
+     "false: the program waits for each copy to the host, as XLA's schedules and save_on_cpu mostly do; true: it goes on beside them, for as long as what they "
+     "are still taking out has room in memory= (fetches: pass prefetch)"},
     {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -357,6 +358,29 @@ static void tell_early(const Pass *p, EchTraceBuilder *builder)
     ech_trace_builder_set_property(builder, "offload_early_bytes", text);
 }
 
+/* What passes after this one should keep to as well. */
+static void tell_goal(const Pass *p, EchTraceBuilder *builder)
+{
+    const char *before = ech_trace_get_property(p->s.t, ECH_PASS_MEMORY);
+    EchBytes known = before != NULL ? g_ascii_strtoull(before, NULL, 10) : 0;
+    if (p->o->memory == 0 || (known > 0 && known < p->o->memory))
+        return;
+    g_autofree char *text = g_strdup_printf("%" G_GUINT64_FORMAT, p->o->memory);
+    ech_trace_builder_set_property(builder, ECH_PASS_MEMORY, text);
+}
+
+/* What the device holds before each op by the plan; the caller frees it. */
+static int64_t *planned(const Pass *p)
+{
+    int64_t *held = g_new0(int64_t, p->s.n + 2);
+    for (size_t i = 0; i <= p->s.n; i++)
+        held[i] = (int64_t)MIN(p->s.live[i], INT64_MAX / 4);
+    for (guint k = 0; k < p->arrays->len; k++)
+        if (g_array_index(p->arrays, Array, k).chosen)
+            change_live(p, &g_array_index(p->arrays, Array, k), held);
+    return held;
+}
+
 /* Writing */
 
 typedef struct {
@@ -373,7 +397,15 @@ typedef struct {
     bool *dropped; /* per op */
     uint64_t n_out, n_in;
     EchBytes out, in;
+    int64_t *held;   /* before each op, by the plan, without what copies still take out; NULL: however much there is */
+    GArray *flights; /* Flight: copies out that nothing waits for yet, in their order */
 } Writer;
+
+/* A copy to the host under way, for all that the program knows: what it takes out is still there. */
+typedef struct {
+    EchId copy, body;
+    int64_t bytes;
+} Flight;
 
 /* The body that a stay's copies are made in, its first op there, and the op it ends before. */
 static EchId body_of(const Pass *p, const Stay *stay)
@@ -410,6 +442,60 @@ static gint compare_end(gconstpointer x, gconstpointer y, gpointer data)
     EchId in = body_of(p, stay_of(p, *a)), jn = body_of(p, stay_of(p, *b));
     int64_t inner = in == ECH_NONE ? -1 : (int64_t)in, other = jn == ECH_NONE ? -1 : (int64_t)jn;
     return inner != other ? (inner > other ? -1 : 1) : (*a > *b) - (*a < *b);
+}
+
+static EchId open_body(const Writer *w)
+{
+    return w->loops->len > 0 ? g_array_index(w->loops, EchId, w->loops->len - 1) : ECH_NONE;
+}
+
+/* The core waits for the first @n copies that are under way. */
+static void land(Writer *w, guint n)
+{
+    EchId copy = g_array_index(w->flights, Flight, n - 1).copy;
+    EchOp wait = ech_op_init(ECH_OP_WAIT);
+    wait.queue = w->p->s.core;
+    wait.name = ech_trace_builder_peek_op(w->b, copy)->name;
+    w->e.last_core = ech_trace_builder_op(w->b, wait);
+    ech_trace_builder_dep(w->b, copy, 0);
+    g_array_remove_range(w->flights, 0, n);
+}
+
+/* Before op @i: where what is held and what copies are still taking out is more than may be, the program waits for as many of them as it takes. */
+static void make_room(Writer *w, EchId i)
+{
+    if (w->held == NULL)
+        return;
+    int64_t left = (int64_t)MIN(w->p->o->memory, INT64_MAX / 4) - MAX(w->held[i], w->held[i + 1]);
+    guint k = w->flights->len;
+    while (k > 0 && g_array_index(w->flights, Flight, k - 1).bytes <= left)
+        left -= g_array_index(w->flights, Flight, --k).bytes;
+    if (k > 0)
+        land(w, k);
+}
+
+/* What is under way when an iteration of @loop ends is so beside the next one. */
+static void make_room_around(Writer *w, EchId loop)
+{
+    const EchSurvey *s = &w->p->s;
+    int64_t most = 0, before = 0, within = 0;
+    if (w->held == NULL)
+        return;
+    for (EchId i = loop; i <= s->end[loop]; i++)
+        most = MAX(most, w->held[i]);
+    for (guint k = 0; k < w->flights->len; k++) {
+        const Flight *f = &g_array_index(w->flights, Flight, k);
+        *(f->body == loop ? &within : &before) += f->bytes;
+    }
+    if (within > 0 && most + before + 2 * within > (int64_t)MIN(w->p->o->memory, INT64_MAX / 4))
+        land(w, w->flights->len);
+    for (guint k = 0; k < w->flights->len; k++) { /* from outside, they end as the loop does */
+        Flight *f = &g_array_index(w->flights, Flight, k);
+        if (f->body != loop)
+            continue;
+        f->copy = w->e.map[loop];
+        f->body = s->region[loop];
+    }
 }
 
 static EchId put_copy(Writer *w, EchId buffer, EchId on_device, EchBytes bytes, bool out)
@@ -483,6 +569,10 @@ static void end(Writer *w, const Stay *stay)
             if (op >= begin_of(stay) && op < end_of(p, stay) && p->s.region[op] == body && p->s.ops[op].queue != p->s.core && w->e.map[op] != ECH_NONE)
                 ech_trace_builder_dep(w->b, w->e.map[op], 0);
         }
+        if (p->o->overlap && w->held != NULL) {
+            Flight flight = {copy, open_body(w), (int64_t)MIN(bytes, INT64_MAX / 4)};
+            g_array_append_val(w->flights, flight);
+        }
         if (!p->o->overlap) {
             EchOp wait = ech_op_init(ECH_OP_WAIT);
             wait.queue = p->s.core;
@@ -521,7 +611,7 @@ static void put(Writer *w, EchId op)
 /* What ends before op @i in the body that is open. */
 static void run_ends(Writer *w, EchId i)
 {
-    EchId open = w->loops->len > 0 ? g_array_index(w->loops, EchId, w->loops->len - 1) : ECH_NONE;
+    EchId open = open_body(w);
     while (w->next_end < w->ends->len) {
         const Stay *stay = stay_of(w->p, g_array_index(w->ends, uint32_t, w->next_end));
         if (end_of(w->p, stay) != i || body_of(w->p, stay) != open)
@@ -537,6 +627,7 @@ static void write_ops(Writer *w)
     for (EchId i = 0; i <= s->n; i++) {
         run_ends(w, i);
         while (w->loops->len > 0 && s->end[g_array_index(w->loops, EchId, w->loops->len - 1)] == i) {
+            make_room_around(w, open_body(w));
             ech_edit_close(&w->e, w->e.map[g_array_index(w->loops, EchId, w->loops->len - 1)]);
             g_array_set_size(w->loops, w->loops->len - 1);
             run_ends(w, i);
@@ -547,6 +638,7 @@ static void write_ops(Writer *w)
             w->e.map[i] = w->e.last_core;
             continue;
         }
+        make_room(w, i);
         for (; w->next_begin < w->begins->len; w->next_begin++) {
             const Stay *stay = stay_of(w->p, g_array_index(w->begins, uint32_t, w->next_begin));
             if (begin_of(stay) != i)
@@ -644,9 +736,13 @@ static EchTrace *write_trace(const Pass *p, EchDiag *diag, GError **error)
     w->loops = g_array_new(FALSE, FALSE, sizeof(EchId));
     w->dropped = g_new0(bool, p->s.n + 1);
     move_arrays(w);
+    g_autofree int64_t *held = p->o->overlap && p->o->memory > 0 ? planned(p) : NULL;
+    w->held = held;
+    w->flights = g_array_new(FALSE, FALSE, sizeof(Flight));
     write_ops(w);
     ech_edit_loops(&w->e, p->s.n_buffers);
     tell_early(p, builder);
+    tell_goal(p, builder);
     EchTrace *out = ech_trace_builder_finish(builder, error);
     if (out != NULL)
         say(w, diag);
@@ -657,6 +753,7 @@ static EchTrace *write_trace(const Pass *p, EchDiag *diag, GError **error)
     g_array_unref(w->begins);
     g_array_unref(w->ends);
     g_array_unref(w->loops);
+    g_array_unref(w->flights);
     g_free(w->dropped);
     return out;
 }

@@ -14,6 +14,9 @@
 #include "sim/program/program.h"
 #include "sim/trace/trace.h"
 
+/** Property of a trace: bytes that an offload was told to hold the device to; what fetches earlier after it keeps to that, too. */
+#define ECH_PASS_MEMORY "offload_memory"
+
 /** A pass's row. Exactly one of program and trace is set. */
 typedef struct {
     const char *name;                      /**< As written in a spec: "pad". */

@@ -16,7 +16,7 @@ static const EchParam prefetch_params[] = {
      "time kept for a fetch before its use, in its own lengths; 0: fetches stay where they are"},
     {"depth", ECH_PARAM_U64, offsetof(PrefetchOptions, depth), "1", "0", "64", NULL, "iterations that a loop's fetches run ahead; 0: none"},
     {"budget", ECH_PARAM_BYTES, offsetof(PrefetchOptions, budget), "0", NULL, NULL, NULL,
-     "device memory that earlier fetches may take more, at any moment; 0: what is free then"},
+     "device memory that earlier fetches may take more, at any moment; 0: what is free then, of what an offload before was told to hold the device to"},
     {"above", ECH_PARAM_BYTES, offsetof(PrefetchOptions, above), "0", NULL, NULL, NULL, "only fetches of at least this size"},
     {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
 };
@@ -44,6 +44,36 @@ typedef struct {
     const PrefetchOptions *o;
     GArray *fetches;
 } Pass;
+
+/* What copies to the host take out is there until something of the core waits for them, for all that the program knows. */
+static void count_flights(Pass *p)
+{
+    const EchSurvey *s = &p->s;
+    g_autofree EchId *waited = g_new(EchId, s->n + 1), *freed = g_new(EchId, s->n_buffers + 1);
+    for (size_t i = 0; i <= s->n; i++)
+        waited[i] = ECH_NONE;
+    for (size_t b = 0; b <= s->n_buffers; b++)
+        freed[b] = ECH_NONE;
+    /* A queue's copies end in their order: who waits for one waits for those before it. */
+    for (EchId i = (EchId)s->n; i-- > 0;) {
+        const EchOp *o = &s->ops[i];
+        if (o->kind == ECH_OP_FREE)
+            freed[o->target] = i;
+        for (uint32_t d = 0; d < o->n_deps && o->queue == s->core; d++)
+            if (s->deps[o->first_dep + d].distance == 0)
+                waited[s->deps[o->first_dep + d].op] = i;
+    }
+    EchId last = (EchId)s->n;
+    for (EchId i = (EchId)s->n; i-- > 0;) {
+        const EchOp *o = &s->ops[i];
+        if (o->kind != ECH_OP_COPY || o->memory_from != s->hbm || !ech_survey_is_host(s, o->memory_to) || o->queue == s->core || o->n_uses == 0)
+            continue;
+        EchId from = s->uses[o->first_use].buffer, end = s->region[i] == ECH_NONE ? (EchId)s->n : s->end[s->region[i]];
+        last = waited[i] != ECH_NONE ? MIN(last, waited[i]) : last;
+        for (EchId k = freed[from]; k != ECH_NONE && k > i && k < MIN(last, end); k++)
+            p->extra[k] = ech_bytes_add(p->extra[k], s->buffers[from].bytes);
+    }
+}
 
 /* Where the targets' memory is taken last before the fetch, and given back first after it. */
 static void find_memory(Pass *p)
@@ -582,6 +612,11 @@ static EchTrace *prefetch_run(const void *options, const EchDevice *device, EchT
     const EchMemory *hbm = device != NULL ? ech_device_memory(device, "hbm") : NULL;
     p->own_budget = p->o->budget > 0 || hbm == NULL;
     p->room = p->o->budget > 0 ? p->o->budget : hbm != NULL ? hbm->available : UINT64_MAX / 4;
+    const char *held = p->own_budget ? NULL : ech_trace_get_property(in, ECH_PASS_MEMORY);
+    if (held != NULL) {
+        p->room = MIN(p->room, g_ascii_strtoull(held, NULL, 10));
+        count_flights(p);
+    }
     find_fetches(p);
     EchTrace *out = NULL;
     if (p->fetches->len == 0) {

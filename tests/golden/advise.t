@@ -94,14 +94,16 @@ gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | sed -n '/make it fit/,/^$/p;/What to add/,/^$/p'
   What would make it fit
    1  make again, and segments that grow   4.02 GiB         -  83.1 ms    x1.207
-   2  optimizer state on host, waited for  3.96 GiB   692 MiB   147 ms    x2.130
-   3  all on host, and segments that grow  3.92 GiB  1.17 GiB   179 ms    x2.605
+   2  activations again or all on host     3.34 GiB  1000 MiB   136 ms    x1.970
+   3  optimizer state on host, waited for  3.96 GiB   692 MiB   147 ms    x2.130
+   4  all on host, and segments that grow  3.92 GiB  1.17 GiB   179 ms    x2.605
 
   What to add to 'echelon run', which tells the arrays; how a program says so
    1  --allocator pytorch:expandable_segments:True --pass remat:memory=4352MiB   torch.utils.checkpoint, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
-   2  --pass offload:what=arguments,names=optimizer,memory=4003MiB   ZeRO-Offload
-   3  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,memory=4003MiB   torch.autograd.graph.save_on_cpu(pin_memory=True), PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
-   4  --set replay.unified_memory=true   torch.cuda.memory.CUDAPluggableAllocator over cudaMallocManaged
+   2  --pass remat:memory=3481MiB --pass offload:idle=0,memory=3481MiB --pass prefetch   torch.utils.checkpoint under save_on_cpu
+   3  --pass offload:what=arguments,names=optimizer,memory=4003MiB   ZeRO-Offload
+   4  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,memory=4003MiB   torch.autograd.graph.save_on_cpu(pin_memory=True), PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+   5  --set replay.unified_memory=true   torch.cuda.memory.CUDAPluggableAllocator over cudaMallocManaged
 
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB --json | sed -n '/"name" : "remat",/,/}/p'
       "name" : "remat",
@@ -131,7 +133,7 @@ $ echelon advise traces/adam_none.v5e --device tpu-v5e --memory 2000MiB | sed -n
   What may
    1  again, and arguments on host         1.73 GiB   984 MiB   148 ms   x14.741
    2  arguments on host, waited for        1.92 GiB   788 MiB   120 ms   x11.971
-   3  arguments on host, overlapped        1.92 GiB   788 MiB   102 ms   x10.156
+   3  arguments on host, overlapped        1.92 GiB   788 MiB   115 ms   x11.487
   (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
   (XLA fetches offloaded arrays early, many at once, and may need as much as without; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
   The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend tpu-v5e -o asked -- python train.py' tells what it needs then (large programs: compile.py --no-codegen tells the memory, long before the compiler is done).
@@ -141,11 +143,11 @@ $ echelon advise traces/gpt_unrolled_kept.h100 --device h100-sxm --pass donate:w
 
   What may
    1* activations again or all on host      108 MiB  3.50 MiB  2.73 ms    x1.485
-   2* make activations again                112 MiB         -  2.09 ms    x1.136
-   3* activations on host, fetched ahead    112 MiB  67.5 MiB  3.78 ms    x2.052
-   4* activations on host, waited for       112 MiB  67.5 MiB  4.67 ms    x2.538
-   5* activations on host, all that pause   114 MiB  67.5 MiB  4.97 ms    x2.704
-   6* activations on host, overlapped       156 MiB  75.5 MiB        -         -
+   2* activations on host, overlapped       108 MiB  75.5 MiB  3.55 ms    x1.928
+   3* make activations again                112 MiB         -  2.09 ms    x1.136
+   4* activations on host, fetched ahead    112 MiB  67.5 MiB  3.78 ms    x2.052
+   5* activations on host, waited for       112 MiB  67.5 MiB  4.67 ms    x2.538
+   6* activations on host, all that pause   114 MiB  67.5 MiB  4.97 ms    x2.704
    7* make again what needs no product      178 MiB         -        -         -
   (*: with arguments donated, too)
    1  --pass donate --pass remat:memory=105MiB --pass offload:idle=0,memory=105MiB   jax.checkpoint with policy save_and_offload_only_these_names; donate_argnames

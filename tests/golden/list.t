@@ -307,7 +307,7 @@ $ echelon list passes
       idle=ratio (1)  saved: only arrays that lie idle for at least this many times as long as copying them out and back takes; others: shorter pauses are spent on the device
       memory=size (0)  only as many arrays, those idle for longest first, as bring what the device holds at its fullest down to this; 0: all
       each=true or false (false)  activations: out and back once for each operator that saved them, as save_on_cpu has it, which does not know them again
-      overlap=true or false (false)  false: the program waits for each copy to the host, as XLA's schedules and save_on_cpu mostly do; true: it goes on beside them (fetches: pass prefetch)
+      overlap=true or false (false)  false: the program waits for each copy to the host, as XLA's schedules and save_on_cpu mostly do; true: it goes on beside them, for as long as what they are still taking out has room in memory= (fetches: pass prefetch)
   remat            make saved activations again instead of keeping them
       names=text (*)  only arrays whose name, operation or source line ("*model.py:29*") fits this, * standing for anything
       keep=text ()  none that fits this, as JAX's save_only_these_names has it
@@ -318,7 +318,7 @@ $ echelon list passes
   prefetch         fetch from host memory earlier, across layers and loop iterations, within a memory budget
       lookahead=ratio (1)  time kept for a fetch before its use, in its own lengths; 0: fetches stay where they are
       depth=number (1)  iterations that a loop's fetches run ahead; 0: none
-      budget=size (0)  device memory that earlier fetches may take more, at any moment; 0: what is free then
+      budget=size (0)  device memory that earlier fetches may take more, at any moment; 0: what is free then, of what an offload before was told to hold the device to
       above=size (0)  only fetches of at least this size
   pin              copies from and to pageable host memory find it pinned
   pad              round the size of every buffer up, or give arrays another padding

@@ -8,11 +8,10 @@ $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native -
   - offload: left 257 arrays on the device (1.22 GiB): they are used again before copies out and back would be over (idle=0 takes them all the same)
 $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass offload:memory=120MiB,overlap=true --pass prefetch 2>&1 | grep -E 'It (fits|takes)|were asked|offload:|So this'
   after pass offload:memory=120MiB,overlap=true
-  It fits. hbm 188 MiB of 79.1 GiB (0 %), host 67.5 MiB of 2 TiB (0 %)
-  Passes were asked for 120 MiB of hbm at most; 188 MiB are needed.
-  It takes 2.76 ms, bound by host link from device (48 % of the critical path).
-    It takes 50.1 % longer: 1.84 ms -> 2.76 ms. Along the critical path: +1.32 ms host link from device, +1.29 ms host link to device, -719 us latency inside kernels.
-    So this offload costs device memory: 67.5 MiB of saved arrays moved to the host, and hbm needs 8.49 MiB more. At the peak it holds 44 MiB more leaving for host (largest: 'gemm_fusion_dot.10', 'gemm_fusion_dot.16', 'gemm_fusion_dot.22', 'input_transpose_fusion.9'), 32 MiB more arriving from host (largest: 'gemm_fusion_dot.22', 'gemm_fusion_dot.16', 'input_transpose_fusion.8', 'input_transpose_fusion.9').
+  It fits. hbm 118 MiB of 79.1 GiB (0 %), host 67.5 MiB of 2 TiB (0 %)
+  It takes 3.06 ms, bound by host link to device (41 % of the critical path).
+    It takes 66.5 % longer: 1.84 ms -> 3.06 ms. Along the critical path: +1.25 ms host link to device, +1.24 ms host link from device, -613 us latency inside kernels.
+    So this offload saves 61.5 MiB of hbm for 67.5 MiB on the host. At the peak it holds 44 MiB more leaving for host (largest: 'gemm_fusion_dot.10', 'gemm_fusion_dot.16', 'gemm_fusion_dot.22', 'input_transpose_fusion.9').
   - offload: 14 arrays (67.5 MiB) on the host; 14 copies there (67.5 MiB) and 14 back (67.5 MiB)
   - offload: kernels are those compiled without it; the compiler's places do not hold any more
   - offload: left 257 arrays on the device (1.22 GiB): they are used again before copies out and back would be over (idle=0 takes them all the same)

@@ -1036,11 +1036,11 @@ $ echelon run break_even | sed -n '4,21p'
   on host, waited for, x2    yes   3.00 ms    1.508  128 MiB  51.5 MiB  51.5 MiB  51.5 MiB  latency inside kernels
   on host, waited for, x4    yes   2.53 ms    1.270  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  latency inside kernels
   on host, waited for, x8    yes   2.37 ms    1.190  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  latency inside kernels
-  on host, overlapped, x0.5  yes   4.27 ms    2.149  206 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link from device
-  on host, overlapped, x1    yes   2.22 ms    1.114  174 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link from device
-  on host, overlapped, x2    yes   1.85 ms    0.932  128 MiB  51.5 MiB  51.5 MiB  51.5 MiB  hbm port
-  on host, overlapped, x4    yes   1.85 ms    0.932  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
-  on host, overlapped, x8    yes   1.86 ms    0.933  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
+  on host, overlapped, x0.5  yes   4.60 ms    2.313  128 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link from device
+  on host, overlapped, x1    yes   2.48 ms    1.248  128 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link from device
+  on host, overlapped, x2    yes   1.85 ms    0.932  138 MiB  51.5 MiB  51.5 MiB  51.5 MiB  hbm port
+  on host, overlapped, x4    yes   1.85 ms    0.932  136 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
+  on host, overlapped, x8    yes   1.86 ms    0.933  136 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
 
 $ echelon run --trace tests/golden/data/exact.ech --device h100-sxm | grep '32-bit'; for device in v100-16 mi300x tpu-v5e; do echelon run --trace tests/golden/data/exact.ech --device $device | grep '32-bit'; done; sed 's/matrix:f32/matrix:tf32/' tests/golden/data/exact.ech >$T/rounded.ech && echelon run --trace $T/rounded.ech --device h100-sxm | grep '32-bit'
   - 100 % of the kernels' time are products of 32-bit floats as they are, which tensor cores do not do: in bf16 (torch.autocast), or rounded to TF32 where that is enough (torch.set_float32_matmul_precision("high")), they do

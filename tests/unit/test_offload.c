@@ -476,6 +476,38 @@ START_TEST(fetched_early)
 }
 END_TEST
 
+/* Copies that overlap hold on to what they take out: where that has no room in what the device may hold, the program waits for them, and what fetches earlier
+ * keeps to it, too. It never takes longer than where all are waited for. */
+static const char *const held[] = {"gpt_unrolled_kept.h100", "gpt_everything.h100", "gpt_everything.v5e"};
+
+START_TEST(overlap_within)
+{
+    g_autofree char *name = ech_test_device_of(held[_i]);
+    g_autoptr(EchDevice) device = ech_test_device(name, NULL);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) in = ech_test_shipped(held[_i], device, diag);
+    const char *const bare[] = {"unplan", NULL}, *const all[] = {"offload:idle=0", "unplan", NULL};
+    g_autoptr(EchTrace) kept = ech_test_pass(in, device, diag, bare), least = ech_test_pass(in, device, diag, all);
+    g_autoptr(EchRun) before = ech_test_replay(kept, device), away = ech_test_replay(least, device);
+    EchBytes most = ech_test_peak(before, "hbm"), fewest = ech_test_peak(away, "hbm");
+    for (unsigned k = 1; k < 8; k++) {
+        EchBytes memory = fewest + (most - fewest) * k / 8;
+        EchTime waited = 0;
+        for (unsigned how = 0; how < 3; how++) {
+            g_autofree char *spec = g_strdup_printf("offload:idle=0,overlap=%s,memory=%" G_GUINT64_FORMAT "B", how > 0 ? "true" : "false", memory);
+            const char *const specs[] = {spec, how == 2 ? "prefetch" : "unplan", "unplan", NULL};
+            g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+            g_autoptr(EchRun) run = ech_test_replay(out, device);
+            ck_assert_msg(run->completed && ech_test_peak(run, "hbm") <= memory, "%s, %s, %u: %" G_GUINT64_FORMAT, held[_i], spec, how,
+                          ech_test_peak(run, "hbm"));
+            waited = how == 0 ? run->makespan : waited;
+            ck_assert_msg(run->makespan / 1000 <= waited / 995, "%s, %s, %u: %" G_GINT64_FORMAT " %" G_GINT64_FORMAT, held[_i], spec, how, run->makespan,
+                          waited);
+        }
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("offload");
@@ -495,6 +527,7 @@ int main(void)
     tcase_add_test(tcase, once_an_operator);
     tcase_add_loop_test(tcase, fetched_early, 0, G_N_ELEMENTS(early));
     tcase_add_loop_test(tcase, as_compiled, 0, G_N_ELEMENTS(compiled));
+    tcase_add_loop_test(tcase, overlap_within, 0, G_N_ELEMENTS(held));
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
