@@ -43,3 +43,19 @@ typedef struct {
 } EchPlaceWindows;
 
 void ech_place_windows(const EchPlaceProduct *product, EchPlaceWindows *ret);
+
+/** A convolution: each of the result's positions meets a window of the input's, each position of the window with weights of its own. */
+typedef struct {
+    EchPlaceProduct product; /**< Of one position by one; its outer dimensions are 1. */
+    struct {
+        uint64_t lhs, size, out, stride; /**< Positions, >= 1. */
+        double met;                      /**< Share of what windows meet that is no padding, as the compiler counts it. */
+    } dims[3];
+    unsigned n;
+    bool apart;              /**< Positions that a window meets lie apart. */
+    bool depthwise;          /**< Every channel by itself, on the vector unit. */
+    bool depthwise_gradient; /**< Of such a convolution's filter. */
+} EchPlaceConvolution;
+
+/** Roughly: rows of the result as they fit beside all weights, or of the input where the window is large; the compiler's choice is exact in half of 25. */
+void ech_place_convolution(const EchPlaceConvolution *convolution, EchPlaceWindows *ret);

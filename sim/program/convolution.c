@@ -2,6 +2,35 @@
 
 #include <string.h>
 
+static int64_t read_number(const char **at, const char *end)
+{
+    bool minus = *at < end && **at == '-';
+    int64_t value = 0;
+    for (*at += minus; *at < end && g_ascii_isdigit(**at); (*at)++)
+        value = value < (INT64_C(1) << 40) ? value * 10 + (**at - '0') : value;
+    return minus ? -value : value;
+}
+
+/* "pad=1_1x0_2" */
+static void read_pads(const char *text, size_t n, EchHloWindow *ret)
+{
+    const char *at = text != NULL ? g_strstr_len(text, (gssize)n, "pad=") : NULL, *end = text + n;
+    if (at == NULL)
+        return;
+    at += strlen("pad=");
+    for (unsigned i = 0; i < 8 && at < end; i++) {
+        int64_t low = read_number(&at, end), high = 0;
+        if (at < end && *at == '_') {
+            at++;
+            high = read_number(&at, end);
+        }
+        ret->pad[i] = low + high;
+        if (at >= end || *at != 'x')
+            return;
+        at++;
+    }
+}
+
 EchHloWindow ech_hlo_window(const EchInstruction *convolution)
 {
     EchHloWindow window = {0};
@@ -27,6 +56,7 @@ EchHloWindow ech_hlo_window(const EchInstruction *convolution)
                 at++;
         }
     }
+    read_pads(text, n, &window);
     return window;
 }
 

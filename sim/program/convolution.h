@@ -6,6 +6,7 @@
 
 typedef struct {
     uint64_t size[8], stride[8], lhs_dilate[8], rhs_dilate[8]; /**< By dimension of the window; 1 where nothing is said. */
+    int64_t pad[8];                                            /**< Of both ends together; negative where they are cut off. */
     unsigned n;
 } EchHloWindow;
 

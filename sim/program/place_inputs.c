@@ -353,6 +353,18 @@ static double mxu_clocks(const EchProgram *p, EchId id, const EchPlaceChip *chip
     return clocks;
 }
 
+/* Groups of a ragged product in a fusion, which the compiler writes beside the fusion that multiplies. */
+static uint32_t ragged_groups(const EchProgram *p, EchId id, unsigned depth)
+{
+    const EchInstruction *i = &p->instructions[id];
+    uint32_t groups = (uint32_t)ech_program_ragged_groups(i);
+    const EchComputation *c = i->opcode == ECH_HLO_FUSION && i->n_called > 0 && depth < 3 ? &p->computations[ech_program_called(p, i, 0)] : NULL;
+    for (uint32_t j = 0; c != NULL && j < c->n && groups == 0; j++)
+        if (p->instructions[c->first + j].opcode == ECH_HLO_FUSION)
+            groups = ragged_groups(p, c->first + j, depth + 1);
+    return groups;
+}
+
 static float compute_seconds(const EchProgram *p, EchId id, const EchPlaceChip *chip)
 {
     float clock = (float)chip->clock_s;
@@ -361,6 +373,9 @@ static float compute_seconds(const EchProgram *p, EchId id, const EchPlaceChip *
     if (chip->flops_per_s > 0)
         return MAX(clock, (float)((products + (double)work.vector) / chip->flops_per_s));
     double clocks = work.matrix > 0 ? mxu_clocks(p, id, chip, 0) : 0;
+    uint32_t groups = p->instructions[id].fusion_kind == 'C' ? ragged_groups(p, id, 0) : 0;
+    if (groups > 0) /* its passes alone (libtpu 0.0.52) */
+        return MAX(clock, (float)((double)work.matrix * groups / 2 / (double)chip->mxu_passes * chip->clock_s));
     if (clocks > 0)
         clocks += (double)work.vector / (chip->fast_ratio > 10 ? 8192 : 4096);
     return MAX(clock, (float)(clocks * chip->clock_s));

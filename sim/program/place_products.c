@@ -193,18 +193,27 @@ static bool take_dimension(const EchHloWindow *window, unsigned i, uint64_t lhs,
     return *outer > 0 && *outer < MOST_ELEMENTS;
 }
 
-static bool is_grouped(const EchInstruction *convolution)
+static uint64_t groups_of(const EchInstruction *convolution, const char *name)
 {
     size_t n;
-    return ech_program_attribute(convolution, "feature_group_count", &n) != NULL || ech_program_attribute(convolution, "batch_group_count", &n) != NULL;
+    const char *text = ech_program_attribute(convolution, name, &n);
+    int64_t value = 1;
+    return text != NULL && ech_program_numbers(text, n, &value, 1) == 1 && value > 0 ? (uint64_t)value : 1;
+}
+
+/* Of what windows meet along a dimension, the share that is no padding, as the compiler counts it: twice as much padding as there is. */
+static double share_met(const EchHloWindow *window, unsigned i, uint64_t lhs)
+{
+    double whole = ((double)lhs - 1) * (double)window->lhs_dilate[i] + 1, pad = (double)MAX(window->pad[i], 0);
+    return CLAMP((whole - 2 * pad) / MAX(whole - pad, 1), 0.25, 1) / (window->lhs_dilate[i] > 1 ? sqrt((double)window->lhs_dilate[i]) : 1);
 }
 
 /* The product alone; what is fused around it is not in it yet. */
-static bool geometry(const EchProgram *p, EchId product, EchPlaceProduct *ret)
+static bool geometry(const EchProgram *p, EchId product, EchPlaceProduct *ret, EchPlaceConvolution *ret_convolution)
 {
     const EchInstruction *at = &p->instructions[product];
     EchHloLabels labels;
-    if (at->opcode != ECH_HLO_CONVOLUTION || at->n_operands < 2 || is_grouped(at) || !ech_hlo_labels(at, &labels))
+    if (at->opcode != ECH_HLO_CONVOLUTION || at->n_operands < 2 || !ech_hlo_labels(at, &labels))
         return false;
     const EchLayout *lhs = layout_of(p, ech_program_operand(p, at, 0)), *rhs = layout_of(p, ech_program_operand(p, at, 1)), *out = layout_of(p, product);
     if (lhs == NULL || rhs == NULL || out == NULL || lhs->rank != labels.ln || rhs->rank != labels.rn || out->rank != labels.on)
@@ -215,10 +224,30 @@ static bool geometry(const EchProgram *p, EchId product, EchPlaceProduct *ret)
         return false;
     EchHloWindow window = ech_hlo_window(at);
     *ret = (EchPlaceProduct){.batch = 1, .m = out->dims[ob], .n = out->dims[of], .k = rhs->dims[ri], .m_outer = 1, .n_outer = 1, .k_outer = 1};
+    uint64_t features = groups_of(at, "feature_group_count"), groups = groups_of(at, "batch_group_count");
+    EchPlaceConvolution c = {.depthwise = features > 1 && features == ret->n, .depthwise_gradient = groups > 1 && groups == ret->n};
+    bool positions = features > 1 || groups > 1;
+    if ((features > 1 && !c.depthwise) || (groups > 1 && !c.depthwise_gradient) || window.n > 8)
+        return false;
     for (unsigned i = 0; i < window.n; i++) {
         int l = ech_hlo_label_at(labels.l, labels.ln, (char)('0' + i)), o = ech_hlo_label_at(labels.o, labels.on, (char)('0' + i));
-        if (l < 0 || o < 0 || !take_dimension(&window, i, lhs->dims[l], out->dims[o], ret))
+        if (l < 0 || o < 0 || lhs->dims[l] == 0 || out->dims[o] == 0)
             return false;
+        c.apart = c.apart || window.rhs_dilate[i] > 1;
+        positions = positions || !take_dimension(&window, i, lhs->dims[l], out->dims[o], ret);
+        if (c.n < 3) {
+            c.dims[c.n].lhs = lhs->dims[l];
+            c.dims[c.n].size = window.size[i];
+            c.dims[c.n].out = out->dims[o];
+            c.dims[c.n].stride = window.stride[i];
+            c.dims[c.n].met = share_met(&window, i, lhs->dims[l]);
+        }
+        c.n++;
+    }
+    if (positions) {
+        if (c.n > 3)
+            return false;
+        ret->batch = ret->m_outer = ret->n_outer = ret->k_outer = 1;
     }
     int lanes[3] = {ech_hlo_physical(lhs, 0), ech_hlo_physical(rhs, 0), ech_hlo_physical(out, 0)};
     ret->rows_on_lanes = lanes[0] == lb;
@@ -227,6 +256,9 @@ static bool geometry(const EchProgram *p, EchId product, EchPlaceProduct *ret)
     ret->out_turned = lanes[2] == ob;
     ret->narrow = ech_layout_element_bits(lhs) <= 8;
     bool planes = (lanes[0] == lb || lanes[0] == lf) && (lanes[1] == ri || lanes[1] == ro) && (lanes[2] == ob || lanes[2] == of);
+    c.product = *ret;
+    c.n = positions ? c.n : 0;
+    *ret_convolution = c;
     return planes && ret->m > 0 && ret->n > 0 && ret->k > 0 && MAX(MAX(ret->m, ret->n), ret->k) < MOST_ELEMENTS;
 }
 
@@ -285,9 +317,10 @@ bool ech_place_product(const EchProgram *p, EchId instruction, const EchId *resu
 {
     const EchInstruction *i = &p->instructions[instruction];
     EchPlaceProduct product;
+    EchPlaceConvolution convolution;
     EchPlaceWindows windows;
     Around around = {.program = p, .left = MOST_INSTRUCTIONS};
-    if (!find_product(&around, instruction) || !geometry(p, around.product, &product))
+    if (!find_product(&around, instruction) || !geometry(p, around.product, &product, &convolution))
         return false;
     EchId found = around.product;
     const EchInstruction *at = &p->instructions[found];
@@ -313,7 +346,10 @@ bool ech_place_product(const EchProgram *p, EchId instruction, const EchId *resu
     product.lhs_arrays = arrays[LHS];
     product.rhs_arrays = arrays[RHS];
     product.more_out = arrays[OUT];
-    ech_place_windows(&product, &windows);
+    if (convolution.n > 0)
+        ech_place_convolution(&convolution, &windows);
+    else
+        ech_place_windows(&product, &windows);
     for (uint32_t l = 0; l < n_results; l++) {
         const EchLayout *layout = ech_program_layout(p, results[l]);
         bool wide = layout != NULL && (double)ech_layout_elements(layout) * 2 > around.elements[OUT];

@@ -5,6 +5,7 @@
 #include "sim/program/place_inputs.h"
 #include "tests/support/support.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct {
@@ -66,6 +67,48 @@ START_TEST(windows)
 }
 END_TEST
 
+/* Convolutions: @rows of positions a step, clocks by what takes the products out of the units, as the compiler counts them; within 3 %. */
+static const struct {
+    const char *name;
+    EchPlaceConvolution convolution;
+    double steps, pop;
+} convolutions[] = {
+    {"3 x 3 over 32 channels",
+     {.product = {.batch = 1, .m = 8, .n = 128, .k = 32, .m_outer = 1, .n_outer = 1, .k_outer = 1, .lhs_arrays = 1, .rhs_arrays = 1},
+      .n = 2,
+      .dims = {{64, 3, 64, 1, 60.0 / 62}, {64, 3, 64, 1, 60.0 / 62}}},
+     3,
+     31647},
+    {"3 x 3 over 64 channels of 32 images",
+     {.product = {.batch = 1, .m = 32, .n = 64, .k = 64, .m_outer = 1, .n_outer = 1, .k_outer = 1, .lhs_arrays = 1, .rhs_arrays = 1},
+      .n = 2,
+      .dims = {{56, 3, 56, 1, 52.0 / 54}, {56, 3, 56, 1, 52.0 / 54}}},
+     14,
+     93056},
+    {"3 x 3 over 128 channels of 128 images",
+     {.product = {.batch = 1, .m = 128, .n = 128, .k = 128, .m_outer = 1, .n_outer = 1, .k_outer = 1, .lhs_arrays = 1, .rhs_arrays = 1, .rhs_turned = true},
+      .n = 2,
+      .dims = {{28, 3, 28, 1, 24.0 / 26}, {28, 3, 28, 1, 24.0 / 26}}},
+     28,
+     85504},
+    {"a filter's gradient",
+     {.product = {.batch = 1, .m = 64, .n = 64, .k = 32, .m_outer = 1, .n_outer = 1, .k_outer = 1, .lhs_arrays = 1, .rhs_arrays = 1, .rows_on_lanes = true},
+      .n = 2,
+      .dims = {{56, 56, 3, 1, 52.0 / 54}, {56, 56, 3, 1, 52.0 / 54}}},
+     7,
+     235081},
+};
+
+START_TEST(positions)
+{
+    EchPlaceWindows w;
+    ech_place_convolution(&convolutions[_i].convolution, &w);
+    ck_assert_msg(w.steps == convolutions[_i].steps, "%s: %g steps", convolutions[_i].name, w.steps);
+    ck_assert_msg(fabs(w.pop / convolutions[_i].pop - 1) < 0.03, "%s: %g", convolutions[_i].name, w.pop);
+    ck_assert(w.lhs_times >= 1 && w.out_times >= 1 && w.matrix > 0);
+}
+END_TEST
+
 /* Sizes that nobody has: an answer all the same, and soon. */
 START_TEST(odd_sizes)
 {
@@ -76,6 +119,16 @@ START_TEST(odd_sizes)
         ech_place_windows(&product, &w);
         ck_assert(w.m >= 1 && w.m <= MAX(product.m, 128) && w.n >= 1 && w.k >= 1 && w.steps >= 1);
         ck_assert(w.lhs_times >= 1 - 1e-9 && w.matrix > 0);
+        EchPlaceConvolution c = {.product = product, .n = 1 + (unsigned)(i % 3), .depthwise = i % 5 == 0, .depthwise_gradient = i % 5 == 1};
+        for (unsigned d = 0; d < 3; d++) {
+            c.dims[d].lhs = sizes[(i + d) % 7];
+            c.dims[d].size = sizes[i / 7 % 7];
+            c.dims[d].out = sizes[(i + 2 * d) % 7];
+            c.dims[d].stride = 1 + i % 4;
+            c.dims[d].met = 0.5;
+        }
+        ech_place_convolution(&c, &w);
+        ck_assert(isfinite(w.matrix) && isfinite(w.moves) && w.lhs_times >= 1 - 1e-9 && w.steps >= 1);
     }
 }
 END_TEST
@@ -148,14 +201,40 @@ START_TEST(other_tiles)
 }
 END_TEST
 
+/* A ragged product counts all rows with every group, and nothing else (256,000 clocks). */
+START_TEST(ragged)
+{
+    static const char text[] =
+        "HloModule m, is_scheduled=true\n\n"
+        "%i (p: bf16[5120,1024], q: bf16[10,1024,1280]) -> bf16[5120,1280] {\n"
+        "  %p = bf16[5120,1024]{1,0:T(8,128)(2,1)} parameter(0)\n"
+        "  %b = bf16[10,5120,1024]{2,1,0:T(8,128)(2,1)} broadcast(%p), dimensions={1,2}\n"
+        "  %q = bf16[10,1024,1280]{2,1,0:T(8,128)(2,1)} parameter(1)\n"
+        "  %c = bf16[10,5120,1280]{2,1,0:T(8,128)(2,1)} convolution(%b, %q), window={size=10 stride=9 lhs_dilate=10}, dim_labels=0bf_0io->0bf\n"
+        "  ROOT %s = bf16[5120,1280]{1,0:T(8,128)(2,1)} bitcast(%c)\n}\n\n"
+        "%b (p: bf16[5120,1024], q: bf16[10,1024,1280]) -> bf16[5120,1280] {\n"
+        "  %p = bf16[5120,1024]{1,0:T(8,128)(2,1)} parameter(0)\n"
+        "  %q = bf16[10,1024,1280]{2,1,0:T(8,128)(2,1)} parameter(1)\n"
+        "  ROOT %g = bf16[5120,1280]{1,0:T(8,128)(2,1)} fusion(%p, %q), kind=kOutput, calls=%i, "
+        "backend_config={\"convolution_algorithm_config\":{\"is_ragged_dot\":true,\"num_groups_in_ragged_dot\":\"10\"}}\n}\n\n"
+        "ENTRY %e (x: bf16[5120,1024], w: bf16[10,1024,1280]) -> bf16[5120,1280] {\n"
+        "  %x = bf16[5120,1024]{1,0:T(8,128)(2,1)} parameter(0)\n  %w = bf16[10,1024,1280]{2,1,0:T(8,128)(2,1)} parameter(1)\n"
+        "  ROOT %f = bf16[5120,1280]{1,0:T(8,128)(2,1)} fusion(%x, %w), kind=kCustom, calls=%b\n}\n";
+    double times;
+    ck_assert_double_eq_tol(clocks_of(text, "tpu-v6e", 1, &times), 256000, 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("place_windows");
     TCase *tcase = tcase_create("windows");
     tcase_add_loop_test(tcase, windows, 0, G_N_ELEMENTS(cases));
+    tcase_add_loop_test(tcase, positions, 0, G_N_ELEMENTS(convolutions));
     tcase_add_test(tcase, odd_sizes);
     tcase_add_test(tcase, fused);
     tcase_add_test(tcase, other_tiles);
+    tcase_add_test(tcase, ragged);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
