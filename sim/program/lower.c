@@ -1024,6 +1024,8 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
     set_properties(&l);
     tell_limits(&l);
     tell_priced_for(&l, runs_on);
+    for (size_t b = 0; l.options.buffers && b < program->n_buffers; b++)
+        l.options.buffers[b] = l.places[b].id;
     lowerer_clear(&l);
     return ech_trace_builder_finish(builder, error);
 }

@@ -387,7 +387,7 @@ PJRT_Error *tpu_Client_Compile(PJRT_Client_Compile_Args *args)
     share(loaded->executable);
     if (name) {
         loaded->number = ++last_program;
-        tpu_record("program", "%" G_GUINT64_FORMAT " \"%s\" %" G_GUINT64_FORMAT, loaded->number, name, temporary);
+        tpu_record("program", "%" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT " \"%s\"", loaded->number, temporary, name);
     }
     tpu_unlock();
     args->executable = loaded;

@@ -1,0 +1,36 @@
+/** @file embedded.h
+ * A compiled program inside the trace of a process that ran it, once or many times: what it was lowered to, with the process's own arrays in the place of its
+ * arguments and results. Its temporaries in the device's memory are parts of one block, which is there while it runs, as a TPU's runtime has it.
+ */
+#pragma once
+#include "sim/import/import.h"
+
+typedef struct EchEmbedded EchEmbedded;
+
+/** Reads the program at @path (a folder's program.hlo.txt.gz) and lowers it as compiled for @chip, priced on @device (both as for ech_device_load; @device may
+ * be NULL: priced on the chip). Owned by the caller. What reading it remarks goes to @diag. */
+EchEmbedded *ech_embedded_new(const char *path, const char *name, const char *chip, const char *device, EchDiag *diag,
+                              GError **error) G_GNUC_WARN_UNUSED_RESULT;
+void ech_embedded_free(EchEmbedded *self);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchEmbedded, ech_embedded_free)
+
+size_t ech_embedded_n_parameters(const EchEmbedded *self);
+size_t ech_embedded_n_results(const EchEmbedded *self);
+/** Ops that a run appends, at most. */
+size_t ech_embedded_n_ops(const EchEmbedded *self);
+/** What the lowered trace says of itself: platform, chip, what its estimates are for. Sets those on @builder that it has not. */
+void ech_embedded_tell(const EchEmbedded *self, EchTraceBuilder *builder);
+
+/** Where a result of a run comes to lie. */
+typedef enum {
+    ECH_RESULT_MADE,    /**< The run allocates it. */
+    ECH_RESULT_IN_PLACE /**< In the place of an argument, whose buffer it is given as. */
+} EchResultPlace;
+
+/** Appends one run to @builder, whose queues by name are in @queues (char * -> id + 1; those that are missing are added). @arguments[n_parameters]: buffers,
+ * all live. @results[n_results]: buffers too, of which those that are made here are not live yet and are afterwards. The first op is a WAIT for @after
+ * (ECH_NONE: for nothing). Returns the last op of the run that does work, or ECH_NONE. */
+EchId ech_embedded_run(EchEmbedded *self, EchTraceBuilder *builder, GHashTable *queues, const EchId *arguments, const EchId *results,
+                       const EchResultPlace *places, EchId after);
+/** The queue of that name in @queues, made if it is not there. */
+EchId ech_embedded_queue(EchTraceBuilder *builder, GHashTable *queues, const char *name, EchQueueKind kind);
