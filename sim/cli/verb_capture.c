@@ -102,6 +102,8 @@ static char *quoted(const char *text)
 
 /* A program's folder, in place of a suffix: PREFIX.PID.NAME. */
 static const char a_folder[] = "/";
+/* The folder of programs beside a PREFIX.PID.pretend is part of that. */
+static const char of_a_run[] = ".programs";
 
 /* Whether @name is BASE.PID@suffix. */
 static bool is_capture(const char *name, const char *base, const char *suffix)
@@ -110,7 +112,7 @@ static bool is_capture(const char *name, const char *base, const char *suffix)
         return false;
     const char *pid = name + strlen(base) + 1;
     size_t digits = strspn(pid, "0123456789");
-    return digits > 0 && (suffix == a_folder ? pid[digits] == '.' : strcmp(pid + digits, suffix) == 0);
+    return digits > 0 && (suffix == a_folder ? pid[digits] == '.' && strcmp(pid + digits, of_a_run) != 0 : strcmp(pid + digits, suffix) == 0);
 }
 
 static int by_name(gconstpointer a, gconstpointer b)
@@ -324,7 +326,7 @@ static void advise(GPtrArray *written, const char *prefix, const char *device, c
     fprintf(stderr, "echelon capture: then, what would make it fit: echelon advise --trace %s.whole.PID.pretend --device %s\n", out, device);
 }
 
-/* JAX programs are compiled for TPUs that are not there: traces/capture/pretend/python/pretend_tpu.py. */
+/* JAX programs are compiled for TPUs that are not there (traces/capture/pretend/python/pretend_tpu.py), and PyTorch's run on them (pretend_torch_tpu.py). */
 static int pretend_tpu(char **command, const char *prefix, const EchDevice *device, const Pretended *p)
 {
     g_autoptr(GString) tried = g_string_new(NULL);
@@ -340,12 +342,17 @@ static int pretend_tpu(char **command, const char *prefix, const EchDevice *devi
     g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_CHIP", device->compiler, TRUE);
     g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_DEVICES", devices, TRUE);
     g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_HBM", bytes, TRUE);
+    g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_NAME", device->name, TRUE);
+    g_autofree char *plugin = ech_module_find("libechelon_pretend_tpu.so", NULL);
+    if (plugin)
+        g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_PLUGIN", plugin, TRUE);
     put_before(launcher, "PYTHONPATH", hooks);
-    g_autoptr(GHashTable) earlier = captures_at(prefix, a_folder);
+    g_autoptr(GHashTable) earlier = captures_at(prefix, a_folder), earlier_runs = captures_at(prefix, ".pretend");
     int code = run_command(launcher, command);
     g_autoptr(GPtrArray) found = list_captures(prefix, a_folder, earlier, "run --trace", after);
-    if (found->len == 0)
-        fprintf(stderr, "echelon capture: nothing was captured; the command called no function of jax.jit\n");
+    g_autoptr(GPtrArray) runs = list_captures(prefix, ".pretend", earlier_runs, "run --trace", after); /* of torch_tpu */
+    if (found->len + runs->len == 0)
+        fprintf(stderr, "echelon capture: nothing was captured; the command called no function of jax.jit, and PyTorch on no TPU (torch_tpu)\n");
     return code;
 }
 

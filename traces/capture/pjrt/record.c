@@ -75,6 +75,16 @@ void tpu_record(const char *word, const char *format, ...)
         flush();
 }
 
+__attribute__((visibility("default"))) void pretend_tpu_mark(const char *name);
+/* For the program's side of the capture: a moment. */
+void pretend_tpu_mark(const char *name)
+{
+    g_autofree char *quoted = g_strescape(name, NULL);
+    tpu_lock();
+    tpu_record("mark", "\"%s\"", quoted);
+    tpu_unlock();
+}
+
 const char *tpu_record_folder(void)
 {
     return folder && g_mkdir_with_parents(folder, 0777) == 0 ? folder : NULL;

@@ -17,6 +17,7 @@ import pretend_arrays
 import pretend_chips
 import pretend_compile as capture  # traces/capture/compile.py
 import pretend_known
+import pretend_torch_tpu
 
 
 _MOST_INTEGERS = 1 << 16  # of an argument whose values are kept
@@ -388,6 +389,7 @@ def begin(finder):
     os.environ.update(_ENVIRONMENT)
     finder.when("jax", _install, "this jax's programs are not compiled for a TPU")
     finder.when("tpu_info.device", _tell_chips, "tpu_info finds no TPU")
+    pretend_torch_tpu.begin(finder, _CHIP, _DEVICES, _SLICE)
 
 
 def _tell_chips(device):

@@ -1,0 +1,50 @@
+"""What `echelon capture --pretend tpu-v5e` adds to a PyTorch program that brings torch_tpu: it finds chips, and its runtime is a TPU that is not there
+(traces/capture/pjrt), for which the real libtpu compiles. Nothing of it is run: results are zeros."""
+import ctypes
+import importlib.util
+import os
+
+import pretend_compile as capture  # traces/capture/compile.py
+
+_PLUGIN = os.environ.get("ECHELON_PRETEND_PLUGIN")
+_NAMES = {"v4": "TPU v4", "v5e": "TPU v5e", "v5p": "TPU v5p", "v6e": "TPU v6e", "tpu7x": "TPU v7"}  # torch_tpu's
+
+
+def begin(finder, chip, devices, slice_):
+    """When Python starts. torch_tpu takes its runtime from where TPU_LIBRARY_PATH leads when it is imported; JAX, which would look there too, is another matter."""
+    if _PLUGIN:
+        for name in ("torch_tpu._versioned_so_loader", "torch_tpu._internal.utils.hardware"):  # the first of its modules, and one that looks for chips
+            finder.when(name, lambda module: _take_over(module, chip, devices, slice_), "this torch_tpu finds no TPU")
+
+
+def _take_over(module, chip, devices, slice_):
+    if os.environ.get("TPU_LIBRARY_PATH") != _PLUGIN:
+        libtpu = importlib.util.find_spec("libtpu")
+        real = os.environ.get("TPU_LIBRARY_PATH") or (os.path.join(os.path.dirname(libtpu.origin), "libtpu.so") if libtpu else "")
+        bounds = [min(int(n), 2) for n in slice_.split("x")[:2]] + [1]
+        os.environ.update({"ECHELON_PRETEND_LIBTPU": real, "TPU_LIBRARY_PATH": _PLUGIN, "ECHELON_PRETEND_SLICE": "%s:%s" % (chip, slice_),
+                           "ECHELON_PRETEND_HOST_BOUNDS": ",".join(map(str, bounds))})
+    if module.__name__.endswith("hardware"):
+        name = _NAMES.get(chip)
+        ids = {known: number for number, known in module._PCI_DEVICE_ID_TO_NAME.items()}
+        if name not in ids:
+            capture.sys.stderr.write("echelon capture: torch_tpu knows no %s\n" % chip)
+            return
+        module.get_tpu_device_name = lambda: name
+        module._scan_pci_tpus = lambda: (devices, module._TOPOLOGY_BY_TPU_PCI_DEVICE_ID[ids[name]])
+        _tell_steps()
+
+
+def _tell_steps():
+    """An optimizer's step is where a step of the program ends. What was asked for before has been compiled and run then: torch_tpu does that in threads of its own."""
+    from torch.optim.optimizer import register_optimizer_step_pre_hook
+    import torch
+    mark = ctypes.CDLL(_PLUGIN).pretend_tpu_mark
+    mark.argtypes, mark.restype = [ctypes.c_char_p], None
+
+    def step(optimizer, given, named):
+        if any(parameter.device.type == "tpu" for group in optimizer.param_groups for parameter in group["params"]):
+            torch.accelerator.synchronize()
+            mark(("Optimizer.step#%s.step" % type(optimizer).__name__).encode())
+
+    register_optimizer_step_pre_hook(step)
