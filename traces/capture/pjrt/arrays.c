@@ -96,7 +96,7 @@ PJRT_Error *tpu_room(PJRT_Device *device, EchBytes bytes, const char *what)
 {
     if (tpu_client.capacity == 0 || ech_bytes_add(device->used, bytes) <= tpu_client.capacity)
         return NULL;
-    tpu_record("refused", "%d 0 %" G_GUINT64_FORMAT, device->index, bytes);
+    tpu_record("refused", "%zu 0 %" G_GUINT64_FORMAT, tpu_own_index(device), bytes);
     g_autofree char *asked = short_bytes(bytes), *left = short_bytes(tpu_client.capacity - device->used);
     return tpu_error(PJRT_RESOURCE_EXHAUSTED, "Error %s: Attempting to allocate %s. That was not possible. There are %s free.; (0x0x0_HBM0)", what, asked,
                      left);
@@ -152,7 +152,7 @@ static PJRT_Buffer *new_array(int type, const EchLayout *shape, PJRT_Memory *mem
 static void tell(const PJRT_Buffer *array)
 {
     g_autofree char *text = ech_layout_print(&array->shape);
-    tpu_record("array", "%" G_GUINT64_FORMAT " %d %u %" G_GUINT64_FORMAT " \"%s\"", array->number, array->memory->device->index, array->memory->kind,
+    tpu_record("array", "%" G_GUINT64_FORMAT " %zu %u %" G_GUINT64_FORMAT " \"%s\"", array->number, tpu_own_index(array->memory->device), array->memory->kind,
                array->bytes, text);
 }
 

@@ -261,20 +261,20 @@ PJRT_Error *tpu_Device_GetDescription(PJRT_Device_GetDescription_Args *args)
     return NULL;
 }
 
-static size_t own_index(const PJRT_Device *device)
+size_t tpu_own_index(const PJRT_Device *device)
 {
-    return (size_t)device->index - tpu_client.first; /* of others it is past the end */
+    return (size_t)device->index - tpu_client.first;
 }
 
 PJRT_Error *tpu_Device_IsAddressable(PJRT_Device_IsAddressable_Args *args)
 {
-    args->is_addressable = own_index(args->device) < tpu_client.n_own;
+    args->is_addressable = tpu_own_index(args->device) < tpu_client.n_own;
     return NULL;
 }
 
 PJRT_Error *tpu_Device_LocalHardwareId(PJRT_Device_LocalHardwareId_Args *args)
 {
-    args->local_hardware_id = own_index(args->device) < tpu_client.n_own ? (int)own_index(args->device) : -1;
+    args->local_hardware_id = tpu_own_index(args->device) < tpu_client.n_own ? (int)tpu_own_index(args->device) : -1;
     return NULL;
 }
 

@@ -376,8 +376,9 @@ PJRT_Error *tpu_Client_Compile(PJRT_Client_Compile_Args *args)
     g_mutex_unlock(&compiling);
     PJRT_LoadedExecutable *loaded = error ? NULL : load(compile.executable, line, &error);
     if (error) {
+        g_autofree char *base = name ? g_path_get_basename(tpu_record_folder()) : NULL;
         if (name)
-            fprintf(stderr, "echelon capture: %s: refused: %.*s\n", name, refused ? (int)strcspn(refused, "\n") : 0, refused ? refused : "");
+            fprintf(stderr, "echelon capture: %s/%s: refused: %.*s\n", base, name, refused ? (int)strcspn(refused, "\n") : 0, refused ? refused : "");
         g_free(name);
         return error;
     }
@@ -491,7 +492,7 @@ static PJRT_Error *run_on(const PJRT_LoadedExecutable *loaded, PJRT_Device *devi
                           PJRT_Buffer **results)
 {
     g_autoptr(GString) line = g_string_new(NULL);
-    g_string_append_printf(line, "%d %" G_GUINT64_FORMAT " %zu", device->index, loaded->number, n);
+    g_string_append_printf(line, "%zu %" G_GUINT64_FORMAT " %zu", tpu_own_index(device), loaded->number, n);
     for (size_t i = 0; i < n; i++) {
         if (arguments[i]->gone)
             return tpu_error(PJRT_INVALID_ARGUMENT, "argument %zu of %s was deleted or donated", i, loaded->name ? loaded->name : "a program");

@@ -31,7 +31,11 @@ def _take_over(module, chip, devices, slice_):
             capture.sys.stderr.write("echelon capture: torch_tpu knows no %s\n" % chip)
             return
         module.get_tpu_device_name = lambda: name
-        module._scan_pci_tpus = lambda: (devices, module._TOPOLOGY_BY_TPU_PCI_DEVICE_ID[ids[name]])
+        shapes = module._TOPOLOGY_BY_TPU_PCI_DEVICE_ID[ids[name]]
+        module._scan_pci_tpus = lambda: (devices, shapes)
+        if devices in shapes:  # what torch.tpu.distributed.set_tpu_launch_env() sets before torchrun; nobody listens there
+            os.environ.setdefault("TORCH_TPU_TOPOLOGY", shapes[devices])
+            os.environ.setdefault("TORCH_TPU_SLICEBUILDER_ADDRESSES", ",".join("localhost:%d" % (8070 + k) for k in range(devices)))
         _tell_steps()
 
 
