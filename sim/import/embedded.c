@@ -154,7 +154,7 @@ static EchTrace *lower(EchEmbedded *self, const EchDevice *chip, const EchDevice
     return ech_program_lower(p, chip, &options, diag, error);
 }
 
-EchEmbedded *ech_embedded_new(const char *path, const char *name, const char *chip, const char *device, EchDiag *diag, GError **error)
+EchEmbedded *ech_embedded_new(const char *path, const char *name, const char *chip, const char *device, EchBytes temporary, EchDiag *diag, GError **error)
 {
     g_autoptr(EchEmbedded) self = g_new0(EchEmbedded, 1);
     self->name = g_strdup(name);
@@ -178,6 +178,7 @@ EchEmbedded *ech_embedded_new(const char *path, const char *name, const char *ch
     memset(self->buffers, 0xff, (self->n + 1) * sizeof *self->buffers);
     find_ends(self, buffers);
     sort_buffers(self);
+    self->block_bytes = MAX(self->block_bytes, temporary);
     number_ops(self);
     size_t n_strings = ech_trace_n_strings(self->trace);
     for (unsigned k = 0; k < G_N_ELEMENTS(self->strings); k++) {

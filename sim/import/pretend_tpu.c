@@ -28,7 +28,7 @@
 #define MAGIC "echelon-pretend-tpu 1\n"
 
 /* A short file may run a long program often: far more than processes that anybody waits for do. */
-enum { MOST_OPS = 1 << 25, MOST_PROGRAMS = 1 << 16, MOST_SAID = 3 };
+enum { MOST_OPS = 1 << 22, MOST_PROGRAMS = 1 << 16, MOST_SAID = 3 };
 
 typedef struct {
     char *folder;
@@ -38,7 +38,8 @@ typedef struct {
 
 typedef struct {
     EchId buffer;  /* ECH_NONE: of another device than the first */
-    EchId written; /* by which op, as far as the next one has to wait for it; ECH_NONE: by none */
+    EchId written; /* by which copy, as far as the next run has to wait for it; ECH_NONE: by none */
+    EchId queue;   /* that used it last */
     bool live;
 } Array;
 
@@ -53,7 +54,8 @@ typedef struct {
     GHashTable *programs, *arrays; /* number -> Program, Array */
     GHashTable *queues;            /* of ech_embedded_run */
     EchId host, copies_in, copies_out, core;
-    EchId awaited; /* what the host has waited for since the last run: the next one begins behind it */
+    EchId awaited; /* the last copy that the next run begins behind: it brings an argument, or the host has waited for it */
+    EchId read;    /* the last copy that the host has waited for: what it asks for next comes later */
     EchId last;    /* op of the last run that did work, or ECH_NONE */
     uint64_t n_refused, most_refused, n_unknown, n_left_out;
     bool told;
@@ -110,7 +112,7 @@ static bool add_program(Reader *r, GError **error)
     g_autoptr(GError) why = NULL;
     g_autoptr(EchDiag) unheard = ech_diag_new(); /* what each program's reading remarks would be said a hundred times */
     if (path && r->chip)
-        program->embedded = ech_embedded_new(path, folder, r->chip, r->device, unheard, &why);
+        program->embedded = ech_embedded_new(path, folder, r->chip, r->device, r->lines.fields[2], unheard, &why);
     if (program->embedded) {
         if (!r->told)
             ech_embedded_tell(program->embedded, r->builder);
@@ -160,6 +162,7 @@ static void name_buffer(Reader *r, EchId buffer, const char *text)
     }
 }
 
+/* What the host asks for comes behind what it has waited for. */
 static void allot(Reader *r, EchOpKind kind, Array *array, EchId queue)
 {
     EchOp op = ech_op_init(kind);
@@ -167,12 +170,15 @@ static void allot(Reader *r, EchOpKind kind, Array *array, EchId queue)
     op.target = array->buffer;
     op.bytes = ech_trace_builder_peek_buffer(r->builder, array->buffer)->bytes;
     ech_trace_builder_op(r->builder, op);
+    if (kind == ECH_OP_ALLOC && r->read != ECH_NONE)
+        ech_trace_builder_dep(r->builder, r->read, 0);
     array->live = kind == ECH_OP_ALLOC;
 }
 
-/* An array that nothing has allocated yet is, on @queue. */
+/* It is used on @queue; if nothing has allocated it yet, there and then. */
 static void need(Reader *r, Array *array, EchId queue)
 {
+    array->queue = queue;
     if (array->live)
         return;
     name_buffer(r, array->buffer, "array");
@@ -183,12 +189,13 @@ static bool free_array(Reader *r)
 {
     Array *array = find_array(r, r->lines.fields[1]);
     if (array && array->live && array->buffer != ECH_NONE)
-        allot(r, ECH_OP_FREE, array, r->core);
+        allot(r, ECH_OP_FREE, array, array->queue);
     g_hash_table_remove(r->arrays, &r->lines.fields[1]); /* numbers are not used again */
     return true;
 }
 
-static EchId copy_between(Reader *r, EchId queue, EchId from, EchId to, EchBytes bytes)
+/* Behind @after, if any. */
+static EchId copy_between(Reader *r, EchId queue, EchId from, EchId to, EchBytes bytes, EchId after)
 {
     EchOp op = ech_op_init(ECH_OP_COPY);
     op.name = ech_trace_builder_string(r->builder, to == r->host ? "copy to the host" : from == r->host ? "copy from the host" : "copy", -1);
@@ -197,10 +204,19 @@ static EchId copy_between(Reader *r, EchId queue, EchId from, EchId to, EchBytes
     op.memory_to = to;
     op.bytes = bytes;
     op.bytes_origin = ECH_KNOWN;
-    return ech_trace_builder_op(r->builder, op);
+    EchId id = ech_trace_builder_op(r->builder, op);
+    if (after != ECH_NONE)
+        ech_trace_builder_dep(r->builder, after, 0);
+    return id;
 }
 
-/* The host waits for what it reads, and asks for the next run behind it. */
+/* Behind which op an array is whole: the copy that fills it, else the last run. */
+static EchId whole_after(const Reader *r, const Array *array)
+{
+    return array->written != ECH_NONE ? array->written : r->last;
+}
+
+/* The host waits for what it reads. */
 static bool copy_array(Reader *r, GError **error)
 {
     const uint64_t *f = r->lines.fields;
@@ -215,14 +231,10 @@ static bool copy_array(Reader *r, GError **error)
     need(r, array, queue);
     if (memory == r->host || f[2] == 0)
         return true; /* by the host's own processor */
-    EchId copy = copy_between(r, queue, in ? r->host : memory, in ? memory : r->host, f[2]);
-    EchId after = in ? ECH_NONE : array->written != ECH_NONE ? array->written : r->last;
-    if (after != ECH_NONE)
-        ech_trace_builder_dep(r->builder, after, 0);
     if (in)
-        array->written = copy;
+        array->written = copy_between(r, queue, r->host, memory, f[2], r->read);
     else
-        r->awaited = copy;
+        r->read = r->awaited = copy_between(r, queue, memory, r->host, f[2], whole_after(r, array));
     return true;
 }
 
@@ -233,16 +245,11 @@ static bool move_array(Reader *r)
     if (!from || !to || from->buffer == ECH_NONE || to->buffer == ECH_NONE)
         return true;
     EchId a = ech_trace_builder_peek_buffer(r->builder, from->buffer)->memory, b = ech_trace_builder_peek_buffer(r->builder, to->buffer)->memory;
-    bool in = a == r->host;
-    EchId queue = a == b ? r->core : in ? r->copies_in : r->copies_out;
+    EchId queue = a == b ? r->core : a == r->host ? r->copies_in : r->copies_out;
     need(r, from, queue);
     need(r, to, queue);
-    if (a == b && a == r->host)
-        return true;
-    to->written = copy_between(r, queue, a, b, f[3]);
-    EchId after = from->written != ECH_NONE ? from->written : r->last;
-    if (after != ECH_NONE)
-        ech_trace_builder_dep(r->builder, after, 0);
+    if (a != b || a != r->host)
+        to->written = copy_between(r, queue, a, b, f[3], whole_after(r, from));
     return true;
 }
 
@@ -339,6 +346,7 @@ static bool run_program(Reader *r, GError **error)
     for (size_t k = 0; k < run.n_results; k++) {
         Array *array = find_array(r, run.results[2 * k + 1]);
         name_buffer(r, array->buffer, program ? program->folder : "result");
+        array->queue = r->core;
         if (room)
             array->live = true;
         else
@@ -464,6 +472,7 @@ static bool pretend_tpu_read(EchSource *source, const EchImportOptions *options,
                 .copies_in = ech_embedded_queue(builder, queues, "copies from the host", ECH_QUEUE_COPY),
                 .copies_out = ech_embedded_queue(builder, queues, "copies to the host", ECH_QUEUE_COPY),
                 .awaited = ECH_NONE,
+                .read = ECH_NONE,
                 .last = ECH_NONE};
     bool good = n >= strlen(MAGIC) && memcmp(data, MAGIC, strlen(MAGIC)) == 0;
     if (!good)
