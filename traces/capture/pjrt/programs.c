@@ -374,11 +374,17 @@ PJRT_Error *tpu_Client_Compile(PJRT_Client_Compile_Args *args)
     EchBytes temporary = 0;
     g_autofree char *line = keep_program(error ? NULL : compile.executable, refused, &name, &temporary);
     g_mutex_unlock(&compiling);
-    PJRT_LoadedExecutable *loaded = error ? NULL : load(compile.executable, line, &error);
+    PJRT_LoadedExecutable *loaded = NULL;
+    if (!error) {
+        loaded = load(compile.executable, line, &error);
+        if (error)
+            tpu_real->Executable_Destroy(
+                &(PJRT_Executable_Destroy_Args){.struct_size = sizeof(PJRT_Executable_Destroy_Args), .executable = compile.executable});
+    }
     if (error) {
         g_autofree char *base = name ? g_path_get_basename(tpu_record_folder()) : NULL;
-        if (name)
-            fprintf(stderr, "echelon capture: %s/%s: refused: %.*s\n", base, name, refused ? (int)strcspn(refused, "\n") : 0, refused ? refused : "");
+        if (name && refused)
+            fprintf(stderr, "echelon capture: %s/%s: refused: %.*s\n", base, name, (int)strcspn(refused, "\n"), refused);
         g_free(name);
         return error;
     }
