@@ -8,7 +8,8 @@
 typedef struct EchEmbedded EchEmbedded;
 
 /** Reads the program at @path (a folder's program.hlo.txt.gz) and lowers it as compiled for @chip, priced on @device (both as for ech_device_load; @device may
- * be NULL: priced on the chip). @temporary: bytes of the block, if more than its temporaries take. What reading it remarks goes to @diag. Owned by the caller. */
+ * be NULL: priced on the chip). @temporary: bytes of the block, if more than its temporaries take. What reading it remarks goes to @diag. Owned by the caller.
+ */
 EchEmbedded *ech_embedded_new(const char *path, const char *name, const char *chip, const char *device, EchBytes temporary, EchDiag *diag,
                               GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_embedded_free(EchEmbedded *self);

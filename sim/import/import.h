@@ -7,6 +7,7 @@
  *                memory_profile (resident, where it lies beside another capture), memory_usage_report
  *     PyTorch    kineto (kineto_join), memory_snapshot (pickle), memory_timeline; execution traces: pytorch_et, chakra, chakra_json (et)
  *     GPUs       nsys (sqlite), cupti, and pretend of one that is not there (range_sizes, kernel_arguments, xla_folders)
+ *     TPUs       pretend_tpu of one that is not there (embedded)
  *     AMD's      rocpd (sqlite), rocprof_json, rocprof_csv: all by rocprof
  *     pasted     messages of refused memory: out_of_memory (bfc_dump, torch_says, engine_says, refused); figures: memory_figures (pool_says, gpu_tools,
  *                tensorrt_says), gpu_tools by gpu_rows (gpu_others, gpu_json);

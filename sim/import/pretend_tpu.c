@@ -455,7 +455,7 @@ static bool pretend_tpu_read(EchSource *source, const EchImportOptions *options,
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("pretend_tpu");
     g_autoptr(GString) scratch = g_string_new(NULL);
     g_autoptr(GArray) list = g_array_new(FALSE, FALSE, sizeof(uint64_t));
-    g_autoptr(GHashTable) programs = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, free_program),
+    g_autoptr(GHashTable) programs = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, free_program),
                           arrays = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, g_free),
                           queues = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
     Reader r = {.ret = ret,

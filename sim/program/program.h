@@ -412,7 +412,8 @@ typedef struct {
      * inferred). NULL keeps the compiler's own estimates as they are. Borrowed. */
     const struct EchDevice *price_on;
     bool price_by_model; /**< With @price_on: the model's time even where the program carries an estimate. */
-    /** buffers[n_buffers of the program], filled in: the trace's buffer that stands for each of the program's (EchProgram.buffers), or ECH_NONE. May be NULL. */
+    /** buffers[n_buffers of the program], filled in: the trace's buffer that stands for each of the program's (EchProgram.buffers), or ECH_NONE. May be NULL.
+     */
     EchId *buffers;
 } EchLowerOptions;
 /** The trace of a program: buffers with fixed offsets where there is an assignment, kernels, copies, loops. @device may be NULL (then no

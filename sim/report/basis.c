@@ -104,7 +104,8 @@ bool ech_report_basis(const EchReport *report, EchBasis *ret)
     EchBasis basis = {0};
     if (report->program && report->program->platform == ECH_PLATFORM_TPU)
         return tpu_basis(report, ret);
-    bool pretended = !report->program && ech_trace_get_property(report->trace, "pretended_device");
+    bool tpu = g_strcmp0(ech_trace_get_property(report->trace, "platform"), "tpu") == 0; /* each kernel says what prices it */
+    bool pretended = !report->program && !tpu && ech_trace_get_property(report->trace, "pretended_device");
     basis.pytorch = pretended && !ech_trace_get_property(report->trace, "kernels_of_programs");
     if (!pretended && (!report->program || report->program->platform != ECH_PLATFORM_GPU))
         return false;

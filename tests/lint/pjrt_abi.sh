@@ -13,7 +13,7 @@ tr '\n' ' ' <$ours | grep -oE 'PJRT_CALL\([A-Z][A-Za-z_]*, [^#]*\)' | sed 's/PJR
   while IFS='|' read -r name fields; do
     sed 's/);.*//; s/;/\n/g' <<<"$fields" | sed -E 's/\)\(void \*\)?$//; s/\[[0-9]*\]$//' | grep -oE '[A-Za-z_0-9]+ *$' | while read -r field; do echo "PJRT_${name}_Args $field"; done
   done >"$work/fields"
-tr '\n' ' ' <$ours | sed 's/.*#define PJRT_TABLE(R, O, N)//; s/typedef struct {.*//' | grep -oE '[RON]\([A-Za-z_]+\)' | sed 's/.(//; s/)//' >"$work/slots"
+sed -n 's/^PJRT_[A-Z]*(\([A-Za-z_]*\))$/\1/p' traces/capture/pjrt/pjrt_table.def >"$work/slots"
 [ "$(wc -l <"$work/fields")" -gt 300 ] && [ "$(wc -l <"$work/slots")" -gt 100 ] || { echo "the table of $ours could not be read"; exit 1; }
 program() { # HEADER PREFIX_OF_SLOTS TYPE_OF_LAYOUT
   echo "#include <stdio.h>

@@ -450,6 +450,10 @@ static void rank_of_four(void)
     ck_assert(ids.num_addressable_device_logical_ids == 1 && ids.addressable_device_logical_ids[0].partition == 2);
     PJRT_Buffer *array = from_host(data, F32, dims, 2, NULL), *results[2];
     FINE(run(program, (PJRT_Buffer *[]){array, array}, 2, NULL, 0, results));
+    destroy(array);
+    destroy(results[0]);
+    destroy(results[1]);
+    FINE(api->LoadedExecutable_Destroy(&(PJRT_LoadedExecutable_Destroy_Args){.executable = program}));
 }
 
 START_TEST(a_process_has_its_own_chip)

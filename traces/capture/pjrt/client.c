@@ -413,14 +413,17 @@ PJRT_Extension *tpu_extensions(void)
     return &tpu_raw_buffers.base;
 }
 
-#define NOTHING(NAME)
-#define REFUSE(NAME)                                                                                                                                           \
+#define PJRT_REAL(NAME)
+#define PJRT_OURS(NAME)
+#define PJRT_NOBODY(NAME)                                                                                                                                      \
     static PJRT_Error *refuse_##NAME(void *args)                                                                                                               \
     {                                                                                                                                                          \
         (void)args;                                                                                                                                            \
         return tpu_error(PJRT_UNIMPLEMENTED, "echelon capture: PJRT_%s is not pretended: there is no TPU", #NAME);                                             \
     }
-PJRT_TABLE(NOTHING, NOTHING, REFUSE)
+#include "pjrt_table.def"
+#undef PJRT_OURS
+#undef PJRT_NOBODY
 
 /* Functions are called with arguments of their own type, which the table does not tell: as PJRT's callers do. */
 static PJRT_Function as_function(void (*function)(void))
@@ -452,9 +455,9 @@ static bool begin(void)
     memcpy(&table, real, sizeof table);
     table.struct_size = sizeof table;
     table.version.minor = PJRT_MINOR;
-#define OURS(NAME) table.NAME = as_function((void (*)(void))tpu_##NAME);
-#define NOBODY(NAME) table.NAME = refuse_##NAME;
-    PJRT_TABLE(NOTHING, OURS, NOBODY)
+#define PJRT_OURS(NAME) table.NAME = as_function((void (*)(void))tpu_##NAME);
+#define PJRT_NOBODY(NAME) table.NAME = refuse_##NAME;
+#include "pjrt_table.def"
     table.extension_start = tpu_extensions();
     return true;
 }

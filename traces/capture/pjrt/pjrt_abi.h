@@ -265,54 +265,6 @@ typedef struct {
     PJRT_Function CreateRawAliasOfBuffer, Destroy, GetOnDeviceSizeInBytes, GetMemorySpace, CopyRawHostToDevice, CopyRawDeviceToHost, GetHostPointer;
 } PJRT_RawBufferExtension;
 
-/* The functions in the order of the table. R: answered by the real library, whose handles it is given. O: by the pretended TPU. N: by nobody. */
-#define PJRT_TABLE(R, O, N)                                                                                                                                    \
-    R(Error_Destroy)                                                                                                                                           \
-    R(Error_Message)                                                                                                                                           \
-    R(Error_GetCode)                                                                                                                                           \
-    R(Plugin_Initialize) R(Plugin_Attributes) R(Event_Destroy) R(Event_IsReady) R(Event_Error) R(Event_Await) R(Event_OnReady) O(Client_Create) O(             \
-        Client_Destroy) O(Client_PlatformName) O(Client_ProcessIndex) O(Client_PlatformVersion) O(Client_Devices) O(Client_AddressableDevices)                 \
-        O(Client_LookupDevice) O(Client_LookupAddressableDevice) O(Client_AddressableMemories) O(Client_Compile) O(Client_DefaultDeviceAssignment) O(          \
-            Client_BufferFromHostBuffer) R(DeviceDescription_Id) R(DeviceDescription_ProcessIndex) R(DeviceDescription_Attributes) R(DeviceDescription_Kind)   \
-            R(DeviceDescription_DebugString) R(DeviceDescription_ToString) O(Device_GetDescription) O(Device_IsAddressable) O(Device_LocalHardwareId) O(       \
-                Device_AddressableMemories) O(Device_DefaultMemory) O(Device_MemoryStats) O(Memory_Id) O(Memory_Kind) O(Memory_DebugString) O(Memory_ToString) \
-                O(Memory_AddressableByDevices) O(Executable_Destroy) R(Executable_Name) R(Executable_NumReplicas) R(Executable_NumPartitions) R(               \
-                    Executable_NumOutputs) R(Executable_SizeOfGeneratedCodeInBytes) R(Executable_GetCostAnalysis) R(Executable_OutputMemoryKinds)              \
-                    R(Executable_OptimizedProgram) R(Executable_Serialize) O(LoadedExecutable_Destroy) O(LoadedExecutable_GetExecutable) O(                    \
-                        LoadedExecutable_AddressableDevices) O(LoadedExecutable_Delete) O(LoadedExecutable_IsDeleted) O(LoadedExecutable_Execute)              \
-                        N(Executable_DeserializeAndLoad) O(LoadedExecutable_Fingerprint) O(Buffer_Destroy) O(Buffer_ElementType) O(Buffer_Dimensions) O(       \
-                            Buffer_UnpaddedDimensions) O(Buffer_DynamicDimensionIndices) O(Buffer_GetMemoryLayout) O(Buffer_OnDeviceSizeInBytes)               \
-                            O(Buffer_Device) O(Buffer_Memory) O(Buffer_Delete) O(Buffer_IsDeleted) O(Buffer_CopyToDevice) O(Buffer_ToHostBuffer) O(            \
-                                Buffer_IsOnCpu) O(Buffer_ReadyEvent) O(Buffer_UnsafePointer) O(Buffer_IncreaseExternalReferenceCount)                          \
-                                O(Buffer_DecreaseExternalReferenceCount) O(Buffer_OpaqueDeviceMemoryDataPointer) N(CopyToDeviceStream_Destroy) N(              \
-                                    CopyToDeviceStream_AddChunk) N(CopyToDeviceStream_TotalBytes) N(CopyToDeviceStream_GranuleSize)                            \
-                                    N(CopyToDeviceStream_CurrentBytes) R(TopologyDescription_Create)                                                           \
-                                        R(TopologyDescription_Destroy) R(TopologyDescription_PlatformName) R(TopologyDescription_PlatformVersion) R(           \
-                                            TopologyDescription_GetDeviceDescriptions) R(TopologyDescription_Serialize)                                        \
-                                            R(TopologyDescription_Attributes) R(Compile) R(Executable_OutputElementTypes) R(Executable_OutputDimensions) O(    \
-                                                Buffer_CopyToMemory) N(Client_CreateViewOfDeviceBuffer) R(Executable_Fingerprint)                              \
-                                                O(Client_TopologyDescription) R(Executable_GetCompiledMemoryStats) O(Memory_Kind_Id) R(ExecuteContext_Create)  \
-                                                    R(ExecuteContext_Destroy) O(Buffer_CopyRawToHost) O(AsyncHostToDeviceTransferManager_Destroy)              \
-                                                        O(AsyncHostToDeviceTransferManager_TransferData) O(Client_CreateBuffersForAsyncHostToDevice)           \
-                                                            O(AsyncHostToDeviceTransferManager_RetrieveBuffer) O(AsyncHostToDeviceTransferManager_Device) O(   \
-                                                                AsyncHostToDeviceTransferManager_BufferCount) O(AsyncHostToDeviceTransferManager_BufferSize)   \
-                                                                N(AsyncHostToDeviceTransferManager_SetBufferError)                                             \
-                                                                    N(AsyncHostToDeviceTransferManager_AddMetadata) O(Client_DmaMap) O(Client_DmaUnmap)        \
-                                                                        O(Client_CreateUninitializedBuffer)                                                    \
-                                                                            N(Client_UpdateGlobalProcessInfo) R(TopologyDescription_Deserialize)               \
-                                                                                N(Client_CreateAliasBuffer) N(Client_FulfillAliasBuffer)                       \
-                                                                                    O(LoadedExecutable_GetDeviceAssignment) O(Client_CreateErrorBuffer)        \
-                                                                                        N(AsyncHostToDeviceTransferManager_TransferLiteral)                    \
-                                                                                            N(Buffer_CopyRawToHostFuture) N(Device_PoisonExecution) N(         \
-                                                                                                Device_CreateAsyncTrackingEvent) N(AsyncTrackingEvent_Destroy) \
-                                                                                                R(Executable_GetCompileOptions)                                \
-                                                                                                    N(Buffer_DonateWithControlDependency) R(Event_Create)      \
-                                                                                                        R(Event_Set) O(Device_GetAttributes) O(Client_Load)    \
-                                                                                                            O(LoadedExecutable_AddressableDeviceLogicalIds)    \
-                                                                                                                O(Buffer_Bitcast) R(Error_ForEachPayload)      \
-                                                                                                                    R(TopologyDescription_Fingerprint)         \
-                                                                                                                        R(Executable_ParameterMemoryKinds)
-
 typedef struct {
     size_t struct_size;
     PJRT_Extension *extension_start;
@@ -320,7 +272,11 @@ typedef struct {
         PJRT_ARGS;
         int major, minor;
     } version;
-#define PJRT_SLOT(NAME) PJRT_Function NAME;
-    PJRT_TABLE(PJRT_SLOT, PJRT_SLOT, PJRT_SLOT)
-#undef PJRT_SLOT
+#define PJRT_REAL(NAME) PJRT_Function NAME;
+#define PJRT_OURS PJRT_REAL
+#define PJRT_NOBODY PJRT_REAL
+#include "pjrt_table.def"
+#undef PJRT_REAL
+#undef PJRT_OURS
+#undef PJRT_NOBODY
 } PJRT_Api;

@@ -93,11 +93,13 @@ const char *tpu_record_folder(void);
 void tpu_programs_begin(void);
 
 /* programs.c, arrays.c and client.c: the functions of the table that are ours. */
-#define TPU_NOTHING(NAME)
-#define TPU_OURS(NAME) PJRT_Error *tpu_##NAME(PJRT_##NAME##_Args *args);
-PJRT_TABLE(TPU_NOTHING, TPU_OURS, TPU_NOTHING)
-#undef TPU_OURS
-#undef TPU_NOTHING
+#define PJRT_REAL(NAME)
+#define PJRT_NOBODY(NAME)
+#define PJRT_OURS(NAME) PJRT_Error *tpu_##NAME(PJRT_##NAME##_Args *args);
+#include "pjrt_table.def"
+#undef PJRT_OURS
+#undef PJRT_NOBODY
+#undef PJRT_REAL
 extern PJRT_LayoutsExtension tpu_layouts;
 extern PJRT_RawBufferExtension tpu_raw_buffers;
 /** The first of the extensions: libtpu's that only look at what is its own, and ours. */
