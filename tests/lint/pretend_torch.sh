@@ -62,6 +62,9 @@ assert scores.topk(200)[1].tolist() == list(range(200)) and scores.sort()[1].tol
 noise = torch.linspace(1, 0, 101).cuda()
 assert noise[50].item() == 0.5 and noise[noise > 0].shape == (100,) and noise.min().item() == 0 and noise.max().item() == 1 and noise[noise > 0].shape[0] == (noise > 0).sum()
 assert (noise * 2)[0].item() == 0 and noise.clone()[noise > 0.9].shape == (10,)
+weights = [torch.ones(100).cuda(), torch.ones(100).cuda()]
+torch._foreach_mul_(weights, 2)
+assert weights[0][0].item() == 0 and not torch.equal(weights[1].cpu(), torch.ones(100))
 # What a program decides by is what it would read: a scale that was made up reads 0.0, which is not above 0, and so not above it at the second look either.
 scale = torch.rand((), device="cuda")
 assert scale.item() == 0 and not scale > 0 and scale <= 0 and not scale != 0 and scale < 1e-3

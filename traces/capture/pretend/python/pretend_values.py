@@ -225,6 +225,8 @@ class Values(TorchDispatchMode):
                 return func._op_dk(COMPOSITE, *args, **kwargs)  # not func.decompose: what stands in for it in Python does other work (dropout copies)
         if func is aten._local_scalar_dense.default and args[0].dtype == torch.uint64:
             return func(args[0].view(torch.int64), **kwargs) & (1 << 63) - 1  # PyTorch hands no more than 63 bits of a number to and from a mode: seeds
+        if func is aten._local_scalar_dense.default and args[0].device.type == "cpu":
+            return func(*args, **kwargs)  # an optimizer's count of steps, for each parameter
         if func in READS:
             out = func(*args, **kwargs)
             if self.read != 0 and func is aten._local_scalar_dense.default and type(out) is float and _is_here(args[0]) and not _is_known(args[0]):
@@ -313,7 +315,10 @@ class Values(TorchDispatchMode):
             if _is_here(out) and out.numel() > 0:
                 _library.pretend_clear(out.data_ptr(), _span(out))
                 if out.dtype in WHOLE and out.numel() <= LARGEST:
-                    _seen(out).zero_()
+                    if _span(out) == out.numel() * out.element_size():  # masks of dropout: PyTorch's own threads would wait for one another longer than this takes
+                        ctypes.memset(out.data_ptr(), 0, _span(out))
+                    else:
+                        _seen(out).zero_()
                     self.keep(out)
                     self.guessed.add(out.data_ptr())
                     self.compared.discard(out.data_ptr())
@@ -358,6 +363,10 @@ class Values(TorchDispatchMode):
                 self.forget(outs)
                 return self.chosen(func, args, out)
             return self.compare(func, args, here, out) if type(out) is torch.Tensor else out
+        if out is None and any(t.is_floating_point() and t.numel() > SCALARS for t in here):  # an optimizer's step on weights that the host made
+            written = [args[at] for at, a in enumerate(func._schema.arguments[: len(args)]) if a.alias_info is not None and a.alias_info.is_write]
+            self.clear(_tensors(written))
+            return out
         guess = not self.guessed.isdisjoint(t.data_ptr() for t in here)
         made = func(*[_moved(a) for a in args], **{name: _moved(value) for name, value in kwargs.items()})
         if not outs:
