@@ -22,6 +22,12 @@ static double tiles(uint64_t rows, uint64_t columns, bool rows_on_lanes)
     return rows_on_lanes ? parts(rows, LANES) * parts(columns, ROWS) : parts(rows, ROWS) * parts(columns, LANES);
 }
 
+/* Products in all. */
+static uint64_t batch_of(const Product *p)
+{
+    return p->batch * MAX(p->batch_outer, 1u);
+}
+
 /* Of one of the outer rows and columns, all of the outer depth. */
 static double lhs_tiles(const Product *p, uint64_t m, uint64_t k)
 {
@@ -56,7 +62,8 @@ static double whole_out(const Product *p)
 /* What windows of @lhs, @rhs and @out tiles take. */
 static double room(const Product *p, double lhs, double rhs, double out)
 {
-    double a = lhs < whole_lhs(p) || p->batch > 1 ? 2 : 1, b = rhs < whole_rhs(p) || p->batch > 1 ? 2 : 1, c = out < whole_out(p) || p->batch > 1 ? 2 : 1;
+    double a = lhs < whole_lhs(p) || batch_of(p) > 1 ? 2 : 1, b = rhs < whole_rhs(p) || batch_of(p) > 1 ? 2 : 1,
+           c = out < whole_out(p) || batch_of(p) > 1 ? 2 : 1;
     return lhs * (1 + p->lhs_arrays * a) + rhs * (1 + p->rhs_arrays * b) + out * (1 + (1 + p->more_out) * c);
 }
 
@@ -66,8 +73,12 @@ static void take_outer(const Product *p, Windows *w)
 {
     double lhs = lhs_tiles(p, p->m, p->k) * MAX(p->lhs_arrays, 1u), rhs = rhs_tiles(p, p->n, p->k) * MAX(p->rhs_arrays, 1u);
     double out = out_tiles(p, p->m, p->n) * (1 + p->more_out), all = lhs + rhs + out;
-    if (p->batch > 1) {
-        w->batch = (uint64_t)CLAMP(floor(BUDGET / all) - 2, 1, (double)p->batch);
+    if (batch_of(p) > 1) {
+        /* Rows that are compared are held four times over, and count alone. */
+        double fit = BUDGET / (p->compared ? 4 * out_tiles(p, p->m, p->n) : all), first = p->compared ? 0 : 2;
+        w->batch = (uint64_t)CLAMP(floor(fit) - first, 1, (double)p->batch);
+        if (w->batch == p->batch) /* and then of the outer dimensions */
+            w->batch *= (uint64_t)CLAMP(floor(fit / (double)p->batch) - first, 1, (double)MAX(p->batch_outer, 1u));
         return;
     }
     if (p->n_outer > 1) {
@@ -117,7 +128,7 @@ static bool take_result(const Product *p, Windows *w)
     double taken = room(p, lhs * (double)p->m_outer, rhs * (double)p->n_outer, whole_out(p));
     double outer = (double)p->k_outer, each = (whole_lhs(p) + whole_rhs(p)) / outer / parts(p->k, LANES) * (p->k_outer * p->m_outer * p->n_outer > 1 ? 2 : 1);
     double depth = floor((BUDGET - taken) / each);
-    if (p->batch > 1 || taken > BUDGET || depth < 1)
+    if (batch_of(p) > 1 || taken > BUDGET || depth < 1)
         return false;
     w->m = p->m;
     w->n = p->n;
@@ -173,7 +184,8 @@ static void choose(const Product *p, Windows *w)
 void ech_place_windows(const EchPlaceProduct *p, EchPlaceWindows *ret)
 {
     choose(p, ret);
-    double turns = parts(p->batch, ret->batch), rows = parts(p->m, ret->m) * parts(p->m_outer, ret->m_outer);
+    double turns = ret->batch < p->batch ? parts(p->batch, ret->batch) * (double)MAX(p->batch_outer, 1u) : parts(batch_of(p), ret->batch);
+    double rows = parts(p->m, ret->m) * parts(p->m_outer, ret->m_outer);
     double columns = parts(p->n, ret->n), heads = parts(p->n_outer, ret->n_outer), depth = parts(p->k, ret->k) * parts(p->k_outer, ret->k_outer);
     double together = (double)ret->batch, deep = parts(ret->k, LANES) * (double)ret->k_outer;
     ret->steps = turns * rows * columns * heads * depth;
@@ -184,13 +196,13 @@ void ech_place_windows(const EchPlaceProduct *p, EchPlaceWindows *ret)
     ret->lhs_fetches = rows * depth > 1 ? ret->steps / heads : turns;
     ret->rhs_fetches = depth > 1 ? ret->steps : turns * columns * heads;
     ret->out_fetches = turns * rows * columns * heads;
-    ret->lhs_times = ret->lhs * ret->lhs_fetches / (whole_lhs(p) * (double)p->batch);
-    ret->rhs_times = ret->rhs * ret->rhs_fetches / (whole_rhs(p) * (double)p->batch);
-    ret->out_times = ret->out * ret->out_fetches / (whole_out(p) * (double)p->batch);
-    double width = (p->out_turned ? parts(ret->n, ROWS) / 16 : parts(ret->n, LANES)) * (double)ret->n_outer;
+    ret->lhs_times = ret->lhs * ret->lhs_fetches / (whole_lhs(p) * (double)batch_of(p));
+    ret->rhs_times = ret->rhs * ret->rhs_fetches / (whole_rhs(p) * (double)batch_of(p));
+    ret->out_times = ret->out * ret->out_fetches / (whole_out(p) * (double)batch_of(p));
+    double width = (p->out_turned && p->rhs_turned ? parts(ret->n, ROWS) / 16 : parts(ret->n, LANES)) * (double)ret->n_outer;
     ret->matrix = ret->steps * together * parts(ret->m, ROWS) * (double)ret->m_outer * deep * width / 2;
     bool both = p->rows_on_lanes && !p->rhs_turned; /* both sides have on rows what is contracted */
-    bool paired = both && p->summed_first && !p->out_turned && !p->narrow && p->batch == 1 &&
+    bool paired = both && p->summed_first && !p->out_turned && !p->narrow && batch_of(p) == 1 &&
                   (ret->k_outer == 1 || parts(ret->k, LANES) > 4); /* and two parts of it are added up before */
     ret->push = both ? 0 : ret->steps * ret->rhs / 2;
     ret->pop = ret->steps * ret->out * (paired ? MAX(floor(deep / 2) - 1, 0) : deep - 1);

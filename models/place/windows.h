@@ -21,17 +21,19 @@
 typedef struct {
     uint64_t batch, m, n, k;            /**< >= 1; what lies in one tile's plane. */
     uint64_t m_outer, n_outer, k_outer; /**< >= 1. Further dimensions of rows, columns and of what is contracted: a batch of sequences, heads. */
+    uint64_t batch_outer;               /**< Further dimensions of the batch; 0: 1. */
     bool rows_on_lanes;                 /**< Of lhs; else what is contracted lies there. */
     bool rhs_turned;                    /**< What is contracted lies on lanes of rhs. */
     bool summed_first;                  /**< Both sides are written with what is contracted before rows and columns. */
     bool out_turned;                    /**< The result's rows lie on lanes. */
     uint32_t lhs_arrays, rhs_arrays;    /**< That a side is made of and that come in by windows. */
     bool narrow;                        /**< Multiplied in 8 bits. */
+    bool compared;                      /**< A maximum of the result's rows goes back into them (softmax). */
     uint32_t more_out;                  /**< Further arrays as large as the result that are read behind the product. */
 } EchPlaceProduct;
 
 typedef struct {
-    uint64_t batch, m, n, k, m_outer, n_outer, k_outer; /**< Of a window; elements. */
+    uint64_t batch, m, n, k, m_outer, n_outer, k_outer; /**< Of a window; elements, of the batch in all. */
     double steps;
     double lhs, rhs, out;                         /**< Tiles of a window. */
     double lhs_fetches, rhs_fetches, out_fetches; /**< How often one is brought in, or put back. */

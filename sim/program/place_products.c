@@ -29,6 +29,7 @@ typedef struct {
     uint8_t *sides; /* of every instruction of the body looked at: what it goes into; OUT for all that is behind the product */
     Vector work[N_SIDES];
     double elements[N_SIDES]; /* of the arrays themselves */
+    bool compared;            /* rows behind the product, their maximum going back into them */
     uint32_t left;            /* instructions that are still looked at */
 } Around;
 
@@ -65,6 +66,7 @@ static Vector instructions_of(const EchProgram *p, const EchInstruction *i)
     case ECH_HLO_SUBTRACT: return (Vector){.add = 1};
     case ECH_HLO_DIVIDE: return (Vector){.multiply = 3, .add = 2, .either = 9};
     case ECH_HLO_LOGISTIC: return (Vector){.multiply = 3, .add = 3, .either = 11};
+    case ECH_HLO_REDUCE_WINDOW: return (Vector){.either = 1};
     case ECH_HLO_SELECT: return (Vector){.either = 2};
     case ECH_HLO_CONVERT: return to != NULL && ech_layout_element_bits(to) == 8 ? (Vector){.add = 2, .either = 4} : (Vector){0};
     case ECH_HLO_COPY: return (Vector){.either = to != NULL && !is_windowed(to)};
@@ -101,6 +103,7 @@ static void survey(Around *a, EchId id, unsigned side, unsigned depth)
             survey(a, body->first + j, side, depth + 1);
         return;
     }
+    a->compared = a->compared || (i->opcode == ECH_HLO_REDUCE_WINDOW && side == OUT);
     if (i->opcode == ECH_HLO_CONVOLUTION)
         add(&a->work[side], inner_product(p, id));
     else if (i->opcode == ECH_HLO_REDUCE && i->n_operands > 0)
@@ -178,19 +181,23 @@ static void look_around(Around *a, unsigned level, uint8_t *ret_side, uint32_t n
 static bool take_dimension(const EchHloWindow *window, unsigned i, uint64_t lhs, uint64_t out, EchPlaceProduct *ret)
 {
     uint64_t size = window->size[i], *outer = NULL;
-    bool apart = window->stride[i] == size && window->lhs_dilate[i] == 1, dilated = window->lhs_dilate[i] == size && window->stride[i] + 1 == size;
+    bool apart = window->stride[i] == size || window->lhs_dilate[i] == size; /* each position of the result meets one of the operand's */
     if (size == 1)
         outer = lhs == out ? &ret->m_outer : NULL;
     else if (lhs == size && out == size)
-        outer = apart || dilated ? &ret->batch : NULL;
+        outer = apart ? &ret->batch : NULL;
     else if (lhs == size && out == 1)
         outer = &ret->k_outer;
     else if (lhs == 1 && out == size)
         outer = &ret->n_outer;
     if (outer == NULL)
         return false;
+    if (outer == &ret->batch) { /* the last one is the inner one */
+        ret->batch_outer = ech_bytes_mul(ret->batch_outer, ret->batch);
+        ret->batch = 1;
+    }
     *outer = ech_bytes_mul(*outer, size == 1 ? out : size);
-    return *outer > 0 && *outer < MOST_ELEMENTS;
+    return *outer > 0 && *outer < MOST_ELEMENTS && ret->batch_outer < MOST_ELEMENTS;
 }
 
 static uint64_t groups_of(const EchInstruction *convolution, const char *name)
@@ -223,7 +230,8 @@ static bool geometry(const EchProgram *p, EchId product, EchPlaceProduct *ret, E
     if (lb < 0 || lf < 0 || ri < 0 || ro < 0 || ob < 0 || of < 0)
         return false;
     EchHloWindow window = ech_hlo_window(at);
-    *ret = (EchPlaceProduct){.batch = 1, .m = out->dims[ob], .n = out->dims[of], .k = rhs->dims[ri], .m_outer = 1, .n_outer = 1, .k_outer = 1};
+    *ret =
+        (EchPlaceProduct){.batch = 1, .m = out->dims[ob], .n = out->dims[of], .k = rhs->dims[ri], .m_outer = 1, .n_outer = 1, .k_outer = 1, .batch_outer = 1};
     uint64_t features = groups_of(at, "feature_group_count"), groups = groups_of(at, "batch_group_count");
     EchPlaceConvolution c = {.depthwise = features > 1 && features == ret->n, .depthwise_gradient = groups > 1 && groups == ret->n};
     bool positions = features > 1 || groups > 1;
@@ -247,7 +255,7 @@ static bool geometry(const EchProgram *p, EchId product, EchPlaceProduct *ret, E
     if (positions) {
         if (c.n > 3)
             return false;
-        ret->batch = ret->m_outer = ret->n_outer = ret->k_outer = 1;
+        ret->batch = ret->batch_outer = ret->m_outer = ret->n_outer = ret->k_outer = 1;
     }
     int lanes[3] = {ech_hlo_physical(lhs, 0), ech_hlo_physical(rhs, 0), ech_hlo_physical(out, 0)};
     ret->rows_on_lanes = lanes[0] == lb;
@@ -346,6 +354,7 @@ bool ech_place_product(const EchProgram *p, EchId instruction, const EchId *resu
     product.lhs_arrays = arrays[LHS];
     product.rhs_arrays = arrays[RHS];
     product.more_out = arrays[OUT];
+    product.compared = around.compared;
     if (convolution.n > 0)
         ech_place_convolution(&convolution, &windows);
     else
