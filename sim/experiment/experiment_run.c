@@ -412,6 +412,12 @@ static void remark_pretended(const EchTrace *trace, const EchDevice *device, Ech
     if (!name || g_strcmp0(name, device->name) == 0)
         return;
     g_autoptr(EchDevice) pretended = ech_device_load(name, NULL, NULL);
+    if (pretended && g_strcmp0(pretended->family, "tpu") == 0) {
+        if (g_strcmp0(device->family, "tpu") == 0)
+            ech_diag_remark(diag, "its programs are those that were compiled for %s; echelon capture --pretend %s has them compiled for %s", name, device->name,
+                            device->name);
+        return;
+    }
     double there = pretended ? ech_device_number(pretended, "kernel.compute_capability", 0) : 0,
            here = ech_device_number(device, "kernel.compute_capability", 0);
     if (there > 0 && here == there)

@@ -1,6 +1,6 @@
 """Three training steps of a small GPT in PyTorch: autocast to bfloat16, fused attention, AdamW.
 
-    echelon capture --pretend h100-sxm -o gpt -- python gpt_train.py [checkpoint|save_on_cpu]
+    echelon capture --pretend h100-sxm -o gpt -- python gpt_train.py [checkpoint|save_on_cpu|compile]      # tpu-v6e: with torch_tpu
 
 checkpoint: each block's activations are made again; save_on_cpu: what autograd saves waits in pinned host memory.
 """
@@ -49,13 +49,13 @@ class GPT(nn.Module):
         return self.head(x)
 
 
-model = GPT().cuda()
+model, run = GPT().to(torch.accelerator.current_accelerator()), torch.compile if how == "compile" else lambda model: model
 optimizer = torch.optim.AdamW(model.parameters())
-tokens = torch.randint(0, 32000, (8, 1024), device="cuda")
+tokens = torch.randint(0, 32000, (8, 1024), device=model.head.weight.device)
 for step in range(3):
     saved = torch.autograd.graph.save_on_cpu(pin_memory=True) if how == "save_on_cpu" else contextlib.nullcontext()
-    with saved, torch.autocast("cuda", torch.bfloat16):
-        logits = model(tokens)
+    with saved, torch.autocast(tokens.device.type, torch.bfloat16):
+        logits = run(model)(tokens)
         loss = F.cross_entropy(logits.view(-1, logits.shape[-1]), tokens.view(-1))
     loss.backward()
     optimizer.step()

@@ -15,6 +15,7 @@ def begin(finder, chip, devices, slice_):
     if _PLUGIN:
         for name in ("torch_tpu._versioned_so_loader", "torch_tpu._internal.utils.hardware"):  # the first of its modules, and one that looks for chips
             finder.when(name, lambda module: _take_over(module, chip, devices, slice_), "this torch_tpu finds no TPU")
+        finder.when("torch.nn.parallel.distributed", _agree, "DistributedDataParallel finds that its processes have different models")
 
 
 def _take_over(module, chip, devices, slice_):
@@ -37,6 +38,31 @@ def _take_over(module, chip, devices, slice_):
             os.environ.setdefault("TORCH_TPU_TOPOLOGY", shapes[devices])
             os.environ.setdefault("TORCH_TPU_SLICEBUILDER_ADDRESSES", ",".join("localhost:%d" % (8070 + k) for k in range(devices)))
         _tell_steps()
+
+
+class _Reducer:
+    """DDP's, whose buckets stay as they are: the first process tells the others the order in which gradients came, by a collective of which nothing comes back."""
+
+    def __init__(self, own):
+        self._own = own
+
+    def __getattr__(self, name):
+        return getattr(self._own, name)
+
+    def _rebuild_buckets(self):
+        return False
+
+
+def _agree(module):
+    """Whether all processes have the same model is asked by a collective, too."""
+    module._verify_param_shape_across_processes = lambda *given, **named: None
+    helper = module.DistributedDataParallel._ddp_init_helper
+
+    def initialize(ddp, *given, **named):
+        helper(ddp, *given, **named)
+        ddp.reducer = _Reducer(ddp.reducer)
+
+    module.DistributedDataParallel._ddp_init_helper = initialize
 
 
 def _tell_steps():
