@@ -151,8 +151,8 @@ typedef struct {
     EchId *last_within;  /**< and the last. */
     GArray *arrays;      /**< EchRematArray */
     uint32_t *array_of;  /**< Per buffer, sources too; UINT32_MAX: none. */
-    EchId *passes_on;    /**< Per op that only copies its slice of a stack: the buffer it copies it to; ECH_NONE. */
-    EchId *slice_of;     /**< Per buffer that one copies it to: the stack; ECH_NONE. */
+    EchId *slice_of;     /**< Per buffer that is a copy of an iteration's slice of a stack: the stack; ECH_NONE. */
+    bool *wanted;        /**< Per buffer, by the plan: what runs again reads it where it is. */
     EchId fullest;       /**< The op before which the device holds most, as the trace is. */
     /** Arrays that are there then and cannot be made again, by reason. */
     uint32_t declined[ECH_REMAT_N_REASONS];
@@ -252,6 +252,9 @@ EchRematReason ech_remat_plan(EchRemat *remat);
 EchRematReason ech_remat_plan_alone(EchRemat *remat, uint32_t array);
 /** Appends those that use what stands for chosen @array (EchRematUser). A copy of a slice that is made again in that place is none: what reads it does. */
 void ech_remat_late_users(const EchRemat *remat, const EchRematArray *array, GArray *ret_users);
+/** Of a kernel that does nothing but copy, where it copies @buffer to, or, @back, what it copies there; ECH_NONE. Of several copies in one kernel they are told
+ * by their order. */
+EchId ech_remat_copied(const EchSurvey *survey, EchId op, EchId buffer, bool back);
 /** The buffer that op @op would only copy what stands for chosen @array to, so that it is left out; ECH_NONE. */
 EchId ech_remat_left_out(const EchRemat *remat, const EchRematArray *array, EchId op);
 /** What the device holds before each op by the plan: @ret_live[survey->n + 1]. Returns the most. */

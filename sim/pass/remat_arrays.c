@@ -260,17 +260,10 @@ static EchId copy_of_slice(const EchRemat *r, const EchRematArray *a, EchId op)
 {
     const EchSurvey *s = r->s;
     const EchOp *o = &s->ops[op];
-    EchId to = ECH_NONE;
-    if (o->kind != ECH_OP_KERNEL || o->n_work > 0 || s->region[op] != a->used_in)
-        return ECH_NONE;
-    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
-        const EchUse *use = &s->uses[u];
-        EchId root = ech_survey_root(s, use->buffer);
-        bool slice = use->bytes == a->slice && use->buffer == root;
-        if (use->access == ECH_WRITE ? !slice || to != ECH_NONE : root == a->buffer ? !slice : use->bytes > ECH_REMAT_SMALL)
+    EchId to = s->region[op] == a->used_in ? ech_remat_copied(s, op, a->buffer, false) : ECH_NONE;
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++)
+        if (s->uses[u].buffer == a->buffer && s->uses[u].bytes != a->slice)
             return ECH_NONE;
-        to = use->access == ECH_WRITE ? root : to;
-    }
     bool own = to != ECH_NONE && s->buffers[to].bytes == a->slice && s->buffers[to].loop == a->used_in &&
                r->writers.first[to + 1] == r->writers.first[to] + 1 && r->alloc[to] != ECH_NONE && r->free[to] != ECH_NONE && r->free[to] > op &&
                s->region[r->alloc[to]] == a->used_in && r->first_within[to] == ECH_NONE;
@@ -285,18 +278,20 @@ static void find_copies(EchRemat *r)
         const EchRematArray *a = ech_remat_array(r, k);
         for (uint32_t u = r->users.first[a->buffer]; a->made_in != ECH_NONE && u < r->users.first[a->buffer + 1]; u++) {
             EchId copy = copy_of_slice(r, a, r->users.op[u]);
-            if (copy == ECH_NONE)
-                continue;
-            r->passes_on[r->users.op[u]] = copy;
-            r->slice_of[copy] = a->buffer;
+            if (copy != ECH_NONE)
+                r->slice_of[copy] = a->buffer;
         }
     }
 }
 
 EchId ech_remat_left_out(const EchRemat *remat, const EchRematArray *array, EchId op)
 {
+    const EchSurvey *s = remat->s;
     bool made = array->made_in != ECH_NONE && ech_remat_input(remat, array->stand)->kind == ECH_REMAT_VALUE;
-    return made ? remat->passes_on[op] : ECH_NONE;
+    for (uint32_t u = s->ops[op].first_use; made && u < s->ops[op].first_use + s->ops[op].n_uses; u++)
+        if (s->uses[u].access == ECH_WRITE && remat->slice_of[s->uses[u].buffer] == array->buffer && !remat->wanted[s->uses[u].buffer])
+            return s->uses[u].buffer;
+    return ECH_NONE;
 }
 
 void ech_remat_late_users(const EchRemat *remat, const EchRematArray *array, GArray *ret_users)
@@ -335,10 +330,8 @@ void ech_remat_init(EchRemat *remat, const EchSurvey *survey, const EchRematAske
     remat->free = g_new(EchId, survey->n_buffers + 1);
     remat->first_within = g_new(EchId, survey->n_buffers + 1);
     remat->last_within = g_new(EchId, survey->n_buffers + 1);
-    remat->passes_on = g_new(EchId, survey->n + 1);
     remat->slice_of = g_new(EchId, survey->n_buffers + 1);
-    for (size_t i = 0; i <= survey->n; i++)
-        remat->passes_on[i] = ECH_NONE;
+    remat->wanted = g_new0(bool, survey->n_buffers + 1);
     for (size_t b = 0; b <= survey->n_buffers; b++) {
         remat->array_of[b] = remat->longer_of[b] = UINT32_MAX;
         remat->alloc[b] = remat->free[b] = remat->first_within[b] = remat->slice_of[b] = ECH_NONE;
@@ -369,8 +362,8 @@ void ech_remat_clear(EchRemat *remat)
     g_clear_pointer(&remat->stays, g_hash_table_unref);
     g_clear_pointer(&remat->array_of, g_free);
     g_clear_pointer(&remat->longer_of, g_free);
-    g_clear_pointer(&remat->passes_on, g_free);
     g_clear_pointer(&remat->slice_of, g_free);
+    g_clear_pointer(&remat->wanted, g_free);
     g_clear_pointer(&remat->alloc, g_free);
     g_clear_pointer(&remat->free, g_free);
     g_clear_pointer(&remat->first_within, g_free);

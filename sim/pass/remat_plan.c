@@ -1,5 +1,7 @@
 #include "sim/pass/remat.h"
 
+#include <string.h>
+
 #define ON_CHIP_ALIGNMENT 1024
 
 gint ech_remat_compare_back(gconstpointer x, gconstpointer y, gpointer data)
@@ -231,6 +233,10 @@ static EchRematReason plan_for(EchRemat *r, const GArray *chosen)
         a->stand = r->inputs->len;
         g_array_append_val(r->inputs, stand);
     }
+    memset(r->wanted, 0, r->s->n_buffers * sizeof(bool));
+    for (uint32_t k = 0; k < r->inputs->len; k++)
+        if (ech_remat_input(r, k)->kind == ECH_REMAT_DIRECT || ech_remat_input(r, k)->kind == ECH_REMAT_KEPT)
+            r->wanted[ech_remat_input(r, k)->id] = true;
     for (uint32_t k = 0; k < r->runs->len; k++)
         g_array_append_val(r->order, k);
     g_array_sort_with_data(r->order, compare_site, r);

@@ -47,27 +47,58 @@ static void add_key(GHashTable *table, EchId op, EchId buffer, EchId region, uin
     g_hash_table_insert(table, key, GUINT_TO_POINTER(id + 1));
 }
 
-/* The one array, not small, that an op copies to another as it is; ECH_NONE if it does anything else. */
+EchId ech_remat_copied(const EchSurvey *survey, EchId op, EchId buffer, bool back)
+{
+    const EchSurvey *s = survey;
+    const EchOp *o = &s->ops[op];
+    uint32_t n[2] = {0, 0}, other = UINT32_MAX;
+    EchAccess given = back ? ECH_WRITE : ECH_READ;
+    if (o->kind != ECH_OP_KERNEL || o->n_work > 0)
+        return ECH_NONE;
+    /* The n-th that it reads goes to the n-th that it writes. */
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+        const EchUse *use = &s->uses[u];
+        if (use->access == ECH_READ && use->bytes <= ECH_REMAT_SMALL)
+            continue;
+        if (use->access == given && ech_survey_root(s, use->buffer) == buffer && other == UINT32_MAX)
+            other = n[given == ECH_WRITE];
+        n[use->access == ECH_WRITE]++;
+    }
+    if (other == UINT32_MAX || n[0] != n[1])
+        return ECH_NONE;
+    EchId found = ECH_NONE;
+    EchBytes bytes[2] = {0, 1};
+    uint32_t at[2] = {0, 0};
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+        const EchUse *use = &s->uses[u];
+        bool writes = use->access == ECH_WRITE;
+        if ((!writes && use->bytes <= ECH_REMAT_SMALL) || at[writes]++ != other)
+            continue;
+        bytes[writes] = use->bytes;
+        found = use->access != given ? ech_survey_root(s, use->buffer) : found;
+    }
+    return bytes[0] == bytes[1] && found != buffer ? found : ECH_NONE;
+}
+
+/* The one array, not small, that an op copies to another as it is, all of it; ECH_NONE if it does anything else. */
 static EchId copied_by(const EchSurvey *s, EchId op, EchId to)
 {
     const EchOp *o = &s->ops[op];
     EchId from = ECH_NONE;
-    EchBytes read = 0, written = 0;
+    if (o->kind != ECH_OP_COPY) {
+        bool reads, writes;
+        from = ech_remat_copied(s, op, to, true);
+        return from != ECH_NONE && ech_survey_access(s, op, from, &reads, &writes) == s->buffers[from].bytes ? from : ECH_NONE;
+    }
     for (uint32_t u = 0; u < o->n_uses; u++) {
         const EchUse *use = &s->uses[o->first_use + u];
-        if (use->access == ECH_WRITE) {
-            if (ech_survey_root(s, use->buffer) == to)
-                written = use->bytes;
-        } else if (use->bytes > ECH_REMAT_SMALL) {
-            if (from != ECH_NONE)
-                return ECH_NONE;
-            from = ech_survey_root(s, use->buffer);
-            read = use->bytes;
-        }
+        if (use->access == ECH_WRITE || use->bytes <= ECH_REMAT_SMALL)
+            continue;
+        if (from != ECH_NONE)
+            return ECH_NONE;
+        from = ech_survey_root(s, use->buffer);
     }
-    if (o->kind == ECH_OP_COPY)
-        return from;
-    return o->kind == ECH_OP_KERNEL && o->n_work == 0 && from != ECH_NONE && from != to && read == written && read == s->buffers[from].bytes ? from : ECH_NONE;
+    return from;
 }
 
 /* Whether an op copies back into @buffer what had been copied out of it to make room. */

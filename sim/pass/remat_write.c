@@ -171,14 +171,19 @@ static void drop_copies(Writer *w)
 {
     const EchSurvey *s = w->s;
     for (EchId i = 0; i < s->n; i++) {
-        const EchRematArray *a = NULL;
-        for (uint32_t u = 0; w->r->passes_on[i] != ECH_NONE && u < s->ops[i].n_uses && a == NULL; u++)
-            a = chosen_array(w, s->uses[s->ops[i].first_use + u].buffer);
-        EchId copy = a != NULL ? ech_remat_left_out(w->r, a, i) : ECH_NONE;
-        if (copy == ECH_NONE)
-            continue;
-        w->dropped[i] = w->dropped[w->r->alloc[copy]] = w->dropped[w->r->free[copy]] = true;
-        w->input[copy] = a->stand;
+        const EchOp *o = &s->ops[i];
+        uint32_t left = 0, written = 0;
+        for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+            EchId copy = s->uses[u].buffer, stack = s->uses[u].access == ECH_WRITE ? w->r->slice_of[copy] : ECH_NONE;
+            const EchRematArray *a = stack != ECH_NONE ? chosen_array(w, stack) : NULL;
+            written += s->uses[u].access == ECH_WRITE;
+            if (a == NULL || ech_remat_left_out(w->r, a, i) != copy)
+                continue;
+            left++;
+            w->dropped[w->r->alloc[copy]] = w->dropped[w->r->free[copy]] = true;
+            w->input[copy] = a->stand;
+        }
+        w->dropped[i] |= left > 0 && left == written;
     }
 }
 
@@ -536,6 +541,14 @@ static void stack_carry(Writer *w, const EchRematCarry *carry)
     ech_trace_builder_use(w->b, carry->made, ECH_WRITE, carry->bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
 }
 
+/* Whether @use of op @op is of a copy of a slice that is made again in its place. */
+static bool is_left_out(const Writer *w, EchId op, const EchUse *use)
+{
+    EchId stack = use->access == ECH_WRITE ? w->r->slice_of[use->buffer] : use->buffer;
+    const EchRematArray *a = stack != ECH_NONE ? chosen_array(w, stack) : NULL;
+    return a != NULL && ech_remat_left_out(w->r, a, op) != ECH_NONE;
+}
+
 /* What stands for what @use reads: as much of it as that read, a loop's slice of an array that was made again whole, say. */
 static void gather_use(Writer *w, const EchUse *use)
 {
@@ -563,7 +576,7 @@ static void put(Writer *w, EchId op)
     g_array_set_size(w->inputs, 0);
     g_array_set_size(w->fused, 0);
     for (uint32_t u = 0; u < o->n_uses; u++)
-        if (w->input[s->uses[o->first_use + u].buffer] != UINT32_MAX)
+        if (w->input[s->uses[o->first_use + u].buffer] != UINT32_MAX && !is_left_out(w, op, &s->uses[o->first_use + u]))
             gather_use(w, &s->uses[o->first_use + u]);
     EchBytes moved = put_inputs(w);
     for (uint32_t u = 0; u < o->n_uses; u++) {

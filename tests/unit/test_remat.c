@@ -536,6 +536,64 @@ START_TEST(stack)
 }
 END_TEST
 
+/* A kernel that copies slices of two stacks goes, too. _i == 1: but not where what is made of a copy is made again later in the iteration, from the copy. */
+START_TEST(two_copies)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId x = ech_test_buffer(b, "x", GB / 100, ECH_ROLE_ACTIVATION, false), out = ech_test_buffer(b, "out", GB / 10, ECH_ROLE_OUTPUT, true), stacks[2],
+          slices[2], later = ech_test_buffer(b, "later", GB, ECH_ROLE_TEMPORARY, false), large = ech_test_buffer(b, "large", 2 * GB, ECH_ROLE_TEMPORARY, false);
+    (void)ech_test_put(b, ECH_OP_ALLOC, x);
+    ech_test_kernel(b, 0, x, ECH_WRITE, GB / 100);
+    for (int k = 0; k < 2; k++) {
+        stacks[k] = ech_test_buffer(b, "stack", GB, ECH_ROLE_TEMPORARY, false);
+        (void)ech_test_put(b, ECH_OP_ALLOC, stacks[k]);
+    }
+    EchId forward = ech_test_loop(b, 10);
+    make(b, ECH_WORK_MATRIX, 40 * ms, x, stacks[0], GB / 10);
+    ech_trace_builder_peek_use(b, ech_trace_builder_peek_op(b, (EchId)ech_trace_builder_n_ops(b) - 1)->first_use)->bytes = GB / 100;
+    ech_trace_builder_use(b, stacks[1], ECH_WRITE, GB / 10, ECH_PATTERN_STREAM, ECH_KNOWN);
+    make(b, ECH_WORK_MATRIX, 20 * ms, x, x, GB / 100);
+    ech_test_close_loop(b, forward);
+    (void)ech_test_put(b, ECH_OP_FREE, x);
+    EchId backward = ech_test_loop(b, 10);
+    for (int k = 0; k < 2; k++) {
+        slices[k] = ech_test_buffer(b, "slice", GB / 10, ECH_ROLE_TEMPORARY, false);
+        ech_trace_builder_peek_buffer(b, slices[k])->loop = backward;
+        (void)ech_test_put(b, ECH_OP_ALLOC, slices[k]);
+    }
+    ech_trace_builder_peek_buffer(b, later)->loop = ech_trace_builder_peek_buffer(b, large)->loop = backward;
+    (void)ech_test_put(b, ECH_OP_KERNEL, ECH_NONE);
+    for (int k = 0; k < 2; k++)
+        ech_trace_builder_use(b, stacks[k], ECH_READ, GB / 10, ECH_PATTERN_STREAM, ECH_KNOWN);
+    for (int k = 0; k < 2; k++)
+        ech_trace_builder_use(b, slices[k], ECH_WRITE, GB / 10, ECH_PATTERN_STREAM, ECH_KNOWN);
+    if (_i == 1) {
+        (void)ech_test_put(b, ECH_OP_ALLOC, later);
+        make(b, ECH_WORK_MATRIX, 10 * ms, slices[0], later, GB);
+        ech_trace_builder_peek_use(b, ech_trace_builder_peek_op(b, (EchId)ech_trace_builder_n_ops(b) - 1)->first_use)->bytes = GB / 10;
+        ech_test_kernel(b, 0, later, ECH_READ, GB);
+        pass_time(b, large);
+        ech_test_kernel(b, 0, later, ECH_READ, GB);
+        (void)ech_test_put(b, ECH_OP_FREE, later);
+    }
+    for (int k = 0; k < 2; k++)
+        make(b, ECH_WORK_MATRIX, 30 * ms, slices[k], out, GB / 10);
+    for (int k = 0; k < 2; k++)
+        (void)ech_test_put(b, ECH_OP_FREE, slices[k]);
+    ech_test_close_loop(b, backward);
+    for (int k = 0; k < 2; k++)
+        (void)ech_test_put(b, ECH_OP_FREE, stacks[k]);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    const char *const specs[] = {"remat", NULL};
+    g_autoptr(EchTrace) changed = ech_test_pass(in, device, diag, specs);
+    g_autoptr(EchRun) run = ech_test_replay(changed, device);
+    /* x stacked, a slice of each, and the output; of one of them, the copy; and the large one, while the later one is gone. */
+    ck_assert_uint_eq(ech_test_peak(run, "hbm"), 10 * (GB / 100) + 2 * (GB / 10) + GB / 10 + (_i == 1 ? 2 * GB : 0));
+}
+END_TEST
+
 /* A scan of scans and its gradient: neither the outer's stack is kept, nor what the inner one, run again in the gradient, would stack up there. */
 START_TEST(scan_of_scans)
 {
@@ -979,6 +1037,7 @@ int main(void)
     tcase_add_loop_test(tcase, recorded, 0, 2);
     tcase_add_loop_test(tcase, stack, 0, 4);
     tcase_add_test(tcase, scan_of_scans);
+    tcase_add_loop_test(tcase, two_copies, 0, 2);
     tcase_add_test(tcase, slices);
     tcase_add_test(tcase, on_chip);
     tcase_add_loop_test(tcase, whole_loop, 0, G_N_ELEMENTS(on_looped));
