@@ -64,3 +64,9 @@ if command -v torchrun >/dev/null; then
   [ "$(ls "$work"/r.*.pretend | wc -l)" -ge 4 ] || { echo "ranks left no captures"; exit 1; }
   "$echelon" run --trace "$(ls "$work"/r.*.pretend | tail -1)" --device tpu-v5e | grep -q "all_reduce.*collective" || { echo "no all-reduce"; exit 1; }
 fi
+
+# JAX beside it is compiled as ever.
+if python3 -c 'import jax' 2>/dev/null; then
+  "$echelon" capture --pretend tpu-v5e -o "$work/j" -- python3 -c 'import torch, jax; jax.jit(lambda x: x @ x)(jax.numpy.ones((64, 64)))' >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
+  "$echelon" run --trace "$work"/j.*.lambda --device tpu-v5e >"$work/said" || { echo "no program of JAX's: $?"; exit 1; }
+fi

@@ -123,6 +123,7 @@ PJRT_Error *tpu_Client_Create(PJRT_Client_Create_Args *args)
     args->client = &tpu_client;
     if (tpu_client.topology)
         return NULL;
+    tpu_programs_begin();
     PJRT_Error *error = describe();
     if (error)
         return error;
@@ -436,7 +437,6 @@ static PJRT_Function as_function(void (*function)(void))
 static bool begin(void)
 {
     const char *path = getenv("ECHELON_PRETEND_LIBTPU");
-    tpu_programs_begin();
     void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
     void *found = library ? dlsym(library, "GetPjrtApi") : NULL;
     const PJRT_Api *(*get)(void);

@@ -89,7 +89,7 @@ void tpu_record(const char *word, const char *format, ...) G_GNUC_PRINTF(2, 3);
 const char *tpu_record_folder(void);
 
 /* programs.c */
-/** Has libtpu write down what it compiles from now on: before it is loaded. */
+/** Has libtpu write down what it compiles: before it is first asked for anything. Who only compiles by it (JAX, for a topology) is not watched by us. */
 void tpu_programs_begin(void);
 
 /* programs.c, arrays.c and client.c: the functions of the table that are ours. */
