@@ -758,6 +758,7 @@ static void combine_temporaries(Assigner *a)
         }
         into->base.bytes = ech_bytes_add(base, draft.base.bytes);
         g_array_unref(draft.assigned);
+        g_clear_pointer(&draft.lodgers, g_array_unref);
     }
     g_array_set_size(a->drafts, kept);
 }

@@ -31,7 +31,7 @@ static void writer_init(Writer *w, const EchProgram *p, int32_t fast)
     out->replicas = p->replicas;
     out->partitions = p->partitions;
     for (guint i = 0; i < p->keep->len; i++)
-        ech_program_builder_keep(w->b, g_bytes_ref(p->keep->pdata[i]));
+        ech_program_builder_keep(w->b, p->keep->pdata[i]);
 }
 
 static void writer_done(Writer *w)
