@@ -130,16 +130,15 @@ static double load(const EchLayout *layout)
     return ech_layout_element_bits(layout) == 16;
 }
 
-/* Whether something behind the product reads a parameter, whatever else does. */
-static bool is_read_behind(const Around *a, const EchComputation *body, EchId parameter, EchId inner)
+/* Marks with OUT what something behind the product reads, whatever else does. */
+static void mark_behind(const Around *a, const EchComputation *body, EchId inner, uint8_t *ret)
 {
+    const EchProgram *p = a->program;
     for (uint32_t j = 0; j < body->n; j++) {
-        const EchInstruction *at = &a->program->instructions[body->first + j];
+        const EchInstruction *at = &p->instructions[body->first + j];
         for (uint32_t k = 0; k < at->n_operands && a->sides[j] == OUT && body->first + j != inner; k++)
-            if (ech_program_operand(a->program, at, k) == parameter)
-                return true;
+            ret[ech_program_operand(p, at, k) - body->first] = OUT;
     }
-    return false;
 }
 
 /* Sorts the parameters of the body @level calls deep by where they go, and counts what is computed there. ret_side[n] by number: N_SIDES for those that do not
@@ -162,6 +161,8 @@ static void look_around(Around *a, unsigned level, uint8_t *ret_side, uint32_t n
     for (uint32_t k = 0; k < i->n_operands; k++)
         if (of_inner[k] == LHS || of_inner[k] == RHS)
             mark(a, ech_program_operand(p, i, k), of_inner[k], 0);
+    g_autofree uint8_t *read = g_memdup2(own, body->n);
+    mark_behind(a, body, inner, read);
     for (uint32_t j = 0; j < body->n; j++) {
         EchId id = body->first + j;
         const EchInstruction *at = &p->instructions[id];
@@ -169,9 +170,8 @@ static void look_around(Around *a, unsigned level, uint8_t *ret_side, uint32_t n
             if (id != inner)
                 survey(a, id, own[j], 0);
         } else if (at->number >= 0 && at->number < n && layout_of(p, id) != NULL) {
-            uint8_t side = is_read_behind(a, body, id, inner) ? OUT : own[j];
-            if (is_wide(a, id, side))
-                ret_side[at->number] = side;
+            if (is_wide(a, id, read[j]))
+                ret_side[at->number] = read[j];
         }
     }
     a->sides = g_steal_pointer(&sides);
