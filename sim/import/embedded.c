@@ -27,7 +27,7 @@ struct EchEmbedded {
     bool *live;            /* live[n] */
     GArray *parameters;    /* EchId of the trace, or ECH_NONE: not used, or of no bytes */
     GArray *results;       /* likewise */
-    EchId *before;         /* before[n_ops + 1]: how many of the ops before each one a run appends */
+    bool *allocated;       /* allocated[n_results]: by an op of the program; of two that lie in one place the first */
     uint32_t n_events;     /* 1 + the largest event */
     EchId *strings[2];     /* [n_strings]: in the builder, as it is and behind the program's name; ECH_NONE while nothing asked for it */
     EchId *queues;         /* queues[n_queues]: in the builder; NULL before the first run */
@@ -46,10 +46,10 @@ void ech_embedded_free(EchEmbedded *self)
     g_clear_pointer(&self->results, g_array_unref);
     g_clear_pointer(&self->trace, ech_trace_unref);
     g_clear_pointer(&self->import, ech_import_free);
+    g_free(self->allocated);
     g_free(self->kinds);
     g_free(self->buffers);
     g_free(self->live);
-    g_free(self->before);
     g_free(self->strings[0]);
     g_free(self->strings[1]);
     g_free(self->queues);
@@ -118,23 +118,12 @@ static void sort_buffers(EchEmbedded *self)
     self->block_bytes = end > begin ? end - begin : 0;
 }
 
-/* Ops that say when a temporary is there have no place in the trace around it: the block is there. */
-static void number_ops(EchEmbedded *self)
+static void count_events(EchEmbedded *self)
 {
     const EchOp *ops = ech_trace_ops(self->trace);
-    size_t n = ech_trace_n_ops(self->trace);
-    self->before = g_new0(EchId, n + 1);
-    for (size_t i = 0; i < n; i++) {
-        bool moment = ops[i].kind == ECH_OP_ALLOC || ops[i].kind == ECH_OP_FREE;
-        self->before[i + 1] = self->before[i] + !(moment && self->kinds[ops[i].target] == PART);
+    for (size_t i = 0; i < ech_trace_n_ops(self->trace); i++)
         if ((ops[i].kind == ECH_OP_SIGNAL || ops[i].kind == ECH_OP_WAIT) && ops[i].target != ECH_NONE)
             self->n_events = MAX(self->n_events, ops[i].target + 1);
-    }
-}
-
-static bool is_kept(const EchEmbedded *self, size_t op)
-{
-    return self->before[op + 1] > self->before[op];
 }
 
 static EchTrace *lower(EchEmbedded *self, const EchDevice *chip, const EchDevice *device, EchId *buffers, EchDiag *diag, GError **error)
@@ -177,9 +166,16 @@ EchEmbedded *ech_embedded_new(const char *path, const char *name, const char *ch
     self->buffers = g_new(EchId, self->n + 1);
     memset(self->buffers, 0xff, (self->n + 1) * sizeof *self->buffers);
     find_ends(self, buffers);
+    self->allocated = g_new0(bool, self->results->len + 1);
+    for (guint k = self->results->len; k-- > 0;) {
+        EchId id = g_array_index(self->results, EchId, k);
+        self->allocated[k] = id != ECH_NONE && !ech_trace_buffers(self->trace)[id].resident;
+        for (guint j = 0; j < k && self->allocated[k]; j++)
+            self->allocated[k] = g_array_index(self->results, EchId, j) != id;
+    }
     sort_buffers(self);
     self->block_bytes = MAX(self->block_bytes, temporary);
-    number_ops(self);
+    count_events(self);
     size_t n_strings = ech_trace_n_strings(self->trace);
     for (unsigned k = 0; k < G_N_ELEMENTS(self->strings); k++) {
         self->strings[k] = g_new(EchId, n_strings + 1);
@@ -200,7 +196,7 @@ size_t ech_embedded_n_results(const EchEmbedded *self)
 
 size_t ech_embedded_n_ops(const EchEmbedded *self)
 {
-    return self->before[ech_trace_n_ops(self->trace)] + 2 * self->n + 3;
+    return ech_trace_n_ops(self->trace) + 2 * self->n + self->results->len + 4;
 }
 
 void ech_embedded_tell(const EchEmbedded *self, EchTraceBuilder *builder)
@@ -314,7 +310,7 @@ static void give(EchEmbedded *self, EchTraceBuilder *b, const EchId *arguments, 
             self->buffers[i] = self->buffers[ech_buffer_root(buffers, (EchId)i, NULL)];
         } else if (self->kinds[i] == LOOPED) {
             EchBuffer own = made_of(self, b, i);
-            own.loop = base + self->before[buffers[i].loop];
+            own.loop = base + buffers[i].loop;
             if (own.alias_of != ECH_NONE)
                 own.alias_of = self->buffers[own.alias_of];
             self->buffers[i] = ech_trace_builder_buffer(b, own);
@@ -331,7 +327,14 @@ static void allot(EchTraceBuilder *b, EchOpKind kind, EchId queue, EchId buffer)
     ech_trace_builder_op(b, op);
 }
 
-static void append_op(EchEmbedded *self, EchTraceBuilder *b, size_t i, EchId base)
+/* When a temporary comes and goes: the block is there all the time, and what is ordered by it stays so. */
+static bool is_moment(const EchEmbedded *self, const EchOp *op)
+{
+    return (op->kind == ECH_OP_ALLOC || op->kind == ECH_OP_FREE) && self->kinds[op->target] == PART;
+}
+
+/* @begin: the op that the run begins with, for what waits for nothing in it; ECH_NONE inside of loops. */
+static void append_op(EchEmbedded *self, EchTraceBuilder *b, size_t i, EchId base, EchId begin)
 {
     const EchOp *from = &ech_trace_ops(self->trace)[i];
     EchOp op = *from;
@@ -342,11 +345,13 @@ static void append_op(EchEmbedded *self, EchTraceBuilder *b, size_t i, EchId bas
     op.memory_to = memory_of(self, b, op.memory_to);
     if (op.kind != ECH_OP_COLLECTIVE) /* whose is the size of its group */
         op.memory_from = memory_of(self, b, op.memory_from);
-    if (op.kind == ECH_OP_LOOP)
-        op.target = self->before[i + 1 + from->target] - self->before[i + 1];
-    else if (op.kind == ECH_OP_ALLOC || op.kind == ECH_OP_FREE)
+    if (is_moment(self, from)) {
+        op.kind = ECH_OP_MARK;
+        op.target = ECH_NONE;
+        op.bytes = 0;
+    } else if (op.kind == ECH_OP_ALLOC || op.kind == ECH_OP_FREE) {
         op.target = self->buffers[from->target];
-    else if (op.target != ECH_NONE)
+    } else if (op.kind != ECH_OP_LOOP && op.target != ECH_NONE)
         op.target += self->n_runs * self->n_events;
     ech_trace_builder_op(b, op);
     for (uint32_t u = from->first_use; u < from->first_use + from->n_uses; u++) {
@@ -355,28 +360,28 @@ static void append_op(EchEmbedded *self, EchTraceBuilder *b, size_t i, EchId bas
     }
     for (uint32_t d = from->first_dep; d < from->first_dep + from->n_deps; d++) {
         const EchDep *dep = &ech_trace_deps(self->trace)[d];
-        if (is_kept(self, dep->op))
-            ech_trace_builder_dep(b, base + self->before[dep->op], dep->distance);
+        ech_trace_builder_dep(b, base + dep->op, dep->distance);
     }
+    if (from->n_deps == 0 && begin != ECH_NONE)
+        ech_trace_builder_dep(b, begin, 0);
     for (uint32_t w = from->first_work; w < from->first_work + from->n_work; w++) {
         const EchWork *work = &ech_trace_work(self->trace)[w];
         ech_trace_builder_work(b, (EchWorkUnit)work->unit, (EchDtype)work->dtype, work->count, (EchOrigin)work->origin);
     }
 }
 
-EchId ech_embedded_run(EchEmbedded *self, EchTraceBuilder *b, GHashTable *queues, const EchId *arguments, const EchId *results, const EchResultPlace *places,
-                       EchId after)
+/* A WAIT on @core; returns it. */
+static EchId wait_on(EchEmbedded *self, EchTraceBuilder *b, EchId core)
 {
-    const EchOp *ops = ech_trace_ops(self->trace);
-    size_t n = ech_trace_n_ops(self->trace);
-    EchId core = ech_embedded_queue(b, queues, "core", ECH_QUEUE_COMPUTE), last = ECH_NONE;
-    enter(self, b, queues);
     EchOp wait = ech_op_init(ECH_OP_WAIT);
     wait.name = ech_trace_builder_string(b, self->name, -1);
     wait.queue = core;
-    ech_trace_builder_op(b, wait);
-    if (after != ECH_NONE)
-        ech_trace_builder_dep(b, after, 0);
+    return ech_trace_builder_op(b, wait);
+}
+
+/* What is there before the program's first op: the block, what it finds, results that none of its ops allocates. */
+static void allot_before(EchEmbedded *self, EchTraceBuilder *b, EchId core, const EchId *results, const EchResultPlace *places)
+{
     if (self->block != ECH_NONE)
         allot(b, ECH_OP_ALLOC, core, self->block);
     for (size_t i = 0; i < self->n; i++) {
@@ -386,25 +391,14 @@ EchId ech_embedded_run(EchEmbedded *self, EchTraceBuilder *b, GHashTable *queues
             self->live[i] = true;
         }
     }
-    for (guint k = 0; k < self->results->len; k++) { /* which no op of the program allocates */
-        EchId id = g_array_index(self->results, EchId, k);
-        bool first = id != ECH_NONE && !ech_trace_buffers(self->trace)[id].resident;
-        for (guint j = 0; j < k && first; j++)
-            first = g_array_index(self->results, EchId, j) != id;
-        if (places[k] == ECH_RESULT_MADE && !first)
+    for (guint k = 0; k < self->results->len; k++)
+        if (places[k] == ECH_RESULT_MADE && !self->allocated[k])
             allot(b, ECH_OP_ALLOC, core, results[k]);
-    }
-    EchId base = (EchId)ech_trace_builder_n_ops(b);
-    give(self, b, arguments, results, base);
-    for (size_t i = 0; i < n; i++) {
-        if (!is_kept(self, i))
-            continue;
-        if (ops[i].kind == ECH_OP_ALLOC || ops[i].kind == ECH_OP_FREE)
-            self->live[ops[i].target] = ops[i].kind == ECH_OP_ALLOC;
-        append_op(self, b, i, base);
-        if (ech_op_is_work(&ops[i]) || ops[i].kind == ECH_OP_LOOP)
-            last = base + self->before[i];
-    }
+}
+
+/* What it leaves on chip, and the block, are gone behind its last op. */
+static void allot_after(EchEmbedded *self, EchTraceBuilder *b, EchId core)
+{
     for (size_t i = 0; i < self->n; i++) {
         if (self->live[i] && (self->kinds[i] == OWN || self->kinds[i] == FETCHED)) {
             allot(b, ECH_OP_FREE, core, self->buffers[i]);
@@ -413,6 +407,38 @@ EchId ech_embedded_run(EchEmbedded *self, EchTraceBuilder *b, GHashTable *queues
     }
     if (self->block != ECH_NONE)
         allot(b, ECH_OP_FREE, core, self->block);
+}
+
+EchId ech_embedded_run(EchEmbedded *self, EchTraceBuilder *b, GHashTable *queues, const EchId *arguments, const EchId *results, const EchResultPlace *places,
+                       EchId after)
+{
+    const EchOp *ops = ech_trace_ops(self->trace);
+    size_t n = ech_trace_n_ops(self->trace), n_queues = ech_trace_n_queues(self->trace), body_end = 0;
+    EchId core = ech_embedded_queue(b, queues, "core", ECH_QUEUE_COMPUTE);
+    enter(self, b, queues);
+    EchId begin = wait_on(self, b, core);
+    if (after != ECH_NONE)
+        ech_trace_builder_dep(b, after, 0);
+    allot_before(self, b, core, results, places);
+    EchId base = (EchId)ech_trace_builder_n_ops(b);
+    give(self, b, arguments, results, base);
+    g_autofree EchId *last = g_new(EchId, n_queues + 1); /* outside of loops, on each queue */
+    memset(last, 0xff, (n_queues + 1) * sizeof *last);
+    for (size_t i = 0; i < n; i++) {
+        bool outside = i >= body_end;
+        if (outside && ops[i].kind == ECH_OP_LOOP)
+            body_end = i + 1 + ops[i].target;
+        if (ops[i].kind == ECH_OP_ALLOC || ops[i].kind == ECH_OP_FREE)
+            self->live[ops[i].target] = ops[i].kind == ECH_OP_ALLOC;
+        append_op(self, b, i, base, outside ? begin : ECH_NONE);
+        if (outside && ops[i].queue != ECH_NONE && self->queues[ops[i].queue] != core)
+            last[ops[i].queue] = base + (EchId)i;
+    }
+    EchId end = wait_on(self, b, core);
+    for (size_t q = 0; q < n_queues; q++)
+        if (last[q] != ECH_NONE)
+            ech_trace_builder_dep(b, last[q], 0);
+    allot_after(self, b, core);
     self->n_runs++;
-    return last;
+    return end;
 }

@@ -30,7 +30,7 @@ typedef enum {
 
 /** Appends one run to @builder, whose queues by name are in @queues (char * -> id + 1; those that are missing are added). @arguments[n_parameters]: buffers,
  * all live. @results[n_results]: buffers too, of which those that are made here are not live yet and are afterwards. The first op is a WAIT for @after
- * (ECH_NONE: for nothing). Returns the last op of the run that does work, or ECH_NONE. */
+ * (ECH_NONE: for nothing). Returns its last one, a WAIT for all of it. */
 EchId ech_embedded_run(EchEmbedded *self, EchTraceBuilder *builder, GHashTable *queues, const EchId *arguments, const EchId *results,
                        const EchResultPlace *places, EchId after);
 /** The queue of that name in @queues, made if it is not there. */

@@ -56,7 +56,7 @@ typedef struct {
     EchId host, copies_in, copies_out, core;
     EchId awaited; /* the last copy that the next run begins behind: it brings an argument, or the host has waited for it */
     EchId read;    /* the last copy that the host has waited for: what it asks for next comes later */
-    EchId last;    /* op of the last run that did work, or ECH_NONE */
+    EchId last;    /* the end of the last run, or ECH_NONE */
     uint64_t n_refused, most_refused, n_unknown, n_left_out;
     bool told;
 } Reader;
@@ -336,8 +336,7 @@ static bool run_program(Reader *r, GError **error)
         return wrong(r, error, "a run makes an array that was there before, or is not told", "new ones");
     bool room = embedded && ech_trace_builder_n_ops(r->builder) + ech_embedded_n_ops(embedded) < MOST_OPS;
     if (room) {
-        EchId last = ech_embedded_run(embedded, r->builder, r->queues, arguments, results, places, r->awaited);
-        r->last = last != ECH_NONE ? last : r->last;
+        r->last = ech_embedded_run(embedded, r->builder, r->queues, arguments, results, places, r->awaited);
         r->awaited = ECH_NONE;
         program->runs++;
     } else if (embedded) {

@@ -208,6 +208,98 @@ START_TEST(no_end_of_runs)
 }
 END_TEST
 
+static EchBytes bytes_of(const EchLayout *shape)
+{
+    return shape->space == ECH_SPACE_HOST ? ech_layout_dense_bytes(shape) : ech_layout_padded_bytes(shape, ECH_LAYOUT_TPU);
+}
+
+static void add_array(GString *text, uint64_t number, const EchLayout *shape)
+{
+    g_autofree char *printed = ech_layout_print(shape);
+    g_string_append_printf(text, "array 1 %" G_GUINT64_FORMAT " 0 %d %" G_GUINT64_FORMAT " \"%s\"\n", number, shape->space == ECH_SPACE_HOST, bytes_of(shape),
+                           printed);
+}
+
+/* The program that lies in folder @name of the capture, run twice: what it is given it is given again, unless it lies in a result's place now. */
+static void run_twice(GString *text, const char *name, const TpuHeader *header)
+{
+    g_string_append_printf(text, "program 1 1 0 \"%s\"\n", name);
+    uint64_t next = 1;
+    g_autofree uint64_t *arguments = g_new(uint64_t, header->parameters->len + 1), *before = g_new(uint64_t, header->parameters->len + 1);
+    for (guint k = 0; k < header->parameters->len; k++) {
+        arguments[k] = next++;
+        add_array(text, arguments[k], &g_array_index(header->parameters, EchLayout, k));
+    }
+    for (unsigned n = 0; n < 2; n++) {
+        g_autoptr(GString) run = g_string_new(NULL);
+        memcpy(before, arguments, header->parameters->len * sizeof *before);
+        g_string_append_printf(run, "run 1 0 1 %u", header->parameters->len);
+        for (guint k = 0; k < header->parameters->len; k++)
+            g_string_append_printf(run, " %" G_GUINT64_FORMAT, arguments[k]);
+        g_string_append_printf(run, " %u", header->results->len);
+        for (guint k = 0; k < header->results->len; k++) {
+            int32_t place = g_array_index(header->places, int32_t, k);
+            add_array(text, next, &g_array_index(header->results, EchLayout, k));
+            g_string_append_printf(run, " %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT, place >= 0 ? before[place] : 0, next);
+            if (place >= 0)
+                arguments[place] = next;
+            next++;
+        }
+        g_string_append_printf(text, "%s\n", run->str);
+    }
+    for (uint64_t number = 1; number < next; number++)
+        g_string_append_printf(text, "free 1 %" G_GUINT64_FORMAT "\n", number);
+    g_string_append(text, "end\n");
+}
+
+/* Every shipped program of a TPU's compiler can stand in a process, with its loops, its arrays on the host, its donations: twice it takes twice as long, and no
+ * array is held that was freed. */
+START_TEST(every_program)
+{
+    static const char *const names[] = {"adam_moments.v5e",
+                                        "adam_none.v6e",
+                                        "cache_carry.v5e",
+                                        "cache_scan.v5e",
+                                        "decode_64.v5e",
+                                        "gpt_everything.v6e",
+                                        "gpt_offload.v5e",
+                                        "mlp_activations.v5e",
+                                        "mlp_none.v6e",
+                                        "mlp_parameters.v5e",
+                                        "ragged_copies.v5e",
+                                        "sharded_mlp.v6e",
+                                        "splash_attention.v6e",
+                                        "checkpointed/llama_scan.v5p",
+                                        "checkpointed/moe_scan.v6e"};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        g_autofree char *from = g_strdup_printf("%s/traces/%s", ECH_SOURCE_DIR, names[i]), *hlo = g_build_filename(from, "program.hlo.txt.gz", NULL);
+        g_autofree char *link = g_strdup_printf("%s/x.1.programs/p%zu", folder, i), *device = ech_test_device_of(names[i]);
+        ck_assert_int_eq(symlink(from, link), 0);
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchSource) source = ech_source_open(hlo, &error);
+        ck_assert_ok(source, error);
+        g_autoptr(GBytes) bytes = ech_source_bytes(source, 0, &error);
+        ck_assert_ok(bytes, error);
+        gsize n;
+        const char *data = g_bytes_get_data(bytes, &n);
+        g_autofree char *line = g_strndup(data, (gsize)((const char *)memchr(data, '\n', n) - data)), *name = g_strdup_printf("p%zu", i);
+        TpuHeader header;
+        ck_assert_msg(tpu_header_read(line, &header), "%s", names[i]);
+        g_autoptr(GString) text = g_string_new(NULL);
+        g_string_append_printf(text, "echelon-pretend-tpu 1\nclock 5\ndevice 1 1 \"%s\"\n", device);
+        run_twice(text, name, &header);
+        tpu_header_clear(&header);
+        g_autofree char *path = written(text->str);
+        EchResult *two = ech_test_run(&(EchExperimentOverrides){.trace = path, .device = device}),
+                  *one = ech_test_run(&(EchExperimentOverrides){.trace = from, .device = device});
+        EchTime alone = one->run->makespan, both = two->run->makespan;
+        ck_assert_msg(both >= alone * 19 / 10 && both <= alone * 21 / 10, "%s: %" G_GINT64_FORMAT " ps, by itself %" G_GINT64_FORMAT, names[i], both, alone);
+        ech_result_free(two);
+        ech_result_free(one);
+    }
+}
+END_TEST
+
 /* The first line of a module's text. */
 START_TEST(headers)
 {
@@ -253,6 +345,7 @@ int main(void)
     tcase_add_test(tc, between_memories);
     tcase_add_test(tc, what_is_wrong);
     tcase_add_test(tc, no_end_of_runs);
+    tcase_add_test(tc, every_program);
     tcase_add_test(tc, headers);
     suite_add_tcase(suite, tc);
     return ech_test_main(suite);
