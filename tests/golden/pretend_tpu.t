@@ -1,8 +1,8 @@
 Three training steps of a GPT in PyTorch that asked for a TPU where there was none, its compiled programs beside them.
 $ echelon info traces/gpt_torch_tpu.v6e
 traces/gpt_torch_tpu.v6e: pretend_tpu
-6293 operations on 7 queues, 1608 buffers
-  kernel 1214  copy 847  alloc 1708  free 1604  wait 917  mark 3
+7203 operations on 7 queues, 1608 buffers
+  kernel 1214  copy 847  alloc 1708  free 1604  wait 1021  mark 809
 bytes
   allocated in all           32.5 GiB  (34934039552)
   most live in hbm           4.36 GiB  (4683943424)
@@ -53,12 +53,12 @@ $ echelon run --trace traces/gpt_torch_tpu.v6e --device tpu-v6e --engine native 
        193 MiB  in 30 more
     vector: 125 MiB live at 20.1 ms, 126 MiB reserved (1.1 % of it not in use then); places as in the trace
   Longest operations
-    tt_jit_cross_entropy_loss_backward/fusion.1              1.41 ms    5.3 % #...................  kernel, kernel model
-    tt_jit_cross_entropy_loss/subtract_subtract_fusion       1.41 ms    5.3 % #...................  kernel, kernel model
-    tt_jit_cross_entropy_loss/reduce                         1.41 ms    5.3 % #...................  kernel, kernel model
-    tt_jit_cross_entropy_loss...ffload_async_start.update    1.41 ms    5.3 % #...................  kernel, roofline
-    tt_jit_to_copy_copy_/bitcast_convert_fusion              1.06 ms    3.9 % #...................  kernel, kernel model
-    tt_jit_to_copy_copy_.2/copy_.1                           1.06 ms    3.9 % #...................  kernel, kernel model
+    tt_jit_cross_entropy_loss_backward/fusion.1     1.41 ms    5.3 % #...................  kernel, kernel model
+    tt_jit_cross_entropy...tract_subtract_fusion    1.41 ms    5.3 % #...................  kernel, kernel model
+    tt_jit_to_copy_copy_/bitcast_convert_fusion     1.06 ms    3.9 % #...................  kernel, kernel model
+    tt_jit_to_copy_copy_.2/copy_.1                  1.06 ms    3.9 % #...................  kernel, kernel model
+    tt_jit_foreach_mul_/...dcast_multiply_fusion     708 us    2.6 % #...................  kernel, kernel model, 2 times
+    tt_jit_cross_entropy...nential_reduce_fusion     707 us    2.6 % #...................  kernel, kernel model
 
   Kernel times: 19 roofline; 364 kernel model. Engine: native (0.1.0).
   - 104 runs of 26 compiled programs, one after the other: what the host takes between them (Python, dispatch, compiling) is not in the time
@@ -69,7 +69,7 @@ tt_jit_cross_entropy_loss on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
 
   It fits. hbm 1.95 GiB of 31.2 GiB (6 %), vector 64 KiB of 128 MiB (0 %)
 $ echelon run --trace traces/gpt_torch_tpu.v6e --device tpu-v5e --engine native --step last | sed -n '/It takes/p;/compiled for/p'
-  It takes 92.2 ms, bound by hbm port (51 % of the critical path).
+  It takes 92.3 ms, bound by hbm port (51 % of the critical path).
   - its programs are those that were compiled for tpu-v6e; echelon capture --pretend tpu-v5e has them compiled for tpu-v5e
 $ echelon run --trace traces/gpt_torch_tpu.v6e --device tpu-v6e --engine native --set device.memories.hbm.available=4GiB | sed -n '/DOES NOT FIT/,/^$/p'; echo $?
   IT DOES NOT FIT. hbm 3.69 GiB of 4 GiB (92 %), vector 126 MiB of 128 MiB (99 %)
