@@ -194,6 +194,11 @@ size_t ech_embedded_n_results(const EchEmbedded *self)
     return self->results->len;
 }
 
+bool ech_embedded_allocates(const EchEmbedded *self, size_t k)
+{
+    return self->allocated[k];
+}
+
 size_t ech_embedded_n_ops(const EchEmbedded *self)
 {
     return ech_trace_n_ops(self->trace) + 2 * self->n + self->results->len + 4;

@@ -17,6 +17,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchEmbedded, ech_embedded_free)
 
 size_t ech_embedded_n_parameters(const EchEmbedded *self);
 size_t ech_embedded_n_results(const EchEmbedded *self);
+/** Whether an op of the program allocates result @k: it cannot lie in an argument's place. */
+bool ech_embedded_allocates(const EchEmbedded *self, size_t k);
 /** Ops that a run appends, at most. */
 size_t ech_embedded_n_ops(const EchEmbedded *self);
 /** What the lowered trace says of itself: platform, chip, what its estimates are for. Sets those on @builder that it has not. */

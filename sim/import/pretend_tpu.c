@@ -334,6 +334,9 @@ static bool run_program(Reader *r, GError **error)
     }
     if (!place_results(r, &run, results, places))
         return wrong(r, error, "a run makes an array that was there before, or is not told", "new ones");
+    for (size_t k = 0; embedded && k < run.n_results; k++)
+        if (places[k] == ECH_RESULT_IN_PLACE && ech_embedded_allocates(embedded, k))
+            return wrong(r, error, "a result lies in the place of an argument", "one of its own, as its program has it");
     bool room = embedded && ech_trace_builder_n_ops(r->builder) + ech_embedded_n_ops(embedded) < MOST_OPS;
     if (room) {
         r->last = ech_embedded_run(embedded, r->builder, r->queues, arguments, results, places, r->awaited);

@@ -167,6 +167,8 @@ START_TEST(what_is_wrong)
         {HEAD "run 1 0 1 0 1 0\n", "two numbers for each"},
         {HEAD "run 1 0 1 1 7 0\n", "an array that is not there"},
         {HEAD "program 9 1 0 \"step\"\nrun 1 0 1 0 0\n", "other arguments and results than its program has"},
+        {HEAD "program 9 1 720896 \"step\"\n" PARAMETERS TOKENS(20, 6) RESULTS(7, 8, 9, 10, 11, 12) "run 31 0 1 6 1 2 3 4 5 6 6 1 7 2 8 3 9 4 10 5 11 6 12\n",
+         "a result lies in the place of an argument"},
         {HEAD "run 1 0 1 0 1 0 3\n", "a run makes an array that was there before"},
         {"echelon-pretend-tpu 1\ndevice 1 1 \"h100-sxm\"\n", "is no TPU"},
         {HEAD "device 1 1 \"tpu-v5e\"\n", "told twice"},
