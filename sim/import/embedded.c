@@ -4,6 +4,7 @@
 #include "models/kernel/kernel.h"
 #include "sim/base/error.h"
 #include "sim/program/price_kernels.h"
+#include "sim/trace/meets.h"
 
 #include <string.h>
 
@@ -338,8 +339,18 @@ static bool is_moment(const EchEmbedded *self, const EchOp *op)
     return (op->kind == ECH_OP_ALLOC || op->kind == ECH_OP_FREE) && self->kinds[op->target] == PART;
 }
 
+/* A collective's launch, with whom it meets. */
+static EchId meeting(EchTraceBuilder *b, EchId launch, EchEmbeddedRanks *ranks)
+{
+    g_autoptr(GString) text = g_string_new(ech_trace_builder_peek_string(b, launch));
+    if (text->len > 0)
+        g_string_append_c(text, ' ');
+    ech_meets_print(text, (EchMeeting){.group = ranks->n, .times = ranks->met++});
+    return ech_trace_builder_string(b, text->str, -1);
+}
+
 /* @begin: the op that the run begins with, for what waits for nothing in it; ECH_NONE inside of loops. */
-static void append_op(EchEmbedded *self, EchTraceBuilder *b, size_t i, EchId base, EchId begin)
+static void append_op(EchEmbedded *self, EchTraceBuilder *b, size_t i, EchId base, EchId begin, EchEmbeddedRanks *ranks)
 {
     const EchOp *from = &ech_trace_ops(self->trace)[i];
     EchOp op = *from;
@@ -350,6 +361,8 @@ static void append_op(EchEmbedded *self, EchTraceBuilder *b, size_t i, EchId bas
     op.memory_to = memory_of(self, b, op.memory_to);
     if (op.kind != ECH_OP_COLLECTIVE) /* whose is the size of its group */
         op.memory_from = memory_of(self, b, op.memory_from);
+    else if (begin != ECH_NONE && ranks->n > 1 && op.memory_from == ranks->n)
+        op.launch = meeting(b, op.launch, ranks);
     if (is_moment(self, from)) {
         op.kind = ECH_OP_MARK;
         op.target = ECH_NONE;
@@ -414,8 +427,8 @@ static void allot_after(EchEmbedded *self, EchTraceBuilder *b, EchId core)
         allot(b, ECH_OP_FREE, core, self->block);
 }
 
-EchId ech_embedded_run(EchEmbedded *self, EchTraceBuilder *b, GHashTable *queues, const EchId *arguments, const EchId *results, const EchResultPlace *places,
-                       EchId after)
+EchId ech_embedded_run(EchEmbedded *self, EchTraceBuilder *b, EchEmbeddedRanks *ranks, GHashTable *queues, const EchId *arguments, const EchId *results,
+                       const EchResultPlace *places, EchId after)
 {
     const EchOp *ops = ech_trace_ops(self->trace);
     size_t n = ech_trace_n_ops(self->trace), n_queues = ech_trace_n_queues(self->trace), body_end = 0;
@@ -435,7 +448,7 @@ EchId ech_embedded_run(EchEmbedded *self, EchTraceBuilder *b, GHashTable *queues
             body_end = i + 1 + ops[i].target;
         if (ops[i].kind == ECH_OP_ALLOC || ops[i].kind == ECH_OP_FREE)
             self->live[ops[i].target] = ops[i].kind == ECH_OP_ALLOC;
-        append_op(self, b, i, base, outside ? begin : ECH_NONE);
+        append_op(self, b, i, base, outside ? begin : ECH_NONE, ranks);
         if (outside && ops[i].queue != ECH_NONE && self->queues[ops[i].queue] != core)
             last[ops[i].queue] = base + (EchId)i;
     }

@@ -30,10 +30,17 @@ typedef enum {
     ECH_RESULT_IN_PLACE /**< In the place of an argument, whose buffer it is given as. */
 } EchResultPlace;
 
+/** The processes of which this is one: a collective of all of them, outside of loops, meets those of the others that come as the same one in their order, for
+ * all run the same programs. */
+typedef struct {
+    uint64_t n;
+    uint64_t met; /**< How often they have met so far. */
+} EchEmbeddedRanks;
+
 /** Appends one run to @builder, whose queues by name are in @queues (char * -> id + 1; those that are missing are added). @arguments[n_parameters]: buffers,
  * all live. @results[n_results]: buffers too, of which those that are made here are not live yet and are afterwards. The first op is a WAIT for @after
  * (ECH_NONE: for nothing). Returns its last one, a WAIT for all of it. */
-EchId ech_embedded_run(EchEmbedded *self, EchTraceBuilder *builder, GHashTable *queues, const EchId *arguments, const EchId *results,
+EchId ech_embedded_run(EchEmbedded *self, EchTraceBuilder *builder, EchEmbeddedRanks *ranks, GHashTable *queues, const EchId *arguments, const EchId *results,
                        const EchResultPlace *places, EchId after);
 /** The queue of that name in @queues, made if it is not there. */
 EchId ech_embedded_queue(EchTraceBuilder *builder, GHashTable *queues, const char *name, EchQueueKind kind);

@@ -57,6 +57,7 @@ typedef struct {
     EchId awaited; /* the last copy that the next run begins behind: it brings an argument, or the host has waited for it */
     EchId read;    /* the last copy that the host has waited for: what it asks for next comes later */
     EchId last;    /* the end of the last run, or ECH_NONE */
+    EchEmbeddedRanks ranks;
     uint64_t n_refused, most_refused, n_unknown, n_left_out;
     bool told;
 } Reader;
@@ -339,7 +340,7 @@ static bool run_program(Reader *r, GError **error)
             return wrong(r, error, "a result lies in the place of an argument", "one of its own, as its program has it");
     bool room = embedded && ech_trace_builder_n_ops(r->builder) + ech_embedded_n_ops(embedded) < MOST_OPS;
     if (room) {
-        r->last = ech_embedded_run(embedded, r->builder, r->queues, arguments, results, places, r->awaited);
+        r->last = ech_embedded_run(embedded, r->builder, &r->ranks, r->queues, arguments, results, places, r->awaited);
         r->awaited = ECH_NONE;
         program->runs++;
     } else if (embedded) {
@@ -385,6 +386,7 @@ static bool read_line(size_t which, void *data, GError **error)
     switch (which) {
     case DEVICE: return set_device(r, error);
     case RANK:
+        r->ranks.n = r->lines.fields[1];
         if (r->lines.fields[1] > 1)
             ech_trace_builder_printf_property(r->builder, "rank", "%" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT, r->lines.fields[0], r->lines.fields[1]);
         return true;

@@ -254,6 +254,25 @@ static void run_twice(GString *text, const char *name, const TpuHeader *header)
     g_string_append(text, "end\n");
 }
 
+/* Puts a shipped program among the capture's as @name; its header, to be cleared by the caller. */
+static TpuHeader add_program(const char *program, const char *name)
+{
+    g_autofree char *from = g_strdup_printf("%s/traces/%s", ECH_SOURCE_DIR, program), *hlo = g_build_filename(from, "program.hlo.txt.gz", NULL);
+    g_autofree char *link = g_strdup_printf("%s/x.1.programs/%s", folder, name);
+    ck_assert_int_eq(symlink(from, link), 0);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchSource) source = ech_source_open(hlo, &error);
+    ck_assert_ok(source, error);
+    g_autoptr(GBytes) bytes = ech_source_bytes(source, 0, &error);
+    ck_assert_ok(bytes, error);
+    gsize n;
+    const char *data = g_bytes_get_data(bytes, &n);
+    g_autofree char *line = g_strndup(data, (gsize)((const char *)memchr(data, '\n', n) - data));
+    TpuHeader header;
+    ck_assert_msg(tpu_header_read(line, &header), "%s", program);
+    return header;
+}
+
 /* Every shipped program of a TPU's compiler can stand in a process, with its loops, its arrays on the host, its donations: twice it takes twice as long, and no
  * array is held that was freed. */
 START_TEST(every_program)
@@ -274,19 +293,9 @@ START_TEST(every_program)
                                         "checkpointed/llama_scan.v5p",
                                         "checkpointed/moe_scan.v6e"};
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
-        g_autofree char *from = g_strdup_printf("%s/traces/%s", ECH_SOURCE_DIR, names[i]), *hlo = g_build_filename(from, "program.hlo.txt.gz", NULL);
-        g_autofree char *link = g_strdup_printf("%s/x.1.programs/p%zu", folder, i), *device = ech_test_device_of(names[i]);
-        ck_assert_int_eq(symlink(from, link), 0);
-        g_autoptr(GError) error = NULL;
-        g_autoptr(EchSource) source = ech_source_open(hlo, &error);
-        ck_assert_ok(source, error);
-        g_autoptr(GBytes) bytes = ech_source_bytes(source, 0, &error);
-        ck_assert_ok(bytes, error);
-        gsize n;
-        const char *data = g_bytes_get_data(bytes, &n);
-        g_autofree char *line = g_strndup(data, (gsize)((const char *)memchr(data, '\n', n) - data)), *name = g_strdup_printf("p%zu", i);
-        TpuHeader header;
-        ck_assert_msg(tpu_header_read(line, &header), "%s", names[i]);
+        g_autofree char *from = g_strdup_printf("%s/traces/%s", ECH_SOURCE_DIR, names[i]), *name = g_strdup_printf("p%zu", i),
+                        *device = ech_test_device_of(names[i]);
+        TpuHeader header = add_program(names[i], name);
         g_autoptr(GString) text = g_string_new(NULL);
         g_string_append_printf(text, "echelon-pretend-tpu 1\nclock 5\ndevice 1 1 \"%s\"\n", device);
         run_twice(text, name, &header);
@@ -299,6 +308,29 @@ START_TEST(every_program)
         ech_result_free(two);
         ech_result_free(one);
     }
+}
+END_TEST
+
+/* Processes of one run meet in the collectives that are all of theirs, as often as they come to one. */
+START_TEST(ranks_meet)
+{
+    TpuHeader header = add_program("checkpointed/gpt_split.v6e", "split");
+    size_t met[2] = {0, 0};
+    for (unsigned ranks = 1; ranks <= 8; ranks += 7) {
+        g_autoptr(GString) text = g_string_new(NULL);
+        g_string_append_printf(text, "echelon-pretend-tpu 1\nclock 5\ndevice 1 1 \"tpu-v6e\"\nrank 0 %u\n", ranks);
+        run_twice(text, "split", &header);
+        g_autoptr(EchImport) import = read_text(text->str);
+        for (size_t i = 0; i < ech_trace_n_ops(import->trace); i++) {
+            const EchOp *op = &ech_trace_ops(import->trace)[i];
+            g_autofree char *word = g_strdup_printf(" meets=8/%zu", met[ranks == 8]);
+            met[ranks == 8] += op->kind == ECH_OP_COLLECTIVE && op->launch != ECH_NONE && g_str_has_suffix(ech_trace_string(import->trace, op->launch), word);
+        }
+    }
+    tpu_header_clear(&header);
+    ck_assert_uint_eq(met[0], 0); /* of a process alone */
+    ck_assert_uint_gt(met[1], 4);
+    ck_assert_uint_eq(met[1] % 2, 0); /* twice the same */
 }
 END_TEST
 
@@ -348,6 +380,7 @@ int main(void)
     tcase_add_test(tc, what_is_wrong);
     tcase_add_test(tc, no_end_of_runs);
     tcase_add_test(tc, every_program);
+    tcase_add_test(tc, ranks_meet);
     tcase_add_test(tc, headers);
     suite_add_tcase(suite, tc);
     return ech_test_main(suite);
