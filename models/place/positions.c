@@ -5,16 +5,10 @@
 
 #include <math.h>
 
-#define BUDGET 6553.0  /* tiles: 80 % of 8192 */
 #define DEPTHWISE 2.02 /* vector instructions a register of the result and position of the window */
 #define MORE_ROWS 5.0  /* that a filter's gradient has room for beside its own */
 
 typedef EchPlaceConvolution Convolution;
-
-static double plane(uint64_t rows, uint64_t columns)
-{
-    return (double)ech_div_up(rows, 8) * (double)ech_div_up(columns, 128);
-}
 
 /* Tiles of one position of the input, of the weights and of the result. */
 typedef struct {
@@ -25,8 +19,7 @@ static Planes planes_of(const Convolution *c)
 {
     const EchPlaceProduct *p = &c->product;
     uint64_t k = c->depthwise ? p->n : p->k, m = c->depthwise_gradient ? p->n : p->m;
-    return (Planes){p->rows_on_lanes ? plane(k, m) : plane(m, k), p->rhs_turned ? plane(p->n, p->k) : plane(p->k, p->n),
-                    p->out_turned ? plane(p->n, p->m) : plane(p->m, p->n)};
+    return (Planes){ech_place_tiles(m, k, p->rows_on_lanes), ech_place_tiles(p->k, p->n, p->rhs_turned), ech_place_tiles(p->m, p->n, p->out_turned)};
 }
 
 /* Rows of the input that @rows of the result meet: more than they need, as far as seen. */
@@ -42,7 +35,7 @@ static double choose_rows(const Convolution *c, double lhs, double rhs, double o
     double all = (double)c->dims[0].out, rows = 1;
     if (lhs + out + rhs <= 0)
         return all;
-    while (rows < all && 2 * (rhs + rows_met(c, rows + 1) * lhs + (rows + 1) * out) <= BUDGET && rows < 4096)
+    while (rows < all && 2 * (rhs + rows_met(c, rows + 1) * lhs + (rows + 1) * out) <= ECH_PLACE_WINDOWS_BUDGET && rows < 4096)
         rows++;
     return rows >= 4096 ? all : rows;
 }
@@ -59,9 +52,9 @@ void ech_place_convolution(const EchPlaceConvolution *c, EchPlaceWindows *ret)
         met *= c->dims[i].met;
     }
     double rows = (double)c->dims[0].out, input = (double)c->dims[0].lhs, steps = 1, share = 1, again = 1;
-    bool large = 2 * rhs > BUDGET; /* a filter's gradient: its window is cut instead */
+    bool large = 2 * rhs > ECH_PLACE_WINDOWS_BUDGET; /* a filter's gradient: its window is cut instead */
     if (large) {
-        double kernel = rhs / (double)c->dims[0].size, fits = floor((BUDGET - rows * out) / (lhs + kernel)) - MORE_ROWS;
+        double kernel = rhs / (double)c->dims[0].size, fits = floor((ECH_PLACE_WINDOWS_BUDGET - rows * out) / (lhs + kernel)) - MORE_ROWS;
         fits = CLAMP(fits, 1, (double)c->dims[0].size);
         steps = ceil((double)c->dims[0].size / fits);
         share = steps * fits / (double)c->dims[0].size;
@@ -89,7 +82,7 @@ void ech_place_convolution(const EchPlaceConvolution *c, EchPlaceWindows *ret)
     ret->rhs_times = large ? share : 1;
     ret->out_times = large ? 1 : share;
     if (c->depthwise || c->depthwise_gradient) {
-        double registers = c->depthwise ? results : plane(c->product.k, c->product.n) * results / MAX(one.out, 1);
+        double registers = c->depthwise ? results : ech_place_tiles(c->product.k, c->product.n, false) * results / MAX(one.out, 1);
         ret->moves = DEPTHWISE * registers * taps * met;
         return;
     }

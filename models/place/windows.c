@@ -4,7 +4,6 @@
 
 #include <math.h>
 
-#define BUDGET 6553.0 /* tiles: 80 % of 8192 */
 #define LANES UINT64_C(128)
 #define ROWS UINT64_C(8)
 
@@ -16,8 +15,7 @@ static double parts(uint64_t extent, uint64_t of)
     return (double)ech_div_up(extent, of);
 }
 
-/* Tiles of an array of @rows by @columns. */
-static double tiles(uint64_t rows, uint64_t columns, bool rows_on_lanes)
+double ech_place_tiles(uint64_t rows, uint64_t columns, bool rows_on_lanes)
 {
     return rows_on_lanes ? parts(rows, LANES) * parts(columns, ROWS) : parts(rows, ROWS) * parts(columns, LANES);
 }
@@ -31,17 +29,17 @@ static uint64_t batch_of(const Product *p)
 /* Of one of the outer rows and columns, all of the outer depth. */
 static double lhs_tiles(const Product *p, uint64_t m, uint64_t k)
 {
-    return tiles(m, k, p->rows_on_lanes) * (double)p->k_outer;
+    return ech_place_tiles(m, k, p->rows_on_lanes) * (double)p->k_outer;
 }
 
 static double rhs_tiles(const Product *p, uint64_t n, uint64_t k)
 {
-    return tiles(k, n, p->rhs_turned) * (double)p->k_outer;
+    return ech_place_tiles(k, n, p->rhs_turned) * (double)p->k_outer;
 }
 
 static double out_tiles(const Product *p, uint64_t m, uint64_t n)
 {
-    return tiles(m, n, p->out_turned);
+    return ech_place_tiles(m, n, p->out_turned);
 }
 
 static double whole_lhs(const Product *p)
@@ -75,19 +73,19 @@ static void take_outer(const Product *p, Windows *w)
     double out = out_tiles(p, p->m, p->n) * (1 + p->more_out), all = lhs + rhs + out;
     if (batch_of(p) > 1) {
         /* Rows that are compared are held four times over, and count alone. */
-        double fit = BUDGET / (p->compared ? 4 * out_tiles(p, p->m, p->n) : all), first = p->compared ? 0 : 2;
+        double fit = ECH_PLACE_WINDOWS_BUDGET / (p->compared ? 4 * out_tiles(p, p->m, p->n) : all), first = p->compared ? 0 : 2;
         w->batch = (uint64_t)CLAMP(floor(fit) - first, 1, (double)p->batch);
         if (w->batch == p->batch) /* and then of the outer dimensions */
             w->batch *= (uint64_t)CLAMP(floor(fit / (double)p->batch) - first, 1, (double)MAX(p->batch_outer, 1u));
         return;
     }
     if (p->n_outer > 1) {
-        w->n_outer = (uint64_t)CLAMP(floor((BUDGET - all) / (2 * all)), 1, (double)p->n_outer);
+        w->n_outer = (uint64_t)CLAMP(floor((ECH_PLACE_WINDOWS_BUDGET - all) / (2 * all)), 1, (double)p->n_outer);
         if (w->n_outer < p->n_outer)
             return;
         out *= (double)p->n_outer;
     }
-    double each = lhs + out, left = BUDGET - 2 * whole_rhs(p) - 3 * each;
+    double each = lhs + out, left = ECH_PLACE_WINDOWS_BUDGET - 2 * whole_rhs(p) - 3 * each;
     w->m_outer = (uint64_t)CLAMP(1 + floor(left / (each * (p->k_outer > 1 ? 2 : 1))), 1, (double)p->m_outer);
 }
 
@@ -96,8 +94,10 @@ static double rows_beside(const Product *p, uint64_t n)
 {
     uint64_t row = MIN(p->rows_on_lanes ? LANES : ROWS, p->m);
     double heads = p->n_outer > 1 && !p->rhs_turned ? ((double)MIN(p->n_outer, 8u) + 1) / 3 : 1;
-    double taken = room(p, lhs_tiles(p, row, p->k), rhs_tiles(p, n, p->k) * heads, p->out_turned ? out_tiles(p, row, n) : tiles(1, n, false));
-    return taken > BUDGET ? -1 : (BUDGET - taken) / (2 * (lhs_tiles(p, LANES, p->k) * MAX(p->lhs_arrays, 1u) + out_tiles(p, LANES, n)));
+    double taken = room(p, lhs_tiles(p, row, p->k), rhs_tiles(p, n, p->k) * heads, p->out_turned ? out_tiles(p, row, n) : ech_place_tiles(1, n, false));
+    return taken > ECH_PLACE_WINDOWS_BUDGET
+               ? -1
+               : (ECH_PLACE_WINDOWS_BUDGET - taken) / (2 * (lhs_tiles(p, LANES, p->k) * MAX(p->lhs_arrays, 1u) + out_tiles(p, LANES, n)));
 }
 
 static uint64_t rows_of(const Product *p, double parts_of_128)
@@ -123,12 +123,12 @@ static bool take_columns(const Product *p, Windows *w)
 
 static bool take_result(const Product *p, Windows *w)
 {
-    double lhs = tiles(p->m, MIN(p->rows_on_lanes ? ROWS : LANES, p->k), p->rows_on_lanes);
-    double rhs = tiles(MIN(p->rhs_turned ? LANES : ROWS, p->k), p->n, p->rhs_turned);
+    double lhs = ech_place_tiles(p->m, MIN(p->rows_on_lanes ? ROWS : LANES, p->k), p->rows_on_lanes);
+    double rhs = ech_place_tiles(MIN(p->rhs_turned ? LANES : ROWS, p->k), p->n, p->rhs_turned);
     double taken = room(p, lhs * (double)p->m_outer, rhs * (double)p->n_outer, whole_out(p));
     double outer = (double)p->k_outer, each = (whole_lhs(p) + whole_rhs(p)) / outer / parts(p->k, LANES) * (p->k_outer * p->m_outer * p->n_outer > 1 ? 2 : 1);
-    double depth = floor((BUDGET - taken) / each);
-    if (batch_of(p) > 1 || taken > BUDGET || depth < 1)
+    double depth = floor((ECH_PLACE_WINDOWS_BUDGET - taken) / each);
+    if (batch_of(p) > 1 || taken > ECH_PLACE_WINDOWS_BUDGET || depth < 1)
         return false;
     w->m = p->m;
     w->n = p->n;
@@ -137,7 +137,7 @@ static bool take_result(const Product *p, Windows *w)
     w->k = depth * (double)LANES < (double)p->k ? (uint64_t)depth * LANES : p->k;
     if (w->k == p->k && p->k_outer > 1) {
         double one = (whole_lhs(p) + whole_rhs(p)) / outer;
-        w->k_outer = (uint64_t)CLAMP(1 + floor((BUDGET - 2 * whole_out(p) - 3 * one) / one), 1, outer);
+        w->k_outer = (uint64_t)CLAMP(1 + floor((ECH_PLACE_WINDOWS_BUDGET - 2 * whole_out(p) - 3 * one) / one), 1, outer);
     }
     return true;
 }
@@ -145,9 +145,10 @@ static bool take_result(const Product *p, Windows *w)
 /* All of k alone. */
 static bool take_depth(const Product *p, double taken, Windows *w)
 {
-    if (taken + 2 * (parts(p->k, LANES) * (double)p->k_outer + 1) > BUDGET)
+    if (taken + 2 * (parts(p->k, LANES) * (double)p->k_outer + 1) > ECH_PLACE_WINDOWS_BUDGET)
         return false;
-    double columns = MAX(floor((BUDGET - taken) / (2 * (rhs_tiles(p, LANES, p->k) * MAX(p->rhs_arrays, 1u) + 1 + p->more_out))), 1) * (double)LANES;
+    double columns =
+        MAX(floor((ECH_PLACE_WINDOWS_BUDGET - taken) / (2 * (rhs_tiles(p, LANES, p->k) * MAX(p->rhs_arrays, 1u) + 1 + p->more_out))), 1) * (double)LANES;
     w->n = columns < (double)p->n ? (uint64_t)columns : p->n;
     w->m = rows_of(p, rows_beside(p, w->n));
     w->k = p->k;
@@ -163,7 +164,7 @@ static void halve(const Product *p, Windows *w)
     w->m = p->m;
     w->n = p->n;
     w->k = p->k;
-    while (3 * (lhs_tiles(&one, w->m, w->k) + rhs_tiles(&one, w->n, w->k) + out_tiles(&one, w->m, w->n)) > BUDGET) {
+    while (3 * (lhs_tiles(&one, w->m, w->k) + rhs_tiles(&one, w->n, w->k) + out_tiles(&one, w->m, w->n)) > ECH_PLACE_WINDOWS_BUDGET) {
         uint64_t *longest = w->n >= w->k && w->n >= w->m ? &w->n : w->k >= w->m ? &w->k : &w->m;
         if (*longest <= LANES)
             return;
@@ -175,7 +176,7 @@ static void choose(const Product *p, Windows *w)
 {
     double least = room(p, lhs_tiles(p, MIN(p->rows_on_lanes ? LANES : ROWS, p->m), p->k), rhs_tiles(p, MIN(p->rhs_turned ? ROWS : LANES, p->n), p->k), 1);
     *w = (Windows){.batch = 1, .m_outer = 1, .n_outer = 1, .k_outer = 1};
-    bool deep = least <= BUDGET;
+    bool deep = least <= ECH_PLACE_WINDOWS_BUDGET;
     if ((deep && take_columns(p, w)) || take_result(p, w) || (deep && take_depth(p, least, w)))
         return;
     halve(p, w);

@@ -17,6 +17,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define ECH_PLACE_WINDOWS_BUDGET 6553.0 /**< Tiles: 80 % of 8192. */
+
+/** Tiles of an array of @rows by @columns. */
+double ech_place_tiles(uint64_t rows, uint64_t columns, bool rows_on_lanes);
+
 /** result[batch, m, n] += lhs[batch, m, k] rhs[batch, k, n] */
 typedef struct {
     uint64_t batch, m, n, k;            /**< >= 1; what lies in one tile's plane. */

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glib/gstdio.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -94,4 +95,17 @@ GMappedFile *ech_map_file(const char *path, GError **error)
     g_set_error(error, own->domain, own->code, "%s: %s", path, folder ? g_strerror(EISDIR) : reason && reason[1] ? reason + 2 : own->message);
     g_error_free(own);
     return NULL;
+}
+
+void ech_remove_tree(const char *path)
+{
+    if (!g_file_test(path, G_FILE_TEST_IS_SYMLINK) && g_file_test(path, G_FILE_TEST_IS_DIR)) {
+        g_autoptr(GDir) dir = g_dir_open(path, 0, NULL);
+        const char *name;
+        while (dir && (name = g_dir_read_name(dir))) {
+            g_autofree char *child = g_build_filename(path, name, NULL);
+            ech_remove_tree(child);
+        }
+    }
+    g_remove(path);
 }

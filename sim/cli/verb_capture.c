@@ -1,10 +1,10 @@
 /* echelon capture: runs a CUDA program with our CUPTI library injected, or with a GPU that is not there, and says what it left. */
 #include "models/device/device.h"
 #include "sim/base/error.h"
+#include "sim/base/file.h"
 #include "sim/base/modules.h"
 #include "sim/base/units.h"
 #include "sim/cli/cli.h"
-#include "sim/experiment/output.h"
 #include "sim/replay/cuda_driver.h"
 #include "sim/replay/replay.h"
 

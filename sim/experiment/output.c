@@ -1,5 +1,6 @@
 #include "sim/experiment/output.h"
 
+#include "sim/base/file.h"
 #include "sim/base/signals.h"
 
 #include <errno.h>
@@ -13,19 +14,6 @@ struct EchOutput {
     char *made; /* Beside path, until it is committed. */
     sigset_t signals;
 };
-
-void ech_remove_tree(const char *path)
-{
-    if (!g_file_test(path, G_FILE_TEST_IS_SYMLINK) && g_file_test(path, G_FILE_TEST_IS_DIR)) {
-        g_autoptr(GDir) dir = g_dir_open(path, 0, NULL);
-        const char *name;
-        while (dir && (name = g_dir_read_name(dir))) {
-            g_autofree char *child = g_build_filename(path, name, NULL);
-            ech_remove_tree(child);
-        }
-    }
-    g_remove(path);
-}
 
 static bool is_ours(const char *path)
 {

@@ -16,8 +16,6 @@ bool ech_output_commit(EchOutput *output, GError **error);
 /** Removes what was not committed. */
 void ech_output_free(EchOutput *output);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchOutput, ech_output_free)
-/** Removes a folder and everything in it; links are not followed. */
-void ech_remove_tree(const char *path);
 
 /** Writes one file whole or not at all (what is there and is no plain file, a pipe or a device, is written in place). G_FILE_ERROR "PATH: reason". */
 bool ech_output_file(const char *path, const void *data, size_t n, GError **error);

@@ -92,3 +92,11 @@ bool ech_hlo_labels(const EchInstruction *convolution, EchHloLabels *ret)
     ret->on = n - (size_t)(ret->o - text);
     return true;
 }
+
+uint64_t ech_hlo_groups(const EchInstruction *convolution, const char *name)
+{
+    size_t n;
+    const char *text = ech_program_attribute(convolution, name, &n);
+    int64_t value = 1;
+    return text != NULL && ech_program_numbers(text, n, &value, 1) == 1 && value > 0 ? (uint64_t)value : 1;
+}

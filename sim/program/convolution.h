@@ -24,3 +24,5 @@ bool ech_hlo_labels(const EchInstruction *convolution, EchHloLabels *ret);
 int ech_hlo_label_at(const char *labels, size_t n, char label);
 /** The logical dimension that lies @position places from the lanes, sizes of 1 skipped: they take no part in the tile's orientation. -1 where there is none. */
 int ech_hlo_physical(const EchLayout *layout, unsigned position);
+/** What "feature_group_count" or "batch_group_count" (@name) says; 1 where nothing does. */
+uint64_t ech_hlo_groups(const EchInstruction *convolution, const char *name);

@@ -200,14 +200,6 @@ static bool take_dimension(const EchHloWindow *window, unsigned i, uint64_t lhs,
     return *outer > 0 && *outer < MOST_ELEMENTS && ret->batch_outer < MOST_ELEMENTS;
 }
 
-static uint64_t groups_of(const EchInstruction *convolution, const char *name)
-{
-    size_t n;
-    const char *text = ech_program_attribute(convolution, name, &n);
-    int64_t value = 1;
-    return text != NULL && ech_program_numbers(text, n, &value, 1) == 1 && value > 0 ? (uint64_t)value : 1;
-}
-
 /* Of what windows meet along a dimension, the share that is no padding, as the compiler counts it: twice as much padding as there is. */
 static double share_met(const EchHloWindow *window, unsigned i, uint64_t lhs)
 {
@@ -232,7 +224,7 @@ static bool geometry(const EchProgram *p, EchId product, EchPlaceProduct *ret, E
     EchHloWindow window = ech_hlo_window(at);
     *ret =
         (EchPlaceProduct){.batch = 1, .m = out->dims[ob], .n = out->dims[of], .k = rhs->dims[ri], .m_outer = 1, .n_outer = 1, .k_outer = 1, .batch_outer = 1};
-    uint64_t features = groups_of(at, "feature_group_count"), groups = groups_of(at, "batch_group_count");
+    uint64_t features = ech_hlo_groups(at, "feature_group_count"), groups = ech_hlo_groups(at, "batch_group_count");
     EchPlaceConvolution c = {.depthwise = features > 1 && features == ret->n, .depthwise_gradient = groups > 1 && groups == ret->n};
     bool positions = features > 1 || groups > 1;
     if ((features > 1 && !c.depthwise) || (groups > 1 && !c.depthwise_gradient) || window.n > 8)

@@ -571,14 +571,6 @@ static const EchLayout *layout_of(const EchProgram *program, EchId instruction)
     return ech_program_layout(program, program->instructions[instruction].shape);
 }
 
-static uint64_t read_group_count(const EchInstruction *convolution, const char *name)
-{
-    size_t n;
-    const char *text = ech_program_attribute(convolution, name, &n);
-    int64_t value = 1;
-    return text != NULL && ech_program_numbers(text, n, &value, 1) == 1 && value > 0 ? (uint64_t)value : 1;
-}
-
 /* Narrow groups of channels, or of a batch, share the lanes, each with its own part of them, and take every position by itself. */
 static void share_lanes(EchKernelContraction *c, uint64_t features, uint64_t groups)
 {
@@ -645,7 +637,7 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
     }
     if (kept > 1) /* each of its positions fills whole lanes */
         c->n = ech_bytes_mul(kept, ech_bytes_mul(c->n / 128 + (c->n % 128 != 0), 128));
-    uint64_t features = read_group_count(convolution, "feature_group_count"), groups = MAX(features, read_group_count(convolution, "batch_group_count"));
+    uint64_t features = ech_hlo_groups(convolution, "feature_group_count"), groups = MAX(features, ech_hlo_groups(convolution, "batch_group_count"));
     if (groups > 1)
         share_lanes(c, features, groups);
     if (c->convolution && c->taps > 1 && groups == 1 && c->batch == 1 && ech_hlo_physical(lhs, 0) == lb && out->dims[ob] > 1)

@@ -1,6 +1,6 @@
 #include "tests/support/support.h"
 #include "models/device/device_yaml.h"
-#include "sim/experiment/output.h"
+#include "sim/base/file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

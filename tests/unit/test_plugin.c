@@ -1,7 +1,7 @@
 /* A user's allocator: the documented example builds outside the tree with one line; crashes and lies are reported. */
 #include "models/alloc/alloc.h"
 #include "sim/base/error.h"
-#include "sim/experiment/output.h"
+#include "sim/base/file.h"
 #include "tests/support/support.h"
 
 #include <check.h>

@@ -332,13 +332,18 @@ PJRT_Error *tpu_Buffer_ToHostBuffer(PJRT_Buffer_ToHostBuffer_Args *args)
     return NULL;
 }
 
-PJRT_Error *tpu_Buffer_CopyRawToHost(PJRT_Buffer_CopyRawToHost_Args *args)
+static PJRT_Event *raw_to_host(const PJRT_Buffer *array, void *to, int64_t offset, int64_t n)
 {
     tpu_lock();
-    read_raw(args->buffer, args->dst, args->offset, args->transfer_size);
-    record_copy(args->buffer, false, (EchBytes)MAX(args->transfer_size, 0));
+    read_raw(array, to, offset, n);
+    record_copy(array, false, (EchBytes)MAX(n, 0));
     tpu_unlock();
-    args->event = tpu_over();
+    return tpu_over();
+}
+
+PJRT_Error *tpu_Buffer_CopyRawToHost(PJRT_Buffer_CopyRawToHost_Args *args)
+{
+    args->event = raw_to_host(args->buffer, args->dst, args->offset, args->transfer_size);
     return NULL;
 }
 
@@ -667,7 +672,7 @@ static PJRT_Error *raw_memory(void *data)
     return NULL;
 }
 
-static PJRT_Error *raw_from_host(void *data)
+static PJRT_Error *raw_write(void *data)
 {
     PJRT_RawBuffer_CopyRawHostToDevice_Args *args = data;
     tpu_lock();
@@ -678,14 +683,10 @@ static PJRT_Error *raw_from_host(void *data)
     return NULL;
 }
 
-static PJRT_Error *raw_to_host(void *data)
+static PJRT_Error *raw_read(void *data)
 {
     PJRT_RawBuffer_CopyRawDeviceToHost_Args *args = data;
-    tpu_lock();
-    read_raw(args->buffer->array, args->dst, args->offset, args->transfer_size);
-    record_copy(args->buffer->array, false, (EchBytes)MAX(args->transfer_size, 0));
-    tpu_unlock();
-    args->event = tpu_over();
+    args->event = raw_to_host(args->buffer->array, args->dst, args->offset, args->transfer_size);
     return NULL;
 }
 
@@ -701,6 +702,6 @@ PJRT_RawBufferExtension tpu_raw_buffers = {.base = {.struct_size = sizeof tpu_ra
                                            .Destroy = raw_destroy,
                                            .GetOnDeviceSizeInBytes = raw_size,
                                            .GetMemorySpace = raw_memory,
-                                           .CopyRawHostToDevice = raw_from_host,
-                                           .CopyRawDeviceToHost = raw_to_host,
+                                           .CopyRawHostToDevice = raw_write,
+                                           .CopyRawDeviceToHost = raw_read,
                                            .GetHostPointer = raw_on_host};

@@ -292,7 +292,7 @@ PJRT_Error *tpu_Device_DefaultMemory(PJRT_Device_DefaultMemory_Args *args)
     return NULL;
 }
 
-static void nothing(void *data)
+void tpu_nothing(void *data)
 {
     (void)data;
 }
@@ -302,7 +302,7 @@ PJRT_Error *tpu_Device_GetAttributes(PJRT_Device_GetAttributes_Args *args)
     args->attributes = NULL;
     args->num_attributes = 0;
     args->device_attributes = NULL;
-    args->attributes_deleter = nothing;
+    args->attributes_deleter = tpu_nothing;
     return NULL;
 }
 

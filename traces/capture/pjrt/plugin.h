@@ -64,6 +64,8 @@ PJRT_Error *tpu_error(PJRT_Code code, const char *format, ...) G_GNUC_PRINTF(2, 
 PJRT_Event *tpu_over(void);
 /** Calls a function of libtpu's and gives its error back as text, or NULL. Owned by the caller. */
 char *tpu_failed(PJRT_Function function, void *args) G_GNUC_WARN_UNUSED_RESULT;
+/** Deletes what need not be deleted. */
+void tpu_nothing(void *data);
 /** Its number among those of this process; past their end for another's. */
 size_t tpu_own_index(const PJRT_Device *device);
 /** Whose array or executable it is where a call names neither memory nor device. */

@@ -1,6 +1,7 @@
 /* Programs: compiled by libtpu for the chips that it describes, kept as it leaves them, and "run". */
 #include "plugin.h"
 #include "header.h"
+#include "sim/base/file.h"
 
 #include <json-glib/json-glib.h>
 #include <stdio.h>
@@ -37,12 +38,7 @@ static void clear_folder(const char *path)
     g_autoptr(GDir) dir = g_dir_open(path, 0, NULL);
     for (const char *name = dir ? g_dir_read_name(dir) : NULL; name; name = g_dir_read_name(dir)) {
         g_autofree char *inside = g_build_filename(path, name, NULL);
-        if (g_file_test(inside, G_FILE_TEST_IS_DIR) && !g_file_test(inside, G_FILE_TEST_IS_SYMLINK)) {
-            clear_folder(inside);
-            rmdir(inside);
-        } else {
-            unlink(inside);
-        }
+        ech_remove_tree(inside);
     }
 }
 
@@ -50,10 +46,8 @@ static pid_t maker;
 
 static void remove_dump(void)
 {
-    if (dump && getpid() == maker) {
-        clear_folder(dump);
-        rmdir(dump);
-    }
+    if (dump && getpid() == maker)
+        ech_remove_tree(dump);
 }
 
 void tpu_programs_begin(void)
@@ -441,17 +435,12 @@ PJRT_Error *tpu_LoadedExecutable_AddressableDeviceLogicalIds(PJRT_LoadedExecutab
     return NULL;
 }
 
-static void nothing(void *data)
-{
-    (void)data;
-}
-
 PJRT_Error *tpu_LoadedExecutable_GetDeviceAssignment(PJRT_LoadedExecutable_GetDeviceAssignment_Args *args)
 {
     args->serialized_bytes = (const char *)args->executable->assignment->data;
     args->serialized_bytes_size = args->executable->assignment->len;
     args->serialized_device_assignment = NULL;
-    args->serialized_device_assignment_deleter = nothing;
+    args->serialized_device_assignment_deleter = tpu_nothing;
     return NULL;
 }
 
