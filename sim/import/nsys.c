@@ -159,26 +159,24 @@ static int compare_recorded(gconstpointer a, gconstpointer b)
         return x->pid < y->pid ? -1 : 1;
     if (x->event != y->event)
         return x->event < y->event ? -1 : 1;
-    if (x->sync != y->sync)
-        return x->sync < y->sync ? -1 : 1;
     return x->correlation < y->correlation ? -1 : x->correlation > y->correlation;
 }
 
-/* The newest recording of an event before a wait's correlation (calls are numbered in order); by sync id where there is one. */
+/* The newest recording of an event before a wait's correlation (calls are numbered in order); by sync id where there is one, which is that of one of the last.
+ */
 static const Recorded *find_recorded(const Reader *r, int64_t pid, int64_t event, int64_t sync, int64_t correlation)
 {
     guint low = 0, high = r->recorded->len;
-    Recorded key = {.pid = pid, .event = event, .sync = sync >= 0 ? sync : INT64_MIN, .correlation = INT64_MIN};
+    Recorded key = {.pid = pid, .event = event, .correlation = correlation};
     ECH_SEARCH(low, high, middle, compare_recorded(&g_array_index(r->recorded, Recorded, middle), &key) < 0);
-    const Recorded *best = NULL;
-    for (guint i = low, n = 0; i < r->recorded->len && n < 1024; i++, n++) {
+    for (guint i = low, n = 0; i-- > 0 && n < 1024; n++) {
         const Recorded *row = &g_array_index(r->recorded, Recorded, i);
-        if (row->pid != pid || row->event != event || (sync >= 0 && row->sync != sync))
+        if (row->pid != pid || row->event != event)
             break;
-        if (row->correlation < correlation && (!best || row->correlation > best->correlation))
-            best = row;
+        if (sync < 0 || row->sync == sync)
+            return row;
     }
-    return best;
+    return NULL;
 }
 
 static void set_issue(Reader *r, EchItem *item, int64_t pid, int64_t correlation)

@@ -467,6 +467,57 @@ START_TEST(columns_that_are_computed)
 }
 END_TEST
 
+/* One CUDA event serves a whole training run: a wait is for its newest recording, however many there are, with or without their own numbers. */
+START_TEST(events_recorded_again_and_again)
+{
+    enum { N = 3000 };
+    g_autofree char *path = g_strdup_printf("%s/recorded.sqlite", g_get_tmp_dir());
+    for (int numbered = 0; numbered < 2; numbered++) {
+        remove(path);
+        sqlite3 *db = NULL;
+        ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
+        g_autoptr(GString) sql = g_string_new(
+            "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER, streamId INTEGER, correlationId INTEGER,"
+            " globalPid INTEGER);"
+            "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, globalTid INTEGER, correlationId INTEGER, nameId INTEGER);"
+            "CREATE TABLE CUPTI_ACTIVITY_KIND_CUDA_EVENT (deviceId INTEGER, contextId INTEGER, streamId INTEGER, correlationId INTEGER, globalPid INTEGER,"
+            " eventId INTEGER, eventSyncId INTEGER);"
+            "CREATE TABLE CUPTI_ACTIVITY_KIND_SYNCHRONIZATION (start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER, streamId INTEGER,"
+            " correlationId INTEGER, globalPid INTEGER, syncType INTEGER, eventId INTEGER, eventSyncId INTEGER); BEGIN;");
+        for (int i = 0; i < N; i++) { /* a kernel on stream 7, the event, a wait of stream 13 for it, a kernel there */
+            int at = 1000 * (i + 1), call = 4 * i + 1, sync = numbered ? i + 10 : -1;
+            for (int k = 0; k < 4; k++)
+                g_string_append_printf(sql, "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (%d,%d,0,%d,NULL);", at + 10 * k, at + 10 * k + 5, call + k);
+            g_string_append_printf(sql,
+                                   "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (%d,%d,0,1,7,%d,0),(%d,%d,0,1,13,%d,0);"
+                                   "INSERT INTO CUPTI_ACTIVITY_KIND_CUDA_EVENT VALUES (0,1,7,%d,0,5,%d);"
+                                   "INSERT INTO CUPTI_ACTIVITY_KIND_SYNCHRONIZATION VALUES (%d,%d,0,1,13,%d,0,2,5,%d);",
+                                   at + 100, at + 400, call, at + 500, at + 600, call + 3, call + 1, sync, at + 20, at + 20, call + 2, sync);
+        }
+        g_string_append(sql, "COMMIT;");
+        ck_assert_int_eq(sqlite3_exec(db, sql->str, NULL, NULL, NULL), SQLITE_OK);
+        sqlite3_close(db);
+        g_autoptr(EchImport) import = ech_test_import(path, NULL);
+        const EchTrace *t = import->trace;
+        EchId last = ECH_NONE;
+        unsigned right = 0, waits = 0;
+        for (EchId i = 0; i < ech_trace_n_ops(t); i++) {
+            const EchOp *op = &ech_trace_ops(t)[i];
+            if (op->kind == ECH_OP_KERNEL && strcmp(ech_trace_string(t, ech_trace_queues(t)[op->queue].name), "stream 7") == 0)
+                last = i;
+            if (op->kind != ECH_OP_WAIT)
+                continue;
+            waits++;
+            for (uint32_t d = 0; d < op->n_deps; d++)
+                right += ech_trace_deps(t)[op->first_dep + d].op == last;
+        }
+        ck_assert_uint_eq(waits, N);
+        ck_assert_uint_eq(right, N);
+    }
+    remove(path);
+}
+END_TEST
+
 /* ---- what is read is also run ---- */
 
 static void allocate(const GString *text, const char *spec, EchAllocStats *ret)
@@ -688,6 +739,7 @@ int main(void)
     tcase_add_test(tests, waits_that_are_too_many);
     tcase_add_test(tests, streams_of_a_snapshot);
     tcase_add_test(tests, columns_that_are_computed);
+    tcase_add_test(tests, events_recorded_again_and_again);
     tcase_add_test(tests, pools_without_number);
     tcase_add_test(tests, loops_without_number);
     tcase_add_test(tests, arrays_that_all_live);
