@@ -1198,7 +1198,9 @@ static void infer_order(EchCapture *capture)
         queues[q] = (EchStreamOf){queue->device, queue->process, queue->kind == ECH_QUEUE_COMPUTE};
     }
     const EchItem *items = (const EchItem *)(const void *)capture->items->data;
-    capture->after = ech_stream_waits(items, capture->items->len, queues, capture->queues->len, capture->told, capture->calls);
+    uint32_t left_out;
+    capture->after = ech_stream_waits(items, capture->items->len, queues, capture->queues->len, capture->told, capture->calls, &left_out);
+    ech_diag_dropped(capture->import->diag, "streams_of_unknown_order", left_out, "a device of more than 256");
     capture->ops = g_new(EchId, capture->items->len + 1);
     capture->next_after = 0;
     ech_diag_note(capture->import->diag, "inferred_stream_waits", capture->after->len);

@@ -9,7 +9,7 @@
 typedef struct {
     uint32_t group;
     GArray *items;     /* uint32_t */
-    uint32_t *waited;  /* [stream]: index + 1 of the newest of the items that it has waited for */
+    uint32_t *waited;  /* [stream of its group]: index + 1 of the newest of the items that it has waited for */
     guint looked;      /* Entries of its group's log that it has come after. */
     uint32_t pending;  /* A call has let this very stream wait since its newest item: the first item asked for after it. ECH_NONE: none has. */
     EchTime last_wait; /* Of the newest such call; INT64_MIN: none. */
@@ -23,9 +23,10 @@ typedef struct {
 
 /* Streams of one device and process. */
 typedef struct {
-    uint32_t device, process, n_streams;
-    GArray *log;     /* uint32_t: items in the order in which they ended */
-    GArray *running; /* uint32_t: items that had not ended when the host asked last; a heap, the earliest end first */
+    uint32_t device, process;
+    uint32_t first, n_streams; /* They follow each other. */
+    GArray *log;               /* uint32_t: items in the order in which they ended */
+    GArray *running;           /* uint32_t: items that had not ended when the host asked last; a heap, the earliest end first */
 } Group;
 
 typedef struct {
@@ -39,7 +40,7 @@ typedef struct {
     GArray *found;       /* EchStreamWait */
 } Search;
 
-enum { MAX_STREAMS = 256, MAX_ENDED = 16 };
+enum { MAX_STREAMS = 256, MAX_ENDED = 16 }; /* Of a group; that have ended, looked at. */
 /* Recorded times are of whole microseconds in old files. A kernel starts within a few of them once what it waited for has ended. */
 static const EchTime CLOCK_PS = 2 * ECH_PS_PER_US, START_PS = 15 * ECH_PS_PER_US, HELD_UP_PS = 5 * ECH_PS_PER_US;
 
@@ -58,9 +59,14 @@ static uint32_t stream_of(const Search *s, uint32_t item)
     return s->index[s->items[item].queue];
 }
 
+static const Group *group_at(const Search *s, uint32_t stream)
+{
+    return &g_array_index(s->groups, Group, s->streams[stream].group);
+}
+
 static void add_wait(Search *s, uint32_t x, uint32_t y)
 {
-    uint32_t *waited = &s->streams[stream_of(s, y)].waited[stream_of(s, x)];
+    uint32_t own = stream_of(s, x), *waited = &s->streams[stream_of(s, y)].waited[own - group_at(s, own)->first];
     if (*waited > y)
         return;
     *waited = y + 1;
@@ -123,9 +129,10 @@ static uint32_t newest_before(const Stream *stream, uint32_t limit)
 static uint32_t newest_elsewhere(const Search *s, uint32_t x, uint32_t limit)
 {
     uint32_t newest = ECH_NONE, own = stream_of(s, x);
-    for (uint32_t q = 0; q < s->n; q++) {
-        uint32_t y = q != own && s->streams[q].group == s->streams[own].group ? newest_before(&s->streams[q], limit) : ECH_NONE;
-        if (y != ECH_NONE && s->streams[q].waited[own] <= y && (newest == ECH_NONE || y > newest))
+    const Group *group = group_at(s, own);
+    for (uint32_t q = group->first; q < group->first + group->n_streams; q++) {
+        uint32_t y = q != own ? newest_before(&s->streams[q], limit) : ECH_NONE;
+        if (y != ECH_NONE && s->streams[q].waited[own - group->first] <= y && (newest == ECH_NONE || y > newest))
             newest = y;
     }
     return newest != ECH_NONE && end_of(&s->items[newest]) <= s->items[x].start + CLOCK_PS ? newest : ECH_NONE;
@@ -139,8 +146,9 @@ static uint32_t held_up_by(const Search *s, uint32_t x, EchTime before)
     EchTime ready = newest == ECH_NONE ? item->issued : MAX(item->issued, end_of(&s->items[newest]));
     if (item->start + CLOCK_PS < ready + HELD_UP_PS)
         return ECH_NONE;
-    for (uint32_t q = 0; q < s->n; q++) {
-        uint32_t y = q != own && s->streams[q].group == s->streams[own].group ? ended_by(s, &s->streams[q], item->start + CLOCK_PS) : ECH_NONE;
+    const Group *group = group_at(s, own);
+    for (uint32_t q = group->first; q < group->first + group->n_streams; q++) {
+        uint32_t y = q != own ? ended_by(s, &s->streams[q], item->start + CLOCK_PS) : ECH_NONE;
         if (y == ECH_NONE)
             continue;
         EchTime end = end_of(&s->items[y]);
@@ -193,6 +201,13 @@ static bool is_work(const Search *s, const EchItem *item)
     return works && item->queue < s->n_queues && s->queues[item->queue].stream && item->start != ECH_TIME_NONE && item->duration != ECH_TIME_NONE;
 }
 
+static void clear_group(gpointer data)
+{
+    Group *group = data;
+    g_array_unref(group->log);
+    g_array_unref(group->running);
+}
+
 /* The group of a queue; made when first asked for. */
 static uint32_t group_of(Search *s, const EchStreamOf *queue)
 {
@@ -208,14 +223,30 @@ static uint32_t group_of(Search *s, const EchStreamOf *queue)
     return s->groups->len - 1;
 }
 
-static void number_streams(Search *s, size_t n_items)
+/* Streams that work is done on, by their groups; those of groups of too many are left alone. Their number. */
+static uint32_t number_streams(Search *s, size_t n_items)
 {
-    for (size_t i = 0; i < n_items; i++)
-        if (is_work(s, &s->items[i]) && s->index[s->items[i].queue] == ECH_NONE)
-            s->index[s->items[i].queue] = s->n++;
+    for (size_t i = 0; i < n_items; i++) {
+        uint32_t q = s->items[i].queue;
+        if (!is_work(s, &s->items[i]) || s->index[q] != ECH_NONE)
+            continue;
+        uint32_t at = group_of(s, &s->queues[q]); /* before the rows are looked at: it may move them */
+        s->index[q] = g_array_index(s->groups, Group, at).n_streams++;
+    }
+    uint32_t left_out = 0;
+    for (guint i = 0; i < s->groups->len; i++) {
+        Group *group = &g_array_index(s->groups, Group, i);
+        group->first = s->n;
+        if (group->n_streams > MAX_STREAMS) {
+            left_out += group->n_streams;
+            group->n_streams = 0;
+        }
+        s->n += group->n_streams;
+    }
+    return left_out;
 }
 
-/* Rows of streams and groups; whether they are of several devices. */
+/* Rows of streams; whether they are of several devices. */
 static bool begin(Search *s)
 {
     s->streams = g_new0(Stream, s->n);
@@ -223,12 +254,15 @@ static bool begin(Search *s)
     for (uint32_t q = 0; q < s->n_queues; q++) {
         if (s->index[q] == ECH_NONE)
             continue;
-        uint32_t group = group_of(s, &s->queues[q]);
-        s->streams[s->index[q]] = (Stream){.group = group, .pending = ECH_NONE, .last_wait = INT64_MIN};
+        uint32_t at = group_of(s, &s->queues[q]);
+        const Group *group = &g_array_index(s->groups, Group, at);
+        several = several || g_array_index(s->groups, Group, 0).device != group->device;
+        s->index[q] = group->n_streams > 0 ? group->first + s->index[q] : ECH_NONE;
+        if (s->index[q] == ECH_NONE)
+            continue;
+        s->streams[s->index[q]] = (Stream){.group = at, .pending = ECH_NONE, .last_wait = INT64_MIN};
         s->streams[s->index[q]].items = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-        s->streams[s->index[q]].waited = g_new0(uint32_t, s->n);
-        g_array_index(s->groups, Group, group).n_streams++;
-        several = several || g_array_index(s->groups, Group, 0).device != s->queues[q].device;
+        s->streams[s->index[q]].waited = g_new0(uint32_t, group->n_streams);
     }
     return several;
 }
@@ -238,10 +272,6 @@ static void end(Search *s)
     for (uint32_t q = 0; q < s->n; q++) {
         g_array_unref(s->streams[q].items);
         g_free(s->streams[q].waited);
-    }
-    for (guint i = 0; i < s->groups->len; i++) {
-        g_array_unref(g_array_index(s->groups, Group, i).log);
-        g_array_unref(g_array_index(s->groups, Group, i).running);
     }
     g_free(s->streams);
 }
@@ -253,7 +283,7 @@ static void search(Search *s, size_t n_items, EchWaitsTold told, GArray *calls)
     guint c = 0;
     for (uint32_t x = 0; x < n_items; x++) {
         const EchItem *item = &s->items[x];
-        if (!is_work(s, item))
+        if (!is_work(s, item) || s->index[item->queue] == ECH_NONE)
             continue;
         for (; c < calls->len && g_array_index(calls, EchWaitCall, c).time <= item->issued; c++) {
             const EchWaitCall *call = &g_array_index(calls, EchWaitCall, c);
@@ -278,15 +308,17 @@ static void search(Search *s, size_t n_items, EchWaitsTold told, GArray *calls)
     end(s);
 }
 
-GArray *ech_stream_waits(const EchItem *items, size_t n_items, const EchStreamOf *queues, uint32_t n_queues, EchWaitsTold told, GArray *calls)
+GArray *ech_stream_waits(const EchItem *items, size_t n_items, const EchStreamOf *queues, uint32_t n_queues, EchWaitsTold told, GArray *calls,
+                         uint32_t *ret_left_out)
 {
     Search s = {.items = items, .queues = queues, .n_queues = n_queues, .found = g_array_new(FALSE, FALSE, sizeof(EchStreamWait))};
     s.index = g_new(uint32_t, n_queues + 1);
     memset(s.index, 0xff, (n_queues + 1) * sizeof *s.index);
     s.groups = g_array_new(FALSE, FALSE, sizeof(Group));
+    g_array_set_clear_func(s.groups, clear_group);
     s.callers = g_hash_table_new_full(NULL, NULL, NULL, g_free);
-    number_streams(&s, n_items);
-    if (s.n > 1 && s.n <= MAX_STREAMS && n_items < ECH_NONE)
+    *ret_left_out = number_streams(&s, n_items);
+    if (s.n > 1 && n_items < ECH_NONE)
         search(&s, n_items, told, calls);
     g_array_unref(s.groups);
     g_hash_table_unref(s.callers);

@@ -30,7 +30,7 @@ typedef struct {
     uint32_t item, awaited;
 } EchStreamWait;
 
-/** EchStreamWait in the order of `item`, of @items in the order in which they were asked for. @calls: EchWaitCall in any order, sorted here. Owned by the
- * caller. */
-GArray *ech_stream_waits(const EchItem *items, size_t n_items, const EchStreamOf *queues, uint32_t n_queues, EchWaitsTold told,
-                         GArray *calls) G_GNUC_WARN_UNUSED_RESULT;
+/** EchStreamWait in the order of `item`, of @items in the order in which they were asked for. @calls: EchWaitCall in any order, sorted here. @ret_left_out:
+ * streams of a device and process that has more than 256, of which nothing is found. Owned by the caller. */
+GArray *ech_stream_waits(const EchItem *items, size_t n_items, const EchStreamOf *queues, uint32_t n_queues, EchWaitsTold told, GArray *calls,
+                         uint32_t *ret_left_out) G_GNUC_WARN_UNUSED_RESULT;

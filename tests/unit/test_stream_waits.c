@@ -56,7 +56,9 @@ START_TEST(order)
             g_array_append_val(calls, ((EchWaitCall){row->asked * ECH_PS_PER_US, 0, (uint32_t)row->queue}));
         }
     }
-    g_autoptr(GArray) waits = ech_stream_waits(items, n, queues, G_N_ELEMENTS(queues), cases[_i].told, calls);
+    uint32_t left_out;
+    g_autoptr(GArray) waits = ech_stream_waits(items, n, queues, G_N_ELEMENTS(queues), cases[_i].told, calls, &left_out);
+    ck_assert_uint_eq(left_out, 0);
     g_autoptr(GString) found = g_string_new(NULL);
     for (guint i = 0; i < waits->len; i++) {
         const EchStreamWait *wait = &g_array_index(waits, EchStreamWait, i);
@@ -66,11 +68,39 @@ START_TEST(order)
 }
 END_TEST
 
+/* Merged profiles of many ranks have more streams than any device: one that has too many is left out alone. */
+START_TEST(many_streams)
+{
+    enum { RANKS = 40, STREAMS = 8, CROWD = 300 };
+    g_autoptr(GArray) calls = g_array_new(FALSE, FALSE, sizeof(EchWaitCall));
+    EchStreamOf queues[RANKS * STREAMS + CROWD];
+    EchItem items[G_N_ELEMENTS(queues)];
+    for (uint32_t q = 0; q < G_N_ELEMENTS(queues); q++) { /* each asks for its work when all before it has ended */
+        bool ranked = q < RANKS * STREAMS;
+        queues[q] = (EchStreamOf){ranked ? q / STREAMS : RANKS, 0, true};
+        items[q] = ech_item_init(ECH_ITEM_KERNEL);
+        items[q].queue = q;
+        items[q].issued = items[q].start = 10 * q * ECH_PS_PER_US;
+        items[q].duration = 5 * ECH_PS_PER_US;
+    }
+    uint32_t left_out;
+    g_autoptr(GArray) waits = ech_stream_waits(items, G_N_ELEMENTS(items), queues, G_N_ELEMENTS(queues), ECH_WAITS_TOLD, calls, &left_out);
+    ck_assert_uint_eq(left_out, CROWD);
+    ck_assert_uint_eq(waits->len, RANKS * STREAMS * (STREAMS - 1) / 2);
+    for (guint i = 0; i < waits->len; i++) {
+        const EchStreamWait *wait = &g_array_index(waits, EchStreamWait, i);
+        ck_assert_uint_lt(wait->awaited, wait->item);
+        ck_assert_uint_eq(wait->item / STREAMS, wait->awaited / STREAMS);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("stream_waits");
     TCase *tcase = tcase_create("all");
     tcase_add_loop_test(tcase, order, 0, G_N_ELEMENTS(cases));
+    tcase_add_test(tcase, many_streams);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
