@@ -19,7 +19,7 @@ typedef struct {
 typedef enum { STREAM_UNKNOWN, STREAM_KERNEL, STREAM_COPY, STREAM_FILL, STREAM_DRIVER } StreamKind;
 
 /* Texts are told once and referred to by events: of those that are looked at for every event this much counts. */
-enum { MAX_TEXT = 4096, MAX_LABEL = 256 };
+enum { MAX_TEXT = 4096, MAX_LABEL = 256, MAX_MEMORIES = 256 };
 
 typedef struct {
     Span name, display;
@@ -46,6 +46,14 @@ typedef struct {
     bool is_text, is_real;
 } Stat;
 
+/* What was in use of a memory before its first event: of several threads, whose lines follow each other in the file, the earliest. */
+typedef struct {
+    EchTime first;
+    EchBytes before;
+    uint32_t device;
+    uint8_t tier;
+} Baseline;
+
 typedef struct {
     EchImport *ret;
     const char *where;
@@ -58,7 +66,7 @@ typedef struct {
     bool has_base;
     int64_t base_ns;
     uint64_t n_host_events;
-    GPtrArray *baselines; /* memories whose first event was seen: "tier device" */
+    GArray *baselines; /* Baseline */
 } Reader;
 
 static bool is(Span s, const char *text)
@@ -503,6 +511,20 @@ static void gpu_event(Reader *r, uint32_t queue, Metadata *meta, const Event *e,
     ech_capture_add(r->capture, &item);
 }
 
+/* @before was in use of a memory until @time. */
+static void note_in_use(Reader *r, uint8_t tier, uint32_t device, EchTime time, EchBytes before)
+{
+    guint i = 0;
+    while (i < r->baselines->len && (g_array_index(r->baselines, Baseline, i).tier != tier || g_array_index(r->baselines, Baseline, i).device != device))
+        i++;
+    if (i == r->baselines->len && i < MAX_MEMORIES) {
+        g_array_append_val(r->baselines, ((Baseline){time, before, device, tier}));
+    } else if (i < r->baselines->len && time < g_array_index(r->baselines, Baseline, i).first) {
+        g_array_index(r->baselines, Baseline, i).first = time;
+        g_array_index(r->baselines, Baseline, i).before = before;
+    }
+}
+
 /* MemoryAllocation and MemoryDeallocation of a host thread's line. */
 static void memory_event(Reader *r, const Event *e, bool allocation, EchTime start)
 {
@@ -539,13 +561,8 @@ static void memory_event(Reader *r, const Event *e, bool allocation, EchTime sta
         ech_diag_dropped(r->ret->diag, "allocations_without_size", 1, NULL);
         return;
     }
-    /* What was in use before the first event of each memory. */
-    g_autofree char *key = g_strdup_printf("%d %" G_GUINT64_FORMAT, (int)item.to, device);
-    if (e->has_allocated && !g_ptr_array_find_with_equal_func(r->baselines, key, g_str_equal, NULL) && r->baselines->len < 256) {
-        uint64_t before = allocation ? e->allocated - MIN(e->allocated, e->given) : ech_bytes_add(e->allocated, e->given);
-        ech_capture_baseline(r->capture, (EchTier)item.to, (uint32_t)device, before);
-        g_ptr_array_add(r->baselines, g_steal_pointer(&key));
-    }
+    if (e->has_allocated)
+        note_in_use(r, item.to, (uint32_t)device, start, allocation ? e->allocated - MIN(e->allocated, e->given) : ech_bytes_add(e->allocated, e->given));
     ech_capture_add(r->capture, &item);
 }
 
@@ -753,6 +770,10 @@ static bool read_space(Reader *r, const uint8_t *data, size_t n, GError **error)
     if (r->n_host_events)
         ech_diag_note(r->ret->diag, "host_events_only_counted", r->n_host_events);
     ech_trace_builder_printf_property(r->builder, "time_base_ns", "%" G_GINT64_FORMAT, r->base_ns);
+    for (guint i = 0; i < r->baselines->len; i++) {
+        const Baseline *b = &g_array_index(r->baselines, Baseline, i);
+        ech_capture_baseline(r->capture, (EchTier)b->tier, b->device, b->before);
+    }
     ech_xplane_programs_apply(r->programs, r->capture, r->ret->diag);
     return ech_xplane_finish(r->x, error);
 }
@@ -769,11 +790,11 @@ static bool xplane_read(EchSource *source, const EchImportOptions *options, EchI
     Reader r = {.ret = ret, .where = ech_source_path(source), .x = x, .capture = ech_xplane_capture(x)};
     r.builder = ech_capture_builder(r.capture);
     r.launches = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, g_free);
-    r.baselines = g_ptr_array_new_with_free_func(g_free);
+    r.baselines = g_array_new(FALSE, FALSE, sizeof(Baseline));
     r.programs = ech_xplane_programs_new();
     r.names = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     bool ok = read_space(&r, data, n, error);
-    g_ptr_array_unref(r.baselines);
+    g_array_unref(r.baselines);
     g_hash_table_unref(r.launches);
     g_hash_table_unref(r.names);
     ech_xplane_programs_free(r.programs);

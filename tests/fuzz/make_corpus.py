@@ -327,6 +327,17 @@ for i, name in names.items():
 put("xplane", "tpu.pb", f(1, tpu) + f(1, host) + f(4, "host"))
 put("xplane", "gpu.pb", f(1, gpu) + f(1, host))
 put("xplane", "cut.pb", (f(1, tpu) + f(1, host))[:700])
+
+
+def allocated(offset, address, given, in_use):
+    return ev(1, offset, 0, f(4, f(1, 1) + f(3, address)) + f(4, f(1, 3) + f(4, given)) + f(4, f(1, 4) + f(4, in_use)))
+
+
+# Of two threads that allocate, the one whose line comes later in the file began: 1,000 bytes were in use before it.
+threads = f(2, "/host:CPU") + f(3, f(1, 2) + f(2, "second") + f(3, 5) + allocated(80, 8192, 512, 1768)) + f(3, f(1, 1) + f(2, "first") + f(3, 5) + allocated(50, 4096, 256, 1256))
+for i, name in names.items():
+    threads += entry(5, i, f(1, i) + f(2, name))
+put("xplane", "threads.pb", f(1, threads + entry(4, 1, f(1, 1) + f(2, "MemoryAllocation"))))
 # A GPU's profile with its program: two streams, a fusion, an all-reduce over four of eight by NCCL. Field numbers of HLO: openxla/xla xla/service/hlo.proto.
 def packed(*values):
     return b"".join(varint(v) for v in values)

@@ -886,6 +886,10 @@ START_TEST(xplane_times_transfers_by_completion)
     g_autoptr(EchImport) gpu = ech_test_corpus("xplane/gpu.pb", NULL);
     ck_assert_uint_eq(ech_test_op(gpu->trace, ECH_OP_COPY, "MemcpyH2D")->bytes, 512);
     ck_assert_uint_eq(ech_test_count(gpu->trace, ECH_OP_ALLOC), 1);
+    /* What was in use before is told by the event that came first, whatever thread's line the file begins with. */
+    g_autoptr(EchImport) threads = ech_test_corpus("xplane/threads.pb", "xplane");
+    g_autoptr(EchLifetimes) hbm = ech_lifetimes_new(threads->trace, ech_trace_find_memory(threads->trace, "hbm"));
+    ck_assert_uint_eq(hbm->peak, 1768);
 }
 END_TEST
 
