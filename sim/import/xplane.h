@@ -31,7 +31,7 @@ EchXplane *ech_xplane_new(EchImport *import, const char *format) G_GNUC_WARN_UNU
 void ech_xplane_free(EchXplane *xplane);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchXplane, ech_xplane_free)
 EchCapture *ech_xplane_capture(EchXplane *xplane);
-/** Number of a kind of event, for ech_xplane_event. Same text, same number. */
+/** Number of a kind of event, for ech_xplane_event. Same text, work and stack: same number. */
 uint32_t ech_xplane_kind(EchXplane *xplane, const EchXplaneOp *op);
 /** Something ran on a TPU core. */
 void ech_xplane_event(EchXplane *xplane, uint32_t device, uint32_t kind, EchTime start, EchTime duration);

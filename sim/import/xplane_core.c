@@ -316,7 +316,9 @@ static bool operand_name(const Parts *parts, const char **ret, size_t *ret_n)
 
 uint32_t ech_xplane_kind(EchXplane *x, const EchXplaneOp *op)
 {
-    g_autofree char *key = g_strndup(op->text, op->n_text);
+    /* Programs number their instructions alike: the same text may be other work, from another line. */
+    g_autofree char *key = g_strdup_printf("%.*s\n%u %d %" PRIu64 " %d %" PRIu64 " %d %" PRIu64 " %" PRIu64, (int)MIN(op->n_text, (size_t)INT_MAX), op->text,
+                                           op->stack, op->has_flops, op->flops, op->has_bytes, op->bytes, op->has_traffic, op->read, op->written);
     uint32_t found = GPOINTER_TO_UINT(g_hash_table_lookup(x->index, key));
     if (found)
         return found - 1;

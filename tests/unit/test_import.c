@@ -945,6 +945,31 @@ START_TEST(json_twin_of_xplane)
 }
 END_TEST
 
+/* Two programs of one profile may each have a %fusion of the same text. */
+START_TEST(instructions_of_one_text)
+{
+    static const char event[] =
+        ",{\"ph\":\"X\",\"pid\":3,\"tid\":3,\"ts\":%d,\"dur\":5,\"name\":\"fusion\",\"args\":{\"long_name\":\"%%fusion = f32[8,128]{1,0:T(8,128)} "
+        "fusion(f32[8,128]{1,0:T(8,128)} %%p), kind=kLoop, calls=%%c\",\"bytes_accessed\":\"8192\",\"model_flops\":\"%u\"}}";
+    g_autoptr(GString) text =
+        g_string_new("{\"displayTimeUnit\":\"ns\",\"metadata\":{\"highres-ticks\":true},\"traceEvents\":[{\"ph\":\"M\",\"pid\":3,\"name\":"
+                     "\"process_name\",\"args\":{\"name\":\"/device:TPU:0\"}},{\"ph\":\"M\",\"pid\":3,\"tid\":3,\"name\":\"thread_name\",\"args\":"
+                     "{\"name\":\"XLA Ops\"}}");
+    static const unsigned flops[] = {1024, 9216, 1024};
+    for (int i = 0; i < 3; i++)
+        g_string_append_printf(text, event, 10 * i, flops[i]);
+    g_string_append(text, "]}");
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = ech_test_text(text->str, &error);
+    ck_assert_ok(import, error);
+    const EchTrace *t = import->trace;
+    ck_assert_uint_eq(ech_test_count(t, ECH_OP_KERNEL), 3);
+    for (size_t i = 0, n = 0; i < ech_trace_n_ops(t); i++)
+        if (ech_trace_ops(t)[i].kind == ECH_OP_KERNEL)
+            ck_assert_uint_eq(ech_trace_work(t)[ech_trace_ops(t)[i].first_work].count, flops[n++]);
+}
+END_TEST
+
 /* b was asked for early, and began when a had ended; c was asked for after b had ended. */
 START_TEST(json_twin_of_a_gpus_xplane)
 {
@@ -1075,6 +1100,7 @@ int main(void)
     tcase_add_test(tcase, kineto_streams_keep_their_order);
     tcase_add_test(tcase, xplane_programs_of_gpus);
     tcase_add_test(tcase, xplane_programs_of_one_module);
+    tcase_add_test(tcase, instructions_of_one_text);
     tcase_add_test(tcase, json_twin_of_a_gpus_xplane);
     tcase_add_test(tcase, recorded_migrations);
     tcase_add_test(tcase, cupti_waits_of_streams);
