@@ -7,7 +7,8 @@
  *   copy START END DEVICE STREAM CORRELATION BYTES FROM_KIND TO_KIND ASYNC        (CUPTI memory kinds: 1 pageable, 2 pinned, 3 device, 4 array, 5 managed)
  *   set START END DEVICE STREAM CORRELATION BYTES
  *   alloc|free TIME DEVICE STREAM CORRELATION ADDRESS BYTES KIND ASYNC
- *   sync START END TYPE STREAM EVENT CORRELATION                                  (1 event, 2 stream waits for event, 3 stream, 4 context)
+ *   context CONTEXT DEVICE                                                        (before or after what names the context)
+ *   sync START END TYPE CONTEXT STREAM EVENT CORRELATION                          (1 event, 2 stream waits for event, 3 stream, 4 context)
  *   unified START END COUNTER VALUE ADDRESS FROM TO                               (1 bytes host to device, 2 bytes device to host, 3 CPU faults, 4 GPU faults)
  *   pool TIME OPERATION TYPE ADDRESS SIZE THRESHOLD | overhead START END KIND | mark TIME ID FLAGS "NAME" | without WHAT
  *   dropped BY_CUPTI NO_BUFFER
@@ -24,6 +25,12 @@
 
 enum { MOST_GPUS = 64 };
 
+/* A wait, until it is known which device its context is of. */
+typedef struct {
+    EchTime start, end;
+    uint64_t type, context, stream;
+} Sync;
+
 typedef struct {
     EchImport *ret;
     EchCapture *capture;
@@ -32,6 +39,8 @@ typedef struct {
     GString *scratch;
     GHashTable *open_marks; /* id -> index of the item that began it, + 1 */
     GHashTable *names;      /* of ech_gpu_name_of */
+    GHashTable *contexts;   /* number + 1 -> device + 1 */
+    GArray *syncs;          /* Sync */
     uint64_t origin;        /* CUPTI's clock when the capture began. It counts nanoseconds since 1970: in picoseconds those are more than an EchTime */
 } Reader;
 
@@ -48,13 +57,20 @@ static EchTime time_of(const Reader *r, uint64_t nanoseconds)
     return nanoseconds > (uint64_t)INT64_MAX / 2000 ? ECH_TIME_NONE : (EchTime)nanoseconds * ECH_PS_PER_NS;
 }
 
+/* Whether the line, which begins with @start and @end, tells when it was; counted where it does not. */
+static bool is_timed(Reader *r, EchTime start, EchTime end)
+{
+    if (start != ECH_TIME_NONE && end != ECH_TIME_NONE && r->lines.fields[0] != 0)
+        return true;
+    ech_diag_dropped(r->ret->diag, "events_without_time", 1, "%s:%zu", r->lines.where, r->lines.line);
+    return false;
+}
+
 static bool set_span(Reader *r, EchItem *item)
 {
     EchTime start = time_of(r, r->lines.fields[0]), end = time_of(r, r->lines.fields[1]);
-    if (start == ECH_TIME_NONE || end == ECH_TIME_NONE || r->lines.fields[0] == 0) {
-        ech_diag_dropped(r->ret->diag, "events_without_time", 1, "%s:%zu", r->lines.where, r->lines.line);
+    if (!is_timed(r, start, end))
         return false;
-    }
     item->issued = item->start = start;
     item->duration = MAX(end - start, 0);
     return true;
@@ -141,30 +157,49 @@ static void add_memory(Reader *r, EchItemKind kind)
     ech_capture_add(r->capture, &item);
 }
 
+static const char *const sync_names[] = {"Synchronize event", "Stream waits for event", "Synchronize stream", "Synchronize context"};
+
 static void add_sync(Reader *r)
 {
-    static const char *const names[] = {"Synchronize event", "Stream waits for event", "Synchronize stream", "Synchronize context"};
-    uint64_t type = r->lines.fields[2];
-    if (type < 1 || type > G_N_ELEMENTS(names)) {
-        ech_diag_dropped(r->ret->diag, "synchronisations_of_unknown_type", 1, "%s:%zu: type %" G_GUINT64_FORMAT, r->lines.where, r->lines.line, type);
+    Sync sync = {time_of(r, r->lines.fields[0]), time_of(r, r->lines.fields[1]), r->lines.fields[2], r->lines.fields[3], r->lines.fields[4]};
+    if (sync.type < 1 || sync.type > G_N_ELEMENTS(sync_names)) {
+        ech_diag_dropped(r->ret->diag, "synchronisations_of_unknown_type", 1, "%s:%zu: type %" G_GUINT64_FORMAT, r->lines.where, r->lines.line, sync.type);
         return;
     }
     ech_capture_set_waits(r->capture, ECH_WAITS_CALLS);
     /* CUPTI does not say when the event was recorded, so a wait of a stream cannot be tied to what it waits for. */
-    if (type == 2) {
+    if (sync.type == 2)
         ech_diag_note(r->ret->diag, "stream_waits_without_their_event", 1);
-        if (time_of(r, r->lines.fields[0]) != ECH_TIME_NONE)
-            ech_capture_wait_call(r->capture, time_of(r, r->lines.fields[0]), ECH_NONE, stream_queue(r, 0, r->lines.fields[3]));
-        return;
+    if (is_timed(r, sync.start, sync.end))
+        g_array_append_val(r->syncs, sync);
+}
+
+/* Waits, each of its context's device; of a program of one device they are that device's. */
+static void place_syncs(Reader *r)
+{
+    gpointer only = NULL;
+    GHashTableIter iter;
+    g_hash_table_iter_init(&iter, r->contexts);
+    if (g_hash_table_size(r->contexts) == 1)
+        g_hash_table_iter_next(&iter, NULL, &only);
+    for (guint i = 0; i < r->syncs->len; i++) {
+        const Sync *sync = &g_array_index(r->syncs, Sync, i);
+        gpointer known = g_hash_table_lookup(r->contexts, GSIZE_TO_POINTER((gsize)sync->context + 1));
+        uint32_t device = known ? GPOINTER_TO_UINT(known) - 1 : only ? GPOINTER_TO_UINT(only) - 1 : 0;
+        uint32_t stream = stream_queue(r, device, sync->type == 2 || sync->type == 3 ? sync->stream : 0);
+        if (sync->type == 2) {
+            ech_capture_wait_call(r->capture, sync->start, ECH_NONE, stream);
+            continue;
+        }
+        EchItem item = ech_item_init(ECH_ITEM_HOST_WAIT);
+        item.issued = item.start = sync->start;
+        item.duration = MAX(sync->end - sync->start, 0);
+        item.queue = stream;
+        item.other = sync->type == 3 ? stream : ECH_NONE;
+        item.address = (uint64_t)item.start;
+        item.name = ech_trace_builder_string(r->builder, sync_names[sync->type - 1], -1);
+        ech_capture_add(r->capture, &item);
     }
-    EchItem item = ech_item_init(ECH_ITEM_HOST_WAIT);
-    if (!set_span(r, &item))
-        return;
-    item.queue = stream_queue(r, 0, type == 3 ? r->lines.fields[3] : 0);
-    item.other = type == 3 ? item.queue : ECH_NONE;
-    item.address = (uint64_t)item.start;
-    item.name = ech_trace_builder_string(r->builder, names[type - 1], -1);
-    ech_capture_add(r->capture, &item);
 }
 
 static void add_unified(Reader *r)
@@ -177,7 +212,8 @@ static void add_unified(Reader *r)
     if (!set_span(r, &item))
         return;
     bool to_device = r->lines.fields[2] == 1;
-    item.queue = ech_capture_queue(r->capture, to_device ? "unified memory to device" : "unified memory to host", ECH_QUEUE_COPY, 0);
+    uint64_t device = r->lines.fields[to_device ? 6 : 5];
+    item.queue = ech_capture_queue(r->capture, to_device ? "unified memory to device" : "unified memory to host", ECH_QUEUE_COPY, (uint32_t)MIN(device, 65535));
     item.name = ech_trace_builder_string(r->builder, "Unified memory migration", -1);
     item.bytes = r->lines.fields[3];
     item.origin = ECH_KNOWN;
@@ -238,6 +274,7 @@ enum {
     LINE_OVERHEAD,
     LINE_CLOCK,
     LINE_GPU,
+    LINE_CONTEXT,
     LINE_DROPPED,
     LINE_OTHER,
     LINE_END,
@@ -249,13 +286,14 @@ static const EchLineKind kinds[] = {
     [LINE_SET] = {"set", "MEMSET", 6, false},
     [LINE_ALLOC] = {"alloc", "MEMORY2 allocation", 8, false},
     [LINE_FREE] = {"free", "MEMORY2 release", 8, false},
-    [LINE_SYNC] = {"sync", "SYNCHRONIZATION", 6, false},
+    [LINE_SYNC] = {"sync", "SYNCHRONIZATION", 7, false},
     [LINE_UNIFIED] = {"unified", "UNIFIED_MEMORY_COUNTER", 7, false},
     [LINE_MARK] = {"mark", "MARKER", 3, true},
     [LINE_POOL] = {"pool", "MEMORY_POOL", 6, false},
     [LINE_OVERHEAD] = {"overhead", "OVERHEAD", 3, false},
     [LINE_CLOCK] = {"clock", NULL, 2, false},
     [LINE_GPU] = {"gpu", NULL, 1, true},
+    [LINE_CONTEXT] = {"context", NULL, 2, false},
     [LINE_DROPPED] = {"dropped", NULL, 2, false},
     [LINE_OTHER] = {"other", "other", 1, false},
     [LINE_END] = {"end", NULL, 0, false},
@@ -287,6 +325,9 @@ static bool add_line(size_t which, void *data, GError **error)
         ech_trace_builder_printf_property(r->builder, "session_start_unix_ns", "%" G_GUINT64_FORMAT, r->lines.fields[1]);
         break;
     case LINE_GPU: add_gpu(r); break;
+    case LINE_CONTEXT:
+        g_hash_table_insert(r->contexts, GSIZE_TO_POINTER((gsize)r->lines.fields[0] + 1), GUINT_TO_POINTER((guint)MIN(r->lines.fields[1], 65535) + 1));
+        break;
     case LINE_DROPPED: ech_diag_dropped(r->ret->diag, "records_dropped_by_cupti", r->lines.fields[0], "%s:%zu", r->lines.where, r->lines.line); break;
     case LINE_END: r->lines.ended = true; break;
     default: break;
@@ -305,19 +346,25 @@ static bool cupti_read(EchSource *source, const EchImportOptions *options, EchIm
     g_autoptr(EchCapture) capture = ech_capture_new(ret, "cupti");
     g_autoptr(GString) scratch = g_string_new(NULL);
     g_autoptr(GHashTable) open_marks = g_hash_table_new(ech_hash_key, NULL), names = g_hash_table_new_full(NULL, NULL, NULL, g_free);
+    g_autoptr(GHashTable) contexts = g_hash_table_new(ech_hash_key, NULL);
+    g_autoptr(GArray) syncs = g_array_new(FALSE, FALSE, sizeof(Sync));
     Reader r = {.ret = ret,
                 .capture = capture,
                 .builder = ech_capture_builder(capture),
                 .lines = {.where = ech_source_path(source) ? ech_source_path(source) : "capture", .diag = ret->diag, .records = ret->records},
                 .scratch = scratch,
                 .open_marks = open_marks,
-                .names = names};
+                .names = names,
+                .contexts = contexts,
+                .syncs = syncs};
     if (n < strlen(MAGIC) || memcmp(data, MAGIC, strlen(MAGIC)) != 0) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:1: not a capture; expected 'echelon-capture 1'", r.lines.where);
         return false;
     }
-    return ech_lines_read(&r.lines, data + strlen(MAGIC), n - strlen(MAGIC), kinds, G_N_ELEMENTS(kinds), add_line, &r, error) &&
-           ech_capture_finish(capture, error);
+    if (!ech_lines_read(&r.lines, data + strlen(MAGIC), n - strlen(MAGIC), kinds, G_N_ELEMENTS(kinds), add_line, &r, error))
+        return false;
+    place_syncs(&r);
+    return ech_capture_finish(capture, error);
 }
 
 static int probe(const uint8_t *head, size_t n)

@@ -113,6 +113,8 @@ START_TEST(capture_is_imported)
     ck_assert_uint_eq(allocs, 1);
     ck_assert_uint_eq(frees, 1);
     ck_assert_uint_eq(marks, 1);
+    const EchOp *wait = ech_test_op(import->trace, ECH_OP_WAIT, "Synchronize context"); /* of the GPU whose context it names */
+    ck_assert_uint_eq(ech_trace_queues(import->trace)[wait->queue].device, 1);
 }
 END_TEST
 

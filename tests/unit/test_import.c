@@ -986,13 +986,31 @@ START_TEST(cupti_waits_of_streams)
 {
     g_autoptr(EchImport) import = must_import("echelon-capture 1\n"
                                               "kernel 1000 31000 0 7 1 1 1 1 32 1 1 \"a\"\n"
-                                              "sync 2000 2100 2 8 5 2\n"
+                                              "sync 2000 2100 2 1 8 5 2\n"
                                               "kernel 31200 41200 0 8 3 1 1 1 32 1 1 \"b\"\n"
                                               "kernel 32000 36000 0 7 4 1 1 1 32 1 1 \"c\"\n"
                                               "end\n");
     g_autofree char *order = order_of(import->trace);
     ck_assert_str_eq(order, "ba");
     ck_assert_uint_eq(ech_diag_count(import->diag, "stream_waits_without_their_event"), 1);
+}
+END_TEST
+
+/* A wait is of its context's device, which the capture may tell only later; of the one device that there is where it does not. */
+START_TEST(cupti_waits_of_devices)
+{
+    static const char *const contexts[] = {"context 2 1\ncontext 1 0\n", "context 9 1\n"};
+    for (size_t i = 0; i < G_N_ELEMENTS(contexts); i++) {
+        g_autofree char *text = g_strdup_printf("echelon-capture 1\nkernel 1000 31000 1 7 1 1 1 1 32 1 1 \"a\"\nsync 2000 31100 4 2 0 0 2\n%s"
+                                                "kernel 32000 36000 1 8 4 1 1 1 32 1 1 \"b\"\nend\n",
+                                                contexts[i]);
+        g_autoptr(EchImport) import = must_import(text);
+        const EchTrace *t = import->trace;
+        const EchOp *wait = ech_test_op(t, ECH_OP_WAIT, "Synchronize context");
+        ck_assert_uint_eq(ech_trace_queues(t)[wait->queue].device, 1);
+        ck_assert_uint_eq(wait->n_deps, 1);
+        ck_assert_str_eq(ech_trace_string(t, ech_trace_ops(t)[ech_trace_deps(t)[wait->first_dep].op].name), "a");
+    }
 }
 END_TEST
 
@@ -1104,6 +1122,7 @@ int main(void)
     tcase_add_test(tcase, json_twin_of_a_gpus_xplane);
     tcase_add_test(tcase, recorded_migrations);
     tcase_add_test(tcase, cupti_waits_of_streams);
+    tcase_add_test(tcase, cupti_waits_of_devices);
     tcase_add_test(tcase, captures_begin_at_zero);
     tcase_add_test(tcase, kineto_metadata_at_zero);
     tcase_add_test(tcase, kineto_written_by_others);

@@ -115,6 +115,20 @@ static const char *kernel_name(const char *symbol)
     return one->text ? one->text : symbol;
 }
 
+/* Which device a context is of, once: records of synchronisation name the context alone. */
+static void tell_context(uint32_t context, uint32_t device)
+{
+    static uint32_t told[64];
+    static size_t n_told;
+    size_t i = 0;
+    while (i < n_told && told[i] != context)
+        i++;
+    if (context == UINT32_MAX || i < n_told || n_told == sizeof told / sizeof *told)
+        return;
+    told[n_told++] = context;
+    emit("context %u %u\n", context, device);
+}
+
 static void write_record(const void *record)
 {
     uint32_t kind;
@@ -122,6 +136,7 @@ static void write_record(const void *record)
     switch (kind) {
     case RECORD_CONCURRENT_KERNEL: {
         const KernelRecord *r = record;
+        tell_context(r->context, r->device);
         emit("kernel %" PRIu64 " %" PRIu64 " %u %u %u %d %d %d %d %d %d", r->start, r->end, r->device, r->stream, r->correlation, r->grid[0], r->grid[1],
              r->grid[2], r->block[0], r->block[1], r->block[2]);
         write_name(kernel_name(r->name));
@@ -129,12 +144,14 @@ static void write_record(const void *record)
     }
     case RECORD_MEMCPY: {
         const MemcpyRecord *r = record;
+        tell_context(r->context, r->device);
         emit("copy %" PRIu64 " %" PRIu64 " %u %u %u %" PRIu64 " %u %u %u\n", r->start, r->end, r->device, r->stream, r->correlation, r->bytes, r->source_kind,
              r->target_kind, r->flags & COPY_ASYNCHRONOUS);
         break;
     }
     case RECORD_MEMSET: {
         const MemsetRecord *r = record;
+        tell_context(r->context, r->device);
         emit("set %" PRIu64 " %" PRIu64 " %u %u %u %" PRIu64 "\n", r->start, r->end, r->device, r->stream, r->correlation, r->bytes);
         break;
     }
@@ -152,7 +169,7 @@ static void write_record(const void *record)
     }
     case RECORD_SYNCHRONIZATION: {
         const SynchronizationRecord *r = record;
-        emit("sync %" PRIu64 " %" PRIu64 " %u %u %u %u\n", r->start, r->end, r->type, r->stream, r->event, r->correlation);
+        emit("sync %" PRIu64 " %" PRIu64 " %u %u %u %u %u\n", r->start, r->end, r->type, r->context, r->stream, r->event, r->correlation);
         break;
     }
     case RECORD_UNIFIED_MEMORY: {

@@ -114,6 +114,8 @@ CuptiResult fake_cupti_deliver(void)
     KernelRecord kernel = {.kind = RECORD_CONCURRENT_KERNEL,
                            .start = BASE + 3000,
                            .end = BASE + 4500,
+                           .device = 1,
+                           .context = 2,
                            .stream = 7,
                            .grid = {4, 1, 1},
                            .block = {128, 1, 1},
@@ -126,7 +128,7 @@ CuptiResult fake_cupti_deliver(void)
     at = put(at, &begin, sizeof begin);
     MarkerRecord end = {.kind = RECORD_MARKER, .flags = 4, .timestamp = BASE + 5200, .id = 5};
     at = put(at, &end, sizeof end);
-    SynchronizationRecord sync = {.kind = RECORD_SYNCHRONIZATION, .type = 4, .start = BASE + 4600, .end = BASE + 5000};
+    SynchronizationRecord sync = {.kind = RECORD_SYNCHRONIZATION, .type = 4, .context = 2, .start = BASE + 4600, .end = BASE + 5000};
     at = put(at, &sync, sizeof sync);
     memory.operation = 2;
     memory.timestamp = BASE + 6000;
