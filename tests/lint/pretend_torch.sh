@@ -9,7 +9,7 @@ trap 'rm -rf "$work"' EXIT
 export PYTHONDONTWRITEBYTECODE=1
 
 cat >"$work/step.py" <<'PY'
-import torch
+import ctypes, torch
 
 # An optimizer on the host: 1 M parameters of 4 bytes. It reads them, gradients and two moments, and writes all but the gradients.
 p = torch.nn.Parameter(torch.zeros(1 << 20))
@@ -17,6 +17,20 @@ step = torch.optim.AdamW([p], fused=True)
 p.grad = torch.zeros(1 << 20, device="cuda").cpu()
 step.step()
 p.data[:1000].add_(1)  # too little to tell of
+# One whose steps are none of PyTorch's operators, as DeepSpeed's: half as many parameters, their gradients and a moment.
+class Own(torch.optim.Optimizer):
+    def __init__(self, weights):
+        super().__init__(weights, {})
+        for weight in weights:
+            self.state[weight]["moment"] = torch.zeros(weight.shape)
+    def step(self):
+        for weight, kept in self.state.items():
+            ctypes.memmove(weight.data_ptr(), kept["moment"].data_ptr(), kept["moment"].nbytes)
+q = torch.nn.Parameter(torch.zeros(1 << 19))
+own = Own([q, torch.nn.Parameter(torch.zeros(1 << 19))])  # the second has no gradient
+q.grad = torch.zeros(1 << 19)
+own.step()
+own.step()
 # More of a mask than is kept of what is copied else: a graph's edges, a third of them loops.
 edges = torch.arange(1 << 20)
 to = torch.where(edges % 3 == 0, edges, edges + 1)
@@ -105,6 +119,9 @@ grep -q '^name [0-9]* "nn.Module: Halves"$' "$work"/p.*.pretend || { echo "modul
 grep -q 'Exception in RecordFunction' "$work/said" && { echo "ranges trip over a nested tensor:"; cat "$work/said"; exit 1; }
 number=$(sed -n 's/^name \([0-9]*\) "aten::_fused_adamw_"$/\1/p' "$work"/p.*.pretend)
 [ -n "$number" ] && [ "$(grep -c "^host [0-9]* 0 $number 16777[0-9]* 12582[0-9]*$" "$work"/p.*.pretend)" = 1 ] || { echo "the optimizer's step is not told:"; grep '^host' "$work"/p.*.pretend; exit 1; }
+number=$(sed -n 's/^name \([0-9]*\) "Own.step"$/\1/p' "$work"/p.*.pretend)
+[ -n "$number" ] && [ "$(grep -c "^host [0-9]* 0 $number 6291456 4194304$" "$work"/p.*.pretend)" = 2 ] || { echo "a step of an optimizer of the program's own is not told:"; grep '^host' "$work"/p.*.pretend; exit 1; }
+grep -q '"AdamW.step"' "$work"/p.*.pretend && { echo "an optimizer's step is told twice"; exit 1; }
 grep -q 'a mask picks hangs on results of kernels, which are not computed (step.py:[0-9]*): 150 of 300 are taken' "$work/said" || { cat "$work/said"; exit 1; }
 cat >"$work/none.py" <<'PY'
 import torch

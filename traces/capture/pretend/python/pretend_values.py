@@ -163,6 +163,7 @@ class Values(TorchDispatchMode):
         super().__init__()
         self.kinds = {}
         self.said = self.said_none = self.said_guess = False
+        self.told = 0  # bytes of the host's memory that its operators read and wrote
         self.guessed = set()  # addresses of whole numbers and masks that hang on results of kernels
         self.compared = set()  # of those, masks that are comparisons of results
         self.share = _setting("ECHELON_PRETEND_PICKED", 0.5, "a share; expected a number from 0 to 1", lambda share: 0 <= share <= 1)
@@ -495,6 +496,7 @@ class Values(TorchDispatchMode):
             return
         written += bytes
         read = min(read, written) if name in ROWS else read
+        self.told += read + written
         if read + written >= HOST_WORK:
             _library.pretend_host_work(name.encode(), read, written)
 
@@ -785,6 +787,31 @@ def _keep_ranges():
     ranges.__enter__, ranges.__exit__ = enter_aside, leave_aside
 
 
+def _tell_steps(mode):
+    """Steps of optimizers on the host that PyTorch's operators tell little or nothing of (DeepSpeed's are compiled by themselves): they read weights, gradients and
+    what is kept for each weight, and write all but the gradients."""
+    from torch.optim import optimizer as of
+    if not hasattr(of, "register_optimizer_step_post_hook"):  # before 2.1
+        return
+    told = {}
+
+    def before(optimizer, args, kwargs):
+        told[id(optimizer)] = mode.told
+
+    def after(optimizer, args, kwargs):
+        read = written = 0
+        for weight in (weight for group in optimizer.param_groups for weight in group["params"] if weight.grad is not None and weight.device.type == "cpu"):
+            kept = [value for value in optimizer.state.get(weight, {}).values() if isinstance(value, torch.Tensor) and value.numel() == weight.numel()]
+            bytes = sum(_host_bytes(value) or 0 for value in (weight, *kept))
+            read += bytes + (_host_bytes(weight.grad) or 0)
+            written += bytes
+        if read + written >= HOST_WORK and 2 * (mode.told - told.pop(id(optimizer), mode.told)) < read + written:
+            _library.pretend_host_work(("%s.step" % type(optimizer).__name__).encode(), read, written)
+
+    of.register_optimizer_step_pre_hook(before)
+    of.register_optimizer_step_post_hook(after)
+
+
 def begin():
     """Whether there is anything to do."""
     if os.environ.get("ECHELON_PRETEND_VALUES") == "0":
@@ -793,6 +820,7 @@ def begin():
     _library.pretend_own_mode(id(_modes[0]))  # which PyTorch is to work as if it were not there, too
     _keep_ranges()
     _pass_higher_order()
+    _tell_steps(_modes[0])
     _modes[0].__enter__()
     return True
 
