@@ -45,6 +45,7 @@ void ech_device_free(EchDevice *device)
     g_free(device->compiler);
     g_strfreev(device->products);
     g_free(device->calibrated);
+    g_free(device->unmeasured);
     g_free(device);
 }
 
@@ -113,6 +114,17 @@ const EchLink *ech_device_link_between(const EchDevice *device, const EchMemory 
 static bool is_host(const EchMemory *memory)
 {
     return memory->kind == ECH_MEM_HOST_PINNED || memory->kind == ECH_MEM_HOST_PAGEABLE;
+}
+
+const EchMemory *ech_device_bytes_of(const EchDevice *device, const EchMemory *memory)
+{
+    return memory && memory->within ? &device->memories[memory->within - 1] : memory;
+}
+
+bool ech_device_shares_host(const EchDevice *device)
+{
+    const EchMemory *host = ech_device_memory_kind(device, ECH_MEM_HOST_PINNED);
+    return host && host->within;
 }
 
 const EchLink *ech_device_transfer_link(const EchDevice *device, const EchMemory *from, const EchMemory *to, bool *ret_forward)

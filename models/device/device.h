@@ -38,6 +38,7 @@ typedef struct {
     EchTime latency;
     EchBytes granule; /**< Smallest access. */
     bool assignable;  /**< The compiler may place values here. */
+    uint32_t within;  /**< 1 + index of the memory whose bytes these are (of a host that has one with the device), 0: they are its own. */
     char *dram;       /**< Generation whose timing holds (models/memory/hbm.h: "hbm2e"), or NULL. */
 } EchMemory;
 
@@ -98,6 +99,7 @@ typedef struct EchDevice {
     char *compiler;   /**< Key of compiler rules: "v5e", "h100", "gfx942" (AMD's), ...; may be "". */
     char **products;  /**< What the hardware calls itself in captures: "NVIDIA H100 80GB HBM3"; NULL-terminated, may be NULL. */
     char *calibrated; /**< Day on which one such device was measured for this file; NULL where its numbers are the kind's (data sheets, compilers). */
+    char *unmeasured; /**< Where nobody's times of such a device were to be had: what its rates rest on instead ("announced figures; ..."), else NULL. */
     uint32_t cores;   /**< Cores that share one program's device (1 for v3 per-core devices). */
     EchMemory *memories;
     size_t n_memories;
@@ -120,6 +122,10 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchDevice, ech_device_free)
 const EchMemory *ech_device_memory(const EchDevice *device, const char *name);
 const EchMemory *ech_device_memory_kind(const EchDevice *device, EchMemoryKind kind);
 const EchMemory *ech_device_space(const EchDevice *device, int32_t space);
+/** The memory whose bytes those of @memory are: itself, or the one that it is within. */
+const EchMemory *ech_device_bytes_of(const EchDevice *device, const EchMemory *memory);
+/** Whether host and device have one memory. */
+bool ech_device_shares_host(const EchDevice *device);
 const EchLink *ech_device_link(const EchDevice *device, const char *name);
 /** The link that joins two memories (by index), or NULL; *ret_forward says whether from -> to is its to_device direction. */
 const EchLink *ech_device_link_between(const EchDevice *device, const EchMemory *from, const EchMemory *to, bool *ret_forward);
@@ -150,5 +156,9 @@ EchDevice *ech_device_load_product(const char *product) G_GNUC_WARN_UNUSED_RESUL
 /** EchDevice of @family ("tpu", "gpu"), of AMD's or not, whose runtime hands out at least @bytes of hbm, the smallest first; none that is calibrated (one
  * specimen). Files that do not load are passed over. Owned by the caller. */
 GPtrArray *ech_device_with_room(const char *family, bool amd, EchBytes bytes) G_GNUC_WARN_UNUSED_RESULT;
+/** Whether two devices' memories are sold as of one size: equal in whole GiB. */
+bool ech_device_same_size(const EchDevice *a, const EchDevice *b);
+/** Of @devices, sorted by their room, one of each size: the first of which measured times are known, else the first. @devices keeps them. */
+GPtrArray *ech_device_of_each_size(const GPtrArray *devices) G_GNUC_WARN_UNUSED_RESULT;
 /** Names of all devices found, sorted, NULL-terminated; owned by the caller. */
 char **ech_device_list(void) G_GNUC_WARN_UNUSED_RESULT;

@@ -290,9 +290,27 @@ static const EchYamlNode *value_of(const EchYamlNode *number)
     return value ? value : number;
 }
 
+/* The memory that a host's lies within: one of the device that stands before it. */
+static bool read_within(const EchDevice *device, const EchYamlNode *node, EchMemory *memory, const char *section, GError **error)
+{
+    const EchYamlNode *within = ech_yaml_get(node, "within");
+    const EchMemory *whole = within && within->kind == ECH_YAML_SCALAR ? ech_device_memory(device, within->text) : NULL;
+    if (!within)
+        return true;
+    bool host = memory->kind == ECH_MEM_HOST_PINNED || memory->kind == ECH_MEM_HOST_PAGEABLE;
+    if (!host || !whole || whole == memory || whole->kind != ECH_MEM_HBM) {
+        ech_yaml_error(within, error, "%s.within: %s", section,
+                       host ? "expected the device's own memory, 'hbm', where the host has no other"
+                            : "only a host's memory may be another's, like 'within: hbm'");
+        return false;
+    }
+    memory->within = (uint32_t)(whole - device->memories) + 1;
+    return true;
+}
+
 static bool read_memory(Loader *loader, const EchYamlNode *node, EchMemory *memory, GError **error)
 {
-    static const char *const others[] = {"kind", "source", "dram", NULL};
+    static const char *const others[] = {"kind", "source", "dram", "within", NULL};
     g_autofree char *section = g_strdup_printf("memories.%s", memory->name);
     if (!check_section(node, section, memory_fields, others, error))
         return false;
@@ -311,6 +329,8 @@ static bool read_memory(Loader *loader, const EchYamlNode *node, EchMemory *memo
     if (dram && !read_name(dram, section, ech_hbm_names(), &index, error))
         return false;
     memory->dram = dram ? g_strdup(dram->text) : NULL;
+    if (!read_within(loader->device, node, memory, section, error))
+        return false;
     const char *source = ech_yaml_text(node, "source");
     for (size_t i = 0; i < node->n; i++) {
         const Field *field = find_field(memory_fields, node->keys[i]);
@@ -566,8 +586,8 @@ static bool read_products(const EchYamlNode *root, char ***ret, GError **error)
 
 EchDevice *ech_device_from_yaml(const EchYamlNode *root, GError **error)
 {
-    static const char *const keys[] = {"name",  "summary", "family",  "compiler", "products", "cores",      "memories", "links",
-                                       "units", "kernel",  "runtime", "layout",   "dram",     "calibrated", NULL};
+    static const char *const keys[] = {"name",  "summary", "family",  "compiler", "products", "cores",      "memories",   "links",
+                                       "units", "kernel",  "runtime", "layout",   "dram",     "calibrated", "unmeasured", NULL};
     static const char *const families[] = {"tpu", "gpu", "other", NULL};
     if (!ech_yaml_check_keys(root, "device", keys, error))
         return NULL;
@@ -578,11 +598,13 @@ EchDevice *ech_device_from_yaml(const EchYamlNode *root, GError **error)
     size_t family;
     if (!read_text(root, "name", true, &device->name, error) || !read_text(root, "summary", false, &device->summary, error) ||
         !read_text(root, "family", true, &device->family, error) || !read_text(root, "compiler", false, &device->compiler, error) ||
-        !read_text(root, "calibrated", false, &device->calibrated, error) || !read_name(ech_yaml_get(root, "family"), "family", families, &family, error) ||
-        !read_products(root, &device->products, error))
+        !read_text(root, "calibrated", false, &device->calibrated, error) || !read_text(root, "unmeasured", false, &device->unmeasured, error) ||
+        !read_name(ech_yaml_get(root, "family"), "family", families, &family, error) || !read_products(root, &device->products, error))
         return NULL;
     if (!*device->calibrated)
         g_clear_pointer(&device->calibrated, g_free);
+    if (!*device->unmeasured)
+        g_clear_pointer(&device->unmeasured, g_free);
     const EchYamlNode *cores = ech_yaml_get(root, "cores");
     if (cores) {
         const char *source;
@@ -903,6 +925,28 @@ GPtrArray *ech_device_with_room(const char *family, bool amd, EchBytes bytes)
     }
     g_ptr_array_sort(devices, by_room);
     return devices;
+}
+
+bool ech_device_same_size(const EchDevice *a, const EchDevice *b)
+{
+    const EchBytes half = (EchBytes)1 << 29, gib = (EchBytes)1 << 30;
+    return (ech_device_memory(a, "hbm")->capacity + half) / gib == (ech_device_memory(b, "hbm")->capacity + half) / gib;
+}
+
+GPtrArray *ech_device_of_each_size(const GPtrArray *devices)
+{
+    GPtrArray *chosen = g_ptr_array_new();
+    for (guint i = 0; i < devices->len; i++) {
+        EchDevice *device = devices->pdata[i];
+        guint at = 0;
+        while (at < chosen->len && !ech_device_same_size(chosen->pdata[at], device))
+            at++;
+        if (at == chosen->len)
+            g_ptr_array_add(chosen, device);
+        else if (((const EchDevice *)chosen->pdata[at])->unmeasured && !device->unmeasured)
+            chosen->pdata[at] = device;
+    }
+    return chosen;
 }
 
 /* All of @names that hold @text: "v5" stands in two. */

@@ -358,7 +358,7 @@ static GString *bash_completion(void)
 {
     GString *out = g_string_new("# bash completion for echelon; written by echelon --print-completion bash\n_echelon()\n{\n    local "
                                 "word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]} words=\n"
-                                "    case $before in\n    --device|-d) words=$(echelon list devices 2>/dev/null | awk '{print $1}') ;;\n    "
+                                "    case $before in\n    --device|-d) words=$(echelon list devices 2>/dev/null | awk '/^  [^ ]/{print $1}') ;;\n    "
                                 "--allocator|-a|--host-allocator) words=$(echelon list allocators 2>/dev/null | awk '/^  [^ ]/{print $1}') ;;\n"
                                 "    --planner) words=$(echelon list planners 2>/dev/null | awk '/^  [^ ]/{print $1}') ;;\n    --pass|-p) words=$(echelon list "
                                 "passes 2>/dev/null | awk '/^  [^ ]/{print $1}') ;;\n"

@@ -268,13 +268,20 @@ static void text_family(GString *out, const char *family, EchBytes needed, uint6
     if (!refused && devices->len == all->len)
         return;
     g_autoptr(GString) names = g_string_new(NULL);
-    for (guint i = 0; i < MIN(devices->len, SHOWN); i++) {
-        const EchDevice *device = devices->pdata[i];
+    g_autoptr(GPtrArray) sizes = ech_device_of_each_size(devices);
+    guint told = 0;
+    for (guint i = 0; i < MIN(sizes->len, SHOWN); i++) {
+        const EchDevice *device = sizes->pdata[i];
+        guint same = 0;
+        for (guint j = 0; j < devices->len; j++)
+            same += ech_device_same_size(device, devices->pdata[j]);
         g_autofree char *room = ech_format_bytes(ech_device_memory(device, "hbm")->available);
-        g_string_append_printf(names, "%s%s (%s)", i ? ", " : "", device->name, room);
+        g_string_append_printf(names, "%s%s (%s", i ? ", " : "", device->name, room);
+        g_string_append_printf(names, same > 1 ? ", and %u like it)" : ")", same - 1);
+        told += same;
     }
-    if (devices->len > SHOWN)
-        g_string_append_printf(names, " and %u larger ('echelon list devices')", devices->len - SHOWN);
+    if (devices->len > told)
+        g_string_append_printf(names, " and %u larger ('echelon list devices')", devices->len - told);
     ech_trace_info_sentence(out, "room for %s%s have: %s", size, part, devices->len ? names->str : "none of 'echelon list devices'");
 }
 

@@ -109,6 +109,8 @@ static void write_device(Writer *writer, const EchDevice *device)
     add_member(writer, "name", device->name);
     add_member(writer, "summary", device->summary);
     add_member(writer, "family", device->family);
+    if (device->unmeasured)
+        add_member(writer, "rates_unmeasured", device->unmeasured);
     if (writer->sources) {
         json_builder_set_member_name(writer->json, "numbers");
         json_builder_begin_array(writer->json);
@@ -124,19 +126,71 @@ static void write_device(Writer *writer, const EchDevice *device)
     json_builder_end_object(writer->json);
 }
 
+/* What a person who looks for a device knows of it, NVIDIA's by the compute capability from which on they are of a generation. */
+enum { N_GENERATIONS = 5, AMD = N_GENERATIONS, GOOGLE, OTHERS, CALIBRATED, N_GROUPS };
+
+static const struct {
+    const char *name;
+    double capability;
+} groups[N_GROUPS] = {{"NVIDIA, Blackwell and Rubin", 10},
+                      {"NVIDIA, Hopper", 9},
+                      {"NVIDIA, Ada", 8.9},
+                      {"NVIDIA, Ampere", 8},
+                      {"NVIDIA, Pascal to Turing", 1},
+                      {"AMD", 0},
+                      {"Google", 0},
+                      {"others", 0},
+                      {"calibrated", 0}};
+
+static int group_of(const EchDevice *device)
+{
+    if (device->calibrated)
+        return CALIBRATED;
+    if (strcmp(device->family, "tpu") == 0)
+        return GOOGLE;
+    if (ech_device_is_amd(device))
+        return AMD;
+    double capability = ech_device_number(device, "kernel.compute_capability", 0);
+    for (int i = 0; i < N_GENERATIONS; i++) {
+        if (capability >= groups[i].capability)
+            return i;
+    }
+    return OTHERS;
+}
+
+static void write_groups(Writer *writer, const GPtrArray *devices)
+{
+    for (int g = 0; g < N_GROUPS; g++) {
+        bool any = false;
+        for (guint i = 0; i < devices->len; i++) {
+            if (group_of(devices->pdata[i]) != g)
+                continue;
+            if (!any)
+                g_string_append_printf(writer->text, "%s\n", groups[g].name);
+            any = true;
+            write_device(writer, devices->pdata[i]);
+        }
+    }
+}
+
 /* Those that are shipped, or the one of a file. */
 static bool list_devices(Writer *writer, GError **error)
 {
     g_auto(GStrv) names = ech_device_list();
     bool file = writer->only && (strchr(writer->only, '/') || g_str_has_suffix(writer->only, ".yaml"));
+    g_autoptr(GPtrArray) devices = g_ptr_array_new_with_free_func((GDestroyNotify)ech_device_free);
     for (char **name = names; *name && !file; name++) {
         if (!is_chosen(writer, *name))
             continue;
-        g_autoptr(EchDevice) device = ech_device_load(*name, NULL, error);
+        EchDevice *device = ech_device_load(*name, NULL, error);
         if (!device)
             return false;
-        write_device(writer, device);
+        g_ptr_array_add(devices, device);
     }
+    if (!writer->json && !writer->only)
+        write_groups(writer, devices);
+    for (guint i = 0; (writer->json || writer->only) && i < devices->len; i++)
+        write_device(writer, devices->pdata[i]);
     if (file && is_chosen(writer, writer->only)) {
         g_autoptr(EchDevice) device = ech_device_load(writer->only, NULL, error);
         if (!device)

@@ -485,7 +485,7 @@ static void allow_policies(Advise *a)
     }
 }
 
-/* Larger devices of the family and maker, the smallest first. */
+/* Larger devices of the family and maker, one of each size, the smallest first. */
 static void add_devices(Advise *a, const EchDevice *device)
 {
     for (char **setting = a->base->settings; *setting; setting++) {
@@ -494,8 +494,9 @@ static void add_devices(Advise *a, const EchDevice *device)
     }
     const EchBytes here = a->advice->available + a->advice->context, needed = ech_bytes_add(a->advice->base.hbm, a->advice->context);
     g_autoptr(GPtrArray) larger = ech_device_with_room(device->family, ech_device_is_amd(device), MAX(here + 1, needed));
-    for (guint i = 0; i < MIN(larger->len, MOST_DEVICES); i++) {
-        const EchDevice *other = larger->pdata[i];
+    g_autoptr(GPtrArray) sizes = ech_device_of_each_size(larger);
+    for (guint i = 0; i < MIN(sizes->len, MOST_DEVICES); i++) {
+        const EchDevice *other = sizes->pdata[i];
         Trial t = {.row = {.name = "device", .label = g_strdup(other->name), .options = g_strdup_printf("--device %s", other->name)}};
         g_array_append_val(a->trials, t);
     }

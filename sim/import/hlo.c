@@ -65,7 +65,7 @@ static bool read_beside(EchSource *source, const EchImportOptions *options, EchI
 /* "v5e" as a device of ours: "tpu-v5e"; NULL for any other word. Static. */
 static const char *tpu_named(const char *word, size_t n)
 {
-    static const char *const devices[] = {"tpu-v1", "tpu-v2", "tpu-v3", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu7x"};
+    static const char *const devices[] = {"tpu-v1", "tpu-v2", "tpu-v3", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu7x", "tpu-8i"};
     for (size_t i = 0; i < G_N_ELEMENTS(devices); i++) {
         const char *bare = g_str_has_prefix(devices[i], "tpu-") ? devices[i] + 4 : devices[i];
         if ((strlen(bare) == n && memcmp(bare, word, n) == 0) || (strlen(devices[i]) == n && memcmp(devices[i], word, n) == 0))

@@ -774,6 +774,12 @@ static EchTrace *offload_run(const void *options, const EchDevice *device, EchTr
         ech_diag_remark(diag, "offload: left the trace as it is: it has no device memory 'hbm', or nothing computes in it");
         return ech_trace_ref(in);
     }
+    if (device != NULL && ech_device_shares_host(device)) {
+        ech_diag_remark(diag, "offload: left the trace as it is: %s and its host have one memory, so that what lies on the host takes as much of it",
+                        device->name);
+        ech_survey_clear(&p->s);
+        return ech_trace_ref(in);
+    }
     p->arrays = g_array_new(FALSE, FALSE, sizeof(Array));
     p->stays = g_array_new(FALSE, FALSE, sizeof(Stay));
     ech_users_init(&p->users, &p->s, false, false);

@@ -764,8 +764,8 @@ static const struct {
     EchBytes granule;
 } tuple_granules[] = {
     /* Source: buffer assignments of libtpu 0.0.51 (facts: tuple tables are 4-byte pointers, rounded up). */
-    {"tpu-v1", 32},  {"tpu-v2", 1024}, {"tpu-v3", 1024}, {"tpu-v4", 512}, {"tpu-v5e", 512},
-    {"tpu-v5p", 32}, {"tpu-v6e", 32},  {"tpu7x", 32},    {"tpu-7x", 32},  {"tpu-tpu7x", 32},
+    {"tpu-v1", 32},  {"tpu-v2", 1024}, {"tpu-v3", 1024}, {"tpu-v4", 512},   {"tpu-v5e", 512}, {"tpu-v5p", 32},
+    {"tpu-v6e", 32}, {"tpu7x", 32},    {"tpu-7x", 32},   {"tpu-tpu7x", 32}, {"tpu-8", 32}, /* as what it is compiled for */
 };
 
 bool ech_program_set_chip(EchProgram *program, const char *device_name, GError **error)
@@ -785,7 +785,7 @@ bool ech_program_set_chip(EchProgram *program, const char *device_name, GError *
         }
         return true;
     }
-    g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no TPU, but the program was compiled for one; expected tpu-v1 to tpu7x", device_name);
+    g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no TPU, but the program was compiled for one; expected tpu-v1 to tpu-8i", device_name);
     return false;
 }
 

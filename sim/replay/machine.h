@@ -29,6 +29,7 @@ typedef struct {
     EchBytes on_device;           /**< Of unified memory the device's part; 0 where it is none. */
     EchBytes limit;               /**< Of unified memory, all of it. */
     EchBytes managed;             /**< Of the device's memory: most of managed buffers at one time. */
+    EchBytes peak_together;       /**< Of a memory that others lie within: most that it and they held at one time; else 0. */
     EchBytes paged_in, paged_out; /**< Of managed buffers and unified memory, to the device and from it. */
     EchTime paging;               /**< How long ops waited for that. */
     EchTime peak_at;

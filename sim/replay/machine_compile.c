@@ -538,6 +538,25 @@ static bool begin_as_recorded(EchMachine *m, uint32_t i, const char *spec, const
     return true;
 }
 
+/* Where host and device have one memory: what the trace calls the host's is of the device's. */
+static void compile_whole(EchMachine *m, EchDiag *diag)
+{
+    uint32_t hbm = NOWHERE;
+    for (uint32_t i = 0; i < m->n_memories; i++) {
+        const EchMemory *memory = ech_device_memory(m->device, ech_trace_memory(m->trace, i));
+        hbm = memory && memory->kind == ECH_MEM_HBM ? i : hbm;
+    }
+    if (hbm == NOWHERE || !ech_device_shares_host(m->device))
+        return;
+    if (m->options->unified_memory)
+        ech_diag_remark(diag, "unified memory: %s and its host have one memory, beyond which nothing lies", m->device->name);
+    m->whole = g_new(uint32_t, m->n_memories + 1);
+    for (uint32_t i = 0; i < m->n_memories; i++) {
+        const EchMemory *memory = ech_device_memory(m->device, ech_trace_memory(m->trace, i));
+        m->whole[i] = i == hbm || (memory && memory->within) ? hbm : NOWHERE;
+    }
+}
+
 static bool compile_memories(EchMachine *m, EchDiag *diag, GError **error)
 {
     m->n_memories = (uint32_t)ech_trace_n_memories(m->trace);
@@ -567,6 +586,7 @@ static bool compile_memories(EchMachine *m, EchDiag *diag, GError **error)
         EchBytes end = ech_bytes_add(buffer->offset, buffer->bytes);
         m->memories[buffer->memory].fixed_extent = MAX(m->memories[buffer->memory].fixed_extent, end);
     }
+    compile_whole(m, diag);
     for (uint32_t i = 0; i < m->n_memories; i++) {
         m->memories[i].series = g_array_new(FALSE, FALSE, sizeof(EchPoint));
         m->space_waiters[i] = NOWHERE;
@@ -577,7 +597,7 @@ static bool compile_memories(EchMachine *m, EchDiag *diag, GError **error)
         m->memories[i].context = MIN(context, limit);
         m->limits[i] = limit > 0 && !is_unplaced(m->trace, ech_trace_memory(m->trace, i)) ? limit - m->memories[i].context : UINT64_MAX;
         const EchMemory *host = ech_device_memory_kind(m->device, ECH_MEM_HOST_PINNED);
-        if (memory && memory->kind == ECH_MEM_HBM && m->options->unified_memory && host)
+        if (memory && memory->kind == ECH_MEM_HBM && m->options->unified_memory && host && !host->within)
             m->limits[i] = ech_bytes_add(m->limits[i], host->available ? host->available : host->capacity);
         if (!m->options->allocator_on || !memory)
             continue;
@@ -805,6 +825,7 @@ void ech_machine_free(EchMachine *m)
     g_free(m->next_id);
     g_clear_pointer(&m->held, g_hash_table_unref);
     g_free(m->limits);
+    g_free(m->whole);
     ech_managed_free(m->managed);
     g_free(m->touches);
     g_free(m->first_touch);

@@ -78,6 +78,38 @@ static void add_point(EchMachine *m, uint32_t memory)
     g_array_append_val(series, point);
 }
 
+/* What a memory holds of the one that it shares with others: of an allocator's what is in use, for it gives the rest back before it is refused. */
+static EchBytes holds(const EchMachine *m, uint32_t memory, bool reserved)
+{
+    const EchMemoryState *state = &m->memories[memory];
+    EchBytes fixed = m->has_fixed[memory] ? state->fixed_extent : 0;
+    return m->allocators[memory] ? reserved ? state->reserved : ech_bytes_add(fixed, state->live) : MAX(state->live, fixed);
+}
+
+/* The same of all that share one with @memory, which is shared. */
+static EchBytes held_together(const EchMachine *m, uint32_t memory, bool reserved)
+{
+    EchBytes sum = 0;
+    for (uint32_t i = 0; i < m->n_memories; i++)
+        sum = m->whole[i] == m->whole[memory] ? ech_bytes_add(sum, holds(m, i, reserved)) : sum;
+    return sum;
+}
+
+static bool is_shared(const EchMachine *m, uint32_t memory)
+{
+    return m->whole && m->whole[memory] != NOWHERE;
+}
+
+/* Whether @buffer finds no room beside what lies in the memories that its own shares one with. */
+static bool is_taken_by_others(const EchMachine *m, const EchBuffer *buffer)
+{
+    if (!is_shared(m, buffer->memory))
+        return false;
+    EchBytes limit = m->limits[m->whole[buffer->memory]], held = held_together(m, buffer->memory, false);
+    bool planned = buffer->offset != ECH_OFFSET_NONE; /* and counted */
+    return held > limit || (!planned && buffer->bytes > limit - held);
+}
+
 static void note_memory(EchMachine *m, uint32_t memory)
 {
     EchMemoryState *state = &m->memories[memory];
@@ -95,6 +127,10 @@ static void note_memory(EchMachine *m, uint32_t memory)
         state->peak_live = state->live;
         state->peak_at = m->now;
         state->peak_born = state->allocs + state->frees;
+    }
+    if (is_shared(m, memory)) {
+        EchMemoryState *whole = &m->memories[m->whole[memory]];
+        whole->peak_together = MAX(whole->peak_together, held_together(m, memory, true));
     }
     add_point(m, memory);
     bool keeps = m->options->allocator && *m->options->allocator; /* what is freed; else the driver has it back */
@@ -144,6 +180,11 @@ void ech_machine_record_failure(EchMachine *m, uint32_t memory, EchId op, EchId 
     m->out.failed_memory = memory;
     m->out.failure = (EchFailure){
         .op = op, .buffer = buffer, .time = m->now, .asked = asked, .live = state->live, .reserved = state->reserved, .limit = m->limits[memory], .fit = fit};
+    if (is_shared(m, memory)) { /* what it found no room beside */
+        m->out.failure.limit = m->limits[m->whole[memory]];
+        m->out.failure.live = held_together(m, memory, false);
+        m->out.failure.reserved = held_together(m, memory, true);
+    }
     if (buffer != ECH_NONE && m->allocators[memory]) {
         const EchBuffer *b = &m->buffers[buffer];
         EchAllocStats stats;
@@ -154,7 +195,8 @@ void ech_machine_record_failure(EchMachine *m, uint32_t memory, EchId op, EchId 
     }
     size_t n = 0;
     for (uint32_t l = 0; l < m->n_lives; l++) {
-        if (m->buffers[m->lives[l].buffer].memory != memory)
+        uint32_t its = m->buffers[m->lives[l].buffer].memory;
+        if (its != memory && !(is_shared(m, its) && is_shared(m, memory)))
             continue;
         for (uint32_t at = m->lives[l].first; at != NOWHERE; at = g_array_index(m->instances, Instance, at).next) {
             const Instance *instance = &g_array_index(m->instances, Instance, at);
@@ -201,8 +243,10 @@ EchFit ech_machine_allocate(EchMachine *m, uint32_t life, uint64_t ordinal, EchI
         place = *held;
     } else if (buffer->offset != ECH_OFFSET_NONE) {
         place.offset = place.address = buffer->offset;
-        if (buffer->bytes > m->limits[memory] || buffer->offset > m->limits[memory] - buffer->bytes)
+        if (buffer->bytes > m->limits[memory] || buffer->offset > m->limits[memory] - buffer->bytes || is_taken_by_others(m, buffer))
             ech_machine_record_failure(m, memory, op, m->lives[life].buffer, buffer->bytes, ECH_FIT_FULL);
+    } else if (is_taken_by_others(m, buffer)) {
+        return ECH_FIT_FULL;
     } else if (m->allocators[memory] && !buffer->managed) {
         id = m->next_id[memory];
         EchAllocRequest request = request_of(m, buffer, id);

@@ -202,6 +202,7 @@ struct EchMachine {
     uint32_t begun;          /* the memory whose allocator began in a recorded state, or NOWHERE */
     GHashTable *held;        /* resident buffers + 1 that allocators hold before the run -> EchPlacement, or NULL */
     EchBytes *limits;        /* Per trace memory; UINT64_MAX unlimited. */
+    uint32_t *whole;         /* Per trace memory, where host and device have one: the trace's memory that its bytes are of, itself too; else NULL. */
     uint32_t *space_waiters; /* Per trace memory, first; lists keep order. */
     uint32_t *pending_frees; /* Per trace memory. */
     bool *has_fixed;

@@ -14,6 +14,10 @@ static bool find_link(EchMachine *m, const EchMemory *memory, GError **error)
     const EchMemory *host = ech_device_memory_kind(m->device, ECH_MEM_HOST_PINNED);
     bool forward;
     const EchLink *link = host ? ech_device_transfer_link(m->device, host, memory, &forward) : NULL;
+    if (host && host->within) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "unified memory: %s and its host have one memory", m->device->name);
+        return false;
+    }
     bool has = g_strcmp0(m->device->family, "gpu") == 0 && !ech_device_is_amd(m->device);
     if (!has || !link || link->to_device == 0 || link->from_device == 0) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "unified memory: %s %s; expected an NVIDIA GPU with a link to the host", m->device->name,

@@ -193,8 +193,10 @@ static void map_init(Map *map, const EchTrace *trace, const EchDevice *device)
     map->free = (EchTime)ech_device_number(device, "runtime.free_ps", 0);
     map->both_to_share = CLAMP(ech_device_number(device, "kernel.both_ways_to_share", 0.5), 0.05, 0.95);
     map->port = g_new(uint32_t, device->n_memories + 1);
-    for (size_t i = 0; i < device->n_memories; i++)
-        map->port[i] = add_resource(map, ECH_RESOURCE_PORT, i, port_capacity(&device->memories[i]), g_strdup(device->memories[i].name));
+    for (size_t i = 0; i < device->n_memories; i++) /* what lies within another goes through its port, and that stands before it */
+        map->port[i] = device->memories[i].within
+                           ? map->port[device->memories[i].within - 1]
+                           : add_resource(map, ECH_RESOURCE_PORT, i, port_capacity(&device->memories[i]), g_strdup(device->memories[i].name));
     for (size_t d = 0; d < 3; d++)
         map->link[d] = g_new(uint32_t, device->n_links + 1);
     for (size_t i = 0; i < device->n_links; i++) {
@@ -328,8 +330,8 @@ static void add_traffic(const Map *map, Row *row, const EchMemory *memory, doubl
 {
     uint32_t at = memory_index(map, memory);
     if (map->port[at] != NOWHERE)
-        row_add(row, map->port[at], port_amount(memory, read, written));
-    if (!is_host(memory))
+        row_add(row, map->port[at], port_amount(ech_device_bytes_of(map->device, memory), read, written));
+    if (!is_host(memory) || memory->within)
         return;
     const EchMemory *hbm = ech_device_memory_kind(map->device, ECH_MEM_HBM);
     bool forward;
@@ -823,10 +825,11 @@ static bool price_copy(const Pricer *pricer, const Map *map, Row *row, const Ech
             row_add(row, map->port[memory_index(map, from)], port_amount(from, bytes, bytes) * device_copy_factor(map, from));
     } else {
         if (from && map->port[memory_index(map, from)] != NOWHERE)
-            row_add(row, map->port[memory_index(map, from)], copied_amount(map, from, host, 1, bytes, port_amount(from, bytes, 0)));
+            row_add(row, map->port[memory_index(map, from)],
+                    copied_amount(map, from, host, 1, bytes, port_amount(ech_device_bytes_of(map->device, from), bytes, 0)));
         if (to && map->port[memory_index(map, to)] != NOWHERE)
             row_add(row, map->port[memory_index(map, to)],
-                    copied_amount(map, to, host, 0, bytes, port_amount(to, 0, bytes)) + touched_amount(pricer, map, to, op));
+                    copied_amount(map, to, host, 0, bytes, port_amount(ech_device_bytes_of(map->device, to), 0, bytes)) + touched_amount(pricer, map, to, op));
     }
     if (host) {
         row_add(row, map->beside[forward ? 0 : 1], bytes);

@@ -354,6 +354,7 @@ static void fill_memories(EchRun *run, const EchTrace *trace, const EchDevice *d
         if (state->on_device)
             out->available = state->limit;
         out->managed = state->managed;
+        out->peak_together = state->peak_together;
         out->paged_in = state->paged_in;
         out->paged_out = state->paged_out;
         out->peak_live = state->peak_live;

@@ -119,6 +119,8 @@ static void add_memories(JsonBuilder *b, const EchReport *report)
             ech_json_add_count(b, "on_device_bytes", m->on_device);
         if (m->managed)
             ech_json_add_count(b, "managed_bytes", m->managed);
+        if (m->peak_together)
+            ech_json_add_count(b, "peak_with_host_bytes", m->peak_together);
         if (m->on_device || m->managed) {
             ech_json_add_count(b, "paged_in_bytes", m->paged_in);
             ech_json_add_count(b, "paged_out_bytes", m->paged_out);
@@ -361,6 +363,8 @@ JsonNode *ech_report_json(const EchReport *report)
     EchBasis basis;
     if (ech_report_basis(report, &basis))
         ech_report_add_basis(b, &basis);
+    if (report->device->unmeasured)
+        ech_json_add_text(b, "rates_unmeasured", report->device->unmeasured);
     ech_report_build_counters(b, report);
     if (!report->brief)
         ech_report_build_stalls(b, report);

@@ -328,7 +328,11 @@ static void append_reserved(GString *out, const EchReport *report, unsigned colu
                         *names = ech_direct_names(report->trace, ech_trace_find_memory(report->trace, m->name));
         g_string_append_printf(text, "; %s beside it, from the device itself%s%s%s", direct, names ? " (" : "", names ? names : "", names ? ")" : "");
     }
-    if (m->context && !m->on_device) { /* of unified memory what is there is what there is */
+    if (m->context && ech_device_shares_host(report->device)) {
+        g_autofree char *context = ech_format_bytes(m->context);
+        g_string_append_printf(text, "; the process's context takes %s beside it, and nvidia-smi shows no memory of such a device, but /proc/meminfo does",
+                               context);
+    } else if (m->context && !m->on_device) { /* of unified memory what is there is what there is */
         g_autofree char *all = ech_format_bytes(m->peak_reserved + m->context), *context = ech_format_bytes(m->context);
         g_string_append_printf(text, "; %s would show %s, %s of it the process's context", ech_device_is_amd(report->device) ? "amd-smi" : "nvidia-smi", all,
                                context);
@@ -353,6 +357,17 @@ static void append_pages(GString *text, const EchReport *report, const EchMemory
     else
         g_string_append_printf(text, ". %s came from the host when they were touched%s, and %s went there to make room; operations waited %s for that.", in,
                                m->on_device ? "" : " or prefetched, or were read there", gone, waited);
+}
+
+/* Where host and device have one memory: what both held of it. */
+static void append_together(GString *out, const EchReport *report, unsigned columns)
+{
+    const EchMemoryRun *m = ech_report_memory(report->run, "hbm"), *host = ech_report_memory(report->run, "host");
+    if (!m || !m->peak_together || !host || host->peak_live == 0)
+        return;
+    g_autofree char *together = ech_format_bytes(m->peak_together),
+                    *text = g_strdup_printf("Host and device have one memory: of that both held %s at the most.", together);
+    ech_text_wrap(out, "  ", text, columns);
 }
 
 /* What of unified memory, or of managed buffers, had to come and go. */
@@ -487,6 +502,15 @@ static void append_measures(GString *out, const EchReport *report, unsigned colu
                   columns);
 }
 
+/* Of a device that nobody measured, what its rates rest on. */
+static void append_unmeasured(GString *out, const EchReport *report, unsigned columns)
+{
+    if (!report->device->unmeasured || report->run->makespan == 0)
+        return;
+    g_autofree char *text = g_strdup_printf("No times of kernels measured on such a device are known: its rates rest on %s.", report->device->unmeasured);
+    ech_text_wrap(out, "  ", text, columns);
+}
+
 char **ech_report_said(const EchReport *report)
 {
     size_t n;
@@ -495,11 +519,13 @@ char **ech_report_said(const EchReport *report)
     append_goal(text, report, 0);
     append_narrow(text, report, ech_report_may_need(report), 0);
     append_reserved(text, report, 0);
+    append_together(text, report, 0);
     append_unified(text, report, 0);
     if (ech_report_fits(report))
         append_share(text, report, rows, n, 0);
     append_ran_out(text, report, 0);
     append_measures(text, report, 0);
+    append_unmeasured(text, report, 0);
     EchBasis basis;
     if (ech_report_basis(report, &basis) && (!basis.tpu || basis.compiler < basis.all)) {
         g_autofree char *said = ech_report_basis_text(&basis);
@@ -540,6 +566,7 @@ static void append_fit(GString *out, const EchReport *report, unsigned columns)
     append_goal(out, report, columns);
     append_narrow(out, report, most, columns);
     append_reserved(out, report, columns);
+    append_together(out, report, columns);
     append_unified(out, report, columns);
     if (fits)
         append_share(out, report, rows, n, columns);
@@ -634,6 +661,7 @@ static void append_time(GString *out, const EchReport *report, unsigned columns)
     ech_text_wrap(out, "  ", text->str, columns);
     if (report->program && !report->program->scheduled)
         ech_text_wrap(out, "  ", "No compiler has seen it: its fusions, layouts and order are echelon's. How rough that is stands below.", columns);
+    append_unmeasured(out, report, columns);
     append_changes(out, report, columns);
     if (n > 1 && shares[1].time > 0) {
         g_string_append(out, "\n  Critical path\n");

@@ -532,11 +532,11 @@ static void products_in_pytorch(void)
         EchGpuCost cost;
         if (!ech_gpu_kernel_price(device, &kernel, &cost))
             continue;
-        g_autofree char *name = g_strdup_printf("%s products %sin PyTorch, measured%s", fields[0], m < 128 ? "of few rows " : "", fitted ? ": fitted" : "");
+        g_autofree char *name = g_strdup_printf("%s products %sin PyTorch, measured%s", fields[0], m <= 128 ? "of few rows " : "", fitted ? ": fitted" : "");
         double operations = 2 * (double)m * (double)n * (double)k;
         add(name,
             fitted                         ? 2
-            : m < 128                      ? 0
+            : m <= 128                     ? 0
             : strcmp(fields[0], "l4") == 0 ? 18
                                            : 12,
             (double)cost.time * 1e-12, operations / (g_ascii_strtod(fields[3], NULL) * 1e12));

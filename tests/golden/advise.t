@@ -84,7 +84,7 @@ $ echelon advise traces/published_steps/llama3.1-70b.v6e-128.hlo.txt.gz --device
   What would make it fit
    1  tpu7x                                24.7 GiB    90 GiB   27.1 s    x0.233
    2  tpu-v6e                              24.7 GiB    90 GiB   34.0 s    x0.292
-   3  tpu-v5p                              24.7 GiB    90 GiB   46.6 s    x0.400
+   3  tpu-8i                               24.7 GiB    90 GiB   49.6 s    x0.426
 
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4GiB | head -n 4
 gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)

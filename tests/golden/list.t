@@ -1,39 +1,78 @@
 What there is to choose from.
 $ echelon list devices
+NVIDIA, Blackwell and Rubin
+  b200              NVIDIA B200 SXM, 180 GB HBM3e
+  b300              NVIDIA B300 SXM, 288 GB HBM3e
+  gb10              NVIDIA GB10 (DGX Spark), 128 GB LPDDR5X that CPU and GPU share
+  gb200             NVIDIA GB200, one GPU, 186 GB HBM3e, NVLink-C2C
+  gb300             NVIDIA GB300, one GPU, 288 GB HBM3e, NVLink-C2C
+  rtx-5060-ti       NVIDIA GeForce RTX 5060 Ti, 16 GB GDDR7
+  rtx-5070          NVIDIA GeForce RTX 5070, 12 GB GDDR7
+  rtx-5070-ti       NVIDIA GeForce RTX 5070 Ti, 16 GB GDDR7
+  rtx-5080          NVIDIA GeForce RTX 5080, 16 GB GDDR7
+  rtx-5090          NVIDIA GeForce RTX 5090, 32 GB GDDR7
+  rtx-pro-4500      NVIDIA RTX PRO 4500 Blackwell, 32 GB GDDR7
+  rtx-pro-5000      NVIDIA RTX PRO 5000 Blackwell, 48 GB GDDR7
+  rtx-pro-6000      NVIDIA RTX PRO 6000 Blackwell, 96 GB GDDR7
+  rubin             NVIDIA Rubin (VR200), one GPU, 288 GB HBM4, NVLink-C2C, announced figures
+NVIDIA, Hopper
+  gh200             NVIDIA GH200, 96 GB HBM3, NVLink-C2C to 480 GB
+  h100-nvl          NVIDIA H100 NVL, 94 GB HBM3
+  h100-pcie         NVIDIA H100 PCIe, 80 GB HBM2e
+  h100-sxm          NVIDIA H100 SXM5, 80 GB HBM3
+  h20               NVIDIA H20, 96 GB HBM3
+  h200              NVIDIA H200 SXM, 141 GB HBM3e
+  h200-nvl          NVIDIA H200 NVL, 141 GB HBM3e
+  h800              NVIDIA H800 SXM5, 80 GB HBM3
+  h800-pcie         NVIDIA H800 PCIe, 80 GB HBM2e
+NVIDIA, Ada
+  l20               NVIDIA L20, 48 GB GDDR6
+  l4                NVIDIA L4, 24 GB GDDR6
+  l40               NVIDIA L40, 48 GB GDDR6
+  l40s              NVIDIA L40S, 48 GB GDDR6
+  rtx-4000-ada      NVIDIA RTX 4000 Ada, 20 GB GDDR6
+  rtx-4060-ti       NVIDIA GeForce RTX 4060 Ti, 16 GB GDDR6
+  rtx-4070          NVIDIA GeForce RTX 4070, 12 GB GDDR6X
+  rtx-4070-super    NVIDIA GeForce RTX 4070 SUPER, 12 GB GDDR6X
+  rtx-4070-ti-super NVIDIA GeForce RTX 4070 Ti SUPER, 16 GB GDDR6X
+  rtx-4080          NVIDIA GeForce RTX 4080, 16 GB GDDR6X
+  rtx-4090          NVIDIA GeForce RTX 4090, 24 GB GDDR6X
+  rtx-5000-ada      NVIDIA RTX 5000 Ada, 32 GB GDDR6
+  rtx-6000-ada      NVIDIA RTX 6000 Ada, 48 GB GDDR6
+NVIDIA, Ampere
+  a10               NVIDIA A10, 24 GB GDDR6
   a100-40           NVIDIA A100 SXM4, 40 GB HBM2
   a100-80           NVIDIA A100 SXM4, 80 GB HBM2e
   a100-pcie-40      NVIDIA A100 PCIe, 40 GB HBM2
   a100-pcie-80      NVIDIA A100 PCIe, 80 GB HBM2e
   a10g              NVIDIA A10G, 24 GB GDDR6
+  a30               NVIDIA A30, 24 GB HBM2
   a40               NVIDIA A40, 48 GB GDDR6
-  b200              NVIDIA B200 SXM, 180 GB HBM3e
-  b300              NVIDIA B300 SXM, 288 GB HBM3e
-  gb200             NVIDIA GB200, one GPU, 186 GB HBM3e, NVLink-C2C
-  gh200             NVIDIA GH200, 96 GB HBM3, NVLink-C2C to 480 GB
-  h100-pcie         NVIDIA H100 PCIe, 80 GB HBM2e
-  h100-sxm          NVIDIA H100 SXM5, 80 GB HBM3
-  h20               NVIDIA H20, 96 GB HBM3
-  h200              NVIDIA H200 SXM, 141 GB HBM3e
-  l4                NVIDIA L4, 24 GB GDDR6
-  l40               NVIDIA L40, 48 GB GDDR6
-  l40s              NVIDIA L40S, 48 GB GDDR6
+  a800-80           NVIDIA A800 SXM4, 80 GB HBM2e
+  rtx-3060          NVIDIA GeForce RTX 3060, 12 GB GDDR6
+  rtx-3070          NVIDIA GeForce RTX 3070, 8 GB GDDR6
+  rtx-3080          NVIDIA GeForce RTX 3080, 10 GB GDDR6X
+  rtx-3080-ti       NVIDIA GeForce RTX 3080 Ti, 12 GB GDDR6X
+  rtx-3090          NVIDIA GeForce RTX 3090, 24 GB GDDR6X
+  rtx-a6000         NVIDIA RTX A6000, 48 GB GDDR6
+NVIDIA, Pascal to Turing
+  p100              NVIDIA P100 PCIe, 16 GB HBM2
+  rtx-2080-ti       NVIDIA GeForce RTX 2080 Ti, 11 GB GDDR6
+  t4                NVIDIA T4, 16 GB GDDR6
+  v100-16           NVIDIA V100 SXM2, 16 GB HBM2
+  v100-32           NVIDIA V100 SXM2, 32 GB HBM2
+  v100-pcie-16      NVIDIA V100 PCIe, 16 GB HBM2
+  v100-pcie-32      NVIDIA V100 PCIe, 32 GB HBM2
+AMD
   mi210             AMD Instinct MI210, 64 GB HBM2e
   mi250x            AMD Instinct MI250X, one die (half a card), 64 GB HBM2e
   mi300x            AMD Instinct MI300X, 192 GB HBM3
   mi325x            AMD Instinct MI325X, 256 GB HBM3e
+  mi350x            AMD Instinct MI350X, 288 GB HBM3e
   mi355x            AMD Instinct MI355X, 288 GB HBM3e
-  p100              NVIDIA P100 PCIe, 16 GB HBM2
-  rtx-3060          NVIDIA GeForce RTX 3060, 12 GB GDDR6
-  rtx-3090          NVIDIA GeForce RTX 3090, 24 GB GDDR6X
-  rtx-4060-ti       NVIDIA GeForce RTX 4060 Ti, 16 GB GDDR6
-  rtx-4070-ti-super NVIDIA GeForce RTX 4070 Ti SUPER, 16 GB GDDR6X
-  rtx-4080          NVIDIA GeForce RTX 4080, 16 GB GDDR6X
-  rtx-4090          NVIDIA GeForce RTX 4090, 24 GB GDDR6X
-  rtx-5090          NVIDIA GeForce RTX 5090, 32 GB GDDR7
-  rtx-6000-ada      NVIDIA RTX 6000 Ada, 48 GB GDDR6
-  rtx-a6000         NVIDIA RTX A6000, 48 GB GDDR6
-  rtx-pro-6000      NVIDIA RTX PRO 6000 Blackwell, 96 GB GDDR7
-  t4                NVIDIA T4, 16 GB GDDR6
+  mi455x            AMD Instinct MI455X, 432 GB HBM4, announced figures
+Google
+  tpu-8i            TPU 8i, one core (half a chip), 144 GiB HBM, announced figures
   tpu-v1            TPU v1, 256 x 256 8-bit array, 8 GiB Weight Memory
   tpu-v2            TPU v2, one core (half a chip), 8 GiB HBM
   tpu-v3            TPU v3, one core (half a chip), 16 GiB HBM
@@ -42,12 +81,13 @@ $ echelon list devices
   tpu-v5p           TPU v5p, one chip (two cores as one device), 95.7 GiB HBM
   tpu-v6e           TPU v6e, one chip (one core), 32 GiB HBM
   tpu7x             TPU7x (Ironwood), one core (half a chip), 96 GiB HBM
-  v100-16           NVIDIA V100 SXM2, 16 GB HBM2
-  v100-32           NVIDIA V100 SXM2, 32 GB HBM2
-  v100-pcie-16      NVIDIA V100 PCIe, 16 GB HBM2
-  v100-pcie-32      NVIDIA V100 PCIe, 32 GB HBM2
 $ echelon list devices --json
 [
+  {
+    "name" : "a10",
+    "summary" : "NVIDIA A10, 24 GB GDDR6",
+    "family" : "gpu"
+  },
   {
     "name" : "a100-40",
     "summary" : "NVIDIA A100 SXM4, 40 GB HBM2",
@@ -74,8 +114,19 @@ $ echelon list devices --json
     "family" : "gpu"
   },
   {
+    "name" : "a30",
+    "summary" : "NVIDIA A30, 24 GB HBM2",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; shares of it as an A100 PCIe's"
+  },
+  {
     "name" : "a40",
     "summary" : "NVIDIA A40, 48 GB GDDR6",
+    "family" : "gpu"
+  },
+  {
+    "name" : "a800-80",
+    "summary" : "NVIDIA A800 SXM4, 80 GB HBM2e",
     "family" : "gpu"
   },
   {
@@ -89,14 +140,31 @@ $ echelon list devices --json
     "family" : "gpu"
   },
   {
+    "name" : "gb10",
+    "summary" : "NVIDIA GB10 (DGX Spark), 128 GB LPDDR5X that CPU and GPU share",
+    "family" : "gpu"
+  },
+  {
     "name" : "gb200",
     "summary" : "NVIDIA GB200, one GPU, 186 GB HBM3e, NVLink-C2C",
     "family" : "gpu"
   },
   {
+    "name" : "gb300",
+    "summary" : "NVIDIA GB300, one GPU, 288 GB HBM3e, NVLink-C2C",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet and driver, its link to the host by nvbandwidth; shares of them as a B200's and a GB200's"
+  },
+  {
     "name" : "gh200",
     "summary" : "NVIDIA GH200, 96 GB HBM3, NVLink-C2C to 480 GB",
     "family" : "gpu"
+  },
+  {
+    "name" : "h100-nvl",
+    "summary" : "NVIDIA H100 NVL, 94 GB HBM3",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; shares of it as other H100s'"
   },
   {
     "name" : "h100-pcie",
@@ -116,6 +184,28 @@ $ echelon list devices --json
   {
     "name" : "h200",
     "summary" : "NVIDIA H200 SXM, 141 GB HBM3e",
+    "family" : "gpu"
+  },
+  {
+    "name" : "h200-nvl",
+    "summary" : "NVIDIA H200 NVL, 141 GB HBM3e",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; shares of it as other Hoppers'"
+  },
+  {
+    "name" : "h800",
+    "summary" : "NVIDIA H800 SXM5, 80 GB HBM3",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; the rest as an H100 SXM's"
+  },
+  {
+    "name" : "h800-pcie",
+    "summary" : "NVIDIA H800 PCIe, 80 GB HBM2e",
+    "family" : "gpu"
+  },
+  {
+    "name" : "l20",
+    "summary" : "NVIDIA L20, 48 GB GDDR6",
     "family" : "gpu"
   },
   {
@@ -141,7 +231,8 @@ $ echelon list devices --json
   {
     "name" : "mi250x",
     "summary" : "AMD Instinct MI250X, one die (half a card), 64 GB HBM2e",
-    "family" : "gpu"
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet, half of the card; shares of it as an MI210's"
   },
   {
     "name" : "mi300x",
@@ -154,13 +245,30 @@ $ echelon list devices --json
     "family" : "gpu"
   },
   {
+    "name" : "mi350x",
+    "summary" : "AMD Instinct MI350X, 288 GB HBM3e",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; shares of it as an MI355X's, which has 1400 W for its 1000"
+  },
+  {
     "name" : "mi355x",
     "summary" : "AMD Instinct MI355X, 288 GB HBM3e",
     "family" : "gpu"
   },
   {
+    "name" : "mi455x",
+    "summary" : "AMD Instinct MI455X, 432 GB HBM4, announced figures",
+    "family" : "gpu",
+    "rates_unmeasured" : "AMD's announced figures, what early ones say of themselves, and shares of them as an MI355X's"
+  },
+  {
     "name" : "p100",
     "summary" : "NVIDIA P100 PCIe, 16 GB HBM2",
+    "family" : "gpu"
+  },
+  {
+    "name" : "rtx-2080-ti",
+    "summary" : "NVIDIA GeForce RTX 2080 Ti, 11 GB GDDR6",
     "family" : "gpu"
   },
   {
@@ -169,13 +277,46 @@ $ echelon list devices --json
     "family" : "gpu"
   },
   {
+    "name" : "rtx-3070",
+    "summary" : "NVIDIA GeForce RTX 3070, 8 GB GDDR6",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; clocks as an RTX 3080's, memory as an RTX 3090's"
+  },
+  {
+    "name" : "rtx-3080",
+    "summary" : "NVIDIA GeForce RTX 3080, 10 GB GDDR6X",
+    "family" : "gpu"
+  },
+  {
+    "name" : "rtx-3080-ti",
+    "summary" : "NVIDIA GeForce RTX 3080 Ti, 12 GB GDDR6X",
+    "family" : "gpu"
+  },
+  {
     "name" : "rtx-3090",
     "summary" : "NVIDIA GeForce RTX 3090, 24 GB GDDR6X",
     "family" : "gpu"
   },
   {
+    "name" : "rtx-4000-ada",
+    "summary" : "NVIDIA RTX 4000 Ada, 20 GB GDDR6",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; shares of it as an RTX 6000 Ada's"
+  },
+  {
     "name" : "rtx-4060-ti",
     "summary" : "NVIDIA GeForce RTX 4060 Ti, 16 GB GDDR6",
+    "family" : "gpu"
+  },
+  {
+    "name" : "rtx-4070",
+    "summary" : "NVIDIA GeForce RTX 4070, 12 GB GDDR6X",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; clocks and memory as an RTX 4070 SUPER's"
+  },
+  {
+    "name" : "rtx-4070-super",
+    "summary" : "NVIDIA GeForce RTX 4070 SUPER, 12 GB GDDR6X",
     "family" : "gpu"
   },
   {
@@ -186,11 +327,38 @@ $ echelon list devices --json
   {
     "name" : "rtx-4080",
     "summary" : "NVIDIA GeForce RTX 4080, 16 GB GDDR6X",
-    "family" : "gpu"
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet, memory as an RTX 4090's, shares of it as an RTX 4070 Ti SUPER's"
   },
   {
     "name" : "rtx-4090",
     "summary" : "NVIDIA GeForce RTX 4090, 24 GB GDDR6X",
+    "family" : "gpu"
+  },
+  {
+    "name" : "rtx-5000-ada",
+    "summary" : "NVIDIA RTX 5000 Ada, 32 GB GDDR6",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; shares of it as an RTX 6000 Ada's"
+  },
+  {
+    "name" : "rtx-5060-ti",
+    "summary" : "NVIDIA GeForce RTX 5060 Ti, 16 GB GDDR7",
+    "family" : "gpu"
+  },
+  {
+    "name" : "rtx-5070",
+    "summary" : "NVIDIA GeForce RTX 5070, 12 GB GDDR7",
+    "family" : "gpu"
+  },
+  {
+    "name" : "rtx-5070-ti",
+    "summary" : "NVIDIA GeForce RTX 5070 Ti, 16 GB GDDR7",
+    "family" : "gpu"
+  },
+  {
+    "name" : "rtx-5080",
+    "summary" : "NVIDIA GeForce RTX 5080, 16 GB GDDR7",
     "family" : "gpu"
   },
   {
@@ -201,7 +369,8 @@ $ echelon list devices --json
   {
     "name" : "rtx-6000-ada",
     "summary" : "NVIDIA RTX 6000 Ada, 48 GB GDDR6",
-    "family" : "gpu"
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet, memory as an L40's, and shares of it as an L40S's"
   },
   {
     "name" : "rtx-a6000",
@@ -209,14 +378,38 @@ $ echelon list devices --json
     "family" : "gpu"
   },
   {
+    "name" : "rtx-pro-4500",
+    "summary" : "NVIDIA RTX PRO 4500 Blackwell, 32 GB GDDR7",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet, a clock and shares of it as an RTX PRO 6000's, memory as an RTX 5070 Ti's"
+  },
+  {
+    "name" : "rtx-pro-5000",
+    "summary" : "NVIDIA RTX PRO 5000 Blackwell, 48 GB GDDR7",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet, a clock and shares of it as an RTX PRO 6000's, memory as an RTX 5070 Ti's"
+  },
+  {
     "name" : "rtx-pro-6000",
     "summary" : "NVIDIA RTX PRO 6000 Blackwell, 96 GB GDDR7",
     "family" : "gpu"
   },
   {
+    "name" : "rubin",
+    "summary" : "NVIDIA Rubin (VR200), one GPU, 288 GB HBM4, NVLink-C2C, announced figures",
+    "family" : "gpu",
+    "rates_unmeasured" : "NVIDIA's announced figures, what drivers say of early ones, and shares of them as a GB300's"
+  },
+  {
     "name" : "t4",
     "summary" : "NVIDIA T4, 16 GB GDDR6",
     "family" : "gpu"
+  },
+  {
+    "name" : "tpu-8i",
+    "summary" : "TPU 8i, one core (half a chip), 144 GiB HBM, announced figures",
+    "family" : "tpu",
+    "rates_unmeasured" : "JAX's and Google's figures, and a TPU7x's compiler and constants"
   },
   {
     "name" : "tpu-v1",

@@ -17,7 +17,7 @@ held, most first
   padding of all buffers in hbm
     3.88 GiB of 11.1 GiB is padding (35.0 %)
       3.88 GiB  of 4 GiB in s32[1048576,8,4] reshape (data.py:17)  s32[1048576,8,4]{2,1,0:T(8,128)}, dimension 2: 4 stored as 128; s32[1048576,8,4]{0,1,2:T(8,128)} would take 128 MiB
-room for 18.3 GiB have: tpu-v6e (31.2 GiB), tpu7x (94.7 GiB), tpu-v5p (95.7 GiB)
+room for 18.3 GiB have: tpu-v6e (31.2 GiB), tpu7x (94.7 GiB, and 1 like it), tpu-8i (142 GiB)
 records of the file
            6  allocations
            6  sums
@@ -108,7 +108,7 @@ held, most first
          2 MiB  chunk of 2 MiB
          2 GiB  asked for besides
       6.50 GiB  in all  (6984564736)
-room for 6.50 GiB have: rtx-3060 (11.8 GiB), t4 (14.7 GiB), rtx-4060-ti (15.7 GiB), rtx-4070-ti-super (15.7 GiB), rtx-4080 (15.7 GiB) and 28 larger ('echelon list devices')
+room for 6.50 GiB have: rtx-3070 (7.78 GiB), rtx-3080 (9.78 GiB), rtx-2080-ti (10.8 GiB), rtx-5070 (11.5 GiB, and 4 like it), t4 (14.7 GiB, and 9 like it) and 40 larger ('echelon list devices')
 records of the file
           21  bins
            4  chunks in use
@@ -188,7 +188,7 @@ held, most first
          2 GiB  f32[536870912] params['w']
          1 GiB  HLO temp, not listed
          3 GiB  in all  (3221225472)
-room for 3 GiB have: tpu-v2 (7.48 GiB), tpu-v1 (8 GiB), tpu-v4 (15.2 GiB), tpu-v3 (15.5 GiB), tpu-v5e (15.8 GiB) and 3 larger ('echelon list devices')
+room for 3 GiB have: tpu-v2 (7.48 GiB, and 1 like it), tpu-v4 (15.2 GiB, and 2 like it), tpu-v6e (31.2 GiB), tpu7x (94.7 GiB, and 1 like it), tpu-8i (142 GiB)
 records of the file
            1  allocations
            1  sums
@@ -241,4 +241,4 @@ held, most first
          4 GiB  besides, on all GPUs
          2 GiB  compute buffers
         26 GiB  in all  (27917287424)
-room for 26 GiB have: rtx-5090 (31.4 GiB), v100-32 (31.7 GiB), v100-pcie-32 (31.7 GiB), a100-40 (39.4 GiB), a100-pcie-40 (39.4 GiB) and 16 larger ('echelon list devices')
+room for 26 GiB have: rtx-5090 (31.4 GiB, and 4 like it), a100-40 (39.4 GiB, and 1 like it), l20 (44.4 GiB, and 6 like it), h100-pcie (79.1 GiB, and 6 like it), h100-nvl (93.1 GiB) and 11 larger ('echelon list devices')

@@ -189,9 +189,9 @@ $ gzip -dc traces/gpt_pytorch.h100/gpt.pretend.gz > $T/alone.pretend; echelon in
 $ printf 'echelon-pretend 1\nclock 1\ndevice 84825604096 536870912 1 "h100-sxm"\nname 1 "k"\nalloc 10 0 0 4294967296 84600000000 3 0\nkernel 20 0 0 1 1 1 1 32 1 1 0\nend\n' > $T/tight.pretend; echelon advise $T/tight.pretend --device h100-sxm | sed -n '/NOT FIT/p;/would make it fit/,/^$/p'
   IT DOES NOT FIT. 78.8 GiB of hbm are needed, 78.6 GiB are there beside 512 MiB of the process's context.
   What would make it fit
-   1  gh200                                78.8 GiB         -    16 us    x1.000
-   2  rtx-pro-6000                         78.8 GiB         -    16 us    x1.000
-   3  h20                                  78.8 GiB         -    16 us    x1.000
+   1  h100-nvl                             78.8 GiB         -    16 us    x1.000
+   2  gh200                                78.8 GiB         -    16 us    x1.000
+   3  gb10                                 78.8 GiB         -    16 us    x1.000
 
 $ echelon run --trace traces/keras_cnn.h100 --device h100-sxm | sed -n '3,12p; /Longest/,$p'
   It fits. hbm 113 MiB of 78.6 GiB (0 %), host 2 MiB of 2 TiB (0 %)

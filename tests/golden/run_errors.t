@@ -79,7 +79,7 @@ $ ECHELON_LIBCUDA=/nonexistent/libcuda.so.1 echelon calibrate -o $T/x.yaml; ls $
 echelon: calibrate: no NVIDIA driver here: /nonexistent/libcuda.so.1: cannot open shared object file: No such file or directory
 exit 2
 $ echelon run --trace tests/golden/data/stream.ech --device H100 2>&1
-echelon: 'H100' is no device; did you mean 'h100-pcie' or 'h100-sxm'?
+echelon: 'H100' is no device; did you mean 'h100-nvl' or 'h100-pcie' or 'h100-sxm'?
 exit 2
 $ echelon run --trace tests/golden/data/stream.ech --device tpu-v5e --jsn
 echelon run: Unknown option --jsn; did you mean --json?
