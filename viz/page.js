@@ -42,7 +42,8 @@ function sweep() {
   document.title = run.title + ' · echelon';
   const main = select('main').html('');
   main.append('header').append('h1').text(run.title);
-  main.select('header').append('p').text(run.points.length + ' runs; what differs: ' + run.axes.join(', '));
+  const points = run.points.filter(p => p.run || p.error !== 'interrupted before it ran');
+  main.select('header').append('p').text(points.length + (run.interrupted ? ' of ' + run.points.length + ' runs (interrupted)' : ' runs') + '; what differs: ' + run.axes.join(', '));
   for (const answer of run.find ? run.find.answers : [])
     main.select('header').append('p').attr('class', 'answer').text(answer.text);
   const ran = run.points.filter(p => p.run), names = group => [...new Set(ran.flatMap(p => Object.keys(p.run[group] || {})))];
@@ -59,8 +60,10 @@ function sweep() {
     const largest = d3.max(ran, m.value) || 0;
     if (largest <= 4096) continue;
     main.append('h2').text(m.name);
+    const values = new Set(ran.map(m.value));
+    if (ran.length > 2 && values.size === 1 && !ran.some(p => m.limit && m.value(p) > m.limit(p))) { main.append('p').text(m.text(largest) + ' in every run'); continue; }
     const body = main.append('table').attr('class', 'sweep');
-    for (const p of run.points) {
+    for (const p of points) {
       const tr = body.append('tr');
       tr.append('td').attr('class', 'name').text(p.values.join(', '));
       if (!p.run) { tr.append('td').attr('class', 'n').text('-'); tr.append('td').text(m.name === 'time' ? p.error : ''); continue; }

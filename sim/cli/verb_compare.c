@@ -73,7 +73,7 @@ int ech_verb_compare(int argc, char **argv)
         if (!parser)
             return ech_cli_fail(error);
         g_ptr_array_add(parsers, parser);
-        rows[i] = (EchTableRow){rest[i], json_node_get_object(json_parser_get_root(parser)), NULL, 0};
+        rows[i] = (EchTableRow){.label = rest[i], .run = json_node_get_object(json_parser_get_root(parser))};
     }
     bool of_ranks = ech_report_is_of_ranks(rows[0].run);
     for (size_t i = 1; i < n; i++)

@@ -95,6 +95,7 @@ typedef struct {
     const EchTableRow *rows;
     size_t n;
     const bool *close; /* Rows that the table leaves out; or NULL. */
+    bool most;         /* The steps are those that tell most of very many. */
     const EchExplainStep *steps;
     size_t n_steps;
 } Sweep;
@@ -102,16 +103,25 @@ typedef struct {
 static char *sweep_text(const Sweep *sweep, unsigned columns)
 {
     g_autofree EchTableRow *shown = g_new0(EchTableRow, sweep->n);
-    size_t n_shown = 0;
+    g_autofree size_t *place = g_new(size_t, sweep->n); /* Of each row in the table; SIZE_MAX: not there. */
+    size_t n_shown = 0, n_close = 0, n_left = 0;
     for (size_t i = 0; i < sweep->n; i++) {
-        if (!sweep->close || !sweep->close[i])
+        bool close = sweep->close && sweep->close[i], left = sweep->rows[i].left_out;
+        n_close += close;
+        n_left += left;
+        place[i] = close || left ? SIZE_MAX : n_shown;
+        if (!close && !left)
             shown[n_shown++] = sweep->rows[i];
     }
+    for (size_t i = 0; i < n_shown; i++)
+        shown[i].base = place[shown[i].base];
     g_autoptr(GString) table = ech_report_table(sweep->heading, shown, n_shown, columns);
-    if (n_shown < sweep->n)
-        g_string_append_printf(table, "  (%zu more were tried, closer to it; --json tells them)\n", sweep->n - n_shown);
+    if (n_close)
+        g_string_append_printf(table, "  (%zu more were tried, closer to it; --json tells them)\n", n_close);
     g_autoptr(GString) changes = ech_explain_text(sweep->rows, sweep->steps, sweep->n_steps, columns);
     g_autoptr(GString) answer = g_string_new(NULL);
+    if (n_left)
+        g_string_append_printf(answer, "  Interrupted: %zu of %zu runs were made.\n", sweep->n - n_left, sweep->n);
     g_auto(GStrv) lines = g_strsplit(sweep->answer ? sweep->answer : "", "\n", -1);
     for (char **line = lines; *line; line++) {
         if (**line)
@@ -119,7 +129,7 @@ static char *sweep_text(const Sweep *sweep, unsigned columns)
     }
     if (answer->len)
         g_string_append_c(answer, '\n');
-    return g_strdup_printf("%s\n\n%s%s\n  What changed, and why\n%s", sweep->title, answer->str, table->str, changes->str);
+    return g_strdup_printf("%s\n\n%s%s\n  What changed%s, and why\n%s", sweep->title, answer->str, table->str, sweep->most ? " most" : "", changes->str);
 }
 
 /* What the runs say, to the terminal and to the folder. @found: they are a search's, or NULL. */
@@ -141,7 +151,8 @@ static int tell_sweep(const EchExperiment *experiment, const EchSweepPoint *poin
         JsonObject *point = json_array_get_object_element(array, (guint)i);
         g_ptr_array_add(labels, found ? g_strdup(found->labels[i]) : g_strjoinv(", ", experiment->cases[i].values));
         rows[i] = (EchTableRow){labels->pdata[i], ech_member_object(point, "run"), points[i].error,
-                                ech_explain_base(experiment->axis_sizes, (const size_t *const *)experiment->axis_bases, g_strv_length(experiment->axes), i)};
+                                ech_explain_base(experiment->axis_sizes, (const size_t *const *)experiment->axis_bases, g_strv_length(experiment->axes), i),
+                                ech_sweep_left_out(&points[i])};
         failed += points[i].error != NULL;
         fitting += ech_member_bool(point, "fits") ? 1 : 0;
     }
@@ -155,7 +166,10 @@ static int tell_sweep(const EchExperiment *experiment, const EchSweepPoint *poin
         steps[1] = (EchExplainStep){found->at[1], found->at[0]};
         n_steps = 2;
     }
-    const Sweep sweep = {experiment->title, heading, found ? found->text : NULL, rows, n, found ? found->close : NULL, steps, n_steps};
+    bool most = false;
+    for (size_t i = 0; !found && experiment->axes[i]; i++)
+        most = most || experiment->axis_sizes[i] > ECH_EXPLAIN_VALUES + 1;
+    const Sweep sweep = {experiment->title, heading, found ? found->text : NULL, rows, n, found ? found->close : NULL, most, steps, n_steps};
     bool ok = true;
     if (options->output) {
         g_autoptr(EchOutput) output = ech_output_new(options->output, &error);

@@ -170,6 +170,11 @@ EchSweepPoint *ech_sweep_run(EchExperiment *experiment, unsigned jobs, const vol
     return points;
 }
 
+bool ech_sweep_left_out(const EchSweepPoint *point)
+{
+    return g_strcmp0(point->error, ech_sweep_interrupted) == 0;
+}
+
 void ech_sweep_free(EchSweepPoint *points, size_t n)
 {
     for (size_t i = 0; points && i < n; i++) {
@@ -180,12 +185,13 @@ void ech_sweep_free(EchSweepPoint *points, size_t n)
 }
 
 /* From which point to which, and the sentences. */
-static void add_changes(JsonBuilder *b, const EchExperiment *experiment, JsonArray *runs)
+static void add_changes(JsonBuilder *b, const EchExperiment *experiment, const EchSweepPoint *points, JsonArray *runs)
 {
     g_autofree EchTableRow *rows = g_new0(EchTableRow, experiment->n_cases);
     for (size_t i = 0; i < experiment->n_cases; i++) {
         JsonNode *run = json_array_get_element(runs, (guint)i);
         rows[i].run = JSON_NODE_HOLDS_OBJECT(run) ? json_node_get_object(run) : NULL;
+        rows[i].left_out = ech_sweep_left_out(&points[i]);
     }
     size_t n;
     g_autofree EchExplainStep *steps =
@@ -215,7 +221,7 @@ JsonNode *ech_sweep_json(const EchExperiment *experiment, const EchSweepPoint *p
     ech_json_add_text(b, "title", experiment->title);
     bool interrupted = false;
     for (size_t i = 0; i < experiment->n_cases; i++)
-        interrupted |= g_strcmp0(points[i].error, ech_sweep_interrupted) == 0;
+        interrupted |= ech_sweep_left_out(&points[i]);
     if (interrupted)
         ech_json_add_bool(b, "interrupted", true);
     ech_json_begin_array(b, "axes");
@@ -250,7 +256,7 @@ JsonNode *ech_sweep_json(const EchExperiment *experiment, const EchSweepPoint *p
         json_builder_end_object(b);
     }
     json_builder_end_array(b);
-    add_changes(b, experiment, runs);
+    add_changes(b, experiment, points, runs);
     json_builder_end_object(b);
     return json_builder_get_root(b);
 }

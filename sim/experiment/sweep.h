@@ -28,6 +28,8 @@ typedef void (*EchSweepProgress)(size_t done, size_t total, void *data);
  * G_FILE_ERROR, or the error of the first import. */
 EchSweepPoint *ech_sweep_run(EchExperiment *experiment, unsigned jobs, const volatile sig_atomic_t *stop, EchSweepProgress progress, void *data,
                              GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** An interrupt came before it. */
+bool ech_sweep_left_out(const EchSweepPoint *point);
 void ech_sweep_free(EchSweepPoint *points, size_t n);
 /** {title, axes, points: [{label, values, fits, makespan_ps, run} or {label, values, error}], changes: [{from, to, why: [sentences]}]}; from and to number
  * points, the first change is the start and has no from. Where cases were left out by an interrupt, "interrupted": true. */

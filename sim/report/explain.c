@@ -632,11 +632,44 @@ static double variation(const EchTableRow *rows, size_t start, size_t stride, si
     return most == 0 ? 0 : (fits && misfits ? 1e6 : 0) + (double)most / (double)MAX(least, 1);
 }
 
+/* How much a step tells: whether it fits comes first, then what bounds it, then how much time changes. */
+static double telling(const EchTableRow *rows, EchExplainStep step)
+{
+    if (step.from == SIZE_MAX || !rows[step.from].run || !rows[step.to].run)
+        return G_MAXDOUBLE;
+    JsonObject *a = rows[step.from].run, *b = rows[step.to].run;
+    double from = (double)MAX(ech_member_int(a, "makespan_ps"), 1), to = (double)MAX(ech_member_int(b, "makespan_ps"), 1);
+    bool fit = ech_member_bool(a, "fits") != ech_member_bool(b, "fits");
+    bool bound = g_strcmp0(ech_member_text(a, "bound_by"), ech_member_text(b, "bound_by")) != 0;
+    return (fit ? 2e12 : bound ? 1e12 : 0) + MAX(from, to) / MIN(from, to);
+}
+
+/* Of the steps from @first on the KEPT that tell most, in their order, if they tell anything; and before them the way as a whole. */
+static void keep_telling(GArray *steps, guint first, const EchTableRow *rows)
+{
+    enum { KEPT = 6 };
+    const double anything = 1.02;
+    EchExplainStep whole = {g_array_index(steps, EchExplainStep, first).from, g_array_index(steps, EchExplainStep, steps->len - 1).to};
+    while (steps->len > first) {
+        guint least = first;
+        for (guint i = first + 1; i < steps->len; i++) {
+            if (telling(rows, g_array_index(steps, EchExplainStep, i)) <= telling(rows, g_array_index(steps, EchExplainStep, least)))
+                least = i;
+        }
+        if (steps->len <= first + KEPT && telling(rows, g_array_index(steps, EchExplainStep, least)) >= anything)
+            break;
+        g_array_remove_index(steps, least);
+    }
+    if (whole.from != SIZE_MAX && rows[whole.from].run && rows[whole.to].run)
+        g_array_insert_val(steps, first, whole);
+}
+
 EchExplainStep *ech_explain_steps(const EchTableRow *rows, const size_t *sizes, const size_t *const *bases, size_t n_axes, size_t *ret_n)
 {
     g_autoptr(GArray) steps = g_array_new(FALSE, FALSE, sizeof(EchExplainStep));
     EchExplainStep start = {SIZE_MAX, 0};
-    g_array_append_val(steps, start);
+    if (!rows[0].left_out)
+        g_array_append_val(steps, start);
     size_t n_runs = 1;
     for (size_t i = 0; i < n_axes; i++)
         n_runs *= sizes[i];
@@ -652,12 +685,16 @@ EchExplainStep *ech_explain_steps(const EchTableRow *rows, const size_t *sizes, 
                 line = other;
             }
         }
+        const guint first = steps->len;
         for (size_t k = 1; k < sizes[i]; k++) {
             /* What others are held against is told as it is along the first line. */
             bool base = bases[i][k] == k;
             EchExplainStep step = {base ? SIZE_MAX : line + bases[i][k] * stride, (base ? 0 : line) + k * stride};
-            g_array_append_val(steps, step);
+            if (!rows[step.to].left_out && (base || !rows[step.from].left_out))
+                g_array_append_val(steps, step);
         }
+        if (steps->len - first > ECH_EXPLAIN_VALUES)
+            keep_telling(steps, first, rows);
     }
     *ret_n = steps->len;
     return (EchExplainStep *)(void *)g_array_steal(steps, NULL);
@@ -701,7 +738,9 @@ GString *ech_explain_text(const EchTableRow *rows, const EchExplainStep *steps, 
         }
         bool chained = i > 0 && i < n && !start && last && steps[i - 1].from != SIZE_MAX && strcmp(last, text) == 0;
         if (chained) {
-            g_string_append_printf(heading, "%s%s", steps[i].from == steps[i - 1].to ? " -> " : ", ", rows[steps[i].to].label);
+            const bool on = steps[i].from == steps[i - 1].to, beside = steps[i].from == steps[i - 1].from;
+            g_string_append_printf(heading, "%s%s%s%s", on ? "" : beside ? ", " : "; ", on || beside ? "" : rows[steps[i].from].label, beside ? "" : " -> ",
+                                   rows[steps[i].to].label);
             continue;
         }
         if (last) {

@@ -308,7 +308,7 @@ static void difference_time(GString *out, const char *what, gint64 a, gint64 b)
 
 static void difference_group(GString *out, JsonObject *a, JsonObject *b, const char *group, const char *member, const char *format)
 {
-    const EchTableRow rows[2] = {{"", a, NULL, 0}, {"", b, NULL, 0}};
+    const EchTableRow rows[2] = {{.run = a}, {.run = b}};
     g_autoptr(GPtrArray) names = names_in(rows, 2, group);
     for (guint i = 0; i < names->len; i++) {
         const char *name = names->pdata[i];
@@ -323,7 +323,7 @@ static void difference_group(GString *out, JsonObject *a, JsonObject *b, const c
 
 static void difference_links(GString *out, JsonObject *a, JsonObject *b)
 {
-    const EchTableRow rows[2] = {{"", a, NULL, 0}, {"", b, NULL, 0}};
+    const EchTableRow rows[2] = {{.run = a}, {.run = b}};
     static const char *const members[] = {"bytes_forward", "bytes_backward"};
     g_autoptr(GPtrArray) names = names_in(rows, 2, "links");
     for (unsigned way = 0; way < 2; way++) {

@@ -3,6 +3,7 @@
  */
 #pragma once
 #include <json-glib/json-glib.h>
+#include <stdbool.h>
 
 /** One row: a finished run, or why there is none. */
 typedef struct {
@@ -10,6 +11,7 @@ typedef struct {
     JsonObject *run;   /**< Borrowed; NULL where @error says why. */
     const char *error; /**< Borrowed, or NULL. */
     size_t base;       /**< Index of the row that its time is given relative to. */
+    bool left_out;     /**< It did not come to run: nothing is to be told of it. */
 } EchTableRow;
 
 /** The table, with times relative to each row's base, in lines of at most @most columns (0: ECH_TEXT_COLUMNS; in parts where it is wider); ends with a newline.
