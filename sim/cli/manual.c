@@ -134,10 +134,11 @@ static const struct {
 #undef ECH_QUESTIONS
 #undef ECH_QUESTION
 
-/* All that is said of a question, in small letters, and of a group nothing. Owned by the caller. */
-static char *text_of(size_t row)
+/* All that is said of a question, its commands too unless only @words count, in small letters, and of a group nothing. Owned by the caller. */
+static char *text_of(size_t row, bool words)
 {
-    g_autofree char *all = questions[row].commands ? g_strjoin(" ", questions[row].text, questions[row].commands, questions[row].note, NULL) : g_strdup("");
+    g_autofree char *all =
+        questions[row].commands ? g_strjoin(" ", questions[row].text, questions[row].note, words ? NULL : questions[row].commands, NULL) : g_strdup("");
     return g_ascii_strdown(all, -1);
 }
 
@@ -179,40 +180,59 @@ static bool has_word(const char *all, const char *word)
     return false;
 }
 
-/* How many of @words a question has; @long_ones: of those with three letters and more. */
-static guint words_in(size_t row, char *const *words, bool long_ones)
+/* Which questions are shown: those that have so many of the words; 0: none. */
+typedef struct {
+    guint wanted;
+    bool some;   /* Not all of the words: those with three letters and more count. */
+    bool worded; /* In question or note: most commands have them (--device). */
+} Search;
+
+/* How many of @words a question has. */
+static guint words_in(size_t row, char *const *words, const Search *search)
 {
     guint n = 0;
-    g_autofree char *all = text_of(row);
+    g_autofree char *all = text_of(row, search->worded);
     for (; *words; words++) {
         g_autofree char *word = g_ascii_strdown(*words, -1);
-        n += has_word(all, word) && (!long_ones || strlen(word) >= 3);
+        n += has_word(all, word) && (!search->some || strlen(word) >= 3);
     }
     return n;
 }
 
-/* How many words a question is to have to be shown: all of @words, else the most that any has, where few have so many. 0: none is shown. */
-static guint words_wanted(char *const *words, bool *ret_some)
+/* How many questions have all of @words. */
+static guint having_all(char *const *words, bool worded)
+{
+    const Search search = {.worded = worded};
+    guint all = g_strv_length((char **)(uintptr_t)words), n = 0;
+    for (size_t i = 0; i < G_N_ELEMENTS(questions); i++)
+        n += questions[i].commands && words_in(i, words, &search) == all;
+    return n;
+}
+
+/* Those that have all of @words, or else the most that any has, where few have so many. */
+static Search search_for(char *const *words)
 {
     enum { MOST_SHOWN = 8 };
-    guint all = g_strv_length((char **)(uintptr_t)words), most = 0, shown = 0;
-    *ret_some = false;
+    Search search = {.wanted = g_strv_length((char **)(uintptr_t)words)};
+    guint having = having_all(words, false), all = search.wanted, most = 0, shown = 0;
+    search.worded = all > 0 && having > MOST_SHOWN && having_all(words, true) > 0;
+    if (having > 0)
+        return search;
+    search.some = true;
     for (size_t i = 0; i < G_N_ELEMENTS(questions); i++) {
-        if (questions[i].commands && words_in(i, words, false) == all)
-            return all;
-        guint n = questions[i].commands ? words_in(i, words, true) : 0;
+        guint n = questions[i].commands ? words_in(i, words, &search) : 0;
         shown = n > most ? 1 : shown + (n == most);
         most = MAX(most, n);
     }
-    *ret_some = true;
-    return most > 0 && all > 1 && 2 * most >= all && shown <= MOST_SHOWN ? most : 0;
+    search.wanted = most > 0 && all > 1 && 2 * most >= all && shown <= MOST_SHOWN ? most : 0;
+    return search;
 }
 
 char *ech_cli_questions_lack(char *const *words)
 {
     g_autoptr(GPtrArray) texts = g_ptr_array_new_with_free_func(g_free);
     for (size_t i = 0; i < G_N_ELEMENTS(questions); i++)
-        g_ptr_array_add(texts, text_of(i));
+        g_ptr_array_add(texts, text_of(i, false));
     g_ptr_array_add(texts, NULL);
     g_autofree char *all = g_strjoinv(" ", (char **)texts->pdata);
     for (; *words; words++) {
@@ -231,18 +251,17 @@ GString *ech_cli_questions_help(char *const *words)
     unsigned columns = ech_cli_columns();
     g_autoptr(GString) out = g_string_new(NULL);
     const char *group = NULL;
-    bool some;
-    guint wanted = words_wanted(words, &some);
-    if (some && wanted == 0)
+    const Search search = search_for(words);
+    if (search.some && search.wanted == 0)
         return NULL;
-    if (some)
+    if (search.some)
         g_string_append(out, "(None has all of these words; these have most.)\n");
     for (size_t i = 0; i < G_N_ELEMENTS(questions); i++) {
         if (!questions[i].commands) {
             group = questions[i].text;
             continue;
         }
-        if (words_in(i, words, some) < wanted)
+        if (words_in(i, words, &search) < search.wanted)
             continue;
         if (group)
             g_string_append_printf(out, "%s%s\n", out->len ? "\n" : "", group);

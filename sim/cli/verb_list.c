@@ -20,6 +20,7 @@
 typedef struct {
     const char *name, *summary, *source; /* source may be NULL */
     const EchParam *params;              /* may be NULL */
+    const char *by_hand;                 /* how people write it, or NULL */
 } Row;
 
 typedef struct {
@@ -66,6 +67,19 @@ static bool is_chosen(Writer *writer, const char *name)
     return chosen;
 }
 
+/* An example as it stands, and what it means, in lines that are wrapped. */
+static void write_by_hand(GString *out, const char *by_hand)
+{
+    g_auto(GStrv) parts = g_strsplit(by_hand, "\n\n", 2);
+    g_auto(GStrv) example = g_strsplit(parts[0], "\n", -1), meaning = g_strsplit(parts[1], "\n", -1);
+    g_string_append_c(out, '\n');
+    for (char **line = example; *line; line++)
+        g_string_append_printf(out, "%s\n", *line); /* never broken, to be copied */
+    g_string_append_c(out, '\n');
+    for (char **line = meaning; *line; line++)
+        ech_text_wrap(out, "    ", *line, ech_cli_columns());
+}
+
 static void write_row(Writer *writer, const Row *row)
 {
     if (!is_chosen(writer, row->name))
@@ -87,6 +101,8 @@ static void write_row(Writer *writer, const Row *row)
         write_params(writer, row->params);
     if (writer->sources && row->source)
         g_string_append_printf(writer->text, "      source: %s\n", row->source);
+    if (row->by_hand && writer->only)
+        write_by_hand(writer->text, row->by_hand);
 }
 
 static void write_device(Writer *writer, const EchDevice *device)
@@ -206,7 +222,7 @@ static bool list_allocators(Writer *writer, GError **error)
     size_t n;
     const EchAllocInfo *infos = ech_alloc_infos(&n);
     for (size_t i = 0; i < n; i++)
-        write_row(writer, &(Row){infos[i].name, infos[i].summary, infos[i].source, infos[i].params});
+        write_row(writer, &(Row){infos[i].name, infos[i].summary, infos[i].source, infos[i].params, NULL});
     return true;
 }
 
@@ -216,7 +232,7 @@ static bool list_planners(Writer *writer, GError **error)
     size_t n;
     const EchPlanClass *const *classes = ech_plan_classes(&n);
     for (size_t i = 0; i < n; i++)
-        write_row(writer, &(Row){classes[i]->name, classes[i]->summary, classes[i]->source, classes[i]->params});
+        write_row(writer, &(Row){classes[i]->name, classes[i]->summary, classes[i]->source, classes[i]->params, NULL});
     return true;
 }
 
@@ -226,7 +242,7 @@ static bool list_passes(Writer *writer, GError **error)
     size_t n;
     const EchPassClass *const *classes = ech_pass_classes(&n);
     for (size_t i = 0; i < n; i++)
-        write_row(writer, &(Row){classes[i]->name, classes[i]->summary, classes[i]->source, classes[i]->params});
+        write_row(writer, &(Row){classes[i]->name, classes[i]->summary, classes[i]->source, classes[i]->params, NULL});
     return true;
 }
 
@@ -241,7 +257,7 @@ static bool list_experiments(Writer *writer, GError **error)
         if (!root)
             return false;
         const EchYamlNode *title = ech_yaml_get(root, "title");
-        write_row(writer, &(Row){*name, title && title->kind == ECH_YAML_SCALAR ? title->text : "", NULL, NULL});
+        write_row(writer, &(Row){*name, title && title->kind == ECH_YAML_SCALAR ? title->text : "", NULL, NULL, NULL});
     }
     return true;
 }
@@ -254,7 +270,7 @@ static bool list_formats(Writer *writer, GError **error)
     for (size_t i = 0; i < n; i++)
         writer->width = MAX(writer->width, (int)strlen(classes[i]->name));
     for (size_t i = 0; i < n; i++)
-        write_row(writer, &(Row){classes[i]->name, classes[i]->summary, NULL, NULL});
+        write_row(writer, &(Row){.name = classes[i]->name, .summary = classes[i]->summary, .by_hand = classes[i]->by_hand});
     return true;
 }
 
@@ -265,7 +281,7 @@ static bool list_writers(Writer *writer, GError **error)
     const EchTraceWriter *writers = ech_trace_writers(&n);
     for (size_t i = 0; i < n; i++) {
         g_autofree char *summary = g_strdup_printf("%s (%s)", writers[i].summary, writers[i].endings);
-        write_row(writer, &(Row){writers[i].name, summary, NULL, NULL});
+        write_row(writer, &(Row){writers[i].name, summary, NULL, NULL, NULL});
     }
     return true;
 }
@@ -286,9 +302,9 @@ static bool list_engines(Writer *writer, GError **error)
     if (present)
         ech_cuda_close(driver, &gpu);
     const Row rows[] = {
-        {"native", "in process: sweeps, searches, many operations; the same semantics", "ours", NULL},
-        {"simgrid", simgrid, "simgrid.org, parallel tasks under the bottleneck-max-fairness solver", NULL},
-        {"cuda", cuda, "CUDA driver API, cuBLAS where it is installed; kernels of ours", ech_cuda_params},
+        {"native", "in process: sweeps, searches, many operations; the same semantics", "ours", NULL, NULL},
+        {"simgrid", simgrid, "simgrid.org, parallel tasks under the bottleneck-max-fairness solver", NULL, NULL},
+        {"cuda", cuda, "CUDA driver API, cuBLAS where it is installed; kernels of ours", ech_cuda_params, NULL},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++)
         write_row(writer, &rows[i]);

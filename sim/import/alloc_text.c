@@ -242,7 +242,18 @@ static bool read_text(EchSource *source, const EchImportOptions *options, EchImp
 
 const EchImportClass ech_import_alloc_text = {
     .name = "alloc_text",
-    .summary = "allocator events as text: a line for each allocation and each free",
+    .summary = "allocator events as text, written by hand or by a script: a line for each allocation and each free",
     .probe = probe,
     .read = read_text,
+    .by_hand =
+        "a 0 6291456\n"
+        "a 1 1048576 2\n"
+        "f 0\n"
+        "e 2\n"
+        "f 1\n"
+        "\n"
+        "a ID BYTES [STREAM] allocates, f ID frees; ids ascend from 0. r ID STREAM: it is also used on that stream; e STREAM: all that was asked of a stream "
+        "so far is done (cudaStreamSynchronize); c: torch.cuda.empty_cache(); u ID BYTES: from the upper end (BFC).\n"
+        "p ID BYTES POOL allocates in a private pool of PyTorch's (MemPool), g the same while a CUDA graph is captured, d POOL releases the pool. Lines that "
+        "begin with # are skipped.",
 };

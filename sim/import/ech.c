@@ -73,7 +73,32 @@ static bool ech_read(EchSource *source, const EchImportOptions *options, EchImpo
 
 const EchImportClass ech_import_ech = {
     .name = "ech",
-    .summary = "echelon's own trace file, written by echelon import",
+    .summary = "echelon's own trace file, written by echelon import, or by hand",
     .probe = probe,
     .read = ech_read,
+    .by_hand =
+        "echelon-trace 1 \"by hand\"\n"
+        "strings 0\n"
+        "memories 2\n"
+        "\"hbm\"\n"
+        "\"host\"\n"
+        "queues 2\n"
+        "compute 0 \"core\"\n"
+        "copy 0 \"dma\"\n"
+        "buffers 2\n"
+        "b \"weights\" m=1 bytes=4000000 resident=1\n"
+        "b \"window\" m=0 bytes=1000000\n"
+        "ops 5\n"
+        "loop \"layers\" q=0 target=4 bytes=4\n"
+        "alloc \"window\" q=0 target=1 bytes=1000000\n"
+        "copy \"fetch\" q=1 from=1 to=0 bytes=1000000 r=0:1000000 w=1:1000000 after=-1\n"
+        "kernel \"product\" q=0 r=1:1000000 work=matrix:bf16:9000000000 after=-1\n"
+        "free \"window\" q=0 target=1 bytes=1000000\n"
+        "\n"
+        "Each section begins with its count; memories, queues and buffers are numbered from 0 as they stand. A buffer (b) lies in memory m; resident=1: from "
+        "the start, else from its alloc to its free. offset= gives it a place.\n"
+        "An operation runs behind the one before it on its queue, and behind those that after= names: -1 the line before, -1@2 that line two iterations ago. "
+        "r= and w= are buffers that it reads and writes, and bytes of each; work= the unit (matrix, vector, transcendental), the type, and operations (a "
+        "multiply-add is two); duration= what was recorded, in ps.\n"
+        "loop runs the next lines, so many as target= says, bytes= times. wait \"done\" q=0 after=-3 holds a queue for an operation of another.",
 };

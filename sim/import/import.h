@@ -88,6 +88,8 @@ typedef struct {
     bool (*read)(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error);
     /** Of a profiler: the remark about a profile in which no device did anything; NULL where that says nothing. */
     const char *when_idle;
+    /** Of what people write themselves: how, in lines, an example that is read as it stands first; NULL of what tools write. */
+    const char *by_hand;
 } EchImportClass;
 
 /** The table, in the order of importers.def. */

@@ -372,4 +372,10 @@ const EchImportClass ech_import_minimalloc = {
     .summary = "MiniMalloc's CSV of buffer lifetimes (id,lower,upper,size)",
     .probe = ech_minimalloc_probe,
     .read = read_minimalloc,
+    .by_hand = "id,lower,upper,size\n"
+               "a,0,2,4096\n"
+               "b,1,3,8192\n"
+               "\n"
+               "A buffer of size bytes lives from lower until before upper, whole numbers of any unit. Columns alignment (bytes), gaps (\"3-5 8-9\": not used "
+               "then) and offset (where it lies) may be there; others are left alone.",
 };

@@ -739,8 +739,11 @@ GString *ech_explain_text(const EchTableRow *rows, const EchExplainStep *steps, 
         bool chained = i > 0 && i < n && !start && last && steps[i - 1].from != SIZE_MAX && strcmp(last, text) == 0;
         if (chained) {
             const bool on = steps[i].from == steps[i - 1].to, beside = steps[i].from == steps[i - 1].from;
-            g_string_append_printf(heading, "%s%s%s%s", on ? "" : beside ? ", " : "; ", on || beside ? "" : rows[steps[i].from].label, beside ? "" : " -> ",
-                                   rows[steps[i].to].label);
+            g_string_append_printf(heading, "%s%s%s%s",
+                                   on       ? ""
+                                   : beside ? ", "
+                                            : "; ",
+                                   on || beside ? "" : rows[steps[i].from].label, beside ? "" : " -> ", rows[steps[i].to].label);
             continue;
         }
         if (last) {

@@ -427,7 +427,11 @@ static bool fail(const Reader *r, const char *expected, GError **error)
     size_t left = (size_t)((stop ? stop : r->end) - r->at);
     g_autofree char *raw = g_strndup(r->at, MIN(left, 40));
     g_autofree char *seen = g_utf8_make_valid(raw, -1);
-    g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%" G_GUINT64_FORMAT ":%zu: '%s'; expected %s", r->where, r->number, (size_t)(r->at - r->line) + 1, seen,
+    g_autofree char *quoted = g_strdup_printf("'%s'", seen);
+    g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%" G_GUINT64_FORMAT ":%zu: %s; expected %s", r->where, r->number, (size_t)(r->at - r->line) + 1,
+                left             ? quoted
+                : r->at < r->end ? "the line ends here"
+                                 : "the file ends here, as if it were cut",
                 expected);
     return false;
 }
@@ -865,9 +869,9 @@ static bool read_all(Reader *r, GError **error)
         if (!read_op(r, i, error))
             return false;
     }
-    if (r->at != r->end)
-        return fail(r, "the end of the file", error);
-    return true;
+    for (; r->at < r->end && *r->at == '\n'; r->number++)
+        r->line = ++r->at;
+    return r->at == r->end || fail(r, "the end of the file: so many operations as the line 'ops' says", error);
 }
 
 EchTrace *ech_trace_file_read(const char *data, size_t n, const char *where, GError **error)

@@ -553,3 +553,33 @@ $ echelon list writers
   pprof            memory held at the peak by stack, for pprof (gzip with .gz) (.pb .pprof .prof)
   minimalloc       lifetimes of the memory's buffers as MiniMalloc's CSV (.csv)
   chakra           MLCommons Chakra execution trace, loops unrolled (.et)
+$ for f in ech alloc_text minimalloc; do echelon list formats $f | awk '/^$/ { n++ } n == 1 && NF' > $T/example; echelon info --format $f $T/example | sed "s,$T/,,;2q"; done  # what is shown is read as it stands
+example: ech
+5 operations on 2 queues, 2 buffers
+example: alloc_text
+5 operations on 3 queues, 2 buffers
+example: minimalloc
+4 operations on 1 queue, 2 buffers
+$ echelon list formats ech | sed -n '/^$/,$p'
+
+echelon-trace 1 "by hand"
+strings 0
+memories 2
+"hbm"
+"host"
+queues 2
+compute 0 "core"
+copy 0 "dma"
+buffers 2
+b "weights" m=1 bytes=4000000 resident=1
+b "window" m=0 bytes=1000000
+ops 5
+loop "layers" q=0 target=4 bytes=4
+alloc "window" q=0 target=1 bytes=1000000
+copy "fetch" q=1 from=1 to=0 bytes=1000000 r=0:1000000 w=1:1000000 after=-1
+kernel "product" q=0 r=1:1000000 work=matrix:bf16:9000000000 after=-1
+free "window" q=0 target=1 bytes=1000000
+
+    Each section begins with its count; memories, queues and buffers are numbered from 0 as they stand. A buffer (b) lies in memory m; resident=1: from the start, else from its alloc to its free. offset= gives it a place.
+    An operation runs behind the one before it on its queue, and behind those that after= names: -1 the line before, -1@2 that line two iterations ago. r= and w= are buffers that it reads and writes, and bytes of each; work= the unit (matrix, vector, transcendental), the type, and operations (a multiply-add is two); duration= what was recorded, in ps.
+    loop runs the next lines, so many as target= says, bytes= times. wait "done" q=0 after=-3 holds a queue for an operation of another.
