@@ -971,8 +971,10 @@ static char *find_file(const char *name_or_path, GError **error)
         if (g_file_test(path, G_FILE_TEST_IS_REGULAR))
             return g_steal_pointer(&path);
     }
+    if (g_file_test(name_or_path, G_FILE_TEST_IS_REGULAR))
+        return g_strdup(name_or_path);
     g_auto(GStrv) names = ech_device_list();
-    g_autofree char *all = g_strjoinv(", ", names), *given = g_ascii_strdown(name_or_path, -1);
+    g_autofree char *given = g_ascii_strdown(name_or_path, -1);
     g_autoptr(GString) near = g_string_new(NULL);
     add_names_with(given, names, near);
     char *model = given + strcspn(given, "-_ ");
@@ -985,9 +987,9 @@ static char *find_file(const char *name_or_path, GError **error)
         g_string_append_printf(near, "'%s'", nearest);
     g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no device; %s%s%s", name_or_path,
                 near->len ? "did you mean "
-                : *all    ? "expected a file or one of "
+                : *names  ? "expected a file, or a name of those that 'echelon list devices' shows"
                           : "no device files were found",
-                near->len ? near->str : all, near->len ? "?" : "");
+                near->str, near->len ? "?" : "");
     return NULL;
 }
 

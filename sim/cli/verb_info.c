@@ -233,16 +233,22 @@ static bool is_device_name(const char *name)
     return !g_file_test(name, G_FILE_TEST_EXISTS) && g_strv_contains((const char *const *)names, name);
 }
 
-/* XLA's description of a GPU is a device. */
-static bool is_device(const char *path)
+typedef enum { NO_DEVICE, DEVICE_FILE, DEVICE_TARGET } DeviceKind;
+
+/* Device files, and XLA's description of a GPU. An experiment may have a device in it. */
+static DeviceKind device_kind(const char *path)
 {
     g_autoptr(EchSource) source = ech_source_open(path, NULL);
     size_t n = 0;
     const uint8_t *head = source ? ech_source_head(source, &n) : NULL;
-    return n && ech_gpu_target_probe((const char *)head, n);
+    if (n && ech_gpu_target_probe((const char *)head, n))
+        return DEVICE_TARGET;
+    bool yaml = g_str_has_suffix(path, ".yaml") || g_str_has_suffix(path, ".yml");
+    bool experiment = n && (ech_head_has(head, n, "trace:") || ech_head_has(head, n, "matmul:"));
+    return yaml && !experiment && n && (ech_head_has(head, n, "memories:") || ech_head_has(head, n, "base:")) ? DEVICE_FILE : NO_DEVICE;
 }
 
-static int info_device(const char *path, bool json)
+static int info_device(const char *path, DeviceKind kind, bool json)
 {
     GError *error = NULL;
     g_autoptr(EchDevice) device = ech_device_load(path, NULL, &error);
@@ -251,7 +257,7 @@ static int info_device(const char *path, bool json)
     if (json) {
         g_autoptr(JsonBuilder) b = json_builder_new();
         json_builder_begin_object(b);
-        ech_json_add_text(b, "format", is_device_name(path) ? "device" : "gpu_target_config");
+        ech_json_add_text(b, "format", kind == DEVICE_FILE ? "device" : "gpu_target_config");
         ech_json_begin_object(b, "device");
         json_device(b, device);
         json_builder_end_object(b);
@@ -260,10 +266,10 @@ static int info_device(const char *path, bool json)
         return ECH_EXIT_DONE;
     }
     g_autoptr(GString) out = g_string_new(NULL);
-    bool named = is_device_name(path);
-    g_string_append_printf(out, "%s: %s: %s\n", path, named ? "a device" : "gpu_target_config, a device", device->summary);
+    g_string_append_printf(out, "%s: %s: %s\n", path, kind == DEVICE_FILE ? "a device" : "gpu_target_config, a device",
+                           *device->summary ? device->summary : device->name);
     text_device(out, device);
-    if (named)
+    if (kind == DEVICE_FILE)
         g_string_append_printf(out, "'echelon list devices %s --sources' tells every number and where it comes from\n", path);
     else
         g_string_append(out, "give it as --device FILE; 'echelon import FILE -o DEVICE.yaml' writes it as a device file, with the source of every number\n");
@@ -295,8 +301,9 @@ int ech_verb_info(int argc, char **argv)
                 trips < 0 ? " and --loop-trips must not be negative" : "");
         return ECH_EXIT_USAGE;
     }
-    if (!format && !g_file_test(rest[0], G_FILE_TEST_IS_DIR) && (is_device_name(rest[0]) || is_device(rest[0])))
-        return info_device(rest[0], json);
+    const DeviceKind kind = format || g_file_test(rest[0], G_FILE_TEST_IS_DIR) ? NO_DEVICE : is_device_name(rest[0]) ? DEVICE_FILE : device_kind(rest[0]);
+    if (kind != NO_DEVICE)
+        return info_device(rest[0], kind, json);
     GError *error = NULL;
     if (!ech_cli_check_device(device, &error))
         return ech_cli_fail(error);

@@ -193,7 +193,8 @@ static void write_groups(Writer *writer, const GPtrArray *devices)
 static bool list_devices(Writer *writer, GError **error)
 {
     g_auto(GStrv) names = ech_device_list();
-    bool file = writer->only && (strchr(writer->only, '/') || g_str_has_suffix(writer->only, ".yaml"));
+    bool file = writer->only && (strchr(writer->only, '/') || g_str_has_suffix(writer->only, ".yaml") ||
+                                 (!g_strv_contains((const char *const *)names, writer->only) && g_file_test(writer->only, G_FILE_TEST_IS_REGULAR)));
     g_autoptr(GPtrArray) devices = g_ptr_array_new_with_free_func((GDestroyNotify)ech_device_free);
     for (char **name = names; *name && !file; name++) {
         if (!is_chosen(writer, *name))

@@ -21,13 +21,34 @@ static const EchParam donate_params[] = {
     {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
 };
 
+static bool called(const EchInstruction *parameter, const char *pattern)
+{
+    return g_pattern_match_simple(pattern, parameter->name) || (parameter->op_name != NULL && g_pattern_match_simple(pattern, parameter->op_name));
+}
+
 static bool meant(const EchProgram *program, EchId parameter, uint32_t position, const void *data)
 {
     const DonateOptions *o = data;
     const EchInstruction *i = &program->instructions[parameter];
     if (program->shapes[ech_program_subshape(program, i->shape, position)].bytes < o->above)
         return false;
-    return g_pattern_match_simple(o->names, i->name) || (i->op_name != NULL && g_pattern_match_simple(o->names, i->op_name));
+    return called(i, o->names);
+}
+
+/* Where no argument is called @pattern, that, and what they are called; else NULL. */
+static char *unnamed_in(const EchProgram *program, const char *pattern)
+{
+    g_autoptr(GPtrArray) names = g_ptr_array_new();
+    const EchComputation *entry = &program->computations[program->entry];
+    for (uint32_t k = 0; k < entry->n; k++) {
+        const EchInstruction *i = &program->instructions[entry->first + k];
+        if (i->opcode != ECH_HLO_PARAMETER)
+            continue;
+        if (called(i, pattern))
+            return NULL;
+        g_ptr_array_add(names, (gpointer)(uintptr_t)(i->op_name != NULL ? i->op_name : i->name));
+    }
+    return ech_pass_unnamed(pattern, names);
 }
 
 static void say(EchDiag *diag, const char *what, uint32_t n, EchBytes bytes)
@@ -45,10 +66,12 @@ static EchProgram *donate_run(const void *options, const EchDevice *device, EchP
     EchProgram *out = ech_program_donate(in, meant, o, o->what == WHAT_ALL, &change, error);
     if (out == NULL)
         return NULL;
+    g_autofree char *unnamed = out == in ? unnamed_in(in, o->names) : NULL;
     if (out == in)
         ech_diag_remark(diag, "donate: left the program as it is: %s",
-                        o->what == WHAT_NONE ? "none of these arguments is donated"
-                                             : "these arguments are donated already, or no output has the shape, layout and memory of one of them");
+                        unnamed                ? unnamed
+                        : o->what == WHAT_NONE ? "none of these arguments is donated"
+                                               : "these arguments are donated already, or no output has the shape, layout and memory of one of them");
     else {
         say(diag, "donated, an output takes the argument's place", change.donated, change.donated_bytes);
         say(diag, "donated no more, the output has a place of its own", change.kept, change.kept_bytes);

@@ -788,11 +788,15 @@ static EchTrace *offload_run(const void *options, const EchDevice *device, EchTr
     bool any = false, told = ech_users_of_arrays(&p->users, &p->s);
     for (guint k = 0; k < p->arrays->len; k++)
         any |= g_array_index(p->arrays, Array, k).chosen;
-    if (!any)
+    if (!any) {
+        g_autoptr(GPtrArray) arguments = ech_survey_unnamed(&p->s, p->o->names);
+        g_autofree char *unnamed = arguments ? ech_pass_unnamed(p->o->names, arguments) : NULL;
         ech_diag_remark(diag, "offload: left the trace as it is: %s",
                         p->arrays->len > 0 ? "it needs no more than it may"
                         : !told            ? "it does not say which arrays its operations use"
+                        : unnamed          ? unnamed
                                            : "no array fits what was asked for");
+    }
     EchTrace *out = any ? write_trace(p, diag, error) : ech_trace_ref(in);
     if (told)
         say_declined(p, diag);

@@ -1,6 +1,7 @@
 #include "sim/pass/pass.h"
 
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 
 #include <string.h>
 
@@ -18,6 +19,25 @@ struct EchPass {
     const EchPassClass *class;
     void *options;
 };
+
+char *ech_pass_unnamed(const char *pattern, const GPtrArray *names)
+{
+    enum { MOST_NAMES = 6 };
+    g_autoptr(GHashTable) seen = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
+    GString *out = g_string_new(NULL);
+    g_string_printf(out, "no array is called '%s'", pattern);
+    guint told = 0;
+    for (guint i = 0; i < names->len; i++) {
+        const char *name = names->pdata[i];
+        size_t n = strcspn(name, "[.");
+        if (!g_hash_table_add(seen, g_strndup(name, n)) || told++ >= MOST_NAMES)
+            continue;
+        g_string_append_printf(out, "%s%.*s%s", told == 1 ? "; arguments are " : ", ", (int)n, name, name[n] ? "*" : "");
+    }
+    if (told > MOST_NAMES)
+        g_string_append_printf(out, " and %u more", told - MOST_NAMES);
+    return g_string_free(out, FALSE);
+}
 
 const EchPassClass *const *ech_pass_classes(size_t *ret_n)
 {

@@ -301,11 +301,15 @@ static void say_nothing(const RematOptions *o, const EchRemat *r, bool fitting, 
                         "remat: left the trace as it is: no module of PyTorch whose path fits '%s' makes arrays that wait; 'run' names modules, and what "
                         "torch.compile compiled is one",
                         o->modules);
-    else
+    else {
+        g_autoptr(GPtrArray) arguments = ech_survey_unnamed(r->s, o->names), none = g_ptr_array_new(); /* what is made again is no argument */
+        g_autofree char *unnamed = arguments ? ech_pass_unnamed(o->names, none) : NULL;
         ech_diag_remark(diag, "remat: left the trace as it is: %s",
                         r->arrays->len > 0                      ? "it needs no more than it may, or nothing brings that down"
                         : !ech_users_of_arrays(&r->users, r->s) ? "it does not say which arrays its operations use"
+                        : unnamed                               ? unnamed
                                                                 : "no array fits what was asked for");
+    }
 }
 
 static EchTrace *remat_run(const void *options, const EchDevice *device, EchTrace *in, EchDiag *diag, GError **error)

@@ -114,6 +114,20 @@ bool ech_survey_fits_name(const EchSurvey *survey, EchId buffer, const char *pat
     return false;
 }
 
+GPtrArray *ech_survey_unnamed(const EchSurvey *survey, const char *pattern)
+{
+    g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
+    for (EchId b = 0; b < survey->n_buffers; b++) {
+        if (ech_survey_fits_name(survey, b, pattern))
+            return NULL;
+        const EchBuffer *buffer = &survey->buffers[b];
+        const char *known = ech_trace_string(survey->t, buffer->stack);
+        if (buffer->resident && buffer->role == ECH_ROLE_PARAMETER)
+            g_ptr_array_add(names, *known ? g_strndup(known, strcspn(known, "\n")) : g_strdup(ech_trace_string(survey->t, buffer->name)));
+    }
+    return g_steal_pointer(&names);
+}
+
 uint64_t ech_survey_runs(const EchSurvey *survey, EchId op)
 {
     uint64_t runs = 1;

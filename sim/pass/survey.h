@@ -48,6 +48,8 @@ EchBytes ech_survey_access(const EchSurvey *survey, EchId op, EchId buffer, bool
 EchId ech_survey_after(const EchSurvey *survey, EchId op);
 /** Whether the name of @buffer, its role, or a line of what it is known by (argument, operation, source, module), fits @pattern, "*" standing for anything. */
 bool ech_survey_fits_name(const EchSurvey *survey, EchId buffer, const char *pattern);
+/** What its arguments are called ("state[0][1]"), where no buffer's name fits @pattern; else NULL. Free with g_ptr_array_unref. */
+GPtrArray *ech_survey_unnamed(const EchSurvey *survey, const char *pattern);
 /** How often one pass over the trace runs an op: trip counts of the loops around it multiplied, saturating. */
 uint64_t ech_survey_runs(const EchSurvey *survey, EchId op);
 

@@ -502,6 +502,20 @@ static JsonArray *provenance_list(JsonObject *run, const char *name)
     return node && JSON_NODE_HOLDS_ARRAY(node) ? json_node_get_array(node) : NULL;
 }
 
+/* What the pass says of why it left all as it was: of the remark "NAME: left the trace as it is: ...". */
+static char *reason_of(JsonObject *run, const char *pass)
+{
+    JsonNode *node = json_object_get_member(run, "remarks");
+    JsonArray *remarks = node && JSON_NODE_HOLDS_ARRAY(node) ? json_node_get_array(node) : NULL;
+    g_autofree char *begin = g_strdup_printf("%.*s: left the ", (int)strcspn(pass, ":"), pass);
+    for (guint i = 0; remarks && i < json_array_get_length(remarks); i++) {
+        const char *remark = json_array_get_string_element(remarks, i), *as_it_is = strstr(remark, " as it is: ");
+        if (as_it_is && g_str_has_prefix(remark, begin))
+            return g_strdup(as_it_is + strlen(" as it is: "));
+    }
+    return NULL;
+}
+
 /* Whether @b differs from @a in passes that found nothing to do: the traces are the same, and nothing else was asked for. */
 static bool explain_idle_passes(GPtrArray *out, JsonObject *a, JsonObject *b)
 {
@@ -514,7 +528,12 @@ static bool explain_idle_passes(GPtrArray *out, JsonObject *a, JsonObject *b)
         if (g_strcmp0(ech_member_text(ech_member_object(a, "provenance"), same[i]), ech_member_text(ech_member_object(b, "provenance"), same[i])) != 0)
             return false;
     }
-    say(out, "Nothing: pass %s leaves it as it is, and says why in the notes below.", json_array_get_string_element(passes, n - 1));
+    const char *pass = json_array_get_string_element(passes, n - 1);
+    g_autofree char *reason = reason_of(b, pass);
+    if (reason)
+        say(out, "Nothing: pass %s leaves it as it is: %s.", pass, reason);
+    else
+        say(out, "Nothing: pass %s leaves it as it is, and says why in the notes below.", pass);
     return true;
 }
 

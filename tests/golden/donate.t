@@ -36,6 +36,6 @@ $ echelon run --trace decode_64.v5e --device tpu-v5e --engine native --pass dona
   - donate: what is on chip is left as it was; decided anew too: pass place:policy=none before, place after
   - place: 5 arguments are updated in place (160 MiB) but not donated: copied first
 $ echelon run --trace gpt_pytorch.h100 --device h100-sxm --pass donate | grep -E '^    Nothing|donate:'; echelon run --trace gpt_offload.v5e --device tpu-v5e --engine native --pass serial --pass place:policy=none | grep 'comes before'
-    Nothing: pass donate leaves it as it is, and says why in the notes below.
+    Nothing: pass donate leaves it as it is: it changes programs as their compiler would, and this is no XLA program.
   - donate: left the trace as it is: it changes programs as their compiler would, and this is no XLA program
   - place: comes before serial, which changes what the program is lowered to

@@ -103,7 +103,7 @@ echelon: tests/fuzz/corpus/xplane/tpu.pb: --capture-device 9: nothing ran there;
 exit 2
 $ echelon import traces/mlp_activations.v5e --device tpu-v5e -o $T/p.ech 2>&1 | sed "s,$T,T,"; for t in traces/mlp_activations.v5e $T/p.ech; do echelon run --trace $t --device tpu-v5e --json | grep makespan_ps; done
 note loops_with_inferred_trip_counts: 2
-2 arguments (w[0] and others, 20 MiB) are not donated, though results have the same shape, type and memory: both are held. Where the caller does not use them again, jax.jit's donate_argnames spares that; --pass donate tells what it changes
+2 arguments (w[0] and others, 20 MiB) are not donated in the program as captured, though results have the same shape, type and memory: both are held. Where the caller does not use them again, jax.jit's donate_argnames spares that; --pass donate tells what it changes
 buffer assignment taken from traces/mlp_activations.v5e/program.buffer-assignment.txt.gz
 an XLA program, lowered for tpu-v5e
 'run' and 'alloc' take the trace; passes that change programs, and what is inside kernels, need the original

@@ -60,8 +60,13 @@ give it as --device FILE; 'echelon import FILE -o DEVICE.yaml' writes it as a de
 $ echelon info tests/fuzz/corpus/gpu_target/new.txtpb --json | grep -o '"[a-z0-9_]*" :' | sort -u | tr -d '\n'; echo
 "bf16" :"capacity_bytes" :"device" :"f32" :"format" :"from_device_bytes_per_s" :"hbm" :"host" :"links" :"matrix" :"memories" :"name" :"nominal_bytes_per_s" :"nvlink" :"read_bytes_per_s" :"summary" :"to_device_bytes_per_s" :"transcendental" :"units" :"vector" :"write_bytes_per_s" :
 $ echelon info tests/golden/data/small.yaml
-echelon: tests/golden/data/small.yaml: the text looks like a device, not a trace; give it as --device FILE
-exit 1
+tests/golden/data/small.yaml: a device: a device for tests
+  memory hbm                 3.73 GiB, read 100 GB/s, written 100 GB/s
+  memory host                59.6 GiB, read unlimited, written unlimited
+  link host                   10 GB/s to the device, 10 GB/s from it
+  unit matrix            bf16 100 GOP/s
+  unit vector            f32 10 GOP/s
+'echelon list devices tests/golden/data/small.yaml --sources' tells every number and where it comes from
 $ echelon info tests/fuzz/corpus/hlo_proto/attributes.pb --device tpu-v5e
 tests/fuzz/corpus/hlo_proto/attributes.pb: hlo_proto
 23 operations on 3 queues, 10 buffers
@@ -176,3 +181,15 @@ h100-sxm: a device: NVIDIA H100 SXM5, 80 GB HBM3
 $ echelon info
 echelon info: one FILE is needed; '-' reads what is pasted into the terminal, up to Ctrl-D
 exit 2
+$ printf 'base: h100-sxm\nmemories: {hbm: {capacity: 10GiB}}\n' > $T/mine.yaml; cp $T/mine.yaml $T/mine.yml; for f in $T/mine.yaml $T/mine.yml; do echelon info $f | sed "s,$T/,,g" | sed -n '1,2p;$p'; done  # a device file
+mine.yaml: a device: mine
+  memory hbm                   10 GiB, read 3.14 TB/s, written 3.14 TB/s
+'echelon list devices mine.yaml --sources' tells every number and where it comes from
+mine.yml: a device: mine.yml
+  memory hbm                   10 GiB, read 3.14 TB/s, written 3.14 TB/s
+'echelon list devices mine.yml --sources' tells every number and where it comes from
+$ cd $T; echelon list devices mine.yml; echelon run --trace $OLDPWD/traces/adam_none.h100 --device mine.yml | sed 3q
+  mine.yml
+adam_none.h100 on mine.yml
+
+  It fits. hbm 2.52 GiB of 9.11 GiB (28 %)

@@ -198,3 +198,7 @@ exit 1
 $ echelon run --trace traces/gpt_everything.h100 --device h100-sxm --engine native --set device.memories.hbm.capacity=64MiB -o $T/short 2>/dev/null | grep 'What would make it fit:'; grep -c 'What would make it fit:' $T/short/report.html
   What would make it fit: 'echelon advise', with the same --trace and --device.
 1
+$ cd $T; echelon run --trace mine.ech --device abacus; echo > mine.txt; echelon run --trace $OLDPWD/traces/adam_none.h100 --device mine.txt
+echelon: 'abacus' is no device; expected a file, or a name of those that 'echelon list devices' shows
+echelon: mine.txt: is empty; expected keys and values
+exit 1

@@ -318,7 +318,7 @@ START_TEST(test_unknown_name)
         /* As the hardware calls itself. */
         {"NVIDIA A100-SXM4-80GB", "'NVIDIA A100-SXM4-80GB' is no device; did you mean 'a100-80'?"},
         {"TPU v5 lite", "'TPU v5 lite' is no device; did you mean 'tpu-v5e'?"},
-        {"abacus", "'abacus' is no device; expected a file or one of a10, "},
+        {"abacus", "'abacus' is no device; expected a file, or a name of those that 'echelon list devices' shows"},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++) {
         g_autoptr(GError) error = NULL;
