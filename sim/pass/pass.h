@@ -31,8 +31,8 @@ typedef struct {
     EchTrace *(*trace)(const void *options, const EchDevice *device, EchTrace *in, EchDiag *diag, GError **error);
 } EchPassClass;
 
-/** Why a pass found nothing by @pattern: "no array is called 'opt_state*'; arguments are state*, ws* and x", of @names (an argument's own, as "state[0][1]") what
- * they begin with. Owned by the caller. */
+/** Why a pass found nothing by @pattern: "no array is called 'opt_state*'; arguments are state*, ws* and x", of @names (an argument's own, as "state[0][1]")
+ * what they begin with. Owned by the caller. */
 char *ech_pass_unnamed(const char *pattern, const GPtrArray *names) G_GNUC_WARN_UNUSED_RESULT;
 
 /** All passes, in the order of passes.def. */

@@ -22,8 +22,8 @@ typedef struct {
 /** An axis of more values than these has more steps than anyone reads. */
 enum { ECH_EXPLAIN_VALUES = 16 };
 /** The steps that explain a grid of runs: the first run, then along each axis, with the others at the values at which it matters most (of @rows, one a run),
- * from @bases[axis][value] to each value (where that is itself: a start); of an axis of more than ECH_EXPLAIN_VALUES the whole way and the steps that tell most.
- * Rows that are left out have none. @sizes[n_axes], last axis fastest. Free with g_free. */
+ * from @bases[axis][value] to each value (where that is itself: a start); of an axis of more than ECH_EXPLAIN_VALUES the whole way and the steps that tell
+ * most. Rows that are left out have none. @sizes[n_axes], last axis fastest. Free with g_free. */
 EchExplainStep *ech_explain_steps(const EchTableRow *rows, const size_t *sizes, const size_t *const *bases, size_t n_axes,
                                   size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
 /** The run that run @index of such a grid is compared with: the one where its last axis that is not at its own base is there. */
