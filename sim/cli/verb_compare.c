@@ -1,8 +1,10 @@
-/* echelon compare: finished runs side by side, and what changed from the first to each other. */
+/* echelon compare: finished runs side by side, and what changed from the first to each other; of captures, who holds their memory. */
 #include "sim/cli/cli.h"
 #include "sim/cli/run_folder.h"
 
 #include "sim/base/error.h"
+#include "sim/experiment/alloc_compare.h"
+#include "sim/import/import.h"
 #include "sim/report/explain.h"
 #include "sim/report/json_out.h"
 #include "sim/report/ranks.h"
@@ -50,6 +52,42 @@ static JsonNode *compare_json(const EchTableRow *rows, size_t n)
     return json_builder_get_root(b);
 }
 
+/* Whether a path is of a finished run, not of a capture: a folder, or the document of a run. */
+static bool is_run(const char *path)
+{
+    if (g_file_test(path, G_FILE_TEST_IS_DIR))
+        return true;
+    g_autoptr(EchSource) source = ech_source_open(path, NULL);
+    size_t n = 0;
+    const uint8_t *head = source ? ech_source_head(source, &n) : NULL;
+    return !n || ech_head_has(head, n, "\"makespan_ps\"");
+}
+
+/* Captures: who holds their memory. */
+static int compare_captures(char **paths, size_t n, bool json)
+{
+    g_autoptr(GPtrArray) studies = g_ptr_array_new_with_free_func((GDestroyNotify)(void (*)(void))ech_alloc_study_free);
+    for (size_t i = 0; i < n; i++) {
+        GError *error = NULL;
+        EchAllocStudy *study = ech_alloc_study_read(paths[i], &(EchAllocStudyOptions){0}, &error);
+        if (!study)
+            return ech_cli_fail(error);
+        g_ptr_array_add(studies, study);
+        if (!study->trace)
+            return ech_cli_fail(
+                g_error_new(ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: does not say who asked for what: there is nothing to compare it by", paths[i]));
+    }
+    EchAllocStudy *const *all = (EchAllocStudy *const *)studies->pdata;
+    if (json) {
+        g_autofree char *text = ech_alloc_compare_json(all, paths, n);
+        ech_cli_print(text);
+    } else {
+        g_autoptr(GString) text = ech_alloc_compare_text(all, paths, n, ech_cli_columns());
+        ech_cli_print(text->str);
+    }
+    return ECH_EXIT_DONE;
+}
+
 int ech_verb_compare(int argc, char **argv)
 {
     gboolean json = FALSE;
@@ -62,8 +100,18 @@ int ech_verb_compare(int argc, char **argv)
         return ECH_EXIT_USAGE;
     size_t n = g_strv_length(rest);
     if (n < 2) {
-        fprintf(stderr, "echelon compare: expected two or more result folders\n");
+        fprintf(stderr, "echelon compare: expected two or more result folders, or captures\n");
         return ECH_EXIT_USAGE;
+    }
+    size_t n_runs = 0;
+    for (size_t i = 0; i < n; i++)
+        n_runs += is_run(rest[i]);
+    if (n_runs == 0)
+        return compare_captures(rest, n, json);
+    for (size_t i = 0; i < n && n_runs < n; i++) {
+        if (!is_run(rest[i]))
+            return ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_CONFIG,
+                                            "%s: no finished run, which others here are; 'echelon run --trace FILE --device NAME -o DIR' makes one", rest[i]));
     }
     g_autofree EchTableRow *rows = g_new0(EchTableRow, n);
     g_autoptr(GPtrArray) parsers = g_ptr_array_new_with_free_func(g_object_unref);

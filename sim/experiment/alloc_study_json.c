@@ -225,7 +225,7 @@ static void json_advice(JsonBuilder *b, const EchAllocStudy *study, const GPtrAr
 static void json_holders(JsonBuilder *b, const EchAllocStudy *study, unsigned top)
 {
     EchBytes live;
-    g_autoptr(GArray) held = ech_alloc_study_holders(study, &live);
+    g_autoptr(GArray) held = ech_alloc_study_holders(study, false, &live);
     ech_json_begin_array(b, "in_use_by_line");
     for (guint i = 0; i < MIN(held->len, top); i++) {
         const EchAllocHolder *holder = &g_array_index(held, EchAllocHolder, i);

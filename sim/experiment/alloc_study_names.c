@@ -177,11 +177,11 @@ static size_t moment_of_holders(const EchAllocStudy *study)
     return at;
 }
 
-GArray *ech_alloc_study_holders(const EchAllocStudy *study, EchBytes *ret_live)
+GArray *ech_alloc_study_holders(const EchAllocStudy *study, bool at_end, EchBytes *ret_live)
 {
     GArray *out = g_array_new(FALSE, FALSE, sizeof(EchAllocHolder));
     g_array_set_clear_func(out, holder_clear);
-    size_t n = study->trace ? ech_trace_n_buffers(study->trace) : 0, end = moment_of_holders(study);
+    size_t n = study->trace ? ech_trace_n_buffers(study->trace) : 0, end = at_end ? study->events->len : moment_of_holders(study);
     g_autofree bool *live = g_new0(bool, n + 1);
     for (size_t i = 0; i < end; i++) {
         const EchAllocEvent *event = &g_array_index(study->events, EchAllocEvent, i);

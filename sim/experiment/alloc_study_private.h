@@ -38,9 +38,9 @@ typedef struct {
     EchBytes bytes;
 } EchAllocHolder;
 
-/** Who holds memory when most is in use, or, where the recorded allocator refused requests, at the last of them: the most first (EchAllocHolder).
+/** Who holds memory when most is in use, or, where the recorded allocator refused requests, at the last of them; or @at_end: the most first (EchAllocHolder).
  * @ret_live: their bytes together. */
-GArray *ech_alloc_study_holders(const EchAllocStudy *study, EchBytes *ret_live) G_GNUC_WARN_UNUSED_RESULT;
+GArray *ech_alloc_study_holders(const EchAllocStudy *study, bool at_end, EchBytes *ret_live) G_GNUC_WARN_UNUSED_RESULT;
 
 /** What to do about requests that PyTorch refused: of the rows with settings that serve them all, the one that empties its cache least often, or needs the
  * least memory; NULL: none. *@ret_instead: the recorded settings, or NULL for none. Both borrowed. */

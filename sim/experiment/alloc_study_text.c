@@ -37,7 +37,7 @@ static bool lost_holes(const EchAllocStudy *study, const EchAllocRow *row)
 static void text_holders(GString *out, const EchAllocStudy *study, unsigned top, unsigned columns)
 {
     EchBytes live;
-    g_autoptr(GArray) held = ech_alloc_study_holders(study, &live);
+    g_autoptr(GArray) held = ech_alloc_study_holders(study, false, &live);
     if (held->len == 0 || top == 0)
         return;
     g_autofree char *sum = ech_format_bytes(live);

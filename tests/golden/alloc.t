@@ -334,3 +334,36 @@ $ echelon alloc tests/golden/data/beside.ech -c 4GiB -a pytorch -a best_fit -a p
       "failed" : 0,
       "peak_live_bytes" : 3221225472,
       "peak_reserved_bytes" : 3221225472,
+$ cd tests/golden/data; echelon compare served.pickle oom.pickle; echelon compare apart.pickle streams.pickle streams.pickle; echelon compare served.pickle oom.pickle --json | tr -d ' \n' | cut -c1-300; echo
+served.pickle -> oom.pickle
+  in use at the end: 200 MiB -> 56 MiB (-144 MiB)
+      -200 MiB        2 -> 0 blocks  serve.py:9 decode
+       +36 MiB        0 -> 3 blocks  adam.py:77 step < train.py:30 main
+       +20 MiB        0 -> 2 blocks  model.py:12 __init__ < train.py:30 main
+  in use when most is -> at the refusal: 200 MiB -> 56 MiB (-144 MiB)
+      -200 MiB        2 -> 0 blocks  serve.py:9 decode
+       +36 MiB        0 -> 3 blocks  adam.py:77 step < train.py:30 main
+       +20 MiB        0 -> 2 blocks  model.py:12 __init__ < train.py:30 main
+apart.pickle -> streams.pickle
+  in use at the end: 69 MiB -> 65 MiB (-4 MiB)
+       -59 MiB        3 -> 0 blocks  (without a line of Python: gradients of a backward pass, libraries)
+       +45 MiB        0 -> 4 blocks  serve.py:9 decode
+       +10 MiB        1 -> 1 blocks  (in use before the recording, without a stack)
+  in use when most is: 130 MiB -> 90 MiB (-40 MiB)
+      -110 MiB        4 -> 1 blocks  (in use before the recording, without a stack)
+       +70 MiB        0 -> 4 blocks  serve.py:9 decode
+
+apart.pickle -> streams.pickle
+  in use at the end: 69 MiB -> 65 MiB (-4 MiB)
+       -59 MiB        3 -> 0 blocks  (without a line of Python: gradients of a backward pass, libraries)
+       +45 MiB        0 -> 4 blocks  serve.py:9 decode
+       +10 MiB        1 -> 1 blocks  (in use before the recording, without a stack)
+  in use when most is: 130 MiB -> 90 MiB (-40 MiB)
+      -110 MiB        4 -> 1 blocks  (in use before the recording, without a stack)
+       +70 MiB        0 -> 4 blocks  serve.py:9 decode
+{"captures":[{"path":"served.pickle","format":"memory_snapshot","most":"peak"},{"path":"oom.pickle","format":"memory_snapshot","most":"failure"}],"end":{"live_bytes":[209715200,58720256],"lines":[{"line":"serve.py:9decode","bytes":[209715200,0],"blocks":[2,0]},{"line":"adam.py:77step<train.py:30main
+
+$ printf 'a 0 4096\n' > $T/a.txt; cd $T; echelon compare a.txt a.txt; mkdir -p run; echelon compare a.txt run
+echelon: a.txt: does not say who asked for what: there is nothing to compare it by
+echelon: a.txt: no finished run, which others here are; 'echelon run --trace FILE --device NAME -o DIR' makes one
+exit 2
