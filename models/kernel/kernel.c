@@ -107,6 +107,8 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
     model.transcendental = NUMBER("transcendental_cycles", 0.5) / functions;
     model.divide = NUMBER("divide_cycles", 0.75) / lanes;
     model.reduce = NUMBER("reduce_cycles", 0.5) / lanes;
+    model.touch_beside = NUMBER("touch_beside_cycles", model.touch);
+    model.serial_work = NUMBER("serial_work", 0);
     model.start = NUMBER("start_cycles", 3 * model.step);
     model.matrix_step = NUMBER("matrix_step_cycles", 2 * model.step);
     model.matrix_store = NUMBER("matrix_store_cycles", model.matrix_step / 2);
@@ -786,7 +788,8 @@ static void sum_walk(const EchKernelModel *model, const EchKernelShape *s, const
     double compute = w->compute;
     if (!s->c->depthwise && !s->c->depthwise_gradient && (s->lhs_hbm || s->rhs_hbm || s->out_hbm || model->view == ECH_KERNEL_COMPILER))
         compute += model->matrix_overhead * (1 + s->c->others);
-    compute = s->c->depthwise ? compute + w->beside : MAX(compute, w->beside); /* the vector unit does both */
+    /* The vector unit does both, or the chip's compiler lets nothing run beside the units. */
+    compute = s->c->depthwise || model->serial_work > 0 ? compute + w->beside : MAX(compute, w->beside);
     bool split = depth > 1;
     double fill = latency_of(model, s, true, true, false) + w->lhs + w->rhs;
     double waits = (model->matrix_step - model->matrix_store) * (model->fetch_once ? 1 : 2) + model->matrix_store;
@@ -965,7 +968,7 @@ static EchKernelWalk walk_of_windows(const EchKernelModel *model, const EchKerne
 static double work_cycles(const EchKernelModel *model, const EchKernelWork *w)
 {
     return model->simple * (w->simple + w->narrow) + model->transcendental * w->transcendental + model->divide * w->divide + model->reduce * w->reduce +
-           model->touch * w->touched + model->gather_rows * w->turned + LANE_SPREAD * w->spread + w->rows;
+           model->touch_beside * w->touched + model->gather_rows * w->turned + LANE_SPREAD * w->spread + w->rows;
 }
 
 /* Cycles of taking a product out of the units, before anything is done with it: a register of every pass, whole columns of the unit (libtpu 0.0.51, v6e: 64 to
@@ -976,7 +979,7 @@ static double pop_cycles(const EchKernelModel *model, const EchKernelShape *s)
     if (c->depthwise || c->depthwise_gradient)
         return 0;
     if (!(model->pop > 0))
-        return model->touch * s->out_registers;
+        return model->touch_beside * s->out_registers;
     if (c->positions > 0) /* what counts there is turning the pixels to the lanes, for every position anew */
         return model->turn * (double)c->batch * (double)(c->out_transposed ? c->n * c->positions : c->m) * (double)c->k * (double)c->taps / REGISTER;
     double side = s->unit_size, rows = (double)up(c->out_transposed ? c->n : c->m, 8), columns = ceil((double)(c->out_transposed ? c->m : c->n) / side);
@@ -998,7 +1001,10 @@ static void add_work(const EchKernelModel *model, const EchKernel *kernel, EchKe
     }
     for (size_t i = 0; i < kernel->n_results && !c->depthwise; i++) /* a depthwise one's stores count among its own work */
         stored += kernel->results[i].rank > 0 ? result_elements(kernel, i) / REGISTER : 0;
-    shape->beside += work_cycles(model, &c->behind) + model->touch * stored + pop_cycles(model, shape);
+    double behind = work_cycles(model, &c->behind), before = work_cycles(model, &c->before[0]) + work_cycles(model, &c->before[1]);
+    /* What is only narrowed leaves the units on the way. */
+    bool plain = model->serial_work > 0 && !(behind - model->simple * c->behind.narrow + before > 0);
+    shape->beside += plain ? 0 : behind + model->touch_beside * stored + pop_cycles(model, shape);
     double met = c->convolution ? c->met : 1; /* a stride leaves pixels out; the part of a halo that is padding costs nothing */
     shape->beside_lhs = work_cycles(model, &c->before[0]) * met * (1 + halo) / 2;
     shape->beside_rhs = work_cycles(model, &c->before[1]);
@@ -1023,12 +1029,13 @@ static void price_contraction(const EchKernelModel *model, const EchKernel *kern
     }
     if (model->epilogue == 0) { /* the compiler hides it under the units, but for what lies between two products, and counts loads and stores with it */
         double registers = traffic.widest / REGISTER;
-        double body = body_cycles(model, kernel, registers) + registers * model->touch * (MAX(kernel->body.loads, 1u) + 1);
+        double moves = model->serial_work > 0 ? 0 : registers * model->touch * (MAX(kernel->body.loads, 1u) + 1);
+        double body = body_cycles(model, kernel, registers) + moves;
         if (kernel->contraction.half_registers > 0 && model->halves > 0)
             shape.between = model->halves * kernel->contraction.half_registers + HALVES_START;
         if (kernel->contraction.others > 0)
             shape.between += body / model->cores;
-        else if (kernel->contraction.surveyed && kernel->body.rows_first == 0 && (model->pop > 0 || kernel->contraction.depthwise))
+        else if (kernel->contraction.surveyed && kernel->body.rows_first == 0 && (model->pop > 0 || model->serial_work > 0 || kernel->contraction.depthwise))
             add_work(model, kernel, &shape);
         else
             shape.beside += body;

@@ -174,6 +174,8 @@ typedef struct {
     double fixed;                                         /**< Start of a streaming kernel. */
     double step;                                          /**< Latency of a streaming step. */
     double touch, simple, transcendental, divide, reduce; /**< Cycles a register of 1024 elements, @touch one loaded or stored. */
+    double touch_beside;                                  /**< Cycles a register loaded or stored by what is fused around a product. */
+    double serial_work;                                   /**< 1: what is fused around a product takes its time after the units; 0: beside them. */
     double start;                                         /**< Before a contraction's first fetch is issued, and all latency of a single step. */
     double matrix_step;                                   /**< Latency of a contraction's fetch and store together, that is not under compute. */
     double matrix_store;                                  /**< Of it, the store's. */
