@@ -18,6 +18,7 @@ typedef struct {
 typedef struct {
     EchTraceBuilder *builder;
     GByteArray *places; /* Per string: where a stack says that an op is. */
+    uint8_t *of_ops;    /* Per op, if it uses anything: where it is. */
     Life *lives;
     GArray *steps;       /* EchId: the first op of each step of an optimizer. */
     EchId first_forward; /* The first op within a module. */
@@ -54,6 +55,26 @@ static void note_use(Life *life, const EchOp *op, const EchUse *use, uint8_t pla
     }
 }
 
+/* A step that is given a closure (Lightning's all are) has a forward and a backward pass within its range, which are none of the optimizer's; nor is what stands between
+ * those two, the loss, say. */
+static void place_ops(Roles *r)
+{
+    bool before_backward = false;
+    for (EchId i = (EchId)ech_trace_builder_n_ops(r->builder); i-- > 0;) {
+        const EchOp *op = ech_trace_builder_peek_op(r->builder, i);
+        if (op->kind != ECH_OP_KERNEL && op->kind != ECH_OP_COPY && op->kind != ECH_OP_COLLECTIVE)
+            continue;
+        uint8_t place = place_of(r, op->stack);
+        if (place & IN_BACKWARD)
+            before_backward = true;
+        else if (place & IN_MODULE || !(place & IN_OPTIMIZER))
+            before_backward = false;
+        if (place & (IN_MODULE | IN_BACKWARD) || before_backward)
+            place &= (uint8_t)~IN_OPTIMIZER;
+        r->of_ops[i] = place;
+    }
+}
+
 static void walk(Roles *r)
 {
     bool stepping = false;
@@ -65,7 +86,7 @@ static void walk(Roles *r)
             r->lives[op->target].free = i;
         if (op->kind != ECH_OP_KERNEL && op->kind != ECH_OP_COPY && op->kind != ECH_OP_COLLECTIVE)
             continue;
-        uint8_t place = place_of(r, op->stack);
+        uint8_t place = r->of_ops[i];
         if ((place & IN_OPTIMIZER) && !stepping)
             g_array_append_val(r->steps, i);
         stepping = (place & IN_OPTIMIZER) != 0;
@@ -130,7 +151,9 @@ void ech_roles_infer(EchTraceBuilder *builder)
     g_autofree Life *lives = g_new(Life, n + 1);
     for (size_t b = 0; b <= n; b++)
         lives[b] = (Life){.alloc = ECH_NONE, .free = ECH_NONE, .maker = ECH_NONE, .reader = ECH_NONE};
-    Roles r = {.builder = builder, .places = places, .lives = lives, .steps = steps, .first_forward = ECH_NONE};
+    g_autofree uint8_t *of_ops = g_new0(uint8_t, ech_trace_builder_n_ops(builder) + 1);
+    Roles r = {.builder = builder, .places = places, .of_ops = of_ops, .lives = lives, .steps = steps, .first_forward = ECH_NONE};
+    place_ops(&r);
     walk(&r);
     for (EchId b = 0; b < n; b++) {
         EchBuffer *buffer = ech_trace_builder_peek_buffer(builder, b);

@@ -1043,29 +1043,41 @@ START_TEST(hosts_tell_and_hear)
 }
 END_TEST
 
-/* Two steps of a program: a parameter, its optimizer's state, an activation of each step, its gradient, a temporary; and the module of each. */
+/* Three steps of a program: a parameter, its optimizer's state, an activation of each step, its gradient, a temporary; and the module of each. And of one that gives its
+ * optimizer a closure, so that all of a step but its backward pass, in a thread of its own, is within the optimizer's range. */
 START_TEST(roles_and_modules_of_arrays)
 {
+    bool closure = _i == 1;
     g_autoptr(GString) text = g_string_new(HEAD "name 1 \"k(float const*, float*)\"\nname 2 \"nn.Module: layers.0.up (Linear)\"\nname 3 \"aten::mm, seq = 5\"\n"
                                                 "name 4 \"autograd::engine::evaluate_function: MmBackward0\"\nname 5 \"MmBackward0, seq = 5\"\n"
                                                 "name 6 \"Optimizer.step#Adam.step\"\nname 7 \"k(float const*, float const*, float*)\"\n"
-                                                "alloc 1 0 0 4096 4096 3 0\nset 2 0 0 4096\nuses 2 4096 4096\n");
+                                                "name 8 \"aten::_fused_adam_\"\nalloc 1 0 0 4096 4096 3 0\nset 2 0 0 4096\nuses 2 4096 4096\n");
     for (int step = 0; step < 3; step++) {
         int at = 100 * (step + 1);
+        if (closure)
+            g_string_append_printf(text, "alloc %d 0 0 262144 4096 3 0\npush %d 9 6\n", at, at);
         g_string_append_printf(text,
                                "alloc %d 0 0 65536 4096 3 0\nalloc %d 0 0 131072 4096 3 0\n"
                                "push %d 9 2\npush %d 9 3\nkernel %d 0 0 1 1 1 1 32 1 1 0\nargs 0 4096 1 65536\n"
                                "kernel %d 0 0 1 1 1 1 32 1 1 0\nargs 0 4096 1 131072\npop %d 9\npop %d 9\n"
                                "free %d 0 0 131072 4096 3 0\nalloc %d 0 0 196608 4096 3 0\n",
                                at, at, at + 1, at + 2, at + 3, at + 4, at + 5, at + 6, at + 7, at + 8);
+        if (closure) /* the loss */
+            g_string_append_printf(text, "kernel %d 0 0 1 1 1 1 32 1 1 0\nargs 0 65536 1 262144\n", at + 9);
         g_string_append_printf(text,
                                "push %d 8 4\npush %d 8 5\nkernel %d 0 0 1 1 1 1 32 1 1 0\nargs 0 65536 1 196608\npop %d 8\npop %d 8\n"
-                               "free %d 0 0 65536 4096 3 0\npush %d 9 6\n",
-                               at + 10, at + 11, at + 12, at + 13, at + 14, at + 15, at + 16);
+                               "free %d 0 0 65536 4096 3 0\n",
+                               at + 10, at + 11, at + 12, at + 13, at + 14, at + 15);
+        if (closure)
+            g_string_append_printf(text, "free %d 0 0 262144 4096 3 0\n", at + 15);
+        else
+            g_string_append_printf(text, "push %d 9 6\n", at + 16);
         if (step == 0)
             g_string_append(text, "alloc 117 0 0 8192 4096 3 0\nset 118 0 0 4096\nuses 2 8192 4096\n");
-        g_string_append_printf(text, "kernel %d 0 0 7 1 1 1 32 1 1 0\nargs 0 196608 1 8192 2 4096\npop %d 9\nfree %d 0 0 196608 4096 3 0\n", at + 20, at + 21,
-                               at + 22);
+        g_string_append_printf(text,
+                               "push %d 9 8\nkernel %d 0 0 7 1 1 1 32 1 1 0\nargs 0 196608 1 8192 2 4096\npop %d 9\npop %d 9\n"
+                               "free %d 0 0 196608 4096 3 0\n",
+                               at + 19, at + 20, at + 21, at + 21, at + 22);
     }
     g_string_append(text, "end\n");
     g_autoptr(EchImport) import = must_read(text->str);
@@ -1176,7 +1188,7 @@ int main(void)
     tcase_add_test(cases, arrays_of_library_calls_copies_and_collectives);
     tcase_add_test(cases, whom_collectives_meet);
     tcase_add_test(cases, hosts_tell_and_hear);
-    tcase_add_test(cases, roles_and_modules_of_arrays);
+    tcase_add_loop_test(cases, roles_and_modules_of_arrays, 0, 2);
     tcase_add_test(cases, streams_do_not_wait_for_the_hosts_allocator);
     tcase_add_test(cases, attention_by_its_grid);
     tcase_add_test(cases, neglected);
