@@ -55,8 +55,8 @@ static void note_use(Life *life, const EchOp *op, const EchUse *use, uint8_t pla
     }
 }
 
-/* A step that is given a closure (Lightning's all are) has a forward and a backward pass within its range, which are none of the optimizer's; nor is what stands between
- * those two, the loss, say. */
+/* A step that is given a closure (Lightning's all are) has a forward and a backward pass within its range, which are none of the optimizer's; nor is what
+ * stands between those two, the loss, say. */
 static void place_ops(Roles *r)
 {
     bool before_backward = false;

@@ -1043,8 +1043,8 @@ START_TEST(hosts_tell_and_hear)
 }
 END_TEST
 
-/* Three steps of a program: a parameter, its optimizer's state, an activation of each step, its gradient, a temporary; and the module of each. And of one that gives its
- * optimizer a closure, so that all of a step but its backward pass, in a thread of its own, is within the optimizer's range. */
+/* Three steps of a program: a parameter, its optimizer's state, an activation of each step, its gradient, a temporary; and the module of each. And of one that
+ * gives its optimizer a closure, so that all of a step but its backward pass, in a thread of its own, is within the optimizer's range. */
 START_TEST(roles_and_modules_of_arrays)
 {
     bool closure = _i == 1;
