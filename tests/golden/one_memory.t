@@ -34,3 +34,5 @@ echelon: host.yaml:4:18: memories.host.within: expected the device's own memory,
 $ echelon run --trace tests/golden/data/stream.ech --device rubin | grep -A1 'No times'
   No times of kernels measured on such a device are known: its rates rest on NVIDIA's announced figures, what drivers say of early ones, and shares of them as a GB300's.
 
+$ echelon run --trace traces/adam_moments.v6e --device tpu-8i | grep 'No times'
+  No times of kernels measured on such a device are known: its rates rest on JAX's and Google's figures, and a TPU7x's compiler and constants.
