@@ -11,6 +11,13 @@ export PYTHONDONTWRITEBYTECODE=1
 cat >"$work/step.py" <<'PY'
 import ctypes, torch
 
+# An operator that inference mode leaves whole is cast within autocast as elsewhere.
+recurrent, said = torch.nn.LSTM(64, 64).cuda(), torch.zeros(5, 2, 64, device="cuda")
+for guard in torch.no_grad, torch.inference_mode:
+    with guard(), torch.autocast("cuda", dtype=torch.bfloat16):
+        assert recurrent(said)[0].dtype == torch.float16
+        assert recurrent(said, (said[:1].bfloat16(), said[:1].bfloat16()))[0].dtype == torch.float16
+    assert recurrent(said)[0].dtype == torch.float32
 # An optimizer on the host: 1 M parameters of 4 bytes. It reads them, gradients and two moments, and writes all but the gradients.
 p = torch.nn.Parameter(torch.zeros(1 << 20))
 step = torch.optim.AdamW([p], fused=True)

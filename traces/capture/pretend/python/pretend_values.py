@@ -5,6 +5,7 @@ a comparison of lengths) is computed here by PyTorch's own CPU operators after t
 floating-point results become masks and indices a guess begins, from which the rest is computed again: a comparison holds for a share of the elements
 (ECHELON_PRETEND_PICKED), spread evenly; what is sorted stays where it stands, and as many are found as are asked for; choices among few (topk, argmax of a
 router) go around, so that experts get equal shares; torchvision's nms keeps every box. All else that depends on such results is zeros."""
+import contextlib
 import ctypes
 import math
 import os
@@ -21,6 +22,7 @@ FEW = 1024  # choices of a router; a vocabulary has more
 MANY = 64  # that topk finds: boxes, not a router's experts or a search's beams
 aten = torch.ops.aten
 COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+AS_CALLED = getattr(torch._C, "_RestorePythonTLSSnapshot", contextlib.nullcontext)  # what the thread had on before a mode was asked
 WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 ONLY_WRITTEN = ("aten::copy_", "aten::fill_", "aten::zero_")
@@ -222,7 +224,7 @@ class Values(TorchDispatchMode):
                 return func(*args, **kwargs)
             return self.boxes(func, args, kwargs) if func.name() == "torchvision::nms" else pretend_generated.typed(func, args, kwargs)
         if kind == "composite":
-            with self:
+            with AS_CALLED(), self:  # within autocast, which is off where a mode is asked, what it is made of is cast
                 return func._op_dk(COMPOSITE, *args, **kwargs)  # not func.decompose: what stands in for it in Python does other work (dropout copies)
         if func is aten._local_scalar_dense.default and args[0].dtype == torch.uint64:
             return func(args[0].view(torch.int64), **kwargs) & (1 << 63) - 1  # PyTorch hands no more than 63 bits of a number to and from a mode: seeds
