@@ -55,6 +55,12 @@ static void note_use(Life *life, const EchOp *op, const EchUse *use, uint8_t pla
     }
 }
 
+/* Whether an op uses anything. */
+static bool works(const EchOp *op)
+{
+    return op->kind == ECH_OP_KERNEL || op->kind == ECH_OP_COPY || op->kind == ECH_OP_COLLECTIVE;
+}
+
 /* A step that is given a closure (Lightning's all are) has a forward and a backward pass within its range, which are none of the optimizer's; nor is what
  * stands between those two, the loss, say. */
 static void place_ops(Roles *r)
@@ -62,7 +68,7 @@ static void place_ops(Roles *r)
     bool before_backward = false;
     for (EchId i = (EchId)ech_trace_builder_n_ops(r->builder); i-- > 0;) {
         const EchOp *op = ech_trace_builder_peek_op(r->builder, i);
-        if (op->kind != ECH_OP_KERNEL && op->kind != ECH_OP_COPY && op->kind != ECH_OP_COLLECTIVE)
+        if (!works(op))
             continue;
         uint8_t place = place_of(r, op->stack);
         if (place & IN_BACKWARD)
@@ -84,7 +90,7 @@ static void walk(Roles *r)
             r->lives[op->target].alloc = i;
         else if (op->kind == ECH_OP_FREE)
             r->lives[op->target].free = i;
-        if (op->kind != ECH_OP_KERNEL && op->kind != ECH_OP_COPY && op->kind != ECH_OP_COLLECTIVE)
+        if (!works(op))
             continue;
         uint8_t place = r->of_ops[i];
         if ((place & IN_OPTIMIZER) && !stepping)

@@ -38,8 +38,33 @@ struct EchXplane {
     EchCapture *capture;
     EchTraceBuilder *builder;
     GArray *templates, *happenings;
-    GHashTable *index; /* text -> template + 1 */
+    GHashTable *index; /* Key -> template + 1 */
 };
+
+/* What tells templates apart. Programs number their instructions alike: the same text may be other work, from another line. */
+typedef struct {
+    char *text;
+    size_t n;
+    uint64_t numbers[5];
+} Key;
+
+static guint key_hash(gconstpointer p)
+{
+    const Key *key = p;
+    return ech_hash_pair(ech_hash_bytes(key->text, key->n), ech_hash_bytes((const char *)key->numbers, sizeof key->numbers));
+}
+
+static gboolean key_equal(gconstpointer a, gconstpointer b)
+{
+    const Key *x = a, *y = b;
+    return x->n == y->n && memcmp(x->numbers, y->numbers, sizeof x->numbers) == 0 && memcmp(x->text, y->text, x->n) == 0;
+}
+
+static void key_free(gpointer data)
+{
+    g_free(((Key *)data)->text);
+    g_free(data);
+}
 
 /* A copy-done this short only checks a flag (about 5 ns on v6e and v7x); a longer one waited. */
 #define WAITED (20 * ECH_PS_PER_NS)
@@ -52,7 +77,7 @@ EchXplane *ech_xplane_new(EchImport *import, const char *format)
     x->builder = ech_capture_builder(x->capture);
     x->templates = g_array_new(FALSE, TRUE, sizeof(Template));
     x->happenings = g_array_new(FALSE, FALSE, sizeof(Happening));
-    x->index = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
+    x->index = g_hash_table_new_full(key_hash, key_equal, key_free, NULL);
     return x;
 }
 
@@ -316,10 +341,9 @@ static bool operand_name(const Parts *parts, const char **ret, size_t *ret_n)
 
 uint32_t ech_xplane_kind(EchXplane *x, const EchXplaneOp *op)
 {
-    /* Programs number their instructions alike: the same text may be other work, from another line. */
-    g_autofree char *key = g_strdup_printf("%.*s\n%u %d %" PRIu64 " %d %" PRIu64 " %d %" PRIu64 " %" PRIu64, (int)MIN(op->n_text, (size_t)INT_MAX), op->text,
-                                           op->stack, op->has_flops, op->flops, op->has_bytes, op->bytes, op->has_traffic, op->read, op->written);
-    uint32_t found = GPOINTER_TO_UINT(g_hash_table_lookup(x->index, key));
+    uint64_t told = (uint64_t)op->has_flops | (uint64_t)op->has_bytes << 1 | (uint64_t)op->has_traffic << 2 | (uint64_t)op->stack << 3;
+    Key key = {(char *)(uintptr_t)op->text, op->n_text, {told, op->flops, op->bytes, op->read, op->written}};
+    uint32_t found = GPOINTER_TO_UINT(g_hash_table_lookup(x->index, &key));
     if (found)
         return found - 1;
     Template t = {.stack = op->stack, .partner = ECH_NONE, .group = ECH_NONE};
@@ -368,7 +392,9 @@ uint32_t ech_xplane_kind(EchXplane *x, const EchXplaneOp *op)
     }
     t.name = ech_trace_builder_string(x->builder, name, (gssize)n_name);
     g_array_append_val(x->templates, t);
-    g_hash_table_insert(x->index, g_steal_pointer(&key), GUINT_TO_POINTER(x->templates->len));
+    key.text = g_malloc(op->n_text + 1); /* never NULL, which memcmp does not take */
+    memcpy(key.text, op->text, op->n_text);
+    g_hash_table_insert(x->index, g_memdup2(&key, sizeof key), GUINT_TO_POINTER(x->templates->len));
     return x->templates->len - 1;
 }
 

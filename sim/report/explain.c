@@ -669,15 +669,21 @@ static void keep_telling(GArray *steps, guint first, const EchTableRow *rows)
     enum { KEPT = 6 };
     const double anything = 1.02;
     EchExplainStep whole = {g_array_index(steps, EchExplainStep, first).from, g_array_index(steps, EchExplainStep, steps->len - 1).to};
-    while (steps->len > first) {
-        guint least = first;
-        for (guint i = first + 1; i < steps->len; i++) {
-            if (telling(rows, g_array_index(steps, EchExplainStep, i)) <= telling(rows, g_array_index(steps, EchExplainStep, least)))
+    g_autoptr(GArray) tells = g_array_new(FALSE, FALSE, sizeof(double)); /* Of each step from @first on. */
+    for (guint i = first; i < steps->len; i++) {
+        double told = telling(rows, g_array_index(steps, EchExplainStep, i));
+        g_array_append_val(tells, told);
+    }
+    while (tells->len > 0) {
+        guint least = 0;
+        for (guint i = 1; i < tells->len; i++) {
+            if (g_array_index(tells, double, i) <= g_array_index(tells, double, least))
                 least = i;
         }
-        if (steps->len <= first + KEPT && telling(rows, g_array_index(steps, EchExplainStep, least)) >= anything)
+        if (tells->len <= KEPT && g_array_index(tells, double, least) >= anything)
             break;
-        g_array_remove_index(steps, least);
+        g_array_remove_index(tells, least);
+        g_array_remove_index(steps, first + least);
     }
     if (whole.from != SIZE_MAX && rows[whole.from].run && rows[whole.to].run)
         g_array_insert_val(steps, first, whole);

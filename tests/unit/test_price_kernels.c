@@ -241,6 +241,13 @@ START_TEST(transposed_costs)
 }
 END_TEST
 
+/* Of kernel "out" of a program. */
+static double cycles_on_v4(const char *text)
+{
+    g_autoptr(EchProgram) program = ech_test_program(text, "tpu-v4");
+    return (double)price_in(program, "out", "tpu-v4", ECH_KERNEL_COMPILER, false).time * 1.05e-3;
+}
+
 /* A product on v4 with 64 multiplications and as many maxima of every element behind it, all after the units: 60,448 cycles by libtpu 0.0.52. */
 START_TEST(work_behind_costs)
 {
@@ -261,10 +268,7 @@ START_TEST(work_behind_costs)
               "ENTRY %main (p: bf16[1024,512], q: bf16[512,768]) -> bf16[1024,768] {\n"
               "  %p = bf16[1024,512]{1,0:T(8,128)(2,1)S(3)} parameter(0)\n  %q = bf16[512,768]{1,0:T(8,128)(2,1)S(3)} parameter(1)\n"
               "  ROOT %out = bf16[1024,768]{1,0:T(8,128)(2,1)} fusion(%p, %q), kind=kOutput, calls=%behind, " WINDOWS("64,3", "64,3", "64,4", "2,2,1") "\n}\n");
-    g_autoptr(EchProgram) program = ech_test_program(text->str, "tpu-v4");
-    EchKernelCost cost = price_in(program, "out", "tpu-v4", ECH_KERNEL_COMPILER, false);
-    double cycles = (double)cost.time * 1.05e-3;
-    ck_assert_msg(fabs(cycles / 60448 - 1) < 0.03, "%g cycles", cycles);
+    ck_assert_double_eq_tol(cycles_on_v4(text->str) / 60448, 1, 0.03);
 }
 END_TEST
 
@@ -282,10 +286,7 @@ START_TEST(functions_cost)
                                i, i, i < 15 ? "%" : "ROOT %", i + 1, i);
     g_string_append(text, "}\n\nENTRY %main (p: f32[1024,512]) -> f32[1024,512] {\n  %p = f32[1024,512]{1,0:T(8,128)S(3)} parameter(0)\n"
                           "  ROOT %out = f32[1024,512]{1,0:T(8,128)} fusion(%p), kind=kLoop, calls=%functions, " WINDOWS("", "16,4", "", "8,1") "\n}\n");
-    g_autoptr(EchProgram) program = ech_test_program(text->str, "tpu-v4");
-    EchKernelCost cost = price_in(program, "out", "tpu-v4", ECH_KERNEL_COMPILER, false);
-    double cycles = (double)cost.time * 1.05e-3;
-    ck_assert_msg(fabs(cycles / 15416 - 1) < 0.01, "%g cycles", cycles);
+    ck_assert_double_eq_tol(cycles_on_v4(text->str) / 15416, 1, 0.01);
 }
 END_TEST
 
