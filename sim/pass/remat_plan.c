@@ -436,18 +436,26 @@ static EchId end_of_value(const EchRemat *r, const EchRematValue *v)
     return MAX(MAX(v->until, ech_remat_run(r, v->last_run)->site), site + 1);
 }
 
-/* What of on-chip @memory is taken at some time from op @from until op @until: by buffers as they are, and by values. */
+/* What of on-chip @memory is taken at some time from op @from until op @until: by buffers as they are, and by values. What lies nobody knows where counts as
+ * lying at its beginning, one after the other. */
 static void collect_taken(const EchRemat *r, EchId memory, EchId from, EchId until, GArray *ret_taken)
 {
     const EchSurvey *s = r->s;
+    Taken unplaced = {0, 0};
     g_array_set_size(ret_taken, 0);
     for (EchId b = 0; b < s->n_buffers; b++) {
         const EchBuffer *buffer = &s->buffers[b];
         Taken place = {buffer->offset, buffer->offset + buffer->bytes};
-        if (buffer->memory == memory && buffer->offset != ECH_OFFSET_NONE && (r->alloc[b] == ECH_NONE || r->alloc[b] < until) &&
-            (r->free[b] == ECH_NONE || r->free[b] >= from))
+        if (buffer->memory != memory || buffer->alias_of != ECH_NONE || (r->alloc[b] != ECH_NONE && r->alloc[b] >= until) ||
+            (r->free[b] != ECH_NONE && r->free[b] < from))
+            continue;
+        if (buffer->offset != ECH_OFFSET_NONE)
             g_array_append_val(ret_taken, place);
+        else if (r->alloc[b] != ECH_NONE || buffer->resident)
+            unplaced.end = ech_bytes_add(unplaced.end, buffer->bytes);
     }
+    if (unplaced.end > 0)
+        g_array_append_val(ret_taken, unplaced);
     for (guint j = 0; j < r->values->len; j++) {
         const EchRematValue *other = ech_remat_value(r, j);
         Taken place = {other->offset, other->offset + other->bytes};

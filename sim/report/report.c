@@ -7,9 +7,13 @@
 #include <string.h>
 #include <zlib.h>
 
-/* Its buffers still lie where the compiler placed them: a pass that gave its plan up (unplan) has an allocator instead. */
-static bool is_planned(const EchRun *run, const char *memory)
+/* Its buffers still lie where the compiler placed them: a pass that gave its plan up (unplan) has an allocator instead. Nor do they where a pass changed the
+ * program, and places of our own would take more than there is. */
+static bool is_planned(const EchTrace *trace, const EchRun *run, const char *memory)
 {
+    g_autofree char *unplaced = g_strconcat("unplaced.", memory, NULL);
+    if (ech_trace_get_property(trace, unplaced))
+        return false;
     for (size_t i = 0; i < run->n_memories; i++) {
         if (strcmp(run->memories[i].name, memory) == 0 && run->memories[i].allocs + run->memories[i].peak_live > 0)
             return strcmp(run->memories[i].allocator, "fixed") == 0;
@@ -81,7 +85,7 @@ EchFitRow *ech_report_fit_rows(const EchReport *report, size_t *ret_n)
         else if (memory->space > 0)
             needed = space_needs(report, memory->space);
         bool anew = planned_anew(report, memory->name, &needed);
-        if (needed == 0 || !is_planned(report->run, memory->name))
+        if (needed == 0 || !is_planned(report->trace, report->run, memory->name))
             continue;
         const EchMemoryRun *m = ech_report_memory(report->run, memory->name);
         rows[*ret_n] = (EchFitRow){memory->name, needed, m && m->on_device ? m->available : memory->available, anew};

@@ -1,6 +1,7 @@
 /* The rematerialisation pass: what is made again, in closed form on the engine; and on shipped programs, what may not change. */
 #include "models/device/device_yaml.h"
 #include "sim/pass/remat.h"
+#include "sim/report/report.h"
 #include "tests/support/made.h"
 
 #include <check.h>
@@ -716,6 +717,47 @@ START_TEST(on_chip)
 }
 END_TEST
 
+/* Where nobody knows where arrays lie on chip, they take room all the same, and what the program is said to need there does not decide. */
+START_TEST(beside_unplaced)
+{
+    static const struct {
+        EchBytes unplaced;
+        bool room;
+    } cases[] = {{GB / 20, true}, {GB / 10, false}};
+    const char *at = strstr(device_text, "units:");
+    g_autofree char *with =
+        g_strdup_printf("%.*s  vector: {kind: vector, space: 1, capacity: 120MB, read: 1TB/s, write: 1TB/s}\n%s", (int)(at - device_text), device_text, at);
+    g_autoptr(EchDevice) device = ech_test_device_yaml(with);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId weights = ech_test_buffer(b, "weights", GB, ECH_ROLE_PARAMETER, true), a = ech_test_buffer(b, "a", GB / 20, ECH_ROLE_ACTIVATION, false),
+          large = ech_test_buffer(b, "large", 2 * GB, ECH_ROLE_TEMPORARY, false), out = ech_test_buffer(b, "out", GB / 20, ECH_ROLE_OUTPUT, false),
+          there = ech_test_buffer(b, "there", cases[_i].unplaced, ECH_ROLE_TEMPORARY, false);
+    ech_trace_builder_peek_buffer(b, there)->memory = ech_trace_builder_memory(b, "vector");
+    ech_trace_builder_set_property(b, "unplaced.vector", "200 MB");
+    ech_trace_builder_set_property(b, "memory_analysis.argument", "0");
+    ech_trace_builder_set_property(b, "memory_analysis.space_1", "200000000");
+    (void)ech_test_put(b, ECH_OP_ALLOC, there);
+    ech_test_kernel(b, ms, there, ECH_WRITE, GB / 20);
+    (void)ech_test_put(b, ECH_OP_ALLOC, a);
+    make(b, ECH_WORK_MATRIX, 5 * ms, weights, a, GB / 20);
+    ech_test_kernel(b, 0, a, ECH_READ, GB / 20);
+    pass_time(b, large);
+    (void)ech_test_put(b, ECH_OP_ALLOC, out);
+    make(b, ECH_WORK_MATRIX, 30 * ms, a, out, GB / 20);
+    (void)ech_test_put(b, ECH_OP_FREE, a);
+    ech_test_kernel(b, ms, there, ECH_READ, GB / 20);
+    (void)ech_test_put(b, ECH_OP_FREE, there);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    const char *const specs[] = {"remat", NULL};
+    g_autoptr(EchTrace) changed = ech_test_pass(in, device, diag, specs);
+    g_autoptr(EchRun) run = ech_test_replay(changed, device);
+    ck_assert_uint_eq(ech_test_peak(run, "vector"), cases[_i].unplaced + (cases[_i].room ? GB / 20 : 0));
+    const EchReport report = {.title = "t", .trace = changed, .device = device, .run = run};
+    ck_assert(ech_report_fits(&report));
+}
+END_TEST
+
 /* How a loop of ten iterations makes an array: the first is what loops are that gather what a product reads shard by shard. */
 typedef enum {
     LOOP_PARTS,        /* a part of it an iteration, by way of a buffer of the iteration's own */
@@ -1040,6 +1082,7 @@ int main(void)
     tcase_add_loop_test(tcase, two_copies, 0, 2);
     tcase_add_test(tcase, slices);
     tcase_add_test(tcase, on_chip);
+    tcase_add_loop_test(tcase, beside_unplaced, 0, 2);
     tcase_add_loop_test(tcase, whole_loop, 0, G_N_ELEMENTS(on_looped));
     tcase_add_test(tcase, loop_in_stack);
     tcase_add_loop_test(tcase, shipped, 0, G_N_ELEMENTS(programs));
