@@ -321,6 +321,15 @@ static void choose(Pass *p, EchDiag *diag)
     }
 }
 
+/* Whether loops fetch and store array @a slice by slice. */
+static bool goes_in_slices(const Pass *p, const Array *a)
+{
+    bool slices = true;
+    for (uint32_t j = a->first_stay; j < a->first_stay + a->n_stays; j++)
+        slices &= stay_of(p, j)->at.slices || stay_of(p, j)->fills;
+    return slices;
+}
+
 /* Most bytes that the device holds at a moment with those of the chosen arrays away that loops fetch and store slice by slice. */
 static uint64_t most_held(const Pass *p)
 {
@@ -331,10 +340,7 @@ static uint64_t most_held(const Pass *p)
         live[i] = (int64_t)MIN(s->live[i], INT64_MAX / 4);
     for (guint k = 0; k < p->arrays->len; k++) {
         const Array *a = &g_array_index(p->arrays, Array, k);
-        bool slices = true;
-        for (uint32_t j = a->first_stay; j < a->first_stay + a->n_stays; j++)
-            slices &= stay_of(p, j)->at.slices || stay_of(p, j)->fills;
-        if (a->chosen && slices)
+        if (a->chosen && goes_in_slices(p, a))
             change_live(p, a, live);
     }
     for (size_t i = 0; i <= s->n; i++)
@@ -342,19 +348,35 @@ static uint64_t most_held(const Pass *p)
     return (uint64_t)most;
 }
 
+/* Whether most of what goes does not go slice by slice. */
+static bool goes_whole(const Pass *p)
+{
+    EchBytes bytes[2] = {0, 0};
+    for (guint k = 0; k < p->arrays->len; k++) {
+        const Array *a = &g_array_index(p->arrays, Array, k);
+        EchBytes *sum = &bytes[goes_in_slices(p, a)];
+        *sum = ech_bytes_add(*sum, a->chosen ? p->s.buffers[a->buffer].bytes : 0);
+    }
+    return bytes[false] > bytes[true];
+}
+
 /* XLA goes by times, not by memory, when it puts copies from the host into its schedule: arrays come back as early as they can, many at once, and programs
- * have needed as much with as without (validation/what_ifs.md). Only what a loop fetches slice by slice is held back. */
+ * have needed as much with as without (validation/what_ifs.md). Only what a loop fetches slice by slice is held back. Where the rest is made again, too, blocks
+ * one after the other have needed up to as much as with neither. */
 static void tell_early(const Pass *p, EchTraceBuilder *builder)
 {
     const EchSurvey *s = &p->s;
-    const char *before = ech_trace_get_property(s->t, "offload_early_bytes");
+    const char *before = ech_trace_get_property(s->t, "offload_early_bytes"), *from = ech_trace_get_property(s->t, "remat_from_bytes");
     bool compiled = ech_survey_has_places(s) || before != NULL || ech_trace_get_property(s->t, "remat_takes_up_to") != NULL;
     if (!compiled)
         return;
     uint64_t here = 0, known = before != NULL ? g_ascii_strtoull(before, NULL, 10) : 0;
     for (size_t i = 0; i <= s->n; i++)
         here = MAX(here, s->live[i]);
-    g_autofree char *text = g_strdup_printf("%" G_GUINT64_FORMAT, most_held(p) + (known > here ? known - here : 0));
+    uint64_t early = most_held(p) + (known > here ? known - here : 0);
+    if (from != NULL && goes_whole(p))
+        early = MAX(early, g_ascii_strtoull(from, NULL, 10));
+    g_autofree char *text = g_strdup_printf("%" G_GUINT64_FORMAT, early);
     ech_trace_builder_set_property(builder, "offload_early_bytes", text);
 }
 

@@ -757,6 +757,17 @@ static void add_end(Writer *w, EchId until, EchId region, uint32_t value, EchId 
     g_array_append_val(w->ends, e);
 }
 
+/* What a compiler may take: times what the pass leaves; with offload besides, what was live before. */
+static void tell_margin(const EchSurvey *s, EchTraceBuilder *builder)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i <= s->n; i++)
+        most = MAX(most, s->live[i]);
+    g_autofree char *text = g_strdup_printf("%" G_GUINT64_FORMAT, most);
+    ech_trace_builder_set_property(builder, "remat_takes_up_to", ECH_REMAT_MARGIN);
+    ech_trace_builder_set_property(builder, "remat_from_bytes", text);
+}
+
 EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)
 {
     EchRemat *r = remat;
@@ -810,7 +821,7 @@ EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)
     write_ops(w);
     ech_edit_loops(&w->e, s->n_buffers);
     if (ech_survey_has_places(s))
-        ech_trace_builder_set_property(builder, "remat_takes_up_to", ECH_REMAT_MARGIN);
+        tell_margin(s, builder);
     EchTrace *out = ech_trace_builder_finish(builder, error);
     if (out != NULL)
         say(w, diag);

@@ -62,7 +62,7 @@ $ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --engine n
   Compilers asked for jax.checkpoint have taken up to 1.2 times what remat says; that would be 134 MiB of hbm. The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
 $ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass remat --pass offload --set device.memories.hbm.available=110MiB | sed -n '/ fit\./,/that would be/p'
   It may fit. hbm 100 MiB of 110 MiB (91 %), host 15.5 MiB of 2 TiB (0 %)
-  Compilers asked for jax.checkpoint have taken up to 1.2 times what remat says. XLA fetches offloaded arrays early, many at once, but for what loops fetch slice by slice; that would be 129 MiB of hbm. The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
+  Compilers asked for jax.checkpoint have taken up to 1.2 times what remat says. XLA fetches offloaded arrays early, many at once, but for what loops fetch slice by slice; that would be 215 MiB of hbm. The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
 $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --step last --pass 'remat:modules=blocks.*' | grep -A5 'Who asked'
   Who asked for it (forward, recomputed, backward)
     Optimizer.step#AdamW.step     2.39 ms   18.9 % ####................

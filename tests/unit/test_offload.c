@@ -454,20 +454,24 @@ END_TEST
 static const struct {
     const char *trace, *device, *spec, *available;
     bool sure;
+    const char *before; /* a pass, or NULL */
 } early[] = {
-    {"adam_none.v5e", "tpu-v5e", "offload:what=arguments,names=state*", "2000MiB", false},
-    {"adam_none.v5e", "tpu-v5e", "offload:what=arguments,names=state*", "2800MiB", true},
-    {"adam_none.h100", "h100-sxm", "offload:what=arguments,names=state*", "2000MiB", false},
-    {"gpt_unrolled_kept.h100", "h100-sxm", "offload", "120MiB", false},
-    {"gpt_unrolled_kept.h100", "h100-sxm", "offload", "190MiB", true},             /* as it would without */
-    {"checkpointed/llama_scan.v5p", "tpu-v5p", "offload:idle=0", "1200MiB", true}, /* slice by slice */
+    {"adam_none.v5e", "tpu-v5e", "offload:what=arguments,names=state*", "2000MiB", false, NULL},
+    {"adam_none.v5e", "tpu-v5e", "offload:what=arguments,names=state*", "2800MiB", true, NULL},
+    {"adam_none.h100", "h100-sxm", "offload:what=arguments,names=state*", "2000MiB", false, NULL},
+    {"gpt_unrolled_kept.h100", "h100-sxm", "offload", "120MiB", false, NULL},
+    {"gpt_unrolled_kept.h100", "h100-sxm", "offload", "190MiB", true, NULL},             /* as it would without */
+    {"checkpointed/llama_scan.v5p", "tpu-v5p", "offload:idle=0", "1200MiB", true, NULL}, /* slice by slice */
+    /* Made again besides: as it would with neither, but for what goes slice by slice. */
+    {"gpt_unrolled_kept.h100", "h100-sxm", "offload:idle=0", "180MiB", false, "remat"},
+    {"checkpointed/llama_scan.v5p", "tpu-v5p", "offload:names=*_general*", "1400MiB", true, "remat:keep=*_general*"},
 };
 
 START_TEST(fetched_early)
 {
     g_autofree char *trace = g_strconcat(ECH_SOURCE_DIR "/traces/", early[_i].trace, NULL);
     g_autofree char *set = g_strconcat("device.memories.hbm.available=", early[_i].available, NULL);
-    const char *passes[] = {early[_i].spec, NULL}, *sets[] = {set, NULL};
+    const char *passes[] = {early[_i].before ? early[_i].before : early[_i].spec, early[_i].before ? early[_i].spec : NULL, NULL}, *sets[] = {set, NULL};
     const EchExperimentOverrides changed = {.trace = trace, .device = early[_i].device, .engine = "native", .passes = passes, .settings = sets};
     g_autoptr(EchResult) result = ech_test_run(&changed);
     EchReport report = ech_result_report(result);
