@@ -2,6 +2,7 @@
 
 #include "sim/base/error.h"
 #include "sim/experiment/experiment_private.h"
+#include "sim/import/hlo.h"
 #include "sim/pass/remat.h"
 #include "sim/report/explain.h"
 #include "sim/report/json_out.h"
@@ -9,7 +10,7 @@
 
 #include <string.h>
 
-enum { MOST_DEVICES = 3 };
+enum { MOST_DEVICES = 3, MOST_LINES = 5 };
 
 /* Memory that nobody runs short of. */
 #define ROOMY "64TiB"
@@ -23,6 +24,12 @@ enum { NARROW_GOAL = 3 };
 
 /* What fits and takes more than so many times as long is dear: more is tried. */
 #define DEAR 1.5
+
+/* Where kernels that there are need more than so many times what there is, no policy has been seen to do (validation/what_ifs.md). */
+#define POLICY_MARGIN 1.5
+
+/* Times that differ by less than one part in so many are not told apart. */
+#define AS_QUICK 20
 
 /* When a measure is tried. */
 typedef enum {
@@ -43,11 +50,25 @@ typedef struct {
 
 #define BLOCKS "remat:modules="
 
-static const char remat_cheap[] = "remat_cheap";
+/* With the name of the argument after it, where it is known. */
+#define DONATE "jax.jit(step, donate_argnames="
 
-#define OFFLOAD_NAMES "jax.checkpoint with policy save_and_offload_only_these_names"
-#define PINNED_HOST "shardings with memory_kind=\"pinned_host\""
-#define SAVE_ON_CPU "torch.autograd.graph.save_on_cpu(pin_memory=True)"
+static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_products[] = "offload_products";
+
+#define JAX_CHECKPOINT "jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False"
+#define JAX_POLICY "jax.checkpoint(block, policy=jax.checkpoint_policies."
+/* Names of JAX's operations that a policy keeps or sends to the host: dot_general, ragged_dot_general, conv_general_dilated. */
+#define PRODUCTS "*_general*"
+#define OFFLOAD_PRODUCTS                                                                                                                                       \
+    JAX_POLICY "offload_dot_with_no_batch_dims(\"device\", \"pinned_host\")), and convolutions by name: "                                                      \
+               "save_and_offload_only_these_names with jax.ad_checkpoint.checkpoint_name"
+#define OFFLOAD_NAMES                                                                                                                                          \
+    JAX_POLICY "save_and_offload_only_these_names(names_which_can_be_saved=[], names_which_can_be_offloaded=[\"big\"], offload_src=\"device\", "               \
+               "offload_dst=\"pinned_host\")), in the block x = jax.ad_checkpoint.checkpoint_name(x, \"big\")"
+#define PINNED_HOST                                                                                                                                            \
+    "optimizer state (weights come back whole) with sharding.with_memory_kind(\"pinned_host\"), in the step jax.device_put to the device and, updated, back"
+#define TORCH_CHECKPOINT "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) for block(x)"
+#define SAVE_ON_CPU "with torch.autograd.graph.save_on_cpu(pin_memory=True): around the forward pass"
 #define CPU_OFFLOAD "FSDP's CPUOffloadPolicy, ZeRO-Offload"
 
 #define GROWING "pytorch:expandable_segments:True"
@@ -64,7 +85,7 @@ static const Measure measures[] = {
      NULL,
      "PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8",
      FRAGMENTED},
-    {"donate", "donate what results can replace", {donate, NULL}, 0, NULL, "jax.jit with donate_argnames", NULL, ALWAYS},
+    {"donate", "donate what results can replace", {donate, NULL}, 0, NULL, DONATE, NULL, ALWAYS},
     {"carry",
      "loops update their stacks in place",
      {"place:policy=none", donate, "carry", "place", NULL},
@@ -73,26 +94,24 @@ static const Measure measures[] = {
      "jax.lax.scan with it as carry, not as xs and ys, donated, and jax.experimental.layout.with_layout_constraint on it",
      NULL,
      ALWAYS},
-    {"remat_blocks", "checkpoint each block", {BLOCKS, NULL}, 0, NULL, NULL, "torch.utils.checkpoint around each", ALWAYS},
+    {"remat_blocks", "checkpoint each block", {BLOCKS, NULL}, 0, NULL, NULL, TORCH_CHECKPOINT, ALWAYS},
     {remat_cheap,
      "make again what needs no product",
      {"remat:products=false", NULL},
      1,
      NULL,
-     "jax.checkpoint with policy dots_saveable",
-     "torch.utils.checkpoint with a policy that keeps products",
+     JAX_POLICY "dots_saveable)",
+     "torch.utils.checkpoint.checkpoint(..., context_fn=) of create_selective_checkpoint_contexts, which keeps products",
      ALWAYS},
-    {"remat", "make activations again", {"remat", NULL}, 1, NULL, "jax.checkpoint", "torch.utils.checkpoint", ALWAYS},
-    {"offload", "activations on host, waited for", {"offload", NULL}, 1, NULL, OFFLOAD_NAMES, NULL, ALWAYS},
-    {"offload_fetched",
-     "activations on host, fetched ahead",
-     {"offload", "prefetch", NULL},
-     1,
+    {remat, "make activations again", {"remat", NULL}, 1, NULL, JAX_CHECKPOINT, TORCH_CHECKPOINT, ALWAYS},
+    {offload_products,
+     "products on host, the rest again",
+     {"remat:keep=" PRODUCTS, "offload:names=" PRODUCTS, "prefetch", NULL},
+     0,
      NULL,
-     OFFLOAD_NAMES ", fetched as XLA's scheduler sees fit",
+     OFFLOAD_PRODUCTS,
      NULL,
      ALWAYS},
-    {"offload_overlapped", "activations on host, overlapped", {"offload:overlap=true", "prefetch", NULL}, 1, NULL, OFFLOAD_NAMES ", at best", NULL, ALWAYS},
     {"offload", "activations on host, waited for", {"offload:what=activations", NULL}, 1, NULL, NULL, SAVE_ON_CPU, ALWAYS},
     {"offload_overlapped",
      "activations on host, overlapped",
@@ -109,10 +128,9 @@ static const Measure measures[] = {
      {"offload:what=arguments,overlap=true", "prefetch", NULL},
      1,
      NULL,
-     PINNED_HOST ", at best",
+     PINNED_HOST,
      CPU_OFFLOAD ", prefetched",
      ALWAYS},
-    {"offload_all", "activations on host, all that pause", {"offload:idle=0", "prefetch", NULL}, 1, NULL, OFFLOAD_NAMES ", of all of them", NULL, LAST},
     {"offload_all", "activations on host, all that pause", {"offload:what=activations,idle=0", NULL}, 1, NULL, NULL, SAVE_ON_CPU, LAST},
     {"offload_all_growing",
      "all on host, and segments that grow",
@@ -122,30 +140,30 @@ static const Measure measures[] = {
      NULL,
      SAVE_ON_CPU ", " EXPANDABLE,
      LAST},
-    {"remat_growing", "make again, and segments that grow", {"remat", NULL}, 1, GROWING, NULL, "torch.utils.checkpoint, " EXPANDABLE, LAST},
+    {"remat_growing", "make again, and segments that grow", {"remat", NULL}, 1, GROWING, NULL, TORCH_CHECKPOINT ", " EXPANDABLE, LAST},
     {"remat_and_optimizer",
      "again, and optimizer state on host",
      {"remat", "offload:what=arguments,names=optimizer", NULL},
      2,
      NULL,
      NULL,
-     "torch.utils.checkpoint, and ZeRO-Offload",
+     TORCH_CHECKPOINT ", and ZeRO-Offload",
      LAST},
     {"remat_and_arguments",
      "again, and arguments on host",
      {"remat", "offload:what=arguments", "prefetch", NULL},
      2,
      NULL,
-     "jax.checkpoint, and " PINNED_HOST,
-     "torch.utils.checkpoint, and " CPU_OFFLOAD,
+     JAX_CHECKPOINT "; and " PINNED_HOST,
+     TORCH_CHECKPOINT ", and " CPU_OFFLOAD,
      LAST},
     {"remat_and_offload",
      "activations again or all on host",
      {"remat", "offload:idle=0", "prefetch", NULL},
      2,
      NULL,
-     "jax.checkpoint with policy save_and_offload_only_these_names",
-     "torch.utils.checkpoint under save_on_cpu",
+     OFFLOAD_NAMES ", of what blocks begin with",
+     TORCH_CHECKPOINT ", " SAVE_ON_CPU,
      LAST},
     {"unified_memory",
      "unified memory, paged on demand",
@@ -216,6 +234,16 @@ static EchAdviceRun run_of(JsonObject *run)
                           .hbm = here,
                           .host = ech_bytes_add((EchBytes)ech_run_memory_bytes(run, "host"), hbm - here),
                           .makespan = ech_member_bool(run, "completed") ? ech_member_int(run, "makespan_ps") : 0};
+}
+
+/* Another device: what its compiler would keep on chip is its own business. */
+static EchAdviceRun run_of_device(JsonObject *run)
+{
+    EchAdviceRun out = run_of(run);
+    JsonObject *need = ech_member_object(ech_member_object(run, "needs"), "hbm");
+    if (!out.fits && need)
+        out.fits = ech_member_bool(need, "fits") && ech_member_bool(run, "completed");
+    return out;
 }
 
 /* Rounded down. */
@@ -326,6 +354,15 @@ static char *why_nothing(const Measure *measure, JsonObject *run)
     return why;
 }
 
+/* Whether something is made again and something else goes to the host. */
+static bool sends_too(const Measure *measure)
+{
+    bool sends = false;
+    for (size_t i = 1; measure->passes[0] && measure->passes[i]; i++)
+        sends |= g_str_has_prefix(measure->passes[0], remat) && g_str_has_prefix(measure->passes[i], "offload");
+    return sends;
+}
+
 /* What a run says of a trial. */
 static void take(const Advise *a, Trial *t, const EchSweepPoint *point)
 {
@@ -338,19 +375,24 @@ static void take(const Advise *a, Trial *t, const EchSweepPoint *point)
     g_autoptr(JsonNode) node = json_from_string(point->json, NULL);
     JsonObject *run = json_node_get_object(node);
     const EchAdviceRun before = t->row.run;
-    t->row.run = run_of(run);
+    t->row.run = t->measure ? run_of(run) : run_of_device(run);
+    g_free(t->row.nothing);
     t->row.nothing = t->measure && t->measure->passes[0] ? why_nothing(t->measure, run) : NULL;
     if (!t->row.nothing && t->measure && a->advice->base.fits && t->row.run.fits && t->row.run.hbm >= a->advice->base.hbm)
         t->row.nothing = g_strdup("no less is needed");
+    if (!t->row.nothing && t->measure && sends_too(t->measure) && t->row.run.host <= a->advice->base.host)
+        t->row.nothing = g_strdup("nothing goes to the host, so that it is 'make activations again'");
     /* Less is of no use. */
-    bool stuck = t->tried > 0 && before.hbm == t->row.run.hbm && before.makespan == t->row.run.makespan && t->row.run.hbm > goal_bytes(a, t);
+    bool stuck = t->tried > 0 && !t->row.nothing && before.hbm == t->row.run.hbm && before.makespan == t->row.run.makespan && t->row.run.hbm > goal_bytes(a, t);
     size_t n = G_N_ELEMENTS(goals) - (t->measure && t->measure->when == LAST ? 0 : 1);
     t->tried = stuck ? MAX(t->tried + 1, G_N_ELEMENTS(goals) - 1) : t->tried + 1;
     if (t->tried == NARROW_GOAL && !t->row.run.narrow)
         t->tried++;
     /* The compiler brings back early what was sent away, however much that is. */
     bool early = t->row.run.narrow && t->measure && t->measure->n_goals > 0 && g_str_has_prefix(t->measure->passes[0], "offload");
-    t->done = t->row.run.fits || early || t->row.nothing || a->advice->base.fits || !t->measure || t->measure->n_goals == 0 || t->tried >= n;
+    /* What is live is no more than what was asked for, and yet it does not fit: less may be asked for. */
+    bool idle = t->row.nothing && (a->advice->base.fits || t->measure->n_goals == 0);
+    t->done = t->row.run.fits || early || idle || a->advice->base.fits || !t->measure || t->measure->n_goals == 0 || t->tried >= n;
 }
 
 /* One run of each trial that is not done. */
@@ -404,9 +446,9 @@ static bool is_enough(const Advise *a)
 /* Whether donation may save some beside the measure. Arguments that wait on the host take what is written over them along. */
 static bool leaves_arguments(const Measure *m)
 {
-    bool leaves = m->n_goals > 0;
+    bool leaves = m->passes[0] != NULL;
     for (size_t i = 0; m->passes[i]; i++)
-        leaves &= !g_str_has_prefix(m->passes[i], "offload:what=arguments");
+        leaves &= !g_str_has_prefix(m->passes[i], "offload:what=arguments") && strcmp(m->passes[i], donate) != 0;
     return leaves;
 }
 
@@ -469,19 +511,29 @@ static bool learn_needs(Advise *a, GError **error)
     return true;
 }
 
+/* Whether compilers asked for jax.checkpoint have needed as much less than the pass says of making again, which is most of the way there. */
+static bool is_near(const Advise *a, const EchAdviceRow *row)
+{
+    const EchBytes available = a->advice->available, base = a->advice->base.hbm, hbm = row->run.hbm;
+    bool within = hbm > available && (double)hbm <= (double)available * g_ascii_strtod(ECH_REMAT_MARGIN, NULL);
+    return strcmp(row->name, remat) == 0 && (hbm <= available || (within && base > hbm && base - hbm > hbm - available));
+}
+
 /* What a policy of jax.checkpoint neither keeps nor sends to the host is made again, and the compiler fuses anew; the passes have the kernels that there are,
  * which make what could be made again along with what is kept. So a policy may do where checkpointing without one does. */
 static void allow_policies(Advise *a)
 {
     bool enough = false;
     for (guint i = 0; a->xla && i < a->trials->len; i++) {
-        const EchAdviceRow *row = &g_array_index(a->trials, Trial, i).row;
-        enough |= strcmp(row->name, "remat") == 0 && !row->error && !row->nothing && (row->run.fits || row->run.narrow);
+        EchAdviceRow *row = &g_array_index(a->trials, Trial, i).row;
+        row->run.narrow |= is_near(a, row) && !row->run.fits && !row->nothing && !row->error;
+        enough |= strcmp(row->name, remat) == 0 && !row->error && !row->nothing && (row->run.fits || row->run.narrow);
     }
+    const double most = POLICY_MARGIN * (double)a->advice->available;
     for (guint i = 0; enough && i < a->trials->len; i++) {
         EchAdviceRow *row = &g_array_index(a->trials, Trial, i).row;
-        bool policy = strcmp(row->name, remat_cheap) == 0 || (row->in_code && g_str_has_prefix(row->in_code, OFFLOAD_NAMES));
-        row->run.narrow |= policy && !row->run.fits && !row->nothing && !row->error;
+        bool policy = strcmp(row->name, remat_cheap) == 0 || strcmp(row->name, offload_products) == 0;
+        row->run.narrow |= policy && (double)row->run.hbm <= most && !row->run.fits && !row->nothing && !row->error;
     }
 }
 
@@ -497,7 +549,7 @@ static void add_devices(Advise *a, const EchDevice *device)
     g_autoptr(GPtrArray) sizes = ech_device_of_each_size(larger);
     for (guint i = 0; i < MIN(sizes->len, MOST_DEVICES); i++) {
         const EchDevice *other = sizes->pdata[i];
-        Trial t = {.row = {.name = "device", .label = g_strdup(other->name), .options = g_strdup_printf("--device %s", other->name)}};
+        Trial t = {.row = {.name = "device", .device = true, .label = g_strdup(other->name), .options = g_strdup_printf("--device %s", other->name)}};
         g_array_append_val(a->trials, t);
     }
 }
@@ -549,6 +601,99 @@ static JsonNode *json_of(const EchResult *result)
     return ech_report_json(&report);
 }
 
+typedef struct {
+    char *line; /* The key, borrowed. */
+    EchBytes bytes;
+} LineRow;
+
+static gint compare_lines(gconstpointer a, gconstpointer b)
+{
+    const LineRow *x = a, *y = b;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes) : strcmp(x->line, y->line);
+}
+
+/* LineRow of each line of the program that made temporaries which hbm holds at its fullest, most bytes first. @by_line owns the lines. */
+static GArray *rows_by_line(const EchResult *result, GHashTable *by_line)
+{
+    EchReport report = ech_result_report(result);
+    const EchMemoryRun *memory = ech_report_memory(result->run, "hbm");
+    GArray *rows = g_array_new(FALSE, FALSE, sizeof(LineRow));
+    size_t n = 0;
+    g_autofree EchHolder *holders = memory && result->program ? ech_report_holders(&report, "hbm", memory->peak_at, &n) : NULL;
+    for (size_t i = 0; i < n; i++) {
+        const EchBuffer *buffer = &ech_trace_buffers(result->trace)[holders[i].buffer];
+        char *line = buffer->role == ECH_ROLE_PARAMETER ? NULL : ech_report_source_line(ech_trace_string(result->trace, buffer->stack));
+        if (!line)
+            continue;
+        guint index = GPOINTER_TO_UINT(g_hash_table_lookup(by_line, line));
+        if (index == 0) {
+            LineRow row = {line, 0};
+            g_array_append_val(rows, row);
+            index = rows->len;
+            g_hash_table_insert(by_line, line, GUINT_TO_POINTER(index));
+        } else
+            g_free(line);
+        LineRow *row = &g_array_index(rows, LineRow, index - 1);
+        row->bytes = ech_bytes_add(row->bytes, holders[i].bytes);
+    }
+    g_array_sort(rows, compare_lines);
+    return rows;
+}
+
+/* That in a sentence; NULL where the program does not say. */
+static char *lines_of(const EchResult *result)
+{
+    g_autoptr(GHashTable) by_line = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    g_autoptr(GArray) rows = rows_by_line(result, by_line);
+    if (rows->len == 0)
+        return NULL;
+    g_autoptr(GString) text = g_string_new("Its temporaries then, by line of the program: ");
+    for (guint i = 0; i < MIN(rows->len, MOST_LINES); i++) {
+        const LineRow *row = &g_array_index(rows, LineRow, i);
+        g_autofree char *bytes = ech_format_bytes(row->bytes);
+        g_string_append_printf(text, "%s%s (%s)", i ? ", " : "", row->line, bytes);
+    }
+    g_string_append(text, rows->len > MOST_LINES ? ", and others." : ".");
+    return g_string_free(g_steal_pointer(&text), FALSE);
+}
+
+/* The argument of the program that the largest array belongs to whose place a result could take ("state" of "state['w'][0]"); NULL where none is named. */
+static char *undonated_of(const EchProgram *program, JsonArray *remarks)
+{
+    const EchComputation *entry = program ? &program->computations[program->entry] : NULL;
+    for (guint k = 0; entry && remarks && k < json_array_get_length(remarks); k++) {
+        const char *remark = json_array_get_string_element(remarks, k);
+        if (!strstr(remark, ECH_REMARK_UNDONATED))
+            continue;
+        for (EchId i = entry->first; i < entry->first + entry->n; i++) {
+            const char *name = program->instructions[i].opcode == ECH_HLO_PARAMETER ? program->instructions[i].op_name : NULL;
+            size_t n = name ? strspn(name, G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "_") : 0;
+            const char *at = n > 0 ? strstr(remark, name) : NULL;
+            if (at && at > remark && at[-1] == '(')
+                return g_strndup(name, n);
+        }
+    }
+    return NULL;
+}
+
+/* What is said of the run as it is. @run: in as much memory as it wants; @here: in what there is. */
+static void tell_base(Advise *a, const EchProgram *program, JsonObject *run, JsonObject *here, const char *lines)
+{
+    a->blocks = blocks_of(run);
+    g_autoptr(GPtrArray) said = ech_explain_run(run);
+    if (lines)
+        g_ptr_array_add(said, g_strdup(lines));
+    JsonArray *remarks = json_object_get_array_member(here, "remarks");
+    a->advice->undonated = undonated_of(program, remarks);
+    for (guint i = 0; remarks && i < json_array_get_length(remarks); i++) {
+        const char *remark = json_array_get_string_element(remarks, i);
+        if (g_str_has_prefix(remark, ECH_REMARK_OPTIMIZER))
+            g_ptr_array_add(said, g_strdup_printf("%s.", remark));
+    }
+    g_ptr_array_add(said, NULL);
+    a->advice->holds = g_strdupv((char **)said->pdata);
+}
+
 /* The run as it is; what it would need where it does not fit. */
 static bool run_base(Advise *a, EchResult **ret, GError **error)
 {
@@ -593,6 +738,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
         return false;
     }
     g_autoptr(JsonNode) roomy_node = NULL;
+    g_autofree char *lines = advice->base.fits ? lines_of(result) : NULL;
     if (!advice->base.fits) {
         EchCase *roomy = vary_memory(a->base, ROOMY, error);
         g_autoptr(EchResult) whole = roomy ? ech_experiment_run_case(a->experiment, roomy, error) : NULL;
@@ -600,23 +746,15 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
         if (!whole)
             return false;
         roomy_node = json_of(whole);
+        lines = lines_of(whole);
         EchBytes planned = advice->base.hbm;
         bool compiled = ech_member_bool(ech_member_object(ech_member_object(json_node_get_object(node), "needs"), "hbm"), "planned");
         advice->base = run_of(json_node_get_object(roomy_node));
         advice->base.fits = false;
         advice->base.hbm = compiled ? planned : advice->base.hbm;
     }
-    a->blocks = blocks_of(json_node_get_object(roomy_node ? roomy_node : node));
     advice->live_fits = advice->base.hbm <= advice->available;
-    g_autoptr(GPtrArray) said = ech_explain_run(json_node_get_object(roomy_node ? roomy_node : node));
-    JsonArray *remarks = json_object_get_array_member(json_node_get_object(node), "remarks");
-    for (guint i = 0; remarks && i < json_array_get_length(remarks); i++) {
-        const char *remark = json_array_get_string_element(remarks, i);
-        if (g_str_has_prefix(remark, ECH_REMARK_OPTIMIZER))
-            g_ptr_array_add(said, g_strdup_printf("%s.", remark));
-    }
-    g_ptr_array_add(said, NULL);
-    advice->holds = g_strdupv((char **)said->pdata);
+    tell_base(a, result->program, json_node_get_object(roomy_node ? roomy_node : node), json_node_get_object(node), lines);
     *ret = g_steal_pointer(&result);
     return true;
 }
@@ -640,21 +778,42 @@ static char **given(const Advise *a, const EchResult *result)
     return g_strv_builder_end(all);
 }
 
-typedef enum { FITS, MAY_FIT, PAGES, NOT_ENOUGH, NOTHING, ERROR } Rank;
+typedef enum { FITS, MAY_FIT, DEVICES, PAGES, NOT_ENOUGH, NOTHING, ERROR } Rank;
 
 static Rank rank(const EchAdviceRow *row)
 {
-    return row->error ? ERROR : row->nothing ? NOTHING : row->paged ? PAGES : row->run.fits ? FITS : row->run.narrow ? MAY_FIT : NOT_ENOUGH;
+    return row->error                     ? ERROR
+           : row->nothing                 ? NOTHING
+           : row->paged                   ? PAGES
+           : row->device && row->run.fits ? DEVICES
+           : row->run.fits                ? FITS
+           : row->run.narrow              ? MAY_FIT
+                                          : NOT_ENOUGH;
 }
 
+/* Of what may fit, what does most often comes first: making again, then what sends to the host, last what has no room with the kernels that there are. */
+typedef enum { AGAIN, SENT, NO_TIME } Doubt;
+
+static Doubt doubt(const EchAdviceRow *row)
+{
+    return strcmp(row->name, remat) == 0 ? AGAIN : row->run.makespan > 0 ? SENT : NO_TIME;
+}
+
+/* @data: the EchTime up to which one is as quick as the quickest: of those, what a person would try first. Devices: the smallest first. */
 static int compare_rows(const void *a, const void *b, void *data)
 {
-    (void)data;
     const EchAdviceRow *x = a, *y = b;
     if (rank(x) != rank(y))
         return (int)rank(x) - (int)rank(y);
-    if (x->run.fits && x->run.makespan != y->run.makespan)
-        return x->run.makespan < y->run.makespan ? -1 : 1;
+    if (rank(x) == DEVICES)
+        return 0;
+    EchTime quick = *(const EchTime *)data, p = MAX(x->run.makespan, quick), q = MAX(y->run.makespan, quick);
+    if (x->run.fits)
+        return (p > q) - (p < q);
+    if (x->run.narrow && doubt(x) != doubt(y))
+        return (int)doubt(x) - (int)doubt(y);
+    if (x->run.narrow && doubt(x) < NO_TIME)
+        return (x->run.makespan > y->run.makespan) - (x->run.makespan < y->run.makespan);
     return (x->run.hbm > y->run.hbm) - (x->run.hbm < y->run.hbm);
 }
 
@@ -669,7 +828,11 @@ static void take_rows(Advise *a)
         advice->rows[i] = t->row;
         t->row = (EchAdviceRow){0};
     }
-    g_qsort_with_data(advice->rows, (gint)advice->n, sizeof *advice->rows, compare_rows, NULL);
+    EchTime quickest = G_MAXINT64;
+    for (size_t i = 0; i < advice->n; i++)
+        quickest = rank(&advice->rows[i]) == FITS ? MIN(quickest, advice->rows[i].run.makespan) : quickest;
+    EchTime quick = quickest < G_MAXINT64 / 2 ? quickest + quickest / AS_QUICK : 0;
+    g_qsort_with_data(advice->rows, (gint)advice->n, sizeof *advice->rows, compare_rows, &quick);
 }
 
 EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, unsigned jobs, const volatile sig_atomic_t *stop, EchSweepProgress progress, void *data,
@@ -734,12 +897,16 @@ void ech_advice_free(EchAdvice *advice)
     g_free(advice->summary);
     g_strfreev(advice->given);
     g_strfreev(advice->holds);
+    g_free(advice->undonated);
     g_free(advice);
 }
 
 bool ech_advice_helps(const EchAdvice *advice)
 {
-    return advice->base.fits || (advice->n > 0 && rank(&advice->rows[0]) == FITS);
+    bool helps = advice->base.fits;
+    for (size_t i = 0; i < advice->n; i++)
+        helps |= rank(&advice->rows[i]) == FITS || rank(&advice->rows[i]) == DEVICES;
+    return helps;
 }
 
 /* -- telling ---------------------------------------------------------------- */
@@ -837,19 +1004,69 @@ static void print_why_may(GString *out, const EchAdvice *advice, unsigned column
         ech_text_wrap(out, "  ", know, columns);
 }
 
+/* How the program says so; NULL where it says nothing. */
+static char *code_of(const EchAdvice *advice, const EchAdviceRow *row)
+{
+    bool donates = row->in_code && strcmp(row->in_code, DONATE) == 0;
+    if (!row->in_code || (!donates && !row->donated))
+        return g_strdup(row->in_code);
+    g_autofree char *names = advice->undonated ? g_strdup_printf("[\"%s\"])", advice->undonated) : g_strdup("[...])");
+    return g_strconcat(row->in_code, donates ? "" : "; and " DONATE, names, NULL);
+}
+
+/* What to do, rows that say the same together. */
+static void print_code(GString *out, const EchAdvice *advice, size_t n, unsigned columns)
+{
+    g_autofree bool *said = g_new0(bool, n + 1);
+    bool any = false;
+    for (size_t i = 0; i < n; i++) {
+        g_autofree char *code = said[i] ? NULL : code_of(advice, &advice->rows[i]);
+        if (!code)
+            continue;
+        if (!any)
+            g_string_append(out, "\n  How a program says so\n");
+        any = true;
+        g_autoptr(GString) numbers = g_string_new("  ");
+        for (size_t k = i; k < n; k++) {
+            g_autofree char *other = code_of(advice, &advice->rows[k]);
+            if (g_strcmp0(code, other) != 0)
+                continue;
+            said[k] = true;
+            g_string_append_printf(numbers, k == i ? "%2zu" : ", %zu", k + 1);
+        }
+        g_string_append(numbers, "  ");
+        ech_text_wrap(out, numbers->str, code, columns);
+    }
+}
+
 static void print_how(GString *out, const EchAdvice *advice, unsigned columns)
 {
     /* Those that may fit beside those that do; where none does, those that need less. */
     Rank first_rank = rank(&advice->rows[0]), last = first_rank < PAGES ? PAGES : NOT_ENOUGH;
-    if (first_rank > NOT_ENOUGH)
+    size_t n = 0;
+    while (n < advice->n && rank(&advice->rows[n]) <= last)
+        n++;
+    if (n == 0)
         return;
-    g_string_append(out, "\n  What to add to 'echelon run', which tells the arrays; how a program says so\n");
-    for (size_t i = 0; i < advice->n && rank(&advice->rows[i]) <= last; i++) {
-        const EchAdviceRow *row = &advice->rows[i];
+    print_code(out, advice, n, columns);
+    g_string_append(out, "\n  What to add to 'echelon run', which tells the arrays\n");
+    for (size_t i = 0; i < n; i++) {
         g_autofree char *first = g_strdup_printf("  %2zu  ", i + 1);
-        g_autofree char *text = g_strconcat(row->options, row->in_code ? "   " : "", row->in_code, row->donated ? "; donate_argnames" : NULL, NULL);
-        ech_text_wrap(out, first, text, columns);
+        ech_text_wrap(out, first, advice->rows[i].options, columns);
     }
+}
+
+/* What to begin with, in a sentence. */
+static void print_first(GString *out, const EchAdvice *advice, unsigned columns)
+{
+    const EchAdviceRow *row = advice->n > 0 ? &advice->rows[0] : NULL;
+    if (advice->base.fits || !row || rank(row) > MAY_FIT)
+        return;
+    g_autofree char *code = code_of(advice, row);
+    g_autofree char *hbm = ech_format_bytes(row->run.hbm), *time = ech_format_time(row->run.makespan);
+    g_autofree char *told = row->run.makespan > 0 ? g_strdup_printf(" (%s, %s a step)", hbm, time) : g_strdup("");
+    g_autofree char *text = g_strdup_printf("%s first: %s%s%s%s.", rank(row) == FITS ? "Do" : "Try", row->label, told, code ? ": " : "", code ? code : "");
+    ech_text_wrap(out, "  ", text, columns);
 }
 
 GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
@@ -869,6 +1086,7 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
     else
         g_string_printf(line, "IT DOES NOT FIT. %s of hbm are needed, %s are there%s.", need, room, beside);
     ech_text_wrap(out, "  ", line->str, columns);
+    print_first(out, advice, columns);
     for (char **sentence = advice->holds; *sentence; sentence++)
         ech_text_wrap(out, "  ", *sentence, columns);
     g_string_append_printf(out, "\n  %-39s%10s%10s%9s%10s\n", "", "hbm", "host", "time", "relative");
@@ -877,6 +1095,7 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
     print_rows(out, advice, FITS, advice->base.fits ? "What would save some" : "What would make it fit");
     print_rows(out, advice, MAY_FIT, "What may");
     print_why_may(out, advice, columns);
+    print_rows(out, advice, DEVICES, "As it is, on a larger device");
     print_rows(out, advice, PAGES, "What would run as it is, with what has no room on the host");
     print_rows(out, advice, NOT_ENOUGH, advice->base.fits ? "What would not" : "What would not be enough");
     bool donated = false;

@@ -25,6 +25,7 @@ typedef struct {
     char *options;       /**< What to add to `echelon run`: "--pass remat:memory=24GiB". */
     EchAdviceRun run;
     bool donated;  /**< Tried with what results can replace donated, too. */
+    bool device;   /**< Another device, as it is. */
     bool paged;    /**< Unified memory: what has no room is on the host, and comes when it is touched. */
     char *nothing; /**< Why it changes nothing, or NULL. */
     char *error;   /**< Why there is no run, or NULL. */
@@ -36,9 +37,10 @@ typedef struct {
     EchBytes available, context;    /**< Of hbm: what allocators and plans may have; taken by the context of a process, beside that. */
     EchAdviceRun base;              /**< As it is, in as much memory as it wants. */
     bool live_fits;                 /**< What is live at the fullest moment has room. Where it does not fit all the same, that is fragmentation. */
+    char *undonated;                /**< An argument whose place results could take and do not; NULL: none, or none that is named. */
     char **holds;                   /**< What it takes and holds at its fullest, in sentences, NULL-terminated. */
-    EchAdviceRow
-        *rows; /**< rows[n]: those that fit first, quickest first; then those that may, unified memory, those that do not; then those without effect. */
+    EchAdviceRow *rows; /**< rows[n]: those that fit first, quickest first; then those that may, larger devices, unified memory, those that do not; then those
+                          without effect. */
     size_t n;
 } EchAdvice;
 

@@ -25,5 +25,7 @@ void ech_hlo_pair_donors(EchProgram *program, const EchHloDonor *donors, size_t 
 void ech_hlo_remark_donors(const EchProgram *program, const EchHloDonor *donors, size_t n, EchDiag *diag);
 /** Says in @diag which donated arguments a compiled program copies its outputs over, instead of updating them in place. */
 void ech_hlo_remark_copied_back(const EchProgram *program, EchDiag *diag);
+/** What the remark on arguments that are not donated says of them, which advice looks for. */
+#define ECH_REMARK_UNDONATED "not donated in the program as captured"
 /** Says in @diag which arguments of a compiled program its results could lie in and do not, because they are not donated. */
 void ech_hlo_remark_undonated(const EchProgram *program, EchDiag *diag);

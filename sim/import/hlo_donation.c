@@ -228,7 +228,7 @@ void ech_hlo_remark_undonated(const EchProgram *program, EchDiag *diag)
         return;
     g_autofree char *text = ech_format_bytes(sum);
     ech_diag_remark(diag,
-                    "%u argument%s (%s%s, %s) %s not donated in the program as captured, though results have the same shape, type and memory: both are held. "
+                    "%u argument%s (%s%s, %s) %s " ECH_REMARK_UNDONATED ", though results have the same shape, type and memory: both are held. "
                     "Where the caller does not use them again, jax.jit's donate_argnames spares that; --pass donate tells what it changes",
                     count, count == 1 ? "" : "s", called(&program->instructions[which]), count == 1 ? "" : " and others", text, count == 1 ? "is" : "are");
 }

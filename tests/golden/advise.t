@@ -3,8 +3,10 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB
 gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 
   IT DOES NOT FIT. 123 MiB of hbm are needed, 100 MiB are there.
+  Do first: make activations again (39.6 MiB, 1.06 ms a step): jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False.
   It takes 1.01 ms. Its critical path: latency inside kernels 77 %, hbm port 14 %, overhead 9 %.
   It needs 123 MiB of hbm; at its fullest that holds 100 MiB kept for later use, 16.0 MiB temporaries in use, 6.50 MiB arguments.
+  Its temporaries then, by line of the program: gpt_step.py:32 (58 MiB), gpt_step.py:30 (24.6 MiB), gpt_step.py:21 (9 MiB), gpt_step.py:41 (8.00 MiB), gpt_step.py:26 (7.50 MiB), and others.
 
                                                 hbm      host     time  relative
   as it is                                  123 MiB         -  1.01 ms         -
@@ -14,30 +16,30 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 
   What may
    2  make again what needs no product      119 MiB         -        -         -
-   3  activations on host, waited for       119 MiB     4 MiB        -         -
-   4  activations on host, fetched ahead    119 MiB     4 MiB        -         -
-   5  activations on host, overlapped       119 MiB     4 MiB        -         -
   (what is told without a time has no room with the kernels that there are; a policy of jax.checkpoint makes again all that it does not name, in kernels fused anew, and needs from what 'make activations again' does up to that)
   The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
 
   What would run as it is, with what has no room on the host
-   6  unified memory, paged on demand       100 MiB  22.7 MiB  13.3 ms   x13.192
+   3  unified memory, paged on demand       100 MiB  22.7 MiB  13.3 ms   x13.192
 
   What would not be enough
-   7  arguments on host, waited for         117 MiB  5.50 MiB        -         -
-   8  arguments on host, overlapped         117 MiB  5.50 MiB        -         -
+   4  arguments on host, waited for         117 MiB  5.50 MiB        -         -
+   5  arguments on host, overlapped         117 MiB  5.50 MiB        -         -
 
-  What to add to 'echelon run', which tells the arrays; how a program says so
-   1  --pass remat:memory=100MiB   jax.checkpoint
-   2  --pass remat:products=false,memory=92MiB   jax.checkpoint with policy dots_saveable
-   3  --pass offload:memory=92MiB   jax.checkpoint with policy save_and_offload_only_these_names
-   4  --pass offload:memory=92MiB --pass prefetch   jax.checkpoint with policy save_and_offload_only_these_names, fetched as XLA's scheduler sees fit
-   5  --pass offload:overlap=true,memory=92MiB --pass prefetch   jax.checkpoint with policy save_and_offload_only_these_names, at best
-   6  --set replay.unified_memory=true   TF_FORCE_UNIFIED_MEMORY=true and XLA_CLIENT_MEM_FRACTION above 1
+  How a program says so
+   1  jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False
+   2  jax.checkpoint(block, policy=jax.checkpoint_policies.dots_saveable)
+   3  TF_FORCE_UNIFIED_MEMORY=true and XLA_CLIENT_MEM_FRACTION above 1
+
+  What to add to 'echelon run', which tells the arrays
+   1  --pass remat:memory=100MiB
+   2  --pass remat:products=false,memory=92MiB
+   3  --set replay.unified_memory=true
 
   A smaller batch, or a smaller type, is another program: capture that as you captured this.
 
   What changes nothing
+    products on host, the rest again: nothing goes to the host, so that it is 'make activations again'
     donate what results can replace: these arguments are donated already, or no output has the shape, layout and memory of one of them
     loops update their stacks in place: no loop takes an array slice by slice and hands back another of its shape and layout
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | sed -n '/not be enough/,/^$/p'
@@ -45,16 +47,12 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | s
    2  activations again or all on host     23.6 MiB  17.5 MiB        -         -
    3  again, and arguments on host         32.4 MiB  5.50 MiB        -         -
    4  make activations again               37.6 MiB         -        -         -
-   5  activations on host, all that pause  54.5 MiB  95.5 MiB        -         -
-   6  arguments on host, waited for         117 MiB  5.50 MiB        -         -
-   7  arguments on host, overlapped         117 MiB  5.50 MiB        -         -
-   8  make again what needs no product      119 MiB         -        -         -
-   9  activations on host, waited for       119 MiB     4 MiB        -         -
-  10  activations on host, fetched ahead    119 MiB     4 MiB        -         -
-  11  activations on host, overlapped       119 MiB     4 MiB        -         -
+   5  arguments on host, waited for         117 MiB  5.50 MiB        -         -
+   6  arguments on host, overlapped         117 MiB  5.50 MiB        -         -
+   7  make again what needs no product      119 MiB         -        -         -
 
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | grep -c -- '--pass prefetch'
-3
+1
 $ echelon advise --trace traces/gpt_everything.v6e --device tpu-v6e --jobs 2
 gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
 
@@ -62,6 +60,7 @@ gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
   It takes 313 us. Its critical path: vector unit 42 %, matrix unit 21 %, overhead 20 %.
   It needs 31.2 MiB of hbm; at its fullest that holds 18 MiB kept for later use, 6.51 MiB arguments, 4.00 MiB leaving for vector.
   It needs 95.8 MiB of vector; at its fullest that holds 79.3 MiB kept for later use, 10 MiB temporaries in use, 5.50 MiB from hbm, kept for later use.
+  Its temporaries then, by line of the program: gpt_step.py:32 (10 MiB), gpt_step.py:26 (5.50 MiB), gpt_step.py:22 (4 MiB), gpt_step.py:41 (2.00 MiB), gpt_step.py:30 (2 MiB), and others.
 
                                                 hbm      host     time  relative
   as it is                                 31.2 MiB         -   313 us         -
@@ -71,20 +70,25 @@ gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
    2  arguments on host, overlapped        25.0 MiB  5.50 MiB   715 us    x2.285
    3  arguments on host, waited for        25.0 MiB  5.50 MiB   740 us    x2.365
 
-  What to add to 'echelon run', which tells the arrays; how a program says so
-   1  --pass remat   jax.checkpoint
-   2  --pass offload:what=arguments,overlap=true --pass prefetch   shardings with memory_kind="pinned_host", at best
-   3  --pass offload:what=arguments   shardings with memory_kind="pinned_host"
+  How a program says so
+   1  jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False
+   2, 3  optimizer state (weights come back whole) with sharding.with_memory_kind("pinned_host"), in the step jax.device_put to the device and, updated, back
+
+  What to add to 'echelon run', which tells the arrays
+   1  --pass remat
+   2  --pass offload:what=arguments,overlap=true --pass prefetch
+   3  --pass offload:what=arguments
 
   What changes nothing
-    loops update their stacks in place: no loop takes an array slice by slice and hands back another of its shape and layout
     donate what results can replace: these arguments are donated already, or no output has the shape, layout and memory of one of them
-    make again what needs no product; activations on host, waited for; activations on host, fetched ahead; activations on host, overlapped: no array fits what was asked for
-$ echelon advise traces/published_steps/llama3.1-70b.v6e-128.hlo.txt.gz --device tpu-v5e | sed -n '/make it fit/,/^$/p'
-  What would make it fit
-   1  tpu7x                                24.7 GiB    90 GiB   27.1 s    x0.233
+    loops update their stacks in place: no loop takes an array slice by slice and hands back another of its shape and layout
+    make again what needs no product: no array fits what was asked for
+    products on host, the rest again: nothing goes to the host, so that it is 'make activations again'
+$ echelon advise traces/published_steps/llama3.1-70b.v6e-128.hlo.txt.gz --device tpu-v5e | sed -n '/larger device/,/^$/p'
+  As it is, on a larger device
    2  tpu-v6e                              24.7 GiB    90 GiB   34.0 s    x0.292
-   3  tpu-8i                               24.7 GiB    90 GiB   49.6 s    x0.426
+   3  tpu7x                                24.7 GiB    90 GiB   27.1 s    x0.233
+   4  tpu-8i                               24.7 GiB    90 GiB   49.6 s    x0.426
 
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4GiB | head -n 4
 gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
@@ -98,12 +102,12 @@ $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | se
    3  optimizer state on host, waited for  3.96 GiB   692 MiB   147 ms    x2.130
    4  all on host, and segments that grow  3.92 GiB  1.17 GiB   179 ms    x2.605
 
-  What to add to 'echelon run', which tells the arrays; how a program says so
-   1  --allocator pytorch:expandable_segments:True --pass remat:memory=4352MiB   torch.utils.checkpoint, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
-   2  --pass remat:memory=3481MiB --pass offload:idle=0,memory=3481MiB --pass prefetch   torch.utils.checkpoint under save_on_cpu
-   3  --pass offload:what=arguments,names=optimizer,memory=4003MiB   ZeRO-Offload
-   4  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,memory=4003MiB   torch.autograd.graph.save_on_cpu(pin_memory=True), PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
-   5  --set replay.unified_memory=true   torch.cuda.memory.CUDAPluggableAllocator over cudaMallocManaged
+  What to add to 'echelon run', which tells the arrays
+   1  --allocator pytorch:expandable_segments:True --pass remat:memory=4352MiB
+   2  --pass remat:memory=3481MiB --pass offload:idle=0,memory=3481MiB --pass prefetch
+   3  --pass offload:what=arguments,names=optimizer,memory=4003MiB
+   4  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,memory=4003MiB
+   5  --set replay.unified_memory=true
 
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB --json | sed -n '/"name" : "remat",/,/}/p'
       "name" : "remat",
@@ -131,23 +135,39 @@ echelon: nothing.hlo: No such file or directory
 exit 1
 $ echelon advise traces/adam_none.v5e --device tpu-v5e --memory 2000MiB | sed -n '/What may/,/^$/p'
   What may
-   1  again, and arguments on host         1.73 GiB   984 MiB   148 ms   x14.741
+   1  arguments on host, overlapped        1.92 GiB   788 MiB   115 ms   x11.487
    2  arguments on host, waited for        1.92 GiB   788 MiB   120 ms   x11.971
-   3  arguments on host, overlapped        1.92 GiB   788 MiB   115 ms   x11.487
+   3  again, and arguments on host         1.73 GiB   984 MiB   148 ms   x14.741
   (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
   (XLA fetches offloaded arrays early, many at once, and may need as much as without; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
   The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend tpu-v5e -o asked -- python train.py' tells what it needs then (large programs: compile.py --no-codegen tells the memory, long before the compiler is done).
 
-$ echelon advise traces/gpt_unrolled_kept.h100 --device h100-sxm --pass donate:what=none --memory 115MiB | sed -n '9,18p;/^   1 .*--pass/p;/donated, too/p'
-  as it is                                  204 MiB         -  1.84 ms         -
-
+$ echelon advise traces/gpt_unrolled_kept.h100 --device h100-sxm --pass donate:what=none --memory 115MiB | sed -n '/What may/,/^$/p;/^   1 .*--pass/p;/donated, too/p'
   What may
-   1* activations again or all on host      108 MiB  3.50 MiB  2.73 ms    x1.485
-   2* activations on host, overlapped       108 MiB  75.5 MiB  3.55 ms    x1.928
-   3* make activations again                112 MiB         -  2.09 ms    x1.136
-   4* activations on host, fetched ahead    112 MiB  67.5 MiB  3.78 ms    x2.052
-   5* activations on host, waited for       112 MiB  67.5 MiB  4.67 ms    x2.538
-   6* activations on host, all that pause   114 MiB  67.5 MiB  4.97 ms    x2.704
-   7* make again what needs no product      178 MiB         -        -         -
+   1* make activations again                112 MiB         -  2.09 ms    x1.136
+   2* activations again or all on host      108 MiB  3.50 MiB  2.73 ms    x1.485
+   3* products on host, the rest again      112 MiB    36 MiB  3.45 ms    x1.873
+  (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
+  (XLA fetches offloaded arrays early, many at once, and may need as much as without; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
+  The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
+
   (*: with arguments donated, too)
-   1  --pass donate --pass remat:memory=105MiB --pass offload:idle=0,memory=105MiB   jax.checkpoint with policy save_and_offload_only_these_names; donate_argnames
+   1  --pass donate --pass remat:memory=92MiB
+$ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 34MiB | sed -n '/NOT FIT/,/It takes/p;/What may/,/^$/p;/not be enough/,/^$/p'
+  IT DOES NOT FIT. 123 MiB of hbm are needed, 34 MiB are there.
+  Try first: make activations again: jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False.
+  It takes 1.01 ms. Its critical path: latency inside kernels 77 %, hbm port 14 %, overhead 9 %.
+  What may
+   1  make activations again               37.6 MiB         -        -         -
+   2  activations again or all on host     30.6 MiB  7.50 MiB  1.52 ms    x1.507
+   3  again, and arguments on host         32.4 MiB  5.50 MiB  1.71 ms    x1.695
+  (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
+  (XLA fetches offloaded arrays early, many at once, and may need as much as without; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
+  (what is told without a time has no room with the kernels that there are; a policy of jax.checkpoint makes again all that it does not name, in kernels fused anew, and needs from what 'make activations again' does up to that)
+  The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
+
+  What would not be enough
+   5  arguments on host, waited for         117 MiB  5.50 MiB        -         -
+   6  arguments on host, overlapped         117 MiB  5.50 MiB        -         -
+   7  make again what needs no product      119 MiB         -        -         -
+
