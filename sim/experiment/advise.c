@@ -10,7 +10,8 @@
 
 #include <string.h>
 
-enum { MOST_DEVICES = 3, MOST_LINES = 5 };
+/* Lines that hold less than one part in TRIFLE of what the first one does are not told. */
+enum { MOST_DEVICES = 3, MOST_LINES = 5, TRIFLE = 100 };
 
 /* Memory that nobody runs short of. */
 #define ROOMY "64TiB"
@@ -640,11 +641,13 @@ static GArray *rows_by_line(const EchResult *result, GHashTable *by_line)
     return rows;
 }
 
-/* That in a sentence; NULL where the program does not say. */
+/* That in a sentence, without trifles; NULL where the program does not say. */
 static char *lines_of(const EchResult *result)
 {
     g_autoptr(GHashTable) by_line = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     g_autoptr(GArray) rows = rows_by_line(result, by_line);
+    while (rows->len > 1 && g_array_index(rows, LineRow, rows->len - 1).bytes < g_array_index(rows, LineRow, 0).bytes / TRIFLE)
+        g_array_set_size(rows, rows->len - 1);
     if (rows->len == 0)
         return NULL;
     g_autoptr(GString) text = g_string_new("Its temporaries then, by line of the program: ");
