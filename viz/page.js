@@ -37,7 +37,110 @@ function written(colour) {
 }
 const select = d3.select, share = ps => run.makespan_ps > 0 ? ps / run.makespan_ps : 0;
 
-// A sweep: its runs side by side, as bars. Each row of bars has its own scale.
+// What the values of an axis are as numbers ("x0.5", "16GiB", "819 GB/s", "50us"); null where one is none, or units differ in kind.
+function magnitudes(values) {
+  const prefixes = { '': 1, k: 1e3, K: 1e3, M: 1e6, G: 1e9, T: 1e12, Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40, m: 1e-3, u: 1e-6, n: 1e-9, p: 1e-12 };
+  const parsed = values.map(text => /^(x?)(\d+(?:\.\d+)?(?:e[+-]?\d+)?) ?(?:(Ki|Mi|Gi|Ti|[kKMGTmunp]|)(B\/s|B|s|Hz|))$/.exec(text));
+  if (!parsed.every(m => m && m[1] + m[4] === parsed[0][1] + parsed[0][4])) return null;
+  return parsed.map(m => m[2] * prefixes[m[3]]);
+}
+// The axis that a chart has from left to right: the one with most values that are numbers, four at least.
+function chartAxis(ran) {
+  let best = null;
+  run.axes.forEach((name, i) => {
+    const texts = [...new Set(ran.map(p => p.values[i]))], at = texts.length >= 4 ? magnitudes(texts) : null;
+    if (at && (!best || texts.length > best.at.size)) best = { name, i, at: new Map(texts.map((text, k) => [text, at[k]])) };
+  });
+  return best;
+}
+// One scale of a chart: logarithmic where values differ so much that the small ones would lie on one another.
+function chartScale(values, range, zero, far) {
+  const low = d3.min(values), high = d3.max(values);
+  return low > 0 && high / low > far ? d3.scaleLog().domain([low, high]).range(range) : d3.scaleLinear().domain([zero ? 0 : low, high > low || zero ? high || 1 : low + 1]).range(range);
+}
+// Five values along a scale, as far apart as one another.
+const quarters = scale => { const [a, b] = scale.range(); return [0, 0.25, 0.5, 0.75, 1].map(t => scale.invert(a + t * (b - a))); };
+// A chart of @series, [{name, colour, points: [{x, y, tip, bad}]}]. Ticks of x: [{at, text}].
+function chart(holder, title, series, x, ticks, yText, lines) {
+  const width = 620, height = 260, left = 84, right = 36, top = 18, bottom = 30, all = [].concat(...series.map(s => s.points));
+  const cell = holder.append('div');
+  cell.append('h2').text(title);
+  const svg = cell.append('div').attr('class', 'panel').append('svg').attr('viewBox', '0 0 ' + width + ' ' + height).attr('role', 'img').attr('aria-label', title);
+  x.range([left, width - right]);
+  const y = chartScale(all.map(p => p.y), [height - bottom, top], true, 50);
+  const text = (at, down, anchor, what) => svg.append('text').attr('x', at).attr('y', down).attr('text-anchor', anchor).text(what);
+  for (const v of yText === time && !y.base ? y.ticks(4) : quarters(y)) {
+    svg.append('line').attr('x1', left).attr('x2', width - right).attr('y1', y(v)).attr('y2', y(v));
+    text(left - 8, y(v) + 4, 'end', v ? yText(v) : '0');
+  }
+  let last = -Infinity;
+  for (const tick of ticks.slice().sort((a, b) => a.at - b.at)) if (x(tick.at) - last > 8 + 7 * tick.text.length) text(last = x(tick.at), height - 10, 'middle', tick.text);
+  for (const s of series) {
+    const sorted = s.points.slice().sort((a, b) => a.x - b.x);
+    if (lines) svg.append('path').attr('d', 'M' + sorted.map(p => x(p.x) + ',' + y(p.y)).join('L')).attr('stroke', s.colour);
+    for (const p of sorted)
+      svg.append('circle').attr('cx', x(p.x)).attr('cy', y(p.y)).attr('r', 4).attr('stroke', p.bad ? 'var(--bad)' : s.colour).attr('fill', p.bad ? 'var(--card)' : s.colour).append('title').text(p.tip);
+  }
+}
+// Time and memory by the axis that has numbers, a line for each combination of the others; and time against memory.
+function charts(main, ran, measures) {
+  const done = ran.filter(p => p.run.completed), memory = measures.find(m => m.name === 'hbm') || measures[1], series_of = axis => [...new Set(done.map(p => others(p, axis)))];
+  const others = (p, axis) => p.values.filter((v, i) => !axis || i !== axis.i).join(', '), found = chartAxis(done), axis = found && series_of(found).length <= 10 ? found : null, names = series_of(axis);
+  if (done.length < 4) return;
+  const colours = d3.scaleOrdinal(d3.schemeTableau10).domain(names), varied = m => m && new Set(done.map(m.value)).size > 3;
+  const tip = p => p.values.join(', ') + '\n' + measures.slice(0, 3).map(m => m.name + ': ' + m.text(m.value(p))).join('\n') + (p.fits ? '' : '\ndoes not fit');
+  const series = (x, y) => names.map(name => ({ name, colour: axis ? colours(name) : 'var(--kernel)', points: done.filter(p => others(p, axis) === name).map(p => ({ x: x(p), y: y(p), tip: tip(p), bad: !p.fits })) }));
+  const shown = axis ? measures.slice(0, 1).concat(memory || []).filter(m => new Set(done.map(m.value)).size > 1) : [], both = varied(measures[0]) && varied(memory);
+  if (!shown.length && !both) return;
+  const legend = axis && names.length > 1 ? main.append('div').attr('class', 'legend') : null;
+  if (legend) for (const name of names) { const item = legend.append('span'); item.append('i').style('background', colours(name)); item.append('span').text(name); }
+  const holder = main.append('div').attr('class', 'columns charts');
+  for (const m of shown) {
+    const at = p => axis.at.get(p.values[axis.i]);
+    chart(holder, m.name + ' by ' + axis.name, series(at, m.value), chartScale([...axis.at.values()], [0, 1], false, 8), [...axis.at].map(([text, v]) => ({ at: v, text })), m.text, true);
+  }
+  if (both) {
+    const x = chartScale(done.map(memory.value), [0, 1], false, 50);
+    chart(holder, 'time against ' + memory.name, series(memory.value, measures[0].value), x, quarters(x).map(v => ({ at: v, text: bytes(v) })), time, false);
+  }
+  if (done.some(p => !p.fits)) main.append('p').attr('class', 'hint').text('Hollow: does not fit.');
+}
+// Bars of every run, one table a measure. Each table has its own scale.
+function bars(main, points, measures) {
+  const ran = points.filter(p => p.run);
+  for (const m of measures) {
+    const largest = d3.max(ran, m.value) || 0;
+    if (largest <= 4096) continue;
+    main.append('h2').text(m.name);
+    const values = new Set(ran.map(m.value));
+    if (ran.length > 2 && values.size === 1 && !ran.some(p => m.limit && m.value(p) > m.limit(p))) { main.append('p').text(m.text(largest) + ' in every run'); continue; }
+    const body = main.append('table').attr('class', 'sweep');
+    for (const p of points) {
+      const tr = body.append('tr');
+      tr.append('td').attr('class', 'name').text(p.values.join(', '));
+      if (!p.run) { tr.append('td').attr('class', 'n').text('-'); tr.append('td').text(m.name === 'time' ? p.error : ''); continue; }
+      const over = m.limit && m.limit(p) && m.value(p) > m.limit(p);
+      tr.append('td').attr('class', 'n').text(m.name === 'time' && !p.run.completed ? 'stopped' : m.text(m.value(p)));
+      tr.append('td').attr('class', 'bar').append('div').classed('none', !m.value(p)).style('width', 100 * m.value(p) / largest + '%').style('background', over ? 'var(--bad)' : m.colour);
+      tr.append('td').text(m.name === 'time' ? 'bound by ' + (p.run.completed ? p.run.bound_by : 'space') + (p.fits ? '' : '; DOES NOT FIT') : over ? 'more than the ' + bytes(m.limit(p)) + ' there are' : '');
+    }
+  }
+}
+// The bars, and buttons for the order of their runs: as given, or by a measure, the smallest first; what did not run comes last.
+function ordered(main, points, measures) {
+  const ran = points.filter(p => p.run), keys = [null].concat(measures.filter(m => new Set(ran.map(m.value)).size > 1 && d3.max(ran, m.value) > 4096));
+  const choice = main.append('div').attr('id', 'order'), holder = main.append('div');
+  const by = m => (a, b) => !a.run - !b.run || (a.run ? (m.name === 'time' ? b.run.completed - a.run.completed : 0) || m.value(a) - m.value(b) : 0);
+  const buttons = choice.selectAll('button').data(keys).enter().append('button').text(m => m ? 'by ' + m.name : 'as given').on('click', draw);
+  function draw(m) {
+    buttons.classed('on', d => d === m).attr('aria-pressed', d => d === m);
+    bars(holder.html(''), m ? points.slice().sort(by(m)) : points, measures);
+  }
+  if (keys.length < 2 || points.length < 4) choice.remove();
+  draw(null);
+}
+
+// A sweep: its runs side by side, in charts where something may be seen in them, and as bars.
 function sweep() {
   document.title = run.title + ' · echelon';
   const main = select('main').html('');
@@ -56,23 +159,8 @@ function sweep() {
     measures.push({ name: name + ' link ' + way[0], value: p => (p.run.links[name] || {}).bytes_forward || 0, text: bytes, colour: 'var(--copy)' });
     measures.push({ name: name + ' link ' + way[1], value: p => (p.run.links[name] || {}).bytes_backward || 0, text: bytes, colour: 'var(--copy)' });
   }
-  for (const m of measures) {
-    const largest = d3.max(ran, m.value) || 0;
-    if (largest <= 4096) continue;
-    main.append('h2').text(m.name);
-    const values = new Set(ran.map(m.value));
-    if (ran.length > 2 && values.size === 1 && !ran.some(p => m.limit && m.value(p) > m.limit(p))) { main.append('p').text(m.text(largest) + ' in every run'); continue; }
-    const body = main.append('table').attr('class', 'sweep');
-    for (const p of points) {
-      const tr = body.append('tr');
-      tr.append('td').attr('class', 'name').text(p.values.join(', '));
-      if (!p.run) { tr.append('td').attr('class', 'n').text('-'); tr.append('td').text(m.name === 'time' ? p.error : ''); continue; }
-      const over = m.limit && m.limit(p) && m.value(p) > m.limit(p);
-      tr.append('td').attr('class', 'n').text(m.name === 'time' && !p.run.completed ? 'stopped' : m.text(m.value(p)));
-      tr.append('td').attr('class', 'bar').append('div').classed('none', !m.value(p)).style('width', 100 * m.value(p) / largest + '%').style('background', over ? 'var(--bad)' : m.colour);
-      tr.append('td').text(m.name === 'time' ? 'bound by ' + (p.run.completed ? p.run.bound_by : 'space') + (p.fits ? '' : '; DOES NOT FIT') : over ? 'more than the ' + bytes(m.limit(p)) + ' there are' : '');
-    }
-  }
+  charts(main, ran, measures);
+  ordered(main, points, measures);
   if (run.changes && run.changes.length) {
     main.append('h2').text('What changed, and why');
     const label = i => run.points[i].values.join(', ');
@@ -390,7 +478,7 @@ table('#waits', Object.values(run.waits).map((ps, i) => [details.reasons[i], ps]
 const busy = [];
 for (const [name, u] of Object.entries(run.units)) if (u.flops > 0) busy.push({ name: name + ' unit (' + count(u.flops) + 'OP)', value: time(u.busy_ps), share: u.utilisation });
 for (const [name, m] of Object.entries(run.memories))
-  if (m.traffic_read_bytes + m.traffic_written_bytes > 0) busy.push({ name: name + ' port (' + bytes(m.traffic_read_bytes) + ' read, ' + bytes(m.traffic_written_bytes) + ' written)', value: time(m.busy_ps), share: m.utilisation, colour: 'var(--collective)' });
+  if (m.traffic_read_bytes + m.traffic_written_bytes > 0) busy.push({ name: name + ' port (' + bytes(m.traffic_read_bytes) + ' read, ' + bytes(m.traffic_written_bytes) + ' written' + (m.traffic_cached_bytes ? '; ' + bytes(m.traffic_cached_bytes) + ' of that in L2' : '') + ')', value: time(m.busy_ps), share: m.utilisation, colour: 'var(--collective)' });
 for (const [name, l] of Object.entries(run.links)) {
   if (l.bytes_forward) busy.push({ name: name + ' link ' + ways(l)[0] + ' (' + bytes(l.bytes_forward) + ')', value: time(l.busy_forward_ps), share: share(l.busy_forward_ps), colour: 'var(--copy)' });
   if (l.bytes_backward) busy.push({ name: name + ' link ' + ways(l)[1] + ' (' + bytes(l.bytes_backward) + ')', value: time(l.busy_backward_ps), share: share(l.busy_backward_ps), colour: 'var(--copy)' });

@@ -158,6 +158,12 @@ static double rate_seconds(double bytes, EchRate rate)
     return rate > 0 ? bytes / (double)rate : 0;
 }
 
+/* Of @all bytes that a kernel moves once each, the share that L2 has: they were used just before, or will be just after. */
+static double found_in_l2(const EchGpuChip *chip, double all)
+{
+    return chip->l2 && chip->l2->capacity > 0 && chip->l2->read > 0 ? CLAMP(1 - all / (L2_SHARE * (double)chip->l2->capacity), 0, 1) : 0;
+}
+
 /* Reads and writes in equal parts run at the mixed rate; what fits into L2 at L2's, if that is higher. */
 double ech_gpu_memory_seconds(const EchGpuChip *chip, double read, double written, double blocks)
 {
@@ -166,11 +172,7 @@ double ech_gpu_memory_seconds(const EchGpuChip *chip, double read, double writte
     EchRate write = hbm->write ? hbm->write : hbm->read;
     double dram = rate_seconds(read - mixed, hbm->read) + rate_seconds(written - mixed, write) +
                   (hbm->both ? 2 * mixed / (double)hbm->both : rate_seconds(mixed, hbm->read) + rate_seconds(mixed, write));
-    double seconds = dram;
-    if (chip->l2 && chip->l2->capacity > 0 && chip->l2->read > 0) {
-        double hit = CLAMP(1 - all / (L2_SHARE * (double)chip->l2->capacity), 0, 1);
-        seconds = hit * MIN(all / (double)chip->l2->read, dram) + (1 - hit) * dram;
-    }
+    double hit = found_in_l2(chip, all), seconds = hit > 0 ? hit * MIN(all / (double)chip->l2->read, dram) + (1 - hit) * dram : dram;
     double used = blocks > 0 ? MIN(blocks, chip->sms) : chip->sms;
     return MAX(seconds, all / (used * SM_BYTES * chip->clock));
 }
@@ -756,9 +758,12 @@ bool ech_gpu_kernel_price(const EchDevice *device, const EchGpuKernel *kernel, E
             price_stream(&chip, kernel, &cost);
         break;
     }
-    if (known)
-        *ret = cost;
-    return known;
+    if (!known)
+        return false;
+    double moved = (double)ech_bytes_add(kernel->read, kernel->written);
+    cost.cached = (EchBytes)(found_in_l2(&chip, moved) * moved);
+    *ret = cost;
+    return true;
 }
 
 /* ---- On another GPU ---- */

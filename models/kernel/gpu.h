@@ -175,6 +175,7 @@ typedef struct {
     double wave_efficiency; /**< tiles / (waves x SMs). */
     uint32_t resident;      /**< Blocks an SM holds at once. */
     EchBytes bytes;
+    EchBytes cached; /**< Of what it reads and writes, what L2 has. */
 } EchGpuCost;
 
 /** Of the rate that products and attention have just after a pause, what the card's power (kernel.sustained_share of it, at its own; less under a limit

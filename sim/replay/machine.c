@@ -337,6 +337,7 @@ static void end_op(EchMachine *m, uint32_t queue)
         int64_t *sums = memory_sums(m, m->traffic[t].memory);
         add_sum(&sums[ECH_SUM_MEMORY_READ], (int64_t)MIN(m->traffic[t].read, (uint64_t)INT64_MAX));
         add_sum(&sums[ECH_SUM_MEMORY_WRITTEN], (int64_t)MIN(m->traffic[t].written, (uint64_t)INT64_MAX));
+        add_sum(&sums[ECH_SUM_MEMORY_CACHED], (int64_t)MIN(m->traffic[t].cached, (uint64_t)INT64_MAX));
     }
     for (uint32_t k = price->first_part; k < price->first_part + price->n_parts; k++)
         m->amounts[m->prices->parts[k].resource] += m->prices->parts[k].amount;

@@ -96,7 +96,7 @@ void ech_machine_bounds(const EchMachine *machine, EchTime *ret_lower, EchTime *
 
 /* Places in the sums (int64): waits, then queues, memories, links; and in the amounts (double): resource units done, then unit operations. */
 enum { ECH_SUM_QUEUE_BUSY, ECH_SUM_QUEUE_OPS, ECH_SUM_QUEUE_WAITS, ECH_SUMS_PER_QUEUE = ECH_SUM_QUEUE_WAITS + ECH_N_WAITS };
-enum { ECH_SUM_MEMORY_READ, ECH_SUM_MEMORY_WRITTEN, ECH_SUMS_PER_MEMORY };
+enum { ECH_SUM_MEMORY_READ, ECH_SUM_MEMORY_WRITTEN, ECH_SUM_MEMORY_CACHED, ECH_SUMS_PER_MEMORY };
 enum {
     ECH_SUM_LINK_FORWARD,
     ECH_SUM_LINK_BACKWARD,

@@ -497,6 +497,12 @@ static void compile_traffic(EchMachine *m)
             else
                 row->read = ech_bytes_add(row->read, uses[u].bytes);
         }
+        for (uint32_t t = m->first_traffic[i]; t < traffic->len && m->prices->prices[i].cached > 0; t++) {
+            struct Traffic *row = &g_array_index(traffic, struct Traffic, t);
+            const EchMemory *memory = ech_device_memory(m->device, ech_trace_memory(m->trace, row->memory));
+            if (memory && memory->kind == ECH_MEM_HBM)
+                row->cached = MIN(m->prices->prices[i].cached, ech_bytes_add(row->read, row->written));
+        }
     }
     m->first_traffic[m->n_ops] = traffic->len;
     m->traffic = (struct Traffic *)(void *)g_array_free(g_steal_pointer(&traffic), FALSE);

@@ -247,7 +247,7 @@ struct EchMachine {
     /* Bytes an op moves per memory. */
     struct Traffic {
         uint32_t memory;
-        EchBytes read, written;
+        EchBytes read, written, cached;
     } * traffic;
     uint32_t *first_traffic;
 

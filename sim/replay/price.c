@@ -555,10 +555,10 @@ static bool bound_by_resources(const EchGpuCost *cost, double time, double roofl
     return (!cost || cost->bound == ECH_GPU_BY_MEMORY || cost->bound == ECH_GPU_BY_MATRIX) && time <= LOOSE * roofline;
 }
 
-/* A time of the kernel model becomes its start and a roofline scaled to the rest, where that is what bounds it; else the roofline's amounts, of which those
- * that would take longer were found in a cache, take at least the rest. The model knows the device alone: what the kernel reads and writes of the host's memory
- * takes what the way there takes, beside it (kernels that read and write pinned memory reach the rate of large copies one way, 50 GB/s on an H100, and 68.5 of
- * their 83.4 both ways: vLLM's blog of 2026-01-08). */
+/* A time of the kernel model becomes its start and the roofline's amounts. Those that would take longer than the rest of the time were found in a cache, as
+ * far as they would; where a resource bounds the kernel, what bounds most is busy all the rest, else all take at least that. The model knows the device alone:
+ * what the kernel reads and writes of the host's memory takes what the way there takes, beside it (kernels that read and write pinned memory reach the rate of
+ * large copies one way, 50 GB/s on an H100, and 68.5 of their 83.4 both ways: vLLM's blog of 2026-01-08). */
 static void spread_model(const Map *map, EchPrice *price, Row *row, const EchGpuCost *cost, EchTime launch)
 {
     double on_device = 0;
@@ -567,12 +567,16 @@ static void spread_model(const Map *map, EchPrice *price, Row *row, const EchGpu
             on_device = MAX(on_device, resource_time(map, row, row->used[i]));
     EchTime rest = MAX(cost->time - cost->launch, 0);
     price->fixed = launch > 0 ? MAX(launch, cost->launch) : 0; /* many kernels start many times */
+    price->cached = cost->cached;
     bool bound = bound_by_resources(cost, (double)rest, on_device);
     if (!bound)
         price->minimum = rest;
-    for (uint32_t i = 0; i < row->n_used && (bound || on_device > (double)rest); i++)
-        if (!is_of_host(map, row->used[i]))
-            row->amounts[row->used[i]] *= (double)rest / on_device;
+    for (uint32_t i = 0; i < row->n_used; i++) {
+        double time = resource_time(map, row, row->used[i]);
+        bool most = bound && time == on_device;
+        if (!is_of_host(map, row->used[i]) && (most || time > (double)rest))
+            row->amounts[row->used[i]] *= (double)rest / time;
+    }
 }
 
 /* A recorded duration, carried to this device: on a GPU by the kernel model's two times where it knows the kernel, else by the two rooflines; without bytes and
@@ -599,6 +603,7 @@ static void spread_recorded(const Pricer *pricer, const Map *map, const Map *ref
         time = whole ? recorded * (double)here.time / (double)there.time : (double)here.time * sqrt(recorded / (double)there.time);
     pricer->carried[!carried ? CARRY_ROOFLINES : whole ? CARRY_SAME_KERNELS : CARRY_OTHER_KERNELS] += recorded;
     known = known || carried;
+    price->cached = known ? here.cached : 0;
     if (!bound_by_resources(known ? &here : NULL, time, roofline)) {
         price->minimum = whole_ps(time);
         if (roofline > time) /* what was inferred of it cannot be true */

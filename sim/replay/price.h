@@ -59,6 +59,7 @@ typedef struct {
     uint32_t bound;               /**< Resource that bounds it alone, or ECH_NONE (fixed or minimum time, @loose). */
     uint32_t link;                /**< Device link whose engine it occupies, or ECH_NONE. */
     uint32_t given;               /**< ECH_PRICE_MODEL on a GPU: EchGpuCost.given; else 0. */
+    EchBytes cached;              /**< Where the GPU kernel model knows it: EchGpuCost.cached; else 0. */
     EchTime fixed;                /**< Set-up, launch, latency: passes before the amounts begin. */
     EchTime minimum;              /**< The amounts take at least this long. */
     EchTime alone;                /**< Whole time when nothing else runs. */

@@ -365,6 +365,7 @@ static void fill_memories(EchRun *run, const EchTrace *trace, const EchDevice *d
         out->fixed_extent = state->fixed_extent;
         out->read = (EchBytes)sums[i * ECH_SUMS_PER_MEMORY + ECH_SUM_MEMORY_READ];
         out->written = (EchBytes)sums[i * ECH_SUMS_PER_MEMORY + ECH_SUM_MEMORY_WRITTEN];
+        out->cached = (EchBytes)sums[i * ECH_SUMS_PER_MEMORY + ECH_SUM_MEMORY_CACHED];
         out->allocs = state->allocs;
         out->frees = state->frees;
         out->failed = state->failed;

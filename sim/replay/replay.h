@@ -113,6 +113,7 @@ typedef struct {
     EchBytes end_live;
     EchBytes fixed_extent;  /**< Highest end of a buffer with a fixed offset. */
     EchBytes read, written; /**< Traffic of kernels, copies and collectives. */
+    EchBytes cached;        /**< Of read and written, what a cache before this memory has, as far as a kernel model knows. */
     EchTime busy;           /**< Port time at full rate. */
     double utilisation;     /**< busy / makespan. */
     uint64_t allocs, frees, failed;

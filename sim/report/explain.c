@@ -163,8 +163,15 @@ static GPtrArray *remarks_of_passes(JsonObject *run)
     return out;
 }
 
-/* What a resource had to do: "hbm port", "host link to device", "ici link out", "matrix unit". False where it is none of them. */
-static bool resource_work(JsonObject *run, const char *resource, gint64 *ret_amount, gint64 *ret_busy, bool *ret_bytes)
+/* What a resource had to do. */
+typedef struct {
+    gint64 amount, busy; /* Bytes or operations, picoseconds. */
+    gint64 cached;       /* Of the bytes, what a cache had: the amount divided by the time is no rate of the resource then. */
+    bool bytes;
+} Work;
+
+/* @resource: "hbm port", "host link to device", "ici link out", "matrix unit". False where it is none of them. */
+static bool resource_work(JsonObject *run, const char *resource, Work *ret)
 {
     static const struct {
         const char *end, *group;
@@ -183,26 +190,28 @@ static bool resource_work(JsonObject *run, const char *resource, gint64 *ret_amo
             continue;
         g_autofree char *name = g_strndup(resource, strlen(resource) - strlen(kinds[i].end));
         JsonObject *object = child(run, kinds[i].group, name);
-        *ret_bytes = strcmp(kinds[i].group, "units") != 0;
-        *ret_amount = 0;
+        *ret = (Work){.bytes = strcmp(kinds[i].group, "units") != 0,
+                      .busy = ech_member_int(object, kinds[i].busy),
+                      .cached = ech_member_int(object, "traffic_cached_bytes")};
         for (size_t k = 0; k < 2 && kinds[i].amounts[k]; k++)
-            *ret_amount += *ret_bytes ? ech_member_int(object, kinds[i].amounts[k]) : (gint64)MIN(ech_member_double(object, kinds[i].amounts[k]), 9e18);
-        *ret_busy = ech_member_int(object, kinds[i].busy);
+            ret->amount += ret->bytes ? ech_member_int(object, kinds[i].amounts[k]) : (gint64)MIN(ech_member_double(object, kinds[i].amounts[k]), 9e18);
         return true;
     }
     return false;
 }
 
-static char *amount_text(gint64 amount, bool bytes)
+static char *amount_text(const Work *work)
 {
-    return bytes ? ech_format_bytes((EchBytes)MAX(amount, 0)) : ech_format_count((double)amount, "OP");
+    if (!work->bytes)
+        return ech_format_count((double)work->amount, "OP");
+    g_autofree char *all = ech_format_bytes((EchBytes)MAX(work->amount, 0)), *cached = ech_format_bytes((EchBytes)MAX(work->cached, 0));
+    return work->cached > work->amount / 100 ? g_strdup_printf("%s (%s of that in L2)", all, cached) : g_steal_pointer(&all);
 }
 
 /* Why a resource's share moved: more to do, or the same at another rate. */
 static void explain_resource(GPtrArray *out, JsonObject *a, JsonObject *b, const char *resource)
 {
-    gint64 amount_a, amount_b, busy_a, busy_b;
-    bool bytes;
+    Work of_a, of_b;
     if (strcmp(resource, "overhead") == 0) {
         say(out, "Overhead is what no bandwidth shortens: launches, set-ups, latencies, the fill and drain of kernels.");
         return;
@@ -213,23 +222,23 @@ static void explain_resource(GPtrArray *out, JsonObject *a, JsonObject *b, const
                  "A cache that must be emptied to make room for a request (PyTorch's retry) costs that every time.");
         return;
     }
-    if (!resource_work(a, resource, &amount_a, &busy_a, &bytes) || !resource_work(b, resource, &amount_b, &busy_b, &bytes))
+    if (!resource_work(a, resource, &of_a) || !resource_work(b, resource, &of_b))
         return;
-    g_autofree char *from = amount_text(amount_a, bytes), *to = amount_text(amount_b, bytes), *busy_from = ech_format_time(busy_a),
-                    *busy_to = ech_format_time(busy_b);
-    double moved = (double)(amount_b - amount_a) / (double)MAX(MAX(amount_a, amount_b), 1),
-           slower = (double)(busy_b - busy_a) / (double)MAX(MAX(busy_a, busy_b), 1);
-    g_autofree char *rate_a = rate_of(amount_a, busy_a), *rate_b = rate_of(amount_b, busy_b);
+    g_autofree char *from = amount_text(&of_a), *to = amount_text(&of_b), *busy_from = ech_format_time(of_a.busy), *busy_to = ech_format_time(of_b.busy);
+    double moved = (double)(of_b.amount - of_a.amount) / (double)MAX(MAX(of_a.amount, of_b.amount), 1),
+           slower = (double)(of_b.busy - of_a.busy) / (double)MAX(MAX(of_a.busy, of_b.busy), 1);
+    g_autofree char *rate_a = rate_of(of_a.amount, of_a.busy), *rate_b = rate_of(of_b.amount, of_b.busy);
+    bool rates = of_b.bytes && of_a.cached == 0 && of_b.cached == 0;
     if (fabs(moved) > 0.01) {
-        g_autofree char *before = busy_a && busy_b ? g_strdup_printf(" instead of %s", busy_from) : g_strdup("");
-        say(out, "The %s has to %s %s instead of %s; that %s for %s%s%s%s.", resource, bytes ? "move" : "do", amount_b ? to : "nothing",
-            amount_a ? from : "nothing", busy_b ? "keeps it busy" : "kept it busy", busy_b ? busy_to : busy_from, before, bytes && amount_b ? ", at " : "",
-            bytes && amount_b ? rate_b : "");
+        g_autofree char *before = of_a.busy && of_b.busy ? g_strdup_printf(" instead of %s", busy_from) : g_strdup("");
+        say(out, "The %s has to %s %s instead of %s; that %s for %s%s%s%s.", resource, of_b.bytes ? "move" : "do", of_b.amount ? to : "nothing",
+            of_a.amount ? from : "nothing", of_b.busy ? "keeps it busy" : "kept it busy", of_b.busy ? busy_to : busy_from, before,
+            rates && of_b.amount ? ", at " : "", rates && of_b.amount ? rate_b : "");
     } else if (fabs(slower) > 0.01) {
-        if (bytes)
+        if (rates)
             say(out, "The %s moves the same %s in %s instead of %s: %s instead of %s.", resource, to, busy_to, busy_from, rate_b, rate_a);
         else
-            say(out, "The %s does the same %s in %s instead of %s.", resource, to, busy_to, busy_from);
+            say(out, "The %s %s the same %s in %s instead of %s.", resource, of_b.bytes ? "moves" : "does", to, busy_to, busy_from);
     } else {
         say(out, "The %s does the same work as fast as before (%s); what changed is how much of it lies under other work.", resource, busy_to);
     }
@@ -249,11 +258,10 @@ static void explain_passes(GPtrArray *out, JsonObject *a, JsonObject *b)
 /* Whether what bounds @b had as much to do in @a, as fast; of what has no such figures, whether as much of the critical path was its. */
 static bool is_untouched(JsonObject *a, JsonObject *b, const char *resource)
 {
-    gint64 amount_a, amount_b, busy_a, busy_b;
-    bool bytes;
-    if (!resource_work(a, resource, &amount_a, &busy_a, &bytes) || !resource_work(b, resource, &amount_b, &busy_b, &bytes))
+    Work of_a, of_b;
+    if (!resource_work(a, resource, &of_a) || !resource_work(b, resource, &of_b))
         return ech_member_int(ech_member_object(a, "critical_path"), resource) == ech_member_int(ech_member_object(b, "critical_path"), resource);
-    return amount_a == amount_b && busy_a == busy_b;
+    return of_a.amount == of_b.amount && of_a.busy == of_b.busy;
 }
 
 /* @passes: also what they say of themselves, where the time stays the same. */

@@ -135,6 +135,8 @@ static void add_memories(JsonBuilder *b, const EchReport *report)
         ech_json_add_double(b, "fragmentation", m->fragmentation);
         ech_json_add_count(b, "traffic_read_bytes", m->read);
         ech_json_add_count(b, "traffic_written_bytes", m->written);
+        if (m->cached > 0)
+            ech_json_add_count(b, "traffic_cached_bytes", m->cached);
         ech_json_add_int(b, "busy_ps", m->busy);
         ech_json_add_double(b, "utilisation", run->makespan > 0 ? (double)m->busy / (double)run->makespan : 0);
         ech_json_add_count(b, "allocs", m->allocs);

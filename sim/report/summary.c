@@ -707,7 +707,9 @@ static void append_busy(GString *out, const EchReport *report, unsigned columns)
         g_autofree char *read = ech_format_bytes(m->read);
         g_autofree char *written = ech_format_bytes(m->written);
         g_autofree char *label = g_strdup_printf("%s port", m->name);
-        add_share(rows, label, ech_format_time(m->busy), ratio(m->busy, run->makespan), g_strdup_printf("%s read, %s written", read, written));
+        g_autofree char *cached = m->cached > 0 ? ech_format_bytes(m->cached) : NULL;
+        add_share(rows, label, ech_format_time(m->busy), ratio(m->busy, run->makespan),
+                  g_strdup_printf("%s read, %s written%s%s%s", read, written, cached ? "; " : "", cached ? cached : "", cached ? " of that in L2" : ""));
     }
     for (size_t i = 0; i < run->n_links; i++) {
         const EchLinkRun *l = &run->links[i];

@@ -1038,9 +1038,9 @@ $ echelon run break_even | sed -n '4,21p'
   on host, waited for, x8    yes   2.37 ms    1.190  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  latency inside kernels
   on host, overlapped, x0.5  yes   4.60 ms    2.313  128 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link from device
   on host, overlapped, x1    yes   2.48 ms    1.248  128 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link from device
-  on host, overlapped, x2    yes   1.85 ms    0.932  138 MiB  51.5 MiB  51.5 MiB  51.5 MiB  hbm port
-  on host, overlapped, x4    yes   1.85 ms    0.932  136 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
-  on host, overlapped, x8    yes   1.86 ms    0.933  136 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
+  on host, overlapped, x2    yes   1.85 ms    0.931  138 MiB  51.5 MiB  51.5 MiB  51.5 MiB  hbm port
+  on host, overlapped, x4    yes   1.85 ms    0.931  136 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
+  on host, overlapped, x8    yes   1.85 ms    0.932  136 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
 
 $ echelon run --trace tests/golden/data/exact.ech --device h100-sxm | grep '32-bit'; for device in v100-16 mi300x tpu-v5e; do echelon run --trace tests/golden/data/exact.ech --device $device | grep '32-bit'; done; sed 's/matrix:f32/matrix:tf32/' tests/golden/data/exact.ech >$T/rounded.ech && echelon run --trace $T/rounded.ech --device h100-sxm | grep '32-bit'
   - 100 % of the kernels' time are products of 32-bit floats as they are, which tensor cores do not do: in bf16 (torch.autocast), or rounded to TF32 where that is enough (torch.set_float32_matmul_precision("high")), they do
@@ -1058,3 +1058,9 @@ exit 143
 of 2000 runs were made
 0
 exit 1
+$ for x in x1 x0.25; do echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --set device.memories.hbm.read=$x --set device.memories.hbm.write=$x --set device.memories.hbm.both=$x | sed -n '/moves the same/p;/^  Busy/,/^$/{/matrix/p;/hbm/p}'; done
+    matrix unit             384 us   20.9 % ####...............  277 GOP
+    hbm port               1.23 ms   66.6 % #############......  2.13 GiB read, 1.35 GiB written; 2.45 GiB of that in L2
+    The hbm port moves the same 3.48 GiB (2.45 GiB of that in L2) in 2.45 ms instead of 1.23 ms.
+    matrix unit             280 us   10.1 % ##.................  277 GOP
+    hbm port               2.45 ms   88.9 % #################..  2.13 GiB read, 1.35 GiB written; 2.45 GiB of that in L2
