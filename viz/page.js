@@ -87,7 +87,7 @@ function charts(main, ran, measures) {
   const done = ran.filter(p => p.run.completed), memory = measures.find(m => m.name === 'hbm') || measures[1], series_of = axis => [...new Set(done.map(p => others(p, axis)))];
   const others = (p, axis) => p.values.filter((v, i) => !axis || i !== axis.i).join(', '), found = chartAxis(done), axis = found && series_of(found).length <= 10 ? found : null, names = series_of(axis);
   if (done.length < 4) return;
-  const colours = d3.scaleOrdinal(d3.schemeTableau10).domain(names), varied = m => m && new Set(done.map(m.value)).size > 3;
+  const colours = d3.scaleOrdinal(d3.schemeTableau10).domain(names), varied = m => m && new Set(done.map(m.value)).size > 2;
   const tip = p => p.values.join(', ') + '\n' + measures.slice(0, 3).map(m => m.name + ': ' + m.text(m.value(p))).join('\n') + (p.fits ? '' : '\ndoes not fit');
   const series = (x, y) => names.map(name => ({ name, colour: axis ? colours(name) : 'var(--kernel)', points: done.filter(p => others(p, axis) === name).map(p => ({ x: x(p), y: y(p), tip: tip(p), bad: !p.fits })) }));
   const shown = axis ? measures.slice(0, 1).concat(memory || []).filter(m => new Set(done.map(m.value)).size > 1) : [], both = varied(measures[0]) && varied(memory);

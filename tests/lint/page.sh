@@ -1,0 +1,65 @@
+#!/bin/bash
+# The report page in a browser: one run, ranks, sweeps; no error, and what there is to draw is drawn. Skipped (77) without Chromium; without it but with node,
+# the script's syntax.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+echelon=${2:-build/release/echelon}
+browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
+if [ -z "$browser" ]; then
+  command -v node >/dev/null || { echo "neither Chromium nor node"; exit 77; }
+  node --check viz/page.js
+  exit
+fi
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+failed=0
+
+page() { # NAME ARGUMENTS...: leaves the drawn page as $work/NAME.dom
+  local name=$1
+  shift
+  "$echelon" run "$@" -o "$work/$name" >/dev/null 2>&1
+  "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$work/profile" --enable-logging=stderr --window-size=1300,1600 --dump-dom \
+    "file://$work/$name/report.html" >"$work/$name.dom" 2>"$work/$name.log" || { echo "$name: the browser failed"; failed=1; }
+  if grep -q CONSOLE "$work/$name.log"; then
+    echo "$name: $(grep CONSOLE "$work/$name.log" | head -n 3)"
+    failed=1
+  fi
+}
+expect() { # NAME COUNT TEXT: the page has TEXT so often
+  local n
+  n=$(grep -oF -- "$3" "$work/$1.dom" | wc -l)
+  [ "$n" = "$2" ] || { echo "$1: '$3' is there $n times, expected $2"; failed=1; }
+}
+
+page run --trace traces/gpt_everything.h100 --device h100-sxm
+expect run 3 '<canvas '
+expect run 1 '>latency inside kernels<'
+
+# Two charts by the link, a line for each way to keep activations; time against memory; 15 points each.
+page sweep break_even
+expect sweep 3 '<svg '
+expect sweep 6 '<path '
+expect sweep 45 '<circle '
+expect sweep 1 'class="on" aria-pressed="true">as given<'
+
+# Nothing differs but what there is: no chart, no order to choose.
+page same capacity
+expect same 0 '<svg '
+expect same 0 '>as given<'
+
+cat >"$work/names.yaml" <<YAML
+title: Two axes of names
+trace: $PWD/traces/gpt_unrolled_kept.h100
+device: h100-sxm
+sweep:
+  - {name: activations, path: passes, values: ["", remat, offload]}
+  - {name: memory, path: device.memories.hbm.capacity, values: [120MiB, 1GiB]}
+YAML
+page names "$work/names.yaml"
+expect names 1 '<svg '
+expect names 6 '<circle '
+expect names 1 '>Hollow: does not fit.'
+
+page ranks traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm
+expect ranks 1 'ranks on h100-sxm'
+exit $failed
