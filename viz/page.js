@@ -69,7 +69,7 @@ function chart(holder, title, series, x, ticks, yText, lines) {
   x.range([left, width - right]);
   const y = chartScale(all.map(p => p.y), [height - bottom, top], true, 50);
   const text = (at, down, anchor, what) => svg.append('text').attr('x', at).attr('y', down).attr('text-anchor', anchor).text(what);
-  for (const v of yText === time && !y.base ? y.ticks(4) : quarters(y)) {
+  for (const v of y.base ? quarters(y) : yText === time ? y.ticks(4) : d3.range(0, y.domain()[1] * 1.001, 2 ** Math.floor(Math.log2(y.domain()[1] / 3)))) {
     svg.append('line').attr('x1', left).attr('x2', width - right).attr('y1', y(v)).attr('y2', y(v));
     text(left - 8, y(v) + 4, 'end', v ? yText(v) : '0');
   }
