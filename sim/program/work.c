@@ -278,23 +278,27 @@ static void add_custom_call(const EchProgram *p, EchId id, EchHloWork *work)
     }
 }
 
-/* Applications of the reducer in a reduction over windows. */
+/* Applications of the reducer in a reduction over windows. Windows that hang over the edge combine only what is there; those that all hold the whole row
+ * (softmaxes' maxima) are one reduction, whose result is spread again; long ones that overlap (running sums) are doubled step by step. */
 static uint64_t window_steps(const EchProgram *p, EchId id)
 {
     const EchInstruction *i = &p->instructions[id];
     WindowDim window[ECH_LAYOUT_MAX_RANK];
     size_t n = read_window(i, window, G_N_ELEMENTS(window));
     const EchLayout *input = i->n_operands > 0 ? layout_of(p, ech_program_operand(p, i, 0)) : NULL, *output = layout_of(p, id);
-    uint64_t size = 1, results = count_of(p, id);
+    uint64_t combined = 1, results = 1;
     if (i->opcode == ECH_HLO_REDUCE_WINDOW && input && output && input->rank == n && output->rank == n) {
-        /* Windows that hang over the edge (running sums, whole-row maxima) combine only what is there. */
-        for (size_t k = 0; k < n; k++)
-            size = mul(size, valid_positions(&window[k], (int64_t)MIN(input->dims[k], INT32_MAX), (int64_t)MIN(output->dims[k], INT32_MAX)));
-        return MAX(size, results) - results;
+        for (size_t k = 0; k < n; k++) {
+            uint64_t in = MIN(input->dims[k], INT32_MAX), out = MIN(output->dims[k], INT32_MAX), pairs = valid_positions(&window[k], (int64_t)in, (int64_t)out);
+            bool whole = pairs == mul(in, out);
+            results = mul(results, whole ? MIN(out, 1) : out);
+            combined = mul(combined, whole ? in : MIN(pairs, mul(out, 2 * log2_ceil((uint64_t)MAX(window[k].size, 1)) + 1)));
+        }
+        return MAX(combined, results) - results;
     }
     for (size_t k = 0; k < n; k++)
-        size = mul(size, (uint64_t)MAX(window[k].size, 1));
-    return mul(results, size > 1 ? size - 1 : 1);
+        combined = mul(combined, (uint64_t)MAX(window[k].size, 1));
+    return mul(count_of(p, id), combined > 1 ? combined - 1 : 1);
 }
 
 /* Operations of the vector unit in an instruction that is neither a product nor a call. */

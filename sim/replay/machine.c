@@ -995,8 +995,9 @@ void ech_machine_bounds(const EchMachine *m, EchTime *ret_lower, EchTime *ret_se
                 handoff = (double)MAX(MAX(m->wait_kernel, m->wait_copy), m->wait_passed);
         }
         serial += times * ((double)price->alone + gap + handoff);
-        /* The set-up of copies may hide behind what ran before. */
-        queue[queue_of(m, (uint32_t)i)] += times * ((sets_up_ahead(&m->ops[i], price) ? own_time(price) : (double)price->alone) + gap);
+        /* The set-up of copies may hide behind what ran before; a picosecond of rounding is in the price alone. */
+        double own = sets_up_ahead(&m->ops[i], price) ? own_time(price) : (double)price->alone;
+        queue[queue_of(m, (uint32_t)i)] += times * (MAX(own - 1, 0) + gap);
         for (uint32_t k = price->first_part; k < price->first_part + price->n_parts; k++)
             resource[m->prices->parts[k].resource] +=
                 times * m->prices->parts[k].amount * (double)ECH_PS_PER_S / m->prices->resources[m->prices->parts[k].resource].capacity;
@@ -1008,7 +1009,6 @@ void ech_machine_bounds(const EchMachine *m, EchTime *ret_lower, EchTime *ret_se
         lower = MAX(lower, queue[q]);
     for (uint32_t r = 0; r < m->prices->n_resources; r++)
         lower = MAX(lower, resource[r]);
-    /* A picosecond of rounding per op is in the prices alone. */
     *ret_lower = lower < 9e18 ? (EchTime)floor(lower) : ECH_TIME_MAX;
     *ret_serial = serial < 9e18 ? (EchTime)ceil(serial) : ECH_TIME_MAX;
 }

@@ -69,7 +69,7 @@ tt_jit_cross_entropy_loss on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
 
   It fits. hbm 1.95 GiB of 31.2 GiB (6 %), vector 64 KiB of 128 MiB (0 %)
 $ echelon run --trace traces/gpt_torch_tpu.v6e --device tpu-v5e --engine native --step last | sed -n '/It takes/p;/compiled for/p'
-  It takes 92.3 ms, bound by hbm port (51 % of the critical path).
+  It takes 92.4 ms, bound by hbm port (51 % of the critical path).
   - its programs are those that were compiled for tpu-v6e; echelon capture --pretend tpu-v5e has them compiled for tpu-v5e
 $ echelon run --trace traces/gpt_torch_tpu.v6e --device tpu-v6e --engine native --set device.memories.hbm.available=4GiB | sed -n '/DOES NOT FIT/,/^$/p'; echo $?
   IT DOES NOT FIT. hbm 3.69 GiB of 4 GiB (92 %), vector 126 MiB of 128 MiB (99 %)

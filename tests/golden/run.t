@@ -667,7 +667,7 @@ retry on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   It fits. hbm 41 MiB of 64 MiB (64 %)
   42 MiB reserved by allocator pytorch:.
   It takes 11.4 ms, bound by recorded kernel times (96 % of the critical path).
-  No schedule of it is shorter than 11 ms on this device; with no overlap at all it takes 11.8 ms.
+  No schedule of it is shorter than 11.0 ms on this device; with no overlap at all it takes 11.8 ms.
 
   What that changes
     It takes 3.8 % longer: 11 ms -> 11.4 ms. Along the critical path: +416 us allocator.

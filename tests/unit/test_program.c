@@ -414,6 +414,30 @@ START_TEST(trip_counts)
 }
 END_TEST
 
+/* What a reduction over windows combines: a pool each of its windows; where all of them hold the whole row, the row once; a running sum by doubling; and of
+ * windows of two dimensions, one of each kind. */
+START_TEST(windows_are_counted_as_they_are_reduced)
+{
+    static const char text[] = "HloModule m, is_scheduled=true\n\n%max (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n"
+                               "  ROOT %m = f32[] maximum(%a, %b)\n}\n\n"
+                               "ENTRY %main (p: f32[64,128]) -> f32[64,128] {\n  %p = f32[64,128]{1,0} parameter(0)\n  %z = f32[] constant(0)\n"
+                               "  %pool = f32[64,64]{1,0} reduce-window(%p, %z), window={size=1x2 stride=1x2}, to_apply=%max\n"
+                               "  %near = f32[64,126]{1,0} reduce-window(%p, %z), window={size=1x3}, to_apply=%max\n"
+                               "  %row = f32[64,128]{1,0} reduce-window(%p, %z), window={size=1x255 pad=0_0x127_127}, to_apply=%max\n"
+                               "  %sum = f32[64,128]{1,0} reduce-window(%p, %z), window={size=1x128 pad=0_0x127_0}, to_apply=%max\n"
+                               "  %both = f32[32,128]{1,0} reduce-window(%p, %z), window={size=2x255 stride=2x1 pad=0_0x127_127}, to_apply=%max\n"
+                               "  ROOT %r = f32[64,128]{1,0} add(%row, %sum)\n}\n";
+    static const struct {
+        const char *name;
+        uint64_t steps;
+    } cases[] = {{"pool", 64 * 64}, {"near", UINT64_C(64) * 126 * 2}, {"row", 64 * 127}, {"sum", UINT64_C(64) * 128 * 14}, {"both", 32 * 255}};
+    g_autoptr(EchProgram) program = ech_test_program(text, "tpu-v5e");
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++)
+        ck_assert_msg(ech_program_work(program, ech_test_instruction(program, cases[i].name)).vector == cases[i].steps, "%s: %" G_GUINT64_FORMAT, cases[i].name,
+                      ech_program_work(program, ech_test_instruction(program, cases[i].name)).vector);
+}
+END_TEST
+
 /* The value at element @index of what an instruction called @name makes. */
 static EchId element_of(const EchProgram *p, const char *name, uint32_t index)
 {
@@ -1196,6 +1220,7 @@ int main(void)
     tcase_add_test(small, attributes_go_on_over_lines);
     tcase_add_test(small, elements_named_by_their_tuples);
     tcase_add_test(small, arrays_of_one_element_are_scalars);
+    tcase_add_test(small, windows_are_counted_as_they_are_reduced);
     tcase_add_test(small, charges_of_gathers_and_custom_calls);
     tcase_add_test(small, fusions_that_move_rows_cost_as_the_compiler_says);
     tcase_add_test(small, host_arrays_are_placed_by_best_fit);
