@@ -249,7 +249,6 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
     *ret = (EchGpuCost){.latency = ech_gpu_time(parts[0]),
                         .compute = ech_gpu_time(parts[1]),
                         .memory = ech_gpu_time(parts[2]),
-                        .bytes = ech_bytes_add(kernel->read, kernel->written),
                         .waves = to_count(ceil(waves)),
                         .resident = (uint32_t)resident,
                         .bound = parts[2] >= parts[1] && parts[2] >= parts[0] ? ECH_GPU_BY_MEMORY
@@ -702,7 +701,6 @@ static bool price_attention(const EchGpuChip *chip, const EchGpuKernel *kernel, 
     *ret = (EchGpuCost){.latency = ech_gpu_time(parts[0]),
                         .compute = ech_gpu_time(parts[1]),
                         .memory = ech_gpu_time(parts[2]),
-                        .bytes = ech_bytes_add(kernel->read, kernel->written),
                         .resident = (uint32_t)resident,
                         .bound = parts[1] >= parts[2] ? ECH_GPU_BY_MATRIX : ECH_GPU_BY_MEMORY};
     if (kernel->name.splits && resident > 1) /* while one block waits the others of its SM read on, but for the first */
@@ -760,8 +758,8 @@ bool ech_gpu_kernel_price(const EchDevice *device, const EchGpuKernel *kernel, E
     }
     if (!known)
         return false;
-    double moved = (double)ech_bytes_add(kernel->read, kernel->written);
-    cost.cached = (EchBytes)(found_in_l2(&chip, moved) * moved);
+    cost.bytes = ech_bytes_add(kernel->read, kernel->written);
+    cost.cached = (EchBytes)(found_in_l2(&chip, (double)cost.bytes) * (double)cost.bytes);
     *ret = cost;
     return true;
 }

@@ -340,7 +340,7 @@ static void end_op(EchMachine *m, uint32_t queue)
         add_sum(&sums[ECH_SUM_MEMORY_CACHED], (int64_t)MIN(m->traffic[t].cached, (uint64_t)INT64_MAX));
     }
     for (uint32_t k = price->first_part; k < price->first_part + price->n_parts; k++)
-        m->amounts[m->prices->parts[k].resource] += m->prices->parts[k].amount;
+        m->amounts[m->prices->parts[k].resource] += m->prices->work[k];
     for (uint32_t w = op->first_work; w < op->first_work + op->n_work; w++)
         if (m->kind_unit[m->work[w].unit] != NOWHERE)
             m->amounts[m->prices->n_resources + m->kind_unit[m->work[w].unit]] += (double)m->work[w].count;

@@ -263,9 +263,9 @@ static void map_clear(Map *map)
     g_free(map->dram);
 }
 
-/* The parts of one op while they are added up: a dense row of amounts. */
+/* The parts of one op while they are added up: a dense row of amounts; and what of them is its bytes and operations, however long they take. */
 typedef struct {
-    double *amounts;
+    double *amounts, *work;
     uint32_t *used;
     uint32_t n_used;
 } Row;
@@ -277,12 +277,13 @@ static void row_add(Row *row, uint32_t resource, double amount)
     if (row->amounts[resource] == 0)
         row->used[row->n_used++] = resource;
     row->amounts[resource] += amount;
+    row->work[resource] += amount;
 }
 
 static void row_clear(Row *row)
 {
     for (uint32_t i = 0; i < row->n_used; i++)
-        row->amounts[row->used[i]] = 0;
+        row->amounts[row->used[i]] = row->work[row->used[i]] = 0;
     row->n_used = 0;
 }
 
@@ -555,6 +556,15 @@ static bool bound_by_resources(const EchGpuCost *cost, double time, double roofl
     return (!cost || cost->bound == ECH_GPU_BY_MEMORY || cost->bound == ECH_GPU_BY_MATRIX) && time <= LOOSE * roofline;
 }
 
+/* What was found in a cache is no work of the memory's port. */
+static void take_cached(const Map *map, Row *row, const EchGpuCost *cost)
+{
+    const EchMemory *hbm = ech_device_memory_kind(map->device, ECH_MEM_HBM);
+    uint32_t port = hbm && cost->bytes > 0 ? map->port[memory_index(map, hbm)] : NOWHERE;
+    if (port != NOWHERE)
+        row->work[port] *= 1 - MIN((double)cost->cached / (double)cost->bytes, 1);
+}
+
 /* A time of the kernel model becomes its start and the roofline's amounts. Those that would take longer than the rest of the time were found in a cache, as
  * far as they would; where a resource bounds the kernel, what bounds most is busy all the rest, else all take at least that. The model knows the device alone:
  * what the kernel reads and writes of the host's memory takes what the way there takes, beside it (kernels that read and write pinned memory reach the rate of
@@ -568,6 +578,7 @@ static void spread_model(const Map *map, EchPrice *price, Row *row, const EchGpu
     EchTime rest = MAX(cost->time - cost->launch, 0);
     price->fixed = launch > 0 ? MAX(launch, cost->launch) : 0; /* many kernels start many times */
     price->cached = cost->cached;
+    take_cached(map, row, cost);
     bool bound = bound_by_resources(cost, (double)rest, on_device);
     if (!bound)
         price->minimum = rest;
@@ -603,7 +614,10 @@ static void spread_recorded(const Pricer *pricer, const Map *map, const Map *ref
         time = whole ? recorded * (double)here.time / (double)there.time : (double)here.time * sqrt(recorded / (double)there.time);
     pricer->carried[!carried ? CARRY_ROOFLINES : whole ? CARRY_SAME_KERNELS : CARRY_OTHER_KERNELS] += recorded;
     known = known || carried;
-    price->cached = known ? here.cached : 0;
+    if (known) {
+        price->cached = here.cached;
+        take_cached(map, row, &here);
+    }
     if (!bound_by_resources(known ? &here : NULL, time, roofline)) {
         price->minimum = whole_ps(time);
         if (roofline > time) /* what was inferred of it cannot be true */
@@ -1309,9 +1323,9 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
 
     g_autofree double *read = g_new0(double, n_memories + 1), *written = g_new0(double, n_memories + 1);
     uint32_t room = MAX(map.n_resources, old->n_resources) + 1;
-    g_autofree double *amounts = g_new0(double, room), *more_amounts = g_new0(double, room);
+    g_autofree double *amounts = g_new0(double, room), *more_amounts = g_new0(double, room), *work = g_new0(double, room), *more_work = g_new0(double, room);
     g_autofree uint32_t *used = g_new0(uint32_t, room), *more_used = g_new0(uint32_t, room);
-    Row row = {amounts, used, 0}, scratch = {more_amounts, more_used, 0};
+    Row row = {amounts, work, used, 0}, scratch = {more_amounts, more_work, more_used, 0};
     g_autoptr(EchGpuPricer) gpu = g_strcmp0(device->family, "gpu") == 0
                                       ? ech_gpu_pricer_new(trace, old->device, options->tuned_tiles, options->duty_known ? options->products_duty : 0, diag)
                                       : NULL;
@@ -1322,6 +1336,7 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
     prices->prices = g_new0(EchPrice, n_ops + 1);
     prices->n_prices = n_ops;
     g_autoptr(GArray) parts = g_array_sized_new(FALSE, FALSE, sizeof(EchFluidPart), 1); /* never NULL: parts + first_part is taken of every op */
+    g_autoptr(GArray) works = g_array_sized_new(FALSE, FALSE, sizeof(double), 1);
     const EchOp *ops = ech_trace_ops(trace);
     uint64_t free_copies = 0;
     if (ech_device_number(device, "kernel.first_fetch", 1) <= 0)
@@ -1336,7 +1351,9 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
         price->n_parts = row.n_used;
         for (uint32_t k = 0; k < row.n_used; k++) {
             EchFluidPart part = {.resource = row.used[k], .amount = row.amounts[row.used[k]]};
+            double most = map.resources[part.resource].capacity * (double)price->alone / (double)ECH_PS_PER_S, done = MIN(row.work[part.resource], most);
             g_array_append_val(parts, part);
+            g_array_append_val(works, done);
         }
         row_clear(&row);
     }
@@ -1347,6 +1364,7 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
     say_exact_f32(modelled, device, diag);
     prices->n_parts = parts->len;
     prices->parts = (EchFluidPart *)(void *)g_array_free(g_steal_pointer(&parts), FALSE);
+    prices->work = (double *)(void *)g_array_free(g_steal_pointer(&works), FALSE);
     prices->resources = g_steal_pointer(&map.resources);
     prices->kinds = g_steal_pointer(&map.kinds);
     prices->owners = g_steal_pointer(&map.owners);
@@ -1371,6 +1389,7 @@ void ech_prices_free(EchPrices *prices)
     g_free(prices->kinds);
     g_free(prices->owners);
     g_free(prices->parts);
+    g_free(prices->work);
     g_free(prices->prices);
     g_free(prices->gaps);
     g_free(prices);

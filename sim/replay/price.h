@@ -90,6 +90,7 @@ typedef struct {
     uint32_t *owners; /**< Memory, link or unit index in the device. */
     uint32_t n_resources;
     EchFluidPart *parts;
+    double *work; /**< By part: what of it is bytes and operations of the op, in the resource's units; the amount is more where those take longer. */
     size_t n_parts;
     EchPrice *prices; /**< One per op of the trace. */
     size_t n_prices;

@@ -711,6 +711,7 @@ static void append_busy(GString *out, const EchReport *report, unsigned columns)
         add_share(rows, label, ech_format_time(m->busy), ratio(m->busy, run->makespan),
                   g_strdup_printf("%s read, %s written%s%s%s", read, written, cached ? "; " : "", cached ? cached : "", cached ? " of that in L2" : ""));
     }
+    const guint at_full_rate = rows->len;
     for (size_t i = 0; i < run->n_links; i++) {
         const EchLinkRun *l = &run->links[i];
         const EchBytes bytes[2] = {l->forward, l->backward};
@@ -727,6 +728,8 @@ static void append_busy(GString *out, const EchReport *report, unsigned columns)
     if (rows->len)
         g_string_append(out, "\n  Busy\n");
     append_shares(out, rows, columns);
+    if (at_full_rate > 0)
+        ech_text_wrap(out, "    ", "(units and ports: what their operations and bytes take at full rate)", columns);
 }
 
 const char *ech_report_wait_words(EchWait wait, bool launches)

@@ -18,6 +18,7 @@ stream on small (a device for tests)
     host port                        0 ps    0.0 % ....................  1.86 GiB read, 1.86 GiB written
     host link to device            200 ms   50.0 % ##########..........  1.86 GiB at 10 GB/s
     host link from device          200 ms   50.0 % ##########..........  1.86 GiB at 10 GB/s
+    (units and ports: what their operations and bytes take at full rate)
 
   Operations waited (sum over all of them)
     for what they depend on        400 ms   80.0 % ################....
@@ -623,6 +624,7 @@ stream on small (a device for tests)
     host port                  0 ps   0.0 %  1.86 GiB read, 1.86 GiB written
     host link to device      200 ms  50.0 %  1.86 GiB at 10 GB/s
     host link from device    200 ms  50.0 %  1.86 GiB at 10 GB/s
+    (units and ports: what their operations and bytes take at full rate)
 
   Operations waited (sum over all of them)
     for what they depend on        400 ms   80.0 % ################....
@@ -723,6 +725,7 @@ layers on small (a device for tests)
 
   Busy
     hbm port                        10 ms  100.0 % ####################  954 MiB read, 0 B written
+    (units and ports: what their operations and bytes take at full rate)
 
   Memory at its fullest
     hbm: 1.86 GiB live at 5 ms; best_fit
@@ -756,6 +759,7 @@ layers on small (a device for tests)
 
   Busy
     hbm port                         5 ms  100.0 % ####################  477 MiB read, 0 B written
+    (units and ports: what their operations and bytes take at full rate)
 
   Memory at its fullest
     hbm: 1.40 GiB live from the start; best_fit
@@ -916,6 +920,7 @@ beside on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 
   Busy
     hbm port                       500 us   54.6 % ###########.........  2 GiB read, 1 GiB written
+    (units and ports: what their operations and bytes take at full rate)
 
   Operations waited (sum over all of them)
     for what they depend on        416 us  100.0 % ####################
@@ -961,6 +966,7 @@ beside on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 
   Busy
     hbm port                       500 us   54.6 % ###########.........  2 GiB read, 1 GiB written
+    (units and ports: what their operations and bytes take at full rate)
 
   Operations waited (sum over all of them)
     for what they depend on        416 us  100.0 % ####################
@@ -1059,8 +1065,8 @@ of 2000 runs were made
 0
 exit 1
 $ for x in x1 x0.25; do echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --set device.memories.hbm.read=$x --set device.memories.hbm.write=$x --set device.memories.hbm.both=$x | sed -n '/moves the same/p;/^  Busy/,/^$/{/matrix/p;/hbm/p}'; done
-    matrix unit             384 us   20.9 % ####...............  277 GOP
-    hbm port               1.23 ms   66.6 % #############......  2.13 GiB read, 1.35 GiB written; 2.45 GiB of that in L2
-    The hbm port moves the same 3.48 GiB (2.45 GiB of that in L2) in 2.45 ms instead of 1.23 ms.
+    matrix unit             280 us   15.2 % ###................  277 GOP
+    hbm port                352 us   19.1 % ####...............  2.13 GiB read, 1.35 GiB written; 2.45 GiB of that in L2
+    The hbm port moves the same 3.48 GiB (2.45 GiB of that in L2) in 1.41 ms instead of 352 us.
     matrix unit             280 us   10.1 % ##.................  277 GOP
-    hbm port               2.45 ms   88.9 % #################..  2.13 GiB read, 1.35 GiB written; 2.45 GiB of that in L2
+    hbm port               1.41 ms   51.0 % ##########.........  2.13 GiB read, 1.35 GiB written; 2.45 GiB of that in L2
