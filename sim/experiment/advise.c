@@ -660,19 +660,18 @@ static char *lines_of(const EchResult *result)
     return g_string_free(g_steal_pointer(&text), FALSE);
 }
 
-/* The argument of the program that the largest array belongs to whose place a result could take ("state" of "state['w'][0]"); NULL where none is named. */
+/* The argument of the program that the largest array belongs to whose place a result could take ("state" of "2 arguments (state['w'][0] and others, ..."); NULL
+ * where none is named. */
 static char *undonated_of(const EchProgram *program, JsonArray *remarks)
 {
+    static const char letters[] = G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "_";
     const EchComputation *entry = program ? &program->computations[program->entry] : NULL;
     for (guint k = 0; entry && remarks && k < json_array_get_length(remarks); k++) {
-        const char *remark = json_array_get_string_element(remarks, k);
-        if (!strstr(remark, ECH_REMARK_UNDONATED))
-            continue;
-        for (EchId i = entry->first; i < entry->first + entry->n; i++) {
+        const char *remark = json_array_get_string_element(remarks, k), *named = strchr(remark, '(');
+        size_t n = named && strstr(remark, ECH_REMARK_UNDONATED) ? strspn(named + 1, letters) : 0;
+        for (EchId i = entry->first; n > 0 && i < entry->first + entry->n; i++) {
             const char *name = program->instructions[i].opcode == ECH_HLO_PARAMETER ? program->instructions[i].op_name : NULL;
-            size_t n = name ? strspn(name, G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "_") : 0;
-            const char *at = n > 0 ? strstr(remark, name) : NULL;
-            if (at && at > remark && at[-1] == '(')
+            if (name && strspn(name, letters) == n && strncmp(name, named + 1, n) == 0)
                 return g_strndup(name, n);
         }
     }
