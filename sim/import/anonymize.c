@@ -435,6 +435,9 @@ static bool stays(const Anonymizer *a, const char *key, const char *value)
                                           "recurrence_",
                                           "pretended_",
                                           "inferred_",
+                                          "migrations_recorded",
+                                          "recorded_paged_",
+                                          "kernels_of_programs",
                                           "rank",
                                           "sums_only",
                                           "limit_of_a_kernel"};
@@ -448,6 +451,8 @@ static bool stays(const Anonymizer *a, const char *key, const char *value)
             return true;
     if (strcmp(key, "asked_one_by_one") == 0)
         return g_strv_contains(pools, value);
+    if (strcmp(key, "stream_waits_told") == 0)
+        return strcmp(value, "yes") == 0;
     if (strcmp(key, "allocator_settings.roundup_power2_divisions") == 0)
         return strspn(value, "0123456789:,") == strlen(value);
     if (g_str_has_prefix(key, "allocator_settings.") && g_str_has_suffix(key, "_ALLOC_CONF")) { /* nothing but PyTorch's own words, or it is refused */

@@ -278,7 +278,9 @@ static void assert_alike(const EchTrace *trace, const char *what)
     /* What decides under which allocator, in which order and for which device it is replayed. */
     g_autofree char *spec = ech_alloc_recorded_spec(trace), *same = ech_alloc_recorded_spec(shared);
     ck_assert_msg(g_strcmp0(spec, same) == 0, "%s: recorded under %s, now %s", what, spec, same);
-    static const char *const deciding[] = {"asked_one_by_one", "host_order", "inferred_stream_waits", "pretended_device", "rank", "ranks", "sums_only"};
+    static const char *const deciding[] = {
+        "asked_one_by_one", "host_order",        "inferred_stream_waits",  "kernels_of_programs", "migrations_recorded", "pretended_device", "rank", "ranks",
+        "sums_only",        "stream_waits_told", "recorded_paged_in_bytes"};
     for (size_t i = 0; i < G_N_ELEMENTS(deciding); i++)
         ck_assert_msg(g_strcmp0(ech_trace_get_property(trace, deciding[i]), ech_trace_get_property(shared, deciding[i])) == 0, "%s: %s", what, deciding[i]);
     ck_assert_msg(!ech_trace_get_property(trace, "time_zero_ps") == !ech_trace_get_property(shared, "time_zero_ps"), "%s: is no capture now", what);
