@@ -112,24 +112,22 @@ static uint32_t process_of(Reader *r, const char *name, size_t n)
     return place;
 }
 
-/* The number of a process's device: its own unless it is another process's already (ranks on several machines), then the next that is free. */
+/* The number of a process's device: its own unless it is another's already (ranks on several machines), then the next that is free. */
 static int64_t device_of(Reader *r, uint32_t process, int64_t device)
 {
-    if (device < 0 || device >= MAX_SPACES || r->owners[device] == process + 1)
+    if (device < 0 || device >= MAX_SPACES)
         return device;
-    if (r->owners[device] == 0 && g_hash_table_size(r->renumbered) == 0) {
-        r->owners[device] = process + 1;
-        return device;
-    }
-    gpointer key = GSIZE_TO_POINTER(((gsize)process << 8 | (gsize)device) + 1);
-    guint number = GPOINTER_TO_UINT(g_hash_table_lookup(r->renumbered, key));
+    gpointer key = GSIZE_TO_POINTER(((gsize)process << 16 | (gsize)device) + 1);
+    guint number = GPOINTER_TO_UINT(g_hash_table_lookup(r->numbered, key));
     if (number)
         return (int64_t)number - 1;
-    number = r->owners[device] == 0 ? (guint)device : 0;
-    while (number + 1 < MAX_SPACES && r->owners[number])
+    number = r->taken[device] ? 0 : (guint)device;
+    while (number + 1 < MAX_SPACES && r->taken[number])
         number++;
-    r->owners[number] = process + 1;
-    g_hash_table_insert(r->renumbered, key, GUINT_TO_POINTER(number + 1));
+    if (r->taken[number])
+        ech_diag_dropped(r->ret->diag, "devices_beyond_1000", 1, "device %" G_GINT64_FORMAT, device);
+    r->taken[number] = true;
+    g_hash_table_insert(r->numbered, key, GUINT_TO_POINTER(number + 1));
     return number;
 }
 
@@ -1208,7 +1206,7 @@ static bool kineto_read(EchSource *source, const EchImportOptions *options, EchI
     r->comms = g_array_new(FALSE, FALSE, sizeof(Comm));
     r->threads = g_hash_table_new(ech_hash_key, NULL);
     r->processes = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
-    r->renumbered = g_hash_table_new(ech_hash_key, NULL);
+    r->numbered = g_hash_table_new(ech_hash_key, NULL);
     r->kinds = g_array_new(FALSE, FALSE, sizeof(Kind));
     g_array_set_clear_func(r->kinds, clear_kind);
     r->e.name = g_string_new(NULL);
@@ -1235,7 +1233,7 @@ static bool kineto_read(EchSource *source, const EchImportOptions *options, EchI
     g_array_unref(r->kinds);
     g_hash_table_unref(r->threads);
     g_hash_table_unref(r->processes);
-    g_hash_table_unref(r->renumbered);
+    g_hash_table_unref(r->numbered);
     g_array_unref(r->uses);
     g_array_unref(r->comms);
     g_array_unref(r->shapes);

@@ -69,7 +69,7 @@ typedef struct {
     EchGpuCall call;
 } Shape;
 
-enum { MAX_KINDS = 256, MAX_INPUTS = 24, MAX_RANK = ECH_GPU_MAX_RANK, MAX_SPACES = 128 };
+enum { MAX_KINDS = 256, MAX_INPUTS = 24, MAX_RANK = ECH_GPU_MAX_RANK, MAX_SPACES = 1000 };
 
 typedef EchGpuInput Input;
 
@@ -117,9 +117,9 @@ typedef struct {
     int64_t world;                                                              /* processes of the run, or 0 */
     GHashTable *threads;                                                        /* tid -> index + 1 */
     GHashTable *processes;                                                      /* names of merged ones -> place + 1 */
-    uint32_t owners[MAX_SPACES];                                                /* of devices' numbers: process + 1; 0: free */
-    GHashTable *renumbered; /* process and device -> number + 1, where another process had the number first */
-    GArray *kinds;          /* Kind, in the order of the file */
+    bool taken[MAX_SPACES];                                                     /* numbers of devices */
+    GHashTable *numbered;                                                       /* process and device -> that number + 1 */
+    GArray *kinds;                                                              /* Kind, in the order of the file */
     Event e;
     bool has_base;
     int64_t base_us;

@@ -263,6 +263,26 @@ START_TEST(processes_in_one_file)
 }
 END_TEST
 
+/* Of a second machine's process with two GPUs, the first of which takes the number that the other one has there, both stay apart. */
+START_TEST(devices_of_processes)
+{
+    static const char *const kernels[][3] = {{"a", "[TP00] 0", "0"}, {"b", "[TP01] 0", "0"}, {"c", "[TP01] 1", "1"}, {"d", "[TP01] 0", "0"}};
+    static const uint32_t devices[] = {0, 1, 2, 1};
+    g_autoptr(GString) json = g_string_new("{\"schemaVersion\": 1, \"traceEvents\": [");
+    for (size_t i = 0; i < G_N_ELEMENTS(kernels); i++)
+        g_string_append_printf(json,
+                               "%s{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"%s\",\"pid\":\"%s\",\"tid\":7,\"ts\":%zu,\"dur\":1,\"args\":{\"device\":%s,"
+                               "\"stream\":7}}",
+                               i ? "," : "", kernels[i][0], kernels[i][1], 10 * i, kernels[i][2]);
+    g_string_append(json, "]}");
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = ech_test_text(json->str, &error);
+    ck_assert_ok(import != NULL, error);
+    for (size_t i = 0; i < G_N_ELEMENTS(kernels); i++)
+        ck_assert_uint_eq(ech_trace_queues(import->trace)[ech_test_op(import->trace, ECH_OP_KERNEL, kernels[i][0])->queue].device, devices[i]);
+}
+END_TEST
+
 /* Events that are told by their beginnings and ends are none that are read; that is not to say that nothing ran. */
 START_TEST(events_in_halves)
 {
@@ -579,6 +599,7 @@ int main(void)
     tcase_add_test(tcase, memory_events_follow_ended_work);
     tcase_add_test(tcase, one_gpu_by_two_numbers);
     tcase_add_test(tcase, processes_in_one_file);
+    tcase_add_test(tcase, devices_of_processes);
     tcase_add_test(tcase, events_in_halves);
     tcase_add_test(tcase, usage_reports);
     tcase_add_test(tcase, snapshots_of_compiled_models);
