@@ -24,6 +24,9 @@ typedef struct {
     double amount;
 } EchFluidPart;
 
+/** Where time ends, in picoseconds: 46 days. What is live then ends at it. */
+#define ECH_FLUID_END INT64_C(4000000000000000000)
+
 /** The calls of an engine. @engine is the implementation's own. To add an engine: fill one of these.
  * Time stands still between two calls of next; demands started in between start at the same instant. */
 typedef struct {

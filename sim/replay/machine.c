@@ -831,7 +831,7 @@ static void settle(EchMachine *m)
 void ech_machine_step(EchMachine *m, const uint32_t *tokens, uint32_t n, EchTime now)
 {
     m->out.events += n;
-    if (now < 0 || now > ECH_TIME_MAX / 2 || m->base > ECH_TIME_MAX / 2 - now) {
+    if (now < 0 || now >= ECH_FLUID_END || m->base >= ECH_FLUID_END - now) {
         m->out.too_long = true;
         m->stop = true;
     }

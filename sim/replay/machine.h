@@ -15,7 +15,7 @@ typedef struct {
     uint64_t ops, executed, events, spans, spans_left_out, n_skips, n_placed;
     uint32_t stuck; /**< Op that never became ready, or ECH_NONE: an invalid trace or too many ops. */
     bool completed, fits, too_many;
-    bool too_long;          /**< Stopped: simulated time went past half of what 64 bits of picoseconds hold. */
+    bool too_long;          /**< Stopped: simulated time went past ECH_FLUID_END. */
     EchTime driver;         /**< Driver calls of allocators; those of skipped iterations are not in it. */
     EchFailure failure;     /**< memory is not set; see failed_memory. */
     uint32_t failed_memory; /**< Trace memory index. */

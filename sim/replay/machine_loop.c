@@ -218,7 +218,7 @@ static bool skip_time(EchMachine *m, const Mark *from, const Mark *now, uint64_t
     double fraction = (now->fraction - from->fraction) * (double)periods + m->base_fraction;
     double carry = floor(fraction);
     if (__builtin_mul_overflow(now->ps - from->ps, (EchTime)periods, &whole) || __builtin_add_overflow(whole, (EchTime)carry, &whole) ||
-        whole > ECH_TIME_MAX / 2 - m->now)
+        whole >= ECH_FLUID_END - m->now)
         return false;
     m->base += whole;
     m->base_fraction = fraction - carry;

@@ -67,8 +67,8 @@ static void add_point(EchMachine *m, uint32_t memory)
     }
     if (series->len >= MAX(m->options->max_points, 16u)) {
         uint32_t n = 0;
-        for (uint32_t i = 0; i + 1 < series->len; i += 2) {
-            EchPoint a = g_array_index(series, EchPoint, i), b = g_array_index(series, EchPoint, i + 1);
+        for (uint32_t i = 0; i < series->len; i += 2) {
+            EchPoint a = g_array_index(series, EchPoint, i), b = g_array_index(series, EchPoint, MIN(i + 1, series->len - 1));
             a.live = MAX(a.live, b.live);
             a.reserved = MAX(a.reserved, b.reserved);
             g_array_index(series, EchPoint, n++) = a;

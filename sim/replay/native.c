@@ -28,7 +28,7 @@
 __extension__ typedef __int128 Tick; /* 2^-32 ps. */
 #define TICK_BITS 32
 #define NOWHERE UINT32_MAX
-#define PS_MAX 4.0e18 /* "Never", as a double of picoseconds. */
+#define PS_MAX ((double)ECH_FLUID_END) /* "Never", as a double of picoseconds. */
 
 enum { INLINE_PARTS = 6, MAX_ROUNDS = 24, MAX_PASSES = 20000, REFRESH = 4096 };
 static const double tolerance = 1e-13;

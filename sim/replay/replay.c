@@ -502,7 +502,7 @@ static bool check_outcome(const EchTrace *trace, EchMachine *machine, const EchR
     }
     if (out->too_long) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
-                    "the run takes longer than the 53 days that can be simulated; a time or a size in the trace, or a rate of the device, is absurd");
+                    "the run takes longer than the 46 days that can be simulated; a time or a size in the trace, or a rate of the device, is absurd");
         return false;
     }
     if (out->stuck != ECH_NONE) {

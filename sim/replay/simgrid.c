@@ -186,7 +186,8 @@ static uint32_t engine_next(void *object, uint32_t *ret_tokens, EchTime *ret_now
         e->n_instant = 0;
     } else if (e->n_live > 0) {
         n = wait_for_next(e, ret_tokens);
-        EchTime now = (EchTime)llrint(simgrid_get_clock() * e->unit);
+        double ps = simgrid_get_clock() * e->unit;
+        EchTime now = ps < (double)ECH_FLUID_END ? (EchTime)llrint(ps) : ECH_FLUID_END;
         if (now > e->now)
             e->now = now;
     } else {
