@@ -136,6 +136,18 @@ static GArray *without_direct(GArray *events)
     return rest;
 }
 
+/* The most that a recording says its allocator had reserved, or what it had at the end: of all devices together, so of @id where that is the one there is. */
+static EchBytes reserved_of(const EchTrace *trace, EchId id)
+{
+    const char *reserved = ech_trace_get_property(trace, "peak_reserved_bytes");
+    reserved = reserved ? reserved : ech_trace_get_property(trace, "end_reserved_bytes");
+    bool alone = id != ECH_NONE && strcmp(ech_trace_memory(trace, id), "hbm") == 0;
+    for (EchId m = 0; m < ech_trace_n_memories(trace); m++)
+        alone = alone && !g_str_has_prefix(ech_trace_memory(trace, m), "hbm:");
+    EchBytes bytes;
+    return alone && reserved && ech_parse_bytes(reserved, &bytes, NULL) ? bytes : 0;
+}
+
 /* The allocations of @id, and all that the trace tells of the allocator they were made by. */
 static void take_memory(EchAllocStudy *study, EchId id)
 {
@@ -149,9 +161,7 @@ static void take_memory(EchAllocStudy *study, EchId id)
     study->refusals = ech_alloc_refusals(trace, id);
     study->held = ech_alloc_recorded_peak(trace, id);
     study->had = study->refusals->len ? ech_alloc_refused_capacity(trace, id, &study->limited) : study->held;
-    const char *reserved = ech_trace_get_property(trace, "end_reserved_bytes");
-    if (study->held == 0 && reserved && !ech_parse_bytes(reserved, &study->held, NULL))
-        study->held = 0;
+    study->held = study->held ? study->held : reserved_of(trace, id);
     static const char *const pytorch[] = {"memory_snapshot", "kineto", "pretend", "pytorch_et", "memory_timeline", NULL};
     study->order = ech_alloc_recorded_order(trace, id);
     study->of_pytorch = g_strv_contains(pytorch, ech_trace_format(trace)) && !one_by_one(trace); /* of an exported trace: what it was made from */

@@ -32,6 +32,8 @@
  *   of RUN MODULE NUMBER INSTRUCTION                                  a compiled program of XLA's asked for the work before, in this run of all
  *                                                                     programs: its module, which is NUMBER in its process, and which
  *                                                                     instruction of it ("": not told)
+ *   tells T NAME GROUP | hears T NAME GROUP                           the host tells others of this group something and goes on, or waits until all that
+ *                                                                     tell it have
  *   rank T RANK RANKS                                                 which rank of a program of several processes this one is
  *   captured NODE                                                     here work was captured into a graph: nodes are numbered from 1 on
  *   graph T DEVICE STREAM LINES                                       one launch for all of so many lines of work that follow
@@ -1002,7 +1004,7 @@ static bool add_host_meeting(Reader *r, bool tells, GError **error)
     item.issued = time_of(r, r->lines.fields[0]);
     item.queue = ech_capture_queue(r->capture, "host", ECH_QUEUE_HOST, 0);
     item.meets = ech_trace_builder_string(r->builder, r->scratch->str, (gssize)r->scratch->len);
-    item.name = ech_trace_builder_string(r->builder, text->at, (gssize)text->n);
+    item.name = string_of(r, text);
     ech_capture_add(r->capture, &item);
     return true;
 }

@@ -218,7 +218,7 @@ $ echelon run --trace traces/keras_cnn.h100 --device h100-sxm | sed -n '3,12p; /
 $ echelon alloc traces/keras_cnn.h100/cnn.pretend.gz | sed -n '1,9p'
 traces/keras_cnn.h100/cnn.pretend.gz: pretend, 1148 events; device memory 78.6 GiB, what the pretended device had beside its context
 allocations of hbm (--memory: host)
-no allocator needs less than 105 MiB; the recorded one held 1.07 KiB
+no allocator needs less than 105 MiB; the recorded one held 105 MiB
 
 allocator            failed  peak live  reserved    frag     waste   largest  segments
 tensorflow                0    113 MiB  76.9 GiB   whole  12.1 MiB  76.9 GiB         1
@@ -266,3 +266,6 @@ $ cp traces/gpt_jax.h100/gpt.pretend.gz $T/alone.pretend.gz; cd $T; echelon run 
   59.3 GiB reserved by allocator jax, as recorded; 512 B beside it, from the device itself (variables of modules); nvidia-smi would show 59.8 GiB, 512 MiB of it the process's context.
   It takes 9.37 ms, bound by hbm port (70 % of the critical path).
   - 854 kernels that XLA compiled are priced by the arrays that they are given: no folder of their programs lies beside (jit_broadcast_in_dim, jit_step)
+$ printf 'echelon-pretend 1\nclock 1\ndevice 85899345920 0 2 "h100-sxm"\nalloc 1 0 0 4096 1048576 3 0\nalloc 2 1 0 4096 2097152 3 0\nend\n' >$T/two.pretend; for m in hbm hbm:1; do echelon alloc $T/two.pretend --memory $m | sed -n 3p; done
+no allocator needs less than 1 MiB
+no allocator needs less than 2 MiB
