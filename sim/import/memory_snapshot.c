@@ -124,7 +124,7 @@ typedef struct {
 
 /* One allocator: a device's, or the pinned host's. */
 typedef struct {
-    bool host;
+    bool host, used; /* used: it has segments, or asked for some; others have marks alone */
     uint32_t device;
     EchId memory, queue;
     GTree *mapped; /* Segment by address */
@@ -560,6 +560,7 @@ static bool read_segment(Reader *r, EchPickleRef ref, bool host, GError **error)
         r->allocated = ech_bytes_add(r->allocated, number(r, f[KEY_ALLOCATED_SIZE], active));
     }
     Space *s = &g_array_index(r->spaces, Space, space);
+    s->used = true;
     Segment *same = segment_at(s, segment.address);
     if (same)
         ech_diag_dropped(r->ret->diag, "overlapping_segments", 1, "segment 0x%" G_GINT64_MODIFIER "x", segment.address);
@@ -621,6 +622,7 @@ static bool read_entry(Reader *r, EchPickleRef ref, uint16_t space, uint64_t cou
     bool has_size = ech_pickle_u64(r->pickle, f[KEY_SIZE], &event.size);
     if (event.action <= ACT_SEGMENT_UNMAP && (!has_address || !has_size || event.size > INT64_MAX))
         return fail(r, error, "a trace entry has no address or no size; entry", r->events->len);
+    g_array_index(r->spaces, Space, space).used |= event.action <= ACT_SEGMENT_UNMAP || event.action == ACT_OOM;
     event.stream = number(r, f[KEY_STREAM], 0);
     set_time(r, &event, f[KEY_TIME_US]);
     g_array_append_val(r->events, event);
@@ -1047,13 +1049,15 @@ static bool build(Reader *r, GError **error)
         ech_trace_builder_printf_property(r->builder, "time_zero_unix_us", "%" G_GINT64_FORMAT, r->base_us);
     ech_trace_builder_printf_property(r->builder, "end_allocated_bytes", "%" G_GUINT64_FORMAT, r->allocated);
     ech_trace_builder_printf_property(r->builder, "end_reserved_bytes", "%" G_GUINT64_FORMAT, r->reserved);
+    uint32_t lowest = UINT32_MAX; /* of those used, whichever has segments left */
+    for (guint s = 0; s < r->spaces->len; s++) {
+        const Space *space = &g_array_index(r->spaces, Space, s);
+        lowest = space->host || !space->used ? lowest : MIN(lowest, space->device);
+    }
     for (guint s = 0; s < r->spaces->len; s++) {
         Space *space = &g_array_index(r->spaces, Space, s);
-        bool first = true;
-        for (guint t = 0; t < s; t++)
-            first = first && g_array_index(r->spaces, Space, t).host;
         char name[40];
-        g_snprintf(name, sizeof name, space->host ? "host" : first ? "hbm" : "hbm:%" G_GUINT32_FORMAT, space->device);
+        g_snprintf(name, sizeof name, space->host ? "host" : space->device == lowest ? "hbm" : "hbm:%" G_GUINT32_FORMAT, space->device);
         space->memory = ech_trace_builder_memory(r->builder, name);
         space->queue = ech_trace_builder_queue(r->builder, space->host ? "pinned host allocator" : "caching allocator", ECH_QUEUE_HOST, space->device);
     }

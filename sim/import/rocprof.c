@@ -165,12 +165,18 @@ static uint32_t stream_queue(EchRocprof *r, uint32_t device, const EchRocRecord 
     return queue;
 }
 
-static uint32_t host_queue(EchRocprof *r, unsigned process)
+static uint32_t host_queue(EchRocprof *r, unsigned process, uint32_t device)
 {
     g_autofree char *name = process ? g_strdup_printf("host process %u", process) : g_strdup("host");
-    uint32_t queue = ech_capture_queue(r->capture, name, ECH_QUEUE_HOST, 0);
+    uint32_t queue = ech_capture_queue(r->capture, name, ECH_QUEUE_HOST, device);
     ech_capture_set_process(r->capture, queue, process);
     return queue;
+}
+
+static int compare_starts(gconstpointer a, gconstpointer b)
+{
+    const EchRocRecord *x = a, *y = b;
+    return x->start < y->start ? -1 : x->start > y->start;
 }
 
 static int compare_calls(gconstpointer a, gconstpointer b)
@@ -231,6 +237,12 @@ static EchTier tier_of(EchRocAgent agent)
     return agent.gpu ? ECH_TIER_DEVICE : ECH_TIER_HOST;
 }
 
+/* The device whose work it is: of a copy between two, the one that it comes from. */
+static uint32_t device_of(const EchRocRecord *record)
+{
+    return record->kind == ECH_ROC_COPY && record->from.gpu ? record->from.device : record->to.device;
+}
+
 static void add_copy(EchRocprof *r, const EchRocRecord *record)
 {
     static const char *const names[2][2] = {{"Memcpy DtoD", "Memcpy DtoH"}, {"Memcpy HtoD", "Memcpy HtoH"}};
@@ -241,14 +253,26 @@ static void add_copy(EchRocprof *r, const EchRocRecord *record)
     item.to = (uint8_t)tier_of(record->to);
     bool up = !record->from.gpu, down = !record->to.gpu;
     item.name = ech_trace_builder_string(r->builder, names[up][down], -1);
-    item.queue = stream_queue(r, up ? record->to.device : record->from.device, record);
+    item.queue = stream_queue(r, device_of(record), record);
     if (!up && !down && record->from.device != record->to.device)
         item.other = record->to.device;
     set_issue(r, &item, record);
     ech_capture_add(r->capture, &item);
 }
 
-/* What HIP asked its runtime for. A free has neither size nor place: the allocation of that address has. */
+/* When memory is the program's: from the end of the call on, to the begin of the one that frees it. */
+static EchTime memory_time(const EchRocRecord *record)
+{
+    return record->kind == ECH_ROC_FREE || record->end == ECH_TIME_NONE ? record->start : record->end;
+}
+
+static int compare_memory(gconstpointer a, gconstpointer b)
+{
+    EchTime x = memory_time(a), y = memory_time(b);
+    return x < y ? -1 : x > y;
+}
+
+/* What HIP asked its runtime for. A free has neither size nor place: the last allocation of that address before it has. */
 static void add_memory(EchRocprof *r, const EchRocRecord *record)
 {
     bool freed = record->kind == ECH_ROC_FREE;
@@ -259,7 +283,7 @@ static void add_memory(EchRocprof *r, const EchRocRecord *record)
         return;
     }
     EchItem item = ech_item_init(freed ? ECH_ITEM_FREE : ECH_ITEM_ALLOC);
-    item.issued = item.start = freed || record->end == ECH_TIME_NONE ? record->start : record->end;
+    item.issued = item.start = memory_time(record);
     guint where = freed ? known - 1 : (guint)tier_of(record->to) + ECH_N_TIERS * record->to.device;
     item.to = item.from = (uint8_t)(where % ECH_N_TIERS);
     item.bytes = record->bytes > 0 ? (uint64_t)record->bytes : 0;
@@ -272,8 +296,8 @@ static void add_memory(EchRocprof *r, const EchRocRecord *record)
         g_hash_table_insert(r->live, g_memdup2(&address, sizeof address), GUINT_TO_POINTER(where + 1));
 }
 
-/* A call that makes a stream wait, or waits itself. */
-static void add_wait(EchRocprof *r, const EchRocRecord *call)
+/* A call that makes a stream wait, or waits itself, for @device. */
+static void add_wait(EchRocprof *r, const EchRocRecord *call, uint32_t device)
 {
     const char *name = ech_trace_builder_peek_string(r->builder, call->name);
     if (g_str_has_prefix(name, "hipStreamWaitEvent"))
@@ -286,9 +310,55 @@ static void add_wait(EchRocprof *r, const EchRocRecord *call)
     item.issued = item.start = call->start;
     item.duration = duration_of(call);
     item.address = (uint64_t)call->start;
-    item.queue = host_queue(r, call->process);
+    item.queue = host_queue(r, call->process, device);
     ech_capture_add(r->capture, &item);
     ech_diag_note(r->ret->diag, "inferred_host_waits", 1);
+}
+
+/* Numbers of calls and of threads, of each process its own. */
+static int64_t of_process(int64_t number, unsigned process)
+{
+    return (int64_t)((uint64_t)number ^ (uint64_t)process << 56);
+}
+
+static void set_device(GHashTable *devices, int64_t key, uint32_t device)
+{
+    g_hash_table_insert(devices, g_memdup2(&key, sizeof key), GUINT_TO_POINTER(device + 1));
+}
+
+/* Which device each call asked for something: where the work that shares its number ran. Owned by the caller. */
+static GHashTable *devices_of_calls(const EchRocprof *r)
+{
+    GHashTable *devices = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, NULL);
+    for (size_t copies = 0; copies < 2; copies++) {
+        const GArray *records = r->records[copies ? ECH_ROC_COPY : ECH_ROC_KERNEL];
+        for (guint i = 0; i < records->len; i++) {
+            const EchRocRecord *record = &g_array_index(records, EchRocRecord, i);
+            if (record->call != ECH_ROC_NONE)
+                set_device(devices, of_process(record->call, record->process), device_of(record));
+        }
+    }
+    return devices;
+}
+
+/* Calls do not say for which device they wait: for the one that their thread asked for something last, else the first that any of their process did. */
+static void add_waits(EchRocprof *r)
+{
+    g_autoptr(GHashTable) asked = devices_of_calls(r), threads = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, NULL);
+    g_autoptr(GArray) calls = g_array_copy(r->records[ECH_ROC_CALL]);
+    uint32_t first[ECH_ROC_PROCESSES] = {0}; /* + 1; 0: none yet */
+    g_array_sort(calls, compare_starts);
+    for (guint i = 0; i < calls->len; i++) {
+        const EchRocRecord *call = &g_array_index(calls, EchRocRecord, i);
+        int64_t number = of_process(call->call, call->process), thread = of_process(call->thread, call->process);
+        guint device = GPOINTER_TO_UINT(g_hash_table_lookup(asked, &number));
+        if (device && !first[call->process])
+            first[call->process] = device;
+        if (device)
+            set_device(threads, thread, device - 1);
+        device = GPOINTER_TO_UINT(g_hash_table_lookup(threads, &thread));
+        add_wait(r, call, device ? device - 1 : MAX(first[call->process], 1) - 1);
+    }
 }
 
 static void each(EchRocprof *r, EchRocKind kind, void (*add)(EchRocprof *, const EchRocRecord *))
@@ -318,9 +388,10 @@ bool ech_rocprof_finish(EchRocprof *r, GError **error)
     each(r, ECH_ROC_MARK, add_mark);
     each(r, ECH_ROC_KERNEL, add_kernel);
     each(r, ECH_ROC_COPY, add_copy);
+    g_array_append_vals(r->records[ECH_ROC_ALLOC], r->records[ECH_ROC_FREE]->data, r->records[ECH_ROC_FREE]->len);
+    g_array_sort(r->records[ECH_ROC_ALLOC], compare_memory);
     each(r, ECH_ROC_ALLOC, add_memory);
-    each(r, ECH_ROC_FREE, add_memory);
-    each(r, ECH_ROC_CALL, add_wait);
+    add_waits(r);
     ech_capture_set_waits(r->capture, r->records[ECH_ROC_CALL]->len ? ECH_WAITS_CALLS : ECH_WAITS_UNKNOWN);
     return ech_capture_finish(r->capture, error);
 }

@@ -52,6 +52,10 @@ old = [{"device": 0, "address": A, "total_size": 1024, "stream": 0, "segment_typ
 put("memory_snapshot", "old_list.pickle", pickle.dumps(old, 4))
 put("memory_snapshot", "expandable.pickle", pickle.dumps({"segments": [dict(snapshot["segments"][0], is_expandable=True)], "device_traces": [
     [event("segment_map", A, 2 << 20, 0), event("alloc", A, 300, 1), event("segment_unmap", A + (1 << 20), 1 << 20, 2), event("segment_map", A + (1 << 20), 1 << 20, 3)]]}, 4))
+put("memory_snapshot", "emptied.pickle", pickle.dumps({"segments": [dict(snapshot["segments"][0], device=2)], "device_traces": [
+    [event("snapshot", 0, 5, 9)],
+    [event("segment_alloc", A, 2 << 20, 0), event("alloc", A, 300, 1), event("free_requested", A, 300, 2), event("free_completed", A, 300, 3),
+     event("segment_free", A, 2 << 20, 4)], []]}, 4))
 put("memory_snapshot", "global.pickle", b"\x80\x04cos\nsystem\n\x8c\x02ls\x85R.")
 put("memory_snapshot", "self.pickle", b"\x80\x04]\x94h\x00a.")
 

@@ -863,6 +863,68 @@ START_TEST(rocprof_processes)
 }
 END_TEST
 
+/* The lowest device that anything was asked of has the device's memory, though nothing is left of it at the end. */
+START_TEST(snapshot_of_several_devices)
+{
+    g_autoptr(EchImport) import = ech_test_corpus("memory_snapshot/emptied.pickle", "memory_snapshot");
+    const EchTrace *t = import->trace;
+    static const struct {
+        const char *memory;
+        EchBytes peak;
+    } devices[] = {{"hbm", 300}, {"hbm:2", 1300}, {"hbm:0", 0}};
+    ck_assert_uint_eq(ech_trace_n_memories(t), G_N_ELEMENTS(devices));
+    for (size_t i = 0; i < G_N_ELEMENTS(devices); i++) {
+        EchId memory = ech_trace_find_memory(t, devices[i].memory);
+        ck_assert_uint_ne(memory, ECH_NONE);
+        g_autoptr(EchLifetimes) lives = ech_lifetimes_new(t, memory);
+        ck_assert_uint_eq(lives->peak, devices[i].peak);
+    }
+}
+END_TEST
+
+/* Addresses come again, on another device: what a free gives back is what was allocated there last before it. And calls that wait do not say for which device.
+ */
+START_TEST(rocprof_devices)
+{
+    static const char text[] =
+        "{\"rocprofiler-sdk-tool\": [{\"agents\": [{\"id\": {\"handle\": 1}, \"type\": 2}, {\"id\": {\"handle\": 2}, \"type\": 2}],"
+        "\"strings\": {\"buffer_records\": [{\"kind\": \"HIP_RUNTIME_API\", \"operations\": [\"hipLaunchKernel\", \"hipDeviceSynchronize\"]},"
+        "{\"kind\": \"MEMORY_ALLOCATION\", \"operations\": [\"NONE\", \"ALLOCATE\", \"FREE\"]}]},"
+        "\"kernel_symbols\": [{\"kernel_id\": 1, \"formatted_kernel_name\": \"k\"}], \"buffer_records\": {"
+        "\"memory_allocation\": ["
+        "{\"kind\": 1, \"operation\": 1, \"start_timestamp\": 10, \"end_timestamp\": 11, \"agent_id\": {\"handle\": 1}, \"address\": \"0x7000\", "
+        "\"allocation_size\": 4096},"
+        "{\"kind\": 1, \"operation\": 2, \"start_timestamp\": 20, \"end_timestamp\": 21, \"address\": \"0x7000\", \"allocation_size\": 0},"
+        "{\"kind\": 1, \"operation\": 1, \"start_timestamp\": 30, \"end_timestamp\": 31, \"agent_id\": {\"handle\": 2}, \"address\": \"0x7000\", "
+        "\"allocation_size\": 8192},"
+        "{\"kind\": 1, \"operation\": 2, \"start_timestamp\": 90, \"end_timestamp\": 91, \"address\": \"0x7000\", \"allocation_size\": 0}],"
+        "\"hip_api\": ["
+        "{\"kind\": 0, \"operation\": 0, \"thread_id\": 5, \"correlation_id\": {\"internal\": 1}, \"start_timestamp\": 40, \"end_timestamp\": 41},"
+        "{\"kind\": 0, \"operation\": 1, \"thread_id\": 5, \"correlation_id\": {\"internal\": 2}, \"start_timestamp\": 50, \"end_timestamp\": 61},"
+        "{\"kind\": 0, \"operation\": 0, \"thread_id\": 5, \"correlation_id\": {\"internal\": 3}, \"start_timestamp\": 62, \"end_timestamp\": 63}],"
+        "\"kernel_dispatch\": ["
+        "{\"correlation_id\": {\"internal\": 1}, \"start_timestamp\": 45, \"end_timestamp\": 60, \"stream_id\": {\"handle\": 1}, "
+        "\"dispatch_info\": {\"kernel_id\": 1, \"agent_id\": {\"handle\": 2}}},"
+        "{\"correlation_id\": {\"internal\": 3}, \"start_timestamp\": 65, \"end_timestamp\": 70, \"stream_id\": {\"handle\": 2}, "
+        "\"dispatch_info\": {\"kernel_id\": 1, \"agent_id\": {\"handle\": 2}}}]}}]}";
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = ech_test_text(text, &error);
+    ck_assert_ok(import != NULL, error);
+    const EchTrace *t = import->trace;
+    ck_assert_str_eq(ech_trace_format(t), "rocprof_json");
+    static const EchBytes peaks[] = {4096, 8192};
+    for (size_t i = 0; i < G_N_ELEMENTS(peaks); i++) {
+        g_autoptr(EchLifetimes) lives = ech_lifetimes_new(t, ech_trace_find_memory(t, i ? "hbm:1" : "hbm"));
+        ck_assert_uint_eq(lives->peak, peaks[i]);
+        ck_assert_uint_eq(lives->end_live, 0);
+    }
+    ck_assert_uint_eq(ech_diag_count(import->diag, "frees_of_unknown_addresses"), 0);
+    const EchOp *wait = ech_test_op(t, ECH_OP_WAIT, "hipDeviceSynchronize");
+    ck_assert_uint_eq(ech_trace_queues(t)[wait->queue].device, 1);
+    ck_assert_uint_eq(wait->n_deps, 1);
+}
+END_TEST
+
 START_TEST(xplane_times_transfers_by_completion)
 {
     g_autoptr(EchImport) import = ech_test_corpus("xplane/tpu.pb", NULL);
@@ -1135,6 +1197,8 @@ int main(void)
     tcase_add_loop_test(tcase, rocprof_outputs, 0, 6);
     tcase_add_loop_test(tcase, rocprof_processes, 0, 2);
     tcase_add_test(tcase, rocprof_tables);
+    tcase_add_test(tcase, rocprof_devices);
+    tcase_add_test(tcase, snapshot_of_several_devices);
     tcase_add_test(tcase, xplane_times_transfers_by_completion);
     tcase_add_test(tcase, json_twin_of_xplane);
     tcase_add_loop_test(tcase, damage, 0, 9);
