@@ -143,7 +143,7 @@ char *ech_recorded_on(const EchTrace *trace, uint32_t device)
         if (value && *value)
             return k < 2 ? g_strdup(value) : g_strconcat(by_maker, value, NULL);
     }
-    return NULL;
+    return device > 0 ? ech_recorded_on(trace, 0) : NULL;
 }
 
 static bool has_recorded_kernels(const EchTrace *trace)
@@ -160,7 +160,9 @@ static bool has_recorded_kernels(const EchTrace *trace)
  * from. */
 static void find_recorded_device(const EchTrace *trace, EchResult *result)
 {
-    g_autofree char *hardware = ech_recorded_on(trace, 0);
+    size_t n;
+    g_autofree uint32_t *devices = ech_trace_devices(trace, &n);
+    g_autofree char *hardware = ech_recorded_on(trace, n > 0 ? devices[0] : 0);
     if (!hardware && has_recorded_kernels(trace))
         ech_diag_remark(result->pass_diag, "the file does not say what it was recorded on: its recorded times count as those of %s", result->reference->name);
     if (!hardware || ech_device_is_product(result->reference, hardware))
@@ -494,13 +496,14 @@ static EchTrace *select_device(EchExperiment *experiment, const EchCase *c, EchT
     remark_pinning(trace, diag);
     remark_optimizer(trace, diag);
     const EchMemory *pageable = ech_device_memory_kind(device, ECH_MEM_HOST_PAGEABLE);
-    if (n < 2 && !text && !pageable)
+    bool of_one = n > 1 || text || (n > 0 && ech_trace_is_of_several(trace));
+    if (!of_one && !pageable)
         return ech_trace_ref(trace);
     if (n > 1)
         ech_diag_remark(
             diag, "the capture holds devices %s: device %" G_GUINT64_FORMAT " is replayed, on links and memories of its own (capture_device chooses another)",
             list->str, chosen);
-    EchSelectOptions options = {.device = n > 1 || text ? (uint32_t)chosen : ECH_NONE, .pageable = pageable ? pageable->name : NULL};
+    EchSelectOptions options = {.device = of_one ? (uint32_t)chosen : ECH_NONE, .pageable = pageable ? pageable->name : NULL};
     EchTrace *selected = select_cached(experiment, trace, &options, error);
     if (selected && pageable)
         remark_pageable(selected, pageable, diag);

@@ -78,6 +78,25 @@ static uint32_t memory_device(const char *name)
     return (uint32_t)g_ascii_strtoull(colon + 1, NULL, 10);
 }
 
+bool ech_trace_is_of_several(const EchTrace *trace)
+{
+    for (size_t m = 0; m < ech_trace_n_memories(trace); m++)
+        if (memory_device(ech_trace_memory(trace, (EchId)m)) != ECH_NONE)
+            return true;
+    return false;
+}
+
+/* The device whose memory has no number in its name: the lowest that anything ran on, unless it has one. ECH_NONE: one that nothing ran on. */
+static uint32_t plain_device(const EchTrace *trace)
+{
+    size_t n;
+    g_autofree uint32_t *devices = ech_trace_devices(trace, &n);
+    bool numbered = n == 0;
+    for (size_t m = 0; m < ech_trace_n_memories(trace) && !numbered; m++)
+        numbered = memory_device(ech_trace_memory(trace, (EchId)m)) == devices[0];
+    return numbered ? ECH_NONE : devices[0];
+}
+
 static bool is_host_name(const char *name)
 {
     return g_str_has_prefix(name, "host");
@@ -89,6 +108,7 @@ typedef struct {
     EchTraceBuilder *builder;
     bool one;        /* of several devices */
     bool apart;      /* devices have memories of their own names */
+    uint32_t plain;  /* then whose has no number in it */
     bool *keep;      /* by op */
     EchId *strings;  /* by string */
     EchId *memories; /* by memory */
@@ -102,7 +122,7 @@ static bool memory_kept(const Selection *s, EchId memory)
     uint32_t device = memory_device(name);
     if (!s->apart || is_host_name(name))
         return true;
-    return device == ECH_NONE ? s->options->device == 0 : device == s->options->device;
+    return (device == ECH_NONE ? s->plain : device) == s->options->device;
 }
 
 static void choose_ops(Selection *s)
@@ -177,11 +197,11 @@ static void copy_tables(Selection *s)
         g_autofree char *own = g_strdup(name);
         if (s->apart && !is_host_name(name)) {
             uint32_t device = memory_device(name);
-            if (device == s->options->device && device != ECH_NONE)
+            if (device == s->options->device)
                 *strrchr(own, ':') = '\0';
-            else if (device == ECH_NONE && s->options->device != 0) {
+            else if (device == ECH_NONE && s->plain != s->options->device) {
                 g_free(own);
-                own = g_strconcat(name, ":0", NULL);
+                own = g_strdup_printf("%s:%u", name, s->plain == ECH_NONE ? 0 : s->plain);
             }
         }
         s->memories[i] = ech_trace_builder_memory(s->builder, own);
@@ -324,8 +344,8 @@ EchTrace *ech_trace_select(const EchTrace *trace, const EchSelectOptions *option
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "a trace with loops has no recorded starts of its own, nor devices to choose from");
         return NULL;
     }
-    for (size_t m = 0; s.one && m < ech_trace_n_memories(trace); m++)
-        s.apart = s.apart || memory_device(ech_trace_memory(trace, (EchId)m)) != ECH_NONE;
+    s.apart = s.one && ech_trace_is_of_several(trace);
+    s.plain = plain_device(trace);
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(trace));
     g_autofree bool *keep = g_new0(bool, n_ops + 1);
     g_autofree EchId *map = g_new(EchId, n_ops + 1), *delay = options->clock ? g_new(EchId, n_ops + 1) : NULL;

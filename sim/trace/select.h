@@ -6,8 +6,8 @@
 #include "sim/trace/trace.h"
 
 typedef struct {
-    /** Keep what ran on this device of the capture; ECH_NONE: all. Its memories lose their ":N", those of device 0 (when another is kept) get ":0".
-     * Queues of the host stay. Dependencies on what is left out are forgotten. */
+    /** Keep what ran on this device of the capture; ECH_NONE: all. Its memories lose their ":N", those of another that have none get it. Queues of the host
+     * stay. Dependencies on what is left out are forgotten. */
     uint32_t device;
     /** Hold kernels, copies and collectives back until their recorded start: a queue "clock" of delays comes first. */
     bool clock;
@@ -22,6 +22,8 @@ typedef struct {
  * loops can only be forgotten: ECH_ERROR_UNSUPPORTED for the rest. */
 EchTrace *ech_trace_select(const EchTrace *trace, const EchSelectOptions *options, EchId *ret_ops, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
+/** Whether memories of several devices have names in it, although one may have done all the work. */
+bool ech_trace_is_of_several(const EchTrace *trace);
 /** Ordinals of the devices that kernels, copies or collectives ran on, ascending; g_free. */
 uint32_t *ech_trace_devices(const EchTrace *trace, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
 
