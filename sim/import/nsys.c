@@ -15,12 +15,12 @@ typedef struct {
     EchTime start, end;
     EchId name, stack;
     uint32_t thread;
+    uint32_t device; /* that it asked for something; ECH_NONE: none */
 } Call;
 
 /* Where and by which call a CUDA event was recorded. */
 typedef struct {
-    int64_t pid, event, sync, correlation, stream, context;
-    uint32_t device;
+    int64_t pid, event, sync, correlation, stream, context, device;
 } Recorded;
 
 typedef struct {
@@ -33,6 +33,7 @@ typedef struct {
     GHashTable *chains;  /* id -> EchId + 1 */
     GArray *calls, *recorded;
     GHashTable *queues; /* "device context stream pid" -> index + 1 */
+    GHashTable *gpus;   /* device_key -> GPU + 1; 0 of all processes: not the same of each */
     int64_t pids[MAX_PROCESSES];
     uint32_t n_pids;
     uint64_t n_waits;
@@ -78,9 +79,21 @@ static int64_t pid_of(int64_t global)
     return (int64_t)((uint64_t)global >> 24 & 0xffffff);
 }
 
-static uint32_t device_of(int64_t device)
+/* Of a process's device; of pid -1 that of all processes which have the number. */
+static int64_t device_key(int64_t pid, int64_t device)
 {
-    return device >= 0 && device < MAX_DEVICES ? (uint32_t)device : 0;
+    return (int64_t)((uint64_t)pid << 16 | (uint64_t)device);
+}
+
+/* The GPU's number in the machine: a process numbers those that it may see (CUDA_VISIBLE_DEVICES), the fastest first. Where it is not told, the process's. */
+static uint32_t device_of(const Reader *r, int64_t pid, int64_t device)
+{
+    if (device < 0 || device >= MAX_DEVICES)
+        return 0;
+    int64_t own = device_key(pid, device), all = device_key(-1, device);
+    guint gpu = GPOINTER_TO_UINT(g_hash_table_lookup(r->gpus, &own));
+    gpu = gpu ? gpu : GPOINTER_TO_UINT(g_hash_table_lookup(r->gpus, &all));
+    return gpu ? gpu - 1 : (uint32_t)device;
 }
 
 /* Processes by number, in order of first use; the last number is of all that are left over. */
@@ -114,19 +127,19 @@ static uint32_t stream_queue(Reader *r, int64_t device, int64_t context, int64_t
     uint32_t found = GPOINTER_TO_UINT(g_hash_table_lookup(r->queues, key));
     if (found)
         return found - 1;
-    uint32_t process = process_of(r, pid);
+    uint32_t process = process_of(r, pid), gpu = device_of(r, pid, device);
     g_autoptr(GString) name = g_string_new(NULL);
     if (g_hash_table_size(r->queues) >= MAX_QUEUES) {
         g_string_append(name, "other streams");
         ech_diag_dropped(r->ret->diag, "streams_beyond_2048", 1, "stream %" G_GINT64_FORMAT, stream);
-        return ech_capture_queue(r->capture, name->str, ECH_QUEUE_COMPUTE, device_of(device));
+        return ech_capture_queue(r->capture, name->str, ECH_QUEUE_COMPUTE, gpu);
     }
     g_string_append_printf(name, "stream %" G_GINT64_FORMAT, stream);
     if (context > 1)
         g_string_append_printf(name, " context %" G_GINT64_FORMAT, context);
     if (process)
         g_string_append_printf(name, " process %" G_GINT64_FORMAT, pid);
-    uint32_t queue = ech_capture_queue(r->capture, name->str, ECH_QUEUE_COMPUTE, device_of(device));
+    uint32_t queue = ech_capture_queue(r->capture, name->str, ECH_QUEUE_COMPUTE, gpu);
     ech_capture_set_process(r->capture, queue, process);
     g_hash_table_insert(r->queues, g_strdup(key), GUINT_TO_POINTER(queue + 1));
     return queue;
@@ -142,7 +155,7 @@ static int compare_calls(gconstpointer a, gconstpointer b)
     return x->correlation < y->correlation ? -1 : x->correlation > y->correlation;
 }
 
-static const Call *find_call(const Reader *r, int64_t pid, int64_t correlation)
+static Call *find_call(const Reader *r, int64_t pid, int64_t correlation)
 {
     Call key = {.pid = pid, .correlation = correlation};
     guint low = 0, high = r->calls->len;
@@ -181,8 +194,10 @@ static const Recorded *find_recorded(const Reader *r, int64_t pid, int64_t event
 
 static void set_issue(Reader *r, EchItem *item, int64_t pid, int64_t correlation)
 {
-    const Call *call = correlation > 0 ? find_call(r, pid, correlation) : NULL;
+    Call *call = correlation > 0 ? find_call(r, pid, correlation) : NULL;
     item->issued = item->start;
+    if (call)
+        call->device = ech_capture_queue_device(r->capture, item->queue);
     if (call && item->start != ECH_TIME_NONE && call->start <= item->start) {
         item->issued = call->start;
         item->stack = call->stack;
@@ -256,6 +271,7 @@ static bool read_calls(Reader *r)
                      .start = ech_sqlite_ns(&rows, 0, r->ret->diag),
                      .end = ech_sqlite_ns(&rows, 1, r->ret->diag),
                      .stack = ECH_NONE,
+                     .device = ECH_NONE,
                      .thread = (uint32_t)ech_sqlite_int(&rows, 2, 0)};
         if (call.start == ECH_TIME_NONE)
             continue;
@@ -355,7 +371,7 @@ static bool read_copies(Reader *r)
             g_snprintf(name, sizeof name, "Unified memory %s (%s)", kinds[kind].name, causes[cause >= 0 && cause < (int64_t)G_N_ELEMENTS(causes) ? cause : 0]);
             char queue[48];
             g_snprintf(queue, sizeof queue, "unified memory %s", kinds[kind].name);
-            item.queue = ech_capture_queue(r->capture, queue, ECH_QUEUE_COPY, device_of(ech_sqlite_int(&rows, 2, 0)));
+            item.queue = ech_capture_queue(r->capture, queue, ECH_QUEUE_COPY, device_of(r, pid, ech_sqlite_int(&rows, 2, 0)));
             item.issued = item.start;
             if (!ech_sqlite_is_null(&rows, 13)) {
                 char address[40];
@@ -371,7 +387,7 @@ static bool read_copies(Reader *r)
             set_issue(r, &item, pid, ech_sqlite_int(&rows, 5, 0));
         }
         if (kind == 10 && !ech_sqlite_is_null(&rows, 11))
-            item.other = device_of(ech_sqlite_int(&rows, 11, 0));
+            item.other = device_of(r, pid, ech_sqlite_int(&rows, 11, 0));
         item.name = ech_trace_builder_string(r->builder, name, -1);
         ech_capture_add(r->capture, &item);
     }
@@ -422,7 +438,7 @@ static bool read_recorded(Reader *r)
                         .correlation = ech_sqlite_int(&rows, 3, 0),
                         .stream = ech_sqlite_int(&rows, 4, 0),
                         .context = ech_sqlite_int(&rows, 5, 0),
-                        .device = device_of(ech_sqlite_int(&rows, 6, 0))};
+                        .device = ech_sqlite_int(&rows, 6, 0)};
         g_array_append_val(r->recorded, row);
     }
     g_array_sort(r->recorded, compare_recorded);
@@ -458,7 +474,7 @@ static bool read_waits(Reader *r)
         const Call *call = find_call(r, pid, correlation);
         item.issued = call && call->start <= item.start ? call->start : item.start;
         item.address = (uint64_t)item.issued;
-        item.queue = host_queue(r, pid, device_of(device));
+        item.queue = host_queue(r, pid, device_of(r, pid, device));
         if (type <= 2) {
             const Recorded *recorded = find_recorded(r, pid, ech_sqlite_int(&rows, 9, -1), sync == 4294967295 ? -1 : sync, correlation);
             const Call *record = recorded ? find_call(r, pid, recorded->correlation) : NULL;
@@ -488,6 +504,16 @@ static bool read_waits(Reader *r)
     return ok;
 }
 
+/* The device that the process of call @i, its first one, asked for something first; 0: for nothing. */
+static uint32_t first_device(const Reader *r, guint i)
+{
+    int64_t pid = g_array_index(r->calls, Call, i).pid;
+    for (; i < r->calls->len && g_array_index(r->calls, Call, i).pid == pid; i++)
+        if (g_array_index(r->calls, Call, i).device != ECH_NONE)
+            return g_array_index(r->calls, Call, i).device;
+    return 0;
+}
+
 /* Without the table of waits, the runtime's own calls still tell: those for all of the device whom they wait for, those of streams only that there was one. */
 static void infer_waits(Reader *r)
 {
@@ -499,9 +525,16 @@ static void infer_waits(Reader *r)
         if (g_str_has_prefix(name, "cudaStreamWaitEvent") || g_str_has_prefix(name, "cuStreamWaitEvent"))
             ech_capture_wait_call(r->capture, call->start, call->thread, ECH_NONE);
     }
+    /* For the device that the thread asked for something last, else its process first. */
+    g_autoptr(GHashTable) devices = g_hash_table_new(NULL, NULL); /* thread -> device + 1 */
+    uint32_t first = 0;
     for (guint i = 0; !r->n_waits && i < r->calls->len; i++) {
         const Call *call = &g_array_index(r->calls, Call, i);
         const char *name = ech_trace_builder_peek_string(r->builder, call->name);
+        if (i == 0 || call->pid != g_array_index(r->calls, Call, i - 1).pid)
+            first = first_device(r, i);
+        if (call->device != ECH_NONE)
+            g_hash_table_insert(devices, GUINT_TO_POINTER(call->thread), GUINT_TO_POINTER(call->device + 1));
         if (!g_str_has_prefix(name, "cudaDeviceSynchronize") && !g_str_has_prefix(name, "cuCtxSynchronize"))
             continue;
         EchItem item = ech_item_init(ECH_ITEM_HOST_WAIT);
@@ -509,7 +542,8 @@ static void infer_waits(Reader *r)
         item.issued = item.start = call->start;
         item.duration = call->end == ECH_TIME_NONE || call->end < call->start ? ECH_TIME_NONE : call->end - call->start;
         item.address = (uint64_t)call->start;
-        item.queue = host_queue(r, call->pid, 0);
+        guint device = GPOINTER_TO_UINT(g_hash_table_lookup(devices, GUINT_TO_POINTER(call->thread)));
+        item.queue = host_queue(r, call->pid, device ? device - 1 : first);
         ech_capture_add(r->capture, &item);
         ech_diag_note(r->ret->diag, "inferred_host_waits", 1);
     }
@@ -525,7 +559,8 @@ static bool read_memory(Reader *r)
             "", &rows))
         return false;
     while (ech_sqlite_next(&rows, &ok)) {
-        int64_t operation = ech_sqlite_int(&rows, 6, -1), bytes = ech_sqlite_int(&rows, 4, -1), kind = ech_sqlite_int(&rows, 5, 2);
+        int64_t operation = ech_sqlite_int(&rows, 6, -1), bytes = ech_sqlite_int(&rows, 4, -1), kind = ech_sqlite_int(&rows, 5, 2),
+                pid = pid_of(ech_sqlite_int(&rows, 1, 0));
         EchItem item = ech_item_init(operation == 0 ? ECH_ITEM_ALLOC : ECH_ITEM_FREE);
         item.issued = item.start = ech_sqlite_ns(&rows, 0, r->ret->diag);
         if (item.start == ECH_TIME_NONE || (operation != 0 && operation != 1) || bytes < 0 || ech_sqlite_is_null(&rows, 3)) {
@@ -535,16 +570,15 @@ static bool read_memory(Reader *r)
         item.bytes = (uint64_t)bytes;
         item.origin = ECH_KNOWN;
         /* Each process has an address space of its own. */
-        item.address = (uint64_t)ech_sqlite_int(&rows, 3, 0) | (uint64_t)(ech_sqlite_is_null(&rows, 1) ? 0 : process_of(r, pid_of(ech_sqlite_int(&rows, 1, 0))))
-                                                                   << 56;
+        item.address = (uint64_t)ech_sqlite_int(&rows, 3, 0) | (uint64_t)(ech_sqlite_is_null(&rows, 1) ? 0 : process_of(r, pid)) << 56;
         item.to = kind == 2 || kind == 3 || kind == 5 ? ECH_TIER_DEVICE : ECH_TIER_HOST;
         item.managed = kind == 4 || kind == 6 ? ECH_MANAGED : 0; /* what moves are the migrations */
         item.from = item.to;
         char fallback[40];
         g_snprintf(fallback, sizeof fallback, "%s memory", memory_kind(kind));
         item.name = ech_sqlite_is_null(&rows, 7) ? ech_trace_builder_string(r->builder, fallback, -1) : text_id(r, &rows, 7, fallback);
-        item.queue = ech_capture_queue(r->capture, "driver", ECH_QUEUE_HOST, device_of(ech_sqlite_int(&rows, 2, 0)));
-        const Call *call = find_call(r, pid_of(ech_sqlite_int(&rows, 1, 0)), ech_sqlite_int(&rows, 8, 0));
+        item.queue = ech_capture_queue(r->capture, "driver", ECH_QUEUE_HOST, device_of(r, pid, ech_sqlite_int(&rows, 2, 0)));
+        const Call *call = find_call(r, pid, ech_sqlite_int(&rows, 8, 0));
         item.stack = call ? call->stack : ECH_NONE;
         ech_capture_add(r->capture, &item);
     }
@@ -600,6 +634,31 @@ static bool read_properties(Reader *r, const char *table)
         const char *name = ech_sqlite_text(&rows, 0), *value = ech_sqlite_text(&rows, 1);
         if (name && value && (g_str_has_prefix(name, "EXPORT_SCHEMA_VERSION") || g_str_has_prefix(name, "EXPORT_PRODUCT")) && strlen(value) < 256)
             ech_trace_builder_set_property(r->builder, name, value);
+    }
+    return ok;
+}
+
+static void set_gpu(Reader *r, int64_t key, guint gpu)
+{
+    g_hash_table_insert(r->gpus, g_memdup2(&key, sizeof key), GUINT_TO_POINTER(gpu));
+}
+
+/* Which GPU each process's devices are. */
+static bool read_gpus(Reader *r)
+{
+    EchSqliteRows rows;
+    bool ok;
+    if (!ech_sqlite_query(r->db, "TARGET_INFO_CUDA_DEVICE", (const char *[]){"gpuId", "cudaId", "pid", NULL}, "LIMIT 65536", &rows))
+        return false;
+    while (ech_sqlite_next(&rows, &ok)) {
+        int64_t gpu = ech_sqlite_int(&rows, 0, -1), device = ech_sqlite_int(&rows, 1, -1), pid = ech_sqlite_int(&rows, 2, -1), all = device_key(-1, device);
+        if (gpu < 0 || gpu >= MAX_DEVICES || device < 0 || device >= MAX_DEVICES)
+            continue;
+        gpointer known = NULL;
+        bool same = !g_hash_table_lookup_extended(r->gpus, &all, NULL, &known) || GPOINTER_TO_UINT(known) == gpu + 1;
+        set_gpu(r, all, same ? (guint)gpu + 1 : 0);
+        if (pid >= 0)
+            set_gpu(r, device_key(pid, device), (guint)gpu + 1);
     }
     return ok;
 }
@@ -662,7 +721,7 @@ static bool read_all(Reader *r)
         g_set_error(r->error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: an SQLite database, but no Nsight Systems export: it has no CUPTI tables", r->where);
         return false;
     }
-    if (!count_tables(r, tables) || !read_properties(r, "META_DATA_EXPORT") || !read_properties(r, "EXPORT_META_DATA") || !read_devices(r) ||
+    if (!count_tables(r, tables) || !read_properties(r, "META_DATA_EXPORT") || !read_properties(r, "EXPORT_META_DATA") || !read_devices(r) || !read_gpus(r) ||
         !read_strings(r) || !read_chains(r) || !read_calls(r) || !read_kernels(r) || !read_copies(r) || !read_memsets(r) || !read_recorded(r) ||
         !read_waits(r) || !read_memory(r) || !read_faults(r))
         return false;
@@ -683,12 +742,14 @@ static bool nsys_read(EchSource *source, const EchImportOptions *options, EchImp
     r.strings = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, text_free);
     r.chains = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, NULL);
     r.queues = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
+    r.gpus = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, NULL);
     r.calls = g_array_new(FALSE, FALSE, sizeof(Call));
     r.recorded = g_array_new(FALSE, FALSE, sizeof(Recorded));
     bool ok = read_all(&r);
     g_array_unref(r.recorded);
     g_array_unref(r.calls);
     g_hash_table_unref(r.queues);
+    g_hash_table_unref(r.gpus);
     g_hash_table_unref(r.chains);
     g_hash_table_unref(r.strings);
     return ok;

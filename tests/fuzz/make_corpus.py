@@ -169,6 +169,37 @@ def processes(name):
 
 processes("processes.sqlite")
 
+
+# Two processes that see one GPU each, the second and third of the machine, of another kind than the first. Nothing but calls tells waits.
+def gpus(name):
+    path = tempfile.mktemp()
+    c = sqlite3.connect(path)
+    c.execute("pragma page_size=512")
+    c.execute("create table StringIds (id integer not null primary key, value text not null)")
+    c.executemany("insert into StringIds values (?,?)", [(1, "one"), (2, "two"), (3, "cudaLaunchKernel_v7000"), (4, "cudaDeviceSynchronize_v3020")])
+    a, b = 77 << 24, 78 << 24
+    c.execute("create table TARGET_INFO_GPU (id integer, name text)")
+    c.executemany("insert into TARGET_INFO_GPU values (?,?)", [(0, "NVIDIA L4"), (1, "NVIDIA H100 80GB HBM3"), (2, "NVIDIA H100 80GB HBM3")])
+    c.execute("create table TARGET_INFO_CUDA_DEVICE (gpuId integer, cudaId integer, pid integer)")
+    c.executemany("insert into TARGET_INFO_CUDA_DEVICE values (?,0,?)", [(1, 77), (2, 78)])
+    c.execute("create table CUPTI_ACTIVITY_KIND_RUNTIME (start integer, end integer, eventClass integer, globalTid integer, correlationId integer, nameId integer, returnValue integer, callchainId integer)")
+    for process in (a, b):
+        c.executemany("insert into CUPTI_ACTIVITY_KIND_RUNTIME values (?,?,0,?,?,?,0,null)",
+                      [(90, 95, process | 5, 1, 3), (96, 210, process | 5, 2, 4), (290, 295, process | 5, 3, 3)])
+    c.execute("create table CUPTI_ACTIVITY_KIND_KERNEL (start integer, end integer, deviceId integer, contextId integer, streamId integer, correlationId integer, globalPid integer, demangledName integer)")
+    c.executemany("insert into CUPTI_ACTIVITY_KIND_KERNEL values (?,?,0,1,?,?,?,?)",
+                  [(100, 200, 7, 1, a, 1), (300, 400, 13, 3, a, 1), (110, 190, 7, 1, b, 2), (310, 400, 13, 3, b, 2)])
+    c.execute("create table CUDA_GPU_MEMORY_USAGE_EVENTS (start integer, globalPid integer, deviceId integer, contextId integer, address integer, pc integer, bytes integer, memKind integer, memoryOperationType integer, name integer, correlationId integer)")
+    c.executemany("insert into CUDA_GPU_MEMORY_USAGE_EVENTS values (?,?,0,1,4096,0,?,2,0,null,null)", [(10, a, 1 << 20), (20, b, 1 << 21)])
+    c.commit()
+    c.execute("vacuum")
+    c.close()
+    put("nsys", name, open(path, "rb").read())
+    os.unlink(path)
+
+
+gpus("gpus.sqlite")
+
 # ---- rocprofv3 ----
 def rocpd(schema, runs=("0000450_565d",)):
     path = tempfile.mktemp()

@@ -1070,3 +1070,11 @@ $ for x in x1 x0.25; do echelon run --trace traces/gpt_unrolled_kept.h100 --devi
     The hbm port moves the same 3.48 GiB (2.45 GiB of that in L2) in 1.41 ms instead of 352 us.
     matrix unit             280 us   10.1 % ##.................  277 GOP
     hbm port               1.41 ms   51.0 % ##########.........  2.13 GiB read, 1.35 GiB written; 2.45 GiB of that in L2
+$ for f in tests/fuzz/corpus/nsys/gpus.sqlite tests/golden/data/peers.json; do echelon run --trace $f --device h200 | grep -E "It fits|recorded on|holds|no memory"; done
+  It fits. hbm 1 MiB of 139 GiB (0 %)
+  - the capture holds devices 1, 2: device 1 is replayed, on links and memories of its own (capture_device chooses another)
+  - recorded on NVIDIA H100 80GB HBM3: recorded times are carried from h100-sxm to h200
+  - of the 200 ns recorded on h100-sxm, 100.0 % by the rates of memory, or of products, alone
+  It fits. hbm 500 KiB of 139 GiB (0 %)
+  - recorded on NVIDIA H100 80GB HBM3: recorded times are carried from h100-sxm to h200
+  - of the 20 us recorded on h100-sxm, 50.0 % by the rates of memory, or of products, alone, 50.0 % are copies and collectives, by their links

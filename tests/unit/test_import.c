@@ -5,6 +5,7 @@
 #include "sim/import/json_stream.h"
 #include "sim/trace/file.h"
 #include "sim/trace/lifetime.h"
+#include "sim/trace/select.h"
 #include "tests/support/support.h"
 
 #include <check.h>
@@ -751,6 +752,37 @@ START_TEST(nsys_processes)
 }
 END_TEST
 
+/* A process's device is the GPU that the export says it is, whatever number the process has for it; what waits for a device does for the process's. */
+START_TEST(nsys_numbers_gpus)
+{
+    g_autoptr(EchImport) import = ech_test_corpus("nsys/gpus.sqlite", NULL);
+    const EchTrace *t = import->trace;
+    static const char *const kernels[] = {"one", "two"}, *const memories[] = {"hbm", "hbm:2"};
+    for (uint32_t p = 0; p < 2; p++) {
+        ck_assert_uint_eq(ech_trace_queues(t)[ech_test_op(t, ECH_OP_KERNEL, kernels[p])->queue].device, p + 1);
+        g_autoptr(EchLifetimes) lives = ech_lifetimes_new(t, ech_trace_find_memory(t, memories[p]));
+        ck_assert_uint_eq(lives->peak, 1u << (20 + p));
+    }
+    ck_assert_uint_eq(ech_trace_n_memories(t), 2);
+    for (size_t i = 0; i < ech_trace_n_ops(t); i++)
+        if (ech_trace_ops(t)[i].kind == ECH_OP_WAIT)
+            ck_assert_uint_eq(ech_trace_ops(t)[i].n_deps, 1);
+    ck_assert_uint_eq(ech_test_count(t, ECH_OP_WAIT), 2);
+    /* Of one of them the memory is the device's, whichever it is. */
+    for (uint32_t p = 0; p < 2; p++) {
+        EchSelectOptions options = {.device = p + 1};
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchTrace) one = ech_trace_select(t, &options, NULL, &error);
+        ck_assert_ok(one != NULL, error);
+        ck_assert_uint_eq(ech_trace_n_memories(one), 1);
+        g_autoptr(EchLifetimes) lives = ech_lifetimes_new(one, ech_trace_find_memory(one, "hbm"));
+        ck_assert_uint_eq(lives->peak, 1u << (20 + p));
+        g_autofree char *hardware = ech_recorded_on(t, p + 1);
+        ck_assert_str_eq(hardware, "NVIDIA H100 80GB HBM3");
+    }
+}
+END_TEST
+
 /* Managed memory is the host's until it is moved; what moved is recorded, and not to be modelled besides. */
 START_TEST(recorded_migrations)
 {
@@ -1193,6 +1225,7 @@ int main(void)
     tcase_add_test(tcase, look_alikes_are_named);
     tcase_add_test(tcase, kineto_of_rocm);
     tcase_add_test(tcase, nsys_schemas);
+    tcase_add_test(tcase, nsys_numbers_gpus);
     tcase_add_test(tcase, nsys_processes);
     tcase_add_loop_test(tcase, rocprof_outputs, 0, 6);
     tcase_add_loop_test(tcase, rocprof_processes, 0, 2);
