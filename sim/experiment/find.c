@@ -287,6 +287,19 @@ static JsonNode *run_json(EchExperiment *experiment, const EchCase *c, GError **
     return ech_report_json(&report);
 }
 
+/* The run that relative goals are held against; it must have come to its end, for what it took until it found no room says nothing. */
+static bool run_base(Search *search, GError **error)
+{
+    search->base = run_json(search->experiment, search->of, error);
+    if (!search->base || ech_member_bool(json_node_get_object(search->base), "completed"))
+        return search->base != NULL;
+    g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
+                "for: '%s' is held against the run without the edit, which does not fit and so has no time; expected time<=10ms or hbm<=4GiB, or a device that "
+                "it fits",
+                search->find->asked);
+    return false;
+}
+
 /* Index of the try, or -1. */
 static int try_number(Search *search, double number, GError **error)
 {
@@ -325,8 +338,7 @@ static bool search_one(Search *search, EchSweepProgress progress, void *data, si
     bool relative = false;
     for (guint i = 0; i < find->goals->len; i++)
         relative = relative || g_array_index(find->goals, Goal, i).relative;
-    search->base = relative ? run_json(search->experiment, search->of, error) : NULL;
-    if (relative && !search->base)
+    if (relative && !run_base(search, error))
         return false;
     int low = try_number(search, find->from, error);
     if (low < 0)
