@@ -789,12 +789,26 @@ static void follow(EchCapture *capture, const EchItem *item)
         ech_trace_builder_dep(capture->builder, before, 0);
 }
 
+/* Of a copy from device to device, its arrays say of which devices where the recording does not: the memory of those that it writes, or reads; else @own. */
+static uint32_t memory_of_ends(const EchCapture *capture, const EchItem *item, const EchArrayUse *arrays, size_t n, bool writes, uint32_t own)
+{
+    if (item->from != ECH_TIER_DEVICE || item->to != ECH_TIER_DEVICE || item->other != ECH_NONE)
+        return own;
+    for (size_t i = 0; i < n; i++) {
+        const EchBuffer *buffer = ech_trace_builder_peek_buffer(capture->builder, arrays[i].buffer);
+        for (guint m = 0; (writes ? arrays[i].writes : arrays[i].reads) && !buffer->managed && m < capture->memories->len; m++) {
+            const Memory *memory = &g_array_index(capture->memories, Memory, m);
+            if (memory->tier == ECH_TIER_DEVICE && memory->memory == buffer->memory)
+                return m;
+        }
+    }
+    return own;
+}
+
 /* What a copy reads in memory @from and writes in memory @to, where one of the two is known. */
-static void add_ends(EchCapture *capture, const EchItem *item, uint32_t from, uint32_t to)
+static void add_ends(EchCapture *capture, const EchItem *item, const EchArrayUse *arrays, size_t n, uint32_t from, uint32_t to)
 {
     EchId ends[2] = {ECH_NONE, ECH_NONE};
-    size_t n;
-    const EchArrayUse *arrays = arrays_of(capture, item, &n);
     for (size_t i = 0; i < n; i++)
         for (int writes = 0; writes < 2; writes++) {
             EchId memory = g_array_index(capture->memories, Memory, writes ? to : from).memory;
@@ -816,12 +830,16 @@ static void copy(EchCapture *capture, const EchItem *item)
     uint32_t from = memory_index(capture, (EchTier)item->from, device);
     uint32_t to = memory_index(capture, (EchTier)item->to,
                                item->to == ECH_TIER_DEVICE && item->from == ECH_TIER_DEVICE && item->other != ECH_NONE ? item->other : device);
+    size_t n;
+    const EchArrayUse *arrays = arrays_of(capture, item, &n);
+    from = memory_of_ends(capture, item, arrays, n, false, from);
+    to = memory_of_ends(capture, item, arrays, n, true, to);
     EchOp op = op_of(capture, item, ECH_OP_COPY, queue_id(capture, item->queue));
     op.memory_from = g_array_index(capture->memories, Memory, from).memory;
     op.memory_to = g_array_index(capture->memories, Memory, to).memory;
     op.launch = launch_of(capture, item, ECH_NONE);
     EchId id = ech_trace_builder_op(capture->builder, op);
-    add_ends(capture, item, from, to);
+    add_ends(capture, item, arrays, n, from, to);
     follow(capture, item);
     issue(capture, item->queue, id, item);
 }

@@ -829,6 +829,30 @@ static double touched_amount(const Pricer *pricer, const Map *map, const EchMemo
     return (double)op->bytes / HOST_PAGE_BYTES * page / (double)ECH_PS_PER_S * port_capacity(to);
 }
 
+/* What joins the device to others of its kind, or NULL. */
+static const EchLink *link_to_peers(const EchDevice *device)
+{
+    const EchLink *link = ech_device_link(device, "ici");
+    if (!link)
+        link = ech_device_link(device, "nvlink");
+    for (size_t i = 0; !link && i < device->n_links; i++)
+        if (device->links[i].from == device->links[i].to)
+            link = &device->links[i];
+    return link;
+}
+
+/* The same, where one end of copy @op is another device's memory, "hbm:1" beside "hbm"; else NULL. */
+static const EchLink *link_to_peer(const Pricer *pricer, const Map *map, const EchOp *op, const EchMemory *from, const EchMemory *to, bool *ret_forward)
+{
+    const EchMemory *own = from ? from : to;
+    if (!own || (from && to) || own->kind != ECH_MEM_HBM)
+        return NULL;
+    const char *other = ech_trace_memory(pricer->trace, from ? op->memory_to : op->memory_from);
+    size_t n = strlen(own->name);
+    *ret_forward = from != NULL;
+    return strncmp(other, own->name, n) == 0 && other[n] == ':' ? link_to_peers(map->device) : NULL;
+}
+
 static bool price_copy(const Pricer *pricer, const Map *map, Row *row, const EchOp *op, EchPrice *price)
 {
     const EchMemory *from = map->memory[op->memory_from], *to = map->memory[op->memory_to];
@@ -836,7 +860,8 @@ static bool price_copy(const Pricer *pricer, const Map *map, Row *row, const Ech
     bool forward = true;
     if (ech_op_is_prefetch(pricer->trace, op)) /* what has to move is known when it runs */
         return true;
-    const EchLink *link = from && to && from != to ? ech_device_transfer_link(map->device, from, to, &forward) : NULL;
+    const EchLink *link =
+        from && to && from != to ? ech_device_transfer_link(map->device, from, to, &forward) : link_to_peer(pricer, map, op, from, to, &forward);
     price->source = ECH_PRICE_PORT;
     bool host = link && strcmp(link->name, "host") == 0;
     if (from && from == to) {
@@ -915,12 +940,7 @@ static void price_collective(const Pricer *pricer, const Map *map, Row *row, con
     bool laid = op->launch != ECH_NONE && ech_group_parse(ech_trace_string(pricer->trace, op->launch), op->memory_from, &layout);
     /* Two devices that share a chip talk over what joins its halves, unless their group says that they are not such a pair. */
     const EchLink *within = ech_device_link(device, "die");
-    const EchLink *link = within && op->memory_from == 2 && (!laid || layout.stride <= 1) ? within : ech_device_link(device, "ici");
-    if (!link)
-        link = ech_device_link(device, "nvlink");
-    for (size_t i = 0; !link && i < device->n_links; i++)
-        if (device->links[i].from == device->links[i].to)
-            link = &device->links[i];
+    const EchLink *link = within && op->memory_from == 2 && (!laid || layout.stride <= 1) ? within : link_to_peers(device);
     add_uses(pricer, map, row, op);
     if (!link) {
         ech_diag_note(pricer->diag, "collectives_without_a_link", 1);

@@ -414,6 +414,22 @@ START_TEST(snapshots_of_many_devices)
 }
 END_TEST
 
+/* A copy from one device to another is told by its arrays alone. */
+START_TEST(copies_between_devices)
+{
+    g_autoptr(EchImport) import = must_read(HEAD "alloc 1 0 0 4096 512 3 0\nalloc 2 1 0 8192 512 3 0\n"
+                                                 "copy 3 0 7 512 3 3 1\nuses 1 4096 512 2 8192 512\n"
+                                                 "copy 4 0 7 512 3 3 1\nuses 1 4096 256 2 4352 256\nend\n");
+    const EchTrace *t = import->trace;
+    const EchOp *across = nth(t, ECH_OP_COPY, 0), *within = nth(t, ECH_OP_COPY, 1);
+    ck_assert_str_eq(ech_trace_memory(t, across->memory_from), "hbm");
+    ck_assert_str_eq(ech_trace_memory(t, across->memory_to), "hbm:1");
+    ck_assert_uint_eq(moved(t, across, ECH_READ), 512);
+    ck_assert_uint_eq(moved(t, across, ECH_WRITE), 512);
+    ck_assert_uint_eq(within->memory_from, within->memory_to);
+}
+END_TEST
+
 START_TEST(what_is_cut_or_unknown)
 {
     g_autoptr(EchImport) import = must_read(HEAD "hologram 1 2 three\ncopy 5 0 0 100 2 3 1\ncopy 6 0 0 10");
@@ -1192,6 +1208,7 @@ int main(void)
     tcase_add_test(cases, streams_do_not_wait_for_the_hosts_allocator);
     tcase_add_test(cases, attention_by_its_grid);
     tcase_add_test(cases, neglected);
+    tcase_add_test(cases, copies_between_devices);
     suite_add_tcase(suite, cases);
     return ech_test_main(suite);
 }

@@ -897,6 +897,29 @@ START_TEST(collectives_count_the_bytes_they_send)
 }
 END_TEST
 
+/* What goes to another device's memory, or comes from there, goes over what joins them, where there is such a link: ports of 25 GB/s each. */
+START_TEST(copies_to_peers)
+{
+    for (int i = 0; i < 4; i++) {
+        Maker m = maker_new();
+        EchId peer = ech_trace_builder_memory(m.b, "hbm:1");
+        add_copy(&m, m.core, i & 1 ? peer : m.hbm, i & 1 ? m.hbm : peer, 100 * MB);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        device->links = g_renew(EchLink, device->links, 2);
+        device->links[1] = (EchLink){.name = g_strdup("nvlink"), .nominal = 25 * GB, .to_device = 25 * GB, .from_device = 25 * GB, .ports = 2};
+        device->links[1].from = device->links[1].to = device->links[0].from;
+        device->n_links = i < 2 ? 2 : 1;
+        g_autoptr(EchRun) run = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
+        near(run->makespan, i < 2 ? 2 * ECH_PS_PER_MS : ECH_PS_PER_MS / 10, 2, ECH_ENGINE_NATIVE);
+        if (i < 2)
+            ck_assert_uint_eq(i ? run->links[1].backward : run->links[1].forward, 100 * MB);
+        if (i >= 2)
+            g_free(device->links[1].name);
+    }
+}
+END_TEST
+
 /* A collective between GPUs holds 24 of an H100's 132 multiprocessors while it runs: a kernel of 100 ms on all of them takes 132 / 108 of that beside it. What
  * has few blocks, what memory bounds and what was recorded take what they take alone; and so does the collective. */
 START_TEST(collectives_hold_multiprocessors)
@@ -2106,6 +2129,7 @@ int main(void)
     tcase_add_test(tests, too_many_operations_are_refused);
     tcase_add_test(tests, loops_that_never_end_are_refused);
     tcase_add_test(tests, sizes_that_never_end_are_refused);
+    tcase_add_test(tests, copies_to_peers);
     tcase_add_test(tests, copies_go_on_after_an_exchange);
     tcase_add_test(tests, buffers_may_be_freed_on_two_queues);
     tcase_add_test(tests, buffers_of_the_iteration_before_are_awaited);
