@@ -387,8 +387,10 @@ static bool read_line(size_t which, void *data, GError **error)
     case DEVICE: return set_device(r, error);
     case RANK:
         r->ranks.n = r->lines.fields[1];
-        if (r->lines.fields[1] > 1)
-            ech_trace_builder_printf_property(r->builder, "rank", "%" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT, r->lines.fields[0], r->lines.fields[1]);
+        if (r->lines.fields[1] > 1) {
+            ech_trace_builder_printf_property(r->builder, "rank", "%" G_GUINT64_FORMAT, r->lines.fields[0]);
+            ech_trace_builder_printf_property(r->builder, "ranks", "%" G_GUINT64_FORMAT, r->lines.fields[1]);
+        }
         return true;
     case PROGRAM: return add_program(r, error);
     case ARRAY: return add_array(r, error);

@@ -348,9 +348,9 @@ END_TEST
 START_TEST(our_corpora)
 {
     static const char *const formats[] = {
-        "kineto",  "nsys",         "rocpd",      "chakra",        "memory_snapshot",     "xplane",          "xplane_json",    "cupti",
-        "pretend", "pytorch_et",   "trace_file", "out_of_memory", "memory_usage_report", "memory_timeline", "memory_profile", "hlo_text",
-        "program", "rocprof_json", "rocprof_csv"};
+        "kineto",          "nsys",           "rocpd",       "chakra",     "memory_snapshot", "xplane",        "xplane_json",
+        "cupti",           "pretend",        "pretend_tpu", "pytorch_et", "trace_file",      "out_of_memory", "memory_usage_report",
+        "memory_timeline", "memory_profile", "hlo_text",    "program",    "rocprof_json",    "rocprof_csv"};
     size_t n = 0;
     for (size_t i = 0; i < G_N_ELEMENTS(formats); i++) {
         g_autofree char *folder = g_build_filename(ECH_SOURCE_DIR "/tests/fuzz/corpus", formats[i], NULL);
