@@ -458,7 +458,7 @@ static bool read_unit(Loader *loader, const EchYamlNode *node, EchUnit *unit, GE
     return true;
 }
 
-/* Of a time among the numbers: a run ends at 53 days. */
+/* Of a time among the numbers: a run ends at 46 days. */
 enum { LONGEST_DAYS = 10 };
 #define LONGEST (LONGEST_DAYS * 86400.0 * (double)ECH_PS_PER_S)
 

@@ -19,7 +19,7 @@ enum { MOST_DEVICES = 3, MOST_LINES = 5, TRIFLE = 100 };
 static const char prefetch[] = "prefetch", donate[] = "donate"; /* the latter only where a program is compiled */
 
 /* What is handed to passes as what they may need, in per cent of what there is: all of it where plans and allocators want no more, less where they do; less
- * still where it would fit but may not, as compilers have it. At last nothing is fetched ahead, which takes memory, too. */
+ * still where it would fit but may not, as compilers have it, or where what is free is in pieces. At last nothing is fetched ahead, which takes memory, too. */
 static const unsigned goals[] = {100, 92, 80, 65, 92};
 enum { NARROW_GOAL = 3 };
 
@@ -181,6 +181,7 @@ typedef struct {
     const Measure *measure; /* NULL: another device */
     EchAdviceRow row;
     size_t tried; /* goals */
+    size_t last;  /* of them, the one that was tried last */
     bool done;
 } Trial;
 
@@ -376,6 +377,7 @@ static void take(const Advise *a, Trial *t, const EchSweepPoint *point)
     g_autoptr(JsonNode) node = json_from_string(point->json, NULL);
     JsonObject *run = json_node_get_object(node);
     const EchAdviceRun before = t->row.run;
+    t->last = t->tried;
     t->row.run = t->measure ? run_of(run) : run_of_device(run);
     g_free(t->row.nothing);
     t->row.nothing = t->measure && t->measure->passes[0] ? why_nothing(t->measure, run) : NULL;
@@ -387,7 +389,7 @@ static void take(const Advise *a, Trial *t, const EchSweepPoint *point)
     bool stuck = t->tried > 0 && !t->row.nothing && before.hbm == t->row.run.hbm && before.makespan == t->row.run.makespan && t->row.run.hbm > goal_bytes(a, t);
     size_t n = G_N_ELEMENTS(goals) - (t->measure && t->measure->when == LAST ? 0 : 1);
     t->tried = stuck ? MAX(t->tried + 1, G_N_ELEMENTS(goals) - 1) : t->tried + 1;
-    if (t->tried == NARROW_GOAL && !t->row.run.narrow)
+    if (t->tried == NARROW_GOAL && !t->row.run.narrow && g_strcmp0(ech_member_text(ech_member_object(run, "failure"), "reason"), "fragmented") != 0)
         t->tried++;
     /* The compiler brings back early what was sent away, however much that is. */
     bool early = t->row.run.narrow && t->measure && t->measure->n_goals > 0 && g_str_has_prefix(t->measure->passes[0], "offload");
@@ -481,7 +483,7 @@ static bool learn_needs(Advise *a, GError **error)
         Trial *t = &g_array_index(a->trials, Trial, i);
         if (t->row.run.fits || t->row.run.narrow || t->row.nothing || t->row.error)
             continue;
-        t->tried = t->tried > 0 ? t->tried - 1 : 0;       /* as it was tried last */
+        t->tried = t->last;
         char *options = g_steal_pointer(&t->row.options); /* what was tried, not what is asked here */
         EchCase *c = trial_case(a, t, true, error), *roomy = c ? vary_memory(c, ROOMY, error) : NULL;
         ech_case_free(c);

@@ -89,7 +89,7 @@ static void add_sample(Profile *profile, const char *leaf, const char *stack, co
     g_autoptr(GByteArray) ids = g_byte_array_new();
     ech_wire_varint(ids, location_of(profile, leaf));
     if (*stack) {
-        g_auto(GStrv) frames = g_strsplit(stack, "\n", 128);
+        g_auto(GStrv) frames = g_strsplit(stack, "\n", -1);
         for (char **frame = frames; *frame; frame++) {
             if (**frame)
                 ech_wire_varint(ids, location_of(profile, *frame));

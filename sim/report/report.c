@@ -482,7 +482,7 @@ char *ech_report_buffer_name(const EchTrace *trace, EchId buffer)
     /* Allocations of PyTorch are known by where they were asked for: the first frame of a program's own. */
     const char *stack = ech_trace_string(trace, b->stack);
     if (*stack && !*shape) {
-        g_auto(GStrv) frames = g_strsplit(stack, "\n", 64);
+        g_auto(GStrv) frames = g_strsplit(stack, "\n", -1);
         const char *frame = NULL;
         for (char **at = frames; *at; at++) {
             if (!frame && **at && !g_str_has_prefix(*at, "??"))

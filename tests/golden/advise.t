@@ -109,6 +109,19 @@ $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | se
    4  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,memory=4003MiB
    5  --set replay.unified_memory=true
 
+$ echelon advise traces/keras_cnn.h100 --device h100-sxm --memory 70MiB | sed -n '/make it fit/,/^$/p'
+  What would make it fit
+   1  activations again or all on host     70.0 MiB  88.0 MiB  61.3 ms    x3.004
+
+$ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 3886683KiB --json | sed -n '/"activations on host, overlapped"/,/hbm_bytes/p'
+      "does" : "activations on host, overlapped",
+      "options" : "--pass offload:what=activations,overlap=true,memory=3491MiB --pass prefetch",
+      "fits" : false,
+      "hbm_bytes" : 4681353728,
+$ echelon run traces/gpt_pytorch.h100 --device h100-sxm --set device.memories.hbm.capacity=64TiB --pass offload:what=activations,overlap=true,memory=3491MiB --pass prefetch --json | sed -n '/"needs"/,/"bytes"/p'
+  "needs" : {
+    "hbm" : {
+      "bytes" : 4681353728,
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB --json | sed -n '/"name" : "remat",/,/}/p'
       "name" : "remat",
       "does" : "make activations again",

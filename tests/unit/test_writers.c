@@ -545,6 +545,40 @@ START_TEST(odd_timelines)
 }
 END_TEST
 
+/* Of a stack of any depth each frame is one of the profile's, and an allocation is named after the first frame of the program's own. */
+START_TEST(deep_stacks)
+{
+    enum { OWN = 150, FRAMES = 300 };
+    g_autoptr(GString) stack = g_string_new(NULL);
+    for (int i = 0; i < FRAMES; i++)
+        g_string_append_printf(stack, i == OWN ? "%smodel.py:%d" : "%s/lib/site-packages/torch/f.py:%d", i ? "\n" : "", i);
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("test");
+    EchBuffer buffer = ech_buffer_init();
+    buffer.stack = ech_trace_builder_string(builder, stack->str, -1);
+    buffer.memory = ech_trace_builder_memory(builder, "hbm");
+    buffer.bytes = 4096;
+    EchOp alloc = ech_op_init(ECH_OP_ALLOC);
+    alloc.queue = ech_trace_builder_queue(builder, "q", ECH_QUEUE_COMPUTE, 0);
+    alloc.target = ech_trace_builder_buffer(builder, buffer);
+    alloc.bytes = 4096;
+    alloc.recorded = (EchRecorded){0, ECH_PS_PER_US};
+    ech_trace_builder_op(builder, alloc);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchTrace) trace = ech_trace_builder_finish(builder, &error);
+    ck_assert_ok(trace != NULL, error);
+    g_autoptr(GBytes) pprof = write_as("pprof", trace);
+    size_t samples, frames = 0;
+    ck_assert_uint_eq(check_pprof(span_of(pprof), &samples), 4096);
+    ck_assert_uint_eq(samples, 1);
+    Span file = span_of(pprof);
+    for (Field field; next(&file, &field);)
+        frames += field.number == 4;
+    ck_assert_uint_eq(frames, FRAMES + 2); /* and the allocation and the trace */
+    g_autofree char *name = ech_report_buffer_name(trace, 0);
+    ck_assert_str_eq(name, "#0 model.py:150");
+}
+END_TEST
+
 START_TEST(simulated_timelines)
 {
     g_autoptr(EchTrace) trace = load("tests/golden/data/stream.ech");
@@ -778,6 +812,7 @@ int main(void)
     TCase *cases = tcase_create("formats");
     tcase_add_loop_test(cases, recorded_timelines, 0, G_N_ELEMENTS(captures));
     tcase_add_test(cases, odd_timelines);
+    tcase_add_test(cases, deep_stacks);
     tcase_add_test(cases, recorded_runs);
     tcase_add_test(cases, simulated_timelines);
     tcase_add_test(cases, ranks_on_one_timeline);
