@@ -321,7 +321,7 @@ static void compile_lives(EchMachine *m)
     for (size_t b = 0; b < n_buffers; b++) {
         current[b] = NOWHERE;
         if (m->buffers[b].alias_of == ECH_NONE && m->buffers[b].resident) {
-            Life life = {.buffer = (EchId)b, .alloc_op = NOWHERE, .free_op = NOWHERE, .first = NOWHERE, .turns_over = turning[b]};
+            Life life = {.buffer = (EchId)b, .alloc_op = NOWHERE, .free_op = NOWHERE, .first = NOWHERE, .last = NOWHERE, .turns_over = turning[b]};
             current[b] = lives->len;
             g_array_append_val(lives, life);
         }
@@ -334,7 +334,7 @@ static void compile_lives(EchMachine *m)
         m->op_life[i] = NOWHERE;
         const EchOp *op = &m->ops[i];
         if (op->kind == ECH_OP_ALLOC && (current[op->target] == NOWHERE || !turning[op->target])) {
-            Life life = {.buffer = op->target, .alloc_op = i, .free_op = NOWHERE, .first = NOWHERE, .turns_over = turning[op->target]};
+            Life life = {.buffer = op->target, .alloc_op = i, .free_op = NOWHERE, .first = NOWHERE, .last = NOWHERE, .turns_over = turning[op->target]};
             m->op_life[i] = current[op->target] = lives->len;
             g_array_append_val(lives, life);
         } else if (op->kind == ECH_OP_ALLOC) {

@@ -355,12 +355,19 @@ static void skip_iterations(EchMachine *m, uint32_t l, const Mark *from, const M
     g_array_set_size(m->loops[l].marks, 0);
 }
 
+/* A mark takes time for all that is held then, which may be a buffer for each iteration: the later ones are looked at for a while behind each power of two. */
+static bool is_looked_at(uint64_t iteration)
+{
+    enum { ALWAYS = 64, WHILE = 2 * MAX_PERIOD };
+    return iteration < ALWAYS || iteration - (UINT64_C(1) << (63 - __builtin_clzll(iteration))) < WHILE;
+}
+
 /* At the begin of an iteration of loop @l on its own queue: if everything is as it was some iterations ago, the rest repeats. */
 static void look_for_steady(EchMachine *m, uint32_t queue, uint32_t l)
 {
     Queue *q = &m->queues[queue];
     uint64_t iteration = q->iter[q->depth - 1], trips = m->loops[l].trips;
-    if (!m->options->skip_steady || iteration < 1 || trips < 8 || ech_machine_may_page(m))
+    if (!m->options->skip_steady || iteration < 1 || trips < 8 || !is_looked_at(iteration) || ech_machine_may_page(m))
         return;
     for (uint32_t i = 0; i < m->n_queues; i++) {
         if (inside_loop(m, i, l) && m->queues[i].iter[m->loops[l].depth] < m->longest_distance) /* iterations that do not wait for others yet */

@@ -148,19 +148,27 @@ static uint32_t new_instance(EchMachine *m)
     return m->instances->len - 1;
 }
 
+/* Uses and FREEs mostly mean the first of a list, ALLOCs the last or one behind it: queues of a loop may be many iterations apart. */
 Instance *ech_machine_find_instance(EchMachine *m, uint32_t life, uint64_t ordinal, bool make)
 {
-    for (uint32_t at = m->lives[life].first; at != NOWHERE; at = g_array_index(m->instances, Instance, at).next) {
-        Instance *instance = &g_array_index(m->instances, Instance, at);
-        if (instance->ordinal == ordinal)
-            return instance;
+    Life *of = &m->lives[life];
+    uint32_t before = of->last, at = of->last;
+    if (at != NOWHERE && g_array_index(m->instances, Instance, at).ordinal > ordinal) {
+        at = of->first;
+        before = NOWHERE;
     }
+    for (; at != NOWHERE && g_array_index(m->instances, Instance, at).ordinal < ordinal; at = g_array_index(m->instances, Instance, at).next)
+        before = at;
+    if (at != NOWHERE && g_array_index(m->instances, Instance, at).ordinal == ordinal)
+        return &g_array_index(m->instances, Instance, at);
     if (!make)
         return NULL;
-    uint32_t at = new_instance(m);
-    Instance *instance = &g_array_index(m->instances, Instance, at);
-    *instance = (Instance){.ordinal = ordinal, .next = m->lives[life].first, .alloc_id = NOWHERE, .placed = NOWHERE};
-    m->lives[life].first = at;
+    uint32_t made = new_instance(m);
+    Instance *instance = &g_array_index(m->instances, Instance, made);
+    *instance = (Instance){.ordinal = ordinal, .next = at, .alloc_id = NOWHERE, .placed = NOWHERE};
+    *(before == NOWHERE ? &of->first : &g_array_index(m->instances, Instance, before).next) = made;
+    if (at == NOWHERE)
+        of->last = made;
     return instance;
 }
 
@@ -287,14 +295,16 @@ static void release(EchMachine *m, uint32_t life, uint64_t ordinal)
 {
     uint32_t memory = m->buffers[m->lives[life].buffer].memory;
     EchMemoryState *state = &m->memories[memory];
-    uint32_t *link = &m->lives[life].first;
-    while (*link != NOWHERE && g_array_index(m->instances, Instance, *link).ordinal != ordinal)
-        link = &g_array_index(m->instances, Instance, *link).next;
-    if (*link == NOWHERE)
+    Life *of = &m->lives[life];
+    uint32_t before = NOWHERE, at = of->first;
+    for (; at != NOWHERE && g_array_index(m->instances, Instance, at).ordinal != ordinal; at = g_array_index(m->instances, Instance, at).next)
+        before = at;
+    if (at == NOWHERE)
         return;
-    uint32_t at = *link;
     Instance *instance = &g_array_index(m->instances, Instance, at);
-    *link = instance->next;
+    *(before == NOWHERE ? &of->first : &g_array_index(m->instances, Instance, before).next) = instance->next;
+    if (at == of->last)
+        of->last = before;
     if (instance->allocated) {
         if (instance->alloc_id != NOWHERE)
             ech_allocator_release(m->allocators[memory], instance->alloc_id);

@@ -78,7 +78,7 @@ typedef struct {
     EchId buffer;
     uint32_t alloc_op, free_op;       /* NOWHERE: from the start; never. Of a life that turns over: the first, the last. */
     uint64_t users;                   /* Uses per instance by queues other than the FREE's, which must have ended before the bytes are free. */
-    uint32_t first;                   /* First live instance, or NOWHERE. */
+    uint32_t first, last;             /* Live instances in the order of their ordinals; NOWHERE: none. */
     bool turns_over, freed_elsewhere; /* freed_elsewhere: its FREEs are on more than one queue. */
     uint32_t first_rate, n_rates;     /* Of a life that turns over: its loops, in the trace's order. */
 } Life;

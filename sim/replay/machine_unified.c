@@ -202,7 +202,7 @@ static const Instance *instance_of(EchMachine *m, const Touch *touch, uint64_t o
     const Life *life = &m->lives[touch->life];
     if (!life->turns_over)
         return ech_machine_find_instance(m, touch->life, life->alloc_op == NOWHERE ? 0 : ordinal / touch->div, false);
-    return life->first == NOWHERE ? NULL : &g_array_index(m->instances, Instance, life->first);
+    return life->last == NOWHERE ? NULL : &g_array_index(m->instances, Instance, life->last);
 }
 
 static bool has_address(const Instance *instance)

@@ -789,6 +789,34 @@ START_TEST(steady_loops_are_skipped_exactly)
 }
 END_TEST
 
+/* One queue of a loop allocates all iterations ahead of the one that uses and frees them, whichever has the loop: time does not grow with the square of the
+ * trips. */
+START_TEST(queues_run_far_apart)
+{
+    enum { TRIPS = 60000, FLOPS = 1000, ROOM = 100 * MB };
+    for (int i = 0; i < 4; i++) {
+        const EchBytes bytes = i & 1 ? 4096 : 1024;
+        Maker m = maker_new();
+        EchId buffer = add_buffer(&m, m.hbm, bytes, false), other = ech_trace_builder_queue(m.b, "other", ECH_QUEUE_COMPUTE, 0);
+        add_loop(&m, i & 2 ? other : m.core, 3, TRIPS);
+        EchId alloc = add_target(&m, ECH_OP_ALLOC, m.core, buffer), kernel = add_kernel(&m, other, FLOPS);
+        ech_trace_builder_use(m.b, buffer, ECH_READ, 1, ECH_PATTERN_STREAM, ECH_KNOWN);
+        ech_trace_builder_dep(m.b, alloc, 0);
+        add_target(&m, ECH_OP_FREE, other, buffer);
+        ck_assert_uint_eq(kernel, alloc + 1);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+        options.max_spans = 100;
+        g_autoptr(EchRun) run = replay(trace, device, options);
+        ck_assert(run->completed && run->fits);
+        near(run->makespan, (EchTime)TRIPS * FLOPS, TRIPS, ECH_ENGINE_NATIVE);
+        ck_assert_uint_eq(run->memories[0].peak_live, MIN(TRIPS * bytes, ROOM / bytes * bytes));
+        ck_assert_uint_eq(run->memories[0].end_live, 0);
+    }
+}
+END_TEST
+
 START_TEST(nested_loops_and_inner_steady_states)
 {
     EchTime makespans[2];
@@ -2106,6 +2134,7 @@ int main(void)
     tcase_add_loop_test(tests, queues_learn_of_each_other_later, 0, 2);
     tcase_add_loop_test(tests, double_buffered_pipeline, 0, 2);
     tcase_add_test(tests, steady_loops_are_skipped_exactly);
+    tcase_add_test(tests, queues_run_far_apart);
     tcase_add_test(tests, nested_loops_and_inner_steady_states);
     tcase_add_test(tests, carried_buffers_turn_over);
     tcase_add_loop_test(tests, recorded_gaps_are_kept_on_request, 0, 2);
