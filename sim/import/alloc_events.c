@@ -3,6 +3,7 @@
 #include "sim/base/compare.h"
 #include "sim/base/hash.h"
 #include "sim/trace/allocator_marks.h"
+#include "sim/trace/select.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -113,19 +114,6 @@ static bool read_refusal(const EchTrace *trace, size_t i, uint32_t device, EchRe
     return true;
 }
 
-/* The device whose allocator a memory belongs to: that of its buffers' streams. False for none. */
-static bool device_of(const EchTrace *trace, EchId memory, uint32_t *ret)
-{
-    const EchBuffer *buffers = ech_trace_buffers(trace);
-    for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
-        if (buffers[i].memory == memory && buffers[i].queue != ECH_NONE) {
-            *ret = ech_trace_queues(trace)[buffers[i].queue].device;
-            return true;
-        }
-    }
-    return false;
-}
-
 /* A device's recorded streams and pools by what the recording calls them. */
 typedef struct {
     GHashTable *queues; /* stream value to queue + 1 */
@@ -211,7 +199,7 @@ GArray *ech_alloc_refusals(const EchTrace *trace, EchId memory)
     GArray *out = g_array_new(FALSE, FALSE, sizeof(EchRefusal));
     uint32_t device;
     EchBytes kept = 0;
-    if (!is_snapshot(trace, memory) || !device_of(trace, memory, &device))
+    if (!is_snapshot(trace, memory) || !ech_trace_device_of(trace, memory, &device))
         return out;
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
         EchRefusal refusal;
@@ -257,7 +245,7 @@ EchBytes ech_alloc_recorded_peak(const EchTrace *trace, EchId memory)
     uint32_t device;
     EchBytes held = 0, peak = 0;
     const char *said = ech_trace_get_property(trace, "peak_reserved_bytes"); /* of a profile's devices together, mostly one */
-    if (!is_snapshot(trace, memory) || !device_of(trace, memory, &device))
+    if (!is_snapshot(trace, memory) || !ech_trace_device_of(trace, memory, &device))
         return said && ech_parse_u64(said, &peak, NULL) ? peak : 0;
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
         const EchOp *op = &ech_trace_ops(trace)[i];
@@ -560,7 +548,7 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
     size_t n_buffers = ech_trace_n_buffers(trace);
     Streams streams = streams_new(trace);
     uint32_t device = 0;
-    bool recorded = device_of(trace, memory, &device) && is_snapshot(trace, memory);
+    bool recorded = ech_trace_device_of(trace, memory, &device) && is_snapshot(trace, memory);
     uint32_t n_refused = 0;
     g_auto(EchPyTorchConf) conf = recorded_settings(trace);
     Segments segments = {.memory = memory, .device = device};
@@ -899,7 +887,7 @@ EchAllocStart *ech_alloc_start_of_trace(const EchTrace *trace, EchId memory)
     uint32_t device;
     if (strcmp(ech_trace_format(trace), "out_of_memory") == 0 && memory != ECH_NONE)
         return start_of_log(trace, memory);
-    if (!is_snapshot(trace, memory) || memory == ECH_NONE || !device_of(trace, memory, &device))
+    if (!is_snapshot(trace, memory) || memory == ECH_NONE || !ech_trace_device_of(trace, memory, &device))
         return NULL;
     EchAllocStart *start = start_new();
     g_autoptr(GArray) segments = g_array_new(FALSE, FALSE, sizeof(StartSegment)), mapped = g_array_new(FALSE, FALSE, sizeof(StartSegment));

@@ -2,6 +2,7 @@
 
 #include "models/memory/onchip.h"
 #include "sim/base/hash.h"
+#include "sim/trace/select.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -127,8 +128,10 @@ bool ech_report_ran_out(const EchReport *report, EchRanOut *ret)
     const EchMemory *memory = ech_device_memory_kind(report->device, ECH_MEM_HBM);
     EchId id = memory ? ech_trace_find_memory(trace, memory->name) : ECH_NONE;
     EchRanOut out = {0};
+    uint32_t device = 0;
     if (!pretended || id == ECH_NONE || !ech_parse_u64(pretended, &out.capacity, NULL))
         return false;
+    (void)ech_trace_device_of(trace, id, &device); /* what nothing was given of is the first one's */
     const EchOp *ops = ech_trace_ops(trace), *last = NULL;
     const EchBuffer *buffers = ech_trace_buffers(trace);
     EchBytes live = 0;
@@ -140,7 +143,7 @@ bool ech_report_ran_out(const EchReport *report, EchRanOut *ret)
         if (op->kind == ECH_OP_KERNEL)
             last = NULL; /* what was refused before was caught: the program tries smaller ones, say */
         /* What PyTorch's snapshot says of a request that was refused. */
-        if (op->kind == ECH_OP_MARK && op->queue != ECH_NONE && ech_trace_queues(trace)[op->queue].device == 0 &&
+        if (op->kind == ECH_OP_MARK && op->queue != ECH_NONE && ech_trace_queues(trace)[op->queue].device == device &&
             sscanf(ech_trace_string(trace, op->name), "oom device_free=%" G_GUINT64_FORMAT " reserved=%" G_GUINT64_FORMAT, &out.left, &out.held) == 2) {
             last = op;
             out.live = live;

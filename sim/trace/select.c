@@ -69,6 +69,18 @@ uint32_t *ech_trace_devices(const EchTrace *trace, size_t *ret_n)
     return (uint32_t *)(void *)g_array_free(g_steal_pointer(&devices), FALSE);
 }
 
+bool ech_trace_device_of(const EchTrace *trace, EchId memory, uint32_t *ret)
+{
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
+        if (buffers[i].memory == memory && buffers[i].queue != ECH_NONE) {
+            *ret = ech_trace_queues(trace)[buffers[i].queue].device;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Number behind the last colon of a memory's name, ECH_NONE without one. */
 static uint32_t memory_device(const char *name)
 {

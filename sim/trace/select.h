@@ -24,6 +24,9 @@ EchTrace *ech_trace_select(const EchTrace *trace, const EchSelectOptions *option
 
 /** Whether memories of several devices have names in it, although one may have done all the work. */
 bool ech_trace_is_of_several(const EchTrace *trace);
+/** The device whose allocator a memory belongs to: that of its buffers' queues. False where none has one. */
+bool ech_trace_device_of(const EchTrace *trace, EchId memory, uint32_t *ret);
+
 /** Ordinals of the devices that kernels, copies or collectives ran on, ascending; g_free. */
 uint32_t *ech_trace_devices(const EchTrace *trace, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -1070,6 +1070,9 @@ $ for x in x1 x0.25; do echelon run --trace traces/gpt_unrolled_kept.h100 --devi
     The hbm port moves the same 3.48 GiB (2.45 GiB of that in L2) in 1.41 ms instead of 352 us.
     matrix unit             280 us   10.1 % ##.................  277 GOP
     hbm port               1.41 ms   51.0 % ##########.........  2.13 GiB read, 1.35 GiB written; 2.45 GiB of that in L2
+$ echelon import tests/golden/data/oom.pickle -o $T/first.ech >/dev/null 2>&1; sed -i 's/^property "records.oom".*/&\nproperty "pretended_bytes" "220200960"/' $T/first.ech; sed 's/^host 0/host 1/; s/^compute 0/compute 1/' $T/first.ech >$T/second.ech; for f in first second; do echelon run $T/$f.ech --device h100-sxm | grep 'It fits'; done
+  It fits as far as the program came. hbm 120 MiB of 78.6 GiB (0 %)
+  It fits as far as the program came. hbm 120 MiB of 78.6 GiB (0 %)
 $ for f in tests/fuzz/corpus/nsys/gpus.sqlite tests/golden/data/peers.json; do echelon run --trace $f --device h200 | grep -E "It fits|recorded on|holds|no memory"; done
   It fits. hbm 1 MiB of 139 GiB (0 %)
   - the capture holds devices 1, 2: device 1 is replayed, on links and memories of its own (capture_device chooses another)
