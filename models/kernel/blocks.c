@@ -65,20 +65,34 @@ static double staging(const EchKernelShape *s, const EchKernelStaging *b)
     return staged;
 }
 
+/* Positions of a convolution's result. */
+static uint64_t places_of(const EchKernelContraction *c)
+{
+    return MAX(c->m / MAX(c->images, 1u), 1u);
+}
+
+/* Whether a convolution adds up over more positions than its result has: a filter's gradient, over the pixels. */
+static bool sums_pixels(const EchKernelContraction *c)
+{
+    return c->convolution && c->taps > places_of(c) && !c->depthwise && !c->depthwise_gradient;
+}
+
 EchBytes ech_kernel_product_vmem(const EchKernelShape *s, const EchKernelBlocks *blocks)
 {
     const EchKernelContraction *c = s->c;
-    uint64_t n_m = ech_div_up(c->m, MAX(blocks->bm, 1u)), n_n = ech_div_up(c->n, MAX(blocks->bn, 1u)), n_k = ech_div_up(c->k, MAX(blocks->bk, 1u));
+    uint64_t n_m = ech_div_up(c->m, MAX(blocks->bm, 1u)), n_n = ech_div_up(c->n, MAX(blocks->bn, 1u)), n_k = ech_kernel_depth_steps(c, blocks);
     /* Cores that share the steps each hold the windows of their own. */
     uint64_t *axis = n_m >= s->cores ? &n_m : n_n >= s->cores ? &n_n : &n_k;
     *axis = ech_div_up(*axis, s->cores);
     double bm = (double)ech_round_up(MIN(blocks->bm, c->m), s->m_granule), bn = (double)ech_round_up(MIN(blocks->bn, c->n), s->n_granule);
     double bk = (double)MIN(blocks->bk, c->k);
     double bk_lanes = (double)ech_round_up((uint64_t)bk, 128), bk_rows = (double)ech_round_up((uint64_t)bk, 8);
+    double taps = (double)(blocks->taps > 0 ? blocks->taps : c->taps);
+    double pixels = sums_pixels(c) ? bk_rows * taps / (double)places_of(c) : c->lhs_transposed ? bk_rows : bk_lanes;
     double buffers = blocks->buffers > 0 ? blocks->buffers : 2;
     double together = (double)MAX(blocks->batch, 1u), batch = c->batch > MAX(blocks->batch, 1u) ? buffers : 1;
-    double rhs = s->rhs_hbm ? bn * (c->rhs_transposed ? bk_lanes : bk_rows) * (double)c->taps * s->rhs_moved * (n_n * n_k > 1 ? buffers : batch) : 0;
-    double lhs = s->lhs_hbm ? bm * (c->lhs_transposed ? bk_rows : bk_lanes) * s->lhs_moved * (n_m * n_k > 1 || (n_n > 1 && n_m > 1) ? buffers : batch) : 0;
+    double rhs = s->rhs_hbm ? bn * (c->rhs_transposed ? bk_lanes : bk_rows) * taps * s->rhs_moved * (n_n * n_k > 1 ? buffers : batch) : 0;
+    double lhs = s->lhs_hbm ? bm * pixels * s->lhs_moved * (n_m * n_k > 1 || (n_n > 1 && n_m > 1) ? buffers : batch) : 0;
     double out = s->out_hbm ? bm * bn * s->out_bits / 8 * (n_m * n_n > 1 ? 2 : batch) : 0;
     /* 32-bit results accumulate where they lie. */
     double accumulator = n_k > 1 && s->out_bits < 32 ? 4 * bm * bn : 0;
@@ -236,15 +250,31 @@ static size_t cuts(uint64_t extent, uint64_t granule, uint64_t *ret)
     return n;
 }
 
+/* What a step takes of what is added up: all, then less; of a filter's gradient fewer pixels, then fewer images; else less of k. */
+static size_t cut_depth(const EchKernelContraction *c, EchKernelBlocks *ret)
+{
+    uint64_t depth[MAX_CUTS], taps[MAX_CUTS] = {0};
+    size_t n_depth = cuts(c->k, 128, depth), n_taps = sums_pixels(c) ? cuts(c->taps, 1, taps) : 1, n = 0;
+    for (size_t t = 0; t < n_taps; t++)
+        ret[n++] = (EchKernelBlocks){.bk = depth[0], .taps = taps[t], .buffers = 2};
+    for (size_t k = 1; k < n_depth; k++)
+        ret[n++] = (EchKernelBlocks){.bk = depth[k], .taps = taps[n_taps - 1], .buffers = 2};
+    return n;
+}
+
 void ech_kernel_choose_product(const EchKernelModel *model, const EchKernelShape *shape, EchKernelBlocks *ret)
 {
     const EchKernelContraction *c = shape->c;
-    uint64_t rows[MAX_CUTS], columns[MAX_CUTS], depth[MAX_CUTS];
-    uint64_t turns[MAX_CUTS];
-    size_t n_turns = cuts(c->batch, 1, turns), n_rows = cuts(c->m, shape->m_granule, rows), n_columns = cuts(c->n, shape->n_granule, columns),
-           n_depth = cuts(c->k, 128, depth);
+    uint64_t rows[MAX_CUTS], columns[MAX_CUTS], turns[MAX_CUTS];
+    EchKernelBlocks depth[2 * MAX_CUTS];
+    /* Pixels that lie on lanes pass the units for each of the result's positions: a block has all of these. */
+    uint64_t granule = shape->m_granule * (c->positions > 0 ? c->positions : 1);
+    size_t n_turns = cuts(c->batch, 1, turns), n_rows = cuts(c->m, granule, rows), n_columns = cuts(c->n, shape->n_granule, columns),
+           n_depth = cut_depth(c, depth);
     EchBytes budget = (EchBytes)(0.94 * (double)model->budget);
-    EchKernelBlocks best = {.bm = rows[n_rows - 1], .bn = columns[n_columns - 1], .bk = depth[n_depth - 1], .buffers = 2};
+    EchKernelBlocks best = depth[n_depth - 1];
+    best.bm = rows[n_rows - 1];
+    best.bn = columns[n_columns - 1];
     double best_time = INFINITY;
     /* With perfect overlap it takes no longer, and without at most @stretch times as long: most blocks are found wanting by that alone, without its powers. */
     EchKernelModel perfect = *model;
@@ -253,10 +283,14 @@ void ech_kernel_choose_product(const EchKernelModel *model, const EchKernelShape
     for (size_t k = 0; k < n_depth; k++) {
         for (size_t n = 0; n < n_columns; n++) {
             for (size_t m = 0; m < n_rows; m++) {
-                EchKernelBlocks blocks = {.bm = rows[m], .bn = columns[n], .bk = depth[k], .batch = 1, .buffers = 2};
+                EchKernelBlocks blocks = depth[k];
+                blocks.bm = rows[m];
+                blocks.bn = columns[n];
+                blocks.batch = 1;
                 if (ech_kernel_product_vmem(shape, &blocks) > budget)
                     continue;
-                double time = INFINITY, steps = (double)ech_div_up(c->m, rows[m]) * (double)ech_div_up(c->n, columns[n]) * (double)ech_div_up(c->k, depth[k]);
+                double time = INFINITY, tiles = (double)ech_div_up(c->m, rows[m]) * (double)ech_div_up(c->n, columns[n]);
+                double steps = tiles * (double)ech_kernel_depth_steps(c, &blocks);
                 /* As many products of a batch as fit go into a step together; of cut ones the most that do, or one. */
                 bool whole = m == 0 && n == 0 && k == 0;
                 for (size_t i = 0, tried = 0; i < n_turns; i++) {

@@ -860,17 +860,23 @@ static void share_steps(const EchKernelModel *model, EchKernelWalk *w)
     w->store *= cores;
 }
 
+/* Steps that add to the same result: along k, and along the positions of a window. */
+uint64_t ech_kernel_depth_steps(const EchKernelContraction *c, const EchKernelBlocks *blocks)
+{
+    return ech_div_up(c->k, MAX(blocks->bk, 1u)) * (blocks->taps > 0 ? ech_div_up(c->taps, blocks->taps) : 1);
+}
+
 double ech_kernel_product_cycles(const EchKernelModel *model, const EchKernelShape *s, const EchKernelBlocks *blocks, EchKernelSums *ret)
 {
     const EchKernelContraction *c = s->c;
-    uint64_t together = MAX(blocks->batch, 1u), turns = ech_div_up(c->batch, together);
+    uint64_t together = MAX(blocks->batch, 1u), turns = ech_div_up(c->batch, together), taps = blocks->taps > 0 ? blocks->taps : c->taps;
     double rows = (double)ech_div_up(c->m, MAX(blocks->bm, 1u)), columns = (double)ech_div_up(c->n, MAX(blocks->bn, 1u)),
-           depth = (double)ech_div_up(c->k, MAX(blocks->bk, 1u));
+           depth = (double)ech_kernel_depth_steps(c, blocks);
     double bm = (double)up(MIN(blocks->bm, c->m), s->m_granule), bn = (double)up(MIN(blocks->bn, c->n), s->n_granule), bk = (double)MIN(blocks->bk, c->k);
     if (model->view == ECH_KERNEL_HARDWARE) { /* the last block of an axis is as short as it is */
         bm = (double)up(c->m, s->m_granule) / rows;
         bn = (double)up(c->n, s->n_granule) / columns;
-        bk = (double)c->k / depth;
+        bk = (double)c->k / (double)ech_div_up(c->k, MAX(blocks->bk, 1u));
     }
     EchKernelWalk walk = {.columns = columns * (double)turns, .rows = rows, .depth = depth, .turns = (double)turns};
     double deep = c->taps > 1 ? unit_depth(s) / depth : bk, k_lanes = ceil(bk / 128) * 128, k_rows = ceil(bk / 8) * 8, many = (double)together;
@@ -880,7 +886,7 @@ double ech_kernel_product_cycles(const EchKernelModel *model, const EchKernelSha
         walk.compute += model->accumulate * many * bm * bn / REGISTER;
     double halo = c->input_pixels > 0 && c->convolution ? s->lhs_total / rows / depth : 0;
     walk.lhs = move_cycles(model, s->lhs_hbm, c->convolution ? halo : many * bm * (c->lhs_transposed ? k_rows : k_lanes) * s->lhs_moved);
-    walk.rhs = move_cycles(model, s->rhs_hbm, many * bn * (c->rhs_transposed ? k_lanes : k_rows) * (double)c->taps * s->rhs_moved);
+    walk.rhs = move_cycles(model, s->rhs_hbm, many * bn * (c->rhs_transposed ? k_lanes : k_rows) * (double)taps * s->rhs_moved);
     walk.store = store_cycles(model, s, many * bm * (double)up((uint64_t)ceil(bn), s->n_granule) / REGISTER, walk.columns * rows);
     walk.macs = (double)c->batch * bm * rows * bn * columns * contraction_depth(c, 128) + c->other_macs;
     share_steps(model, &walk);
@@ -1060,9 +1066,9 @@ static void price_contraction(const EchKernelModel *model, const EchKernel *kern
         ech_kernel_product_cycles(model, &shape, &blocks, &sums);
     }
     const EchKernelContraction *c = &kernel->contraction;
-    blocks.steps = blocks.bm == 0
-                       ? (uint64_t)iterations(&kernel->windows)
-                       : ech_div_up(c->batch, MAX(blocks.batch, 1u)) * ech_div_up(c->m, blocks.bm) * ech_div_up(c->n, blocks.bn) * ech_div_up(c->k, blocks.bk);
+    blocks.steps = blocks.bm == 0 ? (uint64_t)iterations(&kernel->windows)
+                                  : ech_div_up(c->batch, MAX(blocks.batch, 1u)) * ech_div_up(c->m, blocks.bm) * ech_div_up(c->n, blocks.bn) *
+                                        ech_kernel_depth_steps(c, &blocks);
     ret->blocks = blocks;
     ret->macs = sums.macs;
     /* Arithmetic fused behind the product works on the result's registers, one window of it exposed. */

@@ -137,6 +137,7 @@ typedef struct {
 /** Blocks of a contraction in elements, and of a stream in registers of 1024 elements (then @bm). */
 typedef struct {
     uint64_t bm, bn, bk;
+    uint64_t taps;  /**< Positions of a window in a step; 0: all. */
     uint64_t batch; /**< Products of a batch in a step; 0: one. */
     uint64_t steps;
     uint32_t buffers;

@@ -61,6 +61,7 @@ typedef struct {
 } EchKernelWalk;
 
 double ech_kernel_padded(const EchLayout *layout);
+uint64_t ech_kernel_depth_steps(const EchKernelContraction *c, const EchKernelBlocks *blocks);
 double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *kernel, const EchKernelTraffic *traffic, const EchKernelCost *cost, double steps,
                                 EchKernelSums *sums);
 double ech_kernel_product_cycles(const EchKernelModel *model, const EchKernelShape *shape, const EchKernelBlocks *blocks, EchKernelSums *ret);
