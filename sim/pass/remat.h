@@ -259,6 +259,8 @@ EchId ech_remat_copied(const EchSurvey *survey, EchId op, EchId buffer, bool bac
 EchId ech_remat_left_out(const EchRemat *remat, const EchRematArray *array, EchId op);
 /** What the device holds before each op by the plan: @ret_live[survey->n + 1]. Returns the most. */
 int64_t ech_remat_live(const EchRemat *remat, int64_t *ret_live);
+/** Most bytes of what is made again that there are at once. */
+EchBytes ech_remat_at_once(const EchRemat *remat);
 /** The value that what a loop changes begins as by @binding, where loop run @run alone reads it, once: it is changed where it is. Else NULL. */
 EchRematValue *ech_remat_taken_over(const EchRemat *remat, uint32_t run, const EchRematBinding *binding);
 /** Time that the plan's repeated ops take in one pass over the trace. */

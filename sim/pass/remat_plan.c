@@ -367,6 +367,26 @@ static int64_t passing(const EchRemat *r, guint first, guint end, int64_t brough
     return most - now;
 }
 
+/* Adds to @change, per op, what values begin and end to take, and to @extra what more there is of them while they are made before one. */
+static void add_values(const EchRemat *r, int64_t *change, int64_t *extra)
+{
+    for (guint k = 0; k < r->values->len; k++) {
+        const EchRematValue *v = ech_remat_value(r, k);
+        EchId from = ech_remat_run(r, v->run)->site, until = MAX(v->until, ech_remat_run(r, v->last_run)->site);
+        if (until <= from || ech_remat_run(r, v->run)->fused)
+            continue;
+        change[from] += (int64_t)MIN(v->bytes, INT64_MAX / 4);
+        change[until] -= (int64_t)MIN(v->bytes, INT64_MAX / 4);
+    }
+    g_autofree int64_t *brought = brought_along(r);
+    for (guint k = 0, end; k < r->order->len; k = end) {
+        EchId site = ech_remat_run(r, run_in_order(r, k))->site;
+        for (end = k; end < r->order->len && ech_remat_run(r, run_in_order(r, end))->site == site;)
+            end++;
+        extra[site] += passing(r, k, end, brought[site]);
+    }
+}
+
 int64_t ech_remat_live(const EchRemat *remat, int64_t *ret_live)
 {
     const EchSurvey *s = remat->s;
@@ -384,14 +404,7 @@ int64_t ech_remat_live(const EchRemat *remat, int64_t *ret_live)
         change[remat->alloc[a->source] + 1] -= bytes;
         change[remat->free[a->source] + 1] += bytes;
     }
-    for (guint k = 0; k < remat->values->len; k++) {
-        const EchRematValue *v = ech_remat_value(remat, k);
-        EchId from = ech_remat_run(remat, v->run)->site, until = MAX(v->until, ech_remat_run(remat, v->last_run)->site);
-        if (until <= from || ech_remat_run(remat, v->run)->fused)
-            continue;
-        change[from] += (int64_t)MIN(v->bytes, INT64_MAX / 4);
-        change[until] -= (int64_t)MIN(v->bytes, INT64_MAX / 4);
-    }
+    add_values(remat, change, extra);
     for (guint k = 0; k < remat->longer->len; k++) {
         const EchRematLonger *l = ech_remat_longer(remat, k);
         int64_t bytes = (int64_t)MIN(s->buffers[l->buffer].bytes, INT64_MAX / 4);
@@ -404,13 +417,6 @@ int64_t ech_remat_live(const EchRemat *remat, int64_t *ret_live)
         change[c->made_in] += bytes;
         change[s->end[c->used_in]] -= bytes;
     }
-    g_autofree int64_t *brought = brought_along(remat);
-    for (guint k = 0, end; k < remat->order->len; k = end) {
-        EchId site = ech_remat_run(remat, run_in_order(remat, k))->site;
-        for (end = k; end < remat->order->len && ech_remat_run(remat, run_in_order(remat, end))->site == site;)
-            end++;
-        extra[site] = passing(remat, k, end, brought[site]);
-    }
     int64_t now = 0, most = 0;
     for (size_t i = 0; i <= n; i++) {
         now += change[i];
@@ -418,6 +424,19 @@ int64_t ech_remat_live(const EchRemat *remat, int64_t *ret_live)
         most = MAX(most, ret_live[i]);
     }
     return most;
+}
+
+EchBytes ech_remat_at_once(const EchRemat *remat)
+{
+    size_t n = remat->s->n;
+    g_autofree int64_t *change = g_new0(int64_t, n + 2), *extra = g_new0(int64_t, n + 2);
+    add_values(remat, change, extra);
+    int64_t now = 0, most = 0;
+    for (size_t i = 0; i <= n; i++) {
+        now += change[i];
+        most = MAX(most, now + extra[i]);
+    }
+    return (EchBytes)most;
 }
 
 typedef struct {

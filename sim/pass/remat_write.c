@@ -757,15 +757,19 @@ static void add_end(Writer *w, EchId until, EchId region, uint32_t value, EchId 
     g_array_append_val(w->ends, e);
 }
 
-/* What a compiler may take: times what the pass leaves; with offload besides, what was live before. */
-static void tell_margin(const EchSurvey *s, EchTraceBuilder *builder)
+/* What a compiler may take: times what the pass leaves; with offload besides, what was live before; and how much a block may make without taking more. */
+static void tell_margin(const EchRemat *r, EchTraceBuilder *builder)
 {
+    const EchSurvey *s = r->s;
+    const char *before = ech_trace_get_property(s->t, "remat_at_once_bytes");
+    EchBytes once = MAX(ech_remat_at_once(r), before != NULL ? g_ascii_strtoull(before, NULL, 10) : 0);
     uint64_t most = 0;
     for (size_t i = 0; i <= s->n; i++)
         most = MAX(most, s->live[i]);
-    g_autofree char *text = g_strdup_printf("%" G_GUINT64_FORMAT, most);
+    g_autofree char *text = g_strdup_printf("%" G_GUINT64_FORMAT, most), *at_once = g_strdup_printf("%" G_GUINT64_FORMAT, once);
     ech_trace_builder_set_property(builder, "remat_takes_up_to", ECH_REMAT_MARGIN);
     ech_trace_builder_set_property(builder, "remat_from_bytes", text);
+    ech_trace_builder_set_property(builder, "remat_at_once_bytes", at_once);
 }
 
 EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)
@@ -821,7 +825,7 @@ EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)
     write_ops(w);
     ech_edit_loops(&w->e, s->n_buffers);
     if (ech_survey_has_places(s))
-        tell_margin(s, builder);
+        tell_margin(r, builder);
     EchTrace *out = ech_trace_builder_finish(builder, error);
     if (out != NULL)
         say(w, diag);

@@ -432,6 +432,20 @@ static void append_narrow(GString *out, const EchReport *report, EchBytes most, 
     ech_text_wrap(out, "  ", text, columns);
 }
 
+/* Where everything kept has no room: remat cuts what it makes again as finely as that helps, a program's author by its blocks. */
+static void append_blocks(GString *out, const EchReport *report, unsigned columns)
+{
+    const char *from = ech_trace_get_property(report->trace, "remat_from_bytes"), *once = ech_trace_get_property(report->trace, "remat_at_once_bytes");
+    const EchMemoryRun *hbm = ech_report_memory(report->run, "hbm");
+    if (from == NULL || once == NULL || hbm == NULL || !ech_report_fits(report) || g_ascii_strtoull(from, NULL, 10) <= hbm->available)
+        return;
+    g_autofree char *bytes = ech_format_bytes(g_ascii_strtoull(once, NULL, 10));
+    g_autofree char *text = g_strdup_printf("Of what is made again %s are there at once at most. jax.checkpoint has all there that a block makes: what a block "
+                                            "makes beyond %s it needs besides.",
+                                            bytes, bytes);
+    ech_text_wrap(out, "  ", text, columns);
+}
+
 /* Passes left more of the device's memory in use than they were asked to. */
 static void append_goal(GString *out, const EchReport *report, unsigned columns)
 {
@@ -518,6 +532,7 @@ char **ech_report_said(const EchReport *report)
     g_autoptr(GString) text = g_string_new(NULL);
     append_goal(text, report, 0);
     append_narrow(text, report, ech_report_may_need(report), 0);
+    append_blocks(text, report, 0);
     append_reserved(text, report, 0);
     append_together(text, report, 0);
     append_unified(text, report, 0);
@@ -565,6 +580,7 @@ static void append_fit(GString *out, const EchReport *report, unsigned columns)
     ech_text_wrap(out, "  ", text->str, columns);
     append_goal(out, report, columns);
     append_narrow(out, report, most, columns);
+    append_blocks(out, report, columns);
     append_reserved(out, report, columns);
     append_together(out, report, columns);
     append_unified(out, report, columns);

@@ -57,12 +57,16 @@ A GPT step on an H100 that keeps everything, makes it again, or sends it to the 
   as little as can be   yes   1.08 ms    1.063  37.6 MiB         -         -         -  latency inside kernels
   60 MiB, rest on host  yes   6.73 ms    6.652  54.5 MiB  87.5 MiB  93.5 MiB   152 MiB  host link from device
   all on host           yes   21.5 ms   21.278  54.5 MiB   112 MiB   516 MiB   406 MiB  host link to device
-$ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass remat --set device.memories.hbm.available=130MiB | sed -n '/ fit\./,/that would be/p'
+$ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass remat --set device.memories.hbm.available=130MiB | sed -n '/ fit\./,/It takes/p' | sed '$d'
   It may fit. hbm 112 MiB of 130 MiB (86 %)
   Compilers asked for jax.checkpoint have taken up to 1.2 times what remat says; that would be 134 MiB of hbm. The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
-$ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass remat --pass offload --set device.memories.hbm.available=110MiB | sed -n '/ fit\./,/that would be/p'
+  Of what is made again 18 MiB are there at once at most. jax.checkpoint has all there that a block makes: what a block makes beyond 18 MiB it needs besides.
+  JAX would not run it as it is: it takes three quarters of the memory, 97.5 MiB; nor would the process's context, 512 MiB, have room beside it.
+$ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass remat --pass offload --set device.memories.hbm.available=110MiB | sed -n '/ fit\./,/It takes/p' | sed '$d'
   It may fit. hbm 100 MiB of 110 MiB (91 %), host 15.5 MiB of 2 TiB (0 %)
   Compilers asked for jax.checkpoint have taken up to 1.2 times what remat says. XLA fetches offloaded arrays early, many at once, but for what loops fetch slice by slice; that would be 215 MiB of hbm. The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
+  Of what is made again 18 MiB are there at once at most. jax.checkpoint has all there that a block makes: what a block makes beyond 18 MiB it needs besides.
+  JAX would not run it as it is: it takes three quarters of the memory, 82.5 MiB; nor would the process's context, 512 MiB, have room beside it.
 $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --step last --pass 'remat:modules=blocks.*' | grep -A5 'Who asked'
   Who asked for it (forward, recomputed, backward)
     Optimizer.step#AdamW.step     2.39 ms   18.9 % ####................

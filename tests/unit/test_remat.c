@@ -717,7 +717,8 @@ START_TEST(on_chip)
 }
 END_TEST
 
-/* Where nobody knows where arrays lie on chip, they take room all the same, and what the program is said to need there does not decide. */
+/* Where nobody knows where arrays lie on chip, they take room all the same, and what the program is said to need there does not decide. One array is made
+ * again, so that much is there at once. */
 START_TEST(beside_unplaced)
 {
     static const struct {
@@ -733,6 +734,7 @@ START_TEST(beside_unplaced)
     EchId weights = ech_test_buffer(b, "weights", GB, ECH_ROLE_PARAMETER, true), a = ech_test_buffer(b, "a", GB / 20, ECH_ROLE_ACTIVATION, false),
           large = ech_test_buffer(b, "large", 2 * GB, ECH_ROLE_TEMPORARY, false), out = ech_test_buffer(b, "out", GB / 20, ECH_ROLE_OUTPUT, false),
           there = ech_test_buffer(b, "there", cases[_i].unplaced, ECH_ROLE_TEMPORARY, false);
+    ech_trace_builder_peek_buffer(b, weights)->offset = 0;
     ech_trace_builder_peek_buffer(b, there)->memory = ech_trace_builder_memory(b, "vector");
     ech_trace_builder_set_property(b, "unplaced.vector", "200 MB");
     ech_trace_builder_set_property(b, "memory_analysis.argument", "0");
@@ -755,6 +757,8 @@ START_TEST(beside_unplaced)
     ck_assert_uint_eq(ech_test_peak(run, "vector"), cases[_i].unplaced + (cases[_i].room ? GB / 20 : 0));
     const EchReport report = {.title = "t", .trace = changed, .device = device, .run = run};
     ck_assert(ech_report_fits(&report));
+    g_autofree char *once = g_strdup_printf("%" G_GUINT64_FORMAT, GB / 20);
+    ck_assert_str_eq(ech_trace_get_property(changed, "remat_at_once_bytes"), once);
 }
 END_TEST
 
