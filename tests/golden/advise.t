@@ -86,9 +86,9 @@ gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
     products on host, the rest again: nothing goes to the host, so that it is 'make activations again'
 $ echelon advise traces/published_steps/llama3.1-70b.v6e-128.hlo.txt.gz --device tpu-v5e | sed -n '/larger device/,/^$/p'
   As it is, on a larger device
-   2  tpu-v6e                              24.7 GiB    90 GiB   34.0 s    x0.292
-   3  tpu7x                                24.7 GiB    90 GiB   27.1 s    x0.233
-   4  tpu-8i                               24.7 GiB    90 GiB   49.6 s    x0.426
+   2  tpu-v6e                              24.7 GiB    90 GiB   34.1 s    x0.286
+   3  tpu7x                                24.7 GiB    90 GiB   27.1 s    x0.227
+   4  tpu-8i                               24.7 GiB    90 GiB   49.6 s    x0.416
 
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4GiB | head -n 4
 gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
