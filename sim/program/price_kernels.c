@@ -635,8 +635,10 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
         if (out->dims[os] > 1 || taps > 1)
             c->convolution = true;
     }
-    if (kept > 1) /* each of its positions fills whole lanes */
-        c->n = ech_bytes_mul(kept, ech_bytes_mul(c->n / 128 + (c->n % 128 != 0), 128));
+    if (kept > 1) { /* each of its positions fills whole lanes, or rows (libtpu 0.0.52: a gradient of 16 heads of 64 on v5e, v6e, v5p) */
+        uint64_t whole = ech_hlo_physical(out, 0) == of ? 128 : 8;
+        c->n = ech_bytes_mul(kept, ech_bytes_mul(c->n / whole + (c->n % whole != 0), whole));
+    }
     uint64_t features = ech_hlo_groups(convolution, "feature_group_count"), groups = MAX(features, ech_hlo_groups(convolution, "batch_group_count"));
     if (groups > 1)
         share_lanes(c, features, groups);
