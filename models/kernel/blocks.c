@@ -89,11 +89,17 @@ EchBytes ech_kernel_product_vmem(const EchKernelShape *s, const EchKernelBlocks 
     double bk_lanes = (double)ech_round_up((uint64_t)bk, 128), bk_rows = (double)ech_round_up((uint64_t)bk, 8);
     double taps = (double)(blocks->taps > 0 ? blocks->taps : c->taps);
     double pixels = sums_pixels(c) ? bk_rows * taps / (double)places_of(c) : c->lhs_transposed ? bk_rows : bk_lanes;
+    double input = bm * pixels, output = bm * bn;
+    if (c->convolution && c->taps == 1 && s->lhs_moved > 0) { /* what lies on lanes may be its images, so that narrow channels fill none */
+        double share = bm / (double)MAX(c->m, 1u);
+        input = MIN(input, s->lhs_total / s->lhs_moved * share);
+        output = MIN(output, s->out_registers * REGISTER * share);
+    }
     double buffers = blocks->buffers > 0 ? blocks->buffers : 2;
     double together = (double)MAX(blocks->batch, 1u), batch = c->batch > MAX(blocks->batch, 1u) ? buffers : 1;
     double rhs = s->rhs_hbm ? bn * (c->rhs_transposed ? bk_lanes : bk_rows) * taps * s->rhs_moved * (n_n * n_k > 1 ? buffers : batch) : 0;
-    double lhs = s->lhs_hbm ? bm * pixels * s->lhs_moved * (n_m * n_k > 1 || (n_n > 1 && n_m > 1) ? buffers : batch) : 0;
-    double out = s->out_hbm ? bm * bn * s->out_bits / 8 * (n_m * n_n > 1 ? 2 : batch) : 0;
+    double lhs = s->lhs_hbm ? input * s->lhs_moved * (n_m * n_k > 1 || (n_n > 1 && n_m > 1) ? buffers : batch) : 0;
+    double out = s->out_hbm ? output * s->out_bits / 8 * (n_m * n_n > 1 ? 2 : batch) : 0;
     /* 32-bit results accumulate where they lie. */
     double accumulator = n_k > 1 && s->out_bits < 32 ? 4 * bm * bn : 0;
     EchKernelStaging blocks_of = {

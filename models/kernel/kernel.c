@@ -887,7 +887,9 @@ double ech_kernel_product_cycles(const EchKernelModel *model, const EchKernelSha
     double halo = c->input_pixels > 0 && c->convolution ? s->lhs_total / rows / depth : 0;
     walk.lhs = move_cycles(model, s->lhs_hbm, c->convolution ? halo : many * bm * (c->lhs_transposed ? k_rows : k_lanes) * s->lhs_moved);
     walk.rhs = move_cycles(model, s->rhs_hbm, many * bn * (c->rhs_transposed ? k_lanes : k_rows) * (double)taps * s->rhs_moved);
-    walk.store = store_cycles(model, s, many * bm * (double)up((uint64_t)ceil(bn), s->n_granule) / REGISTER, walk.columns * rows);
+    /* Of a convolution what lies on lanes may be its images: it stores what there is. */
+    double tiles = walk.columns * rows, block = many * bm * (double)up((uint64_t)ceil(bn), s->n_granule) / REGISTER;
+    walk.store = store_cycles(model, s, c->convolution && !s->summed ? MIN(block, s->out_registers / tiles) : block, tiles);
     walk.macs = (double)c->batch * bm * rows * bn * columns * contraction_depth(c, 128) + c->other_macs;
     share_steps(model, &walk);
     EchKernelSums sums;

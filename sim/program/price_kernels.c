@@ -957,18 +957,43 @@ static uint32_t side_operand(const Survey *survey, const Arrays *arrays, EchId i
     return ECH_NONE;
 }
 
+/* A side that the kernel makes of nothing that it is given, a transform's matrix of iotas, say: one more operand, on chip, of which nothing is read. Returns
+ * its number. */
+static uint32_t add_made(const EchProgram *program, EchId side, Arrays *arrays)
+{
+    const EchLayout *made = layout_of(program, side);
+    if (made == NULL)
+        return ECH_NONE;
+    EchLayout layout = *made;
+    layout.space = ECH_SPACE_VECTOR;
+    EchBytes bytes = 0;
+    uint32_t operand = ECH_NONE;
+    g_array_append_val(arrays->operands, layout);
+    g_array_append_val(arrays->operand_bytes, bytes);
+    g_array_append_val(arrays->operand_of, operand);
+    return arrays->operands->len - 1;
+}
+
 /* Makes @kernel a contraction if its product is one that can be read. Fills @sides_of (uint8_t per operand), which @kernel then refers to. */
-static void set_contraction(const Survey *survey, const Arrays *arrays, EchId instruction, EchKernel *kernel, GArray *sides_of)
+static void set_contraction(const Survey *survey, Arrays *arrays, EchId instruction, EchKernel *kernel, GArray *sides_of)
 {
     const EchProgram *program = survey->program;
-    const EchInstruction *product = &program->instructions[survey->product];
-    uint32_t n_operands = arrays->operands->len;
+    const EchInstruction *product = &program->instructions[survey->product], *at = &program->instructions[instruction];
     EchKernelContraction contraction;
     if (arrays->results->len == 0 || !read_product(program, survey->product, &contraction))
         return;
-    uint32_t lhs = side_operand(survey, arrays, instruction, 0), rhs = side_operand(survey, arrays, instruction, 1);
-    if (lhs >= n_operands || rhs >= n_operands)
-        return;
+    uint32_t number[2];
+    for (unsigned side = 0; side < 2; side++) {
+        number[side] = side_operand(survey, arrays, instruction, side);
+        if (number[side] == ECH_NONE && at->opcode == ECH_HLO_FUSION)
+            number[side] = add_made(program, ech_program_operand(program, product, side), arrays);
+        if (number[side] >= arrays->operands->len)
+            return;
+    }
+    uint32_t n_operands = arrays->operands->len;
+    kernel->operands = (const EchLayout *)(void *)arrays->operands->data;
+    kernel->operand_bytes = (const EchBytes *)(void *)arrays->operand_bytes->data;
+    kernel->n_operands = n_operands;
     for (guint i = 0; i < survey->products->len; i++) {
         EchKernelContraction other;
         EchId id = g_array_index(survey->products, EchId, i);
@@ -979,11 +1004,11 @@ static void set_contraction(const Survey *survey, const Arrays *arrays, EchId in
     }
     const EchLayout *sides[2] = {layout_of(program, ech_program_operand(program, product, 0)), layout_of(program, ech_program_operand(program, product, 1))};
     contraction.passes = sides[0] != NULL && sides[1] != NULL ? read_passes(product, sides[0], sides[1]) : 1;
-    read_groups(&program->instructions[instruction], &contraction);
+    read_groups(at, &contraction);
     kernel->kind = ECH_KERNEL_CONTRACTION;
     kernel->contraction = contraction;
-    kernel->lhs = lhs;
-    kernel->rhs = rhs;
+    kernel->lhs = number[0];
+    kernel->rhs = number[1];
     g_array_set_size(sides_of, n_operands);
     memset(sides_of->data, 0, n_operands);
     GArray *made_of[2] = {NULL, NULL};
