@@ -818,6 +818,9 @@ static EchBytes bytes_read(const EchProgram *program, EchId user, uint32_t k, un
     EchId operand = ech_program_operand(program, at, k);
     EchBytes whole = shape_bytes(program, operand);
     switch ((int)at->opcode) {
+    case ECH_HLO_PAD: /* a negative one cuts */
+        return k == 0 && elements_of(program, at->shape) < elements_of(program, program->instructions[operand].shape) ? MIN(whole, shape_bytes(program, user))
+                                                                                                                      : whole;
     case ECH_HLO_SLICE:
     case ECH_HLO_DYNAMIC_SLICE:
     case ECH_HLO_GATHER: return k == 0 ? MIN(whole, shape_bytes(program, user)) : whole;
