@@ -235,18 +235,26 @@ static bool is_given(const EchProgram *program, EchId operand)
     return at->opcode == ECH_HLO_PARAMETER;
 }
 
-/* Elements that lie together in what a gather picks at once: a row of its result, or less. */
+/* Elements that lie together in what a gather picks at once: as far as its slice takes whole dimensions of what it picks from, from the innermost outwards; a
+ * row of its result at least, or the slice. */
 static uint64_t gathered_length(const EchProgram *program, const EchInstruction *gather)
 {
     const EchLayout *layout = ech_program_layout(program, gather->shape);
-    uint64_t row = layout && layout->rank > 0 ? layout->dims[layout->rank - 1u] : 1, slice = 1;
+    const EchLayout *from = gather->n_operands > 0 ? ech_program_layout(program, program->instructions[ech_program_operand(program, gather, 0)].shape) : NULL;
+    uint64_t row = layout && layout->rank > 0 ? layout->dims[layout->rank - 1u] : 1, slice = 1, together = 1;
     int64_t sizes[ECH_LAYOUT_MAX_RANK];
     size_t n;
     const char *text = ech_program_attribute(gather, "slice_sizes", &n);
     size_t count = text != NULL ? MIN(ech_program_numbers(text, n, sizes, G_N_ELEMENTS(sizes)), G_N_ELEMENTS(sizes)) : 0;
     for (size_t i = 0; i < count; i++)
         slice = ech_bytes_mul(slice, (uint64_t)MAX(sizes[i], 1));
-    return MAX(count > 0 ? MIN(row, slice) : row, 1);
+    bool whole = from != NULL && from->rank == count;
+    for (size_t i = 0; whole && i < count; i++) {
+        unsigned d = from->order[i];
+        together = ech_bytes_mul(together, (uint64_t)MAX(sizes[d], 1));
+        whole = sizes[d] > 0 && (uint64_t)sizes[d] == from->dims[d];
+    }
+    return MAX(MAX(count > 0 ? MIN(row, slice) : row, together), 1);
 }
 
 /* What an instruction reads: a kernel's own its operands, one in a fusion the arrays that the kernel is given. */

@@ -57,18 +57,18 @@ $ echelon advise --trace traces/gpt_everything.v6e --device tpu-v6e --jobs 2
 gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
 
   It fits. 31.2 MiB of 31.2 GiB of hbm are needed: what needing less would cost.
-  It takes 313 us. Its critical path: vector unit 42 %, matrix unit 21 %, overhead 20 %.
+  It takes 312 us. Its critical path: vector unit 42 %, matrix unit 21 %, overhead 20 %.
   It needs 31.2 MiB of hbm; at its fullest that holds 18 MiB kept for later use, 6.51 MiB arguments, 4.00 MiB leaving for vector.
   It needs 95.8 MiB of vector; at its fullest that holds 79.3 MiB kept for later use, 10 MiB temporaries in use, 5.50 MiB from hbm, kept for later use.
   Its temporaries then, by line of the program: gpt_step.py:32 (10 MiB), gpt_step.py:26 (5.50 MiB), gpt_step.py:22 (4 MiB), gpt_step.py:41 (2.00 MiB), gpt_step.py:30 (2 MiB), and others.
 
                                                 hbm      host     time  relative
-  as it is                                 31.2 MiB         -   313 us         -
+  as it is                                 31.2 MiB         -   312 us         -
 
   What would save some
-   1  make activations again               14.5 MiB         -   312 us    x0.996
-   2  arguments on host, overlapped        25.0 MiB  5.50 MiB   715 us    x2.285
-   3  arguments on host, waited for        25.0 MiB  5.50 MiB   740 us    x2.365
+   1  make activations again               14.5 MiB         -   311 us    x0.996
+   2  arguments on host, overlapped        25.0 MiB  5.50 MiB   714 us    x2.288
+   3  arguments on host, waited for        25.0 MiB  5.50 MiB   739 us    x2.367
 
   How a program says so
    1  jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False

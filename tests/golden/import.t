@@ -204,8 +204,8 @@ $ echelon import traces/gpt_offload.v5e --anonymize -o $T/shared.ech 2>&1 | grep
 anonymize: properties left out: program, buffer_assignment
 anonymize: 74 names, 2 files and 6 functions have pseudonyms; what remains can still tell a known model: sizes, shapes, element types, order, times, line numbers, names of memories and hardware
 $ for file in traces/gpt_offload.v5e $T/shared.ech; do echelon run --trace $file --device tpu-v5e --json | grep -E '"makespan_ps"'; done
-  "makespan_ps" : 732997895,
-  "makespan_ps" : 732997895,
+  "makespan_ps" : 731678787,
+  "makespan_ps" : 731678787,
 $ printf '"Name","Calls","TotalDurationNs"\n' > $T/x.csv; echelon info $T/x.csv 2>&1 | sed "s|$T/||"
 echelon: x.csv: the text is a table of sums or of counters by AMD's rocprof; what ran when is read: rocprofv3's database, its JSON, or STEM_kernel_trace.csv with what lies beside it (--runtime-trace)
 $ printf 'schema_version: "1"\nnodes {\n  id: 1\n}\n' > $T/x.et; echelon info $T/x.et 2>&1 | sed "s|$T/||"

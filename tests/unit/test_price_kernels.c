@@ -983,6 +983,35 @@ START_TEST(transforms_cost)
 }
 END_TEST
 
+/* A gather picks what lies together at once: of images each one, whichever order their pixels lie in, and of caches that lie token by token each token's. */
+START_TEST(gathers_cost)
+{
+    static const struct {
+        const char *name;
+        double pieces;
+    } cases[] = {{"images", 2048}, {"caches", 32 * 128}, {"rows", 8192}};
+    g_autoptr(EchProgram) program = ech_test_program(
+        "HloModule gathers, is_scheduled=true\n\n"
+        "ENTRY %main (x: u8[16384,84,84,4], i: s32[2048], c: bf16[32,128,16,64], j: s32[32], t: f32[16000,1024], k: s32[8192]) -> f32[8192,1024] {\n"
+        "  %x = u8[16384,84,84,4]{2,1,3,0:T(8,128)(4,1)S(1)} parameter(0)\n  %i = s32[2048]{0:T(1024)S(1)} parameter(1)\n"
+        "  %c = bf16[32,128,16,64]{3,2,0,1:T(8,128)(2,1)S(1)} parameter(2)\n  %j = s32[32]{0:T(128)S(1)} parameter(3)\n"
+        "  %t = f32[16000,1024]{1,0:T(8,128)S(1)} parameter(4)\n  %k = s32[8192]{0:T(1024)S(1)} parameter(5)\n"
+        "  %images = u8[2048,84,84,4]{2,1,3,0:T(8,128)(4,1)S(1)} gather(%x, %i), offset_dims={1,2,3}, collapsed_slice_dims={0}, start_index_map={0}, "
+        "index_vector_dim=1, slice_sizes={1,84,84,4}\n"
+        "  %caches = bf16[32,128,16,64]{3,2,1,0:T(8,128)(2,1)S(1)} gather(%c, %j), offset_dims={1,2,3}, collapsed_slice_dims={0}, start_index_map={0}, "
+        "index_vector_dim=1, slice_sizes={1,128,16,64}\n"
+        "  ROOT %rows = f32[8192,1024]{1,0:T(8,128)S(1)} gather(%t, %k), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, "
+        "index_vector_dim=1, slice_sizes={1,1024}\n}\n",
+        "tpu-v5e");
+    g_autoptr(EchDevice) chip = ech_test_device("tpu-v5e", NULL);
+    EchKernelModel model;
+    ck_assert(ech_kernel_model_init(&model, chip, ECH_KERNEL_HARDWARE, NULL));
+    EchKernelCost cost = price_in(program, cases[_i].name, "tpu-v5e", ECH_KERNEL_HARDWARE, false);
+    double cycles = (double)cost.time * model.clock_hz * 1e-12 - model.step;
+    ck_assert_msg(fabs(cycles / (cases[_i].pieces * model.gather) - 1) < 0.001, "%s: %g cycles", cases[_i].name, cycles);
+}
+END_TEST
+
 START_TEST(estimates)
 {
     g_autoptr(EchProgram) program =
@@ -1060,6 +1089,7 @@ int main(void)
     tcase_add_test(tests, other_tiles_cost);
     tcase_add_loop_test(tests, gradients_cost, 0, 3);
     tcase_add_loop_test(tests, transforms_cost, 0, 3);
+    tcase_add_loop_test(tests, gathers_cost, 0, 3);
     tcase_add_test(tests, estimates);
     tcase_add_test(tests, ragged_costs);
     tcase_add_test(tests, grouped_kernels_cost);
