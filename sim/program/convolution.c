@@ -14,9 +14,10 @@ static int64_t read_number(const char **at, const char *end)
 /* "pad=1_1x0_2" */
 static void read_pads(const char *text, size_t n, EchHloWindow *ret)
 {
-    const char *at = text != NULL ? g_strstr_len(text, (gssize)n, "pad=") : NULL, *end = text + n;
+    const char *at = text != NULL ? g_strstr_len(text, (gssize)n, "pad=") : NULL;
     if (at == NULL)
         return;
+    const char *end = text + n;
     at += strlen("pad=");
     for (unsigned i = 0; i < 8 && at < end; i++) {
         int64_t low = read_number(&at, end), high = 0;
