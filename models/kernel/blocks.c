@@ -74,7 +74,7 @@ static uint64_t places_of(const EchKernelContraction *c)
 /* Whether a convolution adds up over more positions than its result has: a filter's gradient, over the pixels. */
 static bool sums_pixels(const EchKernelContraction *c)
 {
-    return c->convolution && c->taps > places_of(c) && !c->depthwise && !c->depthwise_gradient;
+    return c->convolution && c->taps > places_of(c) && !c->depthwise;
 }
 
 EchBytes ech_kernel_product_vmem(const EchKernelShape *s, const EchKernelBlocks *blocks)
@@ -273,8 +273,8 @@ void ech_kernel_choose_product(const EchKernelModel *model, const EchKernelShape
     const EchKernelContraction *c = shape->c;
     uint64_t rows[MAX_CUTS], columns[MAX_CUTS], turns[MAX_CUTS];
     EchKernelBlocks depth[2 * MAX_CUTS];
-    /* Pixels that lie on lanes pass the units for each of the result's positions: a block has all of these. */
-    uint64_t granule = shape->m_granule * (c->positions > 0 ? c->positions : 1);
+    /* Pixels that lie on lanes pass the units for each of the result's positions: a block has all of these. So it has of a depthwise filter's gradient. */
+    uint64_t granule = c->depthwise_gradient ? c->m : shape->m_granule * (c->positions > 0 ? c->positions : 1);
     size_t n_turns = cuts(c->batch, 1, turns), n_rows = cuts(c->m, granule, rows), n_columns = cuts(c->n, shape->n_granule, columns),
            n_depth = cut_depth(c, depth);
     EchBytes budget = (EchBytes)(0.94 * (double)model->budget);

@@ -650,7 +650,8 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
     uint64_t features = ech_hlo_groups(convolution, "feature_group_count"), groups = MAX(features, ech_hlo_groups(convolution, "batch_group_count"));
     if (groups > 1)
         share_lanes(c, features, groups);
-    if (c->convolution && c->taps > 1 && groups == 1 && ech_hlo_physical(lhs, 0) == lb && out->dims[ob] > 1)
+    bool filter = c->taps > c->m / MAX(out->dims[ob], 1u); /* its gradient: of groups, too */
+    if (c->convolution && c->taps > 1 && groups == 1 && (c->batch == 1 || filter) && ech_hlo_physical(lhs, 0) == lb && out->dims[ob] > 1)
         c->positions = MAX(c->m / out->dims[ob], 1u);
     c->images = MAX(out->dims[ob], 1u);
     c->images_on_rows = c->convolution && ech_hlo_physical(out, 1) == ob;
