@@ -98,12 +98,6 @@ static bool set_one(const EchParam *param, void *object, const char *text, GErro
         return true;
     }
     Value value;
-    if ((param->type == ECH_PARAM_TIME || param->type == ECH_PARAM_RATE) && *text && strspn(text, "0123456789.") == strlen(text) &&
-        strspn(text, "0.") != strlen(text)) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: '%s' has no unit; expected something like %s", param->name, text,
-                    param->type == ECH_PARAM_TIME ? "30s or 1.5us" : "819GB/s");
-        return false;
-    }
     if (!parse_value(param, text, &value, error)) {
         g_prefix_error(error, "%s: ", param->name);
         return false;
@@ -182,16 +176,24 @@ void ech_params_clear(const EchParam *params, void *object)
     }
 }
 
-/* The largest unit that says it exactly: what is printed is read back. */
+/* In the unit that says it exactly in the least number, of 1024 or of 1000: what is printed is read back. */
 static char *print_bytes(EchBytes bytes)
 {
-    static const char *const names[] = {"", "KiB", "MiB", "GiB", "TiB"};
-    size_t i = 0;
-    while (bytes > 0 && bytes % 1024 == 0 && i + 1 < G_N_ELEMENTS(names)) {
-        bytes /= 1024;
-        i++;
+    static const struct {
+        uint64_t step;
+        const char *names[5];
+    } units[] = {{1024, {"", "KiB", "MiB", "GiB", "TiB"}}, {1000, {"", "kB", "MB", "GB", "TB"}}};
+    uint64_t least = bytes;
+    const char *name = "";
+    for (size_t k = 0; bytes > 0 && k < G_N_ELEMENTS(units); k++) {
+        uint64_t number = bytes;
+        for (size_t i = 1; i < G_N_ELEMENTS(units[k].names) && number % units[k].step == 0; i++) {
+            number /= units[k].step;
+            name = number < least ? units[k].names[i] : name;
+            least = MIN(least, number);
+        }
     }
-    return g_strdup_printf("%" G_GUINT64_FORMAT "%s", bytes, names[i]);
+    return g_strdup_printf("%" G_GUINT64_FORMAT "%s", least, name);
 }
 
 /* In the largest unit of which it is a whole number. */

@@ -62,6 +62,8 @@ typedef struct {
     uint64_t factor;
 } UnitRow;
 
+enum { BITS_PER_BYTE = 8 };
+
 static const UnitRow byte_units[] = {
     {"", 1},
     {"B", 1},
@@ -102,6 +104,12 @@ static const UnitRow rate_units[] = {
     {"TBps", 1000000000000},
     {NULL, 0},
 };
+/* What networks and links are sold by: bits a second. */
+static const UnitRow bit_units[] = {
+    {"Mbps", 1000000},   {"Gbps", 1000000000},   {"Tbps", 1000000000000},   {"Mb/s", 1000000}, {"Gb/s", 1000000000}, {"Tb/s", 1000000000000},
+    {"Mbit/s", 1000000}, {"Gbit/s", 1000000000}, {"Tbit/s", 1000000000000}, {"MbE", 1000000},  {"GbE", 1000000000},  {"TbE", 1000000000000},
+    {NULL, 0},
+};
 static const UnitRow ops_units[] = {
     {"", 1},
     {"/s", 1},
@@ -115,11 +123,17 @@ static const UnitRow ops_units[] = {
     {"GFLOP/s", 1000000000},
     {"TFLOP/s", 1000000000000},
     {"PFLOP/s", 1000000000000000},
+    {"GFLOPS", 1000000000},
+    {"TFLOPS", 1000000000000},
+    {"PFLOPS", 1000000000000000},
     {"OP/s", 1},
     {"MOP/s", 1000000},
     {"GOP/s", 1000000000},
     {"TOP/s", 1000000000000},
     {"POP/s", 1000000000000000},
+    {"GOPS", 1000000000},
+    {"TOPS", 1000000000000},
+    {"POPS", 1000000000000000},
     {"Hz", 1},
     {"kHz", 1000},
     {"MHz", 1000000},
@@ -154,63 +168,119 @@ static bool scan_decimal(const char *text, uint64_t *ret_digits, unsigned *ret_s
     return true;
 }
 
-static bool parse_unit(const char *text, const UnitRow *units, const char *what, const char *example, uint64_t max, uint64_t *ret, GError **error)
+/* digits * 10^-scale of a unit that is @factor / @parts of the smallest, rounded; false where that is more than @max. */
+static bool scale_unit(uint64_t digits, unsigned scale, uint64_t factor, uint64_t parts, uint64_t max, uint64_t *ret)
+{
+    u128 divisor = parts;
+    for (unsigned i = 0; i < scale; i++)
+        divisor *= 10;
+    u128 value = ((u128)digits * factor + divisor / 2) / divisor;
+    if (value > max)
+        return false;
+    *ret = (uint64_t)value;
+    return true;
+}
+
+static const UnitRow *find_unit(const UnitRow *units, const char *suffix)
+{
+    for (; units->suffix; units++) {
+        if (strcmp(units->suffix, suffix) == 0)
+            return units;
+    }
+    return NULL;
+}
+
+/* Appends @number with each unit that is @suffix in other letters: of 4gb/s, GB/s and Gb/s. */
+static void suggest_units(const char *number, const UnitRow *units, const char *suffix, GString *out)
+{
+    for (; units->suffix; units++) {
+        if (*suffix && g_ascii_strcasecmp(units->suffix, suffix) == 0 && !g_str_has_prefix(units->suffix, "k"))
+            g_string_append_printf(out, "%s'%s%s'", out->len ? " or " : "", number, units->suffix);
+    }
+}
+
+/* Of units, those of @bits (or NULL) are bits. */
+static bool parse_unit(const char *text, const UnitRow *units, const UnitRow *bits, const char *what, const char *example, uint64_t max, uint64_t *ret,
+                       GError **error)
 {
     uint64_t digits;
     unsigned scale;
     const char *end;
+    g_autoptr(GString) near = g_string_new(NULL);
     if (text && scan_decimal(text, &digits, &scale, &end)) {
+        g_autofree char *number = g_strndup(text, (gsize)(end - text));
         if (*end == ' ')
             end++;
-        for (const UnitRow *unit = units; unit->suffix; unit++) {
-            if (strcmp(unit->suffix, end) != 0)
-                continue;
-            u128 value = (u128)digits * unit->factor;
-            uint64_t divisor = 1;
-            for (unsigned i = 0; i < scale; i++)
-                divisor *= 10;
-            value = (value + divisor / 2) / divisor;
-            if (value > max)
-                break;
-            *ret = (uint64_t)value;
+        const UnitRow *unit = find_unit(units, end), *bit = bits ? find_unit(bits, end) : NULL;
+        if (unit && scale_unit(digits, scale, unit->factor, 1, max, ret))
             return true;
+        if (bit && scale_unit(digits, scale, bit->factor, BITS_PER_BYTE, max, ret))
+            return true;
+        if (unit || bit) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is too large for a %s; expected something like %s", text, what, example);
+            return false;
         }
+        suggest_units(number, units, end, near);
+        if (bits)
+            suggest_units(number, bits, end, near);
     }
-    g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is not a %s; expected something like %s", text ? text : "", what, example);
+    g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is not a %s; %s%s%s", text ? text : "", what,
+                near->len ? "did you mean " : "expected something like ", near->len ? near->str : example, near->len ? "?" : "");
     return false;
+}
+
+/* Whether a number above 0 stands without a unit. */
+static bool lacks_unit(const char *text)
+{
+    return strspn(text, "0123456789.") == strlen(text) && strspn(text, "0.") != strlen(text);
 }
 
 bool ech_parse_bytes(const char *text, EchBytes *ret, GError **error)
 {
-    return parse_unit(text, byte_units, "size", "16GiB", UINT64_MAX, ret, error);
+    return parse_unit(text, byte_units, NULL, "size", "16GiB", UINT64_MAX, ret, error);
 }
 
 bool ech_parse_time(const char *text, EchTime *ret, GError **error)
 {
     uint64_t value;
-    if (!parse_unit(text, time_units, "time", "1.5us", INT64_MAX, &value, error))
+    if (!parse_unit(text, time_units, NULL, "time", "1.5us", INT64_MAX, &value, error))
         return false;
+    /* Who leaves the unit away means one of five. */
+    if (lacks_unit(text)) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' has no unit; expected %sps, %sns, %sus, %sms or %ss", text, text, text, text, text, text);
+        return false;
+    }
     *ret = (EchTime)value;
     return true;
+}
+
+/* Nobody means 5 bytes, operations or cycles a second: a unit was forgotten. */
+static bool refuse_few(const char *text, uint64_t rate, const char *example, GError **error)
+{
+    enum { FEW = 1000000 };
+    if (rate >= FEW || !lacks_unit(text))
+        return true;
+    g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' has no unit; expected something like %s", text, example);
+    return false;
 }
 
 bool ech_parse_rate(const char *text, EchRate *ret, GError **error)
 {
     EchRate rate;
-    if (!parse_unit(text, rate_units, "rate", "819GB/s", UINT64_MAX, &rate, error))
+    if (!parse_unit(text, rate_units, bit_units, "rate", "819GB/s or 400Gbit/s", UINT64_MAX, &rate, error) || !refuse_few(text, rate, "819GB/s", error))
         return false;
-    /* Nobody means 5 bytes a second: a unit was forgotten. */
-    if (rate > 0 && rate < 1000000 && strspn(text, "0123456789.") == strlen(text)) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' has no unit; expected something like 819GB/s", text);
-        return false;
-    }
     *ret = rate;
     return true;
 }
 
 bool ech_parse_ops(const char *text, uint64_t *ret, GError **error)
 {
-    return parse_unit(text, ops_units, "rate of operations", "197TFLOP/s", UINT64_MAX, ret, error);
+    uint64_t rate;
+    if (!parse_unit(text, ops_units, NULL, "rate of operations", "197TFLOP/s", UINT64_MAX, &rate, error) ||
+        !refuse_few(text, rate, "197TFLOP/s or 1.5GHz", error))
+        return false;
+    *ret = rate;
+    return true;
 }
 
 bool ech_parse_u64(const char *text, uint64_t *ret, GError **error)

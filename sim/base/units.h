@@ -44,12 +44,13 @@ EchBytes ech_round_up(EchBytes value, EchBytes granule);
  * alone and set ECH_ERROR_CONFIG with a message of the form "'TEXT' is not a size; expected something like 16GiB".
  * Decimal numbers, to the nearest whole unit. Sizes: bytes, or with B, kB, KB, MB, GB, TB, KiB, MiB, GiB, TiB (K, M, G, T mean the binary ones). */
 bool ech_parse_bytes(const char *text, EchBytes *ret, GError **error);
-/** Times: number with ps, ns, us (or µs), ms, s; a plain number is picoseconds. */
+/** Times: number with ps, ns, us (or µs), ms, s; only 0 needs none. */
 bool ech_parse_time(const char *text, EchTime *ret, GError **error);
-/** Byte rates: number with B/s, kB/s, MB/s, GB/s, TB/s, KiB/s, MiB/s, GiB/s, TiB/s (or GBps and so on); a plain number is bytes/s, and refused
- * below 10^6 (but for 0): a unit was forgotten. */
+/** Byte rates: number with B/s, kB/s, MB/s, GB/s, TB/s, KiB/s, MiB/s, GiB/s, TiB/s (or GBps and so on), or of bits, an eighth, with Mbit/s,
+ * Gbit/s, Tbit/s (or Gb/s, Gbps, GbE and so on); a plain number is bytes/s, and refused below 10^6 (but for 0): a unit was forgotten. */
 bool ech_parse_rate(const char *text, EchRate *ret, GError **error);
-/** Operation rates and frequencies: number with /s, FLOP/s, OP/s or Hz after an SI prefix (197TFLOP/s, 1.5GHz); a plain number is per second. */
+/** Operation rates and frequencies: number with /s, FLOP/s, OP/s or Hz after an SI prefix (197TFLOP/s, or 197TFLOPS, 1.5GHz); a plain number is per second,
+ * and refused below 10^6 (but for 0). */
 bool ech_parse_ops(const char *text, uint64_t *ret, GError **error);
 /** An unsigned decimal integer (underscores not allowed, no sign, no leading or trailing space). */
 bool ech_parse_u64(const char *text, uint64_t *ret, GError **error);

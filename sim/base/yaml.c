@@ -115,7 +115,7 @@ void ech_yaml_put(EchYamlNode *map, const char *key, EchYamlNode *value)
     append(map, g_strdup(key), value);
 }
 
-static char *place_of(const EchYamlNode *node)
+char *ech_yaml_place(const EchYamlNode *node)
 {
     return node->line ? g_strdup_printf("%s:%u:%u", node->file, node->line, node->column) : g_strdup(node->file);
 }
@@ -126,13 +126,13 @@ void ech_yaml_error(const EchYamlNode *node, GError **error, const char *format,
     va_start(args, format);
     g_autofree char *text = g_strdup_vprintf(format, args);
     va_end(args);
-    g_autofree char *place = place_of(node);
+    g_autofree char *place = ech_yaml_place(node);
     g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: %s", place, text);
 }
 
 void ech_yaml_prefix(const EchYamlNode *node, GError **error)
 {
-    g_autofree char *place = place_of(node);
+    g_autofree char *place = ech_yaml_place(node);
     g_prefix_error(error, "%s: ", place);
 }
 
@@ -381,7 +381,7 @@ EchYamlNode *ech_yaml_parse(const char *data, size_t n, const char *where, GErro
             return NULL;
     }
     if (!root) {
-        reader_error(&reader, NULL, error, "is empty; expected keys and values");
+        reader_error(&reader, NULL, error, "the file is empty; expected keys and values");
         return NULL;
     }
     return g_steal_pointer(&root);

@@ -47,6 +47,8 @@ EchYamlNode *ech_yaml_get(const EchYamlNode *map, const char *key);
 const char *ech_yaml_text(const EchYamlNode *map, const char *key);
 /** Sets or appends a key of a map; takes @value. */
 void ech_yaml_put(EchYamlNode *map, const char *key, EchYamlNode *value);
+/** Where it stands: "FILE:line:column", or the --set that made it. Owned by the caller. */
+char *ech_yaml_place(const EchYamlNode *node) G_GNUC_WARN_UNUSED_RESULT;
 /** Sets *error to ECH_ERROR_CONFIG with the node's place in front. */
 void ech_yaml_error(const EchYamlNode *node, GError **error, const char *format, ...) G_GNUC_PRINTF(3, 4);
 /** Puts the node's place in front of an error's message. */

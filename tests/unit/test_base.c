@@ -139,6 +139,59 @@ static const EchParam params[] = {
     {0},
 };
 
+static const struct {
+    const char *text, *message; /* message: NULL where it is a rate */
+    uint64_t value;
+} rate_cases[] = {
+    {"819GB/s", NULL, UINT64_C(819000000000)},
+    {"819GBps", NULL, UINT64_C(819000000000)},
+    {"800Gbps", NULL, UINT64_C(100000000000)},
+    {"100GbE", NULL, UINT64_C(12500000000)},
+    {"0.1 Gb/s", NULL, UINT64_C(12500000)},
+    {"1.6Tbit/s", NULL, UINT64_C(200000000000)},
+    {"147573952589Gb/s", NULL, UINT64_C(18446744073625000000)},
+    {"0", NULL, 0},
+    {"2000000", NULL, 2000000},
+    {"5", "'5' has no unit; expected something like 819GB/s", 0},
+    {"128gb/s", "'128gb/s' is not a rate; did you mean '128GB/s' or '128Gb/s'?", 0},
+    {"1kb/s", "'1kb/s' is not a rate; did you mean '1KB/s'?", 0},
+    {"18446744074GB/s", "'18446744074GB/s' is too large for a rate; expected something like 819GB/s or 400Gbit/s", 0},
+    {"900G", "'900G' is not a rate; expected something like 819GB/s or 400Gbit/s", 0},
+};
+
+/* Bits a second are an eighth in bytes, exactly. */
+START_TEST(rates_are_bytes_or_bits)
+{
+    EchRate value = 42;
+    g_autoptr(GError) error = NULL;
+    bool ok = ech_parse_rate(rate_cases[_i].text, &value, &error);
+    ck_assert_int_eq(ok, rate_cases[_i].message == NULL);
+    ck_assert_uint_eq(value, ok ? rate_cases[_i].value : 42);
+    if (!ok)
+        ck_assert_str_eq(error->message, rate_cases[_i].message);
+}
+END_TEST
+
+START_TEST(times_have_units)
+{
+    EchTime value = 42;
+    GError *error = NULL;
+    ck_assert(!ech_parse_time("50", &value, &error));
+    ck_assert_str_eq(error->message, "'50' has no unit; expected 50ps, 50ns, 50us, 50ms or 50s");
+    g_clear_error(&error);
+    ck_assert(!ech_parse_time("0.5", &value, NULL));
+    ck_assert_int_eq(value, 42);
+    ck_assert(ech_parse_time("0", &value, NULL));
+    ck_assert_int_eq(value, 0);
+    ck_assert(ech_parse_time("50us", &value, NULL));
+    ck_assert_int_eq(value, 50000000);
+    uint64_t ops;
+    ck_assert(!ech_parse_ops("1500", &ops, NULL));
+    ck_assert(ech_parse_ops("989TFLOPS", &ops, NULL));
+    ck_assert_uint_eq(ops, UINT64_C(989000000000000));
+}
+END_TEST
+
 START_TEST(params_parse_print_and_refuse)
 {
     Options options = {0};
@@ -288,6 +341,8 @@ int main(void)
     tcase_add_test(tests, heaps_give_the_first);
     tcase_add_test(tests, test_format_carries);
     tcase_add_loop_test(tests, bytes_are_strict, 0, G_N_ELEMENTS(byte_cases));
+    tcase_add_loop_test(tests, rates_are_bytes_or_bits, 0, G_N_ELEMENTS(rate_cases));
+    tcase_add_test(tests, times_have_units);
     tcase_add_test(tests, params_parse_print_and_refuse);
     tcase_add_test(tests, diag_counts_in_order);
     tcase_add_test(tests, numbers_print_shortly);

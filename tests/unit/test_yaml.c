@@ -14,7 +14,7 @@ START_TEST(odd_text_is_refused_with_its_place)
         {"# c\n%YAML 1.2\n---\na: 1\n", "t:2:1: byte 0x25 begins a YAML directive; none is taken"},
         {"a: 1\nb: x\xff\n", "t:2:5: byte 0xff is not UTF-8"},
         {"a: \x01\n", "t:1:4: byte 0x01 is a control character"},
-        {"", "t: is empty; expected keys and values"},
+        {"", "t: the file is empty; expected keys and values"},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
         g_autoptr(GError) error = NULL;
