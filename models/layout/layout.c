@@ -111,6 +111,72 @@ const char *ech_layout_dtype_of(const char *name, size_t length)
     return NULL;
 }
 
+const char *ech_layout_dtype_meant(const char *name, size_t length)
+{
+    static const char *const meant[][2] = {{"half", "f16"},
+                                           {"fp16", "f16"},
+                                           {"float", "f32"},
+                                           {"fp32", "f32"},
+                                           {"single", "f32"},
+                                           {"double", "f64"},
+                                           {"fp64", "f64"},
+                                           {"bfloat", "bf16"},
+                                           {"fp8", "f8e4m3fn or f8e5m2"},
+                                           {"f8", "f8e4m3fn or f8e5m2"},
+                                           {"float8", "f8e4m3fn or f8e5m2"},
+                                           {"e4m3", "f8e4m3fn"},
+                                           {"fp8_e4m3", "f8e4m3fn"},
+                                           {"fp8_e4m3fn", "f8e4m3fn"},
+                                           {"e5m2", "f8e5m2"},
+                                           {"fp8_e5m2", "f8e5m2"},
+                                           {"fp6", "f6e2m3fn or f6e3m2fn"},
+                                           {"float6", "f6e2m3fn or f6e3m2fn"},
+                                           {"fp4", "f4e2m1fn"},
+                                           {"f4", "f4e2m1fn"},
+                                           {"float4", "f4e2m1fn"},
+                                           {"nvfp4", "f4e2m1fn"},
+                                           {"mxfp4", "f4e2m1fn"},
+                                           {"nf4", "u4"},
+                                           {"int", "s32"},
+                                           {"short", "s16"},
+                                           {"long", "s64"},
+                                           {"char", "s8"},
+                                           {"byte", "u8"},
+                                           {"i1", "pred"},
+                                           {"i4", "s4"},
+                                           {"i8", "s8"},
+                                           {"i16", "s16"},
+                                           {"i32", "s32"},
+                                           {"i64", "s64"},
+                                           {"ui4", "u4"},
+                                           {"ui8", "u8"},
+                                           {"ui16", "u16"},
+                                           {"ui32", "u32"},
+                                           {"ui64", "u64"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(meant); i++) {
+        if (strlen(meant[i][0]) == length && g_ascii_strncasecmp(meant[i][0], name, length) == 0)
+            return meant[i][1];
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(formats); i++) {
+        if (strlen(formats[i].name) == length && g_ascii_strncasecmp(formats[i].name, name, length) == 0)
+            return formats[i].name;
+    }
+    return ech_layout_dtype_of(name, length);
+}
+
+/* Where what stands at @begin, up to the bracket, is called so elsewhere: in C, in MLIR, in PyTorch ("torch.half"). */
+static bool refuse_dtype(Cursor *cursor, GError **error)
+{
+    const char *begin = cursor->at, *name = begin, *end = begin;
+    for (; end < cursor->end && (g_ascii_isalnum(*end) || *end == '_' || *end == '.'); end++) {
+        if (*end == '.')
+            name = end + 1;
+    }
+    const char *meant = ech_layout_dtype_meant(name, (size_t)(end - name));
+    g_autofree char *expected = meant ? g_strdup_printf("an element type by XLA's name, here %s", meant) : NULL;
+    return fail(cursor, error, expected ? expected : "an element type such as f32, bf16 or pred");
+}
+
 static bool parse_dtype(Cursor *cursor, EchLayout *ret, GError **error)
 {
     const char *begin = cursor->at;
@@ -122,7 +188,7 @@ static bool parse_dtype(Cursor *cursor, EchLayout *ret, GError **error)
     int bits = n > 0 && n < sizeof ret->dtype ? ech_layout_dtype_bits(name, n) : -1;
     if (bits < 0) {
         cursor->at = begin;
-        return fail(cursor, error, "an element type such as f32, bf16 or pred");
+        return refuse_dtype(cursor, error);
     }
     memcpy(ret->dtype, name, n);
     ret->bits = bits > 0 && bits < 8 ? 8 : (uint16_t)bits;

@@ -69,6 +69,8 @@ unsigned ech_layout_element_bits(const EchLayout *layout);
 int ech_layout_dtype_bits(const char *name, size_t length);
 /** XLA's name of the type that NumPy, JAX and PyTorch call @name, @length bytes of it: "f32" of "float32". NULL: none of theirs. */
 const char *ech_layout_dtype_of(const char *name, size_t length);
+/** XLA's name for what others call @name, in any case, for a message: "f16" of "half", "f8e4m3fn or f8e5m2" of "fp8". NULL: nothing comes near. */
+const char *ech_layout_dtype_meant(const char *name, size_t length);
 
 /** The tiles XLA:TPU gives an array, from its dimensions, order and element width; @generation is 2 to 7 (v5e and v5p: 5). Replaces the
  * tiles of *layout. Exact for every parameter of the captures; intermediates may differ (8-bit in VMEM, 16-bit on generation 7). */

@@ -3,6 +3,7 @@
 #include "models/layout/advice.h"
 #include "sim/cli/cli.h"
 #include "sim/report/json_out.h"
+#include "sim/report/text.h"
 
 #include <json-glib/json-glib.h>
 #include <stdio.h>
@@ -90,6 +91,20 @@ static void add_text(GString *out, const Row *row, bool gpu)
     }
 }
 
+/* As people write it: without the blanks beside its brackets, braces and commas. Owned by the caller. */
+static char *without_blanks(const char *shape)
+{
+    char *out = g_strdup(shape), *to = out;
+    for (const char *at = shape; *at; at++) {
+        const char *next = at + strspn(at, " ");
+        bool beside = to == out || !g_ascii_isalnum(to[-1]) || !g_ascii_isalnum(*next);
+        if (*at != ' ' || !beside)
+            *to++ = *at;
+    }
+    *to = '\0';
+    return out;
+}
+
 int ech_verb_layout(int argc, char **argv)
 {
     g_autofree char *device_name = NULL;
@@ -119,7 +134,8 @@ int ech_verb_layout(int argc, char **argv)
     g_autoptr(GArray) rows = g_array_new(FALSE, TRUE, sizeof(Row));
     for (char **shape = rest; *shape != NULL; shape++) {
         Row row = {0};
-        if (!ech_layout_parse(*shape, strlen(*shape), &row.layout, NULL, &error))
+        g_autofree char *plain = without_blanks(*shape);
+        if (!ech_layout_parse(plain, strlen(plain), &row.layout, NULL, &error))
             return ech_cli_fail(error);
         /* A tile the user wrote is what is asked about. */
         if (generation > 0 && row.layout.n_tiles == 0 && !(row.layout.has_layout && row.layout.rank == 0))
@@ -150,7 +166,8 @@ int ech_verb_layout(int argc, char **argv)
         }
         if (!tiled && !device)
             g_string_append(text, "(without tiles in the shape nothing is padded; --device tpu-v5e takes those that its compiler chooses)\n");
-        ech_cli_print(text->str);
+        g_autoptr(GString) folded = ech_text_fold(text->str, ech_cli_columns());
+        ech_cli_print(folded->str);
     }
     return ECH_EXIT_DONE;
 }
