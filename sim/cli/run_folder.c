@@ -33,7 +33,11 @@ JsonParser *ech_cli_read_json(const char *path, bool is_run, char **ret_text, GE
     if (!file)
         return NULL;
     gsize n = g_mapped_file_get_length(file);
-    g_autofree char *text = n > 0 ? g_strndup(g_mapped_file_get_contents(file), n) : g_strdup("");
+    if (n == 0) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: the file is empty", path);
+        return NULL;
+    }
+    g_autofree char *text = g_strndup(g_mapped_file_get_contents(file), n);
     if (is_too_deep(text)) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: values nest more than %d deep", path, DEEPEST);
         return NULL;

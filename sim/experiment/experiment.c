@@ -5,6 +5,7 @@
 #include "sim/base/error.h"
 #include "sim/base/hash.h"
 #include "sim/experiment/find.h"
+#include "sim/pass/pass.h"
 
 #include <string.h>
 
@@ -78,7 +79,7 @@ static const char *const root_keys[] = {
 static void note_place(GHashTable *places, const char *edit, const EchYamlNode *node)
 {
     if (node->line && !g_hash_table_contains(places, edit))
-        g_hash_table_insert(places, g_strdup(edit), g_strdup_printf("%s:%u:%u", node->file, node->line, node->column));
+        g_hash_table_insert(places, g_strdup(edit), ech_yaml_place(node));
 }
 
 void ech_experiment_say_place(GHashTable *places, GError *error)
@@ -240,18 +241,52 @@ static bool read_bases(const EchYamlNode *values, const EchYamlNode *against, Ax
     return true;
 }
 
+/* What people call what is a path of the device, or NULL. */
+static const char *path_called(const char *word)
+{
+    static const struct {
+        const char *word, *path;
+    } words[] = {{"hbm", "device.memories.hbm.capacity"},      {"memory", "device.memories.hbm.capacity"},       {"vram", "device.memories.hbm.capacity"},
+                 {"capacity", "device.memories.hbm.capacity"}, {"vmem", "device.memories.vector.capacity"},      {"pcie", "device.links.host.to_device"},
+                 {"to_device", "device.links.host.to_device"}, {"from_device", "device.links.host.from_device"}, {"nvlink", "device.links.nvlink.to_device"},
+                 {"clock", "device.units.matrix.clock"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
+        if (g_ascii_strcasecmp(words[i].word, word) == 0)
+            return words[i].path;
+    }
+    return NULL;
+}
+
+static bool is_pass(const char *name)
+{
+    size_t n;
+    const EchPassClass *const *classes = ech_pass_classes(&n);
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(classes[i]->name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Can @text be varied? @node: where it stands. */
 static bool check_path(const EchYamlNode *node, const char *text, GError **error)
 {
     g_autofree char *head = g_strndup(text, strcspn(text, "."));
-    if (g_str_has_prefix(text, "passes.")) {
-        ech_yaml_error(node, error, "path: '%s' cannot be varied; expected path: passes, with values like \"prefetch:depth=1\"", text);
+    g_autofree char *pass = g_strndup(text, strcspn(text, ".:"));
+    bool passes = g_str_has_prefix(text, "passes.");
+    if (passes || is_pass(pass)) {
+        const char *rest = passes ? text + strlen("passes.") : text;
+        g_autofree char *spec = g_strdup(rest[strcspn(rest, ".:")] ? rest : "prefetch:depth");
+        g_strdelimit(spec, ".", ':');
+        ech_yaml_error(node, error, "path: '%s' cannot be varied; expected path: passes, with values like \"%s=1\", or of find \"%s={1..8}\"", text, spec,
+                       spec);
         return false;
     }
     static const char *const own[] = {"sweep", "find", "set", NULL};
     if (g_strv_contains(root_keys, head) && !g_strv_contains(own, head))
         return true;
-    const char *lacks = missing_of(text), *nearest = lacks ? lacks : g_strv_contains(own, head) ? NULL : ech_nearest_name(head, root_keys);
+    const char *lacks = missing_of(text), *called = path_called(text);
+    const char *nearest = lacks ? lacks : called ? called : g_strv_contains(own, head) ? NULL : ech_nearest_name(head, root_keys);
     ech_yaml_error(node, error, "path: '%s' cannot be varied%s%s%s%s", text, nearest ? "; did you mean '" : "", nearest ? nearest : "", lacks ? text : "",
                    nearest ? "'?" : "; 'echelon help experiment' tells what can");
     return false;
@@ -267,7 +302,10 @@ static bool read_axis(const EchYamlNode *node, GArray *axes, GHashTable *places,
     const EchYamlNode *path = ech_yaml_get(node, "path"), *values = ech_yaml_get(node, "values"), *labels = ech_yaml_get(node, "labels"),
                       *name = ech_yaml_get(node, "name");
     bool ok = path && values && values->kind == ECH_YAML_LIST && values->n > 0;
-    if (!ok)
+    if (!ok && path && values)
+        ech_yaml_error(values, error, "values: '%s' is no list; expected something like [x0.5, x1, x2] ('find' takes a range)",
+                       values->kind == ECH_YAML_SCALAR ? values->text : "a map, or nothing,");
+    else if (!ok)
         ech_yaml_error(node, error, "sweep: expected a path and a list of values");
     ok = ok && ech_experiment_read_texts(path, "path", axis.paths, error) && ech_experiment_read_texts(values, "values", axis.values, error) &&
          (!labels || ech_experiment_read_texts(labels, "labels", axis.labels, error));
@@ -395,7 +433,7 @@ static void override(EchYamlNode *root, const char *key, const char *value)
     if (!value)
         return;
     g_autofree char *option = g_strdup_printf("--%s", key);
-    ech_yaml_put(root, key, ech_yaml_new_scalar(value, option));
+    ech_yaml_put(root, key, ech_yaml_new_scalar(value, g_strdelimit(option, "_", '-')));
 }
 
 static void remove_key(EchYamlNode *map, const char *key)

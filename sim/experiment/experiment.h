@@ -126,3 +126,5 @@ char **ech_experiment_list(void) G_GNUC_WARN_UNUSED_RESULT;
 /** Path of a trace: @name as it is, relative to @folder (NULL: here), else among the shipped traces. Owned by the caller; @name itself where nothing is found.
  */
 char *ech_trace_find(const char *name, const char *folder) G_GNUC_WARN_UNUSED_RESULT;
+/** The name of a shipped trace that @name was meant to be, or NULL. Owned by the caller. */
+char *ech_experiment_nearest_trace(const char *name);

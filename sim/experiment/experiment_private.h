@@ -33,8 +33,6 @@ struct EchImportCache {
 char *ech_experiment_trace_path(const EchYamlNode *node);
 /** The device's name, or the path of its file likewise; owned by the caller. */
 char *ech_experiment_device_path(const EchYamlNode *node);
-/** The name of a shipped trace that @name was meant to be, or NULL. Owned by the caller. */
-char *ech_experiment_nearest_trace(const char *name);
 
 /** A text, or a list of texts, appended to @out; @what names them in the error. */
 bool ech_experiment_read_texts(const EchYamlNode *node, const char *what, GPtrArray *out, GError **error);

@@ -66,9 +66,16 @@ static EchImport *import_trace(EchExperiment *experiment, const EchYamlNode *con
         ech_yaml_prefix(ech_yaml_get(config, "trips"), error);
         return NULL;
     }
+    if (format && !ech_import_is_format(format, error)) {
+        ech_yaml_prefix(ech_yaml_get(config, "format"), error);
+        return NULL;
+    }
     g_autofree char *beside = NULL;
-    if (ech_yaml_text(config, "beside"))
+    if (ech_yaml_text(config, "beside")) {
         beside = ech_experiment_trace_path(ech_yaml_get(config, "beside"));
+        if (!trace_is_there(ech_yaml_get(config, "beside"), beside, error))
+            return NULL;
+    }
     options.beside = beside;
     g_autofree char *key = g_strdup_printf("%s\n%s\n%s\n%s\n%s", path, trips ? trips : "", format ? format : "", beside ? beside : "", device ? device : "");
     GArray *items = experiment->cache->items;
@@ -745,11 +752,50 @@ static EchTrace *make_product(const EchYamlNode *node, EchResult *result, GError
         }
     }
     EchTrace *trace = ok ? ech_product_trace(&product, result->device, result->pass_diag, error) : NULL;
+    if (ok && !trace)
+        prefix_place(node, error);
     ech_params_clear(ech_product_params, &product);
     return trace;
 }
 
-/* What a case says beside its trace: the device, the passes, the options of the replay. Its allocators are made by the replay. */
+/* Keys that say one thing each. */
+static bool check_scalars(const EchYamlNode *config, GError **error)
+{
+    static const char *const keys[] = {"title", "format", "beside", "trips", "capture_device"};
+    for (size_t i = 0; i < G_N_ELEMENTS(keys); i++) {
+        const EchYamlNode *node = ech_yaml_get(config, keys[i]);
+        if (node && node->kind != ECH_YAML_SCALAR) {
+            ech_yaml_error(node, error, "%s: expected one text", keys[i]);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Are the allocators that the case names some? They are made by the replay. */
+static bool check_allocators(const EchCase *c, const EchDevice *device, const EchReplayOptions *options, GError **error)
+{
+    static const char *const keys[] = {"allocator", "host_allocator"};
+    for (size_t i = 0; i < G_N_ELEMENTS(keys); i++) {
+        const EchMemory *memory = ech_device_memory(device, i ? "host" : "hbm");
+        const char *spec = i ? options->host_allocator : options->allocator;
+        const EchAllocDevice below = {.capacity = memory && memory->capacity ? memory->capacity : UINT64_MAX, .granule = 0};
+        if (!spec || !*spec)
+            continue;
+        g_autoptr(EchAllocator) allocator = ech_allocator_new(spec, &below, error);
+        if (allocator)
+            continue;
+        const EchYamlNode *node = ech_yaml_get(c->config, keys[i]);
+        if (!node)
+            node = ech_yaml_get(ech_yaml_get(c->config, "replay"), keys[i]);
+        if (node)
+            ech_yaml_prefix(node, error);
+        return false;
+    }
+    return true;
+}
+
+/* What a case says beside its trace: the device, the passes, the options of the replay. */
 static bool read_case(EchExperiment *experiment, const EchCase *c, EchResult *result, GPtrArray **ret_passes, EchReplayOptions *options, GError **error)
 {
     if (!load_devices(experiment, c, result, error))
@@ -760,7 +806,8 @@ static bool read_case(EchExperiment *experiment, const EchCase *c, EchResult *re
         return false;
     }
     g_autoptr(GPtrArray) passes = read_passes(c->config, error);
-    if (!passes || !read_options(c, experiment->n_cases > 1 || experiment->find, options, error))
+    if (!passes || !check_scalars(c->config, error) || !read_options(c, experiment->n_cases > 1 || experiment->find, options, error) ||
+        !check_allocators(c, result->device, options, error))
         return false;
     *ret_passes = g_steal_pointer(&passes);
     return true;
@@ -957,15 +1004,6 @@ static bool check_case(EchExperiment *experiment, size_t index, GError **error)
     EchReplayOptions options = {0};
     ech_params_defaults(ech_replay_params, &options);
     bool ok = read_case(experiment, c, result, &passes, &options, error);
-    for (size_t i = 0; ok && i < 2; i++) {
-        const EchMemory *memory = ech_device_memory(result->device, i ? "host" : "hbm");
-        const char *spec = i ? options.host_allocator : options.allocator;
-        const EchAllocDevice below = {.capacity = memory && memory->capacity ? memory->capacity : UINT64_MAX, .granule = 0};
-        g_autoptr(EchAllocator) allocator = spec && *spec ? ech_allocator_new(spec, &below, error) : NULL;
-        ok = !spec || !*spec || allocator;
-        if (!ok)
-            prefix_place(ech_yaml_get(c->config, i ? "host_allocator" : "allocator"), error);
-    }
     ech_params_clear(ech_replay_params, &options);
     const EchYamlNode *trace = ech_yaml_get(c->config, "trace");
     if (ok && trace && trace->kind == ECH_YAML_SCALAR) {

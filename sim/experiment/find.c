@@ -2,6 +2,7 @@
 
 #include "models/device/device_yaml.h"
 #include "sim/base/error.h"
+#include "sim/base/param.h"
 #include "sim/base/units.h"
 #include "sim/experiment/experiment_private.h"
 #include "sim/report/explain.h"
@@ -21,6 +22,7 @@ typedef struct {
 
 struct EchFind {
     char *name, *values, *asked; /* asked: goals as written */
+    char *values_at, *asked_at;  /* Where they stand: FILE:line:column, "--find", "--for". */
     char **paths;
     char *before, *after, *unit; /* Of a value: what stands around its number. */
     char *small_unit;            /* Unit of the first bound, for numbers below 1, and how many make one. */
@@ -43,6 +45,8 @@ void ech_find_free(EchFind *find)
     g_free(find->name);
     g_free(find->values);
     g_free(find->asked);
+    g_free(find->values_at);
+    g_free(find->asked_at);
     g_strfreev(find->paths);
     g_free(find->before);
     g_free(find->after);
@@ -73,60 +77,143 @@ static bool read_list(const EchYamlNode *node, GPtrArray *out)
     return out->len > 0;
 }
 
+/* What a number is of. */
+typedef enum { OF_NOTHING, OF_BYTES, OF_RATE, OF_OPS, OF_TIME } Quantity;
+
 /* How many of the smallest unit one @unit is: of sizes, rates, times, frequencies; 1 without one. False where it is none. */
-static bool unit_size(const char *unit, double *ret)
+static bool unit_size(const char *unit, double *ret, Quantity *ret_of)
 {
-    g_autofree char *one = g_strconcat("1", unit, NULL);
-    EchBytes bytes;
+    g_autofree char *one = g_strconcat("1000", unit, NULL); /* a thousand, that bits are whole bytes */
+    uint64_t amount = 1000;
     EchTime time;
     if (!*unit)
-        *ret = 1;
-    else if (ech_parse_bytes(one, &bytes, NULL) || ech_parse_rate(one, &bytes, NULL) || ech_parse_ops(one, &bytes, NULL))
-        *ret = (double)bytes;
-    else if (ech_parse_time(one, &time, NULL))
-        *ret = (double)time;
-    else
+        *ret_of = OF_NOTHING;
+    else if (ech_parse_bytes(one, &amount, NULL))
+        *ret_of = OF_BYTES;
+    else if (ech_parse_rate(one, &amount, NULL))
+        *ret_of = OF_RATE;
+    else if (ech_parse_ops(one, &amount, NULL))
+        *ret_of = OF_OPS;
+    else if (ech_parse_time(one, &time, NULL)) {
+        amount = (uint64_t)time;
+        *ret_of = OF_TIME;
+    } else
         return false;
+    *ret = (double)amount / 1000;
     return true;
 }
 
-/* "x0.5", "16GiB", "3": the number and what follows it. */
-static bool read_bound(const char *text, double *ret_number, const char **ret_unit)
+/* "x0.5", "16GiB", "3". */
+typedef struct {
+    char *text;
+    bool factor;
+    double number;
+    const char *unit; /* Within the text. */
+    double size;      /* Of one unit. */
+    Quantity of;
+} Bound;
+
+static void bound_clear(Bound *bound)
 {
-    const char *digits = text + (*text == 'x');
+    g_free(bound->text);
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Bound, bound_clear)
+
+static bool read_bound(const char *text, size_t n, Bound *ret)
+{
+    ret->text = g_strndup(text, n);
+    ret->factor = *ret->text == 'x';
+    const char *digits = ret->text + ret->factor;
     char *end;
     if (!g_ascii_isdigit(*digits) && *digits != '.')
         return false;
-    *ret_number = g_ascii_strtod(digits, &end);
-    *ret_unit = end;
-    return isfinite(*ret_number) && (*text != 'x' || !*end);
+    ret->number = g_ascii_strtod(digits, &end);
+    ret->unit = end;
+    return isfinite(ret->number) && !(ret->factor && *end) && unit_size(end, &ret->size, &ret->of);
+}
+
+/* Why there is nothing between the two, or NULL. Owned by the caller. */
+static char *refuse_bounds(const Bound *from, const Bound *to)
+{
+    if (from->factor != to->factor)
+        return g_strdup("both begin with x, as factors do, or neither");
+    if (from->of != to->of && (from->of == OF_NOTHING || to->of == OF_NOTHING))
+        return g_strdup_printf("'%s' has a unit, '%s' has none", from->of ? from->text : to->text, from->of ? to->text : from->text);
+    if (from->of != to->of)
+        return g_strdup_printf("'%s' and '%s' are not of one kind", from->text, to->text);
+    if (from->number * from->size >= to->number * to->size)
+        return g_strdup("the smaller comes first");
+    return NULL;
 }
 
 static bool read_values(const EchYamlNode *node, EchFind *find, GError **error)
 {
+    static const char expected[] = "expected values like 1GiB..16GiB, x0.1..x2, 1..8 or prefetch:budget={1MiB..1GiB}, the smaller first";
     const char *text = node->kind == ECH_YAML_SCALAR ? node->text : "", *open = strchr(text, '{'), *close = open ? strchr(open, '}') : NULL;
-    const char *start = close ? open + 1 : text, *dots = strstr(start, "..");
-    double from_size, to_size;
-    const char *from_unit, *to_unit;
-    g_autofree char *from = dots ? g_strndup(start, (gsize)(dots - start)) : NULL;
-    g_autofree char *to = dots ? (close ? g_strndup(dots + 2, (gsize)MAX(close - dots - 2, 0)) : g_strdup(dots + 2)) : NULL;
-    bool ok = dots && (!close || dots < close) && read_bound(from, &find->from, &from_unit) && read_bound(to, &find->to, &to_unit) &&
-              (*from == 'x') == (*to == 'x') && unit_size(from_unit, &from_size) && unit_size(to_unit, &to_size);
-    if (ok) {
-        find->per_unit = *from_unit ? to_size / from_size : 1;
-        find->from /= find->per_unit;
-        ok = find->from < find->to;
-    }
-    if (!ok) {
-        ech_yaml_error(node, error, "find: expected values like 1GiB..16GiB, x0.1..x2, 1..8 or prefetch:budget={1MiB..1GiB}, the smaller first");
+    const char *start = close ? open + 1 : text, *end = close ? close : strchr(text, '\0'), *dots = strstr(start, "..");
+    if (!dots || dots > end) {
+        ech_yaml_error(node, error, "'%s' is no range; %s", text, expected);
         return false;
     }
-    find->before = g_strdup_printf("%.*s%s", close ? (int)(open - text) : 0, text, *to == 'x' ? "x" : "");
+    g_auto(Bound) from = {0}, to = {0};
+    bool first = read_bound(start, (gsize)(dots - start), &from);
+    if (!first || !read_bound(dots + 2, (gsize)(end - dots - 2), &to)) {
+        ech_yaml_error(node, error, "'%s': '%s' is no number, with a unit or without; %s", text, first ? to.text : from.text, expected);
+        return false;
+    }
+    g_autofree char *why = refuse_bounds(&from, &to);
+    if (why) {
+        ech_yaml_error(node, error, "'%s': %s; %s", text, why, expected);
+        return false;
+    }
+    find->per_unit = to.size / from.size;
+    find->from = from.number / find->per_unit;
+    find->to = to.number;
+    find->before = g_strdup_printf("%.*s%s", close ? (int)(open - text) : 0, text, to.factor ? "x" : "");
     find->after = g_strdup(close ? close + 1 : "");
-    find->unit = g_strdup(to_unit);
-    find->small_unit = g_strdup(*from_unit ? from_unit : to_unit);
-    find->whole = *to != 'x' && !*to_unit && !strchr(from, '.') && !strchr(to, '.');
+    find->unit = g_strdup(to.unit);
+    find->small_unit = g_strdup(from.unit);
+    find->whole = !to.factor && to.of == OF_NOTHING && !strchr(from.text, '.') && !strchr(to.text, '.');
     find->values = g_strdup(text);
+    return true;
+}
+
+/* @limit of @what, "50us", "x1.05" or "4GiB", into @goal. */
+static bool read_limit(const char *what, const char *limit, Goal *goal, GError **error)
+{
+    enum { MOST_PLAIN_BYTES = 1024 };
+    EchBytes bytes;
+    EchTime time;
+    goal->relative = *limit == 'x';
+    if (goal->relative) {
+        if (ech_parse_double(limit + 1, &goal->limit, NULL) && goal->limit > 0)
+            return true;
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no factor; expected something like x1.05", limit);
+        return false;
+    }
+    if (g_str_has_suffix(limit, "x") || g_str_has_suffix(limit, "%")) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s': how much of what it is now is a factor, something like x1.05", limit);
+        return false;
+    }
+    if (strcmp(what, "time") == 0) {
+        if (!ech_parse_time(limit, &time, error))
+            return false;
+        goal->limit = (double)time;
+        return true;
+    }
+    if (ech_parse_time(limit, &time, NULL) && time > 0) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is a time, and a memory is asked for in bytes; expected something like time<=%s or hbm<=4GiB",
+                    limit, limit);
+        return false;
+    }
+    if (!ech_parse_bytes(limit, &bytes, error))
+        return false;
+    /* A number without a unit is bytes, which nobody means who writes so few. */
+    if (bytes < MOST_PLAIN_BYTES && !limit[strspn(limit, "0123456789.")]) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' has no unit; expected something like %sGiB", limit, limit);
+        return false;
+    }
+    goal->limit = (double)bytes;
     return true;
 }
 
@@ -135,25 +222,17 @@ static bool read_goal(const EchYamlNode *node, const char *text, EchFind *find, 
     const char *sign = strstr(text, "<=");
     if (strcmp(text, "fits") == 0)
         return true;
-    Goal goal = {NULL, false, 0};
-    EchBytes bytes;
-    EchTime time;
-    bool ok = sign && sign > text;
-    goal.what = ok ? g_strstrip(g_strndup(text, (gsize)(sign - text))) : NULL;
-    g_autofree char *limit = ok ? g_strstrip(g_strdup(sign + 2)) : NULL;
-    if (ok && *limit == 'x') {
-        goal.relative = true;
-        ok = ech_parse_double(limit + 1, &goal.limit, NULL) && goal.limit > 0;
-    } else if (ok && strcmp(goal.what, "time") == 0) {
-        ok = ech_parse_time(limit, &time, NULL);
-        goal.limit = ok ? (double)time : 0;
-    } else if (ok) {
-        ok = ech_parse_bytes(limit, &bytes, NULL);
-        goal.limit = ok ? (double)bytes : 0;
+    if (!sign || sign == text) {
+        ech_yaml_error(node, error, "'%s' cannot be asked for%s; expected fits, time<=10ms, time<=x1.05 or hbm<=4GiB", text,
+                       strpbrk(text, "<=>") ? ": only 'at most' can, which is <=" : "");
+        return false;
     }
-    if (!ok) {
+    Goal goal = {g_strstrip(g_strndup(text, (gsize)(sign - text))), false, 0};
+    g_autofree char *limit = g_strstrip(g_strdup(sign + 2));
+    if (!read_limit(goal.what, limit, &goal, error)) {
+        g_prefix_error(error, "'%s': ", text);
+        ech_yaml_prefix(node, error);
         g_free(goal.what);
-        ech_yaml_error(node, error, "for: '%s' cannot be asked for; expected fits, time<=10ms, time<=x1.05 or hbm<=4GiB", text);
         return false;
     }
     g_array_append_val(find->goals, goal);
@@ -184,20 +263,21 @@ EchFind *ech_find_read(const EchYamlNode *node, GError **error)
     g_array_set_clear_func(find->goals, goal_clear);
     g_autoptr(GPtrArray) paths = g_ptr_array_new_with_free_func(g_free), goals = g_ptr_array_new_with_free_func(g_free);
     if (!path || !values || !read_list(path, paths)) {
-        ech_yaml_error(node, error,
-                       "find: expected a path and values, like {path: device.memories.hbm.capacity, values: 1GiB..16GiB}; or --find PATH=1GiB..16GiB");
+        ech_yaml_error(node, error, "expected a path and values, like {path: device.memories.hbm.capacity, values: 1GiB..16GiB}; or --find PATH=1GiB..16GiB");
         return NULL;
     }
     if (asked && !read_list(asked, goals)) {
-        ech_yaml_error(asked, error, "for: expected fits, time<=10ms, time<=x1.05 or hbm<=4GiB, or a list of such");
+        ech_yaml_error(asked, error, "expected fits, time<=10ms, time<=x1.05 or hbm<=4GiB, or a list of such");
         return NULL;
     }
     if (!read_values(values, find, error))
         return NULL;
     for (guint i = 0; i < goals->len; i++) {
-        if (!read_goal(asked, goals->pdata[i], find, error))
+        if (!read_goal(asked->kind == ECH_YAML_LIST ? asked->items[i] : asked, goals->pdata[i], find, error))
             return NULL;
     }
+    find->values_at = ech_yaml_place(values);
+    find->asked_at = asked ? ech_yaml_place(asked) : NULL;
     find->name = name && name->kind == ECH_YAML_SCALAR ? g_strdup(name->text) : name_of(paths->pdata[0], find->before);
     g_ptr_array_add(paths, NULL);
     g_ptr_array_add(goals, NULL);
@@ -277,9 +357,12 @@ static JsonNode *run_json(EchExperiment *experiment, const EchCase *c, GError **
         g_autoptr(GPtrArray) names = g_ptr_array_new();
         for (size_t k = 0; k < result->device->n_memories; k++)
             g_ptr_array_add(names, result->device->memories[k].name);
+        g_ptr_array_add(names, (char *)(uintptr_t) "time");
         g_ptr_array_add(names, NULL);
+        const char *nearest = ech_nearest_name(what, (const char *const *)names->pdata);
         g_autofree char *all = g_strjoinv(", ", (char **)names->pdata);
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "for: '%s' is no memory of %s; expected time or one of %s", what, result->device->name, all);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: '%s' is no memory of %s; %s%s%s", experiment->find->asked_at, what, result->device->name,
+                    nearest ? "did you mean '" : "expected one of ", nearest ? nearest : all, nearest ? "'?" : "");
         return NULL;
     }
     EchReport report = ech_result_report(result);
@@ -307,9 +390,14 @@ static int try_number(Search *search, double number, GError **error)
     g_autofree char *text = number_text(find, number);
     g_autofree char *value = g_strconcat(find->before, text, find->after, NULL);
     g_autofree char *label = g_strconcat(g_str_has_suffix(find->before, "x") ? "x" : "", text, NULL);
+    for (char **path = find->paths; *path; path++)
+        g_hash_table_replace(search->experiment->places, g_strdup_printf("%s=%s", *path, value), g_strdup(find->values_at));
     Try t = {number, ech_case_vary(search->of, find->name, label, (const char *const *)find->paths, value, error), {NULL, NULL}, false};
-    if (!t.own)
+    if (!t.own) {
+        if (error)
+            ech_experiment_say_place(search->experiment->places, *error);
         return -1;
+    }
     g_autoptr(JsonNode) node = run_json(search->experiment, t.own, error);
     if (!node) {
         ech_case_free(t.own);

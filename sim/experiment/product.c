@@ -75,7 +75,9 @@ static bool check_dtype(const char *name, const char *what, GError **error)
 {
     if (ech_layout_dtype_bits(name, strlen(name)) >= 4 && ech_dtype_parse(name, strlen(name)) != ECH_DTYPE_NONE)
         return true;
-    g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "matmul: %s: '%s' is no element type; expected something like bf16, f32 or s8", what, name);
+    const char *meant = ech_layout_dtype_meant(name, strlen(name));
+    g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "matmul: %s: '%s' is no element type; expected %s", what, name,
+                meant ? meant : "something like bf16, f32 or s8");
     return false;
 }
 
@@ -356,7 +358,7 @@ EchTrace *ech_product_trace(const EchProductOptions *options, const EchDevice *d
                     "matmul: %s has no %s; a tiled product as a workload is for chips whose kernels manage their on-chip memory (TPUs)", device->name,
                     !p.hbm      ? "hbm"
                     : !p.vector ? "vector memory"
-                                : "matrix unit with a clock");
+                                : "clock of its matrix unit (--set device.units.matrix.clock=1.5GHz)");
         return NULL;
     }
     if (!check_dtype(p.dtype, "dtype", error) || !check_dtype(p.result, "result", error))

@@ -539,8 +539,6 @@ static char *describe_contents(const uint8_t *head, size_t n, const char *text, 
 static char *describe(const uint8_t *head, size_t n, const char *text, size_t n_text, bool *ret_known)
 {
     *ret_known = false;
-    if (n == 0)
-        return g_strdup("there are no bytes to look at");
     char *format = describe_magic(head, n);
     if (format != NULL)
         return format;
@@ -602,24 +600,54 @@ static bool watches_memory(const char *head, size_t n)
     return n && *head == '{' && ech_gpu_tools_json(tools, head, n);
 }
 
-static const EchImportClass *find_class(EchSource *source, const char *format, GError **error)
+static const EchImportClass *class_named(const char *format, GError **error)
 {
     size_t n_classes;
     const EchImportClass *const *classes = ech_import_classes(&n_classes);
-    if (format) {
-        g_autofree const char **names = g_new0(const char *, n_classes + 1);
-        for (size_t i = 0; i < n_classes; i++) {
-            if (strcmp(classes[i]->name, format) == 0)
-                return classes[i];
-            names[i] = classes[i]->name;
-        }
-        const char *nearest = ech_nearest_name(format, names);
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no format%s%s%s; 'echelon list formats' shows them", format, nearest ? "; did you mean '" : "",
-                    nearest ? nearest : "", nearest ? "'?" : "");
-        return NULL;
+    g_autofree const char **names = g_new0(const char *, n_classes + 1);
+    for (size_t i = 0; i < n_classes; i++) {
+        if (strcmp(classes[i]->name, format) == 0)
+            return classes[i];
+        names[i] = classes[i]->name;
     }
+    const char *nearest = ech_nearest_name(format, names);
+    g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no format;%s%s%s 'echelon list formats' shows them", format, nearest ? " did you mean '" : "",
+                nearest ? nearest : "", nearest ? "'?" : "");
+    return NULL;
+}
+
+bool ech_import_is_format(const char *format, GError **error)
+{
+    return class_named(format, error) != NULL;
+}
+
+/* Nothing is in it, or nothing to be seen. */
+static bool is_empty(const EchSource *source, const uint8_t *head, size_t n, GError **error)
+{
+    size_t blank = 0;
+    while (blank < n && g_ascii_isspace(head[blank]))
+        blank++;
+    if (blank < n || n == HEAD_SIZE)
+        return false;
+    const char *path = ech_source_path(source);
+    g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: %s", path,
+                n > 0                    ? "only blanks and ends of lines are in it"
+                : strcmp(path, "-") == 0 ? "nothing came from standard input"
+                                         : "the file is empty");
+    return true;
+}
+
+static const EchImportClass *find_class(EchSource *source, const char *format, GError **error)
+{
     size_t n;
     const uint8_t *head = ech_source_head(source, &n);
+    const EchImportClass *named = format ? class_named(format, error) : NULL;
+    if ((format && !named) || is_empty(source, head, n, error))
+        return NULL;
+    if (named)
+        return named;
+    size_t n_classes;
+    const EchImportClass *const *classes = ech_import_classes(&n_classes);
     const EchImportClass *best = NULL;
     int best_score = 0;
     for (size_t i = 0; i < n_classes; i++) {

@@ -94,6 +94,8 @@ typedef struct {
 
 /** The table, in the order of importers.def. */
 const EchImportClass *const *ech_import_classes(size_t *ret_n);
+/** Whether there is a reader of that name; else ECH_ERROR_CONFIG with the nearest. */
+bool ech_import_is_format(const char *format, GError **error);
 /** Opens, sniffs (or takes @format by name) and reads. A folder stands for the program or the profile in it (the last one of a TensorBoard log folder). Owned
  * by the caller. ECH_ERROR_UNSUPPORTED says what the bytes look like. */
 EchImport *ech_import_file(const char *path, const char *format, const EchImportOptions *options, GError **error) G_GNUC_WARN_UNUSED_RESULT;

@@ -285,7 +285,7 @@ int ech_minimalloc_probe(const uint8_t *head, size_t n)
     const char *text = (const char *)head;
     if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
         text += 3, n -= 3;
-    const char *end = memchr(text, '\n', n);
+    const char *end = n > 0 ? memchr(text, '\n', n) : NULL;
     if (!end)
         return 0;
     Field fields[MAX_COLUMNS];

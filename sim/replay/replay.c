@@ -37,7 +37,7 @@ const EchParam ech_replay_params[] = {
      "allocations go through an allocator; false: only counted against the capacity"},
     {"allocator", ECH_PARAM_STRING, FIELD(allocator), NULL, NULL, NULL, NULL,
      "allocator of the device's memory, for buffers without a fixed offset (run: as recorded, where the capture tells it; else best_fit)"},
-    {"host_allocator", ECH_PARAM_STRING, FIELD(host_allocator), NULL, NULL, NULL, NULL, "allocator of the other memories; none: only counted"},
+    {"host_allocator", ECH_PARAM_STRING, FIELD(host_allocator), NULL, NULL, NULL, NULL, "allocator of the other memories; not given: only counted"},
     {"trips", ECH_PARAM_U64, FIELD(trips), "0", NULL, NULL, NULL, "iterations of loops that do not say how many; 0: as the trace assumes"},
     {"max_ops", ECH_PARAM_U64, FIELD(max_ops), "200000000", "1", NULL, NULL, "most operation instances run one by one"},
     {"max_spans", ECH_PARAM_U64, FIELD(max_spans), "4000000", NULL, "100000000", NULL, "most timeline spans kept"},
