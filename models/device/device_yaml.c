@@ -16,53 +16,96 @@ static const char *const unit_kinds[] = {"matrix", "vector", "transcendental", "
 
 typedef enum { FIELD_BYTES, FIELD_RATE, FIELD_TIME, FIELD_OPS, FIELD_U32, FIELD_SPACE, FIELD_BOOL } FieldType;
 
-/* One number of a section: its key, its type and where it goes. */
+/* One number of a section: its key, its type, where it goes and what it means. */
 typedef struct {
     const char *key;
     FieldType type;
     size_t offset;
+    const char *doc;
 } Field;
 
 static const Field memory_fields[] = {
-    {"space", FIELD_SPACE, offsetof(EchMemory, space)},
-    {"capacity", FIELD_BYTES, offsetof(EchMemory, capacity)},
-    {"available", FIELD_BYTES, offsetof(EchMemory, available)},
-    {"assignment_limit", FIELD_BYTES, offsetof(EchMemory, assignment_limit)},
-    {"kernel_reserved", FIELD_BYTES, offsetof(EchMemory, kernel_reserved)},
-    {"read", FIELD_RATE, offsetof(EchMemory, read)},
-    {"write", FIELD_RATE, offsetof(EchMemory, write)},
-    {"both", FIELD_RATE, offsetof(EchMemory, both)},
-    {"nominal", FIELD_RATE, offsetof(EchMemory, nominal)},
-    {"latency", FIELD_TIME, offsetof(EchMemory, latency)},
-    {"granule", FIELD_BYTES, offsetof(EchMemory, granule)},
-    {"assignable", FIELD_BOOL, offsetof(EchMemory, assignable)},
-    {NULL, FIELD_U32, 0},
+    {"space", FIELD_SPACE, offsetof(EchMemory, space), "XLA's number of it: 0 hbm, 1 vector, 5 host; left out: none"},
+    {"capacity", FIELD_BYTES, offsetof(EchMemory, capacity), "what there is"},
+    {"available", FIELD_BYTES, offsetof(EchMemory, available), "what programs get of it; left out: all. It keeps its distance from a capacity that is changed"},
+    {"assignment_limit", FIELD_BYTES, offsetof(EchMemory, assignment_limit),
+     "more than this, XLA's assignment of buffers does not give out; left out: what is available"},
+    {"kernel_reserved", FIELD_BYTES, offsetof(EchMemory, kernel_reserved), "kept by the compiler for kernels' own windows"},
+    {"read", FIELD_RATE, offsetof(EchMemory, read), "reached by kernels that read; left out: no limit"},
+    {"write", FIELD_RATE, offsetof(EchMemory, write), "reached by kernels that write; left out: no limit"},
+    {"both", FIELD_RATE, offsetof(EchMemory, both), "reached in all by kernels that read as much as they write; left out: each byte at its own rate"},
+    {"nominal", FIELD_RATE, offsetof(EchMemory, nominal), "of the data sheet"},
+    {"latency", FIELD_TIME, offsetof(EchMemory, latency), "of one access"},
+    {"granule", FIELD_BYTES, offsetof(EchMemory, granule), "least that is moved at once"},
+    {"assignable", FIELD_BOOL, offsetof(EchMemory, assignable), "whether a compiler may place values in it"},
+    {NULL, FIELD_U32, 0, NULL},
 };
 static const Field link_fields[] = {
-    {"nominal", FIELD_RATE, offsetof(EchLink, nominal)},
-    {"to_device", FIELD_RATE, offsetof(EchLink, to_device)},
-    {"from_device", FIELD_RATE, offsetof(EchLink, from_device)},
-    {"both_ways", FIELD_RATE, offsetof(EchLink, both_ways)},
-    {"latency", FIELD_TIME, offsetof(EchLink, latency)},
-    {"setup", FIELD_TIME, offsetof(EchLink, setup)},
-    {"engines_to", FIELD_U32, offsetof(EchLink, engines_to)},
-    {"engines_from", FIELD_U32, offsetof(EchLink, engines_from)},
-    {"ports", FIELD_U32, offsetof(EchLink, ports)},
-    {"ring", FIELD_U32, offsetof(EchLink, ring)},
-    {"one_way", FIELD_BOOL, offsetof(EchLink, one_way)},
-    {"sharers", FIELD_U32, offsetof(EchLink, sharers)},
-    {"reach", FIELD_U32, offsetof(EchLink, reach)},
-    {"mesh", FIELD_BOOL, offsetof(EchLink, mesh)},
-    {"coherent", FIELD_BOOL, offsetof(EchLink, coherent)},
-    {NULL, FIELD_U32, 0},
+    {"nominal", FIELD_RATE, offsetof(EchLink, nominal), "each way, of the data sheet"},
+    {"to_device", FIELD_RATE, offsetof(EchLink, to_device), "reached by large copies to the device alone"},
+    {"from_device", FIELD_RATE, offsetof(EchLink, from_device), "reached by large copies from the device alone"},
+    {"both_ways", FIELD_RATE, offsetof(EchLink, both_ways),
+     "reached in all while copies go both ways: from the faster way's rate, for a link that carries one way at a time (half duplex), up to the sum of both, "
+     "which it is where it is left out. With --set, less holds up one way alone too; where one way is set and this is not, it keeps its part of the sum, but "
+     "no less than the faster way"},
+    {"latency", FIELD_TIME, offsetof(EchLink, latency), "one way"},
+    {"setup", FIELD_TIME, offsetof(EchLink, setup), "of each copy, before its bytes move"},
+    {"engines_to", FIELD_U32, offsetof(EchLink, engines_to), "copies to the device under way at a time; left out: 1"},
+    {"engines_from", FIELD_U32, offsetof(EchLink, engines_from), "copies from it under way at a time; left out: 1"},
+    {"ports", FIELD_U32, offsetof(EchLink, ports), "links of this kind that a chip has, each with these rates (ICI, NVLink); left out: 1"},
+    {"ring", FIELD_U32, offsetof(EchLink, ring), "length from which an axis of a TPU slice closes into a ring; left out: any"},
+    {"one_way", FIELD_BOOL, offsetof(EchLink, one_way), "how reductions of a TPU's chips that leave each its part go round: one way"},
+    {"sharers", FIELD_U32, offsetof(EchLink, sharers), "devices of a chip, which share its links; left out: 1"},
+    {"reach", FIELD_U32, offsetof(EchLink, reach), "devices that links to a switch join, those of a host; beyond it is the network. Left out: any number"},
+    {"mesh", FIELD_BOOL, offsetof(EchLink, mesh), "no switch: of the ports as many lead to each of the other devices within reach"},
+    {"coherent", FIELD_BOOL, offsetof(EchLink, coherent), "the device reads and writes memory beyond it by itself, as its own (NVLink-C2C)"},
+    {NULL, FIELD_U32, 0, NULL},
 };
 static const Field unit_fields[] = {
-    {"count", FIELD_U32, offsetof(EchUnit, count)},
-    {"rows", FIELD_U32, offsetof(EchUnit, rows)},
-    {"columns", FIELD_U32, offsetof(EchUnit, columns)},
-    {"clock", FIELD_OPS, offsetof(EchUnit, clock_hz)},
-    {NULL, FIELD_U32, 0},
+    {"count", FIELD_U32, offsetof(EchUnit, count), "of them in each core; left out: 1"},
+    {"rows", FIELD_U32, offsetof(EchUnit, rows), "of a systolic array, or sublanes"},
+    {"columns", FIELD_U32, offsetof(EchUnit, columns), "of a systolic array, or lanes"},
+    {"clock", FIELD_OPS, offsetof(EchUnit, clock_hz), "its rates go with it where it is changed; a TPU's kernels are priced in its cycles"},
+    {NULL, FIELD_U32, 0, NULL},
 };
+
+/* What sections have beside their numbers. */
+static const EchDeviceKey memory_others[] = {
+    {"kind", "text", "has to be given: hbm, vector, common, scalar, accumulator, cache, host-pinned, host-pageable or disk"},
+    {"dram", "text", "generation whose timing holds, like hbm2e"},
+    {"within", "hbm", "a host's memory that is the device's own"},
+    {NULL, NULL, NULL},
+};
+static const EchDeviceKey link_others[] = {
+    {"from, to", "memory", "where it leads from, and to; have to be given"},
+    {"curve", "sizes with rates", "what copies of a size reach to the device, and from it too where that has none of its own: {64KiB: 2GB/s, 1MiB: 9GB/s}"},
+    {"curve_from_device", "sizes with rates", "the same from the device"},
+    {NULL, NULL, NULL},
+};
+static const EchDeviceKey unit_others[] = {
+    {"kind", "matrix|vector|transcendental|scalar", "left out: as it is called"},
+    {"peaks", "element types with rates", "of the whole device, all cores: {bf16: 197TFLOP/s}"},
+    {NULL, NULL, NULL},
+};
+
+static const char *const field_takes[] = {[FIELD_BYTES] = "size", [FIELD_RATE] = "bandwidth", [FIELD_TIME] = "time",         [FIELD_OPS] = "clock",
+                                          [FIELD_U32] = "number", [FIELD_SPACE] = "number",   [FIELD_BOOL] = "true or false"};
+
+static void tell_section(const char *section, const EchDeviceKey *others, const Field *fields, EchDeviceTell tell, void *data)
+{
+    tell(section, NULL, data);
+    for (; others->name; others++)
+        tell(section, others, data);
+    for (; fields->key; fields++)
+        tell(section, &(EchDeviceKey){fields->key, field_takes[fields->type], fields->doc}, data);
+}
+
+void ech_device_keys(EchDeviceTell tell, void *data)
+{
+    tell_section("memories.NAME", memory_others, memory_fields, tell, data);
+    tell_section("links.NAME", link_others, link_fields, tell, data);
+    tell_section("units.NAME", unit_others, unit_fields, tell, data);
+}
 
 typedef struct {
     EchDevice *device;
@@ -415,6 +458,14 @@ static bool read_unit(Loader *loader, const EchYamlNode *node, EchUnit *unit, GE
 {
     static const char *const others[] = {"kind", "peaks", "source", NULL};
     g_autofree char *section = g_strdup_printf("units.%s", unit->name);
+    const EchYamlNode *known = ech_yaml_get(node, "peaks");
+    for (size_t i = 0; known && known->keys && i < known->n; i++) {
+        const EchYamlNode *misplaced = ech_yaml_get(node, known->keys[i]);
+        if (misplaced) {
+            ech_yaml_error(misplaced, error, "%s: '%s' is no key here; did you mean 'peaks.%s'?", section, known->keys[i], known->keys[i]);
+            return false;
+        }
+    }
     if (!check_section(node, section, unit_fields, others, error))
         return false;
     unit->count = 1;
@@ -447,7 +498,7 @@ static bool read_unit(Loader *loader, const EchYamlNode *node, EchUnit *unit, GE
         }
         unit->peaks = g_new0(EchPeak, peaks->n + 1);
         for (size_t j = 0; j < peaks->n; j++) {
-            const Field peak = {peaks->keys[j], FIELD_OPS, offsetof(EchPeak, ops)};
+            const Field peak = {peaks->keys[j], FIELD_OPS, offsetof(EchPeak, ops), NULL};
             g_autofree char *peak_section = g_strdup_printf("%s.peaks", section);
             unit->peaks[j].dtype = g_strdup(peaks->keys[j]);
             unit->n_peaks = j + 1;
@@ -745,7 +796,7 @@ static void follow_numbers(EchDevice *device)
             field = find_field(link_fields, steps[2]);
             object = ech_device_link(device, steps[1]);
         } else if (strcmp(steps[0], "units") == 0 && g_str_has_prefix(steps[2], "peaks.")) {
-            static const Field peak = {"ops", FIELD_OPS, 0};
+            static const Field peak = {"ops", FIELD_OPS, 0, NULL};
             field = &peak;
             object = find_peak(device, steps[1], steps[2] + strlen("peaks."));
         }
@@ -813,28 +864,47 @@ static void explain_new_part(const EchYamlNode *root, const EchYamlNode *edited,
 }
 
 /* No memory hands out more than it has. */
-static EchDevice *checked(EchDevice *device, const EchYamlNode *root, GError **error)
+static bool check_memories(const EchDevice *device, const EchYamlNode *root, GError **error)
 {
-    for (size_t i = 0; device && i < device->n_memories; i++) {
+    for (size_t i = 0; i < device->n_memories; i++) {
         const EchMemory *memory = &device->memories[i];
         if (memory->available <= memory->capacity)
             continue;
         g_autofree char *has = ech_format_bytes(memory->available), *of = ech_format_bytes(memory->capacity);
         const EchYamlNode *part = ech_yaml_get(ech_yaml_get(root, "memories"), memory->name), *said = ech_yaml_get(part, "available");
         ech_yaml_error(said ? value_of(said) : root, error, "memories.%s.available: %s are more than its capacity, %s", memory->name, has, of);
-        ech_device_free(device);
-        return NULL;
+        return false;
     }
-    return device;
+    return true;
+}
+
+/* No link carries less both ways than one way alone, but for what measurements scatter. Of a device that is; what if it did may be asked. */
+static bool check_links(const EchDevice *device, const EchYamlNode *root, GError **error)
+{
+    const double least = 0.9;
+    for (size_t i = 0; i < device->n_links; i++) {
+        const EchLink *link = &device->links[i];
+        EchRate one = MAX(link->to_device, link->from_device);
+        if (link->both_ways == 0 || (double)link->both_ways >= least * (double)one)
+            continue;
+        g_autofree char *both = ech_format_rate(link->both_ways), *alone = ech_format_rate(one), *sum = ech_format_rate(link->to_device + link->from_device);
+        const EchYamlNode *part = ech_yaml_get(ech_yaml_get(root, "links"), link->name), *said = ech_yaml_get(part, "both_ways");
+        ech_yaml_error(
+            said ? value_of(said) : root, error,
+            "links.%s.both_ways: %s in all while copies go both ways is less than %s reaches alone, %s; expected from that (one way at a time) to %s",
+            link->name, both, link->to_device == one ? "to_device" : "from_device", alone, sum);
+        return false;
+    }
+    return true;
 }
 
 EchDevice *ech_device_load_yaml(const EchYamlNode *root, const char *const *settings, GError **error)
 {
-    if (!settings || !*settings)
-        return checked(ech_device_from_yaml(root, error), root, error);
     g_autoptr(EchDevice) base = ech_device_from_yaml(root, error);
-    if (!base)
+    if (!base || !check_links(base, root, error))
         return NULL;
+    if (!settings || !*settings)
+        return check_memories(base, root, error) ? g_steal_pointer(&base) : NULL;
     g_autoptr(EchYamlNode) edited = ech_yaml_copy(root);
     g_autoptr(GPtrArray) plain = g_ptr_array_new();
     for (const char *const *setting = settings; *setting; setting++) {
@@ -844,12 +914,13 @@ EchDevice *ech_device_load_yaml(const EchYamlNode *root, const char *const *sett
             return NULL;
     }
     g_ptr_array_add(plain, NULL);
-    EchDevice *device = ech_device_from_yaml(edited, error);
-    if (!device)
+    g_autoptr(EchDevice) device = ech_device_from_yaml(edited, error);
+    if (!device) {
         explain_new_part(root, edited, error);
-    else
-        follow_settings(device, base, (const char *const *)plain->pdata);
-    return checked(device, edited, error);
+        return NULL;
+    }
+    follow_settings(device, base, (const char *const *)plain->pdata);
+    return check_memories(device, edited, error) ? g_steal_pointer(&device) : NULL;
 }
 
 /* Folders */
@@ -958,6 +1029,19 @@ static void add_names_with(const char *text, char **names, GString *near)
     }
 }
 
+/* What clouds and their makers call chips, in small letters, without their number: "v5litepod-8" is eight of a v5e. */
+static const char *chip_called(const char *given)
+{
+    static const struct {
+        const char *called, *name;
+    } chips[] = {{"v5lite", "tpu-v5e"}, {"tpu-v5lite", "tpu-v5e"}, {"trillium", "tpu-v6e"}, {"v6lite", "tpu-v6e"}, {"ironwood", "tpu7x"}, {"v7x", "tpu7x"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(chips); i++) {
+        if (g_str_has_prefix(given, chips[i].called))
+            return chips[i].name;
+    }
+    return NULL;
+}
+
 /* Path of the file of a device by name, or @name_or_path itself where it is a path. Owned by the caller. */
 static char *find_file(const char *name_or_path, GError **error)
 {
@@ -982,7 +1066,8 @@ static char *find_file(const char *name_or_path, GError **error)
         *model = '\0';
         add_names_with(given, names, near);
     }
-    const char *nearest = near->len ? NULL : ech_nearest_name(name_or_path, (const char *const *)names);
+    const char *called = near->len ? NULL : chip_called(given),
+               *nearest = near->len || called ? called : ech_nearest_name(name_or_path, (const char *const *)names);
     if (nearest)
         g_string_append_printf(near, "'%s'", nearest);
     g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "'%s' is no device; %s%s%s", name_or_path,
@@ -1081,7 +1166,7 @@ static void put_number(EchYamlNode *node, const EchDeviceNumber *number)
                          : strcmp(steps[0], "links") == 0  ? find_field(link_fields, steps[n - 1])
                                                            : NULL;
     FieldType type = field ? field->type : FIELD_OPS; /* peaks of units */
-    g_autofree char *text = g_strdup_printf("%.0f%s", number->value, type == FIELD_RATE ? "B/s" : type == FIELD_OPS ? "OP/s" : "");
+    g_autofree char *text = g_strdup_printf("%.0f%s", number->value, type == FIELD_RATE ? "B/s" : type == FIELD_OPS ? "OP/s" : type == FIELD_TIME ? "ps" : "");
     EchYamlNode *said = ech_yaml_new_map(node->file);
     ech_yaml_put(said, "value", ech_yaml_new_scalar(text, node->file));
     ech_yaml_put(said, "source", ech_yaml_new_scalar(number->source, node->file));

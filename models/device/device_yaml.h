@@ -27,13 +27,22 @@
 #include "models/device/device.h"
 #include "sim/base/yaml.h"
 
+/** A key of a section of a device file: what it is called, what it takes ("size", "a|b") and what it means. */
+typedef struct {
+    const char *name, *takes, *doc;
+} EchDeviceKey;
+/** Is told each key of @section ("links.NAME"); NULL begins the section. */
+typedef void (*EchDeviceTell)(const char *section, const EchDeviceKey *key, void *data);
+void ech_device_keys(EchDeviceTell tell, void *data);
+
 /** The device a tree describes. ECH_ERROR_CONFIG with FILE:line:column. */
 EchDevice *ech_device_from_yaml(const EchYamlNode *root, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** The same after @settings ("PATH=VALUE", with or without "device." in front; NULL-terminated or NULL). What hangs together with an edited number follows it
  * unless it is edited too: available keeps its distance from capacity and assignment_limit from available (what runtime and compiler keep is theirs,
  * whatever the size, up to half of it); both and both_ways keep their ratio to the sum of the two directions, but no less than what one way alone has; copies
  * over a link with a curve keep their set-up; a unit's peaks go with its clock, count, rows and columns, and with them what
- * kernel models count in its cycles. A memory that would hand out more than it has is refused. */
+ * kernel models count in its cycles. A memory that would hand out more than it has is refused, and a file's
+ * link that would carry less both ways than one way. */
 EchDevice *ech_device_load_yaml(const EchYamlNode *root, const char *const *settings, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** The tree of the file of a device, or of the device file that XLA's description of a GPU stands for. What a file says instead of its base's is followed as
  * settings are. A file with a base and no name is called as the file is. As ech_device_load. Owned by the caller. */

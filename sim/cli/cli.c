@@ -2,6 +2,7 @@
 
 #include "models/device/device.h"
 #include "sim/base/error.h"
+#include "sim/experiment/experiment.h"
 #include "sim/report/text.h"
 
 #include <errno.h>
@@ -198,6 +199,15 @@ int ech_cli_fail(GError *error)
     return code;
 }
 
+void ech_cli_find_trace(char **name)
+{
+    if (!*name || strcmp(*name, "-") == 0 || g_file_test(*name, G_FILE_TEST_EXISTS))
+        return;
+    char *found = ech_trace_find(*name, NULL);
+    g_free(*name);
+    *name = found;
+}
+
 bool ech_cli_check_device(const char *name, GError **error)
 {
     g_autoptr(EchDevice) device = name ? ech_device_load(name, NULL, error) : NULL;
@@ -263,9 +273,15 @@ char *ech_cli_param_takes(const EchParam *param)
     return param->values ? g_strjoinv("|", (char **)(uintptr_t)param->values) : g_strdup(type_name(param->type));
 }
 
+void ech_cli_row(GString *out, const char *line)
+{
+    gsize at = out->len;
+    ech_text_wrap(out, "          ", line, ech_cli_columns());
+    g_string_erase(out, (gssize)at, 4); /* Only what follows the first line stands further in. */
+}
+
 void ech_cli_params(GString *out, const EchParam *params)
 {
-    unsigned columns = ech_cli_columns();
     for (const EchParam *param = params; param && param->name; param++) {
         g_autofree char *takes = ech_cli_param_takes(param);
         g_autoptr(GString) line = g_string_new(NULL);
@@ -273,9 +289,7 @@ void ech_cli_params(GString *out, const EchParam *params)
         if (param->def)
             g_string_append_printf(line, " (%s)", param->def);
         g_string_append_printf(line, "  %s", param->doc ? param->doc : "");
-        gsize at = out->len;
-        ech_text_wrap(out, "          ", line->str, columns);
-        g_string_erase(out, (gssize)at, 4); /* Only what follows the first line stands further in. */
+        ech_cli_row(out, line->str);
     }
 }
 

@@ -43,16 +43,22 @@ GString *ech_cli_completion(const char *shell) G_GNUC_WARN_UNUSED_RESULT;
 int ech_cli_fail(GError *error);
 /** True if --device @name, or NULL, is a device: also where what was asked for can do without it. */
 bool ech_cli_check_device(const char *name, GError **error);
+/** Puts the path of the shipped trace of that name in the place of @name where no such file is here. */
+void ech_cli_find_trace(char **name);
 /** A progress bar on stderr if it is a terminal; @done of @total. Ends with done == total. */
 void ech_cli_progress(const char *label, guint64 done, guint64 total);
 /** Columns to write for: $COLUMNS where that is set, else the terminal's that stdout is, 60 to 240; 0 where stdout is none. */
 unsigned ech_cli_columns(void);
 /** What a parameter takes: "size", "a|b|c"; owned by the caller. */
 char *ech_cli_param_takes(const EchParam *param) G_GNUC_WARN_UNUSED_RESULT;
+/** Appends a line that stands further in where it goes on, wrapped for the terminal. */
+void ech_cli_row(GString *out, const char *line);
 /** Appends a line for each row: "NAME=TAKES (DEFAULT)  DOC", wrapped for the terminal. */
 void ech_cli_params(GString *out, const EchParam *params);
 /** What an experiment file says: keys, options of the replay and of products, an example. 'echelon help experiment'. */
 GString *ech_cli_experiment_help(void) G_GNUC_WARN_UNUSED_RESULT;
+/** What a device file says: its keys, what they take and mean, an example. 'echelon help device'. */
+GString *ech_cli_device_help(void) G_GNUC_WARN_UNUSED_RESULT;
 /** Questions that people have and the commands that answer them (questions.def), of those in which every one of @words stands; NULL where none is. Owned by the
  * caller. */
 GString *ech_cli_questions_help(char *const *words) G_GNUC_WARN_UNUSED_RESULT;

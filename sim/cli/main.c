@@ -61,6 +61,11 @@ int main(int argc, char **argv)
             ech_cli_print(out->str);
             return ECH_EXIT_DONE;
         }
+        if (g_str_has_prefix(name, "device")) {
+            g_autoptr(GString) out = ech_cli_device_help();
+            ech_cli_print(out->str);
+            return ECH_EXIT_DONE;
+        }
         if (g_str_has_prefix(name, "question")) {
             g_autoptr(GString) out = ech_cli_questions_help(argv + 3);
             if (out) {
@@ -89,7 +94,7 @@ int main(int argc, char **argv)
         g_string_append_c(out, '\n');
         ech_text_wrap(out, "",
                       "'echelon help VERB' tells the options of one, with examples; 'echelon help questions [WORD]...' which command answers what; 'echelon "
-                      "help experiment' what an experiment's file says; 'echelon run tutorial' is one to begin with.",
+                      "help experiment' what an experiment's file says, 'echelon help device' a device's; 'echelon run tutorial' is one to begin with.",
                       columns);
         ech_text_wrap(out, "", "--print-man and --print-completion bash|zsh|fish print the manual and completions.", columns);
         ech_cli_print(out->str);
@@ -100,13 +105,14 @@ int main(int argc, char **argv)
                 return verbs[i].run(argc - 1, argv + 1);
         }
     }
-    g_autofree const char **names = g_new0(const char *, n + 4);
+    g_autofree const char **names = g_new0(const char *, n + 5);
     for (size_t i = 0; i < n; i++)
         names[i] = verbs[i].name;
     names[n] = "help";
     if (help) {
         names[n + 1] = "questions";
         names[n + 2] = "experiment";
+        names[n + 3] = "device";
     }
     const char *nearest = ech_nearest_name(name, names);
     if (!nearest && g_file_test(name, G_FILE_TEST_EXISTS)) {

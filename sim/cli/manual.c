@@ -1,4 +1,5 @@
 /* The manual page and shell completions, from the tables that the verbs themselves use. */
+#include "models/device/device_yaml.h"
 #include "sim/cli/cli.h"
 #include "sim/experiment/product.h"
 #include "sim/pass/pass.h"
@@ -121,6 +122,62 @@ GString *ech_cli_experiment_help(void)
     ech_text_wrap(out, "", paths_help, columns);
     g_string_append_printf(out, "\nFor example:\n\n%s", example_help);
     return out;
+}
+
+static const char device_head[] =
+    "A device file is YAML, for --device FILE.yaml and for 'device:' in an experiment. 'base: h100-sxm' takes all that the file does not say from another one "
+    "('echelon list devices'), and a file with a base need not say more than what differs. Without one it says: name, family (tpu, gpu or other), memories "
+    "(one of "
+    "them called hbm), links, units; if you like summary, compiler (whose rules hold: v5e, h100), cores, products (what captures call it), and kernel, "
+    "runtime, "
+    "layout, dram: numbers of the models, of which 'echelon list devices NAME --sources' shows those of another device.";
+static const char device_values[] =
+    "A number stands as it is, or as {value: 53.7GB/s, source: \"measured: ...\"}; 'source:' of a section holds for its numbers that have none; without either "
+    "it is "
+    "'assumed'. Sizes: kB, MB, GB, TB (of 1000), KiB, MiB, GiB, TiB, or K, M, G, T (of 1024). Bandwidths: MB/s, GB/s, TB/s, GiB/s, or bits: Gbit/s, Gb/s, "
+    "Gbps, GbE (an "
+    "eighth in bytes). Times: ps, ns, us, ms, s. Peaks: TFLOP/s, TFLOPS, TOP/s; clocks: MHz, GHz. --set device.PATH=VALUE changes any of them for one run "
+    "(device.links.host.to_device=25GB/s, or x0.5).";
+static const char device_example[] =
+    "base: h100-sxm\nname: our-h100\nmemories: {hbm: {capacity: 94GiB}}\nlinks:\n"
+    "  host:\n    to_device: {value: 25GB/s, source: \"measured: bandwidthTest\"}\n    from_device: 26GB/s\n    both_ways: 42GB/s\n";
+
+static void text_device_key(const char *section, const EchDeviceKey *key, void *data)
+{
+    GString *out = data;
+    g_autofree char *line = key ? g_strdup_printf("%s=%s  %s", key->name, key->takes, key->doc) : NULL;
+    if (line)
+        ech_cli_row(out, line);
+    else
+        g_string_append_printf(out, "\n  %s\n", section);
+}
+
+GString *ech_cli_device_help(void)
+{
+    unsigned columns = ech_cli_columns();
+    GString *out = g_string_new(NULL);
+    ech_text_wrap(out, "", device_head, columns);
+    ech_device_keys(text_device_key, out);
+    g_string_append_c(out, '\n');
+    ech_text_wrap(out, "", device_values, columns);
+    g_string_append_printf(out, "\nFor example:\n\n%s", device_example);
+    return out;
+}
+
+static void roff_device_key(const char *section, const EchDeviceKey *key, void *data)
+{
+    GString *out = data;
+    if (!key) {
+        roff_row(out, section, "");
+        return;
+    }
+    g_string_append(out, ".br\n\\fI");
+    append_roff(out, key->name);
+    g_string_append(out, "\\fR (");
+    append_roff(out, key->takes);
+    g_string_append(out, "): ");
+    append_roff(out, key->doc);
+    g_string_append_c(out, '\n');
 }
 
 /* A row without commands begins a group. */
@@ -345,6 +402,12 @@ GString *ech_cli_manual(void)
     roff_params(out, ech_product_params);
     g_string_append(out, ".PP\n");
     append_roff(out, paths_help);
+    g_string_append(out, "\n.SH DEVICE FILES\n");
+    append_roff(out, device_head);
+    g_string_append_c(out, '\n');
+    ech_device_keys(roff_device_key, out);
+    g_string_append(out, ".PP\n");
+    append_roff(out, device_values);
     g_string_append(out, "\n.SH EXIT STATUS\n");
     roff_row(out, "0", "done");
     roff_row(out, "1", "failed");
@@ -402,9 +465,9 @@ static GString *bash_completion(void)
     g_string_append(out, "    help) words='");
     for (size_t i = 0; i < n; i++)
         g_string_append_printf(out, "%s%s", i ? " " : "", verbs[i].name);
-    g_string_append(out,
-                    " experiment' ;;\n    esac\n    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n    case $word in -*) ;; *) COMPREPLY+=($(compgen -f -- "
-                    "\"$word\")) ;; esac\n}\ncomplete -o filenames -F _echelon echelon\n");
+    g_string_append(out, " experiment device questions' ;;\n    esac\n    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n    case $word in -*) ;; *) "
+                         "COMPREPLY+=($(compgen -f -- "
+                         "\"$word\")) ;; esac\n}\ncomplete -o filenames -F _echelon echelon\n");
     return out;
 }
 

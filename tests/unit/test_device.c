@@ -99,7 +99,7 @@ typedef struct {
 } Bad;
 static const Bad bads[] = {
     {"read: 800GB/s", "raed: 800GB/s", "t.yaml:4:71: memories.hbm: 'raed' is no key here; did you mean 'read'?"},
-    {"read: 800GB/s", "read: fast", "t.yaml:4:71: memories.hbm.read: 'fast' is not a rate; expected something like 819GB/s"},
+    {"read: 800GB/s", "read: fast", "t.yaml:4:71: memories.hbm.read: 'fast' is not a rate; expected something like 819GB/s or 400Gbit/s"},
     {"read: 800GB/s", "read: 0", "t.yaml:4:71: memories.hbm.read: '0' is not above 0, as a rate has to be"},
     {"kind: hbm", "kind: hdm", "t.yaml:4:15: memories.hbm: 'hdm' is unknown; did you mean 'hbm'?"},
     {"from: host", "from: hst", "t.yaml:7:16: links.host.from: 'hst' is unknown; did you mean 'host'?"},
