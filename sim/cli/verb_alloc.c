@@ -91,6 +91,7 @@ int ech_verb_alloc(int argc, char **argv)
         fprintf(stderr, "echelon alloc: --capacity: '%s' is %" G_GUINT64_FORMAT " bytes; expected something like 16GiB\n", capacity, reading.capacity);
         return ECH_EXIT_USAGE;
     }
+    ech_cli_find_trace(&rest[0]);
     g_autoptr(EchAllocStudy) study = ech_alloc_study_read(rest[0], &reading, &error);
     if (!study || (strict && !ech_diag_check_strict(study->diag, &error)))
         return ech_cli_fail(error);

@@ -213,6 +213,7 @@ int ech_verb_plan(int argc, char **argv)
     g_auto(Input) input;
     input_init(&input);
     EchImportOptions options = {.device = device, .loop_trips = 1};
+    ech_cli_find_trace(&rest[0]);
     if (!read_input(rest[0], format, &options, memory, &input, &error))
         return ech_cli_fail(error);
     const EchPlanItem *items = (const EchPlanItem *)(const void *)input.items->data;

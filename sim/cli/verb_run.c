@@ -221,19 +221,24 @@ static int run_find(EchExperiment *experiment, const RunOptions *options)
     return code;
 }
 
-/* The file that @name means: a shipped experiment may be called by its name. False, and said so, where there is none. */
+/* The file that @name means: shipped experiments and traces may be called by their names. False, and said so, where there is none. */
 static bool find_file(char **name)
 {
     g_autofree char *found = ech_experiment_find(*name);
+    if (!g_file_test(found, G_FILE_TEST_EXISTS)) {
+        g_free(found);
+        found = ech_trace_find(*name, NULL);
+    }
     if (g_file_test(found, G_FILE_TEST_EXISTS)) {
         g_free(*name);
         *name = g_steal_pointer(&found);
         return true;
     }
     g_auto(GStrv) names = ech_experiment_list();
-    const char *nearest = ech_nearest_name(*name, (const char *const *)names);
-    fprintf(stderr, "echelon run: '%s' is no file and no experiment; %s%s%s'echelon list experiments' shows them\n", *name, nearest ? "did you mean '" : "",
-            nearest ? nearest : "", nearest ? "'? " : "");
+    g_autofree char *trace = ech_experiment_nearest_trace(*name);
+    const char *experiment = ech_nearest_name(*name, (const char *const *)names), *nearest = experiment ? experiment : trace;
+    fprintf(stderr, "echelon run: '%s' is no file, no experiment and no shipped trace; %s%s%s'echelon list experiments' shows them\n", *name,
+            nearest ? "did you mean '" : "", nearest ? nearest : "", nearest ? "'? " : "");
     return false;
 }
 

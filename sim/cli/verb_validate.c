@@ -84,6 +84,7 @@ int ech_verb_validate(int argc, char **argv)
         fputs("echelon validate: one FILE and --device NAME are needed\n", stderr);
         return ECH_EXIT_USAGE;
     }
+    ech_cli_find_trace(&rest[0]);
     if (engine && strcmp(engine, "cuda") != 0) {
         fprintf(stderr, "echelon validate: --engine %s: expected cuda; leave it out to compare with recorded times or the compiler's estimates\n", engine);
         return ECH_EXIT_USAGE;
