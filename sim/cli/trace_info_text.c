@@ -42,12 +42,14 @@ static char *fine_time(EchTime time)
     return g_strdup_printf("%s %s", digits, units[i]);
 }
 
+enum { LEAST_NAME = 24 };
+
 /* A name to stand behind @taken columns: shortened to what a terminal has left, whole where nobody looks at it in one. */
 static char *short_name(const EchTrace *trace, EchId id, int taken)
 {
     g_autofree char *kernel = ech_text_kernel(ech_trace_string(trace, id));
     unsigned columns = ech_cli_columns();
-    return ech_text_short(kernel, columns ? MAX((int)columns - taken, 24) : 0);
+    return ech_text_short(kernel, columns ? MAX((int)columns - taken, LEAST_NAME) : 0);
 }
 
 void ech_trace_info_sentence(GString *out, const char *format, ...)
@@ -118,42 +120,66 @@ static void text_names(GString *out, const EchTrace *trace, const GPtrArray *nam
         g_string_append_printf(out, "              and %u name%s more\n", more, more > 1 ? "s" : "");
 }
 
+enum { MAX_TRANSFERS_SHOWN = 16 };
+
+/* "host to hbm, against hbm to host". */
+static char *transfer_label(const EchTransferRow *row)
+{
+    bool against = row->overlap == ECH_OVERLAP_AGAINST || row->overlap == ECH_OVERLAP_PARTLY;
+    return g_strdup_printf("%s to %s, %s%s%s%s%s", row->from, row->to, ech_overlap_name(row->overlap), against ? " " : "", against ? row->to : "",
+                           against ? " to " : "", against ? row->from : "");
+}
+
+static void text_transfer(GString *out, const EchTrace *trace, const EchTransferRow *row, bool waits, bool beside)
+{
+    g_autofree char *size = row->bytes ? ech_format_bytes(row->bytes) : g_strdup("-"), *flight = fine_time(row->in_flight), *waited = fine_time(row->waited);
+    g_autofree char *rate =
+        row->in_flight > 0 && row->bytes ? ech_format_rate((EchRate)MIN((double)row->bytes * 1e12 / (double)row->in_flight, 1e18)) : g_strdup("-");
+    g_autofree char *label = transfer_label(row);
+    gsize begin = out->len;
+    g_string_append_printf(out, "  %10" G_GUINT64_FORMAT " %12s %12s", row->count, size, flight);
+    if (waits)
+        g_string_append_printf(out, " %12s", waited);
+    g_string_append_printf(out, " %12s", rate);
+    if (!beside) {
+        g_string_append_c(out, '\n');
+        begin = out->len;
+        g_string_append(out, "            ");
+    }
+    g_string_append_printf(out, "  %s", label);
+    g_autofree char *name = short_name(trace, row->name, (int)(out->len - begin) + 2);
+    g_string_append_printf(out, ": %s\n", name);
+    uint32_t devices[MAX_DEVICES_SHOWN + 1];
+    EchTime medians[MAX_DEVICES_SHOWN + 1];
+    size_t n = MIN(row->n_devices, (size_t)MAX_DEVICES_SHOWN + 1);
+    for (size_t d = 0; d < n; d++) {
+        devices[d] = row->devices[d].device;
+        medians[d] = row->devices[d].median;
+    }
+    text_devices(out, devices, medians, n);
+}
+
 static void text_transfers(GString *out, const EchTrace *trace, const EchTransfers *transfers)
 {
+    size_t n = MIN(transfers->n, (size_t)MAX_TRANSFERS_SHOWN);
     bool waits = false;
-    for (size_t i = 0; i < MIN(transfers->n, (size_t)16); i++)
+    unsigned widest = 0, columns = ech_cli_columns();
+    for (size_t i = 0; i < n; i++) {
+        g_autofree char *label = transfer_label(&transfers->rows[i]);
         waits |= transfers->rows[i].waited != ECH_TIME_NONE;
-    if (transfers->n) {
-        ech_trace_info_sentence(out, "recorded copies: medians by kind and by what ran the other way%s",
-                                waits ? " (in flight; waited: a core stood still for it)" : "");
-        g_string_append_printf(out, "       count         size    in flight%s         rate  copy\n", waits ? "       waited" : "");
+        widest = MAX(widest, (unsigned)ech_text_width(label));
     }
-    for (size_t i = 0; i < MIN(transfers->n, (size_t)16); i++) {
-        const EchTransferRow *row = &transfers->rows[i];
-        g_autofree char *size = row->bytes ? ech_format_bytes(row->bytes) : g_strdup("-"), *flight = fine_time(row->in_flight),
-                        *waited = fine_time(row->waited);
-        g_autofree char *rate =
-            row->in_flight > 0 && row->bytes ? ech_format_rate((EchRate)MIN((double)row->bytes * 1e12 / (double)row->in_flight, 1e18)) : g_strdup("-");
-        gsize begin = out->len;
-        g_string_append_printf(out, "  %10" G_GUINT64_FORMAT " %12s %12s", row->count, size, flight);
-        if (waits)
-            g_string_append_printf(out, " %12s", waited);
-        g_string_append_printf(out, " %12s  %s to %s, %s", rate, row->from, row->to, ech_overlap_name(row->overlap));
-        if (row->overlap == ECH_OVERLAP_AGAINST || row->overlap == ECH_OVERLAP_PARTLY)
-            g_string_append_printf(out, " %s to %s", row->to, row->from);
-        g_autofree char *name = short_name(trace, row->name, (int)(out->len - begin) + 2);
-        g_string_append_printf(out, ": %s\n", name);
-        uint32_t devices[MAX_DEVICES_SHOWN + 1];
-        EchTime medians[MAX_DEVICES_SHOWN + 1];
-        size_t n = MIN(row->n_devices, (size_t)MAX_DEVICES_SHOWN + 1);
-        for (size_t d = 0; d < n; d++) {
-            devices[d] = row->devices[d].device;
-            medians[d] = row->devices[d].median;
-        }
-        text_devices(out, devices, medians, n);
-    }
-    if (transfers->n > 16)
-        g_string_append_printf(out, "              and %zu kinds more\n", transfers->n - 16);
+    if (n == 0)
+        return;
+    ech_trace_info_sentence(out, "recorded copies: medians by kind and by what ran the other way%s",
+                            waits ? " (in flight; waited: a core stood still for it)" : "");
+    /* A terminal too narrow for what was copied to stand beside the figures has it on a line of its own. */
+    bool beside = columns == 0 || columns >= (waits ? 67 : 54) + widest + 2 + LEAST_NAME;
+    g_string_append_printf(out, "       count         size    in flight%s         rate%s\n", waits ? "       waited" : "", beside ? "  copy" : "");
+    for (size_t i = 0; i < n; i++)
+        text_transfer(out, trace, &transfers->rows[i], waits, beside);
+    if (transfers->n > n)
+        g_string_append_printf(out, "              and %zu kinds more\n", transfers->n - n);
 }
 
 static void text_some_bytes(GString *out, const char *label, EchBytes bytes)

@@ -88,6 +88,8 @@ static void text_rows(GString *out, const char *title, const EchDiag *diag, bool
             g_string_append_printf(out, "%s\n", title);
         title = NULL;
         g_autofree char *name = g_utf8_make_valid(rows[i].name, -1);
+        if (!most) /* counters of ours, not names of the file */
+            g_strdelimit(name, "_", ' ');
         g_string_append_printf(out, "  %10" G_GUINT64_FORMAT "  %s%s%s\n", rows[i].count, name, rows[i].first ? ", first at " : "",
                                rows[i].first ? rows[i].first : "");
     }
@@ -150,14 +152,18 @@ static int print_text(const EchImport *import, const EchTrace *trace, const char
         ech_report_program_kernels_text(out, import->program, device, ech_cli_columns());
     if (import->refusal)
         ech_trace_info_sentence(out, "the compiler refused it: %s", import->refusal);
-    text_rows(out, "records of the file", import->records, false, 16);
+    if (!pasted)
+        text_rows(out, "records of the file", import->records, false, 16);
     text_rows(out, "dropped or repaired", import->diag, true, 0);
-    text_rows(out, "notes", import->diag, false, 0);
+    if (!pasted)
+        text_rows(out, "notes", import->diag, false, 0);
     if (pasted && trace && ech_trace_get_property(trace, "allocator_regions"))
         ech_trace_info_sentence(out, "'echelon alloc' asks for it again in the memory as it is here, and under other allocators");
     if (!pasted)
         text_remarks(out, import->diag);
-    ech_cli_print(out->str);
+    /* Tables are as narrow as they can be by now: what is too wide is sentences. */
+    g_autoptr(GString) folded = ech_text_fold(out->str, ech_cli_columns());
+    ech_cli_print(folded->str);
     g_string_free(out, TRUE);
     return ECH_EXIT_DONE;
 }
@@ -185,12 +191,13 @@ static void text_device(GString *out, const EchDevice *device)
     }
     for (size_t i = 0; i < device->n_units; i++) {
         const EchUnit *u = &device->units[i];
-        g_string_append_printf(out, "  unit %-17s", u->name);
+        g_autofree char *first = g_strdup_printf("  unit %-17s ", u->name);
+        g_autoptr(GString) peaks = g_string_new(NULL);
         for (size_t k = 0; k < u->n_peaks; k++) {
             g_autofree char *peak = ech_format_count((double)u->peaks[k].ops, "OP/s");
-            g_string_append_printf(out, "%s %s %s", k ? "," : "", u->peaks[k].dtype, peak);
+            g_string_append_printf(peaks, "%s%s %s", k ? ", " : "", u->peaks[k].dtype, peak);
         }
-        g_string_append_c(out, '\n');
+        ech_text_wrap(out, first, peaks->str, ech_cli_columns());
     }
 }
 
@@ -270,9 +277,10 @@ static int info_device(const char *path, DeviceKind kind, bool json)
                            *device->summary ? device->summary : device->name);
     text_device(out, device);
     if (kind == DEVICE_FILE)
-        g_string_append_printf(out, "'echelon list devices %s --sources' tells every number and where it comes from\n", path);
+        ech_trace_info_sentence(out, "'echelon list devices %s --sources' tells every number and where it comes from", path);
     else
-        g_string_append(out, "give it as --device FILE; 'echelon import FILE -o DEVICE.yaml' writes it as a device file, with the source of every number\n");
+        ech_trace_info_sentence(out,
+                                "give it as --device FILE; 'echelon import FILE -o DEVICE.yaml' writes it as a device file, with the source of every number");
     ech_cli_print(out->str);
     return ECH_EXIT_DONE;
 }
@@ -301,6 +309,7 @@ int ech_verb_info(int argc, char **argv)
                 trips < 0 ? " and --loop-trips must not be negative" : "");
         return ECH_EXIT_USAGE;
     }
+    ech_cli_find_trace(&rest[0]);
     const DeviceKind kind = format || g_file_test(rest[0], G_FILE_TEST_IS_DIR) ? NO_DEVICE : is_device_name(rest[0]) ? DEVICE_FILE : device_kind(rest[0]);
     if (kind != NO_DEVICE)
         return info_device(rest[0], kind, json);

@@ -100,25 +100,37 @@ static void write_row(Writer *writer, const Row *row)
     if (row->params)
         write_params(writer, row->params);
     if (writer->sources && row->source)
-        g_string_append_printf(writer->text, "      source: %s\n", row->source);
+        ech_text_wrap(writer->text, "      source: ", row->source, ech_cli_columns());
     if (row->by_hand && writer->only)
         write_by_hand(writer->text, row->by_hand);
+}
+
+/* Every number and where it comes from, on a line, or in a narrow terminal on two. */
+static void write_sources(GString *out, const EchDevice *device)
+{
+    enum { BESIDE = 100 };
+    unsigned columns = ech_cli_columns();
+    ech_text_wrap(out, "      ", "(sizes in bytes, rates in bytes or operations a second, clocks in Hz, times in ps; 'device.' and a path is what --set takes)",
+                  columns);
+    for (size_t i = 0; i < device->n_numbers; i++) {
+        const EchDeviceNumber *number = &device->numbers[i];
+        char value[G_ASCII_DTOSTR_BUF_SIZE];
+        g_ascii_formatd(value, sizeof value, "%.15g", number->value);
+        g_autofree char *first = g_strdup_printf("      %-38s %18s  ", number->path, value);
+        bool beside = columns == 0 || columns >= BESIDE;
+        if (!beside)
+            g_string_append_printf(out, "%s\n", g_strchomp(first));
+        ech_text_wrap(out, beside ? first : "          ", number->source, columns);
+    }
 }
 
 static void write_device(Writer *writer, const EchDevice *device)
 {
     if (!writer->json) {
-        g_string_append_printf(writer->text, *device->summary ? "  %-17s %s\n" : "  %s%s\n", device->name, device->summary);
+        g_autofree char *first = g_strdup_printf(*device->summary ? "  %-17s " : "  %s", device->name);
+        ech_text_wrap(writer->text, first, device->summary, ech_cli_columns());
         if (writer->sources)
-            g_string_append(writer->text,
-                            "      (sizes in bytes, rates in bytes or operations a second, clocks in Hz, times in ps; 'device.' and a path is what "
-                            "--set takes)\n");
-        for (size_t i = 0; writer->sources && i < device->n_numbers; i++) {
-            const EchDeviceNumber *number = &device->numbers[i];
-            char value[G_ASCII_DTOSTR_BUF_SIZE];
-            g_ascii_formatd(value, sizeof value, "%.15g", number->value);
-            g_string_append_printf(writer->text, "      %-38s %18s  %s\n", number->path, value, number->source);
-        }
+            write_sources(writer->text, device);
         return;
     }
     json_builder_begin_object(writer->json);

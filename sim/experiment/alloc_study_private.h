@@ -61,4 +61,4 @@ double ech_alloc_fragmentation(const EchAllocStats *stats);
  * those. */
 void ech_alloc_study_text_stack(GString *out, const EchAllocStudy *study, uint32_t id, const char *what);
 /** Appends the row's report: moments, segments and the blocks that pin them, the address map. */
-void ech_alloc_study_text_report(GString *out, const EchAllocStudy *study, const EchAllocRow *row, unsigned top);
+void ech_alloc_study_text_report(GString *out, const EchAllocStudy *study, const EchAllocRow *row, const EchAllocStudyOutput *output);

@@ -6,6 +6,29 @@
 
 enum { PINS = 3, FRAMES = 4 }; /* blocks and frames named in a line */
 
+/* @picture, a character for each stretch, on at most @width columns: of several stretches what comes first in @order. Owned by the caller. */
+static char *narrow_picture(const char *picture, size_t width, const char *order)
+{
+    size_t n = strlen(picture), shown = MIN(n, width);
+    char *out = g_malloc0(shown + 1);
+    for (size_t i = 0; i < shown; i++) {
+        const char *best = strchr(order, picture[i * n / shown]);
+        for (size_t k = i * n / shown + 1; k < (i + 1) * n / shown; k++) {
+            const char *at = strchr(order, picture[k]);
+            best = at && (!best || at < best) ? at : best;
+        }
+        out[i] = best ? *best : picture[i * n / shown];
+    }
+    return out;
+}
+
+/* Beside its indent and frame. */
+static size_t picture_width(unsigned columns)
+{
+    enum { FRAME = 6, LEAST = 16 };
+    return columns == 0 ? SIZE_MAX : MAX(columns, FRAME + LEAST) - FRAME;
+}
+
 /* "NAME (SIZE, age N), ...": at most @most of @n. */
 static void text_pins(GString *out, const EchAllocStudy *study, const EchMoment *moment, const EchPin *pins, uint32_t n)
 {
@@ -93,7 +116,7 @@ static void text_failure(GString *out, const EchAllocStudy *study, const EchMome
 }
 
 /* @brief: what led to it only, for failures after the first. */
-static void text_moment(GString *out, const EchAllocStudy *study, const EchMoment *moment, unsigned top, bool brief)
+static void text_moment(GString *out, const EchAllocStudy *study, const EchMoment *moment, const EchAllocStudyOutput *output, bool brief)
 {
     g_autofree char *reserved = ech_format_bytes(moment->stats.reserved), *live = ech_format_bytes(moment->stats.live),
                     *waste = ech_format_bytes(moment->internal_waste);
@@ -106,9 +129,10 @@ static void text_moment(GString *out, const EchAllocStudy *study, const EchMomen
         g_string_append_c(out, '\n');
     if (brief)
         return;
+    g_autofree char *picture = narrow_picture(moment->picture, picture_width(output->columns), "*x_");
     g_string_append_printf(out, "    reserved %s, allocated %s (%s of it waste), largest free %s, stranded %s, cached %s\n    [%s]\n", reserved, live, waste,
-                           largest, stranded, cached, moment->picture);
-    for (uint32_t i = 0; i < MIN(moment->n_segments, top); i++) {
+                           largest, stranded, cached, picture);
+    for (uint32_t i = 0; i < MIN(moment->n_segments, output->top); i++) {
         const EchSegmentReport *segment = &moment->segments[i];
         g_autofree char *bytes = ech_format_bytes(segment->bytes), *free_bytes = ech_format_bytes(segment->bytes - segment->used);
         g_string_append_printf(out, "    segment %u: %s of %s stranded by %u live block%s:", segment->segment, free_bytes, bytes, segment->n_blocks,
@@ -118,14 +142,14 @@ static void text_moment(GString *out, const EchAllocStudy *study, const EchMomen
     }
 }
 
-void ech_alloc_study_text_report(GString *out, const EchAllocStudy *study, const EchAllocRow *row, unsigned top)
+void ech_alloc_study_text_report(GString *out, const EchAllocStudy *study, const EchAllocRow *row, const EchAllocStudyOutput *output)
 {
     const EchAllocReport *report = row->report;
     g_string_append_printf(out, "\n%s\n", row->spec);
     guint shown = 0;
     for (guint i = 0; i < report->moments->len; i++) {
         const EchMoment *moment = &g_array_index(report->moments, EchMoment, i);
-        text_moment(out, study, moment, top, moment->kind == ECH_MOMENT_FAILURE && shown > 0);
+        text_moment(out, study, moment, output, moment->kind == ECH_MOMENT_FAILURE && shown > 0);
         shown += moment->kind == ECH_MOMENT_FAILURE;
     }
     if (row->outcome.stats.failed > shown)
@@ -136,6 +160,8 @@ void ech_alloc_study_text_report(GString *out, const EchAllocStudy *study, const
     g_autofree char *bytes = ech_format_bytes(report->map.bytes);
     g_string_append_printf(out, "  addresses (%s ever reserved, high ones on top) over events: # in use, + mostly, : partly, . free, blank not reserved\n",
                            bytes);
-    for (uint32_t r = 0; r < report->map.n_rows; r++)
-        g_string_append_printf(out, "    |%s|\n", report->map.rows[r]);
+    for (uint32_t r = 0; r < report->map.n_rows; r++) {
+        g_autofree char *line = narrow_picture(report->map.rows[r], picture_width(output->columns), "#+:. ");
+        g_string_append_printf(out, "    |%s|\n", line);
+    }
 }

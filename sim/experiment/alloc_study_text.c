@@ -52,7 +52,7 @@ static void text_holders(GString *out, const EchAllocStudy *study, unsigned top,
             blocks += holder->blocks;
             continue;
         }
-        g_autofree char *bytes = ech_format_bytes(holder->bytes), *line = ech_text_short(holder->line, columns ? MAX((int)columns - 27, 24) : 0);
+        g_autofree char *bytes = ech_format_bytes(holder->bytes), *line = ech_text_short(holder->line, columns ? MAX((int)columns - 28, 24) : 0);
         g_string_append_printf(out, "  %10s  %5" G_GUINT64_FORMAT " block%s  %s\n", bytes, holder->blocks, holder->blocks == 1 ? " " : "s", line);
     }
     if (blocks) {
@@ -336,7 +336,7 @@ static void text_notes(GString *out, const EchAllocStudy *study, const EchAllocR
     if (row->fault)
         g_string_append_printf(out, "\n%s: %s\n", row->spec, row->fault);
     if (row->report)
-        ech_alloc_study_text_report(out, study, row, output->top);
+        ech_alloc_study_text_report(out, study, row, output);
 }
 
 /* What the recording's start means for the rows. */
@@ -412,7 +412,7 @@ GString *ech_alloc_study_text(const EchAllocStudy *study, const GPtrArray *rows,
         g_string_append_printf(out, "\ninterrupted%s%s%s\n", output->left_out ? " before it tried " : "", output->left_out ? output->left_out : "",
                                output->searched ? "; from then on no smallest memory was searched" : "");
     /* Tables are as narrow as they can be by now: what is too wide is sentences. */
-    if (output->columns == 0 || explained)
+    if (output->columns == 0)
         return out;
     GString *folded = ech_text_fold(out->str, output->columns);
     g_string_free(out, TRUE);

@@ -309,15 +309,18 @@ typedef struct {
     unsigned columns;
 } Widths;
 
-static Widths widths(unsigned columns)
+enum { NAME = 52, LEAST_NAME = 24 };
+
+/* @longest: columns of the longest label. */
+static Widths widths(unsigned columns, int longest)
 {
-    enum { NAME = 52, LEAST_NAME = 24, FIXED = 52, EXTRA = 10 };
-    Widths w = {.name = NAME, .most = true, .mean = true, .columns = columns};
+    enum { FIXED = 52, EXTRA = 10 };
+    Widths w = {.name = MIN(longest, NAME), .most = true, .mean = true, .columns = columns};
     if (columns == 0)
         return w;
-    w.most = columns >= LEAST_NAME + FIXED + 2 * EXTRA;
-    w.mean = columns >= LEAST_NAME + FIXED + EXTRA;
-    w.name = CLAMP((int)columns - FIXED - EXTRA * (w.most + w.mean), LEAST_NAME, NAME);
+    w.most = (int)columns >= w.name + FIXED + 2 * EXTRA;
+    w.mean = (int)columns >= w.name + FIXED + EXTRA;
+    w.name = MIN(w.name, MAX((int)columns - FIXED, LEAST_NAME));
     return w;
 }
 
@@ -345,13 +348,23 @@ static char *plain_error(double error)
     return error > 99.995 ? g_strdup("> 9999 %") : g_strdup_printf("%.1f %%", 100 * error);
 }
 
+/* A name before figures: one that a terminal has no room for beside them stands on a line of its own. */
+static void append_name(GString *text, const char *name, int width, unsigned columns)
+{
+    g_autofree char *cut_name = cut(name, columns ? (int)columns - 2 : NAME);
+    g_string_append(text, "  ");
+    if (columns && ech_text_width(cut_name) > width)
+        g_string_append_printf(text, "%s\n  %*s", cut_name, width, "");
+    else
+        ech_text_cell(text, cut_name, width);
+}
+
 static void row(GString *text, const Widths *w, const char *label, const Figures *f)
 {
-    g_autofree char *name = cut(label, w->name), *measured = ech_format_time(f->measured), *predicted = ech_format_time(f->predicted);
+    g_autofree char *measured = ech_format_time(f->measured), *predicted = ech_format_time(f->predicted);
     g_autofree char *error = signed_error(ech_relative_error(f->predicted, f->measured)), *half = plain_error(f->half), *most = plain_error(f->most),
                     *mean = plain_error(f->mean);
-    g_string_append(text, "  ");
-    ech_text_cell(text, name, w->name);
+    append_name(text, label, w->name, w->columns);
     g_string_append_printf(text, " %7zu %10s %10s %9s %9s", f->n, measured, predicted, error, half);
     if (w->most)
         g_string_append_printf(text, " %9s", most);
@@ -360,28 +373,44 @@ static void row(GString *text, const Widths *w, const char *label, const Figures
     g_string_append_c(text, '\n');
 }
 
-static void append_worst(GString *text, const Widths *w, const Analysis *analysis)
+static char *group_label(const char *group)
+{
+    return g_strconcat("  ", group, NULL);
+}
+
+static int longest_label(const Analysis *analysis)
+{
+    int longest = (int)strlen("collective");
+    for (guint i = 0; i < analysis->groups->len; i++) {
+        const char *group = pair_of(analysis, &g_array_index(analysis->groups, Figures, i))->group;
+        g_autofree char *label = group ? group_label(group) : NULL;
+        longest = label ? MAX(longest, ech_text_width(label)) : longest;
+    }
+    return longest;
+}
+
+static void append_worst(GString *text, unsigned columns, const Analysis *analysis)
 {
     g_autoptr(GArray) worst = worst_points(analysis, 10);
     if (worst->len == 0)
         return;
     g_string_append(text, "\nWhere the prediction misses the most time (times of all occurrences together)\n");
     g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
-    int widest = 0, numbers = 42;
+    int widest = 0, longest = 0, numbers = 42;
     for (guint i = 0; i < worst->len; i++) {
         const EchValidatePair *pair = pair_of(analysis, &g_array_index(worst, Figures, i));
-        g_autofree char *bytes = pair->bytes > 0 ? ech_format_bytes(pair->bytes) : NULL;
+        g_autofree char *bytes = pair->bytes > 0 ? ech_format_bytes(pair->bytes) : NULL, *name = cut(pair->name, NAME);
         g_ptr_array_add(notes, g_strdup_printf("%s%s%s", pair->kind, bytes ? " of " : "", bytes ? bytes : ""));
         widest = MAX(widest, ech_text_width(notes->pdata[i]));
+        longest = MAX(longest, ech_text_width(name));
     }
-    int width = w->columns ? CLAMP((int)w->columns - 2 - numbers - widest, 12, w->name) : w->name;
+    int width = columns ? MIN(longest, MAX((int)columns - 2 - numbers - widest, 0)) : longest;
     for (guint i = 0; i < worst->len; i++) {
         const Figures *f = &g_array_index(worst, Figures, i);
         const EchValidatePair *pair = pair_of(analysis, f);
-        g_autofree char *name = cut(pair->name, width), *measured = ech_format_time(f->measured), *predicted = ech_format_time(f->predicted),
+        g_autofree char *measured = ech_format_time(f->measured), *predicted = ech_format_time(f->predicted),
                         *error = signed_error(ech_relative_error(f->predicted, f->measured));
-        g_string_append(text, "  ");
-        ech_text_cell(text, name, width);
+        append_name(text, pair->name, width, columns);
         g_string_append_printf(text, " %7zu %10s %10s %9s  %s\n", f->n, measured, predicted, error, (const char *)notes->pdata[i]);
     }
 }
@@ -435,10 +464,10 @@ static void append_whole(GString *text, const EchValidation *validation)
 GString *ech_validation_text(const EchValidation *validation, const EchDevice *device, const char *title, unsigned columns)
 {
     Analysis analysis = analyse(validation);
-    const Widths w = widths(columns);
+    const Widths w = widths(columns, longest_label(&analysis));
     GString *text = g_string_new(NULL);
-    g_autofree char *against =
-        g_strdup_printf("%s%sagainst %s (%s)", validation->subject ? validation->subject : "", validation->subject ? ", " : "", device->name, device->summary);
+    g_autofree char *against = g_strdup_printf("%s%sagainst %s%s%s%s", validation->subject ? validation->subject : "", validation->subject ? ", " : "",
+                                               device->name, *device->summary ? " (" : "", device->summary, *device->summary ? ")" : "");
     g_string_append_printf(text, "%s\n", title);
     ech_text_wrap(text, "", against, columns);
     g_string_append_c(text, '\n');
@@ -454,7 +483,7 @@ GString *ech_validation_text(const EchValidation *validation, const EchDevice *d
             const Figures *group = &g_array_index(analysis.groups, Figures, g);
             if (group->first < kind->first || group->first >= kind->first + kind->n || !pair_of(&analysis, group)->group)
                 continue;
-            g_autofree char *label = g_strconcat("  ", pair_of(&analysis, group)->group, NULL);
+            g_autofree char *label = group_label(pair_of(&analysis, group)->group);
             row(text, &w, label, group);
         }
     }
@@ -466,7 +495,7 @@ GString *ech_validation_text(const EchValidation *validation, const EchDevice *d
     append_whole(whole, validation);
     g_autoptr(GString) folded = ech_text_fold(whole->str, columns);
     g_string_append(text, folded->str);
-    append_worst(text, &w, &analysis);
+    append_worst(text, columns, &analysis);
     append_gaps(text, validation, columns);
     if (validation->notes && validation->notes->len > 0)
         g_string_append_c(text, '\n');

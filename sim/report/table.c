@@ -230,6 +230,26 @@ static bool peers_in(const EchTableRow *rows, size_t n, const char *link)
     return false;
 }
 
+/* Where labels would leave little of a line to figures, that needs several parts for them: they are told first, and rows are numbered. */
+static void number_rows(GString *out, GArray *columns, size_t n, unsigned most)
+{
+    Column *labels = &g_array_index(columns, Column, 0);
+    int sum = 0;
+    for (guint c = 0; c < columns->len; c++)
+        sum += column_width(&g_array_index(columns, Column, c), g_array_index(columns, Column, c).heading) + 2;
+    if (sum <= (int)most || 5 * column_width(labels, labels->heading) <= 2 * (int)most)
+        return;
+    ech_text_wrap(out, "  ", labels->heading, most);
+    labels->heading[0] = '\0';
+    for (size_t i = 0; i < n; i++) {
+        g_autofree char *first = g_strdup_printf("  %3zu  ", i + 1);
+        ech_text_wrap(out, first, labels->cells[i], most);
+        g_free(labels->cells[i]);
+        labels->cells[i] = g_strdup_printf("%3zu", i + 1);
+    }
+    g_string_append_c(out, '\n');
+}
+
 GString *ech_report_table(const char *heading, const EchTableRow *rows, size_t n, unsigned most)
 {
     g_autoptr(GArray) columns = g_array_new(FALSE, FALSE, sizeof(Column));
@@ -280,6 +300,7 @@ GString *ech_report_table(const char *heading, const EchTableRow *rows, size_t n
                                    : ech_member_bool(rows[i].run, "completed") ? ech_member_text(rows[i].run, "bound_by")
                                                                                : "space");
     GString *out = g_string_new(NULL);
+    number_rows(out, columns, n, most ? most : ECH_TEXT_COLUMNS);
     print_columns(out, columns, n, most ? most : ECH_TEXT_COLUMNS);
     return out;
 }
@@ -293,7 +314,7 @@ static void difference_bytes(GString *out, const char *what, gint64 a, gint64 b)
     g_autofree char *from = ech_format_bytes((EchBytes)MAX(a, 0));
     g_autofree char *to = ech_format_bytes((EchBytes)MAX(b, 0));
     g_autofree char *by = ech_format_bytes((EchBytes)llabs(b - a));
-    g_string_append_printf(out, "    %-*s %10s -> %-10s (%s%s)\n", WHAT_WIDTH, what, from, to, b > a ? "+" : "-", by);
+    g_string_append_printf(out, "    %-*s %9s -> %-9s (%s%s)\n", WHAT_WIDTH, what, from, to, b > a ? "+" : "-", by);
 }
 
 static void difference_time(GString *out, const char *what, gint64 a, gint64 b)
@@ -303,7 +324,7 @@ static void difference_time(GString *out, const char *what, gint64 a, gint64 b)
     g_autofree char *from = ech_format_time(a);
     g_autofree char *to = ech_format_time(b);
     g_autofree char *by = ech_format_time(llabs(b - a));
-    g_string_append_printf(out, "    %-*s %10s -> %-10s (%s%s)\n", WHAT_WIDTH, what, from, to, b > a ? "+" : "-", by);
+    g_string_append_printf(out, "    %-*s %9s -> %-9s (%s%s)\n", WHAT_WIDTH, what, from, to, b > a ? "+" : "-", by);
 }
 
 static void difference_group(GString *out, JsonObject *a, JsonObject *b, const char *group, const char *member, const char *format)

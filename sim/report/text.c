@@ -97,7 +97,8 @@ char *ech_text_kernel(const char *name)
 /* A number stays with its unit. */
 static bool goes_with(const char *word, const char *next)
 {
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "ps", "ns", "us", "ms", "s", "%", "B/s", "kB/s", "MB/s", "GB/s", "TB/s"};
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB",  "TiB",  "PiB",  "ps",   "ns",    "us",    "ms",
+                                        "s", "%",   "B/s", "kB/s", "MB/s", "GB/s", "TB/s", "GOP/s", "TOP/s", "POP/s"};
     if (!*word || !g_ascii_isdigit(word[strlen(word) - 1]))
         return false;
     size_t n = strcspn(next, ".,;:)");
