@@ -82,15 +82,24 @@ static const struct {
     {"stage_precise_weights", offsetof(EchKernelModel, stage_precise_weights), 8},
 };
 
+/* What the model cannot do without, with something like what it is on a chip, or NULL. */
+static const char *missing_number(const EchUnit *unit, const EchMemory *hbm)
+{
+    if (unit == NULL || unit->clock_hz == 0)
+        return "units.matrix.clock=1.5GHz";
+    return hbm == NULL || (hbm->read == 0 && hbm->nominal == 0) ? "memories.hbm.read=800GB/s" : NULL;
+}
+
 bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKernelView view, GError **error)
 {
     const EchUnit *unit = ech_device_unit(device, ECH_UNIT_MATRIX);
     const EchMemory *hbm = ech_device_memory_kind(device, ECH_MEM_HBM);
     const EchMemory *vector = ech_device_memory_kind(device, ECH_MEM_VECTOR);
-    if (unit == NULL || unit->clock_hz == 0 || hbm == NULL || (hbm->read == 0 && hbm->nominal == 0)) {
+    const char *lacks = missing_number(unit, hbm);
+    if (lacks != NULL) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
-                    "%s: kernels cannot be priced: the device needs a matrix unit with a clock and an hbm memory with a bandwidth",
-                    device->name != NULL ? device->name : "device");
+                    "%s: kernels cannot be priced: the device lacks %.*s (in its file, or something like --set device.%s)",
+                    device->name != NULL ? device->name : "device", (int)strcspn(lacks, "="), lacks, lacks);
         return false;
     }
     EchRate rate = hbm->read > 0 ? hbm->read : hbm->nominal, peak = MAX(hbm->nominal, rate);

@@ -125,8 +125,13 @@ EchTrace *ech_layers_price(EchTrace *trace, const EchDevice *device, EchDiag *di
     EchStationaryModel stationary;
     if (ech_stationary_model_init(&stationary, device))
         return price_stationary(trace, device, &stationary, diag, error);
-    if (g_strcmp0(device->family, "tpu") != 0 || !ech_kernel_model_init(&model, device, ECH_KERNEL_HARDWARE, NULL))
+    g_autoptr(GError) lacks = NULL;
+    if (g_strcmp0(device->family, "tpu") != 0)
         return ech_trace_ref(trace);
+    if (!ech_kernel_model_init(&model, device, ECH_KERNEL_HARDWARE, &lacks)) {
+        ech_diag_remark(diag, "%s: layers take what their bytes and operations do at full rate", lacks->message);
+        return ech_trace_ref(trace);
+    }
     unsigned generation = MAX(ech_layout_generation(device->compiler), 2u);
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new_from(trace);
     size_t priced = 0, kernels = 0, n = ech_trace_n_ops(trace);

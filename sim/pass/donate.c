@@ -1,4 +1,5 @@
 /* donate: arguments whose place outputs take, or do not take any more: jit's donate_argnums, asked of a program that was compiled otherwise. */
+#include "sim/pass/names.h"
 #include "sim/pass/pass.h"
 #include "sim/program/donation.h"
 
@@ -48,7 +49,8 @@ static char *unnamed_in(const EchProgram *program, const char *pattern)
             return NULL;
         g_ptr_array_add(names, (gpointer)(uintptr_t)(i->op_name != NULL ? i->op_name : i->name));
     }
-    return ech_pass_unnamed(pattern, names);
+    g_autofree char *unnamed = ech_pass_unnamed(pattern, names), *near = ech_names_near(pattern, names);
+    return g_strconcat(unnamed, near ? "; " : NULL, near, NULL);
 }
 
 static void say(EchDiag *diag, const char *what, uint32_t n, EchBytes bytes)

@@ -2,6 +2,7 @@
 
 #include "sim/base/error.h"
 #include "sim/base/hash.h"
+#include "sim/pass/names.h"
 
 #include <string.h>
 
@@ -122,6 +123,22 @@ EchProgram *ech_passes_run_program(const GPtrArray *passes, const EchDevice *dev
     return g_steal_pointer(&program);
 }
 
+/* What comes near a name that was asked for and that nothing has. */
+static void say_names(const EchPass *pass, const EchTrace *trace, EchDiag *diag)
+{
+    static const char *const keys[] = {"names", "keep", "modules", NULL};
+    for (const EchParam *param = pass->class->params; param && param->name; param++) {
+        if (param->type != ECH_PARAM_STRING || !g_strv_contains(keys, param->name))
+            continue;
+        const char *pattern = *(char *const *)(const void *)((const char *)pass->options + param->offset);
+        if (!*pattern || strcmp(pattern, "*") == 0)
+            continue;
+        g_autofree char *unfit = ech_names_unfit(trace, pattern, strcmp(param->name, "modules") == 0);
+        if (unfit)
+            ech_diag_remark(diag, "%s: nothing fits %s=%s: %s", pass->class->name, param->name, pattern, unfit);
+    }
+}
+
 EchTrace *ech_passes_run_trace(const GPtrArray *passes, const EchDevice *device, EchTrace *in, EchDiag *diag, GError **error)
 {
     g_autoptr(EchTrace) trace = ech_trace_ref(in);
@@ -129,6 +146,7 @@ EchTrace *ech_passes_run_trace(const GPtrArray *passes, const EchDevice *device,
         const EchPass *pass = passes->pdata[i];
         if (!pass->class->trace)
             continue;
+        say_names(pass, trace, diag);
         EchTrace *next = pass->class->trace(pass->options, device, trace, diag, error);
         if (!next) {
             g_prefix_error(error, "pass %s: ", pass->class->name);

@@ -99,6 +99,19 @@ static bool find_chip(const EchProgram *p, const EchDevice *device, EchPlaceChip
     return true;
 }
 
+/* Where kernels' own windows leave nothing of the on-chip memory, nothing can lie there. */
+static void say_full(const EchDevice *device, const EchPlaceChip *chip, EchDiag *diag)
+{
+    const EchMemory *fast = device != NULL ? ech_device_space(device, (int32_t)chip->fast_space) : NULL;
+    if (fast == NULL || chip->limit > 0 || fast->kernel_reserved < fast->capacity)
+        return;
+    g_autofree char *has = ech_format_bytes(fast->capacity), *kept = ech_format_bytes(fast->kernel_reserved);
+    ech_diag_remark(diag,
+                    "place: nothing can lie in %s: the compiler keeps %s for kernels' own windows, and there are %s "
+                    "(--set device.memories.%s.kernel_reserved=... says what windows take)",
+                    fast->name, kept, has, fast->name);
+}
+
 static void set_options(const PlaceOptions *place, EchMsaOptions *o)
 {
     if (place->vmem > 0)
@@ -198,8 +211,10 @@ static EchProgram *place_run(const void *options, const EchDevice *device, EchPr
     const EchPlaceChip *compiled = in->chip != NULL ? ech_place_chip(in->chip) : NULL;
     int32_t was = compiled != NULL ? (int32_t)compiled->fast_space : ECH_SPACE_VECTOR;
     bool places = find_chip(in, device, &chip);
-    if (places)
+    if (places) {
         set_compiler(place, in, compiled, &chip, diag);
+        say_full(device, &chip, diag);
+    }
     int32_t fast = places ? (int32_t)chip.fast_space : was;
     const EchMemory *hbm = device != NULL ? ech_device_memory(device, "hbm") : NULL;
     EchPlaceCounts before = ech_place_count(in, was);

@@ -321,13 +321,18 @@ static bool is_shared(const Pass *p, const Fetch *f)
     return false;
 }
 
+/* Iterations that a ringed fetch runs ahead: no more than its loop has besides the first. */
+static uint64_t depth_of(const Pass *p, const Fetch *f)
+{
+    return MIN(p->o->depth, MAX(p->s.ops[f->region].bytes, 1) - 1);
+}
+
 static void plan_rings(Pass *p)
 {
     for (guint k = 0; p->o->depth > 0 && k < p->fetches->len; k++) {
         Fetch *f = &g_array_index(p->fetches, Fetch, k);
         if (f->region == ECH_NONE || f->source == ECH_NONE || f->target == ECH_NONE || f->alloc == ECH_NONE || f->free == ECH_NONE || f->wait == ECH_NONE ||
-            ech_survey_at_level(&p->s, f->wait, f->region) != f->wait || p->s.ops[f->region].bytes <= p->o->depth ||
-            p->s.buffers[f->target].alias_of != ECH_NONE || is_shared(p, f))
+            ech_survey_at_level(&p->s, f->wait, f->region) != f->wait || depth_of(p, f) == 0 || p->s.buffers[f->target].alias_of != ECH_NONE || is_shared(p, f))
             continue;
         /* In-place neighbours of the buffer would have to move with it. */
         bool written = false, shared = false;
@@ -335,14 +340,14 @@ static void plan_rings(Pass *p)
             written = i != f->op && makes(p, i, f->source); /* it may wait for what made its source before the loop */
         for (size_t b = 0; b < ech_trace_n_buffers(p->s.t) && !shared; b++)
             shared = p->s.buffers[b].alias_of == f->target;
-        EchBytes more = ech_bytes_mul(p->s.buffers[f->target].bytes, p->o->depth);
+        EchBytes more = ech_bytes_mul(p->s.buffers[f->target].bytes, depth_of(p, f));
         bool full = false;
         for (EchId i = f->region; i < p->s.end[f->region] && !full; i++)
             full = ech_bytes_add((p->own_budget ? 0 : p->s.live[i]) + p->extra[i], ech_bytes_add(more, p->s.buffers[f->target].bytes)) > p->room;
         if (written || shared || full) {
             f->why = written  ? "they start with their iteration, and what they read is made in the one before"
                      : shared ? "they start with their iteration, and what views their memory would have to move with them"
-                              : "they start with their iteration, and no memory is free for one more";
+                              : "they start with their iteration, and no memory is free to hold as many as depth asks for";
             continue;
         }
         f->fate = RINGED;
@@ -384,9 +389,10 @@ static void put(Writer *w, EchId op)
     /* Waiting for a fetch that runs ahead: for the one of an iteration before. */
     for (uint32_t d = 0; d < p->s.ops[op].n_deps; d++) {
         EchId before = p->s.deps[p->s.ops[op].first_dep + d].op, k = w->fetch_of[before];
-        if (k != 0 && g_array_index(p->fetches, Fetch, k - 1).fate == RINGED && g_array_index(p->fetches, Fetch, k - 1).op == before) {
+        const Fetch *f = k != 0 ? &g_array_index(p->fetches, Fetch, k - 1) : NULL;
+        if (f != NULL && f->fate == RINGED && f->op == before) {
             fetch = before;
-            more = (uint32_t)p->o->depth;
+            more = (uint32_t)depth_of(p, f);
         }
     }
     w->e.map[op] = ech_trace_builder_op(w->e.builder, ech_edit_op(&w->e, op));
@@ -428,13 +434,13 @@ static void open_rings(Writer *w, EchId loop)
         if (f->fate != RINGED || f->region != loop)
             continue;
         EchBuffer *ring = ech_trace_builder_peek_buffer(w->e.builder, f->target);
-        ring->bytes = ech_bytes_mul(ring->bytes, p->o->depth + 1);
+        ring->bytes = ech_bytes_mul(ring->bytes, depth_of(p, f) + 1);
         (void)ech_edit_memory(&w->e, ECH_OP_ALLOC, f->target);
     }
     for (uint64_t ahead = 0; ahead < p->o->depth; ahead++)
         for (guint k = 0; k < p->fetches->len; k++) {
             const Fetch *f = &g_array_index(p->fetches, Fetch, k);
-            if (f->fate != RINGED || f->region != loop)
+            if (f->fate != RINGED || f->region != loop || ahead >= depth_of(p, f))
                 continue;
             EchId made = put_fetch(w, f);
             EchOp wait = ech_op_init(ECH_OP_WAIT);
@@ -504,10 +510,34 @@ static void fix_loops(Writer *w)
     }
 }
 
+/* Of the fetches that run @depth iterations ahead. */
+static void say_rings(const Pass *p, uint64_t depth, EchDiag *diag)
+{
+    unsigned n = 0;
+    EchBytes bytes = 0;
+    for (guint k = 0; k < p->fetches->len; k++) {
+        const Fetch *f = &g_array_index(p->fetches, Fetch, k);
+        if (f->fate == RINGED && depth_of(p, f) == depth) {
+            n++;
+            bytes = ech_bytes_add(bytes, p->s.ops[f->op].bytes);
+        }
+    }
+    if (n == 0)
+        return;
+    g_autofree char *size = ech_format_bytes(bytes);
+    g_autofree char *less = depth < p->o->depth ? g_strdup_printf(", not the %" G_GUINT64_FORMAT " asked for: their loop has %" G_GUINT64_FORMAT " iterations",
+                                                                  p->o->depth, depth + 1)
+                                                : NULL;
+    ech_diag_remark(diag,
+                    "prefetch: %u fetch%s in loops (%s an iteration) run%s %" G_GUINT64_FORMAT
+                    " iteration%s ahead%s; as many more than needed are made as the loop ends",
+                    n, n == 1 ? "" : "es", size, n == 1 ? "s" : "", depth, depth == 1 ? "" : "s", less ? less : "");
+}
+
 static void say(const Pass *p, EchDiag *diag)
 {
     unsigned moved = 0, ringed = 0;
-    EchBytes moved_bytes = 0, ringed_bytes = 0, most = 0;
+    EchBytes moved_bytes = 0, most = 0;
     EchTime gained = 0;
     for (guint k = 0; k < p->fetches->len; k++) {
         const Fetch *f = &g_array_index(p->fetches, Fetch, k);
@@ -517,22 +547,16 @@ static void say(const Pass *p, EchDiag *diag)
             moved_bytes = ech_bytes_add(moved_bytes, bytes);
             gained = MAX(gained, p->s.clock[f->op] - f->start);
         }
-        if (f->fate == RINGED) {
-            ringed++;
-            ringed_bytes = ech_bytes_add(ringed_bytes, bytes);
-        }
+        ringed += f->fate == RINGED;
     }
     for (size_t i = 0; i < p->s.n; i++)
         most = MAX(most, p->extra[i]);
-    g_autofree char *a = ech_format_bytes(moved_bytes), *b = ech_format_bytes(ringed_bytes), *c = ech_format_bytes(most), *d = ech_format_time(gained);
+    g_autofree char *a = ech_format_bytes(moved_bytes), *c = ech_format_bytes(most), *d = ech_format_time(gained);
     if (moved > 0)
         ech_diag_remark(diag, "prefetch: %u fetch%s from the host start%s earlier (%s), by %s of computing at most", moved, moved == 1 ? "" : "es",
                         moved == 1 ? "s" : "", a, d);
-    if (ringed > 0)
-        ech_diag_remark(diag,
-                        "prefetch: %u fetch%s in loops (%s an iteration) run%s %" G_GUINT64_FORMAT
-                        " iteration%s ahead; as many more than needed are made as the loop ends",
-                        ringed, ringed == 1 ? "" : "es", b, ringed == 1 ? "s" : "", p->o->depth, p->o->depth == 1 ? "" : "s");
+    for (uint64_t depth = p->o->depth; ringed > 0 && depth > 0; depth--)
+        say_rings(p, depth, diag);
     if (moved + ringed > 0)
         ech_diag_remark(diag, "prefetch: it takes up to %s more of the device's memory%s", c,
                         ech_survey_has_places(&p->s) ? "; the compiler's places do not hold any more" : "");

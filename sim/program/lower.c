@@ -1009,10 +1009,12 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
     lowerer_init(&l);
     EchKernelModel model, own_model;
     const EchDevice *runs_on = l.options.price_on ? l.options.price_on : device;
-    if (runs_on && program->platform == ECH_PLATFORM_TPU && g_strcmp0(runs_on->family, "tpu") == 0 &&
-        ech_kernel_model_init(&model, runs_on, ECH_KERNEL_HARDWARE, NULL)) {
-        l.inside = &model;
-        l.model = l.options.price_on ? &model : NULL;
+    if (runs_on && program->platform == ECH_PLATFORM_TPU && g_strcmp0(runs_on->family, "tpu") == 0) {
+        g_autoptr(GError) lacks = NULL;
+        l.inside = ech_kernel_model_init(&model, runs_on, ECH_KERNEL_HARDWARE, &lacks) ? &model : NULL;
+        l.model = l.options.price_on ? l.inside : NULL;
+        if (lacks && l.options.price_on)
+            ech_diag_remark(diag, "%s", lacks->message);
     }
     if (l.model && device && ech_kernel_model_init(&own_model, device, ECH_KERNEL_COMPILER, NULL))
         l.own_model = &own_model;

@@ -161,6 +161,17 @@ static void append_holders(GString *out, const EchReport *report, const EchHolde
     ech_holder_groups_free(rows, n_rows);
 }
 
+/* What lies in an on-chip memory was decided for the chip that the program was compiled for. */
+static void append_place_advice(GString *out, const EchReport *report, const EchMemoryRun *memory, unsigned columns)
+{
+    const EchMemory *of = ech_device_memory(report->device, memory->name);
+    bool on_chip = of && (of->kind == ECH_MEM_VECTOR || of->kind == ECH_MEM_COMMON);
+    for (const char *const *pass = report->passes; pass && *pass; pass++)
+        on_chip = on_chip && !g_str_has_prefix(*pass, "place");
+    if (on_chip && report->program && report->program->platform == ECH_PLATFORM_TPU)
+        ech_text_wrap(out, "  ", "A compiler that knew of so little would keep less of it on chip: --pass place decides anew what lies there.", columns);
+}
+
 /* A compiler's plan that reaches beyond the memory: the first buffer beyond it is found out late; what fills the plan says more. */
 static void append_plan_failure(GString *out, const EchReport *report, const EchMemoryRun *memory, unsigned columns)
 {
@@ -178,6 +189,7 @@ static void append_plan_failure(GString *out, const EchReport *report, const Ech
     append_holders(out, report, holders, n, 10, "  ", columns);
     g_autoptr(EchPadding) padding = ech_padding_new(report->trace, memory->name, report->run, memory->peak_at);
     ech_padding_text(out, report->trace, padding, 3, "    ", columns);
+    append_place_advice(out, report, memory, columns);
 }
 
 static void append_refusal(GString *out, const EchReport *report, unsigned columns)
