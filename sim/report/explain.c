@@ -255,6 +255,30 @@ static void explain_passes(GPtrArray *out, JsonObject *a, JsonObject *b)
     }
 }
 
+static bool same_passes(JsonObject *a, JsonObject *b)
+{
+    JsonArray *of_a = member_array(ech_member_object(a, "provenance"), "passes"), *of_b = member_array(ech_member_object(b, "provenance"), "passes");
+    bool same = of_a && of_b && json_array_get_length(of_a) == json_array_get_length(of_b);
+    for (guint i = 0; same && i < json_array_get_length(of_a); i++)
+        same = g_strcmp0(text_at(of_a, i), text_at(of_b, i)) == 0;
+    return same;
+}
+
+/* Passes that are the same in both and leave other arrays alone: what they say of that, since nobody asked them to. */
+static void explain_choice(GPtrArray *out, JsonObject *a, JsonObject *b)
+{
+    if (!same_passes(a, b))
+        return;
+    g_autoptr(GPtrArray) known = remarks_of_passes(a), said = remarks_of_passes(b);
+    for (guint i = 0; i < said->len; i++) {
+        const char *remark = said->pdata[i];
+        if (strstr(remark, ": left ") && !g_ptr_array_find_with_equal_func(known, remark, g_str_equal, NULL)) {
+            say(out, "(The same passes choose otherwise here. %s)", remark);
+            return;
+        }
+    }
+}
+
 /* Whether what bounds @b had as much to do in @a, as fast; of what has no such figures, whether as much of the critical path was its. */
 static bool is_untouched(JsonObject *a, JsonObject *b, const char *resource)
 {
@@ -306,6 +330,8 @@ static void explain_time(GPtrArray *out, JsonObject *a, JsonObject *b, bool pass
             }
         }
     }
+    if (passes)
+        explain_choice(out, a, b);
     static const struct {
         const char *name, *words;
     } waits[] = {{"link", "for other transfers on their link"},
@@ -780,7 +806,7 @@ GString *ech_explain_text(const EchTableRow *rows, const EchExplainStep *steps, 
             continue;
         }
         if (last) {
-            g_string_append_printf(out, "\n  %s\n", heading->str);
+            ech_text_wrap(g_string_append_c(out, '\n'), "  ", heading->str, columns);
             g_auto(GStrv) lines = g_strsplit(last, "\n", -1);
             for (char **line = lines; *line; line++) {
                 if (**line)
