@@ -48,6 +48,30 @@ static bool read_tpu(EchGpuOthers *o, EchGpuRows *all, EchWords line)
     return true;
 }
 
+/* ---- JAX's memory_stats() ---- */
+
+/* As MaxText, Tunix and their like print them of each device: "Using (GB) 7.42 / 31.25 (23.744000%) on TPU_0(process=0,(0,0,0,0))", "... on cuda:0"; a GB is
+ * 2^30 bytes. */
+static bool read_jax(EchGpuRows *all, EchWords line)
+{
+    EchWords rest = ech_words_after(line, "Using (GB) "), on = ech_words_after(line, ") on ");
+    const char *share = rest.n ? memchr(rest.text, '(', rest.n) : NULL;
+    if (!share || on.n == 0)
+        return false;
+    g_autofree char *pair = g_strdup_printf("%.*sGB", (int)MIN(share - rest.text, 40), rest.text), *device = g_strndup(on.text, MIN(on.n, (size_t)40));
+    const char *number = device + strcspn(device, "0123456789");
+    EchRounded used, total;
+    if (!*number || !ech_gpu_is_pair((EchWords){pair, strlen(pair)}, &used, &total))
+        return false;
+    EchGpuRow *row = ech_gpu_row(all, g_ascii_strtoull(number, NULL, 10));
+    if (g_ascii_strncasecmp(device, "tpu", 3) == 0)
+        all->maker = ECH_GPU_TPU;
+    all->own = true;
+    if (row && (!row->has_used || row->used.bytes <= used.bytes)) /* it is printed again as the program goes on: the most */
+        ech_gpu_row_set(row, used, total);
+    return true;
+}
+
 /* ---- npu-smi info ---- */
 
 /* The last "57784/ 65536" of a cell, in MiB. */
@@ -209,5 +233,5 @@ static bool read_scrolling(EchGpuOthers *o, EchGpuRows *all, EchWords line)
 
 bool ech_gpu_others_line(EchGpuOthers *o, EchGpuRows *all, EchWords line)
 {
-    return read_tpu(o, all, line) || read_npu_table(o, all, line) || read_xpu(o, all, line) || read_scrolling(o, all, line);
+    return read_tpu(o, all, line) || read_jax(all, line) || read_npu_table(o, all, line) || read_xpu(o, all, line) || read_scrolling(o, all, line);
 }

@@ -1,6 +1,6 @@
 /** @file gpu_others.h
- * Tables of memory by the tools of TPUs (tpu-info), Ascend's NPUs (npu-smi info) and Intel's GPUs (xpu-smi), and those of nvidia-smi that scroll (pmon, dmon).
- * A part of gpu_tools.c.
+ * Tables of memory by the tools of TPUs (tpu-info), Ascend's NPUs (npu-smi info) and Intel's GPUs (xpu-smi), those of nvidia-smi that scroll (pmon, dmon), and
+ * JAX's memory_stats() as trainers print them. A part of gpu_tools.c.
  */
 #pragma once
 #include "sim/import/gpu_rows.h"

@@ -314,7 +314,7 @@ void ech_gpu_rows_say(const EchGpuRows *all, bool beside, EchDiag *diag)
     }
     if (!full || !full->has_total)
         return;
-    if (!all->lists && all->n_processes == 0)
+    if (!all->lists && !all->own && all->n_processes == 0)
         ech_diag_remark(diag, "who holds it: %s", makers[all->maker].list);
     if (roomiest != full && free_of(roomiest) > free_of(full) + full->total.bytes / 10) {
         g_autofree char *free = ech_format_bytes(free_of(roomiest)), *which = gpu_name(all, roomiest);

@@ -35,6 +35,7 @@ typedef struct {
 typedef struct {
     EchGpuMaker maker;
     bool lists; /**< Processes are told where there are any. */
+    bool own;   /**< A program printed what it holds itself. */
     EchGpuRow rows[ECH_GPU_MAX_ROWS];
     unsigned n_rows;
     EchGpuProcess processes[ECH_GPU_MAX_PROCESSES];

@@ -158,6 +158,33 @@ static bool read_compiled(EchMemoryFigures *f, EchWords line)
     return any;
 }
 
+/* The same as MaxText prints it, in units of 2^30 bytes: "Total memory size: 29.3 GB, Output size: 7.4 GB, Temp size: 21.9 GB, Argument size: 7.4 GB, Host temp
+ * size: 0.0 GB."; what the parts are more than the whole lies in both arguments and results. */
+static bool read_compiled_sums(EchMemoryFigures *f, EchWords line)
+{
+    static const char *const keys[] = {"Total memory size: ", "Output size: ", "Temp size: ", "Argument size: ", "Host temp size: "};
+    enum { TOTAL, OUTPUT, TEMP, ARGUMENT, HOST, N_SUMS };
+    EchRounded sums[N_SUMS];
+    for (int i = 0; i < N_SUMS; i++) {
+        if (!ech_words_size_after(line, keys[i], &sums[i]))
+            return false;
+    }
+    f->compiled = *largest(f);
+    f->one = (Compiled){.any = true};
+    f->programs++;
+    EchBytes *p = f->one.parts[0], parts = ech_bytes_add(ech_bytes_add(sums[OUTPUT].bytes, sums[TEMP].bytes), sums[ARGUMENT].bytes);
+    p[RESULTS] = sums[OUTPUT].bytes;
+    p[TEMPORARIES] = sums[TEMP].bytes;
+    p[ARGUMENTS] = sums[ARGUMENT].bytes;
+    f->one.parts[1][TEMPORARIES] = sums[HOST].bytes;
+    double slack = 0;
+    for (int i = 0; i < HOST; i++)
+        slack += sums[i].slack;
+    if (parts > sums[TOTAL].bytes && (double)(parts - sums[TOTAL].bytes) > slack)
+        p[ALIASED] = MIN(parts - sums[TOTAL].bytes, MIN(p[RESULTS], p[ARGUMENTS]));
+    return true;
+}
+
 static void say_compiled(const EchMemoryFigures *f, EchDiag *diag)
 {
     const Compiled *c = largest(f);
@@ -631,9 +658,9 @@ static void read_refusal(EchMemoryFigures *f, EchWords line)
 
 static bool read_any(EchMemoryFigures *f, EchWords before, EchWords line)
 {
-    return read_compiled(f, line) || (!f->ran_out && read_vllm(f, line)) || read_sglang(f, line) || ech_tensorrt_says_line(f->tensorrt, line) ||
-           ech_gpu_tools_line(f->tools, before, line) || read_nodes(f, line) || read_estimate(f, before, line) || ech_pool_says_line(f->pool, before, line) ||
-           ech_host_says_line(f->host, line) || ech_comfy_says_line(f->comfy, line) ||
+    return read_compiled(f, line) || read_compiled_sums(f, line) || (!f->ran_out && read_vllm(f, line)) || read_sglang(f, line) ||
+           ech_tensorrt_says_line(f->tensorrt, line) || ech_gpu_tools_line(f->tools, before, line) || read_nodes(f, line) || read_estimate(f, before, line) ||
+           ech_pool_says_line(f->pool, before, line) || ech_host_says_line(f->host, line) || ech_comfy_says_line(f->comfy, line) ||
            (!f->beside && (ech_llama_says_line(f->llama, line) || read_arrays(f, line)));
 }
 
