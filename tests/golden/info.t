@@ -166,7 +166,7 @@ $ cat tests/golden/data/oom.pickle | echelon info - | head -n 2
 $ gzip -c tests/golden/data/oom.pickle | echelon alloc /dev/stdin -a pytorch: | head -n 1
 /dev/stdin: memory_snapshot, 9 events; device memory 210 MiB, what the recording held and what was free when it ran out
 $ echelon info - </dev/null
-echelon: -: no captured format that echelon knows: there are no bytes to look at
+echelon: -: nothing came from standard input
 exit 1
 $ echelon info traces/decode_64.v5e | grep -E 'heap of vector|most live in vector'
   most live in vector         105 MiB  (109627392)

@@ -1,6 +1,6 @@
 The manual and the completions know every verb and its options.
 $ echelon --print-man | grep -c '^\.SH '
-21
+22
 $ echelon --print-completion bash > $T/c && bash -n $T/c && COMP_CWORD=1 bash -c ". $T/c; COMP_WORDS=(echelon comp); _echelon; echo \${COMPREPLY[@]}"
 compare
 $ echelon --print-completion bash > $T/c && bash -c ". $T/c; COMP_CWORD=2 COMP_WORDS=(echelon run --allo); _echelon; echo \${COMPREPLY[@]}"

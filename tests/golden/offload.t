@@ -34,6 +34,7 @@ $ echelon run --trace mlp_none.h100 --device h100-sxm --engine native --pass off
   - offload: left 7 arrays on the device (18 MiB): they are used again before copies out and back would be over (idle=0 takes them all the same)
 $ echelon run --trace mlp_none.v5e --device tpu-v5e --engine native --pass offload:names=nothing 2>&1 | grep 'offload:'
   after pass offload:names=nothing
+  - offload: nothing fits names=nothing: there are add*, bitcast_dynamic-update-slice_fusion*, constant*, convert*, copy-start*, copy* and 9 more
   - offload: left the trace as it is: no array is called 'nothing'; arguments are x, w*
 $ echelon run --trace mlp_none.v5e --device tpu-v5e --engine native --pass offload:what=weights 2>&1
 echelon: --pass: pass offload: what: 'weights' is unknown; expected one of saved, activations, arguments, results

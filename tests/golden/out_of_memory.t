@@ -18,11 +18,6 @@ held, most first
     3.88 GiB of 11.1 GiB is padding (35.0 %)
       3.88 GiB  of 4 GiB in s32[1048576,8,4] reshape (data.py:17)  s32[1048576,8,4]{2,1,0:T(8,128)}, dimension 2: 4 stored as 128; s32[1048576,8,4]{0,1,2:T(8,128)} would take 128 MiB
 room for 18.3 GiB have: tpu-v6e (31.2 GiB), tpu7x (94.7 GiB, and 1 like it), tpu-8i (142 GiB)
-records of the file
-           6  allocations
-           6  sums
-notes
-           6  sizes_from_shapes
 $ echelon run --trace tests/fuzz/corpus/out_of_memory/tpu.txt --device tpu-v5e --engine native; echo exit $?
 tpu on tpu-v5e (TPU v5e, one chip (one core), 16 GiB HBM)
   with replay.engine=native
@@ -94,11 +89,6 @@ held, most first
          256 B  loss/Mean
          1 GiB  asked for besides
       3.44 GiB  in all  (3690987520)
-records of the file
-          21  bins
-           6  chunks in use
-           3  free chunks
-           1  regions
 'echelon alloc' asks for it again in the memory as it is here, and under other allocators
 $ echelon info tests/fuzz/corpus/out_of_memory/bfc_growth.txt | sed -n '/^held/,$p'
 held, most first
@@ -109,11 +99,6 @@ held, most first
          2 GiB  asked for besides
       6.50 GiB  in all  (6984564736)
 room for 6.50 GiB have: rtx-3070 (7.78 GiB), rtx-3080 (9.78 GiB), rtx-2080-ti (10.8 GiB), rtx-5070 (11.5 GiB, and 4 like it), t4 (14.7 GiB, and 9 like it) and 40 larger ('echelon list devices')
-records of the file
-          21  bins
-           4  chunks in use
-           3  regions
-           1  free chunks
 'echelon alloc' asks for it again in the memory as it is here, and under other allocators
 $ echelon alloc tests/fuzz/corpus/out_of_memory/bfc.txt | sed -n '/^allocator/,$p'
 allocators that map pages do not need one piece: XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async (JAX), TF_GPU_ALLOCATOR=cuda_malloc_async (TensorFlow). Or allocate what stays before what comes and goes
@@ -189,11 +174,6 @@ held, most first
          1 GiB  HLO temp, not listed
          3 GiB  in all  (3221225472)
 room for 3 GiB have: tpu-v2 (7.48 GiB, and 1 like it), tpu-v4 (15.2 GiB, and 2 like it), tpu-v6e (31.2 GiB), tpu7x (94.7 GiB, and 1 like it), tpu-8i (142 GiB)
-records of the file
-           1  allocations
-           1  sums
-notes
-           1  sizes_from_shapes
 $ echelon info tests/fuzz/corpus/out_of_memory/vllm.txt
 tests/fuzz/corpus/out_of_memory/vllm.txt: out_of_memory
 - vLLM means to take 36 GiB (0.9 of 40 GiB), and 30 GiB were free when it began

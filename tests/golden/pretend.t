@@ -27,12 +27,12 @@ records of the file
           29  sync
           27  copy
 notes
-         316  kernel_traffic_inferred_from_shapes
-           6  kernel_traffic_inferred_from_grids
-          30  kernel_traffic_assumed
-          34  memory_events_replaced_by_the_snapshot
-           1  frees_moved_behind_uses
-         307  uses_of_inferred_direction
+         316  kernel traffic inferred from shapes
+           6  kernel traffic inferred from grids
+          30  kernel traffic assumed
+          34  memory events replaced by the snapshot
+           1  frees moved behind uses
+         307  uses of inferred direction
 - PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/,/No schedule/p;/Steps/,/^$/p;/fullest/,/^$/p;/Who asked/,/^$/p;/Kernel times/,$p'
   It fits. hbm 4.63 GiB of 78.6 GiB (6 %)
@@ -184,7 +184,7 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
   - prefetch: 75 fetches from the host start earlier (1.88 GiB), by 5.23 ms of computing at most
   - prefetch: it takes up to 640 MiB more of the device's memory
 $ gzip -dc traces/gpt_pytorch.h100/gpt.pretend.gz > $T/alone.pretend; echelon info $T/alone.pretend | tail -2
-         307  uses_of_inferred_direction
+         307  uses of inferred direction
 - no snapshot of PyTorch's lies beside it: what is allocated are the segments that PyTorch asked the driver for, not its tensors
 $ printf 'echelon-pretend 1\nclock 1\ndevice 84825604096 536870912 1 "h100-sxm"\nname 1 "k"\nalloc 10 0 0 4294967296 84600000000 3 0\nkernel 20 0 0 1 1 1 1 32 1 1 0\nend\n' > $T/tight.pretend; echelon advise $T/tight.pretend --device h100-sxm | sed -n '/NOT FIT/p;/larger device/,/^$/p'
   IT DOES NOT FIT. 78.8 GiB of hbm are needed, 78.6 GiB are there beside 512 MiB of the process's context.

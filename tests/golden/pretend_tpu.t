@@ -33,7 +33,7 @@ records of the file
            3  mark
 notes
           26  programs
-         104  runs_of_programs
+         104  runs of programs
 - 104 runs of 26 compiled programs, one after the other: what the host takes between them (Python, dispatch, compiling) is not in the time
 $ echelon run --trace traces/gpt_torch_tpu.v6e --device tpu-v6e --engine native --step last | sed -n '/It fits/,/No schedule/p;/Steps/,/^$/p;/fullest/,/vector/p;/Longest/,/^$/p;/Kernel times/,$p'
   It fits. hbm 4.36 GiB of 31.2 GiB (14 %), vector 126 MiB of 128 MiB (99 %), scalar 4 KiB of 1 MiB (0 %)

@@ -39,6 +39,7 @@ $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pa
   It fits. hbm 123 MiB of 79.1 GiB (0 %)
   It takes 1.01 ms, bound by latency inside kernels (77 % of the critical path).
     It takes as long as before, 1.01 ms: 77 % of its critical path is on the latency inside kernels, which this does not touch.
+  - remat: nothing fits names=nothing*: there are constant*, constant_*, fusion*, gemm_fusion_dot*, input_reduce_fusion*, input_transpose_fusion* and 22 more
   - remat: left the trace as it is: no array is called 'nothing*'
 $ echelon run --trace mlp0.v1 --device tpu-v1 --engine native --pass remat 2>&1 | grep -E 'It (fits|takes)|remat:'
   It fits. host 800 KiB of 256 GiB (0 %), vector 800 KiB of 24 MiB (3 %), hbm 20.0 MiB of 8 GiB (0 %)

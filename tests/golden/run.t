@@ -538,12 +538,12 @@ timeline.pftrace
 
 half -> whole
   time
-    takes                                        600 ms -> 400 ms     (-200 ms)
-    no schedule is shorter than                  400 ms -> 267 ms     (-133 ms)
-    host link to device (critical path)          400 ms -> 200 ms     (-200 ms)
-    waits for what they depend on                762 ms -> 400 ms     (-362 ms)
-    waits for their own queue                    262 ms -> 100 ms     (-162 ms)
-    waits for a link in use                     37.5 ms -> 0 ps       (-37.5 ms)
+    takes                                       600 ms -> 400 ms    (-200 ms)
+    no schedule is shorter than                 400 ms -> 267 ms    (-133 ms)
+    host link to device (critical path)         400 ms -> 200 ms    (-200 ms)
+    waits for what they depend on               762 ms -> 400 ms    (-362 ms)
+    waits for their own queue                   262 ms -> 100 ms    (-162 ms)
+    waits for a link in use                    37.5 ms -> 0 ps      (-37.5 ms)
 {
   "runs" : [
     {
@@ -598,12 +598,12 @@ $ cd $T && COLUMNS=80 echelon compare half whole
 
 half -> whole
   time
-    takes                                        600 ms -> 400 ms     (-200 ms)
-    no schedule is shorter than                  400 ms -> 267 ms     (-133 ms)
-    host link to device (critical path)          400 ms -> 200 ms     (-200 ms)
-    waits for what they depend on                762 ms -> 400 ms     (-362 ms)
-    waits for their own queue                    262 ms -> 100 ms     (-162 ms)
-    waits for a link in use                     37.5 ms -> 0 ps       (-37.5 ms)
+    takes                                       600 ms -> 400 ms    (-200 ms)
+    no schedule is shorter than                 400 ms -> 267 ms    (-133 ms)
+    host link to device (critical path)         400 ms -> 200 ms    (-200 ms)
+    waits for what they depend on               762 ms -> 400 ms    (-362 ms)
+    waits for their own queue                   262 ms -> 100 ms    (-162 ms)
+    waits for a link in use                    37.5 ms -> 0 ps      (-37.5 ms)
 $ COLUMNS=80 echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/small.yaml --engine native
 stream on small (a device for tests)
   with replay.engine=native

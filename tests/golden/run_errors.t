@@ -21,7 +21,7 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
 echelon: --set device.links.hst.to_device=x2: there is no 'hst' to multiply; did you mean 'host'?
 exit 2
 $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/small.yaml --set device.links.host.to_device=quick
-echelon: --set device.links.host.to_device=quick: links.host.to_device: 'quick' is not a rate; expected something like 819GB/s
+echelon: --set device.links.host.to_device=quick: links.host.to_device: 'quick' is not a rate; expected something like 819GB/s or 400Gbit/s
 exit 2
 $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/small.yaml --set devise=x
 echelon: --set devise=x: experiment: 'devise' is no key here; did you mean 'device'?
@@ -42,7 +42,7 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
 echelon: --pass: pass pad: align: '0' is out of range; expected 1 to 1GiB
 exit 2
 $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/small.yaml --allocator bfcc
-echelon: allocator of memory 'hbm': 'bfcc' is no allocator; did you mean 'bfc'?
+echelon: --allocator: 'bfcc' is no allocator; did you mean 'bfc'?
 exit 2
 $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/small.yaml --engine nativ
 echelon: --set replay.engine=nativ: replay: engine: 'nativ' is unknown; expected one of auto, native, simgrid
@@ -77,6 +77,7 @@ echelon validate: --repeat, --cuda and --allocator belong to --engine cuda; --re
 exit 2
 $ ECHELON_LIBCUDA=/nonexistent/libcuda.so.1 echelon calibrate -o $T/x.yaml; ls $T/x.yaml 2>/dev/null
 echelon: calibrate: no NVIDIA driver here: /nonexistent/libcuda.so.1: cannot open shared object file: No such file or directory
+Without the GPU: 'echelon list devices' shows those that are described, 'echelon run --trace FILE --device NAME' takes one of them, --set device.PATH=VALUE with any number of it as you know it, and 'echelon help device' tells how to write a file for another. Nothing here measures GPUs other than NVIDIA's.
 exit 2
 $ echelon run --trace tests/golden/data/stream.ech --device H100 2>&1
 echelon: 'H100' is no device; did you mean 'h100-nvl' or 'h100-pcie' or 'h100-sxm'?
@@ -86,7 +87,7 @@ echelon run: Unknown option --jsn; did you mean --json?
 usage: echelon run EXPERIMENT | --trace FILE [FILE]... --device NAME [--allocator SPEC] [--pass SPEC]... [--set PATH=VALUE]... [-o DIR] [--jobs N] [--json]
 exit 2
 $ echelon run tutoral
-echelon run: 'tutoral' is no file and no experiment; did you mean 'tutorial'? 'echelon list experiments' shows them
+echelon run: 'tutoral' is no file, no experiment and no shipped trace; did you mean 'tutorial'? 'echelon list experiments' shows them
 exit 1
 $ echelon run --trace tests/golden/data/stream.ech --device tpu-v5e --set links.host.to_device=x2
 echelon: --set links.host.to_device=x2: that is the device's; did you mean 'device.links.host.to_device=x2'?
@@ -95,7 +96,7 @@ $ echelon run --trace tests/golden/data/stream.ech --device tpu-v5e --set device
 echelon: --set device.links.host.to_device=5: links.host.to_device: '5' has no unit; expected something like 819GB/s
 exit 2
 $ echelon plan tests/golden/data/stream.ech --planner exact:time_limit=3
-echelon: --planner: exact: time_limit: '3' has no unit; expected something like 30s or 1.5us
+echelon: --planner: exact: time_limit: '3' has no unit; expected 3ps, 3ns, 3us, 3ms or 3s
 exit 2
 $ echelon plan tests/golden/data/stream.ech --capacity 2GiB | grep -v time
 greedy: 4 buffers in hbm
@@ -118,7 +119,7 @@ echelon: T/e.yaml:4:47: device.memories.hbm.size=x1: there is no 'size' to multi
 $ printf 'trace: gpt_offload.v5e\ndevice: tpu-v5e\nsweep:\n  - {path: passes, values: ["", padd]}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
 echelon: T/e.yaml:4:33: passes=padd: 'padd' is no pass; did you mean 'pad'?
 $ printf 'trace: gpt_offload.v5e\ndevice: tpu-v5e\nsweep:\n  - {path: passes.prefetch.depth, values: [1, 2]}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
-echelon: T/e.yaml:4:12: path: 'passes.prefetch.depth' cannot be varied; expected path: passes, with values like "prefetch:depth=1"
+echelon: T/e.yaml:4:12: path: 'passes.prefetch.depth' cannot be varied; expected path: passes, with values like "prefetch:depth=1", or of find "prefetch:depth={1..8}"
 $ printf 'trace: gpt_offload.v5e\ndevice: tpu-v5e\nsweep:\n  - {path: memories.hbm.capacity, values: [1GiB, 2GiB]}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
 echelon: T/e.yaml:4:12: path: 'memories.hbm.capacity' cannot be varied; did you mean 'device.memories.hbm.capacity'?
 $ printf 'trace: gpt_offload.v5e\nsweep:\n  - {path: device, values: [tpu-v5e, tpu-v6]}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
@@ -135,7 +136,7 @@ $ echelon list devices tpu-v9
 echelon list devices: there is no 'tpu-v9'; did you mean 'tpu-v1'?
 exit 2
 $ echelon run --trace adam_none.v5e --device tpu-v5e --find device.memories.hbm.capacity=16GiB
-echelon: --find: find: expected values like 1GiB..16GiB, x0.1..x2, 1..8 or prefetch:budget={1MiB..1GiB}, the smaller first
+echelon: --find: '16GiB' is no range; expected values like 1GiB..16GiB, x0.1..x2, 1..8 or prefetch:budget={1MiB..1GiB}, the smaller first
 exit 2
 $ echelon run --trace adam_none.v5e --device tpu-v5e --for fits
 echelon run: --for: what --find asks for; expected --find PATH=FROM..TO too
@@ -200,7 +201,7 @@ $ echelon run --trace traces/gpt_everything.h100 --device h100-sxm --engine nati
 1
 $ cd $T; echelon run --trace mine.ech --device abacus; echo > mine.txt; echelon run --trace $OLDPWD/traces/adam_none.h100 --device mine.txt
 echelon: 'abacus' is no device; expected a file, or a name of those that 'echelon list devices' shows
-echelon: mine.txt: is empty; expected keys and values
+echelon: mine.txt: the file is empty; expected keys and values
 exit 1
 $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --set device.memories.hbm.capacity=3GiB --find device.links.host.to_device=x0.1..x1 --for 'time<=x1.1'
 echelon: for: 'time<=x1.1' is held against the run without the edit, which does not fit and so has no time; expected time<=10ms or hbm<=4GiB, or a device that it fits

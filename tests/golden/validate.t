@@ -3,21 +3,21 @@ $ echelon validate tests/golden/data/recorded.ech --device tests/golden/data/sma
 recorded.ech
 recorded on small, against small (a device for tests)
 
-                                                         pairs   measured  predicted    in all    median   9 in 10      mean
-  copy                                                       3      55 ms      50 ms    -9.1 %     0.0 %    20.0 %     6.7 %
-    hbm to host, against the other direction                 1      25 ms      20 ms   -20.0 %    20.0 %    20.0 %    20.0 %
-    host to hbm                                              1      10 ms      10 ms    +0.0 %     0.0 %     0.0 %     0.0 %
-    host to hbm, against the other direction                 1      20 ms      20 ms    +0.0 %     0.0 %     0.0 %     0.0 %
-  kernel                                                     2      31 ms      30 ms    -3.2 %     9.1 %     9.1 %     4.5 %
-    bytes and operations recorded                            1      11 ms      10 ms    -9.1 %     9.1 %     9.1 %     9.1 %
-    bytes inferred, operations not known                     1      20 ms      20 ms    +0.0 %     0.0 %     0.0 %     0.0 %
-  all                                                        5      86 ms      80 ms    -7.0 %     0.0 %    20.0 %     5.8 %
+                                               pairs   measured  predicted    in all    median   9 in 10      mean
+  copy                                             3      55 ms      50 ms    -9.1 %     0.0 %    20.0 %     6.7 %
+    hbm to host, against the other direction       1      25 ms      20 ms   -20.0 %    20.0 %    20.0 %    20.0 %
+    host to hbm                                    1      10 ms      10 ms    +0.0 %     0.0 %     0.0 %     0.0 %
+    host to hbm, against the other direction       1      20 ms      20 ms    +0.0 %     0.0 %     0.0 %     0.0 %
+  kernel                                           2      31 ms      30 ms    -3.2 %     9.1 %     9.1 %     4.5 %
+    bytes and operations recorded                  1      11 ms      10 ms    -9.1 %     9.1 %     9.1 %     9.1 %
+    bytes inferred, operations not known           1      20 ms      20 ms    +0.0 %     0.0 %     0.0 %     0.0 %
+  all                                              5      86 ms      80 ms    -7.0 %     0.0 %    20.0 %     5.8 %
 
 Whole run: busy 71 ms of the 71 ms recorded; predicted 65.0 ms (-8.5 %), with 5 ms of recorded kernel times standing in
 
 Where the prediction misses the most time (times of all occurrences together)
-  out, both ways                                             1      25 ms      20 ms   -20.0 %  copy of 143 MiB
-  matmul                                                     1      11 ms      10 ms    -9.1 %  kernel of 191 MiB
+  out, both ways       1      25 ms      20 ms   -20.0 %  copy of 143 MiB
+  matmul               1      11 ms      10 ms    -9.1 %  kernel of 191 MiB
 
 Not compared, and not in any figure above
   1 kernel, recorded 5 ms in all: neither bytes nor operations are known (first: unknown)
@@ -281,14 +281,15 @@ pageable.json
 recorded on NVIDIA H100 80GB HBM3, against h100-sxm (NVIDIA H100 SXM5, 80 GB
 HBM3)
 
-                                 pairs   measured  predicted    in all    median
-  copy                               1    1.01 ms    1.00 ms    -0.9 %     0.9 %
-    host to hbm, pageable            1    1.01 ms    1.00 ms    -0.9 %     0.9 %
+                            pairs   measured  predicted    in all    median
+  copy                          1    1.01 ms    1.00 ms    -0.9 %     0.9 %
+    host to hbm, pageable       1    1.01 ms    1.00 ms    -0.9 %     0.9 %
 
 Whole run: busy 1.01 ms of the 1.01 ms recorded; predicted 1.00 ms (-0.9 %)
 
 Where the prediction misses the most time (times of all occurrences together)
-  Memcpy H...> Device)       1    1.01 ms    1.00 ms    -0.9 %  copy of 10.6 MiB
+  Memcpy HtoD (Pageable -> Device)
+                             1    1.01 ms    1.00 ms    -0.9 %  copy of 10.6 MiB
 
 - Copies: the host link of h100-sxm (rate, latency, both directions together),
   each beside what it was recorded beside.
