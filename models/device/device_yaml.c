@@ -545,7 +545,10 @@ static bool read_numbers(Loader *loader, const EchYamlNode *node, const char *pa
     else if (ech_parse_bytes(text, &u64, NULL) || ech_parse_rate(text, &u64, NULL) || ech_parse_ops(text, &u64, NULL))
         value = (double)u64;
     else {
-        ech_yaml_error(number, error, "%s: '%s' is not a number; expected something like 0.9, 5us or 4MiB", path, text);
+        char *end;
+        (void)g_ascii_strtod(text, &end);
+        g_autofree char *plain = end > text ? g_strdup_printf("'%.*s' or ", (int)(end - text), text) : g_strdup(""); /* of "500W" */
+        ech_yaml_error(number, error, "%s: '%s' is not a number; expected %ssomething like 0.9, 5us or 4MiB", path, text, plain);
         return false;
     }
     if (g_str_has_suffix(path, "_ps") && !(value >= 0 && value <= LONGEST)) {

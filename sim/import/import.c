@@ -840,8 +840,8 @@ static char *last_profile(const char *folder)
     return last ? g_build_filename(profiles, last, NULL) : NULL;
 }
 
-/* The one file of a folder to read. Of several of a kind the largest: the program itself, not the small modules beside it. */
-static char *file_in_folder(const char *folder, GError **error)
+/* The one file of a folder to read. Of several of a kind, *ret_like of them, the largest: the program itself, not the small modules beside it. */
+static char *file_in_folder(const char *folder, unsigned *ret_like, GError **error)
 {
     g_autofree char *profile = last_profile(folder);
     if (profile)
@@ -864,6 +864,7 @@ static char *file_in_folder(const char *folder, GError **error)
             GStatBuf status;
             if (g_stat(path, &status) != 0 || !S_ISREG(status.st_mode))
                 break;
+            *ret_like = i < best_pattern ? 1 : *ret_like + 1;
             bool better = i < best_pattern || status.st_size > best_size || (status.st_size == best_size && strcmp(path, best) < 0);
             if (better) {
                 best_pattern = i;
@@ -889,11 +890,18 @@ static char *file_in_folder(const char *folder, GError **error)
 EchImport *ech_import_file(const char *path, const char *format, const EchImportOptions *options, GError **error)
 {
     g_autofree char *inside = NULL;
+    unsigned like = 0;
     if (g_file_test(path, G_FILE_TEST_IS_DIR)) {
-        inside = file_in_folder(path, error);
+        inside = file_in_folder(path, &like, error);
         if (!inside)
             return NULL;
     }
     g_autoptr(EchSource) source = ech_source_open(inside ? inside : path, error);
-    return source ? ech_import_source(source, format, options, error) : NULL;
+    EchImport *import = source ? ech_import_source(source, format, options, error) : NULL;
+    if (import && like > 1) {
+        g_autofree char *name = g_path_get_basename(inside);
+        ech_diag_remark(import->diag, "of %u such files in the folder the largest is taken, %s; ranks of one program are given one by one, to run together",
+                        like, name);
+    }
+    return import;
 }

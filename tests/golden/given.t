@@ -141,3 +141,7 @@ gpt_nothing.v5e
 echelon run: 'gpt_nothin.v5e' is no file, no experiment and no shipped trace; did you mean 'gpt_nothing.v5e'? 'echelon list experiments' shows them
 $ printf 'trace: gpt_nothing.h100\ndevice: h100-sxm\nsweep:\n  - {path: device.links.host.to_device, values: x0.5..x2}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
 echelon: T/e.yaml:4:49: values: 'x0.5..x2' is no list; expected something like [x0.5, x1, x2] ('find' takes a range)
+$ echelon run --trace pipeline_pytorch.h100 --device h100-sxm --engine native | grep 'such files'; echelon run --trace gpt_nothing.h100 --device h100-sxm --set device.kernel.power=500W
+  - of 2 such files in the folder the largest is taken, rank1.pretend.gz; ranks of one program are given one by one, to run together
+echelon: --set device.kernel.power=500W: kernel.power: '500W' is not a number; expected '500' or something like 0.9, 5us or 4MiB
+exit 2
