@@ -33,9 +33,14 @@ static GHashTable *names_of(const EchTrace *trace, bool modules)
 {
     GHashTable *names = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
     const EchBuffer *buffers = ech_trace_buffers(trace);
+    g_autofree bool *met = g_new0(bool, ech_trace_n_strings(trace) + 1); /* stacks that many share */
     for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
         const char *name = ech_trace_string(trace, buffers[i].name), *role = ech_role_name((EchRole)buffers[i].role);
-        add_lines(names, ech_trace_string(trace, buffers[i].stack), modules);
+        EchId stack = buffers[i].stack;
+        if (stack < ech_trace_n_strings(trace) && !met[stack]) {
+            met[stack] = true;
+            add_lines(names, ech_trace_string(trace, stack), modules);
+        }
         if (modules)
             continue;
         add_text(names, name, strlen(name));
