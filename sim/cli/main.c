@@ -25,6 +25,25 @@ static void hold_standard_streams(void)
     }
 }
 
+/* 'help TOPIC [WORD]...': the exit code, or -1 where @name is no topic. */
+static int help_topic(const char *name, char *const *words)
+{
+    bool questions = g_str_has_prefix(name, "question");
+    g_autoptr(GString) out = questions                              ? ech_cli_questions_help(words)
+                             : g_str_has_prefix(name, "experiment") ? ech_cli_experiment_help()
+                             : g_str_has_prefix(name, "device")     ? ech_cli_device_help()
+                                                                    : NULL;
+    if (out) {
+        ech_cli_print(out->str);
+        return ECH_EXIT_DONE;
+    }
+    if (!questions)
+        return -1;
+    g_autofree char *lack = ech_cli_questions_lack(words);
+    fprintf(stderr, "echelon help questions: %s 'echelon help questions' shows all\n", lack);
+    return ECH_EXIT_FAILED;
+}
+
 int main(int argc, char **argv)
 {
     hold_standard_streams();
@@ -56,26 +75,9 @@ int main(int argc, char **argv)
     bool help = strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
     if (help && argc > 2) {
         name = argv[2];
-        if (g_str_has_prefix(name, "experiment")) {
-            g_autoptr(GString) out = ech_cli_experiment_help();
-            ech_cli_print(out->str);
-            return ECH_EXIT_DONE;
-        }
-        if (g_str_has_prefix(name, "device")) {
-            g_autoptr(GString) out = ech_cli_device_help();
-            ech_cli_print(out->str);
-            return ECH_EXIT_DONE;
-        }
-        if (g_str_has_prefix(name, "question")) {
-            g_autoptr(GString) out = ech_cli_questions_help(argv + 3);
-            if (out) {
-                ech_cli_print(out->str);
-                return ECH_EXIT_DONE;
-            }
-            g_autofree char *lack = ech_cli_questions_lack(argv + 3);
-            fprintf(stderr, "echelon help questions: %s 'echelon help questions' shows all\n", lack);
-            return ECH_EXIT_FAILED;
-        }
+        int code = help_topic(name, argv + 3);
+        if (code >= 0)
+            return code;
         for (size_t i = 0; i < n; i++) {
             if (strcmp(verbs[i].name, name) == 0) {
                 char *args[] = {argv[2], (char[]){"--help"}, NULL};

@@ -180,6 +180,16 @@ static void roff_device_key(const char *section, const EchDeviceKey *key, void *
     g_string_append_c(out, '\n');
 }
 
+static void roff_devices(GString *out)
+{
+    g_string_append(out, "\n.SH DEVICE FILES\n");
+    append_roff(out, device_head);
+    g_string_append_c(out, '\n');
+    ech_device_keys(roff_device_key, out);
+    g_string_append(out, ".PP\n");
+    append_roff(out, device_values);
+}
+
 /* A row without commands begins a group. */
 #define ECH_QUESTIONS(group) {group, NULL, NULL},
 #define ECH_QUESTION(question, commands, note) {question, commands, note},
@@ -402,12 +412,7 @@ GString *ech_cli_manual(void)
     roff_params(out, ech_product_params);
     g_string_append(out, ".PP\n");
     append_roff(out, paths_help);
-    g_string_append(out, "\n.SH DEVICE FILES\n");
-    append_roff(out, device_head);
-    g_string_append_c(out, '\n');
-    ech_device_keys(roff_device_key, out);
-    g_string_append(out, ".PP\n");
-    append_roff(out, device_values);
+    roff_devices(out);
     g_string_append(out, "\n.SH EXIT STATUS\n");
     roff_row(out, "0", "done");
     roff_row(out, "1", "failed");

@@ -114,18 +114,20 @@ static int run_suite(EchGpuSuiteOptions *options)
     return suite->missed > 0 || suite->left > 0 ? ECH_EXIT_FAILED : ECH_EXIT_DONE;
 }
 
-/* What there is to do where there is nothing to measure. */
-static void tell_without(void)
+/* With what there is to do where there is nothing to measure. Frees the error. */
+static int fail_to_measure(GError *error)
 {
+    int code = ech_cli_fail(error);
     g_autoptr(GString) text = g_string_new(NULL);
     if (ech_cuda_driver(NULL))
-        return;
+        return code;
     ech_text_wrap(text, "",
                   "Without the GPU: 'echelon list devices' shows those that are described, 'echelon run --trace FILE --device NAME' takes one of them, "
                   "--set device.PATH=VALUE with any number of it as you know it, and 'echelon help device' tells how to write a file for another. "
                   "Nothing here measures GPUs other than NVIDIA's.",
                   ech_cli_columns());
     fputs(text->str, stderr);
+    return code;
 }
 
 int ech_verb_calibrate(int argc, char **argv)
@@ -188,9 +190,7 @@ int ech_verb_calibrate(int argc, char **argv)
     g_autoptr(EchCalibration) calibration = ech_calibrate((uint64_t)gpu, NULL, show_progress, label, &error);
     if (!calibration) {
         g_prefix_error(&error, "calibrate: ");
-        int code = ech_cli_fail(error);
-        tell_without();
-        return code;
+        return fail_to_measure(error);
     }
     g_autofree char *own = name_of(name ? name : calibration->gpu, name ? NULL : output);
     g_autofree char *date = today();
