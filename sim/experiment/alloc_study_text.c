@@ -285,6 +285,19 @@ static void choose_extras(int width, const EchAllocStudyOutput *output, bool sho
     }
 }
 
+/* What the headings of the table mean, of those that are shown. */
+static void text_headings(GString *out, const bool shown[N_EXTRA])
+{
+    static const char *const words[N_EXTRA] = {[WASTE] = "waste: lost to rounding then",
+                                               [LARGEST] = "largest: free block of what is reserved at the end",
+                                               [SEGMENTS] = "segments: how often more was taken from the device"};
+    g_string_append(out, "\nfrag: what of the most that is reserved is not in use at the peak");
+    for (int k = 0; k < N_EXTRA; k++) {
+        if (shown[k] && words[k])
+            g_string_append_printf(out, "; %s", words[k]);
+    }
+}
+
 /* What a pool that is taken whole holds beyond what is live is no fragmentation. */
 static bool is_whole(const EchAllocRow *row)
 {
@@ -400,10 +413,12 @@ GString *ech_alloc_study_text(const EchAllocStudy *study, const GPtrArray *rows,
             out, "\n[*x_]: addresses in use, lost to rounding, free, low ones first; stranded: free bytes that live blocks of the same segment keep from going "
                  "back; cached: free bytes of segments without a live "
                  "block; age: in events");
-    if (whole)
-        g_string_append(out, "\nwhole: the pool is taken at the start; what is needed of it, holes included, is what 'smallest' tells (--smallest)");
     bool shown[N_EXTRA];
     choose_extras(width, output, shown);
+    if (rows->len > 0)
+        text_headings(out, shown);
+    if (whole)
+        g_string_append(out, "\nwhole: the pool is taken at the start; what is needed of it, holes included, is what 'smallest' tells (--smallest)");
     if (shown[SMALLEST] && study->of_pytorch)
         g_string_append(out, "\nsmallest: the least device memory in which nothing fails, with caches emptied as often as that takes");
     if (out->str[out->len - 1] != '\n')

@@ -68,6 +68,7 @@ best_fit
 
 pytorch: out of memory at event 4, 16 MiB for #3, though as many bytes are free: fragmentation
 [*x_]: addresses in use, lost to rounding, free, low ones first; stranded: free bytes that live blocks of the same segment keep from going back; cached: free bytes of segments without a live block; age: in events
+frag: what of the most that is reserved is not in use at the peak; waste: lost to rounding then; largest: free block of what is reserved at the end; segments: how often more was taken from the device
 exit 3
 $ cat $T/p.csv $T/p.csv.2
 event,id,requested,rounded,segment,offset,address
@@ -111,6 +112,7 @@ plan:exact:step_limit=200000: exact:step_limit=200000, all lifetimes known in ad
 
 compiler: the compiler's own assignment, tuple tables and alignment included: what it asks the runtime for, once
 
+frag: what of the most that is reserved is not in use at the peak; waste: lost to rounding then; largest: free block of what is reserved at the end; segments: how often more was taken from the device
 whole: the pool is taken at the start; what is needed of it, holes included, is what 'smallest' tells (--smallest)
 $ echelon alloc traces/gpt_nothing.h100 -c 25MiB --temporaries -a compiler -a pytorch
 traces/gpt_nothing.h100: hlo, 173 events; device memory 25 MiB
@@ -124,6 +126,7 @@ pytorch                  14   23.6 MiB    24 MiB   1.5 %   513 KiB    20 MiB    
 compiler: the compiler's own assignment, tuple tables and alignment included: what it asks the runtime for, once
 
 pytorch: out of memory at event 18, 512 KiB for fusion.168, though as many bytes are free: fragmentation; a program ends there, the replay goes on without it: 13 more, 14 of all 14 are fragmentation; --report says what stood in the way
+frag: what of the most that is reserved is not in use at the peak; waste: lost to rounding then; largest: free block of what is reserved at the end; segments: how often more was taken from the device
 exit 3
 $ echelon alloc tests/golden/data/oom.pickle
 tests/golden/data/oom.pickle: memory_snapshot, 9 events; device memory 210 MiB, what the recording held and what was free when it ran out
@@ -153,6 +156,7 @@ the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allo
   the recording ends there: what the program would have asked for next is not in it
   --report says what stood in the way
 
+frag: what of the most that is reserved is not in use at the peak; waste: lost to rounding then; largest: free block of what is reserved at the end; segments: how often more was taken from the device
 smallest: the least device memory in which nothing fails, with caches emptied as often as that takes
 exit 3
 $ echelon alloc tests/golden/data/graphs.pickle | sed -n "/ran out/,/report/p"
@@ -190,6 +194,7 @@ the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allo
     loss.py:8 was asked for in /home/me/loss.py:8:cross_entropy < /home/me/train.py:30:main
   no allocator can serve it in 140 MiB: what lives together is 16 MiB more. Use less at a time (micro-batch, checkpointing, offload, shards) or a larger device
 
+frag: what of the most that is reserved is not in use at the peak; waste: lost to rounding then; largest: free block of what is reserved at the end; segments: how often more was taken from the device
 smallest: the least device memory in which nothing fails, with caches emptied as often as that takes
 exit 3
 $ echelon alloc tests/golden/data/oom.pickle --device h200 -a pytorch: --smallest
@@ -208,13 +213,14 @@ the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allo
   pytorch:              serves it; 220 MiB of device memory would do
   the recording ends there: what the program would have asked for next is not in it
 
+frag: what of the most that is reserved is not in use at the peak; waste: lost to rounding then; largest: free block of what is reserved at the end; segments: how often more was taken from the device
 smallest: the least device memory in which nothing fails, with caches emptied as often as that takes
 $ echelon alloc tests/golden/data/streams.pickle | grep -E "recorded"
 no allocator needs less than 90 MiB; the recorded one held 100 MiB
 pytorch, as recorded                 0     90 MiB   100 MiB  10.0 %       0 B    25 MiB         2   100 MiB
 pytorch, as recorded: from the recorded start state; 5 of 5 allocations at their recorded addresses; settings expandable_segments:True
 rows that are not as recorded begin with what was live at the start, asked for in order of address: the holes between are gone. 'pytorch:' is the native allocator begun so, for comparison
-$ echelon alloc tests/golden/data/streams.pickle | grep -A2 "in use when most is"
+$ echelon alloc tests/golden/data/streams.pickle | grep -A2 "^in use when most is"
 in use when most is, 90 MiB, by what asked for it
       70 MiB      4 blocks  serve.py:9 decode
       20 MiB      1 block   (in use before the recording, without a stack)
@@ -266,6 +272,8 @@ device
   the recording ends there: what the program would have asked for next
   is not in it
   --report says what stood in the way
+
+frag: what of the most that is reserved is not in use at the peak
 exit 3
 $ echelon alloc tests/golden/data/oom.pickle --json | sed -n '/"try"/,/}/p'
   "try" : {
@@ -321,6 +329,7 @@ in use when most is, 3.56 GiB, by what asked for it
        1 GiB      1 block   activations
      576 MiB      1 block   NCCL's buffers
 
+frag: what of the most that is reserved is not in use at the peak; waste: lost to rounding then; largest: free block of what is reserved at the end; segments: how often more was taken from the device
 smallest: the least device memory in which nothing fails, with caches emptied as often as that takes
 $ echelon alloc tests/golden/data/beside.ech -c 4GiB -a pytorch -a best_fit -a plan --json | grep -E '"(direct_bytes|lower_bound_bytes|failed|peak_live_bytes|peak_reserved_bytes)"'
   "lower_bound_bytes" : 3825205248,

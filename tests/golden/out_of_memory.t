@@ -115,6 +115,7 @@ cuda_async: placement is a model: the driver's policy and growth step are not do
 rows that are not as recorded begin with what was live at the start, asked for in order of address: the holes between are gone. 'bfc:' is the same allocator begun so, for comparison
 
 bfc, as recorded: out of memory at event 0, 1 GiB for what was asked for, f32[64,64,256,256], though as many bytes are free: fragmentation; --report says what stood in the way
+frag: what of the most that is reserved is not in use at the peak; waste: lost to rounding then; largest: free block of what is reserved at the end; segments: how often more was taken from the device
 whole: the pool is taken at the start; what is needed of it, holes included, is what 'smallest' tells (--smallest)
 $ echelon alloc tests/fuzz/corpus/out_of_memory/bfc_mixed.txt; echo exit $?
 tests/fuzz/corpus/out_of_memory/bfc_mixed.txt: out_of_memory, 3 events; device memory 4 GiB, what there is, as the message says
@@ -137,13 +138,14 @@ rows that are not as recorded begin with what was live at the start, asked for i
 bfc, as recorded: out of memory at event 0, 1.50 GiB for what was asked for, for want of memory
 bfc:: out of memory at event 2, 1.50 GiB for what was asked for, for want of memory
 cuda_async: out of memory at event 2, 1.50 GiB for what was asked for, for want of memory
+frag: what of the most that is reserved is not in use at the peak; waste: lost to rounding then; largest: free block of what is reserved at the end; segments: how often more was taken from the device
 whole: the pool is taken at the start; what is needed of it, holes included, is what 'smallest' tells (--smallest)
 exit 3
 $ echelon run --trace tests/fuzz/corpus/out_of_memory/bfc_growth.txt --device h100-sxm --engine native --json | grep -m1 fits
   "fits" : true,
 $ echelon alloc tests/fuzz/corpus/out_of_memory/tpu.txt >/dev/null; echo exit $?
 exit 3
-$ echelon alloc tests/fuzz/corpus/out_of_memory/pytorch.txt -a pytorch | tail -1
+$ echelon alloc tests/fuzz/corpus/out_of_memory/pytorch.txt -a pytorch | grep '^pytorch '
 pytorch                   0   20.5 GiB  20.5 GiB   0.0 %       0 B       0 B         3
 $ echelon advise tests/fuzz/corpus/out_of_memory/pytorch.txt --device l4; echo exit $?
 echelon: pytorch is a message, with sums and no program in it; measures are tried on the program itself, which 'echelon capture --pretend l4 -- COMMAND' writes down without the device
