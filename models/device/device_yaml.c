@@ -45,9 +45,9 @@ static const Field link_fields[] = {
     {"to_device", FIELD_RATE, offsetof(EchLink, to_device), "reached by large copies to the device alone"},
     {"from_device", FIELD_RATE, offsetof(EchLink, from_device), "reached by large copies from the device alone"},
     {"both_ways", FIELD_RATE, offsetof(EchLink, both_ways),
-     "reached in all while copies go both ways: from the faster way's rate, for a link that carries one way at a time (half duplex), up to the sum of both, "
-     "which it is where it is left out. With --set, less holds up one way alone too; where one way is set and this is not, it keeps its part of the sum, but "
-     "no less than the faster way"},
+     "reached in all while copies go both ways: the faster way's rate for a link that carries one way at a time (half duplex), up to the sum of both, which it "
+     "is where it is left out. Less than the faster way holds that up alone, too; where one way is set and this is not, it keeps its part of the sum, but no "
+     "less than the faster way"},
     {"latency", FIELD_TIME, offsetof(EchLink, latency), "one way"},
     {"setup", FIELD_TIME, offsetof(EchLink, setup), "of each copy, before its bytes move"},
     {"engines_to", FIELD_U32, offsetof(EchLink, engines_to), "copies to the device under way at a time; left out: 1"},
@@ -881,21 +881,20 @@ static bool check_memories(const EchDevice *device, const EchYamlNode *root, GEr
     return true;
 }
 
-/* No link carries less both ways than one way alone, but for what measurements scatter. Of a device that is; what if it did may be asked. */
+/* Copies that meet hold each other up, and a link that was measured may carry less both ways than its faster way alone; less than half of the slower way is
+ * another unit, or one way's share. Of a device that is; what if it did may be asked. */
 static bool check_links(const EchDevice *device, const EchYamlNode *root, GError **error)
 {
-    const double least = 0.9;
     for (size_t i = 0; i < device->n_links; i++) {
         const EchLink *link = &device->links[i];
-        EchRate one = MAX(link->to_device, link->from_device);
-        if (link->both_ways == 0 || (double)link->both_ways >= least * (double)one)
+        EchRate slower = MIN(link->to_device, link->from_device);
+        if (link->both_ways == 0 || link->both_ways >= slower / 2)
             continue;
-        g_autofree char *both = ech_format_rate(link->both_ways), *alone = ech_format_rate(one), *sum = ech_format_rate(link->to_device + link->from_device);
+        g_autofree char *both = ech_format_rate(link->both_ways), *alone = ech_format_rate(slower), *sum = ech_format_rate(link->to_device + link->from_device);
         const EchYamlNode *part = ech_yaml_get(ech_yaml_get(root, "links"), link->name), *said = ech_yaml_get(part, "both_ways");
-        ech_yaml_error(
-            said ? value_of(said) : root, error,
-            "links.%s.both_ways: %s in all while copies go both ways is less than %s reaches alone, %s; expected from that (one way at a time) to %s",
-            link->name, both, link->to_device == one ? "to_device" : "from_device", alone, sum);
+        ech_yaml_error(said ? value_of(said) : root, error,
+                       "links.%s.both_ways: %s in all while copies go both ways is less than half of what %s reaches alone, %s; expected up to the sum, %s",
+                       link->name, both, link->to_device == slower ? "to_device" : "from_device", alone, sum);
         return false;
     }
     return true;

@@ -105,11 +105,11 @@ $ echelon help device | sed -n '/^  links/,/^$/p' | grep -A1 -E 'both_ways|from,
       from, to=memory  where it leads from, and to; have to be given
       curve=sizes with rates  what copies of a size reach to the device, and from it too where that has none of its own: {64KiB: 2GB/s, 1MiB: 9GB/s}
 --
-      both_ways=bandwidth  reached in all while copies go both ways: from the faster way's rate, for a link that carries one way at a time (half duplex), up to the sum of both, which it is where it is left out. With --set, less holds up one way alone too; where one way is set and this is not, it keeps its part of the sum, but no less than the faster way
+      both_ways=bandwidth  reached in all while copies go both ways: the faster way's rate for a link that carries one way at a time (half duplex), up to the sum of both, which it is where it is left out. Less than the faster way holds that up alone, too; where one way is set and this is not, it keeps its part of the sum, but no less than the faster way
       latency=time  one way
 gpt_nothing.h100 on our-h100
-$ printf 'base: h100-sxm\nlinks:\n  host: {to_device: 25GB/s, from_device: 26GB/s,\n    both_ways: 20GB/s}\n' >$T/half.yaml; echelon run --trace gpt_nothing.h100 --device $T/half.yaml 2>&1 | sed "s:$T:T:"; sed -i s/20GB/26GB/ $T/half.yaml; echelon run --trace gpt_nothing.h100 --device $T/half.yaml | head -1
-echelon: T/half.yaml:4:16: links.host.both_ways: 20 GB/s in all while copies go both ways is less than from_device reaches alone, 26 GB/s; expected from that (one way at a time) to 51 GB/s
+$ printf 'base: h100-sxm\nlinks:\n  host: {to_device: 25GB/s, from_device: 26GB/s,\n    both_ways: 12GB/s}\n' >$T/half.yaml; echelon run --trace gpt_nothing.h100 --device $T/half.yaml 2>&1 | sed "s:$T:T:"; sed -i s/12GB/20GB/ $T/half.yaml; echelon run --trace gpt_nothing.h100 --device $T/half.yaml | head -1
+echelon: T/half.yaml:4:16: links.host.both_ways: 12 GB/s in all while copies go both ways is less than half of what to_device reaches alone, 25 GB/s; expected up to the sum, 51 GB/s
 gpt_nothing.h100 on half
 $ printf 'trace: gpt_unrolled_kept.h100\ndevice: h100-sxm\npasses: [offload]\nsweep:\n  - {name: PCIe, path: [device.links.host.to_device, device.links.host.from_device], values: [12GB/s, 24GB/s]}\n' >$T/pcie.yaml; echelon run $T/pcie.yaml | grep -A1 'choose otherwise'
     (The same passes choose otherwise here. offload: left 268 arrays on the device (1.27 GiB): they are used again
