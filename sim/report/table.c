@@ -99,8 +99,14 @@ static void print_row(GString *out, const GArray *columns, const int *widths, co
 /* The columns @which side by side. */
 static void print_part(GString *out, const GArray *columns, const int *widths, const guint *which, guint n, size_t n_rows, const GPtrArray *headings)
 {
-    for (guint h = 0; h < headings->len; h++)
-        print_row(out, columns, widths, which, n, headings->pdata[h]);
+    for (guint h = 0; h < headings->len; h++) {
+        char **heading = headings->pdata[h];
+        bool blank = true; /* the upper line, where no heading of this part needs two */
+        for (guint k = 0; k < n; k++)
+            blank = blank && !*heading[which[k]];
+        if (!blank)
+            print_row(out, columns, widths, which, n, heading);
+    }
     g_auto(GStrv) line = g_new0(char *, columns->len + 1);
     for (guint c = 0; c < columns->len; c++)
         line[c] = g_strnfill((gsize)widths[c], '-');

@@ -25,3 +25,9 @@ $ printf 'title: long\ntrace: gpt_nothing.h100\ndevice: h100-sxm\nsweep:\n  - {p
 
        fits    time  x first  hbm needed  bound by
   ---  ----  ------  -------  ----------  ----------------------
+$ COLUMNS=80 echelon run tutorial | head -5
+The host-offloading tutorial on one TPU v5e
+
+  on the host                 fits     time  x its base  bound by
+  --------------------------  ----  -------  ----------  -------------------
+  nothing                     yes    170 us       1.000  hbm port
