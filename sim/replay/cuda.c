@@ -142,14 +142,18 @@ static void tear_down(Engine *e)
             if (e->blocks[i].device)
                 e->cu->release(e->blocks[i].device);
             if (e->blocks[i].host)
-                ech_cuda_give_host(e, e->blocks[i].host, true, NULL);
+                ech_cuda_give_host(e, e->blocks[i].host, ech_cuda_is_pinned(e->trace, (EchId)i), NULL);
         }
         if (e->blas && e->blas_handle)
             e->blas->destroy(e->blas_handle);
-        if (e->workspace)
-            e->cu->release(e->workspace);
-        if (e->host_scratch)
-            e->cu->host_release(e->host_scratch);
+        for (size_t i = 0; i < MAX(ech_trace_n_queues(e->trace), 1); i++) {
+            if (e->workspaces[i])
+                e->cu->release(e->workspaces[i]);
+        }
+        for (unsigned pinned = 0; pinned < 2; pinned++) {
+            if (e->host_scratch[pinned])
+                ech_cuda_give_host(e, e->host_scratch[pinned], pinned, NULL);
+        }
         if (e->module)
             e->cu->module_unload(e->module);
         ech_cuda_close(e->cu, &e->gpu);
@@ -169,6 +173,7 @@ static void tear_down(Engine *e)
     g_free(e->instances);
     g_free(e->places);
     g_free(e->streams);
+    g_free(e->workspaces);
     g_free(e->done);
     g_free(e->needed);
     g_free(e->blocks);
@@ -203,6 +208,7 @@ static EchCudaRun *replay(EchTrace *trace, const EchDevice *device, const EchDev
     e.blocks = g_new0(Block, ech_trace_n_memories(trace) + 1);
     e.device = device;
     e.streams = g_new0(EchCuStream, n_queues);
+    e.workspaces = g_new0(EchCuPointer, n_queues);
     e.done = g_new0(EchCuEvent, n_queues);
     for (size_t i = 0; i < n_ops; i++) {
         e.durations[i] = g_array_new(FALSE, FALSE, sizeof(EchTime));

@@ -146,7 +146,6 @@ static void forget_instances(Engine *e)
     e->works_before = e->works;
     e->works = 0;
     e->n_marks = 0;
-    e->cursor = 0;
     for (size_t i = 0; i < ech_trace_n_ops(e->trace); i++)
         e->instances[i].n = 0;
     e->issued = 0;

@@ -14,6 +14,11 @@ bool ech_cuda_is_host(const EchTrace *trace, EchId memory)
     return g_str_has_prefix(name, "host") || g_str_has_prefix(name, "pinned") || g_str_has_prefix(name, "pageable");
 }
 
+bool ech_cuda_is_pinned(const EchTrace *trace, EchId memory)
+{
+    return ech_cuda_is_host(trace, memory) && !strstr(ech_trace_memory(trace, memory), "pageable");
+}
+
 static int by_offset(gconstpointer a, gconstpointer b, gpointer data)
 {
     const Engine *e = data;
@@ -51,7 +56,7 @@ static void classify_buffers(Engine *e)
     for (EchId i = 0; i < ech_trace_n_buffers(trace); i++) {
         Place *p = &e->places[i];
         p->is_host = ech_cuda_is_host(trace, buffers[i].memory);
-        p->pinned = p->is_host && !strstr(ech_trace_memory(trace, buffers[i].memory), "pageable");
+        p->pinned = ech_cuda_is_pinned(trace, buffers[i].memory);
         if (buffers[i].alias_of != ECH_NONE || buffers[i].bytes == 0)
             continue;
         if (buffers[i].offset != ECH_OFFSET_NONE && e->options->alloc == ECH_CUDA_ALLOC_AUTO) {
@@ -155,7 +160,7 @@ static bool take_blocks(Engine *e, GError **error)
             continue;
         block->bytes = block->bytes + 256;
         if (ech_cuda_is_host(e->trace, (EchId)i)) {
-            if (!ech_cuda_take_host(e, block->bytes, true, &block->host, error))
+            if (!ech_cuda_take_host(e, block->bytes, ech_cuda_is_pinned(e->trace, (EchId)i), &block->host, error))
                 return false;
         } else if (!CU(e, allocate, "allocating the program's memory", error, &block->device, block->bytes)) {
             return false;
@@ -174,22 +179,34 @@ static bool take_arena(Engine *e, EchBytes arena, GError **error)
     return e->allocator != NULL;
 }
 
-/* Host memory that is held from set-up to the end, and the largest copy to or from the host. */
-static EchBytes host_bytes(const Engine *e, EchBytes *ret_copy)
+/* Host memory that is held from set-up to the end, with scratch for the largest copies of each kind of it. */
+static EchBytes host_bytes(Engine *e)
 {
     const EchBuffer *buffers = ech_trace_buffers(e->trace);
     EchBytes sum = 0;
-    *ret_copy = 0;
     for (EchId i = 0; i < ech_trace_n_buffers(e->trace); i++)
         sum = ech_bytes_add(sum, e->places[i].kept ? buffers[i].bytes : 0);
     for (size_t i = 0; i < ech_trace_n_memories(e->trace); i++)
         sum = ech_bytes_add(sum, ech_cuda_is_host(e->trace, (EchId)i) ? e->blocks[i].bytes : 0);
     for (size_t i = 0; i < ech_trace_n_ops(e->trace); i++) {
         const EchOp *op = &ech_trace_ops(e->trace)[i];
-        if (op->kind == ECH_OP_COPY && (ech_cuda_is_host(e->trace, op->memory_from) || ech_cuda_is_host(e->trace, op->memory_to)))
-            *ret_copy = MAX(*ret_copy, op->bytes);
+        const EchId sides[] = {op->memory_from, op->memory_to};
+        for (size_t s = 0; op->kind == ECH_OP_COPY && s < G_N_ELEMENTS(sides); s++) {
+            EchBytes *scratch = &e->host_scratch_bytes[ech_cuda_is_pinned(e->trace, sides[s])];
+            *scratch = ech_cuda_is_host(e->trace, sides[s]) ? MAX(*scratch, op->bytes) : *scratch;
+        }
     }
-    return sum;
+    return ech_bytes_add(sum, ech_bytes_add(e->host_scratch_bytes[false], e->host_scratch_bytes[true]));
+}
+
+static bool take_host_scratch(Engine *e, GError **error)
+{
+    for (unsigned pinned = 0; pinned < 2; pinned++) {
+        EchBytes bytes = e->host_scratch_bytes[pinned];
+        if (bytes > 0 && !ech_cuda_take_host(e, bytes, pinned, &e->host_scratch[pinned], error))
+            return false;
+    }
+    return true;
 }
 
 /* Sizes of everything: buffers, the scratch that kernels stream over, the arena; the scale that makes them fit. */
@@ -206,13 +223,13 @@ bool ech_cuda_plan_memory(Engine *e, GError **error)
     size_t available, total;
     if (!CU(e, memory_info, "asking for free memory", error, &available, &total))
         return false;
-    EchBytes copy, pinned = host_bytes(e, &copy);
-    if (ech_bytes_add(pinned, copy) > MOST_PINNED) {
-        e->fitting = 0.98 * (double)MOST_PINNED / (double)ech_bytes_add(pinned, copy);
+    EchBytes host = host_bytes(e);
+    if (host > MOST_PINNED) {
+        e->fitting = 0.98 * (double)MOST_PINNED / (double)host;
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
                     "the trace needs %" G_GUINT64_FORMAT " bytes of host memory; expected at most %" G_GUINT64_FORMAT
                     ", since pinning takes long, or scale=true (--cuda scale=true)",
-                    ech_bytes_add(pinned, copy), MOST_PINNED);
+                    host, MOST_PINNED);
         return false;
     }
     /* Kernels stream over many times what the cache holds, so that none finds the bytes of those before it. */
@@ -234,9 +251,8 @@ bool ech_cuda_plan_memory(Engine *e, GError **error)
     /* A trace that leaves room has its largest kernels done whole; half of what is left stays for queues that run ahead of each other. */
     e->scratch_bytes = 2 * MAX(least, MIN(ech_round_up(half, 8192), (usable - wanted) / 4 / 8192 * 8192));
     room = usable - e->scratch_bytes;
-    e->host_scratch_bytes = copy;
     if (!CU(e, allocate, "allocating scratch", error, &e->scratch, e->scratch_bytes) || !CU(e, allocate, "allocating scratch", error, &e->sink, 256) ||
-        (copy > 0 && !CU(e, host_allocate, "allocating pinned scratch", error, &e->host_scratch, copy, 0)) ||
+        !take_host_scratch(e, error) ||
         !CU(e, memory_info, "asking for free memory", error, &e->free_before, &total))
         return false;
     /* Queues may run ahead of each other: more may be alive than in the trace's order. */

@@ -60,13 +60,13 @@ typedef struct {
     EchCuFunction stream_kernel, fma_kernel, mma_kernel, spin_kernel, verify_kernel, noise_kernel;
     const EchCuBlas *blas; /* NULL: no product, or no cuBLAS */
     EchCuBlasHandle blas_handle;
-    EchCuPointer workspace;
+    EchCuPointer *workspaces; /* One per queue that multiplies, else 0: what runs side by side must not share one */
     size_t workspace_bytes;
     EchCuPointer scratch; /* Traffic of kernels without buffers, and of copies without buffers: two halves */
     EchBytes scratch_bytes;
-    EchBytes cursor;             /* Where the next kernel streams from, so that kernels do not find their bytes in the cache */
-    EchBytes host_scratch_bytes; /* 0: no copy needs it */
-    void *host_scratch;
+    EchBytes cursor;             /* Where the next kernel streams from, so that kernels do not find their bytes in the cache, nor those of the replay before */
+    EchBytes host_scratch_bytes[2]; /* Pageable and pinned; 0: no copy needs it */
+    void *host_scratch[2];
     EchCuPointer sink;
     uint64_t n_clipped;  /* Kernels that moved less than they should */
     uint64_t n_reshaped; /* Products of another shape than the trace's */
@@ -129,8 +129,9 @@ EchTrace *ech_cuda_scale_trace(const EchTrace *trace, double scale, GError **err
 
 /* ---- cuda_plan.c ---- */
 
-/** Whether a memory of the trace is the host's, by its name. */
+/** Whether a memory of the trace is the host's, and of that pinned, by its name. */
 bool ech_cuda_is_host(const EchTrace *trace, EchId memory);
+bool ech_cuda_is_pinned(const EchTrace *trace, EchId memory);
 /** Says of every buffer where it lives, and takes what is held from set-up to the end: blocks, arena, scratch. ECH_ERROR_UNSUPPORTED where the trace does not
  * fit, with @e->fitting set to the scale at which it might. */
 bool ech_cuda_plan_memory(Engine *e, GError **error);

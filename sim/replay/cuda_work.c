@@ -45,14 +45,19 @@ static bool touch_kernels(Engine *e, GError **error)
     return synchronize(e, error);
 }
 
+static bool multiplies(const Engine *e, EchId at)
+{
+    return ech_trace_ops(e->trace)[at].kind == ECH_OP_KERNEL && ech_cuda_does(e->trace, at, e->prices, e->device) == ECH_CUDA_MULTIPLIES;
+}
+
 /* cuBLAS where it is; where not, a remark. */
 static bool start_blas(Engine *e, GError **error)
 {
     g_autoptr(GError) absent = NULL;
-    bool multiplies = false;
-    for (size_t i = 0; !multiplies && i < ech_trace_n_ops(e->trace); i++)
-        multiplies = ech_trace_ops(e->trace)[i].kind == ECH_OP_KERNEL && ech_cuda_does(e->trace, (EchId)i, e->prices, e->device) == ECH_CUDA_MULTIPLIES;
-    e->blas = e->options->blas && multiplies ? ech_cuda_blas(&absent) : NULL;
+    bool any = false;
+    for (size_t i = 0; !any && i < ech_trace_n_ops(e->trace); i++)
+        any = multiplies(e, (EchId)i);
+    e->blas = e->options->blas && any ? ech_cuda_blas(&absent) : NULL;
     if (e->blas && !ech_cuda_blas_check(e->blas->create(&e->blas_handle), "cublasCreate_v2", "starting cuBLAS", &absent))
         e->blas = NULL;
     if (absent)
@@ -60,7 +65,12 @@ static bool start_blas(Engine *e, GError **error)
     if (!e->blas)
         return true;
     e->workspace_bytes = MIN((size_t)32 << 20, e->gpu.total_memory / 64 / 256 * 256);
-    return CU(e, allocate, "allocating cuBLAS's workspace", error, &e->workspace, e->workspace_bytes);
+    for (size_t i = 0; i < ech_trace_n_ops(e->trace); i++) {
+        EchCuPointer *workspace = &e->workspaces[ech_trace_ops(e->trace)[i].queue];
+        if (*workspace == 0 && multiplies(e, (EchId)i) && !CU(e, allocate, "allocating cuBLAS's workspace", error, workspace, e->workspace_bytes))
+            return false;
+    }
+    return true;
 }
 
 bool ech_cuda_start_work(Engine *e, GError **error)
@@ -134,7 +144,7 @@ static bool issue_arithmetic(Engine *e, const EchOp *op, bool on_matrix, EchCuSt
             e->run->by_blas += 1;
             e->n_reshaped += !gemm.known;
             EchCuPointer from = e->scratch + next_place(e, MAX(inputs, output)), to = from + e->scratch_bytes / 2;
-            return ech_cuda_gemm_issue(e->blas, e->blas_handle, &gemm, from, to, e->workspace, e->workspace_bytes, stream, error);
+            return ech_cuda_gemm_issue(e->blas, e->blas_handle, &gemm, from, to, e->workspaces[op->queue], e->workspace_bytes, stream, error);
         }
     }
     if (on_matrix) {
@@ -208,6 +218,7 @@ bool ech_cuda_issue_copy(Engine *e, const EchOp *op, EchCuStream stream, GError 
     const EchUse *uses = ech_trace_uses(e->trace) + op->first_use;
     bool from_host = ech_cuda_is_host(e->trace, op->memory_from);
     bool to_host = ech_cuda_is_host(e->trace, op->memory_to);
+    bool from_pinned = ech_cuda_is_pinned(e->trace, op->memory_from), to_pinned = ech_cuda_is_pinned(e->trace, op->memory_to);
     EchBytes bytes = op->bytes;
     EchCuPointer source = 0, target = 0;
     void *host_source = NULL, *host_target = NULL;
@@ -223,13 +234,13 @@ bool ech_cuda_issue_copy(Engine *e, const EchOp *op, EchCuStream stream, GError 
     }
     /* Copies of no buffer move scratch. */
     if ((from_host && !host_source) || (to_host && !host_target))
-        bytes = MIN(bytes, e->host_scratch_bytes);
+        bytes = MIN(bytes, MIN(from_host ? e->host_scratch_bytes[from_pinned] : bytes, to_host ? e->host_scratch_bytes[to_pinned] : bytes));
     if ((!from_host && !source) || (!to_host && !target))
         bytes = MIN(bytes, e->scratch_bytes / 2);
     source = source ? source : e->scratch;
     target = target ? target : e->scratch + e->scratch_bytes / 2;
-    host_source = host_source ? host_source : e->host_scratch;
-    host_target = host_target ? host_target : e->host_scratch;
+    host_source = host_source ? host_source : e->host_scratch[from_pinned];
+    host_target = host_target ? host_target : e->host_scratch[to_pinned];
     if (bytes == 0)
         return true;
     if (from_host && to_host) {

@@ -8,10 +8,11 @@
 
 /** What the fake counts. */
 typedef struct {
-    long (*held)(void);           /**< Contexts, memory, streams, events, modules taken and not given back. */
-    long (*calls)(void);          /**< Calls since the last reset. */
-    void (*reset)(void);          /**< Counts calls from 0 again; what is held stays. */
-    long (*plain_products)(void); /**< Matrix products whose operands were not noise. */
+    long (*held)(void);              /**< Contexts, memory, streams, events, modules taken and not given back. */
+    long (*calls)(void);             /**< Calls since the last reset. */
+    void (*reset)(void);             /**< Counts calls from 0 again; what is held stays. */
+    long (*plain_products)(void);    /**< Matrix products whose operands were not noise. */
+    long (*shared_workspaces)(void); /**< Matrix products in a workspace that another queue may still have been using. */
 } EchFakeCuda;
 
 /** Makes it the driver of this process; ends the test where it cannot be loaded. @card_bytes: memory of the card in decimal, NULL: the fake's own. */

@@ -15,6 +15,36 @@ long fake_cuda_plain_products(void)
     return plain;
 }
 
+static struct {
+    const void *workspace;
+    EchCuStream stream;
+} last_users[64];
+static const void *blas_workspace;
+static long shared;
+
+/* Products given a workspace that another queue, which still has work, was the last to multiply with: on a GPU both would write to it. */
+EXPORT long fake_cuda_shared_workspaces(void);
+long fake_cuda_shared_workspaces(void)
+{
+    return shared;
+}
+
+static void note_user(const void *workspace, EchCuStream stream)
+{
+    size_t i = 0, n = sizeof last_users / sizeof *last_users;
+    while (i < n - 1 && last_users[i].workspace && last_users[i].workspace != workspace)
+        i++;
+    EchCuStream before = last_users[i].workspace == workspace ? last_users[i].stream : NULL;
+    if (before && before != stream) {
+        const struct EchCuStreamOpaque *at = fake.streams;
+        while (at && at != before)
+            at = at->next;
+        shared += at && (at->first || fake.capturing);
+    }
+    last_users[i].workspace = workspace;
+    last_users[i].stream = stream;
+}
+
 static int is_noise(const void *pointer, size_t bytes)
 {
     const Block *block = fake_block_at(pointer, bytes);
@@ -57,13 +87,15 @@ EXPORT int cublasSetStream_v2(EchCuBlasHandle handle, EchCuStream stream)
 {
     ENTER_CONTEXT();
     blas_stream = stream;
+    blas_workspace = NULL; /* The library's own, from its pool */
     return (void *)handle == &library ? 0 : INVALID_VALUE;
 }
 
 EXPORT int cublasSetWorkspace_v2(EchCuBlasHandle handle, void *workspace, size_t bytes)
 {
     ENTER_CONTEXT();
-    return (void *)handle == &library && fake_block_at(workspace, bytes) ? 0 : INVALID_VALUE;
+    blas_workspace = workspace;
+    return (void *)handle == &library && (uintptr_t)workspace % 16 == 0 && fake_block_at(workspace, bytes) ? 0 : INVALID_VALUE;
 }
 
 EXPORT int cublasGemmStridedBatchedEx(EchCuBlasHandle handle, int transpose_a, int transpose_b, int m, int n, int k, const void *alpha, const void *a,
@@ -74,6 +106,8 @@ EXPORT int cublasGemmStridedBatchedEx(EchCuBlasHandle handle, int transpose_a, i
     fake_host_takes(fake_figures()->call);
     size_t element = type_a == 3 ? 1 : type_a == 1 ? 8 : type_a == 0 ? 4 : 2, result = type_c == 1 ? 8 : type_c == 0 || type_c == 10 ? 4 : 2;
     (void)compute;
+    if (blas_workspace)
+        note_user(blas_workspace, blas_stream);
     if ((void *)handle != &library || m <= 0 || n <= 0 || k <= 0 || batch <= 0 || !alpha || !beta || type_a != type_b || transpose_b || algorithm != -1 ||
         lda < (transpose_a ? k : m) || ldb < k || ldc < m || stride_a < (long long)m * k || stride_b < (long long)k * n || stride_c < (long long)m * n ||
         !fake_block_at(a, (size_t)batch * (size_t)stride_a * element) || !fake_block_at(b, (size_t)batch * (size_t)stride_b * element) ||
