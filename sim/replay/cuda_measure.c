@@ -170,11 +170,25 @@ static bool reset_buffers(Engine *e, bool resident, GError **error)
     return synchronize(e, error) && ech_cuda_note_memory(e, error);
 }
 
+/* Whether an op takes a GPU's time. */
+static bool works(const Engine *e, EchId at)
+{
+    EchOpKind kind = (EchOpKind)ech_trace_ops(e->trace)[at].kind;
+    return kind != ECH_OP_LOOP && kind != ECH_OP_ALLOC && kind != ECH_OP_FREE && kind != ECH_OP_MARK;
+}
+
+/* Of a graph too, whose ops have no times. */
+static void count_instances(Engine *e)
+{
+    for (EchId at = 0; at < ech_trace_n_ops(e->trace); at++)
+        e->run->ops[at].instances = works(e, at) ? e->instances[at].n : 0;
+}
+
 static bool collect(Engine *e, GError **error)
 {
     for (EchId at = 0; at < ech_trace_n_ops(e->trace); at++) {
         EchOpKind kind = (EchOpKind)ech_trace_ops(e->trace)[at].kind;
-        if (kind == ECH_OP_LOOP || kind == ECH_OP_ALLOC || kind == ECH_OP_FREE || kind == ECH_OP_MARK)
+        if (!works(e, at))
             continue;
         Instances *in = &e->instances[at];
         EchTime total = 0, start = ECH_TIME_NONE;
@@ -192,7 +206,6 @@ static bool collect(Engine *e, GError **error)
         if (in->n > 0) {
             g_array_append_val(e->durations[at], total);
             g_array_append_val(e->starts[at], start);
-            e->run->ops[at].instances = in->n;
         }
     }
     return true;
@@ -260,6 +273,7 @@ static bool replay_once(Engine *e, Purpose purpose, GError **error)
     }
     if (purpose == MEASURE_MAKESPAN) {
         e->run->makespans[e->run->n_makespans++] = makespan;
+        count_instances(e);
         if (e->options->verify && !ech_cuda_verify_buffers(e, error))
             return false;
     }

@@ -812,6 +812,40 @@ START_TEST(a_graph_is_on_the_gpu_before_it_is_timed)
 }
 END_TEST
 
+/* Power is predicted by how much of the time products run: in a graph too, of a loop's all trips. */
+START_TEST(a_graph_counts_all_trips_of_its_products)
+{
+    enum { TRIPS = 20 };
+    fake = ech_test_fake_cuda(NULL);
+    g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("test");
+    EchOp op = ech_op_init(ECH_OP_LOOP);
+    op.queue = ech_trace_builder_queue(b, "core", ECH_QUEUE_COMPUTE, 0);
+    op.target = 1;
+    op.bytes = TRIPS;
+    op.bytes_origin = ECH_KNOWN;
+    ech_trace_builder_op(b, op);
+    EchOp product = ech_op_init(ECH_OP_KERNEL);
+    product.queue = op.queue;
+    ech_trace_builder_op(b, product);
+    ech_trace_builder_work(b, ECH_WORK_MATRIX, ECH_DTYPE_BF16, UINT64_C(1000000000000), ECH_KNOWN);
+    g_autoptr(EchTrace) trace = ech_trace_builder_finish(b, NULL);
+    g_autofree char *folder = g_dir_make_tmp("echelon-trips-XXXXXX", NULL), *path = g_build_filename(folder, "loop.ech", NULL);
+    g_autoptr(GError) error = NULL;
+    ck_assert_ok(ech_trace_file_write(trace, path, &error), error);
+    double duty[2];
+    for (unsigned graph = 0; graph < 2; graph++) {
+        const EchExperimentOverrides overrides = {.trace = path, .device = "h100-sxm", .engine = "native"};
+        g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
+        ck_assert_ok(experiment != NULL, error);
+        g_autoptr(EchCudaValidation) v = ech_validate_cuda(experiment, graph ? "graph=true,repeats=2" : "repeats=2", 0, NULL, &error);
+        ck_assert_ok(v != NULL, error);
+        ck_assert_uint_eq(v->measured->ops[1].instances, TRIPS);
+        duty[graph] = v->products_duty;
+    }
+    ck_assert_msg(duty[0] > 0.1 && fabs(duty[1] / duty[0] - 1) < 0.1, "%g as a graph, %g otherwise", duty[1], duty[0]);
+}
+END_TEST
+
 /* A buffer that is made, worked on and given back, again and again on one queue, each time larger than before. */
 static EchTrace *growing_trace(void)
 {
@@ -934,6 +968,7 @@ int main(void)
     tcase_add_loop_test(tests, a_program_is_compared, 0, 6);
     tcase_add_test(tests, waiting_needs_no_clock);
     tcase_add_test(tests, a_graph_is_on_the_gpu_before_it_is_timed);
+    tcase_add_test(tests, a_graph_counts_all_trips_of_its_products);
     tcase_add_loop_test(tests, only_calls_that_the_gpu_waits_for_are_predicted, 0, 3);
     tcase_add_test(tests, freed_memory_is_taken_again_once_it_is_not_in_use);
     tcase_add_test(tests, a_full_arena_waits_for_what_is_freed);
