@@ -140,6 +140,14 @@ static const char *backend_of(const char *allocator)
 static bool read_options(EchCudaOptions *options, const char *spec, uint64_t repeats, const char *allocator, GError **error)
 {
     ech_params_defaults(ech_cuda_params, options);
+    const char *parameters = allocator ? strchr(allocator, ':') : NULL;
+    if (parameters && parameters[1] && strcmp(backend_of(allocator), "arena") != 0) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
+                    "allocator %s: on a GPU the driver allocates, and its model has what is measured and set of it; expected no parameters (options of engine "
+                    "cuda: release_threshold, pool_reuse)",
+                    allocator);
+        return false;
+    }
     if (allocator && (!ech_params_set(ech_cuda_params, options, "alloc", backend_of(allocator), error) ||
                       !ech_params_set(ech_cuda_params, options, "allocator", allocator, error)))
         return false;
@@ -172,9 +180,13 @@ static char *model_of(const EchCudaOptions *options, const EchDevice *device, bo
     switch ((EchCudaAlloc)options->alloc) {
     case ECH_CUDA_ALLOC_MALLOC: return with_numbers(device, "platform", malloc_numbers, 2);
     case ECH_CUDA_ALLOC_VMM: return g_strdup("platform:mapped=true");
-    case ECH_CUDA_ALLOC_ASYNC:
+    case ECH_CUDA_ALLOC_ASYNC: {
+        const char *reuse = options->pool_reuse ? "true" : "false";
+        g_autofree char *model = g_strdup_printf("cuda_async:release_threshold=%" G_GUINT64_FORMAT ",reuse_opportunistic=%s,reuse_internal_dependencies=%s",
+                                                 options->release_threshold, reuse, reuse);
         /* The model's least step is 2 MiB. */
-        return with_numbers(device, "cuda_async", pool_numbers, ech_device_number(device, pool_numbers[0][0], 0) >= 2 << 20 ? 1 : 0);
+        return with_numbers(device, model, pool_numbers, ech_device_number(device, pool_numbers[0][0], 0) >= 2 << 20 ? 1 : 0);
+    }
     case ECH_CUDA_ALLOC_ARENA: return g_strdup(options->allocator ? options->allocator : "best_fit");
     case ECH_CUDA_ALLOC_AUTO:
     case ECH_N_CUDA_ALLOCS: break;
