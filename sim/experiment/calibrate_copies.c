@@ -1,8 +1,10 @@
 /* Copies over the host link: by size, both ways, engines, beside kernels. */
 #include "sim/experiment/calibrate_private.h"
 
-static bool measure_curve(Bench *b, bool from, bool pageable, EchCopyCurve *curve, GError **error)
+/* Whole, or nothing of it: a part has no rate. */
+static bool measure_curve(Bench *b, bool from, bool pageable, EchCopyCurve *ret, GError **error)
 {
+    EchCopyCurve new = {0}, *curve = &new;
     for (EchBytes bytes = 1 << 10; bytes <= b->host_bytes && curve->n < ECH_CALIBRATE_MOST_SIZES; bytes *= bytes < 1 << 20 ? 4 : 2) {
         CopyShape shape = {bytes, from, pageable};
         unsigned n = bytes >= (EchBytes)64 << 20 ? 5 : REPEATS;
@@ -16,6 +18,7 @@ static bool measure_curve(Bench *b, bool from, bool pageable, EchCopyCurve *curv
     double whole = curve->time[last].median;
     curve->rate = growth > 0 ? more / growth * 1e9 : (double)curve->bytes[last] / MAX(whole, 1) * 1e9;
     curve->setup = MAX(whole - (double)curve->bytes[last] / curve->rate * 1e9, 0);
+    *ret = new;
     return true;
 }
 
