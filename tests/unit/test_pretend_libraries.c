@@ -686,7 +686,11 @@ START_TEST(events_behind_collectives)
 {
     load_nccl();
     int (*all_reduce)(const void *, void *, size_t, int, int, void *, void *), (*make_stream)(void **, unsigned), (*make_event)(void **),
-        (*record)(void *, void *), (*query)(void *), (*wait)(void *, void *, unsigned), (*end_stream)(void *), (*end_event)(void *);
+        (*record)(void *, void *), (*query)(void *), (*wait)(void *, void *, unsigned), (*end_stream)(void *), (*end_event)(void *),
+        (*begin_capture)(void *, int), (*end_capture)(void *, void **), (*end_graph)(void *);
+    find("cudaStreamBeginCapture", &begin_capture);
+    find("cudaStreamEndCapture", &end_capture);
+    find("cudaGraphDestroy", &end_graph);
     find("cudaStreamDestroy", &end_stream);
     find("cudaEventDestroy", &end_event);
     find("ncclAllReduce", &all_reduce);
@@ -709,6 +713,14 @@ START_TEST(events_behind_collectives)
     int times = 0;
     while (query(event) != 0) /* who asks until it is over is told so */
         ck_assert_int_lt(++times, 100);
+    /* So too on a stream that had been drawn into a capture, once that is over. */
+    void *origin = NULL, *graph = NULL;
+    ck_assert_int_eq(make_stream(&origin, 1) + begin_capture(origin, 0) + record(later, origin) + wait(stream, later, 0), 0);
+    ck_assert_int_eq(all_reduce(&value, &value, 1, 7, 0, c, stream) + record(event, stream), 0);
+    ck_assert_int_eq(query(event), 0); /* nothing ran */
+    ck_assert_int_eq(wait(origin, event, 0) + end_capture(origin, &graph) + end_graph(graph) + end_stream(origin), 0);
+    ck_assert_int_eq(all_reduce(&value, &value, 1, 7, 0, c, stream) + record(event, stream), 0);
+    ck_assert_int_eq(query(event), 600);
     ck_assert_int_eq(end_event(event) + end_event(later) + end_stream(stream) + end_communicator(c), 0);
     unload();
 }

@@ -588,7 +588,7 @@ void pretend_stream_communicates(void *stream)
 {
     Stream *s = stream_of(stream);
     pretend_lock();
-    if (s && s->capture == 0)
+    if (s && !capture_of(s->capture))
         s->communicates = true;
     pretend_unlock();
 }
