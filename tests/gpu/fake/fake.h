@@ -18,7 +18,7 @@ ECH_CU_OPTIONAL_FUNCTIONS(PROTOTYPE)
 ECH_CUBLAS_FUNCTIONS(PROTOTYPE)
 #undef PROTOTYPE
 
-enum { INVALID_VALUE = 1, NOT_INITIALIZED = 3, INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500, LAUNCH_FAILED = 719 };
+enum { INVALID_VALUE = 1, NOT_INITIALIZED = 3, INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500, LAUNCH_FAILED = 719, CAPTURE_UNSUPPORTED = 900, CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905, CAPTURED_EVENT = 907 };
 
 typedef struct Block {
     struct Block *next;
@@ -40,6 +40,9 @@ typedef struct Mark {
     struct Mark *next;
     double time;
     int done;
+    long captured;                /* In the graph of that number: nobody can wait for it outside; 0: in none */
+    struct EchCuStreamOpaque *of; /* Where it was captured, behind so many others */
+    long behind;
 } Mark;
 
 typedef struct Task {
@@ -58,7 +61,9 @@ struct EchCuStreamOpaque {
     struct EchCuStreamOpaque *next;
     Task *first, **last;
     double length, room; /* Tasks in it; room 0: as many as come */
-    int capturing;
+    int capturing; /* The capture began on it, or it has waited for that */
+    int loose;     /* Something captured on it, after so many others, that nobody has waited for */
+    long captured;
 };
 struct EchCuEventOpaque {
     Mark *mark; /* NULL: never recorded */
@@ -74,6 +79,7 @@ typedef struct {
     int near;                      /* The thread was told to stay on the GPU's side */
     size_t used;                   /* Of the card */
     int capturing, launching;      /* A graph; a kernel */
+    long captures;                 /* So far */
     long launches;                 /* So far */
     int faulty, faulted;           /* A kernel that was issued fails; it has, and nothing works any more */
     struct EchCuGraphOpaque graph; /* The one that is captured */

@@ -229,6 +229,8 @@ EXPORT EchCuResult cuCtxSetCurrent(EchCuContext context)
 EXPORT EchCuResult cuCtxSynchronize(void)
 {
     ENTER_CONTEXT();
+    if (fake.capturing)
+        return CAPTURE_UNSUPPORTED;
     fake_run_all();
     fake_trim_pool();
     return fake_comes_to_fault() ? LAUNCH_FAILED : 0;

@@ -33,6 +33,7 @@ Mark *fake_new_mark(void)
     Mark *mark = calloc(1, sizeof *mark);
     if (!mark)
         abort();
+    mark->captured = fake.capturing ? fake.captures : 0;
     mark->next = marks;
     marks = mark;
     return mark;
@@ -64,6 +65,10 @@ static void note_pause(void)
 EchCuResult fake_issue(EchCuStream stream, Task model)
 {
     note_pause();
+    if (fake.capturing && !stream->capturing) /* A driver would let it run, which is never what is wanted */
+        return CAPTURE_ISOLATION;
+    stream->loose |= fake.capturing;
+    stream->captured += fake.capturing;
     /* As the driver does, which has a ring for what it hands to the GPU. */
     while (fake_real() && !fake.capturing && stream->room > 0 && stream->length >= stream->room)
         fake_pass(1000);

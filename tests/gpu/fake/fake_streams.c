@@ -121,7 +121,14 @@ EXPORT EchCuResult cuStreamWaitEvent(EchCuStream stream, EchCuEvent event, unsig
     fake_host_takes(fake_figures()->call);
     if (!stream || !event || flags)
         return INVALID_HANDLE;
-    return event->mark ? fake_issue(stream, (Task){.kind = WAIT, .mark = event->mark}) : 0;
+    if (!event->mark)
+        return 0;
+    if (event->mark->captured != (fake.capturing ? fake.captures : 0))
+        return CAPTURE_ISOLATION;
+    stream->capturing |= fake.capturing;
+    if (fake.capturing && event->mark->of->captured == event->mark->behind)
+        event->mark->of->loose = 0;
+    return fake_issue(stream, (Task){.kind = WAIT, .mark = event->mark});
 }
 
 EXPORT EchCuResult cuStreamBeginCapture_v2(EchCuStream stream, int mode)
@@ -132,6 +139,7 @@ EXPORT EchCuResult cuStreamBeginCapture_v2(EchCuStream stream, int mode)
     fake_run_all();
     fake_empty_graph();
     fake.capturing = stream->capturing = 1;
+    fake.captures++;
     return 0;
 }
 
@@ -140,9 +148,15 @@ EXPORT EchCuResult cuStreamEndCapture(EchCuStream stream, EchCuGraph *ret)
     int fails = fake_failing();
     if (!stream->capturing)
         return INVALID_HANDLE;
-    fake.capturing = stream->capturing = 0;
-    if (fails)
-        return LAUNCH_FAILED;
+    int unjoined = 0;
+    stream->loose = 0;
+    for (struct EchCuStreamOpaque *at = fake.streams; at; at = at->next) {
+        unjoined |= at->loose;
+        at->capturing = at->loose = 0;
+    }
+    fake.capturing = 0;
+    if (fails || unjoined)
+        return fails ? LAUNCH_FAILED : CAPTURE_UNJOINED;
     fake.held++;
     *ret = &fake.graph;
     return 0;
@@ -268,7 +282,10 @@ EXPORT EchCuResult cuEventRecord(EchCuEvent event, EchCuStream stream)
     const FakeFigures *figures = fake_figures();
     if (fake_real() && !fake.capturing)
         fake_issue_work(stream, OPERATIONS, event->untimed ? figures->mark : (fake.busy < 20e6 ? 3 : 1) * figures->event, 0, 1);
-    return fake_issue(stream, (Task){.kind = MARK, .mark = event->mark});
+    EchCuResult result = fake_issue(stream, (Task){.kind = MARK, .mark = event->mark});
+    event->mark->of = stream;
+    event->mark->behind = stream->captured;
+    return result;
 }
 
 EXPORT EchCuResult cuEventSynchronize(EchCuEvent event)
@@ -276,6 +293,8 @@ EXPORT EchCuResult cuEventSynchronize(EchCuEvent event)
     ENTER_CONTEXT();
     if (!event || !event->mark)
         return INVALID_HANDLE;
+    if (event->mark->captured)
+        return CAPTURED_EVENT;
     fake_run_until(NULL, event->mark);
     fake_trim_pool();
     return fake_comes_to_fault() ? LAUNCH_FAILED : event->mark->done ? 0 : INVALID_HANDLE;
@@ -284,13 +303,15 @@ EXPORT EchCuResult cuEventSynchronize(EchCuEvent event)
 EXPORT EchCuResult cuEventQuery(EchCuEvent event)
 {
     ENTER_CONTEXT();
+    if (event && event->mark && event->mark->captured)
+        return CAPTURED_EVENT;
     return !event ? INVALID_HANDLE : !event->mark || event->mark->done ? 0 : ECH_CU_ERROR_NOT_READY;
 }
 
 EXPORT EchCuResult cuEventElapsedTime(float *ret_ms, EchCuEvent begin, EchCuEvent end)
 {
     ENTER_CONTEXT();
-    if (!begin || !end || begin->untimed || end->untimed || !begin->mark || !end->mark || !begin->mark->done || !end->mark->done)
+    if (!begin || !end || begin->untimed || end->untimed || !begin->mark || !end->mark || begin->mark->captured || end->mark->captured || !begin->mark->done || !end->mark->done)
         return INVALID_HANDLE;
     double time = end->mark->time - begin->mark->time;
     *ret_ms = (float)((fake_real() ? round(time / fake_figures()->step) * fake_figures()->step : time) / 1e6);
