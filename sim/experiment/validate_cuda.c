@@ -1,6 +1,7 @@
 /* A GPU's own times and bytes beside the prediction of the same trace. */
 #include "sim/experiment/validate_cuda.h"
 
+#include "models/alloc/alloc.h"
 #include "models/kernel/measured.h"
 #include "sim/base/error.h"
 #include "sim/experiment/validate.h"
@@ -84,6 +85,36 @@ static const char *kind_of(const EchTrace *trace, const EchPrices *prices, const
     return ech_cuda_does(trace, at, prices, device) == ECH_CUDA_SPINS ? "spin" : "kernel";
 }
 
+static bool is_host(const EchDevice *device, const char *memory)
+{
+    const EchMemory *known = ech_device_memory(device, memory);
+    return known && (known->kind == ECH_MEM_HOST_PINNED || known->kind == ECH_MEM_HOST_PAGEABLE || known->kind == ECH_MEM_DISK);
+}
+
+/* A graph's buffers are all there before it begins, whatever the program gives back on its way: what @model takes for them, in the engine's order. */
+static bool predict_memory_of_graph(EchCudaValidation *v, const char *model, GError **error)
+{
+    const EchBuffer *buffers = ech_trace_buffers(v->trace);
+    const EchMemory *hbm = ech_device_memory(v->result->device, "hbm");
+    const EchAllocDevice device = {.capacity = hbm ? hbm->capacity : 0};
+    g_autoptr(EchAllocator) allocator = ech_allocator_new(model, &device, error);
+    if (!allocator)
+        return false;
+    EchAllocRequest request = {0};
+    EchPlacement placement;
+    for (EchId i = 0; i < ech_trace_n_buffers(v->trace); i++) {
+        if (buffers[i].alias_of != ECH_NONE || buffers[i].bytes == 0 || is_host(v->result->device, ech_trace_memory(v->trace, buffers[i].memory)))
+            continue;
+        request.bytes = buffers[i].bytes;
+        if (ech_allocator_alloc(allocator, &request, &placement) == ECH_FIT_OK)
+            request.id++;
+    }
+    EchAllocStats stats;
+    ech_allocator_counters(allocator, &stats);
+    v->memory_predicted = MAX(stats.peak_reserved, stats.peak_live);
+    return true;
+}
+
 /* @paged: what lies at fixed offsets is one block of the driver's, in whole pages. */
 static void compare(EchCudaValidation *v, bool paged)
 {
@@ -117,10 +148,8 @@ static void compare(EchCudaValidation *v, bool paged)
     }
     for (size_t m = 0; m < v->predicted->n_memories; m++) {
         const EchMemoryRun *memory = &v->predicted->memories[m];
-        const EchMemory *known = ech_device_memory(v->result->device, memory->name);
-        bool host = known && (known->kind == ECH_MEM_HOST_PINNED || known->kind == ECH_MEM_HOST_PAGEABLE || known->kind == ECH_MEM_DISK);
         EchBytes fixed = page >= 1 ? ech_round_up(memory->fixed_extent, (EchBytes)page) : memory->fixed_extent;
-        if (!host)
+        if (!is_host(v->result->device, memory->name))
             v->memory_predicted = ech_bytes_add(v->memory_predicted, MAX(MAX(memory->peak_reserved, fixed), memory->peak_live));
     }
 }
@@ -249,7 +278,7 @@ static bool measure(EchCudaValidation *v, const EchCudaOptions *options, GError 
     if (!v->predicted)
         return false;
     compare(v, options->alloc == ECH_CUDA_ALLOC_AUTO);
-    return true;
+    return !options->graph || !model || predict_memory_of_graph(v, model, error);
 }
 
 EchCudaValidation *ech_validate_cuda(EchExperiment *experiment, const char *spec, uint64_t repeats, const char *allocator, GError **error)

@@ -252,8 +252,7 @@ bool ech_cuda_plan_memory(Engine *e, GError **error)
     e->scratch_bytes = 2 * MAX(least, MIN(ech_round_up(half, 8192), (usable - wanted) / 4 / 8192 * 8192));
     room = usable - e->scratch_bytes;
     if (!CU(e, allocate, "allocating scratch", error, &e->scratch, e->scratch_bytes) || !CU(e, allocate, "allocating scratch", error, &e->sink, 256) ||
-        !take_host_scratch(e, error) ||
-        !CU(e, memory_info, "asking for free memory", error, &e->free_before, &total))
+        !take_host_scratch(e, error) || !CU(e, memory_info, "asking for free memory", error, &e->free_before, &total))
         return false;
     /* Queues may run ahead of each other: more may be alive than in the trace's order. */
     arena = MIN(MAX(arena, ech_bytes_add(all, arena)), room - MIN(room, fixed));

@@ -64,7 +64,7 @@ typedef struct {
     size_t workspace_bytes;
     EchCuPointer scratch; /* Traffic of kernels without buffers, and of copies without buffers: two halves */
     EchBytes scratch_bytes;
-    EchBytes cursor;             /* Where the next kernel streams from, so that kernels do not find their bytes in the cache, nor those of the replay before */
+    EchBytes cursor; /* Where the next kernel streams from, so that kernels do not find their bytes in the cache, nor those of the replay before */
     EchBytes host_scratch_bytes[2]; /* Pageable and pinned; 0: no copy needs it */
     void *host_scratch[2];
     EchCuPointer sink;

@@ -17,9 +17,11 @@ EchFakeCuda ech_test_fake_cuda(const char *card_bytes)
     const struct {
         const char *name;
         void *function;
-    } wanted[] = {
-        {"fake_cuda_held", &fake.held}, {"fake_cuda_calls", &fake.calls}, {"fake_cuda_reset", &fake.reset}, {"fake_cuda_plain_products", &fake.plain_products},
-        {"fake_cuda_shared_workspaces", &fake.shared_workspaces}};
+    } wanted[] = {{"fake_cuda_held", &fake.held},
+                  {"fake_cuda_calls", &fake.calls},
+                  {"fake_cuda_reset", &fake.reset},
+                  {"fake_cuda_plain_products", &fake.plain_products},
+                  {"fake_cuda_shared_workspaces", &fake.shared_workspaces}};
     for (size_t i = 0; i < G_N_ELEMENTS(wanted); i++) {
         void *found = dlsym(library, wanted[i].name);
         ck_assert_msg(found != NULL, "%s", wanted[i].name);

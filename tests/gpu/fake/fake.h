@@ -18,7 +18,18 @@ ECH_CU_OPTIONAL_FUNCTIONS(PROTOTYPE)
 ECH_CUBLAS_FUNCTIONS(PROTOTYPE)
 #undef PROTOTYPE
 
-enum { INVALID_VALUE = 1, NOT_INITIALIZED = 3, INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500, LAUNCH_FAILED = 719, CAPTURE_UNSUPPORTED = 900, CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905, CAPTURED_EVENT = 907 };
+enum {
+    INVALID_VALUE = 1,
+    NOT_INITIALIZED = 3,
+    INVALID_CONTEXT = 201,
+    INVALID_HANDLE = 400,
+    NOT_FOUND = 500,
+    LAUNCH_FAILED = 719,
+    CAPTURE_UNSUPPORTED = 900,
+    CAPTURE_UNJOINED = 904,
+    CAPTURE_ISOLATION = 905,
+    CAPTURED_EVENT = 907
+};
 
 typedef struct Block {
     struct Block *next;
@@ -61,8 +72,8 @@ struct EchCuStreamOpaque {
     struct EchCuStreamOpaque *next;
     Task *first, **last;
     double length, room; /* Tasks in it; room 0: as many as come */
-    int capturing; /* The capture began on it, or it has waited for that */
-    int loose;     /* Something captured on it, after so many others, that nobody has waited for */
+    int capturing;       /* The capture began on it, or it has waited for that */
+    int loose;           /* Something captured on it, after so many others, that nobody has waited for */
     long captured;
 };
 struct EchCuEventOpaque {

@@ -311,7 +311,8 @@ EXPORT EchCuResult cuEventQuery(EchCuEvent event)
 EXPORT EchCuResult cuEventElapsedTime(float *ret_ms, EchCuEvent begin, EchCuEvent end)
 {
     ENTER_CONTEXT();
-    if (!begin || !end || begin->untimed || end->untimed || !begin->mark || !end->mark || begin->mark->captured || end->mark->captured || !begin->mark->done || !end->mark->done)
+    if (!begin || !end || begin->untimed || end->untimed || !begin->mark || !end->mark || begin->mark->captured || end->mark->captured || !begin->mark->done ||
+        !end->mark->done)
         return INVALID_HANDLE;
     double time = end->mark->time - begin->mark->time;
     *ret_ms = (float)((fake_real() ? round(time / fake_figures()->step) * fake_figures()->step : time) / 1e6);
