@@ -472,6 +472,13 @@ PRETEND_EXPORT int cuMemsetD32_v2(void *to, unsigned value, size_t n)
     return cuMemsetD32Async(to, value, n, NULL);
 }
 
+/* Addresses, sizes, handles and numbers of blocks have 8 bytes, all else has 4. */
+static size_t attribute_bytes(int attribute)
+{
+    static const bool wide[] = {[1] = true, [3] = true, [4] = true, [7] = true, [11] = true, [12] = true, [17] = true, [18] = true, [19] = true, [20] = true};
+    return attribute >= 0 && (size_t)attribute < sizeof wide / sizeof *wide && wide[attribute] ? 8 : 4;
+}
+
 /* CUpointer_attribute: 2 memory type (1 host, 2 device), 3 and 4 addresses, 7 number of the block, 8 managed, 9 device, 11 and 12 the block. */
 PRETEND_EXPORT int cuPointerGetAttribute(void *ret, int attribute, void *address)
 {
@@ -480,20 +487,19 @@ PRETEND_EXPORT int cuPointerGetAttribute(void *ret, int attribute, void *address
         return INVALID_VALUE;
     bool on_device = block.kind == PRETEND_DEVICE || block.kind == PRETEND_MANAGED;
     uint64_t value = 0;
-    size_t bytes = sizeof value;
     switch (attribute) {
     case 1: value = (uint64_t)context_of(block.device); break;
-    case 2: value = on_device ? 2 : 1, bytes = 4; break;
+    case 2: value = on_device ? 2 : 1; break;
     case 3:
     case 4: value = (uint64_t)address; break;
     case 7:
     case 11: value = block.address; break;
-    case 8: value = block.kind == PRETEND_MANAGED, bytes = 4; break;
-    case 9: value = (uint64_t)block.device, bytes = 4; break;
+    case 8: value = block.kind == PRETEND_MANAGED; break;
+    case 9: value = (uint64_t)block.device; break;
     case 12: value = block.bytes; break;
-    default: bytes = 4; break; /* what a block may be used for: none of it */
+    default: break; /* what a block may be used for: none of it; nor is it of a pool's */
     }
-    memcpy(ret, &value, bytes);
+    memcpy(ret, &value, attribute_bytes(attribute));
     return SUCCESS;
 }
 
@@ -501,7 +507,7 @@ PRETEND_EXPORT int cuPointerGetAttributes(unsigned n, const int *attributes, voi
 {
     for (unsigned i = 0; i < n; i++) {
         if (cuPointerGetAttribute(ret[i], attributes[i], address) != SUCCESS)
-            memset(ret[i], 0, attributes[i] == 2 || attributes[i] == 8 || attributes[i] == 9 ? 4 : 8);
+            memset(ret[i], 0, attribute_bytes(attributes[i]));
     }
     return SUCCESS;
 }

@@ -1009,10 +1009,11 @@ PRETEND_EXPORT int cudaGetFuncBySymbol(void **ret, const void *function)
 
 /* ---- the driver's entry points: this library again, as libcuda.so.1 ---- */
 
-/* Calls that take something else from CUDA 12.2 or 13.0 on, for programs that were built with it. */
+/* Calls that take something else from CUDA 12.0, 12.2 or 13.0 on, for programs that were built with it. */
 static bool has_changed(const char *symbol, int version)
 {
-    return (version >= 12020 && (strcmp(symbol, "cuMemPrefetchAsync") == 0 || strcmp(symbol, "cuMemAdvise") == 0)) ||
+    return (version >= 12000 && strcmp(symbol, "cuGetProcAddress") == 0) ||
+           (version >= 12020 && (strcmp(symbol, "cuMemPrefetchAsync") == 0 || strcmp(symbol, "cuMemAdvise") == 0)) ||
            (version >= 13000 && strcmp(symbol, "cuMemcpyBatchAsync") == 0);
 }
 
