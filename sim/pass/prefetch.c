@@ -28,6 +28,7 @@ typedef struct {
     EchId source, target;          /* buffers */
     EchId alloc, free;             /* of the target, in the same body; ECH_NONE */
     EchId wait;                    /* first op that depends on it */
+    bool within;                   /* a loop inside its own waits for it, too */
     EchId region;                  /* LOOP around it, or ECH_NONE */
     EchTime needed, length, start; /* on the core's own clock */
     EchId after;                   /* MOVED: op that it goes right before */
@@ -107,6 +108,7 @@ static void find_memory(Pass *p)
 static void find_fetches(Pass *p)
 {
     g_autofree EchId *first_waiter = g_new(EchId, p->s.n + 1);
+    g_autofree bool *within = g_new0(bool, p->s.n + 1);
     for (size_t i = 0; i < p->s.n; i++)
         first_waiter[i] = ECH_NONE;
     for (size_t i = 0; i < p->s.n; i++)
@@ -114,6 +116,7 @@ static void find_fetches(Pass *p)
             const EchDep *dep = &p->s.deps[p->s.ops[i].first_dep + d];
             if (dep->distance == 0 && first_waiter[dep->op] == ECH_NONE)
                 first_waiter[dep->op] = (EchId)i;
+            within[dep->op] |= p->s.region[i] != p->s.region[dep->op];
         }
     for (size_t i = 0; i < p->s.n; i++) {
         const EchOp *o = &p->s.ops[i];
@@ -126,6 +129,7 @@ static void find_fetches(Pass *p)
                    .alloc = ECH_NONE,
                    .free = ECH_NONE,
                    .wait = first_waiter[i],
+                   .within = within[i],
                    .region = p->s.region[i],
                    .after = ECH_NONE};
         if (o->n_uses >= 2) {
@@ -332,7 +336,7 @@ static void plan_rings(Pass *p)
     for (guint k = 0; p->o->depth > 0 && k < p->fetches->len; k++) {
         Fetch *f = &g_array_index(p->fetches, Fetch, k);
         if (f->region == ECH_NONE || f->source == ECH_NONE || f->target == ECH_NONE || f->alloc == ECH_NONE || f->free == ECH_NONE || f->wait == ECH_NONE ||
-            ech_survey_at_level(&p->s, f->wait, f->region) != f->wait || depth_of(p, f) == 0 || p->s.buffers[f->target].alias_of != ECH_NONE || is_shared(p, f))
+            f->within || depth_of(p, f) == 0 || p->s.buffers[f->target].alias_of != ECH_NONE || is_shared(p, f))
             continue;
         /* In-place neighbours of the buffer would have to move with it. */
         bool written = false, shared = false;
@@ -366,7 +370,16 @@ typedef struct {
     GArray *loops;   /* open ones */
 } Writer;
 
-static void add_rest(Writer *w, EchId op, bool deps, uint32_t more_distance, EchId fetch)
+/* Iterations that @op runs ahead, where it is a fetch that does so. */
+static uint32_t ahead_of(const Writer *w, EchId op)
+{
+    EchId k = w->fetch_of[op];
+    const Fetch *f = k != 0 ? &g_array_index(w->p->fetches, Fetch, k - 1) : NULL;
+    return f != NULL && f->fate == RINGED && f->op == op ? (uint32_t)depth_of(w->p, f) : 0;
+}
+
+/* What waits for a fetch that runs ahead waits for the one of an iteration before. */
+static void add_rest(Writer *w, EchId op, bool deps)
 {
     const Pass *p = w->p;
     const EchOp *o = &p->s.ops[op];
@@ -376,29 +389,17 @@ static void add_rest(Writer *w, EchId op, bool deps, uint32_t more_distance, Ech
     }
     for (uint32_t d = 0; deps && d < o->n_deps; d++) {
         const EchDep *dep = &p->s.deps[o->first_dep + d];
-        ech_edit_dep(&w->e, dep, dep->op == fetch ? more_distance : 0);
+        ech_edit_dep(&w->e, dep, ahead_of(w, dep->op));
     }
     ech_edit_work(&w->e, op);
 }
 
 static void put(Writer *w, EchId op)
 {
-    EchId fetch = ECH_NONE;
-    uint32_t more = 0;
-    const Pass *p = w->p;
-    /* Waiting for a fetch that runs ahead: for the one of an iteration before. */
-    for (uint32_t d = 0; d < p->s.ops[op].n_deps; d++) {
-        EchId before = p->s.deps[p->s.ops[op].first_dep + d].op, k = w->fetch_of[before];
-        const Fetch *f = k != 0 ? &g_array_index(p->fetches, Fetch, k - 1) : NULL;
-        if (f != NULL && f->fate == RINGED && f->op == before) {
-            fetch = before;
-            more = (uint32_t)depth_of(p, f);
-        }
-    }
     w->e.map[op] = ech_trace_builder_op(w->e.builder, ech_edit_op(&w->e, op));
-    if (p->s.ops[op].queue == p->s.core)
+    if (w->p->s.ops[op].queue == w->p->s.core)
         w->e.last_core = w->e.map[op];
-    add_rest(w, op, true, more, fetch);
+    add_rest(w, op, true);
 }
 
 /* A fetch where the core is now: it waits for that, and for copies that nobody waited for: that bring its source there, or still use its target. */
@@ -414,7 +415,7 @@ static EchId put_fetch(Writer *w, const Fetch *f)
         if (p->s.ops[before].queue != p->s.core && w->e.map[before] != ECH_NONE && (makes(p, before, f->source) || touches(p, before, f->target)))
             ech_trace_builder_dep(w->e.builder, w->e.map[before], 0);
     }
-    add_rest(w, f->op, false, 0, ECH_NONE);
+    add_rest(w, f->op, false);
     return made;
 }
 

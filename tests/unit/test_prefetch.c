@@ -120,11 +120,67 @@ START_TEST(straight)
 }
 END_TEST
 
+/* A loop of four: each iteration fetches two arrays, 20 ms each, and has a kernel of 50 ms that waits for both itself. @inner: so does a loop inside. */
+static EchTrace *fetching_two(bool inner)
+{
+    enum { N = 2 };
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId in = ech_trace_builder_queue(b, "in", ECH_QUEUE_COPY, 0), host = ech_trace_builder_memory(b, "host"), there[N], here[N], copies[N];
+    for (unsigned k = 0; k < N; k++) {
+        there[k] = ech_test_buffer(b, "there", 200 * MB, ECH_ROLE_UNKNOWN, true);
+        ech_trace_builder_peek_buffer(b, there[k])->memory = host;
+        here[k] = ech_test_buffer(b, "here", 200 * MB, ECH_ROLE_UNKNOWN, false);
+    }
+    EchId loop = ech_test_loop(b, 4);
+    for (unsigned k = 0; k < N; k++) {
+        ech_trace_builder_peek_buffer(b, here[k])->loop = loop;
+        EchId made = ech_test_put(b, ECH_OP_ALLOC, here[k]);
+        copies[k] = ech_test_put(b, ECH_OP_COPY, ECH_NONE);
+        EchOp *copy = ech_trace_builder_peek_op(b, copies[k]);
+        copy->queue = in;
+        copy->memory_from = host;
+        copy->memory_to = ech_trace_builder_memory(b, "hbm");
+        copy->bytes = 200 * MB;
+        ech_trace_builder_use(b, there[k], ECH_READ, copy->bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+        ech_trace_builder_use(b, here[k], ECH_WRITE, copy->bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+        ech_trace_builder_dep(b, made, 0);
+    }
+    ech_test_kernel(b, 50 * ms, here[0], ECH_READ, 200 * MB);
+    ech_trace_builder_use(b, here[1], ECH_READ, 200 * MB, ECH_PATTERN_STREAM, ECH_KNOWN);
+    for (unsigned k = 0; k < N; k++)
+        ech_trace_builder_dep(b, copies[k], 0);
+    if (inner) {
+        EchId within = ech_test_loop(b, 2);
+        ech_test_kernel(b, 0, here[0], ECH_READ, MB);
+        ech_trace_builder_dep(b, copies[0], 0);
+        ech_test_close_loop(b, within);
+    }
+    for (unsigned k = 0; k < N; k++)
+        (void)ech_test_put(b, ECH_OP_FREE, here[k]);
+    ech_test_close_loop(b, loop);
+    return ech_test_finish(b);
+}
+
+/* A kernel that waits for two fetches waits for both of an iteration before; a loop inside cannot wait for one of those. */
+START_TEST(two_for_one)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) in = fetching_two(_i == 1);
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, (const char *const[]){"prefetch", NULL});
+    g_autoptr(EchRun) before = ech_test_replay(in, device), run = ech_test_replay(out, device);
+    ck_assert_int_eq(before->makespan / ms, 4 * (40 + 50));
+    /* Both before the loop, then beside the kernels, and once more than needed. */
+    ck_assert_msg(run->makespan / ms == (_i == 0 ? 40 + 4 * 50 : 4 * 90 - 3 * 20), "%d: %" G_GINT64_FORMAT, _i, run->makespan);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("prefetch");
     TCase *tests = tcase_create("prefetch");
     tcase_add_loop_test(tests, straight, 0, G_N_ELEMENTS(cases));
+    tcase_add_loop_test(tests, two_for_one, 0, 2);
     suite_add_tcase(suite, tests);
     return ech_test_main(suite);
 }
