@@ -323,9 +323,8 @@ static EchTrace *remat_run(const void *options, const EchDevice *device, EchTrac
         kept = ech_remat_keep_inputs(&before, o->modules, error);
         if (kept == NULL)
             return NULL;
-        in = kept;
     }
-    if (!round_init(&round, in, device, &asked)) {
+    if (!round_init(&round, kept ? kept : in, device, &asked)) {
         ech_diag_remark(diag, "remat: left the trace as it is: it has no device memory 'hbm', or nothing computes in it");
         return ech_trace_ref(in);
     }

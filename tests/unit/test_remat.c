@@ -310,6 +310,10 @@ START_TEST(modules_of_pytorch)
                       run->makespan - before->makespan);
         ck_assert_msg(ech_test_peak(run, "hbm") == cases[i].halves * half, "%s: %" G_GUINT64_FORMAT, cases[i].spec, ech_test_peak(run, "hbm"));
     }
+    /* Left as it is, it is what it was: a compiler's places are in it. */
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, (const char *const[]){"remat:modules=decoder.*", NULL});
+    ck_assert(ech_test_says(diag, "left the trace as it is: no module of PyTorch whose path fits 'decoder.*'") && out == in);
 }
 END_TEST
 
