@@ -53,6 +53,12 @@ typedef struct {
     GArray *loops;       /* Loop: those around the op, the innermost last */
 } Order;
 
+/* What is taken beside an allocator, and what moves as it is touched, is nobody's to place. */
+static bool is_placed(const EchBuffer *buffer)
+{
+    return !buffer->direct && !buffer->managed;
+}
+
 static void note_users(Order *o, EchId op)
 {
     for (uint32_t u = 0; u < o->ops[op].n_uses; u++) {
@@ -117,7 +123,7 @@ static const char *disorder_at(Order *o, EchId op)
         note_users(o, op);
     if (!allocates && !frees)
         return NULL;
-    if (o->buffers[of->target].memory != o->memory)
+    if (o->buffers[of->target].memory != o->memory || !is_placed(&o->buffers[of->target]))
         return NULL;
     if (of->queue != o->queue)
         return "several queues allocate and free";
@@ -177,7 +183,9 @@ static const char *disorder(const EchTrace *trace, EchId memory, EchId *until)
     g_autoptr(GArray) lingering = g_array_new(FALSE, FALSE, sizeof(EchId));
     Order o = {trace, ech_trace_ops(trace), ech_trace_buffers(trace), memory, ECH_NONE, users, user, waited, made, until, lingering, loops};
     for (EchId i = 0; i < n && o.queue == ECH_NONE; i++) {
-        if ((o.ops[i].kind == ECH_OP_ALLOC || o.ops[i].kind == ECH_OP_FREE) && o.buffers[o.ops[i].target].memory == memory)
+        bool lives = o.ops[i].kind == ECH_OP_ALLOC || o.ops[i].kind == ECH_OP_FREE;
+        const EchBuffer *buffer = lives ? &o.buffers[o.ops[i].target] : NULL;
+        if (lives && buffer->memory == memory && is_placed(buffer))
             o.queue = o.ops[i].queue;
     }
     const char *why = NULL;
@@ -290,8 +298,8 @@ static EchTrace *plan_run(const void *options, const EchDevice *device, EchTrace
     }
     g_autoptr(EchLifetimes) lives = ech_lifetimes_new(in, memory); /* several of a buffer that loops hand on, at one place */
     size_t n = 0;
-    for (size_t i = 0; i < lives->n; i++) /* what is taken beside an allocator is nobody's to place */
-        if (!ech_trace_buffers(in)[lives->items[i].buffer].direct)
+    for (size_t i = 0; i < lives->n; i++)
+        if (is_placed(&ech_trace_buffers(in)[lives->items[i].buffer]))
             lives->items[n++] = lives->items[i];
     lives->n = n;
     g_autofree EchPlanItem *items = g_new0(EchPlanItem, lives->n + 1);
@@ -306,7 +314,7 @@ static EchTrace *plan_run(const void *options, const EchDevice *device, EchTrace
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new_from(in);
     for (size_t i = 0; i < ech_trace_n_buffers(in); i++) {
         EchBuffer *buffer = ech_trace_builder_peek_buffer(builder, (EchId)i);
-        if (buffer->memory == memory && buffer->alias_of == ECH_NONE && !buffer->direct && buffer->bytes <= made->height)
+        if (buffer->memory == memory && buffer->alias_of == ECH_NONE && is_placed(buffer) && buffer->bytes <= made->height)
             buffer->offset = 0; /* also of what nothing brings to life any more */
     }
     for (size_t i = 0; i < lives->n; i++)

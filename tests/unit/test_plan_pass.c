@@ -211,6 +211,28 @@ START_TEST(what_lives_at_once_shares_no_result)
 }
 END_TEST
 
+/* What is taken beside an allocator, and managed memory, have no place of a compiler's, on whatever queue they are freed. */
+START_TEST(nobodys_to_place)
+{
+    g_autoptr(EchTraceBuilder) b = begin();
+    g_autoptr(EchDevice) on = device("gpu", "8GB");
+    EchId own = ech_test_buffer(b, "own", 3 * MB, ECH_ROLE_TEMPORARY, false), beside[2];
+    for (unsigned k = 0; k < 2; k++) {
+        beside[k] = ech_test_buffer(b, "beside", 5 * MB, ECH_ROLE_TEMPORARY, false);
+        EchBuffer *buffer = ech_trace_builder_peek_buffer(b, beside[k]);
+        buffer->direct = k == 0;
+        buffer->managed = k == 1 ? ECH_MANAGED : 0;
+        (void)ech_test_put(b, ECH_OP_ALLOC, beside[k]);
+    }
+    (void)ech_test_put(b, ECH_OP_ALLOC, own);
+    ech_test_kernel(b, 0, own, ECH_WRITE, MB);
+    (void)ech_test_put(b, ECH_OP_FREE, own);
+    for (unsigned k = 0; k < 2; k++)
+        ech_trace_builder_peek_op(b, ech_test_put(b, ECH_OP_FREE, beside[k]))->queue = 1;
+    ck_assert_uint_eq(height(b, "plan", on), 3 * MB);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("plan pass");
@@ -220,6 +242,7 @@ int main(void)
     tcase_add_test(tcase, loops_end);
     tcase_add_test(tcase, results_have_places_of_their_own);
     tcase_add_test(tcase, what_lives_at_once_shares_no_result);
+    tcase_add_test(tcase, nobodys_to_place);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
