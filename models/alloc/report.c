@@ -89,7 +89,7 @@ static void find_hole(EchMoment *moment, const EchAllocBlock *blocks, size_t n, 
 static void look(EchMoment *moment, const EchAllocator *allocator, const uint32_t *born, uint32_t n_born, EchBytes capacity)
 {
     ech_allocator_stats(allocator, &moment->stats);
-    moment->device_free = capacity - MIN(capacity, moment->stats.reserved);
+    moment->device_free = capacity - MIN(capacity, ech_bytes_add(moment->stats.reserved, moment->stats.direct));
     moment->internal_waste = moment->stats.live - moment->stats.requested;
     size_t n;
     g_autofree EchAllocBlock *blocks = ech_allocator_blocks(allocator, &n);

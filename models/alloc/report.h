@@ -38,7 +38,7 @@ typedef struct {
     EchPin *pins; /**< pins[n_pins] */
     uint32_t n_pins;
     uint32_t n_free;      /**< Free blocks. */
-    EchBytes device_free; /**< Of the device's memory, not taken by the allocator. */
+    EchBytes device_free; /**< Of the device's memory, neither taken by the allocator nor beside it. */
     /** FAILURE: where the request would have fitted with the fewest live bytes gone: a run of blocks in one segment. hole.bytes is 0 where no
      * segment is as large. hole_pins[hole.n_blocks], largest first. */
     EchSegmentReport hole;

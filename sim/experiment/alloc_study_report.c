@@ -86,7 +86,7 @@ static void text_failure(GString *out, const EchAllocStudy *study, const EchMome
 {
     g_autofree char *asked = ech_format_bytes(moment->asked), *name = ech_alloc_study_short_name(study, moment->asked_id, 40),
                     *device_free = ech_format_bytes(moment->device_free);
-    g_autofree char *not_live = ech_format_bytes(study->capacity - MIN(study->capacity, moment->stats.live)),
+    g_autofree char *not_live = ech_format_bytes(study->capacity - MIN(study->capacity, ech_bytes_add(moment->stats.live, moment->stats.direct))),
                     *largest = ech_format_bytes(moment->stats.largest_free);
     if (moment->fit == ECH_FIT_FULL) {
         g_string_append_printf(out, ": %s asked for %s; what lives leaves no more than %s: only using less, or more memory, helps\n", asked, name, not_live);

@@ -1418,6 +1418,23 @@ START_TEST(report_names_what_pins_a_segment)
 }
 END_TEST
 
+/* What is taken beside the allocator is not left on the device either. */
+START_TEST(report_knows_what_lies_beside)
+{
+    static const EchAllocEvent events[] = {{.id = 0, .bytes = 24 * MIB, .kind = ECH_EVENT_ALLOC, .direct = true},
+                                           {.id = 1, .bytes = 40 * MIB, .kind = ECH_EVENT_ALLOC},
+                                           {.id = 2, .bytes = 20 * MIB, .kind = ECH_EVENT_ALLOC}};
+    EchAllocDevice device = {.capacity = 80 * MIB};
+    EchAllocReportOptions options = {.peak_at = 1, .max_failures = 2};
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchAllocReport) report = ech_alloc_report_new("pytorch", &device, events, G_N_ELEMENTS(events), &options, &error);
+    ck_assert_ok(report != NULL, error);
+    const EchMoment *failure = &g_array_index(report->moments, EchMoment, 1);
+    ck_assert(failure->kind == ECH_MOMENT_FAILURE && failure->fit == ECH_FIT_FULL);
+    ck_assert_uint_eq(failure->device_free, 16 * MIB);
+}
+END_TEST
+
 /* ---- text ---- */
 
 START_TEST(text_reads_every_line_kind)
@@ -1824,6 +1841,7 @@ int main(void)
     tcase_add_loop_test(tests, start_states_are_refused_with_reasons, 0, G_N_ELEMENTS(bad_seeds));
     tcase_add_test(tests, report_orders_segments);
     tcase_add_test(tests, report_names_what_pins_a_segment);
+    tcase_add_test(tests, report_knows_what_lies_beside);
     tcase_add_test(tests, gpu_snapshots_replay_at_their_addresses);
     tcase_add_test(tests, fixed_placements_stand_beside_online_ones);
     tcase_add_test(tests, text_reads_every_line_kind);
