@@ -44,6 +44,7 @@ static const EchParam offload_params[] = {
 /* Uses of an array in one op of its own level: a kernel or a copy, or a whole loop. */
 typedef struct {
     EchId op;          /* At the array's level. */
+    EchId until;       /* There, too: where what computes has waited for who reads it on other queues, at the latest. */
     EchId region;      /* Slices: the LOOP whose iterations take one each. */
     EchId first, last; /* Slices: the first and last op of the body that use it. */
     EchBytes bytes;    /* Of a slice, the largest. */
@@ -78,6 +79,7 @@ typedef struct {
     EchSurvey s;
     const OffloadOptions *o;
     EchUsers users;
+    EchId *waiter;  /* Per op of another queue: the first that waits for it of the queue that computes; that itself where none does, and of other ops. */
     GArray *arrays; /* Array */
     GArray *stays;  /* Stay */
     uint32_t declined[N_REASONS];
@@ -101,13 +103,34 @@ static bool is_asked_for(const Pass *p, EchId buffer)
     return fits && ech_survey_fits_name(&p->s, buffer, p->o->names);
 }
 
+/* The op at @level by which what computes knows that @op is done: that itself, or what waits for it there. */
+static EchId done_at(const Pass *p, EchId op, EchId level)
+{
+    EchId waiter = ech_survey_at_level(&p->s, p->waiter[op], level);
+    return waiter != ECH_NONE ? waiter : ech_survey_at_level(&p->s, op, level);
+}
+
+static void find_waiters(Pass *p)
+{
+    const EchSurvey *s = &p->s;
+    p->waiter = g_new(EchId, s->n + 1);
+    for (EchId i = 0; i < s->n; i++) {
+        p->waiter[i] = i;
+        for (uint32_t d = 0; d < s->ops[i].n_deps && s->ops[i].queue == s->core; d++) {
+            const EchDep *dep = &s->deps[s->ops[i].first_dep + d];
+            if (dep->distance == 0 && s->ops[dep->op].queue != s->core && p->waiter[dep->op] == dep->op)
+                p->waiter[dep->op] = i;
+        }
+    }
+}
+
 /* The next uses of @a from use *at on, which is moved past them. */
 static Event next_event(const Pass *p, const Array *a, uint32_t *at)
 {
     const EchSurvey *s = &p->s;
     EchBytes whole = s->buffers[a->buffer].bytes;
     EchId level_op = ech_survey_at_level(s, p->users.op[*at], a->level);
-    Event e = {.op = level_op, .region = s->region[p->users.op[*at]], .first = p->users.op[*at]};
+    Event e = {.op = level_op, .until = level_op, .region = s->region[p->users.op[*at]], .first = p->users.op[*at]};
     bool loop = s->ops[level_op].kind == ECH_OP_LOOP;
     e.slices = loop;
     for (; *at < p->users.first[a->buffer + 1] && ech_survey_at_level(s, p->users.op[*at], a->level) == level_op; (*at)++) {
@@ -118,12 +141,15 @@ static Event next_event(const Pass *p, const Array *a, uint32_t *at)
         e.reads |= (reads && !e.writes) || (!loop && writes && bytes < whole);
         e.writes |= writes;
         e.bytes = MAX(e.bytes, bytes);
-        e.last = op;
+        /* What is written leaves by a copy, which waits for who wrote it. */
+        e.until = writes ? e.until : MAX(e.until, done_at(p, op, a->level));
+        e.last = MAX(e.last, e.slices && !writes ? ech_survey_after(s, done_at(p, op, e.region)) - 1 : op);
     }
     /* What a loop writes of a whole array in parts keeps the rest of it. */
     e.reads |= loop && !e.slices && e.bytes < whole;
     e.begin = s->clock[level_op];
     e.end = loop ? s->clock[s->end[level_op]] : e.begin + ech_survey_length(s, level_op);
+    e.end = MAX(e.end, s->clock[e.until]);
     return e;
 }
 
@@ -193,22 +219,25 @@ static Reason plan_array(Pass *p, Array *a)
     Event before = {0};
     for (uint32_t at = p->users.first[a->buffer]; at < p->users.first[a->buffer + 1]; n++) {
         Event e = next_event(p, a, &at);
-        Stay stay = {.array = p->arrays->len, .at = e, .until = e.op, .times = 1};
+        Stay stay = {.array = p->arrays->len, .at = e, .until = e.until, .times = 1};
         stay.at.reads &= a->n_stays > 0 || s->buffers[a->buffer].resident; /* nothing is there before */
         if (a->n_stays > 0) {
             Stay *open = &g_array_index(p->stays, Stay, p->stays->len - 1);
             double idle = pause_between(p, a, &before, &e);
             bool again = p->o->each && only != UINT32_MAX && n > only && !is_same_gradient(s, e.op, before.op);
+            bool slices = e.slices || before.slices, under_way = open->until >= e.op; /* for another queue, which needs it still */
+            if (under_way && slices && !saved)
+                open->until = before.op;
             if (a->n_stays == 1 && all_overwritten(p, a, &before, &e))
                 open->fills = true;
-            else if (idle >= p->o->idle && (only == UINT32_MAX || n == only))
+            else if (!(under_way && (saved || !slices)) && idle >= p->o->idle && (only == UINT32_MAX || n == only))
                 a->idle = MIN(a->idle, idle);
-            else if (again)
+            else if (again && !under_way)
                 g_array_index(p->stays, Stay, a->first_stay).times++;
-            else if (saved && (e.slices || before.slices))
+            else if (saved && slices)
                 return SOON;
-            else if (!e.slices && !before.slices) {
-                open->until = e.op;
+            else if (!slices) {
+                open->until = MAX(open->until, e.until);
                 open->at.writes |= e.writes;
                 before = e;
                 continue;
@@ -805,6 +834,7 @@ static EchTrace *offload_run(const void *options, const EchDevice *device, EchTr
     p->arrays = g_array_new(FALSE, FALSE, sizeof(Array));
     p->stays = g_array_new(FALSE, FALSE, sizeof(Stay));
     ech_users_init(&p->users, &p->s, false, false);
+    find_waiters(p);
     find_arrays(p);
     choose(p, diag);
     bool any = false, told = ech_users_of_arrays(&p->users, &p->s);
@@ -824,6 +854,7 @@ static EchTrace *offload_run(const void *options, const EchDevice *device, EchTr
         say_declined(p, diag);
     g_array_unref(p->arrays);
     g_array_unref(p->stays);
+    g_free(p->waiter);
     ech_users_clear(&p->users);
     ech_survey_clear(&p->s);
     return out;

@@ -274,6 +274,40 @@ START_TEST(other_queues)
 }
 END_TEST
 
+/* Sent on by a copy of another queue while what computes goes on: it is on the device until that is waited for, and does not come a second time for what
+ * reads it meanwhile. */
+START_TEST(sent_on)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId a = ech_test_buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false), there = ech_test_buffer(b, "there", GB, ECH_ROLE_UNKNOWN, true);
+    EchOp copy = copy_in(b);
+    ech_trace_builder_peek_buffer(b, there)->memory = copy.memory_from;
+    copy.memory_to = copy.memory_from;
+    copy.memory_from = ech_trace_builder_memory(b, "hbm");
+    (void)ech_test_put(b, ECH_OP_ALLOC, a);
+    ech_test_kernel(b, 0, a, ECH_WRITE, GB);
+    ech_test_kernel(b, 400 * ms, ECH_NONE, ECH_READ, 0);
+    EchId before = (EchId)ech_trace_builder_n_ops(b) - 1, made = ech_trace_builder_op(b, copy);
+    ech_trace_builder_use(b, a, ECH_READ, GB, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_use(b, there, ECH_WRITE, GB, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_dep(b, before, 0);
+    ech_test_kernel(b, 0, a, ECH_READ, GB);
+    ech_test_kernel(b, 40 * ms, ECH_NONE, ECH_READ, 0);
+    (void)ech_test_put(b, ECH_OP_WAIT, ECH_NONE);
+    ech_trace_builder_dep(b, made, 0);
+    (void)ech_test_put(b, ECH_OP_FREE, a);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, (const char *const[]){"offload:idle=0", NULL});
+    g_autoptr(EchRun) run = ech_test_replay(out, device);
+    ck_assert_msg(ech_test_says(diag, "1 copies there (954 MiB) and 1 back (954 MiB)"), "%s", ech_diag_remarks(diag)[0]);
+    ck_assert_uint_eq(ech_test_peak(run, "hbm"), GB);
+    /* Written, out; a kernel; in, and out again for the copy, beside which a kernel reads it and another works. */
+    ck_assert_msg(llabs(run->makespan - (10 + 100 + 400 + 100 + 100) * ms) <= 100, "%" G_GINT64_FORMAT, run->makespan);
+}
+END_TEST
+
 /* An array that is there from before and fetched into twice: it stays where it was taken, and what comes second starts when the first has been used. */
 START_TEST(fetched_into_twice)
 {
@@ -524,6 +558,7 @@ int main(void)
     tcase_add_test(tcase, stack);
     tcase_add_test(tcase, whole_in_loop);
     tcase_add_test(tcase, other_queues);
+    tcase_add_test(tcase, sent_on);
     tcase_add_test(tcase, fetched_into_twice);
     tcase_add_test(tcase, waits_for_what_comes_later);
     tcase_add_test(tcase, least_harm);
