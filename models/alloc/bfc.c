@@ -36,6 +36,11 @@ typedef struct {
     uint64_t growth, coalesce_regions, garbage_collection, two_ended;
     EchBytes collective; /* JAX: taken by the pool for collectives */
     bool unified;
+    struct {
+        double fraction, capability; /* Of the device's memory, 0: not given; of the device. */
+        EchBytes system, limit;
+        bool has_system, has_limit;
+    } asked; /* TensorFlow: in whatever order */
     double fragmentation_fraction;
     EchBytes pool, next_region, max_waste;
     bool onnxruntime;
@@ -716,10 +721,10 @@ static bool tensorflow_set(Bfc *self, const char *name, const char *value, GErro
         double fraction;
         /* 0 is as if it was not given; above 1 TensorFlow uses unified memory (SingleVirtualDeviceMemoryLimit() of gpu_device.cc). */
         if (is_zero(given))
-            return true;
-        if (!ratio_of(name, given, 1000, &fraction, error))
+            fraction = 0;
+        else if (!ratio_of(name, given, 1000, &fraction, error))
             return false;
-        take_fraction(self, fraction);
+        self->asked.fraction = fraction;
         return true;
     }
     if (strcmp(name, "compute_capability") == 0) {
@@ -729,7 +734,7 @@ static bool tensorflow_set(Bfc *self, const char *name, const char *value, GErro
             g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: '%s' is none; expected something like 9.0", name, given);
             return false;
         }
-        leave_to_system(self, tensorflow_reserve(self->base.memory.capacity, capability));
+        self->asked.capability = capability;
         return true;
     }
     if (strcmp(name, "memory_limit") == 0) {
@@ -737,26 +742,36 @@ static bool tensorflow_set(Bfc *self, const char *name, const char *value, GErro
         uint64_t limit;
         if (!ech_parse_u64(given, &limit, error))
             return false;
-        self->limit = ech_bytes_mul(limit, UINT64_C(1) << 20);
+        self->asked.limit = ech_bytes_mul(limit, UINT64_C(1) << 20);
+        self->asked.has_limit = true;
         return true;
     }
     if (strcmp(name, "gpu_system_memory_size_in_mb") == 0) {
         uint64_t reserve;
         if (!ech_parse_u64(given, &reserve, error))
             return false;
-        leave_to_system(self, ech_bytes_mul(reserve, UINT64_C(1) << 20));
+        self->asked.system = ech_bytes_mul(reserve, UINT64_C(1) << 20);
+        self->asked.has_system = true;
         return true;
     }
     return unknown(name, tensorflow_names, error);
 }
 
-/* Defaults of GPUOptions; of compute capability 9 or later unless it is told. */
+/* Defaults of GPUOptions; of compute capability 9 or later unless it is told. A device's own limit goes before the share of all, that before what is left to
+ * the system (CreateDevices() and SingleVirtualDeviceMemoryLimit() of gpu_device.cc). */
 static bool tensorflow_configure(EchAllocator *base, const char *text, GError **error)
 {
     Bfc *self = (Bfc *)base;
-    leave_to_system(self, tensorflow_reserve(base->memory.capacity, 9));
+    self->asked.capability = 9;
     self->garbage_collection = 1;
-    return each_setting(text, tensorflow_set, self, error);
+    if (!each_setting(text, tensorflow_set, self, error))
+        return false;
+    leave_to_system(self, self->asked.has_system ? self->asked.system : tensorflow_reserve(base->memory.capacity, self->asked.capability));
+    if (self->asked.fraction > 0)
+        take_fraction(self, self->asked.fraction);
+    if (self->asked.has_limit)
+        self->limit = self->asked.limit;
+    return true;
 }
 
 static const char *const strategies[] = {"kNextPowerOfTwo", "kSameAsRequested", NULL};

@@ -308,6 +308,9 @@ START_TEST(jax_and_tensorflow_take_their_share)
         {"jax:--xla_gpu_enable_allocator_spatial_partitioning,XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB=8", 60 * GIB},
         {"tensorflow:experimental.internal_fragmentation_fraction=0.1,TF_FORCE_UNIFIED_MEMORY=1,per_process_gpu_memory_fraction=1.5", 120 * GIB},
         {"tensorflow:per_process_gpu_memory_fraction=1.5", 120 * GIB},
+        {"tensorflow:memory_limit=4096,compute_capability=8.9,per_process_gpu_memory_fraction=0.5", 4 * GIB},
+        {"tensorflow:per_process_gpu_memory_fraction=0.25,compute_capability=8.9", 20 * GIB},
+        {"tensorflow:gpu_system_memory_size_in_mb=2048,compute_capability=8.9", 78 * GIB},
         {"tensorflow:per_process_gpu_memory_fraction=0,experimental.internal_fragmentation_fraction=0.0", 80 * GIB - 1800 * MIB},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
