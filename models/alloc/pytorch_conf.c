@@ -384,10 +384,23 @@ static bool check_sizes(Reader *reader, GError **error)
     return true;
 }
 
-static bool read_items(Reader *reader, const char *text, GError **error)
+/* A release holds for all settings, those before it too. */
+static void find_release(Reader *reader, const char *text)
 {
     static const char told[] = "release:2.";
-    reader->old = g_str_has_prefix(text, told) && g_ascii_strtoull(text + strlen(told), NULL, 10) < 10;
+    const char *at = strstr(text, told);
+    while (at && at > text && at[-1] != ',' && at[-1] != ' ')
+        at = strstr(at + 1, told);
+    if (!at || !g_ascii_isdigit(at[strlen(told)]))
+        return;
+    reader->release = (unsigned)MIN(g_ascii_strtoull(at + strlen(told), NULL, 10), 99);
+    reader->old = reader->release < 10;
+    reader->lax = !reader->old;
+}
+
+static bool read_items(Reader *reader, const char *text, GError **error)
+{
+    find_release(reader, text);
     reader->tokens = split(text, reader->old);
     while (peek(reader)) {
         if (!set_one(reader, error) || (peek(reader) && !pass(reader, ",", "PYTORCH_CUDA_ALLOC_CONF", error)))

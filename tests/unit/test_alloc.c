@@ -674,6 +674,32 @@ START_TEST(pytorch_rounds_and_takes_segments)
 }
 END_TEST
 
+/* A release holds for the settings before it as for those behind: since 2.10 '>' is not the last key's own. */
+START_TEST(pytorch_release_holds_for_all)
+{
+    static const struct {
+        const char *spec;
+        EchBytes rounded;
+    } cases[] = {
+        {"pytorch:release:2.12,roundup_power2_divisions:[256:1,512:2,>:8]", 768 * MIB},
+        {"pytorch:roundup_power2_divisions:[256:1,512:2,>:8],release:2.12", 768 * MIB},
+        {"pytorch:release:2.6,roundup_power2_divisions:[256:1,512:2,>:8]", 704 * MIB},
+        {"pytorch:roundup_power2_divisions:[256:1,512:2,>:8],release:2.6", 704 * MIB},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autoptr(EchAllocator) allocator = open_allocator(cases[i].spec, 8 * GIB);
+        EchPlacement p;
+        ck_assert_int_eq(ech_allocator_alloc(allocator, &(EchAllocRequest){.id = 0, .bytes = 700 * MIB}, &p), ECH_FIT_OK);
+        ck_assert_msg(p.rounded == cases[i].rounded, "%s: %" G_GUINT64_FORMAT, cases[i].spec, p.rounded);
+    }
+    GError *error = NULL;
+    EchAllocDevice device = {.capacity = 8 * GIB};
+    ck_assert_ptr_null(ech_allocator_new("pytorch:throw_on_cudamalloc_oom:True,release:2.6", &device, &error));
+    ck_assert(strstr(error->message, "newer than PyTorch 2.6") != NULL);
+    g_error_free(error);
+}
+END_TEST
+
 START_TEST(pytorch_keeps_streams_apart)
 {
     g_autoptr(EchAllocator) pytorch = open_allocator("pytorch", GIB);
@@ -1814,6 +1840,7 @@ int main(void)
     tcase_add_test(tests, bfc_refuses_as_its_log_says);
     tcase_add_loop_test(tests, pytorch_rounds_and_takes_segments, 0, G_N_ELEMENTS(sizes));
     tcase_add_test(tests, two_ended_takes_one_range);
+    tcase_add_test(tests, pytorch_release_holds_for_all);
     tcase_add_test(tests, pytorch_keeps_streams_apart);
     tcase_add_test(tests, pytorch_waits_for_recorded_streams);
     tcase_add_test(tests, pytorch_releases_its_cache_before_failing);
