@@ -481,12 +481,12 @@ static void write_ops(Writer *w)
         EchId k = w->fetch_of[i];
         if (k != 0) {
             const Fetch *f = &g_array_index(p->fetches, Fetch, k - 1);
-            if (f->fate == MOVED && (i == f->op || i == f->alloc))
-                continue;
-            if (f->fate == RINGED && (i == f->alloc || i == f->free)) {
-                w->e.map[i] = w->e.last_core; /* what waited for it waits for what came before */
+            if (f->fate != STAYS && (i == f->alloc || (f->fate == RINGED && i == f->free))) {
+                w->e.map[i] = w->e.last_core; /* what waited for it, to begin here, waits for what came before */
                 continue;
             }
+            if (f->fate == MOVED && i == f->op)
+                continue;
         }
         if (p->s.ops[i].kind == ECH_OP_LOOP) {
             open_rings(w, i);

@@ -1,7 +1,8 @@
 /* What is read has been written, and what is written over has been read: on every engine queue, whatever moved the copies. Each shipped program as it was
  * compiled, and after the passes that make or move copies. And where their buffers are placed anew, no two that live at once share a byte. */
 #include "sim/pass/pass.h"
-#include "tests/support/support.h"
+#include "tests/support/made.h"
+#include "tests/support/random.h"
 
 #include <check.h>
 
@@ -190,6 +191,186 @@ static void add_passes(GPtrArray *passes, const char *const *specs, GString *wha
     }
 }
 
+/* A program in the making: loops in loops, kernels, and copies of queues of their own, each of which what touches the same arrays waits for. */
+typedef struct {
+    EchTraceBuilder *b;
+    uint64_t state;
+    GArray *live, *under_way; /* EchId: buffers; copies that nothing has waited for */
+    EchId hbm, host, last;    /* last: of the queue that computes, in the body at hand */
+} Making;
+
+static uint64_t any(Making *m, uint64_t n)
+{
+    return ech_test_draw(&m->state) % n;
+}
+
+static bool touches(const Making *m, EchId op, EchId buffer)
+{
+    const EchOp *o = ech_trace_builder_peek_op(m->b, op);
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++)
+        if (ech_trace_builder_peek_use(m->b, u)->buffer == buffer)
+            return true;
+    return false;
+}
+
+/* The last op waits for the copies that touch @buffer; ECH_NONE: for all. */
+static void wait_for(Making *m, EchId buffer)
+{
+    EchId self = (EchId)ech_trace_builder_n_ops(m->b) - 1;
+    bool core = ech_trace_builder_peek_op(m->b, self)->queue == 0;
+    for (guint k = m->under_way->len; k-- > 0;) {
+        EchId copy = g_array_index(m->under_way, EchId, k);
+        if (copy == self || (buffer != ECH_NONE && !touches(m, copy, buffer)))
+            continue;
+        ech_trace_builder_dep(m->b, copy, 0);
+        if (core)
+            g_array_remove_index(m->under_way, k);
+    }
+}
+
+static void add_use(Making *m, EchId buffer, EchAccess access)
+{
+    EchBytes bytes = ech_trace_builder_peek_buffer(m->b, buffer)->bytes;
+    ech_trace_builder_use(m->b, buffer, access, any(m, 4) == 0 ? bytes / 4 : bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+    wait_for(m, buffer);
+}
+
+static void compute(Making *m, EchId made)
+{
+    m->last = (EchId)ech_trace_builder_n_ops(m->b);
+    ech_test_kernel(m->b, (EchTime)(1 + any(m, 20)) * ECH_TEST_MS, ECH_NONE, ECH_READ, 0);
+    if (made != ECH_NONE)
+        ech_trace_builder_use(m->b, made, ECH_WRITE, ech_trace_builder_peek_buffer(m->b, made)->bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+    for (uint64_t n = any(m, 3); n > 0; n--) {
+        EchId buffer = g_array_index(m->live, EchId, any(m, m->live->len));
+        if (buffer != made && !touches(m, m->last, buffer))
+            add_use(m, buffer, any(m, 3) == 0 ? ECH_WRITE : ECH_READ);
+    }
+}
+
+static void copy(Making *m)
+{
+    EchId here = g_array_index(m->live, EchId, any(m, m->live->len)), there = (EchId)any(m, 2); /* the first two are the host's */
+    if (ech_trace_builder_peek_buffer(m->b, here)->memory != m->hbm)
+        return;
+    bool in = any(m, 2) == 0;
+    EchOp o = ech_op_init(ECH_OP_COPY);
+    o.name = ech_trace_builder_string(m->b, in ? "in" : "out", -1);
+    o.queue = in ? 1 : 2;
+    o.memory_from = in ? m->host : m->hbm;
+    o.memory_to = in ? m->hbm : m->host;
+    o.bytes = MIN(ech_trace_builder_peek_buffer(m->b, here)->bytes, ech_trace_builder_peek_buffer(m->b, there)->bytes);
+    EchId made = ech_trace_builder_op(m->b, o);
+    ech_trace_builder_use(m->b, in ? there : here, ECH_READ, o.bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_use(m->b, in ? here : there, ECH_WRITE, o.bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_dep(m->b, m->last, 0);
+    wait_for(m, here);
+    wait_for(m, there);
+    g_array_append_val(m->under_way, made);
+}
+
+static void wait_for_all(Making *m)
+{
+    m->last = ech_test_put(m->b, ECH_OP_WAIT, ECH_NONE);
+    wait_for(m, ECH_NONE);
+}
+
+static void make_body(Making *m, unsigned depth, EchId loop)
+{
+    guint outside = m->live->len;
+    compute(m, ECH_NONE);
+    for (uint64_t n = 3 + any(m, 7); n > 0; n--) {
+        uint64_t what = any(m, 10);
+        if (what < 3) {
+            static const EchRole roles[] = {ECH_ROLE_ACTIVATION, ECH_ROLE_TEMPORARY, ECH_ROLE_UNKNOWN};
+            EchId made = ech_test_buffer(m->b, "made", UINT64_C(1) << (18 + any(m, 6)), roles[any(m, 3)], false);
+            ech_trace_builder_peek_buffer(m->b, made)->loop = loop;
+            (void)ech_test_put(m->b, ECH_OP_ALLOC, made);
+            compute(m, made);
+            g_array_append_val(m->live, made);
+        } else if (what < 6) {
+            compute(m, ECH_NONE);
+        } else if (what < 8) {
+            copy(m);
+        } else if (depth < 3) {
+            wait_for_all(m);
+            EchId inner = ech_test_loop(m->b, 1 + any(m, 6));
+            make_body(m, depth + 1, inner);
+            ech_test_close_loop(m->b, inner);
+            m->last = inner;
+        }
+    }
+    wait_for_all(m);
+    for (; m->live->len > outside; g_array_set_size(m->live, m->live->len - 1))
+        (void)ech_test_put(m->b, ECH_OP_FREE, g_array_index(m->live, EchId, m->live->len - 1));
+}
+
+static EchTrace *made_at_random(uint64_t seed)
+{
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    (void)ech_trace_builder_queue(b, "dma host>hbm", ECH_QUEUE_COPY, 0);
+    (void)ech_trace_builder_queue(b, "dma hbm>host", ECH_QUEUE_COPY, 0);
+    g_autoptr(GArray) live = g_array_new(FALSE, FALSE, sizeof(EchId)), under_way = g_array_new(FALSE, FALSE, sizeof(EchId));
+    Making m = {b, seed, live, under_way, ech_trace_builder_memory(b, "hbm"), ech_trace_builder_memory(b, "host"), ECH_NONE};
+    for (unsigned k = 0; k < 4; k++) {
+        EchId given = ech_test_buffer(b, "given", UINT64_C(1) << (19 + any(&m, 4)), k < 2 ? ECH_ROLE_UNKNOWN : ECH_ROLE_PARAMETER, true);
+        if (k < 2)
+            ech_trace_builder_peek_buffer(b, given)->memory = m.host;
+        else
+            g_array_append_val(live, given);
+    }
+    make_body(&m, 0, ECH_NONE);
+    return ech_test_finish(b);
+}
+
+static EchRun *replayed(const EchTrace *trace, const EchDevice *device)
+{
+    EchReplayOptions options = {0};
+    GError *error = NULL;
+    ech_params_defaults(ech_replay_params, &options);
+    options.engine = ECH_ENGINE_NATIVE;
+    options.skip_steady = 0;
+    EchRun *run = ech_replay_run(trace, device, NULL, &options, &error);
+    ech_params_clear(ech_replay_params, &options);
+    ck_assert_ok(run != NULL, error);
+    return run;
+}
+
+/* Programs nobody would write: passes leave every one of them legal, and none that gives memory back for it takes more. */
+START_TEST(at_random)
+{
+    static const struct {
+        const char *specs[5];
+        bool saves;
+    } passes[] = {
+        {{NULL}, true},
+        {{"prefetch:depth=2", NULL}, false},
+        {{"offload:idle=0,above=1", NULL}, true},
+        {{"offload:idle=0,above=1,overlap=true", "prefetch:depth=2", NULL}, false},
+        {{"offload:what=arguments,idle=0,above=1", NULL}, true},
+        {{"offload:what=arguments,idle=0,above=1", "offload:idle=0,above=1", "prefetch", "plan", NULL}, false},
+        {{"remat:above=1", NULL}, true},
+        {{"remat:above=1", "offload:idle=0,above=1", "plan", NULL}, false},
+        {{"serial", NULL}, true},
+        {{"plan", NULL}, true},
+    };
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", NULL);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    uint64_t seed = ech_test_seed_of(_i);
+    g_autoptr(EchTrace) in = made_at_random(seed);
+    g_autoptr(EchRun) before = replayed(in, device);
+    for (size_t k = 0; k < G_N_ELEMENTS(passes); k++) {
+        g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, passes[k].specs);
+        g_autoptr(EchRun) run = replayed(out, device);
+        g_autofree char *what = g_strdup_printf("program %d, passes %zu", _i, k);
+        ck_assert_msg(run->completed, "%s", what);
+        hazards(out, run, what);
+        ck_assert_msg(!passes[k].saves || ech_test_peak(run, "hbm") <= ech_test_peak(before, "hbm"), "%s: %" G_GUINT64_FORMAT " after %" G_GUINT64_FORMAT, what,
+                      ech_test_peak(run, "hbm"), ech_test_peak(before, "hbm"));
+    }
+}
+END_TEST
+
 START_TEST(nothing_too_early)
 {
     g_autofree char *name = g_strconcat(ECH_SOURCE_DIR "/traces/", programs[_i], NULL), *device_name = ech_test_device_of(programs[_i]);
@@ -213,13 +394,7 @@ START_TEST(nothing_too_early)
         ck_assert_ok(in != NULL, error);
         g_autoptr(EchTrace) out = ech_passes_run_trace(then, device, in, diag, &error);
         ck_assert_ok(out != NULL, error);
-        EchReplayOptions options = {0};
-        ech_params_defaults(ech_replay_params, &options);
-        options.engine = ECH_ENGINE_NATIVE;
-        options.skip_steady = 0;
-        g_autoptr(EchRun) run = ech_replay_run(out, device, NULL, &options, &error);
-        ech_params_clear(ech_replay_params, &options);
-        ck_assert_ok(run != NULL, error);
+        g_autoptr(EchRun) run = replayed(out, device);
         ck_assert_uint_gt(hazards(out, run, what->str), 0);
         bool planned = g_strcmp0(ech_trace_get_property(out, "planned_anew"), "hbm") == 0;
         n_planned += planned;
@@ -234,6 +409,8 @@ int main(void)
     Suite *suite = suite_create("hazards");
     TCase *tcase = tcase_create("hazards");
     tcase_add_loop_test(tcase, nothing_too_early, 0, G_N_ELEMENTS(programs));
+    ech_test_print_seed();
+    tcase_add_loop_test(tcase, at_random, 0, 200);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }

@@ -3,6 +3,7 @@
 #include "tests/support/made.h"
 
 #include <check.h>
+#include <string.h>
 
 /* 200 MB take 20 ms over the link, each way. */
 static const char device_text[] = "name: t\nfamily: other\nmemories:\n  hbm: {kind: hbm, space: 0, capacity: 8GB, read: 100GB/s, write: 100GB/s}\n"
@@ -12,10 +13,11 @@ static const char device_text[] = "name: t\nfamily: other\nmemories:\n  hbm: {ki
 static const EchTime ms = ECH_TEST_MS;
 static const EchBytes MB = 1000000;
 
-enum { MADE = 1, FULL = 2, RESIDENT = 4 };
+enum { MADE = 1, FULL = 2, RESIDENT = 4, SENT = 8 };
 
 /* Three kernels of 20 ms, then @n fetches and the kernel of 20 ms that waits for them. MADE: what is fetched leaves the device beside the third. FULL: the
- * third has all memory but 100 MB. RESIDENT: what it goes into is there from the beginning. */
+ * third has all memory but 100 MB. RESIDENT: what it goes into is there from the beginning. SENT: something leaves the device once memory for the first is
+ * taken. */
 static EchTrace *fetching(unsigned n, unsigned how)
 {
     g_autoptr(EchTraceBuilder) b = ech_test_begin();
@@ -49,8 +51,7 @@ static EchTrace *fetching(unsigned n, unsigned how)
             (void)ech_test_put(b, ECH_OP_FREE, large);
     }
     for (unsigned k = 0; k < n; k++) {
-        if (!(how & RESIDENT))
-            (void)ech_test_put(b, ECH_OP_ALLOC, here[k]);
+        EchId taken = how & RESIDENT ? ECH_NONE : ech_test_put(b, ECH_OP_ALLOC, here[k]);
         EchOp copy = ech_op_init(ECH_OP_COPY);
         copy.name = ech_trace_builder_string(b, "fetch", -1);
         copy.queue = in;
@@ -63,6 +64,14 @@ static EchTrace *fetching(unsigned n, unsigned how)
         ech_trace_builder_dep(b, last, 0);
         if (sent != ECH_NONE)
             ech_trace_builder_dep(b, sent, 0);
+        if (k == 0 && how & SENT) {
+            copy.name = ech_trace_builder_string(b, "sent", -1);
+            copy.queue = out;
+            copy.memory_from = hbm;
+            copy.memory_to = host;
+            (void)ech_trace_builder_op(b, copy);
+            ech_trace_builder_dep(b, taken, 0);
+        }
     }
     for (unsigned k = 0; k < n; k++) {
         (void)ech_test_put(b, ECH_OP_WAIT, ECH_NONE);
@@ -117,6 +126,27 @@ START_TEST(straight)
     ck_assert_msg(run->makespan / ms == cases[_i].makespan, "%d: %" G_GINT64_FORMAT, _i, run->makespan);
     ck_assert_uint_eq(ech_test_peak(run, "hbm"), cases[_i].hbm * MB);
     ck_assert_msg(ech_test_says(diag, cases[_i].says), "%d: %s", _i, ech_diag_remarks(diag)[0]);
+}
+END_TEST
+
+/* Memory is taken earlier for what is fetched earlier; what began once it was taken does not. */
+START_TEST(order_stays)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) in = fetching(1, SENT);
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, (const char *const[]){"prefetch", NULL});
+    g_autoptr(EchRun) run = ech_test_replay(out, device);
+    unsigned found = 0;
+    for (size_t i = 0; i < run->n_spans; i++) {
+        const char *name = ech_trace_string(out, ech_trace_ops(out)[run->spans[i].op].name);
+        bool fetch = strcmp(name, "fetch") == 0;
+        if (!fetch && strcmp(name, "sent") != 0)
+            continue;
+        ck_assert_msg(run->spans[i].start / ms == (fetch ? 40 : 60), "%s: %" G_GINT64_FORMAT, name, run->spans[i].start);
+        found++;
+    }
+    ck_assert_uint_eq(found, 2);
 }
 END_TEST
 
@@ -180,6 +210,7 @@ int main(void)
     Suite *suite = suite_create("prefetch");
     TCase *tests = tcase_create("prefetch");
     tcase_add_loop_test(tests, straight, 0, G_N_ELEMENTS(cases));
+    tcase_add_test(tests, order_stays);
     tcase_add_loop_test(tests, two_for_one, 0, 2);
     suite_add_tcase(suite, tests);
     return ech_test_main(suite);
