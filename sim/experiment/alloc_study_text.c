@@ -102,7 +102,6 @@ static bool ends_with(const EchAllocStudy *study, uint32_t id)
     return false;
 }
 
-/* The recording ran out of memory: who would not have. */
 /* Where sizes are rounded to more than blocks, a recording tells of a refused request only what it was rounded to. */
 static void text_hidden_size(GString *out, const EchAllocStudy *study, const EchRefusal *refusal, uint32_t id)
 {
@@ -120,6 +119,7 @@ static void text_hidden_size(GString *out, const EchAllocStudy *study, const Ech
                            taken == refusal->bytes ? ", the most that it may have been" : ", as the last request that was rounded to as much");
 }
 
+/* The recording ran out of memory: who would not have. */
 static void text_refusals(GString *out, const EchAllocStudy *study, const GPtrArray *rows, int width)
 {
     guint n = ech_alloc_study_n_refusals(study);
