@@ -35,6 +35,12 @@ function written(colour) {
   const c = d3.rgb(colour), part = v => v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4;
   return 0.2126 * part(c.r) + 0.7152 * part(c.g) + 0.0722 * part(c.b) > 0.18 ? '#101315' : '#fff';
 }
+// One entry of a legend.
+function explain(legend, colour, text) {
+  const item = legend.append('span');
+  item.append('i').style('background', colour);
+  item.append('span').text(text);
+}
 const select = d3.select, share = ps => run.makespan_ps > 0 ? ps / run.makespan_ps : 0;
 
 // What the values of an axis are as numbers ("x0.5", "16GiB", "819 GB/s", "50us"); null where one is none, or units differ in kind.
@@ -60,7 +66,7 @@ function chartScale(values, range, zero, far) {
 }
 // Five values along a scale, as far apart as one another.
 const quarters = scale => { const [a, b] = scale.range(); return [0, 0.25, 0.5, 0.75, 1].map(t => scale.invert(a + t * (b - a))); };
-// A chart of @series, [{name, colour, points: [{x, y, tip, bad}]}]. Ticks of x: [{at, text}].
+// A chart of @series, [{colour, points: [{x, y, tip, bad}]}]. Ticks of x: [{at, text}].
 function chart(holder, title, series, x, ticks, yText, lines) {
   const width = 620, height = 260, left = 84, right = 36, top = 18, bottom = 30, all = [].concat(...series.map(s => s.points));
   const cell = holder.append('div');
@@ -84,16 +90,19 @@ function chart(holder, title, series, x, ticks, yText, lines) {
 }
 // Time and memory by the axis that has numbers, a line for each combination of the others; and time against memory.
 function charts(main, ran, measures) {
-  const done = ran.filter(p => p.run.completed), memory = measures.find(m => m.name === 'hbm') || measures[1], series_of = axis => [...new Set(done.map(p => others(p, axis)))];
-  const others = (p, axis) => p.values.filter((v, i) => !axis || i !== axis.i).join(', '), found = chartAxis(done), axis = found && series_of(found).length <= 10 ? found : null, names = series_of(axis);
+  const done = ran.filter(p => p.run.completed), memory = measures.find(m => m.name === 'hbm') || measures[1];
   if (done.length < 4) return;
-  const colours = d3.scaleOrdinal(d3.schemeTableau10).domain(names), varied = m => m && new Set(done.map(m.value)).size > 2;
-  const tip = p => p.values.join(', ') + '\n' + measures.slice(0, 3).map(m => m.name + ': ' + m.text(m.value(p))).join('\n') + (p.fits ? '' : '\ndoes not fit');
-  const series = (x, y) => names.map(name => ({ name, colour: axis ? colours(name) : 'var(--kernel)', points: done.filter(p => others(p, axis) === name).map(p => ({ x: x(p), y: y(p), tip: tip(p), bad: !p.fits })) }));
-  const shown = axis ? measures.slice(0, 1).concat(memory || []).filter(m => new Set(done.map(m.value)).size > 1) : [], both = varied(measures[0]) && varied(memory);
+  const others = (p, axis) => p.values.filter((v, i) => !axis || i !== axis.i).join(', '), combinations = axis => [...new Set(done.map(p => others(p, axis)))];
+  const numeric = chartAxis(done), axis = numeric && combinations(numeric).length <= d3.schemeTableau10.length ? numeric : null, names = combinations(axis);
+  const colours = d3.scaleOrdinal(d3.schemeTableau10).domain(names), different = m => m ? new Set(done.map(m.value)).size : 0;
+  const shown = axis ? [measures[0], memory].filter(m => different(m) > 1) : [], both = different(measures[0]) > 2 && different(memory) > 2;
   if (!shown.length && !both) return;
-  const legend = axis && names.length > 1 ? main.append('div').attr('class', 'legend') : null;
-  if (legend) for (const name of names) { const item = legend.append('span'); item.append('i').style('background', colours(name)); item.append('span').text(name); }
+  const tip = p => p.values.join(', ') + '\n' + measures.slice(0, 3).map(m => m.name + ': ' + m.text(m.value(p))).join('\n') + (p.fits ? '' : '\ndoes not fit');
+  const series = (x, y) => names.map(name => ({ colour: axis ? colours(name) : 'var(--kernel)', points: done.filter(p => others(p, axis) === name).map(p => ({ x: x(p), y: y(p), tip: tip(p), bad: !p.fits })) }));
+  if (axis && names.length > 1) {
+    const legend = main.append('div').attr('class', 'legend');
+    for (const name of names) explain(legend, colours(name), name);
+  }
   const holder = main.append('div').attr('class', 'columns charts');
   for (const m of shown) {
     const at = p => axis.at.get(p.values[axis.i]);
@@ -178,7 +187,7 @@ function sweep() {
   const parts = names('critical_path').filter(n => ran.some(p => p.run.critical_path[n] > 0));
   const shades = d3.scaleOrdinal(d3.schemeTableau10.concat('#1f3a6e', '#8c6d00', '#7a1f5c', '#0f6b5f', '#c3d94a', '#3d3d3d')).domain(parts);
   const legend = main.append('div').attr('id', 'legend');
-  for (const part of parts) { const item = legend.append('span'); item.append('i').style('background', shades(part)); item.append('span').text(part); }
+  for (const part of parts) explain(legend, shades(part), part);
   const body = main.append('table').attr('class', 'sweep');
   for (const p of ran) {
     const tr = body.append('tr');
@@ -311,7 +320,7 @@ function ranks() {
   const parts = r => [r.step.kernels_ps, r.step.communication_alone_ps, r.step.waits_for_ranks_ps, r.step.idle_ps];
   main.append('h2').text('Ranks' + (run.steps ? ', in step ' + run.step : ''));
   const legend = main.append('div').attr('id', 'legend');
-  words.forEach((word, i) => { const item = legend.append('span'); item.append('i').style('background', colours[i]); item.append('span').text(word); });
+  words.forEach((word, i) => explain(legend, colours[i], word));
   const body = main.append('table').attr('class', 'ranks'), longest = d3.max(all, r => r.step.time_ps) || 1;
   const row = body.append('tr');
   for (const title of ['', run.steps ? 'step' : 'time', '', 'computes', 'communicates', 'waits', 'memory at its fullest', '']) row.append('th').text(title);
@@ -525,11 +534,7 @@ select('#provenance').text('echelon ' + p.echelon + ' · ' + p.trace + ' (' + p.
 const stalls = run.kernel_stalls || [], stallKinds = [['compute', 'working', '#4c78a8'], ['hbm', 'bytes of main memory', '#f2a154'], ['space', 'the same bytes again: no room on chip', '#e0695f'],
   ['vmem_port', 'the on-chip port', '#72b7b2'], ['dma_latency', "copies' latency", '#d9b73a'], ['fill_drain', 'first fetch and last store', '#a07ab8'], ['step_overhead', 'grid steps', '#8a9199'], ['link', 'bytes for other devices', '#b279a2']].filter(k => k[0] !== 'link' || stalls.some(row => row.link_ps > 0));
 if (!stalls.length) select('#stalls').remove();
-for (const [kind, words, colour] of stalls.length ? stallKinds : []) {
-  const item = select('#stalls .legend').append('span');
-  item.append('i').style('background', colour);
-  item.append('span').text(words);
-}
+for (const [kind, words, colour] of stalls.length ? stallKinds : []) explain(select('#stalls .legend'), colour, words);
 const stalled = stalls.length ? select('#stalls .rows').append('table') : null;
 for (const row of stalls.slice(0, 11)) {
   const tr = stalled.append('tr'), whole = d3.sum(stallKinds, k => row[k[0] + '_ps'] || 0) || 1;
@@ -560,9 +565,9 @@ if (!run.longest.length) select('#slowest').remove();
 const kindColour = kind => style({ kernel: 'kernel', copy: 'copy', collective: 'collective', wait: 'wait' }[details.kinds[kind]] || 'other');
 const legend = select('#legend');
 for (const kind of new Set(details.slices.map(s => s[4])))
-  legend.append('span').html('<i></i>').append('span').text(details.kinds[kind]).select(function () { return this.parentNode; }).select('i').style('background', kindColour(kind));
+  explain(legend, kindColour(kind), details.kinds[kind]);
 if (details.slices_left_out) legend.append('span').text(details.slices_left_out.toLocaleString('en') + ' shorter ones are not drawn');
-if (details.skips.length) legend.append('span').html('<i></i>').append('span').text('iterations that repeat what is left of them').select(function () { return this.parentNode; }).select('i').style('background', style('line'));
+if (details.skips.length) explain(legend, style('line'), 'iterations that repeat what is left of them');
 
 // Operations whose names hold what is looked for; null: nothing is.
 let wanted = null;
