@@ -1,8 +1,8 @@
 #include "sim/import/bfc_dump.h"
 #include "models/alloc/alloc.h"
 #include "sim/base/error.h"
+#include "sim/import/pasted.h"
 #include "sim/import/refused.h"
-#include "sim/import/rounded.h"
 #include "sim/trace/trace.h"
 
 #include <string.h>
@@ -80,11 +80,6 @@ struct EchBfcDump {
     uint64_t n_dumps, n_requests, optional, foreign, repeated, unsafe;
 };
 
-typedef struct {
-    const char *text;
-    size_t n;
-} Field;
-
 static void chunk_clear(gpointer data)
 {
     g_free(((Chunk *)data)->by);
@@ -114,30 +109,20 @@ void ech_bfc_dump_free(EchBfcDump *d)
 /* ---- words ---- */
 
 /* What follows @key, without blanks before it; n 0 where it is not there. */
-static Field after(Field line, const char *key)
+static EchWords after(EchWords line, const char *key)
 {
-    const char *at = line.n ? memmem(line.text, line.n, key, strlen(key)) : NULL;
+    const char *at = ech_words_find(line, key);
     if (!at)
-        return (Field){line.text, 0};
+        return (EchWords){line.text, 0};
     at += strlen(key);
     size_t n = (size_t)(line.text + line.n - at);
     while (n && (*at == ' ' || *at == '\t'))
         at++, n--;
-    return (Field){at, n};
-}
-
-static bool has(Field line, const char *key)
-{
-    return line.n && memmem(line.text, line.n, key, strlen(key)) != NULL;
-}
-
-static bool starts(Field line, const char *key)
-{
-    return line.n >= strlen(key) && memcmp(line.text, key, strlen(key)) == 0;
+    return (EchWords){at, n};
 }
 
 /* The number that @f begins with; the field goes on behind it. */
-static bool take_number(Field *f, unsigned base, uint64_t *ret)
+static bool take_number(EchWords *f, unsigned base, uint64_t *ret)
 {
     uint64_t value = 0;
     size_t i = 0;
@@ -158,25 +143,25 @@ static bool take_number(Field *f, unsigned base, uint64_t *ret)
     return true;
 }
 
-static bool number_after(Field line, const char *key, uint64_t *ret)
+static bool number_after(EchWords line, const char *key, uint64_t *ret)
 {
-    Field rest = after(line, key);
+    EchWords rest = after(line, key);
     return take_number(&rest, 10, ret);
 }
 
-static bool size_at(Field f, EchRounded *ret)
+static bool size_at(EchWords f, EchRounded *ret)
 {
     size_t used;
     return ech_rounded_parse(f.text, f.n, ret, &used);
 }
 
-static bool size_after(Field line, const char *key, EchRounded *ret)
+static bool size_after(EchWords line, const char *key, EchRounded *ret)
 {
     return size_at(after(line, key), ret);
 }
 
 /* Bytes as a number or as a size. */
-static bool amount_at(Field f, EchRounded *ret)
+static bool amount_at(EchWords f, EchRounded *ret)
 {
     uint64_t bytes;
     if (size_at(f, ret))
@@ -187,15 +172,15 @@ static bool amount_at(Field f, EchRounded *ret)
     return true;
 }
 
-static bool amount_after(Field line, const char *key, EchRounded *ret)
+static bool amount_after(EchWords line, const char *key, EchRounded *ret)
 {
     return amount_at(after(line, key), ret);
 }
 
 /* What follows a whole word @key, wherever it stands: the lines of the statistics have no prefix of the log's own, but maybe a launcher's. */
-static Field labelled(Field line, const char *key)
+static EchWords labelled(EchWords line, const char *key)
 {
-    Field rest = line;
+    EchWords rest = line;
     while ((rest = after(rest, key)).n) {
         const char *at = rest.text;
         while (at > line.text && (at[-1] == ' ' || at[-1] == '\t'))
@@ -208,17 +193,17 @@ static Field labelled(Field line, const char *key)
 }
 
 /* The size whose last letter stands before @key: "0B in use in bin." */
-static bool size_before(Field line, const char *key, EchRounded *ret)
+static bool size_before(EchWords line, const char *key, EchRounded *ret)
 {
-    const char *at = memmem(line.text, line.n, key, strlen(key));
+    const char *at = ech_words_find(line, key);
     size_t begin = at ? (size_t)(at - line.text) : 0;
     while (begin && line.text[begin - 1] != ' ')
         begin--;
-    return at && size_at((Field){line.text + begin, (size_t)(at - line.text) - begin}, ret);
+    return at && size_at((EchWords){line.text + begin, (size_t)(at - line.text) - begin}, ret);
 }
 
 /* The word in parentheses after @key: "Allocator (GPU_0_bfc)". */
-static void copy_word(Field f, char *to, size_t size)
+static void copy_word(EchWords f, char *to, size_t size)
 {
     size_t n = 0;
     while (n < f.n && n < size - 1 && (g_ascii_isalnum(f.text[n]) || strchr("_-.:/", f.text[n])) && f.text[n])
@@ -230,16 +215,16 @@ static void copy_word(Field f, char *to, size_t size)
 /* ---- the request ---- */
 
 /* "shape[4,2048,128] and type float", "shape [4,128] and type float": XLA's words for it; releases before 1.9 do not say the type, the node may. */
-static bool read_shape(EchBfcDump *d, Field line)
+static bool read_shape(EchBfcDump *d, EchWords line)
 {
     static const char *const of_cpp[][2] = {{"float", "f32"}, {"half", "f16"}, {"double", "f64"}};
-    Field shape = after(line, has(line, "shape [") ? "shape [" : "shape["), type = after(line, "] and type ");
+    EchWords shape = after(line, ech_words_have(line, "shape [") ? "shape [" : "shape["), type = after(line, "] and type ");
     const char *end = shape.n ? memchr(shape.text, ']', shape.n) : NULL;
     if (!end)
         return false;
     bool untyped = type.n == 0;
     if (untyped)
-        type = (Field){"float ", 6};
+        type = (EchWords){"float ", 6};
     const char *blank = memchr(type.text, ' ', type.n);
     size_t word = blank ? (size_t)(blank - type.text) : type.n;
     const char *dtype = ech_layout_dtype_of(type.text, word);
@@ -270,21 +255,21 @@ static bool rounds_to(const EchRounded *size, EchBytes rounded)
     return (double)rounded >= (double)size->bytes - size->slack && (double)rounded <= (double)size->bytes + size->slack + 255;
 }
 
-static bool read_request(EchBfcDump *d, Field line)
+static bool read_request(EchBfcDump *d, EchWords line)
 {
     EchRounded size;
-    if (has(line, "OOM when allocating tensor with shape[") || has(line, "oom when allocating tensor with shape[") ||
-        has(line, "OOM when allocating tensor of shape [")) {
+    if (ech_words_have(line, "OOM when allocating tensor with shape[") || ech_words_have(line, "oom when allocating tensor with shape[") ||
+        ech_words_have(line, "OOM when allocating tensor of shape [")) {
         if (d->shape[0] == '\0')
             read_shape(d, line);
-        Field name = after(line, "by allocator ");
+        EchWords name = after(line, "by allocator ");
         if (name.n && !d->name[0])
             copy_word(name, d->name, sizeof d->name);
         return true;
     }
     if (!size_after(line, "an out of memory trying to allocate ", &size))
         return false;
-    if (has(line, "not a failure")) {
+    if (ech_words_have(line, "not a failure")) {
         d->optional++;
         return true;
     }
@@ -296,18 +281,18 @@ static bool read_request(EchBfcDump *d, Field line)
     d->request = size;
     if (number_after(line, "(rounded to ", &d->rounded) && rounds_to(&size, d->rounded))
         d->request = (EchRounded){d->rounded, 0};
-    Field name = after(line, "Allocator (");
+    EchWords name = after(line, "Allocator (");
     if (name.n && !d->name[0])
         copy_word(name, d->name, sizeof d->name);
     return true;
 }
 
 /* "failed to allocate 2.20G (2362232012 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY" */
-static bool read_driver(EchBfcDump *d, Field line)
+static bool read_driver(EchBfcDump *d, EchWords line)
 {
     EchRounded total, left;
-    if (has(line, "failed to allocate ") && has(line, " from device")) {
-        Field open = after(line, "failed to allocate ");
+    if (ech_words_have(line, "failed to allocate ") && ech_words_have(line, " from device")) {
+        EchWords open = after(line, "failed to allocate ");
         uint64_t bytes;
         if (number_after(open, "(", &bytes))
             d->driver_refused = MAX(d->driver_refused, bytes);
@@ -324,10 +309,10 @@ static bool read_driver(EchBfcDump *d, Field line)
 /* ---- the dump ---- */
 
 /* "Bin (256): 	Total Chunks: 4, Chunks in use: 4. 1.0KiB allocated for chunks. 1.0KiB in use in bin. 520B client-requested in use in bin." */
-static bool read_bin(EchBfcDump *d, Field line)
+static bool read_bin(EchBfcDump *d, EchWords line)
 {
     Bin bin = {0};
-    if (!starts(line, "Bin (") || !number_after(line, "Bin (", &bin.bytes) || !number_after(line, "Total Chunks:", &bin.n) ||
+    if (!ech_words_start(line, "Bin (") || !number_after(line, "Bin (", &bin.bytes) || !number_after(line, "Total Chunks:", &bin.n) ||
         !number_after(line, "Chunks in use:", &bin.used))
         return false;
     if (d->n_bins && bin.bytes <= d->bins[d->n_bins - 1].bytes) {
@@ -339,7 +324,7 @@ static bool read_bin(EchBfcDump *d, Field line)
     if (d->phase == BEFORE)
         d->n_dumps = 1;
     d->phase = WITHIN;
-    bin.old = has(line, " client-requested for chunks");
+    bin.old = ech_words_have(line, " client-requested for chunks");
     if (d->n_bins < MAX_BINS && size_before(line, " allocated for chunks", &bin.held) && size_before(line, " in use in bin", &bin.in_use) &&
         size_before(line, " client-requested in use", &bin.asked))
         d->bins[d->n_bins++] = bin;
@@ -359,9 +344,9 @@ static uint32_t region_of(const EchBfcDump *d, uint64_t address)
     return last && !last->closed && last->end == 0 ? d->regions->len - 1 : ECH_NONE;
 }
 
-static char *holder(Field line)
+static char *holder(EchWords line)
 {
-    Field by = after(line, " by op "), note = after(line, " allocation_annotation ");
+    EchWords by = after(line, " by op "), note = after(line, " allocation_annotation ");
     const char *end = by.n ? memmem(by.text, by.n, " action_count ", 14) : note.n ? memmem(note.text, note.n, " next ", 6) : NULL;
     if (by.n == 0)
         by = note;
@@ -376,12 +361,12 @@ static char *holder(Field line)
 }
 
 /* "InUse at 7f0c2e000000 of size 1280 next 1", "Free  at ...", in old releases "Chunk at 0x905a40000 of size 1280" */
-static bool read_chunk(EchBfcDump *d, Field line, bool *ret_taken, GError **error)
+static bool read_chunk(EchBfcDump *d, EchWords line, bool *ret_taken, GError **error)
 {
-    Field rest = starts(line, "InUse") ? after(line, "InUse") : starts(line, "Chunk") ? after(line, "Chunk") : after(line, "Free");
-    Chunk chunk = {.used = !starts(line, "Free")};
+    EchWords rest = ech_words_start(line, "InUse") ? after(line, "InUse") : ech_words_start(line, "Chunk") ? after(line, "Chunk") : after(line, "Free");
+    Chunk chunk = {.used = !ech_words_start(line, "Free")};
     *ret_taken = false;
-    if (!starts(rest, "at "))
+    if (!ech_words_start(rest, "at "))
         return true;
     rest = after(rest, "at ");
     if (!take_number(&rest, 16, &chunk.address) || !number_after(rest, "of size ", &chunk.bytes) || chunk.bytes == 0 ||
@@ -406,7 +391,7 @@ static bool read_chunk(EchBfcDump *d, Field line, bool *ret_taken, GError **erro
         Region *region = &g_array_index(d->regions, Region, chunk.region);
         region->end = chunk.address + chunk.bytes;
         region->listed = ech_bytes_add(region->listed, chunk.bytes);
-        region->closed = has(rest, NO_NEXT);
+        region->closed = ech_words_have(rest, NO_NEXT);
     }
     chunk.by = chunk.used ? holder(line) : NULL;
     chunk.order = d->chunks->len;
@@ -415,11 +400,11 @@ static bool read_chunk(EchBfcDump *d, Field line, bool *ret_taken, GError **erro
 }
 
 /* "12 Chunks of size 256 totalling 3.0KiB" */
-static bool read_size(EchBfcDump *d, Field line)
+static bool read_size(EchBfcDump *d, EchWords line)
 {
     Size size = {0};
-    Field rest = line;
-    if (!take_number(&rest, 10, &size.n) || !starts(rest, " Chunks of size ") || !number_after(rest, "of size ", &size.bytes))
+    EchWords rest = line;
+    if (!take_number(&rest, 10, &size.n) || !ech_words_start(rest, " Chunks of size ") || !number_after(rest, "of size ", &size.bytes))
         return false;
     bool goes_on = d->sizes->len == 0 || g_array_index(d->sizes, Size, d->sizes->len - 1).bytes < size.bytes;
     if (d->phase != AFTER && goes_on && d->sizes->len < MAX_SIZES && size.n && size.bytes && size.bytes <= (UINT64_C(1) << 60) / size.n)
@@ -438,7 +423,7 @@ static void end_stats(EchBfcDump *d)
         d->phase = AFTER;
 }
 
-static bool read_stats(EchBfcDump *d, Field line)
+static bool read_stats(EchBfcDump *d, EchWords line)
 {
     static const char *const rest[] = {
         "MaxInUse:", "NumAllocs:", "MaxAllocSize:", "Reserved:", "PeakReserved:", "ReservableLimit:", "PoolBytes:", "PeakPoolBytes:"};
@@ -467,11 +452,11 @@ static bool read_stats(EchBfcDump *d, Field line)
     return false;
 }
 
-static bool read_sums(EchBfcDump *d, Field line)
+static bool read_sums(EchBfcDump *d, EchWords line)
 {
     Pool pool;
     EchRounded sum;
-    if (starts(line, "Sum Total of in-use chunks:") && size_after(line, "chunks:", &sum)) {
+    if (ech_words_start(line, "Sum Total of in-use chunks:") && size_after(line, "chunks:", &sum)) {
         if (d->phase != AFTER && d->sum.bytes == 0)
             d->sum = sum;
         return true;
@@ -485,37 +470,37 @@ static bool read_sums(EchBfcDump *d, Field line)
         return true;
     }
     /* Of a request that nothing else tells. */
-    if (starts(line, "Bin for ") && size_after(line, "Bin for ", &sum)) {
+    if (ech_words_start(line, "Bin for ") && size_after(line, "Bin for ", &sum)) {
         if (!d->has_request) {
             d->request = sum;
             d->has_request = true;
         }
         return true;
     }
-    return starts(line, "Summary of in-use Chunks by size") || starts(line, "Allocator memory summary:") || starts(line, "Allocator region growth hint") ||
-           starts(line, "Spatial partitioning summary");
+    return ech_words_start(line, "Summary of in-use Chunks by size") || ech_words_start(line, "Allocator memory summary:") ||
+           ech_words_start(line, "Allocator region growth hint") || ech_words_start(line, "Spatial partitioning summary");
 }
 
 bool ech_bfc_dump_line(EchBfcDump *d, const char *text, size_t n, bool *ret_taken, GError **error)
 {
-    Field line = {text, n};
+    EchWords line = {text, n};
     *ret_taken = true;
     if (read_stats(d, line) || n < 8)
         return true;
     uint64_t bytes;
-    if (starts(line, "Next region of size ") && number_after(line, "of size ", &bytes)) {
+    if (ech_words_start(line, "Next region of size ") && number_after(line, "of size ", &bytes)) {
         Region region = {.bytes = bytes};
         if (d->phase != AFTER && d->regions->len < MAX_REGIONS)
             g_array_append_val(d->regions, region);
         return true;
     }
-    if (starts(line, "InUse") || starts(line, "Chunk") || starts(line, "Free")) {
+    if (ech_words_start(line, "InUse") || ech_words_start(line, "Chunk") || ech_words_start(line, "Free")) {
         bool ok = read_chunk(d, line, ret_taken, error);
         if (!ok || *ret_taken)
             return ok;
     }
-    if (starts(line, "BFCAllocator dump for ")) {
-        Field name = after(line, "dump for ");
+    if (ech_words_start(line, "BFCAllocator dump for ")) {
+        EchWords name = after(line, "dump for ");
         if (d->phase == BEFORE || !d->name[0])
             copy_word(name, d->name, sizeof d->name);
         return true;

@@ -416,7 +416,7 @@ static bool read_size(EchEngineSays *s, EchWords before, EchWords line)
 {
     Size size;
     EchWords words = ech_words_trim(before.text, before.n);
-    const char *file = before.n ? memmem(before.text, before.n, "cudamallocasync_allocator.cc:", 29) : NULL;
+    const char *file = ech_words_find(before, "cudamallocasync_allocator.cc:");
     const char *comma = file ? memchr(line.text, ',', MIN(line.n, (size_t)24)) : NULL;
     g_autofree char *first = comma ? g_strndup(line.text, (gsize)(comma - line.text)) : NULL;
     if (!comma || !ech_parse_u64(first, &size.bytes, NULL) || !ech_words_number_after(line, ",", &size.n) || size.n == 0 || size.bytes == 0 ||

@@ -140,7 +140,7 @@ static bool cell(EchWords *row, EchRounded *ret);
 static bool read_shared(EchHostSays *s, EchWords line)
 {
     enum { CELLS = 3 };
-    const char *path = line.n ? memmem(line.text, line.n, "% /dev/shm", 10) : NULL;
+    const char *path = ech_words_find(line, "% /dev/shm");
     EchWords rest = {line.text, path ? (size_t)(path - line.text) : 0};
     while (rest.n && !g_ascii_isspace(*rest.text))
         rest.text++, rest.n--;

@@ -97,7 +97,7 @@ static bool add_part(Parts *parts, EchWords device, EchWords kind, EchBytes byte
 static bool read_part(EchLlamaSays *s, EchWords line)
 {
     EchRounded size;
-    const char *end = line.n ? memmem(line.text, line.n, " buffer size = ", 15) : NULL;
+    const char *end = ech_words_find(line, " buffer size = ");
     if (!end || !ech_words_size_after(line, " buffer size = ", &size))
         return false;
     EchWords before = ech_words_trim(line.text, (size_t)(end - line.text));
@@ -193,7 +193,7 @@ static bool read_row(Table *t, EchWords line)
 static bool read_fitted(Table *t, EchWords line)
 {
     EchWords name = word(ech_words_after(line, "- "));
-    const char *end = line.n ? memmem(line.text, line.n, " layers", 7) : NULL, *digit = end;
+    const char *end = ech_words_find(line, " layers"), *digit = end;
     while (digit && digit > line.text && g_ascii_isdigit(digit[-1]))
         digit--;
     uint64_t layers;

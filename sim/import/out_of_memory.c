@@ -98,7 +98,7 @@ static void set_memory(Reader *r, EchWords name)
 /* Whether @key begins in @line, of which @sentence is the continuation. */
 static bool begins(EchWords line, EchWords sentence, const char *key)
 {
-    const char *at = memmem(sentence.text, sentence.n, key, strlen(key));
+    const char *at = ech_words_find(sentence, key);
     return at && (size_t)(at - sentence.text) < line.n;
 }
 

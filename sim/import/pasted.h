@@ -14,6 +14,8 @@ typedef struct {
 /** Without blanks around it. */
 EchWords ech_words_trim(const char *text, size_t n);
 bool ech_words_start(EchWords line, const char *prefix);
+/** Where the first @key begins in @line; NULL: it is not there. */
+const char *ech_words_find(EchWords line, const char *key);
 bool ech_words_have(EchWords line, const char *key);
 /** What follows the first @key in @line, without blanks around it; nothing where it is not there. */
 EchWords ech_words_after(EchWords line, const char *key);

@@ -184,7 +184,7 @@ static bool read_summary(EchPoolSays *s, EchWords line)
 static bool entry(EchWords line, const char *key, uint64_t *ret)
 {
     size_t n = strlen(key);
-    for (const char *at = line.n ? memmem(line.text, line.n, key, n) : NULL; at; at = memmem(at + 1, line.n - (size_t)(at + 1 - line.text), key, n)) {
+    for (const char *at = ech_words_find(line, key); at; at = ech_words_find((EchWords){at + 1, (size_t)(line.text + line.n - at) - 1}, key)) {
         const char *end = line.text + line.n, *value = at + n;
         while (value < end && value < at + n + 6 && strchr("'\",:= ", *value) && *value)
             value++;
@@ -415,7 +415,7 @@ static bool read_torchtune(EchPoolSays *s, EchWords line)
 static bool read_torchtitan(EchPoolSays *s, EchWords line)
 {
     EchRounded value;
-    const char *retries = line.n ? memmem(line.text, line.n, " CUDA memory allocation retries", 31) : NULL;
+    const char *retries = ech_words_find(line, " CUDA memory allocation retries");
     if (retries) {
         const char *digit = retries;
         while (digit > line.text && g_ascii_isdigit(digit[-1]))
@@ -448,9 +448,9 @@ static bool read_torchtitan(EchPoolSays *s, EchWords line)
  */
 static bool read_trainer(EchPoolSays *s, EchWords line)
 {
-    const char *at = line.n ? memmem(line.text, line.n, "_mem_gpu", 8) : NULL;
+    const char *at = ech_words_find(line, "_mem_gpu");
     if (!at)
-        return line.n && memmem(line.text, line.n, "_mem_cpu", 8);
+        return ech_words_have(line, "_mem_cpu");
     EchWords rest = {at, (size_t)(line.text + line.n - at)};
     const char *end = rest.text + rest.n, *value = at;
     while (value < end && !g_ascii_isdigit(*value))
