@@ -184,6 +184,35 @@ START_TEST(pass_costs)
 }
 END_TEST
 
+/* Products that sum up over 512 positions and the lanes of each, as the gradient of what mixes a few streams of a model: each position's few rows of both are
+ * taken in as they are (libtpu 0.0.52, v6e). */
+static const char mixing[] =
+    "HloModule mixing, is_scheduled=true\n\n"
+    "ENTRY %main (a: bf16[8,512,512], b: bf16[16,512,1024], c: bf16[32,512,512]) -> bf16[32,8,1] {\n"
+    "  %a = bf16[8,512,512]{2,0,1:T(8,128)(2,1)S(1)} parameter(0)\n  %b = bf16[16,512,1024]{2,0,1:T(8,128)(2,1)S(1)} parameter(1)\n"
+    "  %c = bf16[32,512,512]{2,0,1:T(8,128)(2,1)S(1)} parameter(2)\n"
+    "  %eight = bf16[8,8,1]{1,0,2:T(8,128)(2,1)S(1)} convolution(%a, %a), window={size=512}, dim_labels=b0f_o0i->bf0, " WINDOWS(
+        "512,1,4", "1,1,1", "512,1,4",
+        "1,1,1,1,1") "\n"
+                     "  %sixteen = bf16[16,16,1]{1,0,2:T(8,128)(2,1)S(1)} convolution(%b, %b), window={size=512}, dim_labels=b0f_o0i->bf0, " WINDOWS(
+                         "512,2,1", "1,2,1", "512,2,1", "1,1,1,1,8") "\n"
+                                                                     "  ROOT %oblong = bf16[32,8,1]{0,1,2:T(8,128)(2,1)S(1)} convolution(%c, %a), "
+                                                                     "window={size=512}, dim_labels=b0f_o0i->bf0, " WINDOWS("512,1,4", "1,1,1", "512,4,4",
+                                                                                                                            "1,1,1,1,1") "\n}\n";
+
+START_TEST(mixing_costs)
+{
+    static const struct {
+        const char *name;
+        double cycles, within;
+    } cases[] = {{"eight", 6543, 0.25}, {"sixteen", 21907, 0.25}, {"oblong", 11322, 0.35}};
+    g_autoptr(EchProgram) program = ech_test_program(mixing, "tpu-v6e");
+    EchKernelCost cost = price_in(program, cases[_i].name, "tpu-v6e", ECH_KERNEL_COMPILER, false);
+    double cycles = (double)cost.time * 1.75e-3;
+    ck_assert_msg(fabs(cycles / cases[_i].cycles - 1) < cases[_i].within, "%s: %g cycles, the compiler has %g", cases[_i].name, cycles, cases[_i].cycles);
+}
+END_TEST
+
 /* Transposed convolutions: each position of the result meets its own part of the window, 1, 4, 2 1/4 and 1 of its pixels, and takes the weights in anew, 256 or
  * 32 rows of 128 lanes of them; v4 slowly. The cycles are libtpu 0.0.52's, for v6e and the last for v4. */
 static const char transposed[] =
@@ -1076,6 +1105,7 @@ int main(void)
     tcase_add_loop_test(tests, born_on_chip, 0, 4);
     tcase_add_loop_test(tests, training_costs, 0, 4);
     tcase_add_loop_test(tests, pass_costs, 0, 4);
+    tcase_add_loop_test(tests, mixing_costs, 0, 3);
     tcase_add_loop_test(tests, transposed_costs, 0, 4);
     tcase_add_test(tests, work_behind_costs);
     tcase_add_test(tests, functions_cost);
