@@ -719,6 +719,13 @@ static double unit_cycles(const EchKernelShape *s, double m, double n, double k)
                MAX(passing * s->unit_size * s->unit_size / s->rate, s->load * taken);
     }
     double side = s->unit_size, rows = c->out_transposed ? n : m, columns = c->out_transposed ? m : n;
+    if (c->images_on_lanes) {
+        /* Every position takes its pixels in anew, and the channels out pass them; lanes of two positions share a large unit (libtpu 0.0.52: matrices of FFTs
+         * of 8 to 64 rows, v5e and v6e). */
+        double images = (double)c->images, passing = (double)up((uint64_t)MIN(n, (double)c->n), 8), taken = (double)up((uint64_t)MIN((double)c->k, 128), 8);
+        return m / images * ceil(images / 128) * 128 / side * ceil(k / s->side) * (s->side / side) *
+               MAX(passing * side * side / s->rate, s->load * taken * c->passes);
+    }
     if (shares_passes(c, side))
         return window_passes(c, n, side) * k / unit_depth(s) * MAX(rows * side * side / s->rate, s->load * 128);
     if (meets_holes(c)) {
@@ -1008,6 +1015,8 @@ static double pop_cycles(const EchKernelModel *model, const EchKernelShape *s)
         return model->touch_beside * s->out_registers;
     if (c->positions > 0) /* what counts there is turning the pixels to the lanes, for every position anew */
         return model->turn * (double)c->batch * (double)(c->out_transposed ? c->n * c->positions : c->m) * (double)c->k * (double)c->taps / REGISTER;
+    if (c->images_on_lanes)
+        return model->pop * s->out_registers;
     double side = s->unit_size, rows = (double)up(c->out_transposed ? c->n : c->m, 8), columns = ceil((double)(c->out_transposed ? c->m : c->n) / side);
     double registers = (double)c->batch * rows * side / REGISTER, passes = ceil(unit_depth(s) / side);
     if (shares_passes(c, side))

@@ -92,6 +92,7 @@ typedef struct {
     bool depthwise;           /**< Every channel by itself: multiplied and added by the vector unit, not the matrix unit. */
     uint64_t input_pixels;    /**< Pixels of a convolution's input; 0 for products (then m). */
     bool images_on_rows;      /**< Of a convolution's result. */
+    bool images_on_lanes;     /**< Of pixels and result both, one pixel a position: the matrices of an FFT. */
     double met;               /**< Share of a convolution's input that its window meets: a stride may leave pixels out. */
     uint64_t images;          /**< Of a convolution: what one of the result's positions is computed for at once. */
     EchKernelWork before[2], behind; /**< What the sides are computed by, and what follows the product; a product of its own: none. */

@@ -654,6 +654,8 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
     if (c->convolution && c->taps > 1 && groups == 1 && (c->batch == 1 || filter) && ech_hlo_physical(lhs, 0) == lb && out->dims[ob] > 1)
         c->positions = MAX(c->m / out->dims[ob], 1u);
     c->images = MAX(out->dims[ob], 1u);
+    c->images_on_lanes =
+        c->convolution && c->taps == 1 && groups == 1 && c->batch == 1 && c->images > 1 && ech_hlo_physical(lhs, 0) == lb && ech_hlo_physical(out, 0) == ob;
     c->images_on_rows = c->convolution && ech_hlo_physical(out, 1) == ob;
     c->few = c->taps > c->m / MAX(out->dims[ob], 1u) || ech_hlo_physical(out, 0) != of;
     c->apart = c->convolution && ech_hlo_physical(rhs, 0) == ri;

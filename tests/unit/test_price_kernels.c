@@ -213,6 +213,39 @@ START_TEST(mixing_costs)
 }
 END_TEST
 
+/* The matrices of an FFT times arrays whose images lie on lanes: the rows that pass are a matrix's (libtpu 0.0.52, v6e). */
+static const char pointwise[] =
+    "HloModule pointwise, is_scheduled=true\n\n"
+    "ENTRY %main (a: f32[4,128,128,64], b: f32[2,256,128,16], c: f32[8,384,128,8], x: f32[64,64,1,1], y: f32[16,16,1,1], z: f32[8,8,1,1]) -> f32[8,384,128,8] "
+    "{\n"
+    "  %a = f32[4,128,128,64]{2,3,1,0:T(8,128)S(1)} parameter(0)\n  %b = f32[2,256,128,16]{2,3,1,0:T(8,128)S(1)} parameter(1)\n"
+    "  %c = f32[8,384,128,8]{2,3,1,0:T(8,128)S(1)} parameter(2)\n  %x = f32[64,64,1,1]{0,1,3,2:T(8,128)S(1)} parameter(3)\n"
+    "  %y = f32[16,16,1,1]{0,1,3,2:T(8,128)S(1)} parameter(4)\n  %z = f32[8,8,1,1]{0,1,3,2:T(8,128)S(1)} parameter(5)\n"
+    "  %sixtyfour = f32[4,128,128,64]{2,3,1,0:T(8,128)S(1)} convolution(%a, %x), window={size=1x1}, dim_labels=01bf_io01->01bf, "
+    "operand_precision={highest,highest}, " WINDOWS(
+        "1,1,8,1", "2,128,8,1", "2,128,8,1",
+        "1,1,2,1,1,1,1") "\n"
+                         "  %sixteen = f32[2,256,128,16]{2,3,1,0:T(8,128)S(1)} convolution(%b, %y), window={size=1x1}, dim_labels=01bf_io01->01bf, "
+                         "operand_precision={highest,highest}, " WINDOWS("1,1,2,1", "2,256,2,1", "2,256,2,1",
+                                                                         "1,1,1,1,1,1,1") "\n"
+                                                                                          "  ROOT %eight = f32[8,384,128,8]{2,3,1,0:T(8,128)S(1)} "
+                                                                                          "convolution(%c, %z), window={size=1x1}, dim_labels=01bf_io01->01bf, "
+                                                                                          "operand_precision={highest,highest}, " WINDOWS(
+                                                                                              "1,1,1,1", "8,384,1,1", "8,384,1,1", "1,1,1,1,1,1,1") "\n}\n";
+
+START_TEST(pointwise_costs)
+{
+    static const struct {
+        const char *name;
+        double cycles, within;
+    } cases[] = {{"sixtyfour", 26624, 0.08}, {"sixteen", 7168, 0.15}, {"eight", 19456, 0.06}};
+    g_autoptr(EchProgram) program = ech_test_program(pointwise, "tpu-v6e");
+    EchKernelCost cost = price_in(program, cases[_i].name, "tpu-v6e", ECH_KERNEL_COMPILER, false);
+    double cycles = (double)cost.time * 1.75e-3;
+    ck_assert_msg(fabs(cycles / cases[_i].cycles - 1) < cases[_i].within, "%s: %g cycles, the compiler has %g", cases[_i].name, cycles, cases[_i].cycles);
+}
+END_TEST
+
 /* Transposed convolutions: each position of the result meets its own part of the window, 1, 4, 2 1/4 and 1 of its pixels, and takes the weights in anew, 256 or
  * 32 rows of 128 lanes of them; v4 slowly. The cycles are libtpu 0.0.52's, for v6e and the last for v4. */
 static const char transposed[] =
@@ -1106,6 +1139,7 @@ int main(void)
     tcase_add_loop_test(tests, training_costs, 0, 4);
     tcase_add_loop_test(tests, pass_costs, 0, 4);
     tcase_add_loop_test(tests, mixing_costs, 0, 3);
+    tcase_add_loop_test(tests, pointwise_costs, 0, 3);
     tcase_add_loop_test(tests, transposed_costs, 0, 4);
     tcase_add_test(tests, work_behind_costs);
     tcase_add_test(tests, functions_cost);
