@@ -628,11 +628,14 @@ static uint64_t find_unit(const EchPlanProblem *problem, const GArray *pieces)
     uint64_t unit = 0;
     for (guint i = 0; i < pieces->len; i++)
         unit = ech_gcd(unit, g_array_index(pieces, EchPlanPiece, i).bytes);
-    for (guint i = 0; i < pieces->len; i++) {
-        uint32_t group = g_array_index(pieces, EchPlanPiece, i).group;
-        uint64_t alignment = problem->items[problem->member[problem->first[group]]].alignment;
-        if (unit % alignment != 0)
-            unit = ech_gcd(unit, alignment);
+    for (uint64_t before = 0; before != unit;) { /* a smaller unit may be no multiple of an alignment that the one before was */
+        before = unit;
+        for (guint i = 0; i < pieces->len; i++) {
+            uint32_t group = g_array_index(pieces, EchPlanPiece, i).group;
+            uint64_t alignment = problem->items[problem->member[problem->first[group]]].alignment;
+            if (unit % alignment != 0)
+                unit = ech_gcd(unit, alignment);
+        }
     }
     g_assert(unit > 0); /* there are pieces, none of them empty */
     return unit;

@@ -433,14 +433,16 @@ EchPlan *ech_planner_run(const EchPlanner *planner, const EchPlanItem *items, si
         guint first_heap = heap_bytes->len;
         g_array_set_size(heap_bytes, first_heap + solution.n_heaps);
         g_array_set_size(heap_colours, first_heap + solution.n_heaps);
-        EchBytes total = 0;
+        EchBytes total = 0, lived = 0; /* lived: the height of what lives, which is all that a search looks at */
         for (size_t i = 0; i < colour.n; i++) {
             uint32_t heap = first_heap + solution.heaps[i];
-            EchBytes *bytes = &g_array_index(heap_bytes, EchBytes, heap);
+            EchBytes *bytes = &g_array_index(heap_bytes, EchBytes, heap), end = solution.offsets[i] + colour.items[i].bytes;
             plan->offsets[colour.index[i]] = solution.offsets[i];
             plan->heaps[colour.index[i]] = heap;
             if (colour.items[i].bytes > 0)
-                *bytes = MAX(*bytes, solution.offsets[i] + colour.items[i].bytes);
+                *bytes = MAX(*bytes, end);
+            if (colour.items[i].begin < colour.items[i].end)
+                lived = MAX(lived, end);
         }
         for (guint h = first_heap; h < heap_bytes->len; h++) {
             EchBytes bytes = g_array_index(heap_bytes, EchBytes, h);
@@ -450,7 +452,8 @@ EchPlan *ech_planner_run(const EchPlanner *planner, const EchPlanItem *items, si
         }
         plan->height += total;
         plan->lower_bound += colour.problem.lower_bound;
-        plan->proved_optimal = plan->proved_optimal && (solution.proved_optimal || (solution.n_heaps == 1 && total == colour.problem.lower_bound));
+        plan->proved_optimal =
+            plan->proved_optimal && ((solution.proved_optimal && total == lived) || (solution.n_heaps == 1 && total == colour.problem.lower_bound));
         plan->out_of_time = plan->out_of_time || solution.out_of_time;
         plan->too_large = plan->too_large || solution.too_large;
         plan->steps += solution.steps;

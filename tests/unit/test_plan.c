@@ -132,6 +132,16 @@ START_TEST(members_take_the_largest_room)
 }
 END_TEST
 
+/* Sizes of 12, alignments of 6 and 8: addresses count in twos, not in fours, of which not every multiple of 6 is one. */
+START_TEST(alignments_that_share_little)
+{
+    const EchPlanItem items[] = {{2, 5, 12, 6, 0, ALONE}, {2, 3, 24, 8, 0, ALONE}, {3, 6, 12, 8, 0, ALONE}, {3, 5, 12, 8, 0, ALONE}};
+    g_autoptr(EchPlan) plan = plan_of("exact:time_limit=1000s", items, 4);
+    ck_assert_uint_eq(plan->height, 42);
+    ck_assert(plan->proved_optimal);
+}
+END_TEST
+
 START_TEST(colours_have_their_own_heaps)
 {
     const EchPlanItem items[] = {{0, 5, 10, 0, 9, ALONE}, {0, 5, 20, 0, 2, ALONE}, {1, 5, 30, 0, 9, ALONE}, {0, 0, 0, 0, 2, ALONE}};
@@ -361,6 +371,7 @@ int main(void)
     tcase_add_test(tests, searches_end_at_their_time);
     tcase_add_test(tests, fast_split_splits_once);
     tcase_add_test(tests, members_take_the_largest_room);
+    tcase_add_test(tests, alignments_that_share_little);
     tcase_add_test(tests, colours_have_their_own_heaps);
     tcase_add_loop_test(tests, specs_say_what_is_wrong, 0, G_N_ELEMENTS(bad_specs));
     tcase_add_test(tests, impossible_items_are_refused);
