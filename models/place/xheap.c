@@ -1,7 +1,7 @@
 #include "models/place/xheap.h"
 
+#include "models/alloc/heap_fast.h"
 #include "models/place/vmem.h"
-#include "sim/base/compare.h"
 #include "sim/base/heap.h"
 
 #include <stdlib.h>
@@ -66,12 +66,8 @@ static Life *lives(const EchXheapEvent *events, uint32_t n_events, const EchByte
 }
 
 typedef struct {
-    EchBytes start, end;
-} Free;
-
-typedef struct {
     int64_t end;
-    EchBytes start, stop;
+    uint32_t chunk;
 } Taken;
 
 static gint compare_taken(gconstpointer a, gconstpointer b, gpointer data)
@@ -81,59 +77,21 @@ static gint compare_taken(gconstpointer a, gconstpointer b, gpointer data)
     return (x > y) - (x < y);
 }
 
-static guint free_index(const GArray *list, EchBytes start)
-{
-    guint low = 0, high = list->len;
-    ECH_SEARCH(low, high, middle, g_array_index(list, Free, middle).start < start);
-    return low;
-}
-
 static EchBytes fast_merge(const GArray *groups, EchBytes alignment, EchBytes *offsets)
 {
-    g_autoptr(GArray) list = g_array_new(FALSE, FALSE, sizeof(Free)), taken = g_array_new(FALSE, FALSE, sizeof(Taken));
-    Free all = {0, UINT64_MAX / 2};
-    g_array_append_val(list, all);
+    g_autoptr(EchFastHeap) heap = ech_fast_heap_new(0, alignment);
+    g_autoptr(GArray) taken = g_array_new(FALSE, FALSE, sizeof(Taken));
     EchBytes top = 0;
     for (guint g = 0; g < groups->len; g++) {
         const Group *group = &g_array_index(groups, Group, g);
+        Taken ended;
         while (taken->len > 0 && g_array_index(taken, Taken, 0).end <= group->start) {
-            Taken t;
-            ech_heap_pop(taken, &t, compare_taken, NULL);
-            guint i = free_index(list, t.start);
-            if (i < list->len && g_array_index(list, Free, i).start == t.stop) {
-                t.stop = g_array_index(list, Free, i).end;
-                g_array_remove_index(list, i);
-            }
-            if (i > 0 && g_array_index(list, Free, i - 1).end == t.start)
-                g_array_index(list, Free, i - 1).end = t.stop;
-            else {
-                Free f = {t.start, t.stop};
-                g_array_insert_val(list, i, f);
-            }
+            ech_heap_pop(taken, &ended, compare_taken, NULL);
+            ech_fast_heap_give(heap, ended.chunk);
         }
-        guint best = G_MAXUINT;
-        EchBytes best_room = 0;
-        for (guint i = 0; i < list->len; i++) {
-            const Free *f = &g_array_index(list, Free, i);
-            EchBytes from = ech_round_up(f->start, alignment);
-            if (from >= f->end || f->end - from < group->bytes)
-                continue;
-            if (best == G_MAXUINT || f->end - from < best_room) {
-                best = i;
-                best_room = f->end - from;
-            }
-        }
-        if (best == G_MAXUINT)
-            continue;
-        Free f = g_array_index(list, Free, best);
-        EchBytes from = ech_round_up(f.start, alignment), stop = from + group->bytes;
-        if (stop < f.end)
-            g_array_index(list, Free, best).start = stop;
-        else
-            g_array_remove_index(list, best);
-        ech_heap_push(taken, &(Taken){group->end, f.start, stop}, compare_taken, NULL);
-        top = MAX(top, stop);
-        offsets[group->group] = from;
+        uint32_t chunk = ech_fast_heap_take(heap, group->bytes, &offsets[group->group]);
+        ech_heap_push(taken, &(Taken){group->end, chunk}, compare_taken, NULL);
+        top = MAX(top, offsets[group->group] + group->bytes);
     }
     return top;
 }
@@ -179,9 +137,9 @@ static EchBytes best_fit(bool temporal, const Life *life, const EchBytes *sizes,
         int64_t offset = ech_vmem_find_many(vmem, (const int64_t *)(const void *)starts->data, (const int64_t *)(const void *)ends->data, starts->len,
                                             (int64_t)sizes[owner], (int64_t)order[g].bytes, -1);
         for (uint32_t k = head[owner]; k != NONE; k = next[k]) {
-            ech_vmem_add(vmem, (EchVmemChunk){life[k].start, life[k].end, offset, (int64_t)sizes[k]});
-            top = MAX(top, (EchBytes)offset + sizes[k]);
+            ech_vmem_add(vmem, (EchVmemChunk){life[k].start, life[k].end, offset, (int64_t)order[g].bytes}); /* of the largest, as heap.c has it */
         }
+        top = MAX(top, (EchBytes)offset + order[g].bytes);
         offsets[owner] = (EchBytes)offset;
     }
     return top;

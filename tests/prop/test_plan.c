@@ -1,6 +1,7 @@
 /* Properties that every planner of the table must have: a new planner is tested by being registered. */
 #include "models/alloc/heap_fit.h"
 #include "models/alloc/plan.h"
+#include "models/place/xheap.h"
 #include "sim/base/error.h"
 #include "tests/support/random.h"
 #include "tests/support/support.h"
@@ -263,6 +264,129 @@ START_TEST(exact_is_lowest)
 }
 END_TEST
 
+/* best_of_all() for groups, what never lives among their members. */
+typedef struct {
+    const EchPlanItem *items;
+    size_t n_groups;
+    struct {
+        size_t n, at[8];
+        uint64_t alignment;
+    } groups[8];
+} Groups;
+
+static EchBytes best_of_groups(const Groups *all, uint64_t *offsets, unsigned placed, EchBytes height, EchBytes best)
+{
+    if (height >= best)
+        return best;
+    if (placed == (1u << all->n_groups) - 1)
+        return height;
+    for (size_t g = 0; g < all->n_groups; g++) {
+        uint64_t at = 0, top = height;
+        for (size_t o = 0; o < all->n_groups; o++)
+            for (size_t x = 0; (placed >> o & 1) && x < all->groups[g].n; x++)
+                for (size_t y = 0; y < all->groups[o].n; y++) {
+                    const EchPlanItem *a = &all->items[all->groups[g].at[x]], *b = &all->items[all->groups[o].at[y]];
+                    if (a->bytes && b->bytes && MAX(a->begin, b->begin) < MIN(a->end, b->end))
+                        at = MAX(at, offsets[o] + b->bytes);
+                }
+        if (placed >> g & 1)
+            continue;
+        offsets[g] = at = ech_round_up(at, all->groups[g].alignment);
+        for (size_t x = 0; x < all->groups[g].n; x++)
+            top = MAX(top, all->items[all->groups[g].at[x]].bytes ? at + all->items[all->groups[g].at[x]].bytes : 0);
+        best = best_of_groups(all, offsets, placed | 1u << g, top, best);
+    }
+    return best;
+}
+
+static Groups groups_of(const EchPlanItem *items, size_t n)
+{
+    Groups all = {.items = items};
+    for (size_t i = 0; i < n; i++) {
+        size_t g = 0;
+        while (g < all.n_groups && (items[i].colocation == ECH_PLAN_ALONE || items[all.groups[g].at[0]].colocation != items[i].colocation))
+            g++;
+        if (g == all.n_groups)
+            all.groups[all.n_groups++].alignment = 1;
+        all.groups[g].at[all.groups[g].n++] = i;
+        uint64_t alignment = MAX(items[i].alignment, 1), common = all.groups[g].alignment;
+        all.groups[g].alignment = common / ech_gcd(common, alignment) * alignment;
+    }
+    return all;
+}
+
+/* What is said to be proved is so: groups, some with members that never live but count for the height, alignments that are no multiples of one another. */
+START_TEST(proofs_hold)
+{
+    static const EchBytes alignments[] = {1, 4, 6, 8, 9, 12, 16};
+    unsigned proved = 0;
+    for (int round = 0; round < 300; round++) {
+        uint64_t seed = ech_test_seed_of(_i * 1000 + round);
+        state = seed;
+        EchPlanItem items[7];
+        size_t n = 3 + (size_t)below(5);
+        for (size_t i = 0; i < n; i++) {
+            int64_t begin = (int64_t)below(6);
+            items[i] = (EchPlanItem){begin, begin + (below(5) ? 1 + (int64_t)below(5) : 0), below(9) ? 1 + below(20) : 0, 0, 0, ECH_PLAN_ALONE};
+            if (below(2))
+                items[i].colocation = (uint32_t)below(3);
+            if (_i == 1) {
+                items[i].bytes *= 12;
+                items[i].alignment = alignments[below(G_N_ELEMENTS(alignments))];
+            }
+        }
+        uint64_t offsets[8];
+        Groups all = groups_of(items, n);
+        EchBytes best = best_of_groups(&all, offsets, 0, 0, UINT64_MAX);
+        g_autoptr(EchPlan) plan = ech_plan_new("exact:time_limit=1000s", items, n, 0, NULL);
+        ck_assert_msg(plan->height == best || (!plan->proved_optimal && plan->height > best),
+                      "seed %" G_GUINT64_FORMAT ": %" G_GUINT64_FORMAT ", said to be proved; lowest is %" G_GUINT64_FORMAT, seed, plan->height, best);
+        proved += plan->proved_optimal;
+    }
+    ck_assert_uint_gt(proved, 250);
+}
+END_TEST
+
+/* Two done independently: the heaps of buffer assignment, driven by events, place as the planner does, driven by lives. */
+START_TEST(heaps_of_events_place_alike)
+{
+    static const char *const heaps[] = {"xla:algorithm=fast_merge,alignment=16", "xla:algorithm=spatial,alignment=16", "xla:algorithm=temporal,alignment=16"};
+    static const EchXheapAlgorithm algorithms[] = {ECH_XHEAP_FAST_MERGE, ECH_XHEAP_SPATIAL, ECH_XHEAP_TEMPORAL};
+    enum { MOST = 60 };
+    for (int round = 0; round < 60; round++) {
+        uint64_t seed = ech_test_seed_of(_i * 1000 + round);
+        state = seed;
+        uint32_t n = 2 + (uint32_t)below(MOST - 1), n_live = 0, n_events = 0, made = 0, live[MOST];
+        EchXheapEvent events[2 * MOST];
+        EchPlanItem items[MOST];
+        EchBytes sizes[MOST];
+        uint64_t ids[MOST], offsets[MOST];
+        while (made < n || n_live > 0) {
+            if (made < n && (n_live == 0 || below(5) < 3)) {
+                uint32_t with = made > 0 && round % 2 && below(2) ? (uint32_t)below(made) : made;
+                sizes[made] = 1 + below(below(3) ? 50 : 400);
+                ids[made] = made;
+                items[made] = (EchPlanItem){n_events, 0, sizes[made], 0, 0, with < made ? items[with].colocation : made};
+                events[n_events++] = (EchXheapEvent){with < made ? ECH_XHEAP_SHARE : ECH_XHEAP_ALLOC, made, with};
+                live[n_live++] = made++;
+            } else {
+                uint32_t pick = (uint32_t)below(n_live);
+                items[live[pick]].end = n_events;
+                events[n_events++] = (EchXheapEvent){ECH_XHEAP_RELEASE, live[pick], 0};
+                live[pick] = live[--n_live];
+            }
+        }
+        EchBytes height = ech_xheap_run(algorithms[_i], 16, events, n_events, sizes, ids, n, offsets);
+        g_autoptr(EchPlan) plan = ech_plan_new(heaps[_i], items, n, 0, NULL);
+        ck_assert_uint_eq(height, plan->height);
+        for (uint32_t i = 0; i < n; i++)
+            ck_assert_msg(offsets[i] == plan->offsets[i],
+                          "%s: seed %" G_GUINT64_FORMAT ": buffer %u at %" G_GUINT64_FORMAT ", the planner says %" G_GUINT64_FORMAT, heaps[_i], seed, i,
+                          offsets[i], plan->offsets[i]);
+    }
+}
+END_TEST
+
 /* Buffers cut from a full rectangle: a plan at the lower bound exists. */
 START_TEST(exact_restores_a_cut_rectangle)
 {
@@ -390,6 +514,8 @@ int main(void)
     tcase_add_loop_test(tests, many_lives_are_placed_legally, 0, 2);
     tcase_add_test(tests, damaged_plans_are_refused);
     tcase_add_loop_test(tests, exact_is_lowest, 0, 3);
+    tcase_add_loop_test(tests, proofs_hold, 0, 2);
+    tcase_add_loop_test(tests, heaps_of_events_place_alike, 0, 3);
     tcase_add_test(tests, exact_restores_a_cut_rectangle);
     tcase_add_loop_test(tests, heap_finds_what_a_plain_one_finds, 0, 20);
     suite_add_tcase(suite, tests);
