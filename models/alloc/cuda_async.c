@@ -29,7 +29,8 @@ typedef struct {
 
 typedef struct {
     uint32_t stream;
-    EchTree free; /* (bytes, address) */
+    EchTree free;  /* (bytes, address) */
+    EchTree whole; /* those that are all of their segment */
 } Pool;
 
 typedef struct {
@@ -125,8 +126,10 @@ static bool async_configure(EchAllocator *base, const char *text, GError **error
 static void async_done(EchAllocator *base)
 {
     Async *self = (Async *)base;
-    for (uint32_t i = 0; i < self->n_pools; i++)
+    for (uint32_t i = 0; i < self->n_pools; i++) {
         ech_tree_clear(&self->pools[i].free);
+        ech_tree_clear(&self->pools[i].whole);
+    }
     ech_tree_clear(&self->pool_index);
     g_free(self->pools);
     g_free(self->blocks);
@@ -162,6 +165,20 @@ static EchTreeKey key_of(const Block *block)
     return ech_tree_key(block->bytes, block->address);
 }
 
+static bool is_whole(const Block *block)
+{
+    return !block->prev && !block->next;
+}
+
+/* Takes a free block out of its pool. */
+static void pull(Async *self, uint32_t at)
+{
+    const Block *block = &self->blocks[at];
+    ech_tree_remove(&self->pools[block->pool].free, key_of(block));
+    if (is_whole(block))
+        ech_tree_remove(&self->pools[block->pool].whole, key_of(block));
+}
+
 /* Joins a free block with free neighbours of its pool and puts it there. */
 static void put(Async *self, uint32_t at)
 {
@@ -169,7 +186,7 @@ static void put(Async *self, uint32_t at)
     uint32_t pool = blocks[at].pool, next = blocks[at].next, prev = blocks[at].prev;
     blocks[at].used = false;
     if (next && !blocks[next].used && blocks[next].pool == pool) {
-        ech_tree_remove(&self->pools[pool].free, key_of(&blocks[next]));
+        pull(self, next);
         blocks[at].bytes += blocks[next].bytes;
         blocks[at].next = blocks[next].next;
         if (blocks[at].next)
@@ -177,7 +194,7 @@ static void put(Async *self, uint32_t at)
         drop_block(self, next);
     }
     if (prev && !blocks[prev].used && blocks[prev].pool == pool) {
-        ech_tree_remove(&self->pools[pool].free, key_of(&blocks[prev]));
+        pull(self, prev);
         blocks[prev].bytes += blocks[at].bytes;
         blocks[prev].next = blocks[at].next;
         if (blocks[prev].next)
@@ -185,7 +202,9 @@ static void put(Async *self, uint32_t at)
         drop_block(self, at);
         at = prev;
     }
-    ech_tree_insert(&self->pools[pool].free, key_of(&self->blocks[at]), at);
+    ech_tree_insert(&self->pools[pool].free, key_of(&blocks[at]), at);
+    if (is_whole(&blocks[at]))
+        ech_tree_insert(&self->pools[pool].whole, key_of(&blocks[at]), at);
 }
 
 /* What was freed on a stream is complete: free for all. */
@@ -194,7 +213,7 @@ static void complete(Async *self, uint32_t pool)
     EchTree *tree = &self->pools[pool].free;
     for (EchTreeIter it = ech_tree_first(tree); it.leaf; it = ech_tree_first(tree)) {
         uint32_t at = ech_tree_iter_value(it);
-        ech_tree_remove_at(tree, it);
+        pull(self, at);
         self->blocks[at].pool = COMMON;
         put(self, at);
     }
@@ -203,21 +222,14 @@ static void complete(Async *self, uint32_t pool)
 /* Gives whole free segments of a pool back until no more than @keep bytes are reserved; the smallest first, so that little more goes than must. */
 static void trim(Async *self, uint32_t pool, EchBytes keep)
 {
-    EchTree *tree = &self->pools[pool].free;
-    for (EchTreeIter it = ech_tree_first(tree); it.leaf && self->base.stats.reserved > keep;) {
+    for (EchTreeIter it; self->base.stats.reserved > keep && (it = ech_tree_first(&self->pools[pool].whole)).leaf; self->trims++) {
         uint32_t at = ech_tree_iter_value(it);
         Block block = self->blocks[at];
-        if (block.prev || block.next) {
-            it = ech_tree_next(it);
-            continue;
-        }
-        ech_tree_remove_at(tree, it);
+        pull(self, at);
         ech_alloc_give_segment(&self->base, block.address, block.bytes);
         self->segments[block.segment] = (Segment){.next = self->spare_segment};
         self->spare_segment = block.segment + 1;
         drop_block(self, at);
-        self->trims++;
-        it = ech_tree_lower_bound(tree, key_of(&block));
     }
 }
 
@@ -289,7 +301,7 @@ static bool gather_pages(Async *self, EchBytes bytes)
         if (block->bytes < granule)
             break;
         /* Whole segments were given back before. */
-        if (to > from && (block->prev || block->next)) {
+        if (to > from && !is_whole(block)) {
             there += to - from;
             g_array_append_val(found, at);
         }
@@ -300,7 +312,7 @@ static bool gather_pages(Async *self, EchBytes bytes)
         uint32_t at = g_array_index(found, uint32_t, i);
         const Block *block = &self->blocks[at];
         uint64_t from = ech_round_up(block->address, granule), to = (block->address + block->bytes) / granule * granule;
-        ech_tree_remove(tree, key_of(block));
+        pull(self, at);
         cut_pages(self, at, from, to);
     }
     return true;
@@ -327,12 +339,11 @@ static void async_empty_cache(EchAllocator *base)
 
 static uint32_t take_from(Async *self, uint32_t pool, EchBytes bytes)
 {
-    EchTree *tree = &self->pools[pool].free;
-    EchTreeIter it = ech_tree_lower_bound(tree, ech_tree_key(bytes, 0));
+    EchTreeIter it = ech_tree_lower_bound(&self->pools[pool].free, ech_tree_key(bytes, 0));
     if (!it.leaf)
         return 0;
     uint32_t at = ech_tree_iter_value(it);
-    ech_tree_remove_at(tree, it);
+    pull(self, at);
     return at;
 }
 

@@ -2,13 +2,10 @@
  * PYTORCH_NO_CUDA_MEMORY_CACHING=1). */
 #include "models/alloc/class.h"
 
-#include <string.h>
-
-/* A page of the driver's that small requests share, in units of UNIT bytes. */
+/* A page of the driver's that small requests share. */
 typedef struct {
-    uint64_t address; /* UINT64_MAX: no page; its place is used again */
-    uint32_t segment, n_used;
-    uint8_t *used; /* used[units of a page] */
+    uint64_t address;
+    uint32_t segment, n_live; /* n_live 0: no page; its place is used again */
 } Page;
 
 typedef struct {
@@ -16,6 +13,8 @@ typedef struct {
     EchBytes granule, share_below;
     uint64_t mapped;
     GArray *pages;
+    EchGaps free;   /* Of page k from k page_stride() on: pages never touch, and the first that has room comes first. */
+    EchGaps places; /* Numbers without a page. */
     uint64_t synchronisations;
 } Platform;
 
@@ -37,70 +36,53 @@ static bool platform_init(EchAllocator *base, GError **error)
     base->memory.granule = self->granule;
     base->memory.maps_ranges = self->mapped != 0;
     self->pages = g_array_new(FALSE, FALSE, sizeof(Page));
+    ech_gaps_add(&self->places, 0, UINT32_MAX);
     return true;
 }
 
 static void platform_done(EchAllocator *base)
 {
     Platform *self = (Platform *)base;
-    for (guint i = 0; self->pages && i < self->pages->len; i++)
-        g_free(g_array_index(self->pages, Page, i).used);
     g_clear_pointer(&self->pages, g_array_unref);
+    ech_gaps_clear(&self->free);
+    ech_gaps_clear(&self->places);
 }
 
-/* First run of @wanted free units; SIZE_MAX where there is none. */
-static size_t find_run(const Page *page, size_t units, size_t wanted)
+static uint64_t page_stride(const Platform *self)
 {
-    if (units - page->n_used < wanted)
-        return SIZE_MAX;
-    for (size_t at = 0, run = 0; at < units; at++) {
-        run = page->used[at] ? 0 : run + 1;
-        if (run == wanted)
-            return at + 1 - wanted;
-    }
-    return SIZE_MAX;
+    return self->granule + UNIT;
 }
 
-/* A page for small requests: a place that has none, else a new one. */
-static bool take_page(Platform *self, guint *ret)
+/* A page for small requests, at the first number that has none; all of it is free. */
+static bool take_page(Platform *self, uint64_t *ret_at)
 {
-    Page page = {.used = NULL};
-    if (!ech_alloc_take_segment(&self->base, self->granule, &page.address, &page.segment))
+    Page page = {.n_live = 0};
+    uint64_t number = 0;
+    if (!ech_gaps_find(&self->places, 0, 1, &number) || !ech_alloc_take_segment(&self->base, self->granule, &page.address, &page.segment))
         return false;
-    page.used = g_malloc0(self->granule / UNIT);
-    guint at = 0;
-    while (at < self->pages->len && g_array_index(self->pages, Page, at).address != UINT64_MAX)
-        at++;
-    if (at == self->pages->len)
+    ech_gaps_take(&self->places, number, 1);
+    if (number == self->pages->len)
         g_array_append_val(self->pages, page);
     else
-        g_array_index(self->pages, Page, at) = page;
-    *ret = at;
+        g_array_index(self->pages, Page, number) = page;
+    *ret_at = number * page_stride(self);
+    ech_gaps_add(&self->free, *ret_at, self->granule);
     return true;
 }
 
 static bool share_page(Platform *self, EchBytes bytes, EchLive *live)
 {
-    size_t units = self->granule / UNIT, wanted = (size_t)(ech_round_up(bytes, UNIT) / UNIT), run = SIZE_MAX;
-    guint at = 0;
-    for (; at < self->pages->len; at++) {
-        const Page *page = &g_array_index(self->pages, Page, at);
-        run = page->address == UINT64_MAX ? SIZE_MAX : find_run(page, units, wanted);
-        if (run != SIZE_MAX)
-            break;
-    }
-    if (run == SIZE_MAX) {
-        if (!take_page(self, &at))
-            return false;
-        run = 0;
-    }
-    Page *page = &g_array_index(self->pages, Page, at);
-    memset(page->used + run, 1, wanted);
-    page->n_used += (uint32_t)wanted;
-    live->address = page->address + run * UNIT;
+    uint64_t at;
+    live->rounded = ech_round_up(bytes, UNIT);
+    if (!ech_gaps_find(&self->free, 0, live->rounded, &at) && !take_page(self, &at))
+        return false;
+    ech_gaps_take(&self->free, at, live->rounded);
+    uint32_t number = (uint32_t)(at / page_stride(self));
+    Page *page = &g_array_index(self->pages, Page, number);
+    page->n_live++;
+    live->address = page->address + at % page_stride(self);
     live->segment = page->segment;
-    live->rounded = wanted * UNIT;
-    live->handle = at + 1;
+    live->handle = number + 1;
     return true;
 }
 
@@ -133,58 +115,42 @@ static void platform_release(EchAllocator *base, uint32_t id, const EchLive *liv
         ech_alloc_give_segment(base, live->address, live->rounded);
         return;
     }
-    Page *page = &g_array_index(self->pages, Page, live->handle - 1);
-    size_t n = live->rounded / UNIT;
-    memset(page->used + (live->address - page->address) / UNIT, 0, n);
-    page->n_used -= (uint32_t)n;
-    if (page->n_used > 0)
+    uint32_t number = live->handle - 1;
+    uint64_t first = number * page_stride(self);
+    Page *page = &g_array_index(self->pages, Page, number);
+    ech_gaps_add(&self->free, first + (live->address - page->address), live->rounded);
+    if (--page->n_live > 0)
         return;
+    ech_gaps_take(&self->free, first, self->granule);
+    ech_gaps_add(&self->places, number, 1);
     ech_alloc_give_segment(base, page->address, self->granule);
-    g_clear_pointer(&page->used, g_free);
-    page->address = UINT64_MAX;
 }
 
-/* Calls @add for every run of free units of a page. */
-static void each_free_run(const Platform *self, void (*add)(const Page *page, size_t first, size_t n, void *data), void *data)
-{
-    size_t units = self->granule / UNIT;
-    for (guint i = 0; i < self->pages->len; i++) {
-        const Page *page = &g_array_index(self->pages, Page, i);
-        for (size_t at = 0, run = 0; page->address != UINT64_MAX && at <= units; at++) {
-            if (at < units && !page->used[at]) {
-                run++;
-                continue;
-            }
-            if (run > 0)
-                add(page, at - run, run, data);
-            run = 0;
-        }
-    }
-}
+typedef struct {
+    const Platform *self;
+    GArray *out;
+} Visit;
 
-static void add_block(const Page *page, size_t first, size_t n, void *data)
+static void visit(uint64_t at, uint64_t bytes, void *data)
 {
-    EchAllocBlock block = {.segment = page->segment, .state = ECH_BLOCK_FREE, .address = page->address + first * UNIT, .bytes = n * UNIT, .id = UINT32_MAX};
-    g_array_append_val((GArray *)data, block);
-}
-
-static void note_largest(const Page *page, size_t first, size_t n, void *data)
-{
-    (void)page, (void)first;
-    EchBytes *largest = data;
-    *largest = MAX(*largest, n * UNIT);
+    const Visit *state = data;
+    const Page *page = &g_array_index(state->self->pages, Page, at / page_stride(state->self));
+    EchAllocBlock block = {
+        .segment = page->segment, .state = ECH_BLOCK_FREE, .address = page->address + at % page_stride(state->self), .bytes = bytes, .id = UINT32_MAX};
+    g_array_append_val(state->out, block);
 }
 
 static void platform_walk(const EchAllocator *base, GArray *out)
 {
-    each_free_run((const Platform *)base, add_block, out);
+    Visit state = {(const Platform *)base, out};
+    ech_gaps_each(&state.self->free, visit, &state);
 }
 
+/* The longest range of all is what the root knows. */
 static EchBytes platform_largest(const EchAllocator *base)
 {
-    EchBytes largest = 0;
-    each_free_run((const Platform *)base, note_largest, &largest);
-    return largest;
+    const EchGaps *free = &((const Platform *)base)->free;
+    return free->root ? free->nodes[free->root].longest : 0;
 }
 
 static void platform_own_stats(EchAllocator *base, GArray *out)

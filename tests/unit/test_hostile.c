@@ -609,6 +609,50 @@ START_TEST(arrays_that_all_live)
 }
 END_TEST
 
+/* Small requests that share the driver's pages, and a pool in pieces that is synchronised with again and again. */
+START_TEST(pieces_without_number)
+{
+    enum { N = 200000 };
+    static const char *const specs[] = {"platform:share_below=1MiB", "cuda_async"};
+    for (size_t s = 0; s < G_N_ELEMENTS(specs); s++) {
+        const EchAllocDevice device = {.capacity = UINT64_C(1) << 40};
+        g_autoptr(EchAllocator) allocator = ech_allocator_new(specs[s], &device, NULL);
+        EchPlacement placement;
+        for (uint32_t k = 0; k < N; k++)
+            ck_assert_int_eq(ech_allocator_alloc(allocator, &(EchAllocRequest){.id = k, .bytes = 1000 + k % 7 * 500}, &placement), ECH_FIT_OK);
+        for (uint32_t k = 0; k < N; k += 2) {
+            ech_allocator_release(allocator, k);
+            ech_allocator_stream_done(allocator, 0);
+        }
+        for (uint32_t k = 0; k < N; k += 2) {
+            ck_assert_int_eq(ech_allocator_alloc(allocator, &(EchAllocRequest){.id = k, .bytes = 20000}, &placement), ECH_FIT_OK);
+            ech_allocator_stream_done(allocator, 0);
+        }
+    }
+}
+END_TEST
+
+/* Arrays that come and go, in a heap of one pass. */
+START_TEST(arrays_that_leave_gaps)
+{
+    enum { N = 300000, LIVE = N / 4 };
+    g_autofree EchXheapEvent *events = g_new0(EchXheapEvent, 2 * N);
+    g_autofree EchBytes *sizes = g_new(EchBytes, N), *offsets = g_new(EchBytes, N);
+    g_autofree uint64_t *ids = g_new(uint64_t, N);
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < N + LIVE; k++) {
+        if (k < N) {
+            sizes[k] = 1 + k * UINT64_C(7919) % 1000003;
+            ids[k] = k;
+            events[n++] = (EchXheapEvent){.kind = ECH_XHEAP_ALLOC, .buffer = k};
+        }
+        if (k >= LIVE)
+            events[n++] = (EchXheapEvent){.kind = ECH_XHEAP_RELEASE, .buffer = k - LIVE};
+    }
+    ck_assert_uint_gt(ech_xheap_run(ECH_XHEAP_FAST_MERGE, 16384, events, n, sizes, ids, N, offsets), LIVE * UINT64_C(500000));
+}
+END_TEST
+
 /* ---- tables ---- */
 
 /* Numbers chosen so that their products with a constant that anybody can read are the same: what a table makes of them is another matter in every process. */
@@ -743,6 +787,8 @@ int main(void)
     tcase_add_test(tests, pools_without_number);
     tcase_add_test(tests, loops_without_number);
     tcase_add_test(tests, arrays_that_all_live);
+    tcase_add_test(tests, pieces_without_number);
+    tcase_add_test(tests, arrays_that_leave_gaps);
     tcase_add_test(tests, numbers_that_would_meet);
     tcase_add_test(tests, addresses_that_would_meet);
     tcase_add_test(tests, properties_without_number);
