@@ -60,7 +60,7 @@ typedef struct {
     bool mesh;                         /**< Without a switch: of the ports as many lead to each of the reach - 1 others. */
     EchCurvePoint *curve;              /**< To the device, and from it too where that has none of its own. */
     size_t n_curve;
-    EchRate measured_to, measured_from; /**< The file's to_device and from_device, beside which its curves were measured; 0: as now. */
+    EchRate measured_to, measured_from; /**< to_device and from_device beside which its curves were measured; 0: as now. */
     EchCurvePoint *curve_from;          /**< From the device ("curve_from_device"). */
     size_t n_curve_from;
 } EchLink;
@@ -80,8 +80,7 @@ typedef struct {
     uint64_t clock_hz;
     EchPeak *peaks; /**< peaks[n_peaks] */
     size_t n_peaks;
-    double clock_ratio,
-        peak_ratio; /**< Its clock, and its peak for f32, over those of the device's file, beside which constants of models hold; 0: as there. */
+    uint64_t counted_clock, counted_peak; /**< Its clock, and its peak for f32, beside which models' constants in cycles hold; 0: as now. */
 } EchUnit;
 
 /** A number of a model (kernel costs, runtime, layout), by dotted path. Values are what the file says, as double; integers up to 2^53 exact. */

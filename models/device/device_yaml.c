@@ -57,6 +57,8 @@ static const Field link_fields[] = {
     {"one_way", FIELD_BOOL, offsetof(EchLink, one_way), "how reductions of a TPU's chips that leave each its part go round: one way"},
     {"sharers", FIELD_U32, offsetof(EchLink, sharers), "devices of a chip, which share its links; left out: 1"},
     {"reach", FIELD_U32, offsetof(EchLink, reach), "devices that links to a switch join, those of a host; beyond it is the network. Left out: any number"},
+    {"measured_to", FIELD_RATE, offsetof(EchLink, measured_to), "to_device beside which its curve was measured; left out: what that is"},
+    {"measured_from", FIELD_RATE, offsetof(EchLink, measured_from), "the same of from_device"},
     {"mesh", FIELD_BOOL, offsetof(EchLink, mesh), "no switch: of the ports as many lead to each of the other devices within reach"},
     {"coherent", FIELD_BOOL, offsetof(EchLink, coherent), "the device reads and writes memory beyond it by itself, as its own (NVLink-C2C)"},
     {NULL, FIELD_U32, 0, NULL},
@@ -66,6 +68,8 @@ static const Field unit_fields[] = {
     {"rows", FIELD_U32, offsetof(EchUnit, rows), "of a systolic array, or sublanes"},
     {"columns", FIELD_U32, offsetof(EchUnit, columns), "of a systolic array, or lanes"},
     {"clock", FIELD_OPS, offsetof(EchUnit, clock_hz), "its rates go with it where it is changed; a TPU's kernels are priced in its cycles"},
+    {"counted_clock", FIELD_OPS, offsetof(EchUnit, counted_clock), "the clock beside which the kernels' numbers in cycles hold; left out: its own"},
+    {"counted_peak", FIELD_OPS, offsetof(EchUnit, counted_peak), "the same of its peak for f32"},
     {NULL, FIELD_U32, 0, NULL},
 };
 
@@ -445,8 +449,8 @@ static bool read_link(Loader *loader, const EchYamlNode *node, EchLink *link, GE
         ech_yaml_error(node, error, "%s: expected to_device and from_device, rates above 0", section);
         return false;
     }
-    link->measured_to = link->to_device;
-    link->measured_from = link->from_device;
+    link->measured_to = link->measured_to ? link->measured_to : link->to_device;
+    link->measured_from = link->measured_from ? link->measured_from : link->from_device;
     if (link->engines_to == 0 || link->engines_from == 0 || link->ports == 0 || link->sharers == 0) {
         ech_yaml_error(node, error, "%s: engines, ports and sharers must be at least 1", section);
         return false;
@@ -765,10 +769,11 @@ static void follow_link(EchLink *link, const EchLink *was, const char *const *se
         link->both_ways = was->both_ways >= one_was ? MAX(scale(link->both_ways, factor), one) : scale(link->both_ways, factor);
     }
     /* Copies keep their set-up: what the curve takes beyond the bytes at the rate it was measured beside. */
-    if (!is_set(settings, "links", link->name, "curve") && !is_set(settings, "links", link->name, "curve_from_device")) {
-        link->measured_to = was->measured_to;
-        link->measured_from = was->measured_from;
-    }
+    bool own = is_set(settings, "links", link->name, "curve") || is_set(settings, "links", link->name, "curve_from_device");
+    if (!is_set(settings, "links", link->name, "measured_to"))
+        link->measured_to = own ? link->to_device : was->measured_to;
+    if (!is_set(settings, "links", link->name, "measured_from"))
+        link->measured_from = own ? link->from_device : was->measured_from;
 }
 
 static void follow_unit(EchUnit *unit, const EchUnit *was, const char *const *settings)
@@ -777,9 +782,8 @@ static void follow_unit(EchUnit *unit, const EchUnit *was, const char *const *se
            factor = clock * lanes_of(unit) / lanes_of(was);
     for (size_t k = 0; factor != 1 && k < unit->n_peaks && !is_set(settings, "units", unit->name, "peaks"); k++)
         unit->peaks[k].ops = scale(unit->peaks[k].ops, factor);
-    uint64_t peak = ech_unit_peak(unit, "f32"), peak_was = ech_unit_peak(was, "f32");
-    unit->clock_ratio = clock;
-    unit->peak_ratio = peak > 0 && peak_was > 0 ? (double)peak / (double)peak_was : 1;
+    unit->counted_clock = unit->counted_clock ? unit->counted_clock : was->clock_hz;
+    unit->counted_peak = unit->counted_peak ? unit->counted_peak : ech_unit_peak(was, "f32");
 }
 
 /* The listed numbers say what is in force. */
@@ -1175,6 +1179,35 @@ static void put_number(EchYamlNode *node, const EchDeviceNumber *number)
     ech_yaml_put(node, steps[n - 1], said);
 }
 
+/* Writes beside which rates numbers of a part in @section hold, where those are no longer its own. */
+static void put_beside(EchYamlNode *node, const char *section, const char *name, const char *key, uint64_t beside, uint64_t now)
+{
+    EchYamlNode *part = ech_yaml_get(ech_yaml_get(node, section), name);
+    if (beside == 0 || beside == now || !part || part->kind != ECH_YAML_MAP || ech_yaml_get(part, key))
+        return;
+    g_autofree char *path = g_strdup_printf("%s.%s.%s", section, name, key);
+    put_number(node, &(EchDeviceNumber){.path = path, .value = (double)beside, .source = (char *)(uintptr_t) "as its base's"});
+}
+
+/* The same for all parts of @device that have such numbers. */
+static void put_all_beside(EchYamlNode *node, const EchDevice *device)
+{
+    for (size_t i = 0; i < device->n_links; i++) {
+        const EchLink *link = &device->links[i];
+        if (link->n_curve + link->n_curve_from == 0)
+            continue;
+        put_beside(node, "links", link->name, "measured_to", link->measured_to, link->to_device);
+        put_beside(node, "links", link->name, "measured_from", link->measured_from, link->from_device);
+    }
+    for (size_t i = 0; i < device->n_units && g_strcmp0(device->family, "tpu") == 0; i++) {
+        const EchUnit *unit = &device->units[i];
+        if (unit->kind == ECH_UNIT_MATRIX)
+            put_beside(node, "units", unit->name, "counted_clock", unit->counted_clock, unit->clock_hz);
+        else
+            put_beside(node, "units", unit->name, "counted_peak", unit->counted_peak, ech_unit_peak(unit, "f32"));
+    }
+}
+
 /* What hangs together with the numbers that @own says instead of @base's, and is not said itself, follows them in @node, @own over @base. */
 static bool follow_base(EchYamlNode *node, const EchYamlNode *base, const EchYamlNode *own, GError **error)
 {
@@ -1194,6 +1227,7 @@ static bool follow_base(EchYamlNode *node, const EchYamlNode *base, const EchYam
         if (device->numbers[i].value != before[i])
             put_number(node, &device->numbers[i]);
     }
+    put_all_beside(node, device);
     return true;
 }
 

@@ -31,12 +31,14 @@ static double number(const EchDevice *device, const char *prefix, const char *na
     return ech_device_number(device, path, fallback);
 }
 
-/* How many times as much as in its file a unit does in a cycle of the matrix unit, in which the constants are. */
+/* How many times as much as where the constants were counted a unit does in a cycle of the matrix unit, in which those are. */
 static double pace(const EchDevice *device, EchUnitKind kind, const EchUnit *matrix)
 {
     const EchUnit *unit = ech_device_unit(device, kind);
-    double peak = unit != NULL && unit->peak_ratio > 0 ? unit->peak_ratio : 1, clock = matrix->clock_ratio > 0 ? matrix->clock_ratio : 1;
-    return unit != NULL ? peak / clock : 1;
+    uint64_t peak = unit != NULL ? ech_unit_peak(unit, "f32") : 0;
+    double more = peak > 0 && unit->counted_peak > 0 ? (double)peak / (double)unit->counted_peak : 1,
+           faster = matrix->counted_clock > 0 ? (double)matrix->clock_hz / (double)matrix->counted_clock : 1;
+    return unit != NULL ? more / faster : 1;
 }
 
 /* Numbers of the device, and what stands for one that it does not have: what the six chips of the compiler's tables have in common, so that a chip without a

@@ -1,5 +1,7 @@
 /* Device files: every shipped one loads, carries sources, and answers to --set; bad ones say where and what. */
 #include "models/device/device_yaml.h"
+#include "models/kernel/kernel.h"
+#include "models/link/link.h"
 #include "sim/base/error.h"
 #include "tests/support/support.h"
 
@@ -237,6 +239,50 @@ static EchDevice *load_beside(const char *folder, const char *name, const char *
     return ech_device_load(path, NULL, error);
 }
 
+/* What a file says instead of its base's is followed as settings are: copies keep the set-up of a curve, kernels count what units do in cycles of the clock. */
+START_TEST(test_base_is_followed)
+{
+    static const char calibrated[] =
+        "base: tpu-v5e\nlinks:\n  host: {to_device: 10GB/s, from_device: 10GB/s, curve: {64KiB: 1GB/s, 1MiB: 5GB/s, 1GiB: 10GB/s}}\n";
+    static const char *const settings[] = {"links.host.to_device=40GB/s", "links.host.from_device=40GB/s", "units.matrix.clock=3GHz",
+                                           "units.vector.peaks.f32=x2", NULL};
+    g_autofree char *folder = g_dir_make_tmp("devices-XXXXXX", NULL), *first = g_build_filename(folder, "c.yaml", NULL);
+    GError *error = NULL;
+    g_autoptr(EchDevice) base = load_beside(folder, "c", calibrated, &error);
+    ck_assert_ok(base != NULL, error);
+    g_autoptr(EchDevice) set = ech_device_load(first, settings, &error);
+    ck_assert_ok(set != NULL, error);
+    g_autofree char *peak = g_strdup_printf("%" G_GUINT64_FORMAT "OP/s", 2 * ech_unit_peak(ech_device_unit(base, ECH_UNIT_VECTOR), "f32"));
+    g_autofree char *text = g_strdup_printf("base: c.yaml\nlinks: {host: {to_device: 40GB/s, from_device: 40GB/s}}\n"
+                                            "units: {matrix: {clock: 3GHz}, vector: {peaks: {f32: %s}}}\n",
+                                            peak);
+    g_autoptr(EchDevice) own = load_beside(folder, "d", text, &error), like = own ? load_beside(folder, "e", "base: d.yaml\n", &error) : NULL;
+    ck_assert_ok(like != NULL, error);
+    const EchDevice *const both[] = {own, like};
+    EchKernelModel as_set, as_own;
+    ck_assert(ech_kernel_model_init(&as_set, set, ECH_KERNEL_HARDWARE, NULL));
+    for (size_t i = 0; i < G_N_ELEMENTS(both); i++) {
+        for (EchBytes bytes = 1; bytes < (UINT64_C(4) << 30); bytes *= 3)
+            for (int forward = 0; forward < 2; forward++)
+                ck_assert_int_eq(ech_link_time(ech_device_link(both[i], "host"), forward, bytes), ech_link_time(ech_device_link(set, "host"), forward, bytes));
+        ck_assert(ech_kernel_model_init(&as_own, both[i], ECH_KERNEL_HARDWARE, NULL));
+        ck_assert(ech_kernel_model_equal(&as_own, &as_set));
+    }
+    ck_assert_int_lt(ech_link_time(ech_device_link(own, "host"), true, UINT64_C(1) << 30),
+                     ech_link_time(ech_device_link(base, "host"), true, UINT64_C(1) << 29));
+    /* A curve of its own was measured beside its own rates. */
+    g_autoptr(EchDevice) anew = load_beside(folder, "f", "base: d.yaml\nlinks: {host: {to_device: 20GB/s, curve: {1MiB: 20GB/s}}}\n", &error);
+    ck_assert_ok(anew != NULL, error);
+    ck_assert_uint_eq(ech_device_link(anew, "host")->measured_to, UINT64_C(20000000000));
+    static const char *const files[] = {"c", "d", "e", "f"};
+    for (size_t i = 0; i < G_N_ELEMENTS(files); i++) {
+        g_autofree char *path = g_strdup_printf("%s/%s.yaml", folder, files[i]);
+        (void)remove(path);
+    }
+    (void)remove(folder);
+}
+END_TEST
+
 /* A device like another one: single numbers of its own, the other's elsewhere and so said, nothing that stands as none. */
 START_TEST(test_base)
 {
@@ -341,6 +387,7 @@ int main(void)
     tcase_add_test(tcase, test_scale);
     tcase_add_test(tcase, test_shipped);
     tcase_add_test(tcase, test_base);
+    tcase_add_test(tcase, test_base_is_followed);
     tcase_add_test(tcase, test_unknown_name);
     tcase_add_test(tcase, test_products);
     suite_add_tcase(suite, tcase);
