@@ -129,6 +129,12 @@ static void read_streams(EchMeasured *measured, const EchDevice *device)
     }
     if (measured->streams->len > 1)
         qsort(measured->streams->data, measured->streams->len, sizeof(Step), by_bytes);
+    for (guint i = 1; i < measured->streams->len;) { /* "1MiB" and "1024KiB" are one size */
+        if (g_array_index(measured->streams, Step, i).bytes > g_array_index(measured->streams, Step, i - 1).bytes)
+            i++;
+        else
+            g_array_remove_index(measured->streams, i);
+    }
 }
 
 EchMeasured *ech_measured_new(const EchDevice *device)

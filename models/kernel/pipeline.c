@@ -288,8 +288,8 @@ static void clock_compute(Listener *self, uint64_t step, EchTime work)
 {
     Clock *clock = (Clock *)(void *)self;
     (void)step;
-    clock->result->compute += work;
-    clock->result->overhead += clock->pipeline->step_overhead;
+    clock->result->compute = ech_time_add(clock->result->compute, work);
+    clock->result->overhead = ech_time_add(clock->result->overhead, clock->pipeline->step_overhead);
     clock->now = ech_time_add(clock->now, ech_time_add(work, clock->pipeline->step_overhead));
 }
 
@@ -477,7 +477,7 @@ void ech_pipeline_product(const EchPipelineProduct *p, EchPipelineOperand operan
         .grid = {ech_div_up(m, bm), ech_div_up(p->n, p->bn), ech_div_up(p->k, p->bk)},
         .operands = operands,
         .n_operands = 3,
-        .compute = (EchTime)((double)bm * (double)p->bn * (double)p->bk / p->macs_per_second * 1e12 * (double)cores + 0.5),
+        .compute = ech_time_round((double)bm * (double)p->bn * (double)p->bk / p->macs_per_second * 1e12 * (double)cores),
         .port = p->port > 0 ? ech_time_for(ech_bytes_mul(ech_bytes_mul(bm + p->bn, p->bk), p->bits) / 8, p->port) : 0,
         .compute_extent = {m, p->n, p->k},
         .compute_block = {bm, p->bn, p->bk},

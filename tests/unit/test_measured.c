@@ -64,6 +64,15 @@ START_TEST(streams_by_size)
 }
 END_TEST
 
+/* The same size in other words. */
+START_TEST(a_size_given_twice)
+{
+    g_autoptr(EchDevice) device = load("kernel: {stream_extra: {1MiB: 2us, 1024KiB: 2us}}\n");
+    g_autoptr(EchMeasured) measured = ech_measured_new(device);
+    ck_assert_int_eq(ech_measured_stream_extra(measured, 1 << 20), 2000000);
+}
+END_TEST
+
 /* All of the time or nothing; where power begins to bind, 1.1 to 2.5 = 1.27 times the limit: at 79 % of the time. */
 START_TEST(products_that_rest_run_faster)
 {
@@ -122,6 +131,7 @@ int main(void)
     TCase *tests = tcase_create("measured");
     tcase_add_test(tests, products_by_shape);
     tcase_add_test(tests, streams_by_size);
+    tcase_add_test(tests, a_size_given_twice);
     tcase_add_test(tests, products_that_rest_run_faster);
     tcase_add_test(tests, cooler_products_count_for_less);
     tcase_add_test(tests, heat_fades);

@@ -63,6 +63,40 @@ START_TEST(three_stages)
 }
 END_TEST
 
+/* Steps of months: their sum is no time, and says so. */
+START_TEST(steps_of_months)
+{
+    EchPipelineOperand operands[] = {stream(false, 16, 8192, 0), stream(true, 16, 8192, 0)};
+    EchPipeline pipeline = {.n_axes = 1,
+                            .grid = {16},
+                            .operands = operands,
+                            .n_operands = 2,
+                            .compute = INT64_C(1) << 60,
+                            .step_overhead = INT64_C(1) << 60,
+                            .read = UINT64_C(1000000000000),
+                            .write = UINT64_C(1000000000000)};
+    EchPipelineResult result;
+    ech_pipeline_run(&pipeline, &result);
+    ck_assert_int_eq(result.compute, ECH_TIME_MAX);
+    ck_assert_int_eq(result.overhead, ECH_TIME_MAX);
+    ck_assert_int_eq(result.total, ECH_TIME_MAX);
+    EchPipelineProduct endless = {.m = 1 << 20,
+                                  .n = 1 << 20,
+                                  .k = 1 << 20,
+                                  .bits = 16,
+                                  .out_bits = 16,
+                                  .bm = 1 << 20,
+                                  .bn = 1 << 20,
+                                  .bk = 1 << 20,
+                                  .macs_per_second = 1,
+                                  .read = 1,
+                                  .write = 1};
+    EchPipelineOperand three[3];
+    ech_pipeline_product(&endless, three, &pipeline);
+    ck_assert_int_eq(pipeline.compute, ECH_TIME_MAX);
+}
+END_TEST
+
 /* One buffer: nothing overlaps. */
 START_TEST(one_buffer)
 {
@@ -259,6 +293,7 @@ int main(void)
     Suite *suite = suite_create("pipeline");
     TCase *test = tcase_create("pipeline");
     tcase_add_test(test, three_stages);
+    tcase_add_test(test, steps_of_months);
     tcase_add_test(test, one_buffer);
     tcase_add_test(test, closed_form);
     tcase_add_test(test, revisits);
