@@ -198,12 +198,33 @@ static bool receive(Plugin *self, void *data, size_t n, const char *when)
     return false;
 }
 
+/* What waits goes to the child, which may be behind by what the socket holds; one that takes nothing more for so long is stopped. Other failures show in the
+ * next answer. */
 static void flush(Plugin *self)
 {
-    /* A failure to send shows in the next answer. */
-    if (self->n_batch)
-        (void)send_all(self->socket, self->batch, self->n_batch * sizeof *self->batch);
+    const char *data = (const char *)self->batch;
+    size_t n = self->n_batch * sizeof *self->batch;
     self->n_batch = 0;
+    for (size_t sent = 0; sent < n;) {
+        ssize_t now = send(self->socket, data + sent, n - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (now > 0) {
+            sent += (size_t)now;
+            continue;
+        }
+        if (now < 0 && errno == EINTR)
+            continue;
+        if (now == 0 || errno != EAGAIN)
+            return;
+        struct pollfd wait = {.fd = self->socket, .events = POLLOUT};
+        int ready;
+        while ((ready = poll(&wait, 1, TIMEOUT_MS)) < 0 && errno == EINTR)
+            continue;
+        if (ready > 0)
+            continue;
+        g_free(reap(self, true));
+        set_fault(self, "plugin %s: did not take its calls for %d s; it was stopped", self->path, TIMEOUT_MS / 1000);
+        return;
+    }
 }
 
 static void call(Plugin *self, Request request)

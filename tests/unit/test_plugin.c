@@ -104,6 +104,35 @@ START_TEST(bad_plugins_are_reported)
 }
 END_TEST
 
+/* A release that never ends, and more calls behind it than the socket holds, none of which is answered. */
+START_TEST(hangs_are_stopped)
+{
+    g_autofree char *object = build("hang", NULL,
+                                    "#include \"echelon_allocator.h\"\n"
+                                    "static int object;\n"
+                                    "static void *create(uint64_t c, const char *const *k, const char *const *v, uint32_t n, char *m, size_t s)\n"
+                                    "{ (void)c; (void)k; (void)v; (void)n; (void)m; (void)s; return &object; }\n"
+                                    "static int place(void *self, uint32_t id, uint64_t bytes, uint32_t stream, uint64_t *address, uint64_t *rounded)\n"
+                                    "{ (void)self; (void)stream; *address = 1000 * id; *rounded = bytes; return 0; }\n"
+                                    "static void release(void *self, uint32_t id, uint64_t address)\n"
+                                    "{ (void)self; (void)id; for (volatile uint64_t *spin = &address;;) *spin += 1; }\n"
+                                    "const echelon_allocator *echelon_allocator_get(uint32_t version)\n"
+                                    "{ static const echelon_allocator me = {ECHELON_ALLOCATOR_VERSION, \"hang\", create, place, release, 0, 0, 0};\n"
+                                    "  (void)version; return &me; }\n");
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchAllocator) allocator = open_plugin(object, "", &error);
+    ck_assert_ok(allocator != NULL, error);
+    EchPlacement p;
+    ck_assert_int_eq(ech_allocator_alloc(allocator, &(EchAllocRequest){.id = 0, .bytes = 100}, &p), ECH_FIT_OK);
+    ck_assert(ech_allocator_release(allocator, 0));
+    for (unsigned i = 0; i < 1 << 17; i++)
+        ech_allocator_stream_done(allocator, 0);
+    const char *fault = ech_allocator_fault(allocator);
+    ck_assert_msg(fault && strstr(fault, "did not take its calls for 10 s"), "%s", fault ? fault : "nothing said");
+    ck_assert_int_ne(ech_allocator_alloc(allocator, &(EchAllocRequest){.id = 1, .bytes = 1}, &p), ECH_FIT_OK);
+}
+END_TEST
+
 int main(void)
 {
     g_autofree char *gcc = g_find_program_in_path("gcc");
@@ -117,6 +146,7 @@ int main(void)
     tcase_add_test(tests, example_places_and_reuses);
     tcase_add_test(tests, settings_are_the_plugins_own);
     tcase_add_loop_test(tests, bad_plugins_are_reported, 0, G_N_ELEMENTS(bad));
+    tcase_add_test(tests, hangs_are_stopped);
     suite_add_tcase(suite, tests);
     int status = ech_test_main(suite);
     ech_remove_tree(folder);
