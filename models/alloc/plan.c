@@ -391,8 +391,8 @@ static bool check_items(const EchPlanItem *items, size_t n, GError **error)
     return true;
 }
 
-/** No sum of sizes and roundings, in any order, may overflow. */
-static bool check_addresses(const Colour *colour, uint64_t alignment, GError **error)
+/** No sum of sizes and roundings, in any order, may overflow; @all: of the colours before, which this one's are added to. */
+static bool check_addresses(const Colour *colour, uint64_t alignment, uint64_t *all, GError **error)
 {
     uint64_t sum = 0, common = alignment;
     for (size_t i = 0; i < colour->n; i++) {
@@ -400,7 +400,8 @@ static bool check_addresses(const Colour *colour, uint64_t alignment, GError **e
             common = ech_bytes_mul(common / ech_gcd(common, colour->items[i].alignment), colour->items[i].alignment);
         sum = ech_bytes_add(sum, colour->items[i].bytes);
     }
-    if (ech_bytes_add(sum, ech_bytes_mul(ech_bytes_mul(common, 2), colour->n)) <= MAX_ADDRESS)
+    *all = ech_bytes_add(*all, ech_bytes_add(sum, ech_bytes_mul(ech_bytes_mul(common, 2), colour->n)));
+    if (*all <= MAX_ADDRESS)
         return true;
     g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "all buffers together, aligned, need more than 2^62 bytes of addresses");
     return false;
@@ -419,10 +420,11 @@ EchPlan *ech_planner_run(const EchPlanner *planner, const EchPlanItem *items, si
     g_autoptr(GArray) heap_bytes = g_array_new(FALSE, TRUE, sizeof(EchBytes));
     g_autoptr(GArray) heap_colours = g_array_new(FALSE, TRUE, sizeof(uint32_t));
     g_autofree Key *keys = sort_by_colour(items, n);
+    uint64_t all = 0;
     for (size_t from = 0, to; from < n; from = to) {
         to = run_of_colour(keys, n, from);
         Colour colour = colour_new(items, keys + from, to - from, planner->object->alignment, capacity);
-        if (!check_addresses(&colour, planner->object->alignment, error)) {
+        if (!check_addresses(&colour, planner->object->alignment, &all, error)) {
             colour_clear(&colour);
             ech_plan_free(plan);
             return NULL;

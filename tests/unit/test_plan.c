@@ -184,6 +184,12 @@ START_TEST(impossible_items_are_refused)
     g_clear_error(&error);
     ck_assert_ptr_null(ech_plan_new("xla", huge, 3, 0, &error));
     ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_CONFIG));
+    g_clear_error(&error);
+    EchPlanItem many[16]; /* four colours of 2^62 each: 0 in 64 bits */
+    for (uint32_t i = 0; i < G_N_ELEMENTS(many); i++)
+        many[i] = (EchPlanItem){0, 4, (UINT64_C(1) << 60) - 256, 0, i / 4, ALONE};
+    ck_assert_ptr_null(ech_plan_new("greedy", many, G_N_ELEMENTS(many), 0, &error));
+    ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_CONFIG));
     g_autoptr(EchPlan) none = plan_of("exact:time_limit=1000s", NULL, 0);
     ck_assert(none->fits && none->proved_optimal && none->height == 0);
 }
