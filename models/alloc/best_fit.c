@@ -53,6 +53,9 @@ static bool best_fit_alloc(EchAllocator *base, const EchAllocRequest *request, E
     if (bytes < request->bytes)
         return false;
     EchTreeIter it = ech_tree_lower_bound(&self->free, ech_tree_key(bytes, 0));
+    EchBytes most = MAX(base->stats.reserved, base->memory.capacity - base->stats.direct); /* the last chunk may reach past it */
+    while (it.leaf && self->chunks.items[ech_tree_iter_value(it)].address + bytes > most)
+        it = ech_tree_next(it);
     if (!it.leaf)
         return false;
     uint32_t at = ech_tree_iter_value(it);

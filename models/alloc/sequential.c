@@ -35,13 +35,13 @@ static bool sequential_alloc(EchAllocator *base, const EchAllocRequest *request,
 {
     Sequential *self = (Sequential *)base;
     EchBytes bytes = ech_round_up(request->bytes, self->alignment);
-    uint64_t address = 0;
+    uint64_t address = 0, most = MAX(base->stats.reserved, base->memory.capacity - base->stats.direct); /* what is taken beside it is not there */
     bool found = false;
     if (bytes < request->bytes)
         return false;
     if (base->class == &ech_alloc_next_fit)
-        found = ech_gaps_find(&self->free, self->rover, bytes, &address);
-    if (!found && !ech_gaps_find(&self->free, 0, bytes, &address))
+        found = ech_gaps_find(&self->free, self->rover, bytes, &address) && address + bytes <= most;
+    if (!found && (!ech_gaps_find(&self->free, 0, bytes, &address) || address + bytes > most))
         return false;
     ech_gaps_take(&self->free, address, bytes);
     self->rover = address + bytes;

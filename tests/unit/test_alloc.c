@@ -639,6 +639,25 @@ START_TEST(two_ended_takes_one_range)
 }
 END_TEST
 
+/* What is taken beside it ends the range: the next fit begins again below, the best one takes another, though what is left at the end is tighter. */
+START_TEST(fits_end_before_what_is_beside_them)
+{
+    static const char *const specs[] = {"next_fit", "best_fit"};
+    for (size_t s = 0; s < G_N_ELEMENTS(specs); s++) {
+        g_autoptr(EchAllocator) fit = open_allocator(specs[s], 64 * MIB);
+        take(fit, 0, 20 * MIB);
+        take(fit, 1, 16 * MIB);
+        take(fit, 2, 12 * MIB);
+        ck_assert(ech_allocator_release(fit, 0));
+        EchPlacement p;
+        ck_assert_int_eq(ech_allocator_alloc(fit, &(EchAllocRequest){.id = 3, .bytes = 16 * MIB, .direct = true}, &p), ECH_FIT_OK);
+        ck_assert_int_ne(ech_allocator_alloc(fit, &(EchAllocRequest){.id = 4, .bytes = 21 * MIB}, &p), ECH_FIT_OK);
+        ck_assert_int_eq(ech_allocator_alloc(fit, &(EchAllocRequest){.id = 5, .bytes = 16 * MIB}, &p), ECH_FIT_OK);
+        ck_assert_uint_eq(p.address, 0);
+    }
+}
+END_TEST
+
 /* ---- PyTorch ---- */
 
 static const struct {
@@ -1840,6 +1859,7 @@ int main(void)
     tcase_add_test(tests, bfc_refuses_as_its_log_says);
     tcase_add_loop_test(tests, pytorch_rounds_and_takes_segments, 0, G_N_ELEMENTS(sizes));
     tcase_add_test(tests, two_ended_takes_one_range);
+    tcase_add_test(tests, fits_end_before_what_is_beside_them);
     tcase_add_test(tests, pytorch_release_holds_for_all);
     tcase_add_test(tests, pytorch_keeps_streams_apart);
     tcase_add_test(tests, pytorch_waits_for_recorded_streams);
