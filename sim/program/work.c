@@ -617,11 +617,11 @@ typedef struct Frame {
     const struct Frame *parent;
 } Frame;
 
-/* constant, or element k of the loop state plus a constant */
+/* constant, or element k of the loop state, @times it, plus a constant: of loops with any step XLA makes such that count by one */
 typedef struct {
     enum { NOTHING, CONSTANT, ELEMENT } kind;
     uint32_t element;
-    int64_t value;
+    int64_t value, times;
 } Form;
 
 typedef struct {
@@ -629,7 +629,7 @@ typedef struct {
     unsigned steps;
 } Evaluator;
 
-static const Form nothing = {NOTHING, 0, 0};
+static const Form nothing = {NOTHING, 0, 0, 0};
 
 static Form evaluate(Evaluator *e, EchId id, const Frame *frame);
 
@@ -640,7 +640,7 @@ static Form evaluate_element(Evaluator *e, EchId id, uint32_t k, const Frame *fr
     for (; e->steps > 0; e->steps--) {
         const EchInstruction *i = &p->instructions[id];
         if (i->opcode == ECH_HLO_PARAMETER && !frame)
-            return (Form){ELEMENT, k, 0};
+            return (Form){ELEMENT, k, 0, 1};
         if (i->opcode == ECH_HLO_PARAMETER) {
             const EchInstruction *caller = &p->instructions[frame->caller];
             if (i->number < 0 || i->number >= caller->n_operands)
@@ -670,7 +670,7 @@ static Form evaluate(Evaluator *e, EchId id, const Frame *frame)
     const EchInstruction *i = &p->instructions[id];
     EchId first = i->n_operands > 0 ? ech_program_operand(p, i, 0) : ECH_NONE;
     switch ((int)i->opcode) {
-    case ECH_HLO_CONSTANT: return i->has_literal ? (Form){CONSTANT, 0, i->number} : nothing;
+    case ECH_HLO_CONSTANT: return i->has_literal ? (Form){CONSTANT, 0, i->number, 0} : nothing;
     case ECH_HLO_COPY:
     case ECH_HLO_COPY_START:
     case ECH_HLO_COPY_DONE:
@@ -703,11 +703,24 @@ static Form evaluate(Evaluator *e, EchId id, const Frame *frame)
         if (a.kind == NOTHING || b.kind == NOTHING || (b.kind == ELEMENT && (a.kind == ELEMENT || sign < 0)))
             return nothing;
         if (b.kind == ELEMENT)
-            a.kind = ELEMENT, a.element = b.element;
+            a.kind = ELEMENT, a.element = b.element, a.times = b.times;
         if (b.value > INT32_MAX || b.value < INT32_MIN || a.value > INT64_MAX / 4 || a.value < INT64_MIN / 4)
             return nothing;
         a.value += sign * b.value;
         return a;
+    }
+    case ECH_HLO_MULTIPLY: {
+        if (i->n_operands < 2)
+            return nothing;
+        Form a = evaluate(e, first, frame), b = evaluate(e, ech_program_operand(p, i, 1), frame);
+        Form by = a.kind == CONSTANT ? a : b, of = a.kind == CONSTANT ? b : a;
+        bool small =
+            by.value >= INT32_MIN && by.value <= INT32_MAX && of.value >= INT32_MIN && of.value <= INT32_MAX && of.times >= INT32_MIN && of.times <= INT32_MAX;
+        if (by.kind != CONSTANT || of.kind == NOTHING || by.value == 0 || !small)
+            return nothing;
+        of.value *= by.value;
+        of.times *= by.value;
+        return of;
     }
     default: return nothing;
     }
@@ -760,19 +773,23 @@ static bool trips_from_induction(const EchProgram *p, const EchInstruction *loop
     /* Put the induction variable on the left: it is the side that the body changes. */
     for (unsigned side = 0; side < 2; side++) {
         Form step = left.kind == ELEMENT ? evaluate_element(&e, body->root, left.element, NULL) : nothing;
-        if (step.kind == ELEMENT && step.element == left.element && step.value != 0) {
+        if (step.kind == ELEMENT && step.element == left.element && step.times == 1 && step.value != 0) {
             Form start = initial_of(&e, loop, left.element), bound = right;
             if (right.kind == ELEMENT) {
                 Form keeps = evaluate_element(&e, body->root, right.element, NULL);
-                bound = keeps.kind == ELEMENT && keeps.element == right.element && keeps.value == 0 ? initial_of(&e, loop, right.element) : nothing;
-                bound.value += bound.kind == CONSTANT ? right.value : 0;
+                bool kept = keeps.kind == ELEMENT && keeps.element == right.element && keeps.times == 1 && keeps.value == 0;
+                bound = kept ? initial_of(&e, loop, right.element) : nothing;
             }
             if (start.kind != CONSTANT || bound.kind != CONSTANT)
                 return false;
-            int64_t distance;
-            if (__builtin_sub_overflow(bound.value, start.value, &distance) || __builtin_sub_overflow(distance, left.value, &distance) || distance == INT64_MIN)
+            int64_t from, to = bound.value, by, distance;
+            if (__builtin_mul_overflow(start.value, left.times, &from) || __builtin_add_overflow(from, left.value, &from) ||
+                __builtin_mul_overflow(step.value, left.times, &by) || by == INT64_MIN)
                 return false;
-            int64_t by = step.value;
+            if (right.kind == ELEMENT && (__builtin_mul_overflow(bound.value, right.times, &to) || __builtin_add_overflow(to, right.value, &to)))
+                return false;
+            if (__builtin_sub_overflow(to, from, &distance) || distance == INT64_MIN)
+                return false;
             if ((first == 'L' && by < 0) || (first == 'G' && by > 0))
                 return false;
             if (by < 0) {
