@@ -327,6 +327,13 @@ static bool has_arrays(const EchProgram *p, EchId id)
     return false;
 }
 
+void ech_gpu_launch_take_in(EchGpuLaunch *launch, const EchGpuLaunch *inside)
+{
+    double moves = inside->kind == ECH_GPU_REDUCE ? PLAIN / 2 : PLAIN, own = MAX((double)inside->instructions - moves, 0);
+    if (launch->instructions > 0 && launch->elements > 0)
+        launch->instructions = whole((double)launch->instructions + own * (double)inside->elements / (double)launch->elements);
+}
+
 static void loop(const EchProgram *p, EchId id, uint32_t sms, EchGpuLaunch *ret)
 {
     uint64_t elements = written_elements(p, id);

@@ -199,15 +199,14 @@ static void add_uses(Lowerer *l, EchId id, bool starts)
     }
 }
 
-static void add_work(Lowerer *l, EchId id)
+static void add_work(Lowerer *l, const EchHloWork *work)
 {
-    EchHloWork work = ech_program_work(l->p, id);
-    if (work.matrix > 0)
-        ech_trace_builder_work(l->b, ECH_WORK_MATRIX, (EchDtype)work.matrix_dtype, work.matrix, ECH_KNOWN);
-    if (work.vector > 0)
-        ech_trace_builder_work(l->b, ECH_WORK_VECTOR, (EchDtype)work.vector_dtype, work.vector, ECH_KNOWN);
-    if (work.transcendental > 0)
-        ech_trace_builder_work(l->b, ECH_WORK_TRANSCENDENTAL, ECH_DTYPE_F32, work.transcendental, ECH_KNOWN);
+    if (work->matrix > 0)
+        ech_trace_builder_work(l->b, ECH_WORK_MATRIX, (EchDtype)work->matrix_dtype, work->matrix, ECH_KNOWN);
+    if (work->vector > 0)
+        ech_trace_builder_work(l->b, ECH_WORK_VECTOR, (EchDtype)work->vector_dtype, work->vector, ECH_KNOWN);
+    if (work->transcendental > 0)
+        ech_trace_builder_work(l->b, ECH_WORK_TRANSCENDENTAL, ECH_DTYPE_F32, work->transcendental, ECH_KNOWN);
 }
 
 static void kernel(Lowerer *l, EchId id)
@@ -263,7 +262,8 @@ static void kernel(Lowerer *l, EchId id)
     }
     add_op(l, op, i, l->core);
     add_uses(l, id, false);
-    add_work(l, id);
+    const EchHloWork work = ech_program_work(l->p, id);
+    add_work(l, &work);
     uint64_t told;
     const EchKernelGrid *grid = ech_program_grid(l->p, id);
     if (grid && grid->assumed && l->repeats == 0) {
@@ -666,13 +666,8 @@ static void async_start(Lowerer *l, EchId id)
         const EchShape *leaf = &p->shapes[ech_program_subshape(p, i->shape, q)];
         use(l, leaf->is_tuple ? ECH_NONE : ech_lower_buffer_at(l, id, q), ECH_WRITE, leaf->bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
     }
-    if (body != ECH_NONE) {
-        EchHloWork sum = p->bodies[body].work;
-        if (sum.matrix > 0)
-            ech_trace_builder_work(l->b, ECH_WORK_MATRIX, (EchDtype)sum.matrix_dtype, sum.matrix, ECH_KNOWN);
-        if (sum.vector > 0)
-            ech_trace_builder_work(l->b, ECH_WORK_VECTOR, (EchDtype)sum.vector_dtype, sum.vector, ECH_KNOWN);
-    }
+    if (body != ECH_NONE)
+        add_work(l, &p->bodies[body].work);
 }
 
 /* Control */
@@ -828,7 +823,7 @@ static void lower_computation(Lowerer *l, EchId computation)
 }
 
 /* What lowering a computation adds to the trace, and takes, at most: attributes are looked through, too. */
-static size_t weight_of(const EchProgram *p, EchId computation)
+static size_t added_by(const EchProgram *p, EchId computation)
 {
     enum { LOOKED_AT = 256 }; /* bytes, at once */
     const EchComputation *c = &p->computations[computation];
@@ -854,7 +849,7 @@ static void lower_called(Lowerer *l, EchId caller, EchId computation)
         return;
     }
     l->repeats++;
-    l->repeated += weight_of(l->p, computation);
+    l->repeated += added_by(l->p, computation);
     ech_diag_note(l->diag, "repeated_calls_without_buffers", 1);
     lower_computation(l, computation);
     l->repeats--;
@@ -909,6 +904,7 @@ static void lowerer_init(Lowerer *l)
     l->core = queue_named(l, "core", ECH_QUEUE_COMPUTE);
     l->places = g_new0(Place, p->n_buffers + 1);
     l->hidden = g_new0(bool, p->n_computations + 1);
+    l->weights = g_new0(uint64_t, p->n_computations + 1);
     l->integers = ech_integers_new(p);
     l->untaken = g_new0(bool, p->n_computations + 1);
     l->handed = g_new(EchId, p->n_buffers + 1);
@@ -940,6 +936,7 @@ static void lowerer_clear(Lowerer *l)
     g_free(l->started);
     g_free(l->places);
     g_free(l->hidden);
+    g_free(l->weights);
     ech_integers_free(l->integers);
     g_free(l->untaken);
     g_free(l->handed);

@@ -29,6 +29,7 @@ typedef struct {
     GArray **homed;        /* per loop: EchValueBuffer ids made once per iteration, or NULL */
     EchIntegers *integers; /* that decide which branches are taken */
     bool *untaken;         /* per computation: in a branch of a conditional that is not taken */
+    uint64_t *weights;     /* per computation: what decides between branches that nothing else does; 0: not asked for yet */
     bool *hidden;          /* per computation: run by an instruction that is lowered as one op, or not at all */
     EchId *started;        /* per instruction: the op that a done waits for, or ECH_NONE */
     EchBytes *operand_bytes;
@@ -61,7 +62,7 @@ EchId ech_lower_stack(Lowerer *l, const EchInstruction *i);
 /** The trace's name for a memory space. Borrowed. */
 const char *ech_lower_memory_name(const Lowerer *l, int32_t space);
 /** Of a conditional the branch that runs, where constants and arguments tell (@ret_known, may be NULL); else the one that is taken to: the one with the most
- * work, then the most instructions. */
+ * work, loops as often as they run, and instructions. */
 uint32_t ech_lower_taken_branch(const Lowerer *l, EchId conditional, bool *ret_known);
 /** The trace's buffer of a value's position, or ECH_NONE. */
 EchId ech_lower_buffer_at(const Lowerer *l, EchId instruction, uint32_t position);

@@ -99,6 +99,36 @@ static bool known_branch(const Lowerer *l, const EchInstruction *i, uint32_t *re
     return true;
 }
 
+/* Work and instructions of a computation as it runs: loops as often as they do, of branches the one with the most. Calls are nested no deeper than the flat
+ * schedule has been checked for. */
+static uint64_t weight_of(const Lowerer *l, EchId computation)
+{
+    const EchProgram *p = l->p;
+    const EchComputation *c = &p->computations[computation];
+    uint64_t *known = &l->weights[computation], weight = c->n;
+    if (*known > 0)
+        return *known;
+    for (EchId id = c->first; id < c->first + c->n; id++) {
+        const EchInstruction *i = &p->instructions[id];
+        EchHloWork work = ech_program_work(p, id);
+        uint64_t most = 0, sum = 0, trips = 1;
+        EchOrigin origin;
+        bool runs = i->opcode == ECH_HLO_WHILE || i->opcode == ECH_HLO_CONDITIONAL || i->opcode == ECH_HLO_CALL || i->opcode == ECH_HLO_ASYNC_START;
+        for (uint32_t k = 0; runs && k < i->n_called; k++) {
+            uint64_t called = weight_of(l, ech_program_called(p, i, k));
+            most = MAX(most, called);
+            sum = ech_bytes_add(sum, called);
+        }
+        if (i->opcode == ECH_HLO_WHILE && !ech_program_trips(p, id, &trips, &origin))
+            trips = MAX(l->options.loop_trips, 1);
+        if (runs)
+            weight = ech_bytes_add(weight, i->opcode == ECH_HLO_CONDITIONAL ? most : ech_bytes_mul(sum, trips));
+        else
+            weight = ech_bytes_add(weight, ech_bytes_add(ech_bytes_add(work.matrix, work.vector), work.transcendental));
+    }
+    return *known = MAX(weight, 1);
+}
+
 uint32_t ech_lower_taken_branch(const Lowerer *l, EchId conditional, bool *ret_known)
 {
     const EchProgram *p = l->p;
@@ -111,9 +141,7 @@ uint32_t ech_lower_taken_branch(const Lowerer *l, EchId conditional, bool *ret_k
         return best;
     uint64_t most = 0;
     for (uint32_t k = 0; k < i->n_called; k++) {
-        const EchBody *body = &p->bodies[ech_program_called(p, i, k)];
-        uint64_t work = ech_bytes_add(ech_bytes_add(body->work.matrix, body->work.vector), body->work.transcendental);
-        uint64_t weight = ech_bytes_add(work, p->computations[ech_program_called(p, i, k)].n);
+        uint64_t weight = weight_of(l, ech_program_called(p, i, k));
         if (weight > most) {
             most = weight;
             best = k;

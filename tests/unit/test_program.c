@@ -391,6 +391,16 @@ START_TEST(trip_counts)
     ck_assert(ech_program_trips(known, ech_test_instruction(known, "w"), &trips, &origin));
     ck_assert_uint_eq(trips, 12);
     ck_assert_int_eq(origin, ECH_KNOWN);
+    /* XLA counts such by one, and compares what it makes of the count: 3, 0, -3 .. -18 are not below -20. */
+    g_auto(GStrv) parts = g_strsplit(LOOP(""), "  %n = s32[] constant(17)\n  ROOT %lt = pred[] compare(%i, %n), direction=LT\n", 2);
+    g_autofree char *counted = g_strjoinv("  %m = s32[] constant(-3)\n  %o = s32[] multiply(%m, %i)\n  %q = s32[] constant(12)\n  %l = s32[] add(%o, %q)\n"
+                                          "  %n = s32[] constant(-20)\n  ROOT %lt = pred[] compare(%l, %n), direction=GE\n",
+                                          parts);
+    g_auto(GStrv) steps = g_strsplit(counted, "%two = s32[] constant(2)", 2);
+    g_autofree char *by_one = g_strjoinv("%two = s32[] constant(1)", steps);
+    g_autoptr(EchProgram) scaled = ech_test_program(by_one, NULL);
+    ck_assert(ech_program_trips(scaled, ech_test_instruction(scaled, "w"), &trips, &origin));
+    ck_assert_uint_eq(trips, 8);
     /* A start that only the caller knows. */
     g_autofree char *text = g_strdup(LOOP(""));
     char *start = strstr(text, "tuple(%zero, %c)");
@@ -576,6 +586,75 @@ START_TEST(branches_not_taken_hold_nothing)
         widened |= strcmp(name, "d") == 0 || strcmp(name, "e") == 0;
     }
     ck_assert(widened && !sorted);
+}
+END_TEST
+
+/* A computation that another stream runs has all of its operations, those of special functions, too. */
+START_TEST(asynchronous_computations_do_their_work)
+{
+    static const char text[] = "HloModule beside, is_scheduled=true\n\n"
+                               "%work (a: f32[1024]) -> f32[1024] {\n"
+                               "  %a = f32[1024]{0} parameter(0)\n"
+                               "  %b = f32[1024]{0} tanh(%a)\n"
+                               "  ROOT %c = f32[1024]{0} multiply(%b, %a)\n"
+                               "}\n\n"
+                               "ENTRY %main (p: f32[1024]) -> f32[1024] {\n"
+                               "  %p = f32[1024]{0} parameter(0)\n"
+                               "  %s = ((f32[1024]{0}), f32[1024]{0}) async-start(%p), calls=%work\n"
+                               "  ROOT %d = f32[1024]{0} async-done(%s)\n"
+                               "}\n";
+    g_autoptr(EchProgram) program = ech_test_program(text, "h100-sxm");
+    g_autoptr(EchTrace) trace = lower(program);
+    uint64_t done[ECH_N_WORK_UNITS] = {0};
+    for (size_t k = 0; k < ech_trace_n_work(trace); k++)
+        done[ech_trace_work(trace)[k].unit] += ech_trace_work(trace)[k].count;
+    ck_assert_uint_eq(done[ECH_WORK_VECTOR], 1024);
+    ck_assert_uint_eq(done[ECH_WORK_TRANSCENDENTAL], 1024);
+}
+END_TEST
+
+/* Five times a negation is more than three operations: the branch with a loop is taken. */
+START_TEST(branches_weigh_what_their_loops_do)
+{
+    static const char text[] = "HloModule branches, is_scheduled=true\n\n"
+                               "%cond (s: (s32[], f32[1024])) -> pred[] {\n"
+                               "  %s = (s32[], f32[1024]{0}) parameter(0)\n"
+                               "  %i = s32[] get-tuple-element(%s), index=0\n"
+                               "  %n = s32[] constant(5)\n"
+                               "  ROOT %lt = pred[] compare(%i, %n), direction=LT\n"
+                               "}\n\n"
+                               "%body (t: (s32[], f32[1024])) -> (s32[], f32[1024]) {\n"
+                               "  %t = (s32[], f32[1024]{0}) parameter(0)\n"
+                               "  %j = s32[] get-tuple-element(%t), index=0\n"
+                               "  %x = f32[1024]{0} get-tuple-element(%t), index=1\n"
+                               "  %one = s32[] constant(1)\n"
+                               "  %k = s32[] add(%j, %one)\n"
+                               "  %turned = f32[1024]{0} negate(%x)\n"
+                               "  ROOT %u = (s32[], f32[1024]{0}) tuple(%k, %turned)\n"
+                               "}\n\n"
+                               "%long (a: f32[1024]) -> f32[1024] {\n"
+                               "  %a = f32[1024]{0} parameter(0)\n"
+                               "  %zero = s32[] constant(0)\n"
+                               "  %init = (s32[], f32[1024]{0}) tuple(%zero, %a)\n"
+                               "  %w = (s32[], f32[1024]{0}) while(%init), condition=%cond, body=%body\n"
+                               "  ROOT %b = f32[1024]{0} get-tuple-element(%w), index=1\n"
+                               "}\n\n"
+                               "%short (c: f32[1024]) -> f32[1024] {\n"
+                               "  %c = f32[1024]{0} parameter(0)\n"
+                               "  %d = f32[1024]{0} negate(%c)\n"
+                               "  %e = f32[1024]{0} abs(%d)\n"
+                               "  ROOT %f = f32[1024]{0} multiply(%e, %d)\n"
+                               "}\n\n"
+                               "ENTRY %main (p: f32[1024], q: pred[]) -> f32[1024] {\n"
+                               "  %p = f32[1024]{0} parameter(0)\n"
+                               "  %q = pred[] parameter(1)\n"
+                               "  ROOT %r = f32[1024]{0} conditional(%q, %p, %p), true_computation=%short, false_computation=%long\n"
+                               "}\n";
+    g_autoptr(EchProgram) program = ech_test_program(text, "h100-sxm");
+    g_autoptr(EchTrace) trace = lower(program);
+    ck_assert_uint_eq(ech_test_count(trace, ECH_OP_LOOP), 1);
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++)
+        ck_assert_str_ne(ech_trace_string(trace, ech_trace_ops(trace)[i].name), "f");
 }
 END_TEST
 
@@ -1197,6 +1276,8 @@ int main(void)
     tcase_add_test(small, in_place_operations_take_their_operands_place);
     tcase_add_test(small, integers_of_arguments_are_followed);
     tcase_add_test(small, conditionals_go_by_arguments);
+    tcase_add_test(small, branches_weigh_what_their_loops_do);
+    tcase_add_test(small, asynchronous_computations_do_their_work);
     tcase_add_loop_test(small, fusions_in_their_operands_place, 0, G_N_ELEMENTS(fused));
     tcase_add_test(small, fetched_operands_hand_their_place_on);
     tcase_add_loop_test(small, arithmetic_takes_a_place_that_is_announced, 0, G_N_ELEMENTS(announced));
