@@ -328,7 +328,7 @@ static void choose(Pass *p, EchDiag *diag)
     g_autofree int64_t *live = g_new(int64_t, s->n + 1);
     for (size_t i = 0; i <= s->n; i++)
         live[i] = (int64_t)MIN(s->live[i], INT64_MAX / 4);
-    for (guint left = p->arrays->len; left > 0; left--) {
+    while (true) {
         size_t peak = 0;
         for (size_t i = 1; i <= s->n; i++)
             peak = live[i] > live[peak] ? i : peak;

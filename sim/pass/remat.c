@@ -9,6 +9,8 @@
 
 /* Tries that each look at the whole trace. */
 #define MAX_TRIES 2000
+/* What is chosen is timed, which writes a whole trace, where it holds less by so much of what there was at first; and in the end. */
+#define TIMED_STEPS 512
 
 typedef struct {
     uint64_t products;
@@ -170,6 +172,12 @@ static void note(Round *c, bool stacks)
     g_array_append_val(c->outcomes, o);
 }
 
+/* What was noted last, of the least memory so far. */
+static int64_t noted(const Round *c)
+{
+    return g_array_index(c->outcomes, Outcome, c->outcomes->len - 1).most;
+}
+
 /* From what is chosen on: at the fullest moment, of what could be away then, what costs least; until nothing helps. */
 static void descend(Round *c, bool stacks)
 {
@@ -177,29 +185,32 @@ static void descend(Round *c, bool stacks)
     const EchSurvey *s = r->s;
     begin_with(r, stacks);
     c->most = ech_remat_plan(r) == ECH_REMAT_OK ? ech_remat_live(r, c->live) : INT64_MAX;
-    if (c->most < INT64_MAX)
-        note(c, stacks);
-    for (c->tries = 0; c->tries < MAX_TRIES && c->most < INT64_MAX; c->tries++) {
+    if (c->most == INT64_MAX)
+        return;
+    note(c, stacks);
+    int64_t step = MAX(c->most / TIMED_STEPS, 1);
+    for (c->tries = 0; c->tries < MAX_TRIES; c->tries++) {
         EchId peak = fullest(s, c->live);
         EchRematArray *a = cheapest_away(r, peak);
         if (a == NULL)
-            return;
+            break;
         a->chosen = a->tried = true;
         int64_t now = ech_remat_plan(r) == ECH_REMAT_OK ? ech_remat_live(r, c->then) : INT64_MAX;
         if (now > c->most || (now == c->most && c->then[peak] >= c->live[peak])) {
             a->chosen = false;
             continue;
         }
-        bool less = now < c->most;
         c->most = now;
         memcpy(c->live, c->then, (s->n + 1) * sizeof(int64_t));
         for (guint k = 0; k < r->arrays->len; k++)
             ech_remat_array(r, k)->tried = false;
         uint32_t index = r->array_of[a->buffer];
         g_array_append_val(c->order[stacks], index);
-        if (less)
+        if (noted(c) - now >= step)
             note(c, stacks);
     }
+    if (noted(c) > c->most && ech_remat_plan(r) == ECH_REMAT_OK)
+        note(c, stacks);
 }
 
 /* Of what is little enough memory the fastest, whatever was asked for: less room never takes less time. Where nothing is little enough, the least memory. */
@@ -281,7 +292,8 @@ static bool choose(Round *c, Round *nested, EchBytes memory, const EchRematAsked
         g_autofree char *bytes = ech_format_bytes((EchBytes)most);
         ech_diag_remark(diag, "remat: %s are left at the fullest moment, %s", bytes,
                         c->tired ? "after as many tries as are made" : "in use there or dearer to bring back");
-    }
+    } else if (memory == 0 && c->tired)
+        ech_diag_remark(diag, "remat: stopped after %d tries, where more arrays might be made again; above=SIZE leaves out small ones", MAX_TRIES);
     return both;
 }
 
@@ -294,6 +306,18 @@ static void say_declined(const EchRemat *r, EchDiag *diag)
         }
 }
 
+/* Why no array that could be made again is: what the device holds is little enough, or it is held where none of them is away. */
+static void say_unmoved(const RematOptions *o, const EchRemat *r, EchDiag *diag)
+{
+    EchBytes most = r->s->live[r->fullest];
+    g_autofree char *held = ech_format_bytes(most), *asked = ech_format_bytes(o->memory);
+    if (most <= o->memory)
+        ech_diag_remark(diag, "remat: left the trace as it is: it holds %s at its fullest, no more than the %s that it may", held, asked);
+    else
+        ech_diag_remark(diag, "remat: left the trace as it is: of the %s that it holds at its fullest, making arrays again (%u could be) saves nothing", held,
+                        r->arrays->len);
+}
+
 static void say_nothing(const RematOptions *o, const EchRemat *r, bool fitting, EchDiag *diag)
 {
     if (!fitting && r->arrays->len > 0)
@@ -301,14 +325,15 @@ static void say_nothing(const RematOptions *o, const EchRemat *r, bool fitting, 
                         "remat: left the trace as it is: no module of PyTorch whose path fits '%s' makes arrays that wait; 'run' names modules, and what "
                         "torch.compile compiled is one",
                         o->modules);
+    else if (r->arrays->len > 0)
+        say_unmoved(o, r, diag);
     else {
         g_autoptr(GPtrArray) arguments = ech_survey_unnamed(r->s, o->names), none = g_ptr_array_new(); /* what is made again is no argument */
         g_autofree char *unnamed = arguments ? ech_pass_unnamed(o->names, none) : NULL;
         ech_diag_remark(diag, "remat: left the trace as it is: %s",
-                        r->arrays->len > 0                      ? "it needs no more than it may, or nothing brings that down"
-                        : !ech_users_of_arrays(&r->users, r->s) ? "it does not say which arrays its operations use"
-                        : unnamed                               ? unnamed
-                                                                : "no array fits what was asked for");
+                        !ech_users_of_arrays(&r->users, r->s) ? "it does not say which arrays its operations use"
+                        : unnamed                             ? unnamed
+                                                              : "no array fits what was asked for");
     }
 }
 

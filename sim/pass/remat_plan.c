@@ -4,6 +4,9 @@
 
 #define ON_CHIP_ALIGNMENT 1024
 
+/* Ops that run inside one that reads them: a fusion of more would be slower than what it saves; assumed. It bounds what a plan takes, too. */
+#define MOST_INSIDE 64
+
 gint ech_remat_compare_back(gconstpointer x, gconstpointer y, gpointer data)
 {
     const EchRemat *r = data;
@@ -140,7 +143,7 @@ static void fuse(EchRemat *r, const GArray *chosen)
         g_array_set_size(inputs, 0);
         g_array_set_size(ops, 0);
         ech_remat_gather_run(r, index, inputs, ops);
-        run->fused = is_better_inside(r, run, readers, inputs);
+        run->fused = ops->len < MOST_INSIDE && is_better_inside(r, run, readers, inputs);
     }
 }
 

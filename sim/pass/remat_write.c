@@ -1,5 +1,6 @@
 #include "sim/pass/remat.h"
 
+#include "sim/program/gpu_launch.h"
 #include "sim/trace/meets.h"
 
 #include <math.h>
@@ -10,20 +11,21 @@ typedef struct {
     const EchSurvey *s;
     EchEdit e;
     EchTraceBuilder *b;
-    EchId *slice;    /* per buffer: of a chosen stack, what the loop that makes it keeps of it for an iteration, or ECH_NONE */
-    uint32_t *input; /* per buffer: the EchRematInput that stands for it now, or UINT32_MAX */
-    bool *dropped;   /* per op */
-    uint32_t *reads; /* per buffer: ops left that read it */
-    EchId on_chip;   /* memory */
-    GArray *ends;    /* End: values, and buffers that stay longer, by where they end */
-    GArray *arrays;  /* uint32_t: chosen arrays by where they come back */
-    GArray *gone;    /* uint32_t: those that are let go, by where */
-    GArray *loops;   /* open ones, old numbers */
-    GArray *inputs;  /* EchRematInput: of the op under way */
-    GArray *fused;   /* EchId: ops fused into it */
-    EchId *again;    /* per op of a loop that is run again: its new number */
-    EchId *clone;    /* per buffer: what stands there for one of the loop's own, or one that it changes, or ECH_NONE */
-    uint32_t *bound; /* per buffer: there, the EchRematBinding of what it only reads, or UINT32_MAX */
+    EchId *slice;         /* per buffer: of a chosen stack, what the loop that makes it keeps of it for an iteration, or ECH_NONE */
+    uint32_t *input;      /* per buffer: the EchRematInput that stands for it now, or UINT32_MAX */
+    bool *dropped;        /* per op */
+    uint32_t *reads;      /* per buffer: ops left that read it */
+    EchId on_chip;        /* memory */
+    GArray *ends;         /* End: values, and buffers that stay longer, by where they end */
+    GArray *arrays;       /* uint32_t: chosen arrays by where they come back */
+    GArray *gone;         /* uint32_t: those that are let go, by where */
+    GArray *loops;        /* open ones, old numbers */
+    GArray *inputs;       /* EchRematInput: of the op under way */
+    GArray *fused;        /* EchId: ops fused into it */
+    GHashTable *launches; /* string + 1 -> EchGpuLaunch, owned: those that were read */
+    EchId *again;         /* per op of a loop that is run again: its new number */
+    EchId *clone;         /* per buffer: what stands there for one of the loop's own, or one that it changes, or ECH_NONE */
+    uint32_t *bound;      /* per buffer: there, the EchRematBinding of what it only reads, or UINT32_MAX */
     guint next_end, next_run, next_array, next_gone, next_place;
 } Writer;
 
@@ -250,6 +252,44 @@ static EchBytes put_inputs(Writer *w)
     for (guint k = 0; k < w->fused->len; k++)
         ech_edit_work(&w->e, g_array_index(w->fused, EchId, k));
     return moved;
+}
+
+/* How an op is launched; NULL where nothing says. */
+static const EchGpuLaunch *launch_of(const Writer *w, EchId op)
+{
+    EchId text = w->s->ops[op].launch;
+    EchGpuLaunch *known = text != ECH_NONE ? g_hash_table_lookup(w->launches, GUINT_TO_POINTER(text + 1)) : NULL, launch;
+    if (known != NULL || text == ECH_NONE || !ech_gpu_launch_parse(ech_trace_string(w->s->t, text), &launch))
+        return known;
+    known = g_memdup2(&launch, sizeof launch);
+    g_hash_table_insert(w->launches, GUINT_TO_POINTER(text + 1), known);
+    return known;
+}
+
+/* The last op, which was @op, also does what is fused into it: issues its instructions on a GPU; elsewhere it takes no less than the units do for all of it. */
+static void take_in(Writer *w, EchId op)
+{
+    const EchSurvey *s = w->s;
+    EchOp *now = ech_trace_builder_peek_op(w->b, (EchId)ech_trace_builder_n_ops(w->b) - 1);
+    EchTime work = ech_survey_work_time(s, op), more = 0;
+    if (w->fused->len == 0)
+        return;
+    const EchGpuLaunch *was = launch_of(w, op), *inside;
+    EchGpuLaunch launch = was != NULL ? *was : (EchGpuLaunch){0};
+    for (guint k = 0; k < w->fused->len; k++) {
+        EchId of = g_array_index(w->fused, EchId, k);
+        more = ech_time_add(more, ech_survey_work_time(s, of));
+        if (was != NULL && (inside = launch_of(w, of)) != NULL)
+            ech_gpu_launch_take_in(&launch, inside);
+    }
+    if (now->estimate != ECH_TIME_NONE)
+        now->estimate = MAX(now->estimate, MIN(ech_time_add(work, more), ech_time_add(now->estimate, more)));
+    if (was == NULL)
+        return;
+    g_autoptr(GString) text = g_string_new(NULL);
+    ech_gpu_launch_print(&launch, text);
+    EchId printed = ech_trace_builder_string(w->b, text->str, (gssize)text->len);
+    ech_trace_builder_peek_op(w->b, (EchId)ech_trace_builder_n_ops(w->b) - 1)->launch = printed;
 }
 
 static EchId make_buffer(Writer *w, EchId like, EchBytes bytes, EchId region)
@@ -524,6 +564,7 @@ static void run_again(Writer *w, uint32_t index)
         depend(w, w->e.last_core);
     ech_edit_work(&w->e, run->op);
     ech_trace_builder_peek_op(w->b, made)->estimate = estimate_moving(s, run->op, moved);
+    take_in(w, run->op);
     if (o->queue == s->core)
         w->e.last_core = made;
     free_values(w, index);
@@ -593,6 +634,7 @@ static void put(Writer *w, EchId op)
     ech_edit_work(&w->e, op);
     if (moved != ech_survey_moved(s, op))
         ech_trace_builder_peek_op(w->b, w->e.map[op])->estimate = estimate_moving(s, op, moved);
+    take_in(w, op);
     if (o->queue == s->core)
         w->e.last_core = w->e.map[op];
 }
@@ -797,6 +839,7 @@ EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)
     w->loops = g_array_new(FALSE, FALSE, sizeof(EchId));
     w->inputs = g_array_new(FALSE, FALSE, sizeof(EchRematInput));
     w->fused = g_array_new(FALSE, FALSE, sizeof(EchId));
+    w->launches = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     for (uint32_t k = 0; k < r->values->len; k++)
         if (!ech_remat_run(r, ech_remat_value(r, k)->run)->fused && ech_remat_value(r, k)->until > ech_remat_run(r, ech_remat_value(r, k)->last_run)->site)
             add_end(w, ech_remat_value(r, k)->until, ech_remat_value(r, k)->region, k, ECH_NONE);
@@ -843,6 +886,7 @@ EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)
     g_array_unref(w->loops);
     g_array_unref(w->inputs);
     g_array_unref(w->fused);
+    g_hash_table_unref(w->launches);
     return out;
 }
 

@@ -148,9 +148,10 @@ static void walk(EchSurvey *s)
     for (size_t i = 0; i <= s->n; i++) {
         while (open->len > 0 && s->end[g_array_index(open, EchId, open->len - 1)] == i) {
             EchId loop = g_array_index(open, EchId, open->len - 1);
-            /* Its other iterations. */
+            /* Its other iterations, or none at all. */
             EchTime body = now - began[loop];
             uint64_t more = s->ops[loop].bytes > 0 ? s->ops[loop].bytes - 1 : 0;
+            now = s->ops[loop].bytes > 0 ? now : began[loop];
             if (body > 0 && more > 0)
                 now = (uint64_t)body > (uint64_t)INT64_MAX / 4 / more ? INT64_MAX / 4 : now + body * (EchTime)more;
             now = MIN(now, INT64_MAX / 4);

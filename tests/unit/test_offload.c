@@ -61,6 +61,45 @@ START_TEST(between_uses)
 }
 END_TEST
 
+/* What cannot go is said, too, where all that can has gone: "large" alone has more. */
+START_TEST(too_little)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    static const char *const specs[] = {"offload:memory=1GB", NULL};
+    g_autoptr(EchTrace) in = saved();
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+    ck_assert_ptr_ne(out, in);
+    ck_assert(ech_test_says(diag, "1.86 GiB are left at the fullest moment"));
+}
+END_TEST
+
+/* A loop that never runs makes no pause: 100 ms between two uses are none of the 200 that copies take. */
+START_TEST(around_no_iterations)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    static const char *const specs[] = {"offload", NULL};
+    for (unsigned trips = 0; trips < 2; trips++) {
+        g_autoptr(EchTraceBuilder) b = ech_test_begin();
+        EchId a = ech_test_buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false), large = ech_test_buffer(b, "large", 2 * GB, ECH_ROLE_TEMPORARY, false);
+        (void)ech_test_put(b, ECH_OP_ALLOC, a);
+        ech_test_kernel(b, 0, a, ECH_WRITE, GB);
+        (void)ech_test_put(b, ECH_OP_ALLOC, large);
+        ech_test_kernel(b, 100 * ms, large, ECH_WRITE, 2 * GB);
+        EchId loop = ech_test_put(b, ECH_OP_LOOP, 1);
+        ech_trace_builder_peek_op(b, loop)->bytes = trips;
+        ech_test_kernel(b, 400 * ms, large, ECH_WRITE, 2 * GB);
+        (void)ech_test_put(b, ECH_OP_FREE, large);
+        ech_test_kernel(b, 0, a, ECH_READ, GB);
+        (void)ech_test_put(b, ECH_OP_FREE, a);
+        g_autoptr(EchTrace) in = ech_test_finish(b);
+        g_autoptr(EchDiag) diag = ech_diag_new();
+        g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+        ck_assert_uint_eq(ech_test_count(out, ECH_OP_COPY), trips > 0 ? 2 : 0);
+    }
+}
+END_TEST
+
 /* Copies that nobody waits for: what is fetched must have arrived before, however early the fetch could begin; also the first slices of a loop's. */
 static const struct {
     const char *specs[3];
@@ -550,6 +589,8 @@ int main(void)
 {
     Suite *suite = suite_create("offload");
     TCase *tcase = tcase_create("offload");
+    tcase_add_test(tcase, too_little);
+    tcase_add_test(tcase, around_no_iterations);
     tcase_add_loop_test(tcase, between_uses, 0, G_N_ELEMENTS(on_saved));
     tcase_add_loop_test(tcase, out_before_back, 0, G_N_ELEMENTS(on_short));
     tcase_add_test(tcase, in_parts);

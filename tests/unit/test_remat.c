@@ -107,6 +107,67 @@ START_TEST(between_uses)
 }
 END_TEST
 
+/* Says which: it has enough room, or nothing that could be made again is away when it has least. */
+START_TEST(why_nothing)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    static const char *const specs[][2] = {{"remat:memory=4GB", NULL}, {"remat:names=a", NULL}};
+    static const char *const said[] = {"it holds 3.73 GiB at its fullest, no more than the 3.73 GiB that it may",
+                                       "of the 4.66 GiB that it holds at its fullest, making arrays again (1 could be) saves nothing"};
+    for (size_t k = 0; k < G_N_ELEMENTS(said); k++) {
+        g_autoptr(EchDiag) diag = ech_diag_new();
+        g_autoptr(EchTraceBuilder) b = NULL;
+        g_autoptr(EchTrace) in = kept(READ_AT_ONCE);
+        if (k == 1) { /* it is fullest afterwards */
+            b = ech_trace_builder_new_from(in);
+            EchId more = ech_test_buffer(b, "more", 3 * GB - 1000, ECH_ROLE_TEMPORARY, false);
+            (void)ech_test_put(b, ECH_OP_ALLOC, more);
+            ech_test_kernel(b, 0, more, ECH_WRITE, GB);
+            (void)ech_test_put(b, ECH_OP_FREE, more);
+            ech_trace_unref(in);
+            in = ech_test_finish(b);
+        }
+        g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs[k]);
+        ck_assert_msg(ech_test_says(diag, said[k]), "%s", ech_diag_remarks(diag)[0]);
+    }
+}
+END_TEST
+
+/* A chain of 200 functions, each result kept for its product: what makes it again runs inside its reader, but no more than a compiler would fuse, and takes
+ * the time of all its instructions there. */
+START_TEST(fused_chain)
+{
+    enum { N = 200, ELEMENTS = 1 << 20, MOST_INSIDE = 64 };
+    GError *error = NULL;
+    g_autoptr(GString) text = g_string_new("HloModule chain, is_scheduled=true\n\nENTRY %main (p: f32[1048576]) -> f32[1048576] {\n"
+                                           "  %p = f32[1048576]{0} parameter(0)\n  %a0 = f32[1048576]{0} tanh(%p)\n");
+    for (int k = 1; k < N; k++)
+        g_string_append_printf(text, "  %%a%d = f32[1048576]{0} tanh(%%a%d)\n", k, k - 1);
+    g_string_append_printf(text, "  %%b%d = f32[1048576]{0} negate(%%a%d)\n", N, N - 1);
+    for (int k = N; k-- > 0;)
+        g_string_append_printf(text, "  %s%%b%d = f32[1048576]{0} multiply(%%b%d, %%a%d)\n", k == 0 ? "ROOT " : "", k, k + 1, k);
+    g_string_append(text, "}\n");
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", NULL);
+    g_autoptr(EchProgram) program = ech_test_program(text->str, "h100-sxm");
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) in = ech_program_lower(program, device, NULL, diag, &error);
+    ck_assert_ok(in != NULL, error);
+    static const char *const specs[] = {"remat", NULL};
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+    uint32_t most = 0;
+    uint64_t done = 0;
+    for (size_t i = 0; i < ech_trace_n_ops(out); i++)
+        most = MAX(most, ech_trace_ops(out)[i].n_work);
+    for (size_t k = 0; k < ech_trace_n_work(out); k++)
+        done += ech_trace_work(out)[k].unit == ECH_WORK_TRANSCENDENTAL ? ech_trace_work(out)[k].count : 0;
+    ck_assert_uint_gt(most, 10);
+    ck_assert_uint_le(most, MOST_INSIDE + 1);
+    g_autoptr(EchRun) run = ech_test_replay(out, device);
+    /* A tanh issues some 20 instructions an element on 132 x 128 lanes of 1.98 GHz at the most. */
+    ck_assert_int_gt(run->makespan, (EchTime)((double)done * 20 / (132.0 * 128 * 1.98e9) * 1e12));
+}
+END_TEST
+
 /* What nobody reads stays, but where another array (_i: elsewhere) begins in its place, as what it held, and is made again for its only reader: then neither
  * is made before. */
 START_TEST(in_place)
@@ -1098,6 +1159,8 @@ int main(void)
     tcase_add_loop_test(tcase, as_compiled, 0, G_N_ELEMENTS(compiled));
     tcase_add_loop_test(tcase, as_blocks, 0, G_N_ELEMENTS(blocks));
     tcase_add_test(tcase, narrow);
+    tcase_add_test(tcase, why_nothing);
+    tcase_add_test(tcase, fused_chain);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
