@@ -29,11 +29,11 @@ static EchId element(const Loop *l, EchId of, uint32_t k)
     return ech_program_operand(l->p, at(l->p, of), k);
 }
 
-/* The operand of @user that is element @k of the body's parameter; UINT32_MAX. */
-static uint32_t operand_of_element(const Loop *l, EchId user, uint32_t k)
+/* The operand of @user, number @from or a later one, that is element @k of the body's parameter; UINT32_MAX. */
+static uint32_t operand_of_element(const Loop *l, EchId user, uint32_t k, uint32_t from)
 {
     const EchInstruction *i = at(l->p, user);
-    for (uint32_t o = 0; o < i->n_operands; o++) {
+    for (uint32_t o = from; o < i->n_operands; o++) {
         const EchInstruction *operand = at(l->p, ech_program_operand(l->p, i, o));
         if (operand->opcode == ECH_HLO_GET_TUPLE_ELEMENT && operand->number == k && ech_program_operand(l->p, operand, 0) == l->parameter)
             return o;
@@ -72,10 +72,22 @@ static EchId writer_of(const Loop *l, uint32_t k)
             return ECH_NONE;
         position = ech_program_member_position(p, at(p, made)->shape, position);
     }
-    uint32_t operand = operand_of_element(l, made, k);
+    uint32_t operand = operand_of_element(l, made, k, 0);
     EchBytes bytes = p->shapes[ech_program_subshape(p, at(p, made)->shape, position)].bytes;
-    bool in_place = operand != UINT32_MAX && ech_program_operand_bytes(p, made, operand) == 0 && ech_program_result_bytes(p, made, position) <= bytes / 2;
+    bool in_place = operand != UINT32_MAX && ech_program_result_bytes(p, made, position) <= bytes / 2;
+    for (; operand != UINT32_MAX; operand = operand_of_element(l, made, k, operand + 1)) /* given twice, it may be read as well */
+        in_place &= ech_program_operand_bytes(p, made, operand) == 0;
     return in_place ? made : ECH_NONE;
+}
+
+/* Whether anything but @writer reads element @k in the body: slices that were written before, or what it began with. */
+static bool is_read_besides(const Loop *l, uint32_t k, EchId writer)
+{
+    const EchComputation *body = &l->p->computations[at(l->p, l->parameter)->computation];
+    for (EchId user = body->first; user < body->first + body->n; user++)
+        if (user != writer && operand_of_element(l, user, k, 0) != UINT32_MAX)
+            return true;
+    return false;
 }
 
 /* Whether what @writer writes is a slice with some rows new: a token's in a cache. */
@@ -105,11 +117,14 @@ static bool is_taken(const Loop *l, uint32_t k, EchId writer)
     EchBytes bytes = p->shapes[at(p, element(l, l->init, k))->shape].bytes;
     bool any = false;
     for (EchId user = body->first; user < body->first + body->n; user++) {
-        uint32_t operand = user == l->root ? UINT32_MAX : operand_of_element(l, user, k);
+        uint32_t operand = user == l->root ? UINT32_MAX : operand_of_element(l, user, k, 0);
         if (operand == UINT32_MAX)
             continue;
-        if (user > writer || ech_program_operand_bytes(p, user, operand) > bytes / 2 || !same_index(p, user, writer))
+        if (user > writer || !same_index(p, user, writer))
             return false;
+        for (; operand != UINT32_MAX; operand = operand_of_element(l, user, k, operand + 1))
+            if (ech_program_operand_bytes(p, user, operand) > bytes / 2)
+                return false;
         any = true;
     }
     const EchInstruction *handed = at(p, element(l, l->root, k));
@@ -126,7 +141,7 @@ static bool comes_of(const Loop *l, EchId writer, uint32_t k)
     for (EchId id = writer + 1; id-- > first;) {
         if (!needed[id - first])
             continue;
-        if (operand_of_element(l, id, k) != UINT32_MAX)
+        if (operand_of_element(l, id, k, 0) != UINT32_MAX)
             return true;
         for (uint32_t o = 0; o < at(p, id)->n_operands; o++) {
             EchId operand = ech_program_operand(p, at(p, id), o);
@@ -146,12 +161,28 @@ static bool is_read_by_another(const EchProgram *p, EchId id, EchId user)
     return false;
 }
 
-/* Whether anybody reads what @id makes after the loop, or element @k of its result. */
+/* Whether computation @c is the loop's or one that it runs. */
+static bool is_within(const Loop *l, EchId c)
+{
+    const EchProgram *p = l->p;
+    EchId caller = p->computations[c].caller;
+    while (caller != ECH_NONE && caller != l->loop)
+        caller = p->computations[at(p, caller)->computation].caller;
+    return caller != ECH_NONE;
+}
+
+/* Whether anybody reads what @id makes after the loop, or element @k of its result: it is a result itself, or what a loop around this one hands to its next
+ * iteration. */
 static bool is_wanted_after(const Loop *l, EchId id, uint32_t k)
 {
     const EchProgram *p = l->p;
     const EchComputation *c = &p->computations[at(p, l->loop)->computation];
     const EchValue *value = &p->values[ech_program_value(p, id, 0)];
+    for (uint32_t h = 0; h < value->n_holders; h++) {
+        const EchInstruction *holder = at(p, p->holders[value->first_holder + h].instruction);
+        if (holder->is_root && !is_within(l, holder->computation))
+            return true;
+    }
     for (uint32_t u = 0; u < value->n_uses; u++) {
         const EchInstruction *user = at(p, p->uses[value->first_use + u].user);
         if (user->schedule != ECH_NONE && user->schedule > at(p, l->loop)->schedule)
@@ -204,20 +235,31 @@ static bool find_copy(const Loop *l, Pair *pair)
     return true;
 }
 
+/* The argument of the entry that @array is, perhaps by another shape; ECH_NONE. False where it may not be written over: a constant, a part of an argument. */
+static bool find_argument(const EchProgram *p, EchId array, EchId *ret)
+{
+    const EchValue *value = &p->values[ech_program_value(p, array, 0)];
+    const EchInstruction *made = at(p, value->defined.instruction);
+    bool given = made->opcode == ECH_HLO_PARAMETER && made->computation == p->entry;
+    *ret = given ? value->defined.instruction : ECH_NONE;
+    return made->opcode != ECH_HLO_CONSTANT && (!given || value->defined.position == 0);
+}
+
 /* What element @k is a stack of, if it is one that a loop could carry: of several, what is given its place in the end. */
 static bool find_pair(const Loop *l, uint32_t k, Pair *ret)
 {
     const EchProgram *p = l->p;
     EchId begun = element(l, l->init, k), writer = writer_of(l, k), shape = at(p, begun)->shape;
     bool empty = at(p, begun)->opcode == ECH_HLO_BROADCAST || (at(p, begun)->target && strcmp(at(p, begun)->target, "AllocateBuffer") == 0);
-    if (writer == ECH_NONE || !empty || p->shapes[shape].is_tuple || is_read_by_another(p, begun, l->init))
+    if (writer == ECH_NONE || !empty || p->shapes[shape].is_tuple || is_read_by_another(p, begun, l->init) || is_read_besides(l, k, writer))
         return false;
     uint32_t found = 0;
     for (uint32_t a = 0; a < at(p, l->init)->n_operands; a++) {
-        EchId array = element(l, l->init, a);
-        if (a == k || at(p, array)->shape != shape || !is_taken(l, a, writer) || !comes_of(l, writer, a) || is_wanted_after(l, array, a))
+        EchId array = element(l, l->init, a), argument;
+        if (a == k || at(p, array)->shape != shape || !is_taken(l, a, writer) || !comes_of(l, writer, a) || is_wanted_after(l, array, a) ||
+            !find_argument(p, array, &argument))
             continue;
-        Pair pair = {.argument = at(p, array)->opcode == ECH_HLO_PARAMETER && at(p, array)->computation == p->entry ? array : ECH_NONE,
+        Pair pair = {.argument = argument,
                      .init = l->init,
                      .root = l->root,
                      .array = array,
@@ -226,7 +268,7 @@ static bool find_pair(const Loop *l, uint32_t k, Pair *ret)
                      .made = element(l, l->root, k),
                      .begun = begun,
                      .kept = writer == element(l, l->root, k) && writes_few_rows(l, writer)
-                                 ? ech_program_operand(p, at(p, writer), operand_of_element(l, writer, k))
+                                 ? ech_program_operand(p, at(p, writer), operand_of_element(l, writer, k, 0))
                                  : ECH_NONE,
                      .bytes = p->shapes[shape].bytes};
         if (!find_copy(l, &pair))

@@ -117,6 +117,66 @@ static EchImport *import_changed(const Change *changes, size_t n)
     return ech_test_hlo(hlo, NULL);
 }
 
+#define MADE "  b = " CACHE " negate(a)\n  empty = "
+#define COMPUTATION(name, result, body) name " {\n  fa = " CACHE " parameter(0)\n" body "  ROOT fr = " result "\n}\n\nENTRY e {"
+
+/* Arrays that somebody needs as they were, and such as one might take for them. */
+static const struct {
+    Change changes[4];
+    bool carried;
+} needs[] = {
+    /* Made by the program. */
+    {{{"  empty = ", MADE}, {"tuple(z, a, empty)", "tuple(z, b, empty)"}}, true},
+    /* A result besides. */
+    {{{"  empty = ", MADE}, {"tuple(z, a, empty)", "tuple(z, b, empty)"}, {"f32[])", CACHE ")"}, {"tuple(copy, f)", "tuple(copy, b)"}}, false},
+    /* The same numbers whenever the program runs. */
+    {{{"  empty = ", "  b = " CACHE " constant({...})\n  empty = "}, {"tuple(z, a, empty)", "tuple(z, b, empty)"}}, false},
+    /* Given to a kernel twice, that reads a slice of the one and all of the other. */
+    {{{"  s = " SLICE " dynamic-slice(xs, i, z, z), dynamic_slice_sizes={1,8,128}",
+       "  xs2 = " CACHE " get-tuple-element(p), index=1\n  s = " SLICE " fusion(xs, i, xs2), kind=kLoop, calls=both"},
+      {"ENTRY e {", COMPUTATION("both", SLICE " add(fs, ft)",
+                                "  fi = s32[] parameter(1)\n  fb = " CACHE " parameter(2)\n  fz = s32[] constant(0)\n"
+                                "  fs = " SLICE " dynamic-slice(fa, fi, fz, fz), dynamic_slice_sizes={1,8,128}\n"
+                                "  ft = " SLICE " custom-call(fb), custom_call_target=\"all\"\n")}},
+     false},
+    /* What is stacked likewise. */
+    {{{"  w = " CACHE " dynamic-update-slice(ys, u, i, z, z)",
+       "  ys2 = " CACHE " get-tuple-element(p), index=2\n  w = " CACHE " fusion(ys, u, i, ys2), kind=kLoop, calls=over"},
+      {"ENTRY e {", COMPUTATION("over", CACHE " dynamic-update-slice(fa, ft, fi, fz, fz)",
+                                "  fu = " SLICE " parameter(1)\n  fi = s32[] parameter(2)\n  fb = " CACHE " parameter(3)\n  fz = s32[] constant(0)\n"
+                                "  fn = " CACHE " negate(fb)\n  fs = " SLICE " slice(fn), slice={[0:1], [0:8], [0:128]}\n"
+                                "  ft = " SLICE " add(fs, fu)\n")}},
+     false},
+    /* Slices that were stacked before are read. */
+    {{{"negate(row)", "add(row, earlier)"},
+      {"  new = ", "  earlier = f32[1,1,128]{2,1,0} dynamic-slice(ys, z, z, z), dynamic_slice_sizes={1,1,128}\n  new = "}},
+     false},
+};
+
+START_TEST(needed_as_it_was)
+{
+    size_t n = 0;
+    while (n < G_N_ELEMENTS(needs[_i].changes) && needs[_i].changes[n].from)
+        n++;
+    g_autoptr(EchImport) import = import_changed(needs[_i].changes, n);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchProgram) out = carry(import->program, diag);
+    ck_assert_int_eq(out != import->program, needs[_i].carried);
+}
+END_TEST
+
+/* An argument by another name is one all the same: it stays, and is copied first. */
+START_TEST(another_name_of_an_argument)
+{
+    static const Change changes[] = {{"  empty = ", "  same = " CACHE " bitcast(a)\n  empty = "}, {"tuple(z, a, empty)", "tuple(z, same, empty)"}};
+    g_autoptr(EchImport) import = import_changed(changes, G_N_ELEMENTS(changes));
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchProgram) out = carry(import->program, diag);
+    ck_assert_uint_eq(needed(import->program) - needed(out), 4096);
+    ck_assert_uint_lt(ech_test_instruction(out, "copy.of.same"), ech_test_instruction(out, "init"));
+}
+END_TEST
+
 /* Both stacks come of the array, and only one has its place. */
 START_TEST(one_place_is_given_once)
 {
@@ -189,6 +249,8 @@ int main(void)
     Suite *suite = suite_create("carry");
     TCase *tcase = tcase_create("carry");
     tcase_add_loop_test(tcase, carried, 0, G_N_ELEMENTS(programs));
+    tcase_add_loop_test(tcase, needed_as_it_was, 0, G_N_ELEMENTS(needs));
+    tcase_add_test(tcase, another_name_of_an_argument);
     tcase_add_test(tcase, one_place_is_given_once);
     tcase_add_test(tcase, arguments_are_copied_first);
     tcase_add_test(tcase, as_compiled);
