@@ -10,6 +10,7 @@ typedef struct {
     EchProgramBuilder *b;
     EchId root;
     uint32_t *n_users; /* per instruction */
+    bool *given;       /* per place: an argument's that was paired with an output in it */
     bool *taken;       /* per position of the root: an argument's place, */
     EchId *shapes;     /* its shape, */
     uint32_t *members; /* and the root's operand that it is; UINT32_MAX where there is none of its own */
@@ -139,8 +140,8 @@ static bool pair(Donate *d, EchId parameter, uint32_t position)
         if (into != buffer) {
             int64_t last = last_read(p, buffer);
             EchId first = first_value(p, into);
-            EchId copy = first != ECH_NONE ? spared_copy(p, value, first, last) : ECH_NONE;
-            bool free = first != ECH_NONE && !place->is_parameter && !place->is_constant &&
+            EchId copy = first != ECH_NONE && !d->given[into] ? spared_copy(p, value, first, last) : ECH_NONE;
+            bool free = first != ECH_NONE && !place->is_parameter && !place->is_constant && !d->given[into] &&
                         (p->values[first].start > last || (p->values[first].start == last && in_place(d, value, first)));
             if (copy != ECH_NONE && !place->is_parameter) {
                 EchInstruction *made = &ech_program_builder_peek(d->b)->instructions[copy];
@@ -153,6 +154,7 @@ static bool pair(Donate *d, EchId parameter, uint32_t position)
                 continue;
             else if (!free)
                 copy_before_root(d, d->members[q], bytes);
+            d->given[into] = true;
         }
         d->taken[q] = true;
         ech_program_builder_donation(d->b, (EchDonation){.output_position = q, .parameter = p->instructions[parameter].number, .parameter_position = position});
@@ -294,11 +296,13 @@ EchProgram *ech_program_donate(EchProgram *program, EchArgumentFunc meant, const
     g_autofree EchId *shapes = g_new(EchId, n_outputs + 1);
     g_autofree uint32_t *members = g_new(uint32_t, n_outputs + 1);
     g_autofree uint32_t *n_users = g_new0(uint32_t, program->n_instructions + 1);
+    g_autofree bool *given = g_new0(bool, program->n_buffers + 1);
     for (size_t k = 0; k < program->n_operands; k++)
         n_users[program->operands[k]]++;
     for (size_t k = 0; k < program->n_donations; k++)
         taken[program->donations[k].output_position] = true;
-    Donate d = {.p = program, .b = builder, .root = root, .n_users = n_users, .taken = taken, .shapes = shapes, .members = members, .inserts = inserts};
+    Donate d = {
+        .p = program, .b = builder, .root = root, .n_users = n_users, .given = given, .taken = taken, .shapes = shapes, .members = members, .inserts = inserts};
     find_outputs(&d);
     each_argument(&d, meant, data, donate ? give : keep);
     *ret = d.change;

@@ -57,6 +57,8 @@ static const struct {
      0},
     {HEAD "  s = f32[1024]{0} add(a, b)\n  t = f32[1024]{0} negate(b)\n  ROOT r = (f32[1024]{0}, f32[1024]{0}) tuple(s, t)\n}\n", "", "donate:above=4KiB", 8192,
      0, 0},
+    /* One array handed back twice takes the place of one argument; its copy that of the other. */
+    {HEAD "  s = f32[1024]{0} add(a, b)\n  ROOT r = (f32[1024]{0}, f32[1024]{0}) tuple(s, s)\n}\n", "", "donate", 8192, 0, 1},
     /* The output is there while the argument is still read: it is made elsewhere and copied. */
     {HEAD "  s = f32[1024]{0} add(a, b)\n  t = f32[1024]{0} multiply(s, a)\n  ROOT r = (f32[1024]{0}, f32[1024]{0}) tuple(s, t)\n}\n", "", "donate:names=state",
      4096, 4096, 1},
