@@ -473,104 +473,140 @@ static Heap simulate(Assigner *a, int32_t space)
     return heap;
 }
 
-/* A stretch of a value's life in the memory that memory-space assignment filled. */
+/* A value comes or goes in the memory that memory-space assignment filled. */
 typedef struct {
+    int64_t at;
+    uint8_t order; /* at one moment: what goes on in another's place goes before that comes, all else after what comes */
+    bool goes;
     EchId value;
-    int64_t start, end;
-    bool first;
-} Stretch;
+} Passing;
 
-static int compare_stretch_start(gconstpointer a, gconstpointer b)
+static int compare_passing(gconstpointer a, gconstpointer b)
 {
-    const Stretch *x = a, *y = b;
-    return x->start != y->start ? (x->start < y->start ? -1 : 1) : 0;
+    const Passing *x = a, *y = b;
+    if (x->at != y->at)
+        return x->at < y->at ? -1 : 1;
+    if (x->order != y->order)
+        return x->order < y->order ? -1 : 1;
+    return (x->value > y->value) - (x->value < y->value);
 }
 
-static int64_t last_use_in(const EchProgram *p, const EchValue *value, EchId computation)
+/* The last instruction that uses @value, of those in @computation (ECH_NONE: all); ECH_NONE. */
+static EchId last_user(const EchProgram *p, const EchValue *value, EchId computation)
 {
-    int64_t last = -1;
+    EchId last = ECH_NONE;
     for (uint32_t k = 0; k < value->n_uses; k++) {
-        const EchInstruction *user = &p->instructions[p->uses[value->first_use + k].user];
-        if (user->computation == computation && user->schedule != ECH_NONE)
-            last = MAX(last, (int64_t)user->schedule);
+        EchId user = p->uses[value->first_use + k].user;
+        const EchInstruction *i = &p->instructions[user];
+        if (i->schedule != ECH_NONE && (computation == ECH_NONE || i->computation == computation) &&
+            (last == ECH_NONE || i->schedule > p->instructions[last].schedule))
+            last = user;
     }
     return last;
 }
 
-/* A value that a conditional uses last is there until the branches begin, and in each of them until its last use there. */
-static void add_stretches(const EchProgram *p, EchId v, GArray *stretches)
+/* A place that a value goes on in around a loop, from that moment. */
+typedef struct {
+    EchId buffer;
+    int64_t at;
+} Heir;
+
+static guint heir_hash(gconstpointer key)
 {
-    const EchValue *value = &p->values[v];
-    Stretch whole = {v, value->start, MIN(value->end, MAX(value->natural_end, value->start)), true};
-    const EchInstruction *last = NULL;
-    for (uint32_t k = 0; k < value->n_uses; k++) {
-        const EchInstruction *user = &p->instructions[p->uses[value->first_use + k].user];
-        if (user->schedule != ECH_NONE && (!last || user->schedule > last->schedule))
-            last = user;
-    }
-    bool branches = last && last->opcode == ECH_HLO_CONDITIONAL && value->natural_end == (int64_t)last->schedule;
-    int64_t earliest = whole.end;
-    for (uint32_t k = 0; branches && k < last->n_called; k++) {
-        EchId called = ech_program_called(p, last, k);
-        Stretch stretch = {v, p->computations[called].begin, MIN(last_use_in(p, value, called), whole.end), false};
-        earliest = MIN(earliest, stretch.start - 1);
-        if (stretch.start > whole.start && stretch.start <= stretch.end)
-            g_array_append_val(stretches, stretch);
-    }
-    if (branches && earliest >= whole.start)
-        whole.end = earliest;
-    g_array_append_val(stretches, whole);
+    const Heir *h = key;
+    return h->buffer * 2654435761u ^ (guint)h->at;
 }
 
-/* Whether @slice is one of the slices, next to each other, that @value is. */
-static bool is_slice_of(const EchProgram *p, EchId slice, const EchValue *value)
+static gboolean heir_equal(gconstpointer x, gconstpointer y)
 {
-    const EchInstruction *made = &p->instructions[value->defined.instruction];
-    if (!ech_program_joins_slices(made))
-        return false;
-    for (uint32_t k = 0; k < made->n_operands; k++)
-        if (ech_program_value(p, ech_program_operand(p, made, k), 0) == slice)
-            return true;
-    return false;
+    const Heir *a = x, *b = y;
+    return a->buffer == b->buffer && a->at == b->at;
+}
+
+/* All that a heap's values come and go by. */
+typedef struct {
+    const EchProgram *p;
+    GHashTable *heirs; /* Heir, owned: loops' values by where they begin */
+    GArray *passings;  /* Passing */
+} Stays;
+
+static void add_stay(const Stays *s, EchId v, int64_t begin, int64_t end, EchId user)
+{
+    Heir heir = {s->p->values[v].buffer, end};
+    bool goes_on = g_hash_table_contains(s->heirs, &heir) ||
+                   (user != ECH_NONE && s->p->instructions[user].schedule == end && ech_program_joins_slices(&s->p->instructions[user]));
+    Passing comes = {begin, 1, false, v}, goes = {end, goes_on ? 0 : 2, true, v};
+    g_array_append_val(s->passings, comes);
+    g_array_append_val(s->passings, goes);
+}
+
+/* A value that a conditional uses last is there until the branches begin, and in each of them until its last use there, or @end where that comes before. */
+static void add_branches(const Stays *s, EchId v, EchId conditional, int64_t begin, int64_t end, unsigned depth)
+{
+    enum { MAX_NESTED = 64 };
+    const EchProgram *p = s->p;
+    const EchInstruction *i = &p->instructions[conditional];
+    int64_t earliest = end;
+    for (uint32_t k = 0; k < i->n_called; k++) {
+        EchId called = ech_program_called(p, i, k), last = last_user(p, &p->values[v], called);
+        int64_t from = p->computations[called].begin;
+        earliest = MIN(earliest, from);
+        if (last == ECH_NONE)
+            continue;
+        int64_t until = MIN((int64_t)p->instructions[last].schedule, end);
+        if (p->instructions[last].opcode == ECH_HLO_CONDITIONAL && depth < MAX_NESTED)
+            add_branches(s, v, last, from, until, depth + 1);
+        else
+            add_stay(s, v, from, until, last);
+    }
+    add_stay(s, v, begin, earliest - 1, ECH_NONE);
+}
+
+/* Most bytes at once, as the compiler has it: what goes twice at one moment goes once; what comes is there once, however often it came, and may have gone
+ * before it comes (a branch's stay ends where another value of its place begins, even if that was in a branch before). */
+static EchBytes most_at_once(const EchProgram *p, GArray *passings)
+{
+    g_autofree int8_t *there = g_new0(int8_t, p->n_values + 1);
+    int64_t sum = 0, peak = 0;
+    g_array_sort(passings, compare_passing);
+    for (guint k = 0; k < passings->len; k++) {
+        const Passing *passing = &g_array_index(passings, Passing, k);
+        int8_t *now = &there[passing->value];
+        if ((k > 0 && compare_passing(passing, passing - 1) == 0) || *now == (passing->goes ? -1 : 1))
+            continue;
+        int64_t bytes = (int64_t)MIN(p->values[passing->value].bytes, INT64_MAX / 4);
+        *now = (int8_t)(*now + (passing->goes ? -1 : 1));
+        sum = MIN(passing->goes ? sum - bytes : sum + bytes, INT64_MAX / 4);
+        peak = MAX(peak, sum);
+    }
+    return (EchBytes)peak;
 }
 
 /* The memory that memory-space assignment filled: every value counts over its own range, the new one before the old one ends, but for a value that goes on
- * around a loop and for slices that become one array. */
+ * around a loop and for slices that become one array. By XLA's MemorySpaceAssignment::VerifyAndExportHeapSimulatorTrace. */
 static EchBytes preset_peak(const Assigner *a, const Heap *heap)
 {
     const EchProgram *p = a->p;
-    g_autoptr(GArray) stretches = g_array_new(FALSE, FALSE, sizeof(Stretch));
-    for (guint k = 0; k < heap->values->len; k++)
-        add_stretches(p, g_array_index(heap->values, EchId, k), stretches);
-    g_array_sort(stretches, compare_stretch_start);
-    g_autoptr(GArray) live = g_array_new(FALSE, FALSE, sizeof(Stretch));
-    EchBytes sum = 0, peak = 0;
-    int64_t soonest = INT64_MAX; /* first end of a live one */
-    for (guint k = 0; k < stretches->len; k++) {
-        const Stretch *stretch = &g_array_index(stretches, Stretch, k);
-        const EchValue *value = &p->values[stretch->value];
+    g_autoptr(GArray) passings = g_array_new(FALSE, FALSE, sizeof(Passing));
+    g_autoptr(GHashTable) heirs = g_hash_table_new_full(heir_hash, heir_equal, g_free, NULL);
+    Stays s = {p, heirs, passings};
+    for (guint k = 0; k < heap->values->len; k++) {
+        const EchValue *value = &p->values[g_array_index(heap->values, EchId, k)];
+        Heir heir = {value->buffer, value->start};
+        if (value->is_phi)
+            g_hash_table_add(heirs, g_memdup2(&heir, sizeof heir));
+    }
+    for (guint k = 0; k < heap->values->len; k++) {
+        EchId v = g_array_index(heap->values, EchId, k), last = last_user(p, &p->values[v], ECH_NONE);
+        const EchValue *value = &p->values[v];
         if (value->start == value->end) /* a result that nothing reads */
             continue;
-        bool ends = soonest <= stretch->start;
-        soonest = ends ? INT64_MAX : soonest;
-        for (guint j = live->len; ends && j-- > 0;) {
-            const Stretch *old = &g_array_index(live, Stretch, j);
-            const EchValue *before = &p->values[old->value];
-            bool goes_on =
-                old->end == stretch->start && ((stretch->first && value->is_phi && before->buffer == value->buffer) || is_slice_of(p, old->value, value));
-            if (old->end >= stretch->start && !goes_on) {
-                soonest = MIN(soonest, old->end);
-                continue;
-            }
-            sum -= before->bytes;
-            g_array_remove_index_fast(live, j);
-        }
-        g_array_append_val(live, *stretch);
-        soonest = MIN(soonest, stretch->end);
-        sum = ech_bytes_add(sum, value->bytes);
-        peak = MAX(peak, sum);
+        if (last != ECH_NONE && p->instructions[last].opcode == ECH_HLO_CONDITIONAL && value->natural_end == (int64_t)p->instructions[last].schedule)
+            add_branches(&s, v, last, value->start, value->end, 0);
+        else
+            add_stay(&s, v, value->start, MIN(value->end, MAX(value->natural_end, value->start)), last);
     }
-    return peak;
+    return most_at_once(p, passings);
 }
 
 /* How a TPU's compiler fills HBM. */
