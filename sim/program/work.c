@@ -301,6 +301,23 @@ static uint64_t window_steps(const EchProgram *p, EchId id)
     return mul(count_of(p, id), combined > 1 ? combined - 1 : 1);
 }
 
+/* Elements that are sorted, or transformed, together: those along the dimensions that an instruction names. */
+static uint64_t together(const EchProgram *p, EchId id)
+{
+    const EchInstruction *i = &p->instructions[id];
+    const EchLayout *layout = i->n_operands > 0 ? layout_of(p, ech_program_operand(p, i, 0)) : NULL;
+    int64_t numbers[ECH_LAYOUT_MAX_RANK];
+    bool lengths = i->opcode == ECH_HLO_FFT;
+    size_t n = MIN(list(i, lengths ? "fft_length" : "dimensions", numbers, G_N_ELEMENTS(numbers)), G_N_ELEMENTS(numbers));
+    uint64_t elements = 1;
+    for (size_t k = 0; k < n; k++) {
+        if (!lengths && (!layout || numbers[k] < 0 || numbers[k] >= layout->rank))
+            continue;
+        elements = mul(elements, lengths ? (uint64_t)MAX(numbers[k], 1) : layout->dims[numbers[k]]);
+    }
+    return n > 0 ? elements : count_of(p, id);
+}
+
 /* Operations of the vector unit in an instruction that is neither a product nor a call. */
 static uint64_t vector_work(const EchProgram *p, EchId id)
 {
@@ -312,8 +329,8 @@ static uint64_t vector_work(const EchProgram *p, EchId id)
     case ECH_HLO_REDUCE_WINDOW:
     case ECH_HLO_SELECT_AND_SCATTER: return mul(window_steps(p, id), reducer_work(p, i));
     case ECH_HLO_SCATTER: return i->n_operands > 2 ? mul(count_of(p, ech_program_operand(p, i, i->n_operands - 1)), reducer_work(p, i)) : 0;
-    case ECH_HLO_SORT: return mul(in, log2_ceil(in));
-    case ECH_HLO_FFT: return mul(5, mul(out, log2_ceil(out)));
+    case ECH_HLO_SORT: return mul(in, log2_ceil(together(p, id)));
+    case ECH_HLO_FFT: return mul(5, mul(out, log2_ceil(together(p, id))));
     case ECH_HLO_CHOLESKY:
     case ECH_HLO_TRIANGULAR_SOLVE: layout = layout_of(p, id); return layout && layout->rank > 0 ? mul(out, layout->dims[layout->rank - 1]) : 0;
     default: return ech_hlo_is_elementwise((EchHlo)i->opcode) ? out : 0;

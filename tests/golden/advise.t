@@ -12,7 +12,7 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   as it is                                  123 MiB         -  1.01 ms         -
 
   What would make it fit
-   1  make activations again               39.6 MiB         -  1.06 ms    x1.044
+   1  make activations again               39.6 MiB         -  1.06 ms    x1.051
 
   What may
    2  make again what needs no product      119 MiB         -        -         -
@@ -129,8 +129,8 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB --
       "fits" : true,
       "hbm_bytes" : 41501444,
       "host_bytes" : 0,
-      "makespan_ps" : 1056756421,
-      "relative" : 1.0444069098252891
+      "makespan_ps" : 1063060001,
+      "relative" : 1.0506368246645164
     },
 $ echelon run --trace traces/gpt_everything.h100 --device h100-sxm --set device.memories.hbm.capacity=60MiB | grep advise
   What would make it fit: 'echelon advise', with the same --trace and --device.
@@ -172,8 +172,8 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 34MiB | s
   It takes 1.01 ms. Its critical path: latency inside kernels 77 %, hbm port 14 %, overhead 9 %.
   What may
    1  make activations again               37.6 MiB         -        -         -
-   2  activations again or all on host     30.6 MiB  7.50 MiB  1.52 ms    x1.507
-   3  again, and arguments on host         32.4 MiB  5.50 MiB  1.71 ms    x1.695
+   2  activations again or all on host     30.6 MiB  7.50 MiB  1.53 ms    x1.513
+   3  again, and arguments on host         32.4 MiB  5.50 MiB  1.72 ms    x1.701
   (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
   (XLA fetches offloaded arrays early, many at once, and may need as much as without; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
   (what is told without a time has no room with the kernels that there are; a policy of jax.checkpoint makes again all that it does not name, in kernels fused anew, and needs from what 'make activations again' does up to that)

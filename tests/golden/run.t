@@ -1039,7 +1039,7 @@ $ echelon run break_even | sed -n '4,21p'
   made again, x8             yes   1.99 ms    1.000  126 MiB         -         -         -  latency inside kernels
   on host, waited for, x0.5  yes   6.18 ms    3.108  126 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link to device
   on host, waited for, x1    yes   4.10 ms    2.059  126 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link to device
-  on host, waited for, x2    yes   3.00 ms    1.508  128 MiB  51.5 MiB  51.5 MiB  51.5 MiB  latency inside kernels
+  on host, waited for, x2    yes   3.00 ms    1.507  128 MiB  51.5 MiB  51.5 MiB  51.5 MiB  latency inside kernels
   on host, waited for, x4    yes   2.53 ms    1.270  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  latency inside kernels
   on host, waited for, x8    yes   2.37 ms    1.190  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  latency inside kernels
   on host, overlapped, x0.5  yes   4.60 ms    2.313  128 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link from device

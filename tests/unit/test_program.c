@@ -589,6 +589,62 @@ START_TEST(branches_not_taken_hold_nothing)
 }
 END_TEST
 
+#define HERE "f32[8,128]{1,0:T(8,128)S(1)}"
+#define COUNT "s32[]{:T(128)}"
+#define CARRIED "(" COUNT ", " HERE ")"
+
+/* An on-chip array that a loop in a branch begins with stays until the loop is over, beside what an iteration makes and its copy. */
+START_TEST(branches_keep_what_their_loops_begin_with)
+{
+    static const char text[] =
+        "HloModule m, is_scheduled=true\n\n"
+        "%short (a: (f32[8,128])) -> (f32[8,128]) {\n  %a = (" HERE ") parameter(0)\n  %b = " HERE " get-tuple-element(%a), index=0\n"
+        "  %c = " HERE " sine(%b)\n  ROOT %d = (" HERE ") tuple(%c)\n}\n\n"
+        "%body (e: (s32[], f32[8,128])) -> (s32[], f32[8,128]) {\n  %one = " COUNT " constant(1)\n  %e = " CARRIED " parameter(0)\n"
+        "  %f = " COUNT " get-tuple-element(%e), index=0\n  %g = " COUNT " add(%f, %one)\n  %h = " HERE " get-tuple-element(%e), index=1\n"
+        "  %i = " HERE " fusion(%h), kind=kLoop, calls=%turned\n  %j = " HERE " copy(%i)\n  ROOT %k = " CARRIED " tuple(%g, %j)\n}\n\n"
+        "%turned (v: f32[8,128]) -> f32[8,128] {\n  %v = " HERE " parameter(0)\n  ROOT %w = " HERE " tanh(%v)\n}\n\n"
+        "%cond (l: (s32[], f32[8,128])) -> pred[] {\n  %n = " COUNT " constant(5)\n  %l = " CARRIED " parameter(0)\n"
+        "  %m = " COUNT " get-tuple-element(%l), index=0\n  ROOT %lt = pred[]{:T(512)} compare(%m, %n), direction=LT\n}\n\n"
+        "%long (o: (f32[8,128])) -> (f32[8,128]) {\n  %zero = " COUNT " constant(0)\n  %o = (" HERE ") parameter(0)\n"
+        "  %start = " COUNT " copy(%zero)\n  %p = " HERE " get-tuple-element(%o), index=0\n  %q = " CARRIED " tuple(%start, %p)\n"
+        "  %loop = " CARRIED " while(%q), condition=%cond, body=%body\n  %r = " HERE " get-tuple-element(%loop), index=1\n"
+        "  ROOT %s = (" HERE ") tuple(%r)\n}\n\n"
+        "ENTRY %main (which: s32[], x: f32[8,128]) -> f32[8,128] {\n  %which = " COUNT " parameter(0)\n  %x = f32[8,128]{1,0:T(8,128)} parameter(1)\n"
+        "  %cs = (" HERE ", f32[8,128]{1,0:T(8,128)}, u32[]{:S(2)}) copy-start(%x)\n  %y = " HERE " copy-done(%cs)\n"
+        "  %t = (" HERE ") tuple(%y)\n  %u = (" HERE ") tuple(%y)\n"
+        "  %chosen = (" HERE ") conditional(%which, %t, %u), branch_computations={%short, %long}\n"
+        "  %z = " HERE " get-tuple-element(%chosen), index=0\n"
+        "  %back = (f32[8,128]{1,0:T(8,128)}, " HERE ", u32[]{:S(2)}) copy-start(%z)\n  ROOT %out = f32[8,128]{1,0:T(8,128)} copy-done(%back)\n}\n";
+    g_autoptr(EchProgram) program = ech_test_program(text, "tpu-v5e");
+    assign(program);
+    /* The arguments, the result and three constants; three arrays on chip. */
+    ck_assert_uint_eq(ech_program_memory_analysis(program).peak, 512 + 4096 + 4096 + 3 * 512 + 3 * 4096);
+}
+END_TEST
+
+/* Many short rows are sorted and transformed row by row: of 16 elements each four steps. */
+START_TEST(rows_are_worked_on_alone)
+{
+    static const char text[] = "HloModule rows, is_scheduled=true\n\n"
+                               "%less (x: f32[], y: f32[]) -> pred[] {\n"
+                               "  %x = f32[] parameter(0)\n"
+                               "  %y = f32[] parameter(1)\n"
+                               "  ROOT %l = pred[] compare(%x, %y), direction=LT\n"
+                               "}\n\n"
+                               "ENTRY %main (p: f32[256,16], q: c64[256,16]) -> (f32[256,16], c64[256,16]) {\n"
+                               "  %p = f32[256,16]{1,0} parameter(0)\n"
+                               "  %q = c64[256,16]{1,0} parameter(1)\n"
+                               "  %s = f32[256,16]{1,0} sort(%p), dimensions={1}, to_apply=%less\n"
+                               "  %f = c64[256,16]{1,0} fft(%q), fft_type=FFT, fft_length={16}\n"
+                               "  ROOT %t = (f32[256,16]{1,0}, c64[256,16]{1,0}) tuple(%s, %f)\n"
+                               "}\n";
+    g_autoptr(EchProgram) program = ech_test_program(text, "h100-sxm");
+    ck_assert_uint_eq(ech_program_work(program, ech_test_instruction(program, "s")).vector, 256 * 16 * 4);
+    ck_assert_uint_eq(ech_program_work(program, ech_test_instruction(program, "f")).vector, 5 * 256 * 16 * 4);
+}
+END_TEST
+
 /* A computation that another stream runs has all of its operations, those of special functions, too. */
 START_TEST(asynchronous_computations_do_their_work)
 {
@@ -1277,6 +1333,8 @@ int main(void)
     tcase_add_test(small, integers_of_arguments_are_followed);
     tcase_add_test(small, conditionals_go_by_arguments);
     tcase_add_test(small, branches_weigh_what_their_loops_do);
+    tcase_add_test(small, rows_are_worked_on_alone);
+    tcase_add_test(small, branches_keep_what_their_loops_begin_with);
     tcase_add_test(small, asynchronous_computations_do_their_work);
     tcase_add_loop_test(small, fusions_in_their_operands_place, 0, G_N_ELEMENTS(fused));
     tcase_add_test(small, fetched_operands_hand_their_place_on);
