@@ -354,7 +354,9 @@ static void read_literal(Reader *r, const EchWire *parent, const EchWireField *f
         n += literal_values(&wire, &f, text);
     if (n > 0 && n <= MAX_LITERAL) {
         g_string_append_c(text, '}');
-        instruction->literal = ech_program_builder_string(r->builder, text->str, (gssize)text->len);
+        g_autoptr(GBytes) kept = g_bytes_new(text->str, text->len); /* where programs that are made of this one find it, too */
+        ech_program_builder_keep(r->builder, kept);
+        instruction->literal = g_bytes_get_data(kept, NULL);
         instruction->literal_n = (uint32_t)text->len;
     }
 }

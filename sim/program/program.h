@@ -63,8 +63,8 @@ typedef struct {
     uint32_t first_position;            /**< Of its positions in EchProgram.positions. */
     int64_t number;                     /**< parameter: its number. get-tuple-element: the index. constant: an integer scalar's value (valid if has_literal). */
     uint8_t has_literal;
-    const char
-        *literal; /**< Array of integers, a constant or an argument that is known: its text ("{ {1, 2}, {3, 4} }"), literal_n bytes, borrowed; or NULL. */
+    const char *literal; /**< Array of integers, a constant or an argument that is known: its text ("{ {1, 2}, {3, 4} }"), literal_n bytes of something in keep;
+                            or NULL. */
     uint32_t literal_n;
     uint32_t grid;          /**< Derived: a kernel of the program's own whose code was read: 1 + its place in EchProgram.grids; else 0. */
     const char *attributes; /**< The rest of the line, as XLA prints it: ", dimensions={0}, metadata={...}"; attributes_n bytes, not terminated. */

@@ -50,6 +50,27 @@ static EchImport *read_text(const char *text, const char *device)
     return import;
 }
 
+/* What a program reads of a file's literals is there for as long as it is, however many programs were made of one another on the way to it. */
+START_TEST(literals_stay)
+{
+    g_autoptr(EchImport) import = ech_test_corpus("hlo_proto/table.before.pb", "hlo_proto");
+    const EchProgram *p = import->program;
+    unsigned found = 0;
+    for (size_t i = 0; i < p->n_instructions; i++) {
+        const char *literal = p->instructions[i].literal;
+        bool kept = literal == NULL;
+        for (guint k = 0; k < p->keep->len && !kept; k++) {
+            gsize n;
+            const char *data = g_bytes_get_data(p->keep->pdata[k], &n);
+            kept = (uintptr_t)literal >= (uintptr_t)data && (uintptr_t)literal < (uintptr_t)data + n;
+        }
+        ck_assert_msg(kept, "%s", p->instructions[i].name);
+        found += literal != NULL;
+    }
+    ck_assert_uint_gt(found, 0);
+}
+END_TEST
+
 static uint64_t count_opcode(const EchProgram *p, EchHlo opcode)
 {
     uint64_t n = 0;
@@ -1097,6 +1118,7 @@ int main(void)
     tcase_add_test(small, wider_copies_are_made_where_needed);
     tcase_add_test(small, tables_are_turned_for_their_rows);
     tcase_add_test(small, arrays_are_tiled_as_the_entry_layout_says);
+    tcase_add_test(small, literals_stay);
     tcase_add_test(captured, pairs_of_our_own);
     tcase_add_test(captured, captured_pairs);
     suite_add_tcase(suite, small);
