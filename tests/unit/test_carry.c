@@ -165,6 +165,32 @@ START_TEST(needed_as_it_was)
 }
 END_TEST
 
+#define AROUND "(s32[], " CACHE ", f32[])"
+
+/* In a loop around it: what that hands on as it was (_i: anew) is needed the next time. */
+START_TEST(in_a_loop)
+{
+    static const char around[] =
+        "around {\n  p = " AROUND " parameter(0)\n  k = s32[] get-tuple-element(p), index=0\n  a = " CACHE " get-tuple-element(p), index=1\n"
+        "  one = s32[] constant(1)\n  next = s32[] add(k, one)\n  z = s32[] constant(0)\n  empty = " CACHE " " EMPTY "\n"
+        "  init = " STATE " tuple(z, a, empty)\n  loop = " STATE " while(init), condition=cond, body=body\n"
+        "  out = " CACHE " get-tuple-element(loop), index=2\n  new = " CACHE " negate(out)\n  s = f32[] custom-call(new), custom_call_target=\"sum\"\n"
+        "  ROOT r = " AROUND " tuple(next, %s, s)\n}\n\n"
+        "more {\n  p = " AROUND " parameter(0)\n  k = s32[] get-tuple-element(p), index=0\n  n = s32[] constant(3)\n"
+        "  ROOT c = pred[] compare(k, n), direction=LT\n}\n\n"
+        "ENTRY e {\n  a = " CACHE " parameter(0)\n  b = " CACHE " negate(a)\n  other = " CACHE " negate(a)\n  z = s32[] constant(0)\n"
+        "  f = f32[] constant(0)\n  init = " AROUND " tuple(z, b, f)\n  loop = " AROUND " while(init), condition=more, body=around\n"
+        "  s = f32[] get-tuple-element(loop), index=2\n  ROOT r = (" CACHE ", f32[]) tuple(other, s)\n}\n";
+    g_autofree char *plain = g_strdup_printf(text, "", "bitcast"), *outer = g_strdup_printf(around, _i == 0 ? "a" : "new");
+    g_auto(GStrv) parts = g_strsplit(plain, "ENTRY e {", 2);
+    g_autofree char *hlo = g_strconcat(parts[0], outer, NULL);
+    g_autoptr(EchImport) import = ech_test_hlo(hlo, NULL);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchProgram) out = carry(import->program, diag);
+    ck_assert_int_eq(out != import->program, _i == 1);
+}
+END_TEST
+
 /* An argument by another name is one all the same: it stays, and is copied first. */
 START_TEST(another_name_of_an_argument)
 {
@@ -250,6 +276,7 @@ int main(void)
     TCase *tcase = tcase_create("carry");
     tcase_add_loop_test(tcase, carried, 0, G_N_ELEMENTS(programs));
     tcase_add_loop_test(tcase, needed_as_it_was, 0, G_N_ELEMENTS(needs));
+    tcase_add_loop_test(tcase, in_a_loop, 0, 2);
     tcase_add_test(tcase, another_name_of_an_argument);
     tcase_add_test(tcase, one_place_is_given_once);
     tcase_add_test(tcase, arguments_are_copied_first);
