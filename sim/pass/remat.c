@@ -87,15 +87,42 @@ static bool is_away(const EchRematArray *a, EchId at)
     return a->made_in != ECH_NONE ? at > a->gone && (a->free == ECH_NONE || at <= a->free) : at >= a->gone && at < a->back;
 }
 
-static EchRematArray *cheapest_away(const EchRemat *r, EchId at)
+/* Chooses the array that costs least of those that could be away before op @at and were not tried; UINT32_MAX where there is none. */
+static uint32_t choose_cheapest(const EchRemat *r, EchId at)
 {
-    EchRematArray *best = NULL;
-    for (guint k = 0; k < r->arrays->len; k++) {
-        EchRematArray *a = ech_remat_array(r, k);
-        if (!a->chosen && !a->tried && is_away(a, at) && (best == NULL || a->price < best->price))
-            best = a;
+    uint32_t best = UINT32_MAX;
+    for (uint32_t k = 0; k < r->arrays->len; k++) {
+        const EchRematArray *a = ech_remat_array(r, k);
+        if (!a->chosen && !a->tried && is_away(a, at) && (best == UINT32_MAX || a->price < ech_remat_array(r, best)->price))
+            best = k;
     }
+    if (best != UINT32_MAX)
+        ech_remat_array(r, best)->chosen = ech_remat_array(r, best)->tried = true;
     return best;
+}
+
+/* The next to be chosen at op @at, @most of them. */
+static void choose_next(const EchRemat *r, EchId at, guint most, GArray *ret_picked)
+{
+    g_array_set_size(ret_picked, 0);
+    for (uint32_t k; ret_picked->len < most && (k = choose_cheapest(r, at)) != UINT32_MAX;)
+        g_array_append_val(ret_picked, k);
+}
+
+/* They are not chosen after all; one alone does not help as it is. */
+static void take_back(const EchRemat *r, const GArray *picked)
+{
+    for (guint k = 0; k < picked->len; k++) {
+        EchRematArray *a = ech_remat_array(r, g_array_index(picked, uint32_t, k));
+        a->chosen = false;
+        a->tried = picked->len == 1;
+    }
+}
+
+static void forget_tries(const EchRemat *r)
+{
+    for (guint k = 0; k < r->arrays->len; k++)
+        ech_remat_array(r, k)->tried = false;
 }
 
 static EchId fullest(const EchSurvey *s, const int64_t *live)
@@ -178,7 +205,8 @@ static int64_t noted(const Round *c)
     return g_array_index(c->outcomes, Outcome, c->outcomes->len - 1).most;
 }
 
-/* From what is chosen on: at the fullest moment, of what could be away then, what costs least; until nothing helps. */
+/* From what is chosen on: at the fullest moment, of what could be away then, what costs least; until nothing helps. Of so many arrays that there are too few
+ * tries, several at once, and what did not help is tried again when all others were. */
 static void descend(Round *c, bool stacks)
 {
     EchRemat *r = &c->remat;
@@ -189,23 +217,33 @@ static void descend(Round *c, bool stacks)
         return;
     note(c, stacks);
     int64_t step = MAX(c->most / TIMED_STEPS, 1);
+    const guint several = 1 + r->arrays->len / (MAX_TRIES / 2);
+    guint next = several;
+    bool helped = false;
+    g_autoptr(GArray) picked = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     for (c->tries = 0; c->tries < MAX_TRIES; c->tries++) {
         EchId peak = fullest(s, c->live);
-        EchRematArray *a = cheapest_away(r, peak);
-        if (a == NULL)
+        choose_next(r, peak, next, picked);
+        if (picked->len == 0 && !helped)
             break;
-        a->chosen = a->tried = true;
-        int64_t now = ech_remat_plan(r) == ECH_REMAT_OK ? ech_remat_live(r, c->then) : INT64_MAX;
-        if (now > c->most || (now == c->most && c->then[peak] >= c->live[peak])) {
-            a->chosen = false;
+        if (picked->len == 0) {
+            forget_tries(r);
+            helped = false;
             continue;
         }
+        int64_t now = ech_remat_plan(r) == ECH_REMAT_OK ? ech_remat_live(r, c->then) : INT64_MAX;
+        if (now > c->most || (now == c->most && c->then[peak] >= c->live[peak])) {
+            take_back(r, picked);
+            next = 1;
+            continue;
+        }
+        next = several;
         c->most = now;
         memcpy(c->live, c->then, (s->n + 1) * sizeof(int64_t));
-        for (guint k = 0; k < r->arrays->len; k++)
-            ech_remat_array(r, k)->tried = false;
-        uint32_t index = r->array_of[a->buffer];
-        g_array_append_val(c->order[stacks], index);
+        helped = several > 1;
+        if (several == 1)
+            forget_tries(r);
+        g_array_append_vals(c->order[stacks], picked->data, picked->len);
         if (noted(c) - now >= step)
             note(c, stacks);
     }

@@ -133,25 +133,32 @@ START_TEST(why_nothing)
 }
 END_TEST
 
-/* A chain of 200 functions, each result kept for its product: what makes it again runs inside its reader, but no more than a compiler would fuse, and takes
- * the time of all its instructions there. */
-START_TEST(fused_chain)
+/* A chain of functions, each result kept for its product, of 4 MiB. */
+static EchTrace *chain_of(int n, const EchDevice *device)
 {
-    enum { N = 200, ELEMENTS = 1 << 20, MOST_INSIDE = 64 };
     GError *error = NULL;
     g_autoptr(GString) text = g_string_new("HloModule chain, is_scheduled=true\n\nENTRY %main (p: f32[1048576]) -> f32[1048576] {\n"
                                            "  %p = f32[1048576]{0} parameter(0)\n  %a0 = f32[1048576]{0} tanh(%p)\n");
-    for (int k = 1; k < N; k++)
+    for (int k = 1; k < n; k++)
         g_string_append_printf(text, "  %%a%d = f32[1048576]{0} tanh(%%a%d)\n", k, k - 1);
-    g_string_append_printf(text, "  %%b%d = f32[1048576]{0} negate(%%a%d)\n", N, N - 1);
-    for (int k = N; k-- > 0;)
+    g_string_append_printf(text, "  %%b%d = f32[1048576]{0} negate(%%a%d)\n", n, n - 1);
+    for (int k = n; k-- > 0;)
         g_string_append_printf(text, "  %s%%b%d = f32[1048576]{0} multiply(%%b%d, %%a%d)\n", k == 0 ? "ROOT " : "", k, k + 1, k);
     g_string_append(text, "}\n");
-    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", NULL);
-    g_autoptr(EchProgram) program = ech_test_program(text->str, "h100-sxm");
+    g_autoptr(EchProgram) program = ech_test_program(text->str, device->name);
     g_autoptr(EchDiag) diag = ech_diag_new();
-    g_autoptr(EchTrace) in = ech_program_lower(program, device, NULL, diag, &error);
-    ck_assert_ok(in != NULL, error);
+    EchTrace *made = ech_program_lower(program, device, NULL, diag, &error);
+    ck_assert_ok(made != NULL, error);
+    return made;
+}
+
+/* What makes a result again runs inside its reader, but no more than a compiler would fuse, and takes the time of all its instructions there. */
+START_TEST(fused_chain)
+{
+    enum { MOST_INSIDE = 64 };
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", NULL);
+    g_autoptr(EchTrace) in = chain_of(200, device);
+    g_autoptr(EchDiag) diag = ech_diag_new();
     static const char *const specs[] = {"remat", NULL};
     g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
     uint32_t most = 0;
@@ -165,6 +172,27 @@ START_TEST(fused_chain)
     g_autoptr(EchRun) run = ech_test_replay(out, device);
     /* A tanh issues some 20 instructions an element on 132 x 128 lanes of 1.98 GHz at the most. */
     ck_assert_int_gt(run->makespan, (EchTime)((double)done * 20 / (132.0 * 128 * 1.98e9) * 1e12));
+}
+END_TEST
+
+/* More arrays than there are tries for, one by one: nearly all are made again nevertheless. */
+START_TEST(many_arrays)
+{
+    enum { N = 1600, MB = 4 << 20 };
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", NULL);
+    g_autoptr(EchTrace) in = chain_of(N, device);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    static const char *const specs[] = {"remat", NULL};
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+    g_auto(EchSurvey) before = {0}, after = {0};
+    ck_assert(ech_survey_init(&before, in, device) && ech_survey_init(&after, out, device));
+    EchBytes most[2] = {0, 0};
+    for (size_t i = 0; i < before.n; i++)
+        most[0] = MAX(most[0], before.live[i]);
+    for (size_t i = 0; i < after.n; i++)
+        most[1] = MAX(most[1], after.live[i]);
+    ck_assert_uint_ge(most[0], (EchBytes)N * MB);
+    ck_assert_uint_le(most[1], (EchBytes)N / 50 * MB);
 }
 END_TEST
 
@@ -1161,6 +1189,7 @@ int main(void)
     tcase_add_test(tcase, narrow);
     tcase_add_test(tcase, why_nothing);
     tcase_add_test(tcase, fused_chain);
+    tcase_add_test(tcase, many_arrays);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
