@@ -818,6 +818,26 @@ static void say_declined(const Pass *p, EchDiag *diag)
         }
 }
 
+/* Why nothing goes. @told: the trace says which arrays its operations use. */
+static void say_nothing(const Pass *p, bool told, EchDiag *diag)
+{
+    EchBytes most = 0;
+    for (size_t i = 0; i <= p->s.n; i++)
+        most = MAX(most, p->s.live[i]);
+    g_autofree char *held = ech_format_bytes(most), *asked = ech_format_bytes(p->o->memory);
+    if (p->arrays->len > 0 && most <= p->o->memory) {
+        ech_diag_remark(diag, "offload: left the trace as it is: it holds %s at its fullest, no more than the %s that it may", held, asked);
+        return;
+    }
+    g_autoptr(GPtrArray) arguments = ech_survey_unnamed(&p->s, p->o->names);
+    g_autofree char *unnamed = arguments ? ech_pass_unnamed(p->o->names, arguments) : NULL;
+    ech_diag_remark(diag, "offload: left the trace as it is: %s",
+                    p->arrays->len > 0 ? "what could go is in use at its fullest moment"
+                    : !told            ? "it does not say which arrays its operations use"
+                    : unnamed          ? unnamed
+                                       : "no array fits what was asked for");
+}
+
 static EchTrace *offload_run(const void *options, const EchDevice *device, EchTrace *in, EchDiag *diag, GError **error)
 {
     Pass pass = {.o = options}, *p = &pass;
@@ -840,15 +860,8 @@ static EchTrace *offload_run(const void *options, const EchDevice *device, EchTr
     bool any = false, told = ech_users_of_arrays(&p->users, &p->s);
     for (guint k = 0; k < p->arrays->len; k++)
         any |= g_array_index(p->arrays, Array, k).chosen;
-    if (!any) {
-        g_autoptr(GPtrArray) arguments = ech_survey_unnamed(&p->s, p->o->names);
-        g_autofree char *unnamed = arguments ? ech_pass_unnamed(p->o->names, arguments) : NULL;
-        ech_diag_remark(diag, "offload: left the trace as it is: %s",
-                        p->arrays->len > 0 ? "it needs no more than it may"
-                        : !told            ? "it does not say which arrays its operations use"
-                        : unnamed          ? unnamed
-                                           : "no array fits what was asked for");
-    }
+    if (!any)
+        say_nothing(p, told, diag);
     EchTrace *out = any ? write_trace(p, diag, error) : ech_trace_ref(in);
     if (told)
         say_declined(p, diag);

@@ -74,6 +74,32 @@ START_TEST(too_little)
 }
 END_TEST
 
+/* Says which: there is room, or what could go is in use when there is least. */
+START_TEST(why_nothing)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    static const char *const specs[][2] = {{"offload:memory=3.1GB", NULL}, {"offload:memory=2GB", NULL}};
+    static const char *const said[] = {"it holds 2.79 GiB at its fullest, no more than the 2.89 GiB that it may",
+                                       "what could go is in use at its fullest moment"};
+    for (size_t k = 0; k < G_N_ELEMENTS(said); k++) {
+        g_autoptr(EchDiag) diag = ech_diag_new();
+        g_autoptr(EchTraceBuilder) b = ech_test_begin();
+        EchId a = ech_test_buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false), large = ech_test_buffer(b, "large", 2 * GB, ECH_ROLE_TEMPORARY, false),
+              weight = ech_test_buffer(b, "weight", 512, ECH_ROLE_PARAMETER, true);
+        (void)ech_test_put(b, ECH_OP_ALLOC, a);
+        ech_test_kernel(b, 0, a, ECH_WRITE, GB);
+        ech_test_kernel(b, 400 * ms, weight, ECH_READ, 512);
+        (void)ech_test_put(b, ECH_OP_ALLOC, large);
+        ech_test_kernel(b, 0, a, ECH_READ, GB);
+        (void)ech_test_put(b, ECH_OP_FREE, large);
+        (void)ech_test_put(b, ECH_OP_FREE, a);
+        g_autoptr(EchTrace) in = ech_test_finish(b);
+        g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs[k]);
+        ck_assert_msg(ech_test_says(diag, said[k]), "%s", ech_diag_remarks(diag)[0]);
+    }
+}
+END_TEST
+
 /* A loop that never runs makes no pause: 100 ms between two uses are none of the 200 that copies take. */
 START_TEST(around_no_iterations)
 {
@@ -590,6 +616,7 @@ int main(void)
     Suite *suite = suite_create("offload");
     TCase *tcase = tcase_create("offload");
     tcase_add_test(tcase, too_little);
+    tcase_add_test(tcase, why_nothing);
     tcase_add_test(tcase, around_no_iterations);
     tcase_add_loop_test(tcase, between_uses, 0, G_N_ELEMENTS(on_saved));
     tcase_add_loop_test(tcase, out_before_back, 0, G_N_ELEMENTS(on_short));
