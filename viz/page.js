@@ -154,7 +154,7 @@ function sweep() {
   document.title = run.title + ' · echelon';
   const main = select('main').html('');
   main.append('header').append('h1').text(run.title);
-  const points = run.points.filter(p => p.run || p.error !== 'interrupted before it ran');
+  const points = run.points.filter(p => !p.interrupted);
   main.select('header').append('p').text(points.length + (run.interrupted ? ' of ' + run.points.length + ' runs (interrupted)' : ' runs') + '; what differs: ' + run.axes.join(', '));
   for (const answer of run.find ? run.find.answers : [])
     main.select('header').append('p').attr('class', 'answer').text(answer.text);

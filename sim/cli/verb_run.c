@@ -152,8 +152,8 @@ static int tell_sweep(const EchExperiment *experiment, const EchSweepPoint *poin
         g_ptr_array_add(labels, found ? g_strdup(found->labels[i]) : g_strjoinv(", ", experiment->cases[i].values));
         rows[i] = (EchTableRow){labels->pdata[i], ech_member_object(point, "run"), points[i].error,
                                 ech_explain_base(experiment->axis_sizes, (const size_t *const *)experiment->axis_bases, g_strv_length(experiment->axes), i),
-                                ech_sweep_left_out(&points[i])};
-        failed += points[i].error != NULL;
+                                points[i].interrupted};
+        failed += points[i].error && !(found && points[i].interrupted);
         fitting += ech_member_bool(point, "fits") ? 1 : 0;
     }
     g_autofree char *heading = found ? g_strdup(found->heading) : g_strjoinv(", ", experiment->axes);
@@ -189,7 +189,7 @@ static int tell_sweep(const EchExperiment *experiment, const EchSweepPoint *poin
     ech_cli_print(options->json ? json : text);
     if (options->output)
         fprintf(stderr, "wrote %s: report.html, sweep.json, summary.txt and a folder for each run\n", options->output);
-    if (found)
+    if (found && !failed)
         return found->somewhere ? ECH_EXIT_DONE : ECH_EXIT_DOES_NOT_FIT;
     return failed ? ECH_EXIT_FAILED : fitting ? ECH_EXIT_DONE : ECH_EXIT_DOES_NOT_FIT;
 }

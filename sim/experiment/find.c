@@ -377,9 +377,9 @@ static bool run_base(Search *search, GError **error)
     if (!search->base || ech_member_bool(json_node_get_object(search->base), "completed"))
         return search->base != NULL;
     g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
-                "for: '%s' is held against the run without the edit, which does not fit and so has no time; expected time<=10ms or hbm<=4GiB, or a device that "
+                "%s: '%s' is held against the run without the edit, which does not fit and so has no time; expected time<=10ms or hbm<=4GiB, or a device that "
                 "it fits",
-                search->find->asked);
+                search->find->asked_at, search->find->asked);
     return false;
 }
 
@@ -392,7 +392,7 @@ static int try_number(Search *search, double number, GError **error)
     g_autofree char *label = g_strconcat(g_str_has_suffix(find->before, "x") ? "x" : "", text, NULL);
     for (char **path = find->paths; *path; path++)
         g_hash_table_replace(search->experiment->places, g_strdup_printf("%s=%s", *path, value), g_strdup(find->values_at));
-    Try t = {number, ech_case_vary(search->of, find->name, label, (const char *const *)find->paths, value, error), {NULL, NULL}, false};
+    Try t = {number, ech_case_vary(search->of, find->name, label, (const char *const *)find->paths, value, error), {0}, false};
     if (!t.own) {
         if (error)
             ech_experiment_say_place(search->experiment->places, *error);
@@ -577,7 +577,7 @@ static void take(EchFound *found, size_t index, Try *t, const char *label)
     found->experiment->cases[index] = *t->own;
     g_clear_pointer(&t->own, g_free);
     found->points[index] = t->point;
-    t->point = (EchSweepPoint){NULL, NULL};
+    t->point = (EchSweepPoint){0};
     found->labels[index] = g_strdup(label);
 }
 
@@ -634,20 +634,27 @@ static void begin_answers(EchFound *found, const EchFind *find, const EchExperim
         found->experiment->axis_bases[i] = g_memdup2(experiment->axis_bases[i], experiment->axis_sizes[i] * sizeof **experiment->axis_bases);
 }
 
-/* A combination that an interrupt came before. */
-static bool leave_out(EchFound *found, const EchFind *find, const EchExperiment *experiment, size_t index, GString *text, GError **error)
+/* A combination without an answer, for @why, which moves: an interrupt came before it, or it cannot be asked there. */
+static void leave_out(EchFound *found, const EchFind *find, const EchExperiment *experiment, size_t index, EchSweepPoint why, GString *text, JsonBuilder *b)
 {
+    static const char *const none[] = {NULL};
     const EchCase *of = &experiment->cases[index];
-    g_autofree char *number = number_text(find, find->from), *value = g_strconcat(find->before, number, find->after, NULL);
-    EchCase *none = ech_case_vary(of, find->name, "none", (const char *const *)find->paths, value, error);
-    if (!none)
-        return false;
-    Try t = {find->from, none, {NULL, g_strdup(ech_sweep_interrupted)}, false};
+    Try t = {find->from, ech_case_vary(of, find->name, "none", none, "", NULL), why, false};
+    g_assert(t.own); /* Nothing of it was changed. */
     g_autofree char *values = g_strjoinv(", ", of->values), *label = g_strconcat(values, ", none", NULL);
+    g_autofree char *line = g_strdup_printf("%s: %s%s", of->label, why.error, why.interrupted ? "." : "");
+    g_string_append_printf(text, "%s\n", line);
+    json_builder_begin_object(b);
+    ech_json_add_text(b, "label", of->label);
+    ech_json_add_text(b, "holds", "unknown");
+    if (why.interrupted)
+        ech_json_add_bool(b, "interrupted", true);
+    else
+        ech_json_add_text(b, "error", why.error);
+    ech_json_add_text(b, "text", line);
+    json_builder_end_object(b);
     take(found, index, &t, label);
-    g_string_append_printf(text, "%s: %s.\n", of->label, ech_sweep_interrupted);
     found->somewhere = false;
-    return true;
 }
 
 EchFound *ech_find_run(EchExperiment *experiment, const volatile sig_atomic_t *stop, EchSweepProgress progress, void *data, GError **error)
@@ -669,21 +676,29 @@ EchFound *ech_find_run(EchExperiment *experiment, const volatile sig_atomic_t *s
     ech_json_begin_array(b, "answers");
     if (n > 1)
         begin_answers(found, find, experiment);
-    bool ok = true;
-    for (size_t i = 0; ok && i < n; i++) {
+    bool answered = false;
+    g_autoptr(GError) first = NULL;
+    for (size_t i = 0; i < n; i++) {
         if (i > 0 && ech_stopped(stop)) {
-            ok = leave_out(found, find, experiment, i, text, error);
+            leave_out(found, find, experiment, i, ech_sweep_left_out(), text, b);
             continue;
         }
         Search search = {find, experiment, &experiment->cases[i], NULL, g_array_new(FALSE, FALSE, sizeof(Try)), stop, false};
         g_array_set_clear_func(search.tries, try_clear);
         int at[2] = {-1, -1};
-        ok = search_one(&search, progress, data, i * USUAL_RUNS, total, at, error);
+        g_autoptr(GError) why = NULL;
+        bool ok = search_one(&search, progress, data, i * USUAL_RUNS, total, at, &why);
+        answered |= ok;
         if (ok)
             tell(&search, at, found, text, b);
-        if (ok && n == 1) {
+        if (!ok) {
+            if (n > 1)
+                leave_out(found, find, experiment, i, (EchSweepPoint){.error = g_strdup(why->message)}, text, b);
+            if (!first)
+                first = g_steal_pointer(&why);
+        } else if (n == 1) {
             show_tries(found, find, experiment, search.tries, at);
-        } else if (ok) {
+        } else {
             /* Where it holds nowhere, the run at the second bound says by how much. */
             Try *t = &g_array_index(search.tries, Try, at[0] >= 0 ? at[0] : (int)search.tries->len > 1);
             g_autofree char *values = g_strjoinv(", ", experiment->cases[i].values);
@@ -697,8 +712,10 @@ EchFound *ech_find_run(EchExperiment *experiment, const volatile sig_atomic_t *s
         progress(total, total, data);
     json_builder_end_array(b);
     json_builder_end_object(b);
-    if (!ok)
+    if (!answered) {
+        g_propagate_error(error, g_steal_pointer(&first));
         return NULL;
+    }
     found->json = json_builder_get_root(b);
     if (g_str_has_suffix(ech_find_paths(find)[0], ".capacity"))
         g_string_append(text, "Of a capacity the runtime keeps its part, of a small one up to half: programs get what 'available' says.\n");

@@ -32,13 +32,14 @@ typedef struct {
     char *heading;             /**< What labels are. */
     char *text;                /**< What was asked and the answers, in lines. */
     JsonNode *json; /**< {name, paths, values, for, answers: [{label, holds, found, beyond, text}]}; holds is "from", "up to", "throughout" or "nowhere";
-                       "unknown" where it was interrupted too soon. */
+                       "unknown" where it was interrupted too soon, and where "error" says why nothing could be found. */
     size_t at[2];   /**< Without a sweep: the run at the answer and the nearest where it does not hold; SIZE_MAX where there is none. */
     bool *close;    /**< close[n_cases]: runs so near the answer that a table for people can do without them; NULL where all runs are answers. */
     bool somewhere; /**< It holds somewhere in every combination. */
 } EchFound;
 
-/** Looks; @experiment has a find. Errors of a run end it. @stop: as for ech_sweep_run; at least one run is made. */
+/** Looks; @experiment has a find. A combination of a sweep that cannot be run has its error and does not stop the others; where none can, the first's is
+ * it. @stop: as for ech_sweep_run; at least one run is made. */
 EchFound *ech_find_run(EchExperiment *experiment, const volatile sig_atomic_t *stop, EchSweepProgress progress, void *data,
                        GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_found_free(EchFound *found);

@@ -12,11 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-const char ech_sweep_interrupted[] = "interrupted before it ran";
-
 static EchSweepPoint run_case(EchExperiment *experiment, size_t index)
 {
-    EchSweepPoint point = {NULL, NULL};
+    EchSweepPoint point = {0};
     g_autoptr(GError) error = NULL;
     g_autoptr(EchResult) result = ech_experiment_run(experiment, index, &error);
     if (!result) {
@@ -143,9 +141,12 @@ static EchSweepPoint *run_forked(EchExperiment *experiment, unsigned jobs, const
     for (unsigned i = 0; i < jobs; i++)
         read_answers(answers[i], points, experiment->n_cases);
     for (size_t i = 0; i < experiment->n_cases; i++) {
-        if (!points[i].json && !points[i].error)
-            points[i].error = told       ? g_strdup(ech_sweep_interrupted)
-                              : ended_by ? g_strdup_printf("the worker that ran it was ended by signal %d", ended_by)
+        if (points[i].json || points[i].error)
+            continue;
+        if (told)
+            points[i] = ech_sweep_left_out();
+        else
+            points[i].error = ended_by ? g_strdup_printf("the worker that ran it was ended by signal %d", ended_by)
                               : ended_with
                                   ? g_strdup_printf("the worker that ran it ended with exit code %d, for want of memory or of room for its answer", ended_with)
                                   : g_strdup("no worker ran it");
@@ -163,16 +164,16 @@ EchSweepPoint *ech_sweep_run(EchExperiment *experiment, unsigned jobs, const vol
     }
     EchSweepPoint *points = g_new0(EchSweepPoint, experiment->n_cases);
     for (size_t i = 0; i < experiment->n_cases; i++) {
-        points[i] = ech_stopped(stop) ? (EchSweepPoint){NULL, g_strdup(ech_sweep_interrupted)} : run_case(experiment, i);
+        points[i] = ech_stopped(stop) ? ech_sweep_left_out() : run_case(experiment, i);
         if (progress)
             progress(i + 1, experiment->n_cases, data);
     }
     return points;
 }
 
-bool ech_sweep_left_out(const EchSweepPoint *point)
+EchSweepPoint ech_sweep_left_out(void)
 {
-    return g_strcmp0(point->error, ech_sweep_interrupted) == 0;
+    return (EchSweepPoint){.error = g_strdup("interrupted before it ran"), .interrupted = true};
 }
 
 void ech_sweep_free(EchSweepPoint *points, size_t n)
@@ -191,7 +192,7 @@ static void add_changes(JsonBuilder *b, const EchExperiment *experiment, const E
     for (size_t i = 0; i < experiment->n_cases; i++) {
         JsonNode *run = json_array_get_element(runs, (guint)i);
         rows[i].run = JSON_NODE_HOLDS_OBJECT(run) ? json_node_get_object(run) : NULL;
-        rows[i].left_out = ech_sweep_left_out(&points[i]);
+        rows[i].left_out = points[i].interrupted;
     }
     size_t n;
     g_autofree EchExplainStep *steps =
@@ -221,7 +222,7 @@ JsonNode *ech_sweep_json(const EchExperiment *experiment, const EchSweepPoint *p
     ech_json_add_text(b, "title", experiment->title);
     bool interrupted = false;
     for (size_t i = 0; i < experiment->n_cases; i++)
-        interrupted |= ech_sweep_left_out(&points[i]);
+        interrupted |= points[i].interrupted;
     if (interrupted)
         ech_json_add_bool(b, "interrupted", true);
     ech_json_begin_array(b, "axes");
@@ -251,6 +252,8 @@ JsonNode *ech_sweep_json(const EchExperiment *experiment, const EchSweepPoint *p
             json_builder_add_value(b, run);
         } else {
             ech_json_add_text(b, "error", points[i].error);
+            if (points[i].interrupted)
+                ech_json_add_bool(b, "interrupted", true);
             json_array_add_null_element(runs);
         }
         json_builder_end_object(b);

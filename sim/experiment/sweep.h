@@ -10,10 +10,11 @@
 typedef struct {
     char *json;  /**< The run as JSON text, or NULL. */
     char *error; /**< Why there is none, or NULL. */
+    bool interrupted; /**< There is none because an interrupt came before it. */
 } EchSweepPoint;
 
-/** The error of a case that an interrupt came before. */
-extern const char ech_sweep_interrupted[];
+/** The point of a case that an interrupt came before. */
+EchSweepPoint ech_sweep_left_out(void);
 
 /** Has an interrupt been asked for? @stop as in ech_sweep_run(). */
 static inline bool ech_stopped(const volatile sig_atomic_t *stop)
@@ -28,9 +29,7 @@ typedef void (*EchSweepProgress)(size_t done, size_t total, void *data);
  * G_FILE_ERROR, or the error of the first import. */
 EchSweepPoint *ech_sweep_run(EchExperiment *experiment, unsigned jobs, const volatile sig_atomic_t *stop, EchSweepProgress progress, void *data,
                              GError **error) G_GNUC_WARN_UNUSED_RESULT;
-/** An interrupt came before it. */
-bool ech_sweep_left_out(const EchSweepPoint *point);
 void ech_sweep_free(EchSweepPoint *points, size_t n);
 /** {title, axes, points: [{label, values, fits, makespan_ps, run} or {label, values, error}], changes: [{from, to, why: [sentences]}]}; from and to number
- * points, the first change is the start and has no from. Where cases were left out by an interrupt, "interrupted": true. */
+ * points, the first change is the start and has no from. Where cases were left out by an interrupt, they have, and it has, "interrupted": true. */
 JsonNode *ech_sweep_json(const EchExperiment *experiment, const EchSweepPoint *points, GError **error) G_GNUC_WARN_UNUSED_RESULT;

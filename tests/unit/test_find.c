@@ -101,7 +101,7 @@ START_TEST(test_interrupted)
     ck_assert_uint_eq(swept->experiment->n_cases, 3);
     ck_assert_ptr_nonnull(swept->points[0].json);
     for (size_t i = 1; i < 3; i++)
-        ck_assert_str_eq(swept->points[i].error, ech_sweep_interrupted);
+        ck_assert(swept->points[i].interrupted);
     ck_assert(!swept->somewhere);
 }
 END_TEST
@@ -156,6 +156,28 @@ START_TEST(test_sweep_and_ends)
 }
 END_TEST
 
+/* A combination that answers nothing is told as such, beside the answers of the others; where none answers, that is the error. */
+START_TEST(test_sweep_goes_on)
+{
+    GError *error = NULL;
+    const char *sweep = "sweep=[{path: device.memories.hbm.capacity, values: [2GiB, 16GiB]}]";
+    const char *find = "device.memories.hbm.read=x0.5..x2", *says = "--for: 'time<=x1.05' is held against the run without the edit";
+    g_autoptr(EchFound) found = look("gpt_pytorch.h100", find, "time<=x1.05", sweep, &error);
+    ck_assert_msg(found, "%s", error ? error->message : "");
+    ck_assert_uint_eq(found->experiment->n_cases, 2);
+    ck_assert_str_eq(json_object_get_string_member(answer_of(found, 0), "holds"), "unknown");
+    ck_assert_ptr_nonnull(strstr(json_object_get_string_member(answer_of(found, 0), "error"), says));
+    ck_assert_str_ne(json_object_get_string_member(answer_of(found, 1), "holds"), "unknown");
+    ck_assert(found->points[0].error && !found->points[0].interrupted && found->points[1].json && !found->somewhere);
+    ck_assert_ptr_nonnull(strstr(found->text, says));
+    ck_assert_ptr_nonnull(strstr(found->text, "capacity=16GiB: "));
+    sweep = "sweep=[{path: device.memories.hbm.capacity, values: [2GiB, 2.5GiB]}]";
+    g_autoptr(EchFound) nowhere = look("gpt_pytorch.h100", find, "time<=x1.05", sweep, &error);
+    ck_assert(!nowhere && error && strstr(error->message, says));
+    g_clear_error(&error);
+}
+END_TEST
+
 START_TEST(test_refused)
 {
     static const struct {
@@ -197,6 +219,7 @@ int main(void)
     tcase_add_test(tcase, test_interrupted);
     tcase_add_test(tcase, test_slowest_link);
     tcase_add_test(tcase, test_sweep_and_ends);
+    tcase_add_test(tcase, test_sweep_goes_on);
     tcase_add_test(tcase, test_refused);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
