@@ -235,7 +235,8 @@ static EchAdviceRun run_of(JsonObject *run)
                           .narrow = fits && narrow,
                           .hbm = here,
                           .host = ech_bytes_add((EchBytes)ech_run_memory_bytes(run, "host"), hbm - here),
-                          .makespan = ech_member_bool(run, "completed") ? ech_member_int(run, "makespan_ps") : 0};
+                          .makespan = ech_member_bool(run, "completed") ? ech_member_int(run, "makespan_ps") : 0,
+                          .once = json_object_has_member(run, "again_at_once_bytes") ? (EchBytes)ech_member_int(run, "again_at_once_bytes") : 0};
 }
 
 /* Another device: what its compiler would keep on chip is its own business. */
@@ -1008,6 +1009,23 @@ static void print_why_may(GString *out, const EchAdvice *advice, unsigned column
         ech_text_wrap(out, "  ", know, columns);
 }
 
+/* Passes cut what they make again as finely as that helps, a program's author by blocks. */
+static void print_blocks(GString *out, const EchAdvice *advice, unsigned columns)
+{
+    g_autoptr(GString) text = g_string_new(NULL);
+    for (size_t i = 0; i < advice->n; i++) {
+        const EchAdviceRow *row = &advice->rows[i];
+        if (row->run.once == 0 || rank(row) > MAY_FIT)
+            continue;
+        g_autofree char *bytes = ech_format_bytes(row->run.once);
+        g_string_append_printf(text, "%s%s by %zu", text->len ? ", " : "(of what is made again there are at once at most: ", bytes, i + 1);
+    }
+    if (text->len == 0)
+        return;
+    g_string_append(text, "; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)");
+    ech_text_wrap(out, "  ", text->str, columns);
+}
+
 /* How the program says so; NULL where it says nothing. */
 static char *code_of(const EchAdvice *advice, const EchAdviceRow *row)
 {
@@ -1078,7 +1096,10 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
     g_autofree char *need = ech_format_bytes(advice->base.hbm), *room = ech_format_bytes(advice->available), *taken = ech_format_bytes(advice->context);
     g_autofree char *beside = advice->context ? g_strdup_printf(" beside %s of the process's context", taken) : g_strdup("");
     GString *out = g_string_new(NULL);
-    g_string_append_printf(out, "%s on %s (%s)\n", advice->title, advice->device, advice->summary);
+    bool summary = advice->summary && *advice->summary;
+    g_autofree char *title =
+        g_strdup_printf("%s on %s%s%s%s", advice->title, advice->device, summary ? " (" : "", summary ? advice->summary : "", summary ? ")" : "");
+    ech_text_wrap(out, "", title, columns);
     for (char **edit = advice->given; *edit; edit++)
         g_string_append_printf(out, "  with %s\n", *edit);
     g_autoptr(GString) line = g_string_new(NULL);
@@ -1098,6 +1119,7 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
     print_run(out, &advice->base, 0, 0);
     print_rows(out, advice, FITS, advice->base.fits ? "What would save some" : "What would make it fit");
     print_rows(out, advice, MAY_FIT, "What may");
+    print_blocks(out, advice, columns);
     print_why_may(out, advice, columns);
     print_rows(out, advice, DEVICES, "As it is, on a larger device");
     print_rows(out, advice, PAGES, "What would run as it is, with what has no room on the host");
@@ -1124,6 +1146,8 @@ static void json_run(JsonBuilder *b, const EchAdviceRun *run)
         ech_json_add_bool(b, "may_fit", true);
     ech_json_add_count(b, "hbm_bytes", run->hbm);
     ech_json_add_count(b, "host_bytes", run->host);
+    if (run->once)
+        ech_json_add_count(b, "again_at_once_bytes", run->once);
     json_builder_set_member_name(b, "makespan_ps");
     if (run->makespan > 0)
         json_builder_add_int_value(b, run->makespan);

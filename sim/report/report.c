@@ -208,6 +208,15 @@ EchMemoryUse *ech_report_uses(const EchReport *report, size_t *ret_n)
     return out;
 }
 
+EchBytes ech_report_again_at_once(const EchReport *report)
+{
+    const char *from = ech_trace_get_property(report->trace, "remat_from_bytes"), *once = ech_trace_get_property(report->trace, "remat_at_once_bytes");
+    const EchMemoryRun *hbm = ech_report_memory(report->run, "hbm");
+    if (!from || !once || !hbm || !ech_report_fits(report) || g_ascii_strtoull(from, NULL, 10) <= hbm->available)
+        return 0;
+    return g_ascii_strtoull(once, NULL, 10);
+}
+
 EchBytes ech_report_may_need(const EchReport *report)
 {
     const char *times = ech_trace_get_property(report->trace, "remat_takes_up_to"), *early = ech_trace_get_property(report->trace, "offload_early_bytes");

@@ -447,11 +447,10 @@ static void append_narrow(GString *out, const EchReport *report, EchBytes most, 
 /* Where everything kept has no room: remat cuts what it makes again as finely as that helps, a program's author by its blocks. */
 static void append_blocks(GString *out, const EchReport *report, unsigned columns)
 {
-    const char *from = ech_trace_get_property(report->trace, "remat_from_bytes"), *once = ech_trace_get_property(report->trace, "remat_at_once_bytes");
-    const EchMemoryRun *hbm = ech_report_memory(report->run, "hbm");
-    if (from == NULL || once == NULL || hbm == NULL || !ech_report_fits(report) || g_ascii_strtoull(from, NULL, 10) <= hbm->available)
+    EchBytes once = ech_report_again_at_once(report);
+    if (once == 0)
         return;
-    g_autofree char *bytes = ech_format_bytes(g_ascii_strtoull(once, NULL, 10));
+    g_autofree char *bytes = ech_format_bytes(once);
     g_autofree char *text = g_strdup_printf("Of what is made again %s are there at once at most. jax.checkpoint has all there that a block makes: what a block "
                                             "makes beyond %s it needs besides.",
                                             bytes, bytes);
