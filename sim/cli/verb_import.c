@@ -89,9 +89,11 @@ static void tell(const EchDiag *diag)
 {
     size_t n;
     const EchDiagRow *rows = ech_diag_rows(diag, &n);
-    for (size_t i = 0; i < n; i++)
-        ech_cli_say("%s %s: %" G_GUINT64_FORMAT "%s%s\n", rows[i].fatal_if_strict ? "dropped or repaired" : "note", rows[i].name, rows[i].count,
+    for (size_t i = 0; i < n; i++) {
+        g_autofree char *name = g_strdelimit(g_strdup(rows[i].name), "_", ' ');
+        ech_cli_say("%s %s: %" G_GUINT64_FORMAT "%s%s\n", rows[i].fatal_if_strict ? "dropped or repaired" : "note", name, rows[i].count,
                     rows[i].first ? ", first at " : "", rows[i].first ? rows[i].first : "");
+    }
     for (const char *const *remark = ech_diag_remarks(diag); *remark; remark++)
         ech_cli_say("%s\n", *remark);
 }

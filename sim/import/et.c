@@ -9,6 +9,7 @@ static const char *const type_names[ECH_N_ET_TYPES] = {"INVALID",   "METADATA", 
                                                        "COMM_RECV", "COMM_COLL", "STORAGE",  "BATCH",     "CHECKPOINT"};
 
 #define MAX_DEVICES 1024
+#define MAX_US (INT64_MAX / (2 * ECH_PS_PER_US))
 
 typedef struct {
     uint32_t storage; /* in storages */
@@ -103,9 +104,7 @@ void ech_et_property(EchEt *et, const char *key, const char *value)
 
 void ech_et_node(EchEt *et, EchEtNode node)
 {
-    if (node.start_us > INT64_MAX / (2 * ECH_PS_PER_US) || node.start_us < 0)
-        node.start_us = -1;
-    if (node.duration_us > INT64_MAX / (2 * ECH_PS_PER_US) || node.duration_us < 0)
+    if (node.duration_us > MAX_US || node.duration_us < 0)
         node.duration_us = -1;
     Node row = {.node = node, .first_access = et->accesses->len, .first_dep = et->deps->len, .op = ECH_NONE};
     if (row.node.type >= ECH_N_ET_TYPES)
@@ -362,7 +361,7 @@ typedef struct {
     EchId hbm, host;
     GHashTable *queues;    /* kind and thread -> id + 1 */
     bool any_device, tree; /* tree: of PyTorch's operators */
-    int64_t base_us;
+    int64_t base_us;       /* of the first that tells when it begins; -1: none does */
 } Maker;
 
 static EchId queue_of(Maker *maker, EchQueueKind kind, const Node *node)
@@ -440,7 +439,7 @@ static EchOp node_op(Maker *maker, const Node *node)
     case ECH_N_OP_KINDS: break;
     }
     op.queue = queue_of(maker, kind, node);
-    if (node->node.start_us > 0 && maker->base_us >= 0)
+    if (node->node.start_us >= 0 && node->node.start_us - maker->base_us <= MAX_US)
         op.recorded.start = (node->node.start_us - maker->base_us) * ECH_PS_PER_US;
     if (node->node.duration_us >= 0)
         op.recorded.duration = node->node.duration_us * ECH_PS_PER_US;
@@ -699,6 +698,30 @@ static void add_stated_tensors(EchEt *et)
     et->accesses = g_steal_pointer(&all);
 }
 
+/** When nodes begin. Protobuf does not write a 0, and writers put 0 where they know nothing: it is a time on a clock that begins with the trace, of the one
+ * node of a thread that took time. */
+static void set_starts(Maker *maker, guint n)
+{
+    const int64_t day_us = INT64_C(86400000000);
+    g_autoptr(GHashTable) at_zero = g_hash_table_new(ech_hash_int64, g_int64_equal);
+    bool one_each = true;
+    int64_t first = -1;
+    for (guint i = 0; i < n; i++) {
+        const EchEtNode *node = &maker->nodes[i].node;
+        if (node->start_us > 0)
+            first = first < 0 ? node->start_us : MIN(first, node->start_us);
+        else if (node->duration_us > 0)
+            one_each = g_hash_table_add(at_zero, (gpointer)(uintptr_t)&node->thread) && one_each;
+    }
+    bool zero = !maker->tree && one_each && g_hash_table_size(at_zero) && first >= 0 && first < day_us;
+    for (guint i = 0; i < n; i++) {
+        EchEtNode *node = &maker->nodes[i].node;
+        if (node->start_us <= 0)
+            node->start_us = zero && node->duration_us > 0 ? 0 : -1;
+    }
+    maker->base_us = zero ? 0 : first;
+}
+
 EchTrace *ech_et_finish(EchEt *et, bool by_id, EchImport *import, GError **error)
 {
     add_stated_tensors(et);
@@ -713,10 +736,9 @@ EchTrace *ech_et_finish(EchEt *et, bool by_id, EchImport *import, GError **error
     for (guint i = 0; i < n; i++) {
         const EchEtNode *node = &maker.nodes[i].node;
         maker.any_device = maker.any_device || (node->place == ECH_ET_DEVICE && (node->type == ECH_ET_COMP || node->type == ECH_ET_COMM_COLL));
-        if (node->start_us > 0 && (maker.base_us < 0 || node->start_us < maker.base_us))
-            maker.base_us = node->start_us;
         ech_diag_note(import->records, type_names[node->type], 1);
     }
+    set_starts(&maker, n);
     if (by_id)
         find_leaves(&maker, order, n);
     for (guint i = 0; i < n; i++)

@@ -1,7 +1,7 @@
 Captured files to our trace and to other tools' formats; what was lost is said; nothing is left half written.
 $ echelon import tests/fuzz/corpus/chakra/gpu.et
-note allocations_inferred_from_first_write: 2
-note frees_inferred_from_last_use: 2
+note allocations inferred from first write: 2
+note frees inferred from last use: 2
 a kernel's tensors are those of the operator that launched it; operators on CPU threads are marks
 echelon-trace 1 "chakra"
 property "chakra_version" "0.0.4"
@@ -35,23 +35,23 @@ free q=2 target=0 bytes=2048~
 collective "all_reduce" q=3 type=all-reduce from=0 bytes=4096 r=2:4096~ after=-6 after=-2 start=40000000 duration=90000000
 free q=3 target=2 bytes=4096~
 $ echelon import tests/fuzz/corpus/chakra/gpu.et -o $T/a.ech 2>&1 | sed "s,$T,T,"; echelon import $T/a.ech -o $T/b.ech 2>/dev/null; cmp $T/a.ech $T/b.ech && echo the same
-note allocations_inferred_from_first_write: 2
-note frees_inferred_from_last_use: 2
+note allocations inferred from first write: 2
+note frees inferred from last use: 2
 a kernel's tensors are those of the operator that launched it; operators on CPU threads are marks
 tests/fuzz/corpus/chakra/gpu.et: chakra, 8 operations, 4 buffers -> T/a.ech
 the same
 $ echelon import tests/fuzz/corpus/chakra/cycle.et --strict -o $T/c.ech; ls $T
-dropped or repaired repeated_node_ids: 1, first at node 3
-dropped or repaired nodes_in_dependency_cycles: 3, first at node 1
-note control_dependencies_against_data: 1
-note allocations_inferred_from_first_write: 1
-note frees_inferred_from_last_use: 1
+dropped or repaired repeated node ids: 1, first at node 3
+dropped or repaired nodes in dependency cycles: 3, first at node 1
+note control dependencies against data: 1
+note allocations inferred from first write: 1
+note frees inferred from last use: 1
 echelon: tests/fuzz/corpus/chakra/cycle.et: node 3: 1 repeated_node_ids; expected none with --strict
 a.ech
 b.ech
 $ echelon import tests/fuzz/corpus/chakra/gpu.et -o $T/a.csv 2>&1 | sed "s,$T,T,"; cat $T/a.csv
-note allocations_inferred_from_first_write: 2
-note frees_inferred_from_last_use: 2
+note allocations inferred from first write: 2
+note frees inferred from last use: 2
 a kernel's tensors are those of the operator that launched it; operators on CPU threads are marks
 lifetimes are those of hbm, half-open, in numbers of operations
 tests/fuzz/corpus/chakra/gpu.et: chakra, 8 operations, 4 buffers -> T/a.csv
@@ -95,14 +95,14 @@ $ echelon import tests/golden/data/small.yaml
 echelon: tests/golden/data/small.yaml: the text looks like a device, not a trace; give it as --device FILE
 exit 1
 $ echelon import tests/fuzz/corpus/xplane/tpu.pb --capture-device 9
-note host_events_only_counted: 1
-note async_copies_timed_by_completion: 2
-note async_copies_of_unknown_end: 1
-note start_state_baseline: 1
+note host events only counted: 1
+note async copies timed by completion: 2
+note async copies of unknown end: 1
+note start state baseline: 1
 echelon: tests/fuzz/corpus/xplane/tpu.pb: --capture-device 9: nothing ran there; expected one of 0
 exit 2
 $ echelon import traces/mlp_activations.v5e --device tpu-v5e -o $T/p.ech 2>&1 | sed "s,$T,T,"; for t in traces/mlp_activations.v5e $T/p.ech; do echelon run --trace $t --device tpu-v5e --json | grep makespan_ps; done
-note loops_with_inferred_trip_counts: 2
+note loops with inferred trip counts: 2
 2 arguments (w[0] and others, 20 MiB) are not donated in the program as captured, though results have the same shape, type and memory: both are held. Where the caller does not use them again, jax.jit's donate_argnames spares that; --pass donate tells what it changes
 buffer assignment taken from traces/mlp_activations.v5e/program.buffer-assignment.txt.gz
 an XLA program, lowered for tpu-v5e

@@ -204,5 +204,5 @@ echelon: 'abacus' is no device; expected a file, or a name of those that 'echelo
 echelon: mine.txt: the file is empty; expected keys and values
 exit 1
 $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --set device.memories.hbm.capacity=3GiB --find device.links.host.to_device=x0.1..x1 --for 'time<=x1.1'
-echelon: for: 'time<=x1.1' is held against the run without the edit, which does not fit and so has no time; expected time<=10ms or hbm<=4GiB, or a device that it fits
+echelon: --for: 'time<=x1.1' is held against the run without the edit, which does not fit and so has no time; expected time<=10ms or hbm<=4GiB, or a device that it fits
 exit 2

@@ -101,6 +101,36 @@ START_TEST(chakra_json_cut)
 }
 END_TEST
 
+/* A clock that begins with the trace: protobuf leaves the 0 out. Where two of a thread would begin so, or the clock is the world's, nothing is known of them;
+ * times of today in microseconds are within range. */
+START_TEST(chakra_starts_at_zero)
+{
+    static const struct {
+        const char *first, *second, *third; /* "startTimeMicros" and such, of nodes of 5 us each */
+        int64_t starts_us[3];
+    } cases[] = {{"\"startTimeMicros\": \"0\",", "\"startTimeMicros\": \"5\",", "\"startTimeMicros\": \"20\",", {0, 5, 20}},
+                 {"", "\"startTimeMicros\": \"5\",", "\"startTimeMicros\": \"20\",", {0, 5, 20}},
+                 {"", "", "\"startTimeMicros\": \"20\",", {-1, -1, 0}},
+                 {"", "\"startTimeMicros\": \"1760000000000005\",", "\"startTimeMicros\": \"1760000000000020\",", {-1, 0, 15}},
+                 {"", "", "", {-1, -1, -1}}};
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        const char *starts[3] = {cases[i].first, cases[i].second, cases[i].third};
+        g_autoptr(GString) text = g_string_new("{\"version\": \"0.0.4\"}\n");
+        for (unsigned k = 0; k < 3; k++)
+            g_string_append_printf(text, "{\"id\": \"%u\", \"name\": \"k%u\", \"type\": \"COMP_NODE\", %s \"durationMicros\": \"5\"}\n", k + 1, k, starts[k]);
+        GError *error = NULL;
+        g_autoptr(EchImport) import = read_bytes("chakra_json", text->str, text->len, &error);
+        ck_assert_msg(import, "%s", error ? error->message : "");
+        for (unsigned k = 0; k < 3; k++) {
+            const char name[] = {'k', (char)('0' + k), '\0'};
+            int64_t want = cases[i].starts_us[k];
+            ck_assert_int_eq(ech_test_op(import->trace, ECH_OP_KERNEL, name)->recorded.start,
+                             want < 0 ? ech_op_init(ECH_OP_KERNEL).recorded.start : want * ECH_PS_PER_US);
+        }
+    }
+}
+END_TEST
+
 START_TEST(chakra_cycles_are_counted)
 {
     g_autoptr(EchImport) import = ech_test_corpus("chakra/cycle.et", NULL);
@@ -340,6 +370,7 @@ int main(void)
     tcase_add_loop_test(cases, chakra_of_a_gpu, 0, 2);
     tcase_add_loop_test(cases, chakra_of_a_generator, 0, 2);
     tcase_add_test(cases, chakra_graph);
+    tcase_add_test(cases, chakra_starts_at_zero);
     tcase_add_loop_test(cases, chakra_json_cut, 0, 4);
     tcase_add_test(cases, chakra_cycles_are_counted);
     tcase_add_test(cases, chakra_cut_anywhere);
