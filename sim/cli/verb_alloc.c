@@ -39,8 +39,9 @@ static void warn(const EchDiag *diag, const char *path)
     size_t n;
     const EchDiagRow *rows = ech_diag_rows(diag, &n);
     for (size_t i = 0; i < n; i++) {
+        g_autofree char *name = g_strdelimit(g_strdup(rows[i].name), "_", ' ');
         if (rows[i].fatal_if_strict)
-            ech_cli_say("echelon: %s: %" G_GUINT64_FORMAT " %s%s%s\n", path, rows[i].count, rows[i].name, rows[i].first ? ", first at " : "",
+            ech_cli_say("echelon: %s: %" G_GUINT64_FORMAT " %s%s%s\n", path, rows[i].count, name, rows[i].first ? ", first at " : "",
                         rows[i].first ? rows[i].first : "");
     }
 }

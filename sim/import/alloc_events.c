@@ -371,17 +371,24 @@ static EchPyTorchConf recorded_settings(const EchTrace *trace)
     return conf;
 }
 
+/* Requests that were rounded to more than blocks, among the events so far. */
+typedef struct {
+    GHashTable *last; /* by the size that it was rounded to: bytes of the last one */
+    guint looked;     /* events */
+} Rounded;
+
 /* What a refused request that the recording tells rounded asked for. Where sizes are rounded to more than blocks, that of the last request that was rounded to
  * as much, if there was one. */
-static EchBytes asked_for(const GArray *events, const EchPyTorchConf *conf, EchBytes rounded)
+static EchBytes asked_for(Rounded *known, const GArray *events, const EchPyTorchConf *conf, EchBytes rounded)
 {
-    for (guint i = events->len; i-- > 0;) {
-        const EchAllocEvent *event = &g_array_index(events, EchAllocEvent, i);
-        if (event->kind == ECH_EVENT_ALLOC && rounded - event->bytes >= ECH_PYTORCH_MIN_BLOCK && event->bytes < rounded &&
-            ech_pytorch_round(conf, event->bytes) == rounded)
-            return event->bytes;
+    for (; known->looked < events->len; known->looked++) {
+        const EchAllocEvent *event = &g_array_index(events, EchAllocEvent, known->looked);
+        EchBytes to = event->kind == ECH_EVENT_ALLOC ? ech_pytorch_round(conf, event->bytes) : 0;
+        if (to > event->bytes && to - event->bytes >= ECH_PYTORCH_MIN_BLOCK)
+            g_hash_table_insert(known->last, GSIZE_TO_POINTER(to), GSIZE_TO_POINTER(event->bytes));
     }
-    return rounded;
+    gpointer bytes;
+    return g_hash_table_lookup_extended(known->last, GSIZE_TO_POINTER(rounded), NULL, &bytes) ? GPOINTER_TO_SIZE(bytes) : rounded;
 }
 
 /* What is known of the recorded allocator's segments while its trace is gone through. */
@@ -558,7 +565,8 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
         segments.collects = g_ascii_strtod(setting(trace, "garbage_collection_threshold"), NULL) > 0;
     }
     Names names = names_new(trace, device);
-    g_autoptr(GHashTable) last = last_requests(trace);
+    g_autoptr(GHashTable) last = last_requests(trace), by_rounded = g_hash_table_new(NULL, NULL);
+    Rounded rounded = {by_rounded, 0};
     for (size_t i = 0; i < n_buffers; i++) {
         const EchBuffer *buffer = &buffers[i];
         if (!buffer->resident || buffer->memory != memory || buffer->alias_of != ECH_NONE || !(residents || buffer->direct))
@@ -584,7 +592,7 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
             if (recorded && is_allocator_mark(trace, op, device) && ech_mark_takes_segment(name))
                 segments.held = ech_bytes_add(segments.held, op->bytes);
             if (recorded && read_refusal(trace, i, device, &refusal, &of, &pool)) {
-                event = (EchAllocEvent){.bytes = asked_for(events, &conf, refusal.bytes), .id = (uint32_t)n_buffers + n_refused++, .kind = ECH_EVENT_ALLOC};
+                event = (EchAllocEvent){.bytes = asked_for(&rounded, events, &conf, refusal.bytes), .id = (uint32_t)n_buffers + n_refused++, .kind = ECH_EVENT_ALLOC};
                 event.stream = named_stream(&streams, &names, of, pool) & ECH_EVENT_MAX_STREAM;
                 event.private_pool = pool != NULL;
                 event.captured = pool && ech_pool_is_capture(pool, of);
