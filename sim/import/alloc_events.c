@@ -592,7 +592,8 @@ GArray *ech_alloc_events_of_trace(const EchTrace *trace, EchId memory, bool resi
             if (recorded && is_allocator_mark(trace, op, device) && ech_mark_takes_segment(name))
                 segments.held = ech_bytes_add(segments.held, op->bytes);
             if (recorded && read_refusal(trace, i, device, &refusal, &of, &pool)) {
-                event = (EchAllocEvent){.bytes = asked_for(&rounded, events, &conf, refusal.bytes), .id = (uint32_t)n_buffers + n_refused++, .kind = ECH_EVENT_ALLOC};
+                event = (EchAllocEvent){
+                    .bytes = asked_for(&rounded, events, &conf, refusal.bytes), .id = (uint32_t)n_buffers + n_refused++, .kind = ECH_EVENT_ALLOC};
                 event.stream = named_stream(&streams, &names, of, pool) & ECH_EVENT_MAX_STREAM;
                 event.private_pool = pool != NULL;
                 event.captured = pool && ech_pool_is_capture(pool, of);

@@ -105,7 +105,7 @@ typedef struct {
     EchPickleRef frames, extra, pool; /* extra: user metadata, an annotation's name, or an unknown action */
     uint16_t space;
     uint8_t action;
-    uint8_t start; /* ACT_EXTERNAL: a stage START */
+    uint8_t start; /* ACT_EXTERNAL: a stage START; ACT_FREE_REQUESTED: completed at once, by the next event of its device */
 } Event;
 
 typedef struct {
@@ -968,6 +968,9 @@ static void order_events(Reader *r)
         Event *e = &g_array_index(r->events, Event, i);
         Space *space = &g_array_index(r->spaces, Space, e->space);
         several |= i && (e->space != e[-1].space || e->action == ACT_EXTERNAL);
+        bool at_once = e->action == ACT_FREE_REQUESTED && i + 1 < r->events->len && e[1].action == ACT_FREE_COMPLETED;
+        if (at_once)
+            e->start = e[1].address == e->address && e[1].space == e->space;
         if (e->time_us == TIME_UNKNOWN)
             continue;
         if (r->base_us == TIME_UNKNOWN || e->time_us < r->base_us)
@@ -1022,7 +1025,7 @@ static void replay_events(Reader *r, Map *live)
         case ACT_ALLOC: alloc_event(r, space, &live[e->space], e); break;
         case ACT_FREE_REQUESTED:
             /* Nearly always completed at once; only a wait for another stream is worth a mark. */
-            if (i + 1 == r->events->len || e[1].action != ACT_FREE_COMPLETED || e[1].address != e->address || e[1].space != e->space)
+            if (!e->start)
                 other_event(r, space, e);
             break;
         case ACT_FREE_COMPLETED:

@@ -316,10 +316,11 @@ static bool read_event(Reader *r, const EchWire *line, const EchWireField *field
             e->has_program = true;
         }
     }
-    if (e->duration < 0) {
-        ech_diag_dropped(r->ret->diag, "negative_durations", 1, NULL);
+    if (e->duration < 0 || e->duration > INT64_MAX / 4) {
+        ech_diag_dropped(r->ret->diag, e->duration < 0 ? "negative_durations" : "times_out_of_range", 1, NULL);
         e->duration = 0;
     }
+    e->has_device_duration = e->has_device_duration && e->device_duration <= INT64_MAX / 4;
     return !bad(&wire, r->where, error);
 }
 
@@ -534,8 +535,8 @@ static void memory_event(Reader *r, const Event *e, bool allocation, EchTime sta
     }
     EchItem item = ech_item_init(allocation ? ECH_ITEM_ALLOC : ECH_ITEM_FREE);
     uint64_t device = e->device;
-    bool host = contains(e->allocator, "host");
-    if (e->allocator.n && !host) { /* "GPU_4_bfc" */
+    bool host = contains(e->allocator, "host") || contains(e->allocator, "cpu"); /* "gpu_host_bfc", "mklcpu" */
+    if (e->allocator.n && !host) {                                               /* "GPU_4_bfc" */
         g_autofree char *name = g_strndup((const char *)e->allocator.data, e->allocator.n);
         if (contains(e->allocator, "bfc") && g_utf8_validate(name, -1, NULL))
             ech_trace_builder_set_property(r->builder, "allocator", name);
@@ -623,7 +624,7 @@ static bool read_line(Reader *r, EchWire wire, const Plane *plane, const Line *l
         case LINE_CORE:
             if (!kind_of(r, &wire, plane, meta, &kind, error))
                 return false;
-            ech_xplane_event(r->x, device, kind, start, e.has_device_duration && e.device_duration < INT64_MAX ? (EchTime)e.device_duration : e.duration);
+            ech_xplane_event(r->x, device, kind, start, e.has_device_duration ? (EchTime)e.device_duration : e.duration);
             break;
         case LINE_MARKS: ech_xplane_mark(r->x, device, name, string_of(r, meta), start, e.duration); break;
         case LINE_STREAM: gpu_event(r, queue, meta, &e, start); break;
@@ -755,9 +756,9 @@ static bool read_space(Reader *r, const uint8_t *data, size_t n, GError **error)
                 n_planes++;
                 if (!read_plane(r, &wire, &f, pass == 0, error))
                     return false;
-            } else if (f.number == 3 && f.type == ECH_WIRE_BYTES && pass == 0) {
-                g_autofree char *warning = ech_quote((const char *)f.data, (gssize)f.size, 200);
-                ech_diag_remark(r->ret->diag, "the profiler warned: %s", warning);
+            } else if ((f.number == 2 || f.number == 3) && f.type == ECH_WIRE_BYTES && pass == 0) {
+                g_autofree char *said = ech_quote((const char *)f.data, (gssize)f.size, 200);
+                ech_diag_remark(r->ret->diag, "the profiler %s: %s", f.number == 2 ? "failed" : "warned", said);
             }
         }
         if (bad(&wire, r->where, error))

@@ -56,6 +56,10 @@ put("memory_snapshot", "emptied.pickle", pickle.dumps({"segments": [dict(snapsho
     [event("snapshot", 0, 5, 9)],
     [event("segment_alloc", A, 2 << 20, 0), event("alloc", A, 300, 1), event("free_requested", A, 300, 2), event("free_completed", A, 300, 3),
      event("segment_free", A, 2 << 20, 4)], []]}, 4))
+# Two devices at work at once: between a free and its completion the other allocates.
+put("memory_snapshot", "interleaved.pickle", pickle.dumps({"segments": [], "device_traces": [
+    [event("segment_alloc", A, 2 << 20, 0), event("alloc", A, 300, 1), event("free_requested", A, 300, 5), event("free_completed", A, 300, 7)],
+    [event("segment_alloc", A, 2 << 20, 0), event("alloc", A, 300, 6)]]}, 4))
 put("memory_snapshot", "global.pickle", b"\x80\x04cos\nsystem\n\x8c\x02ls\x85R.")
 put("memory_snapshot", "self.pickle", b"\x80\x04]\x94h\x00a.")
 

@@ -3,6 +3,7 @@
 #include "sim/import/alloc_events.h"
 #include "sim/import/import.h"
 #include "sim/import/json_stream.h"
+#include "sim/report/wire_out.h"
 #include "sim/trace/file.h"
 #include "sim/trace/lifetime.h"
 #include "sim/trace/select.h"
@@ -914,6 +915,16 @@ START_TEST(snapshot_of_several_devices)
 }
 END_TEST
 
+/* A free that is completed at once is one event, whatever another device does between. */
+START_TEST(snapshot_of_devices_at_once)
+{
+    g_autoptr(EchImport) import = ech_test_corpus("memory_snapshot/interleaved.pickle", "memory_snapshot");
+    ck_assert_uint_eq(ech_test_count(import->trace, ECH_OP_FREE), 1);
+    for (size_t i = 0; i < ech_trace_n_ops(import->trace); i++)
+        ck_assert(!g_str_has_prefix(ech_trace_string(import->trace, ech_trace_ops(import->trace)[i].name), "free_requested"));
+}
+END_TEST
+
 /* Addresses come again, on another device: what a free gives back is what was allocated there last before it. And calls that wait do not say for which device.
  */
 START_TEST(rocprof_devices)
@@ -984,6 +995,76 @@ START_TEST(xplane_times_transfers_by_completion)
     g_autoptr(EchImport) threads = ech_test_corpus("xplane/threads.pb", "xplane");
     g_autoptr(EchLifetimes) hbm = ech_lifetimes_new(threads->trace, ech_trace_find_memory(threads->trace, "hbm"));
     ck_assert_uint_eq(hbm->peak, 1768);
+}
+END_TEST
+
+/* An entry of a plane's tables of names (4: events, 5: stats). */
+static void put_name(GByteArray *plane, uint32_t field, uint64_t id, const char *text)
+{
+    g_autoptr(GByteArray) value = g_byte_array_new(), entry = g_byte_array_new();
+    ech_wire_u64(value, 1, id);
+    ech_wire_text(value, 2, text);
+    ech_wire_u64(entry, 1, id);
+    ech_wire_message(entry, 2, value);
+    ech_wire_message(plane, field, entry);
+}
+
+/* Allocators of the host's memory are not the device's, an impossible duration is none, and what the profiler says of itself is passed on. */
+START_TEST(xplane_of_the_host)
+{
+    g_autoptr(GByteArray) space = g_byte_array_new(), host = g_byte_array_new(), tpu = g_byte_array_new();
+    static const char *const allocators[] = {"mklcpu", "gpu_host_bfc", "GPU_0_bfc"};
+    g_autoptr(GByteArray) line = g_byte_array_new(), core = g_byte_array_new();
+    for (uint64_t i = 0; i < G_N_ELEMENTS(allocators); i++) {
+        g_autoptr(GByteArray) event = g_byte_array_new();
+        ech_wire_u64(event, 1, 1);
+        ech_wire_u64(event, 2, i * 1000);
+        for (uint64_t k = 1; k <= 3; k++) {
+            g_autoptr(GByteArray) stat = g_byte_array_new();
+            ech_wire_u64(stat, 1, k);
+            if (k == 3)
+                ech_wire_text(stat, 5, allocators[i]);
+            else
+                ech_wire_u64(stat, 3, k == 1 ? 4096 * (i + 1) : UINT64_C(256) << i);
+            ech_wire_message(event, 4, stat);
+        }
+        ech_wire_message(line, 4, event);
+    }
+    ech_wire_text(host, 2, "/host:CPU");
+    ech_wire_message(host, 3, line);
+    put_name(host, 4, 1, "MemoryAllocation");
+    put_name(host, 5, 1, "addr");
+    put_name(host, 5, 2, "requested_bytes");
+    put_name(host, 5, 3, "allocator_name");
+    ech_wire_text(core, 2, "XLA Ops");
+    static const char *const ops[] = {"%copy-start = (f32[8]{0}, f32[8]{0}, u32[]) copy-start(f32[8]{0} %a)", "%copy-done = f32[8]{0} copy-done(%copy-start)"};
+    for (uint64_t i = 0; i < G_N_ELEMENTS(ops); i++) {
+        g_autoptr(GByteArray) event = g_byte_array_new();
+        ech_wire_u64(event, 1, i + 1);
+        ech_wire_u64(event, 2, 1000 + i * 1000);
+        ech_wire_u64(event, 3, i == 0 ? 5 : INT64_MAX);
+        ech_wire_message(core, 4, event);
+        put_name(tpu, 4, i + 1, ops[i]);
+    }
+    ech_wire_text(tpu, 2, "/device:TPU:0");
+    ech_wire_message(tpu, 3, core);
+    ech_wire_message(space, 1, host);
+    ech_wire_message(space, 1, tpu);
+    ech_wire_text(space, 2, "could not read the device's counters");
+    g_autoptr(EchSource) source = ech_source_new_memory(space->data, space->len, "made.xplane.pb");
+    GError *error = NULL;
+    g_autoptr(EchImport) import = ech_import_source(source, "xplane", NULL, &error);
+    ck_assert_msg(import, "%s", error ? error->message : "");
+    static const struct {
+        const char *memory;
+        EchBytes peak;
+    } held[] = {{"host", 256 + 512}, {"hbm", 1024}};
+    for (size_t i = 0; i < G_N_ELEMENTS(held); i++) {
+        g_autoptr(EchLifetimes) lives = ech_lifetimes_new(import->trace, ech_trace_find_memory(import->trace, held[i].memory));
+        ck_assert_uint_eq(lives->peak, held[i].peak);
+    }
+    ck_assert_uint_eq(ech_diag_count(import->diag, "times_out_of_range"), 1);
+    ck_assert_str_eq(ech_diag_remarks(import->diag)[0], "the profiler failed: could not read the device's counters");
 }
 END_TEST
 
@@ -1210,6 +1291,8 @@ int main(void)
     tcase_add_test(tcase, onnx_runtime);
     tcase_add_loop_test(tcase, kineto_collectives_sized_by_calls, 0, G_N_ELEMENTS(sized));
     tcase_add_test(tcase, kineto_streams_keep_their_order);
+    tcase_add_test(tcase, xplane_of_the_host);
+    tcase_add_test(tcase, snapshot_of_devices_at_once);
     tcase_add_test(tcase, xplane_programs_of_gpus);
     tcase_add_test(tcase, xplane_programs_of_one_module);
     tcase_add_test(tcase, instructions_of_one_text);
