@@ -926,10 +926,27 @@ static bool read_module(Reader *r, GError **error)
     return true;
 }
 
-EchProgram *ech_hlo_read_text(GBytes *text, const char *where, const char *device, EchDiag *diag, GError **error)
+/* @text without the carriage returns at its lines' ends, which Windows' tools put there; NULL where it has none. */
+static GBytes *without_returns(GBytes *text)
+{
+    gsize n, kept = 0;
+    const char *from = g_bytes_get_data(text, &n);
+    if (!from || !memmem(from, n, "\r\n", 2))
+        return NULL;
+    char *to = g_malloc(n);
+    for (gsize i = 0; i < n; i++) {
+        if (from[i] != '\r' || i + 1 == n || from[i + 1] != '\n')
+            to[kept++] = from[i];
+    }
+    return g_bytes_new_take(to, kept);
+}
+
+EchProgram *ech_hlo_read_text(GBytes *given, const char *where, const char *device, EchDiag *diag, GError **error)
 {
     gsize n;
     g_autoptr(GArray) lines = NULL;
+    g_autoptr(GBytes) plain = without_returns(given);
+    GBytes *text = plain ? plain : given;
     g_autoptr(GBytes) unnested = g_bytes_get_size(text) < INT32_MAX ? ech_hlo_unnest(text, &lines) : NULL;
     const char *data = g_bytes_get_data(unnested ? unnested : text, &n);
     data = data ? data : "";
