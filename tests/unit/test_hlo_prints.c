@@ -74,6 +74,25 @@ static void check_same(const EchProgram *a, const EchProgram *b)
     }
 }
 
+/* Line ends as Windows' tools write them mean nothing. */
+START_TEST(ends_of_lines)
+{
+    static const char text[] = "HloModule m, is_scheduled=true\n\nENTRY %main (p: f32[8]) -> f32[8] {\n  %p = f32[8]{0} parameter(0)\n"
+                               "  %k = f32[8]{0} custom-call(%p), custom_call_target=\"kernel\", backend_config={\n\"a\": 1\n}, metadata={op_name=\"f\"}\n"
+                               "  ROOT %n = f32[8]{0} custom-call(%k), custom_call_target=\"last\"\n}\n";
+    g_autofree char *windows = replaced(text, "\n", "\r\n");
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    GError *error = NULL;
+    g_autoptr(EchProgram) program = module_of(windows, diag, &error);
+    ck_assert_msg(program, "%s", error ? error->message : "");
+    ck_assert(program->scheduled);
+    ck_assert_uint_eq(program->n_instructions, 3);
+    ck_assert_str_eq(program->instructions[1].target, "kernel");
+    ck_assert_str_eq(program->instructions[1].op_name, "f");
+    ck_assert_str_eq(program->instructions[2].target, "last");
+}
+END_TEST
+
 START_TEST(nested_computations)
 {
     g_autoptr(EchDiag) diag = ech_diag_new();
@@ -133,6 +152,7 @@ int main(void)
 {
     Suite *suite = suite_create("prints of HLO");
     TCase *tests = tcase_create("prints");
+    tcase_add_test(tests, ends_of_lines);
     tcase_add_test(tests, nested_computations);
     tcase_add_test(tests, indented);
     tcase_add_loop_test(tests, refused, 0, 8);
