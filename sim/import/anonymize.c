@@ -445,7 +445,7 @@ static bool stays(const Anonymizer *a, const char *key, const char *value)
                                           "free_bytes",      "largest_free_bytes", "others_bytes", "share_percent"};
     for (size_t i = 0; i < G_N_ELEMENTS(hardware); i++)
         if (strcmp(key, hardware[i]) == 0)
-            return true;
+            return !strpbrk(value, "/\\") && !g_str_has_suffix(value, ".yaml"); /* a device may be a file of its owner's */
     for (size_t i = 0; i < G_N_ELEMENTS(of_device); i++)
         if (g_str_has_prefix(key, "device.") && g_str_has_suffix(key, of_device[i]))
             return true;

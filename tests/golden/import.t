@@ -213,3 +213,7 @@ echelon: x.et: the text looks like a protobuf's text form (a Chakra trace's, say
 $ printf '#!/usr/bin/env python\nimport torch\n' >$T/train.py; echelon info $T/train.py 2>&1 | sed "s|$T/||"; echelon help import >/dev/full 2>&1; echo $?
 echelon: train.py: the text looks like a Python program; 'echelon capture --pretend DEVICE -o step -- python FILE' runs it and leaves what echelon reads
 1
+$ mkdir -p $T/secret; cp tests/golden/data/small.yaml $T/secret/plan.yaml; for a in "" --anonymize; do echelon import tests/fuzz/corpus/out_of_memory/pytorch.txt --device $T/secret/plan.yaml $a 2>/dev/null | grep -c '"chip"\|secret'; done
+1
+0
+exit 1
