@@ -127,14 +127,29 @@ EchGpuRow *ech_gpu_row_keyed(EchGpuRows *all, EchWords key)
 
 void ech_gpu_process_add(EchGpuRows *all, uint64_t index, uint64_t slice, uint64_t id, EchWords name, EchRounded size)
 {
-    if (all->n_processes == ECH_GPU_MAX_PROCESSES)
+    unsigned i = 0;
+    while (i < all->n_processes &&
+           (id == 0 || index == ECH_GPU_UNTOLD || all->processes[i].id != id || all->processes[i].gpu != index || all->processes[i].slice != slice))
+        i++;
+    if (i == ECH_GPU_MAX_PROCESSES)
         return;
-    EchGpuProcess *p = &all->processes[all->n_processes++];
+    all->n_processes = MAX(all->n_processes, i + 1);
+    EchGpuProcess *p = &all->processes[i];
     *p = (EchGpuProcess){.gpu = index, .slice = slice, .id = id, .size = size};
     const char *slash = name.n ? memrchr(name.text, '/', name.n) : NULL;
     if (slash)
         name = (EchWords){slash + 1, (size_t)(name.text + name.n - slash - 1)};
     ech_gpu_copy(p->name, sizeof p->name, name);
+}
+
+void ech_gpu_processes_forget(EchGpuRows *all, uint64_t index)
+{
+    unsigned kept = 0;
+    for (unsigned i = 0; i < all->n_processes; i++) {
+        if (index != ECH_GPU_UNTOLD && all->processes[i].gpu != index)
+            all->processes[kept++] = all->processes[i];
+    }
+    all->n_processes = kept;
 }
 
 void ech_gpu_row_set(EchGpuRow *g, EchRounded used, EchRounded total)

@@ -51,8 +51,11 @@ EchGpuRow *ech_gpu_row_keyed(EchGpuRows *all, EchWords key);
 void ech_gpu_row_set(EchGpuRow *row, EchRounded used, EchRounded total);
 /** One more reading: of a table over time, or one after another. @time: when, or nothing. */
 void ech_gpu_row_reading(EchGpuRow *row, EchRounded used, EchWords time);
-/** A process on device @index, of which @name's last part is kept. */
+/** A process on device @index, of which @name's last part is kept; told again by its number @id (0: none), what was told before of it there is forgotten. */
 void ech_gpu_process_add(EchGpuRows *all, uint64_t index, uint64_t slice, uint64_t id, EchWords name, EchRounded size);
+
+/** What follows tells the processes of device @index anew (ECH_GPU_UNTOLD: of all). */
+void ech_gpu_processes_forget(EchGpuRows *all, uint64_t index);
 
 /** Whether a device's memory, or a process that holds some, was read. */
 bool ech_gpu_rows_any(const EchGpuRows *all);

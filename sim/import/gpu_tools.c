@@ -176,6 +176,8 @@ static bool read_table(EchGpuTools *t, EchWords line)
     bool head = (ech_words_start(line, "GPU ") || gaudi) &&
                 ((ech_words_have(line, " Name ") && ech_words_have(line, "Persistence")) || (ech_words_have(line, " Fan ") && ech_words_have(line, "|")));
     if (head || (ech_words_have(line, "NVIDIA-SMI ") && ech_words_have(line, "|"))) {
+        if (t->section == PROCESSES || t->section == NVITOP_PROCESSES)
+            ech_gpu_processes_forget(&t->all, ECH_GPU_UNTOLD); /* of the table before */
         t->section = GPUS;
         t->row = NULL;
         t->all.maker = gaudi ? ECH_GPU_GAUDI : ECH_GPU_NVIDIA;
@@ -209,6 +211,10 @@ static bool read_query(EchGpuTools *t, EchWords line)
 {
     EchRounded size;
     if (ech_words_have(line, "NVSMI LOG==")) {
+        for (unsigned i = 0; i < t->all.n_rows && t->queried; i++)
+            t->all.rows[i].used = (EchRounded){0}; /* of the log before */
+        if (t->queried)
+            ech_gpu_processes_forget(&t->all, ECH_GPU_UNTOLD);
         t->queried = true;
         t->listed = ECH_GPU_UNTOLD;
         return true;
@@ -407,6 +413,7 @@ static bool read_gpustat(EchGpuTools *t, EchWords before, EchWords line)
         return true;
     ech_gpu_copy(g->name, sizeof g->name, cells[0]);
     ech_gpu_row_set(g, used, total);
+    ech_gpu_processes_forget(&t->all, index); /* the line names them all */
     unsigned n = n_cells > 3 ? ech_gpu_split(cells[3], ' ', who) : 0;
     for (unsigned i = 0; i < n; i++) {
         const char *open = memrchr(who[i].text, '(', who[i].n), *slash = memrchr(who[i].text, '/', who[i].n);
@@ -561,6 +568,8 @@ static bool read_amd(EchGpuTools *t, EchWords line)
         if (!ech_words_start(line, heads[i].first) || !ech_words_have(line, heads[i].second))
             continue;
         t->amd_section = heads[i].section;
+        if (t->amd_section == ROCM_PROCESSES) /* which do not say of which GPU they are */
+            ech_gpu_processes_forget(&t->all, ECH_GPU_UNTOLD);
         t->named_first = ech_words_have(line, "CPU_MEM");
         t->all.maker = ECH_GPU_AMD;
         t->all.lists |= t->amd_section == AMD_PROCESSES || t->amd_section == ROCM_PROCESSES;

@@ -48,6 +48,7 @@ typedef struct {
 struct EchLlamaSays {
     Parts parts;
     bool of_ollama, whole; /* who told of them, and whether the next begins them anew */
+    bool draft;            /* the model that is loaded next is a draft model, beside the one before */
     Table asked, last;     /* llama.cpp's first table and its last one */
     uint64_t tables;
     bool fitting; /* It is looking for settings that fit: tables are of what they would take. */
@@ -112,6 +113,21 @@ static bool read_part(EchLlamaSays *s, EchWords line)
         kind = (EchWords){"model", 5};
     /* Of scratch memory: asked for again with other settings. */
     return add_part(&s->parts, (EchWords){before.text, name}, kind, size.bytes, kind.n == 7 && memcmp(kind.text, "compute", 7) == 0);
+}
+
+/* A model is loaded: after another, whose scratch memory is told last, it takes that one's place, but for a draft model. */
+static bool read_load(EchLlamaSays *s, EchWords line)
+{
+    s->draft |= ech_words_have(line, "draft model");
+    if (!ech_words_have(line, "llama_model_loader: loaded meta data"))
+        return false;
+    bool complete = false;
+    for (unsigned i = 0; i < s->parts.n; i++)
+        complete |= strcmp(s->parts.part[i].kind, "compute") == 0;
+    if (complete && !s->draft)
+        s->parts.n = 0;
+    s->draft = false;
+    return true;
 }
 
 /* What stands up to a blank or a quote. */
@@ -334,8 +350,8 @@ static bool read_plan(EchLlamaSays *s, EchWords line)
 
 bool ech_llama_says_line(EchLlamaSays *s, EchWords line)
 {
-    return read_part(s, line) || read_ollama_part(s, line) || read_table(s, line) || read_layers(s, line) || read_of_2023(s, line) || read_unpinned(s, line) ||
-           read_gpu(&s->plan, line) || read_plan(s, line);
+    return read_load(s, line) || read_part(s, line) || read_ollama_part(s, line) || read_table(s, line) || read_layers(s, line) || read_of_2023(s, line) ||
+           read_unpinned(s, line) || read_gpu(&s->plan, line) || read_plan(s, line);
 }
 
 /* ---- what it comes to ---- */

@@ -66,11 +66,11 @@ struct EchMemoryFigures {
     uint64_t programs;
     Vllm vllm;
     Sglang sglang;
-    GArray *arrays; /* Array */
-    bool untyped;   /* 4 bytes an element were assumed of some */
-    GArray *nodes;  /* Array, of TensorFlow's report */
-    bool in_nodes;
-    GArray *estimates; /* Estimate */
+    GArray *arrays;           /* Array */
+    bool untyped;             /* 4 bytes an element were assumed of some */
+    GArray *nodes;            /* Array, of TensorFlow's report */
+    bool in_nodes, has_nodes; /* has_nodes: a list has ended; one of another device or a later refusal is not added to it */
+    GArray *estimates;        /* Estimate */
     bool in_estimates;
     char model[96]; /* that they are of */
 };
@@ -588,6 +588,11 @@ static bool read_estimate(EchMemoryFigures *f, EchWords before, EchWords line)
     if (options.n == 0)
         return f->in_estimates = false;
     copy(e.options, sizeof e.options, options);
+    for (guint i = 0; i < f->estimates->len; i++) { /* each rank prints them */
+        const Estimate *other = &g_array_index(f->estimates, Estimate, i);
+        if (other->gpu.bytes == e.gpu.bytes && other->host.bytes == e.host.bytes && strcmp(other->options, e.options) == 0)
+            return true;
+    }
     if (f->estimates->len < MAX_ESTIMATES)
         g_array_append_val(f->estimates, e);
     return true;
@@ -626,14 +631,18 @@ static bool read_nodes(EchMemoryFigures *f, EchWords line)
 {
     EchRounded size;
     size_t used;
-    if (ech_words_start(line, "Current usage from device:"))
+    if (ech_words_start(line, "Current usage from device:")) {
+        f->has_nodes |= f->nodes->len > 0;
         return f->in_nodes = true;
+    }
     if (!f->in_nodes || f->nodes->len == MAX_NODES)
         return false;
     bool remaining = ech_words_start(line, "Remaining ") && ech_words_size_after(line, " nodes with ", &size);
     EchWords name = ech_words_after(line, " from ");
     if (!remaining && (name.n == 0 || !ech_rounded_parse(line.text, line.n, &size, &used)))
         return f->in_nodes = false;
+    if (f->has_nodes)
+        return true;
     Array node = {.bytes = size.bytes, .name = remaining ? g_strdup("other nodes") : ech_quote(name.text, (gssize)MIN(name.n, (size_t)MAX_NAME), MAX_NAME)};
     g_array_append_val(f->nodes, node);
     return true;

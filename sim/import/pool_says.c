@@ -1,11 +1,12 @@
 #include "sim/import/pool_says.h"
 #include "sim/base/error.h"
+#include "sim/base/hash.h"
 #include "sim/import/refused.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { MAX_LABEL = 80 };
+enum { MAX_LABEL = 80, MAX_METRICS = 64 };
 
 /* What is told of a pool at one time. */
 typedef enum {
@@ -29,6 +30,8 @@ typedef enum { UNKNOWN, PYTORCH, OWN_WORDS, JAX, ONNX, MLX } Kind;
 typedef struct {
     bool any;
     double stays, peak, passes;
+    uint64_t told[MAX_METRICS]; /* hashes of the figures' names: what is printed again is no more */
+    unsigned n_told;
 } Trainer;
 
 struct EchPoolSays {
@@ -444,6 +447,24 @@ static bool read_torchtitan(EchPoolSays *s, EchWords line)
     return true;
 }
 
+/* Whether the figure whose name goes through line[at] was told before. */
+static bool is_repeated(Trainer *t, EchWords line, size_t at)
+{
+    size_t begin = at, end = at;
+    while (begin > 0 && (g_ascii_isalnum(line.text[begin - 1]) || line.text[begin - 1] == '_'))
+        begin--;
+    while (end < line.n && (g_ascii_isalnum(line.text[end]) || line.text[end] == '_'))
+        end++;
+    uint64_t name = ech_hash_bytes(line.text + begin, end - begin);
+    for (unsigned i = 0; i < t->n_told; i++) {
+        if (t->told[i] == name)
+            return true;
+    }
+    if (t->n_told < MAX_METRICS)
+        t->told[t->n_told++] = name;
+    return false;
+}
+
 /* Transformers' Trainer: "train_mem_gpu_peaked_delta =     2012MB", of 2^20 bytes; in its files plain bytes. What a stage adds comes before what passed in it.
  */
 static bool read_trainer(EchPoolSays *s, EchWords line)
@@ -468,6 +489,8 @@ static bool read_trainer(EchPoolSays *s, EchWords line)
     }
     double amount = minus ? -(double)size.bytes : (double)size.bytes;
     Trainer *t = &s->trainer;
+    if (is_repeated(t, line, (size_t)(at - line.text)))
+        return true;
     if (ech_words_have(line, "_gpu_peaked_delta") && t->stays + amount > t->peak) {
         t->peak = t->stays + amount;
         t->passes = amount;

@@ -196,6 +196,44 @@ START_TEST(figures)
 }
 END_TEST
 
+/* What is printed again, by a tool that repeats itself, by each rank or by a server that was started again, is not there twice; the last of it counts. */
+START_TEST(told_again)
+{
+    static const char *const names[] = {"amd_figures.txt", "amd_monitor.txt", "amd_smi.txt",   "deepspeed_estimate.txt", "gpustat.txt", "hl_smi.txt",
+                                        "mig.txt",         "nodes.txt",       "npu_smi.txt",   "npu_smi_a3.txt",         "nvitop.txt",  "rocm_processes.txt",
+                                        "smi.txt",         "smi_old.txt",     "smi_query.txt", "smi_pmon.txt",           "trainer.txt", "llama.txt"};
+    static const char began[] = "llama_model_loader: loaded meta data with 24 key-value pairs and 291 tensors\n";
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus/memory_figures", names[i], NULL), *text = NULL;
+        ck_assert(g_file_get_contents(path, &text, NULL, NULL));
+        const char *head = strcmp(names[i], "llama.txt") == 0 ? began : "";
+        g_autofree char *once = g_strconcat(head, text, "\n", NULL), *twice = g_strconcat(once, once, NULL);
+        g_autoptr(EchSource) a = ech_source_new_memory((const uint8_t *)once, strlen(once), "a.txt"),
+                             b = ech_source_new_memory((const uint8_t *)twice, strlen(twice), "b.txt");
+        g_autoptr(EchImport) first = ech_import_source(a, "memory_figures", NULL, NULL), second = ech_import_source(b, "memory_figures", NULL, NULL);
+        ck_assert(first && second);
+        for (size_t k = 0; ech_diag_remarks(first->diag)[k]; k++)
+            ck_assert_msg(g_strcmp0(ech_diag_remarks(first->diag)[k], ech_diag_remarks(second->diag)[k]) == 0, "%s: '%s', then '%s'", names[i],
+                          ech_diag_remarks(first->diag)[k], ech_diag_remarks(second->diag)[k]);
+        ck_assert_msg(ech_trace_n_buffers(first->trace) == ech_trace_n_buffers(second->trace), "%s", names[i]);
+    }
+}
+END_TEST
+
+/* A process that has ended by the second of two tables holds nothing any more. */
+START_TEST(ended_between)
+{
+    g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus/memory_figures/smi.txt", NULL), *text = NULL;
+    ck_assert(g_file_get_contents(path, &text, NULL, NULL));
+    g_auto(GStrv) parts = g_strsplit(text, "4711", 2);
+    g_autofree char *two = g_strconcat(text, "\n", parts[0], "4999", parts[1], NULL);
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)two, strlen(two), "two.txt");
+    g_autoptr(EchImport) import = ech_import_source(source, "memory_figures", NULL, NULL);
+    ck_assert_msg(ech_test_says(import->diag, "20 GiB of 24.0 GiB in use: python -m serve (4999) 12 GiB, Xwayland (4712) 1 GiB"), "%s",
+                  ech_diag_remarks(import->diag)[0]);
+}
+END_TEST
+
 #define OOM "CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 24.00 GiB total capacity; "
 
 /* Beside a message about refused memory figures say more, and take nothing from what it says. */
@@ -350,6 +388,8 @@ int main(void)
 {
     Suite *suite = suite_create("figures");
     TCase *tcase = tcase_create("all");
+    tcase_add_test(tcase, told_again);
+    tcase_add_test(tcase, ended_between);
     tcase_add_loop_test(tcase, figures, 0, G_N_ELEMENTS(files));
     tcase_add_loop_test(tcase, beside_a_refusal, 0, G_N_ELEMENTS(beside));
     tcase_add_loop_test(tcase, of_pieces, 0, G_N_ELEMENTS(others));
