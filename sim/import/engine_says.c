@@ -448,11 +448,19 @@ static bool read_keys(const Wording *w, EchWords sentence, Figures *f)
     return f->has_asked;
 }
 
+static bool is_of_llama(const EchEngineSays *s)
+{
+    return s->wording && strcmp(s->wording->who, "llama.cpp") == 0;
+}
+
 bool ech_engine_says_line(EchEngineSays *s, EchWords before, EchWords line, EchWords sentence)
 {
     if (read_size(s, before, line))
         return true;
     ech_llama_says_line(s->llama, line);
+    /* llama_context of llama.cpp: scratch memory for batches in a pipeline over its GPUs, which it does without */
+    if (is_of_llama(s) && ech_words_have(line, "retrying without pipeline parallelism"))
+        return s->only_tried = true;
     for (size_t i = 0; i < G_N_ELEMENTS(wordings); i++) {
         const Wording *w = &wordings[i];
         Figures f = {0};
@@ -505,6 +513,13 @@ static void say(const EchEngineSays *s, EchBytes listed, EchDiag *diag)
     g_autoptr(GString) text = g_string_new(NULL);
     if (w->say) {
         w->say(f, diag);
+        return;
+    }
+    if (s->only_tried && is_of_llama(s)) {
+        ech_diag_remark(diag,
+                        "nothing failed by that: llama.cpp was refused %s of scratch memory for batches in a pipeline over its GPUs, and tried again without "
+                        "pipeline parallelism, which needs less",
+                        asked);
         return;
     }
     if (s->only_tried) {

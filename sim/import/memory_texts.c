@@ -161,6 +161,9 @@ static const struct {
     {"increase --mem-fraction-static", "the text says that SGLang's share of the memory (--mem-fraction-static) leaves nothing for its KV cache beside the "
                                        "weights: a larger share, more GPUs (--tp) or smaller weights; where a larger share makes requests run out of "
                                        "memory, --chunked-prefill-size and --cuda-graph-max-bs make those smaller"},
+    {"leave no GPU memory for the KV cache", "the text says that SGLang's weights leave nothing for its KV cache under its share of the memory: a larger "
+                                             "--mem-fraction-static than the least that it names (draft weights, another server and whatever else holds the "
+                                             "GPU's memory count against it: nvidia-smi names them), more GPUs (--tp) or smaller weights"},
     {"[Array([", "the text is what arrays of JAX hold; 'for a in jax.live_arrays(): print(a.shape, a.dtype)' prints what they take, which echelon reads, and "
                  "jax.profiler.save_device_memory_profile(\"memory.prof\") who made them"},
     {"eserved memory", "the text names figures of memory in a form that is not read; print(torch.cuda.memory_summary()) is"},

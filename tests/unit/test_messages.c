@@ -430,6 +430,21 @@ START_TEST(trials)
 }
 END_TEST
 
+/* What llama.cpp does without is no failure, and does not hide one behind it. */
+START_TEST(tried_again)
+{
+    static const char tried[] = "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 4096.00 MiB on device 1: cudaMalloc failed: out of memory\n"
+                                "ggml_gallocr_reserve_n_impl: failed to allocate CUDA1 buffer of size 4294967296\ngraph_reserve: failed to allocate compute "
+                                "buffers\nsched_reserve: compute buffer allocation failed, retrying without pipeline parallelism\n";
+    g_autofree char *failed =
+        g_strconcat(tried, "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 2048.00 MiB on device 0: cudaMalloc failed: out of memory\n", NULL);
+    g_autoptr(EchImport) on = ech_test_text(tried, NULL), refused = ech_test_text(failed, NULL);
+    ck_assert(on && ech_test_says(on->diag, "nothing failed by that: llama.cpp was refused 4 GiB of scratch memory"));
+    ck_assert(refused && ech_test_says(refused->diag, "llama.cpp was refused 2 GiB"));
+    ck_assert_uint_eq(asked(refused->trace), 2 * GIB);
+}
+END_TEST
+
 /* What the compiler warned of stands behind what was refused then. */
 START_TEST(warned_before)
 {
@@ -800,6 +815,9 @@ static const struct {
     {"- **Exception Message:** Allocation on device ", "backend:native"},
     {"MemoryError: std::bad_alloc: out_of_memory: RMM failure at:/a.hpp:1: Maximum pool size exceeded", "maximum_pool_size"},
     {"RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "--chunked-prefill-size"},
+    {"Load weight end. avail mem=8.00 GB, mem usage=120.00 GB.\nValueError: Loaded weights leave no GPU memory for the KV cache under "
+     "--mem-fraction-static=0.9. Raise --mem-fraction-static above 0.938 (minimum viable = 1 - available/pre = 0.9375).",
+     "than the least that it names"},
     {"| param | Allocated memory (Peak Usage) | GPU reserved memory (Peak Usage) |\n| 1 | 15006 MB | 16726 MB |\n", "print(torch.cuda.memory_summary()) is"},
     {"[Array([[0., 0.]], dtype=float32), Array([1.], dtype=float32)]", "print(a.shape, a.dtype)"},
     {"GPU  Temp   AvgPwr  SCLK    MCLK     Fan  Perf  PwrCap  VRAM%  GPU%\n0    38.0c  41.0W   800Mhz  1600Mhz  0%   auto  300.0W   97%   0%", "--showmeminfo"},
@@ -974,6 +992,7 @@ int main(void)
     tcase_add_loop_test(tcase, engines, 0, G_N_ELEMENTS(of_engines));
     tcase_add_loop_test(tcase, other_software, 0, G_N_ELEMENTS(of_others));
     tcase_add_test(tcase, trials);
+    tcase_add_test(tcase, tried_again);
     tcase_add_test(tcase, warned_before);
     tcase_add_loop_test(tcase, whatever_stands_around, 0, N_AROUND);
     tcase_add_test(tcase, of_powershell);
