@@ -199,8 +199,9 @@ static void add_changes(JsonBuilder *b, const EchExperiment *experiment, const E
         ech_explain_steps(rows, experiment->axis_sizes, (const size_t *const *)experiment->axis_bases, g_strv_length(experiment->axes), &n);
     ech_json_begin_array(b, "changes");
     for (size_t i = 0; i < n; i++) {
-        g_autoptr(GPtrArray) sentences =
-            steps[i].from == SIZE_MAX ? ech_explain_run(rows[steps[i].to].run) : ech_explain_change(rows[steps[i].from].run, rows[steps[i].to].run);
+        g_autoptr(GPtrArray) sentences = steps[i].from == SIZE_MAX || !rows[steps[i].from].run
+                                             ? ech_explain_run(rows[steps[i].to].run)
+                                             : ech_explain_change(rows[steps[i].from].run, rows[steps[i].to].run);
         json_builder_begin_object(b);
         if (steps[i].from != SIZE_MAX) {
             ech_json_add_int(b, "from", (gint64)steps[i].from);

@@ -310,14 +310,19 @@ static void explain_time(GPtrArray *out, JsonObject *a, JsonObject *b, bool pass
     g_autoptr(GString) text = g_string_new(NULL);
     g_string_append_printf(text, "It takes %s: %s -> %s. Along the critical path:", ratio, time_a, time_b);
     guint said = 0;
+    gint64 rest = by;
     for (guint i = 0; i < parts->len && said < MOST_PARTS; i++) {
         const Part *part = &g_array_index(parts, Part, i);
         if (llabs(part->b - part->a) < llabs(by) / 20)
             break;
         g_autofree char *change = signed_time(part->b - part->a);
         g_string_append_printf(text, "%s %s %s", said ? "," : "", change, part->name);
+        rest -= part->b - part->a;
         said++;
     }
+    g_autofree char *others = signed_time(rest);
+    if (said && llabs(rest) > llabs(by) / 20)
+        g_string_append_printf(text, ", %s others", others);
     g_string_append_c(text, '.');
     say(out, "%s", text->str);
     if (parts->len > 0) {
@@ -790,7 +795,7 @@ GString *ech_explain_text(const EchTableRow *rows, const EchExplainStep *steps, 
         bool start = i < n && steps[i].from == SIZE_MAX;
         if (i < n) {
             g_autoptr(GPtrArray) sentences =
-                start ? ech_explain_run(rows[steps[i].to].run) : ech_explain_change(rows[steps[i].from].run, rows[steps[i].to].run);
+                start || !rows[steps[i].from].run ? ech_explain_run(rows[steps[i].to].run) : ech_explain_change(rows[steps[i].from].run, rows[steps[i].to].run);
             if (sentences->len == 0 && rows[steps[i].to].error)
                 g_ptr_array_add(sentences, g_strdup(rows[steps[i].to].error));
             text = joined(sentences);

@@ -10,7 +10,7 @@ $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native -
   after pass offload:memory=120MiB,overlap=true
   It fits. hbm 118 MiB of 79.1 GiB (0 %), host 67.5 MiB of 2 TiB (0 %)
   It takes 3.06 ms, bound by host link to device (41 % of the critical path).
-    It takes 66.5 % longer: 1.84 ms -> 3.06 ms. Along the critical path: +1.25 ms host link to device, +1.24 ms host link from device, -613 us latency inside kernels.
+    It takes 66.5 % longer: 1.84 ms -> 3.06 ms. Along the critical path: +1.25 ms host link to device, +1.24 ms host link from device, -613 us latency inside kernels, -650 us others.
     So this offload saves 61.5 MiB of hbm for 67.5 MiB on the host. At the peak it holds 44 MiB more leaving for host (largest: 'gemm_fusion_dot.10', 'gemm_fusion_dot.16', 'gemm_fusion_dot.22', 'input_transpose_fusion.9').
   - offload: 14 arrays (67.5 MiB) on the host; 14 copies there (67.5 MiB) and 14 back (67.5 MiB)
   - offload: kernels are those compiled without it; the compiler's places do not hold any more

@@ -71,6 +71,20 @@ START_TEST(test_faster_memory)
 END_TEST
 
 /* Waits are told where they changed by more than a tenth of the run; a run that stopped where it did not fit tells no times. */
+/* What is told along the critical path adds up to the difference. */
+START_TEST(test_parts_add_up)
+{
+    g_autofree char *a = replaced(base_run, "{'hbm port': 700000000, 'matrix unit': 300000000}",
+                                  "{'hbm port': 200000000, 'matrix unit': 200000000, 'overhead': 200000000, 'allocator': 200000000, 'vector unit': 200000000}");
+    g_autofree char *half = replaced(a, "'makespan_ps': 1000000000", "'makespan_ps': 500000000");
+    g_autofree char *b =
+        replaced(half, "{'hbm port': 200000000, 'matrix unit': 200000000, 'overhead': 200000000, 'allocator': 200000000, 'vector unit': 200000000}",
+                 "{'hbm port': 90000000, 'matrix unit': 95000000, 'overhead': 100000000, 'allocator': 105000000, 'vector unit': 110000000}");
+    const char *const wanted[] = {"Along the critical path: -110 us hbm port, -105 us matrix unit, -100 us overhead, -185 us others.", NULL};
+    check_sentences(a, b, wanted);
+}
+END_TEST
+
 START_TEST(test_waits)
 {
     g_autofree char *a = replaced(base_run, "'provenance'", "'waits': {'link': 50000000, 'space': 500000000, 'compute': 7}, 'provenance'");
@@ -256,6 +270,7 @@ int main(void)
     tcase_add_test(tests, test_same);
     tcase_add_test(tests, test_faster_memory);
     tcase_add_test(tests, test_does_not_fit);
+    tcase_add_test(tests, test_parts_add_up);
     tcase_add_test(tests, test_waits);
     tcase_add_test(tests, test_offload_that_costs);
     tcase_add_test(tests, test_nothing_is_read_that_is_not_there);
