@@ -372,6 +372,31 @@ static size_t task(EchWords line)
     return n && n < 7 && n + 1 < line.n && line.text[n] == ':' && line.text[n + 1] == ' ' ? n + 1 : 0;
 }
 
+/* "app.main:step:12 - ", where loguru has a message come from. */
+static size_t place(EchWords line)
+{
+    size_t n = 0, colons = 0, digits = 0;
+    for (; n < line.n && (g_ascii_isalnum(line.text[n]) || (line.text[n] && strchr("_.<>:", line.text[n]))); n++) {
+        colons += line.text[n] == ':';
+        digits = g_ascii_isdigit(line.text[n]) ? digits + 1 : 0;
+    }
+    return colons == 2 && digits && line.text[n - 1 - digits] == ':' && ech_words_start((EchWords){line.text + n, line.n - n}, " - ") ? n + 2 : 0;
+}
+
+/* What services put before each line in columns: "1767614624123	" (AWS), "build	Run tests	2026-01-02T03:04:05.6Z " (GitHub, whose time stays). */
+static size_t columns(EchWords line)
+{
+    size_t n = 0;
+    while (n < line.n && g_ascii_isdigit(line.text[n]))
+        n++;
+    if (n == 13 && n < line.n && line.text[n] == '\t')
+        return n + 1;
+    const char *tab = memchr(line.text, '\t', MIN(line.n, (size_t)MAX_GROUP));
+    const char *next = tab ? memchr(tab + 1, '\t', MIN(line.n - (size_t)(tab + 1 - line.text), (size_t)MAX_GROUP)) : NULL;
+    EchWords rest = next ? (EchWords){next + 1, line.n - (size_t)(next + 1 - line.text)} : (EchWords){line.text, 0};
+    return rest.n && goes_as(rest, "dddd-dd-ddT") && timestamp(rest) ? (size_t)(rest.text - line.text) : 0;
+}
+
 /* What stands before the message proper; 0: nothing. */
 static size_t prefix(EchWords line)
 {
@@ -397,6 +422,8 @@ static size_t prefix(EchWords line)
     n = n ? n : logger(line);
     n = n ? n : service(line);
     n = n ? n : task(line);
+    n = n ? n : place(line);
+    n = n ? n : columns(line);
     if (n)
         return n;
     /* A log's time and place: "2020-05-04 09:05:40.719805: E 1578 xla_util.cc:76]   Unpadded size: 48.00M" */

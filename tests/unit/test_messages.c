@@ -462,7 +462,24 @@ START_TEST(warned_before)
 END_TEST
 
 /* What loggers, launchers, containers and services put around a text, each line of it or all. */
-typedef enum { CRLF, QUOTED, RANK, COLOUR, TIME, LOGGER, COMPOSE, KUBERNETES, JOURNAL, RECORDS, RECORD, FAR_BEHIND, N_AROUND } Around;
+typedef enum {
+    CRLF,
+    QUOTED,
+    RANK,
+    COLOUR,
+    TIME,
+    LOGGER,
+    LOGURU,
+    COMPOSE,
+    KUBERNETES,
+    JOURNAL,
+    ACTIONS,
+    CLOUDWATCH,
+    RECORDS,
+    RECORD,
+    FAR_BEHIND,
+    N_AROUND
+} Around;
 
 static void append_escaped(GString *out, const char *text)
 {
@@ -481,9 +498,12 @@ static char *put_around(const char *text, Around around)
                                                  [COLOUR] = "\x1b[31m",
                                                  [TIME] = "2026-01-02 03:04:05,678 ",
                                                  [LOGGER] = "2026-01-02 03:04:05,678 - root - ERROR - ",
+                                                 [LOGURU] = "2026-01-02 03:04:05.678 | ERROR    | app.main:step:12 - ",
                                                  [COMPOSE] = "app-1  | ",
                                                  [KUBERNETES] = "2026-01-02T03:04:05.678901234Z stderr F ",
                                                  [JOURNAL] = "Jan 02 03:04:05 host svc[12]: ",
+                                                 [ACTIONS] = "build\tRun tests\t2026-01-02T03:04:05.6789012Z ",
+                                                 [CLOUDWATCH] = "1767323045678\t",
                                                  [RECORDS] = "{\"log\":\""},
                              *const behind[N_AROUND] = {[CRLF] = "\r\n", [COLOUR] = "\x1b[0m\n", [RECORDS] = "\\n\",\"stream\":\"stderr\"}\n"};
     GString *out = g_string_new(NULL);
