@@ -197,8 +197,8 @@ static char *cleaned(const char *text, size_t n, size_t *ret_n)
     return g_string_free(out, FALSE);
 }
 
-/* What a record of a log in JSON says, within its quotes; nothing where @line is none. */
-static EchWords message_of(EchWords line)
+/* What a record of a log in JSON says, within its quotes; false where @line is none. */
+static bool read_record(EchWords line, EchWords *ret_message)
 {
     static const char *const keys[] = {"\"message\"", "\"msg\"", "\"log\"", "\"textPayload\""};
     line = ech_words_trim(line.text, line.n);
@@ -207,10 +207,12 @@ static EchWords message_of(EchWords line)
         size_t n = 1;
         while (n < value.n && value.text[n] != '"')
             n += value.text[n] == '\\' ? 2 : 1;
-        if (value.n && *value.text == '"' && n < value.n)
-            return (EchWords){value.text + 1, n - 1};
+        if (value.n && *value.text == '"' && n < value.n) {
+            *ret_message = (EchWords){value.text + 1, n - 1};
+            return true;
+        }
     }
-    return (EchWords){line.text, 0};
+    return false;
 }
 
 /* A text in JSON without what stands for other characters, and without an end of its line. */
@@ -241,8 +243,8 @@ static char *unwrapped(const char *text, size_t n, size_t *ret_n)
     for (size_t at = 0; at < n;) {
         const char *end = memchr(text + at, '\n', n - at);
         size_t stop = end ? (size_t)(end - text) : n;
-        EchWords line = {text + at, stop - at}, message = message_of(line);
-        if (message.n)
+        EchWords line = {text + at, stop - at}, message;
+        if (read_record(line, &message))
             append_json(out, message);
         else
             g_string_append_len(out, line.text, (gssize)line.n);
@@ -256,7 +258,8 @@ static char *unwrapped(const char *text, size_t n, size_t *ret_n)
 bool ech_pasted_is_record(const char *text, size_t n)
 {
     const char *end = n ? memchr(text, '\n', n) : NULL;
-    return message_of((EchWords){text, end ? (size_t)(end - text) : n}).n > 0;
+    EchWords message;
+    return read_record((EchWords){text, end ? (size_t)(end - text) : n}, &message);
 }
 
 EchPasted *ech_pasted_new(const char *text, size_t n)

@@ -234,6 +234,19 @@ START_TEST(ended_between)
 }
 END_TEST
 
+/* A log in JSON whose first record is an empty line. */
+START_TEST(empty_record)
+{
+    static const char text[] = "{\"level\": \"info\", \"message\": \"\"}\n{\"level\": \"info\", \"message\": \"Memstats: After params initialized:\"}\n"
+                               "{\"level\": \"info\", \"message\": \"\\tUsing (GB) 8.0 / 32.0 (25.000000%) on TPU_0(process=0,(0,0,0,0))\"}\n";
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), "log.json");
+    GError *error = NULL;
+    g_autoptr(EchImport) import = ech_import_source(source, NULL, NULL, &error);
+    ck_assert_msg(import, "%s", error ? error->message : "");
+    ck_assert_msg(ech_test_says(import->diag, "chip 0: 8 GiB of 32 GiB in use"), "%s", ech_diag_remarks(import->diag)[0]);
+}
+END_TEST
+
 #define OOM "CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 24.00 GiB total capacity; "
 
 /* Beside a message about refused memory figures say more, and take nothing from what it says. */
@@ -388,6 +401,7 @@ int main(void)
 {
     Suite *suite = suite_create("figures");
     TCase *tcase = tcase_create("all");
+    tcase_add_test(tcase, empty_record);
     tcase_add_test(tcase, told_again);
     tcase_add_test(tcase, ended_between);
     tcase_add_loop_test(tcase, figures, 0, G_N_ELEMENTS(files));
