@@ -8,8 +8,8 @@
 
 /** What became of one case. */
 typedef struct {
-    char *json;  /**< The run as JSON text, or NULL. */
-    char *error; /**< Why there is none, or NULL. */
+    char *json;       /**< The run as JSON text, or NULL. */
+    char *error;      /**< Why there is none, or NULL. */
     bool interrupted; /**< There is none because an interrupt came before it. */
 } EchSweepPoint;
 

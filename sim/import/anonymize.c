@@ -445,7 +445,8 @@ static bool stays(const Anonymizer *a, const char *key, const char *value)
                                           "free_bytes",      "largest_free_bytes", "others_bytes", "share_percent"};
     for (size_t i = 0; i < G_N_ELEMENTS(hardware); i++)
         if (strcmp(key, hardware[i]) == 0)
-            return !strpbrk(value, "/\\") && !g_str_has_suffix(value, ".yaml"); /* a device may be a file of its owner's */
+            /* What is given as a device may be a file of its owner's; what was pretended has a name. */
+            return strcmp(key, "pretended_device") == 0 || (!strpbrk(value, "/\\") && !g_str_has_suffix(value, ".yaml"));
     for (size_t i = 0; i < G_N_ELEMENTS(of_device); i++)
         if (g_str_has_prefix(key, "device.") && g_str_has_suffix(key, of_device[i]))
             return true;
