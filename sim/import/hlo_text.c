@@ -914,6 +914,8 @@ static bool read_module(Reader *r, GError **error)
     EchProgram *p = ech_program_builder_peek(r->builder);
     if (p->n_computations == 0)
         return fail(r, r->end, error, "a module without computations");
+    if (p->entry == ECH_NONE && p->n_computations > 1)
+        ech_diag_remark(r->diag, "no computation is marked ENTRY, so the last one is taken for the program; XLA prints it last: is the text cut off?");
     if (p->entry == ECH_NONE)
         p->entry = (EchId)p->n_computations - 1;
     if (!resolve_called(r, error))

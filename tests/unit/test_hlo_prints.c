@@ -74,6 +74,18 @@ static void check_same(const EchProgram *a, const EchProgram *b)
     }
 }
 
+/* A text that ends before its last computation is told as such. */
+START_TEST(cut_off)
+{
+    g_autofree char *text = g_strndup(plain, (gsize)(strstr(plain, "ENTRY") - plain));
+    g_autoptr(EchDiag) diag = ech_diag_new(), whole = ech_diag_new();
+    g_autoptr(EchProgram) program = module_of(text, diag, NULL), other = module_of(plain, whole, NULL);
+    ck_assert(program && other);
+    ck_assert(ech_test_says(diag, "no computation is marked ENTRY"));
+    ck_assert(!ech_test_says(whole, "no computation is marked ENTRY"));
+}
+END_TEST
+
 /* Line ends as Windows' tools write them mean nothing. */
 START_TEST(ends_of_lines)
 {
@@ -152,6 +164,7 @@ int main(void)
 {
     Suite *suite = suite_create("prints of HLO");
     TCase *tests = tcase_create("prints");
+    tcase_add_test(tests, cut_off);
     tcase_add_test(tests, ends_of_lines);
     tcase_add_test(tests, nested_computations);
     tcase_add_test(tests, indented);
