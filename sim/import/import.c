@@ -491,8 +491,7 @@ static const char *describe_text(const uint8_t *head, size_t n)
         return "the text is torch.profiler's table of operators; prof.export_chrome_trace(\"trace.json.gz\") writes what echelon reads";
     if (n > 15 && (memmem(head, n, "\nnodes {", 8) || memmem(head, n, "\nnode {", 7) || memcmp(head, "schema_version:", 15) == 0))
         return "the text looks like a protobuf's text form (a Chakra trace's, say); give the binary file that it was made from";
-    bool posted = memmem(head, n, "Traceback (", 11) || memmem(head, n, "```", 3); /* beside what happened */
-    if (!posted && (memmem(head, n, "\nimport ", 8) || memcmp(head, "import ", MIN(n, 7)) == 0))
+    if (ech_memory_text_is_program((const char *)head, n))
         return "the text looks like a Python program; 'echelon capture --pretend DEVICE -o step -- python FILE' runs it and leaves what echelon reads";
     if (memmem(head, n, "\ntrace: ", 8) && memmem(head, n, "\ndevice: ", 9))
         return "the text looks like an experiment; 'echelon run FILE' runs it, and its key 'trace' names what is read here";

@@ -5,6 +5,7 @@
 #include "sim/import/gpu_tools.h"
 #include "sim/import/host_says.h"
 #include "sim/import/llama_says.h"
+#include "sim/import/memory_texts.h"
 #include "sim/import/plain_says.h"
 #include "sim/import/pool_says.h"
 #include "sim/import/refused.h"
@@ -856,7 +857,10 @@ static int probe(const uint8_t *head, size_t n)
         return 0;
     g_autoptr(EchMemoryFigures) f = ech_memory_figures_new(false);
     read_lines(f, (const char *)head, n);
-    return tells_any(f);
+    /* Shapes in a program are not what it printed. */
+    bool arrays_alone = is_list(f);
+    g_array_set_size(f->arrays, 0);
+    return tells_any(f) || (arrays_alone && !ech_memory_text_is_program((const char *)head, n));
 }
 
 const EchImportClass ech_import_memory_figures = {

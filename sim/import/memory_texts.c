@@ -497,6 +497,21 @@ char *ech_memory_text_amounts(const char *text, size_t n)
     return NULL;
 }
 
+bool ech_memory_text_is_program(const char *text, size_t n)
+{
+    if (has(text, n, "Traceback (") || has(text, n, "```")) /* beside what happened */
+        return false;
+    EchWords rest = {text, n}, line;
+    while (rest.n) {
+        const char *end = memchr(rest.text, '\n', rest.n);
+        line = (EchWords){rest.text, end ? (size_t)(end - rest.text) : rest.n};
+        if (ech_words_start(line, "import ") || (ech_words_start(line, "from ") && ech_words_have(line, " import ")))
+            return true;
+        rest = end ? (EchWords){end + 1, rest.n - line.n - 1} : (EchWords){rest.text, 0};
+    }
+    return false;
+}
+
 bool ech_memory_text_is_known(const char *text, size_t n)
 {
     text = tail(text, &n);

@@ -9,6 +9,8 @@
 
 /** Whether the @n bytes of @text have a message that is known by its own words. */
 bool ech_memory_text_is_known(const char *text, size_t n);
+/** Whether it is a program in Python, without what it printed. */
+bool ech_memory_text_is_program(const char *text, size_t n);
 /** What the text means and what tells more; NULL where it is not about memory. Owned by the caller. */
 char *ech_memory_text_describe(const char *text, size_t n) G_GNUC_WARN_UNUSED_RESULT;
 /** Of a text that only names amounts of memory, in words that nothing reads, the first of them and what is read instead; NULL: it does not. Owned by the

@@ -234,6 +234,19 @@ START_TEST(ended_between)
 }
 END_TEST
 
+/* Shapes in a program are nothing that it printed; behind a program that was posted with what happened they are. */
+START_TEST(shapes_in_a_program)
+{
+    static const char program[] = "from jax import numpy as jnp\nx = jnp.zeros((4096, 4096), jnp.float32)\ny = jnp.zeros((4096, 8192), jnp.bfloat16)\n";
+    g_autofree char *posted = g_strconcat("```\n", program, "```\n(8, 128) float32\n(8, 128) float32\n", NULL);
+    GError *error = NULL;
+    g_autoptr(EchImport) alone = ech_test_text(program, &error), with_prints = ech_test_text(posted, NULL);
+    ck_assert_msg(!alone && error && strstr(error->message, "looks like a Python program"), "%s", error ? error->message : "read");
+    g_clear_error(&error);
+    ck_assert(with_prints != NULL);
+}
+END_TEST
+
 /* A log in JSON whose first record is an empty line. */
 START_TEST(empty_record)
 {
@@ -401,6 +414,7 @@ int main(void)
 {
     Suite *suite = suite_create("figures");
     TCase *tcase = tcase_create("all");
+    tcase_add_test(tcase, shapes_in_a_program);
     tcase_add_test(tcase, empty_record);
     tcase_add_test(tcase, told_again);
     tcase_add_test(tcase, ended_between);
