@@ -445,8 +445,11 @@ static bool take(Reader *r, const char *text)
     return true;
 }
 
+/* Git on Windows may have written its own line ends. */
 static bool take_line_end(Reader *r, GError **error)
 {
+    if (r->end - r->at >= 2 && r->at[0] == '\r' && r->at[1] == '\n')
+        r->at++;
     if (r->at == r->end || *r->at != '\n')
         return fail(r, "the end of the line", error);
     r->at++;

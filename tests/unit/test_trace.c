@@ -108,6 +108,19 @@ START_TEST(file_round_trip)
 }
 END_TEST
 
+/* As a checkout on Windows leaves it. */
+START_TEST(file_with_windows_line_ends)
+{
+    g_autoptr(EchTrace) trace = sample();
+    g_autoptr(GString) text = ech_trace_file_print(trace);
+    g_string_replace(text, "\n", "\r\n", 0);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchTrace) again = ech_trace_file_read(text->str, text->len, "t.ech", &error);
+    ck_assert_ok(again != NULL, error);
+    ck_assert_uint_eq(ech_trace_hash(trace), ech_trace_hash(again));
+}
+END_TEST
+
 START_TEST(copy_of_a_trace_is_equal)
 {
     g_autoptr(EchTrace) trace = sample();
@@ -496,6 +509,7 @@ int main(void)
     Suite *suite = suite_create("trace");
     TCase *tests = tcase_create("trace");
     tcase_add_test(tests, file_round_trip);
+    tcase_add_test(tests, file_with_windows_line_ends);
     tcase_add_test(tests, copy_of_a_trace_is_equal);
     tcase_add_test(tests, text_ends_at_zero_byte);
     tcase_add_test(tests, file_damage_is_refused);
