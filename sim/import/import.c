@@ -596,7 +596,8 @@ static const EchImportClass *pasted_class(const EchImportClass *best, const uint
 static bool watches_memory(const char *head, size_t n)
 {
     g_autoptr(EchGpuTools) tools = ech_gpu_tools_new();
-    return n && *head == '{' && ech_gpu_tools_json(tools, head, n);
+    size_t at = ech_head_begin((const uint8_t *)head, n);
+    return at < n && head[at] == '{' && ech_gpu_tools_json(tools, head + at, n - at);
 }
 
 static const EchImportClass *class_named(const char *format, GError **error)

@@ -804,16 +804,25 @@ static void write_figures(const EchMemoryFigures *f, EchTraceBuilder *builder, E
     }
 }
 
-/* A whole document in JSON; a log's records are lines. */
-static bool is_document(const char *data, size_t n)
+/* A whole document in JSON, which the command and a warning may stand before; a log's records are lines. */
+static EchWords document(const char *data, size_t n)
 {
+    enum { LINES_BEFORE = 4 };
     size_t at = ech_head_begin((const uint8_t *)data, n);
-    return at < n && (data[at] == '{' || data[at] == '[') && !ech_pasted_is_record(data, n);
+    for (unsigned i = 0; i <= LINES_BEFORE && at < n; i++) {
+        if (data[at] == '{' || data[at] == '[')
+            return (EchWords){data + at, ech_pasted_is_record(data + at, n - at) ? 0 : n - at};
+        const char *end = memchr(data + at, '\n', n - at);
+        at = end ? (size_t)(end - data) : n;
+        at += ech_head_begin((const uint8_t *)data + at, n - at);
+    }
+    return (EchWords){data, 0};
 }
 
 static void read_lines(EchMemoryFigures *f, const char *data, size_t n)
 {
-    if (is_document(data, n) && ech_gpu_tools_json(f->tools, data, n))
+    EchWords json = document(data, n);
+    if (json.n && ech_gpu_tools_json(f->tools, json.text, json.n))
         return;
     g_autoptr(EchPasted) pasted = ech_pasted_new(data, n);
     EchWords line;

@@ -220,6 +220,28 @@ START_TEST(told_again)
 }
 END_TEST
 
+/* A document is pasted with what stood around it in the terminal. */
+START_TEST(document_among_lines)
+{
+    static const char *const names[] = {"rocm.json", "amd_smi.json", "gpustat.json", "xpu_smi.json"};
+    static const char *const before[] = {"\n\n", "$ rocm-smi --showmeminfo vram --json\n",
+                                         "$ smi --json\n\nWARNING: AMD GPU device(s) is/are in a low-power state. Check power control/runtime_status\n\n"};
+    for (size_t i = 0; i < G_N_ELEMENTS(names) * G_N_ELEMENTS(before); i++) {
+        const char *name = names[i / G_N_ELEMENTS(before)];
+        g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus/memory_figures", name, NULL), *text = NULL;
+        ck_assert(g_file_get_contents(path, &text, NULL, NULL));
+        g_autofree char *among = g_strconcat(before[i % G_N_ELEMENTS(before)], text, "\nme@host:~$ \n", NULL);
+        g_autoptr(EchSource) a = ech_source_new_memory((const uint8_t *)text, strlen(text), "a.json"),
+                             b = ech_source_new_memory((const uint8_t *)among, strlen(among), "b.txt");
+        g_autoptr(EchImport) first = ech_import_source(a, NULL, NULL, NULL);
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchImport) second = ech_import_source(b, NULL, NULL, &error);
+        ck_assert_ok(second != NULL, error);
+        ck_assert_str_eq(ech_diag_remarks(first->diag)[0], ech_diag_remarks(second->diag)[0]);
+    }
+}
+END_TEST
+
 /* A process that has ended by the second of two tables holds nothing any more. */
 START_TEST(ended_between)
 {
@@ -418,6 +440,7 @@ int main(void)
     tcase_add_test(tcase, empty_record);
     tcase_add_test(tcase, told_again);
     tcase_add_test(tcase, ended_between);
+    tcase_add_test(tcase, document_among_lines);
     tcase_add_loop_test(tcase, figures, 0, G_N_ELEMENTS(files));
     tcase_add_loop_test(tcase, beside_a_refusal, 0, G_N_ELEMENTS(beside));
     tcase_add_loop_test(tcase, of_pieces, 0, G_N_ELEMENTS(others));
