@@ -110,17 +110,29 @@ static bool added_product(const Call *c, EchGpuOperator *ret)
     return product(&c->inputs[1], &c->inputs[2], false, ret);
 }
 
-/* Products of groups of rows, as many groups as the third input has ends: [rows, k] x [groups, k, n], or [m, rows] x [rows, n] of which every group sums its
- * own rows. */
-static bool grouped_product(const Call *c, EchGpuOperator *ret)
+/* Products of groups of rows, as many groups as @ends has elements: [rows, k] x [groups, k, n], or [m, rows] x [rows, n] of which every group sums its own
+ * rows. Results are of @dtype. */
+static bool product_of_groups(const EchGpuInput *a, const EchGpuInput *b, const EchGpuInput *ends, uint8_t dtype, EchGpuOperator *ret)
 {
-    const EchGpuInput *a = &c->inputs[0], *b = &c->inputs[1], *ends = c->n > 2 ? &c->inputs[2] : NULL;
     if (a->rank != 2 || (b->rank != 2 && b->rank != 3) || !product(a, b, false, ret))
         return false;
     if (b->rank == 2)
         ret->elements = ech_bytes_mul(ret->elements, ends && ends->known ? MAX(ends->numel, 1) : 1);
-    ret->written = bytes_of(ret->elements, a->dtype);
+    ret->written = bytes_of(ret->elements, dtype);
     return true;
+}
+
+static bool grouped_product(const Call *c, EchGpuOperator *ret)
+{
+    return product_of_groups(&c->inputs[0], &c->inputs[1], c->n > 2 ? &c->inputs[2] : NULL, c->inputs[0].dtype, ret);
+}
+
+/* Of operands of 8 bits, which two inputs of scales follow; results of 16. */
+static bool scaled_grouped_product(const Call *c, EchGpuOperator *ret)
+{
+    EchGpuInput a = c->inputs[0], b = c->inputs[1];
+    a.dtype = b.dtype = ECH_DTYPE_F8E4M3FN;
+    return product_of_groups(&a, &b, c->n > 4 ? &c->inputs[4] : NULL, ECH_DTYPE_BF16, ret);
 }
 
 /* Operands of 8 bits with scales, results of 16. */
@@ -1018,6 +1030,7 @@ static const struct {
 } rules[] = {
     {IS, 2, plain_product, {"mm", "bmm", "mv", "dot", "matmul"}},
     {IS, 2, grouped_product, {"_grouped_mm"}},
+    {IS, 2, scaled_grouped_product, {"_scaled_grouped_mm", "_scaled_grouped_mm_v2"}},
     {IS, 2, scaled_plain, {"sgl_kernel::fp8_scaled_mm", "sgl_kernel::int8_scaled_mm", "sgl_kernel::fp8_blockwise_scaled_mm"}},
     {HAS, 3, scaled_after_result, {"::cutlass_scaled_mm"}},
     {HAS, 3, blockwise_product, {"gemm_nt"}},

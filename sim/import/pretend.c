@@ -36,7 +36,7 @@
  *                                                                     tell it have
  *   rank T RANK RANKS                                                 which rank of a program of several processes this one is
  *   captured NODE                                                     here work was captured into a graph: nodes are numbered from 1 on
- *   graph T DEVICE STREAM LINES                                       one launch for all of so many lines of work that follow
+ *   graph T DEVICE STREAM LINES                                       one launch for all of so many lines of work, records and waits that follow
  *   node NODE                                                         the next work is that node's: the ranges around it are those where
  *                                                                     it was captured
  *   lengths SEQUENCES QUERIES KEYS LONGEST SCORES                     of what the next kernel attends to: queries, keys and scores of all
@@ -782,8 +782,16 @@ static void add_refused(Reader *r)
     r->refused_device = r->lines.fields[1];
 }
 
+/* Records and waits are lines of a graph's, too, of no work. */
+static void pass_line_of_graph(Reader *r)
+{
+    r->of_graph -= r->of_graph > 0;
+    r->in_graph = r->in_graph && r->of_graph > 0;
+}
+
 static void add_event_record(Reader *r)
 {
+    pass_line_of_graph(r);
     Recorded *recorded = g_new(Recorded, 1);
     *recorded = (Recorded){stream_queue(r, r->lines.fields[1], r->lines.fields[2]), time_of(r, r->lines.fields[0])};
     g_hash_table_replace(r->events, g_memdup2(&r->lines.fields[3], sizeof r->lines.fields[3]), recorded);
@@ -791,6 +799,7 @@ static void add_event_record(Reader *r)
 
 static void add_event_wait(Reader *r)
 {
+    pass_line_of_graph(r);
     const Recorded *recorded = g_hash_table_lookup(r->events, &r->lines.fields[3]);
     EchTime at = time_of(r, r->lines.fields[0]);
     if (!recorded) { /* which CUDA lets pass at once */

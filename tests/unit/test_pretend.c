@@ -632,6 +632,12 @@ START_TEST(graphs_are_asked_for_once)
     g_autoptr(EchRun) alone = must_run(one->trace, device, false), run = must_run(graph->trace, device, true);
     ck_assert_int_eq(run->makespan, 20 * PS_PER_US + alone->makespan);
     ck_assert_int_eq(run->waits[ECH_WAIT_HOST], 10 * PS_PER_US + 10 * PS_PER_US - 3 * alone->makespan);
+    /* Records and waits are lines of it, too: what follows is asked for by itself. */
+    g_autoptr(EchImport) forked =
+        small_kernels(0, "graph 1 0 0 4\nkernel 2 0 0 1 1 1 1 128 1 1 0\nrecord 2 0 0 1\nwait 2 0 0 1\nkernel 3 0 0 1 1 1 1 128 1 1 0\n"
+                         "kernel 4 0 0 1 1 1 1 128 1 1 0\nkernel 5 0 0 1 1 1 1 128 1 1 0\n");
+    g_autoptr(EchRun) by_itself = must_run(forked->trace, device, true);
+    ck_assert_int_eq(by_itself->makespan, 30 * PS_PER_US + alone->makespan);
 }
 END_TEST
 
@@ -643,7 +649,7 @@ START_TEST(nodes_of_graphs_are_what_was_captured)
 #define LAUNCH "kernel 9 0 0 1 1500 1 1 128 1 1 0\n"
     g_autoptr(EchImport) eager = must_read(HEAD OPERATOR "push 1 9 2\npush 2 9 3\n" LAUNCH LAUNCH "pop 9 9\npop 9 9\nend\n");
     g_autoptr(EchImport) graph = must_read(HEAD OPERATOR "push 1 9 2\npush 2 9 3\ncaptured 1\ncaptured 2\npop 2 9\npop 2 9\ncaptured 3\npush 3 9 4\n"
-                                                         "graph 4 0 0 3\nnode 1\n" LAUNCH "record 9 0 0 1\nnode 2\n" LAUNCH "node 3\n" LAUNCH
+                                                         "graph 4 0 0 4\nnode 1\n" LAUNCH "record 9 0 0 1\nnode 2\n" LAUNCH "node 3\n" LAUNCH
                                                          "graph 9 0 0 2\nnode 1\n" LAUNCH "node 2\n" LAUNCH LAUNCH "pop 9 9\nend\n");
     const EchTrace *t = graph->trace;
     const EchOp *as_it_was = nth(eager->trace, ECH_OP_KERNEL, 0);
@@ -809,6 +815,11 @@ START_TEST(operators)
          (64 * 32 + 8 * 32 * 16) * 2, 64 * 16 * 2, 2 * 64 * 32 * 16},
         {"aten::_grouped_mm, sizes = [[32, 64], [64, 16], [8], [], []]", "cutlass::device_kernel<bfloat16_t>", "132 1 1 384 1 1 215040",
          (32 * 64 + 64 * 16) * 2, 8 * 32 * 16 * 2, 2 * 64 * 32 * 16},
+        /* the same of 8 bits, behind scales of rows and columns; results of 16 bits */
+        {"aten::_scaled_grouped_mm, sizes = [[64, 32], [8, 32, 16], [64], [8, 16], [8], [], [], [], []]", "cutlass::device_kernel<float_e4m3_t>",
+         "58 2 1 384 1 1 215552", 64 * 32 + 8 * 32 * 16, 64 * 16 * 2, 2 * 64 * 32 * 16},
+        {"aten::_scaled_grouped_mm, sizes = [[32, 64], [64, 16], [256], [128], [8], [], [], [], []]", "cutlass::device_kernel<float_e4m3_t>",
+         "58 2 1 384 1 1 215552", 32 * 64 + 64 * 16, 8 * 32 * 16 * 2, 2 * 64 * 32 * 16},
         /* inputs and an output of as many elements, however each is shaped */
         {"triton_poi_fused_gelu_7, sizes = [[64, 32], [8, 8, 32], []]", "triton_poi_fused_gelu_7", "2 1 1 128 1 1 0", 2048 * 4, 2048 * 4, 2048},
         /* all that is concatenated, read and written */
