@@ -181,6 +181,27 @@ static void ask_old_numbers(void)
     NEED(attribute(&value, 39, 0) == 0 && value == 2048 && attribute(&value, 106, 0) == 0 && value == 32); /* of compute capability 6.0 */
 }
 
+/* What a compute capability brings: attributes, and where cudaDeviceProp has them. */
+static void ask_of_capabilities(void)
+{
+    static const struct {
+        int attribute, hopper, ampere;
+    } of[] = {{95, 1, 1},  {91, 1, 1},  {99, 1, 1},  {125, 1, 1}, {90, 1, 1}, {111, 1024, 1024},
+              {120, 1, 0}, {127, 1, 0}, {126, 4, 1}, {87, 2, 64}, {33, 2, 2}, {30, 512, 512}};
+    int value, major;
+    NEED(attribute(&major, 75, 1) == 0);
+    for (size_t i = 0; i < G_N_ELEMENTS(of); i++)
+        NEED(attribute(&value, of[i].attribute, 1) == 0 && value == (major == 9 ? of[i].hopper : of[i].ampere));
+    NEED(attribute(&value, 95, 2) == 101 && last_error() == 101 && attribute(&value, 95, -1) == 101 && last_error() == 101);
+    union {
+        uint64_t sizes[1032 / 8];
+        int32_t numbers[1032 / 4];
+    } p;
+    NEED(properties(&p, 1) == 0 && p.numbers[688 / 4] == 1 && p.numbers[684 / 4] == 1 && p.sizes[720 / 8] == 1024 && p.numbers[728 / 4] == 1);
+    NEED(p.numbers[772 / 4] == (major == 9) && p.numbers[668 / 4] == (major == 9 ? 2 : 64) && p.numbers[744 / 4] == 1 && p.numbers[768 / 4] == 1);
+    NEED(unversioned_properties(&p, 1) == 0 && p.sizes[720 / 8] == 1024 && properties(&p, 2) == 101 && last_error() == 101); /* of CUDA 11 */
+}
+
 #define SMALL "id=small;name=Small GPU;bytes=67108864;context=2097152;devices=2;major=8;minor=6;multiprocessors=7;shared=102400;l2=4194304"
 
 static void ask_numbers(void)
@@ -224,10 +245,45 @@ static void ask_properties_of_13(void)
     NEED(p.numbers[384 / 4] == 7 && p.numbers[392 / 4] == 1 && p.numbers[560 / 4] == 1 && p.numbers[568 / 4] == 2); /* processors, the second's bus */
     NEED(p.numbers[584 / 4] == 3 && p.numbers[596 / 4] == 4 << 20 && p.numbers[604 / 4] == 1536);                   /* engines, L2, threads */
     NEED(p.sizes[624 / 8] == 102400 && p.numbers[632 / 4] == 65536 && p.sizes[672 / 8] == 101376 && p.numbers[688 / 4] == 16);
+    NEED(p.numbers[668 / 4] == 1 && p.numbers[664 / 4] == 1 && p.sizes[696 / 8] == 1024 &&
+         p.numbers[704 / 4] == 1);                                                       /* cooperative launches, what is registered */
+    NEED(p.numbers[720 / 4] == 1 && p.numbers[744 / 4] == 1 && p.numbers[748 / 4] == 0); /* pools, events of others, clusters */
 }
+
+/* Of two devices the second alone, by its number or as NVML names it; NVML knows both. */
+static void look_at_the_second(void)
+{
+    int (*number)(unsigned *), (*bus)(char *, int, int), (*handle)(unsigned, void **), (*name)(void *, char *, unsigned), n, value;
+    void *of[] = {dlsym(RTLD_DEFAULT, "nvmlDeviceGetCount_v2"), dlsym(RTLD_DEFAULT, "cudaDeviceGetPCIBusId"),
+                  dlsym(RTLD_DEFAULT, "nvmlDeviceGetHandleByIndex_v2"), dlsym(RTLD_DEFAULT, "nvmlDeviceGetUUID")};
+    NEED(of[0] && of[1] && of[2] && of[3]);
+    memcpy(&number, &of[0], sizeof number);
+    memcpy(&bus, &of[1], sizeof bus);
+    memcpy(&handle, &of[2], sizeof handle);
+    memcpy(&name, &of[3], sizeof name);
+    char place[16], uuid[96];
+    unsigned all;
+    void *second;
+    NEED(device_count(&n) == 0 && n == 1 && number(&all) == 0 && all == 2);
+    NEED(bus(place, sizeof place, 0) == 0 && strcmp(place, "0000:02:00.0") == 0 && attribute(&value, 33, 0) == 0 && value == 2);
+    NEED(handle(1, &second) == 0 && name(second, uuid, sizeof uuid) == 0 && g_str_has_prefix(uuid, "GPU-02"));
+}
+
+START_TEST(devices_that_are_hidden_are_the_hosts)
+{
+    static const char *const visible[] = {"1", "GPU-02000000-0000-0000-0000-000000000000", "1,7"};
+    for (size_t i = 0; i < G_N_ELEMENTS(visible); i++) {
+        g_setenv("CUDA_VISIBLE_DEVICES", visible[i], TRUE);
+        g_free(pretended(SMALL, look_at_the_second, NULL));
+    }
+    g_unsetenv("CUDA_VISIBLE_DEVICES");
+}
+END_TEST
 
 START_TEST(numbers_are_the_devices_and_who_only_looks_leaves_nothing)
 {
+    g_free(pretended(SMALL, ask_of_capabilities, NULL));
+    g_free(pretended("id=large;bytes=67108864;devices=2;major=9;minor=0;multiprocessors=7;shared=233472", ask_of_capabilities, NULL));
     ck_assert_ptr_null(pretended(SMALL, ask_properties_of_13, NULL));
     ck_assert_ptr_null(pretended(SMALL, ask_numbers, NULL));
     ck_assert_ptr_null(pretended("id=old;major=6;minor=0;shared=65536", ask_old_numbers, NULL));
@@ -967,6 +1023,59 @@ static void work_in_a_graph(void)
     NEED(end_stream(origin) == 0 && end_stream(side) == 0 && end_stream(third) == 0);
 }
 
+/* Nobody waits for what is being captured. */
+static void wait_in_a_capture(void)
+{
+    int (*wait_stream)(void *), (*query)(void *);
+    void *of[] = {dlsym(RTLD_DEFAULT, "cudaStreamSynchronize"), dlsym(RTLD_DEFAULT, "cudaStreamQuery")}, *stream, *other, *graph;
+    NEED(of[0] && of[1]);
+    memcpy(&wait_stream, &of[0], sizeof wait_stream);
+    memcpy(&query, &of[1], sizeof query);
+    NEED(make_stream(&stream, 1) == 0 && make_stream(&other, 1) == 0);
+    for (int how = 0; how < 5; how++) {
+        bool breaks = how < 3;
+        NEED(begin_capture(stream, 0) == 0 && set_device(how == 4) == 0);
+        int error = how == 0 ? wait_stream(stream) : how == 1 ? query(stream) : how == 3 ? wait_stream(other) : synchronize();
+        NEED(error == (breaks ? 900 : 0) && last_error() == error && set_device(0) == 0);
+        NEED(end_capture(stream, &graph) == (breaks ? 901 : 0) && last_error() == (breaks ? 901 : 0) && (graph == NULL) == breaks);
+        NEED(breaks || destroy_graph(graph) == 0);
+    }
+    NEED(wait_stream(stream) == 0 && synchronize() == 0 && end_stream(stream) == 0 && end_stream(other) == 0);
+}
+
+/* What no device takes: of threads, of blocks, of shared memory. */
+static void launch_too_much(void)
+{
+    static const char function;
+    int (*set_attribute)(const void *, int, int);
+    void *found = dlsym(RTLD_DEFAULT, "cudaFuncSetAttribute");
+    NEED(found != NULL);
+    memcpy(&set_attribute, &found, sizeof set_attribute);
+    register_kernel(NULL, &function, NULL, "k", -1, NULL, NULL, NULL, NULL, NULL);
+    static const struct {
+        Dim grid, block;
+        size_t shared;
+        int error;
+    } of[] = {{{1, 65536, 1}, {32, 1, 1}, 0, 9},
+              {{1, 1, 65536}, {32, 1, 1}, 0, 9},
+              {{1, 1, 1}, {64, 32, 1}, 0, 9},
+              {{1, 1, 1}, {1, 1, 128}, 0, 9},
+              {{1, 1, 1}, {0, 1, 1}, 0, 9},
+              {{1, 1, 1}, {32, 1, 1}, 101377, 1},
+              {{70000, 65535, 65535}, {1024, 1, 1}, 101376, 0}};
+    for (size_t i = 0; i < G_N_ELEMENTS(of); i++)
+        NEED(launch(&function, of[i].grid, of[i].block, NULL, of[i].shared, NULL) == of[i].error && last_error() == of[i].error);
+    NEED(set_attribute(&function, 8, 101376) == 0 && set_attribute(&function, 8, 101377) == 1 && last_error() == 1 && set_attribute(&function, 9, 100) == 0);
+}
+
+START_TEST(what_a_device_refuses_is_refused)
+{
+    g_free(pretended(SMALL, wait_in_a_capture, NULL));
+    g_autofree char *text = pretended(SMALL, launch_too_much, NULL);
+    ck_assert_uint_eq(count(text, "kernel "), 1);
+}
+END_TEST
+
 START_TEST(graphs_are_written_at_each_launch)
 {
     g_autofree char *text = pretended(SMALL, work_in_a_graph, NULL);
@@ -1222,6 +1331,21 @@ static void hand_memory_over(void)
     int answer = 5;
     NEED(copy(&answer, theirs, sizeof answer, 2) == 0 && answer == 0);
     NEED(close_handed(theirs) == 0);
+    /* An event of another process is over; one's own is not opened. */
+    int (*hand_event)(Handed *, void *), (*open_event)(void **, Handed);
+    void *of_events[] = {dlsym(RTLD_DEFAULT, "cudaIpcGetEventHandle"), dlsym(RTLD_DEFAULT, "cudaIpcOpenEventHandle")}, *event, *theirs_event, *stream;
+    NEED(of_events[0] && of_events[1]);
+    memcpy(&hand_event, &of_events[0], sizeof hand_event);
+    memcpy(&open_event, &of_events[1], sizeof open_event);
+    other = fork();
+    if (other == 0) {
+        NEED(make_event(&event) == 0 && record(event, NULL) == 0 && hand_event(shared, event) == 0);
+        _exit(0);
+    }
+    NEED(waitpid(other, &status, 0) == other && status == 0 && make_event(&event) == 0 && make_stream(&stream, 1) == 0);
+    NEED(hand_event(&handed, event) == 0 && open_event(&theirs_event, handed) == 1 && last_error() == 1);
+    NEED(open_event(&theirs_event, *shared) == 0 && wait_event(stream, theirs_event, 0) == 0 && end_event(theirs_event) == 0);
+    NEED(end_event(event) == 0 && end_stream(stream) == 0);
 }
 
 START_TEST(memory_of_other_processes_takes_none)
@@ -1258,6 +1382,19 @@ typedef struct {
 } Process;
 
 static int ready[2], asked[2]; /* pipes */
+
+/* Where another has 4 MiB of the device and 2 of context: what is left is what both leave. */
+static void ask_for_the_rest(void)
+{
+    size_t room, total;
+    void *a, *b;
+    char c;
+    NEED(allocate(&a, 8 * MIB) == 0 && write(ready[1], "r", 1) == 1 && read(asked[0], &c, 1) == 1);
+    bool apart = g_getenv("ECHELON_PRETEND_RANK") != NULL; /* on a host of its own */
+    NEED(memory_info(&room, &total) == 0 && room == (apart ? 54 : 48) * MIB);
+    NEED(allocate(&b, room + 1) == 2 && last_error() == 2 && allocate(&b, room) == 0 && memory_info(&room, &total) == 0 && room == 0);
+    NEED(write(ready[1], "r", 1) == 1 && release(b) == 0);
+}
 
 /* Two processes with memory of the same device and one without, as NVML has them. */
 static void ask_nvml(void)
@@ -1300,7 +1437,7 @@ static void ask_nvml(void)
     NEED(old_processes(device, &n, all) == 7 && n == 2);
     NEED(memory(device, info) == 0 && info[3] == 48 * MIB && info[4] == 16 * MIB && memory(other, info) == 0 && info[4] == 0);
     size_t room, total;
-    NEED(memory_info(&room, &total) == 0 && room == 54 * MIB); /* its own device, to the runtime */
+    NEED(memory_info(&room, &total) == 0 && room == 48 * MIB);
     NEED(number(device, &n) == 0 && n == 0 && clock(device, 2, &n) == 0 && n == 1593 && clock(device, 1, &n) == 0 && n == 1980);
     NEED(driver(version, sizeof version) == 0 && strcmp(version, "12.570.0.0") == 0);
     unsigned long processors[4] = {0, 0, 0, 0};
@@ -1340,6 +1477,18 @@ START_TEST(processes_of_a_capture_know_of_each_other)
     g_free(pretended(device, ask_nvml, NULL));
     int status;
     ck_assert(waitpid(child, &status, 0) == child && status == 0);
+    for (int apart = 0; apart < 2; apart++) {
+        child = fork();
+        if (child == 0) {
+            g_free(pretended(device, hold_memory, NULL));
+            _exit(0);
+        }
+        if (apart)
+            g_setenv("ECHELON_PRETEND_RANK", "3", TRUE);
+        g_free(pretended(device, ask_for_the_rest, NULL));
+        g_unsetenv("ECHELON_PRETEND_RANK");
+        ck_assert(waitpid(child, &status, 0) == child && status == 0);
+    }
     g_unsetenv("ECHELON_PRETEND_PROCESSES");
     g_unlink(path);
 }
@@ -1534,6 +1683,24 @@ static void drive(void)
     NEED(pool(&pools[0], 0) == 0 && pool(&pools[1], 1) == 0 && from_pool(&a, 8 * MIB, pools[0], NULL) == 0);
     NEED(pool_number(pools[0], 7, &used) == 0 && used == 8 * MIB && pool_number(pools[1], 7, &used) == 0 && used == 0);
     NEED(from_pool(&again, 60 * MIB, pools[0], NULL) == 2 && last_error() == 2 && back(a, NULL) == 0);
+    /* The runtime's pools, too: one of a device's own for all that are made of it. */
+    int (*make_pool)(void **, const int *), (*end_pool)(void *), (*from_own)(void **, size_t, void *, void *),
+        (*copy_rows)(void *, size_t, const void *, size_t, size_t, size_t, int);
+    const struct {
+        void *at;
+        const char *name;
+    } more[] = {{&make_pool, "cudaMemPoolCreate"}, {&end_pool, "cudaMemPoolDestroy"}, {&from_own, "cudaMallocFromPoolAsync"}, {&copy_rows, "cudaMemcpy2D"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(more); i++) {
+        void *found = dlsym(RTLD_DEFAULT, more[i].name);
+        NEED(found != NULL);
+        memcpy(more[i].at, &found, sizeof found);
+    }
+    static const int of_second[22] = {1, 0, 1, 1}; /* pinned, no handles, a device: the second */
+    NEED(make_pool(&pools[0], of_second) == 0 && from_own(&a, 8 * MIB, pools[0], NULL) == 0 && pool_number(pools[1], 7, &used) == 0 && used == 8 * MIB);
+    /* Rows are written over what the host had copied there. */
+    int seen[4];
+    NEED(copy(a, (const int[]){1, 2, 3, 4}, sizeof seen, 1) == 0 && copy_rows(a, 8, (const int[]){7, 8}, 4, 4, 2, 1) == 0);
+    NEED(copy(seen, a, sizeof seen, 2) == 0 && seen[0] == 0 && seen[2] == 0 && back(a, NULL) == 0 && end_pool(pools[0]) == 0);
     elf[2048 + 5 * 64 + 32] = 23; /* less than a symbol; then a table that is not there */
     NEED(load_module(&modules[1], elf) == 0 && variable(&table, &bytes, modules[1], "table") == 500);
     elf[2048 + 5 * 64 + 40] = 9;
@@ -1544,7 +1711,7 @@ START_TEST(contexts_variables_and_pools_are_of_a_device)
 {
     g_autofree char *text = pretended(SMALL, drive, NULL);
     ck_assert_uint_eq(count(text, "alloc 0 0 "), 2);
-    ck_assert_uint_eq(count(text, "alloc 1 0 "), 1);
+    ck_assert_uint_eq(count(text, "alloc 1 0 "), 2);
     ck_assert_uint_eq(count(text, "refused 0 0 62914560\n"), 1);
 }
 END_TEST
@@ -1674,6 +1841,8 @@ int main(void)
     Suite *suite = suite_create("pretend");
     TCase *tcase = tcase_create("pretend");
     tcase_add_test(tcase, numbers_are_the_devices_and_who_only_looks_leaves_nothing);
+    tcase_add_test(tcase, devices_that_are_hidden_are_the_hosts);
+    tcase_add_test(tcase, what_a_device_refuses_is_refused);
     tcase_add_test(tcase, code_is_chosen_as_a_driver_does);
     tcase_add_test(tcase, arguments_are_found_by_what_code_says);
     tcase_add_test(tcase, nothing_is_left_on_the_stack);

@@ -73,7 +73,7 @@ PRETEND_EXPORT int cuDeviceGetName(char *ret, int room, int device)
 PRETEND_EXPORT int cuDeviceGetUuid(uint8_t *ret, int device)
 {
     memset(ret, 0, 16);
-    ret[0] = (uint8_t)(device + 1);
+    ret[0] = (uint8_t)(pretend_on_host(device) + 1);
     return SUCCESS;
 }
 
@@ -213,8 +213,7 @@ PRETEND_EXPORT int cuCtxSynchronize(void)
 
 PRETEND_EXPORT int cuCtxGetLimit(size_t *ret, int limit)
 {
-    *ret = limit == 1 ? (size_t)1 << 20 : 0; /* CU_LIMIT_PRINTF_FIFO_SIZE */
-    return SUCCESS;
+    return cudaDeviceGetLimit(ret, limit);
 }
 
 PRETEND_EXPORT int cuCtxSetLimit(int limit, size_t value)
@@ -902,8 +901,7 @@ PRETEND_EXPORT int cuFuncGetName(const char **ret, void *function)
 
 PRETEND_EXPORT int cuFuncSetAttribute(void *function, int attribute, int value)
 {
-    (void)function, (void)attribute, (void)value;
-    return SUCCESS;
+    return cudaFuncSetAttribute(function, attribute, value); /* CUfunction_attribute numbers it alike */
 }
 
 PRETEND_EXPORT int cuFuncSetCacheConfig(void *function, int config)

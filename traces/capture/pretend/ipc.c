@@ -1,5 +1,5 @@
 /* Memory that processes hand to one another (cudaIpc...): another's, on its own device, at addresses of this process. It takes nothing of this process's
- * devices. */
+ * devices. And events, of which this process knows no more than that they are over. */
 #include "pretend.h"
 
 #include <unistd.h>
@@ -11,7 +11,7 @@ typedef union {
     struct {
         uint64_t address, bytes;
         int64_t process;
-        int device; /* as that process counts */
+        int device; /* as the host counts */
     };
     char handle[64];
 } Handed;
@@ -21,7 +21,7 @@ PRETEND_EXPORT int cudaIpcGetMemHandle(Handed *ret, void *address)
     PretendBlock block;
     if (!pretend_find(address, &block) || block.kind != PRETEND_DEVICE)
         return pretend_fail(INVALID_VALUE);
-    *ret = (Handed){.address = block.address, .bytes = block.bytes, .process = getpid(), .device = block.device};
+    *ret = (Handed){.address = block.address, .bytes = block.bytes, .process = getpid(), .device = pretend_on_host(block.device)};
     return SUCCESS;
 }
 
@@ -31,8 +31,10 @@ PRETEND_EXPORT int cudaIpcOpenMemHandle(void **ret, Handed handed, unsigned flag
     (void)flags;
     if (handed.process == getpid())
         return pretend_fail(INVALID_VALUE);
-    uint32_t devices = pretend_device()->devices;
-    *ret = pretend_see(handed.bytes, (uint32_t)handed.device < devices ? handed.device : pretend_current_device());
+    int device = (int)pretend_device()->devices - 1;
+    while (device >= 0 && pretend_on_host(device) != handed.device)
+        device--;
+    *ret = pretend_see(handed.bytes, device >= 0 ? device : pretend_current_device());
     return *ret ? SUCCESS : pretend_fail(OUT_OF_MEMORY);
 }
 
@@ -41,6 +43,35 @@ PRETEND_EXPORT int cudaIpcCloseMemHandle(void *address)
 {
     (void)address;
     return SUCCESS;
+}
+
+/* What the handle of an event holds. */
+typedef union {
+    int64_t process;
+    char handle[64];
+} HandedEvent;
+
+PRETEND_EXPORT int cudaIpcGetEventHandle(HandedEvent *ret, void *event)
+{
+    if (!event)
+        return pretend_fail(INVALID_VALUE);
+    *ret = (HandedEvent){.process = getpid()};
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaIpcOpenEventHandle(void **ret, HandedEvent handed)
+{
+    return handed.process == getpid() ? pretend_fail(INVALID_VALUE) : cudaEventCreateWithFlags(ret, 0);
+}
+
+PRETEND_EXPORT int cuIpcGetEventHandle(HandedEvent *ret, void *event)
+{
+    return cudaIpcGetEventHandle(ret, event);
+}
+
+PRETEND_EXPORT int cuIpcOpenEventHandle(void **ret, HandedEvent handed)
+{
+    return cudaIpcOpenEventHandle(ret, handed);
 }
 
 PRETEND_EXPORT int cuIpcGetMemHandle(Handed *ret, void *address)

@@ -99,19 +99,21 @@ static uint64_t footprint(uint64_t bytes)
     return bytes >= PAGE / 2 ? round_up(bytes, PAGE) : round_up(bytes, 512);
 }
 
-/* What a process takes of each device. */
+/* What a process takes of each device of its host. */
 typedef struct {
     long process; /* 0: nobody's */
+    int host;     /* processes for ranks of their own (--rank) are taken to be on hosts of their own; -1: all others */
     uint64_t used[PRETEND_DEVICES];
 } Share;
 enum { MOST_SHARES = 1024 };
 /* What lies in a file that all processes of the capture map. */
 typedef struct {
     int runtime; /* of the program that said so last (pretend_runtime_version()) */
+    unsigned n;  /* shares that were ever somebody's */
     Share shares[MOST_SHARES];
 } Shared;
 static Shared *shared; /* NULL: this process is alone */
-static Share alone, *own = &alone;
+static Share alone = {.host = -1}, *own = &alone;
 static pthread_once_t looked = PTHREAD_ONCE_INIT;
 
 static void map_shared(void)
@@ -123,6 +125,8 @@ static void map_shared(void)
     void *at = ftruncate(file, sizeof *shared) == 0 ? mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
     close(file);
     shared = at != MAP_FAILED ? at : NULL;
+    const char *rank = getenv("ECHELON_PRETEND_RANK");
+    alone.host = rank ? atoi(rank) : -1;
 }
 
 int pretend_shared_runtime(int version)
@@ -144,7 +148,11 @@ static void take_share(void)
         if ((before == 0 || !pretend_runs(before)) &&
             __atomic_compare_exchange_n(&share->process, &before, alone.process, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
             memcpy(share->used, alone.used, sizeof alone.used);
+            share->host = alone.host;
             own = share;
+            for (unsigned n = __atomic_load_n(&shared->n, __ATOMIC_RELAXED); n < i + 1;)
+                if (__atomic_compare_exchange_n(&shared->n, &n, (unsigned)i + 1, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+                    break;
         }
     }
 }
@@ -156,36 +164,63 @@ void pretend_leave_processes(void)
     own = &alone;
 }
 
-static uint64_t *use_of(int device)
+static size_t place_of(int device)
 {
-    return &own->used[(unsigned)device % PRETEND_DEVICES];
+    return (unsigned)pretend_on_host(device) % PRETEND_DEVICES;
 }
 
-size_t pretend_processes(int device, PretendProcess *processes, size_t room)
+static uint64_t *use_of(int device)
+{
+    return &own->used[place_of(device)];
+}
+
+/* What the process of @share takes of the host's device @place; 0: nothing, or it is none of this host's, or has ended. */
+static uint64_t taken_by(const Share *share, size_t place)
+{
+    long process = __atomic_load_n(&share->process, __ATOMIC_ACQUIRE);
+    uint64_t bytes = __atomic_load_n(&share->used[place], __ATOMIC_RELAXED);
+    bool counts = process != 0 && bytes > 0 && share->host == own->host && (share == own || pretend_runs(process));
+    return counts ? bytes + pretend_device()->context_bytes : 0;
+}
+
+static size_t n_shares(void)
+{
+    return shared ? __atomic_load_n(&shared->n, __ATOMIC_ACQUIRE) : 0;
+}
+
+size_t pretend_processes(int device_on_host, PretendProcess *processes, size_t room)
 {
     pthread_once(&looked, map_shared);
     pretend_lock();
     const Share *first = shared ? shared->shares : &alone;
     size_t n = 0;
-    for (size_t i = 0; i < (shared ? MOST_SHARES : 1) && n < room; i++) {
-        long process = __atomic_load_n(&first[i].process, __ATOMIC_ACQUIRE);
-        uint64_t bytes = __atomic_load_n(&first[i].used[(unsigned)device % PRETEND_DEVICES], __ATOMIC_RELAXED);
-        if (process != 0 && bytes > 0 && pretend_runs(process))
-            processes[n++] = (PretendProcess){(unsigned)process, bytes + pretend_device()->context_bytes};
+    for (size_t i = 0; i < (shared ? n_shares() : 1) && n < room; i++) {
+        uint64_t bytes = taken_by(&first[i], (unsigned)device_on_host % PRETEND_DEVICES);
+        if (bytes > 0)
+            processes[n++] = (PretendProcess){(unsigned)first[i].process, bytes};
     }
     pretend_unlock();
     return n;
+}
+
+/* What the driver's contexts and all processes take of @device: this one's context is there, whatever it has. With the lock held. */
+static uint64_t taken(int device)
+{
+    pthread_once(&looked, map_shared);
+    uint64_t sum = pretend_device()->context_bytes + *use_of(device);
+    for (size_t i = 0; i < n_shares(); i++)
+        sum += &shared->shares[i] != own ? taken_by(&shared->shares[i], place_of(device)) : 0;
+    return sum;
 }
 
 static bool take_locked(int device, uint64_t bytes)
 {
     if (own->process == 0)
         take_share();
-    const PretendDevice *what = pretend_device();
-    uint64_t *sum = use_of(device), taken = what->context_bytes + *sum;
-    if (taken > what->bytes || bytes > what->bytes - taken)
+    uint64_t all = pretend_device()->bytes, before = bytes > 0 ? taken(device) : 0;
+    if (before > all || bytes > all - before)
         return false;
-    *sum += bytes;
+    *use_of(device) += bytes;
     return true;
 }
 
@@ -206,11 +241,11 @@ void pretend_give_bytes(int device, uint64_t bytes)
 
 uint64_t pretend_free_bytes(int device)
 {
-    const PretendDevice *what = pretend_device();
+    uint64_t all = pretend_device()->bytes;
     pretend_lock();
-    uint64_t taken = what->context_bytes + *use_of(device);
+    uint64_t used = taken(device);
     pretend_unlock();
-    return taken < what->bytes ? what->bytes - taken : 0;
+    return used < all ? all - used : 0;
 }
 
 uint64_t pretend_pool_bytes(int device, bool most)
@@ -540,13 +575,14 @@ static void clear_host(void *to, size_t bytes)
     memset((void *)last, 0, end - last);
 }
 
-static __thread bool doubt; /* within an operator, which reads its own results */
+/* Within an operator, which reads its own results. SOUND: first of all whether all of its operand is finite; it is. */
+static __thread enum { NO_DOUBT, DOUBT, DOUBT_SOUND } doubt;
 
-/* With the lock held. False where a result of the device was asked for, which is not known. */
-static bool copy_contents(void *to, const void *from, size_t bytes)
+/* With the lock held; @known: whether the contents are, if a device has them. False where a result of the device was asked for, which is not known. */
+static bool copy_contents(void *to, const void *from, size_t bytes, bool known)
 {
     const Block *target = device_block(to), *source = device_block(from);
-    bool known = source ? is_filled(from, bytes) && (target || !doubt) : bytes <= PRETEND_COPIED_BYTES;
+    known = source ? known && (target || !doubt) : bytes <= PRETEND_COPIED_BYTES;
     if (target && known && bytes <= PRETEND_COPIED_BYTES && fill(to, bytes))
         memmove(to, from, bytes);
     else if (target)
@@ -555,6 +591,10 @@ static bool copy_contents(void *to, const void *from, size_t bytes)
         memmove(to, from, bytes);
     else
         clear_host(to, bytes);
+    if (!known && !target && doubt == DOUBT_SOUND && bytes == 1) {
+        *(uint8_t *)to = 1;
+        doubt = DOUBT;
+    }
     return known;
 }
 
@@ -570,7 +610,7 @@ void pretend_copy(void *to, const void *from, size_t bytes, void *stream, Preten
         clear_host(to, bytes);
     } else if (on_device(target.kind) || on_device(source.kind)) {
         pretend_lock();
-        known = copy_contents(to, from, bytes);
+        known = copy_contents(to, from, bytes, is_filled(from, bytes));
         pretend_unlock();
     } else {
         memmove(to, from, bytes);
@@ -582,16 +622,21 @@ void pretend_copy(void *to, const void *from, size_t bytes, void *stream, Preten
     pretend_work("copy", stream, "%zu %d %d %d", bytes, source.kind, target.kind, asked);
 }
 
-bool pretend_carry(void *to, const void *from, size_t bytes)
+bool pretend_carry_piece(void *to, const void *from, size_t bytes, const void *whole, size_t whole_bytes)
 {
     if (!to || !from || bytes == 0 || bytes > PRETEND_COPIED_BYTES)
         return false;
     pretend_lock();
-    bool known = !device_block(from) || is_filled(from, bytes);
+    bool known = !device_block(from) || is_filled(whole, whole_bytes);
     if (to != from)
-        copy_contents(to, from, bytes);
+        copy_contents(to, from, bytes, known);
     pretend_unlock();
     return known;
+}
+
+bool pretend_carry(void *to, const void *from, size_t bytes)
+{
+    return pretend_carry_piece(to, from, bytes, from, bytes);
 }
 
 void pretend_set(void *to, int value, size_t bytes, void *stream)
@@ -634,9 +679,9 @@ bool pretend_advise(const void *address, size_t bytes, int advice, bool of_devic
 
 /* ---- for the Python hook, which computes some values itself (python/pretend_values.py) ---- */
 
-PRETEND_EXPORT void pretend_doubt(int on)
+PRETEND_EXPORT void pretend_doubt(int how)
 {
-    doubt = on;
+    doubt = how;
 }
 
 PRETEND_EXPORT int pretend_known(const void *address, size_t bytes)

@@ -1,5 +1,5 @@
-/* NVML's names, as libnvidia-ml.so.1: how many devices there are and what the processes of a capture take of them, which PyTorch tells in its message when
- * memory runs out. Nothing runs on the device: what its sensors would say (utilization, temperature, power) is 0. */
+/* NVML's names, as libnvidia-ml.so.1: how many devices the host has, whichever of them the process sees, and what the processes of a capture take of them,
+ * which PyTorch tells in its message when memory runs out. Nothing runs on the device: what its sensors would say (utilization, temperature, power) is 0. */
 #include "pretend.h"
 
 #include <stdio.h>
@@ -30,7 +30,7 @@ static uint64_t used_of(const void *device)
     uint64_t sum = 0, all = pretend_device()->bytes;
     for (size_t i = 0, n = processes_of(device, processes); i < n; i++)
         sum += processes[i].bytes;
-    return sum < all ? sum : all; /* each has a device of its own */
+    return sum < all ? sum : all;
 }
 
 #define NOTHING_TO_DO(name)                                                                                                                                    \
@@ -244,7 +244,7 @@ PRETEND_EXPORT int nvmlSystemGetCudaDriverVersion_v2(int *ret)
 
 PRETEND_EXPORT int nvmlDeviceGetCount_v2(unsigned *ret)
 {
-    *ret = pretend_device()->devices;
+    *ret = pretend_device()->all_devices;
     return SUCCESS;
 }
 
@@ -255,7 +255,7 @@ PRETEND_EXPORT int nvmlDeviceGetCount(unsigned *ret)
 
 PRETEND_EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **ret)
 {
-    if (index >= pretend_device()->devices)
+    if (index >= pretend_device()->all_devices || index >= PRETEND_DEVICES)
         return INVALID_ARGUMENT;
     *ret = &devices[index];
     return SUCCESS;

@@ -20,7 +20,8 @@ typedef struct {
     char id[64], name[128]; /* echelon's name and the driver's */
     uint64_t bytes;         /* of device memory, as the driver reports them */
     uint64_t context_bytes; /* taken by the driver's context before the first allocation */
-    uint32_t devices;       /* how many there are */
+    uint32_t devices;       /* how many the process sees */
+    uint32_t all_devices;   /* of the host */
     uint32_t links;         /* of each to the others or to a switch; 0: over PCIe */
     uint32_t multiprocessors, major, minor;
     uint32_t threads, blocks; /* of a multiprocessor */
@@ -119,15 +120,17 @@ bool pretend_is_address(uint64_t word);
 /* Tells of host memory that was pinned where it lay, for @device, and that it is so no more. */
 void pretend_pin(int device, void *address, size_t bytes);
 bool pretend_unpin(int device, void *address);
-/* Free bytes of @device, and what is allocated stream by stream (the pool of cudaMallocAsync), now and at most. */
+/* Bytes of @device that no process of its host has taken, and what is allocated stream by stream (the pool of cudaMallocAsync), now and at most. */
 uint64_t pretend_free_bytes(int device);
 uint64_t pretend_pool_bytes(int device, bool most);
-/* The processes of this capture that have memory of @device, with what its driver's context takes of each: processes[n]; @room at most. */
+/* The processes of this capture that have memory of a device, as the host counts them, with what its driver's context takes of each: processes[n]; @room at
+ * most.
+ */
 typedef struct {
     unsigned process;
     uint64_t bytes;
 } PretendProcess;
-size_t pretend_processes(int device, PretendProcess *processes, size_t room);
+size_t pretend_processes(int device_on_host, PretendProcess *processes, size_t room);
 /* Tells the other processes which CUDA runtime the program has, @version, and returns it; 0: it is not known here, and what another said is returned. */
 int pretend_shared_runtime(int version);
 /* In a process made by fork(): what its parent took is its parent's. */
@@ -152,7 +155,11 @@ typedef enum { PRETEND_SYNC, PRETEND_ASYNC, PRETEND_BATCHED } PretendAsked;
 void pretend_copy(void *to, const void *from, size_t bytes, void *stream, PretendAsked asked);
 /* The same within the device, as part of something else: no line. Whether the contents are known, of up to PRETEND_COPIED_BYTES. */
 bool pretend_carry(void *to, const void *from, size_t bytes);
+/* The same of a piece of @whole, which counts as known if that does: the first piece of an array by itself may be anything (memory.c). */
+bool pretend_carry_piece(void *to, const void *from, size_t bytes, const void *whole, size_t whole_bytes);
 void pretend_set(void *to, int value, size_t bytes, void *stream);
+/* What lies there is known, as one copy. */
+void pretend_fill(const void *address, size_t bytes);
 /* The device wrote over what the host copied there: it reads zeros. */
 void pretend_clear(void *address, size_t bytes);
 
@@ -196,6 +203,8 @@ bool pretend_xla_asks(uint64_t *ret_run, uint32_t *ret_module, uint64_t *ret_id,
 /* ---- devices (runtime.c) ---- */
 
 int pretend_current_device(void);
+/* Which of the host's devices is the process's @device (CUDA_VISIBLE_DEVICES). */
+int pretend_on_host(int device);
 /* Of the program's own CUDA runtime: 12040. */
 int pretend_runtime_version(void);
 /* Keeps @error for cudaGetLastError() and returns it. */
@@ -298,6 +307,7 @@ void pretend_clear_stack(void);
 /* ---- names of CUDA's that other files of ours call ---- */
 
 int cudaDeviceGetAttribute(int *ret, int attribute, int device);
+int cudaDeviceGetLimit(size_t *ret, int limit);
 int cudaDeviceCanAccessPeer(int *ret, int device, int peer);
 int cudaDeviceGetP2PAttribute(int *ret, int attribute, int source, int target);
 int cudaDeviceGetDefaultMemPool(void **ret, int device);
@@ -348,6 +358,7 @@ int cudaEventSynchronize(void *event);
 int cudaEventElapsedTime(float *ret_ms, void *begin, void *end);
 int cudaLaunchKernel(const void *function, PretendDim grid, PretendDim block, void **arguments, size_t shared, void *stream);
 int cudaFuncGetName(const char **ret, const void *function);
+int cudaFuncSetAttribute(const void *function, int attribute, int value);
 int cudaFuncGetAttributes(PretendFunctionAttributes *ret, const void *function);
 int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *ret, const void *function, int threads, size_t shared);
 int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *ret, const void *function, int threads, size_t shared, unsigned flags);

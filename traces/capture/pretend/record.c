@@ -237,7 +237,7 @@ static void begin(void)
         return;
     const PretendDevice *device = pretend_device();
     put_format("echelon-pretend 1\nclock %" PRIu64 "\ndevice %" PRIu64 " %" PRIu64 " %u \"%s\"\n", (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
-               device->bytes, device->context_bytes, device->devices, device->id);
+               device->bytes, device->context_bytes, device->all_devices, device->id);
     owner = getpid();
     atexit(finish);
     __atomic_store_n(&recording, true, __ATOMIC_RELEASE);

@@ -9,7 +9,8 @@
 #include <string.h>
 
 /* Error codes of driver_types.h. */
-enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_FOUND = 500, NOT_SUPPORTED = 801 };
+enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_CONFIGURATION = 9, NOT_FOUND = 500, NOT_SUPPORTED = 801 };
+enum { RESERVED_SHARED = 1024 }; /* bytes of shared memory that the driver takes of each block from compute capability 8.0 on */
 
 static __thread int current, last_error;
 
@@ -58,16 +59,36 @@ static void text_of(const char *settings, const char *key, char *ret, size_t roo
     }
 }
 
+/* Which of the host's devices each of the process's is. */
+static int on_host[PRETEND_DEVICES];
+
+/* The device that an entry of CUDA_VISIBLE_DEVICES names, by its number or as NVML names it ("GPU-03...", of nvml.c); -1: none. */
+static int device_of_entry(const char *entry)
+{
+    unsigned number = 0;
+    if (sscanf(entry, "GPU-%2x", &number) == 1)
+        return (int)number - 1;
+    return *entry >= '0' && *entry <= '9' ? atoi(entry) : -1;
+}
+
 /* How many of @n devices CUDA_VISIBLE_DEVICES leaves: up to the first that is none. */
 static uint32_t visible(uint32_t n)
 {
     const char *at = getenv("CUDA_VISIBLE_DEVICES");
-    if (!at)
-        return n;
     uint32_t seen = 0;
-    for (char *end; *at >= '0' && *at <= '9' && strtoul(at, &end, 10) < n && seen < n; seen++)
-        at = *end == ',' ? end + 1 : "";
+    for (; seen < n && seen < PRETEND_DEVICES; seen++) {
+        int device = at ? device_of_entry(at) : (int)seen;
+        if (device < 0 || (uint32_t)device >= n)
+            break;
+        on_host[seen] = device;
+        at = at && strchr(at, ',') ? strchr(at, ',') + 1 : at ? "" : NULL;
+    }
     return seen;
+}
+
+int pretend_on_host(int device)
+{
+    return device >= 0 && (uint32_t)device < pretend_device()->devices ? on_host[device] : device;
 }
 
 static PretendDevice pretended;
@@ -82,7 +103,8 @@ static void read_device(void)
     text_of(settings, "name", d->name, sizeof d->name);
     d->bytes = number_of(settings, "bytes", UINT64_C(16) << 30);
     d->context_bytes = number_of(settings, "context", 0);
-    d->devices = visible((uint32_t)number_of(settings, "devices", 1));
+    d->all_devices = (uint32_t)number_of(settings, "devices", 1);
+    d->devices = visible(d->all_devices);
     d->links = (uint32_t)number_of(settings, "links", 0);
     d->multiprocessors = (uint32_t)number_of(settings, "multiprocessors", 108);
     d->major = (uint32_t)number_of(settings, "major", 8);
@@ -98,7 +120,7 @@ static void read_device(void)
     bool small = capability == 86 || capability == 89 || capability >= 120;
     d->threads = capability == 75 ? 1024 : small ? 1536 : 2048;
     d->blocks = capability == 75 || capability == 86 ? 16 : small ? 24 : 32;
-    d->shared_per_block = capability < 70 ? 48 << 10 : d->shared_per_multiprocessor - (capability < 80 ? 0 : 1024);
+    d->shared_per_block = capability < 70 ? 48 << 10 : d->shared_per_multiprocessor - (capability < 80 ? 0 : RESERVED_SHARED);
 }
 
 /* A program may fork processes that see another device each. */
@@ -168,9 +190,24 @@ PRETEND_EXPORT int cudaDriverGetVersion(int *ret)
     return SUCCESS;
 }
 
+static bool is_device_number(int device)
+{
+    return device >= 0 && (uint32_t)device < pretend_device()->devices;
+}
+
+/* Multiply-adds of f32 in a clock for one of f64 (CUDA C++ Programming Guide, throughput of native arithmetic instructions); 0: not known. */
+static int ratio_of_doubles(const PretendDevice *d)
+{
+    bool whole = d->minor == 0 && d->major >= 6 && d->major <= 10, known = 10 * d->major + d->minor != 107;
+    return !known ? 0 : whole ? 2 : d->major < 8 ? 32 : 64;
+}
+
+/* What a device of such a compute capability can do (CUDA C++ Programming Guide, features and technical specifications per compute capability), on Linux. What
+ * is not offered is answered 0: memory that is exported (103 to 105, 119, 128), switches that reduce (132), streams that write words (92, 122), textures. */
 PRETEND_EXPORT int cudaDeviceGetAttribute(int *ret, int attribute, int device)
 {
-    (void)device;
+    if (!is_device_number(device))
+        return fail(101); /* cudaErrorInvalidDevice */
     const PretendDevice *d = pretend_device();
     switch (attribute) {        /* CUdevice_attribute of cuda.h */
     case 1: *ret = 1024; break; /* threads a block */
@@ -189,115 +226,93 @@ PRETEND_EXPORT int cudaDeviceGetAttribute(int *ret, int attribute, int device)
     case 14: *ret = 512; break; /* texture alignment */
     case 15: *ret = 1; break;   /* copies beside kernels */
     case 16: *ret = (int)d->multiprocessors; break;
-    case 19: *ret = 1; break; /* maps host memory */
-    case 31: *ret = 1; break; /* concurrent kernels */
+    case 19: *ret = 1; break;                           /* maps host memory */
+    case 30: *ret = 512; break;                         /* surface alignment */
+    case 31: *ret = 1; break;                           /* concurrent kernels */
+    case 33: *ret = pretend_on_host(device) + 1; break; /* PCI bus */
     case 36: *ret = (int)d->memory_clock_khz; break;
     case 37: *ret = (int)d->memory_bus_bits; break;
     case 38: *ret = (int)d->l2_bytes; break;
     case 39: *ret = (int)d->threads; break;
-    case 40: *ret = 3; break; /* copy engines */
-    case 41: *ret = 1; break; /* unified addressing */
+    case 40: *ret = 3; break;  /* copy engines */
+    case 41: *ret = 1; break;  /* unified addressing */
+    case 51: *ret = 32; break; /* texture pitch */
     case 75: *ret = (int)d->major; break;
     case 76: *ret = (int)d->minor; break;
     case 78: *ret = 1; break; /* stream priorities */
     case 79:
     case 80: *ret = 1; break; /* L1 caches */
     case 81: *ret = (int)d->shared_per_multiprocessor; break;
-    case 82: *ret = 65536; break;                    /* registers a multiprocessor */
-    case 83: *ret = 1; break;                        /* managed memory */
-    case 97: *ret = (int)d->shared_per_block; break; /* shared memory a block that asks for it */
-    case 89: *ret = 1; break;                        /* managed memory that host and device use at once */
-    case 102: *ret = 1; break;                       /* virtual memory management */
-    case 106: *ret = (int)d->blocks; break;
-    case 115: *ret = 1; break; /* memory pools */
+    case 82: *ret = 65536; break; /* registers a multiprocessor */
+    case 83: *ret = 1; break;     /* managed memory */
+    case 87: *ret = ratio_of_doubles(d); break;
+    case 89: *ret = 1; break;                                    /* managed memory that host and device use at once */
+    case 90: *ret = 1; break;                                    /* kernels are interrupted */
+    case 91: *ret = 1; break;                                    /* registered host memory has one address */
+    case 95: *ret = 1; break;                                    /* cooperative launches */
+    case 97: *ret = (int)d->shared_per_block; break;             /* shared memory a block that asks for it */
+    case 99: *ret = 1; break;                                    /* cudaHostRegister */
+    case 102: *ret = 1; break;                                   /* virtual memory management */
+    case 106: *ret = (int)d->blocks; break;                      /* of a multiprocessor */
+    case 111: *ret = d->major >= 8 ? RESERVED_SHARED : 0; break; /* shared memory that the driver takes of a block */
+    case 115: *ret = 1; break;                                   /* memory pools */
+    case 120: *ret = d->major >= 9; break;                       /* clusters of blocks */
+    case 125: *ret = 1; break;                                   /* events between processes */
+    case 126: *ret = d->major >= 9 ? 4 : 1; break;               /* domains of memory synchronization */
+    case 127: *ret = d->major >= 9; break;                       /* tensor maps */
     default: *ret = 0; break;
     }
     return SUCCESS;
 }
 
-static void put_int(uint8_t *at, size_t offset, int32_t value)
-{
-    memcpy(at + offset, &value, sizeof value);
-}
+/* Where attributes stand in cudaDeviceProp of CUDA 12 (of CUDA 11 its beginning) and of CUDA 13; 0: nowhere. Wide ones have 8 bytes. */
+static const struct {
+    uint16_t in12, in13;
+    uint8_t attribute;
+    bool wide;
+} properties[] = {{296, 296, 8, true},   {304, 304, 12, false}, {308, 308, 10, false},  {312, 312, 11, true},   {320, 320, 1, false},  {324, 324, 2, false},
+                  {328, 328, 3, false},  {332, 332, 4, false},  {336, 336, 5, false},   {340, 340, 6, false},   {344, 344, 7, false},  {348, 0, 13, false},
+                  {352, 352, 9, true},   {360, 360, 75, false}, {364, 364, 76, false},  {368, 368, 14, true},   {376, 376, 51, true},  {384, 0, 15, false},
+                  {388, 384, 16, false}, {400, 392, 19, false}, {568, 552, 30, true},   {576, 560, 31, false},  {584, 568, 33, false}, {600, 584, 40, false},
+                  {604, 588, 41, false}, {608, 0, 36, false},   {612, 592, 37, false},  {616, 596, 38, false},  {624, 604, 39, false}, {628, 608, 78, false},
+                  {632, 612, 79, false}, {636, 616, 80, false}, {640, 624, 81, true},   {648, 632, 82, false},  {652, 636, 83, false}, {668, 0, 87, false},
+                  {676, 656, 89, false}, {680, 660, 90, false}, {684, 664, 91, false},  {688, 668, 95, false},  {696, 672, 97, true},  {712, 688, 106, false},
+                  {720, 696, 111, true}, {728, 704, 99, false}, {744, 720, 115, false}, {768, 744, 125, false}, {772, 748, 120, false}};
 
-static void put_size(uint8_t *at, size_t offset, uint64_t value)
+/* As CUDA 12 lays it out, with clocks and modes, or 13. */
+static int fill_properties(uint8_t *p, size_t size, bool of12, int device)
 {
-    memcpy(at + offset, &value, sizeof value);
-}
-
-/* cudaDeviceProp as CUDA 12 (with clocks and modes; of CUDA 11 the first 728 bytes) or 13 (without) lays it out. */
-static void fill_properties(uint8_t *p, size_t size, bool clocks, int device)
-{
+    if (!is_device_number(device))
+        return fail(101);
     const PretendDevice *d = pretend_device();
     memset(p, 0, size);
     snprintf((char *)p, 256, "%s", d->name);
-    p[256] = (uint8_t)(device + 1); /* uuid */
-    put_size(p, 288, d->bytes);
-    put_size(p, 296, 48 << 10);
-    put_int(p, 304, 65536);
-    put_int(p, 308, 32);
-    put_size(p, 312, INT32_MAX);
-    static const int32_t limits[] = {1024, 1024, 1024, 64, INT32_MAX, 65535, 65535};
-    memcpy(p + 320, limits, sizeof limits);
-    put_size(p, 352, 64 << 10);
-    put_int(p, 360, (int32_t)d->major);
-    put_int(p, 364, (int32_t)d->minor);
-    put_size(p, 368, 512);
-    put_size(p, 376, 32);
-    if (clocks)
-        put_int(p, 348, (int32_t)d->clock_khz);
-    if (clocks)
-        put_int(p, 384, 1); /* copies beside kernels */
-    put_int(p, clocks ? 388 : 384, (int32_t)d->multiprocessors);
-    put_int(p, clocks ? 400 : 392, 1); /* maps host memory */
-    /* Behind the texture limits. */
-    size_t at = clocks ? 576 : 560;
-    put_int(p, at, 1);              /* concurrent kernels */
-    put_int(p, at + 8, device + 1); /* PCI bus */
-    if (clocks) {
-        put_int(p, 600, 3);
-        put_int(p, 604, 1);
-        put_int(p, 608, (int32_t)d->memory_clock_khz);
-        put_int(p, 612, (int32_t)d->memory_bus_bits);
-        put_int(p, 616, (int32_t)d->l2_bytes);
-        put_int(p, 624, (int32_t)d->threads);
-        put_int(p, 628, 1);
-        put_size(p, 640, d->shared_per_multiprocessor);
-        put_int(p, 648, 65536);
-        put_int(p, 652, 1);
-        put_size(p, 696, d->shared_per_block);
-        put_int(p, 712, (int32_t)d->blocks);
-    } else {
-        put_int(p, 584, 3);
-        put_int(p, 588, 1);
-        put_int(p, 592, (int32_t)d->memory_bus_bits);
-        put_int(p, 596, (int32_t)d->l2_bytes);
-        put_int(p, 604, (int32_t)d->threads);
-        put_int(p, 608, 1);
-        put_size(p, 624, d->shared_per_multiprocessor);
-        put_int(p, 632, 65536);
-        put_int(p, 636, 1);
-        put_size(p, 672, d->shared_per_block);
-        put_int(p, 688, (int32_t)d->blocks);
+    p[256] = (uint8_t)(pretend_on_host(device) + 1); /* uuid */
+    memcpy(p + 288, &d->bytes, sizeof d->bytes);
+    for (size_t i = 0; i < sizeof properties / sizeof *properties; i++) {
+        size_t at = of12 ? properties[i].in12 : properties[i].in13, bytes = properties[i].wide ? 8 : 4;
+        int value = 0;
+        cudaDeviceGetAttribute(&value, properties[i].attribute, device);
+        if (at > 0 && at + bytes <= size)
+            memcpy(p + at, &(uint64_t){(uint64_t)value}, bytes);
     }
+    return SUCCESS;
 }
 
 PRETEND_EXPORT int cudaGetDeviceProperties_v2(void *ret, int device)
 {
-    fill_properties(ret, 1032, true, device);
-    return SUCCESS;
+    return fill_properties(ret, 1032, true, device);
 }
 
 PRETEND_EXPORT int cudaGetDeviceProperties(void *ret, int device)
 {
-    bool clocks = pretend_runtime_version() < 13000; /* a program of CUDA 12 asks for _v2 */
-    fill_properties(ret, clocks ? 728 : 1008, clocks, device);
-    return SUCCESS;
+    bool of12 = pretend_runtime_version() < 13000; /* a program of CUDA 12 asks for _v2 */
+    return fill_properties(ret, of12 ? 728 : 1008, of12, device);
 }
 
 PRETEND_EXPORT int cudaDeviceGetPCIBusId(char *ret, int room, int device)
 {
-    snprintf(ret, (size_t)room, "0000:%02x:00.0", device + 1);
+    snprintf(ret, (size_t)room, "0000:%02x:00.0", pretend_on_host(device) + 1);
     return SUCCESS;
 }
 
@@ -340,10 +355,16 @@ PRETEND_EXPORT const char *cudaGetErrorString(int error)
     case SUCCESS: return "no error";
     case INVALID_VALUE: return "invalid argument";
     case OUT_OF_MEMORY: return "out of memory";
+    case INVALID_CONFIGURATION: return "invalid configuration argument";
     case 101: return "invalid device ordinal";
     case 209: return "no kernel image is available for execution on the device";
     case NOT_FOUND: return "named symbol not found";
+    case 600: return "device not ready";
+    case 713: return "part or all of the requested memory range is not mapped";
     case NOT_SUPPORTED: return "operation not supported on a pretended GPU";
+    case 900: return "operation not permitted when stream is capturing";
+    case 901: return "operation failed due to a previous error during capture";
+    case 903: return "no capture is in progress in this thread";
     default: return "error of a pretended GPU";
     }
 }
@@ -354,9 +375,15 @@ PRETEND_EXPORT const char *cudaGetErrorName(int error)
     case SUCCESS: return "cudaSuccess";
     case INVALID_VALUE: return "cudaErrorInvalidValue";
     case OUT_OF_MEMORY: return "cudaErrorMemoryAllocation";
+    case INVALID_CONFIGURATION: return "cudaErrorInvalidConfiguration";
     case 101: return "cudaErrorInvalidDevice";
     case 209: return "cudaErrorNoKernelImageForDevice";
     case NOT_FOUND: return "cudaErrorSymbolNotFound";
+    case 600: return "cudaErrorNotReady";
+    case 713: return "cudaErrorHostMemoryNotRegistered";
+    case 900: return "cudaErrorStreamCaptureUnsupported";
+    case 901: return "cudaErrorStreamCaptureInvalidated";
+    case 903: return "cudaErrorStreamCaptureUnmatched";
     case NOT_SUPPORTED: return "cudaErrorNotSupported";
     default: return "cudaErrorUnknown";
     }
@@ -509,20 +536,26 @@ PRETEND_EXPORT int cudaMemcpyPeerAsync(void *to, int to_device, const void *from
     return cudaMemcpyAsync(to, from, bytes, 3, stream);
 }
 
+/* Rows of a pitch, of which nothing stays known on a device. */
 PRETEND_EXPORT int cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height, int kind, void *stream)
 {
     (void)kind;
+    if (width == 0 || height == 0)
+        return SUCCESS;
     PretendBlock target = {.kind = PRETEND_PAGEABLE}, source = {.kind = PRETEND_PAGEABLE};
     pretend_find(to, &target);
     pretend_find(from, &source);
-    for (size_t row = 0; target.kind != PRETEND_DEVICE && row < height; row++) {
-        if (source.kind == PRETEND_DEVICE)
-            memset((uint8_t *)to + row * to_pitch, 0, width);
+    for (size_t row = 0; row < height; row++) {
+        uint8_t *there = (uint8_t *)to + row * to_pitch;
+        if (target.kind == PRETEND_DEVICE)
+            pretend_clear(there, width);
+        else if (source.kind == PRETEND_DEVICE)
+            memset(there, 0, width);
         else
-            memmove((uint8_t *)to + row * to_pitch, (const uint8_t *)from + row * from_pitch, width);
+            memmove(there, (const uint8_t *)from + row * from_pitch, width);
     }
-    pretend_use(PRETEND_READS, from, from_pitch * height);
-    pretend_use(PRETEND_WRITES, to, to_pitch * height);
+    pretend_use(PRETEND_READS, from, from_pitch * (height - 1) + width);
+    pretend_use(PRETEND_WRITES, to, to_pitch * (height - 1) + width);
     pretend_work("copy", stream, "%zu %d %d 1", width * height, source.kind, target.kind);
     return SUCCESS;
 }
@@ -552,7 +585,11 @@ PRETEND_EXPORT int cudaMemcpyPeer(void *to, int to_device, const void *from, int
 PRETEND_EXPORT int cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height, void *stream)
 {
     (void)value;
-    pretend_use(PRETEND_WRITES, to, pitch * height);
+    if (width == 0 || height == 0)
+        return SUCCESS;
+    for (size_t row = 0; row < height; row++)
+        pretend_clear((uint8_t *)to + row * pitch, width);
+    pretend_use(PRETEND_WRITES, to, pitch * (height - 1) + width);
     pretend_work("set", stream, "%zu", width * height);
     return SUCCESS;
 }
@@ -623,7 +660,9 @@ PRETEND_EXPORT char __cudaInitModule(void **handle)
 
 PRETEND_EXPORT int cudaDeviceGetLimit(size_t *ret, int limit)
 {
-    *ret = limit == 0 ? 1024 : (size_t)8 << 20; /* a thread's stack; fifo and heap */
+    /* cudaLimit: a thread's stack, what printf writes into, the heap; the L2 cache's sector that is fetched, and its part that stays. */
+    static const size_t limits[] = {[0] = 1024, [1] = (size_t)1 << 20, [2] = (size_t)8 << 20, [5] = 64, [6] = 0};
+    *ret = limit >= 0 && (size_t)limit < sizeof limits / sizeof *limits ? limits[limit] : 0;
     return SUCCESS;
 }
 
@@ -704,6 +743,30 @@ PRETEND_EXPORT int cudaMemPoolTrimTo(void *pool, size_t keep)
     (void)pool;
     (void)keep;
     return SUCCESS;
+}
+
+/* A pool of the program's own is the device's. cudaMemPoolProps: a kind of memory, of handles, of location, and its number. */
+PRETEND_EXPORT int cudaMemPoolCreate(void **ret, const int *wanted)
+{
+    return cudaDeviceGetDefaultMemPool(ret, wanted[3]);
+}
+
+PRETEND_EXPORT int cudaMemPoolDestroy(void *pool)
+{
+    (void)pool;
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cudaDeviceSetMemPool(int device, void *pool)
+{
+    (void)pool;
+    return is_device_number(device) ? SUCCESS : fail(101);
+}
+
+PRETEND_EXPORT int cudaMallocFromPoolAsync(void **ret, size_t bytes, void *pool, void *stream)
+{
+    *ret = pretend_allocate(device_of_pool(pool), bytes, PRETEND_DEVICE, stream, true);
+    return *ret || bytes == 0 ? SUCCESS : fail(OUT_OF_MEMORY);
 }
 
 PRETEND_EXPORT int cudaProfilerStart(void)
@@ -848,12 +911,30 @@ static const PretendKernelCode *kernel_code(const void *function)
     return pretend_code_kernel(kernel.code, kernel.name);
 }
 
+/* Whether a device takes so many blocks of so many threads (CUDA C++ Programming Guide, technical specifications per compute capability). A grid of no blocks,
+ * which it does not, is a size that hangs on results here. */
+static bool is_configuration(PretendDim grid, PretendDim block)
+{
+    uint64_t threads = (uint64_t)block.x * block.y * block.z;
+    return grid.x <= INT32_MAX && grid.y <= 65535 && grid.z <= 65535 && block.x <= 1024 && block.y <= 1024 && block.z <= 64 && threads >= 1 && threads <= 1024;
+}
+
+/* What a block may ask for when it is launched. */
+static bool has_shared(const PretendKernelCode *code, uint64_t bytes)
+{
+    return bytes + (code ? code->shared : 0) <= pretend_device()->shared_per_block;
+}
+
 PRETEND_EXPORT int cudaLaunchKernel(const void *function, PretendDim grid, PretendDim block, void **arguments, size_t shared, void *stream)
 {
     const Kernel kernel = kernel_of(function);
     if (pretend_code_version(kernel.code) == PRETEND_NO_CODE)
         return fail(209); /* cudaErrorNoKernelImageForDevice */
     const PretendKernelCode *code = pretend_code_kernel(kernel.code, kernel.name);
+    if (!is_configuration(grid, block))
+        return fail(INVALID_CONFIGURATION);
+    if (!has_shared(code, shared))
+        return fail(INVALID_VALUE);
     if (code && (arguments || code->n_parameters == 0))
         pretend_arguments(code, arguments, grid);
     uint32_t name = pretend_symbol(kernel.name);
@@ -937,10 +1018,8 @@ PRETEND_EXPORT int cudaFuncGetAttributes(PretendFunctionAttributes *ret, const v
 
 PRETEND_EXPORT int cudaFuncSetAttribute(const void *function, int attribute, int value)
 {
-    (void)function;
-    (void)attribute;
-    (void)value;
-    return SUCCESS;
+    enum { MOST_SHARED = 8 }; /* cudaFuncAttributeMaxDynamicSharedMemorySize */
+    return attribute != MOST_SHARED || (value >= 0 && has_shared(kernel_code(function), (uint64_t)value)) ? SUCCESS : fail(INVALID_VALUE);
 }
 
 /* As many as threads, registers and shared memory leave room for. */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, ILLEGAL_STATE = 401, CAPTURE_INVALIDATED = 901, CAPTURE_UNMATCHED = 903 };
+enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, ILLEGAL_STATE = 401, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_UNMATCHED = 903 };
 
 typedef struct {
     const char *word; /* a literal */
@@ -21,6 +21,7 @@ typedef struct Graph {
     unsigned references;
     uint64_t id;
     uint32_t origin; /* stream that the capture began on: work there goes to the stream of the launch */
+    int device;      /* that stream's */
     bool open, broken;
     Item *items;
     size_t n_items, item_room;
@@ -171,6 +172,7 @@ static int begin_capture(void *stream, Graph *graph)
     bool free_now = !capture_of(s->capture) && !graph->open;
     if (free_now) {
         graph->origin = graph->n_items > 0 ? graph->origin : s->number;
+        graph->device = s->device;
         graph->open = true;
         graph->next = captures;
         captures = graph;
@@ -223,8 +225,11 @@ PRETEND_EXPORT int cudaStreamEndCapture(void *stream, void **ret)
         s->capture = 0;
     }
     pretend_unlock();
-    *ret = graph;
-    return !graph ? pretend_fail(CAPTURE_UNMATCHED) : graph->broken ? pretend_fail(CAPTURE_INVALIDATED) : SUCCESS;
+    bool broken = graph && graph->broken;
+    if (broken)
+        unref(graph);
+    *ret = broken ? NULL : graph;
+    return !graph ? pretend_fail(CAPTURE_UNMATCHED) : broken ? pretend_fail(CAPTURE_INVALIDATED) : SUCCESS;
 }
 
 static int capture_info(void *stream, int *ret_status, uint64_t *ret_id, void **ret_graph)
@@ -492,20 +497,39 @@ PRETEND_EXPORT int cudaDeviceGetStreamPriorityRange(int *ret_least, int *ret_gre
     return SUCCESS;
 }
 
+/* Whether somebody waits for a stream that is being captured, or (@stream NULL) for the whole device of one: that must not be, and the graph is of no use any
+ * more (CUDA C++ Programming Guide, prohibited and unhandled operations of stream capture). */
+static bool breaks_capture(void *stream, int device)
+{
+    const Stream *s = stream_of(stream);
+    bool breaks = false;
+    pretend_lock();
+    for (Graph *graph = captures; graph; graph = graph->next) {
+        bool meant = stream ? s && s->capture == graph->id : graph->device == device;
+        graph->broken |= meant;
+        breaks |= meant;
+    }
+    pretend_unlock();
+    return breaks;
+}
+
 PRETEND_EXPORT int cudaStreamQuery(void *stream)
 {
-    (void)stream;
-    return SUCCESS;
+    return stream && breaks_capture(stream, 0) ? pretend_fail(CAPTURE_UNSUPPORTED) : SUCCESS;
 }
 
 PRETEND_EXPORT int cudaStreamSynchronize(void *stream)
 {
+    if (stream && breaks_capture(stream, 0))
+        return pretend_fail(CAPTURE_UNSUPPORTED);
     pretend_event("sync", "3 %d %u 0", pretend_stream_device(stream), pretend_stream(stream));
     return SUCCESS;
 }
 
 PRETEND_EXPORT int cudaDeviceSynchronize(void)
 {
+    if (breaks_capture(NULL, pretend_current_device()))
+        return pretend_fail(CAPTURE_UNSUPPORTED);
     pretend_event("sync", "4 %d 0 0", pretend_current_device());
     return SUCCESS;
 }
