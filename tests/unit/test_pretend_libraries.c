@@ -591,8 +591,24 @@ START_TEST(collectives)
     ck_assert_int_eq(all[1], 3);
     ck_assert_int_eq(broadcast(own, own, 4, 9, 0, c, NULL), 0);
     end_communicator(c);
+    /* Of arrays of the device whose contents the host copied there the first rank's pieces are as well known as the others'. */
+    int (*take)(void **, size_t), (*copy)(void *, const void *, size_t, int), (*release)(void *);
+    find("cudaMalloc", &take);
+    find("cudaMemcpy", &copy);
+    find("cudaFree", &release);
+    for (int rank = 0; rank < 4; rank++) {
+        void *a = NULL, *b = NULL, *ranked = NULL;
+        ck_assert_int_eq(init(&ranked, 4, (Id){{7}}, rank, NULL) + take(&a, 4096) + take(&b, 4096) + copy(a, own, sizeof own, 1), 0);
+        ck_assert_int_eq(all_to_all(a, b, 1, 2, ranked, NULL) + copy(all, b, sizeof own, 2), 0);
+        ck_assert_int_eq(all[3], rank + 1);
+        ck_assert_int_eq(reduce_scatter(a, b, 1, 2, 0, ranked, NULL) + copy(all, b, sizeof *own, 2), 0);
+        ck_assert_int_eq(all[0], 4 * (rank + 1));
+        ck_assert_int_eq(release(a) + release(b) + end_communicator(ranked), 0);
+    }
     g_autofree char *lines = written("collective", "4");
-    ck_assert_str_eq(lines, "0 0 \"all-gather\" 16 4 1\n0 0 \"reduce-scatter\" 16 4 1\n0 0 \"all-to-all\" 16 4 1\n0 0 \"broadcast\" 8 4 1\n");
+    ck_assert_str_eq(lines, "0 0 \"all-gather\" 16 4 1\n0 0 \"reduce-scatter\" 16 4 1\n0 0 \"all-to-all\" 16 4 1\n0 0 \"broadcast\" 8 4 1\n"
+                            "0 0 \"all-to-all\" 16 4 1\n0 0 \"reduce-scatter\" 16 4 1\n0 0 \"all-to-all\" 16 4 1\n0 0 \"reduce-scatter\" 16 4 1\n"
+                            "0 0 \"all-to-all\" 16 4 1\n0 0 \"reduce-scatter\" 16 4 1\n0 0 \"all-to-all\" 16 4 1\n0 0 \"reduce-scatter\" 16 4 1\n");
     unload();
 }
 END_TEST
@@ -618,9 +634,30 @@ START_TEST(messages)
     ck_assert_int_eq(send(bytes, 4, 7, 3, c, NULL) + receive(bytes, 4, 7, 0, c, NULL), 0);
     ck_assert_int_eq(end(), 0);
     ck_assert_int_eq(send(bytes, 2, 7, 2, c, NULL), 0);
+    /* Of one that gets more than it sends what it gets counts. */
+    float larger[4];
+    ck_assert_int_eq(begin(), 0);
+    for (int peer = 0; peer < 4; peer++)
+        ck_assert_int_eq(send(bytes, 1, 7, peer, c, NULL) + receive(larger, peer == 1 ? 1 : 4, 7, peer, c, NULL), 0);
+    ck_assert_int_eq(end(), 0);
     end_communicator(c);
     g_autofree char *lines = written("collective", "4");
-    ck_assert_str_eq(lines, "0 0 \"all-to-all\" 16 4 1\n0 0 \"permute\" 16 2 2\n0 0 \"send\" 8 2 1\n");
+    ck_assert_str_eq(lines, "0 0 \"all-to-all\" 16 4 1\n0 0 \"permute\" 16 2 2\n0 0 \"send\" 8 2 1\n0 0 \"all-to-all\" 52 4 1\n");
+    /* Sizes that ranks tell one another so: what each sends this one is as what this one sends itself. */
+    int (*take)(void **, size_t), (*copy)(void *, const void *, size_t, int), (*release)(void *);
+    find("cudaMalloc", &take);
+    find("cudaMemcpy", &copy);
+    find("cudaFree", &release);
+    for (int rank = 0; rank < 3; rank++) {
+        int64_t sizes[3] = {5, 6, 7}, seen[3] = {0};
+        char *a = NULL, *b = NULL;
+        ck_assert_int_eq(init(&c, 3, (Id){{8}}, rank, NULL) + take((void **)&a, 4096) + take((void **)&b, 4096) + copy(a, sizes, sizeof sizes, 1) + begin(), 0);
+        for (int peer = 0; peer < 3; peer++)
+            ck_assert_int_eq(send(a + 8 * peer, 1, 4, peer, c, NULL) + receive(b + 8 * peer, 1, 4, peer, c, NULL), 0);
+        ck_assert_int_eq(end() + copy(seen, b, sizeof seen, 2) + release(a) + release(b) + end_communicator(c), 0);
+        for (int peer = 0; peer < 3; peer++)
+            ck_assert_int_eq(seen[peer], sizes[rank]);
+    }
     unload();
 }
 END_TEST
@@ -778,6 +815,17 @@ START_TEST(nccl_takes_memory_early)
     ck_assert_int_eq(init(&c, of[_i].n, (Id){{0}}, of[_i].rank, NULL) + memory(&now, &total), 0);
     ck_assert_int_eq(end_communicator(c) + memory(&before, &total), 0);
     ck_assert_uint_eq(before - now, of[_i].mib << 20);
+    /* Communicators of one process's devices have their buffers each on its own. */
+    int (*init_all)(void **, int, const int *), (*use)(int);
+    find("ncclCommInitAll", &init_all);
+    find("cudaSetDevice", &use);
+    void *all[2] = {NULL};
+    ck_assert_int_eq(init_all(all, 2, (const int[]){1, 3}), 0);
+    for (int device = 0; device < 4; device++) {
+        ck_assert_int_eq(use(device) + memory(&now, &total), 0);
+        ck_assert_uint_eq(before - now, device % 2 ? (size_t)544 << 20 : 0);
+    }
+    ck_assert_int_eq(end_communicator(all[0]) + end_communicator(all[1]), 0);
     unload();
 }
 END_TEST
@@ -806,11 +854,18 @@ START_TEST(transforms)
     ck_assert_int_eq(plan_many(plan, 1, (long long[]){10007}, NULL, 1, 0, 4, NULL, 1, 0, 4, 1, &work, 4), 0);
     ck_assert_int_eq(exec(plan, NULL, NULL, -1), 0);
     ck_assert_int_ne(plan_many(plan, 4, (long long[]){2, 2, 2, 2}, NULL, 1, 0, 4, NULL, 1, 0, 4, 1, &work, 4), 0);
+    /* By the older kinds, with lengths of 64 bits, as XLA asks. */
+    int (*plan_many_64)(int, int, long long *, long long *, long long, long long, long long *, long long, long long, int, long long, size_t *);
+    find("cufftMakePlanMany64", &plan_many_64);
+    ck_assert_int_eq(plan_many_64(plan, 2, (long long[]){256, 128}, NULL, 1, 0, NULL, 1, 0, 0x2a, 3, &work), 0);
+    ck_assert_uint_eq(work, 3 * 256 * 65 * 8);
+    ck_assert_int_eq(exec(plan, NULL, NULL, -1), 0);
     ck_assert_int_eq(end(plan), 0);
     ck_assert_int_ne(end(plan), 0);
     g_autofree char *lines = written("library", "459");
     ck_assert_str_eq(lines, "0 0 \"cufft\" \"elements=49920 operand_bytes=8 class=fft instructions=120 passes=2\" 393216 399360 0 \"\"\n"
-                            "0 0 \"cufft\" \"elements=10007 operand_bytes=8 class=fft instructions=480 passes=9\" 80056 80056 0 \"\"\n");
+                            "0 0 \"cufft\" \"elements=10007 operand_bytes=8 class=fft instructions=480 passes=9\" 80056 80056 0 \"\"\n"
+                            "0 0 \"cufft\" \"elements=49920 operand_bytes=8 class=fft instructions=120 passes=2\" 393216 399360 0 \"\"\n");
     unload();
 }
 END_TEST
@@ -905,6 +960,25 @@ START_TEST(solvers)
     ck_assert_int_eq(room(handle, 0, 300, NULL, 300, &elements), 0);
     ck_assert_int_gt(elements, 0);
     ck_assert_int_eq(cholesky(handle, 0, 300, NULL, 300, NULL, elements, NULL), 0);
+    /* Of a symmetric matrix of any sign, and the eigenvalues of any: which arrays they work on is told, too. */
+    int (*factor_room)(void *, int, void *, int, int *), (*factor)(void *, int, int, void *, int, int *, void *, int, int *), (*take)(void **, size_t),
+        (*release)(void *),
+        (*eigen)(void *, void *, int, int, int64_t, int, void *, int64_t, int, void *, int, void *, int64_t, int, void *, int64_t, int, void *, size_t, void *,
+                 size_t, int *);
+    find("cusolverDnSsytrf_bufferSize", &factor_room);
+    find("cusolverDnSsytrf", &factor);
+    find("cusolverDnXgeev", &eigen);
+    find("cudaMalloc", &take);
+    find("cudaFree", &release);
+    void *a = NULL, *w = NULL;
+    ck_assert_int_eq(take(&a, 1 << 20) + take(&w, 4096) + factor_room(handle, 300, a, 300, &elements), 0);
+    ck_assert_int_gt(elements, 0);
+    ck_assert_int_eq(factor(handle, 0, 300, a, 300, w, NULL, elements, NULL), 0);
+    ck_assert_int_eq(eigen(handle, NULL, 0, 0, 300, 0, a, 300, 4, w, 0, NULL, 1, 0, NULL, 1, 0, NULL, 0, NULL, 0, NULL), 0);
+    g_autofree char *uses = numbers("uses"), *expected = g_strdup_printf("2 %" G_GUINTPTR_FORMAT " 0 3 %" G_GUINTPTR_FORMAT " 0\n", (uintptr_t)w, (uintptr_t)a);
+    g_autofree char *twice = g_strconcat(expected, expected, NULL);
+    ck_assert_str_eq(uses, twice);
+    ck_assert_int_eq(release(a) + release(w), 0);
     ck_assert_int_eq(end(handle), 0);
     ck_assert_int_eq(blas(&of_blas), 0);
     ck_assert_int_eq(triangle(of_blas, 0, 0, 0, 0, 64, 10, NULL, NULL, 64, NULL, 64), 0);
@@ -913,6 +987,8 @@ START_TEST(solvers)
     ck_assert_int_eq(refused(&none), 15);
     g_autofree char *lines = written("library", "459");
     ck_assert_str_eq(lines, "0 0 \"cusolverDnDpotrf\" \"product=1x300x300x0 operand_bytes=8 class=solver routine=cholesky\" 720000 720000 0 \"f64\"\n"
+                            "0 0 \"cusolverDnSsytrf\" \"product=1x300x300x0 operand_bytes=4 class=solver routine=cholesky\" 360000 360000 0 \"f32\"\n"
+                            "0 0 \"cusolverDnXgeev\" \"product=1x300x300x0 operand_bytes=4 class=solver routine=eigen\" 360000 360000 0 \"f32\"\n"
                             "0 0 \"cublasStrsm\" \"product=1x64x64x10 operand_bytes=4 class=solver routine=triangular\" 18944 2560 0 \"f32\"\n"
                             "0 0 \"cublasCgemv\" \"product=1x30x1x80 operand_bytes=8 class=vector\" 4960 240 4800 \"f32\"\n");
     unload();
@@ -952,11 +1028,26 @@ START_TEST(products_in_room)
     for (size_t i = 0; i < 2; i++) /* of 4 bits: two share a byte */
         ck_assert_int_eq(layout(shapes[i], sizeof shapes[i], 33, 256, i == 0 ? 512 : 1024, 256), 0);
     ck_assert_int_eq(multiply(handle, described, &one, NULL, shapes[0], NULL, shapes[1], &zero, NULL, shapes[2], NULL, shapes[2], NULL, NULL, 0, NULL), 0);
+    /* What is added to is read: also where a factor of 1 is a double, whose lower half is 0, or one of 16 bits. */
+    const double wide = 1;
+    const uint16_t halves[2] = {0, 1};
+    for (size_t i = 0; i < 3; i++)
+        ck_assert_int_eq(layout(shapes[i], sizeof shapes[i], 1, 256, 256, 256), 0);
+    ck_assert_int_eq(operation(described, sizeof described, 70, 1), 0);
+    ck_assert_int_eq(multiply(handle, described, &wide, NULL, shapes[0], NULL, shapes[1], &wide, NULL, shapes[2], NULL, shapes[2], NULL, NULL, 0, NULL), 0);
+    ck_assert_int_eq(operation(described, sizeof described, 64, 2), 0);
+    ck_assert_int_eq(multiply(handle, described, &wide, NULL, shapes[0], NULL, shapes[1], halves, NULL, shapes[2], NULL, shapes[2], NULL, NULL, 0, NULL), 0);
+    int (*gemm)(void *, int, int, int, int, int, const void *, const void *, int, int, const void *, int, int, const void *, void *, int, int, int, int);
+    find("cublasGemmEx", &gemm);
+    ck_assert_int_eq(gemm(handle, 0, 0, 256, 256, 256, &wide, NULL, 1, 256, NULL, 1, 256, &wide, NULL, 1, 256, 70, -1), 0);
     ck_assert_int_eq(refused(), 15);
     ck_assert_int_eq(end(handle), 0);
     g_autofree char *lines = written("library", "459");
     ck_assert_str_eq(lines, "0 0 \"cublasLtMatmul\" \"product=1x1024x512x256 operand_bytes=1 class=product\" 393216 1048576 268435456 \"f8e4m3fn\"\n"
-                            "0 0 \"cublasLtMatmul\" \"product=1x1024x512x256 operand_bytes=1 class=product\" 196608 1048576 268435456 \"f4e2m1fn\"\n");
+                            "0 0 \"cublasLtMatmul\" \"product=1x1024x512x256 operand_bytes=1 class=product\" 196608 1048576 268435456 \"f4e2m1fn\"\n"
+                            "0 0 \"cublasLtMatmul\" \"product=1x256x256x256 operand_bytes=8 class=product turned=65536\" 1572864 524288 33554432 \"f64\"\n"
+                            "0 0 \"cublasLtMatmul\" \"product=1x256x256x256 operand_bytes=8 class=product turned=65536\" 1048576 524288 33554432 \"f64\"\n"
+                            "0 0 \"cublasGemmEx\" \"product=1x256x256x256 operand_bytes=8 class=product turned=65536\" 1572864 524288 33554432 \"f64\"\n");
     unload();
 }
 END_TEST
@@ -1006,6 +1097,48 @@ START_TEST(calls_of_tensors)
                             "0 0 \"cudnn element by element\" \"elements=32768 operand_bytes=4 class=elementwise\" 131136 131072 0 \"\"\n"
                             "0 0 \"cudnn addition\" \"elements=32768 operand_bytes=4 class=elementwise\" 131136 131072 0 \"\"\n"
                             "0 0 \"cudnn reduction\" \"elements=32768 operand_bytes=4 class=reduce\" 131072 64 0 \"\"\n");
+    unload();
+}
+END_TEST
+
+/* A recurrent network over sequences of several lengths: 4, 2 and 1 steps of three are 7 rows of its input, and steps of 3, 2, 1 and 1. */
+START_TEST(recurrent_steps)
+{
+    load();
+    int (*make_network)(void **), (*end_network)(void *), (*make_data)(void **), (*end_data)(void *),
+        (*set_network)(void *, int, int, int, int, int, int, int, int, int32_t, int32_t, int32_t, int32_t, void *, uint32_t),
+        (*set_data)(void *, int, int, int, int, int, const int *, void *),
+        (*forward_pass)(void *, void *, int, const int32_t *, void *, const void *, void *, void *, void *, const void *, void *, void *, const void *, void *,
+                        size_t, const void *, size_t, void *, size_t, void *),
+        (*room)(void *, void *, int, void *, size_t *, size_t *);
+    find("cudnnCreate", &create_handle);
+    find("cudnnDestroy", &destroy_handle);
+    find("cudnnCreateRNNDescriptor", &make_network);
+    find("cudnnDestroyRNNDescriptor", &end_network);
+    find("cudnnSetRNNDescriptor_v8", &set_network);
+    find("cudnnCreateRNNDataDescriptor", &make_data);
+    find("cudnnDestroyRNNDataDescriptor", &end_data);
+    find("cudnnSetRNNDataDescriptor", &set_data);
+    find("cudnnRNNForward", &forward_pass);
+    find("cudnnGetRNNTempSpaceSizes", &room);
+    void *handle = NULL, *network = NULL, *of = NULL;
+    size_t work = 0, kept = 0;
+    ck_assert_int_eq(create_handle(&handle) + make_network(&network) + make_data(&of), 0);
+    ck_assert_int_eq(set_network(network, 0, 1, 2, 0, 0, 0, 0, 3, 32, 16, 16, 1, NULL, 0), 0); /* tanh, in f32 */
+    ck_assert_int_eq(set_data(of, 0, 1, 4, 3, 32, (const int[]){4, 2, 1}, NULL), 0);
+    ck_assert_int_eq(room(handle, network, 1, of, &work, &kept), 0);
+    ck_assert_uint_eq(work, 7 * 16 * 4);
+    ck_assert_int_eq(forward_pass(handle, network, 1, NULL, of, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0, NULL, 0, NULL), 0);
+    ck_assert_int_eq(end_data(of) + end_network(network) + destroy_handle(handle), 0);
+    g_autofree char *lines = written("library", "459");
+    g_auto(GStrv) all = g_strsplit(lines, "\n", -1);
+    static const int batch[] = {3, 2, 1, 1};
+    ck_assert_uint_eq(g_strv_length(all), 2 + 2 * G_N_ELEMENTS(batch));
+    ck_assert_ptr_nonnull(strstr(all[0], "product=1x7x16x32 "));
+    for (size_t i = 0; i < G_N_ELEMENTS(batch); i++) {
+        g_autofree char *product = g_strdup_printf("product=1x%dx16x16 ", batch[i]), *cells = g_strdup_printf("elements=%d ", 16 * batch[i]);
+        ck_assert_msg(strstr(all[1 + 2 * i], product) && strstr(all[2 + 2 * i], cells), "%s\n%s", all[1 + 2 * i], all[2 + 2 * i]);
+    }
     unload();
 }
 END_TEST
@@ -1092,6 +1225,7 @@ int main(void)
     tcase_add_test(cases, solvers);
     tcase_add_test(cases, products_in_room);
     tcase_add_test(cases, calls_of_tensors);
+    tcase_add_test(cases, recurrent_steps);
     suite_add_tcase(suite, cases);
     return ech_test_main(suite);
 }

@@ -158,6 +158,13 @@ PRETEND_EXPORT int cublasSetSmCountTarget(void *handle, int count)
     return 0;
 }
 
+/* Bytes of alpha and beta: cublasComputeType_t is of f16 (64, 65), f64 (70, 71), else of f32; of complex numbers two. */
+static size_t scale_bytes(int compute, int type)
+{
+    size_t number = compute == 64 || compute == 65 ? 2 : compute == 70 || compute == 71 ? 8 : 4;
+    return type == 4 || type == 5 ? 2 * number : number;
+}
+
 static bool adds(const void *handle, const void *beta, size_t bytes)
 {
     uint8_t zeros[16] = {0};
@@ -208,7 +215,7 @@ PRETEND_EXPORT int cublasGemmEx(void *handle, int ta, int tb, int m, int n, int 
                                 int b_type, int ldb, const void *beta, void *c, int c_type, int ldc, int compute, int algorithm)
 {
     (void)alpha, (void)algorithm;
-    Product product = asked(handle, ta, tb, m, n, k, beta, 4);
+    Product product = asked(handle, ta, tb, m, n, k, beta, scale_bytes(compute, c_type));
     product.a = a_type;
     product.b = b_type;
     product.c = c_type;
@@ -237,7 +244,7 @@ PRETEND_EXPORT int cublasGemmStridedBatchedEx(void *handle, int ta, int tb, int 
                                               int ldc, long long stride_c, int batch, int compute, int algorithm)
 {
     (void)alpha, (void)algorithm;
-    Product product = asked(handle, ta, tb, m, n, k, beta, 4);
+    Product product = asked(handle, ta, tb, m, n, k, beta, scale_bytes(compute, c_type));
     product.batch = (uint64_t)batch;
     product.a = a_type;
     product.b = b_type;
@@ -396,9 +403,8 @@ PRETEND_EXPORT int cublasLtMatmul(void *handle, void *operation, const void *alp
     (void)handle, (void)alpha, (void)c_layout, (void)algorithm, (void)workspace, (void)workspace_bytes;
     const Operation *o = operation;
     const Layout *la = a_layout, *lb = b_layout, *ld = d_layout;
-    float add = 0;
-    if (beta)
-        memcpy(&add, beta, sizeof add);
+    static const uint8_t zeros[16] = {0};
+    bool add = beta && memcmp(beta, zeros, bytes_of(o->scale)) != 0;
     /* cublasLtEpilogue_t: a bias is added (4), its gradient is made (256, 512); a gradient reads what was kept (64 and 8 with 128), else that is written. */
     enum { GRADIENT_OF_BIAS = 256 | 512, KEPT = 128, GRADIENT = 64 | 8 };
     if (o->epilogue & KEPT)
@@ -413,7 +419,7 @@ PRETEND_EXPORT int cublasLtMatmul(void *handle, void *operation, const void *alp
                              .c = ld->type,
                              .a_turned = o->transpose_a != 0,
                              .b_turned = o->transpose_b != 0,
-                             .adds = add != 0,
+                             .adds = add,
                              .tf32 = o->compute == COMPUTE_TF32,
                              .at = {a, b, c != d ? c : NULL, d},
                              .bias = o->epilogue & (4 | GRADIENT_OF_BIAS) ? o->bias : NULL,

@@ -141,11 +141,11 @@ static void *describe_device(void)
              "{\"deviceVer\":%u,\"driverVer\":%d,\"cudaDeviceId\":0,\"totalGlobalMem\":%llu,\"maxGridSize\":[2147483647,65535,65535],"
              "\"maxBlockSize\":[1024,1024,64],\"regsPerBlock\":65536,\"multiProcessorCount\":%u,\"smCountOrigin\":0,\"warpSize\":32,"
              "\"maxSharedMemoryPerBlock\":49152,\"maxSharedMemoryPerBlockOptin\":%llu,\"oversizedSharedMemoryPerBlock\":0,"
-             "\"reservedSharedMemoryPerBlock\":1024,\"maxRegistersPerSM\":65536,\"maxCtasPerSM\":32,\"maxThreadsPerBlock\":1024,\"maxThreadsPerSM\":2048,"
+             "\"reservedSharedMemoryPerBlock\":1024,\"maxRegistersPerSM\":65536,\"maxCtasPerSM\":%u,\"maxThreadsPerBlock\":1024,\"maxThreadsPerSM\":%u,"
              "\"pciDeviceId\":0,\"isTccDriver\":0,\"supportCoopLaunch\":1,\"smClockRateKHz\":%u,\"memClockRateKHz\":%u,\"l2CacheSize\":%llu,"
              "\"deviceName\":\"%s\"}",
-             100 * d->major + 10 * d->minor, driver, (unsigned long long)d->bytes, d->multiprocessors, (unsigned long long)d->shared_per_block, d->clock_khz,
-             d->memory_clock_khz, (unsigned long long)d->l2_bytes, d->name);
+             100 * d->major + 10 * d->minor, driver, (unsigned long long)d->bytes, d->multiprocessors, (unsigned long long)d->shared_per_block, d->blocks,
+             d->threads, d->clock_khz, d->memory_clock_khz, (unsigned long long)d->l2_bytes, d->name);
     void *device = NULL;
     if (real.create(DEVICE_PROPERTY, &device) != SUCCESS)
         return NULL;

@@ -261,28 +261,26 @@ static int forget(void *communicator)
     return SUCCESS;
 }
 
-static int create(void **ret, int n, int rank, const Group *group, uint64_t id)
+static int create_on(int device, void **ret, int n, int rank, const Group *group, uint64_t id)
 {
     if (n < 1 || rank < 0 || rank >= n)
         return INVALID_ARGUMENT;
     Communicator *communicator = calloc(1, sizeof *communicator);
     if (!communicator)
         return SYSTEM_ERROR;
-    int stride = group ? group->stride : 1, host = (int)pretend_device()->devices / (stride > 0 ? stride : 1);
-    *communicator = (Communicator){.n = n,
-                                   .rank = rank,
-                                   .device = pretend_current_device(),
-                                   .stride = stride,
-                                   .local = host < 1   ? 1
-                                            : host < n ? host
-                                                       : n,
-                                   .id = id};
+    int stride = group ? group->stride : 1, host = (int)pretend_device()->all_devices / (stride > 0 ? stride : 1);
+    *communicator = (Communicator){.n = n, .rank = rank, .device = device, .stride = stride, .local = host < 1 ? 1 : host < n ? host : n, .id = id};
     if (connects_early() && !connect_parts(communicator, RING | TREE | MULTICAST | SHARED)) {
         forget(communicator);
         return CUDA_ERROR;
     }
     *ret = communicator;
     return SUCCESS;
+}
+
+static int create(void **ret, int n, int rank, const Group *group, uint64_t id)
+{
+    return create_on(pretend_current_device(), ret, n, rank, group, id);
 }
 
 PRETEND_EXPORT int ncclGetUniqueId(void *ret)
@@ -324,11 +322,8 @@ PRETEND_EXPORT int ncclCommInitAll(void **ret, int n, const int *devices)
 {
     UniqueId id;
     int status = ncclGetUniqueId(&id);
-    for (int i = 0; i < n && status == SUCCESS; i++) {
-        status = create(&ret[i], n, i, NULL, mix(0, &id, sizeof id));
-        if (status == SUCCESS)
-            ((Communicator *)ret[i])->device = devices ? devices[i] : i;
-    }
+    for (int i = 0; i < n && status == SUCCESS; i++)
+        status = create_on(devices ? devices[i] : i, &ret[i], n, i, NULL, mix(0, &id, sizeof id));
     return status;
 }
 
@@ -528,10 +523,20 @@ static void tell(const void *from, uint64_t read, const void *to, uint64_t writt
     pretend_use(PRETEND_WRITES, to, written);
 }
 
-/* What @n ranks with the same operands make of them: only a sum differs. */
-static void reduce(void *to, const void *from, size_t count, int type, int operation, int n)
+/* @n pieces of @bytes that lie side by side from @to on, each as the one at @from, of @whole (pretend_carry_piece()): the array that they make up is known. */
+static void carry_to_all(void *to, const void *from, size_t bytes, int n, const void *whole, size_t whole_bytes)
 {
-    if (!pretend_carry(to, from, bytes_of(count, type)) || operation != 0) /* ncclSum */
+    bool known = bytes * (size_t)n <= PRETEND_COPIED_BYTES;
+    for (int i = 0; i < n && known; i++)
+        known = pretend_carry_piece((uint8_t *)to + (size_t)i * bytes, from, bytes, whole, whole_bytes);
+    if (known)
+        pretend_fill(to, bytes * (size_t)n);
+}
+
+/* What @n ranks with the same operands make of a piece of @whole: only a sum differs. */
+static void reduce_piece(void *to, const void *from, size_t count, int type, int operation, int n, const void *whole, size_t whole_bytes)
+{
+    if (!pretend_carry_piece(to, from, bytes_of(count, type), whole, whole_bytes) || operation != 0) /* ncclSum */
         return;
     for (size_t i = 0; i < count; i++) {
         if (type == 2 || type == 3)
@@ -543,6 +548,11 @@ static void reduce(void *to, const void *from, size_t count, int type, int opera
         else if (type == 8)
             ((double *)to)[i] *= n;
     }
+}
+
+static void reduce(void *to, const void *from, size_t count, int type, int operation, int n)
+{
+    reduce_piece(to, from, count, type, operation, n, from, bytes_of(count, type));
 }
 
 static __thread size_t own_largest;
@@ -627,8 +637,7 @@ PRETEND_EXPORT int ncclAllGather(const void *from, void *to, size_t count, int t
     tell(from, bytes, to, bytes * (size_t)c->n);
     if (!collect(c, stream, "all-gather", bytes, false))
         return CUDA_ERROR;
-    for (int i = 0; i < c->n && bytes * (size_t)c->n <= PRETEND_COPIED_BYTES; i++)
-        pretend_carry((uint8_t *)to + (size_t)i * bytes, from, bytes);
+    carry_to_all(to, from, bytes, c->n, from, bytes);
     return SUCCESS;
 }
 
@@ -640,8 +649,8 @@ PRETEND_EXPORT int ncclGather(const void *from, void *to, size_t count, int type
     tell(from, bytes, c->rank == root ? to : NULL, bytes * (size_t)c->n);
     if (!collect(c, stream, "all-gather", bytes, false))
         return CUDA_ERROR;
-    for (int i = 0; c->rank == root && i < c->n && bytes * (size_t)c->n <= PRETEND_COPIED_BYTES; i++)
-        pretend_carry((uint8_t *)to + (size_t)i * bytes, from, bytes);
+    if (c->rank == root)
+        carry_to_all(to, from, bytes, c->n, from, bytes);
     return SUCCESS;
 }
 
@@ -653,7 +662,7 @@ PRETEND_EXPORT int ncclScatter(const void *from, void *to, size_t count, int typ
     if (!collect(c, stream, "broadcast", bytes * (size_t)c->n, false))
         return CUDA_ERROR;
     if (c->rank == root)
-        pretend_carry(to, (const uint8_t *)from + (size_t)c->rank * bytes, bytes);
+        pretend_carry_piece(to, (const uint8_t *)from + (size_t)c->rank * bytes, bytes, from, bytes * (size_t)c->n);
     return SUCCESS;
 }
 
@@ -664,7 +673,7 @@ PRETEND_EXPORT int ncclReduceScatter(const void *from, void *to, size_t count, i
     tell(from, bytes * (size_t)c->n, to, bytes);
     if (!collect(c, stream, "reduce-scatter", bytes * (size_t)c->n, false))
         return CUDA_ERROR;
-    reduce(to, (const uint8_t *)from + (size_t)c->rank * bytes, count, type, operation, c->n);
+    reduce_piece(to, (const uint8_t *)from + (size_t)c->rank * bytes, count, type, operation, c->n, from, bytes * (size_t)c->n);
     return SUCCESS;
 }
 
@@ -676,8 +685,7 @@ PRETEND_EXPORT int ncclAlltoAll(const void *from, void *to, size_t count, int ty
     if (bytes > 0 && !connect_peers(c))
         return CUDA_ERROR;
     write_of_all(c, stream, "all-to-all", bytes * (size_t)c->n);
-    for (int i = 0; i < c->n && bytes * (size_t)c->n <= PRETEND_COPIED_BYTES; i++)
-        pretend_carry((uint8_t *)to + (size_t)i * bytes, (const uint8_t *)from + (size_t)c->rank * bytes, bytes);
+    carry_to_all(to, (const uint8_t *)from + (size_t)c->rank * bytes, bytes, c->n, from, bytes * (size_t)c->n);
     return SUCCESS;
 }
 
@@ -753,7 +761,7 @@ static void write_exchange(const Exchange *e, const Message *head)
     uint64_t others = (uint64_t)c->n - 1;
     bool all = others > 1 && e->n_sent >= others && e->n_received >= others;
     if (all)
-        write_collective(head->stream, "all-to-all", e->sent + e->kept, c->n, c->stride, meets);
+        write_collective(head->stream, "all-to-all", (e->sent > e->received ? e->sent : e->received) + e->kept, c->n, c->stride, meets);
     else
         write_collective(head->stream,
                          e->n_received == 0 ? "send"
@@ -768,6 +776,34 @@ static bool same(const Message *a, const Message *b)
     return a->communicator == b->communicator && a->stream == b->stream;
 }
 
+/* An all-to-all of messages: what each sends this one is as what this one sends itself, if all of it is known. Sizes that ranks tell one another are so. */
+static void carry_messages(const Message *messages, size_t n, const Message *head)
+{
+    const Message *own = NULL, *lowest = NULL;
+    size_t sent = 0;
+    for (size_t i = 0; i < n; i++) {
+        const Message *m = &messages[i];
+        if (!m->sends || !same(m, head))
+            continue;
+        own = m->peer == head->communicator->rank ? m : own;
+        lowest = !lowest || m->memory < lowest->memory ? m : lowest;
+        sent += m->bytes;
+    }
+    const Message *first = NULL;
+    bool known = own && sent <= PRETEND_COPIED_BYTES;
+    size_t received = 0;
+    for (size_t i = 0; known && i < n; i++) {
+        const Message *m = &messages[i];
+        if (m->sends || !same(m, head))
+            continue;
+        known = m->bytes == own->bytes && pretend_carry_piece((void *)(uintptr_t)m->memory, own->memory, own->bytes, lowest->memory, sent);
+        first = !first || m->memory < first->memory ? m : first;
+        received += m->bytes;
+    }
+    if (known && first && received == sent) /* they lie side by side, as what is sent does */
+        pretend_fill(first->memory, received);
+}
+
 /* All messages from @first on that are one launch with it: sent and received at once, and over when all are. */
 static bool write_messages(Message *first, size_t n)
 {
@@ -775,6 +811,7 @@ static bool write_messages(Message *first, size_t n)
     Communicator *c = head.communicator;
     Exchange e = {0};
     bool room = true;
+    carry_messages(first, n, &head);
     for (size_t i = 0; i < n; i++) {
         if (!same(&first[i], &head))
             continue;

@@ -222,21 +222,28 @@ PRETEND_EXPORT int cufftXtExec(int handle, void *in, void *out, int direction)
 }
 
 /* By cufftType, whose lowest four bits tell which side is real, the ones above the precision. */
+PRETEND_EXPORT int cufftMakePlanMany64(int handle, int rank, long long *n, long long *in_embed, long long in_stride, long long in_distance,
+                                       long long *out_embed, long long out_stride, long long out_distance, int type, long long batch, size_t *ret_work)
+{
+    (void)in_embed, (void)in_stride, (void)in_distance, (void)out_embed, (void)out_stride, (void)out_distance;
+    enum { REAL_TO_COMPLEX = 0xa, COMPLEX_TO_REAL = 0xc, DOUBLE = 0x60 };
+    bool is_double = (type & 0xf0) == DOUBLE;
+    int real = is_double ? 1 : 0, complex = is_double ? 5 : 4;
+    size_t work = 0;
+    return cufftXtMakePlanMany(handle, rank, n, NULL, 1, 0, (type & 0xf) == REAL_TO_COMPLEX ? real : complex, NULL, 1, 0,
+                               (type & 0xf) == COMPLEX_TO_REAL ? real : complex, batch, ret_work ? ret_work : &work, complex);
+}
+
 PRETEND_EXPORT int cufftMakePlanMany(int handle, int rank, int *n, int *in_embed, int in_stride, int in_distance, int *out_embed, int out_stride,
                                      int out_distance, int type, int batch, size_t *ret_work)
 {
     (void)in_embed, (void)in_stride, (void)in_distance, (void)out_embed, (void)out_stride, (void)out_distance;
-    enum { REAL_TO_COMPLEX = 0xa, COMPLEX_TO_REAL = 0xc, DOUBLE = 0x60 };
     if (rank < 1 || rank > 3)
         return FFT_INVALID_VALUE;
     long long lengths[3];
     for (int d = 0; d < rank; d++)
         lengths[d] = n[d];
-    bool is_double = (type & 0xf0) == DOUBLE;
-    int real = is_double ? 1 : 0, complex = is_double ? 5 : 4;
-    size_t work = 0;
-    return cufftXtMakePlanMany(handle, rank, lengths, NULL, 1, 0, (type & 0xf) == REAL_TO_COMPLEX ? real : complex, NULL, 1, 0,
-                               (type & 0xf) == COMPLEX_TO_REAL ? real : complex, batch, ret_work ? ret_work : &work, complex);
+    return cufftMakePlanMany64(handle, rank, lengths, NULL, 1, 0, NULL, 1, 0, type, batch, ret_work);
 }
 
 PRETEND_EXPORT int cufftPlanMany(int *ret, int rank, int *n, int *in_embed, int in_stride, int in_distance, int *out_embed, int out_stride, int out_distance,
@@ -374,25 +381,3 @@ NO_BLAS(cublasLtMatmulAlgoInit)
 NO_BLAS(cublasLtMatmulAlgoCheck)
 NO_BLAS(cublasLtMatmulAlgoConfigGetAttribute)
 NO_BLAS(cublasLtMatmulAlgoConfigSetAttribute)
-
-#define NO_SOLVER(name) PRETEND_REFUSED(name, 9)
-NO_SOLVER(cusolverDnCgesvdaStridedBatched)
-NO_SOLVER(cusolverDnCgesvdaStridedBatched_bufferSize)
-NO_SOLVER(cusolverDnCsytrf)
-NO_SOLVER(cusolverDnCsytrf_bufferSize)
-NO_SOLVER(cusolverDnDgesvdaStridedBatched)
-NO_SOLVER(cusolverDnDgesvdaStridedBatched_bufferSize)
-NO_SOLVER(cusolverDnDsytrf)
-NO_SOLVER(cusolverDnDsytrf_bufferSize)
-NO_SOLVER(cusolverDnSgesvdaStridedBatched)
-NO_SOLVER(cusolverDnSgesvdaStridedBatched_bufferSize)
-NO_SOLVER(cusolverDnSsytrf)
-NO_SOLVER(cusolverDnSsytrf_bufferSize)
-NO_SOLVER(cusolverDnXgeev)
-NO_SOLVER(cusolverDnXgeev_bufferSize)
-NO_SOLVER(cusolverDnXsytrs)
-NO_SOLVER(cusolverDnXsytrs_bufferSize)
-NO_SOLVER(cusolverDnZgesvdaStridedBatched)
-NO_SOLVER(cusolverDnZgesvdaStridedBatched_bufferSize)
-NO_SOLVER(cusolverDnZsytrf)
-NO_SOLVER(cusolverDnZsytrf_bufferSize)

@@ -16,7 +16,18 @@ typedef struct {
 typedef struct {
     int type;
     uint64_t steps, batch, vector;
+    uint64_t cells;   /* steps of all sequences together */
+    int32_t *lengths; /* of each, steps; NULL: all are as long */
 } Data;
+
+/* Sequences that are longer than @step. */
+static uint64_t batch_at(const Data *data, uint64_t step)
+{
+    uint64_t n = 0;
+    for (uint64_t i = 0; data->lengths && i < data->batch; i++)
+        n += data->lengths[i] > 0 && (uint64_t)data->lengths[i] > step;
+    return data->lengths ? n : data->batch;
+}
 
 static unsigned bytes_of(const Network *network)
 {
@@ -101,16 +112,25 @@ PRETEND_EXPORT int cudnnCreateRNNDataDescriptor(void **ret)
 
 PRETEND_EXPORT int cudnnDestroyRNNDataDescriptor(void *data)
 {
+    if (data)
+        free(((Data *)data)->lengths);
     free(data);
     return SUCCESS;
 }
 
 PRETEND_EXPORT int cudnnSetRNNDataDescriptor(void *of, int type, int layout, int steps, int batch, int vector, const int *lengths, void *padding)
 {
-    (void)layout, (void)lengths, (void)padding;
-    if (!of || steps < 1 || batch < 1 || vector < 1)
+    (void)layout, (void)padding;
+    Data *data = of;
+    if (!data || steps < 1 || batch < 1 || vector < 1)
         return BAD_PARAM;
-    *(Data *)of = (Data){.type = type, .steps = (uint64_t)steps, .batch = (uint64_t)batch, .vector = (uint64_t)vector};
+    free(data->lengths);
+    *data = (Data){.type = type, .steps = (uint64_t)steps, .batch = (uint64_t)batch, .vector = (uint64_t)vector};
+    data->lengths = lengths ? malloc((size_t)batch * sizeof *lengths) : NULL;
+    if (data->lengths)
+        memcpy(data->lengths, lengths, (size_t)batch * sizeof *lengths);
+    for (uint64_t step = 0; step < data->steps; step++)
+        data->cells += batch_at(data, step);
     return SUCCESS;
 }
 
@@ -211,7 +231,7 @@ PRETEND_EXPORT int cudnnGetRNNTempSpaceSizes(void *handle, void *of, int forward
     (void)handle;
     const Network *network = of;
     const Data *x = data;
-    uint64_t cells = x->steps * x->batch * network->hidden * (uint64_t)network->directions, bytes = bytes_of(network);
+    uint64_t cells = x->cells * network->hidden * (uint64_t)network->directions, bytes = bytes_of(network);
     if (ret_workspace)
         *ret_workspace = cells * gates_of(network) * bytes;
     if (ret_reserve)
@@ -243,13 +263,16 @@ static void write_steps(void *stream, const Network *network, const Data *x, boo
 {
     uint64_t gates = gates_of(network) * network->hidden, output = output_of(network);
     for (uint64_t step = 0; step < x->steps; step++) {
+        uint64_t batch = batch_at(x, step);
+        if (batch == 0)
+            continue;
         if (!backward)
-            write_product(stream, network, "cudnn recurrent step", x->batch, gates, output);
-        write_cells(stream, network, backward ? "cudnn recurrent cell: gradients" : "cudnn recurrent cell", x->batch * network->hidden, backward);
+            write_product(stream, network, "cudnn recurrent step", batch, gates, output);
+        write_cells(stream, network, backward ? "cudnn recurrent cell: gradients" : "cudnn recurrent cell", batch * network->hidden, backward);
         if (backward)
-            write_product(stream, network, "cudnn recurrent step: gradients", x->batch, output, gates);
+            write_product(stream, network, "cudnn recurrent step: gradients", batch, output, gates);
         if (projects(network))
-            write_product(stream, network, "cudnn recurrent projection", x->batch, backward ? network->hidden : output, backward ? output : network->hidden);
+            write_product(stream, network, "cudnn recurrent projection", batch, backward ? network->hidden : output, backward ? output : network->hidden);
     }
 }
 
@@ -264,7 +287,7 @@ PRETEND_EXPORT int cudnnRNNForward(void *handle, void *of, int forward_mode, con
     void *stream = ((PretendDnnHandle *)handle)->stream;
     for (uint64_t layer = 0; layer < network->layers; layer++) {
         for (int direction = 0; direction < network->directions; direction++) {
-            write_product(stream, network, "cudnn recurrent input", data->steps * data->batch, gates_of(network) * network->hidden, input_of(network, layer));
+            write_product(stream, network, "cudnn recurrent input", data->cells, gates_of(network) * network->hidden, input_of(network, layer));
             write_steps(stream, network, data, false);
         }
     }
@@ -284,8 +307,7 @@ PRETEND_EXPORT int cudnnRNNBackwardData_v8(void *handle, void *of, const int32_t
     for (uint64_t layer = network->layers; layer-- > 0;) {
         for (int direction = 0; direction < network->directions; direction++) {
             write_steps(stream, network, data, true);
-            write_product(stream, network, "cudnn recurrent input: gradients", data->steps * data->batch, input_of(network, layer),
-                          gates_of(network) * network->hidden);
+            write_product(stream, network, "cudnn recurrent input: gradients", data->cells, input_of(network, layer), gates_of(network) * network->hidden);
         }
     }
     return SUCCESS;
@@ -300,7 +322,7 @@ PRETEND_EXPORT int cudnnRNNBackwardWeights_v8(void *handle, void *of, int add, c
     pretend_use(PRETEND_UPDATES, weights, 0);
     const Network *network = of;
     const Data *data = x_of;
-    uint64_t gates = gates_of(network) * network->hidden, rows = data->steps * data->batch, output = output_of(network);
+    uint64_t gates = gates_of(network) * network->hidden, rows = data->cells, output = output_of(network);
     void *stream = ((PretendDnnHandle *)handle)->stream;
     for (uint64_t layer = 0; layer < network->layers; layer++) {
         for (int direction = 0; direction < network->directions; direction++) {

@@ -30,6 +30,18 @@ static void *blas_stream(void *handle)
     return stream;
 }
 
+/* What a routine reads, works on in place and writes; NULL: nothing. */
+typedef struct {
+    const void *read[3], *updated[2], *written[3];
+} Uses;
+
+static void use(Uses uses)
+{
+    pretend_uses(uses.read, 3, uses.written, 3);
+    for (size_t i = 0; i < 2; i++)
+        pretend_use(PRETEND_UPDATES, uses.updated[i], 0);
+}
+
 /* [m, k] x [k, n], @batch times; a complex product is four. */
 static int write_product(void *stream, const char *name, const Type *type, uint64_t batch, uint64_t m, uint64_t n, uint64_t k)
 {
@@ -46,8 +58,10 @@ static int write_routine(void *stream, const char *name, const char *routine, co
 {
     char launch[192];
     uint64_t bytes = batch * m * n * type->bytes, sides = batch * m * k * type->bytes;
-    if (bytes == 0)
+    if (bytes == 0) {
+        pretend_no_uses();
         return 0;
+    }
     snprintf(launch, sizeof launch, "product=%llux%llux%llux%llu operand_bytes=%u class=solver routine=%s", (unsigned long long)batch, (unsigned long long)m,
              (unsigned long long)n, (unsigned long long)k, type->bytes, routine);
     pretend_library_kernel(stream, name, launch, bytes + sides, k ? sides : bytes, 0, type->name);
@@ -61,12 +75,14 @@ static int write_routine(void *stream, const char *name, const char *routine, co
                                           const void *beta, void *y, int step_y)                                                                               \
     {                                                                                                                                                          \
         (void)alpha, (void)a, (void)lda, (void)x, (void)step_x, (void)beta, (void)y, (void)step_y;                                                             \
+        use((Uses){.read = {a, x}, .updated = {y}});                                                                                                           \
         return write_product(blas_stream(handle), "cublas" #T "gemv", &type_##T, 1, (uint64_t)(turned ? n : m), 1, (uint64_t)(turned ? m : n));                \
     }                                                                                                                                                          \
     PRETEND_EXPORT int cublas##T##gemmBatched(void *handle, int turned_a, int turned_b, int m, int n, int k, const void *alpha, const void *a, int lda,        \
                                               const void *b, int ldb, const void *beta, void *c, int ldc, int batch)                                           \
     {                                                                                                                                                          \
         (void)turned_a, (void)turned_b, (void)alpha, (void)a, (void)lda, (void)b, (void)ldb, (void)beta, (void)c, (void)ldc;                                   \
+        use((Uses){.read = {a, b, c}});                                                                                                                        \
         return write_product(blas_stream(handle), "cublas" #T "gemmBatched", &type_##T, (uint64_t)batch, (uint64_t)n, (uint64_t)m, (uint64_t)k);               \
     }                                                                                                                                                          \
     PRETEND_EXPORT int cublas##T##trsm_v2(void *handle, int side, int half, int turned, int diagonal, int m, int n, const void *alpha, const void *a, int lda, \
@@ -74,6 +90,7 @@ static int write_routine(void *stream, const char *name, const char *routine, co
     {                                                                                                                                                          \
         (void)half, (void)turned, (void)diagonal, (void)alpha, (void)a, (void)lda, (void)b, (void)ldb;                                                         \
         uint64_t of = (uint64_t)(side ? n : m);                                                                                                                \
+        use((Uses){.read = {a}, .updated = {b}});                                                                                                              \
         return write_routine(blas_stream(handle), "cublas" #T "trsm", "triangular", &type_##T, 1, of, of, (uint64_t)(side ? m : n));                           \
     }                                                                                                                                                          \
     PRETEND_EXPORT int cublas##T##trsmBatched(void *handle, int side, int half, int turned, int diagonal, int m, int n, const void *alpha, const void *a,      \
@@ -81,11 +98,13 @@ static int write_routine(void *stream, const char *name, const char *routine, co
     {                                                                                                                                                          \
         (void)half, (void)turned, (void)diagonal, (void)alpha, (void)a, (void)lda, (void)b, (void)ldb;                                                         \
         uint64_t of = (uint64_t)(side ? n : m);                                                                                                                \
+        use((Uses){.read = {a, b}});                                                                                                                           \
         return write_routine(blas_stream(handle), "cublas" #T "trsmBatched", "triangular", &type_##T, (uint64_t)batch, of, of, (uint64_t)(side ? m : n));      \
     }                                                                                                                                                          \
     PRETEND_EXPORT int cublas##T##getrfBatched(void *handle, int n, void *a, int lda, int *pivots, int *info, int batch)                                       \
     {                                                                                                                                                          \
         (void)a, (void)lda, (void)pivots, (void)info;                                                                                                          \
+        use((Uses){.read = {a}, .written = {pivots, info}});                                                                                                   \
         return write_routine(blas_stream(handle), "cublas" #T "getrfBatched", "lu", &type_##T, (uint64_t)batch, (uint64_t)n, (uint64_t)n, 0);                  \
     }                                                                                                                                                          \
     PRETEND_EXPORT int cublas##T##getrsBatched(void *handle, int turned, int n, int sides, const void *a, int lda, const int *pivots, void *b, int ldb,        \
@@ -94,6 +113,7 @@ static int write_routine(void *stream, const char *name, const char *routine, co
         (void)turned, (void)a, (void)lda, (void)pivots, (void)b, (void)ldb;                                                                                    \
         if (info)                                                                                                                                              \
             *info = 0;                                                                                                                                         \
+        use((Uses){.read = {a, pivots, b}});                                                                                                                   \
         return write_routine(blas_stream(handle), "cublas" #T "getrsBatched", "triangular", &type_##T, (uint64_t)batch, (uint64_t)n, (uint64_t)n,              \
                              2 * (uint64_t)sides);                                                                                                             \
     }                                                                                                                                                          \
@@ -102,6 +122,7 @@ static int write_routine(void *stream, const char *name, const char *routine, co
         (void)a, (void)lda, (void)tau;                                                                                                                         \
         if (info)                                                                                                                                              \
             *info = 0;                                                                                                                                         \
+        use((Uses){.read = {a, tau}});                                                                                                                         \
         return write_routine(blas_stream(handle), "cublas" #T "geqrfBatched", "qr", &type_##T, (uint64_t)batch, (uint64_t)m, (uint64_t)n, 0);                  \
     }                                                                                                                                                          \
     PRETEND_EXPORT int cublas##T##gelsBatched(void *handle, int turned, int m, int n, int sides, void *a, int lda, void *c, int ldc, int *info,                \
@@ -110,6 +131,7 @@ static int write_routine(void *stream, const char *name, const char *routine, co
         (void)turned, (void)sides, (void)a, (void)lda, (void)c, (void)ldc, (void)device_info;                                                                  \
         if (info)                                                                                                                                              \
             *info = 0;                                                                                                                                         \
+        use((Uses){.read = {a, c}, .written = {device_info}});                                                                                                 \
         return write_routine(blas_stream(handle), "cublas" #T "gelsBatched", "qr", &type_##T, (uint64_t)batch, (uint64_t)m, (uint64_t)n, 0);                   \
     }
 BLAS(S)
@@ -122,6 +144,7 @@ BLAS(Z)
                                           const void *b, int ldb, const void *beta, void *c, int ldc)                                                          \
     {                                                                                                                                                          \
         (void)turned_a, (void)turned_b, (void)alpha, (void)a, (void)lda, (void)b, (void)ldb, (void)beta, (void)c, (void)ldc;                                   \
+        use((Uses){.read = {a, b}, .written = {c}});                                                                                                           \
         return write_product(blas_stream(handle), "cublas" #T "gemm", &type_##T, 1, (uint64_t)n, (uint64_t)m, (uint64_t)k);                                    \
     }
 COMPLEX_PRODUCTS(C)
@@ -134,6 +157,7 @@ COMPLEX_PRODUCTS(Z)
     {                                                                                                                                                          \
         (void)turned_a, (void)turned_b, (void)alpha, (void)a, (void)lda, (void)stride_a, (void)b, (void)ldb, (void)stride_b, (void)beta, (void)c, (void)ldc;   \
         (void)stride_c;                                                                                                                                        \
+        use((Uses){.read = {a, b}, .written = {c}});                                                                                                           \
         return write_product(blas_stream(handle), "cublas" #T "gemmStridedBatched", &type_##T, (uint64_t)batch, (uint64_t)n, (uint64_t)m, (uint64_t)k);        \
     }
 STRIDED_PRODUCTS(D)
@@ -220,21 +244,25 @@ static int routine(void *handle, const char *name, const char *which, const Type
     PRETEND_EXPORT int cusolverDn##T##potrf(void *handle, int half, int n, void *a, int lda, void *work, int room, int *info)                                  \
     {                                                                                                                                                          \
         (void)half, (void)a, (void)lda, (void)work, (void)room, (void)info;                                                                                    \
+        use((Uses){.updated = {a}, .written = {info}});                                                                                                        \
         return routine(handle, "cusolverDn" #T "potrf", "cholesky", &type_##T, 1, n, n, 0);                                                                    \
     }                                                                                                                                                          \
     PRETEND_EXPORT int cusolverDn##T##potrfBatched(void *handle, int half, int n, void *a, int lda, int *info, int batch)                                      \
     {                                                                                                                                                          \
         (void)half, (void)a, (void)lda, (void)info;                                                                                                            \
+        use((Uses){.read = {a}, .written = {info}});                                                                                                           \
         return routine(handle, "cusolverDn" #T "potrfBatched", "cholesky", &type_##T, batch, n, n, 0);                                                         \
     }                                                                                                                                                          \
     PRETEND_EXPORT int cusolverDn##T##potrs(void *handle, int half, int n, int sides, const void *a, int lda, void *b, int ldb, int *info)                     \
     {                                                                                                                                                          \
         (void)half, (void)a, (void)lda, (void)b, (void)ldb, (void)info;                                                                                        \
+        use((Uses){.read = {a}, .updated = {b}, .written = {info}});                                                                                           \
         return routine(handle, "cusolverDn" #T "potrs", "triangular", &type_##T, 1, n, n, 2 * (int64_t)sides);                                                 \
     }                                                                                                                                                          \
     PRETEND_EXPORT int cusolverDn##T##potrsBatched(void *handle, int half, int n, int sides, void *a, int lda, void *b, int ldb, int *info, int batch)         \
     {                                                                                                                                                          \
         (void)half, (void)a, (void)lda, (void)b, (void)ldb, (void)info;                                                                                        \
+        use((Uses){.read = {a, b}, .written = {info}});                                                                                                        \
         return routine(handle, "cusolverDn" #T "potrsBatched", "triangular", &type_##T, batch, n, n, 2 * (int64_t)sides);                                      \
     }                                                                                                                                                          \
     PRETEND_EXPORT int cusolverDn##T##getrf_bufferSize(void *handle, int m, int n, void *a, int lda, int *ret)                                                 \
@@ -245,12 +273,14 @@ static int routine(void *handle, const char *name, const char *which, const Type
     PRETEND_EXPORT int cusolverDn##T##getrf(void *handle, int m, int n, void *a, int lda, void *work, int *pivots, int *info)                                  \
     {                                                                                                                                                          \
         (void)a, (void)lda, (void)work, (void)pivots, (void)info;                                                                                              \
+        use((Uses){.updated = {a}, .written = {pivots, info}});                                                                                                \
         return routine(handle, "cusolverDn" #T "getrf", "lu", &type_##T, 1, m, n, 0);                                                                          \
     }                                                                                                                                                          \
     PRETEND_EXPORT int cusolverDn##T##getrs(void *handle, int turned, int n, int sides, const void *a, int lda, const int *pivots, void *b, int ldb,           \
                                             int *info)                                                                                                         \
     {                                                                                                                                                          \
         (void)turned, (void)a, (void)lda, (void)pivots, (void)b, (void)ldb, (void)info;                                                                        \
+        use((Uses){.read = {a, pivots}, .updated = {b}, .written = {info}});                                                                                   \
         return routine(handle, "cusolverDn" #T "getrs", "triangular", &type_##T, 1, n, n, 2 * (int64_t)sides);                                                 \
     }                                                                                                                                                          \
     PRETEND_EXPORT int cusolverDn##T##geqrf_bufferSize(void *handle, int m, int n, void *a, int lda, int *ret)                                                 \
@@ -261,6 +291,7 @@ static int routine(void *handle, const char *name, const char *which, const Type
     PRETEND_EXPORT int cusolverDn##T##geqrf(void *handle, int m, int n, void *a, int lda, void *tau, void *work, int room, int *info)                          \
     {                                                                                                                                                          \
         (void)a, (void)lda, (void)tau, (void)work, (void)room, (void)info;                                                                                     \
+        use((Uses){.updated = {a}, .written = {tau, info}});                                                                                                   \
         return routine(handle, "cusolverDn" #T "geqrf", "qr", &type_##T, 1, m, n, 0);                                                                          \
     }                                                                                                                                                          \
     PRETEND_EXPORT int cusolverDn##T##orgqr##_bufferSize(void *handle, int m, int n, int k, const void *a, int lda, const void *tau, int *ret)                 \
@@ -271,6 +302,7 @@ static int routine(void *handle, const char *name, const char *which, const Type
     PRETEND_EXPORT int cusolverDn##T##orgqr(void *handle, int m, int n, int k, void *a, int lda, const void *tau, void *work, int room, int *info)             \
     {                                                                                                                                                          \
         (void)k, (void)a, (void)lda, (void)tau, (void)work, (void)room, (void)info;                                                                            \
+        use((Uses){.read = {tau}, .updated = {a}, .written = {info}});                                                                                         \
         return routine(handle, "cusolverDn" #T #orgqr, "orthogonal", &type_##T, 1, m, n, 0);                                                                   \
     }                                                                                                                                                          \
     PRETEND_EXPORT int cusolverDn##T##ormqr##_bufferSize(void *handle, int side, int turned, int m, int n, int k, const void *a, int lda, const void *tau,     \
@@ -283,6 +315,7 @@ static int routine(void *handle, const char *name, const char *which, const Type
                                             int ldc, void *work, int room, int *info)                                                                          \
     {                                                                                                                                                          \
         (void)side, (void)turned, (void)k, (void)a, (void)lda, (void)tau, (void)c, (void)ldc, (void)work, (void)room, (void)info;                              \
+        use((Uses){.read = {a, tau}, .updated = {c}, .written = {info}});                                                                                      \
         return routine(handle, "cusolverDn" #T #ormqr, "orthogonal", &type_##T, 1, m, n, 0);                                                                   \
     }                                                                                                                                                          \
     PRETEND_EXPORT int cusolverDn##T##syevd##_bufferSize(void *handle, int vectors, int half, int n, const void *a, int lda, const void *w, int *ret)          \
@@ -293,6 +326,7 @@ static int routine(void *handle, const char *name, const char *which, const Type
     PRETEND_EXPORT int cusolverDn##T##syevd(void *handle, int vectors, int half, int n, void *a, int lda, void *w, void *work, int room, int *info)            \
     {                                                                                                                                                          \
         (void)vectors, (void)half, (void)a, (void)lda, (void)w, (void)work, (void)room, (void)info;                                                            \
+        use((Uses){.updated = {a}, .written = {w, info}});                                                                                                     \
         return routine(handle, "cusolverDn" #T #syevd, "eigen", &type_##T, 1, n, n, 0);                                                                        \
     }                                                                                                                                                          \
     PRETEND_EXPORT int cusolverDn##T##syevj##Batched_bufferSize(void *handle, int vectors, int half, int n, const void *a, int lda, const void *w, int *ret,   \
@@ -305,6 +339,7 @@ static int routine(void *handle, const char *name, const char *which, const Type
                                                      void *how, int batch)                                                                                     \
     {                                                                                                                                                          \
         (void)vectors, (void)half, (void)a, (void)lda, (void)w, (void)work, (void)room, (void)info, (void)how;                                                 \
+        use((Uses){.updated = {a}, .written = {w, info}});                                                                                                     \
         return routine(handle, "cusolverDn" #T #syevj "Batched", "eigen", &type_##T, batch, n, n, 0);                                                          \
     }                                                                                                                                                          \
     PRETEND_EXPORT int cusolverDn##T##gesvd_bufferSize(void *handle, int m, int n, int *ret)                                                                   \
@@ -316,6 +351,7 @@ static int routine(void *handle, const char *name, const char *which, const Type
                                             void *v, int ldv, void *work, int room, void *real, int *info)                                                     \
     {                                                                                                                                                          \
         (void)left, (void)right, (void)a, (void)lda, (void)s, (void)u, (void)ldu, (void)v, (void)ldv, (void)work, (void)room, (void)real, (void)info;          \
+        use((Uses){.updated = {a}, .written = {s, u, v}});                                                                                                     \
         return routine(handle, "cusolverDn" #T "gesvd", "singular", &type_##T, 1, m, n, 0);                                                                    \
     }                                                                                                                                                          \
     PRETEND_EXPORT int cusolverDn##T##gesvdj_bufferSize(void *handle, int vectors, int economic, int m, int n, const void *a, int lda, const void *s,          \
@@ -328,6 +364,7 @@ static int routine(void *handle, const char *name, const char *which, const Type
                                              int ldv, void *work, int room, int *info, void *how)                                                              \
     {                                                                                                                                                          \
         (void)vectors, (void)economic, (void)a, (void)lda, (void)s, (void)u, (void)ldu, (void)v, (void)ldv, (void)work, (void)room, (void)info, (void)how;     \
+        use((Uses){.updated = {a}, .written = {s, u, v}});                                                                                                     \
         return routine(handle, "cusolverDn" #T "gesvdj", "singular", &type_##T, 1, m, n, 0);                                                                   \
     }                                                                                                                                                          \
     PRETEND_EXPORT int cusolverDn##T##gesvdjBatched_bufferSize(void *handle, int vectors, int m, int n, const void *a, int lda, const void *s, const void *u,  \
@@ -340,7 +377,37 @@ static int routine(void *handle, const char *name, const char *which, const Type
                                                     void *work, int room, int *info, void *how, int batch)                                                     \
     {                                                                                                                                                          \
         (void)vectors, (void)a, (void)lda, (void)s, (void)u, (void)ldu, (void)v, (void)ldv, (void)work, (void)room, (void)info, (void)how;                     \
+        use((Uses){.updated = {a}, .written = {s, u, v}});                                                                                                     \
         return routine(handle, "cusolverDn" #T "gesvdjBatched", "singular", &type_##T, batch, m, n, 0);                                                        \
+    }                                                                                                                                                          \
+    PRETEND_EXPORT int cusolverDn##T##gesvdaStridedBatched_bufferSize(void *handle, int vectors, int rank, int m, int n, const void *a, int lda,               \
+                                                                      long long step, const void *s, long long step_s, const void *u, int ldu,                 \
+                                                                      long long step_u, const void *v, int ldv, long long step_v, int *ret, int batch)         \
+    {                                                                                                                                                          \
+        (void)handle, (void)vectors, (void)rank, (void)a, (void)lda, (void)step, (void)s, (void)step_s, (void)u, (void)ldu, (void)step_u, (void)v, (void)ldv;  \
+        (void)step_v, (void)batch;                                                                                                                             \
+        return panel(m, n, ret);                                                                                                                               \
+    }                                                                                                                                                          \
+    PRETEND_EXPORT int cusolverDn##T##gesvdaStridedBatched(void *handle, int vectors, int rank, int m, int n, const void *a, int lda, long long step, void *s, \
+                                                           long long step_s, void *u, int ldu, long long step_u, void *v, int ldv, long long step_v,           \
+                                                           void *work, int room, int *info, double *residuals, int batch)                                      \
+    {                                                                                                                                                          \
+        (void)vectors, (void)rank, (void)lda, (void)step, (void)step_s, (void)ldu, (void)step_u, (void)ldv, (void)step_v, (void)work, (void)room, (void)info;  \
+        for (int i = 0; residuals && i < batch; i++)                                                                                                           \
+            residuals[i] = 0;                                                                                                                                  \
+        use((Uses){.read = {a}, .written = {s, u, v}});                                                                                                        \
+        return routine(handle, "cusolverDn" #T "gesvdaStridedBatched", "singular", &type_##T, batch, m, n, 0);                                                 \
+    }                                                                                                                                                          \
+    PRETEND_EXPORT int cusolverDn##T##sytrf_bufferSize(void *handle, int n, void *a, int lda, int *ret)                                                        \
+    {                                                                                                                                                          \
+        (void)handle, (void)a, (void)lda;                                                                                                                      \
+        return panel(n, n, ret);                                                                                                                               \
+    }                                                                                                                                                          \
+    PRETEND_EXPORT int cusolverDn##T##sytrf(void *handle, int half, int n, void *a, int lda, int *pivots, void *work, int room, int *info)                     \
+    {                                                                                                                                                          \
+        (void)half, (void)lda, (void)work, (void)room;                                                                                                         \
+        use((Uses){.updated = {a}, .written = {pivots, info}});                                                                                                \
+        return routine(handle, "cusolverDn" #T "sytrf", "cholesky", &type_##T, 1, n, n, 0);                                                                    \
     }
 SOLVER(S, orgqr, ormqr, syevd, syevj)
 SOLVER(D, orgqr, ormqr, syevd, syevj)
@@ -366,6 +433,7 @@ PRETEND_EXPORT int cusolverDnXpotrf(void *handle, void *how, int half, int64_t n
                                     size_t device_bytes, void *host, size_t host_bytes, int *info)
 {
     (void)how, (void)half, (void)a, (void)lda, (void)compute, (void)device, (void)device_bytes, (void)host, (void)host_bytes, (void)info;
+    use((Uses){.updated = {a}, .written = {info}});
     return routine(handle, "cusolverDnXpotrf", "cholesky", type_of(type), 1, n, n, 0);
 }
 
@@ -373,6 +441,7 @@ PRETEND_EXPORT int cusolverDnXpotrs(void *handle, void *how, int half, int64_t n
                                     int64_t ldb, int *info)
 {
     (void)how, (void)half, (void)a, (void)lda, (void)type_b, (void)b, (void)ldb, (void)info;
+    use((Uses){.read = {a}, .updated = {b}, .written = {info}});
     return routine(handle, "cusolverDnXpotrs", "triangular", type_of(type), 1, n, n, 2 * sides);
 }
 
@@ -387,6 +456,7 @@ PRETEND_EXPORT int cusolverDnXgeqrf(void *handle, void *how, int64_t m, int64_t 
                                     void *device, size_t device_bytes, void *host, size_t host_bytes, int *info)
 {
     (void)how, (void)a, (void)lda, (void)type_tau, (void)tau, (void)compute, (void)device, (void)device_bytes, (void)host, (void)host_bytes, (void)info;
+    use((Uses){.updated = {a}, .written = {tau, info}});
     return routine(handle, "cusolverDnXgeqrf", "qr", type_of(type), 1, m, n, 0);
 }
 
@@ -402,6 +472,7 @@ PRETEND_EXPORT int cusolverDnXsyevd(void *handle, void *how, int vectors, int ha
 {
     (void)how, (void)vectors, (void)half, (void)a, (void)lda, (void)type_w, (void)w, (void)compute, (void)device, (void)device_bytes, (void)host;
     (void)host_bytes, (void)info;
+    use((Uses){.updated = {a}, .written = {w, info}});
     return routine(handle, "cusolverDnXsyevd", "eigen", type_of(type), 1, n, n, 0);
 }
 
@@ -417,5 +488,42 @@ PRETEND_EXPORT int cusolverDnXsyevBatched(void *handle, void *how, int vectors, 
 {
     (void)how, (void)vectors, (void)half, (void)a, (void)lda, (void)type_w, (void)w, (void)compute, (void)device, (void)device_bytes, (void)host;
     (void)host_bytes, (void)info;
+    use((Uses){.updated = {a}, .written = {w, info}});
     return routine(handle, "cusolverDnXsyevBatched", "eigen", type_of(type), batch, n, n, 0);
+}
+
+/* Symmetric matrices of any sign are factored as Cholesky's are, and solved by two triangles. */
+PRETEND_EXPORT int cusolverDnXsytrs_bufferSize(void *handle, int half, int64_t n, int64_t sides, int type, const void *a, int64_t lda, const int64_t *pivots,
+                                               int type_b, void *b, int64_t ldb, size_t *ret_device, size_t *ret_host)
+{
+    (void)handle, (void)half, (void)sides, (void)a, (void)lda, (void)pivots, (void)type_b, (void)b, (void)ldb;
+    return panel_bytes(n, n, type, ret_device, ret_host);
+}
+
+PRETEND_EXPORT int cusolverDnXsytrs(void *handle, int half, int64_t n, int64_t sides, int type, const void *a, int64_t lda, const int64_t *pivots, int type_b,
+                                    void *b, int64_t ldb, void *device, size_t device_bytes, void *host, size_t host_bytes, int *info)
+{
+    (void)half, (void)lda, (void)type_b, (void)ldb, (void)device, (void)device_bytes, (void)host, (void)host_bytes;
+    use((Uses){.read = {a, pivots}, .updated = {b}, .written = {info}});
+    return routine(handle, "cusolverDnXsytrs", "triangular", type_of(type), 1, n, n, 2 * sides);
+}
+
+/* Of matrices that are not symmetric: priced as the symmetric ones, which take less. */
+PRETEND_EXPORT int cusolverDnXgeev_bufferSize(void *handle, void *how, int left, int right, int64_t n, int type, const void *a, int64_t lda, int type_w,
+                                              const void *w, int type_l, const void *l, int64_t ldl, int type_r, const void *r, int64_t ldr, int compute,
+                                              size_t *ret_device, size_t *ret_host)
+{
+    (void)handle, (void)how, (void)left, (void)right, (void)a, (void)lda, (void)type_w, (void)w, (void)type_l, (void)l, (void)ldl, (void)type_r, (void)r;
+    (void)ldr, (void)compute;
+    return panel_bytes(n, n, type, ret_device, ret_host);
+}
+
+PRETEND_EXPORT int cusolverDnXgeev(void *handle, void *how, int left, int right, int64_t n, int type, void *a, int64_t lda, int type_w, void *w, int type_l,
+                                   void *l, int64_t ldl, int type_r, void *r, int64_t ldr, int compute, void *device, size_t device_bytes, void *host,
+                                   size_t host_bytes, int *info)
+{
+    (void)how, (void)left, (void)right, (void)lda, (void)type_w, (void)type_l, (void)ldl, (void)type_r, (void)ldr, (void)compute, (void)device;
+    (void)device_bytes, (void)host, (void)host_bytes, (void)info;
+    use((Uses){.updated = {a}, .written = {w, l, r}});
+    return routine(handle, "cusolverDnXgeev", "eigen", type_of(type), 1, n, n, 0);
 }
