@@ -217,6 +217,45 @@ if python3 -c 'import triton' 2>/dev/null; then
   grep -q '^library ' "$work"/most.*.pretend || { echo "no product of the library's"; exit 1; }
 fi
 
+# Checks that operators make of what they computed hold; processes hand one another arrays; of what two hold on a device neither has room; and what is being
+# captured is not read.
+cat >"$work/checks.py" <<'PY'
+import multiprocessing, torch
+def fill(given, back):
+    array = given.get()
+    free, all = torch.cuda.mem_get_info()
+    assert array.shape == (5 << 20,) and all - free >= 2 * (512 << 20) + (5 << 20), (free, all)  # two contexts and the other's array
+    back.put(torch.ones(3, device="cuda"))
+    given.get()
+if __name__ == "__main__":
+    assert torch.linalg.eig(torch.rand(70, 70, device="cuda"))[0].shape == (70,) and torch.linalg.eigvals(torch.rand(70, 70, device="cuda")).shape == (70,)
+    assert torch.linalg.ldl_factor(torch.rand(70, 70, device="cuda"))[0].shape == (70, 70)
+    window = torch.hann_window(400, device="cuda")
+    spectrum = torch.stft(torch.rand(16000, device="cuda"), 400, 160, window=window, return_complex=True)
+    assert torch.istft(spectrum, 400, 160, window=window).shape == (16000,)
+    x = torch.rand(1000, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            x.sum().item()
+        raise SystemExit("what is being captured was read")
+    except RuntimeError as error:
+        assert "capture" in str(error), error
+    del x, window, spectrum, graph
+    torch.cuda.empty_cache()
+    spawn = multiprocessing.get_context("spawn")
+    import torch.multiprocessing  # how arrays are handed over
+    given, back = spawn.Queue(), spawn.Queue()
+    other = spawn.Process(target=fill, args=(given, back))
+    other.start()
+    given.put(torch.ones(5 << 20, dtype=torch.uint8, device="cuda"))
+    assert back.get().shape == (3,)
+    given.put(None)
+    other.join()
+    assert other.exitcode == 0
+PY
+"$echelon" capture --pretend h100-sxm -o "$work/checks" -- python3 "$work/checks.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
+
 # FlexAttention: how many scores a head's blocks have, forward and backward, where the program makes the blocks, where a compiled graph does, and where one only
 # leaves out some of them; and nothing of a mask that hangs on results.
 cat >"$work/flexible.py" <<'PY'

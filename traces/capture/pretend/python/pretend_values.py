@@ -39,6 +39,8 @@ WELL = {aten.all.default: True, aten._is_all_true.default: True, aten.any.defaul
 CHOICES = {aten.topk.default: 2, aten.argmax.default: 1, aten.argmin.default: 1, aten.max.dim: 1, aten.min.dim: 1}  # and which argument their axis is
 SORTS = {aten.sort.default: 1, aten.sort.stable: 2}
 RANDOM = {aten.randperm.default, aten.randperm.generator, aten.randint.default, aten.randint.generator, aten.randint.low, aten.randint.low_generator}
+SOUND = {aten.linalg_eig.default, aten._linalg_eigvals.default}  # look whether all that they are given is finite, and end where it is not
+CHECKING = ("istft",)  # end where one of their own results is too small to divide by
 READS = {aten._local_scalar_dense.default, aten._to_copy.default, aten.copy_.default}
 
 NUMBERS = (int, float, bool)
@@ -54,6 +56,7 @@ for _name in ("pretend_known", "pretend_fill", "pretend_clear"):
 _library.pretend_host_work.argtypes = (ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint64)
 _library.pretend_own_mode.argtypes = (ctypes.c_void_p,)
 _tracing = torch._C._get_tracing_state
+_compiles = getattr(getattr(torch, "compiler", None), "is_compiling", None) or (lambda: False)
 _doubt, _clear = _library.pretend_doubt, _library.pretend_clear
 
 
@@ -166,6 +169,7 @@ class Values(TorchDispatchMode):
         self.kinds = {}
         self.said = self.said_none = self.said_guess = False
         self.told = 0  # bytes of the host's memory that its operators read and wrote
+        self.checking = False  # within one of CHECKING
         self.guessed = set()  # addresses of whole numbers and masks that hang on results of kernels
         self.compared = set()  # of those, masks that are comparisons of results
         self.share = _setting("ECHELON_PRETEND_PICKED", 0.5, "a share; expected a number from 0 to 1", lambda share: 0 <= share <= 1)
@@ -235,7 +239,7 @@ class Values(TorchDispatchMode):
             if self.read != 0 and func is aten._local_scalar_dense.default and type(out) is float and _is_here(args[0]) and not _is_known(args[0]):
                 return self.read
         else:
-            _doubt(1)
+            _doubt(2 if func in SOUND else 1)
             try:
                 out = func(*args, **kwargs)
             finally:
@@ -429,7 +433,8 @@ class Values(TorchDispatchMode):
             bound = float(args[1]) if isinstance(args[1], (int, float)) else None
             if args[1] is args[0] or bound in (float("inf"), float("-inf")) or out.numel() <= 1:
                 # Results are finite, as zeros are; and what a program decides by is what it would read: a scale that is not above 0 is not above it
-                self.write(getattr(torch, func._schema.name.split(":")[-1])(torch.zeros(out.shape), bound or 0.0), out)
+                value = 1.0 if self.checking and func in BELOW else 0.0
+                self.write(getattr(torch, func._schema.name.split(":")[-1])(torch.full(out.shape, value), bound or 0.0), out)
                 self.forget([out])
                 if func not in EQUAL and bound not in (float("inf"), float("-inf")):  # a check of it holds, as one of many does
                     self.compared.add(out.data_ptr())
@@ -769,6 +774,25 @@ def install():
         return result
 
     guard.__exit__ = leave_modes_on
+    for name in CHECKING:
+        setattr(torch, name, _checked(getattr(torch, name)))
+
+
+def _checked(operator):
+    """Operators of operators come to a mode as what they are made of: which they are is known here."""
+    import functools
+
+    @functools.wraps(operator)
+    def checked(*given, **named):
+        if not _modes or _compiles():
+            return operator(*given, **named)
+        outer, _modes[0].checking = _modes[0].checking, True
+        try:
+            return operator(*given, **named)
+        finally:
+            _modes[0].checking = outer
+
+    return checked
 
 
 def _keep_ranges():
