@@ -243,7 +243,34 @@ static void copy(void)
         PJRT_Buffer *buffer;
     }){.buffer = array}));
     ck_assert_int_eq(in_use(), 0);
+    FAILS(api->Buffer_ToHostBuffer(&columns), "after it had been deleted or donated");
+    PJRT_Client_AddressableDevices_Args devices = {.struct_size = sizeof devices, .client = client};
+    FINE(api->Client_AddressableDevices(&devices));
+    PJRT_Buffer_CopyToDevice_Args moved = {.struct_size = sizeof moved, .buffer = array, .dst_device = devices.addressable_devices[0]};
+    FAILS(api->Buffer_CopyToDevice(&moved), "after it had been deleted or donated");
     destroy(array);
+
+    /* Of 4 bits each: the host has a byte for each. */
+    static const int8_t few[6] = {1, -2, 3, -4, 5, -6};
+    enum { S4 = 21 };
+    int8_t few_back[6] = {0};
+    PJRT_Buffer *narrow = from_host(few, S4, dims, 2, NULL);
+    PJRT_Buffer_ToHostBuffer_Args narrow_size = {.struct_size = sizeof narrow_size, .src = narrow};
+    FINE(api->Buffer_ToHostBuffer(&narrow_size));
+    ck_assert_uint_eq(narrow_size.dst_size, sizeof few);
+    to_host(narrow, few_back, sizeof few_back);
+    ck_assert_mem_eq(few_back, few, sizeof few);
+    destroy(narrow);
+
+    /* As another type in its place it is what it was. */
+    PJRT_Buffer *bytes = from_host(few, S8, dims, 2, NULL);
+    PJRT_Buffer_Bitcast_Args cast = {.struct_size = sizeof cast, .buffer = bytes, .element_type = 6 /* u8 */, .dims = dims, .num_dims = 2};
+    FINE(api->Buffer_Bitcast(&cast));
+    to_host(cast.out_buffer, few_back, sizeof few_back);
+    ck_assert_mem_eq(few_back, few, sizeof few);
+    destroy(bytes);
+    destroy(cast.out_buffer);
+    ck_assert_int_eq(in_use(), 0);
 
     static int64_t large[2] = {2048, 1024}; /* 8 MiB: not kept, and two of them are all there is */
     g_autofree float *zeros = g_new(float, 2048 * 1024);
@@ -269,7 +296,7 @@ START_TEST(arrays_hold_what_the_host_copied)
     ck_assert(g_str_has_suffix(text, "\nend\n"));
     g_autoptr(EchImport) import = captured(pid);
     ck_assert(ech_test_says(import->diag, "had no room for 1 of the program's requests"));
-    ck_assert_uint_eq(ech_test_count(import->trace, ECH_OP_COPY), 4 + 4);
+    ck_assert_uint_eq(ech_test_count(import->trace, ECH_OP_COPY), 6 + 6);
 }
 END_TEST
 

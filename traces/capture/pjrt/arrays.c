@@ -126,6 +126,12 @@ static void give_back(PJRT_Buffer *array)
     array->gone = true;
 }
 
+/* Bytes of an element on the host, where those of less than 8 bits have one each. */
+static unsigned element_bytes(const EchLayout *shape)
+{
+    return (shape->bits + 7u) / 8u;
+}
+
 static PJRT_Buffer *new_array(int type, const EchLayout *shape, PJRT_Memory *memory)
 {
     PJRT_Buffer *array = g_new0(PJRT_Buffer, 1);
@@ -143,7 +149,7 @@ static PJRT_Buffer *new_array(int type, const EchLayout *shape, PJRT_Memory *mem
         for (unsigned i = 0; i < shape->tiles[t].rank; i++)
             array->tiles[at++] = shape->tiles[t].dims[i];
     }
-    array->dense = ech_bytes_mul(ech_layout_elements(shape), shape->bits / 8u);
+    array->dense = ech_bytes_mul(ech_layout_elements(shape), element_bytes(shape));
     array->bytes = memory->kind == TPU_HBM ? ech_layout_padded_bytes(shape, ECH_LAYOUT_TPU) : array->dense;
     return array;
 }
@@ -274,8 +280,8 @@ PJRT_Error *tpu_Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer_Arg
     if (array && keep(array)) {
         if (args->num_byte_strides == args->num_dims && args->num_dims > 0) {
             int64_t strides[ECH_LAYOUT_MAX_RANK];
-            strides_of(args->dims, args->num_dims, NULL, array->shape.bits / 8u, strides);
-            copy_elements(array->data, strides, args->data, args->byte_strides, args->dims, args->num_dims, array->shape.bits / 8u);
+            strides_of(args->dims, args->num_dims, NULL, element_bytes(&array->shape), strides);
+            copy_elements(array->data, strides, args->data, args->byte_strides, args->dims, args->num_dims, element_bytes(&array->shape));
         } else {
             memcpy(array->data, args->data, array->dense);
         }
@@ -309,6 +315,12 @@ PJRT_Error *tpu_Client_CreateErrorBuffer(PJRT_Client_CreateErrorBuffer_Args *arg
     return error;
 }
 
+/* An error for an array that was deleted or donated; under the lock. */
+static PJRT_Error *is_there(const PJRT_Buffer *array)
+{
+    return array->gone ? tpu_error(PJRT_INVALID_ARGUMENT, "an array was read after it had been deleted or donated") : NULL;
+}
+
 PJRT_Error *tpu_Buffer_ToHostBuffer(PJRT_Buffer_ToHostBuffer_Args *args)
 {
     PJRT_Buffer *array = args->src;
@@ -317,14 +329,19 @@ PJRT_Error *tpu_Buffer_ToHostBuffer(PJRT_Buffer_ToHostBuffer_Args *args)
         return NULL;
     }
     tpu_lock();
+    PJRT_Error *error = is_there(array);
+    if (error) {
+        tpu_unlock();
+        return error;
+    }
     memset(args->dst, 0, args->dst_size);
     if (array->data && args->dst_size >= array->dense) {
         const PJRT_Tiled *wanted = args->host_layout && args->host_layout->type == 0 ? &args->host_layout->tiled : NULL;
         int64_t from[ECH_LAYOUT_MAX_RANK], to[ECH_LAYOUT_MAX_RANK];
-        strides_of(array->dims, array->shape.rank, NULL, array->shape.bits / 8u, from);
+        strides_of(array->dims, array->shape.rank, NULL, element_bytes(&array->shape), from);
         strides_of(array->dims, array->shape.rank, wanted && wanted->minor_to_major_size == array->shape.rank ? wanted->minor_to_major : NULL,
-                   array->shape.bits / 8u, to);
-        copy_elements(args->dst, to, array->data, from, array->dims, array->shape.rank, array->shape.bits / 8u);
+                   element_bytes(&array->shape), to);
+        copy_elements(args->dst, to, array->data, from, array->dims, array->shape.rank, element_bytes(&array->shape));
     }
     record_copy(array, false, array->dense);
     tpu_unlock();
@@ -350,8 +367,8 @@ PJRT_Error *tpu_Buffer_CopyRawToHost(PJRT_Buffer_CopyRawToHost_Args *args)
 static PJRT_Error *copy_to(PJRT_Buffer *array, PJRT_Memory *memory, PJRT_Buffer **ret)
 {
     tpu_lock();
-    PJRT_Error *error = NULL;
-    *ret = tpu_array_new(array->type, array->dims, array->shape.rank, NULL, memory, &error);
+    PJRT_Error *error = is_there(array);
+    *ret = error ? NULL : tpu_array_new(array->type, array->dims, array->shape.rank, NULL, memory, &error);
     if (*ret && array->data && keep(*ret))
         memcpy((*ret)->data, array->data, array->dense);
     if (*ret)
@@ -603,8 +620,14 @@ PJRT_Error *tpu_Buffer_Bitcast(PJRT_Buffer_Bitcast_Args *args)
     if (!shape_of(args->element_type, args->dims, args->num_dims, args->device_layout, array->memory->kind != TPU_HBM, &shape))
         return tpu_error(PJRT_UNIMPLEMENTED, "echelon capture: an array of type %d with %zu dimensions is not pretended", args->element_type, args->num_dims);
     tpu_lock();
-    PJRT_Error *error = NULL;
-    PJRT_Buffer *made = tpu_array_of_program(args->element_type, &shape, array->memory, array, &error);
+    PJRT_Error *error = is_there(array);
+    uint8_t *data = g_steal_pointer(&array->data); /* goes with the place */
+    EchBytes dense = array->dense;
+    PJRT_Buffer *made = error ? NULL : tpu_array_of_program(args->element_type, &shape, array->memory, array, &error);
+    if (made && made->dense == dense)
+        made->data = g_steal_pointer(&data);
+    kept -= data ? dense : 0;
+    g_free(data);
     if (made)
         tpu_record("renamed", "%" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT, array->number, made->number);
     tpu_unlock();
