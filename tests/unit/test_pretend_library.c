@@ -269,8 +269,22 @@ static void look_at_the_second(void)
     NEED(handle(1, &second) == 0 && name(second, uuid, sizeof uuid) == 0 && g_str_has_prefix(uuid, "GPU-02"));
 }
 
+/* The variable counts when the program first asks for its devices, whatever else of CUDA it has called before, and not after. */
+static void hide_one_later(void)
+{
+    static const char function;
+    register_kernel(NULL, &function, NULL, "k", -1, NULL, NULL, NULL, NULL, NULL);
+    int n;
+    NEED(last_error() == 0 && runtime_version(&n) == 0 && begin_capture(NULL, 0) != 0 && last_error() == 1);
+    g_setenv("CUDA_VISIBLE_DEVICES", "1", TRUE);
+    look_at_the_second();
+    g_setenv("CUDA_VISIBLE_DEVICES", "0", TRUE);
+    look_at_the_second();
+}
+
 START_TEST(devices_that_are_hidden_are_the_hosts)
 {
+    g_free(pretended(SMALL, hide_one_later, NULL));
     static const char *const visible[] = {"1", "GPU-02000000-0000-0000-0000-000000000000", "1,7"};
     for (size_t i = 0; i < G_N_ELEMENTS(visible); i++) {
         g_setenv("CUDA_VISIBLE_DEVICES", visible[i], TRUE);

@@ -38,7 +38,8 @@ static int use_context(void *context)
 PRETEND_EXPORT int cuInit(unsigned flags)
 {
     (void)flags;
-    return SUCCESS;
+    int n;
+    return cudaGetDeviceCount(&n); /* they stay from now on */
 }
 
 /* Of a program that has no runtime of CUDA (yet) the newest: Warp wants a driver of 13 before it loads anything. */
@@ -51,7 +52,9 @@ PRETEND_EXPORT int cuDriverGetVersion(int *ret)
 
 PRETEND_EXPORT int cuDeviceGet(int *ret, int ordinal)
 {
-    if (ordinal < 0 || (uint32_t)ordinal >= pretend_device()->devices)
+    int n;
+    cudaGetDeviceCount(&n);
+    if (ordinal < 0 || ordinal >= n)
         return 101; /* CUDA_ERROR_INVALID_DEVICE */
     *ret = ordinal;
     return SUCCESS;
@@ -59,8 +62,7 @@ PRETEND_EXPORT int cuDeviceGet(int *ret, int ordinal)
 
 PRETEND_EXPORT int cuDeviceGetCount(int *ret)
 {
-    *ret = (int)pretend_device()->devices;
-    return SUCCESS;
+    return cudaGetDeviceCount(ret);
 }
 
 PRETEND_EXPORT int cuDeviceGetName(char *ret, int room, int device)

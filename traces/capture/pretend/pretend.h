@@ -320,6 +320,7 @@ int cudaDeviceGetPCIBusId(char *ret, int room, int device);
 int cudaDeviceGetStreamPriorityRange(int *ret_least, int *ret_greatest);
 int cudaDeviceSynchronize(void);
 int cudaSetDevice(int device);
+int cudaGetDeviceCount(int *ret);
 const char *cudaGetErrorString(int error);
 int cudaMemGetInfo(size_t *ret_free, size_t *ret_total);
 int cudaMalloc(void **ret, size_t bytes);

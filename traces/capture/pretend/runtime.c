@@ -71,6 +71,10 @@ static int device_of_entry(const char *entry)
     return *entry >= '0' && *entry <= '9' ? atoi(entry) : -1;
 }
 
+static PretendDevice pretended;
+static bool
+    seen_devices; /* the program has asked which devices it has: from then on they stay, as the driver has it, which reads the variable when it begins */
+
 /* How many of @n devices CUDA_VISIBLE_DEVICES leaves: up to the first that is none. */
 static uint32_t visible(uint32_t n)
 {
@@ -86,12 +90,24 @@ static uint32_t visible(uint32_t n)
     return seen;
 }
 
-int pretend_on_host(int device)
+/* How many the program has. */
+static uint32_t see_devices(void)
 {
-    return device >= 0 && (uint32_t)device < pretend_device()->devices ? on_host[device] : device;
+    const PretendDevice *d = pretend_device();
+    if (!__atomic_load_n(&seen_devices, __ATOMIC_ACQUIRE)) {
+        pretend_lock();
+        if (!seen_devices)
+            pretended.devices = visible(d->all_devices);
+        __atomic_store_n(&seen_devices, true, __ATOMIC_RELEASE);
+        pretend_unlock();
+    }
+    return d->devices;
 }
 
-static PretendDevice pretended;
+int pretend_on_host(int device)
+{
+    return device >= 0 && (uint32_t)device < see_devices() ? on_host[device] : device;
+}
 
 static void read_device(void)
 {
@@ -105,6 +121,7 @@ static void read_device(void)
     d->context_bytes = number_of(settings, "context", 0);
     d->all_devices = (uint32_t)number_of(settings, "devices", 1);
     d->devices = visible(d->all_devices);
+    seen_devices = false;
     d->links = (uint32_t)number_of(settings, "links", 0);
     d->multiprocessors = (uint32_t)number_of(settings, "multiprocessors", 108);
     d->major = (uint32_t)number_of(settings, "major", 8);
@@ -139,7 +156,7 @@ const PretendDevice *pretend_device(void)
 
 PRETEND_EXPORT int cudaGetDeviceCount(int *ret)
 {
-    *ret = (int)pretend_device()->devices;
+    *ret = (int)see_devices();
     return SUCCESS;
 }
 
@@ -152,7 +169,7 @@ PRETEND_EXPORT int cudaGetDevice(int *ret)
 
 PRETEND_EXPORT int cudaSetDevice(int device)
 {
-    if (device < 0 || (uint32_t)device >= pretend_device()->devices) {
+    if (device < 0 || (uint32_t)device >= see_devices()) {
         pretend_say_once("the program asked for a GPU that there is not: 'echelon capture --gpus N' tells how many each host has");
         return fail(101); /* cudaErrorInvalidDevice */
     }
@@ -192,7 +209,7 @@ PRETEND_EXPORT int cudaDriverGetVersion(int *ret)
 
 static bool is_device_number(int device)
 {
-    return device >= 0 && (uint32_t)device < pretend_device()->devices;
+    return device >= 0 && (uint32_t)device < see_devices();
 }
 
 /* Multiply-adds of f32 in a clock for one of f64 (CUDA C++ Programming Guide, throughput of native arithmetic instructions); 0: not known. */
