@@ -983,6 +983,15 @@ START_TEST(solvers)
     ck_assert_int_eq(blas(&of_blas), 0);
     ck_assert_int_eq(triangle(of_blas, 0, 0, 0, 0, 64, 10, NULL, NULL, 64, NULL, 64), 0);
     ck_assert_int_eq(vector(of_blas, 1, 20, 30, NULL, NULL, 20, NULL, 1, NULL, NULL, 1), 0);
+    /* A matrix that is turned, as CuPy does with every one that is not column by column. */
+    int (*turn)(void *, int, int, int, int, const void *, const void *, int, const void *, const void *, int, void *, int),
+        (*scale)(void *, int, int, int, const void *, int, const void *, int, void *, int);
+    find("cublasSgeam", &turn);
+    find("cublasZdgmm", &scale);
+    const float one = 1, zero = 0, some[2] = {0};
+    ck_assert_int_eq(turn(of_blas, 1, 1, 30, 20, &one, some, 20, &zero, some, 20, NULL, 30), 0);
+    ck_assert_int_eq(turn(of_blas, 0, 0, 30, 20, &one, some, 30, &one, some + 1, 30, NULL, 30), 0);
+    ck_assert_int_eq(scale(of_blas, 0, 30, 20, some, 30, some, 1, NULL, 30), 0);
     ck_assert_int_eq(end_blas(of_blas), 0);
     ck_assert_int_eq(refused(&none), 15);
     g_autofree char *lines = written("library", "459");
@@ -990,7 +999,10 @@ START_TEST(solvers)
                             "0 0 \"cusolverDnSsytrf\" \"product=1x300x300x0 operand_bytes=4 class=solver routine=cholesky\" 360000 360000 0 \"f32\"\n"
                             "0 0 \"cusolverDnXgeev\" \"product=1x300x300x0 operand_bytes=4 class=solver routine=eigen\" 360000 360000 0 \"f32\"\n"
                             "0 0 \"cublasStrsm\" \"product=1x64x64x10 operand_bytes=4 class=solver routine=triangular\" 18944 2560 0 \"f32\"\n"
-                            "0 0 \"cublasCgemv\" \"product=1x30x1x80 operand_bytes=8 class=vector\" 4960 240 4800 \"f32\"\n");
+                            "0 0 \"cublasCgemv\" \"product=1x30x1x80 operand_bytes=8 class=vector\" 4960 240 4800 \"f32\"\n"
+                            "0 0 \"cublasSgeam\" \"elements=600 operand_bytes=4 class=relayout\" 2400 2400 0 \"\"\n"
+                            "0 0 \"cublasSgeam\" \"elements=600 operand_bytes=4 class=elementwise\" 4800 2400 0 \"\"\n"
+                            "0 0 \"cublasZdgmm\" \"elements=600 operand_bytes=16 class=elementwise\" 10080 9600 0 \"\"\n");
     unload();
 }
 END_TEST

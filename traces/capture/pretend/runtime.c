@@ -731,19 +731,28 @@ PRETEND_EXPORT int cudaDeviceGetMemPool(void **ret, int device)
     return cudaDeviceGetDefaultMemPool(ret, device);
 }
 
-/* cudaMemPoolAttr: 5 and 6 bytes reserved, now and at most; 7 and 8 bytes used. Ours reserves what is used. */
+/* cudaMemPoolAttr: 1 to 3 whether memory is used again in several ways, 4 how much is kept; 5 and 6 bytes reserved, now and at most; 7 and 8 bytes used. Ours
+ * reserves what is used. What a program sets is told again: CuPy keeps its limit there. */
+enum { POOL_KEEPS = 4 };
+static uint64_t kept_by_pool[PRETEND_DEVICES];
+
 PRETEND_EXPORT int cudaMemPoolGetAttribute(void *pool, int attribute, void *ret)
 {
-    uint64_t value = attribute >= 5 ? pretend_pool_bytes(device_of_pool(pool), attribute == 6 || attribute == 8) : 0;
-    memcpy(ret, &value, attribute >= 4 ? sizeof value : sizeof(int));
+    int device = device_of_pool(pool);
+    uint64_t value = attribute < POOL_KEEPS    ? 1
+                     : attribute == POOL_KEEPS ? __atomic_load_n(&kept_by_pool[device], __ATOMIC_RELAXED)
+                                               : pretend_pool_bytes(device, attribute == 6 || attribute == 8);
+    memcpy(ret, &value, attribute >= POOL_KEEPS ? sizeof value : sizeof(int));
     return SUCCESS;
 }
 
 PRETEND_EXPORT int cudaMemPoolSetAttribute(void *pool, int attribute, void *value)
 {
-    (void)pool;
-    (void)attribute;
-    (void)value;
+    uint64_t kept = 0;
+    if (attribute == POOL_KEEPS) {
+        memcpy(&kept, value, sizeof kept);
+        __atomic_store_n(&kept_by_pool[device_of_pool(pool)], kept, __ATOMIC_RELAXED);
+    }
     return SUCCESS;
 }
 

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { PANEL = 64 };
 
@@ -68,7 +69,35 @@ static int write_routine(void *stream, const char *name, const char *routine, co
     return 0;
 }
 
+/* [m, n] made of as many elements and of @more. */
+static int write_elements(void *stream, const char *name, const char *kind, const Type *type, uint64_t m, uint64_t n, uint64_t more)
+{
+    char launch[128];
+    if (m * n == 0) {
+        pretend_no_uses();
+        return 0;
+    }
+    snprintf(launch, sizeof launch, "elements=%llu operand_bytes=%u class=%s", (unsigned long long)(m * n), type->bytes, kind);
+    pretend_library_kernel(stream, name, launch, (m * n + more) * type->bytes, m * n * type->bytes, 0, NULL);
+    return 0;
+}
+
 /* ---- cuBLAS ---- */
+
+/* As the library tells it, which asks a handle of its own. */
+PRETEND_EXPORT int cublasGetVersion_v2(void *handle, int *ret)
+{
+    (void)handle;
+    static const char *const libraries[] = {"libcublas.so.13", "libcublas.so.12", NULL};
+    void *symbol = pretend_real_symbol("cublasGetProperty", libraries);
+    int (*property)(int, int *), parts[3] = {0};
+    memcpy(&property, &symbol, sizeof property);
+    for (int i = 0; i < 3; i++)
+        if (!symbol || property(i, &parts[i]) != 0)
+            return 15; /* CUBLAS_STATUS_NOT_SUPPORTED */
+    *ret = parts[0] * 10000 + parts[1] * 100 + parts[2];
+    return 0;
+}
 
 #define BLAS(T)                                                                                                                                                \
     PRETEND_EXPORT int cublas##T##gemv_v2(void *handle, int turned, int m, int n, const void *alpha, const void *a, int lda, const void *x, int step_x,        \
@@ -133,6 +162,27 @@ static int write_routine(void *stream, const char *name, const char *routine, co
             *info = 0;                                                                                                                                         \
         use((Uses){.read = {a, c}, .written = {device_info}});                                                                                                 \
         return write_routine(blas_stream(handle), "cublas" #T "gelsBatched", "qr", &type_##T, (uint64_t)batch, (uint64_t)m, (uint64_t)n, 0);                   \
+    }                                                                                                                                                          \
+    PRETEND_EXPORT int cublas##T##geam(void *handle, int turned_a, int turned_b, int m, int n, const void *alpha, const void *a, int lda, const void *beta,    \
+                                       const void *b, int ldb, void *c, int ldc)                                                                               \
+    {                                                                                                                                                          \
+        (void)alpha, (void)lda, (void)beta, (void)ldb, (void)ldc;                                                                                              \
+        use((Uses){.read = {a, b != a ? b : NULL}, .written = {c}});                                                                                           \
+        return write_elements(blas_stream(handle), "cublas" #T "geam", turned_a || turned_b ? "relayout" : "elementwise", &type_##T, (uint64_t)m, (uint64_t)n, \
+                              b && b != a ? (uint64_t)m * (uint64_t)n : 0);                                                                                    \
+    }                                                                                                                                                          \
+    PRETEND_EXPORT int cublas##T##dgmm(void *handle, int side, int m, int n, const void *a, int lda, const void *x, int step, void *c, int ldc)                \
+    {                                                                                                                                                          \
+        (void)lda, (void)step, (void)ldc;                                                                                                                      \
+        use((Uses){.read = {a, x}, .written = {c}});                                                                                                           \
+        return write_elements(blas_stream(handle), "cublas" #T "dgmm", "elementwise", &type_##T, (uint64_t)m, (uint64_t)n, (uint64_t)(side ? n : m));          \
+    }                                                                                                                                                          \
+    PRETEND_EXPORT int cublas##T##getriBatched(void *handle, int n, const void *a, int lda, const int *pivots, void *c, int ldc, int *info, int batch)         \
+    {                                                                                                                                                          \
+        (void)lda, (void)ldc;                                                                                                                                  \
+        use((Uses){.read = {a, pivots, c}, .written = {info}});                                                                                                \
+        return write_routine(blas_stream(handle), "cublas" #T "getriBatched", "triangular", &type_##T, (uint64_t)batch, (uint64_t)n, (uint64_t)n,              \
+                             2 * (uint64_t)n);                                                                                                                 \
     }
 BLAS(S)
 BLAS(D)
@@ -188,6 +238,12 @@ PRETEND_EXPORT int cusolverDnSetStream(void *handle, void *stream)
     return 0;
 }
 
+PRETEND_EXPORT int cusolverDnGetStream(void *handle, void **ret)
+{
+    *ret = ((Handle *)handle)->stream;
+    return 0;
+}
+
 static int parameters; /* their address stands for them */
 
 #define MAKES(make, end)                                                                                                                                       \
@@ -205,23 +261,24 @@ MAKES(cusolverDnCreateParams, cusolverDnDestroyParams)
 MAKES(cusolverDnCreateGesvdjInfo, cusolverDnDestroyGesvdjInfo)
 MAKES(cusolverDnCreateSyevjInfo, cusolverDnDestroySyevjInfo)
 
-PRETEND_EXPORT int cusolverDnXgesvdjSetTolerance(void *info, double tolerance)
-{
-    (void)info, (void)tolerance;
-    return 0;
-}
-
-PRETEND_EXPORT int cusolverDnXgesvdjSetMaxSweeps(void *info, int sweeps)
-{
-    (void)info, (void)sweeps;
-    return 0;
-}
-
-PRETEND_EXPORT int cusolverDnXgesvdjSetSortEig(void *info, int sorted)
-{
-    (void)info, (void)sorted;
-    return 0;
-}
+#define SWEEPS(name)                                                                                                                                           \
+    PRETEND_EXPORT int cusolverDnX##name##SetTolerance(void *info, double tolerance)                                                                           \
+    {                                                                                                                                                          \
+        (void)info, (void)tolerance;                                                                                                                           \
+        return 0;                                                                                                                                              \
+    }                                                                                                                                                          \
+    PRETEND_EXPORT int cusolverDnX##name##SetMaxSweeps(void *info, int sweeps)                                                                                 \
+    {                                                                                                                                                          \
+        (void)info, (void)sweeps;                                                                                                                              \
+        return 0;                                                                                                                                              \
+    }                                                                                                                                                          \
+    PRETEND_EXPORT int cusolverDnX##name##SetSortEig(void *info, int sorted)                                                                                   \
+    {                                                                                                                                                          \
+        (void)info, (void)sorted;                                                                                                                              \
+        return 0;                                                                                                                                              \
+    }
+SWEEPS(gesvdj)
+SWEEPS(syevj)
 
 static int panel(int64_t m, int64_t n, int *ret)
 {
@@ -408,6 +465,18 @@ static int routine(void *handle, const char *name, const char *which, const Type
         (void)half, (void)lda, (void)work, (void)room;                                                                                                         \
         use((Uses){.updated = {a}, .written = {pivots, info}});                                                                                                \
         return routine(handle, "cusolverDn" #T "sytrf", "cholesky", &type_##T, 1, n, n, 0);                                                                    \
+    }                                                                                                                                                          \
+    PRETEND_EXPORT int cusolverDn##T##syevj##_bufferSize(void *handle, int vectors, int half, int n, const void *a, int lda, const void *w, int *ret,          \
+                                                         void *how)                                                                                            \
+    {                                                                                                                                                          \
+        (void)handle, (void)vectors, (void)half, (void)a, (void)lda, (void)w, (void)how;                                                                       \
+        return panel(n, n, ret);                                                                                                                               \
+    }                                                                                                                                                          \
+    PRETEND_EXPORT int cusolverDn##T##syevj(void *handle, int vectors, int half, int n, void *a, int lda, void *w, void *work, int room, int *info, void *how) \
+    {                                                                                                                                                          \
+        (void)vectors, (void)half, (void)lda, (void)work, (void)room, (void)how;                                                                               \
+        use((Uses){.updated = {a}, .written = {w, info}});                                                                                                     \
+        return routine(handle, "cusolverDn" #T #syevj, "eigen", &type_##T, 1, n, n, 0);                                                                        \
     }
 SOLVER(S, orgqr, ormqr, syevd, syevj)
 SOLVER(D, orgqr, ormqr, syevd, syevj)
