@@ -797,6 +797,26 @@ START_TEST(nccl_takes_memory)
 }
 END_TEST
 
+/* Ranks that see one device each (launchers hide the others) are on one host all the same: it has the rings of a host's, and captures tell of its devices. */
+START_TEST(hidden_devices_are_near)
+{
+    g_setenv("CUDA_VISIBLE_DEVICES", "2", TRUE);
+    load_nccl();
+    int (*all_gather)(const void *, void *, size_t, int, void *, void *), (*memory)(size_t *, size_t *);
+    find("ncclAllGather", &all_gather);
+    find("cudaMemGetInfo", &memory);
+    size_t before = 0, now = 0, total;
+    void *c = NULL;
+    float own[4] = {0}, all[16];
+    ck_assert_int_eq(init(&c, 4, (Id){{0}}, 2, NULL) + memory(&before, &total) + all_gather(own, all, 4, 7, c, NULL) + memory(&now, &total), 0);
+    ck_assert_uint_eq(before - now, (size_t)288 << 20);
+    ck_assert_int_eq(end_communicator(c), 0);
+    g_autofree char *devices = numbers("device");
+    ck_assert_str_eq(devices, "84942979072 536870912 8 \"h100-sxm\"\n");
+    unload();
+}
+END_TEST
+
 /* What a communicator of NCCL 2.14 takes of an A100 (NVIDIA/nccl issue 964: 544 MB in a group of two, 688 in one of more, on the first rank): rings of 24
  * channels with 6 and 6 MiB each, 32 channels' 16 steps of 512 KiB for a network, and of the tree, a chain, what goes the other way than the ring. */
 START_TEST(nccl_takes_memory_early)
@@ -1231,6 +1251,7 @@ int main(void)
     tcase_add_test(cases, both_sides_of_a_message);
     tcase_add_test(cases, events_behind_collectives);
     tcase_add_test(cases, nccl_takes_memory);
+    tcase_add_test(cases, hidden_devices_are_near);
     tcase_add_loop_test(cases, nccl_takes_memory_early, 0, 6);
     tcase_add_test(cases, transforms);
     tcase_add_test(cases, calls_of_plain_programs);
