@@ -1133,6 +1133,50 @@ START_TEST(calls_of_tensors)
 }
 END_TEST
 
+/* A product with a matrix of which two in four elements are zeros: 1024 x 512 of 16 bits is stored in 9/16 of its bytes, and half as deep to the tensor cores.
+ */
+START_TEST(products_of_halves_of_matrices)
+{
+    load();
+    typedef struct {
+        _Alignas(16) uint8_t data[512];
+    } Room;
+    int (*begin)(Room *), (*dense)(const Room *, Room *, int64_t, int64_t, int64_t, uint32_t, int, int),
+        (*structured)(const Room *, Room *, int64_t, int64_t, int64_t, uint32_t, int, int, int),
+        (*operation)(const Room *, Room *, int, int, const Room *, const Room *, const Room *, const Room *, int),
+        (*selection)(const Room *, Room *, Room *, int), (*plan)(const Room *, Room *, const Room *, const Room *),
+        (*size)(const Room *, const Room *, size_t *, size_t *), (*compress)(const Room *, const Room *, int, int, const void *, void *, void *, void *),
+        (*multiply)(const Room *, const Room *, const void *, const void *, const void *, const void *, const void *, void *, void *, void **, int32_t);
+    find("cusparseLtInit", &begin);
+    find("cusparseLtDenseDescriptorInit", &dense);
+    find("cusparseLtStructuredDescriptorInit", &structured);
+    find("cusparseLtMatmulDescriptorInit", &operation);
+    find("cusparseLtMatmulAlgSelectionInit", &selection);
+    find("cusparseLtMatmulPlanInit", &plan);
+    find("cusparseLtSpMMACompressedSize2", &size);
+    find("cusparseLtSpMMACompress2", &compress);
+    find("cusparseLtMatmul", &multiply);
+    Room handle, pruned, input, output, of, chosen, planned;
+    size_t bytes = 0, scratch = 1;
+    const float one = 1, zero = 0;
+    ck_assert_int_eq(begin(&handle), 0);
+    ck_assert_int_eq(structured(&handle, &pruned, 1024, 512, 512, 16, 2, 2, 0), 0); /* f16, row by row */
+    ck_assert_int_eq(dense(&handle, &input, 512, 128, 128, 16, 2, 2) + dense(&handle, &output, 1024, 128, 128, 16, 2, 2), 0);
+    ck_assert_int_ne(dense(&handle, &planned, 0, 128, 128, 16, 2, 2), 0);
+    ck_assert_int_eq(size(&handle, &pruned, &bytes, &scratch), 0);
+    ck_assert_uint_eq(bytes, 1024 * 512 * 2 / 16 * 9);
+    ck_assert_uint_eq(scratch, 0);
+    ck_assert_int_eq(compress(&handle, &pruned, 1, 0, NULL, NULL, NULL, NULL), 0);
+    ck_assert_int_eq(operation(&handle, &of, 0, 0, &pruned, &input, &output, &output, 2) + selection(&handle, &chosen, &of, 0), 0);
+    ck_assert_int_eq(plan(&handle, &planned, &of, &chosen), 0);
+    ck_assert_int_eq(multiply(&handle, &planned, &one, NULL, NULL, &zero, NULL, NULL, NULL, NULL, 0), 0);
+    g_autofree char *lines = written("library", "459");
+    ck_assert_str_eq(lines, "0 0 \"cusparseLtSpMMACompress\" \"elements=524288 operand_bytes=2 class=strided\" 1048576 589824 0 \"\"\n"
+                            "0 0 \"cusparseLtMatmul\" \"product=1x1024x128x256 operand_bytes=2 class=product\" 720896 262144 67108864 \"f16\"\n");
+    unload();
+}
+END_TEST
+
 /* A recurrent network over sequences of several lengths: 4, 2 and 1 steps of three are 7 rows of its input, and steps of 3, 2, 1 and 1. */
 START_TEST(recurrent_steps)
 {
@@ -1259,6 +1303,7 @@ int main(void)
     tcase_add_test(cases, products_in_room);
     tcase_add_test(cases, calls_of_tensors);
     tcase_add_test(cases, recurrent_steps);
+    tcase_add_test(cases, products_of_halves_of_matrices);
     suite_add_tcase(suite, cases);
     return ech_test_main(suite);
 }

@@ -303,9 +303,6 @@ FFT_OF_REAL(cufftExecZ2D)
 
 /* ---- what is not pretended: one line that names it, and the library's own "not supported" ---- */
 
-/* Weights of which two in four are zeros: without a handle, nothing of them is asked. */
-PRETEND_REFUSED(cusparseLtInit, 10)
-
 /* cuBLAS's of rotations, of symmetric matrices and of triangles, which MAGMA calls. */
 #define NO_BLAS(name) PRETEND_REFUSED(name, 15)
 NO_BLAS(cublasChemm_v2)
