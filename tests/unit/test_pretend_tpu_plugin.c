@@ -454,6 +454,9 @@ START_TEST(programs_are_kept_and_run)
         kernels += ech_trace_ops(import->trace)[i].kind == ECH_OP_KERNEL;
     ck_assert_uint_eq(kernels, 2);
     ck_assert_ptr_nonnull(ech_test_op(import->trace, ECH_OP_KERNEL, "jit_step/sum"));
+    /* The second array was given to the run that found no room, and is gone with it. */
+    g_autofree char *lines = text_of(pid);
+    ck_assert(g_regex_match_simple("^free [0-9]+ 2$", lines, G_REGEX_MULTILINE, 0));
 }
 END_TEST
 

@@ -496,10 +496,12 @@ static PJRT_Error *run_on(const PJRT_LoadedExecutable *loaded, PJRT_Device *devi
     g_string_append_printf(line, " %zu", loaded->n_results);
     PJRT_Error *error = NULL;
     size_t made = 0;
+    g_autofree uint64_t *given = g_new0(uint64_t, loaded->n_results + 1); /* arguments in whose places results lie */
     for (; made < loaded->n_results && !error; made += !error) {
         const EchLayout *shape = &g_array_index(loaded->header.results, EchLayout, made);
         PJRT_Buffer *place = place_of(loaded, made, arguments, n, options);
-        g_string_append_printf(line, " %" G_GUINT64_FORMAT, place ? place->number : 0);
+        given[made] = place ? place->number : 0;
+        g_string_append_printf(line, " %" G_GUINT64_FORMAT, given[made]);
         results[made] = tpu_array_of_program(loaded->types[made], shape, &device->memories[shape->space == 5 ? TPU_PINNED : TPU_HBM], place, &error);
         if (results[made])
             g_string_append_printf(line, " %" G_GUINT64_FORMAT, results[made]->number);
@@ -510,6 +512,8 @@ static PJRT_Error *run_on(const PJRT_LoadedExecutable *loaded, PJRT_Device *devi
         for (size_t i = 0; i < made; i++) {
             tpu_array_let_go(results[i]);
             g_free(results[i]);
+            if (given[i] > 0) /* gone with the run that was not */
+                tpu_record("free", "%" G_GUINT64_FORMAT, given[i]);
         }
         return error;
     }
