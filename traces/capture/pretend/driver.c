@@ -348,9 +348,14 @@ PRETEND_EXPORT int cuDeviceGetMemPool(void **ret, int device)
     return cudaDeviceGetMemPool(ret, device);
 }
 
+/* Ours keep nothing, whatever they were told: XLA and TensorFlow, which ask here, take as much as that at once when they begin, and give it back. */
 PRETEND_EXPORT int cuMemPoolGetAttribute(void *pool, int attribute, void *ret)
 {
-    return cudaMemPoolGetAttribute(pool, attribute, ret);
+    enum { POOL_KEEPS = 4 };
+    if (attribute != POOL_KEEPS)
+        return cudaMemPoolGetAttribute(pool, attribute, ret);
+    memset(ret, 0, sizeof(uint64_t));
+    return SUCCESS;
 }
 
 PRETEND_EXPORT int cuMemPoolSetAttribute(void *pool, int attribute, void *value)
