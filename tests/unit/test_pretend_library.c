@@ -1739,6 +1739,55 @@ START_TEST(contexts_variables_and_pools_are_of_a_device)
 }
 END_TEST
 
+/* As cuda.core and PyCUDA use the driver: contexts of their own, what a stream and a kernel are. */
+static void drive_by_hand(void)
+{
+    int (*make_context)(void **, unsigned, int), (*end_context)(void *), (*device)(int *), (*by_bus)(int *, const char *), (*flags_of)(void *, unsigned *),
+        (*id_of)(void *, unsigned long long *), (*device_of)(void *, int *), (*record_with)(void *, void *, unsigned),
+        (*copy_any)(void *, const void *, size_t), (*set_halves)(void *, unsigned short, size_t), (*parameter)(void *, size_t, size_t *, size_t *),
+        (*parameters)(void *, size_t *), (*entry)(const char *, void **, int, uint64_t, int *);
+    const struct {
+        void *at;
+        const char *name;
+    } names[] = {{&make_context, "cuCtxCreate_v2"},  {&end_context, "cuCtxDestroy_v2"},        {&device, "cuCtxGetDevice"},
+                 {&by_bus, "cuDeviceGetByPCIBusId"}, {&flags_of, "cuStreamGetFlags"},          {&id_of, "cuStreamGetId"},
+                 {&device_of, "cuStreamGetDevice"},  {&record_with, "cuEventRecordWithFlags"}, {&copy_any, "cuMemcpy"},
+                 {&set_halves, "cuMemsetD16_v2"},    {&parameter, "cuKernelGetParamInfo"},     {&parameters, "cuKernelGetParamCount"},
+                 {&entry, "cuGetProcAddress_v2"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        void *found = dlsym(RTLD_DEFAULT, names[i].name);
+        NEED(found != NULL);
+        memcpy(names[i].at, &found, sizeof found);
+    }
+    void *context, *stream, *event, *module, *kernel, *memory, *at;
+    int current;
+    unsigned flags;
+    unsigned long long id;
+    NEED(make_context(&context, 0, 2) == 101 && make_context(&context, 0, 1) == 0 && device(&current) == 0 && current == 1);
+    NEED(make_stream(&stream, 1) == 0 && flags_of(stream, &flags) == 0 && flags == 1 && id_of(stream, &id) == 0 && id == 1);
+    NEED(end_context(context) == 0 && device(&current) == 0 && current == 0 && device_of(stream, &current) == 0 && current == 1);
+    NEED(by_bus(&current, "0000:02:00.0") == 0 && current == 1 && by_bus(&current, "01:00.0") == 0 && current == 0 && by_bus(&current, "0000:09:00.0") == 1);
+    NEED(make_event(&event) == 0 && record_with(event, stream, 1) == 0 && end_event(event) == 0 && end_stream(stream) == 0 && last_error() == 1);
+    int given[4] = {1, 2, 3, 4};
+    NEED(allocate(&memory, sizeof given) == 0 && copy_any(memory, given, sizeof given) == 0 && set_halves(memory, 0x0707, 2) == 0);
+    NEED(copy_any(given, memory, 4) == 0 && given[0] == 0x07070707);
+    size_t offset, size, n;
+    NEED(load_module(&module, ".version 8.5\n.entry k(.param .u32 a, .param .u64 b, .param .align 4 .b8 c[12], .param .u64 d){ret;}") == 0);
+    NEED(get_function(&kernel, module, "k") == 0 && parameters(kernel, &n) == 0 && n == 4 && parameter(kernel, 4, &offset, &size) == 1);
+    static const size_t offsets[] = {0, 8, 16, 32}, sizes[] = {4, 8, 12, 8};
+    for (size_t i = 0; i < n; i++)
+        NEED(parameter(kernel, i, &offset, &size) == 0 && offset == offsets[i] && size == sizes[i]);
+    NEED(entry("cuCtxCreate", &at, 12000, 0, NULL) == 0 && at == dlsym(RTLD_DEFAULT, "cuCtxCreate_v2"));
+    NEED(entry("cuCtxCreate", &at, 13000, 0, NULL) == 0 && at == dlsym(RTLD_DEFAULT, "cuCtxCreate_v4"));
+}
+
+START_TEST(the_driver_is_used_by_hand)
+{
+    g_autofree char *text = pretended(SMALL, drive_by_hand, NULL);
+    ck_assert_uint_eq(count(text, "record 1 1 1\n"), 1);
+}
+END_TEST
+
 static void asks_for_entry_points(void)
 {
     int (*entry)(const char *, void **, int, uint64_t, int *), (*old_entry)(const char *, void **, int, uint64_t);
@@ -1892,6 +1941,7 @@ int main(void)
     tcase_add_test(tcase, ranges_of_nvtx_are_written);
     tcase_add_test(tcase, what_asks_of_a_compiled_program_is_written);
     tcase_add_test(tcase, contexts_variables_and_pools_are_of_a_device);
+    tcase_add_test(tcase, the_driver_is_used_by_hand);
     tcase_add_test(tcase, entry_points_are_the_librarys_own);
     tcase_add_test(tcase, managed_memory_is_told_of);
     tcase_add_test(tcase, the_hook_never_breaks_a_program);

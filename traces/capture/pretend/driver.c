@@ -89,6 +89,11 @@ PRETEND_EXPORT int cuDeviceGetPCIBusId(char *ret, int room, int device)
     return cudaDeviceGetPCIBusId(ret, room, device);
 }
 
+PRETEND_EXPORT int cuDeviceGetByPCIBusId(int *ret, const char *bus)
+{
+    return cudaDeviceGetByPCIBusId(ret, bus);
+}
+
 PRETEND_EXPORT int cuDeviceComputeCapability(int *ret_major, int *ret_minor, int device)
 {
     (void)device;
@@ -179,6 +184,41 @@ PRETEND_EXPORT int cuCtxPopCurrent_v2(void **ret)
     return cuCtxPopCurrent(ret);
 }
 
+/* A context of the program's own is its device's, and on top of the others until it is destroyed. */
+PRETEND_EXPORT int cuCtxCreate_v2(void **ret, unsigned flags, int device)
+{
+    (void)flags;
+    int n;
+    cudaGetDeviceCount(&n);
+    if (device < 0 || device >= n)
+        return 101;
+    *ret = context_of(device);
+    return cuCtxPushCurrent(*ret);
+}
+
+PRETEND_EXPORT int cuCtxCreate_v3(void **ret, void *affinities, int n, unsigned flags, int device)
+{
+    (void)affinities, (void)n;
+    return cuCtxCreate_v2(ret, flags, device);
+}
+
+PRETEND_EXPORT int cuCtxCreate_v4(void **ret, void *how, unsigned flags, int device)
+{
+    (void)how;
+    return cuCtxCreate_v2(ret, flags, device);
+}
+
+PRETEND_EXPORT int cuCtxDestroy_v2(void *context)
+{
+    return context == current_context() ? cuCtxPopCurrent(NULL) : SUCCESS;
+}
+
+PRETEND_EXPORT int cuCtxGetFlags(unsigned *ret)
+{
+    *ret = 0;
+    return SUCCESS;
+}
+
 PRETEND_EXPORT int cuCtxGetDevice(int *ret)
 {
     *ret = pretend_current_device();
@@ -227,6 +267,16 @@ PRETEND_EXPORT int cuCtxSetLimit(int limit, size_t value)
 PRETEND_EXPORT int cuCtxGetStreamPriorityRange(int *ret_least, int *ret_greatest)
 {
     return cudaDeviceGetStreamPriorityRange(ret_least, ret_greatest);
+}
+
+PRETEND_EXPORT int cuProfilerStart(void)
+{
+    return SUCCESS;
+}
+
+PRETEND_EXPORT int cuProfilerStop(void)
+{
+    return SUCCESS;
 }
 
 PRETEND_EXPORT int cuLogsRegisterCallback(void)
@@ -441,6 +491,17 @@ PRETEND_EXPORT int cuMemcpyAsync(void *to, const void *from, size_t bytes, void 
     return cudaMemcpyAsync(to, from, bytes, 4, stream);
 }
 
+PRETEND_EXPORT int cuMemcpy(void *to, const void *from, size_t bytes)
+{
+    return cudaMemcpy(to, from, bytes, 4);
+}
+
+PRETEND_EXPORT int cuMemcpyPeer(void *to, void *to_context, const void *from, void *from_context, size_t bytes)
+{
+    (void)to_context, (void)from_context;
+    return cudaMemcpy(to, from, bytes, 4);
+}
+
 PRETEND_EXPORT int cuMemcpyBatchAsync_v2(void *const *to, const void *const *from, const size_t *bytes, size_t n, void *attributes, size_t *first_with,
                                          size_t n_attributes, void *stream)
 {
@@ -466,6 +527,16 @@ PRETEND_EXPORT int cuMemsetD8Async(void *to, unsigned char value, size_t n, void
 PRETEND_EXPORT int cuMemsetD32Async(void *to, unsigned value, size_t n, void *stream)
 {
     return cudaMemsetAsync(to, value == (value & 0xff) * 0x01010101u ? (int)(value & 0xff) : 0, 4 * n, stream);
+}
+
+PRETEND_EXPORT int cuMemsetD16Async(void *to, unsigned short value, size_t n, void *stream)
+{
+    return cudaMemsetAsync(to, value == (value & 0xff) * 0x0101 ? value & 0xff : 0, 2 * n, stream);
+}
+
+PRETEND_EXPORT int cuMemsetD16_v2(void *to, unsigned short value, size_t n)
+{
+    return cuMemsetD16Async(to, value, n, NULL);
 }
 
 PRETEND_EXPORT int cuMemsetD8_v2(void *to, unsigned char value, size_t n)
@@ -684,6 +755,22 @@ PRETEND_EXPORT int cuStreamGetPriority(void *stream, int *ret)
     return cudaStreamGetPriority(stream, ret);
 }
 
+PRETEND_EXPORT int cuStreamGetFlags(void *stream, unsigned *ret)
+{
+    return cudaStreamGetFlags(stream, ret);
+}
+
+PRETEND_EXPORT int cuStreamGetId(void *stream, unsigned long long *ret)
+{
+    return cudaStreamGetId(stream, ret);
+}
+
+PRETEND_EXPORT int cuStreamGetDevice(void *stream, int *ret)
+{
+    *ret = pretend_stream_device(stream);
+    return SUCCESS;
+}
+
 PRETEND_EXPORT int cuLaunchHostFunc(void *stream, void (*function)(void *), void *data)
 {
     return cudaLaunchHostFunc(stream, function, data);
@@ -717,6 +804,12 @@ PRETEND_EXPORT int cuEventDestroy_v2(void *event)
 
 PRETEND_EXPORT int cuEventRecord(void *event, void *stream)
 {
+    return cudaEventRecord(event, stream);
+}
+
+PRETEND_EXPORT int cuEventRecordWithFlags(void *event, void *stream, unsigned flags)
+{
+    (void)flags;
     return cudaEventRecord(event, stream);
 }
 
@@ -904,6 +997,26 @@ PRETEND_EXPORT int cudaKernelSetAttributeForDevice(void *kernel, int attribute, 
 PRETEND_EXPORT int cuFuncGetName(const char **ret, void *function)
 {
     return cudaFuncGetName(ret, function);
+}
+
+PRETEND_EXPORT int cuFuncGetParamInfo(void *function, size_t index, size_t *ret_offset, size_t *ret_size)
+{
+    return cudaFuncGetParamInfo(function, index, ret_offset, ret_size);
+}
+
+PRETEND_EXPORT int cuKernelGetParamInfo(void *kernel, size_t index, size_t *ret_offset, size_t *ret_size)
+{
+    return cudaFuncGetParamInfo(kernel, index, ret_offset, ret_size);
+}
+
+PRETEND_EXPORT int cuKernelGetParamCount(void *kernel, size_t *ret)
+{
+    return cudaFuncGetParamCount(kernel, ret);
+}
+
+PRETEND_EXPORT int cuKernelGetName(const char **ret, void *kernel)
+{
+    return cudaFuncGetName(ret, kernel);
 }
 
 PRETEND_EXPORT int cuFuncSetAttribute(void *function, int attribute, int value)

@@ -333,6 +333,21 @@ PRETEND_EXPORT int cudaDeviceGetPCIBusId(char *ret, int room, int device)
     return SUCCESS;
 }
 
+PRETEND_EXPORT int cudaDeviceGetByPCIBusId(int *ret, const char *bus)
+{
+    unsigned domain, number;
+    int whole = 0; /* letters, where the domain is told, too */
+    bool read = sscanf(bus, "%x:%x:%n", &domain, &number, &whole) == 2 && whole > 0;
+    read = read || sscanf(bus, "%x:", &number) == 1;
+    for (int device = 0; read && is_device_number(device); device++) {
+        if (pretend_on_host(device) + 1 == (int)number) {
+            *ret = device;
+            return SUCCESS;
+        }
+    }
+    return fail(INVALID_VALUE);
+}
+
 PRETEND_EXPORT int cudaDeviceCanAccessPeer(int *ret, int device, int peer)
 {
     *ret = device != peer;
@@ -1100,6 +1115,33 @@ PRETEND_EXPORT int cudaFuncGetName(const char **ret, const void *function)
     return SUCCESS;
 }
 
+/* Parameters lie one behind the other, each at a multiple of its size as far as that is a number's. */
+PRETEND_EXPORT int cudaFuncGetParamInfo(const void *function, size_t index, size_t *ret_offset, size_t *ret_size)
+{
+    const PretendKernelCode *code = kernel_code(function);
+    size_t offset = 0;
+    for (size_t i = 0; code && i < code->n_parameters && i <= index; i++) {
+        size_t size = code->parameters[i], align = size & -size;
+        align = align > 8 ? 8 : align > 0 ? align : 1;
+        offset = (offset + align - 1) / align * align;
+        if (i == index) {
+            *ret_offset = offset;
+            if (ret_size)
+                *ret_size = size;
+            return SUCCESS;
+        }
+        offset += size;
+    }
+    return fail(INVALID_VALUE);
+}
+
+PRETEND_EXPORT int cudaFuncGetParamCount(const void *function, size_t *ret)
+{
+    const PretendKernelCode *code = kernel_code(function);
+    *ret = code ? code->n_parameters : 0;
+    return code ? SUCCESS : fail(INVALID_VALUE);
+}
+
 PRETEND_EXPORT int cudaGetKernel(void **ret, const void *function)
 {
     *ret = (void *)(uintptr_t)function;
@@ -1127,7 +1169,7 @@ static int entry_point(const char *symbol, int version, void **ret, int *ret_res
     *ret = has_changed(symbol, version) ? NULL : dlsym(RTLD_DEFAULT, symbol);
     if (!*ret) { /* names of the driver say no version; its libraries' do */
         char versioned[128];
-        snprintf(versioned, sizeof versioned, "%s_v2", symbol);
+        snprintf(versioned, sizeof versioned, "%s_v%d", symbol, version >= 13000 && strcmp(symbol, "cuCtxCreate") == 0 ? 4 : 2);
         *ret = dlsym(RTLD_DEFAULT, versioned);
     }
     if (ret_result)
