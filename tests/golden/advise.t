@@ -12,7 +12,7 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   as it is                                  123 MiB         -  1.01 ms         -
 
   What would make it fit
-   1  make activations again               39.6 MiB         -  1.06 ms    x1.044
+   1  make activations again               39.6 MiB         -  1.06 ms    x1.051
 
   What may
    2  make again what needs no product      119 MiB         -        -         -
@@ -89,7 +89,7 @@ $ echelon advise traces/published_steps/llama3.1-70b.v6e-128.hlo.txt.gz --device
   As it is, on a larger device
    2  tpu-v6e                              24.7 GiB    90 GiB   34.1 s    x0.286
    3  tpu7x                                24.7 GiB    90 GiB   27.1 s    x0.227
-   4  tpu-8i                               24.7 GiB    90 GiB   49.6 s    x0.416
+   4  tpu-8i                               24.7 GiB    90 GiB   49.4 s    x0.414
 
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4GiB | head -n 4
 gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
@@ -131,8 +131,8 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB --
       "hbm_bytes" : 41501444,
       "host_bytes" : 0,
       "again_at_once_bytes" : 14180352,
-      "makespan_ps" : 1056756421,
-      "relative" : 1.0444069098252891
+      "makespan_ps" : 1063060001,
+      "relative" : 1.0506368246645164
     },
 $ echelon run --trace traces/gpt_everything.h100 --device h100-sxm --set device.memories.hbm.capacity=60MiB | grep advise
   What would make it fit: 'echelon advise', with the same --trace and --device.
@@ -153,7 +153,7 @@ $ echelon advise traces/adam_none.v5e --device tpu-v5e --memory 2000MiB | sed -n
    1  arguments on host, overlapped        1.92 GiB   788 MiB   115 ms   x11.487
    2  arguments on host, waited for        1.92 GiB   788 MiB   120 ms   x11.971
    3  again, and arguments on host         1.73 GiB   984 MiB   148 ms   x14.741
-  (of what is made again there are at once at most: 3.50 MiB by 3; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
+  (of what is made again there are at once at most: 7 MiB by 3; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
   (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
   (XLA fetches offloaded arrays early, many at once, and may need as much as without; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
   The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend tpu-v5e -o asked -- python train.py' tells what it needs then (large programs: compile.py --no-codegen tells the memory, long before the compiler is done).
@@ -176,8 +176,8 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 34MiB | s
   It takes 1.01 ms. Its critical path: latency inside kernels 77 %, hbm port 14 %, overhead 9 %.
   What may
    1  make activations again               37.6 MiB         -        -         -
-   2  activations again or all on host     30.6 MiB  7.50 MiB  1.52 ms    x1.507
-   3  again, and arguments on host         32.4 MiB  5.50 MiB  1.71 ms    x1.695
+   2  activations again or all on host     30.6 MiB  7.50 MiB  1.53 ms    x1.513
+   3  again, and arguments on host         32.4 MiB  5.50 MiB  1.72 ms    x1.701
   (of what is made again there are at once at most: 13.5 MiB by 2, 13.5 MiB by 3; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
   (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
   (XLA fetches offloaded arrays early, many at once, and may need as much as without; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
