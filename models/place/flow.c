@@ -860,11 +860,13 @@ void ech_flow_clock(EchFlow *flow, const EchFlowInstruction *instructions, EchBy
 {
     EchMsaProblem *p = &flow->problem;
     g_autoptr(GArray) lives = g_array_new(FALSE, FALSE, sizeof(Life));
-    g_autofree uint32_t *span_end = g_new0(uint32_t, MAX(p->n_steps, 1));
+    uint32_t n_computations = 0;
+    for (uint32_t t = 0; t < p->n_steps; t++)
+        n_computations = MAX(n_computations, instructions[t].computation + 1);
+    g_autofree uint32_t *span_end = g_new0(uint32_t, MAX(n_computations, 1));
     g_autofree uint32_t *table_end = g_new0(uint32_t, MAX(p->n_steps, 1));
     for (uint32_t t = 0; t < p->n_steps; t++)
-        if (instructions[t].computation < p->n_steps)
-            span_end[instructions[t].computation] = MAX(span_end[instructions[t].computation], t);
+        span_end[instructions[t].computation] = t;
     for (uint32_t t = 0; t < p->n_steps; t++) {
         const EchFlowInstruction *in = &instructions[t];
         for (uint32_t k = 0; k < in->n_operands; k++)

@@ -113,6 +113,28 @@ START_TEST(operands_bound_at_an_update)
 }
 END_TEST
 
+/* Most computations of a program are inside fusions and have no step: a body's number may be larger than there are steps. What its root makes is there until
+ * the body ends. */
+START_TEST(bodies_of_large_numbers)
+{
+    for (uint32_t body = 1; body < 10000; body *= 99) {
+        const uint32_t operands[] = {1, 0};
+        EchFlowInstruction in[] = {
+            {.name = "p", .opcode = "parameter", .entry = true, .leaves = &array, .n_leaves = 1},
+            {.name = "q", .opcode = "parameter", .computation = body, .leaves = &array, .n_leaves = 1},
+            {.name = "b", .opcode = "negate", .computation = body, .root = true, .operands = operands, .n_operands = 1, .leaves = &array, .n_leaves = 1},
+            {.name = "e", .opcode = "after-all", .computation = body},
+            {.name = "r", .opcode = "negate", .entry = true, .root = true, .operands = &operands[1], .n_operands = 1, .leaves = &array, .n_leaves = 1},
+        };
+        for (uint32_t t = 0; t < G_N_ELEMENTS(in); t++)
+            in[t].op = ech_flow_op(in[t].opcode);
+        g_autoptr(EchFlow) flow = ech_flow_new(in, G_N_ELEMENTS(in), body + 1, NULL, 0);
+        ech_flow_clock(flow, in, 0);
+        ck_assert_uint_eq(flow->problem.values[value_at(flow, 2, 0)].last, 3);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("place_flow");
@@ -120,6 +142,7 @@ int main(void)
     tcase_add_loop_test(tcase, slices_that_are_copies, 0, (int)G_N_ELEMENTS(cases));
     tcase_add_test(tcase, collectives_hand_on_their_operand);
     tcase_add_test(tcase, operands_bound_at_an_update);
+    tcase_add_test(tcase, bodies_of_large_numbers);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
