@@ -749,6 +749,8 @@ static bool read_module(Reader *r, Span module, GError **error)
                     computation.id = g.value;
             }
             ech_wire_join(&wire, &sub);
+            if (get_id(r->by_id, computation.id) != ECH_NONE)
+                return fail(r, f.data, error, "a second computation of one id: is the file two modules, one after the other?");
             put_id(r, r->by_id, computation.id, r->computations->len);
             g_array_append_val(r->computations, computation);
         } else if (f.number == 6) {
@@ -1029,10 +1031,13 @@ static bool find_module(Reader *r, Span whole, unsigned depth, Span *ret, GError
     EchWireField f;
     Span first = {0};
     bool named = false, computations = false;
+    const uint8_t *second = NULL;
     while (ech_wire_next(&wire, &f)) {
         if (f.number == 1 && f.type == ECH_WIRE_BYTES && !first.data) {
             first = span_of(&f);
             named = looks_like_text(&f);
+        } else if (f.number == 1 && f.type == ECH_WIRE_BYTES && !second) {
+            second = f.data;
         } else if (f.number == 3 && f.type == ECH_WIRE_BYTES) {
             computations = true;
             if (!named && depth < 2)
@@ -1043,11 +1048,13 @@ static bool find_module(Reader *r, Span whole, unsigned depth, Span *ret, GError
         return false;
     if (named && computations) {
         *ret = whole;
-        return true;
+    } else {
+        if (!first.data || depth == 3)
+            return fail(r, whole.data, error, "neither an HloProto nor an HloModuleProto");
+        if (!find_module(r, first, depth + 1, ret, error))
+            return false;
     }
-    if (!first.data || depth == 3)
-        return fail(r, whole.data, error, "neither an HloProto nor an HloModuleProto");
-    return find_module(r, first, depth + 1, ret, error);
+    return !second || fail(r, second, error, "a second module behind the first one; give each in a file of its own");
 }
 
 EchProgram *ech_hlo_read_proto(GBytes *bytes, const char *where, const char *device, EchDiag *diag, GError **error)

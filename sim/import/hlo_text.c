@@ -239,7 +239,7 @@ static bool is_head(Slice line)
     return line.n > 1 && (line.text[0] == '%' || line.text[0] == '(' || line.text[0] == '_' || g_ascii_isalpha(line.text[0])) && line.text[line.n - 1] == '{';
 }
 
-static void open_computation(Reader *r, const char *stop)
+static bool open_computation(Reader *r, const char *stop, GError **error)
 {
     const char *at = r->at;
     EchProgram *p = ech_program_builder_peek(r->builder);
@@ -251,11 +251,18 @@ static void open_computation(Reader *r, const char *stop)
         at++;
     Slice slice = bare_name((Slice){name, (size_t)(at - name)});
     r->nameless |= slice.n == 0;
+    if (entry && p->entry != ECH_NONE)
+        return fail(r, r->at, error, "a second ENTRY computation: is the text two modules, one after the other?");
+    if (slice.n > 0 && map_get(&r->computations, slice) != ECH_NONE) {
+        g_autofree char *text = g_strndup(slice.text, MIN(slice.n, 80));
+        return fail(r, name, error, "a second computation '%s' in one module; print the module with its names' numbers (print_ids=True)", text);
+    }
     EchId id = ech_program_builder_computation(r->builder, ech_program_builder_string(r->builder, slice.text, (gssize)slice.n));
     *map_take(&r->computations, slice) = id;
     if (entry)
         p->entry = id;
     map_clear(&r->names);
+    return true;
 }
 
 static bool read_shape(Reader *r, const char **at, const char *stop, EchId *ret, GError **error)
@@ -895,7 +902,8 @@ static bool read_module(Reader *r, GError **error)
             module = true;
             read_module_line(r);
         } else if (module && is_head(line)) {
-            open_computation(r, stop);
+            if (!open_computation(r, stop, error))
+                return false;
             open = true;
             r->table = TABLE_NONE;
             r->at = stop;

@@ -150,6 +150,8 @@ START_TEST(refused)
         {nested, "tuple(s32[] tmp_4, f32[256]{0:T(256)} tmp_5)", "tuple(s32[], f32[256]{0:T(256)})", "m.txt:31:", "without a name"},
         {nested, "negate(", "negate", "m.txt:40:", "not defined"},
         {nested, "  }\n  }\n}\n", "", "m.txt:", "without its '}'"},
+        {plain, "%a (u: f32[256])", "%b (u: f32[256])", "m.txt:29:", "a second computation 'b'"},
+        {plain, "%b (v: f32[256])", "ENTRY %b (v: f32[256])", "m.txt:34:", "a second ENTRY"},
     };
     g_autoptr(EchDiag) diag = ech_diag_new();
     g_autoptr(GError) error = NULL;
@@ -157,6 +159,39 @@ START_TEST(refused)
     g_autoptr(EchProgram) program = module_of(text, diag, &error);
     ck_assert_ptr_null(program);
     ck_assert_msg(g_str_has_prefix(error->message, cases[_i].place) && strstr(error->message, cases[_i].says), "%s", error->message);
+}
+END_TEST
+
+/* A parameter that is the whole program: its name, and its computation. */
+#define PROTO_NAME "\x0a\x01m"
+#define PROTO_COMPUTATION(id)                                                                                                                                  \
+    "\x1a\x21"                                                                                                                                                 \
+    "\x0a\x01"                                                                                                                                                 \
+    "e"                                                                                                                                                        \
+    "\x12\x18\x0a\x01p\x12\x09parameter\x1a\x05\x10\x0b\x1a\x01\x04\x98\x02\x01"                                                                               \
+    "\x28" id "\x30\x01"
+
+/* Modules that were written one behind the other into one file would be read as one. */
+START_TEST(modules_in_one_file)
+{
+    static const struct {
+        const char *proto, *says;
+    } cases[] = {
+        {PROTO_NAME PROTO_COMPUTATION("\x01"), NULL},
+        {PROTO_NAME PROTO_COMPUTATION("\x01") PROTO_COMPUTATION("\x02"), NULL},
+        {PROTO_NAME PROTO_COMPUTATION("\x01") PROTO_COMPUTATION("\x01"), "a second computation of one id"},
+        {PROTO_NAME PROTO_COMPUTATION("\x01") PROTO_NAME PROTO_COMPUTATION("\x02"), "a second module"},
+        {"\x0a\x26" PROTO_NAME PROTO_COMPUTATION("\x01"), NULL},
+        {"\x0a\x26" PROTO_NAME PROTO_COMPUTATION("\x01") "\x0a\x26" PROTO_NAME PROTO_COMPUTATION("\x02"), "a second module"},
+    };
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(GError) error = NULL;
+    g_autoptr(GBytes) bytes = g_bytes_new_static(cases[_i].proto, strlen(cases[_i].proto));
+    g_autoptr(EchProgram) program = ech_hlo_read_proto(bytes, "m.pb", "tpu-v5e", diag, &error);
+    if (!cases[_i].says)
+        ck_assert_ok(program != NULL, error);
+    else
+        ck_assert_msg(!program && strstr(error->message, cases[_i].says), "%s", error ? error->message : "it was read");
 }
 END_TEST
 
@@ -168,7 +203,8 @@ int main(void)
     tcase_add_test(tests, ends_of_lines);
     tcase_add_test(tests, nested_computations);
     tcase_add_test(tests, indented);
-    tcase_add_loop_test(tests, refused, 0, 8);
+    tcase_add_loop_test(tests, refused, 0, 10);
+    tcase_add_loop_test(tests, modules_in_one_file, 0, 6);
     suite_add_tcase(suite, tests);
     return ech_test_main(suite);
 }
