@@ -168,8 +168,9 @@ typedef struct {
     Step *steps;         /* of every operation */
     uint32_t *functions; /* those of the module */
     uint32_t n_functions;
-    GHashTable *named; /* the first function of each name */
-    Value *values;
+    GHashTable *named;        /* the first function of each name */
+    Value *values;            /* of the function that is walked: every one numbers its own from 0 */
+    Value *frames[MAX_CALLS]; /* those of the functions that it calls, by how deep; NULL until there is a call */
     EchKernelGrid *work;
     double weight;
     uint64_t visits; /* in this step of the grid */
@@ -801,18 +802,24 @@ static uint32_t function_named(const Walk *w, const char *name)
 
 static void call(Walk *w, const EchMlirOp *op, uint32_t callee)
 {
-    if (callee == ECH_MLIR_NONE || w->calls >= MAX_CALLS)
+    if (callee == ECH_MLIR_NONE || w->calls >= MAX_CALLS) {
+        set(w, op, (Value){0});
         return;
-    uint32_t body = region_of(w, ech_mlir_op(w->m, callee), 0);
-    const EchMlirBlock *block = ech_mlir_block(w->m, body);
-    for (uint32_t i = 0; block && i < block->n_arguments; i++) {
-        Value value = value_of(w, op, i);
-        w->values[block->argument + i] = value;
     }
-    w->calls++;
+    uint32_t body = region_of(w, ech_mlir_op(w->m, callee), 0), n = MIN(op->n_results, MAX_CARRIED);
+    const EchMlirBlock *block = ech_mlir_block(w->m, body);
+    Value *own = w->values, made[MAX_CARRIED];
+    if (!w->frames[w->calls])
+        w->frames[w->calls] = g_new0(Value, MAX(w->m->n_values, 1u));
+    Value *frame = w->frames[w->calls++];
+    for (uint32_t i = 0; block && i < block->n_arguments; i++)
+        frame[block->argument + i] = i < op->n_operands ? value_of(w, op, i) : (Value){0};
+    w->values = frame;
     walk_region(w, body);
+    handed_on(w, body, 0, made, n);
+    w->values = own;
     w->calls--;
-    set(w, op, (Value){0});
+    set_all(w, op, made, n);
 }
 
 static void walk_op(Walk *w, uint32_t id)
@@ -1210,11 +1217,16 @@ bool ech_mosaic_read(const uint8_t *bytes, size_t n, const EchMosaicArray *array
     Window windows[MAX_WINDOWS];
     size_t n_windows = read_windows(&w, kernel, &grid, windows);
     uint64_t steps;
-    if (!settle_bounds(&w, kernel, &grid, windows, n_windows, &steps, error))
+    bool settled = settle_bounds(&w, kernel, &grid, windows, n_windows, &steps, error), walked = false;
+    if (settled) {
+        work.steps = (double)steps;
+        work.parallel = parallel_bound(m, attributes, &grid);
+        walked = walk_grid(&w, kernel, &grid, windows, n_windows, steps);
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(w.frames); i++)
+        g_free(w.frames[i]);
+    if (!settled)
         return false;
-    work.steps = (double)steps;
-    work.parallel = parallel_bound(m, attributes, &grid);
-    bool walked = walk_grid(&w, kernel, &grid, windows, n_windows, steps);
     *visits = walked ? w.left : 0;
     if (walked)
         *ret = work;

@@ -383,6 +383,18 @@ START_TEST(many_products)
 }
 END_TEST
 
+/* The steps 0 to 3 of a kernel that asks a function for the least of 3 and its index, goes round a loop as often, and does once more in step 2: what is called
+ * has values of its own, and hands one back. */
+START_TEST(called_functions)
+{
+    EchKernelGrid grid = read_corpus("called", (EchMosaicArray[1]){{0}}, 1, 1);
+    ck_assert_int_eq(grid.assumed, false);
+    ck_assert_double_eq(grid.steps, 4);
+    ck_assert_double_eq(grid.stored, 0 + 1 + 2 + 3 + 1);
+    ck_assert_double_eq(grid.vector, 0 + 1 + 2 + 3 + 1);
+}
+END_TEST
+
 /* Rows of 4 KiB, as many of each sequence as its length says (20, 0, 100, 33 of pages of 16): the capture notes what it was called with. Without that each
  * copy is as large as it may be. */
 START_TEST(rows_by_lengths)
@@ -436,6 +448,7 @@ int main(void)
     tcase_add_test(tcase, pipeline_in_a_loop);
     tcase_add_test(tcase, copies_to_other_devices);
     tcase_add_test(tcase, many_products);
+    tcase_add_test(tcase, called_functions);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
