@@ -163,19 +163,22 @@ static EchBytes scatter_moves(const EchProgram *p, EchId scatter)
     EchBytes bytes = array_bytes(p, updates);
     const EchLayout *table = ech_program_layout(p, p->instructions[ech_program_operand(p, i, 0)].shape);
     const EchLayout *from = ech_program_layout(p, p->instructions[updates].shape);
-    int64_t windows[ECH_LAYOUT_MAX_RANK], inserted[ECH_LAYOUT_MAX_RANK], sizes[ECH_LAYOUT_MAX_RANK];
-    size_t n, n_windows = 0, n_inserted = 0, at = 0;
+    int64_t windows[ECH_LAYOUT_MAX_RANK], inserted[ECH_LAYOUT_MAX_RANK], batching[ECH_LAYOUT_MAX_RANK], sizes[ECH_LAYOUT_MAX_RANK];
+    size_t n, n_windows = 0, n_inserted = 0, n_batching = 0, at = 0;
     const char *text = ech_program_attribute(i, "update_window_dims", &n);
     if (text != NULL)
         n_windows = MIN(ech_program_numbers(text, n, windows, G_N_ELEMENTS(windows)), G_N_ELEMENTS(windows));
     text = ech_program_attribute(i, "inserted_window_dims", &n);
     if (text != NULL)
         n_inserted = MIN(ech_program_numbers(text, n, inserted, G_N_ELEMENTS(inserted)), G_N_ELEMENTS(inserted));
+    text = ech_program_attribute(i, "input_batching_dims", &n);
+    if (text != NULL)
+        n_batching = MIN(ech_program_numbers(text, n, batching, G_N_ELEMENTS(batching)), G_N_ELEMENTS(batching));
     if (table == NULL || from == NULL || table->n_tiles == 0)
         return bytes;
     for (uint8_t d = 0; d < table->rank; d++) {
         sizes[d] = 1;
-        if (among(inserted, n_inserted, d) || at >= n_windows)
+        if (among(inserted, n_inserted, d) || among(batching, n_batching, d) || at >= n_windows)
             continue;
         if (windows[at] >= 0 && windows[at] < from->rank)
             sizes[d] = (int64_t)from->dims[windows[at]];
@@ -1056,7 +1059,8 @@ static void fill_scoped(EchPlaceProblem *problem, const EchProgram *p, const Ech
         if (s.bytes > 0)
             g_array_append_val(scoped, s);
     }
-    for (uint32_t t = 0; scoped->len == 0 && t < problem->n; t++) {
+    const bool asked = scoped->len > 0;
+    for (uint32_t t = 0; !asked && t < problem->n; t++) {
         EchMsaScoped s = {t, chip->scoped, t};
         const EchInstruction *i = &p->instructions[problem->ids[t]];
         if (kind_of(i) == COST_NORMAL)

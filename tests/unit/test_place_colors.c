@@ -224,6 +224,59 @@ START_TEST(checker_sees_overlaps)
 }
 END_TEST
 
+static const char silent[] = "HloModule m, is_scheduled=true\n"
+                             "\n"
+                             "ENTRY %e (p: f32[256,512]) -> f32[256,512] {\n"
+                             "  %p = f32[256,512]{1,0:T(8,128)} parameter(0)\n"
+                             "  %x = f32[256,512]{1,0:T(8,128)} negate(%p)\n"
+                             "  %y = f32[256,512]{1,0:T(8,128)} exponential(%x)\n"
+                             "  ROOT %r = f32[256,512]{1,0:T(8,128)} add(%x, %y)\n"
+                             "}\n";
+
+/* Where no kernel says what it asks for, every one may have all of it; and after the program something else may. */
+START_TEST(scratch_of_every_kernel)
+{
+    g_autoptr(EchProgram) program = NULL;
+    g_autoptr(EchPlaceCosts) costs = NULL;
+    g_autoptr(EchPlaceProblem) problem = make_problem(silent, &program, &costs);
+    const EchMsaProblem *m = &problem->flow->problem;
+    static const char *const kernels[] = {"x", "y", "r"};
+    ck_assert_uint_eq(m->n_scoped, G_N_ELEMENTS(kernels) + 1);
+    for (size_t k = 0; k < m->n_scoped; k++) {
+        ck_assert_uint_eq(m->scoped[k].step, k < G_N_ELEMENTS(kernels) ? step_of(problem, kernels[k]) : problem->n);
+        ck_assert_uint_eq(m->scoped[k].bytes, ech_place_chip("tpu7x")->scoped);
+    }
+}
+END_TEST
+
+/* A row of each of 16 tables of their own is 512 bytes, in tiles of 8 rows that are moved as a whole. */
+static const char batched[] = "HloModule m, is_scheduled=true\n"
+                              "\n"
+                              "%add (a: f32[], b: f32[]) -> f32[] {\n"
+                              "  %a = f32[] parameter(0)\n"
+                              "  %b = f32[] parameter(1)\n"
+                              "  ROOT %s = f32[] add(%a, %b)\n"
+                              "}\n"
+                              "\n"
+                              "ENTRY %e (t: f32[16,64,128], i: s32[16], u: f32[16,128]) -> f32[16,64,128] {\n"
+                              "  %t = f32[16,64,128]{2,1,0:T(8,128)} parameter(0)\n"
+                              "  %i = s32[16]{0:T(128)} parameter(1)\n"
+                              "  %u = f32[16,128]{1,0:T(8,128)} parameter(2)\n"
+                              "  ROOT %r = f32[16,64,128]{2,1,0:T(8,128)} scatter(%t, %i, %u), update_window_dims={1}, inserted_window_dims={1}, "
+                              "scatter_dims_to_operand_dims={1}, input_batching_dims={0}, scatter_indices_batching_dims={0}, index_vector_dim=1, "
+                              "to_apply=%add\n"
+                              "}\n";
+
+START_TEST(scatters_into_tables_of_their_own)
+{
+    g_autoptr(EchProgram) program = NULL;
+    g_autoptr(EchPlaceCosts) costs = NULL;
+    g_autoptr(EchPlaceProblem) problem = make_problem(batched, &program, &costs);
+    EchId scatter = problem->ids[step_of(problem, "r")];
+    ck_assert_uint_eq(ech_place_costs_operand(costs, program, scatter, 0, 0), 16 * 8 * 128 * 4);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("place_colors");
@@ -232,6 +285,8 @@ int main(void)
     tcase_add_test(tcase, room_is_kept);
     tcase_add_test(tcase, through_a_conditional);
     tcase_add_test(tcase, weights_named_late);
+    tcase_add_test(tcase, scratch_of_every_kernel);
+    tcase_add_test(tcase, scatters_into_tables_of_their_own);
     tcase_add_loop_test(tcase, checker_sees_overlaps, 0, G_N_ELEMENTS(checked));
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
