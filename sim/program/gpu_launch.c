@@ -465,7 +465,7 @@ static bool contains(const char *text, size_t n, const char *word)
     return text && g_strstr_len(text, (gssize)n, word) != NULL;
 }
 
-/* f32 that may not be rounded to tf32, integers wider than 8 bits and f64: lanes. */
+/* f32 that may not be rounded to tf32, integers wider than 8 bits and complex numbers: lanes. */
 static uint8_t arithmetic_of(const EchProgram *p, EchId id, bool wgmma)
 {
     const EchInstruction *i = &p->instructions[id];
@@ -473,7 +473,8 @@ static uint8_t arithmetic_of(const EchProgram *p, EchId id, bool wgmma)
     size_t n = 0;
     const char *text = text_of(i, "operand_precision", "operand_precision", &n);
     bool precise = contains(text, n, "HIGH") || contains(text, n, "high");
-    if (lhs && (strcmp(lhs->dtype, "f32") == 0 ? precise : strcmp(lhs->dtype, "s32") == 0 || lhs->dtype[0] == 'c'))
+    bool whole = lhs && (lhs->dtype[0] == 's' || lhs->dtype[0] == 'u') && ech_layout_element_bits(lhs) > 8;
+    if (lhs && (strcmp(lhs->dtype, "f32") == 0 ? precise : whole || lhs->dtype[0] == 'c'))
         return ECH_GPU_FMA + 1;
     return (wgmma ? ECH_GPU_WGMMA : ECH_GPU_MMA) + 1;
 }

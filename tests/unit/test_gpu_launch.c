@@ -97,6 +97,10 @@ static const char entry_text[] =
     "  %k_input = (bf16[8,56,56,3]{3,2,1,0}, u8[0]{0}) custom-call(%out, %w), window={size=7x7 stride=2x2 pad=3_2x3_2}, dim_labels=b01f_o01i->b01f, "
     "custom_call_target=\"__cudnn$convBackwardInput\"\n"
     "  %k_copy = f32[4096,1024]{1,0} copy(%x)\n"
+    "  %n16 = u16[4096,1024]{1,0} convert(%x)\n"
+    "  %k_integers = u32[4096,4096]{1,0} dot(%n16, %n16), lhs_contracting_dims={1}, rhs_contracting_dims={1}\n"
+    "  %n8 = s8[4096,1024]{1,0} convert(%x)\n"
+    "  %k_bytes = s32[4096,4096]{1,0} dot(%n8, %n8), lhs_contracting_dims={1}, rhs_contracting_dims={1}\n"
     "  ROOT %k_end = f32[] constant(0)\n"
     "}\n";
 
@@ -137,6 +141,8 @@ static const struct {
     /* The input's gradient: at a stride of two one window position in four meets an output. */
     {"k_input", "product=1x25088x3x784 taps=12 operand_bytes=2 class=product arithmetic=wgmma"},
     {"k_copy", "elements=1048576 operand_bytes=16 class=elementwise instructions=4"},
+    {"k_integers", "product=1x4096x4096x1024 operand_bytes=2 class=product arithmetic=fma"},
+    {"k_bytes", "product=1x4096x4096x1024 operand_bytes=1 class=product arithmetic=wgmma"},
 };
 
 START_TEST(instructions_say)
