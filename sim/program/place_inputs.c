@@ -596,6 +596,7 @@ EchPlaceCosts *ech_place_costs_new(const EchProgram *program, const EchPlaceChip
     costs->seconds = g_new0(float, MAX(n, 1));
     costs->taken = g_new0(float, MAX(n, 1));
     costs->first_operand = g_new0(uint32_t, n + 1);
+    costs->operand_start = g_new0(uint32_t, MAX(p->n_operands, 1));
     costs->first_result = g_new0(uint32_t, n + 1);
     g_autoptr(GArray) read = g_array_new(FALSE, FALSE, sizeof(uint64_t)), made = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     for (size_t id = 0; id < n; id++) {
@@ -614,6 +615,7 @@ EchPlaceCosts *ech_place_costs_new(const EchProgram *program, const EchPlaceChip
         bool windowed = chip->mxu_passes > 0 && kind == COST_NORMAL && is_product(i) &&
                         ech_place_product(p, (EchId)id, (const EchId *)(const void *)leaves->data, leaves->len, &clocks, reads, writes);
         for (uint32_t k = 0; k < i->n_operands; k++) {
+            costs->operand_start[i->first_operand + k] = read->len;
             g_array_set_size(leaves, 0);
             append_leaves(p, p->instructions[ech_program_operand(p, i, k)].shape, leaves);
             for (guint l = 0; l < leaves->len; l++) {
@@ -673,6 +675,7 @@ void ech_place_costs_free(EchPlaceCosts *costs)
     g_free(costs->seconds);
     g_free(costs->taken);
     g_free(costs->first_operand);
+    g_free(costs->operand_start);
     g_free(costs->first_result);
     g_free(costs->operand_bytes);
     g_free(costs->result_bytes);
@@ -682,10 +685,8 @@ void ech_place_costs_free(EchPlaceCosts *costs)
 uint64_t ech_place_costs_operand(const EchPlaceCosts *costs, const EchProgram *program, EchId instruction, uint32_t k, uint32_t leaf)
 {
     const EchInstruction *i = &program->instructions[instruction];
-    uint32_t at = costs->first_operand[instruction];
-    for (uint32_t j = 0; j < k && j < i->n_operands; j++)
-        at += ech_place_leaves(program, program->instructions[ech_program_operand(program, i, j)].shape);
-    return at + leaf < costs->first_operand[instruction + 1] ? costs->operand_bytes[at + leaf] : 0;
+    uint32_t at = k < i->n_operands ? costs->operand_start[i->first_operand + k] + leaf : UINT32_MAX;
+    return at < costs->first_operand[instruction + 1] ? costs->operand_bytes[at] : 0;
 }
 
 /* ---- the problem ---- */
