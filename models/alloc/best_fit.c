@@ -53,7 +53,7 @@ static bool best_fit_alloc(EchAllocator *base, const EchAllocRequest *request, E
     if (bytes < request->bytes)
         return false;
     EchTreeIter it = ech_tree_lower_bound(&self->free, ech_tree_key(bytes, 0));
-    EchBytes most = MAX(base->stats.reserved, base->memory.capacity - base->stats.direct); /* the last chunk may reach past it */
+    EchBytes most = ech_range_most(base); /* the last chunk may reach past it */
     while (it.leaf && self->chunks.items[ech_tree_iter_value(it)].address + bytes > most)
         it = ech_tree_next(it);
     if (!it.leaf)

@@ -52,6 +52,9 @@ static bool buddy_alloc(EchAllocator *base, const EchAllocRequest *request, EchL
         return false;
     unsigned order = order_of(MAX(request->bytes, self->smallest));
     EchTreeIter it = ech_tree_lower_bound(&self->free, ech_tree_key(order, 0));
+    EchBytes most = ech_range_most(base);
+    while (it.leaf && (uint64_t)ech_tree_iter_key(it) + (UINT64_C(1) << order) > most)
+        it = ech_tree_next(it);
     if (!it.leaf)
         return false;
     unsigned have = (unsigned)(ech_tree_iter_key(it) >> 64);

@@ -14,6 +14,12 @@ static inline void ech_range_init(EchAllocator *self, EchBytes *limit, EchBytes 
     self->n_segments = 1;
 }
 
+/** Where what is handed out must end: what is taken beside the range is not there. */
+static inline EchBytes ech_range_most(const EchAllocator *self)
+{
+    return MAX(self->stats.reserved, self->memory.capacity - self->stats.direct);
+}
+
 /** Says that an allocation now lies at [address, address + bytes). */
 static inline void ech_range_place(EchAllocator *self, uint64_t address, EchBytes bytes, EchLive *live, EchPlacement *ret)
 {

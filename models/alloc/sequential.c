@@ -35,7 +35,7 @@ static bool sequential_alloc(EchAllocator *base, const EchAllocRequest *request,
 {
     Sequential *self = (Sequential *)base;
     EchBytes bytes = ech_round_up(request->bytes, self->alignment);
-    uint64_t address = 0, most = MAX(base->stats.reserved, base->memory.capacity - base->stats.direct); /* what is taken beside it is not there */
+    uint64_t address = 0, most = ech_range_most(base); /* what is taken beside it is not there */
     bool found = false;
     if (bytes < request->bytes)
         return false;

@@ -96,6 +96,17 @@ static void tlsf_done(EchAllocator *base)
     g_free(self->links);
 }
 
+/* The first block of list (@f, @s) and of those behind it where @bytes end at @most, or 0. */
+static uint32_t find_below(const Tlsf *self, unsigned f, unsigned s, EchBytes bytes, EchBytes most)
+{
+    for (; f < N_FIRST; f++, s = 0)
+        for (; s < N_SECOND; s++)
+            for (uint32_t at = self->heads[f][s]; at; at = self->links[at].next)
+                if (self->chunks.items[at].address + bytes <= most)
+                    return at;
+    return 0;
+}
+
 static uint32_t find(const Tlsf *self, EchBytes bytes)
 {
     /* Up to the next list's lower bound, so that any block found is large enough. */
@@ -110,7 +121,10 @@ static uint32_t find(const Tlsf *self, EchBytes bytes)
         f = (unsigned)__builtin_ctzll(first);
         second = self->second[f];
     }
-    return self->heads[f][__builtin_ctz(second)];
+    s = (unsigned)__builtin_ctz(second);
+    EchBytes most = ech_range_most(&self->base);
+    uint32_t at = self->heads[f][s];
+    return self->chunks.items[at].address + bytes <= most ? at : find_below(self, f, s, bytes, most);
 }
 
 static bool tlsf_alloc(EchAllocator *base, const EchAllocRequest *request, EchLive *live, EchPlacement *ret)

@@ -642,7 +642,7 @@ END_TEST
 /* What is taken beside it ends the range: the next fit begins again below, the best one takes another, though what is left at the end is tighter. */
 START_TEST(fits_end_before_what_is_beside_them)
 {
-    static const char *const specs[] = {"next_fit", "best_fit"};
+    static const char *const specs[] = {"next_fit", "best_fit", "tlsf"};
     for (size_t s = 0; s < G_N_ELEMENTS(specs); s++) {
         g_autoptr(EchAllocator) fit = open_allocator(specs[s], 64 * MIB);
         take(fit, 0, 20 * MIB);
@@ -655,6 +655,14 @@ START_TEST(fits_end_before_what_is_beside_them)
         ck_assert_int_eq(ech_allocator_alloc(fit, &(EchAllocRequest){.id = 5, .bytes = 16 * MIB}, &p), ECH_FIT_OK);
         ck_assert_uint_eq(p.address, 0);
     }
+    g_autoptr(EchAllocator) buddy = open_allocator("buddy", 64 * MIB);
+    take(buddy, 0, 32 * MIB);
+    take(buddy, 1, 16 * MIB);
+    ck_assert(ech_allocator_release(buddy, 0));
+    EchPlacement p;
+    ck_assert_int_eq(ech_allocator_alloc(buddy, &(EchAllocRequest){.id = 2, .bytes = 16 * MIB, .direct = true}, &p), ECH_FIT_OK);
+    ck_assert_int_eq(ech_allocator_alloc(buddy, &(EchAllocRequest){.id = 3, .bytes = 16 * MIB}, &p), ECH_FIT_OK);
+    ck_assert_uint_eq(p.address, 0);
 }
 END_TEST
 
