@@ -169,61 +169,67 @@ static double seconds(const EchCollectiveCost *cost, const EchFabric *fabric)
     return MAX(within, between) + ((double)fabric->latency * cost->steps + (double)fabric->network_latency * cost->network_steps) * 1e-12;
 }
 
-/* Of a ring's @cost, what goes between @hosts of @local devices each; @phases: how often the data goes round. */
-static void cross(EchCollectiveCost *cost, uint32_t local, uint32_t hosts, uint32_t phases)
+/* Hosts that a group lies on, and how many of its devices on a full one and on the last, through as many cards as which all that leaves it goes. */
+typedef struct {
+    uint32_t n, local, least;
+} Hosts;
+
+/* Of a ring's @cost, what goes between hosts; @phases: how often the data goes round. */
+static void cross(EchCollectiveCost *cost, const Hosts *hosts, uint32_t phases)
 {
-    if (hosts <= 1)
+    if (hosts->n <= 1)
         return;
-    cost->network_bytes = cost->bytes / local;
-    cost->bytes -= cost->network_bytes;
-    cost->network_steps = MIN(phases * (hosts - 1), cost->steps);
+    cost->network_bytes = cost->bytes / hosts->least;
+    cost->bytes -= cost->bytes / hosts->local;
+    cost->network_steps = MIN(phases * (hosts->n - 1), cost->steps);
     cost->steps -= cost->network_steps;
 }
 
-/* What an all-reduce of @bytes sends up and down a double binary tree of @hosts: a host is a leaf of one tree and has two below it in the other; of two hosts
+/* What an all-reduce of @bytes sends up and down a double binary tree of hosts: a host is a leaf of one tree and has two below it in the other; of two hosts
  * each is the root of one. */
-static void climb(EchCollectiveCost *cost, double bytes, uint32_t local, uint32_t hosts)
+static void climb(EchCollectiveCost *cost, double bytes, const Hosts *hosts)
 {
-    if (hosts <= 1)
+    if (hosts->n <= 1)
         return;
     uint32_t deep = 0;
-    while ((1u << deep) < hosts && deep < 31)
+    while ((1u << deep) < hosts->n && deep < 31)
         deep++;
     cost->network_steps = 2 * deep;
-    cost->network_bytes = (hosts == 2 ? 1 : 2) * bytes / local;
+    cost->network_bytes = (hosts->n == 2 ? 1 : 2) * bytes / hosts->least;
 }
 
-/* How many hosts a group of @group devices lies on, and of how many a host, at most. */
-static uint32_t hosts_of(const EchFabric *fabric, uint32_t group, uint32_t *ret_local)
+static Hosts hosts_of(const EchFabric *fabric, uint32_t group)
 {
-    *ret_local = fabric->local > 0 ? MIN(fabric->local, group) : group;
-    return (group + *ret_local - 1) / *ret_local;
+    uint32_t local = fabric->local > 0 ? MIN(fabric->local, group) : group, n = (group + local - 1) / local;
+    return (Hosts){.n = n, .local = local, .least = group - (n - 1) * local};
 }
 
 EchCollectiveCost ech_collective_cost(EchComm comm, uint32_t group, EchBytes operand, const EchFabric *fabric)
 {
     if (group <= 1 || operand == 0)
         return (EchCollectiveCost){.algorithm = ECH_ALGORITHM_NONE, .ports = 1};
-    uint32_t ports = MAX(fabric->ports, 1u), local, hosts = hosts_of(fabric, group, &local);
+    uint32_t ports = MAX(fabric->ports, 1u);
+    const Hosts hosts = hosts_of(fabric, group);
     double bytes = (double)operand;
     double share = (double)(group - 1) / group;
     EchCollectiveCost cost = {.algorithm = ECH_ALGORITHM_RING, .ports = ports, .steps = group - 1};
     switch (comm) {
     case ECH_COMM_ALL_GATHER:
         cost.bytes = bytes * (group - 1);
-        cross(&cost, local, hosts, 1);
+        cross(&cost, &hosts, 1);
         break;
     case ECH_COMM_REDUCE_SCATTER:
         cost.bytes = bytes * share;
-        cross(&cost, local, hosts, 1);
+        cross(&cost, &hosts, 1);
         break;
     case ECH_COMM_ALL_REDUCE: {
         cost.bytes = 2 * bytes * share;
         cost.steps = 2 * (group - 1);
-        cross(&cost, local, hosts, 2);
-        if (hosts > 1) {
-            EchCollectiveCost tree = {.algorithm = ECH_ALGORITHM_TREE, .ports = ports, .steps = 2 * (local - 1), .bytes = 2 * bytes * (local - 1) / local};
-            climb(&tree, bytes, local, hosts);
+        cross(&cost, &hosts, 2);
+        if (hosts.n > 1) {
+            EchCollectiveCost tree = {
+                .algorithm = ECH_ALGORITHM_TREE, .ports = ports, .steps = 2 * (hosts.local - 1), .bytes = 2 * bytes * (hosts.local - 1) / hosts.local};
+            climb(&tree, bytes, &hosts);
             if (seconds(&tree, fabric) < seconds(&cost, fabric))
                 cost = tree;
         }
@@ -231,21 +237,21 @@ EchCollectiveCost ech_collective_cost(EchComm comm, uint32_t group, EchBytes ope
     }
     case ECH_COMM_ALL_TO_ALL:
         cost.algorithm = ECH_ALGORITHM_DIRECT;
-        cost.network_bytes = bytes * (group - local) / group;
-        cost.bytes = bytes * share - cost.network_bytes;
-        cost.steps = hosts == 1;
-        cost.network_steps = hosts > 1;
+        cost.network_bytes = bytes * (group - hosts.least) / group;
+        cost.bytes = bytes * (hosts.local - 1) / group;
+        cost.steps = hosts.n == 1;
+        cost.network_steps = hosts.n > 1;
         break;
     case ECH_COMM_PERMUTE:
         cost.algorithm = ECH_ALGORITHM_DIRECT;
-        cost.bytes = hosts == 1 ? bytes : 0;
-        cost.network_bytes = hosts == 1 ? 0 : bytes;
-        cost.steps = hosts == 1;
-        cost.network_steps = hosts > 1;
+        cost.bytes = hosts.n == 1 ? bytes : 0;
+        cost.network_bytes = hosts.n == 1 ? 0 : bytes;
+        cost.steps = hosts.n == 1;
+        cost.network_steps = hosts.n > 1;
         break;
     case ECH_COMM_BROADCAST:
         cost.bytes = bytes;
-        cross(&cost, local, hosts, 1);
+        cross(&cost, &hosts, 1);
         break;
     }
     return cost;
@@ -255,9 +261,10 @@ EchCollectiveCost ech_switch_reduction_cost(uint32_t group, EchBytes operand, co
 {
     if (group <= 1 || operand == 0)
         return (EchCollectiveCost){.algorithm = ECH_ALGORITHM_NONE, .ports = 1};
-    uint32_t local, hosts = hosts_of(fabric, group, &local);
-    EchCollectiveCost cost = {.algorithm = ECH_ALGORITHM_SWITCH, .ports = MAX(fabric->ports, 1u), .steps = 2, .bytes = (double)operand * (1 + 1.0 / local)};
-    climb(&cost, (double)operand, local, hosts);
+    const Hosts hosts = hosts_of(fabric, group);
+    EchCollectiveCost cost = {
+        .algorithm = ECH_ALGORITHM_SWITCH, .ports = MAX(fabric->ports, 1u), .steps = 2, .bytes = (double)operand * (1 + 1.0 / hosts.local)};
+    climb(&cost, (double)operand, &hosts);
     return cost;
 }
 
@@ -489,8 +496,7 @@ EchSwitchCost ech_switch_cost(const EchDevice *device, const EchLink *link, EchC
     for (size_t i = 0; i < G_N_ELEMENTS(protocols); i++) {
         double launch = ech_device_number(device, protocols[i].launch, i == 0 ? 0 : -1),
                share = CLAMP(ech_device_number(device, protocols[i].share, 1), 0.001, 1);
-        uint32_t local;
-        (void)hosts_of(&fabric, MAX(group->size, 1u), &local);
+        uint32_t local = hosts_of(&fabric, MAX(group->size, 1u)).local;
         if (launch < 0 || (protocols[i].by_switch && (comm != ECH_COMM_ALL_REDUCE || local <= 1)))
             continue;
         if (protocols[i].by_switch)

@@ -177,6 +177,11 @@ START_TEST(hosts_are_joined_by_a_network)
     ck_assert(within.network_bytes == 0 && within.bytes == 7 * 8000);
     ck_assert(all.network_bytes == 56000 && all.bytes == 7000); /* to 56 GPUs elsewhere and 7 here */
     ck_assert(ech_collective_cost(ECH_COMM_PERMUTE, 2, 1000, &of1).network_bytes == 1000);
+    /* Of the host that has one of nine, everything leaves through one card. */
+    EchCollectiveCost nine = ech_collective_cost(ECH_COMM_ALL_GATHER, 9, 8000, &of8), sum = ech_collective_cost(ECH_COMM_ALL_REDUCE, 9, 9000000, &of8);
+    ck_assert(nine.network_bytes == 8 * 8000 && nine.bytes == 8 * 7000);
+    ck_assert(sum.algorithm == ECH_ALGORITHM_TREE && sum.network_bytes == 9000000);
+    ck_assert(ech_collective_cost(ECH_COMM_ALL_TO_ALL, 9, 9000, &of8).network_bytes == 8000);
 
     g_autoptr(GError) error = NULL;
     g_autoptr(EchDevice) device = ech_device_load("h100-sxm", NULL, &error);
