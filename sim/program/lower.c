@@ -454,7 +454,8 @@ static EchId collective(Lowerer *l, EchId id, const EchInstruction *kind, EchCol
     size_t n;
     const char *groups = ech_program_attribute(kind, "replica_groups", &n);
     EchGroup group;
-    char queue[64] = "collectives";
+    char queue[64];
+    g_strlcpy(queue, type == ECH_COLLECTIVE_RECV ? "receives" : "collectives", sizeof queue); /* what comes waits for nothing that goes */
     g_autoptr(GString) text = g_string_new(NULL);
     if (groups && ech_group_read(groups, n, &group) && group.size == op.memory_from) {
         group.sparse = on_sparse_cores(p, i);
@@ -489,6 +490,16 @@ static EchBytes operand_sum(const EchProgram *p, const EchInstruction *i)
         total = ech_bytes_add(total, shape->is_tuple ? shape->dense : shape->bytes);
     }
     return total;
+}
+
+/* A recv is given a token alone; what comes is the first member of its result. */
+static EchBytes received(const EchProgram *p, const EchInstruction *recv)
+{
+    const EchShape *shape = &p->shapes[recv->shape];
+    if (!shape->is_tuple || shape->n_elements == 0)
+        return shape->bytes;
+    shape = &p->shapes[p->elements[shape->first_element]];
+    return shape->is_tuple ? shape->dense : shape->bytes;
 }
 
 /* What a fusion's body holds of a collective. */
@@ -800,7 +811,7 @@ static void lower_instruction(Lowerer *l, EchId id)
             kernel(l, id);
             break;
         }
-        EchId made = collective(l, id, i, type, operand_sum(p, i), false);
+        EchId made = collective(l, id, i, type, type == ECH_COLLECTIVE_RECV ? received(p, i) : operand_sum(p, i), false);
         bool asynchronous = i->opcode == ECH_HLO_ALL_GATHER_START || i->opcode == ECH_HLO_ALL_REDUCE_START || i->opcode == ECH_HLO_COLLECTIVE_PERMUTE_START ||
                             i->opcode == ECH_HLO_SEND || i->opcode == ECH_HLO_RECV;
         if (asynchronous)

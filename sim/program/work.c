@@ -461,6 +461,22 @@ static void touch_parameters(const EchProgram *p, EchId computation, EchTouched 
     }
 }
 
+/* What a loop's trips do, one where nobody knows how many; of a computation that is an op of its own. */
+static void add_loop(const EchProgram *p, EchId id, EchHloWork *work)
+{
+    uint64_t trips = 1;
+    EchOrigin origin;
+    if (!ech_program_trips(p, id, &trips, &origin))
+        trips = 1;
+    for (uint32_t k = 0; k < p->instructions[id].n_called; k++) {
+        EchHloWork all = p->bodies[ech_program_called(p, &p->instructions[id], k)].work;
+        all.matrix = mul(all.matrix, trips);
+        all.vector = mul(all.vector, trips);
+        all.transcendental = mul(all.transcendental, trips);
+        merge_work(work, &all);
+    }
+}
+
 enum { BODY_NEW, BODY_OPEN, BODY_DONE };
 
 /* Whether an instruction's kernels are told by the computations that it calls: then these are gone through for each of their callers. */
@@ -519,8 +535,12 @@ static bool visit_body(EchProgram *p, EchId computation, unsigned depth, GError 
             body->n_parameters = (uint32_t)i->number + 1;
     }
     body->work = (EchHloWork){.matrix_dtype = ECH_DTYPE_NONE, .vector_dtype = ECH_DTYPE_NONE};
-    for (uint32_t j = 0; j < c->n; j++)
-        add_work(p, c->first + j, &body->work);
+    for (uint32_t j = 0; j < c->n; j++) {
+        if (p->instructions[c->first + j].opcode == ECH_HLO_WHILE)
+            add_loop(p, c->first + j, &body->work);
+        else
+            add_work(p, c->first + j, &body->work);
+    }
     body->state = BODY_DONE;
     return true;
 }

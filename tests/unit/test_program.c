@@ -669,6 +669,73 @@ START_TEST(asynchronous_computations_do_their_work)
 }
 END_TEST
 
+/* Those of each trip of its loops, of loops in these, too. */
+START_TEST(asynchronous_loops_do_all_their_trips)
+{
+    static const char text[] = "HloModule beside, is_scheduled=true\n\n"
+                               "%cond (s: f32[1024]) -> pred[] {\n"
+                               "  %s = f32[1024]{0} parameter(0)\n"
+                               "  ROOT %go = pred[] constant(true)\n"
+                               "}\n\n"
+                               "%inner (t: f32[1024]) -> f32[1024] {\n"
+                               "  %t = f32[1024]{0} parameter(0)\n"
+                               "  ROOT %u = f32[1024]{0} tanh(%t)\n"
+                               "}\n\n"
+                               "%outer (v: f32[1024]) -> f32[1024] {\n"
+                               "  %v = f32[1024]{0} parameter(0)\n"
+                               "  %w = f32[1024]{0} negate(%v)\n"
+                               "  ROOT %x = f32[1024]{0} while(%w), condition=%cond, body=%inner, backend_config={\"known_trip_count\":{\"n\":\"3\"}}\n"
+                               "}\n\n"
+                               "%work (a: f32[1024]) -> f32[1024] {\n"
+                               "  %a = f32[1024]{0} parameter(0)\n"
+                               "  %b = f32[1024]{0} while(%a), condition=%cond, body=%outer, backend_config={\"known_trip_count\":{\"n\":\"5\"}}\n"
+                               "  ROOT %c = f32[1024]{0} negate(%b)\n"
+                               "}\n\n"
+                               "ENTRY %main (p: f32[1024]) -> f32[1024] {\n"
+                               "  %p = f32[1024]{0} parameter(0)\n"
+                               "  %q = ((f32[1024]{0}), f32[1024]{0}) async-start(%p), calls=%work\n"
+                               "  ROOT %d = f32[1024]{0} async-done(%q)\n"
+                               "}\n";
+    g_autoptr(EchProgram) program = ech_test_program(text, "h100-sxm");
+    g_autoptr(EchTrace) trace = lower(program);
+    uint64_t done[ECH_N_WORK_UNITS] = {0};
+    for (size_t k = 0; k < ech_trace_n_work(trace); k++)
+        done[ech_trace_work(trace)[k].unit] += ech_trace_work(trace)[k].count;
+    ck_assert_uint_eq(done[ECH_WORK_VECTOR], 6 * 1024);
+    ck_assert_uint_eq(done[ECH_WORK_TRANSCENDENTAL], 15 * 1024);
+}
+END_TEST
+
+/* What another device sends comes in beside what goes out, all of its bytes. */
+START_TEST(messages_between_devices_come_and_go)
+{
+    static const char text[] = "HloModule messages, is_scheduled=true, num_partitions=2\n\n"
+                               "ENTRY %main (p: f32[1024]) -> f32[512] {\n"
+                               "  %p = f32[1024]{0} parameter(0)\n"
+                               "  %t = token[] after-all()\n"
+                               "  %r = (f32[512]{0}, u32[], token[]) recv(%t), channel_id=1\n"
+                               "  %s = (f32[1024]{0}, u32[], token[]) send(%p, %t), channel_id=2\n"
+                               "  %e = (f32[512]{0}, token[]) recv-done(%r), channel_id=1\n"
+                               "  %d = token[] send-done(%s), channel_id=2\n"
+                               "  ROOT %g = f32[512]{0} get-tuple-element(%e), index=0\n"
+                               "}\n";
+    g_autoptr(EchProgram) program = ech_test_program(text, "h100-sxm");
+    g_autoptr(EchTrace) trace = lower(program);
+    EchBytes bytes[2] = {0};
+    EchId queues[2] = {ECH_NONE, ECH_NONE};
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        if (op->kind != ECH_OP_COLLECTIVE)
+            continue;
+        bytes[op->collective == ECH_COLLECTIVE_RECV] += op->bytes;
+        queues[op->collective == ECH_COLLECTIVE_RECV] = op->queue;
+    }
+    ck_assert_uint_eq(bytes[0], 1024 * 4);
+    ck_assert_uint_eq(bytes[1], 512 * 4);
+    ck_assert_uint_ne(queues[0], queues[1]);
+}
+END_TEST
+
 /* Five times a negation is more than three operations: the branch with a loop is taken. */
 START_TEST(branches_weigh_what_their_loops_do)
 {
@@ -1336,6 +1403,8 @@ int main(void)
     tcase_add_test(small, rows_are_worked_on_alone);
     tcase_add_test(small, branches_keep_what_their_loops_begin_with);
     tcase_add_test(small, asynchronous_computations_do_their_work);
+    tcase_add_test(small, asynchronous_loops_do_all_their_trips);
+    tcase_add_test(small, messages_between_devices_come_and_go);
     tcase_add_loop_test(small, fusions_in_their_operands_place, 0, G_N_ELEMENTS(fused));
     tcase_add_test(small, fetched_operands_hand_their_place_on);
     tcase_add_loop_test(small, arithmetic_takes_a_place_that_is_announced, 0, G_N_ELEMENTS(announced));
