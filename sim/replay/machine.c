@@ -5,15 +5,24 @@
 
 /* Running an op */
 
-/* What the parts of a price move over @link, or, where that is NOWHERE, over any; @used of their amounts. */
-static void count_over_links(EchMachine *m, const EchPrice *price, uint32_t link, double used)
+/* Of what a collective's price has of a link, what its bytes are: that is a share of all ports, and they went through those that it used. Of the network it is
+ * the bytes. */
+static double used_of(const EchMachine *m, const EchPrice *price, uint32_t link)
+{
+    const EchLink *of = &m->device->links[link];
+    return price->ports == 0 || strcmp(of->name, "network") == 0 ? 1 : (double)price->ports / (double)MAX(of->ports, 1u);
+}
+
+/* What the parts of a price move over links. */
+static void count_over_links(EchMachine *m, const EchPrice *price)
 {
     const EchFluidPart *parts = m->prices->parts + price->first_part;
     for (uint32_t k = 0; k < price->n_parts; k++) {
         uint32_t owner = m->prices->owners[parts[k].resource];
         EchResourceKind kind = (EchResourceKind)m->prices->kinds[parts[k].resource];
-        if ((link == NOWHERE || owner == link) && (kind == ECH_RESOURCE_LINK_TO || kind == ECH_RESOURCE_LINK_FROM))
-            add_sum(&link_sums(m, owner)[kind == ECH_RESOURCE_LINK_TO ? ECH_SUM_LINK_FORWARD : ECH_SUM_LINK_BACKWARD], (int64_t)(parts[k].amount * used));
+        if (kind == ECH_RESOURCE_LINK_TO || kind == ECH_RESOURCE_LINK_FROM)
+            add_sum(&link_sums(m, owner)[kind == ECH_RESOURCE_LINK_TO ? ECH_SUM_LINK_FORWARD : ECH_SUM_LINK_BACKWARD],
+                    (int64_t)(parts[k].amount * used_of(m, price, owner)));
     }
 }
 
@@ -36,8 +45,8 @@ static void link_begin(EchMachine *m, const EchPrice *price, const EchOp *op)
     sums[ECH_SUM_LINK_TRANSFERS]++;
     if (op->kind == ECH_OP_COPY)
         add_sum(&sums[price->forward ? ECH_SUM_LINK_FORWARD : ECH_SUM_LINK_BACKWARD], (int64_t)MIN(op->bytes, (uint64_t)INT64_MAX));
-    else /* the amount is the share of all ports; the bytes went through those it used */
-        count_over_links(m, price, price->link, (double)price->ports / (double)MAX(m->device->links[price->link].ports, 1u));
+    else
+        count_over_links(m, price);
 }
 
 static void release_link(EchMachine *m, uint32_t id, bool backward, bool forward)
@@ -332,7 +341,7 @@ static void end_op(EchMachine *m, uint32_t queue)
             link_end(m, price);
     }
     if (m->ops[id].kind == ECH_OP_KERNEL) /* memory of the host that it reaches by itself */
-        count_over_links(m, price, NOWHERE, 1);
+        count_over_links(m, price);
     for (uint32_t t = m->first_traffic[id]; t < m->first_traffic[id + 1]; t++) {
         int64_t *sums = memory_sums(m, m->traffic[t].memory);
         add_sum(&sums[ECH_SUM_MEMORY_READ], (int64_t)MIN(m->traffic[t].read, (uint64_t)INT64_MAX));
@@ -789,7 +798,8 @@ static bool fail_stuck(EchMachine *m)
         uint32_t op = q->entries[q->at].id;
         const EchBuffer *buffer = &m->buffers[m->ops[op].target];
         EchMemoryState *state = &m->memories[buffer->memory];
-        bool room = state->live <= m->limits[buffer->memory] && buffer->bytes <= m->limits[buffer->memory] - state->live;
+        bool room =
+            state->live <= m->limits[buffer->memory] && buffer->bytes <= m->limits[buffer->memory] - state->live && !ech_machine_is_taken_by_others(m, buffer);
         ech_machine_record_failure(m, buffer->memory, op, m->ops[op].target, buffer->bytes, room ? ECH_FIT_FRAGMENTED : ECH_FIT_FULL);
         if (!m->options->keep_going) {
             m->stop = true;

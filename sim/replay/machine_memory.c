@@ -100,8 +100,13 @@ static bool is_shared(const EchMachine *m, uint32_t memory)
     return m->whole && m->whole[memory] != NOWHERE;
 }
 
-/* Whether @buffer finds no room beside what lies in the memories that its own shares one with. */
-static bool is_taken_by_others(const EchMachine *m, const EchBuffer *buffer)
+/* Whether what is freed in one of them is room in the other. */
+static bool are_one(const EchMachine *m, uint32_t memory, uint32_t other)
+{
+    return memory == other || (is_shared(m, memory) && m->whole[other] == m->whole[memory]);
+}
+
+bool ech_machine_is_taken_by_others(const EchMachine *m, const EchBuffer *buffer)
 {
     if (!is_shared(m, buffer->memory))
         return false;
@@ -251,9 +256,9 @@ EchFit ech_machine_allocate(EchMachine *m, uint32_t life, uint64_t ordinal, EchI
         place = *held;
     } else if (buffer->offset != ECH_OFFSET_NONE) {
         place.offset = place.address = buffer->offset;
-        if (buffer->bytes > m->limits[memory] || buffer->offset > m->limits[memory] - buffer->bytes || is_taken_by_others(m, buffer))
+        if (buffer->bytes > m->limits[memory] || buffer->offset > m->limits[memory] - buffer->bytes || ech_machine_is_taken_by_others(m, buffer))
             ech_machine_record_failure(m, memory, op, m->lives[life].buffer, buffer->bytes, ECH_FIT_FULL);
-    } else if (is_taken_by_others(m, buffer)) {
+    } else if (ech_machine_is_taken_by_others(m, buffer)) {
         return ECH_FIT_FULL;
     } else if (m->allocators[memory] && !buffer->managed) {
         id = m->next_id[memory];
@@ -320,7 +325,9 @@ static void release(EchMachine *m, uint32_t life, uint64_t ordinal)
     }
     instance->next = m->free_instance;
     m->free_instance = at;
-    wake_list(m, &m->space_waiters[memory]);
+    for (uint32_t i = 0; i < m->n_memories; i++)
+        if (are_one(m, i, memory))
+            wake_list(m, &m->space_waiters[i]);
 }
 
 void ech_machine_end_uses(EchMachine *m, uint32_t op, uint64_t ordinal)
@@ -469,9 +476,8 @@ void ech_machine_run_before(EchMachine *m)
     }
 }
 
-/* Whether bytes of @memory may become free without @queue, at @op, going on. A host that asks for one thing after another asks for nothing while it waits: what
- * it frees later does not help. */
-bool ech_machine_space_may_come(const EchMachine *m, uint32_t queue, uint32_t memory, uint32_t op)
+/* Of one that is not shared with others. */
+static bool may_come_in(const EchMachine *m, uint32_t queue, uint32_t memory, uint32_t op)
 {
     if (m->pending_frees[memory] > 0)
         return true;
@@ -486,5 +492,15 @@ bool ech_machine_space_may_come(const EchMachine *m, uint32_t queue, uint32_t me
             if (m->ops[other->entries[e].id].kind == ECH_OP_FREE && m->buffers[m->ops[other->entries[e].id].target].memory == memory)
                 return true;
     }
+    return false;
+}
+
+/* Whether bytes of @memory may become free without @queue, at @op, going on. A host that asks for one thing after another asks for nothing while it waits: what
+ * it frees later does not help. */
+bool ech_machine_space_may_come(const EchMachine *m, uint32_t queue, uint32_t memory, uint32_t op)
+{
+    for (uint32_t i = 0; i < m->n_memories; i++)
+        if (are_one(m, i, memory) && may_come_in(m, queue, i, op))
+            return true;
     return false;
 }

@@ -383,6 +383,8 @@ Instance *ech_machine_find_instance(EchMachine *m, uint32_t life, uint64_t ordin
 void ech_machine_record_failure(EchMachine *m, uint32_t memory, EchId op, EchId buffer, EchBytes asked, EchFit fit);
 /** A MARK: a private pool gives a segment back, which it does once what it was for is gone. */
 void ech_machine_run_mark(EchMachine *m, const EchOp *op);
+/** Whether @buffer finds no room beside what lies in the memories that its own shares one with. */
+bool ech_machine_is_taken_by_others(const EchMachine *m, const EchBuffer *buffer);
 /** Tries to give life @life its bytes; @op: its ALLOC, or ECH_NONE. */
 EchFit ech_machine_allocate(EchMachine *m, uint32_t life, uint64_t ordinal, EchId op);
 /** The FREE @op has run: gives the bytes back, or leaves that to the last use still running. */

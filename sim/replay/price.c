@@ -996,7 +996,7 @@ static void price_collective(const Pricer *pricer, const Map *map, Row *row, con
     price->link = (uint32_t)(shown - device->links);
     price->forward = op->collective != ECH_COLLECTIVE_RECV;
     price->duplex = op->collective != ECH_COLLECTIVE_RECV && op->collective != ECH_COLLECTIVE_SEND;
-    price->ports = (uint8_t)MIN(MAX(shown != link ? shown->ports : lanes ? link->ports : cost.ports, 1u), 255u);
+    price->ports = (uint8_t)MIN(MAX(lanes ? link->ports : cost.ports, 1u), 255u);
     price->fixed = pricer->options->overhead ? fixed : 0;
 }
 

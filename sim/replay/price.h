@@ -50,7 +50,7 @@ typedef struct {
     uint8_t source;               /**< EchPriceSource */
     uint8_t forward;              /**< Copies over a link: 1 to the device, 0 from it. */
     uint8_t duplex;               /**< 1: a collective that sends and receives at once over its link. */
-    uint8_t ports;                /**< Of the link's ports, those a collective uses at once; 0 for copies. */
+    uint8_t ports;                /**< Of the ports of what joins its host's devices, those a collective uses at once; 0 for others. */
     uint8_t on_engine;            /**< 1: a copy's fixed time was measured of copies one after the other, so it does not pass ahead of its turn. */
     uint8_t kernel_class;         /**< ECH_PRICE_MODEL on a GPU: EchGpuClass of the kernel; else 0. */
     uint8_t kernel_bound;         /**< Likewise: EchGpuBound. */

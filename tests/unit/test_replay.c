@@ -925,6 +925,28 @@ START_TEST(collectives_count_the_bytes_they_send)
 }
 END_TEST
 
+/* Of two hosts' eight each, a device sends seven eighths to the others of its host and the rest to the other host, whichever takes longer. */
+START_TEST(collectives_count_what_leaves_the_host)
+{
+    g_autoptr(EchDevice) device =
+        ech_test_device("h100-sxm", (const char *const[]){_i ? "links.nvlink.to_device=1GB/s" : "links.network.to_device=1GB/s", NULL});
+    Maker m = maker_new();
+    EchId id = add_op(&m, ECH_OP_COLLECTIVE, m.core);
+    EchOp *op = ech_trace_builder_peek_op(m.b, id);
+    op->collective = ECH_COLLECTIVE_ALL_GATHER;
+    op->memory_from = 16;
+    op->bytes = 80 * MB;
+    op->bytes_origin = ECH_KNOWN;
+    g_autoptr(EchTrace) trace = finish(&m);
+    g_autoptr(EchRun) run = replay(trace, device, default_options(ECH_ENGINE_NATIVE));
+    for (size_t i = 0; i < run->n_links; i++) {
+        EchBytes want = strcmp(run->links[i].name, "nvlink") == 0 ? 15 * 70 * MB : strcmp(run->links[i].name, "network") == 0 ? 15 * 10 * MB : 0;
+        ck_assert_uint_eq(run->links[i].forward, want);
+        ck_assert_uint_eq(run->links[i].backward, want);
+    }
+}
+END_TEST
+
 /* What goes to another device's memory, or comes from there, goes over what joins them, where there is such a link: ports of 25 GB/s each. */
 START_TEST(copies_to_peers)
 {
@@ -1584,6 +1606,37 @@ START_TEST(allocation_waits_for_a_transfer)
 }
 END_TEST
 
+/* Of a host and a device with one memory, what either lets go is room for the other, and what neither does is refused for want of it. */
+START_TEST(one_memory_is_waited_for_by_both)
+{
+    EchEngine engine = engines[_i / 4];
+    if (!have(engine))
+        return;
+    Maker m = maker_new();
+    EchId holds = _i & 1 ? m.host : m.hbm, asks = _i & 1 ? m.hbm : m.host;
+    bool freed = _i & 2;
+    EchId a = add_buffer(&m, holds, 60 * MB, false), b = add_buffer(&m, asks, 60 * MB, false), c = add_buffer(&m, asks, MB, false);
+    EchId first = add_target(&m, ECH_OP_ALLOC, m.core, a);
+    add_target(&m, ECH_OP_ALLOC, m.in, c);
+    EchId second = add_target(&m, ECH_OP_ALLOC, m.out, b);
+    ech_trace_builder_dep(m.b, first, 0);
+    add_kernel(&m, m.core, 5 * MB);
+    add_target(&m, ECH_OP_FREE, m.core, freed ? a : c);
+    if (!freed) /* each waits for the other */
+        ech_trace_builder_dep(m.b, second, 0);
+    g_autoptr(EchTrace) trace = finish(&m);
+    g_autoptr(EchDevice) device = make_device(0);
+    device->memories[1].capacity = device->memories[1].available = 100 * MB;
+    device->memories[1].within = 1;
+    g_autoptr(EchRun) run = replay(trace, device, default_options(engine));
+    ck_assert(run->fits == freed);
+    if (freed)
+        near(run->waits[ECH_WAIT_SPACE], 5 * ECH_PS_PER_US, 4, engine);
+    else
+        ck_assert_int_eq(run->failure.fit, ECH_FIT_FULL);
+}
+END_TEST
+
 /* A host that asks for one thing after another frees nothing while it waits for memory: only what it let go before may still come. */
 START_TEST(a_waiting_host_frees_nothing)
 {
@@ -2141,6 +2194,7 @@ int main(void)
     tcase_add_test(tests, what_did_not_run_together_does_not);
     tcase_add_loop_test(tests, an_emptied_cache_stalls_the_device, 0, 2);
     tcase_add_loop_test(tests, collectives_count_the_bytes_they_send, 0, 2);
+    tcase_add_loop_test(tests, collectives_count_what_leaves_the_host, 0, 2);
     tcase_add_test(tests, recorded_collectives_keep_their_waits);
     tcase_add_loop_test(tests, ways_of_a_torus_are_links_of_their_own, 0, 2);
     tcase_add_loop_test(tests, allocation_waits_for_a_transfer, 0, 2);
@@ -2150,6 +2204,7 @@ int main(void)
     tcase_add_test(tests, mapping_is_priced_by_pieces);
     tcase_add_test(tests, the_host_allocates_ahead);
     tcase_add_test(tests, products_have_the_rate_of_their_duty);
+    tcase_add_loop_test(tests, one_memory_is_waited_for_by_both, 0, 4 * G_N_ELEMENTS(engines));
     tcase_add_test(tests, a_waiting_host_frees_nothing);
     tcase_add_loop_test(tests, what_does_not_fit_is_a_result, 0, 2);
     tcase_add_loop_test(tests, libraries_take_of_the_device, 0, 3);
