@@ -284,6 +284,14 @@ static double tile_rate(const EchGpuChip *chip, const Tile *tile, const char *dt
     return rate * chip->held * intensity / (intensity + ech_device_number(chip->device, "kernel.half_intensity", HALF_INTENSITY));
 }
 
+/* AMD's data sheets count at the highest clock, which nothing exceeds: a share above 1 makes up for what else the model has of 16 bits, of which types whose
+ * products are slower have less. */
+static double least_seconds(const EchGpuChip *chip, const EchGpuLaunch *l, const Tile *tile, const char *dtype)
+{
+    double peak = chip->amd && tile->arithmetic != ECH_GPU_FMA ? (double)ech_unit_peak(chip->matrix, dtype) : 0;
+    return peak > 0 ? 2 * MAX((double)l->batch, 1) * (double)l->m * (double)l->n * (double)l->k / peak : 0;
+}
+
 static void tile_cost(const EchGpuChip *chip, const EchGpuLaunch *l, const Tile *tile, const char *dtype, double bytes, EchGpuCost *ret)
 {
     double batch = MAX((double)l->batch, 1), m = (double)l->m, n = (double)l->n, k = (double)l->k;
@@ -328,7 +336,7 @@ static void tile_cost(const EchGpuChip *chip, const EchGpuLaunch *l, const Tile 
     double kept = MAX(STORE_SHARE * stored, left);
     rated = MAX(rated + kept, fed + stored);
     lived = persistent ? 0 : lived + kept;
-    double parts[3] = {steps * chip->trip + left, MAX(rated, lived), memory};
+    double parts[3] = {steps * chip->trip + left, MAX(MAX(rated, lived), least_seconds(chip, l, tile, dtype)), memory};
     double set_up = tile->stages > 2 ? PIPELINE_SETUP : 0, work = MAX(parts[0], MAX(parts[1], parts[2]));
     if (tile->parts > 1) /* sums of f32 written, and read by a kernel that adds them up */
         work += chip->start + 2 * chip->trip + ech_gpu_memory_seconds(chip, 4 * split * batch * m * n, 4 * split * batch * m * n, 0);
