@@ -166,6 +166,8 @@ static void take_mark(EchMachine *m, uint32_t l, uint64_t iteration, Mark *mark)
         if (q->state == STATE_FINISHED || (q->state == STATE_BLOCKED && !inside_loop(m, i, l)))
             continue;
         TIME(m->now - q->head);
+        for (uint32_t d = depth; d < q->depth && inside_loop(m, i, l); d++) /* waits for the own queue are counted from there */
+            TIME(m->now - q->began[d]);
         for (int w = 0; w < ECH_N_WAITS && q->has_head; w++) /* of the op at the head, counted when it ends */
             TIME(q->waits[w]);
         if (q->space_since >= 0)
