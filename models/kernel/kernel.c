@@ -697,10 +697,27 @@ static bool meets_holes(const EchKernelContraction *c)
  * to 32 columns over 512 positions on v6e, 12 % mean; before 3.5 times as long). */
 static bool sums_positions(const EchKernelContraction *c)
 {
-    return c->convolution && c->taps > 1 && c->apart && c->positions == 0 && c->m == c->images && c->n < 128;
+    return c->convolution && c->taps > 1 && c->apart && c->positions == 0 && c->together == 0 && c->m == c->images && c->n < 128;
 }
 
 static double unit_depth(const EchKernelShape *s);
+
+/* The same where every position takes its pixels in anew. Where they lie with images on lanes and the result, too, the channels out pass them: lanes of two
+ * positions share a large unit, and a window's positions the rows of one, but where the weights have the channels in on lanes, which are taken in position by
+ * position (libtpu 0.0.52: 40 convolutions of 1 to 128 channels, windows of 3 x 3 to 7 x 7, v5e and v6e). Else at least half a unit's lanes pass. */
+static double position_cycles(const EchKernelShape *s, double m, double n, double k)
+{
+    const EchKernelContraction *c = s->c;
+    double channels = m / (double)c->positions, side = s->unit_size, share = s->side / side;
+    if (!c->out_transposed) {
+        double passing = MAX(channels, HALF_LANES), taken = CLAMP(MIN((double)c->n, k), HALF_LANES, 128);
+        return (double)c->positions * ceil(n / s->side) * ceil(k / s->side) * share * share * MAX(passing * side * side / s->rate, s->load * taken);
+    }
+    double deep = c->apart ? (double)c->k : k, taken = (double)up((uint64_t)MIN(deep, 128), 8);
+    double met = c->apart ? (double)c->window / (double)c->dilated / (double)c->taps : 1; /* but for positions that meet holes of a dilated input */
+    return (double)c->positions * ceil(channels / 128) * 128 / side * (k / deep) * met * ceil(deep / s->side) * share *
+           MAX(MAX(n, 8) * side * side / s->rate, s->load * s->load_transposed * taken);
+}
 
 /* Cycles of the units for a block of @m by @n by @k. One side of the product is taken in as tiles of a unit's size and the rows of the other pass it: a tile
  * costs its rows, all of its columns, or the taking in of its own rows where that is more. Units of two tiles side by side take in all of their rows at
@@ -713,13 +730,8 @@ static double unit_cycles(const EchKernelShape *s, double m, double n, double k)
         return DEPTHWISE * m * ceil(n / 128) * 128 / REGISTER * (double)c->taps / (double)s->cores;
     if (c->depthwise_gradient)
         return s->depthwise_gradient * (double)c->m * ceil(n / 128) * k / 8 / (double)s->cores;
-    if (c->positions > 0) { /* every position takes the pixels in anew; at least half a unit's lanes pass */
-        double channels = m / (double)c->positions, least = c->out_transposed ? 8 : HALF_LANES;
-        double across = c->out_transposed ? channels : n, passing = MAX(c->out_transposed ? n : channels, least);
-        double taken = c->out_transposed ? 128 : CLAMP(MIN((double)c->n, k), HALF_LANES, 128);
-        return (double)c->positions * ceil(across / s->side) * ceil(k / s->side) * pow(s->side / s->unit_size, 2) *
-               MAX(passing * s->unit_size * s->unit_size / s->rate, s->load * taken);
-    }
+    if (c->positions > 0)
+        return position_cycles(s, m, n, k);
     double side = s->unit_size, rows = c->out_transposed ? n : m, columns = c->out_transposed ? m : n;
     if (c->images_on_lanes) {
         /* Every position takes its pixels in anew, and the channels out pass them; lanes of two positions share a large unit (libtpu 0.0.52: matrices of FFTs
@@ -741,9 +753,12 @@ static double unit_cycles(const EchKernelShape *s, double m, double n, double k)
     }
     if (c->rows_on_lanes && !c->out_transposed)
         rows = MAX(rows, HALF_LANES);
+    if (c->together > 0)
+        rows = MIN(rows, (double)c->m) / (double)c->together * (double)up(c->together, 8);
     /* No more rows are taken in than there are (libtpu 0.0.52: batches of products of 8 to 64). */
-    double rows_of_rhs = c->rhs_transposed && !c->out_transposed ? MIN(columns, (double)c->n) : c->taps > 1 ? k : MIN(k, (double)c->k);
-    double taken = MIN(rows_of_rhs, 128), load = s->load * (c->rhs_transposed ? s->load_transposed : 1);
+    bool turned = (c->rhs_transposed && !c->out_transposed) || c->together > 0;
+    double rows_of_rhs = turned ? MIN(columns, (double)c->n) : c->taps > 1 ? k : MIN(k, (double)c->k);
+    double taken = MIN(rows_of_rhs, 128), load = s->load * (c->rhs_transposed || c->together > 0 ? s->load_transposed : 1);
     double deep = ceil(k / s->side), tiles = ceil(columns / s->side) * deep * pow(s->side / side, 2), pass = rows * side * side / s->rate;
     if (sums_positions(c)) /* of few rows and columns each: they are taken in as they lie, and the rows pass when that is done */
         return tiles * (pass + load * (double)up((uint64_t)MIN(columns, (double)c->n), 8) * c->passes);

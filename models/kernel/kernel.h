@@ -109,6 +109,9 @@ typedef struct {
     /** The rows of lhs lie on lanes and what is contracted on rows, so that pixels follow each other in the units without padding, for every one of the
      * result's positions anew: a filter's gradient. Else 0; else the positions. */
     uint64_t positions;
+    /** Of a filter's gradient whose images lie on the lanes of both sides: rows that pass the units together, channels by the window's last dimension; else 0.
+     */
+    uint64_t together;
     bool convolution;
     bool rows_on_lanes;                                  /**< The rows of a product's lhs lie on lanes. */
     bool lhs_transposed, rhs_transposed, out_transposed; /**< The contracted dimension of lhs lies on rows; of rhs on lanes; rows of the result on lanes. */

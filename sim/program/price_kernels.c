@@ -609,7 +609,7 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
         return false;
     EchHloWindow window = ech_hlo_window(convolution);
     *c = (EchKernelContraction){.batch = 1, .m = out->dims[ob], .n = out->dims[of], .k = rhs->dims[ri], .taps = 1, .input_pixels = lhs->dims[lb], .passes = 1};
-    uint64_t kept = 1, pixels = 1, last = 1;
+    uint64_t kept = 1, pixels = 1, last = 1, kept_last = 1;
     c->across = c->window = c->dilated = 1;
     c->met = 1;
     for (unsigned i = 0; i < window.n && i < 8; i++) {
@@ -632,6 +632,7 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
         }
         c->taps = ech_bytes_mul(c->taps, taps);
         c->across = taps;
+        kept_last = MAX(out->dims[os], 1u);
         c->window = ech_bytes_mul(c->window, window.size[i]);
         c->dilated = ech_bytes_mul(c->dilated, window.lhs_dilate[i]);
         last = ech_bytes_add(ech_bytes_mul(MAX(out->dims[os], 1u) - 1, window.stride[i]), window.size[i]);
@@ -650,8 +651,7 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
     uint64_t features = ech_hlo_groups(convolution, "feature_group_count"), groups = MAX(features, ech_hlo_groups(convolution, "batch_group_count"));
     if (groups > 1)
         share_lanes(c, features, groups);
-    bool filter = c->taps > c->m / MAX(out->dims[ob], 1u); /* its gradient: of groups, too */
-    if (c->convolution && c->taps > 1 && groups == 1 && (c->batch == 1 || filter) && ech_hlo_physical(lhs, 0) == lb && out->dims[ob] > 1)
+    if (c->convolution && c->taps > 1 && groups == 1 && ech_hlo_physical(lhs, 0) == lb && out->dims[ob] > 1)
         c->positions = MAX(c->m / out->dims[ob], 1u);
     c->images = MAX(out->dims[ob], 1u);
     c->images_on_lanes =
@@ -659,6 +659,9 @@ static bool read_convolution(const EchProgram *program, const EchInstruction *co
     c->images_on_rows = c->convolution && ech_hlo_physical(out, 1) == ob;
     c->few = c->taps > c->m / MAX(out->dims[ob], 1u) || ech_hlo_physical(out, 0) != of;
     c->apart = c->convolution && ech_hlo_physical(rhs, 0) == ri;
+    bool several = c->m > c->images || c->batch > 1; /* images: channels in, of a filter's gradient */
+    if (c->apart && c->taps > c->m / c->images && several && groups == 1 && ech_hlo_physical(lhs, 0) == lf)
+        c->together = ech_bytes_mul(c->images, kept_last);
     /* 8 rows of a batch in 16 bits fill half a register; channels that share its lanes with other positions' are laid out anew. */
     if (c->convolution && groups == 1 && c->taps > 1 && c->k < 64 && ech_hlo_physical(lhs, 0) == lf && ech_hlo_physical(lhs, 1) == lb &&
         lhs->dims[lb] % 16 != 0 && ech_layout_element_bits(lhs) == 16 && pixels > last)

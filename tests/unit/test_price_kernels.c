@@ -246,6 +246,54 @@ START_TEST(pointwise_costs)
 }
 END_TEST
 
+/* Convolutions of images that lie on lanes, with the cycles that libtpu 0.0.52 has for v6e. Groups are as many convolutions; weights with the channels in on
+ * lanes are taken in position by position, others of few channels together; a filter's gradient passes its few rows by the window's last dimension, and takes
+ * in the channels that there are; of a dilated input positions that meet holes are left out. */
+static const char laned[] =
+    "HloModule laned, is_scheduled=true\n\n"
+    "ENTRY %main (a: bf16[256,16,16,4,16], b: bf16[3,3,16,4,16], c: bf16[128,16,16,4,16], d: bf16[3,3,16,4,32], e: bf16[128,16,16,1], f: bf16[5,5,1,64], "
+    "g: bf16[128,16,16,64], h: bf16[256,16,16,64], i: bf16[5,5,3,64]) -> bf16[256,32,32,3] {\n"
+    "  %a = bf16[256,16,16,4,16]{0,4,3,2,1:T(8,128)(2,1)S(1)} parameter(0)\n  %b = bf16[3,3,16,4,16]{2,4,3,1,0:T(8,128)(2,1)S(1)} parameter(1)\n"
+    "  %c = bf16[128,16,16,4,16]{0,4,3,2,1:T(8,128)(2,1)S(1)} parameter(2)\n  %d = bf16[3,3,16,4,32]{4,2,3,1,0:T(8,128)(2,1)S(1)} parameter(3)\n"
+    "  %e = bf16[128,16,16,1]{0,3,2,1:T(2,128)(2,1)S(1)} parameter(4)\n  %f = bf16[5,5,1,64]{3,2,1,0:T(2,128)(2,1)S(1)} parameter(5)\n"
+    "  %g = bf16[128,16,16,64]{0,3,2,1:T(8,128)(2,1)S(1)} parameter(6)\n  %h = bf16[256,16,16,64]{0,3,2,1:T(8,128)(2,1)S(1)} parameter(7)\n"
+    "  %i = bf16[5,5,3,64]{3,2,1,0:T(4,128)(2,1)S(1)} parameter(8)\n"
+    "  %groups = bf16[256,16,16,4,16]{0,4,3,2,1:T(8,128)(2,1)S(1)} convolution(%a, %b), "
+    "window={size=3x3x4 stride=1x1x3 pad=1_1x1_1x0_0 lhs_dilate=1x1x4}, dim_labels=b012f_01i2o->b012f, " WINDOWS(
+        "3,3,2,2,1", "16,16,2,2,2", "18,18,2,2,2",
+        "2,1,1,1,1,1,1,1,1") "\n"
+                             "  %wider = bf16[128,16,16,4,32]{0,4,3,2,1:T(8,128)(2,1)S(1)} convolution(%c, %d), "
+                             "window={size=3x3x4 stride=1x1x3 pad=1_1x1_1x0_0 lhs_dilate=1x1x4}, dim_labels=b012f_01i2o->b012f, " WINDOWS(
+                                 "3,3,2,2,1", "16,16,2,4,1", "18,18,2,2,1",
+                                 "2,1,1,1,1,1,1,1,1") "\n"
+                                                      "  %first = bf16[128,16,16,64]{0,3,2,1:T(8,128)(2,1)S(1)} convolution(%e, %f), window={size=5x5 "
+                                                      "pad=2_2x2_2}, dim_labels=b01f_01io->b01f, " WINDOWS(
+                                                          "5,5,1,1", "16,16,8,1", "20,20,1,1",
+                                                          "1,1,1,1,1,1,1") "\n"
+                                                                           "  %filter = bf16[5,5,1,64]{3,2,1,0:T(2,128)(2,1)S(1)} convolution(%e, %g), "
+                                                                           "window={size=16x16 pad=2_2x2_2}, dim_labels=f01b_i01o->01bf, " WINDOWS(
+                                                                               "16,16,8,1", "5,5,1,1", "20,20,1,1",
+                                                                               "1,1,1,1,1,1,1") "\n"
+                                                                                                "  ROOT %holes = bf16[256,32,32,3]{0,3,2,1:T(4,128)(2,1)S(1)} "
+                                                                                                "convolution(%h, %i), "
+                                                                                                "window={size=5x5 pad=3_2x3_2 lhs_dilate=2x2 "
+                                                                                                "rhs_reversal=1x1}, dim_labels=b01f_01oi->b01f, " WINDOWS(
+                                                                                                    "5,5,1,1", "16,32,1,1", "11,19,8,1",
+                                                                                                    "1,2,2,1,1,1,1") "\n}\n";
+
+START_TEST(laned_costs)
+{
+    static const struct {
+        const char *name;
+        double cycles;
+    } cases[] = {{"groups", 38912}, {"wider", 20278}, {"first", 3072}, {"filter", 3072}, {"holes", 106496}};
+    g_autoptr(EchProgram) program = ech_test_program(laned, "tpu-v6e");
+    EchKernelCost cost = price_in(program, cases[_i].name, "tpu-v6e", ECH_KERNEL_COMPILER, false);
+    double cycles = (double)cost.time * 1.75e-3;
+    ck_assert_msg(fabs(cycles / cases[_i].cycles - 1) < 0.03, "%s: %g cycles, the compiler has %g", cases[_i].name, cycles, cases[_i].cycles);
+}
+END_TEST
+
 /* Transposed convolutions: each position of the result meets its own part of the window, 1, 4, 2 1/4 and 1 of its pixels, and takes the weights in anew, 256 or
  * 32 rows of 128 lanes of them; v4 slowly. The cycles are libtpu 0.0.52's, for v6e and the last for v4. */
 static const char transposed[] =
@@ -1140,6 +1188,7 @@ int main(void)
     tcase_add_loop_test(tests, pass_costs, 0, 4);
     tcase_add_loop_test(tests, mixing_costs, 0, 3);
     tcase_add_loop_test(tests, pointwise_costs, 0, 3);
+    tcase_add_loop_test(tests, laned_costs, 0, 5);
     tcase_add_loop_test(tests, transposed_costs, 0, 4);
     tcase_add_test(tests, work_behind_costs);
     tcase_add_test(tests, functions_cost);
