@@ -715,8 +715,9 @@ static double position_cycles(const EchKernelShape *s, double m, double n, doubl
     }
     double deep = c->apart ? (double)c->k : k, taken = (double)up((uint64_t)MIN(deep, 128), 8);
     double met = c->apart ? (double)c->window / (double)c->dilated / (double)c->taps : 1; /* but for positions that meet holes of a dilated input */
+    double load = s->load * (c->batch > 1 ? s->load_transposed : 1);                      /* pixels of groups are turned */
     return (double)c->positions * ceil(channels / 128) * 128 / side * (k / deep) * met * ceil(deep / s->side) * share *
-           MAX(MAX(n, 8) * side * side / s->rate, s->load * s->load_transposed * taken);
+           MAX(MAX(n, 8) * side * side / s->rate, load * taken);
 }
 
 /* Cycles of the units for a block of @m by @n by @k. One side of the product is taken in as tiles of a unit's size and the rows of the other pass it: a tile
