@@ -66,7 +66,7 @@ static const Event *after_fill(const EchRemat *r, const GArray *events, guint *r
     const Event *e = (const Event *)(const void *)events->data;
     bool fill = events->len > 0 && is_fill(r, e);
     *ret_n = events->len - fill;
-    return e + fill;
+    return fill ? e + 1 : e; /* of no events there is no array */
 }
 
 static bool is_plain_stack(const EchRemat *r, EchRematArray *a, const GArray *events)
