@@ -22,6 +22,15 @@ static EchKernelCost price(const EchProgram *program, const char *name, const ch
     return price_in(program, name, device, view, true);
 }
 
+/* Its time at @ghz is the cycles that the compiler prints for it, but for a share of them; @own_tiles: with windows of ours. */
+static EchKernelCost check_cycles(const EchProgram *program, const char *name, const char *device, double ghz, bool own_tiles, double expected, double within)
+{
+    EchKernelCost cost = price_in(program, name, device, ECH_KERNEL_COMPILER, own_tiles);
+    double cycles = (double)cost.time * ghz * 1e-3;
+    ck_assert_msg(fabs(cycles / expected - 1) < within, "%s on %s: %g cycles, the compiler has %g", name, device, cycles, expected);
+    return cost;
+}
+
 static const char reductions[] =
     "HloModule reductions, is_scheduled=true\n\n"
     "%max (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n  ROOT %m = f32[] maximum(%a, %b)\n}\n\n"
@@ -134,9 +143,7 @@ START_TEST(training_costs)
         double cycles, within;
     } cases[] = {{"filter", 99538, 0.03}, {"input", 116992, 0.002}, {"depthwise", 320567, 0.002}, {"softmax", 9132, 0.002}};
     g_autoptr(EchProgram) program = ech_test_program(training, "tpu-v6e");
-    EchKernelCost cost = price_in(program, cases[_i].name, "tpu-v6e", ECH_KERNEL_COMPILER, false);
-    double cycles = (double)cost.time * 1.75e-3;
-    ck_assert_msg(fabs(cycles / cases[_i].cycles - 1) < cases[_i].within, "%s: %g cycles, the compiler has %g", cases[_i].name, cycles, cases[_i].cycles);
+    check_cycles(program, cases[_i].name, "tpu-v6e", 1.75, false, cases[_i].cycles, cases[_i].within);
 }
 END_TEST
 
@@ -178,9 +185,7 @@ START_TEST(pass_costs)
         double cycles, within;
     } cases[] = {{"one", 5632, 0.002}, {"three", 7168, 0.002}, {"holes", 57472, 0.002}, {"residual", 50981, 0.002}};
     g_autoptr(EchProgram) program = ech_test_program(passes, "tpu-v6e");
-    EchKernelCost cost = price_in(program, cases[_i].name, "tpu-v6e", ECH_KERNEL_COMPILER, false);
-    double cycles = (double)cost.time * 1.75e-3;
-    ck_assert_msg(fabs(cycles / cases[_i].cycles - 1) < cases[_i].within, "%s: %g cycles, the compiler has %g", cases[_i].name, cycles, cases[_i].cycles);
+    check_cycles(program, cases[_i].name, "tpu-v6e", 1.75, false, cases[_i].cycles, cases[_i].within);
 }
 END_TEST
 
@@ -207,9 +212,7 @@ START_TEST(mixing_costs)
         double cycles, within;
     } cases[] = {{"eight", 6543, 0.25}, {"sixteen", 21907, 0.25}, {"oblong", 11322, 0.35}};
     g_autoptr(EchProgram) program = ech_test_program(mixing, "tpu-v6e");
-    EchKernelCost cost = price_in(program, cases[_i].name, "tpu-v6e", ECH_KERNEL_COMPILER, false);
-    double cycles = (double)cost.time * 1.75e-3;
-    ck_assert_msg(fabs(cycles / cases[_i].cycles - 1) < cases[_i].within, "%s: %g cycles, the compiler has %g", cases[_i].name, cycles, cases[_i].cycles);
+    check_cycles(program, cases[_i].name, "tpu-v6e", 1.75, false, cases[_i].cycles, cases[_i].within);
 }
 END_TEST
 
@@ -240,9 +243,7 @@ START_TEST(pointwise_costs)
         double cycles, within;
     } cases[] = {{"sixtyfour", 26624, 0.08}, {"sixteen", 7168, 0.15}, {"eight", 19456, 0.06}};
     g_autoptr(EchProgram) program = ech_test_program(pointwise, "tpu-v6e");
-    EchKernelCost cost = price_in(program, cases[_i].name, "tpu-v6e", ECH_KERNEL_COMPILER, false);
-    double cycles = (double)cost.time * 1.75e-3;
-    ck_assert_msg(fabs(cycles / cases[_i].cycles - 1) < cases[_i].within, "%s: %g cycles, the compiler has %g", cases[_i].name, cycles, cases[_i].cycles);
+    check_cycles(program, cases[_i].name, "tpu-v6e", 1.75, false, cases[_i].cycles, cases[_i].within);
 }
 END_TEST
 
@@ -288,9 +289,7 @@ START_TEST(laned_costs)
         double cycles;
     } cases[] = {{"groups", 38912}, {"wider", 20278}, {"first", 3072}, {"filter", 3072}, {"holes", 106496}};
     g_autoptr(EchProgram) program = ech_test_program(laned, "tpu-v6e");
-    EchKernelCost cost = price_in(program, cases[_i].name, "tpu-v6e", ECH_KERNEL_COMPILER, false);
-    double cycles = (double)cost.time * 1.75e-3;
-    ck_assert_msg(fabs(cycles / cases[_i].cycles - 1) < 0.03, "%s: %g cycles, the compiler has %g", cases[_i].name, cycles, cases[_i].cycles);
+    check_cycles(program, cases[_i].name, "tpu-v6e", 1.75, false, cases[_i].cycles, 0.03);
 }
 END_TEST
 
@@ -345,9 +344,7 @@ START_TEST(transposed_costs)
         double clock, cycles; /* GHz */
     } cases[] = {{"half", "tpu-v6e", 1.75, 71759}, {"narrow", "tpu-v6e", 1.75, 70359}, {"quarters", "tpu-v6e", 1.75, 448451}, {"slow", "tpu-v4", 1.05, 541419}};
     g_autoptr(EchProgram) program = ech_test_program(transposed, cases[_i].chip);
-    EchKernelCost cost = price_in(program, cases[_i].name, cases[_i].chip, ECH_KERNEL_COMPILER, false);
-    double cycles = (double)cost.time * cases[_i].clock * 1e-3;
-    ck_assert_msg(fabs(cycles / cases[_i].cycles - 1) < 0.015, "%s: %g cycles, the compiler has %g", cases[_i].name, cycles, cases[_i].cycles);
+    check_cycles(program, cases[_i].name, cases[_i].chip, cases[_i].clock, false, cases[_i].cycles, 0.015);
 }
 END_TEST
 
@@ -430,9 +427,7 @@ START_TEST(narrow_costs)
         double cycles, within;
     } cases[] = {{"softmax", 7480, 0.2}, {"batch", 3072, 0.005}};
     g_autoptr(EchProgram) program = ech_test_program(narrow_steps, "tpu-v6e");
-    EchKernelCost cost = price_in(program, cases[_i].name, "tpu-v6e", ECH_KERNEL_COMPILER, false);
-    double cycles = (double)cost.time * 1.75e-3;
-    ck_assert_msg(fabs(cycles / cases[_i].cycles - 1) < cases[_i].within, "%s: %g cycles, the compiler has %g", cases[_i].name, cycles, cases[_i].cycles);
+    check_cycles(program, cases[_i].name, "tpu-v6e", 1.75, false, cases[_i].cycles, cases[_i].within);
 }
 END_TEST
 
@@ -551,9 +546,7 @@ START_TEST(moves_cost)
     } cases[] = {{moves, "turned", 4766, 0.001},    {moves, "parts", 22581, 0.03},  {moves, "concatenated", 87142, 0.001}, {moves, "eight", 117019, 0.001},
                  {moves, "experts", 156304, 0.001}, {down, "columns", 14139, 0.01}, {down, "quotients", 6241, 0.02}};
     g_autoptr(EchProgram) program = ech_test_program(cases[_i].text, "tpu-v5e");
-    EchKernelCost cost = price_in(program, cases[_i].name, "tpu-v5e", ECH_KERNEL_COMPILER, false);
-    double cycles = (double)cost.time * 1.5e-3;
-    ck_assert_msg(fabs(cycles / cases[_i].cycles - 1) < cases[_i].within, "%s: %g cycles, the compiler has %g", cases[_i].name, cycles, cases[_i].cycles);
+    check_cycles(program, cases[_i].name, "tpu-v5e", 1.5, false, cases[_i].cycles, cases[_i].within);
 }
 END_TEST
 
@@ -598,9 +591,7 @@ START_TEST(cut_costs)
                  {"masked", "tpu-v5e", 1.5, 49952, 0.001, false},
                  {"filter", "tpu-v5p", 1.75, 417299, 0.2, true}};
     g_autoptr(EchProgram) program = ech_test_program(cut, cases[_i].device);
-    EchKernelCost cost = price_in(program, cases[_i].name, cases[_i].device, ECH_KERNEL_COMPILER, cases[_i].own);
-    double cycles = (double)cost.time * cases[_i].clock * 1e-3;
-    ck_assert_msg(fabs(cycles / cases[_i].cycles - 1) < cases[_i].within, "%s: %g cycles, the compiler has %g", cases[_i].name, cycles, cases[_i].cycles);
+    check_cycles(program, cases[_i].name, cases[_i].device, cases[_i].clock, cases[_i].own, cases[_i].cycles, cases[_i].within);
 }
 END_TEST
 
@@ -642,9 +633,7 @@ START_TEST(small_costs)
         double clock, cycles, within;
     } cases[] = {{"few_rows", "tpu-v6e", 1.75, 34688, 0.002}, {"squares", "tpu-v6e", 1.75, 22864, 0.001}, {"roll", "tpu-v5e", 1.5, 16017, 0.02}};
     g_autoptr(EchProgram) program = ech_test_program(small, cases[_i].device);
-    EchKernelCost cost = price_in(program, cases[_i].name, cases[_i].device, ECH_KERNEL_COMPILER, false);
-    double cycles = (double)cost.time * cases[_i].clock * 1e-3;
-    ck_assert_msg(fabs(cycles / cases[_i].cycles - 1) < cases[_i].within, "%s: %g cycles, the compiler has %g", cases[_i].name, cycles, cases[_i].cycles);
+    check_cycles(program, cases[_i].name, cases[_i].device, cases[_i].clock, false, cases[_i].cycles, cases[_i].within);
 }
 END_TEST
 
@@ -783,10 +772,7 @@ START_TEST(window_costs)
                  {"copied", "tpu-v5e", 1.5, 38514, 0.01}, {"overlap", "tpu-v5e", 1.5, 189115, 0.01}, {"turned", "tpu-v5e", 1.5, 100988, 0.03},
                  {"sine", "tpu-v5e", 1.5, 2335, 0.002}};
     g_autoptr(EchProgram) program = ech_test_program(_i < 6 ? windows : reads, cases[_i].device);
-    EchKernelCost cost = price_in(program, cases[_i].name, cases[_i].device, ECH_KERNEL_COMPILER, false);
-    double cycles = (double)cost.time * cases[_i].clock * 1e-3;
-    ck_assert_msg(fabs(cycles / cases[_i].cycles - 1) < cases[_i].within, "%s on %s: %g cycles, the compiler has %g", cases[_i].name, cases[_i].device, cycles,
-                  cases[_i].cycles);
+    check_cycles(program, cases[_i].name, cases[_i].device, cases[_i].clock, false, cases[_i].cycles, cases[_i].within);
 }
 END_TEST
 
@@ -827,9 +813,7 @@ START_TEST(several_results_cost)
         "  ROOT %turned = f32[1792,3072]{0,1:T(8,128)} copy(%q), backend_config={\"window_config\":{\"output_window_bounds\":[\"192\",\"2\"],"
         "\"input_window_bounds\":[\"32\",\"12\"],\"iteration_bounds\":[\"1\",\"7\"],\"buffering_level\":\"0\"}}\n}\n",
         "tpu-v5e");
-    EchKernelCost cost = price_in(program, cases[_i].name, cases[_i].device, ECH_KERNEL_COMPILER, false);
-    double cycles = (double)cost.time * cases[_i].clock * 1e-3;
-    ck_assert_msg(fabs(cycles / cases[_i].cycles - 1) < cases[_i].within, "%s: %g cycles, the compiler has %g", cases[_i].name, cycles, cases[_i].cycles);
+    check_cycles(program, cases[_i].name, cases[_i].device, cases[_i].clock, false, cases[_i].cycles, cases[_i].within);
 }
 END_TEST
 
@@ -1040,9 +1024,7 @@ START_TEST(gradients_cost)
                  {parted, "grouped", 528384, 0.02, false},
                  {parted, "depthwise", 634255, 0.35, true}};
     g_autoptr(EchProgram) program = ech_test_program(cases[_i].text, "tpu-v5e");
-    EchKernelCost cost = price_in(program, cases[_i].name, "tpu-v5e", ECH_KERNEL_COMPILER, cases[_i].cut);
-    double cycles = (double)cost.time * 1.5e-3;
-    ck_assert_msg(fabs(cycles / cases[_i].cycles - 1) < cases[_i].within, "%s: %g cycles, the compiler has %g", cases[_i].name, cycles, cases[_i].cycles);
+    EchKernelCost cost = check_cycles(program, cases[_i].name, "tpu-v5e", 1.5, cases[_i].cut, cases[_i].cycles, cases[_i].within);
     ck_assert((cost.blocks.taps > 0) == cases[_i].cut);
     ck_assert_uint_lt(cost.blocks.steps, 1000);
 }
@@ -1086,9 +1068,7 @@ START_TEST(transforms_cost)
         bool cut;
     } cases[] = {{"made", 210944, 0.06, false}, {"narrow", 264576, 0.25, true}, {"shifted", 11714, 0.25, false}};
     g_autoptr(EchProgram) program = ech_test_program(transforms, "tpu-v5e");
-    EchKernelCost cost = price_in(program, cases[_i].name, "tpu-v5e", ECH_KERNEL_COMPILER, cases[_i].cut);
-    double cycles = (double)cost.time * 1.5e-3;
-    ck_assert_msg(fabs(cycles / cases[_i].cycles - 1) < cases[_i].within, "%s: %g cycles, the compiler has %g", cases[_i].name, cycles, cases[_i].cycles);
+    check_cycles(program, cases[_i].name, "tpu-v5e", 1.5, cases[_i].cut, cases[_i].cycles, cases[_i].within);
 }
 END_TEST
 
