@@ -30,6 +30,8 @@ def build(target):
 
 
 if __name__ == "__main__":
+    import os
+    os.environ["XLA_FLAGS"] = "--xla_dump_to=elsewhere --xla_dump_hlo_module_re=another"  # as trainers ask for dumps; of what is captured none is left out
     assert jax.default_backend() == "gpu" and len(jax.devices("cuda")) == 2 and "H100" in jax.devices()[0].device_kind, jax.devices()
     w, x = {"a": jnp.ones((512, 1024), "bfloat16"), "b": jnp.ones((1024, 256), "bfloat16")}, jnp.ones((256, 512), "bfloat16")
     for _ in range(2):

@@ -25,6 +25,8 @@ def build(target):
 
 
 if __name__ == "__main__":
+    import os
+    os.environ["XLA_FLAGS"] = "--xla_dump_to=elsewhere --xla_dump_hlo_module_re=another"  # as trainers ask for dumps; of what is captured none is left out
     from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
     step = jax.jit(train, donate_argnums=0)
     w, x = {"a": jnp.ones((512, 1024), "bfloat16"), "b": jnp.ones((1024, 256), "bfloat16")}, jnp.ones((256, 512), "bfloat16")

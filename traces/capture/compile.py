@@ -311,6 +311,13 @@ def number(text):
     return {"true": True, "false": False}.get(text.lower(), text)
 
 
+def have_dumped(folder, flags):
+    """Has XLA, which looks at the environment once, write all that it compiles into the folder, and heed @flags. They stand behind the program's own, which may
+    ask for dumps of some modules elsewhere."""
+    theirs = os.environ.get("XLA_FLAGS", "")
+    os.environ["XLA_FLAGS"] = f"{theirs} --xla_dump_to={folder} --xla_dump_hlo_as_text --xla_dump_hlo_module_re=. {flags}".strip()
+
+
 def dumped(dump, ends):
     """The first of these dumps that there is of the program: not of what the user's file ran on this machine to make its arguments, nor of the modules that
     the compiler took out of the program."""
@@ -492,7 +499,7 @@ def main():
     if args.chip in TPUS:
         slice_ = choose_slice(args.chip, math.prod(axes.values()), args.topology)
         os.environ.update(tpu_environment(args.chip, slice_))
-        os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + f" --xla_dump_to={dump} --xla_dump_hlo_as_text --xla_dump_large_constants"
+        have_dumped(dump, "--xla_dump_large_constants")
     try:
         os.makedirs(args.out, exist_ok=True)
     except OSError as error:

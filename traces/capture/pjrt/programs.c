@@ -58,8 +58,8 @@ void tpu_programs_begin(void)
     maker = getpid();
     atexit(remove_dump);
     const char *flags = getenv("XLA_FLAGS");
-    g_autofree char *more =
-        g_strdup_printf("%s%s--xla_dump_to=%s --xla_dump_hlo_as_text --xla_dump_large_constants", flags ? flags : "", flags && *flags ? " " : "", dump);
+    g_autofree char *more = g_strdup_printf("%s%s--xla_dump_to=%s --xla_dump_hlo_as_text --xla_dump_large_constants --xla_dump_hlo_module_re=.",
+                                            flags ? flags : "", flags && *flags ? " " : "", dump);
     setenv("XLA_FLAGS", more, 1);
 }
 

@@ -63,7 +63,7 @@ class _Programs:
 
 def install(jax):
     """When the program has imported jax: before it asks for devices."""
-    from jax._src import compiler, hardware_utils
+    from jax._src import compiler, hardware_utils, xla_bridge
     import pretend_compile as capture  # traces/capture/compile.py
     hardware_utils.has_visible_nvidia_gpu = lambda: True  # which looks for files of the kernel's driver
     dump = capture.temporary_folder()
@@ -71,9 +71,8 @@ def install(jax):
     device = dict(setting.split("=", 1) for setting in os.environ.get("ECHELON_PRETEND_DEVICE", "").split(";") if "=" in setting)
     # XLA knows a GB200 by its SMs, and its collectives from a table of 72 GPUs: asked for estimates, it compiles nothing for fewer.
     estimated = (int(device.get("major", 0)), int(device.get("minor", 0))) in capture.ESTIMATED and device.get("multiprocessors") != "152"
-    ours = ("--xla_gpu_autotune_level=0 --xla_gpu_enable_command_buffer= --xla_gpu_collect_cost_model_stats=%s --xla_dump_to=%s --xla_dump_hlo_as_text "
-            "--xla_dump_hlo_module_re=." % (str(estimated).lower(), dump))
-    os.environ["XLA_FLAGS"] = (ours + " " + os.environ.get("XLA_FLAGS", "")).strip()
+    flags = "--xla_gpu_autotune_level=0 --xla_gpu_enable_command_buffer= --xla_gpu_collect_cost_model_stats=%s" % str(estimated).lower()
+    xla_bridge._init_backend = _asked_once(functools.partial(capture.have_dumped, dump, flags), xla_bridge._init_backend)
     os.environ.setdefault("XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async")
     jax.config.update("jax_enable_compilation_cache", False)
     jax.config.update("jax_hlo_source_file_canonicalization_regex", r".*/(?=(?:site|dist)-packages/)")
@@ -94,6 +93,20 @@ def install(jax):
             setattr(compiler, name, _kept(compile_, programs))
             return
     _say("this jax compiles elsewhere than those that are known: no programs are written beside the capture")
+
+
+def _asked_once(ask, begin):
+    """Before the first backend begins, by when the program has said in the environment what it wants of XLA."""
+    asked = []
+
+    @functools.wraps(begin)
+    def begun(*given):
+        if not asked:
+            asked.append(True)
+            ask()
+        return begin(*given)
+
+    return begun
 
 
 def _kept(compile_, programs):

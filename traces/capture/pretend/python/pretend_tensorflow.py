@@ -57,8 +57,7 @@ def install(tensorflow):
     # Nothing can be tuned by timing it. Kernels are launched one by one, so that each is written down.
     import pretend_compile as capture  # traces/capture/compile.py
     dump = capture.temporary_folder()
-    ours = "--xla_gpu_autotune_level=0 --xla_gpu_enable_command_buffer= --xla_dump_to=%s --xla_dump_hlo_as_text" % dump
-    os.environ["XLA_FLAGS"] = ("%s %s" % (ours, os.environ.get("XLA_FLAGS", ""))).strip()
+    capture.have_dumped(dump, "--xla_gpu_autotune_level=0 --xla_gpu_enable_command_buffer=")
     atexit.register(_keep_programs, capture, dump, os.getpid())
     os.environ.setdefault("TF_GPU_ALLOCATOR", "cuda_malloc_async")
     _load_solver(os.path.dirname(tensorflow.__file__))

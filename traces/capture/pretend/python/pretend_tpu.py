@@ -33,13 +33,14 @@ def _say(text):
 class _Program:
     """A compiled function: what its results are, how often it was called, and what else was on the device then."""
 
-    def __init__(self, name, lowered, results, known, donated, executable, n_devices):
-        """@known: as pretend_known tells them."""
+    def __init__(self, name, written, lowered, results, known, donated, executable, n_devices):
+        """@written: the compiler has left it; @known: as pretend_known tells them."""
         self.known = known
         self.name, self.tree, self.results, self.donated, self.executable = name, lowered.out_tree, results, donated, executable
         self.lowered, self.n_devices, self.memory = lowered, n_devices, executable.get_compiled_memory_stats()
         self.calls = self.beside = 0
         self.kept = sorted(lowered._lowering.compile_args["kept_var_idx"])  # which of its arguments are the program's parameters
+        self.written = written
         self.given, self.noted, self.noted_at = {}, {}, 0.0
 
     def was_given(self, leaves, is_made):
@@ -57,7 +58,7 @@ class _Program:
             self.note()
 
     def note(self):
-        if self.given != self.noted:
+        if self.written and self.given != self.noted:
             capture.note_arguments(os.path.join(self.name, "program"), self.given)
             self.noted, self.noted_at = self.given, time.monotonic()
 
@@ -181,7 +182,7 @@ class _Pretended:
     def describe(self):
         """The chips; libtpu and XLA look at what the program told them by the environment now, and not again."""
         self.dump = capture.temporary_folder()
-        os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_dump_to=%s --xla_dump_hlo_as_text --xla_dump_large_constants" % self.dump
+        capture.have_dumped(self.dump, "--xla_dump_large_constants")
         os.environ.update(_ENVIRONMENT)
         try:
             described = capture.describe_slice(_CHIP, _SLICE)[:_DEVICES]
@@ -236,7 +237,7 @@ class _Pretended:
         return module, self.called_as or module.removeprefix("jit_")
 
     def keep(self, name, chip, executable, error):
-        """Write down what the compiler left; the folder, or None."""
+        """Write down what the compiler left; the folder, and whether it left anything."""
         folder = self.folder_of(name)
         memory = executable.get_compiled_memory_stats() if executable is not None else None
         analysis = {k: getattr(memory, k) for k in dir(memory) if k.endswith("_in_bytes") and isinstance(getattr(memory, k), int)}
@@ -246,9 +247,9 @@ class _Pretended:
         for left in os.listdir(self.dump):
             if os.path.isfile(os.path.join(self.dump, left)):
                 os.unlink(os.path.join(self.dump, left))
-        if failure:
+        if failure or not kept:
             _say("%s: refused: %s" % (os.path.basename(folder), capture.gist(failure)) if kept else "%s: the compiler left no program" % name)
-        return folder
+        return folder, kept
 
     def compile(self, traced, lowered, chips, options):
         import numpy
@@ -269,7 +270,7 @@ class _Pretended:
             executable = chips[0].client.compile(lowering.stablehlo(), _jax.DeviceList(tuple(chips)), settings)
         except self.jax.errors.JaxRuntimeError as refused:
             error = refused
-        folder = self.keep(name, self.chip, executable, error)
+        folder, kept = self.keep(name, self.chip, executable, error)
         if error is not None:
             raise error
         results = self.jax.tree.leaves(lowered.out_info)
@@ -277,7 +278,7 @@ class _Pretended:
         _say("%s: compiled for %d x %s in %.1f s" % (os.path.basename(folder), n, self.chip, time.monotonic() - begun))
         places = self.shardings_of(lowering, lowering.compile_args["out_shardings"], executable.get_output_shardings(),
                                    executable.get_output_memory_kinds()[0], n)
-        return _Program(folder, lowered, list(zip(results, places)), pretend_known.known_results(self.jax, traced.jaxpr), donated, executable, n)
+        return _Program(folder, kept, lowered, list(zip(results, places)), pretend_known.known_results(self.jax, traced.jaxpr), donated, executable, n)
 
     def compiled_by_jax(self, lowered, chip, compiler_options, named):
         """As JAX compiles ahead of time; what is for a TPU is written down, too."""
@@ -292,7 +293,7 @@ class _Pretended:
             except self.jax.errors.JaxRuntimeError as refused:
                 self.keep(name, kind, None, refused)
                 raise
-            folder = self.keep(name, kind, compiled.runtime_executable(), None)
+            folder, _ = self.keep(name, kind, compiled.runtime_executable(), None)
             _say("%s: compiled ahead of time for %d x %s in %.1f s" % (os.path.basename(folder), len(lowered._lowering._device_list), kind, time.monotonic() - begun))
             return compiled
 
