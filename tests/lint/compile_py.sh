@@ -41,10 +41,10 @@ assert capture.gist(capture.refusal(message)) == (
     "Scoped allocation with size 24.00M and limit 16.00M."), capture.gist(capture.refusal(message))
 window = "RESOURCE_EXHAUSTED: Allocation (size=4) would exceed memory (size=1) :: #allocation3 [shape = 'u8[4]{0}', space=smem, tag = 'input window'] :: k.1"
 assert capture.gist(window) == window, capture.gist(window)
-os.environ["XLA_FLAGS"] = "--xla_dump_to=theirs --xla_dump_hlo_module_re=step"
+os.environ["XLA_FLAGS"] = "--xla_dump_to=theirs --xla_dump_hlo_module_re=step --xla_gpu_autotune_level=2"
 capture.have_dumped("ours", "--xla_gpu_autotune_level=0")
 assert [[f for f in os.environ["XLA_FLAGS"].split() if f.startswith(name)][-1] for name in ("--xla_dump_to", "--xla_dump_hlo_module_re", "--xla_gpu")] == [
-    "--xla_dump_to=ours", "--xla_dump_hlo_module_re=.", "--xla_gpu_autotune_level=0"], os.environ["XLA_FLAGS"]
+    "--xla_dump_to=ours", "--xla_dump_hlo_module_re=.", "--xla_gpu_autotune_level=2"], os.environ["XLA_FLAGS"]
 assert capture.parse_mesh("data=2,model=4") == {"data": 2, "model": 4}
 assert capture.choose_slice("v5e", 5, None) == "2x4" and capture.choose_slice("v4", 2, None) == "2x2x1"
 assert [capture.number(t) for t in ("3", "0.5", "true", "bf16")] == [3, 0.5, True, "bf16"]

@@ -312,10 +312,10 @@ def number(text):
 
 
 def have_dumped(folder, flags):
-    """Has XLA, which looks at the environment once, write all that it compiles into the folder, and heed @flags. They stand behind the program's own, which may
-    ask for dumps of some modules elsewhere."""
+    """Has XLA, which looks at the environment once, write all that it compiles into the folder, and heed @flags. The program's own flags win over those, but not
+    where they ask for dumps of some modules elsewhere."""
     theirs = os.environ.get("XLA_FLAGS", "")
-    os.environ["XLA_FLAGS"] = f"{theirs} --xla_dump_to={folder} --xla_dump_hlo_as_text --xla_dump_hlo_module_re=. {flags}".strip()
+    os.environ["XLA_FLAGS"] = f"{flags} {theirs} --xla_dump_to={folder} --xla_dump_hlo_as_text --xla_dump_hlo_module_re=."
 
 
 def dumped(dump, ends):
