@@ -26,6 +26,7 @@ typedef struct {
 
 typedef struct {
     bool has_weights, has_cache, has_total, has_graphs, has_activations;
+    bool tpu; /* Of all chips of a TPU together, not of one GPU; weights: all that is in use before the cache. */
     EchRounded weights, total, graphs, activations;
     double cache;                        /* bytes for keys and values; below 0: how much is missing */
     uint64_t tokens, per_request, least; /* that the cache holds; of a request; that the largest request may have */
@@ -253,11 +254,36 @@ static bool share_after(EchWords line, const char *key, double *ret)
     return true;
 }
 
+/* "Memory statistics | total_hbm_limit_gb=94.75GiB | total_hbm_limit_cap_gb=80.53GiB | total_hbm_used_gb=16.58GiB | total_hbm_avail_gb=63.95GiB", and where
+ * nothing is left "total_hbm_used_gb=8.97GiB exceeds total_hbm_limit_cap_gb=7.2GiB by 1.77GiB" (tpu_inference/worker/tpu_worker.py) */
+static bool read_vllm_tpu(Vllm *v, EchWords line)
+{
+    EchRounded cap, used, by;
+    if (!ech_words_size_after(line, "total_hbm_limit_cap_gb=", &cap) || !ech_words_size_after(line, "total_hbm_used_gb=", &used))
+        return false;
+    v->tpu = v->has_weights = true;
+    v->weights = used;
+    if (ech_words_size_after(line, "total_hbm_limit_gb=", &v->total) && v->total.bytes) {
+        v->has_total = true;
+        v->share = MIN((double)cap.bytes / (double)v->total.bytes, 1);
+        v->share = round(v->share * 1e3) / 1e3; /* from figures of two decimals */
+    }
+    if (signed_after(line, "total_hbm_avail_gb=", &v->cache))
+        v->has_cache = true;
+    else if (ech_words_size_after(ech_words_after(line, "total_hbm_limit_cap_gb="), " by ", &by))
+        v->cache = -(double)by.bytes, v->has_cache = true;
+    return true;
+}
+
 static bool read_vllm(EchMemoryFigures *f, EchWords line)
 {
     Vllm *v = &f->vllm;
     uint64_t blocks;
     double cache;
+    if (read_vllm_tpu(v, line))
+        return true;
+    /* "Init model | hbm=[(3.74, 31.25), ...]Gb", of each chip, the first of each pair before the cache */
+    v->tpu |= ech_words_have(line, " | hbm=[(");
     if (ech_words_size_after(line, "odel loading took ", &v->weights) || ech_words_size_after(line, "oading model weights took ", &v->weights))
         return v->has_weights = true;
     if (ech_words_size_after(line, "model weights take ", &v->weights)) {
@@ -327,13 +353,13 @@ static void say_vllm(const Vllm *v, EchDiag *diag, bool filled)
 {
     g_autofree char *weights = ech_format_bytes(v->weights.bytes), *total = ech_format_bytes(v->total.bytes),
                     *cache = ech_format_bytes(ech_rounded_bytes(fabs(v->cache))), *activations = ech_format_bytes(v->activations.bytes);
-    g_autoptr(GString) text = g_string_new("vLLM, on each GPU:");
+    g_autoptr(GString) text = g_string_new(v->tpu ? "vLLM, on all its chips of the TPU together:" : "vLLM, on each GPU:");
     if (v->has_total && v->share > 0) {
         g_autofree char *may = ech_format_bytes(ech_rounded_bytes(v->share * (double)v->total.bytes));
         g_string_append_printf(text, " may take %s (%g of %s);", may, v->share, total);
     }
     if (v->has_weights)
-        g_string_append_printf(text, " weights %s;", weights);
+        g_string_append_printf(text, " %s %s;", v->tpu ? "weights and the like" : "weights", weights);
     if (v->has_activations)
         g_string_append_printf(text, " activations %s;", activations);
     if (v->has_cache && v->cache > 0)
@@ -362,7 +388,12 @@ static void say_vllm(const Vllm *v, EchDiag *diag, bool filled)
         ech_diag_remark(diag, "requests of %" G_GUINT64_FORMAT " tokens fit %.4g at a time; shorter ones more, others wait or are computed again", request,
                         times);
     }
-    if (filled)
+    if (v->tpu)
+        ech_diag_remark(
+            diag, "the cache gets what --gpu-memory-utilization leaves of the memory beside what is in use once the weights are loaded; compiled programs and "
+                  "their temporaries are loaded later, into the rest. Out of memory then: a smaller share, fewer --max-num-seqs and --max-num-batched-tokens. "
+                  "The cache grows by --kv-cache-dtype fp8 (twice the tokens of 16 bits), more chips (--tensor-parallel-size), quantised weights");
+    else if (filled)
         ech_diag_remark(diag, "the cache was taken first, all that --gpu-memory-utilization leaves for it; graphs that are captured, larger batches than the "
                               "trial run's and other processes have to find room beside it. Out of memory then: a smaller share (0.01 less is a hundredth of "
                               "the GPU), or --enforce-eager (no graphs), fewer --max-num-seqs and --max-num-batched-tokens");
@@ -374,8 +405,9 @@ static void say_vllm(const Vllm *v, EchDiag *diag, bool filled)
     if (!filled && v->tokens && (!request || request <= v->tokens))
         ech_diag_remark(diag, "that share is taken when vLLM starts, however short the requests are: where fewer tokens will do, a smaller "
                               "--gpu-memory-utilization leaves the rest to others");
-    ech_diag_remark(diag,
-                    "what another GPU would have for it: 'echelon capture --pretend NAME -- python serve.py' with load_format=\"dummy\", without the weights");
+    if (!v->tpu)
+        ech_diag_remark(diag, "what another GPU would have for it: 'echelon capture --pretend NAME -- python serve.py' with load_format=\"dummy\", without the "
+                              "weights");
 }
 
 /* Of a log that ends, or breaks off, before the cache. */
@@ -768,7 +800,7 @@ static void write_figures(const EchMemoryFigures *f, EchTraceBuilder *builder, E
         write_compiled(largest(f), builder);
         ech_trace_builder_set_property(builder, "refused_on", "any");
     } else if (is_vllm(v)) {
-        ech_refused_held(builder, memory, "weights", v->has_weights ? v->weights.bytes : 0);
+        ech_refused_held(builder, memory, v->tpu ? "weights and the like" : "weights", v->has_weights ? v->weights.bytes : 0);
         ech_refused_held(builder, memory, "KV cache", ech_rounded_bytes(v->cache));
         ech_refused_held(builder, memory, "activations of the trial run", v->has_activations ? v->activations.bytes : 0);
         ech_refused_held(builder, memory, "CUDA graphs", v->has_graphs ? v->graphs.bytes : 0);

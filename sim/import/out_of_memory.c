@@ -60,6 +60,8 @@ typedef struct {
     bool scoped, of_gpu, absurd;
     bool warned;      /* used and capacity are what XLA's rematerialization warns of: it goes on, and nothing was refused yet. */
     bool program;     /* The request is what a program needs beside its arguments, not an array. */
+    bool loaded;      /* This line says that a program was being loaded ("Error loading program 'jit_f':"). */
+    bool loading;     /* This line or the one before says that a program was being loaded. */
     EchBfcDump *dump; /* Of XLA's and TensorFlow's allocator. */
     EchTorchSays *torch;
     EchEngineSays *engine;
@@ -126,7 +128,7 @@ static bool read_request(Reader *r, EchWords line, EchWords sentence)
             set_memory(r, (EchWords){"hbm", 3});
         r->has_request = true;
         r->of_gpu |= keys[i].of_gpu;
-        r->program = keys[i].program;
+        r->program = keys[i].program || r->loading;
         r->has_free = ech_words_size_after(sentence, "There are ", &r->free) || ech_words_size_before(sentence, " available", &r->free);
         r->has_piece = ech_words_size_after(sentence, "largest contiguous region of free memory is ", &r->piece) ||
                        ech_words_size_before(sentence, " allocatable", &r->piece) || ech_words_size_before(sentence, " reservable", &r->piece);
@@ -418,7 +420,9 @@ static bool is_of_memory(EchWords line)
 static bool read_line(Reader *r, EchPasted *pasted, EchWords line, GError **error)
 {
     EchWords sentence = is_of_memory(line) ? ech_pasted_sentence(pasted) : line;
-    bool dumped = false, of_gpu;
+    bool dumped = false, of_gpu, loads = ech_words_have(line, "loading program");
+    r->loading = loads || r->loaded;
+    r->loaded = loads;
     r->absurd |= ech_words_have(line, "Tried to allocate more than 1EB");
     if (ech_torch_says_line(r->torch, line, sentence)) {
         ech_memory_figures_ran_out(r->figures);
@@ -699,8 +703,8 @@ static void say_request(Reader *r)
         ech_diag_remark(r->ret->diag, "refused: %s at once; %s were free%s", asked, free, pieces ? ", but not in one piece" : "");
     ech_diag_remark(r->ret->diag,
                     r->program
-                        ? "that is what a program needs beside its arguments, one block at the bottom of the memory: it fits when the program needs less, or "
-                          "when arrays that are no longer used are deleted before it is loaded"
+                        ? "that is what a program needs beside its arguments, in one block: it fits when the program needs less, or when arrays that are no "
+                          "longer used are deleted before it is loaded (of a server's, when its KV cache is smaller)"
                         : "that is an array: fewer that are alive at once (x.delete(), donated arguments, a smaller batch), or arrays split over more chips, "
                           "make room");
 }

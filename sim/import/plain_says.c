@@ -150,8 +150,8 @@ static bool size_at(const char *at, bool of_size, EchRounded *ret)
 /* What may stand between a key and its size: "allocate a buffer of about 4 GiB". */
 static const char *skip_fillers(const char *at)
 {
-    static const char *const fillers[] = {"approximately ", "about ", "memory ", "buffer ", "of ",   "at least ",
-                                          "another ",       "a ",     "an ",     "for ",    "size ", "total "};
+    static const char *const fillers[] = {"approximately ", "about ", "memory ", "buffer ", "of ",  "at least ", "another ", "a ", "an ",
+                                          "for ",           "size ",  "total ",  "tensor ", "with "};
     for (int i = 0; i < MAX_FILLERS; i++) {
         at += strspn(at, " :=[('\"");
         size_t k = 0;

@@ -3,7 +3,7 @@
  * was loaded ("[MemUsageChange] TensorRT-managed allocation in IExecutionContext creation: CPU +1, GPU +73, now: CPU 1, GPU 295 (MiB)"). A part of the reader
  * of pasted text (memory_figures.c), which gives it line by line.
  *
- * Wordings of TensorRT 8.2 to 10 and TensorRT-LLM 0.5 to 1.0, as their guides and public logs have them.
+ * Wordings of TensorRT 8.2 to 10 and TensorRT-LLM 0.5 to 1.3, as their guides and public logs have them.
  */
 #pragma once
 #include "sim/import/import.h"

@@ -141,6 +141,18 @@ static const struct {
     {"mlx.txt", "beside that it keeps 20.0 GiB of buffers that were freed", NULL, 0},
     {"llama_2023.txt", "llama.cpp: CPU 10 GiB (model 9 GiB, KV 1 GiB)", "on the host", 10 * GIB},
     {"tensorrt_llm_2024.txt", "beside its engine: execution contexts' own 36 GiB; KV cache 50 GiB", "execution contexts' own", 36 * GIB},
+    {"tensorrt_llm_executor.txt",
+     "found no room for this component: Additional executor resources; 13 GiB of 80 GiB were free when it was tried; Model took 30 GiB; Drafter took 512 MiB; "
+     "KV cache took 36 GiB; 512 MiB were in use before all of them",
+     "Model", 30 * GIB},
+    {"tensorrt_llm_executor.txt", "free_gpu_memory_fraction", "KV cache", 36 * GIB},
+    {"vllm_tpu.txt",
+     "vLLM, on all its chips of the TPU together: may take 25 GiB (0.8 of 31.2 GiB); weights and the like 9 GiB; 16 GiB left for the KV cache of 131072 "
+     "tokens, "
+     "128 KiB each",
+     "weights and the like", 9 * GIB},
+    {"vllm_tpu.txt", "compiled programs and their temporaries are loaded later", "KV cache", 16 * GIB},
+    {"vllm_tpu_none.txt", "nothing left for the KV cache, 2 GiB too little", "weights and the like", 29 * GIB},
     {"mmcv.txt", "PyTorch had tensors of 6.34 GiB at the most", "PyTorch's tensors, at the fullest", 6497 * MIB},
     {"smi.csv", "GPU 0 (NVIDIA L4): 21.5 GiB of 22.5 GiB in use", "in use", 22016 * MIB},
     {"smi.csv", "who holds it: the list of processes", NULL, 0},

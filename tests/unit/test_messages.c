@@ -257,6 +257,8 @@ static const Case of_others[] = {
      40 * GIB, NULL, 0, NULL},
     {"step 1 done\nFailed to allocate resource[DeviceMemory] with info [size:2147483648]. Reason: Memory resources are exhausted.",
      "2 GiB of the device's memory were refused (line 2:", 2 * GIB, NULL, 0, NULL},
+    {"RuntimeError: Could not allocate tensor with 67108864 bytes. There is not enough GPU video memory available!",
+     "64 MiB of the device's memory were refused", 64 * MIB, NULL, 0, NULL},
     {"Failed to clCreateBuffer(ctx, CL_MEM_READ_WRITE, 67108864, nullptr, ...)", "64 MiB of the device's memory were refused", 64 * MIB, NULL, 0, NULL},
     {"memory allocation of 34359738368 bytes failed", "32 GiB of memory were refused", 32 * GIB, NULL, 0, NULL},
     {"ValueError: kernel exceeds available shared memory smem_bytes=262144 > 228000", "256 KiB of memory on the chip were refused", 256 * KIB, NULL, 0,
@@ -348,6 +350,13 @@ static const Case of_xla[] = {
     {"Error loading program 'jit_f': Attempting to reserve 6.00G at the bottom of memory. That was not possible. There are 7.00G free, 0B reserved, and 3.00G "
      "reservable.",
      "refused: 6 GiB at once; 7 GiB were free, 3 GiB of it in one piece", 6 * GIB, NULL, 0, NULL},
+    /* A program, not an array, though the word is that of arrays. */
+    {"RuntimeProgramAllocationFailure: Error loading program 'jit_f':\nAttempting to allocate 1.00G. That was not possible. There are 512.00M free.",
+     "what a program needs beside its arguments", GIB, NULL, 0, NULL},
+    {"Error loading program 'jit_f': Attempting to allocate 1.00G. That was not possible. There are 512.00M free.", "what a program needs beside its arguments",
+     GIB, NULL, 0, NULL},
+    {"Loading program 'jit_f' took 3 s\n\nAttempting to allocate 1.00G. That was not possible. There are 512.00M free.", "that is an array", GIB, NULL, 0,
+     NULL},
     {"HBM capacity 8.00G:\n       Top-of-Memory reserved:    1.00G (   1,073,741,824 bytes)\n          Currently allocated:    6.00G\nAttempting to reserve "
      "3.00G at the "
      "bottom of memory. That was not possible. There are 1.00G free, 0B reserved, and 1.00G reservable.",
