@@ -15,6 +15,7 @@ void ech_gpu_suite_free(EchGpuSuite *suite)
     for (size_t i = 0; i < suite->n_cases; i++) {
         g_free(suite->cases[i].name);
         g_free(suite->cases[i].allocator);
+        g_free(suite->cases[i].file);
         g_free(suite->cases[i].error);
     }
     g_free(suite->cases);
@@ -120,11 +121,37 @@ static bool run_job(void *data, GError **error)
     return ech_gpu_write_row(job->options, job->row, error);
 }
 
-static EchGpuCase *next_case(EchGpuSuite *suite, const char *name, const char *allocator)
+static bool is_taken(const EchGpuSuite *suite, const char *name)
 {
+    for (size_t i = 0; i < suite->n_cases; i++) {
+        if (strcmp(suite->cases[i].name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Files of the folder are named after cases: of two programs of one name, in two folders, the second gets a number. */
+static EchGpuCase *next_case(EchGpuSuite *suite, const char *name, const char *allocator, char *file)
+{
+    g_autofree char *own = g_strdup(name);
+    for (unsigned n = 2; is_taken(suite, own); n++) {
+        g_free(own);
+        own = g_strdup_printf("%s-%u", name, n);
+    }
     EchGpuCase *row = &suite->cases[suite->n_cases++];
-    *row = (EchGpuCase){.name = g_strdup(name), .allocator = g_strdup(allocator ? allocator : ""), .copies = -1, .kernels = -1, .scale = 1};
+    *row =
+        (EchGpuCase){.name = g_steal_pointer(&own), .allocator = g_strdup(allocator ? allocator : ""), .file = file, .copies = -1, .kernels = -1, .scale = 1};
     return row;
+}
+
+/* Which file a row is of: an earlier call's row of another one, or of one that has changed since, is none of this. */
+static char *identify(const char *path)
+{
+    g_autofree char *whole = g_canonicalize_filename(path, NULL);
+    GStatBuf s;
+    if (g_stat(path, &s) != 0)
+        return g_steal_pointer(&whole);
+    return g_strdup_printf("%s, %" G_GINT64_FORMAT " bytes, %" G_GINT64_FORMAT ".%09ld", whole, (gint64)s.st_size, (gint64)s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
 }
 
 typedef struct {
@@ -270,7 +297,7 @@ static bool run_stages(Course *c, size_t shipped, size_t more, GError **error)
     if (!prepare(c, error))
         return false;
     for (size_t i = 0; i < ech_gpu_n_recipes; i++) {
-        EchGpuCase *row = next_case(c->suite, ech_gpu_recipes[i].name, ech_gpu_recipes[i].allocator);
+        EchGpuCase *row = next_case(c->suite, ech_gpu_recipes[i].name, ech_gpu_recipes[i].allocator, g_strdup(""));
         row->goal_copies = ech_gpu_recipes[i].goal_copies;
         row->goal_makespan = ech_gpu_recipes[i].goal_makespan;
         row->goal_kernels = ech_gpu_recipes[i].goal_kernels;
@@ -281,7 +308,7 @@ static bool run_stages(Course *c, size_t shipped, size_t more, GError **error)
     for (size_t i = 0; i < shipped + more; i++) {
         g_autofree char *found = i < shipped ? ech_trace_find(programs[i], NULL) : NULL;
         g_autofree char *path = g_strdup(found ? found : i < shipped ? programs[i] : c->options->programs[i - shipped]), *name = program_name(path);
-        Job job = {.options = c->options, .suite = c->suite, .row = next_case(c->suite, name, NULL), .path = path};
+        Job job = {.options = c->options, .suite = c->suite, .row = next_case(c->suite, name, NULL, identify(path)), .path = path};
         if (!run_stage(c, &job, error))
             return false;
     }

@@ -7,7 +7,7 @@
  *
  * Every stage runs in a process of its own, with a time limit: a GPU that hangs, a crash or a lost context costs one row. What a stage has found is written
  * when it ends, the table anew each time, so that nothing is lost when the whole is killed; called again for the same folder and GPU, it goes on with what is
- * missing. The process that calls it must not have started CUDA itself.
+ * missing, and with programs that have changed. The process that calls it must not have started CUDA itself.
  */
 #pragma once
 #include "sim/experiment/calibrate.h"
@@ -27,7 +27,8 @@ typedef struct {
 
 /** One case, as it stands in the table. */
 typedef struct {
-    char *name, *allocator; /**< allocator: "" where the trace's own offsets or the driver place. */
+    char *name, *allocator; /**< name: no other case's. allocator: "" where the trace's own offsets or the driver place. */
+    char *file;             /**< Of a program: which file, how large, changed when; "" for a trace that is made here. */
     EchTime measured, low, high, predicted;
     EchBytes memory_measured, memory_predicted;
     double copies, kernels;                          /**< Mean absolute errors: copies of 1 MiB and more, kernels; -1 without any. */

@@ -4,6 +4,7 @@
 
 #include <glib/gstdio.h>
 #include <math.h>
+#include <string.h>
 
 bool ech_gpu_misses(const EchGpuCase *row)
 {
@@ -166,16 +167,20 @@ bool ech_gpu_write_row(const EchGpuSuiteOptions *options, const EchGpuCase *row,
         g_key_file_set_int64(keys, "row", integers[i].name, integers[i].value);
     if (row->error)
         g_key_file_set_string(keys, "row", "error", row->error);
+    g_key_file_set_string(keys, "row", "file", row->file);
     g_autofree char *path = ech_gpu_file(options, row->name, ".row");
     return g_key_file_save_to_file(keys, path, error);
 }
 
-/* What an earlier call, or a child, has found; false where there is nothing. */
+/* What an earlier call, or a child, has found of the same file; false where there is nothing. */
 bool ech_gpu_read_row(const EchGpuSuiteOptions *options, EchGpuCase *row)
 {
     g_autoptr(GKeyFile) keys = g_key_file_new();
     g_autofree char *path = ech_gpu_file(options, row->name, ".row");
     if (!g_key_file_load_from_file(keys, path, G_KEY_FILE_NONE, NULL))
+        return false;
+    g_autofree char *file = g_key_file_get_string(keys, "row", "file", NULL);
+    if (strcmp(file ? file : "", row->file) != 0)
         return false;
     row->copies = g_key_file_get_double(keys, "row", "copies", NULL);
     row->kernels = g_key_file_get_double(keys, "row", "kernels", NULL);

@@ -1,6 +1,6 @@
 /* The whole sequence for a GPU, over the fake driver: calibrated, predicted, replayed and written down, every case within its goal. Nothing here ran on a GPU.
  */
-#include "sim/experiment/gpu_suite.h"
+#include "sim/experiment/gpu_suite_private.h"
 #include "sim/trace/file.h"
 #include "tests/support/fake_cuda.h"
 #include "tests/support/support.h"
@@ -112,6 +112,71 @@ START_TEST(what_the_budget_does_not_reach_is_left)
 }
 END_TEST
 
+/* A trace of one copy of @bytes, in FOLDER/NAME/step.ech. */
+static char *write_step(const char *folder, const char *name, EchBytes bytes)
+{
+    g_autofree char *of = g_build_filename(folder, name, NULL), *path = g_build_filename(of, "step.ech", NULL);
+    g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("ech");
+    EchId memories[] = {ech_trace_builder_memory(b, "host"), ech_trace_builder_memory(b, "hbm")}, buffers[2];
+    for (unsigned i = 0; i < 2; i++) {
+        EchBuffer buffer = ech_buffer_init();
+        buffer.memory = memories[i];
+        buffer.bytes = bytes;
+        buffer.resident = 1;
+        buffers[i] = ech_trace_builder_buffer(b, buffer);
+    }
+    EchOp op = ech_op_init(ECH_OP_COPY);
+    op.queue = ech_trace_builder_queue(b, "in", ECH_QUEUE_COPY, 0);
+    op.memory_from = memories[0];
+    op.memory_to = memories[1];
+    op.bytes = bytes;
+    op.bytes_origin = ECH_KNOWN;
+    ech_trace_builder_op(b, op);
+    ech_trace_builder_use(b, buffers[0], ECH_READ, bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_use(b, buffers[1], ECH_WRITE, bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchTrace) trace = ech_trace_builder_finish(b, &error);
+    ck_assert_ok(trace != NULL, error);
+    ck_assert_int_eq(g_mkdir_with_parents(of, 0777), 0);
+    ck_assert_ok(ech_trace_file_write(trace, path, &error), error);
+    return g_steal_pointer(&path);
+}
+
+static void write_file(const char *folder, const char *name, const char *text)
+{
+    g_autofree char *path = g_build_filename(folder, name, NULL);
+    ck_assert(g_file_set_contents(path, text, -1, NULL));
+}
+
+/* Two programs of one name are two cases, and a program that was written anew is measured anew. */
+START_TEST(programs_are_told_apart)
+{
+    ech_test_fake_cuda("268435456");
+    g_autofree char *folder = g_dir_make_tmp("echelon-suite-XXXXXX", NULL), *small = write_step(folder, "a", 1 << 20),
+                    *large = write_step(folder, "b", 8 << 20);
+    const char *const programs[] = {small, large, NULL};
+    EchGpuSuiteOptions options = {
+        .folder = folder, .name = "fake", .date = "2026-01-02", .command = "test", .repeats = 1, .no_shipped_programs = true, .programs = programs};
+    /* As if an earlier call had calibrated this GPU, and the other cases had failed twice. */
+    write_file(folder, "gpu.txt", "abababababababababababababababab\nFake GPU 0, driver for CUDA 13.0\n");
+    g_autofree char *device = NULL;
+    ck_assert(g_file_get_contents(ECH_SOURCE_DIR "/configs/devices/h100-sxm.yaml", &device, NULL, NULL));
+    write_file(folder, "device.yaml", device);
+    for (size_t i = 0; i < ech_gpu_n_recipes; i++) {
+        g_autofree char *name = g_strdup_printf("%s.row", ech_gpu_recipes[i].name);
+        write_file(folder, name, "[row]\ntries=2\nerror=left out\n");
+    }
+    g_autoptr(EchGpuSuite) suite = run(&options);
+    const EchGpuCase *first = find(suite, "step.ech"), *second = find(suite, "step.ech-2");
+    ck_assert_msg(!first->error && !second->error, "%s, %s", first->error, second->error);
+    ck_assert_msg(second->predicted > 4 * first->predicted, "%" G_GINT64_FORMAT " beside %" G_GINT64_FORMAT, second->predicted, first->predicted);
+    g_free(write_step(folder, "a", 32 << 20));
+    g_autoptr(EchGpuSuite) again = run(&options);
+    ck_assert_int_gt(find(again, "step.ech")->predicted, second->predicted);
+    ck_assert_int_eq(find(again, "step.ech-2")->measured, second->measured);
+}
+END_TEST
+
 START_TEST(without_a_gpu_it_says_so)
 {
     g_setenv("ECHELON_LIBCUDA", "/nonexistent/libcuda.so.1", TRUE);
@@ -129,6 +194,7 @@ int main(void)
     TCase *tests = tcase_create("gpu_suite");
     tcase_add_test(tests, every_case_is_within_its_goal);
     tcase_add_test(tests, what_the_budget_does_not_reach_is_left);
+    tcase_add_test(tests, programs_are_told_apart);
     tcase_add_test(tests, without_a_gpu_it_says_so);
     suite_add_tcase(suite, tests);
     return ech_test_main(suite);
