@@ -547,15 +547,27 @@ static bool try_barrier(EchMachine *m, bool stuck)
     return true;
 }
 
+/* ALLOCs and uses of the life that the ALLOC @op at the head of @q gives memory to, before it. */
+static Position before_alloc(const EchMachine *m, const Queue *q, uint32_t op)
+{
+    return m->lives[m->op_life[op]].turns_over ? ech_machine_count_before(m, m->op_position[op], q->ordinal) : (Position){.allocs = q->ordinal};
+}
+
+/* An ALLOC that failed, as if it had fitted: counted, without a place. */
+static void go_without(EchMachine *m, uint32_t life, const Position *before)
+{
+    Instance *instance = ech_machine_find_instance(m, life, before->allocs, true);
+    instance->freed = false;
+    instance->used_before = before->uses;
+}
+
 /* Entries without a price. Returns false when the queue must wait. */
 static bool pass_alloc(EchMachine *m, uint32_t queue, uint32_t op)
 {
     Queue *q = &m->queues[queue];
     const EchBuffer *buffer = &m->buffers[m->ops[op].target];
     uint32_t life = m->op_life[op];
-    Position before = {.allocs = q->ordinal};
-    if (m->lives[life].turns_over)
-        before = ech_machine_count_before(m, m->op_position[op], q->ordinal);
+    Position before = before_alloc(m, q, op);
     const Instance *there = ech_machine_find_instance(m, life, before.allocs, false);
     if (there && there->allocated)
         return true;
@@ -579,10 +591,7 @@ static bool pass_alloc(EchMachine *m, uint32_t queue, uint32_t op)
         m->stop = true;
         return false;
     }
-    /* As if it had fitted: counted, without a place. */
-    Instance *instance = ech_machine_find_instance(m, life, before.allocs, true);
-    instance->freed = false;
-    instance->used_before = before.uses;
+    go_without(m, life, &before);
     return true;
 }
 
@@ -805,6 +814,8 @@ static bool fail_stuck(EchMachine *m)
             m->stop = true;
             return true;
         }
+        Position before = before_alloc(m, q, op);
+        go_without(m, m->op_life[op], &before);
         uint32_t *link = &m->space_waiters[buffer->memory];
         while (*link != i)
             link = &m->queues[*link].next_waiter;

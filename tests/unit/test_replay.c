@@ -1702,6 +1702,46 @@ START_TEST(what_does_not_fit_is_a_result)
 }
 END_TEST
 
+/* Nor does an ALLOC that failed once nothing else could go on, of a buffer that is made anew, leave anything behind that others would wait for. */
+START_TEST(what_failed_is_not_waited_for)
+{
+    EchEngine engine = engines[_i];
+    if (!have(engine))
+        return;
+    Maker m = maker_new();
+    EchId x = add_buffer(&m, m.hbm, 60 * MB, false), y = add_buffer(&m, m.hbm, 60 * MB, false), z = add_buffer(&m, m.hbm, 200 * MB, false);
+    add_target(&m, ECH_OP_ALLOC, m.core, x);
+    add_loop(&m, m.core, 6, 2);
+    add_kernel(&m, m.core, 5 * MB);
+    ech_trace_builder_use(m.b, x, ECH_READ, 1, ECH_PATTERN_STREAM, ECH_KNOWN);
+    add_target(&m, ECH_OP_FREE, m.core, x);
+    add_kernel(&m, m.core, 5 * MB); /* y takes the room */
+    EchId made = add_target(&m, ECH_OP_ALLOC, m.core, x);
+    add_kernel(&m, m.out, 5 * MB);
+    ech_trace_builder_use(m.b, x, ECH_READ, 1, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_dep(m.b, made, 0);
+    add_kernel(&m, m.core, 5 * MB);
+    add_target(&m, ECH_OP_FREE, m.core, x);
+    add_target(&m, ECH_OP_SIGNAL, m.core, 1);
+    add_target(&m, ECH_OP_ALLOC, m.in, y);
+    add_target(&m, ECH_OP_WAIT, m.in, 1);
+    add_target(&m, ECH_OP_FREE, m.in, y);
+    add_target(&m, ECH_OP_WAIT, m.out, 1);
+    add_copy(&m, m.out, m.hbm, m.host, 100 * MB); /* for a millisecond */
+    add_kernel(&m, m.core, 5 * MB);
+    add_target(&m, ECH_OP_ALLOC, m.core, z);
+    add_kernel(&m, m.core, 5 * MB);
+    g_autoptr(EchTrace) trace = finish(&m);
+    g_autoptr(EchDevice) device = make_device(0);
+    EchReplayOptions options = default_options(engine);
+    options.keep_going = 1;
+    g_autoptr(EchRun) run = replay(trace, device, options);
+    ck_assert(!run->fits && run->completed);
+    near(run->failure.time, 10 * ECH_PS_PER_US, 20, engine);
+    near(run->makespan, 1040 * ECH_PS_PER_US, 20, engine); /* of the copy, which the last kernel does not wait for */
+}
+END_TEST
+
 /* What a library takes of the device is none of the allocator's, which has so much less, and of whose cache a library gets nothing. */
 START_TEST(libraries_take_of_the_device)
 {
@@ -2266,6 +2306,7 @@ int main(void)
     tcase_add_test(tests, products_have_the_rate_of_their_duty);
     tcase_add_loop_test(tests, one_memory_is_waited_for_by_both, 0, 4 * G_N_ELEMENTS(engines));
     tcase_add_test(tests, a_waiting_host_frees_nothing);
+    tcase_add_loop_test(tests, what_failed_is_not_waited_for, 0, G_N_ELEMENTS(engines));
     tcase_add_loop_test(tests, what_does_not_fit_is_a_result, 0, 2);
     tcase_add_loop_test(tests, libraries_take_of_the_device, 0, 3);
     tcase_add_test(tests, fixed_offsets_are_checked_against_what_is_available);
