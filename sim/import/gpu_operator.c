@@ -311,32 +311,40 @@ static bool widened_product(const Call *c, EchGpuOperator *ret)
     return strstr(c->op, "::moe_") ? dequantized_experts(c, ret) : dequantized_product(c, ret);
 }
 
-/* Pixels of a convolution's result: those of a gradient that is at hand, else from padding, stride and dilation. */
-static bool convolution(const EchGpuInput *in, const EchGpuInput *weight, const EchGpuInput *gradient, const EchGpuInput *padding, const EchGpuInput *stride,
-                        const EchGpuInput *dilation, EchGpuOperator *ret)
+/* What a convolution is told beside its arrays; each one number for all dimensions or one for each. NULL: as if nothing were told. */
+typedef struct {
+    const EchGpuInput *padding, *stride, *dilation;
+} Steps;
+
+static int64_t step(const EchGpuInput *told, unsigned dimension, int64_t untold)
+{
+    return told && told->n_integers ? told->integers[MIN(dimension, told->n_integers - 1u)] : untold;
+}
+
+/* How far a convolution's result, or (@transposed) that which a convolution would make @in of, reaches in one dimension; 0 where that makes no sense. */
+static uint64_t reach(int64_t in, int64_t filter, const Steps *steps, unsigned dimension, bool transposed)
+{
+    int64_t s = step(steps->stride, dimension, 0), p = step(steps->padding, dimension, 0), l = step(steps->dilation, dimension, 1);
+    if (s <= 0 || s > 4096 || p < 0 || p > 4096 || l < 1 || l > 4096 || filter < 1 || filter > 1 << 20 || in < 1 || in > INT64_C(1) << 40)
+        return 0;
+    int64_t covered = l * (filter - 1) + 1, out = transposed ? (in - 1) * s + covered - 2 * p : (in + 2 * p - covered) / s + 1;
+    return in + 2 * p < covered && !transposed ? 0 : (uint64_t)MAX(out, 0);
+}
+
+/* A product of weights by the array of those two that has fewer pixels, the result of a convolution and what goes into a transposed one, or of what a gradient
+ * makes of it. */
+static bool convolution(const EchGpuInput *in, const EchGpuInput *weight, const EchGpuInput *gradient, const Steps *steps, EchGpuOperator *ret)
 {
     if (in->rank < 3 || in->rank != weight->rank || weight->dims[0] <= 0 || in->numel == 0)
         return false;
     uint64_t pixels = in->dims[0] > 0 ? (uint64_t)in->dims[0] : 0;
     for (unsigned d = 2; d < in->rank; d++) {
-        int64_t out;
-        if (gradient) {
-            out = gradient->rank == in->rank ? gradient->dims[d] : 0;
-        } else {
-            if (!stride || stride->n_integers == 0)
-                return false;
-            unsigned at = d - 2;
-            int64_t s = stride->integers[MIN(at, stride->n_integers - 1u)],
-                    p = padding && padding->n_integers ? padding->integers[MIN(at, padding->n_integers - 1u)] : 0,
-                    l = dilation && dilation->n_integers ? dilation->integers[MIN(at, dilation->n_integers - 1u)] : 1;
-            if (s <= 0 || s > 4096 || p < 0 || p > 4096 || l < 1 || l > 4096 || weight->dims[d] < 1 || weight->dims[d] > 1 << 20 ||
-                in->dims[d] > INT64_C(1) << 40)
-                return false;
-            out = (in->dims[d] + 2 * p - l * (weight->dims[d] - 1) - 1) / s + 1;
-        }
-        if (out <= 0)
+        uint64_t out = !gradient                                             ? reach(in->dims[d], weight->dims[d], steps, d - 2, false)
+                       : gradient->rank == in->rank && gradient->dims[d] > 0 ? (uint64_t)gradient->dims[d]
+                                                                             : 0;
+        if (out == 0)
             return false;
-        pixels = ech_bytes_mul(pixels, (uint64_t)out);
+        pixels = ech_bytes_mul(pixels, out);
     }
     uint64_t channels = (uint64_t)weight->dims[0];
     set_product(ret, in->dtype, pixels, channels, weight->numel / channels,
@@ -347,21 +355,68 @@ static bool convolution(const EchGpuInput *in, const EchGpuInput *weight, const 
 }
 
 /* Padding, stride and dilation behind a bias or instead of it. */
+static size_t behind_bias(const Call *c)
+{
+    return c->inputs[2].n_integers > 0 ? 2 : 3;
+}
+
+static const EchGpuInput *input(const Call *c, size_t at)
+{
+    return at < c->n ? &c->inputs[at] : NULL;
+}
+
 static bool convolution_forward(const Call *c, EchGpuOperator *ret)
 {
-    return convolution(&c->inputs[0], &c->inputs[1], NULL, &c->inputs[2], &c->inputs[3], c->n > 4 ? &c->inputs[4] : NULL, ret);
+    size_t at = behind_bias(c);
+    return convolution(&c->inputs[0], &c->inputs[1], NULL, &(Steps){input(c, at), input(c, at + 1), input(c, at + 2)}, ret);
 }
 
 static bool convolution_relu(const Call *c, EchGpuOperator *ret)
 {
-    return convolution(&c->inputs[0], &c->inputs[1], NULL, &c->inputs[4], &c->inputs[3], c->n > 5 ? &c->inputs[5] : NULL, ret);
+    return convolution(&c->inputs[0], &c->inputs[1], NULL, &(Steps){input(c, 4), input(c, 3), input(c, 5)}, ret);
+}
+
+/* As the gradient of a convolution's input: of every pixel that goes in, channels by positions of the filter times its own. Weights are [channels in, channels
+ * out, ...]. */
+static bool convolution_transposed(const Call *c, EchGpuOperator *ret)
+{
+    const EchGpuInput *in = &c->inputs[0], *weight = &c->inputs[1];
+    size_t at = behind_bias(c);
+    const Steps steps = {input(c, at), input(c, at + 2), input(c, at + 3)};
+    if (in->rank < 3 || in->rank != weight->rank || weight->dims[0] <= 0 || weight->dims[1] <= 0 || in->dims[0] <= 0 || in->dims[1] <= 0)
+        return false;
+    uint64_t pixels = (uint64_t)in->dims[0], results = (uint64_t)in->dims[0], channels = (uint64_t)weight->dims[0];
+    for (unsigned d = 2; d < in->rank; d++) {
+        int64_t more = step(input(c, at + 1), d - 2, 0); /* rows of the result that its stride leaves open */
+        pixels = ech_bytes_mul(pixels, (uint64_t)MAX(in->dims[d], 0));
+        results = ech_bytes_mul(results, ech_bytes_add(reach(in->dims[d], weight->dims[d], &steps, d - 2, true), (uint64_t)CLAMP(more, 0, 4096)));
+    }
+    if (pixels == 0 || results == 0)
+        return false;
+    int64_t groups = step(input(c, at + 4), 0, 1);
+    set_product(ret, in->dtype, pixels, weight->numel / channels, channels,
+                ech_bytes_add(bytes_of(in->numel, in->dtype), bytes_of(weight->numel, weight->dtype)));
+    ret->elements = ech_bytes_mul(results, ech_bytes_mul((uint64_t)weight->dims[1], (uint64_t)MAX(groups, 1)));
+    ret->written = bytes_of(ret->elements, in->dtype);
+    return ret->n > 0;
+}
+
+/* Whether @in is what a transposed convolution made @out of, as weights say; where they fit both ways, as it was told. */
+static bool is_transposed(const Call *c, const EchGpuInput *in, const EchGpuInput *out)
+{
+    const EchGpuInput *weight = &c->inputs[2];
+    if (in->rank < 3 || out->rank < 3 || weight->rank < 3)
+        return false;
+    bool straight = out->dims[1] == weight->dims[0], turned = in->dims[1] == weight->dims[0];
+    return turned && (!straight || (c->n > 7 && c->inputs[7].truth));
 }
 
 /* cuDNN's has the array first, PyTorch's the gradient. */
 static bool convolution_backward(const Call *c, EchGpuOperator *ret)
 {
-    size_t array = strcmp(c->op, "convolution_backward") == 0 ? 1 : 0;
-    return convolution(&c->inputs[array], &c->inputs[2], &c->inputs[1 - array], NULL, NULL, NULL, ret);
+    size_t at = strcmp(c->op, "convolution_backward") == 0 ? 1 : 0;
+    const EchGpuInput *in = &c->inputs[at], *gradient = &c->inputs[1 - at];
+    return is_transposed(c, in, gradient) ? convolution(gradient, &c->inputs[2], in, NULL, ret) : convolution(in, &c->inputs[2], gradient, NULL, ret);
 }
 
 /* The dimension whose neighbours lie together, or -1 where that is not known or nothing is longer than 1. */
@@ -1041,7 +1096,8 @@ static const struct {
     {IS, 2, linear, {"linear"}},
     {IS, 3, added_product, {"addmm", "baddbmm", "addmv", "_addmm_activation", "addmm_"}},
     {IS, 4, convolution_forward, {"cudnn_convolution", "miopen_convolution", "mkldnn_convolution"}},
-    {IS, 5, convolution_relu, {"cudnn_convolution_relu"}},
+    {IS, 5, convolution_relu, {"cudnn_convolution_relu", "miopen_convolution_relu"}},
+    {IS, 5, convolution_transposed, {"cudnn_convolution_transpose", "miopen_convolution_transpose"}},
     {IS, 3, convolution_backward, {"convolution_backward", "cudnn_convolution_backward"}},
     {IS, 1, softmax, {"_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "softmax", "log_softmax"}},
     {HAS, 2, first_to_eight_bits, {"per_token_quant_fp8", "per_token_group_fp8_quant", "per_token_group_quant"}},

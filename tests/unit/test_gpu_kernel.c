@@ -935,6 +935,47 @@ START_TEST(operators_by_name)
 }
 END_TEST
 
+static EchGpuInput integers(int64_t each)
+{
+    return (EchGpuInput){.integers = {each, each}, .n_integers = 2};
+}
+
+/* Operations are twice the pixels of the smaller side by the weights, whichever way it goes and wherever the operator has its padding and stride. */
+START_TEST(convolutions)
+{
+    const EchGpuInput image = tensor(4, 2, 16, 32, 32), weight = tensor(4, 8, 16, 3, 3), half = tensor(4, 2, 8, 16, 16), bias = tensor(1, 8, 0, 0, 0),
+                      none = {0}, one = integers(1), two = integers(2), zero = integers(0), yes = {.truth = true};
+    const struct {
+        const char *name;
+        EchGpuInput inputs[8];
+        size_t n;
+        uint64_t pixels, written;
+        unsigned products;
+    } cases[] = {
+        {"aten::cudnn_convolution", {image, weight, one, two, one}, 5, 2 * 16 * 16, 2 * 2 * 8 * 16 * 16, 1},
+        {"aten::cudnn_convolution", {image, weight, bias, one, two, one}, 6, 2 * 16 * 16, 2 * 2 * 8 * 16 * 16, 1}, /* until 2020 */
+        {"aten::miopen_convolution", {image, weight, bias, one, two, one}, 6, 2 * 16 * 16, 2 * 2 * 8 * 16 * 16, 1},
+        {"aten::miopen_convolution", {image, weight, none, one, two, one}, 6, 2 * 16 * 16, 2 * 2 * 8 * 16 * 16, 1},
+        {"aten::miopen_convolution", {image, weight, none, zero, one, one}, 6, 2 * 30 * 30, 2 * 2 * 8 * 30 * 30, 1},
+        {"aten::cudnn_convolution_relu", {image, weight, bias, two, one, one}, 6, 2 * 16 * 16, 2 * 2 * 8 * 16 * 16, 1},
+        {"aten::convolution_backward", {half, image, weight, none, two, one, one}, 7, 2 * 16 * 16, 2 * 2 * 8 * 16 * 16, 2},
+        /* From 16 by 16 to 32 by 32: padding, padding of the result, stride. */
+        {"aten::cudnn_convolution_transpose", {half, weight, one, one, two, one}, 6, 2 * 16 * 16, 2 * 2 * 16 * 32 * 32, 1},
+        {"aten::miopen_convolution_transpose", {half, weight, none, one, one, two, one}, 7, 2 * 16 * 16, 2 * 2 * 16 * 32 * 32, 1},
+        {"aten::convolution_backward", {image, half, weight, none, two, one, one, yes}, 8, 2 * 16 * 16, 2 * 2 * 8 * 16 * 16, 2},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        EchGpuOperator whole;
+        ech_gpu_operator_of(cases[i].name, cases[i].inputs, cases[i].n, &whole);
+        ck_assert_msg(whole.kind == ECH_GPU_OP_PRODUCT, "case %zu, %s", i, cases[i].name);
+        ck_assert_msg(whole.m * whole.n * whole.k == cases[i].pixels * 8 * 16 * 9,
+                      "case %zu, %s: %" G_GUINT64_FORMAT " x %" G_GUINT64_FORMAT " x %" G_GUINT64_FORMAT, i, cases[i].name, whole.m, whole.n, whole.k);
+        ck_assert_uint_eq(whole.products, cases[i].products);
+        ck_assert_msg(whole.written == cases[i].written, "case %zu, %s: %" G_GUINT64_FORMAT, i, cases[i].name, whole.written);
+    }
+}
+END_TEST
+
 START_TEST(operators)
 {
     EchGpuOperator whole;
@@ -1384,6 +1425,7 @@ int main(void)
     tcase_add_test(tcase, latent_attention);
     tcase_add_test(tcase, generated_reductions);
     tcase_add_test(tcase, operators);
+    tcase_add_test(tcase, convolutions);
     tcase_add_test(tcase, operators_by_name);
     tcase_add_loop_test(tcase, library_calls, 0, G_N_ELEMENTS(library));
     tcase_add_test(tcase, bitonic_passes);
