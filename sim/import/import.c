@@ -792,6 +792,15 @@ static guchar *file_of_page(EchSource *source, gsize *ret_n)
     return file;
 }
 
+/* What a terminal has broken of a text that may have been pasted, joined; NULL where it has broken nothing. @sure: see pasted.h. Owned by the caller. */
+static char *joined_text(EchSource *source, bool sure, gsize *ret_n)
+{
+    g_autoptr(GBytes) all = ech_source_bytes(source, TAIL_SIZE, NULL);
+    gsize n = 0;
+    const char *text = all ? g_bytes_get_data(all, &n) : NULL;
+    return n && !memchr(text, 0, n) ? ech_pasted_joined(text, n, sure, ret_n) : NULL;
+}
+
 EchImport *ech_import_source(EchSource *source, const char *format, const EchImportOptions *options, GError **error)
 {
     static const EchImportOptions defaults = {.loop_trips = 1};
@@ -799,9 +808,22 @@ EchImport *ech_import_source(EchSource *source, const char *format, const EchImp
     g_autofree guchar *file = file_of_page(source, &n);
     g_autoptr(EchSource) inside = file ? ech_source_new_memory(file, n, ech_source_path(source)) : NULL;
     source = inside ? inside : source;
-    const EchImportClass *class = find_class(source, format, error);
-    if (!class)
+    GError *failure = NULL;
+    const EchImportClass *class = find_class(source, format, &failure);
+    /* What people paste a terminal may have broken, and with it what tells that it is that. */
+    bool pasted = !format && (!class || ech_import_is_pasted(class->name));
+    g_autofree char *joined = pasted ? joined_text(source, class != NULL, &n) : NULL;
+    g_autoptr(EchSource) whole = joined ? ech_source_new_memory((const uint8_t *)joined, n, ech_source_path(source)) : NULL;
+    const EchImportClass *of_whole = whole ? find_class(whole, NULL, NULL) : NULL;
+    if (of_whole && ech_import_is_pasted(of_whole->name)) {
+        g_clear_error(&failure);
+        source = whole;
+        class = of_whole;
+    }
+    if (!class) {
+        g_propagate_error(error, failure);
         return NULL;
+    }
     options = options ? options : &defaults;
     return options->beside ? read_beside(source, class, options, error) : read_class(source, class, options, error);
 }

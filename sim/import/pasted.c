@@ -472,6 +472,129 @@ static EchWords line_at(const EchPasted *p, size_t *at)
     return ech_words_trim(line, n);
 }
 
+/* ---- what a terminal broke ---- */
+
+/* Columns of terminals. A line that is longer was broken by none, nor were those around it. */
+enum { LEAST_COLUMNS = 60, MOST_COLUMNS = 300 };
+
+/* The line at *@at, which moves behind it, without what ends it. */
+static EchWords raw_line(const char *text, size_t n, size_t *at)
+{
+    const char *line = text + *at, *end = memchr(line, '\n', n - *at);
+    size_t size = end ? (size_t)(end - line) : n - *at;
+    *at += size + 1;
+    return (EchWords){line, size && line[size - 1] == '\r' ? size - 1 : size};
+}
+
+static size_t columns_of(EchWords line)
+{
+    size_t sum = 0;
+    for (size_t i = 0; i < line.n;) {
+        gunichar c = g_utf8_get_char_validated(line.text + i, (gssize)(line.n - i));
+        bool valid = c < (gunichar)-2;
+        sum += valid && g_unichar_iswide(c) ? 2 : valid && g_unichar_iszerowidth(c) ? 0 : 1;
+        i += valid ? (size_t)g_unichar_to_utf8(c, NULL) : 1;
+    }
+    return sum;
+}
+
+/* What a line is made of, from *@at on, which moves behind it: a number, a word, blanks, or a sign. '\0' at its end. */
+static char piece(EchWords line, size_t *at)
+{
+    size_t begin = *at;
+    while (*at < line.n && g_ascii_isdigit(line.text[*at]))
+        ++*at;
+    if (*at > begin)
+        return '0';
+    while (*at < line.n && (g_ascii_isalpha(line.text[*at]) || line.text[*at] == '_'))
+        ++*at;
+    if (*at > begin)
+        return 'a';
+    while (*at < line.n && g_ascii_isspace(line.text[*at]))
+        ++*at;
+    return *at > begin ? ' ' : begin < line.n ? line.text[(*at)++] : '\0';
+}
+
+/* Whether two lines are records of one kind: they begin with the same word or words of one family, or are made alike. */
+static bool are_alike(EchWords a, EchWords b)
+{
+    enum { WORD = 4, FAMILY = 6, PIECES = 16 };
+    size_t same = 0;
+    while (same < a.n && same < b.n && a.text[same] == b.text[same] && (g_ascii_isalnum(a.text[same]) || a.text[same] == '_'))
+        same++;
+    if (same >= FAMILY || (same >= WORD && same < a.n && same < b.n && a.text[same] == b.text[same]))
+        return true;
+    bool words_only = true;
+    size_t in_a = 0, in_b = 0;
+    for (int i = 0; i < PIECES; i++) {
+        char kind = piece(a, &in_a);
+        if (kind != piece(b, &in_b))
+            return false;
+        words_only &= kind == 'a' || kind == ' ' || kind == '\0';
+    }
+    return !words_only;
+}
+
+/* A row of a table or a rule. */
+static bool is_drawn(EchWords line)
+{
+    return line.n > 0 && (strchr("|+", *line.text) || *line.text & 0x80 || (line.n > 1 && strchr("-=#*", *line.text) && line.text[1] == *line.text));
+}
+
+/* Whether @next may be how @line, as wide as the terminal, goes on: no row of a table, no record like it, none that something else logged, nothing indented. */
+static bool may_go_on(EchWords line, EchWords next)
+{
+    if (next.n == 0 || is_drawn(line) || is_drawn(next))
+        return false;
+    bool indented = next.n > 1 && g_ascii_isspace(next.text[0]) && g_ascii_isspace(next.text[1]);
+    return !indented && !are_alike(line, next) && (*next.text == '`' || prefix(next) == 0);
+}
+
+/* What is broken where @line ends: a number, a word (or a blank or a comma stands where no line has one), or nothing that shows. */
+typedef enum { SEAM_NONE, SEAM_WORD, SEAM_NUMBER } Seam;
+
+static Seam seam(EchWords line, EchWords next)
+{
+    char last = line.text[line.n - 1], before = line.n > 1 ? line.text[line.n - 2] : ' ', first = *next.text;
+    bool divides = (last == '.' || last == ',') && g_ascii_isdigit(before), divided = (first == '.' || first == ',') && g_ascii_isdigit(last);
+    if (divided || (g_ascii_isdigit(first) && (g_ascii_isdigit(last) || divides)))
+        return SEAM_NUMBER;
+    bool word = g_ascii_isalnum(last) && g_ascii_isalnum(first);
+    return word || last == ' ' || first == ' ' || strchr(",;:.)", first) ? SEAM_WORD : SEAM_NONE;
+}
+
+char *ech_pasted_joined(const char *text, size_t n, bool sure, size_t *ret_n)
+{
+    size_t widest = 0;
+    for (size_t at = 0; at < n;) {
+        size_t wide = columns_of(raw_line(text, n, &at));
+        widest = MAX(widest, wide);
+    }
+    if (widest < LEAST_COLUMNS || widest > MOST_COLUMNS)
+        return NULL;
+    GString *out = g_string_sized_new(n + 1);
+    unsigned seams = 0, words = 0, numbers = 0;
+    for (size_t at = 0; at < n;) {
+        EchWords line = raw_line(text, n, &at);
+        size_t behind = at;
+        EchWords next = at < n ? raw_line(text, n, &behind) : (EchWords){text, 0};
+        bool goes_on = columns_of(line) == widest && may_go_on(line, next);
+        Seam here = goes_on ? seam(line, next) : SEAM_NONE;
+        seams += goes_on;
+        words += here == SEAM_WORD;
+        numbers += here == SEAM_NUMBER;
+        g_string_append_len(out, line.text, (gssize)line.n);
+        if (!goes_on)
+            g_string_append_c(out, '\n');
+    }
+    /* One line may be the widest by itself, and end in a word; a number that goes on as one, or two lines as wide, hardly. */
+    bool found = sure ? numbers > 0 || (words > 0 && seams > 1) : seams > 0;
+    *ret_n = out->len;
+    return g_string_free(out, !found);
+}
+
+/* ---- lines ---- */
+
 bool ech_pasted_next(EchPasted *p, EchWords *ret_line)
 {
     if (p->next >= p->text.n)

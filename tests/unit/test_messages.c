@@ -1013,6 +1013,70 @@ START_TEST(cut_before_rounding)
 }
 END_TEST
 
+/* Owned by the caller. */
+static char *broken(const char *text, size_t width, bool windows)
+{
+    GString *out = g_string_new(NULL);
+    for (size_t i = 0, column = 0; text[i]; i++) {
+        if (column == width && text[i] != '\n') {
+            g_string_append(out, windows ? "\r\n" : "\n");
+            column = 0;
+        }
+        g_string_append_c(out, text[i]);
+        column = text[i] == '\n' ? 0 : column + 1;
+    }
+    return g_string_free(out, FALSE);
+}
+
+/* A terminal's copy breaks words and numbers at its width: what is said is the same. */
+START_TEST(broken_by_a_terminal)
+{
+    static const struct {
+        const Case *cases;
+        size_t n;
+    } all[] = {
+        {of_pytorch, G_N_ELEMENTS(of_pytorch)}, {of_engines, G_N_ELEMENTS(of_engines)}, {of_others, G_N_ELEMENTS(of_others)}, {of_xla, G_N_ELEMENTS(of_xla)}};
+    unsigned seen = 0;
+    for (size_t a = 0; a < G_N_ELEMENTS(all); a++) {
+        for (size_t i = 0; i < all[a].n; i++) {
+            Case c = all[a].cases[i];
+            size_t length = strlen(c.text);
+            for (size_t width = 60; width <= 160 && *c.text != '{' && !strchr(c.text, '\n') && !strstr(c.text, "\\n") && 2 * width < length;
+                 width += 3, seen++) {
+                g_autofree char *text = broken(c.text, width, width % 2);
+                c.text = text;
+                check(&c);
+                c.text = all[a].cases[i].text;
+            }
+        }
+    }
+    ck_assert_uint_gt(seen, 300);
+}
+END_TEST
+
+/* Lines that end there by themselves stay what they are: tables, records, what is indented, what something else logged. */
+START_TEST(lines_of_one_width)
+{
+    static const char
+        a[] = "llama_kv_cache: size = 4096.00 MiB (131072 cells, 32 layers), K (f16): 2048.00 MiB",
+        *const texts[] = {
+            "%s\n%s\nwritten by another\n", /* as wide, and alike */
+            "%s\n    return self.model(input)\n%s\n  raise RuntimeError(message)\n",
+            "%s\n2026-01-02 03:04:05 one\n%s\n2026-01-02 03:04:05 another\n",
+            "%s\n+----------------+\n%s\n| no more        |\n",
+            "%s\n\n%s\n",
+            "%s\n1000 llama_step: size = 4096.00 MiB (131072 cells, 32 layers), K (f16): 2048.00\n1001 llama_step: size = 4096.00 MiB (131072 cells, "
+            "32 layers), K (f16): 2048.00\n1002 llama_step: size = 4096.00 MiB (131072 cells, 32 layers), K (f16): 2048.00\n",
+        };
+    for (size_t i = 0; i < G_N_ELEMENTS(texts); i++) {
+        g_autofree char *text = g_strdup_printf(texts[i], a, a);
+        size_t n;
+        g_autofree char *joined = ech_pasted_joined(text, strlen(text), true, &n);
+        ck_assert_msg(!joined, "%s", joined);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("messages");
@@ -1040,6 +1104,8 @@ int main(void)
     tcase_add_test(tcase, absurd);
     tcase_add_test(tcase, traces_stay_traces);
     tcase_add_test(tcase, sentences);
+    tcase_add_test(tcase, broken_by_a_terminal);
+    tcase_add_test(tcase, lines_of_one_width);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
