@@ -35,6 +35,7 @@ typedef struct {
     bool (*read)(EchWords, Figures *);
     void (*say)(const Figures *, EchDiag *);
     const char *advice;
+    bool warns; /* It goes on without. */
 } Wording;
 
 struct EchEngineSays {
@@ -354,6 +355,23 @@ static const Wording wordings[] = {
      .holder = "CuPy's pool",
      .read = read_cupy_old,
      .advice = "free_all_blocks() of cupy.get_default_memory_pool() gives back what it keeps unused"},
+    {.mark = "Failed to allocate CUDA memory with byte size ",
+     .who = "Triton's server",
+     .memory = "hbm",
+     .asked = "with byte size ",
+     .warns = true,
+     .advice =
+         "that is its own pool for inputs and results (--cuda-memory-pool-byte-size=GPU:BYTES, 64 MiB of each GPU unless set), not all of the GPU, and it "
+         "goes on with page-locked memory of the host, from which copies are slower: a warning, not an error; a larger pool, or fewer requests at once, "
+         "and it stays on the GPU"},
+    {.mark = "Failed to allocate pinned system memory with byte size ",
+     .who = "Triton's server",
+     .memory = "host",
+     .asked = "with byte size ",
+     .warns = true,
+     .advice =
+         "that is its own pool of page-locked memory (--pinned-memory-pool-byte-size, 256 MiB unless set), and it goes on with ordinary memory, from which "
+         "copies to a GPU are slower: a warning, not an error"},
     {.mark = "Failed to allocate memory for requested buffer of size ",
      .who = "ONNX Runtime",
      .memory = "hbm",
@@ -467,7 +485,7 @@ bool ech_engine_says_line(EchEngineSays *s, EchWords before, EchWords line, EchW
         if (!ech_words_have(line, w->mark) || (w->also && !ech_words_have(sentence, w->also)) ||
             !(w->read ? w->read(sentence, &f) : read_keys(w, sentence, &f)))
             continue;
-        bool trial = ech_words_have(before, "select_algorithm.py") || ech_words_have(sentence, "Ignoring this choice");
+        bool trial = w->warns || ech_words_have(before, "select_algorithm.py") || ech_words_have(sentence, "Ignoring this choice");
         if (!s->wording || (s->only_tried && !trial)) {
             s->wording = w;
             s->figures = f;
@@ -522,7 +540,7 @@ static void say(const EchEngineSays *s, EchBytes listed, EchDiag *diag)
                         asked);
         return;
     }
-    if (s->only_tried) {
+    if (s->only_tried && !w->warns) {
         ech_diag_remark(
             diag,
             "nothing failed: while it was tuning, torch.compile tried a kernel that needs %s of shared memory, where the GPU has %s for one block, left it "
@@ -585,6 +603,8 @@ bool ech_engine_says_write(const EchEngineSays *s, const char *where, EchTraceBu
     }
     if (s->wording)
         say(s, listed, import->diag);
+    if (s->wording && s->wording->read == read_llama)
+        ech_llama_says_fit(s->llama, import->diag);
     if (s->sizes->len) {
         g_autofree char *sum = ech_format_bytes(listed);
         ech_diag_remark(import->diag, "cudaMallocAsync's pool held allocations of %s, told by size; which arrays those are the log does not say", sum);

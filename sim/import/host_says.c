@@ -12,6 +12,8 @@ typedef struct {
     EchRounded own, shared; /* bytes 0: not told */
 } Victim;
 
+enum { MAX_USERS = 16 };
+
 struct EchHostSays {
     Victim killed; /* by the kernel, the first */
     uint64_t more; /* after it */
@@ -19,8 +21,11 @@ struct EchHostSays {
     EchRounded limit; /* of its cgroup */
     bool ray;
     Victim task;
-    EchRounded used, total; /* of the node, as Ray counts */
-    double threshold;       /* 0: not told */
+    EchRounded used, total;  /* of the node, as Ray counts */
+    double threshold;        /* 0: not told */
+    Victim users[MAX_USERS]; /* of the node, as Ray lists those that hold most */
+    unsigned n_users;
+    bool in_users;
     bool has_shared;
     EchRounded shared, shared_all; /* of /dev/shm at its fullest: in use, and in all */
     EchRounded worker, bound;      /* Dask's fullest worker, and what it may hold; 0: none */
@@ -120,6 +125,28 @@ static bool read_old_ray(EchHostSays *s, EchWords line)
     return s->ray = ech_rounded_parse(unit, strlen(unit), &s->used, &n);
 }
 
+/* "PID MEM(GB) COMMAND", "565 32.00 ray::Trainer.train", of old "28 5.0GB ray_X:alloc()"; its GB are of 2^30 bytes (ray/_private/utils.py). The first list. */
+static bool read_user(EchHostSays *s, EchWords line)
+{
+    if (s->ray && s->n_users == 0 && ech_words_start(line, "PID") && ech_words_have(line, "MEM") && ech_words_have(line, "COMMAND"))
+        return s->in_users = true;
+    if (!s->in_users)
+        return false;
+    g_autofree char *text = g_strndup(line.text, MIN(line.n, (size_t)256));
+    char *end, *behind;
+    guint64 id = g_ascii_strtoull(text, &end, 10);
+    double gib = end > text && g_ascii_isspace(*end) ? g_ascii_strtod(end, &behind) : -1;
+    if (!(gib >= 0) || gib > 1e6 || behind == end || s->n_users == MAX_USERS)
+        return s->in_users = false;
+    behind += g_str_has_prefix(behind, "GB") ? 2 : 0;
+    if (!g_ascii_isspace(*behind))
+        return s->in_users = false;
+    Victim user = {.any = true, .id = id, .own = {ech_rounded_bytes(gib * (double)(1 << 30)), 0}};
+    copy(user.name, sizeof user.name, ech_words_trim(behind, strlen(behind)));
+    s->users[s->n_users++] = user;
+    return true;
+}
+
 /* "Worker is at 89% memory usage. Pausing worker.  Process memory: 2.09 GiB -- Worker memory limit: 2.33 GiB" */
 static bool read_dask(EchHostSays *s, EchWords line)
 {
@@ -207,8 +234,8 @@ static bool read_meminfo(EchHostSays *s, EchWords line)
 
 bool ech_host_says_line(EchHostSays *s, EchWords line)
 {
-    return read_killed(s, line) || read_limit(s, line) || read_ray(s, line) || read_raylet(s, line) || read_old_ray(s, line) || read_dask(s, line) ||
-           read_shared(s, line) || read_free(s, line) || read_meminfo(s, line);
+    return read_killed(s, line) || read_limit(s, line) || read_ray(s, line) || read_raylet(s, line) || read_old_ray(s, line) || read_user(s, line) ||
+           read_dask(s, line) || read_shared(s, line) || read_free(s, line) || read_meminfo(s, line);
 }
 
 /* ---- what it comes to ---- */
@@ -251,6 +278,16 @@ static void say_ray(const EchHostSays *s, EchDiag *diag)
     if (s->threshold > 0)
         g_string_append_printf(text, ", more than the share that it allows (%g, RAY_memory_usage_threshold)", s->threshold);
     ech_diag_remark(diag, "%s", text->str);
+    enum { TOLD = 3 };
+    g_string_assign(text, "most of it was held by ");
+    for (unsigned i = 0; i < MIN(s->n_users, (unsigned)TOLD); i++) {
+        g_autofree char *size = ech_format_bytes(s->users[i].own.bytes);
+        g_string_append_printf(text, "%s%s (%" G_GUINT64_FORMAT ") %s", i ? ", " : "", s->users[i].name, s->users[i].id, size);
+    }
+    if (s->n_users && s->task.any && s->users[0].id != s->task.id)
+        g_string_append(text, ": Ray ends the newest task that it may begin again, not the one that holds most");
+    if (s->n_users)
+        ech_diag_remark(diag, "%s", text->str);
 }
 
 /* distributed.dask.org/en/latest/worker-memory.html: its thresholds unless set. */
@@ -298,7 +335,13 @@ void ech_host_says_write(const EchHostSays *s, EchTraceBuilder *builder)
         ech_refused_held(builder, memory, s->killed.name[0] ? s->killed.name : "the killed process", s->killed.own.bytes);
         ech_refused_held(builder, memory, "shared or page-locked", s->killed.shared.bytes);
     } else if (s->ray) {
-        ech_refused_held(builder, memory, "in use on the node", s->used.bytes);
+        EchBytes told = 0;
+        for (unsigned i = 0; i < s->n_users; i++) {
+            g_autofree char *name = g_strdup_printf("%s (%" G_GUINT64_FORMAT ")", s->users[i].name, s->users[i].id);
+            ech_refused_held(builder, memory, name, s->users[i].own.bytes);
+            told = ech_bytes_add(told, s->users[i].own.bytes);
+        }
+        ech_refused_held(builder, memory, told ? "in use on the node besides" : "in use on the node", s->used.bytes - MIN(s->used.bytes, told));
     } else if (s->worker.bytes) {
         ech_refused_held(builder, memory, "the fullest worker", s->worker.bytes);
     } else if (s->has_shared && !has_room(s)) {

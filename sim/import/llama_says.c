@@ -45,6 +45,13 @@ typedef struct {
     unsigned n_available;
 } Plan;
 
+/* Before anything is loaded: what it would take of all devices, what is free of them, what is to stay free of each, how much is too much; 0: not told. */
+typedef struct {
+    EchRounded projected, free, target, excess;
+    bool of_all;       /* free: what the devices have in all */
+    char given_up[96]; /* why it did not look for settings that fit */
+} Fit;
+
 struct EchLlamaSays {
     Parts parts;
     bool of_ollama, whole; /* who told of them, and whether the next begins them anew */
@@ -52,6 +59,7 @@ struct EchLlamaSays {
     Table asked, last;     /* llama.cpp's first table and its last one */
     uint64_t tables;
     bool fitting; /* It is looking for settings that fit: tables are of what they would take. */
+    Fit fit;
     Plan plan;
     bool has_layers;
     uint64_t on_gpus, layers;
@@ -70,7 +78,7 @@ void ech_llama_says_free(EchLlamaSays *says)
 
 bool ech_llama_says_any(const EchLlamaSays *s)
 {
-    return s->parts.n || s->plan.has_full || s->last.parts.n;
+    return s->parts.n || s->plan.has_full || s->last.parts.n || s->fit.projected.bytes;
 }
 
 /* ---- lines ---- */
@@ -222,12 +230,36 @@ static bool read_fitted(Table *t, EchWords line)
     return true;
 }
 
+/* "projected to use 24840 MiB of device memory vs. 22341 MiB of free device memory" (of 2025 "vs. a total of 65424 MiB"), "cannot meet free memory target of
+ * 1024 MiB, need to reduce device memory by 3523 MiB", "failed to fit params to free device memory: n_gpu_layers already set by user to 99, abort"; the first.
+ */
+static void read_fit(Fit *fit, EchWords line)
+{
+    EchWords against = ech_words_after(line, " vs. "), why = ech_words_after(line, "failed to fit params to free device memory:");
+    if (fit->projected.bytes == 0 && against.n && ech_words_size_after(line, "projected to use ", &fit->projected)) {
+        fit->of_all = ech_words_start(against, "a total of ");
+        ech_words_size_after(against, fit->of_all ? "a total of " : "", &fit->free);
+    }
+    if (fit->excess.bytes == 0 && ech_words_size_after(line, "need to reduce device memory by ", &fit->excess))
+        ech_words_size_after(line, "memory target of ", &fit->target);
+    if (fit->excess.bytes == 0 && ech_words_size_after(line, "on all devices, need to use ", &fit->excess))
+        ech_words_size_after(line, "margin of ", &fit->target);
+    const char *abort = ech_words_find(why, ", abort");
+    why.n = abort ? (size_t)(abort - why.text) : why.n;
+    g_autofree char *text = ech_quote(why.text, (gssize)MIN(why.n, sizeof fit->given_up - 1), sizeof fit->given_up - 1);
+    if (why.n && !fit->given_up[0])
+        g_strlcpy(fit->given_up, text, sizeof fit->given_up);
+}
+
 /* llama.cpp's table, printed when it ends and, since 2026, before it loads, while it looks for settings that fit. */
 static bool read_table(EchLlamaSays *s, EchWords line)
 {
+    bool of_fit = ech_words_have(line, "params_fit_impl") || ech_words_have(line, "params_fit:") || ech_words_have(line, "fit_params:");
+    if (of_fit)
+        read_fit(&s->fit, line);
     if (ech_words_have(line, "params_fit_impl"))
         return read_fitted(&s->last, line) || (s->fitting = true);
-    if (ech_words_have(line, "params_fit:") || ech_words_have(line, "fit_params:"))
+    if (of_fit)
         s->fitting = false;
     if (!ech_words_have(line, "memory_breakdown"))
         return false;
@@ -491,6 +523,24 @@ static void say_plan(const EchLlamaSays *s, EchDiag *diag)
     ech_diag_remark(diag, "%s", OLLAMA_LESS);
 }
 
+void ech_llama_says_fit(const EchLlamaSays *s, EchDiag *diag)
+{
+    const Fit *f = &s->fit;
+    g_autofree char *projected = ech_format_bytes(f->projected.bytes), *free = ech_format_bytes(f->free.bytes), *target = ech_format_bytes(f->target.bytes),
+                    *excess = ech_format_bytes(f->excess.bytes);
+    g_autofree char *left = f->target.bytes ? g_strdup_printf(", of which it leaves %s on each", target) : g_strdup(""),
+                    *verdict = f->excess.bytes ? g_strdup_printf("%s too much", excess) : g_strdup("it fits");
+    if (f->projected.bytes && s->last.n_devices == 0)
+        ech_diag_remark(diag, "llama.cpp reckoned with %s on its devices, %s %s%s%s: %s", projected, f->of_all ? "which have" : "where", free,
+                        f->of_all ? " in all" : " were free", left, verdict);
+    if (f->given_up[0])
+        ech_diag_remark(
+            diag,
+            "it did not look for settings that fit (%s) and went on with those it was given, which run out of memory later: it chooses only what is "
+            "not set, the context (-c) first, then layers on devices (-ngl) and a mixture's experts on the host (-ot, --n-cpu-moe)",
+            f->given_up);
+}
+
 void ech_llama_says_say(const EchLlamaSays *s, EchDiag *diag)
 {
     if (s->plan.has_full) {
@@ -502,6 +552,7 @@ void ech_llama_says_say(const EchLlamaSays *s, EchDiag *diag)
         say_table(s->last.ahead ? &s->asked : &s->last, s->last.ahead ? "llama.cpp would take" : "llama.cpp took", diag);
     if (s->last.ahead && s->tables > 1)
         say_table(&s->last, "the settings it tried last", diag);
+    ech_llama_says_fit(s, diag);
     if (s->parts.n) {
         g_autofree char *text = list_of(p, NULL);
         ech_diag_remark(diag, "%s: %s", s->of_ollama ? "ollama" : "llama.cpp", text);
@@ -554,6 +605,8 @@ void ech_llama_says_write(const EchLlamaSays *s, EchTraceBuilder *builder)
         ech_refused_held(builder, memory, "besides, on all GPUs", p->full.bytes - MIN(p->full.bytes, parts_of_plan));
         return;
     }
+    if (parts->n == 0)
+        ech_refused_held(builder, memory, "what llama.cpp reckoned with", s->fit.projected.bytes);
     if (s->parts.n == 0 && s->last.ahead)
         ech_trace_builder_set_property(builder, "refused_on", "gpu");
     for (unsigned i = 0; i < parts->n && full; i++) {

@@ -4,6 +4,8 @@
  * (engine_says.c for a refusal, memory_figures.c without one), which give it line by line.
  *
  * Wordings: llama.cpp's src/llama-model.cpp, llama-kv-cache.cpp, llama-context.cpp ("buffer size ="), llama_memory_breakdown_print() (pull request 15860),
+ * common/fit.cpp
+ * ("projected to use"),
  * ollama's llm/memory.go ("memory.required.full="), ml/device.go ("model weights").
  */
 #pragma once
@@ -22,6 +24,8 @@ bool ech_llama_says_line(EchLlamaSays *says, EchWords line);
 bool ech_llama_says_any(const EchLlamaSays *says);
 /** Says what lies where. */
 void ech_llama_says_say(const EchLlamaSays *says, EchDiag *diag);
+/** Says what llama.cpp reckoned with before it loaded anything, and whether it looked for settings that fit; nothing where the text does not tell. */
+void ech_llama_says_fit(const EchLlamaSays *says, EchDiag *diag);
 /** Puts into @builder what the plan takes in all, or else the buffers of the fullest device and those of the host. */
 void ech_llama_says_write(const EchLlamaSays *says, EchTraceBuilder *builder);
 /** Puts the buffers of the device of that index into @builder; their sum. */

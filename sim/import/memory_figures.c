@@ -37,6 +37,7 @@ typedef struct {
 /* Of one GPU, as SGLang tells while it starts. */
 typedef struct {
     bool has_weights, has_left, has_graphs;
+    bool captures; /* It has begun to capture graphs, and not ended. */
     EchRounded weights, left, graphs;
     EchBytes cache;
     uint64_t tokens;
@@ -65,6 +66,7 @@ struct EchMemoryFigures {
     EchLlamaSays *llama;
     EchTensorrtSays *tensorrt;
     Compiled compiled, one;
+    bool of_torch; /* by PyTorch/XLA */
     uint64_t programs;
     Vllm vllm;
     Sglang sglang;
@@ -187,6 +189,28 @@ static bool read_compiled_sums(EchMemoryFigures *f, EchWords line)
     return true;
 }
 
+/* PT_XLA_DEBUG_LEVEL's "Graph input size: 1.548000 GB", of 2^30 bytes, and so on, a line each (torch_xla/csrc/debug_util.cpp). */
+static bool read_compiled_torch(EchMemoryFigures *f, EchWords line)
+{
+    static const char *const keys[N_PARTS] = {
+        "Compiled program size: ", "Graph input size: ", "Graph output size: ", "Aliased Input size: ", "Intermediate tensor size: "};
+    if (!ech_words_have(line, "Compilation Analysis: "))
+        return false;
+    for (int part = 0; part < N_PARTS; part++) {
+        EchRounded size;
+        if (!ech_words_size_after(line, keys[part], &size))
+            continue;
+        if (part == ARGUMENTS) {
+            f->compiled = *largest(f);
+            f->one = (Compiled){0};
+            f->programs++;
+        }
+        f->one.parts[0][part] = size.bytes;
+        return f->one.any = f->of_torch = true;
+    }
+    return false;
+}
+
 static void say_compiled(const EchMemoryFigures *f, EchDiag *diag)
 {
     const Compiled *c = largest(f);
@@ -199,7 +223,7 @@ static void say_compiled(const EchMemoryFigures *f, EchDiag *diag)
     if (p[ARGUMENTS] == 0 && p[RESULTS] == 0 && p[TEMPORARIES] == 0)
         ech_diag_remark(
             diag, "all three 0: old releases of JAX counted no arrays on GPUs and CPUs; later ones do, and echelon does from compiled.as_text() in a file");
-    if (p[RESULTS] > p[ALIASED] && p[RESULTS] - p[ALIASED] > needs(c, 0) / 50)
+    if (!f->of_torch && p[RESULTS] > p[ALIASED] && p[RESULTS] - p[ALIASED] > needs(c, 0) / 50)
         ech_diag_remark(diag,
                         "%s of results have places of their own; where they have an argument's shape and type and that is not needed afterwards (parameters, "
                         "optimizer state), jax.jit(f, donate_argnums=...) saves as much",
@@ -208,8 +232,9 @@ static void say_compiled(const EchMemoryFigures *f, EchDiag *diag)
         ech_diag_remark(diag, "beside that %s on the host", host);
     if (f->programs > 1)
         ech_diag_remark(diag, "that is the largest of %" G_GUINT64_FORMAT " programs", f->programs);
-    ech_diag_remark(diag, "temporaries are what checkpointing, offload and smaller batches make less; which arrays they are the program itself tells: 'echelon "
-                          "capture --pretend CHIP -- COMMAND', then 'echelon run' and 'echelon advise', or compiled.as_text() in a file");
+    ech_diag_remark(diag, "temporaries are what checkpointing, offload and smaller batches make less; which arrays they are the program itself tells: %s",
+                    f->of_torch ? "what XLA_FLAGS=--xla_dump_to=FOLDER writes down, which 'echelon run' and 'echelon advise' read"
+                                : "'echelon capture --pretend CHIP -- COMMAND', then 'echelon run' and 'echelon advise', or compiled.as_text() in a file");
 }
 
 /* ---- vLLM ---- */
@@ -442,6 +467,11 @@ static bool read_sglang(EchMemoryFigures *f, EchWords line)
         }
         return true;
     }
+    /* "Capture cuda graph begin. This can take up to several minutes.", of a draft model "Capture draft cuda graph begin."; "2. set --cuda-graph-max-bs to a
+     * smaller value (e.g., 16)", behind what was refused (sglang/srt/model_executor/cuda_graph_runner.py) */
+    if ((ech_words_start(line, "Capture ") && ech_words_have(line, "graph begin")) || ech_words_have(line, "set --cuda-graph-max-bs to a smaller value"))
+        return s->captures = true;
+    s->captures &= !(ech_words_start(line, "Capture ") && ech_words_have(line, "graph end"));
     /* "Capture cuda graph end. Time elapsed: 19.50 s. mem usage=6.19 GB. avail mem=5.24 GB." */
     if (ech_words_start(line, "Capture cuda graph end") && ech_words_size_after(line, "mem usage", &s->graphs)) {
         s->has_left |= ech_words_size_after(line, "avail mem", &s->left);
@@ -700,10 +730,10 @@ static void read_refusal(EchMemoryFigures *f, EchWords line)
 
 static bool read_any(EchMemoryFigures *f, EchWords before, EchWords line)
 {
-    return read_compiled(f, line) || read_compiled_sums(f, line) || (!f->ran_out && read_vllm(f, line)) || read_sglang(f, line) ||
-           ech_tensorrt_says_line(f->tensorrt, line) || ech_gpu_tools_line(f->tools, before, line) || read_nodes(f, line) || read_estimate(f, before, line) ||
-           ech_pool_says_line(f->pool, before, line) || ech_host_says_line(f->host, line) || ech_comfy_says_line(f->comfy, line) ||
-           (!f->beside && (ech_llama_says_line(f->llama, line) || read_arrays(f, line)));
+    return read_compiled(f, line) || read_compiled_sums(f, line) || read_compiled_torch(f, line) || (!f->ran_out && read_vllm(f, line)) ||
+           read_sglang(f, line) || ech_tensorrt_says_line(f->tensorrt, line) || ech_gpu_tools_line(f->tools, before, line) || read_nodes(f, line) ||
+           read_estimate(f, before, line) || ech_pool_says_line(f->pool, before, line) || ech_host_says_line(f->host, line) ||
+           ech_comfy_says_line(f->comfy, line) || (!f->beside && (ech_llama_says_line(f->llama, line) || read_arrays(f, line)));
 }
 
 bool ech_memory_figures_line(EchMemoryFigures *f, EchWords before, EchWords line)
@@ -753,6 +783,10 @@ void ech_memory_figures_say(const EchMemoryFigures *f, EchDiag *diag)
         say_weights(&f->vllm, diag);
     if (is_sglang(&f->sglang))
         say_sglang(&f->sglang, diag);
+    if (f->ran_out && f->sglang.captures)
+        ech_diag_remark(diag,
+                        "SGLang was capturing its graphs, which have to fit beside weights and KV cache, into what --mem-fraction-static leaves: a smaller "
+                        "share, a smaller --cuda-graph-max-bs, or none (--disable-cuda-graph, slower)");
     if (llama)
         ech_llama_says_say(f->llama, diag);
     if (tensorrt)

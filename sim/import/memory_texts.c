@@ -29,6 +29,11 @@ enum { MOST = 16 << 20, MAX_QUOTED = 120 };
     "the text says that a process was killed (signal 9), as the kernel, or a container's or a job's limit, does for want of the host's memory, not the "       \
     "device's: what it held stands in dmesg as anon-rss (its own) and shmem-rss (shared and page-locked). " ECH_HOST_FULL
 
+#define KILLED_BY_RAY                                                                                                                                          \
+    "the text says that Ray ended workers for want of the host's memory on their node, not the device's: its monitor does where more is in use than "          \
+    "RAY_memory_usage_threshold allows (0.95), before the kernel would, so that dmesg tells nothing; 'ray logs raylet.out -ip NODE' tells which, what they "   \
+    "held and who held most, which echelon reads. " ECH_HOST_FULL
+
 #define SHARED_FILES                                                                                                                                           \
     "the text says that a process died of a bus error (signal 7), as it does where /dev/shm is full: workers of data loaders hand batches over in it, NCCL "   \
     "and others talk through it. It is the host's memory, not the device's ('df -h /dev/shm'; a container has 64 MB of it unless told otherwise): docker run " \
@@ -95,7 +100,7 @@ static const struct {
     {"devices are busy or unavailable", "the text says that the driver gave this process no GPU, not that memory ran out: it is in exclusive mode and another "
                                         "process has it (nvidia-smi -q -d COMPUTE), MPS's server does not take this client, or the GPU needs a reset"},
     {"Killed process", KILLED},
-    {"Workers (tasks / actors) killed due to memory pressure", KILLED},
+    {"Workers (tasks / actors) killed due to memory pressure", KILLED_BY_RAY},
     {"oom-kill", KILLED},
     {"oom_kill", KILLED},
     {"OOM Killed", KILLED},
@@ -157,6 +162,20 @@ static const struct {
     {"CUDA runtime error in ::cudaMalloc", "the text says that memory ran out for TensorRT-LLM, not what was asked for: its log from the start tells what the "
                                            "engine takes (lines with MiB, which echelon reads). Engines built for smaller max_batch_size and max_num_tokens, "
                                            "a smaller free_gpu_memory_fraction of kv_cache_config and more GPUs need less of each"},
+    /* github.com/triton-inference-server/tensorrtllm_backend */
+    {"maxTokensInPagedKvCache must be large enough",
+     "the text says that TensorRT-LLM's KV cache holds fewer tokens than one request may have (how many, its log tells: 'Using ... tokens in paged KV cache'): "
+     "it "
+     "gets kv_cache_free_gpu_mem_fraction of what is free once the engine is loaded, or max_tokens_in_paged_kv_cache; a larger share, an engine for shorter "
+     "requests (max_input_len, max_seq_len) or fewer beams, and GPUs that others do not hold give it enough"},
+    /* github.com/huggingface/transformers pull requests 47203 and 47211 */
+    {"modules are dispatched on the CPU or the disk", "the text says that transformers, told to divide a model over devices by itself (device_map=\"auto\"), "
+                                                      "found no room on GPUs for all of it, and weights of 4 or "
+                                                      "8 bits may not lie elsewhere. That is reckoned before anything is loaded, from what is free then "
+                                                      "(nvidia-smi says who holds the rest) or max_memory, with "
+                                                      "embeddings and the last layer in 16 bits; over several GPUs, releases before July 2026 left some empty "
+                                                      "where layers differ in size. device_map={\"\": 0} puts "
+                                                      "all of it on one GPU, and PyTorch's message then tells how much does not fit" TELLS_MORE},
     {"aximum pool size exceeded", "the text says that memory ran out, but not what was asked for: " ECH_RMM_POOL},
     {"increase --mem-fraction-static", "the text says that SGLang's share of the memory (--mem-fraction-static) leaves nothing for its KV cache beside the "
                                        "weights: a larger share, more GPUs (--tp) or smaller weights; where a larger share makes requests run out of "

@@ -297,7 +297,10 @@ bool ech_plain_says_find(const char *text, size_t n, EchPlainSays *ret)
             continue;
         }
         keep_better(&best, &s);
-        s = (EchPlainSays){.number = number, .place = place_of(lower), .goes_on = does_without(lower)};
+        /* What it falls back to is not what was refused. */
+        const char *instead = strstr(lower, "falling back");
+        g_autofree char *refused = instead ? g_strndup(lower, (gsize)(instead - lower)) : g_strdup(lower);
+        s = (EchPlainSays){.number = number, .place = place_of(refused), .goes_on = does_without(lower)};
         /* The file that logs may say it: "cuda_driver.cc:828]". */
         EchWords before = ech_pasted_before(pasted);
         g_autofree char *logger = g_strndup(before.text, MIN(before.n, (size_t)MAX_LINE)), *of_logger = g_ascii_strdown(logger, -1);

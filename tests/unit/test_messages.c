@@ -241,6 +241,23 @@ static const Case of_engines[] = {
      "gpu_cudamallocasync_allocator.cc:9] 8192, 3\nE0102 03:04:05.678904 11 gpu_cudamallocasync_allocator.cc:9] 1048576, 2\n",
      "cudaMallocAsync's pool was refused 2 GiB, with 2.01 MiB that it tells of on that device, 1 GiB free, of 16 GiB there are", 2 * GIB, "2 of 1 MiB", 2 * MIB,
      NULL},
+    /* What llama.cpp reckoned with before. */
+    {"common_params_fit_impl: projected to use 20480 MiB of device memory vs. 15360 MiB of free device memory\ncommon_params_fit_impl: cannot meet free memory "
+     "target of "
+     "1024 MiB, need to reduce device memory by 6144 MiB\ncommon_fit_params: failed to fit params to free device memory: model_params::tensor_buft_overrides "
+     "already "
+     "set by user, abort\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 2048.00 MiB on device 0: cudaMalloc failed: out of memory\n",
+     "it did not look for settings that fit (model_params::tensor_buft_overrides already set by user)", 2048 * MIB, NULL, 0, NULL},
+    /* Triton's own pools. */
+    {"W0410 13:51:44.743979 1 memory.cc:212] Failed to allocate CUDA memory with byte size 134217728 on GPU 0: CNMEM_STATUS_OUT_OF_MEMORY, falling back to "
+     "pinned system memory",
+     "--cuda-memory-pool-byte-size", 128 * MIB, NULL, 0, NULL},
+    {"W0410 13:51:44.743979 1 memory.cc:212] Failed to allocate pinned system memory with byte size 134217728: falling back to non-pinned system memory",
+     "--pinned-memory-pool-byte-size", 128 * MIB, NULL, 0, NULL},
+    /* A warning before what failed is not what failed. */
+    {"Failed to allocate CUDA memory with byte size 134217728 on GPU 0: CNMEM_STATUS_OUT_OF_MEMORY, falling back to pinned system memory\n"
+     "bfc_arena.cc:376 Failed to allocate memory for requested buffer of size 2147483648\n",
+     "ONNX Runtime was refused 2 GiB", 2 * GIB, NULL, 0, NULL},
 };
 
 #define ITEM(label) "     XLA label: %" label "\n     Allocation type: HLO temp\n     ==========================\n"
@@ -263,6 +280,8 @@ static const Case of_others[] = {
     {"memory allocation of 34359738368 bytes failed", "32 GiB of memory were refused", 32 * GIB, NULL, 0, NULL},
     {"ValueError: kernel exceeds available shared memory smem_bytes=262144 > 228000", "256 KiB of memory on the chip were refused", 256 * KIB, NULL, 0,
      "limit_of_a_kernel=true"},
+    {"warning: could not allocate 2.00 GiB on the GPU, falling back to pinned memory", "2 GiB of the device's memory were refused, and the program goes on",
+     2 * GIB, NULL, 0, NULL},
     /* The first with a size counts, and one that the program does without counts last. */
     {"Failed to allocate memory.\nwarning: could not allocate 4.00 GiB of device memory, falling back\nerror: cannot allocate 1.00 GiB of device memory\n",
      "1 GiB of the device's memory were refused (line 3:", GIB, NULL, 0, NULL},
@@ -869,6 +888,7 @@ static const struct {
     {"app  | exited with code 137\n", "want of the host's memory"},
     {"\"State\": {\n \"OOMKilled\": false,\n \"ExitCode\": 137,\n", "The container's own limit it was not"},
     {"(raylet) node_manager.cc:3064: 12 Workers (tasks / actors) killed due to memory pressure (OOM)", "want of the host's memory"},
+    {"(raylet) node_manager.cc:3064: 12 Workers (tasks / actors) killed due to memory pressure (OOM)", "ray logs raylet.out"},
     {"ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).", "--shm-size"},
     {"[launch.py:434:sigkill_handler] exits with return code = -7", "--shm-size"},
     {"RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED", "CUDNN could not begin or go on"},
@@ -876,6 +896,11 @@ static const struct {
     {"Error: Warmup(Generation(\"Not enough memory to handle 4096 prefill tokens. You need to decrease `--max-batch-prefill-tokens`\"))",
      "--max-batch-total-tokens"},
     {"RuntimeError: Insufficient VRAM for model and cache", "the device's memory ran out (line 1: 'RuntimeError: Insufficient VRAM"},
+    {"ValueError: Some modules are dispatched on the CPU or the disk. Make sure you have enough GPU RAM to fit the quantized model.", "device_map={\"\": 0}"},
+    {"[TensorRT-LLM][INFO] Using 693 tokens in paged KV cache.\nunexpected error when creating modelInstanceState: maxTokensInPagedKvCache must be large "
+     "enough "
+     "to process at least 1 sequence to completion",
+     "holds fewer tokens than one request may have"},
     {"W: CL_MEM_OBJECT_ALLOCATION_FAILURE error executing CL_COMMAND_WRITE_BUFFER", "CL_DEVICE_MAX_MEM_ALLOC_SIZE"},
     {"Error: System is out of GPU and shared host memory", "the device's or the host's, the text does not say"},
     {"MetalExecutionError: Code=8 \"Insufficient Memory (IOAF code 8)\"", "iogpu.wired_limit_mb"},
@@ -971,6 +996,27 @@ START_TEST(sentences)
         ck_assert(ech_pasted_next(pasted, &line));
     whole = ech_pasted_sentence(pasted);
     ck_assert_msg(whole.n == 4 && memcmp(whole.text, "four", 4) == 0, "%.*s", (int)whole.n, whole.text);
+}
+END_TEST
+
+/* Graphs are captured into what SGLang leaves beside weights and cache. */
+START_TEST(refused_to_graphs)
+{
+    static const char refused[] =
+        NEW "1.00 GiB" ON_24 "512.00 MiB is free. Of the allocated memory 22.00 GiB is allocated by PyTorch, and 64.00 MiB is reserved "
+            "by PyTorch but unallocated.\n",
+                      hint[] =
+                          "Possible solutions:\n1. set --mem-fraction-static to a smaller value (e.g., 0.8 or 0.7)\n2. set --cuda-graph-max-bs to a smaller "
+                          "value (e.g., 16)\n",
+                      says[] = "SGLang was capturing its graphs";
+    g_autofree char *failed = g_strconcat("[2026-01-02 03:04:05 TP0] Scheduler hit an exception: Exception: Capture cuda graph failed: ", refused, hint, NULL),
+                    *begun = g_strconcat("[2026-01-02 03:04:05 TP0] Capture draft cuda graph begin. This can take up to several minutes. avail mem=1.29 GB\n",
+                                         refused, NULL),
+                    *over = g_strconcat("[2026-01-02 03:04:05 TP0] Capture cuda graph begin. This can take up to several minutes. avail mem=1.29 GB\n"
+                                        "[2026-01-02 03:04:07 TP0] Capture cuda graph end. Time elapsed: 2.00 s. mem usage=0.50 GB. avail mem=0.79 GB.\n",
+                                        refused, NULL);
+    g_autoptr(EchImport) of_failed = ech_test_text(failed, NULL), of_begun = ech_test_text(begun, NULL), of_over = ech_test_text(over, NULL);
+    ck_assert(ech_test_says(of_failed->diag, says) && ech_test_says(of_begun->diag, says) && !ech_test_says(of_over->diag, says));
 }
 END_TEST
 
@@ -1093,6 +1139,7 @@ int main(void)
     tcase_add_loop_test(tcase, xla, 0, G_N_ELEMENTS(of_xla));
     tcase_add_loop_test(tcase, tensorflow, 0, G_N_ELEMENTS(of_tensorflow));
     tcase_add_test(tcase, refused_beside_a_cache);
+    tcase_add_test(tcase, refused_to_graphs);
     tcase_add_loop_test(tcase, without_sizes, 0, G_N_ELEMENTS(unsized));
     tcase_add_loop_test(tcase, refused_by_a_tpu, 0, 2);
     tcase_add_test(tcase, other_refusals);
