@@ -380,6 +380,17 @@ static bool is_onnx(const uint8_t *head, size_t n)
     return maker || (first && n > 8 && head[2] == 0x3a && (memmem(head, n, "MatMul", 6) || memmem(head, n, "Conv", 4) || memmem(head, n, "Gemm", 4)));
 }
 
+#define WEIGHTS                                                                                                                                                \
+    "weights alone, not like what a program does with them; 'echelon capture --pretend DEVICE -- COMMAND' runs the program that loads them on a device that "  \
+    "is "                                                                                                                                                      \
+    "not there (weights are not needed: from_config, load_format=\"dummy\") and says whether it fits"
+
+/* A safetensors file: how long its JSON is, in eight bytes, and that. */
+static bool is_safetensors(const uint8_t *head, size_t n)
+{
+    return n > 16 && head[6] == 0 && head[7] == 0 && head[8] == '{' && memmem(head, n, "\"data_offsets\"", 14);
+}
+
 /* A format that its first bytes tell, or NULL. Owned by the caller. */
 static char *describe_magic(const uint8_t *head, size_t n)
 {
@@ -408,6 +419,7 @@ static char *describe_magic(const uint8_t *head, size_t n)
          "HDF",
          4, "HDF5"},
         {"\x93NUMPY", 6, "a NumPy array"},
+        {"GGUF", 4, WEIGHTS},
         {"GIF8", 4, "an image"},
         {"\x89PNG", 4, "an image"},
         {"%PDF", 4, "a PDF document"},
@@ -416,6 +428,8 @@ static char *describe_magic(const uint8_t *head, size_t n)
         if (n >= known[i].n && memcmp(head, known[i].magic, known[i].n) == 0)
             return g_strdup_printf("the bytes look like %s", known[i].what);
     }
+    if (is_safetensors(head, n))
+        return g_strdup("the bytes look like " WEIGHTS);
     if (n > 4 && memcmp(head, "PK\x03\x04", 4) == 0)
         return g_strdup(memmem(head, n, "data.pkl", 8)
                             ? "the bytes look like a file of torch.save; write a memory snapshot with torch.cuda.memory._dump_snapshot"
@@ -479,7 +493,8 @@ static const char *describe_text(const uint8_t *head, size_t n)
                    memmem(head, MIN(n, (size_t)512), "\"Counter_Name\"", 14)))
         return "the text is a table of sums or of counters by AMD's rocprof; what ran when is read: rocprofv3's database, its JSON, or STEM_kernel_trace.csv "
                "with what lies beside it (--runtime-trace)";
-    if (memmem(head, MIN(n, (size_t)256), "Total Time (ns),", 16) || memmem(head, MIN(n, (size_t)256), "Start (ns),Duration (ns),", 25))
+    if (memmem(head, MIN(n, (size_t)256), "Total (MB),Count,", 17) || memmem(head, MIN(n, (size_t)256), "Total Time (ns),", 16) ||
+        memmem(head, MIN(n, (size_t)256), "Start (ns),Duration (ns),", 25))
         return "the text is a table of 'nsys stats', which leaves out most of what was recorded; the database that it was made from is read (.sqlite; 'nsys "
                "export --type sqlite REPORT' makes one)";
     if (memmem(head, n, "\"Metric Name\",", 14) && memmem(head, n, "\"Kernel Name\",", 14))

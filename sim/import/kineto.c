@@ -1128,12 +1128,16 @@ static void join_numbers(Reader *r)
 static bool finish(Reader *r, const EchImportOptions *options, GError **error)
 {
     if (!r->events_seen) {
-        const char *keyed = r->keys->str,
-                   *what = strstr(keyed, "\"segments\"") || strstr(keyed, "\"device_traces\"")
-                               ? "; it looks like a memory snapshot, which is read as the pickle that torch.cuda.memory._dump_snapshot writes"
-                           : strstr(keyed, "\"memoryProfilePerAllocator\"")
-                               ? "; it is what XProf's memory profile shows, whose events are read from the .xplane.pb that it was made from"
-                               : "";
+        const char *
+            keyed = r->keys->str,
+           *what = strstr(keyed, "\"segments\"") || strstr(keyed, "\"device_traces\"")
+                       ? "; it looks like a memory snapshot, which is read as the pickle that torch.cuda.memory._dump_snapshot writes"
+                   : strstr(keyed, "\"architectures\"") || strstr(keyed, "\"model_type\"")
+                       ? "; it describes a model, not what it does: 'echelon capture --pretend DEVICE -- COMMAND' runs the program that makes it (from_config, "
+                         "load_format=\"dummy\") on a device that is not there and says whether it fits"
+                   : strstr(keyed, "\"memoryProfilePerAllocator\"")
+                       ? "; it is what XProf's memory profile shows, whose events are read from the .xplane.pb that it was made from"
+                       : "";
         g_autofree char *keys = g_utf8_make_valid(r->keys->str, -1);
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: a JSON document without traceEvents: %s%s%s", r->where,
                     r->keys->len ? "its keys begin " : "it has no keys", keys, what);
