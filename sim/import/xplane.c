@@ -66,7 +66,9 @@ typedef struct {
     bool has_base;
     int64_t base_ns;
     uint64_t n_host_events;
-    GArray *baselines; /* Baseline */
+    GArray *baselines;   /* Baseline */
+    GHashTable *devices; /* names of devices' planes */
+    bool told_twice;     /* a name is there twice */
 } Reader;
 
 static bool is(Span s, const char *text)
@@ -733,11 +735,28 @@ static bool read_programs(Reader *r, const EchWire *file, const Plane *plane, GE
     return true;
 }
 
+/* A profile has one plane of a device: another of the same name is another profile's, of another run or host. */
+static void meet_device(Reader *r, const Plane *plane)
+{
+    uint32_t device;
+    bool tpu;
+    if (!ech_xplane_device((const char *)plane->name.data, plane->name.n, &device, &tpu))
+        return;
+    g_autofree char *name = ech_quote((const char *)plane->name.data, (gssize)plane->name.n, 64), *shown = g_strdup(name);
+    if (!g_hash_table_add(r->devices, g_steal_pointer(&name)) && !r->told_twice) {
+        ech_diag_remark(r->ret->diag,
+                        "two planes are called '%s': several profiles one behind the other in one file, which are read as one run; give each by itself", shown);
+        r->told_twice = true;
+    }
+}
+
 static bool read_plane(Reader *r, const EchWire *file, const EchWireField *field, bool host, GError **error)
 {
     EchWire wire = ech_wire_sub(file, field);
     Plane plane = {0};
     bool ok = read_names(r, &wire, &plane, error);
+    if (ok && !host)
+        meet_device(r, &plane);
     if (ok && is(plane.name, "/host:CPU") == host)
         ok = is(plane.name, "/host:metadata") ? read_programs(r, file, &plane, error) : read_lines(r, &wire, &plane, error);
     plane_clear(&plane);
@@ -792,10 +811,12 @@ static bool xplane_read(EchSource *source, const EchImportOptions *options, EchI
     r.builder = ech_capture_builder(r.capture);
     r.launches = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, g_free);
     r.baselines = g_array_new(FALSE, FALSE, sizeof(Baseline));
+    r.devices = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     r.programs = ech_xplane_programs_new();
     r.names = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     bool ok = read_space(&r, data, n, error);
     g_array_unref(r.baselines);
+    g_hash_table_unref(r.devices);
     g_hash_table_unref(r.launches);
     g_hash_table_unref(r.names);
     ech_xplane_programs_free(r.programs);

@@ -1015,6 +1015,24 @@ static void put_name(GByteArray *plane, uint32_t field, uint64_t id, const char 
 }
 
 /* Allocators of the host's memory are not the device's, an impossible duration is none, and what the profiler says of itself is passed on. */
+/* Two profiles one behind the other are one message, as protobuf has it, and no profile. */
+START_TEST(xplanes_in_one_file)
+{
+    g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus/xplane/tpu.pb", NULL), *bytes = NULL;
+    gsize n;
+    ck_assert(g_file_get_contents(path, &bytes, &n, NULL));
+    g_autoptr(GByteArray) both = g_byte_array_new();
+    for (int i = 0; i < 2; i++) {
+        g_byte_array_append(both, (const uint8_t *)bytes, (guint)n);
+        g_autoptr(EchSource) source = ech_source_new_memory(both->data, both->len, "all.xplane.pb");
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchImport) import = ech_import_source(source, NULL, NULL, &error);
+        ck_assert_ok(import, error);
+        ck_assert(ech_test_says(import->diag, "several profiles one behind the other") == (i > 0));
+    }
+}
+END_TEST
+
 START_TEST(xplane_of_the_host)
 {
     g_autoptr(GByteArray) space = g_byte_array_new(), host = g_byte_array_new(), tpu = g_byte_array_new();
@@ -1297,6 +1315,7 @@ int main(void)
     tcase_add_loop_test(tcase, kineto_collectives_sized_by_calls, 0, G_N_ELEMENTS(sized));
     tcase_add_test(tcase, kineto_streams_keep_their_order);
     tcase_add_test(tcase, xplane_of_the_host);
+    tcase_add_test(tcase, xplanes_in_one_file);
     tcase_add_test(tcase, snapshot_of_devices_at_once);
     tcase_add_test(tcase, xplane_programs_of_gpus);
     tcase_add_test(tcase, xplane_programs_of_one_module);
