@@ -149,6 +149,15 @@ static bool scaled_plain(const Call *c, EchGpuOperator *ret)
     return scaled_product(&c->inputs[0], &c->inputs[1], false, ret);
 }
 
+/* Of whole numbers of 8 bits, results of 32. */
+static bool whole_product(const Call *c, EchGpuOperator *ret)
+{
+    if (!product(&c->inputs[0], &c->inputs[1], false, ret))
+        return false;
+    ret->written = bytes_of(ret->elements, ECH_DTYPE_S32);
+    return true;
+}
+
 static bool scaled_linear(const Call *c, EchGpuOperator *ret)
 {
     return scaled_product(&c->inputs[0], &c->inputs[1], true, ret);
@@ -481,8 +490,47 @@ static uint64_t packed_sequences(const EchGpuInput *inputs, size_t n, size_t at)
     return 0;
 }
 
-static bool attention(const EchGpuInput *inputs, size_t n, bool backward, bool heads_last, EchGpuOperator *ret)
+/* Where PyTorch's operators have their causal mask, as a truth or (kind) as a mask's kind, 0 of which is none; others of their flags are truths, too
+ * (native_functions.yaml). */
+static const struct {
+    const char *op;
+    uint8_t at;
+    bool kind;
+} causal_flags[] = {
+    {"_scaled_dot_product_flash_attention", 4, false},
+    {"_scaled_dot_product_flash_attention_backward", 11, false},
+    {"_scaled_dot_product_efficient_attention", 6, false},
+    {"_scaled_dot_product_efficient_attention_backward", 11, false},
+    {"_scaled_dot_product_cudnn_attention", 6, false},
+    {"_scaled_dot_product_cudnn_attention_backward", 14, false},
+    {"_flash_attention_forward", 8, false},
+    {"_flash_attention_backward", 11, false},
+    {"_efficient_attention_forward", 9, true},
+    {"_efficient_attention_backward", 14, true},
+    {"_cudnn_attention_forward", 10, false},
+    {"_cudnn_attention_backward", 14, false},
+};
+
+/* Of others the first truth behind the arrays: dropout's and others' flags are numbers. */
+static bool is_causal(const Call *c, size_t behind)
 {
+    for (size_t i = 0; i < G_N_ELEMENTS(causal_flags); i++) {
+        if (strcmp(c->op, causal_flags[i].op) != 0 || causal_flags[i].at >= c->n)
+            continue;
+        const EchGpuInput *flag = &c->inputs[causal_flags[i].at];
+        return causal_flags[i].kind ? flag->n_integers > 0 && flag->integers[0] > 0 : flag->truth;
+    }
+    for (size_t i = behind; i < c->n; i++) {
+        if (c->inputs[i].truth)
+            return true;
+    }
+    return false;
+}
+
+static bool attention(const Call *c, bool backward, bool heads_last, EchGpuOperator *ret)
+{
+    const EchGpuInput *inputs = c->inputs;
+    size_t n = c->n;
     /* q, k, v [batch, heads, length, depth], or the two in the middle the other way round, or [tokens, heads, depth] of packed sequences; a gradient first
      * where it is one. */
     size_t at = backward ? 1 : 0;
@@ -495,12 +543,10 @@ static bool attention(const EchGpuInput *inputs, size_t n, bool backward, bool h
     /* Packed ones are taken to be of one length, which their shapes do not say. */
     uint64_t length = sequences > 0 ? MAX(dim(keys, 2) / sequences, 1) : dim(keys, heads_last ? 2 : 1);
     double operations = 4.0 * (double)q->numel * (double)length * (backward ? ECH_GPU_GRADIENT_PRODUCTS : 1);
-    for (size_t i = at + 3; i < n; i++)
-        if (inputs[i].truth) { /* causal: half; dropout's and others' flags are numbers */
-            operations /= 2;
-            ret->causal = true;
-            break;
-        }
+    if (is_causal(c, at + 3)) {
+        operations /= 2;
+        ret->causal = true;
+    }
     ret->kind = ECH_GPU_OP_ATTENTION;
     ret->k = operations < 9e18 ? (uint64_t)operations : 0;
     ret->head = (uint16_t)MIN(dim(q, 0), 1024u);
@@ -549,13 +595,17 @@ static bool is_gradient(const char *op)
 
 static bool flash_attention(const Call *c, EchGpuOperator *ret)
 {
-    return attention(c->inputs, c->n, is_gradient(c->op), true, ret);
+    return attention(c, is_gradient(c->op), true, ret);
+}
+
+static bool cudnn_attention(const Call *c, EchGpuOperator *ret)
+{
+    return attention(c, is_gradient(c->op), false, ret);
 }
 
 static bool scaled_dot_product(const Call *c, EchGpuOperator *ret)
 {
-    return (strstr(c->op, "flash") || strstr(c->op, "efficient") || strstr(c->op, "cudnn")) &&
-           attention(c->inputs, c->n, strstr(c->op, "backward") != NULL, false, ret);
+    return (strstr(c->op, "flash") || strstr(c->op, "efficient") || strstr(c->op, "cudnn")) && attention(c, strstr(c->op, "backward") != NULL, false, ret);
 }
 
 /* Queries [tokens, heads, depth]; keys are the cache, which says nothing: each token looks at itself until lengths are told. */
@@ -1086,7 +1136,8 @@ static const struct {
     {IS, 2, plain_product, {"mm", "bmm", "mv", "dot", "matmul"}},
     {IS, 2, grouped_product, {"_grouped_mm"}},
     {IS, 2, scaled_grouped_product, {"_scaled_grouped_mm", "_scaled_grouped_mm_v2"}},
-    {IS, 2, scaled_plain, {"sgl_kernel::fp8_scaled_mm", "sgl_kernel::int8_scaled_mm", "sgl_kernel::fp8_blockwise_scaled_mm"}},
+    {IS, 2, scaled_plain, {"_scaled_mm", "_scaled_mm_v2", "sgl_kernel::fp8_scaled_mm", "sgl_kernel::int8_scaled_mm", "sgl_kernel::fp8_blockwise_scaled_mm"}},
+    {IS, 2, whole_product, {"_int_mm"}},
     {HAS, 3, scaled_after_result, {"::cutlass_scaled_mm"}},
     {HAS, 3, blockwise_product, {"gemm_nt"}},
     {HAS, 2, scaled_linear, {"::w8a8_triton_block_scaled_mm"}},
@@ -1120,6 +1171,7 @@ static const struct {
     {IS, 3, index_put, {"index_put_", "_index_put_impl_", "index_put"}},
     {IS, 4, index_copy, {"index_copy", "index_copy_", "index_add", "index_add_"}},
     {HAS, 1, nll_loss, {"nll_loss"}},
+    {BEGINS, 1, cudnn_attention, {"_cudnn_attention_"}},
     {BEGINS, 1, flash_attention, {"_flash_attention_", "_efficient_attention_", "flash_attn::", "flash_attn_3::"}},
     {IS, 3, attention_of_unknown_lengths, {"sglang::paged_attention", "flashinfer::paged_attention"}},
     {BEGINS, 4, paged_attention, {"_vllm_fa"}},

@@ -864,6 +864,55 @@ START_TEST(latent_attention)
 }
 END_TEST
 
+static EchGpuInput integers(int64_t each)
+{
+    return (EchGpuInput){.integers = {each, each}, .n_integers = 2};
+}
+
+/* Where PyTorch's own operators (2.15) have the mask, and what else of theirs is true: a training step asks for sums of exponentials. */
+START_TEST(masks_of_attention)
+{
+    static const struct {
+        const char *name;
+        uint8_t queries, others, n; /* others: another flag; 0: none */
+        uint8_t causal;
+        bool heads_last, number; /* number: of a mask's kind, not a truth */
+    } cases[] = {
+        {"aten::_scaled_dot_product_flash_attention", 0, 5, 7, 4, false, false},
+        {"aten::_flash_attention_forward", 0, 9, 17, 8, true, false},
+        {"aten::_scaled_dot_product_flash_attention_backward", 1, 0, 15, 11, false, false},
+        {"aten::_flash_attention_backward", 1, 0, 17, 11, true, false},
+        {"aten::_scaled_dot_product_efficient_attention", 0, 4, 8, 6, false, false},
+        {"aten::_efficient_attention_forward", 0, 10, 14, 9, true, true},
+        {"aten::_scaled_dot_product_efficient_attention_backward", 1, 0, 13, 11, false, false},
+        {"aten::_efficient_attention_backward", 1, 15, 20, 14, true, true},
+        {"aten::_scaled_dot_product_cudnn_attention", 0, 4, 9, 6, false, false},
+        {"aten::_cudnn_attention_forward", 0, 8, 15, 10, false, false},
+        {"aten::_scaled_dot_product_cudnn_attention_backward", 1, 0, 16, 14, false, false},
+        {"aten::_cudnn_attention_backward", 1, 0, 16, 14, false, false},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        for (unsigned causal = 0; causal < 2; causal++) {
+            EchGpuInput inputs[20] = {{0}};
+            for (unsigned k = 0; k < 3u + cases[i].queries; k++)
+                inputs[k] = cases[i].heads_last ? tensor(4, 2, 256, 8, 64) : tensor(4, 2, 8, 256, 64);
+            if (cases[i].others)
+                inputs[cases[i].others].truth = true;
+            if (cases[i].number)
+                inputs[cases[i].causal] = (EchGpuInput){.integers = {causal}, .n_integers = 1};
+            else
+                inputs[cases[i].causal].truth = causal;
+            EchGpuOperator whole;
+            ech_gpu_operator_of(cases[i].name, inputs, cases[i].n, &whole);
+            ck_assert_msg(whole.kind == ECH_GPU_OP_ATTENTION, "%s: kind %u", cases[i].name, whole.kind);
+            uint64_t forward = UINT64_C(4) * 2 * 8 * 256 * 256 * 64, all = cases[i].queries ? forward / 2 * 5 : forward;
+            ck_assert_msg(whole.k == all / (causal + 1) && whole.causal == causal, "%s: %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT ", causal %u",
+                          cases[i].name, whole.k, all, causal);
+        }
+    }
+}
+END_TEST
+
 START_TEST(attention_operators)
 {
     EchGpuOperator whole;
@@ -934,11 +983,6 @@ START_TEST(operators_by_name)
     }
 }
 END_TEST
-
-static EchGpuInput integers(int64_t each)
-{
-    return (EchGpuInput){.integers = {each, each}, .n_integers = 2};
-}
 
 /* Operations are twice the pixels of the smaller side by the weights, whichever way it goes and wherever the operator has its padding and stride. */
 START_TEST(convolutions)
@@ -1032,6 +1076,20 @@ START_TEST(operators)
         ck_assert_uint_eq(whole.read, 64 * 4096 + 4096 * 12288);
         ck_assert_uint_eq(whole.written, 2 * 64 * 12288);
     }
+
+    /* PyTorch's own, of tensors' scales or of rows'. */
+    static const char *const scaled[] = {"aten::_scaled_mm", "aten::_scaled_mm_v2"};
+    for (size_t i = 0; i < G_N_ELEMENTS(scaled); i++) {
+        ech_gpu_operator_of(scaled[i], eight, 4, &whole);
+        ck_assert(whole.kind == ECH_GPU_OP_PRODUCT && whole.m == 64 && whole.n == 12288 && whole.k == 4096);
+        ck_assert_uint_eq(whole.dtype, ECH_DTYPE_F8E4M3FN);
+        ck_assert_uint_eq(whole.written, 2 * 64 * 12288);
+    }
+    EchGpuInput integers_of_8[] = {eight[0], eight[1]};
+    integers_of_8[0].dtype = integers_of_8[1].dtype = ECH_DTYPE_S8;
+    ech_gpu_operator_of("aten::_int_mm", integers_of_8, 2, &whole);
+    ck_assert(whole.kind == ECH_GPU_OP_PRODUCT && whole.m == 64 && whole.n == 12288 && whole.k == 4096 && whole.dtype == ECH_DTYPE_S8);
+    ck_assert_uint_eq(whole.written, 4 * 64 * 12288);
 
     EchGpuInput quantized[] = {tensor(2, 64, 4096, 0, 0), eight[0], tensor(2, 64, 1, 0, 0)};
     quantized[0].dtype = ECH_DTYPE_BF16;
@@ -1412,6 +1470,7 @@ int main(void)
     tcase_add_loop_test(tcase, flexible_attention, 0, G_N_ELEMENTS(flexible));
     tcase_add_loop_test(tcase, flash_lengths, 0, G_N_ELEMENTS(flashes));
     tcase_add_test(tcase, attention_operators);
+    tcase_add_test(tcase, masks_of_attention);
     tcase_add_test(tcase, library_vectors);
     tcase_add_loop_test(tcase, narrow_products, 0, G_N_ELEMENTS(narrow));
     tcase_add_test(tcase, paged_attention);
