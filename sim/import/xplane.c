@@ -811,7 +811,7 @@ static bool xplane_read(EchSource *source, const EchImportOptions *options, EchI
     r.builder = ech_capture_builder(r.capture);
     r.launches = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, g_free);
     r.baselines = g_array_new(FALSE, FALSE, sizeof(Baseline));
-    r.devices = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    r.devices = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
     r.programs = ech_xplane_programs_new();
     r.names = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     bool ok = read_space(&r, data, n, error);
