@@ -54,6 +54,7 @@ typedef struct {
 
 struct EchLlamaSays {
     Parts parts;
+    bool of_diffusion;     /* stable-diffusion.cpp */
     bool of_ollama, whole; /* who told of them, and whether the next begins them anew */
     bool draft;            /* the model that is loaded next is a draft model, beside the one before */
     Table asked, last;     /* llama.cpp's first table and its last one */
@@ -100,6 +101,29 @@ static bool add_part(Parts *parts, EchWords device, EchWords kind, EchBytes byte
     if (parts->n < MAX_PARTS)
         parts->part[parts->n++] = part;
     return true;
+}
+
+/* stable-diffusion.cpp's (ggml_extend.hpp): "ggml_extend.hpp:1783 - t5 params backend buffer size =  5757.05 MB(RAM) (242 tensors)", "... - vae compute buffer
+ * size: 640.00 MB(VRAM)". Of a model of vision llama.cpp says as much without where it lies, which is read nowhere. */
+static bool read_part_of_diffusion(EchLlamaSays *s, EchWords line)
+{
+    static const char *const keys[] = {" params backend buffer size = ", " compute buffer size: "};
+    for (unsigned i = 0; i < G_N_ELEMENTS(keys); i++) {
+        EchRounded size;
+        const char *end = ech_words_find(line, keys[i]);
+        bool on_gpu = ech_words_have(line, "MB(VRAM)");
+        if (!end || !ech_words_size_after(line, keys[i], &size))
+            continue;
+        if (!on_gpu && !ech_words_have(line, "MB(RAM)"))
+            return i == 0;
+        EchWords before = {line.text, (size_t)(end - line.text)}, name = before;
+        for (EchWords rest = ech_words_after(before, " - "); rest.n; rest = ech_words_after(rest, " - "))
+            name = rest;
+        g_autofree char *kind = g_strdup_printf("%.*s%s", (int)MIN(name.n, (size_t)20), name.text, i ? " compute" : "");
+        s->of_diffusion = true;
+        return add_part(&s->parts, (EchWords){on_gpu ? "GPU" : "CPU", 3}, (EchWords){kind, strlen(kind)}, size.bytes, true);
+    }
+    return false;
 }
 
 /* "load_tensors:        CUDA0 model buffer size = 48928.09 MiB", "llm_load_tensors:      CUDA0 buffer size = 14132.19 MiB" */
@@ -382,8 +406,8 @@ static bool read_plan(EchLlamaSays *s, EchWords line)
 
 bool ech_llama_says_line(EchLlamaSays *s, EchWords line)
 {
-    return read_load(s, line) || read_part(s, line) || read_ollama_part(s, line) || read_table(s, line) || read_layers(s, line) || read_of_2023(s, line) ||
-           read_unpinned(s, line) || read_gpu(&s->plan, line) || read_plan(s, line);
+    return read_load(s, line) || read_part_of_diffusion(s, line) || read_part(s, line) || read_ollama_part(s, line) || read_table(s, line) ||
+           read_layers(s, line) || read_of_2023(s, line) || read_unpinned(s, line) || read_gpu(&s->plan, line) || read_plan(s, line);
 }
 
 /* ---- what it comes to ---- */
@@ -555,7 +579,7 @@ void ech_llama_says_say(const EchLlamaSays *s, EchDiag *diag)
     ech_llama_says_fit(s, diag);
     if (s->parts.n) {
         g_autofree char *text = list_of(p, NULL);
-        ech_diag_remark(diag, "%s: %s", s->of_ollama ? "ollama" : "llama.cpp", text);
+        ech_diag_remark(diag, "%s: %s", s->of_ollama ? "ollama" : s->of_diffusion ? "stable-diffusion.cpp" : "llama.cpp", text);
     }
     for (unsigned i = 0; i < s->plan.n_available; i++) {
         g_autofree char *free = ech_format_bytes(s->plan.available[i]);
@@ -568,6 +592,11 @@ void ech_llama_says_say(const EchLlamaSays *s, EchDiag *diag)
                             ? ""
                             : "what lies on the CPU is computed there, from the host's memory (the table of tokens always lies there, and costs nothing); ",
                         OLLAMA_LESS);
+    else if (s->of_diffusion)
+        ech_diag_remark(
+            diag, "the context of the process (some 300 to 600 MiB) comes on top; models are used one after the other: --offload-to-cpu keeps those that are "
+                  "not in use on the host, --clip-on-cpu and --vae-on-cpu compute there, --vae-tiling and a smaller picture make the VAE's compute buffer "
+                  "smaller, --diffusion-fa the model's, weights of fewer bits (--type q8_0, q4_0) all of them");
     else
         ech_diag_remark(diag,
                         "%sthe KV cache (in tables: the context) grows with the context (-c) and halves in 8 bits (--cache-type-k q8_0 --cache-type-v "

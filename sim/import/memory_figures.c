@@ -28,10 +28,11 @@ typedef struct {
     bool has_weights, has_cache, has_total, has_graphs, has_activations;
     bool tpu; /* Of all chips of a TPU together, not of one GPU; weights: all that is in use before the cache. */
     EchRounded weights, total, graphs, activations;
-    double cache;                        /* bytes for keys and values; below 0: how much is missing */
-    uint64_t tokens, per_request, least; /* that the cache holds; of a request; that the largest request may have */
-    double times;                        /* as many such requests fit; 0: not told */
-    double share;                        /* of the memory; 0: not told */
+    double cache;                          /* bytes for keys and values; below 0: how much is missing */
+    uint64_t tokens, per_request, least;   /* that the cache holds; of a request; that the largest request may have */
+    double times;                          /* as many such requests fit; 0: not told */
+    double share;                          /* of the memory; 0: not told */
+    EchRounded freed, kept, dropped, left; /* by sleeping: of the GPU; on the host; neither; what it still holds. bytes 0: not told */
 } Vllm;
 
 /* Of one GPU, as SGLang tells while it starts. */
@@ -307,6 +308,12 @@ static bool read_vllm(EchMemoryFigures *f, EchWords line)
     double cache;
     if (read_vllm_tpu(v, line))
         return true;
+    /* "CuMemAllocator: sleep freed 34.06 GiB memory in total, of which 7.56 GiB is backed up in CPU and the rest 26.51 GiB is discarded directly.", "Sleep mode
+     * freed 35.43 GiB memory, 1.19 GiB memory is still in use." */
+    if (ech_words_size_after(line, "sleep freed ", &v->freed) && ech_words_size_before(line, " is backed up in CPU", &v->kept))
+        return ech_words_size_before(line, " is discarded", &v->dropped);
+    if (ech_words_size_after(line, "Sleep mode freed ", &v->freed))
+        return ech_words_size_before(line, " memory is still in use", &v->left);
     /* "Init model | hbm=[(3.74, 31.25), ...]Gb", of each chip, the first of each pair before the cache */
     v->tpu |= ech_words_have(line, " | hbm=[(");
     if (ech_words_size_after(line, "odel loading took ", &v->weights) || ech_words_size_after(line, "oading model weights took ", &v->weights))
@@ -433,6 +440,19 @@ static void say_vllm(const Vllm *v, EchDiag *diag, bool filled)
     if (!v->tpu)
         ech_diag_remark(diag, "what another GPU would have for it: 'echelon capture --pretend NAME -- python serve.py' with load_format=\"dummy\", without the "
                               "weights");
+}
+
+static void say_sleep(const Vllm *v, EchDiag *diag)
+{
+    g_autofree char *freed = ech_format_bytes(v->freed.bytes), *kept = ech_format_bytes(v->kept.bytes), *dropped = ech_format_bytes(v->dropped.bytes),
+                    *left = ech_format_bytes(v->left.bytes);
+    g_autofree char *holds = v->left.bytes ? g_strdup_printf(" and still holds %s (its context, graphs, libraries)", left) : g_strdup("");
+    ech_diag_remark(diag, "vLLM, asleep, gave back %s of the GPU%s", freed, holds);
+    if (v->kept.bytes || v->dropped.bytes)
+        ech_diag_remark(diag,
+                        "%s of that wait in the host's memory, %s (the KV cache, and at level 2 the weights) were dropped; to wake up it needs all of it "
+                        "again, in parts where it is told so (wake_up(tags=[...]))",
+                        kept, dropped);
 }
 
 /* Of a log that ends, or breaks off, before the cache. */
@@ -760,7 +780,7 @@ static bool tells_any(const EchMemoryFigures *f)
 {
     return largest(f)->any || is_vllm(&f->vllm) || is_sglang(&f->sglang) || ech_gpu_tools_any(f->tools) || ech_pool_says_any(f->pool) ||
            ech_llama_says_any(f->llama) || ech_tensorrt_says_any(f->tensorrt) || ech_host_says_any(f->host) || ech_comfy_says_any(f->comfy) || is_list(f) ||
-           f->nodes->len || f->estimates->len || f->vllm.has_weights;
+           f->nodes->len || f->estimates->len || f->vllm.has_weights || f->vllm.freed.bytes;
 }
 
 void ech_memory_figures_say(const EchMemoryFigures *f, EchDiag *diag)
@@ -781,6 +801,8 @@ void ech_memory_figures_say(const EchMemoryFigures *f, EchDiag *diag)
                         "and, of images and the like, --limit-mm-per-prompt make smaller; --gpu-memory-utilization does not bound it");
     else if (f->vllm.has_weights && !f->beside)
         say_weights(&f->vllm, diag);
+    if (f->vllm.freed.bytes)
+        say_sleep(&f->vllm, diag);
     if (is_sglang(&f->sglang))
         say_sglang(&f->sglang, diag);
     if (f->ran_out && f->sglang.captures)
@@ -855,6 +877,9 @@ static void write_figures(const EchMemoryFigures *f, EchTraceBuilder *builder, E
         ech_comfy_says_write(f->comfy, builder);
     } else if (ech_host_says_any(f->host)) {
         ech_host_says_write(f->host, builder);
+    } else if (v->freed.bytes) {
+        ech_refused_held(builder, memory, "in use while it sleeps", v->left.bytes);
+        ech_refused_held(builder, ech_trace_builder_memory(builder, "host"), "kept on the host", v->kept.bytes);
     } else if (v->has_weights) {
         ech_refused_held(builder, memory, "weights", v->weights.bytes);
     } else if (f->nodes->len) {

@@ -162,20 +162,25 @@ static const struct {
     {"CUDA runtime error in ::cudaMalloc", "the text says that memory ran out for TensorRT-LLM, not what was asked for: its log from the start tells what the "
                                            "engine takes (lines with MiB, which echelon reads). Engines built for smaller max_batch_size and max_num_tokens, "
                                            "a smaller free_gpu_memory_fraction of kv_cache_config and more GPUs need less of each"},
+    {"paging file is too small",
+     "the text says that Windows had nothing left that it may back with memory (the machine's RAM and its paging file together), which is the host's "
+     "memory, not the GPU's: libraries of CUDA take some gigabytes of it in every process that loads them, whether they use them or not. A larger paging "
+     "file (System, Advanced, Performance, Virtual memory), fewer workers of data loaders, fewer programs beside it"},
+    {"csrc/cumem_allocator.cpp",
+     "the text says that vLLM found no room on the GPU for what it gives back in sleep mode, as it does where it shares the GPU with training: what the "
+     "trainer holds has to go before it wakes up (its arrays to the host, torch.cuda.empty_cache()), or a smaller --gpu-memory-utilization leaves it "
+     "room. What both hold together: nvidia-smi, while it wakes up" TELLS_MORE},
     /* github.com/triton-inference-server/tensorrtllm_backend */
     {"maxTokensInPagedKvCache must be large enough",
-     "the text says that TensorRT-LLM's KV cache holds fewer tokens than one request may have (how many, its log tells: 'Using ... tokens in paged KV cache'): "
-     "it "
-     "gets kv_cache_free_gpu_mem_fraction of what is free once the engine is loaded, or max_tokens_in_paged_kv_cache; a larger share, an engine for shorter "
-     "requests (max_input_len, max_seq_len) or fewer beams, and GPUs that others do not hold give it enough"},
+     "the text says that TensorRT-LLM's KV cache holds fewer tokens than one request may have (how many, its log tells: 'Using ... tokens in paged KV "
+     "cache'): it gets kv_cache_free_gpu_mem_fraction of what is free once the engine is loaded, or max_tokens_in_paged_kv_cache; a larger share, an "
+     "engine for shorter requests (max_input_len, max_seq_len) or fewer beams, and GPUs that others do not hold give it enough"},
     /* github.com/huggingface/transformers pull requests 47203 and 47211 */
-    {"modules are dispatched on the CPU or the disk", "the text says that transformers, told to divide a model over devices by itself (device_map=\"auto\"), "
-                                                      "found no room on GPUs for all of it, and weights of 4 or "
-                                                      "8 bits may not lie elsewhere. That is reckoned before anything is loaded, from what is free then "
-                                                      "(nvidia-smi says who holds the rest) or max_memory, with "
-                                                      "embeddings and the last layer in 16 bits; over several GPUs, releases before July 2026 left some empty "
-                                                      "where layers differ in size. device_map={\"\": 0} puts "
-                                                      "all of it on one GPU, and PyTorch's message then tells how much does not fit" TELLS_MORE},
+    {"modules are dispatched on the CPU or the disk",
+     "the text says that transformers, told to divide a model over devices by itself (device_map=\"auto\"), found no room on GPUs for all of it, and "
+     "weights of 4 or 8 bits may not lie elsewhere. That is reckoned before anything is loaded, from what is free then (nvidia-smi says who holds the "
+     "rest) or max_memory, with embeddings and the last layer in 16 bits; over several GPUs, releases before July 2026 left some empty where layers "
+     "differ in size. device_map={\"\": 0} puts all of it on one GPU, and PyTorch's message then tells how much does not fit" TELLS_MORE},
     {"aximum pool size exceeded", "the text says that memory ran out, but not what was asked for: " ECH_RMM_POOL},
     {"increase --mem-fraction-static", "the text says that SGLang's share of the memory (--mem-fraction-static) leaves nothing for its KV cache beside the "
                                        "weights: a larger share, more GPUs (--tp) or smaller weights; where a larger share makes requests run out of "

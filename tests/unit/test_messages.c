@@ -901,6 +901,9 @@ static const struct {
      "enough "
      "to process at least 1 sequence to completion",
      "holds fewer tokens than one request may have"},
+    {"OSError: [WinError 1455] The paging file is too small for this operation to complete. Error loading \"cudnn64_9.dll\" or one of its dependencies.",
+     "may back with memory"},
+    {"RuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62", "before it wakes up"},
     {"W: CL_MEM_OBJECT_ALLOCATION_FAILURE error executing CL_COMMAND_WRITE_BUFFER", "CL_DEVICE_MAX_MEM_ALLOC_SIZE"},
     {"Error: System is out of GPU and shared host memory", "the device's or the host's, the text does not say"},
     {"MetalExecutionError: Code=8 \"Insufficient Memory (IOAF code 8)\"", "iogpu.wired_limit_mb"},
