@@ -147,7 +147,7 @@ static EchGpuCase *next_case(EchGpuSuite *suite, const char *name, const char *a
 /* Which file a row is of: an earlier call's row of another one, or of one that has changed since, is none of this. */
 static char *identify(const char *path)
 {
-    g_autofree char *whole = g_canonicalize_filename(path, NULL);
+    g_autofree char *own = g_canonicalize_filename(path, NULL), *whole = g_filename_display_name(own); /* rows are kept as UTF-8 */
     GStatBuf s;
     if (g_stat(path, &s) != 0)
         return g_steal_pointer(&whole);

@@ -153,7 +153,7 @@ START_TEST(programs_are_told_apart)
 {
     ech_test_fake_cuda("268435456");
     g_autofree char *folder = g_dir_make_tmp("echelon-suite-XXXXXX", NULL), *small = write_step(folder, "a", 1 << 20),
-                    *large = write_step(folder, "b", 8 << 20);
+                    *large = write_step(folder, "b\xe9", 8 << 20); /* a name of no UTF-8 */
     const char *const programs[] = {small, large, NULL};
     EchGpuSuiteOptions options = {
         .folder = folder, .name = "fake", .date = "2026-01-02", .command = "test", .repeats = 1, .no_shipped_programs = true, .programs = programs};
