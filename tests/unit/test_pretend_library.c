@@ -1696,6 +1696,9 @@ static void drive(void)
     uint64_t used;
     NEED(pool(&pools[0], 0) == 0 && pool(&pools[1], 1) == 0 && from_pool(&a, 8 * MIB, pools[0], NULL) == 0);
     NEED(pool_number(pools[0], 7, &used) == 0 && used == 8 * MIB && pool_number(pools[1], 7, &used) == 0 && used == 0);
+    /* A pool cuts its own blocks, of whole 512 bytes each, where the driver gives pages of 2 MiB. */
+    NEED(from_pool(&again, 3 * MIB + 1, pools[0], NULL) == 0 && pool_number(pools[0], 7, &used) == 0 && used == 11 * MIB + 512);
+    NEED(memory_info(&room, &total) == 0 && room == 47 * MIB - 512 && back(again, NULL) == 0 && pool_number(pools[0], 7, &used) == 0 && used == 8 * MIB);
     NEED(from_pool(&again, 60 * MIB, pools[0], NULL) == 2 && last_error() == 2 && back(a, NULL) == 0);
     /* The runtime's pools, too: one of a device's own for all that are made of it. */
     int (*make_pool)(void **, const int *), (*end_pool)(void *), (*from_own)(void **, size_t, void *, void *),
@@ -1733,7 +1736,7 @@ static void drive(void)
 START_TEST(contexts_variables_and_pools_are_of_a_device)
 {
     g_autofree char *text = pretended(SMALL, drive, NULL);
-    ck_assert_uint_eq(count(text, "alloc 0 0 "), 2);
+    ck_assert_uint_eq(count(text, "alloc 0 0 "), 3);
     ck_assert_uint_eq(count(text, "alloc 1 0 "), 2);
     ck_assert_uint_eq(count(text, "refused 0 0 62914560\n"), 1);
 }

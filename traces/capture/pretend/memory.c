@@ -99,6 +99,12 @@ static uint64_t footprint(uint64_t bytes)
     return bytes >= PAGE / 2 ? round_up(bytes, PAGE) : round_up(bytes, 512);
 }
 
+/* The same of one from a pool, which cuts its own blocks (models/alloc has its multiple). */
+static uint64_t footprint_of(uint64_t bytes, bool from_pool)
+{
+    return from_pool ? round_up(bytes, 512) : footprint(bytes);
+}
+
 /* What a process takes of each device of its host. */
 typedef struct {
     long process; /* 0: nobody's */
@@ -314,7 +320,7 @@ void *pretend_allocate(int device, size_t bytes, PretendKind kind, void *stream,
 {
     if (bytes == 0)
         return NULL;
-    uint64_t counted = on_device(kind) ? footprint(bytes) : 0, *pool = &pooled[(unsigned)device % PRETEND_DEVICES],
+    uint64_t counted = on_device(kind) ? footprint_of(bytes, async) : 0, *pool = &pooled[(unsigned)device % PRETEND_DEVICES],
              *most = &most_pooled[(unsigned)device % PRETEND_DEVICES];
     void *at = NULL;
     pretend_lock(); /* to the line: an address that another thread has given back may come again */
@@ -371,9 +377,9 @@ static Block remove_at(size_t at)
     memmove(blocks + at, blocks + at + 1, (n_blocks - at - 1) * sizeof *blocks);
     n_blocks--;
     if (on_device(block.block.kind) && !block.mapped)
-        *use_of(block.block.device) -= footprint(block.block.bytes);
+        *use_of(block.block.device) -= footprint_of(block.block.bytes, block.pooled);
     if (block.pooled)
-        pooled[(unsigned)block.block.device % PRETEND_DEVICES] -= footprint(block.block.bytes);
+        pooled[(unsigned)block.block.device % PRETEND_DEVICES] -= footprint_of(block.block.bytes, true);
     forget(block.block.address, block.block.bytes);
     return block;
 }
