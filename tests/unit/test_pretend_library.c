@@ -154,7 +154,7 @@ static char *pretended(const char *settings, void (*program)(void), int *ret_sta
         g_auto(GStrv) words = g_strsplit(*line, " ", 3);
         if (g_strv_length(words) == 0 || g_str_equal(words[0], "clock"))
             continue;
-        bool timed = !strstr(" echelon-pretend device name end uses args captured node lengths of ", words[0]);
+        bool timed = !strstr(" echelon-pretend device name end uses args captured node lengths products of ", words[0]);
         if (timed) {
             uint64_t time = g_ascii_strtoull(words[1], NULL, 10);
             ck_assert_uint_ge(time, before);
@@ -550,6 +550,54 @@ START_TEST(arguments_are_found_by_what_code_says)
     ck_assert_ptr_nonnull(strstr(text, "copy 0 0 4 1 3 0\nuses 2 64214072819776 4\n"));
     ck_assert_ptr_nonnull(
         strstr(text, "set 0 0 32\nuses 2 64214072819712 32\nkernel 0 0 1 6 1 1 32 1 1 0\nargs 0 64214072819712\nkernel 0 0 1 7 1 1 32 1 1 0\nend\n"));
+}
+END_TEST
+
+/* A kernel that is given descriptors of tensors, and one of which Python has told what it multiplies: as it is, and in a graph. */
+static void launch_with_tensor_maps(void)
+{
+    int (*encode)(void *, int, unsigned, const void *), (*encode_convolved)(void *, int, unsigned, const void *), (*replace)(void *, const void *);
+    void (*multiplies)(uint64_t, const char *, const char *);
+    const struct {
+        void *at;
+        const char *name;
+    } names[] = {{&encode, "cuTensorMapEncodeTiled"},
+                 {&encode_convolved, "cuTensorMapEncodeIm2colWide"},
+                 {&replace, "cuTensorMapReplaceAddress"},
+                 {&multiplies, "pretend_products_of"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        void *found = dlsym(RTLD_DEFAULT, names[i].name);
+        NEED(found != NULL);
+        memcpy(names[i].at, &found, sizeof found);
+    }
+    static uint8_t elf[4096];
+    make_machine_code(elf, "k");
+    uint8_t *a, described[128];
+    int number = 5;
+    void *module, *driven, *stream, *graph, *instance, *arguments[] = {&a, &number, described};
+    NEED(allocate((void **)&a, 4 * MIB) == 0 && load_module(&module, elf) == 0 && get_function(&driven, module, "k") == 0);
+    memset(described, 0xff, sizeof described);
+    NEED(encode(described, 9, 2, a + 1024) == 0 && described[127] == 0);
+    NEED(launch_driver(driven, 1, 1, 1, 32, 1, 1, 0, NULL, arguments, NULL) == 0);
+    NEED(replace(described, a + 2048) == 0 && launch_driver(driven, 2, 1, 1, 32, 1, 1, 0, NULL, arguments, NULL) == 0);
+    NEED(encode_convolved(described, 9, 4, a + 4096) == 0);
+    multiplies(1 << 20, "bf16", "class=attention head=64");
+    NEED(launch_driver(driven, 3, 1, 1, 32, 1, 1, 0, NULL, arguments, NULL) == 0);
+    NEED(make_stream(&stream, 1) == 0 && begin_capture(stream, 0) == 0 && launch_driver(driven, 4, 1, 1, 32, 1, 1, 0, stream, arguments, NULL) == 0);
+    multiplies(0, NULL, NULL);
+    NEED(end_capture(stream, &graph) == 0 && instantiate(&instance, graph, 0) == 0 && launch_graph(instance, NULL) == 0);
+    NEED(launch_driver(driven, 5, 1, 1, 32, 1, 1, 0, NULL, arguments, NULL) == 0);
+}
+
+START_TEST(tensor_maps_and_products)
+{
+    g_autofree char *text = pretended(SMALL, launch_with_tensor_maps, NULL);
+    ck_assert_ptr_nonnull(strstr(text, " 1 1 1 32 1 1 0\nargs 0 64214072819712 2 64214072820736\nkernel"));
+    ck_assert_ptr_nonnull(strstr(text, " 2 1 1 32 1 1 0\nargs 0 64214072819712 2 64214072821760\n"));
+    ck_assert_ptr_nonnull(strstr(text, " 3 1 1 32 1 1 0\nargs 0 64214072819712 2 64214072823808\nproducts 3 1048576 2\n"));
+    ck_assert_ptr_nonnull(strstr(text, "name 2 \"bf16\"\nname 3 \"class=attention head=64\"\n"));
+    ck_assert_ptr_nonnull(strstr(text, " 4 1 1 32 1 1 0\nargs 0 64214072819712 2 64214072823808\nproducts 3 1048576 2\nkernel 0 0 1 5 "));
+    ck_assert_uint_eq(count(text, "products "), 2);
 }
 END_TEST
 
@@ -1920,6 +1968,7 @@ int main(void)
     tcase_add_test(tcase, what_a_device_refuses_is_refused);
     tcase_add_test(tcase, code_is_chosen_as_a_driver_does);
     tcase_add_test(tcase, arguments_are_found_by_what_code_says);
+    tcase_add_test(tcase, tensor_maps_and_products);
     tcase_add_test(tcase, nothing_is_left_on_the_stack);
     tcase_add_test(tcase, kernels_of_cute_are_written);
     tcase_add_test(tcase, arguments_are_found_by_what_ptx_says);

@@ -1097,15 +1097,34 @@ PRETEND_EXPORT int cuOccupancyMaxActiveClusters(int *ret, void *function, const 
     return SUCCESS;
 }
 
-/* A descriptor of a tensor is only for the kernel. */
-PRETEND_EXPORT int cuTensorMapEncodeTiled(void *ret)
+/* A descriptor of a tensor is only for the kernel, which it is a parameter of: 128 bytes, whose first 8 are the tensor's address here, so that it is found. */
+static int describe(void *ret, const void *address)
 {
-    memset(ret, 0, 128);
+    enum { DESCRIPTOR_BYTES = 128 };
+    memset(ret, 0, DESCRIPTOR_BYTES);
+    memcpy(ret, &address, sizeof address);
     return SUCCESS;
 }
 
-PRETEND_EXPORT int cuTensorMapEncodeIm2col(void *ret)
+PRETEND_EXPORT int cuTensorMapEncodeTiled(void *ret, int type, unsigned rank, const void *address)
 {
-    memset(ret, 0, 128);
+    (void)type, (void)rank;
+    return describe(ret, address);
+}
+
+PRETEND_EXPORT int cuTensorMapEncodeIm2col(void *ret, int type, unsigned rank, const void *address)
+{
+    (void)type, (void)rank;
+    return describe(ret, address);
+}
+
+PRETEND_EXPORT int cuTensorMapEncodeIm2colWide(void *ret, int type, unsigned rank, const void *address)
+{
+    return cuTensorMapEncodeIm2col(ret, type, rank, address);
+}
+
+PRETEND_EXPORT int cuTensorMapReplaceAddress(void *map, const void *address)
+{
+    memcpy(map, &address, sizeof address);
     return SUCCESS;
 }

@@ -352,9 +352,30 @@ void pretend_event(const char *word, const char *format, ...)
     pretend_unlock();
 }
 
+/* What this thread's next kernels multiply. */
+static __thread struct {
+    uint64_t operations; /* 0: not told */
+    const char *type, *launch;
+} multiplied;
+
+/* For the Python hook: operations on @type ("bf16"), and the launch as that of a product (models/kernel/gpu.h; "": it is none, or several), which live until it
+ * is told that there are 0. */
+PRETEND_EXPORT void pretend_products_of(uint64_t operations, const char *type, const char *launch)
+{
+    multiplied.operations = operations;
+    multiplied.type = type;
+    multiplied.launch = launch;
+}
+
 void pretend_work(const char *word, void *stream, const char *format, ...)
 {
     pthread_once(&once, begin);
+    uint32_t type = 0, product = 0;
+    bool multiplies = *word == 'k' && multiplied.operations > 0; /* kernel */
+    if (multiplies) {
+        type = pretend_name(multiplied.type);
+        product = pretend_name(multiplied.launch);
+    }
     va_list args;
     va_start(args, format);
     line_text.n = 0;
@@ -363,6 +384,8 @@ void pretend_work(const char *word, void *stream, const char *format, ...)
     if (uses_text.n > 0 && line_text.at)
         append_format(&line_text, "%s", uses_text.at);
     uses_text.n = 0;
+    if (multiplies)
+        append_format(&line_text, "\nproducts %u %" PRIu64 " %u", product, multiplied.operations, type);
     uint64_t run, id;
     uint32_t module, instruction;
     if (*word != 'r' && *word != 'w' && pretend_xla_asks(&run, &module, &id, &instruction)) /* not record, wait */
