@@ -41,6 +41,8 @@
  *                                                                     it was captured
  *   lengths SEQUENCES QUERIES KEYS LONGEST SCORES                     of what the next kernel attends to: queries, keys and scores of all
  *                                                                     sequences together (queries and scores 0: not known), keys of the longest
+ *   products LAUNCH OPERATIONS DTYPE                                  of the kernel before: what it multiplies in tiles; LAUNCH: as that of one
+ *                                                                     product ("": it is none, or several)
  *   push T THREAD NAME | pop T THREAD | mark T THREAD NAME            NVTX ranges
  *   end
  *
@@ -125,7 +127,10 @@ typedef struct {
 /* What an item is besides: of kernels. */
 typedef struct {
     uint32_t item, call;
-    uint32_t compiled; /* in the reader's compiled launches + 1; 0: none of XLA's */
+    uint32_t compiled;   /* in the reader's compiled launches + 1; 0: none of XLA's */
+    uint32_t product;    /* number of the text that is its launch as a product; 0: not told */
+    EchDtype dtype;      /* of what it multiplies */
+    uint64_t multiplied; /* operations; 0: not told */
     EchGpuLaunch launch;
 } Kernel;
 
@@ -608,6 +613,48 @@ static bool add_library(Reader *r, GError **error)
     ech_capture_add(r->capture, &item);
     if (where.call != UINT32_MAX) /* the operator's work is done */
         g_array_index(r->calls, Call, where.call).shared.n_main++;
+    return true;
+}
+
+/* The newest kernel's own products, as its author's tiles and loops tell them. */
+static bool add_products(Reader *r, GError **error)
+{
+    const Text *launch = text_of(r, r->lines.fields[0], error), *dtype = launch ? text_of(r, r->lines.fields[2], error) : NULL;
+    if (!dtype)
+        return false;
+    if (!r->launched || r->kernels->len == 0) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: products of no kernel; expected its launch before", r->lines.where, r->lines.line);
+        return false;
+    }
+    Kernel *kernel = &g_array_index(r->kernels, Kernel, r->kernels->len - 1);
+    kernel->product = (uint32_t)r->lines.fields[0];
+    kernel->multiplied = r->lines.fields[1];
+    plain(r, dtype->at, dtype->n);
+    kernel->dtype = ech_dtype_parse(r->scratch->str, r->scratch->len);
+    return true;
+}
+
+/* A kernel's own products stand where its operator does not say what it multiplies: the shape, too, if it is one. */
+static bool take_products(Reader *r, const Kernel *kernel, EchGpuLaunch *launch, EchItemWork *work)
+{
+    if (kernel->multiplied == 0 || (work->unit == ECH_WORK_MATRIX && work->ops > 0))
+        return false;
+    work->ops = kernel->multiplied;
+    work->unit = ECH_WORK_MATRIX;
+    work->dtype = (uint8_t)kernel->dtype;
+    work->origin = ECH_INFERRED;
+    const Text *text = &g_array_index(r->texts, Text, kernel->product - 1);
+    EchGpuLaunch product;
+    plain(r, text->at, text->n);
+    if (!ech_gpu_launch_parse(r->scratch->str, &product))
+        return true;
+    for (size_t i = 0; i < 3; i++) {
+        product.grid[i] = launch->grid[i];
+        product.block[i] = launch->block[i];
+    }
+    product.shared = launch->shared;
+    product.registers = launch->registers;
+    *launch = product;
     return true;
 }
 
@@ -1174,7 +1221,7 @@ static void say_untold(Reader *r)
 static void infer_traffic(Reader *r)
 {
     count_kernels(r);
-    uint64_t by_shape = 0, by_grid = 0, assumed = 0, unknown = 0;
+    uint64_t by_tiles = 0, by_shape = 0, by_grid = 0, assumed = 0, unknown = 0;
     for (guint i = 0; i < r->kernels->len; i++) {
         const Kernel *kernel = &g_array_index(r->kernels, Kernel, i);
         const EchXlaLaunch *compiled = kernel->compiled > 0 ? &g_array_index(r->compiled, EchXlaLaunch, kernel->compiled - 1) : NULL;
@@ -1191,9 +1238,15 @@ static void infer_traffic(Reader *r)
             read_call(r, call);
         }
         EchGpuLaunch launch = kernel->launch;
-        EchItemWork work;
+        EchItemWork work = {0};
         double share = call ? ech_gpu_call_share(&call->shared, name, &launch) : 0;
-        if (ech_gpu_kernel_work(call ? &call->shared.whole : NULL, name, share, &launch, &work)) {
+        bool known = ech_gpu_kernel_work(call ? &call->shared.whole : NULL, name, share, &launch, &work);
+        if (!known)
+            work = (EchItemWork){0};
+        if (take_products(r, kernel, &launch, &work)) {
+            item->work = ech_capture_work(r->capture, work);
+            by_tiles++;
+        } else if (known) {
             item->work = ech_capture_work(r->capture, work);
             *(share > 0 ? &by_shape : &by_grid) += 1;
         } else if (ech_gpu_assumed_work(name, &launch, &work)) {
@@ -1208,6 +1261,7 @@ static void infer_traffic(Reader *r)
             item->other = ech_trace_builder_string(r->builder, r->scratch->str, (gssize)r->scratch->len);
     }
     say_untold(r);
+    ech_diag_note(r->ret->diag, "kernels_of_told_products", by_tiles);
     ech_diag_note(r->ret->diag, "kernel_traffic_inferred_from_shapes", by_shape);
     ech_diag_note(r->ret->diag, "kernel_traffic_inferred_from_grids", by_grid);
     ech_diag_note(r->ret->diag, "kernel_traffic_assumed", assumed);
@@ -1242,6 +1296,7 @@ enum {
     LINE_CAPTURED,
     LINE_NODE,
     LINE_LENGTHS,
+    LINE_PRODUCTS,
     LINE_MEETS,
     LINE_RANK,
     LINE_SENDS,
@@ -1281,6 +1336,7 @@ static const EchLineKind kinds[] = {
     [LINE_CAPTURED] = {"captured", "captured", 1, false},
     [LINE_NODE] = {"node", NULL, 1, false},
     [LINE_LENGTHS] = {"lengths", NULL, 5, false},
+    [LINE_PRODUCTS] = {"products", NULL, 3, false},
     [LINE_MEETS] = {"meets", NULL, ECH_LINE_LIST, false},
     [LINE_RANK] = {"rank", NULL, 3, false},
     [LINE_SENDS] = {"sends", NULL, ECH_LINE_LIST, false},
@@ -1354,6 +1410,7 @@ static bool add_line(size_t which, void *data, GError **error)
     case LINE_CAPTURED: return add_captured(r, error);
     case LINE_NODE: return add_node(r, error);
     case LINE_LENGTHS: add_lengths(r); break;
+    case LINE_PRODUCTS: return add_products(r, error);
     case LINE_MEETS: return add_meetings(r, false, error);
     case LINE_SENDS: return add_meetings(r, true, error);
     case LINE_OF: return add_of(r, error);

@@ -245,6 +245,44 @@ START_TEST(tables_of_embeddings)
 }
 END_TEST
 
+/* What kernels of a program's own multiply, where their tiles tell it: one product has its shape, with the grid it was launched with; several have operations
+ * alone. An operator that is a product itself knows better, and what goes before is no kernel's. */
+START_TEST(told_products)
+{
+    g_autoptr(EchImport) import =
+        must_read(HEAD "name 1 \"mine\"\nname 2 \"bf16\"\nname 3 \"product=1x1024x512x256 operand_bytes=2 class=product tile=128x128x64 stages=3\"\nname 4 "
+                       "\"\"\nname 5 \"f16\"\n"
+                       "name 6 \"aten::mm, sizes = [[64, 32], [32, 16]]\"\nname 7 \"class=attention head=64\"\n"
+                       "kernel 1 0 0 1 32 1 1 256 1 1 98304\nproducts 3 268435456 2\nkernel 2 0 0 1 8 1 1 128 1 1 0\nproducts 4 4096 5\n"
+                       "push 3 9 6\nkernel 4 0 0 1 8 1 1 128 1 1 0\nproducts 4 4096 5\npop 5 9\n"
+                       "kernel 6 0 0 1 32 4 1 128 1 1 0\nproducts 7 8192 2\nkernel 7 0 0 1 8 1 1 128 1 1 0\nend\n");
+    static const struct {
+        uint64_t operations;
+        EchDtype dtype;
+        const char *launch;
+    } expected[] = {
+        {268435456, ECH_DTYPE_BF16, "grid=32x1x1 block=256x1x1 shared=98304 product=1x1024x512x256 operand_bytes=2 class=product tile=128x128x64 stages=3"},
+        {4096, ECH_DTYPE_F16, "grid=8x1x1 block=128x1x1"},
+        {2 * 64 * 32 * 16, ECH_DTYPE_F32, "grid=8x1x1 block=128x1x1 product=1x64x16x32 operand_bytes=4"},
+        {8192, ECH_DTYPE_BF16, "grid=32x4x1 block=128x1x1 class=attention head=64"},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(expected); i++) {
+        const EchOp *op = nth(import->trace, ECH_OP_KERNEL, i);
+        ck_assert_uint_eq(op->n_work, 1);
+        const EchWork *work = &ech_trace_work(import->trace)[op->first_work];
+        ck_assert_uint_eq(work->count, expected[i].operations);
+        ck_assert_int_eq(work->unit, ECH_WORK_MATRIX);
+        ck_assert_int_eq(work->dtype, expected[i].dtype);
+        ck_assert_str_eq(ech_trace_string(import->trace, op->launch), expected[i].launch);
+    }
+    ck_assert_uint_eq(nth(import->trace, ECH_OP_KERNEL, 4)->n_work, 0);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "kernels_of_told_products"), 3);
+    must_fail(HEAD "name 1 \"\"\nname 2 \"f16\"\nproducts 1 4096 2\nend\n", ":6: products of no kernel; expected its launch before");
+    must_fail(HEAD "name 1 \"a\"\nkernel 1 0 0 1 8 1 1 128 1 1 0\nproducts 1 4096 2\nend\n", ":6: ");
+    must_fail(HEAD "name 1 \"a\"\nkernel 1 0 0 1 8 1 1 128 1 1 0\nproducts 1 4096\nend\n", ":6: ");
+}
+END_TEST
+
 /* An all-reduce by a server's own kernel is one; a kernel of which it is not known what it does for whom is refused. */
 START_TEST(own_all_reduces)
 {
@@ -1205,6 +1243,7 @@ int main(void)
     tcase_add_test(cases, graphs_are_asked_for_once);
     tcase_add_test(cases, nodes_of_graphs_are_what_was_captured);
     tcase_add_test(cases, attention_over_pages_by_its_lengths);
+    tcase_add_test(cases, told_products);
     tcase_add_test(cases, operators_of_others_have_types);
     tcase_add_test(cases, generated_kernels_by_what_they_go_over);
     tcase_add_test(cases, operators);
