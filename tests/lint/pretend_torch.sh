@@ -202,6 +202,93 @@ if python3 -c 'import triton' 2>/dev/null; then
   [ "$(grep -c "^kernel [0-9]* 0 0 $number " "$work"/tuned.*.pretend)" = 4 ] || { echo "not four launches:"; grep -n '^kernel' "$work"/tuned.*.pretend; exit 1; }
 fi
 
+# What a program's own kernels multiply, by their tiles: loops that hang on the program, on numbers that it is given, on whole numbers that the host copied; an early
+# end, a loop whose end is computed, one that goes on; a descriptor's sizes; the same within torch.compile, and from its cache. One that hangs on results is said.
+cat >"$work/tiles.py" <<'PY'
+import torch, triton, triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+@triton.jit
+def attend(q, k, v, o, n, causal: tl.constexpr, N: tl.constexpr, D: tl.constexpr):
+    rows, columns = tl.program_id(0) * N + tl.arange(0, N), tl.arange(0, D)
+    mine = tl.load(q + rows[:, None] * D + columns[None, :])
+    most, sums, out = tl.full((N,), -1e9, tl.float32), tl.zeros((N,), tl.float32), tl.zeros((N, D), tl.float32)
+    for start in range(0, (tl.program_id(0) + 1) * N if causal else n, N):
+        there = (start + tl.arange(0, N))[:, None] * D + columns[None, :]
+        scores = tl.dot(mine, tl.load(k + there).T)
+        more = tl.maximum(most, tl.max(scores, 1))
+        shares, kept = tl.exp(scores - more[:, None]), tl.exp(most - more)
+        sums, most = sums * kept + tl.sum(shares, 1), more
+        out = out * kept[:, None] + tl.dot(shares.to(tl.bfloat16), tl.load(v + there))
+    tl.store(o + rows[:, None] * D + columns[None, :], (out / sums[:, None]).to(tl.bfloat16))
+@triton.jit
+def grouped(x, w, y, ends, groups, K, N: tl.constexpr):
+    tile, row, found, start = tl.program_id(0), 0, -1, 0
+    for i in range(groups):
+        end = tl.load(ends + i)
+        if found < 0:
+            if tile < tl.cdiv(end - row, N):
+                found, start = i, row + tile * N
+            else:
+                tile -= tl.cdiv(end - row, N)
+        row = end
+    if found < 0:
+        return
+    at, sums = tl.arange(0, N), tl.zeros((N, N), tl.float32)
+    for k in range(0, K, N):
+        sums += tl.dot(tl.load(x + (start + at)[:, None] * K + k + at[None, :]), tl.load(w + found * K * N + (k + at)[:, None] * N + at[None, :]))
+    tl.store(y + (start + at)[:, None] * N + at[None, :], sums)
+@triton.jit
+def again(x, times, N: tl.constexpr):
+    at = tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None, :]
+    i, left, x_at = 0, tl.load(times), tl.load(x + at)
+    sums = tl.zeros((N, N), tl.float32)
+    while i < left:
+        sums, i = tl.dot(x_at, x_at, sums), i + 2
+    tl.store(x + at, sums)
+@triton.jit
+def persistent(a, b, c, N: tl.constexpr, STEP: tl.constexpr):
+    wide = tl.cdiv(b.shape[0], N)
+    for tile in tl.range(tl.program_id(0), tl.cdiv(a.shape[0], N) * wide, STEP, flatten=True):
+        sums = tl.zeros((N, N), tl.float32)
+        for k in range(tl.cdiv(a.shape[1], N)):
+            sums = tl.dot(a.load([tile // wide * N, k * N]), b.load([tile % wide * N, k * N]).T, sums)
+        c.store([tile // wide * N, tile % wide * N], sums.to(tl.bfloat16))
+q = torch.zeros(1024, 64, dtype=torch.bfloat16, device="cuda")
+attend[(16,)](q, q, q, torch.empty_like(q), 1024, True, 64, 64)
+print("tiles attend", 4 * 64 * 64 * 64 * (16 * 17 // 2))
+attend[(16,)](q, q, q, torch.empty_like(q), 1000, False, 64, 64)
+print("tiles attend", 4 * 64 * 64 * 64 * 16 * 16)
+for ends in ([100, 1000, 1000, 1300], [1, 2, 3, 4]):
+    grouped[(40,)](torch.zeros(2048, 256, dtype=torch.bfloat16, device="cuda"), torch.zeros(4, 256, 64, dtype=torch.bfloat16, device="cuda"),
+                   torch.zeros(2048, 64, device="cuda"), torch.tensor(ends, dtype=torch.int32).cuda(), 4, 256, 64)
+    print("tiles grouped", 2 * 64 * 64 * 256 * sum(-(-(end - start) // 64) for start, end in zip([0] + ends, ends)))
+again[(3,)](torch.zeros(32, 32, device="cuda"), torch.tensor([11]).cuda(), 32)
+print("tiles again", 3 * 2 * 32**3 * 6)
+again[(3,)](torch.zeros(32, 32, device="cuda"), torch.rand(1, device="cuda") * 8, 32)  # not known
+a, b, c = (torch.zeros(size, dtype=torch.bfloat16, device="cuda") for size in ((300, 200), (150, 200), (300, 152)))
+persistent[(7,)](*(TensorDescriptor.from_tensor(array, [64, 64]) for array in (a, b, c)), 64, 7)
+print("tiles persistent", 2 * 64**3 * 5 * 3 * 4)
+@torch.library.triton_op("their::attend", mutates_args=())
+def operator(q: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(q)
+    torch.library.wrap_triton(attend)[(16,)](q, q, q, out, 1024, True, 64, 64)
+    return out
+torch.compile(lambda q: operator(q * 2) + 1)(q)
+print("tiles attend", 4 * 64 * 64 * 64 * (16 * 17 // 2))
+PY
+if python3 -c 'import triton.tools.tensor_descriptor' 2>/dev/null; then
+  for cached in 0 1; do
+    TRITON_CACHE_DIR=$work/triton TORCHINDUCTOR_CACHE_DIR=$work/tiles.inductor "$echelon" capture --pretend h100-sxm -o "$work/tiles$cached" -- python3 "$work/tiles.py" >"$work/said" 2>&1 ||
+      { tail -20 "$work/said"; exit 1; }
+    awk '$1 == "name" { number = $2; sub(/^name [0-9]* /, ""); gsub(/"/, ""); name[number] = $0 } $1 == "kernel" { kernel = name[$5] } $1 == "products" { print "tiles", kernel, $3 }' \
+      "$work/tiles$cached".*.pretend >"$work/told"
+    grep '^tiles' "$work/said" | diff - "$work/told" || { echo "other products (cached: $cached)"; exit 1; }
+    [ "$(grep -c '"class=attention head=64"' "$work/tiles$cached".*.pretend)" = 1 ] && grep -q '"product=1x192x320x256 operand_bytes=2 class=product tile=64x64x64 ' "$work/tiles$cached".*.pretend ||
+      { grep class= "$work/tiles$cached".*.pretend; exit 1; }
+    grep -q "how much Triton's again multiplies is not told (its loops hang on what is computed)" "$work/said" || { cat "$work/said"; exit 1; }
+  done
+fi
+
 # Nor does torch.compile: of what max-autotune could try for a product the library's kernel is taken, of the element-wise kernel beside it the first choice.
 cat >"$work/most.py" <<'PY'
 import torch

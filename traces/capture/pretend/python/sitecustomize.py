@@ -313,6 +313,8 @@ def _install(torch):
     pretend_values.install_lengths(_finder)
     import pretend_generated
     pretend_generated.install(_finder)
+    import pretend_triton
+    pretend_triton.install(_finder)
 
 
 class _Finder:
