@@ -98,6 +98,8 @@ assert torch.isclose(scores, scores.roll(1)).all() and torch.allclose(scores, sc
 # A nested tensor says what is done with what it is made of; its whole numbers are computed as those of others are.
 nested = torch.nested.nested_tensor([torch.zeros(n, 64) for n in (3, 5)], layout=torch.jagged, device="cuda", requires_grad=True)
 torch.nn.functional.layer_norm(torch.nn.Linear(64, 64, device="cuda")(nested).chunk(2, -1)[0], (32,)).values().sum().backward()
+if hasattr(torch, "compiler"):  # one that a compiled region is given comes to its ranges past all that stands around it
+    torch.compile(lambda nested: nested * 2, backend="aot_eager")(nested).values().sum().backward()
 assert nested.grad.offsets().tolist() == [0, 3, 8] and torch.nested.to_padded_tensor(nested, 0.0).shape == (2, 5, 64)
 # Memory that a server's own kernel is to write, which does not run, holds none of what lay there before: two numbers of 32 bits are no index of 64.
 before = torch.arange(1, 1001, dtype=torch.int32).cuda()

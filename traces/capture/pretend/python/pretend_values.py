@@ -45,7 +45,6 @@ READS = {aten._local_scalar_dense.default, aten._to_copy.default, aten.copy_.def
 
 NUMBERS = (int, float, bool)
 PLAIN = (torch.Tensor, torch.nn.Parameter)
-EXTENTS = {aten.size.default, aten.stride.default}
 WITHOUT_MEMORY = (torch._subclasses.fake_tensor.FakeTensor, torch._subclasses.functional_tensor.FunctionalTensor)
 
 _library = ctypes.PyDLL(None)
@@ -204,8 +203,6 @@ class Values(TorchDispatchMode):
         if _tracing() is not None:  # what we ask of tensors would be part of what torch.jit.trace records
             return func(*args, **kwargs)
         if any(of.__name__ == "NestedTensor" for of in types):  # it says what is done with what it is made of, which comes here then; a compiler's has no memory
-            if func in EXTENTS:  # a range of an operator asks, and it has none: those of what it is made of
-                return list(func(next(value for value in args if hasattr(value, "_values"))._values))
             return func(*args, **kwargs) if any(of in WITHOUT_MEMORY for of in types) else NotImplemented
         if func is aten.masked_select.default and _is_here(args[1]):
             source, mask = torch.broadcast_tensors(*args)

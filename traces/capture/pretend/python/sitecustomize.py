@@ -254,6 +254,12 @@ class _Recorder:
             _finder.when("torch._dynamo." + module, lambda there, names=names: _pause_in(there, names, operators), "a compiler sees ranges that it may trip over")
         self.operators = operators
 
+        def nested(there):  # a range asks a nested tensor for sizes, and it has none: those of what it is made of
+            for ask in (self.torch.ops.aten.size.default, self.torch.ops.aten.stride.default):
+                there.JAGGED_OPS_TABLE[ask] = lambda array, ask=ask: list(ask(array._values))
+
+        _finder.when("torch.nested._internal.ops", nested, "ranges trip over nested tensors")
+
     def record_modules(self):
         hooks = _Modules(self.torch)
         import warnings
