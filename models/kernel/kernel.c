@@ -76,6 +76,9 @@ static const struct {
     {"relayout_cycles", offsetof(EchKernelModel, relayout), 5},
     {"half_register_cycles", offsetof(EchKernelModel, halves), 0},
     {"depthwise_gradient_cycles", offsetof(EchKernelModel, depthwise_gradient), DEPTHWISE},
+    {"gradient_column_cycles", offsetof(EchKernelModel, gradient_column), DEPTHWISE},
+    {"gradient_position_cycles", offsetof(EchKernelModel, gradient_position), 0},
+    {"gradient_pixel_cycles", offsetof(EchKernelModel, gradient_pixel), 0},
     {"gather_rows_cycles", offsetof(EchKernelModel, gather_rows), 0.5},
     {"stage_input", offsetof(EchKernelModel, stage_input), 1},
     {"stage_weights", offsetof(EchKernelModel, stage_weights), 0},
@@ -635,6 +638,9 @@ static EchKernelShape shape_of(const EchKernelModel *model, const EchKernel *ker
     shape.side = model->view == ECH_KERNEL_HARDWARE ? MIN(shape.unit_size, model->lanes) : shape.unit_size;
     shape.load_transposed = model->load_transposed;
     shape.depthwise_gradient = model->depthwise_gradient;
+    shape.gradient_column = model->gradient_column;
+    shape.gradient_position = model->gradient_position;
+    shape.gradient_pixel = model->gradient_pixel;
     shape.stage_input = model->stage_input;
     shape.stage_weights = model->stage_weights;
     shape.stage_result = model->stage_result;
@@ -665,6 +671,7 @@ static EchKernelShape shape_of(const EchKernelModel *model, const EchKernel *ker
         shape.more_hbm = true;
     }
     shape.out_registers = result_elements(kernel, own) / REGISTER;
+    shape.out_held = in_part(model, result) ? REGISTER / (double)MAX(tile_elements(result), 1u) : 1;
     shape.summed = shape.out_registers * REGISTER * 2 < (double)c->batch * (double)c->m * (double)c->n;
     shape.reduced = shape.summed || (shape.out_bits >= 32 && is_partial(result));
     return shape;
@@ -700,6 +707,12 @@ static bool sums_positions(const EchKernelContraction *c)
     return c->convolution && c->taps > 1 && c->apart && c->positions == 0 && c->together == 0 && c->m == c->images && c->n < 128;
 }
 
+/* Whether the vector unit does a product, and so what is fused around it after or before, not beside it. */
+static bool on_vector_unit(const EchKernelContraction *c)
+{
+    return c->depthwise || c->depthwise_gradient;
+}
+
 static double unit_depth(const EchKernelShape *s);
 
 /* The same where every position takes its pixels in anew. Where they lie with images on lanes and the result, too, the channels out pass them: lanes of two
@@ -720,6 +733,17 @@ static double position_cycles(const EchKernelShape *s, double m, double n, doubl
            MAX(MAX(n, 8) * side * side / s->rate, load * taken);
 }
 
+/* The gradient of a depthwise filter by a step: @pixels times registers of the images that are added up, @positions of the filter, registers of @channels. The
+ * vector unit meets every register for every position, more slowly where one column of 128 channels is all there is. Where images lie on lanes the compiler
+ * counts one register of the input for each position, however many channels there are, all of the result's gradient, and the sums so far once (libtpu 0.0.52:
+ * 139 such on v5e, v5p, v6e and tpu7x, 1.7 % mean, 96 others 4 %; what is computed before the product takes its time besides). */
+static double filter_cycles(const EchKernelShape *s, double pixels, double positions, double channels)
+{
+    if (!s->c->apart || !(s->gradient_position > 0))
+        return pixels * positions * channels * (channels > 1 ? s->depthwise_gradient : s->gradient_column);
+    return floor(pixels * (s->gradient_position * positions + s->gradient_pixel * channels) + s->gradient_position * positions);
+}
+
 /* Cycles of the units for a block of @m by @n by @k. One side of the product is taken in as tiles of a unit's size and the rows of the other pass it: a tile
  * costs its rows, all of its columns, or the taking in of its own rows where that is more. Units of two tiles side by side take in all of their rows at
  * once. Which side passes follows from the result's layout. Exact for products of 8 to 1024 rows, columns and depth, batched and not, with everything on
@@ -729,8 +753,12 @@ static double unit_cycles(const EchKernelShape *s, double m, double n, double k)
     const EchKernelContraction *c = s->c;
     if (c->depthwise)
         return DEPTHWISE * m * ceil(n / 128) * 128 / REGISTER * (double)c->taps / (double)s->cores;
-    if (c->depthwise_gradient)
-        return s->depthwise_gradient * (double)c->m * ceil(n / 128) * k / 8 / (double)s->cores;
+    if (c->depthwise_gradient) { /* one of a batch of columns of 128 channels */
+        double images = (double)c->k, pixels = k / images, columns = (double)c->batch, positions = (double)c->m;
+        double cycles = c->apart ? filter_cycles(s, pixels * ceil(images / 128), positions, ceil(n / 8))
+                                 : filter_cycles(s, pixels * images / 8, positions, columns) / columns;
+        return cycles / (double)s->cores;
+    }
     if (c->positions > 0)
         return position_cycles(s, m, n, k);
     double side = s->unit_size, rows = c->out_transposed ? n : m, columns = c->out_transposed ? m : n;
@@ -829,10 +857,10 @@ static void sum_walk(const EchKernelModel *model, const EchKernelShape *s, const
 {
     double columns = w->columns, rows = w->rows, depth = w->depth, tiles = columns * rows, steps = tiles * depth;
     double compute = w->compute;
-    if (!s->c->depthwise && !s->c->depthwise_gradient && (s->lhs_hbm || s->rhs_hbm || s->out_hbm || model->view == ECH_KERNEL_COMPILER))
+    if (!on_vector_unit(s->c) && (s->lhs_hbm || s->rhs_hbm || s->out_hbm || model->view == ECH_KERNEL_COMPILER))
         compute += model->matrix_overhead * (1 + s->c->others);
     /* The vector unit does both, or the chip's compiler lets nothing run beside the units. */
-    compute = s->c->depthwise || model->serial_work > 0 ? compute + w->beside : MAX(compute, w->beside);
+    compute = on_vector_unit(s->c) || model->serial_work > 0 ? compute + w->beside : MAX(compute, w->beside);
     bool split = depth > 1;
     double fill = latency_of(model, s, true, true, false) + w->lhs + w->rhs;
     double waits = (model->matrix_step - model->matrix_store) * (model->fetch_once ? 1 : 2) + model->matrix_store;
@@ -869,11 +897,13 @@ static double move_cycles(const EchKernelModel *model, bool hbm, double bytes)
 
 /* Cycles of moving a block of @registers of the result, and its share of further arrays. A result in TPU v4's common memory costs the compiler as many
  * 32-bit registers more (libtpu 0.0.51: 18.0 and 13.5 cycles a register of 32 and 16 bits). */
-static double store_cycles(const EchKernelModel *model, const EchKernelShape *s, double registers, double tiles)
+static double store_cycles(const EchKernelModel *model, const EchKernelShape *s, double registers, double held, double tiles)
 {
     double plain = registers * REGISTER * s->out_bits / 8, bytes = store_bytes(model, registers, s->out_bits), extra = s->extra_bytes / tiles;
     if (s->out_common)
         bytes = plain + registers * REGISTER * 4;
+    if (held > registers && s->out_bits < 32)
+        bytes = plain + held * REGISTER * 4 * model->narrow_store;
     if (s->reduced && model->view == ECH_KERNEL_COMPILER) { /* as a 32-bit result of the product's size */
         plain = 0;
         bytes = registers * REGISTER * 4;
@@ -932,7 +962,8 @@ double ech_kernel_product_cycles(const EchKernelModel *model, const EchKernelSha
     walk.rhs = move_cycles(model, s->rhs_hbm, many * bn * (c->rhs_transposed ? k_lanes : k_rows) * (double)taps * s->rhs_moved);
     /* Of a convolution what lies on lanes may be its images: it stores what there is. */
     double tiles = walk.columns * rows, block = many * bm * (double)up((uint64_t)ceil(bn), s->n_granule) / REGISTER;
-    walk.store = store_cycles(model, s, c->convolution && !s->summed ? MIN(block, s->out_registers / tiles) : block, tiles);
+    double stored = c->convolution && !s->summed ? MIN(block, s->out_registers / tiles) : block;
+    walk.store = store_cycles(model, s, stored, c->convolution ? stored * s->out_held : stored, tiles);
     walk.macs = (double)c->batch * bm * rows * bn * columns * contraction_depth(c, 128) + c->other_macs;
     share_steps(model, &walk);
     EchKernelSums sums;
@@ -996,21 +1027,28 @@ static EchKernelWalk walk_of_windows(const EchKernelModel *model, const EchKerne
     EchKernelWalk walk = {.columns = columns, .rows = middle, .depth = inner, .turns = turns};
     double tiles = columns * middle;
     walk.macs = (double)c->batch * (double)up(c->m, s->m_granule) * (double)up(c->n, s->n_granule) * contraction_depth(c, 128) + c->other_macs;
-    walk.compute = ((double)c->batch * unit_cycles(s, (double)up(c->m, s->m_granule), (double)up(c->n, s->n_granule), unit_depth(s)) + c->other_macs / s->rate +
-                    s->between) /
-                   steps;
+    double units = (double)c->batch * unit_cycles(s, (double)up(c->m, s->m_granule), (double)up(c->n, s->n_granule), unit_depth(s));
+    if (c->depthwise_gradient && w->n_kernel >= 2 && w->n_output == w->n_kernel) { /* windows of [pixels.., rows, lanes] */
+        unsigned rest = w->n_kernel - 2u;
+        double pixels = window_elements(w->kernel, rest) / REGISTER, rows = MAX(w->kernel[rest], 1u), lanes = MAX(w->kernel[rest + 1], 1u);
+        double positions = window_elements(w->output, rest) / REGISTER;
+        units = steps / (double)s->cores * filter_cycles(s, pixels * (c->apart ? lanes : rows), positions, c->apart ? rows : lanes);
+    }
+    walk.compute = (units + c->other_macs / s->rate + s->between) / steps;
     bool again = c->batch == 1 && c->positions == 0 && !c->depthwise_gradient;
     walk.beside = (s->beside + s->beside_lhs * (again ? outer : 1) + s->beside_rhs * (again ? middle : 1)) / steps;
     if (c->depthwise) /* every register of a window is loaded, and of a result stored, besides */
         walk.compute += model->touch * (s->out_registers / steps + window_elements(w->input, w->n_input) / REGISTER);
     /* Halos are fetched again with every window; a partial last block is not fetched whole. */
     double lhs_parts = c->groups > 0 ? middle * inner : turns * middle * inner, rhs_parts = sums_rows(c, w) ? inner : columns * inner;
-    double lhs = MIN(window_elements(w->input, w->n_input) * s->lhs_moved, s->lhs_total * 2 / lhs_parts);
+    double most = c->depthwise_gradient ? (middle * inner > 1 ? INFINITY : s->lhs_total / columns) : s->lhs_total * 2 / lhs_parts;
+    double lhs = MIN(window_elements(w->input, w->n_input) * s->lhs_moved, most);
     double rhs = MIN(window_elements(w->kernel, w->n_kernel) * s->rhs_moved, s->rhs_total * (sums_rows(c, w) ? 2 : 1) / rhs_parts);
     walk.lhs = move_cycles(model, s->lhs_hbm, lhs);
     walk.rhs = move_cycles(model, s->rhs_hbm, rhs);
     double product = (double)c->batch * (double)up(c->m, s->m_granule) * (double)up(c->n, s->n_granule) / REGISTER;
-    walk.store = store_cycles(model, s, (s->summed ? product : s->out_registers) / tiles, tiles);
+    double stored = (s->summed ? product : s->out_registers) / tiles;
+    walk.store = store_cycles(model, s, stored, s->summed ? stored : stored * s->out_held, tiles);
     skip_blocks(model, c, w, &walk);
     share_steps(model, &walk);
     return walk;
@@ -1027,7 +1065,7 @@ static double work_cycles(const EchKernelModel *model, const EchKernelWork *w)
 static double pop_cycles(const EchKernelModel *model, const EchKernelShape *s)
 {
     const EchKernelContraction *c = s->c;
-    if (c->depthwise || c->depthwise_gradient)
+    if (on_vector_unit(c))
         return 0;
     if (!(model->pop > 0))
         return model->touch_beside * s->out_registers;
@@ -1052,7 +1090,7 @@ static void add_work(const EchKernelModel *model, const EchKernel *kernel, EchKe
         double lhs = ech_kernel_padded(&kernel->operands[kernel->lhs]);
         halo = lhs > 0 ? CLAMP(window_elements(w->input, w->n_input) * iterations(w) / MAX(w->iterations[0], 1u) / lhs, 1, 4) : 1;
     }
-    for (size_t i = 0; i < kernel->n_results && !c->depthwise; i++) /* a depthwise one's stores count among its own work */
+    for (size_t i = 0; i < kernel->n_results && !on_vector_unit(c); i++) /* there stores count among its own work */
         stored += kernel->results[i].rank > 0 ? result_elements(kernel, i) / REGISTER : 0;
     double behind = work_cycles(model, &c->behind), before = work_cycles(model, &c->before[0]) + work_cycles(model, &c->before[1]);
     /* What is only narrowed leaves the units on the way. */
@@ -1088,7 +1126,8 @@ static void price_contraction(const EchKernelModel *model, const EchKernel *kern
             shape.between = model->halves * kernel->contraction.half_registers + HALVES_START;
         if (kernel->contraction.others > 0)
             shape.between += body / model->cores;
-        else if (kernel->contraction.surveyed && kernel->body.rows_first == 0 && (model->pop > 0 || model->serial_work > 0 || kernel->contraction.depthwise))
+        else if (kernel->contraction.surveyed && kernel->body.rows_first == 0 &&
+                 (model->pop > 0 || model->serial_work > 0 || on_vector_unit(&kernel->contraction)))
             add_work(model, kernel, &shape);
         else
             shape.beside += body;

@@ -209,6 +209,9 @@ typedef struct {
     double relayout;                        /**< Cycles a register whose lanes a copy makes rows. */
     double halves;                          /**< Cycles of laying out half a register of pixels whose channels share lanes with other positions'. */
     double depthwise_gradient;              /**< Cycles a register of pixels and position of a depthwise filter's gradient. */
+    double gradient_column;                 /**< The same where all channels lie on one column of lanes. */
+    double gradient_position;               /**< Cycles a register of images and position where they lie on lanes, whatever the channels (0: as above), */
+    double gradient_pixel;                  /**< and cycles a register of the result's gradient that is met. */
     double gather_rows;                     /**< Cycles a register whose rows a copy on chip gathers from others, as the compiler counts. */
     double shuffle;                         /**< Cycles a register moved across lanes. */
     double narrow_on_chip;                  /**< Latency of narrowing a product's result on chip, in those of a store; 0: it is not counted. */

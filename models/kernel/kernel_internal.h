@@ -43,9 +43,10 @@ typedef struct {
     double images;                 /**< Of a convolution, in a block. */
     double wait;                   /**< Cycles once, before a second pass over the result. */
     double lhs_total, rhs_total, out_registers;
+    double out_held;           /**< Registers that a register's worth of the result fills, in part. */
     uint64_t cores;            /**< That share its steps. */
     uint32_t units, unit_size; /**< Matrix units and their side. */
-    double load, load_transposed, depthwise_gradient;
+    double load, load_transposed, depthwise_gradient, gradient_column, gradient_position, gradient_pixel;
     double side; /**< Of the part of a unit that a product takes whole. */
     double stage_input, stage_weights, stage_result, stage_depth, accumulators, stage_precise_input, stage_precise_weights;
 } EchKernelShape;
