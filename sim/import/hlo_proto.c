@@ -61,6 +61,8 @@ static Span span_of(const EchWireField *field)
     return (Span){field->data, field->type == ECH_WIRE_BYTES ? field->size : 0};
 }
 
+enum { TYPE_TUPLE = 13, TYPE_BUFFER = 34 };
+
 /* PrimitiveType numbers. */
 static const char *const dtype_names[] = {
     [1] = "pred",
@@ -96,7 +98,6 @@ static const char *const dtype_names[] = {
     [31] = "u1",
     [32] = "f4e2m1fn",
     [33] = "f8e8m0fnu",
-    [34] = "opaque",
     [35] = "f6e3m2fn",
     [36] = "f6e2m3fn",
 };
@@ -221,7 +222,9 @@ static bool read_shape_fresh(Reader *r, Span span, unsigned depth, EchId *ret, G
     }
     if (!ech_wire_ok(&wire, r->where, error))
         return false;
-    if (type == 13)
+    if (type == TYPE_BUFFER && members->len == 1) /* JAX's pin: the array, where it stays as long as it is one */
+        *ret = g_array_index(members, EchId, 0);
+    else if (type == TYPE_TUPLE)
         *ret = ech_program_builder_tuple(r->builder, (const EchId *)(void *)members->data, members->len);
     else {
         if (type >= G_N_ELEMENTS(dtype_names) || !dtype_names[type]) {

@@ -268,8 +268,9 @@ static bool open_computation(Reader *r, const char *stop, GError **error)
 static bool read_shape(Reader *r, const char **at, const char *stop, EchId *ret, GError **error)
 {
     const char *begin = *at, *p = begin;
-    if (p < stop && *p == '(')
-        p = closing(p, stop);
+    bool buffer = stop - p > 1 && p[0] == 'b' && p[1] == '(';
+    if (p < stop && (*p == '(' || buffer))
+        p = closing(p + buffer, stop);
     else {
         while (p < stop && *p != ' ')
             p++;

@@ -733,6 +733,17 @@ static void lower_conditional(Lowerer *l, EchId id)
     lower_called(l, id, ech_program_called(l->p, i, taken));
 }
 
+/* Custom calls that say where an array lies, or what is known of it, and do nothing. */
+static bool only_says(const EchInstruction *i)
+{
+    static const char *const targets[] = {
+        "AllocateBuffer", "CreateBuffer", "Pin", "Unpin", "Sharding", "annotate_device_placement", "AssumeGatherIndicesInBound"};
+    bool says = false;
+    for (size_t k = 0; i->target && k < G_N_ELEMENTS(targets); k++)
+        says |= strcmp(i->target, targets[k]) == 0;
+    return says;
+}
+
 static void lower_instruction(Lowerer *l, EchId id)
 {
     const EchProgram *p = l->p;
@@ -790,10 +801,8 @@ static void lower_instruction(Lowerer *l, EchId id)
         break;
     case ECH_HLO_CONDITIONAL: lower_conditional(l, id); break;
     case ECH_HLO_CUSTOM_CALL:
-        if (i->target && (strcmp(i->target, "AllocateBuffer") == 0 || ech_program_joins_slices(i) || strcmp(i->target, "Sharding") == 0 ||
-                          strcmp(i->target, "annotate_device_placement") == 0 || strcmp(i->target, "AssumeGatherIndicesInBound") == 0))
-            break;
-        kernel(l, id);
+        if (!only_says(i) && !ech_program_joins_slices(i))
+            kernel(l, id);
         break;
     case ECH_HLO_FUSION:
         if (!fused_collective(l, id))

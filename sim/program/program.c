@@ -558,6 +558,23 @@ static void skip_space(const char **at, const char *end)
 static bool parse_shape(EchProgramBuilder *builder, const char **at, const char *end, unsigned depth, EchId *ret, GError **error)
 {
     skip_space(at, end);
+    bool deep = depth == MAX_SHAPE_DEPTH && *at < end && (**at == '(' || (**at == 'b' && end - *at > 1 && (*at)[1] == '('));
+    if (deep) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "tuple shape nested more than %d deep", MAX_SHAPE_DEPTH);
+        return false;
+    }
+    /* "b(f32[8]{0})": a buffer (JAX's pin), where the array stays as long as it is one. */
+    if (end - *at > 1 && **at == 'b' && (*at)[1] == '(') {
+        *at += 2;
+        if (!parse_shape(builder, at, end, depth + 1, ret, error))
+            return false;
+        skip_space(at, end);
+        if (*at >= end || *(*at)++ != ')') {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "a buffer's shape without ')'");
+            return false;
+        }
+        return true;
+    }
     if (*at >= end || **at != '(') {
         EchLayout layout;
         size_t used;
@@ -566,10 +583,6 @@ static bool parse_shape(EchProgramBuilder *builder, const char **at, const char 
         *at += used;
         *ret = ech_program_builder_array(builder, &layout);
     } else {
-        if (depth == MAX_SHAPE_DEPTH) {
-            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "tuple shape nested more than %d deep", MAX_SHAPE_DEPTH);
-            return false;
-        }
         (*at)++;
         g_autoptr(GArray) members = g_array_new(FALSE, FALSE, sizeof(EchId));
         skip_space(at, end);

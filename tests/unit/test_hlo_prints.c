@@ -195,6 +195,46 @@ START_TEST(modules_in_one_file)
 }
 END_TEST
 
+/* A buffer that JAX's pin makes of an array is that array, in text as in protobuf (both by jaxlib 0.10.2), and nothing moves for it. */
+START_TEST(buffers_are_their_arrays)
+{
+    static const char *const files[][2] = {{"hlo_text/pinned.hlo.txt", "hlo"}, {"hlo_proto/pinned.pb", "hlo_proto"}};
+    g_autoptr(EchImport) import = ech_test_corpus(files[_i][0], files[_i][1]);
+    const EchProgram *p = import->program;
+    EchId pin = ech_test_instruction(p, "pin"), unpin = ech_test_instruction(p, "unpin"), negated = ech_test_instruction(p, "n");
+    ck_assert_uint_eq(p->instructions[pin].shape, p->instructions[negated].shape);
+    ck_assert_uint_eq(p->values[ech_program_value(p, pin, 0)].bytes, 512 * 256 * 4);
+    EchId buffer = p->values[ech_program_value(p, negated, 0)].buffer;
+    ck_assert_uint_eq(p->values[ech_program_value(p, unpin, 0)].buffer, buffer);
+    ck_assert_uint_eq(p->values[ech_program_value(p, ech_test_instruction(p, "changed"), 0)].buffer, buffer);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) trace = ech_program_lower(p, NULL, NULL, diag, NULL);
+    ck_assert_ptr_nonnull(trace);
+    for (size_t k = 0; k < ech_trace_n_ops(trace); k++) {
+        const EchOp *op = &ech_trace_ops(trace)[k];
+        const char *name = op->name == ECH_NONE ? "" : ech_trace_string(trace, op->name);
+        ck_assert_msg(op->kind != ECH_OP_KERNEL || (strcmp(name, "pin") != 0 && strcmp(name, "unpin") != 0), "%s", name);
+    }
+}
+END_TEST
+
+/* As deep as tuples may be, and no deeper. */
+START_TEST(buffers_in_buffers)
+{
+    g_autoptr(GString) shape = g_string_new("f32[8]{0}");
+    for (int k = 0; k < 5000; k++) {
+        g_string_prepend(shape, "b(");
+        g_string_append_c(shape, ')');
+    }
+    g_autofree char *text =
+        g_strdup_printf("HloModule m, is_scheduled=true\n\nENTRY %%main (p: f32[8]) -> f32[8] {\n  ROOT %%p = %s parameter(0)\n}\n", shape->str);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchProgram) program = module_of(text, diag, &error);
+    ck_assert_msg(!program && strstr(error->message, "nested more than"), "%s", error ? error->message : "it was read");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("prints of HLO");
@@ -205,6 +245,8 @@ int main(void)
     tcase_add_test(tests, indented);
     tcase_add_loop_test(tests, refused, 0, 10);
     tcase_add_loop_test(tests, modules_in_one_file, 0, 6);
+    tcase_add_loop_test(tests, buffers_are_their_arrays, 0, 2);
+    tcase_add_test(tests, buffers_in_buffers);
     suite_add_tcase(suite, tests);
     return ech_test_main(suite);
 }
