@@ -354,11 +354,14 @@ static void add_work(const EchProgram *p, EchId id, EchHloWork *work)
     case ECH_HLO_CUSTOM_CALL: add_custom_call(p, id, work); return;
     case ECH_HLO_FUSION:
     case ECH_HLO_CALL:
-        for (uint32_t k = 0; k < i->n_called; k++)
-            merge_work(work, &p->bodies[ech_program_called(p, i, k)].work);
-        /* Of a ragged product the innermost fusion multiplies every row with every group, and masks all but one. */
-        if (i->n_called > 0 && ech_program_ragged_groups(&p->instructions[p->computations[ech_program_called(p, i, 0)].root]) == 0)
-            work->matrix /= MAX(ech_program_ragged_groups(i), 1u);
+        for (uint32_t k = 0; k < i->n_called; k++) {
+            EchId called = ech_program_called(p, i, k);
+            EchHloWork inner = p->bodies[called].work;
+            /* Of a ragged product the innermost fusion multiplies every row with every group, and masks all but one. */
+            if (ech_program_ragged_groups(&p->instructions[p->computations[called].root]) == 0)
+                inner.matrix /= MAX(ech_program_ragged_groups(i), 1u);
+            merge_work(work, &inner);
+        }
         return;
     default: break;
     }
@@ -477,6 +480,23 @@ static void add_loop(const EchProgram *p, EchId id, EchHloWork *work)
     }
 }
 
+/* What the branch with the most operations does: that one is taken to run. */
+static void add_branch(const EchProgram *p, EchId id, EchHloWork *work)
+{
+    const EchHloWork *taken = NULL;
+    uint64_t most = 0;
+    for (uint32_t k = 0; k < p->instructions[id].n_called; k++) {
+        const EchHloWork *branch = &p->bodies[ech_program_called(p, &p->instructions[id], k)].work;
+        uint64_t operations = ech_bytes_add(ech_bytes_add(branch->matrix, branch->vector), branch->transcendental);
+        if (taken && operations <= most)
+            continue;
+        taken = branch;
+        most = operations;
+    }
+    if (taken)
+        merge_work(work, taken);
+}
+
 enum { BODY_NEW, BODY_OPEN, BODY_DONE };
 
 /* Whether an instruction's kernels are told by the computations that it calls: then these are gone through for each of their callers. */
@@ -536,8 +556,11 @@ static bool visit_body(EchProgram *p, EchId computation, unsigned depth, GError 
     }
     body->work = (EchHloWork){.matrix_dtype = ECH_DTYPE_NONE, .vector_dtype = ECH_DTYPE_NONE};
     for (uint32_t j = 0; j < c->n; j++) {
-        if (p->instructions[c->first + j].opcode == ECH_HLO_WHILE)
+        EchHlo opcode = (EchHlo)p->instructions[c->first + j].opcode;
+        if (opcode == ECH_HLO_WHILE)
             add_loop(p, c->first + j, &body->work);
+        else if (opcode == ECH_HLO_CONDITIONAL)
+            add_branch(p, c->first + j, &body->work);
         else
             add_work(p, c->first + j, &body->work);
     }

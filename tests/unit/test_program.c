@@ -709,6 +709,47 @@ START_TEST(asynchronous_loops_do_all_their_trips)
 }
 END_TEST
 
+/* Of branches what the largest does, and each product's rows by one group alone. */
+START_TEST(asynchronous_computations_take_a_branch)
+{
+    static const char text[] = "HloModule beside, is_scheduled=true\n\n"
+                               "%few (a: f32[1024]) -> f32[1024] {\n"
+                               "  %a = f32[1024]{0} parameter(0)\n"
+                               "  ROOT %b = f32[1024]{0} negate(%a)\n"
+                               "}\n\n"
+                               "%many (c: f32[1024]) -> f32[1024] {\n"
+                               "  %c = f32[1024]{0} parameter(0)\n"
+                               "  %d = f32[1024]{0} tanh(%c)\n"
+                               "  ROOT %e = f32[1024]{0} negate(%d)\n"
+                               "}\n\n"
+                               "%ragged (f: f32[32,32]) -> f32[32,32] {\n"
+                               "  %f = f32[32,32]{1,0} parameter(0)\n"
+                               "  ROOT %g = f32[32,32]{1,0} dot(%f, %f), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+                               "}\n\n"
+                               "%work (k: s32[], h: f32[1024], q: f32[32,32]) -> f32[1024] {\n"
+                               "  %k = s32[] parameter(0)\n"
+                               "  %h = f32[1024]{0} parameter(1)\n"
+                               "  %q = f32[32,32]{1,0} parameter(2)\n"
+                               "  %plain = f32[32,32]{1,0} dot(%q, %q), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+                               "  %grouped = f32[32,32]{1,0} fusion(%plain), kind=kOutput, calls=%ragged, "
+                               "backend_config={\"convolution_algorithm_config\":{\"num_groups_in_ragged_dot\":\"4\"}}\n"
+                               "  ROOT %l = f32[1024]{0} conditional(%k, %h, %h), branch_computations={%few, %many}\n"
+                               "}\n\n"
+                               "ENTRY %main (n: s32[], p: f32[1024], r: f32[32,32]) -> f32[1024] {\n"
+                               "  %n = s32[] parameter(0)\n"
+                               "  %p = f32[1024]{0} parameter(1)\n"
+                               "  %r = f32[32,32]{1,0} parameter(2)\n"
+                               "  %s = ((s32[], f32[1024]{0}, f32[32,32]{1,0}), f32[1024]{0}) async-start(%n, %p, %r), calls=%work\n"
+                               "  ROOT %t = f32[1024]{0} async-done(%s)\n"
+                               "}\n";
+    g_autoptr(EchProgram) program = ech_test_program(text, "h100-sxm");
+    g_autoptr(EchTrace) trace = lower(program);
+    ck_assert_uint_eq(work_of(trace, ECH_WORK_VECTOR), 1024);
+    ck_assert_uint_eq(work_of(trace, ECH_WORK_TRANSCENDENTAL), 1024);
+    ck_assert_uint_eq(work_of(trace, ECH_WORK_MATRIX), 5 * (2 * 32 * 32 * 32) / 4);
+}
+END_TEST
+
 /* What another device sends comes in beside what goes out, all of its bytes. */
 START_TEST(messages_between_devices_come_and_go)
 {
@@ -1407,6 +1448,7 @@ int main(void)
     tcase_add_test(small, branches_keep_what_their_loops_begin_with);
     tcase_add_test(small, asynchronous_computations_do_their_work);
     tcase_add_test(small, asynchronous_loops_do_all_their_trips);
+    tcase_add_test(small, asynchronous_computations_take_a_branch);
     tcase_add_test(small, messages_between_devices_come_and_go);
     tcase_add_loop_test(small, fusions_in_their_operands_place, 0, G_N_ELEMENTS(fused));
     tcase_add_test(small, fetched_operands_hand_their_place_on);
