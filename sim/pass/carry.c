@@ -2,6 +2,7 @@
  * is, as one that the loop carries. Held twice otherwise, donated or not: the first is read while the second is written. */
 #include "sim/pass/pass.h"
 #include "sim/program/donation.h"
+#include "sim/program/induction.h"
 
 /* A loop's elements, and what they are made of. */
 typedef struct {
@@ -39,24 +40,6 @@ static uint32_t operand_of_element(const Loop *l, EchId user, uint32_t k, uint32
             return o;
     }
     return UINT32_MAX;
-}
-
-static bool is_scalar_integer(const EchProgram *p, EchId id)
-{
-    const EchShape *shape = &p->shapes[at(p, id)->shape];
-    return !shape->is_tuple && shape->count == 1 && shape->dtype == ECH_DTYPE_S32;
-}
-
-/* Whether both go by one index. */
-static bool same_index(const EchProgram *p, EchId a, EchId b)
-{
-    for (uint32_t k = 0; k < at(p, a)->n_operands; k++)
-        for (uint32_t j = 0; j < at(p, b)->n_operands; j++) {
-            EchId id = ech_program_operand(p, at(p, a), k);
-            if (id == ech_program_operand(p, at(p, b), j) && is_scalar_integer(p, id) && at(p, id)->opcode != ECH_HLO_CONSTANT)
-                return true;
-        }
-    return false;
 }
 
 /* What writes element @k, slice by slice, where it is; ECH_NONE. */
@@ -109,8 +92,8 @@ static bool writes_few_rows(const Loop *l, EchId writer)
     return false;
 }
 
-/* Whether element @k is only read, slice by slice, at the index that @writer goes by and before it writes, or as it does. */
-static bool is_taken(const Loop *l, uint32_t k, EchId writer)
+/* Whether element @k is only read slice by slice: along @stride, and before @writer writes or as it does. */
+static bool is_taken(const Loop *l, uint32_t k, EchId writer, const EchStride *stride)
 {
     const EchProgram *p = l->p;
     const EchComputation *body = &p->computations[at(p, l->parameter)->computation];
@@ -120,15 +103,28 @@ static bool is_taken(const Loop *l, uint32_t k, EchId writer)
         uint32_t operand = user == l->root ? UINT32_MAX : operand_of_element(l, user, k, 0);
         if (operand == UINT32_MAX)
             continue;
-        if (user > writer || !same_index(p, user, writer))
+        if (user > writer || at(p, user)->opcode == ECH_HLO_BITCAST)
             return false;
         for (; operand != UINT32_MAX; operand = operand_of_element(l, user, k, operand + 1))
-            if (ech_program_operand_bytes(p, user, operand) > bytes / 2)
+            if (ech_program_operand_bytes(p, user, operand) > bytes / 2 || !ech_program_takes_slices(p, user, operand, stride))
                 return false;
         any = true;
     }
     const EchInstruction *handed = at(p, element(l, l->root, k));
     return any && handed->opcode == ECH_HLO_GET_TUPLE_ELEMENT && handed->number == k && ech_program_operand(p, handed, 0) == l->parameter;
+}
+
+/* Whether an iteration takes of element @k only what it writes over itself, with @writer, as element @stacked. */
+static bool is_taken_where_written(const Loop *l, uint32_t k, EchId writer, uint32_t stacked)
+{
+    EchStride strides[ECH_LAYOUT_MAX_RANK];
+    const EchInstruction *made = at(l->p, element(l, l->root, stacked));
+    bool one_of_several = made->opcode == ECH_HLO_GET_TUPLE_ELEMENT && made->number >= 0;
+    size_t n = ech_program_put_slices(l->p, l->loop, writer, one_of_several ? (uint32_t)made->number : UINT32_MAX, strides);
+    bool taken = false;
+    for (size_t s = 0; s < n && !taken; s++)
+        taken = is_taken(l, k, writer, &strides[s]);
+    return taken;
 }
 
 /* Whether what @writer writes comes of element @k in the same iteration. */
@@ -245,18 +241,26 @@ static bool find_argument(const EchProgram *p, EchId array, EchId *ret)
     return made->opcode != ECH_HLO_CONSTANT && (!given || value->defined.position == 0);
 }
 
+/* Whether an array holds nothing yet, or the same everywhere. */
+static bool is_empty(const EchProgram *p, EchId id)
+{
+    const EchInstruction *i = at(p, id);
+    if (i->opcode == ECH_HLO_FUSION && i->n_operands == 0 && i->n_called == 1) /* as a GPU's compiler fills */
+        i = at(p, p->computations[ech_program_called(p, i, 0)].root);
+    return i->opcode == ECH_HLO_BROADCAST || (i->target && strcmp(i->target, "AllocateBuffer") == 0);
+}
+
 /* What element @k is a stack of, if it is one that a loop could carry: of several, what is given its place in the end. */
 static bool find_pair(const Loop *l, uint32_t k, Pair *ret)
 {
     const EchProgram *p = l->p;
     EchId begun = element(l, l->init, k), writer = writer_of(l, k), shape = at(p, begun)->shape;
-    bool empty = at(p, begun)->opcode == ECH_HLO_BROADCAST || (at(p, begun)->target && strcmp(at(p, begun)->target, "AllocateBuffer") == 0);
-    if (writer == ECH_NONE || !empty || p->shapes[shape].is_tuple || is_read_by_another(p, begun, l->init) || is_read_besides(l, k, writer))
+    if (writer == ECH_NONE || !is_empty(p, begun) || p->shapes[shape].is_tuple || is_read_by_another(p, begun, l->init) || is_read_besides(l, k, writer))
         return false;
     uint32_t found = 0;
     for (uint32_t a = 0; a < at(p, l->init)->n_operands; a++) {
         EchId array = element(l, l->init, a), argument;
-        if (a == k || at(p, array)->shape != shape || !is_taken(l, a, writer) || !comes_of(l, writer, a) || is_wanted_after(l, array, a) ||
+        if (a == k || at(p, array)->shape != shape || !is_taken_where_written(l, a, writer, k) || !comes_of(l, writer, a) || is_wanted_after(l, array, a) ||
             !find_argument(p, array, &argument))
             continue;
         Pair pair = {.argument = argument,
@@ -350,7 +354,7 @@ static void carry(EchProgramBuilder *b, const EchProgram *in, const Pair *pair)
     p->operands[p->instructions[pair->init].first_operand + pair->stacked] = pair->array;
     p->operands[p->instructions[pair->root].first_operand + pair->taken] = pair->made;
     become(p, pair->begun, ECH_HLO_TUPLE);
-    p->instructions[pair->begun].n_operands = 0;
+    p->instructions[pair->begun].n_operands = p->instructions[pair->begun].n_called = 0;
     p->instructions[pair->begun].shape = nothing;
     if (pair->copied != ECH_NONE)
         become(p, pair->copied, ECH_HLO_BITCAST);

@@ -8,6 +8,7 @@
 
 #define CACHE "f32[4,8,128]{2,1,0}"
 #define SLICE "f32[1,8,128]{2,1,0}"
+#define SLICES "f32[2,8,128]{2,1,0}"
 #define STATE "(s32[], " CACHE ", " CACHE ")"
 
 /* Four layers of 4 KiB each: a row of each is new. A cache is 16 KiB. */
@@ -122,7 +123,7 @@ static EchImport *import_changed(const Change *changes, size_t n)
 
 /* Arrays that somebody needs as they were, and such as one might take for them. */
 static const struct {
-    Change changes[4];
+    Change changes[6];
     bool carried;
 } needs[] = {
     /* Made by the program. */
@@ -151,6 +152,38 @@ static const struct {
     {{{"negate(row)", "add(row, earlier)"},
       {"  new = ", "  earlier = f32[1,1,128]{2,1,0} dynamic-slice(ys, z, z, z), dynamic_slice_sizes={1,1,128}\n  new = "}},
      false},
+    /* The same index, of another dimension. */
+    {{{"  w = " CACHE " dynamic-update-slice(ys, u, i, z, z)",
+       "  t = f32[4,1,128]{2,1,0} custom-call(u), custom_call_target=\"turn\"\n  w = " CACHE " dynamic-update-slice(ys, t, z, i, z)"}},
+     false},
+    /* In every iteration the same slice. */
+    {{{"dynamic-slice(xs, i, ", "dynamic-slice(xs, q, "}, {"(ys, u, i, ", "(ys, u, q, "}, {"  s = ", "  q = s32[] multiply(i, z)\n  s = "}}, false},
+    /* One index is given to both, and another is made of it inside of one. */
+    {{{"dynamic-slice(xs, i, z, z), dynamic_slice_sizes={1,8,128}", "fusion(xs, i), kind=kLoop, calls=back"},
+      {"ENTRY e {", COMPUTATION("back", SLICE " dynamic-slice(fa, fj, fz, fz), dynamic_slice_sizes={1,8,128}",
+                                "  fi = s32[] parameter(1)\n  fn = s32[] constant(3)\n  fj = s32[] subtract(fn, fi)\n  fz = s32[] constant(0)\n")}},
+     false},
+    /* From the last to the first; and what JAX makes of an index that might count from the end. */
+    {{{"dynamic-slice(xs, i, ", "dynamic-slice(xs, q, "},
+      {"(ys, u, i, ", "(ys, u, q, "},
+      {"  s = ", "  n = s32[] constant(3)\n  q = s32[] subtract(n, i)\n  s = "}},
+     true},
+    {{{"dynamic-slice(xs, i, ", "dynamic-slice(xs, q, "},
+      {"  s = ", "  n = s32[] constant(4)\n  l = pred[] compare(i, z), direction=LT\n  in = s32[] add(i, n)\n  q = s32[] select(l, in, i)\n  s = "}},
+     true},
+    /* Two slices at a time, step by step, and one by one: those that come next are written over. */
+    {{{"  s = " SLICE, "  s = " SLICES},
+      {"u = " SLICE, "u = " SLICES},
+      {"={1,8,128}", "={2,8,128}"},
+      {"(xs, i, ", "(xs, q, "},
+      {"(ys, u, i, ", "(ys, u, q, "},
+      {"  one = ", "  two = s32[] constant(2)\n  q = s32[] multiply(i, two)\n  one = "}},
+     true},
+    {{{"  s = " SLICE, "  s = " SLICES}, {"u = " SLICE, "u = " SLICES}, {"={1,8,128}", "={2,8,128}"}}, false},
+    /* Filled by a kernel of its own, as on a GPU. */
+    {{{EMPTY, "fusion(), kind=kLoop, calls=fill"},
+      {"ENTRY e {", "fill {\n  ff = f32[] constant(0)\n  ROOT fr = " CACHE " broadcast(ff), dimensions={}\n}\n\nENTRY e {"}},
+     true},
 };
 
 START_TEST(needed_as_it_was)
