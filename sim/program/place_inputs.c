@@ -615,7 +615,11 @@ EchPlaceCosts *ech_place_costs_new(const EchProgram *program, const EchPlaceChip
         bool windowed = chip->mxu_passes > 0 && kind == COST_NORMAL && is_product(i) &&
                         ech_place_product(p, (EchId)id, (const EchId *)(const void *)leaves->data, leaves->len, &clocks, reads, writes);
         for (uint32_t k = 0; k < i->n_operands; k++) {
-            costs->operand_start[i->first_operand + k] = read->len;
+            /* What reads nothing has no entries: thousands take one array each of a tuple of thousands. An update's are charged below. */
+            bool none = !counts && i->opcode != ECH_HLO_ASYNC_UPDATE;
+            costs->operand_start[i->first_operand + k] = none ? UINT32_MAX : read->len;
+            if (none)
+                continue;
             g_array_set_size(leaves, 0);
             append_leaves(p, p->instructions[ech_program_operand(p, i, k)].shape, leaves);
             for (guint l = 0; l < leaves->len; l++) {
@@ -685,7 +689,7 @@ void ech_place_costs_free(EchPlaceCosts *costs)
 uint64_t ech_place_costs_operand(const EchPlaceCosts *costs, const EchProgram *program, EchId instruction, uint32_t k, uint32_t leaf)
 {
     const EchInstruction *i = &program->instructions[instruction];
-    uint32_t at = k < i->n_operands ? costs->operand_start[i->first_operand + k] + leaf : UINT32_MAX;
+    uint32_t start = k < i->n_operands ? costs->operand_start[i->first_operand + k] : UINT32_MAX, at = start + MIN(leaf, UINT32_MAX - start);
     return at < costs->first_operand[instruction + 1] ? costs->operand_bytes[at] : 0;
 }
 

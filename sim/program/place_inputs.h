@@ -17,7 +17,7 @@ typedef struct {
     float *seconds;                         /**< Everything in HBM. */
     float *taken;                           /**< Share of HBM's bandwidth that another core takes meanwhile. */
     uint32_t *first_operand, *first_result; /**< [n + 1] first entry in the two arrays below: arrays of all operands, of the result, in pre-order. */
-    uint32_t *operand_start;                /**< [n_operands] the same of every operand of the program. */
+    uint32_t *operand_start;                /**< [n_operands] the same of every operand of the program; UINT32_MAX: nothing is read. */
     uint64_t *operand_bytes, *result_bytes;
     EchBytes picker_bytes; /**< 0: each buffer its own size. */
 } EchPlaceCosts;

@@ -401,6 +401,12 @@ START_TEST(trip_counts)
     g_autoptr(EchProgram) scaled = ech_test_program(by_one, NULL);
     ck_assert(ech_program_trips(scaled, ech_test_instruction(scaled, "w"), &trips, &origin));
     ck_assert_uint_eq(trips, 8);
+    /* What is left: 14, 12 .. 2. */
+    g_autofree char *rest = g_strjoinv(
+        "  %m = s32[] constant(17)\n  %l = s32[] subtract(%m, %i)\n  %n = s32[] constant(0)\n  ROOT %lt = pred[] compare(%l, %n), direction=GT\n", parts);
+    g_autoptr(EchProgram) left = ech_test_program(rest, NULL);
+    ck_assert(ech_program_trips(left, ech_test_instruction(left, "w"), &trips, &origin));
+    ck_assert_uint_eq(trips, 7);
     /* A start that only the caller knows. */
     g_autofree char *text = g_strdup(LOOP(""));
     char *start = strstr(text, "tuple(%zero, %c)");
@@ -1300,6 +1306,29 @@ START_TEST(charges_of_gathers_and_custom_calls)
 }
 END_TEST
 
+/* Each of a tuple's arrays taken by itself: what reads nothing keeps no figures of all the others. */
+START_TEST(charges_of_tuples)
+{
+    enum { N = 300 };
+    g_autoptr(GString) text = g_string_new("HloModule m, is_scheduled=true\n\nENTRY %main (p: f32[8,128]) -> f32[8,128] {\n"
+                                           "  %p = f32[8,128]{1,0:T(8,128)} parameter(0)\n  %t = (");
+    for (int k = 0; k < N; k++)
+        g_string_append_printf(text, "%sf32[8,128]{1,0:T(8,128)}", k ? ", " : "");
+    for (int k = 0; k < N; k++)
+        g_string_append_printf(text, "%s%%p", k ? ", " : ") tuple(");
+    g_string_append(text, ")\n");
+    for (int k = 0; k < N; k++)
+        g_string_append_printf(text, "  %%g%d = f32[8,128]{1,0:T(8,128)} get-tuple-element(%%t), index=%d\n", k, k);
+    g_string_append(text, "  ROOT %r = f32[8,128]{1,0:T(8,128)} add(%g0, %g1)\n}\n");
+    g_autoptr(EchProgram) p = ech_test_program(text->str, "tpu-v5e");
+    g_autoptr(EchPlaceCosts) costs = ech_place_costs_new(p, ech_place_chip("v5e"));
+    EchId root = ech_test_instruction(p, "r"), taken = ech_test_instruction(p, "g7");
+    ck_assert_uint_le(costs->first_operand[p->n_instructions], 2 * N);
+    ck_assert_uint_eq(ech_place_costs_operand(costs, p, taken, 0, 7), 0);
+    ck_assert_uint_eq(ech_place_costs_operand(costs, p, root, 1, 0), 4096);
+}
+END_TEST
+
 /* Gathers and scatters in fusions cost as they are inside: v5p's compiler charges eight times half a thousand rows of 256. */
 START_TEST(fusions_that_move_rows_cost_as_the_compiler_says)
 {
@@ -1475,6 +1504,7 @@ int main(void)
     tcase_add_test(small, arrays_of_one_element_are_scalars);
     tcase_add_test(small, windows_are_counted_as_they_are_reduced);
     tcase_add_test(small, charges_of_gathers_and_custom_calls);
+    tcase_add_test(small, charges_of_tuples);
     tcase_add_test(small, fusions_that_move_rows_cost_as_the_compiler_says);
     tcase_add_test(small, host_arrays_are_placed_by_best_fit);
     tcase_add_test(small, hostile_programs_are_refused);
