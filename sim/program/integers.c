@@ -240,6 +240,8 @@ static void apply_all(EchIntegers *s, EchId id, Known *ret)
             forget(ret);
             return;
         }
+        if (i->opcode == ECH_HLO_NOT && shape->dtype == ECH_DTYPE_PRED)
+            value = !x[0];
         values[e] = fitted(shape, value);
     }
 }

@@ -61,6 +61,8 @@ static const char lengths[] = "HloModule lengths, is_scheduled=true\n\n"
                               "  %threes = s32[4]{0} broadcast(%three), dimensions={}\n"
                               "  %pages = s32[4]{0} divide(%moved, %threes)\n"
                               "  %longer = pred[4]{0} compare(%pages, %threes), direction=GT\n"
+                              "  %shorter = pred[4]{0} not(%longer)\n"
+                              "  %lowest = s32[4]{0} not(%threes)\n"
                               "  %picked = s32[4]{0} select(%longer, %pages, %threes)\n"
                               "  %odd = s32[2]{0} slice(%picked), slice={[1:4:2]}\n"
                               "  %padded = s32[4]{0} pad(%odd, %zero), padding=1_1\n"
@@ -84,6 +86,7 @@ START_TEST(integers_of_arguments_are_followed)
     } expected[] = {
         {"moved", 4, {5, 5, 100, 33}, true}, {"threes", 4, {3, 3, 3, 3}, false},
         {"pages", 4, {1, 1, 33, 11}, true},  {"longer", 4, {0, 0, 1, 1}, true},
+        {"shorter", 4, {1, 1, 0, 0}, true},  {"lowest", 4, {-4, -4, -4, -4}, false},
         {"picked", 4, {3, 3, 33, 11}, true}, {"odd", 2, {3, 11}, true},
         {"padded", 4, {0, 3, 11, 0}, true},  {"joined", 8, {0, 3, 11, 0, 1, 1, 33, 11}, true},
         {"last", 2, {33, 11}, true},         {"narrow", 4, {1, 1, 1089 % 256, 121}, true},
