@@ -138,7 +138,7 @@ typedef struct {
     bool stacks; /* It begins with all that loops stack up; else with nothing. */
     guint more;  /* Of those chosen one after the other from there on, so many. */
     int64_t most;
-    EchTime time;
+    EchTime time; /* ECH_TIME_MAX until somebody asks: see time_of. */
 } Outcome;
 
 /* A trace's arrays, and all that a choice of them was found to come to. */
@@ -195,7 +195,7 @@ static void begin_with(EchRemat *r, bool stacks)
 /* What is chosen is one of those to choose from in the end. */
 static void note(Round *c, bool stacks)
 {
-    Outcome o = {stacks, c->order[stacks]->len, c->most, ech_remat_measure(&c->remat)};
+    Outcome o = {stacks, c->order[stacks]->len, c->most, ECH_TIME_MAX};
     g_array_append_val(c->outcomes, o);
 }
 
@@ -251,13 +251,6 @@ static void descend(Round *c, bool stacks)
         note(c, stacks);
 }
 
-/* Of what is little enough memory the fastest, whatever was asked for: less room never takes less time. Where nothing is little enough, the least memory. */
-static bool is_better(const Outcome *a, const Outcome *b, int64_t goal)
-{
-    int64_t more = MAX(a->most, goal), other = MAX(b->most, goal);
-    return more != other ? more < other : a->time != b->time ? a->time < b->time : a->most < b->most;
-}
-
 /* One array after the other; and all that loops stack up at once, as jax.checkpoint around a scan's body has it: what makes one of them again makes others,
  * which each alone may only make room for. Nothing where what is there is little enough. */
 static void explore(Round *c, int64_t goal)
@@ -276,23 +269,43 @@ static void explore(Round *c, int64_t goal)
     c->tired |= c->tries == MAX_TRIES;
 }
 
-/* NULL where nothing was explored. */
-static const Outcome *best_of(const Round *c, int64_t goal)
-{
-    const Outcome *best = NULL;
-    for (guint k = 0; k < c->outcomes->len; k++) {
-        const Outcome *o = &g_array_index(c->outcomes, Outcome, k);
-        best = best == NULL || is_better(o, best, goal) ? o : best;
-    }
-    return best;
-}
-
 static void plan_for(Round *c, const Outcome *o)
 {
     begin_with(&c->remat, o->stacks);
     for (guint k = 0; k < o->more; k++)
         ech_remat_array(&c->remat, g_array_index(c->order[o->stacks], uint32_t, k))->chosen = true;
     (void)ech_remat_plan(&c->remat);
+}
+
+/* How long the device takes by @o, of @c. To tell it the trace is written: most of the time that the pass takes, so only where memory does not decide. */
+static EchTime time_of(Round *c, Outcome *o)
+{
+    if (o->time == ECH_TIME_MAX) {
+        plan_for(c, o);
+        o->time = ech_remat_measure(&c->remat);
+    }
+    return o->time;
+}
+
+/* Of what is little enough memory the fastest, whatever was asked for: less room never takes less time. Where nothing is little enough, the least memory. */
+static bool is_better(Round *of_a, Outcome *a, Round *of_b, Outcome *b, int64_t goal)
+{
+    int64_t more = MAX(a->most, goal), other = MAX(b->most, goal);
+    if (more != other)
+        return more < other;
+    EchTime time = time_of(of_a, a), others = time_of(of_b, b);
+    return time != others ? time < others : a->most < b->most;
+}
+
+/* NULL where nothing was explored. */
+static Outcome *best_of(Round *c, int64_t goal)
+{
+    Outcome *best = NULL;
+    for (guint k = c->outcomes->len; k-- > 0;) { /* the later the less memory: from the end on, few times are asked for */
+        Outcome *o = &g_array_index(c->outcomes, Outcome, k);
+        best = best == NULL || !is_better(c, best, c, o, goal) ? o : best;
+    }
+    return best;
 }
 
 /* Of loops that run again inside of another, what they stack up there: as if the bodies of both were under jax.checkpoint. */
@@ -318,10 +331,10 @@ static bool choose(Round *c, Round *nested, EchBytes memory, const EchRematAsked
     int64_t goal = (int64_t)MIN(memory, INT64_MAX);
     explore(c, goal);
     explore_nested(nested, c, asked);
-    const Outcome *best = best_of(c, goal), *more = nested->outcomes != NULL ? best_of(nested, goal) : NULL;
+    Outcome *best = best_of(c, goal), *more = nested->outcomes != NULL ? best_of(nested, goal) : NULL;
     if (best == NULL)
         return false;
-    bool both = more != NULL && is_better(more, best, goal);
+    bool both = more != NULL && is_better(nested, more, c, best, goal);
     plan_for(c, both ? best_of(c, 0) : best);
     if (both)
         plan_for(nested, more);
