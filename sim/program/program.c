@@ -139,7 +139,11 @@ static EchBytes shape_bytes(const EchProgram *program, const EchShape *shape)
             return ech_layout_tuple_bytes(shape->n_elements, program->tuple_granule);
         return ech_bytes_mul(shape->n_elements, 8);
     }
-    return ech_layout_padded_bytes(&program->layouts[shape->layout], program->platform == ECH_PLATFORM_TPU ? ECH_LAYOUT_TPU : ECH_LAYOUT_DENSE);
+    const EchLayout *layout = &program->layouts[shape->layout];
+    if (program->platform == ECH_PLATFORM_TPU)
+        return ech_layout_padded_bytes(layout, ECH_LAYOUT_TPU);
+    /* The true lengths lie behind an array of bounded ones, an s32 each (by buffer assignments of jaxlib 0.10.2 for an H100); a TPU's layout says so: M(n). */
+    return ech_bytes_add(ech_layout_padded_bytes(layout, ECH_LAYOUT_DENSE), layout->dynamic ? 4 * (EchBytes)layout->rank : 0);
 }
 
 /* Bytes of every shape for the program's platform and tuple granule. */

@@ -1309,6 +1309,18 @@ START_TEST(charges_of_gathers_and_custom_calls)
 }
 END_TEST
 
+/* As a GPU's compiler sizes them (1024008 bytes by the buffer assignment of jaxlib 0.10.2): the true lengths lie behind. */
+START_TEST(arrays_of_bounded_lengths)
+{
+    g_autoptr(EchProgram) p = ech_test_program("HloModule m, is_scheduled=true\n\nENTRY %main (x: f32[1000,256], n: s32[]) -> f32[<=1000,256] {\n"
+                                               "  %x = f32[1000,256]{1,0} parameter(0)\n  %n = s32[] parameter(1)\n"
+                                               "  ROOT %c = f32[<=1000,256]{1,0} custom-call(%x, %n), custom_call_target=\"SliceToDynamic\"\n}\n",
+                                               "h100-sxm");
+    ck_assert_uint_eq(p->shapes[p->instructions[ech_test_instruction(p, "x")].shape].bytes, 1024000);
+    ck_assert_uint_eq(p->shapes[p->instructions[ech_test_instruction(p, "c")].shape].bytes, 1024008);
+}
+END_TEST
+
 /* Each of a tuple's arrays taken by itself: what reads nothing keeps no figures of all the others. */
 START_TEST(charges_of_tuples)
 {
@@ -1508,6 +1520,7 @@ int main(void)
     tcase_add_test(small, windows_are_counted_as_they_are_reduced);
     tcase_add_test(small, charges_of_gathers_and_custom_calls);
     tcase_add_test(small, charges_of_tuples);
+    tcase_add_test(small, arrays_of_bounded_lengths);
     tcase_add_test(small, fusions_that_move_rows_cost_as_the_compiler_says);
     tcase_add_test(small, host_arrays_are_placed_by_best_fit);
     tcase_add_test(small, hostile_programs_are_refused);
