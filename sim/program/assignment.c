@@ -82,9 +82,12 @@ static bool is_array(const EchProgram *program, const EchInstruction *i)
     return !shape->is_tuple && shape->count != 1;
 }
 
-/* A scalar that comes of arrays is written to memory by the vector unit; one that comes of scalars never leaves the core's registers. */
-static bool comes_of_arrays(const EchProgram *program, const EchInstruction *i)
+/* A scalar that comes of arrays is written to memory by the vector unit, one that comes of other chips by the link; one that comes of scalars never leaves the
+ * core's registers. */
+static bool is_written(const EchProgram *program, const EchInstruction *i)
 {
+    if (ech_hlo_class((EchHlo)i->opcode) == ECH_CLASS_COLLECTIVE)
+        return true;
     const EchComputation *body = i->opcode == ECH_HLO_FUSION && i->n_called > 0 ? &program->computations[ech_program_called(program, i, 0)] : NULL;
     for (uint32_t k = 0; body && k < body->n; k++) {
         if (is_array(program, &program->instructions[body->first + k]))
@@ -97,7 +100,7 @@ static bool comes_of_arrays(const EchProgram *program, const EchInstruction *i)
     return false;
 }
 
-/* Does an allocation hold anything that needs memory: an array of more than one element, or a scalar made of one? */
+/* Does an allocation hold anything that needs memory: an array of more than one element, or a scalar that is written there? */
 static bool holds_arrays(const EchProgram *program, const EchProgramAssignment *assignment, const EchAllocation *allocation)
 {
     for (uint32_t k = 0; k < allocation->n_assigned; k++) {
@@ -107,7 +110,7 @@ static bool holds_arrays(const EchProgram *program, const EchProgramAssignment *
         const EchValue *value = &program->values[v];
         const EchInstruction *definer = &program->instructions[value->defined.instruction];
         const EchShape *shape = &program->shapes[ech_program_subshape(program, definer->shape, value->defined.position)];
-        if (!shape->is_tuple && (shape->count != 1 || (!value->is_phi && comes_of_arrays(program, definer))))
+        if (!shape->is_tuple && (shape->count != 1 || (!value->is_phi && is_written(program, definer))))
             return true;
     }
     return false;

@@ -1309,6 +1309,29 @@ START_TEST(charges_of_gathers_and_custom_calls)
 }
 END_TEST
 
+/* A sum over chips is written to memory, as compilers for seven chips count it (jaxlib 0.10.2); a scalar of the chip's own is not. */
+START_TEST(scalars_of_other_chips_are_temporaries)
+{
+    static const char *const made[] = {"all-reduce(%m), replica_groups={{0,1,2,3}}, to_apply=%add", "negate(%m)"};
+    g_autofree char *text = g_strdup_printf("HloModule m, is_scheduled=true, num_partitions=4\n\n"
+                                            "%%add (a: f32[], b: f32[]) -> f32[] {\n"
+                                            "  %%a = f32[]{:T(128)} parameter(0)\n  %%b = f32[]{:T(128)} parameter(1)\n"
+                                            "  ROOT %%c = f32[]{:T(128)} add(%%a, %%b)\n}\n\n"
+                                            "%%scaled (d: f32[256,256], e: f32[]) -> f32[256,256] {\n"
+                                            "  %%d = f32[256,256]{1,0:T(8,128)} parameter(0)\n  %%e = f32[]{:T(128)} parameter(1)\n"
+                                            "  %%f = f32[256,256]{1,0:T(8,128)} broadcast(%%e), dimensions={}\n"
+                                            "  ROOT %%g = f32[256,256]{1,0:T(8,128)} multiply(%%d, %%f)\n}\n\n"
+                                            "ENTRY %%main (x: f32[256,256], s: f32[]) -> f32[256,256] {\n"
+                                            "  %%x = f32[256,256]{1,0:T(8,128)} parameter(0)\n  %%s = f32[]{:T(128)} parameter(1)\n"
+                                            "  %%m = f32[]{:T(128)S(6)} multiply(%%s, %%s)\n  %%p = f32[]{:T(128)} %s\n"
+                                            "  ROOT %%r = f32[256,256]{1,0:T(8,128)} fusion(%%x, %%p), kind=kLoop, calls=%%scaled\n}\n",
+                                            made[_i]);
+    g_autoptr(EchProgram) program = ech_test_program(text, "tpu-v5e");
+    assign(program);
+    ck_assert_uint_eq(ech_program_memory_analysis(program).temp, _i == 0 ? 16384 : 0);
+}
+END_TEST
+
 /* As a GPU's compiler sizes them (1024008 bytes by the buffer assignment of jaxlib 0.10.2): the true lengths lie behind. */
 START_TEST(arrays_of_bounded_lengths)
 {
@@ -1521,6 +1544,7 @@ int main(void)
     tcase_add_test(small, charges_of_gathers_and_custom_calls);
     tcase_add_test(small, charges_of_tuples);
     tcase_add_test(small, arrays_of_bounded_lengths);
+    tcase_add_loop_test(small, scalars_of_other_chips_are_temporaries, 0, 2);
     tcase_add_test(small, fusions_that_move_rows_cost_as_the_compiler_says);
     tcase_add_test(small, host_arrays_are_placed_by_best_fit);
     tcase_add_test(small, hostile_programs_are_refused);
