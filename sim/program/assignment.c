@@ -1,5 +1,5 @@
 /* Figures of a buffer assignment, read or made: what memory_analysis() counts, and the live bytes of each heap. */
-#include "sim/program/program.h"
+#include "sim/program/private.h"
 
 #include <string.h>
 
@@ -82,11 +82,11 @@ static bool is_array(const EchProgram *program, const EchInstruction *i)
     return !shape->is_tuple && shape->count != 1;
 }
 
-/* A scalar that comes of arrays is written to memory by the vector unit, one that comes of other chips by the link; one that comes of scalars never leaves the
- * core's registers. */
+/* A scalar that comes of arrays is written to memory by the vector unit, and so is what a kernel with room of its own in VMEM makes; one that comes of other
+ * chips by the link; one that comes of scalars never leaves the core's registers. */
 static bool is_written(const EchProgram *program, const EchInstruction *i)
 {
-    if (ech_hlo_class((EchHlo)i->opcode) == ECH_CLASS_COLLECTIVE)
+    if (ech_hlo_class((EchHlo)i->opcode) == ECH_CLASS_COLLECTIVE || ech_program_scoped_bytes(i) > 0)
         return true;
     const EchComputation *body = i->opcode == ECH_HLO_FUSION && i->n_called > 0 ? &program->computations[ech_program_called(program, i, 0)] : NULL;
     for (uint32_t k = 0; body && k < body->n; k++) {
@@ -123,7 +123,7 @@ static EchMemoryAnalysis analyse(const EchProgram *program, const EchProgramAssi
     for (size_t a = 0; a < assignment->n_allocations; a++) {
         const EchAllocation *allocation = &assignment->allocations[a];
         bool host = allocation->space == ECH_SPACE_HOST;
-        if (!host && allocation->space != ECH_SPACE_HBM)
+        if (!host && ech_program_memory_of(program, allocation->space) != ECH_SPACE_HBM)
             continue;
         EchBytes bytes = allocation->bytes;
         EchBytes *argument = host ? &m.host_argument : &m.argument, *output = host ? &m.host_output : &m.output;

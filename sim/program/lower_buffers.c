@@ -264,7 +264,7 @@ static void give_offsets(Lowerer *l)
     const EchProgramAssignment *assignment = p->assignment;
     if (!assignment)
         return;
-    g_autoptr(GArray) tops = g_array_new(FALSE, TRUE, sizeof(EchBytes)); /* by space number */
+    g_autoptr(GArray) tops = g_array_new(FALSE, TRUE, sizeof(EchBytes)); /* by space */
     g_array_set_size(tops, 256);
     /* Temporaries last: what does not fit is then theirs. */
     for (unsigned pass = 0; pass < 2; pass++) {
@@ -273,10 +273,10 @@ static void give_offsets(Lowerer *l)
             if (allocation->is_thread_local || allocation->space < 0 || allocation->space > 255 || allocation->is_temp != (pass == 1) ||
                 is_guess(l, allocation))
                 continue;
-            EchBytes *top = &g_array_index(tops, EchBytes, allocation->space);
+            int32_t space = ech_program_memory_of(p, allocation->space);
+            EchBytes *top = &g_array_index(tops, EchBytes, space);
             EchBytes alignment = p->platform == ECH_PLATFORM_GPU ? 256 : 512;
-            EchBytes base =
-                allocation->is_temp && allocation->space != ECH_SPACE_HBM && allocation->space != ECH_SPACE_HOST ? *top : ech_round_up(*top, alignment);
+            EchBytes base = allocation->is_temp && space != ECH_SPACE_HBM && space != ECH_SPACE_HOST ? *top : ech_round_up(*top, alignment);
             for (uint32_t k = 0; k < allocation->n_assigned; k++) {
                 const EchAssigned *assigned = &assignment->assigned[allocation->first_assigned + k];
                 if (assigned->value == ECH_NONE)

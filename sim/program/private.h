@@ -8,6 +8,12 @@
 bool ech_program_derive(EchProgram *program, EchDiag *diag, GError **error);
 /** Live ranges and buffers' sizes again, after the chip became known. */
 void ech_program_size_values(EchProgram *program);
+/** The space whose memory an allocation of @space is part of: a GPU has one memory, whatever of it is set apart (1: what collectives take, 2: temporaries), and
+ * the host's. */
+static inline int32_t ech_program_memory_of(const EchProgram *program, int32_t space)
+{
+    return program->platform == ECH_PLATFORM_GPU && space != ECH_SPACE_HOST ? (int32_t)ECH_SPACE_HBM : space;
+}
 /** A GCompareDataFunc over value ids, by begin of their range, end, then order; @program: EchProgram. */
 int ech_program_compare_ranges(gconstpointer a, gconstpointer b, gpointer program);
 /** Operand @operand at its position @position must share its place with result position @result. */

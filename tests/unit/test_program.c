@@ -1309,10 +1309,14 @@ START_TEST(charges_of_gathers_and_custom_calls)
 }
 END_TEST
 
-/* A sum over chips is written to memory, as compilers for seven chips count it (jaxlib 0.10.2); a scalar of the chip's own is not. */
-START_TEST(scalars_of_other_chips_are_temporaries)
+/* A sum over chips is written to memory, as compilers for seven chips count it (jaxlib 0.10.2), and what a kernel makes in VMEM of its own; a scalar of the
+ * core's own is not. */
+START_TEST(scalars_that_are_written_are_temporaries)
 {
-    static const char *const made[] = {"all-reduce(%m), replica_groups={{0,1,2,3}}, to_apply=%add", "negate(%m)"};
+    static const char *const made[] = {
+        "all-reduce(%m), replica_groups={{0,1,2,3}}, to_apply=%add",
+        "broadcast(%m), dimensions={}, backend_config={\"used_scoped_memory_configs\":[{\"memory_space\":\"1\",\"offset\":\"0\",\"size\":\"1024\"}]}",
+        "negate(%m), backend_config={\"used_scoped_memory_configs\":[]}"};
     g_autofree char *text = g_strdup_printf("HloModule m, is_scheduled=true, num_partitions=4\n\n"
                                             "%%add (a: f32[], b: f32[]) -> f32[] {\n"
                                             "  %%a = f32[]{:T(128)} parameter(0)\n  %%b = f32[]{:T(128)} parameter(1)\n"
@@ -1328,7 +1332,26 @@ START_TEST(scalars_of_other_chips_are_temporaries)
                                             made[_i]);
     g_autoptr(EchProgram) program = ech_test_program(text, "tpu-v5e");
     assign(program);
-    ck_assert_uint_eq(ech_program_memory_analysis(program).temp, _i == 0 ? 16384 : 0);
+    ck_assert_uint_eq(ech_program_memory_analysis(program).temp, _i < 2 ? 16384 : 0);
+}
+END_TEST
+
+/* What collectives take of a GPU's memory lies beside the rest, and counts (xla_gpu_enable_nccl_user_buffers, jaxlib 0.10.2). */
+START_TEST(memory_set_apart_is_a_gpus)
+{
+    g_autofree char *text = g_strdup_printf("HloModule m, is_scheduled=true\n\nENTRY %%main (x: f32[256,256]) -> f32[256,256] {\n"
+                                            "  %%x = f32[256,256]{1,0} parameter(0)\n  %%n = f32[256,256]{1,0} negate(%%x)\n"
+                                            "  %%c = f32[256,256]{1,0%s} copy(%%n)\n  %%d = f32[256,256]{1,0} add(%%c, %%n)\n"
+                                            "  ROOT %%r = f32[256,256]{1,0} add(%%d, %%c)\n}\n",
+                                            _i == 0 ? ":S(1)" : "");
+    g_autoptr(EchProgram) program = ech_test_program(text, "h100-sxm");
+    assign(program);
+    ck_assert_uint_eq(ech_program_memory_analysis(program).temp, 262144);
+    g_autoptr(EchTrace) trace = lower(program);
+    EchBytes end = 0;
+    for (size_t b = 0; b < ech_trace_n_buffers(trace); b++)
+        end = MAX(end, ech_trace_buffers(trace)[b].offset + ech_trace_buffers(trace)[b].bytes);
+    ck_assert_uint_eq(end, 3 * 262144);
 }
 END_TEST
 
@@ -1544,7 +1567,8 @@ int main(void)
     tcase_add_test(small, charges_of_gathers_and_custom_calls);
     tcase_add_test(small, charges_of_tuples);
     tcase_add_test(small, arrays_of_bounded_lengths);
-    tcase_add_loop_test(small, scalars_of_other_chips_are_temporaries, 0, 2);
+    tcase_add_loop_test(small, scalars_that_are_written_are_temporaries, 0, 3);
+    tcase_add_loop_test(small, memory_set_apart_is_a_gpus, 0, 2);
     tcase_add_test(small, fusions_that_move_rows_cost_as_the_compiler_says);
     tcase_add_test(small, host_arrays_are_placed_by_best_fit);
     tcase_add_test(small, hostile_programs_are_refused);
