@@ -182,10 +182,11 @@ static void measured_v6e(void)
     }
 }
 
-/* Published seconds of whole training steps; nothing is fitted to them. Rows whose programs are not shipped are left out (make.py beside them makes all). */
-static void published_steps(void)
+/* Published seconds of whole training steps; nothing is fitted to them. Rows whose programs are not shipped are left out (make.py and maxtext.py beside them
+ * make all). */
+static void published_steps(const char *table)
 {
-    g_autoptr(GPtrArray) rows = rows_of("published_steps/steps.csv", 4, 2);
+    g_autoptr(GPtrArray) rows = rows_of(table, 4, 2);
     for (guint r = 0; r < rows->len; r++) {
         char **fields = rows->pdata[r];
         g_autofree char *path = g_strdup_printf(ECH_SOURCE_DIR "/traces/published_steps/%s.hlo.txt.gz", fields[0]);
@@ -631,7 +632,8 @@ int main(void)
     tables();
     programs();
     measured_v6e();
-    published_steps();
+    published_steps("published_steps/steps.csv");
+    published_steps("published_steps/maxtext.csv");
     published_gpt2();
     published_offload();
     published_models();
