@@ -88,8 +88,8 @@ gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
 $ echelon advise traces/published_steps/llama3.1-70b.v6e-128.hlo.txt.gz --device tpu-v5e | sed -n '/larger device/,/^$/p'
   As it is, on a larger device
    2  tpu-v6e                              24.7 GiB    90 GiB   34.1 s    x0.286
-   3  tpu7x                                24.7 GiB    90 GiB   27.1 s    x0.227
-   4  tpu-8i                               24.7 GiB    90 GiB   49.4 s    x0.414
+   3  tpu7x                                24.7 GiB    90 GiB   25.1 s    x0.211
+   4  tpu-8i                               24.7 GiB    90 GiB   47.7 s    x0.400
 
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4GiB | head -n 4
 gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
