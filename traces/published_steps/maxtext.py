@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compiles steps of maxtext.csv as MaxText itself makes them: python maxtext.py PROGRAM... (10 to 20 minutes each).
+"""Compiles steps of maxtext.csv as MaxText itself makes them: python maxtext.py PROGRAM... (1 to 10 minutes each).
 
 Wants `echelon` on PATH, python3 with the packages that the row names and MaxText's others, and two checkouts: MAXTEXT, AI-Hypercomputer/maxtext at the row's commit,
 and RECIPES, AI-Hypercomputer/tpu-recipes."""
