@@ -586,6 +586,7 @@ static void launch_with_tensor_maps(void)
     NEED(make_stream(&stream, 1) == 0 && begin_capture(stream, 0) == 0 && launch_driver(driven, 4, 1, 1, 32, 1, 1, 0, stream, arguments, NULL) == 0);
     multiplies(0, NULL, NULL);
     NEED(end_capture(stream, &graph) == 0 && instantiate(&instance, graph, 0) == 0 && launch_graph(instance, NULL) == 0);
+    NEED(end_instance(instance) == 0 && destroy_graph(graph) == 0 && end_stream(stream) == 0);
     NEED(launch_driver(driven, 5, 1, 1, 32, 1, 1, 0, NULL, arguments, NULL) == 0);
 }
 
