@@ -381,9 +381,8 @@ static bool is_onnx(const uint8_t *head, size_t n)
 }
 
 #define WEIGHTS                                                                                                                                                \
-    "weights alone, not like what a program does with them; 'echelon capture --pretend DEVICE -- COMMAND' runs the program that loads them on a device that "  \
-    "is "                                                                                                                                                      \
-    "not there (weights are not needed: from_config, load_format=\"dummy\") and says whether it fits"
+    "weights alone, not like what a program does with them; 'echelon capture --pretend DEVICE -- COMMAND' runs the program that loads them on a device "       \
+    "that is not there (weights are not needed: from_config, load_format=\"dummy\") and says whether it fits"
 
 /* A safetensors file: how long its JSON is, in eight bytes, and that. */
 static bool is_safetensors(const uint8_t *head, size_t n)
