@@ -2,6 +2,7 @@
 #include "sim/import/gpu_tools.h"
 #include "sim/import/memory_texts.h"
 #include "sim/import/plain_says.h"
+#include "sim/import/tool_files.h"
 #include "sim/import/wire.h"
 
 #include "models/device/gpu_target.h"
@@ -391,6 +392,12 @@ static bool is_safetensors(const uint8_t *head, size_t n)
 }
 
 /* A format that its first bytes tell, or NULL. Owned by the caller. */
+static char *describe_zip(const uint8_t *head, size_t n)
+{
+    const char *what = ech_tool_file_zip((const char *)head, n);
+    return g_strdup_printf("the bytes look like %s", what ? what : "a zip archive; unpack it first");
+}
+
 static char *describe_magic(const uint8_t *head, size_t n)
 {
     static const struct {
@@ -406,7 +413,7 @@ static char *describe_magic(const uint8_t *head, size_t n)
         {"\xfe\xff", 2, "damaged UTF-16 text; save it as UTF-8"},
         {"\x1f\x8b", 2, "gzip inside gzip; unpack it once"},
         {"\x04\x22\x4d\x18", 4, "lz4; unpack it first"},
-        {"PAR1", 4, "Parquet"},
+        {"PAR1", 4, "Parquet; of Nsight Systems 'nsys export --type sqlite REPORT' writes what echelon reads"},
         {"ML\xefR", 4, "MLIR bytecode, which no compiler has scheduled yet; 'jax.jit(f).lower(...).compile().as_text()' prints the HLO that echelon reads"},
         {"NVR", 4, "a report of Nsight Compute, which tells of single kernels; 'nsys export --type sqlite' writes what echelon reads of a whole run"},
         {"BZh", 3, "bzip2; unpack it first"},
@@ -416,7 +423,7 @@ static char *describe_magic(const uint8_t *head, size_t n)
          4, "an ELF program"},
         {"\x89"
          "HDF",
-         4, "HDF5"},
+         4, "HDF5; of Nsight Systems 'nsys export --type sqlite REPORT' writes what echelon reads"},
         {"\x93NUMPY", 6, "a NumPy array"},
         {"GGUF", 4, WEIGHTS},
         {"GIF8", 4, "an image"},
@@ -430,9 +437,7 @@ static char *describe_magic(const uint8_t *head, size_t n)
     if (is_safetensors(head, n))
         return g_strdup("the bytes look like " WEIGHTS);
     if (n > 4 && memcmp(head, "PK\x03\x04", 4) == 0)
-        return g_strdup(memmem(head, n, "data.pkl", 8)
-                            ? "the bytes look like a file of torch.save; write a memory snapshot with torch.cuda.memory._dump_snapshot"
-                            : "the bytes look like a zip archive; unpack it first");
+        return describe_zip(head, n);
     if (n > 262 && memcmp(head + 257, "ustar", 5) == 0) {
         g_autofree char *first = ech_quote((const char *)head, (gssize)strnlen((const char *)head, 100), 99); /* a full field has no end of its own */
         return g_strdup_printf("the bytes look like a tar archive, of '%s' first; unpack it first", first);
@@ -543,8 +548,13 @@ static char *describe_contents(const uint8_t *head, size_t n, const char *text, 
     const char *format = describe_text(head, n);
     if (format)
         return g_strdup(format);
+    /* Before messages, which their calls' names look like ("cudaMallocHost"). */
+    const char *tool = ech_tool_file_text((const char *)head, n, false);
+    if (tool && !ech_memory_text_is_known(text, n_text))
+        return g_strdup(tool);
     char *told = ech_memory_text_describe(text, n_text);
     const char *links = told ? NULL : describe_links((const char *)head, n);
+    links = told || links ? links : ech_tool_file_text((const char *)head, n, true);
     return told ? told : links ? g_strdup(links) : ech_memory_text_amounts(text, n_text);
 }
 

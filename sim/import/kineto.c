@@ -8,6 +8,7 @@
 
 #include "sim/base/error.h"
 #include "sim/base/hash.h"
+#include "sim/import/tool_files.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -1058,6 +1059,7 @@ static bool read_top(Reader *r)
                 return false;
             continue;
         }
+        r->pytorch = r->pytorch || is(key, n, "deviceProperties") || is(key, n, "schemaVersion");
         if (is(key, n, "deviceProperties")) {
             if (!read_devices(r))
                 return false;
@@ -1125,22 +1127,35 @@ static void join_numbers(Reader *r)
         only->device = ech_capture_one_device(r->capture, only->device);
 }
 
+/* A timeline in Chrome's form, which many tools write, without a single event of the kinds that PyTorch's profiler has. */
+static bool tell_other_tool(Reader *r)
+{
+    g_autoptr(GString) names = g_string_new(NULL);
+    for (guint i = 0; i < r->kinds->len; i++) {
+        const Kind *kind = &g_array_index(r->kinds, Kind, i);
+        if (kind->category != CAT_OTHER && kind->category != CAT_FLOW)
+            return false;
+        if (strcmp(kind->name, "None") != 0 && !g_str_has_prefix(kind->name, "__") && names->len < 60)
+            g_string_append_printf(names, "%s'%s'", names->len ? ", " : " (its own are ", kind->name);
+    }
+    if (!r->kinds->len || r->elsewhere || r->pytorch)
+        return false;
+    g_autofree char *valid = g_utf8_make_valid(names->str, -1);
+    ech_diag_remark(
+        r->ret->diag,
+        "none of its events is of a kind that PyTorch's profiler writes%s%s: a timeline of another tool, of which nothing is read here. What is: profiles "
+        "of torch.profiler, of XLA (.xplane.pb, its trace.json.gz) and of ONNX Runtime, Nsight Systems' SQLite, rocprofv3's outputs",
+        valid, names->len ? ")" : "");
+    return true;
+}
+
 static bool finish(Reader *r, const EchImportOptions *options, GError **error)
 {
     if (!r->events_seen) {
-        const char *
-            keyed = r->keys->str,
-           *what = strstr(keyed, "\"segments\"") || strstr(keyed, "\"device_traces\"")
-                       ? "; it looks like a memory snapshot, which is read as the pickle that torch.cuda.memory._dump_snapshot writes"
-                   : strstr(keyed, "\"architectures\"") || strstr(keyed, "\"model_type\"")
-                       ? "; it describes a model, not what it does: 'echelon capture --pretend DEVICE -- COMMAND' runs the program that makes it (from_config, "
-                         "load_format=\"dummy\") on a device that is not there and says whether it fits"
-                   : strstr(keyed, "\"memoryProfilePerAllocator\"")
-                       ? "; it is what XProf's memory profile shows, whose events are read from the .xplane.pb that it was made from"
-                       : "";
+        const char *what = ech_tool_file_json(r->keys->str);
         g_autofree char *keys = g_utf8_make_valid(r->keys->str, -1);
-        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: a JSON document without traceEvents: %s%s%s", r->where,
-                    r->keys->len ? "its keys begin " : "it has no keys", keys, what);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: a JSON document without traceEvents: %s%s%s%s", r->where,
+                    r->keys->len ? "its keys begin " : "it has no keys", keys, what ? "; " : "", what ? what : "");
         return false;
     }
     for (guint i = 0; i < r->kinds->len; i++)
@@ -1156,7 +1171,7 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
                         r->n_halves);
         ech_diag_dropped(r->ret->diag, "events_in_halves", r->n_halves, NULL);
     }
-    r->ret->told_idle = ech_onnx_nodes_say(r->nodes, r->ret->diag) || r->n_halves > 0;
+    r->ret->told_idle = ech_onnx_nodes_say(r->nodes, r->ret->diag) || r->n_halves > 0 || tell_other_tool(r);
     if (r->has_base)
         ech_trace_builder_printf_property(r->builder, "time_base_us", "%" G_GINT64_FORMAT, r->base_us);
     join_numbers(r);
@@ -1258,10 +1273,10 @@ static int probe(const uint8_t *head, size_t n)
     if (ech_head_has(head, n, "\"traceEvents\"") || ech_head_has(head, n, "\"schemaVersion\"") || ech_head_has(head, n, "\"deviceProperties\"") ||
         ech_head_has(head, n, "\"ph\""))
         return 2;
-    /* Users' own metadata may come first and be long; a key in single quotes is Python's, not JSON. */
+    /* Users' own metadata may come first and be long; a key in single quotes is Python's, one in none JavaScript's, or it is a jaxpr: no JSON. */
     bool object = head[i++] == '{';
     i += ech_head_begin(head + i, n - i);
-    return object && i < n && head[i] != '\'' ? 1 : 0;
+    return object && i < n && head[i] != '\'' && !g_ascii_isalpha(head[i]) ? 1 : 0;
 }
 
 const EchImportClass ech_import_kineto = {

@@ -127,6 +127,7 @@ typedef struct {
     uint64_t n_events, n_syncs, n_host_syncs, n_halves; /* halves: events told by a beginning and an end */
     bool events_seen;
     EchOnnxNodes *nodes;
+    bool pytorch;          /* it has what PyTorch's profiler alone writes beside its events */
     const char *elsewhere; /* what it ran on, where that is no device whose work is read; or NULL */
     GString *keys;         /* the first ones of the document, for the message when it is no trace */
     const char *where;

@@ -1078,15 +1078,54 @@ static bool build(Reader *r, GError **error)
     return r->ret->trace != NULL;
 }
 
+static bool is_snapshot(const EchPickle *pickle, EchPickleRef ref)
+{
+    return ech_pickle_get(pickle, ref, "segments") != ECH_PICKLE_ABSENT || ech_pickle_get(pickle, ref, "device_traces") != ECH_PICKLE_ABSENT;
+}
+
+/* What a pickle is that is no snapshot, or has them within: by rank, say. NULL: it is one. Owned by the caller. */
+static char *not_a_snapshot(const Reader *r, EchPickleRef root)
+{
+#define TAKE_OUT "; write what is to be read into a file of its own (pickle.dump)"
+    if (is_snapshot(r->pickle, root))
+        return NULL;
+    size_t n;
+    const EchPickleRef *items = ech_pickle_items(r->pickle, root, &n);
+    if (ech_pickle_type(r->pickle, root) == ECH_PICKLE_LIST) {
+        if (n && is_snapshot(r->pickle, items[0]))
+            return g_strdup_printf("a list of %zu of them" TAKE_OUT, n);
+        bool dicts = n == 0 || ech_pickle_type(r->pickle, items[0]) == ECH_PICKLE_DICT;
+        return dicts ? NULL : g_strdup_printf("a list of %zu values of another kind", n);
+    }
+    if (ech_pickle_type(r->pickle, root) == ECH_PICKLE_BIG) /* 0x1950a86a20f9469cfc6c: PyTorch before 1.6, and what still writes its form */
+        return g_strdup("a large number, as older files of torch.save begin; torch.cuda.memory._dump_snapshot writes one");
+    if (ech_pickle_type(r->pickle, root) != ECH_PICKLE_DICT)
+        return g_strdup("a single value");
+    g_autoptr(GString) keys = g_string_new(NULL);
+    for (size_t i = 0; i < n; i++) {
+        size_t length = 0;
+        const char *text = ech_pickle_text(r->pickle, items[2 * i], &length);
+        g_autofree char *key = text ? ech_quote(text, (gssize)length, 30) : g_strdup("a number");
+        if (is_snapshot(r->pickle, items[2 * i + 1]))
+            return g_strdup_printf("a dict with one in it, under '%s'" TAKE_OUT, key);
+        if (i < 4)
+            g_string_append_printf(keys, "%s'%s'", keys->len ? ", " : ": its keys begin ", key);
+    }
+    return g_strdup_printf("it has neither 'segments' nor 'device_traces'%s", keys->str);
+#undef TAKE_OUT
+}
+
 static bool read_all(Reader *r, GError **error)
 {
     EchPickleRef root = ech_pickle_root(r->pickle);
-    if (ech_pickle_type(r->pickle, root) == ECH_PICKLE_LIST) /* 1.x: the segments alone */
-        return read_segments(r, root, false, error) && build(r, error);
-    if (ech_pickle_get(r->pickle, root, "segments") == ECH_PICKLE_ABSENT && ech_pickle_get(r->pickle, root, "device_traces") == ECH_PICKLE_ABSENT) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: a pickle, but no memory snapshot: it has neither 'segments' nor 'device_traces'", r->where);
+    char *other = not_a_snapshot(r, root);
+    if (other) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: a pickle, but no memory snapshot: %s", r->where, other);
+        g_free(other);
         return false;
     }
+    if (ech_pickle_type(r->pickle, root) == ECH_PICKLE_LIST) /* 1.x: the segments alone */
+        return read_segments(r, root, false, error) && build(r, error);
     keep_settings(r, ech_pickle_get(r->pickle, root, "allocator_settings"));
     return read_segments(r, ech_pickle_get(r->pickle, root, "segments"), false, error) &&
            read_segments(r, ech_pickle_get(r->pickle, root, "host_segments"), true, error) &&

@@ -709,6 +709,17 @@ static bool count_tables(Reader *r, const GPtrArray *tables)
     return true;
 }
 
+/* Databases of other profilers: nvprof and the Visual Profiler keep CUPTI's records in tables of the same names with other columns. NULL: none of them. */
+static const char *other_profiler(EchSqlite *db)
+{
+    if (ech_sqlite_has_table(db, "StringTable") && !ech_sqlite_has_table(db, "StringIds"))
+        return "a database of nvprof or NVIDIA's Visual Profiler, which is not read; 'nsys profile -o REPORT COMMAND' and 'nsys export --type sqlite REPORT' "
+               "write what is";
+    if (ech_sqlite_has_table(db, "OPS") && ech_sqlite_has_table(db, "COPY"))
+        return "a database of rocprof before rocprofv3, which is not read; its table of kernels is (results.csv), and of rocprofv3 all that it writes";
+    return NULL;
+}
+
 static bool read_all(Reader *r)
 {
     static const char *const nvtx[] = {"start", "end", "text", "textId", "eventType", "globalTid", NULL};
@@ -716,6 +727,11 @@ static bool read_all(Reader *r)
     g_autoptr(GPtrArray) tables = ech_sqlite_tables(r->db);
     if (!tables)
         return false;
+    const char *other = other_profiler(r->db);
+    if (other) {
+        g_set_error(r->error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: %s", r->where, other);
+        return false;
+    }
     if (!ech_sqlite_has_table(r->db, "StringIds") && !ech_sqlite_has_table(r->db, "CUPTI_ACTIVITY_KIND_MEMCPY") &&
         !ech_sqlite_has_table(r->db, "CUPTI_ACTIVITY_KIND_KERNEL") && !ech_sqlite_has_table(r->db, "TARGET_INFO_GPU")) {
         g_set_error(r->error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: an SQLite database, but no Nsight Systems export: it has no CUPTI tables", r->where);

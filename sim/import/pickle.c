@@ -301,6 +301,25 @@ static bool reduce(Reader *r)
     return true;
 }
 
+/* What STACK_GLOBAL would make, by the two names on the stack: that tells whose file it is. NULL: none. Owned by the caller. */
+static char *named_object(Reader *r, uint8_t op)
+{
+    enum { MOST = 80 };
+    g_autoptr(GString) name = g_string_new(NULL);
+    for (guint back = 2; op == 0x93 && back-- > 0;) {
+        size_t n = 0;
+        const char *text = r->stack->len > back ? ech_pickle_text(r->pickle, peek(r, back), &n) : NULL;
+        if (!text || n == 0 || n > MOST)
+            return NULL;
+        g_string_append_printf(name, "%s%.*s", name->len ? "." : "", (int)n, text);
+    }
+    for (gsize i = 0; i < name->len; i++) {
+        if (!g_ascii_isalnum(name->str[i]) && !strchr("._", name->str[i]))
+            return NULL;
+    }
+    return name->len ? g_strdup_printf(" (it holds objects of %s: another program's file)", name->str) : NULL;
+}
+
 static bool refuse(Reader *r, uint8_t op)
 {
     static const struct {
@@ -310,8 +329,10 @@ static bool refuse(Reader *r, uint8_t op)
                    {0x50, "PERSID"},       {0x51, "BINPERSID"}, {0x82, "EXT1"}, {0x83, "EXT2"},   {0x84, "EXT4"}};
     for (size_t i = 0; i < G_N_ELEMENTS(running); i++) {
         if (running[i].op == op) {
+            g_autofree char *object = named_object(r, op);
             g_set_error(r->error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
-                        "%s: byte %zu: opcode %s could run code, and a memory snapshot never has it; refusing the file", r->where, r->op_at, running[i].name);
+                        "%s: byte %zu: opcode %s could run code, and a memory snapshot never has it; refusing the file%s", r->where, r->op_at, running[i].name,
+                        object ? object : "");
             return false;
         }
     }
