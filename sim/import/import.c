@@ -391,13 +391,14 @@ static bool is_safetensors(const uint8_t *head, size_t n)
     return n > 16 && head[6] == 0 && head[7] == 0 && head[8] == '{' && memmem(head, n, "\"data_offsets\"", 14);
 }
 
-/* A format that its first bytes tell, or NULL. Owned by the caller. */
+/* Owned by the caller. */
 static char *describe_zip(const uint8_t *head, size_t n)
 {
     const char *what = ech_tool_file_zip((const char *)head, n);
     return g_strdup_printf("the bytes look like %s", what ? what : "a zip archive; unpack it first");
 }
 
+/* A format that its first bytes tell, or NULL. Owned by the caller. */
 static char *describe_magic(const uint8_t *head, size_t n)
 {
     static const struct {

@@ -79,8 +79,7 @@ static const char *in_logs(const char *head, size_t n)
 {
     if (memmem(head, n, "-- DeepSpeed Flops Profiler --", 30))
         return "the text is DeepSpeed's count of parameters, operations and times, which tells of no memory; 'echelon capture --pretend DEVICE -- COMMAND' "
-               "runs "
-               "the program on a device that is not there and tells what it needs and takes";
+               "runs the program on a device that is not there and tells what it needs and takes";
     if (is_operators(head, n))
         return "the text is torch.profiler's table of operators; prof.export_chrome_trace(\"trace.json.gz\") writes what echelon reads";
     return NULL;
@@ -120,8 +119,7 @@ const char *ech_tool_file_json(const char *keys)
         {{"\"memoryProfilePerAllocator\""}, "it is what XProf's memory profile shows, whose events are read from the .xplane.pb that it was made from"},
         {{"\"heapSizes\"", "\"maxHeap\""},
          "it is what XProf's memory viewer shows of one program; the program itself is read, with its buffer assignment: PROGRAM.hlo_proto.pb, which XProf "
-         "keeps "
-         "beside the .xplane.pb, or the .xplane.pb itself"},
+         "keeps beside the .xplane.pb, or the .xplane.pb itself"},
         {{"\"hloModule\"", "\"bufferAssignment\""},
          "it is what TensorBoard's memory viewer shows of one program; the program itself is read, with its buffer assignment: PROGRAM.hlo_proto.pb beside the "
          ".xplane.pb, or the .xplane.pb itself"},
