@@ -676,8 +676,13 @@ static void read_stream(const char *text, EchGpuName *ret)
     ret->instructions = (uint16_t)(elementwise_instructions(text) + (ret->kind == ECH_GPU_STRIDED ? 71 : 0));
 }
 
+/* PyTorch's own over columns: a thread takes so many of them at once ("reduce_kernel<128, 4, ": Reduce.cuh's output_vec_size) of four rows before it adds them
+ * up (vt0), where others have two accesses under way. */
 static void read_reduction(const char *text, EchGpuName *ret)
 {
+    const char *at = strstr(text, "reduce_kernel<"), *columns = at ? strstr(at, ", ") : NULL;
+    if (columns && (columns[2] == '2' || columns[2] == '4') && columns[3] == ',')
+        ret->vector = (uint8_t)(2 * (columns[2] - '0'));
     if (!strstr(text, "triton_"))
         return;
     ret->vector = 4; /* rows that lie together, no offsets to compute: as what is element-wise, in accesses of 16 bytes */

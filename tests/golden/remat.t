@@ -70,8 +70,8 @@ $ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --engine n
   JAX would not run it as it is: it takes three quarters of the memory, 82.5 MiB; nor would the process's context, 512 MiB, have room beside it.
 $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --step last --pass 'remat:modules=blocks.*' | grep -A5 'Who asked'
   Who asked for it (forward, recomputed, backward)
-    Optimizer.step#AdamW.step     2.39 ms   18.9 % ####................
-    head (Linear)                 2.21 ms   17.5 % ###.................  747 us, -, 1.46 ms
-    blocks.* (Block)              1.46 ms   11.6 % ##..................  383 us, 314 us, 767 us
-    aten::cross_entropy_loss      1.11 ms    8.8 % ##..................
-    blocks.*.up (Linear)           890 us    7.0 % #...................  235 us, 235 us, 420 us
+    Optimizer.step#AdamW.step     2.39 ms   19.1 % ####................
+    head (Linear)                 2.21 ms   17.7 % ####................  747 us, -, 1.46 ms
+    blocks.* (Block)              1.46 ms   11.7 % ##..................  383 us, 314 us, 767 us
+    aten::cross_entropy_loss      1.11 ms    8.9 % ##..................
+    blocks.*.up (Linear)           890 us    7.1 % #...................  235 us, 235 us, 420 us

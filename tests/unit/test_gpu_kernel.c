@@ -826,6 +826,26 @@ START_TEST(generated_reductions)
 }
 END_TEST
 
+/* Sums over rows of few columns, as gradients of biases are: PyTorch's own, recorded on a V100 (a training step of a recommender, holistic trace analysis's
+ * examples; 512 rows, which the widest of them has by its bytes). None was looked at for the model. */
+static const struct {
+    unsigned blocks;
+    double us;
+} column_sums[] = {{2, 14}, {8, 16}, {16, 25}, {56, 34}, {94, 43}, {197, 71}};
+
+START_TEST(sums_over_rows)
+{
+    g_autoptr(EchDevice) device = ech_test_device("v100-32", NULL);
+    uint64_t columns = 128 * column_sums[_i].blocks;
+    EchGpuKernel kernel = {.read = 512 * columns * 4, .written = columns * 4};
+    ech_gpu_name("void at::native::reduce_kernel<128, 4, at::native::ReduceOp<float, x, unsigned int, float, 4> >(x)", &kernel.name);
+    kernel.launch = (EchGpuLaunch){.grid = {column_sums[_i].blocks, 1, 1}, .block = {32, 4, 1}, .elements = 512 * columns, .operand_bytes = 4};
+    EchGpuCost cost;
+    ck_assert(ech_gpu_kernel_price(device, &kernel, &cost));
+    ck_assert_msg(fabs((double)cost.time / 1e6 / column_sums[_i].us - 1) < 0.42, "%u blocks: %g us", column_sums[_i].blocks, (double)cost.time / 1e6);
+}
+END_TEST
+
 /* DeepSeek's attention as servers decode it, and prompts of it: what is read of a place, and operations a score. */
 START_TEST(latent_attention)
 {
@@ -1483,6 +1503,7 @@ int main(void)
     tcase_add_loop_test(tcase, grouped_decoding, 0, G_N_ELEMENTS(decodings));
     tcase_add_test(tcase, latent_attention);
     tcase_add_test(tcase, generated_reductions);
+    tcase_add_loop_test(tcase, sums_over_rows, 0, (int)G_N_ELEMENTS(column_sums));
     tcase_add_test(tcase, operators);
     tcase_add_test(tcase, convolutions);
     tcase_add_test(tcase, operators_by_name);
