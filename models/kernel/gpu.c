@@ -70,6 +70,9 @@ static const Traits traits[ECH_GPU_N_CLASSES] = {
  * take 2.0 us. And of a block that takes another's place: assumed. */
 #define GENERATED_TRIPS 2.0
 #define TURN_TRIPS 1.0
+/* Blocks that share an output of PyTorch's reduction leave their parts in memory and count themselves; the last one reads all parts, as many at once as its
+ * threads lie side by side along what is summed, one after the other (Reduce.cuh, global_reduce). Trips: to leave a part, to count, to leave the sum. */
+#define JOIN_TRIPS 3.0
 /* A row that does not begin on 16 bytes is taken element by element at its ends and stored so (PyTorch's softmax): instructions an element more. */
 #define UNALIGNED_ROWS 78.0
 
@@ -208,6 +211,17 @@ static void finish(EchGpuCost *cost, const EchGpuChip *chip, double work)
 
 /* ---- What streams ---- */
 
+/* Seconds in which the last block of those that share an output adds their parts up, and nothing else runs. */
+static double join_seconds(const EchGpuChip *chip, const EchGpuKernel *kernel)
+{
+    const EchGpuLaunch *launch = &kernel->launch;
+    if (!kernel->name.joins || launch->grid[1] < 2)
+        return 0;
+    /* A block is wider than a warp only where its whole width sums. */
+    double side_by_side = launch->block[0] > 32 ? (double)launch->block[0] * MAX(launch->block[1], 1u) : MAX(launch->block[1], 1u);
+    return (JOIN_TRIPS + ceil(launch->grid[1] / side_by_side)) * chip->trip;
+}
+
 static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
 {
     const EchGpuLaunch *launch = &kernel->launch;
@@ -254,7 +268,7 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
                         .bound = parts[2] >= parts[1] && parts[2] >= parts[0] ? ECH_GPU_BY_MEMORY
                                  : parts[1] >= parts[0]                       ? ECH_GPU_BY_ISSUE
                                                                               : ECH_GPU_BY_LATENCY};
-    finish(ret, chip, overlap(parts, 3, p));
+    finish(ret, chip, overlap(parts, 3, p) + join_seconds(chip, kernel));
 }
 
 /* ---- Products ---- */

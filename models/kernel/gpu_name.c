@@ -676,13 +676,21 @@ static void read_stream(const char *text, EchGpuName *ret)
     ret->instructions = (uint16_t)(elementwise_instructions(text) + (ret->kind == ECH_GPU_STRIDED ? 71 : 0));
 }
 
-/* PyTorch's own over columns: a thread takes so many of them at once ("reduce_kernel<128, 4, ": Reduce.cuh's output_vec_size) of four rows before it adds them
- * up (vt0), where others have two accesses under way. */
-static void read_reduction(const char *text, EchGpuName *ret)
+/* PyTorch's own, "reduce_kernel<128, 4, ": a thread takes so many columns at once (Reduce.cuh's output_vec_size) of four rows before it adds them up (vt0; of
+ * two where it keeps mean and variance). A trip is two accesses of @vector elements; that many are under way of what lies together, too. */
+static void read_reduce_kernel(const char *text, EchGpuName *ret)
 {
     const char *at = strstr(text, "reduce_kernel<"), *columns = at ? strstr(at, ", ") : NULL;
-    if (columns && (columns[2] == '2' || columns[2] == '4') && columns[3] == ',')
-        ret->vector = (uint8_t)(2 * (columns[2] - '0'));
+    if (!columns || (at > text && !strchr(" :", at[-1])) || !strchr("124", columns[2]) || columns[3] != ',')
+        return;
+    ret->joins = true;
+    if (columns[2] != '1')
+        ret->vector = (uint8_t)((columns[2] - '0') * (strstr(at, "welfordops") ? 1 : 2));
+}
+
+static void read_reduction(const char *text, EchGpuName *ret)
+{
+    read_reduce_kernel(text, ret);
     if (!strstr(text, "triton_"))
         return;
     ret->vector = 4; /* rows that lie together, no offsets to compute: as what is element-wise, in accesses of 16 bytes */

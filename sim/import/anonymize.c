@@ -84,7 +84,12 @@ static const char *word_of_class(const EchGpuName *name)
 {
     switch ((EchGpuClass)name->kind) {
     case ECH_GPU_REDUCE:
-        return name->generated ? "triton_red_" : name->vector == 8 ? "reduce_kernel<128, 4, " : name->vector == 4 ? "reduce_kernel<256, 2, " : "reduce_kernel";
+        return name->generated     ? "triton_red_"
+               : !name->joins      ? "reduce_kernel"
+               : name->vector == 8 ? "reduce_kernel<128, 4, "
+               : name->vector == 4 ? "reduce_kernel<256, 2, "
+               : name->vector == 2 ? "reduce_kernel<256, 2, welfordops"
+                                   : "reduce_kernel<512, 1, ";
     case ECH_GPU_SOFTMAX: return "softmax";
     case ECH_GPU_SOFTMAX_WARP: return "softmax_warp";
     case ECH_GPU_NORM: return name->sums_rows ? "gammabeta" : "layer_norm";
