@@ -12,8 +12,9 @@
 /* Operations visited in all, about: a larger grid is walked in strides. A single step may have as many. */
 #define BUDGET 1000000u
 #define LEAST_STEPS 16
-#define MAX_TRIPS 1024 /* of an inner loop that is walked trip by trip */
-#define MAX_CALLS 16   /* calls within calls */
+/* Trips of an inner loop that are walked one by one, however many visits each is. */
+#define LEAST_TRIPS 16
+#define MAX_CALLS 16 /* calls within calls */
 #define LANES 128
 #define SUBLANES 8
 
@@ -132,10 +133,22 @@ typedef struct {
     bool bounded;               /* not known, but @value at most */
     uint8_t same;               /* bit d: its registers do not change along dimension d */
     bool spread;                /* all lanes hold the same */
+    bool guessed;               /* known only by what a list is taken to hold (Guess) */
     uint64_t symbol;            /* not known, but the same as others of this number; 0: nothing is known */
     uint8_t dimension;          /* 1 + the dimension of the grid whose index it is; 0: something else */
     const EchMosaicArray *data; /* of a memref */
+    uint16_t from;              /* 1 + the array of the call that it is an element of, or that times @factor; 0: something else */
+    int64_t factor;
+    uint16_t below; /* 1 + the array of the call whose element it starts again from 0 at; 0: something else */
 } Value;
+
+/* What an array of scalars that nobody knows is taken to hold. The number of a pipeline's steps is as large as it may be: as the list of what each step works
+ * on is long. And such a list goes through what it picks from in order, all of it, as those of grouped products do: their rows are sorted. */
+typedef struct {
+    int64_t bound;  /* 0, or the length of the shortest list whose index stays below its element */
+    bool of_steps;  /* an index that stays below a number that is not known picks from it */
+    int64_t blocks; /* 0, or how many things its elements pick from */
+} Guess;
 
 typedef struct {
     int64_t index[ECH_MLIR_MAX_RANK]; /* or symbols of what is not known */
@@ -176,6 +189,10 @@ typedef struct {
     uint64_t visits; /* in this step of the grid */
     uint64_t left;   /* visits, of all that may be */
     int64_t *limits; /* of the grid's dimensions, while they are looked for; NULL else */
+    bool *open;      /* of the grid's dimensions: the bound is looked for */
+    Guess *guesses;  /* of the call's arrays */
+    const EchMosaicArray *arrays;
+    uint64_t allowed; /* visits in a loop: beyond that its trips are taken to go on as they did */
     unsigned calls;
 } Walk;
 
@@ -275,23 +292,57 @@ static void limit(const Walk *w, Value index, int64_t size)
         w->limits[index.dimension - 1] = MIN(w->limits[index.dimension - 1], size);
 }
 
-/* An element of a prefetched array whose contents are known. */
+/* What an array's element picks from has so many things. */
+static void limit_picked(const Walk *w, Value index, int64_t things)
+{
+    if (index.from > 0 && things > 0) {
+        int64_t *blocks = &w->guesses[index.from - 1].blocks;
+        *blocks = *blocks > 0 ? MIN(*blocks, things) : things;
+    }
+}
+
+/* An index into a list of @n: of a dimension, or of a pipeline's loop, that has as many steps as a number says that nobody knows. */
+static void limit_steps(const Walk *w, Value index, Guess *list, int64_t n)
+{
+    if (index.below > 0) {
+        int64_t *bound = &w->guesses[index.below - 1].bound;
+        *bound = *bound > 0 ? MIN(*bound, n) : n;
+    }
+    list->of_steps = list->of_steps || index.below > 0 || (index.dimension > 0 && w->open[index.dimension - 1]);
+}
+
+/* An element of an array whose contents are not known. */
+static Value guessed_element(const Walk *w, uint16_t array, int64_t at, int64_t n)
+{
+    const Guess *guess = &w->guesses[array];
+    Value value = {.from = (uint16_t)(array + 1), .factor = 1};
+    value.guessed = value.known = !w->limits && at >= 0 && (guess->bound > 0 || (guess->of_steps && guess->blocks > 0));
+    if (value.known)
+        value.value = guess->bound > 0 ? guess->bound : (int64_t)((double)at * (double)guess->blocks / (double)n);
+    return value;
+}
+
+/* An element of an array that the call was given. */
 static Value load_scalar(const Walk *w, const EchMlirOp *op)
 {
     const EchMosaicArray *data = value_of(w, op, 0).data;
     const EchMlirType *type = ech_mlir_type(w->m, ech_mlir_operand(w->m, op, 0).type);
     for (uint32_t i = 0; w->limits && type && i < MIN(type->rank, op->n_operands - 1); i++)
         limit(w, value_of(w, op, i + 1), type->dims[i]);
-    if (!data || !data->values || !type || type->rank + 1u != op->n_operands)
+    if (!data || !type || type->rank + 1u != op->n_operands)
         return (Value){0};
-    uint64_t at = 0;
-    for (uint32_t i = 0; i < type->rank; i++) {
+    uint16_t array = (uint16_t)(data - w->arrays);
+    if (w->limits && !data->values && type->rank == 1 && type->dims[0] > 0)
+        limit_steps(w, value_of(w, op, 1), &w->guesses[array], type->dims[0]);
+    int64_t at = 0;
+    for (uint32_t i = 0; i < type->rank && at >= 0; i++) {
         Value index = value_of(w, op, i + 1);
-        if (!index.known || index.value < 0 || type->dims[i] <= index.value || type->dims[i] > INT32_MAX || at > INT32_MAX)
-            return (Value){0};
-        at = at * (uint64_t)type->dims[i] + (uint64_t)index.value;
+        bool within = index.known && index.value >= 0 && index.value < type->dims[i] && type->dims[i] <= INT32_MAX && at <= INT32_MAX;
+        at = within ? at * type->dims[i] + index.value : -1;
     }
-    return at < data->n ? (Value){.known = true, .value = data->values[at]} : (Value){0};
+    if (!data->values)
+        return type->rank == 1 ? guessed_element(w, array, at, type->dims[0]) : (Value){0};
+    return at >= 0 && (uint64_t)at < data->n ? (Value){.known = true, .value = data->values[at]} : (Value){0};
 }
 
 /* A number for what an operation makes of operands that are not known: the same where it is done to the same again. */
@@ -320,17 +371,58 @@ static Value bounded_by(Value a, Value b, bool least)
     return (Value){.bounded = true, .value = value};
 }
 
+/* An element times a number, or moved by something, picks as the element does. */
+static void still_picks(const char *name, Value a, Value b, Value *made)
+{
+    bool product = strcmp(name, "arith.muli") == 0, moved = strcmp(name, "arith.addi") == 0 || strcmp(name, "arith.subi") == 0;
+    Value element = a.from > 0 ? a : product || strcmp(name, "arith.addi") == 0 ? b : (Value){0}, other = a.from > 0 ? b : a;
+    int64_t factor;
+    if (element.from > 0 && (moved || (product && other.known && !other.guessed)) &&
+        !__builtin_mul_overflow(element.factor, product ? other.value : 1, &factor) && factor > 0) {
+        made->from = element.from;
+        made->factor = factor;
+    }
+    if (moved && b.known && b.value == 0)
+        made->below = a.below;
+}
+
 static Value computed(const EchMlirOp *op, Value a, Value b)
 {
     const char *name = short_name(op->name);
     Value made = {0};
     if (a.known && b.known && compute(name, a.value, b.value, &made.value)) {
         made.known = true;
-        return made;
-    }
-    if (strcmp(name, "arith.minsi") == 0 || strcmp(name, "arith.maxsi") == 0)
+        made.guessed = a.guessed || b.guessed;
+    } else if (strcmp(name, "arith.minsi") == 0 || strcmp(name, "arith.maxsi") == 0) {
         return bounded_by(a, b, strcmp(name, "arith.minsi") == 0);
-    return (Value){0};
+    }
+    still_picks(name, a, b, &made);
+    return made;
+}
+
+/* Whether two numbers compare so. Two that are not known, but the same, do as any other does with itself. */
+static Value compared(const Step *step, Value a, Value b)
+{
+    bool same = !a.known && !b.known && a.symbol != 0 && a.symbol == b.symbol;
+    Value result = {.guessed = a.guessed || b.guessed};
+    result.known = step->known && (same || (a.known && b.known)) && compare(step->number, same ? 0 : a.value, same ? 0 : b.value, &result.value);
+    if (!result.known && step->known && step->number == 0)
+        result.below = b.from;
+    return result;
+}
+
+/* Zero where an index has come to a number that is not known, else the index: it stays below that number. */
+static Value selected(Value condition, Value yes, Value no)
+{
+    if (condition.known) {
+        Value result = condition.value ? yes : no;
+        result.guessed = result.guessed || condition.guessed;
+        return result;
+    }
+    Value result = bounded_by(yes, no, false);
+    if (condition.below > 0 && yes.known && yes.value == 0)
+        result.below = condition.below;
+    return result;
 }
 
 static void scalar(Walk *w, const EchMlirOp *op, const Step *step)
@@ -342,12 +434,8 @@ static void scalar(Walk *w, const EchMlirOp *op, const Step *step)
     Value a = value_of(w, op, 0), b = op->n_operands > 1 ? value_of(w, op, 1) : (Value){0}, result = {0};
     switch ((int)step->kind) {
     case SCALAR: result = computed(op, a, b); break;
-    case COMPARE: result.known = step->known && a.known && b.known && compare(step->number, a.value, b.value, &result.value); break;
-    case SELECT: {
-        Value c = value_of(w, op, 2);
-        result = a.known ? (a.value ? b : c) : bounded_by(b, c, false);
-        break;
-    }
+    case COMPARE: result = compared(step, a, b); break;
+    case SELECT: result = selected(a, b, value_of(w, op, 2)); break;
     case CAST: { /* one bit is true or false, and all ones as a signed number */
         const EchMlirType *from = operand_type(w, op, 0);
         result = a;
@@ -359,7 +447,7 @@ static void scalar(Walk *w, const EchMlirOp *op, const Step *step)
     case LOAD_SCALAR: result = load_scalar(w, op); break;
     default: break;
     }
-    if (!result.known && result.symbol == 0)
+    if (!result.known && result.symbol == 0 && (step->kind != LOAD_SCALAR || a.data)) /* what the kernel writes itself changes */
         result.symbol = symbol_of(w, op);
     set(w, op, result);
 }
@@ -534,6 +622,10 @@ static Value sliced(Walk *w, const EchMlirOp *op)
     const EchMlirType *from = operand_type(w, op, 0), *to = ech_mlir_result_type(w->m, op);
     if (!from || !to || to->kind != ECH_MLIR_MEMREF || from->rank != to->rank)
         return (Value){0};
+    for (uint32_t i = 0; w->limits && i < MIN(from->rank, op->n_operands - 1); i++) {
+        Value offset = value_of(w, op, i + 1);
+        limit_picked(w, offset, offset.factor > 0 && from->dims[i] > 0 ? (from->dims[i] - 1) / offset.factor + 1 : 0);
+    }
     uint32_t open = 0, next = 0;
     for (uint8_t i = 0; i < to->rank; i++)
         open += to->dims[i] < 0;
@@ -722,7 +814,7 @@ static void branch(Walk *w, const EchMlirOp *op)
 {
     Value condition = value_of(w, op, 0), made[MAX_CARRIED];
     uint32_t yes = region_of(w, op, 0), no = region_of(w, op, 1), n = MIN(op->n_results, MAX_CARRIED);
-    if (!condition.known)
+    if (!condition.known || condition.guessed)
         w->work->assumed = true;
     bool taken = condition.known ? condition.value != 0 : length_of(w->m, yes) >= length_of(w->m, no);
     walk_region(w, taken ? yes : no);
@@ -739,6 +831,12 @@ static void enter(Walk *w, uint32_t region, const Value *arguments, uint32_t n)
     walk_region(w, region);
 }
 
+/* Trips that are walked: as many as visits allow. The last half of them stand for those that are left. */
+static int64_t trips_walked(int64_t trips, uint64_t visits, uint64_t allowed)
+{
+    return (int64_t)MIN((uint64_t)trips, MAX(allowed / MAX(visits, 1), LEAST_TRIPS));
+}
+
 /* A loop's counter is its body's first argument, the others are what it carries. */
 static void loop(Walk *w, const EchMlirOp *op)
 {
@@ -747,27 +845,34 @@ static void loop(Walk *w, const EchMlirOp *op)
     for (uint32_t i = 0; i < carried; i++)
         arguments[1 + i] = value_of(w, op, 3 + i);
     int64_t far;
-    if (from.known && to.known && step.known && step.value > 0 && !__builtin_sub_overflow(to.value, from.value, &far) && far <= INT32_MAX) {
-        int64_t trips = far > 0 ? (far - 1) / step.value + 1 : 0;
-        if (trips <= MAX_TRIPS) {
-            for (int64_t i = 0; i < trips && w->visits++ < BUDGET; i++) {
-                arguments[0] = (Value){.known = true, .value = from.value + i * step.value};
-                enter(w, body, arguments, 1 + carried);
-                handed_on(w, body, 0, &arguments[1], carried);
-            }
-            set_all(w, op, &arguments[1], carried);
-            return;
-        }
-        double weight = w->weight;
-        w->weight *= (double)trips;
-        enter(w, body, NULL, 0);
-        w->weight = weight;
-    } else {
+    if (!(from.known && to.known && step.known && step.value > 0 && !__builtin_sub_overflow(to.value, from.value, &far) && far <= INT32_MAX)) {
         w->work->assumed = true;
         enter(w, body, NULL, 0);
+        set(w, op, (Value){0});
+        return;
     }
-    set(w, op, (Value){0});
+    w->work->assumed = w->work->assumed || from.guessed || to.guessed || step.guessed;
+    int64_t trips = far > 0 ? (far - 1) / step.value + 1 : 0, walked = trips;
+    uint64_t allowed = w->allowed, before = w->visits;
+    double weight = w->weight;
+    w->allowed = allowed / (uint64_t)CLAMP(trips, 1, LEAST_TRIPS);
+    for (int64_t i = 0; i < walked && w->visits++ < BUDGET; i++) {
+        if (walked < trips && i == walked / 2)
+            w->weight = weight * (double)(trips - i) / (double)(walked - i);
+        arguments[0] = (Value){.known = true, .value = from.value + i * step.value};
+        enter(w, body, arguments, 1 + carried);
+        handed_on(w, body, 0, &arguments[1], carried);
+        if (i == 0)
+            walked = trips_walked(trips, w->visits - before, allowed);
+    }
+    w->weight = weight;
+    w->allowed = allowed;
+    for (uint32_t i = 0; i < carried && walked < trips; i++)
+        arguments[1 + i] = (Value){0};
+    set_all(w, op, &arguments[1], carried);
 }
+
+#define MAX_ASKED 1024 /* trips */
 
 /* The region that asks, then the one that works, as long as the answer is known; once each where it is not. */
 static void repeat(Walk *w, const EchMlirOp *op)
@@ -776,7 +881,7 @@ static void repeat(Walk *w, const EchMlirOp *op)
     uint32_t ask = region_of(w, op, 0), body = region_of(w, op, 1), carried = MIN(op->n_operands, MAX_CARRIED), handed = MIN(op->n_results, MAX_CARRIED);
     for (uint32_t i = 0; i < carried; i++)
         arguments[i] = value_of(w, op, i);
-    for (unsigned trip = 0; trip <= MAX_TRIPS && w->visits++ < BUDGET; trip++) {
+    for (unsigned trip = 0; trip <= MAX_ASKED && w->visits++ < BUDGET; trip++) {
         enter(w, ask, arguments, carried);
         handed_on(w, ask, 0, &answer, 1);
         if (answer.known && answer.value == 0) {
@@ -938,8 +1043,13 @@ static void bind(Walk *w, uint32_t function, const Grid *grid, uint64_t step)
             w->values[block->argument + i] = (Value){.known = true, .value = (int64_t)(step % (uint64_t)grid->bounds[i]), .dimension = (uint8_t)(i + 1)};
         step /= (uint64_t)grid->bounds[i];
     }
-    for (size_t i = 0; i < grid->n_prefetched && block && grid->rank + i < block->n_arguments; i++)
-        w->values[block->argument + grid->rank + i].data = i < grid->n_operands ? &grid->arrays[i] : NULL;
+    /* Without a grid there are no windows: scalars are arrays of the call. */
+    size_t n = grid->rank > 0 ? MIN(grid->n_prefetched, grid->n_operands) : grid->n_operands;
+    for (size_t i = 0; i < n && block && grid->rank + i < block->n_arguments; i++) {
+        const EchMlirType *type = ech_mlir_type(w->m, g_array_index(w->m->results, uint32_t, block->argument_types + grid->rank + i));
+        if (i < grid->n_prefetched || (type && ech_mlir_text_has(w->m, type->space, "smem")))
+            w->values[block->argument + grid->rank + i].data = &grid->arrays[i];
+    }
 }
 
 /* Which block a window shows at a step. */
@@ -960,9 +1070,12 @@ static BlockIndex block_at(Walk *w, const Window *window, const Grid *grid, uint
     const EchMlirOp *end = ech_mlir_op(w->m, last);
     for (uint32_t i = 0; end && i < MIN(end->n_operands, ECH_MLIR_MAX_RANK); i++) {
         Value value = value_of(w, end, i);
-        if (w->limits && array && i < array->rank && array->rank == window->type->rank && window->type->dims[i] > 0 && array->dims[i] > 0)
-            limit(w, value, (int64_t)((array->dims[i] - 1) / (uint64_t)window->type->dims[i] + 1));
-        at.known = at.known && value.known;
+        if (w->limits && array && i < array->rank && array->rank == window->type->rank && window->type->dims[i] > 0 && array->dims[i] > 0) {
+            int64_t blocks = (int64_t)((array->dims[i] - 1) / (uint64_t)window->type->dims[i] + 1);
+            limit(w, value, blocks);
+            limit_picked(w, value, value.factor > 0 ? (blocks - 1) / value.factor + 1 : 0);
+        }
+        at.known = at.known && value.known && !value.guessed;
         at.named = at.named && (value.known || value.symbol != 0);
         at.index[at.rank++] = value.known ? value.value : (int64_t)value.symbol;
     }
@@ -1120,28 +1233,44 @@ static bool read_bounds(const Walk *w, uint32_t attributes, Grid *grid, GError *
     return true;
 }
 
-/* A bound that nobody knows is taken to be as large as what its index picks from: an array of the kernel's scalars, or the blocks of one of its arrays. */
+/* Whether the kernel is given scalars that nobody knows. */
+static bool lacks_scalars(Walk *w, uint32_t kernel, const Grid *grid)
+{
+    const EchMlirBlock *block = ech_mlir_block(w->m, region_of(w, ech_mlir_op(w->m, kernel), 0));
+    bind(w, kernel, grid, 0);
+    for (uint32_t i = 0; block && i < block->n_arguments; i++) {
+        const EchMosaicArray *data = w->values[block->argument + i].data;
+        if (data && !data->values)
+            return true;
+    }
+    return false;
+}
+
+/* A bound that nobody knows is taken to be as large as what its index picks from: an array of the kernel's scalars, or the blocks of one of its arrays. What
+ * else such scalars are taken to hold comes out of the same look (Guess). */
 static bool settle_bounds(Walk *w, uint32_t kernel, Grid *grid, const Window *windows, size_t n_windows, uint64_t *ret_steps, GError **error)
 {
     int64_t limits[MAX_GRID];
-    bool open = false;
+    bool opens[MAX_GRID] = {false}, open = false;
     for (size_t i = 0; i < grid->rank; i++) {
         if (grid->bounds[i] != DYNAMIC && grid->bounds[i] < 1)
             return no_grid(error);
         limits[i] = grid->bounds[i] == DYNAMIC ? INT64_MAX : grid->bounds[i];
-        open = open || grid->bounds[i] == DYNAMIC;
+        opens[i] = grid->bounds[i] == DYNAMIC;
+        open = open || opens[i];
         grid->bounds[i] = grid->bounds[i] == DYNAMIC ? 1 : grid->bounds[i];
     }
-    if (open) {
+    if (open || lacks_scalars(w, kernel, grid)) {
         EchKernelGrid scratch = {0}, *work = w->work;
         w->work = &scratch;
         w->limits = limits;
+        w->open = opens;
         for (size_t i = 0; i < n_windows; i++)
             (void)block_at(w, &windows[i], grid, 0);
         walk_step(w, kernel, grid, 0, 1);
         w->limits = NULL;
         w->work = work;
-        work->assumed = true;
+        work->assumed = open;
     }
     uint64_t steps = 1;
     for (size_t i = 0; i < grid->rank; i++) {
@@ -1149,6 +1278,7 @@ static bool settle_bounds(Walk *w, uint32_t kernel, Grid *grid, const Window *wi
         if (grid->bounds[i] < 1 || (steps = ech_bytes_mul(steps, (uint64_t)grid->bounds[i])) > INT32_MAX)
             return no_grid(error);
     }
+    w->allowed = BUDGET / MIN(steps, LEAST_STEPS);
     *ret_steps = steps;
     return true;
 }
@@ -1195,7 +1325,7 @@ bool ech_mosaic_read(const uint8_t *bytes, size_t n, const EchMosaicArray *array
     g_autofree Value *values = g_new0(Value, MAX(m->n_values, 1u));
     EchKernelGrid work = {0};
     g_autoptr(GHashTable) named = g_hash_table_new(ech_hash_text, g_str_equal);
-    Walk w = {.m = m, .steps = ops, .functions = functions, .named = named, .values = values, .work = &work, .left = *visits};
+    Walk w = {.m = m, .steps = ops, .functions = functions, .named = named, .values = values, .work = &work, .left = *visits, .allowed = BUDGET / LEAST_STEPS};
     read_steps(&w);
     uint32_t kernel = kernel_of(&w);
     if (kernel == ECH_MLIR_NONE) {
@@ -1206,6 +1336,9 @@ bool ech_mosaic_read(const uint8_t *bytes, size_t n, const EchMosaicArray *array
     Grid grid = {.arrays = arrays, .n_operands = n_operands, .n_arrays = n_arrays};
     if (!read_bounds(&w, attributes, &grid, error))
         return false;
+    g_autofree Guess *guesses = g_new0(Guess, MAX(grid.n_operands, 1u));
+    w.arrays = grid.arrays;
+    w.guesses = guesses;
     g_autofree bool *used = g_new(bool, MAX(m->n_values, 1u));
     for (uint32_t i = 0; i < w.n_functions; i++) {
         memset(used, 0, MAX(m->n_values, 1u) * sizeof(bool));
