@@ -1278,7 +1278,7 @@ static bool settle_bounds(Walk *w, uint32_t kernel, Grid *grid, const Window *wi
         if (grid->bounds[i] < 1 || (steps = ech_bytes_mul(steps, (uint64_t)grid->bounds[i])) > INT32_MAX)
             return no_grid(error);
     }
-    w->allowed = BUDGET / MIN(steps, LEAST_STEPS);
+    w->allowed = BUDGET / 2 / MIN(steps, LEAST_STEPS);
     *ret_steps = steps;
     return true;
 }
@@ -1325,7 +1325,8 @@ bool ech_mosaic_read(const uint8_t *bytes, size_t n, const EchMosaicArray *array
     g_autofree Value *values = g_new0(Value, MAX(m->n_values, 1u));
     EchKernelGrid work = {0};
     g_autoptr(GHashTable) named = g_hash_table_new(ech_hash_text, g_str_equal);
-    Walk w = {.m = m, .steps = ops, .functions = functions, .named = named, .values = values, .work = &work, .left = *visits, .allowed = BUDGET / LEAST_STEPS};
+    Walk w = {
+        .m = m, .steps = ops, .functions = functions, .named = named, .values = values, .work = &work, .left = *visits, .allowed = BUDGET / 2 / LEAST_STEPS};
     read_steps(&w);
     uint32_t kernel = kernel_of(&w);
     if (kernel == ECH_MLIR_NONE) {

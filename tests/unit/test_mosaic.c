@@ -349,6 +349,43 @@ START_TEST(pipeline_in_a_loop)
 }
 END_TEST
 
+/* Grouped products whose pipeline is such a loop, of two columns of blocks by as many steps as a number says that nobody knows: 5 blocks of rows and 3 groups,
+ * each step's in lists of 7. They are all gone through, and each block is fetched and stored once a column. */
+START_TEST(steps_in_lists)
+{
+    enum { BLOCKS_OF_ROWS = 5, GROUPS = 3, LISTED = 7, COLUMNS = 2 };
+    const EchBytes block = (EchBytes)256 * 256 * 2;
+    EchMosaicArray arrays[6] = {{0}};
+    EchKernelGrid grid = read_corpus("steps", arrays, 5, G_N_ELEMENTS(arrays));
+    ck_assert_int_eq(grid.assumed, true);
+    ck_assert_double_eq(grid.operations, COLUMNS * LISTED * 2.0 * 256 * 256 * 256);
+    ck_assert_uint_eq(grid.read, COLUMNS * (BLOCKS_OF_ROWS + GROUPS) * block);
+    ck_assert_uint_eq(grid.written, COLUMNS * BLOCKS_OF_ROWS * block);
+    /* Where the program tells them it is as they say. */
+    static const int64_t steps = 4, rows[LISTED] = {0, 1, 1, 2, 0, 0, 0}, groups[LISTED] = {0, 0, 1, 2, 0, 0, 0};
+    arrays[0] = (EchMosaicArray){.values = &steps, .n = 1};
+    arrays[1] = (EchMosaicArray){.values = rows, .n = LISTED};
+    arrays[2] = (EchMosaicArray){.values = groups, .n = LISTED};
+    grid = read_corpus("steps", arrays, 5, G_N_ELEMENTS(arrays));
+    ck_assert_double_eq(grid.operations, COLUMNS * 4 * 2.0 * 256 * 256 * 256);
+    ck_assert_uint_eq(grid.read, COLUMNS * (3 + 3) * block);
+    ck_assert_uint_eq(grid.written, COLUMNS * 3 * block);
+}
+END_TEST
+
+/* As many steps as are gone through one by one, and eight times as many: what is left goes on as before. */
+START_TEST(long_loops)
+{
+    static int64_t steps = 500, rows[4000], groups[4000];
+    EchMosaicArray arrays[6] = {{.values = &steps, .n = 1}, {.values = rows, .n = 4000}, {.values = groups, .n = 4000}};
+    EchKernelGrid few = read_corpus("steps", arrays, 5, G_N_ELEMENTS(arrays));
+    ck_assert_double_eq(few.operations, 2.0 * 500 * 2 * 256 * 256 * 256);
+    steps = 4000;
+    EchKernelGrid many = read_corpus("steps", arrays, 5, G_N_ELEMENTS(arrays));
+    ck_assert_double_le(fabs(many.operations / few.operations / 8 - 1), 1e-9);
+}
+END_TEST
+
 /* A ring of four: its own part copied, then three sent on, 1 MiB each, over one link. */
 START_TEST(copies_to_other_devices)
 {
@@ -446,6 +483,8 @@ int main(void)
     tcase_add_test(tcase, grid_of_unknown_size);
     tcase_add_test(tcase, grid_of_no_steps);
     tcase_add_test(tcase, pipeline_in_a_loop);
+    tcase_add_test(tcase, steps_in_lists);
+    tcase_add_test(tcase, long_loops);
     tcase_add_test(tcase, copies_to_other_devices);
     tcase_add_test(tcase, many_products);
     tcase_add_test(tcase, called_functions);
