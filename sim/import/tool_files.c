@@ -18,6 +18,12 @@
     "which nothing has run or compiled yet: 'echelon capture --pretend DEVICE -- COMMAND' runs the program that makes it on a device that is not there and "   \
     "leaves what echelon reads"
 #define PTX "the text is the code of single kernels; give the program, module_....after_optimizations.txt"
+#define MEMORY_PROFILE "what XProf's memory profile shows, whose events are read from the .xplane.pb that it was made from"
+#define SNAPSHOT "it looks like a memory snapshot, which is read as the pickle that torch.cuda.memory._dump_snapshot writes"
+#define MODEL                                                                                                                                                  \
+    "it describes a model, not what it does: 'echelon capture --pretend DEVICE -- COMMAND' runs the program that makes it (from_config, "                      \
+    "load_format=\"dummy\") on a device that is not there and says whether it fits"
+#define NOTEBOOK "it is a notebook; what a cell printed is read, pasted into a file of its own"
 #define XPROF_PAGE "it is a page of XProf's or TensorBoard's; the .xplane.pb that it was made from is read"
 
 /* Each is where all of its marks are. */
@@ -49,7 +55,7 @@ static const struct {
     {{"{ lambda ;", "let"},
      "the text is a jaxpr, which no compiler has scheduled yet; 'jax.jit(f).lower(...).compile().as_text()' prints the HLO that echelon reads"},
     {{".version ", ".target sm_", ".visible .entry"}, PTX},
-    {{"\"memoryProfilePerAllocator\""}, "the text is what XProf's memory profile shows, whose events are read from the .xplane.pb that it was made from"},
+    {{"\"memoryProfilePerAllocator\""}, "the text is " MEMORY_PROFILE},
     {{"\"cols\"", "\"rows\"", "\"label\""}, "the text is a table of a page of XProf's or TensorBoard's; the .xplane.pb that it was made from is read"},
 };
 
@@ -104,19 +110,15 @@ const char *ech_tool_file_json(const char *keys)
         const char *marks[2], *what;
     } kinds[] = {
         {{"\"segments\""},
-         "it looks like a memory snapshot, which is read as the pickle that torch.cuda.memory._dump_snapshot writes; python -c 'import json, pickle; "
-         "pickle.dump(json.load(open(\"FILE\")), open(\"FILE.pickle\", \"wb\"))' makes one of it"},
-        {{"\"device_traces\""}, "it looks like a memory snapshot, which is read as the pickle that torch.cuda.memory._dump_snapshot writes"},
-        {{"\"architectures\""},
-         "it describes a model, not what it does: 'echelon capture --pretend DEVICE -- COMMAND' runs the program that makes it (from_config, "
-         "load_format=\"dummy\") on a device that is not there and says whether it fits"},
-        {{"\"model_type\""},
-         "it describes a model, not what it does: 'echelon capture --pretend DEVICE -- COMMAND' runs the program that makes it (from_config, "
-         "load_format=\"dummy\") on a device that is not there and says whether it fits"},
+         SNAPSHOT "; python -c 'import json, pickle; "
+                  "pickle.dump(json.load(open(\"FILE\")), open(\"FILE.pickle\", \"wb\"))' makes one of it"},
+        {{"\"device_traces\""}, SNAPSHOT},
+        {{"\"architectures\""}, MODEL},
+        {{"\"model_type\""}, MODEL},
         {{"\"weight_map\""},
          "it says in which files the weights of a model lie: 'echelon capture --pretend DEVICE -- COMMAND' runs the program that uses them "
          "(from_config, load_format=\"dummy\") on a device that is not there and says whether it fits"},
-        {{"\"memoryProfilePerAllocator\""}, "it is what XProf's memory profile shows, whose events are read from the .xplane.pb that it was made from"},
+        {{"\"memoryProfilePerAllocator\""}, "it is " MEMORY_PROFILE},
         {{"\"heapSizes\"", "\"maxHeap\""},
          "it is what XProf's memory viewer shows of one program; the program itself is read, with its buffer assignment: PROGRAM.hlo_proto.pb, which XProf "
          "keeps beside the .xplane.pb, or the .xplane.pb itself"},
@@ -127,8 +129,8 @@ const char *ech_tool_file_json(const char *keys)
         {{"\"byProgram\""}, XPROF_PAGE},
         {{"\"podStatsSequence\""}, XPROF_PAGE},
         {{"\"cols\"", "\"rows\""}, XPROF_PAGE},
-        {{"\"nbformat\""}, "it is a notebook; what a cell printed is read, pasted into a file of its own"},
-        {{"\"cells\""}, "it is a notebook; what a cell printed is read, pasted into a file of its own"},
+        {{"\"nbformat\""}, NOTEBOOK},
+        {{"\"cells\""}, NOTEBOOK},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
         if (strstr(keys, kinds[i].marks[0]) && (!kinds[i].marks[1] || strstr(keys, kinds[i].marks[1])))

@@ -2,6 +2,7 @@
 #include "models/device/device_yaml.h"
 #include "sim/base/file.h"
 
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +63,19 @@ EchImport *ech_test_text(const char *text, GError **error)
 {
     g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), "text");
     return ech_import_source(source, NULL, NULL, error);
+}
+
+char *ech_test_database(const char *sql)
+{
+    g_autoptr(GError) error = NULL;
+    g_autofree char *folder = g_dir_make_tmp("database-XXXXXX", &error);
+    ck_assert_ok(folder, error);
+    char *path = g_build_filename(folder, "made.sqlite", NULL);
+    sqlite3 *db = NULL;
+    ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
+    ck_assert_int_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    return path;
 }
 
 const EchBuffer *ech_test_find_buffer(const EchTrace *trace, const char *name)

@@ -24,6 +24,8 @@ EchImport *ech_test_corpus(const char *name, const char *format) G_GNUC_WARN_UNU
 EchImport *ech_test_try_corpus(const char *name, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** Reads a text of whatever format; NULL and why where it cannot be read. */
 EchImport *ech_test_text(const char *text, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** Writes an SQLite database that @sql fills, to a new file among the test's temporary ones; its path, owned by the caller. */
+char *ech_test_database(const char *sql) G_GNUC_WARN_UNUSED_RESULT;
 /** One of the remarks says @text. */
 bool ech_test_says(const EchDiag *diag, const char *text);
 /** Reads a program's text without looking beside it; @device may be NULL. Owned by the caller. */

@@ -16,7 +16,6 @@
 #include "sim/trace/meets.h"
 #include "tests/support/support.h"
 
-#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -448,22 +447,14 @@ END_TEST
 /* A column that is computed could be of any length, in every row. */
 START_TEST(columns_that_are_computed)
 {
-    g_autofree char *path = g_strdup_printf("%s/computed.sqlite", g_get_tmp_dir());
-    remove(path);
-    sqlite3 *db = NULL;
-    ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
-    ck_assert_int_eq(sqlite3_exec(db,
-                                  "CREATE TABLE StringIds (id INTEGER, value TEXT AS (hex(zeroblob(100000))) VIRTUAL);"
-                                  "INSERT INTO StringIds (id) VALUES (1), (2);"
-                                  "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, shortName INTEGER);"
-                                  "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (100, 200, 0, 7, 1), (300, 400, 0, 7, 2);",
-                                  NULL, NULL, NULL),
-                     SQLITE_OK);
-    sqlite3_close(db);
+    g_autofree char *path =
+        ech_test_database("CREATE TABLE StringIds (id INTEGER, value TEXT AS (hex(zeroblob(100000))) VIRTUAL);"
+                          "INSERT INTO StringIds (id) VALUES (1), (2);"
+                          "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, shortName INTEGER);"
+                          "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (100, 200, 0, 7, 1), (300, 400, 0, 7, 2);");
     g_autoptr(EchImport) import = ech_test_import(path, NULL);
     ck_assert_uint_eq(ech_test_count(import->trace, ECH_OP_KERNEL), 2);
     ck_assert_uint_eq(ech_diag_count(import->diag, "names_not_in_StringIds"), 2);
-    remove(path);
 }
 END_TEST
 
@@ -471,11 +462,7 @@ END_TEST
 START_TEST(events_recorded_again_and_again)
 {
     enum { N = 3000 };
-    g_autofree char *path = g_strdup_printf("%s/recorded.sqlite", g_get_tmp_dir());
     for (int numbered = 0; numbered < 2; numbered++) {
-        remove(path);
-        sqlite3 *db = NULL;
-        ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
         g_autoptr(GString) sql = g_string_new(
             "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER, streamId INTEGER, correlationId INTEGER,"
             " globalPid INTEGER);"
@@ -495,8 +482,7 @@ START_TEST(events_recorded_again_and_again)
                                    at + 100, at + 400, call, at + 500, at + 600, call + 3, call + 1, sync, at + 20, at + 20, call + 2, sync);
         }
         g_string_append(sql, "COMMIT;");
-        ck_assert_int_eq(sqlite3_exec(db, sql->str, NULL, NULL, NULL), SQLITE_OK);
-        sqlite3_close(db);
+        g_autofree char *path = ech_test_database(sql->str);
         g_autoptr(EchImport) import = ech_test_import(path, NULL);
         const EchTrace *t = import->trace;
         EchId last = ECH_NONE;
@@ -514,7 +500,6 @@ START_TEST(events_recorded_again_and_again)
         ck_assert_uint_eq(waits, N);
         ck_assert_uint_eq(right, N);
     }
-    remove(path);
 }
 END_TEST
 

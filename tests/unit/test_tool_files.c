@@ -4,8 +4,6 @@
 #include "tests/support/support.h"
 
 #include <check.h>
-#include <sqlite3.h>
-#include <stdio.h>
 #include <string.h>
 
 static void refused(const char *data, size_t n, const char *said)
@@ -123,19 +121,12 @@ START_TEST(databases_are_named)
          "CREATE TABLE HIP (BeginNs INTEGER, EndNs INTEGER, Name TEXT);",
          "rocprof before rocprofv3"},
     };
-    g_autofree char *path = g_strdup_printf("%s/other_tool.sqlite", g_get_tmp_dir());
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
-        remove(path);
-        sqlite3 *db = NULL;
-        ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
-        ck_assert_int_eq(sqlite3_exec(db, cases[i].sql, NULL, NULL, NULL), SQLITE_OK);
-        sqlite3_close(db);
-        g_autofree char *bytes = NULL;
+        g_autofree char *path = ech_test_database(cases[i].sql), *bytes = NULL;
         gsize n;
         ck_assert(g_file_get_contents(path, &bytes, &n, NULL));
         refused(bytes, n, cases[i].said);
     }
-    remove(path);
 }
 END_TEST
 
