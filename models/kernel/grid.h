@@ -46,6 +46,7 @@ typedef struct {
     uint32_t n_products;
     double operations; /**< Of its products, two a multiply-accumulate, unpadded. */
     bool assumed;      /**< A branch or loop hangs on data that is not known: it is taken to happen, once. */
+    bool by_device;    /**< Its integers hang on the device's number: this is the device that has most to do. */
 } EchKernelGrid;
 
 /** Prices it. @vmem: bytes that it keeps on chip, told on. */

@@ -1,22 +1,26 @@
-/** @file integers.c  Integers that arrays hold: constants, arguments that are known, and what programs compute of those by plain operations, before they give
- * them to kernels that choose their steps by them. */
+/** @file integers.c  Integers that arrays hold: constants, arguments that are known, a device's own number, and what programs compute of those by plain
+ * operations, before they give them to kernels that choose their steps by them. */
 #include "sim/program/private.h"
 
 #include <string.h>
 
+#define NO_DEVICE UINT32_MAX
 enum { MAX_HOPS = 64, MAX_DEPTH = 256, MAX_ELEMENTS = 65536, MAX_TOTAL = 1 << 24, MAX_JOINED = 3 };
 
 typedef struct {
     GArray *values; /* Of int64_t, row by row; NULL: not known. Owned. */
-    bool by_argument;
+    uint64_t made;  /* elements of them that are nobody else's */
+    unsigned by;    /* ECH_BY_ARGUMENT, ECH_BY_DEVICE, or why they are not known */
 } Known;
 
 struct EchIntegers {
     const EchProgram *program;
     EchId *callers;    /* Of each computation: the only instruction that runs it, or ECH_NONE. */
     GHashTable *known; /* instruction + 1 -> Known, owned */
-    size_t total;      /* elements of what is known */
+    uint64_t total;    /* elements of what is known */
+    uint32_t device;   /* of those that the module is for; NO_DEVICE: any */
     unsigned depth;
+    unsigned by; /* of all that is looked at for what is being computed */
 };
 
 static void free_known(gpointer data)
@@ -48,7 +52,25 @@ EchIntegers *ech_integers_new(const EchProgram *program)
     s->program = program;
     s->callers = callers_of(program);
     s->known = g_hash_table_new_full(NULL, NULL, NULL, free_known);
+    s->device = NO_DEVICE;
     return s;
+}
+
+static gboolean is_of_another(gpointer key, gpointer value, gpointer data)
+{
+    (void)key;
+    const Known *known = value;
+    EchIntegers *s = data;
+    s->total -= known->by & ECH_BY_DEVICE ? known->made : 0;
+    return (known->by & ECH_BY_DEVICE) != 0;
+}
+
+void ech_integers_set_device(EchIntegers *s, uint32_t device)
+{
+    if (s->device == device)
+        return;
+    g_hash_table_foreach_remove(s->known, is_of_another, s);
+    s->device = device;
 }
 
 void ech_integers_free(EchIntegers *s)
@@ -143,6 +165,7 @@ static int64_t *make(EchIntegers *s, uint64_t n, Known *ret)
     if (n == 0 || n > MAX_ELEMENTS || s->total + n > MAX_TOTAL)
         return NULL;
     s->total += n;
+    ret->made = n;
     ret->values = g_array_sized_new(FALSE, TRUE, sizeof(int64_t), (guint)n);
     g_array_set_size(ret->values, (guint)n);
     return &g_array_index(ret->values, int64_t, 0);
@@ -171,10 +194,8 @@ static const Known *look(EchIntegers *s, EchId id);
 static void take(EchIntegers *s, EchId id, Known *ret)
 {
     const Known *other = look(s, id);
-    if (other) {
+    if (other)
         ret->values = g_array_ref(other->values);
-        ret->by_argument = other->by_argument;
-    }
 }
 
 static bool compares(const char *direction, int64_t a, int64_t b)
@@ -229,7 +250,6 @@ static void apply_all(EchIntegers *s, EchId id, Known *ret)
     for (uint32_t k = 0; whole && k < i->n_operands; k++) {
         given[k] = look(s, operand(p, id, k));
         whole = given[k] && (given[k]->values->len == 1 || given[k]->values->len == shape->count);
-        ret->by_argument |= whole && given[k]->by_argument;
     }
     int64_t *values = whole ? make(s, shape->count, ret) : NULL;
     for (size_t e = 0; values && e < shape->count; e++) {
@@ -246,80 +266,217 @@ static void apply_all(EchIntegers *s, EchId id, Known *ret)
     }
 }
 
-static bool is_row(const EchProgram *p, EchId id)
+static const EchLayout *layout_of(const EchProgram *p, EchId id)
 {
     const EchLayout *layout = id != ECH_NONE ? ech_program_layout(p, p->instructions[id].shape) : NULL;
-    return layout && layout->rank == 1;
+    return layout && layout->rank <= ECH_LAYOUT_MAX_RANK ? layout : NULL;
 }
 
-/* Rows of numbers, cut, joined and written over. */
-static void move_all(EchIntegers *s, EchId id, Known *ret)
+/* Elements of a row-major array, every so many of each dimension. */
+typedef struct {
+    int64_t begin; /* place of the first */
+    int64_t steps[ECH_LAYOUT_MAX_RANK];
+} Box;
+
+/* All of an array. */
+static Box whole_box(const EchLayout *of)
+{
+    Box box = {0};
+    int64_t step = 1;
+    for (unsigned d = of->rank; d-- > 0;) {
+        box.steps[d] = step;
+        step *= (int64_t)MIN(of->dims[d], (uint64_t)MAX_ELEMENTS + 1); /* larger ones are not known */
+    }
+    return box;
+}
+
+/* Elements of a box as an array of @dims, one after the other, or those of such an array where the box has them. */
+static void move_box(const EchLayout *dims, const Box *box, int64_t *inside, int64_t *row, bool into)
+{
+    uint64_t at[ECH_LAYOUT_MAX_RANK] = {0};
+    int64_t place = box->begin;
+    for (uint64_t e = 0, n = ech_layout_elements(dims); e < n; e++) {
+        if (into)
+            inside[place] = row[e];
+        else
+            row[e] = inside[place];
+        for (unsigned d = dims->rank; d-- > 0;) {
+            place += box->steps[d];
+            if (++at[d] < dims->dims[d])
+                break;
+            place -= (int64_t)dims->dims[d] * box->steps[d];
+            at[d] = 0;
+        }
+    }
+}
+
+/* Narrows a box to where operands from @first on say that @part of @of begins; false where they are not known or too few. */
+static bool begin_dynamic(EchIntegers *s, EchId id, uint32_t first, const EchLayout *of, const EchLayout *part, Box *box)
+{
+    if (part->rank != of->rank || s->program->instructions[id].n_operands != first + of->rank)
+        return false;
+    bool known = true;
+    for (unsigned d = 0; d < of->rank; d++) {
+        const Known *begin = look(s, operand(s->program, id, first + d));
+        known = known && begin && begin->values->len == 1 && part->dims[d] <= of->dims[d];
+        box->begin += known ? CLAMP(at(begin, 0), 0, (int64_t)(of->dims[d] - part->dims[d])) * box->steps[d] : 0;
+    }
+    return known;
+}
+
+/* As "{[1:4:2], [0:8]}" says. */
+static bool begin_static(const EchInstruction *i, const EchLayout *of, const EchLayout *part, Box *box)
+{
+    int64_t ranges[ECH_LAYOUT_MAX_RANK][3];
+    if (part->rank != of->rank || ech_program_slice_ranges(i, ranges, of->rank) != of->rank)
+        return false;
+    for (unsigned d = 0; d < of->rank; d++) {
+        int64_t begin = ranges[d][0], step = ranges[d][2], last = (int64_t)MIN(part->dims[d], (uint64_t)MAX_ELEMENTS) - 1;
+        if (begin < 0 || step < 1 || step > MAX_ELEMENTS || begin > MAX_ELEMENTS || begin + last * step >= (int64_t)of->dims[d])
+            return false;
+        box->begin += begin * box->steps[d];
+        box->steps[d] *= step;
+    }
+    return true;
+}
+
+/* LOW_HIGH or LOW_HIGH_BETWEEN of each dimension. */
+static bool begin_padded(const EchInstruction *i, const EchLayout *of, const EchLayout *part, Box *box)
+{
+    int64_t padding[3 * ECH_LAYOUT_MAX_RANK];
+    size_t n;
+    const char *text = ech_program_attribute(i, "padding", &n);
+    size_t found = text ? ech_program_numbers(text, n, padding, G_N_ELEMENTS(padding)) : 0;
+    if (part->rank != of->rank || (found != 2u * of->rank && found != 3u * of->rank) || of->rank == 0)
+        return false;
+    size_t each = found / of->rank;
+    for (unsigned d = 0; d < of->rank; d++) {
+        const int64_t *p = padding + d * each;
+        int64_t between = each == 3 ? p[2] : 0, last = (int64_t)MIN(part->dims[d], (uint64_t)MAX_ELEMENTS) - 1;
+        if (p[0] < 0 || between < 0 || p[0] > MAX_ELEMENTS || between > MAX_ELEMENTS || p[0] + last * (between + 1) >= (int64_t)of->dims[d])
+            return false;
+        box->begin += p[0] * box->steps[d];
+        box->steps[d] *= between + 1;
+    }
+    return true;
+}
+
+/* Dimension dimensions[d] of a broadcast's result is dimension d of what it spreads; of a transposition's operand, dimension d of the result. */
+static bool turn(const EchInstruction *i, const EchLayout *from, const EchLayout *to, Box *box)
+{
+    int64_t named[ECH_LAYOUT_MAX_RANK];
+    size_t n;
+    const char *text = ech_program_attribute(i, "dimensions", &n);
+    size_t found = text ? ech_program_numbers(text, n, named, G_N_ELEMENTS(named)) : 0;
+    bool spread = i->opcode == ECH_HLO_BROADCAST;
+    Box turned = {0};
+    if (found != from->rank || (!spread && to->rank != from->rank))
+        return false;
+    for (unsigned d = 0; d < from->rank; d++) {
+        if (named[d] < 0 || named[d] >= to->rank)
+            return false;
+        unsigned in = spread ? d : (unsigned)named[d], out = spread ? (unsigned)named[d] : d;
+        if (to->dims[out] != from->dims[in])
+            return false;
+        turned.steps[out] = box->steps[in];
+    }
+    *box = turned;
+    return true;
+}
+
+/* Numbers cut out, spread and turned round. */
+static void take_box(EchIntegers *s, EchId id, Known *ret)
 {
     const EchProgram *p = s->program;
     const EchInstruction *i = &p->instructions[id];
-    uint64_t count = p->shapes[i->shape].count;
-    const Known *from = look(s, operand(p, id, 0)), *second = i->n_operands > 1 ? look(s, operand(p, id, 1)) : NULL;
-    int64_t numbers[MAX_JOINED] = {0, 0, 1};
-    size_t n = 0;
-    if (!from || !is_row(p, id) || !is_row(p, operand(p, id, 0)))
+    const Known *given = look(s, operand(p, id, 0));
+    const EchLayout *from = layout_of(p, operand(p, id, 0)), *to = layout_of(p, id);
+    if (!given || !from || !to)
         return;
-    uint64_t len = from->values->len;
-    ret->by_argument = from->by_argument || (second && second->by_argument);
-    if (i->opcode == ECH_HLO_SLICE) {
-        const char *text = ech_program_attribute(i, "slice", &n);
-        size_t found = text ? ech_program_numbers(text, n, numbers, 3) : 0;
-        bool inside = (found == 2 || found == 3) && numbers[0] >= 0 && numbers[2] >= 1 && numbers[2] <= MAX_ELEMENTS && (uint64_t)numbers[0] < len &&
-                      count <= (len - (uint64_t)numbers[0] - 1) / (uint64_t)numbers[2] + 1;
-        int64_t *values = inside ? make(s, count, ret) : NULL;
-        for (uint64_t e = 0; values && e < count; e++)
-            values[e] = g_array_index(from->values, int64_t, (uint64_t)numbers[0] + e * (uint64_t)numbers[2]);
-    } else if (i->opcode == ECH_HLO_DYNAMIC_SLICE) {
-        bool inside = second && second->values->len == 1 && count <= len;
-        int64_t begin = inside ? CLAMP(at(second, 0), 0, (int64_t)(len - count)) : 0;
-        int64_t *values = inside ? make(s, count, ret) : NULL;
-        for (uint64_t e = 0; values && e < count; e++)
-            values[e] = g_array_index(from->values, int64_t, (uint64_t)begin + e);
-    } else if (i->opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE) {
-        const Known *where = look(s, operand(p, id, 2));
-        bool inside = second && where && where->values->len == 1 && second->values->len <= len && count == len;
-        int64_t begin = inside ? CLAMP(at(where, 0), 0, (int64_t)(len - second->values->len)) : 0;
-        ret->by_argument |= where && where->by_argument;
-        int64_t *values = inside ? make(s, count, ret) : NULL;
-        for (uint64_t e = 0; values && e < count; e++) {
-            bool over = (int64_t)e >= begin && e - (uint64_t)begin < second->values->len;
-            values[e] = over ? g_array_index(second->values, int64_t, e - (uint64_t)begin) : g_array_index(from->values, int64_t, e);
-        }
-    } else { /* pad: LOW_HIGH */
-        const char *text = ech_program_attribute(i, "padding", &n);
-        size_t found = text ? ech_program_numbers(text, n, numbers, 3) : 0;
-        bool inside = second && second->values->len == 1 && found == 2 && numbers[0] >= 0 && numbers[1] >= 0 && numbers[0] <= MAX_ELEMENTS &&
-                      numbers[1] <= MAX_ELEMENTS && count == len + (uint64_t)numbers[0] + (uint64_t)numbers[1];
-        int64_t *values = inside ? make(s, count, ret) : NULL;
-        for (uint64_t e = 0; values && e < count; e++) {
-            bool own = e >= (uint64_t)numbers[0] && e - (uint64_t)numbers[0] < len;
-            values[e] = own ? g_array_index(from->values, int64_t, e - (uint64_t)numbers[0]) : at(second, 0);
-        }
-    }
+    Box box = whole_box(from);
+    bool inside = i->opcode == ECH_HLO_SLICE           ? begin_static(i, from, to, &box)
+                  : i->opcode == ECH_HLO_DYNAMIC_SLICE ? begin_dynamic(s, id, 1, from, to, &box)
+                                                       : turn(i, from, to, &box);
+    int64_t *values = inside ? make(s, p->shapes[i->shape].count, ret) : NULL;
+    if (values)
+        move_box(to, &box, &g_array_index(given->values, int64_t, 0), values, false);
+}
+
+/* Numbers written over, or laid among others. */
+static void put_box(EchIntegers *s, EchId id, Known *ret)
+{
+    const EchProgram *p = s->program;
+    const EchInstruction *i = &p->instructions[id];
+    bool pads = i->opcode == ECH_HLO_PAD;
+    const Known *under = look(s, operand(p, id, pads ? 1 : 0)), *over = look(s, operand(p, id, pads ? 0 : 1));
+    const EchLayout *part = layout_of(p, operand(p, id, pads ? 0 : 1)), *to = layout_of(p, id);
+    uint64_t count = p->shapes[i->shape].count;
+    if (!under || !over || !part || !to || (under->values->len != 1 && under->values->len != count))
+        return;
+    Box box = whole_box(to);
+    bool inside = pads ? begin_padded(i, to, part, &box) : begin_dynamic(s, id, 2, to, part, &box);
+    int64_t *values = inside ? make(s, count, ret) : NULL;
+    for (uint64_t e = 0; values && e < count; e++)
+        values[e] = at(under, e);
+    if (values)
+        move_box(part, &box, values, &g_array_index(over->values, int64_t, 0), true);
 }
 
 static void join(EchIntegers *s, EchId id, Known *ret)
 {
     const EchProgram *p = s->program;
     const EchInstruction *i = &p->instructions[id];
-    uint64_t count = p->shapes[i->shape].count, filled = 0;
-    int64_t *values = is_row(p, id) ? make(s, count, ret) : NULL;
+    const EchLayout *to = layout_of(p, id);
+    size_t n;
+    const char *text = ech_program_attribute(i, "dimensions", &n);
+    int64_t along = -1;
+    if (!to || !text || ech_program_numbers(text, n, &along, 1) != 1 || along < 0 || along >= to->rank)
+        return;
+    uint64_t filled = 0;
+    int64_t *values = make(s, p->shapes[i->shape].count, ret);
     for (uint32_t k = 0; values && k < i->n_operands; k++) {
-        const Known *part = look(s, operand(p, id, k));
-        if (!part || part->values->len > count - filled) {
+        const Known *known = look(s, operand(p, id, k));
+        const EchLayout *part = layout_of(p, operand(p, id, k));
+        bool fits = known && part && part->rank == to->rank && part->dims[along] <= to->dims[along] - filled;
+        for (unsigned d = 0; fits && d < to->rank; d++)
+            fits = d == along || part->dims[d] == to->dims[d];
+        if (!fits) {
             forget(ret);
             return;
         }
-        memcpy(values + filled, part->values->data, part->values->len * sizeof(int64_t));
-        filled += part->values->len;
-        ret->by_argument |= part->by_argument;
+        Box box = whole_box(to);
+        box.begin = (int64_t)filled * box.steps[along];
+        move_box(part, &box, values, &g_array_index(known->values, int64_t, 0), true);
+        filled += part->dims[along];
     }
-    if (values && filled != count)
+    if (values && filled != to->dims[along])
         forget(ret);
+}
+
+/* 0, 1, 2, ... along one dimension. */
+static void count_up(EchIntegers *s, EchId id, Known *ret)
+{
+    const EchProgram *p = s->program;
+    const EchInstruction *i = &p->instructions[id];
+    const EchLayout *to = layout_of(p, id);
+    size_t n;
+    const char *text = ech_program_attribute(i, "iota_dimension", &n);
+    int64_t along = -1;
+    bool told = to && text && ech_program_numbers(text, n, &along, 1) == 1 && along >= 0 && along < to->rank;
+    int64_t *values = told ? make(s, p->shapes[i->shape].count, ret) : NULL;
+    Box box = values ? whole_box(to) : (Box){0};
+    for (uint64_t e = 0; values && e < ret->values->len; e++)
+        values[e] = (int64_t)(e / (uint64_t)box.steps[along] % to->dims[along]);
+}
+
+/* Whether the bits of one array, as they lie, are another array's elements in order. */
+static bool lies_in_order(const EchProgram *p, EchId id)
+{
+    const EchLayout *layout = layout_of(p, id);
+    for (unsigned d = 0; layout && d < layout->rank; d++)
+        if (layout->order[d] != layout->rank - 1 - d)
+            return false;
+    return layout != NULL;
 }
 
 static void compute(EchIntegers *s, EchId id, Known *ret)
@@ -339,14 +496,27 @@ static void compute(EchIntegers *s, EchId id, Known *ret)
         EchId caller = s->callers[i->computation];
         if (i->literal) {
             read_literal(s, i, ret);
-            ret->by_argument = true;
+            s->by |= ECH_BY_ARGUMENT;
         } else if (i->number >= 0 && (is_opcode(p, caller, ECH_HLO_FUSION) || is_opcode(p, caller, ECH_HLO_CALL)))
             take(s, operand(p, caller, (uint32_t)MIN(i->number, (int64_t)UINT32_MAX)), ret);
         break;
     }
+    case ECH_HLO_PARTITION_ID:
+    case ECH_HLO_REPLICA_ID: {
+        int64_t *value = s->device != NO_DEVICE ? make(s, shape->count, ret) : NULL;
+        if (value)
+            value[0] = i->opcode == ECH_HLO_PARTITION_ID ? s->device % p->partitions : s->device / p->partitions;
+        s->by |= ECH_BY_DEVICE;
+        break;
+    }
+    case ECH_HLO_BITCAST: {
+        EchId other = operand(p, id, 0);
+        if (other != ECH_NONE && p->shapes[p->instructions[other].shape].dtype == shape->dtype && lies_in_order(p, id) && lies_in_order(p, other))
+            take(s, other, ret);
+        break;
+    }
     case ECH_HLO_COPY:
     case ECH_HLO_COPY_DONE:
-    case ECH_HLO_BITCAST:
     case ECH_HLO_OPTIMIZATION_BARRIER:
     case ECH_HLO_RESHAPE: take(s, operand(p, id, 0), ret); break;
     case ECH_HLO_CALL:
@@ -358,24 +528,13 @@ static void compute(EchIntegers *s, EchId id, Known *ret)
         take(s, member, ret);
         break;
     }
-    case ECH_HLO_BROADCAST: {
-        const Known *one = look(s, operand(p, id, 0));
-        int64_t *values = one && one->values->len == 1 ? make(s, shape->count, ret) : NULL;
-        for (uint64_t e = 0; values && e < shape->count; e++)
-            values[e] = at(one, 0);
-        ret->by_argument = one && one->by_argument;
-        break;
-    }
-    case ECH_HLO_IOTA: {
-        int64_t *values = is_row(p, id) ? make(s, shape->count, ret) : NULL;
-        for (uint64_t e = 0; values && e < shape->count; e++)
-            values[e] = (int64_t)e;
-        break;
-    }
+    case ECH_HLO_IOTA: count_up(s, id, ret); break;
+    case ECH_HLO_BROADCAST:
+    case ECH_HLO_TRANSPOSE:
     case ECH_HLO_SLICE:
-    case ECH_HLO_DYNAMIC_SLICE:
+    case ECH_HLO_DYNAMIC_SLICE: take_box(s, id, ret); break;
     case ECH_HLO_DYNAMIC_UPDATE_SLICE:
-    case ECH_HLO_PAD: move_all(s, id, ret); break;
+    case ECH_HLO_PAD: put_box(s, id, ret); break;
     case ECH_HLO_CONCATENATE: join(s, id, ret); break;
     default: apply_all(s, id, ret); break;
     }
@@ -391,18 +550,23 @@ static const Known *look(EchIntegers *s, EchId id)
     if (!known) { /* not known while it is looked for */
         known = g_new0(Known, 1);
         g_hash_table_insert(s->known, GUINT_TO_POINTER(id + 1), known);
+        unsigned by = s->by;
+        s->by = 0;
         s->depth++;
         if (s->depth < MAX_DEPTH)
             compute(s, id, known);
         s->depth--;
+        known->by = s->by;
+        s->by = by;
     }
+    s->by |= known->by;
     return known->values ? known : NULL;
 }
 
-const GArray *ech_integers_of(EchIntegers *s, EchId instruction, bool *ret_by_argument)
+GArray *ech_integers_of(EchIntegers *s, EchId instruction, unsigned *ret_by)
 {
     const Known *known = look(s, instruction);
-    if (ret_by_argument)
-        *ret_by_argument = known && known->by_argument;
+    if (ret_by)
+        *ret_by = known ? known->by : 0;
     return known ? known->values : NULL;
 }

@@ -266,6 +266,8 @@ static void kernel(Lowerer *l, EchId id)
     add_work(l, &work);
     uint64_t told;
     const EchKernelGrid *grid = ech_program_grid(l->p, id);
+    if (grid && grid->by_device && l->repeats == 0)
+        l->first_by_device = l->by_device++ == 0 ? id : l->first_by_device;
     if (grid && grid->assumed && l->repeats == 0) {
         l->first_assumed = l->assumed++ == 0 ? id : l->first_assumed;
     } else if (!grid && ech_program_is_own_kernel(i) && op.estimate == ECH_TIME_NONE && l->repeats == 0 &&
@@ -990,6 +992,10 @@ static void tell_limits(const Lowerer *l)
                         "%" G_GUINT64_FORMAT
                         " transfer%s to and from other slices: the way over the host's link is in the time, the network between slices is not",
                         across, across == 1 ? "" : "s");
+    if (l->by_device > 0)
+        ech_diag_remark(l->diag, "%u Pallas kernel%s (%s%s) %s by the device's number what to work on: priced as on the device that has most to do",
+                        l->by_device, l->by_device == 1 ? "" : "s", instructions[l->first_by_device].name, l->by_device == 1 ? "" : " and others",
+                        l->by_device == 1 ? "chooses" : "choose");
     if (l->assumed > 0)
         ech_diag_remark(l->diag,
                         "%u Pallas kernel%s (%s%s) %s by data that the program's text does not hold which steps to work on: priced as if on all of them",

@@ -50,6 +50,8 @@ typedef struct {
     unsigned opaque;  /* kernels of the program's own (Pallas) whose work nothing tells, ... */
     unsigned assumed; /* kernels whose branches hang on data that is not known, ... */
     EchId first_assumed;
+    unsigned by_device; /* kernels whose work hangs on the number of the device, ... */
+    EchId first_by_device;
     EchId first_opaque; /* ...the first of them */
     unsigned repeats;   /* > 0 inside a computation that was lowered before */
     size_t repeated;    /* what was lowered that way, in instructions and their arrays */

@@ -18,15 +18,29 @@ const EchKernelGrid *ech_program_grid(const EchProgram *program, EchId instructi
     return grid > 0 ? &program->grids[grid - 1] : NULL;
 }
 
+/* With the integers of one device. */
 typedef struct {
     const char *body;
     size_t body_n, n_arrays, n_operands;
     EchMosaicArray arrays[MAX_ARRAYS];
+    GArray *values[MAX_ARRAYS]; /* what arrays[].values point into, held; NULL: nothing */
+    bool by_device;
 } Code;
+
+static void free_code(gpointer data)
+{
+    Code *code = data;
+    for (size_t k = 0; code && k < code->n_arrays; k++)
+        if (code->values[k])
+            g_array_unref(code->values[k]);
+    g_free(code);
+}
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(Code, free_code)
 
 static bool same_code(const Code *a, const Code *b)
 {
-    if (a->body_n != b->body_n || a->n_arrays != b->n_arrays || a->n_operands != b->n_operands || memcmp(a->body, b->body, a->body_n) != 0)
+    if (a->by_device != b->by_device || a->body_n != b->body_n || a->n_arrays != b->n_arrays || a->n_operands != b->n_operands ||
+        memcmp(a->body, b->body, a->body_n) != 0)
         return false;
     for (size_t i = 0; i < a->n_arrays; i++) {
         const EchMosaicArray *x = &a->arrays[i], *y = &b->arrays[i];
@@ -37,36 +51,44 @@ static bool same_code(const Code *a, const Code *b)
     return true;
 }
 
-static void add_array(const EchProgram *p, EchId shape, const GArray *values, Code *code)
+static void add_array(const EchProgram *p, EchId shape, GArray *values, Code *code)
 {
     const EchLayout *layout = ech_program_layout(p, shape);
-    if (code->n_arrays < MAX_ARRAYS)
-        code->arrays[code->n_arrays++] = (EchMosaicArray){.values = values ? (const int64_t *)(const void *)values->data : NULL,
-                                                          .n = values ? values->len : 0,
-                                                          .dims = layout ? layout->dims : NULL,
-                                                          .rank = layout ? layout->rank : 0,
-                                                          .on_chip = layout && layout->space == ECH_SPACE_VECTOR};
+    if (code->n_arrays == MAX_ARRAYS)
+        return;
+    code->values[code->n_arrays] = values ? g_array_ref(values) : NULL;
+    code->arrays[code->n_arrays++] = (EchMosaicArray){.values = values ? (const int64_t *)(const void *)values->data : NULL,
+                                                      .n = values ? values->len : 0,
+                                                      .dims = layout ? layout->dims : NULL,
+                                                      .rank = layout ? layout->rank : 0,
+                                                      .on_chip = layout && layout->space == ECH_SPACE_VECTOR};
 }
 
-/* @integers: of the program, which the code borrows. */
-static bool read_call(const EchProgram *p, EchId id, EchIntegers *integers, Code *ret)
+/* NULL where the kernel's code is not there. */
+static Code *code_of(const EchProgram *p, EchId id, EchIntegers *integers)
 {
     const EchInstruction *i = &p->instructions[id];
-    Code code = {.n_operands = i->n_operands};
-    code.body = ech_program_config(i, "custom_call_config.body", &code.body_n);
-    if (!code.body || i->n_operands > MAX_ARRAYS)
-        return false;
+    size_t n;
+    const char *body = ech_program_config(i, "custom_call_config.body", &n);
+    if (!body || i->n_operands > MAX_ARRAYS)
+        return NULL;
+    Code *code = g_new0(Code, 1);
+    code->body = body;
+    code->body_n = n;
+    code->n_operands = i->n_operands;
     for (uint32_t k = 0; k < i->n_operands; k++) {
         EchId array = ech_program_operand(p, i, k);
-        add_array(p, p->instructions[array].shape, ech_integers_of(integers, array, NULL), &code);
+        unsigned by = 0;
+        GArray *values = ech_integers_of(integers, array, &by);
+        add_array(p, p->instructions[array].shape, values, code);
+        code->by_device = code->by_device || (by & ECH_BY_DEVICE);
     }
     for (uint32_t q = 0; q < p->shapes[i->shape].n_positions; q++) {
         EchId shape = ech_program_subshape(p, i->shape, q);
         if (!p->shapes[shape].is_tuple)
-            add_array(p, shape, NULL, &code);
+            add_array(p, shape, NULL, code);
     }
-    *ret = code;
-    return true;
+    return code;
 }
 
 /* The rows, depth and columns of the blocks of a ragged product that the compiler has made a grouped kernel of, as it says beside it; its code is text. */
@@ -137,38 +159,71 @@ static bool read_ragged(const EchProgram *p, EchId id, EchKernelGrid *ret)
     return true;
 }
 
+/* Kernels of a program that are read, each with other code or integers once. */
+typedef struct {
+    EchProgram *program;
+    EchIntegers *integers;
+    GArray *grids;    /* EchKernelGrid */
+    GPtrArray *codes; /* Code of each */
+} Reading;
+
+/* The number of the kernel's grid on @device, from 1; 0: it cannot be read. */
+static uint32_t read_on(Reading *r, EchId id, uint32_t device, uint64_t *visits)
+{
+    ech_integers_set_device(r->integers, device);
+    g_autoptr(Code) code = code_of(r->program, id, r->integers);
+    if (!code)
+        return 0;
+    for (guint k = 0; k < r->codes->len; k++)
+        if (same_code(r->codes->pdata[k], code))
+            return k + 1;
+    g_autofree char *text = g_strndup(code->body, code->body_n);
+    size_t n = 0;
+    g_autofree guchar *bytes = g_base64_decode(text, &n);
+    EchKernelGrid grid;
+    g_autoptr(GError) unread = NULL; /* such a kernel is told of where it is lowered */
+    if (!read_ragged(r->program, id, &grid) && !ech_mosaic_read(bytes, n, code->arrays, code->n_operands, code->n_arrays, visits, &grid, &unread))
+        return 0;
+    grid.by_device = code->by_device;
+    g_array_append_val(r->grids, grid);
+    g_ptr_array_add(r->codes, g_steal_pointer(&code));
+    return r->grids->len;
+}
+
+static bool has_more_to_do(const EchKernelGrid *a, const EchKernelGrid *b)
+{
+    if (a->operations != b->operations)
+        return a->operations > b->operations;
+    return a->vector != b->vector ? a->vector > b->vector : ech_bytes_add(a->read, a->written) > ech_bytes_add(b->read, b->written);
+}
+
+/* What it takes to look at a kernel on another device, in visits: some microseconds. */
+#define VISITS_OF_A_DEVICE 4096
+
 void ech_program_derive_grids(EchProgram *p)
 {
-    g_autoptr(GArray) grids = g_array_new(FALSE, FALSE, sizeof(EchKernelGrid)), codes = g_array_new(FALSE, FALSE, sizeof(Code));
+    Reading r = {.program = p, .grids = g_array_new(FALSE, FALSE, sizeof(EchKernelGrid)), .codes = g_ptr_array_new_with_free_func(free_code)};
+    g_autoptr(GPtrArray) codes = r.codes;
     g_autoptr(EchIntegers) integers = NULL;
-    uint64_t visits = ECH_MOSAIC_VISITS;
+    uint64_t visits = ECH_MOSAIC_VISITS, visits_elsewhere = ECH_MOSAIC_VISITS / 4, n_devices = (uint64_t)p->partitions * p->replicas;
     for (size_t i = 0; i < p->n_instructions; i++) {
         EchInstruction *instruction = &p->instructions[i];
         instruction->grid = 0;
         if (!ech_program_is_own_kernel(instruction))
             continue;
-        integers = integers ? integers : ech_integers_new(p);
-        Code code;
-        if (!read_call(p, (EchId)i, integers, &code))
-            continue;
-        for (guint k = 0; k < codes->len && instruction->grid == 0; k++)
-            if (same_code(&g_array_index(codes, Code, k), &code))
-                instruction->grid = k + 1;
-        if (instruction->grid > 0)
-            continue;
-        g_autofree char *text = g_strndup(code.body, code.body_n);
-        size_t n = 0;
-        g_autofree guchar *bytes = g_base64_decode(text, &n);
-        EchKernelGrid grid;
-        g_autoptr(GError) unread = NULL; /* such a kernel is told of where it is lowered */
-        if (read_ragged(p, (EchId)i, &grid) || ech_mosaic_read(bytes, n, code.arrays, code.n_operands, code.n_arrays, &visits, &grid, &unread)) {
-            g_array_append_val(grids, grid);
-            g_array_append_val(codes, code);
-            instruction->grid = grids->len;
+        r.integers = integers = integers ? integers : ech_integers_new(p);
+        instruction->grid = read_on(&r, (EchId)i, 0, &visits);
+        /* Devices may have other steps of it, and wait for each other: the one that has most to do tells the time. */
+        bool elsewhere = instruction->grid > 0 && g_array_index(r.grids, EchKernelGrid, instruction->grid - 1).by_device;
+        for (uint32_t device = 1; elsewhere && device < MIN(n_devices, UINT32_MAX) && visits_elsewhere > VISITS_OF_A_DEVICE; device++) {
+            visits_elsewhere -= VISITS_OF_A_DEVICE;
+            uint32_t other = read_on(&r, (EchId)i, device, &visits_elsewhere);
+            if (other > 0 && has_more_to_do(&g_array_index(r.grids, EchKernelGrid, other - 1), &g_array_index(r.grids, EchKernelGrid, instruction->grid - 1)))
+                instruction->grid = other;
         }
     }
     g_free(p->grids);
-    p->grids = (EchKernelGrid *)(void *)g_array_free(g_steal_pointer(&grids), FALSE);
+    p->grids = (EchKernelGrid *)(void *)g_array_free(r.grids, FALSE);
 }
 
 /* Whether a kernel of the program's own is given what one of its parameters holds or what is computed of it, or a conditional goes by that. */
@@ -179,8 +234,8 @@ static bool goes_by_arguments(const EchProgram *p)
         const EchInstruction *instruction = &p->instructions[i];
         uint32_t n = ech_program_is_own_kernel(instruction) ? instruction->n_operands : instruction->opcode == ECH_HLO_CONDITIONAL ? 1 : 0;
         for (uint32_t k = 0; k < MIN(n, instruction->n_operands); k++) {
-            bool by_argument;
-            if (ech_integers_of(integers, ech_program_operand(p, instruction, k), &by_argument) && by_argument)
+            unsigned by;
+            if (ech_integers_of(integers, ech_program_operand(p, instruction, k), &by) && (by & ECH_BY_ARGUMENT))
                 return true;
         }
     }

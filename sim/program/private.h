@@ -31,14 +31,20 @@ uint32_t ech_program_handed_on(const EchProgram *program, EchId fusion);
 uint32_t *ech_program_post_order(const EchProgram *program, bool by_size) G_GNUC_WARN_UNUSED_RESULT;
 /** Bytes of every operand that an instruction reads (slices count what they touch, in-place destinations nothing), padded: ret[n_operands]. */
 void ech_program_all_operand_bytes(const EchProgram *program, EchId instruction, EchBytes *ret);
+/** What a slice takes of each dimension, first, end and step: "{[0:16], [0:4096:2]}". Returns how many dimensions it tells, at most @max. */
+size_t ech_program_slice_ranges(const EchInstruction *slice, int64_t (*ret)[3], size_t max);
 /** Integers that arrays of a program hold: constants, arguments that are known, and what is computed of those; looked at once each. */
 typedef struct EchIntegers EchIntegers;
 EchIntegers *ech_integers_new(const EchProgram *program) G_GNUC_WARN_UNUSED_RESULT;
 void ech_integers_free(EchIntegers *integers);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchIntegers, ech_integers_free)
-/** Array of int64_t, row by row, borrowed until the integers are freed; NULL for what is not known, is large (65536 elements) or holds other things than
- * integers. @ret_by_argument (may be NULL): whether an argument has a part in it. */
-const GArray *ech_integers_of(EchIntegers *integers, EchId instruction, bool *ret_by_argument);
+/** From here on they are those of one device, @device < partitions * replicas of the module; before, what hangs on a device's number is not known. */
+void ech_integers_set_device(EchIntegers *integers, uint32_t device);
+/** What has a part in an array's integers. */
+enum { ECH_BY_ARGUMENT = 1, ECH_BY_DEVICE = 2 };
+/** Array of int64_t, row by row, borrowed until the integers are freed or of another device; NULL for what is not known, is large (65536 elements) or holds
+ * other things than integers. @ret_by (may be NULL): ECH_BY_ARGUMENT, ECH_BY_DEVICE or both. */
+GArray *ech_integers_of(EchIntegers *integers, EchId instruction, unsigned *ret_by);
 /** What kernels of the program's own (Pallas) do, from their code. */
 void ech_program_derive_grids(EchProgram *program);
 /** Work of every computation and what fusions touch of their operands. ECH_ERROR_VERIFY for cycles. */

@@ -336,6 +336,24 @@ size_t ech_program_numbers(const char *text, size_t n, int64_t *ret, size_t max)
     return count;
 }
 
+size_t ech_program_slice_ranges(const EchInstruction *slice, int64_t (*ret)[3], size_t max)
+{
+    size_t n, count = 0;
+    const char *text = ech_program_attribute(slice, "slice", &n), *end = text ? text + n : NULL;
+    for (const char *open = text; open && count < max;) {
+        open = memchr(open, '[', (size_t)(end - open));
+        const char *close = open ? memchr(open, ']', (size_t)(end - open)) : NULL;
+        if (!close)
+            break;
+        int64_t *range = ret[count++];
+        range[0] = range[1] = 0;
+        range[2] = 1;
+        (void)ech_program_numbers(open, (size_t)(close - open), range, 3);
+        open = close;
+    }
+    return count;
+}
+
 static EchBytes scoped_bytes(const EchInstruction *instruction, const char *key, int32_t space)
 {
     size_t n;

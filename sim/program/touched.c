@@ -71,23 +71,15 @@ static size_t numbers(const EchInstruction *i, const char *name, int64_t *ret, s
 static Demand static_slice(const EchProgram *p, const EchInstruction *i, const EchLayout *from)
 {
     double taken[ECH_LAYOUT_MAX_RANK], elements = 1, inner = MAX(ech_layout_element_bits(from), 8u) / 8.0;
-    size_t n;
-    const char *text = ech_program_attribute(i, "slice", &n), *end = text ? text + n : NULL;
     const EchLayout *to = ech_program_layout(p, i->shape);
-    int64_t steps[ECH_LAYOUT_MAX_RANK];
-    for (unsigned d = 0; d < from->rank; d++) {
-        const char *open = text ? memchr(text, '[', (size_t)(end - text)) : NULL, *close = open ? memchr(open, ']', (size_t)(end - open)) : NULL;
-        int64_t range[3] = {0, 0, 1};
-        if (close)
-            (void)ech_program_numbers(open, (size_t)(close - open), range, 3);
-        steps[d] = CLAMP(range[2], 1, INT32_MAX);
-        text = close;
-    }
+    int64_t ranges[ECH_LAYOUT_MAX_RANK][3];
+    size_t told = ech_program_slice_ranges(i, ranges, from->rank);
     for (unsigned o = 0; o < from->rank; o++) {
         unsigned d = from->order[o];
         double kept = to && to->rank == from->rank ? (double)to->dims[d] : (double)from->dims[d];
-        bool dense = (double)steps[d] * inner <= PIECE_BYTES;
-        taken[d] = dense ? MIN(kept * (double)steps[d], (double)from->dims[d]) : kept;
+        double step = d < told ? (double)CLAMP(ranges[d][2], 1, INT32_MAX) : 1;
+        bool dense = step * inner <= PIECE_BYTES;
+        taken[d] = dense ? MIN(kept * step, (double)from->dims[d]) : kept;
         elements *= taken[d];
         inner *= (double)from->dims[d];
     }

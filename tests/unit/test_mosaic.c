@@ -85,6 +85,20 @@ START_TEST(work_of_attention)
 }
 END_TEST
 
+/* Four chips share 4096 rows; each has a grid of its own two rows of blocks by all eight, and finds the steps of it that count by its number: 3, 7, 11 and 15
+ * in each head. */
+START_TEST(work_of_the_busiest_device)
+{
+    g_autoptr(EchImport) import = ech_test_import(ECH_SOURCE_DIR "/traces/splash_context.v6e", NULL);
+    const EchKernelGrid *forward = grid_of(import, FORWARD), *backward = grid_of(import, BACKWARD);
+    ck_assert_double_eq(forward->steps, HEADS * 2 * 8);
+    ck_assert(!forward->assumed && forward->by_device);
+    ck_assert_double_eq(forward->operations, HEADS * 15 * 2 * PRODUCT);
+    ck_assert(!backward->assumed && backward->by_device);
+    ck_assert_double_eq(backward->operations, HEADS * 15 * 5 * PRODUCT);
+}
+END_TEST
+
 /* Without the mask nobody knows which blocks are skipped. */
 START_TEST(unknown_data)
 {
@@ -472,6 +486,7 @@ int main(void)
     Suite *suite = suite_create("mosaic");
     TCase *tcase = tcase_create("mosaic");
     tcase_add_test(tcase, work_of_attention);
+    tcase_add_test(tcase, work_of_the_busiest_device);
     tcase_add_test(tcase, rows_by_lengths);
     tcase_add_test(tcase, unknown_data);
     tcase_add_test(tcase, both_readers);

@@ -102,13 +102,81 @@ START_TEST(integers_of_arguments_are_followed)
     ck_assert(!ech_program_set_arguments(program, texts)); /* no kernel goes by them */
     g_autoptr(EchIntegers) integers = ech_integers_new(program);
     for (size_t i = 0; i < G_N_ELEMENTS(expected); i++) {
-        bool by_argument = !expected[i].by_argument;
-        const GArray *values = ech_integers_of(integers, ech_test_instruction(program, expected[i].name), &by_argument);
-        ck_assert_msg((values ? values->len : 0) == expected[i].n && by_argument == expected[i].by_argument, "%s: %u numbers, %d", expected[i].name,
-                      values ? values->len : 0, by_argument);
+        unsigned by = ECH_BY_DEVICE;
+        const GArray *values = ech_integers_of(integers, ech_test_instruction(program, expected[i].name), &by);
+        ck_assert_msg((values ? values->len : 0) == expected[i].n && by == (expected[i].by_argument ? ECH_BY_ARGUMENT : 0u), "%s: %u numbers, %u",
+                      expected[i].name, values ? values->len : 0, by);
         for (size_t k = 0; k < expected[i].n; k++)
             ck_assert_msg(g_array_index(values, int64_t, k) == expected[i].values[k], "%s: number %zu is %" G_GINT64_FORMAT, expected[i].name, k,
                           g_array_index(values, int64_t, k));
+    }
+}
+END_TEST
+
+/* Tables of which each of four devices has a part, two replicas of two partitions. */
+static const char tables[] = "HloModule tables, is_scheduled=true, replica_count=2, num_partitions=2\n\n"
+                             "ENTRY %main (f: f32[4]) -> s32[2,3] {\n"
+                             "  %f = f32[4]{0} parameter(0)\n"
+                             "  %zero = s32[] constant(0)\n"
+                             "  %table = s32[2,4,3]{2,1,0} constant({{{0,1,2},{3,4,5},{6,7,8},{9,10,11}},{{12,13,14},{15,16,17},{18,19,20},{21,22,23}}})\n"
+                             "  %partition = u32[] partition-id()\n"
+                             "  %replica = u32[] replica-id()\n"
+                             "  %twice = u32[] add(%replica, %replica)\n"
+                             "  %both = s32[] convert(%twice)\n"
+                             "  %part = s32[1,2,3]{2,1,0} dynamic-slice(%table, %partition, %both, %zero), dynamic_slice_sizes={1,2,3}\n"
+                             "  %flat = s32[2,3]{1,0} bitcast(%part)\n"
+                             "  %turned = s32[3,2]{1,0} transpose(%flat), dimensions={1,0}\n"
+                             "  %relaid = s32[3,2]{0,1} bitcast(%flat)\n"
+                             "  %odd = s32[2,1]{1,0} slice(%turned), slice={[0:3:2], [1:2]}\n"
+                             "  %wide = s32[2,2]{1,0} pad(%odd, %zero), padding=0_0x1_0\n"
+                             "  %spaced = s32[2,3]{1,0} pad(%wide, %zero), padding=0_0_0x0_0_1\n"
+                             "  %row = s32[3]{0} iota(), iota_dimension=0\n"
+                             "  %fixed = s32[2,3]{1,0} broadcast(%row), dimensions={1}\n"
+                             "  %columns = s32[2,3]{1,0} iota(), iota_dimension=0\n"
+                             "  %joined = s32[2,4]{1,0} concatenate(%wide, %wide), dimensions={1}\n"
+                             "  %line = s32[1,3]{1,0} bitcast(%row)\n"
+                             "  %stacked = s32[3,3]{1,0} concatenate(%flat, %line), dimensions={0}\n"
+                             "  %over = s32[2,3]{1,0} dynamic-update-slice(%flat, %odd, %zero, %partition)\n"
+                             "  ROOT %r = s32[2,3]{1,0} add(%over, %columns)\n"
+                             "}\n";
+
+START_TEST(integers_of_a_device)
+{
+    static const struct {
+        const char *name;
+        unsigned by;
+        size_t n;                  /* 0: not known */
+        int64_t first[9], last[9]; /* on device 0 and on device 3 */
+    } expected[] = {
+        {"part", ECH_BY_DEVICE, 6, {0, 1, 2, 3, 4, 5}, {18, 19, 20, 21, 22, 23}},
+        {"turned", ECH_BY_DEVICE, 6, {0, 3, 1, 4, 2, 5}, {18, 21, 19, 22, 20, 23}},
+        {"relaid", 0, 0, {0}, {0}},
+        {"odd", ECH_BY_DEVICE, 2, {3, 5}, {21, 23}},
+        {"wide", ECH_BY_DEVICE, 4, {0, 3, 0, 5}, {0, 21, 0, 23}},
+        {"spaced", ECH_BY_DEVICE, 6, {0, 0, 3, 0, 0, 5}, {0, 0, 21, 0, 0, 23}},
+        {"fixed", 0, 6, {0, 1, 2, 0, 1, 2}, {0, 1, 2, 0, 1, 2}},
+        {"columns", 0, 6, {0, 0, 0, 1, 1, 1}, {0, 0, 0, 1, 1, 1}},
+        {"joined", ECH_BY_DEVICE, 8, {0, 3, 0, 3, 0, 5, 0, 5}, {0, 21, 0, 21, 0, 23, 0, 23}},
+        {"stacked", ECH_BY_DEVICE, 9, {0, 1, 2, 3, 4, 5, 0, 1, 2}, {18, 19, 20, 21, 22, 23, 0, 1, 2}},
+        {"over", ECH_BY_DEVICE, 6, {3, 1, 2, 5, 4, 5}, {18, 21, 20, 21, 23, 23}},
+        {"r", ECH_BY_DEVICE, 6, {3, 1, 2, 6, 5, 6}, {18, 21, 20, 22, 24, 24}},
+    };
+    g_autoptr(EchProgram) program = ech_test_program(tables, "tpu-v5e");
+    g_autoptr(EchIntegers) integers = ech_integers_new(program);
+    ck_assert_ptr_null(ech_integers_of(integers, ech_test_instruction(program, "part"), NULL));
+    static const uint32_t devices[] = {0, 3, 0};
+    for (size_t d = 0; d < G_N_ELEMENTS(devices); d++) {
+        ech_integers_set_device(integers, devices[d]);
+        for (size_t i = 0; i < G_N_ELEMENTS(expected); i++) {
+            unsigned by = 0;
+            const GArray *values = ech_integers_of(integers, ech_test_instruction(program, expected[i].name), &by);
+            ck_assert_msg((values ? values->len : 0) == expected[i].n && by == expected[i].by, "%s: %u numbers, %u", expected[i].name, values ? values->len : 0,
+                          by);
+            const int64_t *wanted = devices[d] == 0 ? expected[i].first : expected[i].last;
+            for (size_t k = 0; k < expected[i].n; k++)
+                ck_assert_msg(g_array_index(values, int64_t, k) == wanted[k], "%s on device %u: number %zu is %" G_GINT64_FORMAT, expected[i].name, devices[d],
+                              k, g_array_index(values, int64_t, k));
+        }
     }
 }
 END_TEST
@@ -1532,6 +1600,7 @@ int main(void)
     TCase *small = tcase_create("small"), *captured = tcase_create("captured");
     tcase_add_test(small, in_place_operations_take_their_operands_place);
     tcase_add_test(small, integers_of_arguments_are_followed);
+    tcase_add_test(small, integers_of_a_device);
     tcase_add_test(small, conditionals_go_by_arguments);
     tcase_add_test(small, branches_weigh_what_their_loops_do);
     tcase_add_test(small, rows_are_worked_on_alone);
