@@ -278,14 +278,14 @@ typedef struct {
     int64_t steps[ECH_LAYOUT_MAX_RANK];
 } Box;
 
-/* All of an array. */
+/* All of an array that is not too large to be known. */
 static Box whole_box(const EchLayout *of)
 {
     Box box = {0};
     int64_t step = 1;
     for (unsigned d = of->rank; d-- > 0;) {
         box.steps[d] = step;
-        step *= (int64_t)MIN(of->dims[d], (uint64_t)MAX_ELEMENTS + 1); /* larger ones are not known */
+        step *= (int64_t)of->dims[d];
     }
     return box;
 }
@@ -411,7 +411,7 @@ static void put_box(EchIntegers *s, EchId id, Known *ret)
     const Known *under = look(s, operand(p, id, pads ? 1 : 0)), *over = look(s, operand(p, id, pads ? 0 : 1));
     const EchLayout *part = layout_of(p, operand(p, id, pads ? 0 : 1)), *to = layout_of(p, id);
     uint64_t count = p->shapes[i->shape].count;
-    if (!under || !over || !part || !to || (under->values->len != 1 && under->values->len != count))
+    if (!under || !over || !part || !to || count > MAX_ELEMENTS || (under->values->len != 1 && under->values->len != count))
         return;
     Box box = whole_box(to);
     bool inside = pads ? begin_padded(i, to, part, &box) : begin_dynamic(s, id, 2, to, part, &box);

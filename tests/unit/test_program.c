@@ -131,6 +131,8 @@ static const char tables[] = "HloModule tables, is_scheduled=true, replica_count
                              "  %wide = s32[2,2]{1,0} pad(%odd, %zero), padding=0_0x1_0\n"
                              "  %spaced = s32[2,3]{1,0} pad(%wide, %zero), padding=0_0_0x0_0_1\n"
                              "  %row = s32[3]{0} iota(), iota_dimension=0\n"
+                             "  %corner = s32[1,1,1,1,1]{4,3,2,1,0} bitcast(%zero)\n"
+                             "  %huge = s32[65536,65536,65536,65536,65536]{4,3,2,1,0} pad(%corner, %zero), padding=0_65535x0_65535x0_65535x0_65535x0_65535\n"
                              "  %fixed = s32[2,3]{1,0} broadcast(%row), dimensions={1}\n"
                              "  %columns = s32[2,3]{1,0} iota(), iota_dimension=0\n"
                              "  %joined = s32[2,4]{1,0} concatenate(%wide, %wide), dimensions={1}\n"
@@ -154,6 +156,8 @@ START_TEST(integers_of_a_device)
         {"odd", ECH_BY_DEVICE, 2, {3, 5}, {21, 23}},
         {"wide", ECH_BY_DEVICE, 4, {0, 3, 0, 5}, {0, 21, 0, 23}},
         {"spaced", ECH_BY_DEVICE, 6, {0, 0, 3, 0, 0, 5}, {0, 0, 21, 0, 0, 23}},
+        {"corner", 0, 1, {0}, {0}},
+        {"huge", 0, 0, {0}, {0}},
         {"fixed", 0, 6, {0, 1, 2, 0, 1, 2}, {0, 1, 2, 0, 1, 2}},
         {"columns", 0, 6, {0, 0, 0, 1, 1, 1}, {0, 0, 0, 1, 1, 1}},
         {"joined", ECH_BY_DEVICE, 8, {0, 3, 0, 3, 0, 5, 0, 5}, {0, 21, 0, 21, 0, 23, 0, 23}},
