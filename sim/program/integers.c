@@ -473,9 +473,15 @@ static void count_up(EchIntegers *s, EchId id, Known *ret)
 static bool lies_in_order(const EchProgram *p, EchId id)
 {
     const EchLayout *layout = layout_of(p, id);
-    for (unsigned d = 0; layout && d < layout->rank; d++)
-        if (layout->order[d] != layout->rank - 1 - d)
+    unsigned outer = layout ? layout->rank : 0;
+    for (unsigned d = 0; layout && d < layout->rank; d++) {
+        unsigned dim = layout->order[d];
+        if (layout->dims[dim] == 1)
+            continue;
+        if (dim >= outer)
             return false;
+        outer = dim;
+    }
     return layout != NULL;
 }
 

@@ -127,10 +127,12 @@ static const char tables[] = "HloModule tables, is_scheduled=true, replica_count
                              "  %flat = s32[2,3]{1,0} bitcast(%part)\n"
                              "  %turned = s32[3,2]{1,0} transpose(%flat), dimensions={1,0}\n"
                              "  %relaid = s32[3,2]{0,1} bitcast(%flat)\n"
+                             "  %row = s32[3]{0} iota(), iota_dimension=0\n"
+                             "  %column = s32[3,1]{0,1} bitcast(%row)\n"
+                             "  %again = s32[3]{0} bitcast(%column)\n"
                              "  %odd = s32[2,1]{1,0} slice(%turned), slice={[0:3:2], [1:2]}\n"
                              "  %wide = s32[2,2]{1,0} pad(%odd, %zero), padding=0_0x1_0\n"
                              "  %spaced = s32[2,3]{1,0} pad(%wide, %zero), padding=0_0_0x0_0_1\n"
-                             "  %row = s32[3]{0} iota(), iota_dimension=0\n"
                              "  %corner = s32[1,1,1,1,1]{4,3,2,1,0} bitcast(%zero)\n"
                              "  %huge = s32[65536,65536,65536,65536,65536]{4,3,2,1,0} pad(%corner, %zero), padding=0_65535x0_65535x0_65535x0_65535x0_65535\n"
                              "  %fixed = s32[2,3]{1,0} broadcast(%row), dimensions={1}\n"
@@ -153,6 +155,7 @@ START_TEST(integers_of_a_device)
         {"part", ECH_BY_DEVICE, 6, {0, 1, 2, 3, 4, 5}, {18, 19, 20, 21, 22, 23}},
         {"turned", ECH_BY_DEVICE, 6, {0, 3, 1, 4, 2, 5}, {18, 21, 19, 22, 20, 23}},
         {"relaid", 0, 0, {0}, {0}},
+        {"again", 0, 3, {0, 1, 2}, {0, 1, 2}},
         {"odd", ECH_BY_DEVICE, 2, {3, 5}, {21, 23}},
         {"wide", ECH_BY_DEVICE, 4, {0, 3, 0, 5}, {0, 21, 0, 23}},
         {"spaced", ECH_BY_DEVICE, 6, {0, 0, 3, 0, 0, 5}, {0, 0, 21, 0, 0, 23}},
