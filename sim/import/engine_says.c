@@ -144,6 +144,17 @@ static void say_vllm_cache(const Figures *f, EchDiag *diag)
         length);
 }
 
+/* MLX, of one array: "Attempting to allocate 48736917632 bytes which is greater than the maximum allowed buffer size of 30150672384 bytes.", which Metal sets
+ * by the machine (mlx/backend/metal/allocator.cpp). */
+static void say_metal_buffer(const Figures *f, EchDiag *diag)
+{
+    g_autofree char *asked = ech_format_bytes(f->asked.bytes), *most = ech_format_bytes(f->capacity.bytes);
+    ech_diag_remark(diag, "MLX was refused one array of %s: Metal gives no buffer larger than %s on this machine, however much memory is free", asked, most);
+    ech_diag_remark(diag,
+                    "so what else runs does not matter, nor does iogpu.wired_limit_mb: prompts in smaller chunks (mlx_lm's --prefill-step-size), a shorter "
+                    "context, a smaller batch or picture, attention that makes no whole matrix (mx.fast.scaled_dot_product_attention) keep arrays below it");
+}
+
 /* "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 144.00 MiB on device 4: cudaMalloc failed: out of memory" */
 static bool read_llama(EchWords line, Figures *f)
 {
@@ -249,6 +260,10 @@ static bool read_sparse_core(EchWords line, Figures *f)
     "lower "                                                                                                                                                   \
     "precision or over more GPUs they need less; a KV cache that the runtime made before (free_gpu_memory_fraction) and other processes hold the rest"
 
+#define MAC_LESS                                                                                                                                               \
+    "that is the machine's memory, which its CPU shares: of it the GPU may take some two thirds to three quarters, and other models and programs count. A "    \
+    "shorter context, a smaller batch, weights or a KV cache of fewer bits need less; 'sudo sysctl iogpu.wired_limit_mb=N' lets it take more"
+
 #define PADDLE "nvidia-smi says who holds it; a smaller batch or recomputation (paddle.distributed.fleet.utils.recompute) needs less"
 
 static const Wording wordings[] = {
@@ -264,6 +279,15 @@ static const Wording wordings[] = {
      .memory = "hbm",
      .read = read_vllm_cache,
      .say = say_vllm_cache},
+    {.mark = "Attempting to allocate ",
+     .also = "maximum allowed buffer size of ",
+     .who = "MLX",
+     .memory = "hbm",
+     .asked = "Attempting to allocate ",
+     .capacity = "maximum allowed buffer size of ",
+     .say = say_metal_buffer},
+    {.mark = "[malloc] Unable to allocate ", .who = "MLX", .memory = "hbm", .asked = "Unable to allocate ", .advice = MAC_LESS},
+    {.mark = "[malloc_or_wait] Unable to allocate ", .who = "MLX", .memory = "hbm", .asked = "Unable to allocate ", .advice = MAC_LESS},
     {.mark = "cudaMalloc failed: out of memory",
      .also = "allocating ",
      .who = "llama.cpp",

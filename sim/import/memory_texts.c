@@ -136,6 +136,11 @@ static const struct {
     {"Theoretical memory footprints: ", "the text is Megatron's estimate of weights, optimizer state and activations, by formulas of a transformer; "
                                         "buckets of gradients, logits, what NCCL and the allocator take come on top: 'echelon capture --pretend DEVICE "
                                         "--world N -- COMMAND' runs one rank on a device that is not there and tells all"},
+    /* mlx/backend/metal/allocator.cpp: of buffers by their number */
+    {"[metal::malloc] Resource limit (",
+     "the text says that MLX's buffers that are alive are as many as Metal allows (the number in it counts them, not bytes), not that memory ran out: arrays "
+     "that nothing evaluates or lets go of pile up, one or more a step. mx.eval() of what is kept (caches, optimizer state) at each step, fewer references to "
+     "old arrays, a shorter sequence or fewer layers at once keep them fewer; smaller arrays do not"},
     {"Insufficient Memory (IOAF code 8)", MAC},
     {"kIOGPUCommandBufferCallbackErrorOutOfMemory", MAC},
     {"[metal::malloc]", MAC},

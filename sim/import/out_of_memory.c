@@ -104,18 +104,22 @@ static bool begins(EchWords line, EchWords sentence, const char *key)
     return at && (size_t)(at - sentence.text) < line.n;
 }
 
-/* What runtimes say of a request. */
+/* What runtimes say of a request. @also: what else their sentence has, where other software begins one so. */
 static bool read_request(Reader *r, EchWords line, EchWords sentence)
 {
     static const struct {
-        const char *key;
+        const char *key, *also;
         bool of_gpu, program;
-    } keys[] = {{"Attempting to reserve ", false, true},   {"Attempting to allocate ", false, false},
-                {"Could not allocate ", false, false},     {"ut of memory while trying to allocate ", true, true},
-                {"ut of memory allocating ", true, false}, {"Failed to allocate request for ", true, false}};
+    } keys[] = {{"Attempting to reserve ", "That was not possible", false, true},
+                {"Attempting to allocate ", "That was not possible", false, false},
+                {"Could not allocate ", " allocatable", false, false},
+                {"ut of memory while trying to allocate ", NULL, true, true},
+                {"ut of memory allocating ", NULL, true, false},
+                {"Failed to allocate request for ", NULL, true, false}};
     EchRounded request, exact;
     for (size_t i = 0; i < G_N_ELEMENTS(keys); i++) {
-        if (!begins(line, sentence, keys[i].key) || !ech_words_size_after(sentence, keys[i].key, &request))
+        if (!begins(line, sentence, keys[i].key) || (keys[i].also && !ech_words_have(sentence, keys[i].also)) ||
+            !ech_words_size_after(sentence, keys[i].key, &request))
             continue;
         if (ech_words_size_after(ech_words_after(sentence, "Failed to allocate request for "), " (", &exact))
             request = exact;
@@ -927,8 +931,7 @@ static int probe(const uint8_t *head, size_t n)
                                         "of memory while trying to allocate ",
                                         ": Out of memory allocating ",
                                         ": Failed to allocate request for ",
-                                        "Attempting to reserve ",
-                                        "Attempting to allocate ",
+                                        "That was not possible",
                                         "RESOURCE_EXHAUSTED: Could not allocate ",
                                         "Tried to allocate ",
                                         " already allocated; ",

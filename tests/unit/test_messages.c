@@ -241,6 +241,11 @@ static const Case of_engines[] = {
      "gpu_cudamallocasync_allocator.cc:9] 8192, 3\nE0102 03:04:05.678904 11 gpu_cudamallocasync_allocator.cc:9] 1048576, 2\n",
      "cudaMallocAsync's pool was refused 2 GiB, with 2.01 MiB that it tells of on that device, 1 GiB free, of 16 GiB there are", 2 * GIB, "2 of 1 MiB", 2 * MIB,
      NULL},
+    /* One array that is larger than Metal's buffers, however much is free; and a Mac that is full. */
+    {"    mx.eval(scores)\nRuntimeError: [metal::malloc] Attempting to allocate 68719476736 bytes which is greater than the maximum allowed buffer size of "
+     "34359738368 bytes.",
+     "MLX was refused one array of 64 GiB: Metal gives no buffer larger than 32 GiB on this machine", 64 * GIB, NULL, 0, "had_bytes=34359738368"},
+    {"RuntimeError: [malloc_or_wait] Unable to allocate 2147483648 bytes.", "that is the machine's memory, which its CPU shares", 2 * GIB, NULL, 0, NULL},
     /* What llama.cpp reckoned with before. */
     {"common_params_fit_impl: projected to use 20480 MiB of device memory vs. 15360 MiB of free device memory\ncommon_params_fit_impl: cannot meet free memory "
      "target of "
@@ -303,6 +308,9 @@ static const Case of_others[] = {
     {"ROCm model arena alloc failed for span:7 (2048.00 MiB chunk): out of memory", "2 GiB of the device's memory were refused", 2 * GIB, NULL, 0, NULL},
     {"[TRT] [W] UNSUPPORTED_STATE: Skipping tactic 4 due to insufficient memory on requested size of 65536 detected for tactic 0x1f.",
      "64 KiB of memory were refused, and the program goes on without: a warning, not an error", 64 * KIB, NULL, 0, NULL},
+    /* What others begin as TPUs' runtime does is not told as an array of JAX's. */
+    {"[server] Attempting to allocate 24.00 GiB for the GPU's cache failed: out of memory", "nvidia-smi (rocm-smi, xpu-smi, npu-smi) says who holds the rest",
+     24 * GIB, NULL, 0, NULL},
     /* Where figures of the host stand beside it. */
     {"numpy.core._exceptions.MemoryError: Unable to allocate 3.00 GiB for an array\n               total        used        free      shared  buff/cache   "
      "available\n"
@@ -906,6 +914,7 @@ static const struct {
     {"RuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62", "before it wakes up"},
     {"W: CL_MEM_OBJECT_ALLOCATION_FAILURE error executing CL_COMMAND_WRITE_BUFFER", "CL_DEVICE_MAX_MEM_ALLOC_SIZE"},
     {"Error: System is out of GPU and shared host memory", "the device's or the host's, the text does not say"},
+    {"RuntimeError: [metal::malloc] Resource limit (499000) exceeded.", "as many as Metal allows (the number in it counts them, not bytes)"},
     {"MetalExecutionError: Code=8 \"Insufficient Memory (IOAF code 8)\"", "iogpu.wired_limit_mb"},
     {"Traceback (most recent call last):\nimport cupy\n  in cupy_backends.cuda.api.runtime.hostAlloc\nCUDARuntimeError: cudaErrorOperatingSystem: OS call "
      "failed",
