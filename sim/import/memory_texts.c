@@ -469,6 +469,36 @@ static char *describe_headless(const char *text, size_t n)
 
 /* ---- all of them ---- */
 
+/* Whether an identifier of @library stands in the text: "CL_MEM_READ_ONLY", not "NCCL_DEBUG". */
+static bool has_identifier(const char *text, size_t n, const char *library)
+{
+    const char *end = text + n;
+    size_t length = strlen(library);
+    for (const char *at = n ? memmem(text, n, library, length) : NULL; at; at = memmem(at + 1, (size_t)(end - at) - 1, library, length)) {
+        if (at == text || (!g_ascii_isalnum(at[-1]) && at[-1] != '_'))
+            return true;
+    }
+    return false;
+}
+
+/* Whether Apple's Metal or MLX stands in the text as a word or a part of a name: not bare metal, nor Mellanox's mlx5_0. */
+static bool is_of_mac(const char *text, size_t n)
+{
+    static const char *const words[] = {"metal", "Metal", "METAL", "mlx"};
+    const char *end = text + n;
+    for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
+        size_t length = strlen(words[i]);
+        for (const char *at = n ? memmem(text, n, words[i], length) : NULL; at; at = memmem(at + 1, (size_t)(end - at) - 1, words[i], length)) {
+            const char *behind = at + length;
+            bool begins = at == text || !g_ascii_isalnum(at[-1]), ends = behind == end || (!g_ascii_islower(*behind) && !g_ascii_isdigit(*behind)),
+                 bare = at - text > 4 && memcmp(at - 4, "are", 3) == 0;
+            if (begins && ends && !bare)
+                return true;
+        }
+    }
+    return false;
+}
+
 /* Of a refusal of which the text gives no size. */
 static char *describe_refusal(const char *text, size_t n)
 {
@@ -476,18 +506,19 @@ static char *describe_refusal(const char *text, size_t n)
     if (!ech_plain_says_find(text, n, &s))
         return NULL;
     if (s.goes_on)
-        return g_strdup_printf("the text warns that %s was refused, and the program goes on without (line %" G_GUINT64_FORMAT ": '%s'): no error by itself",
-                               ech_place_name(s.place), s.number, s.line);
+        return g_strdup_printf("the text warns that %s was refused, and the program goes on without (line %" G_GUINT64_FORMAT ": '%s'): no error by itself%s%s",
+                               ech_place_name(s.place), s.number, s.line, s.place == ECH_PLACE_LOCKED ? "; " : "",
+                               s.place == ECH_PLACE_LOCKED ? ech_place_advice(s.place) : "");
     /* What can be captured, and what cannot. */
-    if (has(text, n, "etal") || has(text, n, "mlx"))
+    bool on_device = s.place == ECH_PLACE_DEVICE || s.place == ECH_PLACE_UNTOLD, of_opencl = on_device && has_identifier(text, n, "CL_");
+    if (on_device && is_of_mac(text, n))
         return g_strdup(MAC);
-    bool captured = (s.place == ECH_PLACE_DEVICE || s.place == ECH_PLACE_UNTOLD) && !has(text, n, "CL_") && !has(text, n, "VK_");
+    bool captured = on_device && !of_opencl && !has_identifier(text, n, "VK_");
     return g_strdup_printf("the text says that %s ran out (line %" G_GUINT64_FORMAT ": '%s'), but not what was asked for and what held it: %s%s%s",
                            ech_place_name(s.place), s.number, s.line, ech_place_advice(s.place),
-                           has(text, n, "CL_")
-                               ? ". Of OpenCL one buffer may be no larger than CL_DEVICE_MAX_MEM_ALLOC_SIZE (clinfo tells it), often a quarter of the "
-                                 "memory"
-                               : "",
+                           of_opencl ? ". Of OpenCL one buffer may be no larger than CL_DEVICE_MAX_MEM_ALLOC_SIZE (clinfo tells it), often a quarter of the "
+                                       "memory"
+                                     : "",
                            captured ? TELLS_MORE : "");
 }
 

@@ -29,13 +29,16 @@ static const char *failure(const char *line)
                                                                                                                                           " fail", "exceed"};
     static const char *const allocating[] = {"allocate",         "alloc ",      "malloc", "allocation of ", "createbuffer", "available shared memory",
                                              "available memory", "memory limit"};
-    const char *fails = FIND_ANY(line, before);
-    bool ahead = fails != NULL;
-    fails = ahead ? fails : FIND_ANY(line, beside);
-    for (size_t i = 0; i < G_N_ELEMENTS(allocating) && fails; i++) {
-        for (const char *at = strstr(line, allocating[i]); at; at = strstr(at + 1, allocating[i])) {
-            if (at > fails ? at - fails < CLOSE : !ahead && fails - at < CLOSE)
-                return fails;
+    bool any = false;
+    for (size_t k = 0; k < G_N_ELEMENTS(before) + G_N_ELEMENTS(beside); k++) {
+        bool ahead = k < G_N_ELEMENTS(before);
+        const char *fails = ahead ? strstr(line, before[k]) : any ? NULL : strstr(line, beside[k - G_N_ELEMENTS(before)]);
+        any |= fails != NULL;
+        for (size_t i = 0; i < G_N_ELEMENTS(allocating) && fails; i++) {
+            for (const char *at = strstr(line, allocating[i]); at; at = strstr(at + 1, allocating[i])) {
+                if (at > fails ? at - fails < CLOSE : !ahead && fails - at < CLOSE)
+                    return fails;
+            }
         }
     }
     return NULL;
@@ -114,8 +117,11 @@ static bool has_word(const char *line, const char *const *words, size_t n, bool 
 static EchPlace place_of(const char *line)
 {
     static const char *const chip[] = {"shared memory", "smem", " lds", "vmem", "tensor memory", "scratchpad"};
-    /* ibv_: of RDMA, whose queues and buffers are page-locked (the NCCL guide's "ulimit -l") */
-    static const char *const pinned[] = {"pinned", "page-lock", "page lock", "hostalloc", "host_malloc", "mallochost", "hostregister", "ibv_"};
+    /* Of libibverbs and libfabric: queues and buffers of RDMA. */
+    static const char *const network[] = {"ibv_", "ibverbs", "reg_mr", "fi_mr_reg"};
+    static const char *const locked[] = {"mlock", "rlimit_memlock", "virtuallock", "directly in ram"};
+    static const char *const pinned[] = {"pinned",     "page-lock",  "page lock",    "pin_memory",  "hostalloc",
+                                         "hostmalloc", "mallochost", "hostregister", "allocmapped", "host_malloc"};
     static const char *const host[] = {"numpy", "and data type", "cpu", "host", "ram", "system memory", "arraymemoryerror", "on the node"},
                              *const exception[] = {"bad_alloc", "memoryerror"}; /* libraries of a device throw them, too */
     static const char *const device[] = {"gpu",      "cuda", "cumem", "vram",   "device", "hip", "npu", "rtmalloc", "hbm",   "opencl", "ocl",      "cl_",
@@ -124,10 +130,45 @@ static EchPlace place_of(const char *line)
     of_host |= !of_device && has_word(line, exception, G_N_ELEMENTS(exception), true);
     return strstr(line, "(shm)") || strstr(line, "/dev/shm") ? ECH_PLACE_HOST
            : HAS_ANY(line, chip)                             ? ECH_PLACE_CHIP
+           : HAS_ANY(line, network)                          ? ECH_PLACE_NETWORK
+           : HAS_ANY(line, locked)                           ? ECH_PLACE_LOCKED
            : HAS_ANY(line, pinned)                           ? ECH_PLACE_PINNED
            : of_host && !of_device                           ? ECH_PLACE_HOST
            : of_device && !of_host                           ? ECH_PLACE_DEVICE
                                                              : ECH_PLACE_UNTOLD;
+}
+
+/* ---- calls ---- */
+
+/* The frame of Python's traceback that was read last. */
+typedef struct {
+    uint64_t number; /* of its line; 0: none */
+    bool pins;       /* It page-locks memory of the host. */
+} Frame;
+
+/* Whether a frame's line, its call or its function, page-locks: "in pin_memory", "return tensor.pin_memory()", "torch.empty(n, pin_memory=True)". */
+static bool page_locks(const char *line)
+{
+    static const char *const calls[] = {"pin_memory(", "in pin_memory", "in _pin_memory", "hostalloc",    "mallochost",
+                                        "hostmalloc",  "hostregister",  "allocmapped",    "alloc_pinned", "pinned_array("};
+    /* A loader's option is no call of it. */
+    return HAS_ANY(line, calls) || (strstr(line, "pin_memory=true") && strstr(line, "torch.") && !strstr(line, "loader"));
+}
+
+/* @lower may be a frame's first line, or the one behind it, which is its call. */
+static void read_frame(Frame *frame, const char *lower, uint64_t number)
+{
+    const char *file = strstr(lower, "file \"");
+    if (file && strstr(file, "\", line "))
+        *frame = (Frame){.number = number, .pins = page_locks(lower)};
+    else if (frame->number && number == frame->number + 1)
+        frame->pins |= page_locks(lower);
+}
+
+/* Before anything is copied. */
+static bool may_be_of_frame(EchWords line, const Frame *frame, uint64_t number)
+{
+    return number == frame->number + 1 || ech_words_start(line, "File \"");
 }
 
 /* ---- sizes ---- */
@@ -279,19 +320,35 @@ static void keep_better(EchPlainSays *best, const EchPlainSays *s)
         *best = *s;
 }
 
+/* The driver's status is the same whose memory ever it refused: the frame that the traceback ends with tells, or its first where it stands behind. */
+static void settle_place(EchPlainSays *s, const Frame *frame)
+{
+    enum { CLOSE = 4 }; /* marks below the call and an empty line between */
+    uint64_t apart = frame->number > s->number ? frame->number - s->number : s->number - frame->number;
+    if (frame->number && apart <= CLOSE && frame->pins && (s->place == ECH_PLACE_DEVICE || s->place == ECH_PLACE_UNTOLD))
+        s->place = ECH_PLACE_PINNED;
+}
+
 bool ech_plain_says_find(const char *text, size_t n, EchPlainSays *ret)
 {
     enum { BEHIND = 6 };
     g_autoptr(EchPasted) pasted = ech_pasted_new(text, n);
     EchPlainSays best = {0}, s = {0};
+    Frame frame = {0};
+    bool framed = false; /* s has a frame before it, or had one behind */
     EchWords line;
     for (uint64_t number = 1; ech_pasted_next(pasted, &line); number++) {
         bool behind = s.number && number - s.number <= BEHIND;
-        if (!behind && !may_refuse(line))
+        if (!behind && !may_refuse(line) && !may_be_of_frame(line, &frame, number))
             continue;
         g_autofree char *plain = g_strndup(line.text, MIN(line.n, (size_t)MAX_LINE)), *lower = g_ascii_strdown(plain, -1);
         const char *at = may_refuse(line) ? refusal(lower) : NULL;
         if (!at) {
+            read_frame(&frame, lower, number);
+            if (behind && !framed && frame.number > s.number) {
+                settle_place(&s, &frame);
+                framed = number > frame.number;
+            }
             if (behind)
                 read_figure(plain, lower, &s);
             continue;
@@ -300,12 +357,15 @@ bool ech_plain_says_find(const char *text, size_t n, EchPlainSays *ret)
         /* What it falls back to is not what was refused. */
         const char *instead = strstr(lower, "falling back");
         g_autofree char *refused = instead ? g_strndup(lower, (gsize)(instead - lower)) : g_strdup(lower);
-        s = (EchPlainSays){.number = number, .place = place_of(refused), .goes_on = does_without(lower)};
+        s = (EchPlainSays){.number = number, .place = place_of(refused)};
+        s.goes_on = does_without(lower) || s.place == ECH_PLACE_LOCKED;
         /* The file that logs may say it: "cuda_driver.cc:828]". */
         EchWords before = ech_pasted_before(pasted);
         g_autofree char *logger = g_strndup(before.text, MIN(before.n, (size_t)MAX_LINE)), *of_logger = g_ascii_strdown(logger, -1);
         if (s.place == ECH_PLACE_UNTOLD && place_of(of_logger) == ECH_PLACE_DEVICE)
             s.place = ECH_PLACE_DEVICE;
+        settle_place(&s, &frame);
+        framed = frame.number != 0;
         quote(&s, plain, (size_t)(at - lower));
         read_sizes(plain, lower, &s);
     }
@@ -319,7 +379,12 @@ bool ech_plain_says_find(const char *text, size_t n, EchPlainSays *ret)
 
 const char *ech_place_name(EchPlace place)
 {
-    static const char *const names[ECH_N_PLACES] = {"memory", "the device's memory", "the host's memory", "page-locked memory of the host",
+    static const char *const names[ECH_N_PLACES] = {"memory",
+                                                    "the device's memory",
+                                                    "the host's memory",
+                                                    "page-locked memory of the host",
+                                                    "memory that a network card may read and write (RDMA)",
+                                                    "the host's memory that was to be kept in RAM (mlock)",
                                                     "memory on the chip"};
     return names[place];
 }
@@ -333,7 +398,18 @@ const char *ech_place_advice(EchPlace place)
         "a shorter context, fewer bits), or a part of it on the host or on more devices, needs less",
         "that is not the device: 'free -h' tells how much there is, a container's or a job's limit (docker --memory, SLURM's --mem) how much of that may be "
         "had. " ECH_HOST_FULL,
-        "'ulimit -l' and a container's limit bound it, drivers what one piece may be; the host may have it all the same, not page-locked",
+        "that is not the device's: 'ulimit -l' and a container's limit bound it, drivers what one piece may be, under WSL 2 Windows all of it; the host may "
+        "have "
+        "it all the same, not page-locked. Fewer or smaller buffers for offload and data loaders, or none that are page-locked (pin_memory=False, slower "
+        "copies), need less. A GPU that is full (nvidia-smi) gives the same error: not even this process's context finds room then; on a Jetson all of it is "
+        "one memory",
+        "cards of InfiniBand and RoCE use only memory that is locked for them: 'ulimit -l' bounds that, and is small unless set (docker run --ulimit "
+        "memlock=-1, memlock in /etc/security/limits.conf, LimitMEMLOCK=infinity of the service that starts the job), so that little of it is refused while "
+        "the "
+        "host has plenty. Where it is a GPU's own memory (GPUDirect) its driver's module (nvidia-peermem) and BAR1 bound it, and NCCL_NET_GDR_LEVEL=LOC does "
+        "without; NCCL_IB_DISABLE=1 goes over TCP, slower",
+        "it is allocated all the same, and may go to disk where the host runs short, slower then. 'ulimit -l' bounds it: root has no bound (sudo), docker run "
+        "--ulimit memlock=-1 and memlock in /etc/security/limits.conf set it",
         "that is memory that one block of a kernel has for itself, not the device's: smaller tiles or fewer stages of it need less; what else runs does not "
         "matter"};
     return advice[place];
@@ -341,7 +417,7 @@ const char *ech_place_advice(EchPlace place)
 
 void ech_plain_says_write(const EchPlainSays *s, EchTraceBuilder *builder, EchImport *import)
 {
-    static const char *const memories[ECH_N_PLACES] = {"memory", "hbm", "host", "host", "shared"};
+    static const char *const memories[ECH_N_PLACES] = {"memory", "hbm", "host", "host", "memory", "host", "shared"};
     EchId memory = ech_trace_builder_memory(builder, memories[s->place]);
     ech_trace_builder_set_property(builder, "sums_only", "true");
     if (s->place == ECH_PLACE_CHIP)

@@ -311,6 +311,12 @@ static const Case of_others[] = {
     /* What others begin as TPUs' runtime does is not told as an array of JAX's. */
     {"[server] Attempting to allocate 24.00 GiB for the GPU's cache failed: out of memory", "nvidia-smi (rocm-smi, xpu-smi, npu-smi) says who holds the rest",
      24 * GIB, NULL, 0, NULL},
+    /* A lock in RAM is no memory that the program lacks, and does not hide a refusal behind it. */
+    {"Cannot allocate 4194304 bytes directly in RAM\nCannot allocate 8388608 bytes directly in RAM\n",
+     "4 MiB of the host's memory that was to be kept in RAM (mlock) were refused, and the program goes on without: a warning, not an error (line 1:", 4 * MIB,
+     NULL, 0, NULL},
+    {"Cannot allocate 4194304 bytes directly in RAM\nerror: cannot allocate 1.00 GiB of device memory\n",
+     "1 GiB of the device's memory were refused (line 2:", GIB, NULL, 0, NULL},
     /* Where figures of the host stand beside it. */
     {"numpy.core._exceptions.MemoryError: Unable to allocate 3.00 GiB for an array\n               total        used        free      shared  buff/cache   "
      "available\n"
@@ -920,7 +926,30 @@ static const struct {
      "failed",
      "could not be page-locked"},
     {"node:1:2 [0] misc/shmutils.cc:112 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-Ab (size 4096)", "NCCL_SHM_DISABLE=1"},
-    {"node:1:2 [0] misc/ibvwrap.cc:190 NCCL WARN Call to ibv_create_cq failed with error Cannot allocate memory", "page-locked memory of the host ran out"},
+    {"node:1:2 [0] misc/ibvwrap.cc:190 NCCL WARN Call to ibv_create_cq failed with error Cannot allocate memory", "docker run --ulimit memlock=-1"},
+    /* No OpenCL ("NCCL_") and no Mac ("mlx5_0", bare metal). */
+    {"node:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE on bare metal\nnode:1:2 [0] net_ib.cc:9 NCCL WARN Call to ibv_reg_mr_iova2 failed with error "
+     "Cannot allocate memory\nHint: NCCL_DEBUG=INFO",
+     "NCCL_IB_DISABLE=1 goes over TCP, slower"},
+    {"RuntimeError: CUDA error: out of memory\nNCCL_DEBUG=INFO on bare-metal nodes with mlx5_0", "nvidia-smi (rocm-smi, xpu-smi, npu-smi) says who holds the "
+                                                                                                 "rest"},
+    {"ggml_metal_buffer_init: error: failed to allocate buffer", "iogpu.wired_limit_mb"},
+    /* The frame that the traceback ends with tells whose memory the driver refused. */
+    {"  File \"/a/train.py\", line 3, in setup\n    grads = torch.zeros(n, device=\"cpu\", pin_memory=True)\nRuntimeError: CUDA error: out of memory\n",
+     "page-locked memory of the host ran out (line 3:"},
+    {"  File \"/a/offload.py\", line 3, in step\n    host = grad.cpu().pin_memory()\n           ^^^^^^^^^^^^^^^^^^^^^^^\nRuntimeError: HIP error: out of "
+     "memory\n",
+     "page-locked memory of the host ran out (line 4:"},
+    {"RuntimeError: CUDA error: out of memory\nCompile with TORCH_USE_CUDA_DSA\n  File \"/a/loader.py\", line 3, in pin_memory\n    return data.pin_memory()\n",
+     "page-locked memory of the host ran out (line 1:"},
+    {"Exception: utils -- cudaAllocMapped() failed to allocate memory", "on a Jetson all of it is one memory"},
+    /* An outer frame, or a loader's option, does not. */
+    {"  File \"/a/offload.py\", line 3, in step\n    host = pin_memory(grad)\n  File \"/a/model.py\", line 9, in forward\n    return x @ w\nRuntimeError: CUDA "
+     "error: out of memory\n",
+     "the device's memory ran out (line 5:"},
+    {"  File \"/a/train.py\", line 3, in main\n    loader = torch.utils.data.DataLoader(data, pin_memory=True)\nRuntimeError: CUDA error: out of memory\n",
+     "the device's memory ran out (line 3:"},
+    {"warning: failed to mlock 4096000-byte buffer (after previously locking 0 bytes): Cannot allocate memory", "goes on without"},
     {"MemoryError: std::bad_alloc: CUDA error at: /a/managed_memory_resource.hpp:73: cudaErrorMemoryAllocation out of memory", "the device's memory ran out"},
     {"distributed.nanny - WARNING - Worker exceeded 95% memory budget.  Restarting", "Dask ended workers"},
     {"[TRT] [W] Tactic Device request: 512MB Available: 128MB. Device memory is insufficient to use tactic.\n[TRT] [W] Tactic Device request: 800MB "
