@@ -102,11 +102,18 @@ static void say_vllm_start(const Figures *f, EchDiag *diag)
                     *held = ech_format_bytes(f->used.bytes);
     double most = floor((double)f->free.bytes / (double)f->capacity.bytes * 100) / 100;
     ech_diag_remark(diag, "vLLM means to take %s (%g of %s), and %s were free when it began", wish, f->share, all, free);
-    ech_diag_remark(
-        diag,
-        "%s were held by others: nvidia-smi names them (an earlier run that has not ended, a desktop). Free that, or --gpu-memory-utilization %g or "
-        "less, which starts, with so much less for the KV cache",
-        held, most);
+    g_autofree char *who = g_strdup_printf("%s were held by others: nvidia-smi names them (an earlier run that has not ended, another server, a desktop), its "
+                                           "own context, some 300 to 600 MiB, among them",
+                                           held);
+    /* Less than a context takes is left to the model. */
+    if (f->free.bytes < UINT64_C(1) << 30)
+        ech_diag_remark(diag, "%s. They have to go, or vLLM to another GPU (CUDA_VISIBLE_DEVICES): in %s no --gpu-memory-utilization has room for a model", who,
+                        free);
+    else
+        ech_diag_remark(diag,
+                        "%s. Free that; --gpu-memory-utilization %g or less passes this check too, and weights, the peak of a trial run and the KV cache then "
+                        "have to fit into so much less",
+                        who, most);
 }
 
 /* "To serve at least one request with the model's max seq len (262144), (24.0 GiB KV cache is needed, which is larger than the available KV cache memory

@@ -161,6 +161,9 @@ static const Case of_engines[] = {
      "10 GiB were held by others", 36 * GIB, "held by others", 10 * GIB, "had_bytes=42949672960"},
     {"Free memory on device (30.00/40.00 GiB) on startup is less than desired GPU memory utilization (0.9, 36.00 GiB).",
      "--gpu-memory-utilization 0.75 or less", 36 * GIB, NULL, 0, NULL},
+    /* Nothing that a share of it could help. */
+    {"ValueError: Free memory on device (0.25/40.00 GiB) on startup is less than desired GPU memory utilization (0.9, 36.00 GiB).",
+     "in 256 MiB no --gpu-memory-utilization has room for a model", 36 * GIB, "held by others", 40 * GIB - GIB / 4, NULL},
     {"ValueError: To serve at least one request with the model's max seq len (65536),\n8.0 GiB KV cache is needed, which is larger than the available KV cache "
      "memory\n"
      "(2.00 GiB).",
