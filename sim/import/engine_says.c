@@ -634,8 +634,8 @@ bool ech_engine_says_write(const EchEngineSays *s, const char *where, EchTraceBu
     }
     if (s->wording)
         say(s, listed, import->diag);
-    if (s->wording && s->wording->read == read_llama)
-        ech_llama_says_fit(s->llama, import->diag);
+    if (is_of_llama(s) && !s->only_tried)
+        ech_llama_says_refused(s->llama, f->asked.bytes, import->diag);
     if (s->sizes->len) {
         g_autofree char *sum = ech_format_bytes(listed);
         ech_diag_remark(import->diag, "cudaMallocAsync's pool held allocations of %s, told by size; which arrays those are the log does not say", sum);

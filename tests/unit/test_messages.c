@@ -256,6 +256,25 @@ static const Case of_engines[] = {
      "already "
      "set by user, abort\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 2048.00 MiB on device 0: cudaMalloc failed: out of memory\n",
      "it did not look for settings that fit (model_params::tensor_buft_overrides already set by user)", 2048 * MIB, NULL, 0, NULL},
+    /* Two devices that together have more than enough, one of them not; and one that counted more as free than its driver gives. */
+    {"llama_params_fit_impl: projected memory use with initial parameters [MiB]:\nllama_params_fit_impl:   - ROCm0 (Radeon):  16384 total,  20480 used,  -5120 "
+     "free vs. target of   1024\nllama_params_fit_impl:   - RPC0 (10.0.0.7:50052):  65536 total,   8192 used,  49152 free vs. target of   1024\n"
+     "llama_params_fit_impl: projected to use 28672 MiB of device memory vs. 72704 MiB of free device memory\nllama_params_fit: failed to fit params to free "
+     "device memory: n_gpu_layers already set by user to 99, abort\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 20480.00 MiB on device 0: "
+     "cudaMalloc failed: out of memory\n",
+     "28 GiB on its devices, where 71 GiB were free: less than is free of all of them together, but each has to hold its own share", 20 * GIB, NULL, 0, NULL},
+    {"llama_params_fit_impl:   - ROCm0 (Radeon):  16384 total,  20480 used,  -5120 free vs. target of   1024\nllama_params_fit_impl:   - RPC0 "
+     "(10.0.0.7:50052):  65536 total,   8192 used,  49152 free vs. target of   1024\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 20480.00 MiB on "
+     "device 0: cudaMalloc failed: out of memory\n",
+     "ROCm0: 20 GiB of 16 GiB, 5 GiB more than was free: too much, as it is to leave 1 GiB. Less of it there", 20 * GIB, NULL, 0, NULL},
+    {"llama_params_fit_impl:   - ROCm0 (Radeon):  16384 total,  20480 used,  -5120 free vs. target of   1024\nllama_params_fit_impl:   - RPC0 "
+     "(10.0.0.7:50052):  65536 total,   8192 used,  49152 free vs. target of   1024\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 20480.00 MiB on "
+     "device 0: cudaMalloc failed: out of memory\n",
+     "RPC0: 8 GiB of 64 GiB, 48 GiB left free", 20 * GIB, NULL, 0, NULL},
+    {"llama_params_fit_impl: projected to use 12288 MiB of device memory vs. 24576 MiB of free device memory\nllama_params_fit_impl: will leave 12288 >= 1024 "
+     "MiB "
+     "of free device memory, no changes needed\nggml_vulkan: Device memory allocation of size 12884901888 failed.\n",
+     "gives less in one piece, or to one process, than it counts as free", 12 * GIB, NULL, 0, NULL},
     /* Triton's own pools. */
     {"W0410 13:51:44.743979 1 memory.cc:212] Failed to allocate CUDA memory with byte size 134217728 on GPU 0: CNMEM_STATUS_OUT_OF_MEMORY, falling back to "
      "pinned system memory",
