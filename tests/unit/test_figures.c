@@ -129,6 +129,13 @@ static const struct {
      "what of it stays on the host", 16 * GIB},
     {"comfy_2024.txt", "the largest model that it loaded, Flux took 3 GiB of the GPU, of 3.50 GiB that it left for models, the rest of it stays on the host",
      "the largest model", 3 * GIB},
+    /* 16 GiB less 11 GiB that the driver has free and 3 GiB of PyTorch's. */
+    {"comfy_report.txt",
+     "ComfyUI's report, cuda:0 NVIDIA GeForce RTX 1234: of the GPU's 16 GiB, when it was written, PyTorch held 3 GiB (1 GiB of that unused), others and the "
+     "process's context 2 GiB",
+     "others and the process's context", 2 * GIB},
+    {"comfy_report.txt", "at most 14 GiB together", "PyTorch's, when the report was written", 3 * GIB},
+    {"comfy_report.txt", "--disable-cuda-malloc makes PyTorch's message tell the sizes", NULL, 0},
     {"host_ray_users.txt", "Ray killed Engine.__init__ (process 719, which held 512 MiB) for want of the host's memory", "ray::Trainer.train (565)", 32 * GIB},
     {"host_ray_users.txt", "most of it was held by ray::Trainer.train (565) 32 GiB, ray::Trainer (566) 16 GiB, ray::Engine.__init__ (719) 512 MiB",
      "in use on the node besides", 23 * GIB / 2},
