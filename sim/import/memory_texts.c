@@ -29,6 +29,11 @@ enum { MOST = 16 << 20, MAX_QUOTED = 120 };
     "the text says that a process was killed (signal 9), as the kernel, or a container's or a job's limit, does for want of the host's memory, not the "       \
     "device's: what it held stands in dmesg as anon-rss (its own) and shmem-rss (shared and page-locked). " ECH_HOST_FULL
 
+#define KILLED_BY_SLURM                                                                                                                                        \
+    "the text says that a process of a job of Slurm's was killed for want of the host's memory, not the device's: the step reached what the job has of it. "   \
+    "--mem=SIZE (--mem-per-cpu, --mem-per-gpu) asks for more, 'sacct -j JOB --format=JobID,ReqMem,MaxRSS,State' tells what it had and what one task held; "    \
+    "files in /dev/shm count too. " ECH_HOST_FULL
+
 #define KILLED_BY_RAY                                                                                                                                          \
     "the text says that Ray ended workers for want of the host's memory on their node, not the device's: its monitor does where more is in use than "          \
     "RAY_memory_usage_threshold allows (0.95), before the kernel would, so that dmesg tells nothing; 'ray logs raylet.out -ip NODE' tells which, what they "   \
@@ -101,6 +106,8 @@ static const struct {
                                         "process has it (nvidia-smi -q -d COMPUTE), MPS's server does not take this client, or the GPU needs a reset"},
     {"Killed process", KILLED},
     {"Workers (tasks / actors) killed due to memory pressure", KILLED_BY_RAY},
+    {"oom_kill event", KILLED_BY_SLURM}, /* slurm's src/plugins/task/cgroup */
+    {"oom-kill event", KILLED_BY_SLURM},
     {"oom-kill", KILLED},
     {"oom_kill", KILLED},
     {"OOM Killed", KILLED},

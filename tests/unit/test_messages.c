@@ -1000,6 +1000,12 @@ static const struct {
     {"Segmentation fault (core dumped)", "no sign of memory that ran out"},
     {"Graph name G needs to allocate [ 11852.6 MiB ] device memory.", "names amounts of memory, in words that no reader here knows ('Graph name G"},
     {"slurmstepd: error: Detected 1 oom_kill event in StepId=1.0. Some of the step tasks have been OOM Killed.", "want of the host's memory"},
+    {"slurmstepd: error: Detected 2 oom-kill event(s) in StepId=7.0. Some of your processes may have been killed by the cgroup out-of-memory handler.",
+     "--mem=SIZE (--mem-per-cpu, --mem-per-gpu)"},
+    /* Which of two limits it reached the text does not tell. */
+    {"spec:\n  containers:\n  - resources:\n      limits:\n        memory: 1Gi\n  - resources:\n      limits:\n        memory: 8Gi\nstatus:\n    "
+     "lastState:\n      terminated:\n        reason: OOMKilled\n",
+     "what it held stands in dmesg"},
     {"[ERROR] failed (exitcode: -9) local_rank: 0 (pid: 598577) of binary: /usr/bin/python", "want of the host's memory"},
     {"Killed\n", "want of the host's memory"},
     {"RuntimeError: Caught RuntimeError in pin memory thread for device 0.\nRuntimeError: CUDA error: out of memory", "page-locks batches"},
