@@ -38,7 +38,10 @@ typedef struct {
 /* Of one GPU, as SGLang tells while it starts. */
 typedef struct {
     bool has_weights, has_left, has_graphs;
-    bool captures; /* It has begun to capture graphs, and not ended. */
+    bool captures;          /* It has begun to capture graphs, and not ended. */
+    bool cacheless;         /* Nothing was left for its cache. */
+    double share;           /* of what is free before the weights are loaded, that weights and cache get; 0: not told */
+    EchBytes before, after; /* free before the weights and with them; 0: not told */
     EchRounded weights, left, graphs;
     EchBytes cache;
     uint64_t tokens;
@@ -467,6 +470,25 @@ static void say_weights(const Vllm *v, EchDiag *diag)
 
 /* ---- SGLang ---- */
 
+/* "Load weight begin. avail mem=78.58 GB", "Load weight end. elapsed=19.09 s, type=..., avail mem=12.25 GB, mem usage=65.65 GB.": of several ranks the one with
+ * least counts, and of a draft model's, which is loaded after the other, what both leave. Its GB are of 2^30 bytes. */
+static bool read_sglang_weights(Sglang *s, EchWords line)
+{
+    EchRounded left, weights;
+    bool has_left = ech_words_size_after(line, "avail mem", &left), begins = ech_words_have(line, "Load weight begin");
+    if (has_left && begins)
+        s->before = MAX(s->before, left.bytes);
+    if (begins || !ech_words_have(line, "Load weight end") || !ech_words_size_after(line, "mem usage", &weights))
+        return has_left && begins;
+    if (!s->has_weights || weights.bytes > s->weights.bytes)
+        s->weights = weights;
+    if (has_left) {
+        s->before = MAX(s->before, ech_bytes_add(left.bytes, weights.bytes));
+        s->after = s->after ? MIN(s->after, left.bytes) : left.bytes;
+    }
+    return s->has_weights = true;
+}
+
 /* "KV Cache is allocated. #tokens: 2243474, K size: 59.91 GB, V size: 59.91 GB", or "KV size: 12.00 GB" where keys and values are one (quoted without 'is' and
  * 'size' too); before and after it how much of the device is left. */
 static bool read_sglang(EchMemoryFigures *f, EchWords line)
@@ -474,8 +496,13 @@ static bool read_sglang(EchMemoryFigures *f, EchWords line)
     Sglang *s = &f->sglang;
     EchRounded keys, values = {0};
     uint64_t tokens;
-    if (ech_words_have(line, "Load weight end"))
-        return s->has_weights = ech_words_size_after(line, "mem usage", &s->weights);
+    if (ech_words_have(line, "Load weight "))
+        return read_sglang_weights(s, line);
+    /* model_runner_kv_cache_mixin.py and, where that leaves less than a token, "Not enough memory. Please try to increase --mem-fraction-static. Current value:
+     * mem_fraction_static=0.8" */
+    s->cacheless |= ech_words_have(line, "leave no GPU memory for the KV cache") || ech_words_have(line, "increase --mem-fraction-static");
+    if (s->share <= 0 && !share_after(line, "mem-fraction-static=", &s->share))
+        share_after(line, "mem_fraction_static=", &s->share);
     if (ech_words_have(line, "KV Cache ") && count_after(line, "#tokens: ", &tokens) &&
         (ech_words_size_after(line, "K size", &keys) || ech_words_size_after(line, "KV size", &keys) || ech_words_size_after(line, ", K ", &keys))) {
         if (!ech_words_size_after(line, "V size", &values))
@@ -506,7 +533,31 @@ static bool read_sglang(EchMemoryFigures *f, EchWords line)
 
 static bool is_sglang(const Sglang *s)
 {
-    return s->tokens || s->has_graphs;
+    return s->tokens || s->has_graphs || s->has_weights;
+}
+
+/* What the cache gets is what is free with the weights, less the part of what was free before them that the share leaves to others. */
+static void say_cacheless(const Sglang *s, EchDiag *diag)
+{
+    double least = 1 - (double)s->after / (double)s->before, wanted = (1 - s->share) * (double)s->before;
+    g_autofree char *each = ech_format_bytes(s->before / 100), *weights = ech_format_bytes(s->before - MIN(s->before, s->after)),
+                    *before = ech_format_bytes(s->before),
+                    *missing = ech_format_bytes(ech_rounded_bytes(round(fabs(wanted - (double)s->after) / (1 << 20))) << 20);
+    if (s->share > 0 && wanted >= (double)s->after)
+        ech_diag_remark(diag, "--mem-fraction-static %g leaves nothing for the KV cache: weights alone take %s of %s that were free, %s more than that share",
+                        s->share, weights, before, missing);
+    else if (s->share > 0)
+        ech_diag_remark(
+            diag,
+            "--mem-fraction-static %g would leave %s beside the weights, and nothing of that for the KV cache: states of linear attention, workspaces "
+            "of quantised weights and the like come first",
+            s->share, missing);
+    ech_diag_remark(
+        diag,
+        "more than %.4g gives the cache something, each hundredth more %s; what the share leaves is for activations and graphs: "
+        "--chunked-prefill-size and --cuda-graph-max-bs make those smaller where it gets tight. Smaller weights, more GPUs (--tp), and whoever else "
+        "holds the GPU (nvidia-smi; another server, draft weights) count as much",
+        ceil(least * 1e4) / 1e4, each);
 }
 
 static void say_sglang(const Sglang *s, EchDiag *diag)
@@ -516,6 +567,9 @@ static void say_sglang(const Sglang *s, EchDiag *diag)
     g_autoptr(GString) text = g_string_new("SGLang, on each GPU:");
     if (s->has_weights)
         g_string_append_printf(text, " weights %s;", weights);
+    g_autofree char *after = ech_format_bytes(s->after);
+    if (s->after && !s->tokens)
+        g_string_append_printf(text, " %s left beside them%s", after, s->has_graphs ? ";" : "");
     if (s->has_graphs)
         g_string_append_printf(text, " CUDA graphs %s%s", graphs, s->tokens ? ";" : "");
     if (s->tokens)
@@ -524,7 +578,13 @@ static void say_sglang(const Sglang *s, EchDiag *diag)
         g_string_append_printf(text, ", %s, %s each", cache, each);
     if (s->has_left)
         g_string_append_printf(text, "; %s left beside it", left);
+    if (text->str[text->len - 1] == ';')
+        g_string_truncate(text, text->len - 1);
     ech_diag_remark(diag, "%s", text->str);
+    if (s->cacheless && s->after && !s->tokens) {
+        say_cacheless(s, diag);
+        return;
+    }
     ech_diag_remark(diag,
                     "weights and cache get --mem-fraction-static of the memory; the rest is for activations and CUDA graphs. More tokens: a larger share, "
                     "--kv-cache-dtype fp8_e4m3 (twice those of 16 bits), more GPUs (--tp). Out of memory later: a smaller share, --chunked-prefill-size, "

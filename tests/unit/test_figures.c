@@ -124,6 +124,11 @@ static const struct {
     {"tensorrt_llm.txt", "6.93 GiB of the device were in use when last told", "decoder", 4 * GIB + GIB / 4},
     {"sglang.txt", "weights 56 GiB; a KV cache of 2097152 tokens, of all requests together, 96 GiB, 48 KiB each; 38.0 GiB left beside it", "KV cache",
      96 * GIB},
+    /* 12 GiB less the fifth of 80 GiB that the share leaves */
+    {"sglang_none.txt", "SGLang, on each GPU: weights 68 GiB; 12 GiB left beside them", "weights", 68 * GIB},
+    {"sglang_none.txt",
+     "--mem-fraction-static 0.8 leaves nothing for the KV cache: weights alone take 68 GiB of 80 GiB that were free, 4 GiB more than that share", NULL, 0},
+    {"sglang_none.txt", "more than 0.85 gives the cache something, each hundredth more 819 MiB", NULL, 0},
     {"comfy.txt", "ComfyUI found 24 GiB of the GPU's memory and 32 GiB of the host's", "the largest model", 20 * GIB},
     {"comfy.txt", "the largest model that it loaded, WAN21 took 20 GiB of the GPU, of 21 GiB that it left for models, 16 GiB of it stay on the host",
      "what of it stays on the host", 16 * GIB},

@@ -899,7 +899,7 @@ static const struct {
     {"- **Exception Message:** Allocation on device ", "backend:native"},
     {"MemoryError: std::bad_alloc: out_of_memory: RMM failure at:/a.hpp:1: Maximum pool size exceeded", "maximum_pool_size"},
     {"RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "--chunked-prefill-size"},
-    {"Load weight end. avail mem=8.00 GB, mem usage=120.00 GB.\nValueError: Loaded weights leave no GPU memory for the KV cache under "
+    {"ValueError: Loaded weights leave no GPU memory for the KV cache under "
      "--mem-fraction-static=0.9. Raise --mem-fraction-static above 0.938 (minimum viable = 1 - available/pre = 0.9375).",
      "than the least that it names"},
     {"| param | Allocated memory (Peak Usage) | GPU reserved memory (Peak Usage) |\n| 1 | 15006 MB | 16726 MB |\n", "print(torch.cuda.memory_summary()) is"},
