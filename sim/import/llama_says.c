@@ -41,7 +41,8 @@ typedef struct {
 typedef struct {
     bool has_full;
     EchRounded full, cache, weights, graph; /* bytes 0: not told */
-    EchBytes available[MAX_GPUS];
+    EchBytes available[MAX_GPUS], taken[MAX_GPUS];
+    unsigned n_taken;
     char gpu[MAX_GPUS][48]; /* whose that is; empty where they are listed on one line */
     unsigned n_available;
 } Plan;
@@ -388,19 +389,19 @@ static bool read_unpinned(EchLlamaSays *s, EchWords line)
     return true;
 }
 
-/* memory.available="[22.0 GiB 22.0 GiB]" */
-static void read_available(Plan *plan, EchWords line)
+/* memory.available="[22.0 GiB 22.0 GiB]": one of each GPU. */
+static void read_each(EchWords line, const char *key, EchBytes *sizes, unsigned *n)
 {
-    EchWords rest = ech_words_after(line, "memory.available=\"[");
+    EchWords rest = ech_words_after(line, key);
     const char *close = rest.n ? memchr(rest.text, ']', rest.n) : NULL;
     EchRounded size;
     size_t used;
     if (!close)
         return;
     rest.n = (size_t)(close - rest.text);
-    plan->n_available = 0;
-    while (plan->n_available < MAX_GPUS && ech_rounded_parse(rest.text, rest.n, &size, &used)) {
-        plan->available[plan->n_available++] = size.bytes;
+    *n = 0;
+    while (*n < MAX_GPUS && ech_rounded_parse(rest.text, rest.n, &size, &used)) {
+        sizes[(*n)++] = size.bytes;
         rest = ech_words_trim(rest.text + used, rest.n - used);
     }
 }
@@ -441,7 +442,8 @@ static bool read_plan(EchLlamaSays *s, EchWords line)
     for (size_t i = 0; i < G_N_ELEMENTS(keys); i++)
         any |= ech_words_size_after(line, keys[i].key, keys[i].size);
     p->has_full |= ech_words_have(line, keys[0].key) && p->full.bytes;
-    read_available(p, line);
+    read_each(line, "memory.available=\"[", p->available, &p->n_available);
+    read_each(line, "memory.required.allocations=\"[", p->taken, &p->n_taken);
     if (ech_words_number_after(line, "layers.model=", &all) && all) {
         s->layers = all;
         any = true;
@@ -592,8 +594,19 @@ static void say_plan(const EchLlamaSays *s, EchDiag *diag)
         g_autofree char *free = ech_format_bytes(p->available[i]);
         g_string_append_printf(text, "%s%s", i ? ", " : "; free are ", free);
     }
+    for (unsigned i = 0; i < p->n_taken; i++) {
+        g_autofree char *taken = ech_format_bytes(p->taken[i]);
+        g_string_append_printf(text, "%s%s", i ? ", " : ", of which it takes ", taken);
+    }
     ech_diag_remark(diag, "%s", text->str);
     say_layers(s, diag);
+    for (unsigned i = 0; i < p->n_taken && s->on_gpus < s->layers; i++) {
+        if (p->taken[i] == 0)
+            ech_diag_remark(diag,
+                            "GPU %u gets none of it: compute buffers and whatever is no layer come first on each, and what is free there does not hold them "
+                            "and a layer",
+                            i);
+    }
     ech_diag_remark(diag, "%s", OLLAMA_LESS);
 }
 

@@ -83,6 +83,8 @@ static const struct {
     {"ollama.txt", "whole on GPUs the model would take 26 GiB: weights 16 GiB, KV cache 4 GiB, compute buffers 2 GiB; free are 10 GiB, 9.50 GiB", "KV cache",
      4 * GIB},
     {"ollama.txt", "30 of its 41 layers lie on GPUs", "besides, on all GPUs", 4 * GIB},
+    {"ollama_split.txt", "free are 8 GiB, 2 GiB, of which it takes 7.50 GiB, 0 B", "weights", 8 * GIB},
+    {"ollama_split.txt", "GPU 1 gets none of it", NULL, 0},
     /* What it would take as asked for, and the last settings it tried. */
     {"llama_fit.txt", "llama.cpp would take: CUDA0 30 GiB (model 20 GiB, context 8 GiB, compute 2 GiB) of 24 GiB; 23 GiB are free: 7 GiB too much",
      "model, CUDA0", 20 * GIB},

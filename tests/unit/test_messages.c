@@ -72,6 +72,14 @@ static const Case of_pytorch[] = {
     {"RuntimeError: XPU out of memory. Tried to allocate 1.00 GiB (GPU 0; 16.00 GiB total capacity; 1.00 GiB already allocated; 1.00 GiB reserved in total by "
      "PyTorch)",
      "1 GiB were refused beside 1 GiB that PyTorch held, of 16 GiB that the device has", GIB, "PyTorch's tensors", GIB, NULL},
+    /* Whose the rest is old messages do not tell: of much of it not this process's. */
+    {"RuntimeError: NPU out of memory. Tried to allocate 64.00 MiB (NPU 0; 32.00 GiB total capacity; 8.00 GiB already allocated; 8.00 GiB current active; "
+     "16.00 "
+     "MiB free; 8.50 GiB reserved in total by PyTorch)",
+     "23.5 GiB are neither PyTorch's nor free, which is more than a context and libraries mostly take: other processes hold it then", 64 * MIB, NULL, 0, NULL},
+    {"CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity; 5.00 GiB already allocated; 1.00 GiB free; 5.50 GiB reserved in total by "
+     "PyTorch)",
+     "1.50 GiB are neither PyTorch's nor free: the context, libraries, other processes", 2 * GIB, NULL, 0, NULL},
     /* A card that is full: what a setting would give is soon gone. */
     {NEW "64.00 MiB" ON_24
          "32.00 MiB is free. Including non-PyTorch memory, this process has 23.97 GiB memory in use. Of the allocated memory 23.50 GiB is allocated by "
