@@ -46,6 +46,7 @@ struct EchEngineSays {
     GArray *sizes;       /* Size, of one thread's log */
     char thread[32];
     uint64_t later;
+    bool jetson; /* Its driver logs that it was refused memory. */
 };
 
 EchEngineSays *ech_engine_says_new(void)
@@ -167,6 +168,17 @@ static bool read_llama(EchWords line, Figures *f)
 {
     f->has_asked = ech_words_size_after(line, "allocating ", &f->asked);
     return f->has_asked && ech_words_number_after(line, " on device ", &f->device);
+}
+
+/* ggml, of a buffer that it has: "ggml_allocr_alloc: not enough space in the buffer (needed 409600000, largest block available 339804192)", "ggml_new_object:
+ * not enough space in the context's memory pool (needed 1048704, available 1048576)", "... not enough space in the buffer to allocate 4096 bytes, largest block
+ * available 1024 bytes" */
+static bool read_ggml_space(EchWords line, Figures *f)
+{
+    EchWords rest = ech_words_after(line, "not enough space in the ");
+    f->has_asked = amount_after(rest, "needed ", &f->asked) || amount_after(rest, "to allocate ", &f->asked);
+    f->has_capacity = amount_after(rest, "available ", &f->capacity);
+    return f->has_asked && f->has_capacity && f->asked.bytes > f->capacity.bytes;
 }
 
 /* The older wording counts the request into its total. */
@@ -315,6 +327,14 @@ static const Wording wordings[] = {
      .memory = "hbm",
      .asked = "buffer of size ",
      .advice = "fewer layers on this device (-ngl; of ollama num_gpu), a shorter context (-c, num_ctx), a smaller batch (-ub, num_batch) need less of it"},
+    {.mark = "not enough space in the ",
+     .also = "available ",
+     .who = "ggml",
+     .memory = "workspace",
+     .read = read_ggml_space,
+     .advice =
+         "the program reckons the size of that buffer itself before it starts, and what lies in it did not fit: a fault of the program, or of a setting that "
+         "it did not reckon with, not of how much memory there is. Another release, or a batch and context as the model is mostly run with, may do"},
     {.mark = "out of resource: ", .also = "Hardware limit", .who = "Triton", .memory = "shared", .read = read_triton, .advice = SHARED_MEMORY},
     {.mark = " in AlignedAllocator", /* flashinfer's include/flashinfer/allocator.h */
      .also = "Failed to allocate memory for ",
@@ -507,6 +527,7 @@ bool ech_engine_says_line(EchEngineSays *s, EchWords before, EchWords line, EchW
     if (read_size(s, before, line))
         return true;
     ech_llama_says_line(s->llama, line);
+    s->jetson |= ech_words_have(line, "NvMapMem") && ech_words_have(line, "error 12");
     /* llama_context of llama.cpp: scratch memory for batches in a pipeline over its GPUs, which it does without */
     if (is_of_llama(s) && ech_words_have(line, "retrying without pipeline parallelism"))
         return s->only_tried = true;
@@ -636,6 +657,12 @@ bool ech_engine_says_write(const EchEngineSays *s, const char *where, EchTraceBu
         say(s, listed, import->diag);
     if (is_of_llama(s) && !s->only_tried)
         ech_llama_says_refused(s->llama, f->asked.bytes, import->diag);
+    if (s->jetson)
+        ech_diag_remark(
+            import->diag,
+            "that is a Jetson (NvMap, error 12: out of memory), whose GPU and CPU share one memory: 'free -h' and tegrastats tell who holds it, swap "
+            "does not help the GPU. Fewer programs beside it (the desktop), and files that the kernel keeps in memory let go before it starts ('sync; "
+            "echo 3 | sudo tee /proc/sys/vm/drop_caches'), make room");
     if (s->sizes->len) {
         g_autofree char *sum = ech_format_bytes(listed);
         ech_diag_remark(import->diag, "cudaMallocAsync's pool held allocations of %s, told by size; which arrays those are the log does not say", sum);

@@ -244,10 +244,9 @@ static void say_compiled(const EchMemoryFigures *f, EchDiag *diag)
 /* ---- vLLM ---- */
 
 /* A size that may be negative: "-2.81 GiB". */
-static bool signed_after(EchWords line, const char *key, double *ret)
+static bool signed_at(EchWords rest, double *ret)
 {
     EchRounded size;
-    EchWords rest = ech_words_after(line, key);
     size_t used;
     bool minus = rest.n > 1 && *rest.text == '-';
     if (minus)
@@ -256,6 +255,11 @@ static bool signed_after(EchWords line, const char *key, double *ret)
         return false;
     *ret = minus ? -(double)size.bytes : (double)size.bytes;
     return true;
+}
+
+static bool signed_after(EchWords line, const char *key, double *ret)
+{
+    return signed_at(ech_words_after(line, key), ret);
 }
 
 /* "18,832 tokens" behind @key. */
@@ -346,12 +350,16 @@ static bool read_vllm(EchMemoryFigures *f, EchWords line)
         }
         return true;
     }
-    if (signed_after(line, "Available KV cache memory: ", &cache)) {
+    EchWords available = ech_words_after(line, "Available KV cache");
+    if (signed_after(available, "memory: ", &cache) || (available.n && !ech_words_start(available, "memory") && signed_at(available, &cache))) {
         /* Of several GPUs the one with the least decides. */
         v->cache = v->has_cache ? MIN(v->cache, cache) : cache;
+        if (ech_words_have(available, " tokens)"))
+            count_after(available, "(", &v->tokens);
         return v->has_cache = true;
     }
-    if (ech_words_size_after(line, "CUDA graph memory: ", &v->graphs))
+    if (ech_words_size_after(line, "CUDA graph memory: ", &v->graphs) ||
+        (ech_words_have(line, "raph capturing ") && ech_words_size_after(line, " took ", &v->graphs)))
         return v->has_graphs = true;
     if (ech_words_size_after(line, "total_gpu_memory=", &v->total) && signed_after(line, "kv_cache_size=", &v->cache)) {
         v->has_total = v->has_cache = true;

@@ -108,6 +108,7 @@ static const struct {
     {"Workers (tasks / actors) killed due to memory pressure", KILLED_BY_RAY},
     {"oom_kill event", KILLED_BY_SLURM}, /* slurm's src/plugins/task/cgroup */
     {"oom-kill event", KILLED_BY_SLURM},
+    {"OUT_OF_ME+", KILLED_BY_SLURM}, /* sacct's state, cut to its column */
     {"oom-kill", KILLED},
     {"oom_kill", KILLED},
     {"OOM Killed", KILLED},
@@ -166,6 +167,13 @@ static const struct {
     {"pinned memory limit for device", MPS_LIMIT},
     {"cudaHostRegister failed", NOT_PINNED},
     {"register ptr failed", NOT_PINNED},
+    /* drivers/gpu/drm/amd/amdgpu/amdgpu_cs.c */
+    {"Not enough memory for command submission",
+     "the text says that the kernel's driver of AMD's GPUs (amdgpu) found no room for all that one command uses, in the GPU's own memory (VRAM) and what it "
+     "may "
+     "have of the host's (GTT); 'amdgpu: ... of VRAM memory ready' and '... of GTT memory ready', logged when it starts, tell how much that is. Others that "
+     "use "
+     "the GPU, the desktop too, count (rocm-smi, radeontop); of integrated GPUs ttm.pages_limit (pages of 4 KiB) gives it more of the host's"},
     {"UR_RESULT_ERROR_OUT_OF_", ON_INTEL},
     {"PI_ERROR_OUT_OF_", ON_INTEL},
     {"pooled_storage_manager.h", "the text says that MXNet's pool was refused memory by the driver, not what was asked for: nvidia-smi says who holds the "

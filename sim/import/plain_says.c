@@ -7,6 +7,9 @@
 
 enum { MAX_LINE = 2000, MAX_FILLERS = 5 };
 
+/* More than the largest machines have. */
+static const EchBytes ABSURD = UINT64_C(64) << 40;
+
 /* ---- words, in lower case ---- */
 
 /* Where in @line the first of @words stands that does; NULL: none. */
@@ -124,8 +127,9 @@ static EchPlace place_of(const char *line)
                                          "hostmalloc", "mallochost", "hostregister", "allocmapped", "host_malloc"};
     static const char *const host[] = {"numpy", "and data type", "cpu", "host", "ram", "system memory", "arraymemoryerror", "on the node"},
                              *const exception[] = {"bad_alloc", "memoryerror"}; /* libraries of a device throw them, too */
-    static const char *const device[] = {"gpu",      "cuda", "cumem", "vram",   "device", "hip", "npu", "rtmalloc", "hbm",   "opencl", "ocl",      "cl_",
-                                         "clcreate", "xpu",  "metal", "vulkan", "vk_",    "tpu", "dml", "directml", "cudnn", "cublas", "graphics", "rocm"};
+    static const char *const device[] = {"gpu",    "cuda",     "cumem", "vram",     "device",   "hip",   "npu",        "rtmalloc", "hbm",
+                                         "opencl", "ocl",      "cl_",   "clcreate", "xpu",      "metal", "vulkan",     "vk_",      "tpu",
+                                         "dml",    "directml", "cudnn", "cublas",   "graphics", "rocm",  "framebuffer"};
     bool of_host = has_word(line, host, G_N_ELEMENTS(host), true), of_device = has_word(line, device, G_N_ELEMENTS(device), false);
     of_host |= !of_device && has_word(line, exception, G_N_ELEMENTS(exception), true);
     return strstr(line, "(shm)") || strstr(line, "/dev/shm") ? ECH_PLACE_HOST
@@ -431,7 +435,11 @@ void ech_plain_says_write(const EchPlainSays *s, EchTraceBuilder *builder, EchIm
                         asked, ech_place_name(s->place), s->number, s->line);
     else
         ech_diag_remark(import->diag, "%s of %s were refused%s (line %" G_GUINT64_FORMAT ": '%s')", asked, ech_place_name(s->place), there, s->number, s->line);
-    if (!s->goes_on && s->has_free && s->free.bytes >= s->asked.bytes)
+    if (s->asked.bytes >= ABSURD)
+        ech_diag_remark(import->diag,
+                        "no machine has as much: the size came out wrong (a negative or uninitialised dimension, a damaged or misread file, a count "
+                        "times a count), or all of something is held against all of something else; what is free does not matter");
+    else if (!s->goes_on && s->has_free && s->free.bytes >= s->asked.bytes)
         ech_diag_remark(import->diag,
                         "more was free than was asked for: a limit of its own stands in the way (a pool's, a process's, what one piece may be), what is free "
                         "lies in smaller pieces, or an error before it is told as this one");

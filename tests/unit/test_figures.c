@@ -181,6 +181,17 @@ static const struct {
      "KV cache took 36 GiB; 512 MiB were in use before all of them",
      "Model", 30 * GIB},
     {"tensorrt_llm_executor.txt", "free_gpu_memory_fraction", "KV cache", 36 * GIB},
+    {"tensorrt_llm_trial.txt",
+     "TensorRT-LLM, on each GPU of 80 GiB: weights 16 GiB; activations of the trial run 2 GiB; outside of PyTorch (contexts, NCCL, CUDA graphs) 1.50 GiB; KV "
+     "cache 54 GiB",
+     "weights", 16 * GIB},
+    {"vllm_short.txt", "vLLM, on each GPU: weights 12 GiB; 48 GiB left for the KV cache of 393216 tokens, 128 KiB each", "CUDA graphs", GIB / 2},
+    {"verl.txt", "PyTorch holds 16 GiB of the device, 12 GiB of that are tensors, 4 GiB lie unused (After building rollout)",
+     "PyTorch's tensors, at the fullest", 12 * GIB},
+    {"verl.txt", "up to 60 GiB were in use, up to 44 GiB of that beside what PyTorch held then", "held by PyTorch besides", 4 * GIB},
+    {"allocator_stats.txt", "JAX holds 2 GiB in arrays and programs, 3 GiB at the fullest, of at most 32 GiB", "arrays and programs, at the fullest", 3 * GIB},
+    {"allocator_stats.txt", "beside that 24 GiB are reserved", "reserved beside arrays", 24 * GIB},
+    {"allocator_stats.txt", "has 6 GiB left", "held by PyTorch besides", 0},
     {"vllm_tpu.txt",
      "vLLM, on all its chips of the TPU together: may take 25 GiB (0.8 of 31.2 GiB); weights and the like 9 GiB; 16 GiB left for the KV cache of 131072 "
      "tokens, "

@@ -76,7 +76,8 @@ static const Case of_pytorch[] = {
     {"RuntimeError: NPU out of memory. Tried to allocate 64.00 MiB (NPU 0; 32.00 GiB total capacity; 8.00 GiB already allocated; 8.00 GiB current active; "
      "16.00 "
      "MiB free; 8.50 GiB reserved in total by PyTorch)",
-     "23.5 GiB are neither PyTorch's nor free, which is more than a context and libraries mostly take: other processes hold it then", 64 * MIB, NULL, 0, NULL},
+     "23.5 GiB are neither PyTorch's nor free, which is more than a context and libraries mostly take: other processes hold it, most likely", 64 * MIB, NULL, 0,
+     NULL},
     {"CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity; 5.00 GiB already allocated; 1.00 GiB free; 5.50 GiB reserved in total by "
      "PyTorch)",
      "1.50 GiB are neither PyTorch's nor free: the context, libraries, other processes", 2 * GIB, NULL, 0, NULL},
@@ -257,6 +258,13 @@ static const Case of_engines[] = {
      "34359738368 bytes.",
      "MLX was refused one array of 64 GiB: Metal gives no buffer larger than 32 GiB on this machine", 64 * GIB, NULL, 0, "had_bytes=34359738368"},
     {"RuntimeError: [malloc_or_wait] Unable to allocate 2147483648 bytes.", "that is the machine's memory, which its CPU shares", 2 * GIB, NULL, 0, NULL},
+    {"ggml_new_object: not enough space in the context's memory pool (needed 1048704, available 1048576)",
+     "ggml was refused 1.00 MiB of its workspace, of 1 MiB there are: 128 B too much", 1048704, NULL, 0, "limit_of_a_kernel=true"},
+    {"ggml_allocr_alloc: not enough space in the buffer (needed 409600, largest block available 102400)\nAborted", "a fault of the program", 409600, NULL, 0,
+     NULL},
+    {"NvMapMemAllocInternalTagged: 1075072515 error 12\nNvMapMemHandleAlloc: error 0\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 2048.00 MiB on "
+     "device 0: cudaMalloc failed: out of memory\n",
+     "share one memory: 'free -h' and tegrastats tell who holds it", 2 * GIB, NULL, 0, NULL},
     /* What llama.cpp reckoned with before. */
     {"common_params_fit_impl: projected to use 20480 MiB of device memory vs. 15360 MiB of free device memory\ncommon_params_fit_impl: cannot meet free memory "
      "target of "
@@ -341,6 +349,9 @@ static const Case of_others[] = {
     /* What others begin as TPUs' runtime does is not told as an array of JAX's. */
     {"[server] Attempting to allocate 24.00 GiB for the GPU's cache failed: out of memory", "nvidia-smi (rocm-smi, xpu-smi, npu-smi) says who holds the rest",
      24 * GIB, NULL, 0, NULL},
+    {"error: (-4:Insufficient memory) Failed to allocate 281474976710656 bytes in function 'OutOfMemoryError'", "no machine has as much", 256 * 1024 * GIB,
+     NULL, 0, NULL},
+    {"Unable to allocate framebuffer: requested 16384 MB", "16 GiB of the device's memory were refused", 16 * GIB, NULL, 0, NULL},
     /* A lock in RAM is no memory that the program lacks, and does not hide a refusal behind it. */
     {"Cannot allocate 4194304 bytes directly in RAM\nCannot allocate 8388608 bytes directly in RAM\n",
      "4 MiB of the host's memory that was to be kept in RAM (mlock) were refused, and the program goes on without: a warning, not an error (line 1:", 4 * MIB,
@@ -1010,6 +1021,8 @@ static const struct {
     {"slurmstepd: error: Detected 1 oom_kill event in StepId=1.0. Some of the step tasks have been OOM Killed.", "want of the host's memory"},
     {"slurmstepd: error: Detected 2 oom-kill event(s) in StepId=7.0. Some of your processes may have been killed by the cgroup out-of-memory handler.",
      "--mem=SIZE (--mem-per-cpu, --mem-per-gpu)"},
+    {"7            train OUT_OF_ME+                  64G   00:12:31", "asks for more, 'sacct -j JOB"},
+    {"[ 81.0] [drm:amdgpu_cs_ioctl [amdgpu]] *ERROR* Not enough memory for command submission!", "ttm.pages_limit"},
     /* Which of two limits it reached the text does not tell. */
     {"spec:\n  containers:\n  - resources:\n      limits:\n        memory: 1Gi\n  - resources:\n      limits:\n        memory: 8Gi\nstatus:\n    "
      "lastState:\n      terminated:\n        reason: OOMKilled\n",
