@@ -24,6 +24,7 @@ typedef struct {
 /* One wording. Sizes follow or precede their keys; where that is not enough, @read. */
 typedef struct {
     const char *mark, *also; /* of its first line; of the sentence, or NULL */
+    const char *before;      /* of what stands before that line, or NULL: who logs it */
     const char *who;
     const char *memory;   /* of the refused request */
     const char *holder;   /* what holds what is used */
@@ -305,6 +306,7 @@ static const Wording wordings[] = {
      .asked = "Attempting to allocate ",
      .capacity = "maximum allowed buffer size of ",
      .say = say_metal_buffer},
+    {.mark = "Unable to allocate ", .before = "[malloc", .who = "MLX", .memory = "hbm", .asked = "Unable to allocate ", .advice = MAC_LESS},
     {.mark = "[malloc] Unable to allocate ", .who = "MLX", .memory = "hbm", .asked = "Unable to allocate ", .advice = MAC_LESS},
     {.mark = "[malloc_or_wait] Unable to allocate ", .who = "MLX", .memory = "hbm", .asked = "Unable to allocate ", .advice = MAC_LESS},
     {.mark = "cudaMalloc failed: out of memory",
@@ -534,7 +536,7 @@ bool ech_engine_says_line(EchEngineSays *s, EchWords before, EchWords line, EchW
     for (size_t i = 0; i < G_N_ELEMENTS(wordings); i++) {
         const Wording *w = &wordings[i];
         Figures f = {0};
-        if (!ech_words_have(line, w->mark) || (w->also && !ech_words_have(sentence, w->also)) ||
+        if (!ech_words_have(line, w->mark) || (w->before && !ech_words_have(before, w->before)) || (w->also && !ech_words_have(sentence, w->also)) ||
             !(w->read ? w->read(sentence, &f) : read_keys(w, sentence, &f)))
             continue;
         bool trial = w->warns || ech_words_have(before, "select_algorithm.py") || ech_words_have(sentence, "Ignoring this choice");
@@ -566,7 +568,7 @@ bool ech_engine_says_probe(const char *head, size_t n)
 {
     for (size_t i = 0; i < G_N_ELEMENTS(wordings); i++) {
         const Wording *w = &wordings[i];
-        if (memmem(head, n, w->mark, strlen(w->mark)) && (!w->also || memmem(head, n, w->also, strlen(w->also))))
+        if (!w->before && memmem(head, n, w->mark, strlen(w->mark)) && (!w->also || memmem(head, n, w->also, strlen(w->also))))
             return true;
     }
     return memmem(head, n, "cudamallocasync_allocator.cc:", 29) != NULL;

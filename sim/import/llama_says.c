@@ -301,16 +301,21 @@ static bool mib_before(EchWords line, const char *key, double *ret)
     return true;
 }
 
-/* Of each of several: "- CUDA0 (NVIDIA A100-SXM4-80GB):  81152 total,  78810 used,   1839 free vs. target of   4096", in MiB. The first of each. */
+/* Of each of several: "- CUDA0 (NVIDIA A100-SXM4-80GB):  81152 total,  78810 used,   1839 free vs. target of   4096", in MiB, of 2025 "... 153599 deficit" or
+ * "... 1839 surplus". The first of each. */
 static bool read_share(Fit *fit, EchWords line)
 {
     Share share = {0};
     double total, used;
-    uint64_t target;
+    uint64_t target = 0;
     EchWords name = word(ech_words_after(line, "- "));
-    if (!mib_before(line, " total,", &total) || !mib_before(line, " used,", &used) || !mib_before(line, " free vs. target of", &share.left) || total < 0 ||
-        used < 0 || !ech_words_number_after(line, " free vs. target of", &target) || target >= UINT64_C(1) << 40 || name.n == 0 || name.n >= sizeof share.name)
+    bool lacks = mib_before(line, " deficit", &share.left),
+         has = lacks || mib_before(line, " surplus", &share.left) ||
+               (mib_before(line, " free vs. target of", &share.left) && ech_words_number_after(line, " free vs. target of", &target));
+    if (!has || !mib_before(line, " total,", &total) || !mib_before(line, " used,", &used) || total < 0 || used < 0 || target >= UINT64_C(1) << 40 ||
+        name.n == 0 || name.n >= sizeof share.name)
         return false;
+    share.left = lacks ? -share.left : share.left;
     share.total = (EchBytes)total;
     share.used = (EchBytes)used;
     share.target = target << 20;
@@ -627,8 +632,9 @@ static void say_shares(const Fit *f, EchDiag *diag)
         const Share *share = &f->share[i];
         g_autofree char *used = ech_format_bytes(share->used), *total = ech_format_bytes(share->total), *target = ech_format_bytes(share->target),
                         *left = ech_format_bytes(ech_rounded_bytes(fabs(share->left)));
+        bool leaves_less = share->target && share->left < (double)share->target;
         ech_diag_remark(diag, "%s: %s of %s, %s %s%s%s%s", share->name, used, total, left, share->left < 0 ? "more than was free" : "left free",
-                        share->left < (double)share->target ? ": too much, as it is to leave " : "", share->left < (double)share->target ? target : "",
+                        leaves_less ? ": too much, as it is to leave " : "", leaves_less ? target : "",
                         share->left < 0 ? ". Less of it there: --tensor-split, --device" : "");
     }
 }

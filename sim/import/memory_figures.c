@@ -551,21 +551,23 @@ static void say_cacheless(const Sglang *s, EchDiag *diag)
     g_autofree char *each = ech_format_bytes(s->before / 100), *weights = ech_format_bytes(s->before - MIN(s->before, s->after)),
                     *before = ech_format_bytes(s->before),
                     *missing = ech_format_bytes(ech_rounded_bytes(round(fabs(wanted - (double)s->after) / (1 << 20))) << 20);
-    if (s->share > 0 && wanted >= (double)s->after)
+    bool enough = s->share > 0 && wanted < (double)s->after;
+    if (s->share > 0 && !enough)
         ech_diag_remark(diag, "--mem-fraction-static %g leaves nothing for the KV cache: weights alone take %s of %s that were free, %s more than that share",
                         s->share, weights, before, missing);
-    else if (s->share > 0)
+    else if (enough)
         ech_diag_remark(
             diag,
-            "--mem-fraction-static %g would leave %s beside the weights, and nothing of that for the KV cache: states of linear attention, workspaces "
-            "of quantised weights and the like come first",
+            "--mem-fraction-static %g leaves %s beside the weights, but nothing of that for the KV cache: a draft model, states of linear attention, "
+            "workspaces of quantised weights and the like come first",
             s->share, missing);
+    g_autofree char *than = enough ? g_strdup("a larger share") : g_strdup_printf("more than %.4g", ceil(least * 1e4) / 1e4);
     ech_diag_remark(
         diag,
-        "more than %.4g gives the cache something, each hundredth more %s; what the share leaves is for activations and graphs: "
-        "--chunked-prefill-size and --cuda-graph-max-bs make those smaller where it gets tight. Smaller weights, more GPUs (--tp), and whoever else "
-        "holds the GPU (nvidia-smi; another server, draft weights) count as much",
-        ceil(least * 1e4) / 1e4, each);
+        "%s gives the cache something, each hundredth more %s; what the share leaves is for activations and graphs: --chunked-prefill-size and "
+        "--cuda-graph-max-bs make those smaller where it gets tight. Smaller weights, more GPUs (--tp), and whoever else holds the GPU (nvidia-smi; "
+        "another server, draft weights) count as much",
+        than, each);
 }
 
 static void say_sglang(const Sglang *s, EchDiag *diag)

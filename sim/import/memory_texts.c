@@ -104,6 +104,11 @@ static const struct {
      "own with --xla_tpu_scoped_vmem_limit_kib=... in LIBTPU_INIT_ARGS, set before JAX begins"},
     {"devices are busy or unavailable", "the text says that the driver gave this process no GPU, not that memory ran out: it is in exclusive mode and another "
                                         "process has it (nvidia-smi -q -d COMPUTE), MPS's server does not take this client, or the GPU needs a reset"},
+    /* kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction */
+    {"was low on resource: memory", "the text says that Kubernetes evicted the pod for want of the memory of its node (the host's, not the device's), before "
+                                    "its own limit stopped it: pods that "
+                                    "hold more than they requested go first. resources.requests.memory as large as what it holds gets it a node that has as "
+                                    "much, and keeps it there. " ECH_HOST_FULL},
     {"Killed process", KILLED},
     {"Workers (tasks / actors) killed due to memory pressure", KILLED_BY_RAY},
     {"oom_kill event", KILLED_BY_SLURM}, /* slurm's src/plugins/task/cgroup */
@@ -147,7 +152,8 @@ static const struct {
     /* mlx/backend/metal/allocator.cpp: of buffers by their number */
     {"[metal::malloc] Resource limit (",
      "the text says that MLX's buffers that are alive are as many as Metal allows (the number in it counts them, not bytes), not that memory ran out: arrays "
-     "that nothing evaluates or lets go of pile up, one or more a step. mx.eval() of what is kept (caches, optimizer state) at each step, fewer references to "
+     "that nothing evaluates or lets go of pile up, one or more a step, and those that it keeps for reuse count too (mx.clear_cache(), a smaller "
+     "mx.set_cache_limit()). mx.eval() of what is kept (caches, optimizer state) at each step, fewer references to "
      "old arrays, a shorter sequence or fewer layers at once keep them fewer; smaller arrays do not"},
     {"Insufficient Memory (IOAF code 8)", MAC},
     {"kIOGPUCommandBufferCallbackErrorOutOfMemory", MAC},

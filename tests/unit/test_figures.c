@@ -131,6 +131,8 @@ static const struct {
     {"sglang_none.txt",
      "--mem-fraction-static 0.8 leaves nothing for the KV cache: weights alone take 68 GiB of 80 GiB that were free, 4 GiB more than that share", NULL, 0},
     {"sglang_none.txt", "more than 0.85 gives the cache something, each hundredth more 819 MiB", NULL, 0},
+    {"sglang_draft.txt", "--mem-fraction-static 0.75 leaves 6 GiB beside the weights, but nothing of that for the KV cache", "weights", 24 * GIB},
+    {"sglang_draft.txt", "a larger share gives the cache something, each hundredth more 410 MiB", NULL, 0},
     {"comfy.txt", "ComfyUI found 24 GiB of the GPU's memory and 32 GiB of the host's", "the largest model", 20 * GIB},
     {"comfy.txt", "the largest model that it loaded, WAN21 took 20 GiB of the GPU, of 21 GiB that it left for models, 16 GiB of it stay on the host",
      "what of it stays on the host", 16 * GIB},

@@ -257,6 +257,7 @@ static const Case of_engines[] = {
     {"    mx.eval(scores)\nRuntimeError: [metal::malloc] Attempting to allocate 68719476736 bytes which is greater than the maximum allowed buffer size of "
      "34359738368 bytes.",
      "MLX was refused one array of 64 GiB: Metal gives no buffer larger than 32 GiB on this machine", 64 * GIB, NULL, 0, "had_bytes=34359738368"},
+    {"[malloc_or_wait] Unable to allocate 2147483648 bytes.", "that is the machine's memory, which its CPU shares", 2 * GIB, NULL, 0, NULL},
     {"RuntimeError: [malloc_or_wait] Unable to allocate 2147483648 bytes.", "that is the machine's memory, which its CPU shares", 2 * GIB, NULL, 0, NULL},
     {"ggml_new_object: not enough space in the context's memory pool (needed 1048704, available 1048576)",
      "ggml was refused 1.00 MiB of its workspace, of 1 MiB there are: 128 B too much", 1048704, NULL, 0, "limit_of_a_kernel=true"},
@@ -287,6 +288,9 @@ static const Case of_engines[] = {
      "(10.0.0.7:50052):  65536 total,   8192 used,  49152 free vs. target of   1024\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 20480.00 MiB on "
      "device 0: cudaMalloc failed: out of memory\n",
      "RPC0: 8 GiB of 64 GiB, 48 GiB left free", 20 * GIB, NULL, 0, NULL},
+    {"llama_params_fit_impl:   - CUDA0 (A):  49152 total, 65536 used,  20480 deficit\nllama_params_fit_impl:   - CUDA1 (A):  49152 total, 16384 used,  28672 "
+     "surplus\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 65536.00 MiB on device 0: cudaMalloc failed: out of memory\n",
+     "CUDA0: 64 GiB of 48 GiB, 20 GiB more than was free. Less of it there", 64 * GIB, NULL, 0, NULL},
     {"llama_params_fit_impl: projected to use 12288 MiB of device memory vs. 24576 MiB of free device memory\nllama_params_fit_impl: will leave 12288 >= 1024 "
      "MiB "
      "of free device memory, no changes needed\nggml_vulkan: Device memory allocation of size 12884901888 failed.\n",
@@ -1023,6 +1027,7 @@ static const struct {
      "--mem=SIZE (--mem-per-cpu, --mem-per-gpu)"},
     {"7            train OUT_OF_ME+                  64G   00:12:31", "asks for more, 'sacct -j JOB"},
     {"[ 81.0] [drm:amdgpu_cs_ioctl [amdgpu]] *ERROR* Not enough memory for command submission!", "ttm.pages_limit"},
+    {"Evicted: The node was low on resource: memory. Container serve was using 60Gi, request is 16Gi", "resources.requests.memory"},
     /* Which of two limits it reached the text does not tell. */
     {"spec:\n  containers:\n  - resources:\n      limits:\n        memory: 1Gi\n  - resources:\n      limits:\n        memory: 8Gi\nstatus:\n    "
      "lastState:\n      terminated:\n        reason: OOMKilled\n",
