@@ -413,7 +413,7 @@ static bool begins_item(EchWords line, bool *ret_of_gpu)
 /* Whether something is said of memory in @line. */
 static bool is_of_memory(EchWords line)
 {
-    static const char *const words[] = {"emory", "llocat", "EXHAUSTED", "xhausted", "resource: shared", "max seq len", "Used ", "reserve"};
+    static const char *const words[] = {"emory", "llocat", "EXHAUSTED", "xhausted", "resource: shared", "max seq len", "Used ", "reserve", "Tried"};
     for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
         if (ech_words_have(line, words[i]))
             return true;
@@ -912,6 +912,22 @@ static bool is_json(const uint8_t *head, size_t n)
     return n > 1 && head[0] == '{' && (at == n || head[at] == '"' || head[at] == '}');
 }
 
+/* Whether one of @marks stands in a sentence that a terminal broke at one of its blanks. Long logs, which take time, are files and have no such lines. */
+static bool has_sentence(const char *text, size_t n, const char *const *marks, size_t n_marks)
+{
+    const size_t most_pasted = 1 << 20;
+    g_autoptr(EchPasted) pasted = n <= most_pasted ? ech_pasted_new(text, n) : NULL;
+    EchWords line;
+    while (pasted && ech_pasted_next(pasted, &line)) {
+        EchWords sentence = is_of_memory(line) ? ech_pasted_sentence(pasted) : (EchWords){line.text, 0};
+        for (size_t i = 0; i < n_marks && sentence.n; i++) {
+            if (ech_words_have(sentence, marks[i]))
+                return true;
+        }
+    }
+    return false;
+}
+
 static int probe(const uint8_t *head, size_t n)
 {
     static const char *const marks[] = {"Ran out of memory in",
@@ -954,7 +970,9 @@ static int probe(const uint8_t *head, size_t n)
         if (memmem(head, n, marks[i], strlen(marks[i])))
             return json ? 2 : 1;
     }
-    return !ech_engine_says_probe((const char *)head, n) ? 0 : json ? 2 : 1;
+    if (ech_engine_says_probe((const char *)head, n))
+        return json ? 2 : 1;
+    return has_sentence((const char *)head, n, marks, G_N_ELEMENTS(marks)) ? (json ? 2 : 1) : 0;
 }
 
 const EchImportClass ech_import_out_of_memory = {

@@ -150,7 +150,10 @@ static bool is_preemptive(EchWords line)
 bool ech_torch_says_line(EchTorchSays *says, EchWords line, EchWords sentence)
 {
     EchTorchSays s = {.any = true};
-    bool async = is_async(line), preemptive = is_preemptive(line), tried = ech_words_size_after(line, "Tried to allocate ", &s.request);
+    /* Its words may go on in the next line. */
+    const char *at = ech_words_find(sentence, "Tried to allocate ");
+    bool async = is_async(line), preemptive = is_preemptive(line),
+         tried = at && (size_t)(at - sentence.text) < line.n && ech_words_size_after(sentence, "Tried to allocate ", &s.request);
     if (!async && !preemptive && !tried)
         return false;
     s.backend = backend_of(line);

@@ -91,6 +91,13 @@ static const Case of_pytorch[] = {
      "GiB reserved in total by PyTorch) If reserved memory is >> allocated memory",
      "no setting of the allocator would have served it: 3 GiB asked for, 2 GiB free and unused together, 1 GiB too much beside 5 GiB in use", 3 * GIB,
      "PyTorch's tensors", 5 * GIB, NULL},
+    {"RuntimeError: MPS backend out of memory (MPS allocated: 12.00 GB, other allocations: 2.00 GB, max allowed: 18.00 GB). Tried to allocate\n5.00 GB on "
+     "private "
+     "pool.\n",
+     "no room: 5 GiB asked for beside 12 GiB of PyTorch's, of 18 GiB that it may take", 5 * GIB, "PyTorch's tensors", 12 * GIB, NULL},
+    {"torch.OutOfMemoryError: CUDA out of memory. Tried\nto allocate 2.00 GiB" ON_24 "1.00 GiB is free. Of the allocated memory 22.00\nGiB is allocated by "
+     "PyTorch, and 0 bytes is reserved by PyTorch but unallocated.",
+     "no setting of the allocator would have served it", 2 * GIB, "PyTorch's tensors", 22 * GIB, NULL},
     /* This process and others, as the driver counts them. */
     {NEW "2.00 GiB" ON_24
          "0.50 GiB is free. Process 77 has 4.25 GiB memory in use. Including non-PyTorch memory, this process has 19.25 GiB memory in use. Of the "
@@ -447,6 +454,8 @@ static const Case of_xla[] = {
      "which memory it is of (taken as hbm), is not in the text", 0, "f32[8192,1] copy.3", 4 * MIB, NULL},
     {"        Buffer 7:\n                Size: 64.00MiB\n                XLA Label: fusion\n                Shape: f32[4096,4096]\n                ====\n",
      "listed: 1 allocation, 64 MiB", 0, "f32[4096,4096] fusion", 64 * MIB, NULL},
+    {"jaxlib.XlaRuntimeError: RESOURCE_EXHAUSTED: Attempting to allocate 4.00G. That was not\npossible. There are 1.00G free.\n", "that is an array", 4 * GIB,
+     NULL, 0, NULL},
     /* Behind what Ray, docker compose, srun, kubectl put before every line, or quoted. */
     {"(Worker pid=7, ip=10.0.0.1) Program hbm requirement 2.00G:\n(Worker pid=7, ip=10.0.0.1)     HLO temp   2.00G (100.0% utilization)\n",
      "what would make room", 0, "HLO temp", 2 * GIB, NULL},
