@@ -221,3 +221,11 @@ $ gzip -c tests/golden/data/stream.ech >$T/whole.gz; for n in 2 10 60; do head -
 echelon: T/cut.gz: byte 2: gzip data end in the middle (0 bytes unpacked); the file is cut
 echelon: T/cut.gz: byte 10: gzip data end in the middle (0 bytes unpacked); the file is cut
 echelon: T/cut.gz: byte 60: gzip data end in the middle (0 bytes unpacked); the file is cut
+$ echelon run --trace tests/golden/data/stream.ech --device tpu-v5e --pass offload:memory=24
+echelon: --pass: pass offload: memory: '24' is 24 bytes; expected something like 16GiB
+exit 2
+$ echelon advise --trace tests/golden/data/stream.ech --device tpu-v5e --memory 24 GiB
+echelon advise: 'GiB' is no file, and one trace is expected (a size is one word: 24GiB)
+exit 2
+$ printf 'trace: a\ndevice: tpu-v5e\nsweep:\n  - {path: device.memories.hbm.capacity, values: []}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
+echelon: T/e.yaml:4:50: values: nothing is in the list; expected something like [x0.5, x1, x2] ('find' takes a range)
