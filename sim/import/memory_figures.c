@@ -63,6 +63,7 @@ struct EchMemoryFigures {
     bool beside; /* a message about refused memory */
     bool ran_out;
     char refused[96]; /* the line that says so, where that gives no sizes */
+    EchPlace place;   /* whose memory that was */
     EchPoolSays *pool;
     EchHostSays *host;
     EchComfySays *comfy;
@@ -853,6 +854,14 @@ static bool tells_any(const EchMemoryFigures *f)
            f->nodes->len || f->estimates->len || f->vllm.has_weights || f->vllm.freed.bytes;
 }
 
+/* What ran out without sizes; figures of the device do not explain what was not its own. */
+static void say_refused(const EchMemoryFigures *f, EchDiag *diag)
+{
+    ech_diag_remark(diag, "%s ran out ('%s'), of how much is not told there; around it the text tells:", ech_place_name(f->place), f->refused);
+    if (f->place != ECH_PLACE_UNTOLD && f->place != ECH_PLACE_DEVICE)
+        ech_diag_remark(diag, "of what ran out: %s", ech_place_advice(f->place));
+}
+
 void ech_memory_figures_say(const EchMemoryFigures *f, EchDiag *diag)
 {
     bool pool = ech_pool_says_any(f->pool), llama = ech_llama_says_any(f->llama), tensorrt = ech_tensorrt_says_any(f->tensorrt),
@@ -860,7 +869,7 @@ void ech_memory_figures_say(const EchMemoryFigures *f, EchDiag *diag)
     if (ech_host_says_any(f->host))
         ech_host_says_say(f->host, diag);
     else if (f->refused[0])
-        ech_diag_remark(diag, "memory ran out ('%s'), of how much is not told there; around it the text tells:", f->refused);
+        say_refused(f, diag);
     if (largest(f)->any)
         say_compiled(f, diag);
     if (is_vllm(&f->vllm))
@@ -1001,6 +1010,9 @@ static bool read_text(EchSource *source, const EchImportOptions *options, EchImp
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("memory_figures");
     g_autoptr(EchMemoryFigures) f = ech_memory_figures_new(false);
     read_lines(f, data, n);
+    EchPlainSays refusal;
+    if (f->refused[0] && ech_plain_says_find(data, n, &refusal) && !refusal.goes_on && g_str_has_prefix(refusal.line, f->refused))
+        f->place = refusal.place;
     if (options->device)
         ech_trace_builder_set_property(builder, "chip", options->device);
     if (tells_any(f))

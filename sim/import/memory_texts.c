@@ -526,6 +526,11 @@ static char *describe_refusal(const char *text, size_t n)
     EchPlainSays s;
     if (!ech_plain_says_find(text, n, &s))
         return NULL;
+    if (s.has_asked && s.asked.bytes >= UINT64_C(1) << 55)
+        return g_strdup_printf("the text says that one buffer was asked for that no machine could hold (line %" G_GUINT64_FORMAT
+                               ": '%s'): the size came out wrong (a "
+                               "negative or uninitialised dimension, a damaged cache or file), memory did not run out",
+                               s.number, s.line);
     if (s.goes_on)
         return g_strdup_printf("the text warns that %s was refused, and the program goes on without (line %" G_GUINT64_FORMAT ": '%s'): no error by itself%s%s",
                                ech_place_name(s.place), s.number, s.line, s.place == ECH_PLACE_LOCKED ? "; " : "",

@@ -97,6 +97,20 @@ static const char *refusal(const char *line)
     return at ? at : HAS_ANY(line, what) ? failure(line) : NULL;
 }
 
+/* Where @line names what one buffer may be at most; NULL: nowhere. *ret_key: the words before that size. */
+static const char *limit_of_piece(const char *line, const char **ret_key)
+{
+    static const char *const keys[] = {"maximum allowed buffer size", "maximum buffer size",    "max buffer size",
+                                       "max buffer length",           "max_buffer_size",        "max alloc size",
+                                       "max allocation size",         "maximum allocation size"};
+    const char *at = NULL;
+    for (size_t i = 0; i < G_N_ELEMENTS(keys) && !at; i++) {
+        at = strstr(line, keys[i]);
+        *ret_key = keys[i];
+    }
+    return at;
+}
+
 static bool does_without(const char *line)
 {
     static const char *const words[] = {"ignoring",      "falling back", "fallback", "using synchronous transfer",
@@ -127,9 +141,9 @@ static EchPlace place_of(const char *line)
                                          "hostmalloc", "mallochost", "hostregister", "allocmapped", "host_malloc"};
     static const char *const host[] = {"numpy", "and data type", "cpu", "host", "ram", "system memory", "arraymemoryerror", "on the node"},
                              *const exception[] = {"bad_alloc", "memoryerror"}; /* libraries of a device throw them, too */
-    static const char *const device[] = {"gpu",    "cuda",     "cumem", "vram",     "device",   "hip",   "npu",        "rtmalloc", "hbm",
-                                         "opencl", "ocl",      "cl_",   "clcreate", "xpu",      "metal", "vulkan",     "vk_",      "tpu",
-                                         "dml",    "directml", "cudnn", "cublas",   "graphics", "rocm",  "framebuffer"};
+    static const char *const device[] = {"gpu",    "cuda",     "cumem", "vram",     "device",   "hip",   "npu",         "rtmalloc", "hbm",
+                                         "opencl", "ocl",      "cl_",   "clcreate", "xpu",      "metal", "vulkan",      "vk_",      "tpu",
+                                         "dml",    "directml", "cudnn", "cublas",   "graphics", "rocm",  "framebuffer", "amdgpu"};
     bool of_host = has_word(line, host, G_N_ELEMENTS(host), true), of_device = has_word(line, device, G_N_ELEMENTS(device), false);
     of_host |= !of_device && has_word(line, exception, G_N_ELEMENTS(exception), true);
     return strstr(line, "(shm)") || strstr(line, "/dev/shm") ? ECH_PLACE_HOST
@@ -143,6 +157,8 @@ static EchPlace place_of(const char *line)
 }
 
 /* ---- calls ---- */
+
+#define RICH_CALL "\u2771 "
 
 /* The frame of Python's traceback that was read last. */
 typedef struct {
@@ -163,7 +179,10 @@ static bool page_locks(const char *line)
 static void read_frame(Frame *frame, const char *lower, uint64_t number)
 {
     const char *file = strstr(lower, "file \"");
-    if (file && strstr(file, "\", line "))
+    /* of Rich's: the call among the lines around it */
+    if (strstr(lower, RICH_CALL))
+        *frame = (Frame){.number = number, .pins = page_locks(lower)};
+    else if (file && strstr(file, "\", line "))
         *frame = (Frame){.number = number, .pins = page_locks(lower)};
     else if (frame->number && number == frame->number + 1)
         frame->pins |= page_locks(lower);
@@ -172,7 +191,7 @@ static void read_frame(Frame *frame, const char *lower, uint64_t number)
 /* Before anything is copied. */
 static bool may_be_of_frame(EchWords line, const Frame *frame, uint64_t number)
 {
-    return number == frame->number + 1 || ech_words_start(line, "File \"");
+    return number == frame->number + 1 || ech_words_start(line, "File \"") || ech_words_have(line, RICH_CALL);
 }
 
 /* ---- sizes ---- */
@@ -195,8 +214,9 @@ static bool size_at(const char *at, bool of_size, EchRounded *ret)
 /* What may stand between a key and its size: "allocate a buffer of about 4 GiB". */
 static const char *skip_fillers(const char *at)
 {
-    static const char *const fillers[] = {"approximately ", "about ", "memory ", "buffer ", "of ",  "at least ", "another ", "a ", "an ",
-                                          "for ",           "size ",  "total ",  "tensor ", "with "};
+    static const char *const fillers[] = {
+        "approximately ", "about ", "memory ", "buffer ", "of ",  "supported by device is ", "is ", "at least ", "another ", "a ", "an ",
+        "for ",           "size ",  "total ",  "tensor ", "with "};
     for (int i = 0; i < MAX_FILLERS; i++) {
         at += strspn(at, " :=[('\"");
         size_t k = 0;
@@ -264,13 +284,36 @@ static void read_sizes(const char *line, const char *lower, EchPlainSays *s)
     s->has_free &= s->free.bytes < UINT64_C(1) << 55;
 }
 
+/* "requested 4831838208 bytes, but max alloc size supported by device is 1073741824 bytes" (OpenVINO), "Failed to create a 9.20 GB Metal buffer. The max buffer
+ * length is 4.00 GB." (tinygrad), "Buffer size 536870912 is greater than the maximum buffer size (268435456)" (wgpu). */
+static bool is_larger_than_a_piece(const char *line, const char *lower, EchPlainSays *ret)
+{
+    static const char *const asked[] = {"requested ", "allocate ", "create a ", "create ", "buffer size ", "size "};
+    const char *key, *at = limit_of_piece(lower, &key);
+    if (!at)
+        return false;
+    g_autofree char *limited = g_strdup(line + (at - lower)), *limited_lower = g_strdup(at), *before = g_strndup(line, (gsize)(at - lower)),
+                    *before_lower = g_strndup(lower, (gsize)(at - lower));
+    EchPlainSays s = {.has_most = size_after(limited, limited_lower, key, &s.most)};
+    for (size_t i = 0; i < G_N_ELEMENTS(asked) && !s.has_asked; i++)
+        s.has_asked = size_after(before, before_lower, asked[i], &s.asked);
+    if (!s.has_most || !s.has_asked || s.asked.bytes <= s.most.bytes)
+        return false;
+    if (ret) {
+        ret->has_most = ret->has_asked = true;
+        ret->most = s.most;
+        ret->asked = s.asked;
+    }
+    return true;
+}
+
 /* ---- the refusal that counts ---- */
 
 /* Before anything is copied. */
 static bool may_refuse(EchWords line)
 {
-    static const char *const words[] = {"emory", "EMORY", "lloc",        "LLOC",       "xhaust",       "XHAUST",       "OOM",
-                                        "oom",   "VRAM",  "runtime err", "sufficient", "createBuffer", "CreateBuffer", "8007000"};
+    static const char *const words[] = {"emory", "EMORY",       "lloc",       "LLOC",         "xhaust",       "XHAUST",  "OOM",        "oom",
+                                        "VRAM",  "runtime err", "sufficient", "createBuffer", "CreateBuffer", "8007000", "max buffer", "aximum buffer"};
     for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
         if (ech_words_have(line, words[i]))
             return true;
@@ -281,7 +324,7 @@ static bool may_refuse(EchWords line)
 bool ech_plain_says_refuses(EchWords line)
 {
     g_autofree char *plain = may_refuse(line) ? g_strndup(line.text, MIN(line.n, (size_t)MAX_LINE)) : g_strdup(""), *lower = g_ascii_strdown(plain, -1);
-    return refusal(lower) && !does_without(lower);
+    return (refusal(lower) || is_larger_than_a_piece(plain, lower, NULL)) && !does_without(lower);
 }
 
 static int rank(const EchPlainSays *s)
@@ -304,12 +347,14 @@ static void quote(EchPlainSays *s, const char *line, size_t at)
 static void read_figure(const char *line, const char *lower, EchPlainSays *s)
 {
     static const char *const asked[] = {"request", "required", "needed", "asked"}, *const free[] = {"free", "available"};
-    const char *colon = strchr(lower, ':'), *name = lower + strspn(lower, " -*\t");
+    const char *colon = strrchr(lower, ':'), *before = colon ? memrchr(lower, ':', (size_t)(colon - lower)) : NULL, *name = before ? before + 1 : lower;
+    name += strspn(name, " -*\t");
     EchRounded size;
     if (!colon || colon - name > 32 || colon < name || !size_at(line + (colon - lower) + 1 + strspn(colon + 1, " "), true, &size))
         return;
     g_autofree char *label = g_strndup(name, (gsize)(colon - name));
-    if (!s->has_asked && HAS_ANY(label, asked)) {
+    g_strstrip(label);
+    if (!s->has_asked && (HAS_ANY(label, asked) || strcmp(label, "size") == 0)) {
         s->asked = size;
         s->has_asked = size.bytes < UINT64_C(1) << 55;
     } else if (!s->has_free && HAS_ANY(label, free)) {
@@ -327,7 +372,7 @@ static void keep_better(EchPlainSays *best, const EchPlainSays *s)
 /* The driver's status is the same whose memory ever it refused: the frame that the traceback ends with tells, or its first where it stands behind. */
 static void settle_place(EchPlainSays *s, const Frame *frame)
 {
-    enum { CLOSE = 4 }; /* marks below the call and an empty line between */
+    enum { CLOSE = 6 }; /* marks below the call and an empty line between; of Rich's, the lines behind it and its frame */
     uint64_t apart = frame->number > s->number ? frame->number - s->number : s->number - frame->number;
     if (frame->number && apart <= CLOSE && frame->pins && (s->place == ECH_PLACE_DEVICE || s->place == ECH_PLACE_UNTOLD))
         s->place = ECH_PLACE_PINNED;
@@ -346,7 +391,9 @@ bool ech_plain_says_find(const char *text, size_t n, EchPlainSays *ret)
         if (!behind && !may_refuse(line) && !may_be_of_frame(line, &frame, number))
             continue;
         g_autofree char *plain = g_strndup(line.text, MIN(line.n, (size_t)MAX_LINE)), *lower = g_ascii_strdown(plain, -1);
-        const char *at = may_refuse(line) ? refusal(lower) : NULL;
+        EchPlainSays piece = {0};
+        bool too_large = may_refuse(line) && is_larger_than_a_piece(plain, lower, &piece);
+        const char *at = too_large ? lower : may_refuse(line) ? refusal(lower) : NULL;
         if (!at) {
             read_frame(&frame, lower, number);
             if (behind && !framed && frame.number > s.number) {
@@ -363,15 +410,25 @@ bool ech_plain_says_find(const char *text, size_t n, EchPlainSays *ret)
         g_autofree char *refused = instead ? g_strndup(lower, (gsize)(instead - lower)) : g_strdup(lower);
         s = (EchPlainSays){.number = number, .place = place_of(refused)};
         s.goes_on = does_without(lower) || s.place == ECH_PLACE_LOCKED;
+        if (too_large && s.place == ECH_PLACE_UNTOLD)
+            s.place = ECH_PLACE_DEVICE;
         /* The file that logs may say it: "cuda_driver.cc:828]". */
         EchWords before = ech_pasted_before(pasted);
         g_autofree char *logger = g_strndup(before.text, MIN(before.n, (size_t)MAX_LINE)), *of_logger = g_ascii_strdown(logger, -1);
         if (s.place == ECH_PLACE_UNTOLD && place_of(of_logger) == ECH_PLACE_DEVICE)
             s.place = ECH_PLACE_DEVICE;
+        if ((s.place == ECH_PLACE_UNTOLD || s.place == ECH_PLACE_PINNED) && strstr(lower, "regist") && strstr(of_logger, "rdma"))
+            s.place = ECH_PLACE_NETWORK;
         settle_place(&s, &frame);
         framed = frame.number != 0;
         quote(&s, plain, (size_t)(at - lower));
         read_sizes(plain, lower, &s);
+        if (too_large) {
+            s.has_free = false;
+            s.asked = piece.asked;
+            s.most = piece.most;
+            s.has_asked = s.has_most = true;
+        }
     }
     keep_better(&best, &s);
     if (best.number)
@@ -435,7 +492,13 @@ void ech_plain_says_write(const EchPlainSays *s, EchTraceBuilder *builder, EchIm
                         asked, ech_place_name(s->place), s->number, s->line);
     else
         ech_diag_remark(import->diag, "%s of %s were refused%s (line %" G_GUINT64_FORMAT ": '%s')", asked, ech_place_name(s->place), there, s->number, s->line);
-    if (s->asked.bytes >= ABSURD)
+    if (s->has_most && s->asked.bytes < ABSURD) {
+        g_autofree char *most = ech_format_bytes(s->most.bytes);
+        ech_diag_remark(import->diag,
+                        "one buffer may be no larger than %s there, however much is free: a smaller batch, a shorter context, inputs or weights in parts keep "
+                        "each below it",
+                        most);
+    } else if (s->asked.bytes >= ABSURD)
         ech_diag_remark(import->diag,
                         "no machine has as much: the size came out wrong (a negative or uninitialised dimension, a damaged or misread file, a count "
                         "times a count), or all of something is held against all of something else; what is free does not matter");

@@ -24,7 +24,8 @@ typedef struct {
     EchPlace place;
     bool goes_on; /**< It is a warning: the program does without. */
     bool has_asked, has_free;
-    EchRounded asked, free;
+    bool has_most; /**< What was asked for is more than one piece may be, however much is free. */
+    EchRounded asked, free, most;
 } EchPlainSays;
 
 /** Looks through the @n bytes of @text for the refusal that counts: the first with a size, else the first, those that the program does without last. False:

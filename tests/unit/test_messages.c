@@ -363,6 +363,15 @@ static const Case of_others[] = {
     {"error: (-4:Insufficient memory) Failed to allocate 281474976710656 bytes in function 'OutOfMemoryError'", "no machine has as much", 256 * 1024 * GIB,
      NULL, 0, NULL},
     {"Unable to allocate framebuffer: requested 16384 MB", "16 GiB of the device's memory were refused", 16 * GIB, NULL, 0, NULL},
+    /* One buffer that is larger than the device allows; sizes on lines of their own. */
+    {"[GPU] Exceeded max size of memory object allocation: requested 2147483648 bytes, but max alloc size supported by device is 1073741824 bytes.",
+     "one buffer may be no larger than 1 GiB there, however much is free", 2 * GIB, NULL, 0, NULL},
+    {"Failed to create a  6.00 GB Metal buffer. The max buffer length is  4.00 GB.", "one buffer may be no larger than 4 GiB there", 6 * GIB, NULL, 0, NULL},
+    {"Validation error: Buffer size 536870912 is greater than the maximum buffer size (268435456)", "one buffer may be no larger than 256 MiB there", 512 * MIB,
+     NULL, 0, NULL},
+    {"MESA: error: amdgpu: Failed to allocate a buffer:\nMESA: error: amdgpu:    size      : 2147483648 bytes\nMESA: error: amdgpu:    alignment : 2097152 "
+     "bytes\n",
+     "2 GiB of the device's memory were refused (line 1:", 2 * GIB, NULL, 0, NULL},
     /* A lock in RAM is no memory that the program lacks, and does not hide a refusal behind it. */
     {"Cannot allocate 4194304 bytes directly in RAM\nCannot allocate 8388608 bytes directly in RAM\n",
      "4 MiB of the host's memory that was to be kept in RAM (mlock) were refused, and the program goes on without: a warning, not an error (line 1:", 4 * MIB,
@@ -997,6 +1006,12 @@ static const struct {
     {"RuntimeError: CUDA error: out of memory\nCompile with TORCH_USE_CUDA_DSA\n  File \"/a/loader.py\", line 3, in pin_memory\n    return data.pin_memory()\n",
      "page-locked memory of the host ran out (line 1:"},
     {"Exception: utils -- cudaAllocMapped() failed to allocate memory", "on a Jetson all of it is one memory"},
+    {"│ /a/offload.py:7 in step                  │\n│   6 │   x = grad.cpu()                    │\n│ ❱ 7 │   return x.pin_memory()             │\n│   8 │   "
+     "return x      "
+     "                    │\n╰──────────────────────────────────────────╯\nRuntimeError: CUDA error: out of memory\n",
+     "page-locked memory of the host ran out (line 6:"},
+    {"E0102 03:04:05.678901 7 rdma_context.cpp:203] Failed to register memory 0x7b0000000000: Cannot allocate memory [12]", "docker run --ulimit memlock=-1"},
+    {"requested 2305843008391495680 bytes, but max alloc size supported by device is 4294959104 bytes", "memory did not run out"},
     /* An outer frame, or a loader's option, does not. */
     {"  File \"/a/offload.py\", line 3, in step\n    host = pin_memory(grad)\n  File \"/a/model.py\", line 9, in forward\n    return x @ w\nRuntimeError: CUDA "
      "error: out of memory\n",
@@ -1100,6 +1115,21 @@ START_TEST(sentences)
         ck_assert(ech_pasted_next(pasted, &line));
     whole = ech_pasted_sentence(pasted);
     ck_assert_msg(whole.n == 4 && memcmp(whole.text, "four", 4) == 0, "%.*s", (int)whole.n, whole.text);
+}
+END_TEST
+
+/* Figures of the device beside a refusal of what is not its own. */
+START_TEST(refused_beside_figures)
+{
+    static const char figures[] = "PyTorch: allocated 1.00 GiB, reserved 2.00 GiB\n";
+    g_autofree char *pinned =
+                        g_strconcat(figures, "  File \"/a/b.py\", line 3, in f\n    return x.pin_memory()\nRuntimeError: CUDA error: out of memory\n", NULL),
+                    *device = g_strconcat(figures, "  File \"/a/b.py\", line 3, in f\n    return x.cuda()\nRuntimeError: CUDA error: out of memory\n", NULL);
+    g_autoptr(EchImport) of_host = ech_test_text(pinned, NULL), of_device = ech_test_text(device, NULL);
+    ck_assert(of_host && ech_test_says(of_host->diag, "page-locked memory of the host ran out ('RuntimeError") &&
+              ech_test_says(of_host->diag, "of what ran out: "));
+    ck_assert(of_device && ech_test_says(of_device->diag, "the device's memory ran out ('RuntimeError") &&
+              !ech_test_says(of_device->diag, "of what ran out: "));
 }
 END_TEST
 
@@ -1243,6 +1273,7 @@ int main(void)
     tcase_add_loop_test(tcase, xla, 0, G_N_ELEMENTS(of_xla));
     tcase_add_loop_test(tcase, tensorflow, 0, G_N_ELEMENTS(of_tensorflow));
     tcase_add_test(tcase, refused_beside_a_cache);
+    tcase_add_test(tcase, refused_beside_figures);
     tcase_add_test(tcase, refused_to_graphs);
     tcase_add_loop_test(tcase, without_sizes, 0, G_N_ELEMENTS(unsized));
     tcase_add_loop_test(tcase, refused_by_a_tpu, 0, 2);
