@@ -202,6 +202,8 @@ static const struct {
     {"vllm_tpu.txt", "compiled programs and their temporaries are loaded later", "KV cache", 16 * GIB},
     {"vllm_tpu_none.txt", "nothing left for the KV cache, 2 GiB too little", "weights and the like", 29 * GIB},
     {"mmcv.txt", "PyTorch had tensors of 6.34 GiB at the most", "PyTorch's tensors, at the fullest", 6497 * MIB},
+    {"task_manager.txt", "GPU 1: 15.5 GiB of 16 GiB in use", "in use", 31 * GIB / 2},
+    {"task_manager.txt", "beside that 12 GiB of the host's memory are in use as the GPU's (shared GPU memory, of up to 32 GiB)", NULL, 0},
     {"smi.csv", "GPU 0 (NVIDIA L4): 21.5 GiB of 22.5 GiB in use", "in use", 22016 * MIB},
     {"smi.csv", "who holds it: the list of processes", NULL, 0},
     {"processes.csv", "python3 (77) holds 2 GiB", "ollama (78)", GIB},
