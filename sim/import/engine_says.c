@@ -47,7 +47,9 @@ struct EchEngineSays {
     GArray *sizes;       /* Size, of one thread's log */
     char thread[32];
     uint64_t later;
-    bool jetson; /* Its driver logs that it was refused memory. */
+    bool jetson;       /* Its driver logs that it was refused memory. */
+    bool of_diffusion; /* The log is of stable-diffusion.cpp, which has ggml's backends, too. */
+    bool too_large;    /* ggml's Vulkan backend says that one buffer was. */
 };
 
 EchEngineSays *ech_engine_says_new(void)
@@ -529,6 +531,9 @@ bool ech_engine_says_line(EchEngineSays *s, EchWords before, EchWords line, EchW
     if (read_size(s, before, line))
         return true;
     ech_llama_says_line(s->llama, line);
+    s->of_diffusion |=
+        ech_words_have(before, "stable-diffusion.cpp") || ech_words_have(line, "stable-diffusion.cpp") || ech_words_have(line, "ggml_extend.hpp");
+    s->too_large |= ech_words_have(line, "Requested buffer size exceeds device");
     s->jetson |= ech_words_have(line, "NvMapMem") && ech_words_have(line, "error 12");
     /* llama_context of llama.cpp: scratch memory for batches in a pipeline over its GPUs, which it does without */
     if (is_of_llama(s) && ech_words_have(line, "retrying without pipeline parallelism"))
@@ -602,7 +607,8 @@ static void say(const EchEngineSays *s, EchBytes listed, EchDiag *diag)
             asked, room);
         return;
     }
-    g_string_append_printf(text, "%s was refused %s%s", w->who, asked,
+    bool of_diffusion = is_of_llama(s) && s->of_diffusion;
+    g_string_append_printf(text, "%s was refused %s%s", of_diffusion ? "stable-diffusion.cpp" : w->who, asked,
                            strcmp(w->memory, "shared") == 0      ? " of shared memory"
                            : strcmp(w->memory, "spmem") == 0     ? " of the scratchpad"
                            : strcmp(w->memory, "workspace") == 0 ? " of its workspace"
@@ -621,7 +627,12 @@ static void say(const EchEngineSays *s, EchBytes listed, EchDiag *diag)
         g_string_append_printf(text, ", of %s there are", room);
     }
     ech_diag_remark(diag, "%s", text->str);
-    ech_diag_remark(diag, "%s", w->advice);
+    if (s->too_large)
+        ech_diag_remark(diag, "it is larger than the driver allows one buffer to be, however much is free");
+    ech_diag_remark(diag, "%s",
+                    of_diffusion ? "a smaller picture, --vae-tiling, --diffusion-fa, weights of fewer bits (--type q8_0, q4_0), what is not in use on the host "
+                                   "(--offload-to-cpu, --clip-on-cpu, --vae-on-cpu) need less of it"
+                                 : w->advice);
 }
 
 bool ech_engine_says_write(const EchEngineSays *s, const char *where, EchTraceBuilder *builder, EchImport *import, GError **error)

@@ -286,7 +286,7 @@ static char *describe_end(const char *text, size_t n)
 {
     int status = exit_status(text, n);
     if (status == 137 || is_killed_by_shell(text, n) || has(text, n, "SIGKILL") || has(text, n, "signal 9") || has(text, n, "Signal 9") ||
-        has(text, n, "using all available RAM") || has(text, n, "OOMKilled"))
+        has(text, n, "signal: Killed") || has(text, n, "using all available RAM") || has(text, n, "OOMKilled"))
         return g_strconcat(KILLED,
                            has(text, n, "OOMKilled\": false")
                                ? ". The container's own limit it was not ('OOMKilled' is false): the machine had no more, or somebody "

@@ -82,6 +82,7 @@ static const char *refusal(const char *line)
                                         "ran out of memory",
                                         "more memory than",
                                         "cuda runtime error (2)",
+                                        "ur_result_error_out_of",
                                         "8007000e"};
     static const char *const what[] = {"memory", "buffer", "byte", "kib", "mib", "gib", " kb", " mb", " gb", "tensor", "array", "size:", "size="};
     /* What may come, and what gRPC and clouds call so. */
@@ -143,7 +144,7 @@ static EchPlace place_of(const char *line)
                              *const exception[] = {"bad_alloc", "memoryerror"}; /* libraries of a device throw them, too */
     static const char *const device[] = {"gpu",    "cuda",     "cumem", "vram",     "device",   "hip",   "npu",         "rtmalloc", "hbm",
                                          "opencl", "ocl",      "cl_",   "clcreate", "xpu",      "metal", "vulkan",      "vk_",      "tpu",
-                                         "dml",    "directml", "cudnn", "cublas",   "graphics", "rocm",  "framebuffer", "amdgpu"};
+                                         "dml",    "directml", "cudnn", "cublas",   "graphics", "rocm",  "framebuffer", "amdgpu",   "vkallocate"};
     bool of_host = has_word(line, host, G_N_ELEMENTS(host), true), of_device = has_word(line, device, G_N_ELEMENTS(device), false);
     of_host |= !of_device && has_word(line, exception, G_N_ELEMENTS(exception), true);
     return strstr(line, "(shm)") || strstr(line, "/dev/shm") ? ECH_PLACE_HOST
@@ -312,8 +313,9 @@ static bool is_larger_than_a_piece(const char *line, const char *lower, EchPlain
 /* Before anything is copied. */
 static bool may_refuse(EchWords line)
 {
-    static const char *const words[] = {"emory", "EMORY",       "lloc",       "LLOC",         "xhaust",       "XHAUST",  "OOM",        "oom",
-                                        "VRAM",  "runtime err", "sufficient", "createBuffer", "CreateBuffer", "8007000", "max buffer", "aximum buffer"};
+    static const char *const words[] = {"emory",        "EMORY",   "lloc",          "LLOC",        "xhaust",       "XHAUST",
+                                        "OOM",          "oom",     "VRAM",          "runtime err", "sufficient",   "createBuffer",
+                                        "CreateBuffer", "8007000", "ERROR_OUT_OF_", "max buffer",  "aximum buffer"};
     for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
         if (ech_words_have(line, words[i]))
             return true;

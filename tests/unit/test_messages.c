@@ -270,6 +270,12 @@ static const Case of_engines[] = {
      "ggml was refused 1.00 MiB of its workspace, of 1 MiB there are: 128 B too much", 1048704, NULL, 0, "limit_of_a_kernel=true"},
     {"ggml_allocr_alloc: not enough space in the buffer (needed 409600, largest block available 102400)\nAborted", "a fault of the program", 409600, NULL, 0,
      NULL},
+    {"[INFO ] stable-diffusion.cpp:558  - loading model\nggml_vulkan: Device memory allocation of size 3221225472 failed.\nggml_vulkan: Requested buffer size "
+     "exceeds device memory allocation limit: ErrorOutOfDeviceMemory\n",
+     "stable-diffusion.cpp was refused 3 GiB", 3 * GIB, NULL, 0, NULL},
+    {"ggml_vulkan: Device memory allocation of size 3221225472 failed.\nggml_vulkan: Requested buffer size exceeds device memory allocation limit: "
+     "ErrorOutOfDeviceMemory\n",
+     "larger than the driver allows one buffer to be, however much is free", 3 * GIB, NULL, 0, NULL},
     {"NvMapMemAllocInternalTagged: 1075072515 error 12\nNvMapMemHandleAlloc: error 0\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 2048.00 MiB on "
      "device 0: cudaMalloc failed: out of memory\n",
      "share one memory: 'free -h' and tegrastats tell who holds it", 2 * GIB, NULL, 0, NULL},
@@ -1052,6 +1058,8 @@ static const struct {
     {"7            train OUT_OF_ME+                  64G   00:12:31", "asks for more, 'sacct -j JOB"},
     {"[ 81.0] [drm:amdgpu_cs_ioctl [amdgpu]] *ERROR* Not enough memory for command submission!", "ttm.pages_limit"},
     {"Evicted: The node was low on resource: memory. Container serve was using 60Gi, request is 16Gi", "resources.requests.memory"},
+    {"RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed.", "want of the host's memory"},
+    {"vkAllocateMemory failed -2", "the device's memory ran out"},
     /* Which of two limits it reached the text does not tell. */
     {"spec:\n  containers:\n  - resources:\n      limits:\n        memory: 1Gi\n  - resources:\n      limits:\n        memory: 8Gi\nstatus:\n    "
      "lastState:\n      terminated:\n        reason: OOMKilled\n",
@@ -1126,6 +1134,9 @@ START_TEST(refused_beside_figures)
                         g_strconcat(figures, "  File \"/a/b.py\", line 3, in f\n    return x.pin_memory()\nRuntimeError: CUDA error: out of memory\n", NULL),
                     *device = g_strconcat(figures, "  File \"/a/b.py\", line 3, in f\n    return x.cuda()\nRuntimeError: CUDA error: out of memory\n", NULL);
     g_autoptr(EchImport) of_host = ech_test_text(pinned, NULL), of_device = ech_test_text(device, NULL);
+    g_autofree char *intel = g_strconcat(figures, "RuntimeError: level_zero backend failed with error: 40 (UR_RESULT_ERROR_OUT_OF_RESOURCES)\n", NULL);
+    g_autoptr(EchImport) of_intel = ech_test_text(intel, NULL);
+    ck_assert(of_intel && ech_test_says(of_intel->diag, "memory ran out ('RuntimeError: level_zero"));
     ck_assert(of_host && ech_test_says(of_host->diag, "page-locked memory of the host ran out ('RuntimeError") &&
               ech_test_says(of_host->diag, "of what ran out: "));
     ck_assert(of_device && ech_test_says(of_device->diag, "the device's memory ran out ('RuntimeError") &&
