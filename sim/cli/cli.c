@@ -127,6 +127,28 @@ static const char *given_twice(int argc, char **argv, const GOptionEntry *entrie
     return NULL;
 }
 
+/* A name that is given and empty, mostly of a variable that is not set: of an option's (*ret_option), or as it stands. */
+static bool is_name_empty(const GOptionEntry *entries, char *const *rest, const char **ret_option)
+{
+    *ret_option = NULL;
+    for (const GOptionEntry *entry = entries; entry->long_name; entry++) {
+        const char *one = entry->arg == G_OPTION_ARG_FILENAME ? *(char *const *)entry->arg_data : NULL;
+        char *const *many = entry->arg == G_OPTION_ARG_FILENAME_ARRAY ? *(char **const *)entry->arg_data : NULL;
+        bool empty = one && !*one;
+        for (; many && *many; many++)
+            empty |= !**many;
+        if (empty) {
+            *ret_option = entry->long_name;
+            return true;
+        }
+    }
+    for (; *rest; rest++) {
+        if (!**rest)
+            return true;
+    }
+    return false;
+}
+
 bool ech_cli_options(int argc, char **argv, const GOptionEntry *entries, char ***ret_rest)
 {
     if (describe_options) {
@@ -183,6 +205,20 @@ bool ech_cli_options(int argc, char **argv, const GOptionEntry *entries, char **
     }
     g_free(args[0]);
     memmove(args, args + 1, g_strv_length(args + 1) * sizeof *args + sizeof *args);
+    /* GOption leaves the dashes that end options where a name that begins with one follows them. */
+    for (char **at = args; *at; at++) {
+        if (strcmp(*at, "--") == 0) {
+            g_free(*at);
+            memmove(at, at + 1, g_strv_length(at) * sizeof *at);
+            break;
+        }
+    }
+    const char *option;
+    if (is_name_empty(entries, args, &option)) {
+        fprintf(stderr, "echelon %s: %s%s%s'' names nothing; is a variable empty?\n", argv[0], option ? "--" : "", option ? option : "", option ? ": " : "");
+        g_strfreev(args);
+        return false;
+    }
     *ret_rest = args;
     return true;
 }

@@ -99,6 +99,11 @@ int ech_verb_advise(int argc, char **argv)
     g_auto(GStrv) rest = NULL;
     if (!ech_cli_options(argc, argv, entries, &rest))
         return ECH_EXIT_USAGE;
+    const char *more = !rest[0] ? NULL : options.trace ? rest[0] : rest[1];
+    if (more && !g_file_test(more, G_FILE_TEST_EXISTS)) {
+        fprintf(stderr, "echelon advise: '%s' is no file, and one trace is expected (a size is one word: 24GiB)\n", more);
+        return ECH_EXIT_USAGE;
+    }
     if (rest[0] && (rest[1] || options.trace)) {
         fprintf(stderr,
                 "echelon advise: expected one trace; of several ranks the one that does not fit, or the fullest: 'echelon run --trace A B ...' tells which\n");

@@ -135,8 +135,12 @@ int ech_verb_layout(int argc, char **argv)
     for (char **shape = rest; *shape != NULL; shape++) {
         Row row = {0};
         g_autofree char *plain = without_blanks(*shape);
-        if (!ech_layout_parse(plain, strlen(plain), &row.layout, NULL, &error))
-            return ech_cli_fail(error);
+        if (!ech_layout_parse(plain, strlen(plain), &row.layout, NULL, &error)) {
+            const char *where = error->message + (g_str_has_prefix(error->message, "shape: ") ? strlen("shape: ") : 0);
+            ech_cli_say("echelon layout: '%s': %s\n", *shape, where);
+            g_error_free(error);
+            return ECH_EXIT_USAGE;
+        }
         /* A tile the user wrote is what is asked about. */
         if (generation > 0 && row.layout.n_tiles == 0 && !(row.layout.has_layout && row.layout.rank == 0))
             ech_layout_choose_tiles(&row.layout, generation);

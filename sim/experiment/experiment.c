@@ -303,8 +303,11 @@ static bool read_axis(const EchYamlNode *node, GArray *axes, GHashTable *places,
                       *name = ech_yaml_get(node, "name");
     bool ok = path && values && values->kind == ECH_YAML_LIST && values->n > 0;
     if (!ok && path && values)
-        ech_yaml_error(values, error, "values: '%s' is no list; expected something like [x0.5, x1, x2] ('find' takes a range)",
-                       values->kind == ECH_YAML_SCALAR ? values->text : "a map, or nothing,");
+        ech_yaml_error(values, error, "values: %s%s%s; expected something like [x0.5, x1, x2] ('find' takes a range)",
+                       values->kind == ECH_YAML_SCALAR ? "'" : "", values->kind == ECH_YAML_SCALAR ? values->text : "",
+                       values->kind == ECH_YAML_SCALAR ? "' is no list"
+                       : values->kind == ECH_YAML_LIST ? "nothing is in the list"
+                                                       : "a map is no list");
     else if (!ok)
         ech_yaml_error(node, error, "sweep: expected a path and a list of values");
     ok = ok && ech_experiment_read_texts(path, "path", axis.paths, error) && ech_experiment_read_texts(values, "values", axis.values, error) &&

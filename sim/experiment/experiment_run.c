@@ -215,6 +215,22 @@ static bool load_devices(EchExperiment *experiment, const EchCase *c, EchResult 
     return result->device != NULL;
 }
 
+/* A number without a unit is bytes, which nobody means who says of a device's memory that it is so few: "offload:memory=24". */
+static bool has_units(const char *spec, GError **error)
+{
+    enum { MOST_PLAIN_BYTES = 1024 };
+    g_auto(GStrv) items = g_strsplit_set(spec, ":,", -1);
+    for (char **item = items; *item; item++) {
+        const char *value = g_str_has_prefix(*item, "memory=") ? *item + strlen("memory=") : "";
+        uint64_t bytes;
+        if (ech_parse_u64(value, &bytes, NULL) && bytes > 0 && bytes < MOST_PLAIN_BYTES) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "pass %s: memory: '%s' is %s bytes; expected something like 16GiB", items[0], value, value);
+            return false;
+        }
+    }
+    return true;
+}
+
 static GPtrArray *read_passes(const EchYamlNode *config, GError **error)
 {
     g_autoptr(GPtrArray) passes = g_ptr_array_new_with_free_func((GDestroyNotify)ech_pass_free);
@@ -237,7 +253,7 @@ static GPtrArray *read_passes(const EchYamlNode *config, GError **error)
         i = MAX(at, i + 1) - 1;
     }
     for (guint i = 0; i < specs->len; i++) {
-        EchPass *pass = ech_pass_new(specs->pdata[i], error);
+        EchPass *pass = has_units(specs->pdata[i], error) ? ech_pass_new(specs->pdata[i], error) : NULL;
         if (!pass) {
             ech_yaml_prefix(node, error);
             return NULL;

@@ -6,14 +6,29 @@
 #include <errno.h>
 #include <glib/gstdio.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define BEING_MADE ".echelon-"
+
 struct EchOutput {
     char *path;
-    char *made; /* Beside path, until it is committed. */
+    char *made; /* Beside path, or in it where that is there already, until it is committed. */
+    bool inside;
     sigset_t signals;
 };
+
+/* Whether a run, a sweep or ranks write an entry of that name: those are replaced, what else lies in a folder of results is its owner's. */
+static bool is_written(const char *folder, const char *name)
+{
+    enum { DIGITS = 3 }; /* at least, of the folder of a point or of a rank */
+    static const char *const files[] = {"run.json",      "sweep.json",      "ranks.json",       "details.json",     "report.html", "summary.txt",
+                                        "time.pprof.gz", "memory.pprof.gz", "timeline.json.gz", "timeline.pftrace", NULL};
+    size_t digits = strspn(name, "0123456789");
+    g_autofree char *of_point = digits >= DIGITS && name[digits] == '\0' ? g_build_filename(folder, name, "run.json", NULL) : NULL;
+    return g_strv_contains(files, name) || (of_point && g_file_test(of_point, G_FILE_TEST_IS_REGULAR));
+}
 
 static bool is_ours(const char *path)
 {
@@ -24,7 +39,10 @@ static bool is_ours(const char *path)
             return true;
     }
     g_autoptr(GDir) dir = g_dir_open(path, 0, NULL);
-    return dir && !g_dir_read_name(dir);
+    const char *name = dir ? g_dir_read_name(dir) : NULL;
+    while (name && g_str_has_prefix(name, BEING_MADE)) /* by one that was killed */
+        name = g_dir_read_name(dir);
+    return dir && !name;
 }
 
 static bool set_errno_error(GError **error, const char *path, int code)
@@ -47,12 +65,14 @@ EchOutput *ech_output_new(const char *path, GError **error)
         g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_EXIST, "%s: is there already and holds no results of echelon; give another -o or remove it", path);
         return NULL;
     }
+    bool inside = g_file_test(plain, G_FILE_TEST_IS_DIR);
     g_autofree char *parent = g_path_get_dirname(plain);
-    if (g_mkdir_with_parents(parent, 0777) != 0) {
+    if (!inside && g_mkdir_with_parents(parent, 0777) != 0) {
         set_errno_error(error, parent, errno);
         return NULL;
     }
-    g_autofree char *made = g_strconcat(plain, ".XXXXXX", NULL);
+    /* What is there stays the folder that it is: a shell may stand in it, it may be a link, or where another file system begins. */
+    g_autofree char *made = inside ? g_build_filename(plain, BEING_MADE "XXXXXX", NULL) : g_strconcat(plain, ".XXXXXX", NULL);
     sigset_t signals;
     ech_signals_hold(&signals);
     if (!g_mkdtemp_full(made, 0777)) {
@@ -64,6 +84,7 @@ EchOutput *ech_output_new(const char *path, GError **error)
     output->signals = signals;
     output->path = g_steal_pointer(&plain);
     output->made = g_steal_pointer(&made);
+    output->inside = inside;
     return output;
 }
 
@@ -81,23 +102,78 @@ bool ech_output_write(EchOutput *output, const char *name, const void *data, siz
     return false;
 }
 
+/* The entries of the folder @path for which @choose(path, name) holds (NULL: all). */
+static GPtrArray *entries_of(const char *path, bool (*choose)(const char *, const char *))
+{
+    GPtrArray *names = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(GDir) dir = g_dir_open(path, 0, NULL);
+    const char *name;
+    while (dir && (name = g_dir_read_name(dir))) {
+        if (!choose || choose(path, name))
+            g_ptr_array_add(names, g_strdup(name));
+    }
+    return names;
+}
+
+/* Gives entries of the folder @from the same names in @to; *ret_n: how many of them it gave. */
+static bool move_entries(const char *from, const char *to, const GPtrArray *names, guint *ret_n, GError **error)
+{
+    for (*ret_n = 0; *ret_n < names->len; (*ret_n)++) {
+        g_autofree char *is = g_build_filename(from, names->pdata[*ret_n], NULL), *will_be = g_build_filename(to, names->pdata[*ret_n], NULL);
+        if (g_rename(is, will_be) != 0)
+            return set_errno_error(error, will_be, errno);
+    }
+    return true;
+}
+
+/* Moves what lies in the numbered folders of @old and is not ours to where it was. */
+static bool give_back(const char *old, const char *path, GError **error)
+{
+    g_autoptr(GPtrArray) names = entries_of(old, NULL);
+    for (guint i = 0; i < names->len; i++) {
+        const char *name = names->pdata[i];
+        g_autofree char *is = g_build_filename(old, name, NULL), *was = g_build_filename(path, name, NULL);
+        bool ours = is_written(old, name);
+        if (ours && !g_file_test(is, G_FILE_TEST_IS_SYMLINK) && g_file_test(is, G_FILE_TEST_IS_DIR)) {
+            if (!give_back(is, was, error))
+                return false;
+        } else if (!ours && (g_mkdir_with_parents(path, 0777) != 0 || g_rename(is, was) != 0)) {
+            return set_errno_error(error, was, errno);
+        }
+    }
+    return true;
+}
+
+/* Results in the place of those that are there; on failure as they were. */
+static bool replace(const EchOutput *output, GError **error)
+{
+    g_autofree char *old = g_strconcat(output->made, ".old", NULL);
+    g_autoptr(GPtrArray) before = entries_of(output->path, is_written), now = entries_of(output->made, NULL);
+    guint taken = 0, put = 0, returned;
+    if (g_mkdir(old, 0777) != 0)
+        return set_errno_error(error, output->path, errno);
+    if (!move_entries(output->path, old, before, &taken, error) || !move_entries(output->made, output->path, now, &put, error)) {
+        g_ptr_array_set_size(now, (gint)put);
+        g_ptr_array_set_size(before, (gint)taken);
+        if (move_entries(output->path, output->made, now, &returned, NULL) && move_entries(old, output->path, before, &returned, NULL))
+            g_rmdir(old);
+        return false;
+    }
+    if (!give_back(old, output->path, error)) {
+        g_prefix_error(error, "%s keeps what was there: ", old);
+        return false;
+    }
+    ech_remove_tree(old);
+    return true;
+}
+
 bool ech_output_commit(EchOutput *output, GError **error)
 {
-    g_autofree char *old = NULL;
-    if (g_file_test(output->path, G_FILE_TEST_EXISTS)) {
-        old = g_strconcat(output->made, ".old", NULL);
-        if (g_rename(output->path, old) != 0)
-            return set_errno_error(error, output->path, errno);
-    }
-    if (g_rename(output->made, output->path) != 0) {
-        int code = errno;
-        if (old && g_rename(old, output->path) != 0)
-            g_clear_pointer(&old, g_free);
-        return set_errno_error(error, output->path, code);
-    }
+    if (output->inside)
+        return replace(output, error); /* and what it was made in goes with the output */
+    if (g_rename(output->made, output->path) != 0)
+        return set_errno_error(error, output->path, errno);
     g_clear_pointer(&output->made, g_free);
-    if (old)
-        ech_remove_tree(old);
     return true;
 }
 

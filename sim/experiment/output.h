@@ -1,5 +1,5 @@
 /** @file output.h
- * A result folder that is written whole or not at all: files go to a folder beside it, which takes its name at the end.
+ * A result folder that is written whole or not at all: files go to a folder beside it, which takes its name at the end, or in it, which gives them up then.
  */
 #pragma once
 #include <gio/gio.h>
@@ -7,11 +7,12 @@
 
 typedef struct EchOutput EchOutput;
 
-/** Begins a folder at @path. One that is there already is replaced at the end, but only if it holds results of ours or nothing. G_FILE_ERROR. */
+/** Begins a folder at @path. Results in one that is there already are replaced at the end, but only if it holds results of ours or nothing; what else lies
+ * there stays. G_FILE_ERROR. */
 EchOutput *ech_output_new(const char *path, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** Writes one file; @name may have folders in front. */
 bool ech_output_write(EchOutput *output, const char *name, const void *data, size_t n, GError **error);
-/** Gives the folder its name. */
+/** Gives the folder its name, or the results theirs. G_FILE_ERROR. */
 bool ech_output_commit(EchOutput *output, GError **error);
 /** Removes what was not committed. */
 void ech_output_free(EchOutput *output);

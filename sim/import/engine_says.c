@@ -24,6 +24,7 @@ typedef struct {
 /* One wording. Sizes follow or precede their keys; where that is not enough, @read. */
 typedef struct {
     const char *mark, *also; /* of its first line; of the sentence, or NULL */
+    const char *before;      /* of what stands before that line, or NULL: who logs it */
     const char *who;
     const char *memory;   /* of the refused request */
     const char *holder;   /* what holds what is used */
@@ -46,6 +47,9 @@ struct EchEngineSays {
     GArray *sizes;       /* Size, of one thread's log */
     char thread[32];
     uint64_t later;
+    bool jetson;       /* Its driver logs that it was refused memory. */
+    bool of_diffusion; /* The log is of stable-diffusion.cpp, which has ggml's backends, too. */
+    bool too_large;    /* ggml's Vulkan backend says that one buffer was. */
 };
 
 EchEngineSays *ech_engine_says_new(void)
@@ -102,11 +106,18 @@ static void say_vllm_start(const Figures *f, EchDiag *diag)
                     *held = ech_format_bytes(f->used.bytes);
     double most = floor((double)f->free.bytes / (double)f->capacity.bytes * 100) / 100;
     ech_diag_remark(diag, "vLLM means to take %s (%g of %s), and %s were free when it began", wish, f->share, all, free);
-    ech_diag_remark(
-        diag,
-        "%s were held by others: nvidia-smi names them (an earlier run that has not ended, a desktop). Free that, or --gpu-memory-utilization %g or "
-        "less, which starts, with so much less for the KV cache",
-        held, most);
+    g_autofree char *who = g_strdup_printf("%s were held by others: nvidia-smi names them (an earlier run that has not ended, another server, a desktop), its "
+                                           "own context, some 300 to 600 MiB, among them",
+                                           held);
+    /* Less than a context takes is left to the model. */
+    if (f->free.bytes < UINT64_C(1) << 30)
+        ech_diag_remark(diag, "%s. They have to go, or vLLM to another GPU (CUDA_VISIBLE_DEVICES): in %s no --gpu-memory-utilization has room for a model", who,
+                        free);
+    else
+        ech_diag_remark(diag,
+                        "%s. Free that; --gpu-memory-utilization %g or less passes this check too, and weights, the peak of a trial run and the KV cache then "
+                        "have to fit into so much less",
+                        who, most);
 }
 
 /* "To serve at least one request with the model's max seq len (262144), (24.0 GiB KV cache is needed, which is larger than the available KV cache memory
@@ -144,11 +155,33 @@ static void say_vllm_cache(const Figures *f, EchDiag *diag)
         length);
 }
 
+/* MLX, of one array: "Attempting to allocate 48736917632 bytes which is greater than the maximum allowed buffer size of 30150672384 bytes.", which Metal sets
+ * by the machine (mlx/backend/metal/allocator.cpp). */
+static void say_metal_buffer(const Figures *f, EchDiag *diag)
+{
+    g_autofree char *asked = ech_format_bytes(f->asked.bytes), *most = ech_format_bytes(f->capacity.bytes);
+    ech_diag_remark(diag, "MLX was refused one array of %s: Metal gives no buffer larger than %s on this machine, however much memory is free", asked, most);
+    ech_diag_remark(diag,
+                    "so what else runs does not matter, nor does iogpu.wired_limit_mb: prompts in smaller chunks (mlx_lm's --prefill-step-size), a shorter "
+                    "context, a smaller batch or picture, attention that makes no whole matrix (mx.fast.scaled_dot_product_attention) keep arrays below it");
+}
+
 /* "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 144.00 MiB on device 4: cudaMalloc failed: out of memory" */
 static bool read_llama(EchWords line, Figures *f)
 {
     f->has_asked = ech_words_size_after(line, "allocating ", &f->asked);
     return f->has_asked && ech_words_number_after(line, " on device ", &f->device);
+}
+
+/* ggml, of a buffer that it has: "ggml_allocr_alloc: not enough space in the buffer (needed 409600000, largest block available 339804192)", "ggml_new_object:
+ * not enough space in the context's memory pool (needed 1048704, available 1048576)", "... not enough space in the buffer to allocate 4096 bytes, largest block
+ * available 1024 bytes" */
+static bool read_ggml_space(EchWords line, Figures *f)
+{
+    EchWords rest = ech_words_after(line, "not enough space in the ");
+    f->has_asked = amount_after(rest, "needed ", &f->asked) || amount_after(rest, "to allocate ", &f->asked);
+    f->has_capacity = amount_after(rest, "available ", &f->capacity);
+    return f->has_asked && f->has_capacity && f->asked.bytes > f->capacity.bytes;
 }
 
 /* The older wording counts the request into its total. */
@@ -249,6 +282,10 @@ static bool read_sparse_core(EchWords line, Figures *f)
     "lower "                                                                                                                                                   \
     "precision or over more GPUs they need less; a KV cache that the runtime made before (free_gpu_memory_fraction) and other processes hold the rest"
 
+#define MAC_LESS                                                                                                                                               \
+    "that is the machine's memory, which its CPU shares: of it the GPU may take some two thirds to three quarters, and other models and programs count. A "    \
+    "shorter context, a smaller batch, weights or a KV cache of fewer bits need less; 'sudo sysctl iogpu.wired_limit_mb=N' lets it take more"
+
 #define PADDLE "nvidia-smi says who holds it; a smaller batch or recomputation (paddle.distributed.fleet.utils.recompute) needs less"
 
 static const Wording wordings[] = {
@@ -264,6 +301,16 @@ static const Wording wordings[] = {
      .memory = "hbm",
      .read = read_vllm_cache,
      .say = say_vllm_cache},
+    {.mark = "Attempting to allocate ",
+     .also = "maximum allowed buffer size of ",
+     .who = "MLX",
+     .memory = "hbm",
+     .asked = "Attempting to allocate ",
+     .capacity = "maximum allowed buffer size of ",
+     .say = say_metal_buffer},
+    {.mark = "Unable to allocate ", .before = "[malloc", .who = "MLX", .memory = "hbm", .asked = "Unable to allocate ", .advice = MAC_LESS},
+    {.mark = "[malloc] Unable to allocate ", .who = "MLX", .memory = "hbm", .asked = "Unable to allocate ", .advice = MAC_LESS},
+    {.mark = "[malloc_or_wait] Unable to allocate ", .who = "MLX", .memory = "hbm", .asked = "Unable to allocate ", .advice = MAC_LESS},
     {.mark = "cudaMalloc failed: out of memory",
      .also = "allocating ",
      .who = "llama.cpp",
@@ -284,6 +331,14 @@ static const Wording wordings[] = {
      .memory = "hbm",
      .asked = "buffer of size ",
      .advice = "fewer layers on this device (-ngl; of ollama num_gpu), a shorter context (-c, num_ctx), a smaller batch (-ub, num_batch) need less of it"},
+    {.mark = "not enough space in the ",
+     .also = "available ",
+     .who = "ggml",
+     .memory = "workspace",
+     .read = read_ggml_space,
+     .advice =
+         "the program reckons the size of that buffer itself before it starts, and what lies in it did not fit: a fault of the program, or of a setting that "
+         "it did not reckon with, not of how much memory there is. Another release, or a batch and context as the model is mostly run with, may do"},
     {.mark = "out of resource: ", .also = "Hardware limit", .who = "Triton", .memory = "shared", .read = read_triton, .advice = SHARED_MEMORY},
     {.mark = " in AlignedAllocator", /* flashinfer's include/flashinfer/allocator.h */
      .also = "Failed to allocate memory for ",
@@ -476,13 +531,17 @@ bool ech_engine_says_line(EchEngineSays *s, EchWords before, EchWords line, EchW
     if (read_size(s, before, line))
         return true;
     ech_llama_says_line(s->llama, line);
+    s->of_diffusion |=
+        ech_words_have(before, "stable-diffusion.cpp") || ech_words_have(line, "stable-diffusion.cpp") || ech_words_have(line, "ggml_extend.hpp");
+    s->too_large |= ech_words_have(line, "Requested buffer size exceeds device");
+    s->jetson |= ech_words_have(line, "NvMapMem") && ech_words_have(line, "error 12");
     /* llama_context of llama.cpp: scratch memory for batches in a pipeline over its GPUs, which it does without */
     if (is_of_llama(s) && ech_words_have(line, "retrying without pipeline parallelism"))
         return s->only_tried = true;
     for (size_t i = 0; i < G_N_ELEMENTS(wordings); i++) {
         const Wording *w = &wordings[i];
         Figures f = {0};
-        if (!ech_words_have(line, w->mark) || (w->also && !ech_words_have(sentence, w->also)) ||
+        if (!ech_words_have(line, w->mark) || (w->before && !ech_words_have(before, w->before)) || (w->also && !ech_words_have(sentence, w->also)) ||
             !(w->read ? w->read(sentence, &f) : read_keys(w, sentence, &f)))
             continue;
         bool trial = w->warns || ech_words_have(before, "select_algorithm.py") || ech_words_have(sentence, "Ignoring this choice");
@@ -514,7 +573,7 @@ bool ech_engine_says_probe(const char *head, size_t n)
 {
     for (size_t i = 0; i < G_N_ELEMENTS(wordings); i++) {
         const Wording *w = &wordings[i];
-        if (memmem(head, n, w->mark, strlen(w->mark)) && (!w->also || memmem(head, n, w->also, strlen(w->also))))
+        if (!w->before && memmem(head, n, w->mark, strlen(w->mark)) && (!w->also || memmem(head, n, w->also, strlen(w->also))))
             return true;
     }
     return memmem(head, n, "cudamallocasync_allocator.cc:", 29) != NULL;
@@ -548,7 +607,8 @@ static void say(const EchEngineSays *s, EchBytes listed, EchDiag *diag)
             asked, room);
         return;
     }
-    g_string_append_printf(text, "%s was refused %s%s", w->who, asked,
+    bool of_diffusion = is_of_llama(s) && s->of_diffusion;
+    g_string_append_printf(text, "%s was refused %s%s", of_diffusion ? "stable-diffusion.cpp" : w->who, asked,
                            strcmp(w->memory, "shared") == 0      ? " of shared memory"
                            : strcmp(w->memory, "spmem") == 0     ? " of the scratchpad"
                            : strcmp(w->memory, "workspace") == 0 ? " of its workspace"
@@ -567,7 +627,12 @@ static void say(const EchEngineSays *s, EchBytes listed, EchDiag *diag)
         g_string_append_printf(text, ", of %s there are", room);
     }
     ech_diag_remark(diag, "%s", text->str);
-    ech_diag_remark(diag, "%s", w->advice);
+    if (s->too_large)
+        ech_diag_remark(diag, "it is larger than the driver allows one buffer to be, however much is free");
+    ech_diag_remark(diag, "%s",
+                    of_diffusion ? "a smaller picture, --vae-tiling, --diffusion-fa, weights of fewer bits (--type q8_0, q4_0), what is not in use on the host "
+                                   "(--offload-to-cpu, --clip-on-cpu, --vae-on-cpu) need less of it"
+                                 : w->advice);
 }
 
 bool ech_engine_says_write(const EchEngineSays *s, const char *where, EchTraceBuilder *builder, EchImport *import, GError **error)
@@ -603,8 +668,14 @@ bool ech_engine_says_write(const EchEngineSays *s, const char *where, EchTraceBu
     }
     if (s->wording)
         say(s, listed, import->diag);
-    if (s->wording && s->wording->read == read_llama)
-        ech_llama_says_fit(s->llama, import->diag);
+    if (is_of_llama(s) && !s->only_tried)
+        ech_llama_says_refused(s->llama, f->asked.bytes, import->diag);
+    if (s->jetson)
+        ech_diag_remark(
+            import->diag,
+            "that is a Jetson (NvMap, error 12: out of memory), whose GPU and CPU share one memory: 'free -h' and tegrastats tell who holds it, swap "
+            "does not help the GPU. Fewer programs beside it (the desktop), and files that the kernel keeps in memory let go before it starts ('sync; "
+            "echo 3 | sudo tee /proc/sys/vm/drop_caches'), make room");
     if (s->sizes->len) {
         g_autofree char *sum = ech_format_bytes(listed);
         ech_diag_remark(import->diag, "cudaMallocAsync's pool held allocations of %s, told by size; which arrays those are the log does not say", sum);

@@ -32,6 +32,8 @@ struct EchGpuTools {
     uint64_t rows;   /* of the CSV since its heading, or of one reading */
     uint64_t time;   /* of its last row, in ms of its day */
     Columns columns;
+    EchBytes shared, shared_all; /* of the host's memory, by Windows, beside a GPU's own that is nearly full; 0: not told */
+    bool nearly_full;
     EchGpuOthers others;
     EchGpuRows all;
 };
@@ -53,7 +55,16 @@ bool ech_gpu_tools_any(const EchGpuTools *tools)
 
 void ech_gpu_tools_say(const EchGpuTools *tools, bool beside, EchDiag *diag)
 {
+    const EchBytes of_desktops = UINT64_C(1) << 30; /* more than their windows take */
     ech_gpu_rows_say(&tools->all, beside, diag);
+    g_autofree char *shared = ech_format_bytes(tools->shared), *all = ech_format_bytes(tools->shared_all);
+    if (tools->shared > of_desktops)
+        ech_diag_remark(
+            diag,
+            "beside that %s of the host's memory are in use as the GPU's (shared GPU memory, of up to %s): what its own had no room for. The GPU reaches "
+            "it over PCIe alone, many times slower, and nothing is refused: less in use (a smaller batch or context, fewer bits) makes it fast "
+            "again. NVIDIA's control panel (CUDA - Sysmem Fallback Policy) can make the driver refuse instead",
+            shared, all);
 }
 
 void ech_gpu_tools_write(const EchGpuTools *tools, EchTraceBuilder *builder)
@@ -602,12 +613,48 @@ static bool read_listed(EchGpuTools *t, EchWords line)
     return true;
 }
 
+/* Of Windows' Task Manager, in units of 2^30 bytes: "GPU 0", "Dedicated GPU memory	15.8/16.0 GB", "Shared GPU memory	12.3/31.8 GB". */
+static bool read_task_manager(EchGpuTools *t, EchWords line)
+{
+    bool own = ech_words_start(line, "Dedicated GPU memory");
+    uint64_t index;
+    if (ech_words_start(line, "GPU ") && ech_gpu_is_number(ech_words_trim(line.text + 4, line.n - 4), &index)) {
+        t->listed = index;
+        return false; /* others have such lines */
+    }
+    EchWords pair = own                                          ? ech_words_after(line, "Dedicated GPU memory")
+                    : ech_words_start(line, "Shared GPU memory") ? ech_words_after(line, "Shared GPU memory")
+                                                                 : line;
+    const char *slash = pair.n && pair.text != line.text ? memchr(pair.text, '/', MIN(pair.n, (size_t)12)) : NULL;
+    EchRounded used, total;
+    if (!slash || !ech_words_size_after(pair, "/", &total))
+        return false;
+    const char *unit = slash + 1;
+    while (unit < pair.text + pair.n && !g_ascii_isalpha(*unit))
+        unit++;
+    g_autofree char *text = g_strdup_printf("%.*s %.*s", (int)(slash - pair.text), pair.text, (int)(pair.text + pair.n - unit), unit);
+    size_t n;
+    if (!ech_rounded_parse(text, strlen(text), &used, &n) || used.bytes > total.bytes)
+        return false;
+    EchGpuRow *g = own ? ech_gpu_row(&t->all, t->listed) : NULL;
+    if (g) {
+        g->used = used;
+        g->total = total;
+        g->has_used = g->has_total = true;
+        t->nearly_full = total.bytes > UINT64_C(1) << 30 && used.bytes > total.bytes / 4 * 3; /* not one that has none of its own */
+    } else if (!own && t->nearly_full && used.bytes >= t->shared) {
+        t->shared = used.bytes;
+        t->shared_all = total.bytes;
+    }
+    return true;
+}
+
 static bool read_line(EchGpuTools *t, EchWords before, EchWords line)
 {
     if (t->csv && read_csv(t, line))
         return true;
     return read_amd(t, line) || read_table(t, line) || read_query(t, line) || read_heading(t, line) || read_gpustat(t, before, line) || read_rocm(t, line) ||
-           read_listed(t, line) || ech_gpu_others_line(&t->others, &t->all, line);
+           read_listed(t, line) || read_task_manager(t, line) || ech_gpu_others_line(&t->others, &t->all, line);
 }
 
 /* nvidia-smi -q -x says in elements what -q says in lines. */

@@ -18,7 +18,11 @@ struct EchHostSays {
     Victim killed; /* by the kernel, the first */
     uint64_t more; /* after it */
     bool has_limit;
-    EchRounded limit; /* of its cgroup */
+    EchRounded limit;     /* of its cgroup */
+    bool of_container;    /* Kubernetes or Docker say that it was killed for want of memory; */
+    bool in_limits;       /* a list of its limits is being read; */
+    unsigned n_limits;    /* as many have been that differ, the last before it was killed or the first after, */
+    EchBytes limit_of_it; /* which is this one */
     bool ray;
     Victim task;
     EchRounded used, total;  /* of the node, as Ray counts */
@@ -79,6 +83,83 @@ static bool read_limit(EchHostSays *s, EchWords line)
     EchRounded usage;
     return ech_words_start(line, "memory: usage ") && ech_words_size_after(line, "usage ", &usage) &&
            (s->has_limit = ech_words_size_after(line, "limit ", &s->limit));
+}
+
+/* The value of a line in YAML or JSON or of a table of kubectl: "memory:  64Gi", "\"memory\": \"64Gi\",". Nothing where its key is another. */
+static EchWords value_of(EchWords line, const char *key)
+{
+    size_t length = strlen(key);
+    EchWords none = {line.text, 0};
+    if (line.n && *line.text == '-')
+        line = ech_words_trim(line.text + 1, line.n - 1);
+    if (line.n && *line.text == '"')
+        line.text++, line.n--;
+    if (line.n <= length || g_ascii_strncasecmp(line.text, key, length) != 0)
+        return none;
+    EchWords rest = {line.text + length, line.n - length};
+    if (*rest.text == '"')
+        rest.text++, rest.n--;
+    if (rest.n == 0 || *rest.text != ':')
+        return none;
+    rest = ech_words_trim(rest.text + 1, rest.n - 1);
+    while (rest.n && strchr("\",{", rest.text[rest.n - 1]))
+        rest = ech_words_trim(rest.text, rest.n - 1);
+    return rest.n && *rest.text == '"' ? (EchWords){rest.text + 1, rest.n - 1} : rest;
+}
+
+/* A quantity of Kubernetes: "64Gi", "64G" (of 10^9), "68719476736" (kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity). */
+static bool quantity(EchWords text, EchBytes *ret)
+{
+    static const char units[] = "kmgtp";
+    g_autofree char *copied = g_strndup(text.text, MIN(text.n, (size_t)24));
+    char *end;
+    double value = g_ascii_isdigit(*copied) ? g_ascii_strtod(copied, &end) : -1;
+    if (value < 0)
+        return false;
+    const char *unit = *end ? strchr(units, g_ascii_tolower(*end)) : NULL;
+    bool binary = unit && end[1] == 'i';
+    if (*end && (!unit || end[1 + binary] || *end == 'm'))
+        return false;
+    for (const char *at = units; unit && at <= unit; at++)
+        value *= binary ? 1024 : 1000;
+    *ret = value < 1e18 ? ech_rounded_bytes(value) : 0;
+    return *ret != 0;
+}
+
+/* "Reason: OOMKilled" and "Limits:" of kubectl, "reason: OOMKilled" and "limits:" of its YAML, "\"OOMKilled\": true" and "\"Memory\": 68719476736" of 'docker
+ * inspect'. */
+static bool read_container(EchHostSays *s, EchWords line)
+{
+    EchWords reason = value_of(line, "reason"), killed = value_of(line, "OOMKilled");
+    if (ech_words_start(reason, "OOMKilled") || ech_words_start(killed, "true")) {
+        /* kubectl describe lists a container's limits behind its state, those before are another's. */
+        if (!s->of_container && ech_words_have(line, "Reason"))
+            s->n_limits = 0;
+        return s->of_container = true;
+    }
+    bool heads = line.n && (line.text[line.n - 1] == ':' || line.text[line.n - 1] == '{');
+    if (heads) {
+        EchWords head = ech_words_trim(line.text, line.n);
+        while (head.n && strchr("\"-: {", *head.text))
+            head.text++, head.n--;
+        return s->in_limits = head.n > 6 && g_ascii_strncasecmp(head.text, "limits", 6) == 0;
+    }
+    EchBytes limit;
+    bool of_docker = ech_words_start(line, "\"Memory\":");
+    if ((!s->in_limits && !of_docker) || !quantity(value_of(line, "memory"), &limit))
+        return false;
+    bool settled = s->of_container && s->n_limits == 1 && !of_docker;
+    if (!settled) {
+        s->n_limits += s->n_limits == 0 || s->limit_of_it != limit;
+        s->limit_of_it = limit;
+    }
+    return true;
+}
+
+/* Whether the limit that it reached is known. */
+static bool is_container_told(const EchHostSays *s)
+{
+    return s->of_container && s->n_limits == 1;
 }
 
 /* "Memory on the node (IP: ...) where the task (task ID: ..., name=train, pid=548, memory used=12.18GB) was running was 21.91GB / 33.28GB (0.658192), which
@@ -234,8 +315,8 @@ static bool read_meminfo(EchHostSays *s, EchWords line)
 
 bool ech_host_says_line(EchHostSays *s, EchWords line)
 {
-    return read_killed(s, line) || read_limit(s, line) || read_ray(s, line) || read_raylet(s, line) || read_old_ray(s, line) || read_user(s, line) ||
-           read_dask(s, line) || read_shared(s, line) || read_free(s, line) || read_meminfo(s, line);
+    return read_killed(s, line) || read_limit(s, line) || read_container(s, line) || read_ray(s, line) || read_raylet(s, line) || read_old_ray(s, line) ||
+           read_user(s, line) || read_dask(s, line) || read_shared(s, line) || read_free(s, line) || read_meminfo(s, line);
 }
 
 /* ---- what it comes to ---- */
@@ -247,7 +328,7 @@ static bool has_room(const EchHostSays *s)
 
 bool ech_host_says_any(const EchHostSays *s)
 {
-    return s->killed.any || s->ray || s->worker.bytes || s->has_shared || has_room(s);
+    return s->killed.any || s->ray || is_container_told(s) || s->worker.bytes || s->has_shared || has_room(s);
 }
 
 static void say_killed(const EchHostSays *s, EchDiag *diag)
@@ -264,6 +345,15 @@ static void say_killed(const EchHostSays *s, EchDiag *diag)
     if (s->more)
         g_string_append_printf(text, "; %" G_GUINT64_FORMAT " more were killed after it", s->more);
     ech_diag_remark(diag, "%s", text->str);
+}
+
+/* kubernetes.io/docs/tasks/configure-pod-container/assign-memory-resource; kernel's cgroup-v2 on what is charged. */
+static void say_container(const EchHostSays *s, EchDiag *diag)
+{
+    g_autofree char *limit = ech_format_bytes(s->limit_of_it);
+    ech_diag_remark(diag, "the container was ended for want of the host's memory, not the device's (OOMKilled, 137 as signal 9): it may have %s", limit);
+    ech_diag_remark(diag, "all of its processes count against that, and files in /dev/shm (an emptyDir with 'medium: Memory'): a larger "
+                          "limit (resources.limits.memory, docker run --memory), or less at once");
 }
 
 static void say_ray(const EchHostSays *s, EchDiag *diag)
@@ -309,6 +399,8 @@ void ech_host_says_say(const EchHostSays *s, EchDiag *diag)
     g_autofree char *all = ech_format_bytes(s->all.bytes), *available = ech_format_bytes(s->available.bytes);
     if (s->killed.any)
         say_killed(s, diag);
+    else if (is_container_told(s))
+        say_container(s, diag);
     if (s->ray)
         say_ray(s, diag);
     if (s->worker.bytes)
@@ -324,7 +416,7 @@ void ech_host_says_say(const EchHostSays *s, EchDiag *diag)
     }
     if (has_room(s))
         ech_diag_remark(diag, "of the host's memory, %s, %s were available", all, available);
-    if (s->killed.any || s->ray)
+    if (s->killed.any || s->ray || is_container_told(s))
         ech_diag_remark(diag, "%s", ECH_HOST_FULL);
 }
 
@@ -342,6 +434,8 @@ void ech_host_says_write(const EchHostSays *s, EchTraceBuilder *builder)
             told = ech_bytes_add(told, s->users[i].own.bytes);
         }
         ech_refused_held(builder, memory, told ? "in use on the node besides" : "in use on the node", s->used.bytes - MIN(s->used.bytes, told));
+    } else if (is_container_told(s)) {
+        ech_refused_held(builder, memory, "the container, at its limit", s->limit_of_it);
     } else if (s->worker.bytes) {
         ech_refused_held(builder, memory, "the fullest worker", s->worker.bytes);
     } else if (s->has_shared && !has_room(s)) {

@@ -44,8 +44,8 @@ struct EchSource {
     char *converted;     /* what was UTF-16, or NULL; then nothing is mapped */
     const uint8_t *raw;
     size_t n_raw;
-    bool gzip;
-    uint8_t *head; /* of a gzip source, else NULL */
+    bool gzip, cut; /* cut: the head of what is packed could not be unpacked as far as it goes */
+    uint8_t *head;  /* of a gzip source, else NULL */
     size_t n_head;
     size_t given_back; /* bytes of the map, from its beginning, whose pages were given back */
     size_t position;   /* plain: next raw byte; gzip: next compressed byte is in stream.next_in */
@@ -59,6 +59,12 @@ struct EchSource {
 static bool is_gzip(const uint8_t *data, size_t n)
 {
     return n >= 3 && data[0] == 0x1f && data[1] == 0x8b && data[2] == 8;
+}
+
+/* Of a file that is cut before that can be told. */
+static bool begins_gzip(const uint8_t *data, size_t n)
+{
+    return n > 0 && n < 3 && memcmp(data, "\x1f\x8b", n) == 0;
 }
 
 /* A byte order mark says nothing about UTF-8, but editors put it there; no binary format begins like it. */
@@ -210,6 +216,7 @@ const uint8_t *ech_source_head(EchSource *source, size_t *ret_n)
             while (source->n_head < HEAD_SIZE && !done) {
                 gssize got = stream_read(source, &stream, &done, &produced, source->head + source->n_head, HEAD_SIZE - source->n_head, NULL);
                 source->n_head = (size_t)produced;
+                source->cut = got < 0;
                 if (got <= 0)
                     break;
             }
@@ -605,7 +612,7 @@ static bool refuses_memory(const uint8_t *head, size_t n, const char *text, size
     EchPlainSays says;
     bool json = n > 1 && (head[0] == '{' || head[0] == '[') && strchr("\" \n\r{[", head[1]) && !ech_pasted_is_record((const char *)head, n);
     return n && !json && head[0] != '<' && !memchr(head, 0, n) && !describe_text(head, n) && !ech_memory_text_is_known(text, n_text) &&
-           ech_plain_says_find(text, n_text, &says) && says.has_asked;
+           ech_plain_says_find(text, n_text, &says) && says.has_asked && says.asked.bytes < UINT64_C(1) << 55;
 }
 
 /* The reader of what people paste where it is that, else @best. A log's figures may stand far behind. */
@@ -662,12 +669,28 @@ static bool is_empty(const EchSource *source, const uint8_t *head, size_t n, GEr
     return true;
 }
 
+/* Of a gzip file that ends in the middle or is damaged, why it could not be unpacked further than its head, in which nothing was known. */
+static bool is_cut(EchSource *source, GError **error)
+{
+    if (begins_gzip(source->raw, source->n_raw)) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: byte %zu: gzip data end in the middle (0 bytes unpacked); the file is cut", ech_source_path(source),
+                    source->n_raw);
+        return true;
+    }
+    g_autoptr(GError) why = NULL;
+    g_autoptr(GBytes) whole = source->cut ? ech_source_bytes(source, 0, &why) : NULL;
+    if (!why || whole)
+        return false;
+    g_propagate_error(error, g_steal_pointer(&why));
+    return true;
+}
+
 static const EchImportClass *find_class(EchSource *source, const char *format, GError **error)
 {
     size_t n;
     const uint8_t *head = ech_source_head(source, &n);
     const EchImportClass *named = format ? class_named(format, error) : NULL;
-    if ((format && !named) || is_empty(source, head, n, error))
+    if ((format && !named) || (n < 3 && is_cut(source, error)) || is_empty(source, head, n, error))
         return NULL;
     if (named)
         return named;
@@ -695,6 +718,8 @@ static const EchImportClass *find_class(EchSource *source, const char *format, G
     const char *text = all ? g_bytes_get_data(all, NULL) : (const char *)head;
     size_t n_text = all ? g_bytes_get_size(all) : n;
     best = pasted_class(best, head, n, text, n_text);
+    if (!best && is_cut(source, error))
+        return NULL;
     if (!best) {
         bool known = false;
         g_autofree char *looks = describe_name(ech_source_path(source));

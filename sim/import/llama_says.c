@@ -2,6 +2,7 @@
 #include "sim/base/error.h"
 #include "sim/import/refused.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { MAX_PARTS = 64, MAX_GPUS = 16 };
@@ -40,16 +41,27 @@ typedef struct {
 typedef struct {
     bool has_full;
     EchRounded full, cache, weights, graph; /* bytes 0: not told */
-    EchBytes available[MAX_GPUS];
+    EchBytes available[MAX_GPUS], taken[MAX_GPUS];
+    unsigned n_taken;
     char gpu[MAX_GPUS][48]; /* whose that is; empty where they are listed on one line */
     unsigned n_available;
 } Plan;
+
+/* One of several devices, as it reckons with it before anything is loaded; @left: less than 0 where it would take more than is free. */
+typedef struct {
+    char name[16];
+    EchBytes total, used, target;
+    double left;
+} Share;
 
 /* Before anything is loaded: what it would take of all devices, what is free of them, what is to stay free of each, how much is too much; 0: not told. */
 typedef struct {
     EchRounded projected, free, target, excess;
     bool of_all;       /* free: what the devices have in all */
+    bool fits;         /* It says so, of each. */
     char given_up[96]; /* why it did not look for settings that fit */
+    Share share[MAX_GPUS];
+    unsigned n_shares; /* 0: of one device, or not told */
 } Fit;
 
 struct EchLlamaSays {
@@ -268,11 +280,53 @@ static void read_fit(Fit *fit, EchWords line)
         ech_words_size_after(line, "memory target of ", &fit->target);
     if (fit->excess.bytes == 0 && ech_words_size_after(line, "on all devices, need to use ", &fit->excess))
         ech_words_size_after(line, "margin of ", &fit->target);
+    fit->fits |= ech_words_have(line, "no changes needed");
     const char *abort = ech_words_find(why, ", abort");
     why.n = abort ? (size_t)(abort - why.text) : why.n;
     g_autofree char *text = ech_quote(why.text, (gssize)MIN(why.n, sizeof fit->given_up - 1), sizeof fit->given_up - 1);
     if (why.n && !fit->given_up[0])
         g_strlcpy(fit->given_up, text, sizeof fit->given_up);
+}
+
+/* A number of MiB, maybe below 0, that ends where @key begins. */
+static bool mib_before(EchWords line, const char *key, double *ret)
+{
+    const char *end = ech_words_find(line, key), *begin = end;
+    while (begin && begin > line.text && (g_ascii_isdigit(begin[-1]) || begin[-1] == '-'))
+        begin--;
+    if (!end || begin == end || end - begin > 12)
+        return false;
+    g_autofree char *text = g_strndup(begin, (gsize)(end - begin));
+    *ret = g_ascii_strtod(text, NULL) * (1 << 20);
+    return true;
+}
+
+/* Of each of several: "- CUDA0 (NVIDIA A100-SXM4-80GB):  81152 total,  78810 used,   1839 free vs. target of   4096", in MiB, of 2025 "... 153599 deficit" or
+ * "... 1839 surplus". The first of each. */
+static bool read_share(Fit *fit, EchWords line)
+{
+    Share share = {0};
+    double total, used;
+    uint64_t target = 0;
+    EchWords name = word(ech_words_after(line, "- "));
+    bool lacks = mib_before(line, " deficit", &share.left),
+         has = lacks || mib_before(line, " surplus", &share.left) ||
+               (mib_before(line, " free vs. target of", &share.left) && ech_words_number_after(line, " free vs. target of", &target));
+    if (!has || !mib_before(line, " total,", &total) || !mib_before(line, " used,", &used) || total < 0 || used < 0 || target >= UINT64_C(1) << 40 ||
+        name.n == 0 || name.n >= sizeof share.name)
+        return false;
+    share.left = lacks ? -share.left : share.left;
+    share.total = (EchBytes)total;
+    share.used = (EchBytes)used;
+    share.target = target << 20;
+    memcpy(share.name, name.text, name.n);
+    for (unsigned i = 0; i < fit->n_shares; i++) {
+        if (strcmp(fit->share[i].name, share.name) == 0)
+            return true;
+    }
+    if (fit->n_shares < MAX_GPUS)
+        fit->share[fit->n_shares++] = share;
+    return true;
 }
 
 /* llama.cpp's table, printed when it ends and, since 2026, before it loads, while it looks for settings that fit. */
@@ -281,6 +335,8 @@ static bool read_table(EchLlamaSays *s, EchWords line)
     bool of_fit = ech_words_have(line, "params_fit_impl") || ech_words_have(line, "params_fit:") || ech_words_have(line, "fit_params:");
     if (of_fit)
         read_fit(&s->fit, line);
+    if (of_fit && read_share(&s->fit, line))
+        return s->fitting = true;
     if (ech_words_have(line, "params_fit_impl"))
         return read_fitted(&s->last, line) || (s->fitting = true);
     if (of_fit)
@@ -338,19 +394,19 @@ static bool read_unpinned(EchLlamaSays *s, EchWords line)
     return true;
 }
 
-/* memory.available="[22.0 GiB 22.0 GiB]" */
-static void read_available(Plan *plan, EchWords line)
+/* memory.available="[22.0 GiB 22.0 GiB]": one of each GPU. */
+static void read_each(EchWords line, const char *key, EchBytes *sizes, unsigned *n)
 {
-    EchWords rest = ech_words_after(line, "memory.available=\"[");
+    EchWords rest = ech_words_after(line, key);
     const char *close = rest.n ? memchr(rest.text, ']', rest.n) : NULL;
     EchRounded size;
     size_t used;
     if (!close)
         return;
     rest.n = (size_t)(close - rest.text);
-    plan->n_available = 0;
-    while (plan->n_available < MAX_GPUS && ech_rounded_parse(rest.text, rest.n, &size, &used)) {
-        plan->available[plan->n_available++] = size.bytes;
+    *n = 0;
+    while (*n < MAX_GPUS && ech_rounded_parse(rest.text, rest.n, &size, &used)) {
+        sizes[(*n)++] = size.bytes;
         rest = ech_words_trim(rest.text + used, rest.n - used);
     }
 }
@@ -391,7 +447,8 @@ static bool read_plan(EchLlamaSays *s, EchWords line)
     for (size_t i = 0; i < G_N_ELEMENTS(keys); i++)
         any |= ech_words_size_after(line, keys[i].key, keys[i].size);
     p->has_full |= ech_words_have(line, keys[0].key) && p->full.bytes;
-    read_available(p, line);
+    read_each(line, "memory.available=\"[", p->available, &p->n_available);
+    read_each(line, "memory.required.allocations=\"[", p->taken, &p->n_taken);
     if (ech_words_number_after(line, "layers.model=", &all) && all) {
         s->layers = all;
         any = true;
@@ -542,21 +599,57 @@ static void say_plan(const EchLlamaSays *s, EchDiag *diag)
         g_autofree char *free = ech_format_bytes(p->available[i]);
         g_string_append_printf(text, "%s%s", i ? ", " : "; free are ", free);
     }
+    for (unsigned i = 0; i < p->n_taken; i++) {
+        g_autofree char *taken = ech_format_bytes(p->taken[i]);
+        g_string_append_printf(text, "%s%s", i ? ", " : ", of which it takes ", taken);
+    }
     ech_diag_remark(diag, "%s", text->str);
     say_layers(s, diag);
+    for (unsigned i = 0; i < p->n_taken && s->on_gpus < s->layers; i++) {
+        if (p->taken[i] == 0)
+            ech_diag_remark(diag,
+                            "GPU %u gets none of it: compute buffers and whatever is no layer come first on each, and what is free there does not hold them "
+                            "and a layer",
+                            i);
+    }
     ech_diag_remark(diag, "%s", OLLAMA_LESS);
 }
 
-void ech_llama_says_fit(const EchLlamaSays *s, EchDiag *diag)
+/* What is free of all devices together holds nothing of one that has less. */
+static char *verdict_of(const Fit *f)
+{
+    EchBytes over = f->projected.bytes - MIN(f->projected.bytes, f->free.bytes);
+    g_autofree char *excess = ech_format_bytes(f->excess.bytes ? f->excess.bytes : over);
+    return f->excess.bytes || over ? g_strdup_printf("%s too much", excess)
+           : f->fits               ? g_strdup("it fits")
+           : f->n_shares           ? g_strdup("less than is free of all of them together, but each has to hold its own share")
+                                   : g_strdup("less than is free of all of them together");
+}
+
+static void say_shares(const Fit *f, EchDiag *diag)
+{
+    for (unsigned i = 0; i < f->n_shares; i++) {
+        const Share *share = &f->share[i];
+        g_autofree char *used = ech_format_bytes(share->used), *total = ech_format_bytes(share->total), *target = ech_format_bytes(share->target),
+                        *left = ech_format_bytes(ech_rounded_bytes(fabs(share->left)));
+        bool leaves_less = share->target && share->left < (double)share->target;
+        ech_diag_remark(diag, "%s: %s of %s, %s %s%s%s%s", share->name, used, total, left, share->left < 0 ? "more than was free" : "left free",
+                        leaves_less ? ": too much, as it is to leave " : "", leaves_less ? target : "",
+                        share->left < 0 ? ". Less of it there: --tensor-split, --device" : "");
+    }
+}
+
+static void say_fit(const EchLlamaSays *s, EchDiag *diag)
 {
     const Fit *f = &s->fit;
     g_autofree char *projected = ech_format_bytes(f->projected.bytes), *free = ech_format_bytes(f->free.bytes), *target = ech_format_bytes(f->target.bytes),
-                    *excess = ech_format_bytes(f->excess.bytes);
-    g_autofree char *left = f->target.bytes ? g_strdup_printf(", of which it leaves %s on each", target) : g_strdup(""),
-                    *verdict = f->excess.bytes ? g_strdup_printf("%s too much", excess) : g_strdup("it fits");
+                    *verdict = verdict_of(f);
+    g_autofree char *left = f->target.bytes ? g_strdup_printf(", of which it leaves %s on each", target) : g_strdup("");
     if (f->projected.bytes && s->last.n_devices == 0)
         ech_diag_remark(diag, "llama.cpp reckoned with %s on its devices, %s %s%s%s: %s", projected, f->of_all ? "which have" : "where", free,
                         f->of_all ? " in all" : " were free", left, verdict);
+    if (s->last.n_devices == 0)
+        say_shares(f, diag);
     if (f->given_up[0])
         ech_diag_remark(
             diag,
@@ -576,7 +669,7 @@ void ech_llama_says_say(const EchLlamaSays *s, EchDiag *diag)
         say_table(s->last.ahead ? &s->asked : &s->last, s->last.ahead ? "llama.cpp would take" : "llama.cpp took", diag);
     if (s->last.ahead && s->tables > 1)
         say_table(&s->last, "the settings it tried last", diag);
-    ech_llama_says_fit(s, diag);
+    say_fit(s, diag);
     if (s->parts.n) {
         g_autofree char *text = list_of(p, NULL);
         ech_diag_remark(diag, "%s: %s", s->of_ollama ? "ollama" : s->of_diffusion ? "stable-diffusion.cpp" : "llama.cpp", text);
@@ -603,6 +696,14 @@ void ech_llama_says_say(const EchLlamaSays *s, EchDiag *diag)
                         "q8_0, the latter with flash attention); compute buffers shrink with the batch (-ub), weights with fewer layers on the GPU "
                         "(-ngl) or a mixture's experts on the host (--n-cpu-moe)",
                         s->last.parts.n && !s->last.ahead ? "" : "the context of each process (some 300 to 600 MiB) comes on top; ");
+}
+
+void ech_llama_says_refused(const EchLlamaSays *s, EchBytes asked, EchDiag *diag)
+{
+    say_fit(s, diag);
+    if (s->fit.fits && asked <= s->fit.free.bytes)
+        ech_diag_remark(diag, "what was refused counted as free when it began: others have taken it since, or the driver gives less in one piece, or to one "
+                              "process, than it counts as free (integrated GPUs, which take the host's memory)");
 }
 
 EchBytes ech_llama_says_held(const EchLlamaSays *s, uint64_t device, EchTraceBuilder *builder, EchId memory)

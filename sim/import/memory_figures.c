@@ -38,7 +38,10 @@ typedef struct {
 /* Of one GPU, as SGLang tells while it starts. */
 typedef struct {
     bool has_weights, has_left, has_graphs;
-    bool captures; /* It has begun to capture graphs, and not ended. */
+    bool captures;          /* It has begun to capture graphs, and not ended. */
+    bool cacheless;         /* Nothing was left for its cache. */
+    double share;           /* of what is free before the weights are loaded, that weights and cache get; 0: not told */
+    EchBytes before, after; /* free before the weights and with them; 0: not told */
     EchRounded weights, left, graphs;
     EchBytes cache;
     uint64_t tokens;
@@ -60,6 +63,7 @@ struct EchMemoryFigures {
     bool beside; /* a message about refused memory */
     bool ran_out;
     char refused[96]; /* the line that says so, where that gives no sizes */
+    EchPlace place;   /* whose memory that was */
     EchPoolSays *pool;
     EchHostSays *host;
     EchComfySays *comfy;
@@ -241,10 +245,9 @@ static void say_compiled(const EchMemoryFigures *f, EchDiag *diag)
 /* ---- vLLM ---- */
 
 /* A size that may be negative: "-2.81 GiB". */
-static bool signed_after(EchWords line, const char *key, double *ret)
+static bool signed_at(EchWords rest, double *ret)
 {
     EchRounded size;
-    EchWords rest = ech_words_after(line, key);
     size_t used;
     bool minus = rest.n > 1 && *rest.text == '-';
     if (minus)
@@ -253,6 +256,11 @@ static bool signed_after(EchWords line, const char *key, double *ret)
         return false;
     *ret = minus ? -(double)size.bytes : (double)size.bytes;
     return true;
+}
+
+static bool signed_after(EchWords line, const char *key, double *ret)
+{
+    return signed_at(ech_words_after(line, key), ret);
 }
 
 /* "18,832 tokens" behind @key. */
@@ -343,12 +351,16 @@ static bool read_vllm(EchMemoryFigures *f, EchWords line)
         }
         return true;
     }
-    if (signed_after(line, "Available KV cache memory: ", &cache)) {
+    EchWords available = ech_words_after(line, "Available KV cache");
+    if (signed_after(available, "memory: ", &cache) || (available.n && !ech_words_start(available, "memory") && signed_at(available, &cache))) {
         /* Of several GPUs the one with the least decides. */
         v->cache = v->has_cache ? MIN(v->cache, cache) : cache;
+        if (ech_words_have(available, " tokens)"))
+            count_after(available, "(", &v->tokens);
         return v->has_cache = true;
     }
-    if (ech_words_size_after(line, "CUDA graph memory: ", &v->graphs))
+    if (ech_words_size_after(line, "CUDA graph memory: ", &v->graphs) ||
+        (ech_words_have(line, "raph capturing ") && ech_words_size_after(line, " took ", &v->graphs)))
         return v->has_graphs = true;
     if (ech_words_size_after(line, "total_gpu_memory=", &v->total) && signed_after(line, "kv_cache_size=", &v->cache)) {
         v->has_total = v->has_cache = true;
@@ -467,6 +479,25 @@ static void say_weights(const Vllm *v, EchDiag *diag)
 
 /* ---- SGLang ---- */
 
+/* "Load weight begin. avail mem=78.58 GB", "Load weight end. elapsed=19.09 s, type=..., avail mem=12.25 GB, mem usage=65.65 GB.": of several ranks the one with
+ * least counts, and of a draft model's, which is loaded after the other, what both leave. Its GB are of 2^30 bytes. */
+static bool read_sglang_weights(Sglang *s, EchWords line)
+{
+    EchRounded left, weights;
+    bool has_left = ech_words_size_after(line, "avail mem", &left), begins = ech_words_have(line, "Load weight begin");
+    if (has_left && begins)
+        s->before = MAX(s->before, left.bytes);
+    if (begins || !ech_words_have(line, "Load weight end") || !ech_words_size_after(line, "mem usage", &weights))
+        return has_left && begins;
+    if (!s->has_weights || weights.bytes > s->weights.bytes)
+        s->weights = weights;
+    if (has_left) {
+        s->before = MAX(s->before, ech_bytes_add(left.bytes, weights.bytes));
+        s->after = s->after ? MIN(s->after, left.bytes) : left.bytes;
+    }
+    return s->has_weights = true;
+}
+
 /* "KV Cache is allocated. #tokens: 2243474, K size: 59.91 GB, V size: 59.91 GB", or "KV size: 12.00 GB" where keys and values are one (quoted without 'is' and
  * 'size' too); before and after it how much of the device is left. */
 static bool read_sglang(EchMemoryFigures *f, EchWords line)
@@ -474,8 +505,13 @@ static bool read_sglang(EchMemoryFigures *f, EchWords line)
     Sglang *s = &f->sglang;
     EchRounded keys, values = {0};
     uint64_t tokens;
-    if (ech_words_have(line, "Load weight end"))
-        return s->has_weights = ech_words_size_after(line, "mem usage", &s->weights);
+    if (ech_words_have(line, "Load weight "))
+        return read_sglang_weights(s, line);
+    /* model_runner_kv_cache_mixin.py and, where that leaves less than a token, "Not enough memory. Please try to increase --mem-fraction-static. Current value:
+     * mem_fraction_static=0.8" */
+    s->cacheless |= ech_words_have(line, "leave no GPU memory for the KV cache") || ech_words_have(line, "increase --mem-fraction-static");
+    if (s->share <= 0 && !share_after(line, "mem-fraction-static=", &s->share))
+        share_after(line, "mem_fraction_static=", &s->share);
     if (ech_words_have(line, "KV Cache ") && count_after(line, "#tokens: ", &tokens) &&
         (ech_words_size_after(line, "K size", &keys) || ech_words_size_after(line, "KV size", &keys) || ech_words_size_after(line, ", K ", &keys))) {
         if (!ech_words_size_after(line, "V size", &values))
@@ -506,7 +542,33 @@ static bool read_sglang(EchMemoryFigures *f, EchWords line)
 
 static bool is_sglang(const Sglang *s)
 {
-    return s->tokens || s->has_graphs;
+    return s->tokens || s->has_graphs || s->has_weights;
+}
+
+/* What the cache gets is what is free with the weights, less the part of what was free before them that the share leaves to others. */
+static void say_cacheless(const Sglang *s, EchDiag *diag)
+{
+    double least = 1 - (double)s->after / (double)s->before, wanted = (1 - s->share) * (double)s->before;
+    g_autofree char *each = ech_format_bytes(s->before / 100), *weights = ech_format_bytes(s->before - MIN(s->before, s->after)),
+                    *before = ech_format_bytes(s->before),
+                    *missing = ech_format_bytes(ech_rounded_bytes(round(fabs(wanted - (double)s->after) / (1 << 20))) << 20);
+    bool enough = s->share > 0 && wanted < (double)s->after;
+    if (s->share > 0 && !enough)
+        ech_diag_remark(diag, "--mem-fraction-static %g leaves nothing for the KV cache: weights alone take %s of %s that were free, %s more than that share",
+                        s->share, weights, before, missing);
+    else if (enough)
+        ech_diag_remark(
+            diag,
+            "--mem-fraction-static %g leaves %s beside the weights, but nothing of that for the KV cache: a draft model, states of linear attention, "
+            "workspaces of quantised weights and the like come first",
+            s->share, missing);
+    g_autofree char *than = enough ? g_strdup("a larger share") : g_strdup_printf("more than %.4g", ceil(least * 1e4) / 1e4);
+    ech_diag_remark(
+        diag,
+        "%s gives the cache something, each hundredth more %s; what the share leaves is for activations and graphs: --chunked-prefill-size and "
+        "--cuda-graph-max-bs make those smaller where it gets tight. Smaller weights, more GPUs (--tp), and whoever else holds the GPU (nvidia-smi; "
+        "another server, draft weights) count as much",
+        than, each);
 }
 
 static void say_sglang(const Sglang *s, EchDiag *diag)
@@ -516,6 +578,9 @@ static void say_sglang(const Sglang *s, EchDiag *diag)
     g_autoptr(GString) text = g_string_new("SGLang, on each GPU:");
     if (s->has_weights)
         g_string_append_printf(text, " weights %s;", weights);
+    g_autofree char *after = ech_format_bytes(s->after);
+    if (s->after && !s->tokens)
+        g_string_append_printf(text, " %s left beside them%s", after, s->has_graphs ? ";" : "");
     if (s->has_graphs)
         g_string_append_printf(text, " CUDA graphs %s%s", graphs, s->tokens ? ";" : "");
     if (s->tokens)
@@ -524,7 +589,13 @@ static void say_sglang(const Sglang *s, EchDiag *diag)
         g_string_append_printf(text, ", %s, %s each", cache, each);
     if (s->has_left)
         g_string_append_printf(text, "; %s left beside it", left);
+    if (text->str[text->len - 1] == ';')
+        g_string_truncate(text, text->len - 1);
     ech_diag_remark(diag, "%s", text->str);
+    if (s->cacheless && s->after && !s->tokens) {
+        say_cacheless(s, diag);
+        return;
+    }
     ech_diag_remark(diag,
                     "weights and cache get --mem-fraction-static of the memory; the rest is for activations and CUDA graphs. More tokens: a larger share, "
                     "--kv-cache-dtype fp8_e4m3 (twice those of 16 bits), more GPUs (--tp). Out of memory later: a smaller share, --chunked-prefill-size, "
@@ -783,6 +854,14 @@ static bool tells_any(const EchMemoryFigures *f)
            f->nodes->len || f->estimates->len || f->vllm.has_weights || f->vllm.freed.bytes;
 }
 
+/* What ran out without sizes; figures of the device do not explain what was not its own. */
+static void say_refused(const EchMemoryFigures *f, EchDiag *diag)
+{
+    ech_diag_remark(diag, "%s ran out ('%s'), of how much is not told there; around it the text tells:", ech_place_name(f->place), f->refused);
+    if (f->place != ECH_PLACE_UNTOLD && f->place != ECH_PLACE_DEVICE)
+        ech_diag_remark(diag, "of what ran out: %s", ech_place_advice(f->place));
+}
+
 void ech_memory_figures_say(const EchMemoryFigures *f, EchDiag *diag)
 {
     bool pool = ech_pool_says_any(f->pool), llama = ech_llama_says_any(f->llama), tensorrt = ech_tensorrt_says_any(f->tensorrt),
@@ -790,7 +869,7 @@ void ech_memory_figures_say(const EchMemoryFigures *f, EchDiag *diag)
     if (ech_host_says_any(f->host))
         ech_host_says_say(f->host, diag);
     else if (f->refused[0])
-        ech_diag_remark(diag, "memory ran out ('%s'), of how much is not told there; around it the text tells:", f->refused);
+        say_refused(f, diag);
     if (largest(f)->any)
         say_compiled(f, diag);
     if (is_vllm(&f->vllm))
@@ -931,6 +1010,9 @@ static bool read_text(EchSource *source, const EchImportOptions *options, EchImp
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("memory_figures");
     g_autoptr(EchMemoryFigures) f = ech_memory_figures_new(false);
     read_lines(f, data, n);
+    EchPlainSays refusal;
+    if (f->refused[0] && ech_plain_says_find(data, n, &refusal) && !refusal.goes_on && g_str_has_prefix(refusal.line, f->refused))
+        f->place = refusal.place;
     if (options->device)
         ech_trace_builder_set_property(builder, "chip", options->device);
     if (tells_any(f))

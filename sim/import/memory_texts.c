@@ -29,6 +29,11 @@ enum { MOST = 16 << 20, MAX_QUOTED = 120 };
     "the text says that a process was killed (signal 9), as the kernel, or a container's or a job's limit, does for want of the host's memory, not the "       \
     "device's: what it held stands in dmesg as anon-rss (its own) and shmem-rss (shared and page-locked). " ECH_HOST_FULL
 
+#define KILLED_BY_SLURM                                                                                                                                        \
+    "the text says that a process of a job of Slurm's was killed for want of the host's memory, not the device's: the step reached what the job has of it. "   \
+    "--mem=SIZE (--mem-per-cpu, --mem-per-gpu) asks for more, 'sacct -j JOB --format=JobID,ReqMem,MaxRSS,State' tells what it had and what one task held; "    \
+    "files in /dev/shm count too. " ECH_HOST_FULL
+
 #define KILLED_BY_RAY                                                                                                                                          \
     "the text says that Ray ended workers for want of the host's memory on their node, not the device's: its monitor does where more is in use than "          \
     "RAY_memory_usage_threshold allows (0.95), before the kernel would, so that dmesg tells nothing; 'ray logs raylet.out -ip NODE' tells which, what they "   \
@@ -99,8 +104,16 @@ static const struct {
      "own with --xla_tpu_scoped_vmem_limit_kib=... in LIBTPU_INIT_ARGS, set before JAX begins"},
     {"devices are busy or unavailable", "the text says that the driver gave this process no GPU, not that memory ran out: it is in exclusive mode and another "
                                         "process has it (nvidia-smi -q -d COMPUTE), MPS's server does not take this client, or the GPU needs a reset"},
+    /* kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction */
+    {"was low on resource: memory", "the text says that Kubernetes evicted the pod for want of the memory of its node (the host's, not the device's), before "
+                                    "its own limit stopped it: pods that "
+                                    "hold more than they requested go first. resources.requests.memory as large as what it holds gets it a node that has as "
+                                    "much, and keeps it there. " ECH_HOST_FULL},
     {"Killed process", KILLED},
     {"Workers (tasks / actors) killed due to memory pressure", KILLED_BY_RAY},
+    {"oom_kill event", KILLED_BY_SLURM}, /* slurm's src/plugins/task/cgroup */
+    {"oom-kill event", KILLED_BY_SLURM},
+    {"OUT_OF_ME+", KILLED_BY_SLURM}, /* sacct's state, cut to its column */
     {"oom-kill", KILLED},
     {"oom_kill", KILLED},
     {"OOM Killed", KILLED},
@@ -136,6 +149,12 @@ static const struct {
     {"Theoretical memory footprints: ", "the text is Megatron's estimate of weights, optimizer state and activations, by formulas of a transformer; "
                                         "buckets of gradients, logits, what NCCL and the allocator take come on top: 'echelon capture --pretend DEVICE "
                                         "--world N -- COMMAND' runs one rank on a device that is not there and tells all"},
+    /* mlx/backend/metal/allocator.cpp: of buffers by their number */
+    {"[metal::malloc] Resource limit (",
+     "the text says that MLX's buffers that are alive are as many as Metal allows (the number in it counts them, not bytes), not that memory ran out: arrays "
+     "that nothing evaluates or lets go of pile up, one or more a step, and those that it keeps for reuse count too (mx.clear_cache(), a smaller "
+     "mx.set_cache_limit()). mx.eval() of what is kept (caches, optimizer state) at each step, fewer references to "
+     "old arrays, a shorter sequence or fewer layers at once keep them fewer; smaller arrays do not"},
     {"Insufficient Memory (IOAF code 8)", MAC},
     {"kIOGPUCommandBufferCallbackErrorOutOfMemory", MAC},
     {"[metal::malloc]", MAC},
@@ -154,6 +173,13 @@ static const struct {
     {"pinned memory limit for device", MPS_LIMIT},
     {"cudaHostRegister failed", NOT_PINNED},
     {"register ptr failed", NOT_PINNED},
+    /* drivers/gpu/drm/amd/amdgpu/amdgpu_cs.c */
+    {"Not enough memory for command submission",
+     "the text says that the kernel's driver of AMD's GPUs (amdgpu) found no room for all that one command uses, in the GPU's own memory (VRAM) and what it "
+     "may "
+     "have of the host's (GTT); 'amdgpu: ... of VRAM memory ready' and '... of GTT memory ready', logged when it starts, tell how much that is. Others that "
+     "use "
+     "the GPU, the desktop too, count (rocm-smi, radeontop); of integrated GPUs ttm.pages_limit (pages of 4 KiB) gives it more of the host's"},
     {"UR_RESULT_ERROR_OUT_OF_", ON_INTEL},
     {"PI_ERROR_OUT_OF_", ON_INTEL},
     {"pooled_storage_manager.h", "the text says that MXNet's pool was refused memory by the driver, not what was asked for: nvidia-smi says who holds the "
@@ -260,7 +286,7 @@ static char *describe_end(const char *text, size_t n)
 {
     int status = exit_status(text, n);
     if (status == 137 || is_killed_by_shell(text, n) || has(text, n, "SIGKILL") || has(text, n, "signal 9") || has(text, n, "Signal 9") ||
-        has(text, n, "using all available RAM") || has(text, n, "OOMKilled"))
+        has(text, n, "signal: Killed") || has(text, n, "using all available RAM") || has(text, n, "OOMKilled"))
         return g_strconcat(KILLED,
                            has(text, n, "OOMKilled\": false")
                                ? ". The container's own limit it was not ('OOMKilled' is false): the machine had no more, or somebody "
@@ -464,25 +490,61 @@ static char *describe_headless(const char *text, size_t n)
 
 /* ---- all of them ---- */
 
+/* Whether an identifier of @library stands in the text: "CL_MEM_READ_ONLY", not "NCCL_DEBUG". */
+static bool has_identifier(const char *text, size_t n, const char *library)
+{
+    const char *end = text + n;
+    size_t length = strlen(library);
+    for (const char *at = n ? memmem(text, n, library, length) : NULL; at; at = memmem(at + 1, (size_t)(end - at) - 1, library, length)) {
+        if (at == text || (!g_ascii_isalnum(at[-1]) && at[-1] != '_'))
+            return true;
+    }
+    return false;
+}
+
+/* Whether Apple's Metal or MLX stands in the text as a word or a part of a name: not bare metal, nor Mellanox's mlx5_0. */
+static bool is_of_mac(const char *text, size_t n)
+{
+    static const char *const words[] = {"metal", "Metal", "METAL", "mlx"};
+    const char *end = text + n;
+    for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
+        size_t length = strlen(words[i]);
+        for (const char *at = n ? memmem(text, n, words[i], length) : NULL; at; at = memmem(at + 1, (size_t)(end - at) - 1, words[i], length)) {
+            const char *behind = at + length;
+            bool begins = at == text || !g_ascii_isalnum(at[-1]), ends = behind == end || (!g_ascii_islower(*behind) && !g_ascii_isdigit(*behind)),
+                 bare = at - text > 4 && memcmp(at - 4, "are", 3) == 0;
+            if (begins && ends && !bare)
+                return true;
+        }
+    }
+    return false;
+}
+
 /* Of a refusal of which the text gives no size. */
 static char *describe_refusal(const char *text, size_t n)
 {
     EchPlainSays s;
     if (!ech_plain_says_find(text, n, &s))
         return NULL;
+    if (s.has_asked && s.asked.bytes >= UINT64_C(1) << 55)
+        return g_strdup_printf("the text says that one buffer was asked for that no machine could hold (line %" G_GUINT64_FORMAT
+                               ": '%s'): the size came out wrong (a "
+                               "negative or uninitialised dimension, a damaged cache or file), memory did not run out",
+                               s.number, s.line);
     if (s.goes_on)
-        return g_strdup_printf("the text warns that %s was refused, and the program goes on without (line %" G_GUINT64_FORMAT ": '%s'): no error by itself",
-                               ech_place_name(s.place), s.number, s.line);
+        return g_strdup_printf("the text warns that %s was refused, and the program goes on without (line %" G_GUINT64_FORMAT ": '%s'): no error by itself%s%s",
+                               ech_place_name(s.place), s.number, s.line, s.place == ECH_PLACE_LOCKED ? "; " : "",
+                               s.place == ECH_PLACE_LOCKED ? ech_place_advice(s.place) : "");
     /* What can be captured, and what cannot. */
-    if (has(text, n, "etal") || has(text, n, "mlx"))
+    bool on_device = s.place == ECH_PLACE_DEVICE || s.place == ECH_PLACE_UNTOLD, of_opencl = on_device && has_identifier(text, n, "CL_");
+    if (on_device && is_of_mac(text, n))
         return g_strdup(MAC);
-    bool captured = (s.place == ECH_PLACE_DEVICE || s.place == ECH_PLACE_UNTOLD) && !has(text, n, "CL_") && !has(text, n, "VK_");
+    bool captured = on_device && !of_opencl && !has_identifier(text, n, "VK_");
     return g_strdup_printf("the text says that %s ran out (line %" G_GUINT64_FORMAT ": '%s'), but not what was asked for and what held it: %s%s%s",
                            ech_place_name(s.place), s.number, s.line, ech_place_advice(s.place),
-                           has(text, n, "CL_")
-                               ? ". Of OpenCL one buffer may be no larger than CL_DEVICE_MAX_MEM_ALLOC_SIZE (clinfo tells it), often a quarter of the "
-                                 "memory"
-                               : "",
+                           of_opencl ? ". Of OpenCL one buffer may be no larger than CL_DEVICE_MAX_MEM_ALLOC_SIZE (clinfo tells it), often a quarter of the "
+                                       "memory"
+                                     : "",
                            captured ? TELLS_MORE : "");
 }
 

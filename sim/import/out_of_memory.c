@@ -104,18 +104,22 @@ static bool begins(EchWords line, EchWords sentence, const char *key)
     return at && (size_t)(at - sentence.text) < line.n;
 }
 
-/* What runtimes say of a request. */
+/* What runtimes say of a request. @also: what else their sentence has, where other software begins one so. */
 static bool read_request(Reader *r, EchWords line, EchWords sentence)
 {
     static const struct {
-        const char *key;
+        const char *key, *also;
         bool of_gpu, program;
-    } keys[] = {{"Attempting to reserve ", false, true},   {"Attempting to allocate ", false, false},
-                {"Could not allocate ", false, false},     {"ut of memory while trying to allocate ", true, true},
-                {"ut of memory allocating ", true, false}, {"Failed to allocate request for ", true, false}};
+    } keys[] = {{"Attempting to reserve ", "That was not possible", false, true},
+                {"Attempting to allocate ", "That was not possible", false, false},
+                {"Could not allocate ", " allocatable", false, false},
+                {"ut of memory while trying to allocate ", NULL, true, true},
+                {"ut of memory allocating ", NULL, true, false},
+                {"Failed to allocate request for ", NULL, true, false}};
     EchRounded request, exact;
     for (size_t i = 0; i < G_N_ELEMENTS(keys); i++) {
-        if (!begins(line, sentence, keys[i].key) || !ech_words_size_after(sentence, keys[i].key, &request))
+        if (!begins(line, sentence, keys[i].key) || (keys[i].also && !ech_words_have(sentence, keys[i].also)) ||
+            !ech_words_size_after(sentence, keys[i].key, &request))
             continue;
         if (ech_words_size_after(ech_words_after(sentence, "Failed to allocate request for "), " (", &exact))
             request = exact;
@@ -409,7 +413,7 @@ static bool begins_item(EchWords line, bool *ret_of_gpu)
 /* Whether something is said of memory in @line. */
 static bool is_of_memory(EchWords line)
 {
-    static const char *const words[] = {"emory", "llocat", "EXHAUSTED", "xhausted", "resource: shared", "max seq len", "Used ", "reserve"};
+    static const char *const words[] = {"emory", "llocat", "EXHAUSTED", "xhausted", "resource: shared", "max seq len", "Used ", "reserve", "Tried"};
     for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
         if (ech_words_have(line, words[i]))
             return true;
@@ -908,6 +912,22 @@ static bool is_json(const uint8_t *head, size_t n)
     return n > 1 && head[0] == '{' && (at == n || head[at] == '"' || head[at] == '}');
 }
 
+/* Whether one of @marks stands in a sentence that a terminal broke at one of its blanks. Long logs, which take time, are files and have no such lines. */
+static bool has_sentence(const char *text, size_t n, const char *const *marks, size_t n_marks)
+{
+    const size_t most_pasted = 1 << 20;
+    g_autoptr(EchPasted) pasted = n <= most_pasted ? ech_pasted_new(text, n) : NULL;
+    EchWords line;
+    while (pasted && ech_pasted_next(pasted, &line)) {
+        EchWords sentence = is_of_memory(line) ? ech_pasted_sentence(pasted) : (EchWords){line.text, 0};
+        for (size_t i = 0; i < n_marks && sentence.n; i++) {
+            if (ech_words_have(sentence, marks[i]))
+                return true;
+        }
+    }
+    return false;
+}
+
 static int probe(const uint8_t *head, size_t n)
 {
     static const char *const marks[] = {"Ran out of memory in",
@@ -927,8 +947,7 @@ static int probe(const uint8_t *head, size_t n)
                                         "of memory while trying to allocate ",
                                         ": Out of memory allocating ",
                                         ": Failed to allocate request for ",
-                                        "Attempting to reserve ",
-                                        "Attempting to allocate ",
+                                        "That was not possible",
                                         "RESOURCE_EXHAUSTED: Could not allocate ",
                                         "Tried to allocate ",
                                         " already allocated; ",
@@ -951,7 +970,9 @@ static int probe(const uint8_t *head, size_t n)
         if (memmem(head, n, marks[i], strlen(marks[i])))
             return json ? 2 : 1;
     }
-    return !ech_engine_says_probe((const char *)head, n) ? 0 : json ? 2 : 1;
+    if (ech_engine_says_probe((const char *)head, n))
+        return json ? 2 : 1;
+    return has_sentence((const char *)head, n, marks, G_N_ELEMENTS(marks)) ? (json ? 2 : 1) : 0;
 }
 
 const EchImportClass ech_import_out_of_memory = {

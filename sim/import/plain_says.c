@@ -7,6 +7,9 @@
 
 enum { MAX_LINE = 2000, MAX_FILLERS = 5 };
 
+/* More than the largest machines have. */
+static const EchBytes ABSURD = UINT64_C(64) << 40;
+
 /* ---- words, in lower case ---- */
 
 /* Where in @line the first of @words stands that does; NULL: none. */
@@ -29,13 +32,16 @@ static const char *failure(const char *line)
                                                                                                                                           " fail", "exceed"};
     static const char *const allocating[] = {"allocate",         "alloc ",      "malloc", "allocation of ", "createbuffer", "available shared memory",
                                              "available memory", "memory limit"};
-    const char *fails = FIND_ANY(line, before);
-    bool ahead = fails != NULL;
-    fails = ahead ? fails : FIND_ANY(line, beside);
-    for (size_t i = 0; i < G_N_ELEMENTS(allocating) && fails; i++) {
-        for (const char *at = strstr(line, allocating[i]); at; at = strstr(at + 1, allocating[i])) {
-            if (at > fails ? at - fails < CLOSE : !ahead && fails - at < CLOSE)
-                return fails;
+    bool any = false;
+    for (size_t k = 0; k < G_N_ELEMENTS(before) + G_N_ELEMENTS(beside); k++) {
+        bool ahead = k < G_N_ELEMENTS(before);
+        const char *fails = ahead ? strstr(line, before[k]) : any ? NULL : strstr(line, beside[k - G_N_ELEMENTS(before)]);
+        any |= fails != NULL;
+        for (size_t i = 0; i < G_N_ELEMENTS(allocating) && fails; i++) {
+            for (const char *at = strstr(line, allocating[i]); at; at = strstr(at + 1, allocating[i])) {
+                if (at > fails ? at - fails < CLOSE : !ahead && fails - at < CLOSE)
+                    return fails;
+            }
         }
     }
     return NULL;
@@ -76,6 +82,7 @@ static const char *refusal(const char *line)
                                         "ran out of memory",
                                         "more memory than",
                                         "cuda runtime error (2)",
+                                        "ur_result_error_out_of",
                                         "8007000e"};
     static const char *const what[] = {"memory", "buffer", "byte", "kib", "mib", "gib", " kb", " mb", " gb", "tensor", "array", "size:", "size="};
     /* What may come, and what gRPC and clouds call so. */
@@ -89,6 +96,20 @@ static const char *refusal(const char *line)
     if (memory && memory - out < 32 && memory < out + strcspn(out, ",.;:"))
         return out;
     return at ? at : HAS_ANY(line, what) ? failure(line) : NULL;
+}
+
+/* Where @line names what one buffer may be at most; NULL: nowhere. *ret_key: the words before that size. */
+static const char *limit_of_piece(const char *line, const char **ret_key)
+{
+    static const char *const keys[] = {"maximum allowed buffer size", "maximum buffer size",    "max buffer size",
+                                       "max buffer length",           "max_buffer_size",        "max alloc size",
+                                       "max allocation size",         "maximum allocation size"};
+    const char *at = NULL;
+    for (size_t i = 0; i < G_N_ELEMENTS(keys) && !at; i++) {
+        at = strstr(line, keys[i]);
+        *ret_key = keys[i];
+    }
+    return at;
 }
 
 static bool does_without(const char *line)
@@ -114,20 +135,64 @@ static bool has_word(const char *line, const char *const *words, size_t n, bool 
 static EchPlace place_of(const char *line)
 {
     static const char *const chip[] = {"shared memory", "smem", " lds", "vmem", "tensor memory", "scratchpad"};
-    /* ibv_: of RDMA, whose queues and buffers are page-locked (the NCCL guide's "ulimit -l") */
-    static const char *const pinned[] = {"pinned", "page-lock", "page lock", "hostalloc", "host_malloc", "mallochost", "hostregister", "ibv_"};
+    /* Of libibverbs and libfabric: queues and buffers of RDMA. */
+    static const char *const network[] = {"ibv_", "ibverbs", "reg_mr", "fi_mr_reg"};
+    static const char *const locked[] = {"mlock", "rlimit_memlock", "virtuallock", "directly in ram"};
+    static const char *const pinned[] = {"pinned",     "page-lock",  "page lock",    "pin_memory",  "hostalloc",
+                                         "hostmalloc", "mallochost", "hostregister", "allocmapped", "host_malloc"};
     static const char *const host[] = {"numpy", "and data type", "cpu", "host", "ram", "system memory", "arraymemoryerror", "on the node"},
                              *const exception[] = {"bad_alloc", "memoryerror"}; /* libraries of a device throw them, too */
-    static const char *const device[] = {"gpu",      "cuda", "cumem", "vram",   "device", "hip", "npu", "rtmalloc", "hbm",   "opencl", "ocl",      "cl_",
-                                         "clcreate", "xpu",  "metal", "vulkan", "vk_",    "tpu", "dml", "directml", "cudnn", "cublas", "graphics", "rocm"};
+    static const char *const device[] = {"gpu",    "cuda",     "cumem", "vram",     "device",   "hip",   "npu",         "rtmalloc", "hbm",
+                                         "opencl", "ocl",      "cl_",   "clcreate", "xpu",      "metal", "vulkan",      "vk_",      "tpu",
+                                         "dml",    "directml", "cudnn", "cublas",   "graphics", "rocm",  "framebuffer", "amdgpu",   "vkallocate"};
     bool of_host = has_word(line, host, G_N_ELEMENTS(host), true), of_device = has_word(line, device, G_N_ELEMENTS(device), false);
     of_host |= !of_device && has_word(line, exception, G_N_ELEMENTS(exception), true);
     return strstr(line, "(shm)") || strstr(line, "/dev/shm") ? ECH_PLACE_HOST
            : HAS_ANY(line, chip)                             ? ECH_PLACE_CHIP
+           : HAS_ANY(line, network)                          ? ECH_PLACE_NETWORK
+           : HAS_ANY(line, locked)                           ? ECH_PLACE_LOCKED
            : HAS_ANY(line, pinned)                           ? ECH_PLACE_PINNED
            : of_host && !of_device                           ? ECH_PLACE_HOST
            : of_device && !of_host                           ? ECH_PLACE_DEVICE
                                                              : ECH_PLACE_UNTOLD;
+}
+
+/* ---- calls ---- */
+
+#define RICH_CALL "\u2771 "
+
+/* The frame of Python's traceback that was read last. */
+typedef struct {
+    uint64_t number; /* of its line; 0: none */
+    bool pins;       /* It page-locks memory of the host. */
+} Frame;
+
+/* Whether a frame's line, its call or its function, page-locks: "in pin_memory", "return tensor.pin_memory()", "torch.empty(n, pin_memory=True)". */
+static bool page_locks(const char *line)
+{
+    static const char *const calls[] = {"pin_memory(", "in pin_memory", "in _pin_memory", "hostalloc",    "mallochost",
+                                        "hostmalloc",  "hostregister",  "allocmapped",    "alloc_pinned", "pinned_array("};
+    /* A loader's option is no call of it. */
+    return HAS_ANY(line, calls) || (strstr(line, "pin_memory=true") && strstr(line, "torch.") && !strstr(line, "loader"));
+}
+
+/* @lower may be a frame's first line, or the one behind it, which is its call. */
+static void read_frame(Frame *frame, const char *lower, uint64_t number)
+{
+    const char *file = strstr(lower, "file \"");
+    /* of Rich's: the call among the lines around it */
+    if (strstr(lower, RICH_CALL))
+        *frame = (Frame){.number = number, .pins = page_locks(lower)};
+    else if (file && strstr(file, "\", line "))
+        *frame = (Frame){.number = number, .pins = page_locks(lower)};
+    else if (frame->number && number == frame->number + 1)
+        frame->pins |= page_locks(lower);
+}
+
+/* Before anything is copied. */
+static bool may_be_of_frame(EchWords line, const Frame *frame, uint64_t number)
+{
+    return number == frame->number + 1 || ech_words_start(line, "File \"") || ech_words_have(line, RICH_CALL);
 }
 
 /* ---- sizes ---- */
@@ -150,8 +215,9 @@ static bool size_at(const char *at, bool of_size, EchRounded *ret)
 /* What may stand between a key and its size: "allocate a buffer of about 4 GiB". */
 static const char *skip_fillers(const char *at)
 {
-    static const char *const fillers[] = {"approximately ", "about ", "memory ", "buffer ", "of ",  "at least ", "another ", "a ", "an ",
-                                          "for ",           "size ",  "total ",  "tensor ", "with "};
+    static const char *const fillers[] = {
+        "approximately ", "about ", "memory ", "buffer ", "of ",  "supported by device is ", "is ", "at least ", "another ", "a ", "an ",
+        "for ",           "size ",  "total ",  "tensor ", "with "};
     for (int i = 0; i < MAX_FILLERS; i++) {
         at += strspn(at, " :=[('\"");
         size_t k = 0;
@@ -219,13 +285,37 @@ static void read_sizes(const char *line, const char *lower, EchPlainSays *s)
     s->has_free &= s->free.bytes < UINT64_C(1) << 55;
 }
 
+/* "requested 4831838208 bytes, but max alloc size supported by device is 1073741824 bytes" (OpenVINO), "Failed to create a 9.20 GB Metal buffer. The max buffer
+ * length is 4.00 GB." (tinygrad), "Buffer size 536870912 is greater than the maximum buffer size (268435456)" (wgpu). */
+static bool is_larger_than_a_piece(const char *line, const char *lower, EchPlainSays *ret)
+{
+    static const char *const asked[] = {"requested ", "allocate ", "create a ", "create ", "buffer size ", "size "};
+    const char *key, *at = limit_of_piece(lower, &key);
+    if (!at)
+        return false;
+    g_autofree char *limited = g_strdup(line + (at - lower)), *limited_lower = g_strdup(at), *before = g_strndup(line, (gsize)(at - lower)),
+                    *before_lower = g_strndup(lower, (gsize)(at - lower));
+    EchPlainSays s = {.has_most = size_after(limited, limited_lower, key, &s.most)};
+    for (size_t i = 0; i < G_N_ELEMENTS(asked) && !s.has_asked; i++)
+        s.has_asked = size_after(before, before_lower, asked[i], &s.asked);
+    if (!s.has_most || !s.has_asked || s.asked.bytes <= s.most.bytes)
+        return false;
+    if (ret) {
+        ret->has_most = ret->has_asked = true;
+        ret->most = s.most;
+        ret->asked = s.asked;
+    }
+    return true;
+}
+
 /* ---- the refusal that counts ---- */
 
 /* Before anything is copied. */
 static bool may_refuse(EchWords line)
 {
-    static const char *const words[] = {"emory", "EMORY", "lloc",        "LLOC",       "xhaust",       "XHAUST",       "OOM",
-                                        "oom",   "VRAM",  "runtime err", "sufficient", "createBuffer", "CreateBuffer", "8007000"};
+    static const char *const words[] = {"emory",        "EMORY",   "lloc",          "LLOC",        "xhaust",       "XHAUST",
+                                        "OOM",          "oom",     "VRAM",          "runtime err", "sufficient",   "createBuffer",
+                                        "CreateBuffer", "8007000", "ERROR_OUT_OF_", "max buffer",  "aximum buffer"};
     for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
         if (ech_words_have(line, words[i]))
             return true;
@@ -236,7 +326,7 @@ static bool may_refuse(EchWords line)
 bool ech_plain_says_refuses(EchWords line)
 {
     g_autofree char *plain = may_refuse(line) ? g_strndup(line.text, MIN(line.n, (size_t)MAX_LINE)) : g_strdup(""), *lower = g_ascii_strdown(plain, -1);
-    return refusal(lower) && !does_without(lower);
+    return (refusal(lower) || is_larger_than_a_piece(plain, lower, NULL)) && !does_without(lower);
 }
 
 static int rank(const EchPlainSays *s)
@@ -259,12 +349,14 @@ static void quote(EchPlainSays *s, const char *line, size_t at)
 static void read_figure(const char *line, const char *lower, EchPlainSays *s)
 {
     static const char *const asked[] = {"request", "required", "needed", "asked"}, *const free[] = {"free", "available"};
-    const char *colon = strchr(lower, ':'), *name = lower + strspn(lower, " -*\t");
+    const char *colon = strrchr(lower, ':'), *before = colon ? memrchr(lower, ':', (size_t)(colon - lower)) : NULL, *name = before ? before + 1 : lower;
+    name += strspn(name, " -*\t");
     EchRounded size;
     if (!colon || colon - name > 32 || colon < name || !size_at(line + (colon - lower) + 1 + strspn(colon + 1, " "), true, &size))
         return;
     g_autofree char *label = g_strndup(name, (gsize)(colon - name));
-    if (!s->has_asked && HAS_ANY(label, asked)) {
+    g_strstrip(label);
+    if (!s->has_asked && (HAS_ANY(label, asked) || strcmp(label, "size") == 0)) {
         s->asked = size;
         s->has_asked = size.bytes < UINT64_C(1) << 55;
     } else if (!s->has_free && HAS_ANY(label, free)) {
@@ -279,19 +371,37 @@ static void keep_better(EchPlainSays *best, const EchPlainSays *s)
         *best = *s;
 }
 
+/* The driver's status is the same whose memory ever it refused: the frame that the traceback ends with tells, or its first where it stands behind. */
+static void settle_place(EchPlainSays *s, const Frame *frame)
+{
+    enum { CLOSE = 6 }; /* marks below the call and an empty line between; of Rich's, the lines behind it and its frame */
+    uint64_t apart = frame->number > s->number ? frame->number - s->number : s->number - frame->number;
+    if (frame->number && apart <= CLOSE && frame->pins && (s->place == ECH_PLACE_DEVICE || s->place == ECH_PLACE_UNTOLD))
+        s->place = ECH_PLACE_PINNED;
+}
+
 bool ech_plain_says_find(const char *text, size_t n, EchPlainSays *ret)
 {
     enum { BEHIND = 6 };
     g_autoptr(EchPasted) pasted = ech_pasted_new(text, n);
     EchPlainSays best = {0}, s = {0};
+    Frame frame = {0};
+    bool framed = false; /* s has a frame before it, or had one behind */
     EchWords line;
     for (uint64_t number = 1; ech_pasted_next(pasted, &line); number++) {
         bool behind = s.number && number - s.number <= BEHIND;
-        if (!behind && !may_refuse(line))
+        if (!behind && !may_refuse(line) && !may_be_of_frame(line, &frame, number))
             continue;
         g_autofree char *plain = g_strndup(line.text, MIN(line.n, (size_t)MAX_LINE)), *lower = g_ascii_strdown(plain, -1);
-        const char *at = may_refuse(line) ? refusal(lower) : NULL;
+        EchPlainSays piece = {0};
+        bool too_large = may_refuse(line) && is_larger_than_a_piece(plain, lower, &piece);
+        const char *at = too_large ? lower : may_refuse(line) ? refusal(lower) : NULL;
         if (!at) {
+            read_frame(&frame, lower, number);
+            if (behind && !framed && frame.number > s.number) {
+                settle_place(&s, &frame);
+                framed = number > frame.number;
+            }
             if (behind)
                 read_figure(plain, lower, &s);
             continue;
@@ -300,14 +410,27 @@ bool ech_plain_says_find(const char *text, size_t n, EchPlainSays *ret)
         /* What it falls back to is not what was refused. */
         const char *instead = strstr(lower, "falling back");
         g_autofree char *refused = instead ? g_strndup(lower, (gsize)(instead - lower)) : g_strdup(lower);
-        s = (EchPlainSays){.number = number, .place = place_of(refused), .goes_on = does_without(lower)};
+        s = (EchPlainSays){.number = number, .place = place_of(refused)};
+        s.goes_on = does_without(lower) || s.place == ECH_PLACE_LOCKED;
+        if (too_large && s.place == ECH_PLACE_UNTOLD)
+            s.place = ECH_PLACE_DEVICE;
         /* The file that logs may say it: "cuda_driver.cc:828]". */
         EchWords before = ech_pasted_before(pasted);
         g_autofree char *logger = g_strndup(before.text, MIN(before.n, (size_t)MAX_LINE)), *of_logger = g_ascii_strdown(logger, -1);
         if (s.place == ECH_PLACE_UNTOLD && place_of(of_logger) == ECH_PLACE_DEVICE)
             s.place = ECH_PLACE_DEVICE;
+        if ((s.place == ECH_PLACE_UNTOLD || s.place == ECH_PLACE_PINNED) && strstr(lower, "regist") && strstr(of_logger, "rdma"))
+            s.place = ECH_PLACE_NETWORK;
+        settle_place(&s, &frame);
+        framed = frame.number != 0;
         quote(&s, plain, (size_t)(at - lower));
         read_sizes(plain, lower, &s);
+        if (too_large) {
+            s.has_free = false;
+            s.asked = piece.asked;
+            s.most = piece.most;
+            s.has_asked = s.has_most = true;
+        }
     }
     keep_better(&best, &s);
     if (best.number)
@@ -319,7 +442,12 @@ bool ech_plain_says_find(const char *text, size_t n, EchPlainSays *ret)
 
 const char *ech_place_name(EchPlace place)
 {
-    static const char *const names[ECH_N_PLACES] = {"memory", "the device's memory", "the host's memory", "page-locked memory of the host",
+    static const char *const names[ECH_N_PLACES] = {"memory",
+                                                    "the device's memory",
+                                                    "the host's memory",
+                                                    "page-locked memory of the host",
+                                                    "memory that a network card may read and write (RDMA)",
+                                                    "the host's memory that was to be kept in RAM (mlock)",
                                                     "memory on the chip"};
     return names[place];
 }
@@ -333,7 +461,18 @@ const char *ech_place_advice(EchPlace place)
         "a shorter context, fewer bits), or a part of it on the host or on more devices, needs less",
         "that is not the device: 'free -h' tells how much there is, a container's or a job's limit (docker --memory, SLURM's --mem) how much of that may be "
         "had. " ECH_HOST_FULL,
-        "'ulimit -l' and a container's limit bound it, drivers what one piece may be; the host may have it all the same, not page-locked",
+        "that is not the device's: 'ulimit -l' and a container's limit bound it, drivers what one piece may be, under WSL 2 Windows all of it; the host may "
+        "have "
+        "it all the same, not page-locked. Fewer or smaller buffers for offload and data loaders, or none that are page-locked (pin_memory=False, slower "
+        "copies), need less. A GPU that is full (nvidia-smi) gives the same error: not even this process's context finds room then; on a Jetson all of it is "
+        "one memory",
+        "cards of InfiniBand and RoCE use only memory that is locked for them: 'ulimit -l' bounds that, and is small unless set (docker run --ulimit "
+        "memlock=-1, memlock in /etc/security/limits.conf, LimitMEMLOCK=infinity of the service that starts the job), so that little of it is refused while "
+        "the "
+        "host has plenty. Where it is a GPU's own memory (GPUDirect) its driver's module (nvidia-peermem) and BAR1 bound it, and NCCL_NET_GDR_LEVEL=LOC does "
+        "without; NCCL_IB_DISABLE=1 goes over TCP, slower",
+        "it is allocated all the same, and may go to disk where the host runs short, slower then. 'ulimit -l' bounds it: root has no bound (sudo), docker run "
+        "--ulimit memlock=-1 and memlock in /etc/security/limits.conf set it",
         "that is memory that one block of a kernel has for itself, not the device's: smaller tiles or fewer stages of it need less; what else runs does not "
         "matter"};
     return advice[place];
@@ -341,7 +480,7 @@ const char *ech_place_advice(EchPlace place)
 
 void ech_plain_says_write(const EchPlainSays *s, EchTraceBuilder *builder, EchImport *import)
 {
-    static const char *const memories[ECH_N_PLACES] = {"memory", "hbm", "host", "host", "shared"};
+    static const char *const memories[ECH_N_PLACES] = {"memory", "hbm", "host", "host", "memory", "host", "shared"};
     EchId memory = ech_trace_builder_memory(builder, memories[s->place]);
     ech_trace_builder_set_property(builder, "sums_only", "true");
     if (s->place == ECH_PLACE_CHIP)
@@ -355,7 +494,17 @@ void ech_plain_says_write(const EchPlainSays *s, EchTraceBuilder *builder, EchIm
                         asked, ech_place_name(s->place), s->number, s->line);
     else
         ech_diag_remark(import->diag, "%s of %s were refused%s (line %" G_GUINT64_FORMAT ": '%s')", asked, ech_place_name(s->place), there, s->number, s->line);
-    if (!s->goes_on && s->has_free && s->free.bytes >= s->asked.bytes)
+    if (s->has_most && s->asked.bytes < ABSURD) {
+        g_autofree char *most = ech_format_bytes(s->most.bytes);
+        ech_diag_remark(import->diag,
+                        "one buffer may be no larger than %s there, however much is free: a smaller batch, a shorter context, inputs or weights in parts keep "
+                        "each below it",
+                        most);
+    } else if (s->asked.bytes >= ABSURD)
+        ech_diag_remark(import->diag,
+                        "no machine has as much: the size came out wrong (a negative or uninitialised dimension, a damaged or misread file, a count "
+                        "times a count), or all of something is held against all of something else; what is free does not matter");
+    else if (!s->goes_on && s->has_free && s->free.bytes >= s->asked.bytes)
         ech_diag_remark(import->diag,
                         "more was free than was asked for: a limit of its own stands in the way (a pool's, a process's, what one piece may be), what is free "
                         "lies in smaller pieces, or an error before it is told as this one");

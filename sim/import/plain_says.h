@@ -7,7 +7,16 @@
 #include "sim/import/pasted.h"
 
 /** Whose memory, as the sentence's words have it. */
-typedef enum { ECH_PLACE_UNTOLD, ECH_PLACE_DEVICE, ECH_PLACE_HOST, ECH_PLACE_PINNED, ECH_PLACE_CHIP, ECH_N_PLACES } EchPlace;
+typedef enum {
+    ECH_PLACE_UNTOLD,
+    ECH_PLACE_DEVICE,
+    ECH_PLACE_HOST,
+    ECH_PLACE_PINNED,  /**< The host's, for copies to a device. */
+    ECH_PLACE_NETWORK, /**< Either's, for a network card. */
+    ECH_PLACE_LOCKED,  /**< The host's, which is there already and shall stay in RAM. */
+    ECH_PLACE_CHIP,
+    ECH_N_PLACES
+} EchPlace;
 
 typedef struct {
     char line[128];  /**< What it says, without what a log put before it; of a long line the words around. */
@@ -15,7 +24,8 @@ typedef struct {
     EchPlace place;
     bool goes_on; /**< It is a warning: the program does without. */
     bool has_asked, has_free;
-    EchRounded asked, free;
+    bool has_most; /**< What was asked for is more than one piece may be, however much is free. */
+    EchRounded asked, free, most;
 } EchPlainSays;
 
 /** Looks through the @n bytes of @text for the refusal that counts: the first with a size, else the first, those that the program does without last. False:

@@ -51,6 +51,10 @@ struct EchPoolSays {
     EchRounded limit; /* what the pool may take, or what the device has */
     uint64_t retries, refusals;
     char label[MAX_LABEL]; /* of the next reading */
+    EchBytes device;       /* in use of the device, by all, at the fullest; 0: not told */
+    EchBytes beside;       /* the most of that beside what PyTorch held then */
+    EchBytes reserved;     /* JAX: for programs, beside arrays; 0: not told */
+    bool in_stats;         /* XLA's figures are being listed, a line each */
     bool has_host;
     EchRounded host; /* used, as DeepSpeed tells it, */
     double host_share;
@@ -230,11 +234,45 @@ static bool read_stats(EchPoolSays *s, EchWords line)
         set_limit(s, (EchRounded){value, 0});
         any = true;
     }
+    if (entry(line, "bytes_reserved", &value)) {
+        s->reserved = MAX(s->reserved, value);
+        any = true;
+    }
     if (entry(line, "num_alloc_retries", &value)) {
         s->retries = MAX(s->retries, value);
         any = true;
     }
     return any;
+}
+
+/* What Reactant.jl prints of the same, a line each: "AllocatorStats", "In Use: 2.648 GiB", "Peak In Use: 2.648 GiB", "Limit: 31.246 GiB". */
+static bool read_listed_stats(EchPoolSays *s, EchWords line)
+{
+    static const struct {
+        const char *key;
+        Figure figure;
+    } keys[] = {{"Peak In Use:", LIVE_PEAK}, {"In Use:", LIVE}};
+    EchRounded size;
+    if (ech_words_have(line, "AllocatorStats")) {
+        settle(s);
+        return s->in_stats = true;
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(keys) && s->in_stats; i++) {
+        if (ech_words_size_after(line, keys[i].key, &size)) {
+            set(s, JAX, keys[i].figure, size);
+            return true;
+        }
+    }
+    if (s->in_stats && (ech_words_have(line, "Peak Reserved:") || ech_words_have(line, "Reservable Limit:")))
+        return true;
+    if (s->in_stats && ech_words_size_after(line, "Reserved:", &size)) {
+        s->reserved = MAX(s->reserved, size.bytes);
+        return true;
+    }
+    if (!s->in_stats || !ech_words_size_after(line, "Limit:", &size))
+        return false;
+    set_limit(s, size);
+    return true;
 }
 
 /* DeepSpeed: "[utils.py:803:see_memory_usage] MA 26.38 GB         Max_MA 26.38 GB         CA 26.71 GB         Max_CA 27 GB", after a line that says where. */
@@ -501,7 +539,54 @@ static bool read_trainer(EchPoolSays *s, EchWords line)
     return true;
 }
 
-/* "Allocated: 0.53 GB, reserved 0.91 GB", "max_memory_allocated: 12.3 GiB", "occupied memory:2.47 GB": people's own words, with units. */
+/* A size whose unit stands before it: @between a name and its number, "(GB): ", "[MiB] ". */
+static bool size_of_unit(EchWords text, const char *between, size_t n, EchRounded *ret)
+{
+    size_t used, digits = 0;
+    const char *open = n ? memchr(between, '(', n) : NULL;
+    open = open || n == 0 ? open : memchr(between, '[', n);
+    while (digits < text.n && digits < 24 && (g_ascii_isdigit(text.text[digits]) || text.text[digits] == '.'))
+        digits++;
+    if (!open || digits == 0)
+        return false;
+    g_autofree char *unit = g_strndup(open + 1, (gsize)(between + n - open - 1));
+    unit[strspn(unit, "kmgtibKMGTIB")] = '\0';
+    g_autofree char *upper = g_ascii_strup(unit, -1), *sized = g_strdup_printf("%.*s %s", (int)digits, text.text, upper);
+    return unit[0] && ech_rounded_parse(sized, strlen(sized), ret, &used);
+}
+
+/* What stands before a comma at the beginning of a line whose figures begin at @at: "After init actor model". */
+static void label_of_phrase(EchPoolSays *s, EchWords line, size_t at)
+{
+    const char *begin = ech_words_find(line, "After ");
+    begin = begin ? begin : ech_words_find(line, "Before ");
+    const char *comma = begin && begin < line.text + at ? memchr(begin, ',', (size_t)(line.text + at - begin)) : NULL;
+    if (comma)
+        set_label(s, (EchWords){begin, (size_t)(comma - begin)});
+}
+
+/* verl's "..., memory allocated (GB): 15.40, memory reserved (GB): 16.00, device memory used/total (GB): 62.87/79.15": the last. */
+static void read_device(EchPoolSays *s, EchWords line)
+{
+    EchRounded used, total;
+    EchWords pair = ech_words_after(line, "used/total");
+    const char *colon = pair.n ? memchr(pair.text, ':', MIN(pair.n, (size_t)12)) : NULL;
+    if (!colon)
+        return;
+    EchWords numbers = ech_words_trim(colon + 1, (size_t)(pair.text + pair.n - colon) - 1);
+    const char *slash = numbers.n ? memchr(numbers.text, '/', numbers.n) : NULL;
+    size_t between = (size_t)(colon - pair.text);
+    if (!slash || !size_of_unit(numbers, pair.text, between, &used) ||
+        !size_of_unit((EchWords){slash + 1, (size_t)(numbers.text + numbers.n - slash) - 1}, pair.text, between, &total))
+        return;
+    EchBytes held = s->now.has[HELD] ? s->now.is[HELD].bytes : s->now.has[LIVE] ? s->now.is[LIVE].bytes : used.bytes;
+    set_limit(s, total);
+    s->device = MAX(s->device, used.bytes);
+    s->beside = MAX(s->beside, used.bytes - MIN(used.bytes, held));
+}
+
+/* "Allocated: 0.53 GB, reserved 0.91 GB", "max_memory_allocated: 12.3 GiB", "occupied memory:2.47 GB": people's own words, with units, before
+ * which "After init actor model, " may tell when. */
 static bool read_own_words(EchPoolSays *s, EchWords line)
 {
     static const struct {
@@ -520,10 +605,14 @@ static bool read_own_words(EchPoolSays *s, EchWords line)
             if (line.n - at < n || memcmp(lower + at, words[i].word, n) != 0)
                 continue;
             while (at + n + gap < line.n && gap < 24 && !g_ascii_isdigit(lower[at + n + gap]) &&
-                   strchr("_(): ='\"%abcdefghijklmnopqrstuvwxyz", lower[at + n + gap]))
+                   strchr("_()[]: ='\"%abcdefghijklmnopqrstuvwxyz", lower[at + n + gap]))
                 gap++;
-            if (!ech_rounded_parse(line.text + at + n + gap, line.n - at - n - gap, &size, &used))
+            EchWords number = {line.text + at + n + gap, line.n - at - n - gap};
+            used = 1;
+            if (!ech_rounded_parse(number.text, number.n, &size, &used) && !size_of_unit(number, line.text + at + n, gap, &size))
                 continue;
+            if (!any)
+                label_of_phrase(s, line, at);
             g_autofree char *phrase = g_strndup(lower + from, at - from);
             bool peak = strstr(phrase, "max") || strstr(phrase, "peak");
             set(s, OWN_WORDS, words[i].held ? (peak ? HELD_PEAK : HELD) : (peak ? LIVE_PEAK : LIVE), size);
@@ -532,6 +621,8 @@ static bool read_own_words(EchPoolSays *s, EchWords line)
             break;
         }
     }
+    if (any)
+        read_device(s, line);
     return any;
 }
 
@@ -541,7 +632,7 @@ bool ech_pool_says_line(EchPoolSays *s, EchWords before, EchWords line)
         return false;
     return read_summary(s, line) || read_deepspeed(s, before, line) || read_megatron(s, line) || read_torchtune(s, line) || read_torchtitan(s, line) ||
            read_trainer(s, line) || read_peft(s, line) || read_unsloth(s, line) || read_mmcv(s, line) || read_onnx(s, before, line) || read_mlx(s, line) ||
-           read_stats(s, line) || (s->own_words && read_own_words(s, line));
+           read_stats(s, line) || read_listed_stats(s, line) || (s->own_words && read_own_words(s, line));
 }
 
 /* ---- what it comes to ---- */
@@ -571,8 +662,11 @@ static void say_jax(const EchPoolSays *s, EchDiag *diag)
 {
     EchBytes used = s->last.is[LIVE].bytes;
     g_autofree char *live = ech_format_bytes(used), *peak = ech_format_bytes(s->live), *limit = ech_format_bytes(s->limit.bytes),
-                    *left = ech_format_bytes(s->limit.bytes - MIN(s->limit.bytes, used)), *of = g_strdup_printf(", of at most %s", limit);
+                    *left = ech_format_bytes(s->limit.bytes - MIN(s->limit.bytes, ech_bytes_add(used, s->reserved))), *reserved = ech_format_bytes(s->reserved),
+                    *of = g_strdup_printf(", of at most %s", limit);
     ech_diag_remark(diag, "JAX holds %s in arrays and programs, %s at the fullest%s", live, peak, s->has_limit ? of : "");
+    if (s->reserved)
+        ech_diag_remark(diag, "beside that %s are reserved, as a TPU's runtime does for the temporaries of programs", reserved);
     if (s->has_limit)
         ech_diag_remark(diag,
                         "what is asked for next has %s left, in pieces; a program's temporaries have to fit into one. On a GPU the most is "
@@ -709,6 +803,13 @@ static void say_pytorch(const EchPoolSays *s, bool beside, EchDiag *diag)
         say_growth(s, diag);
     if (s->has_limit && s->limit.bytes)
         ech_diag_remark(diag, "the device has %s of memory: that is %.0f %% of it", limit, 100 * (double)most / (double)s->limit.bytes);
+    g_autofree char *device = ech_format_bytes(s->device), *not_of_pool = ech_format_bytes(s->beside);
+    if (s->beside > UINT64_C(1) << 30)
+        ech_diag_remark(
+            diag,
+            "of the device up to %s were in use, up to %s of that beside what PyTorch held then: contexts, other processes, and engines that allocate "
+            "for themselves (vLLM's weights and KV cache where it sleeps, NCCL)",
+            device, not_of_pool);
     if (s->refusals)
         ech_diag_remark(diag,
                         "out of memory %" G_GUINT64_FORMAT " time%s (CUDA OOMs): the peak would have been higher with what was refused, which is not told here",
@@ -759,5 +860,6 @@ void ech_pool_says_write(const EchPoolSays *s, EchTraceBuilder *builder, EchImpo
                      : all.live ? "held by PyTorch besides"
                                 : "held by PyTorch, at the fullest",
                      all.held - MIN(all.held, all.live));
+    ech_refused_held(builder, memory, "reserved beside arrays", all.reserved);
     ech_diag_note(import->records, "readings", all.readings);
 }

@@ -11,10 +11,12 @@ enum { MAX_COMPONENTS = 64, MAX_NAME = 80 };
 /* What an engine needs while it runs, as its builder tells. */
 typedef enum { WEIGHTS, ACTIVATIONS, PERSISTENT, SCRATCH, N_NEEDS } Need;
 /* What TensorRT-LLM allocates beside engines. */
-typedef enum { CONTEXTS, BUFFERS, DECODER, CACHE, N_OTHERS } Other;
+typedef enum { MODEL, TRIAL, OUTSIDE, CONTEXTS, BUFFERS, DECODER, CACHE, N_OTHERS } Other;
 
 static const char *const need_names[N_NEEDS] = {"weights", "activations", "layers' own memory", NULL};
-static const char *const other_names[N_OTHERS] = {"execution contexts' own", "runtime buffers", "decoder", "KV cache"};
+static const char *const other_names[N_OTHERS] = {
+    "weights", "activations of the trial run", "outside of PyTorch (contexts, NCCL, CUDA graphs)", "execution contexts' own", "runtime buffers", "decoder",
+    "KV cache"};
 
 /* A component that TensorRT-LLM's executor made, and what was free before and after. */
 typedef struct {
@@ -146,7 +148,12 @@ bool ech_tensorrt_says_line(EchTensorrtSays *says, EchWords line)
                  {"Total Device Persistent Memory:", PERSISTENT},
                  {"Total Scratch Memory:", SCRATCH},
                  {"Max Scratch Memory:", SCRATCH}};
-    static const char *const others[N_OTHERS] = {" for execution context memory", " GPU memory for runtime buffers", " GPU memory for decoder",
+    static const char *const others[N_OTHERS] = {" for model weights",
+                                                 NULL,
+                                                 NULL,
+                                                 " for execution context memory",
+                                                 " GPU memory for runtime buffers",
+                                                 " GPU memory for decoder",
                                                  " for max tokens in paged KV cache"};
     EchRounded size;
     uint64_t bytes;
@@ -159,10 +166,26 @@ bool ech_tensorrt_says_line(EchTensorrtSays *says, EchWords line)
         }
     }
     for (size_t i = 0; i < N_OTHERS; i++) {
-        if (ech_words_size_before(line, others[i], &size)) {
+        if (others[i] && (i != MODEL || ech_words_have(line, " uses ")) && ech_words_size_before(line, others[i], &size)) {
             says->others[i] = size.bytes;
             if (i == CACHE)
                 ech_words_number_after(line, "paged KV cache (", &says->tokens);
+            return true;
+        }
+    }
+    /* Of its PyTorch backend, which sizes the cache by a trial run (pyexecutor/_util.py). */
+    static const struct {
+        const char *key;
+        Other other;
+    } trial[] = {{"after loading model weights (inside torch) in memory usage profiling:", MODEL},
+                 {"dynamically allocated during inference (inside torch) in memory usage profiling:", TRIAL},
+                 {"used outside torch (e.g., NCCL and CUDA graphs) in memory usage profiling:", OUTSIDE},
+                 {"available KV cache memory when calculating max tokens:", CACHE}};
+    for (size_t i = 0; i < G_N_ELEMENTS(trial); i++) {
+        if (ech_words_size_after(line, trial[i].key, &size)) {
+            says->others[trial[i].other] = size.bytes;
+            if (trial[i].other == CACHE && ech_words_size_after(line, "device total memory", &size))
+                says->total = size.bytes;
             return true;
         }
     }
@@ -258,7 +281,11 @@ void ech_tensorrt_says_say(const EchTensorrtSays *says, EchDiag *diag)
         ech_diag_remark(diag, "TensorRT holds %s of the device for engines, %s of it for execution contexts, the rest weights", all, contexts);
     }
     if (other_bytes(says)) {
-        g_autoptr(GString) text = g_string_new("TensorRT-LLM, on each GPU, beside its engine:");
+        g_autoptr(GString) text = g_string_new("TensorRT-LLM, on each GPU");
+        g_autofree char *total = ech_format_bytes(says->total);
+        if (says->total && !says->failed)
+            g_string_append_printf(text, " of %s", total);
+        g_string_append(text, says->others[MODEL] ? ":" : ", beside its engine:");
         for (size_t i = 0; i < N_OTHERS; i++) {
             g_autofree char *bytes = ech_format_bytes(says->others[i]);
             if (says->others[i])

@@ -150,7 +150,10 @@ static bool is_preemptive(EchWords line)
 bool ech_torch_says_line(EchTorchSays *says, EchWords line, EchWords sentence)
 {
     EchTorchSays s = {.any = true};
-    bool async = is_async(line), preemptive = is_preemptive(line), tried = ech_words_size_after(line, "Tried to allocate ", &s.request);
+    /* Its words may go on in the next line. */
+    const char *at = ech_words_find(sentence, "Tried to allocate ");
+    bool async = is_async(line), preemptive = is_preemptive(line),
+         tried = at && (size_t)(at - sentence.text) < line.n && ech_words_size_after(sentence, "Tried to allocate ", &s.request);
     if (!async && !preemptive && !tried)
         return false;
     s.backend = backend_of(line);
@@ -238,6 +241,7 @@ static void say_rest(const EchTorchSays *s, EchDiag *diag)
     if (is_limited(s))
         return;
     Rest rest = rest_of(s);
+    const EchBytes of_contexts = UINT64_C(4) << 30; /* more than a context and libraries take, mostly */
     EchBytes worth = s->capacity.bytes / 50;
     g_autofree char *beside = ech_format_bytes(rest.beside), *others = ech_format_bytes(rest.others);
     if (s->has_capacity && s->has_allocated && s->allocated.bytes > s->capacity.bytes)
@@ -254,6 +258,12 @@ static void say_rest(const EchTorchSays *s, EchDiag *diag)
         ech_diag_remark(diag, "%s of this process are not PyTorch's: %s", beside,
                         s->backend == MPS ? "Metal's other heaps, libraries"
                                           : "the context, libraries that allocate for themselves (NCCL, cuBLAS, JAX, TensorFlow)");
+    else if (!rest.told && rest.beside > worth && rest.beside > of_contexts && !s->async && listed->len == 0)
+        ech_diag_remark(
+            diag,
+            "%s are neither PyTorch's nor free, which is more than a context and libraries mostly take: other processes hold it, most likely (nvidia-smi, "
+            "rocm-smi, npu-smi name them), and what they hold no setting of this one frees",
+            beside);
     else if (!rest.told && rest.beside > worth)
         ech_diag_remark(diag,
                         s->async ? "%s are neither tensors nor free: what cudaMallocAsync's pool holds unused, the CUDA context, libraries, other processes"

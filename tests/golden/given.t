@@ -54,15 +54,15 @@ echelon: T/e.yaml:3:76: 'time<=5': '5' has no unit; expected 5ps, 5ns, 5us, 5ms 
 $ for s in 'f32[4096, 64]' 'f32 [8, 128]{1, 0}' 'fp8[8]' 'half[8]' 'torch.half[8]' 'double[8]' 'int4[8,128]' 'BF16[8]' 'i32[8]' 'mxfp4[8]' 'bf16 8x128'; do echelon layout "$s" --device tpu-v5e 2>&1 | head -1; done
 f32[4096,64]{1,0:T(8,128)}
 f32[8,128]{1,0:T(8,128)}
-echelon: shape: at byte 0: 'fp8[8]': expected an element type by XLA's name, here f8e4m3fn or f8e5m2
-echelon: shape: at byte 0: 'half[8]': expected an element type by XLA's name, here f16
-echelon: shape: at byte 0: 'torch.half[8]': expected an element type by XLA's name, here f16
-echelon: shape: at byte 0: 'double[8]': expected an element type by XLA's name, here f64
+echelon layout: 'fp8[8]': at byte 0: 'fp8[8]': expected an element type by XLA's name, here f8e4m3fn or f8e5m2
+echelon layout: 'half[8]': at byte 0: 'half[8]': expected an element type by XLA's name, here f16
+echelon layout: 'torch.half[8]': at byte 0: 'torch.half[8]': expected an element type by XLA's name, here f16
+echelon layout: 'double[8]': at byte 0: 'double[8]': expected an element type by XLA's name, here f64
 s4[8,128]{1,0:T(8,128)(4,1)}
-echelon: shape: at byte 0: 'BF16[8]': expected an element type by XLA's name, here bf16
-echelon: shape: at byte 0: 'i32[8]': expected an element type by XLA's name, here s32
-echelon: shape: at byte 0: 'mxfp4[8]': expected an element type by XLA's name, here f4e2m1fn
-echelon: shape: at byte 4: ' 8x128': expected '['
+echelon layout: 'BF16[8]': at byte 0: 'BF16[8]': expected an element type by XLA's name, here bf16
+echelon layout: 'i32[8]': at byte 0: 'i32[8]': expected an element type by XLA's name, here s32
+echelon layout: 'mxfp4[8]': at byte 0: 'mxfp4[8]': expected an element type by XLA's name, here f4e2m1fn
+echelon layout: 'bf16 8x128': at byte 4: ' 8x128': expected '['
 $ printf 'base: tpu-v4\nunits: {matrix: {clock: none}}\n' >$T/clock.yaml; printf 'Layer name, IFMAP Height, IFMAP Width, Filter Height, Filter Width, Channels, Num Filter, Strides,\nA, 58, 58, 3, 3, 64, 64, 1,\n' >$T/net.csv; echelon run --trace $T/net.csv --device $T/clock.yaml | grep clock; echelon run --trace $T/net.csv --device $T/clock.yaml --set device.units.matrix.clock=1.05GHz | grep 'layers priced'
 net.csv on clock
   - clock: kernels cannot be priced: the device lacks units.matrix.clock (in its file, or something like --set device.units.matrix.clock=1.5GHz): layers take what their bytes and operations do at full rate

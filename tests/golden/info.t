@@ -114,8 +114,8 @@ bf16[8,128]{1,0:T(8,128)(2,1)}
 $ echelon layout 'f32[4096,64]{1,0:T(8,128)}' --device tpu-v5e --json | tr -d '\n '; echo
 {"shapes":[{"text":"f32[4096,64]{1,0:T(8,128)}","dense_bytes":1048576,"padded_bytes":2097152,"waste":0.5,"dimensions":[{"size":4096,"padded":4096,"lost_bytes":0},{"size":64,"padded":128,"lost_bytes":1048576}],"better":"f32[4096,64]{0,1:T(8,128)}","better_bytes":1048576}]}
 $ echelon layout 'f32[4096,'
-echelon: shape: at byte 9: '': expected a dimension
-exit 1
+echelon layout: 'f32[4096,': at byte 9: '': expected a dimension
+exit 2
 $ for what in allocators planners passes formats experiments; do echelon list $what | grep -v '^      ' | cut -c3-18 | tr -s ' \n' ' '; echo; done
 bfc jax tensorflow onnxruntime cupy pytorch pytorch_pinned cuda_async platform best_fit first_fit next_fit buddy tlsf slab arena plugin 
 xla exact greedy 

@@ -179,7 +179,7 @@ room for 3 GiB have: tpu-v2 (7.48 GiB, and 1 like it), tpu-v4 (15.2 GiB, and 2 l
 $ echelon info tests/fuzz/corpus/out_of_memory/vllm.txt
 tests/fuzz/corpus/out_of_memory/vllm.txt: out_of_memory
 - vLLM means to take 36 GiB (0.9 of 40 GiB), and 30 GiB were free when it began
-- 10 GiB were held by others: nvidia-smi names them (an earlier run that has not ended, a desktop). Free that, or --gpu-memory-utilization 0.75 or less, which starts, with so much less for the KV cache
+- 10 GiB were held by others: nvidia-smi names them (an earlier run that has not ended, another server, a desktop), its own context, some 300 to 600 MiB, among them. Free that; --gpu-memory-utilization 0.75 or less passes this check too, and weights, the peak of a trial run and the KV cache then have to fit into so much less
 held, most first
         10 GiB  held by others
         36 GiB  asked for besides

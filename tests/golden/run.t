@@ -567,6 +567,9 @@ $ echelon run tests/golden/data/half.yaml -o $T/half >/dev/null 2>&1 && echelon 
 $ mkdir $T/mine && touch $T/mine/thesis.tex && echelon run tests/golden/data/half.yaml -o $T/mine 2>&1 | sed "s:$T:T:"; ls $T/mine
 echelon: T/mine: is there already and holds no results of echelon; give another -o or remove it
 thesis.tex
+$ mkdir $T/project && for i in 1 2; do echelon run --trace tests/golden/data/stream.ech --device tpu-v5e -o $T/project >/dev/null 2>&1; touch $T/project/thesis.tex; done; ls -A $T/project | grep -c . && ls $T/project/thesis.tex | sed "s:$T:T:"
+9
+T/project/thesis.tex
 $ cd $T && COLUMNS=80 echelon compare half whole
                                                           hbm      host
   run    fits    time  x first  bound by                 peak      peak

@@ -206,3 +206,26 @@ exit 1
 $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --set device.memories.hbm.capacity=3GiB --find device.links.host.to_device=x0.1..x1 --for 'time<=x1.1'
 echelon: --for: 'time<=x1.1' is held against the run without the edit, which does not fit and so has no time; expected time<=10ms or hbm<=4GiB, or a device that it fits
 exit 2
+$ for words in "info" "run --device h100-sxm --trace" "run --trace tests/golden/data/stream.ech --device h100-sxm -o" "layout"; do echelon $words ''; echo exit $?; done 2>&1
+echelon info: '' names nothing; is a variable empty?
+exit 2
+echelon run: --trace: '' names nothing; is a variable empty?
+exit 2
+echelon run: --output: '' names nothing; is a variable empty?
+exit 2
+echelon layout: '' names nothing; is a variable empty?
+exit 2
+$ cp tests/fuzz/corpus/out_of_memory/mps.txt $T/-mine.txt; cd $T; echelon info -- -mine.txt | head -1
+-mine.txt: out_of_memory
+$ gzip -c tests/golden/data/stream.ech >$T/whole.gz; for n in 2 10 60; do head -c $n $T/whole.gz >$T/cut.gz; echelon info $T/cut.gz 2>&1 | sed "s:$T:T:"; done
+echelon: T/cut.gz: byte 2: gzip data end in the middle (0 bytes unpacked); the file is cut
+echelon: T/cut.gz: byte 10: gzip data end in the middle (0 bytes unpacked); the file is cut
+echelon: T/cut.gz: byte 60: gzip data end in the middle (0 bytes unpacked); the file is cut
+$ echelon run --trace tests/golden/data/stream.ech --device tpu-v5e --pass offload:memory=24
+echelon: --pass: pass offload: memory: '24' is 24 bytes; expected something like 16GiB
+exit 2
+$ echelon advise --trace tests/golden/data/stream.ech --device tpu-v5e --memory 24 GiB
+echelon advise: 'GiB' is no file, and one trace is expected (a size is one word: 24GiB)
+exit 2
+$ printf 'trace: a\ndevice: tpu-v5e\nsweep:\n  - {path: device.memories.hbm.capacity, values: []}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
+echelon: T/e.yaml:4:50: values: nothing is in the list; expected something like [x0.5, x1, x2] ('find' takes a range)

@@ -43,6 +43,60 @@ START_TEST(a_file_that_is_cut_while_it_is_read)
 }
 END_TEST
 
+static bool write_results(const char *path, const char *const *names, const char *text)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchOutput) output = ech_output_new(path, &error);
+    for (const char *const *name = names; output && *name; name++)
+        ck_assert(ech_output_write(output, *name, text, strlen(text), &error));
+    return output && ech_output_commit(output, &error);
+}
+
+static char *contents(const char *folder, const char *name)
+{
+    char *text = NULL;
+    g_autofree char *path = g_build_filename(folder, name, NULL);
+    return g_file_get_contents(path, &text, NULL, NULL) ? text : NULL;
+}
+
+/* Results take the place of results: of the folder that they lie in, and of what else its owner put there, nothing goes. */
+START_TEST(results_again)
+{
+    static const char *const first[] = {"run.json", "000/run.json", "001/run.json", NULL}, *const second[] = {"run.json", "000/run.json", NULL};
+    static const char *const mine[] = {"notes.txt", "papers/thesis.tex", "001/notes.txt", "2024/run.txt"};
+    g_autofree char *folder = g_dir_make_tmp("echelon-again-XXXXXX", NULL), *results = g_build_filename(folder, "results", NULL),
+                    *link = g_build_filename(folder, "link", NULL), *page = g_build_filename(results, "report.html", NULL);
+    ck_assert(write_results(results, first, "one"));
+    for (size_t i = 0; i < G_N_ELEMENTS(mine); i++) {
+        g_autofree char *path = g_build_filename(results, mine[i], NULL), *in = g_path_get_dirname(path);
+        ck_assert(g_mkdir_with_parents(in, 0777) == 0 && g_file_set_contents(path, "mine", -1, NULL));
+    }
+    GStatBuf before, after;
+    ck_assert(g_stat(results, &before) == 0 && symlink(results, link) == 0);
+    ck_assert(write_results(link, second, "two"));
+    ck_assert(g_stat(results, &after) == 0 && before.st_ino == after.st_ino && g_file_test(link, G_FILE_TEST_IS_SYMLINK));
+    for (size_t i = 0; i < G_N_ELEMENTS(mine); i++) {
+        g_autofree char *text = contents(results, mine[i]);
+        ck_assert_msg(g_strcmp0(text, "mine") == 0, "%s: %s", mine[i], text ? text : "gone");
+    }
+    g_autofree char *new = contents(results, "000/run.json"), *old = contents(results, "001/run.json");
+    ck_assert(g_strcmp0(new, "two") == 0 && !old);
+    /* What cannot take its place leaves all as it was: a folder of somebody's with a page's name. */
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchOutput) output = ech_output_new(results, &error);
+    g_autofree char *hidden = g_build_filename(results, "other", NULL);
+    ck_assert(output && ech_output_write(output, "run.json", "three", 5, &error) && ech_output_write(output, "other", "three", 5, &error));
+    ck_assert(g_mkdir(hidden, 0777) == 0 && g_mkdir(page, 0777) == 0 && !ech_output_commit(output, &error) && error);
+    g_autofree char *kept = contents(results, "run.json");
+    ck_assert_msg(g_strcmp0(kept, "two") == 0, "%s", kept ? kept : "gone");
+    g_clear_pointer(&output, ech_output_free);
+    g_autoptr(GDir) dir = g_dir_open(results, 0, NULL);
+    for (const char *name = g_dir_read_name(dir); name; name = g_dir_read_name(dir))
+        ck_assert_msg(*name != '.', "%s", name);
+    ech_remove_tree(folder);
+}
+END_TEST
+
 /* A file that may grow no more is an error of whoever writes it, and programs that are started from here end of it as ever. */
 START_TEST(a_file_that_is_full)
 {
@@ -140,6 +194,7 @@ int main(void)
     Suite *suite = suite_create("interrupt");
     TCase *tests = tcase_create("interrupt");
     tcase_add_test(tests, a_file_that_is_cut_while_it_is_read);
+    tcase_add_test(tests, results_again);
     tcase_add_test(tests, a_file_that_is_full);
     tcase_add_test(tests, memory_that_is_refused);
     tcase_add_test(tests, a_trace_file_is_whole_or_not_there);

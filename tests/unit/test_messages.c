@@ -72,6 +72,15 @@ static const Case of_pytorch[] = {
     {"RuntimeError: XPU out of memory. Tried to allocate 1.00 GiB (GPU 0; 16.00 GiB total capacity; 1.00 GiB already allocated; 1.00 GiB reserved in total by "
      "PyTorch)",
      "1 GiB were refused beside 1 GiB that PyTorch held, of 16 GiB that the device has", GIB, "PyTorch's tensors", GIB, NULL},
+    /* Whose the rest is old messages do not tell: of much of it not this process's. */
+    {"RuntimeError: NPU out of memory. Tried to allocate 64.00 MiB (NPU 0; 32.00 GiB total capacity; 8.00 GiB already allocated; 8.00 GiB current active; "
+     "16.00 "
+     "MiB free; 8.50 GiB reserved in total by PyTorch)",
+     "23.5 GiB are neither PyTorch's nor free, which is more than a context and libraries mostly take: other processes hold it, most likely", 64 * MIB, NULL, 0,
+     NULL},
+    {"CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity; 5.00 GiB already allocated; 1.00 GiB free; 5.50 GiB reserved in total by "
+     "PyTorch)",
+     "1.50 GiB are neither PyTorch's nor free: the context, libraries, other processes", 2 * GIB, NULL, 0, NULL},
     /* A card that is full: what a setting would give is soon gone. */
     {NEW "64.00 MiB" ON_24
          "32.00 MiB is free. Including non-PyTorch memory, this process has 23.97 GiB memory in use. Of the allocated memory 23.50 GiB is allocated by "
@@ -82,6 +91,13 @@ static const Case of_pytorch[] = {
      "GiB reserved in total by PyTorch) If reserved memory is >> allocated memory",
      "no setting of the allocator would have served it: 3 GiB asked for, 2 GiB free and unused together, 1 GiB too much beside 5 GiB in use", 3 * GIB,
      "PyTorch's tensors", 5 * GIB, NULL},
+    {"RuntimeError: MPS backend out of memory (MPS allocated: 12.00 GB, other allocations: 2.00 GB, max allowed: 18.00 GB). Tried to allocate\n5.00 GB on "
+     "private "
+     "pool.\n",
+     "no room: 5 GiB asked for beside 12 GiB of PyTorch's, of 18 GiB that it may take", 5 * GIB, "PyTorch's tensors", 12 * GIB, NULL},
+    {"torch.OutOfMemoryError: CUDA out of memory. Tried\nto allocate 2.00 GiB" ON_24 "1.00 GiB is free. Of the allocated memory 22.00\nGiB is allocated by "
+     "PyTorch, and 0 bytes is reserved by PyTorch but unallocated.",
+     "no setting of the allocator would have served it", 2 * GIB, "PyTorch's tensors", 22 * GIB, NULL},
     /* This process and others, as the driver counts them. */
     {NEW "2.00 GiB" ON_24
          "0.50 GiB is free. Process 77 has 4.25 GiB memory in use. Including non-PyTorch memory, this process has 19.25 GiB memory in use. Of the "
@@ -161,6 +177,9 @@ static const Case of_engines[] = {
      "10 GiB were held by others", 36 * GIB, "held by others", 10 * GIB, "had_bytes=42949672960"},
     {"Free memory on device (30.00/40.00 GiB) on startup is less than desired GPU memory utilization (0.9, 36.00 GiB).",
      "--gpu-memory-utilization 0.75 or less", 36 * GIB, NULL, 0, NULL},
+    /* Nothing that a share of it could help. */
+    {"ValueError: Free memory on device (0.25/40.00 GiB) on startup is less than desired GPU memory utilization (0.9, 36.00 GiB).",
+     "in 256 MiB no --gpu-memory-utilization has room for a model", 36 * GIB, "held by others", 40 * GIB - GIB / 4, NULL},
     {"ValueError: To serve at least one request with the model's max seq len (65536),\n8.0 GiB KV cache is needed, which is larger than the available KV cache "
      "memory\n"
      "(2.00 GiB).",
@@ -241,6 +260,25 @@ static const Case of_engines[] = {
      "gpu_cudamallocasync_allocator.cc:9] 8192, 3\nE0102 03:04:05.678904 11 gpu_cudamallocasync_allocator.cc:9] 1048576, 2\n",
      "cudaMallocAsync's pool was refused 2 GiB, with 2.01 MiB that it tells of on that device, 1 GiB free, of 16 GiB there are", 2 * GIB, "2 of 1 MiB", 2 * MIB,
      NULL},
+    /* One array that is larger than Metal's buffers, however much is free; and a Mac that is full. */
+    {"    mx.eval(scores)\nRuntimeError: [metal::malloc] Attempting to allocate 68719476736 bytes which is greater than the maximum allowed buffer size of "
+     "34359738368 bytes.",
+     "MLX was refused one array of 64 GiB: Metal gives no buffer larger than 32 GiB on this machine", 64 * GIB, NULL, 0, "had_bytes=34359738368"},
+    {"[malloc_or_wait] Unable to allocate 2147483648 bytes.", "that is the machine's memory, which its CPU shares", 2 * GIB, NULL, 0, NULL},
+    {"RuntimeError: [malloc_or_wait] Unable to allocate 2147483648 bytes.", "that is the machine's memory, which its CPU shares", 2 * GIB, NULL, 0, NULL},
+    {"ggml_new_object: not enough space in the context's memory pool (needed 1048704, available 1048576)",
+     "ggml was refused 1.00 MiB of its workspace, of 1 MiB there are: 128 B too much", 1048704, NULL, 0, "limit_of_a_kernel=true"},
+    {"ggml_allocr_alloc: not enough space in the buffer (needed 409600, largest block available 102400)\nAborted", "a fault of the program", 409600, NULL, 0,
+     NULL},
+    {"[INFO ] stable-diffusion.cpp:558  - loading model\nggml_vulkan: Device memory allocation of size 3221225472 failed.\nggml_vulkan: Requested buffer size "
+     "exceeds device memory allocation limit: ErrorOutOfDeviceMemory\n",
+     "stable-diffusion.cpp was refused 3 GiB", 3 * GIB, NULL, 0, NULL},
+    {"ggml_vulkan: Device memory allocation of size 3221225472 failed.\nggml_vulkan: Requested buffer size exceeds device memory allocation limit: "
+     "ErrorOutOfDeviceMemory\n",
+     "larger than the driver allows one buffer to be, however much is free", 3 * GIB, NULL, 0, NULL},
+    {"NvMapMemAllocInternalTagged: 1075072515 error 12\nNvMapMemHandleAlloc: error 0\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 2048.00 MiB on "
+     "device 0: cudaMalloc failed: out of memory\n",
+     "share one memory: 'free -h' and tegrastats tell who holds it", 2 * GIB, NULL, 0, NULL},
     /* What llama.cpp reckoned with before. */
     {"common_params_fit_impl: projected to use 20480 MiB of device memory vs. 15360 MiB of free device memory\ncommon_params_fit_impl: cannot meet free memory "
      "target of "
@@ -248,6 +286,28 @@ static const Case of_engines[] = {
      "already "
      "set by user, abort\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 2048.00 MiB on device 0: cudaMalloc failed: out of memory\n",
      "it did not look for settings that fit (model_params::tensor_buft_overrides already set by user)", 2048 * MIB, NULL, 0, NULL},
+    /* Two devices that together have more than enough, one of them not; and one that counted more as free than its driver gives. */
+    {"llama_params_fit_impl: projected memory use with initial parameters [MiB]:\nllama_params_fit_impl:   - ROCm0 (Radeon):  16384 total,  20480 used,  -5120 "
+     "free vs. target of   1024\nllama_params_fit_impl:   - RPC0 (10.0.0.7:50052):  65536 total,   8192 used,  49152 free vs. target of   1024\n"
+     "llama_params_fit_impl: projected to use 28672 MiB of device memory vs. 72704 MiB of free device memory\nllama_params_fit: failed to fit params to free "
+     "device memory: n_gpu_layers already set by user to 99, abort\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 20480.00 MiB on device 0: "
+     "cudaMalloc failed: out of memory\n",
+     "28 GiB on its devices, where 71 GiB were free: less than is free of all of them together, but each has to hold its own share", 20 * GIB, NULL, 0, NULL},
+    {"llama_params_fit_impl:   - ROCm0 (Radeon):  16384 total,  20480 used,  -5120 free vs. target of   1024\nllama_params_fit_impl:   - RPC0 "
+     "(10.0.0.7:50052):  65536 total,   8192 used,  49152 free vs. target of   1024\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 20480.00 MiB on "
+     "device 0: cudaMalloc failed: out of memory\n",
+     "ROCm0: 20 GiB of 16 GiB, 5 GiB more than was free: too much, as it is to leave 1 GiB. Less of it there", 20 * GIB, NULL, 0, NULL},
+    {"llama_params_fit_impl:   - ROCm0 (Radeon):  16384 total,  20480 used,  -5120 free vs. target of   1024\nllama_params_fit_impl:   - RPC0 "
+     "(10.0.0.7:50052):  65536 total,   8192 used,  49152 free vs. target of   1024\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 20480.00 MiB on "
+     "device 0: cudaMalloc failed: out of memory\n",
+     "RPC0: 8 GiB of 64 GiB, 48 GiB left free", 20 * GIB, NULL, 0, NULL},
+    {"llama_params_fit_impl:   - CUDA0 (A):  49152 total, 65536 used,  20480 deficit\nllama_params_fit_impl:   - CUDA1 (A):  49152 total, 16384 used,  28672 "
+     "surplus\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 65536.00 MiB on device 0: cudaMalloc failed: out of memory\n",
+     "CUDA0: 64 GiB of 48 GiB, 20 GiB more than was free. Less of it there", 64 * GIB, NULL, 0, NULL},
+    {"llama_params_fit_impl: projected to use 12288 MiB of device memory vs. 24576 MiB of free device memory\nllama_params_fit_impl: will leave 12288 >= 1024 "
+     "MiB "
+     "of free device memory, no changes needed\nggml_vulkan: Device memory allocation of size 12884901888 failed.\n",
+     "gives less in one piece, or to one process, than it counts as free", 12 * GIB, NULL, 0, NULL},
     /* Triton's own pools. */
     {"W0410 13:51:44.743979 1 memory.cc:212] Failed to allocate CUDA memory with byte size 134217728 on GPU 0: CNMEM_STATUS_OUT_OF_MEMORY, falling back to "
      "pinned system memory",
@@ -303,6 +363,27 @@ static const Case of_others[] = {
     {"ROCm model arena alloc failed for span:7 (2048.00 MiB chunk): out of memory", "2 GiB of the device's memory were refused", 2 * GIB, NULL, 0, NULL},
     {"[TRT] [W] UNSUPPORTED_STATE: Skipping tactic 4 due to insufficient memory on requested size of 65536 detected for tactic 0x1f.",
      "64 KiB of memory were refused, and the program goes on without: a warning, not an error", 64 * KIB, NULL, 0, NULL},
+    /* What others begin as TPUs' runtime does is not told as an array of JAX's. */
+    {"[server] Attempting to allocate 24.00 GiB for the GPU's cache failed: out of memory", "nvidia-smi (rocm-smi, xpu-smi, npu-smi) says who holds the rest",
+     24 * GIB, NULL, 0, NULL},
+    {"error: (-4:Insufficient memory) Failed to allocate 281474976710656 bytes in function 'OutOfMemoryError'", "no machine has as much", 256 * 1024 * GIB,
+     NULL, 0, NULL},
+    {"Unable to allocate framebuffer: requested 16384 MB", "16 GiB of the device's memory were refused", 16 * GIB, NULL, 0, NULL},
+    /* One buffer that is larger than the device allows; sizes on lines of their own. */
+    {"[GPU] Exceeded max size of memory object allocation: requested 2147483648 bytes, but max alloc size supported by device is 1073741824 bytes.",
+     "one buffer may be no larger than 1 GiB there, however much is free", 2 * GIB, NULL, 0, NULL},
+    {"Failed to create a  6.00 GB Metal buffer. The max buffer length is  4.00 GB.", "one buffer may be no larger than 4 GiB there", 6 * GIB, NULL, 0, NULL},
+    {"Validation error: Buffer size 536870912 is greater than the maximum buffer size (268435456)", "one buffer may be no larger than 256 MiB there", 512 * MIB,
+     NULL, 0, NULL},
+    {"MESA: error: amdgpu: Failed to allocate a buffer:\nMESA: error: amdgpu:    size      : 2147483648 bytes\nMESA: error: amdgpu:    alignment : 2097152 "
+     "bytes\n",
+     "2 GiB of the device's memory were refused (line 1:", 2 * GIB, NULL, 0, NULL},
+    /* A lock in RAM is no memory that the program lacks, and does not hide a refusal behind it. */
+    {"Cannot allocate 4194304 bytes directly in RAM\nCannot allocate 8388608 bytes directly in RAM\n",
+     "4 MiB of the host's memory that was to be kept in RAM (mlock) were refused, and the program goes on without: a warning, not an error (line 1:", 4 * MIB,
+     NULL, 0, NULL},
+    {"Cannot allocate 4194304 bytes directly in RAM\nerror: cannot allocate 1.00 GiB of device memory\n",
+     "1 GiB of the device's memory were refused (line 2:", GIB, NULL, 0, NULL},
     /* Where figures of the host stand beside it. */
     {"numpy.core._exceptions.MemoryError: Unable to allocate 3.00 GiB for an array\n               total        used        free      shared  buff/cache   "
      "available\n"
@@ -388,6 +469,8 @@ static const Case of_xla[] = {
      "which memory it is of (taken as hbm), is not in the text", 0, "f32[8192,1] copy.3", 4 * MIB, NULL},
     {"        Buffer 7:\n                Size: 64.00MiB\n                XLA Label: fusion\n                Shape: f32[4096,4096]\n                ====\n",
      "listed: 1 allocation, 64 MiB", 0, "f32[4096,4096] fusion", 64 * MIB, NULL},
+    {"jaxlib.XlaRuntimeError: RESOURCE_EXHAUSTED: Attempting to allocate 4.00G. That was not\npossible. There are 1.00G free.\n", "that is an array", 4 * GIB,
+     NULL, 0, NULL},
     /* Behind what Ray, docker compose, srun, kubectl put before every line, or quoted. */
     {"(Worker pid=7, ip=10.0.0.1) Program hbm requirement 2.00G:\n(Worker pid=7, ip=10.0.0.1)     HLO temp   2.00G (100.0% utilization)\n",
      "what would make room", 0, "HLO temp", 2 * GIB, NULL},
@@ -863,7 +946,7 @@ static const struct {
     {"- **Exception Message:** Allocation on device ", "backend:native"},
     {"MemoryError: std::bad_alloc: out_of_memory: RMM failure at:/a.hpp:1: Maximum pool size exceeded", "maximum_pool_size"},
     {"RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "--chunked-prefill-size"},
-    {"Load weight end. avail mem=8.00 GB, mem usage=120.00 GB.\nValueError: Loaded weights leave no GPU memory for the KV cache under "
+    {"ValueError: Loaded weights leave no GPU memory for the KV cache under "
      "--mem-fraction-static=0.9. Raise --mem-fraction-static above 0.938 (minimum viable = 1 - available/pre = 0.9375).",
      "than the least that it names"},
     {"| param | Allocated memory (Peak Usage) | GPU reserved memory (Peak Usage) |\n| 1 | 15006 MB | 16726 MB |\n", "print(torch.cuda.memory_summary()) is"},
@@ -906,12 +989,42 @@ static const struct {
     {"RuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62", "before it wakes up"},
     {"W: CL_MEM_OBJECT_ALLOCATION_FAILURE error executing CL_COMMAND_WRITE_BUFFER", "CL_DEVICE_MAX_MEM_ALLOC_SIZE"},
     {"Error: System is out of GPU and shared host memory", "the device's or the host's, the text does not say"},
+    {"RuntimeError: [metal::malloc] Resource limit (499000) exceeded.", "as many as Metal allows (the number in it counts them, not bytes)"},
     {"MetalExecutionError: Code=8 \"Insufficient Memory (IOAF code 8)\"", "iogpu.wired_limit_mb"},
     {"Traceback (most recent call last):\nimport cupy\n  in cupy_backends.cuda.api.runtime.hostAlloc\nCUDARuntimeError: cudaErrorOperatingSystem: OS call "
      "failed",
      "could not be page-locked"},
     {"node:1:2 [0] misc/shmutils.cc:112 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-Ab (size 4096)", "NCCL_SHM_DISABLE=1"},
-    {"node:1:2 [0] misc/ibvwrap.cc:190 NCCL WARN Call to ibv_create_cq failed with error Cannot allocate memory", "page-locked memory of the host ran out"},
+    {"node:1:2 [0] misc/ibvwrap.cc:190 NCCL WARN Call to ibv_create_cq failed with error Cannot allocate memory", "docker run --ulimit memlock=-1"},
+    /* No OpenCL ("NCCL_") and no Mac ("mlx5_0", bare metal). */
+    {"node:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE on bare metal\nnode:1:2 [0] net_ib.cc:9 NCCL WARN Call to ibv_reg_mr_iova2 failed with error "
+     "Cannot allocate memory\nHint: NCCL_DEBUG=INFO",
+     "NCCL_IB_DISABLE=1 goes over TCP, slower"},
+    {"RuntimeError: CUDA error: out of memory\nNCCL_DEBUG=INFO on bare-metal nodes with mlx5_0", "nvidia-smi (rocm-smi, xpu-smi, npu-smi) says who holds the "
+                                                                                                 "rest"},
+    {"ggml_metal_buffer_init: error: failed to allocate buffer", "iogpu.wired_limit_mb"},
+    /* The frame that the traceback ends with tells whose memory the driver refused. */
+    {"  File \"/a/train.py\", line 3, in setup\n    grads = torch.zeros(n, device=\"cpu\", pin_memory=True)\nRuntimeError: CUDA error: out of memory\n",
+     "page-locked memory of the host ran out (line 3:"},
+    {"  File \"/a/offload.py\", line 3, in step\n    host = grad.cpu().pin_memory()\n           ^^^^^^^^^^^^^^^^^^^^^^^\nRuntimeError: HIP error: out of "
+     "memory\n",
+     "page-locked memory of the host ran out (line 4:"},
+    {"RuntimeError: CUDA error: out of memory\nCompile with TORCH_USE_CUDA_DSA\n  File \"/a/loader.py\", line 3, in pin_memory\n    return data.pin_memory()\n",
+     "page-locked memory of the host ran out (line 1:"},
+    {"Exception: utils -- cudaAllocMapped() failed to allocate memory", "on a Jetson all of it is one memory"},
+    {"│ /a/offload.py:7 in step                  │\n│   6 │   x = grad.cpu()                    │\n│ ❱ 7 │   return x.pin_memory()             │\n│   8 │   "
+     "return x      "
+     "                    │\n╰──────────────────────────────────────────╯\nRuntimeError: CUDA error: out of memory\n",
+     "page-locked memory of the host ran out (line 6:"},
+    {"E0102 03:04:05.678901 7 rdma_context.cpp:203] Failed to register memory 0x7b0000000000: Cannot allocate memory [12]", "docker run --ulimit memlock=-1"},
+    {"requested 2305843008391495680 bytes, but max alloc size supported by device is 4294959104 bytes", "memory did not run out"},
+    /* An outer frame, or a loader's option, does not. */
+    {"  File \"/a/offload.py\", line 3, in step\n    host = pin_memory(grad)\n  File \"/a/model.py\", line 9, in forward\n    return x @ w\nRuntimeError: CUDA "
+     "error: out of memory\n",
+     "the device's memory ran out (line 5:"},
+    {"  File \"/a/train.py\", line 3, in main\n    loader = torch.utils.data.DataLoader(data, pin_memory=True)\nRuntimeError: CUDA error: out of memory\n",
+     "the device's memory ran out (line 3:"},
+    {"warning: failed to mlock 4096000-byte buffer (after previously locking 0 bytes): Cannot allocate memory", "goes on without"},
     {"MemoryError: std::bad_alloc: CUDA error at: /a/managed_memory_resource.hpp:73: cudaErrorMemoryAllocation out of memory", "the device's memory ran out"},
     {"distributed.nanny - WARNING - Worker exceeded 95% memory budget.  Restarting", "Dask ended workers"},
     {"[TRT] [W] Tactic Device request: 512MB Available: 128MB. Device memory is insufficient to use tactic.\n[TRT] [W] Tactic Device request: 800MB "
@@ -940,6 +1053,17 @@ static const struct {
     {"Segmentation fault (core dumped)", "no sign of memory that ran out"},
     {"Graph name G needs to allocate [ 11852.6 MiB ] device memory.", "names amounts of memory, in words that no reader here knows ('Graph name G"},
     {"slurmstepd: error: Detected 1 oom_kill event in StepId=1.0. Some of the step tasks have been OOM Killed.", "want of the host's memory"},
+    {"slurmstepd: error: Detected 2 oom-kill event(s) in StepId=7.0. Some of your processes may have been killed by the cgroup out-of-memory handler.",
+     "--mem=SIZE (--mem-per-cpu, --mem-per-gpu)"},
+    {"7            train OUT_OF_ME+                  64G   00:12:31", "asks for more, 'sacct -j JOB"},
+    {"[ 81.0] [drm:amdgpu_cs_ioctl [amdgpu]] *ERROR* Not enough memory for command submission!", "ttm.pages_limit"},
+    {"Evicted: The node was low on resource: memory. Container serve was using 60Gi, request is 16Gi", "resources.requests.memory"},
+    {"RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed.", "want of the host's memory"},
+    {"vkAllocateMemory failed -2", "the device's memory ran out"},
+    /* Which of two limits it reached the text does not tell. */
+    {"spec:\n  containers:\n  - resources:\n      limits:\n        memory: 1Gi\n  - resources:\n      limits:\n        memory: 8Gi\nstatus:\n    "
+     "lastState:\n      terminated:\n        reason: OOMKilled\n",
+     "what it held stands in dmesg"},
     {"[ERROR] failed (exitcode: -9) local_rank: 0 (pid: 598577) of binary: /usr/bin/python", "want of the host's memory"},
     {"Killed\n", "want of the host's memory"},
     {"RuntimeError: Caught RuntimeError in pin memory thread for device 0.\nRuntimeError: CUDA error: out of memory", "page-locks batches"},
@@ -999,6 +1123,24 @@ START_TEST(sentences)
         ck_assert(ech_pasted_next(pasted, &line));
     whole = ech_pasted_sentence(pasted);
     ck_assert_msg(whole.n == 4 && memcmp(whole.text, "four", 4) == 0, "%.*s", (int)whole.n, whole.text);
+}
+END_TEST
+
+/* Figures of the device beside a refusal of what is not its own. */
+START_TEST(refused_beside_figures)
+{
+    static const char figures[] = "PyTorch: allocated 1.00 GiB, reserved 2.00 GiB\n";
+    g_autofree char *pinned =
+                        g_strconcat(figures, "  File \"/a/b.py\", line 3, in f\n    return x.pin_memory()\nRuntimeError: CUDA error: out of memory\n", NULL),
+                    *device = g_strconcat(figures, "  File \"/a/b.py\", line 3, in f\n    return x.cuda()\nRuntimeError: CUDA error: out of memory\n", NULL);
+    g_autoptr(EchImport) of_host = ech_test_text(pinned, NULL), of_device = ech_test_text(device, NULL);
+    g_autofree char *intel = g_strconcat(figures, "RuntimeError: level_zero backend failed with error: 40 (UR_RESULT_ERROR_OUT_OF_RESOURCES)\n", NULL);
+    g_autoptr(EchImport) of_intel = ech_test_text(intel, NULL);
+    ck_assert(of_intel && ech_test_says(of_intel->diag, "memory ran out ('RuntimeError: level_zero"));
+    ck_assert(of_host && ech_test_says(of_host->diag, "page-locked memory of the host ran out ('RuntimeError") &&
+              ech_test_says(of_host->diag, "of what ran out: "));
+    ck_assert(of_device && ech_test_says(of_device->diag, "the device's memory ran out ('RuntimeError") &&
+              !ech_test_says(of_device->diag, "of what ran out: "));
 }
 END_TEST
 
@@ -1142,6 +1284,7 @@ int main(void)
     tcase_add_loop_test(tcase, xla, 0, G_N_ELEMENTS(of_xla));
     tcase_add_loop_test(tcase, tensorflow, 0, G_N_ELEMENTS(of_tensorflow));
     tcase_add_test(tcase, refused_beside_a_cache);
+    tcase_add_test(tcase, refused_beside_figures);
     tcase_add_test(tcase, refused_to_graphs);
     tcase_add_loop_test(tcase, without_sizes, 0, G_N_ELEMENTS(unsized));
     tcase_add_loop_test(tcase, refused_by_a_tpu, 0, 2);
