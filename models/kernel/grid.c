@@ -16,7 +16,7 @@ static double product_cycles(const EchKernelModel *model, const EchKernelGridPro
     double rate = ech_kernel_macs_per_cycle(model, dtype) / model->cores, k = padded(p->k, model->unit->rows), n = padded(p->n, model->unit->columns);
     double multiplied = rate > 0 ? padded(p->m, model->sublanes) * k * n / rate : 0;
     double pushed = model->bundle.push * padded(p->k, 16) / 16 * padded(p->n, model->lanes) / model->lanes;
-    return p->times * p->passes * MAX(multiplied, pushed);
+    return p->times * p->passes * MAX(multiplied, p->transposed ? 2 * pushed : pushed);
 }
 
 /* Products deeper than a unit are as many results, which the vector unit adds up. */
@@ -24,6 +24,21 @@ static double partial_sums(const EchKernelModel *model, const EchKernelGridProdu
 {
     double depths = model->unit->rows > 0 ? ceil((double)p->k / model->unit->rows) : 1;
     return p->times * p->passes * (depths - 1) * (padded(p->m, model->sublanes) / model->sublanes) * (padded(p->n, model->lanes) / model->lanes);
+}
+
+static double together(double matrix, double others)
+{
+    double most = MAX(matrix, others);
+    return most > 0 ? most * pow(pow(matrix / most, TOGETHER) + pow(others / most, TOGETHER), 1 / TOGETHER) : 0;
+}
+
+/* Cycles that stretches of few rows take beyond what they compute: their results are waited for. */
+static double waits_alone(const EchKernelModel *model, const EchKernelAlone *alone)
+{
+    double way = model->bundle.push * alone->pushed + model->bundle.product * alone->products + model->bundle.reduction * alone->reduced;
+    double others = MAX(alone->vector / model->bundle.vector, alone->transcendental / model->bundle.transcendental);
+    others = MAX(others, MAX(alone->loaded / model->bundle.load, alone->stored / model->bundle.store));
+    return MAX(way - together(model->bundle.push * alone->pushes, others) - alone->stretches * model->bundle.chain, 0);
 }
 
 /* Cycles that one core computes, and whether the matrix units have less of them than the others. */
@@ -38,9 +53,7 @@ static double compute_cycles(const EchKernelModel *model, const EchKernelGrid *g
     double others = MAX(vector / model->bundle.vector, grid->transcendental / model->bundle.transcendental);
     others = MAX(others, MAX(lanes / model->bundle.lanes, MAX(grid->loaded / model->bundle.load, grid->stored / model->bundle.store)));
     *ret_by_vector = matrix < others;
-    double most = MAX(matrix, others);
-    double together = most > 0 ? most * pow(pow(matrix / most, TOGETHER) + pow(others / most, TOGETHER), 1 / TOGETHER) : 0;
-    return together + grid->chains * model->bundle.chain;
+    return together(matrix, others) + grid->chains * model->bundle.chain + waits_alone(model, &grid->alone);
 }
 
 /* Of the steps, what the busier of the cores that share them has. */
@@ -64,7 +77,8 @@ void ech_kernel_grid_price(const EchKernelModel *model, const EchKernelGrid *gri
         macs += p->times * p->passes * padded(p->m, model->sublanes) * padded(p->k, model->unit->rows) * padded(p->n, model->unit->columns);
     }
     double bytes = model->hbm > 0 ? 1 / model->hbm : 0, edges = ((double)grid->first + (double)grid->last) * bytes;
-    double all = ((double)grid->read + (double)grid->written) * bytes, hidden = MAX(all - edges, 0), steps = share * grid->steps * ECH_KERNEL_GRID_STEP_CYCLES;
+    double all = ((double)grid->read + (double)grid->written) * bytes, hidden = MAX(all - edges, 0);
+    double steps = share * (grid->steps * ECH_KERNEL_GRID_STEP_CYCLES + grid->copies * ECH_KERNEL_GRID_COPY_CYCLES);
     double sent = model->bundle.link > 0 ? (double)grid->sent / model->bundle.link : 0;
     EchTime waits = time_of(model, MAX(MAX(hidden, sent) - compute - steps, 0));
     edges = MIN(edges, all);

@@ -57,6 +57,8 @@ static const struct {
     {"bundle_push", offsetof(EchKernelModel, bundle.push), 0.5},
     {"bundle_partial_sums", offsetof(EchKernelModel, bundle.partial_sums), 1},
     {"bundle_chain", offsetof(EchKernelModel, bundle.chain), 140},
+    {"bundle_product", offsetof(EchKernelModel, bundle.product), 123},
+    {"bundle_reduction", offsetof(EchKernelModel, bundle.reduction), 115},
     {"matrix_overhead_cycles", offsetof(EchKernelModel, matrix_overhead), 0},
     {"accumulate_cycles", offsetof(EchKernelModel, accumulate), 0},
     {"load_cycles", offsetof(EchKernelModel, load), 0.0625},

@@ -202,6 +202,7 @@ typedef struct {
         double link;                        /**< Bytes over one link to another device. */
         double push;                        /**< Cycles a register of 16 by 128 elements of the side that the matrix units hold. */
         double partial_sums;                /**< 1: products deeper than a matrix unit are added up by the vector unit; 0: by the matrix unit. */
+        double product, reduction;          /**< Cycles until what follows a product, or a reduction along lanes, has its first result. */
         double chain;                       /**< Cycles from a stretch of code's first load through its products to its last store, that nothing hides. */
     } bundle;                               /**< Of code that its author laid out (grid.h), one core's. */
     double lone_registers;                  /**< Registers of the windows that the compiler cuts instructions outside fusions into. */

@@ -15,6 +15,8 @@
 /* Trips of an inner loop that are walked one by one, however many visits each is. */
 #define LEAST_TRIPS 16
 #define MAX_CALLS 16 /* calls within calls */
+/* Rows of a product, at most, whose stretch of code has nothing to do while it waits: a token's query heads that share keys and values. */
+#define FEW_ROWS 32
 #define LANES 128
 #define SUBLANES 8
 
@@ -126,6 +128,13 @@ static const struct {
     {"func.return", FREE},
 };
 
+/* What a value waited for since its stretch of code began, on the longest way. */
+typedef struct {
+    uint32_t stretch; /* in which that is so */
+    float pushed;     /* pushes into the matrix units */
+    uint16_t products, reduced;
+} Way;
+
 /* What is known of a value. Registers of a vector that hold the same are computed once: a row that is repeated, a scalar, the numbers along one dimension. */
 typedef struct {
     int64_t value; /* of a memref that is cut to a size of the program's: how many elements */
@@ -140,7 +149,19 @@ typedef struct {
     uint16_t from;              /* 1 + the array of the call that it is an element of, or that times @factor; 0: something else */
     int64_t factor;
     uint16_t below; /* 1 + the array of the call whose element it starts again from 0 at; 0: something else */
+    Way way;
 } Value;
+
+/* Code of a region, without that of the regions in it. */
+typedef struct {
+    uint32_t id;
+    bool computes, multiplies;
+    double copies;
+    int64_t rows; /* of its products, at most */
+    double pushes;
+    Way longest;           /* of its values */
+    EchKernelAlone within; /* what the regions in it do */
+} Stretch;
 
 /* What an array of scalars that nobody knows is taken to hold. The number of a pipeline's steps is as large as it may be: as the list of what each step works
  * on is long. And such a list goes through what it picks from in order, all of it, as those of grouped products do: their rows are sorted. */
@@ -194,6 +215,8 @@ typedef struct {
     const EchMosaicArray *arrays;
     uint64_t allowed; /* visits in a loop: beyond that its trips are taken to go on as they did */
     unsigned calls;
+    Stretch stretch; /* that is walked */
+    uint32_t stretches;
 } Walk;
 
 static const char *short_name(const char *name)
@@ -534,15 +557,60 @@ static void add_to_nearest(EchKernelGrid *work, const EchKernelGridProduct *prod
     to->times += product->times * volume(product) / volume(to);
 }
 
-static void add_product(Walk *w, const EchMlirOp *op)
+/* Ways are compared as they are on a v6e: a push a cycle, 192 for a product's result, 137 for a reduction's. */
+static double length_of_way(Way way)
+{
+    return way.pushed + 192.0 * way.products + 137.0 * way.reduced;
+}
+
+static Way longer(Way a, Way b)
+{
+    return length_of_way(b) > length_of_way(a) ? b : a;
+}
+
+/* The longest of those of operands @from to @to, as far as they are of this stretch. */
+static Way way_to(const Walk *w, const EchMlirOp *op, uint32_t from, uint32_t to)
+{
+    Way way = {.stretch = w->stretch.id};
+    for (uint32_t k = from; k < MIN(to, op->n_operands); k++) {
+        Way other = value_of(w, op, k).way;
+        way = other.stretch == way.stretch ? longer(way, other) : way;
+    }
+    return way;
+}
+
+/* What a product takes @n columns and @k rows of lies the other way: rows of the columns. Where both are as many its dimensions say so. */
+static bool is_transposed(const EchMlirModule *m, const EchMlirOp *op, const EchMlirType *rhs, double k, double n)
+{
+    if (k != n && rhs->rank >= 2)
+        return (double)rhs->dims[rhs->rank - 1] == k && (double)rhs->dims[rhs->rank - 2] == n;
+    int64_t said = 0;
+    return (ech_mlir_integer(m, ech_mlir_find(m, op->attributes, "transpose_rhs"), &said) && said != 0) ||
+           ech_mlir_text_has(m, ech_mlir_find(m, op->attributes, "dimension_numbers"), "<[1], [1]");
+}
+
+/* The stretch's product: what is added to it besides is not waited for. */
+static Way add_to_stretch(Walk *w, const EchMlirOp *op, const EchKernelGridProduct *p, double batch)
+{
+    Stretch *stretch = &w->stretch;
+    double pushes = p->passes * rounded((int64_t)p->k, 16) * rounded((int64_t)p->n, LANES) * (p->transposed ? 2 : 1);
+    stretch->rows = MAX(stretch->rows, (int64_t)p->m);
+    stretch->pushes += pushes * batch;
+    Way way = way_to(w, op, 0, 2);
+    way.pushed += (float)pushes;
+    way.products = (uint16_t)MIN(way.products + 1, UINT16_MAX);
+    return longer(way, way_to(w, op, 2, op->n_operands));
+}
+
+static Way add_product(Walk *w, const EchMlirOp *op)
 {
     const EchMlirType *lhs = operand_type(w, op, 0), *rhs = operand_type(w, op, 1), *result = ech_mlir_result_type(w->m, op);
     if (!lhs || !rhs || !result || lhs->kind != ECH_MLIR_VECTOR || rhs->kind != ECH_MLIR_VECTOR || result->kind != ECH_MLIR_VECTOR || result->rank < 2)
-        return;
+        return (Way){0};
     double m = (double)result->dims[result->rank - 2], n = (double)result->dims[result->rank - 1], batch = m > 0 && n > 0 ? elements(result) / (m * n) : 0;
     double k = batch > 0 ? elements(lhs) / (batch * m) : 0;
     if (!(k >= 1 && m >= 1 && n >= 1) || m > INT32_MAX || n > INT32_MAX || k > INT32_MAX)
-        return;
+        return (Way){0};
     bool precise = lhs->bits == 32 && lhs->is_float && ech_mlir_text_has(w->m, ech_mlir_find(w->m, op->attributes, "precision"), "fp32");
     EchKernelGridProduct product = {.m = (uint64_t)m,
                                     .k = (uint64_t)k,
@@ -550,15 +618,17 @@ static void add_product(Walk *w, const EchMlirOp *op)
                                     .lhs_bits = (uint8_t)MIN(lhs->bits, 64),
                                     .rhs_bits = (uint8_t)MIN(rhs->bits, 64),
                                     .is_float = lhs->is_float,
-                                    .passes = precise ? 6 : 1};
+                                    .passes = precise ? 6 : 1,
+                                    .transposed = is_transposed(w->m, op, rhs, k, n)};
+    Way way = add_to_stretch(w, op, &product, batch);
     EchKernelGrid *work = w->work;
     work->operations += 2 * m * n * k * batch * w->weight;
     for (uint32_t i = 0; i < work->n_products; i++) {
         EchKernelGridProduct *p = &work->products[i];
         if (p->m == product.m && p->k == product.k && p->n == product.n && p->lhs_bits == product.lhs_bits && p->rhs_bits == product.rhs_bits &&
-            p->is_float == product.is_float && p->passes == product.passes) {
+            p->is_float == product.is_float && p->passes == product.passes && p->transposed == product.transposed) {
             p->times += batch * w->weight;
-            return;
+            return way;
         }
     }
     product.times = batch * w->weight;
@@ -566,6 +636,7 @@ static void add_product(Walk *w, const EchMlirOp *op)
         work->products[work->n_products++] = product;
     else
         add_to_nearest(work, &product);
+    return way;
 }
 
 /* Registers combined, then within registers: three rotations along rows, or passes of the cross-lane unit along lanes. True: all lanes hold the result. */
@@ -674,6 +745,7 @@ static void add_copy(Walk *w, const EchMlirOp *op)
     }
     if (!ends[0] || !ends[1])
         return;
+    w->stretch.copies++;
     EchBytes bytes = weighted(w, MIN(sizes[0], sizes[1]));
     if (!is_local(w->m, ends[0]))
         w->work->read = ech_bytes_add(w->work->read, bytes);
@@ -740,12 +812,17 @@ static void vector(Walk *w, const EchMlirOp *op, Kind kind, bool dead)
     EchKernelGrid *work = w->work;
     const EchMlirType *result = ech_mlir_result_type(w->m, op), *from = operand_type(w, op, 0);
     Value first = value_of(w, op, 0), made = {0};
+    Way way = way_to(w, op, 0, op->n_operands);
+    w->stretch.computes = w->stretch.computes || !(dead || kind == DMA || kind == SLICE || kind == FREE || kind == OTHER);
     switch (dead ? (int)OTHER : (int)kind) {
-    case MATMUL: add_product(w, op); break;
+    case MATMUL: way = add_product(w, op); break;
     case LOAD: work->loaded += w->weight * stored(result); break;
     case STORE: work->stored += w->weight * stored(from); break;
     case DMA: add_copy(w, op); break;
-    case REDUCE: made.spread = add_reduction(w, op); break;
+    case REDUCE:
+        made.spread = add_reduction(w, op);
+        way.reduced = (uint16_t)MIN(way.reduced + made.spread, UINT16_MAX);
+        break;
     case TRANSPOSE: work->lanes += 2 * w->weight * stored(from); break;
     case ROTATE: work->lanes += w->weight * stored(from); break;
     case WIDEN: /* an instruction a register made; two become one */
@@ -769,6 +846,8 @@ static void vector(Walk *w, const EchMlirOp *op, Kind kind, bool dead)
     case OTHER: break;
     default: add_arithmetic(w, op, 1, 0, &made); break;
     }
+    made.way = way;
+    w->stretch.longest = longer(w->stretch.longest, way);
     set(w, op, made);
 }
 
@@ -979,20 +1058,58 @@ static void walk_op(Walk *w, uint32_t id)
     vector(w, op, kind, w->steps[id].dead);
 }
 
+/* What has been counted so far of what stretches of few rows are told apart by. */
+static EchKernelAlone counted(const EchKernelGrid *work)
+{
+    return (EchKernelAlone){.vector = work->vector + work->half, .transcendental = work->transcendental, .loaded = work->loaded, .stored = work->stored};
+}
+
+/* A stretch has ended that counts @weight times; it and the regions in it did @done. */
+static void end_stretch(EchKernelGrid *work, const Stretch *stretch, const EchKernelAlone *done, double weight)
+{
+    work->chains += stretch->multiplies ? weight : 0;
+    work->copies += stretch->computes ? 0 : weight * stretch->copies;
+    if (!stretch->multiplies || stretch->rows > FEW_ROWS)
+        return;
+    EchKernelAlone *alone = &work->alone;
+    alone->stretches += weight;
+    alone->pushed += weight * (double)stretch->longest.pushed;
+    alone->products += weight * stretch->longest.products;
+    alone->reduced += weight * stretch->longest.reduced;
+    alone->pushes += weight * stretch->pushes;
+    alone->vector += done->vector - stretch->within.vector;
+    alone->transcendental += done->transcendental - stretch->within.transcendental;
+    alone->loaded += done->loaded - stretch->within.loaded;
+    alone->stored += done->stored - stretch->within.stored;
+}
+
 static void walk_region(Walk *w, uint32_t region)
 {
-    bool multiplies = false;
+    Stretch outer = w->stretch;
+    EchKernelAlone before = counted(w->work);
+    w->stretch = (Stretch){.id = ++w->stretches};
     for (uint32_t b = region; b != ECH_MLIR_NONE; b = ech_mlir_block(w->m, b)->next)
         for (uint32_t o = ech_mlir_block(w->m, b)->first; o != ECH_MLIR_NONE; o = ech_mlir_op(w->m, o)->next) {
             if (w->visits++ >= BUDGET || w->left == 0) {
                 w->work->assumed = true;
+                w->stretch = outer;
                 return;
             }
             w->left--;
-            multiplies = multiplies || w->steps[o].kind == MATMUL;
+            w->stretch.multiplies = w->stretch.multiplies || w->steps[o].kind == MATMUL;
             walk_op(w, o);
         }
-    w->work->chains += multiplies ? w->weight : 0;
+    EchKernelAlone done = counted(w->work);
+    done.vector -= before.vector;
+    done.transcendental -= before.transcendental;
+    done.loaded -= before.loaded;
+    done.stored -= before.stored;
+    end_stretch(w->work, &w->stretch, &done, w->weight);
+    outer.within.vector += done.vector;
+    outer.within.transcendental += done.transcendental;
+    outer.within.loaded += done.loaded;
+    outer.within.stored += done.stored;
+    w->stretch = outer;
 }
 
 /* What computes nothing that is used, from the last operation back. @used: of the scope's values. */

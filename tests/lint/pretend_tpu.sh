@@ -47,6 +47,15 @@ if __name__ == "__main__":
     assert (jax.device_put(jnp.arange(4), jax.devices()[1]) == jnp.arange(4)).all()  # what is known stays so
     assert jax.jit(lambda y: y.sum(), out_shardings=NamedSharding(mesh, P())).lower(y).compile()(y).shape == ()
     assert jax.grad(jax.jit(lambda v: (v**2).sum()))(jnp.ones(3)).tolist() == [2, 2, 2]  # inside of others it runs
+    import dataclasses
+    import functools
+
+    @functools.partial(jax.tree_util.register_dataclass, data_fields=["of"], meta_fields=[], drop_fields=["beside"])
+    @dataclasses.dataclass
+    class Lengths:  # as vLLM's: JAX makes it anew without what its constructor does not set, and so made it does not print
+        of: jax.Array
+        beside: object = dataclasses.field(init=False)
+    assert jax.jit(lambda lengths: lengths.of * 2)(Lengths(jnp.ones(8))).shape == (8,)
     assert jax.lax.scan(lambda sum, v: (sum + v, None), 0.0, jnp.arange(5.0))[0] == 10  # outside of them a loop is a program, and runs
     try:
         jax.jit(lambda y: jnp.sort(y, axis=0).sum())(jnp.zeros((), "float32").reshape(1, 1) + jax.jit(lambda: jnp.ones((1 << 17, 1 << 16)))())

@@ -214,7 +214,9 @@ class _Pretended:
         chips, _ = self.chips.described_of(lowering._device_list)
         args = lowering.compile_args
         said = [[None if _unsaid(s) else str(s) for s in args[which]] for which in ("in_shardings", "out_shardings")]
-        what = (said[1], [s is None for s in said[0]], [chip.id for chip in chips], str(lowered.out_tree), str(lowered.args_info), sorted(options.items()))
+        # By its leaves: JAX has made the classes around them anew, without what their constructors would have set, so that they may not print.
+        given = [str(info) for info in self.jax.tree.leaves(lowered.args_info, is_leaf=lambda leaf: hasattr(leaf, "donated"))]
+        what = (said[1], [s is None for s in said[0]], [chip.id for chip in chips], str(lowered.out_tree), str(lowered.in_tree), given, sorted(options.items()))
         text = lowering.stablehlo().operation.get_asm(enable_debug_info=False)
         key = hashlib.sha256((text + repr(what)).encode()).hexdigest()
         with self.compiling:
