@@ -35,10 +35,11 @@ static double together(double matrix, double others)
 /* Cycles that stretches of few rows take beyond what they compute: their results are waited for. */
 static double waits_alone(const EchKernelModel *model, const EchKernelAlone *alone)
 {
-    double way = model->bundle.push * alone->pushed + model->bundle.product * alone->products + model->bundle.reduction * alone->reduced;
+    double pushed = model->bundle.push * alone->pushes, way = model->bundle.product * alone->products + model->bundle.reduction * alone->reduced;
+    way = MAX(way, model->bundle.product * alone->heads);
     double others = MAX(alone->vector / model->bundle.vector, alone->transcendental / model->bundle.transcendental);
     others = MAX(others, MAX(alone->loaded / model->bundle.load, alone->stored / model->bundle.store));
-    return MAX(way - together(model->bundle.push * alone->pushes, others) - alone->stretches * model->bundle.chain, 0);
+    return MAX(pushed + way - together(pushed, others) - alone->stretches * model->bundle.chain, 0);
 }
 
 /* Cycles that one core computes, and whether the matrix units have less of them than the others. */

@@ -37,7 +37,8 @@ typedef struct {
 /** Stretches of code whose products have few rows, taken together: what waits for one another along the longest way through each, and what they do in all. */
 typedef struct {
     double stretches;
-    double pushed, products, reduced; /**< On that way: pushes into the units, products and reductions along lanes whose results are waited for. */
+    double products, reduced; /**< On that way: products and reductions along lanes whose results are waited for. */
+    double heads;             /**< Ways side by side of products, reductions and products again: of each one product's result is waited for. */
     double pushes, vector, transcendental, loaded, stored;
 } EchKernelAlone;
 

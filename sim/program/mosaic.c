@@ -131,7 +131,6 @@ static const struct {
 /* What a value waited for since its stretch of code began, on the longest way. */
 typedef struct {
     uint32_t stretch; /* in which that is so */
-    float pushed;     /* pushes into the matrix units */
     uint16_t products, reduced;
 } Way;
 
@@ -158,7 +157,7 @@ typedef struct {
     bool computes, multiplies;
     double copies;
     int64_t rows; /* of its products, at most */
-    double pushes;
+    double products, pushes;
     Way longest;           /* of its values */
     EchKernelAlone within; /* what the regions in it do */
 } Stretch;
@@ -557,10 +556,10 @@ static void add_to_nearest(EchKernelGrid *work, const EchKernelGridProduct *prod
     to->times += product->times * volume(product) / volume(to);
 }
 
-/* Ways are compared as they are on a v6e: a push a cycle, 192 for a product's result, 137 for a reduction's. */
-static double length_of_way(Way way)
+/* Ways are compared as they are on a v6e: 192 cycles for a product's result, 137 for a reduction's. */
+static unsigned length_of_way(Way way)
 {
-    return way.pushed + 192.0 * way.products + 137.0 * way.reduced;
+    return 192u * way.products + 137u * way.reduced;
 }
 
 static Way longer(Way a, Way b)
@@ -595,9 +594,9 @@ static Way add_to_stretch(Walk *w, const EchMlirOp *op, const EchKernelGridProdu
     Stretch *stretch = &w->stretch;
     double pushes = p->passes * rounded((int64_t)p->k, 16) * rounded((int64_t)p->n, LANES) * (p->transposed ? 2 : 1);
     stretch->rows = MAX(stretch->rows, (int64_t)p->m);
+    stretch->products += batch;
     stretch->pushes += pushes * batch;
     Way way = way_to(w, op, 0, 2);
-    way.pushed += (float)pushes;
     way.products = (uint16_t)MIN(way.products + 1, UINT16_MAX);
     return longer(way, way_to(w, op, 2, op->n_operands));
 }
@@ -1073,7 +1072,8 @@ static void end_stretch(EchKernelGrid *work, const Stretch *stretch, const EchKe
         return;
     EchKernelAlone *alone = &work->alone;
     alone->stretches += weight;
-    alone->pushed += weight * (double)stretch->longest.pushed;
+    bool heads = stretch->longest.products > 1 && stretch->longest.reduced > 0;
+    alone->heads += weight * (heads ? stretch->products / stretch->longest.products : 0);
     alone->products += weight * stretch->longest.products;
     alone->reduced += weight * stretch->longest.reduced;
     alone->pushes += weight * stretch->pushes;

@@ -53,10 +53,12 @@ START_TEST(work_of_attention)
     ck_assert_double_eq(forward->steps, STEPS);
     ck_assert_int_eq(forward->assumed, false);
     ck_assert_uint_eq(forward->n_products, 2);
-    static const EchKernelGridProduct products[] = {{BLOCK, WIDTH, BLOCK, 16, 16, true, 1, WORKED}, {BLOCK, BLOCK, WIDTH, 32, 32, true, 1, WORKED}};
+    static const EchKernelGridProduct products[] = {{BLOCK, WIDTH, BLOCK, 16, 16, true, 1, WORKED, true},
+                                                    {BLOCK, BLOCK, WIDTH, 32, 32, true, 1, WORKED, false}};
     for (uint32_t i = 0; i < forward->n_products; i++) {
         const EchKernelGridProduct *p = &forward->products[i], *q = &products[i];
-        ck_assert_msg(p->m == q->m && p->k == q->k && p->n == q->n && p->lhs_bits == q->lhs_bits && p->passes == q->passes && p->times == q->times,
+        ck_assert_msg(p->m == q->m && p->k == q->k && p->n == q->n && p->lhs_bits == q->lhs_bits && p->passes == q->passes && p->times == q->times &&
+                          (p->transposed == q->transposed || p->k == p->n),
                       "product %u", i);
     }
     ck_assert_double_eq(forward->operations, WORKED * 2 * PRODUCT);
@@ -82,6 +84,7 @@ START_TEST(work_of_attention)
     ck_assert_double_eq(forward->lanes, 0);
     ck_assert_double_gt(backward->lanes, 0);
     ck_assert_double_eq(forward->chains, WORKED);
+    ck_assert_double_eq(forward->alone.stretches, 0); /* while a row waits others are worked on */
 }
 END_TEST
 
@@ -263,7 +266,8 @@ START_TEST(units_of_a_core)
         {{.reduced = n}, MAX(n * model.bundle.reduce_vector / model.bundle.vector, n * model.bundle.reduce_lanes / model.bundle.lanes)},
         {{.vector = n, .lanes = n, .loaded = n, .stored = n},
          n / MIN(MIN(model.bundle.vector, model.bundle.lanes), MIN(model.bundle.load, model.bundle.store))},
-        {{.n_products = 1, .products = {{8, 256, 1024, 16, 16, true, 1, 100}}}, 100 * model.bundle.push * (256.0 / 16) * (1024.0 / 128)},
+        {{.n_products = 1, .products = {{8, 256, 1024, 16, 16, true, 1, 100, false}}}, 100 * model.bundle.push * (256.0 / 16) * (1024.0 / 128)},
+        {{.n_products = 1, .products = {{8, 256, 1024, 16, 16, true, 1, 100, true}}}, 200 * model.bundle.push * (256.0 / 16) * (1024.0 / 128)},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         EchKernelGrid grid = cases[i].grid;
@@ -360,6 +364,7 @@ START_TEST(pipeline_in_a_loop)
     ck_assert_uint_eq(grid.read, 2 * 8 * array);
     ck_assert_uint_eq(grid.written, array);
     ck_assert_uint_eq(grid.sent, 0);
+    ck_assert_double_eq(grid.copies, 2 * 8 * 64 + 64); /* each begun in a branch of its own */
 }
 END_TEST
 
@@ -416,6 +421,40 @@ START_TEST(copies_to_other_devices)
     EchTime link = ech_time_for(3 << 20, ech_device_link(device, "ici")->to_device);
     ck_assert_int_ge(cost.time, link - 1);
     ck_assert_int_le(cost.time, link + 3 * ECH_PS_PER_US);
+}
+END_TEST
+
+/* Four steps of two heads of 8 rows each, 512 keys of 128: scores, a maximum along lanes, and the sum of values. Keys lie the other way, so that a register is
+ * two pushes. The compiler's schedule of such code is the pushes and then what waits: two products and a reduction, or a product for each of many heads. */
+START_TEST(products_of_few_rows)
+{
+    enum { HEADS_HERE = 2, KEYS = 512, ROWS = 8 };
+    EchKernelGrid grid = read_corpus("few_rows", (EchMosaicArray[4]){{0}}, 3, 4);
+    ck_assert_double_eq(grid.steps, 4);
+    ck_assert_double_eq(grid.alone.stretches, 4);
+    ck_assert_double_eq(grid.alone.products, 4 * 2);
+    ck_assert_double_eq(grid.alone.reduced, 4);
+    ck_assert_double_eq(grid.alone.heads, 4 * HEADS_HERE);
+    ck_assert_double_eq(grid.alone.pushes, 4 * HEADS_HERE * (2 * KEYS * 128 + KEYS * 128) / (16 * 128.0));
+    ck_assert_uint_eq(grid.n_products, 2);
+    ck_assert(grid.products[0].transposed && !grid.products[1].transposed);
+    g_autoptr(EchDevice) device = ech_test_device("tpu-v6e", NULL);
+    EchKernelModel model;
+    ck_assert(ech_kernel_model_init(&model, device, ECH_KERNEL_HARDWARE, NULL));
+    double pushed = model.bundle.push * grid.alone.pushes, way = 4 * (2 * model.bundle.product + model.bundle.reduction);
+    ck_assert_double_le(fabs((double)compute_on("tpu-v6e", &grid) / (pushed + way) - 1), 0.01);
+    grid.alone.heads *= 8;
+    ck_assert_double_le(fabs((double)compute_on("tpu-v6e", &grid) / (pushed + grid.alone.heads * model.bundle.product) - 1), 0.01);
+    /* Where much else is to be done nothing is waited for. */
+    grid.vector = grid.alone.vector = 1e6;
+    ck_assert_double_le(fabs((double)compute_on("tpu-v6e", &grid) / (1e6 / model.bundle.vector) - 1), 0.05);
+    /* What the kernel copies where it computes nothing is begun one after the other. */
+    EchKernelGrid many = grid;
+    many.copies = 1000;
+    EchKernelCost with, without;
+    ech_kernel_grid_price(&model, &grid, 0, &without);
+    ech_kernel_grid_price(&model, &many, 0, &with);
+    ck_assert_double_le(fabs((double)(with.time - without.time) * model.clock_hz * 1e-12 / (1000 * ECH_KERNEL_GRID_COPY_CYCLES) - 1), 1e-3);
 }
 END_TEST
 
@@ -502,6 +541,7 @@ int main(void)
     tcase_add_test(tcase, long_loops);
     tcase_add_test(tcase, copies_to_other_devices);
     tcase_add_test(tcase, many_products);
+    tcase_add_test(tcase, products_of_few_rows);
     tcase_add_test(tcase, called_functions);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
