@@ -32,13 +32,19 @@ static double together(double matrix, double others)
     return most > 0 ? most * pow(pow(matrix / most, TOGETHER) + pow(others / most, TOGETHER), 1 / TOGETHER) : 0;
 }
 
+/* Cycles of the busiest kind of instruction but those across lanes. */
+static double busiest(const EchKernelModel *model, double vector, double transcendental, double loaded, double stored)
+{
+    return MAX(MAX(vector / model->bundle.vector, transcendental / model->bundle.transcendental),
+               MAX(loaded / model->bundle.load, stored / model->bundle.store));
+}
+
 /* Cycles that stretches of few rows take beyond what they compute: their results are waited for. */
 static double waits_alone(const EchKernelModel *model, const EchKernelAlone *alone)
 {
     double pushed = model->bundle.push * alone->pushes, way = model->bundle.product * alone->products + model->bundle.reduction * alone->reduced;
     way = MAX(way, model->bundle.product * alone->heads);
-    double others = MAX(alone->vector / model->bundle.vector, alone->transcendental / model->bundle.transcendental);
-    others = MAX(others, MAX(alone->loaded / model->bundle.load, alone->stored / model->bundle.store));
+    double others = busiest(model, alone->vector, alone->transcendental, alone->loaded, alone->stored);
     return MAX(pushed + way - together(pushed, others) - alone->stretches * model->bundle.chain, 0);
 }
 
@@ -51,8 +57,7 @@ static double compute_cycles(const EchKernelModel *model, const EchKernelGrid *g
         matrix += product_cycles(model, &grid->products[i]);
         vector += model->bundle.partial_sums * partial_sums(model, &grid->products[i]);
     }
-    double others = MAX(vector / model->bundle.vector, grid->transcendental / model->bundle.transcendental);
-    others = MAX(others, MAX(lanes / model->bundle.lanes, MAX(grid->loaded / model->bundle.load, grid->stored / model->bundle.store)));
+    double others = MAX(busiest(model, vector, grid->transcendental, grid->loaded, grid->stored), lanes / model->bundle.lanes);
     *ret_by_vector = matrix < others;
     return together(matrix, others) + grid->chains * model->bundle.chain + waits_alone(model, &grid->alone);
 }

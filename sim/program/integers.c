@@ -343,10 +343,8 @@ static bool begin_static(const EchInstruction *i, const EchLayout *of, const Ech
 /* LOW_HIGH or LOW_HIGH_BETWEEN of each dimension. */
 static bool begin_padded(const EchInstruction *i, const EchLayout *of, const EchLayout *part, Box *box)
 {
-    int64_t padding[3 * ECH_LAYOUT_MAX_RANK];
-    size_t n;
-    const char *text = ech_program_attribute(i, "padding", &n);
-    size_t found = text ? ech_program_numbers(text, n, padding, G_N_ELEMENTS(padding)) : 0;
+    int64_t padding[3 * ECH_LAYOUT_MAX_RANK + 1];
+    size_t found = ech_program_attribute_numbers(i, "padding", padding, G_N_ELEMENTS(padding));
     if (part->rank != of->rank || (found != 2u * of->rank && found != 3u * of->rank) || of->rank == 0)
         return false;
     size_t each = found / of->rank;
@@ -364,10 +362,8 @@ static bool begin_padded(const EchInstruction *i, const EchLayout *of, const Ech
 /* Dimension dimensions[d] of a broadcast's result is dimension d of what it spreads; of a transposition's operand, dimension d of the result. */
 static bool turn(const EchInstruction *i, const EchLayout *from, const EchLayout *to, Box *box)
 {
-    int64_t named[ECH_LAYOUT_MAX_RANK];
-    size_t n;
-    const char *text = ech_program_attribute(i, "dimensions", &n);
-    size_t found = text ? ech_program_numbers(text, n, named, G_N_ELEMENTS(named)) : 0;
+    int64_t named[ECH_LAYOUT_MAX_RANK + 1];
+    size_t found = ech_program_attribute_numbers(i, "dimensions", named, G_N_ELEMENTS(named));
     bool spread = i->opcode == ECH_HLO_BROADCAST;
     Box turned = {0};
     if (found != from->rank || (!spread && to->rank != from->rank))
@@ -422,15 +418,21 @@ static void put_box(EchIntegers *s, EchId id, Known *ret)
         move_box(part, &box, values, &g_array_index(over->values, int64_t, 0), true);
 }
 
+/* The one dimension of @to that an attribute names; -1: none. */
+static int64_t dimension_of(const EchInstruction *i, const char *name, const EchLayout *to)
+{
+    int64_t named[2];
+    bool told = to && ech_program_attribute_numbers(i, name, named, G_N_ELEMENTS(named)) == 1 && named[0] >= 0 && named[0] < to->rank;
+    return told ? named[0] : -1;
+}
+
 static void join(EchIntegers *s, EchId id, Known *ret)
 {
     const EchProgram *p = s->program;
     const EchInstruction *i = &p->instructions[id];
     const EchLayout *to = layout_of(p, id);
-    size_t n;
-    const char *text = ech_program_attribute(i, "dimensions", &n);
-    int64_t along = -1;
-    if (!to || !text || ech_program_numbers(text, n, &along, 1) != 1 || along < 0 || along >= to->rank)
+    int64_t along = dimension_of(i, "dimensions", to);
+    if (along < 0)
         return;
     uint64_t filled = 0;
     int64_t *values = make(s, p->shapes[i->shape].count, ret);
@@ -459,11 +461,8 @@ static void count_up(EchIntegers *s, EchId id, Known *ret)
     const EchProgram *p = s->program;
     const EchInstruction *i = &p->instructions[id];
     const EchLayout *to = layout_of(p, id);
-    size_t n;
-    const char *text = ech_program_attribute(i, "iota_dimension", &n);
-    int64_t along = -1;
-    bool told = to && text && ech_program_numbers(text, n, &along, 1) == 1 && along >= 0 && along < to->rank;
-    int64_t *values = told ? make(s, p->shapes[i->shape].count, ret) : NULL;
+    int64_t along = dimension_of(i, "iota_dimension", to);
+    int64_t *values = along >= 0 ? make(s, p->shapes[i->shape].count, ret) : NULL;
     Box box = values ? whole_box(to) : (Box){0};
     for (uint64_t e = 0; values && e < ret->values->len; e++)
         values[e] = (int64_t)(e / (uint64_t)box.steps[along] % to->dims[along]);

@@ -31,6 +31,8 @@ uint32_t ech_program_handed_on(const EchProgram *program, EchId fusion);
 uint32_t *ech_program_post_order(const EchProgram *program, bool by_size) G_GNUC_WARN_UNUSED_RESULT;
 /** Bytes of every operand that an instruction reads (slices count what they touch, in-place destinations nothing), padded: ret[n_operands]. */
 void ech_program_all_operand_bytes(const EchProgram *program, EchId instruction, EchBytes *ret);
+/** The numbers of an attribute, as ech_program_numbers: at most @max, of which it returns how many there were (that is @max for more); 0 where it is absent. */
+size_t ech_program_attribute_numbers(const EchInstruction *instruction, const char *name, int64_t *ret, size_t max);
 /** What a slice takes of each dimension, first, end and step: "{[0:16], [0:4096:2]}". Returns how many dimensions it tells, at most @max. */
 size_t ech_program_slice_ranges(const EchInstruction *slice, int64_t (*ret)[3], size_t max);
 /** Integers that arrays of a program hold: constants, arguments that are known, and what is computed of those; looked at once each. */

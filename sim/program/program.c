@@ -336,6 +336,13 @@ size_t ech_program_numbers(const char *text, size_t n, int64_t *ret, size_t max)
     return count;
 }
 
+size_t ech_program_attribute_numbers(const EchInstruction *instruction, const char *name, int64_t *ret, size_t max)
+{
+    size_t n;
+    const char *text = ech_program_attribute(instruction, name, &n);
+    return text ? MIN(ech_program_numbers(text, n, ret, max), max) : 0;
+}
+
 size_t ech_program_slice_ranges(const EchInstruction *slice, int64_t (*ret)[3], size_t max)
 {
     size_t n, count = 0;

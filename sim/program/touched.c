@@ -60,13 +60,6 @@ static double bytes_of(Demand demand, double size)
     return runs * ceil(demand.elements / runs * size / PIECE_BYTES) * PIECE_BYTES;
 }
 
-static size_t numbers(const EchInstruction *i, const char *name, int64_t *ret, size_t max)
-{
-    size_t n;
-    const char *text = ech_program_attribute(i, name, &n);
-    return text ? MIN(ech_program_numbers(text, n, ret, max), max) : 0;
-}
-
 /* "{[0:16], [0:4096:2]}": of what lies between, all where the steps stay in a piece of memory. */
 static Demand static_slice(const EchProgram *p, const EchInstruction *i, const EchLayout *from)
 {
@@ -101,7 +94,7 @@ static Demand picked(const EchProgram *p, EchId id, uint32_t k, const EchLayout 
         const char *name = i->opcode == ECH_HLO_GATHER ? "slice_sizes" : "dynamic_slice_sizes";
         if (k > 0)
             return whole;
-        if (numbers(i, name, given, G_N_ELEMENTS(given)) != from->rank)
+        if (ech_program_attribute_numbers(i, name, given, G_N_ELEMENTS(given)) != from->rank)
             return (Demand){MIN(result, all), 1};
         for (unsigned d = 0; d < from->rank; d++) {
             taken[d] = (double)MAX(given[d], 1);
@@ -115,9 +108,9 @@ static Demand picked(const EchProgram *p, EchId id, uint32_t k, const EchLayout 
         const EchLayout *updates = i->n_operands > 2 ? ech_program_first_layout(p, ech_program_operand(p, i, i->n_operands - 1)) : NULL;
         if (k >= arrays || !updates)
             return whole;
-        size_t n = numbers(i, "update_window_dims", given, G_N_ELEMENTS(given)), next = 0;
+        size_t n = ech_program_attribute_numbers(i, "update_window_dims", given, G_N_ELEMENTS(given)), next = 0;
         int64_t gone[ECH_LAYOUT_MAX_RANK];
-        size_t n_gone = numbers(i, "inserted_window_dims", gone, G_N_ELEMENTS(gone));
+        size_t n_gone = ech_program_attribute_numbers(i, "inserted_window_dims", gone, G_N_ELEMENTS(gone));
         for (unsigned d = 0; d < from->rank; d++) {
             bool one = false;
             for (size_t g = 0; g < n_gone; g++)
