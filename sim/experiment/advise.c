@@ -42,10 +42,11 @@ typedef enum {
 
 typedef struct {
     const char *name, *label;
-    const char *passes[5];           /* NULL-terminated; BLOCKS stands for the modules that a program repeats; place is for TPUs alone */
+    const char *passes[5];           /* NULL-terminated; after BLOCKS come the modules that a program repeats; place is for TPUs alone */
     size_t n_goals;                  /* of its first passes, how many take memory= */
     const char *allocator;           /* or NULL */
-    const char *in_jax, *in_pytorch; /* NULL: nothing that such a program could do */
+    const char *in_jax, *in_pytorch; /* NULL: nothing that such a program could do; */
+    const char *in_inference;        /* and where PyTorch has no backward pass to run */
     When when;
 } Measure;
 
@@ -54,6 +55,7 @@ typedef struct {
 /* With the name of the argument after it, where it is known. */
 #define DONATE "jax.jit(step, donate_argnames="
 
+static const char blocks_cheap[] = "remat_blocks_cheap";
 static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_products[] = "offload_products";
 
 #define JAX_CHECKPOINT "jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False"
@@ -68,16 +70,29 @@ static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_prod
                "offload_dst=\"pinned_host\")), in the block x = jax.ad_checkpoint.checkpoint_name(x, \"big\")"
 #define PINNED_HOST                                                                                                                                            \
     "optimizer state (weights come back whole) with sharding.with_memory_kind(\"pinned_host\"), in the step jax.device_put to the device and, updated, back"
+/* With the modules after it, where they are known. */
 #define TORCH_CHECKPOINT "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) for block(x)"
+#define KEEPING_PRODUCTS                                                                                                                                       \
+    ", with context_fn=lambda: create_selective_checkpoint_contexts(policy), whose policy is MUST_SAVE for products, convolutions and attention "              \
+    "(torch.ops.aten.mm.default, addmm, bmm, convolution, ...), else PREFER_RECOMPUTE"
+#define TORCH_PARTS                                                                                                                                            \
+    "torch.utils.checkpoint.checkpoint(part, x, use_reentrant=False) for parts of the model; what torch.compile compiles: "                                    \
+    "torch._functorch.config.activation_memory_budget below 1"
 #define SAVE_ON_CPU "with torch.autograd.graph.save_on_cpu(pin_memory=True): around the forward pass"
-#define CPU_OFFLOAD "FSDP's CPUOffloadPolicy, ZeRO-Offload"
+#define ON_STREAMS "copies of saved tensors on a stream of their own: torchtune's OffloadActivations(), activation_offloading=True of TRL"
+#define HOST_OPTIMIZER "torchao.optim.CPUOffloadOptimizer(model.parameters(), torch.optim.AdamW), DeepSpeed's ZeRO-Offload"
+#define CPU_OFFLOAD                                                                                                                                            \
+    "torch.distributed.fsdp.fully_shard(block, offload_policy=CPUOffloadPolicy()) of each block and the model, which takes the optimizer along (one GPU is "   \
+    "a world of one), DeepSpeed's ZeRO-3 with offload_param"
+#define HOST_WEIGHTS "accelerate.cpu_offload(model, \"cuda\")"
+#define HOST_CACHE "a cache of transformers' with offloading=True, generate(cache_implementation=\"offloaded\")"
 
 #define GROWING "pytorch:expandable_segments:True"
 #define EXPANDABLE "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
 
 /* In the order in which a person would try them. */
 static const Measure measures[] = {
-    {"expandable_segments", "segments that grow", {NULL}, 0, GROWING, NULL, EXPANDABLE, FRAGMENTED},
+    {"expandable_segments", "segments that grow", {NULL}, 0, GROWING, NULL, EXPANDABLE, EXPANDABLE, FRAGMENTED},
     {"collect",
      "memory given back early",
      {NULL},
@@ -85,8 +100,9 @@ static const Measure measures[] = {
      "pytorch:garbage_collection_threshold:0.8",
      NULL,
      "PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8",
+     "PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8",
      FRAGMENTED},
-    {"donate", "donate what results can replace", {donate, NULL}, 0, NULL, DONATE, NULL, ALWAYS},
+    {"donate", "donate what results can replace", {donate, NULL}, 0, NULL, DONATE, NULL, NULL, ALWAYS},
     {"carry",
      "loops update their stacks in place",
      {"place:policy=none", donate, "carry", "place", NULL},
@@ -94,17 +110,12 @@ static const Measure measures[] = {
      NULL,
      "jax.lax.scan with it as carry, not as xs and ys, donated, and jax.experimental.layout.with_layout_constraint on it",
      NULL,
-     ALWAYS},
-    {"remat_blocks", "checkpoint each block", {BLOCKS, NULL}, 0, NULL, NULL, TORCH_CHECKPOINT, ALWAYS},
-    {remat_cheap,
-     "make again what needs no product",
-     {"remat:products=false", NULL},
-     1,
      NULL,
-     JAX_POLICY "dots_saveable)",
-     "torch.utils.checkpoint.checkpoint(..., context_fn=) of create_selective_checkpoint_contexts, which keeps products",
      ALWAYS},
-    {remat, "make activations again", {"remat", NULL}, 1, NULL, JAX_CHECKPOINT, TORCH_CHECKPOINT, ALWAYS},
+    {"remat_blocks", "checkpoint each block", {BLOCKS, NULL}, 0, NULL, NULL, TORCH_CHECKPOINT, NULL, ALWAYS},
+    {blocks_cheap, "checkpoint each, keep its products", {BLOCKS ",products=false", NULL}, 0, NULL, NULL, TORCH_CHECKPOINT KEEPING_PRODUCTS, NULL, ALWAYS},
+    {remat_cheap, "make again what needs no product", {"remat:products=false", NULL}, 1, NULL, JAX_POLICY "dots_saveable)", NULL, NULL, ALWAYS},
+    {remat, "make activations again", {"remat", NULL}, 1, NULL, JAX_CHECKPOINT, TORCH_PARTS, NULL, ALWAYS},
     {offload_products,
      "products on host, the rest again",
      {"remat:keep=" PRODUCTS, "offload:names=" PRODUCTS, "prefetch", NULL},
@@ -112,43 +123,67 @@ static const Measure measures[] = {
      NULL,
      OFFLOAD_PRODUCTS,
      NULL,
+     NULL,
      ALWAYS},
-    {"offload", "activations on host, waited for", {"offload:what=activations", NULL}, 1, NULL, NULL, SAVE_ON_CPU, ALWAYS},
-    {"offload_overlapped",
+    {"save_on_cpu", "activations on host, waited for", {"offload:what=activations,idle=0,each=true", NULL}, 0, NULL, NULL, SAVE_ON_CPU, NULL, ALWAYS},
+    {"save_on_streams",
      "activations on host, overlapped",
-     {"offload:what=activations,overlap=true", "prefetch", NULL},
+     {"offload:what=activations,idle=0,overlap=true", "prefetch", NULL},
      1,
      NULL,
      NULL,
-     "copies of saved tensors on streams of their own",
+     ON_STREAMS,
+     NULL,
      ALWAYS},
-    {"offload_optimizer", "optimizer state on host, waited for", {"offload:what=arguments,names=optimizer", NULL}, 1, NULL, NULL, "ZeRO-Offload", ALWAYS},
-    {"offload_arguments", "arguments on host, waited for", {"offload:what=arguments", NULL}, 1, NULL, PINNED_HOST, CPU_OFFLOAD, ALWAYS},
+    {"optimizer_on_host", "optimizer state on host", {"offload:what=arguments,names=optimizer", NULL}, 0, NULL, NULL, HOST_OPTIMIZER, NULL, ALWAYS},
+    {"offload_arguments", "arguments on host, waited for", {"offload:what=arguments", NULL}, 1, NULL, PINNED_HOST, NULL, NULL, ALWAYS},
     {"offload_arguments_overlapped",
      "arguments on host, overlapped",
      {"offload:what=arguments,overlap=true", "prefetch", NULL},
      1,
      NULL,
      PINNED_HOST,
-     CPU_OFFLOAD ", prefetched",
-     ALWAYS},
-    {"offload_all", "activations on host, all that pause", {"offload:what=activations,idle=0", NULL}, 1, NULL, NULL, SAVE_ON_CPU, LAST},
-    {"offload_all_growing",
-     "all on host, and segments that grow",
-     {"offload:what=activations,idle=0", NULL},
-     1,
-     GROWING,
      NULL,
-     SAVE_ON_CPU ", " EXPANDABLE,
+     NULL,
+     ALWAYS},
+    {"weights_on_host", "weights and optimizer on host", {"offload:what=arguments", NULL}, 0, NULL, NULL, CPU_OFFLOAD, NULL, ALWAYS},
+    {"inference_on_host", "weights on host", {"offload:what=arguments", NULL}, 0, NULL, NULL, NULL, HOST_WEIGHTS, ALWAYS},
+    {"cache_on_host", "what is kept, a KV cache, on host", {"offload:what=saved", NULL}, 0, NULL, NULL, NULL, HOST_CACHE, ALWAYS},
+    {"blocks_and_optimizer",
+     "checkpoint each, optimizer on host",
+     {BLOCKS, "offload:what=arguments,names=optimizer", NULL},
+     0,
+     NULL,
+     NULL,
+     TORCH_CHECKPOINT "; and " HOST_OPTIMIZER,
+     NULL,
      LAST},
-    {"remat_growing", "make again, and segments that grow", {"remat", NULL}, 1, GROWING, NULL, TORCH_CHECKPOINT ", " EXPANDABLE, LAST},
+    {"blocks_and_weights",
+     "checkpoint each, weights on host",
+     {BLOCKS, "offload:what=arguments", NULL},
+     0,
+     NULL,
+     NULL,
+     TORCH_CHECKPOINT "; and " CPU_OFFLOAD,
+     NULL,
+     LAST},
+    {"blocks_and_save_on_cpu",
+     "checkpoint each, what stays on host",
+     {BLOCKS, "offload:what=activations,idle=0,each=true", NULL},
+     0,
+     NULL,
+     NULL,
+     TORCH_CHECKPOINT "; and " SAVE_ON_CPU,
+     NULL,
+     LAST},
     {"remat_and_optimizer",
      "again, and optimizer state on host",
      {"remat", "offload:what=arguments,names=optimizer", NULL},
      2,
      NULL,
      NULL,
-     TORCH_CHECKPOINT ", and ZeRO-Offload",
+     TORCH_PARTS "; and " HOST_OPTIMIZER,
+     NULL,
      LAST},
     {"remat_and_arguments",
      "again, and arguments on host",
@@ -156,7 +191,8 @@ static const Measure measures[] = {
      2,
      NULL,
      JAX_CHECKPOINT "; and " PINNED_HOST,
-     TORCH_CHECKPOINT ", and " CPU_OFFLOAD,
+     NULL,
+     NULL,
      LAST},
     {"remat_and_offload",
      "activations again or all on host",
@@ -164,7 +200,8 @@ static const Measure measures[] = {
      2,
      NULL,
      OFFLOAD_NAMES ", of what blocks begin with",
-     TORCH_CHECKPOINT ", " SAVE_ON_CPU,
+     NULL,
+     NULL,
      LAST},
     {"unified_memory",
      "unified memory, paged on demand",
@@ -172,6 +209,7 @@ static const Measure measures[] = {
      0,
      NULL,
      "TF_FORCE_UNIFIED_MEMORY=true and XLA_CLIENT_MEM_FRACTION above 1",
+     "torch.cuda.memory.CUDAPluggableAllocator over cudaMallocManaged",
      "torch.cuda.memory.CUDAPluggableAllocator over cudaMallocManaged",
      PAGED},
 };
@@ -182,6 +220,7 @@ typedef struct {
     EchAdviceRow row;
     size_t tried; /* goals */
     size_t last;  /* of them, the one that was tried last */
+    bool pieces;  /* What was free then was in pieces. */
     bool done;
 } Trial;
 
@@ -204,8 +243,9 @@ typedef struct {
     EchAdvice *advice;
     GArray *trials;         /* Trial */
     bool pytorch, xla, tpu; /* what was captured; xla, and for a TPU */
+    bool trains;            /* PyTorch has a backward pass to run, or an optimizer; */
+    bool twice;             /* and differentiates a gradient, too. */
     bool donates;           /* Donation saves some and is not enough: what is tried then is tried with it. */
-    char *blocks;           /* paths of the modules that a PyTorch program repeats, "layers.*"; or NULL */
     unsigned jobs;
     const volatile sig_atomic_t *stop;
     EchSweepProgress progress;
@@ -277,8 +317,9 @@ static char *passes_text(const Advise *a, const Trial *t, const char *goal, bool
         bool with_goal = goal && i < measure->n_goals;
         if ((!ahead && strcmp(pass, prefetch) == 0) || (!a->tpu && is_place(pass)))
             continue;
-        g_autofree char *spec = g_strconcat(pass, strcmp(pass, BLOCKS) == 0 ? a->blocks : "", with_goal ? (strchr(pass, ':') ? ",memory=" : ":memory=") : "",
-                                            with_goal ? goal : "", NULL);
+        bool of_blocks = g_str_has_prefix(pass, BLOCKS);
+        g_autofree char *modules = of_blocks ? g_strconcat(BLOCKS, a->advice->blocks, pass + strlen(BLOCKS), NULL) : g_strdup(pass);
+        g_autofree char *spec = g_strconcat(modules, with_goal ? (strchr(pass, ':') ? ",memory=" : ":memory=") : "", with_goal ? goal : "", NULL);
         g_ptr_array_add(all, g_strdup(spec));
         g_string_append_printf(options, "%s--pass %s", options->len ? " " : "", spec);
     }
@@ -303,9 +344,10 @@ static EchCase *trial_case(const Advise *a, Trial *t, bool roomy, GError **error
         t->row.options = g_strdup("--set replay.unified_memory=true");
         return vary(a->base, "replay.unified_memory", "true", error);
     }
-    g_autofree char *allocator = m->allocator ? g_strdup_printf("--allocator %s", m->allocator) : NULL;
-    EchCase *other = m->allocator ? vary(a->base, "allocator", m->allocator, error) : NULL;
-    if (m->allocator && (!other || !m->passes[0])) {
+    const char *spec = t->row.growing ? GROWING : m->allocator;
+    g_autofree char *allocator = spec ? g_strdup_printf("--allocator %s", spec) : NULL;
+    EchCase *other = spec ? vary(a->base, "allocator", spec, error) : NULL;
+    if (spec && (!other || !m->passes[0])) {
         t->row.options = g_steal_pointer(&allocator);
         return other;
     }
@@ -366,6 +408,14 @@ static bool sends_too(const Measure *measure)
     return sends;
 }
 
+/* Why what makes again and sends something is no more than the former; NULL where it is. */
+static char *nothing_sent(const Advise *a, const Trial *t)
+{
+    bool alone = t->measure && sends_too(t->measure) && t->row.run.host <= a->advice->base.host;
+    const char *again = a->advice->blocks ? "checkpoint each block" : "make activations again";
+    return alone ? g_strdup_printf("nothing goes to the host, so that it is '%s'", again) : NULL;
+}
+
 /* What a run says of a trial. */
 static void take(const Advise *a, Trial *t, const EchSweepPoint *point)
 {
@@ -384,13 +434,15 @@ static void take(const Advise *a, Trial *t, const EchSweepPoint *point)
     t->row.nothing = t->measure && t->measure->passes[0] ? why_nothing(t->measure, run) : NULL;
     if (!t->row.nothing && t->measure && a->advice->base.fits && t->row.run.fits && t->row.run.hbm >= a->advice->base.hbm)
         t->row.nothing = g_strdup("no less is needed");
-    if (!t->row.nothing && t->measure && sends_too(t->measure) && t->row.run.host <= a->advice->base.host)
-        t->row.nothing = g_strdup("nothing goes to the host, so that it is 'make activations again'");
+    /* What allocators place as it comes and does not fit has ended before all that could go went. */
+    if (!t->row.nothing && (t->row.run.makespan > 0 || a->xla))
+        t->row.nothing = nothing_sent(a, t);
     /* Less is of no use. */
     bool stuck = t->tried > 0 && !t->row.nothing && before.hbm == t->row.run.hbm && before.makespan == t->row.run.makespan && t->row.run.hbm > goal_bytes(a, t);
     size_t n = G_N_ELEMENTS(goals) - (t->measure && t->measure->when == LAST ? 0 : 1);
     t->tried = stuck ? MAX(t->tried + 1, G_N_ELEMENTS(goals) - 1) : t->tried + 1;
-    if (t->tried == NARROW_GOAL && !t->row.run.narrow && g_strcmp0(ech_member_text(ech_member_object(run, "failure"), "reason"), "fragmented") != 0)
+    t->pieces = g_strcmp0(ech_member_text(ech_member_object(run, "failure"), "reason"), "fragmented") == 0;
+    if (t->tried == NARROW_GOAL && !t->row.run.narrow && !t->pieces)
         t->tried++;
     /* The compiler brings back early what was sent away, however much that is. */
     bool early = t->row.run.narrow && t->measure && t->measure->n_goals > 0 && g_str_has_prefix(t->measure->passes[0], "offload");
@@ -475,6 +527,21 @@ static bool try_donated(Advise *a, GError **error)
     return !a->donates || run_rounds(a, error);
 }
 
+/* Where what is free is in pieces, PyTorch's segments may grow. */
+static bool try_growing(Advise *a, GError **error)
+{
+    for (guint i = 0; i < a->trials->len; i++) {
+        Trial *t = &g_array_index(a->trials, Trial, i);
+        if (!t->measure || t->measure->allocator || !t->measure->passes[0] || !t->pieces || t->row.run.fits || t->row.nothing || t->row.error)
+            continue;
+        t->row.growing = true;
+        t->row.run = (EchAdviceRun){0};
+        t->tried = 0;
+        t->done = false;
+    }
+    return run_rounds(a, error);
+}
+
 /* What those that do not fit would need. */
 static bool learn_needs(Advise *a, GError **error)
 {
@@ -510,6 +577,8 @@ static bool learn_needs(Advise *a, GError **error)
         t->row.run.makespan = 0;
         if (t->measure && t->measure->n_goals == 0 && t->row.run.hbm >= a->advice->base.hbm)
             t->row.nothing = g_strdup("no less is needed");
+        if (!t->row.nothing)
+            t->row.nothing = nothing_sent(a, t);
     }
     ech_sweep_free(points, open->len);
     return true;
@@ -541,6 +610,17 @@ static void allow_policies(Advise *a)
     }
 }
 
+/* PyTorch makes again what parts of a model make, not arrays one by one, and torch.compile what it chooses: less than the pass's choice may be too little. */
+static void allow_parts(Advise *a)
+{
+    for (guint i = 0; a->pytorch && i < a->trials->len; i++) {
+        EchAdviceRow *row = &g_array_index(a->trials, Trial, i).row;
+        bool parts = row->in_code && g_str_has_prefix(row->in_code, TORCH_PARTS) && row->run.fits;
+        row->run.narrow |= parts;
+        row->run.fits &= !parts;
+    }
+}
+
 /* Larger devices of the family and maker, one of each size, the smallest first. */
 static void add_devices(Advise *a, const EchDevice *device)
 {
@@ -558,12 +638,24 @@ static void add_devices(Advise *a, const EchDevice *device)
     }
 }
 
+/* What the measure says to such a program; NULL where it is none for it. */
+static const char *code_for(const Advise *a, const Measure *m)
+{
+    const char *first = m->passes[0] ? m->passes[0] : "";
+    if (a->twice && strcmp(m->name, blocks_cheap) == 0)
+        return NULL; /* PyTorch 2.15: "You are only allowed to backward once on any region computed under selective activation checkpoint" */
+    bool of_blocks = g_str_has_prefix(first, BLOCKS), compiled = strcmp(first, donate) == 0 || is_place(first);
+    if ((compiled && !a->xla) || (of_blocks && !a->advice->blocks) || (!of_blocks && a->advice->blocks && g_str_has_prefix(first, remat)))
+        return NULL; /* checkpoint() takes modules, not arrays */
+    return !a->pytorch ? m->in_jax : a->trains ? m->in_pytorch : m->in_inference;
+}
+
 static void add_measures(Advise *a, When when)
 {
     for (size_t i = 0; i < G_N_ELEMENTS(measures); i++) {
         const Measure *m = &measures[i];
-        const char *in_code = a->pytorch ? m->in_pytorch : m->in_jax, *first = m->passes[0] ? m->passes[0] : "";
-        if (m->when != when || !in_code || ((strcmp(first, donate) == 0 || is_place(first)) && !a->xla) || (strcmp(first, BLOCKS) == 0 && !a->blocks))
+        const char *in_code = code_for(a, m);
+        if (m->when != when || !in_code)
             continue;
         Trial t = {.measure = m,
                    .row = {.name = m->name,
@@ -579,23 +671,54 @@ static void add_measures(Advise *a, When when)
 static bool is_pytorch(const EchResult *result)
 {
     static const char *const formats[] = {"memory_snapshot", "kineto", "pretend", "pytorch_et", NULL};
-    return g_strv_contains(formats, ech_trace_format(result->trace));
+    bool others = result->allocator && !g_str_has_prefix(result->allocator, "pytorch"); /* TensorFlow's */
+    return g_strv_contains(formats, ech_trace_format(result->trace)) && !others;
 }
 
-/* The modules that a PyTorch program repeats, of those the outermost: "layers.*" of "layers.*.mlp (MLP)". NULL where it repeats none. */
+/* Whether anything is known to be kept for a backward pass, or made by one or by an optimizer; or what arrays are for is not known. */
+static bool is_training(const EchResult *result)
+{
+    const EchBuffer *buffers = ech_trace_buffers(result->trace);
+    bool any = false, known = false;
+    for (size_t i = 0; i < ech_trace_n_buffers(result->trace); i++) {
+        EchRole role = (EchRole)buffers[i].role;
+        any |= role == ECH_ROLE_ACTIVATION || role == ECH_ROLE_GRADIENT || role == ECH_ROLE_OPTIMIZER;
+        known |= role != ECH_ROLE_UNKNOWN;
+    }
+    return any || !known;
+}
+
+static gint compare_paths(gconstpointer a, gconstpointer b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The modules that a PyTorch program repeats, of those the outermost: "layers.*" of "layers.*.mlp (MLP)"; of several towers all, as pass remat has them. NULL
+ * where it repeats none. */
 static char *blocks_of(JsonObject *run)
 {
     JsonNode *node = json_object_get_member(run, "askers");
     JsonArray *askers = node && JSON_NODE_HOLDS_ARRAY(node) ? json_node_get_array(node) : NULL;
-    char *found = NULL;
+    g_autoptr(GPtrArray) found = g_ptr_array_new_with_free_func(g_free);
     for (guint i = 0; askers && i < json_array_get_length(askers); i++) {
         const char *name = ech_member_text(json_array_get_object_element(askers, i), "name"), *repeated = name ? strstr(name, ".*") : NULL;
-        if (!repeated || (found && strlen(found) <= (size_t)(repeated + 2 - name)))
-            continue;
-        g_free(found);
-        found = g_strndup(name, (size_t)(repeated + 2 - name));
+        bool is_made_of_others = repeated && repeated[2] == '.'; /* else it is a layer alone */
+        g_autofree char *path = is_made_of_others ? g_strndup(name, (size_t)(repeated + 2 - name)) : NULL;
+        if (path && !strchr(path, ' ') && !g_ptr_array_find_with_equal_func(found, path, g_str_equal, NULL))
+            g_ptr_array_add(found, g_steal_pointer(&path));
     }
-    return found;
+    g_ptr_array_sort(found, compare_paths);
+    g_ptr_array_add(found, NULL);
+    return found->len > 1 ? g_strjoinv(ECH_REMAT_MODULES_OR, (char **)found->pdata) : NULL;
+}
+
+/* Whether nodes of autograd for gradients of gradients ran: "ConvolutionBackwardBackward0". */
+static bool differentiates_twice(const EchTrace *trace)
+{
+    bool twice = false;
+    for (EchId i = 0; i < ech_trace_n_strings(trace) && !twice; i++)
+        twice = strstr(ech_trace_string(trace, i), "BackwardBackward") != NULL;
+    return twice;
 }
 
 static JsonNode *json_of(const EchResult *result)
@@ -623,10 +746,11 @@ static GArray *rows_by_line(const EchResult *result, GHashTable *by_line)
     const EchMemoryRun *memory = ech_report_memory(result->run, "hbm");
     GArray *rows = g_array_new(FALSE, FALSE, sizeof(LineRow));
     size_t n = 0;
-    g_autofree EchHolder *holders = memory && result->program ? ech_report_holders(&report, "hbm", memory->peak_at, &n) : NULL;
+    g_autofree EchHolder *holders = memory ? ech_report_holders(&report, "hbm", memory->peak_at, &n) : NULL;
     for (size_t i = 0; i < n; i++) {
         const EchBuffer *buffer = &ech_trace_buffers(result->trace)[holders[i].buffer];
-        char *line = buffer->role == ECH_ROLE_PARAMETER ? NULL : ech_report_source_line(ech_trace_string(result->trace, buffer->stack));
+        bool given = buffer->role == ECH_ROLE_PARAMETER || buffer->role == ECH_ROLE_OPTIMIZER;
+        char *line = given ? NULL : ech_report_source_line(ech_trace_string(result->trace, buffer->stack));
         if (!line)
             continue;
         guint index = GPOINTER_TO_UINT(g_hash_table_lookup(by_line, line));
@@ -644,7 +768,7 @@ static GArray *rows_by_line(const EchResult *result, GHashTable *by_line)
     return rows;
 }
 
-/* That in a sentence, without trifles; NULL where the program does not say. */
+/* What it holds in a sentence, without trifles; NULL where the program does not say. */
 static char *lines_of(const EchResult *result)
 {
     g_autoptr(GHashTable) by_line = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
@@ -653,7 +777,8 @@ static char *lines_of(const EchResult *result)
         g_array_set_size(rows, rows->len - 1);
     if (rows->len == 0)
         return NULL;
-    g_autoptr(GString) text = g_string_new("Its temporaries then, by line of the program: ");
+    g_autoptr(GString) text =
+        g_string_new(result->program ? "Its temporaries then, by line of the program: " : "By line of the program, without what it is given: ");
     for (guint i = 0; i < MIN(rows->len, MOST_LINES); i++) {
         const LineRow *row = &g_array_index(rows, LineRow, i);
         g_autofree char *bytes = ech_format_bytes(row->bytes);
@@ -684,7 +809,7 @@ static char *undonated_of(const EchProgram *program, JsonArray *remarks)
 /* What is said of the run as it is. @run: in as much memory as it wants; @here: in what there is. */
 static void tell_base(Advise *a, const EchProgram *program, JsonObject *run, JsonObject *here, const char *lines)
 {
-    a->blocks = blocks_of(run);
+    a->advice->blocks = blocks_of(run);
     g_autoptr(GPtrArray) said = ech_explain_run(run);
     if (lines)
         g_ptr_array_add(said, g_strdup(lines));
@@ -707,6 +832,8 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     if (!result)
         return false;
     a->pytorch = is_pytorch(result);
+    a->trains = is_training(result);
+    a->twice = differentiates_twice(result->trace);
     a->xla = result->program != NULL;
     a->tpu = a->xla && result->program->platform == ECH_PLATFORM_TPU;
     const EchMemory *hbm = ech_device_memory(result->device, "hbm");
@@ -853,7 +980,7 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, unsigned jo
     }
     if (!base)
         return NULL;
-    Advise a = {experiment, base, advice, g_array_new(FALSE, TRUE, sizeof(Trial)), false, false, false, false, NULL, jobs, stop, progress, data};
+    Advise a = {experiment, base, advice, g_array_new(FALSE, TRUE, sizeof(Trial)), false, false, false, false, false, false, jobs, stop, progress, data};
     g_array_set_clear_func(a.trials, trial_clear);
     g_autoptr(EchResult) result = NULL;
     bool ok = run_base(&a, &result, error);
@@ -875,6 +1002,8 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, unsigned jo
         add_measures(&a, LAST);
         ok = run_rounds(&a, error);
     }
+    if (ok && a.pytorch && !advice->base.fits)
+        ok = try_growing(&a, error);
     if (ok && !advice->base.fits && strcmp(result->device->family, "gpu") == 0 && !ech_device_is_amd(result->device)) {
         add_measures(&a, PAGED);
         ok = run_rounds(&a, error);
@@ -882,11 +1011,11 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, unsigned jo
     ok = ok && learn_needs(&a, error);
     if (ok) {
         allow_policies(&a);
+        allow_parts(&a);
         take_rows(&a);
     }
     g_array_unref(a.trials);
     ech_case_free(a.base);
-    g_free(a.blocks);
     return ok ? g_steal_pointer(&advice) : NULL;
 }
 
@@ -903,6 +1032,7 @@ void ech_advice_free(EchAdvice *advice)
     g_strfreev(advice->given);
     g_strfreev(advice->holds);
     g_free(advice->undonated);
+    g_free(advice->blocks);
     g_free(advice);
 }
 
@@ -945,7 +1075,7 @@ static void print_rows(GString *out, const EchAdvice *advice, Rank of_rank, cons
         if (!any)
             g_string_append_printf(out, "\n  %s\n", heading);
         any = true;
-        g_string_append_printf(out, "  %2zu%s", i + 1, row->donated ? "* " : "  ");
+        g_string_append_printf(out, "  %2zu%s", i + 1, row->donated ? "* " : row->growing ? "+ " : "  ");
         ech_text_cell(out, row->label, 35);
         print_run(out, &row->run, advice->base.makespan, of_rank == NOT_ENOUGH && !advice->base.fits ? advice->available : 0);
     }
@@ -983,10 +1113,14 @@ static void print_rest(GString *out, const EchAdvice *advice, Rank of_rank, cons
 /* Why rows are not said to fit. */
 static void print_why_may(GString *out, const EchAdvice *advice, unsigned columns)
 {
-    bool again = false, early = false, policy = false;
+    bool again = false, early = false, policy = false, parts = false;
     for (size_t i = 0; i < advice->n; i++) {
         const EchAdviceRow *row = &advice->rows[i];
         bool may = rank(row) == MAY_FIT, room = row->run.hbm <= advice->available;
+        if (row->in_code && g_str_has_prefix(row->in_code, TORCH_PARTS)) {
+            parts |= may;
+            continue;
+        }
         again |= may && room && strstr(row->options, "remat") != NULL;
         early |= may && room && strstr(row->options, "offload") != NULL;
         policy |= may && !room;
@@ -1004,6 +1138,8 @@ static void print_why_may(GString *out, const EchAdvice *advice, unsigned column
             "(what is told without a time has no room with the kernels that there are; a policy of jax.checkpoint makes again all that it does not name, "
             "in kernels fused anew, and needs from what 'make activations again' does up to that)",
             columns);
+    if (parts)
+        ech_text_wrap(out, "  ", "(which arrays are made again is told as if each could be chosen; PyTorch does so by parts of a model)", columns);
     g_autofree char *know = ech_report_how_to_know(advice->device);
     if (again || early || policy)
         ech_text_wrap(out, "  ", know, columns);
@@ -1029,11 +1165,22 @@ static void print_blocks(GString *out, const EchAdvice *advice, unsigned columns
 /* How the program says so; NULL where it says nothing. */
 static char *code_of(const EchAdvice *advice, const EchAdviceRow *row)
 {
-    bool donates = row->in_code && strcmp(row->in_code, DONATE) == 0;
-    if (!row->in_code || (!donates && !row->donated))
-        return g_strdup(row->in_code);
-    g_autofree char *names = advice->undonated ? g_strdup_printf("[\"%s\"])", advice->undonated) : g_strdup("[...])");
-    return g_strconcat(row->in_code, donates ? "" : "; and " DONATE, names, NULL);
+    const char *code = row->in_code;
+    if (!code)
+        return NULL;
+    g_autoptr(GString) text = g_string_new(code);
+    if (advice->blocks && g_str_has_prefix(code, TORCH_CHECKPOINT)) {
+        g_autofree char *of = g_strconcat(" of ", advice->blocks, NULL);
+        g_string_insert(text, strlen(TORCH_CHECKPOINT), of);
+    }
+    if (row->growing)
+        g_string_append(text, "; and " EXPANDABLE);
+    bool donates = strcmp(code, DONATE) == 0;
+    if (row->donated && !donates)
+        g_string_append(text, "; and " DONATE);
+    if (row->donated || donates)
+        g_string_append_printf(text, advice->undonated ? "[\"%s\"])" : "[...])", advice->undonated);
+    return g_string_free(g_steal_pointer(&text), FALSE);
 }
 
 /* What to do, rows that say the same together. */
@@ -1124,11 +1271,15 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
     print_rows(out, advice, DEVICES, "As it is, on a larger device");
     print_rows(out, advice, PAGES, "What would run as it is, with what has no room on the host");
     print_rows(out, advice, NOT_ENOUGH, advice->base.fits ? "What would not" : "What would not be enough");
-    bool donated = false;
-    for (size_t i = 0; i < advice->n; i++)
+    bool donated = false, growing = false;
+    for (size_t i = 0; i < advice->n; i++) {
         donated |= advice->rows[i].donated && rank(&advice->rows[i]) <= NOT_ENOUGH;
+        growing |= advice->rows[i].growing && rank(&advice->rows[i]) <= NOT_ENOUGH;
+    }
     if (donated)
         g_string_append(out, "  (*: with arguments donated, too)\n");
+    if (growing)
+        g_string_append(out, "  (+: with segments that grow, too: " EXPANDABLE ")\n");
     if (advice->n > 0)
         print_how(out, advice, columns);
     if (!advice->base.fits)
@@ -1178,6 +1329,8 @@ JsonNode *ech_advice_json(const EchAdvice *advice)
         ech_json_add_text(b, "options", row->options);
         if (row->donated)
             ech_json_add_bool(b, "donated", true);
+        if (row->growing)
+            ech_json_add_bool(b, "growing", true);
         json_run(b, &row->run);
         ech_json_add_mean(b, "relative", known ? (double)row->run.makespan / (double)advice->base.makespan : -1);
         if (row->nothing)

@@ -26,6 +26,7 @@ typedef struct {
     char *options;       /**< What to add to `echelon run`: "--pass remat:memory=24GiB". */
     EchAdviceRun run;
     bool donated;  /**< Tried with what results can replace donated, too. */
+    bool growing;  /**< Tried with segments of PyTorch's allocator that grow, too. */
     bool device;   /**< Another device, as it is. */
     bool paged;    /**< Unified memory: what has no room is on the host, and comes when it is touched. */
     char *nothing; /**< Why it changes nothing, or NULL. */
@@ -39,6 +40,7 @@ typedef struct {
     EchAdviceRun base;              /**< As it is, in as much memory as it wants. */
     bool live_fits;                 /**< What is live at the fullest moment has room. Where it does not fit all the same, that is fragmentation. */
     char *undonated;                /**< An argument whose place results could take and do not; NULL: none, or none that is named. */
+    char *blocks;                   /**< Paths of the modules that a PyTorch program repeats, "encoder.*+decoder.*"; or NULL. */
     char **holds;                   /**< What it takes and holds at its fullest, in sentences, NULL-terminated. */
     EchAdviceRow *rows; /**< rows[n]: those that fit first, quickest first; then those that may, larger devices, unified memory, those that do not; then those
                           without effect. */
@@ -55,7 +57,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchAdvice, ech_advice_free)
 bool ech_advice_helps(const EchAdvice *advice);
 /** For a terminal of so many columns (0: ECH_TEXT_COLUMNS). */
 GString *ech_advice_text(const EchAdvice *advice, unsigned columns) G_GNUC_WARN_UNUSED_RESULT;
-/** {title, trace, device, given, hbm_available_bytes, fits, hbm_bytes, host_bytes, makespan_ps, measures: [{name, does, options, donated, fits, hbm_bytes,
+/** {title, trace, device, given, hbm_available_bytes, fits, hbm_bytes, host_bytes, makespan_ps, measures: [{name, does, options, donated, growing, fits, hbm_bytes,
  * host_bytes, makespan_ps, relative, why, error}]}; makespan_ps and relative (to the run as it is) are null where they are not known, why and error where there
  * is none. */
 JsonNode *ech_advice_json(const EchAdvice *advice) G_GNUC_WARN_UNUSED_RESULT;

@@ -26,8 +26,8 @@ static const EchParam remat_params[] = {
     {"memory", ECH_PARAM_BYTES, offsetof(RematOptions, memory), "0", NULL, NULL, NULL,
      "only as many arrays, cheapest first, as bring what the device holds at its fullest down to this; 0: as far down as they can"},
     {"modules", ECH_PARAM_STRING, offsetof(RematOptions, modules), "", NULL, NULL, NULL,
-     "of each module of PyTorch whose path fits this (\"layers.*\"), all that its forward pass makes but its results, whatever that brings, as "
-     "torch.utils.checkpoint has it"},
+     "of each module of PyTorch whose path fits this (\"layers.*\", \"encoder.*+decoder.*\"), all that its forward pass makes but its results, whatever that "
+     "brings, as torch.utils.checkpoint has it"},
     {"products", ECH_PARAM_BOOL, offsetof(RematOptions, products), "true", NULL, NULL, NULL,
      "true: anything may run again; false: no matrix products, as JAX's dots_saveable has it"},
     {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
@@ -396,7 +396,7 @@ static EchTrace *remat_run(const void *options, const EchDevice *device, EchTrac
     g_auto(Round) round = {0}, nested = {0};
     g_autoptr(EchTrace) kept = NULL;
     if (*o->modules && ech_survey_init(&before, in, device)) {
-        kept = ech_remat_keep_inputs(&before, o->modules, error);
+        kept = ech_remat_keep_inputs(&before, o->modules, o->products != 0, error);
         if (kept == NULL)
             return NULL;
     }

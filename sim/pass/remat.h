@@ -271,10 +271,13 @@ EchTime ech_remat_measure(EchRemat *remat);
  * needed. */
 void ech_remat_place_on_chip(EchRemat *remat, EchId memory, EchBytes capacity);
 
-/** Chooses all that a forward pass makes within modules whose path fits @pattern, but their results. False where no module fits. */
-bool ech_remat_choose_modules(EchRemat *remat, const char *pattern);
-/** The trace, owned, in which what such modules are given stays until their backward pass is over, as torch.utils.checkpoint keeps it. */
-EchTrace *ech_remat_keep_inputs(const EchSurvey *survey, const char *pattern, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** What stands between patterns of modules' paths: "encoder.*+decoder.*". */
+#define ECH_REMAT_MODULES_OR "+"
+/** Chooses all that a forward pass makes within modules whose path fits one of @modules, but their results. False where no module fits. */
+bool ech_remat_choose_modules(EchRemat *remat, const char *modules);
+/** The trace, owned, in which what such modules are given stays until their backward pass is over, as torch.utils.checkpoint keeps it; and what their matrix
+ * products make unless @products, which may run again then, as create_selective_checkpoint_contexts keeps it. */
+EchTrace *ech_remat_keep_inputs(const EchSurvey *survey, const char *modules, bool products, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /** The trace by the plan; owned. Says what was done. */
 EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error) G_GNUC_WARN_UNUSED_RESULT;

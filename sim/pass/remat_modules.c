@@ -10,16 +10,24 @@ static bool is_backward(const EchSurvey *s, EchId op)
     return strstr(ech_trace_string(s->t, s->ops[op].stack), "autograd::engine::evaluate_function") != NULL;
 }
 
-/* The outermost module that an op stands in, or that its node of a backward pass is of, and that fits @pattern: its line in the op's stack, of @ret_n bytes;
- * borrowed. NULL where there is none. */
-static const char *module_of(const EchSurvey *s, EchId op, const char *pattern, size_t *ret_n)
+static bool fits_one_of(char *const *patterns, const char *path)
+{
+    bool fits = false;
+    for (; *patterns && !fits; patterns++)
+        fits = g_pattern_match_simple(*patterns, path);
+    return fits;
+}
+
+/* The outermost module that an op stands in, or that its node of a backward pass is of, and that fits one of @patterns: its line in the op's stack, of @ret_n
+ * bytes; borrowed. NULL where there is none. */
+static const char *module_of(const EchSurvey *s, EchId op, char *const *patterns, size_t *ret_n)
 {
     static const char before[] = "nn.Module: ";
     const char *stack = ech_trace_string(s->t, s->ops[op].stack), *found = NULL;
     for (const char *at = strstr(stack, before); at; at = strstr(at + 1, before)) {
         size_t n = strcspn(at, "\n"), name = strcspn(at + strlen(before), " \n");
         g_autofree char *path = g_strndup(at + strlen(before), name);
-        if (g_pattern_match_simple(pattern, path)) {
+        if (fits_one_of(patterns, path)) {
             found = at;
             *ret_n = n;
         }
@@ -44,14 +52,15 @@ static bool is_result(const EchRemat *r, const EchRematArray *a, const char *mod
     return false;
 }
 
-bool ech_remat_choose_modules(EchRemat *remat, const char *pattern)
+bool ech_remat_choose_modules(EchRemat *remat, const char *modules)
 {
     EchRemat *r = remat;
+    g_auto(GStrv) patterns = g_strsplit(modules, ECH_REMAT_MODULES_OR, -1);
     bool any = false;
     for (guint k = 0; k < r->arrays->len; k++) {
         EchRematArray *a = ech_remat_array(r, k);
         size_t n = 0;
-        const char *module = module_of(r->s, a->maker, pattern, &n);
+        const char *module = module_of(r->s, a->maker, patterns, &n);
         any |= module != NULL;
         a->chosen = module && !is_backward(r->s, a->maker) && is_backward(r->s, a->back) && !is_result(r, a, module, n);
     }
@@ -78,26 +87,26 @@ bool ech_remat_choose_modules(EchRemat *remat, const char *pattern)
 /* One call of a module. */
 typedef struct {
     EchId first, last; /* Of its forward ops the first; of its backward ops the last, ECH_NONE before them. */
-    GArray *inputs;    /* EchId: buffers. */
+    GArray *kept;      /* EchId: buffers that it was given; and that its matrix products make, where those do not run again. */
 } Call;
 
 static void free_call(gpointer data)
 {
-    g_array_unref(((Call *)data)->inputs);
+    g_array_unref(((Call *)data)->kept);
     g_free(data);
 }
 
-/* What a call was given stays until @until of each says, at least to its last op. */
+/* What a call keeps stays until @until of each says, at least to its last op. */
 static void settle_call(const Call *call, EchId *until)
 {
-    for (guint k = 0; call->last != ECH_NONE && k < call->inputs->len; k++) {
-        EchId buffer = g_array_index(call->inputs, EchId, k);
+    for (guint k = 0; call->last != ECH_NONE && k < call->kept->len; k++) {
+        EchId buffer = g_array_index(call->kept, EchId, k);
         until[buffer] = until[buffer] == ECH_NONE ? call->last : MAX(until[buffer], call->last);
     }
 }
 
-/* For each buffer the op after which it may go, or ECH_NONE: whenever it went before. */
-static void find_inputs(const EchSurvey *s, const char *pattern, EchId *until)
+/* For each buffer the op after which it may go, or ECH_NONE: whenever it went before. @products: whether matrix products may run again. */
+static void find_inputs(const EchSurvey *s, char *const *patterns, bool products, EchId *until)
 {
     g_autoptr(GHashTable) calls = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, free_call);
     g_autofree EchId *written = g_new(EchId, s->n_buffers + 1);
@@ -106,7 +115,7 @@ static void find_inputs(const EchSurvey *s, const char *pattern, EchId *until)
     for (EchId i = 0; i < s->n; i++) {
         const EchOp *op = &s->ops[i];
         size_t n;
-        const char *module = op->n_uses > 0 ? module_of(s, i, pattern, &n) : NULL;
+        const char *module = op->n_uses > 0 ? module_of(s, i, patterns, &n) : NULL;
         g_autofree char *key = module ? g_strndup(module, n) : NULL;
         Call *call = key ? g_hash_table_lookup(calls, key) : NULL;
         if (key && is_backward(s, i)) {
@@ -120,9 +129,12 @@ static void find_inputs(const EchSurvey *s, const char *pattern, EchId *until)
                 *call = (Call){i, ECH_NONE, g_array_new(FALSE, FALSE, sizeof(EchId))};
                 g_hash_table_replace(calls, g_steal_pointer(&key), call);
             }
-            for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++)
-                if (s->uses[u].access == ECH_READ && written[s->uses[u].buffer] != ECH_NONE && written[s->uses[u].buffer] < call->first)
-                    g_array_append_val(call->inputs, s->uses[u].buffer);
+            for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
+                EchId buffer = s->uses[u].buffer;
+                bool reads = s->uses[u].access == ECH_READ;
+                if (reads ? written[buffer] != ECH_NONE && written[buffer] < call->first : !products && ech_remat_has_products(s, i))
+                    g_array_append_val(call->kept, buffer);
+            }
         }
         for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++)
             if (s->uses[u].access == ECH_WRITE)
@@ -149,9 +161,10 @@ static void write_op(EchEdit *e, const EchSurvey *s, EchId i, EchId after)
     ech_edit_work(e, i);
 }
 
-EchTrace *ech_remat_keep_inputs(const EchSurvey *survey, const char *pattern, GError **error)
+EchTrace *ech_remat_keep_inputs(const EchSurvey *survey, const char *modules, bool products, GError **error)
 {
     const EchSurvey *s = survey;
+    g_auto(GStrv) patterns = g_strsplit(modules, ECH_REMAT_MODULES_OR, -1);
     g_autofree EchId *until = g_new(EchId, s->n_buffers + 1), *first = g_new(EchId, s->n + 1), *next = g_new(EchId, s->n + 1);
     for (size_t b = 0; b < s->n_buffers; b++)
         until[b] = ECH_NONE;
@@ -161,7 +174,7 @@ EchTrace *ech_remat_keep_inputs(const EchSurvey *survey, const char *pattern, GE
     for (EchId i = 0; i < s->n; i++)
         loops |= s->ops[i].kind == ECH_OP_LOOP;
     if (!loops) /* programs that run as they are written have none */
-        find_inputs(s, pattern, until);
+        find_inputs(s, patterns, products, until);
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(s->t));
     g_auto(EchEdit) edit = {0};
     for (EchId i = (EchId)s->n; i-- > 0;) { /* frees that wait, by the op they wait for */

@@ -345,6 +345,13 @@ static EchOp op_again(Writer *w, EchId op)
     return again;
 }
 
+/* A forward pass does not keep it for the backward one: roles as they are of what torch.utils.checkpoint records. */
+static void keep_no_more(EchBuffer *buffer)
+{
+    if (buffer->role == ECH_ROLE_ACTIVATION)
+        buffer->role = ECH_ROLE_TEMPORARY;
+}
+
 static EchId make_value(Writer *w, const EchRematValue *value)
 {
     if (value->over != UINT32_MAX) {
@@ -354,9 +361,11 @@ static EchId make_value(Writer *w, const EchRematValue *value)
         return made;
     }
     EchId made = make_buffer(w, value->buffer, value->bytes, value->region);
+    EchBuffer *buffer = ech_trace_builder_peek_buffer(w->b, made);
+    keep_no_more(buffer);
     if (value->offset != ECH_OFFSET_NONE) {
-        ech_trace_builder_peek_buffer(w->b, made)->memory = w->on_chip;
-        ech_trace_builder_peek_buffer(w->b, made)->offset = value->offset;
+        buffer->memory = w->on_chip;
+        buffer->offset = value->offset;
     }
     (void)ech_edit_memory(&w->e, ECH_OP_ALLOC, made);
     return made;
@@ -849,8 +858,10 @@ EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)
     }
     w->gone = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     for (uint32_t k = 0; k < r->arrays->len; k++)
-        if (ech_remat_array(r, k)->chosen)
+        if (ech_remat_array(r, k)->chosen) {
             g_array_append_val(w->arrays, k);
+            keep_no_more(ech_trace_builder_peek_buffer(builder, ech_remat_array(r, k)->buffer));
+        }
     g_array_sort(w->ends, compare_end);
     g_array_sort_with_data(w->arrays, ech_remat_compare_back, r);
     const EchMemory *on_chip = s->device != NULL ? ech_device_memory_kind(s->device, ECH_MEM_VECTOR) : NULL;

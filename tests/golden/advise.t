@@ -98,27 +98,36 @@ gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   IT DOES NOT FIT. 4.63 GiB of hbm are needed, 4 GiB are there.
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | sed -n '/make it fit/,/^$/p;/What to add/,/^$/p'
   What would make it fit
-   1  make again, and segments that grow   4.02 GiB         -  83.0 ms    x1.208
-   2  activations again or all on host     3.34 GiB  1000 MiB   136 ms    x1.971
-   3  optimizer state on host, waited for  3.96 GiB   692 MiB   146 ms    x2.130
-   4  all on host, and segments that grow  3.92 GiB  1.17 GiB   179 ms    x2.606
+   1+ checkpoint each block                4.08 GiB         -  84.4 ms    x1.227
+   2  optimizer state on host              3.96 GiB   692 MiB   146 ms    x2.130
+   3  checkpoint each, optimizer on host   3.41 GiB   692 MiB   150 ms    x2.181
+   4+ activations on host, overlapped      4.14 GiB  1.17 GiB   161 ms    x2.345
+   5+ checkpoint each, what stays on host  3.46 GiB   642 MiB   169 ms    x2.452
+   6+ weights and optimizer on host        3.95 GiB  1.01 GiB   209 ms    x3.041
+   7  checkpoint each, weights on host     3.07 GiB  1.01 GiB   217 ms    x3.161
+   8+ activations on host, waited for      3.46 GiB  1.17 GiB   229 ms    x3.327
 
   What to add to 'echelon run', which tells the arrays
-   1  --allocator pytorch:expandable_segments:True --pass remat:memory=4352MiB
-   2  --pass remat:memory=3481MiB --pass offload:idle=0,memory=3481MiB --pass prefetch
-   3  --pass offload:what=arguments,names=optimizer,memory=4003MiB
-   4  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,memory=4003MiB
-   5  --set replay.unified_memory=true
+   1  --allocator pytorch:expandable_segments:True --pass remat:modules=blocks.*
+   2  --pass offload:what=arguments,names=optimizer
+   3  --pass remat:modules=blocks.* --pass offload:what=arguments,names=optimizer
+   4  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,overlap=true,memory=4003MiB --pass prefetch
+   5  --allocator pytorch:expandable_segments:True --pass remat:modules=blocks.* --pass offload:what=activations,idle=0,each=true
+   6  --allocator pytorch:expandable_segments:True --pass offload:what=arguments
+   7  --pass remat:modules=blocks.* --pass offload:what=arguments
+   8  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,each=true
+   9  --set replay.unified_memory=true
 
 $ echelon advise traces/keras_cnn.h100 --device h100-sxm --memory 70MiB | sed -n '/make it fit/,/^$/p'
   What would make it fit
    1  activations again or all on host     70.0 MiB  88.0 MiB  61.3 ms    x3.004
 
-$ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 3886683KiB --json | sed -n '/"activations on host, overlapped"/,/hbm_bytes/p'
+$ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 2GiB --json | sed -n '/"activations on host, overlapped"/,/hbm_bytes/p'
       "does" : "activations on host, overlapped",
-      "options" : "--pass offload:what=activations,overlap=true,memory=3491MiB --pass prefetch",
-      "fits" : false,
-      "hbm_bytes" : 4681353728,
+      "options" : "--allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,overlap=true,memory=3491MiB --pass prefetch",
+      "growing" : true,
+      "fits" : true,
+      "hbm_bytes" : 3798552576,
 $ echelon run traces/gpt_pytorch.h100 --device h100-sxm --set device.memories.hbm.capacity=64TiB --pass offload:what=activations,overlap=true,memory=3491MiB --pass prefetch --json | sed -n '/"needs"/,/"bytes"/p'
   "needs" : {
     "hbm" : {

@@ -115,6 +115,38 @@ START_TEST(in_order)
 }
 END_TEST
 
+/* To a program of PyTorch's that repeats blocks: checkpoint() takes those, not arrays; what it keeps goes to the host all or not at all; and where what is free
+ * is in pieces, with segments that grow. What makes again and sends is more than the former, however early it ends here. */
+START_TEST(of_pytorch)
+{
+    g_autoptr(EchAdvice) advice = advise("gpt_pytorch.h100", "h100-sxm", _i ? "3GiB" : "4352MiB", 1);
+    ck_assert_str_eq(advice->blocks, "blocks.*");
+    size_t growing = 0, combined = 0;
+    for (size_t i = 0; i < advice->n; i++) {
+        const EchAdviceRow *row = &advice->rows[i];
+        ck_assert(!strstr(row->options, "--pass remat") || strstr(row->options, "--pass remat:modules=blocks.*"));
+        ck_assert(strcmp(row->name, "save_on_cpu") != 0 || !strstr(row->options, "memory="));
+        growing += row->growing && strstr(row->options, "--allocator pytorch:expandable_segments:True --pass ") != NULL;
+        combined += g_str_has_prefix(row->name, "blocks_and_") && !row->nothing && row->run.host > (EchBytes)100 << 20;
+    }
+    ck_assert_uint_gt(growing, 0);
+    ck_assert_uint_eq(combined, 3);
+    g_autoptr(GString) text = ech_advice_text(advice, 0);
+    ck_assert(strstr(text->str, "for block(x) of blocks.*"));
+    ck_assert(strstr(text->str, "By line of the program, without what it is given: gpt_train.py:"));
+}
+END_TEST
+
+/* What TensorFlow records is no program of PyTorch's. */
+START_TEST(of_tensorflow)
+{
+    g_autoptr(EchAdvice) advice = advise("keras_cnn.h100", "h100-sxm", "70MiB", 1);
+    g_autoptr(GString) text = ech_advice_text(advice, 0);
+    ck_assert_uint_gt(advice->n, 0);
+    ck_assert(!strstr(text->str, "torch"));
+}
+END_TEST
+
 /* Nobody has another device at hand: they are told after all that can be done to the program, the smallest first. */
 START_TEST(devices_last)
 {
@@ -206,6 +238,8 @@ int main(void)
     tcase_add_loop_test(tcase, rows_run_again, 0, G_N_ELEMENTS(asked));
     tcase_add_loop_test(tcase, sure_with_less, 0, G_N_ELEMENTS(narrow_at_first));
     tcase_add_test(tcase, in_order);
+    tcase_add_loop_test(tcase, of_pytorch, 0, 2);
+    tcase_add_test(tcase, of_tensorflow);
     tcase_add_test(tcase, devices_last);
     tcase_add_test(tcase, less_than_is_live);
     tcase_add_loop_test(tcase, nearly, 0, G_N_ELEMENTS(near_it));

@@ -389,8 +389,11 @@ START_TEST(modules_of_pytorch)
         const char *spec;
         EchTime more;
         EchBytes halves;
-    } cases[] = {
-        {"remat:modules=layers.*", 1500, 10}, {"remat:modules=layers.1", 800, 13}, {"remat:modules=layers.0", 700, 9}, {"remat:modules=embedding", 0, 12}};
+    } cases[] = {{"remat:modules=layers.*", 1500, 10},
+                 {"remat:modules=layers.1", 800, 13},
+                 {"remat:modules=layers.0", 700, 9},
+                 {"remat:modules=embedding", 0, 12},
+                 {"remat:modules=layers.0+layers.1", 1500, 10}};
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         g_autoptr(EchDiag) diag = ech_diag_new();
         g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, (const char *const[]){cases[i].spec, NULL});
@@ -403,6 +406,50 @@ START_TEST(modules_of_pytorch)
     g_autoptr(EchDiag) diag = ech_diag_new();
     g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, (const char *const[]){"remat:modules=decoder.*", NULL});
     ck_assert(ech_test_says(diag, "left the trace as it is: no module of PyTorch whose path fits 'decoder.*'") && out == in);
+}
+END_TEST
+
+/* torch.utils.checkpoint with a policy that keeps products: what one makes stays though autograd would not keep it, and it does not run again; what is made of
+ * that does. Nothing of that waits on the host then, where activations do. */
+START_TEST(products_of_modules)
+{
+    const EchBytes half = GB / 2;
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId weights = ech_test_buffer(b, "weights", GB, ECH_ROLE_PARAMETER, true), x = ech_test_buffer(b, "x", half, ECH_ROLE_TEMPORARY, false),
+          product = ech_test_buffer(b, "product", half, ECH_ROLE_TEMPORARY, false), made = ech_test_buffer(b, "made", 4 * half, ECH_ROLE_ACTIVATION, false),
+          y = ech_test_buffer(b, "y", half, ECH_ROLE_TEMPORARY, false), large = ech_test_buffer(b, "large", 6 * half, ECH_ROLE_TEMPORARY, false),
+          gradient = ech_test_buffer(b, "gradient", half, ECH_ROLE_TEMPORARY, false);
+    static const char layer[] = "nn.Module: layers.0 Block\nmain",
+                      back[] = "autograd::engine::evaluate_function: MulBackward0\nnn.Module: layers.0 Block\nmain";
+    (void)ech_test_put(b, ECH_OP_ALLOC, x);
+    run_in(b, "nn.Module: embedding Embedding\nmain", 50 * ms, weights, x, half);
+    (void)ech_test_put(b, ECH_OP_ALLOC, product);
+    run_in(b, layer, 100 * ms, x, product, half);
+    (void)ech_test_put(b, ECH_OP_FREE, x);
+    (void)ech_test_put(b, ECH_OP_ALLOC, made);
+    make(b, ECH_WORK_VECTOR, 70 * ms, product, made, half);
+    ech_trace_builder_peek_op(b, (EchId)ech_trace_builder_n_ops(b) - 1)->stack = ech_trace_builder_string(b, layer, -1);
+    (void)ech_test_put(b, ECH_OP_FREE, product);
+    (void)ech_test_put(b, ECH_OP_ALLOC, y);
+    run_in(b, layer, 100 * ms, made, y, half);
+    (void)ech_test_put(b, ECH_OP_ALLOC, large);
+    run_in(b, "loss\nmain", 50 * ms, y, large, half);
+    (void)ech_test_put(b, ECH_OP_FREE, large);
+    (void)ech_test_put(b, ECH_OP_FREE, y);
+    (void)ech_test_put(b, ECH_OP_ALLOC, gradient);
+    run_in(b, back, 50 * ms, made, gradient, half);
+    (void)ech_test_put(b, ECH_OP_FREE, made);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    g_autoptr(EchRun) before = ech_test_replay(in, device);
+    ck_assert_uint_eq(ech_test_peak(before, "hbm"), 13 * half); /* weights, what was made, y and what the loss takes */
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, (const char *const[]){"remat:modules=layers.*,products=false", NULL});
+    g_autoptr(EchRun) run = ech_test_replay(out, device);
+    ck_assert_uint_eq(ech_test_peak(run, "hbm"), 11 * half); /* x and the product instead */
+    ck_assert_msg(llabs(run->makespan - before->makespan - 70 * ms) <= 10, "%" G_GINT64_FORMAT, run->makespan - before->makespan);
+    for (size_t i = 0; i < ech_trace_n_buffers(out); i++)
+        ck_assert_int_ne(ech_trace_buffers(out)[i].role, ECH_ROLE_ACTIVATION);
 }
 END_TEST
 
@@ -1170,6 +1217,7 @@ int main(void)
     tcase_add_loop_test(tcase, long_chain, 0, 2);
     tcase_add_loop_test(tcase, halves, 0, 2);
     tcase_add_test(tcase, modules_of_pytorch);
+    tcase_add_test(tcase, products_of_modules);
     tcase_add_loop_test(tcase, stays_longer, 0, 2);
     tcase_add_loop_test(tcase, fewer_bytes, 0, G_N_ELEMENTS(estimated));
     tcase_add_loop_test(tcase, fused, 0, 2);
