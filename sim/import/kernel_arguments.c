@@ -82,6 +82,15 @@ static void read_lists(const char *name, EchArguments *ret)
     ret->parameters[0] = ECH_PARAMETER_LISTS;
 }
 
+/* What an element-wise kernel's function has caught. Those of ScatterGatherKernel.cu have addresses in the order in which they take them, the index first. */
+static EchParameter caught_by(const char *name)
+{
+    if (strstr(name, "_cuda_scatter_gather_internal_kernel<false"))
+        return ECH_PARAMETER_GATHER;
+    bool scatters = strstr(name, "_cuda_scatter_gather_internal_kernel<true") || strstr(name, "_cuda_scatter_fill_internal_kernel<");
+    return scatters ? ECH_PARAMETER_SCATTER : ECH_PARAMETER_RESULTS;
+}
+
 void ech_arguments_read(const char *name, EchArguments *ret)
 {
     *ret = (EchArguments){0};
@@ -92,11 +101,13 @@ void ech_arguments_read(const char *name, EchArguments *ret)
         return;
     /* In the function's own name, not in its arguments'. */
     bool elementwise = marks && g_strstr_len(name, marks - name, "elementwise_kernel") != NULL;
+    EchParameter caught = elementwise ? caught_by(name) : ECH_PARAMETER_RESULTS;
     int depth = 0;
     for (const char *begin = at, *p = at; p <= end && ret->n < ECH_MAX_PARAMETERS; p++) {
         if (p == end || (*p == ',' && depth == 0)) {
             begin += *begin == ' ';
-            ret->parameters[ret->n++] = (uint8_t)parameter_of(begin, p, elementwise);
+            EchParameter kind = parameter_of(begin, p, elementwise);
+            ret->parameters[ret->n++] = (uint8_t)(kind == ECH_PARAMETER_RESULTS ? caught : kind);
             begin = p + 1;
         }
         depth += *p == '(' || *p == '<' || *p == '{';
@@ -130,6 +141,8 @@ EchAddressAccess ech_arguments_access(const EchArguments *arguments, uint64_t pa
                 return ECH_ADDRESS_UPDATE;
         return i == 0 ? ECH_ADDRESS_WRITE : ECH_ADDRESS_INPUT;
     }
+    if (kind == ECH_PARAMETER_GATHER || kind == ECH_PARAMETER_SCATTER)
+        return i != 1 ? ECH_ADDRESS_READ : kind == ECH_PARAMETER_GATHER ? ECH_ADDRESS_WRITE : ECH_ADDRESS_UPDATE;
     if (kind == ECH_PARAMETER_LISTS && n % arguments->lists == 0) {
         size_t list = i / (n / arguments->lists);
         bool reads = arguments->read >> list & 1, writes = arguments->written >> list & 1;

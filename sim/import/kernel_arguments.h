@@ -9,6 +9,8 @@ typedef enum {
     ECH_PARAMETER_ANY,     /**< Nothing, or a pointer to what may be written. */
     ECH_PARAMETER_CONST,   /**< A pointer to what is not written. */
     ECH_PARAMETER_RESULTS, /**< PyTorch's element-wise kernels and Eigen's assignments: addresses of the result, then of operands. */
+    ECH_PARAMETER_GATHER,  /**< PyTorch's gathers: the index, the result, what is taken from; */
+    ECH_PARAMETER_SCATTER, /**< and scatters: the index, what is put into, what is put there. */
     ECH_PARAMETER_LISTS    /**< PyTorch's multi_tensor_apply: as many lists of addresses one after another as EchArguments says. */
 } EchParameter;
 

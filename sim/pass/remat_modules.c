@@ -105,13 +105,31 @@ static void settle_call(const Call *call, EchId *until)
     }
 }
 
-/* For each buffer the op after which it may go, or ECH_NONE: whenever it went before. @products: whether matrix products may run again. */
-static void find_inputs(const EchSurvey *s, char *const *patterns, bool products, EchId *until)
+/* Of a buffer. */
+typedef struct {
+    EchId written, used; /* Ops that did so last, or ECH_NONE. */
+    const Call *within;  /* The call whose forward pass makes it and that alone uses it; NULL where there is none. */
+} Life;
+
+static void note_use(Life *life, const EchUse *use, EchId op, const Call *call, bool forward)
 {
-    g_autoptr(GHashTable) calls = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, free_call);
-    g_autofree EchId *written = g_new(EchId, s->n_buffers + 1);
+    if (life->written == ECH_NONE && use->access == ECH_WRITE && forward)
+        life->within = call;
+    else if (life->within != call || !forward)
+        life->within = NULL;
+    life->written = use->access == ECH_WRITE ? op : life->written;
+    life->used = op;
+}
+
+/* For each buffer the op after which it may go, or ECH_NONE: whenever it went before; and @early, where that is before it went. @products: whether matrix
+ * products may run again. */
+static void find_inputs(const EchSurvey *s, char *const *patterns, bool products, EchId *until, bool *early)
+{
+    g_autoptr(GPtrArray) all = g_ptr_array_new_with_free_func(free_call);
+    g_autoptr(GHashTable) calls = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
+    g_autofree Life *lives = g_new(Life, s->n_buffers + 1);
     for (size_t b = 0; b < s->n_buffers; b++)
-        written[b] = ECH_NONE;
+        lives[b] = (Life){ECH_NONE, ECH_NONE, NULL};
     for (EchId i = 0; i < s->n; i++) {
         const EchOp *op = &s->ops[i];
         size_t n;
@@ -127,18 +145,26 @@ static void find_inputs(const EchSurvey *s, char *const *patterns, bool products
                     settle_call(call, until);
                 call = g_new(Call, 1);
                 *call = (Call){i, ECH_NONE, g_array_new(FALSE, FALSE, sizeof(EchId))};
-                g_hash_table_replace(calls, g_steal_pointer(&key), call);
+                g_ptr_array_add(all, call);
+                g_hash_table_replace(calls, g_strdup(key), call);
             }
             for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
                 EchId buffer = s->uses[u].buffer;
                 bool reads = s->uses[u].access == ECH_READ;
-                if (reads ? written[buffer] != ECH_NONE && written[buffer] < call->first : !products && ech_remat_has_products(s, i))
+                EchId written = lives[buffer].written;
+                if (reads ? written != ECH_NONE && written < call->first : !products && ech_remat_has_products(s, i))
                     g_array_append_val(call->kept, buffer);
             }
         }
+        bool runs_again = products || !ech_remat_has_products(s, i);
         for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++)
-            if (s->uses[u].access == ECH_WRITE)
-                written[s->uses[u].buffer] = i;
+            note_use(&lives[s->uses[u].buffer], &s->uses[u], i, call, key && !is_backward(s, i) && runs_again);
+        /* What autograd saves and nothing reads, but for its shape perhaps: of index_add() what is added. */
+        const Life *life = op->kind == ECH_OP_FREE ? &lives[op->target] : NULL;
+        if (life && life->within && life->within->last != ECH_NONE && until[op->target] == ECH_NONE) {
+            until[op->target] = life->used;
+            early[op->target] = true;
+        }
     }
     GHashTableIter iter;
     gpointer value;
@@ -166,6 +192,7 @@ EchTrace *ech_remat_keep_inputs(const EchSurvey *survey, const char *modules, bo
     const EchSurvey *s = survey;
     g_auto(GStrv) patterns = g_strsplit(modules, ECH_REMAT_MODULES_OR, -1);
     g_autofree EchId *until = g_new(EchId, s->n_buffers + 1), *first = g_new(EchId, s->n + 1), *next = g_new(EchId, s->n + 1);
+    g_autofree bool *early = g_new0(bool, s->n_buffers + 1), *moves = g_new0(bool, s->n + 1);
     for (size_t b = 0; b < s->n_buffers; b++)
         until[b] = ECH_NONE;
     for (size_t i = 0; i <= s->n; i++)
@@ -174,21 +201,21 @@ EchTrace *ech_remat_keep_inputs(const EchSurvey *survey, const char *modules, bo
     for (EchId i = 0; i < s->n; i++)
         loops |= s->ops[i].kind == ECH_OP_LOOP;
     if (!loops) /* programs that run as they are written have none */
-        find_inputs(s, patterns, products, until);
+        find_inputs(s, patterns, products, until, early);
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(s->t));
     g_auto(EchEdit) edit = {0};
-    for (EchId i = (EchId)s->n; i-- > 0;) { /* frees that wait, by the op they wait for */
+    for (EchId i = (EchId)s->n; i-- > 0;) { /* frees that wait or come early, by the op they come after */
         const EchOp *op = &s->ops[i];
         EchId at = op->kind == ECH_OP_FREE ? until[op->target] : ECH_NONE;
-        if (at == ECH_NONE || at < i)
+        moves[i] = at != ECH_NONE && (at > i || early[op->target]);
+        if (!moves[i])
             continue;
         next[i] = first[at];
         first[at] = i;
     }
     ech_edit_init(&edit, s, builder);
     for (EchId i = 0; i < s->n; i++) {
-        bool waits = s->ops[i].kind == ECH_OP_FREE && until[s->ops[i].target] != ECH_NONE && until[s->ops[i].target] > i;
-        if (!waits)
+        if (!moves[i])
             write_op(&edit, s, i, ECH_NONE);
         for (EchId k = first[i]; k != ECH_NONE; k = next[k])
             write_op(&edit, s, k, i);
