@@ -452,6 +452,38 @@ START_TEST(snapshots_of_many_devices)
 }
 END_TEST
 
+/* What PyTorch's gathers and scatters have caught: the index, where results go, what they are made of. All three were used before. */
+START_TEST(gathers_and_scatters)
+{
+#define CAUGHT(of) "void at::native::_scatter_" of "::{lambda(int)#1}>(int, at::native::_cuda_scatter_" of "::{lambda(int)#1})"
+#define MOVED(which) "gather_elementwise_kernel<128, 8, at::native::_cuda_scatter_gather_internal_kernel<" which ", float, long>::operator()(long)"
+    static const struct {
+        const char *name;
+        bool reads; /* what it writes to */
+    } cases[] = {{CAUGHT(MOVED("false")), false},
+                 {CAUGHT(MOVED("true")), true},
+                 {CAUGHT("fill_elementwise_kernel<128, 8, at::native::_cuda_scatter_fill_internal_kernel<long>::operator()(long)"), true}};
+    enum { INDEX = 4096, RESULT = 8192, SOURCE = 16384, SIZE = 2048 };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree char *text =
+            g_strdup_printf(HEAD "name 1 \"%s\"\nname 2 \"first\"\nalloc 1 0 0 4096 2048 3 0\nalloc 2 0 0 8192 2048 3 0\nalloc 3 0 0 16384 2048 3 0\n"
+                                 "kernel 4 0 0 2 1 1 1 128 1 1 0\nuses 2 4096 2048 2 8192 2048 2 16384 2048\n"
+                                 "kernel 5 0 0 1 1 1 1 128 1 1 0\nargs 1 4096 1 8192 1 16384\nend\n",
+                            cases[i].name);
+        g_autoptr(EchImport) import = must_read(text);
+        const EchTrace *t = import->trace;
+        const EchOp *kernel = nth(t, ECH_OP_KERNEL, 1);
+        for (uint32_t u = kernel->first_use; u < kernel->first_use + kernel->n_uses; u++) {
+            const EchUse *use = &ech_trace_uses(t)[u];
+            bool result = use->buffer == nth(t, ECH_OP_ALLOC, 1)->target;
+            ck_assert_msg(use->access == ECH_READ ? !result || cases[i].reads : result, "%s: use %u", cases[i].name, u - kernel->first_use);
+        }
+        ck_assert_uint_eq(kernel->n_uses, cases[i].reads ? 4 : 3);
+        ck_assert_uint_eq(ech_diag_count(import->diag, "uses_of_inferred_direction"), 0);
+    }
+}
+END_TEST
+
 /* A copy from one device to another is told by its arrays alone. */
 START_TEST(copies_between_devices)
 {
@@ -1259,6 +1291,7 @@ int main(void)
     tcase_add_test(cases, attention_by_its_grid);
     tcase_add_test(cases, neglected);
     tcase_add_test(cases, copies_between_devices);
+    tcase_add_test(cases, gathers_and_scatters);
     suite_add_tcase(suite, cases);
     return ech_test_main(suite);
 }

@@ -453,6 +453,40 @@ START_TEST(products_of_modules)
 }
 END_TEST
 
+/* What autograd saves of a module and its backward pass does not read goes when the module has used it, and does not come back; what another module, or the
+ * backward pass, reads as well, stays. */
+START_TEST(saved_for_nothing)
+{
+    const EchBytes half = GB / 2;
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId weights = ech_test_buffer(b, "weights", GB, ECH_ROLE_PARAMETER, true), added = ech_test_buffer(b, "added", 4 * half, ECH_ROLE_TEMPORARY, false),
+          y = ech_test_buffer(b, "y", half, ECH_ROLE_TEMPORARY, false), large = ech_test_buffer(b, "large", 6 * half, ECH_ROLE_TEMPORARY, false),
+          gradient = ech_test_buffer(b, "gradient", half, ECH_ROLE_TEMPORARY, false);
+    static const char layer[] = "nn.Module: layers.0 Block\nmain",
+                      back[] = "autograd::engine::evaluate_function: IndexAddBackward0\nnn.Module: layers.0 Block\nmain";
+    (void)ech_test_put(b, ECH_OP_ALLOC, added);
+    run_in(b, layer, 50 * ms, weights, added, half);
+    (void)ech_test_put(b, ECH_OP_ALLOC, y);
+    run_in(b, layer, 50 * ms, added, y, half);
+    (void)ech_test_put(b, ECH_OP_ALLOC, large);
+    run_in(b, _i == 1 ? "nn.Module: head Linear\nmain" : "loss\nmain", 50 * ms, _i == 1 ? added : y, large, half);
+    (void)ech_test_put(b, ECH_OP_FREE, large);
+    (void)ech_test_put(b, ECH_OP_ALLOC, gradient);
+    run_in(b, back, 50 * ms, y, gradient, half);
+    (void)ech_test_put(b, ECH_OP_FREE, added);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    GError *error = NULL;
+    g_auto(EchSurvey) survey = {0};
+    ck_assert(ech_survey_init(&survey, in, device));
+    g_autoptr(EchTrace) out = ech_remat_keep_inputs(&survey, "layers.*", true, &error);
+    ck_assert_ok(out != NULL, error);
+    g_autoptr(EchRun) before = ech_test_replay(in, device), run = ech_test_replay(out, device);
+    ck_assert_uint_eq(ech_test_peak(before, "hbm"), 13 * half);
+    ck_assert_uint_eq(ech_test_peak(run, "hbm"), (_i == 1 ? 13 : 9) * half);
+}
+END_TEST
+
 /* An array whose halves two kernels make, one after the other: both run again, in one place. Where it is read in between, what the first made is not known. */
 START_TEST(halves)
 {
@@ -1218,6 +1252,7 @@ int main(void)
     tcase_add_loop_test(tcase, halves, 0, 2);
     tcase_add_test(tcase, modules_of_pytorch);
     tcase_add_test(tcase, products_of_modules);
+    tcase_add_loop_test(tcase, saved_for_nothing, 0, 2);
     tcase_add_loop_test(tcase, stays_longer, 0, 2);
     tcase_add_loop_test(tcase, fewer_bytes, 0, G_N_ELEMENTS(estimated));
     tcase_add_loop_test(tcase, fused, 0, 2);
