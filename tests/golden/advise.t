@@ -124,14 +124,13 @@ $ echelon advise traces/keras_cnn.h100 --device h100-sxm --memory 70MiB | sed -n
 
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 2GiB --json | sed -n '/"activations on host, overlapped"/,/hbm_bytes/p'
       "does" : "activations on host, overlapped",
-      "options" : "--allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,overlap=true,memory=3491MiB --pass prefetch",
-      "growing" : true,
-      "fits" : true,
-      "hbm_bytes" : 3798552576,
-$ echelon run traces/gpt_pytorch.h100 --device h100-sxm --set device.memories.hbm.capacity=64TiB --pass offload:what=activations,overlap=true,memory=3491MiB --pass prefetch --json | sed -n '/"needs"/,/"bytes"/p'
+      "options" : "--pass offload:what=activations,idle=0,overlap=true,memory=1884MiB --pass prefetch",
+      "fits" : false,
+      "hbm_bytes" : 3714042368,
+$ echelon run traces/gpt_pytorch.h100 --device h100-sxm --set device.memories.hbm.capacity=64TiB --pass offload:what=activations,idle=0,overlap=true,memory=1884MiB --pass prefetch --json | sed -n '/"needs"/,/"bytes"/p'
   "needs" : {
     "hbm" : {
-      "bytes" : 4681353728,
+      "bytes" : 3715090944,
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB --json | sed -n '/"name" : "remat",/,/}/p'
       "name" : "remat",
       "does" : "make activations again",
