@@ -11,7 +11,7 @@
 typedef enum { WHAT_SAVED, WHAT_ACTIVATIONS, WHAT_ARGUMENTS, WHAT_RESULTS } What;
 
 typedef struct {
-    uint64_t what, overlap, each;
+    uint64_t what, overlap, each, stash;
     char *names;
     EchBytes above, memory;
     double idle;
@@ -38,6 +38,9 @@ static const EchParam offload_params[] = {
     {"overlap", ECH_PARAM_BOOL, offsetof(OffloadOptions, overlap), "false", NULL, NULL, NULL,
      "false: the program waits for each copy to the host, as XLA's schedules and save_on_cpu mostly do; true: it goes on beside them, for as long as what they "
      "are still taking out has room in memory= (fetches: pass prefetch)"},
+    {"stash", ECH_PARAM_U64, offsetof(OffloadOptions, stash), "0", NULL, NULL, NULL,
+     "overlap=true: the program waits for the oldest copy to the host when more than this many are under way, as torchtune's OffloadActivations has it (5 "
+     "there); 0: any number"},
     {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -530,15 +533,13 @@ static void make_room_around(Writer *w, EchId loop)
 {
     const EchSurvey *s = &w->p->s;
     int64_t most = 0, before = 0, within = 0;
-    if (w->held == NULL)
-        return;
-    for (EchId i = loop; i <= s->end[loop]; i++)
+    for (EchId i = loop; w->held && i <= s->end[loop]; i++)
         most = MAX(most, w->held[i]);
     for (guint k = 0; k < w->flights->len; k++) {
         const Flight *f = &g_array_index(w->flights, Flight, k);
         *(f->body == loop ? &within : &before) += f->bytes;
     }
-    if (within > 0 && most + before + 2 * within > (int64_t)MIN(w->p->o->memory, INT64_MAX / 4))
+    if (w->held && within > 0 && most + before + 2 * within > (int64_t)MIN(w->p->o->memory, INT64_MAX / 4))
         land(w, w->flights->len);
     for (guint k = 0; k < w->flights->len; k++) { /* from outside, they end as the loop does */
         Flight *f = &g_array_index(w->flights, Flight, k);
@@ -620,9 +621,11 @@ static void end(Writer *w, const Stay *stay)
             if (op >= begin_of(stay) && op < end_of(p, stay) && p->s.region[op] == body && p->s.ops[op].queue != p->s.core && w->e.map[op] != ECH_NONE)
                 ech_trace_builder_dep(w->b, w->e.map[op], 0);
         }
-        if (p->o->overlap && w->held != NULL) {
+        if (p->o->overlap && (w->held || p->o->stash > 0)) {
             Flight flight = {copy, open_body(w), (int64_t)MIN(bytes, INT64_MAX / 4)};
             g_array_append_val(w->flights, flight);
+            if (p->o->stash > 0 && w->flights->len > p->o->stash)
+                land(w, 1);
         }
         if (!p->o->overlap) {
             EchOp wait = ech_op_init(ECH_OP_WAIT);

@@ -101,9 +101,9 @@ $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | se
    1+ checkpoint each block                4.08 GiB         -  84.4 ms    x1.227
    2  optimizer state on host              3.96 GiB   692 MiB   146 ms    x2.130
    3  checkpoint each, optimizer on host   3.41 GiB   692 MiB   150 ms    x2.181
-   4+ activations on host, overlapped      4.14 GiB  1.17 GiB   161 ms    x2.345
-   5+ checkpoint each, what stays on host  3.46 GiB   642 MiB   169 ms    x2.452
-   6+ weights and optimizer on host        3.95 GiB  1.01 GiB   209 ms    x3.041
+   4+ checkpoint each, what stays on host  3.46 GiB   642 MiB   169 ms    x2.452
+   5+ weights and optimizer on host        3.95 GiB  1.01 GiB   209 ms    x3.041
+   6+ activations on host, overlapped      4.06 GiB  1.17 GiB   217 ms    x3.154
    7  checkpoint each, weights on host     3.07 GiB  1.01 GiB   217 ms    x3.161
    8+ activations on host, waited for      3.46 GiB  1.17 GiB   229 ms    x3.327
 
@@ -111,9 +111,9 @@ $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | se
    1  --allocator pytorch:expandable_segments:True --pass remat:modules=blocks.*
    2  --pass offload:what=arguments,names=optimizer
    3  --pass remat:modules=blocks.* --pass offload:what=arguments,names=optimizer
-   4  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,overlap=true,memory=4003MiB --pass prefetch
-   5  --allocator pytorch:expandable_segments:True --pass remat:modules=blocks.* --pass offload:what=activations,idle=0,each=true
-   6  --allocator pytorch:expandable_segments:True --pass offload:what=arguments
+   4  --allocator pytorch:expandable_segments:True --pass remat:modules=blocks.* --pass offload:what=activations,idle=0,each=true
+   5  --allocator pytorch:expandable_segments:True --pass offload:what=arguments
+   6  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,each=true,overlap=true,stash=5
    7  --pass remat:modules=blocks.* --pass offload:what=arguments
    8  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,each=true
    9  --set replay.unified_memory=true
@@ -124,13 +124,13 @@ $ echelon advise traces/keras_cnn.h100 --device h100-sxm --memory 70MiB | sed -n
 
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 2GiB --json | sed -n '/"activations on host, overlapped"/,/hbm_bytes/p'
       "does" : "activations on host, overlapped",
-      "options" : "--pass offload:what=activations,idle=0,overlap=true,memory=1884MiB --pass prefetch",
+      "options" : "--pass offload:what=activations,idle=0,each=true,overlap=true,stash=5",
       "fits" : false,
-      "hbm_bytes" : 3714042368,
-$ echelon run traces/gpt_pytorch.h100 --device h100-sxm --set device.memories.hbm.capacity=64TiB --pass offload:what=activations,idle=0,overlap=true,memory=1884MiB --pass prefetch --json | sed -n '/"needs"/,/"bytes"/p'
+      "hbm_bytes" : 4362586624,
+$ echelon run traces/gpt_pytorch.h100 --device h100-sxm --set device.memories.hbm.capacity=64TiB --pass offload:what=activations,idle=0,each=true,overlap=true,stash=5 --json | sed -n '/"needs"/,/"bytes"/p'
   "needs" : {
     "hbm" : {
-      "bytes" : 3715090944,
+      "bytes" : 4362586624,
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB --json | sed -n '/"name" : "remat",/,/}/p'
       "name" : "remat",
       "does" : "make activations again",

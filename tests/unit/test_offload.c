@@ -611,6 +611,45 @@ START_TEST(overlap_within)
 }
 END_TEST
 
+/* As many copies to the host under way as may be, and what is made next; in a loop, too. */
+static const struct {
+    const char *spec;
+    bool loop;
+    unsigned most; /* GB on the device */
+} stashes[] = {
+    {"offload:idle=0,overlap=true", false, 6},         {"offload:idle=0,overlap=true,stash=1", false, 2}, {"offload:idle=0,overlap=true,stash=3", false, 4},
+    {"offload:idle=0,overlap=true,stash=9", false, 6}, {"offload:idle=0,overlap=true,stash=1", true, 2},  {"offload:idle=0,overlap=true,stash=3", true, 4},
+};
+
+START_TEST(stash)
+{
+    enum { N = 6 };
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId arrays[N], loop = stashes[_i].loop ? ech_test_loop(b, 2) : ECH_NONE;
+    for (unsigned k = 0; k < N; k++) {
+        arrays[k] = ech_test_buffer(b, "saved", GB, ECH_ROLE_TEMPORARY, false);
+        ech_trace_builder_peek_buffer(b, arrays[k])->loop = loop;
+        (void)ech_test_put(b, ECH_OP_ALLOC, arrays[k]);
+        ech_test_kernel(b, ms, arrays[k], ECH_WRITE, GB);
+    }
+    ech_test_kernel(b, 2000 * ms, ECH_NONE, ECH_READ, 0);
+    for (unsigned k = 0; k < N; k++) {
+        ech_test_kernel(b, ms, arrays[k], ECH_READ, GB);
+        (void)ech_test_put(b, ECH_OP_FREE, arrays[k]);
+    }
+    if (loop != ECH_NONE)
+        ech_test_close_loop(b, loop);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    const char *const specs[] = {stashes[_i].spec, NULL};
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+    g_autoptr(EchRun) run = ech_test_replay(out, device);
+    ck_assert(run->completed);
+    ck_assert_uint_eq(ech_test_peak(run, "hbm") / GB, stashes[_i].most);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("offload");
@@ -635,6 +674,7 @@ int main(void)
     tcase_add_loop_test(tcase, fetched_early, 0, G_N_ELEMENTS(early));
     tcase_add_loop_test(tcase, as_compiled, 0, G_N_ELEMENTS(compiled));
     tcase_add_loop_test(tcase, overlap_within, 0, G_N_ELEMENTS(held));
+    tcase_add_loop_test(tcase, stash, 0, G_N_ELEMENTS(stashes));
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
