@@ -42,7 +42,7 @@ static void pass_on(int number)
             kill(command_pids[i], number);
 }
 
-/* Waits for the command's end; its exit status. */
+/* Waits for the command's end; its exit status, 128 and the signal's number where one ended it, as shells have it. */
 static int wait_for(GSubprocess *child)
 {
     g_autoptr(GError) error = NULL;
@@ -52,7 +52,7 @@ static int wait_for(GSubprocess *child)
     }
     if (g_subprocess_get_if_signaled(child)) {
         fprintf(stderr, "echelon capture: the command ended by signal %d\n", g_subprocess_get_term_sig(child));
-        return ECH_EXIT_FAILED;
+        return 128 + g_subprocess_get_term_sig(child);
     }
     return g_subprocess_get_exit_status(child);
 }
