@@ -7,6 +7,8 @@
 #include <string.h>
 
 enum { MAX_SIZES = 1 << 12 };
+/* Of 2026 the largest accelerators have less than 512 GiB. */
+static const EchBytes MOST_OF_A_DEVICE = UINT64_C(1) << 42;
 
 /* "2048, 57": a size and how many allocations have it. */
 typedef struct {
@@ -238,6 +240,21 @@ static bool read_driver(EchWords line, Figures *f)
 {
     EchWords size = ech_words_after(line, "failed to allocate ");
     return f->has_asked = ech_words_size_after(size, "(", &f->asked) || ech_words_size_after(line, "failed to allocate ", &f->asked);
+}
+
+/* "failed to allocate 127.99TiB (140729850295296 bytes) from device: HIP_ERROR_OutOfMemory" */
+static void say_pool(const Figures *f, EchDiag *diag)
+{
+    g_autofree char *asked = ech_format_bytes(f->asked.bytes);
+    ech_diag_remark(diag, "the framework's pool was refused %s", asked);
+    if (f->asked.bytes > MOST_OF_A_DEVICE)
+        ech_diag_remark(diag,
+                        "no device has that much: what the framework took for the device's free memory was wrong, as where it was built for another version "
+                        "of CUDA or ROCm than the driver is of; who else holds memory does not matter");
+    else
+        ech_diag_remark(diag,
+                        "the framework tried to take that much for its pool at once and asks for less when refused, so this alone is no error; that it was "
+                        "refused means that others hold the device's memory: nvidia-smi (rocm-smi) names them");
 }
 
 /* "cuMemAllocAsync failed to allocate 281923031072 bytes: ... Reported by CUDA: Free memory/Total memory: 5/10" */
@@ -472,14 +489,7 @@ static const Wording wordings[] = {
      .read = read_driver_pool,
      .advice = "use less at a time (a smaller batch, rematerialisation, offload); where much is free all the same, the pool's limit stands "
                "(XLA_PYTHON_CLIENT_MEM_FRACTION, .75 of the memory unless set)"},
-    {.mark = " bytes) from device: ",
-     .also = "failed to allocate ",
-     .who = "the framework's pool",
-     .memory = "hbm",
-     .read = read_driver,
-     .advice =
-         "the framework tried to take that much for its pool at once and asks for less when refused, so this alone is no error; that it was refused means "
-         "that others hold the device's memory: nvidia-smi (rocm-smi) names them"},
+    {.mark = " bytes) from device: ", .also = "failed to allocate ", .who = "the framework's pool", .memory = "hbm", .read = read_driver, .say = say_pool},
 };
 
 /* ---- lines ---- */

@@ -26,7 +26,8 @@ typedef struct {
 
 typedef struct {
     bool has_weights, has_cache, has_total, has_graphs, has_activations;
-    bool tpu; /* Of all chips of a TPU together, not of one GPU; weights: all that is in use before the cache. */
+    bool asked_for; /* The cache's size is one that was told. */
+    bool tpu;       /* Of all chips of a TPU together, not of one GPU; weights: all that is in use before the cache. */
     EchRounded weights, total, graphs, activations;
     double cache;                          /* bytes for keys and values; below 0: how much is missing */
     uint64_t tokens, per_request, least;   /* that the cache holds; of a request; that the largest request may have */
@@ -334,7 +335,7 @@ static bool read_vllm(EchMemoryFigures *f, EchWords line)
     }
     /* "Initial free memory 31.16 GiB, reserved 4.25 GiB memory for KV Cache as specified by kv_cache_memory_bytes config" */
     if (ech_words_have(line, "memory for KV Cache as specified") && signed_after(line, ", reserved ", &v->cache))
-        return v->has_cache = true;
+        return v->has_cache = v->asked_for = true;
     /* "Free memory on device (78.7/79.2 GiB) on startup. Desired GPU memory utilization is (0.9, 71.3 GiB). Actual usage is 14.9 GiB for weight, 5.6 GiB for
      * peak activation, ... Current kv cache memory in use is 50.3 GiB." (vllm/v1/worker/gpu_worker.py; vllm-ascend's worker likewise) */
     EchWords desired = ech_words_after(line, "Desired GPU memory utilization is (");
@@ -407,7 +408,7 @@ static void say_vllm(const Vllm *v, EchDiag *diag, bool filled)
     if (v->has_activations)
         g_string_append_printf(text, " activations %s;", activations);
     if (v->has_cache && v->cache > 0)
-        g_string_append_printf(text, " %s left for the KV cache", cache);
+        g_string_append_printf(text, " %s %s the KV cache", cache, v->asked_for ? "asked for as" : "left for");
     else if (v->has_cache)
         g_string_append_printf(text, " nothing left for the KV cache, %s too little", cache);
     else
@@ -437,6 +438,11 @@ static void say_vllm(const Vllm *v, EchDiag *diag, bool filled)
             diag, "the cache gets what --gpu-memory-utilization leaves of the memory beside what is in use once the weights are loaded; compiled programs and "
                   "their temporaries are loaded later, into the rest. Out of memory then: a smaller share, fewer --max-num-seqs and --max-num-batched-tokens. "
                   "The cache grows by --kv-cache-dtype fp8 (twice the tokens of 16 bits), more chips (--tensor-parallel-size), quantised weights");
+    else if (v->asked_for)
+        ech_diag_remark(diag,
+                        "the cache gets what --kv-cache-memory-bytes says, whatever --gpu-memory-utilization and however much is free; weights, graphs and "
+                        "each batch have to find room beside it. More tokens: a larger one, --kv-cache-dtype fp8 (twice the tokens of 16 bits), more GPUs "
+                        "(--tensor-parallel-size); out of memory: a smaller one");
     else if (filled)
         ech_diag_remark(diag, "the cache was taken first, all that --gpu-memory-utilization leaves for it; graphs that are captured, larger batches than the "
                               "trial run's and other processes have to find room beside it. Out of memory then: a smaller share (0.01 less is a hundredth of "
@@ -446,7 +452,7 @@ static void say_vllm(const Vllm *v, EchDiag *diag, bool filled)
             diag, "the cache gets what --gpu-memory-utilization leaves of the memory beside weights, the peak of a trial run and CUDA graphs. It grows by: "
                   "a larger share, fewer --max-num-batched-tokens (the trial run), --enforce-eager (no graphs), --kv-cache-dtype fp8 (twice the tokens of 16 "
                   "bits), more GPUs (--tensor-parallel-size), quantised weights");
-    if (!filled && v->tokens && (!request || request <= v->tokens))
+    if (!filled && !v->asked_for && v->tokens && (!request || request <= v->tokens))
         ech_diag_remark(diag, "that share is taken when vLLM starts, however short the requests are: where fewer tokens will do, a smaller "
                               "--gpu-memory-utilization leaves the rest to others");
     if (!v->tpu)

@@ -252,6 +252,8 @@ static const Case of_engines[] = {
      "PyTorch was refused 64 GiB of the host's memory", 64 * GIB, NULL, 0, NULL},
     {"E cuda_driver.cc:1] failed to alloc 2147483648 bytes on host: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "2 GiB of the host's memory", 2 * GIB, NULL, 0,
      NULL},
+    {"2026-01-02 03:04:05.6: E rocm_driver.cc:1] failed to allocate 96.00TiB (105553116266496 bytes) from device: HIP_ERROR_OutOfMemory\n",
+     "no device has that much", 98304 * GIB, NULL, 0, NULL},
     {"2026-01-02 03:04:05.6: E rocm_driver.cc:1] failed to allocate 7.00G (7516192768 bytes) from device: hipError_t(2)\n", "this alone is no error", 7 * GIB,
      NULL, 0, NULL},
     {"E0102 03:04:05.678901 11 gpu_cudamallocasync_allocator.cc:9] gpu_async_0 cuMemAllocAsync failed to allocate 2147483648 bytes: out of memory\n Reported "
