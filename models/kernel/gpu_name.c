@@ -645,13 +645,15 @@ static bool says_one_of(const char *text, const char *const *parts)
 static uint8_t bytes_of_element(const char *text)
 {
     static const char *const two[] = {"bfloat16", "half", "bf16", "fp16", "f16", NULL}, *const one[] = {"<bool", "unsigned char", NULL};
-    const char *opaque = strstr(text, "opaquetype<"), *drawn = strstr(text, "_and_transform<");
+    const char *opaque = strstr(text, "opaquetype<"), *drawn = strstr(text, "_and_transform<"), *fused = strstr(text, "mathfunctor<");
     if (opaque && g_ascii_isdigit(opaque[11])) /* bytes, whatever the type */
         return (uint8_t)CLAMP(opaque[11] - '0', 1, 8);
     if (strstr(text, "complex<"))
         return strstr(text, "complex<double>") ? 16 : 8;
     if (drawn && type_bytes(drawn + 15) > 0)
         return (uint8_t)type_bytes(drawn + 15);
+    if (fused && type_bytes(fused + 12) > 0) /* of optimizers, whose rates are doubles */
+        return (uint8_t)type_bytes(fused + 12);
     if (strstr(text, "transpose_copy_tiled_kernel<unsigned int, 2,") || /* two in a word */
         (strstr(text, "where_kernel_impl") && strstr(text, "vectorized_elementwise_kernel<8")))
         return 2;

@@ -55,7 +55,7 @@ typedef struct {
 /* With the name of the argument after it, where it is known. */
 #define DONATE "jax.jit(step, donate_argnames="
 
-static const char blocks_cheap[] = "remat_blocks_cheap";
+static const char blocks_cheap[] = "remat_blocks_cheap", fused_optimizer[] = "fused_optimizer";
 static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_products[] = "offload_products";
 
 #define JAX_CHECKPOINT "jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False"
@@ -102,6 +102,15 @@ static const Measure measures[] = {
      "PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8",
      "PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8",
      FRAGMENTED},
+    {fused_optimizer,
+     "optimizer in one kernel",
+     {"fuse", NULL},
+     0,
+     NULL,
+     NULL,
+     "fused=True for the optimizer: torch.optim.AdamW(..., fused=True)",
+     NULL,
+     ALWAYS},
     {"donate", "donate what results can replace", {donate, NULL}, 0, NULL, DONATE, NULL, NULL, ALWAYS},
     {"carry",
      "loops update their stacks in place",
@@ -244,7 +253,8 @@ typedef struct {
     GArray *trials;         /* Trial */
     bool pytorch, xla, tpu; /* what was captured; xla, and for a TPU */
     bool trains;            /* PyTorch has a backward pass to run, or an optimizer; */
-    bool twice;             /* and differentiates a gradient, too. */
+    bool twice;             /* and differentiates a gradient, too; */
+    bool lists;             /* and its optimizer takes all parameters at once. */
     bool donates;           /* Donation saves some and is not enough: what is tried then is tried with it. */
     unsigned jobs;
     const volatile sig_atomic_t *stop;
@@ -642,6 +652,8 @@ static void add_devices(Advise *a, const EchDevice *device)
 static const char *code_for(const Advise *a, const Measure *m)
 {
     const char *first = m->passes[0] ? m->passes[0] : "";
+    if (!a->lists && strcmp(m->name, fused_optimizer) == 0)
+        return NULL;
     if (a->twice && strcmp(m->name, blocks_cheap) == 0)
         return NULL; /* PyTorch 2.15: "You are only allowed to backward once on any region computed under selective activation checkpoint" */
     bool of_blocks = g_str_has_prefix(first, BLOCKS), compiled = strcmp(first, donate) == 0 || is_place(first);
@@ -712,13 +724,14 @@ static char *blocks_of(JsonObject *run)
     return found->len > 1 ? g_strjoinv(ECH_REMAT_MODULES_OR, (char **)found->pdata) : NULL;
 }
 
-/* Whether nodes of autograd for gradients of gradients ran: "ConvolutionBackwardBackward0". */
-static bool differentiates_twice(const EchTrace *trace)
+static bool says(const EchTrace *trace, const char *part, const char *after)
 {
-    bool twice = false;
-    for (EchId i = 0; i < ech_trace_n_strings(trace) && !twice; i++)
-        twice = strstr(ech_trace_string(trace, i), "BackwardBackward") != NULL;
-    return twice;
+    bool found = false;
+    for (EchId i = 0; i < ech_trace_n_strings(trace) && !found; i++) {
+        const char *at = strstr(ech_trace_string(trace, i), part);
+        found = at && strstr(at, after);
+    }
+    return found;
 }
 
 static JsonNode *json_of(const EchResult *result)
@@ -833,7 +846,8 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
         return false;
     a->pytorch = is_pytorch(result);
     a->trains = is_training(result);
-    a->twice = differentiates_twice(result->trace);
+    a->twice = says(result->trace, "BackwardBackward", ""); /* nodes of autograd for gradients of gradients: "ConvolutionBackwardBackward0" */
+    a->lists = says(result->trace, "aten::_foreach_", "\nOptimizer.step#");
     a->xla = result->program != NULL;
     a->tpu = a->xla && result->program->platform == ECH_PLATFORM_TPU;
     const EchMemory *hbm = ech_device_memory(result->device, "hbm");
@@ -980,7 +994,7 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, unsigned jo
     }
     if (!base)
         return NULL;
-    Advise a = {experiment, base, advice, g_array_new(FALSE, TRUE, sizeof(Trial)), false, false, false, false, false, false, jobs, stop, progress, data};
+    Advise a = {experiment, base, advice, g_array_new(FALSE, TRUE, sizeof(Trial)), false, false, false, false, false, false, false, jobs, stop, progress, data};
     g_array_set_clear_func(a.trials, trial_clear);
     g_autoptr(EchResult) result = NULL;
     bool ok = run_base(&a, &result, error);

@@ -1117,10 +1117,19 @@ static bool truth(const Call *c, EchGpuOperator *ret)
 }
 
 /* Parameters, gradients, two moments: all but the gradients are written. */
+/* Parameters, gradients and two moments; the former and the latter are written. */
 static bool fused_adam(const Call *c, EchGpuOperator *ret)
 {
     (void)c;
     ret->written = ret->read / 4 * 3;
+    return true;
+}
+
+/* Of a list of sums. */
+static bool fused_adagrad(const Call *c, EchGpuOperator *ret)
+{
+    (void)c;
+    ret->written = ret->read / 3 * 2;
     return true;
 }
 
@@ -1191,6 +1200,7 @@ static const struct {
     {IS, 1, copy, {"copy_"}},
     {IS, 1, truth, {"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_not", "logical_xor"}},
     {BEGINS, 1, fused_adam, {"_fused_adam"}},
+    {BEGINS, 1, fused_adagrad, {"_fused_adagrad"}},
 };
 
 static bool is_called(const char *op, size_t rule)

@@ -509,6 +509,7 @@ $ echelon list passes
       memory=size (0)  only as many arrays, cheapest first, as bring what the device holds at its fullest down to this; 0: as far down as they can
       modules=text ()  of each module of PyTorch whose path fits this ("layers.*", "encoder.*+decoder.*"), all that its forward pass makes but its results, whatever that brings, as torch.utils.checkpoint has it
       products=true or false (true)  true: anything may run again; false: no matrix products, as JAX's dots_saveable has it
+  fuse             run PyTorch's optimizer as one kernel, as fused=True has it
   prefetch         fetch from host memory earlier, across layers and loop iterations, within a memory budget
       lookahead=ratio (1)  time kept for a fetch before its use, in its own lengths; 0: fetches stay where they are
       depth=number (1)  iterations that a loop's fetches run ahead; 0: none

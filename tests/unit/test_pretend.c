@@ -859,6 +859,15 @@ START_TEST(operators)
          "void at::native::multi_tensor_apply_kernel<at::native::FusedOptimizerTensorListMetadata<4>, at::native::FusedAdamMathFunctor<float, float, 4, "
          "(at::native::ADAM_MODE)1, false>, float const*>(int)",
          "1 1 1 512 1 1 0", 4 * 1000 * 4, 3 * 1000 * 4, 0},
+        /* rates are doubles, elements are not */
+        {"aten::_fused_adagrad_, sizes = [[1000], [1000], [1000], []]",
+         "void at::native::multi_tensor_apply_kernel<at::native::FusedOptimizerTensorListMetadata<3>, at::native::FusedAdagradMathFunctor<float>, float "
+         "const*, double, double, double, double, bool>(int)",
+         "1 1 1 512 1 1 0", 3 * 1000 * 4, 2 * 1000 * 4, 0},
+        {"aten::_fused_sgd_",
+         "void at::native::multi_tensor_apply_kernel<at::native::FusedOptimizerTensorListMetadata<3>, at::native::FusedSgdMathFunctor<c10::Half, 3>, double, "
+         "double, float const*, double, bool>(int)",
+         "2 1 1 512 1 1 0", 3 * 2 * 65536 * 2, 2 * 2 * 65536 * 2, 0},
         /* a row kept in registers, whatever its name begins with */
         {"aten::_fused_rms_norm, sizes = [[64, 768], [], [768], []]",
          "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float, true>(int)", "64 1 1 32 4 1 24", (64 * 768 + 768) * 4,

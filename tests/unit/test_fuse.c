@@ -1,0 +1,117 @@
+/* The fuse pass: an optimizer's kernels over lists as one, on traces made by hand. */
+#include "models/device/device_yaml.h"
+#include "tests/support/made.h"
+
+#include <check.h>
+#include <string.h>
+
+/* A gigabyte takes 10 ms through the memory. */
+static const char device_text[] = "name: t\nfamily: other\nmemories:\n  hbm: {kind: hbm, space: 0, capacity: 80GB, read: 100GB/s, write: 100GB/s}\n"
+                                  "units:\n  vector: {peaks: {f32: 10GFLOP/s}}\n";
+static const EchTime ms = ECH_TEST_MS;
+static const EchBytes GB = 1000000000;
+enum { N = 3 }; /* parameters of a gigabyte */
+
+typedef struct {
+    EchTraceBuilder *b;
+    EchId parameters[N], gradients[N], moments[N];
+    const char *optimizer;
+} Made;
+
+static void kernel(Made *m, const char *operator, const EchId * reads, const EchId *more, const EchId *writes)
+{
+    ech_test_kernel(m->b, 0, ECH_NONE, ECH_READ, 0);
+    for (unsigned k = 0; reads && k < N; k++)
+        ech_trace_builder_use(m->b, reads[k], ECH_READ, GB, ECH_PATTERN_STREAM, ECH_INFERRED);
+    for (unsigned k = 0; more && k < N; k++)
+        ech_trace_builder_use(m->b, more[k], ECH_READ, GB, ECH_PATTERN_STREAM, ECH_INFERRED);
+    for (unsigned k = 0; writes && k < N; k++)
+        ech_trace_builder_use(m->b, writes[k], ECH_WRITE, GB, ECH_PATTERN_STREAM, ECH_INFERRED);
+    g_autofree char *stack = m->optimizer ? g_strdup_printf("aten::%s\nOptimizer.step#%s.step", operator, m->optimizer) : g_strdup_printf("aten::%s", operator);
+    ech_trace_builder_peek_op(m->b, (EchId)ech_trace_builder_n_ops(m->b) - 1)->stack = ech_trace_builder_string(m->b, stack, -1);
+}
+
+static void put_all(Made *m, EchOpKind kind, const EchId *buffers)
+{
+    for (unsigned k = 0; k < N; k++)
+        (void)ech_test_put(m->b, kind, buffers[k]);
+}
+
+/* Momentum by the gradient, its root times the rate, the parameters by that: 3 + 2 + 3 lists moved and one made, where one kernel reads three and writes two.
+ */
+static void step(Made *m, bool read_by_others)
+{
+    EchId root[N];
+    for (unsigned k = 0; k < N; k++)
+        root[k] = ech_test_buffer(m->b, "root", GB, ECH_ROLE_TEMPORARY, false);
+    kernel(m, "_foreach_addcmul_", m->moments, m->gradients, m->moments);
+    put_all(m, ECH_OP_ALLOC, root);
+    kernel(m, "_foreach_sqrt", m->moments, NULL, root);
+    if (read_by_others) {
+        const char *optimizer = m->optimizer;
+        m->optimizer = NULL;
+        kernel(m, "norm", root, NULL, NULL);
+        m->optimizer = optimizer;
+    }
+    kernel(m, "_foreach_addcdiv_", m->parameters, root, m->parameters);
+    put_all(m, ECH_OP_FREE, root);
+}
+
+static EchTrace *made(const char *optimizer, unsigned steps, bool read_by_others)
+{
+    Made m = {.b = ech_test_begin(), .optimizer = optimizer};
+    for (unsigned k = 0; k < N; k++) {
+        m.parameters[k] = ech_test_buffer(m.b, "p", GB, ECH_ROLE_PARAMETER, true);
+        m.gradients[k] = ech_test_buffer(m.b, "g", GB, ECH_ROLE_GRADIENT, true);
+        m.moments[k] = ech_test_buffer(m.b, "m", GB, ECH_ROLE_OPTIMIZER, true);
+    }
+    for (unsigned k = 0; k < steps; k++) {
+        m.optimizer = NULL;
+        kernel(&m, "mm", m.parameters, NULL, m.gradients);
+        m.optimizer = optimizer;
+        step(&m, read_by_others);
+    }
+    EchTrace *trace = ech_test_finish(m.b);
+    ech_trace_builder_free(m.b);
+    return trace;
+}
+
+/* Kernels, gigabytes at most, and milliseconds: forty for each product, then each list of three gigabytes thirty. */
+static const struct {
+    const char *optimizer;
+    unsigned steps;
+    bool read_by_others;
+    unsigned kernels, most;
+    EchTime time;
+} cases[] = {
+    {"AdamW", 1, false, 1 + 1, 9, 60 + 5 * 30},
+    {"Adam", 2, false, 2 * (1 + 1), 9, 2 * (60 + 5 * 30)},
+    {"SGD", 1, false, 1 + 1, 9, 60 + 5 * 30},
+    {"Adagrad", 1, false, 1 + 1, 9, 60 + 5 * 30},
+    {"RMSprop", 1, false, 1 + 3, 12, 60 + 8 * 30},                      /* has none of one kernel */
+    {"AdamW", 1, true, 1 + 1 + 1 + 1, 12, 60 + (2 + 2) * 30 + 30 + 90}, /* what others read between is made: two kernels, and the third alone */
+};
+
+START_TEST(one_kernel)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) in = made(cases[_i].optimizer, cases[_i].steps, cases[_i].read_by_others);
+    const char *const specs[] = {"fuse", NULL};
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+    g_autoptr(EchRun) run = ech_test_replay(out, device);
+    ck_assert(run->completed);
+    ck_assert_uint_eq(ech_test_count(out, ECH_OP_KERNEL), cases[_i].kernels);
+    ck_assert_uint_eq(ech_test_peak(run, "hbm") / GB, cases[_i].most);
+    ck_assert_int_eq((run->makespan + ms / 2) / ms, cases[_i].time);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("fuse");
+    TCase *tcase = tcase_create("fuse");
+    tcase_add_loop_test(tcase, one_kernel, 0, G_N_ELEMENTS(cases));
+    suite_add_tcase(suite, tcase);
+    return ech_test_main(suite);
+}
