@@ -1,10 +1,28 @@
-/* fuse: PyTorch's Adam, AdamW, Adagrad and SGD, which run one kernel after the other over the lists of all parameters unless they are told otherwise (foreach),
- * as fused=True has them: what those kernels are given is read once, what they leave written once, and what they hand to one another is never made. PyTorch's
- * other optimizers have no such kind for a GPU (torch/optim, 2.15). */
+/* fuse: what an optimizer of PyTorch hands from kernel to kernel is never made.
+ *
+ * Adam, AdamW, Adagrad and SGD run one kernel after the other over the lists of all parameters unless they are told otherwise (foreach); fused=True makes one
+ * of them, which reads once what they are given and writes once what they leave. PyTorch's other optimizers have no such kind for a GPU (torch/optim, 2.15). On
+ * the host (torchao's CPUOffloadOptimizer, ZeRO-Offload), gradients go there, each when it is done, parameters come back when all have gone, and the
+ * optimizer's state never leaves it. */
 #include "sim/pass/pass.h"
 #include "sim/pass/survey.h"
 
 #include <string.h>
+
+typedef enum { ON_DEVICE, ON_HOST } Where;
+typedef struct {
+    uint64_t where;
+} FuseOptions;
+
+static const char *const wheres[] = {"device", "host", NULL};
+
+static const EchParam fuse_params[] = {
+    {"where", ECH_PARAM_ENUM, offsetof(FuseOptions, where), "device", NULL, NULL, wheres,
+     "device: one kernel, of optimizers over lists that PyTorch has such a kind of; host: any optimizer runs there, for a time that is not modelled: gradients "
+     "go "
+     "when they are done, parameters come back, its state stays"},
+    {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
+};
 
 /* Kernels of one call of an optimizer, which become one. */
 typedef struct {
@@ -13,21 +31,34 @@ typedef struct {
     EchBytes moved;   /* Sum of what they read and write. */
     GArray *moves;    /* Move, of what stays */
     GArray *work;     /* EchWork, of each unit and type once */
+    EchId went;       /* on the host: the last copy of what it is given, or ECH_NONE */
 } Step;
 
 /* What a step does with a buffer. */
 typedef struct {
     EchId buffer;
+    EchId there;            /* its like on the host, once it has gone there; else ECH_NONE */
     bool reads, writes;     /* reads: before it writes */
     bool gone;              /* Given back before the last of its kernels. */
     EchBytes read, written; /* of all its kernels */
 } Move;
+
+/* What goes to the host after an op: the last that wrote it. */
+typedef struct {
+    EchId op;
+    guint step, move;
+} Going;
 
 typedef struct {
     EchSurvey s;
     GArray *steps;   /* Step */
     uint32_t *step;  /* per op: 1 + that of a kernel of a list; 0: another op */
     bool *is_handed; /* per buffer: made by such kernels, for such kernels */
+    bool *is_state;  /* per buffer: the host's now */
+    EchId *master;   /* per buffer: a parameter's like on the host, or ECH_NONE */
+    GArray *going;   /* Going, by op */
+    bool on_host;
+    EchId host, to_host, from_host;
     uint32_t n_kernels;
     bool others; /* There are lists of optimizers that have no such kind. */
 } Pass;
@@ -42,13 +73,15 @@ static void step_clear(gpointer data)
 typedef enum { NOT_ASKED, OUTSIDE, WITHIN, OF_A_LIST, OF_ANOTHER } Part;
 
 /* Where a kernel stands, by its stack: "aten::_foreach_addcdiv_\nOptimizer.step#AdamW.step". */
-static Part part_of(const char *stack)
+static Part part_of(const char *stack, bool on_host)
 {
     static const char before[] = "Optimizer.step#";
     static const char *const fusible[] = {"Adam.step", "AdamW.step", "Adagrad.step", "SGD.step", NULL};
     const char *at = strstr(stack, before);
     if (!at)
         return OUTSIDE;
+    if (on_host)
+        return OF_A_LIST;
     g_autofree char *name = g_strndup(at + strlen(before), strcspn(at + strlen(before), "\n"));
     if (!strstr(stack, "aten::_foreach_"))
         return WITHIN;
@@ -67,7 +100,7 @@ static void find_steps(Pass *p)
         Part part = OUTSIDE;
         if (o->stack < ech_trace_n_strings(s->t)) {
             if (parts[o->stack] == NOT_ASKED)
-                parts[o->stack] = (uint8_t)part_of(ech_trace_string(s->t, o->stack));
+                parts[o->stack] = (uint8_t)part_of(ech_trace_string(s->t, o->stack), p->on_host);
             part = (Part)parts[o->stack];
         }
         p->others |= part == OF_ANOTHER;
@@ -75,7 +108,7 @@ static void find_steps(Pass *p)
         if (part != OF_A_LIST || o->queue != s->core || o->n_uses == 0 || s->region[i] != ECH_NONE)
             continue;
         if (!open) {
-            Step begun = {.first = i, .moves = g_array_new(FALSE, FALSE, sizeof(Move)), .work = g_array_new(FALSE, FALSE, sizeof(EchWork))};
+            Step begun = {.first = i, .went = ECH_NONE, .moves = g_array_new(FALSE, FALSE, sizeof(Move)), .work = g_array_new(FALSE, FALSE, sizeof(EchWork))};
             g_array_append_val(p->steps, begun);
             open = true;
         }
@@ -113,7 +146,7 @@ static Move *move_of(Step *step, EchId buffer, uint32_t *at)
 {
     Move *moves = (Move *)(void *)step->moves->data;
     if (at[buffer] == 0 || at[buffer] > step->moves->len || moves[at[buffer] - 1].buffer != buffer) {
-        Move begun = {.buffer = buffer};
+        Move begun = {.buffer = buffer, .there = ECH_NONE};
         g_array_append_val(step->moves, begun);
         at[buffer] = step->moves->len;
     }
@@ -206,13 +239,178 @@ static void put_fused(const Pass *p, const Step *step, EchEdit *e)
     e->last_core = made;
 }
 
+/* ---- on the host ---- */
+
+/* State that nothing but optimizers and what fills it uses, and that goes by one name. */
+static void find_states(Pass *p)
+{
+    const EchSurvey *s = &p->s;
+    for (EchId b = 0; b < s->n_buffers; b++)
+        p->is_state[b] = s->buffers[b].role == ECH_ROLE_OPTIMIZER && s->buffers[b].memory == s->hbm && s->buffers[b].alias_of == ECH_NONE && !p->is_handed[b];
+    for (EchId b = 0; b < s->n_buffers; b++)
+        if (s->buffers[b].alias_of != ECH_NONE)
+            p->is_state[ech_survey_root(s, b)] = false;
+}
+
+static void move_states(Pass *p, EchEdit *e)
+{
+    p->host = ech_trace_builder_memory(e->builder, ech_survey_host_memory(&p->s));
+    p->to_host = ech_edit_copy_queue(e, true);
+    p->from_host = ech_edit_copy_queue(e, false);
+    for (EchId b = 0; b < p->s.n_buffers; b++) {
+        if (!p->is_state[b])
+            continue;
+        EchBuffer *buffer = ech_trace_builder_peek_buffer(e->builder, b);
+        buffer->memory = p->host;
+        buffer->offset = ECH_OFFSET_NONE;
+        buffer->rounded = 0;
+        buffer->address = ECH_OFFSET_NONE;
+        buffer->pool = buffer->segment = ECH_NONE;
+    }
+}
+
+/* Its like on the host; @resident: for good. */
+static EchId buffer_there(const Pass *p, EchEdit *e, EchId buffer, bool resident)
+{
+    EchBuffer there = *ech_trace_builder_peek_buffer(e->builder, buffer);
+    there.memory = p->host;
+    there.resident = resident;
+    there.alias_of = ECH_NONE;
+    there.alias_offset = 0;
+    there.offset = ECH_OFFSET_NONE;
+    there.rounded = 0;
+    there.address = ECH_OFFSET_NONE;
+    there.pool = there.segment = ECH_NONE;
+    return ech_trace_builder_buffer(e->builder, there);
+}
+
+static EchId put_copy(const Pass *p, EchEdit *e, EchId buffer, EchId there, EchBytes bytes, bool to_host)
+{
+    EchOp o = ech_op_init(ECH_OP_COPY);
+    o.name = ech_trace_builder_peek_buffer(e->builder, buffer)->name;
+    o.stack = ech_trace_builder_peek_buffer(e->builder, buffer)->stack;
+    o.queue = to_host ? p->to_host : p->from_host;
+    o.memory_from = to_host ? p->s.hbm : p->host;
+    o.memory_to = to_host ? p->host : p->s.hbm;
+    o.bytes = bytes;
+    o.bytes_origin = ECH_INFERRED;
+    EchId made = ech_trace_builder_op(e->builder, o);
+    ech_trace_builder_use(e->builder, to_host ? buffer : there, ECH_READ, bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+    ech_trace_builder_use(e->builder, to_host ? there : buffer, ECH_WRITE, bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+    if (e->last_core != ECH_NONE)
+        ech_trace_builder_dep(e->builder, e->last_core, 0);
+    return made;
+}
+static bool is_gradient(const Pass *p, const Move *move)
+{
+    return !move->writes && !move->gone && !p->is_state[move->buffer] && p->s.buffers[move->buffer].role != ECH_ROLE_PARAMETER;
+}
+
+static gint compare_going(gconstpointer a, gconstpointer b)
+{
+    const Going *x = a, *y = b;
+    return x->op != y->op ? (x->op < y->op ? -1 : 1) : (x->move > y->move) - (x->move < y->move);
+}
+
+/* When gradients are done: what wrote them last before the step begins, or its own last kernel. */
+static void find_going(Pass *p)
+{
+    const EchSurvey *s = &p->s;
+    g_autofree EchId *wrote = g_new(EchId, s->n_buffers + 1);
+    guint next = 0;
+    for (size_t b = 0; b <= s->n_buffers; b++)
+        wrote[b] = ECH_NONE;
+    for (EchId i = 0; i < s->n && next < p->steps->len; i++) {
+        const Step *step = &g_array_index(p->steps, Step, next);
+        for (guint k = 0; i == step->first && k < step->moves->len; k++) {
+            const Move *move = &g_array_index(step->moves, Move, k);
+            EchId by = wrote[ech_survey_root(s, move->buffer)];
+            bool is_own = by != ECH_NONE && p->step[by] != 0; /* left by an optimizer */
+            Going going = {by != ECH_NONE ? by : step->last, next, k};
+            if (is_gradient(p, move) && !is_own)
+                g_array_append_val(p->going, going);
+        }
+        next += i == step->first;
+        for (uint32_t u = 0; u < s->ops[i].n_uses; u++)
+            if (s->uses[s->ops[i].first_use + u].access == ECH_WRITE)
+                wrote[ech_survey_root(s, s->uses[s->ops[i].first_use + u].buffer)] = i;
+    }
+    g_array_sort(p->going, compare_going);
+}
+
+/* What is done after op @i goes, from the @next-th on; the next one. */
+static guint put_going(const Pass *p, EchId i, guint next, EchEdit *e)
+{
+    for (; next < p->going->len && g_array_index(p->going, Going, next).op == i; next++) {
+        const Going *going = &g_array_index(p->going, Going, next);
+        Move *move = &g_array_index(g_array_index(p->steps, Step, going->step).moves, Move, going->move);
+        move->there = buffer_there(p, e, move->buffer, false);
+        (void)ech_edit_memory(e, ECH_OP_ALLOC, move->there);
+        EchId copy = put_copy(p, e, move->buffer, move->there, MIN(move->read, p->s.buffers[move->buffer].bytes), true);
+        if (e->map[i] != ECH_NONE && e->map[i] != copy)
+            ech_trace_builder_dep(e->builder, e->map[i], 0);
+        g_array_index(p->steps, Step, going->step).went = copy;
+    }
+    return next;
+}
+
+/* What computes waits for @copy. */
+static void put_wait(EchEdit *e, EchId queue, EchId copy)
+{
+    EchOp wait = ech_op_init(ECH_OP_WAIT);
+    wait.queue = queue;
+    wait.name = ech_trace_builder_string(e->builder, "optimizer on the host", -1);
+    e->last_core = ech_trace_builder_op(e->builder, wait);
+    ech_trace_builder_dep(e->builder, copy, 0);
+}
+
+/* A parameter: not what the optimizer makes for itself. */
+static bool is_updated(const Pass *p, const Move *move)
+{
+    return move->writes && (move->reads || p->s.buffers[move->buffer].role == ECH_ROLE_PARAMETER) && !move->gone && !p->is_state[move->buffer];
+}
+
+/* The step on the host, once all gradients are there: parameters come back. */
+static void put_back(const Pass *p, Step *step, EchEdit *e)
+{
+    EchId copy = ECH_NONE;
+    if (step->went != ECH_NONE)
+        put_wait(e, p->s.core, step->went);
+    for (guint k = 0; k < step->moves->len; k++) {
+        const Move *move = &g_array_index(step->moves, Move, k);
+        if (move->there != ECH_NONE)
+            (void)ech_edit_memory(e, ECH_OP_FREE, move->there);
+    }
+    for (guint k = 0; k < step->moves->len; k++) {
+        const Move *move = &g_array_index(step->moves, Move, k);
+        if (!is_updated(p, move))
+            continue;
+        if (p->master[move->buffer] == ECH_NONE)
+            p->master[move->buffer] = buffer_there(p, e, move->buffer, true);
+        copy = put_copy(p, e, move->buffer, p->master[move->buffer], MIN(move->written, p->s.buffers[move->buffer].bytes), false);
+    }
+    if (copy != ECH_NONE)
+        put_wait(e, p->s.core, copy);
+}
+
+/* ---- ops ---- */
+
+static bool uses_state(const Pass *p, const EchOp *o)
+{
+    bool uses = false;
+    for (uint32_t u = 0; u < o->n_uses; u++)
+        uses |= p->is_state[p->s.uses[o->first_use + u].buffer];
+    return uses;
+}
+
 static void put(const Pass *p, EchId op, EchEdit *e)
 {
     const EchOp *o = &p->s.ops[op];
     e->map[op] = ech_trace_builder_op(e->builder, ech_edit_op(e, op));
     for (uint32_t u = 0; u < o->n_uses; u++) {
         const EchUse *use = &p->s.uses[o->first_use + u];
-        ech_trace_builder_use(e->builder, use->buffer, (EchAccess)use->access, use->bytes, (EchPattern)use->pattern, (EchOrigin)use->origin);
+        if (!p->is_state[use->buffer])
+            ech_trace_builder_use(e->builder, use->buffer, (EchAccess)use->access, use->bytes, (EchPattern)use->pattern, (EchOrigin)use->origin);
     }
     for (uint32_t d = 0; d < o->n_deps; d++)
         ech_edit_dep(e, &p->s.deps[o->first_dep + d], 0);
@@ -238,25 +436,32 @@ static void put_waits(const Pass *p, const Step *step, EchEdit *e)
 static void write_ops(const Pass *p, EchEdit *e)
 {
     const EchSurvey *s = &p->s;
+    guint next = 0;
     for (EchId i = 0; i < s->n; i++) {
         const EchOp *o = &s->ops[i];
-        const Step *step = p->step[i] ? &g_array_index(p->steps, Step, p->step[i] - 1) : NULL;
+        Step *step = p->step[i] ? &g_array_index(p->steps, Step, p->step[i] - 1) : NULL;
         bool of_handed = (o->kind == ECH_OP_ALLOC || o->kind == ECH_OP_FREE) && p->is_handed[o->target];
-        if (step && i == step->last) {
+        bool ends = step && i == step->last;
+        if (ends && !p->on_host) {
             put_fused(p, step, e);
             put_waits(p, step, e);
             e->map[i] = e->last_core;
-        } else if (step || of_handed) {
+        } else if (step || of_handed || (o->kind == ECH_OP_COPY && uses_state(p, o))) {
             e->map[i] = e->last_core;
         } else {
             put(p, i, e);
+        }
+        next = put_going(p, i, next, e);
+        if (ends && p->on_host) {
+            put_back(p, step, e);
+            e->map[i] = e->last_core;
         }
     }
 }
 
 static void say(const Pass *p, EchDiag *diag)
 {
-    EchBytes handed = 0, now = 0;
+    EchBytes handed = 0, now = 0, state = 0;
     for (EchId i = 0; i < p->s.n; i++) {
         const EchOp *o = &p->s.ops[i];
         bool of_handed = (o->kind == ECH_OP_ALLOC || o->kind == ECH_OP_FREE) && p->is_handed[o->target];
@@ -264,47 +469,78 @@ static void say(const Pass *p, EchDiag *diag)
         now = o->kind == ECH_OP_ALLOC ? ech_bytes_add(now, bytes) : now - MIN(now, bytes);
         handed = MAX(handed, now);
     }
-    g_autofree char *size = ech_format_bytes(handed);
-    ech_diag_remark(diag, "fuse: %u kernels of the optimizer are %u; up to %s that they handed to one another at a time are not made", p->n_kernels,
-                    p->steps->len, size);
+    for (EchId b = 0; b < p->s.n_buffers; b++)
+        state = ech_bytes_add(state, p->is_state[b] ? p->s.buffers[b].bytes : 0);
+    g_autofree char *size = ech_format_bytes(handed), *away = ech_format_bytes(state);
+    if (p->on_host)
+        ech_diag_remark(diag,
+                        "fuse: the optimizer runs on the host, with %s of its state; %u of its kernels are left out, and up to %s that they handed to one "
+                        "another at a time; how long the host takes is not in it",
+                        away, p->n_kernels, size);
+    else
+        ech_diag_remark(diag, "fuse: %u kernels of the optimizer are %u; up to %s that they handed to one another at a time are not made", p->n_kernels,
+                        p->steps->len, size);
+}
+
+static EchTrace *write_trace(Pass *p, EchTrace *in, EchDiag *diag, GError **error)
+{
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(in));
+    g_auto(EchEdit) edit = {0};
+    find_handed(p);
+    sum_up(p);
+    ech_edit_init(&edit, &p->s, builder);
+    if (p->on_host) {
+        find_states(p);
+        move_states(p, &edit);
+        find_going(p);
+    }
+    write_ops(p, &edit);
+    ech_edit_loops(&edit, p->s.n_buffers);
+    EchTrace *out = ech_trace_builder_finish(builder, error);
+    if (out)
+        say(p, diag);
+    return out;
 }
 
 static EchTrace *fuse_run(const void *options, const EchDevice *device, EchTrace *in, EchDiag *diag, GError **error)
 {
-    (void)options;
+    const FuseOptions *o = options;
     EchTrace *out = NULL;
-    Pass pass = {0}, *p = &pass;
+    Pass pass = {.on_host = o->where == ON_HOST}, *p = &pass;
     bool has_memory = ech_survey_init(&p->s, in, device);
     p->steps = g_array_new(FALSE, FALSE, sizeof(Step));
     g_array_set_clear_func(p->steps, step_clear);
+    p->going = g_array_new(FALSE, FALSE, sizeof(Going));
     p->step = g_new0(uint32_t, p->s.n + 1);
     p->is_handed = g_new0(bool, p->s.n_buffers + 1);
+    p->is_state = g_new0(bool, p->s.n_buffers + 1);
+    p->master = g_new(EchId, p->s.n_buffers + 1);
+    for (size_t b = 0; b <= p->s.n_buffers; b++)
+        p->master[b] = ECH_NONE;
     if (has_memory)
         find_steps(p);
-    if (p->n_kernels > p->steps->len) {
-        find_handed(p);
-        sum_up(p);
-        g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(in));
-        EchEdit edit;
-        ech_edit_init(&edit, &p->s, builder);
-        write_ops(p, &edit);
-        ech_edit_loops(&edit, p->s.n_buffers);
-        ech_edit_clear(&edit);
-        out = ech_trace_builder_finish(builder, error);
-        if (out)
-            say(p, diag);
+    if (p->n_kernels > (p->on_host ? 0 : p->steps->len)) {
+        out = write_trace(p, in, diag, error);
     } else {
         ech_diag_remark(diag, "fuse: left the optimizer as it is: %s",
-                        p->others ? "it has no kind of one kernel on a GPU in PyTorch, as Adam, AdamW, Adagrad and SGD have"
-                                  : "none of PyTorch's that takes all parameters at once is recorded with what its kernels read and write");
+                        p->on_host  ? "none of PyTorch's is recorded with what its kernels read and write"
+                        : p->others ? "it has no kind of one kernel on a GPU in PyTorch, as Adam, AdamW, Adagrad and SGD have"
+                                    : "none of PyTorch's that takes all parameters at once is recorded with what its kernels read and write");
         out = ech_trace_ref(in);
     }
     g_array_unref(p->steps);
+    g_array_unref(p->going);
     g_free(p->step);
     g_free(p->is_handed);
+    g_free(p->is_state);
+    g_free(p->master);
     ech_survey_clear(&p->s);
     return out;
 }
 
-const EchPassClass ech_pass_fuse = {
-    .name = "fuse", .summary = "run PyTorch's optimizer as one kernel, as fused=True has it", .source = "PyTorch 2.15, torch/optim", .trace = fuse_run};
+const EchPassClass ech_pass_fuse = {.name = "fuse",
+                                    .summary = "run PyTorch's optimizer as one kernel, as fused=True has it, or on the host",
+                                    .source = "PyTorch 2.15, torch/optim; torchao 0.18, torchao/optim/cpu_offload.py",
+                                    .params = fuse_params,
+                                    .options_size = sizeof(FuseOptions),
+                                    .trace = fuse_run};

@@ -707,17 +707,11 @@ static void write_ops(Writer *w)
     }
 }
 
-static const char *host_memory(const EchSurvey *s)
-{
-    const EchMemory *pinned = s->device != NULL ? ech_device_memory_kind(s->device, ECH_MEM_HOST_PINNED) : NULL;
-    return pinned != NULL ? pinned->name : "host";
-}
-
 /* The arrays themselves are the host's now; what a recording or a compiler said of their places is no more. */
 static void move_arrays(Writer *w)
 {
     const Pass *p = w->p;
-    w->host = ech_trace_builder_memory(w->b, host_memory(&p->s));
+    w->host = ech_trace_builder_memory(w->b, ech_survey_host_memory(&p->s));
     for (EchId b = 0; b < p->s.n_buffers; b++) {
         EchBuffer *buffer = ech_trace_builder_peek_buffer(w->b, b);
         if (buffer->memory == w->host)
@@ -763,23 +757,13 @@ static void say(const Writer *w, EchDiag *diag)
         ech_diag_remark(diag, "offload: kernels are those compiled without it; the compiler's places do not hold any more");
 }
 
-/* The queue of copies one way: the trace's own, or one made for them. */
-static EchId copy_queue(const Writer *w, const char *name)
-{
-    const EchTrace *t = w->p->s.t;
-    for (EchId q = 0; q < ech_trace_n_queues(t); q++)
-        if (strcmp(ech_trace_string(t, ech_trace_queues(t)[q].name), name) == 0)
-            return q;
-    return ech_trace_builder_queue(w->b, name, ECH_QUEUE_COPY, ech_trace_queues(t)[w->p->s.core].device);
-}
-
 static EchTrace *write_trace(const Pass *p, EchDiag *diag, GError **error)
 {
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(p->s.t));
     Writer writer = {.p = p, .b = builder}, *w = &writer;
     ech_edit_init(&w->e, &p->s, builder);
-    w->to_host = copy_queue(w, "dma hbm>host");
-    w->from_host = copy_queue(w, "dma host>hbm");
+    w->to_host = ech_edit_copy_queue(&w->e, true);
+    w->from_host = ech_edit_copy_queue(&w->e, false);
     w->stands = g_new(EchId, p->s.n_buffers + 1);
     w->fetched = g_new(EchId, p->s.n_buffers + 1);
     w->stored = g_new(EchId, p->s.n_buffers + 1);

@@ -74,6 +74,12 @@ EchId ech_survey_at_level(const EchSurvey *survey, EchId op, EchId region)
     return op;
 }
 
+const char *ech_survey_host_memory(const EchSurvey *survey)
+{
+    const EchMemory *pinned = survey->device ? ech_device_memory_kind(survey->device, ECH_MEM_HOST_PINNED) : NULL;
+    return pinned ? pinned->name : "host";
+}
+
 EchTime ech_survey_copy_time(const EchSurvey *survey, EchBytes bytes, bool to_device)
 {
     const EchLink *link = survey->device != NULL ? ech_device_link(survey->device, "host") : NULL;
@@ -336,6 +342,16 @@ EchId ech_edit_memory(EchEdit *edit, EchOpKind kind, EchId buffer)
     o.name = b->name;
     edit->last_core = ech_trace_builder_op(edit->builder, o);
     return edit->last_core;
+}
+
+EchId ech_edit_copy_queue(EchEdit *edit, bool to_host)
+{
+    const EchTrace *t = edit->survey->t;
+    const char *name = to_host ? "dma hbm>host" : "dma host>hbm";
+    for (EchId q = 0; q < ech_trace_n_queues(t); q++)
+        if (strcmp(ech_trace_string(t, ech_trace_queues(t)[q].name), name) == 0)
+            return q;
+    return ech_trace_builder_queue(edit->builder, name, ECH_QUEUE_COPY, ech_trace_queues(t)[edit->survey->core].device);
 }
 
 void ech_edit_work(EchEdit *edit, EchId op)

@@ -40,6 +40,8 @@ EchId ech_survey_at_level(const EchSurvey *survey, EchId op, EchId region);
 EchId ech_survey_root(const EchSurvey *survey, EchId buffer);
 /** Whether a memory of the trace is the host's. */
 bool ech_survey_is_host(const EchSurvey *survey, EchId memory);
+/** The name of the host's memory that copies of the device's are best made with: its pinned one; "host" without a device. */
+const char *ech_survey_host_memory(const EchSurvey *survey);
 /** How long the device's host link takes for a copy that has it alone; 0 without a device. */
 EchTime ech_survey_copy_time(const EchSurvey *survey, EchBytes bytes, bool to_device);
 /** What op @op does with @buffer or parts of it that go by other names: bytes of its largest use, whether it reads it, whether it writes it. */
@@ -91,6 +93,8 @@ EchId ech_edit_text(EchEdit *edit, EchId string);
 EchOp ech_edit_op(EchEdit *edit, EchId op);
 /** ALLOC or FREE of @buffer on the core's queue. */
 EchId ech_edit_memory(EchEdit *edit, EchOpKind kind, EchId buffer);
+/** The queue of copies to the host, or from it: the trace's own, or one made for them. */
+EchId ech_edit_copy_queue(EchEdit *edit, bool to_host);
 /** The operations counts of an old op, for the one appended last. */
 void ech_edit_work(EchEdit *edit, EchId op);
 /** A dependency of an old op, for the one appended last; @more: iterations more. What it depends on may come later in the body, or be left out: then there is

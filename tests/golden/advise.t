@@ -99,24 +99,18 @@ gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | sed -n '/make it fit/,/^$/p;/What to add/,/^$/p'
   What would make it fit
    1+ checkpoint each block                4.08 GiB         -  84.4 ms    x1.227
-   2  optimizer state on host              3.96 GiB   692 MiB   146 ms    x2.130
-   3  checkpoint each, optimizer on host   3.41 GiB   692 MiB   150 ms    x2.181
-   4+ checkpoint each, what stays on host  3.46 GiB   642 MiB   169 ms    x2.452
-   5+ weights and optimizer on host        3.95 GiB  1.01 GiB   209 ms    x3.041
-   6+ activations on host, overlapped      4.06 GiB  1.17 GiB   217 ms    x3.154
-   7  checkpoint each, weights on host     3.07 GiB  1.01 GiB   217 ms    x3.161
-   8+ activations on host, waited for      3.46 GiB  1.17 GiB   229 ms    x3.327
+   2  optimizer on host                    3.96 GiB  1.35 GiB  93.0 ms    x1.352
+   3+ weights and optimizer on host        3.95 GiB  1.01 GiB   209 ms    x3.041
+   4+ activations on host, overlapped      4.06 GiB  1.17 GiB   217 ms    x3.154
+   5+ activations on host, waited for      3.46 GiB  1.17 GiB   229 ms    x3.327
 
   What to add to 'echelon run', which tells the arrays
    1  --allocator pytorch:expandable_segments:True --pass remat:modules=blocks.*
-   2  --pass offload:what=arguments,names=optimizer
-   3  --pass remat:modules=blocks.* --pass offload:what=arguments,names=optimizer
-   4  --allocator pytorch:expandable_segments:True --pass remat:modules=blocks.* --pass offload:what=activations,idle=0,each=true
-   5  --allocator pytorch:expandable_segments:True --pass offload:what=arguments
-   6  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,each=true,overlap=true,stash=5
-   7  --pass remat:modules=blocks.* --pass offload:what=arguments
-   8  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,each=true
-   9  --set replay.unified_memory=true
+   2  --pass fuse:where=host
+   3  --allocator pytorch:expandable_segments:True --pass offload:what=arguments
+   4  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,each=true,overlap=true,stash=5
+   5  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,each=true
+   6  --set replay.unified_memory=true
 
 $ echelon advise traces/keras_cnn.h100 --device h100-sxm --memory 70MiB | sed -n '/make it fit/,/^$/p'
   What would make it fit

@@ -509,7 +509,8 @@ $ echelon list passes
       memory=size (0)  only as many arrays, cheapest first, as bring what the device holds at its fullest down to this; 0: as far down as they can
       modules=text ()  of each module of PyTorch whose path fits this ("layers.*", "encoder.*+decoder.*"), all that its forward pass makes but its results, whatever that brings, as torch.utils.checkpoint has it
       products=true or false (true)  true: anything may run again; false: no matrix products, as JAX's dots_saveable has it
-  fuse             run PyTorch's optimizer as one kernel, as fused=True has it
+  fuse             run PyTorch's optimizer as one kernel, as fused=True has it, or on the host
+      where=device|host (device)  device: one kernel, of optimizers over lists that PyTorch has such a kind of; host: any optimizer runs there, for a time that is not modelled: gradients go when they are done, parameters come back, its state stays
   prefetch         fetch from host memory earlier, across layers and loop iterations, within a memory budget
       lookahead=ratio (1)  time kept for a fetch before its use, in its own lengths; 0: fetches stay where they are
       depth=number (1)  iterations that a loop's fetches run ahead; 0: none

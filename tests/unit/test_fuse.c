@@ -5,8 +5,10 @@
 #include <check.h>
 #include <string.h>
 
-/* A gigabyte takes 10 ms through the memory. */
+/* A gigabyte takes 10 ms through the memory and 100 ms over the link. */
 static const char device_text[] = "name: t\nfamily: other\nmemories:\n  hbm: {kind: hbm, space: 0, capacity: 80GB, read: 100GB/s, write: 100GB/s}\n"
+                                  "  host: {kind: host-pinned, space: 5, capacity: 64GB}\n"
+                                  "links:\n  host: {from: host, to: hbm, to_device: 10GB/s, from_device: 10GB/s, both_ways: 20GB/s}\n"
                                   "units:\n  vector: {peaks: {f32: 10GFLOP/s}}\n";
 static const EchTime ms = ECH_TEST_MS;
 static const EchBytes GB = 1000000000;
@@ -107,11 +109,41 @@ START_TEST(one_kernel)
 }
 END_TEST
 
+/* Gradients go as they are done, 100 ms each, and parameters come back; the host has both, too, and the moments. */
+static const struct {
+    const char *optimizer;
+    unsigned steps;
+    bool read_by_others;
+    unsigned kernels, most, most_there;
+    EchTime time;
+} on_host[] = {
+    {"AdamW", 1, false, 1, 6, 9, 60 + 300 + 300},
+    {"RMSprop", 2, false, 2, 6, 9, 2 * (60 + 300 + 300)},
+    {"SGD", 1, true, 1 + 1, 9, 9, 60 + 300 + 300 + 30}, /* what others read between is there all the same */
+};
+
+START_TEST(runs_on_host)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) in = made(on_host[_i].optimizer, on_host[_i].steps, on_host[_i].read_by_others);
+    const char *const specs[] = {"fuse:where=host", NULL};
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+    g_autoptr(EchRun) run = ech_test_replay(out, device);
+    ck_assert(run->completed);
+    ck_assert_uint_eq(ech_test_count(out, ECH_OP_KERNEL), on_host[_i].kernels);
+    ck_assert_uint_eq(ech_test_peak(run, "hbm") / GB, on_host[_i].most);
+    ck_assert_uint_eq(ech_test_peak(run, "host") / GB, on_host[_i].most_there);
+    ck_assert_int_eq((run->makespan + ms / 2) / ms, on_host[_i].time);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fuse");
     TCase *tcase = tcase_create("fuse");
     tcase_add_loop_test(tcase, one_kernel, 0, G_N_ELEMENTS(cases));
+    tcase_add_loop_test(tcase, runs_on_host, 0, G_N_ELEMENTS(on_host));
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
