@@ -18,9 +18,8 @@ static const char *const wheres[] = {"device", "host", NULL};
 
 static const EchParam fuse_params[] = {
     {"where", ECH_PARAM_ENUM, offsetof(FuseOptions, where), "device", NULL, NULL, wheres,
-     "device: one kernel, of optimizers over lists that PyTorch has such a kind of; host: any optimizer runs there, for a time that is not modelled: gradients "
-     "go "
-     "when they are done, parameters come back, its state stays"},
+     "device: one kernel, of optimizers over lists that PyTorch has such a kind of; host: any optimizer runs there, for a time that is not modelled: "
+     "gradients go when they are done, parameters come back, its state stays"},
     {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -141,7 +140,7 @@ static void find_handed(Pass *p)
     }
 }
 
-/* The move of @buffer in @step, which is the @n-th; @at[buffer]: 1 + its place there. */
+/* The move of @buffer in @step; @at[buffer]: 1 + its place there, or in another step. */
 static Move *move_of(Step *step, EchId buffer, uint32_t *at)
 {
     Move *moves = (Move *)(void *)step->moves->data;
@@ -301,6 +300,7 @@ static EchId put_copy(const Pass *p, EchEdit *e, EchId buffer, EchId there, EchB
         ech_trace_builder_dep(e->builder, e->last_core, 0);
     return made;
 }
+
 static bool is_gradient(const Pass *p, const Move *move)
 {
     return !move->writes && !move->gone && !p->is_state[move->buffer] && p->s.buffers[move->buffer].role != ECH_ROLE_PARAMETER;
@@ -309,7 +309,9 @@ static bool is_gradient(const Pass *p, const Move *move)
 static gint compare_going(gconstpointer a, gconstpointer b)
 {
     const Going *x = a, *y = b;
-    return x->op != y->op ? (x->op < y->op ? -1 : 1) : (x->move > y->move) - (x->move < y->move);
+    if (x->op != y->op)
+        return x->op < y->op ? -1 : 1;
+    return x->step != y->step ? (x->step < y->step ? -1 : 1) : (x->move > y->move) - (x->move < y->move);
 }
 
 /* When gradients are done: what wrote them last before the step begins, or its own last kernel. */
