@@ -108,6 +108,9 @@ static void tear_down(Engine *e)
 {
     if (e->gpu.context) {
         e->cu->context_synchronize();
+        /* Before the queue that it was told last: it may look at that once more. */
+        if (e->blas && e->blas_handle)
+            e->blas->destroy(e->blas_handle);
         for (EchId i = 0; i < ech_trace_n_buffers(e->trace); i++)
             ech_cuda_release_buffer(e, i, e->n_streams > 0 ? e->streams[0] : NULL, NULL);
         for (size_t i = 0; i < ech_trace_n_ops(e->trace); i++) {
@@ -144,8 +147,6 @@ static void tear_down(Engine *e)
             if (e->blocks[i].host)
                 ech_cuda_give_host(e, e->blocks[i].host, ech_cuda_is_pinned(e->trace, (EchId)i), NULL);
         }
-        if (e->blas && e->blas_handle)
-            e->blas->destroy(e->blas_handle);
         for (size_t i = 0; i < MAX(ech_trace_n_queues(e->trace), 1); i++) {
             if (e->workspaces[i])
                 e->cu->release(e->workspaces[i]);

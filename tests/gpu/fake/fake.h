@@ -7,6 +7,8 @@
 #include "sim/replay/cuda_blas.h"
 #include "sim/replay/cuda_driver.h"
 
+#include <unistd.h>
+
 #define EXPORT __attribute__((visibility("default")))
 #define CARD_BYTES (getenv("ECH_FAKE_CUDA_BYTES") ? strtoull(getenv("ECH_FAKE_CUDA_BYTES"), NULL, 10) : (size_t)1 << 28)
 
@@ -21,6 +23,8 @@ ECH_CUBLAS_FUNCTIONS(PROTOTYPE)
 enum {
     INVALID_VALUE = 1,
     NOT_INITIALIZED = 3,
+    BLAS_INVALID_VALUE = 7, /* Of cuBLAS, as the next */
+    NOT_SUPPORTED = 15,
     INVALID_CONTEXT = 201,
     INVALID_HANDLE = 400,
     NOT_FOUND = 500,
@@ -35,10 +39,10 @@ typedef struct Block {
     struct Block *next;
     char *data;
     size_t bytes;
-    size_t noise; /* So many from the beginning are what the noise kernel left */
-    int host, pooled;
-    int far;           /* Of the host, at another processor than the GPU */
-    struct Page *page; /* That it shares, from @unit on; NULL: none */
+    size_t noise;               /* So many from the beginning are what the noise kernel left */
+    int host, pooled, returned; /* returned: to the pool, from when its queue comes to that */
+    int far;                    /* Of the host, at another processor than the GPU */
+    struct Page *page;          /* That it shares, from @unit on; NULL: none */
     size_t unit;
     struct Granule *granules; /* Of addresses that were reserved: what lies behind each of them; NULL: an allocation */
 } Block;
@@ -78,6 +82,7 @@ struct EchCuStreamOpaque {
 };
 struct EchCuEventOpaque {
     Mark *mark; /* NULL: never recorded */
+    struct EchCuEventOpaque *next;
     int untimed;
 };
 struct EchCuGraphOpaque {
@@ -86,7 +91,9 @@ struct EchCuGraphOpaque {
 
 typedef struct {
     long held, calls;
-    int ready, current;            /* cuInit was called; a context is */
+    int ready;                     /* cuInit was called */
+    long retained;                 /* Times that the context was, and not released */
+    long process;                  /* That called cuInit: after fork() the driver works in no other */
     int near;                      /* The thread was told to stay on the GPU's side */
     size_t used;                   /* Of the card */
     int capturing, launching;      /* A graph; a kernel */
@@ -99,8 +106,17 @@ typedef struct {
     double busy; /* Nanoseconds worked since the context was made */
 } Fake;
 extern Fake fake;
+extern _Thread_local int fake_current; /* Whether this thread has the context: the others do not have it by that */
 
 /* ---- fake_cuda.c ---- */
+
+/** Ends the process: what the driver's manual leaves undefined, or what only a return code tells of that nobody looks at when something is given back. */
+_Noreturn void fake_misused(const char *symbol, const char *how);
+/** Of a call that gives something back: a context must be current, in the process that started the driver. */
+void fake_enter_release(const char *symbol);
+/** What is given to a call is there: made, and not yet destroyed. */
+void fake_know_stream(const struct EchCuStreamOpaque *stream, const char *symbol);
+void fake_know_event(const struct EchCuEventOpaque *event, const char *symbol);
 
 /** True if this call is to fail. */
 int fake_failing(void);
@@ -110,13 +126,13 @@ int fake_comes_to_fault(void);
     do {                                                                                                                                                       \
         if (fake_failing())                                                                                                                                    \
             return LAUNCH_FAILED;                                                                                                                              \
-        if (!fake.ready)                                                                                                                                       \
+        if (!fake.ready || fake.process != (long)getpid())                                                                                                     \
             return NOT_INITIALIZED;                                                                                                                            \
     } while (0)
 #define ENTER_CONTEXT()                                                                                                                                        \
     do {                                                                                                                                                       \
         ENTER();                                                                                                                                               \
-        if (!fake.current)                                                                                                                                     \
+        if (!fake_current)                                                                                                                                     \
             return INVALID_CONTEXT;                                                                                                                            \
     } while (0)
 /** Whether it is a machine rather than a model: ECH_FAKE_CUDA_REAL. */

@@ -4,6 +4,7 @@
 #include <math.h>
 
 static char library;
+static int n_handles; /* Not destroyed */
 static EchCuStream blas_stream;
 
 static long plain;
@@ -61,41 +62,73 @@ static void load_kernel(int type, int odd, size_t results)
     *is = 1;
 }
 
+static void know_handle(EchCuBlasHandle handle, const char *symbol)
+{
+    if ((void *)handle != &library || n_handles == 0)
+        fake_misused(symbol, "a handle that is not there");
+}
+
 EXPORT int cublasCreate_v2(EchCuBlasHandle *ret)
 {
     ENTER_CONTEXT();
     *ret = (EchCuBlasHandle)(void *)&library;
+    n_handles++;
+    blas_stream = NULL;
+    blas_workspace = NULL;
     fake.held++;
     return 0;
 }
 
+/* Other streams than the one it was given may be gone; that one may not, for it is the library's until it is given another. */
 EXPORT int cublasDestroy_v2(EchCuBlasHandle handle)
 {
     int fails = fake_failing();
+    know_handle(handle, __func__);
+    fake_enter_release(__func__);
+    fake_know_stream(blas_stream, __func__);
+    n_handles--;
+    blas_stream = NULL;
     fake.held--;
-    return fails ? LAUNCH_FAILED : (void *)handle == &library ? 0 : INVALID_VALUE;
+    return fails ? LAUNCH_FAILED : 0;
 }
 
 EXPORT int cublasGetVersion_v2(EchCuBlasHandle handle, int *ret)
 {
     ENTER_CONTEXT();
+    know_handle(handle, __func__);
     *ret = 130000;
-    return (void *)handle == &library ? 0 : INVALID_VALUE;
+    return 0;
 }
 
 EXPORT int cublasSetStream_v2(EchCuBlasHandle handle, EchCuStream stream)
 {
     ENTER_CONTEXT();
+    know_handle(handle, __func__);
+    fake_know_stream(stream, __func__);
     blas_stream = stream;
     blas_workspace = NULL; /* The library's own, from its pool */
-    return (void *)handle == &library ? 0 : INVALID_VALUE;
+    return 0;
 }
 
 EXPORT int cublasSetWorkspace_v2(EchCuBlasHandle handle, void *workspace, size_t bytes)
 {
     ENTER_CONTEXT();
+    know_handle(handle, __func__);
     blas_workspace = workspace;
-    return (void *)handle == &library && (uintptr_t)workspace % 16 == 0 && fake_block_at(workspace, bytes) ? 0 : INVALID_VALUE;
+    return (uintptr_t)workspace % 256 == 0 && fake_block_at(workspace, bytes) ? 0 : BLAS_INVALID_VALUE;
+}
+
+/* Of the table of types in the manual of cublasGemmStridedBatchedEx. */
+static int is_known(int input, int output, int compute)
+{
+    static const int known[][3] = {{ECH_CUBLAS_BF16, ECH_CUBLAS_BF16, ECH_CUBLAS_COMPUTE_F32}, {ECH_CUBLAS_F16, ECH_CUBLAS_F16, ECH_CUBLAS_COMPUTE_F32},
+                                   {ECH_CUBLAS_F32, ECH_CUBLAS_F32, ECH_CUBLAS_COMPUTE_F32},   {ECH_CUBLAS_F32, ECH_CUBLAS_F32, ECH_CUBLAS_COMPUTE_TF32},
+                                   {ECH_CUBLAS_F64, ECH_CUBLAS_F64, ECH_CUBLAS_COMPUTE_F64},   {ECH_CUBLAS_S8, ECH_CUBLAS_S32, ECH_CUBLAS_COMPUTE_S32}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (known[i][0] == input && known[i][1] == output && known[i][2] == compute)
+            return 1;
+    }
+    return 0;
 }
 
 EXPORT int cublasGemmStridedBatchedEx(EchCuBlasHandle handle, int transpose_a, int transpose_b, int m, int n, int k, const void *alpha, const void *a,
@@ -105,14 +138,20 @@ EXPORT int cublasGemmStridedBatchedEx(EchCuBlasHandle handle, int transpose_a, i
     ENTER_CONTEXT();
     fake_host_takes(fake_figures()->call);
     size_t element = type_a == 3 ? 1 : type_a == 1 ? 8 : type_a == 0 ? 4 : 2, result = type_c == 1 ? 8 : type_c == 0 || type_c == 10 ? 4 : 2;
-    (void)compute;
+    know_handle(handle, __func__);
+    fake_know_stream(blas_stream, __func__);
+    if (blas_workspace && !fake_block_at(blas_workspace, 1))
+        fake_misused(__func__, "a workspace that was given back");
+    if (!is_known(type_a, type_c, compute) || (type_a == ECH_CUBLAS_S8 && (!transpose_a || lda % 4 || ldb % 4)) || (uintptr_t)a % element ||
+        (uintptr_t)b % element || (uintptr_t)c % result)
+        return NOT_SUPPORTED;
     if (blas_workspace)
         note_user(blas_workspace, blas_stream);
-    if ((void *)handle != &library || m <= 0 || n <= 0 || k <= 0 || batch <= 0 || !alpha || !beta || type_a != type_b || transpose_b || algorithm != -1 ||
-        lda < (transpose_a ? k : m) || ldb < k || ldc < m || stride_a < (long long)m * k || stride_b < (long long)k * n || stride_c < (long long)m * n ||
+    if (m <= 0 || n <= 0 || k <= 0 || batch <= 0 || !alpha || !beta || type_a != type_b || transpose_b || algorithm != -1 || lda < (transpose_a ? k : m) ||
+        ldb < k || ldc < m || stride_a < (long long)m * k || stride_b < (long long)k * n || stride_c < (long long)m * n ||
         !fake_block_at(a, (size_t)batch * (size_t)stride_a * element) || !fake_block_at(b, (size_t)batch * (size_t)stride_b * element) ||
         !fake_block_at(c, (size_t)batch * (size_t)stride_c * result))
-        return INVALID_VALUE;
+        return BLAS_INVALID_VALUE;
     plain += !is_noise(a, (size_t)batch * (size_t)stride_a * element) || !is_noise(b, (size_t)batch * (size_t)stride_b * element);
     load_kernel(type_a, m % 8 || n % 8 || k % 8, (size_t)m * (size_t)n);
     const FakeFigures *figures = fake_figures();

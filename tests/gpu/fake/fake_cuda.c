@@ -6,12 +6,14 @@
  * link of a chain takes 600 ns, 200 ns where it is one of the last lines that chains came to; products at odd sides reach .7 of their rate.
  *
  * ECH_FAKE_CUDA_FAIL=N makes the N-th call (from 1) return an error; every call checks its handles, and what is still held at the end is counted in
- * fake_cuda_held() (looked up by the tests). A release that fails has still released. ECH_FAKE_CUDA_BYTES is the card's memory, ECH_FAKE_CUDA_NAME its name,
- * ECH_FAKE_CUDA_ALLOC_US how long an allocation keeps the host busy, and as long again for every page of 2 MiB more; ECH_FAKE_CUDA_INIT is what cuInit returns;
- * ECH_FAKE_CUDA_MAP=crash or hang is what mapping memory does; with ECH_FAKE_CUDA_STRAY a copy to the device changes other blocks too;
- * with ECH_FAKE_CUDA_FAULT=N the N-th kernel fails as kernels do: its launch goes well, whoever waits next is told, and so is every call after that;
- * ECH_FAKE_CUDA_PINNED is the most that can be pinned at once; with ECH_FAKE_CUDA_SOCKETS what is pinned lies at another processor, and is copied at 0.7 of the
- * rate, until NVML is asked to keep the thread near; ECH_FAKE_CUDA_OTHERS is what other processes have of the card's memory, and a context then takes 8 MiB.
+ * fake_cuda_held() (looked up by the tests). A release that fails has still released. A context is current in the thread that made it so, and the driver works
+ * in the process that started it: not after a fork(). What is used after it was destroyed, given back twice or without a context ends the process
+ * (fake_misused). ECH_FAKE_CUDA_BYTES is the card's memory, ECH_FAKE_CUDA_NAME its name, ECH_FAKE_CUDA_ALLOC_US how long an allocation keeps the host busy, and
+ * as long again for every page of 2 MiB more; ECH_FAKE_CUDA_INIT is what cuInit returns; ECH_FAKE_CUDA_MAP=crash or hang is what mapping memory does; with
+ * ECH_FAKE_CUDA_STRAY a copy to the device changes other blocks too; with ECH_FAKE_CUDA_FAULT=N the N-th kernel fails as kernels do: its launch goes well,
+ * whoever waits next is told, and so is every call after that; ECH_FAKE_CUDA_PINNED is the most that can be pinned at once; with ECH_FAKE_CUDA_SOCKETS what is
+ * pinned lies at another processor, and is copied at 0.7 of the rate, until NVML is asked to keep the thread near; ECH_FAKE_CUDA_OTHERS is what other processes
+ * have of the card's memory, and a context then takes 8 MiB.
  *
  * Of a kernel's parameters as many bytes are read as its PTX says: a sanitizer sees what is too short. What kernels do to memory is done by functions of
  * their names here; with ECH_FAKE_CUDA_PTX=N by the PTX itself, whose every access is checked, at most N instructions a launch (0: all), from both ends.
@@ -31,8 +33,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 Fake fake;
+_Thread_local int fake_current;
 static char context_of;
 
 EXPORT long fake_cuda_held(void);
@@ -55,6 +59,20 @@ void fake_cuda_reset(void)
     fake.faulty = fake.faulted = 0;
     fake_run_all();
     fake.capturing = 0;
+}
+
+_Noreturn void fake_misused(const char *symbol, const char *how)
+{
+    fprintf(stderr, "fake CUDA: %s: %s\n", symbol, how);
+    abort();
+}
+
+void fake_enter_release(const char *symbol)
+{
+    if (!fake_current)
+        fake_misused(symbol, "no current context");
+    if (fake.process != (long)getpid())
+        fake_misused(symbol, "another process started the driver");
 }
 
 /* True if this call is to fail. */
@@ -119,7 +137,7 @@ static void read_figures(void)
 size_t fake_foreign(void)
 {
     const char *others = getenv("ECH_FAKE_CUDA_OTHERS");
-    return others ? strtoull(others, NULL, 10) + (fake.current ? (size_t)8 << 20 : 0) : 0;
+    return others ? strtoull(others, NULL, 10) + (fake.retained > 0 ? (size_t)8 << 20 : 0) : 0;
 }
 
 int fake_moves(void)
@@ -136,7 +154,11 @@ EXPORT EchCuResult cuInit(unsigned flags)
     read_figures();
     if (!fake.graph.last)
         fake.graph.last = &fake.graph.first;
+    /* A process made by fork() has its parent's memory, and no driver: not one of the parent's, and not one of its own. */
+    if (fake.ready && fake.process != (long)getpid())
+        return NOT_INITIALIZED;
     fake.ready = 1;
+    fake.process = (long)getpid();
     return 0;
 }
 
@@ -198,7 +220,9 @@ EXPORT EchCuResult cuDeviceGetAttribute(int *ret, int attribute, EchCuDevice dev
     case ECH_CU_ATTRIBUTE_CLOCK_KHZ: *ret = (int)fake_figures()->khz; break;
     case ECH_CU_ATTRIBUTE_MEMORY_CLOCK_KHZ: *ret = 2000000; break;
     case ECH_CU_ATTRIBUTE_BUS_BITS: *ret = 2048; break;
-    default: *ret = 1;
+    case ECH_CU_ATTRIBUTE_VMM:
+    case ECH_CU_ATTRIBUTE_POOLS: *ret = 1; break;
+    default: return INVALID_VALUE;
     }
     return device == 0 ? 0 : INVALID_VALUE;
 }
@@ -206,23 +230,35 @@ EXPORT EchCuResult cuDeviceGetAttribute(int *ret, int attribute, EchCuDevice dev
 EXPORT EchCuResult cuDevicePrimaryCtxRetain(EchCuContext *ret, EchCuDevice device)
 {
     ENTER();
+    if (device != 0)
+        return INVALID_VALUE;
     fake.held++;
     fake.busy = 0;
+    fake.retained++;
     *ret = (EchCuContext)(void *)&context_of;
-    return device == 0 ? 0 : INVALID_VALUE;
+    return 0;
 }
 
 EXPORT EchCuResult cuDevicePrimaryCtxRelease_v2(EchCuDevice device)
 {
     int fails = fake_failing();
+    if (device != 0 || fake.retained == 0)
+        fake_misused(__func__, "no context to release");
+    if (fake.retained == 1 && fake_current)
+        fake_misused(__func__, "the last of a context that is still current");
+    fake.retained--;
     fake.held--;
-    return fails ? LAUNCH_FAILED : device == 0 ? 0 : INVALID_VALUE;
+    return fails ? LAUNCH_FAILED : 0;
 }
 
 EXPORT EchCuResult cuCtxSetCurrent(EchCuContext context)
 {
+    /* Whatever fails, nothing is current after a call that takes the context away. */
+    fake_current = context ? fake_current : 0;
     ENTER();
-    fake.current = context != NULL;
+    if (context && ((void *)context != &context_of || fake.retained == 0))
+        fake_misused(__func__, "no such context");
+    fake_current = context != NULL;
     return 0;
 }
 

@@ -8,13 +8,25 @@
 #include <string.h>
 
 struct EchCuModuleOpaque {
+    struct EchCuModuleOpaque *next;
     const Ptx *ptx; /* borrowed */
 };
 struct EchCuFunctionOpaque {
     char name[32];
+    const struct EchCuModuleOpaque *module;
     const Ptx *ptx;
     int loaded; /* Its code takes memory from the first launch on */
 };
+static struct EchCuModuleOpaque *modules;
+
+static void know_module(const struct EchCuModuleOpaque *module, const char *symbol)
+{
+    const struct EchCuModuleOpaque *at = modules;
+    while (at && at != module)
+        at = at->next;
+    if (!at)
+        fake_misused(symbol, "a module that is not there");
+}
 
 static struct EchCuFunctionOpaque functions[16];
 static uint32_t chase_from; /* Where a chain was before its PTX ran */
@@ -56,6 +68,8 @@ EXPORT EchCuResult cuModuleLoadData(EchCuModule *ret, const void *image)
     if (!*ret)
         abort();
     (*ret)->ptx = ptx;
+    (*ret)->next = modules;
+    modules = *ret;
     fake.held++;
     return 0;
 }
@@ -63,7 +77,13 @@ EXPORT EchCuResult cuModuleLoadData(EchCuModule *ret, const void *image)
 EXPORT EchCuResult cuModuleUnload(EchCuModule module)
 {
     int fails = fake_failing();
+    fake_enter_release(__func__);
+    know_module(module, __func__);
     fake_run_all();
+    struct EchCuModuleOpaque **at = &modules;
+    while (*at != module)
+        at = &(*at)->next;
+    *at = module->next;
     free(module);
     fake.held--;
     return fails ? LAUNCH_FAILED : 0;
@@ -74,6 +94,7 @@ EXPORT EchCuResult cuModuleGetFunction(EchCuFunction *ret, EchCuModule module, c
     ENTER_CONTEXT();
     if (!module)
         return INVALID_HANDLE;
+    know_module(module, __func__);
     if (ptx_parameters(module->ptx, name, NULL, 0) < 0)
         return NOT_FOUND;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
@@ -81,6 +102,7 @@ EXPORT EchCuResult cuModuleGetFunction(EchCuFunction *ret, EchCuModule module, c
             snprintf(functions[i].name, sizeof functions[i].name, "%s", name);
         if (strcmp(functions[i].name, name) == 0) {
             functions[i].ptx = module->ptx;
+            functions[i].module = module;
             *ret = &functions[i];
             return 0;
         }
@@ -91,6 +113,12 @@ EXPORT EchCuResult cuModuleGetFunction(EchCuFunction *ret, EchCuModule module, c
 static uint64_t word(void **parameters, int i)
 {
     return *(uint64_t *)parameters[i];
+}
+
+/* What a kernel would end the context by: a pointer that its accesses are not aligned to. */
+static bool is_aligned(const void *pointer, unsigned to)
+{
+    return (uintptr_t)pointer % to == 0;
 }
 
 /* The cache: lines of 128 bytes, the 4 MiB that were touched last by a chain, as far as a table remembers. */
@@ -109,7 +137,7 @@ static EchCuResult chase(void **parameters, EchCuStream stream, bool done)
     const uint32_t *next = (const uint32_t *)(uintptr_t)word(parameters, 0);
     uint32_t *place = (uint32_t *)(uintptr_t)word(parameters, 2);
     double time = fake_figures()->launch;
-    if (!fake_block_at(place, 4))
+    if (!is_aligned(place, 4) || !is_aligned(next, 4) || !fake_block_at(place, 4))
         return LAUNCH_FAILED;
     /* Where the PTX has been already this goes once more, for the time it takes: the places do not depend on it. */
     uint32_t at = done ? chase_from : *place;
@@ -181,7 +209,8 @@ static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream s
     if (strcmp(name, "echelon_stream") == 0) {
         uint64_t reads = word(parameters, 2), writes = word(parameters, 3);
         void *target = (void *)(uintptr_t)word(parameters, 1);
-        if ((reads > 0 && !fake_block_at(first, reads * 16)) || (writes > 0 && !fake_block_at(target, writes * 16)))
+        if ((reads > 0 && (!is_aligned(first, 16) || !fake_block_at(first, reads * 16))) ||
+            (writes > 0 && (!is_aligned(target, 16) || !fake_block_at(target, writes * 16))))
             return LAUNCH_FAILED;
         if (writes > 0 && !done && fake_moves())
             memset(target, 1, writes * 16);
@@ -195,7 +224,7 @@ static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream s
     if (strcmp(name, "echelon_strided") == 0 || strcmp(name, "echelon_random") == 0) {
         uint64_t mask = word(parameters, 1), stride = strcmp(name, "echelon_strided") == 0 ? word(parameters, 2) : 4;
         uint64_t reads = word(parameters, strcmp(name, "echelon_strided") == 0 ? 3 : 2);
-        if (!fake_block_at(first, (mask + 1) * 16) || (mask & (mask + 1)) != 0)
+        if (!is_aligned(first, 16) || !fake_block_at(first, (mask + 1) * 16) || (mask & (mask + 1)) != 0)
             return LAUNCH_FAILED;
         /* Sectors of 32 bytes; a small range lives in the cache. */
         return fake_issue_work(stream, PORT, figures->launch, (double)reads * 16 * (stride > 1 ? 2 : 1),
@@ -221,7 +250,7 @@ static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream s
         return fake_issue_work(stream, OPERATIONS, figures->launch, (double)word(parameters, 0) * (all / 32) * 16384, figures->tensor);
     if (strcmp(name, "echelon_noise") == 0) {
         uint64_t words = word(parameters, 1);
-        if (words > 0 && !fake_block_at(first, words * 4))
+        if (words > 0 && (!is_aligned(first, 4) || !fake_block_at(first, words * 4)))
             return LAUNCH_FAILED;
         if (words > 0 && !done) /* Noise that nobody looks at: the first page will do */
             memset((void *)(uintptr_t)first, 0x3c, words < 1024 ? words * 4 : 4096);
@@ -232,7 +261,7 @@ static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream s
         const uint32_t *data = first;
         uint64_t words = word(parameters, 1);
         uint32_t pattern = *(uint32_t *)parameters[2], *differing = (uint32_t *)(uintptr_t)word(parameters, 3);
-        if (words > 0 && (!fake_block_at(data, words * 4) || !fake_block_at(differing, 4)))
+        if (words > 0 && (!is_aligned(data, 4) || !fake_block_at(data, words * 4) || !fake_block_at(differing, 4)))
             return LAUNCH_FAILED;
         for (uint64_t i = 0; i < words && !done; i++)
             *differing += data[i] != pattern;
@@ -251,8 +280,11 @@ EXPORT EchCuResult cuLaunchKernel(EchCuFunction function, unsigned grid_x, unsig
         fake.used += 3 << 20;
         fake_load_code();
     }
-    if (!function || !stream || grid_x == 0 || grid_y != 1 || grid_z != 1 || block_x == 0 || block_x > ptx_most_threads(function->ptx, function->name) ||
-        block_y != 1 || block_z != 1 || shared_bytes || extra)
+    fake_know_stream(stream, __func__);
+    if (function)
+        know_module(function->module, __func__);
+    if (!function || !stream || !parameters || grid_x == 0 || grid_x > INT32_MAX || grid_y != 1 || grid_z != 1 || block_x == 0 ||
+        block_x > ptx_most_threads(function->ptx, function->name) || block_y != 1 || block_z != 1 || shared_bytes || extra)
         return INVALID_VALUE;
     const char *fault = getenv("ECH_FAKE_CUDA_FAULT");
     fake.faulty |= fault && strtol(fault, NULL, 10) == ++fake.launches;

@@ -10,7 +10,7 @@ static size_t pool_used, pool_high, pool_reserved, pool_kept; /* Of the pool: ha
 static char pool;
 
 /* What is taken of the card. A machine rounds up to pages of 2 MiB; allocations up to 1 MiB lie in pages of their own, the fullest that has room. */
-enum { PAGE = 2 << 20, SHARED = 1 << 20, UNIT = 512, UNITS = PAGE / UNIT, POOL_GROWTH = 32 << 20 };
+enum { ALIGNED = 512, PAGE = 2 << 20, SHARED = 1 << 20, UNIT = 512, UNITS = PAGE / UNIT, POOL_GROWTH = 32 << 20 };
 typedef struct Page {
     struct Page *next;
     size_t n_used;
@@ -126,9 +126,11 @@ Block *fake_new_block(size_t bytes, int host)
     Block *b = calloc(1, sizeof *b);
     if (!b)
         abort();
-    b->data = malloc(bytes);
-    if (!b->data)
+    /* As the driver's memory is aligned; what is odd is odd in the programs that use it. */
+    void *data = NULL;
+    if (posix_memalign(&data, ALIGNED, bytes) != 0)
         abort();
+    b->data = data;
     b->bytes = bytes;
     b->host = host;
     b->next = blocks;
@@ -248,12 +250,15 @@ EXPORT EchCuResult cuMemAlloc_v2(EchCuPointer *ret, size_t bytes)
 EXPORT EchCuResult cuMemFree_v2(EchCuPointer pointer)
 {
     int fails = fake_failing();
+    fake_enter_release(__func__);
     if (fake_real() && !fake.capturing)
         fake_run_all(); /* It waits for the GPU */
     double begin = fake_wall_ns();
     const Block *block = fake_block_at((void *)(uintptr_t)pointer, 1);
     size_t bytes = block ? block->bytes : 0;
     EchCuResult result = give((void *)(uintptr_t)pointer, 0);
+    if (result != 0)
+        fake_misused(__func__, "no memory that cuMemAlloc gave");
     if (fake_real())
         dawdle(begin, bytes);
     return fails ? LAUNCH_FAILED : result;
@@ -262,7 +267,9 @@ EXPORT EchCuResult cuMemFree_v2(EchCuPointer pointer)
 EXPORT EchCuResult cuMemHostAlloc(void **ret, size_t bytes, unsigned flags)
 {
     ENTER_CONTEXT();
-    (void)flags;
+    enum { PORTABLE = 1, MAPPED = 2, WRITE_COMBINED = 4 };
+    if (flags > (PORTABLE | MAPPED | WRITE_COMBINED))
+        return INVALID_VALUE;
     const char *most = getenv("ECH_FAKE_CUDA_PINNED");
     if (most && bytes > strtoull(most, NULL, 10))
         return ECH_CU_ERROR_OUT_OF_MEMORY;
@@ -275,8 +282,10 @@ EXPORT EchCuResult cuMemHostAlloc(void **ret, size_t bytes, unsigned flags)
 EXPORT EchCuResult cuMemFreeHost(void *pointer)
 {
     int fails = fake_failing();
-    EchCuResult result = give(pointer, 1);
-    return fails ? LAUNCH_FAILED : result;
+    fake_enter_release(__func__);
+    if (give(pointer, 1) != 0)
+        fake_misused(__func__, "no memory that cuMemHostAlloc gave");
+    return fails ? LAUNCH_FAILED : 0;
 }
 
 /* A call that began at @begin takes from the card what the pool lacks. */
@@ -298,6 +307,7 @@ void fake_trim_pool(void)
 
 EXPORT EchCuResult cuMemAllocAsync(EchCuPointer *ret, size_t bytes, EchCuStream stream)
 {
+    fake_know_stream(stream, __func__);
     /* What this queue has freed before is there for it at once. */
     for (Task *task = stream ? stream->first : NULL; task; task = task->next) {
         Block *freed = task->kind == RELEASE ? fake_block_at(task->pointer, 1) : NULL;
@@ -321,10 +331,13 @@ EXPORT EchCuResult cuMemAllocAsync(EchCuPointer *ret, size_t bytes, EchCuStream 
 EXPORT EchCuResult cuMemFreeAsync(EchCuPointer pointer, EchCuStream stream)
 {
     int fails = fake_failing();
+    fake_enter_release(__func__);
+    fake_know_stream(stream, __func__);
     const void *data = (void *)(uintptr_t)pointer;
-    Block *block = fake_block_at(data, 1);
-    if (!stream || !block || !block->pooled)
-        return INVALID_VALUE;
+    Block *block = fake_block_from(data);
+    if (!stream || !block || !block->pooled || block->returned)
+        fake_misused(__func__, "no memory that cuMemAllocAsync gave, or given back already");
+    block->returned = 1;
     fake_issue(stream, (Task){.kind = RELEASE, .pointer = data});
     return fails ? LAUNCH_FAILED : 0;
 }
@@ -340,15 +353,21 @@ EXPORT EchCuResult cuMemPoolGetAttribute(EchCuPool which, int attribute, void *r
 {
     ENTER_CONTEXT();
     uint64_t value = attribute == ECH_CU_POOL_RESERVED_HIGH ? pool_high : attribute == ECH_CU_POOL_RESERVED_CURRENT ? pool_reserved : pool_used;
-    memcpy(ret, &value, sizeof value);
-    return (void *)which == &pool && attribute > 0 ? 0 : INVALID_VALUE;
+    if ((void *)which != &pool || !ret || attribute <= 0 || attribute > ECH_CU_POOL_USED_HIGH)
+        return INVALID_VALUE;
+    if (attribute < ECH_CU_POOL_RELEASE_THRESHOLD)
+        memset(ret, 1, sizeof(int)); /* Switches are ints */
+    else
+        memcpy(ret, &value, sizeof value);
+    return 0;
 }
 
 EXPORT EchCuResult cuMemPoolSetAttribute(EchCuPool which, int attribute, void *value)
 {
     ENTER_CONTEXT();
     uint64_t wanted = 0;
-    if ((void *)which != &pool || attribute <= 0 || !value)
+    if ((void *)which != &pool || attribute <= 0 || attribute > ECH_CU_POOL_USED_HIGH || !value || attribute == ECH_CU_POOL_RESERVED_CURRENT ||
+        attribute == ECH_CU_POOL_USED_CURRENT)
         return INVALID_VALUE;
     memcpy(&wanted, value, attribute < ECH_CU_POOL_RELEASE_THRESHOLD ? sizeof(int) : sizeof wanted); /* Switches are ints */
     /* A high-water mark can only be set back. */

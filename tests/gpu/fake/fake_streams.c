@@ -6,10 +6,34 @@
 #include <string.h>
 
 static char instance;
+static int n_instances, n_graphs; /* Not destroyed */
+static struct EchCuEventOpaque *events;
+
+void fake_know_stream(const struct EchCuStreamOpaque *stream, const char *symbol)
+{
+    const struct EchCuStreamOpaque *at = fake.streams;
+    while (at && at != stream)
+        at = at->next;
+    if (stream && !at)
+        fake_misused(symbol, "a queue that is not there");
+}
+
+void fake_know_event(const struct EchCuEventOpaque *event, const char *symbol)
+{
+    const struct EchCuEventOpaque *at = events;
+    while (at && at != event)
+        at = at->next;
+    if (event && !at)
+        fake_misused(symbol, "an event that is not there");
+}
 
 static EchCuResult copy(void *target, const void *source, size_t bytes, EchCuStream stream, int to_host, int from_host)
 {
+    fake_know_stream(stream, "cuMemcpy");
     Block *t = fake_block_at(target, bytes), *s = fake_block_at(source, bytes);
+    /* Of host memory that the driver knows, too, all must be there. */
+    if ((to_host && !t && fake_block_at(target, 1)) || (from_host && !s && fake_block_at(source, 1)))
+        return INVALID_VALUE;
     if (!stream || (!to_host && (!t || t->host)) || (!from_host && (!s || s->host)))
         return INVALID_VALUE;
     if (!fake.capturing && fake_moves()) {
@@ -62,7 +86,8 @@ EXPORT EchCuResult cuMemsetD32Async(EchCuPointer target, unsigned value, size_t 
 {
     ENTER_CONTEXT();
     uint32_t *data = (uint32_t *)(uintptr_t)target;
-    if (!stream || !fake_block_at(data, words * 4))
+    fake_know_stream(stream, __func__);
+    if (!stream || target % 4 != 0 || !fake_block_at(data, words * 4))
         return INVALID_VALUE;
     for (size_t i = 0; i < words; i++)
         data[i] = value;
@@ -73,7 +98,8 @@ EXPORT EchCuResult cuMemsetD32Async(EchCuPointer target, unsigned value, size_t 
 EXPORT EchCuResult cuStreamCreate(EchCuStream *ret, unsigned flags)
 {
     ENTER_CONTEXT();
-    (void)flags;
+    if (flags > ECH_CU_STREAM_NON_BLOCKING)
+        return INVALID_VALUE;
     EchCuStream stream = calloc(1, sizeof *stream);
     if (!stream)
         abort();
@@ -99,6 +125,10 @@ static void forget(EchCuStream stream)
 EXPORT EchCuResult cuStreamDestroy_v2(EchCuStream stream)
 {
     int fails = fake_failing();
+    fake_enter_release(__func__);
+    fake_know_stream(stream, __func__);
+    if (!stream)
+        fake_misused(__func__, "no queue");
     fake_run_all();
     forget(stream);
     fake.held--;
@@ -108,6 +138,7 @@ EXPORT EchCuResult cuStreamDestroy_v2(EchCuStream stream)
 EXPORT EchCuResult cuStreamSynchronize(EchCuStream stream)
 {
     ENTER_CONTEXT();
+    fake_know_stream(stream, __func__);
     if (!stream || fake.capturing)
         return INVALID_HANDLE;
     fake_run_until(stream, NULL);
@@ -119,6 +150,8 @@ EXPORT EchCuResult cuStreamWaitEvent(EchCuStream stream, EchCuEvent event, unsig
 {
     ENTER_CONTEXT();
     fake_host_takes(fake_figures()->call);
+    fake_know_stream(stream, __func__);
+    fake_know_event(event, __func__);
     if (!stream || !event || flags)
         return INVALID_HANDLE;
     if (!event->mark)
@@ -134,6 +167,7 @@ EXPORT EchCuResult cuStreamWaitEvent(EchCuStream stream, EchCuEvent event, unsig
 EXPORT EchCuResult cuStreamBeginCapture_v2(EchCuStream stream, int mode)
 {
     ENTER_CONTEXT();
+    fake_know_stream(stream, __func__);
     if (!stream || mode != ECH_CU_CAPTURE_RELAXED || fake.capturing)
         return INVALID_VALUE;
     fake_run_all();
@@ -146,7 +180,9 @@ EXPORT EchCuResult cuStreamBeginCapture_v2(EchCuStream stream, int mode)
 EXPORT EchCuResult cuStreamEndCapture(EchCuStream stream, EchCuGraph *ret)
 {
     int fails = fake_failing();
-    if (!stream->capturing)
+    fake_enter_release(__func__);
+    fake_know_stream(stream, __func__);
+    if (!stream || !stream->capturing)
         return INVALID_HANDLE;
     int unjoined = 0;
     stream->loose = 0;
@@ -158,6 +194,7 @@ EXPORT EchCuResult cuStreamEndCapture(EchCuStream stream, EchCuGraph *ret)
     if (fails || unjoined)
         return fails ? LAUNCH_FAILED : CAPTURE_UNJOINED;
     fake.held++;
+    n_graphs++;
     *ret = &fake.graph;
     return 0;
 }
@@ -167,10 +204,19 @@ EXPORT EchCuResult cuGraphInstantiateWithFlags(EchCuGraphExec *ret, EchCuGraph f
     ENTER_CONTEXT();
     if (from != &fake.graph || flags)
         return INVALID_HANDLE;
+    if (n_graphs == 0)
+        fake_misused(__func__, "a graph that is not there");
     fake.held++;
+    n_instances++;
     fake.uploaded = 0;
     *ret = (EchCuGraphExec)(void *)&instance;
     return 0;
+}
+
+static void know_instance(const char *symbol)
+{
+    if (n_instances == 0)
+        fake_misused(symbol, "an executable graph that is not there");
 }
 
 /* In the order of the queue, as a first launch does it too. */
@@ -187,6 +233,8 @@ static void upload(EchCuStream stream)
 EXPORT EchCuResult cuGraphUpload(EchCuGraphExec exec, EchCuStream stream)
 {
     ENTER_CONTEXT();
+    know_instance(__func__);
+    fake_know_stream(stream, __func__);
     if ((void *)exec != &instance || !stream || fake.capturing)
         return INVALID_HANDLE;
     upload(stream);
@@ -197,6 +245,8 @@ EXPORT EchCuResult cuGraphUpload(EchCuGraphExec exec, EchCuStream stream)
 EXPORT EchCuResult cuGraphLaunch(EchCuGraphExec exec, EchCuStream stream)
 {
     ENTER_CONTEXT();
+    know_instance(__func__);
+    fake_know_stream(stream, __func__);
     if ((void *)exec != &instance || !stream || fake.capturing)
         return INVALID_HANDLE;
     upload(stream);
@@ -241,6 +291,9 @@ EXPORT EchCuResult cuGraphLaunch(EchCuGraphExec exec, EchCuStream stream)
 EXPORT EchCuResult cuGraphExecDestroy(EchCuGraphExec exec)
 {
     int fails = fake_failing();
+    fake_enter_release(__func__);
+    know_instance(__func__);
+    n_instances--;
     fake.held--;
     return fails ? LAUNCH_FAILED : (void *)exec == &instance ? 0 : INVALID_HANDLE;
 }
@@ -248,6 +301,9 @@ EXPORT EchCuResult cuGraphExecDestroy(EchCuGraphExec exec)
 EXPORT EchCuResult cuGraphDestroy(EchCuGraph which)
 {
     int fails = fake_failing();
+    fake_enter_release(__func__);
+    if (n_graphs-- == 0)
+        fake_misused(__func__, "a graph that is not there");
     fake.held--;
     fake_empty_graph();
     return fails ? LAUNCH_FAILED : which == &fake.graph ? 0 : INVALID_HANDLE;
@@ -256,10 +312,14 @@ EXPORT EchCuResult cuGraphDestroy(EchCuGraph which)
 EXPORT EchCuResult cuEventCreate(EchCuEvent *ret, unsigned flags)
 {
     ENTER_CONTEXT();
+    if (flags > (ECH_CU_EVENT_DISABLE_TIMING | 1)) /* 1: who waits for it sleeps */
+        return INVALID_VALUE;
     *ret = calloc(1, sizeof **ret);
     if (!*ret)
         abort();
-    (*ret)->untimed = flags == ECH_CU_EVENT_DISABLE_TIMING;
+    (*ret)->untimed = (flags & ECH_CU_EVENT_DISABLE_TIMING) != 0;
+    (*ret)->next = events;
+    events = *ret;
     fake.held++;
     return 0;
 }
@@ -267,6 +327,14 @@ EXPORT EchCuResult cuEventCreate(EchCuEvent *ret, unsigned flags)
 EXPORT EchCuResult cuEventDestroy_v2(EchCuEvent event)
 {
     int fails = fake_failing();
+    fake_enter_release(__func__);
+    fake_know_event(event, __func__);
+    if (!event)
+        fake_misused(__func__, "no event");
+    struct EchCuEventOpaque **at = &events;
+    while (*at != event)
+        at = &(*at)->next;
+    *at = event->next;
     free(event);
     fake.held--;
     return fails ? LAUNCH_FAILED : 0;
@@ -276,6 +344,8 @@ EXPORT EchCuResult cuEventRecord(EchCuEvent event, EchCuStream stream)
 {
     ENTER_CONTEXT();
     fake_host_takes(fake_figures()->call);
+    fake_know_stream(stream, __func__);
+    fake_know_event(event, __func__);
     if (!event || !stream)
         return INVALID_HANDLE;
     event->mark = fake_new_mark();
@@ -291,6 +361,7 @@ EXPORT EchCuResult cuEventRecord(EchCuEvent event, EchCuStream stream)
 EXPORT EchCuResult cuEventSynchronize(EchCuEvent event)
 {
     ENTER_CONTEXT();
+    fake_know_event(event, __func__);
     if (!event || !event->mark)
         return INVALID_HANDLE;
     if (event->mark->captured)
@@ -303,6 +374,7 @@ EXPORT EchCuResult cuEventSynchronize(EchCuEvent event)
 EXPORT EchCuResult cuEventQuery(EchCuEvent event)
 {
     ENTER_CONTEXT();
+    fake_know_event(event, __func__);
     if (event && event->mark && event->mark->captured)
         return CAPTURED_EVENT;
     return !event ? INVALID_HANDLE : !event->mark || event->mark->done ? 0 : ECH_CU_ERROR_NOT_READY;
@@ -311,9 +383,12 @@ EXPORT EchCuResult cuEventQuery(EchCuEvent event)
 EXPORT EchCuResult cuEventElapsedTime(float *ret_ms, EchCuEvent begin, EchCuEvent end)
 {
     ENTER_CONTEXT();
-    if (!begin || !end || begin->untimed || end->untimed || !begin->mark || !end->mark || begin->mark->captured || end->mark->captured || !begin->mark->done ||
-        !end->mark->done)
+    fake_know_event(begin, __func__);
+    fake_know_event(end, __func__);
+    if (!begin || !end || begin->untimed || end->untimed || !begin->mark || !end->mark || begin->mark->captured || end->mark->captured)
         return INVALID_HANDLE;
+    if (!begin->mark->done || !end->mark->done)
+        return ECH_CU_ERROR_NOT_READY;
     double time = end->mark->time - begin->mark->time;
     *ret_ms = (float)((fake_real() ? round(time / fake_figures()->step) * fake_figures()->step : time) / 1e6);
     return 0;
