@@ -15,6 +15,11 @@
 /* Trips of an inner loop that are walked one by one, however many visits each is. */
 #define LEAST_TRIPS 16
 #define MAX_CALLS 16 /* calls within calls */
+/* Cycles of the scalar core, which does one thing after the other where each needs the one before: until a load's result is there, and until a branch is
+ * taken (final schedules of libtpu 0.0.52). */
+#define SCALAR_LOAD 6
+#define SCALAR_BRANCH 7
+#define SCALAR_COUNTER 2 /* added to and compared */
 /* Arrays of scalars that a kernel writes itself, and elements of one: the scalar memory has 1 MiB. */
 #define MAX_HELD 16
 #define MOST_HELD 262144
@@ -156,6 +161,8 @@ typedef struct {
     uint16_t held;    /* of a memref: 1 + the kernel's own array of scalars that it is; 0: something else */
     uint16_t carried; /* 1 + which of the values it is that the loop around it hands from trip to trip; 0: none */
     uint16_t summed;  /* such a value, and the element of @from has been added to it */
+    bool fixed;       /* made of constants: the compiler knows it */
+    uint32_t depth;   /* cycles of the scalar core on the longest way to it since the trip began of the loop around */
     Way way;
 } Value;
 
@@ -231,6 +238,10 @@ typedef struct {
     int64_t rows; /* of the call's first result, where an operand has as many: what sizes of groups add up to; 0: not so */
     Held held[MAX_HELD];
     unsigned unsure;  /* regions around that are walked once, and may happen never or often */
+    uint32_t deepest; /* of the values of this trip (depth) */
+    double cycles;    /* of the scalar core since the loop around began, whose trips are as long as their longest way */
+    double scalar;    /* of loops that have only those */
+    uint64_t others;  /* operations so far that are not the scalar core's alone */
     uint64_t allowed; /* visits in a loop: beyond that its trips are taken to go on as they did */
     unsigned calls;
     Stretch stretch; /* that is walked */
@@ -519,13 +530,35 @@ static Value selected(Value condition, Value yes, Value no)
     return result;
 }
 
+/* How a scalar is come by: of constants alone, or on how long a way. */
+static Value way_of_scalars(Walk *w, const EchMlirOp *op, const Step *step)
+{
+    Value way = {.fixed = step->kind != LOAD_SCALAR};
+    for (uint32_t k = 0; k < op->n_operands; k++) {
+        Value operand = value_of(w, op, k);
+        way.fixed = way.fixed && operand.fixed;
+        way.depth = MAX(way.depth, operand.depth);
+    }
+    const char *name = short_name(op->name);
+    Value last = op->n_operands > 1 ? value_of(w, op, op->n_operands - 1) : (Value){0};
+    bool nothing = last.fixed && last.known && last.value == 1 && (g_str_has_prefix(name, "arith.div") || strcmp(name, "arith.muli") == 0);
+    if (way.fixed)
+        way.depth = 0;
+    else if (step->kind != CAST && step->kind != SAME && !nothing)
+        way.depth += step->kind == LOAD_SCALAR ? SCALAR_LOAD : 1;
+    if (!step->dead)
+        w->deepest = MAX(w->deepest, way.depth);
+    return way;
+}
+
 static void scalar(Walk *w, const EchMlirOp *op, const Step *step)
 {
     if (step->kind == CONSTANT) {
-        set(w, op, (Value){.known = step->known, .value = step->number, .same = UINT8_MAX, .spread = true});
+        set(w, op, (Value){.known = step->known, .value = step->number, .same = UINT8_MAX, .spread = true, .fixed = true});
         return;
     }
     Value a = value_of(w, op, 0), b = op->n_operands > 1 ? value_of(w, op, 1) : (Value){0}, result = {0};
+    Value way = way_of_scalars(w, op, step);
     switch ((int)step->kind) {
     case SCALAR: result = computed(op, a, b); break;
     case COMPARE: result = compared(step, a, b); break;
@@ -543,6 +576,8 @@ static void scalar(Walk *w, const EchMlirOp *op, const Step *step)
     }
     if (!result.known && result.symbol == 0 && (step->kind != LOAD_SCALAR || a.data)) /* what the kernel writes itself changes */
         result.symbol = symbol_of(w, op);
+    result.fixed = way.fixed;
+    result.depth = way.depth;
     set(w, op, result);
 }
 
@@ -880,6 +915,7 @@ static void add_arithmetic(Walk *w, const EchMlirOp *op, double instructions, do
 
 static void vector(Walk *w, const EchMlirOp *op, Kind kind, bool dead)
 {
+    w->others += !dead && kind != FREE && kind != SLICE;
     EchKernelGrid *work = w->work;
     const EchMlirType *result = ech_mlir_result_type(w->m, op), *from = operand_type(w, op, 0);
     Value first = value_of(w, op, 0), made = {0};
@@ -967,6 +1003,7 @@ static void branch(Walk *w, const EchMlirOp *op)
     uint32_t yes = region_of(w, op, 0), no = region_of(w, op, 1), n = MIN(op->n_results, MAX_CARRIED);
     if (!condition.known || condition.guessed)
         w->work->assumed = true;
+    w->cycles += condition.fixed ? 0 : w->weight * SCALAR_BRANCH;
     bool taken = condition.known ? condition.value != 0 : length_of(w->m, yes) >= length_of(w->m, no);
     walk_region(w, taken ? yes : no);
     w->unsure -= !condition.known;
@@ -1007,23 +1044,32 @@ static void loop(Walk *w, const EchMlirOp *op)
     }
     w->work->assumed = w->work->assumed || from.guessed || to.guessed || step.guessed;
     int64_t trips = far > 0 ? (far - 1) / step.value + 1 : 0, walked = trips;
-    uint64_t allowed = w->allowed, before = w->visits;
-    double weight = w->weight;
+    uint64_t allowed = w->allowed, before = w->visits, others = w->others;
+    double weight = w->weight, cycles = w->cycles, scalar = w->scalar;
+    uint32_t deepest = w->deepest;
+    w->cycles = 0;
     w->allowed = allowed / (uint64_t)CLAMP(trips, 1, LEAST_TRIPS);
     for (int64_t i = 0; i < walked && w->visits++ < BUDGET; i++) {
         if (walked < trips && i == walked / 2)
             w->weight = weight * (double)(trips - i) / (double)(walked - i);
         arguments[0] = (Value){.known = true, .value = from.value + i * step.value};
+        w->deepest = SCALAR_COUNTER;
         for (uint32_t k = 1; k <= carried; k++)
             arguments[k].carried = (uint16_t)k;
         enter(w, body, arguments, 1 + carried);
         handed_on(w, body, 0, &arguments[1], carried);
-        for (uint32_t k = 1; k <= carried; k++)
+        w->cycles += w->weight * (w->deepest + SCALAR_BRANCH);
+        for (uint32_t k = 1; k <= carried; k++) {
+            arguments[k].depth = 0;
             if (w->limits && arguments[k].summed == k && arguments[k].from > 0)
                 w->guesses[arguments[k].from - 1].summed = true;
+        }
         if (i == 0)
             walked = trips_walked(trips, w->visits - before, allowed);
     }
+    w->scalar = w->others == others ? scalar + w->cycles : w->scalar;
+    w->cycles += cycles + weight * SCALAR_BRANCH;
+    w->deepest = deepest;
     w->weight = weight;
     w->allowed = allowed;
     for (uint32_t i = 0; i < carried && walked < trips; i++)
@@ -1114,6 +1160,7 @@ static void walk_op(Walk *w, uint32_t id)
         }
         break;
     case OTHER: /* regions of operations that are not known happen once: tpu.region, tpu.trace */
+        w->others += op->n_regions == 0 && !g_str_has_prefix(short_name(op->name), "tpu.trace");
         set(w, op, (Value){0});
         for (uint32_t i = 0; i < op->n_regions; i++)
             enter(w, region_of(w, op, i), NULL, 0);
@@ -1357,7 +1404,9 @@ static void walk_step(Walk *w, uint32_t kernel, const Grid *grid, uint64_t step,
     bind(w, kernel, grid, step);
     uint32_t body = region_of(w, ech_mlir_op(w->m, kernel), 0);
     hold(w, ech_mlir_block(w->m, body), grid->rank + grid->n_arrays);
+    w->cycles = w->scalar = 0;
     walk_region(w, body);
+    w->work->scalar += w->scalar;
 }
 
 /* Blocks that are fetched for a step, because the one before showed others, and those that are stored after it. */
