@@ -93,7 +93,7 @@ void ech_kernel_grid_price(const EchKernelModel *model, const EchKernelGrid *gri
         .hbm = sent > hidden ? 0 : waits,
         .link = sent > hidden ? waits : 0,
         .fill = time_of(model, model->fixed + edges),
-        .overhead = time_of(model, steps),
+        .overhead = time_of(model, steps + share * grid->scalar),
         .busy_compute = time_of(model, compute),
         .busy_hbm = time_of(model, all),
         .hbm_read = grid->read,

@@ -1,7 +1,7 @@
 /** @file grid.h
  * What a kernel costs whose author wrote its grid, blocks and arithmetic himself (Pallas): counted work in, time out.
  *
- *     time = start + first blocks + max(steps * step + copies * copy + ||matrix, others||_1.5 + chains, other blocks, bytes sent) + last blocks
+ *     time = start + scalar + first blocks + max(steps * step + copies * copy + ||matrix, others||_1.5 + chains, other blocks, bytes sent) + last blocks
  *
  * Blocks of the next step are fetched and those of the last one stored while one is worked on (jax/_src/pallas/mosaic/pipeline.py). Inside a step the matrix
  * units and the others work side by side as far as the data lets them; the others' time is that of the busiest kind of instruction, of which a chip begins so
@@ -54,6 +54,7 @@ typedef struct {
     double loaded, stored; /**< Registers, narrow elements packed. */
     double chains;         /**< Times that a stretch of code without branches multiplies. */
     double copies;         /**< Copies that the kernel begins where it computes nothing beside. */
+    double scalar;         /**< Cycles of loops in which the scalar core alone works: lists that the kernel makes before it begins. */
     EchKernelAlone alone;
     uint64_t parallel;      /**< Bound of the first dimension whose steps two cores share; 1: none. */
     EchBytes read, written; /**< Blocks fetched from and stored to other memories, and what the kernel copies itself. */

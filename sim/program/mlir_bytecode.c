@@ -26,7 +26,14 @@ enum {
     TYPE_MEMREF = 10,
     TYPE_MEMREF_WITH_SPACE = 11,
     TYPE_VECTOR = 19,
-    TYPE_SCALABLE_VECTOR = 20
+    TYPE_SCALABLE_VECTOR = 20,
+    TYPE_TF32 = 21, /* from here on since JAX 0.10 (before, as text): MLIR's order of its small numbers */
+    TYPE_F8E5M2 = 22,
+    TYPE_F8E3M4 = 28,
+    TYPE_F4E2M1FN = 29,
+    TYPE_F6E2M3FN = 30,
+    TYPE_F6E3M2FN = 31,
+    TYPE_F8E8M0FNU = 32
 };
 #define MAX_DEPTH 64
 
@@ -184,6 +191,23 @@ static int64_t builtin_code(const EchMlirModule *m, uint32_t entry, Cursor *ret)
     return ret->wrong || code > INT32_MAX ? -1 : (int64_t)code;
 }
 
+/* Bits of a floating-point number's type; 0: it is none. */
+static uint16_t float_bits(int64_t code)
+{
+    switch (code) {
+    case TYPE_BF16:
+    case TYPE_F16: return 16;
+    case TYPE_F32:
+    case TYPE_TF32: return 32;
+    case TYPE_F64: return 64;
+    case TYPE_F4E2M1FN: return 4;
+    case TYPE_F6E2M3FN:
+    case TYPE_F6E3M2FN: return 6;
+    case TYPE_F8E8M0FNU: return 8;
+    default: return code >= TYPE_F8E5M2 && code <= TYPE_F8E3M4 ? 8 : 0;
+    }
+}
+
 /* Bits of a number's type that is text: "f8E4M3FN", "i4". */
 static uint16_t text_bits(const EchMlirModule *m, uint32_t entry, uint8_t *ret_float)
 {
@@ -218,19 +242,15 @@ static EchMlirType read_type(const EchMlirModule *m, uint32_t type, unsigned dep
         t.kind = ECH_MLIR_INDEX;
         t.bits = 32;
         return t;
-    case TYPE_BF16:
-    case TYPE_F16:
-    case TYPE_F32:
-    case TYPE_F64:
-        t.kind = ECH_MLIR_FLOAT;
-        t.is_float = 1;
-        t.bits = code == TYPE_F64 ? 64 : code == TYPE_F32 ? 32 : 16;
-        return t;
     case TYPE_MEMREF:
     case TYPE_MEMREF_WITH_SPACE:
     case TYPE_VECTOR:
     case TYPE_SCALABLE_VECTOR: break;
-    default: return t;
+    default:
+        t.bits = float_bits(code);
+        t.is_float = t.bits > 0;
+        t.kind = t.is_float ? ECH_MLIR_FLOAT : ECH_MLIR_OTHER;
+        return t;
     }
     bool vector = code == TYPE_VECTOR || code == TYPE_SCALABLE_VECTOR;
     if (code == TYPE_MEMREF_WITH_SPACE)

@@ -15,6 +15,14 @@
 /* Trips of an inner loop that are walked one by one, however many visits each is. */
 #define LEAST_TRIPS 16
 #define MAX_CALLS 16 /* calls within calls */
+/* Cycles of the scalar core, which does one thing after the other where each needs the one before: until a load's result is there, and until a branch is
+ * taken (final schedules of libtpu 0.0.52). */
+#define SCALAR_LOAD 6
+#define SCALAR_BRANCH 7
+#define SCALAR_COUNTER 2 /* added to and compared */
+/* Arrays of scalars that a kernel writes itself, and elements of one: the scalar memory has 1 MiB. */
+#define MAX_HELD 16
+#define MOST_HELD 262144
 /* Rows of a product, at most, whose stretch of code has nothing to do while it waits: a token's query heads that share keys and values. */
 #define FEW_ROWS 32
 #define LANES 128
@@ -30,6 +38,7 @@ typedef enum {
     CAST,
     SAME, /* the value of its operand */
     LOAD_SCALAR,
+    STORE_SCALAR,
     IF,
     FOR,
     WHILE,
@@ -70,6 +79,7 @@ static const struct {
     {"arith.index_castui", CAST},
     {"tpu.assume_multiple", SAME},
     {"memref.load", LOAD_SCALAR},
+    {"memref.store", STORE_SCALAR},
     {"scf.if", IF},
     {"scf.for", FOR},
     {"scf.while", WHILE},
@@ -147,7 +157,12 @@ typedef struct {
     const EchMosaicArray *data; /* of a memref */
     uint16_t from;              /* 1 + the array of the call that it is an element of, or that times @factor; 0: something else */
     int64_t factor;
-    uint16_t below; /* 1 + the array of the call whose element it starts again from 0 at; 0: something else */
+    uint16_t below;   /* 1 + the array of the call whose element it starts again from 0 at; 0: something else */
+    uint16_t held;    /* of a memref: 1 + the kernel's own array of scalars that it is; 0: something else */
+    uint16_t carried; /* 1 + which of the values it is that the loop around it hands from trip to trip; 0: none */
+    uint16_t summed;  /* such a value, and the element of @from has been added to it */
+    bool fixed;       /* made of constants: the compiler knows it */
+    uint32_t depth;   /* cycles of the scalar core on the longest way to it since the trip began of the loop around */
     Way way;
 } Value;
 
@@ -163,12 +178,20 @@ typedef struct {
 } Stretch;
 
 /* What an array of scalars that nobody knows is taken to hold. The number of a pipeline's steps is as large as it may be: as the list of what each step works
- * on is long. And such a list goes through what it picks from in order, all of it, as those of grouped products do: their rows are sorted. */
+ * on is long. And such a list goes through what it picks from in order, all of it, as those of grouped products do: their rows are sorted. Where the kernel
+ * makes that list itself, from the sizes of groups that it adds up to where each begins, all rows are spread evenly over the groups. */
 typedef struct {
     int64_t bound;  /* 0, or the length of the shortest list whose index stays below its element */
     bool of_steps;  /* an index that stays below a number that is not known picks from it */
     int64_t blocks; /* 0, or how many things its elements pick from */
+    bool summed;    /* a loop adds its elements up */
 } Guess;
+
+/* An array of scalars that the kernel writes itself: what is known of its elements. */
+typedef struct {
+    Value *elements;
+    int64_t n;
+} Held;
 
 typedef struct {
     int64_t index[ECH_MLIR_MAX_RANK]; /* or symbols of what is not known */
@@ -212,6 +235,13 @@ typedef struct {
     bool *open;      /* of the grid's dimensions: the bound is looked for */
     Guess *guesses;  /* of the call's arrays */
     const EchMosaicArray *arrays;
+    int64_t rows; /* of the call's first result, where an operand has as many: what sizes of groups add up to; 0: not so */
+    Held held[MAX_HELD];
+    unsigned unsure;  /* regions around that are walked once, and may happen never or often */
+    uint32_t deepest; /* of the values of this trip (depth) */
+    double cycles;    /* of the scalar core since the loop around began, whose trips are as long as their longest way */
+    double scalar;    /* of loops that have only those */
+    uint64_t others;  /* operations so far that are not the scalar core's alone */
     uint64_t allowed; /* visits in a loop: beyond that its trips are taken to go on as they did */
     unsigned calls;
     Stretch stretch; /* that is walked */
@@ -338,10 +368,61 @@ static Value guessed_element(const Walk *w, uint16_t array, int64_t at, int64_t 
 {
     const Guess *guess = &w->guesses[array];
     Value value = {.from = (uint16_t)(array + 1), .factor = 1};
-    value.guessed = value.known = !w->limits && at >= 0 && (guess->bound > 0 || (guess->of_steps && guess->blocks > 0));
-    if (value.known)
+    bool listed = guess->of_steps && guess->blocks > 0, sized = guess->summed && w->rows > 0 && n <= INT32_MAX && w->rows <= INT32_MAX;
+    value.guessed = value.known = !w->limits && at >= 0 && (guess->bound > 0 || listed || sized);
+    if (value.known && (guess->bound > 0 || listed))
         value.value = guess->bound > 0 ? guess->bound : (int64_t)((double)at * (double)guess->blocks / (double)n);
+    else if (value.known)
+        value.value = (at + 1) * w->rows / n - at * w->rows / n;
     return value;
+}
+
+/* Where an operation's indices, from operand @first on, lie in an array of this type; -1: not known. */
+static int64_t place_of(const Walk *w, const EchMlirOp *op, uint32_t first, const EchMlirType *type)
+{
+    int64_t at = 0;
+    for (uint32_t i = 0; i < type->rank && at >= 0; i++) {
+        Value index = value_of(w, op, first + i);
+        bool within = index.known && index.value >= 0 && index.value < type->dims[i] && type->dims[i] <= INT32_MAX && at <= INT32_MAX;
+        at = within ? at * type->dims[i] + index.value : -1;
+    }
+    return at;
+}
+
+/* Arrays of scalars that the kernel writes itself begin with nothing known. */
+static void hold(Walk *w, const EchMlirBlock *block, size_t first)
+{
+    unsigned n_held = 0;
+    for (size_t i = first; block && i < block->n_arguments && n_held < MAX_HELD; i++) {
+        const EchMlirType *type = ech_mlir_type(w->m, g_array_index(w->m->results, uint32_t, block->argument_types + i));
+        if (!type || type->kind != ECH_MLIR_MEMREF || type->bits == 0 || !ech_mlir_text_has(w->m, type->space, "smem"))
+            continue;
+        int64_t n = 1;
+        for (uint8_t d = 0; d < type->rank; d++)
+            n = type->dims[d] > 0 && type->dims[d] <= MOST_HELD / n ? n * type->dims[d] : MOST_HELD + 1;
+        if (n > MOST_HELD)
+            continue;
+        Held *held = &w->held[n_held++];
+        if (!held->elements)
+            *held = (Held){.elements = g_new(Value, (size_t)n), .n = n};
+        memset(held->elements, 0, (size_t)held->n * sizeof(Value));
+        w->values[block->argument + i].held = (uint16_t)n_held;
+    }
+}
+
+/* A scalar written to an array of the kernel's own. What may happen never or often leaves nothing known there. */
+static void store_scalar(Walk *w, const EchMlirOp *op)
+{
+    const EchMlirType *type = operand_type(w, op, 1);
+    Value stored = value_of(w, op, 0), array = value_of(w, op, 1);
+    if (array.held == 0 || !type || type->rank + 2u != op->n_operands)
+        return;
+    Held *held = &w->held[array.held - 1];
+    int64_t at = place_of(w, op, 2, type);
+    if (at < 0 || at >= held->n)
+        memset(held->elements, 0, (size_t)held->n * sizeof(Value));
+    else
+        held->elements[at] = stored.known && w->unsure == 0 ? (Value){.known = true, .value = stored.value, .guessed = stored.guessed} : (Value){0};
 }
 
 /* An element of an array that the call was given. */
@@ -351,17 +432,17 @@ static Value load_scalar(const Walk *w, const EchMlirOp *op)
     const EchMlirType *type = ech_mlir_type(w->m, ech_mlir_operand(w->m, op, 0).type);
     for (uint32_t i = 0; w->limits && type && i < MIN(type->rank, op->n_operands - 1); i++)
         limit(w, value_of(w, op, i + 1), type->dims[i]);
+    uint16_t own = value_of(w, op, 0).held;
+    if (own > 0 && type && type->rank + 1u == op->n_operands) {
+        int64_t at = place_of(w, op, 1, type);
+        return at >= 0 && at < w->held[own - 1].n ? w->held[own - 1].elements[at] : (Value){0};
+    }
     if (!data || !type || type->rank + 1u != op->n_operands)
         return (Value){0};
     uint16_t array = (uint16_t)(data - w->arrays);
     if (w->limits && !data->values && type->rank == 1 && type->dims[0] > 0)
         limit_steps(w, value_of(w, op, 1), &w->guesses[array], type->dims[0]);
-    int64_t at = 0;
-    for (uint32_t i = 0; i < type->rank && at >= 0; i++) {
-        Value index = value_of(w, op, i + 1);
-        bool within = index.known && index.value >= 0 && index.value < type->dims[i] && type->dims[i] <= INT32_MAX && at <= INT32_MAX;
-        at = within ? at * type->dims[i] + index.value : -1;
-    }
+    int64_t at = place_of(w, op, 1, type);
     if (!data->values)
         return type->rank == 1 ? guessed_element(w, array, at, type->dims[0]) : (Value){0};
     return at >= 0 && (uint64_t)at < data->n ? (Value){.known = true, .value = data->values[at]} : (Value){0};
@@ -406,6 +487,8 @@ static void still_picks(const char *name, Value a, Value b, Value *made)
     }
     if (moved && b.known && b.value == 0)
         made->below = a.below;
+    if (strcmp(name, "arith.addi") == 0 && element.from > 0 && element.factor == 1)
+        made->summed = other.carried;
 }
 
 static Value computed(const EchMlirOp *op, Value a, Value b)
@@ -447,13 +530,35 @@ static Value selected(Value condition, Value yes, Value no)
     return result;
 }
 
+/* How a scalar is come by: of constants alone, or on how long a way. */
+static Value way_of_scalars(Walk *w, const EchMlirOp *op, const Step *step)
+{
+    Value way = {.fixed = step->kind != LOAD_SCALAR};
+    for (uint32_t k = 0; k < op->n_operands; k++) {
+        Value operand = value_of(w, op, k);
+        way.fixed = way.fixed && operand.fixed;
+        way.depth = MAX(way.depth, operand.depth);
+    }
+    const char *name = short_name(op->name);
+    Value last = op->n_operands > 1 ? value_of(w, op, op->n_operands - 1) : (Value){0};
+    bool nothing = last.fixed && last.known && last.value == 1 && (g_str_has_prefix(name, "arith.div") || strcmp(name, "arith.muli") == 0);
+    if (way.fixed)
+        way.depth = 0;
+    else if (step->kind != CAST && step->kind != SAME && !nothing)
+        way.depth += step->kind == LOAD_SCALAR ? SCALAR_LOAD : 1;
+    if (!step->dead)
+        w->deepest = MAX(w->deepest, way.depth);
+    return way;
+}
+
 static void scalar(Walk *w, const EchMlirOp *op, const Step *step)
 {
     if (step->kind == CONSTANT) {
-        set(w, op, (Value){.known = step->known, .value = step->number, .same = UINT8_MAX, .spread = true});
+        set(w, op, (Value){.known = step->known, .value = step->number, .same = UINT8_MAX, .spread = true, .fixed = true});
         return;
     }
     Value a = value_of(w, op, 0), b = op->n_operands > 1 ? value_of(w, op, 1) : (Value){0}, result = {0};
+    Value way = way_of_scalars(w, op, step);
     switch ((int)step->kind) {
     case SCALAR: result = computed(op, a, b); break;
     case COMPARE: result = compared(step, a, b); break;
@@ -471,6 +576,8 @@ static void scalar(Walk *w, const EchMlirOp *op, const Step *step)
     }
     if (!result.known && result.symbol == 0 && (step->kind != LOAD_SCALAR || a.data)) /* what the kernel writes itself changes */
         result.symbol = symbol_of(w, op);
+    result.fixed = way.fixed;
+    result.depth = way.depth;
     set(w, op, result);
 }
 
@@ -808,6 +915,7 @@ static void add_arithmetic(Walk *w, const EchMlirOp *op, double instructions, do
 
 static void vector(Walk *w, const EchMlirOp *op, Kind kind, bool dead)
 {
+    w->others += !dead && kind != FREE && kind != SLICE;
     EchKernelGrid *work = w->work;
     const EchMlirType *result = ech_mlir_result_type(w->m, op), *from = operand_type(w, op, 0);
     Value first = value_of(w, op, 0), made = {0};
@@ -891,11 +999,14 @@ static void set_all(Walk *w, const EchMlirOp *op, const Value *values, uint32_t 
 static void branch(Walk *w, const EchMlirOp *op)
 {
     Value condition = value_of(w, op, 0), made[MAX_CARRIED];
+    w->unsure += !condition.known;
     uint32_t yes = region_of(w, op, 0), no = region_of(w, op, 1), n = MIN(op->n_results, MAX_CARRIED);
     if (!condition.known || condition.guessed)
         w->work->assumed = true;
+    w->cycles += condition.fixed ? 0 : w->weight * SCALAR_BRANCH;
     bool taken = condition.known ? condition.value != 0 : length_of(w->m, yes) >= length_of(w->m, no);
     walk_region(w, taken ? yes : no);
+    w->unsure -= !condition.known;
     handed_on(w, taken ? yes : no, 0, made, condition.known ? n : 0);
     set_all(w, op, made, condition.known ? n : 0);
 }
@@ -925,24 +1036,40 @@ static void loop(Walk *w, const EchMlirOp *op)
     int64_t far;
     if (!(from.known && to.known && step.known && step.value > 0 && !__builtin_sub_overflow(to.value, from.value, &far) && far <= INT32_MAX)) {
         w->work->assumed = true;
+        w->unsure++;
         enter(w, body, NULL, 0);
+        w->unsure--;
         set(w, op, (Value){0});
         return;
     }
     w->work->assumed = w->work->assumed || from.guessed || to.guessed || step.guessed;
     int64_t trips = far > 0 ? (far - 1) / step.value + 1 : 0, walked = trips;
-    uint64_t allowed = w->allowed, before = w->visits;
-    double weight = w->weight;
+    uint64_t allowed = w->allowed, before = w->visits, others = w->others;
+    double weight = w->weight, cycles = w->cycles, scalar = w->scalar;
+    uint32_t deepest = w->deepest;
+    w->cycles = 0;
     w->allowed = allowed / (uint64_t)CLAMP(trips, 1, LEAST_TRIPS);
     for (int64_t i = 0; i < walked && w->visits++ < BUDGET; i++) {
         if (walked < trips && i == walked / 2)
             w->weight = weight * (double)(trips - i) / (double)(walked - i);
         arguments[0] = (Value){.known = true, .value = from.value + i * step.value};
+        w->deepest = SCALAR_COUNTER;
+        for (uint32_t k = 1; k <= carried; k++)
+            arguments[k].carried = (uint16_t)k;
         enter(w, body, arguments, 1 + carried);
         handed_on(w, body, 0, &arguments[1], carried);
+        w->cycles += w->weight * (w->deepest + SCALAR_BRANCH);
+        for (uint32_t k = 1; k <= carried; k++) {
+            arguments[k].depth = 0;
+            if (w->limits && arguments[k].summed == k && arguments[k].from > 0)
+                w->guesses[arguments[k].from - 1].summed = true;
+        }
         if (i == 0)
             walked = trips_walked(trips, w->visits - before, allowed);
     }
+    w->scalar = w->others == others ? scalar + w->cycles : w->scalar;
+    w->cycles += cycles + weight * SCALAR_BRANCH;
+    w->deepest = deepest;
     w->weight = weight;
     w->allowed = allowed;
     for (uint32_t i = 0; i < carried && walked < trips; i++)
@@ -956,19 +1083,23 @@ static void loop(Walk *w, const EchMlirOp *op)
 static void repeat(Walk *w, const EchMlirOp *op)
 {
     Value arguments[MAX_CARRIED], answer = {0};
+    bool unsure;
     uint32_t ask = region_of(w, op, 0), body = region_of(w, op, 1), carried = MIN(op->n_operands, MAX_CARRIED), handed = MIN(op->n_results, MAX_CARRIED);
     for (uint32_t i = 0; i < carried; i++)
         arguments[i] = value_of(w, op, i);
     for (unsigned trip = 0; trip <= MAX_ASKED && w->visits++ < BUDGET; trip++) {
         enter(w, ask, arguments, carried);
         handed_on(w, ask, 0, &answer, 1);
+        unsure = !answer.known;
         if (answer.known && answer.value == 0) {
             handed_on(w, ask, 1, arguments, handed);
             set_all(w, op, arguments, handed);
             return;
         }
         handed_on(w, ask, 1, arguments, handed);
+        w->unsure += unsure;
         enter(w, body, arguments, handed);
+        w->unsure -= unsure;
         handed_on(w, body, 0, arguments, carried);
         if (!answer.known)
             break;
@@ -1015,6 +1146,7 @@ static void walk_op(Walk *w, uint32_t id)
     case FOR: loop(w, op); return;
     case WHILE: repeat(w, op); return;
     case CALL: call(w, op, w->steps[id].callee); return;
+    case STORE_SCALAR: store_scalar(w, op); return;
     case CONSTANT:
     case SCALAR:
     case COMPARE:
@@ -1028,6 +1160,7 @@ static void walk_op(Walk *w, uint32_t id)
         }
         break;
     case OTHER: /* regions of operations that are not known happen once: tpu.region, tpu.trace */
+        w->others += op->n_regions == 0 && !g_str_has_prefix(short_name(op->name), "tpu.trace");
         set(w, op, (Value){0});
         for (uint32_t i = 0; i < op->n_regions; i++)
             enter(w, region_of(w, op, i), NULL, 0);
@@ -1269,7 +1402,11 @@ static void walk_step(Walk *w, uint32_t kernel, const Grid *grid, uint64_t step,
     w->weight = weight;
     w->visits = 0;
     bind(w, kernel, grid, step);
-    walk_region(w, region_of(w, ech_mlir_op(w->m, kernel), 0));
+    uint32_t body = region_of(w, ech_mlir_op(w->m, kernel), 0);
+    hold(w, ech_mlir_block(w->m, body), grid->rank + grid->n_arrays);
+    w->cycles = w->scalar = 0;
+    walk_region(w, body);
+    w->work->scalar += w->scalar;
 }
 
 /* Blocks that are fetched for a step, because the one before showed others, and those that are stored after it. */
@@ -1312,6 +1449,16 @@ static bool walk_grid(Walk *w, uint32_t kernel, const Grid *grid, Window *window
             return false;
     }
     return true;
+}
+
+/* The rows of the call's first result, where an operand has as many; 0: none has. */
+static int64_t shared_rows(const Grid *grid)
+{
+    const EchMosaicArray *result = grid->n_operands < grid->n_arrays ? &grid->arrays[grid->n_operands] : NULL;
+    for (size_t i = 0; result && result->rank > 1 && i < grid->n_operands; i++)
+        if (grid->arrays[i].rank > 1 && grid->arrays[i].dims[0] == result->dims[0] && result->dims[0] <= INT32_MAX)
+            return (int64_t)result->dims[0];
+    return 0;
 }
 
 static bool no_grid(GError **error)
@@ -1457,6 +1604,7 @@ bool ech_mosaic_read(const uint8_t *bytes, size_t n, const EchMosaicArray *array
     g_autofree Guess *guesses = g_new0(Guess, MAX(grid.n_operands, 1u));
     w.arrays = grid.arrays;
     w.guesses = guesses;
+    w.rows = shared_rows(&grid);
     g_autofree bool *used = g_new(bool, MAX(m->n_values, 1u));
     for (uint32_t i = 0; i < w.n_functions; i++) {
         memset(used, 0, MAX(m->n_values, 1u) * sizeof(bool));
@@ -1476,6 +1624,8 @@ bool ech_mosaic_read(const uint8_t *bytes, size_t n, const EchMosaicArray *array
     }
     for (size_t i = 0; i < G_N_ELEMENTS(w.frames); i++)
         g_free(w.frames[i]);
+    for (size_t i = 0; i < G_N_ELEMENTS(w.held); i++)
+        g_free(w.held[i].elements);
     if (!settled)
         return false;
     *visits = walked ? w.left : 0;

@@ -405,6 +405,35 @@ START_TEST(long_loops)
 }
 END_TEST
 
+/* A kernel that lists the groups with rows in scalar memory of its own, and fetches the weights of each, numbers of 8 bits. Without their sizes the rows are
+ * spread evenly over the groups. */
+START_TEST(groups_by_sizes)
+{
+    enum { GROUPS = 8, COLUMNS = 256 };
+    const EchBytes weights = (EchBytes)COLUMNS * COLUMNS; /* of 8 bits */
+    const uint64_t sizes[] = {GROUPS}, lhs[] = {32, COLUMNS}, rhs[] = {GROUPS, COLUMNS, COLUMNS}, few[] = {3, COLUMNS};
+    EchMosaicArray arrays[] = {
+        {.dims = sizes, .rank = 1}, {.dims = lhs, .rank = 2, .on_chip = true}, {.dims = rhs, .rank = 3}, {.dims = lhs, .rank = 2, .on_chip = true}};
+    EchKernelGrid grid = read_corpus("groups", arrays, 3, G_N_ELEMENTS(arrays));
+    ck_assert_int_eq(grid.assumed, true);
+    ck_assert_uint_eq(grid.read, GROUPS * weights);
+    ck_assert_double_eq(grid.operations, GROUPS * 2.0 * 32 * COLUMNS * COLUMNS);
+    /* Three rows are of three groups at most. */
+    arrays[1].dims = arrays[3].dims = few;
+    ck_assert_uint_eq(read_corpus("groups", arrays, 3, G_N_ELEMENTS(arrays)).read, 3 * weights);
+    static const int64_t told[GROUPS] = {0, 20, 0, 0, 1, 0, 0, 11};
+    arrays[0].values = told;
+    arrays[0].n = GROUPS;
+    grid = read_corpus("groups", arrays, 3, G_N_ELEMENTS(arrays));
+    ck_assert_int_eq(grid.assumed, false);
+    ck_assert_uint_eq(grid.read, 3 * weights);
+    ck_assert_double_eq(grid.operations, 3 * 2.0 * 32 * COLUMNS * COLUMNS);
+    /* The scalar core makes the lists before anything else begins: a trip loads a size and branches twice at least. The loop that multiplies is not its own. */
+    ck_assert_double_ge(grid.scalar, GROUPS * (6 + 2 * 7));
+    ck_assert_double_le(grid.scalar, GROUPS * 60);
+}
+END_TEST
+
 /* A ring of four: its own part copied, then three sent on, 1 MiB each, over one link. */
 START_TEST(copies_to_other_devices)
 {
@@ -539,6 +568,7 @@ int main(void)
     tcase_add_test(tcase, pipeline_in_a_loop);
     tcase_add_test(tcase, steps_in_lists);
     tcase_add_test(tcase, long_loops);
+    tcase_add_test(tcase, groups_by_sizes);
     tcase_add_test(tcase, copies_to_other_devices);
     tcase_add_test(tcase, many_products);
     tcase_add_test(tcase, products_of_few_rows);
