@@ -190,7 +190,8 @@ typedef struct {
 /* An array of scalars that the kernel writes itself: what is known of its elements. */
 typedef struct {
     Value *elements;
-    int64_t n;
+    int64_t n;    /* 0: something else than loads and stores of scalars takes it */
+    bool written; /* in this step of the grid */
 } Held;
 
 typedef struct {
@@ -404,9 +405,21 @@ static void hold(Walk *w, const EchMlirBlock *block, size_t first)
             continue;
         Held *held = &w->held[n_held++];
         if (!held->elements)
-            *held = (Held){.elements = g_new(Value, (size_t)n), .n = n};
-        memset(held->elements, 0, (size_t)held->n * sizeof(Value));
+            *held = (Held){.elements = g_new0(Value, (size_t)n), .n = n};
+        if (held->written)
+            memset(held->elements, 0, (size_t)held->n * sizeof(Value));
+        held->written = false;
         w->values[block->argument + i].held = (uint16_t)n_held;
+    }
+}
+
+/* What else takes such an array may write it: copies, parts of it. */
+static void let_go(Walk *w, const EchMlirOp *op)
+{
+    for (uint32_t k = 0; k < op->n_operands; k++) {
+        uint16_t held = value_of(w, op, k).held;
+        if (held > 0)
+            w->held[held - 1].n = 0;
     }
 }
 
@@ -419,6 +432,7 @@ static void store_scalar(Walk *w, const EchMlirOp *op)
         return;
     Held *held = &w->held[array.held - 1];
     int64_t at = place_of(w, op, 2, type);
+    held->written = true;
     if (at < 0 || at >= held->n)
         memset(held->elements, 0, (size_t)held->n * sizeof(Value));
     else
@@ -916,6 +930,7 @@ static void add_arithmetic(Walk *w, const EchMlirOp *op, double instructions, do
 static void vector(Walk *w, const EchMlirOp *op, Kind kind, bool dead)
 {
     w->others += !dead && kind != FREE && kind != SLICE;
+    let_go(w, op);
     EchKernelGrid *work = w->work;
     const EchMlirType *result = ech_mlir_result_type(w->m, op), *from = operand_type(w, op, 0);
     Value first = value_of(w, op, 0), made = {0};
@@ -1160,6 +1175,7 @@ static void walk_op(Walk *w, uint32_t id)
         }
         break;
     case OTHER: /* regions of operations that are not known happen once: tpu.region, tpu.trace */
+        let_go(w, op);
         w->others += op->n_regions == 0 && !g_str_has_prefix(short_name(op->name), "tpu.trace");
         set(w, op, (Value){0});
         for (uint32_t i = 0; i < op->n_regions; i++)
