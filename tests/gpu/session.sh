@@ -14,7 +14,8 @@
 #   Both folders go there beside the tracked files (19 MB). There, one command of ten minutes: tests/gpu/session.sh OUT. What must be had comes first: about
 #   1 minute of calibration, 1 to 2 of cases with goals, 1 to 2 of programs, then PyTorch's and JAX's captures, 2 to 3 minutes, of which importing and
 #   compiling are most. What was left, failed or was cut off is done by the same command again, with the same WORK on the same machine, or with
-#   EARLIER=OUT/session.tar.gz of the first call taken along to another one with the same GPU.
+#   EARLIER=OUT/session.tar.gz of the first call taken along to another one with the same GPU. Where the machine is lent for less than that takes once more:
+#   with a BUDGET of what is left of its time less half a minute, or the last archive may be cut off with it.
 set -u
 here=$(cd "$(dirname "$0")/../.." && pwd)
 usage() { sed -n '2,/^set /{/^set /d;s/^# //;p}' "$0"; }
@@ -25,6 +26,9 @@ esac
 mkdir -p "$1" && out=$(cd "$1" && pwd) || exit 1
 PATH=$PATH:/usr/local/cuda/bin:/usr/local/nvidia/bin
 budget=${BUDGET:-540} work=${WORK:-/tmp/echelon-session} python=${PYTHON:-python3}
+# Python's own libraries (cuBLAS, CUPTI) are looked for here, too: the python3 of PATH may be a link to one elsewhere.
+[ -n "${VIRTUAL_ENV:-}" ] || VIRTUAL_ENV=$("$python" -c 'import sys; print(sys.prefix)' 2>/dev/null)
+export VIRTUAL_ENV
 mkdir -p "$work/done" "$work/logs" && work=$(cd "$work" && pwd) || exit 1
 [ -z "${EARLIER:-}" ] || tar -xzf "$EARLIER" -C "$work" || echo "no earlier session in $EARLIER: starting anew"
 
@@ -137,6 +141,7 @@ environment() {
   free -m 2>/dev/null
   cat /sys/fs/cgroup/memory.max 2>/dev/null
   ulimit -l
+  echo "libraries of Python in $VIRTUAL_ENV"
   "$python" -c 'import sys; print(sys.version, sys.prefix)'
   "$python" -m pip list 2>/dev/null | grep -iE '^(torch|jax|jaxlib|triton|nvidia-cu|cuda)'
   true

@@ -42,7 +42,9 @@ unset ECHELON_DEVICES
 mkdir -p "$folder/bin" "$folder/out3"
 printf '#!/bin/sh\nprintf part >"$2"\nexit 2\n' >"$folder/bin/tar" && chmod +x "$folder/bin/tar"
 echo whole >"$folder/out3/session.tar.gz"
-PATH=$folder/bin:$PATH ECHELON_LIBCUDA=/nonexistent/libcuda.so.1 BUDGET=60 WORK=$folder/none bash "$here/session.sh" "$folder/out3" "$echelon" >"$folder/third.log" 2>&1
+printf '#!/bin/sh\necho /opt/python\n' >"$folder/python" && chmod +x "$folder/python" # Says so of its prefix
+(unset VIRTUAL_ENV && PYTHON=$folder/python PATH=$folder/bin:$PATH ECHELON_LIBCUDA=/nonexistent/libcuda.so.1 BUDGET=60 WORK=$folder/none bash "$here/session.sh" "$folder/out3" "$echelon") >"$folder/third.log" 2>&1
 [ $? = 77 ] || fail "without a GPU"
 grep -q 'no NVIDIA driver here' "$folder/third.log" || fail "the missing driver is not told"
+grep -q 'libraries of Python in /opt/python$' "$folder/none/logs/environment.txt" || fail "cuBLAS is not looked for where Python is"
 grep -q whole "$folder/out3/session.tar.gz" || fail "half an archive took the place of a whole one"

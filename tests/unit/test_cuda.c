@@ -12,6 +12,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static EchFakeCuda fake;
@@ -947,6 +948,52 @@ START_TEST(a_pool_is_predicted_as_it_is_set_up)
 }
 END_TEST
 
+static gpointer ask_for_memory(gpointer driver)
+{
+    size_t available, total;
+    return GINT_TO_POINTER(((const EchCuDriver *)driver)->memory_info(&available, &total));
+}
+
+/* What the fake refuses as a driver does, so that no test passes with what no GPU would take: another thread's context, a process made by fork() after the
+ * driver was started, the time of events that are not over, of memory that is not aligned. */
+START_TEST(the_fake_refuses_what_a_driver_does)
+{
+    enum { INVALID_VALUE = 1, NOT_INITIALIZED = 3, INVALID_CONTEXT = 201, INVALID_HANDLE = 400 };
+    fake = ech_test_fake_cuda(NULL);
+    g_autoptr(GError) error = NULL;
+    const EchCuDriver *driver = ech_cuda_driver(&error);
+    EchCuGpu gpu;
+    ck_assert_ok(driver && ech_cuda_open(driver, 0, &gpu, &error), error);
+    ck_assert_int_eq(GPOINTER_TO_INT(ask_for_memory((gpointer)(uintptr_t)driver)), 0);
+    ck_assert_int_eq(GPOINTER_TO_INT(g_thread_join(g_thread_new("other", ask_for_memory, (gpointer)(uintptr_t)driver))), INVALID_CONTEXT);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(driver->init(0) == NOT_INITIALIZED && GPOINTER_TO_INT(ask_for_memory((gpointer)(uintptr_t)driver)) == NOT_INITIALIZED ? 0 : 1);
+    int status;
+    ck_assert(waitpid(child, &status, 0) == child && status == 0);
+    EchCuStream stream;
+    EchCuEvent begin, end, never;
+    EchCuPointer memory;
+    float ms;
+    ck_assert_int_eq(driver->stream_create(&stream, 7), INVALID_VALUE);
+    ck_assert_int_eq(driver->stream_create(&stream, ECH_CU_STREAM_NON_BLOCKING), 0);
+    ck_assert(driver->event_create(&begin, 0) == 0 && driver->event_create(&end, 0) == 0 && driver->event_create(&never, 0) == 0);
+    ck_assert(driver->allocate(&memory, 4096) == 0 && memory % 256 == 0);
+    ck_assert_int_eq(driver->fill(memory + 2, 0, 1, stream), INVALID_VALUE);
+    ck_assert_int_eq(driver->event_record(begin, stream), 0);
+    ck_assert_int_eq(driver->fill(memory, 0, 1024, stream), 0);
+    ck_assert_int_eq(driver->event_record(end, stream), 0);
+    ck_assert_int_eq(driver->event_elapsed(&ms, begin, never), INVALID_HANDLE);
+    ck_assert_int_eq(driver->event_elapsed(&ms, begin, end), ECH_CU_ERROR_NOT_READY);
+    ck_assert_int_eq(driver->stream_synchronize(stream), 0);
+    ck_assert_int_eq(driver->event_elapsed(&ms, begin, end), 0);
+    ck_assert(driver->event_destroy(begin) == 0 && driver->event_destroy(end) == 0 && driver->event_destroy(never) == 0);
+    ck_assert(driver->stream_destroy(stream) == 0 && driver->release(memory) == 0);
+    ech_cuda_close(driver, &gpu);
+    ck_assert_int_eq(fake.held(), 0);
+}
+END_TEST
+
 START_TEST(no_driver_is_one_clear_error)
 {
     g_setenv("ECHELON_LIBCUDA", "/nonexistent/libcuda.so.1", TRUE);
@@ -1031,6 +1078,7 @@ int main(void)
     tcase_add_test(tests, only_what_is_done_counts);
     tcase_add_test(tests, intervals_are_of_the_median);
     tcase_add_test(tests, a_pool_is_predicted_as_it_is_set_up);
+    tcase_add_test(tests, the_fake_refuses_what_a_driver_does);
     tcase_add_test(tests, no_driver_is_one_clear_error);
     tcase_add_test(tests, no_gpu_is_one_clear_error);
     tcase_add_test(tests, a_refusing_driver_is_explained);
