@@ -700,12 +700,34 @@ static void read_reduction(const char *text, EchGpuName *ret)
     ret->generated = true;
 }
 
+/* A pass of cub's radix sort, "onesweepkernel<...policy_hub<float, at::cuda::cub::detail::opaquetype<8>, unsigned long long>::policy1000, ": keys and what
+ * moves with each of them. A pass looks back through the blocks before, 14.5 us each, and issues for every byte of an element (gpu_library.c). Elements a
+ * thread as PyTorch 2.15 launches it: 14 of 4 bytes with 8, 15 of 8. */
+static void read_onesweep(const char *text, EchGpuName *ret)
+{
+    const char *key = strstr(text, "policy_hub<"), *value = key ? strstr(key, ", ") : NULL;
+    ret->trips = ONESWEEP_TRIPS;
+    if (!value)
+        return;
+    unsigned keys = type_bytes(key + strlen("policy_hub<")), with = 0;
+    value += strlen(", ");
+    const char *opaque = strstr(value, "opaquetype<"), *end = strchr(value, ',');
+    if (opaque && (!end || opaque < end))
+        with = (unsigned)CLAMP(g_ascii_digit_value(opaque[11]), 1, 8);
+    else if (!strstr(value, "nulltype") || (end && strstr(value, "nulltype") > end))
+        with = type_bytes(value);
+    if (keys == 0)
+        return;
+    ret->vector = with > 0 ? 14 : 15;
+    ret->read_bytes = ret->written_bytes = (uint8_t)(keys + with);
+    ret->instructions = (uint16_t)MAX(46 * (keys + with), 170);
+}
+
 static void read_relayout(const char *text, EchGpuName *ret)
 {
     ret->vector = strstr(text, "radixsort") ? 16 : strstr(text, "nhwctonchw") ? 4 : 1; /* elements a thread */
-    /* A pass of cub's radix sort looks back through the blocks before: 14.5 us each (gpu_library.c). */
     if (strstr(text, "onesweep"))
-        ret->trips = ONESWEEP_TRIPS;
+        read_onesweep(text, ret);
     /* A block sorts its row by six bits a pass, and moves an index of 64 bits with every key (gpu_library.c). */
     if (strstr(text, "radixsortkvinplace"))
         ret->instructions = (uint16_t)(546 * ((ret->element_bytes * 8 + 5) / 6));

@@ -260,6 +260,9 @@ bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, do
         set_traffic(ret, ech_bytes_mul(whole->elements, 16), whole->written, ECH_INFERRED);
         return true;
     }
+    /* Each pass of a sort goes over all, and moves more than the operator has. */
+    if (name->kind == ECH_GPU_RELAYOUT && name->written_bytes > 0)
+        return grid_work(name, launch, ret);
     if (!(share > 0))
         return helper_work(whole, name, launch, ret);
     if (whole->listed > 0) {

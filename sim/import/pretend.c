@@ -372,7 +372,8 @@ static Range open_range(Reader *r, const Range *around, const char *name)
     return range;
 }
 
-/* Whether PyTorch's own range @name says again, without its types, the call that is around it, or is what FBGEMM's operator around it calls in turn. */
+/* Whether PyTorch's own range @name says again, without its types, the call that is around it, or is what FBGEMM's operator around it calls in turn, or
+ * attention's of PyTorch, whose arguments it has in another order. */
 static bool says_again(Reader *r, const Range *around, const char *name)
 {
     if (!around || around->call == UINT32_MAX || strstr(name, ", types = ["))
@@ -381,6 +382,8 @@ static bool says_again(Reader *r, const Range *around, const char *name)
     size_t n = ech_range_bare_length(name);
     if (g_str_has_prefix(name, "fbgemm::") && strstr(name, "embedding_") && memmem(text->at, text->n, "_pt2_wrapper, sizes", 19))
         return true;
+    if (g_str_has_prefix(name, "aten::_efficient_attention_") && g_strstr_len(text->at, (gssize)text->n, "_scaled_dot_product_efficient_attention"))
+        return g_strstr_len(text->at, (gssize)text->n, ", types = [") != NULL;
     return text->n > n && memcmp(text->at, name, n) == 0 && text->at[n] == ',' && g_strstr_len(text->at, (gssize)text->n, ", types = [");
 }
 

@@ -56,6 +56,14 @@ try:
     rows @ rows.t().to_sparse_csr()
 except RuntimeError as error:
     assert "not supported" in str(error)
+# An operator that looks whether lengths sum up, which kernels would find out, goes on.
+torch.segment_reduce(torch.rand(64, device="cuda"), "sum", lengths=torch.full((4,), 16, device="cuda"))
+# Attention whose kernels do not name their mask: it is told, once, where it is given and where it is not.
+if hasattr(torch.nn, "attention"):
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.EFFICIENT_ATTENTION):
+        query = torch.rand(1, 2, 128, 64, device="cuda", dtype=torch.float16, requires_grad=True)
+        for causal in (False, True):
+            torch.nn.functional.scaled_dot_product_attention(query, query, query, is_causal=causal).sum().backward()
 # A kind of tensor that only answers to functions (fastai's, torchvision's boxes) is one like others.
 class Picture(torch.Tensor):
     pass
@@ -126,6 +134,9 @@ PY
 "$echelon" capture --pretend h100-sxm -o "$work/p" -- python3 "$work/step.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
 grep -q '^name [0-9]* "nn.Module: Halves"$' "$work"/p.*.pretend || { echo "modules have no names after an export"; exit 1; }
 grep -q 'Exception in RecordFunction' "$work/said" && { echo "ranges trip over a nested tensor:"; cat "$work/said"; exit 1; }
+for call in "efficient_attention, .*types = \[f16, f16, f16, -, true, -, true, -" "efficient_attention_backward, .*types = .*, true, -" "efficient_attention, .*types = \[f16, f16, f16, -, true, -, -, -"; do
+  [ "$(grep -c "^name [0-9]* \"aten::_scaled_dot_product_$call" "$work"/p.*.pretend)" = 1 ] || { echo "the mask of attention is not told: $call"; grep '_efficient_attention' "$work"/p.*.pretend; exit 1; }
+done
 number=$(sed -n 's/^name \([0-9]*\) "aten::_fused_adamw_"$/\1/p' "$work"/p.*.pretend)
 [ -n "$number" ] && [ "$(grep -c "^host [0-9]* 0 $number 16777[0-9]* 12582[0-9]*$" "$work"/p.*.pretend)" = 1 ] || { echo "the optimizer's step is not told:"; grep '^host' "$work"/p.*.pretend; exit 1; }
 number=$(sed -n 's/^name \([0-9]*\) "Own.step"$/\1/p' "$work"/p.*.pretend)

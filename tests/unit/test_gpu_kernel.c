@@ -74,6 +74,33 @@ START_TEST(names_cut_short)
 }
 END_TEST
 
+/* A pass of cub's radix sort as PyTorch 2.15 launches it for 2^24 floats, whose places move with them, and for 2^22 integers alone: all of both each time,
+ * whatever the operator around it has. */
+START_TEST(passes_of_a_sort)
+{
+    static const struct {
+        const char *types;
+        uint32_t blocks;
+        double elements;
+        unsigned each;
+    } cases[] = {{"float, at::cuda::cub::detail::OpaqueType<8>", 3121, 1 << 24, 12}, {"long, at_cuda_detail::cub::NullType", 729, 1 << 22, 8}};
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree char *text =
+            g_strdup_printf("void at_cuda_detail::cub::detail::radix_sort::DeviceRadixSortOnesweepKernel<at_cuda_detail::cub::detail::radix::"
+                            "policy_hub<%s, unsigned long long>::Policy1000, (at_cuda_detail::cub::SortOrder)0, float>(int*)",
+                            cases[i].types);
+        EchGpuName name;
+        ech_gpu_name(text, &name);
+        EchGpuLaunch launch = {.grid = {cases[i].blocks, 1, 1}, .block = {384, 1, 1}};
+        EchGpuOperator sorted = {.kind = ECH_GPU_OP_OTHER, .dtype = ECH_DTYPE_F32, .elements = 1 << 24, .read = 4 << 24, .written = 4 << 24};
+        EchItemWork work;
+        ck_assert(ech_gpu_kernel_work(&sorted, &name, 0.25, &launch, &work));
+        ck_assert_double_eq_tol((double)work.read, cases[i].elements * cases[i].each, 0.002 * cases[i].elements * cases[i].each);
+        ck_assert_uint_eq(work.write, work.read);
+    }
+}
+END_TEST
+
 START_TEST(elementwise_names)
 {
     EchGpuName name;
@@ -1495,6 +1522,7 @@ int main(void)
     TCase *tcase = tcase_create("gpu_kernel");
     tcase_add_test(tcase, names_cut_short);
     tcase_add_loop_test(tcase, names_say, 0, G_N_ELEMENTS(names));
+    tcase_add_test(tcase, passes_of_a_sort);
     tcase_add_test(tcase, elementwise_names);
     tcase_add_test(tcase, launches);
     tcase_add_test(tcase, waves_quantise);

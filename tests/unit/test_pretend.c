@@ -789,6 +789,29 @@ START_TEST(operators_of_others_have_types)
 }
 END_TEST
 
+/* What the hook tells of PyTorch's own attention, whose kernels do not name their masks: what it calls in turn has the mask that it was given, or none,
+ * whatever else is so. */
+START_TEST(attention_is_masked_as_the_hook_tells)
+{
+#define SIZES "sizes = [[4, 16, 4096, 128], [4, 16, 4096, 128], [4, 16, 4096, 128]"
+    g_autoptr(EchImport) import = must_read(
+        HEAD "name 1 \"fmha_cutlassF_bf16_aligned_64x128_rf_sm80(PyTorchMemEffAttention::AttentionKernel)\"\n"
+             "name 2 \"aten::_scaled_dot_product_efficient_attention, seq = 4, " SIZES ", [], [], []]\"\n"
+             "name 3 \"aten::_scaled_dot_product_efficient_attention, " SIZES ", [], [], [], [], []], types = [bf16, bf16, bf16, -, true, -, -, -]\"\n"
+             "name 4 \"aten::_scaled_dot_product_efficient_attention, " SIZES ", [], [], [], [], []], types = [bf16, bf16, bf16, -, true, -, true, -]\"\n"
+             "name 5 \"aten::_efficient_attention_forward, sizes = [[4, 4096, 16, 128], [4, 4096, 16, 128], [4, 4096, 16, 128], [], [], [], []]\"\n"
+             "push 1 9 2\npush 1 9 3\npush 1 9 5\nkernel 5 0 0 1 64 16 4 32 4 1 0\npop 9 9\npop 9 9\npop 9 9\n"
+             "push 1 9 2\npush 1 9 4\npush 1 9 5\nkernel 6 0 0 1 64 16 4 32 4 1 0\npop 9 9\npop 9 9\npop 9 9\n"
+             "push 1 9 2\npush 1 9 5\nkernel 7 0 0 1 64 16 4 32 4 1 0\npop 9 9\npop 9 9\nend\n");
+#undef SIZES
+    const uint64_t whole = UINT64_C(4) * 4 * 16 * 4096 * 4096 * 128;
+    for (size_t i = 0; i < 3; i++) {
+        const EchOp *op = nth(import->trace, ECH_OP_KERNEL, i);
+        ck_assert_uint_eq(ech_trace_work(import->trace)[op->first_work].count, i == 1 ? whole / 2 : whole);
+    }
+}
+END_TEST
+
 /* An operator that another one, of which types are told, calls in turn: vLLM's Marlin. Its arrays have the types of those that are as large there. */
 START_TEST(types_of_what_is_handed_on)
 {
@@ -1274,6 +1297,7 @@ int main(void)
     tcase_add_test(cases, snapshots_of_many_devices);
     tcase_add_test(cases, managed_memory);
     tcase_add_test(cases, what_is_cut_or_unknown);
+    tcase_add_test(cases, attention_is_masked_as_the_hook_tells);
     tcase_add_test(cases, types_of_what_is_handed_on);
     tcase_add_test(cases, work_of_the_host);
     tcase_add_test(cases, copies_to_untouched_memory);

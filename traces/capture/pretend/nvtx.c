@@ -110,7 +110,8 @@ PRETEND_EXPORT void nvtxMarkEx(const Attributes *attributes)
     write_attributes("mark", attributes);
 }
 
-/* An operator that the hook hands on, or a generated kernel of which it says more, opens its range once more. */
+/* An operator that the hook hands on, or a generated kernel of which it says more, opens its range once more; that in which the hook says more of an operator
+ * is none of these. */
 static bool is_repeated(const char *text)
 {
     if (depth >= 64)
@@ -121,7 +122,8 @@ static bool is_repeated(const char *text)
     }
     size_t n = strcspn(text, ",");
     bool named = (strncmp(text, "aten::", 6) == 0 || strncmp(text, "triton_", 7) == 0) && n < sizeof *innermost;
-    bool again = named && depth > 0 && strncmp(innermost[depth - 1], text, n) == 0 && innermost[depth - 1][n] == '\0';
+    bool more = named && *text == 'a' && strstr(text, ", types = [");
+    bool again = named && !more && depth > 0 && strncmp(innermost[depth - 1], text, n) == 0 && innermost[depth - 1][n] == '\0';
     snprintf(innermost[depth], sizeof *innermost, "%.*s", named ? (int)n : 0, text);
     return again || quiet;
 }

@@ -66,10 +66,14 @@ def _within(text, run, *values, **named):
 
 
 def typed(func, args, kwargs):
-    """An operator of another package's: PyTorch's own range of it says sizes alone."""
+    """An operator of another package's, or of PyTorch's own that hangs on more than sizes, which is all that PyTorch's range of it says."""
     if not _told():
         return func(*args, **kwargs)
-    text = _text(func._schema.name, list(args) + list(kwargs.values()), numbers=func.namespace == "fbgemm")  # how wide rows of tables are is such a number
+    values = list(args) + list(kwargs.values())
+    if func.namespace == "aten":  # all of them, in their order
+        values = list(args) + [kwargs.get(one.name, one.default_value) for one in func._schema.arguments[len(args):]]
+    # Numbers: how wide rows of tables are, the kind of a mask.
+    text = _text(func._schema.name, values, numbers=func.namespace in ("aten", "fbgemm"))
     return _within(text, func, *args, **kwargs)
 
 

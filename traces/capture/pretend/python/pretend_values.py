@@ -27,6 +27,7 @@ WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.in
 
 ONLY_WRITTEN = ("aten::copy_", "aten::fill_", "aten::zero_")
 ROWS = ("aten::embedding", "aten::index", "aten::index_select", "aten::gather", "aten::take")  # read what they return, not all of their table
+MASKED = ("aten::_efficient_attention_", "aten::_scaled_dot_product_efficient_attention")  # by an argument that the names of their kernels do not tell
 INDEXED = {aten.index.Tensor, aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default}
 OF_PYTORCH = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "prim", "prims", "profiler", "inductor", "higher_order", "symm_mem", "_dtensor")
 BELOW = {aten.lt.Scalar, aten.le.Scalar}  # a threshold; what is not below it is above it
@@ -40,6 +41,8 @@ CHOICES = {aten.topk.default: 2, aten.argmax.default: 1, aten.argmin.default: 1,
 SORTS = {aten.sort.default: 1, aten.sort.stable: 2}
 RANDOM = {aten.randperm.default, aten.randperm.generator, aten.randint.default, aten.randint.generator, aten.randint.low, aten.randint.low_generator}
 SOUND = {aten.linalg_eig.default, aten._linalg_eigvals.default}  # look whether all that they are given is finite, and end where it is not
+if hasattr(aten, "segment_reduce"):
+    SOUND.add(aten.segment_reduce.default)  # or whether lengths sum up
 CHECKING = ("istft",)  # end where one of their own results is too small to divide by
 READS = {aten._local_scalar_dense.default, aten._to_copy.default, aten.copy_.default}
 
@@ -177,7 +180,8 @@ class Values(TorchDispatchMode):
         self.random = torch.Generator().manual_seed(0)
 
     def kind(self, func):
-        """"view" of an argument, "empty" memory, "random", "value", or "composite" of those, which inference mode leaves whole; "others": not PyTorch's."""
+        """"view" of an argument, "empty" memory, "random", "masked" attention, "value", or "composite" of those, which inference mode leaves whole; "others": not
+        PyTorch's."""
         kind = self.kinds.get(func)
         if kind is None and func.namespace == "aten" and not torch._C._dispatch_has_kernel(func.name()):
             kind = self.kinds[func] = "view"  # what a tensor made of others is asked of itself (sizes of a nested one), which no kernel does
@@ -189,6 +193,8 @@ class Values(TorchDispatchMode):
             random = torch.Tag.nondeterministic_seeded in func.tags or any(a.name == "generator" for a in func._schema.arguments)
             name = func._schema.name
             kind = "view" if any(aliased) else "empty" if name.startswith(("aten::empty", "aten::new_empty")) else "random" if random else "value"
+            if name.startswith(MASKED):
+                kind = "masked"
             if name in ("aten::set_", "aten::resize_", "aten::record_stream", "aten::is_pinned", "aten::_pin_memory"):
                 kind = "view"
             elif func.namespace != "aten":
@@ -238,7 +244,7 @@ class Values(TorchDispatchMode):
         else:
             _doubt(2 if func in SOUND else 1)
             try:
-                out = func(*args, **kwargs)
+                out = func(*args, **kwargs) if kind != "masked" else pretend_generated.typed(func, args, kwargs)
             finally:
                 _doubt(0)
         if type(out) is torch.Tensor and out.is_cuda and out.is_floating_point() and out.numel() > SCALARS and out.layout == torch.strided:
