@@ -83,7 +83,7 @@ struct EchCuStreamOpaque {
 struct EchCuEventOpaque {
     Mark *mark; /* NULL: never recorded */
     struct EchCuEventOpaque *next;
-    int untimed;
+    int untimed, destroyed;
 };
 struct EchCuGraphOpaque {
     Task *first, **last;
