@@ -98,10 +98,10 @@ gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   IT DOES NOT FIT. 4.63 GiB of hbm are needed, 4 GiB are there.
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | sed -n '/make it fit/,/^$/p;/What to add/,/^$/p'
   What would make it fit
-   1  make again, and segments that grow   4.02 GiB         -  83.0 ms    x1.208
-   2  activations again or all on host     3.34 GiB  1000 MiB   136 ms    x1.971
-   3  optimizer state on host, waited for  3.96 GiB   692 MiB   146 ms    x2.130
-   4  all on host, and segments that grow  3.92 GiB  1.17 GiB   179 ms    x2.606
+   1  make again, and segments that grow   4.02 GiB         -  83.1 ms    x1.207
+   2  activations again or all on host     3.34 GiB  1000 MiB   136 ms    x1.970
+   3  optimizer state on host, waited for  3.96 GiB   692 MiB   147 ms    x2.130
+   4  all on host, and segments that grow  3.92 GiB  1.17 GiB   179 ms    x2.605
 
   What to add to 'echelon run', which tells the arrays
    1  --allocator pytorch:expandable_segments:True --pass remat:memory=4352MiB
