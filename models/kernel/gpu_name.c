@@ -728,8 +728,7 @@ static void read_relayout(const char *text, EchGpuName *ret)
     ret->vector = strstr(text, "radixsort") ? 16 : strstr(text, "nhwctonchw") ? 4 : 1; /* elements a thread */
     if (strstr(text, "onesweep"))
         read_onesweep(text, ret);
-    /* A block sorts its row by six bits a pass, and moves an index of 64 bits with every key (gpu_library.c). */
-    if (strstr(text, "radixsortkvinplace"))
+    else if (strstr(text, "radixsortkvinplace")) /* a block sorts its row by six bits a pass, with an index of 64 bits for every key (gpu_library.c) */
         ret->instructions = (uint16_t)(546 * ((ret->element_bytes * 8 + 5) / 6));
 }
 

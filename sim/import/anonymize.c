@@ -103,7 +103,12 @@ static const char *word_of_class(const EchGpuName *name)
         return name->vector == 2 && name->element_bytes != 8 ? "catarraybatchedcopy_contig"
                : name->vector > 1                            ? "catarraybatchedcopy_vectorized"
                                                              : "catarraybatchedcopy";
-    case ECH_GPU_RELAYOUT: return name->trips ? "radixsort onesweep" : name->vector == 16 ? "radixsort" : name->vector == 4 ? "nhwctonchw" : "transpose";
+    case ECH_GPU_RELAYOUT:
+        return name->trips          ? "radixsort onesweep"
+               : name->instructions ? "radixsortkvinplace"
+               : name->vector == 16 ? "radixsort"
+               : name->vector == 4  ? "nhwctonchw"
+                                    : "transpose";
     case ECH_GPU_OPTIMIZER: return "multi_tensor_apply";
     case ECH_GPU_FILL: return name->instructions ? "fillfunctor" : "memset";
     case ECH_GPU_UNKNOWN:
@@ -150,6 +155,26 @@ static bool say_block(const EchGpuName *name, GString *out)
     return true;
 }
 
+/* A pass of a sort: what moves, keys and values that are as large together; by types that do not say how large elements are. */
+static void say_relayout(const EchGpuName *name, GString *out)
+{
+    static const char *const plain[] = {[1] = "signed char", [2] = "short", [4] = "int", [8] = "long"};
+    bool has_values = name->vector == 14; /* elements a thread */
+    unsigned values = has_values ? 8 : 0, keys = name->read_bytes - MIN(values, name->read_bytes);
+    if (!name->trips || name->read_bytes == 0)
+        return;
+    while (values > 1 && (keys == 0 || (keys & (keys - 1)))) {
+        values /= 2;
+        keys = name->read_bytes - MIN(values, name->read_bytes);
+    }
+    if (keys == 0 || keys > 8 || (keys & (keys - 1))) {
+        keys = name->read_bytes > 4 ? 4 : 1;
+        g_string_append_printf(out, " policy_hub<%s, opaquetype<%u>,", plain[keys], MIN(name->read_bytes - keys, 8u));
+    } else {
+        g_string_append_printf(out, " policy_hub<%s, %s,%s", plain[keys], has_values ? plain[values] : "nulltype", name->element_bytes == 4 ? " float" : "");
+    }
+}
+
 static void say_elementwise(const EchGpuName *name, GString *out)
 {
     static const struct {
@@ -186,6 +211,8 @@ void ech_anonymize_kernel(const char *text, GString *out)
         say_product(&name, out);
     else if (name.kind == ECH_GPU_GATHER)
         say_block(&name, out);
+    else if (name.kind == ECH_GPU_RELAYOUT)
+        say_relayout(&name, out);
     else if (name.instructions && !name.sums_rows && name.kind != ECH_GPU_REDUCE)
         say_elementwise(&name, out);
     if (name.kind == ECH_GPU_ATTENTION && name.head)
