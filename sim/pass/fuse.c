@@ -259,12 +259,7 @@ static void move_states(Pass *p, EchEdit *e)
     for (EchId b = 0; b < p->s.n_buffers; b++) {
         if (!p->is_state[b])
             continue;
-        EchBuffer *buffer = ech_trace_builder_peek_buffer(e->builder, b);
-        buffer->memory = p->host;
-        buffer->offset = ECH_OFFSET_NONE;
-        buffer->rounded = 0;
-        buffer->address = ECH_OFFSET_NONE;
-        buffer->pool = buffer->segment = ECH_NONE;
+        ech_edit_move_buffer(ech_trace_builder_peek_buffer(e->builder, b), p->host);
     }
 }
 
@@ -272,14 +267,10 @@ static void move_states(Pass *p, EchEdit *e)
 static EchId buffer_there(const Pass *p, EchEdit *e, EchId buffer, bool resident)
 {
     EchBuffer there = *ech_trace_builder_peek_buffer(e->builder, buffer);
-    there.memory = p->host;
+    ech_edit_move_buffer(&there, p->host);
     there.resident = resident;
     there.alias_of = ECH_NONE;
     there.alias_offset = 0;
-    there.offset = ECH_OFFSET_NONE;
-    there.rounded = 0;
-    there.address = ECH_OFFSET_NONE;
-    there.pool = there.segment = ECH_NONE;
     return ech_trace_builder_buffer(e->builder, there);
 }
 

@@ -722,10 +722,7 @@ static void move_arrays(Writer *w)
         if (!a->chosen)
             continue;
         EchBuffer *buffer = ech_trace_builder_peek_buffer(w->b, a->buffer);
-        buffer->memory = w->host;
-        buffer->rounded = 0;
-        buffer->address = ECH_OFFSET_NONE;
-        buffer->pool = buffer->segment = ECH_NONE;
+        ech_edit_move_buffer(buffer, w->host);
         for (uint32_t j = a->first_stay; j < a->first_stay + a->n_stays; j++) {
             if (stay_of(p, j)->fills) {
                 w->dropped[stay_of(p, j)->at.op] = true;

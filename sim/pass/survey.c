@@ -344,6 +344,15 @@ EchId ech_edit_memory(EchEdit *edit, EchOpKind kind, EchId buffer)
     return edit->last_core;
 }
 
+void ech_edit_move_buffer(EchBuffer *buffer, EchId memory)
+{
+    buffer->memory = memory;
+    buffer->offset = ECH_OFFSET_NONE;
+    buffer->rounded = 0;
+    buffer->address = ECH_OFFSET_NONE;
+    buffer->pool = buffer->segment = ECH_NONE;
+}
+
 EchId ech_edit_copy_queue(EchEdit *edit, bool to_host)
 {
     const EchTrace *t = edit->survey->t;

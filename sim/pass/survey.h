@@ -93,6 +93,8 @@ EchId ech_edit_text(EchEdit *edit, EchId string);
 EchOp ech_edit_op(EchEdit *edit, EchId op);
 /** ALLOC or FREE of @buffer on the core's queue. */
 EchId ech_edit_memory(EchEdit *edit, EchOpKind kind, EchId buffer);
+/** Puts a buffer into another memory: what a recording or a compiler said of its place is no more. */
+void ech_edit_move_buffer(EchBuffer *buffer, EchId memory);
 /** The queue of copies to the host, or from it: the trace's own, or one made for them. */
 EchId ech_edit_copy_queue(EchEdit *edit, bool to_host);
 /** The operations counts of an old op, for the one appended last. */
