@@ -59,6 +59,7 @@ typedef struct {
     bool on_host;
     EchId host, to_host, from_host;
     uint32_t n_kernels;
+    bool loops;  /* Which what PyTorch runs has none of; they stay as they are. */
     bool others; /* There are lists of optimizers that have no such kind. */
 } Pass;
 
@@ -94,6 +95,7 @@ static void find_steps(Pass *p)
     bool open = false;
     for (EchId i = 0; i < s->n; i++) {
         const EchOp *o = &s->ops[i];
+        p->loops |= o->kind == ECH_OP_LOOP;
         if (o->kind != ECH_OP_KERNEL)
             continue;
         Part part = OUTSIDE;
@@ -104,7 +106,7 @@ static void find_steps(Pass *p)
         }
         p->others |= part == OF_ANOTHER;
         open &= part == WITHIN || part == OF_A_LIST;
-        if (part != OF_A_LIST || o->queue != s->core || o->n_uses == 0 || s->region[i] != ECH_NONE)
+        if (part != OF_A_LIST || o->queue != s->core || o->n_uses == 0)
             continue;
         if (!open) {
             Step begun = {.first = i, .went = ECH_NONE, .moves = g_array_new(FALSE, FALSE, sizeof(Move)), .work = g_array_new(FALSE, FALSE, sizeof(EchWork))};
@@ -274,24 +276,6 @@ static EchId buffer_there(const Pass *p, EchEdit *e, EchId buffer, bool resident
     return ech_trace_builder_buffer(e->builder, there);
 }
 
-static EchId put_copy(const Pass *p, EchEdit *e, EchId buffer, EchId there, EchBytes bytes, bool to_host)
-{
-    EchOp o = ech_op_init(ECH_OP_COPY);
-    o.name = ech_trace_builder_peek_buffer(e->builder, buffer)->name;
-    o.stack = ech_trace_builder_peek_buffer(e->builder, buffer)->stack;
-    o.queue = to_host ? p->to_host : p->from_host;
-    o.memory_from = to_host ? p->s.hbm : p->host;
-    o.memory_to = to_host ? p->host : p->s.hbm;
-    o.bytes = bytes;
-    o.bytes_origin = ECH_INFERRED;
-    EchId made = ech_trace_builder_op(e->builder, o);
-    ech_trace_builder_use(e->builder, to_host ? buffer : there, ECH_READ, bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
-    ech_trace_builder_use(e->builder, to_host ? there : buffer, ECH_WRITE, bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
-    if (e->last_core != ECH_NONE)
-        ech_trace_builder_dep(e->builder, e->last_core, 0);
-    return made;
-}
-
 static bool is_gradient(const Pass *p, const Move *move)
 {
     return !move->writes && !move->gone && !p->is_state[move->buffer] && p->s.buffers[move->buffer].role != ECH_ROLE_PARAMETER;
@@ -339,8 +323,8 @@ static guint put_going(const Pass *p, EchId i, guint next, EchEdit *e)
         Move *move = &g_array_index(g_array_index(p->steps, Step, going->step).moves, Move, going->move);
         move->there = buffer_there(p, e, move->buffer, false);
         (void)ech_edit_memory(e, ECH_OP_ALLOC, move->there);
-        EchId copy = put_copy(p, e, move->buffer, move->there, MIN(move->read, p->s.buffers[move->buffer].bytes), true);
-        if (e->map[i] != ECH_NONE && e->map[i] != copy)
+        EchId copy = ech_edit_copy(e, p->to_host, move->buffer, move->there, MIN(move->read, p->s.buffers[move->buffer].bytes));
+        if (e->map[i] != ECH_NONE)
             ech_trace_builder_dep(e->builder, e->map[i], 0);
         g_array_index(p->steps, Step, going->step).went = copy;
     }
@@ -348,10 +332,10 @@ static guint put_going(const Pass *p, EchId i, guint next, EchEdit *e)
 }
 
 /* What computes waits for @copy. */
-static void put_wait(EchEdit *e, EchId queue, EchId copy)
+static void put_wait(EchEdit *e, EchId copy)
 {
     EchOp wait = ech_op_init(ECH_OP_WAIT);
-    wait.queue = queue;
+    wait.queue = e->survey->core;
     wait.name = ech_trace_builder_string(e->builder, "optimizer on the host", -1);
     e->last_core = ech_trace_builder_op(e->builder, wait);
     ech_trace_builder_dep(e->builder, copy, 0);
@@ -368,7 +352,7 @@ static void put_back(const Pass *p, Step *step, EchEdit *e)
 {
     EchId copy = ECH_NONE;
     if (step->went != ECH_NONE)
-        put_wait(e, p->s.core, step->went);
+        put_wait(e, step->went);
     for (guint k = 0; k < step->moves->len; k++) {
         const Move *move = &g_array_index(step->moves, Move, k);
         if (move->there != ECH_NONE)
@@ -380,10 +364,10 @@ static void put_back(const Pass *p, Step *step, EchEdit *e)
             continue;
         if (p->master[move->buffer] == ECH_NONE)
             p->master[move->buffer] = buffer_there(p, e, move->buffer, true);
-        copy = put_copy(p, e, move->buffer, p->master[move->buffer], MIN(move->written, p->s.buffers[move->buffer].bytes), false);
+        copy = ech_edit_copy(e, p->from_host, p->master[move->buffer], move->buffer, MIN(move->written, p->s.buffers[move->buffer].bytes));
     }
     if (copy != ECH_NONE)
-        put_wait(e, p->s.core, copy);
+        put_wait(e, copy);
 }
 
 /* ---- ops ---- */
@@ -488,7 +472,6 @@ static EchTrace *write_trace(Pass *p, EchTrace *in, EchDiag *diag, GError **erro
         find_going(p);
     }
     write_ops(p, &edit);
-    ech_edit_loops(&edit, p->s.n_buffers);
     EchTrace *out = ech_trace_builder_finish(builder, error);
     if (out)
         say(p, diag);
@@ -512,7 +495,7 @@ static EchTrace *fuse_run(const void *options, const EchDevice *device, EchTrace
         p->master[b] = ECH_NONE;
     if (has_memory)
         find_steps(p);
-    if (p->n_kernels > (p->on_host ? 0 : p->steps->len)) {
+    if (!p->loops && p->n_kernels > (p->on_host ? 0 : p->steps->len)) {
         out = write_trace(p, in, diag, error);
     } else {
         ech_diag_remark(diag, "fuse: left the optimizer as it is: %s",

@@ -552,21 +552,7 @@ static void make_room_around(Writer *w, EchId loop)
 
 static EchId put_copy(Writer *w, EchId buffer, EchId on_device, EchBytes bytes, bool out)
 {
-    const EchBuffer *b = ech_trace_builder_peek_buffer(w->b, buffer);
-    EchOp o = ech_op_init(ECH_OP_COPY);
-    o.name = b->name;
-    o.stack = b->stack;
-    o.queue = out ? w->to_host : w->from_host;
-    o.memory_from = out ? w->p->s.hbm : w->host;
-    o.memory_to = out ? w->host : w->p->s.hbm;
-    o.bytes = bytes;
-    o.bytes_origin = ECH_INFERRED;
-    EchId made = ech_trace_builder_op(w->b, o);
-    ech_trace_builder_use(w->b, out ? on_device : buffer, ECH_READ, bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
-    ech_trace_builder_use(w->b, out ? buffer : on_device, ECH_WRITE, bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
-    if (w->e.last_core != ECH_NONE)
-        ech_trace_builder_dep(w->b, w->e.last_core, 0);
-    return made;
+    return ech_edit_copy(&w->e, out ? w->to_host : w->from_host, out ? on_device : buffer, out ? buffer : on_device, bytes);
 }
 
 static void count(Writer *w, const Stay *stay, EchBytes bytes, uint64_t *ret_n, EchBytes *ret_bytes)

@@ -363,6 +363,25 @@ EchId ech_edit_copy_queue(EchEdit *edit, bool to_host)
     return ech_trace_builder_queue(edit->builder, name, ECH_QUEUE_COPY, ech_trace_queues(t)[edit->survey->core].device);
 }
 
+EchId ech_edit_copy(EchEdit *edit, EchId queue, EchId from, EchId to, EchBytes bytes)
+{
+    const EchBuffer *source = ech_trace_builder_peek_buffer(edit->builder, from);
+    EchOp o = ech_op_init(ECH_OP_COPY);
+    o.name = source->name;
+    o.stack = source->stack;
+    o.queue = queue;
+    o.memory_from = source->memory;
+    o.memory_to = ech_trace_builder_peek_buffer(edit->builder, to)->memory;
+    o.bytes = bytes;
+    o.bytes_origin = ECH_INFERRED;
+    EchId made = ech_trace_builder_op(edit->builder, o);
+    ech_trace_builder_use(edit->builder, from, ECH_READ, bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+    ech_trace_builder_use(edit->builder, to, ECH_WRITE, bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+    if (edit->last_core != ECH_NONE)
+        ech_trace_builder_dep(edit->builder, edit->last_core, 0);
+    return made;
+}
+
 void ech_edit_work(EchEdit *edit, EchId op)
 {
     const EchOp *o = &edit->survey->ops[op];

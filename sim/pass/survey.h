@@ -97,6 +97,8 @@ EchId ech_edit_memory(EchEdit *edit, EchOpKind kind, EchId buffer);
 void ech_edit_move_buffer(EchBuffer *buffer, EchId memory);
 /** The queue of copies to the host, or from it: the trace's own, or one made for them. */
 EchId ech_edit_copy_queue(EchEdit *edit, bool to_host);
+/** Copies @bytes of buffer @from to @to, once the core has come here; named as @from is. */
+EchId ech_edit_copy(EchEdit *edit, EchId queue, EchId from, EchId to, EchBytes bytes);
 /** The operations counts of an old op, for the one appended last. */
 void ech_edit_work(EchEdit *edit, EchId op);
 /** A dependency of an old op, for the one appended last; @more: iterations more. What it depends on may come later in the body, or be left out: then there is

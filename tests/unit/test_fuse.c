@@ -138,12 +138,37 @@ START_TEST(runs_on_host)
 }
 END_TEST
 
+/* No program of PyTorch's has loops: what has is left as it is, whole. */
+START_TEST(beside_a_loop)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    Made m = {.b = ech_test_begin(), .optimizer = NULL};
+    for (unsigned k = 0; k < N; k++) {
+        m.parameters[k] = ech_test_buffer(m.b, "p", GB, ECH_ROLE_PARAMETER, true);
+        m.gradients[k] = ech_test_buffer(m.b, "g", GB, ECH_ROLE_GRADIENT, true);
+        m.moments[k] = ech_test_buffer(m.b, "m", GB, ECH_ROLE_OPTIMIZER, true);
+    }
+    EchId loop = ech_test_loop(m.b, 2);
+    kernel(&m, "mm", m.parameters, NULL, m.gradients);
+    ech_test_close_loop(m.b, loop);
+    m.optimizer = "AdamW";
+    step(&m, false);
+    g_autoptr(EchTrace) in = ech_test_finish(m.b);
+    ech_trace_builder_free(m.b);
+    const char *const specs[] = {_i ? "fuse:where=host" : "fuse", NULL};
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+    ck_assert_ptr_eq(out, in);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fuse");
     TCase *tcase = tcase_create("fuse");
     tcase_add_loop_test(tcase, one_kernel, 0, G_N_ELEMENTS(cases));
     tcase_add_loop_test(tcase, runs_on_host, 0, G_N_ELEMENTS(on_host));
+    tcase_add_loop_test(tcase, beside_a_loop, 0, 2);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
