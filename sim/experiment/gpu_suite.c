@@ -175,6 +175,11 @@ static void tell(const Course *c, const char *stage, const char *outcome)
         c->progress(stage, outcome, c->done, c->total, elapsed_of(c), c->data);
 }
 
+static double stage_limit(const Course *c)
+{
+    return c->options->stage_limit > 0 ? c->options->stage_limit : 90;
+}
+
 /* Seconds that a stage may take: its own limit, or what is left. 0: not worth beginning. */
 static double allowance(const Course *c, double limit)
 {
@@ -204,7 +209,7 @@ static bool run_stage(Course *c, Job *job, GError **error)
         return write_table(c, error);
     }
     g_clear_pointer(&row->error, g_free);
-    double limit = allowance(c, c->options->stage_limit > 0 ? c->options->stage_limit : 90);
+    double limit = allowance(c, stage_limit(c));
     c->spent = c->spent || limit <= 0;
     if (c->spent) {
         row->left = true;
@@ -220,7 +225,7 @@ static bool run_stage(Course *c, Job *job, GError **error)
     g_clear_pointer(&row->error, g_free);
     g_autoptr(GError) failure = NULL;
     gint64 begin = g_get_monotonic_time();
-    if (!ech_gpu_in_child(run_job, job, limit, &failure)) {
+    if (!ech_gpu_in_child(run_job, job, &(EchGpuLimit){.seconds = limit}, &failure)) {
         row->error = g_strdup(failure->message);
         row->seconds = (double)(g_get_monotonic_time() - begin) / 1e6;
         if (!ech_gpu_write_row(c->options, row, error))
@@ -239,7 +244,7 @@ static bool calibrate_somehow(Course *c, Job *job, GError **error)
     enum { TRIES = 3 };
     g_autofree char *path = ech_gpu_file(c->options, "calibration", ".step");
     g_autoptr(GPtrArray) left_out = g_ptr_array_new_with_free_func(g_free);
-    double limit = 2 * (c->options->stage_limit > 0 ? c->options->stage_limit : 90);
+    const EchGpuLimit limit = {.seconds = 2 * stage_limit(c), .step_seconds = stage_limit(c) / 2, .step = path};
     g_autoptr(GError) failure = NULL;
     g_ptr_array_add(left_out, NULL);
     for (unsigned i = 0; i < TRIES; i++) {
@@ -247,7 +252,7 @@ static bool calibrate_somehow(Course *c, Job *job, GError **error)
         g_clear_error(&failure);
         tell(c, i > 0 ? "calibration, once more" : "calibration", NULL);
         job->left_out = (const char *const *)left_out->pdata;
-        bool ok = ech_gpu_in_child(calibrate, job, limit, &failure);
+        bool ok = ech_gpu_in_child(calibrate, job, &limit, &failure);
         if (g_file_get_contents(path, &step, NULL, NULL))
             g_ptr_array_insert(left_out, 0, step);
         g_unlink(path);
@@ -266,7 +271,7 @@ static bool prepare(Course *c, GError **error)
     g_autofree char *now = ech_gpu_file(c->options, "gpu", ".now"), *known = ech_gpu_file(c->options, "gpu", ".txt"),
                     *words = ech_gpu_file(c->options, "calibration", ".txt");
     g_autofree char *here = NULL, *before = NULL;
-    if (!ech_gpu_in_child(probe, &job, 60, error) || !g_file_get_contents(now, &here, NULL, error))
+    if (!ech_gpu_in_child(probe, &job, &(EchGpuLimit){.seconds = 60}, error) || !g_file_get_contents(now, &here, NULL, error))
         return false;
     g_unlink(now);
     bool same = g_file_get_contents(known, &before, NULL, NULL) && strcmp(here, before) == 0 && g_file_test(c->suite->device_path, G_FILE_TEST_EXISTS);

@@ -22,7 +22,7 @@ typedef struct {
     uint64_t repeats;            /**< Of each case; 0: 10. */
     bool no_shipped_programs;    /**< Leaves out the shipped programs. */
     double budget;               /**< Seconds for all; the most valuable stages come first, what is left is told. 0: no limit. */
-    double stage_limit;          /**< Seconds for one case before it is ended; 0: 90 (calibration twice that). */
+    double stage_limit;          /**< Seconds for one case before it is ended; 0: 90 (calibration twice that, a step of it half). */
 } EchGpuSuiteOptions;
 
 /** One case, as it stands in the table. */

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glib/gstdio.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -13,23 +14,38 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* When a file was written last; 0: it is not there. */
+static gint64 written(const char *path)
+{
+    GStatBuf s;
+    return path && g_stat(path, &s) == 0 ? (gint64)s.st_mtim.tv_sec * 1000000000 + s.st_mtim.tv_nsec : 0;
+}
+
 /* What a child has to say arrives here: its error, if it has one. */
-static char *read_message(int from, pid_t child, double limit, bool *ret_timed_out)
+static char *read_message(int from, pid_t child, const EchGpuLimit *limit, double *ret_timed_out)
 {
     GString *text = g_string_new(NULL);
-    gint64 end = g_get_monotonic_time() + (gint64)(limit * 1e6);
-    *ret_timed_out = false;
+    gint64 now = g_get_monotonic_time(), end = now + (gint64)(limit->seconds * 1e6), last = now, known = written(limit->step);
+    *ret_timed_out = 0;
     for (;;) {
-        gint64 left = (end - g_get_monotonic_time()) / 1000;
-        struct pollfd ready = {.fd = from, .events = POLLIN};
-        int n = poll(&ready, 1, (int)CLAMP(left, 0, 3600000));
-        if (n < 0 && errno == EINTR)
+        now = g_get_monotonic_time();
+        gint64 latest = written(limit->step), step_end = limit->step ? last + (gint64)(limit->step_seconds * 1e6) : end;
+        if (latest != known) {
+            known = latest;
+            last = now;
             continue;
-        if (n <= 0) {
-            *ret_timed_out = true;
+        }
+        if (now >= MIN(end, step_end)) {
+            *ret_timed_out = now >= end ? limit->seconds : limit->step_seconds;
             kill(child, SIGKILL);
             break;
         }
+        struct pollfd ready = {.fd = from, .events = POLLIN};
+        int n = poll(&ready, 1, (int)MIN((MIN(end, step_end) - now) / 1000 + 1, limit->step ? 100 : 3600000));
+        if (n == 0 || (n < 0 && errno == EINTR))
+            continue;
+        if (n < 0)
+            break;
         char part[512];
         ssize_t got = read(from, part, sizeof part);
         if (got < 0 && errno == EINTR)
@@ -41,8 +57,7 @@ static char *read_message(int from, pid_t child, double limit, bool *ret_timed_o
     return g_string_free(text, FALSE);
 }
 
-/* True if @work ended well in a child process within @limit seconds. */
-bool ech_gpu_in_child(EchGpuWork work, void *data, double limit, GError **error)
+bool ech_gpu_in_child(EchGpuWork work, void *data, const EchGpuLimit *limit, GError **error)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {
@@ -70,16 +85,16 @@ bool ech_gpu_in_child(EchGpuWork work, void *data, double limit, GError **error)
         g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "no process: %s", g_strerror(errno));
         return false;
     }
-    bool timed_out;
+    double timed_out;
     g_autofree char *message = read_message(ends[0], child, limit, &timed_out);
     close(ends[0]);
     /* A process that the driver does not let go of is left to it. */
     int status = 0;
     pid_t ended = 0;
     for (unsigned tries = 0; tries < 500 && (ended = waitpid(child, &status, WNOHANG)) == 0; tries++)
-        g_usleep(timed_out ? 20000 : 2000 + 1000 * MIN(tries, 100));
-    if (timed_out)
-        g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "no end after %.0f s: ended by force", limit);
+        g_usleep(timed_out > 0 ? 20000 : 2000 + 1000 * MIN(tries, 100));
+    if (timed_out > 0)
+        g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "no end after %.0f s: ended by force", timed_out);
     else if (ended == child && WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return true;
     else if (ended == child && WIFSIGNALED(status))

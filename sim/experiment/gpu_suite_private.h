@@ -47,8 +47,13 @@ char *ech_gpu_table(const EchGpuSuite *suite, const EchGpuSuiteOptions *options)
 /* ---- gpu_suite_child.c ---- */
 
 typedef bool (*EchGpuWork)(void *data, GError **error);
-/** True if @work ended well in a child process within @limit seconds; else its error, or ECH_ERROR_BACKEND saying how it died. */
-bool ech_gpu_in_child(EchGpuWork work, void *data, double limit, GError **error);
+/** How long a child may take: in all, and, where it writes a file whenever a step begins, until it is written again. */
+typedef struct {
+    double seconds, step_seconds;
+    const char *step; /**< NULL: no steps. */
+} EchGpuLimit;
+/** True if @work ended well in a child process within @limit; else its error, or ECH_ERROR_BACKEND saying how it died. */
+bool ech_gpu_in_child(EchGpuWork work, void *data, const EchGpuLimit *limit, GError **error);
 /** A process that keeps the driver started: without one, every stage would wait for the GPU to be set up anew. */
 pid_t ech_gpu_start_keeper(void);
 void ech_gpu_stop_keeper(pid_t keeper);

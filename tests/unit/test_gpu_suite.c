@@ -177,6 +177,41 @@ START_TEST(programs_are_told_apart)
 }
 END_TEST
 
+typedef struct {
+    const char *path;
+    unsigned steps; /* That it takes before it hangs, or ends */
+    bool hangs;
+} Steps;
+
+static bool take_steps(void *data, GError **error)
+{
+    const Steps *steps = data;
+    for (unsigned i = 0; i < steps->steps; i++) {
+        if (!g_file_set_contents(steps->path, "step", -1, error))
+            return false;
+        g_usleep(100000);
+    }
+    while (steps->hangs)
+        g_usleep(G_USEC_PER_SEC);
+    return true;
+}
+
+/* One step that hangs does not cost the time of all; many steps together may take longer than one. */
+START_TEST(a_step_that_hangs_is_ended_before_the_whole)
+{
+    g_autofree char *folder = g_dir_make_tmp("echelon-suite-XXXXXX", NULL), *path = g_build_filename(folder, "calibration.step", NULL);
+    EchGpuLimit limit = {.seconds = 300, .step_seconds = 2, .step = path};
+    g_autoptr(GError) error = NULL;
+    ck_assert_ok(ech_gpu_in_child(take_steps, &(Steps){.path = path, .steps = 30}, &limit, &error), error);
+    ck_assert(!ech_gpu_in_child(take_steps, &(Steps){.path = path, .steps = 2, .hangs = true}, &limit, &error));
+    ck_assert_str_eq(error->message, "no end after 2 s: ended by force");
+    g_clear_error(&error);
+    limit.seconds = 1;
+    ck_assert(!ech_gpu_in_child(take_steps, &(Steps){.path = path, .steps = 100}, &limit, &error));
+    ck_assert_str_eq(error->message, "no end after 1 s: ended by force");
+}
+END_TEST
+
 START_TEST(without_a_gpu_it_says_so)
 {
     g_setenv("ECHELON_LIBCUDA", "/nonexistent/libcuda.so.1", TRUE);
@@ -195,6 +230,7 @@ int main(void)
     tcase_add_test(tests, every_case_is_within_its_goal);
     tcase_add_test(tests, what_the_budget_does_not_reach_is_left);
     tcase_add_test(tests, programs_are_told_apart);
+    tcase_add_test(tests, a_step_that_hangs_is_ended_before_the_whole);
     tcase_add_test(tests, without_a_gpu_it_says_so);
     suite_add_tcase(suite, tests);
     return ech_test_main(suite);
