@@ -771,6 +771,13 @@ bool ech_gpu_kernel_price(const EchDevice *device, const EchGpuKernel *kernel, E
     case ECH_GPU_SCATTER:
     case ECH_GPU_CONCAT:
     case ECH_GPU_RELAYOUT:
+        if (kernel->name.sorts && kernel->read > 0) {
+            double each = kernel->name.read_bytes > 0 ? kernel->name.read_bytes : kernel->name.element_bytes > 0 ? kernel->name.element_bytes : 4;
+            ech_gpu_radix_pass(&chip, (double)kernel->read / each, each, &cost);
+            known = true;
+            break;
+        }
+        G_GNUC_FALLTHROUGH;
     case ECH_GPU_OPTIMIZER:
     default:
         known = kernel->read > 0 || kernel->written > 0;

@@ -103,6 +103,7 @@ typedef struct {
     bool joins;                               /**< Reductions: PyTorch's. What blocks of one column of the grid leave, the last of them adds up. */
     bool sums_rows;                           /**< Normalisation: writes one row, the sum of all. */
     bool whole_rows;                          /**< Gathers, scatters: an index for a row, not for an element. */
+    bool sorts;                               /**< Relayouts: a pass of cub's radix sort, of elements of read_bytes. */
 } EchGpuName;
 /** Reads a demangled or mangled-enough kernel name. Never fails: kind is ECH_GPU_UNKNOWN where nothing is recognised. */
 void ech_gpu_name(const char *name, EchGpuName *ret);

@@ -21,5 +21,7 @@ typedef struct {
 EchTime ech_gpu_time(double seconds);
 /** Seconds that @read and @written bytes take, from L2 as far as they fit there, by @blocks blocks (0: enough of them). */
 double ech_gpu_memory_seconds(const EchGpuChip *chip, double read, double written, double blocks);
+/** One kernel of cub's radix sort: @elements of @each bytes, keys and what moves with them, all read and written. */
+void ech_gpu_radix_pass(const EchGpuChip *chip, double elements, double each, EchGpuCost *ret);
 /** Sorts, FFTs and solvers; false where their launch says no shape. */
 bool ech_gpu_library_price(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret);

@@ -16,8 +16,9 @@
 #define STEP_CLOCKS 60.0
 /* Radix sort of cub (onesweep, arXiv 2206.01784): a histogram of all keys, then 8 bits a pass, each reading and writing everything once. What a pass issues for
  * a byte of an element, and its look-back through the blocks in trips, are from cub's own benchmark of 2^16 and 2^28 keys of 64 bits on a B200
- * (NVIDIA/cccl pull request 3611: 133 us, 21.1 ms); 2^20 and 2^24 there come out 5 and 1 per cent too slow, 32-bit keys on an A100 9 per cent (the paper). Rows
- * side by side: cub's segmented sort, 6 bits a pass, a block a row; at the same rate, assumed. */
+ * (NVIDIA/cccl pull request 3611: 133 us, 21.1 ms); 2^20 and 2^24 there come out 5 and 1 per cent too slow, 32-bit keys on an A100 9 per cent (the paper), 26
+ * kinds of keys and values on an RTX 5090 up to 8 per cent too fast, four of 8 and 16 bits with as much 8 to 36 (IlyaGrebnov/libcusort's README). Rows side by
+ * side: cub's segmented sort, 6 bits a pass, a block a row; at the same rate, assumed. */
 #define RADIX_BITS 8.0
 #define SEGMENT_BITS 6.0
 #define RADIX_BYTE_INSTRUCTIONS 45.5
@@ -60,17 +61,28 @@ static void price_bitonic(const EchGpuChip *chip, const EchGpuLaunch *launch, Ec
     finish(chip->start * (single + tiled), latency, compute, memory, MAX(MAX(latency, memory), compute) + 2 * chip->trip * (single + tiled), ret);
 }
 
+/* Of every element @each bytes, keys and what moves with them. */
+static double radix_compute(const EchGpuChip *chip, double elements, double each)
+{
+    return elements * MAX(RADIX_BYTE_INSTRUCTIONS * each, RADIX_LEAST_INSTRUCTIONS) / lanes(chip);
+}
+
+void ech_gpu_radix_pass(const EchGpuChip *chip, double elements, double each, EchGpuCost *ret)
+{
+    double memory = ech_gpu_memory_seconds(chip, elements * each, elements * each, 0), compute = radix_compute(chip, elements, each);
+    finish(chip->start, RADIX_PASS, compute, memory, RADIX_PASS + MAX(memory, compute), ret);
+}
+
 static void price_radix(const EchGpuChip *chip, const EchGpuLaunch *launch, EchGpuCost *ret)
 {
     double n = (double)launch->columns, rows = (double)launch->rows, key = launch->keys, each = MAX(launch->operand_bytes, (uint32_t)launch->keys);
     bool segmented = rows > 1;
     double passes = ceil(key * 8 / (segmented ? SEGMENT_BITS : RADIX_BITS)), elements = n * rows;
-    double instructions = MAX(RADIX_BYTE_INSTRUCTIONS * each, RADIX_LEAST_INSTRUCTIONS);
     double share = segmented ? rows / (ceil(rows / chip->sms) * chip->sms) : 1;
     double memory = passes * ech_gpu_memory_seconds(chip, elements * each * (segmented ? 2 : 1), elements * each, segmented ? rows : 0);
     if (!segmented)
         memory += ech_gpu_memory_seconds(chip, elements * key, 0, 0);
-    double compute = passes * elements * instructions / (lanes(chip) * share);
+    double compute = passes * radix_compute(chip, elements, each) / share;
     double latency = passes * (segmented ? 4 * chip->trip : RADIX_PASS);
     double others = segmented ? 0 : RADIX_OTHERS;
     finish(chip->start * (passes + others), latency, compute, memory, latency + MAX(memory, compute) + others * 2 * chip->trip, ret);

@@ -207,9 +207,6 @@ static const struct {
     {"memset", ECH_GPU_FILL},
 };
 
-/* 14.5 us a pass in trips of 0.51 us, as on an H100. */
-enum { ONESWEEP_TRIPS = 28 };
-
 /* Lower case, ASCII alone, bounded: what matters of a name is near its beginning; functors nest. */
 enum { NAME_MAX_READ = 1600 };
 
@@ -700,13 +697,20 @@ static void read_reduction(const char *text, EchGpuName *ret)
     ret->generated = true;
 }
 
+/* Elements that a thread sorts in a pass of cub's radix sort, by the bytes of a key and of what moves with it: as PyTorch 2.15 launches it on Hopper and
+ * Blackwell, values of 8 bytes; earlier GPUs have 8 to 23. */
+static uint8_t radix_items(unsigned keys, unsigned values)
+{
+    static const uint8_t alone[] = {[1] = 19, [2] = 20, [4] = 19, [8] = 15}, with[] = {[1] = 9, [2] = 11, [4] = 14, [8] = 12};
+    return keys > 8 || !alone[keys] ? 0 : values > 0 ? with[keys] : alone[keys];
+}
+
 /* A pass of cub's radix sort, "onesweepkernel<...policy_hub<float, at::cuda::cub::detail::opaquetype<8>, unsigned long long>::policy1000, ": keys and what
- * moves with each of them. A pass looks back through the blocks before, 14.5 us each, and issues for every byte of an element (gpu_library.c). Elements a
- * thread as PyTorch 2.15 launches it: 14 of 4 bytes with 8, 15 of 8. */
+ * moves with each of them. */
 static void read_onesweep(const char *text, EchGpuName *ret)
 {
     const char *key = strstr(text, "policy_hub<"), *value = key ? strstr(key, ", ") : NULL;
-    ret->trips = ONESWEEP_TRIPS;
+    ret->sorts = true;
     if (!value)
         return;
     unsigned keys = type_bytes(key + strlen("policy_hub<")), with = 0;
@@ -718,9 +722,9 @@ static void read_onesweep(const char *text, EchGpuName *ret)
         with = type_bytes(value);
     if (keys == 0)
         return;
-    ret->vector = with > 0 ? 14 : 15;
+    ret->element_bytes = (uint8_t)keys;
+    ret->vector = radix_items(keys, with);
     ret->read_bytes = ret->written_bytes = (uint8_t)(keys + with);
-    ret->instructions = (uint16_t)MAX(46 * (keys + with), 170);
 }
 
 static void read_relayout(const char *text, EchGpuName *ret)

@@ -104,7 +104,7 @@ static const char *word_of_class(const EchGpuName *name)
                : name->vector > 1                            ? "catarraybatchedcopy_vectorized"
                                                              : "catarraybatchedcopy";
     case ECH_GPU_RELAYOUT:
-        return name->trips          ? "radixsort onesweep"
+        return name->sorts          ? "radixsort onesweep"
                : name->instructions ? "radixsortkvinplace"
                : name->vector == 16 ? "radixsort"
                : name->vector == 4  ? "nhwctonchw"
@@ -155,24 +155,17 @@ static bool say_block(const EchGpuName *name, GString *out)
     return true;
 }
 
-/* A pass of a sort: what moves, keys and values that are as large together; by types that do not say how large elements are. */
+/* A pass of a sort: keys and values as large. */
 static void say_relayout(const EchGpuName *name, GString *out)
 {
     static const char *const plain[] = {[1] = "signed char", [2] = "short", [4] = "int", [8] = "long"};
-    bool has_values = name->vector == 14; /* elements a thread */
-    unsigned values = has_values ? 8 : 0, keys = name->read_bytes - MIN(values, name->read_bytes);
-    if (!name->trips || name->read_bytes == 0)
+    unsigned keys = name->element_bytes;
+    if (!name->sorts || name->read_bytes == 0)
         return;
-    while (values > 1 && (keys == 0 || (keys & (keys - 1)))) {
-        values /= 2;
-        keys = name->read_bytes - MIN(values, name->read_bytes);
-    }
-    if (keys == 0 || keys > 8 || (keys & (keys - 1))) {
-        keys = name->read_bytes > 4 ? 4 : 1;
-        g_string_append_printf(out, " policy_hub<%s, opaquetype<%u>,", plain[keys], MIN(name->read_bytes - keys, 8u));
-    } else {
-        g_string_append_printf(out, " policy_hub<%s, %s,%s", plain[keys], has_values ? plain[values] : "nulltype", name->element_bytes == 4 ? " float" : "");
-    }
+    if (keys < name->read_bytes)
+        g_string_append_printf(out, " policy_hub<%s, opaquetype<%u>,", plain[keys], name->read_bytes - keys);
+    else
+        g_string_append_printf(out, " policy_hub<%s, nulltype,", plain[keys]);
 }
 
 static void say_elementwise(const EchGpuName *name, GString *out)

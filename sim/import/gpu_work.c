@@ -250,6 +250,20 @@ static void element_work(const EchGpuOperator *whole, const EchGpuName *name, Ec
     }
 }
 
+/* Each pass of a sort goes over all, and moves more than the operator has: over its elements, if the launch may be one of so many on some GPU; else they are
+ * sorted in parts, or others are. */
+static bool sort_work(const EchGpuOperator *whole, const EchGpuName *name, EchGpuLaunch *launch, EchItemWork *ret)
+{
+    if (!grid_work(name, launch, ret))
+        return false;
+    double covered = (double)launch->elements;
+    if (name->read_bytes > 0 && (double)whole->elements > 0.55 * covered && (double)whole->elements < 1.3 * covered) {
+        launch->elements = whole->elements;
+        set_traffic(ret, ech_bytes_mul(whole->elements, name->read_bytes), ech_bytes_mul(whole->elements, name->written_bytes), ECH_INFERRED);
+    }
+    return true;
+}
+
 bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, double share, EchGpuLaunch *launch, EchItemWork *ret)
 {
     if (!whole || whole->kind == ECH_GPU_OP_NONE)
@@ -260,9 +274,8 @@ bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, do
         set_traffic(ret, ech_bytes_mul(whole->elements, 16), whole->written, ECH_INFERRED);
         return true;
     }
-    /* Each pass of a sort goes over all, and moves more than the operator has. */
-    if (name->kind == ECH_GPU_RELAYOUT && name->written_bytes > 0)
-        return grid_work(name, launch, ret);
+    if (name->sorts)
+        return sort_work(whole, name, launch, ret);
     if (!(share > 0))
         return helper_work(whole, name, launch, ret);
     if (whole->listed > 0) {

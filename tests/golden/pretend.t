@@ -38,7 +38,7 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
   It fits. hbm 4.63 GiB of 78.6 GiB (6 %)
   4.99 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.49 GiB, 512 MiB of it the process's context.
   It takes 68.8 ms, bound by pageable port (48 % of the critical path).
-  No schedule of it is shorter than 68.1 ms on this device; with no overlap at all it takes 84.0 ms.
+  No schedule of it is shorter than 68.0 ms on this device; with no overlap at all it takes 84.0 ms.
   Steps: 2, the middle one takes 12.0 ms; --step N tells all of this of one alone
     12.0 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 4.63 GiB
     11.7 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
@@ -61,7 +61,7 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
     LogSoftmaxBackward0           2.22 ms    3.2 % #...................  -, -, 2.22 ms
     blocks.*.up (Linear)          1.97 ms    2.9 % #...................  706 us, -, 1.26 ms
     blocks.*.down (Linear)        1.76 ms    2.6 % #...................  605 us, -, 1.16 ms
-    in 12 more                    8.58 ms   12.5 % ##..................
+    in 12 more                    8.56 ms   12.4 % ##..................
 
   Kernel times: 544 kernel model. Engine: native (0.1.0).
   Of the kernels' time 32 % is products, which are held against published times; 67 % other kernels with constants from recorded ones of their class; 1 % assumed (most of it scatter).
@@ -112,8 +112,8 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --set device.runtime.eager_launch_ps=200us | grep -E "It takes|host's launches  "
   It takes 148 ms, bound by the host's launches (52 % of the critical path).
     It takes 2.15 times as long: 68.8 ms -> 148 ms. Along the critical path: +77.3 ms the host's launches.
-    the host's launches           77.7 ms   52.4 % ##########..........
-    for the host's launches       79.8 ms   21.6 % ####................
+    the host's launches           77.7 ms   52.5 % ##########..........
+    for the host's launches       79.9 ms   21.6 % ####................
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device a100-80 --engine native | grep -E 'It takes|chosen for'
   It takes 152 ms, bound by pageable port (48 % of the critical path).
   - its kernels are those that were chosen for h100-sxm, of another compute capability: the libraries choose others for a100-80; echelon capture --pretend a100-80 asks them
@@ -147,7 +147,7 @@ $ for how in checkpoint save_on_cpu; do echelon run --trace traces/gpt_pytorch_m
   It fits. hbm 3.46 GiB of 78.6 GiB (4 %), host 2.22 GiB of 2 TiB (0 %)
   Steps: 2, the middle one takes 99.4 ms; --step N tells all of this of one alone
     99.4 ms from Optimizer.step#AdamW.step to the next, 234 kernels, at most 3.46 GiB
-    99.2 ms from Optimizer.step#AdamW.step to the next, 180 kernels, at most 3.46 GiB
+    99.1 ms from Optimizer.step#AdamW.step to the next, 180 kernels, at most 3.46 GiB
 
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'remat:modules=layers.*' | grep 'remat: left'
   - remat: left the trace as it is: no module of PyTorch whose path fits 'layers.*' makes arrays that wait; 'run' names modules, and what torch.compile compiled is one
@@ -160,8 +160,8 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
   - remat: 96 arrays (1.64 GiB) made again instead of kept: 102 kernels run again, 2.00 ms by their own times
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=activations,idle=0,above=1,each=true' | sed -n '/It fits/p;/Steps/,/^$/p;/ - offload/p'
   It fits. hbm 3.46 GiB of 78.6 GiB (4 %), host 1.18 GiB of 2 TiB (0 %)
-  Steps: 2, the middle one takes 60.7 ms; --step N tells all of this of one alone
-    60.7 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.46 GiB
+  Steps: 2, the middle one takes 60.6 ms; --step N tells all of this of one alone
+    60.6 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.46 GiB
     60.4 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 3.46 GiB
 
   - offload: 117 arrays (3.53 GiB) on the host; 123 copies there (3.62 GiB) and 123 back (3.62 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
