@@ -231,34 +231,37 @@ static bool has_units(const char *spec, GError **error)
     return true;
 }
 
+/* The passes that a text names, appended: one, or several as an axis of a sweep has them, "unplan pad:align=1MiB". */
+static bool read_pass_texts(const EchYamlNode *node, GPtrArray *passes, GError **error)
+{
+    g_auto(GStrv) words = g_strsplit_set(node->text, " \n\t", -1);
+    for (char **word = words; *word; word++) {
+        if (!**word)
+            continue;
+        EchPass *pass = has_units(*word, error) ? ech_pass_new(*word, error) : NULL;
+        if (!pass) {
+            ech_yaml_prefix(node, error);
+            return false;
+        }
+        g_ptr_array_add(passes, pass);
+    }
+    return true;
+}
+
 static GPtrArray *read_passes(const EchYamlNode *config, GError **error)
 {
     g_autoptr(GPtrArray) passes = g_ptr_array_new_with_free_func((GDestroyNotify)ech_pass_free);
-    g_autoptr(GPtrArray) specs = g_ptr_array_new_with_free_func(g_free);
     const EchYamlNode *node = ech_yaml_get(config, "passes");
-    if (node && !(node->kind == ECH_YAML_SCALAR && !*node->text) && !ech_experiment_read_texts(node, "passes", specs, error))
+    bool list = node && node->kind != ECH_YAML_SCALAR;
+    if (node && !list && !read_pass_texts(node, passes, error))
         return NULL;
-    /* One text may name several, as an axis of a sweep does: "unplan pad:align=1MiB". */
-    for (guint i = 0; i < specs->len; i++) {
-        g_auto(GStrv) words = g_strsplit_set(specs->pdata[i], " \n\t", -1);
-        guint at = i;
-        for (char **word = words; *word; word++) {
-            if (**word && at++ > i)
-                g_ptr_array_insert(specs, (gint)at - 1, g_strdup(*word));
-            else if (**word) {
-                g_free(specs->pdata[i]);
-                specs->pdata[i] = g_strdup(*word);
-            }
-        }
-        i = MAX(at, i + 1) - 1;
-    }
-    for (guint i = 0; i < specs->len; i++) {
-        EchPass *pass = has_units(specs->pdata[i], error) ? ech_pass_new(specs->pdata[i], error) : NULL;
-        if (!pass) {
-            ech_yaml_prefix(node, error);
+    for (size_t i = 0; list && i < node->n; i++) {
+        if (node->kind != ECH_YAML_LIST || node->items[i]->kind != ECH_YAML_SCALAR) {
+            ech_yaml_error(node, error, "passes: expected a list of texts");
             return NULL;
         }
-        g_ptr_array_add(passes, pass);
+        if (!read_pass_texts(node->items[i], passes, error))
+            return NULL;
     }
     return g_steal_pointer(&passes);
 }
