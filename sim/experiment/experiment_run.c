@@ -385,23 +385,11 @@ static void remark_pinning(const EchTrace *trace, EchDiag *diag)
                         size);
 }
 
-enum { NO_FOREACH = 1, FUSIBLE, NOT_FUSIBLE };
-
-/* Whether an optimizer asked for it that takes all parameters at once, and whether PyTorch 2.15 has it as one kernel, too. */
-static uint8_t foreach_kind(const char *stack)
-{
-    static const char *const fusible[] = {":_multi_tensor_adam\n", ":_multi_tensor_adagrad\n", ":_multi_tensor_sgd\n"};
-    uint8_t kind = strstr(stack, ":_multi_tensor_") ? NOT_FUSIBLE : NO_FOREACH;
-    for (size_t k = 0; k < G_N_ELEMENTS(fusible) && kind == NOT_FUSIBLE; k++)
-        kind = strstr(stack, fusible[k]) ? FUSIBLE : NOT_FUSIBLE;
-    return kind;
-}
-
 /* Temporaries of PyTorch's optimizers that take all parameters at once, as they do unless they are told otherwise (foreach): as much as the parameters. */
 static void remark_optimizer(const EchTrace *trace, EchDiag *diag)
 {
     enum { LEAST_PART = 20 };
-    g_autofree uint8_t *is_foreach = g_new0(uint8_t, ech_trace_n_strings(trace) + 1); /* by stack: 0 not looked at, else what foreach_kind() says */
+    g_autofree uint8_t *is_foreach = g_new0(uint8_t, ech_trace_n_strings(trace) + 1); /* by stack: 0 not looked at, else what ech_foreach_kind() says */
     bool fuses = true;
     EchBytes live = 0, most = 0, own = 0, most_own = 0;
     for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
@@ -415,12 +403,12 @@ static void remark_optimizer(const EchTrace *trace, EchDiag *diag)
         const EchBuffer *buffer = &ech_trace_buffers(trace)[op->target];
         uint8_t *flag = buffer->stack < ech_trace_n_strings(trace) ? &is_foreach[buffer->stack] : NULL;
         if (flag && *flag == 0)
-            *flag = foreach_kind(ech_trace_string(trace, buffer->stack));
+            *flag = ech_foreach_kind(ech_trace_string(trace, buffer->stack));
         bool alloc = op->kind == ECH_OP_ALLOC;
         live = alloc ? ech_bytes_add(live, buffer->bytes) : live - MIN(live, buffer->bytes);
         most = MAX(most, live);
-        if (flag && *flag >= FUSIBLE) {
-            fuses &= *flag == FUSIBLE;
+        if (flag && *flag >= ECH_FOREACH_FUSIBLE) {
+            fuses &= *flag == ECH_FOREACH_FUSIBLE;
             own = alloc ? ech_bytes_add(own, buffer->bytes) : own - MIN(own, buffer->bytes);
             most_own = MAX(most_own, own);
         }
