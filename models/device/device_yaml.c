@@ -14,6 +14,12 @@
 static const char *const memory_kinds[] = {"hbm", "vector", "common", "scalar", "accumulator", "cache", "host-pinned", "host-pageable", "disk", NULL};
 static const char *const unit_kinds[] = {"matrix", "vector", "transcendental", "scalar", NULL};
 
+/* What peaks may be called: XLA's element types, and f8 and f4 for all of their width (ech_unit_peak takes the narrowest that is wide enough). */
+static const char *const element_types[] = {
+    "f64",           "f32",       "tf32", "bf16",     "f16", "f8",  "f8e4m3fn", "f8e5m2", "f8e4m3", "f8e3m4", "f8e4m3fnuz", "f8e5m2fnuz",
+    "f8e4m3b11fnuz", "f8e8m0fnu", "f4",   "f4e2m1fn", "s64", "s32", "s16",      "s8",     "s4",     "s2",     "s1",         "u64",
+    "u32",           "u16",       "u8",   "u4",       "u2",  "u1",  "pred",     "c64",    "c128",   NULL};
+
 typedef enum { FIELD_BYTES, FIELD_RATE, FIELD_TIME, FIELD_OPS, FIELD_U32, FIELD_SPACE, FIELD_BOOL } FieldType;
 
 /* One number of a section: its key, its type, where it goes and what it means. */
@@ -500,13 +506,15 @@ static bool read_unit(Loader *loader, const EchYamlNode *node, EchUnit *unit, GE
             ech_yaml_error(peaks, error, "%s.peaks: expected element types with their rates, like {bf16: 197TFLOP/s}", section);
             return false;
         }
+        g_autofree char *types = g_strdup_printf("%s.peaks", section);
+        if (!ech_yaml_check_keys(peaks, types, element_types, error))
+            return false;
         unit->peaks = g_new0(EchPeak, peaks->n + 1);
         for (size_t j = 0; j < peaks->n; j++) {
             const Field peak = {peaks->keys[j], FIELD_OPS, offsetof(EchPeak, ops), NULL};
-            g_autofree char *peak_section = g_strdup_printf("%s.peaks", section);
             unit->peaks[j].dtype = g_strdup(peaks->keys[j]);
             unit->n_peaks = j + 1;
-            if (!read_field(loader, &peak, peaks->items[j], peak_section, source, &unit->peaks[j], error))
+            if (!read_field(loader, &peak, peaks->items[j], types, source, &unit->peaks[j], error))
                 return false;
         }
     }

@@ -51,7 +51,11 @@ static int wait_for(GSubprocess *child)
         return ECH_EXIT_FAILED;
     }
     if (g_subprocess_get_if_signaled(child)) {
-        fprintf(stderr, "echelon capture: the command ended by signal %d\n", g_subprocess_get_term_sig(child));
+        fprintf(stderr, "echelon capture: the command ended by signal %d%s\n", g_subprocess_get_term_sig(child),
+                g_subprocess_get_term_sig(child) == SIGKILL
+                    ? ": the kernel ends so what takes more memory than this host has; weights can be made on the device "
+                      "from the start (with torch.device(\"cuda\")), where without a GPU they take none"
+                    : "");
         return 128 + g_subprocess_get_term_sig(child);
     }
     return g_subprocess_get_exit_status(child);

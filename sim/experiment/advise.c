@@ -303,14 +303,11 @@ static bool is_place(const char *pass)
     return g_str_has_prefix(pass, "place");
 }
 
-/* Passes of the case, then the measure's. @ahead: with fetches ahead, which fill the memory there is. */
+/* The measure's passes, which the case's own go before. @ahead: with fetches ahead, which fill the memory there is. */
 static char *passes_text(const Advise *a, const Trial *t, const char *goal, bool ahead, char **ret_options)
 {
     const Measure *measure = t->measure;
     g_autoptr(GPtrArray) all = g_ptr_array_new_with_free_func(g_free);
-    const EchYamlNode *own = ech_yaml_get(a->base->config, "passes");
-    if (own)
-        (void)ech_experiment_read_texts(own, "passes", all, NULL); /* The run as it is has read them. */
     g_autoptr(GString) options = g_string_new(t->row.donated ? "--pass donate" : NULL);
     if (t->row.donated)
         g_ptr_array_add(all, g_strdup(donate));

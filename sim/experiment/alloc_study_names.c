@@ -1,5 +1,6 @@
 /* What the allocations of a study are called, and who holds memory. */
 #include "sim/experiment/alloc_study_private.h"
+#include "sim/experiment/experiment_private.h"
 #include "sim/base/hash.h"
 #include "sim/report/text.h"
 
@@ -94,6 +95,38 @@ EchBytes ech_alloc_study_live_at(const EchAllocStudy *study, uint32_t id)
             live -= MIN(live, buffer->bytes);
     }
     return live;
+}
+
+EchForeachKind ech_foreach_kind(const char *stack)
+{
+    static const char *const fusible[] = {":_multi_tensor_adam\n", ":_multi_tensor_adagrad\n", ":_multi_tensor_sgd\n"};
+    if (!stack || !strstr(stack, ":_multi_tensor_"))
+        return ECH_FOREACH_NOT;
+    for (size_t k = 0; k < G_N_ELEMENTS(fusible); k++) {
+        if (strstr(stack, fusible[k]))
+            return ECH_FOREACH_FUSIBLE;
+    }
+    return ECH_FOREACH_NOT_FUSIBLE;
+}
+
+EchBytes ech_alloc_study_foreach_at(const EchAllocStudy *study, uint32_t id, bool *ret_fuses)
+{
+    const EchAllocEvent *events = (const EchAllocEvent *)(const void *)study->events->data;
+    EchBytes own = 0;
+    bool fuses = true;
+    for (guint i = 0; i < study->events->len && !(events[i].kind == ECH_EVENT_ALLOC && events[i].id == id); i++) {
+        const EchBuffer *buffer = ech_alloc_study_buffer(study, events[i].id);
+        EchForeachKind kind = ech_foreach_kind(buffer && !buffer->direct ? ech_alloc_study_stack(study, events[i].id) : NULL);
+        if (kind == ECH_FOREACH_NOT)
+            continue;
+        fuses &= kind == ECH_FOREACH_FUSIBLE;
+        if (events[i].kind == ECH_EVENT_ALLOC)
+            own = ech_bytes_add(own, events[i].bytes);
+        else if (events[i].kind == ECH_EVENT_FREE)
+            own -= MIN(own, buffer->bytes);
+    }
+    *ret_fuses = fuses;
+    return own;
 }
 
 static void holder_clear(gpointer data)

@@ -38,6 +38,8 @@ typedef struct {
     EchBytes bytes;
 } EchAllocHolder;
 
+/** What temporaries of optimizers that take all parameters at once (ech_foreach_kind) hold when @id is asked for, and whether all have a kernel for it. */
+EchBytes ech_alloc_study_foreach_at(const EchAllocStudy *study, uint32_t id, bool *ret_fuses);
 /** Who holds memory when most is in use, or, where the recorded allocator refused requests, at the last of them; or @at_end: the most first (EchAllocHolder).
  * @ret_live: their bytes together. */
 GArray *ech_alloc_study_holders(const EchAllocStudy *study, bool at_end, EchBytes *ret_live) G_GNUC_WARN_UNUSED_RESULT;

@@ -119,6 +119,19 @@ static void text_hidden_size(GString *out, const EchAllocStudy *study, const Ech
                            taken == refusal->bytes ? ", the most that it may have been" : ", as the last request that was rounded to as much");
 }
 
+/* What PyTorch's optimizer, which takes all parameters at once unless it is told otherwise, holds of @live at a refusal. A smaller batch has no part in it. */
+static void text_foreach(GString *out, const EchAllocStudy *study, uint32_t id, EchBytes live)
+{
+    enum { LEAST_PART = 20 };
+    bool fuses;
+    EchBytes own = ech_alloc_study_foreach_at(study, id, &fuses);
+    if (own == 0 || own < live / LEAST_PART)
+        return;
+    g_autofree char *size = ech_format_bytes(own);
+    g_string_append_printf(out, "    %s of what was allocated are temporaries of the optimizer, which takes all parameters at once: %sforeach=False %s\n", size,
+                           fuses ? "fused=True makes none, " : "", fuses ? "those of one parameter at a time" : "makes those of one parameter at a time");
+}
+
 /* The recording ran out of memory: who would not have. */
 static void text_refusals(GString *out, const EchAllocStudy *study, const GPtrArray *rows, int width)
 {
@@ -138,6 +151,7 @@ static void text_refusals(GString *out, const EchAllocStudy *study, const GPtrAr
                            left);
     ech_alloc_study_text_stack(out, study, id, "asked for");
     text_hidden_size(out, study, refusal, id);
+    text_foreach(out, study, id, live);
     if (study->limited)
         g_string_append(out, "    the device had enough left: a limit refused it (set_per_process_memory_fraction or the like); raise it, or see below\n");
     if (refusal->kept) {

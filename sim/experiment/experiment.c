@@ -124,6 +124,20 @@ static const char *missing_of(const char *path)
     return NULL;
 }
 
+/* Adds the passes of an edit "passes=..." to those of the case, which come first. */
+static void add_passes(EchYamlNode *config, const char *edit)
+{
+    g_autofree char *place = g_strdup_printf("--set %s", edit);
+    const EchYamlNode *before = ech_yaml_get(config, "passes");
+    EchYamlNode *all = ech_yaml_new_list(place);
+    if (before && before->kind == ECH_YAML_SCALAR)
+        ech_yaml_append(all, ech_yaml_copy(before));
+    for (size_t i = 0; before && before->kind == ECH_YAML_LIST && i < before->n; i++)
+        ech_yaml_append(all, ech_yaml_copy(before->items[i]));
+    ech_yaml_append(all, ech_yaml_new_scalar(strchr(edit, '=') + 1, place));
+    ech_yaml_put(config, "passes", all);
+}
+
 /* Applies one edit to a case: to its device's list, or to its configuration. */
 static bool apply_edit(EchYamlNode *config, GPtrArray *settings, GPtrArray *edits, const char *edit, GError **error)
 {
@@ -140,6 +154,16 @@ static bool apply_edit(EchYamlNode *config, GPtrArray *settings, GPtrArray *edit
         return false;
     }
     return ech_yaml_edit(config, "", edit, error);
+}
+
+/* The same of what is varied: passes are added to those that hold for all and to those of other axes. */
+static bool apply_variation(EchYamlNode *config, GPtrArray *settings, GPtrArray *edits, const char *edit, GError **error)
+{
+    if (!g_str_has_prefix(edit, "passes="))
+        return apply_edit(config, settings, edits, edit, error);
+    g_ptr_array_add(edits, g_strdup(edit));
+    add_passes(config, edit);
+    return true;
 }
 
 typedef struct {
@@ -173,7 +197,8 @@ bool ech_experiment_read_texts(const EchYamlNode *node, const char *what, GPtrAr
     }
     for (size_t i = 0; i < node->n; i++) {
         if (node->kind != ECH_YAML_LIST || node->items[i]->kind != ECH_YAML_SCALAR) {
-            ech_yaml_error(node, error, "%s: expected a list of texts", what);
+            ech_yaml_error(node, error, "%s: expected a list of texts%s", what,
+                           strcmp(what, "values") == 0 ? "; several passes are one text, \"offload:idle=0 prefetch\", none is \"\"" : "");
             return false;
         }
         g_ptr_array_add(out, g_strdup(node->items[i]->text));
@@ -382,7 +407,7 @@ static bool lay_out_case(const EchExperiment *experiment, EchCase *c, const EchY
         g_ptr_array_add(values, g_strdup(axis->labels->pdata[at]));
         for (guint j = 0; j < axis->paths->len; j++) {
             g_autofree char *edit = edit_of(axis, j, at);
-            if (!apply_edit(c->config, settings, said, edit, error))
+            if (!apply_variation(c->config, settings, said, edit, error))
                 return false;
         }
     }
@@ -419,7 +444,7 @@ EchCase *ech_case_vary(const EchCase *from, const char *name, const char *label,
     bool ok = true;
     for (; ok && *paths; paths++) {
         g_autofree char *edit = g_strdup_printf("%s=%s", *paths, value);
-        ok = apply_edit(c->config, settings, edits, edit, error);
+        ok = apply_variation(c->config, settings, edits, edit, error);
     }
     ok = ok && ech_yaml_check_keys(c->config, "experiment", root_keys, error);
     c->label = g_strdup_printf("%s%s%s=%s", from->label, *from->label ? ", " : "", name, label);
@@ -502,6 +527,31 @@ static bool lay_out_plain(EchExperiment *experiment, const EchYamlNode *root, co
     return lay_out_case(experiment, experiment->plain, root, kept, no_axes, 0, error);
 }
 
+static bool is_factor(const char *value)
+{
+    return value[0] == 'x' && (g_ascii_isdigit(value[1]) || value[1] == '.');
+}
+
+/* Of two axes over one path the last would decide alone, and the other's values would be told beside results that they have no part in. Passes add up, and so
+ * do factors. */
+static bool check_apart(const Axis *axis, const GArray *axes, const EchYamlNode *node, GError **error)
+{
+    bool factors = true;
+    for (guint i = 0; i < axis->values->len; i++)
+        factors &= is_factor(axis->values->pdata[i]);
+    for (guint i = 0; !factors && i < axis->paths->len; i++) {
+        const char *path = axis->paths->pdata[i];
+        for (guint k = 0; strcmp(path, "passes") != 0 && k < axes->len; k++) {
+            const Axis *before = &g_array_index(axes, Axis, k);
+            if (before == axis || !g_ptr_array_find_with_equal_func(before->paths, path, g_str_equal, NULL))
+                continue;
+            ech_yaml_error(node, error, "sweep: '%s' is varied by the axis '%s' already; expected factors (x0.5) here, or one axis", path, before->name);
+            return false;
+        }
+    }
+    return true;
+}
+
 /* What is to be varied: the axes of the tree's sweep, and how many runs they make. */
 static bool read_sweep(const EchYamlNode *sweep, GArray *axes, GHashTable *places, size_t *ret_cases, GError **error)
 {
@@ -513,7 +563,10 @@ static bool read_sweep(const EchYamlNode *sweep, GArray *axes, GHashTable *place
     for (size_t i = 0; sweep && i < sweep->n; i++) {
         if (!read_axis(sweep->items[i], axes, places, error))
             return false;
-        n_cases *= g_array_index(axes, Axis, axes->len - 1).values->len;
+        const Axis *axis = &g_array_index(axes, Axis, axes->len - 1);
+        if (!check_apart(axis, axes, sweep->items[i], error))
+            return false;
+        n_cases *= axis->values->len;
         if (n_cases > MAX_CASES) {
             ech_yaml_error(sweep, error, "sweep: more than %d runs", MAX_CASES);
             return false;

@@ -90,7 +90,7 @@ typedef struct {
 EchResult *ech_experiment_run(EchExperiment *experiment, size_t index, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** The same of a case that is not the experiment's own. */
 EchResult *ech_experiment_run_case(EchExperiment *experiment, const EchCase *c, GError **error) G_GNUC_WARN_UNUSED_RESULT;
-/** @from with @paths edited to @value besides; its values have @label more, its label @name=@label. ECH_ERROR_CONFIG. */
+/** @from with @paths edited to @value besides (passes: added); its values have @label more, its label @name=@label. ECH_ERROR_CONFIG. */
 EchCase *ech_case_vary(const EchCase *from, const char *name, const char *label, const char *const *paths, const char *value,
                        GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_case_free(EchCase *c);

@@ -28,6 +28,9 @@ struct EchImportCache {
 
 /** How the remark on temporaries of PyTorch's optimizers begins, which advice repeats. */
 #define ECH_REMARK_OPTIMIZER "PyTorch's optimizer"
+/** Whether an optimizer asked for it that takes all parameters at once, and whether PyTorch 2.15 has it as one kernel, too. @stack: text, or NULL. */
+typedef enum { ECH_FOREACH_NOT = 1, ECH_FOREACH_FUSIBLE, ECH_FOREACH_NOT_FUSIBLE } EchForeachKind;
+EchForeachKind ech_foreach_kind(const char *stack);
 
 /** The file that a trace's name stands for, relative to the file that @node stands in; owned by the caller. */
 char *ech_experiment_trace_path(const EchYamlNode *node);

@@ -231,34 +231,37 @@ static bool has_units(const char *spec, GError **error)
     return true;
 }
 
+/* The passes that a text names, appended: one, or several as an axis of a sweep has them, "unplan pad:align=1MiB". */
+static bool read_pass_texts(const EchYamlNode *node, GPtrArray *passes, GError **error)
+{
+    g_auto(GStrv) words = g_strsplit_set(node->text, " \n\t", -1);
+    for (char **word = words; *word; word++) {
+        if (!**word)
+            continue;
+        EchPass *pass = has_units(*word, error) ? ech_pass_new(*word, error) : NULL;
+        if (!pass) {
+            ech_yaml_prefix(node, error);
+            return false;
+        }
+        g_ptr_array_add(passes, pass);
+    }
+    return true;
+}
+
 static GPtrArray *read_passes(const EchYamlNode *config, GError **error)
 {
     g_autoptr(GPtrArray) passes = g_ptr_array_new_with_free_func((GDestroyNotify)ech_pass_free);
-    g_autoptr(GPtrArray) specs = g_ptr_array_new_with_free_func(g_free);
     const EchYamlNode *node = ech_yaml_get(config, "passes");
-    if (node && !(node->kind == ECH_YAML_SCALAR && !*node->text) && !ech_experiment_read_texts(node, "passes", specs, error))
+    bool list = node && node->kind != ECH_YAML_SCALAR;
+    if (node && !list && !read_pass_texts(node, passes, error))
         return NULL;
-    /* One text may name several, as an axis of a sweep does: "unplan pad:align=1MiB". */
-    for (guint i = 0; i < specs->len; i++) {
-        g_auto(GStrv) words = g_strsplit_set(specs->pdata[i], " \n\t", -1);
-        guint at = i;
-        for (char **word = words; *word; word++) {
-            if (**word && at++ > i)
-                g_ptr_array_insert(specs, (gint)at - 1, g_strdup(*word));
-            else if (**word) {
-                g_free(specs->pdata[i]);
-                specs->pdata[i] = g_strdup(*word);
-            }
-        }
-        i = MAX(at, i + 1) - 1;
-    }
-    for (guint i = 0; i < specs->len; i++) {
-        EchPass *pass = has_units(specs->pdata[i], error) ? ech_pass_new(specs->pdata[i], error) : NULL;
-        if (!pass) {
-            ech_yaml_prefix(node, error);
+    for (size_t i = 0; list && i < node->n; i++) {
+        if (node->kind != ECH_YAML_LIST || node->items[i]->kind != ECH_YAML_SCALAR) {
+            ech_yaml_error(node, error, "passes: expected a list of texts");
             return NULL;
         }
-        g_ptr_array_add(passes, pass);
+        if (!read_pass_texts(node->items[i], passes, error))
+            return NULL;
     }
     return g_steal_pointer(&passes);
 }
@@ -382,23 +385,11 @@ static void remark_pinning(const EchTrace *trace, EchDiag *diag)
                         size);
 }
 
-enum { NO_FOREACH = 1, FUSIBLE, NOT_FUSIBLE };
-
-/* Whether an optimizer asked for it that takes all parameters at once, and whether PyTorch 2.15 has it as one kernel, too. */
-static uint8_t foreach_kind(const char *stack)
-{
-    static const char *const fusible[] = {":_multi_tensor_adam\n", ":_multi_tensor_adagrad\n", ":_multi_tensor_sgd\n"};
-    uint8_t kind = strstr(stack, ":_multi_tensor_") ? NOT_FUSIBLE : NO_FOREACH;
-    for (size_t k = 0; k < G_N_ELEMENTS(fusible) && kind == NOT_FUSIBLE; k++)
-        kind = strstr(stack, fusible[k]) ? FUSIBLE : NOT_FUSIBLE;
-    return kind;
-}
-
 /* Temporaries of PyTorch's optimizers that take all parameters at once, as they do unless they are told otherwise (foreach): as much as the parameters. */
 static void remark_optimizer(const EchTrace *trace, EchDiag *diag)
 {
     enum { LEAST_PART = 20 };
-    g_autofree uint8_t *is_foreach = g_new0(uint8_t, ech_trace_n_strings(trace) + 1); /* by stack: 0 not looked at, else what foreach_kind() says */
+    g_autofree uint8_t *is_foreach = g_new0(uint8_t, ech_trace_n_strings(trace) + 1); /* by stack: 0 not looked at, else what ech_foreach_kind() says */
     bool fuses = true;
     EchBytes live = 0, most = 0, own = 0, most_own = 0;
     for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
@@ -412,12 +403,12 @@ static void remark_optimizer(const EchTrace *trace, EchDiag *diag)
         const EchBuffer *buffer = &ech_trace_buffers(trace)[op->target];
         uint8_t *flag = buffer->stack < ech_trace_n_strings(trace) ? &is_foreach[buffer->stack] : NULL;
         if (flag && *flag == 0)
-            *flag = foreach_kind(ech_trace_string(trace, buffer->stack));
+            *flag = ech_foreach_kind(ech_trace_string(trace, buffer->stack));
         bool alloc = op->kind == ECH_OP_ALLOC;
         live = alloc ? ech_bytes_add(live, buffer->bytes) : live - MIN(live, buffer->bytes);
         most = MAX(most, live);
-        if (flag && *flag >= FUSIBLE) {
-            fuses &= *flag == FUSIBLE;
+        if (flag && *flag >= ECH_FOREACH_FUSIBLE) {
+            fuses &= *flag == ECH_FOREACH_FUSIBLE;
             own = alloc ? ech_bytes_add(own, buffer->bytes) : own - MIN(own, buffer->bytes);
             most_own = MAX(most_own, own);
         }

@@ -19,6 +19,7 @@ typedef struct {
 
 struct EchTorchSays {
     bool any, async; /* cudaMallocAsync rather than PyTorch's own */
+    bool foreach;    /* the traceback before it ends in an optimizer that takes all parameters at once */
     Backend backend;
     uint64_t others; /* sentences after the first that say something else */
     bool has_request, has_capacity, has_free, has_allocated, has_unallocated, has_allowed, has_own, has_private, has_reserve;
@@ -149,7 +150,9 @@ static bool is_preemptive(EchWords line)
 
 bool ech_torch_says_line(EchTorchSays *says, EchWords line, EchWords sentence)
 {
-    EchTorchSays s = {.any = true};
+    if (!says->any && (ech_words_have(line, "Traceback (most recent call last)") || ech_words_have(line, ", in _multi_tensor_")))
+        says->foreach = ech_words_have(line, ", in _multi_tensor_");
+    EchTorchSays s = {.any = true, .foreach = says->foreach};
     /* Its words may go on in the next line. */
     const char *at = ech_words_find(sentence, "Tried to allocate ");
     bool async = is_async(line), preemptive = is_preemptive(line),
@@ -415,6 +418,10 @@ static void say(const EchTorchSays *s, EchDiag *diag)
         say_verdict(s, diag);
     if (!first)
         say_rest(s, diag);
+    if (s->foreach)
+        ech_diag_remark(diag,
+                        "it was asked for in the optimizer's step, which takes all parameters at once and makes temporaries as large as they are: fused=True "
+                        "(Adam, AdamW, Adagrad, SGD) makes none, foreach=False those of one parameter at a time; a smaller batch changes nothing of them");
     ech_diag_remark(diag, "what was in use, and from which line: %s", cuda ? SNAPSHOT : &PRETEND[2]);
 }
 

@@ -174,8 +174,10 @@ static void add_memories(JsonBuilder *b, const EchReport *report)
 static void add_fit(JsonBuilder *b, const EchReport *report)
 {
     ech_json_add_bool(b, "fits", ech_report_fits(report));
-    if (ech_report_may_need(report))
+    if (ech_report_may_need(report)) {
+        ech_json_add_bool(b, "may_fit", true);
         ech_json_add_count(b, "may_need_hbm_bytes", ech_report_may_need(report)); /* more than there is */
+    }
     if (ech_report_again_at_once(report))
         ech_json_add_count(b, "again_at_once_bytes", ech_report_again_at_once(report));
     if (report->goal > 0)

@@ -268,7 +268,7 @@ GString *ech_report_table(const char *heading, const EchTableRow *rows, size_t n
     }
     Column *fits = add_column(columns, "fits", true, false, n);
     for (size_t i = 0; i < n; i++)
-        fits->cells[i] = rows[i].run ? g_strdup(ech_member_bool(rows[i].run, "fits") ? "yes" : "NO") : g_strdup("?");
+        fits->cells[i] = g_strdup(!rows[i].run ? "?" : !ech_member_bool(rows[i].run, "fits") ? "NO" : ech_member_bool(rows[i].run, "may_fit") ? "may" : "yes");
     Column *times = add_column(columns, "time", false, false, n);
     for (size_t i = 0; i < n; i++)
         times->cells[i] = !rows[i].run                                ? NULL

@@ -376,3 +376,12 @@ $ printf 'a 0 4096\n' > $T/a.txt; cd $T; echelon compare a.txt a.txt; mkdir -p r
 echelon: a.txt: does not say who asked for what: there is nothing to compare it by
 echelon: a.txt: no finished run, which others here are; 'echelon run --trace FILE --device NAME -o DIR' makes one
 exit 2
+$ for f in adam adamax; do python3 -c "import pickle, sys; d = pickle.load(open('tests/golden/data/oom.pickle', 'rb')); [f.update(filename='/v/torch/optim/' + sys.argv[1] + '.py', name='_multi_tensor_' + sys.argv[1]) for e in d['device_traces'][0] for f in e.get('frames', []) if f['name'] == 'step']; pickle.dump(d, open(sys.argv[2], 'wb'))" $f $T/$f.pickle; echelon alloc $T/$f.pickle | grep -A3 'the recording ran out'; done
+the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allocated, 64 MiB reserved but unallocated, 90 MiB free on the device
+    loss.py:8 was asked for in /home/me/loss.py:8:cross_entropy < /home/me/train.py:30:main
+    36 MiB of what was allocated are temporaries of the optimizer, which takes all parameters at once: fused=True makes none, foreach=False those of one parameter at a time
+  pytorch, as recorded              refuses it too, though as many bytes are free: fragmentation
+the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allocated, 64 MiB reserved but unallocated, 90 MiB free on the device
+    loss.py:8 was asked for in /home/me/loss.py:8:cross_entropy < /home/me/train.py:30:main
+    36 MiB of what was allocated are temporaries of the optimizer, which takes all parameters at once: foreach=False makes those of one parameter at a time
+  pytorch, as recorded              refuses it too, though as many bytes are free: fragmentation

@@ -229,3 +229,8 @@ echelon advise: 'GiB' is no file, and one trace is expected (a size is one word:
 exit 2
 $ printf 'trace: a\ndevice: tpu-v5e\nsweep:\n  - {path: device.memories.hbm.capacity, values: []}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
 echelon: T/e.yaml:4:50: values: nothing is in the list; expected something like [x0.5, x1, x2] ('find' takes a range)
+$ for k in bf61 fp16 int8 f8; do sed "s/bf16: /$k: /" tests/golden/data/small.yaml >$T/e.yaml; echelon run --trace tests/golden/data/stream.ech --device $T/e.yaml 2>&1 | sed -n "s:$T:T:; s/expected one of.*/expected .../; 1p"; done
+echelon: T/e.yaml:10:26: units.matrix.peaks: 'bf61' is no key here; did you mean 'bf16'?
+echelon: T/e.yaml:10:26: units.matrix.peaks: 'fp16' is no key here; did you mean 'f16'?
+echelon: T/e.yaml:10:26: units.matrix.peaks: 'int8' is no key here; expected ...
+stream on small (a device for tests)
