@@ -523,10 +523,20 @@ static void still_picks(const char *name, Value a, Value b, Value *made)
         made->summed = other.carried;
 }
 
-static Value computed(const EchMlirOp *op, Value a, Value b)
+/* What one operand settles, whatever the other is: nothing and something, or true or something, of truth values. */
+static bool settles(const Walk *w, const EchMlirOp *op, const char *name, Value operand)
+{
+    const EchMlirType *type = ech_mlir_result_type(w->m, op);
+    return operand.known && ((operand.value == 0 && (strcmp(name, "arith.andi") == 0 || strcmp(name, "arith.muli") == 0)) ||
+                             (operand.value != 0 && type && type->bits == 1 && strcmp(name, "arith.ori") == 0));
+}
+
+static Value computed(const Walk *w, const EchMlirOp *op, Value a, Value b)
 {
     const char *name = short_name(op->name);
     Value made = {0};
+    if (!(a.known && b.known) && (settles(w, op, name, a) || settles(w, op, name, b)))
+        return (Value){.known = true, .value = a.known ? a.value : b.value, .guessed = a.known ? a.guessed : b.guessed};
     if (a.known && b.known && compute(name, a.value, b.value, &made.value)) {
         made.known = true;
         made.guessed = a.guessed || b.guessed;
@@ -592,7 +602,7 @@ static void scalar(Walk *w, const EchMlirOp *op, const Step *step)
     Value a = value_of(w, op, 0), b = op->n_operands > 1 ? value_of(w, op, 1) : (Value){0}, result = {0};
     Value way = way_of_scalars(w, op, step);
     switch ((int)step->kind) {
-    case SCALAR: result = computed(op, a, b); break;
+    case SCALAR: result = computed(w, op, a, b); break;
     case COMPARE: result = compared(step, a, b); break;
     case SELECT: result = selected(a, b, value_of(w, op, 2)); break;
     case CAST: { /* one bit is true or false, and all ones as a signed number */
