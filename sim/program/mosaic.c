@@ -50,6 +50,7 @@ typedef enum {
     DMA,
     WAIT,
     SEMAPHORES,
+    ALLOCATE,
     REDUCE,
     TRANSPOSE,
     ARITHMETIC,
@@ -138,7 +139,7 @@ static const struct {
     {"tpu.memref_slice", SLICE},
     {"tpu.memref_squeeze", SAME},
     {"tpu.memref_reshape", SAME},
-    {"memref.alloca", FREE},
+    {"memref.alloca", ALLOCATE},
     {"scf.yield", FREE},
     {"scf.condition", FREE},
     {"func.return", FREE},
@@ -230,6 +231,7 @@ typedef struct {
     bool dead;  /* nothing uses what it makes: stores of Pallas read what was there before */
     int64_t number;
     uint32_t callee; /* CALL: the function; ECH_MLIR_NONE: there is none of its name */
+    uint16_t held;   /* ALLOCATE: 1 + the array of the kernel's own; 0: none yet */
 } Step;
 
 typedef struct {
@@ -250,6 +252,7 @@ typedef struct {
     const EchMosaicArray *arrays;
     int64_t rows; /* of the call's first result, where an operand has as many: what sizes of groups add up to; 0: not so */
     Held held[MAX_HELD];
+    unsigned n_held;
     unsigned unsure;  /* regions around that are walked once, and may happen never or often */
     uint32_t deepest; /* of the values of this trip (depth) */
     double cycles;    /* of the scalar core since the loop around began, whose trips are as long as their longest way */
@@ -349,6 +352,11 @@ static const EchMlirType *operand_type(const Walk *w, const EchMlirOp *op, uint3
     return ech_mlir_type(w->m, ech_mlir_operand(w->m, op, k).type);
 }
 
+static bool is_semaphore(const EchMlirType *type)
+{
+    return type && type->kind == ECH_MLIR_MEMREF && type->bits == 0;
+}
+
 static void set(Walk *w, const EchMlirOp *op, Value value)
 {
     for (uint32_t i = 0; i < op->n_results; i++)
@@ -407,27 +415,43 @@ static int64_t place_of(const Walk *w, const EchMlirOp *op, uint32_t first, cons
     return at;
 }
 
-/* Arrays of scalars that the kernel writes itself begin with nothing known. */
+/* Array @i of scalars that the kernel writes itself, of this type, begins with nothing known. False where there is no such array. */
+static bool hold_one(Walk *w, const EchMlirType *type, unsigned i)
+{
+    if (i >= MAX_HELD || !type || type->kind != ECH_MLIR_MEMREF || type->bits == 0 || !ech_mlir_text_has(w->m, type->space, "smem"))
+        return false;
+    int64_t n = 1;
+    for (uint8_t d = 0; d < type->rank; d++)
+        n = type->dims[d] > 0 && type->dims[d] <= MOST_HELD / n ? n * type->dims[d] : MOST_HELD + 1;
+    if (n > MOST_HELD)
+        return false;
+    Held *held = &w->held[i];
+    if (!held->elements)
+        *held = (Held){.elements = g_new0(Value, (size_t)n), .n = n};
+    if (held->written)
+        memset(held->elements, 0, (size_t)held->n * sizeof(Value));
+    held->written = false;
+    return true;
+}
+
+/* Those among the kernel's arguments, from @first on. */
 static void hold(Walk *w, const EchMlirBlock *block, size_t first)
 {
     unsigned n_held = 0;
-    for (size_t i = first; block && i < block->n_arguments && n_held < MAX_HELD; i++) {
-        const EchMlirType *type = ech_mlir_type(w->m, g_array_index(w->m->results, uint32_t, block->argument_types + i));
-        if (!type || type->kind != ECH_MLIR_MEMREF || type->bits == 0 || !ech_mlir_text_has(w->m, type->space, "smem"))
-            continue;
-        int64_t n = 1;
-        for (uint8_t d = 0; d < type->rank; d++)
-            n = type->dims[d] > 0 && type->dims[d] <= MOST_HELD / n ? n * type->dims[d] : MOST_HELD + 1;
-        if (n > MOST_HELD)
-            continue;
-        Held *held = &w->held[n_held++];
-        if (!held->elements)
-            *held = (Held){.elements = g_new0(Value, (size_t)n), .n = n};
-        if (held->written)
-            memset(held->elements, 0, (size_t)held->n * sizeof(Value));
-        held->written = false;
-        w->values[block->argument + i].held = (uint16_t)n_held;
-    }
+    for (size_t i = first; block && i < block->n_arguments; i++)
+        if (hold_one(w, ech_mlir_type(w->m, g_array_index(w->m->results, uint32_t, block->argument_types + i)), n_held))
+            w->values[block->argument + i].held = (uint16_t)++n_held;
+    w->n_held = MAX(w->n_held, n_held);
+}
+
+/* One that it sets up on its way: each time anew. */
+static void hold_local(Walk *w, const EchMlirOp *op, Step *step)
+{
+    uint16_t held = step->held > 0 ? step->held : (uint16_t)(w->n_held + 1);
+    bool holds = hold_one(w, ech_mlir_result_type(w->m, op), held - 1u);
+    if (holds && step->held == 0)
+        w->n_held = step->held = held;
+    set(w, op, (Value){.held = holds ? held : 0});
 }
 
 /* What else takes such an array may write it: copies, parts of it. */
@@ -616,7 +640,8 @@ static void scalar(Walk *w, const EchMlirOp *op, const Step *step)
     case LOAD_SCALAR: result = load_scalar(w, op); break;
     default: break;
     }
-    if (!result.known && result.symbol == 0 && (step->kind != LOAD_SCALAR || a.data)) /* what the kernel writes itself changes */
+    bool named = step->kind == LOAD_SCALAR ? a.data != NULL : !is_semaphore(ech_mlir_result_type(w->m, op)); /* what the kernel writes itself changes */
+    if (!result.known && result.symbol == 0 && named)
         result.symbol = symbol_of(w, op);
     result.fixed = way.fixed;
     result.depth = way.depth;
@@ -907,11 +932,6 @@ static void catch_up(Walk *w)
 static uint64_t named_semaphores(const Walk *w, uint32_t value)
 {
     return (uint64_t)1 << 63 | (uint64_t)w->calls << 32 | value;
-}
-
-static bool is_semaphore(const EchMlirType *type)
-{
-    return type && type->kind == ECH_MLIR_MEMREF && type->bits == 0;
 }
 
 /* The number of the semaphore that is an operation's operand @k; 0: it is not known which of several. */
@@ -1264,6 +1284,7 @@ static void walk_op(Walk *w, uint32_t id)
     case FOR: loop(w, op); return;
     case WHILE: repeat(w, op); return;
     case CALL: call(w, op, w->steps[id].callee); return;
+    case ALLOCATE: hold_local(w, op, &w->steps[id]); return;
     case SEMAPHORES: set(w, op, (Value){.symbol = named_semaphores(w, op->result)}); return;
     case WAIT:
         wait_for_copy(w, op);
