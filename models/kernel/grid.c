@@ -86,7 +86,7 @@ void ech_kernel_grid_price(const EchKernelModel *model, const EchKernelGrid *gri
     double all = ((double)grid->read + (double)grid->written) * bytes, hidden = MAX(all - edges, 0);
     double steps = share * (grid->steps * ECH_KERNEL_GRID_STEP_CYCLES + grid->copies * ECH_KERNEL_GRID_COPY_CYCLES);
     double sent = model->bundle.link > 0 ? (double)grid->sent / model->bundle.link : 0;
-    EchTime waits = time_of(model, MAX(MAX(hidden, sent) - compute - steps, 0));
+    EchTime waits = time_of(model, MAX(MAX(hidden, sent) - compute - steps, ech_bursts_waited(&grid->bursts, compute + steps, model->hbm)));
     edges = MIN(edges, all);
     EchKernelCost cost = {
         .compute = time_of(model, compute),

@@ -1,9 +1,11 @@
 /** @file grid.h
  * What a kernel costs whose author wrote its grid, blocks and arithmetic himself (Pallas): counted work in, time out.
  *
- *     time = start + scalar + first blocks + max(steps * step + copies * copy + ||matrix, others||_1.5 + chains, other blocks, bytes sent) + last blocks
+ *     time = start + scalar + first blocks + max(work + waits, other blocks, bytes sent) + last blocks
+ *     work = steps * step + copies * copy + ||matrix, others||_1.5 + chains
  *
- * Blocks of the next step are fetched and those of the last one stored while one is worked on (jax/_src/pallas/mosaic/pipeline.py). Inside a step the matrix
+ * Blocks of the next step are fetched and those of the last one stored while one is worked on (jax/_src/pallas/mosaic/pipeline.py); a step that has to fetch
+ * more than passes beneath it waits, however little the others fetch (bursts.h). Inside a step the matrix
  * units and the others work side by side as far as the data lets them; the others' time is that of the busiest kind of instruction, of which a chip begins so
  * many a cycle (EchKernelModel.bundle). A stretch of code that multiplies takes a chain more: from its first load through the units to its last store. One of
  * few rows, as attention's for one token, has nothing to do while a product or a reduction is under way: it takes at least what those take that wait for one
@@ -12,6 +14,7 @@
  * first parallel dimension.
  */
 #pragma once
+#include "models/kernel/bursts.h"
 #include "models/kernel/kernel.h"
 
 /** What a step of a grid costs besides its work, in cycles: 350 make the six published times of JAX's Pallas matmul notebook on a v5e come out. Other chips:
@@ -60,6 +63,7 @@ typedef struct {
     EchBytes read, written; /**< Blocks fetched from and stored to other memories, and what the kernel copies itself. */
     EchBytes sent;          /**< Of what the kernel copies itself, to other devices. */
     EchBytes first, last;   /**< Of them, blocks before the first step's work and after the last's: nothing hides them. */
+    EchBurstWaits bursts;   /**< What the work waits for the others where they come in bursts; nothing worked: not known. */
     EchKernelGridProduct products[ECH_KERNEL_MAX_PRODUCTS];
     uint32_t n_products;
     double operations; /**< Of its products, two a multiply-accumulate, unpadded. */

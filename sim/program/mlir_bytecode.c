@@ -564,10 +564,10 @@ bool ech_mlir_integer(const EchMlirModule *module, uint32_t attribute, int64_t *
     const EchMlirType *t = ech_mlir_type(module, type);
     if ((t->kind != ECH_MLIR_INTEGER && t->kind != ECH_MLIR_INDEX) || t->bits > 64)
         return false;
-    /* One byte for 8 bits and fewer; an index has 64. */
+    /* One byte for 8 bits and fewer; an index has 64. Bits beyond the type's are written as 0 whatever the sign. */
     int64_t value = t->kind == ECH_MLIR_INTEGER && t->bits <= 8 ? read_byte(&c) : read_signed(&c);
-    if (t->kind == ECH_MLIR_INTEGER && t->bits > 1 && t->bits <= 8 && value >> (t->bits - 1))
-        value -= (int64_t)1 << t->bits;
+    if (t->kind == ECH_MLIR_INTEGER && t->bits > 1 && t->bits < 64 && value >> (t->bits - 1) & 1)
+        value = (int64_t)((uint64_t)value | UINT64_MAX << t->bits);
     if (c.wrong)
         return false;
     *ret = value;

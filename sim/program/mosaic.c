@@ -14,7 +14,8 @@
 #define LEAST_STEPS 16
 /* Trips of an inner loop that are walked one by one, however many visits each is. */
 #define LEAST_TRIPS 16
-#define MAX_CALLS 16 /* calls within calls */
+#define MAX_CALLS 16    /* calls within calls */
+#define MAX_ARRIVALS 64 /* copies under way */
 /* Cycles of the scalar core, which does one thing after the other where each needs the one before: until a load's result is there, and until a branch is
  * taken (final schedules of libtpu 0.0.52). */
 #define SCALAR_LOAD 6
@@ -47,6 +48,9 @@ typedef enum {
     LOAD,
     STORE,
     DMA,
+    WAIT,
+    SEMAPHORES,
+    ALLOCATE,
     REDUCE,
     TRANSPOSE,
     ARITHMETIC,
@@ -95,6 +99,9 @@ static const struct {
     {"tpu.vector_store", STORE},
     {"tpu.strided_store", STORE},
     {"tpu.enqueue_dma", DMA},
+    {"tpu.wait_dma", WAIT},
+    {"tpu.wait_dma2", WAIT},
+    {"tpu.sem_alloc", SEMAPHORES},
     {"vector.multi_reduction", REDUCE},
     {"tpu.all_reduce", REDUCE},
     {"vector.transpose", TRANSPOSE},
@@ -132,7 +139,7 @@ static const struct {
     {"tpu.memref_slice", SLICE},
     {"tpu.memref_squeeze", SAME},
     {"tpu.memref_reshape", SAME},
-    {"memref.alloca", FREE},
+    {"memref.alloca", ALLOCATE},
     {"scf.yield", FREE},
     {"scf.condition", FREE},
     {"func.return", FREE},
@@ -211,6 +218,12 @@ typedef struct {
     BlockIndex shown; /* and the block of that step */
 } Window;
 
+/* A copy that has been begun and not been waited for, by its semaphore. */
+typedef struct {
+    uint64_t semaphore; /* 0: none */
+    EchBurstTimes done;
+} Arrival;
+
 /* An operation as the walk knows it. */
 typedef struct {
     Kind kind;
@@ -218,6 +231,7 @@ typedef struct {
     bool dead;  /* nothing uses what it makes: stores of Pallas read what was there before */
     int64_t number;
     uint32_t callee; /* CALL: the function; ECH_MLIR_NONE: there is none of its name */
+    uint16_t held;   /* ALLOCATE: 1 + the array of the kernel's own; 0: none yet */
 } Step;
 
 typedef struct {
@@ -238,6 +252,7 @@ typedef struct {
     const EchMosaicArray *arrays;
     int64_t rows; /* of the call's first result, where an operand has as many: what sizes of groups add up to; 0: not so */
     Held held[MAX_HELD];
+    unsigned n_held;
     unsigned unsure;  /* regions around that are walked once, and may happen never or often */
     uint32_t deepest; /* of the values of this trip (depth) */
     double cycles;    /* of the scalar core since the loop around began, whose trips are as long as their longest way */
@@ -247,6 +262,11 @@ typedef struct {
     unsigned calls;
     Stretch stretch; /* that is walked */
     uint32_t stretches;
+    EchBursts *bursts; /* NULL: copies are only counted */
+    double multiplied; /* cycles that products have taken so far, by worked() */
+    double timed;      /* of worked(), what is in bursts */
+    Arrival arrivals[MAX_ARRIVALS];
+    unsigned arrived; /* the place in arrivals that is taken next */
 } Walk;
 
 static const char *short_name(const char *name)
@@ -332,6 +352,11 @@ static const EchMlirType *operand_type(const Walk *w, const EchMlirOp *op, uint3
     return ech_mlir_type(w->m, ech_mlir_operand(w->m, op, k).type);
 }
 
+static bool is_semaphore(const EchMlirType *type)
+{
+    return type && type->kind == ECH_MLIR_MEMREF && type->bits == 0;
+}
+
 static void set(Walk *w, const EchMlirOp *op, Value value)
 {
     for (uint32_t i = 0; i < op->n_results; i++)
@@ -390,27 +415,43 @@ static int64_t place_of(const Walk *w, const EchMlirOp *op, uint32_t first, cons
     return at;
 }
 
-/* Arrays of scalars that the kernel writes itself begin with nothing known. */
+/* Array @i of scalars that the kernel writes itself, of this type, begins with nothing known. False where there is no such array. */
+static bool hold_one(Walk *w, const EchMlirType *type, unsigned i)
+{
+    if (i >= MAX_HELD || !type || type->kind != ECH_MLIR_MEMREF || type->bits == 0 || !ech_mlir_text_has(w->m, type->space, "smem"))
+        return false;
+    int64_t n = 1;
+    for (uint8_t d = 0; d < type->rank; d++)
+        n = type->dims[d] > 0 && type->dims[d] <= MOST_HELD / n ? n * type->dims[d] : MOST_HELD + 1;
+    if (n > MOST_HELD)
+        return false;
+    Held *held = &w->held[i];
+    if (!held->elements)
+        *held = (Held){.elements = g_new0(Value, (size_t)n), .n = n};
+    if (held->written)
+        memset(held->elements, 0, (size_t)held->n * sizeof(Value));
+    held->written = false;
+    return true;
+}
+
+/* Those among the kernel's arguments, from @first on. */
 static void hold(Walk *w, const EchMlirBlock *block, size_t first)
 {
     unsigned n_held = 0;
-    for (size_t i = first; block && i < block->n_arguments && n_held < MAX_HELD; i++) {
-        const EchMlirType *type = ech_mlir_type(w->m, g_array_index(w->m->results, uint32_t, block->argument_types + i));
-        if (!type || type->kind != ECH_MLIR_MEMREF || type->bits == 0 || !ech_mlir_text_has(w->m, type->space, "smem"))
-            continue;
-        int64_t n = 1;
-        for (uint8_t d = 0; d < type->rank; d++)
-            n = type->dims[d] > 0 && type->dims[d] <= MOST_HELD / n ? n * type->dims[d] : MOST_HELD + 1;
-        if (n > MOST_HELD)
-            continue;
-        Held *held = &w->held[n_held++];
-        if (!held->elements)
-            *held = (Held){.elements = g_new0(Value, (size_t)n), .n = n};
-        if (held->written)
-            memset(held->elements, 0, (size_t)held->n * sizeof(Value));
-        held->written = false;
-        w->values[block->argument + i].held = (uint16_t)n_held;
-    }
+    for (size_t i = first; block && i < block->n_arguments; i++)
+        if (hold_one(w, ech_mlir_type(w->m, g_array_index(w->m->results, uint32_t, block->argument_types + i)), n_held))
+            w->values[block->argument + i].held = (uint16_t)++n_held;
+    w->n_held = MAX(w->n_held, n_held);
+}
+
+/* One that it sets up on its way: each time anew. */
+static void hold_local(Walk *w, const EchMlirOp *op, Step *step)
+{
+    uint16_t held = step->held > 0 ? step->held : (uint16_t)(w->n_held + 1);
+    bool holds = hold_one(w, ech_mlir_result_type(w->m, op), held - 1u);
+    if (holds && step->held == 0)
+        w->n_held = step->held = held;
+    set(w, op, (Value){.held = holds ? held : 0});
 }
 
 /* What else takes such an array may write it: copies, parts of it. */
@@ -471,7 +512,8 @@ static uint64_t symbol_of(const Walk *w, const EchMlirOp *op)
         Value value = value_of(w, op, k);
         bool array = operand_type(w, op, k) && operand_type(w, op, k)->kind == ECH_MLIR_MEMREF;
         known = array || value.known || value.symbol != 0;
-        uint64_t part = array ? ech_mlir_operand(w->m, op, k).value : value.known ? (uint64_t)value.value : value.symbol;
+        uint64_t named = array && value.symbol == 0 ? ech_mlir_operand(w->m, op, k).value : value.symbol;
+        uint64_t part = value.known && !array ? (uint64_t)value.value : named;
         symbol = (symbol ^ part) * 0xff51afd7ed558ccdu;
         symbol ^= symbol >> 32 ^ (uint64_t)value.known;
     }
@@ -505,10 +547,20 @@ static void still_picks(const char *name, Value a, Value b, Value *made)
         made->summed = other.carried;
 }
 
-static Value computed(const EchMlirOp *op, Value a, Value b)
+/* What one operand settles, whatever the other is: nothing and something, or true or something, of truth values. */
+static bool settles(const Walk *w, const EchMlirOp *op, const char *name, Value operand)
+{
+    const EchMlirType *type = ech_mlir_result_type(w->m, op);
+    return operand.known && ((operand.value == 0 && (strcmp(name, "arith.andi") == 0 || strcmp(name, "arith.muli") == 0)) ||
+                             (operand.value != 0 && type && type->bits == 1 && strcmp(name, "arith.ori") == 0));
+}
+
+static Value computed(const Walk *w, const EchMlirOp *op, Value a, Value b)
 {
     const char *name = short_name(op->name);
     Value made = {0};
+    if (!(a.known && b.known) && (settles(w, op, name, a) || settles(w, op, name, b)))
+        return (Value){.known = true, .value = a.known ? a.value : b.value, .guessed = a.known ? a.guessed : b.guessed};
     if (a.known && b.known && compute(name, a.value, b.value, &made.value)) {
         made.known = true;
         made.guessed = a.guessed || b.guessed;
@@ -574,7 +626,7 @@ static void scalar(Walk *w, const EchMlirOp *op, const Step *step)
     Value a = value_of(w, op, 0), b = op->n_operands > 1 ? value_of(w, op, 1) : (Value){0}, result = {0};
     Value way = way_of_scalars(w, op, step);
     switch ((int)step->kind) {
-    case SCALAR: result = computed(op, a, b); break;
+    case SCALAR: result = computed(w, op, a, b); break;
     case COMPARE: result = compared(step, a, b); break;
     case SELECT: result = selected(a, b, value_of(w, op, 2)); break;
     case CAST: { /* one bit is true or false, and all ones as a signed number */
@@ -588,7 +640,8 @@ static void scalar(Walk *w, const EchMlirOp *op, const Step *step)
     case LOAD_SCALAR: result = load_scalar(w, op); break;
     default: break;
     }
-    if (!result.known && result.symbol == 0 && (step->kind != LOAD_SCALAR || a.data)) /* what the kernel writes itself changes */
+    bool named = step->kind == LOAD_SCALAR ? a.data != NULL : !is_semaphore(ech_mlir_result_type(w->m, op)); /* what the kernel writes itself changes */
+    if (!result.known && result.symbol == 0 && named)
         result.symbol = symbol_of(w, op);
     result.fixed = way.fixed;
     result.depth = way.depth;
@@ -656,6 +709,13 @@ static double elements(const EchMlirType *type)
 static double volume(const EchKernelGridProduct *p)
 {
     return ceil((double)p->m / SUBLANES) * ceil((double)p->k / LANES) * ceil((double)p->n / LANES);
+}
+
+/* Cycles about, of a v6e: 8 rows pass through 256 by 256 units in two, 16 rows of the side that they hold are pushed in in one. */
+static double product_cycles(const EchKernelGridProduct *p)
+{
+    double registers = rounded((int64_t)p->k, 16) * rounded((int64_t)p->n, LANES);
+    return p->passes * MAX(volume(p) / 2, p->transposed ? 2 * registers : registers);
 }
 
 /* A shape that the table has no room for: as many products of the likest one as make its work. */
@@ -741,6 +801,7 @@ static Way add_product(Walk *w, const EchMlirOp *op)
                                     .passes = precise ? 6 : 1,
                                     .transposed = is_transposed(w->m, op, rhs, k, n)};
     Way way = add_to_stretch(w, op, &product, batch);
+    w->multiplied += product_cycles(&product) * batch * w->weight;
     EchKernelGrid *work = w->work;
     work->operations += 2 * m * n * k * batch * w->weight;
     for (uint32_t i = 0; i < work->n_products; i++) {
@@ -817,6 +878,8 @@ static Value sliced(Walk *w, const EchMlirOp *op)
         Value offset = value_of(w, op, i + 1);
         limit_picked(w, offset, offset.factor > 0 && from->dims[i] > 0 ? (from->dims[i] - 1) / offset.factor + 1 : 0);
     }
+    if (to->bits == 0) /* semaphores */
+        return (Value){.symbol = symbol_of(w, op)};
     uint32_t open = 0, next = 0;
     for (uint8_t i = 0; i < to->rank; i++)
         open += to->dims[i] < 0;
@@ -848,6 +911,64 @@ static EchBytes copied_bytes(const Walk *w, const EchMlirOp *op, uint32_t k)
     return !open ? memref_bytes(type) : value.known ? ech_bytes_mul((EchBytes)MAX(value.value, 0), type->bits) / 8 : 0;
 }
 
+/* ---- Copies beside the work ---- */
+
+/* Cycles that what has been walked takes, about: what each part of a kernel is of its whole, whose time is told where the chip is known (a v6e's units here).
+ */
+static double worked(const Walk *w)
+{
+    const EchKernelGrid *work = w->work;
+    return w->multiplied + (work->vector + work->half) / 4 + work->transcendental + work->copies * ECH_KERNEL_GRID_COPY_CYCLES;
+}
+
+static void catch_up(Walk *w)
+{
+    double now = worked(w);
+    ech_bursts_work(w->bursts, now - w->timed);
+    w->timed = now;
+}
+
+/* A number for semaphores that are the function's value @value. */
+static uint64_t named_semaphores(const Walk *w, uint32_t value)
+{
+    return (uint64_t)1 << 63 | (uint64_t)w->calls << 32 | value;
+}
+
+/* The number of the semaphore that is an operation's operand @k; 0: it is not known which of several. */
+static uint64_t semaphore_of(const Walk *w, const EchMlirOp *op, uint32_t k)
+{
+    return is_semaphore(operand_type(w, op, k)) ? value_of(w, op, k).symbol : 0;
+}
+
+/* A copy of so many bytes in all begins; who waits for it waits for its semaphore. */
+static void begin_copy(Walk *w, const EchMlirOp *op, EchBytes bytes)
+{
+    if (!w->bursts)
+        return;
+    uint64_t semaphore = 0;
+    for (uint32_t k = 0; k < op->n_operands; k++)
+        semaphore = is_semaphore(operand_type(w, op, k)) ? semaphore_of(w, op, k) : semaphore;
+    Arrival *arrival = &w->arrivals[w->arrived];
+    for (unsigned i = 0; i < MAX_ARRIVALS; i++)
+        if (semaphore != 0 && w->arrivals[i].semaphore == semaphore)
+            arrival = &w->arrivals[i];
+    w->arrived = arrival == &w->arrivals[w->arrived] ? (w->arrived + 1) % MAX_ARRIVALS : w->arrived;
+    arrival->semaphore = semaphore;
+    catch_up(w);
+    ech_bursts_begin(w->bursts, (double)bytes, &arrival->done);
+}
+
+static void wait_for_copy(Walk *w, const EchMlirOp *op)
+{
+    uint64_t semaphore = w->bursts && op->n_operands > 0 ? semaphore_of(w, op, 0) : 0;
+    for (unsigned i = 0; semaphore != 0 && i < MAX_ARRIVALS; i++)
+        if (w->arrivals[i].semaphore == semaphore) {
+            catch_up(w);
+            ech_bursts_wait(w->bursts, &w->arrivals[i].done);
+            w->arrivals[i].semaphore = 0;
+        }
+}
+
 /* Copies that the kernel starts by itself: the first operand that is a memref is the source, the next the target. A number among the operands says on which
  * device that target is; as much arrives here as leaves. */
 static void add_copy(Walk *w, const EchMlirOp *op)
@@ -873,6 +994,8 @@ static void add_copy(Walk *w, const EchMlirOp *op)
         w->work->written = ech_bytes_add(w->work->written, bytes);
     if (away)
         w->work->sent = ech_bytes_add(w->work->sent, bytes);
+    else if (!is_local(w->m, ends[0]) || !is_local(w->m, ends[1]))
+        begin_copy(w, op, bytes);
 }
 
 /* The numbers along one dimension: different registers along it, or one of the lanes' numbers. */
@@ -1161,6 +1284,13 @@ static void walk_op(Walk *w, uint32_t id)
     case FOR: loop(w, op); return;
     case WHILE: repeat(w, op); return;
     case CALL: call(w, op, w->steps[id].callee); return;
+    case ALLOCATE: hold_local(w, op, &w->steps[id]); return;
+    case SEMAPHORES: set(w, op, (Value){.symbol = named_semaphores(w, op->result)}); return;
+    case WAIT:
+        wait_for_copy(w, op);
+        let_go(w, op);
+        w->others++;
+        return;
     case STORE_SCALAR: store_scalar(w, op); return;
     case CONSTANT:
     case SCALAR:
@@ -1316,6 +1446,9 @@ static void bind(Walk *w, uint32_t function, const Grid *grid, uint64_t step)
         if (i < grid->n_prefetched || (type && ech_mlir_text_has(w->m, type->space, "smem")))
             w->values[block->argument + grid->rank + i].data = &grid->arrays[i];
     }
+    for (uint32_t i = 0; block && i < block->n_arguments; i++)
+        if (is_semaphore(ech_mlir_type(w->m, g_array_index(w->m->results, uint32_t, block->argument_types + i))))
+            w->values[block->argument + i].symbol = named_semaphores(w, block->argument + i);
 }
 
 /* Which block a window shows at a step. */
@@ -1425,28 +1558,31 @@ static void walk_step(Walk *w, uint32_t kernel, const Grid *grid, uint64_t step,
     w->work->scalar += w->scalar;
 }
 
-/* Blocks that are fetched for a step, because the one before showed others, and those that are stored after it. */
-static void move_blocks(Walk *w, const Grid *grid, Window *windows, size_t n_windows, uint64_t step, uint64_t steps, double weight)
+/* Blocks that are fetched beside a step, because the next one shows others, or that are stored after it. */
+static EchBytes moved_blocks(Walk *w, const Grid *grid, Window *windows, size_t n_windows, uint64_t step, uint64_t steps, double weight, bool input)
 {
     EchKernelGrid scratch = {0}, *work = w->work;
+    EchBytes moved = 0, *sum = input ? &work->read : &work->written, *alone = input ? &work->first : &work->last;
     w->work = &scratch; /* transforms are the scalar core's */
+    w->weight = weight;
     for (size_t i = 0; i < n_windows; i++) {
         Window *window = &windows[i];
-        if (window->bytes == 0)
+        if (window->bytes == 0 || window->input != input)
             continue;
-        bool edge = window->input ? step == 0 : step + 1 == steps, before = window->input && !edge;
-        BlockIndex first = shown_at(w, window, grid, before ? step - 1 : step), second = first;
-        if (!edge)
-            second = shown_at(w, window, grid, before ? step : step + 1);
-        EchBytes *sum = window->input ? &work->read : &work->written, *alone = window->input ? &work->first : &work->last;
-        w->weight = edge ? 1 : weight;
-        if (edge || !same_block(&first, &second))
-            *sum = ech_bytes_add(*sum, weighted(w, window->bytes));
-        if (step == 0)
+        BlockIndex shown = shown_at(w, window, grid, step);
+        work->assumed = work->assumed || !shown.known;
+        if (step + 1 < steps) {
+            BlockIndex next = shown_at(w, window, grid, step + 1);
+            moved = ech_bytes_add(moved, same_block(&shown, &next) ? 0 : weighted(w, window->bytes));
+        }
+        if (step == 0) { /* the first step's, or the last one's */
             *alone = ech_bytes_add(*alone, window->bytes);
-        work->assumed = work->assumed || !(before ? second : first).known;
+            *sum = ech_bytes_add(*sum, window->bytes);
+        }
     }
     w->work = work;
+    *sum = ech_bytes_add(*sum, moved);
+    return moved;
 }
 
 /* False where that takes more visits than are left. */
@@ -1457,14 +1593,24 @@ static bool walk_grid(Walk *w, uint32_t kernel, const Grid *grid, Window *window
     walk_step(w, kernel, grid, 0, 1);
     w->work = work;
     uint64_t stride = stride_for(grid, steps, MAX(BUDGET / MAX(w->visits, 1), LEAST_STEPS));
-    for (uint64_t step = 0; step < steps; step += stride) {
+    EchBursts bursts = {0};
+    EchBurstTimes fetched, stored = {{0}};
+    w->bursts = &bursts;
+    w->timed = worked(w);
+    for (uint64_t step = 0; step < steps && w->left > 0; step += stride) {
         double weight = (double)MIN(stride, steps - step);
+        ech_bursts_begin(&bursts, (double)moved_blocks(w, grid, windows, n_windows, step, steps, weight, true), &fetched);
         walk_step(w, kernel, grid, step, weight);
-        move_blocks(w, grid, windows, n_windows, step, steps, weight);
-        if (w->left == 0)
-            return false;
+        ech_bursts_work(&bursts, weight * ECH_KERNEL_GRID_STEP_CYCLES);
+        catch_up(w);
+        ech_bursts_wait(&bursts, &stored);
+        ech_bursts_begin(&bursts, (double)moved_blocks(w, grid, windows, n_windows, step, steps, weight, false), &stored);
+        ech_bursts_wait(&bursts, &fetched);
     }
-    return true;
+    ech_bursts_wait(&bursts, &bursts.idle);
+    w->bursts = NULL;
+    work->bursts = bursts.waits;
+    return w->left > 0;
 }
 
 /* The rows of the call's first result, where an operand has as many; 0: none has. */

@@ -386,9 +386,47 @@ START_TEST(steps_in_lists)
     arrays[1] = (EchMosaicArray){.values = rows, .n = LISTED};
     arrays[2] = (EchMosaicArray){.values = groups, .n = LISTED};
     grid = read_corpus("steps", arrays, 5, G_N_ELEMENTS(arrays));
+    ck_assert_int_eq(grid.assumed, false); /* not of the step before the first either, which is asked for where an index is -1 */
     ck_assert_double_eq(grid.operations, COLUMNS * 4 * 2.0 * 256 * 256 * 256);
     ck_assert_uint_eq(grid.read, COLUMNS * (3 + 3) * block);
     ck_assert_uint_eq(grid.written, COLUMNS * 3 * block);
+}
+END_TEST
+
+/* What the kernel waits, in steps of its work, where a block takes @steps of them to fetch. */
+static double steps_waited(const EchKernelGrid *grid, double n, double steps)
+{
+    return ech_bursts_waited(&grid->bursts, n, 256 * 256 * 2 / steps);
+}
+
+/* The same kernel, of one block of rows: two buffers of weights, so that a group's are fetched beside the step before its first, however many steps it has.
+ * Where they take three steps, what a column begins with waits for all of it, a group for two steps of the three, and the next column, whose result is stored
+ * behind its weights, for that too: 6, 2, 2, 2, 2 and the last result's 3; all bytes together take seven steps longer than the work. */
+START_TEST(groups_come_in_bursts)
+{
+    enum { LISTED = 7, COLUMNS = 2 };
+    static const int64_t steps = LISTED, rows[LISTED] = {0}, groups[LISTED] = {0, 0, 0, 1, 1, 1, 1}, one[LISTED] = {0};
+    EchMosaicArray arrays[6] = {{.values = &steps, .n = 1}, {.values = rows, .n = LISTED}, {.values = groups, .n = LISTED}};
+    EchKernelGrid grid = read_corpus("steps", arrays, 5, G_N_ELEMENTS(arrays));
+    ck_assert_uint_eq(grid.read + grid.written, 7 * 256 * 256 * 2);
+    ck_assert_double_le(fabs(steps_waited(&grid, COLUMNS * LISTED, 3) - 17), 0.6); /* a step that begins copies works a little longer */
+    /* Of one group. */
+    arrays[2].values = one;
+    EchKernelGrid fewer = read_corpus("steps", arrays, 5, G_N_ELEMENTS(arrays));
+    ck_assert_double_le(fabs(steps_waited(&fewer, COLUMNS * LISTED, 3) - 13), 0.6);
+    /* A block that takes a tenth of a step is waited for where a column begins, and little besides. */
+    ck_assert_double_le(steps_waited(&grid, COLUMNS * LISTED, 0.1), 1);
+    /* The price is the longer one. */
+    g_autoptr(EchDevice) device = ech_test_device("tpu-v6e", NULL);
+    EchKernelModel model;
+    GError *error = NULL;
+    ck_assert_ok(ech_kernel_model_init(&model, device, ECH_KERNEL_HARDWARE, &error), error);
+    EchKernelCost with, without;
+    ech_kernel_grid_price(&model, &grid, 0, &with);
+    grid.bursts = (EchBurstWaits){0};
+    ech_kernel_grid_price(&model, &grid, 0, &without);
+    ck_assert_int_gt(with.hbm, without.hbm);
+    ck_assert_int_eq(with.time - with.hbm, without.time - without.hbm);
 }
 END_TEST
 
@@ -567,6 +605,7 @@ int main(void)
     tcase_add_test(tcase, grid_of_no_steps);
     tcase_add_test(tcase, pipeline_in_a_loop);
     tcase_add_test(tcase, steps_in_lists);
+    tcase_add_test(tcase, groups_come_in_bursts);
     tcase_add_test(tcase, long_loops);
     tcase_add_test(tcase, groups_by_sizes);
     tcase_add_test(tcase, copies_to_other_devices);
