@@ -291,7 +291,9 @@ static double tile_rate(const EchGpuChip *chip, const Tile *tile, const char *dt
         return MIN(peak * FMA_SHARE, issue) * ech_device_number(chip->device, "kernel.fma_share", 1) * chip->held;
     }
     double rate = (double)ech_unit_peak(chip->matrix, dtype) / 2 / chip->sms;
-    if (tile->arithmetic == ECH_GPU_MMA)
+    /* Of wgmma's rate mma reaches a share; f64 has no other instruction, and its rate is mma's own (PTX ISA, wgmma.mma_async: no .f64). */
+    bool own = strcmp(dtype, "f64") == 0 && ech_device_has_number(chip->device, "kernel.wgmma_share");
+    if (tile->arithmetic == ECH_GPU_MMA && !own)
         rate *= ech_device_number(chip->device, "kernel.mma_share", 1);
     else
         rate *= ech_device_number(chip->device, "kernel.wgmma_share", 1);

@@ -134,6 +134,22 @@ PY
 "$echelon" capture --pretend h100-sxm -o "$work/p" -- python3 "$work/step.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
 grep -q '^name [0-9]* "nn.Module: Halves"$' "$work"/p.*.pretend || { echo "modules have no names after an export"; exit 1; }
 grep -q 'Exception in RecordFunction' "$work/said" && { echo "ranges trip over a nested tensor:"; cat "$work/said"; exit 1; }
+
+# A nested tensor of the older kind (strided), which nn.TransformerEncoder makes of a batch with a mask of its padding, has kernels of its own for what others share.
+cat >"$work/strided.py" <<'PY'
+import torch
+from torch import nn
+
+nested = torch.nested.nested_tensor([torch.zeros(n, 64) for n in (3, 5)], device="cuda", requires_grad=True)
+out = torch.nested.to_padded_tensor(torch.relu(nn.Linear(64, 96, device="cuda")(nn.LayerNorm(64, device="cuda")(nested))), 0.0)
+out.sum().backward()
+assert out.shape == (2, 5, 96) and [one.shape[0] for one in nested.unbind()] == [3, 5]
+encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(64, 4, 128, batch_first=True), 2).cuda().eval()
+padding = torch.arange(8, device="cuda")[None] >= torch.tensor([[8], [3]], device="cuda")
+with torch.no_grad():
+    assert encoder(torch.zeros(2, 8, 64, device="cuda"), src_key_padding_mask=padding).shape == (2, 8, 64)
+PY
+"$echelon" capture --pretend h100-sxm -o "$work/strided" -- python3 "$work/strided.py" >"$work/said" 2>&1 || { echo "a strided nested tensor:"; tail -3 "$work/said"; exit 1; }
 for call in "efficient_attention, .*types = \[f16, f16, f16, -, true, -, true, -" "efficient_attention_backward, .*types = .*, true, -" "efficient_attention, .*types = \[f16, f16, f16, -, true, -, -, -"; do
   [ "$(grep -c "^name [0-9]* \"aten::_scaled_dot_product_$call" "$work"/p.*.pretend)" = 1 ] || { echo "the mask of attention is not told: $call"; grep '_efficient_attention' "$work"/p.*.pretend; exit 1; }
 done

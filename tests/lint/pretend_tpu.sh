@@ -1,6 +1,6 @@
 #!/bin/bash
 # A JAX program on a TPU that is not there is compiled as traces/capture/compile.py compiles the same function; what it gets back has the shapes, shardings and
-# lifetimes that it asked for. Skipped (77) where python3 has no jax and libtpu.
+# lifetimes that it asked for. Skipped (77) where python3 has no jax and libtpu. With a python3 whose JAX is older than 0.8 (from 0.4.38 on) the first program alone is tried.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 python3 -c 'import jax, libtpu' 2>/dev/null || { echo "no jax and libtpu for python3"; exit 77; }
@@ -8,6 +8,65 @@ echelon=${2:?usage: pretend_tpu.sh SOURCE ECHELON}
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 export PYTHONDONTWRITEBYTECODE=1
+
+cat >"$work/old.py" <<'PY'
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
+
+chip, cpu = jax.devices()[0], jax.devices("cpu")[0]
+device, host = (SingleDeviceSharding(chip, memory_kind=kind) for kind in ("device", "pinned_host"))
+assert {"device", "pinned_host"} <= {memory.kind for memory in chip.addressable_memories()} and chip.default_memory().kind == "device"
+assert SingleDeviceSharding(chip) == device != host and "pinned_host" in str(host) and device.with_memory_kind("pinned_host") == host
+assert SingleDeviceSharding(cpu).memory_kind == cpu.default_memory().kind  # the host's own says what it always did
+momentum = jax.device_put(jnp.zeros((1024, 1024)), host)
+assert momentum.sharding.memory_kind == "pinned_host"
+
+
+@functools.partial(jax.jit, donate_argnums=(0, 1), static_argnums=3, out_shardings=(device, host, device))
+def update(w, momentum, n, rate):
+    moved = jax.device_put(momentum, device) * 0.9 + w
+    return w - rate * moved, jax.device_put(moved, host), n + 1
+
+
+w, n = jax.random.normal(jax.random.PRNGKey(0), (1024, 1024)), jnp.int32(0)
+while n < 3:
+    old, (w, momentum, n) = w, update(w, momentum, n, 0.5)
+    assert old.is_deleted() and momentum.sharding == host and w.sharding == device
+mesh = Mesh(numpy.array(jax.devices()), ("d",))
+split = NamedSharding(mesh, P("d"))
+kept = NamedSharding(mesh, P("d"), memory_kind="pinned_host")
+assert split != kept and hash(kept) == hash(NamedSharding(mesh, P("d"), memory_kind="pinned_host"))
+layers = jax.jit(lambda: jnp.ones((4, 256, 256)), out_shardings=NamedSharding(mesh, P(None, "d")))()
+
+
+@jax.jit
+def scanned(layers, x):
+    def layer(x, w):
+        return jax.lax.with_sharding_constraint(jnp.tanh(x @ w), split), None
+    return jax.grad(lambda layers: jax.lax.scan(jax.checkpoint(layer), x, layers)[0].sum())(layers)
+
+
+with mesh:
+    g = scanned(layers, jax.device_put(jnp.ones((64, 256)), split))
+    assert g.shape == (4, 256, 256) and g.sharding.device_set == set(jax.devices())
+
+
+def told(x):
+    jax.debug.print("{}", x.sum())
+    return x + 1
+
+
+assert jax.jit(told).lower(jnp.ones(1 << 18)).compile().memory_analysis().argument_size_in_bytes == 1 << 20
+assert jax.lax.scan(lambda sum, v: (sum + v, None), 0.0, jnp.arange(5.0))[0] == 10
+PY
+"$echelon" capture --pretend tpu-v5e --gpus 2 -o "$work/o" -- python3 "$work/old.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
+[ "$(grep -c 'update: called 3 times' "$work/said")" = 1 ] && ! grep -q 'Exception ignored' "$work/said" || { echo "of three updates:"; cat "$work/said"; exit 1; }
+"$echelon" info --json "$work"/o.*.update | grep -Eq '"host_argument" *: *4194304' || { echo "the momentum is not on the host"; exit 1; }
+python3 -c 'import jax; raise SystemExit(jax.__version_info__ < (0, 8))' || exit 0
 
 cat >"$work/step.py" <<'PY'
 import jax

@@ -320,6 +320,24 @@ START_TEST(tiles_in_between)
 }
 END_TEST
 
+/* wgmma multiplies no f64: an H100's mma does that at its own rate, 66.9 TFLOP/s, not at the share of wgmma's that it has of others; an A100's always did. */
+START_TEST(twice_precise)
+{
+    static const struct {
+        const char *device;
+        double tflops;
+    } cases[] = {{"h100-sxm", 66.9}, {"h200", 66.9}, {"a100-80", 19.5}};
+    g_autoptr(EchDevice) device = ech_test_device(cases[_i].device, NULL);
+    EchGpuKernel kernel = {.dtype = "f64", .read = UINT64_C(1) << 30, .written = UINT64_C(1) << 29};
+    EchGpuCost cost = {0};
+    ck_assert(device && ech_gpu_launch_parse("product=1x8192x8192x8192 operand_bytes=8 class=product", &kernel.launch));
+    ech_gpu_launch_says(&kernel.launch, &kernel.name);
+    ck_assert(ech_gpu_kernel_price(device, &kernel, &cost));
+    double reached = 2 * 8192.0 * 8192 * 8192 / ((double)cost.time * 1e-12) / 1e12 / cases[_i].tflops;
+    ck_assert_msg(reached > 0.7 && reached < 1, "%s: %.2f", cases[_i].device, reached);
+}
+END_TEST
+
 /* A card of whose memory only the reads were measured: writes run at their rate. */
 START_TEST(one_rate)
 {
@@ -1577,6 +1595,7 @@ int main(void)
     tcase_add_loop_test(tcase, no_faster_than_the_highest_clock, 0, 6);
     tcase_add_test(tcase, attention_in_f32);
     tcase_add_test(tcase, tiles_in_between);
+    tcase_add_loop_test(tcase, twice_precise, 0, 3);
     tcase_add_test(tcase, one_rate);
     tcase_add_test(tcase, prices);
     tcase_add_loop_test(tcase, attention, 0, G_N_ELEMENTS(attentions));

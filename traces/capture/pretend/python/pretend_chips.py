@@ -5,6 +5,8 @@ import math
 import sys
 import threading
 
+import pretend_versions
+
 # Parts of JAX that choose for a device and run nothing on it.
 _CHOOSING = ("jax._src.mesh_utils", "jax._src.pallas.", "jax.experimental.")
 _OF_CHIPS = ("coords", "core_on_chip", "num_cores", "slice_index")  # what a TPU's device has and a CPU's has not
@@ -19,7 +21,7 @@ class Chips:
         self._begun, self._beginning = False, threading.RLock()
         backends, self._all_devices = xla_bridge.backends, xla_bridge.devices
 
-        @functools.wraps(backends)
+        @pretend_versions.wraps(backends)
         def begun_backends():
             self.begin()
             return backends()
@@ -36,11 +38,12 @@ class Chips:
             self.described = self.describe()
             self.peak = [0] * len(self.described)
             self.jax.config.update("jax_platforms", "cpu")
-            self.jax.config.update("jax_num_cpu_devices", len(self.described) + 1)
+            pretend_versions.ask_for_cpus(self.jax, len(self.described) + 1)
             devices = self._all_devices("cpu")
             self.devices, self.host = devices[:-1], devices[-1]
             self._chip_of.update(zip(self.devices, self.described))
             self._show_devices()
+            pretend_versions.keep_memory_kinds(self.jax, self._chip_of.__contains__, self.host)
 
     def described_of(self, device_list):
         """The chips that a program is to be compiled for, given the devices that it names (None: nothing says), and whether they are pretended ones."""
@@ -123,7 +126,7 @@ class Chips:
     def _found(self, devices):
         """jax.devices() and jax.devices("tpu") are the chips, jax.devices("cpu") is the host."""
 
-        @functools.wraps(devices)
+        @pretend_versions.wraps(devices)
         def of(*given, **named):
             asked = [one for one in (*given, named.get("backend")) if isinstance(one, str)]
             given = tuple(None if one == "tpu" else one for one in given)

@@ -18,6 +18,7 @@ import pretend_chips
 import pretend_compile as capture  # traces/capture/compile.py
 import pretend_known
 import pretend_torch_tpu
+import pretend_versions
 
 
 _MOST_INTEGERS = 1 << 16  # of an argument whose values are kept
@@ -71,9 +72,10 @@ class _Program:
 class _Jitted:
     """A function of jax.jit. Inside of others, and of transformations, it is what it was."""
 
-    def __init__(self, pretended, function, jitted, options):
+    def __init__(self, pretended, function, jitted, options, static):
+        """@options: the compiler's; static: numbers and names of the arguments that are no arrays."""
         functools.update_wrapper(self, function)
-        self._pretended, self._jitted, self._options = pretended, jitted, options
+        self._pretended, self._jitted, self._options, self._static = pretended, jitted, options, static
 
     def __call__(self, *given, **named):
         pretended = self._pretended
@@ -82,9 +84,9 @@ class _Jitted:
 
     def _traced_of(self, given, named):
         """The arguments without the static ones."""
-        info = self._jitted._jit_info
-        static = {at % len(given) for at in info.static_argnums or () if given}
-        return tuple(one for at, one in enumerate(given) if at not in static), {name: one for name, one in named.items() if name not in (info.static_argnames or ())}
+        numbers, names = self._static
+        static = {at % len(given) for at in numbers if given}
+        return tuple(one for at, one in enumerate(given) if at not in static), {name: one for name, one in named.items() if name not in names}
 
     def __get__(self, instance, owner=None):
         return self if instance is None else types.MethodType(self, instance)
@@ -117,7 +119,7 @@ class _Lowered:
         self._pretended, self._traced, self._lowered, self._options = pretended, traced, lowered, options
 
     def compile(self, compiler_options=None, **named):
-        chips, ours = self._pretended.chips.described_of(self._lowered._lowering._device_list)
+        chips, ours = self._pretended.chips.described_of(pretend_versions.devices_of(self._lowered._lowering))
         if not ours:  # a topology that the program asked for, which JAX compiles for without a TPU; or the host
             return self._pretended.compiled_by_jax(self._lowered, chips[0], compiler_options, named)
         return _Compiled(self._pretended, self._pretended.program_from(self._traced, self._lowered, {**self._options, **(compiler_options or {})}))
@@ -204,14 +206,14 @@ class _Pretended:
         key = (id(traced.jaxpr), tuple(str(getattr(leaf, "sharding", None)) for leaf in leaves), self.jax.config.jax_default_device, str(options))
         if key not in self.programs:
             lowered = traced.lower(lowering_platforms=("tpu",))
-            ours = self.chips.described_of(lowered._lowering._device_list)[1]
+            ours = self.chips.described_of(pretend_versions.devices_of(lowered._lowering))[1]
             self.programs[key] = (self.program_from(traced, lowered, options) if ours else None, traced)  # the latter stays, or its id would be another's
         return self.programs[key][0]
 
     def program_from(self, traced, lowered, options):
         """Compiled once, however its arguments' shardings are written."""
         lowering = lowered._lowering
-        chips, _ = self.chips.described_of(lowering._device_list)
+        chips, _ = self.chips.described_of(pretend_versions.devices_of(lowering))
         args = lowering.compile_args
         said = [[None if _unsaid(s) else str(s) for s in args[which]] for which in ("in_shardings", "out_shardings")]
         # By its leaves: JAX has made the classes around them anew, without what their constructors would have set, so that they may not print.
@@ -256,7 +258,6 @@ class _Pretended:
     def compile(self, traced, lowered, chips, options):
         import numpy
         from jax._src import compiler
-        from jaxlib import _jax
         begun = time.monotonic()
         self.tell_at_end()
         lowering = lowered._lowering
@@ -269,7 +270,7 @@ class _Pretended:
         build.allow_spmd_sharding_propagation_to_output = [_unsaid(s) for s in lowering.compile_args["out_shardings"]]
         error = executable = None
         try:
-            executable = chips[0].client.compile(lowering.stablehlo(), _jax.DeviceList(tuple(chips)), settings)
+            executable = pretend_versions.compile_for(self.jax, lowering.stablehlo(), chips, settings)
         except self.jax.errors.JaxRuntimeError as refused:
             error = refused
         folder, kept = self.keep(name, self.chip, executable, error)
@@ -296,19 +297,20 @@ class _Pretended:
                 self.keep(name, kind, None, refused)
                 raise
             folder, _ = self.keep(name, kind, compiled.runtime_executable(), None)
-            _say("%s: compiled ahead of time for %d x %s in %.1f s" % (os.path.basename(folder), len(lowered._lowering._device_list), kind, time.monotonic() - begun))
+            n = len(pretend_versions.devices_of(lowered._lowering))
+            _say("%s: compiled ahead of time for %d x %s in %.1f s" % (os.path.basename(folder), n, kind, time.monotonic() - begun))
             return compiled
 
     def shardings_of(self, lowering, said, chosen, kinds, n):
         """Of results or arguments: as the program says, else as the compiler chose."""
         from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
-        from jax._src import mesh as mesh_lib, sharding_impls
+        from jax._src import sharding_impls
         inside = lowering.compile_args.get("intermediate_shardings") or ()
         meshes = [s.mesh for s in (*lowering.compile_args["in_shardings"], *lowering.compile_args["out_shardings"], *inside) if isinstance(s, NamedSharding)]
-        meshes += [lowering.compile_args.get("context_mesh"), mesh_lib.get_concrete_mesh()]
+        meshes += [lowering.compile_args.get("context_mesh"), pretend_versions.mesh_around(self.jax)]
         mesh = next((m for m in meshes if isinstance(m, Mesh) and not m.empty), None)
         chosen, kinds = chosen or [None] * len(said), kinds or [None] * len(said)
-        device = (lowering._device_list or self.jax.devices())[0]
+        device = (pretend_versions.devices_of(lowering) or self.jax.devices())[0]
         found = []
         for own, compiled, kind in zip(said, chosen, kinds):
             if not _unsaid(own) and getattr(own, "mesh", None) is not None and not isinstance(own.mesh, AbstractMesh):
@@ -326,11 +328,11 @@ class _Pretended:
 
     def note_call(self, program, leaves):
         program.calls += 1
-        device = (program.lowered._lowering._device_list or self.jax.devices())[0]
+        device = (pretend_versions.devices_of(program.lowered._lowering) or self.jax.devices())[0]
         beside = self.chips.bytes_in_use(device, {id(leaf) for leaf in leaves})
         program.beside = max(program.beside, beside)
         total = beside + program.bytes_of_its_own()
-        self.chips.ran(program.lowered._lowering._device_list or [device], total)
+        self.chips.ran(pretend_versions.devices_of(program.lowered._lowering) or [device], total)
 
     def note_loop(self, jitted, given):
         """A loop outside of jax.jit is a program of its own on the chip."""
@@ -404,6 +406,8 @@ def _tell_chips(device):
 
 def _install(jax):
     """When the program has imported jax: before it asks for devices."""
+    if not pretend_versions.is_known(jax):
+        sys.exit("echelon capture: JAX %s is too old to be compiled for a TPU that is not there; 0.4.38 or later is needed" % jax.__version__)
     jax.config.update("jax_hlo_source_file_canonicalization_regex", r".*/(?=(?:site|dist)-packages/)")
     from jax._src import source_info_util
     source_info_util.register_exclusion(__file__)  # no line of the program's
@@ -417,7 +421,8 @@ def _install(jax):
         backend = options.pop("backend", None)
         if backend not in (None, "tpu"):
             options["device"] = jax.devices(backend)[0]
-        return _Jitted(pretended, function, jit(function, **options), dict(options.get("compiler_options") or {}))
+        jitted = jit(function, **options)
+        return _Jitted(pretended, function, jitted, dict(options.get("compiler_options") or {}), pretend_versions.static_of(function, jitted, options))
 
     jax.jit = pretended_jit
     jax.pmap = _mapped(pretended, jax.pmap, pretended_jit)
@@ -494,15 +499,21 @@ def _alone(jax, n_devices):
 def _lower_for(chips):
     """Callbacks (jax.debug.print) ask for the client that is compiled for, while the arrays are another's."""
     from jax._src.interpreters import mlir
-    own = mlir.ModuleContext.get_backend
+    context_class = mlir.ModuleContext
+    was_property = not hasattr(context_class, "get_backend")  # before 0.5
+    own = context_class.backend.fget if was_property else context_class.get_backend
 
     @functools.wraps(own)
     def get_backend(context, *given, **named):
         chips.begin()
-        ours = tuple(context.platforms) == ("tpu",) and context.backend is chips.host.client
+        asked = context.backend_or_name if was_property else context.backend
+        ours = tuple(context.platforms) == ("tpu",) and asked is chips.host.client
         return chips.described[0].client if ours else own(context, *given, **named)
 
-    mlir.ModuleContext.get_backend = get_backend
+    if was_property:
+        context_class.backend = property(get_backend)
+    else:
+        context_class.get_backend = get_backend
 
 
 def _profile_nothing(jax):

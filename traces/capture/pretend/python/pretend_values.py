@@ -210,6 +210,8 @@ class Values(TorchDispatchMode):
             return func(*args, **kwargs)
         if any(of.__name__ == "NestedTensor" for of in types):  # it says what is done with what it is made of, which comes here then; a compiler's has no memory
             return func(*args, **kwargs) if any(of in WITHOUT_MEMORY for of in types) else NotImplemented
+        if any(tensor.is_nested for tensor in _tensors(args)):  # strided: several sizes, and kernels of its own beside those that others share
+            return func(*args, **kwargs)
         if func is aten.masked_select.default and _is_here(args[1]):
             source, mask = torch.broadcast_tensors(*args)
             func, args = aten.index.Tensor, (source, [mask])
@@ -247,6 +249,8 @@ class Values(TorchDispatchMode):
                 out = func(*args, **kwargs) if kind != "masked" else pretend_generated.typed(func, args, kwargs)
             finally:
                 _doubt(0)
+        if isinstance(out, torch.Tensor) and out.is_nested:
+            return out
         if type(out) is torch.Tensor and out.is_cuda and out.is_floating_point() and out.numel() > SCALARS and out.layout == torch.strided:
             if func not in READS or all(tensor.is_cuda for tensor in _tensors(args)):  # what the host copies to the device reads back
                 _clear(out.data_ptr(), out.numel() * out.element_size())  # most of what a program does
