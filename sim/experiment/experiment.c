@@ -590,8 +590,9 @@ static const Axis *axis_over(const GArray *axes, const char *path, bool alone)
     return NULL;
 }
 
-/* Nothing that the command line says may be without effect, because the sweep decides it. @edits: of the command line from @n_own on. */
-static bool check_decided(const EchExperimentOverrides *overrides, const GPtrArray *edits, guint n_own, const GArray *axes, GError **error)
+/* Nothing that the command line says may be without effect, because the sweep decides it. @edits: of the command line from @n_own on. Without a @file the
+ * command line has to name a trace and a device, whatever its sweep does. */
+static bool check_decided(const char *file, const EchExperimentOverrides *overrides, const GPtrArray *edits, guint n_own, const GArray *axes, GError **error)
 {
     const struct {
         const char *path, *option, *value;
@@ -602,7 +603,7 @@ static bool check_decided(const EchExperimentOverrides *overrides, const GPtrArr
                  {"replay.engine", "--engine", overrides->engine}};
     const Axis *axis = NULL;
     g_autofree char *option = NULL;
-    for (size_t i = 0; !axis && i < G_N_ELEMENTS(given); i++) {
+    for (size_t i = file ? 0 : 2; !axis && i < G_N_ELEMENTS(given); i++) {
         axis = given[i].value ? axis_over(axes, given[i].path, true) : NULL;
         option = axis ? g_strdup(given[i].option) : NULL;
     }
@@ -790,7 +791,7 @@ EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverride
     if (!read_sweep(ech_yaml_get(root, "sweep"), axes, places, &n_cases, error))
         return NULL;
     g_autoptr(EchFind) find = NULL;
-    if (!check_decided(overrides, edits, n_own, axes, error) || !read_find(root, axes, &find, error))
+    if (!check_decided(path, overrides, edits, n_own, axes, error) || !read_find(root, axes, &find, error))
         return NULL;
     EchYamlNode *const trees[] = {root, plain};
     for (size_t i = 0; i < G_N_ELEMENTS(trees); i++) {
