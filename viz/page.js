@@ -83,25 +83,31 @@ function chart(holder, title, series, x, ticks, yText, lines) {
   for (const tick of ticks.slice().sort((a, b) => a.at - b.at)) if (x(tick.at) - last > 8 + 7 * tick.text.length) text(last = x(tick.at), height - 10, 'middle', tick.text);
   for (const s of series) {
     const sorted = s.points.slice().sort((a, b) => a.x - b.x);
-    if (lines) svg.append('path').attr('d', 'M' + sorted.map(p => x(p.x) + ',' + y(p.y)).join('L')).attr('stroke', s.colour);
+    if (lines) svg.append('path').attr('d', 'M' + sorted.map(p => x(p.x) + ',' + y(p.y)).join('L')).attr('stroke', s.colour).attr('stroke-dasharray', s.dash || null);
     for (const p of sorted)
       svg.append('circle').attr('cx', x(p.x)).attr('cy', y(p.y)).attr('r', 4).attr('stroke', p.bad ? 'var(--bad)' : s.colour).attr('fill', p.bad ? 'var(--card)' : s.colour).append('title').text(p.tip);
   }
+}
+// How the @k-th of many lines is drawn: ten colours, whole, then dashed, then dotted.
+const lineDashes = ['', '8 4', '2 4'], mostLines = lineDashes.length * d3.schemeTableau10.length;
+function lineStyle(k) {
+  const colour = d3.schemeTableau10[k % d3.schemeTableau10.length], dash = lineDashes[Math.floor(k / d3.schemeTableau10.length)], [on, off] = dash.split(' ');
+  return { colour, dash, swatch: dash ? 'repeating-linear-gradient(90deg, ' + colour + ' 0 ' + on / 2 + 'px, transparent ' + on / 2 + 'px ' + (on / 2 + off / 2) + 'px)' : colour };
 }
 // Time and memory by the axis that has numbers, a line for each combination of the others; and time against memory.
 function charts(main, ran, measures) {
   const done = ran.filter(p => p.run.completed), memory = measures.find(m => m.name === 'hbm') || measures[1];
   if (done.length < 4) return;
   const others = (p, axis) => p.values.filter((v, i) => !axis || i !== axis.i).join(', '), combinations = axis => [...new Set(done.map(p => others(p, axis)))];
-  const numeric = chartAxis(done), axis = numeric && combinations(numeric).length <= d3.schemeTableau10.length ? numeric : null, names = combinations(axis);
-  const colours = d3.scaleOrdinal(d3.schemeTableau10).domain(names), different = m => m ? new Set(done.map(m.value)).size : 0;
+  const numeric = chartAxis(done), axis = numeric && combinations(numeric).length <= mostLines ? numeric : null, names = combinations(axis);
+  const styles = names.map((name, k) => lineStyle(k)), different = m => m ? new Set(done.map(m.value)).size : 0;
   const shown = axis ? [measures[0], memory].filter(m => different(m) > 1) : [], both = different(measures[0]) > 2 && different(memory) > 2;
   if (!shown.length && !both) return;
   const tip = p => p.values.join(', ') + '\n' + measures.slice(0, 3).map(m => m.name + ': ' + m.text(m.value(p))).join('\n') + (p.fits ? '' : '\ndoes not fit');
-  const series = (x, y) => names.map(name => ({ colour: axis ? colours(name) : 'var(--kernel)', points: done.filter(p => others(p, axis) === name).map(p => ({ x: x(p), y: y(p), tip: tip(p), bad: !p.fits })) }));
+  const series = (x, y) => names.map((name, k) => ({ colour: axis ? styles[k].colour : 'var(--kernel)', dash: axis ? styles[k].dash : '', points: done.filter(p => others(p, axis) === name).map(p => ({ x: x(p), y: y(p), tip: tip(p), bad: !p.fits })) }));
   if (axis && names.length > 1) {
     const legend = main.append('div').attr('class', 'legend');
-    for (const name of names) explain(legend, colours(name), name);
+    names.forEach((name, k) => explain(legend, styles[k].swatch, name));
   }
   const holder = main.append('div').attr('class', 'columns charts');
   for (const m of shown) {

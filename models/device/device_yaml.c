@@ -878,6 +878,24 @@ static void explain_new_part(const EchYamlNode *root, const EchYamlNode *edited,
     }
 }
 
+/* A bandwidth is one for each direction: an error about @edit that asks for one of both says which they are. */
+static void explain_bandwidth(const char *edit, GError **error)
+{
+    g_autofree char *path = g_strndup(edit, strcspn(edit, "="));
+    const char *key = strrchr(path, '.'), *of = g_str_has_prefix(path, "memories.") ? "'read' and 'write'"
+                                                : g_str_has_prefix(path, "links.")  ? "'to_device' and 'from_device'"
+                                                                                    : NULL;
+    if (!error || !*error || !of || !key || (strcmp(key, ".bandwidth") != 0 && strcmp(key, ".bw") != 0))
+        return;
+    g_autofree char *about = g_strdup_printf("'%s'", key + 1);
+    char *said = strstr((*error)->message, about), *end = said ? strchr(said, ';') : NULL;
+    if (!end)
+        return;
+    char *message = g_strdup_printf("%.*s; did you mean %s, one edit each?", (int)(end - (*error)->message), (*error)->message, of);
+    g_free((*error)->message);
+    (*error)->message = message;
+}
+
 /* No memory hands out more than it has. */
 static bool check_memories(const EchDevice *device, const EchYamlNode *root, GError **error)
 {
@@ -924,13 +942,17 @@ EchDevice *ech_device_load_yaml(const EchYamlNode *root, const char *const *sett
     for (const char *const *setting = settings; *setting; setting++) {
         const char *edit = g_str_has_prefix(*setting, "device.") ? *setting + strlen("device.") : *setting;
         g_ptr_array_add(plain, (char *)(uintptr_t)edit);
-        if (!ech_yaml_edit(edited, "device.", edit, error))
+        if (!ech_yaml_edit(edited, "device.", edit, error)) {
+            explain_bandwidth(edit, error);
             return NULL;
+        }
     }
     g_ptr_array_add(plain, NULL);
     g_autoptr(EchDevice) device = ech_device_from_yaml(edited, error);
     if (!device) {
         explain_new_part(root, edited, error);
+        for (const char *const *setting = (const char *const *)plain->pdata; *setting; setting++)
+            explain_bandwidth(*setting, error);
         return NULL;
     }
     follow_settings(device, base, (const char *const *)plain->pdata);

@@ -527,19 +527,22 @@ static bool lay_out_plain(EchExperiment *experiment, const EchYamlNode *root, co
     return lay_out_case(experiment, experiment->plain, root, kept, no_axes, 0, error);
 }
 
-static bool is_factor(const char *value)
+/* Whether all its values multiply what stands there. */
+static bool multiplies(const Axis *axis)
 {
-    return value[0] == 'x' && (g_ascii_isdigit(value[1]) || value[1] == '.');
+    for (guint i = 0; i < axis->values->len; i++) {
+        const char *value = axis->values->pdata[i];
+        if (value[0] != 'x' || !(g_ascii_isdigit(value[1]) || value[1] == '.'))
+            return false;
+    }
+    return true;
 }
 
 /* Of two axes over one path the last would decide alone, and the other's values would be told beside results that they have no part in. Passes add up, and so
  * do factors. */
 static bool check_apart(const Axis *axis, const GArray *axes, const EchYamlNode *node, GError **error)
 {
-    bool factors = true;
-    for (guint i = 0; i < axis->values->len; i++)
-        factors &= is_factor(axis->values->pdata[i]);
-    for (guint i = 0; !factors && i < axis->paths->len; i++) {
+    for (guint i = 0; !multiplies(axis) && i < axis->paths->len; i++) {
         const char *path = axis->paths->pdata[i];
         for (guint k = 0; strcmp(path, "passes") != 0 && k < axes->len; k++) {
             const Axis *before = &g_array_index(axes, Axis, k);
@@ -574,6 +577,50 @@ static bool read_sweep(const EchYamlNode *sweep, GArray *axes, GHashTable *place
     }
     *ret_cases = n_cases;
     return true;
+}
+
+/* The axis over @path, or NULL; of passes, which are added, none. @alone: one that decides alone, with values that are no factors of what stands there. */
+static const Axis *axis_over(const GArray *axes, const char *path, bool alone)
+{
+    for (guint k = 0; strcmp(path, "passes") != 0 && k < axes->len; k++) {
+        const Axis *axis = &g_array_index(axes, Axis, k);
+        if (!(alone && multiplies(axis)) && g_ptr_array_find_with_equal_func(axis->paths, path, g_str_equal, NULL))
+            return axis;
+    }
+    return NULL;
+}
+
+/* Nothing that the command line says may be without effect, because the sweep decides it. @edits: of the command line from @n_own on. Without a @file the
+ * command line has to name a trace and a device, whatever its sweep does. */
+static bool check_decided(const char *file, const EchExperimentOverrides *overrides, const GPtrArray *edits, guint n_own, const GArray *axes, GError **error)
+{
+    const struct {
+        const char *path, *option, *value;
+    } given[] = {{"trace", "--trace", overrides->trace},
+                 {"device", "--device", overrides->device},
+                 {"allocator", "--allocator", overrides->allocator},
+                 {"host_allocator", "--host-allocator", overrides->host_allocator},
+                 {"replay.engine", "--engine", overrides->engine}};
+    const Axis *axis = NULL;
+    g_autofree char *option = NULL;
+    for (size_t i = file ? 0 : 2; !axis && i < G_N_ELEMENTS(given); i++) {
+        axis = given[i].value ? axis_over(axes, given[i].path, true) : NULL;
+        option = axis ? g_strdup(given[i].option) : NULL;
+    }
+    for (guint i = n_own; !axis && i < edits->len; i++) {
+        const char *edit = edits->pdata[i];
+        g_autofree char *path = g_strndup(edit, strcspn(edit, "="));
+        axis = axis_over(axes, path, true);
+        option = axis ? g_strdup_printf("--set %s", edit) : NULL;
+    }
+    if (!axis)
+        return true;
+    guint index = (guint)(axis - &g_array_index(axes, Axis, 0));
+    g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
+                "%s: the experiment's sweep decides that, by its axis '%s'; leave it out, or give the axis other values: --set "
+                "'sweep.%u.values=[...]'",
+                option, axis->name, index);
+    return false;
 }
 
 static EchYamlNode *list_of_passes(const char *const *passes)
@@ -647,7 +694,7 @@ static void override_find(const EchExperimentOverrides *overrides, EchYamlNode *
 }
 
 /* What is looked for; taken out of the tree. */
-static bool read_find(EchYamlNode *root, EchFind **ret, GError **error)
+static bool read_find(EchYamlNode *root, const GArray *axes, EchFind **ret, GError **error)
 {
     const EchYamlNode *node = ech_yaml_get(root, "find");
     if (!node)
@@ -658,6 +705,12 @@ static bool read_find(EchYamlNode *root, EchFind **ret, GError **error)
     for (char **path = ech_find_paths(*ret); *path; path++) {
         if (!check_path(ech_yaml_get(node, "path"), *path, error))
             return false;
+        const Axis *axis = ech_find_multiplies(*ret) ? NULL : axis_over(axes, *path, false);
+        if (axis) {
+            ech_yaml_error(ech_yaml_get(node, "path"), error, "find: '%s' is varied by the axis '%s' already; expected factors (x0.5..x2) here, or one of both",
+                           *path, axis->name);
+            return false;
+        }
     }
     return true;
 }
@@ -738,7 +791,7 @@ EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverride
     if (!read_sweep(ech_yaml_get(root, "sweep"), axes, places, &n_cases, error))
         return NULL;
     g_autoptr(EchFind) find = NULL;
-    if (!read_find(root, &find, error))
+    if (!check_decided(path, overrides, edits, n_own, axes, error) || !read_find(root, axes, &find, error))
         return NULL;
     EchYamlNode *const trees[] = {root, plain};
     for (size_t i = 0; i < G_N_ELEMENTS(trees); i++) {

@@ -937,7 +937,7 @@ static EchResult *prepare_steps(EchExperiment *experiment, const EchCase *c, Ech
         result->format = g_strdup(import->format);
         result->import_diag = import->diag;
         result->refusal = import->refusal;
-        options->context = !import->program && !says_available(c);
+        options->context = !import->program && !says_available(c) && !ech_trace_get_property(import->trace, "context_held");
         if (make_trace(experiment, c, import, passes, options, result, error))
             take_recorded_allocator(experiment, import->trace, options, result);
     }

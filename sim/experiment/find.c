@@ -61,6 +61,11 @@ char **ech_find_paths(const EchFind *find)
     return find->paths;
 }
 
+bool ech_find_multiplies(const EchFind *find)
+{
+    return strcmp(find->before, "x") == 0;
+}
+
 /* Reading */
 
 static bool read_list(const EchYamlNode *node, GPtrArray *out)

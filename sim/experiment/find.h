@@ -23,6 +23,8 @@ void ech_find_free(EchFind *find);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchFind, ech_find_free)
 /** Paths that are edited, NULL-terminated; borrowed. */
 char **ech_find_paths(const EchFind *find);
+/** True where what is tried are factors of what stands there (x0.5..x2). */
+bool ech_find_multiplies(const EchFind *find);
 
 /** What was found. */
 typedef struct {

@@ -467,8 +467,8 @@ static bool stays(const Anonymizer *a, const char *key, const char *value)
                                           "rank",
                                           "sums_only",
                                           "limit_of_a_kernel"};
-    static const char *const figures[] = {"asked_for_bytes", "needed_bytes",       "pool_bytes",   "in_use_bytes",
-                                          "free_bytes",      "largest_free_bytes", "others_bytes", "share_percent"};
+    static const char *const figures[] = {"asked_for_bytes",    "needed_bytes", "pool_bytes",    "in_use_bytes", "free_bytes",
+                                          "largest_free_bytes", "others_bytes", "share_percent", "context_held"};
     for (size_t i = 0; i < G_N_ELEMENTS(hardware); i++)
         if (strcmp(key, hardware[i]) == 0)
             /* What is given as a device may be a file of its owner's; what was pretended has a name. */

@@ -186,6 +186,8 @@ void ech_comfy_says_write(const EchComfySays *s, EchTraceBuilder *builder)
         EchId memory = ech_trace_builder_memory(builder, "hbm");
         ech_refused_held(builder, memory, "PyTorch's, when the report was written", c->of_torch);
         ech_refused_held(builder, memory, "others and the process's context", of_others(c));
+        if (of_others(c) > 0)
+            ech_trace_builder_set_property(builder, "context_held", "true");
     }
     ech_refused_held(builder, ech_trace_builder_memory(builder, "hbm"), "the largest model", s->largest.loaded);
     ech_refused_held(builder, ech_trace_builder_memory(builder, "host"), "what of it stays on the host", s->largest.offloaded);

@@ -1,5 +1,6 @@
 /** @file refused.h
- * What the readers of messages about refused memory (torch_says.c, engine_says.c, bfc_dump.c, out_of_memory.c) put into a trace.
+ * What the readers of messages about refused memory (torch_says.c, engine_says.c, bfc_dump.c, out_of_memory.c) put into a trace. Its property "context_held":
+ * what a process's context takes is among what is held.
  */
 #pragma once
 #include "sim/trace/trace.h"

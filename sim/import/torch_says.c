@@ -445,6 +445,8 @@ void ech_torch_says_write(const EchTorchSays *s, EchTraceBuilder *builder, EchIm
                          : rest.told ? "of this process, not PyTorch's (context, libraries)"
                                      : "not PyTorch's (context, libraries, other processes)",
                          rest.beside);
+        if (rest.beside > 0)
+            ech_trace_builder_set_property(builder, "context_held", "true");
         ech_refused_held(builder, memory, "other processes", rest.others);
         ech_refused_number(builder, "others_bytes", rest.others > 0 || s->async, s->async ? rest.beside : rest.others);
     }

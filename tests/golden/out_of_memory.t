@@ -231,3 +231,8 @@ $ M='torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB. G
 - no setting of the allocator would have served it: 512 MiB asked for, 487 MiB free and unused together, 24.6 MiB too much beside 78.1 GiB in use: use less (smaller batch, checkpointing, offload) or a larger card
 - what was in use, and from which line: torch.cuda.memory._record_memory_history() when the program begins, torch.cuda.memory._dump_snapshot("oom.pickle") where the error is caught
 1
+$ echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB. GPU 0 has a total capacity of 79.11 GiB of which 101.94 MiB is free. Including non-PyTorch memory, this process has 79.01 GiB memory in use. Of the allocated memory 78.13 GiB is allocated by PyTorch, and 385.47 MiB is reserved by PyTorch but unallocated.' >$T/whole.txt; echelon info $T/whole.txt | grep '^room'; for d in h100-sxm a100-80; do echelon run --trace $T/whole.txt --device $d | sed -n 3p; done; echelon import $T/whole.txt --anonymize -o $T/whole.ech >/dev/null 2>&1; echelon run --trace $T/whole.ech --device a100-80 | sed -n 3p
+room for 79.1 GiB have: a100-80 (79.3 GiB, and 2 like it), h100-nvl (93.1 GiB), gh200 (94.5 GiB, and 2 like it), gb10 (120 GiB), h200 (140 GiB, and 1 like it) and 5 larger ('echelon list devices')
+  IT DOES NOT FIT. hbm 79.1 GiB of 79.1 GiB (100 %)
+  It fits. hbm 79.1 GiB of 79.3 GiB (100 %)
+  It fits. hbm 79.1 GiB of 79.3 GiB (100 %)

@@ -234,3 +234,10 @@ echelon: T/e.yaml:10:26: units.matrix.peaks: 'bf61' is no key here; did you mean
 echelon: T/e.yaml:10:26: units.matrix.peaks: 'fp16' is no key here; did you mean 'f16'?
 echelon: T/e.yaml:10:26: units.matrix.peaks: 'int8' is no key here; expected ...
 stream on small (a device for tests)
+$ for s in memories.hbm.bandwidth=x0.5 memories.hbm.bandwidth=1TB/s memories.hbm.bw=x2 links.host.bandwidth=x2 links.host.bandwidth=20GB/s; do echelon run --trace gpt_offload.v5e --device tpu-v5e --set device.$s; done
+echelon: --set device.memories.hbm.bandwidth=x0.5: there is no 'bandwidth' to multiply; did you mean 'read' and 'write', one edit each?
+echelon: --set device.memories.hbm.bandwidth=1TB/s: memories.hbm: 'bandwidth' is no key here; did you mean 'read' and 'write', one edit each?
+echelon: --set device.memories.hbm.bw=x2: there is no 'bw' to multiply; did you mean 'read' and 'write', one edit each?
+echelon: --set device.links.host.bandwidth=x2: there is no 'bandwidth' to multiply; did you mean 'to_device' and 'from_device', one edit each?
+echelon: --set device.links.host.bandwidth=20GB/s: links.host: 'bandwidth' is no key here; did you mean 'to_device' and 'from_device', one edit each?
+exit 2

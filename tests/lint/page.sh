@@ -42,6 +42,22 @@ expect sweep 6 '<path '
 expect sweep 45 '<circle '
 expect sweep 1 'class="on" aria-pressed="true">as given<'
 
+# More combinations than colours: the others are dashed.
+cat >"$work/many.yaml" <<YAML
+title: Three axes
+trace: $PWD/traces/adam_none.v5e
+device: tpu-v5e
+replay: {engine: native}
+sweep:
+  - {name: host link, path: [device.links.host.to_device, device.links.host.from_device], values: [16GB/s, 32GB/s, 64GB/s, 128GB/s]}
+  - {name: state, path: passes, values: ["", "offload:what=arguments,names=state*", "offload:what=arguments,names=state*,overlap=true"]}
+  - {name: ahead, path: passes, values: ["", "prefetch:depth=1", "prefetch:depth=2", "prefetch:depth=4"]}
+YAML
+page many "$work/many.yaml"
+expect many 3 '<svg '
+expect many 24 '<path '
+expect many 4 'stroke-dasharray="8 4"'
+
 # Nothing differs but what there is: no chart, no order to choose.
 page same capacity
 expect same 0 '<svg '
