@@ -15,6 +15,9 @@ void ech_bursts_work(EchBursts *bursts, double cycles)
 
 void ech_bursts_begin(EchBursts *bursts, double bytes, EchBurstTimes *ret)
 {
+    *ret = (EchBurstTimes){{0}};
+    if (!(bytes > 0))
+        return;
     for (unsigned i = 0; i < ECH_BURST_RATES; i++) {
         double now = bursts->waits.worked + bursts->waits.waited[i];
         ret->at[i] = bursts->idle.at[i] = MAX(bursts->idle.at[i], now) + bytes / rate_of(i);

@@ -30,7 +30,7 @@ typedef struct {
 
 /** The kernel works for so many cycles. */
 void ech_bursts_work(EchBursts *bursts, double cycles);
-/** It begins a copy. *ret: when that is done. */
+/** It begins a copy. *ret: when that is done; long ago, where nothing is copied. */
 void ech_bursts_begin(EchBursts *bursts, double bytes, EchBurstTimes *ret);
 /** It waits for a copy. */
 void ech_bursts_wait(EchBursts *bursts, const EchBurstTimes *done);

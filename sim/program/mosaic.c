@@ -878,8 +878,12 @@ static Value sliced(Walk *w, const EchMlirOp *op)
         Value offset = value_of(w, op, i + 1);
         limit_picked(w, offset, offset.factor > 0 && from->dims[i] > 0 ? (from->dims[i] - 1) / offset.factor + 1 : 0);
     }
-    if (to->bits == 0) /* semaphores */
-        return (Value){.symbol = symbol_of(w, op)};
+    if (is_semaphore(to)) {
+        bool known = true;
+        for (uint32_t i = 1; i < op->n_operands; i++)
+            known = known && value_of(w, op, i).known;
+        return (Value){.symbol = known ? symbol_of(w, op) : 0};
+    }
     uint32_t open = 0, next = 0;
     for (uint8_t i = 0; i < to->rank; i++)
         open += to->dims[i] < 0;

@@ -45,6 +45,14 @@ START_TEST(bursts_wait)
     ck_assert_double_le(fabs(ech_bursts_waited(&even.waits, work, 1) / (STEPS * GROUPS * (double)BLOCK + STEP - work) - 1), 5e-3);
     ck_assert_double_le(fabs(ech_bursts_waited(&even.waits, work, 1e9) / (BLOCK / 1e9) - 1), 1e-3);
     ck_assert_double_eq(ech_bursts_waited(&(EchBurstWaits){0}, work, rate), 0);
+    /* Nothing is copied: no other copy is waited for. */
+    EchBurstTimes nothing, much;
+    EchBursts two = {0};
+    ech_bursts_begin(&two, BLOCK, &much);
+    ech_bursts_begin(&two, 0, &nothing);
+    ech_bursts_work(&two, STEP);
+    ech_bursts_wait(&two, &nothing);
+    ck_assert_double_eq(ech_bursts_waited(&two.waits, STEP, rate), 0);
 }
 END_TEST
 

@@ -552,6 +552,16 @@ START_TEST(called_functions)
 }
 END_TEST
 
+/* A number that the kernel keeps in scalar memory it sets up for itself: 3, so many trips of an addition. Of two branches that hang on it and on what nobody
+ * knows, both and either, it settles which is taken: the second, an addition more. */
+START_TEST(own_counters)
+{
+    EchKernelGrid grid = read_corpus("counted", (EchMosaicArray[2]){{0}}, 1, 2);
+    ck_assert_int_eq(grid.assumed, false);
+    ck_assert_double_eq(grid.vector, 3 + 1);
+}
+END_TEST
+
 /* Rows of 4 KiB, as many of each sequence as its length says (20, 0, 100, 33 of pages of 16): the capture notes what it was called with. Without that each
  * copy is as large as it may be. */
 START_TEST(rows_by_lengths)
@@ -607,6 +617,7 @@ int main(void)
     tcase_add_test(tcase, steps_in_lists);
     tcase_add_test(tcase, groups_come_in_bursts);
     tcase_add_test(tcase, long_loops);
+    tcase_add_test(tcase, own_counters);
     tcase_add_test(tcase, groups_by_sizes);
     tcase_add_test(tcase, copies_to_other_devices);
     tcase_add_test(tcase, many_products);
