@@ -149,7 +149,7 @@ padding = torch.arange(8, device="cuda")[None] >= torch.tensor([[8], [3]], devic
 with torch.no_grad():
     assert encoder(torch.zeros(2, 8, 64, device="cuda"), src_key_padding_mask=padding).shape == (2, 8, 64)
 PY
-"$echelon" capture --pretend h100-sxm -o "$work/strided" -- python3 "$work/strided.py" >"$work/said" 2>&1 || { echo "a strided nested tensor:"; tail -3 "$work/said"; exit 1; }
+"$echelon" capture --pretend h100-sxm -o "$work/strided" -- python3 "$work/strided.py" >"$work/strided" 2>&1 || { echo "a strided nested tensor:"; tail -3 "$work/strided"; exit 1; }
 for call in "efficient_attention, .*types = \[f16, f16, f16, -, true, -, true, -" "efficient_attention_backward, .*types = .*, true, -" "efficient_attention, .*types = \[f16, f16, f16, -, true, -, -, -"; do
   [ "$(grep -c "^name [0-9]* \"aten::_scaled_dot_product_$call" "$work"/p.*.pretend)" = 1 ] || { echo "the mask of attention is not told: $call"; grep '_efficient_attention' "$work"/p.*.pretend; exit 1; }
 done
