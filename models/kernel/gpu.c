@@ -271,6 +271,12 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
     finish(ret, chip, overlap(parts, 3, p) + join_seconds(chip, kernel));
 }
 
+static void price_sort_pass(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
+{
+    double each = kernel->name.read_bytes > 0 ? kernel->name.read_bytes : MAX(kernel->name.element_bytes, 1);
+    ech_gpu_radix_pass(chip, (double)kernel->read / each, each, ret);
+}
+
 /* ---- Products ---- */
 
 typedef struct {
@@ -773,17 +779,12 @@ bool ech_gpu_kernel_price(const EchDevice *device, const EchGpuKernel *kernel, E
     case ECH_GPU_SCATTER:
     case ECH_GPU_CONCAT:
     case ECH_GPU_RELAYOUT:
-        if (kernel->name.sorts && kernel->read > 0) {
-            double each = kernel->name.read_bytes > 0 ? kernel->name.read_bytes : kernel->name.element_bytes > 0 ? kernel->name.element_bytes : 4;
-            ech_gpu_radix_pass(&chip, (double)kernel->read / each, each, &cost);
-            known = true;
-            break;
-        }
-        G_GNUC_FALLTHROUGH;
     case ECH_GPU_OPTIMIZER:
     default:
         known = kernel->read > 0 || kernel->written > 0;
-        if (known)
+        if (known && kernel->name.sorts)
+            price_sort_pass(&chip, kernel, &cost);
+        else if (known)
             price_stream(&chip, kernel, &cost);
         break;
     }

@@ -17,8 +17,8 @@
 /* Radix sort of cub (onesweep, arXiv 2206.01784): a histogram of all keys, then 8 bits a pass, each reading and writing everything once. What a pass issues for
  * a byte of an element, and its look-back through the blocks in trips, are from cub's own benchmark of 2^16 and 2^28 keys of 64 bits on a B200
  * (NVIDIA/cccl pull request 3611: 133 us, 21.1 ms); 2^20 and 2^24 there come out 5 and 1 per cent too slow, 32-bit keys on an A100 9 per cent (the paper), 26
- * kinds of keys and values on an RTX 5090 up to 8 per cent too fast, four of 8 and 16 bits with as much 8 to 36 (IlyaGrebnov/libcusort's README). Rows side by
- * side: cub's segmented sort, 6 bits a pass, a block a row; at the same rate, assumed. */
+ * kinds of keys and values on an RTX 5090 up to 8 per cent too fast, three of 8 and 16 bits with as much 14 to 36 (IlyaGrebnov/libcusort's README). Rows side
+ * by side: cub's segmented sort, 6 bits a pass, a block a row; at the same rate, assumed. */
 #define RADIX_BITS 8.0
 #define SEGMENT_BITS 6.0
 #define RADIX_BYTE_INSTRUCTIONS 45.5

@@ -538,16 +538,25 @@ static bool multiplies(const Axis *axis)
     return true;
 }
 
+/* The axis over @path, or NULL; of passes, which are added, none. @alone: one that decides alone, with values that are no factors of what stands there. */
+static const Axis *axis_over(const GArray *axes, const char *path, bool alone)
+{
+    for (guint k = 0; strcmp(path, "passes") != 0 && k < axes->len; k++) {
+        const Axis *axis = &g_array_index(axes, Axis, k);
+        if (!(alone && multiplies(axis)) && g_ptr_array_find_with_equal_func(axis->paths, path, g_str_equal, NULL))
+            return axis;
+    }
+    return NULL;
+}
+
 /* Of two axes over one path the last would decide alone, and the other's values would be told beside results that they have no part in. Passes add up, and so
  * do factors. */
 static bool check_apart(const Axis *axis, const GArray *axes, const EchYamlNode *node, GError **error)
 {
     for (guint i = 0; !multiplies(axis) && i < axis->paths->len; i++) {
         const char *path = axis->paths->pdata[i];
-        for (guint k = 0; strcmp(path, "passes") != 0 && k < axes->len; k++) {
-            const Axis *before = &g_array_index(axes, Axis, k);
-            if (before == axis || !g_ptr_array_find_with_equal_func(before->paths, path, g_str_equal, NULL))
-                continue;
+        const Axis *before = axis_over(axes, path, false);
+        if (before && before != axis) {
             ech_yaml_error(node, error, "sweep: '%s' is varied by the axis '%s' already; expected factors (x0.5) here, or one axis", path, before->name);
             return false;
         }
@@ -577,17 +586,6 @@ static bool read_sweep(const EchYamlNode *sweep, GArray *axes, GHashTable *place
     }
     *ret_cases = n_cases;
     return true;
-}
-
-/* The axis over @path, or NULL; of passes, which are added, none. @alone: one that decides alone, with values that are no factors of what stands there. */
-static const Axis *axis_over(const GArray *axes, const char *path, bool alone)
-{
-    for (guint k = 0; strcmp(path, "passes") != 0 && k < axes->len; k++) {
-        const Axis *axis = &g_array_index(axes, Axis, k);
-        if (!(alone && multiplies(axis)) && g_ptr_array_find_with_equal_func(axis->paths, path, g_str_equal, NULL))
-            return axis;
-    }
-    return NULL;
 }
 
 /* Nothing that the command line says may be without effect, because the sweep decides it. @edits: of the command line from @n_own on. Without a @file the
