@@ -119,7 +119,8 @@ typedef struct {
     uint64_t batch, m, n, k; /**< Products: batch of [m, k] x [k, n]. Solvers: batch of [m, n]; k: right-hand sides. */
     uint64_t taps;           /**< Convolutions as products: positions of the filter, of whose k / taps channels every one takes whole steps of k; else 0. */
     uint64_t turned;         /**< Products: elements of operands whose fastest dimension is not summed over. */
-    uint64_t rows, columns;  /**< Softmax, normalisation, sorts: rows, and elements of each. Concatenation: elements of the largest array, and 1. */
+    uint64_t rows, columns;  /**< Softmax, normalisation, sorts: rows, and elements of each. Concatenation: elements of the largest array, and 1. FFTs: blocks,
+                                points of each. */
     uint64_t elements;       /**< Else: elements of the iteration. */
     uint32_t operand_bytes;  /**< An element. */
     bool scattered;          /**< The threads of a warp read or write elements that do not lie together. */

@@ -88,7 +88,15 @@ static void price_radix(const EchGpuChip *chip, const EchGpuLaunch *launch, EchG
     finish(chip->start * (passes + others), latency, compute, memory, latency + MAX(memory, compute) + others * 2 * chip->trip, ret);
 }
 
-/* cuFFT: each pass takes all points through shared memory once; a pass after a pass, each a kernel. Passes: from the lengths, by who makes the launch. */
+/*
+ * cuFFT (fft.h): kernels one after another, each reads and writes all points. What a block takes at once is done by one multiprocessor: short transforms share
+ * a block of some 1024 points, few long ones leave the others idle. One that fills a multiprocessor's shared memory leaves no room for a second, which would
+ * compute while it loads and stores. Of doubles what is not arithmetic takes no longer.
+ */
+#define FFT_BLOCK_LEAST 1024.0
+#define FFT_SHARED_MOST 65536.0 /* bytes */
+#define FFT_ARITHMETIC 0.625    /* share of the instructions: 5 of 8 */
+
 static void price_fft(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
 {
     const EchGpuLaunch *launch = &kernel->launch;
@@ -97,8 +105,16 @@ static void price_fft(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpu
     double memory = passes > 1 ? ech_gpu_memory_seconds(chip, moved_in, between, 0) + (passes - 2) * ech_gpu_memory_seconds(chip, between, between, 0) +
                                      ech_gpu_memory_seconds(chip, between, moved_out, 0)
                                : ech_gpu_memory_seconds(chip, moved_in, moved_out, 0);
-    double compute = points * launch->instructions * (launch->operand_bytes > 8 ? 2 : 1) / lanes(chip), latency = passes * 3 * chip->trip;
-    finish(chip->start * passes, latency, compute, memory, latency + MAX(memory, compute), ret);
+    double block = MAX((double)launch->columns, FFT_BLOCK_LEAST), turns = ceil(points / block) / chip->sms;
+    bool is_alone = block * launch->operand_bytes > FFT_SHARED_MOST;
+    double wide = 1;
+    if (launch->operand_bytes > 8) {
+        double single = (double)ech_unit_peak(chip->vector, "f32"), doubles = (double)ech_unit_peak(chip->vector, "f64");
+        wide = 1 - FFT_ARITHMETIC + FFT_ARITHMETIC * MAX(doubles > 0 ? single / doubles : 2, 1);
+    }
+    double compute = MAX(is_alone ? ceil(turns) : turns, 1) * block * launch->instructions * wide / (chip->lanes * chip->clock),
+           latency = passes * 3 * chip->trip;
+    finish(chip->start * passes, latency, compute, memory, latency + (is_alone ? memory + compute : MAX(memory, compute)), ret);
 }
 
 /*

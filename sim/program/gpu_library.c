@@ -1,6 +1,8 @@
 /* Sorts, FFTs and solvers of GPU programs. */
 #include "sim/program/gpu_library.h"
 
+#include "models/kernel/fft.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -78,22 +80,6 @@ bool ech_program_gpu_sort(const EchProgram *p, EchId id, EchGpuLaunch *ret)
 
 /* ---- FFTs ---- */
 
-/* Points of complex numbers of 8 bytes that a block takes through shared memory at once. Assumed, of cuFFT: 32 KiB. */
-#define POINTS 4096.0
-/* Lengths without larger prime factors have kernels of their own; others become a convolution of twice the length (cuFFT documentation, accuracy and
- * performance). */
-enum { LARGEST_FACTOR = 127 };
-/* Instructions of a point for every doubling of the length: 5 operations (cuFFT's own count), about as many for addresses, twiddles and exchanges. */
-#define POINT_INSTRUCTIONS 8.0
-
-static bool smooth(uint64_t n)
-{
-    for (uint64_t factor = 2; factor <= LARGEST_FACTOR && n > 1; factor++)
-        while (n % factor == 0)
-            n /= factor;
-    return n <= 1;
-}
-
 bool ech_program_gpu_fft(const EchProgram *p, EchId id, EchGpuLaunch *ret)
 {
     const EchInstruction *i = &p->instructions[id];
@@ -104,24 +90,22 @@ bool ech_program_gpu_fft(const EchProgram *p, EchId id, EchGpuLaunch *ret)
     size_t count = text ? ech_program_numbers(text, n, lengths, 3) : 0;
     if (!out || !in || count == 0 || count > 3)
         return false;
-    unsigned bits = MAX(ech_layout_element_bits(out), ech_layout_element_bits(in)); /* one of the two is complex */
-    double points = POINTS * 64 / MAX(bits, 64u), passes = 0, work = 0;
+    unsigned in_bits = ech_layout_element_bits(in), out_bits = ech_layout_element_bits(out); /* one of the two is complex */
+    uint64_t of[3], whole = 1;
     for (size_t k = 0; k < count; k++) {
-        double length = (double)CLAMP(lengths[k], 1, INT64_C(1) << 40), own = MAX(ceil(log2(length) / log2(points)), 1), doublings = log2(MAX(length, 2));
-        if (smooth((uint64_t)length)) {
-            passes += own;
-            work += doublings;
-        } else { /* two transforms of at least twice the length, and a product between */
-            passes += 2 * 2 * MAX(ceil((doublings + 1) / log2(points)), 1) + 1;
-            work += 4 * (doublings + 1);
-        }
+        of[k] = (uint64_t)CLAMP(lengths[k], 1, INT64_C(1) << 40);
+        whole = ech_bytes_mul(whole, of[k]);
     }
-    uint64_t elements = MIN(ech_layout_elements(out), ech_layout_elements(in));
+    /* What is not transformed: the larger side has all points. */
+    uint64_t batch = MAX(MAX(ech_layout_elements(out), ech_layout_elements(in)) / whole, 1);
+    EchFft fft = ech_fft_of(of, (unsigned)count, batch, MAX(in_bits, out_bits) / 8, in_bits != out_bits);
     ret->kind = ECH_GPU_FFT;
-    ret->elements = MAX(elements, 1);
-    ret->operand_bytes = bits / 8;
-    ret->passes = (uint16_t)CLAMP(passes, 1, 1000);
-    ret->instructions = (uint16_t)CLAMP(work * POINT_INSTRUCTIONS, 1, 60000);
+    ret->elements = MAX(fft.points, 1);
+    ret->operand_bytes = MAX(in_bits, out_bits) / 8;
+    ret->rows = (fft.points + fft.block - 1) / fft.block;
+    ret->columns = fft.block;
+    ret->passes = (uint16_t)CLAMP(fft.passes, 1, 1000);
+    ret->instructions = (uint16_t)CLAMP(fft.instructions, 1, 60000);
     return true;
 }
 

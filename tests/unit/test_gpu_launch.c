@@ -197,10 +197,10 @@ static const struct {
     {"k_two", "rows=64x8192 operand_bytes=8 class=sort instructions=2"},
     {"k_down", "rows=8192x64 operand_bytes=4 class=sort instructions=1"},
     {"k_cub", "rows=64x8192 operand_bytes=4 class=sort instructions=1 routine=radix keys=4"},
-    {"k_fft", "elements=1048576 operand_bytes=8 class=fft instructions=96 passes=1"},
+    {"k_fft", "rows=256x4096 elements=1048576 operand_bytes=8 class=fft instructions=96 passes=1"},
     /* Longer than any factor that cuFFT has kernels for: two transforms of twice the length and a product. */
-    {"k_prime", "elements=1048 operand_bytes=8 class=fft instructions=257 passes=5"},
-    {"k_plane", "elements=4202496 operand_bytes=8 class=fft instructions=160 passes=2"},
+    {"k_prime", "rows=4x262 elements=1048 operand_bytes=8 class=fft instructions=288 passes=5"},
+    {"k_plane", "rows=4104x1024 elements=4202496 operand_bytes=8 class=fft instructions=160 passes=2"},
     {"k_lu", "product=4x1024x512x1 operand_bytes=4 class=solver routine=lu"},
     {"k_solve", "product=8x1024x1024x256 operand_bytes=4 class=solver routine=triangular"},
 };

@@ -872,6 +872,7 @@ START_TEST(transforms)
     ck_assert_uint_eq(work, 3 * 256 * 65 * 8);
     ck_assert_int_eq(exec(plan, NULL, NULL, -1), 0);
     ck_assert_int_eq(plan_many(plan, 1, (long long[]){10007}, NULL, 1, 0, 4, NULL, 1, 0, 4, 1, &work, 4), 0);
+    ck_assert_uint_eq(work, 4 * 10007 * 8);
     ck_assert_int_eq(exec(plan, NULL, NULL, -1), 0);
     ck_assert_int_ne(plan_many(plan, 4, (long long[]){2, 2, 2, 2}, NULL, 1, 0, 4, NULL, 1, 0, 4, 1, &work, 4), 0);
     /* By the older kinds, with lengths of 64 bits, as XLA asks. */
@@ -883,9 +884,9 @@ START_TEST(transforms)
     ck_assert_int_eq(end(plan), 0);
     ck_assert_int_ne(end(plan), 0);
     g_autofree char *lines = written("library", "459");
-    ck_assert_str_eq(lines, "0 0 \"cufft\" \"elements=49920 operand_bytes=8 class=fft instructions=120 passes=2\" 393216 399360 0 \"\"\n"
-                            "0 0 \"cufft\" \"elements=10007 operand_bytes=8 class=fft instructions=480 passes=9\" 80056 80056 0 \"\"\n"
-                            "0 0 \"cufft\" \"elements=49920 operand_bytes=8 class=fft instructions=120 passes=2\" 393216 399360 0 \"\"\n");
+    ck_assert_str_eq(lines, "0 0 \"cufft\" \"rows=195x256 elements=49920 operand_bytes=8 class=fft instructions=120 passes=2\" 393216 399360 0 \"\"\n"
+                            "0 0 \"cufft\" \"rows=3x4096 elements=10007 operand_bytes=8 class=fft instructions=480 passes=9\" 80056 80056 0 \"\"\n"
+                            "0 0 \"cufft\" \"rows=195x256 elements=49920 operand_bytes=8 class=fft instructions=120 passes=2\" 393216 399360 0 \"\"\n");
     unload();
 }
 END_TEST
@@ -948,7 +949,7 @@ START_TEST(calls_of_plain_programs)
     ck_assert_int_eq(end_numbers(numbers), 0);
     ck_assert_int_eq(end_blas(blas), 0);
     g_autofree char *lines = written("library", "459");
-    ck_assert_str_eq(lines, "0 0 \"cufft\" \"elements=16640 operand_bytes=8 class=fft instructions=120 passes=2\" 131072 133120 0 \"\"\n"
+    ck_assert_str_eq(lines, "0 0 \"cufft\" \"rows=65x256 elements=16640 operand_bytes=8 class=fft instructions=120 passes=2\" 131072 133120 0 \"\"\n"
                             "0 0 \"cublasSaxpy\" \"elements=1000 operand_bytes=4 class=elementwise\" 0 0 0 \"\"\n"
                             "0 0 \"cublasDznrm2\" \"elements=10 operand_bytes=16 class=reduce\" 160 0 0 \"\"\n"
                             "0 0 \"cublasIdamax\" \"elements=10 operand_bytes=8 class=reduce\" 80 0 0 \"\"\n"

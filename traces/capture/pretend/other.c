@@ -1,6 +1,8 @@
 /* What libraries look for before they work at all, and calls of the smaller libraries. */
 #include "pretend.h"
 
+#include "models/kernel/fft.h"
+
 #include <dlfcn.h>
 #include <stdio.h>
 
@@ -62,14 +64,13 @@ int cuGetExportTable(const void **ret, const void *id)
 /* ---- cuFFT ---- */
 
 #define MAX_PLANS 4096
-#define BLOCK_POINTS 4096 /* points of 8 bytes that a kernel takes through shared memory at once: as sim/program/gpu_library.c has it */
-#define INSTRUCTIONS 8    /* a point and doubling, likewise */
 
 typedef struct {
     bool used, brings_work; /* its caller brings the work area */
     void *stream, *work;
-    uint64_t read, written, points, batch;
-    unsigned passes, instructions, bytes;
+    uint64_t read, written;
+    EchFft fft;
+    unsigned bytes; /* of a complex number */
 } Plan;
 
 static Plan plans[MAX_PLANS];
@@ -162,28 +163,13 @@ PRETEND_EXPORT int cufftXtMakePlanMany(int handle, int rank, long long *n, long 
         return FFT_INVALID_VALUE;
     bool in_complex, out_complex;
     unsigned in_bytes = fft_bytes(in_type, &in_complex), out_bytes = fft_bytes(out_type, &out_complex), number = in_complex ? in_bytes : 2 * in_bytes;
-    uint64_t all = (uint64_t)batch, half = (uint64_t)batch, passes = 0, instructions = 0;
-    bool prime = false;
+    uint64_t lengths[3], all = (uint64_t)batch, half = (uint64_t)batch;
     for (int d = 0; d < rank; d++) {
         if (n[d] < 1)
             return FFT_INVALID_VALUE;
-        uint64_t rest = (uint64_t)n[d];
-        all *= rest;
-        half *= d == rank - 1 ? rest / 2 + 1 : rest;
-        unsigned doublings = 0, kernels = 1;
-        for (uint64_t factor = 2; factor <= 127; factor++) {
-            while (rest % factor == 0)
-                rest /= factor;
-        }
-        bool smooth = rest <= 1; /* else two transforms of twice the length, and a product between */
-        uint64_t length = (uint64_t)n[d] * (smooth ? 1 : 2);
-        while (doublings < 62 && (UINT64_C(1) << doublings) < length)
-            doublings++;
-        for (uint64_t at = BLOCK_POINTS * 8 / number; at < length && at <= UINT64_MAX / BLOCK_POINTS; at *= BLOCK_POINTS * 8 / number)
-            kernels++;
-        prime = prime || !smooth;
-        passes += smooth ? kernels : 4 * kernels + 1;
-        instructions += INSTRUCTIONS * (uint64_t)doublings * (smooth ? 1 : 4);
+        lengths[d] = (uint64_t)n[d];
+        all *= lengths[d];
+        half *= d == rank - 1 ? lengths[d] / 2 + 1 : lengths[d];
     }
     bool real = !in_complex || !out_complex;
     *plan = (Plan){.used = true,
@@ -192,13 +178,9 @@ PRETEND_EXPORT int cufftXtMakePlanMany(int handle, int rank, long long *n, long 
                    .work = plan->work,
                    .read = (in_complex && real ? half : all) * in_bytes,
                    .written = (out_complex && real ? half : all) * out_bytes,
-                   .points = real ? half : all,
-                   .batch = (uint64_t)batch,
-                   .passes = (unsigned)passes,
-                   .instructions = (unsigned)(instructions < 60000 ? instructions : 60000),
+                   .fft = ech_fft_of(lengths, (unsigned)rank, (uint64_t)batch, number, real),
                    .bytes = number};
-    /* Between its kernels the points lie in the work area: once, and once more for a length with a large prime factor. Assumed. */
-    *ret_work = passes > 1 ? (size_t)(plan->points * number * (prime ? 2 : 1)) : 0;
+    *ret_work = (size_t)plan->fft.work;
     if (plan->brings_work || *ret_work == 0)
         return 0;
     pretend_free(plan->work, NULL, false);
@@ -210,11 +192,13 @@ PRETEND_EXPORT int cufftXtExec(int handle, void *in, void *out, int direction)
 {
     (void)direction;
     const Plan *plan = plan_of(handle);
-    if (!plan || plan->points == 0)
+    if (!plan || plan->fft.points == 0)
         return FFT_INVALID_PLAN;
-    char launch[160];
-    snprintf(launch, sizeof launch, "elements=%llu operand_bytes=%u class=fft instructions=%u passes=%u", (unsigned long long)plan->points, plan->bytes,
-             plan->instructions, plan->passes);
+    const EchFft *fft = &plan->fft;
+    char launch[200];
+    snprintf(launch, sizeof launch, "rows=%llux%u elements=%llu operand_bytes=%u class=fft instructions=%u passes=%u",
+             (unsigned long long)((fft->points + fft->block - 1) / fft->block), fft->block, (unsigned long long)fft->points, plan->bytes,
+             fft->instructions < 60000 ? fft->instructions : 60000, fft->passes < 1000 ? fft->passes : 1000);
     pretend_use(PRETEND_READS, in, plan->read);
     pretend_use(PRETEND_WRITES, out, plan->written);
     pretend_library_kernel(plan->stream, "cufft", launch, plan->read, plan->written, 0, NULL);
