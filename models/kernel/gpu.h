@@ -44,7 +44,7 @@ const char *ech_gpu_class_name(EchGpuClass kind);
 
 /** What the price of a kernel that XLA made rests on. */
 typedef enum {
-    ECH_GPU_HELD,     /**< Held against published times of such kernels, most of them not used for anything: products. */
+    ECH_GPU_HELD,     /**< Held against published times of such kernels, most of them not used for anything: products, FFTs. */
     ECH_GPU_BORROWED, /**< Constants from other people's kernels of the class (PyTorch's, flash attention's); XLA's are held against no GPU. */
     ECH_GPU_ASSUMED,  /**< Assumed, or from one or two published figures. */
     ECH_GPU_N_BASES,

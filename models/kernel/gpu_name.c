@@ -18,7 +18,8 @@ const char *ech_gpu_class_name(EchGpuClass kind)
 EchGpuBasis ech_gpu_class_basis(EchGpuClass kind)
 {
     switch (kind) {
-    case ECH_GPU_PRODUCT: return ECH_GPU_HELD;
+    case ECH_GPU_PRODUCT:
+    case ECH_GPU_FFT: return ECH_GPU_HELD;
     case ECH_GPU_ELEMENTWISE:
     case ECH_GPU_STRIDED:
     case ECH_GPU_FILL:
@@ -36,7 +37,6 @@ EchGpuBasis ech_gpu_class_basis(EchGpuClass kind)
     case ECH_GPU_UNKNOWN:
     case ECH_GPU_SCATTER:
     case ECH_GPU_SORT:
-    case ECH_GPU_FFT:
     case ECH_GPU_SOLVER:
     case ECH_GPU_N_CLASSES: break;
     }

@@ -80,9 +80,12 @@ bool ech_program_gpu_sort(const EchProgram *p, EchId id, EchGpuLaunch *ret)
 
 /* ---- FFTs ---- */
 
-bool ech_program_gpu_fft(const EchProgram *p, EchId id, EchGpuLaunch *ret)
+/* @ret_bytes: of a complex number. */
+static bool transform_of(const EchProgram *p, EchId id, EchFft *ret, unsigned *ret_bytes)
 {
     const EchInstruction *i = &p->instructions[id];
+    if (i->opcode != ECH_HLO_FFT)
+        return false;
     const EchLayout *out = ech_program_first_layout(p, id), *in = i->n_operands > 0 ? ech_program_first_layout(p, ech_program_operand(p, i, 0)) : NULL;
     size_t n;
     const char *text = ech_program_attribute(i, "fft_length", &n);
@@ -98,15 +101,32 @@ bool ech_program_gpu_fft(const EchProgram *p, EchId id, EchGpuLaunch *ret)
     }
     /* What is not transformed: the larger side has all points. */
     uint64_t batch = MAX(MAX(ech_layout_elements(out), ech_layout_elements(in)) / whole, 1);
-    EchFft fft = ech_fft_of(of, (unsigned)count, batch, MAX(in_bits, out_bits) / 8, in_bits != out_bits);
+    *ret_bytes = MAX(in_bits, out_bits) / 8;
+    *ret = ech_fft_of(of, (unsigned)count, batch, *ret_bytes, in_bits != out_bits);
+    return true;
+}
+
+bool ech_program_gpu_fft(const EchProgram *p, EchId id, EchGpuLaunch *ret)
+{
+    EchFft fft;
+    unsigned bytes;
+    if (!transform_of(p, id, &fft, &bytes))
+        return false;
     ret->kind = ECH_GPU_FFT;
     ret->elements = MAX(fft.points, 1);
-    ret->operand_bytes = MAX(in_bits, out_bits) / 8;
-    ret->rows = (fft.points + fft.block - 1) / fft.block;
+    ret->operand_bytes = bytes;
+    ret->rows = ech_div_up(fft.points, fft.block);
     ret->columns = fft.block;
     ret->passes = (uint16_t)CLAMP(fft.passes, 1, 1000);
     ret->instructions = (uint16_t)CLAMP(fft.instructions, 1, 60000);
     return true;
+}
+
+EchBytes ech_program_gpu_fft_work(const EchProgram *p, EchId id)
+{
+    EchFft fft;
+    unsigned bytes;
+    return transform_of(p, id, &fft, &bytes) ? fft.work : 0;
 }
 
 /* ---- Solvers ---- */

@@ -11,5 +11,7 @@ double ech_gpu_launch_instructions(const EchProgram *program, const EchInstructi
 /** A sort as XLA emits it, with the key's width where cub could do it; or a call of cub's own. */
 bool ech_program_gpu_sort(const EchProgram *program, EchId instruction, EchGpuLaunch *ret);
 bool ech_program_gpu_fft(const EchProgram *program, EchId instruction, EchGpuLaunch *ret);
+/** Bytes of the work area that a transform needs beside what the compiler planned (fft.h); 0: none, or no transform. */
+EchBytes ech_program_gpu_fft_work(const EchProgram *program, EchId instruction);
 /** Calls of cuSOLVER and cuBLAS that factorise or solve, and the instructions that XLA makes them of. */
 bool ech_program_gpu_solver(const EchProgram *program, EchId instruction, EchGpuLaunch *ret);

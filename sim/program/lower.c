@@ -3,6 +3,7 @@
  * The core's queue runs in program order; a copy or a collective that the program starts waits for what the core did before it, and the
  * core waits for it where the program does. Loop bodies begin with a MARK on the core, so that nothing of an iteration starts before it. */
 #include "sim/program/gpu_launch.h"
+#include "sim/program/gpu_library.h"
 #include "sim/program/lower.h"
 #include "sim/program/price_kernels.h"
 #include "sim/program/price_stationary.h"
@@ -209,6 +210,27 @@ static void add_work(Lowerer *l, const EchHloWork *work)
         ech_trace_builder_work(l->b, ECH_WORK_TRANSCENDENTAL, ECH_DTYPE_F32, work->transcendental, ECH_KNOWN);
 }
 
+/* Memory that no plan has, from here on to the kernel's end; ECH_NONE: the device has no such memory. */
+static EchId take_own(Lowerer *l, const EchInstruction *i, int32_t space, EchBytes bytes, const char *what)
+{
+    const char *memory = ech_lower_memory_name(l, space);
+    if (!memory)
+        return ECH_NONE;
+    EchBuffer buffer = ech_buffer_init();
+    g_autofree char *name = g_strdup_printf("%s %s", i->name, what);
+    buffer.name = ech_trace_builder_string(l->b, name, -1);
+    buffer.memory = ech_trace_builder_memory(l->b, memory);
+    buffer.role = ECH_ROLE_TEMPORARY;
+    buffer.bytes = bytes;
+    EchId taken = ech_trace_builder_buffer(l->b, buffer);
+    EchOp alloc = ech_op_init(ECH_OP_ALLOC);
+    alloc.target = taken;
+    alloc.bytes = bytes;
+    alloc.bytes_origin = ECH_KNOWN;
+    add_op(l, alloc, i, l->core);
+    return taken;
+}
+
 static void kernel(Lowerer *l, EchId id)
 {
     const EchInstruction *i = &l->p->instructions[id];
@@ -242,24 +264,9 @@ static void kernel(Lowerer *l, EchId id)
         EchKernelInside inside = l->stationary ? l->stationary->insides[id] : ech_kernel_inside(&cost);
         op.launch = ech_inside_text(l->b, &inside);
     }
-    /* A kernel of the user's own brings its window buffers. */
-    EchId windows = ECH_NONE;
-    EchBytes scoped = i->opcode == ECH_HLO_CUSTOM_CALL ? ech_program_scoped_bytes(i) : 0;
-    const char *vector = scoped > 0 ? ech_lower_memory_name(l, ECH_SPACE_VECTOR) : NULL;
-    if (vector) {
-        EchBuffer buffer = ech_buffer_init();
-        g_autofree char *name = g_strdup_printf("%s windows", i->name);
-        buffer.name = ech_trace_builder_string(l->b, name, -1);
-        buffer.memory = ech_trace_builder_memory(l->b, vector);
-        buffer.role = ECH_ROLE_TEMPORARY;
-        buffer.bytes = scoped;
-        windows = ech_trace_builder_buffer(l->b, buffer);
-        EchOp alloc = ech_op_init(ECH_OP_ALLOC);
-        alloc.target = windows;
-        alloc.bytes = scoped;
-        alloc.bytes_origin = ECH_KNOWN;
-        add_op(l, alloc, i, l->core);
-    }
+    /* A kernel of the user's own brings its window buffers, cuFFT has XLA take a work area when it runs. */
+    EchBytes scoped = i->opcode == ECH_HLO_CUSTOM_CALL ? ech_program_scoped_bytes(i) : 0, area = l->sms > 0 ? ech_program_gpu_fft_work(l->p, id) : 0;
+    EchId own = scoped > 0 ? take_own(l, i, ECH_SPACE_VECTOR, scoped, "windows") : area > 0 ? take_own(l, i, ECH_SPACE_HBM, area, "work area") : ECH_NONE;
     add_op(l, op, i, l->core);
     add_uses(l, id, false);
     const EchHloWork work = ech_program_work(l->p, id);
@@ -274,10 +281,10 @@ static void kernel(Lowerer *l, EchId id)
                !ech_program_config_u64(i, "cost_estimate.flops", &told)) {
         l->first_opaque = l->opaque++ == 0 ? id : l->first_opaque;
     }
-    if (windows != ECH_NONE) {
+    if (own != ECH_NONE) {
         EchOp release_op = ech_op_init(ECH_OP_FREE);
-        release_op.target = windows;
-        release_op.bytes = scoped;
+        release_op.target = own;
+        release_op.bytes = scoped > 0 ? scoped : area;
         release_op.bytes_origin = ECH_KNOWN;
         add_op(l, release_op, i, l->core);
     }

@@ -122,6 +122,7 @@ bool ech_report_basis(const EchReport *report, EchBasis *ret)
             continue;
         *into = ech_time_add(*into, times[i].time);
         basis.all = ech_time_add(basis.all, times[i].time);
+        basis.transforms |= times[i].kernel_class == ECH_GPU_FFT;
         if (into == &basis.model[ECH_GPU_ASSUMED])
             basis.classes[times[i].kernel_class] = ech_time_add(basis.classes[times[i].kernel_class], times[i].time);
     }
@@ -152,7 +153,8 @@ char *ech_report_basis_text(const EchBasis *basis)
         add(text, basis->rough, basis->all, "the model's, off by a quarter and more for such kernels (reduced windows, some convolutions)");
         add(text, basis->untested, basis->all, "the model's, held against nothing (sorts, gathers, scatters)");
     }
-    add(text, basis->model[ECH_GPU_HELD], basis->all, "is products, which are held against published times");
+    add(text, basis->model[ECH_GPU_HELD], basis->all,
+        basis->transforms ? "is products and FFTs, which are held against published times" : "is products, which are held against published times");
     add(text, basis->model[ECH_GPU_BORROWED], basis->all,
         basis->pytorch ? "other kernels with constants from recorded ones of their class"
                        : "other kernels with the constants of PyTorch's, held against no GPU");

@@ -181,6 +181,7 @@ EchNameTime *ech_report_longest(const EchReport *report, size_t most, size_t *re
 /** What the kernel times of a program rest on, as sums over its spans, skipped iterations included. */
 typedef struct {
     bool pytorch;                       /**< Of PyTorch's own kernels: GPU. */
+    bool transforms;                    /**< FFTs among them: GPU. */
     bool tpu;                           /**< Of a TPU: the members that say so, and roofline and unknown. */
     EchTime compiler;                   /**< TPU: the compiler's own estimates, as they are or carried to the hardware or another chip. */
     EchTime held, rough, untested;      /**< TPU: by the kernel model alone, by EchKernelTrust. */

@@ -223,6 +223,38 @@ START_TEST(library_calls)
 }
 END_TEST
 
+/* XLA takes cuFFT's work area when the transform runs: no plan has it. */
+START_TEST(work_areas)
+{
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)library_text, strlen(library_text), "library");
+    GError *error = NULL;
+    EchImportOptions options = {.device = "h100-sxm", .ignore_beside = true};
+    g_autoptr(EchImport) got = ech_import_source(source, "hlo", &options, &error);
+    ck_assert_msg(got != NULL, "%s", error ? error->message : "");
+    static const struct {
+        const char *name;
+        EchBytes bytes;
+    } areas[] = {{"k_fft work area", 256 * 4096 * 8}, {"k_prime work area", 4 * 8 * 131 * 8}, {"k_plane work area", 8 * 1024 * 513 * 8}};
+    g_autoptr(EchDevice) device = ech_device_load("h100-sxm", NULL, &error);
+    ck_assert_msg(device != NULL, "%s", error ? error->message : "");
+    g_autoptr(EchTrace) trace = ech_program_lower(got->program, device, NULL, got->diag, &error);
+    ck_assert_msg(trace != NULL, "%s", error ? error->message : "");
+    const EchOp *ops = ech_trace_ops(trace);
+    size_t found = 0;
+    for (EchId at = 0; at < ech_trace_n_ops(trace); at++) {
+        const EchBuffer *buffer = ops[at].kind == ECH_OP_ALLOC ? &ech_trace_buffers(trace)[ops[at].target] : NULL;
+        for (size_t i = 0; buffer && i < G_N_ELEMENTS(areas); i++) {
+            if (g_strcmp0(ech_trace_string(trace, buffer->name), areas[i].name) != 0)
+                continue;
+            found++;
+            ck_assert_uint_eq(buffer->bytes, areas[i].bytes);
+            ck_assert(ops[at + 1].kind == ECH_OP_KERNEL && ops[at + 2].kind == ECH_OP_FREE && ops[at + 2].target == ops[at].target);
+        }
+    }
+    ck_assert_uint_eq(found, G_N_ELEMENTS(areas));
+}
+END_TEST
+
 START_TEST(reductions)
 {
     EchGpuReduction r;
@@ -526,6 +558,7 @@ int main(void)
     TCase *tcase = tcase_create("all");
     tcase_add_loop_test(tcase, instructions_say, 0, G_N_ELEMENTS(kinds));
     tcase_add_loop_test(tcase, library_calls, 0, G_N_ELEMENTS(calls));
+    tcase_add_test(tcase, work_areas);
     tcase_add_test(tcase, reductions);
     tcase_add_test(tcase, launches);
     tcase_add_test(tcase, unrolled_loops);
