@@ -69,6 +69,11 @@ class Picture(torch.Tensor):
     pass
 picture = torch.arange(6).as_subclass(Picture).cuda()
 assert type(picture) is Picture and picture[picture > 2].shape == (3,)
+# It may be made by its class alone, as the masks of PyTorch's own are that decode against longer keys.
+assert type(Picture(3, 4)) is Picture and type(Picture(picture) + 1) is Picture
+if hasattr(torch.nn, "attention") and hasattr(torch.nn.attention, "bias"):
+    short, long = (torch.rand(1, 2, rows, 64, device="cuda", dtype=torch.float16) for rows in (8, 32))
+    assert torch.nn.functional.scaled_dot_product_attention(short, long, long, torch.nn.attention.bias.causal_lower_right(8, 32)).shape == (1, 2, 8, 64)
 # What hangs on results of kernels is told, and where: a half is above a threshold and the other below it, a row has one greatest element, results are finite.
 scores = torch.rand(300, device="cuda")
 boxes = torch.where(scores > 0.5)[0]

@@ -781,8 +781,24 @@ def install():
         return result
 
     guard.__exit__ = leave_modes_on
+    _make_kinds()
     for name in CHECKING:
         setattr(torch, name, _checked(getattr(torch, name)))
+
+
+def _make_kinds():
+    """A kind of tensor by its class alone (`Kind(3, 4)`; the masks of torch.nn.attention.bias): what a mode made is a plain tensor already, which no other kind can
+    be made of, so that ours stands aside. One of the program's own is in the way there as here."""
+    from torch.utils import _python_dispatch
+    aside, make, depth = _python_dispatch._disable_current_modes, torch.Tensor.__new__, torch._C._len_torch_dispatch_stack
+
+    def made(*args, **named):  # as torch.compile compares signatures, these agree with any
+        if not _modes or args[0] is torch.Tensor or depth() != 1 or _python_dispatch._get_current_dispatch_mode() is not _modes[0]:
+            return make(*args, **named)
+        with aside():
+            return make(*args, **named)
+
+    torch.Tensor.__new__ = staticmethod(made)
 
 
 def _checked(operator):
