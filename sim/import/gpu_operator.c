@@ -511,6 +511,15 @@ static const struct {
     {"_cudnn_attention_backward", 14, false},
 };
 
+static bool mask_is_flagged(const char *op)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(causal_flags); i++) {
+        if (strcmp(op, causal_flags[i].op) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Of others the first truth behind the arrays: dropout's and others' flags are numbers. */
 static bool is_causal(const Call *c, size_t behind)
 {
@@ -670,6 +679,9 @@ static void flexible_lengths(const EchGpuInput *inputs, size_t n, const EchGpuLe
     ret->k = operations < 9e18 ? (uint64_t)operations : 0;
 }
 
+/* Fewer a sequence are tokens that are made, whose kernels split keys rather than queries; assumed. */
+#define PROMPT_QUERIES 16
+
 void ech_gpu_attention_lengths(const char *name, const EchGpuInput *inputs, size_t n, const EchGpuLengths *lengths, EchGpuOperator *ret)
 {
     bool backward = is_gradient(name);
@@ -678,9 +690,11 @@ void ech_gpu_attention_lengths(const char *name, const EchGpuInput *inputs, size
         flexible_lengths(inputs, n, lengths, backward, ret);
         return;
     }
-    if (n < at + 3 || inputs[at].rank != 3 || !is_tensor(&inputs[at]) || inputs[at + 1].rank < 3 || !is_tensor(&inputs[at + 1]))
+    if (n < at + 3 || !is_tensor(&inputs[at]) || inputs[at + 1].rank < 3 || !is_tensor(&inputs[at + 1]))
         return;
     const EchGpuInput *q = &inputs[at], *keys = &inputs[at + 1], *values = &inputs[at + 2];
+    if (q->rank != 3 && (q->rank != 4 || dim(q, 3) != 1)) /* one batch of all, as PyTorch's memory-efficient attention is given them */
+        return;
     uint64_t tokens = dim(q, 2), heads = dim(q, 1), deep = dim(keys, 0), wide = values->rank >= 3 && dim(values, 0) > 0 ? dim(values, 0) : deep;
     EchBytes row = ech_bytes_mul(dim(keys, 1), ech_bytes_add(deep, wide));
     /* DeepSeek's: keys that are values, too, but for what turns with their places, and queries in two parts, the second of them the sixth input (FlashAttention
@@ -694,13 +708,17 @@ void ech_gpu_attention_lengths(const char *name, const EchGpuInput *inputs, size
     double operations = 2 * scores * (double)heads * ((double)multiplied + (double)wide) * (backward ? ECH_GPU_GRADIENT_PRODUCTS : 1);
     EchBytes queries = bytes_of(ech_bytes_add(q->numel, latent ? latent->numel : 0), q->dtype), kept = bytes_of(ech_bytes_mul(lengths->keys, row), keys->dtype),
              results = bytes_of(ech_bytes_mul(ech_bytes_mul(tokens, heads), wide), q->dtype);
+    const Call call = {g_str_has_prefix(name, "aten::") ? name + strlen("aten::") : name, inputs, n};
+    bool prompts = lengths->scores > 0 && lengths->queries >= ech_bytes_mul(lengths->sequences, PROMPT_QUERIES);
     *ret = (EchGpuOperator){.kind = ECH_GPU_OP_ATTENTION,
                             .dtype = q->dtype,
                             .head = (uint16_t)MIN(MAX(multiplied, wide), 1024u),
                             .elements = q->numel,
+                            .batch = prompts ? ech_bytes_mul(lengths->sequences, heads) : 0,
+                            .m = prompts ? ech_bytes_mul(backward ? lengths->keys : lengths->queries, heads) : 0,
                             .n = lengths->longest,
                             .k = operations < 9e18 ? (uint64_t)operations : 0,
-                            .causal = lengths->scores > 0,
+                            .causal = lengths->scores > 0 && (!mask_is_flagged(call.op) || is_causal(&call, at + 3)),
                             .paged = ret->paged,
                             /* a gradient: of results and their gradients, too */
                             .read = ech_bytes_add(ech_bytes_add(queries, backward ? ech_bytes_mul(2, results) : 0), kept),

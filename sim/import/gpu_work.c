@@ -196,6 +196,8 @@ static void product_work(const EchGpuOperator *whole, double share, EchGpuLaunch
 static void attention_work(const EchGpuOperator *whole, const EchGpuName *name, double share, EchGpuLaunch *launch, EchItemWork *ret)
 {
     ret->ops = scaled(whole->k, share);
+    launch->rows = whole->m;
+    launch->batch = whole->batch;
     if (name->causal) /* half of it, but the blocks on the diagonal are whole */
         ret->ops = scaled(ret->ops, (whole->causal ? 1 : 0.5) * (1 + MIN((double)name->key_rows / (double)MAX(whole->n, 1), 1)));
     if (name->head == 0 && name->query_rows == 0) { /* a name that does not tell its heads does not tell its mask either */

@@ -993,6 +993,46 @@ START_TEST(latent_attention)
 }
 END_TEST
 
+/* Sequences that lie one behind the other in PyTorch's own operators: 16,384 tokens of 16 heads, all in one sequence but for 15 of 64. They multiply what they
+ * have, not all as much as the longest, and of the grid, which has room for that, most blocks end at once. */
+START_TEST(attention_of_several_lengths)
+{
+    g_autoptr(EchDevice) device = ech_test_device("a100-80", NULL);
+    EchGpuInput none = {0}, packed = tensor(4, 1, 16384, 16, 128), starts = tensor(1, 17, 0, 0, 0), mask = {.integers = {0}, .n_integers = 1};
+    EchGpuInput efficient[] = {packed, packed, packed, none, starts, starts, none, none, none, mask};
+    const uint64_t scores = UINT64_C(15424) * 15424 + 15 * 64 * 64, operations = 4 * 128 * 16 * scores;
+    const EchGpuLengths lengths = {16, 16384, 16384, 15424, scores};
+    EchGpuOperator whole = {0};
+    ech_gpu_attention_lengths("aten::_efficient_attention_forward", efficient, 10, &lengths, &whole);
+    ck_assert_uint_eq(whole.kind, ECH_GPU_OP_ATTENTION);
+    ck_assert_uint_eq(whole.k, operations);
+    ck_assert(!whole.causal);
+    efficient[9].integers[0] = 1;
+    ech_gpu_attention_lengths("aten::_efficient_attention_forward", efficient, 10, &lengths, &whole);
+    ck_assert(whole.causal);
+
+    /* Of its blocks 2,048 and half of 3,856, of 30,848 have something to do. */
+    const uint64_t short_scores = 1024 * 1024 + 240 * 64 * 64;
+    EchGpuInput inputs[] = {tensor(3, 16384, 16, 128, 0), tensor(3, 16384, 16, 128, 0), tensor(3, 16384, 16, 128, 0), starts, starts, none, none, none, none};
+    ech_gpu_attention_lengths("aten::_flash_attention_forward", inputs, 9, &(EchGpuLengths){241, 16384, 16384, 1024, short_scores}, &whole);
+    EchGpuKernel kernel = {.dtype = "bf16"};
+    ech_gpu_name("void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4, false, false, cutlass::bfloat16_t>, false, false, false>(x)",
+                 &kernel.name);
+    EchItemWork work = {0};
+    kernel.launch = (EchGpuLaunch){.grid = {8, 16, 241}, .block = {128, 1, 1}};
+    ck_assert(ech_gpu_kernel_work(&whole, &kernel.name, 1, &kernel.launch, &work));
+    ck_assert_uint_eq(work.ops, 4 * 128 * 16 * short_scores);
+    kernel.read = work.read;
+    kernel.written = work.write;
+    kernel.operations = (double)work.ops;
+    EchGpuCost cost, all;
+    ck_assert(ech_gpu_kernel_price(device, &kernel, &cost));
+    kernel.launch.batch = kernel.launch.rows = 0; /* as if all of them had */
+    ck_assert(ech_gpu_kernel_price(device, &kernel, &all));
+    ck_assert_msg((double)cost.time < 0.75 * (double)all.time, "%g us of %g", (double)cost.time / 1e6, (double)all.time / 1e6);
+}
+END_TEST
+
 static EchGpuInput integers(int64_t each)
 {
     return (EchGpuInput){.integers = {each, each}, .n_integers = 2};
@@ -1614,6 +1654,7 @@ int main(void)
     tcase_add_test(tcase, machete);
     tcase_add_loop_test(tcase, grouped_decoding, 0, G_N_ELEMENTS(decodings));
     tcase_add_test(tcase, latent_attention);
+    tcase_add_test(tcase, attention_of_several_lengths);
     tcase_add_test(tcase, generated_reductions);
     tcase_add_test(tcase, sums_over_rows);
     tcase_add_test(tcase, operators);
