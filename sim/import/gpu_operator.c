@@ -420,12 +420,48 @@ static bool is_transposed(const Call *c, const EchGpuInput *in, const EchGpuInpu
     return turned && (!straight || (c->n > 7 && c->inputs[7].truth));
 }
 
+/* A filter for each channel, which PyTorch's own kernels do in the lanes (DepthwiseConv2d.cu, DepthwiseConv3d.cu). What the result's sizes are its grid says.
+ */
+static void depthwise(const EchGpuInput *weight, uint64_t results, EchGpuOperator *ret)
+{
+    if (weight->rank < 3 || weight->dims[0] <= 0 || weight->dims[1] != 1)
+        return;
+    ret->steps = weight->numel / (uint64_t)weight->dims[0];
+    ret->results = results;
+}
+
+static bool depthwise_forward(const Call *c, EchGpuOperator *ret)
+{
+    if (!is_tensor(&c->inputs[0]) || !is_tensor(&c->inputs[1]) || c->inputs[0].rank != c->inputs[1].rank)
+        return false;
+    depthwise(&c->inputs[1], 0, ret);
+    return ret->steps > 0;
+}
+
+/* Rows of f32 and weights [n, k] of eight bits, with a scale for each of n (int8mm.cu). */
+static bool eight_bit_product(const Call *c, EchGpuOperator *ret)
+{
+    const EchGpuInput *rows = &c->inputs[0], *weight = &c->inputs[1];
+    if (rows->rank != 2 || weight->rank != 2)
+        return false;
+    ret->results = ret->elements = ech_bytes_mul(dim(rows, 1), dim(weight, 1));
+    ret->steps = dim(rows, 0);
+    ret->read = ech_bytes_add(bytes_of(rows->numel, ECH_DTYPE_F32), bytes_of(weight->numel, ECH_DTYPE_S8));
+    ret->written = bytes_of(ret->elements, ECH_DTYPE_F32);
+    ret->dtype = ECH_DTYPE_F32;
+    return true;
+}
+
 /* cuDNN's has the array first, PyTorch's the gradient. */
 static bool convolution_backward(const Call *c, EchGpuOperator *ret)
 {
     size_t at = strcmp(c->op, "convolution_backward") == 0 ? 1 : 0;
     const EchGpuInput *in = &c->inputs[at], *gradient = &c->inputs[1 - at];
-    return is_transposed(c, in, gradient) ? convolution(gradient, &c->inputs[2], in, NULL, ret) : convolution(in, &c->inputs[2], gradient, NULL, ret);
+    bool transposed = is_transposed(c, in, gradient);
+    if (!convolution(transposed ? gradient : in, &c->inputs[2], transposed ? in : gradient, NULL, ret))
+        return false;
+    depthwise(&c->inputs[2], gradient->numel, ret);
+    return true;
 }
 
 /* The dimension whose neighbours lie together, or -1 where that is not known or nothing is longer than 1. */
@@ -1171,11 +1207,13 @@ static const struct {
     {HAS, 3, widened_product, {"marlin_gemm", "::machete_mm", "::awq_gemm", "::gptq_gemm"}},
     {HAS, 4, four_bit_product, {"bitsandbytes::gemm_4bit", "bitsandbytes::gemv_4bit"}},
     {IS, 4, packed_product, {"_weight_int4pack_mm"}},
+    {IS, 3, eight_bit_product, {"_weight_int8pack_mm"}},
     {IS, 2, linear, {"linear"}},
     {IS, 3, added_product, {"addmm", "baddbmm", "addmv", "_addmm_activation", "addmm_"}},
     {IS, 4, convolution_forward, {"cudnn_convolution", "miopen_convolution", "mkldnn_convolution"}},
     {IS, 5, convolution_relu, {"cudnn_convolution_relu", "miopen_convolution_relu"}},
     {IS, 5, convolution_transposed, {"cudnn_convolution_transpose", "miopen_convolution_transpose"}},
+    {IS, 5, depthwise_forward, {"_conv_depthwise2d", "conv_depthwise3d"}},
     {IS, 3, convolution_backward, {"convolution_backward", "cudnn_convolution_backward"}},
     {IS, 1, softmax, {"_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "softmax", "log_softmax"}},
     {HAS, 2, first_to_eight_bits, {"per_token_quant_fp8", "per_token_group_fp8_quant", "per_token_group_quant"}},
