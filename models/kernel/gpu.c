@@ -669,11 +669,15 @@ static double fed_share(const EchGpuChip *chip, double head)
 /* Blocks an SM that keys are split for; assumed. */
 #define SPLIT_RESIDENT 2.0
 
-/* Blocks that have something to do. Where a third dimension of the grid splits keys (decoding in Triton), there are only so many parts with any in them as fill
- * the chip: SGLang counts them so (get_num_kv_splits), and the other blocks end at once. */
+/* Blocks that have something to do. A grid has room for sequences that are all as long as the longest; the last block of each is half full. Where a third
+ * dimension of the grid splits keys (decoding in Triton), there are only so many parts with any in them as fill the chip: SGLang counts them so
+ * (get_num_kv_splits), and the other blocks end at once. */
 static double working_blocks(const EchGpuChip *chip, const EchGpuKernel *kernel)
 {
     double blocks = (double)ech_gpu_blocks(&kernel->launch), whole = (double)kernel->launch.grid[0] * kernel->launch.grid[1];
+    double rows = kernel->name.backward ? kernel->name.key_rows : kernel->name.query_rows;
+    if (kernel->launch.rows > 0 && kernel->launch.batch > 0 && rows > 0)
+        blocks = MIN(blocks, (double)kernel->launch.rows / rows + (double)kernel->launch.batch / 2);
     return kernel->name.splits ? MIN(blocks, MAX(whole, chip->sms * SPLIT_RESIDENT)) : blocks;
 }
 

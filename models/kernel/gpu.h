@@ -71,6 +71,10 @@ typedef enum {
     ECH_GPU_N_ROUTINES,
 } EchGpuRoutine;
 
+/** Sums that threads make by themselves, of no tile: a result each (PyTorch's convolutions of one filter a channel), all threads of a block one weight's (their
+ * gradient), a row of weights of eight bits each. */
+typedef enum { ECH_GPU_DIRECT_NONE, ECH_GPU_DIRECT_RESULTS, ECH_GPU_DIRECT_WEIGHTS, ECH_GPU_DIRECT_ROWS } EchGpuDirect;
+
 /** What a kernel's name says; 0 where it does not. */
 typedef struct {
     uint8_t kind;            /**< EchGpuClass */
@@ -87,7 +91,7 @@ typedef struct {
     uint8_t arrays;          /**< Element-wise: arrays read and written, the first of them written. */
     uint8_t element_bytes;   /**< Of the widest type named. */
     uint16_t block_elements; /**< Element-wise, gathers: elements a block does where the name says it (nt x vt), else 0. */
-    uint16_t instructions;   /**< An element: issued lane slots. */
+    uint32_t instructions;   /**< An element: issued lane slots. */
     uint8_t vector;          /**< Elements of an access. */
     uint16_t trips;          /**< Dependent accesses of a thread; 0: as its class has. */
     /** Bytes read and written for an element where these are not those of its arrays (conversions); 0: they are. */
@@ -96,6 +100,7 @@ typedef struct {
     uint16_t query_rows, key_rows, head;      /**< Attention: rows of a block, and a head's dimension, the mean of keys' and values'; 0: not known. */
     bool causal;                              /**< Attention: half of the products are left out. */
     bool library;                             /**< Attention: cuDNN's. */
+    uint8_t direct;                           /**< Element-wise: EchGpuDirect. */
     bool flexible;                            /**< Attention: FlexAttention's in Triton, by blocks of a mask. */
     bool paged;                               /**< Attention: keys and values lie in pages shorter than a tile and are gathered row by row. */
     bool splits;                              /**< Attention of one query a sequence: the grid's third dimension splits keys as far as that fills the chip. */
@@ -129,7 +134,8 @@ typedef struct {
     uint8_t kind;       /**< EchGpuClass; ECH_GPU_UNKNOWN: the name says. */
     uint8_t arithmetic; /**< EchGpuArithmetic + 1; 0: not said. */
     uint8_t stages, vector, alignment;
-    uint16_t tile_m, tile_n, tile_k, instructions, trips;
+    uint16_t tile_m, tile_n, tile_k, trips;
+    uint32_t instructions;
     uint8_t routine;     /**< EchGpuRoutine */
     uint8_t weight_bits; /**< Products: of an element of n x k, scales included, where it is packed; else 0. */
     uint8_t keys;        /**< Sorts: bytes of the key, where cub can sort by it; 0: it cannot. */

@@ -743,6 +743,17 @@ static void read_norm(const char *text, EchGpuName *ret)
     ret->instructions = ret->sums_rows || (strstr(text, "_quant") && !strstr(text, "norm")) ? 24 : 0; /* as reductions */
 }
 
+static void read_direct(const char *text, EchGpuName *ret)
+{
+    static const char *const weights[] = {"grad_weight_kernel", "backward_weight_kernel", NULL};
+    if (strstr(text, "conv_depthwise"))
+        ret->direct = says_one_of(text, weights) ? ECH_GPU_DIRECT_WEIGHTS : ECH_GPU_DIRECT_RESULTS;
+    else if (strstr(text, "weight_int8pack_mm_kernel"))
+        ret->direct = ECH_GPU_DIRECT_ROWS;
+    if (ret->direct)
+        ret->kind = ECH_GPU_ELEMENTWISE;
+}
+
 void ech_gpu_name(const char *name, EchGpuName *ret)
 {
     static const char *const backward[] = {"backward", "_bwd", "bprop", "attnbwd", "bn_bw", NULL};
@@ -752,6 +763,8 @@ void ech_gpu_name(const char *name, EchGpuName *ret)
         text[n] = g_ascii_tolower(name[n]);
     text[n] = '\0';
     *ret = (EchGpuName){.kind = (uint8_t)class_of(text), .vector = 1, .backward = says_one_of(text, backward), .element_bytes = bytes_of_element(text)};
+    if (ret->kind == ECH_GPU_UNKNOWN)
+        read_direct(text, ret);
     switch ((EchGpuClass)ret->kind) {
     case ECH_GPU_PRODUCT: read_product(text, ret); break;
     case ECH_GPU_ATTENTION:
@@ -836,7 +849,7 @@ static const struct {
     {"tile", 3, .members = {MEMBER(tile_m, 4096), MEMBER(tile_n, 4096), MEMBER(tile_k, 4096)}},
     {"stages", 1, .members = {MEMBER(stages, 16)}},
     {"alignment", 1, .members = {MEMBER(alignment, 16)}},
-    {"instructions", 1, .members = {MEMBER(instructions, UINT16_MAX)}},
+    {"instructions", 1, .members = {MEMBER(instructions, 1u << 24)}},
     {"vector", 1, .members = {MEMBER(vector, 64)}},
     {"trips", 1, .members = {MEMBER(trips, UINT16_MAX)}},
     {"routine", 1, .members = {MEMBER(routine, 0)}, .words = routines, .n_words = ECH_GPU_N_ROUTINES},

@@ -420,12 +420,48 @@ static bool is_transposed(const Call *c, const EchGpuInput *in, const EchGpuInpu
     return turned && (!straight || (c->n > 7 && c->inputs[7].truth));
 }
 
+/* A filter for each channel, which PyTorch's own kernels do in the lanes (DepthwiseConv2d.cu, DepthwiseConv3d.cu). What the result's sizes are its grid says.
+ */
+static void depthwise(const EchGpuInput *weight, uint64_t results, EchGpuOperator *ret)
+{
+    if (weight->rank < 3 || weight->dims[0] <= 0 || weight->dims[1] != 1)
+        return;
+    ret->steps = weight->numel / (uint64_t)weight->dims[0];
+    ret->results = results;
+}
+
+static bool depthwise_forward(const Call *c, EchGpuOperator *ret)
+{
+    if (!is_tensor(&c->inputs[0]) || !is_tensor(&c->inputs[1]) || c->inputs[0].rank != c->inputs[1].rank)
+        return false;
+    depthwise(&c->inputs[1], 0, ret);
+    return ret->steps > 0;
+}
+
+/* Rows of f32 and weights [n, k] of eight bits, with a scale for each of n (int8mm.cu). */
+static bool eight_bit_product(const Call *c, EchGpuOperator *ret)
+{
+    const EchGpuInput *rows = &c->inputs[0], *weight = &c->inputs[1];
+    if (rows->rank != 2 || weight->rank != 2)
+        return false;
+    ret->results = ret->elements = ech_bytes_mul(dim(rows, 1), dim(weight, 1));
+    ret->steps = dim(rows, 0);
+    ret->read = ech_bytes_add(bytes_of(rows->numel, ECH_DTYPE_F32), bytes_of(weight->numel, ECH_DTYPE_S8));
+    ret->written = bytes_of(ret->elements, ECH_DTYPE_F32);
+    ret->dtype = ECH_DTYPE_F32;
+    return true;
+}
+
 /* cuDNN's has the array first, PyTorch's the gradient. */
 static bool convolution_backward(const Call *c, EchGpuOperator *ret)
 {
     size_t at = strcmp(c->op, "convolution_backward") == 0 ? 1 : 0;
     const EchGpuInput *in = &c->inputs[at], *gradient = &c->inputs[1 - at];
-    return is_transposed(c, in, gradient) ? convolution(gradient, &c->inputs[2], in, NULL, ret) : convolution(in, &c->inputs[2], gradient, NULL, ret);
+    bool transposed = is_transposed(c, in, gradient);
+    if (!convolution(transposed ? gradient : in, &c->inputs[2], transposed ? in : gradient, NULL, ret))
+        return false;
+    depthwise(&c->inputs[2], gradient->numel, ret);
+    return true;
 }
 
 /* The dimension whose neighbours lie together, or -1 where that is not known or nothing is longer than 1. */
@@ -510,6 +546,15 @@ static const struct {
     {"_cudnn_attention_forward", 10, false},
     {"_cudnn_attention_backward", 14, false},
 };
+
+static bool mask_is_flagged(const char *op)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(causal_flags); i++) {
+        if (strcmp(op, causal_flags[i].op) == 0)
+            return true;
+    }
+    return false;
+}
 
 /* Of others the first truth behind the arrays: dropout's and others' flags are numbers. */
 static bool is_causal(const Call *c, size_t behind)
@@ -670,6 +715,9 @@ static void flexible_lengths(const EchGpuInput *inputs, size_t n, const EchGpuLe
     ret->k = operations < 9e18 ? (uint64_t)operations : 0;
 }
 
+/* Fewer a sequence are tokens that are made, whose kernels split keys rather than queries; assumed. */
+#define PROMPT_QUERIES 16
+
 void ech_gpu_attention_lengths(const char *name, const EchGpuInput *inputs, size_t n, const EchGpuLengths *lengths, EchGpuOperator *ret)
 {
     bool backward = is_gradient(name);
@@ -678,9 +726,11 @@ void ech_gpu_attention_lengths(const char *name, const EchGpuInput *inputs, size
         flexible_lengths(inputs, n, lengths, backward, ret);
         return;
     }
-    if (n < at + 3 || inputs[at].rank != 3 || !is_tensor(&inputs[at]) || inputs[at + 1].rank < 3 || !is_tensor(&inputs[at + 1]))
+    if (n < at + 3 || !is_tensor(&inputs[at]) || inputs[at + 1].rank < 3 || !is_tensor(&inputs[at + 1]))
         return;
     const EchGpuInput *q = &inputs[at], *keys = &inputs[at + 1], *values = &inputs[at + 2];
+    if (q->rank != 3 && (q->rank != 4 || dim(q, 3) != 1)) /* one batch of all, as PyTorch's memory-efficient attention is given them */
+        return;
     uint64_t tokens = dim(q, 2), heads = dim(q, 1), deep = dim(keys, 0), wide = values->rank >= 3 && dim(values, 0) > 0 ? dim(values, 0) : deep;
     EchBytes row = ech_bytes_mul(dim(keys, 1), ech_bytes_add(deep, wide));
     /* DeepSeek's: keys that are values, too, but for what turns with their places, and queries in two parts, the second of them the sixth input (FlashAttention
@@ -694,13 +744,17 @@ void ech_gpu_attention_lengths(const char *name, const EchGpuInput *inputs, size
     double operations = 2 * scores * (double)heads * ((double)multiplied + (double)wide) * (backward ? ECH_GPU_GRADIENT_PRODUCTS : 1);
     EchBytes queries = bytes_of(ech_bytes_add(q->numel, latent ? latent->numel : 0), q->dtype), kept = bytes_of(ech_bytes_mul(lengths->keys, row), keys->dtype),
              results = bytes_of(ech_bytes_mul(ech_bytes_mul(tokens, heads), wide), q->dtype);
+    const Call call = {g_str_has_prefix(name, "aten::") ? name + strlen("aten::") : name, inputs, n};
+    bool prompts = lengths->scores > 0 && lengths->queries >= ech_bytes_mul(lengths->sequences, PROMPT_QUERIES);
     *ret = (EchGpuOperator){.kind = ECH_GPU_OP_ATTENTION,
                             .dtype = q->dtype,
                             .head = (uint16_t)MIN(MAX(multiplied, wide), 1024u),
                             .elements = q->numel,
+                            .batch = prompts ? ech_bytes_mul(lengths->sequences, heads) : 0,
+                            .m = prompts ? ech_bytes_mul(backward ? lengths->keys : lengths->queries, heads) : 0,
                             .n = lengths->longest,
                             .k = operations < 9e18 ? (uint64_t)operations : 0,
-                            .causal = lengths->scores > 0,
+                            .causal = lengths->scores > 0 && (!mask_is_flagged(call.op) || is_causal(&call, at + 3)),
                             .paged = ret->paged,
                             /* a gradient: of results and their gradients, too */
                             .read = ech_bytes_add(ech_bytes_add(queries, backward ? ech_bytes_mul(2, results) : 0), kept),
@@ -1153,11 +1207,13 @@ static const struct {
     {HAS, 3, widened_product, {"marlin_gemm", "::machete_mm", "::awq_gemm", "::gptq_gemm"}},
     {HAS, 4, four_bit_product, {"bitsandbytes::gemm_4bit", "bitsandbytes::gemv_4bit"}},
     {IS, 4, packed_product, {"_weight_int4pack_mm"}},
+    {IS, 3, eight_bit_product, {"_weight_int8pack_mm"}},
     {IS, 2, linear, {"linear"}},
     {IS, 3, added_product, {"addmm", "baddbmm", "addmv", "_addmm_activation", "addmm_"}},
     {IS, 4, convolution_forward, {"cudnn_convolution", "miopen_convolution", "mkldnn_convolution"}},
     {IS, 5, convolution_relu, {"cudnn_convolution_relu", "miopen_convolution_relu"}},
     {IS, 5, convolution_transposed, {"cudnn_convolution_transpose", "miopen_convolution_transpose"}},
+    {IS, 5, depthwise_forward, {"_conv_depthwise2d", "conv_depthwise3d"}},
     {IS, 3, convolution_backward, {"convolution_backward", "cudnn_convolution_backward"}},
     {IS, 1, softmax, {"_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "softmax", "log_softmax"}},
     {HAS, 2, first_to_eight_bits, {"per_token_quant_fp8", "per_token_group_fp8_quant", "per_token_group_quant"}},

@@ -34,8 +34,11 @@ typedef enum {
 typedef struct {
     EchBytes read, written;
     uint64_t elements;       /**< Of the result, or of the input of a reduction. */
-    uint64_t batch, m, n, k; /**< Products. ROWS: m rows of n. ATTENTION: k operations on n keys. GATHER: n bytes of indices. */
+    uint64_t batch, m, n, k; /**< Products. ROWS: m rows of n. ATTENTION: k operations on n keys, of prompts m rows in batch sequences of a head where lengths
+                                are told. GATHER: n bytes of indices. */
     uint64_t taps;           /**< PRODUCT: positions of a convolution's filter, forward; else 0. */
+    uint64_t steps;          /**< Multiply-adds for one of the result, where threads may do them one by one (EchGpuDirect); else 0. */
+    uint64_t results;        /**< How many results have so many; of a gradient, of the array that it begins with. 0: as the grid says. */
     uint64_t listed;         /**< Elements of lists of tensors of unknown type; then read and written are not known. */
     uint64_t largest;        /**< Elements of the largest tensor of lists; 0: not known. */
     uint8_t kind;            /**< EchGpuOperatorKind */

@@ -196,6 +196,8 @@ static void product_work(const EchGpuOperator *whole, double share, EchGpuLaunch
 static void attention_work(const EchGpuOperator *whole, const EchGpuName *name, double share, EchGpuLaunch *launch, EchItemWork *ret)
 {
     ret->ops = scaled(whole->k, share);
+    launch->rows = whole->m;
+    launch->batch = whole->batch;
     if (name->causal) /* half of it, but the blocks on the diagonal are whole */
         ret->ops = scaled(ret->ops, (whole->causal ? 1 : 0.5) * (1 + MIN((double)name->key_rows / (double)MAX(whole->n, 1), 1)));
     if (name->head == 0 && name->query_rows == 0) { /* a name that does not tell its heads does not tell its mask either */
@@ -264,10 +266,62 @@ static bool sort_work(const EchGpuOperator *whole, const EchGpuName *name, EchGp
     return true;
 }
 
+/* Issued lane slots of a thread that does all multiply-adds for one result by itself: for the result and for
+ * each of them (two loads, checks of the edges; whole numbers, for which an SM has half as many lanes as it issues to). Convolutions of 3x3 to 31x31 over 32x32
+ * points on an RTX 2080 Ti (RepLKNet, arXiv:2203.06717, appendix) lie on such a line. */
+#define RESULT_INSTRUCTIONS 80
+#define STEP_INSTRUCTIONS 16.4
+/* The same where the threads of a block add up for one weight: divisions for each. What forward and backward of 3x3x3 on a V100 leave for it (PyTorch's pull
+ * request 40801). And of what a thread waits for from L2 each time so much of a trip to memory: assumed. */
+#define SUM_INSTRUCTIONS 103
+#define SUM_TRIP 0.25
+/* Of rows of eight bits a thread each: two loads, what they widen, the loop's counting; of a trip where they lie in L1. Assumed. */
+#define ROW_INSTRUCTIONS 8
+#define ROW_TRIP (1 / 32.0)
+
+/* Sums that threads make by themselves, of no tile. */
+static bool direct_work(const EchGpuOperator *whole, const EchGpuName *name, EchGpuLaunch *launch, EchItemWork *ret)
+{
+    double threads = (double)ech_gpu_blocks(launch) * ech_gpu_threads(launch), steps = (double)whole->steps, instructions = 0, trips = 0;
+    uint64_t each = ech_dtype_bits((EchDtype)whole->dtype) / 8, elements = threads < 1e15 ? (uint64_t)threads : 0;
+    EchBytes read = whole->read, written = ech_bytes_mul(elements, each);
+    switch ((EchGpuDirect)name->direct) {
+    case ECH_GPU_DIRECT_NONE: return false;
+    case ECH_GPU_DIRECT_RESULTS:
+        instructions = RESULT_INSTRUCTIONS + steps * STEP_INSTRUCTIONS;
+        read = whole->results > 0 ? ech_bytes_mul(whole->results, each) : read;
+        break;
+    case ECH_GPU_DIRECT_WEIGHTS:
+        written = ech_bytes_mul(ech_gpu_blocks(launch), each);
+        elements = whole->results;
+        read = ech_bytes_add(read, ech_bytes_mul(elements, each));
+        instructions = steps * SUM_INSTRUCTIONS;
+        trips = threads > 0 ? (double)elements * steps / threads * SUM_TRIP : 0;
+        break;
+    case ECH_GPU_DIRECT_ROWS:
+        elements = whole->results;
+        written = whole->written;
+        instructions = steps * ROW_INSTRUCTIONS;
+        trips = steps * ROW_TRIP;
+        break;
+    }
+    set_traffic(ret, read, written, ECH_INFERRED);
+    ret->unit = ECH_WORK_VECTOR;
+    ret->dtype = whole->dtype;
+    ret->ops = ech_bytes_mul(2, ech_bytes_mul(elements, whole->steps));
+    launch->elements = elements;
+    launch->operand_bytes = (uint32_t)each;
+    launch->instructions = (uint32_t)MIN(instructions, 1e7);
+    launch->trips = (uint16_t)MIN(trips, 6e4);
+    return elements > 0;
+}
+
 bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, double share, EchGpuLaunch *launch, EchItemWork *ret)
 {
     if (!whole || whole->kind == ECH_GPU_OP_NONE)
         return grid_work(name, launch, ret);
+    if (name->direct && whole->steps > 0)
+        return direct_work(whole, name, launch, ret);
     if (whole->kind == ECH_GPU_OP_PRODUCT && name->kind == ECH_GPU_SPLIT_REDUCE) {
         /* Parts in f32; how many the launch does not say: four. */
         launch->elements = whole->elements;

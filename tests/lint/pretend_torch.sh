@@ -69,6 +69,11 @@ class Picture(torch.Tensor):
     pass
 picture = torch.arange(6).as_subclass(Picture).cuda()
 assert type(picture) is Picture and picture[picture > 2].shape == (3,)
+# It may be made by its class alone, as the masks of PyTorch's own are that decode against longer keys.
+assert type(Picture(3, 4)) is Picture and type(Picture(picture) + 1) is Picture
+if hasattr(torch.nn, "attention") and hasattr(torch.nn.attention, "bias"):
+    short, long = (torch.rand(1, 2, rows, 64, device="cuda", dtype=torch.float16) for rows in (8, 32))
+    assert torch.nn.functional.scaled_dot_product_attention(short, long, long, torch.nn.attention.bias.causal_lower_right(8, 32)).shape == (1, 2, 8, 64)
 # What hangs on results of kernels is told, and where: a half is above a threshold and the other below it, a row has one greatest element, results are finite.
 scores = torch.rand(300, device="cuda")
 boxes = torch.where(scores > 0.5)[0]
@@ -408,6 +413,35 @@ if python3 -c 'import triton, torch.nn.attention.flex_attention' 2>/dev/null; th
   done
   "$echelon" run --trace "$work"/flexible.*.pretend --device h100-sxm | tr -s ' \n' ' ' | grep -q 'is not known for 1 of its kernels' || { echo "an unknown mask is not told"; exit 1; }
 fi
+
+# Sequences of several lengths, one behind the other: work is the sum over them, of PyTorch's own kernels, forward and backward, and of cuDNN's.
+cat >"$work/packed.py" <<'PY'
+import torch
+lengths = [900, 100, 24]
+scores, causal = sum(n * n for n in lengths), sum(n * (n + 1) // 2 for n in lengths)
+starts = torch.tensor([0] + lengths).cumsum(0).to(torch.int32).cuda()
+q = torch.zeros(1024, 2, 64, dtype=torch.bfloat16, device="cuda", requires_grad=True)
+out, sums, random, unused, _ = torch.ops.aten._flash_attention_forward(q, q, q, starts, starts, 900, 900, 0.0, True, False)
+torch.ops.aten._flash_attention_backward(torch.zeros_like(q), q, q, q, out, sums, starts, starts, 900, 900, 0.0, True, random, unused)
+with torch.no_grad():
+    torch.ops.aten._efficient_attention_forward(q[None], q[None], q[None], None, starts, starts, 900, 900, 0.0, 0)
+print("lengths", 3, 1024, 1024, 900, causal)
+print("lengths", 3, 1024, 1024, 900, scores)
+try:
+    from torch.nn.attention.varlen import _CUDNN_ATTENTION_BACKEND, varlen_attn
+    varlen_attn(q, q, q, starts, starts, 900, 900).sum().backward()
+    print("cudnn", 2 * 2 * 2 * 64 * scores)
+    print("cudnn", 5 * 2 * 2 * 64 * scores)
+except ImportError:
+    pass
+PY
+"$echelon" capture --pretend h100-sxm -o "$work/packed" -- python3 "$work/packed.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
+for lengths in $(sed -n 's/^lengths //p' "$work/said" | tr ' ' '/'); do
+  grep -q "^lengths $(echo "$lengths" | tr '/' ' ')$" "$work"/packed.*.pretend || { echo "no lengths $lengths:"; grep '^lengths' "$work"/packed.*.pretend; exit 1; }
+done
+for operations in $(sed -n 's/^cudnn //p' "$work/said"); do
+  awk -v of="$operations" '$1 == "library" && $9 == of { found = 1 } END { exit !found }' "$work"/packed.*.pretend || { echo "cuDNN's attention has not $operations operations:"; grep '^library' "$work"/packed.*.pretend; exit 1; }
+done
 
 # Operators of other packages, kernels of CuTe's DSL, and FlashAttention 4 on it, by what their packages look like; and a worker that is killed by its own program.
 mkdir -p "$work/cutlass/cutlass_dsl" "$work/flash_attn/cute"

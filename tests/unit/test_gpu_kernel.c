@@ -1086,6 +1086,123 @@ START_TEST(latent_attention)
 }
 END_TEST
 
+/* Sequences that lie one behind the other in PyTorch's own operators: 16,384 tokens of 16 heads, all in one sequence but for 15 of 64. They multiply what they
+ * have, not all as much as the longest, and of the grid, which has room for that, most blocks end at once. */
+START_TEST(attention_of_several_lengths)
+{
+    g_autoptr(EchDevice) device = ech_test_device("a100-80", NULL);
+    EchGpuInput none = {0}, packed = tensor(4, 1, 16384, 16, 128), starts = tensor(1, 17, 0, 0, 0), mask = {.integers = {0}, .n_integers = 1};
+    EchGpuInput efficient[] = {packed, packed, packed, none, starts, starts, none, none, none, mask};
+    const uint64_t scores = UINT64_C(15424) * 15424 + 15 * 64 * 64, operations = 4 * 128 * 16 * scores;
+    const EchGpuLengths lengths = {16, 16384, 16384, 15424, scores};
+    EchGpuOperator whole = {0};
+    ech_gpu_attention_lengths("aten::_efficient_attention_forward", efficient, 10, &lengths, &whole);
+    ck_assert_uint_eq(whole.kind, ECH_GPU_OP_ATTENTION);
+    ck_assert_uint_eq(whole.k, operations);
+    ck_assert(!whole.causal);
+    efficient[9].integers[0] = 1;
+    ech_gpu_attention_lengths("aten::_efficient_attention_forward", efficient, 10, &lengths, &whole);
+    ck_assert(whole.causal);
+
+    /* Of its blocks 2,048 and half of 3,856, of 30,848 have something to do. */
+    const uint64_t short_scores = 1024 * 1024 + 240 * 64 * 64;
+    EchGpuInput inputs[] = {tensor(3, 16384, 16, 128, 0), tensor(3, 16384, 16, 128, 0), tensor(3, 16384, 16, 128, 0), starts, starts, none, none, none, none};
+    ech_gpu_attention_lengths("aten::_flash_attention_forward", inputs, 9, &(EchGpuLengths){241, 16384, 16384, 1024, short_scores}, &whole);
+    EchGpuKernel kernel = {.dtype = "bf16"};
+    ech_gpu_name("void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4, false, false, cutlass::bfloat16_t>, false, false, false>(x)",
+                 &kernel.name);
+    EchItemWork work = {0};
+    kernel.launch = (EchGpuLaunch){.grid = {8, 16, 241}, .block = {128, 1, 1}};
+    ck_assert(ech_gpu_kernel_work(&whole, &kernel.name, 1, &kernel.launch, &work));
+    ck_assert_uint_eq(work.ops, 4 * 128 * 16 * short_scores);
+    kernel.read = work.read;
+    kernel.written = work.write;
+    kernel.operations = (double)work.ops;
+    EchGpuCost cost, all;
+    ck_assert(ech_gpu_kernel_price(device, &kernel, &cost));
+    kernel.launch.batch = kernel.launch.rows = 0; /* as if all of them had */
+    ck_assert(ech_gpu_kernel_price(device, &kernel, &all));
+    ck_assert_msg((double)cost.time < 0.75 * (double)all.time, "%g us of %g", (double)cost.time / 1e6, (double)all.time / 1e6);
+}
+END_TEST
+
+/* Microseconds of the kernel @kernel of @op on @device: one of PyTorch's convolutions with one filter a channel. */
+static double direct_us(const EchDevice *device, const char *op, const EchGpuInput *inputs, size_t n, const char *kernel_name, uint64_t blocks,
+                        uint32_t threads)
+{
+    EchGpuOperator whole;
+    ech_gpu_operator_of(op, inputs, n, &whole);
+    EchGpuKernel kernel = {.dtype = "f32"};
+    EchItemWork work = {0};
+    g_autofree char *name = g_strdup_printf("void at::native::(anonymous namespace)::%s(x)", kernel_name);
+    ech_gpu_name(name, &kernel.name);
+    kernel.launch = (EchGpuLaunch){.grid = {(uint32_t)blocks, 1, 1}, .block = {threads, 1, 1}};
+    ck_assert(ech_gpu_kernel_work(&whole, &kernel.name, 1, &kernel.launch, &work));
+    ech_gpu_launch_says(&kernel.launch, &kernel.name);
+    kernel.read = work.read;
+    kernel.written = work.write;
+    EchGpuCost cost;
+    ck_assert(ech_gpu_kernel_price(device, &kernel, &cost));
+    return (double)cost.time / 1e6;
+}
+
+/* 24 layers of such convolutions one behind the other, [64, 384, R, R] in f32, on an RTX 2080 Ti: milliseconds of PyTorch's (RepLKNet, arXiv:2203.06717,
+ * appendix). What a result and a multiply-add take was fitted to R = 32. */
+static const struct {
+    int64_t filter;
+    double small, large; /* R = 16, R = 32 */
+} filters_a_channel[] = {{3, 5.6, 21.9},    {5, 11.0, 34.1},   {7, 14.4, 54.8},    {9, 17.6, 76.1},    {13, 36.0, 141.2},
+                         {17, 57.2, 230.5}, {21, 83.4, 342.3}, {27, 133.5, 557.8}, {29, 150.7, 638.6}, {31, 171.4, 734.8}};
+
+START_TEST(filters_of_one_channel)
+{
+    g_autoptr(EchDevice) turing = ech_test_device("rtx-2080-ti", NULL), volta = ech_test_device("v100-32", NULL);
+    EchGpuInput none = {0};
+    for (size_t i = 0; i < G_N_ELEMENTS(filters_a_channel); i++) {
+        int64_t filter = filters_a_channel[i].filter;
+        for (int64_t across = 16; across <= 32; across += 16) {
+            EchGpuInput inputs[] = {tensor(4, 64, 384, across, across), tensor(4, 384, 1, filter, filter), none, none, none, none, none};
+            inputs[0].dtype = inputs[1].dtype = ECH_DTYPE_F32;
+            double ms = 24e-3 * direct_us(turing, "aten::_conv_depthwise2d", inputs, 7, "conv_depthwise2d_forward_kernel_generic<float, int>",
+                                          (uint64_t)(64 * 384 * across * across / 1024), 1024),
+                   published = across == 16 ? filters_a_channel[i].small : filters_a_channel[i].large;
+            ck_assert_msg(fabs(log(ms / published)) < log(across == 16 ? 1.25 : 1.12), "%d of %d: %g ms for %g", (int)filter, (int)across, ms, published);
+        }
+    }
+    /* Of 3 x 3 x 3, [8, channels, 32, R, R], forward and backward on a V100 (PyTorch's pull request 40801): most of it is for the weights. */
+    static const struct {
+        int64_t channels, across;
+        double ms;
+    } volumes[] = {{64, 56, 14.221}, {128, 28, 7.206}, {256, 14, 3.994}};
+    for (size_t i = 0; i < G_N_ELEMENTS(volumes); i++) {
+        EchGpuInput array = {.known = true,
+                             .rank = 5,
+                             .dtype = ECH_DTYPE_F32,
+                             .numel = (uint64_t)(8 * volumes[i].channels * 32 * volumes[i].across * volumes[i].across)},
+                    weight = {.known = true, .rank = 5, .dtype = ECH_DTYPE_F32, .numel = (uint64_t)volumes[i].channels * 27};
+        const int64_t dims[] = {8, volumes[i].channels, 32, volumes[i].across, volumes[i].across}, of_weight[] = {volumes[i].channels, 1, 3, 3, 3};
+        memcpy(array.dims, dims, sizeof dims);
+        memcpy(weight.dims, of_weight, sizeof of_weight);
+        EchGpuInput forward[] = {array, weight, none, none, none, none, none},
+                    backward[] = {array, array, weight, none, none, none, none, none, none, none, none};
+        uint64_t blocks = array.numel / 256;
+        double ms =
+            1e-3 * (direct_us(volta, "aten::conv_depthwise3d", forward, 7, "conv_depthwise3d_cuda_kernel<float, float, 3, 3, 3, 1, 1, 1>", blocks, 256) +
+                    direct_us(volta, "aten::convolution_backward", backward, 11,
+                              "conv_depthwise3d_cuda_backward_input_kernel<float, float, 3, 3, 3, 1, 1, 1, 1, 1, 1>", blocks, 256) +
+                    direct_us(volta, "aten::convolution_backward", backward, 11, "conv_depthwise3d_cuda_backward_weight_kernel<float, float, 1, 1>",
+                              (uint64_t)volumes[i].channels * 27, 256));
+        ck_assert_msg(fabs(log(ms / volumes[i].ms)) < log(1.35), "%d channels: %g ms for %g", (int)volumes[i].channels, ms, volumes[i].ms);
+    }
+    /* A thread's own sum over a row of weights of eight bits takes longer than their bytes do (0.02 ms). */
+    g_autoptr(EchDevice) hopper = ech_test_device("h100-sxm", NULL);
+    EchGpuInput rows[] = {tensor(2, 16, 4096, 0, 0), tensor(2, 11008, 4096, 0, 0), tensor(1, 11008, 0, 0, 0)};
+    rows[0].dtype = ECH_DTYPE_F32;
+    rows[1].dtype = ECH_DTYPE_S8;
+    ck_assert(direct_us(hopper, "aten::_weight_int8pack_mm", rows, 3, "weight_int8pack_mm_kernel", 688, 256) > 100);
+}
+END_TEST
+
 static EchGpuInput integers(int64_t each)
 {
     return (EchGpuInput){.integers = {each, each}, .n_integers = 2};
@@ -1709,6 +1826,8 @@ int main(void)
     tcase_add_test(tcase, machete);
     tcase_add_loop_test(tcase, grouped_decoding, 0, G_N_ELEMENTS(decodings));
     tcase_add_test(tcase, latent_attention);
+    tcase_add_test(tcase, filters_of_one_channel);
+    tcase_add_test(tcase, attention_of_several_lengths);
     tcase_add_test(tcase, generated_reductions);
     tcase_add_test(tcase, sums_over_rows);
     tcase_add_test(tcase, operators);

@@ -755,6 +755,7 @@ static bool write_convolution_operation(PretendDnnCall *call, const Descriptor *
 /* [.., m, k] x [.., k, n]. */
 typedef struct {
     uint64_t batch, m, n, k;
+    uint64_t outermost; /* size of the first dimension of a batch; 1: there is no batch */
     int64_t type;
 } Product;
 
@@ -766,6 +767,7 @@ static bool read_product(const Descriptor *operation, Product *ret)
         c.rank < 2)
         return false;
     *ret = (Product){.batch = 1,
+                     .outermost = c.rank > 2 && c.sizes[0] > 0 ? (uint64_t)c.sizes[0] : 1,
                      .m = (uint64_t)c.sizes[c.rank - 2],
                      .n = (uint64_t)c.sizes[c.rank - 1],
                      .k = (uint64_t)a.sizes[a.rank - 1],
@@ -794,25 +796,17 @@ static bool is_causal(const Descriptor *graph, int depth)
     return compares;
 }
 
-/* All products of the graph in one launch. Forward two, [queries, depth] x [depth, keys] and [queries, keys] x [keys, depth]; backward five. A causal mask
- * leaves out half. Blocks of 128 queries. */
-static void write_attention(PretendDnnCall *call, const Descriptor *graph, uint64_t heads, uint64_t queries, uint64_t head, uint64_t operations, bool backward,
-                            int64_t type)
-{
-    bool causal = is_causal(graph, 0);
-    if (causal)
-        operations /= 2;
-    const PretendDevice *device = pretend_device();
-    char launch[256];
-    snprintf(launch, sizeof launch, "grid=%llux%llux1 class=attention%s%s head=%llu arithmetic=%s operand_bytes=%u",
-             (unsigned long long)((queries + 127) / 128), (unsigned long long)heads, backward ? " backward=1" : "", causal ? " causal=1" : "",
-             (unsigned long long)head, device->major >= 9 ? "wgmma" : "mma", (pretend_dnn_bits(type) + 7) / 8);
-    pretend_dnn_launch(call, backward ? "cudnn attention: gradients" : "cudnn attention", launch, operations, pretend_dnn_type(type));
-}
+#define BLOCK_QUERIES 128u
 
-static bool write_attention_graph(PretendDnnCall *call, const Descriptor *graph)
+typedef struct {
+    uint64_t sequences, heads, queries, keys; /* heads of a sequence */
+    uint64_t depth, operations;               /* of all products */
+    int64_t type;
+    bool backward;
+} Attention;
+
+static bool read_attention(const Descriptor *graph, Attention *ret)
 {
-    const Attribute *operations = attribute_of(graph, GRAPH_OPERATIONS);
     const Descriptor *forward = operation_of(graph, ATTENTION_FORWARD), *backward = operation_of(graph, ATTENTION_BACKWARD);
     if (forward || backward) {
         PretendTensor q, k, v;
@@ -821,28 +815,62 @@ static bool write_attention_graph(PretendDnnCall *call, const Descriptor *graph)
             !read_tensor(descriptor_at(forward ? forward : backward, forward ? ATTENTION_V : ATTENTION_BACKWARD_V), &v) || q.rank != 4 || k.rank != 4 ||
             v.rank != 4)
             return false;
-        uint64_t heads = (uint64_t)(q.sizes[0] * q.sizes[1]), pairs = heads * (uint64_t)(q.sizes[2] * k.sizes[2]), d = (uint64_t)q.sizes[3],
-                 dv = (uint64_t)v.sizes[3];
-        write_attention(call, graph, heads, (uint64_t)q.sizes[2], d, 2 * pairs * (forward ? d + dv : 3 * d + 2 * dv), !forward, q.type);
+        uint64_t d = (uint64_t)q.sizes[3], dv = (uint64_t)v.sizes[3];
+        *ret = (Attention){.sequences = (uint64_t)q.sizes[0],
+                           .heads = (uint64_t)q.sizes[1],
+                           .queries = (uint64_t)q.sizes[2],
+                           .keys = (uint64_t)k.sizes[2],
+                           .depth = d,
+                           .type = q.type,
+                           .backward = !forward};
+        ret->operations = 2 * ret->sequences * ret->heads * ret->queries * ret->keys * (forward ? d + dv : 3 * d + 2 * dv);
         return true;
     }
-    uint64_t n = 0, sum = 0, heads = 0, queries = 0, head = 0;
-    int64_t type = 0;
+    const Attribute *operations = attribute_of(graph, GRAPH_OPERATIONS);
+    uint64_t n = 0, sum = 0;
     for (int64_t i = 0; operations && operations->type == TYPE_DESCRIPTOR && i < operations->n; i++) {
         Product product;
         if (!operations->values.descriptors[i] || !read_product(operations->values.descriptors[i], &product))
             continue;
         sum += 2 * product.batch * product.m * product.n * product.k;
-        if (n++ == 0) {
-            heads = product.batch;
-            queries = product.m;
-            head = product.k;
-            type = product.type;
-        }
+        if (n++ == 0)
+            *ret = (Attention){.sequences = product.outermost,
+                               .heads = product.batch / product.outermost,
+                               .queries = product.m,
+                               .keys = product.n,
+                               .depth = product.k,
+                               .type = product.type};
     }
     if (n < 2)
         return false;
-    write_attention(call, graph, heads, queries, head, sum, n > 2, type);
+    ret->operations = sum;
+    ret->backward = n > 2;
+    return true;
+}
+
+/* All products of the graph in one launch. Forward two, [queries, depth] x [depth, keys] and [queries, keys] x [keys, depth]; backward five. A causal mask
+ * leaves out half. Sequences that lie one behind the other have the size of the longest, and are as long as the program says. */
+static bool write_attention(PretendDnnCall *call, const Descriptor *graph)
+{
+    Attention of;
+    if (!read_attention(graph, &of))
+        return false;
+    bool causal = is_causal(graph, 0);
+    uint64_t counted[5] = {0}, operations = causal ? of.operations / 2 : of.operations, heads = of.sequences * of.heads, queries = of.queries;
+    double room = (double)of.sequences * (double)of.queries * (double)of.keys;
+    if (pretend_lengths() && pretend_count_lengths(pretend_lengths(), counted) && counted[0] <= of.sequences && counted[4] > 0 && (double)counted[4] <= room) {
+        double filled = (double)(counted[1] + counted[2]) / ((double)of.sequences * (double)(of.queries + of.keys));
+        operations = (uint64_t)((double)of.operations / room * (double)counted[4]);
+        heads = of.heads;
+        queries = counted[1] + counted[0] * BLOCK_QUERIES / 2; /* the last block of each is half full */
+        call->read = (uint64_t)((double)call->read * filled);
+        call->written = (uint64_t)((double)call->written * filled);
+    }
+    char launch[256];
+    snprintf(launch, sizeof launch, "grid=%llux%llux1 class=attention%s%s head=%llu arithmetic=%s operand_bytes=%u",
+             (unsigned long long)((queries + BLOCK_QUERIES - 1) / BLOCK_QUERIES), (unsigned long long)heads, of.backward ? " backward=1" : "",
+             causal ? " causal=1" : "", (unsigned long long)of.depth, pretend_device()->major >= 9 ? "wgmma" : "mma", (pretend_dnn_bits(of.type) + 7) / 8);
+    pretend_dnn_launch(call, of.backward ? "cudnn attention: gradients" : "cudnn attention", launch, operations, pretend_dnn_type(of.type));
     return true;
 }
 
@@ -873,7 +901,7 @@ static void write_graph(PretendDnnCall *call, const Descriptor *graph, const Des
     Traffic traffic = traffic_of(graph, pack);
     call->read = traffic.read;
     call->written = traffic.written;
-    if (write_attention_graph(call, graph))
+    if (write_attention(call, graph))
         return;
     const Attribute *operations = attribute_of(graph, GRAPH_OPERATIONS);
     bool any = false;

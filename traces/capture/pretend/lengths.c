@@ -3,6 +3,7 @@
 #include "pretend.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static __thread PretendLengths told;
 
@@ -51,23 +52,22 @@ static int64_t between(const PretendIntegers *starts, size_t i)
     return (int64_t)((uint64_t)value_at(starts, i + 1) - (uint64_t)value_at(starts, i));
 }
 
-void pretend_write_lengths(const PretendLengths *lengths)
+bool pretend_count_lengths(const PretendLengths *lengths, uint64_t ret[5])
 {
     size_t n = lengths->n;
-    const uint64_t *counted = lengths->counted;
-    if (counted[0] > 0) {
-        pretend_line("lengths", "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, counted[0], counted[1], counted[2], counted[3], counted[4]);
-        return;
+    if (lengths->counted[0] > 0) {
+        memcpy(ret, lengths->counted, sizeof lengths->counted);
+        return true;
     }
     if (lengths->cumulative ? !are_starts(&lengths->keys, n) : !are_known(&lengths->keys, 0, n))
-        return;
+        return false;
     const bool before = are_starts(&lengths->before, n), starts = are_starts(&lengths->query_starts, n);
     uint64_t sequences = 0, all_queries = 0, all_keys = 0, longest = 0, scores = 0;
     for (size_t i = 0; i < n; i++) {
         int64_t keys = lengths->cumulative ? between(&lengths->keys, i) : value_at(&lengths->keys, i),
                 queries = starts ? between(&lengths->query_starts, i) : 1, earlier = before ? between(&lengths->before, i) : 0;
         if (keys < 0 || queries < 0 || earlier < 0 || keys > INT32_MAX || queries > INT32_MAX || earlier > INT32_MAX) /* no lengths */
-            return;
+            return false;
         keys += earlier;
         if (keys <= 0 || queries <= 0) /* what fills a batch up */
             continue;
@@ -78,7 +78,14 @@ void pretend_write_lengths(const PretendLengths *lengths)
         longest = (uint64_t)keys > longest ? (uint64_t)keys : longest;
         scores += (uint64_t)queries * (uint64_t)keys - (lengths->causal ? (uint64_t)queries * ((uint64_t)queries - 1) / 2 : 0);
     }
-    if (sequences > 0)
-        pretend_line("lengths", "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, sequences, starts ? all_queries : 0, all_keys, longest,
-                     starts ? scores : 0);
+    const uint64_t counted[5] = {sequences, starts ? all_queries : 0, all_keys, longest, starts ? scores : 0};
+    memcpy(ret, counted, sizeof counted);
+    return sequences > 0;
+}
+
+void pretend_write_lengths(const PretendLengths *lengths)
+{
+    uint64_t counted[5];
+    if (pretend_count_lengths(lengths, counted))
+        pretend_line("lengths", "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, counted[0], counted[1], counted[2], counted[3], counted[4]);
 }

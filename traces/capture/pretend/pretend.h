@@ -188,6 +188,8 @@ typedef struct {
 
 /* Those of what this thread launches now; NULL: none are told. */
 const PretendLengths *pretend_lengths(void);
+/* What they say now, as `counted` has it: sequences, queries, keys, keys of the longest, scores; queries and scores 0: not known. False where nothing is. */
+bool pretend_count_lengths(const PretendLengths *lengths, uint64_t ret[5]);
 /* A line of what they say now, for the work that is written next; none where that is not known. */
 void pretend_write_lengths(const PretendLengths *lengths);
 

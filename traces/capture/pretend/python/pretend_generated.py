@@ -77,6 +77,7 @@ def typed(func, args, kwargs):
     return _within(text, func, *args, **kwargs)
 
 
+_inside = threading.local()  # FlashAttention tells of all of its kernels together, and of lengths who is asked first
 _lengths_of = ctypes.PyDLL(None).pretend_lengths_of
 _lengths_of.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p, ctypes.c_int)
 
@@ -85,20 +86,28 @@ def address(tensor):
     return tensor.data_ptr() if isinstance(tensor, torch.Tensor) and tensor.is_cuda and tensor.dtype in (torch.int32, torch.int64) and tensor.is_contiguous() else None
 
 
+# What operators and functions call where queries and keys of packed sequences begin, and how many keys of each are used.
+STARTS, KEYS, USED = ("cu_seqlens_q", "cum_seq_q", "cu_seq_q"), ("cu_seqlens_k", "cum_seq_k", "cu_seq_k", "cu_seqlens_kv"), ("seqused_k", "cache_seqlens", "seqlen_k")
+
+
 def with_lengths(given, attend, *args, **named):
     """Attends, telling how long the sequences are that it goes over, by the names that its arguments have (@given)."""
-    used, starts, before = given.get("seqused_k", given.get("cache_seqlens")), given.get("cu_seqlens_q"), given.get("cu_seqlens_before")
-    keys = used if used is not None else given.get("cu_seqlens_k")
+    starts, keys, used = (next((given[name] for name in names if given.get(name) is not None), None) for names in (STARTS, KEYS, USED))
+    before = given.get("cu_seqlens_before")
+    keys = used if used is not None else keys
     appends = "k_cache" in given and given.get("k") is not None  # longer than it says
-    if address(keys) is None or appends or os.environ.get("ECHELON_PRETEND_VALUES") == "0":
+    if getattr(_inside, "lengths", False) or address(keys) is None or appends or os.environ.get("ECHELON_PRETEND_VALUES") == "0":
         return attend(*args, **named)
     n = keys.numel() - (used is None)
     starts, before = (one if address(one) is not None and one.numel() == n + 1 else None for one in (starts, before))
     wide = sum(1 << i for i, one in enumerate((keys, starts, before)) if one is not None and one.dtype == torch.int64)
-    _lengths_of(address(keys), used is None, address(starts), n, given.get("causal") is True, address(before), wide)
+    causal = given.get("causal") is True or given.get("is_causal") is True or given.get("custom_mask_type") in (1, 2)
+    _lengths_of(address(keys), used is None, address(starts), n, causal, address(before), wide)
+    _inside.lengths = True
     try:
         return attend(*args, **named)
     finally:
+        _inside.lengths = False
         _lengths_of(None, 0, None, 0, 0, None, 0)
 
 
@@ -194,9 +203,6 @@ def _autotuner(module):
     module.Autotuner._bench = bench
     if hasattr(module, "do_bench"):  # up to 3.0
         module.do_bench = once
-
-
-_inside = threading.local()  # FlashAttention tells of all of its kernels together
 
 
 def _cute(provider):

@@ -149,6 +149,10 @@ def _made_sparse(like, indices, values):
     return torch.sparse_coo_tensor(*indices, values, like.shape, check_invariants=False)._coalesced_(like.is_coalesced())
 
 
+def _called(func, args, kwargs):
+    return func(*args, **kwargs)
+
+
 def _moved(value):
     """An argument for the CPU's operator; a sparse one with its elements where they are, all of them zeros."""
     if _is_here(value):
@@ -169,6 +173,7 @@ class Values(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.kinds = {}
+        self.packed = {}  # operators on sequences that lie one behind the other, and the names of their arguments
         self.said = self.said_none = self.said_guess = False
         self.told = 0  # bytes of the host's memory that its operators read and wrote
         self.checking = False  # within one of CHECKING
@@ -200,7 +205,17 @@ class Values(TorchDispatchMode):
             elif func.namespace != "aten":
                 kind = "view" if func.namespace in OF_PYTORCH else "others"
             self.kinds[func] = kind
+            names = [argument.name for argument in func._schema.arguments]
+            if not set(pretend_generated.KEYS + pretend_generated.USED).isdisjoint(names):
+                self.packed[func] = names
         return kind
+
+    def run(self, kind, func, args, kwargs):
+        typed = kind in ("masked", "others")
+        if func in self.packed:
+            given = dict(zip(self.packed[func], args), **kwargs)
+            return pretend_generated.with_lengths(given, pretend_generated.typed if typed else _called, func, args, kwargs)
+        return pretend_generated.typed(func, args, kwargs) if typed else func(*args, **kwargs)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -231,7 +246,7 @@ class Values(TorchDispatchMode):
         if kind == "others":
             if not any(_is_here(value) for value in args):
                 return func(*args, **kwargs)
-            return self.boxes(func, args, kwargs) if func.name() == "torchvision::nms" else pretend_generated.typed(func, args, kwargs)
+            return self.boxes(func, args, kwargs) if func.name() == "torchvision::nms" else self.run(kind, func, args, kwargs)
         if kind == "composite":
             with AS_CALLED(), self:  # within autocast, which is off where a mode is asked, what it is made of is cast
                 return func._op_dk(COMPOSITE, *args, **kwargs)  # not func.decompose: what stands in for it in Python does other work (dropout copies)
@@ -246,7 +261,7 @@ class Values(TorchDispatchMode):
         else:
             _doubt(2 if func in SOUND else 1)
             try:
-                out = func(*args, **kwargs) if kind != "masked" else pretend_generated.typed(func, args, kwargs)
+                out = self.run(kind, func, args, kwargs)
             finally:
                 _doubt(0)
         if isinstance(out, torch.Tensor) and out.is_nested:
@@ -781,8 +796,24 @@ def install():
         return result
 
     guard.__exit__ = leave_modes_on
+    _make_kinds()
     for name in CHECKING:
         setattr(torch, name, _checked(getattr(torch, name)))
+
+
+def _make_kinds():
+    """A kind of tensor by its class alone (`Kind(3, 4)`; the masks of torch.nn.attention.bias): what a mode made is a plain tensor already, which no other kind can
+    be made of, so that ours stands aside. One of the program's own is in the way there as here."""
+    from torch.utils import _python_dispatch
+    aside, make, depth = _python_dispatch._disable_current_modes, torch.Tensor.__new__, torch._C._len_torch_dispatch_stack
+
+    def made(*args, **named):  # as torch.compile compares signatures, these agree with any
+        if not _modes or args[0] is torch.Tensor or depth() != 1 or _python_dispatch._get_current_dispatch_mode() is not _modes[0]:
+            return make(*args, **named)
+        with aside():
+            return make(*args, **named)
+
+    torch.Tensor.__new__ = staticmethod(made)
 
 
 def _checked(operator):
