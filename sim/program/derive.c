@@ -138,6 +138,17 @@ static void pass_on(const EchProgram *p, EchId to, uint32_t to_position, EchId f
         held(p, to)[to_position + k] = held(p, from)[from_position + k];
 }
 
+/* The same of arrays alone: what starts and ends asynchronously has tables of its own for its tuples, and so has what it calls (XLA's
+ * HloDataflowAnalysis). */
+static void pass_arrays_on(const EchProgram *p, EchId to, uint32_t to_position, EchId from, uint32_t from_position, uint32_t n)
+{
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t shape = p->instructions[to].shape;
+        if (to_position + k < n_positions(p, to) && !p->shapes[ech_program_subshape(p, shape, to_position + k)].is_tuple)
+            pass_on(p, to, to_position + k, from, from_position + k, 1);
+    }
+}
+
 static uint32_t subtree(const EchProgram *p, EchId instruction, uint32_t position)
 {
     if (position >= n_positions(p, instruction))
@@ -229,28 +240,28 @@ static void flow_async(Flow *flow, EchId i)
             return;
         const EchInstruction *origin = &p->instructions[start];
         if (origin->opcode != ECH_HLO_ASYNC_START || origin->n_operands > 0 || origin->n_called == 0) {
-            pass_on(p, i, 0, start, 0, n_positions(p, i));
+            pass_arrays_on(p, i, 0, start, 0, n_positions(p, i));
             return;
         }
         uint32_t at = inputs + 1;
         for (uint32_t k = 1; k < instruction->n_operands && at < outputs; k++) {
             uint32_t n = n_positions(p, operands[k]);
-            pass_on(p, i, at, operands[k], 0, MIN(n, outputs - at));
+            pass_arrays_on(p, i, at, operands[k], 0, MIN(n, outputs - at));
             at += n;
         }
         EchId root = flow_call(flow, ech_program_called(p, origin, 0), operands + 1, instruction->n_operands - 1);
-        pass_on(p, i, outputs, root, 0, subtree(p, i, outputs));
+        pass_arrays_on(p, i, outputs, root, 0, subtree(p, i, outputs));
         return;
     }
     uint32_t at = inputs + 1;
     for (uint32_t k = 0; k < instruction->n_operands && at < outputs; k++) {
         uint32_t n = n_positions(p, operands[k]);
-        pass_on(p, i, at, operands[k], 0, MIN(n, outputs - at));
+        pass_arrays_on(p, i, at, operands[k], 0, MIN(n, outputs - at));
         at += n;
     }
     if (instruction->n_called > 0 && instruction->n_operands > 0) {
         EchId root = flow_call(flow, ech_program_called(p, instruction, 0), operands, instruction->n_operands);
-        pass_on(p, i, outputs, root, 0, subtree(p, i, outputs));
+        pass_arrays_on(p, i, outputs, root, 0, subtree(p, i, outputs));
     }
 }
 
@@ -332,18 +343,10 @@ static void flow_instruction(Flow *flow, EchId i)
     case ECH_HLO_ASYNC_UPDATE: flow_async(flow, i); break;
     case ECH_HLO_ASYNC_DONE:
     case ECH_HLO_COLLECTIVE_PERMUTE_DONE:
+    case ECH_HLO_ALL_GATHER_DONE:
         if (member(p, first, 1) != UINT32_MAX)
-            pass_on(p, i, 0, first, member(p, first, 1), n_positions(p, i));
+            pass_arrays_on(p, i, 0, first, member(p, first, 1), n_positions(p, i));
         break;
-    case ECH_HLO_ALL_GATHER_DONE: {
-        uint32_t from = member(p, first, 1);
-        if (from == UINT32_MAX)
-            break;
-        /* A tuple result has a table of its own. */
-        uint32_t skip = n_positions(p, i) > 1 ? 1 : 0;
-        pass_on(p, i, skip, first, from + skip, n_positions(p, i) - skip);
-        break;
-    }
     case ECH_HLO_ALL_GATHER_START:
     case ECH_HLO_COLLECTIVE_PERMUTE_START: flow_collective_start(p, i); break;
     case ECH_HLO_SEND: pass_on(p, i, member(p, i, 0), first, 0, member(p, i, 0) == UINT32_MAX ? 0 : n_positions(p, first)); break;
@@ -841,28 +844,63 @@ EchId ech_program_look_through(const EchProgram *p, EchId i)
     return i;
 }
 
-/* The array that the instruction @id, one of a fusion's, writes over: an update its first operand, a fusion that ends in one what it hands to it. */
-static EchId written_over(const EchProgram *p, EchId id, unsigned depth)
+/* Follows @position of @id back to what makes it: through tuples, their members and what changes no array. */
+static EchPosition made_by(const EchProgram *p, EchId id, uint32_t position)
 {
-    const EchInstruction *i = &p->instructions[id];
-    if ((i->opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE || i->opcode == ECH_HLO_SCATTER) && i->n_operands > 0)
-        return ech_program_operand(p, i, 0);
-    if (i->opcode != ECH_HLO_FUSION || i->n_called == 0 || p->shapes[i->shape].is_tuple || depth >= MAX_CALL_DEPTH)
+    for (unsigned depth = 0; depth < MAX_CALL_DEPTH; depth++) {
+        const EchInstruction *i = &p->instructions[id = position == 0 ? ech_program_look_through(p, id) : id];
+        EchId first = i->n_operands > 0 ? ech_program_operand(p, i, 0) : ECH_NONE;
+        if (i->opcode == ECH_HLO_GET_TUPLE_ELEMENT && first != ECH_NONE && member(p, first, (uint32_t)i->number) != UINT32_MAX) {
+            position += member(p, first, (uint32_t)i->number);
+            id = first;
+        } else if (i->opcode == ECH_HLO_TUPLE && position > 0 && position < n_positions(p, id)) {
+            uint32_t k = ech_program_member_at(p, i->shape, position, &position);
+            if (k >= i->n_operands)
+                break;
+            id = ech_program_operand(p, i, k);
+        } else
+            break;
+    }
+    return (EchPosition){id, position};
+}
+
+/* The array that @position of the instruction @id, one of a fusion's, is written over: of an update its first operand, of a scatter's k-th result the
+ * k-th, of a fusion that ends in one what it hands to it. */
+static EchId written_over(const EchProgram *p, EchId id, uint32_t position, unsigned depth)
+{
+    EchPosition made = made_by(p, id, position);
+    const EchInstruction *i = &p->instructions[made.instruction];
+    bool is_tuple = p->shapes[i->shape].is_tuple;
+    if (is_tuple == (made.position == 0))
         return ECH_NONE;
-    EchId root = ech_program_look_through(p, p->computations[ech_program_called(p, i, 0)].root), over = written_over(p, root, depth + 1);
-    const EchInstruction *parameter = over == ECH_NONE ? NULL : &p->instructions[ech_program_look_through(p, over)];
+    if (i->opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE && i->n_operands > 0)
+        return ech_program_operand(p, i, 0);
+    if (i->opcode == ECH_HLO_SCATTER) {
+        uint32_t inner = 0, k = is_tuple ? ech_program_member_at(p, i->shape, made.position, &inner) : 0;
+        return inner == 0 && k < i->n_operands / 2 ? ech_program_operand(p, i, k) : ECH_NONE;
+    }
+    if (i->opcode != ECH_HLO_FUSION || i->n_called == 0 || depth >= MAX_CALL_DEPTH)
+        return ECH_NONE;
+    EchId over = written_over(p, p->computations[ech_program_called(p, i, 0)].root, made.position, depth + 1);
+    const EchInstruction *parameter = over == ECH_NONE ? NULL : &p->instructions[made_by(p, over, 0).instruction];
     bool handed = parameter && parameter->opcode == ECH_HLO_PARAMETER && parameter->number >= 0 && parameter->number < i->n_operands;
     return handed ? ech_program_operand(p, i, (uint32_t)parameter->number) : ECH_NONE;
 }
 
-static void share_fused_update(const EchProgram *p, EchId user, EchId output, uint32_t position, GArray *ret)
+/* What a fusion writes over is told by what makes each of its arrays (XLA's GetFusionInstructionInPlaceInputOutputPairs). */
+static void share_fused_updates(const EchProgram *p, EchId user, GArray *ret)
 {
-    EchId over = written_over(p, ech_program_look_through(p, output), 0);
-    const EchInstruction *parameter = over == ECH_NONE ? NULL : &p->instructions[ech_program_look_through(p, over)];
-    if (!parameter || parameter->opcode != ECH_HLO_PARAMETER || parameter->number < 0 || parameter->number >= p->instructions[user].n_operands)
-        return;
-    EchSharePair pair = {(uint32_t)parameter->number, 0, position};
-    g_array_append_val(ret, pair);
+    const EchInstruction *instruction = &p->instructions[user];
+    EchId root = p->computations[ech_program_called(p, instruction, 0)].root;
+    for (uint32_t position = 0; position < n_positions(p, user); position++) {
+        EchId over = written_over(p, root, position, 0);
+        EchPosition parameter = over == ECH_NONE ? (EchPosition){ECH_NONE, 0} : made_by(p, over, 0);
+        const EchInstruction *from = over == ECH_NONE ? NULL : &p->instructions[parameter.instruction];
+        if (!from || from->opcode != ECH_HLO_PARAMETER || from->number < 0 || from->number >= instruction->n_operands)
+            continue;
+        EchSharePair pair = {(uint32_t)from->number, parameter.position, position};
+        g_array_append_val(ret, pair);
+    }
 }
 
 /* "{0,1}" as a pre-order position of @shape; UINT32_MAX if it is none. */
@@ -929,20 +967,11 @@ void ech_program_must_share(const EchProgram *p, EchId user, GArray *ret)
         break;
     case ECH_HLO_CUSTOM_CALL:
     case ECH_HLO_ASYNC_START: share_declared(p, user, ret); break;
-    case ECH_HLO_FUSION: {
+    case ECH_HLO_FUSION:
         share_declared(p, user, ret);
-        if (instruction->n_called == 0)
-            break;
-        EchId root = ech_program_look_through(p, p->computations[ech_program_called(p, instruction, 0)].root);
-        const EchInstruction *r = &p->instructions[root];
-        if (r->opcode != ECH_HLO_TUPLE || !shape->is_tuple) {
-            share_fused_update(p, user, root, 0, ret);
-            break;
-        }
-        for (uint32_t k = 0; k < r->n_operands && k < shape->n_elements; k++)
-            share_fused_update(p, user, ech_program_operand(p, r, k), ech_program_member_position(p, instruction->shape, k), ret);
+        if (instruction->n_called > 0)
+            share_fused_updates(p, user, ret);
         break;
-    }
     default: break;
     }
 }

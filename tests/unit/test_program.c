@@ -424,6 +424,65 @@ START_TEST(results_leave_what_is_made_asynchronously)
 }
 END_TEST
 
+/* What starts and ends asynchronously has tables of its own for its tuples, as has what it calls; their arrays are the same. */
+START_TEST(asynchronous_tuples_have_tables_of_their_own)
+{
+    static const char text[] = "HloModule m, is_scheduled=true\n\n"
+                               "%run (q: f32[1024]) -> (f32[1024], f32[1024]) {\n  %q = f32[1024]{0:T(1024)S(5)} parameter(0)\n"
+                               "  ROOT %w = (f32[1024]{0:T(1024)}, f32[1024]{0:T(1024)}) custom-call(%q), custom_call_target=\"HostExecute\"\n}\n\n"
+                               "ENTRY %main (p: f32[1024]) -> f32[1024] {\n  %p = f32[1024]{0:T(1024)S(5)} parameter(0)\n"
+                               "  %s = ((f32[1024]{0:T(1024)S(5)}), (f32[1024]{0:T(1024)}, f32[1024]{0:T(1024)}), u32[]{:S(2)}) async-start(%p), "
+                               "async_execution_thread=\"host\", calls=%run\n"
+                               "  %d = (f32[1024]{0:T(1024)}, f32[1024]{0:T(1024)}) async-done(%s)\n"
+                               "  %a = f32[1024]{0:T(1024)} get-tuple-element(%d), index=0\n  %b = f32[1024]{0:T(1024)} get-tuple-element(%d), index=1\n"
+                               "  ROOT %r = f32[1024]{0:T(1024)} add(%a, %b)\n}\n";
+    g_autoptr(EchProgram) program = ech_test_program(text, "tpu-v5e");
+    unsigned n_tables = 0, n_arrays = 0;
+    for (size_t v = 0; v < program->n_values; v++)
+        *(program->buffers[program->values[v].buffer].is_tuple ? &n_tables : &n_arrays) += 1;
+    ck_assert_uint_eq(n_tables, 5); /* The start's, its operands', its results'; the end's; what runs. */
+    ck_assert_uint_eq(n_arrays, 5); /* The argument, both results, the semaphore, the sum. */
+}
+END_TEST
+
+/* A fusion around a scatter of two arrays writes over both, whether it ends in the scatter or in a tuple of its results. */
+static const char *const scattered[] = {"ROOT ", ""};
+
+START_TEST(scatters_of_several_write_over_each)
+{
+    g_autofree char *text = g_strdup_printf(
+        "HloModule m, is_scheduled=true\n\n"
+        "%%both (a: f32[], b: s32[], c: f32[], d: s32[]) -> (f32[], s32[]) {\n  %%a = f32[] parameter(0)\n  %%b = s32[] parameter(1)\n"
+        "  %%c = f32[] parameter(2)\n  %%d = s32[] parameter(3)\n  ROOT %%e = (f32[], s32[]) tuple(%%c, %%d)\n}\n\n"
+        "%%work (i: s32[8,1], u: f32[8], v: s32[8], x: f32[1024], y: s32[1024]) -> (f32[1024], s32[1024]) {\n"
+        "  %%i = s32[8,1]{1,0} parameter(0)\n  %%u = f32[8]{0} parameter(1)\n  %%v = s32[8]{0} parameter(2)\n"
+        "  %%x = f32[1024]{0} parameter(3)\n  %%y = s32[1024]{0} parameter(4)\n"
+        "  %s%%t = (f32[1024]{0}, s32[1024]{0}) scatter(%%x, %%y, %%i, %%u, %%v), update_window_dims={}, inserted_window_dims={0}, "
+        "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=%%both\n%s}\n\n"
+        "ENTRY %%main (p: f32[1024], q: s32[1024], i: s32[8,1], u: f32[8], v: s32[8]) -> (f32[1024], s32[1024]) {\n"
+        "  %%p = f32[1024]{0} parameter(0)\n  %%q = s32[1024]{0} parameter(1)\n  %%i = s32[8,1]{1,0} parameter(2)\n  %%u = f32[8]{0} parameter(3)\n"
+        "  %%v = s32[8]{0} parameter(4)\n  %%first = f32[1024]{0} negate(%%p)\n  %%second = s32[1024]{0} negate(%%q)\n"
+        "  ROOT %%f = (f32[1024]{0}, s32[1024]{0}) fusion(%%i, %%u, %%v, %%first, %%second), kind=kCustom, calls=%%work\n}\n",
+        scattered[_i],
+        _i == 0 ? ""
+                : "  %g = f32[1024]{0} get-tuple-element(%t), index=0\n  %h = s32[1024]{0} get-tuple-element(%t), index=1\n"
+                  "  ROOT %r = (f32[1024]{0}, s32[1024]{0}) tuple(%g, %h)\n");
+    g_autoptr(EchProgram) program = ech_test_program(text, "h100-sxm");
+    unsigned found = 0;
+    for (size_t b = 0; b < program->n_buffers; b++) {
+        const EchValueBuffer *buffer = &program->buffers[b];
+        bool table = false;
+        for (uint32_t k = 0; k < buffer->n_values; k++) {
+            const EchValue *value = &program->values[program->buffer_values[buffer->first_value + k]];
+            table |= program->instructions[value->defined.instruction].opcode == ECH_HLO_FUSION && value->defined.position == 0;
+        }
+        found += buffer->n_values == 2;
+        ck_assert(!table || buffer->n_values == 1);
+    }
+    ck_assert_uint_eq(found, 2);
+}
+END_TEST
+
 #define LOOP(config)                                                                                                                                           \
     "HloModule loop, is_scheduled=true\n\n"                                                                                                                    \
     "%cond (t: (s32[], f32[256])) -> pred[] {\n"                                                                                                               \
@@ -1612,6 +1671,8 @@ int main(void)
     tcase_add_test(small, branches_weigh_what_their_loops_do);
     tcase_add_test(small, rows_are_worked_on_alone);
     tcase_add_test(small, branches_keep_what_their_loops_begin_with);
+    tcase_add_test(small, asynchronous_tuples_have_tables_of_their_own);
+    tcase_add_loop_test(small, scatters_of_several_write_over_each, 0, G_N_ELEMENTS(scattered));
     tcase_add_test(small, asynchronous_computations_do_their_work);
     tcase_add_test(small, asynchronous_loops_do_all_their_trips);
     tcase_add_test(small, asynchronous_computations_take_a_branch);
