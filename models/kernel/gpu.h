@@ -139,7 +139,7 @@ typedef struct {
     uint8_t routine;     /**< EchGpuRoutine */
     uint8_t weight_bits; /**< Products: of an element of n x k, scales included, where it is packed; else 0. */
     uint8_t keys;        /**< Sorts: bytes of the key, where cub can sort by it; 0: it cannot. */
-    uint16_t passes;     /**< FFTs: times that all points are read and written. */
+    uint16_t passes;     /**< FFTs: times that all points are read and written. Solvers: calls of the routine, one after another. */
 } EchGpuLaunch;
 /** Parses the text above; fields in any order, unknown ones passed over. False where there is no grid and no shape in it. */
 bool ech_gpu_launch_parse(const char *text, EchGpuLaunch *ret);

@@ -118,17 +118,20 @@ static void price_fft(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpu
 }
 
 /*
- * Factorisations go column by column, each waiting for the last (trips to memory a column), and update the rest by products that never come near the lanes'
- * peak (share). Cholesky: fitted to two of the twelve sizes in pytorch/pytorch pull request 173515 (one of 512, 64 of 2048; the ten others within 40 per cent,
- * most too fast); QR and its orthogonal factor: 2000 columns on an A100 in 6.3 ms (ml-explore/mlx pull request 975) is 24 per cent less than this gives;
- * symmetric eigenvalues: about 36 ms for 2048 on an A100 (ROCm/rocm-jax issue 278, there only as half of another chip's); LU, triangular and singular values
- * are assumed. Operations: LAPACK Users' Guide, for real square matrices the counts that everyone uses.
+ * Factorisations go column by column, each waiting for the last (trips to memory a column, and one more for so many rows that it goes down), and update the
+ * rest by products (share of the lanes' peak). Cholesky: fitted to two of the twelve sizes in pytorch/pytorch pull request 173515 (one of 512, 64 of 2048; the
+ * ten others within 40 per cent, most too fast). LU: fitted to eight sizes each on an H100 and an A100 in f32, cuBLAS's batches to 256 columns there
+ * (nikitaved/custom_lu_batched_kernel_bench); singular values: Jacobi's, fitted to five sizes on an A100 (xwang233/code-snippet, linalg/svd). QR and its
+ * orthogonal factor: 2000 columns on an A100 in 6.3 ms (ml-explore/mlx pull request 975) is 24 per cent less than this gives; symmetric eigenvalues: about 36
+ * ms for 2048 on an A100 (ROCm/rocm-jax issue 278, there only as half of another chip's); triangular solves are assumed. Operations: LAPACK Users' Guide, for
+ * real square matrices the counts that everyone uses.
  */
 static const struct {
-    double trips, batched_trips, share;
+    double trips, batched_trips, rows, share; /* rows 0: all in the same trips */
 } routines[ECH_GPU_N_ROUTINES] = {
-    [ECH_GPU_CHOLESKY] = {1.3, 2.1, 0.13}, [ECH_GPU_LU] = {2.5, 2.5, 0.25},       [ECH_GPU_QR] = {2.5, 2.5, 0.25},         [ECH_GPU_ORTHOGONAL] = {1, 1, 0.25},
-    [ECH_GPU_EIGEN] = {23, 23, 0.25},      [ECH_GPU_SINGULAR] = {115, 115, 0.25}, [ECH_GPU_TRIANGULAR] = {0.3, 0.3, 0.25},
+    [ECH_GPU_CHOLESKY] = {1.3, 2.1, 0, 0.13},   [ECH_GPU_LU] = {3.5, 11, 2000, 0.9}, [ECH_GPU_QR] = {2.5, 2.5, 0, 0.25},
+    [ECH_GPU_ORTHOGONAL] = {1, 1, 0, 0.25},     [ECH_GPU_EIGEN] = {23, 23, 0, 0.25}, [ECH_GPU_SINGULAR] = {40, 40, 10.4, 0.25},
+    [ECH_GPU_TRIANGULAR] = {0.3, 0.3, 0, 0.25},
 };
 
 static bool price_solver(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
@@ -136,7 +139,7 @@ static bool price_solver(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
     const EchGpuLaunch *l = &kernel->launch;
     if (l->routine <= ECH_GPU_RADIX || l->routine >= ECH_GPU_N_ROUTINES || l->m == 0 || l->n == 0)
         return false;
-    double m = (double)l->m, n = (double)l->n, least = MIN(m, n), most = MAX(m, n), batch = MAX((double)l->batch, 1), operations;
+    double m = (double)l->m, n = (double)l->n, least = MIN(m, n), most = MAX(m, n), batch = MAX((double)l->batch, 1), calls = MAX(l->passes, 1), operations;
     switch ((EchGpuRoutine)l->routine) {
     case ECH_GPU_CHOLESKY: operations = least * least * least / 3; break;
     case ECH_GPU_TRIANGULAR: operations = m * m * MAX((double)l->k, 1); break;
@@ -151,11 +154,17 @@ static bool price_solver(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
     default: operations = 2 * most * least * least - 2 * least * least * least / 3; break;
     }
     double peak = (double)ech_unit_peak(chip->vector, kernel->dtype ? kernel->dtype : l->operand_bytes >= 8 ? "f64" : "f32");
-    double columns = l->routine == ECH_GPU_TRIANGULAR ? m : least;
-    double latency = columns * (batch > 1 ? routines[l->routine].batched_trips : routines[l->routine].trips) * chip->trip;
-    double compute = peak > 0 ? batch * operations / (routines[l->routine].share * peak) : 0;
+    double columns = l->routine == ECH_GPU_TRIANGULAR ? m : least, trips = batch > 1 ? routines[l->routine].batched_trips : routines[l->routine].trips;
+    double latency = calls * columns * (trips + (routines[l->routine].rows > 0 ? most / routines[l->routine].rows : 0)) * chip->trip;
+    double compute = peak > 0 ? calls * batch * operations / (routines[l->routine].share * peak) : 0;
     double memory = ech_gpu_memory_seconds(chip, (double)kernel->read, (double)kernel->written, 0);
-    finish(chip->start, latency, compute, memory, latency + MAX(compute, memory), ret);
+    /* cuBLAS's batches update what is left column by column: each element as often as there are columns before it. Once each time, read or written: with both
+     * f32 comes out as published, f64 three times too slow. */
+    if (l->routine == ECH_GPU_LU && batch > 1) {
+        double moved = batch * least * least * least / 3 * MAX(l->operand_bytes, 4u);
+        memory = MAX(memory, ech_gpu_memory_seconds(chip, moved / 2, moved / 2, 0));
+    }
+    finish(chip->start * calls, latency, compute, memory, latency + MAX(compute, memory), ret);
     return true;
 }
 

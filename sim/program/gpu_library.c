@@ -140,6 +140,25 @@ static const struct {
     {"gesvd", ECH_GPU_SINGULAR},   {"riangular", ECH_GPU_TRIANGULAR}, {"DeviceRadix", ECH_GPU_RADIX},
 };
 
+static bool is_batched(EchGpuRoutine routine, const EchGpuLaunch *launch)
+{
+    enum { ROWS_FOR_EACH = 128, JACOBI = 32 };
+    uint64_t most = MAX(launch->m, launch->n);
+    switch (routine) {
+    case ECH_GPU_CHOLESKY:
+    case ECH_GPU_TRIANGULAR: return true;
+    case ECH_GPU_LU: return launch->m == launch->n && most / launch->batch <= ROWS_FOR_EACH;
+    case ECH_GPU_QR: return most / launch->batch <= ROWS_FOR_EACH;
+    case ECH_GPU_EIGEN:
+    case ECH_GPU_SINGULAR: return most <= JACOBI;
+    case ECH_GPU_ORTHOGONAL:
+    case ECH_GPU_ROUTINE_NONE:
+    case ECH_GPU_RADIX:
+    case ECH_GPU_N_ROUTINES: break;
+    }
+    return false;
+}
+
 bool ech_program_gpu_solver(const EchProgram *p, EchId id, EchGpuLaunch *ret)
 {
     const EchInstruction *i = &p->instructions[id];
@@ -159,6 +178,11 @@ bool ech_program_gpu_solver(const EchProgram *p, EchId id, EchGpuLaunch *ret)
     ret->n = a->dims[a->rank - 1];
     ret->batch = whole((double)ech_layout_elements(a) / ((double)ret->m * (double)ret->n));
     ret->k = 1;
+    /* What jaxlib does not give to a routine of batches it does one matrix after another (jaxlib/gpu/solver_kernels_ffi.cc). */
+    if (ret->batch > 1 && !is_batched(routine, ret)) {
+        ret->passes = (uint16_t)MIN(ret->batch, 60000u);
+        ret->batch = 1;
+    }
     const EchLayout *b = routine == ECH_GPU_TRIANGULAR && i->n_operands > 1 ? ech_program_first_layout(p, ech_program_operand(p, i, 1)) : NULL;
     if (b)
         ret->k = whole((double)ech_layout_elements(b) / ((double)ret->batch * (double)ret->m));

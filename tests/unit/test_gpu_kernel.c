@@ -1544,6 +1544,22 @@ static const struct {
     {"h100-sxm", "product=16x128x128x1 operand_bytes=4 class=solver routine=cholesky", 157.7, 0.20},
     {"h100-sxm", "product=16x2048x2048x1 operand_bytes=4 class=solver routine=cholesky", 10598, 0.40},
     {"h100-sxm", "product=64x2048x2048x1 operand_bytes=4 class=solver routine=cholesky", 22181, 0.10},
+    /* nikitaved/custom_lu_batched_kernel_bench, a call for each of four matrices, and cuBLAS's batches: the H100's and A100's f32 and 256 columns are fitted.
+     */
+    {"h100-sxm", "product=1x1024x1024x1 operand_bytes=4 class=solver routine=lu passes=4", 8200, 0.06},
+    {"h100-sxm", "product=1x8192x8192x1 operand_bytes=4 class=solver routine=lu passes=4", 143600, 0.08},
+    {"a100-80", "product=1x4096x4096x1 operand_bytes=4 class=solver routine=lu passes=4", 68000, 0.08},
+    {"a100-80", "product=1x8192x8192x1 operand_bytes=8 class=solver routine=lu passes=4", 266000, 0.22},
+    {"l40s", "product=1x1024x1024x1 operand_bytes=4 class=solver routine=lu passes=4", 7000, 0.10},
+    {"l40s", "product=1x8192x8192x1 operand_bytes=8 class=solver routine=lu passes=4", 1432300, 0.18},
+    {"gb200", "product=1x2048x2048x1 operand_bytes=4 class=solver routine=lu passes=4", 29800, 0.22},
+    {"h100-sxm", "product=16x256x256x1 operand_bytes=4 class=solver routine=lu", 1300, 0.25},
+    {"h100-sxm", "product=64x1024x1024x1 operand_bytes=4 class=solver routine=lu", 81700, 0.60},
+    /* xwang233/code-snippet, linalg/svd, Jacobi's: the A100's are fitted. */
+    {"a100-40", "product=1x64x64x1 operand_bytes=4 class=solver routine=singular", 1550, 0.18},
+    {"a100-40", "product=1x1024x1024x1 operand_bytes=4 class=solver routine=singular", 85300, 0.05},
+    {"v100-32", "product=1x128x128x1 operand_bytes=4 class=solver routine=singular", 3300, 0.05},
+    {"v100-32", "product=1x1024x1024x1 operand_bytes=4 class=solver routine=singular", 92000, 0.23},
 };
 
 /* Parts overlap at best: the longest of them, behind the launches. */
