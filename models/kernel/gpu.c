@@ -255,7 +255,8 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
     double parts[3] = {
         (waves * trips + (kernel->name.generated ? (waves - 1) * TURN_TRIPS : 0)) * chip->trip,
         elements * instructions / (used * chip->lanes * chip->clock),
-        ech_gpu_memory_seconds(chip, (double)kernel->read + read_again(chip, kernel, class->passes, places), (double)kernel->written, working),
+        ech_gpu_memory_seconds(chip, (double)kernel->read + read_again(chip, kernel, kernel->name.generated ? 1 : class->passes, places),
+                               (double)kernel->written, working),
     };
     if (extra > 0 && chip->l2 && chip->l2->read > 0)
         parts[2] = MAX(parts[2], elements * bytes_each * (1 + extra) / (double)chip->l2->read);

@@ -104,7 +104,7 @@ typedef struct {
     bool flexible;                            /**< Attention: FlexAttention's in Triton, by blocks of a mask. */
     bool paged;                               /**< Attention: keys and values lie in pages shorter than a tile and are gathered row by row. */
     bool splits;                              /**< Attention of one query a sequence: the grid's third dimension splits keys as far as that fills the chip. */
-    bool generated;                           /**< Reductions: TorchInductor's. */
+    bool generated;                           /**< Reductions: TorchInductor's. Norms, softmax: a block keeps its row, as those do. */
     bool joins;                               /**< Reductions: PyTorch's. What blocks of one column of the grid leave, the last of them adds up. */
     bool sums_rows;                           /**< Normalisation: writes one row, the sum of all. */
     bool whole_rows;                          /**< Gathers, scatters: an index for a row, not for an element. */

@@ -736,11 +736,22 @@ static void read_relayout(const char *text, EchGpuName *ret)
         ret->instructions = (uint16_t)(546 * ((ret->element_bytes * 8 + 5) / 6));
 }
 
+/* A name that is written as Triton has it, after a Python function: no template, no parameters, no name space. Those of libraries that are plain, too, have
+ * their library's first. */
+static bool is_of_triton(const char *text)
+{
+    return strpbrk(text, "<>():, ") == NULL && !g_str_has_prefix(text, "miopen") && !g_str_has_prefix(text, "cudnn");
+}
+
 static void read_norm(const char *text, EchGpuName *ret)
 {
     static const char *const sums[] = {"gammabeta", "collect_statistics", "rowwisemoments", "batch_norm_backward_reduce", "internalgradients", NULL};
     ret->sums_rows = says_one_of(text, sums);
     ret->instructions = ret->sums_rows || (strstr(text, "_quant") && !strstr(text, "norm")) ? 24 : 0; /* as reductions */
+    if (!ret->backward && (is_of_triton(text) || strstr(text, "triton_norm"))) { /* a block keeps its row; gradients go through several rows, summing up */
+        ret->generated = true;
+        ret->instructions = 24;
+    }
 }
 
 static void read_direct(const char *text, EchGpuName *ret)
@@ -795,9 +806,12 @@ void ech_gpu_name(const char *name, EchGpuName *ret)
         ret->whole_rows = strstr(text, "vectorized_scatter") != NULL;
         ret->trips = strstr(text, "compute_grad_weight") || strstr(text, "sum_and_scatter") ? 2 : 0;
         break;
+    case ECH_GPU_SOFTMAX: /* a block's row in registers or in shared memory (PyTorch from 2.1 and 2.8 on); cunn_SoftMaxForward alone goes through it again and
+                             again */
+        ret->generated = strstr(text, "softmaxforwardreg") || strstr(text, "softmaxforwardsmem");
+        break;
     case ECH_GPU_UNKNOWN:
     case ECH_GPU_FILL:
-    case ECH_GPU_SOFTMAX:
     case ECH_GPU_SOFTMAX_WARP:
     case ECH_GPU_SPLIT_REDUCE:
     case ECH_GPU_SORT:

@@ -90,9 +90,9 @@ static const char *word_of_class(const EchGpuName *name)
                : name->vector == 4 ? "reduce_kernel<256, 2, "
                : name->vector == 2 ? "reduce_kernel<256, 2, welfordops"
                                    : "reduce_kernel<512, 1, ";
-    case ECH_GPU_SOFTMAX: return "softmax";
+    case ECH_GPU_SOFTMAX: return name->generated ? "softmaxforwardreg" : "softmax";
     case ECH_GPU_SOFTMAX_WARP: return "softmax_warp";
-    case ECH_GPU_NORM: return name->sums_rows ? "gammabeta" : "layer_norm";
+    case ECH_GPU_NORM: return name->generated ? "triton_norm layer_norm" : name->sums_rows ? "gammabeta" : "layer_norm";
     case ECH_GPU_PRODUCT: return "gemm";
     case ECH_GPU_VECTOR: return "gemv";
     case ECH_GPU_SPLIT_REDUCE: return "splitkreduce";
@@ -206,7 +206,7 @@ void ech_anonymize_kernel(const char *text, GString *out)
         say_block(&name, out);
     else if (name.kind == ECH_GPU_RELAYOUT)
         say_relayout(&name, out);
-    else if (name.instructions && !name.sums_rows && name.kind != ECH_GPU_REDUCE)
+    else if (name.instructions && !name.sums_rows && !name.generated && name.kind != ECH_GPU_REDUCE)
         say_elementwise(&name, out);
     if (name.kind == ECH_GPU_ATTENTION && name.head)
         g_string_append_printf(out, " kernel_traits<%u, %u, %u>, false, %s,", name.head, name.query_rows, name.key_rows, name.causal ? "true" : "false");

@@ -114,6 +114,7 @@ typedef struct {
     uint32_t around; /* that of the innermost range around it that tells types; 0: there is none, or its own does */
     EchDtype dtype;
     bool read, settled;
+    bool of_python;   /* no operator: the arrays of its kernels tell what these move */
     uint32_t lengths; /* in the reader's list + 1; 0: none */
     uint32_t again;   /* its call in the launch of a graph */
     uint64_t launch;  /* which that is, from 1 on; 0: none yet */
@@ -1104,6 +1105,13 @@ static bool add_arguments(Reader *r, GError **error)
 
 enum { MAX_INPUTS = 4096 };
 
+/* The range of a function of autograd that is written in Python: no operator of PyTorch's, whose results its name and the shapes of its inputs would tell, and
+ * of what type these are it does not say. */
+static bool is_of_python(const char *bare, const Call *call)
+{
+    return call->around == 0 && strstr(bare, "::") == NULL && !g_str_has_prefix(bare, "triton_");
+}
+
 static void read_call(Reader *r, Call *call)
 {
     const Text *text = &g_array_index(r->texts, Text, call->name - 1);
@@ -1116,6 +1124,9 @@ static void read_call(Reader *r, Call *call)
     g_autofree EchGpuInput *inputs = g_new(EchGpuInput, MAX_INPUTS);
     size_t n = ech_range_inputs(name, call->dtype != ECH_DTYPE_NONE ? call->dtype : ECH_DTYPE_F32, inputs, MAX_INPUTS);
     g_autofree char *bare = g_strndup(name, ech_range_bare_length(name));
+    call->of_python = is_of_python(bare, call) && !ech_range_tells_types(name);
+    if (call->of_python)
+        return;
     const Text *around = call->around ? &g_array_index(r->texts, Text, call->around - 1) : NULL;
     if (around && around->n <= r->to_look_at) {
         r->to_look_at -= around->n;
@@ -1252,7 +1263,7 @@ static void infer_traffic(Reader *r)
         } else if (known) {
             item->work = ech_capture_work(r->capture, work);
             *(share > 0 ? &by_shape : &by_grid) += 1;
-        } else if (ech_gpu_assumed_work(name, &launch, &work)) {
+        } else if (!(item->told && call && call->of_python) && ech_gpu_assumed_work(name, &launch, &work)) {
             item->work = ech_capture_work(r->capture, work);
             assumed++;
         } else {

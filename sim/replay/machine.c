@@ -433,12 +433,16 @@ static void count_waits(EchMachine *m, Queue *q, uint32_t op)
     }
 }
 
-/* Where another queue released the op at the head, which takes some time to be known here: what is left of that, and at least what looking takes. */
+/* What lies between a kernel and the one before it in its queue. And where another queue released the op at the head, which takes some time to be known here:
+ * what is left of that, and at least what looking takes. */
 static EchTime handoff_of(const EchMachine *m, const Queue *q, uint32_t op)
 {
     EchTime left = 0;
+    uint32_t before = m->kernel_before ? m->kernel_before[op] : NOWHERE;
+    if (before != NOWHERE)
+        left = MAX(m->last_end[before] + m->kernel_gap - m->now, 0);
     if (m->wait_kernel <= 0 && m->wait_copy <= 0 && m->wait_passed <= 0)
-        return 0;
+        return left;
     for (uint32_t n = m->first_need[op]; n < m->first_need[op + 1]; n++) {
         EchTime released = released_at(m, q, &m->needs[n], op);
         EchOpKind from = (EchOpKind)m->ops[m->needs[n].op].kind, to = (EchOpKind)m->ops[op].kind;
@@ -1003,6 +1007,11 @@ EchTime ech_machine_host_launch(const EchMachine *m, uint64_t *ret_waits)
     return m->host_launch;
 }
 
+EchTime ech_machine_kernel_gap(const EchMachine *m)
+{
+    return m->kernel_before ? m->kernel_gap : 0;
+}
+
 void ech_machine_bounds(const EchMachine *m, EchTime *ret_lower, EchTime *ret_serial)
 {
     g_autofree double *queue = g_new0(double, m->n_queues), *resource = g_new0(double, m->prices->n_resources + 1);
@@ -1015,6 +1024,7 @@ void ech_machine_bounds(const EchMachine *m, EchTime *ret_lower, EchTime *ret_se
             if (m->needs[n].other_queue)
                 handoff = (double)MAX(MAX(m->wait_kernel, m->wait_copy), m->wait_passed);
         }
+        handoff += m->kernel_before && m->kernel_before[i] != NOWHERE ? (double)m->kernel_gap : 0;
         serial += times * ((double)price->alone + gap + handoff);
         /* The set-up of copies may hide behind what ran before; a picosecond of rounding is in the price alone. */
         double own = sets_up_ahead(&m->ops[i], price) ? own_time(price) : (double)price->alone;

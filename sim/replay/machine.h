@@ -87,6 +87,8 @@ uint64_t ech_machine_total(const EchMachine *machine);
 const char *ech_machine_allocator(const EchMachine *machine, uint32_t memory);
 /** Time of the host that asking for a kernel or a copy takes; 0: none is charged. And how often it waited for the device before it asked for more. */
 EchTime ech_machine_host_launch(const EchMachine *machine, uint64_t *ret_waits);
+/** Time between kernels that follow one another in a queue; 0: none. */
+EchTime ech_machine_kernel_gap(const EchMachine *machine);
 /** Whether its memory is unified, and the trace a step of a program that runs it again and again: it begins with the blocks where the step before left them. */
 bool ech_machine_begins_paged(const EchMachine *machine);
 /** Takes them from @earlier, which has run the same step. */

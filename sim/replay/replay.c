@@ -486,6 +486,7 @@ static void fill_run(EchRun *run, const EchTrace *trace, const EchDevice *device
     run->provenance.trace_hash = ech_trace_hash(trace);
     run->provenance.device_hash = device->hash;
     run->host_launch = ech_machine_host_launch(machine, &run->host_waits);
+    run->kernel_gap = ech_machine_kernel_gap(machine);
     run->n_prices = prices->n_prices;
     run->prices = g_steal_pointer(&prices->prices);
 }

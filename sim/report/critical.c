@@ -229,6 +229,10 @@ static void add_gap(const EchRun *run, EchTime from, EchTime to, const Skipped *
             left -= end - begin;
         }
     }
+    EchTime between = MIN(left, run->kernel_gap);
+    if (between > 0)
+        share_of(shares, "overhead")->time += between;
+    left -= MAX(between, 0);
     if (left > 0)
         share_of(shares, run->host_launch > 0 ? "the host's launches" : run->waits[ECH_WAIT_HOST] > 0 ? "the host, as recorded" : "idle")->time += left;
 }

@@ -241,6 +241,21 @@ static void published_models(void)
     }
 }
 
+/* Operators in eager PyTorch that Liger-Kernel's authors timed on an A100, as PyTorch 2.5.1 without a GPU launches them (operators.py); nothing is fitted to
+ * them. */
+static void published_operators(void)
+{
+    g_autoptr(GPtrArray) rows = rows_of("published_models/operators.csv", 3, 2);
+    for (guint r = 0; r < rows->len; r++) {
+        char **fields = rows->pdata[r];
+        g_autofree char *path = g_strdup_printf(ECH_SOURCE_DIR "/traces/published_models/%s.pretend.gz", fields[1]);
+        double predicted = replayed(path, fields[0]) * 1e-9, measured = g_ascii_strtod(fields[2], NULL);
+        g_autofree char *one = g_strdup_printf("  %s, %s: %.3f of %.3f ms", fields[0], fields[1], predicted, measured);
+        add("operators in eager PyTorch, an A100 pretended, published", 6, predicted, measured);
+        add(one, 0, predicted, measured);
+    }
+}
+
 /* A product and a reduce-scatter in a profile of a TPU v2-8; nothing is fitted to them. */
 static void measured_v2(void)
 {
@@ -637,6 +652,7 @@ int main(void)
     published_gpt2();
     published_offload();
     published_models();
+    published_operators();
     measured_v2();
     gathers();
     nccl();

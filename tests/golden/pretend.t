@@ -37,14 +37,14 @@ notes
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/,/No schedule/p;/Steps/,/^$/p;/fullest/,/^$/p;/Who asked/,/^$/p;/Kernel times/,$p'
   It fits. hbm 4.63 GiB of 78.6 GiB (6 %)
   4.99 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.49 GiB, 512 MiB of it the process's context.
-  It takes 68.8 ms, bound by pageable port (48 % of the critical path).
-  No schedule of it is shorter than 68.0 ms on this device; with no overlap at all it takes 84.0 ms.
-  Steps: 2, the middle one takes 12.0 ms; --step N tells all of this of one alone
-    12.0 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 4.63 GiB
-    11.7 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
+  It takes 69.5 ms, bound by pageable port (47 % of the critical path).
+  No schedule of it is shorter than 68.0 ms on this device; with no overlap at all it takes 84.7 ms.
+  Steps: 2, the middle one takes 12.2 ms; --step N tells all of this of one alone
+    12.2 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 4.63 GiB
+    11.9 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
 
   Memory at its fullest
-    hbm: 4.63 GiB live at 48.5 ms, 4.99 GiB reserved (7.1 % of it lost to fragmentation); pytorch:release:2.15
+    hbm: 4.63 GiB live at 48.8 ms, 4.99 GiB reserved (7.1 % of it lost to fragmentation); pytorch:release:2.15
       1000 MiB  gpt_train.py:59 (functional.py:3561), 2 of them  temporary
       1000 MiB  NllLossBackward0                                 temporary
        500 MiB  gpt_train.py:59 (functional.py:3561), 2 of them  activation
@@ -53,15 +53,15 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
       1.36 GiB  in 15 more
 
   Who asked for it (forward, recomputed, backward)
-    aten::to                      33.0 ms   48.0 % ##########..........
-    Optimizer.step#AdamW.step     7.43 ms   10.8 % ##..................
-    head (Linear)                 6.63 ms    9.6 % ##..................  2.24 ms, -, 4.39 ms
+    aten::to                      33.0 ms   47.5 % ##########..........
+    Optimizer.step#AdamW.step     7.43 ms   10.7 % ##..................
+    head (Linear)                 6.63 ms    9.5 % ##..................  2.24 ms, -, 4.39 ms
     blocks.* (Block)              3.45 ms    5.0 % #...................  1.15 ms, -, 2.30 ms
     aten::cross_entropy_loss      3.32 ms    4.8 % #...................
     LogSoftmaxBackward0           2.22 ms    3.2 % #...................  -, -, 2.22 ms
-    blocks.*.up (Linear)          1.97 ms    2.9 % #...................  706 us, -, 1.26 ms
-    blocks.*.down (Linear)        1.76 ms    2.6 % #...................  605 us, -, 1.16 ms
-    in 12 more                    8.56 ms   12.4 % ##..................
+    blocks.*.up (Linear)          1.97 ms    2.8 % #...................  706 us, -, 1.26 ms
+    blocks.*.down (Linear)        1.76 ms    2.5 % #...................  605 us, -, 1.16 ms
+    in 12 more                    8.56 ms   12.3 % ##..................
 
   Kernel times: 544 kernel model. Engine: native (0.1.0).
   Of the kernels' time 32 % is products, which are held against published times; 67 % other kernels with constants from recorded ones of their class; 1 % assumed (most of it scatter).
@@ -72,18 +72,18 @@ $ for how in '' '--pass remat:modules=blocks.*,above=1' '--set device.memories.h
 gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   It fits. hbm 4.63 GiB of 78.6 GiB (6 %)
   4.99 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.49 GiB, 512 MiB of it the process's context.
-  It takes 11.7 ms, bound by hbm port (51 % of the critical path).
+  It takes 11.9 ms, bound by hbm port (50 % of the critical path).
   Steps: one whole one
-    11.7 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
+    11.9 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
 
   - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
 gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
   4.52 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.02 GiB, 512 MiB of it the process's context.
-  It takes 12.6 ms, bound by hbm port (50 % of the critical path).
-    It takes 7.8 % longer: 11.7 ms -> 12.6 ms. Along the critical path: +391 us hbm port, +373 us matrix unit, +129 us latency inside kernels.
+  It takes 12.9 ms, bound by hbm port (49 % of the critical path).
+    It takes 8.1 % longer: 11.9 ms -> 12.9 ms. Along the critical path: +391 us hbm port, +373 us matrix unit, +129 us latency inside kernels, +68.5 us others.
   Steps: one whole one
-    12.6 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
+    12.9 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
 
   - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
 gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
@@ -100,22 +100,22 @@ gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
   - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
 $ echelon run --trace traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --step 1..2 | grep -E 'It takes|alone, from'
-  It takes 52.1 ms, step 2 of 2 takes 26.1 ms; 20.3 % of all ranks' time in that step is waiting for one another.
+  It takes 52.5 ms, step 2 of 2 takes 26.2 ms; 20.4 % of all ranks' time in that step is waiting for one another.
     ranks 0, 1: steps 1 to 2 of 2 alone, from Optimizer.step#SGD.step to the next: what was asked for before is held as it was then, and takes no time here
 $ printf 'trace: gpt_pytorch.h100\ndevice: h100-sxm\nreplay: {engine: native}\nsweep: [{path: step, values: [1, 2, 1..2]}]\n' >$T/e.yaml; echelon run $T/e.yaml | grep -E '^ *(1|2|1\.\.2)  '
-  1     yes   12.5 ms    1.000  4.63 GiB  hbm port
-  2     yes   11.7 ms    0.933  4.63 GiB  hbm port
-  1..2  yes   24.2 ms    1.932  4.63 GiB  hbm port
+  1     yes   12.7 ms    1.000  4.63 GiB  hbm port
+  2     yes   11.9 ms    0.934  4.63 GiB  hbm port
+  1..2  yes   24.6 ms    1.933  4.63 GiB  hbm port
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass pin | grep -E 'It takes'
-  It takes 42.7 ms, bound by hbm port (42 % of the critical path).
-    It takes 37.9 % less time: 68.8 ms -> 42.7 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
+  It takes 43.4 ms, bound by hbm port (42 % of the critical path).
+    It takes 37.5 % less time: 69.5 ms -> 43.4 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --set device.runtime.eager_launch_ps=200us | grep -E "It takes|host's launches  "
   It takes 148 ms, bound by the host's launches (52 % of the critical path).
-    It takes 2.15 times as long: 68.8 ms -> 148 ms. Along the critical path: +77.3 ms the host's launches.
-    the host's launches           77.7 ms   52.5 % ##########..........
-    for the host's launches       79.9 ms   21.6 % ####................
+    It takes 2.13 times as long: 69.5 ms -> 148 ms. Along the critical path: +76.7 ms the host's launches.
+    the host's launches           77.1 ms   52.0 % ##########..........
+    for the host's launches       79.7 ms   21.6 % ####................
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device a100-80 --engine native | grep -E 'It takes|chosen for'
-  It takes 152 ms, bound by pageable port (48 % of the critical path).
+  It takes 153 ms, bound by pageable port (48 % of the critical path).
   - its kernels are those that were chosen for h100-sxm, of another compute capability: the libraries choose others for a100-80; echelon capture --pretend a100-80 asks them
 $ echelon alloc traces/gpt_pytorch.h100/gpt.pretend.gz | sed -n '1,/^pytorch,/p;/recorded addresses/p;/in use when/,/^$/p'
 traces/gpt_pytorch.h100/gpt.pretend.gz: pretend, 1521 events; device memory 78.6 GiB, what the pretended device had beside its context
@@ -135,41 +135,41 @@ in use when most is, 4.63 GiB, by what asked for it
      972 MiB     67 blocks  of 12 more lines (--top)
 
 $ echelon import traces/gpt_pytorch.h100 --anonymize -o $T/a.ech >/dev/null 2>&1; for pass in pin 'remat:modules=*.0' offload:what=activations; do for f in $T/a.ech traces/gpt_pytorch.h100; do echelon run --trace $f --device h100-sxm --engine native --pass $pass | grep -E "It takes|reserved by|Steps|forward, recomp" >$T/$(basename $f).said; done; cmp $T/a.ech.said $T/gpt_pytorch.h100.said; grep Steps $T/a.ech.said; done; ! grep -e gpt_train -e /opt/ $T/a.ech
-  Steps: 2, the middle one takes 12.0 ms; --step N tells all of this of one alone
-  Steps: 2, the middle one takes 12.4 ms; --step N tells all of this of one alone
-  Steps: 2, the middle one takes 37.3 ms; --step N tells all of this of one alone
+  Steps: 2, the middle one takes 12.2 ms; --step N tells all of this of one alone
+  Steps: 2, the middle one takes 12.7 ms; --step N tells all of this of one alone
+  Steps: 2, the middle one takes 37.5 ms; --step N tells all of this of one alone
 $ for how in checkpoint save_on_cpu; do echelon run --trace traces/gpt_pytorch_measures.h100/$how.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/p;/Steps/,/^$/p'; done
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
-  Steps: 2, the middle one takes 12.9 ms; --step N tells all of this of one alone
-    12.9 ms from Optimizer.step#AdamW.step to the next, 253 kernels, at most 4.09 GiB
-    12.6 ms from Optimizer.step#AdamW.step to the next, 199 kernels, at most 4.09 GiB
+  Steps: 2, the middle one takes 13.2 ms; --step N tells all of this of one alone
+    13.2 ms from Optimizer.step#AdamW.step to the next, 253 kernels, at most 4.09 GiB
+    12.9 ms from Optimizer.step#AdamW.step to the next, 199 kernels, at most 4.09 GiB
 
   It fits. hbm 3.46 GiB of 78.6 GiB (4 %), host 2.22 GiB of 2 TiB (0 %)
-  Steps: 2, the middle one takes 99.4 ms; --step N tells all of this of one alone
-    99.4 ms from Optimizer.step#AdamW.step to the next, 234 kernels, at most 3.46 GiB
-    99.1 ms from Optimizer.step#AdamW.step to the next, 180 kernels, at most 3.46 GiB
+  Steps: 2, the middle one takes 99.6 ms; --step N tells all of this of one alone
+    99.6 ms from Optimizer.step#AdamW.step to the next, 234 kernels, at most 3.46 GiB
+    99.3 ms from Optimizer.step#AdamW.step to the next, 180 kernels, at most 3.46 GiB
 
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'remat:modules=layers.*' | grep 'remat: left'
   - remat: left the trace as it is: no module of PyTorch whose path fits 'layers.*' makes arrays that wait; 'run' names modules, and what torch.compile compiled is one
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'remat:modules=blocks.*,above=1' | sed -n '/It fits/p;/Steps/,/^$/p;/ - remat/p'
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
-  Steps: 2, the middle one takes 12.9 ms; --step N tells all of this of one alone
-    12.9 ms from Optimizer.step#AdamW.step to the next, 251 kernels, at most 4.09 GiB
-    12.6 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
+  Steps: 2, the middle one takes 13.2 ms; --step N tells all of this of one alone
+    13.2 ms from Optimizer.step#AdamW.step to the next, 251 kernels, at most 4.09 GiB
+    12.9 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
 
   - remat: 96 arrays (1.64 GiB) made again instead of kept: 102 kernels run again, 2.00 ms by their own times
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=activations,idle=0,above=1,each=true' | sed -n '/It fits/p;/Steps/,/^$/p;/ - offload/p'
   It fits. hbm 3.46 GiB of 78.6 GiB (4 %), host 1.18 GiB of 2 TiB (0 %)
-  Steps: 2, the middle one takes 60.6 ms; --step N tells all of this of one alone
-    60.6 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.46 GiB
-    60.4 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 3.46 GiB
+  Steps: 2, the middle one takes 60.9 ms; --step N tells all of this of one alone
+    60.9 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.46 GiB
+    60.5 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 3.46 GiB
 
   - offload: 117 arrays (3.53 GiB) on the host; 123 copies there (3.62 GiB) and 123 back (3.62 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=arguments,names=optimizer' | sed -n '/It fits/p;/Steps/,/^$/p;/ - offload/p'
   It fits. hbm 3.96 GiB of 78.6 GiB (5 %), host 692 MiB of 2 TiB (0 %)
-  Steps: 2, the middle one takes 40.7 ms; --step N tells all of this of one alone
-    31.6 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.96 GiB
-    40.7 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 3.96 GiB
+  Steps: 2, the middle one takes 40.9 ms; --step N tells all of this of one alone
+    31.9 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.96 GiB
+    40.9 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 3.96 GiB
 
   - offload: 20 arrays (692 MiB) on the host; 70 copies there (2.13 GiB) and 74 back (1.73 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=activations,names=*blocks.0.up*' | sed -n '/It fits/p;/ - offload/p'
@@ -196,18 +196,18 @@ $ printf 'echelon-pretend 1\nclock 1\ndevice 84825604096 536870912 1 "h100-sxm"\
 $ echelon run --trace traces/keras_cnn.h100 --device h100-sxm | sed -n '3,12p; /Longest/,$p'
   It fits. hbm 113 MiB of 78.6 GiB (0 %), host 2 MiB of 2 TiB (0 %)
   76.9 GiB reserved by allocator tensorflow, as recorded; nvidia-smi would show 77.4 GiB, 512 MiB of it the process's context.
-  It takes 20.4 ms, bound by the host's launches (70 % of the critical path).
-  No schedule of it is shorter than 19.3 ms on this device; with no overlap at all it takes 26.2 ms.
+  It takes 20.4 ms, bound by the host's launches (63 % of the critical path).
+  No schedule of it is shorter than 19.3 ms on this device; with no overlap at all it takes 27.7 ms.
 
   Critical path
-    the host's launches           14.3 ms   70.1 % ##############......
-    overhead                      3.11 ms   15.2 % ###.................
+    the host's launches           12.8 ms   62.7 % #############.......
+    overhead                      4.62 ms   22.7 % #####...............
     hbm port                      1.51 ms    7.4 % #...................
     pageable port                  962 us    4.7 % #...................
   Longest operations
     Memcpy HtoD (Pageable -> Device)              1.36 ms    6.7 % #...................  copy, 27 times
     cudaHostAlloc                                  960 us    4.7 % #...................  call, on the host, page by page
-    Memcpy DtoH (Device -> Pageable)               801 us    3.9 % #...................  copy, 29 times
+    Memcpy DtoH (Device -> Pageable)               790 us    3.9 % #...................  copy, 29 times
     Mul_GPU_DT_FLOAT_DT_FLOAT_kernel               681 us    3.3 % #...................  kernel, roofline, 211 times
     main_kernel                                    307 us    1.5 % ....................  kernel, roofline, 175 times
     stream_executor::gp...eAllocatorKernelImpl     257 us    1.3 % ....................  kernel, roofline, 20 times
@@ -234,7 +234,7 @@ this snapshot tells no times; it cannot be merged with what was asked of a devic
 $ gzip -dc traces/keras_cnn.h100/cnn.pretend.gz | sed 's/"h100-sxm"/"l4"/' >$T/k.pretend; echelon run --trace $T/k.pretend --device l4 --engine native | grep -o 'reserved by allocator [^;]*'
 reserved by allocator tensorflow:compute_capability=8.9, as recorded
 $ echelon run --trace traces/gpt_jax.h100 --device h100-sxm --engine native | sed -n '/It takes/p;/Longest/,$p'
-  It takes 4.25 ms, bound by latency inside kernels (46 % of the critical path).
+  It takes 4.26 ms, bound by latency inside kernels (46 % of the critical path).
   Longest operations
     cudaHostAlloc                 960 us  22.6 %  call, on the host, page by page, 3 times
     Memcpy DtoD...e -> Device)    473 us  11.1 %  copy, 299 times

@@ -3,18 +3,18 @@ $ echelon run --trace traces/pipeline_pytorch.h100/rank1.pretend.gz traces/pipel
 rank1.pretend and 1 more: 2 ranks on h100-sxm
 
   Every rank fits.
-  It takes 80.5 ms, step 2 of 2 takes 26.1 ms; 20.3 % of all ranks' time in that step is waiting for one another.
+  It takes 81.0 ms, step 2 of 2 takes 26.2 ms; 20.4 % of all ranks' time in that step is waiting for one another.
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       step              run           alone           ranks            idle
-      0   2.53 GiB   1.67 GiB    26.1 ms    19.8 ms  76 %    427 us   2 %   5.80 ms  22 %      0 ps   0 %
-      1   2.66 GiB   1.82 GiB    26.1 ms    20.7 ms  80 %    534 us   2 %   4.79 ms  18 %      0 ps   0 %
+      0   2.53 GiB   1.67 GiB    26.2 ms    19.8 ms  76 %    430 us   2 %   5.86 ms  22 %   98.8 us   0 %
+      1   2.66 GiB   1.82 GiB    26.2 ms    20.7 ms  79 %    534 us   2 %   4.82 ms  18 %    141 us   1 %
   Live, but beside what the allocator has reserved: 960 MiB of each rank (NCCL's buffers).
 
   Who waits for whom in that step, and what that one does meanwhile
-    rank 0 for 1         5.80 ms  4 times, most at permute: runs kernels 100 %
-    rank 1 for 0         4.79 ms  1 time, all at recv: runs kernels 100 %
-    Rank 1 is waited for longest, 5.80 ms by all together; its kernels take 20.7 ms, those of the others 19.8 ms, most of it at layer_norm_grad_input_...BFloat16, float, false>: 233 us against none.
+    rank 0 for 1         5.86 ms  4 times, most at permute: runs kernels 99 %
+    rank 1 for 0         4.82 ms  1 time, all at recv: runs kernels 99 %
+    Rank 1 is waited for longest, 5.86 ms by all together; its kernels take 20.7 ms, those of the others 19.8 ms, most of it at layer_norm_grad_input_...BFloat16, float, false>: 233 us against none.
 
   Remarks
     ranks 0, 1: 1 copy of 4 B in all is from or to pageable host memory, which is not counted; --pass pin says what pinned memory would be worth
@@ -22,23 +22,23 @@ $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --
 rank0.pretend and 1 more: 2 ranks on h100-sxm
 
   IT DOES NOT FIT: ranks 0, 1. (The others were replayed as if nobody had to wait for those; times mean little.)
-  It takes 830 us; 0.0 % of all ranks' time is waiting for one another.
+  It takes 835 us; 0.0 % of all ranks' time is waiting for one another.
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       time              run           alone           ranks            idle
-      0    960 MiB    386 MiB     830 us     424 us  51 %   22.8 us   3 %      0 ps   0 %    383 us  46 %  does not fit
+      0    992 MiB    418 MiB     835 us     424 us  51 %   22.8 us   3 %      0 ps   0 %    388 us  47 %  does not fit
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --set device.links.nvlink.to_device=x0.1 --set device.links.nvlink.from_device=x0.1 | head -n 5
 rank0.pretend and 1 more: 2 ranks on h100-sxm
 
   Every rank fits.
-  It takes 92.7 ms, step 2 of 2 takes 30.2 ms; 18.2 % of all ranks' time in that step is waiting for one another.
-  What that changes: 26.1 ms -> 30.2 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.3 % -> 18.2 %.
+  It takes 93.3 ms, step 2 of 2 takes 30.3 ms; 18.3 % of all ranks' time in that step is waiting for one another.
+  What that changes: 26.2 ms -> 30.3 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.4 % -> 18.3 %.
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --json | tr -d ' \n' | grep -o '"ranks":.*' | grep -oE '"(rank|time_ps|waits_for_ranks_ps|peers)":[0-9]+' | head -n 8
 "rank":0
-"time_ps":26057274047
-"waits_for_ranks_ps":5795449242
+"time_ps":26223524047
+"waits_for_ranks_ps":5861560353
 "rank":1
-"time_ps":5795449242
+"time_ps":5861560353
 "waits_for_ranks_ps":0
 "peers":0
 "peers":0
@@ -72,12 +72,12 @@ $ echelon import traces/pipeline_pytorch.h100/rank0.pretend.gz --anonymize -o $T
 0 and 1 more: 2 ranks on h100-sxm
 
   Every rank fits.
-  It takes 80.5 ms, step 2 of 2 takes 26.1 ms; 20.3 % of all ranks' time in that step is waiting for one another.
+  It takes 81.0 ms, step 2 of 2 takes 26.2 ms; 20.4 % of all ranks' time in that step is waiting for one another.
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       step              run           alone           ranks            idle
-      0   2.53 GiB   1.67 GiB    26.1 ms    19.8 ms  76 %    427 us   2 %   5.80 ms  22 %      0 ps   0 %
-      1   2.66 GiB   1.82 GiB    26.1 ms    20.7 ms  80 %    534 us   2 %   4.79 ms  18 %      0 ps   0 %
+      0   2.53 GiB   1.67 GiB    26.2 ms    19.8 ms  76 %    430 us   2 %   5.86 ms  22 %   98.8 us   0 %
+      1   2.66 GiB   1.82 GiB    26.2 ms    20.7 ms  79 %    534 us   2 %   4.82 ms  18 %    141 us   1 %
 $ echelon run --trace traces/pipeline_pytorch.h100/rank0.pretend.gz --device h100-sxm --engine native --set device.memories.hbm.capacity=2GiB --set device.memories.hbm.available=2GiB | grep -o 'IT DOES NOT FIT'; echelon alloc traces/pipeline_pytorch.h100/rank0.pretend.gz -c 2GiB | grep -o '[^ ]*: out of memory at event.*memory;'
 IT DOES NOT FIT
 recorded: out of memory at event 63, 128 MiB for AddmmBackward0 of down (Linear), for want of memory;
@@ -85,28 +85,28 @@ pytorch:expandable_segments:True: out of memory at event 63, 128 MiB for AddmmBa
 pytorch:backend:cudaMallocAsync: out of memory at event 63, 128 MiB for AddmmBackward0 of down (Linear), for want of memory;
 $ P=traces/pipeline_pytorch.h100; echelon run $P/rank*.pretend.gz --device h100-sxm --set ranks.1.device.kernel.power=400 -o $T/slow 2>/dev/null | sed -n 3,13p; echelon run $P/rank*.pretend.gz --device h100-sxm -o $T/as_is >/dev/null 2>&1; cd $T; echelon compare as_is slow; echelon compare as_is slow --json | tr -d ' \n' | grep -o '"relative":[0-9.]*'; echelon compare slow as_is/000
   Every rank fits.
-  It takes 106 ms, step 2 of 2 takes 34.1 ms; 27.3 % of all ranks' time in that step is waiting for one another.
-  What that changes: 26.1 ms -> 34.1 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.3 % -> 27.3 %.
+  It takes 106 ms, step 2 of 2 takes 34.3 ms; 27.3 % of all ranks' time in that step is waiting for one another.
+  What that changes: 26.2 ms -> 34.3 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.4 % -> 27.3 %.
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       step              run           alone           ranks            idle
-      0   2.53 GiB   1.67 GiB    34.1 ms    19.9 ms  58 %    427 us   1 %   13.8 ms  40 %      0 ps   0 %
-      1   2.66 GiB   1.82 GiB    34.1 ms    28.8 ms  84 %    534 us   2 %   4.81 ms  14 %      0 ps   0 %
+      0   2.53 GiB   1.67 GiB    34.3 ms    19.9 ms  58 %    430 us   1 %   13.9 ms  40 %   98.8 us   0 %
+      1   2.66 GiB   1.82 GiB    34.3 ms    28.8 ms  84 %    534 us   2 %   4.83 ms  14 %    141 us   0 %
   Live, but beside what the allocator has reserved: 960 MiB of each rank (NCCL's buffers).
 
   Who waits for whom in that step, and what that one does meanwhile
   run    ranks       time       step  relative  waiting    fullest
-  as_is      2    80.5 ms    26.1 ms         -   20.3 %   2.66 GiB
-  slow       2     106 ms    34.1 ms     1.311   27.3 %   2.66 GiB
+  as_is      2    81.0 ms    26.2 ms         -   20.4 %   2.66 GiB
+  slow       2     106 ms    34.3 ms     1.307   27.3 %   2.66 GiB
 
   What changed from as_is to slow
    rank                     step        kernels  communication          waits     host, idle                     live
-      0       26.1 ms -> 34.1 ms       +61.5 us              =       +8.03 ms              =     2.53 GiB -> 2.53 GiB
-      1       26.1 ms -> 34.1 ms       +8.08 ms              =       +15.4 us              =     2.66 GiB -> 2.66 GiB
+      0       26.2 ms -> 34.3 ms       +36.8 us              =       +8.02 ms              =     2.53 GiB -> 2.53 GiB
+      1       26.2 ms -> 34.3 ms       +8.05 ms              =       +9.21 us              =     2.66 GiB -> 2.66 GiB
 
   What changed within one rank, and why: echelon compare as_is/000 slow/000
 "relative":1.0
-"relative":1.3105531192328101
+"relative":1.3072611094358915
 echelon: slow: holds a run of several ranks, as_is/000 one of a single trace; compare one of its ranks (slow/000, ...)
 exit 2
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --pass remat | tail -n 8

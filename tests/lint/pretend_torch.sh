@@ -108,6 +108,10 @@ for scale in (torch.rand(3, 6, device="cuda").exp(), torch.rand(1, 1, device="cu
 torch.distributions.Categorical(probs=torch.rand(4, 8, device="cuda").softmax(-1)).sample()
 torch.distributions.MultivariateNormal(torch.zeros(6, device="cuda"), covariance_matrix=torch.rand(6, 6, device="cuda"))
 assert torch.isclose(scores, scores.roll(1)).all() and torch.allclose(scores, scores.roll(1)) and not (scores.view(30, 10) < 0).any(dim=1).any()
+# What is filled holds that, whatever lay in what it is made like.
+total = torch.rand(100, device="cuda").sum()
+assert torch.equal(torch.ones_like(total), torch.tensor(1.0, device="cuda")) and torch.full_like(total, 3).item() == 3 and total.new_full((2,), 4)[1].item() == 4
+assert total.clone().fill_(5).item() == 5 and total.fill_(6).zero_().item() == 0
 # A nested tensor says what is done with what it is made of; its whole numbers are computed as those of others are.
 nested = torch.nested.nested_tensor([torch.zeros(n, 64) for n in (3, 5)], layout=torch.jagged, device="cuda", requires_grad=True)
 torch.nn.functional.layer_norm(torch.nn.Linear(64, 64, device="cuda")(nested).chunk(2, -1)[0], (32,)).values().sum().backward()

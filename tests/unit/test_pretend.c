@@ -81,6 +81,26 @@ static EchRun *must_run(const EchTrace *trace, const EchDevice *device, bool hos
     return run;
 }
 
+/* A function of autograd that is written in Python is no operator, and says no types: its kernel in Triton moves what its arrays hold, here of 16 bits. What
+ * PyTorch's own operator of such a shape would do is by 32. */
+START_TEST(functions_of_python_move_their_arrays)
+{
+    static const char *const ranges[] = {"LigerRMSNormFunction, seq = 0, sizes = [[2048, 1024], [1024], [], []]",
+                                         "aten::rms_norm, sizes = [[2048, 1024], [1024]]"};
+    for (size_t i = 0; i < G_N_ELEMENTS(ranges); i++) {
+        g_autofree char *text = g_strdup_printf(HEAD "name 1 \"_rms_norm_forward_kernel\"\nname 2 \"%s\"\n"
+                                                     "alloc 0 0 0 4096 4194304 3 0\nalloc 0 0 0 8388608 2048 3 0\n"
+                                                     "alloc 1 0 0 16777216 4194304 3 0\npush 1 9 2\nkernel 5 0 0 1 2048 1 1 128 1 1 16\n"
+                                                     "args 0 16777216 2 4096 4 8388608\npop 9 9\nend\n",
+                                                ranges[i]);
+        g_autoptr(EchImport) import = must_read(text);
+        const EchOp *kernel = nth(import->trace, ECH_OP_KERNEL, 0);
+        EchBytes both = moved(import->trace, kernel, ECH_READ) + moved(import->trace, kernel, ECH_WRITE);
+        ck_assert_uint_eq(both, i == 0 ? 2 * 4194304 + 2048 : 4 * 4194304 + 4096);
+    }
+}
+END_TEST
+
 START_TEST(kernels_by_ranges_and_grids)
 {
     g_autoptr(EchImport) import = must_read(HEAD "name 1 \"" ADD "\"\n"
@@ -163,7 +183,7 @@ START_TEST(calls_of_several_classes)
     ck_assert_uint_eq(times[0].count, 1);
     ck_assert_uint_ne(times[1].kernel_class, ECH_GPU_PRODUCT);
     ck_assert_uint_eq(times[1].count, 2);
-    ck_assert_int_eq(ech_time_add(times[0].time, times[1].time), run->serial);
+    ck_assert_int_eq(times[0].time + times[1].time + 2 * run->kernel_gap, run->serial);
     EchBasis basis;
     ck_assert(ech_report_basis(&report, &basis));
     ck_assert_int_eq(basis.model[ECH_GPU_HELD], times[0].time);
@@ -629,13 +649,38 @@ START_TEST(small_kernels_wait_for_the_host)
     g_autoptr(EchDevice) device = ech_test_device("h100-sxm", (const char *const[]){"device.runtime.eager_launch_ps=10us", NULL});
     g_autoptr(EchImport) one = small_kernels(1, ""), many = small_kernels(200, "");
     g_autoptr(EchRun) alone = must_run(one->trace, device, false), free_host = must_run(many->trace, device, false), run = must_run(many->trace, device, true);
-    ck_assert_int_eq(free_host->makespan, 200 * alone->makespan);
+    ck_assert_int_eq(free_host->makespan, 200 * alone->makespan + 199 * free_host->kernel_gap);
     ck_assert_int_lt(alone->makespan, 10 * PS_PER_US);
     /* The last is asked for after 200 launches, and runs then. */
     ck_assert_int_eq(run->makespan, 200 * 10 * PS_PER_US + alone->makespan);
     ck_assert_int_eq(run->host_launch, 10 * PS_PER_US);
     ck_assert_int_eq(run->waits[ECH_WAIT_HOST], 10 * PS_PER_US + 199 * (10 * PS_PER_US - alone->makespan));
     ck_assert_int_eq(run->lower_bound, 200 * 10 * PS_PER_US);
+}
+END_TEST
+
+/* Kernels of a stream that were asked for in time begin a little after one another, as recorded ones do; those of a graph at once, and those that come late as
+ * they come. */
+START_TEST(kernels_follow_one_another)
+{
+    const char *const late[] = {"device.runtime.eager_launch_ps=10us", "device.runtime.kernel_gap_ps=2us", NULL}, *const ahead[] = {late[1], NULL};
+    g_autoptr(EchDevice) slow = ech_test_device("h100-sxm", late), device = ech_test_device("h100-sxm", ahead), as_is = ech_test_device("h100-sxm", NULL);
+    const char *waits = "copy 1 0 0 1000000000 2 3 1\n", *kernels = "kernel 2 0 0 1 1 1 1 128 1 1 0\nkernel 3 0 0 1 1 1 1 128 1 1 0\n";
+    g_autofree char *text = g_strconcat(HEAD "name 1 \"" ADD "\"\n", waits, kernels, "end\n", NULL),
+                    *as_graph = g_strconcat(HEAD "name 1 \"" ADD "\"\n", waits, "graph 2 0 0 2\n", kernels, "end\n", NULL),
+                    *two_streams =
+                        g_strconcat(HEAD "name 1 \"" ADD "\"\n", waits, "kernel 2 0 0 1 1 1 1 128 1 1 0\nkernel 3 0 7 1 1 1 1 128 1 1 0\nend\n", NULL);
+    g_autoptr(EchImport) stream = must_read(text), graph = must_read(as_graph), apart = must_read(two_streams), one = small_kernels(1, ""),
+                         two = small_kernels(2, "");
+    g_autoptr(EchRun) alone = must_run(one->trace, device, false), x = must_run(stream->trace, device, true), y = must_run(graph->trace, device, true);
+    g_autoptr(EchRun) z = must_run(stream->trace, as_is, true), w = must_run(apart->trace, device, true), v = must_run(two->trace, slow, true);
+    ck_assert_int_eq(x->makespan - y->makespan, 2 * PS_PER_US);
+    ck_assert_int_eq(x->makespan - z->makespan, 2 * PS_PER_US - z->kernel_gap);
+    ck_assert_int_eq(z->kernel_gap, 1250000);
+    ck_assert_int_eq(v->makespan, 20 * PS_PER_US + alone->makespan);
+    ck_assert_int_lt(w->makespan, x->makespan);
+    ck_assert_int_ge(x->serial, x->makespan);
+    ck_assert_int_le(x->lower_bound, x->makespan);
 }
 END_TEST
 
@@ -1284,6 +1329,7 @@ int main(void)
     Suite *suite = suite_create("pretend");
     TCase *cases = tcase_create("pretend");
     tcase_add_test(cases, kernels_by_ranges_and_grids);
+    tcase_add_test(cases, functions_of_python_move_their_arrays);
     tcase_add_test(cases, backward_is_of_the_module_whose_forward_made_it);
     tcase_add_test(cases, library_calls);
     tcase_add_test(cases, calls_of_several_classes);
@@ -1304,6 +1350,7 @@ int main(void)
     tcase_add_test(cases, pinning_takes_time_by_the_page);
     tcase_add_test(cases, copies_right_behind_others);
     tcase_add_test(cases, small_kernels_wait_for_the_host);
+    tcase_add_test(cases, kernels_follow_one_another);
     tcase_add_test(cases, the_host_runs_ahead_and_waits);
     tcase_add_test(cases, the_host_thinks_after_it_waited);
     tcase_add_test(cases, graphs_are_asked_for_once);

@@ -39,6 +39,8 @@ LOGICAL = {aten.logical_and.default, aten.logical_or.default, aten.logical_not.d
 WELL = {aten.all.default: True, aten._is_all_true.default: True, aten.any.default: False, aten._is_any_true.default: False}  # whether all is well, or something wrong
 CHOICES = {aten.topk.default: 2, aten.argmax.default: 1, aten.argmin.default: 1, aten.max.dim: 1, aten.min.dim: 1}  # and which argument their axis is
 SORTS = {aten.sort.default: 1, aten.sort.stable: 2}
+FILLED = {aten.ones_like.default, aten.zeros_like.default, aten.full_like.default, aten.new_ones.default, aten.new_zeros.default, aten.new_full.default,
+          aten.fill_.Scalar, aten.zero_.default}  # whatever lies in what they are given: the gradient of a loss begins as ones
 RANDOM = {aten.randperm.default, aten.randperm.generator, aten.randint.default, aten.randint.generator, aten.randint.low, aten.randint.low_generator}
 SOUND = {aten.linalg_eig.default, aten._linalg_eigvals.default}  # look whether all that they are given is finite, and end where it is not
 if hasattr(aten, "segment_reduce"):
@@ -379,7 +381,7 @@ class Values(TorchDispatchMode):
             self.write(torch.tensor(WELL[func]), out)
             self.forget(outs)
             return out
-        known = self.kind(func) == "value" and sizes <= LARGEST and all(_is_known(t) for t in here)
+        known = self.kind(func) == "value" and sizes <= LARGEST and (func in FILLED or all(_is_known(t) for t in here))
         if func in RANDOM and sizes <= LARGEST:
             self.write(self.randomly(func, args), out)
             self.forget(outs)
@@ -396,7 +398,7 @@ class Values(TorchDispatchMode):
             written = [args[at] for at, a in enumerate(func._schema.arguments[: len(args)]) if a.alias_info is not None and a.alias_info.is_write]
             self.clear(_tensors(written))
             return out
-        guess = not self.guessed.isdisjoint(t.data_ptr() for t in here)
+        guess = func not in FILLED and not self.guessed.isdisjoint(t.data_ptr() for t in here)
         made = func(*[_moved(a) for a in args], **{name: _moved(value) for name, value in kwargs.items()})
         if not outs:
             return made if isinstance(out, (bool, int, float)) else out
