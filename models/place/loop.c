@@ -117,26 +117,37 @@ static void append_shape(GString *text, const EchFlowInstruction *in)
         g_string_append_c(text, ')');
 }
 
+/* The number of @text among those that are known, from 1. */
+static uint32_t number_of(GHashTable *known, const GString *text)
+{
+    gpointer number = g_hash_table_lookup(known, text->str);
+    if (number == NULL) {
+        number = GUINT_TO_POINTER(g_hash_table_size(known) + 1);
+        g_hash_table_insert(known, g_strdup(text->str), number);
+    }
+    return GPOINTER_TO_UINT(number);
+}
+
 static uint32_t *fingerprints(const EchFlowInstruction *in, uint32_t n)
 {
     uint32_t *print = g_new0(uint32_t, MAX(n, 1));
+    g_autofree uint32_t *shape = g_new(uint32_t, MAX(n, 1));
     g_autoptr(GHashTable) known = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
+    g_autoptr(GHashTable) shapes = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
     g_autoptr(GString) text = g_string_new(NULL);
+    for (uint32_t t = 0; t < n; t++) {
+        g_string_truncate(text, 0);
+        append_shape(text, &in[t]);
+        shape[t] = number_of(shapes, text);
+    }
     for (uint32_t t = 0; t < n; t++) {
         if (in[t].op == ECH_FLOW_WHILE || in[t].op == ECH_FLOW_CONDITIONAL)
             continue;
-        g_string_truncate(text, 0);
-        append_shape(text, &in[t]);
-        g_string_append_printf(text, " %s(", in[t].opcode != NULL ? in[t].opcode : "");
+        g_string_printf(text, "%u %s(", shape[t], in[t].opcode != NULL ? in[t].opcode : "");
         for (uint32_t k = 0; k < in[t].n_operands; k++)
             if (in[t].operands[k] != ECH_PLACE_NONE)
-                append_shape(text, &in[in[t].operands[k]]);
-        gpointer number = g_hash_table_lookup(known, text->str);
-        if (number == NULL) {
-            number = GUINT_TO_POINTER(g_hash_table_size(known) + 1);
-            g_hash_table_insert(known, g_strdup(text->str), number);
-        }
-        print[t] = GPOINTER_TO_UINT(number);
+                g_string_append_printf(text, "%u,", shape[in[t].operands[k]]);
+        print[t] = number_of(known, text);
     }
     return print;
 }

@@ -14,12 +14,17 @@ static bool is_candidate(const Msa *m, uint32_t step)
     return !(source_moves && m->p->values[s->operand].step != step && is_candidate(m, m->p->values[s->operand].step));
 }
 
+/* Whether @step is in @list, which ascends. */
+static bool is_in(const GArray *list, uint32_t step)
+{
+    guint low = 0, high = list->len;
+    ECH_SEARCH(low, high, middle, g_array_index(list, uint32_t, middle) < step);
+    return low < list->len && g_array_index(list, uint32_t, low) == step;
+}
+
 static bool is_pending(const Msa *m, uint32_t step)
 {
-    for (guint i = 0; i < m->candidates->len; i++)
-        if (g_array_index(m->candidates, uint32_t, i) == step)
-            return true;
-    return false;
+    return is_in(m->candidates, step);
 }
 
 gint ech_msa_compare_value(gconstpointer a, gconstpointer b, gpointer data)
@@ -34,27 +39,26 @@ gint ech_msa_compare_value(gconstpointer a, gconstpointer b, gpointer data)
     return (i > k) - (i < k);
 }
 
-static void add_once(GArray *list, uint32_t x)
+static void add_once(GArray *list, GHashTable *known, uint32_t x)
 {
-    for (guint i = 0; i < list->len; i++)
-        if (g_array_index(list, uint32_t, i) == x)
-            return;
-    g_array_append_val(list, x);
+    if (g_hash_table_add(known, GUINT_TO_POINTER(x)))
+        g_array_append_val(list, x);
 }
 
 GArray *ech_msa_joint_values(Msa *m, uint32_t value)
 {
     const EchMsaProblem *p = m->p;
     GArray *list = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-    g_array_append_val(list, value);
+    g_autoptr(GHashTable) listed = g_hash_table_new(NULL, NULL), pending = g_hash_table_new(NULL, NULL);
+    add_once(list, listed, value);
     for (guint i = 0; i < list->len; i++) {
         uint32_t v = g_array_index(list, uint32_t, i);
         for (uint32_t u = m->first_use[v]; u < m->first_use[v + 1]; u++)
             if (is_candidate(m, p->uses[u].step) && p->steps[p->uses[u].step].operand == v)
-                add_once(list, p->steps[p->uses[u].step].result);
+                add_once(list, listed, p->steps[p->uses[u].step].result);
         const EchMsaStep *step = &p->steps[p->values[v].step];
         if ((step->kind == ECH_MSA_COPY || step->kind == ECH_MSA_SLICE) && step->result == v && is_candidate(m, p->values[v].step))
-            add_once(list, step->operand);
+            add_once(list, listed, step->operand);
     }
     g_array_sort_with_data(list, ech_msa_compare_value, (gpointer)(guintptr)p);
     g_array_set_size(m->candidates, 0);
@@ -62,10 +66,10 @@ GArray *ech_msa_joint_values(Msa *m, uint32_t value)
         uint32_t v = g_array_index(list, uint32_t, i);
         for (uint32_t u = m->first_use[v]; u < m->first_use[v + 1]; u++)
             if (is_candidate(m, p->uses[u].step) && p->steps[p->uses[u].step].operand == v)
-                add_once(m->candidates, p->uses[u].step);
+                add_once(m->candidates, pending, p->uses[u].step);
         const EchMsaStep *step = &p->steps[p->values[v].step];
         if ((step->kind == ECH_MSA_COPY || step->kind == ECH_MSA_SLICE) && step->result == v && is_candidate(m, p->values[v].step))
-            add_once(m->candidates, p->values[v].step);
+            add_once(m->candidates, pending, p->values[v].step);
     }
     g_array_sort(m->candidates, ech_compare_u32);
     return list;
@@ -423,8 +427,25 @@ static uint8_t reason(int result)
                      ((result & (OUT_OF_COPIES | OUT_OF_BANDWIDTH)) != 0 ? ECH_MSA_WHY_COPIES : 0));
 }
 
+/* Holders by their steps, in their order. */
+typedef struct {
+    GHashTable *first; /* step -> 1 + the first holder there */
+    guint *next;       /* by holder: 1 + the next one of its step; 0: none */
+} Chains;
+
+static Chains chain_up(const GPtrArray *holders)
+{
+    Chains chains = {g_hash_table_new(NULL, NULL), g_new0(guint, MAX(holders->len, 1))};
+    for (guint h = holders->len; h > 0; h--) {
+        gpointer step = GUINT_TO_POINTER((guint)((const Holder *)holders->pdata[h - 1])->step);
+        chains.next[h - 1] = GPOINTER_TO_UINT(g_hash_table_lookup(chains.first, step));
+        g_hash_table_insert(chains.first, step, GUINT_TO_POINTER(h));
+    }
+    return chains;
+}
+
 /* The uses of a holder, and behind a copy that may become unnecessary those of what it makes, in the order of time. */
-static GArray *contexts_of(Msa *m, Holder *holder, const GPtrArray *holders)
+static GArray *contexts_of(Msa *m, Holder *holder, const GPtrArray *holders, const Chains *at_step)
 {
     const EchMsaProblem *p = m->p;
     GArray *work = g_array_new(FALSE, FALSE, sizeof(Context));
@@ -433,9 +454,10 @@ static GArray *contexts_of(Msa *m, Holder *holder, const GPtrArray *holders)
         uint32_t step = p->uses[context.use].step;
         context.extend_only = is_pending(m, step) && p->steps[step].operand == holder->value;
         g_array_append_val(work, context);
-        for (guint h = 0; context.extend_only && h < holders->len; h++) {
-            Holder *target = holders->pdata[h];
-            if (target->step != (int64_t)step || target->value != p->steps[step].result)
+        guint first = context.extend_only ? GPOINTER_TO_UINT(g_hash_table_lookup(at_step->first, GUINT_TO_POINTER(step))) : 0;
+        for (guint h = first; h > 0; h = at_step->next[h - 1]) {
+            Holder *target = holders->pdata[h - 1];
+            if (target->value != p->steps[step].result)
                 continue;
             for (guint u = 0; u < target->uses->len; u++) {
                 Context second = {target, g_array_index(target->uses, uint32_t, u), false};
@@ -469,12 +491,10 @@ static int64_t chunk_start_of(const Msa *m, const Holder *holder, const Request 
 /* False, and remembered, where a copy that was to become unnecessary did not. */
 static bool all_converted(Msa *m)
 {
+    g_array_sort(m->converted, ech_compare_u32);
     for (guint i = 0; i < m->candidates->len; i++) {
         uint32_t step = g_array_index(m->candidates, uint32_t, i);
-        bool done = false;
-        for (guint k = 0; k < m->converted->len; k++)
-            done = done || g_array_index(m->converted, uint32_t, k) == step;
-        if (!done) {
+        if (!is_in(m->converted, step)) {
             m->failed_sync[step] = true;
             return false;
         }
@@ -501,12 +521,15 @@ int ech_msa_allocate_holders(Msa *m, GPtrArray *holders)
         }
     }
     g_array_sort(times, ech_compare_i64);
+    Chains at_step = chain_up(holders);
+    g_autoptr(GHashTable) at_first = at_step.first;
+    g_autofree guint *at_next = at_step.next;
     int result = OK;
     for (guint i = 0; i < holders->len; i++) {
         Holder *holder = holders->pdata[i];
         if (is_pending(m, (uint32_t)holder->step) && p->steps[holder->step].result == holder->value)
             continue;
-        g_autoptr(GArray) work = contexts_of(m, holder, holders);
+        g_autoptr(GArray) work = contexts_of(m, holder, holders, &at_step);
         uint32_t previous = ECH_PLACE_NONE;
         for (guint w = 0; w < work->len; w++) {
             const Context *context = &g_array_index(work, Context, w);

@@ -9,7 +9,7 @@
 typedef struct {
     GArray *chunks; /* EchVmemChunk, any order */
     int64_t max_end;
-    int64_t max_start, min_end; /* where the order is kept: all have these steps in common */
+    int64_t max_start, min_end; /* all have these steps in common */
 } Bucket;
 
 typedef struct {
@@ -26,6 +26,7 @@ enum { IN_ORDER = 512 };
 typedef struct {
     uint32_t n;
     bool summed;                /* what follows is so */
+    int64_t min_start, max_end; /* none is used before or behind */
     int64_t max_start, min_end; /* all have these steps in common */
     int64_t gap;                /* the largest between two of them, of all as they lie */
     int64_t top;                /* the highest of their ends */
@@ -37,7 +38,7 @@ struct EchVmem {
     uint32_t n_buckets;
     int64_t alignment;
     bool keep_largest;
-    GPtrArray *order;                   /* Block, where it is kept; else NULL */
+    GPtrArray *order;                   /* Block, never none */
     uint32_t n_ordered;                 /* chunks in it */
     GArray *used;                       /* Gap, scratch */
     GArray *gaps;                       /* Gap, scratch of whole buffers */
@@ -50,6 +51,8 @@ EchVmem *ech_vmem_new(uint32_t n_steps, int64_t alignment)
     vmem->n_buckets = n_steps / BUCKET + 2;
     vmem->buckets = g_new0(Bucket, vmem->n_buckets);
     vmem->alignment = alignment;
+    vmem->order = g_ptr_array_new_with_free_func(g_free);
+    g_ptr_array_add(vmem->order, g_new0(Block, 1));
     vmem->used = g_array_new(FALSE, FALSE, sizeof(Gap));
     vmem->gaps = g_array_new(FALSE, FALSE, sizeof(Gap));
     for (uint32_t i = 0; i < vmem->n_buckets; i++)
@@ -68,7 +71,7 @@ void ech_vmem_free(EchVmem *vmem)
         if (vmem->times[i] != NULL)
             g_array_unref(vmem->times[i]);
     g_free(vmem->buckets);
-    g_clear_pointer(&vmem->order, g_ptr_array_unref);
+    g_ptr_array_unref(vmem->order);
     g_array_unref(vmem->used);
     g_array_unref(vmem->gaps);
     g_free(vmem);
@@ -79,23 +82,23 @@ void ech_vmem_keep_largest_gap(EchVmem *vmem, bool on)
     vmem->keep_largest = on;
 }
 
-void ech_vmem_keep_order(EchVmem *vmem)
+/* The last block that begins at the offset or before, or the first. */
+static guint block_of(const GPtrArray *order, int64_t offset)
 {
-    g_assert(vmem->order == NULL);
-    vmem->order = g_ptr_array_new_with_free_func(g_free);
-    g_ptr_array_add(vmem->order, g_new0(Block, 1));
-}
-
-static void add_in_order(GPtrArray *order, EchVmemChunk chunk)
-{
-    guint low = 0, high = order->len; /* the last block that begins at the offset or before, or the first */
+    guint low = 0, high = order->len;
     while (high - low > 1) {
         guint middle = low + (high - low) / 2;
-        if (((const Block *)order->pdata[middle])->rows[0].offset <= chunk.offset)
+        if (((const Block *)order->pdata[middle])->rows[0].offset <= offset)
             low = middle;
         else
             high = middle;
     }
+    return low;
+}
+
+static void add_in_order(GPtrArray *order, EchVmemChunk chunk)
+{
+    guint low = block_of(order, chunk.offset);
     Block *block = order->pdata[low];
     if (block->n == IN_ORDER) {
         Block *behind = g_new(Block, 1);
@@ -115,6 +118,31 @@ static void add_in_order(GPtrArray *order, EchVmemChunk chunk)
     block->summed = false;
 }
 
+static bool is_same(const EchVmemChunk *a, const EchVmemChunk *b)
+{
+    return a->start == b->start && a->end == b->end && a->offset == b->offset && a->bytes == b->bytes;
+}
+
+/* One of those that are the same as @chunk, of which there is one. */
+static void remove_in_order(GPtrArray *order, EchVmemChunk chunk)
+{
+    guint b = block_of(order, chunk.offset) + 1;
+    while (b-- > 0) {
+        Block *block = order->pdata[b];
+        for (uint32_t k = 0; k < block->n; k++) {
+            if (!is_same(&block->rows[k], &chunk))
+                continue;
+            block->n--;
+            memmove(block->rows + k, block->rows + k + 1, (block->n - k) * sizeof *block->rows);
+            block->summed = false;
+            if (block->n == 0 && order->len > 1)
+                g_ptr_array_remove_index(order, b);
+            return;
+        }
+    }
+    g_assert_not_reached();
+}
+
 static uint32_t bucket_of(const EchVmem *vmem, int64_t start)
 {
     int64_t i = start < 0 ? 0 : start / BUCKET;
@@ -130,7 +158,7 @@ void ech_vmem_add(EchVmem *vmem, EchVmemChunk chunk)
     bucket->min_end = bucket->chunks->len > 0 ? MIN(bucket->min_end, chunk.end) : chunk.end;
     g_array_append_val(bucket->chunks, chunk);
     bucket->max_end = MAX(bucket->max_end, chunk.end);
-    if (vmem->order && chunk.bytes > 0) {
+    if (chunk.bytes > 0) {
         add_in_order(vmem->order, chunk);
         vmem->n_ordered++;
     }
@@ -141,12 +169,14 @@ bool ech_vmem_remove(EchVmem *vmem, EchVmemChunk chunk)
     Bucket *bucket = &vmem->buckets[bucket_of(vmem, chunk.start)];
     if (bucket->chunks == NULL)
         return false;
-    g_assert(vmem->order == NULL);
     for (guint i = 0; i < bucket->chunks->len; i++) {
-        const EchVmemChunk *c = &g_array_index(bucket->chunks, EchVmemChunk, i);
-        if (c->start != chunk.start || c->end != chunk.end || c->offset != chunk.offset || c->bytes != chunk.bytes)
+        if (!is_same(&g_array_index(bucket->chunks, EchVmemChunk, i), &chunk))
             continue;
         g_array_remove_index_fast(bucket->chunks, i);
+        if (chunk.bytes > 0) {
+            remove_in_order(vmem->order, chunk);
+            vmem->n_ordered--;
+        }
         bucket->max_end = INT64_MIN;
         for (guint k = 0; k < bucket->chunks->len; k++)
             bucket->max_end = MAX(bucket->max_end, g_array_index(bucket->chunks, EchVmemChunk, k).end);
@@ -162,6 +192,10 @@ void ech_vmem_clear(EchVmem *vmem)
             g_array_set_size(vmem->buckets[i].chunks, 0);
         vmem->buckets[i].max_end = INT64_MIN;
     }
+    g_ptr_array_set_size(vmem->order, 1);
+    ((Block *)vmem->order->pdata[0])->n = 0;
+    ((Block *)vmem->order->pdata[0])->summed = false;
+    vmem->n_ordered = 0;
 }
 
 /* Adds the places taken at some step of [start, end] to vmem->used. */
@@ -182,12 +216,18 @@ static void collect(EchVmem *vmem, int64_t start, int64_t end)
     }
 }
 
-static bool meets(const EchVmemChunk *c, const int64_t *starts, const int64_t *ends, uint32_t n)
+/* Whether something that is used from @start to @end is so at some step of the ranges. */
+static inline bool meets_any(int64_t start, int64_t end, const int64_t *starts, const int64_t *ends, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
-        if (c->start <= ends[i] && c->end >= starts[i] && ends[i] >= 0)
-            return c->bytes > 0;
+        if (start <= ends[i] && end >= starts[i] && ends[i] >= 0)
+            return true;
     return false;
+}
+
+static bool meets(const EchVmemChunk *c, const int64_t *starts, const int64_t *ends, uint32_t n)
+{
+    return c->bytes > 0 && meets_any(c->start, c->end, starts, ends, n);
 }
 
 static gint compare_gap(gconstpointer a, gconstpointer b)
@@ -228,15 +268,6 @@ static void make_gaps(EchVmem *vmem, int64_t left, GArray *gaps)
 /* Where this part of all chunks meet, going through all in their order takes less than sorting those. */
 enum { MANY = 16 };
 
-/* Whether all that last from @max_start to @min_end at least are used at some step of the ranges. */
-static bool meets_all(int64_t max_start, int64_t min_end, const int64_t *starts, const int64_t *ends, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        if (max_start <= ends[i] && min_end >= starts[i] && ends[i] >= 0)
-            return true;
-    return false;
-}
-
 /* Whether that many are used at some step of the ranges. */
 static bool meets_many(const EchVmem *vmem, const int64_t *starts, const int64_t *ends, uint32_t n)
 {
@@ -246,11 +277,11 @@ static bool meets_many(const EchVmem *vmem, const int64_t *starts, const int64_t
         last = MAX(last, ends[i]);
     }
     uint32_t met = 0;
-    for (uint32_t i = 0; vmem->order && last >= 0 && i <= bucket_of(vmem, last); i++) {
+    for (uint32_t i = 0; last >= 0 && i <= bucket_of(vmem, last); i++) {
         const Bucket *bucket = &vmem->buckets[i];
         if (bucket->chunks == NULL || bucket->max_end < first)
             continue;
-        bool all = meets_all(bucket->max_start, bucket->min_end, starts, ends, n);
+        bool all = meets_any(bucket->max_start, bucket->min_end, starts, ends, n);
         met += all ? bucket->chunks->len : 0;
         for (guint k = 0; k < bucket->chunks->len && !all; k++)
             met += meets(&g_array_index(bucket->chunks, EchVmemChunk, k), starts, ends, n);
@@ -262,14 +293,16 @@ static bool meets_many(const EchVmem *vmem, const int64_t *starts, const int64_t
 
 static void sum_up(Block *block)
 {
-    block->max_start = INT64_MIN;
-    block->min_end = INT64_MAX;
+    block->min_start = block->min_end = INT64_MAX;
+    block->max_start = block->max_end = INT64_MIN;
     block->gap = 0;
     block->top = 0;
     for (uint32_t k = 0; k < block->n; k++) {
         const EchVmemChunk *c = &block->rows[k];
+        block->min_start = MIN(block->min_start, c->start);
         block->max_start = MAX(block->max_start, c->start);
         block->min_end = MIN(block->min_end, c->end);
+        block->max_end = MAX(block->max_end, c->end);
         block->gap = k > 0 ? MAX(block->gap, c->offset - block->top) : 0;
         block->top = MAX(block->top, c->offset + c->bytes);
     }
@@ -285,7 +318,9 @@ static void make_gaps_in_order(EchVmem *vmem, const int64_t *starts, const int64
         Block *block = vmem->order->pdata[b];
         if (!block->summed)
             sum_up(block);
-        if (block->n > 0 && block->gap < MAX(left, 1) && meets_all(block->max_start, block->min_end, starts, ends, n)) {
+        if (block->n == 0 || !meets_any(block->min_start, block->max_end, starts, ends, n))
+            continue;
+        if (block->gap < MAX(left, 1) && meets_any(block->max_start, block->min_end, starts, ends, n)) {
             add_gap(vmem, at, block->rows[0].offset, left, gaps);
             at = MAX(at, block->top);
             continue;
@@ -333,17 +368,23 @@ static int64_t choose_gap(const EchVmem *vmem, const GArray *gaps, int64_t bytes
     return best->start;
 }
 
-int64_t ech_vmem_find_many(EchVmem *vmem, const int64_t *starts, const int64_t *ends, uint32_t n, int64_t bytes, int64_t room, int64_t preferred)
+/* The gaps of at least @left between what is used at some step of the ranges; the last one is endless. */
+static void find_gaps(EchVmem *vmem, const int64_t *starts, const int64_t *ends, uint32_t n, int64_t left, GArray *gaps)
 {
     if (meets_many(vmem, starts, ends, n)) {
-        make_gaps_in_order(vmem, starts, ends, n, bytes, vmem->gaps);
-    } else {
-        g_array_set_size(vmem->used, 0);
-        for (uint32_t i = 0; i < n; i++)
-            collect(vmem, starts[i], ends[i]);
-        g_array_sort(vmem->used, compare_gap);
-        make_gaps(vmem, bytes, vmem->gaps);
+        make_gaps_in_order(vmem, starts, ends, n, left, gaps);
+        return;
     }
+    g_array_set_size(vmem->used, 0);
+    for (uint32_t i = 0; i < n; i++)
+        collect(vmem, starts[i], ends[i]);
+    g_array_sort(vmem->used, compare_gap);
+    make_gaps(vmem, left, gaps);
+}
+
+int64_t ech_vmem_find_many(EchVmem *vmem, const int64_t *starts, const int64_t *ends, uint32_t n, int64_t bytes, int64_t room, int64_t preferred)
+{
+    find_gaps(vmem, starts, ends, n, bytes, vmem->gaps);
     if (preferred >= 0 && preferred % vmem->alignment == 0) {
         const Gap *gap = gap_at(vmem->gaps, preferred);
         if (gap != NULL && gap->end - preferred >= room)
@@ -355,6 +396,30 @@ int64_t ech_vmem_find_many(EchVmem *vmem, const int64_t *starts, const int64_t *
 int64_t ech_vmem_find(EchVmem *vmem, int64_t start, int64_t end, int64_t bytes, int64_t preferred)
 {
     return ech_vmem_find_many(vmem, &start, &end, 1, bytes, bytes, preferred);
+}
+
+int64_t ech_vmem_find_lowest(EchVmem *vmem, int64_t start, int64_t end, int64_t within, int64_t bytes, int64_t from)
+{
+    int64_t base = align_up(from, vmem->alignment);
+    for (guint b = 0; b < vmem->order->len && bytes > 0; b++) {
+        Block *block = vmem->order->pdata[b];
+        if (!block->summed)
+            sum_up(block);
+        if (block->n == 0 || block->top <= base + within || !meets_any(block->min_start, block->max_end, &start, &end, 1))
+            continue;
+        if (block->rows[0].offset < base + within + bytes && block->gap < bytes && meets_any(block->max_start, block->min_end, &start, &end, 1)) {
+            base = align_up(block->top - within, vmem->alignment);
+            continue;
+        }
+        for (uint32_t k = 0; k < block->n; k++) {
+            const EchVmemChunk *c = &block->rows[k];
+            if (c->offset >= base + within + bytes)
+                return base;
+            if (c->offset + c->bytes > base + within && meets(c, &start, &end, 1))
+                base = align_up(c->offset + c->bytes - within, vmem->alignment);
+        }
+    }
+    return base;
 }
 
 int64_t ech_vmem_free_until(const EchVmem *vmem, int64_t start, int64_t end, int64_t offset, int64_t bytes)
@@ -615,8 +680,14 @@ static int64_t total(const EchVmemRequest *request)
     return sum;
 }
 
-/* Fills vmem->times[] with the gaps of every slice time. @more, @n_more: further closed intervals that the whole buffer must be free in. */
-static void make_times(EchVmem *vmem, const EchVmemRequest *request, const Gap *more, uint32_t n_more, int64_t whole)
+/* Closed intervals of steps. */
+typedef struct {
+    const int64_t *starts, *ends;
+    uint32_t n;
+} Ranges;
+
+/* Fills vmem->times[] with the gaps of every slice time. @more: further closed intervals that the whole buffer must be free in. */
+static void make_times(EchVmem *vmem, const EchVmemRequest *request, const Ranges *more, int64_t whole)
 {
     int64_t least = request->bytes[0];
     for (uint32_t i = 1; i < request->n; i++)
@@ -625,12 +696,20 @@ static void make_times(EchVmem *vmem, const EchVmemRequest *request, const Gap *
         bool last = i + 1 == request->n;
         if (vmem->times[i] == NULL)
             vmem->times[i] = g_array_new(FALSE, FALSE, sizeof(Gap));
-        g_array_set_size(vmem->used, 0);
-        collect(vmem, request->starts[i], last ? request->end : request->starts[i + 1] - 1);
-        for (uint32_t k = 0; last && k < n_more; k++)
-            collect(vmem, more[k].start, more[k].end);
-        g_array_sort(vmem->used, compare_gap);
-        make_gaps(vmem, last ? MIN(whole, total(request)) : least, vmem->times[i]);
+        if (!last) {
+            int64_t until = request->starts[i + 1] - 1;
+            find_gaps(vmem, &request->starts[i], &until, 1, least, vmem->times[i]);
+            continue;
+        }
+        uint32_t n = 1 + (more ? more->n : 0);
+        g_autofree int64_t *starts = g_new(int64_t, n), *ends = g_new(int64_t, n);
+        for (uint32_t k = 1; k < n; k++) {
+            starts[k] = more->starts[k - 1];
+            ends[k] = more->ends[k - 1];
+        }
+        starts[0] = request->starts[i];
+        ends[0] = request->end;
+        find_gaps(vmem, starts, ends, n, MIN(whole, total(request)), vmem->times[i]);
     }
 }
 
@@ -641,10 +720,10 @@ static gint compare_root(gconstpointer a, gconstpointer b)
     return u != v ? (u < v ? -1 : 1) : (x->start > y->start) - (x->start < y->start);
 }
 
-static bool find_general(EchVmem *vmem, const EchVmemRequest *request, int64_t preferred, const Gap *more, uint32_t n_more, int64_t whole,
-                         OffsetAllowed allowed, gpointer data, int64_t *ret_offsets)
+static bool find_general(EchVmem *vmem, const EchVmemRequest *request, int64_t preferred, const Ranges *more, int64_t whole, OffsetAllowed allowed,
+                         gpointer data, int64_t *ret_offsets)
 {
-    make_times(vmem, request, more, n_more, whole);
+    make_times(vmem, request, more, whole);
     GArray *roots = vmem->times[request->n - 1];
     if (preferred >= 0 && preferred % vmem->alignment == 0) {
         const Gap *root = gap_at(roots, preferred);
@@ -667,7 +746,7 @@ bool ech_vmem_find_sliced(EchVmem *vmem, const EchVmemRequest *request, int64_t 
         ret_offsets[0] = ech_vmem_find(vmem, request->starts[0], request->end, request->bytes[0], preferred);
         return true;
     }
-    return find_general(vmem, request, preferred, NULL, 0, total(request), NULL, NULL, ret_offsets);
+    return find_general(vmem, request, preferred, NULL, total(request), NULL, NULL, ret_offsets);
 }
 
 /* ---- repacking ---- */
@@ -704,7 +783,7 @@ static bool colocated_allowed(int64_t offset, gpointer data)
         if (block->request.n == 1)
             continue;
         EchVmem *vmem = c->vmem;
-        make_times(vmem, &block->request, NULL, 0, c->whole);
+        make_times(vmem, &block->request, NULL, c->whole);
         const Gap *root = gap_at(vmem->times[block->request.n - 1], offset);
         if (root == NULL || !find_in_root(vmem, &block->request, root, offset, c->whole, NULL, NULL, block->offsets))
             return false;
@@ -760,19 +839,19 @@ bool ech_vmem_repack(EchVmemBlock *blocks, uint32_t n, uint32_t n_steps, int64_t
         uint32_t owner = g_array_index(order, Order, i).owner;
         guint at = GPOINTER_TO_UINT(g_hash_table_lookup(first, GUINT_TO_POINTER(blocks[owner].group)));
         GArray *others = members->pdata[at - 1];
-        g_autoptr(GArray) more = g_array_new(FALSE, FALSE, sizeof(Gap));
+        g_autofree int64_t *starts = g_new(int64_t, MAX(others->len, 1)), *ends = g_new(int64_t, MAX(others->len, 1));
         int64_t whole = total(&blocks[owner].request);
         bool sliced = false;
         for (guint k = 0; k < others->len; k++) {
             const EchVmemRequest *r = &blocks[g_array_index(others, uint32_t, k)].request;
-            Gap interval = {r->starts[r->n - 1], r->end};
-            g_array_append_val(more, interval);
+            starts[k] = r->starts[r->n - 1];
+            ends[k] = r->end;
             whole = MAX(whole, total(r));
             sliced = sliced || r->n > 1;
         }
         Colocated colocated = {blocks, (const uint32_t *)(const void *)others->data, others->len, whole, twin};
-        if (!find_general(vmem, &blocks[owner].request, -1, (const Gap *)(const void *)more->data, more->len, whole, sliced ? colocated_allowed : NULL,
-                          &colocated, blocks[owner].offsets))
+        if (!find_general(vmem, &blocks[owner].request, -1, &(Ranges){starts, ends, others->len}, whole, sliced ? colocated_allowed : NULL, &colocated,
+                          blocks[owner].offsets))
             return false;
         int64_t lowest = blocks[owner].offsets[0];
         for (uint32_t k = 1; k < blocks[owner].request.n; k++)

@@ -22,8 +22,6 @@ void ech_vmem_add(EchVmem *vmem, EchVmemChunk chunk);
 /** False when there is no such chunk. */
 bool ech_vmem_remove(EchVmem *vmem, EchVmemChunk chunk);
 void ech_vmem_clear(EchVmem *vmem);
-/** From now on, while it is empty: where many chunks meet, a place for another one is found the faster. Then none can be removed. */
-void ech_vmem_keep_order(EchVmem *vmem);
 /** Ours, not XLA's: choose among fitting gaps so that the largest gap stays whole. */
 void ech_vmem_keep_largest_gap(EchVmem *vmem, bool on);
 
@@ -41,6 +39,8 @@ typedef struct {
 int64_t ech_vmem_find(EchVmem *vmem, int64_t start, int64_t end, int64_t bytes, int64_t preferred);
 /** The same for a buffer of @bytes that must be free over all of the @n ranges, with room for @room >= bytes above its offset. */
 int64_t ech_vmem_find_many(EchVmem *vmem, const int64_t *starts, const int64_t *ends, uint32_t n, int64_t bytes, int64_t room, int64_t preferred);
+/** The lowest aligned place at or above @from that leaves @bytes at @within of it free over [start, end]. */
+int64_t ech_vmem_find_lowest(EchVmem *vmem, int64_t start, int64_t end, int64_t within, int64_t bytes, int64_t from);
 /** Best fit for a sliced buffer; ret_offsets[i] belongs to the slice that starts at starts[i]. False if no place was found. */
 bool ech_vmem_find_sliced(EchVmem *vmem, const EchVmemRequest *request, int64_t preferred, int64_t *ret_offsets);
 /** Latest step e <= @end such that [offset, offset + bytes) is free over [start, e]; start - 1 if not even at @start. */

@@ -123,7 +123,6 @@ static EchBytes best_fit(bool temporal, const Life *life, const EchBytes *sizes,
     }
     qsort(order, groups->len, sizeof(Group), compare_group);
     g_autoptr(EchVmem) vmem = ech_vmem_new((uint32_t)MIN(clock + 1, (int64_t)UINT32_MAX - 64), (int64_t)alignment);
-    ech_vmem_keep_order(vmem);
     g_autoptr(GArray) starts = g_array_new(FALSE, FALSE, sizeof(int64_t)), ends = g_array_new(FALSE, FALSE, sizeof(int64_t));
     EchBytes top = 0;
     for (guint g = 0; g < groups->len; g++) {
@@ -205,22 +204,12 @@ typedef struct {
     double rank; /* Placed in order of it, largest first. */
 } Place;
 
-typedef struct {
-    uint64_t low, high; /* Bases in [low, high) would meet something. */
-} Forbidden;
-
 static int compare_pieces(const void *a, const void *b)
 {
     const Piece *x = a, *y = b;
     if (x->place != y->place)
         return x->place < y->place ? -1 : 1;
     return x->begin != y->begin ? (x->begin < y->begin ? -1 : 1) : (x->within > y->within) - (x->within < y->within);
-}
-
-static int compare_forbidden(const void *a, const void *b)
-{
-    const Forbidden *x = a, *y = b;
-    return x->low != y->low ? (x->low < y->low ? -1 : 1) : (x->high > y->high) - (x->high < y->high);
 }
 
 static int compare_places(gconstpointer a, gconstpointer b, gpointer data)
@@ -248,122 +237,16 @@ static double rank_of(const Place *place, const Piece *pieces, unsigned way)
     }
 }
 
-/* Places in the order in which they begin, so that of those that are done only what may be there at the same time is looked at. */
-typedef struct {
-    uint32_t place, begin, end; /* The end is 0 until the place is done. */
-} Stay;
-
-enum { BLOCK = 32 };
-
-typedef struct {
-    Stay *stays;
-    uint32_t *at_of;  /* by place */
-    uint32_t *latest; /* the latest end in each block of stays */
-    uint32_t n;
-} Stays;
-
-static int compare_stays(const void *a, const void *b)
+/* The lowest base for @place: what one of its pieces does not leave free moves it up, until all find room. */
+static uint64_t lowest_base(EchVmem *taken, const Place *place, const Piece *pieces)
 {
-    const Stay *x = a, *y = b;
-    return x->begin != y->begin ? (x->begin < y->begin ? -1 : 1) : (x->place > y->place) - (x->place < y->place);
-}
-
-static void stays_init(Stays *ret, const Place *places, uint32_t n)
-{
-    *ret = (Stays){g_new(Stay, (size_t)n + 1), g_new(uint32_t, (size_t)n + 1), g_new(uint32_t, (size_t)n / BLOCK + 1), n};
-    for (uint32_t k = 0; k < n; k++)
-        ret->stays[k] = (Stay){.place = k, .begin = places[k].begin};
-    if (n > 0)
-        qsort(ret->stays, n, sizeof *ret->stays, compare_stays);
-    for (uint32_t k = 0; k < n; k++)
-        ret->at_of[ret->stays[k].place] = k;
-}
-
-static void stays_done(Stays *stays)
-{
-    g_free(stays->stays);
-    g_free(stays->at_of);
-    g_free(stays->latest);
-}
-
-/* None is done. */
-static void stays_reset(Stays *stays)
-{
-    for (uint32_t k = 0; k < stays->n; k++)
-        stays->stays[k].end = 0;
-    memset(stays->latest, 0, ((size_t)stays->n / BLOCK + 1) * sizeof *stays->latest);
-}
-
-static void stays_add(Stays *stays, uint32_t place, uint32_t end)
-{
-    uint32_t at = stays->at_of[place];
-    stays->stays[at].end = end;
-    stays->latest[at / BLOCK] = MAX(stays->latest[at / BLOCK], end);
-}
-
-/* Bases of place @at that would meet place @other. */
-static void forbid(const Place *at, const Place *other, const Piece *pieces, GArray *forbidden)
-{
-    for (uint32_t x = at->first; x < at->first + at->n; x++) {
-        for (uint32_t y = other->first; y < other->first + other->n; y++) {
-            const Piece *mine = &pieces[x], *there = &pieces[y];
-            if (mine->begin >= there->end || there->begin >= mine->end)
-                continue;
-            uint64_t low = other->offset + there->within, high = low + there->bytes;
-            if (high <= mine->within)
-                continue;
-            Forbidden range = {low - MIN(low, mine->within + mine->bytes - 1), high - mine->within};
-            g_array_append_val(forbidden, range);
-        }
-    }
-}
-
-/* The lowest base for place @at among those that are done. */
-static uint64_t lowest_base(const Place *places, const Stays *stays, uint32_t at, const Piece *pieces, EchBytes alignment, GArray *forbidden)
-{
-    uint32_t begin = places[at].begin, end = places[at].end;
-    g_array_set_size(forbidden, 0);
-    for (uint32_t k = 0; k < stays->n && stays->stays[k].begin < end; k += BLOCK) {
-        if (stays->latest[k / BLOCK] <= begin)
-            continue;
-        for (uint32_t i = k; i < MIN(k + BLOCK, stays->n); i++)
-            if (stays->stays[i].begin < end && stays->stays[i].end > begin)
-                forbid(&places[at], &places[stays->stays[i].place], pieces, forbidden);
-    }
-    /* A base that lies in a range moves behind it, in whatever order the ranges come: the lowest free one is never passed over. Few rounds do. */
-    enum { ROUNDS = 8 };
-    Forbidden *ranges = (Forbidden *)(void *)forbidden->data;
-    uint64_t base = 0;
-    size_t n = forbidden->len;
-    bool moved = true;
-    for (int round = 0; round < ROUNDS && moved; round++) {
-        size_t kept = 0;
-        moved = false;
-        for (size_t k = 0; k < n; k++) {
-            if (base >= ranges[k].high)
-                continue;
-            if (base >= ranges[k].low) {
-                base = ech_round_up(ranges[k].high, alignment);
-                moved = true;
-                continue;
-            }
-            ranges[kept++] = ranges[k];
-        }
-        n = kept;
-    }
-    if (!moved)
-        return base;
-    g_array_set_size(forbidden, (guint)n);
-    g_array_sort(forbidden, compare_forbidden);
-    for (guint k = 0; k < forbidden->len; k++) {
-        const Forbidden *range = &g_array_index(forbidden, Forbidden, k);
-        /* Below: low is the first base that meets; it was cut off at 0. */
-        if (base < range->high && base >= range->low)
-            base = ech_round_up(range->high, alignment);
-        else if (range->low > base)
-            break;
-    }
-    return base;
+    int64_t base = 0, before;
+    do {
+        before = base;
+        for (uint32_t k = place->first; k < place->first + place->n; k++)
+            base = ech_vmem_find_lowest(taken, pieces[k].begin, (int64_t)pieces[k].end - 1, (int64_t)pieces[k].within, (int64_t)pieces[k].bytes, base);
+    } while (base != before);
+    return (uint64_t)base;
 }
 
 EchBytes ech_xheap_run_staggered(EchBytes alignment, const EchXheapEvent *events, uint32_t n_events, const EchBytes *sizes, const EchBytes *within,
@@ -402,9 +285,7 @@ EchBytes ech_xheap_run_staggered(EchBytes alignment, const EchXheapEvent *events
         place->n++;
         place->bytes = MAX(place->bytes, pieces[k].within + pieces[k].bytes);
     }
-    Stays stays;
-    stays_init(&stays, places, n_places);
-    g_autoptr(GArray) forbidden = g_array_new(FALSE, FALSE, sizeof(Forbidden));
+    g_autoptr(EchVmem) taken = ech_vmem_new(n_events, (int64_t)MAX(alignment, 1u));
     uint64_t best = UINT64_MAX;
     unsigned best_way = 0, rounds = (unsigned)MIN((uint64_t)MAX_ROUNDS, 1 + PAIRS / ((uint64_t)n * n + 1));
     for (unsigned way = 0; way < N_ORDERS + rounds; way++) {
@@ -422,12 +303,14 @@ EchBytes ech_xheap_run_staggered(EchBytes alignment, const EchXheapEvent *events
             places[highest].rank = (double)UINT64_MAX * (way + 1);
         if (n_places > 0)
             g_qsort_with_data(order, (int)n_places, sizeof *order, compare_places, places);
-        stays_reset(&stays);
+        ech_vmem_clear(taken);
         uint64_t height = 0;
         for (uint32_t k = 0; k < n_places; k++) {
             Place *place = &places[order[k]];
-            place->offset = lowest_base(places, &stays, order[k], pieces, MAX(alignment, 1u), forbidden);
-            stays_add(&stays, order[k], place->end);
+            place->offset = lowest_base(taken, place, pieces);
+            for (uint32_t i = place->first; i < place->first + place->n; i++)
+                ech_vmem_add(
+                    taken, (EchVmemChunk){pieces[i].begin, (int64_t)pieces[i].end - 1, (int64_t)(place->offset + pieces[i].within), (int64_t)pieces[i].bytes});
             height = MAX(height, place->offset + place->bytes);
         }
         if (height >= best)
@@ -437,6 +320,5 @@ EchBytes ech_xheap_run_staggered(EchBytes alignment, const EchXheapEvent *events
         for (uint32_t b = 0; b < n_buffers; b++)
             ret_offsets[b] = place_of[b] == UINT32_MAX ? UINT64_MAX : places[place_of[b]].offset + within[b];
     }
-    stays_done(&stays);
     return best;
 }

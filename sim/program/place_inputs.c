@@ -12,13 +12,13 @@ enum { MAX_DEPTH = 64 };
 
 uint32_t ech_place_leaves(const EchProgram *program, EchId shape)
 {
-    const EchShape *s = &program->shapes[shape];
-    if (!s->is_tuple)
-        return 1;
-    uint32_t n = 0;
-    for (uint32_t k = 0; k < s->n_elements; k++)
-        n += ech_place_leaves(program, program->elements[s->first_element + k]);
-    return n;
+    return program->shapes[shape].n_leaves;
+}
+
+/* A tuple of arrays alone: the array at position k + 1 is its k-th. */
+static bool is_flat(const EchShape *s)
+{
+    return s->is_tuple && s->n_leaves == s->n_elements && s->n_positions == s->n_elements + 1;
 }
 
 static void append_leaves(const EchProgram *p, EchId shape, GArray *out)
@@ -446,6 +446,8 @@ static uint32_t leaf_at(const EchProgram *program, EchId shape, uint32_t positio
     const EchShape *s = &program->shapes[shape];
     if (position >= s->n_positions)
         return UINT32_MAX;
+    if (is_flat(s))
+        return position > 0 ? position - 1 : UINT32_MAX;
     while (s->is_tuple && position-- > 0) { /* the tuple itself comes before its members */
         const EchId *member = program->elements + s->first_element;
         for (; position >= program->shapes[*member].n_positions; member++) {
@@ -464,26 +466,29 @@ static void charge_loop(const EchProgram *p, EchId loop, const EchPlaceCosts *co
     const EchInstruction *i = &p->instructions[loop];
     uint32_t at = costs->first_result[loop];
     const EchShape *s = &p->shapes[i->shape];
-    for (uint32_t k = 0; s->is_tuple && k < s->n_elements; k++) {
-        EchId element = p->elements[s->first_element + k];
-        uint64_t sum = 0;
-        for (uint32_t c = 0; !p->shapes[element].is_tuple && c < i->n_called; c++) {
-            const EchComputation *called = &p->computations[ech_program_called(p, i, c)];
-            for (uint32_t j = 0; j < called->n; j++) {
-                EchId id = called->first + j;
-                const EchInstruction *in = &p->instructions[id];
-                const EchShape *shape = &p->shapes[in->shape];
-                if (id >= loop || in->schedule == ECH_NONE || in->opcode == ECH_HLO_TUPLE || in->opcode == ECH_HLO_PARAMETER || !shape->is_tuple ||
-                    k >= shape->n_elements || p->shapes[p->elements[shape->first_element + k]].is_tuple)
+    uint32_t n = s->is_tuple ? s->n_elements : 0;
+    g_autofree uint64_t *sums = g_new0(uint64_t, MAX(n, 1));
+    for (uint32_t c = 0; c < i->n_called; c++) {
+        const EchComputation *called = &p->computations[ech_program_called(p, i, c)];
+        for (uint32_t j = 0; j < called->n; j++) {
+            EchId id = called->first + j;
+            const EchInstruction *in = &p->instructions[id];
+            const EchShape *shape = &p->shapes[in->shape];
+            if (id >= loop || in->schedule == ECH_NONE || in->opcode == ECH_HLO_TUPLE || in->opcode == ECH_HLO_PARAMETER || !shape->is_tuple)
+                continue;
+            for (uint32_t k = 0; k < MIN(n, shape->n_elements); k++) {
+                if (p->shapes[p->elements[s->first_element + k]].is_tuple || p->shapes[p->elements[shape->first_element + k]].is_tuple)
                     continue;
                 uint32_t leaf = leaf_at(p, in->shape, ech_program_member_position(p, in->shape, k));
                 if (leaf != UINT32_MAX && costs->first_result[id] + leaf < made->len)
-                    sum = ech_bytes_add(sum, g_array_index(made, uint64_t, costs->first_result[id] + leaf));
+                    sums[k] = ech_bytes_add(sums[k], g_array_index(made, uint64_t, costs->first_result[id] + leaf));
             }
         }
+    }
+    for (uint32_t k = 0; k < n; k++) {
         uint32_t leaf = leaf_at(p, i->shape, ech_program_member_position(p, i->shape, k));
         if (leaf != UINT32_MAX && at + leaf < made->len)
-            g_array_index(made, uint64_t, at + leaf) = sum;
+            g_array_index(made, uint64_t, at + leaf) = sums[k];
     }
 }
 
@@ -699,6 +704,8 @@ uint32_t ech_place_position(const EchProgram *program, EchId shape, uint32_t lea
 {
     const EchShape *s = &program->shapes[shape];
     uint32_t position = 0;
+    if (is_flat(s))
+        return leaf < s->n_leaves ? leaf + 1 : UINT32_MAX;
     while (s->is_tuple) {
         uint32_t k = 0;
         EchId member = ECH_NONE;

@@ -534,6 +534,7 @@ EchId ech_program_builder_array(EchProgramBuilder *builder, const EchLayout *lay
     EchShape shape = {.dtype = (uint8_t)ech_dtype_parse(layout->dtype, strlen(layout->dtype)),
                       .space = layout->space,
                       .n_positions = 1,
+                      .n_leaves = 1,
                       .layout = (uint32_t)p->n_layouts++,
                       .count = ech_layout_elements(layout),
                       .dense = ech_layout_dense_bytes(layout)};
@@ -560,6 +561,7 @@ EchId ech_program_builder_tuple(EchProgramBuilder *builder, const EchId *members
         p->elements[p->n_elements++] = members[k];
         p->starts[p->n_starts++] = (uint32_t)MIN(positions, UINT32_MAX);
         positions += member->n_positions;
+        shape.n_leaves += member->n_leaves;
         shape.dense = ech_bytes_add(shape.dense, member->dense);
     }
     /* Nested tuples of tuples double at each level: refuse before positions overflow. */

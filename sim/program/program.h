@@ -41,6 +41,7 @@ typedef struct {
     int32_t space;                      /**< Memory space number; 0 for tuples. */
     uint32_t first_element, n_elements; /**< Tuple members: shape ids in EchProgram.elements. */
     uint32_t n_positions;               /**< Of the tree, itself included. */
+    uint32_t n_leaves;                  /**< Arrays in it, itself included. */
     uint32_t layout;                    /**< Arrays: index into EchProgram.layouts; else ECH_NONE. */
     uint64_t count;                     /**< Array elements. */
     EchBytes dense;                     /**< Bytes without padding; a tuple's table is not counted. */

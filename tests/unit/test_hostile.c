@@ -594,6 +594,23 @@ START_TEST(arrays_that_all_live)
 }
 END_TEST
 
+/* The same in the heap whose places are filled piece by piece. */
+START_TEST(places_that_all_live)
+{
+    enum { N = 16000 };
+    g_autofree EchXheapEvent *events = g_new0(EchXheapEvent, 2 * N);
+    g_autofree EchBytes *sizes = g_new(EchBytes, N), *within = g_new0(EchBytes, N), *offsets = g_new(EchBytes, N);
+    EchBytes all = 0;
+    for (uint32_t k = 0; k < N; k++) {
+        sizes[k] = 256 * (1 + k * 7919 % 97);
+        all += sizes[k];
+        events[k] = (EchXheapEvent){.kind = ECH_XHEAP_ALLOC, .buffer = k};
+        events[N + k] = (EchXheapEvent){.kind = ECH_XHEAP_RELEASE, .buffer = k};
+    }
+    ck_assert_uint_eq(ech_xheap_run_staggered(256, events, 2 * N, sizes, within, N, offsets), all);
+}
+END_TEST
+
 /* Small requests that share the driver's pages, and a pool in pieces that is synchronised with again and again. */
 START_TEST(pieces_without_number)
 {
@@ -772,6 +789,7 @@ int main(void)
     tcase_add_test(tests, pools_without_number);
     tcase_add_test(tests, loops_without_number);
     tcase_add_test(tests, arrays_that_all_live);
+    tcase_add_test(tests, places_that_all_live);
     tcase_add_test(tests, pieces_without_number);
     tcase_add_test(tests, arrays_that_leave_gaps);
     tcase_add_test(tests, numbers_that_would_meet);
