@@ -56,6 +56,12 @@ try:
     rows @ rows.t().to_sparse_csr()
 except RuntimeError as error:
     assert "not supported" in str(error)
+# Operators that go by counts of their own: which of many are among many, exponentials of many matrices; and weights decide nothing of how many bins there are.
+many, some = torch.arange(10000).cuda(), torch.arange(0, 1000, 3).cuda()
+for invert in (False, True):
+    assert torch.isin(many, some, invert=invert).sum() == torch.isin(many, some, assume_unique=True, invert=invert).sum() == (9666 if invert else 334)
+assert torch.linalg.matrix_exp(torch.rand(2, 8, 4, 4, device="cuda", requires_grad=True)).sum().backward() is None
+assert torch.bincount(some, weights=torch.rand(334, device="cuda")).shape == (1000,)
 # An operator that looks whether lengths sum up, which kernels would find out, goes on.
 torch.segment_reduce(torch.rand(64, device="cuda"), "sum", lengths=torch.full((4,), 16, device="cuda"))
 # Attention whose kernels do not name their mask: it is told, once, where it is given and where it is not.
@@ -131,6 +137,10 @@ class Halves(torch.nn.Module):
 if hasattr(torch, "export"):
     exported = torch.export.export(Halves(), (torch.rand(8, 3, device="cuda"),), dynamic_shapes={"x": {0: 2 * torch.export.Dim("half", min=2, max=64)}})
     assert exported.module()(torch.rand(12, 3, device="cuda")).shape == (6, 6)
+    if hasattr(torch, "float4_e2m1fn_x2"):  # of earlier releases some take a size for settled by themselves
+        assert exported.run_decompositions().module()(torch.rand(12, 3, device="cuda")).shape == (6, 6)
+    from torch.fx.experimental.proxy_tensor import make_fx
+    assert make_fx(lambda x: (x @ x.t()).view(-1), tracing_mode="symbolic")(torch.rand(8, 3, device="cuda"))(torch.rand(12, 3, device="cuda")).shape == (144,)
 traced = torch.jit.trace(Halves(), torch.rand(8, 3, device="cuda"), check_trace=False)
 assert "aten::numel" not in str(traced.graph) and traced(torch.rand(12, 3, device="cuda")).shape == (6, 6)
 Halves()(torch.rand(4, 3, device="cuda"))

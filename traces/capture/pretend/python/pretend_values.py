@@ -167,6 +167,44 @@ def _moved(value):
     return torch.device("cpu") if isinstance(value, torch.device) else value
 
 
+def _finds_by_sorting(elements, among, **named):
+    return among.numel() >= int(10 * elements.numel() ** 0.145)
+
+
+def _isin(elements, among, *, assume_unique=False, invert=False):
+    """Which of many are found among many (isin_sorting, ATen/native/TensorCompare.cpp)."""
+    flat, others = elements.reshape(-1), among.reshape(-1)
+    if not assume_unique:
+        flat, order = aten._unique(flat, False, True)
+        others, _ = aten._unique(others, False)
+    all, at = aten.cat([flat, others]).sort(stable=True, dim=0)
+    twice = torch.empty_like(all, dtype=torch.bool)
+    twice[:-1] = all[1:] != all[:-1] if invert else all[1:] == all[:-1]
+    twice[-1:] = invert
+    found = torch.empty_like(twice).index_copy_(0, at, twice)
+    return (found[:elements.numel()] if assume_unique else found[order]).reshape(elements.shape)
+
+
+def _are_many(matrices):
+    return matrices.dim() > 2 and matrices.shape[-1] > 1 and matrices[..., 0, 0].numel() > 1
+
+
+def _matrix_exp(matrices):
+    """How many of them fall into each of its cases is counted on the device: all into that of most products (compute_T18, ATen/native/LinearAlgebra.cpp)."""
+    matrices.abs().sum(-2).amax(-1)
+    many = matrices.reshape(-1, *matrices.shape[-2:])
+    second = many @ many
+    third = many @ second
+    powers = torch.stack([torch.empty_like(many), many, second, third, third @ third])
+    sums = (torch.empty(5, 5, dtype=many.dtype, device=many.device) @ powers.view(5, -1)).view(powers.shape)
+    ninth = torch.baddbmm(sums[3], sums[0], sums[4])
+    return torch.baddbmm(sums[1], sums[2] + ninth, ninth).view(matrices.shape)
+
+
+# Operators within which the host goes by counts of the device's: when they do, and what they are made of.
+COUNTING = {aten.isin.Tensor_Tensor: (_finds_by_sorting, _isin), aten.linalg_matrix_exp.default: (_are_many, _matrix_exp)}
+
+
 class Values(TorchDispatchMode):
     @classmethod
     def is_infra_mode(cls):
@@ -249,6 +287,9 @@ class Values(TorchDispatchMode):
             if not any(_is_here(value) for value in args):
                 return func(*args, **kwargs)
             return self.boxes(func, args, kwargs) if func.name() == "torchvision::nms" else self.run(kind, func, args, kwargs)
+        if func in COUNTING and _is_here(args[0]) and COUNTING[func][0](*args, **kwargs):
+            with AS_CALLED(), self:
+                return COUNTING[func][1](*args, **kwargs)
         if kind == "composite":
             with AS_CALLED(), self:  # within autocast, which is off where a mode is asked, what it is made of is cast
                 return func._op_dk(COMPOSITE, *args, **kwargs)  # not func.decompose: what stands in for it in Python does other work (dropout copies)
@@ -386,6 +427,9 @@ class Values(TorchDispatchMode):
             self.write(self.randomly(func, args), out)
             self.forget(outs)
             return out
+        if func is aten.bincount.default and not known and _is_known(args[0]) and args[0].numel() <= LARGEST:  # its weights decide nothing of its size
+            bins = torch.bincount(_seen(args[0]), minlength=kwargs.get("minlength", args[2] if len(args) > 2 else 0)).numel()
+            return out if out.numel() == bins else torch.zeros(bins, dtype=out.dtype, device=out.device)
         if not known:
             self.clear(outs)
             if func is aten.allclose.default:  # a check holds

@@ -250,8 +250,10 @@ class _Recorder:
         operators = _Operators(self.torch)
         operators.install()
         operators.open()
-        for module, names in (("convert_frame", ("_compile", "fullgraph_capture")), ("aot_compile", ("aot_compile_fullgraph",))):
-            _finder.when("torch._dynamo." + module, lambda there, names=names: _pause_in(there, names, operators), "a compiler sees ranges that it may trip over")
+        for module, names in (("_dynamo.convert_frame", ("_compile", "fullgraph_capture")), ("_dynamo.aot_compile", ("aot_compile_fullgraph",)),
+                              ("_inductor.compile_fx", ("compile_fx", "compile_fx_aot")), ("export.exported_program", ("_decompose_exported_program",))):
+            _finder.when("torch." + module, lambda there, names=names: _pause_in(there, names, operators), "a compiler sees ranges that it may trip over")
+        _finder.when("torch.fx.experimental.proxy_tensor", lambda there: _pause_in(getattr(there, "_MakefxTracer", there), ("trace",), operators), "make_fx sees ranges that it may trip over")
         self.operators = operators
 
         def nested(there):  # a range asks a nested tensor for sizes, and it has none: those of what it is made of
@@ -327,7 +329,7 @@ class _Finder:
     """Finds modules as the others do, and is told when they are there. Some programs only look whether one could be found, and import it later."""
 
     def __init__(self):
-        self.awaited = {}
+        self.awaited = {}  # what is to be called for each name, in their order
         self.looking = False
 
     def when(self, name, then, otherwise):
@@ -335,7 +337,7 @@ class _Finder:
         if name in sys.modules:
             then(sys.modules[name])
         else:
-            self.awaited[name] = (then, otherwise)
+            self.awaited.setdefault(name, []).append((then, otherwise))
 
     def find_spec(self, name, path=None, target=None):
         if name not in self.awaited or self.looking:
@@ -352,12 +354,11 @@ class _Finder:
 
         def exec_module(module):
             run(module)
-            then, otherwise = self.awaited.pop(name, (None, None))
-            try:
-                if then is not None:
+            for then, otherwise in self.awaited.pop(name, ()):
+                try:
                     then(module)
-            except Exception as error:
-                _say(otherwise, error)
+                except Exception as error:
+                    _say(otherwise, error)
 
         spec.loader.exec_module = exec_module
         return spec
