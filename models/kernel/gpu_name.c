@@ -748,6 +748,8 @@ static void read_norm(const char *text, EchGpuName *ret)
     static const char *const sums[] = {"gammabeta", "collect_statistics", "rowwisemoments", "batch_norm_backward_reduce", "internalgradients", NULL};
     ret->sums_rows = says_one_of(text, sums);
     ret->instructions = ret->sums_rows || (strstr(text, "_quant") && !strstr(text, "norm")) ? 24 : 0; /* as reductions */
+    if (strstr(text, "internalgradients")) /* of group norms: a block's threads read what they add up at once, and add up by shared memory */
+        ret->generated = true;
     if (!ret->backward && (is_of_triton(text) || strstr(text, "triton_norm"))) { /* a block keeps its row; gradients go through several rows, summing up */
         ret->generated = true;
         ret->instructions = 24;

@@ -92,7 +92,8 @@ static const char *word_of_class(const EchGpuName *name)
                                    : "reduce_kernel<512, 1, ";
     case ECH_GPU_SOFTMAX: return name->generated ? "softmaxforwardreg" : "softmax";
     case ECH_GPU_SOFTMAX_WARP: return "softmax_warp";
-    case ECH_GPU_NORM: return name->generated ? "triton_norm layer_norm" : name->sums_rows ? "gammabeta" : "layer_norm";
+    case ECH_GPU_NORM:
+        return name->sums_rows ? (name->generated ? "internalgradients" : "gammabeta") : name->generated ? "triton_norm layer_norm" : "layer_norm";
     case ECH_GPU_PRODUCT: return "gemm";
     case ECH_GPU_VECTOR: return "gemv";
     case ECH_GPU_SPLIT_REDUCE: return "splitkreduce";
