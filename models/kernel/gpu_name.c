@@ -748,6 +748,13 @@ static void read_norm(const char *text, EchGpuName *ret)
     static const char *const sums[] = {"gammabeta", "collect_statistics", "rowwisemoments", "batch_norm_backward_reduce", "internalgradients", NULL};
     ret->sums_rows = says_one_of(text, sums);
     ret->instructions = ret->sums_rows || (strstr(text, "_quant") && !strstr(text, "norm")) ? 24 : 0; /* as reductions */
+    /* RMS norms add up squares, where a layer norm's mean and variance are divided anew at every element (layer_norm_kernel.cu, cuRMSOnlineSum and
+     * cuWelfordOnlineSum): as reductions. "vectorized_layer_norm_kernel<c10::bfloat16, float, true>". */
+    const char *squares = strstr(text, "vectorized_layer_norm_kernel<"), *ends = squares ? strchr(squares, '>') : NULL;
+    if (ends && ends - squares > 6 && strncmp(ends - 6, ", true", 6) == 0)
+        ret->instructions = 24;
+    if (strstr(text, "internalgradients")) /* of group norms: a block's threads read what they add up at once, and add up by shared memory */
+        ret->generated = true;
     if (!ret->backward && (is_of_triton(text) || strstr(text, "triton_norm"))) { /* a block keeps its row; gradients go through several rows, summing up */
         ret->generated = true;
         ret->instructions = 24;

@@ -247,6 +247,8 @@ static void add_runtime(Writer *w, const EchCalibration *c)
 {
     g_string_append(w->text, "runtime:\n");
     add_time(w, "  ", "launch_ps", c->launch, "empty kernels one after the other");
+    if (c->launch.n > 0)
+        add_said(w, "  ", "kernel_gap_ps", "assumed: launch_ps, which is measured in a stream, has it", "0ns");
     add_time(w, "  ", "graph_launch_ps", c->graph_launch, "the same in a graph");
     add_time(w, "  ", "kernel_alone_ps", c->alone, "one empty kernel between two events");
     add_time(w, "  ", "event_ps", c->event, "from an event to the next");

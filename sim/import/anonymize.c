@@ -92,7 +92,11 @@ static const char *word_of_class(const EchGpuName *name)
                                    : "reduce_kernel<512, 1, ";
     case ECH_GPU_SOFTMAX: return name->generated ? "softmaxforwardreg" : "softmax";
     case ECH_GPU_SOFTMAX_WARP: return "softmax_warp";
-    case ECH_GPU_NORM: return name->generated ? "triton_norm layer_norm" : name->sums_rows ? "gammabeta" : "layer_norm";
+    case ECH_GPU_NORM:
+        return name->sums_rows          ? (name->generated ? "internalgradients" : "gammabeta")
+               : name->generated        ? "triton_norm layer_norm"
+               : name->instructions > 0 ? "vectorized_layer_norm_kernel<x, x, true>"
+                                        : "layer_norm";
     case ECH_GPU_PRODUCT: return "gemm";
     case ECH_GPU_VECTOR: return "gemv";
     case ECH_GPU_SPLIT_REDUCE: return "splitkreduce";
@@ -206,7 +210,7 @@ void ech_anonymize_kernel(const char *text, GString *out)
         say_block(&name, out);
     else if (name.kind == ECH_GPU_RELAYOUT)
         say_relayout(&name, out);
-    else if (name.instructions && !name.sums_rows && !name.generated && name.kind != ECH_GPU_REDUCE)
+    else if (name.instructions && name.kind != ECH_GPU_NORM && name.kind != ECH_GPU_REDUCE)
         say_elementwise(&name, out);
     if (name.kind == ECH_GPU_ATTENTION && name.head)
         g_string_append_printf(out, " kernel_traits<%u, %u, %u>, false, %s,", name.head, name.query_rows, name.key_rows, name.causal ? "true" : "false");

@@ -718,7 +718,8 @@ static void compile_host(EchMachine *m)
 /* Of programs whose streams are those of a GPU, as they asked for them. Kernels of a CUDA graph follow one another at once (launch_ps covers that). */
 static void compile_kernel_gaps(EchMachine *m)
 {
-    if (!ech_trace_get_property(m->trace, "host_order") || !m->options->overhead || m->options->graph || m->n_loops > 0)
+    bool gpu = g_strcmp0(m->device->family, "gpu") == 0 && ech_trace_get_property(m->trace, "host_order");
+    if (!gpu || !m->options->overhead || m->options->graph || m->n_loops > 0)
         return;
     m->kernel_gap = (EchTime)ech_device_number(m->device, "runtime.kernel_gap_ps", (double)KERNEL_GAP);
     if (m->kernel_gap <= 0)

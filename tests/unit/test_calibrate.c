@@ -70,6 +70,7 @@ START_TEST(finds_what_the_fake_is_made_of)
     NEAR((double)ech_device_memory(device, "hbm")->read, 1000e9, 0.001);
     NEAR((double)ech_device_link(device, "host")->from_device, 18e9, 0.001);
     NEAR(ech_device_number(device, "runtime.launch_ps", 0), 2e6, 0.001);
+    ck_assert_double_eq_tol(ech_device_number(device, "runtime.kernel_gap_ps", 1), 0, 1e-9);
     for (size_t i = 0; i < device->n_numbers; i++)
         ck_assert_msg(*device->numbers[i].source, "%s has no source", device->numbers[i].path);
     ck_assert_ptr_nonnull(strstr(yaml, "measured: 2026-01-02, driver 13.0"));
