@@ -15,7 +15,7 @@ static const char *const whats[] = {"all", "none", NULL};
 
 static const EchParam donate_params[] = {
     {"what", ECH_PARAM_ENUM, offsetof(DonateOptions, what), "all", NULL, NULL, whats,
-     "all: outputs take the place of arguments of their shape; none: every output gets a place of its own"},
+     "all: outputs take the place of arguments of their shape, else of their size; none: every output gets a place of its own"},
     {"names", ECH_PARAM_STRING, offsetof(DonateOptions, names), "*", NULL, NULL, NULL,
      "only arguments whose name fits this, * standing for anything (\"state*\")"},
     {"above", ECH_PARAM_BYTES, offsetof(DonateOptions, above), "0", NULL, NULL, NULL, "only arguments of at least this size"},

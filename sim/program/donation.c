@@ -1,9 +1,11 @@
 /* Donation. Source: XLA's input_output_alias and its copy insertion (xla/hlo/transforms/.../copy_insertion.cc: an argument that an output takes the place of,
- * and one that is written over without that, is copied unless the two are never alive at once); JAX pairs arguments with outputs of equal shape in their order.
- */
+ * and one that is written over without that, is copied unless the two are never alive at once); JAX pairs arguments with outputs of equal shape in their order;
+ * those that it finds none for are XLA's to pair, by their size alone (buffer_donor; xla/service/optimize_input_output_buffer_alias.cc). */
 #include "sim/program/donation.h"
 
 #include "sim/program/private.h"
+
+#include <string.h>
 
 typedef struct {
     const EchProgram *p;
@@ -15,8 +17,17 @@ typedef struct {
     EchId *shapes;     /* its shape, */
     uint32_t *members; /* and the root's operand that it is; UINT32_MAX where there is none of its own */
     GArray *inserts;   /* Insert */
+    GArray *left;      /* Sized: arguments that no output of their shape was found for */
     EchDonationChange change;
 } Donate;
+
+/* An array of an argument, or of the root. */
+typedef struct {
+    EchId parameter; /* ECH_NONE: the root's */
+    uint32_t position;
+    int32_t space;
+    EchBytes dense;
+} Sized;
 
 /* A copy to be made before instruction @before of what @of makes. It takes the place of operand @operand of @user. */
 typedef struct {
@@ -125,44 +136,111 @@ static void find_outputs(Donate *d)
     }
 }
 
-static bool pair(Donate *d, EchId parameter, uint32_t position)
+/* Whether arrays of two shapes lie alike in memory: as long in each dimension from the minor one on, and tiled alike. */
+static bool lie_alike(const EchProgram *p, EchId a, EchId b)
+{
+    const EchShape *s = &p->shapes[a], *t = &p->shapes[b];
+    if (a == b || s->layout == ECH_NONE || t->layout == ECH_NONE)
+        return a == b;
+    const EchLayout *x = &p->layouts[s->layout], *y = &p->layouts[t->layout];
+    bool alike = s->dtype == t->dtype && s->bytes == t->bytes && x->rank == y->rank && x->n_tiles == y->n_tiles;
+    for (uint8_t k = 0; alike && k < x->rank; k++)
+        alike = x->dims[x->order[k]] == y->dims[y->order[k]];
+    for (uint8_t k = 0; alike && k < x->n_tiles; k++)
+        alike = x->tiles[k].rank == y->tiles[k].rank && memcmp(x->tiles[k].dims, y->tiles[k].dims, x->tiles[k].rank * sizeof *x->tiles[k].dims) == 0;
+    return alike;
+}
+
+/* Lets the root's array at @q take the argument's place. False where it cannot be. */
+static bool take_place(Donate *d, EchId parameter, uint32_t position, uint32_t q)
 {
     const EchProgram *p = d->p;
-    const EchInstruction *root = &p->instructions[d->root];
     EchId shape = ech_program_subshape(p, p->instructions[parameter].shape, position);
     EchId value = ech_program_value(p, parameter, position), buffer = p->values[value].buffer;
     EchBytes bytes = p->shapes[shape].bytes;
-    for (uint32_t q = 0; q < p->shapes[root->shape].n_positions; q++) {
-        if (d->taken[q] || d->shapes[q] != shape)
-            continue;
-        EchId out = ech_program_value(p, d->root, q), into = p->values[out].buffer;
-        const EchValueBuffer *place = &p->buffers[into];
-        if (into != buffer) {
-            int64_t last = last_read(p, buffer);
-            EchId first = first_value(p, into);
-            EchId copy = first != ECH_NONE && !d->given[into] ? spared_copy(p, value, first, last) : ECH_NONE;
-            bool free = first != ECH_NONE && !place->is_parameter && !place->is_constant && !d->given[into] &&
-                        (p->values[first].start > last || (p->values[first].start == last && in_place(d, value, first)));
-            if (copy != ECH_NONE && !place->is_parameter) {
-                EchInstruction *made = &ech_program_builder_peek(d->b)->instructions[copy];
-                made->opcode = ECH_HLO_BITCAST;
-                made->opcode_name = ech_hlo_name(ECH_HLO_BITCAST);
-                made->attributes_n = 0;
-                d->change.spared++;
-                d->change.spared_bytes = ech_bytes_add(d->change.spared_bytes, bytes);
-            } else if (!free && d->members[q] == UINT32_MAX)
-                continue;
-            else if (!free)
-                copy_before_root(d, d->members[q], bytes);
-            d->given[into] = true;
-        }
-        d->taken[q] = true;
-        ech_program_builder_donation(d->b, (EchDonation){.output_position = q, .parameter = p->instructions[parameter].number, .parameter_position = position});
-        d->change.donated++;
-        d->change.donated_bytes = ech_bytes_add(d->change.donated_bytes, bytes);
-        return true;
+    EchId out = ech_program_value(p, d->root, q), into = p->values[out].buffer;
+    const EchValueBuffer *place = &p->buffers[into];
+    if (into != buffer) {
+        bool alike = lie_alike(p, shape, d->shapes[q]);
+        int64_t last = last_read(p, buffer);
+        EchId first = first_value(p, into);
+        EchId copy = alike && first != ECH_NONE && !d->given[into] ? spared_copy(p, value, first, last) : ECH_NONE;
+        bool free = first != ECH_NONE && !place->is_parameter && !place->is_constant && !d->given[into] &&
+                    (p->values[first].start > last || (alike && p->values[first].start == last && in_place(d, value, first)));
+        if (copy != ECH_NONE && !place->is_parameter) {
+            EchInstruction *made = &ech_program_builder_peek(d->b)->instructions[copy];
+            made->opcode = ECH_HLO_BITCAST;
+            made->opcode_name = ech_hlo_name(ECH_HLO_BITCAST);
+            made->attributes_n = 0;
+            d->change.spared++;
+            d->change.spared_bytes = ech_bytes_add(d->change.spared_bytes, bytes);
+        } else if (!free && d->members[q] == UINT32_MAX)
+            return false;
+        else if (!free)
+            copy_before_root(d, d->members[q], bytes);
+        d->given[into] = true;
     }
+    d->taken[q] = true;
+    ech_program_builder_donation(d->b, (EchDonation){.output_position = q, .parameter = p->instructions[parameter].number, .parameter_position = position});
+    d->change.donated++;
+    d->change.donated_bytes = ech_bytes_add(d->change.donated_bytes, bytes);
+    return true;
+}
+
+static bool pair(Donate *d, EchId parameter, uint32_t position)
+{
+    const EchProgram *p = d->p;
+    EchId shape = ech_program_subshape(p, p->instructions[parameter].shape, position);
+    for (uint32_t q = 0; q < p->shapes[p->instructions[d->root].shape].n_positions; q++)
+        if (!d->taken[q] && d->shapes[q] == shape && take_place(d, parameter, position, q))
+            return true;
     return false;
+}
+
+static int compare_sized(const Sized *x, const Sized *y)
+{
+    return x->space != y->space ? (x->space < y->space ? -1 : 1) : (x->dense < y->dense) - (x->dense > y->dense);
+}
+
+/* Of those of one memory the largest first, else in their order. */
+static gint compare_for_sort(gconstpointer a, gconstpointer b)
+{
+    const Sized *x = a, *y = b;
+    int by_size = compare_sized(x, y);
+    if (by_size != 0)
+        return by_size;
+    return x->parameter != y->parameter ? (x->parameter < y->parameter ? -1 : 1) : (x->position > y->position) - (x->position < y->position);
+}
+
+/* Arguments that are left with outputs that are left, largest first, where their sizes are the same: before XLA tiles them, so only what is padded alike can
+ * have that place. */
+static void pair_by_size(Donate *d)
+{
+    const EchProgram *p = d->p;
+    g_autoptr(GArray) outputs = g_array_new(FALSE, FALSE, sizeof(Sized));
+    for (uint32_t q = 0; q < p->shapes[p->instructions[d->root].shape].n_positions; q++) {
+        const EchShape *s = &p->shapes[d->shapes[q]];
+        Sized one = {ECH_NONE, q, s->space, s->dense};
+        if (!s->is_tuple && !d->taken[q])
+            g_array_append_val(outputs, one);
+    }
+    g_array_sort(outputs, compare_for_sort);
+    g_array_sort(d->left, compare_for_sort);
+    for (guint a = 0, o = 0; a < d->left->len;) {
+        const Sized *argument = &g_array_index(d->left, Sized, a), *output = o < outputs->len ? &g_array_index(outputs, Sized, o) : NULL;
+        int order = output ? compare_sized(argument, output) : -1;
+        if (order > 0) {
+            o++;
+            continue;
+        }
+        EchBytes bytes = shape_at(p, argument->parameter, argument->position)->bytes;
+        bool paired =
+            order == 0 && bytes == p->shapes[d->shapes[output->position]].bytes && take_place(d, argument->parameter, argument->position, output->position);
+        a++;
+        o += order == 0;
+        d->change.unmatched += !paired;
+        d->change.unmatched_bytes = ech_bytes_add(d->change.unmatched_bytes, paired ? 0 : bytes);
+    }
 }
 
 /* Calls @each for every array of every parameter that is meant. */
@@ -188,11 +266,11 @@ static void each_argument(Donate *d, EchArgumentFunc meant, const void *data, vo
 
 static void give(Donate *d, EchId parameter, uint32_t position)
 {
-    EchBytes bytes = shape_at(d->p, parameter, position)->bytes;
     if (is_donated(d->p, d->p->instructions[parameter].number, position) || pair(d, parameter, position))
         return;
-    d->change.unmatched++;
-    d->change.unmatched_bytes = ech_bytes_add(d->change.unmatched_bytes, bytes);
+    const EchShape *shape = shape_at(d->p, parameter, position);
+    Sized left = {parameter, position, shape->space, shape->dense};
+    g_array_append_val(d->left, left);
 }
 
 static void keep(Donate *d, EchId parameter, uint32_t position)
@@ -289,7 +367,7 @@ static EchProgram *finish(Donate *d, const char *chip, GError **error)
 EchProgram *ech_program_donate(EchProgram *program, EchArgumentFunc meant, const void *data, bool donate, EchDonationChange *ret, GError **error)
 {
     g_autoptr(EchProgramBuilder) builder = ech_program_builder_new_from(program);
-    g_autoptr(GArray) inserts = g_array_new(FALSE, FALSE, sizeof(Insert));
+    g_autoptr(GArray) inserts = g_array_new(FALSE, FALSE, sizeof(Insert)), left = g_array_new(FALSE, FALSE, sizeof(Sized));
     EchId root = program->computations[program->entry].root;
     size_t n_outputs = program->shapes[program->instructions[root].shape].n_positions;
     g_autofree bool *taken = g_new0(bool, n_outputs + 1);
@@ -301,10 +379,19 @@ EchProgram *ech_program_donate(EchProgram *program, EchArgumentFunc meant, const
         n_users[program->operands[k]]++;
     for (size_t k = 0; k < program->n_donations; k++)
         taken[program->donations[k].output_position] = true;
-    Donate d = {
-        .p = program, .b = builder, .root = root, .n_users = n_users, .given = given, .taken = taken, .shapes = shapes, .members = members, .inserts = inserts};
+    Donate d = {.p = program,
+                .b = builder,
+                .root = root,
+                .n_users = n_users,
+                .given = given,
+                .taken = taken,
+                .shapes = shapes,
+                .members = members,
+                .inserts = inserts,
+                .left = left};
     find_outputs(&d);
     each_argument(&d, meant, data, donate ? give : keep);
+    pair_by_size(&d);
     *ret = d.change;
     if (d.change.donated + d.change.kept == 0)
         return ech_program_ref(program);

@@ -490,7 +490,7 @@ $ echelon list passes
       compiler=auto|libtpu-0.0.51|libtpu-0.0.52 (auto)  whose rules, where versions differ: on tpu7x 0.0.51 places kernels' scratch with the values, 0.0.52 cuts 32 MiB off for it beforehand as on other chips; auto: what the program's text tells, else 0.0.51
   carry            update in place what loops take slice by slice and stack anew (lax.scan's xs and ys)
   donate           let outputs take the place of arguments, or none
-      what=all|none (all)  all: outputs take the place of arguments of their shape; none: every output gets a place of its own
+      what=all|none (all)  all: outputs take the place of arguments of their shape, else of their size; none: every output gets a place of its own
       names=text (*)  only arguments whose name fits this, * standing for anything ("state*")
       above=size (0)  only arguments of at least this size
   offload          let saved activations, arguments or results wait in host memory between their uses

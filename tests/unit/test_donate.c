@@ -98,6 +98,34 @@ START_TEST(small)
 END_TEST
 
 /* Both outputs are there while the arguments are still read: each is copied into the place of its own argument, the first of the shape. */
+/* What no output has the shape of takes one of its size, as XLA pairs what JAX leaves: written over where it lies alike, else made elsewhere and copied. */
+static const struct {
+    const char *made;
+    EchBytes alias;
+    size_t copies;
+} sized[] = {
+    {"  t = f32[64,32]{0,1} bitcast(a)\n  s = f32[64,32]{0,1} negate(t)\n", 8192, 0},
+    {"  s = f32[2048]{0} custom-call(a), custom_call_target=\"other\"\n", 8192, 1},
+    {"  s = f32[2049]{0} custom-call(a), custom_call_target=\"other\"\n", 0, 0},
+};
+
+START_TEST(sizes_pair_what_shapes_do_not)
+{
+    const char *shape = strstr(sized[_i].made, "  s = ") + strlen("  s = ");
+    g_autofree char *of = g_strndup(shape, (gsize)(strchr(shape, ' ') - shape));
+    g_autofree char *text =
+        g_strdup_printf("HloModule m, is_scheduled=true, entry_computation_layout={(f32[32,64]{1,0}, f32[64]{0})->(%s, f32[8]{0})}\n\nENTRY e {\n"
+                        "  a = f32[32,64]{1,0} parameter(0)\n  b = f32[64]{0} parameter(1)\n%s"
+                        "  u = f32[8]{0} slice(b), slice={[0:8]}\n  ROOT r = (%s, f32[8]{0}) tuple(s, u)\n}\n",
+                        of, sized[_i].made, of);
+    g_autoptr(EchProgram) program = ech_test_program(text, "h100-sxm");
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchProgram) donated = pass(program, "donate", diag);
+    ck_assert_uint_eq(memory_of(donated).alias, sized[_i].alias);
+    ck_assert_uint_eq(copies_in(donated), sized[_i].copies);
+}
+END_TEST
+
 START_TEST(two_copies)
 {
     g_autofree char *text = g_strdup_printf(HEAD "  s = f32[1024]{0} add(a, b)\n  t = f32[1024]{0} subtract(a, b)\n  w = f32[1024]{0} multiply(a, b)\n"
@@ -149,6 +177,7 @@ int main(void)
     TCase *tcase = tcase_create("donate");
     tcase_add_loop_test(tcase, small, 0, G_N_ELEMENTS(programs));
     tcase_add_test(tcase, two_copies);
+    tcase_add_loop_test(tcase, sizes_pair_what_shapes_do_not, 0, (int)G_N_ELEMENTS(sized));
     tcase_add_loop_test(tcase, there_and_back, 0, G_N_ELEMENTS(shipped));
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
