@@ -65,7 +65,20 @@ const EchMemory *ech_device_memory(const EchDevice *device, const char *name)
         if (strcmp(device->memories[i].name, name) == 0)
             return &device->memories[i];
     }
-    return NULL;
+    /* Programs call their memories as shipped devices do. */
+    static const struct {
+        const char *name;
+        EchMemoryKind kind;
+    } usual[] = {{"vector", ECH_MEM_VECTOR}, {"scalar", ECH_MEM_SCALAR}, {"common", ECH_MEM_COMMON}, {"host", ECH_MEM_HOST_PINNED}};
+    const EchMemory *only = NULL;
+    for (size_t k = 0; k < G_N_ELEMENTS(usual); k++)
+        for (size_t i = 0; strcmp(usual[k].name, name) == 0 && i < device->n_memories; i++) {
+            if (device->memories[i].kind == usual[k].kind && only)
+                return NULL;
+            if (device->memories[i].kind == usual[k].kind)
+                only = &device->memories[i];
+        }
+    return only;
 }
 
 const EchMemory *ech_device_memory_kind(const EchDevice *device, EchMemoryKind kind)
@@ -163,17 +176,19 @@ static unsigned width_of(const char *dtype, bool *ret_float)
     return *at ? (unsigned)g_ascii_strtoull(at, NULL, 10) : 8;
 }
 
-uint64_t ech_unit_peak(const EchUnit *unit, const char *dtype)
+/* The peak that work of @dtype takes; NULL where the unit lists none. *ret_fits: it is of that type or of a wider one of its family. */
+static const EchPeak *peak_for(const EchUnit *unit, const char *dtype, bool *ret_fits)
 {
+    *ret_fits = true;
     if (!unit || unit->n_peaks == 0)
-        return 0;
+        return NULL;
     bool is_float;
     unsigned width = width_of(dtype, &is_float), best_width = UINT32_MAX;
     const EchPeak *best = NULL;
     for (size_t i = 0; i < unit->n_peaks; i++) {
         const EchPeak *peak = &unit->peaks[i];
         if (strcmp(peak->dtype, dtype) == 0)
-            return peak->ops;
+            return peak;
         bool peak_float;
         unsigned peak_width = width_of(peak->dtype, &peak_float);
         if (peak_float == is_float && peak_width >= width && peak_width < best_width) {
@@ -181,7 +196,22 @@ uint64_t ech_unit_peak(const EchUnit *unit, const char *dtype)
             best_width = peak_width;
         }
     }
-    return best ? best->ops : unit->peaks[0].ops;
+    *ret_fits = best != NULL;
+    return best ? best : &unit->peaks[0];
+}
+
+uint64_t ech_unit_peak(const EchUnit *unit, const char *dtype)
+{
+    bool fits;
+    const EchPeak *peak = peak_for(unit, dtype, &fits);
+    return peak ? peak->ops : 0;
+}
+
+const EchPeak *ech_unit_peak_borrowed(const EchUnit *unit, const char *dtype)
+{
+    bool fits;
+    const EchPeak *peak = peak_for(unit, dtype, &fits);
+    return fits ? NULL : peak;
 }
 
 static const EchDeviceNumber *find_number(const EchDevice *device, const char *path)

@@ -134,6 +134,8 @@ const EchLink *ech_device_transfer_link(const EchDevice *device, const EchMemory
 const EchUnit *ech_device_unit(const EchDevice *device, EchUnitKind kind);
 /** Peak of a unit for a dtype; falls back to the nearest wider dtype the unit lists, then to its first; 0 where the unit is NULL or lists none. */
 uint64_t ech_unit_peak(const EchUnit *unit, const char *dtype);
+/** The peak that it falls back to where the unit has none of that type or of a wider one of its family (floats, integers), NULL where it need not. */
+const EchPeak *ech_unit_peak_borrowed(const EchUnit *unit, const char *dtype);
 /** Model constant by path, or @fallback. */
 double ech_device_number(const EchDevice *device, const char *path, double fallback);
 bool ech_device_has_number(const EchDevice *device, const char *path);

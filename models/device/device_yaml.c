@@ -401,6 +401,10 @@ static bool read_memory(Loader *loader, const EchYamlNode *node, EchMemory *memo
         ech_yaml_error(written, error, "%s.capacity: '%s' is %s bytes; expected something like 16GiB", section, written->text, written->text);
         return false;
     }
+    if (memory->capacity == 0) { /* which models take for one of no bounds */
+        ech_yaml_error(written, error, "%s.capacity: '%s' leaves no memory; expected something like 16GiB", section, written->text);
+        return false;
+    }
     if (!ech_yaml_get(node, "available"))
         memory->available = memory->capacity;
     if (!ech_yaml_get(node, "assignment_limit"))

@@ -272,6 +272,10 @@ EchAllocStudy *ech_alloc_study_read(const char *path, const EchAllocStudyOptions
     study->planned = study->direct > 0 ? without_direct(study->events) : g_array_ref(study->events);
     if (!options->device && !options->capacity)
         guess_capacity(options->memory, study);
+    if (!options->capacity && study->context > 0 && study->trace && ech_trace_get_property(study->trace, "context_held")) {
+        study->capacity += study->context; /* among what is held */
+        study->context = 0;
+    }
     ech_alloc_study_find_release(study);
     return g_steal_pointer(&study);
 }

@@ -372,4 +372,6 @@ void ech_gpu_rows_write(const EchGpuRows *all, EchTraceBuilder *builder)
         return;
     ech_refused_held(builder, memory, list->len ? "no listed process" : "in use", full->used.bytes - MIN(full->used.bytes, sum));
     ech_refused_number(builder, "had_bytes", full->has_total, full->total.bytes);
+    if (full->used.bytes > 0) /* the driver's count has each process's */
+        ech_trace_builder_set_property(builder, "context_held", "true");
 }

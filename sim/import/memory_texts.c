@@ -69,6 +69,11 @@ enum { MOST = 16 << 20, MAX_QUOTED = 120 };
     "the text says that Dask ended workers that held nearly all of the host's memory that each may (memory_limit, --memory-limit), not the device's: fewer "   \
     "workers with more each, smaller partitions, or results that are not all gathered need less"
 
+#define NOT_SCHEDULED                                                                                                                                          \
+    "the text says that Kubernetes found no node for the pod, so that nothing ran and no memory ran out: it asks for more than any node has left to promise "  \
+    "(resources.requests; 'Insufficient memory' is of the host's, 'Insufficient nvidia.com/gpu' of whole GPUs or slices, whose memory Kubernetes does not "    \
+    "count). 'kubectl describe node' lists what pods have been promised; what the program needs of both 'echelon run' of a capture tells"
+
 #define MPS_LIMIT                                                                                                                                              \
     "the text is of CUDA's MPS, which bounds the device's memory that each of its clients may allocate ('pinned' means device memory here, not the host's): "  \
     "beyond it a client is told 'out of memory', whatever nvidia-smi shows as free. It is each process's own, not a container's or a pod's, the context "      \
@@ -230,6 +235,10 @@ static const char *known_text(const char *text, size_t n)
         if (memmem(text, n, known_texts[i].mark, strlen(known_texts[i].mark)))
             return known_texts[i].advice;
     }
+    static const char unscheduled[] = "nodes are available: ", lacks[] = " Insufficient ";
+    const char *at = memmem(text, n, unscheduled, strlen(unscheduled));
+    if (at && memmem(at, n - (size_t)(at - text), lacks, strlen(lacks)))
+        return NOT_SCHEDULED;
     return NULL;
 }
 
@@ -352,29 +361,38 @@ static char *describe_pinning(const char *text, size_t n)
 
 /* ---- faults ---- */
 
-/* docs.nvidia.com/deploy/xid-errors: what the driver logs. */
+/* docs.nvidia.com/deploy/xid-errors: what the driver logs. A fault of the hardware comes before what programs do wrong, which it may have caused. */
 static const struct {
     int number;
+    enum { XID_NONE, XID_FOLLOWS, XID_PROGRAM, XID_HARDWARE } cause;
     const char *what;
-} xids[] = {{13, "a kernel did what it may not (an index out of range, an illegal instruction): the program's fault, or that of a library in it"},
-            {31, "a kernel or a copy used an address that is not mapped: the program's fault, or that of a library in it, rarely the hardware's"},
-            {43, "the driver ended a program whose kernel had failed: the message before it, or the program's own, tells of what"},
-            {45, "the driver cleaned up behind a program that had ended or failed: what came before it is the cause"},
-            {48, "an error in the GPU's memory that could not be corrected: the hardware's"},
-            {62, "the GPU's own controller halted: the hardware's, or the driver's"},
-            {63, "a faulty row of the GPU's memory is to be replaced: the hardware's; resetting the GPU does it"},
-            {64, "a faulty row of the GPU's memory could not be replaced: the hardware's"},
-            {74, "an error of NVLink: the hardware's"},
-            {79, "the GPU has fallen off the bus: power, heat, the slot or the card"},
-            {92, "many errors in the GPU's memory that could be corrected: the hardware's"},
-            {94, "an error in the GPU's memory that was contained in one program: the hardware's; starting it again may do"},
-            {95, "an error in the GPU's memory that was not contained: the hardware's; the GPU has to be reset"},
-            {109, "a program's context could not be switched out in time: a kernel that does not end, or the driver"},
-            {119, "the GPU's system processor did not answer: the driver's or the hardware's"},
-            {120, "the GPU's system processor failed: the driver's or the hardware's"},
-            {149, "an error of NVLink: the hardware's"}};
+} xids[] = {{13, XID_PROGRAM, "a kernel did what it may not (an index out of range, an illegal instruction): the program's fault, or that of a library in it"},
+            {31, XID_PROGRAM, "a kernel or a copy used an address that is not mapped: the program's fault, or that of a library in it, rarely the hardware's"},
+            {43, XID_FOLLOWS, "the driver ended a program whose kernel had failed: the message before it, or the program's own, tells of what"},
+            {45, XID_FOLLOWS, "the driver cleaned up behind a program that had ended or failed: what came before it is the cause"},
+            {48, XID_HARDWARE, "an error in the GPU's memory that could not be corrected: the hardware's"},
+            {62, XID_HARDWARE, "the GPU's own controller halted: the hardware's, or the driver's"},
+            {63, XID_HARDWARE, "a faulty row of the GPU's memory is to be replaced: the hardware's; resetting the GPU does it"},
+            {64, XID_HARDWARE, "a faulty row of the GPU's memory could not be replaced: the hardware's"},
+            {74, XID_HARDWARE, "an error of NVLink: the hardware's"},
+            {79, XID_HARDWARE, "the GPU has fallen off the bus: power, heat, the slot or the card"},
+            {92, XID_HARDWARE, "many errors in the GPU's memory that could be corrected: the hardware's"},
+            {94, XID_HARDWARE, "an error in the GPU's memory that was contained in one program: the hardware's; starting it again may do"},
+            {95, XID_HARDWARE, "an error in the GPU's memory that was not contained: the hardware's; the GPU has to be reset"},
+            {109, XID_PROGRAM, "a program's context could not be switched out in time: a kernel that does not end, or the driver"},
+            {119, XID_HARDWARE, "the GPU's system processor did not answer: the driver's or the hardware's"},
+            {120, XID_HARDWARE, "the GPU's system processor failed: the driver's or the hardware's"},
+            {149, XID_HARDWARE, "an error of NVLink: the hardware's"}};
 
-/* "NVRM: Xid (PCI:0000:3d:00): 43, pid=35521": of the first whose cause it is, not one that follows from another. */
+static int cause_of(int xid)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(xids); i++)
+        if (xids[i].number == xid)
+            return (int)xids[i].cause;
+    return xid ? XID_PROGRAM : XID_NONE;
+}
+
+/* "NVRM: Xid (PCI:0000:3d:00): 43, pid=35521": the first of those that may be the cause, not one that follows from another. */
 static char *describe_xid(const char *text, size_t n)
 {
     int best = 0;
@@ -382,7 +400,7 @@ static char *describe_xid(const char *text, size_t n)
         const char *close = memchr(at, ')', MIN(n - (size_t)(at - text), (size_t)40));
         g_autofree char *number = close ? g_strndup(close + 1, MIN((size_t)(text + n - close - 1), (size_t)8)) : g_strdup("");
         int xid = (int)g_ascii_strtoll(number + strspn(number, ": "), NULL, 10);
-        if (best == 0 || ((best == 43 || best == 45) && xid != 43 && xid != 45))
+        if (cause_of(xid) > cause_of(best))
             best = xid;
     }
     for (size_t i = 0; i < G_N_ELEMENTS(xids) && best; i++) {

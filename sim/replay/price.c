@@ -1325,6 +1325,31 @@ static bool price_op(Pricer *pricer, const Map *map, const Map *old, Row *row, R
     return free_copy;
 }
 
+/* Products of types for which the device has no peak: they take another type's, which may be far too fast. */
+static void say_borrowed_peaks(const EchTrace *trace, const Map *map, const EchPrices *prices, EchDiag *diag)
+{
+    double counts[ECH_N_DTYPES] = {0};
+    const EchOp *ops = ech_trace_ops(trace);
+    const EchWork *work = ech_trace_work(trace);
+    uint32_t at = map->kind_unit[ECH_WORK_MATRIX];
+    const EchUnit *unit = at == NOWHERE ? NULL : &map->device->units[at];
+    for (size_t i = 0; unit && i < prices->n_prices; i++) {
+        bool priced = ops[i].kind == ECH_OP_KERNEL && prices->prices[i].source == ECH_PRICE_ROOFLINE;
+        for (uint32_t w = ops[i].first_work; priced && w < ops[i].first_work + ops[i].n_work; w++)
+            if (work[w].unit == ECH_WORK_MATRIX)
+                counts[work[w].dtype] += (double)work[w].count;
+    }
+    for (unsigned d = 0; d < ECH_N_DTYPES; d++) {
+        const EchPeak *peak = counts[d] > 0 && d != ECH_DTYPE_NONE ? ech_unit_peak_borrowed(unit, ech_dtype_name((EchDtype)d)) : NULL;
+        if (!peak)
+            continue;
+        g_autofree char *done = ech_format_count(counts[d], "OP"), *rate = ech_format_count((double)peak->ops, "OP/s");
+        ech_diag_remark(
+            diag, "%s's %s unit has no peak for %s: %s of products (loops counted once) are priced by %s's %s; --set device.units.%s.peaks.%s=... says it",
+            map->device->name, unit->name, ech_dtype_name((EchDtype)d), done, peak->dtype, rate, unit->name, ech_dtype_name((EchDtype)d));
+    }
+}
+
 EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchPriceOptions *options, EchDiag *diag)
 {
     size_t n_ops = ech_trace_n_ops(trace), n_memories = ech_trace_n_memories(trace);
@@ -1382,6 +1407,7 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
         carry_as_namesakes(trace, prices, carried);
     say_how_carried(carried, device, old->device, diag);
     say_exact_f32(modelled, device, diag);
+    say_borrowed_peaks(trace, &map, prices, diag);
     prices->n_parts = parts->len;
     prices->parts = (EchFluidPart *)(void *)g_array_free(g_steal_pointer(&parts), FALSE);
     prices->work = (double *)(void *)g_array_free(g_steal_pointer(&works), FALSE);

@@ -381,7 +381,10 @@ static void fill_memories(EchRun *run, const EchTrace *trace, const EchDevice *d
     }
     /* Memories of the device that the trace does not use appear too, empty. */
     for (size_t i = 0; i < device->n_memories; i++) {
-        if (ech_trace_find_memory(trace, device->memories[i].name) != ECH_NONE)
+        bool used = false;
+        for (size_t m = 0; m < n && !used; m++) /* whatever the device calls it */
+            used = ech_device_memory(device, ech_trace_memory(trace, (EchId)m)) == &device->memories[i];
+        if (used)
             continue;
         EchMemoryRun *out = &run->memories[n + extra++];
         out->name = g_strdup(device->memories[i].name);

@@ -85,11 +85,14 @@ EchFitRow *ech_report_fit_rows(const EchReport *report, size_t *ret_n)
             needed = ech_bytes_add(a.host_argument - MIN(a.host_argument, a.host_alias), ech_bytes_add(a.host_output, a.host_temp));
         else if (memory->space > 0)
             needed = space_needs(report, memory->space);
-        bool anew = planned_anew(report, memory->name, &needed);
-        if (needed == 0 || !is_planned(report->trace, report->run, memory->name))
+        const char *name = memory->name;
+        for (size_t k = 0; k < report->run->n_memories; k++) /* as the program calls it */
+            name = ech_device_memory(report->device, report->run->memories[k].name) == memory ? report->run->memories[k].name : name;
+        bool anew = planned_anew(report, name, &needed);
+        if (needed == 0 || !is_planned(report->trace, report->run, name))
             continue;
-        const EchMemoryRun *m = ech_report_memory(report->run, memory->name);
-        rows[*ret_n] = (EchFitRow){memory->name, needed, m && m->on_device ? m->available : memory->available, anew};
+        const EchMemoryRun *m = ech_report_memory(report->run, name);
+        rows[*ret_n] = (EchFitRow){name, needed, m && m->on_device ? m->available : memory->available, anew};
         ++*ret_n;
     }
     return rows;

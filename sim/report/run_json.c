@@ -10,6 +10,7 @@
 #include "sim/report/stalls.h"
 #include "sim/report/steps.h"
 #include "sim/report/timeline.h"
+#include "sim/report/transfer_waits.h"
 
 #include <string.h>
 
@@ -372,8 +373,10 @@ JsonNode *ech_report_json(const EchReport *report)
     if (report->device->unmeasured)
         ech_json_add_text(b, "rates_unmeasured", report->device->unmeasured);
     ech_report_build_counters(b, report);
-    if (!report->brief)
+    if (!report->brief) {
         ech_report_build_stalls(b, report);
+        ech_report_build_transfer_waits(b, report);
+    }
     EchMemoryAnalysis exported;
     if (report->program)
         ech_report_memory_analysis(b, report->program);

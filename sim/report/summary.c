@@ -9,6 +9,7 @@
 #include "sim/report/stalls.h"
 #include "sim/report/steps.h"
 #include "sim/report/text.h"
+#include "sim/report/transfer_waits.h"
 #include "sim/trace/allocator_marks.h"
 
 #include <math.h>
@@ -1022,6 +1023,7 @@ GString *ech_report_summary(const EchReport *report, unsigned columns)
     ech_report_append_steps(out, report, columns);
     append_busy(out, report, columns);
     append_waits(out, report, columns);
+    ech_report_append_transfer_waits(out, report, columns);
     append_memories(out, report, columns);
     append_askers(out, report, columns);
     append_longest(out, report, columns);

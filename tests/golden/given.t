@@ -180,3 +180,24 @@ echelon: --set device=h200: the experiment's sweep decides that, by its axis 'ca
 echelon: --set device.links.host.to_device=1GB/s: the experiment's sweep decides that, by its axis 'link'; leave it out, or give the axis other values: --set 'sweep.0.values=[...]'
 echelon: --find: find: 'device.links.host.to_device' is varied by the axis 'link' already; expected factors (x0.5..x2) here, or one of both
 echelon: --set device.links.host.to_device=x2: the experiment's sweep decides that, by its axis 'link'; leave it out, or give the axis other values: --set 'sweep.0.values=[...]'
+$ echelon run --trace traces/gpt_offload.v5e --device tests/golden/data/own_names.yaml --engine native | grep -E 'fits|vmem|has no memory'
+  It fits. vector 31.1 MiB of 64 MiB (49 %), hbm 7.78 MiB of 96 GiB (0 %), host 2 MiB of 512 GiB (0 %)
+    vmem port                     7.86 us    2.7 % #...................
+                             compute    hbm  space   vmem  latency   fill   step
+  - nova has no memory 'scalar': its traffic costs nothing and its capacity is not checked
+$ printf 'echelon-trace 1 "by hand"\nstrings 0\nmemories 1\n"hbm"\nqueues 1\ncompute 0 "core"\nbuffers 0\nops 1\nkernel "product" q=0 work=matrix:f32:800000000000\n' >$T/f32.ech; echelon run --trace $T/f32.ech --device tests/golden/data/own_names.yaml --engine native | grep -E 'takes|no peak'; echelon run --trace $T/f32.ech --device tests/golden/data/own_names.yaml --engine native --set device.units.matrix.peaks.f32=100TFLOP/s | grep -E 'takes|no peak'
+  It takes 2 ms, bound by matrix unit (100 % of the critical path).
+  No schedule of it is shorter than 2.00 ms on this device; with no overlap at all it takes 2 ms.
+  - nova's matrix unit has no peak for f32: 800 GOP of products (loops counted once) are priced by bf16's 400 TOP/s; --set device.units.matrix.peaks.f32=... says it
+  It takes 8 ms, bound by matrix unit (100 % of the critical path).
+  No schedule of it is shorter than 8.00 ms on this device; with no overlap at all it takes 8 ms.
+    It takes 4 times as long: 2 ms -> 8 ms. Along the critical path: +6 ms matrix unit.
+$ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --set device.memories.hbm.capacity=x0; echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --set device.memories.hbm.capacity=0GiB
+echelon: --set device.memories.hbm.capacity=x0: memories.hbm.capacity: '0GiB' leaves no memory; expected something like 16GiB
+echelon: --set device.memories.hbm.capacity=0GiB: memories.hbm.capacity: '0GiB' leaves no memory; expected something like 16GiB
+exit 2
+$ for s in 'device.memories.hbm.capacity=1GiB device.memories.hbm.capacity=2GiB' 'replay.trips=3 replay.trips=4' 'device.memories.hbm.capacity=x0.5 device.memories.hbm.capacity=x0.5' 'device.memories.hbm.capacity=8GiB device.memories.hbm.capacity=x0.5'; do echelon run --trace traces/gpt_offload.v5e --device tests/golden/data/own_names.yaml --engine native --set ${s% *} --set ${s#* } 2>&1 | grep -oE 'echelon: .*|hbm 7.78 MiB of [0-9]+ GiB'; done
+echelon: --set device.memories.hbm.capacity=2GiB: given before as '1GiB', which would have no effect; expected one of them (a factor behind a value multiplies it)
+echelon: --set replay.trips=4: given before as '3', which would have no effect; expected one of them (a factor behind a value multiplies it)
+hbm 7.78 MiB of 24 GiB
+hbm 7.78 MiB of 4 GiB

@@ -236,3 +236,7 @@ room for 79.1 GiB have: a100-80 (79.3 GiB, and 2 like it), h100-nvl (93.1 GiB), 
   IT DOES NOT FIT. hbm 79.1 GiB of 79.1 GiB (100 %)
   It fits. hbm 79.1 GiB of 79.3 GiB (100 %)
   It fits. hbm 79.1 GiB of 79.3 GiB (100 %)
+$ printf 'index, name, memory.used [MiB], memory.total [MiB]\n0, NVIDIA H100 80GB HBM3, 71045 MiB, 81559 MiB\n' >$T/smi.txt; for f in whole smi; do echelon alloc $T/$f.txt --device h100-sxm | sed -n '1s/.*; //p'; done; echelon run --trace $T/smi.txt --device h100-sxm | sed -n 3p
+device memory 79.1 GiB
+device memory 79.1 GiB
+  It fits. hbm 69.4 GiB of 79.1 GiB (88 %)

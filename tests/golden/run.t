@@ -24,6 +24,11 @@ stream on small (a device for tests)
     for what they depend on        400 ms   80.0 % ################....
     for their own queue            100 ms   20.0 % ####................
 
+  Waits for copies and collectives while nothing computes: 200 ms, 50.0 %
+    100 ms 25.0 %: mul.0 for fetch.0 (954 MiB from host to hbm): could begin only then, took 100 ms
+    100 ms 25.0 %: the program's end for store.1 (954 MiB from hbm to host): could begin only then, took 100 ms
+    (at least 66.7 ms of it stays, whenever they are asked for: no schedule is shorter than 267 ms; less to move or a faster link helps there, asking earlier and both ways at once with the rest)
+
   Memory at its fullest
     hbm: 2.79 GiB live from the start; best_fit
        954 MiB  in.0
@@ -374,6 +379,81 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
       "priced_by" : "link"
     }
   ],
+  "transfer_waits" : {
+    "total_ps" : 400000000000,
+    "least_ps" : 66666666666,
+    "pairs" : 4,
+    "longest" : [
+      {
+        "time_ps" : 100000000000,
+        "times" : 1,
+        "waiter" : {
+          "name" : "mul.0",
+          "kind" : "kernel"
+        },
+        "transfer" : {
+          "name" : "fetch.0",
+          "kind" : "copy",
+          "bytes" : 1000000000
+        },
+        "own_queue" : false,
+        "ahead_ps" : 0,
+        "behind_ps" : 0,
+        "peers_ps" : 0,
+        "took_ps" : 100000000000
+      },
+      {
+        "time_ps" : 100000000000,
+        "times" : 1,
+        "waiter" : {
+          "name" : "mul.1",
+          "kind" : "kernel"
+        },
+        "transfer" : {
+          "name" : "fetch.1",
+          "kind" : "copy",
+          "bytes" : 1000000000
+        },
+        "own_queue" : false,
+        "ahead_ps" : 0,
+        "behind_ps" : 0,
+        "peers_ps" : 0,
+        "took_ps" : 100000000000
+      },
+      {
+        "time_ps" : 100000000000,
+        "times" : 1,
+        "waiter" : {
+          "name" : "mul.1",
+          "kind" : "kernel"
+        },
+        "transfer" : {
+          "name" : "store.0",
+          "kind" : "copy",
+          "bytes" : 1000000000
+        },
+        "own_queue" : false,
+        "ahead_ps" : 0,
+        "behind_ps" : 0,
+        "peers_ps" : 0,
+        "took_ps" : 100000000000
+      },
+      {
+        "time_ps" : 100000000000,
+        "times" : 1,
+        "transfer" : {
+          "name" : "store.1",
+          "kind" : "copy",
+          "bytes" : 1000000000
+        },
+        "own_queue" : false,
+        "ahead_ps" : 0,
+        "behind_ps" : 0,
+        "peers_ps" : 0,
+        "took_ps" : 100000000000
+      }
+    ]
+  },
   "remarks" : [
     "serial: 4 operations of other queues take turns with those of 'core'"
   ],
@@ -632,6 +712,15 @@ stream on small (a device for tests)
   Operations waited (sum over all of them)
     for what they depend on        400 ms   80.0 % ################....
     for their own queue            100 ms   20.0 % ####................
+
+  Waits for copies and collectives while nothing computes: 200 ms, 50.0 %
+    100 ms 25.0 %: mul.0 for fetch.0 (954 MiB from host to hbm): could begin
+    only then, took 100 ms
+    100 ms 25.0 %: the program's end for store.1 (954 MiB from hbm to host):
+    could begin only then, took 100 ms
+    (at least 66.7 ms of it stays, whenever they are asked for: no schedule is
+    shorter than 267 ms; less to move or a faster link helps there, asking
+    earlier and both ways at once with the rest)
 
   Memory at its fullest
     hbm: 2.79 GiB live from the start; best_fit
@@ -1032,6 +1121,7 @@ $ echelon run --trace traces/sharded_mlp.v5e --device l4 | grep -E 'collectives'
 $ echelon run --trace traces/sharded_mlp.v5e --device l4 --set 'device.links.pcie={from: hbm, to: hbm, to_device: 20GB/s, from_device: 20GB/s, reach: 8}' | grep -E 'collectives|It takes'
   It takes 2.94 ms, bound by pcie link out (93 % of the critical path).
     It takes 7.69 times as long: 383 us -> 2.94 ms. Along the critical path: +2.73 ms pcie link out, -142 us matrix unit.
+  Waits for copies and collectives while nothing computes: 2.56 ms, 87.0 %
 $ echelon run break_even | sed -n '4,21p'
   activations, host link     fits     time  x first   needed      peak    to dev  from dev  bound by
   -------------------------  ----  -------  -------  -------  --------  --------  --------  ----------------------

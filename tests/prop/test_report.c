@@ -4,6 +4,7 @@
 #include "sim/experiment/sweep.h"
 #include "sim/report/json_out.h"
 #include "sim/report/timeline.h"
+#include "sim/report/transfer_waits.h"
 #include "sim/trace/file.h"
 #include "tests/support/random.h"
 #include "tests/support/support.h"
@@ -157,6 +158,14 @@ START_TEST(test_random)
         sum += shares[i].time;
     ck_assert_int_eq(sum, run->makespan);
     ech_shares_free(shares, n);
+    g_autoptr(EchTransferWaits) waits = ech_transfer_waits_new(&report);
+    EchTime waited = 0;
+    for (size_t i = 0; i < waits->n; i++) {
+        ck_assert(waits->waits[i].time > 0 && waits->waits[i].behind >= 0);
+        waited += waits->waits[i].time;
+    }
+    ck_assert_int_eq(waited, waits->total);
+    ck_assert(waits->least >= 0 && waits->least <= waits->total && waits->total <= run->makespan);
     g_autoptr(EchTimeline) timeline = ech_timeline_new(&report);
     for (size_t i = 1; i < timeline->n_slices; i++) {
         const EchSlice *a = &timeline->slices[i - 1], *b = &timeline->slices[i];

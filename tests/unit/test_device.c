@@ -355,6 +355,27 @@ START_TEST(test_base)
 }
 END_TEST
 
+/* A device whose on-chip memory is called otherwise than in programs, and which has no peak for some types. */
+START_TEST(test_own_names)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml("name: own\nfamily: tpu\nmemories:\n  hbm: {kind: hbm, space: 0, capacity: 8GB}\n"
+                                                       "  vmem: {kind: vector, space: 1, capacity: 64MiB}\n  dram: {kind: host-pinned, capacity: 64GB}\n"
+                                                       "  cxl: {kind: host-pinned, capacity: 64GB}\n"
+                                                       "units: {matrix: {peaks: {bf16: 4TFLOP/s, s32: 1TOP/s}}}\n");
+    ck_assert_ptr_eq(ech_device_memory(device, "vector"), ech_device_memory(device, "vmem"));
+    ck_assert_ptr_null(ech_device_memory(device, "host")); /* either of two */
+    ck_assert_ptr_null(ech_device_memory(device, "scalar"));
+    const EchUnit *matrix = ech_device_unit(device, ECH_UNIT_MATRIX);
+    ck_assert_ptr_null(ech_unit_peak_borrowed(matrix, "bf16"));
+    ck_assert_ptr_null(ech_unit_peak_borrowed(matrix, "f8e4m3fn")); /* as wider floats */
+    ck_assert_ptr_null(ech_unit_peak_borrowed(matrix, "s8"));
+    const EchPeak *borrowed = ech_unit_peak_borrowed(matrix, "f32");
+    ck_assert_ptr_nonnull(borrowed);
+    ck_assert_str_eq(borrowed->dtype, "bf16");
+    ck_assert_uint_eq(ech_unit_peak(matrix, "f32"), borrowed->ops);
+}
+END_TEST
+
 START_TEST(test_unknown_name)
 {
     static const char *const wrong[][2] = {
@@ -388,6 +409,7 @@ int main(void)
     tcase_add_test(tcase, test_shipped);
     tcase_add_test(tcase, test_base);
     tcase_add_test(tcase, test_base_is_followed);
+    tcase_add_test(tcase, test_own_names);
     tcase_add_test(tcase, test_unknown_name);
     tcase_add_test(tcase, test_products);
     suite_add_tcase(suite, tcase);

@@ -1044,6 +1044,12 @@ static const struct {
     {"RuntimeError: Native API failed. Native API returns: 20 (UR_RESULT_ERROR_DEVICE_LOST)", "lost the GPU"},
     {"RuntimeError: CUDA error: an illegal memory access was encountered", "a fault, not of memory that ran out"},
     {"Call to cuMemAlloc results in CUDA_ERROR_LAUNCH_FAILED", "a fault, not of memory that ran out"},
+    {"[1.2] NVRM: Xid (PCI:0000:3b:00): 31, pid=3, name=python, Ch 00000008, MMU Fault\n[1.3] NVRM: Xid (PCI:0000:3b:00): 48, pid='<unknown>', DBE (double bit "
+     "error) ECC Error",
+     "Xid 48, not of memory that ran out"},
+    {"  Warning  FailedScheduling  12s  default-scheduler  0/4 nodes are available: 1 Insufficient memory, 3 Insufficient nvidia.com/gpu. preemption: 0/4 "
+     "nodes",
+     "no memory ran out"},
     {"[1.2] NVRM: Xid (PCI:0000:3d:00): 43, pid=3, Ch 00000008\n[1.3] NVRM: Xid (PCI:0000:db:00): 31, pid=4, MMU Fault", "Xid 31, not of memory that ran out"},
     {"THCudaCheck FAIL error=59\nRuntimeError: cuda runtime error (59) : device-side assert triggered at x.cu:265", "a fault, not of memory that ran out"},
     /* A figure further behind is not the refusal's. */
