@@ -626,6 +626,10 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
 #define FLEX_GRADIENT_SLOTS 18.8
 #define FLEX_SPEED 0.90 /* of mma's, FlashAttention-2's */
 #define FLEX_GRADIENT_SPEED 0.85
+/* The gradient of memory-efficient attention, of mma's speed as FlashAttention-2 has it: with tiles of 64 and of 128 rows, as 197 queries and keys of heads of
+ * 64 and of 128 take on an A100 (CUTLASS's pull request 992). */
+#define EFFICIENT_GRADIENT_SPEED 0.29
+#define EFFICIENT_WIDE_GRADIENT_SPEED 0.375
 #define FLEX_GRADIENT_OPERATIONS 14 /* a score and element of a head */
 
 /* Scores computed for every one that counts: blocks of rows take whole blocks of columns, and causal ones those of the diagonal whole. One length for queries
@@ -636,8 +640,10 @@ static double attention_fill(const EchGpuKernel *kernel, double scores)
     double rows = name->backward ? name->key_rows : name->query_rows, columns = name->backward ? name->query_rows : name->key_rows,
            heads = (double)kernel->launch.grid[1] * kernel->launch.grid[2], blocks = kernel->launch.grid[0];
     double length = heads > 0 ? sqrt(scores * (name->causal ? 2 : 1) / heads) : 0;
-    if (rows <= 0 || columns <= 0 || length < 1 || fabs(ceil(length / rows - 1e-6) - blocks) > 0.5)
+    bool together = name->efficient && name->backward; /* a block may take all keys of a head */
+    if (rows <= 0 || columns <= 0 || length < 1 || (!together && fabs(ceil(length / rows - 1e-6) - blocks) > 0.5))
         return 1;
+    blocks = ceil(length / rows - 1e-6);
     double across = ceil(length / columns - 1e-6), done = blocks * rows * across * columns;
     if (name->causal) {
         double each = rows / columns; /* the blocks of columns that row block i meets: those up to its last row */
@@ -699,7 +705,9 @@ static double score_seconds(const EchGpuChip *chip, const EchGpuKernel *kernel, 
     } else {
         rate *= ech_device_number(chip->device, lanes ? "kernel.fma_share" : "kernel.mma_share", 1) * fed_share(chip, head);
         slots = backward ? GRADIENT_SLOTS + GRADIENT_SHARED * head : SOFTMAX_SLOTS;
-        speed = !name->flexible ? 1 : backward ? FLEX_GRADIENT_SPEED : FLEX_SPEED;
+        speed = name->flexible                ? backward ? FLEX_GRADIENT_SPEED : FLEX_SPEED
+                : name->efficient && backward ? name->key_rows >= 128 ? EFFICIENT_WIDE_GRADIENT_SPEED : EFFICIENT_GRADIENT_SPEED
+                                              : 1;
     }
     return (each / rate + slots / (chip->lanes * chip->sms * chip->clock)) / speed;
 }

@@ -101,6 +101,7 @@ typedef struct {
     bool causal;                              /**< Attention: half of the products are left out. */
     bool library;                             /**< Attention: cuDNN's. */
     uint8_t direct;                           /**< Element-wise: EchGpuDirect. */
+    bool efficient;                           /**< Attention: PyTorch's memory-efficient, CUTLASS's example 41. */
     bool flexible;                            /**< Attention: FlexAttention's in Triton, by blocks of a mask. */
     bool paged;                               /**< Attention: keys and values lie in pages shorter than a tile and are gathered row by row. */
     bool splits;                              /**< Attention of one query a sequence: the grid's third dimension splits keys as far as that fills the chip. */

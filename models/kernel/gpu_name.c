@@ -582,6 +582,7 @@ static void read_attention(const char *text, EchGpuName *ret)
     ret->library = strstr(text, "cudnn") != NULL;
     ret->flexible = strstr(text, "flex_attention") != NULL;
     ret->splits = strstr(text, "kernel_stage1") != NULL;
+    ret->efficient = strstr(text, "fmha_cutlass") != NULL;
     read_mainloop(text, ret);
     const char *traits = strstr(text, "kernel_traits<"), *end = traits ? closing(traits + 13) : NULL;
     if (!end)
@@ -1010,7 +1011,8 @@ void ech_gpu_launch_says(const EchGpuLaunch *launch, EchGpuName *name)
         name->causal = true;
     if (launch->head) {
         name->head = launch->head;
-        name->query_rows = name->key_rows = LIBRARY_ROWS;
+        if (name->query_rows == 0)
+            name->query_rows = name->key_rows = LIBRARY_ROWS;
     }
     if (launch->arithmetic)
         name->arithmetic = launch->arithmetic - 1;

@@ -200,7 +200,7 @@ static void attention_work(const EchGpuOperator *whole, const EchGpuName *name, 
     launch->batch = whole->batch;
     if (name->causal) /* half of it, but the blocks on the diagonal are whole */
         ret->ops = scaled(ret->ops, (whole->causal ? 1 : 0.5) * (1 + MIN((double)name->key_rows / (double)MAX(whole->n, 1), 1)));
-    if (name->head == 0 && name->query_rows == 0) { /* a name that does not tell its heads does not tell its mask either */
+    if (name->head == 0 && (name->query_rows == 0 || name->efficient)) { /* a name that does not tell its heads does not tell its mask either */
         launch->head = whole->head;
         launch->causal = whole->causal;
     }

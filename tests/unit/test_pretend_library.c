@@ -1464,7 +1464,7 @@ static void ask_nvml(void)
 {
     int (*handle)(unsigned, void **), (*by_uuid)(const char *, void **), (*memory)(void *, uint64_t *), (*processes)(void *, unsigned *, Process *),
         (*old_processes)(void *, unsigned *, void *), (*number)(void *, unsigned *), (*text)(void *, char *, unsigned), (*driver)(char *, unsigned),
-        (*clock)(void *, int, unsigned *), (*affinity)(void *, unsigned, unsigned long *);
+        (*clock)(void *, int, unsigned *), (*affinity)(void *, unsigned, unsigned long *), (*link)(void *, unsigned, int, unsigned *);
     const struct {
         void *at;
         const char *name;
@@ -1477,7 +1477,8 @@ static void ask_nvml(void)
                  {&text, "nvmlDeviceGetUUID"},
                  {&driver, "nvmlSystemGetNVMLVersion"},
                  {&clock, "nvmlDeviceGetClockInfo"},
-                 {&affinity, "nvmlDeviceGetCpuAffinity"}};
+                 {&affinity, "nvmlDeviceGetCpuAffinity"},
+                 {&link, "nvmlDeviceGetNvLinkCapability"}};
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
         void *found = named(names[i].name);
         memcpy(names[i].at, &found, sizeof found);
@@ -1503,6 +1504,7 @@ static void ask_nvml(void)
     NEED(memory_info(&room, &total) == 0 && room == 48 * MIB);
     NEED(number(device, &n) == 0 && n == 0 && clock(device, 2, &n) == 0 && n == 1593 && clock(device, 1, &n) == 0 && n == 1980);
     NEED(driver(version, sizeof version) == 0 && strcmp(version, "12.570.0.0") == 0);
+    NEED(link(device, 0, 0, &n) == 3 && n == 0); /* none: not supported */
     unsigned long processors[4] = {0, 0, 0, 0};
     NEED(affinity(device, 4, processors) == 0 && (processors[0] & 1) == 1);
     /* Who ends takes nothing any more. */

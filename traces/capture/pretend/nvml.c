@@ -382,6 +382,14 @@ PRETEND_EXPORT int nvmlDeviceGetP2PStatus(const void *device, const void *peer, 
     return SUCCESS;
 }
 
+/* XLA before 0.8 looks whether the first link reaches peers (NVML_NVLINK_CAP_P2P_SUPPORTED). */
+PRETEND_EXPORT int nvmlDeviceGetNvLinkCapability(const void *device, unsigned link, int capability, unsigned *ret)
+{
+    (void)device, (void)capability;
+    *ret = link < pretend_device()->links;
+    return pretend_device()->links > 0 ? SUCCESS : NOT_SUPPORTED;
+}
+
 /* Writes the processes into @ret, of room for @n entries of @bytes each; how many there are. */
 static int write_processes(const void *device, unsigned *n, uint8_t *ret, size_t bytes)
 {
