@@ -138,24 +138,6 @@ static void add_passes(EchYamlNode *config, const char *edit)
     ech_yaml_put(config, "passes", all);
 }
 
-/* A value that a later one of the same path replaces would be left without effect; a factor multiplies what stands there. */
-static bool check_given_once(const char *const *all, const char *const *at, GError **error)
-{
-    size_t path = strcspn(*at, "=");
-    const char *value = *at + path + ((*at)[path] == '=');
-    if (value[0] == 'x' && (g_ascii_isdigit(value[1]) || value[1] == '.'))
-        return true;
-    for (; all < at; all++) {
-        if (strncmp(*all, *at, path) != 0 || (*all)[path] != '=')
-            continue;
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
-                    "--set %s: given before as '%s', which would have no effect; expected one of them (a factor behind a value multiplies it)", *at,
-                    *all + path + 1);
-        return false;
-    }
-    return true;
-}
-
 /* Applies one edit to a case: to its device's list, or to its configuration. */
 static bool apply_edit(EchYamlNode *config, GPtrArray *settings, GPtrArray *edits, const char *edit, GError **error)
 {
@@ -795,8 +777,6 @@ EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverride
     if (overrides->engine)
         g_ptr_array_add(edits, g_strdup_printf("replay.engine=%s", overrides->engine));
     for (const char *const *setting = overrides->settings; setting && *setting; setting++) {
-        if (!check_given_once(overrides->settings, setting, error))
-            return NULL;
         /* The sweep is laid out below, so its edits come first. */
         if (!g_str_has_prefix(*setting, "sweep"))
             g_ptr_array_add(edits, g_strdup(*setting));

@@ -196,8 +196,3 @@ $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --set device.mem
 echelon: --set device.memories.hbm.capacity=x0: memories.hbm.capacity: '0GiB' leaves no memory; expected something like 16GiB
 echelon: --set device.memories.hbm.capacity=0GiB: memories.hbm.capacity: '0GiB' leaves no memory; expected something like 16GiB
 exit 2
-$ for s in 'device.memories.hbm.capacity=1GiB device.memories.hbm.capacity=2GiB' 'replay.trips=3 replay.trips=4' 'device.memories.hbm.capacity=x0.5 device.memories.hbm.capacity=x0.5' 'device.memories.hbm.capacity=8GiB device.memories.hbm.capacity=x0.5'; do echelon run --trace traces/gpt_offload.v5e --device tests/golden/data/own_names.yaml --engine native --set ${s% *} --set ${s#* } 2>&1 | grep -oE 'echelon: .*|hbm 7.78 MiB of [0-9]+ GiB'; done
-echelon: --set device.memories.hbm.capacity=2GiB: given before as '1GiB', which would have no effect; expected one of them (a factor behind a value multiplies it)
-echelon: --set replay.trips=4: given before as '3', which would have no effect; expected one of them (a factor behind a value multiplies it)
-hbm 7.78 MiB of 24 GiB
-hbm 7.78 MiB of 4 GiB
