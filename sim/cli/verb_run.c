@@ -287,7 +287,9 @@ int ech_verb_run(int argc, char **argv)
         {"host-allocator", 0, 0, G_OPTION_ARG_STRING, &options.host_allocator, "allocator of every other memory", "SPEC"},
         {"pass", 'p', 0, G_OPTION_ARG_STRING_ARRAY, &options.passes, "transformation to apply first; may be given again ('echelon list passes')", "SPEC"},
         {"set", 's', 0, G_OPTION_ARG_STRING_ARRAY, &options.settings,
-         "change anything: device.links.host.to_device=x0.5, of one of several ranks: ranks.2.device...; may be given again", "PATH=VALUE"},
+         "change anything: device.links.host.to_device=x0.5, of one of several ranks: ranks.2.device...; may be given again (the last value counts, factors "
+         "multiply)",
+         "PATH=VALUE"},
         {"find", 0, 0, G_OPTION_ARG_STRING, &options.find,
          "the number at which it tips, between two: device.memories.hbm.capacity=1GiB..16GiB ('echelon help experiment')", "PATH=FROM..TO"},
         {"for", 0, 0, G_OPTION_ARG_STRING_ARRAY, &options.goals, "what --find asks for: fits, time<=x1.05, hbm<=4GiB; may be given again", "GOAL"},

@@ -131,3 +131,6 @@ $ echelon run --trace tests/golden/data/retry.ech tests/golden/data/retry.ech --
   IT DOES NOT FIT: rank 1. (The others were replayed as if nobody had to wait for those; times mean little.)
       1     31 MiB     31 MiB       0 ps       0 ps   0 %      0 ps   0 %      0 ps   0 %      0 ps   0 %  does not fit
     ranks 0, 1: nothing in these traces says what of one rank meets what of another: each is replayed by itself. Are they ranks of one run? Two runs captured with the same -o leave files that the same step.*.pretend matches; then give one of them
+$ echelon run --trace traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --set device.memories.hbm.capacity=8GiB --set ranks.1.device.memories.hbm.capacity=4GiB | grep -E 'fits?$|FIT'
+  IT DOES NOT FIT: rank 1. (The others were replayed as if nobody had to wait for those; times mean little.)
+      1   2.47 GiB   1.57 GiB    17.3 ms    16.8 ms  97 %    343 us   2 %      0 ps   0 %    224 us   1 %  does not fit
