@@ -197,6 +197,19 @@ static void say_elementwise(const EchGpuName *name, GString *out)
             g_string_append_printf(out, " %s", costs[i].word);
 }
 
+static void say_attention(const EchGpuName *name, GString *out)
+{
+    const struct {
+        bool said;
+        const char *word;
+    } kinds[] = {{name->efficient, "fmha_cutlass"}, {name->flexible, "flex_attention"}, {name->splits, "kernel_stage1"}, {name->library, "cudnn"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++)
+        if (kinds[i].said)
+            g_string_append_printf(out, " %s", kinds[i].word);
+    if (name->head)
+        g_string_append_printf(out, " kernel_traits<%u, %u, %u>, false, %s,", name->head, name->query_rows, name->key_rows, name->causal ? "true" : "false");
+}
+
 void ech_anonymize_kernel(const char *text, GString *out)
 {
     EchGpuName name;
@@ -212,8 +225,8 @@ void ech_anonymize_kernel(const char *text, GString *out)
         say_relayout(&name, out);
     else if (name.instructions && name.kind != ECH_GPU_NORM && name.kind != ECH_GPU_REDUCE)
         say_elementwise(&name, out);
-    if (name.kind == ECH_GPU_ATTENTION && name.head)
-        g_string_append_printf(out, " kernel_traits<%u, %u, %u>, false, %s,", name.head, name.query_rows, name.key_rows, name.causal ? "true" : "false");
+    if (name.kind == ECH_GPU_ATTENTION)
+        say_attention(&name, out);
     if (name.backward)
         g_string_append(out, " backward");
     static const char *const widths[] = {[1] = " <bool", [2] = " half", [8] = " double"};

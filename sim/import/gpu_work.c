@@ -266,9 +266,9 @@ static bool sort_work(const EchGpuOperator *whole, const EchGpuName *name, EchGp
     return true;
 }
 
-/* Issued lane slots of a thread that does all multiply-adds for one result by itself: for the result and for
- * each of them (two loads, checks of the edges; whole numbers, for which an SM has half as many lanes as it issues to). Convolutions of 3x3 to 31x31 over 32x32
- * points on an RTX 2080 Ti (RepLKNet, arXiv:2203.06717, appendix) lie on such a line. */
+/* Issued lane slots of a thread that does all multiply-adds for one result by itself: for the result and for each of them (two loads, checks of the edges;
+ * whole numbers, for which an SM has half as many lanes as it issues to). Convolutions of 3x3 to 31x31 over 32x32 points on an RTX 2080 Ti (RepLKNet,
+ * arXiv:2203.06717, appendix) lie on such a line. */
 #define RESULT_INSTRUCTIONS 80
 #define STEP_INSTRUCTIONS 16.4
 /* The same where the threads of a block add up for one weight: divisions for each. What forward and backward of 3x3x3 on a V100 leave for it (PyTorch's pull

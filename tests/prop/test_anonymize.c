@@ -95,6 +95,10 @@ static const char *const fragments[] = {"splitKreduce",
                                         "vectorized_layer_norm_kernel<c10::BFloat16, float, true>",
                                         "internalgradients",
                                         "cunn_SoftMaxForwardSmem",
+                                        "fmha_cutlassF_f16_aligned_64x128_rf_sm80",
+                                        "flex_attention",
+                                        "cudnn attention",
+                                        "_fwd_grouped_kernel_stage1",
                                         "backward",
                                         "_bwd",
                                         "bprop",
@@ -142,7 +146,8 @@ static void assert_name(uint64_t *state)
     ck_assert_msg(a.kind == b.kind && a.arithmetic == b.arithmetic && a.alignment == b.alignment && a.stages == b.stages && a.tile_m == b.tile_m &&
                       a.tile_n == b.tile_n && a.tile_k == b.tile_k && a.backward == b.backward && a.tf32 == b.tf32 && a.arrays == b.arrays &&
                       a.element_bytes == b.element_bytes && a.block_elements == b.block_elements && a.instructions == b.instructions && a.vector == b.vector &&
-                      a.trips == b.trips && a.sums_rows == b.sums_rows,
+                      a.trips == b.trips && a.sums_rows == b.sums_rows && a.generated == b.generated && a.efficient == b.efficient &&
+                      a.flexible == b.flexible && a.splits == b.splits && a.library == b.library,
                   "'%s' and '%s' do not say the same", name->str, said->str);
 }
 
