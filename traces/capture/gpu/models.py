@@ -124,6 +124,7 @@ def main():
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--most", type=float, default=150, help="seconds after which no further model is begun")
     parser.add_argument("--only", help="those whose names hold this")
+    parser.add_argument("--profile", action="store_true", help="two more steps of each under PyTorch's profiler: NAME.json.gz")
     parser.add_argument("--list", action="store_true", help="their names")
     args = parser.parse_args()
     if args.list:
@@ -164,6 +165,13 @@ def main():
                 step()
             torch.cuda.synchronize()
             row = (time.perf_counter() - start) * 1e3 / args.steps
+            if args.profile:
+                with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA], record_shapes=True) as profile:
+                    for i in range(2):
+                        with torch.profiler.record_function("step %d" % i):
+                            step()
+                    torch.cuda.synchronize()
+                profile.export_chrome_trace(os.path.join(args.out, "%s.json.gz" % "".join(c if c.isalnum() or c in "-." else "_" for c in name)))
             rows.append((name, "%.3f" % statistics.median(times), "%.3f" % row, torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), ""))
         except Exception as error:
             rows.append((name, "", "", "", "", str(error).split("\n")[0].replace(",", ";")[:100]))

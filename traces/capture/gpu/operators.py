@@ -6,9 +6,7 @@
 What fails says so in its row and stops nothing. The list was written, and predicted, before any of it was measured (validation/gpu_times.md).
 """
 import argparse
-import gzip
 import os
-import shutil
 import statistics
 import time
 
@@ -394,11 +392,7 @@ def main():
             with torch.profiler.record_function("step %d" % (2 * number + 1)):
                 run()
             torch.cuda.synchronize()
-    path = os.path.join(args.out, "operators.json")
-    profile.export_chrome_trace(path)
-    with open(path, "rb") as source, gzip.open(path + ".gz", "wb") as target:
-        shutil.copyfileobj(source, target)
-    os.remove(path)
+    profile.export_chrome_trace(os.path.join(args.out, "operators.json.gz"))
     print("torch", torch.__version__, "on", torch.cuda.get_device_name(), len(runs), "of", len(operators), "operators in %.0f s" % (time.monotonic() - began))
 
 
