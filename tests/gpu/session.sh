@@ -204,6 +204,7 @@ jax_without_graphs() {
 overhead() {
   has_module torch || { echo "no PyTorch here"; return 1; }
   local step code=0
+  set -o pipefail
   for step in torch_step jax_step; do
     [ $step = torch_step ] || has_module jax || continue
     "$python" "$here/traces/capture/gpu/$step.py" --gpu --plain --steps 30 | sed "s/^/$step alone: /" || code=1
