@@ -497,6 +497,8 @@ char *ech_cuda_validation_json(const EchCudaValidation *v)
     g_autofree char *state = ech_gpu_state_text(&m->state);
     if (state)
         ech_json_add_text(json, "gpu_state", state);
+    ech_json_add_count(json, "event_gap_ps", (uint64_t)MAX(m->gap, 0));
+    ech_json_add_count(json, "kernel_gap_ps", (uint64_t)MAX(m->kernel_gap, 0));
     g_autofree char *hash = g_strdup_printf("%016" G_GINT64_MODIFIER "x", ech_trace_hash(v->trace));
     ech_json_add_text(json, "trace_hash", hash);
     json_builder_end_object(json);

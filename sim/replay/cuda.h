@@ -63,8 +63,11 @@ typedef struct {
     EchTime low, high;      /**< Around it: ech_cuda_median. */
     EchTime each;           /**< A measured replay with what lies between it and the next: mean. */
     EchBytes peak_used;     /**< Most bytes the driver had given out for buffers, pools, blocks and arena (the engine's own scratch not counted). */
-    EchBytes arena_extent;  /**< alloc=arena: highest end of a buffer. */
-    EchBytes pool_reserved; /**< alloc=async: high-water mark of the pool. */
+    EchBytes arena_extent;  /**< alloc=arena: highest end of a buffer, median over the replays. */
+    EchBytes pool_reserved; /**< alloc=async: high-water mark of the pool in the last warm-up, which it began empty. */
+    EchBytes most_reserved; /**< Of these in any replay. */
+    EchTime gap;            /**< Between two events with nothing between them, taken off every copy, */
+    EchTime kernel_gap;     /**< and what an empty kernel between two takes beyond one in a row, taken off every kernel. */
     bool paced;             /**< Allocations on the way made the GPU wait for the host: nothing was issued ahead. */
     uint64_t by_blas;       /**< Matrix kernels run on cuBLAS, all replays together. */
     uint64_t differing;     /**< Words of untouched buffers that changed; 0 expected. */

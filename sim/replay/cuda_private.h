@@ -82,6 +82,8 @@ typedef struct {
     bool synchronous;              /* The driver stops for allocations on the way, so nothing can be issued ahead */
     size_t free_before, free_idle; /* Before and after set-up */
     bool noting;                   /* Memory is looked at in this replay */
+    EchBytes extent;               /* alloc=arena: highest end of a buffer in this replay */
+    GArray *extents;               /* And of those done: EchTime, for their median */
     double fitting;                /* Above 0: the trace did not fit, and would at this scale */
 
     /* Streams */
@@ -120,6 +122,14 @@ typedef struct {
 static inline bool synchronize(Engine *e, GError **error)
 {
     return ech_cuda_check(e->cu, e->cu->context_synchronize(), "cuCtxSynchronize", "waiting for the GPU", error);
+}
+
+/* What is there before a program begins and after it stays for its next step, and is not the driver's again in between: memory given back is cleared behind the
+ * scenes, which slows what runs meanwhile. An allocator of ours, or the pool, begins every replay empty. */
+static inline bool ech_cuda_stays(const Engine *e, EchId buffer)
+{
+    return ech_trace_buffers(e->trace)[buffer].resident && !e->options->graph && e->options->alloc != ECH_CUDA_ALLOC_ARENA &&
+           e->options->alloc != ECH_CUDA_ALLOC_ASYNC;
 }
 
 /* ---- cuda_scale.c ---- */
