@@ -162,12 +162,12 @@ static bool time_beside(Bench *b, unsigned which, const unsigned alone[2], const
 static bool time_both_beside(Bench *b, double kernel_ns, GError **error)
 {
     EchCalibration *r = b->result;
-    EchFigure beside, share;
+    EchFigure beside;
     if (!(r->both_ways.median > 0))
         return true;
     double copies_ns = 2 * COPIES_BOTH * (double)b->host_bytes / r->both_ways.median * 1e9;
     unsigned kernels = (unsigned)CLAMP(1.5 * copies_ns / MAX(kernel_ns, 1) + 1, 2, 3 * MOST_BESIDE);
-    if (!measure_both(b, kernels, &beside, &share, error))
+    if (!measure_both(b, kernels, &beside, &r->both_beside_share, error))
         return false;
     r->both_beside = (EchFigure){.median = beside.median / r->both_ways.median, .spread = beside.spread, .n = beside.n};
     return true;
