@@ -195,6 +195,20 @@ bool ech_calibrate_matrix(Bench *b, GError **error)
     return true;
 }
 
+/* One of the grid, as if between two events: small ones in a row, where they take another time than between events, which hide what a row of them does not;
+ * large ones each after a pause. */
+static bool time_product(Bench *b, const EchGemm *gemm, uint64_t operations, EchFigure *ret, GError **error)
+{
+    enum { ROW = 10 };
+    if (operations > ECH_CUDA_GEMM_HEATS)
+        return issue_gemm(b, b->streams[0], gemm, error) && rest(b, BREATH_SECONDS, error) &&
+               ech_bench_time_each(b, issue_gemm, gemm, operations > 5 * ECH_CUDA_GEMM_HEATS ? 5 : REPEATS, ret, error);
+    if (!ech_bench_time_batch(b, issue_gemm, gemm, ROW, ret, error))
+        return false;
+    ret->median += b->result->alone.median - b->result->launch.median;
+    return true;
+}
+
 /* Products over a grid of sides, aligned and one less: tiles, waves and short inner loops all tell there. Each just after a pause: measured one behind the
  * other for seconds, an H100 fell from 1980 to 1110 MHz, and products of one size had 0.82 or 1.0 of the peak by what had run before them. */
 bool ech_calibrate_products(Bench *b, GError **error)
@@ -213,9 +227,7 @@ bool ech_calibrate_products(Bench *b, GError **error)
             for (size_t k = 0; k < n; k++) {
                 const EchGemm gemm = square(kinds[i].dtype, (int)sides[e], (int)sides[k]);
                 uint64_t operations = ech_cuda_gemm_operations(&gemm);
-                bool heats = operations > ECH_CUDA_GEMM_HEATS;
-                if ((heats && (!issue_gemm(b, b->streams[0], &gemm, error) || !rest(b, BREATH_SECONDS, error))) ||
-                    !ech_bench_time_each(b, issue_gemm, &gemm, operations > 5 * ECH_CUDA_GEMM_HEATS ? 5 : REPEATS, &grid->time[e * n + k], error))
+                if (!time_product(b, &gemm, operations, &grid->time[e * n + k], error))
                     return false;
             }
         }
