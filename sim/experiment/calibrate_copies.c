@@ -16,7 +16,11 @@ static bool measure_curve(Bench *b, bool from, bool pageable, EchCopyCurve *ret,
     size_t last = curve->n - 1, before = last >= 2 ? last - 2 : 0;
     double growth = curve->time[last].median - curve->time[before].median, more = (double)(curve->bytes[last] - curve->bytes[before]);
     double whole = curve->time[last].median;
+    /* The host's processor copies pageable memory at a rate that falls with the size: the rate is the best there is, what sizes take beyond it is in the curve.
+     */
     curve->rate = growth > 0 ? more / growth * 1e9 : (double)curve->bytes[last] / MAX(whole, 1) * 1e9;
+    for (size_t i = 0; pageable && i < curve->n; i++)
+        curve->rate = MAX(curve->rate, (double)curve->bytes[i] / MAX(curve->time[i].median, 1) * 1e9);
     curve->setup = MAX(whole - (double)curve->bytes[last] / curve->rate * 1e9, 0);
     *ret = new;
     return true;

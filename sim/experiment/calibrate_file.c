@@ -102,7 +102,7 @@ static void add_link(Writer *w, const char *name, const EchCopyCurve curves[2], 
     for (unsigned i = 0; i < 2; i++) {
         EchFigure rate = curves[i].time[curves[i].n - 1];
         rate.median = curves[i].rate;
-        add_rate(w, "    ", ways[i], rate, "growth of the time with the size");
+        add_rate(w, "    ", ways[i], rate, both_ways ? "growth of the time with the size" : "the best of growth with the size and all sizes");
     }
     /* A total that the two cannot exceed anyway would be no limit. */
     if (both_ways && both_ways->median > 0 && both_ways->median < curves[0].rate + curves[1].rate)
@@ -262,7 +262,7 @@ static void add_runtime(Writer *w, const EchCalibration *c)
     add_time(w, "  ", "kernel_alone_ps", c->alone, "one empty kernel between two events");
     add_time(w, "  ", "event_ps", c->event, "from an event to the next");
     add_time(w, "  ", "wait_ps", c->wait, "from a kernel's end to the start of one in another queue that waits for it, beyond a launch");
-    add_time(w, "  ", "wait_copy_ps", c->wait_copy, "the same between a kernel and a copy");
+    add_time(w, "  ", "wait_copy_ps", c->wait_copy, "the same between a kernel and a copy, of 40 us each");
     add_time(w, "  ", "wait_passed_ps", c->wait_passed, "what a kernel takes longer that waits for what is over already");
     add_time(w, "  ", "submit_ps", c->submit, "host time of a launch");
     add_time(w, "  ", "synchronize_ps", c->synchronize, "host time of waiting for an idle queue");
@@ -441,7 +441,10 @@ char *ech_calibration_text(const EchCalibration *c)
     time_line(text, "a launch in a queue", c->launch);
     time_line(text, "a launch in a graph", c->graph_launch);
     time_line(text, "a kernel that waits for another queue's", c->wait);
-    time_line(text, "a kernel that waits for a copy, or a copy", c->wait_copy);
+    time_line(text, "a kernel that waits for a copy, or a copy", c->wait_copy_short);
+    static const char *const by[ECH_CALIBRATE_WAITS] = {"the same for one of 10 us", "the same for one of 40 us", "the same for one of 160 us"};
+    for (size_t i = 0; i < ECH_CALIBRATE_WAITS; i++)
+        time_line(text, by[i], c->wait_copy_by[i]);
     time_line(text, "a kernel that waits for what is over", c->wait_passed);
     time_line(text, "cudaMalloc of 2 to 64 MiB (host)", c->malloc);
     time_line(text, "cudaFree of 2 to 64 MiB (host)", c->free);

@@ -28,16 +28,22 @@ bool ech_calibrate_launches(Bench *b, GError **error)
 }
 
 typedef struct {
-    EchCuEvent there, back; /* Without time */
-    const CopyShape *copy;  /* In the second queue; NULL: a kernel there */
+    EchCuEvent there, back;  /* Without time */
+    const CopyShape *copy;   /* In the second queue; NULL: a kernel there */
+    const StreamShape *work; /* In the first; NULL: an empty kernel */
 } Turn;
+
+static bool issue_turned(Bench *b, const Turn *turn, EchCuStream stream, GError **error)
+{
+    return turn->work ? ech_bench_issue_stream(b, stream, turn->work, error) : ech_bench_issue_empty(b, stream, NULL, error);
+}
 
 /* A kernel in the first queue, then something in the second that waits for it, and that the first waits for. */
 static bool issue_turn(Bench *b, EchCuStream stream, const void *data, GError **error)
 {
     const Turn *turn = data;
     EchCuStream other = b->streams[1];
-    return ech_bench_issue_empty(b, stream, NULL, error) && CU(b, event_record, "recording an event", error, turn->there, stream) &&
+    return issue_turned(b, turn, stream, error) && CU(b, event_record, "recording an event", error, turn->there, stream) &&
            CU(b, stream_wait, "making a queue wait", error, other, turn->there, 0) &&
            (turn->copy ? ech_bench_issue_copy(b, other, turn->copy, error) : ech_bench_issue_empty(b, other, NULL, error)) &&
            CU(b, event_record, "recording an event", error, turn->back, other) && CU(b, stream_wait, "making a queue wait", error, stream, turn->back, 0);
@@ -47,7 +53,7 @@ static bool issue_turn(Bench *b, EchCuStream stream, const void *data, GError **
 static bool time_turn(Bench *b, Turn turn, double work, EchFigure *ret, GError **error)
 {
     EchFigure time;
-    if (!ech_bench_time_batch(b, issue_turn, &turn, 30, &time, error))
+    if (!ech_bench_time_batch(b, issue_turn, &turn, turn.work ? 10 : 30, &time, error))
         return false;
     *ret = (EchFigure){.median = MAX(time.median - work, 0) / 2, .n = time.n};
     ret->spread = ret->median > 0 ? time.spread * time.median / 2 / ret->median : 0;
@@ -78,6 +84,21 @@ static bool time_passed(Bench *b, EchCuEvent over, EchFigure *ret, GError **erro
     return true;
 }
 
+/* The same of a copy and a kernel that each take @ns: a queue that has waited for long learns later that it may go on. */
+static bool time_long_turn(Bench *b, Turn turn, double ns, EchFigure *ret, GError **error)
+{
+    EchCalibration *r = b->result;
+    uint64_t words = MIN((uint64_t)(ns * r->read.median / 16e9), b->half / 16);
+    const StreamShape work = {MAX(words, 1), 0, true};
+    const CopyShape copy = {MIN((EchBytes)(ns * r->pinned[0].rate / 1e9) / 4096 * 4096 + 4096, b->host_bytes), false, false};
+    EchFigure kernel_time, copy_time;
+    turn.work = &work;
+    turn.copy = &copy;
+    return ech_bench_time_batch(b, ech_bench_issue_stream, &work, 10, &kernel_time, error) &&
+           ech_bench_time_each(b, ech_bench_issue_copy, &copy, REPEATS, &copy_time, error) &&
+           time_turn(b, turn, kernel_time.median + copy_time.median, ret, error);
+}
+
 /* What queues that wait for each other lose. */
 bool ech_calibrate_waits(Bench *b, GError **error)
 {
@@ -88,7 +109,12 @@ bool ech_calibrate_waits(Bench *b, GError **error)
     bool ok = CU(b, event_create, "making an event", error, &turn.there, ECH_CU_EVENT_DISABLE_TIMING) &&
               CU(b, event_create, "making an event", error, &turn.back, ECH_CU_EVENT_DISABLE_TIMING) && time_turn(b, turn, 2 * launch, &r->wait, error);
     turn.copy = &small;
-    ok = ok && time_turn(b, turn, launch + copy, &r->wait_copy, error) && time_passed(b, turn.there, &r->wait_passed, error);
+    ok = ok && time_turn(b, turn, launch + copy, &r->wait_copy_short, error);
+    static const double lasts[ECH_CALIBRATE_WAITS] = {10e3, 40e3, 160e3};
+    for (size_t i = 0; ok && i < ECH_CALIBRATE_WAITS; i++)
+        ok = time_long_turn(b, turn, lasts[i], &r->wait_copy_by[i], error);
+    r->wait_copy = r->wait_copy_by[1];
+    ok = ok && time_passed(b, turn.there, &r->wait_passed, error);
     if (turn.there)
         b->cu->event_destroy(turn.there);
     if (turn.back)
