@@ -40,7 +40,7 @@ static bool elapsed(Engine *e, EchCuEvent begin, EchCuEvent end, EchTime *ret, G
  * two comes out 0.8 us too short where the first is behind one that waits.) */
 static bool time_between(Engine *e, unsigned kernels, EchBytes bytes, EchTime wait, EchTime *ret, GError **error)
 {
-    enum { PAIRS = 9 };
+    enum { PAIRS = 6 };
     EchTime times[PAIRS], low, high;
     EchCuEvent events[2 * PAIRS] = {NULL};
     bool ok = ech_cuda_issue_spin(e, (50 + 10 * PAIRS * ((EchTime)kernels + 3)) * ECH_PS_PER_US, e->streams[0], error);
@@ -70,7 +70,7 @@ static bool time_between(Engine *e, unsigned kernels, EchBytes bytes, EchTime wa
  * some of each. And what one that waits takes too long. */
 static bool measure_gap(Engine *e, GError **error)
 {
-    enum { ROW = 17 };
+    enum { ROW = 9 };
     static const EchBytes sizes[ECH_CUDA_GAPS] = {0, 1 << 16, 1 << 20, 1 << 23, 1 << 26};
     const EchTime wait = 50 * ECH_PS_PER_US;
     EchTime one, row, waited;

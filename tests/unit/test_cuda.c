@@ -120,7 +120,7 @@ START_TEST(kernels_stay_within_buffers)
 {
     static const EchBytes sizes[] = {16, 100, 4096, 12345, 1 << 20};
     fake = ech_test_fake_cuda(NULL);
-    g_setenv("ECH_FAKE_CUDA_PTX", "400000", TRUE);
+    g_setenv("ECH_FAKE_CUDA_PTX", "100000", TRUE);
     for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++) {
         g_autoptr(EchTrace) trace = streaming_trace(sizes[i]);
         g_autoptr(EchDevice) device = load_device();
