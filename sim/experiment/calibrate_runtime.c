@@ -241,10 +241,10 @@ static EchFigure growth(EchFigure large, EchFigure page, EchBytes bytes)
     return large;
 }
 
-/* What is left of a call for @pages times 2 MiB for one of 2 MiB. */
-static void take_pages_off(EchFigure *call, EchFigure page, double pages)
+/* What is left of a call for @pages times 2 MiB for one of 2 MiB; not less than @one of them took alone, however uncertain @page is. */
+static void take_pages_off(EchFigure *call, EchFigure page, double pages, EchFigure one)
 {
-    call->median = MAX(call->median - page.median * (pages - 1), 0);
+    call->median = MAX(call->median - page.median * (pages - 1), MIN(call->median, one.median));
 }
 
 static bool time_malloc_async(Bench *b, EchFigure *ret_take, EchFigure *ret_give, GError **error)
@@ -300,8 +300,8 @@ bool ech_calibrate_allocations(Bench *b, GError **error)
         return false;
     r->malloc_page = growth(take, one_take, large);
     r->free_page = growth(give, one_give, large);
-    take_pages_off(&r->malloc, r->malloc_page, usual);
-    take_pages_off(&r->free, r->free_page, usual);
+    take_pages_off(&r->malloc, r->malloc_page, usual, one_take);
+    take_pages_off(&r->free, r->free_page, usual, one_give);
     r->malloc_largest = large;
     return true;
 }
@@ -352,8 +352,8 @@ bool ech_calibrate_mapping(Bench *b, GError **error)
         return false;
     r->map_page = growth(take, one_take, piece * pages);
     r->unmap_page = growth(give, one_give, piece * pages);
-    take_pages_off(&r->map, r->map_page, usual);
-    take_pages_off(&r->unmap, r->unmap_page, usual);
+    take_pages_off(&r->map, r->map_page, usual, one_take);
+    take_pages_off(&r->unmap, r->unmap_page, usual, one_give);
     return true;
 }
 
