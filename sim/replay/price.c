@@ -183,6 +183,15 @@ static bool holds_anything(const EchTrace *trace, EchId memory)
     return false;
 }
 
+/* Copies that go both ways at once go beside kernels then: that is what programs have queues for. */
+static bool has_kernels(const EchTrace *trace)
+{
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++)
+        if (ech_trace_ops(trace)[i].kind == ECH_OP_KERNEL)
+            return true;
+    return false;
+}
+
 static void map_init(Map *map, const EchTrace *trace, const EchDevice *device)
 {
     size_t room = device->n_memories + (3 + MAX_LANES) * device->n_links + device->n_units + 6;
@@ -191,7 +200,8 @@ static void map_init(Map *map, const EchTrace *trace, const EchDevice *device)
     map->launch = (EchTime)ech_device_number(device, "runtime.launch_ps", 0);
     map->alloc = (EchTime)ech_device_number(device, "runtime.alloc_ps", 0);
     map->free = (EchTime)ech_device_number(device, "runtime.free_ps", 0);
-    map->both_to_share = CLAMP(ech_device_number(device, "kernel.both_ways_to_share", 0.5), 0.05, 0.95);
+    double alone = ech_device_number(device, "kernel.both_ways_to_share", 0.5), beside = ech_device_number(device, "kernel.both_ways_beside_to_share", alone);
+    map->both_to_share = CLAMP(has_kernels(trace) ? beside : alone, 0.05, 0.95);
     map->port = g_new(uint32_t, device->n_memories + 1);
     for (size_t i = 0; i < device->n_memories; i++) /* what lies within another goes through its port, and that stands before it */
         map->port[i] = device->memories[i].within
