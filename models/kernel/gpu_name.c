@@ -514,6 +514,8 @@ static void read_widening(const char *text, EchGpuName *ret)
  * multi_tensor_apply_kernel<TensorListMetadata<lists>, Functor<type, lists, read, index of the result>>; optimizers of one kernel
  * (FusedAdamMathFunctor) write all their lists but the gradients; norms write next to nothing.
  */
+static uint16_t elementwise_instructions(const char *text);
+
 static void read_lists(const char *text, EchGpuName *ret)
 {
     const char *lists = strstr(text, "metadata<"), *end = lists ? closing(lists + 8) : NULL;
@@ -532,6 +534,7 @@ static void read_lists(const char *text, EchGpuName *ret)
     if (strstr(text, "fused")) {
         written = depth > 1 ? depth - 1 : 1;
     } else if (numbers == 3 && values[1] >= 1 && values[1] <= depth) {
+        ret->instructions = elementwise_instructions(text); /* one operator, no optimizer */
         read = values[1];
         given = strstr(text, "copyfunctor<") ? 2 : 0;
     }

@@ -168,7 +168,7 @@ static void map_multiprocessors(Map *map, const EchTrace *trace)
     map->multiprocessors = gpu && map->collective_blocks > 0 && communicates(trace)
                                ? add_resource(map, ECH_RESOURCE_MULTIPROCESSORS, 0, count, g_strdup("multiprocessors.beside"))
                                : NOWHERE;
-    map->rounds = map->multiprocessors != NOWHERE && ech_device_number(device, "kernel.given_tiles", 0) > 0
+    map->rounds = map->multiprocessors != NOWHERE && ech_gpu_gives_tiles(device)
                       ? add_resource(map, ECH_RESOURCE_MULTIPROCESSORS, 0, count, g_strdup("multiprocessors.rounds"))
                       : NOWHERE;
 }
@@ -628,13 +628,20 @@ static void spread_recorded(const Pricer *pricer, const Map *map, const Map *ref
         spread_known(price, row, reference_roofline, op->recorded.duration);
 }
 
+/* Of a program that ran on a GPU, or on one that was not there: its kernels, as a profiler times them. */
+static bool is_captured(const EchTrace *trace, const EchOp *op)
+{
+    return op->recorded.duration >= 0 || ech_trace_get_property(trace, "time_zero_ps") || ech_trace_get_property(trace, "host_order");
+}
+
 /* A product of a compiled program whose like was measured on this very device. */
 static bool has_measured(const Pricer *pricer, const Map *map, const EchOp *op)
 {
     EchGemm gemm;
     EchGpuKernel kernel;
-    return map->measured && ech_gpu_pricer_kernel(pricer->gpu, map->device, op, &kernel) && kernel.launch.kind == ECH_GPU_PRODUCT &&
-           ech_cuda_gemm_of(pricer->trace, op, &gemm) &&
+    /* A captured kernel has its own tile, and its chip the clock that the rest of the program leaves: squares timed one after another say less of it. */
+    return map->measured && !is_captured(pricer->trace, op) && ech_gpu_pricer_kernel(pricer->gpu, map->device, op, &kernel) &&
+           kernel.launch.kind == ECH_GPU_PRODUCT && ech_cuda_gemm_of(pricer->trace, op, &gemm) &&
            ech_measured_product(map->measured, ech_dtype_name((EchDtype)gemm.dtype), (uint64_t)gemm.m, (uint64_t)gemm.n, (uint64_t)gemm.k,
                                 (uint64_t)gemm.batch) > 0;
 }
@@ -677,6 +684,8 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
     }
     EchTime launch = launch_time(pricer, map);
     EchGpuCost cost;
+    if (is_captured(pricer->trace, op) && pricer->gpu) /* what lies between kernels of a stream is its own there (runtime.kernel_gap_ps) */
+        launch = MIN(launch, ech_gpu_start(map->device));
     if (source == ECH_PRICE_ESTIMATE) {
         spread_known(price, row, base, op->estimate);
         price->fixed = ech_time_add(price->fixed, launch);
