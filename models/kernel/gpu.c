@@ -74,6 +74,9 @@ static const Traits traits[ECH_GPU_N_CLASSES] = {
  * threads lie side by side along what is summed, one after the other (Reduce.cuh, global_reduce). Trips: to leave a part, to count, to leave the sum. */
 #define JOIN_TRIPS 3.0
 #define LIST_STEP 4.0
+/* Clocks between the requests of an SM for sectors of L2 where every element of a warp lies in one of its own: transposing copies of 1 and 3 M elements of a
+ * step on an H100 (traces/gpu_h100-sxm). Held out: copies of 8192 by 8192 transposed there, in bf16 and f32, 515 and 549 us, which this has at 515. */
+#define SECTOR_CLOCKS 2.0
 /* A row that does not begin on 16 bytes is taken element by element at its ends and stored so (PyTorch's softmax): instructions an element more. */
 #define UNALIGNED_ROWS 78.0
 
@@ -299,7 +302,7 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
                                (double)kernel->written, working),
     };
     if (extra > 0 && chip->l2 && chip->l2->read > 0)
-        parts[2] = MAX(parts[2], elements * bytes_each * (1 + extra) / (double)chip->l2->read);
+        parts[2] = MAX(parts[2], MAX(elements * bytes_each * (1 + extra) / (double)chip->l2->read, elements * SECTOR_CLOCKS / (used * chip->clock)));
     double p = CLAMP(1 + log2(resident), 1, 4);
     *ret = (EchGpuCost){.latency = ech_gpu_time(parts[0]),
                         .compute = ech_gpu_time(parts[1]),
