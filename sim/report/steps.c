@@ -52,15 +52,16 @@ EchStep *ech_report_steps(const EchReport *report, size_t *ret_n)
     EchTime first = ECH_TIME_MAX; /* start of a first step's kernel */
     for (size_t s = 0; s < report->run->n_spans; s++) {
         const EchSpan *span = &report->run->spans[s];
-        bool kernel = ops[span->op].kind == ECH_OP_KERNEL || ops[span->op].kind == ECH_OP_COLLECTIVE;
-        const EchTraceStep *part = kernel ? part_of(parts, n, span->op) : NULL;
-        if (!part)
+        EchOpKind kind = ops[span->op].kind;
+        bool kernel = kind == ECH_OP_KERNEL || kind == ECH_OP_COLLECTIVE;
+        const EchTraceStep *part = kernel || kind == ECH_OP_COPY ? part_of(parts, n, span->op) : NULL;
+        if (!part || (!kernel && ops[part->last].kind != ECH_OP_COPY)) /* copies beside kernels may be for the step after */
             continue;
         size_t i = (size_t)(part - parts);
         if (i == 0)
             first = MIN(first, span->start);
         steps[i].end = MAX(steps[i].end, span->end);
-        steps[i].kernels += queues[ops[span->op].queue].kind != ECH_QUEUE_HOST; /* others run on its processor */
+        steps[i].kernels += kernel && queues[ops[span->op].queue].kind != ECH_QUEUE_HOST; /* others run on its processor */
         whole[i] |= span->op == part->last;
     }
     /* A run that stopped has fewer. */

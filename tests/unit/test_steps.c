@@ -66,6 +66,34 @@ START_TEST(of_copies)
 }
 END_TEST
 
+/* One of copies alone, between two of kernels, is one like any, and the list goes on behind it. */
+START_TEST(of_copies_among_kernels)
+{
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId host = ech_trace_builder_queue(b, "host", ECH_QUEUE_HOST, 0);
+    EchId hbm = ech_trace_builder_memory(b, "hbm");
+    for (int i = 0; i < 3; i++) {
+        g_autofree char *name = g_strdup_printf("step %d", i);
+        mark(b, host, name, i * ECH_TEST_MS);
+        if (i == 1) {
+            EchOp *copy = ech_trace_builder_peek_op(b, ech_test_put(b, ECH_OP_COPY, ECH_NONE));
+            copy->queue = 0;
+            copy->memory_from = copy->memory_to = hbm;
+            copy->bytes = 50000000;
+        } else {
+            ech_test_kernel(b, ECH_TEST_MS, ECH_NONE, ECH_READ, 0);
+        }
+    }
+    g_autoptr(EchTrace) trace = NULL;
+    size_t n;
+    g_autofree EchStep *steps = steps_of(b, &trace, &n);
+    ck_assert_uint_eq(n, 3);
+    ck_assert_uint_eq(steps[1].kernels, 0);
+    ck_assert_int_ge(steps[1].end - steps[1].start, ECH_TEST_MS / 2);
+    ck_assert_uint_eq(steps[2].kernels, 1);
+}
+END_TEST
+
 /* A step ends with the last of its kernels, on whichever queue; what was issued before the first mark is of none, and so is a mark on the device's side. */
 START_TEST(numbered)
 {
@@ -246,6 +274,7 @@ int main(void)
     Suite *suite = suite_create("steps");
     TCase *tcase = tcase_create("all");
     tcase_add_test(tcase, of_copies);
+    tcase_add_test(tcase, of_copies_among_kernels);
     tcase_add_test(tcase, numbered);
     tcase_add_test(tcase, by_optimizer);
     tcase_add_test(tcase, by_optimizers_of_each_parameter);
