@@ -68,6 +68,8 @@ static const struct {
     {"flashattnfwdcombine", ECH_GPU_REDUCE},
     {"flash_bwd_dot_do_o", ECH_GPU_ELEMENTWISE},
     {"flash_bwd_convert", ECH_GPU_ELEMENTWISE},
+    {"fusion::compute_dot_do_o", ECH_GPU_ELEMENTWISE}, /* cuDNN's of the same */
+    {"fusion::convert_dq_to_16bits", ECH_GPU_ELEMENTWISE},
     {"flash_fwd_combine", ECH_GPU_REDUCE}, /* FlashAttention 4 */
     {"flash_bwd_preprocess", ECH_GPU_ELEMENTWISE},
     {"flash_bwd_postprocess", ECH_GPU_ELEMENTWISE},
@@ -666,9 +668,10 @@ static void read_stream(const char *text, EchGpuName *ret)
     read_elementwise(text, ret);
     read_conversion(text, ret);
     read_widening(text, ret);
-    if (strstr(text, "flash_bwd_dot_do_o") || strstr(text, "flash_bwd_preprocess")) { /* two of 16 bits; clears the f32 sums of another */
+    if (strstr(text, "flash_bwd_dot_do_o") || strstr(text, "flash_bwd_preprocess") ||
+        strstr(text, "fusion::compute_dot_do_o")) { /* two of 16 bits; clears the f32 sums of another */
         ret->read_bytes = ret->written_bytes = 4;
-    } else if (strstr(text, "flash_bwd_convert_dq") || strstr(text, "flash_bwd_postprocess")) {
+    } else if (strstr(text, "flash_bwd_convert_dq") || strstr(text, "flash_bwd_postprocess") || strstr(text, "fusion::convert_dq")) {
         ret->read_bytes = 4;
         ret->written_bytes = 2;
     } else if (strstr(text, "_fwd_kernel_stage2")) { /* sums of two parts in f32, mostly */
