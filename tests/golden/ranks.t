@@ -3,7 +3,7 @@ $ echelon run --trace traces/pipeline_pytorch.h100/rank1.pretend.gz traces/pipel
 rank1.pretend and 1 more: 2 ranks on h100-sxm
 
   Every rank fits.
-  It takes 81.0 ms, step 2 of 2 takes 26.2 ms; 20.4 % of all ranks' time in that step is waiting for one another.
+  It takes 80.9 ms, step 2 of 2 takes 26.2 ms; 20.4 % of all ranks' time in that step is waiting for one another.
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       step              run           alone           ranks            idle
@@ -31,11 +31,11 @@ $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --
 rank0.pretend and 1 more: 2 ranks on h100-sxm
 
   Every rank fits.
-  It takes 93.3 ms, step 2 of 2 takes 30.3 ms; 18.3 % of all ranks' time in that step is waiting for one another.
+  It takes 93.2 ms, step 2 of 2 takes 30.3 ms; 18.3 % of all ranks' time in that step is waiting for one another.
   What that changes: 26.2 ms -> 30.3 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.4 % -> 18.3 %.
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --json | tr -d ' \n' | grep -o '"ranks":.*' | grep -oE '"(rank|time_ps|waits_for_ranks_ps|peers)":[0-9]+' | head -n 8
 "rank":0
-"time_ps":26223524047
+"time_ps":26197612459
 "waits_for_ranks_ps":5861560353
 "rank":1
 "time_ps":5861560353
@@ -72,7 +72,7 @@ $ echelon import traces/pipeline_pytorch.h100/rank0.pretend.gz --anonymize -o $T
 0 and 1 more: 2 ranks on h100-sxm
 
   Every rank fits.
-  It takes 81.0 ms, step 2 of 2 takes 26.2 ms; 20.4 % of all ranks' time in that step is waiting for one another.
+  It takes 80.9 ms, step 2 of 2 takes 26.2 ms; 20.4 % of all ranks' time in that step is waiting for one another.
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       step              run           alone           ranks            idle
@@ -90,23 +90,23 @@ $ P=traces/pipeline_pytorch.h100; echelon run $P/rank*.pretend.gz --device h100-
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       step              run           alone           ranks            idle
-      0   2.53 GiB   1.67 GiB    34.3 ms    19.9 ms  58 %    430 us   1 %   13.9 ms  40 %   98.8 us   0 %
+      0   2.53 GiB   1.67 GiB    34.3 ms    19.8 ms  58 %    430 us   1 %   13.9 ms  41 %   98.8 us   0 %
       1   2.66 GiB   1.82 GiB    34.3 ms    28.8 ms  84 %    534 us   2 %   4.83 ms  14 %    141 us   0 %
   Live, but beside what the allocator has reserved: 960 MiB of each rank (NCCL's buffers).
 
   Who waits for whom in that step, and what that one does meanwhile
   run    ranks       time       step  relative  waiting    fullest
-  as_is      2    81.0 ms    26.2 ms         -   20.4 %   2.66 GiB
-  slow       2     106 ms    34.3 ms     1.307   27.3 %   2.66 GiB
+  as_is      2    80.9 ms    26.2 ms         -   20.4 %   2.66 GiB
+  slow       2     106 ms    34.3 ms     1.308   27.3 %   2.66 GiB
 
   What changed from as_is to slow
    rank                     step        kernels  communication          waits     host, idle                     live
-      0       26.2 ms -> 34.3 ms       +36.8 us              =       +8.02 ms              =     2.53 GiB -> 2.53 GiB
-      1       26.2 ms -> 34.3 ms       +8.05 ms              =       +9.21 us              =     2.66 GiB -> 2.66 GiB
+      0       26.2 ms -> 34.3 ms       +40.5 us              =       +8.02 ms              =     2.53 GiB -> 2.53 GiB
+      1       26.2 ms -> 34.3 ms       +8.05 ms              =       +10.1 us              =     2.66 GiB -> 2.66 GiB
 
   What changed within one rank, and why: echelon compare as_is/000 slow/000
 "relative":1.0
-"relative":1.3072611094358915
+"relative":1.307770463458019
 echelon: slow: holds a run of several ranks, as_is/000 one of a single trace; compare one of its ranks (slow/000, ...)
 exit 2
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --pass remat | tail -n 8
