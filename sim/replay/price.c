@@ -502,6 +502,19 @@ static EchTime launch_time(const Pricer *pricer, const Map *map)
     return pricer->options->overhead ? map->launch : 0;
 }
 
+/* Of a program that ran on a GPU, or on one that was not there: its kernels, as a profiler times them. */
+static bool is_captured(const EchTrace *trace, const EchOp *op)
+{
+    return op->recorded.duration >= 0 || ech_trace_get_property(trace, "time_zero_ps") || ech_trace_get_property(trace, "host_order");
+}
+
+/* What lies between kernels of a stream is its own in a captured program (runtime.kernel_gap_ps). */
+static EchTime start_time(const Pricer *pricer, const Map *map, const EchOp *op)
+{
+    EchTime launch = launch_time(pricer, map);
+    return pricer->gpu && is_captured(pricer->trace, op) ? MIN(launch, ech_gpu_start(map->device)) : launch;
+}
+
 /* A known whole time @time on the reference becomes a fixed part and a factor on the roofline's amounts. */
 static void spread_known(EchPrice *price, Row *row, double reference_roofline, EchTime time)
 {
@@ -628,12 +641,6 @@ static void spread_recorded(const Pricer *pricer, const Map *map, const Map *ref
         spread_known(price, row, reference_roofline, op->recorded.duration);
 }
 
-/* Of a program that ran on a GPU, or on one that was not there: its kernels, as a profiler times them. */
-static bool is_captured(const EchTrace *trace, const EchOp *op)
-{
-    return op->recorded.duration >= 0 || ech_trace_get_property(trace, "time_zero_ps") || ech_trace_get_property(trace, "host_order");
-}
-
 /* A product of a compiled program whose like was measured on this very device. */
 static bool has_measured(const Pricer *pricer, const Map *map, const EchOp *op)
 {
@@ -682,10 +689,8 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
         break;
     case ECH_N_KERNEL_TIMES: break;
     }
-    EchTime launch = launch_time(pricer, map);
+    EchTime launch = start_time(pricer, map, op);
     EchGpuCost cost;
-    if (is_captured(pricer->trace, op) && pricer->gpu) /* what lies between kernels of a stream is its own there (runtime.kernel_gap_ps) */
-        launch = MIN(launch, ech_gpu_start(map->device));
     if (source == ECH_PRICE_ESTIMATE) {
         spread_known(price, row, base, op->estimate);
         price->fixed = ech_time_add(price->fixed, launch);
@@ -902,7 +907,7 @@ static bool price_copy(const Pricer *pricer, const Map *map, Row *row, const Ech
     /* A copy engine inside the device waits for the slower of the two memories to answer, whichever way the bytes go. */
     EchTime latency = MAX(from ? from->latency : 0, to ? to->latency : 0);
     if (from == to)
-        price->fixed = launch_time(pricer, map);
+        price->fixed = start_time(pricer, map, op);
     else if (pricer->options->overhead)
         price->fixed = latency;
     return row->n_used > 0 || op->bytes == 0;
