@@ -505,7 +505,7 @@ static EchTime launch_time(const Pricer *pricer, const Map *map)
 /* Of a program that ran on a GPU, or on one that was not there: its kernels, as a profiler times them. */
 static bool is_captured(const EchTrace *trace, const EchOp *op)
 {
-    return op->recorded.duration >= 0 || ech_trace_get_property(trace, "time_zero_ps") || ech_trace_get_property(trace, "host_order");
+    return op->recorded.duration >= 0 || ech_trace_is_captured(trace);
 }
 
 /* What lies between kernels of a stream is its own in a captured program (runtime.kernel_gap_ps). */
