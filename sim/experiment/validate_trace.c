@@ -437,7 +437,7 @@ static void write_notes(const Validator *v, EchValidation *validation)
     }
     if (g_strcmp0(v->device->family, "tpu") != 0)
         note(validation, "Set-ups of copies are left out on both sides, as are times in which the device had nothing to do: they are the host's. A kernel's "
-                         "least time is runtime.launch_ps of the device.");
+                         "least time is runtime.graph_launch_ps of the device, or launch_ps.");
 }
 
 /* Where the rates of the host's link come from: a rate fitted to the very recording agrees with it by making. */

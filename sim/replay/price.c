@@ -168,7 +168,7 @@ static void map_multiprocessors(Map *map, const EchTrace *trace)
     map->multiprocessors = gpu && map->collective_blocks > 0 && communicates(trace)
                                ? add_resource(map, ECH_RESOURCE_MULTIPROCESSORS, 0, count, g_strdup("multiprocessors.beside"))
                                : NOWHERE;
-    map->rounds = map->multiprocessors != NOWHERE && ech_device_number(device, "kernel.given_tiles", 0) > 0
+    map->rounds = map->multiprocessors != NOWHERE && ech_gpu_gives_tiles(device)
                       ? add_resource(map, ECH_RESOURCE_MULTIPROCESSORS, 0, count, g_strdup("multiprocessors.rounds"))
                       : NOWHERE;
 }
@@ -512,6 +512,19 @@ static EchTime launch_time(const Pricer *pricer, const Map *map)
     return pricer->options->overhead ? map->launch : 0;
 }
 
+/* Of a program that ran on a GPU, or on one that was not there: its kernels, as a profiler times them. */
+static bool is_captured(const EchTrace *trace, const EchOp *op)
+{
+    return op->recorded.duration >= 0 || ech_trace_is_captured(trace);
+}
+
+/* What lies between kernels of a stream is its own in a captured program (runtime.kernel_gap_ps). */
+static EchTime start_time(const Pricer *pricer, const Map *map, const EchOp *op)
+{
+    EchTime launch = launch_time(pricer, map);
+    return pricer->gpu && is_captured(pricer->trace, op) ? MIN(launch, ech_gpu_start(map->device)) : launch;
+}
+
 /* A known whole time @time on the reference becomes a fixed part and a factor on the roofline's amounts. */
 static void spread_known(EchPrice *price, Row *row, double reference_roofline, EchTime time)
 {
@@ -643,8 +656,9 @@ static bool has_measured(const Pricer *pricer, const Map *map, const EchOp *op)
 {
     EchGemm gemm;
     EchGpuKernel kernel;
-    return map->measured && ech_gpu_pricer_kernel(pricer->gpu, map->device, op, &kernel) && kernel.launch.kind == ECH_GPU_PRODUCT &&
-           ech_cuda_gemm_of(pricer->trace, op, &gemm) &&
+    /* A captured kernel has its own tile, and its chip the clock that the rest of the program leaves: squares timed one after another say less of it. */
+    return map->measured && !is_captured(pricer->trace, op) && ech_gpu_pricer_kernel(pricer->gpu, map->device, op, &kernel) &&
+           kernel.launch.kind == ECH_GPU_PRODUCT && ech_cuda_gemm_of(pricer->trace, op, &gemm) &&
            ech_measured_product(map->measured, ech_dtype_name((EchDtype)gemm.dtype), (uint64_t)gemm.m, (uint64_t)gemm.n, (uint64_t)gemm.k,
                                 (uint64_t)gemm.batch) > 0;
 }
@@ -685,7 +699,7 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
         break;
     case ECH_N_KERNEL_TIMES: break;
     }
-    EchTime launch = launch_time(pricer, map);
+    EchTime launch = start_time(pricer, map, op);
     EchGpuCost cost;
     if (source == ECH_PRICE_ESTIMATE) {
         spread_known(price, row, base, op->estimate);
@@ -903,7 +917,7 @@ static bool price_copy(const Pricer *pricer, const Map *map, Row *row, const Ech
     /* A copy engine inside the device waits for the slower of the two memories to answer, whichever way the bytes go. */
     EchTime latency = MAX(from ? from->latency : 0, to ? to->latency : 0);
     if (from == to)
-        price->fixed = launch_time(pricer, map);
+        price->fixed = start_time(pricer, map, op);
     else if (pricer->options->overhead)
         price->fixed = latency;
     return row->n_used > 0 || op->bytes == 0;
