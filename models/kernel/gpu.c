@@ -260,6 +260,8 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
     };
     if (extra > 0 && chip->l2 && chip->l2->read > 0)
         parts[2] = MAX(parts[2], elements * bytes_each * (1 + extra) / (double)chip->l2->read);
+    if (launch->sectors > 0 && chip->l2 && chip->l2->read > 0) /* each goes through L2 for the one element in it that is wanted then */
+        parts[2] = MAX(parts[2], elements * launch->sectors / (double)chip->l2->read);
     double p = CLAMP(1 + log2(resident), 1, 4);
     *ret = (EchGpuCost){.latency = ech_gpu_time(parts[0]),
                         .compute = ech_gpu_time(parts[1]),

@@ -863,6 +863,7 @@ static const struct {
     {"elements", 1, .members = {MEMBER(elements, ANY)}},
     {"operand_bytes", 1, .members = {MEMBER(operand_bytes, 64)}},
     {"scattered", 1, .members = {MEMBER(scattered, 1)}},
+    {"sectors", 1, .members = {MEMBER(sectors, 4096)}},
     {"class", 1, .members = {MEMBER(kind, 0)}, .words = ech_gpu_class_names, .n_words = ECH_GPU_N_CLASSES},
     {"backward", 1, .members = {MEMBER(backward, 1)}},
     {"causal", 1, .members = {MEMBER(causal, 1)}},
