@@ -16,6 +16,8 @@ enum { SM_THREADS = 2048, SM_BLOCKS = 32, SM_REGISTERS = 65536, SM_SHARED = 228 
 /* A trip to memory under load against the pointer chase that the device file has: 1.6, from kernels of one block on an H100 (recorded PyTorch, 0.5 us a trip).
  */
 #define LOADED 1.6
+/* Of L2, that an access takes at least. */
+#define SECTOR_BYTES 32.0
 /* Share of L2 in which a kernel's bytes are found, written by the kernel before: what fits is read at L2's rate. */
 #define L2_SHARE 1.0
 /* Tiles: instructions beside the multiply-adds, as elements of the tile's harmonic side: with I = m n / (m + n) a share I / (I + 22) of issue slots is FMA
@@ -250,8 +252,10 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
     if (class->loop && kernel->name.trips == 0)
         trips = MAX(trips, elements / (working * threads) / MAX(kernel->name.vector, 1) *
                                (kernel->name.kind == ECH_GPU_GATHER || kernel->name.kind == ECH_GPU_CONCAT ? 2 : 0.5));
+    if (kernel->name.chain > 0)
+        trips = MAX(ceil(elements / (working * threads)) * kernel->name.chain / 10, 1);
     double waves = MAX(working / places, 1), used = MIN(working, chip->sms);
-    double extra = launch->scattered ? 32 / bytes_each - 1 : 0; /* a sector of 32 bytes for every element, through L2 */
+    double extra = launch->scattered ? SECTOR_BYTES / bytes_each - 1 : 0; /* a sector for every element, through L2 */
     double parts[3] = {
         (waves * trips + (kernel->name.generated ? (waves - 1) * TURN_TRIPS : 0)) * chip->trip,
         elements * instructions / (used * chip->lanes * chip->clock),
@@ -260,6 +264,8 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
     };
     if (extra > 0 && chip->l2 && chip->l2->read > 0)
         parts[2] = MAX(parts[2], elements * bytes_each * (1 + extra) / (double)chip->l2->read);
+    if (kernel->name.adds && chip->l2 && chip->l2->read > 0) /* L2 adds one of a sector after the other */
+        parts[2] += elements * SECTOR_BYTES / (double)chip->l2->read;
     if (launch->sectors > 0 && chip->l2 && chip->l2->read > 0) /* each goes through L2 for the one element in it that is wanted then */
         parts[2] = MAX(parts[2], elements * launch->sectors / (double)chip->l2->read);
     double p = CLAMP(1 + log2(resident), 1, 4);
@@ -473,7 +479,7 @@ static uint8_t arithmetic_of(const EchGpuChip *chip, const EchGpuKernel *kernel,
     if (kernel->launch.kind == ECH_GPU_PRODUCT && kernel->launch.arithmetic == 0) {
         if (single || ech_unit_peak(chip->matrix, dtype) == 0)
             arithmetic = ECH_GPU_FMA;
-        else if (precise)
+        else if (precise || strcmp(dtype, "s8") == 0) /* cuBLAS 13 has only older kernels for whole numbers: cutlass_80_tensorop_i16832gemm_s8 on an H100 */
             arithmetic = ECH_GPU_MMA;
     }
     if (chip->amd && arithmetic == ECH_GPU_FMA && (single || precise))

@@ -330,6 +330,12 @@ bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, do
     }
     if (name->sorts)
         return sort_work(whole, name, launch, ret);
+    if (name->counts && whole->elements > 0) {
+        launch->elements = whole->elements;
+        launch->operand_bytes = name->element_bytes;
+        set_traffic(ret, ech_bytes_mul(whole->elements, name->element_bytes), 0, ECH_INFERRED);
+        return true;
+    }
     if (!(share > 0))
         return helper_work(whole, name, launch, ret);
     if (whole->listed > 0) {
@@ -353,6 +359,7 @@ bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, do
         rows_work(whole, name, launch, ret);
     } else {
         launch->elements = scaled(whole->elements, share);
+        launch->trips = whole->trips;
         if (whole->kind == ECH_GPU_OP_GATHER)
             gather_work(whole, name, launch, ret);
         else if (whole->kind == ECH_GPU_OP_OTHER)
