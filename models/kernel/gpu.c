@@ -33,6 +33,9 @@ enum { SM_THREADS = 2048, SM_BLOCKS = 32, SM_REGISTERS = 65536, SM_SHARED = 228 
 /* Of a plain product's rate what a convolution reaches whose positions have fewer channels than a step, so that places are computed anew in each: one recorded
  * on an H100, patches of 14 x 14 x 3; another, of 16 x 16 x 3, comes out 12 per cent too fast with it. */
 #define IMPLICIT_SHARE 0.75
+/* Clocks that wgmma's convolutions take to fetch a row of a step: 1.8 to 2.2 in cuDNN 9's of 64 to 512 channels, in f16, bf16 and tf32, tiles of 128 x 64 to
+ * 256 x 64, on an H100. And cuDNN cuts the channels of a position in two steps where one would take them all (its tiles of 256 x 64 x 32 for 64 of 16 bits). */
+#define POSITION_CLOCKS 2.0
 /* Bytes of channels that one access takes: where a position has no more, a library steps through several positions together (CUTLASS, kFixedChannels). */
 #define FEW_CHANNELS 16.0
 /* Trips to memory of a block of a product before its first and after its last k, and what a pipelined kernel takes to be set up (shared memory carved anew,
@@ -339,8 +342,11 @@ static void tile_cost(const EchGpuChip *chip, const EchGpuLaunch *l, const Tile 
     }
     double deep = k / split > tile->k ? ceil(k / split / tile->k) * tile->k : MAX(k / split, 1);
     double count = tiles * split;
+    /* A convolution's operands come row by row of a step, of up to 128 bytes each, from where its position lies. */
+    double fetched = l->taps > 1 && tile->arithmetic == ECH_GPU_WGMMA ? (tile->m + tile->n) * ceil(deep / tile->k) * POSITION_CLOCKS / chip->clock : 0;
     double main = tile->m * tile->n * deep / (tile_rate(chip, tile, dtype) * (l->taps > 1 && (double)l->k / (double)l->taps < tile->k ? IMPLICIT_SHARE : 1)),
            tail = 0;
+    main = MAX(main, fetched);
     if (tile->alignment > 0 && tile->alignment < 4 && tile->arithmetic != ECH_GPU_FMA) {
         double rate = UNALIGNED_ELEMENTS * tile->alignment * chip->clock;
         main = MAX(main, (tile->m + tile->n) * deep / rate);
@@ -528,9 +534,10 @@ static bool price_best_tile(const EchGpuChip *chip, const EchGpuKernel *kernel, 
     for (size_t i = 0; i < n_tiles + (both ? OLDER_TILES : 0); i++) {
         uint8_t kind = i < n_tiles ? arithmetic : ECH_GPU_MMA;
         uint16_t m = tiles[i % n_tiles].m, n = tiles[i % n_tiles].n;
+        double step = (kind == ECH_GPU_WGMMA ? STEP_BYTES : STEP_BYTES / 2) / each, channels = launch->taps > 1 ? (double)launch->k / (double)launch->taps : 0;
         Tile tile = {.m = m,
                      .n = n,
-                     .k = (kind == ECH_GPU_WGMMA ? STEP_BYTES : STEP_BYTES / 2) / each,
+                     .k = kind == ECH_GPU_WGMMA && channels == step ? step / 2 : step,
                      .stages = 4,
                      .threads = 128,
                      .resident = m * n >= 128 * 128 || kind == ECH_GPU_WGMMA ? 1 : 2,

@@ -1136,6 +1136,16 @@ static bool random_numbers(const Call *c, EchGpuOperator *ret)
     return true;
 }
 
+/* Images [.., height, width], the second input the new height and width, which the launch tells. */
+static bool upsampling(const Call *c, EchGpuOperator *ret)
+{
+    uint64_t plane = ech_bytes_mul(dim(&c->inputs[0], 0), dim(&c->inputs[0], 1));
+    if (!is_tensor(&c->inputs[0]) || c->inputs[0].rank != 4 || plane == 0 || strstr(c->op, "backward"))
+        return false;
+    ret->planes = c->inputs[0].numel / plane;
+    return true;
+}
+
 /* Where in a sorted row each of others belongs: half of what is left at each look, and before and after that a wait for what is looked for and where it goes. */
 static bool search(const Call *c, EchGpuOperator *ret)
 {
@@ -1242,6 +1252,7 @@ static const struct {
     {IS, 3, embedding_bags, {"_embedding_bag", "_embedding_bag_forward_only"}},
     {IS, 2, taken, {"take"}},
     {IS, 2, search, {"searchsorted"}},
+    {BEGINS, 1, upsampling, {"upsample_"}},
     {HAS, 3, tables_lookup, {"embedding_codegen_forward"}},
     {HAS, 3, tables_step, {"embedding_backward_codegen"}},
     {IS, 2, indexed, {"index"}},

@@ -252,6 +252,15 @@ static void element_work(const EchGpuOperator *whole, const EchGpuName *name, Ec
     }
 }
 
+/* Every place of all planes, of which the first two dimensions of the grid cover one. */
+static void planes_work(const EchGpuOperator *whole, EchGpuLaunch *launch, EchItemWork *ret)
+{
+    EchBytes each = ech_dtype_bits((EchDtype)whole->dtype) / 8;
+    launch->elements = ret->ops = ech_bytes_mul(
+        whole->planes, ech_bytes_mul((uint64_t)launch->grid[0] * launch->grid[1], (uint64_t)MAX(launch->block[0], 1u) * MAX(launch->block[1], 1u)));
+    ret->write = ech_bytes_mul(launch->elements, each);
+}
+
 /* Each pass of a sort goes over all, and moves more than the operator has: over its elements, if the launch may be one of so many on some GPU; else they are
  * sorted in parts, or others are. */
 static bool sort_work(const EchGpuOperator *whole, const EchGpuName *name, EchGpuLaunch *launch, EchItemWork *ret)
@@ -360,7 +369,9 @@ bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, do
     } else {
         launch->elements = scaled(whole->elements, share);
         launch->trips = whole->trips;
-        if (whole->kind == ECH_GPU_OP_GATHER)
+        if (whole->planes > 0 && name->chain > 0)
+            planes_work(whole, launch, ret);
+        else if (whole->kind == ECH_GPU_OP_GATHER)
             gather_work(whole, name, launch, ret);
         else if (whole->kind == ECH_GPU_OP_OTHER)
             element_work(whole, name, launch, ret);
