@@ -362,7 +362,9 @@ static void tile_cost(const EchGpuChip *chip, const EchGpuLaunch *l, const Tile 
     double stored = rate_seconds(result, chip->hbm->write ? chip->hbm->write : chip->hbm->read) / waves;
     /* Every tile takes its operands from L2 anew. */
     double feed = ech_device_number(chip->device, "kernel.tile_feed", chip->l2 ? (double)chip->l2->read : 0);
-    double shared_m = tile->arithmetic == ECH_GPU_WGMMA ? CLUSTER : 1;
+    /* Of convolutions the largest alone: "tilesize256x128x64_warpgroupsize2x1x1", others have 1x1x1. */
+    bool together = tile->arithmetic == ECH_GPU_WGMMA && (l->taps <= 1 || tile->m * tile->n >= 256 * 128);
+    double shared_m = together ? CLUSTER : 1;
     double rows_bytes = l->operand_bytes, weight_bytes = l->weight_bits ? l->weight_bits / 8.0 : l->operand_bytes;
     double fed = feed > 0 && l->operand_bytes > 0
                      ? count * (tile->m / shared_m * (swap ? weight_bytes : rows_bytes) + tile->n * (swap ? rows_bytes : weight_bytes)) * deep / feed

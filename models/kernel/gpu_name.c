@@ -612,12 +612,10 @@ static uint16_t elementwise_instructions(const char *text)
     static const struct {
         const char *part;
         uint16_t count;
-    } costs[] = {{"gelubackward", 80}, {"gelu", 54},       {"pow_tensor_tensor", 90},
-                 {"pow_", 24},         {"erf_", 54},       {"dropout", 60},
-                 {"normal_and_transform", 70}, {"distribution", 60}, {"silu", 34},       {"sigmoid", 34},
-                 {"tanh", 34},         {"exp_kernel", 30}, {"log_kernel", 30},
-                 {"sin_kernel", 40},   {"cos_kernel", 40}, {"div_", 20},
-                 {"divfunctor", 20},   {"sqrt", 20}};
+    } costs[] = {
+        {"gelubackward", 80}, {"gelu", 54}, {"pow_tensor_tensor", 90}, {"pow_", 24}, {"erf_", 54},       {"dropout", 60},    {"normal_and_transform", 70},
+        {"distribution", 60}, {"silu", 34}, {"sigmoid", 34},           {"tanh", 34}, {"exp_kernel", 30}, {"log_kernel", 30}, {"sin_kernel", 40},
+        {"cos_kernel", 40},   {"div_", 20}, {"divfunctor", 20},        {"sqrt", 20}};
     for (size_t i = 0; i < G_N_ELEMENTS(costs); i++)
         if (strstr(text, costs[i].part))
             return costs[i].count;

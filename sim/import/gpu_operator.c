@@ -1146,7 +1146,8 @@ static bool upsampling(const Call *c, EchGpuOperator *ret)
     return true;
 }
 
-/* Where in a sorted row each of others belongs: half of what is left at each look, and before and after that a wait for what is looked for and where it goes. */
+/* Where in a sorted row each of others belongs: half of what is left at each look, and before and after that a wait for what is looked for and where it goes.
+ */
 static bool search(const Call *c, EchGpuOperator *ret)
 {
     const EchGpuInput *sorted = &c->inputs[0], *wanted = &c->inputs[1];

@@ -133,7 +133,8 @@ CHOOSES(ConvolutionBackwardFilter)
 static size_t norm_workspace(const void *x_of)
 {
     PretendTensor x;
-    return tensor_of(x_of, &x) && x.rank > 1 && !(x.rank > 2 && x.strides[1] != 1) ? (size_t)x.sizes[1] * 2 * sizeof(float) * pretend_device()->multiprocessors : 0;
+    return tensor_of(x_of, &x) && x.rank > 1 && !(x.rank > 2 && x.strides[1] != 1) ? (size_t)x.sizes[1] * 2 * sizeof(float) * pretend_device()->multiprocessors
+                                                                                   : 0;
 }
 
 PRETEND_EXPORT int cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(void *handle, int mode, int operations, const void *x_of, const void *z_of,

@@ -98,6 +98,18 @@ void pretend_dnn_convolution(PretendDnnCall *call, int kind, const char *name, c
              filled = full != channels ? pretend_dnn_copied_bytes(x, w, y, true, copies) : plain;
     if (!tensor_cores || call->workspace < filled)
         pretend_dnn_copied_bytes(x, w, y, false, copies);
+    /* Kernels for the first layer of images take three channels as four, 8 bytes (sm90_xmma_fprop_image_first_layer_..._c4r7s7), which asks for less. */
+    uint64_t pixels_in = pretend_dnn_elements(x) / (x->sizes[1] > 0 ? (uint64_t)x->sizes[1] : 1),
+             of_filters = pretend_dnn_elements(w) / (channels ? channels : 1), by_fours = (pixels_in + of_filters) * 4 * (pretend_dnn_bits(x->type) / 8);
+    bool fours =
+        kind == CONVOLUTION_FORWARD && tensor_cores && groups == 1 && channels == 3 && plain == 0 && call->workspace < filled && call->workspace >= by_fours;
+    if (fours) {
+        copies[0] = pixels_in * 4;
+        copies[1] = of_filters * 4;
+        copies[2] = 0;
+        k = 4 * taps;
+        filled = by_fours;
+    }
     bool relayouts = tensor_cores && plain + filled > 0 && call->workspace >= (call->workspace >= filled ? filled : plain);
     for (size_t i = 0; i < 3 && relayouts; i++) {
         if (all[i] != result && copies[i] > 0)

@@ -260,8 +260,8 @@ static void write_cells(void *stream, const Network *network, const char *name, 
     pretend_library_kernel(stream, name, launch, bytes * (gates_of(network) + 1u), bytes * (backward ? gates_of(network) : 2u), 0, NULL);
 }
 
-/* One kernel for all steps: a block keeps the weights of 16 of the hidden state, and each step waits for what the other blocks wrote in the one before. An LSTM of
- * 512, 64 sequences at once, on an H100: 128 steps in 789 us. */
+/* One kernel for all steps: a block keeps the weights of 16 of the hidden state, and each step waits for what the other blocks wrote in the one before. An LSTM
+ * of 512, 64 sequences at once, on an H100: 128 steps in 789 us. */
 #define PERSISTENT_STEP_TRIPS 12
 
 static void write_persistent(void *stream, const Network *network, const Data *x, bool backward)
