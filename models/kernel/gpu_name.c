@@ -730,11 +730,13 @@ static void read_counting(const char *text, EchGpuName *ret)
     } else if (strstr(text, "kernelhistogram1d")) {
         ret->instructions = HISTOGRAM_INSTRUCTIONS;
     } else if (strstr(text, "radixsorthistogram")) {
-        const char *key = strstr(text, "policy_hub<");
-        unsigned bytes = key ? type_bytes(key + strlen("policy_hub<")) : 0;
-        ret->counts = bytes > 0;
-        ret->element_bytes = (uint8_t)MAX(bytes, 1u);
-        ret->instructions = DIGIT_INSTRUCTIONS * ret->element_bytes;
+        const char *hub = strstr(text, "policy_hub<"), *key = hub ? hub : strstr(text, "radixsortpolicy<");
+        unsigned bytes = key ? type_bytes(strchr(key, '<') + 1) : 0;
+        if (bytes > 0) {
+            ret->counts = true;
+            ret->element_bytes = (uint8_t)bytes;
+            ret->instructions = (uint16_t)(DIGIT_INSTRUCTIONS * bytes);
+        }
     }
 }
 

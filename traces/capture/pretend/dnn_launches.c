@@ -150,7 +150,7 @@ void pretend_dnn_norm(PretendDnnCall *call, const char *name, const PretendTenso
     uint64_t elements = pretend_dnn_elements(x), rows = x->rank > 1 ? (uint64_t)x->sizes[1] : 1;
     char launch[200];
     if (x->rank > 2 && x->strides[1] != 1 && rows < INT32_MAX) {
-        uint64_t each = (pretend_dnn_bits(x->type) + 7) / 8, accesses = elements / rows * each / ((uint64_t)NORM_THREADS * 16) + 1,
+        uint64_t each = (pretend_dnn_bits(x->type) + 7) / 8, accesses = (elements / rows * each + NORM_THREADS * 16 - 1) / (NORM_THREADS * 16),
                  trips = accesses * NORM_SWEEPS * (backward ? 2 : 1);
         snprintf(launch, sizeof launch, "grid=%llux1x1 block=%dx1x1 rows=%llux%llu operand_bytes=%llu class=norm%s trips=%llu", (unsigned long long)rows,
                  NORM_THREADS, (unsigned long long)rows, (unsigned long long)(elements / rows), (unsigned long long)each, backward ? " backward=1" : "",
