@@ -14,7 +14,7 @@ bytes
 what the file says, what was inferred
   sizes of allocations   known 100.0 %
   bytes of copies        known 100.0 %
-  bytes of kernels       known 20.9 % inferred 72.4 % assumed 6.7 %
+  bytes of kernels       known 20.9 % inferred 73.0 % assumed 6.1 %
   operations of kernels  absent 15.5 % known 20.9 % inferred 63.6 %
 PyTorch's allocator: default settings
 records of the file
@@ -28,8 +28,8 @@ records of the file
           27  copy
 notes
          316  kernel traffic inferred from shapes
-           6  kernel traffic inferred from grids
-          30  kernel traffic assumed
+           9  kernel traffic inferred from grids
+          27  kernel traffic assumed
           34  memory events replaced by the snapshot
            1  frees moved behind uses
          307  uses of inferred direction
@@ -38,7 +38,7 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
   It fits. hbm 4.63 GiB of 78.6 GiB (6 %)
   4.99 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.49 GiB, 512 MiB of it the process's context.
   It takes 69.5 ms, bound by pageable port (47 % of the critical path).
-  No schedule of it is shorter than 68.0 ms on this device; with no overlap at all it takes 84.7 ms.
+  No schedule of it is shorter than 68.1 ms on this device; with no overlap at all it takes 84.7 ms.
   Steps: 2, the middle one takes 12.2 ms; --step N tells all of this of one alone
     12.2 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 4.63 GiB
     11.9 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
@@ -53,7 +53,7 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
       1.36 GiB  in 15 more
 
   Who asked for it (forward, recomputed, backward)
-    aten::to                      33.0 ms   47.5 % ##########..........
+    aten::to                      33.0 ms   47.5 % #########...........
     Optimizer.step#AdamW.step     7.43 ms   10.7 % ##..................
     head (Linear)                 6.63 ms    9.5 % ##..................  2.24 ms, -, 4.39 ms
     blocks.* (Block)              3.45 ms    5.0 % #...................  1.15 ms, -, 2.30 ms
@@ -61,7 +61,7 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
     LogSoftmaxBackward0           2.22 ms    3.2 % #...................  -, -, 2.22 ms
     blocks.*.up (Linear)          1.97 ms    2.8 % #...................  706 us, -, 1.26 ms
     blocks.*.down (Linear)        1.76 ms    2.5 % #...................  605 us, -, 1.16 ms
-    in 12 more                    8.56 ms   12.3 % ##..................
+    in 12 more                    8.60 ms   12.4 % ##..................
 
   Kernel times: 544 kernel model. Engine: native (0.1.0).
   Of the kernels' time 32 % is products, which are held against published times; 67 % other kernels with constants from recorded ones of their class; 1 % assumed (most of it scatter).
@@ -103,19 +103,19 @@ $ echelon run --trace traces/pipeline_pytorch.h100/rank*.pretend.gz --device h10
   It takes 52.5 ms, step 2 of 2 takes 26.2 ms; 20.4 % of all ranks' time in that step is waiting for one another.
     ranks 0, 1: steps 1 to 2 of 2 alone, from Optimizer.step#SGD.step to the next: what was asked for before is held as it was then, and takes no time here
 $ printf 'trace: gpt_pytorch.h100\ndevice: h100-sxm\nreplay: {engine: native}\nsweep: [{path: step, values: [1, 2, 1..2]}]\n' >$T/e.yaml; echelon run $T/e.yaml | grep -E '^ *(1|2|1\.\.2)  '
-  1     yes   12.7 ms    1.000  4.63 GiB  hbm port
+  1     yes   12.8 ms    1.000  4.63 GiB  hbm port
   2     yes   11.9 ms    0.934  4.63 GiB  hbm port
-  1..2  yes   24.6 ms    1.933  4.63 GiB  hbm port
+  1..2  yes   24.7 ms    1.933  4.63 GiB  hbm port
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass pin | grep -E 'It takes'
   It takes 43.4 ms, bound by hbm port (42 % of the critical path).
     It takes 37.5 % less time: 69.5 ms -> 43.4 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --set device.runtime.eager_launch_ps=200us | grep -E "It takes|host's launches  "
   It takes 148 ms, bound by the host's launches (52 % of the critical path).
-    It takes 2.13 times as long: 69.5 ms -> 148 ms. Along the critical path: +76.7 ms the host's launches.
-    the host's launches           77.1 ms   52.0 % ##########..........
+    It takes 2.13 times as long: 69.5 ms -> 148 ms. Along the critical path: +76.6 ms the host's launches.
+    the host's launches           77.0 ms   52.0 % ##########..........
     for the host's launches       79.7 ms   21.6 % ####................
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device a100-80 --engine native | grep -E 'It takes|chosen for'
-  It takes 153 ms, bound by pageable port (48 % of the critical path).
+  It takes 153 ms, bound by pageable port (47 % of the critical path).
   - its kernels are those that were chosen for h100-sxm, of another compute capability: the libraries choose others for a100-80; echelon capture --pretend a100-80 asks them
 $ echelon alloc traces/gpt_pytorch.h100/gpt.pretend.gz | sed -n '1,/^pytorch,/p;/recorded addresses/p;/in use when/,/^$/p'
 traces/gpt_pytorch.h100/gpt.pretend.gz: pretend, 1521 events; device memory 78.6 GiB, what the pretended device had beside its context
@@ -200,9 +200,9 @@ $ echelon run --trace traces/keras_cnn.h100 --device h100-sxm | sed -n '3,12p; /
   No schedule of it is shorter than 19.3 ms on this device; with no overlap at all it takes 27.7 ms.
 
   Critical path
-    the host's launches           12.8 ms   62.7 % #############.......
-    overhead                      4.62 ms   22.7 % #####...............
-    hbm port                      1.51 ms    7.4 % #...................
+    the host's launches           12.8 ms   62.6 % #############.......
+    overhead                      4.61 ms   22.6 % #####...............
+    hbm port                      1.47 ms    7.2 % #...................
     pageable port                  962 us    4.7 % #...................
   Longest operations
     Memcpy HtoD (Pageable -> Device)              1.36 ms    6.7 % #...................  copy, 27 times
@@ -213,7 +213,7 @@ $ echelon run --trace traces/keras_cnn.h100 --device h100-sxm | sed -n '3,12p; /
     stream_executor::gp...eAllocatorKernelImpl     257 us    1.3 % ....................  kernel, roofline, 20 times
 
   Kernel times: 1010 roofline; 163 kernel model; 1 on the host, page by page. Engine: simgrid (SimGrid version ...).
-  Of the kernels' time 10 % is products, which are held against published times; 15 % other kernels with constants from recorded ones of their class; 75 % of no known class: bytes and operations at the device's rates.
+  Of the kernels' time 11 % is products, which are held against published times; 14 % other kernels with constants from recorded ones of their class; 75 % of no known class: bytes and operations at the device's rates.
   - 56 copies of 12.0 MiB in all are from or to pageable host memory, which is not counted; --pass pin says what pinned memory would be worth
 $ echelon alloc traces/keras_cnn.h100/cnn.pretend.gz | sed -n '1,9p'
 traces/keras_cnn.h100/cnn.pretend.gz: pretend, 1148 events; device memory 78.6 GiB, what the pretended device had beside its context

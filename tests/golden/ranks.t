@@ -22,11 +22,11 @@ $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --
 rank0.pretend and 1 more: 2 ranks on h100-sxm
 
   IT DOES NOT FIT: ranks 0, 1. (The others were replayed as if nobody had to wait for those; times mean little.)
-  It takes 835 us; 0.0 % of all ranks' time is waiting for one another.
+  It takes 854 us; 0.0 % of all ranks' time is waiting for one another.
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       time              run           alone           ranks            idle
-      0    992 MiB    418 MiB     835 us     424 us  51 %   22.8 us   3 %      0 ps   0 %    388 us  47 %  does not fit
+      0    992 MiB    418 MiB     854 us     443 us  52 %   22.8 us   3 %      0 ps   0 %    388 us  45 %  does not fit
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --set device.links.nvlink.to_device=x0.1 --set device.links.nvlink.from_device=x0.1 | head -n 5
 rank0.pretend and 1 more: 2 ranks on h100-sxm
 
@@ -85,7 +85,7 @@ pytorch:expandable_segments:True: out of memory at event 63, 128 MiB for AddmmBa
 pytorch:backend:cudaMallocAsync: out of memory at event 63, 128 MiB for AddmmBackward0 of down (Linear), for want of memory;
 $ P=traces/pipeline_pytorch.h100; echelon run $P/rank*.pretend.gz --device h100-sxm --set ranks.1.device.kernel.power=400 -o $T/slow 2>/dev/null | sed -n 3,13p; echelon run $P/rank*.pretend.gz --device h100-sxm -o $T/as_is >/dev/null 2>&1; cd $T; echelon compare as_is slow; echelon compare as_is slow --json | tr -d ' \n' | grep -o '"relative":[0-9.]*'; echelon compare slow as_is/000
   Every rank fits.
-  It takes 106 ms, step 2 of 2 takes 34.3 ms; 27.3 % of all ranks' time in that step is waiting for one another.
+  It takes 107 ms, step 2 of 2 takes 34.3 ms; 27.3 % of all ranks' time in that step is waiting for one another.
   What that changes: 26.2 ms -> 34.3 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.4 % -> 27.3 %.
 
                                                   kernels   communication       waits for           host,
@@ -97,16 +97,16 @@ $ P=traces/pipeline_pytorch.h100; echelon run $P/rank*.pretend.gz --device h100-
   Who waits for whom in that step, and what that one does meanwhile
   run    ranks       time       step  relative  waiting    fullest
   as_is      2    81.0 ms    26.2 ms         -   20.4 %   2.66 GiB
-  slow       2     106 ms    34.3 ms     1.307   27.3 %   2.66 GiB
+  slow       2     107 ms    34.3 ms     1.307   27.3 %   2.66 GiB
 
   What changed from as_is to slow
    rank                     step        kernels  communication          waits     host, idle                     live
-      0       26.2 ms -> 34.3 ms       +36.8 us              =       +8.02 ms              =     2.53 GiB -> 2.53 GiB
-      1       26.2 ms -> 34.3 ms       +8.05 ms              =       +9.21 us              =     2.66 GiB -> 2.66 GiB
+      0       26.2 ms -> 34.3 ms       +35.9 us              =       +8.02 ms              =     2.53 GiB -> 2.53 GiB
+      1       26.2 ms -> 34.3 ms       +8.05 ms              =       +8.97 us              =     2.66 GiB -> 2.66 GiB
 
   What changed within one rank, and why: echelon compare as_is/000 slow/000
 "relative":1.0
-"relative":1.3072611094358915
+"relative":1.3072086164529677
 echelon: slow: holds a run of several ranks, as_is/000 one of a single trace; compare one of its ranks (slow/000, ...)
 exit 2
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --pass remat | tail -n 8
