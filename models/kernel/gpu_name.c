@@ -693,6 +693,8 @@ static void read_stream(const char *text, EchGpuName *ret)
     read_chain(text, ret);
     /* Offsets are divisions by every dimension. */
     ret->instructions = (uint16_t)(elementwise_instructions(text) + (ret->kind == ECH_GPU_STRIDED ? 71 : 0));
+    if (strstr(text, "triu_tril")) /* once for two neighbours (TriangularOps.cu, elements_per_thread) */
+        ret->instructions = 13 + 71 / 2;
 }
 
 /* PyTorch's own, "reduce_kernel<128, 4, ": a thread takes so many columns at once (Reduce.cuh's output_vec_size) of four rows before it adds them up (vt0; of

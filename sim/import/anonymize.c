@@ -183,9 +183,15 @@ static void say_relayout(const EchGpuName *name, GString *out)
 static void say_own(const char *text, const EchGpuName *name, GString *out)
 {
     static const char *const plain[] = {[1] = "signed char", [2] = "short", [4] = "int", [8] = "long"};
-    static const char *const parts[] = {
-        "gathermedian",           "sbtopk::gathertopk",           "kernelhistogram1d",           "upsample_bilinear2d_out_frame", "max_pool_forward_nhwc",
-        "max_pool_backward_nhwc", "upsample_nearest2d_out_frame", "upsample_bicubic2d_out_frame"};
+    static const char *const parts[] = {"triu_tril",
+                                        "gathermedian",
+                                        "sbtopk::gathertopk",
+                                        "kernelhistogram1d",
+                                        "upsample_bilinear2d_out_frame",
+                                        "max_pool_forward_nhwc",
+                                        "max_pool_backward_nhwc",
+                                        "upsample_nearest2d_out_frame",
+                                        "upsample_bicubic2d_out_frame"};
     g_autofree char *lower = g_ascii_strdown(text, -1);
     if (name->counts)
         g_string_append_printf(out, " policy_hub<%s,", plain[name->element_bytes]);

@@ -339,11 +339,11 @@ bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, do
     }
     if (name->sorts)
         return sort_work(whole, name, launch, ret);
-    if (name->counts && whole->elements > 0) {
-        launch->elements = whole->elements;
+    if (name->counts) { /* of what is sorted: all, or indices of a gradient's rows */
+        launch->elements = whole->kind == ECH_GPU_OP_GATHER ? whole->n / 8 : whole->elements;
         launch->operand_bytes = name->element_bytes;
-        set_traffic(ret, ech_bytes_mul(whole->elements, name->element_bytes), 0, ECH_INFERRED);
-        return true;
+        set_traffic(ret, ech_bytes_mul(launch->elements, name->element_bytes), 0, ECH_INFERRED);
+        return launch->elements > 0;
     }
     if (!(share > 0))
         return helper_work(whole, name, launch, ret);
