@@ -16,6 +16,8 @@ enum { SM_THREADS = 2048, SM_BLOCKS = 32, SM_REGISTERS = 65536, SM_SHARED = 228 
 /* A trip to memory under load against the pointer chase that the device file has: 1.6, from kernels of one block on an H100 (recorded PyTorch, 0.5 us a trip).
  */
 #define LOADED 1.6
+/* Blocks before its own that a warp looks at in one access (Merrill and Garland, single-pass parallel prefix scan with decoupled look-back). */
+#define LOOK_BACK 32.0
 /* Of L2, that an access takes at least. */
 #define SECTOR_BYTES 32.0
 /* Share of L2 in which a kernel's bytes are found, written by the kernel before: what fits is read at L2's rate. */
@@ -267,6 +269,8 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
     };
     if (extra > 0 && chip->l2 && chip->l2->read > 0)
         parts[2] = MAX(parts[2], elements * bytes_each * (1 + extra) / (double)chip->l2->read);
+    if (kernel->name.looks_back && chip->l2) /* what is known passes from block to block through L2, as far as a warp sees at once */
+        parts[0] = MAX(parts[0], blocks / LOOK_BACK * LOADED * (double)chip->l2->latency * 1e-12);
     if (kernel->name.adds && chip->l2 && chip->l2->read > 0) /* L2 adds one of a sector after the other */
         parts[2] += elements * SECTOR_BYTES / (double)chip->l2->read;
     if (launch->sectors > 0 && chip->l2 && chip->l2->read > 0) /* each goes through L2 for the one element in it that is wanted then */

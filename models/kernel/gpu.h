@@ -110,6 +110,7 @@ typedef struct {
     bool sums_rows;                           /**< Normalisation: writes one row, the sum of all. */
     bool whole_rows;                          /**< Gathers, scatters: an index for a row, not for an element. */
     bool sorts;                               /**< Relayouts: a pass of cub's radix sort, of elements of read_bytes. */
+    bool looks_back;                          /**< Reductions: cub's, of which each block needs what those before it made of theirs. */
     bool counts;                              /**< Reductions: cub's, of the digits of all keys that are sorted, element_bytes each. */
     bool adds;                                /**< Gathers, scatters: every element is added where it belongs, by an access of its own. */
     uint8_t chain;                            /**< Tenths of accesses of a thread for each of its elements, one after the other; 0: trips. */

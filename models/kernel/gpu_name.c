@@ -723,6 +723,9 @@ static void read_reduce_kernel(const char *text, EchGpuName *ret)
 
 static void read_counting(const char *text, EchGpuName *ret)
 {
+    static const char *const in_order[] = {"devicescankernel",       "devicescanbykeykernel", "selectsweepkernel",
+                                           "uniquebykeysweepkernel", "reducebykeykernel",     NULL};
+    ret->looks_back = says_one_of(text, in_order);
     if (strstr(text, "gathermedian") || strstr(text, "sbtopk::gathertopk")) {
         unsigned looks = ret->element_bytes * 4u;
         ret->instructions = (uint16_t)(CHOICE_INSTRUCTIONS * looks);

@@ -86,6 +86,7 @@ static const char *word_of_class(const EchGpuName *name)
     case ECH_GPU_REDUCE:
         return name->counts        ? "radixsorthistogram"
                : name->chain       ? "tensor_kernel_scan_innermost_dim"
+               : name->looks_back  ? "devicescankernel"
                : name->generated   ? "triton_red_"
                : !name->joins      ? "reduce_kernel"
                : name->vector == 8 ? "reduce_kernel<128, 4, "
