@@ -37,8 +37,8 @@ notes
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/,/No schedule/p;/Steps/,/^$/p;/fullest/,/^$/p;/Who asked/,/^$/p;/Kernel times/,$p'
   It fits. hbm 4.63 GiB of 78.6 GiB (6 %)
   4.99 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.49 GiB, 512 MiB of it the process's context.
-  It takes 69.5 ms, bound by pageable port (47 % of the critical path).
-  No schedule of it is shorter than 68.1 ms on this device; with no overlap at all it takes 84.7 ms.
+  It takes 69.4 ms, bound by pageable port (47 % of the critical path).
+  No schedule of it is shorter than 68.0 ms on this device; with no overlap at all it takes 84.6 ms.
   Steps: 2, the middle one takes 12.2 ms; --step N tells all of this of one alone
     12.2 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 4.63 GiB
     11.9 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
@@ -53,15 +53,15 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
       1.36 GiB  in 15 more
 
   Who asked for it (forward, recomputed, backward)
-    aten::to                      33.0 ms   47.5 % #########...........
+    aten::to                      33.0 ms   47.6 % ##########..........
     Optimizer.step#AdamW.step     7.43 ms   10.7 % ##..................
-    head (Linear)                 6.63 ms    9.5 % ##..................  2.24 ms, -, 4.39 ms
+    head (Linear)                 6.63 ms    9.6 % ##..................  2.24 ms, -, 4.39 ms
     blocks.* (Block)              3.45 ms    5.0 % #...................  1.15 ms, -, 2.30 ms
     aten::cross_entropy_loss      3.32 ms    4.8 % #...................
     LogSoftmaxBackward0           2.22 ms    3.2 % #...................  -, -, 2.22 ms
     blocks.*.up (Linear)          1.97 ms    2.8 % #...................  706 us, -, 1.26 ms
     blocks.*.down (Linear)        1.76 ms    2.5 % #...................  605 us, -, 1.16 ms
-    in 12 more                    8.60 ms   12.4 % ##..................
+    in 12 more                    8.47 ms   12.2 % ##..................
 
   Kernel times: 544 kernel model. Engine: native (0.1.0).
   Of the kernels' time 32 % is products, which are held against published times; 67 % other kernels with constants from recorded ones of their class; 1 % assumed (most of it scatter).
@@ -80,10 +80,10 @@ gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
   4.52 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.02 GiB, 512 MiB of it the process's context.
-  It takes 12.9 ms, bound by hbm port (49 % of the critical path).
-    It takes 8.1 % longer: 11.9 ms -> 12.9 ms. Along the critical path: +391 us hbm port, +373 us matrix unit, +129 us latency inside kernels, +68.5 us others.
+  It takes 12.8 ms, bound by hbm port (50 % of the critical path).
+    It takes 8.1 % longer: 11.9 ms -> 12.8 ms. Along the critical path: +391 us hbm port, +373 us matrix unit, +129 us latency inside kernels, +68.5 us others.
   Steps: one whole one
-    12.9 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
+    12.8 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
 
   - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
 gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
@@ -103,19 +103,19 @@ $ echelon run --trace traces/pipeline_pytorch.h100/rank*.pretend.gz --device h10
   It takes 52.5 ms, step 2 of 2 takes 26.2 ms; 20.4 % of all ranks' time in that step is waiting for one another.
     ranks 0, 1: steps 1 to 2 of 2 alone, from Optimizer.step#SGD.step to the next: what was asked for before is held as it was then, and takes no time here
 $ printf 'trace: gpt_pytorch.h100\ndevice: h100-sxm\nreplay: {engine: native}\nsweep: [{path: step, values: [1, 2, 1..2]}]\n' >$T/e.yaml; echelon run $T/e.yaml | grep -E '^ *(1|2|1\.\.2)  '
-  1     yes   12.8 ms    1.000  4.63 GiB  hbm port
+  1     yes   12.7 ms    1.000  4.63 GiB  hbm port
   2     yes   11.9 ms    0.934  4.63 GiB  hbm port
-  1..2  yes   24.7 ms    1.933  4.63 GiB  hbm port
+  1..2  yes   24.6 ms    1.933  4.63 GiB  hbm port
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass pin | grep -E 'It takes'
-  It takes 43.4 ms, bound by hbm port (42 % of the critical path).
-    It takes 37.5 % less time: 69.5 ms -> 43.4 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
+  It takes 43.3 ms, bound by hbm port (42 % of the critical path).
+    It takes 37.6 % less time: 69.4 ms -> 43.3 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --set device.runtime.eager_launch_ps=200us | grep -E "It takes|host's launches  "
   It takes 148 ms, bound by the host's launches (52 % of the critical path).
-    It takes 2.13 times as long: 69.5 ms -> 148 ms. Along the critical path: +76.6 ms the host's launches.
-    the host's launches           77.0 ms   52.0 % ##########..........
-    for the host's launches       79.7 ms   21.6 % ####................
+    It takes 2.14 times as long: 69.4 ms -> 148 ms. Along the critical path: +76.7 ms the host's launches.
+    the host's launches           77.1 ms   52.0 % ##########..........
+    for the host's launches       79.8 ms   21.6 % ####................
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device a100-80 --engine native | grep -E 'It takes|chosen for'
-  It takes 153 ms, bound by pageable port (47 % of the critical path).
+  It takes 153 ms, bound by pageable port (48 % of the critical path).
   - its kernels are those that were chosen for h100-sxm, of another compute capability: the libraries choose others for a100-80; echelon capture --pretend a100-80 asks them
 $ echelon alloc traces/gpt_pytorch.h100/gpt.pretend.gz | sed -n '1,/^pytorch,/p;/recorded addresses/p;/in use when/,/^$/p'
 traces/gpt_pytorch.h100/gpt.pretend.gz: pretend, 1521 events; device memory 78.6 GiB, what the pretended device had beside its context
@@ -142,7 +142,7 @@ $ for how in checkpoint save_on_cpu; do echelon run --trace traces/gpt_pytorch_m
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
   Steps: 2, the middle one takes 13.2 ms; --step N tells all of this of one alone
     13.2 ms from Optimizer.step#AdamW.step to the next, 253 kernels, at most 4.09 GiB
-    12.9 ms from Optimizer.step#AdamW.step to the next, 199 kernels, at most 4.09 GiB
+    12.8 ms from Optimizer.step#AdamW.step to the next, 199 kernels, at most 4.09 GiB
 
   It fits. hbm 3.46 GiB of 78.6 GiB (4 %), host 2.22 GiB of 2 TiB (0 %)
   Steps: 2, the middle one takes 99.6 ms; --step N tells all of this of one alone
@@ -155,20 +155,20 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
   Steps: 2, the middle one takes 13.2 ms; --step N tells all of this of one alone
     13.2 ms from Optimizer.step#AdamW.step to the next, 251 kernels, at most 4.09 GiB
-    12.9 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
+    12.8 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
 
   - remat: 96 arrays (1.64 GiB) made again instead of kept: 102 kernels run again, 2.00 ms by their own times
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=activations,idle=0,above=1,each=true' | sed -n '/It fits/p;/Steps/,/^$/p;/ - offload/p'
   It fits. hbm 3.46 GiB of 78.6 GiB (4 %), host 1.18 GiB of 2 TiB (0 %)
-  Steps: 2, the middle one takes 60.9 ms; --step N tells all of this of one alone
-    60.9 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.46 GiB
+  Steps: 2, the middle one takes 60.8 ms; --step N tells all of this of one alone
+    60.8 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.46 GiB
     60.5 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 3.46 GiB
 
   - offload: 117 arrays (3.53 GiB) on the host; 123 copies there (3.62 GiB) and 123 back (3.62 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=arguments,names=optimizer' | sed -n '/It fits/p;/Steps/,/^$/p;/ - offload/p'
   It fits. hbm 3.96 GiB of 78.6 GiB (5 %), host 692 MiB of 2 TiB (0 %)
   Steps: 2, the middle one takes 40.9 ms; --step N tells all of this of one alone
-    31.9 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.96 GiB
+    31.8 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.96 GiB
     40.9 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 3.96 GiB
 
   - offload: 20 arrays (692 MiB) on the host; 70 copies there (2.13 GiB) and 74 back (1.73 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
