@@ -440,6 +440,8 @@ static EchId launch_of(Anonymizer *a, const EchOp *op)
         g_string_append(out, out->len ? " graph=1" : "graph=1");
     if (ech_op_behind(a->trace, op))
         g_string_append_printf(out, "%sbehind=%u", out->len ? " " : "", ech_op_behind(a->trace, op));
+    if (ech_op_operators(a->trace, op) > 0)
+        g_string_append_printf(out, "%soperators=%u", out->len ? " " : "", ech_op_operators(a->trace, op));
     return out->len ? ech_trace_builder_string(a->builder, out->str, (gssize)out->len) : ECH_NONE;
 }
 

@@ -198,12 +198,12 @@ $ echelon run --trace traces/keras_cnn.h100 --device h100-sxm | sed -n '3,12p; /
   76.9 GiB reserved by allocator tensorflow, as recorded; nvidia-smi would show 77.4 GiB, 512 MiB of it the process's context.
   It takes 20.4 ms, bound by the host's launches (63 % of the critical path).
   No schedule of it is shorter than 19.3 ms on this device; with no overlap at all it takes 27.7 ms.
+  For 63 % of that the GPU waits for the program's host: 15 us for each launch (runtime.eager_launch_ps; of a core of an AMD EPYC. In a virtual machine with an H100 launches took 26 to 45 us). Other hosts differ: a step that waits for it, timed, less its launches, over its operators, is its eager_operator_ps (--set device.runtime.eager_operator_ps=6.2us).
 
   Critical path
     the host's launches           12.8 ms   62.7 % #############.......
     overhead                      4.62 ms   22.7 % #####...............
     hbm port                      1.51 ms    7.4 % #...................
-    pageable port                  962 us    4.7 % #...................
   Longest operations
     Memcpy HtoD (Pageable -> Device)              1.36 ms    6.7 % #...................  copy, 27 times
     cudaHostAlloc                                  960 us    4.7 % #...................  call, on the host, page by page
