@@ -73,6 +73,10 @@ static const Traits traits[ECH_GPU_N_CLASSES] = {
 /* Blocks that share an output of PyTorch's reduction leave their parts in memory and count themselves; the last one reads all parts, as many at once as its
  * threads lie side by side along what is summed, one after the other (Reduce.cuh, global_reduce). Trips: to leave a part, to count, to leave the sum. */
 #define JOIN_TRIPS 3.0
+#define LIST_STEP 4.0
+/* Clocks between the requests of an SM for sectors of L2 where every element of a warp lies in one of its own: transposing copies of 1 and 3 M elements of a
+ * step on an H100 (traces/gpu_h100-sxm). Held out: copies of 8192 by 8192 transposed there, in bf16 and f32, 515 and 549 us, which this has at 515. */
+#define SECTOR_CLOCKS 2.0
 /* A row that does not begin on 16 bytes is taken element by element at its ends and stored so (PyTorch's softmax): instructions an element more. */
 #define UNALIGNED_ROWS 78.0
 
@@ -93,12 +97,21 @@ static uint64_t to_count(double count)
     return count > 0 ? count < 1e19 ? (uint64_t)count : UINT64_MAX : 0;
 }
 
+/* A device whose rates calibration measured: its peaks are what large products reach that run all the time, kernel.bursts what they do more after a pause. */
+static bool measured_here(const EchDevice *device)
+{
+    return ech_device_has_number(device, "kernel.burst_share") && !ech_device_has_number(device, "kernel.wgmma_share") &&
+           !ech_device_has_number(device, "kernel.mma_share");
+}
+
 /* What is left of the rate of products that run all the time: under the card's own power, kernel.rated_power, what that sustains of the rate just after a pause
  * (kernel.sustained_share), and less under a lower limit, kernel.power, watts. */
 static double sustained(const EchDevice *device, bool *ret_limited)
 {
     double rated = ech_device_number(device, "kernel.rated_power", 0), limit = ech_device_number(device, "kernel.power", rated);
     double own = rated > 0 ? CLAMP(ech_device_number(device, "kernel.sustained_share", 1), 0.1, 1) : 1;
+    if (measured_here(device))
+        own = 1 / MAX(ech_device_number(device, "kernel.burst_share", 1), 1);
     *ret_limited = rated > 0 && limit > 0 && limit < rated;
     return *ret_limited ? own * pow(limit / rated, POWER_EXPONENT) : own;
 }
@@ -124,6 +137,31 @@ double ech_gpu_settled_duty(const EchDevice *device, double share)
     return duty;
 }
 
+/* Chips whose tensor cores take operands from shared memory: those whose file has a number for it, and by compute capability those that were measured, whose
+ * files have none (12.x, of workstations, has mma alone). */
+static bool has_wgmma(const EchDevice *device)
+{
+    double capability = ech_device_number(device, "kernel.compute_capability", 0);
+    return ech_device_has_number(device, "kernel.wgmma_share") || (measured_here(device) && capability >= 9 && capability < 12);
+}
+
+bool ech_gpu_gives_tiles(const EchDevice *device)
+{
+    return ech_device_number(device, "kernel.given_tiles", measured_here(device) && has_wgmma(device)) > 0;
+}
+
+static double along_k(const EchDevice *device)
+{
+    double capability = ech_device_number(device, "kernel.compute_capability", 0);
+    return ech_device_number(device, "kernel.wgmma_along_k", measured_here(device) && capability >= 9 && capability < 10);
+}
+
+EchTime ech_gpu_start(const EchDevice *device)
+{
+    double launch = ech_device_number(device, "runtime.launch_ps", 1e6);
+    return (EchTime)MIN(launch, ech_device_number(device, "runtime.graph_launch_ps", launch));
+}
+
 static bool chip_of(const EchDevice *device, double duty, EchGpuChip *ret)
 {
     const EchUnit *vector = ech_device_unit(device, ECH_UNIT_VECTOR);
@@ -140,7 +178,7 @@ static bool chip_of(const EchDevice *device, double duty, EchGpuChip *ret)
                         .lanes = MAX(ech_device_number(device, "kernel.sm_lanes", SM_LANES), 1),
                         .amd = ech_device_is_amd(device),
                         .trip = LOADED * (double)(hbm->latency > 0 ? hbm->latency : 400 * ECH_PS_PER_NS) * 1e-12,
-                        .start = ech_device_number(device, "runtime.launch_ps", 1e6) * 1e-12,
+                        .start = (double)ech_gpu_start(device) * 1e-12,
                         .held = ech_gpu_held(device, duty)};
     return true;
 }
@@ -250,6 +288,11 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
     if (class->loop && kernel->name.trips == 0)
         trips = MAX(trips, elements / (working * threads) / MAX(kernel->name.vector, 1) *
                                (kernel->name.kind == ECH_GPU_GATHER || kernel->name.kind == ECH_GPU_CONCAT ? 2 : 0.5));
+    if (kernel->name.kind == ECH_GPU_OPTIMIZER && kernel->name.lists > 0) {
+        /* A thread takes LIST_STEP elements of each list, and no more before it has stored them (MultiTensorApply.cuh: kILP). Blocks are few: 320 at most. */
+        trips = MAX(class->trips, elements / (blocks * threads) / LIST_STEP);
+        resident = MIN(resident, ceil(blocks / chip->sms));
+    }
     double waves = MAX(working / places, 1), used = MIN(working, chip->sms);
     double extra = launch->scattered ? 32 / bytes_each - 1 : 0; /* a sector of 32 bytes for every element, through L2 */
     double parts[3] = {
@@ -259,7 +302,7 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
                                (double)kernel->written, working),
     };
     if (extra > 0 && chip->l2 && chip->l2->read > 0)
-        parts[2] = MAX(parts[2], elements * bytes_each * (1 + extra) / (double)chip->l2->read);
+        parts[2] = MAX(parts[2], MAX(elements * bytes_each * (1 + extra) / (double)chip->l2->read, elements * SECTOR_CLOCKS / (used * chip->clock)));
     double p = CLAMP(1 + log2(resident), 1, 4);
     *ret = (EchGpuCost){.latency = ech_gpu_time(parts[0]),
                         .compute = ech_gpu_time(parts[1]),
@@ -287,6 +330,28 @@ typedef struct {
     uint8_t arithmetic, alignment;
 } Tile;
 
+/* Of the data sheet's rate what wgmma sustains, and mma (h100-sxm.yaml says whence); on chips that have both. */
+#define WGMMA_SHARE 0.87
+#define WGMMA_CHIP_MMA_SHARE 0.62
+/* Harmonic side of the tile, 256 x 128, with which large products were measured. */
+#define LARGE_INTENSITY (256.0 * 128 / (256 + 128))
+
+/* The rate that shares are of: the data sheet's, or what makes a large product take as long as was measured just after a pause. */
+static double matrix_peak(const EchGpuChip *chip, const char *dtype)
+{
+    double peak = (double)ech_unit_peak(chip->matrix, dtype), half = ech_device_number(chip->device, "kernel.half_intensity", HALF_INTENSITY);
+    if (!measured_here(chip->device))
+        return peak;
+    return peak * ech_measured_burst(chip->device, dtype, false) * (LARGE_INTENSITY + half) / LARGE_INTENSITY / (has_wgmma(chip->device) ? WGMMA_SHARE : 1);
+}
+
+/* Of it, an instruction's. */
+static double instruction_share(const EchGpuChip *chip, bool wgmma)
+{
+    bool both = measured_here(chip->device) && has_wgmma(chip->device);
+    return ech_device_number(chip->device, wgmma ? "kernel.wgmma_share" : "kernel.mma_share", !both ? 1 : wgmma ? WGMMA_SHARE : WGMMA_CHIP_MMA_SHARE);
+}
+
 /* Multiply-accumulates a second of one SM. kernel.fma_share, mma_share and wgmma_share: what large products sustain of what their instruction can do at the
  * data sheet's clock; below 1 where power holds the clock down (an L4 has 72 W: a third to a half is left), above 1 where it runs above that clock. */
 static double tile_rate(const EchGpuChip *chip, const Tile *tile, const char *dtype)
@@ -297,13 +362,10 @@ static double tile_rate(const EchGpuChip *chip, const Tile *tile, const char *dt
         double issue = chip->lanes * chip->clock * (wide > 0 ? peak / wide : 1) * intensity / (intensity + FMA_OTHERS);
         return MIN(peak * FMA_SHARE, issue) * ech_device_number(chip->device, "kernel.fma_share", 1) * chip->held;
     }
-    double rate = (double)ech_unit_peak(chip->matrix, dtype) / 2 / chip->sms;
+    double rate = matrix_peak(chip, dtype) / 2 / chip->sms;
     /* Of wgmma's rate mma reaches a share; f64 has no other instruction, and its rate is mma's own (PTX ISA, wgmma.mma_async: no .f64). */
-    bool own = strcmp(dtype, "f64") == 0 && ech_device_has_number(chip->device, "kernel.wgmma_share");
-    if (tile->arithmetic == ECH_GPU_MMA && !own)
-        rate *= ech_device_number(chip->device, "kernel.mma_share", 1);
-    else
-        rate *= ech_device_number(chip->device, "kernel.wgmma_share", 1);
+    bool own = strcmp(dtype, "f64") == 0 && has_wgmma(chip->device);
+    rate *= instruction_share(chip, tile->arithmetic != ECH_GPU_MMA || own);
     return rate * chip->held * intensity / (intensity + ech_device_number(chip->device, "kernel.half_intensity", HALF_INTENSITY));
 }
 
@@ -372,7 +434,7 @@ static void tile_cost(const EchGpuChip *chip, const EchGpuLaunch *l, const Tile 
         .tile_n = (uint32_t)(swap ? tile->m : tile->n),
         .tiles = to_count(count),
         .waves = to_count(each),
-        .given = tile->arithmetic == ECH_GPU_WGMMA && ech_device_number(chip->device, "kernel.given_tiles", 0) > 0 ? (uint32_t)MIN(count, chip->sms) : 0,
+        .given = tile->arithmetic == ECH_GPU_WGMMA && ech_gpu_gives_tiles(chip->device) ? (uint32_t)MIN(count, chip->sms) : 0,
         .wave_efficiency = each > 0 ? count / (each * chip->sms) : 0,
         .resident = (uint32_t)tile->resident,
         .bound = work < set_up + 2 * chip->trip    ? ECH_GPU_BY_LATENCY
@@ -410,8 +472,7 @@ static const char *operand_type(const EchGpuKernel *kernel)
 static bool in_narrow_tiles(const EchGpuChip *chip, const EchGpuKernel *kernel)
 {
     const EchGpuLaunch *launch = &kernel->launch;
-    return ech_device_has_number(chip->device, "kernel.wgmma_share") && launch->operand_bytes > 0 && launch->operand_bytes <= 2 && launch->batch <= 1 &&
-           MAX(launch->m, launch->n) > 1;
+    return has_wgmma(chip->device) && launch->operand_bytes > 0 && launch->operand_bytes <= 2 && launch->batch <= 1 && MAX(launch->m, launch->n) > 1;
 }
 
 /* Trips of a block that adds its part of a column to that of the block before: it sees that one's lock, reads the sums, and its own are there before it opens
@@ -439,10 +500,10 @@ static void price_striped(const EchGpuChip *chip, const EchGpuKernel *kernel, co
     double blocks = MAX((double)ech_gpu_blocks(l), 1), deep = ceil((double)l->k / name->tile_k), columns = MIN(straight, swapped) * MAX((double)l->batch, 1),
            each = ceil(deep * columns / blocks);
     double parts = MIN(ceil(deep / each) + (fmod(deep, each) > 0 && each < deep ? 1 : 0), blocks);
-    bool wgmma = name->arithmetic == ECH_GPU_WGMMA && ech_device_has_number(chip->device, "kernel.wgmma_share");
+    bool wgmma = name->arithmetic == ECH_GPU_WGMMA && has_wgmma(chip->device);
     Tile tile = {.m = m, .n = n, .k = name->tile_k, .arithmetic = wgmma ? ECH_GPU_WGMMA : ECH_GPU_MMA};
     bool older = name->striped == 1;
-    double peak = (double)ech_unit_peak(chip->matrix, dtype) / 2 / chip->sms * ech_device_number(chip->device, "kernel.mma_share", 1) * chip->held,
+    double peak = matrix_peak(chip, dtype) / 2 / chip->sms * instruction_share(chip, false) * chip->held,
            products = m / (older ? peak * STRIPE_SHARE : tile_rate(chip, &tile, dtype)), widened = name->widens ? WIDEN_SLOTS / (chip->lanes * chip->clock) : 0;
     double bytes = (double)kernel->read + (double)kernel->written, used = MIN(blocks, chip->sms),
            compute = deep * columns / used * n * name->tile_k * (older ? products + widened : MAX(products, widened)),
@@ -477,13 +538,13 @@ static uint8_t arithmetic_of(const EchGpuChip *chip, const EchGpuKernel *kernel,
     if (chip->amd && arithmetic == ECH_GPU_FMA && (single || precise))
         return ECH_GPU_MMA;
     /* A chip without such an instruction has none of its own number for it: older tensor cores do the same work. */
-    return arithmetic == ECH_GPU_WGMMA && !ech_device_has_number(chip->device, "kernel.wgmma_share") ? ECH_GPU_MMA : arithmetic;
+    return arithmetic == ECH_GPU_WGMMA && !has_wgmma(chip->device) ? ECH_GPU_MMA : arithmetic;
 }
 
 /* An instruction that takes such operands only along k (kernel.wgmma_along_k) has them turned round first, by a kernel before; older ones do not mind. */
 static EchTime turning_time(const EchGpuChip *chip, const EchGpuLaunch *launch, uint8_t arithmetic)
 {
-    if (arithmetic != ECH_GPU_WGMMA || launch->turned == 0 || launch->operand_bytes == 2 || !(ech_device_number(chip->device, "kernel.wgmma_along_k", 0) > 0))
+    if (arithmetic != ECH_GPU_WGMMA || launch->turned == 0 || launch->operand_bytes == 2 || !(along_k(chip->device) > 0))
         return 0;
     EchBytes moved = ech_bytes_mul(launch->turned, MAX(launch->operand_bytes, 1u));
     EchGpuKernel turn = {.name = {.kind = ECH_GPU_RELAYOUT, .vector = 1},
@@ -632,14 +693,36 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
 #define EFFICIENT_WIDE_GRADIENT_SPEED 0.375
 #define FLEX_GRADIENT_OPERATIONS 14 /* a score and element of a head */
 
+/* cuDNN's for sm_90 are launched as many blocks as there are multiprocessors, which deal the rows of all heads out among them; so are those of which no grid is
+ * known. */
+static bool dealt_out(const EchGpuChip *chip, const EchGpuKernel *kernel)
+{
+    const EchGpuLaunch *l = &kernel->launch;
+    return kernel->name.library && kernel->name.arithmetic == ECH_GPU_WGMMA && has_wgmma(chip->device) && l->batch == 0 && l->columns > 0 &&
+           l->rows >= l->columns && l->grid[1] <= 1 && l->grid[2] <= 1 && l->grid[0] <= chip->sms;
+}
+
+/* Rows that a block has at once. 64 in its name are those of one group of four warps, wgmma's own; one group of the block only loads. */
+static double dealt_rows(const EchGpuKernel *kernel)
+{
+    double rows = kernel->name.backward ? kernel->name.key_rows : kernel->name.query_rows, groups = floor(ech_gpu_threads(&kernel->launch) / 128.0) - 1;
+    return rows > 64 ? rows : MAX(rows > 0 ? rows : 64, 64) * MAX(groups, 1);
+}
+
 /* Scores computed for every one that counts: blocks of rows take whole blocks of columns, and causal ones those of the diagonal whole. One length for queries
  * and keys; 1 where the grid says that it is not so. */
-static double attention_fill(const EchGpuKernel *kernel, double scores)
+static double attention_fill(const EchGpuChip *chip, const EchGpuKernel *kernel, double scores)
 {
     const EchGpuName *name = &kernel->name;
     double rows = name->backward ? name->key_rows : name->query_rows, columns = name->backward ? name->query_rows : name->key_rows,
            heads = (double)kernel->launch.grid[1] * kernel->launch.grid[2], blocks = kernel->launch.grid[0];
     double length = heads > 0 ? sqrt(scores * (name->causal ? 2 : 1) / heads) : 0;
+    if (dealt_out(chip, kernel)) {
+        length = (double)kernel->launch.columns;
+        heads = (double)kernel->launch.rows / length;
+        rows = dealt_rows(kernel);
+        blocks = ceil(length / rows - 1e-6);
+    }
     bool together = name->efficient && name->backward; /* a block may take all keys of a head */
     if (rows <= 0 || columns <= 0 || length < 1 || (!together && fabs(ceil(length / rows - 1e-6) - blocks) > 0.5))
         return 1;
@@ -662,7 +745,7 @@ static double attention_fill(const EchGpuKernel *kernel, double scores)
 /* Share of mma's rate that is left for heads of @head where it is faster than shared memory feeds it. */
 static double fed_share(const EchGpuChip *chip, double head)
 {
-    if (!ech_device_has_number(chip->device, "kernel.wgmma_share"))
+    if (!has_wgmma(chip->device))
         return 1;
     double wide = CLAMP(log2(MAX(head, 64) / 64), 0, 2);
     return wide <= 1 ? 1 - (1 - WIDE_HEAD) * wide : WIDE_HEAD - (WIDE_HEAD - WIDEST_HEAD) * (wide - 1);
@@ -683,6 +766,8 @@ static double working_blocks(const EchGpuChip *chip, const EchGpuKernel *kernel)
 {
     double blocks = (double)ech_gpu_blocks(&kernel->launch), whole = (double)kernel->launch.grid[0] * kernel->launch.grid[1];
     double rows = kernel->name.backward ? kernel->name.key_rows : kernel->name.query_rows;
+    if (dealt_out(chip, kernel))
+        return ceil((double)kernel->launch.columns / dealt_rows(kernel)) * ((double)kernel->launch.rows / (double)kernel->launch.columns);
     if (kernel->launch.rows > 0 && kernel->launch.batch > 0 && rows > 0)
         blocks = MIN(blocks, (double)kernel->launch.rows / rows + (double)kernel->launch.batch / 2);
     return kernel->name.splits ? MIN(blocks, MAX(whole, chip->sms * SPLIT_RESIDENT)) : blocks;
@@ -692,7 +777,7 @@ static double working_blocks(const EchGpuChip *chip, const EchGpuKernel *kernel)
 static double score_seconds(const EchGpuChip *chip, const EchGpuKernel *kernel, double head, double rate, bool lanes)
 {
     const EchGpuName *name = &kernel->name;
-    bool backward = name->backward, newer = ech_device_has_number(chip->device, "kernel.wgmma_share"), wgmma = name->arithmetic == ECH_GPU_WGMMA && newer;
+    bool backward = name->backward, newer = has_wgmma(chip->device), wgmma = name->arithmetic == ECH_GPU_WGMMA && newer;
     double each = (backward ? 10 : 4) * head, slots, speed = 1;
     if (name->flexible && newer && !lanes) {
         rate *= FLEX_RATE;
@@ -703,7 +788,7 @@ static double score_seconds(const EchGpuChip *chip, const EchGpuKernel *kernel, 
         slots = name->library ? backward ? WGMMA_GRADIENT_SLOTS_CUDNN : WGMMA_SLOTS_CUDNN : backward ? WGMMA_GRADIENT_SLOTS : WGMMA_SLOTS;
         slots += backward ? GRADIENT_SHARED * head : 0;
     } else {
-        rate *= ech_device_number(chip->device, lanes ? "kernel.fma_share" : "kernel.mma_share", 1) * fed_share(chip, head);
+        rate *= (lanes ? ech_device_number(chip->device, "kernel.fma_share", 1) : instruction_share(chip, false)) * fed_share(chip, head);
         slots = backward ? GRADIENT_SLOTS + GRADIENT_SHARED * head : SOFTMAX_SLOTS;
         speed = name->flexible                ? backward ? FLEX_GRADIENT_SPEED : FLEX_SPEED
                 : name->efficient && backward ? name->key_rows >= 128 ? EFFICIENT_WIDE_GRADIENT_SPEED : EFFICIENT_GRADIENT_SPEED
@@ -715,13 +800,13 @@ static double score_seconds(const EchGpuChip *chip, const EchGpuKernel *kernel, 
 static bool price_attention(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
 {
     const char *dtype = operand_type(kernel);
-    double rate = (double)ech_unit_peak(chip->matrix, dtype);
+    double rate = matrix_peak(chip, dtype);
     if (kernel->operations <= 0 || rate <= 0)
         return false;
     bool whole = strcmp(dtype, "f32") == 0, lanes = whole && rate <= (double)ech_unit_peak(chip->vector, "f32");
     if (whole && !lanes)
         rate /= F32_PRODUCTS;
-    bool backward = kernel->name.backward, wgmma = kernel->name.arithmetic == ECH_GPU_WGMMA && ech_device_has_number(chip->device, "kernel.wgmma_share");
+    bool backward = kernel->name.backward, wgmma = kernel->name.arithmetic == ECH_GPU_WGMMA && has_wgmma(chip->device);
     uint32_t threads = ech_gpu_threads(&kernel->launch), registers = kernel->launch.registers ? kernel->launch.registers : ATTENTION_REGISTERS;
     double blocks = working_blocks(chip, kernel), resident = !wgmma && threads ? resident_blocks(chip, threads, registers, kernel->launch.shared) : 1;
     double head = kernel->name.head ? kernel->name.head : ATTENTION_HEAD,
@@ -730,7 +815,7 @@ static bool price_attention(const EchGpuChip *chip, const EchGpuKernel *kernel, 
                                            : 10) *
                   head,
            scores = kernel->operations / each;
-    double compute = scores * attention_fill(kernel, scores) * score_seconds(chip, kernel, head, rate, lanes) / chip->held;
+    double compute = scores * attention_fill(chip, kernel, scores) * score_seconds(chip, kernel, head, rate, lanes) / chip->held;
     /* Whole waves; a block that has an SM to itself leaves as much of it idle as another would take. Blocks of a causal mask are of all lengths, the longest
      * last and twice the mean: an SM is idle for half of one. */
     double waves = MAX(ceil(blocks / (chip->sms * resident)), 1), full = blocks / (chip->sms * resident);
@@ -875,7 +960,7 @@ static void add_call(const EchDevice *device, const char *path, EchGpuCost *cost
 bool ech_gpu_product(const EchDevice *device, uint64_t batch, uint64_t m, uint64_t n, uint64_t k, const char *dtype, unsigned bits, EchGpuCost *ret)
 {
     double each = bits / 8.0, b = (double)batch;
-    EchGpuKernel kernel = {.name = {.kind = ECH_GPU_PRODUCT, .arithmetic = ech_device_has_number(device, "kernel.wgmma_share") ? ECH_GPU_WGMMA : ECH_GPU_MMA},
+    EchGpuKernel kernel = {.name = {.kind = ECH_GPU_PRODUCT, .arithmetic = has_wgmma(device) ? ECH_GPU_WGMMA : ECH_GPU_MMA},
                            .launch = {.batch = batch, .m = m, .n = n, .k = k},
                            .read = to_count(b * each * ((double)m * (double)k + (double)k * (double)n)),
                            .written = to_count(b * each * (double)m * (double)n),

@@ -195,6 +195,11 @@ double ech_gpu_held(const EchDevice *device, double duty);
 /** The share of the time in which they run once their rate has settled, of a program in which they take @share of it at the rate of running all the time. */
 double ech_gpu_settled_duty(const EchDevice *device, double share);
 
+/** What an empty kernel takes from its first instruction to its last, as a profiler times it: one of many in a graph, whose period (runtime.graph_launch_ps)
+ * has next to nothing else in it, or runtime.launch_ps. */
+EchTime ech_gpu_start(const EchDevice *device);
+/** Whether blocks of products are there all at once, each with its tiles from the beginning (kernel.given_tiles). */
+bool ech_gpu_gives_tiles(const EchDevice *device);
 /** What a kernel waits for memory at least, if it reads: one access under load. 0 where the device is no GPU as below. */
 EchTime ech_gpu_trip(const EchDevice *device);
 /** Prices @kernel as a profiler times it, from its first instruction to its last. False where nothing of it is known (no bytes, no operations, no shape and

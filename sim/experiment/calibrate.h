@@ -19,7 +19,7 @@ typedef struct {
     unsigned n;    /**< Repeats; 0: not measured. */
 } EchFigure;
 
-enum { ECH_CALIBRATE_MOST_SIZES = 16, ECH_CALIBRATE_SIDES = 7, ECH_CALIBRATE_PRODUCTS = 4 };
+enum { ECH_CALIBRATE_MOST_SIZES = 16, ECH_CALIBRATE_SIDES = 7, ECH_CALIBRATE_PRODUCTS = 4, ECH_CALIBRATE_WAITS = 3 };
 
 /** A way over the host link. */
 typedef struct {
@@ -43,32 +43,34 @@ typedef struct {
 typedef struct {
     char *gpu; /**< As the driver names it. */
     int driver_version, major, minor, multiprocessors, clock_khz, memory_clock_khz, bus_bits, l2_bytes, async_engines, blas_version; /**< 0: no cuBLAS */
-    EchBytes total, available;                             /**< Device memory, and what was free before anything was done. */
-    EchBytes others;                                       /**< Of what was not free, other processes'; 0 also where NVML cannot tell. */
-    EchBytes host;                                         /**< Of this machine. */
-    EchFigure event;                                       /**< Between two events with nothing between them: taken off every time below. */
-    EchFigure launch, graph_launch;                        /**< Empty kernels one after the other, in a queue and in a graph: one of them. */
-    EchFigure alone;                                       /**< One empty kernel between two events. */
-    EchFigure submit, synchronize;                         /**< Host time of a launch, and of waiting for a queue that has nothing to do. */
-    EchFigure wait, wait_copy;                             /**< From the end of a kernel to the start of one in another queue that waits for it, beyond what
-                                                            * one behind another takes; the same between a kernel and a copy, either way. */
-    EchFigure wait_passed;                                 /**< What a kernel takes longer that waits for what is over already. */
-    EchFigure malloc, free, malloc_async, free_async, pin; /**< Host time for 2 MiB; pin: for 1 MiB of host memory. */
-    EchFigure malloc_small, free_small;                    /**< The same for 4 KiB. */
-    EchFigure map, unmap;                                  /**< Host time of mapping 2 MiB: addresses, memory, mapping and access; and back. */
-    EchFigure map_piece, unmap_piece;                      /**< The same of every further piece of 2 MiB mapped in one go. */
-    EchFigure map_page, unmap_page;                        /**< Of every further 2 MiB of one piece. */
-    EchFigure malloc_page, free_page;                      /**< The same of every further 2 MiB of a large one. */
-    EchBytes malloc_largest;                               /**< That one. */
-    EchBytes page;                                         /**< What large allocations are rounded up to; 0: not known. */
-    EchBytes page_shared;                                  /**< Largest allocation of those tried of which several share a page; 0: none. */
-    EchBytes pool_growth;                                  /**< What the driver's pool takes for a first small buffer; 0: not known. */
-    EchCopyCurve pinned[2], pageable[2];                   /**< [0] to the device, [1] from it. */
-    EchFigure both_ways;                                   /**< Pinned, both directions together. */
-    EchFigure both_share;                                  /**< Part of those bytes that goes to the device. */
-    unsigned engines[2];                                   /**< Copies of one direction at once. */
-    EchFigure read, write, both, strided, random;          /**< Device memory; strided: 16 bytes of every 64, random: 16 bytes anywhere; bytes asked for. */
-    EchFigure copy_on_device;                              /**< Bytes copied (each read and written). */
+    EchBytes total, available;      /**< Device memory, and what was free before anything was done. */
+    EchBytes others;                /**< Of what was not free, other processes'; 0 also where NVML cannot tell. */
+    EchBytes host;                  /**< Of this machine. */
+    EchFigure event;                /**< Between two events with nothing between them: taken off every time below. */
+    EchFigure launch, graph_launch; /**< Empty kernels one after the other, in a queue and in a graph: one of them. */
+    EchFigure alone;                /**< One empty kernel between two events. */
+    EchFigure submit, synchronize;  /**< Host time of a launch, and of waiting for a queue that has nothing to do. */
+    EchFigure wait, wait_copy;      /**< From the end of a kernel to the start of one in another queue that waits for it, beyond what
+                                     * one behind another takes; the same between a kernel and a copy, either way, each of 40 us. */
+    EchFigure wait_copy_short, wait_copy_by[ECH_CALIBRATE_WAITS]; /**< Of an empty kernel and a small copy; of such that take 10, 40 and 160 us. */
+    EchFigure wait_passed;                                        /**< What a kernel takes longer that waits for what is over already. */
+    EchFigure malloc, free;                                       /**< Host time of a call, of 2 to 64 MiB in turn while others are held. */
+    EchFigure malloc_async, free_async, pin;                      /**< Of 2 MiB; pin: of 1 MiB of host memory. */
+    EchFigure malloc_small, free_small;                           /**< The same for 4 KiB. */
+    EchFigure map, unmap;                                         /**< The same of mapping: addresses, memory, mapping and access; and back. */
+    EchFigure map_piece, unmap_piece;                             /**< The same of every further piece of 2 MiB mapped in one go. */
+    EchFigure map_page, unmap_page;                               /**< Of every further 2 MiB of one piece. */
+    EchFigure malloc_page, free_page;                             /**< The same of every further 2 MiB of a large one. */
+    EchBytes malloc_largest;                                      /**< That one. */
+    EchBytes page;                                                /**< What large allocations are rounded up to; 0: not known. */
+    EchBytes page_shared;                                         /**< Largest allocation of those tried of which several share a page; 0: none. */
+    EchBytes pool_growth;                                         /**< What the driver's pool takes for a first small buffer; 0: not known. */
+    EchCopyCurve pinned[2], pageable[2];                          /**< [0] to the device, [1] from it. */
+    EchFigure both_ways;                                          /**< Pinned, both directions together. */
+    EchFigure both_share;                                         /**< Part of those bytes that goes to the device. */
+    unsigned engines[2];                                          /**< Copies of one direction at once. */
+    EchFigure read, write, both, strided, random; /**< Device memory; strided: 16 bytes of every 64, random: 16 bytes anywhere; bytes asked for. */
+    EchFigure copy_on_device;                     /**< Bytes copied (each read and written). */
     EchFigure l2_read;
     EchFigure latency, l2_latency;           /**< Of one link of a chain. */
     EchFigure f32, f64, exponential, tensor; /**< Kernels of ours; tensor: bf16 by mma.sync. */
@@ -76,16 +78,17 @@ typedef struct {
     EchFigure burst[5], burst_odd[5];        /**< Rates of the same just after a pause, over those that power and heat leave; odd: every side one less. */
     EchFigure heat;                          /**< Nanoseconds over which the GPU looks at its power: ech_measured_heat_constant. */
     EchProductGrid products[ECH_CALIBRATE_PRODUCTS];
-    EchCopyCurve stream;        /**< Kernels that read so many bytes from device memory; time with the launch. */
-    EchFigure unpadded;         /**< Rate of bf16 at sides one short of a multiple of 128, over that at the multiple. */
-    EchFigure beside_copies[2]; /**< Rate of a reading kernel while copies run to the device, or from it, over its rate alone. */
-    EchFigure copies_beside[2]; /**< Rate of copies to the device, or from it, while kernels read, over their rate alone. */
-    EchFigure both_beside;      /**< Rate of copies both ways together while kernels read, over both_ways. */
-    EchGpuState state;          /**< Of the GPU while everything but matrix products was measured. */
-    EchGpuState products_state; /**< While those were. */
-    char *uuid;                 /**< The GPU's identity in hexadecimal, or "". */
-    char *failures;             /**< What could not be measured and why, a line each; "" */
-    double seconds;             /**< The whole took. */
+    EchCopyCurve stream;         /**< Kernels that read so many bytes from device memory, one behind the other; time of one with its launch. */
+    EchFigure unpadded;          /**< Rate of bf16 at sides one short of a multiple of 128, over that at the multiple. */
+    EchFigure beside_copies[2];  /**< Rate of a reading kernel while copies run to the device, or from it, over its rate alone. */
+    EchFigure copies_beside[2];  /**< Rate of copies to the device, or from it, while kernels read, over their rate alone. */
+    EchFigure both_beside;       /**< Rate of copies both ways together while kernels read, over both_ways. */
+    EchFigure both_beside_share; /**< Part of those bytes that goes to the device. */
+    EchGpuState state;           /**< Of the GPU while everything but matrix products was measured. */
+    EchGpuState products_state;  /**< While those were. */
+    char *uuid;                  /**< The GPU's identity in hexadecimal, or "". */
+    char *failures;              /**< What could not be measured and why, a line each; "" */
+    double seconds;              /**< The whole took. */
 } EchCalibration;
 
 /** Called before each step with what it measures, and after the last with NULL; may be NULL. */

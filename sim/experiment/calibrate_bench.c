@@ -172,8 +172,15 @@ bool ech_bench_issue_stream(Bench *b, EchCuStream stream, const void *data, GErr
 bool ech_bench_issue_copy(Bench *b, EchCuStream stream, const void *data, GError **error)
 {
     const CopyShape *shape = data;
-    void *host = shape->pageable ? b->pageable : b->pinned[shape->from];
+    char *host = shape->pageable ? b->pageable : b->pinned[shape->from];
+    /* The host's processor copies pageable memory, and finds in its cache what it has just copied; programs have it copy what it has not. */
+    if (shape->pageable && shape->bytes <= b->host_bytes / 2) {
+        b->host_cursor = b->host_cursor + shape->bytes > b->host_bytes ? 0 : b->host_cursor;
+        host += b->host_cursor;
+        b->host_cursor += ech_round_up(shape->bytes, 4096);
+    }
+    /* Neither from what a kernel reads beside it nor from where another copy writes. */
     if (shape->from)
-        return CU(b, copy_from_device, "copying from the device", error, host, b->a, shape->bytes, stream);
+        return CU(b, copy_from_device, "copying from the device", error, host, b->b + (b->half - shape->bytes), shape->bytes, stream);
     return CU(b, copy_to_device, "copying to the device", error, b->b, host, shape->bytes, stream);
 }

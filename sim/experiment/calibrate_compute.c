@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-#define SETTLE_SECONDS 0.1
 #define PEAK_SECONDS 0.5
 #define PAUSE_SECONDS 0.2
+#define BREATH_SECONDS 0.04 /* Some times what a few products take after it */
 
 typedef struct {
     EchCuFunction function;
@@ -93,9 +93,9 @@ static EchFigure over(EchFigure part, EchFigure whole)
 }
 
 /* The GPU rests from power, not from clocks, which fall where nothing runs: one thread waits. */
-static bool rest(Bench *b, GError **error)
+static bool rest(Bench *b, double seconds, GError **error)
 {
-    uint64_t nanoseconds = (uint64_t)(PAUSE_SECONDS * 1e9);
+    uint64_t nanoseconds = (uint64_t)(seconds * 1e9);
     void *parameters[] = {&nanoseconds};
     return ech_bench_launch(b, b->spin, 1, 1, b->streams[0], parameters, error) &&
            CU(b, stream_synchronize, "waiting for the GPU to rest", error, b->streams[0]);
@@ -110,7 +110,7 @@ static bool time_settled(Bench *b, const EchGemm *gemm, EchFigure *ret_rate, Ech
     EchFigure fresh, time;
     if (heats) {
         /* Once for the code, then after a pause. */
-        if (!issue_gemm(b, b->streams[0], &brief, error) || !rest(b, error))
+        if (!issue_gemm(b, b->streams[0], &brief, error) || !rest(b, PAUSE_SECONDS, error))
             return false;
         if (!ech_bench_time_each(b, issue_gemm, &brief, 5, &fresh, error) || !settle(b, gemm, PEAK_SECONDS, error))
             return false;
@@ -127,15 +127,25 @@ static bool time_settled(Bench *b, const EchGemm *gemm, EchFigure *ret_rate, Ech
     return true;
 }
 
+/* Of @n, at most 8, things that end one behind the other, the first at ends[1]. */
+static double median_time(const double *ends, unsigned n)
+{
+    double times[8];
+    for (unsigned i = 0; i < n; i++)
+        times[i] = ends[i + 1] - ends[i];
+    return ech_bench_figure(times, n).median;
+}
+
 /* How long after a pause large products have lost half of their burst; what the whole row took where they have not. */
 static bool time_heat(Bench *b, const EchGemm *gemm, EchFigure *ret, GError **error)
 {
-    enum { ROW = MOST_EVENTS - 1, FEW = 3 };
+    enum { ROW = MOST_EVENTS - 1, FEW = 5 }; /* Some, since one may be late by itself */
     double burst = b->result->burst[0].median, launch = b->result->alone.median, ends[ROW + 1];
     double settled = (double)ech_cuda_gemm_operations(gemm) / b->result->matrix[0].median * 1e9, half = launch + settled * (1 + 1 / burst) / 2;
     if (burst < 1.02)
         return true;
-    if (!rest(b, error) || !ech_bench_head_start(b, 2 * ROW, error) || !CU(b, event_record, "recording an event", error, b->events[0][0], b->streams[0]))
+    if (!rest(b, PAUSE_SECONDS, error) || !ech_bench_head_start(b, 2 * ROW, error) ||
+        !CU(b, event_record, "recording an event", error, b->events[0][0], b->streams[0]))
         return false;
     for (unsigned i = 1; i <= ROW; i++) {
         if (!issue_gemm(b, b->streams[0], gemm, error) || !CU(b, event_record, "recording an event", error, b->events[0][i], b->streams[0]))
@@ -149,7 +159,7 @@ static bool time_heat(Bench *b, const EchGemm *gemm, EchFigure *ret, GError **er
             return false;
     }
     unsigned at = 0;
-    while (at + FEW < ROW && (ends[at + FEW] - ends[at]) / FEW < half)
+    while (at + FEW < ROW && median_time(ends + at, FEW) < half)
         at++;
     *ret = (EchFigure){.median = ech_measured_heat_constant(burst, ends[at + FEW / 2]), .n = 1};
     return true;
@@ -185,7 +195,22 @@ bool ech_calibrate_matrix(Bench *b, GError **error)
     return true;
 }
 
-/* Products over a grid of sides, aligned and one less: tiles, waves and short inner loops all tell there. */
+/* One of the grid, as if between two events: small ones in a row, where they take another time than between events, which hide what a row of them does not;
+ * large ones each after a pause. */
+static bool time_product(Bench *b, const EchGemm *gemm, uint64_t operations, EchFigure *ret, GError **error)
+{
+    enum { ROW = 10 };
+    if (operations > ECH_CUDA_GEMM_HEATS)
+        return issue_gemm(b, b->streams[0], gemm, error) && rest(b, BREATH_SECONDS, error) &&
+               ech_bench_time_each(b, issue_gemm, gemm, operations > 5 * ECH_CUDA_GEMM_HEATS ? 5 : REPEATS, ret, error);
+    if (!ech_bench_time_batch(b, issue_gemm, gemm, ROW, ret, error))
+        return false;
+    ret->median += b->result->alone.median - b->result->launch.median;
+    return true;
+}
+
+/* Products over a grid of sides, aligned and one less: tiles, waves and short inner loops all tell there. Each just after a pause: measured one behind the
+ * other for seconds, an H100 fell from 1980 to 1110 MHz, and products of one size had 0.82 or 1.0 of the peak by what had run before them. */
 bool ech_calibrate_products(Bench *b, GError **error)
 {
     static const struct {
@@ -202,8 +227,7 @@ bool ech_calibrate_products(Bench *b, GError **error)
             for (size_t k = 0; k < n; k++) {
                 const EchGemm gemm = square(kinds[i].dtype, (int)sides[e], (int)sides[k]);
                 uint64_t operations = ech_cuda_gemm_operations(&gemm);
-                if ((operations > ECH_CUDA_GEMM_HEATS && !settle(b, &gemm, SETTLE_SECONDS, error)) ||
-                    !ech_bench_time_each(b, issue_gemm, &gemm, operations > 5 * ECH_CUDA_GEMM_HEATS ? 7 : REPEATS, &grid->time[e * n + k], error))
+                if (!time_product(b, &gemm, operations, &grid->time[e * n + k], error))
                     return false;
             }
         }

@@ -16,7 +16,11 @@ static bool measure_curve(Bench *b, bool from, bool pageable, EchCopyCurve *ret,
     size_t last = curve->n - 1, before = last >= 2 ? last - 2 : 0;
     double growth = curve->time[last].median - curve->time[before].median, more = (double)(curve->bytes[last] - curve->bytes[before]);
     double whole = curve->time[last].median;
+    /* The host's processor copies pageable memory at a rate that falls with the size: the rate is the best there is, what sizes take beyond it is in the curve.
+     */
     curve->rate = growth > 0 ? more / growth * 1e9 : (double)curve->bytes[last] / MAX(whole, 1) * 1e9;
+    for (size_t i = 0; pageable && i < curve->n; i++)
+        curve->rate = MAX(curve->rate, (double)curve->bytes[i] / MAX(curve->time[i].median, 1) * 1e9);
     curve->setup = MAX(whole - (double)curve->bytes[last] / curve->rate * 1e9, 0);
     *ret = new;
     return true;
@@ -162,12 +166,12 @@ static bool time_beside(Bench *b, unsigned which, const unsigned alone[2], const
 static bool time_both_beside(Bench *b, double kernel_ns, GError **error)
 {
     EchCalibration *r = b->result;
-    EchFigure beside, share;
+    EchFigure beside;
     if (!(r->both_ways.median > 0))
         return true;
     double copies_ns = 2 * COPIES_BOTH * (double)b->host_bytes / r->both_ways.median * 1e9;
     unsigned kernels = (unsigned)CLAMP(1.5 * copies_ns / MAX(kernel_ns, 1) + 1, 2, 3 * MOST_BESIDE);
-    if (!measure_both(b, kernels, &beside, &share, error))
+    if (!measure_both(b, kernels, &beside, &r->both_beside_share, error))
         return false;
     r->both_beside = (EchFigure){.median = beside.median / r->both_ways.median, .spread = beside.spread, .n = beside.n};
     return true;

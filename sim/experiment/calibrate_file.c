@@ -2,6 +2,7 @@
 #include "sim/experiment/calibrate.h"
 
 #include "models/device/device_yaml.h"
+#include "sim/replay/cuda_blas.h"
 
 #include <math.h>
 #include <string.h>
@@ -101,7 +102,7 @@ static void add_link(Writer *w, const char *name, const EchCopyCurve curves[2], 
     for (unsigned i = 0; i < 2; i++) {
         EchFigure rate = curves[i].time[curves[i].n - 1];
         rate.median = curves[i].rate;
-        add_rate(w, "    ", ways[i], rate, "growth of the time with the size");
+        add_rate(w, "    ", ways[i], rate, both_ways ? "growth of the time with the size" : "the best of growth with the size and all sizes");
     }
     /* A total that the two cannot exceed anyway would be no limit. */
     if (both_ways && both_ways->median > 0 && both_ways->median < curves[0].rate + curves[1].rate)
@@ -195,6 +196,14 @@ static EchFigure share_of(EchFigure part, EchFigure whole)
     return share;
 }
 
+/* The peak is what power leaves after half a second; of the grid all is measured just after a pause, where large products run so much faster. */
+static double burst_of(const EchCalibration *c, const EchProductGrid *grid, size_t dtype, size_t edge, size_t inner)
+{
+    double side = grid->sides[edge], operations = 2 * side * side * grid->sides[inner];
+    const EchFigure *burst = grid->odd ? &c->burst_odd[dtype] : &c->burst[dtype];
+    return operations > (double)ECH_CUDA_GEMM_HEATS && burst->n > 0 ? MAX(burst->median, 1) : 1;
+}
+
 /* Products over the grid, as shares of the peak; how far streaming kernels are from bytes at the full rate. */
 static void add_shapes(Writer *w, const EchCalibration *c)
 {
@@ -213,7 +222,7 @@ static void add_shapes(Writer *w, const EchCalibration *c)
                 for (size_t k = 0; k < grid->n; k++) {
                     g_autofree char *key = g_strdup_printf("%ux%u", grid->sides[e], grid->sides[k]);
                     EchFigure share = ech_calibration_gemm_rate(grid->time[e * grid->n + k], grid->sides[e], grid->sides[k], c->alone.median);
-                    share.median /= c->matrix[dtype].median;
+                    share.median /= c->matrix[dtype].median * burst_of(c, grid, dtype, e, k);
                     if (share.median > 0)
                         add_figure(w, "      ", key, share.median, "", share, "");
                 }
@@ -224,7 +233,7 @@ static void add_shapes(Writer *w, const EchCalibration *c)
         g_string_append(w->text, "  stream_extra: # beyond launch and bytes\n");
     for (size_t i = 0; i < c->stream.n; i++) {
         EchFigure extra = c->stream.time[i];
-        extra.median = MAX(extra.median - c->alone.median - (double)c->stream.bytes[i] / MAX(c->read.median, 1) * 1e9, 0.001);
+        extra.median = MAX(extra.median - c->launch.median - (double)c->stream.bytes[i] / MAX(c->read.median, 1) * 1e9, 0.001);
         g_autofree char *size = size_key(c->stream.bytes[i]);
         add_time(w, "    ", size, extra, "");
     }
@@ -253,7 +262,7 @@ static void add_runtime(Writer *w, const EchCalibration *c)
     add_time(w, "  ", "kernel_alone_ps", c->alone, "one empty kernel between two events");
     add_time(w, "  ", "event_ps", c->event, "from an event to the next");
     add_time(w, "  ", "wait_ps", c->wait, "from a kernel's end to the start of one in another queue that waits for it, beyond a launch");
-    add_time(w, "  ", "wait_copy_ps", c->wait_copy, "the same between a kernel and a copy");
+    add_time(w, "  ", "wait_copy_ps", c->wait_copy, "the same between a kernel and a copy, of 40 us each");
     add_time(w, "  ", "wait_passed_ps", c->wait_passed, "what a kernel takes longer that waits for what is over already");
     add_time(w, "  ", "submit_ps", c->submit, "host time of a launch");
     add_time(w, "  ", "synchronize_ps", c->synchronize, "host time of waiting for an idle queue");
@@ -262,17 +271,17 @@ static void add_runtime(Writer *w, const EchCalibration *c)
     g_autofree char *others = c->others > 0 ? g_strdup_printf(" and %" G_GUINT64_FORMAT " bytes of other processes", c->others) : g_strdup("");
     g_autofree char *context = g_strdup_printf("%s, what an empty context leaves of the total%s taken off it", w->how, others);
     add_said(w, "    ", "context_bytes", context, "%" G_GUINT64_FORMAT, c->total - MIN(c->total, ech_bytes_add(c->available, c->others)));
-    add_time(w, "    ", "malloc_ps", c->malloc, "2 MiB");
-    add_time(w, "    ", "free_ps", c->free, "2 MiB");
+    add_time(w, "    ", "malloc_ps", c->malloc, "2 to 64 MiB in turn, beside others");
+    add_time(w, "    ", "free_ps", c->free, "the same");
     add_time(w, "    ", "malloc_small_ps", c->malloc_small, "4 KiB");
     add_time(w, "    ", "free_small_ps", c->free_small, "4 KiB");
     g_autofree char *ladder = g_strdup_printf("every 2 MiB beyond the first, of %" G_GUINT64_FORMAT " MiB", c->malloc_largest >> 20);
     add_time(w, "    ", "malloc_page_ps", c->malloc_page, ladder);
     add_time(w, "    ", "free_page_ps", c->free_page, ladder);
-    add_time(w, "    ", "map_ps", c->map, "addresses, memory, mapping and access of 2 MiB");
+    add_time(w, "    ", "map_ps", c->map, "addresses, memory, mapping and access of 2 to 64 MiB in turn, beside others");
     add_time(w, "    ", "map_piece_ps", c->map_piece, "every further piece of 2 MiB in one go");
     add_time(w, "    ", "map_page_ps", c->map_page, "every further 2 MiB of one piece");
-    add_time(w, "    ", "unmap_ps", c->unmap, "2 MiB");
+    add_time(w, "    ", "unmap_ps", c->unmap, "the same");
     add_time(w, "    ", "unmap_piece_ps", c->unmap_piece, "every further piece of 2 MiB");
     add_time(w, "    ", "unmap_page_ps", c->unmap_page, "every further 2 MiB of one piece");
     add_time(w, "    ", "malloc_async_ps", c->malloc_async, "2 MiB");
@@ -303,6 +312,7 @@ static void add_runtime(Writer *w, const EchCalibration *c)
     add_share(w, "copies_beside_share", c->copies_beside[0], "copies of pinned memory to the device while kernels read device memory");
     add_share(w, "copies_beside_from_share", c->copies_beside[1], "copies of device memory to pinned memory while kernels read device memory");
     add_share(w, "copies_both_beside_share", c->both_beside, "pinned copies both ways at once while kernels read device memory");
+    add_share(w, "both_ways_beside_to_share", c->both_beside_share, "of the bytes while pinned copies go both ways and kernels read device memory");
     add_bursts(w, "bursts", c->burst);
     add_bursts(w, "bursts_odd", c->burst_odd);
     add_shapes(w, c);
@@ -431,16 +441,19 @@ char *ech_calibration_text(const EchCalibration *c)
     time_line(text, "a launch in a queue", c->launch);
     time_line(text, "a launch in a graph", c->graph_launch);
     time_line(text, "a kernel that waits for another queue's", c->wait);
-    time_line(text, "a kernel that waits for a copy, or a copy", c->wait_copy);
+    time_line(text, "a kernel that waits for a copy, or a copy", c->wait_copy_short);
+    static const char *const by[ECH_CALIBRATE_WAITS] = {"the same for one of 10 us", "the same for one of 40 us", "the same for one of 160 us"};
+    for (size_t i = 0; i < ECH_CALIBRATE_WAITS; i++)
+        time_line(text, by[i], c->wait_copy_by[i]);
     time_line(text, "a kernel that waits for what is over", c->wait_passed);
-    time_line(text, "cudaMalloc of 2 MiB (host)", c->malloc);
-    time_line(text, "cudaFree of 2 MiB (host)", c->free);
+    time_line(text, "cudaMalloc of 2 to 64 MiB (host)", c->malloc);
+    time_line(text, "cudaFree of 2 to 64 MiB (host)", c->free);
     time_line(text, "cudaMalloc of 4 KiB (host)", c->malloc_small);
     time_line(text, "cudaMalloc, every further 2 MiB", c->malloc_page);
-    time_line(text, "2 MiB mapped (host)", c->map);
+    time_line(text, "2 to 64 MiB mapped (host)", c->map);
     time_line(text, "every further piece of 2 MiB mapped with it", c->map_piece);
     time_line(text, "every further 2 MiB mapped in one piece", c->map_page);
-    time_line(text, "2 MiB unmapped (host)", c->unmap);
+    time_line(text, "2 to 64 MiB unmapped (host)", c->unmap);
     time_line(text, "cudaMallocAsync of 2 MiB (host)", c->malloc_async);
     static const char *const names[] = {"matrix products bf16", "matrix products f16", "matrix products f32 (TF32)", "matrix products f64",
                                         "matrix products s8"};

@@ -59,13 +59,14 @@ bool ech_calibrate_memory(Bench *b, GError **error)
     return true;
 }
 
-/* Kernels of every size, each reading what none of those just before it has read. */
+/* Kernels of every size, one behind the other as programs have them, each reading what none of those just before it has read. */
 bool ech_calibrate_streams(Bench *b, GError **error)
 {
     EchCopyCurve *curve = &b->result->stream;
-    for (EchBytes bytes = 1 << 10; bytes <= b->half / 4 && curve->n < ECH_CALIBRATE_MOST_SIZES; bytes *= 4) {
+    for (EchBytes bytes = 1 << 10; bytes <= b->half / 4 && curve->n < ECH_CALIBRATE_MOST_SIZES; bytes *= bytes < 1 << 18 ? 4 : 2) {
         const StreamShape shape = {bytes / 16, 0, true};
-        if (!ech_bench_time_each(b, ech_bench_issue_stream, &shape, 40, &curve->time[curve->n], error))
+        double once = b->result->launch.median + (double)bytes / MAX(b->result->read.median, 1) * 1e9;
+        if (!ech_bench_time_batch(b, ech_bench_issue_stream, &shape, (unsigned)CLAMP(4e6 / MAX(once, 1), 16, 100), &curve->time[curve->n], error))
             return false;
         curve->bytes[curve->n++] = bytes;
     }

@@ -26,7 +26,8 @@ typedef struct {
     EchBytes half;           /* Bytes of each, a power of two */
     EchBytes cursor;         /* Where in each half the next kernel reads and writes, if it is one of many: not what the cache holds */
     void *pinned[2], *pageable;
-    EchBytes host_bytes; /* Of each, a power of two */
+    EchBytes host_cursor; /* The same of pageable */
+    EchBytes host_bytes;  /* Of each, a power of two */
     const EchCuBlas *blas;
     EchCuBlasHandle handle;
     EchCuPointer workspace;

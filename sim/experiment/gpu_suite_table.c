@@ -116,6 +116,8 @@ char *ech_gpu_table(const EchGpuSuite *suite, const EchGpuSuiteOptions *options)
                            "confidence interval (of fewer than six repeats: the least and the most); copies: mean\n"
                            "error of those of 1 MiB and more. A program's kernels are replayed as their bytes or operations, not as themselves.\n\n",
                            suite->gpu, options->date, options->command);
+    if (suite->kept > 0)
+        g_string_append_printf(text, "%zu of the cases are those of earlier calls, which had budgets of their own.\n\n", suite->kept);
     g_string_append(text, "| case | allocator | measured | predicted | error | copies | kernels | memory measured | predicted | error |\n"
                           "|---|---|---|---|---|---|---|---|---|---|\n");
     for (size_t i = 0; i < suite->n_cases; i++)

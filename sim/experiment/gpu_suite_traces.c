@@ -76,13 +76,13 @@ static EchId add_copy(Maker *m, EchId queue, EchId from, EchId to, const char *n
     return id;
 }
 
-static void add_buffer_op(Maker *m, EchOpKind kind, EchId queue, EchId buffer)
+static EchId add_buffer_op(Maker *m, EchOpKind kind, EchId queue, EchId buffer)
 {
     EchOp op = ech_op_init(kind);
     op.queue = queue;
     op.target = buffer;
     op.bytes = ech_trace_builder_peek_buffer(m->b, buffer)->bytes;
-    ech_trace_builder_op(m->b, op);
+    return ech_trace_builder_op(m->b, op);
 }
 
 /* A kernel that reads @read over and over, @bytes in all, and writes @write once. */
@@ -113,25 +113,27 @@ static double copy_seconds(const Maker *m, EchBytes bytes)
 }
 
 /* Copies of every size, first all to the device, then all from it: each way in a queue of its own, as programs have it. Between the powers of two there are
- * sizes that no calibration has measured. */
+ * sizes that no calibration has measured. Between two copies of one buffer lie all others, so that a processor's cache has as little of it as in programs. */
 static EchTrace *make_ladder(const EchGpuMeasure *gpu, uint64_t pageable, GError **error)
 {
     Maker m = maker_new(gpu);
     if (pageable)
         m.host = ech_trace_builder_memory(m.b, "pageable");
+    enum { TIMES = 4, MOST_STEPS = 40 };
     EchBytes most = m.tile * 4;
     EchId device = add_buffer(&m, m.hbm, most, true, "device", ECH_DTYPE_NONE), last = ECH_NONE;
     for (unsigned from = 0; from < 2; from++) {
-        for (EchBytes step = 4096; step <= most; step *= 4) {
-            const EchBytes sizes[] = {step, step * 5 / 3 / 4096 * 4096};
-            for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++) {
-                EchBytes bytes = MIN(sizes[i], most);
-                if (bytes < step)
-                    continue;
-                EchId there = add_buffer(&m, m.host, bytes, true, pageable ? "pageable" : "pinned", ECH_DTYPE_NONE);
-                g_autofree char *name = g_strdup_printf("%s %" G_GUINT64_FORMAT, from ? "from the device" : "to the device", bytes);
-                for (unsigned times = 0; times < 4; times++) {
-                    EchId copy = from ? add_copy(&m, m.out, device, there, name) : add_copy(&m, m.in, there, device, name);
+        EchId there[MOST_STEPS];
+        for (unsigned times = 0; times < TIMES; times++) {
+            unsigned at = 0;
+            for (EchBytes step = 4096; step <= most; step *= 4) {
+                const EchBytes sizes[] = {step, step * 5 / 3 / 4096 * 4096};
+                for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++, at++) {
+                    EchBytes bytes = MIN(sizes[i], most);
+                    if (times == 0)
+                        there[at] = add_buffer(&m, m.host, bytes, true, pageable ? "pageable" : "pinned", ECH_DTYPE_NONE);
+                    g_autofree char *name = g_strdup_printf("%s %" G_GUINT64_FORMAT, from ? "from the device" : "to the device", bytes);
+                    EchId copy = from ? add_copy(&m, m.out, device, there[at], name) : add_copy(&m, m.in, there[at], device, name);
                     if (from && last != ECH_NONE)
                         wait_on(&m, last);
                     last = from ? ECH_NONE : copy;
@@ -216,20 +218,21 @@ static EchTrace *make_activations(const EchGpuMeasure *gpu, uint64_t which, GErr
     for (unsigned l = 0; l < LAYERS; l++) {
         add_buffer_op(&m, ECH_OP_ALLOC, m.core, made[l]);
         EchId forward = add_stream(&m, state, made[l], work, "forward");
-        left = add_copy(&m, m.out, made[l], kept[l], "activation out");
+        add_copy(&m, m.out, made[l], kept[l], "activation out");
         wait_on(&m, forward);
-        add_buffer_op(&m, ECH_OP_FREE, m.out, made[l]);
+        left = add_buffer_op(&m, ECH_OP_FREE, m.out, made[l]);
     }
-    EchId used[LAYERS];
+    EchId freed[LAYERS];
     for (unsigned i = 0; i < LAYERS; i++) {
         unsigned l = LAYERS - 1 - i;
         add_buffer_op(&m, ECH_OP_ALLOC, m.in, back[l]);
-        /* Two on the device at a time. */
-        wait_on(&m, i >= 2 ? used[i - 2] : left);
+        /* Two on the device at a time. What is asked for behind the use alone, and not behind the free, the driver's pool takes anew: to it the free is not
+         * over. */
+        wait_on(&m, i >= 2 ? freed[i - 2] : left);
         EchId loaded = add_copy(&m, m.in, kept[l], back[l], "activation in");
-        used[i] = add_stream(&m, back[l], state, work, "backward");
+        add_stream(&m, back[l], state, work, "backward");
         wait_on(&m, loaded);
-        add_buffer_op(&m, ECH_OP_FREE, m.core, back[l]);
+        freed[i] = add_buffer_op(&m, ECH_OP_FREE, m.core, back[l]);
     }
     return maker_finish(&m, error);
 }

@@ -497,6 +497,11 @@ char *ech_cuda_validation_json(const EchCudaValidation *v)
     g_autofree char *state = ech_gpu_state_text(&m->state);
     if (state)
         ech_json_add_text(json, "gpu_state", state);
+    ech_json_add_count(json, "event_gap_ps", (uint64_t)MAX(m->gap, 0));
+    for (size_t i = 0; i < m->n_kernel_gaps; i++) {
+        g_autofree char *key = g_strdup_printf("kernel_gap_ps_of_%" G_GINT64_FORMAT "_ps", (gint64)m->kernel_spans[i]);
+        ech_json_add_count(json, key, (uint64_t)MAX(m->kernel_gaps[i], 0));
+    }
     g_autofree char *hash = g_strdup_printf("%016" G_GINT64_MODIFIER "x", ech_trace_hash(v->trace));
     ech_json_add_text(json, "trace_hash", hash);
     json_builder_end_object(json);

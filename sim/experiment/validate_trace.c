@@ -284,10 +284,14 @@ static void compare(Validator *v, uint32_t device, const EchRun *run, const EchI
     for (size_t i = 0; !v->has_loops && i < run->n_spans; i++)
         /* A copy's fixed time can hide behind the one before it; recordings have it in them. */
         took[run->spans[i].op] = MAX(took[run->spans[i].op], run->spans[i].end - run->spans[i].start);
+    /* A copy inside a GPU's memory is a kernel, which reads and then writes, and recordings of that begin when it does. */
+    EchTime launch = g_strcmp0(v->device->family, "gpu") == 0 ? (EchTime)ech_device_number(v->device, "runtime.launch_ps", 0) : 0;
     for (size_t i = 0; i < ech_trace_n_ops(v->trace); i++) {
         const EchOp *op = &ech_trace_ops(v->trace)[i];
         if (ops[i] == ECH_NONE || !ech_op_is_work(op))
             continue;
+        if (op->kind == ECH_OP_COPY && op->memory_from == op->memory_to && took[ops[i]] > launch)
+            took[ops[i]] = MAX(took[ops[i]] - launch, MIN(took[ops[i]], 2 * ech_gpu_trip(v->device)));
         const EchPrice *price = &run->prices[ops[i]];
         const char *reason = gap_reason(v, op, price);
         if (reason) {
@@ -433,7 +437,7 @@ static void write_notes(const Validator *v, EchValidation *validation)
     }
     if (g_strcmp0(v->device->family, "tpu") != 0)
         note(validation, "Set-ups of copies are left out on both sides, as are times in which the device had nothing to do: they are the host's. A kernel's "
-                         "least time is runtime.launch_ps of the device.");
+                         "least time is runtime.graph_launch_ps of the device, or launch_ps.");
 }
 
 /* Where the rates of the host's link come from: a rate fitted to the very recording agrees with it by making. */

@@ -104,9 +104,7 @@ static const char *word_of_class(const EchGpuName *name)
     case ECH_GPU_GATHER: return "indexselect";
     case ECH_GPU_SCATTER: return name->trips ? "sum_and_scatter" : "index_put";
     case ECH_GPU_CONCAT:
-        return name->vector == 2 && name->element_bytes != 8 ? "catarraybatchedcopy_contig"
-               : name->vector > 1                            ? "catarraybatchedcopy_vectorized"
-                                                             : "catarraybatchedcopy";
+        return name->instructions ? "catarraybatchedcopy_vectorized" : name->vector == 2 ? "catarraybatchedcopy_contig" : "catarraybatchedcopy";
     case ECH_GPU_RELAYOUT:
         return name->sorts          ? "radixsort onesweep"
                : name->instructions ? "radixsortkvinplace"
@@ -172,13 +170,20 @@ static void say_relayout(const EchGpuName *name, GString *out)
         g_string_append_printf(out, " policy_hub<%s, nulltype,", plain[keys]);
 }
 
-static void say_elementwise(const EchGpuName *name, GString *out)
+static void say_cost(unsigned instructions, GString *out)
 {
     static const struct {
         unsigned count;
         const char *word;
-    } costs[] = {{80, "gelubackward"}, {54, "erf_"},       {90, "pow_tensor_tensor"}, {24, "pow_"}, {60, "dropout"},
+    } costs[] = {{46, "gelubackward"}, {54, "erf_"},       {90, "pow_tensor_tensor"}, {24, "pow_"}, {60, "dropout"},
                  {34, "silu"},         {30, "exp_kernel"}, {40, "sin_kernel"},        {20, "div_"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(costs); i++)
+        if (costs[i].count == instructions)
+            g_string_append_printf(out, " %s", costs[i].word);
+}
+
+static void say_elementwise(const EchGpuName *name, GString *out)
+{
     static const char *const types[] = {[1] = "bool", [2] = "c10::half", [4] = "float", [8] = "double"};
     bool converts = name->written_bytes && name->arrays == 2;
     bool eight = name->kind == ECH_GPU_ELEMENTWISE && !converts && name->arrays && name->vector < 8 && name->block_elements == 1024;
@@ -191,10 +196,24 @@ static void say_elementwise(const EchGpuName *name, GString *out)
         g_string_append_printf(out, " converting_copy_kernel_cuda<%s, %s>", types[name->read_bytes], types[name->written_bytes]);
     if (name->arrays || name->kind == ECH_GPU_FILL)
         g_string_append_printf(out, " array<char*, %u%s", name->arrays, eight ? ">, false>" : "");
-    unsigned count = name->instructions - (name->kind == ECH_GPU_STRIDED ? 71u : 0u);
-    for (size_t i = 0; i < G_N_ELEMENTS(costs); i++)
-        if (costs[i].count == count)
-            g_string_append_printf(out, " %s", costs[i].word);
+    say_cost(name->instructions - (name->kind == ECH_GPU_STRIDED ? 71u : 0u), out);
+}
+
+/* Lists, how many of them are read and written, and what is done with an element. */
+static void say_lists(const EchGpuName *name, GString *out)
+{
+    if (name->lists == 0)
+        return;
+    bool given = name->lists_read > 0 && name->lists > name->lists_read;
+    unsigned read = name->lists_read > 0 ? name->lists_read : name->lists, depth = MAX(name->lists, read);
+    const char *functor = name->lists_written == 0 ? "normfunctor" : name->lists_read == 0 ? "zerofunctor" : given ? "copyfunctor" : "functor";
+    if (name->lists_written > 1)
+        g_string_append_printf(out, " fused metadata<%u>", name->lists_written + 1u);
+    else if (name->instructions > 0)
+        g_string_append_printf(out, " metadata<%u>, %s<x, %u, %u, 0>", depth, functor, depth, read);
+    else
+        g_string_append_printf(out, " metadata<%u>, %s<", depth, functor);
+    say_cost(name->instructions, out);
 }
 
 static void say_attention(const EchGpuName *name, GString *out)
@@ -223,7 +242,9 @@ void ech_anonymize_kernel(const char *text, GString *out)
         say_block(&name, out);
     else if (name.kind == ECH_GPU_RELAYOUT)
         say_relayout(&name, out);
-    else if (name.instructions && name.kind != ECH_GPU_NORM && name.kind != ECH_GPU_REDUCE)
+    else if (name.kind == ECH_GPU_OPTIMIZER)
+        say_lists(&name, out);
+    else if (name.instructions && name.kind != ECH_GPU_CONCAT && name.kind != ECH_GPU_NORM && name.kind != ECH_GPU_REDUCE)
         say_elementwise(&name, out);
     if (name.kind == ECH_GPU_ATTENTION)
         say_attention(&name, out);

@@ -198,6 +198,12 @@ static void attention_work(const EchGpuOperator *whole, const EchGpuName *name, 
     ret->ops = scaled(whole->k, share);
     launch->rows = whole->m;
     launch->batch = whole->batch;
+    if (name->library && whole->m == 0 && whole->batch == 0 && whole->head > 0 && whole->n > 0) { /* rows of all heads, keys of each */
+        launch->rows = whole->elements / whole->head;
+        launch->columns = whole->n;
+        launch->head = whole->head; /* nor does its name tell its mask */
+        launch->causal = whole->causal;
+    }
     if (name->causal) /* half of it, but the blocks on the diagonal are whole */
         ret->ops = scaled(ret->ops, (whole->causal ? 1 : 0.5) * (1 + MIN((double)name->key_rows / (double)MAX(whole->n, 1), 1)));
     if (name->head == 0 && (name->query_rows == 0 || name->efficient)) { /* a name that does not tell its heads does not tell its mask either */

@@ -87,7 +87,7 @@ static bool set_up(Engine *e, GError **error)
     if (e->options->alloc == ECH_CUDA_ALLOC_ASYNC && !set_up_pool(e, error))
         return false;
     for (EchId i = 0; i < ech_trace_n_buffers(trace); i++) {
-        if (e->places[i].kept && !ech_cuda_place_buffer(e, i, 0, error))
+        if ((e->places[i].kept || (ech_cuda_stays(e, i) && ech_trace_buffers(trace)[i].alias_of == ECH_NONE)) && !ech_cuda_place_buffer(e, i, 0, error))
             return false;
     }
     const EchOp *ops = ech_trace_ops(trace);
@@ -179,6 +179,7 @@ static void tear_down(Engine *e)
     g_free(e->needed);
     g_free(e->blocks);
     g_array_unref(e->marks);
+    g_array_unref(e->extents);
     g_array_unref(e->freed);
 }
 
@@ -206,6 +207,7 @@ static EchCudaRun *replay(EchTrace *trace, const EchDevice *device, const EchDev
     e.needed = g_new0(bool, n_ops + 1);
     e.freed = g_array_new(FALSE, FALSE, sizeof(Freed));
     e.marks = g_array_new(FALSE, FALSE, sizeof(EchCuEvent));
+    e.extents = g_array_new(FALSE, FALSE, sizeof(EchTime));
     e.blocks = g_new0(Block, ech_trace_n_memories(trace) + 1);
     e.device = device;
     e.streams = g_new0(EchCuStream, n_queues);

@@ -45,6 +45,8 @@ typedef enum {
 /** Of kernel @at. What the kernels here do not compute (8-bit floats on the matrix unit, float64 on the vector lanes) is waited for. */
 EchCudaDoes ech_cuda_does(const EchTrace *trace, EchId at, const EchPrices *prices, const EchDevice *device);
 
+enum { ECH_CUDA_GAPS = 5 };
+
 /** What was measured of one op of the trace (its instances together). Medians over the repeats, each of which is two replays: one for the makespan, with events
  * only where queues wait for each other, and one with events around every op, what two events cost alone taken off. */
 typedef struct {
@@ -63,15 +65,20 @@ typedef struct {
     EchTime low, high;      /**< Around it: ech_cuda_median. */
     EchTime each;           /**< A measured replay with what lies between it and the next: mean. */
     EchBytes peak_used;     /**< Most bytes the driver had given out for buffers, pools, blocks and arena (the engine's own scratch not counted). */
-    EchBytes arena_extent;  /**< alloc=arena: highest end of a buffer. */
-    EchBytes pool_reserved; /**< alloc=async: high-water mark of the pool. */
-    bool paced;             /**< Allocations on the way made the GPU wait for the host: nothing was issued ahead. */
-    uint64_t by_blas;       /**< Matrix kernels run on cuBLAS, all replays together. */
-    uint64_t differing;     /**< Words of untouched buffers that changed; 0 expected. */
-    EchBytes verified;      /**< Of untouched buffers, looked at after every replay for the makespan. */
-    double scale;           /**< 1, or the factor of every size. */
-    EchTrace *trace;        /**< What was replayed: the trace given, or a scaled one; a reference of the run's own. */
-    char *gpu;              /**< Name as the driver gives it. */
+    EchBytes arena_extent;  /**< alloc=arena: highest end of a buffer, median over the replays. */
+    EchBytes pool_reserved; /**< alloc=async: high-water mark of the pool in the last warm-up, which it began empty. */
+    EchBytes most_reserved; /**< Of these in any replay. */
+    EchTime gap;            /**< Between two events with nothing between them, taken off every copy, */
+    /** And what a kernel between two takes beyond one in a row, by how long it is between them: taken off every kernel. */
+    EchTime kernel_gaps[ECH_CUDA_GAPS], kernel_spans[ECH_CUDA_GAPS];
+    size_t n_kernel_gaps;
+    bool paced;         /**< Allocations on the way made the GPU wait for the host: nothing was issued ahead. */
+    uint64_t by_blas;   /**< Matrix kernels run on cuBLAS, all replays together. */
+    uint64_t differing; /**< Words of untouched buffers that changed; 0 expected. */
+    EchBytes verified;  /**< Of untouched buffers, looked at after every replay for the makespan. */
+    double scale;       /**< 1, or the factor of every size. */
+    EchTrace *trace;    /**< What was replayed: the trace given, or a scaled one; a reference of the run's own. */
+    char *gpu;          /**< Name as the driver gives it. */
     int driver_version;
     EchGpuState state; /**< Of the GPU while it replayed. */
     EchDiag *diag;

@@ -1,6 +1,8 @@
 /* Repeats a replay and reads the clock: that the GPU never waits for the host, what events cost, medians. */
 #include "sim/replay/cuda_private.h"
 
+#include <string.h>
+
 #include "sim/base/compare.h"
 
 #include <math.h>
@@ -33,39 +35,75 @@ static bool elapsed(Engine *e, EchCuEvent begin, EchCuEvent end, EchTime *ret, G
     return true;
 }
 
-/* Time between two events with @kernels empty kernels between them, or one that waits for @wait, in a queue that never waits for the host. */
-static bool time_between(Engine *e, unsigned kernels, EchTime wait, EchTime *ret, GError **error)
+/* Time between two events with @kernels kernels between them that read @bytes each, or one that waits for @wait, in a queue that never waits for the host: one
+ * such pair of events behind the other, as a replay has them. (An event behind a kernel that is still at work costs otherwise: on an H100 what is between the
+ * two comes out 0.8 us too short where the first is behind one that waits.) */
+static bool time_between(Engine *e, unsigned kernels, EchBytes bytes, EchTime wait, EchTime *ret, GError **error)
 {
-    EchTime times[7], low, high;
-    for (size_t i = 0; i < G_N_ELEMENTS(times); i++) {
-        if (!ech_cuda_issue_spin(e, (20 + 10 * (EchTime)kernels) * ECH_PS_PER_US, e->streams[0], error) ||
-            !CU(e, event_record, "recording an event", error, e->base, e->streams[0]) || (wait > 0 && !ech_cuda_issue_spin(e, wait, e->streams[0], error)))
-            return false;
-        for (unsigned k = 0; k < kernels; k++) {
-            if (!ech_cuda_issue_empty(e, e->streams[0], error))
-                return false;
-        }
-        if (!CU(e, event_record, "recording an event", error, e->done[0], e->streams[0]) ||
-            !CU(e, event_synchronize, "waiting for an event", error, e->done[0]) || !elapsed(e, e->base, e->done[0], &times[i], error))
-            return false;
+    enum { PAIRS = 6 };
+    EchTime times[PAIRS], low, high;
+    EchCuEvent events[2 * PAIRS] = {NULL};
+    bool ok = ech_cuda_issue_spin(e, (50 + 10 * PAIRS * ((EchTime)kernels + 3)) * ECH_PS_PER_US, e->streams[0], error);
+    for (size_t i = 0; ok && i < 2 * PAIRS; i++)
+        ok = CU(e, event_create, "making an event", error, &events[i], ECH_CU_EVENT_DEFAULT);
+    for (size_t i = 0; ok && i < PAIRS; i++) {
+        ok =
+            CU(e, event_record, "recording an event", error, events[2 * i], e->streams[0]) && (wait <= 0 || ech_cuda_issue_spin(e, wait, e->streams[0], error));
+        for (unsigned k = 0; ok && k < kernels; k++)
+            ok = bytes > 0 ? ech_cuda_issue_reads(e, bytes, e->streams[0], error) : ech_cuda_issue_empty(e, e->streams[0], error);
+        ok = ok && CU(e, event_record, "recording an event", error, events[2 * i + 1], e->streams[0]);
     }
-    *ret = ech_cuda_median(times, G_N_ELEMENTS(times), &low, &high);
+    ok = ok && CU(e, event_synchronize, "waiting for an event", error, events[2 * PAIRS - 1]);
+    for (size_t i = 0; ok && i < PAIRS; i++)
+        ok = elapsed(e, events[2 * i], events[2 * i + 1], &times[i], error);
+    for (size_t i = 0; i < 2 * PAIRS; i++) {
+        if (events[i])
+            e->cu->event_destroy(events[i]);
+    }
+    if (ok)
+        *ret = ech_cuda_median(times + 1, PAIRS - 1, &low, &high); /* The first is behind what kept the queue busy */
+    return ok;
+}
+
+/* What events around an op cost. A kernel between two of them also starts later than one behind another: that, too, no program has that records none. Both are
+ * less beside a long kernel than beside a short one (on an H100 2.0 us beside empty ones, 1.0 beside such that read 64 MiB), so that they are measured beside
+ * some of each. And what one that waits takes too long. */
+static bool measure_gap(Engine *e, GError **error)
+{
+    enum { ROW = 9 };
+    static const EchBytes sizes[ECH_CUDA_GAPS] = {0, 1 << 16, 1 << 20, 1 << 23, 1 << 26};
+    const EchTime wait = 50 * ECH_PS_PER_US;
+    EchTime one, row, waited;
+    if (!time_between(e, 0, 0, 0, &e->gap, error))
+        return false;
+    for (e->n_kernel_gaps = 0; e->n_kernel_gaps < ECH_CUDA_GAPS && sizes[e->n_kernel_gaps] <= e->scratch_bytes / 8; e->n_kernel_gaps++) {
+        size_t at = e->n_kernel_gaps;
+        if (!time_between(e, 1, sizes[at], 0, &one, error) || !time_between(e, ROW, sizes[at], 0, &row, error))
+            return false;
+        EchTime gap = one - (row - one) / (ROW - 1);
+        e->kernel_gaps[at] = at == 0 ? MAX(gap, e->gap) : CLAMP(gap, 0, 2 * e->kernel_gaps[0]);
+        e->kernel_spans[at] = at == 0 ? one : MAX(one, e->kernel_spans[at - 1] + 1);
+    }
+    if (!time_between(e, 0, 0, wait, &waited, error))
+        return false;
+    e->spin_extra = MAX(waited - wait - e->kernel_spans[0], 0);
+    e->run->gap = e->gap;
+    memcpy(e->run->kernel_gaps, e->kernel_gaps, sizeof e->kernel_gaps);
+    memcpy(e->run->kernel_spans, e->kernel_spans, sizeof e->kernel_spans);
+    e->run->n_kernel_gaps = e->n_kernel_gaps;
     return true;
 }
 
-/* What events around an op cost. A kernel between two of them also starts later than one behind another: that, too, no program has that records none. And what
- * one that waits takes too long. */
-static bool measure_gap(Engine *e, GError **error)
+/* Of a kernel that was @span between two events. */
+static EchTime kernel_gap(const Engine *e, EchTime span)
 {
-    enum { ROW = 17 };
-    const EchTime wait = 50 * ECH_PS_PER_US;
-    EchTime one, row, waited;
-    if (!time_between(e, 0, 0, &e->gap, error) || !time_between(e, 1, 0, &one, error) || !time_between(e, ROW, 0, &row, error) ||
-        !time_between(e, 0, wait, &waited, error))
-        return false;
-    e->kernel_gap = MAX(one - (row - one) / (ROW - 1), e->gap);
-    e->spin_extra = MAX(waited - wait - one, 0);
-    return true;
+    size_t at = 0, n = e->n_kernel_gaps;
+    if (span <= e->kernel_spans[0] || n < 2)
+        return e->kernel_gaps[0];
+    while (at + 2 < n && e->kernel_spans[at + 1] < span)
+        at++;
+    double along = (double)(MIN(span, e->kernel_spans[n - 1]) - e->kernel_spans[at]) / (double)(e->kernel_spans[at + 1] - e->kernel_spans[at]);
+    return e->kernel_gaps[at] + (EchTime)(along * (double)(e->kernel_gaps[at + 1] - e->kernel_gaps[at]));
 }
 
 /* Clocks rise only under load, and one replay may be over before they have: a fifth of a second of arithmetic. */
@@ -158,7 +196,7 @@ static bool reset_buffers(Engine *e, bool resident, GError **error)
         if (buffers[i].alias_of != ECH_NONE)
             continue;
         if (!resident) {
-            if (!e->places[i].kept && !ech_cuda_release_buffer(e, i, e->streams[0], error))
+            if (!e->places[i].kept && !ech_cuda_stays(e, i) && !ech_cuda_release_buffer(e, i, e->streams[0], error))
                 return false;
             continue;
         }
@@ -201,7 +239,7 @@ static bool collect(Engine *e, GError **error)
                     return false;
                 start = from;
             }
-            total += MAX(time - (kind == ECH_OP_KERNEL || kind == ECH_OP_COLLECTIVE ? e->kernel_gap : e->gap), 0);
+            total += MAX(time - (kind == ECH_OP_KERNEL || kind == ECH_OP_COLLECTIVE ? kernel_gap(e, time) : e->gap), 0);
         }
         if (in->n > 0) {
             g_array_append_val(e->durations[at], total);
@@ -231,6 +269,35 @@ static bool bring_graph(Engine *e, EchCuGraphExec exec, GError **error)
 
 typedef enum { WARM_UP, MEASURE_MAKESPAN, MEASURE_OPS } Purpose;
 
+/* A pool that keeps what it has shows what one replay takes only where it begins empty, and then calls the driver: that is seen in warm-ups, the last of which
+ * counts. */
+static bool watch_pool(Engine *e, Purpose purpose, bool after, GError **error)
+{
+    EchCuPool pool;
+    EchBytes high, none = 0;
+    if (e->options->alloc != ECH_CUDA_ALLOC_ASYNC)
+        return true;
+    if (!CU(e, default_pool, "finding the memory pool", error, &pool, e->gpu.device))
+        return false;
+    if (!after)
+        return (purpose != WARM_UP || CU(e, pool_trim, "emptying the memory pool", error, pool, 0)) &&
+               CU(e, pool_set, "setting up the memory pool", error, pool, ECH_CU_POOL_RESERVED_HIGH, &none);
+    if (!CU(e, pool_get, "reading the memory pool", error, pool, ECH_CU_POOL_RESERVED_HIGH, &high))
+        return false;
+    if (purpose == WARM_UP || e->n_replays == 0)
+        e->run->pool_reserved = high;
+    e->run->most_reserved = MAX(e->run->most_reserved, high);
+    return true;
+}
+
+/* The same of an arena, which every replay begins empty. */
+static void note_extent(Engine *e)
+{
+    g_array_append_val(e->extents, e->extent);
+    e->run->most_reserved = MAX(e->run->most_reserved, e->extent);
+    e->extent = 0;
+}
+
 static bool replay_once(Engine *e, Purpose purpose, GError **error)
 {
     EchTime makespan;
@@ -239,7 +306,7 @@ static bool replay_once(Engine *e, Purpose purpose, GError **error)
     bool only = e->options->warmups == 0 && e->options->repeats == 1 && e->options->graph;
     e->noting = e->n_replays == (only ? 0 : 1);
     forget_instances(e);
-    if (!reset_buffers(e, true, error))
+    if (!watch_pool(e, purpose, false, error) || !reset_buffers(e, true, error))
         return false;
     if (e->options->graph) {
         EchCuGraph graph = NULL;
@@ -277,9 +344,10 @@ static bool replay_once(Engine *e, Purpose purpose, GError **error)
         if (e->options->verify && !ech_cuda_verify_buffers(e, error))
             return false;
     }
-    if (!synchronize(e, error))
+    if (!synchronize(e, error) || !watch_pool(e, purpose, true, error))
         return false;
     ech_cuda_settle_all(e);
+    note_extent(e);
     e->n_replays++;
     return reset_buffers(e, false, error) && synchronize(e, error) && discount_code(e, error);
 }
@@ -289,6 +357,9 @@ static void summarise(Engine *e)
     EchCudaRun *run = e->run;
     g_autofree EchTime *sorted = g_memdup2(run->makespans, run->n_makespans * sizeof *run->makespans);
     run->makespan = ech_cuda_median(sorted, run->n_makespans, &run->low, &run->high);
+    EchTime least, most;
+    if (e->options->alloc == ECH_CUDA_ALLOC_ARENA)
+        run->arena_extent = (EchBytes)ech_cuda_median((EchTime *)(void *)e->extents->data, e->extents->len, &least, &most);
     for (size_t i = 0; i < run->n_ops; i++) {
         EchCudaOp *op = &run->ops[i];
         op->start = op->duration = op->low = op->high = ECH_TIME_NONE;
@@ -320,12 +391,6 @@ bool ech_cuda_replay_all(Engine *e, GError **error)
         !elapsed(e, e->first, e->done[0], &all, error))
         return false;
     e->run->each = all / (EchTime)MAX(e->n_replays - before, 1u);
-    if (e->options->alloc == ECH_CUDA_ALLOC_ASYNC) {
-        EchCuPool pool;
-        if (!CU(e, default_pool, "finding the memory pool", error, &pool, e->gpu.device) ||
-            !CU(e, pool_get, "reading the memory pool", error, pool, ECH_CU_POOL_RESERVED_HIGH, &e->run->pool_reserved))
-            return false;
-    }
     e->run->paced = e->synchronous;
     summarise(e);
     if (e->n_late > 0)
@@ -335,6 +400,12 @@ bool ech_cuda_replay_all(Engine *e, GError **error)
             " replays were still being issued when the GPU had begun (a thousand launches fill its queue, pageable copies make the host wait): short "
             "operations may have waited for the host",
             e->n_late, e->n_replays - MIN(e->n_replays, e->options->warmups));
+    EchBytes reserved = e->options->alloc == ECH_CUDA_ALLOC_ARENA ? e->run->arena_extent : e->run->pool_reserved;
+    if (e->run->most_reserved > reserved)
+        ech_diag_remark(e->run->diag,
+                        "a replay reserved %" G_GUINT64_FORMAT " bytes, more than the %" G_GUINT64_FORMAT
+                        " of most: where copies are late, what they hold is freed late",
+                        e->run->most_reserved, reserved);
     if (ech_gpu_state_throttled(&e->run->state))
         ech_diag_remark(e->run->diag, "power or heat held the clocks back: times of arithmetic depend on what ran before");
     if (e->n_clipped > 0)

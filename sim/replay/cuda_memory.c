@@ -78,7 +78,7 @@ static bool take_range(Engine *e, EchId buffer, EchId queue, GError **error)
     }
     p->range = request.id;
     p->device = e->arena + placement.address;
-    e->run->arena_extent = MAX(e->run->arena_extent, placement.address + p->bytes);
+    e->extent = MAX(e->extent, placement.address + p->bytes);
     return true;
 }
 

@@ -82,6 +82,8 @@ typedef struct {
     bool synchronous;              /* The driver stops for allocations on the way, so nothing can be issued ahead */
     size_t free_before, free_idle; /* Before and after set-up */
     bool noting;                   /* Memory is looked at in this replay */
+    EchBytes extent;               /* alloc=arena: highest end of a buffer in this replay */
+    GArray *extents;               /* And of those done: EchTime, for their median */
     double fitting;                /* Above 0: the trace did not fit, and would at this scale */
 
     /* Streams */
@@ -98,17 +100,19 @@ typedef struct {
     uint64_t issued; /* Instances of this replay */
 
     /* Measuring */
-    EchGpuWatch *watch;           /* NULL: no NVML */
-    uint64_t n_replays;           /* Done */
-    uint64_t works, works_before; /* Instances that take the GPU's time, in this replay and in the one before */
-    uint64_t n_late;              /* Measured replays that were issued no faster than the GPU ran them */
-    gint64 issue_begin;           /* When the issuing of this replay began, later by what the host waited since */
-    gint64 issue_us[2];           /* How long it took at best, without and with events around every op; 0 before that is known */
-    EchCuEvent head;              /* Behind the newest head start */
-    uint64_t behind_head;         /* Of works since that */
-    bool late;                    /* The GPU has been through a head start before all that it was for had been issued */
-    EchTime gap;                  /* Between two events with nothing between them: taken off what is measured of an op */
-    EchTime kernel_gap;           /* The same of a kernel: what an empty one between two events takes more than one of many in a row */
+    EchGpuWatch *watch;                  /* NULL: no NVML */
+    uint64_t n_replays;                  /* Done */
+    uint64_t works, works_before;        /* Instances that take the GPU's time, in this replay and in the one before */
+    uint64_t n_late;                     /* Measured replays that were issued no faster than the GPU ran them */
+    gint64 issue_begin;                  /* When the issuing of this replay began, later by what the host waited since */
+    gint64 issue_us[2];                  /* How long it took at best, without and with events around every op; 0 before that is known */
+    EchCuEvent head;                     /* Behind the newest head start */
+    uint64_t behind_head;                /* Of works since that */
+    bool late;                           /* The GPU has been through a head start before all that it was for had been issued */
+    EchTime gap;                         /* Between two events with nothing between them: taken off what is measured of an op */
+    EchTime kernel_gaps[ECH_CUDA_GAPS];  /* The same of a kernel: what one between two events takes more than one of many in a row, */
+    EchTime kernel_spans[ECH_CUDA_GAPS]; /* where it is so long between them, ascending */
+    size_t n_kernel_gaps;
     EchTime spin_extra;           /* What a kernel that waits takes beyond launch and time asked for: the device's clock has steps */
     GArray **durations, **starts; /* Per op: EchTime, one a repeat */
 } Engine;
@@ -120,6 +124,14 @@ typedef struct {
 static inline bool synchronize(Engine *e, GError **error)
 {
     return ech_cuda_check(e->cu, e->cu->context_synchronize(), "cuCtxSynchronize", "waiting for the GPU", error);
+}
+
+/* What is there before a program begins and after it stays for its next step, and is not the driver's again in between: memory given back is cleared behind the
+ * scenes, which slows what runs meanwhile. An allocator of ours, or the pool, begins every replay empty. */
+static inline bool ech_cuda_stays(const Engine *e, EchId buffer)
+{
+    return ech_trace_buffers(e->trace)[buffer].resident && !e->options->graph && e->options->alloc != ECH_CUDA_ALLOC_ARENA &&
+           e->options->alloc != ECH_CUDA_ALLOC_ASYNC;
 }
 
 /* ---- cuda_scale.c ---- */
@@ -163,6 +175,8 @@ bool ech_cuda_launch(Engine *e, EchCuFunction function, unsigned blocks, unsigne
 bool ech_cuda_issue_spin(Engine *e, EchTime time, EchCuStream stream, GError **error);
 bool ech_cuda_issue_empty(Engine *e, EchCuStream stream, GError **error);
 bool ech_cuda_issue_vector(Engine *e, uint64_t operations, EchCuStream stream, GError **error);
+/** A kernel that reads so many bytes of scratch, of those that none just before it has read. */
+bool ech_cuda_issue_reads(Engine *e, EchBytes bytes, EchCuStream stream, GError **error);
 /** What bounds the kernel @at, and the bytes of a copy. */
 bool ech_cuda_issue_kernel(Engine *e, EchId at, const EchOp *op, EchCuStream stream, GError **error);
 bool ech_cuda_issue_copy(Engine *e, const EchOp *op, EchCuStream stream, GError **error);

@@ -117,6 +117,14 @@ static bool issue_stream(Engine *e, const EchOp *op, uint32_t memory, EchCuStrea
     return ech_cuda_launch(e, e->stream_kernel, (unsigned)e->gpu.multiprocessors * 8, 512, stream, parameters, error);
 }
 
+bool ech_cuda_issue_reads(Engine *e, EchBytes bytes, EchCuStream stream, GError **error)
+{
+    EchCuPointer source = e->scratch + next_place(e, bytes), sink = e->sink;
+    uint64_t reads = bytes / 16, writes = 0;
+    void *parameters[] = {&source, &source, &reads, &writes, &sink};
+    return ech_cuda_launch(e, e->stream_kernel, (unsigned)e->gpu.multiprocessors * 8, 512, stream, parameters, error);
+}
+
 bool ech_cuda_issue_vector(Engine *e, uint64_t operations, EchCuStream stream, GError **error)
 {
     unsigned blocks = (unsigned)MAX(e->gpu.multiprocessors, 1) * 4, threads = 256;

@@ -1,3 +1,4 @@
+#include "models/kernel/gpu.h"
 #include "sim/base/error.h"
 #include "sim/base/hash.h"
 #include "sim/replay/machine_private.h"
@@ -745,7 +746,8 @@ static void compile_kernel_gaps(EchMachine *m)
     bool gpu = g_strcmp0(m->device->family, "gpu") == 0 && ech_trace_get_property(m->trace, "host_order");
     if (!gpu || !m->options->overhead || m->options->graph || m->n_loops > 0)
         return;
-    m->kernel_gap = (EchTime)ech_device_number(m->device, "runtime.kernel_gap_ps", (double)KERNEL_GAP);
+    EchTime launch = (EchTime)ech_device_number(m->device, "runtime.launch_ps", 0), own = ech_gpu_start(m->device);
+    m->kernel_gap = MAX((EchTime)ech_device_number(m->device, "runtime.kernel_gap_ps", (double)KERNEL_GAP), launch - MIN(own, launch));
     if (m->kernel_gap <= 0)
         return;
     g_autofree uint32_t *last = g_new(uint32_t, m->n_queues + 1);

@@ -168,7 +168,7 @@ static void map_multiprocessors(Map *map, const EchTrace *trace)
     map->multiprocessors = gpu && map->collective_blocks > 0 && communicates(trace)
                                ? add_resource(map, ECH_RESOURCE_MULTIPROCESSORS, 0, count, g_strdup("multiprocessors.beside"))
                                : NOWHERE;
-    map->rounds = map->multiprocessors != NOWHERE && ech_device_number(device, "kernel.given_tiles", 0) > 0
+    map->rounds = map->multiprocessors != NOWHERE && ech_gpu_gives_tiles(device)
                       ? add_resource(map, ECH_RESOURCE_MULTIPROCESSORS, 0, count, g_strdup("multiprocessors.rounds"))
                       : NOWHERE;
 }
@@ -183,6 +183,15 @@ static bool holds_anything(const EchTrace *trace, EchId memory)
     return false;
 }
 
+/* Copies that go both ways at once go beside kernels then: that is what programs have queues for. */
+static bool has_kernels(const EchTrace *trace)
+{
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++)
+        if (ech_trace_ops(trace)[i].kind == ECH_OP_KERNEL)
+            return true;
+    return false;
+}
+
 static void map_init(Map *map, const EchTrace *trace, const EchDevice *device)
 {
     size_t room = device->n_memories + (3 + MAX_LANES) * device->n_links + device->n_units + 6;
@@ -191,7 +200,8 @@ static void map_init(Map *map, const EchTrace *trace, const EchDevice *device)
     map->launch = (EchTime)ech_device_number(device, "runtime.launch_ps", 0);
     map->alloc = (EchTime)ech_device_number(device, "runtime.alloc_ps", 0);
     map->free = (EchTime)ech_device_number(device, "runtime.free_ps", 0);
-    map->both_to_share = CLAMP(ech_device_number(device, "kernel.both_ways_to_share", 0.5), 0.05, 0.95);
+    double alone = ech_device_number(device, "kernel.both_ways_to_share", 0.5), beside = ech_device_number(device, "kernel.both_ways_beside_to_share", alone);
+    map->both_to_share = CLAMP(has_kernels(trace) ? beside : alone, 0.05, 0.95);
     map->port = g_new(uint32_t, device->n_memories + 1);
     for (size_t i = 0; i < device->n_memories; i++) /* what lies within another goes through its port, and that stands before it */
         map->port[i] = device->memories[i].within
@@ -502,6 +512,19 @@ static EchTime launch_time(const Pricer *pricer, const Map *map)
     return pricer->options->overhead ? map->launch : 0;
 }
 
+/* Of a program that ran on a GPU, or on one that was not there: its kernels, as a profiler times them. */
+static bool is_captured(const EchTrace *trace, const EchOp *op)
+{
+    return op->recorded.duration >= 0 || ech_trace_is_captured(trace);
+}
+
+/* What lies between kernels of a stream is its own in a captured program (runtime.kernel_gap_ps). */
+static EchTime start_time(const Pricer *pricer, const Map *map, const EchOp *op)
+{
+    EchTime launch = launch_time(pricer, map);
+    return pricer->gpu && is_captured(pricer->trace, op) ? MIN(launch, ech_gpu_start(map->device)) : launch;
+}
+
 /* A known whole time @time on the reference becomes a fixed part and a factor on the roofline's amounts. */
 static void spread_known(EchPrice *price, Row *row, double reference_roofline, EchTime time)
 {
@@ -633,8 +656,9 @@ static bool has_measured(const Pricer *pricer, const Map *map, const EchOp *op)
 {
     EchGemm gemm;
     EchGpuKernel kernel;
-    return map->measured && ech_gpu_pricer_kernel(pricer->gpu, map->device, op, &kernel) && kernel.launch.kind == ECH_GPU_PRODUCT &&
-           ech_cuda_gemm_of(pricer->trace, op, &gemm) &&
+    /* A captured kernel has its own tile, and its chip the clock that the rest of the program leaves: squares timed one after another say less of it. */
+    return map->measured && !is_captured(pricer->trace, op) && ech_gpu_pricer_kernel(pricer->gpu, map->device, op, &kernel) &&
+           kernel.launch.kind == ECH_GPU_PRODUCT && ech_cuda_gemm_of(pricer->trace, op, &gemm) &&
            ech_measured_product(map->measured, ech_dtype_name((EchDtype)gemm.dtype), (uint64_t)gemm.m, (uint64_t)gemm.n, (uint64_t)gemm.k,
                                 (uint64_t)gemm.batch) > 0;
 }
@@ -675,7 +699,7 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
         break;
     case ECH_N_KERNEL_TIMES: break;
     }
-    EchTime launch = launch_time(pricer, map);
+    EchTime launch = start_time(pricer, map, op);
     EchGpuCost cost;
     if (source == ECH_PRICE_ESTIMATE) {
         spread_known(price, row, base, op->estimate);
@@ -893,7 +917,7 @@ static bool price_copy(const Pricer *pricer, const Map *map, Row *row, const Ech
     /* A copy engine inside the device waits for the slower of the two memories to answer, whichever way the bytes go. */
     EchTime latency = MAX(from ? from->latency : 0, to ? to->latency : 0);
     if (from == to)
-        price->fixed = launch_time(pricer, map);
+        price->fixed = start_time(pricer, map, op);
     else if (pricer->options->overhead)
         price->fixed = latency;
     return row->n_used > 0 || op->bytes == 0;

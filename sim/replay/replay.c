@@ -710,7 +710,9 @@ uint64_t *ech_run_span_counts(const EchRun *run, const EchTrace *trace)
 
 bool ech_replaying_unsettled(const EchReplayRank *rank)
 {
-    return rank->options->products_duty < 0 && ech_gpu_held(rank->device, 1) < 1 && !ech_device_has_number(rank->device, "kernel.burst_share");
+    /* By tables of what was measured, products run as fast as they were measured. */
+    bool tables = ech_device_has_number(rank->device, "kernel.burst_share") && !ech_trace_is_captured(rank->trace);
+    return rank->options->products_duty < 0 && ech_gpu_held(rank->device, 1) < 1 && !tables;
 }
 
 bool ech_replaying_limited(const EchReplayRank *rank)
@@ -743,10 +745,11 @@ void ech_replaying_remark_held(const EchReplayRank *rank, EchRun *run)
 {
     double duty = rank->options->products_duty,
            power = ech_device_number(rank->device, "kernel.power", ech_device_number(rank->device, "kernel.rated_power", 0));
+    g_autofree char *held = power > 0 ? g_strdup_printf("held to %g W", power) : g_strdup("held by the card's power");
     ech_diag_remark(run->diag,
-                    "held to %g W, products and attention, which run %.0f %% of the time, run at %.0f %% of their rate just after a pause (--set "
+                    "%s, products and attention, which run %.0f %% of the time, run at %.0f %% of their rate just after a pause (--set "
                     "replay.products_duty says otherwise)",
-                    power, 100 * duty, 100 * ech_gpu_held(rank->device, duty));
+                    held, 100 * duty, 100 * ech_gpu_held(rank->device, duty));
 }
 
 static EchRun *run_once(const EchReplayRank *rank, GError **error);

@@ -226,6 +226,11 @@ const char *ech_trace_format(const EchTrace *trace);
 const char *ech_trace_property(const EchTrace *trace, size_t i, const char **ret_value);
 /** Value of a property, or NULL. */
 const char *ech_trace_get_property(const EchTrace *trace, const char *key);
+/** Of a program that ran on a GPU, or on one that was not there; its kernels are as a profiler times them. */
+static inline bool ech_trace_is_captured(const EchTrace *trace)
+{
+    return ech_trace_get_property(trace, "time_zero_ps") || ech_trace_get_property(trace, "host_order");
+}
 /** 64-bit content hash (FNV-1a over the canonical file form). */
 uint64_t ech_trace_hash(const EchTrace *trace);
 

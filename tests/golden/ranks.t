@@ -3,18 +3,18 @@ $ echelon run --trace traces/pipeline_pytorch.h100/rank1.pretend.gz traces/pipel
 rank1.pretend and 1 more: 2 ranks on h100-sxm
 
   Every rank fits.
-  It takes 81.0 ms, step 2 of 2 takes 26.2 ms; 20.4 % of all ranks' time in that step is waiting for one another.
+  It takes 79.9 ms, step 2 of 2 takes 25.9 ms; 20.4 % of all ranks' time in that step is waiting for one another.
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       step              run           alone           ranks            idle
-      0   2.53 GiB   1.67 GiB    26.2 ms    19.8 ms  76 %    430 us   2 %   5.86 ms  22 %   98.8 us   0 %
-      1   2.66 GiB   1.82 GiB    26.2 ms    20.7 ms  79 %    534 us   2 %   4.82 ms  18 %    141 us   1 %
+      0   2.53 GiB   1.67 GiB    25.9 ms    19.6 ms  76 %    430 us   2 %   5.80 ms  22 %   98.8 us   0 %
+      1   2.66 GiB   1.82 GiB    25.9 ms    20.4 ms  79 %    534 us   2 %   4.78 ms  18 %    141 us   1 %
   Live, but beside what the allocator has reserved: 960 MiB of each rank (NCCL's buffers).
 
   Who waits for whom in that step, and what that one does meanwhile
-    rank 0 for 1         5.86 ms  4 times, most at permute: runs kernels 99 %
-    rank 1 for 0         4.82 ms  1 time, all at recv: runs kernels 99 %
-    Rank 1 is waited for longest, 5.86 ms by all together; its kernels take 20.7 ms, those of the others 19.8 ms, most of it at layer_norm_grad_input_...BFloat16, float, false>: 233 us against none.
+    rank 0 for 1         5.80 ms  4 times, most at permute: runs kernels 99 %
+    rank 1 for 0         4.78 ms  1 time, all at recv: runs kernels 99 %
+    Rank 1 is waited for longest, 5.80 ms by all together; its kernels take 20.4 ms, those of the others 19.6 ms, most of it at layer_norm_grad_input_...BFloat16, float, false>: 233 us against none.
 
   Remarks
     ranks 0, 1: 1 copy of 4 B in all is from or to pageable host memory, which is not counted; --pass pin says what pinned memory would be worth
@@ -31,14 +31,14 @@ $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --
 rank0.pretend and 1 more: 2 ranks on h100-sxm
 
   Every rank fits.
-  It takes 93.3 ms, step 2 of 2 takes 30.3 ms; 18.3 % of all ranks' time in that step is waiting for one another.
-  What that changes: 26.2 ms -> 30.3 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.4 % -> 18.3 %.
+  It takes 92.2 ms, step 2 of 2 takes 30.0 ms; 18.3 % of all ranks' time in that step is waiting for one another.
+  What that changes: 25.9 ms -> 30.0 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.4 % -> 18.3 %.
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --json | tr -d ' \n' | grep -o '"ranks":.*' | grep -oE '"(rank|time_ps|waits_for_ranks_ps|peers)":[0-9]+' | head -n 8
 "rank":0
-"time_ps":26223524047
-"waits_for_ranks_ps":5861560353
+"time_ps":25881281254
+"waits_for_ranks_ps":5798294112
 "rank":1
-"time_ps":5861560353
+"time_ps":5798294112
 "waits_for_ranks_ps":0
 "peers":0
 "peers":0
@@ -72,12 +72,12 @@ $ echelon import traces/pipeline_pytorch.h100/rank0.pretend.gz --anonymize -o $T
 0 and 1 more: 2 ranks on h100-sxm
 
   Every rank fits.
-  It takes 81.0 ms, step 2 of 2 takes 26.2 ms; 20.4 % of all ranks' time in that step is waiting for one another.
+  It takes 79.9 ms, step 2 of 2 takes 25.9 ms; 20.4 % of all ranks' time in that step is waiting for one another.
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       step              run           alone           ranks            idle
-      0   2.53 GiB   1.67 GiB    26.2 ms    19.8 ms  76 %    430 us   2 %   5.86 ms  22 %   98.8 us   0 %
-      1   2.66 GiB   1.82 GiB    26.2 ms    20.7 ms  79 %    534 us   2 %   4.82 ms  18 %    141 us   1 %
+      0   2.53 GiB   1.67 GiB    25.9 ms    19.6 ms  76 %    430 us   2 %   5.80 ms  22 %   98.8 us   0 %
+      1   2.66 GiB   1.82 GiB    25.9 ms    20.4 ms  79 %    534 us   2 %   4.78 ms  18 %    141 us   1 %
 $ echelon run --trace traces/pipeline_pytorch.h100/rank0.pretend.gz --device h100-sxm --engine native --set device.memories.hbm.capacity=2GiB --set device.memories.hbm.available=2GiB | grep -o 'IT DOES NOT FIT'; echelon alloc traces/pipeline_pytorch.h100/rank0.pretend.gz -c 2GiB | grep -o '[^ ]*: out of memory at event.*memory;'
 IT DOES NOT FIT
 recorded: out of memory at event 63, 128 MiB for AddmmBackward0 of down (Linear), for want of memory;
@@ -85,28 +85,28 @@ pytorch:expandable_segments:True: out of memory at event 63, 128 MiB for AddmmBa
 pytorch:backend:cudaMallocAsync: out of memory at event 63, 128 MiB for AddmmBackward0 of down (Linear), for want of memory;
 $ P=traces/pipeline_pytorch.h100; echelon run $P/rank*.pretend.gz --device h100-sxm --set ranks.1.device.kernel.power=400 -o $T/slow 2>/dev/null | sed -n 3,13p; echelon run $P/rank*.pretend.gz --device h100-sxm -o $T/as_is >/dev/null 2>&1; cd $T; echelon compare as_is slow; echelon compare as_is slow --json | tr -d ' \n' | grep -o '"relative":[0-9.]*'; echelon compare slow as_is/000
   Every rank fits.
-  It takes 106 ms, step 2 of 2 takes 34.3 ms; 27.3 % of all ranks' time in that step is waiting for one another.
-  What that changes: 26.2 ms -> 34.3 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.4 % -> 27.3 %.
+  It takes 106 ms, step 2 of 2 takes 34.0 ms; 27.4 % of all ranks' time in that step is waiting for one another.
+  What that changes: 25.9 ms -> 34.0 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.4 % -> 27.4 %.
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       step              run           alone           ranks            idle
-      0   2.53 GiB   1.67 GiB    34.3 ms    19.9 ms  58 %    430 us   1 %   13.9 ms  40 %   98.8 us   0 %
-      1   2.66 GiB   1.82 GiB    34.3 ms    28.8 ms  84 %    534 us   2 %   4.83 ms  14 %    141 us   0 %
+      0   2.53 GiB   1.67 GiB    34.0 ms    19.6 ms  58 %    430 us   1 %   13.8 ms  41 %   98.8 us   0 %
+      1   2.66 GiB   1.82 GiB    34.0 ms    28.5 ms  84 %    534 us   2 %   4.80 ms  14 %    141 us   0 %
   Live, but beside what the allocator has reserved: 960 MiB of each rank (NCCL's buffers).
 
   Who waits for whom in that step, and what that one does meanwhile
   run    ranks       time       step  relative  waiting    fullest
-  as_is      2    81.0 ms    26.2 ms         -   20.4 %   2.66 GiB
-  slow       2     106 ms    34.3 ms     1.307   27.3 %   2.66 GiB
+  as_is      2    79.9 ms    25.9 ms         -   20.4 %   2.66 GiB
+  slow       2     106 ms    34.0 ms     1.314   27.4 %   2.66 GiB
 
   What changed from as_is to slow
    rank                     step        kernels  communication          waits     host, idle                     live
-      0       26.2 ms -> 34.3 ms       +36.8 us              =       +8.02 ms              =     2.53 GiB -> 2.53 GiB
-      1       26.2 ms -> 34.3 ms       +8.05 ms              =       +9.21 us              =     2.66 GiB -> 2.66 GiB
+      0       25.9 ms -> 34.0 ms       +87.8 us              =       +8.04 ms              =     2.53 GiB -> 2.53 GiB
+      1       25.9 ms -> 34.0 ms       +8.11 ms              =       +21.9 us              =     2.66 GiB -> 2.66 GiB
 
   What changed within one rank, and why: echelon compare as_is/000 slow/000
 "relative":1.0
-"relative":1.3072611094358915
+"relative":1.3141362087993018
 echelon: slow: holds a run of several ranks, as_is/000 one of a single trace; compare one of its ranks (slow/000, ...)
 exit 2
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --pass remat | tail -n 8
@@ -133,4 +133,4 @@ $ echelon run --trace tests/golden/data/retry.ech tests/golden/data/retry.ech --
     ranks 0, 1: nothing in these traces says what of one rank meets what of another: each is replayed by itself. Are they ranks of one run? Two runs captured with the same -o leave files that the same step.*.pretend matches; then give one of them
 $ echelon run --trace traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --set device.memories.hbm.capacity=8GiB --set ranks.1.device.memories.hbm.capacity=4GiB | grep -E 'fits?$|FIT'
   IT DOES NOT FIT: rank 1. (The others were replayed as if nobody had to wait for those; times mean little.)
-      1   2.47 GiB   1.57 GiB    17.3 ms    16.8 ms  97 %    343 us   2 %      0 ps   0 %    224 us   1 %  does not fit
+      1   2.47 GiB   1.57 GiB    17.1 ms    16.5 ms  97 %    343 us   2 %      0 ps   0 %    224 us   1 %  does not fit

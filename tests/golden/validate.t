@@ -27,7 +27,7 @@ Not compared, and not in any figure above
 - Where the link's rates come from (one that was fitted to this very recording agrees with it by making): links.host.to_device: assumed; links.host.from_device: assumed; links.host.both_ways: assumed.
 - Kernels: the slower of operations at peak and bytes at full bandwidth of small, both inferred from recorded shapes; a lower bound, so most should come out too fast.
 - In the whole run, kernels about which nothing but their recorded time is known take that time on both sides: it validates nothing, and where it is most of the run, neither does the whole.
-- Set-ups of copies are left out on both sides, as are times in which the device had nothing to do: they are the host's. A kernel's least time is runtime.launch_ps of the device.
+- Set-ups of copies are left out on both sides, as are times in which the device had nothing to do: they are the host's. A kernel's least time is runtime.graph_launch_ps of the device, or launch_ps.
 $ echelon validate tests/golden/data/recorded.ech --device tests/golden/data/small.yaml --json
 {
   "device" : "small",
@@ -235,7 +235,7 @@ $ echelon validate tests/golden/data/recorded.ech --device tests/golden/data/sma
     "Where the link's rates come from (one that was fitted to this very recording agrees with it by making): links.host.to_device: assumed; links.host.from_device: assumed; links.host.both_ways: assumed.",
     "Kernels: the slower of operations at peak and bytes at full bandwidth of small, both inferred from recorded shapes; a lower bound, so most should come out too fast.",
     "In the whole run, kernels about which nothing but their recorded time is known take that time on both sides: it validates nothing, and where it is most of the run, neither does the whole.",
-    "Set-ups of copies are left out on both sides, as are times in which the device had nothing to do: they are the host's. A kernel's least time is runtime.launch_ps of the device."
+    "Set-ups of copies are left out on both sides, as are times in which the device had nothing to do: they are the host's. A kernel's least time is runtime.graph_launch_ps of the device, or launch_ps."
   ]
 }
 $ echelon validate tests/golden/data/recorded.ech --device tests/golden/data/small.yaml -o $T/pairs.csv >/dev/null 2>&1; cat $T/pairs.csv
@@ -271,7 +271,7 @@ Nothing could be compared.
 Not compared, and not in any figure above
   1 kernel, recorded 5 ms in all: neither bytes nor operations are known (first: unknown)
 
-- Set-ups of copies are left out on both sides, as are times in which the device had nothing to do: they are the host's. A kernel's least time is runtime.launch_ps of the device.
+- Set-ups of copies are left out on both sides, as are times in which the device had nothing to do: they are the host's. A kernel's least time is runtime.graph_launch_ps of the device, or launch_ps.
 echelon: tests/golden/data/unknown.ech: nothing could be compared: 1 kernel: neither bytes nor operations are known
 exit 1
 $ echelon validate tests/golden/data/unknown.ech --device tests/golden/data/small.yaml --json 2>/dev/null | grep comparable
@@ -301,4 +301,4 @@ Where the prediction misses the most time (times of all occurrences together)
 - Pageable copies: the device's own link of pageable memory.
 - Set-ups of copies are left out on both sides, as are times in which the device
   had nothing to do: they are the host's. A kernel's least time is
-  runtime.launch_ps of the device.
+  runtime.graph_launch_ps of the device, or launch_ps.

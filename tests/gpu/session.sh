@@ -194,6 +194,26 @@ cupti_jax() {
       "$echelon" capture -o "$work/captures/jax/cupti" -- "$python" "$here/traces/capture/gpu/jax_step.py" --gpu --plain --no-offload; } && shrink jax
 }
 
+# XLA puts its kernels into CUDA graphs, in which they have no operations' names; without those, each is told.
+jax_without_graphs() {
+  has_module jax || { echo "no JAX here"; return 1; }
+  XLA_FLAGS="${XLA_FLAGS:-} --xla_gpu_enable_command_buffer=" "$python" "$here/traces/capture/gpu/jax_step.py" --gpu --out "$work/captures/jax-without-graphs"
+}
+
+# What it costs to be captured: the same steps with and without.
+overhead() {
+  has_module torch || { echo "no PyTorch here"; return 1; }
+  local step code=0
+  set -o pipefail
+  for step in torch_step jax_step; do
+    [ $step = torch_step ] || has_module jax || continue
+    "$python" "$here/traces/capture/gpu/$step.py" --gpu --plain --steps 30 | sed "s/^/$step alone: /" || code=1
+    "$echelon" capture -o "$work/overhead" -- "$python" "$here/traces/capture/gpu/$step.py" --gpu --plain --steps 30 | sed "s/^/$step captured: /" || code=1
+    rm -f "$work"/overhead.*
+  done
+  return $code
+}
+
 # The same program on the calibrated device without the GPU: what echelon says of it before it has run, beside what the captures say of it after.
 pretended_torch() {
   has_module torch || { echo "no PyTorch here"; return 1; }
@@ -242,6 +262,10 @@ summary() {
     echo
     cat "$work/suite/table.md" 2>/dev/null
     echo
+    echo "## What being captured costs"
+    echo
+    grep 'median step' "$work/logs/overhead.txt" 2>/dev/null
+    echo
     echo "## Captures"
     echo
     cat "$work/logs/validate.txt" 2>/dev/null
@@ -250,7 +274,7 @@ summary() {
 
 device_name=$name
 export here work echelon python device_name
-export -f environment grow_memory check_engine suite has_module torch_captures jax_captures cupti_torch cupti_jax pretended_torch shrink validate
+export -f environment grow_memory check_engine suite has_module torch_captures jax_captures cupti_torch cupti_jax jax_without_graphs overhead pretended_torch shrink validate
 rm -f "$work/left.md" "$work/done/engine" # This machine may be another one
 keep_packing &
 packer=$!
@@ -270,6 +294,8 @@ stage cupti-torch 100 cupti_torch
 stage pretended 60 pretended_torch
 stage jax 100 jax_captures
 stage cupti-jax 100 cupti_jax
+stage jax-without-graphs 60 jax_without_graphs
+stage overhead 60 overhead
 [ ! -d "$work/captures" ] || rm -f "$work/done/validate"
 stage validate 120 validate
 # What the suite had no time for, if there is some after all.

@@ -130,7 +130,8 @@ START_TEST(finds_how_the_driver_rounds)
     }
     /* A wait takes the fake 1.5 us and the event before it 0.15; tensor cores that have rested do an eighth more. */
     NEAR(c->wait.median, 1650, 0.1);
-    NEAR(c->wait_copy.median, 1650, 0.15);
+    NEAR(c->wait_copy_short.median, 1650, 0.15);
+    NEAR(c->wait_copy.median, 1650, 0.35); /* With half the scatter of 40 us of work and as much copying in it */
     NEAR(c->wait_passed.median, 1500, 0.1);
     NEAR(c->burst[0].median, 1.125, 0.03);
     NEAR(c->burst_odd[0].median, 1, 0.02);                                                               /* Odd sides leave them cool */

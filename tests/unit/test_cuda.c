@@ -120,7 +120,7 @@ START_TEST(kernels_stay_within_buffers)
 {
     static const EchBytes sizes[] = {16, 100, 4096, 12345, 1 << 20};
     fake = ech_test_fake_cuda(NULL);
-    g_setenv("ECH_FAKE_CUDA_PTX", "400000", TRUE);
+    g_setenv("ECH_FAKE_CUDA_PTX", "100000", TRUE);
     for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++) {
         g_autoptr(EchTrace) trace = streaming_trace(sizes[i]);
         g_autoptr(EchDevice) device = load_device();
@@ -468,6 +468,25 @@ START_TEST(what_events_cost_is_measured_under_load)
 }
 END_TEST
 
+/* Nor does it depend on what kept the queue busy: behind a kernel that waits, events and kernels cost otherwise than behind one another. */
+START_TEST(what_events_cost_is_measured_as_replays_have_them)
+{
+    enum { KERNELS = 60 };
+    g_setenv("ECH_FAKE_CUDA_REAL", "1", TRUE);
+    fake = ech_test_fake_cuda(NULL);
+    g_autoptr(EchTrace) trace = row_of_kernels(KERNELS, 1 << 16);
+    g_autoptr(EchDevice) device = load_device();
+    double mean[2] = {0, 0};
+    for (unsigned i = 0; i < 2; i++) {
+        g_setenv("ECH_FAKE_CUDA_FIGURES", i == 1 ? "step=32,alone=800" : "step=32", TRUE);
+        g_autoptr(EchCudaRun) run = replay_with(trace, device, "repeats=9");
+        for (EchId at = 0; at < KERNELS; at++)
+            mean[i] += (double)run->ops[at].duration / ECH_PS_PER_NS / KERNELS;
+    }
+    ck_assert_msg(fabs(mean[0] - mean[1]) < 250, "%g and %g ns", mean[0], mean[1]);
+}
+END_TEST
+
 /* Of a machine of several processors: copies are as fast as where there is but one. */
 START_TEST(host_memory_is_taken_on_the_gpus_side)
 {
@@ -545,6 +564,52 @@ START_TEST(freed_memory_is_taken_again_once_it_is_not_in_use)
                           pool = replay_with(trace, device, "alloc=async,warmups=0,repeats=1");
     ck_assert_uint_eq(arena->arena_extent, (EchBytes)2 << 20);
     ck_assert_uint_eq(arena->differing + pool->differing, 0);
+    ck_assert_int_eq(fake.held(), 0);
+}
+END_TEST
+
+/* Where one copy of many replays is late, what it holds is freed late, and more is taken meanwhile: that is not what the program takes. */
+START_TEST(one_late_copy_is_not_what_a_trace_takes)
+{
+    enum { BUFFERS = 6, BYTES = 1 << 18, WORK = 64 << 20 };
+    g_setenv("ECH_FAKE_CUDA_LATE", "8", TRUE);
+    g_setenv("ECH_FAKE_CUDA_REAL", "1", TRUE);
+    fake = ech_test_fake_cuda("536870912");
+    g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("test");
+    EchId hbm = ech_trace_builder_memory(b, "hbm"), host = ech_trace_builder_memory(b, "host");
+    EchId core = ech_trace_builder_queue(b, "core", ECH_QUEUE_COMPUTE, 0), out = ech_trace_builder_queue(b, "out", ECH_QUEUE_COPY, 0);
+    EchBuffer buffer = ech_buffer_init();
+    buffer.bytes = BYTES;
+    buffer.memory = host;
+    buffer.resident = 1;
+    EchId there = ech_trace_builder_buffer(b, buffer);
+    buffer.memory = hbm;
+    buffer.resident = 0;
+    for (unsigned i = 0; i < BUFFERS; i++) {
+        EchId data = ech_trace_builder_buffer(b, buffer);
+        give_or_take(b, ECH_OP_ALLOC, core, data);
+        EchOp op = ech_op_init(ECH_OP_KERNEL);
+        op.queue = core;
+        EchId kernel = ech_trace_builder_op(b, op);
+        ech_trace_builder_use(b, data, ECH_READ, WORK, ECH_PATTERN_STREAM, ECH_KNOWN);
+        op = ech_op_init(ECH_OP_COPY);
+        op.queue = out;
+        op.memory_from = hbm;
+        op.memory_to = host;
+        op.bytes = BYTES;
+        op.bytes_origin = ECH_KNOWN;
+        ech_trace_builder_op(b, op);
+        ech_trace_builder_use(b, data, ECH_READ, BYTES, ECH_PATTERN_STREAM, ECH_KNOWN);
+        ech_trace_builder_use(b, there, ECH_WRITE, BYTES, ECH_PATTERN_STREAM, ECH_KNOWN);
+        ech_trace_builder_dep(b, kernel, 0);
+        give_or_take(b, ECH_OP_FREE, out, data);
+    }
+    g_autoptr(EchTrace) trace = ech_trace_builder_finish(b, NULL);
+    ck_assert_ptr_nonnull(trace);
+    g_autoptr(EchDevice) device = load_device();
+    g_autoptr(EchCudaRun) run = replay_with(trace, device, "alloc=arena,allocator=best_fit,warmups=1,repeats=3");
+    ck_assert_uint_eq(run->arena_extent, 2 * (EchBytes)BYTES);
+    ck_assert_uint_gt(run->most_reserved, 2 * (EchBytes)BYTES);
     ck_assert_int_eq(fake.held(), 0);
 }
 END_TEST
@@ -1062,6 +1127,8 @@ int main(void)
     tcase_add_test(tests, a_graph_counts_all_trips_of_its_products);
     tcase_add_loop_test(tests, only_calls_that_the_gpu_waits_for_are_predicted, 0, 3);
     tcase_add_test(tests, freed_memory_is_taken_again_once_it_is_not_in_use);
+    tcase_add_test(tests, one_late_copy_is_not_what_a_trace_takes);
+    tcase_add_test(tests, what_events_cost_is_measured_as_replays_have_them);
     tcase_add_test(tests, a_full_arena_waits_for_what_is_freed);
     tcase_add_test(tests, waits_reach_back_an_iteration);
     tcase_add_test(tests, kernels_between_allocations_are_timed_alone);

@@ -1945,6 +1945,54 @@ START_TEST(amd)
 }
 END_TEST
 
+/* cuDNN's attention of 8 sequences of 512 in 16 heads of 64, causal, as recorded on an H100 (traces/gpu_h100-sxm): 22.4 and 59.4 us. */
+START_TEST(dealt_out_attention)
+{
+    static const char *const devices[] = {"h100-sxm", "h100-sxm-calibrated"};
+    g_autoptr(EchDevice) device = ech_test_device(devices[_i], NULL);
+    const EchBytes array = 8 * 16 * 512 * 64 * 2;
+    const double operations = 2.0 * 512 * 512 * 64 * 8 * 16;
+    EchGpuKernel forward = {.launch = {.grid = {132, 1, 1}, .block = {384, 1, 1}, .rows = 65536, .columns = 512, .head = 64, .causal = true},
+                            .read = 3 * array,
+                            .written = array,
+                            .operations = operations,
+                            .dtype = "bf16"},
+                 gradient = forward;
+    gradient.operations *= 2.5;
+    gradient.read = 5 * array;
+    gradient.written = 3 * array;
+    ech_gpu_name("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64_4x1x1_cga1x1x1_kernel0_0", &forward.name);
+    ech_gpu_name("cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_26_64x64x64_1x4x1_cga1x1x1_kernel0_0", &gradient.name);
+    ech_gpu_launch_says(&forward.launch, &forward.name);
+    ech_gpu_launch_says(&gradient.launch, &gradient.name);
+    EchGpuCost cost;
+    ck_assert(ech_gpu_kernel_price(device, &forward, &cost));
+    ck_assert_double_eq_tol((double)cost.time * 1e-6, 22.4, 1);
+    ck_assert(ech_gpu_kernel_price(device, &gradient, &cost));
+    ck_assert_double_eq_tol((double)cost.time * 1e-6, 44, 2);
+}
+END_TEST
+
+/* A measured file says nothing of instructions, and its peaks are of products that run all the time. */
+START_TEST(measured_devices)
+{
+    g_autoptr(EchDevice) measured = ech_test_device("h100-sxm-calibrated", NULL), sheet = ech_test_device("h100-sxm", NULL);
+    ck_assert(ech_gpu_gives_tiles(measured));
+    ck_assert_int_lt(ech_gpu_start(measured), ECH_PS_PER_US);
+    const uint64_t side = 8192;
+    EchGpuKernel product = {
+        .launch = {.batch = 1, .m = side, .n = side, .k = side, .operand_bytes = 2}, .read = 4 * side * side, .written = 2 * side * side, .dtype = "bf16"};
+    ech_gpu_name("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT", &product.name);
+    EchGpuCost cool, hot, own;
+    ck_assert(ech_gpu_kernel_price(measured, &product, &cool));
+    ck_assert(ech_gpu_kernel_price(sheet, &product, &own));
+    ck_assert_double_eq_tol((double)cool.time / (double)own.time, 1, 0.05);
+    product.duty = 1;
+    ck_assert(ech_gpu_kernel_price(measured, &product, &hot));
+    ck_assert_double_eq_tol((double)hot.time / (double)cool.time, ech_device_number(measured, "kernel.burst_share", 1), 0.01);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gpu_kernel");
@@ -1998,6 +2046,8 @@ int main(void)
     tcase_add_test(tcase, products_in_tf32);
     tcase_add_test(tcase, operands_across_k);
     tcase_add_test(tcase, amd);
+    tcase_add_loop_test(tcase, dealt_out_attention, 0, 2);
+    tcase_add_test(tcase, measured_devices);
     tcase_add_test(tcase, unaligned_products);
     tcase_add_test(tcase, launched_elsewhere);
     suite_add_tcase(suite, tcase);

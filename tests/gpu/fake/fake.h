@@ -72,6 +72,9 @@ typedef struct Task {
     int kernel; /* Starts faster in a graph */
 } Task;
 
+/* What was issued last: an event behind a kernel that waits is another than the rest. */
+typedef enum { BEHIND_KERNEL, BEHIND_WAITING, BEHIND_THAT_EVENT, BEHIND_EVENT } Behind;
+
 struct EchCuStreamOpaque {
     struct EchCuStreamOpaque *next;
     Task *first, **last;
@@ -79,6 +82,7 @@ struct EchCuStreamOpaque {
     int capturing;       /* The capture began on it, or it has waited for that */
     int loose;           /* Something captured on it, after so many others, that nobody has waited for */
     long captured;
+    Behind behind;
 };
 struct EchCuEventOpaque {
     Mark *mark; /* NULL: never recorded */
@@ -152,8 +156,8 @@ int fake_real(void);
     X(ramp, 8) X(both_to, 17) X(both_from, 12) X(keep_to, .93) X(keep_from, .88) X(port_bytes, 4) \
     /* Kernels that stream: ramp, and bytes after which most of it is over. Products: rate at odd sides, tiles a wave, steps of prologue, what heat costs, load without heat. */ \
     X(stream, 2500) X(stream_bytes, 3e5) X(uneven, .16) X(wave, 32) X(prologue, 200) X(heat, .125) X(cool, .7) \
-    /* Events with and without time, what waits; a call (host); steps of times, times their scatter; what a queue holds before the host waits. */ \
-    X(event, 450) X(mark, 150) X(wait, 1500) X(call, 1500) X(step, 500) X(scatter, 1) X(depth, 1022)
+    /* Events with time, what a kernel takes more behind one that is not behind a kernel that waits, events without time, what waits; a call (host); steps of times, times their scatter; what a queue holds before the host waits. */ \
+    X(event, 450) X(alone, 0) X(mark, 150) X(wait, 1500) X(call, 1500) X(step, 500) X(scatter, 1) X(depth, 1022)
 /* clang-format on */
 typedef struct {
 #define MEMBER(name, value) double name;

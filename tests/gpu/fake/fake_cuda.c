@@ -26,7 +26,8 @@
  * the GPU is idle, a graph is brought to the GPU when it is first launched, a pool takes and gives back 32 MiB at a time, and memory comes in pages; a call
  * takes the host some time (ECH_FAKE_CUDA_SLOW times as long), in which queues go on, pageable copies make it wait, and so does a queue that holds a thousand
  * things (four times as many where CUDA_SCALE_LAUNCH_QUEUES=4x, as the driver has it); cudaMalloc and cudaFree 20 us and 1 us a page more, the latter once the
- * GPU is idle; the device's own clock goes in steps of two microseconds; mapping memory takes what fake_mapping.c says.
+ * GPU is idle; the device's own clock goes in steps of two microseconds; mapping memory takes what fake_mapping.c says. With
+ * ECH_FAKE_CUDA_LATE the so manieth copy takes 20 ms more.
  */
 #include "tests/gpu/fake/fake.h"
 

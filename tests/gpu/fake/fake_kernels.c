@@ -219,7 +219,10 @@ static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream s
         /* As bytes at the full rate. */
         double amount = 16 * (((double)reads - mixed) + ((double)writes - mixed) / figures->write + 2 * mixed / figures->mixed);
         double ramp = fake_real() ? figures->stream * (1 - exp(-amount / figures->stream_bytes)) : 0;
-        return fake_issue_work(stream, PORT, figures->launch + ramp, amount, fake_real() && fake_is_cached(first, reads * 16) ? figures->cache : figures->port);
+        double more = stream->behind == BEHIND_EVENT ? figures->alone : 0;
+        stream->behind = BEHIND_KERNEL;
+        return fake_issue_work(stream, PORT, figures->launch + more + ramp, amount,
+                               fake_real() && fake_is_cached(first, reads * 16) ? figures->cache : figures->port);
     }
     if (strcmp(name, "echelon_strided") == 0 || strcmp(name, "echelon_random") == 0) {
         uint64_t mask = word(parameters, 1), stride = strcmp(name, "echelon_strided") == 0 ? word(parameters, 2) : 4;
@@ -238,7 +241,9 @@ static EchCuResult run_kernel(const char *name, void **parameters, EchCuStream s
         /* Its clock goes in steps, and is first read somewhere in one. */
         double time = (double)word(parameters, 0), steps = fake_real() && time > 0 ? time + 500 + 2000 * (double)(phase >> 8) / (1 << 24) : time;
         EchCuResult result = fake_issue_work(stream, OPERATIONS, figures->launch, 0, 1);
-        return result ? result : fake_issue(stream, (Task){.kind = OPERATIONS, .fixed = steps, .rate = 1});
+        result = result ? result : fake_issue(stream, (Task){.kind = OPERATIONS, .fixed = steps, .rate = 1});
+        stream->behind = BEHIND_WAITING;
+        return result;
     }
     if (strcmp(name, "echelon_fma") == 0)
         return fake_issue_work(stream, OPERATIONS, figures->launch, (double)word(parameters, 0) * all * 32, figures->f32);

@@ -45,6 +45,9 @@ static EchCuResult copy(void *target, const void *source, size_t bytes, EchCuStr
     /* Large copies reach their rate only slowly. */
     const FakeFigures *figures = fake_figures();
     double slow = fake_real() ? figures->ramp * sqrt((double)bytes) : 0;
+    static int n_copies;
+    const char *late = getenv("ECH_FAKE_CUDA_LATE"); /* This copy, as where something else uses the link */
+    slow += late && ++n_copies == atoi(late) ? 20e6 : 0;
     if (from_host || to_host) {
         const Block *pinned = from_host ? s : t;
         double rate =
@@ -346,6 +349,7 @@ EXPORT EchCuResult cuEventRecord(EchCuEvent event, EchCuStream stream)
     if (fake_real() && !fake.capturing)
         fake_issue_work(stream, OPERATIONS, event->untimed ? figures->mark : (fake.busy < 20e6 ? 3 : 1) * figures->event, 0, 1);
     EchCuResult result = fake_issue(stream, (Task){.kind = MARK, .mark = event->mark});
+    stream->behind = stream->behind == BEHIND_WAITING ? BEHIND_THAT_EVENT : BEHIND_EVENT;
     event->mark->of = stream;
     event->mark->behind = stream->captured;
     return result;

@@ -8,7 +8,9 @@ import glob
 import gzip
 import os
 import shutil
+import statistics
 import tempfile
+import time
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
@@ -59,9 +61,12 @@ def main():
     step, w, x = build(args)
     w = jax.block_until_ready(step(w, x))  # compiled, and run once
     if args.plain:
+        times = []
         for _ in range(args.steps):
-            w = step(w, x)
-        jax.block_until_ready(w)
+            start = time.perf_counter()
+            w = jax.block_until_ready(step(w, x))
+            times.append((time.perf_counter() - start) * 1e3)
+        print("median step %.3f ms of %d, after the first" % (statistics.median(times[1:] or times), len(times)))
     else:
         folder = tempfile.mkdtemp()
         options = jax.profiler.ProfileOptions()

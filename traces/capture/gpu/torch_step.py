@@ -10,6 +10,8 @@ import contextlib
 import gzip
 import os
 import pickle
+import statistics
+import time
 
 import torch
 
@@ -69,8 +71,14 @@ def main():
         return loss
 
     if args.plain:
+        times = []
         for i in range(args.steps):
+            start = time.perf_counter()
             step(i)
+            if cuda:
+                torch.cuda.synchronize()
+            times.append((time.perf_counter() - start) * 1e3)
+        print("median step %.3f ms of %d, after the first" % (statistics.median(times[1:] or times), len(times)))
     else:
         activities = [torch.profiler.ProfilerActivity.CPU] + ([torch.profiler.ProfilerActivity.CUDA] if cuda else [])
         step(0)  # what only the first does: libraries loaded, optimizer's state made
