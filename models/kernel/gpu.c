@@ -328,6 +328,7 @@ typedef struct {
     double threads, resident, blocks; /* blocks: of the grid, 0 not known */
     double parts;                     /* of k, each in blocks of its own; 0: as the grid says */
     uint8_t arithmetic, alignment;
+    bool split; /* along k, in a kernel that another adds up for: its name says so, how often its grid */
 } Tile;
 
 /* Of the data sheet's rate what wgmma sustains, and mma (h100-sxm.yaml says whence); on chips that have both. */
@@ -385,7 +386,9 @@ static void tile_cost(const EchGpuChip *chip, const EchGpuLaunch *l, const Tile 
     double tiles = swap ? swapped : straight;
     /* Fewer blocks than tiles: each takes one tile after another. Twice as many and more: k is split. */
     bool persistent = tile->arithmetic == ECH_GPU_WGMMA || (tile->blocks > 0 && tile->blocks < tiles && tile->blocks <= chip->sms * tile->resident);
-    double split = tile->parts > 0 ? tile->parts : tile->blocks >= 1.5 * tiles && batch <= 1 && !persistent ? MIN(round(tile->blocks / tiles), 32) : 1;
+    double split = tile->parts > 0                                                             ? tile->parts
+                   : tile->blocks >= 1.5 * tiles && batch <= 1 && (!persistent || tile->split) ? MIN(round(tile->blocks / tiles), 32)
+                                                                                               : 1;
     /* A filter's position takes whole steps of its channels: few of them are mostly padding. The lanes' kernels step through both together. */
     if (l->taps > 1 && tile->arithmetic != ECH_GPU_FMA) {
         double channels = k / (double)l->taps, few = FEW_CHANNELS / MAX(l->operand_bytes, 1), step = tile->parts > 0 && channels <= few ? few : tile->k;
@@ -639,7 +642,8 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
                      .resident = threads ? resident_blocks(chip, threads, launch->registers, launch->shared) : 1,
                      .blocks = (double)ech_gpu_blocks(launch),
                      .arithmetic = arithmetic,
-                     .alignment = name->alignment};
+                     .alignment = name->alignment,
+                     .split = name->split};
         tile_cost(chip, launch, &tile, dtype, (double)kernel->read + (double)kernel->written, ret);
         return true;
     }
@@ -682,6 +686,8 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
 #define WGMMA_SLOTS_CUDNN 10.0
 #define WGMMA_GRADIENT_SLOTS 7.5
 #define WGMMA_GRADIENT_SLOTS_CUDNN 12.5
+#define DROPOUT_SLOTS                                                                                                                                          \
+    25.0               /* a score's share of Philox's ten rounds for four, and what drops it: GPT-2 124M forward and backward on an H100 (our own capture) */
 #define FLEX_RATE 0.52 /* of the peak */
 #define FLEX_SLOTS 7.2
 #define FLEX_GRADIENT_SLOTS 18.8
@@ -787,6 +793,7 @@ static double score_seconds(const EchGpuChip *chip, const EchGpuKernel *kernel, 
         rate *= WGMMA_RATE;
         slots = name->library ? backward ? WGMMA_GRADIENT_SLOTS_CUDNN : WGMMA_SLOTS_CUDNN : backward ? WGMMA_GRADIENT_SLOTS : WGMMA_SLOTS;
         slots += backward ? GRADIENT_SHARED * head : 0;
+        slots += kernel->launch.dropout ? DROPOUT_SLOTS : 0;
     } else {
         rate *= (lanes ? ech_device_number(chip->device, "kernel.fma_share", 1) : instruction_share(chip, false)) * fed_share(chip, head);
         slots = backward ? GRADIENT_SLOTS + GRADIENT_SHARED * head : SOFTMAX_SLOTS;

@@ -98,6 +98,7 @@ typedef struct {
     uint8_t read_bytes, written_bytes;
     uint8_t lists, lists_read, lists_written; /**< Over lists of tensors: how many lists it is given, reads and writes; 0: not known. */
     uint16_t query_rows, key_rows, head;      /**< Attention: rows of a block, and a head's dimension, the mean of keys' and values'; 0: not known. */
+    bool split;                               /**< A product, along k: another kernel adds up. */
     bool causal;                              /**< Attention: half of the products are left out. */
     bool library;                             /**< Attention: cuDNN's. */
     uint8_t direct;                           /**< Element-wise: EchGpuDirect. */
@@ -130,6 +131,7 @@ typedef struct {
     uint64_t elements;       /**< Else: elements of the iteration. */
     uint32_t operand_bytes;  /**< An element. */
     bool scattered;          /**< The threads of a warp read or write elements that do not lie together. */
+    bool dropout;            /**< Attention: a random number for every score. */
     bool backward, causal;   /**< As in EchGpuName, like all that follows. */
     uint16_t head;
     uint8_t kind;       /**< EchGpuClass; ECH_GPU_UNKNOWN: the name says. */

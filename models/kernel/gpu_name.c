@@ -77,6 +77,7 @@ static const struct {
     {"concat_and_cache", ECH_GPU_STRIDED},
     {"flash_", ECH_GPU_ATTENTION},
     {"flashattn", ECH_GPU_ATTENTION},
+    {"fmha_reduce_head", ECH_GPU_REDUCE}, /* of keys and values that several heads share: their gradients added up */
     {"fmha", ECH_GPU_ATTENTION},
     {"attn_fwd", ECH_GPU_ATTENTION}, /* AOTriton: PyTorch's on AMD */
     {"attention_kernel", ECH_GPU_ATTENTION},
@@ -792,7 +793,10 @@ void ech_gpu_name(const char *name, EchGpuName *ret)
     if (ret->kind == ECH_GPU_UNKNOWN)
         read_direct(text, ret);
     switch ((EchGpuClass)ret->kind) {
-    case ECH_GPU_PRODUCT: read_product(text, ret); break;
+    case ECH_GPU_PRODUCT:
+        read_product(text, ret);
+        ret->split = strstr(text, "nvjet") && strstr(text, "_splitk_");
+        break;
     case ECH_GPU_ATTENTION:
         read_product(text, ret);
         read_attention(text, ret);
@@ -875,6 +879,7 @@ static const struct {
     {"class", 1, .members = {MEMBER(kind, 0)}, .words = ech_gpu_class_names, .n_words = ECH_GPU_N_CLASSES},
     {"backward", 1, .members = {MEMBER(backward, 1)}},
     {"causal", 1, .members = {MEMBER(causal, 1)}},
+    {"dropout", 1, .members = {MEMBER(dropout, 1)}},
     {"head", 1, .members = {MEMBER(head, 1024)}},
     {"arithmetic", 1, .members = {MEMBER(arithmetic, 0)}, .words = arithmetics, .n_words = G_N_ELEMENTS(arithmetics)},
     {"tile", 3, .members = {MEMBER(tile_m, 4096), MEMBER(tile_n, 4096), MEMBER(tile_k, 4096)}},

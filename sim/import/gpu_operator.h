@@ -17,7 +17,7 @@ typedef struct {
     int64_t dims[ECH_GPU_MAX_RANK], strides[ECH_GPU_MAX_RANK];
     int64_t integers[ECH_GPU_MAX_INTEGERS];     /**< A concrete "[14, 14]" or "1". */
     uint8_t rank, n_strides, n_integers, dtype; /**< EchDtype */
-    bool list, known, truth;                    /**< list: of tensors; known: it has dimensions; truth: a concrete "True". */
+    bool list, known, truth, fraction; /**< list: of tensors; known: it has dimensions; truth: a concrete "True"; fraction: a number between 0 and 1. */
 } EchGpuInput;
 
 typedef enum {
@@ -46,6 +46,7 @@ typedef struct {
     uint8_t products;        /**< PRODUCT: how many such products: 2 for a convolution's gradients, else 1. */
     uint8_t weight_bits;     /**< PRODUCT: of an element of the second operand, scales included, where it is packed; else 0. */
     bool scattered;
+    bool dropout;  /**< ATTENTION: of its scores. */
     bool causal;   /**< ATTENTION: known to be, and k halved. */
     bool paged;    /**< ATTENTION: over pages, so that shapes do not say how many keys there are. */
     uint16_t head; /**< ATTENTION: a head's dimension; 0: not known. */
