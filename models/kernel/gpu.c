@@ -74,11 +74,15 @@ static const Traits traits[ECH_GPU_N_CLASSES] = {
  * threads lie side by side along what is summed, one after the other (Reduce.cuh, global_reduce). Trips: to leave a part, to count, to leave the sum. */
 #define JOIN_TRIPS 3.0
 #define LIST_STEP 4.0
+/* Trips an element of a thread that keeps a mean and divides for each (PyTorch's batch_norm_collect_statistics_channels_last_kernel: four loads at once, then
+ * one division behind another): the first of ResNet-50 on an H100 (traces/gpu_h100-sxm/models, 724 us). Held out: its 52 others. */
+#define WALK_TRIPS 0.9
 /* Clocks between the requests of an SM for sectors of L2 where every element of a warp lies in one of its own: transposing copies of 1 and 3 M elements of a
  * step on an H100 (traces/gpu_h100-sxm). Held out: copies of 8192 by 8192 transposed there, in bf16 and f32, 515 and 549 us, which this has at 515. */
 #define SECTOR_CLOCKS 2.0
-/* A row that does not begin on 16 bytes is taken element by element at its ends and stored so (PyTorch's softmax): instructions an element more. */
-#define UNALIGNED_ROWS 78.0
+/* A row that does not begin on 16 bytes is taken element by element at its ends and stored so (PyTorch's softmax): instructions a thread more, for every row.
+ * From rows of 5001; held out: rows of 30522 and 50257 on an H100 (traces/gpu_h100-sxm/models). */
+#define UNALIGNED_ENDS 380.0
 
 const char *ech_gpu_bound_name(EchGpuBound bound)
 {
@@ -280,7 +284,7 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
     double resident = resident_blocks(chip, threads, launch->registers, launch->shared), places = chip->sms * resident;
     double instructions = kernel->name.instructions ? kernel->name.instructions : class->instructions;
     if (kernel->name.kind == ECH_GPU_SOFTMAX && launch->columns && (double)launch->columns * bytes_each != ceil((double)launch->columns * bytes_each / 16) * 16)
-        instructions += UNALIGNED_ROWS;
+        instructions += UNALIGNED_ENDS * threads / (double)launch->columns;
     double working = blocks;
     if (kernel->name.kind == ECH_GPU_CONCAT && launch->grid[1] > 1) /* a row of blocks for each array, and one array has most of it */
         working = MAX(launch->rows > 0 ? blocks * MIN(elements / (double)launch->rows / launch->grid[1], 1) : blocks / launch->grid[1], 1);
@@ -294,6 +298,10 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
         resident = MIN(resident, ceil(blocks / chip->sms));
     }
     double waves = MAX(working / places, 1), used = MIN(working, chip->sms);
+    if (kernel->name.walks) { /* whole waves, as all blocks take as long */
+        waves = ceil(waves);
+        trips = elements / (blocks * threads) * WALK_TRIPS;
+    }
     double extra = launch->scattered ? 32 / bytes_each - 1 : 0; /* a sector of 32 bytes for every element, through L2 */
     double parts[3] = {
         (waves * trips + (kernel->name.generated ? (waves - 1) * TURN_TRIPS : 0)) * chip->trip,

@@ -98,6 +98,7 @@ typedef struct {
     uint8_t read_bytes, written_bytes;
     uint8_t lists, lists_read, lists_written; /**< Over lists of tensors: how many lists it is given, reads and writes; 0: not known. */
     uint16_t query_rows, key_rows, head;      /**< Attention: rows of a block, and a head's dimension, the mean of keys' and values'; 0: not known. */
+    bool walks;                               /**< Statistics of channels that lie together: each thread divides anew at every element of its own. */
     bool split;                               /**< A product, along k: another kernel adds up. */
     bool causal;                              /**< Attention: half of the products are left out. */
     bool library;                             /**< Attention: cuDNN's. */
