@@ -73,6 +73,9 @@ static const Traits traits[ECH_GPU_N_CLASSES] = {
 /* Blocks that share an output of PyTorch's reduction leave their parts in memory and count themselves; the last one reads all parts, as many at once as its
  * threads lie side by side along what is summed, one after the other (Reduce.cuh, global_reduce). Trips: to leave a part, to count, to leave the sum. */
 #define JOIN_TRIPS 3.0
+/* The parts were just written and lie in L2: of a trip to memory. From sums over 2048 blocks on an H100, 129 us (traces/gpu_h100-sxm/models, Qwen3). Held out:
+ * over 1024 blocks, and over 128 of 6 and 8 columns of blocks. */
+#define JOIN_PART 0.46
 #define LIST_STEP 4.0
 /* Trips an element of a thread that keeps a mean and divides for each (PyTorch's batch_norm_collect_statistics_channels_last_kernel: four loads at once, then
  * one division behind another): the first of ResNet-50 on an H100 (traces/gpu_h100-sxm/models, 724 us). Held out: its 52 others. */
@@ -261,7 +264,7 @@ static double join_seconds(const EchGpuChip *chip, const EchGpuKernel *kernel)
         return 0;
     /* A block is wider than a warp only where its whole width sums. */
     double side_by_side = launch->block[0] > 32 ? (double)launch->block[0] * MAX(launch->block[1], 1u) : MAX(launch->block[1], 1u);
-    return (JOIN_TRIPS + ceil(launch->grid[1] / side_by_side)) * chip->trip;
+    return (JOIN_TRIPS + JOIN_PART * ceil(launch->grid[1] / side_by_side)) * chip->trip;
 }
 
 static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
