@@ -26,7 +26,7 @@ typedef struct {
     EchBytes bytes[ECH_CALIBRATE_MOST_SIZES];
     EchFigure time[ECH_CALIBRATE_MOST_SIZES]; /**< Of one copy of so many bytes, one after the other in a queue. */
     size_t n;
-    double rate;  /**< Bytes a second: of the growth between the largest and a quarter of it. */
+    double rate;  /**< Bytes a second: of the growth between the largest and a quarter of it, but at least the best of all sizes and at most 1.05 of that. */
     double setup; /**< Nanoseconds that the largest copy takes beyond its bytes at that rate; at least 0. */
 } EchCopyCurve;
 

@@ -102,7 +102,7 @@ static void add_link(Writer *w, const char *name, const EchCopyCurve curves[2], 
     for (unsigned i = 0; i < 2; i++) {
         EchFigure rate = curves[i].time[curves[i].n - 1];
         rate.median = curves[i].rate;
-        add_rate(w, "    ", ways[i], rate, both_ways ? "growth of the time with the size" : "the best of growth with the size and all sizes");
+        add_rate(w, "    ", ways[i], rate, "growth of the time with the size, or the best of all sizes");
     }
     /* A total that the two cannot exceed anyway would be no limit. */
     if (both_ways && both_ways->median > 0 && both_ways->median < curves[0].rate + curves[1].rate)

@@ -114,8 +114,12 @@ static void add_copy(Reader *r)
     EchItem item = ech_item_init(ECH_ITEM_COPY);
     if (!set_span(r, &item))
         return;
-    char name[48];
-    g_snprintf(name, sizeof name, "Memcpy (%s -> %s)", memory_name(r->lines.fields[6]), memory_name(r->lines.fields[7]));
+    /* As profilers call it: copies of pageable memory are known by their name. */
+    char name[64];
+    static const char *const kinds[] = {"Unknown", "Pageable", "Pinned", "Device", "Array", "Managed"};
+    uint64_t from = r->lines.fields[6] < G_N_ELEMENTS(kinds) ? r->lines.fields[6] : 0, to = r->lines.fields[7] < G_N_ELEMENTS(kinds) ? r->lines.fields[7] : 0;
+    g_snprintf(name, sizeof name, "Memcpy %cto%c (%s -> %s)", tier_of(from) == ECH_TIER_HOST ? 'H' : 'D', tier_of(to) == ECH_TIER_HOST ? 'H' : 'D', kinds[from],
+               kinds[to]);
     item.queue = stream_queue(r, r->lines.fields[2], r->lines.fields[3]);
     item.name = ech_trace_builder_string(r->builder, name, -1);
     item.bytes = r->lines.fields[5];

@@ -81,6 +81,8 @@ Google
   tpu-v5p           TPU v5p, one chip (two cores as one device), 95.7 GiB HBM
   tpu-v6e           TPU v6e, one chip (one core), 32 GiB HBM
   tpu7x             TPU7x (Ironwood), one core (half a chip), 96 GiB HBM
+calibrated
+  h100-sxm-calibrated NVIDIA H100 80GB HBM3, calibrated 2026-11-27
 $ echelon list devices --json
 [
   {
@@ -174,6 +176,11 @@ $ echelon list devices --json
   {
     "name" : "h100-sxm",
     "summary" : "NVIDIA H100 SXM5, 80 GB HBM3",
+    "family" : "gpu"
+  },
+  {
+    "name" : "h100-sxm-calibrated",
+    "summary" : "NVIDIA H100 80GB HBM3, calibrated 2026-11-27",
     "family" : "gpu"
   },
   {

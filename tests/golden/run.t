@@ -1113,7 +1113,7 @@ inline on h100-sxm, changed
 
   It fits. hbm 95.5 MiB of 39.1 GiB (0 %), host 96 MiB of 2 TiB (0 %)
 $ printf 'trace: gpt_unrolled_offload.h100\ndevice: {base: h100-sx}\n' >$T/none.yaml && cd $T && echelon run none.yaml
-echelon: none.yaml:2:16: base: 'h100-sx' is no device; did you mean 'h100-sxm'?
+echelon: none.yaml:2:16: base: 'h100-sx' is no device; did you mean 'h100-sxm' or 'h100-sxm-calibrated'?
 exit 2
 $ echelon run --trace traces/sharded_mlp.v5e --device l4 | grep -E 'collectives'
   Without its collectives it takes 383 us, bound by matrix unit (56 % of the critical path).

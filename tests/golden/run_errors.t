@@ -80,7 +80,7 @@ echelon: calibrate: no NVIDIA driver here: /nonexistent/libcuda.so.1: cannot ope
 Without the GPU: 'echelon list devices' shows those that are described, 'echelon run --trace FILE --device NAME' takes one of them, --set device.PATH=VALUE with any number of it as you know it, and 'echelon help device' tells how to write a file for another. Nothing here measures GPUs other than NVIDIA's.
 exit 2
 $ echelon run --trace tests/golden/data/stream.ech --device H100 2>&1
-echelon: 'H100' is no device; did you mean 'h100-nvl' or 'h100-pcie' or 'h100-sxm'?
+echelon: 'H100' is no device; did you mean 'h100-nvl' or 'h100-pcie' or 'h100-sxm' or 'h100-sxm-calibrated'?
 exit 2
 $ echelon run --trace tests/golden/data/stream.ech --device tpu-v5e --jsn
 echelon run: Unknown option --jsn; did you mean --json?

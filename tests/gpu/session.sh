@@ -200,6 +200,21 @@ jax_without_graphs() {
   XLA_FLAGS="${XLA_FLAGS:-} --xla_gpu_enable_command_buffer=" "$python" "$here/traces/capture/gpu/jax_step.py" --gpu --out "$work/captures/jax-without-graphs"
 }
 
+# A step that is one launch of a CUDA graph: its kernels are told one by one all the same.
+cupti_torch_graph() {
+  has_module torch || { echo "no PyTorch here"; return 1; }
+  mkdir -p "$work/captures/torch-graph"
+  "$echelon" capture -o "$work/captures/torch-graph/cupti" -- "$python" "$here/traces/capture/gpu/torch_step.py" --gpu --plain --graph && shrink torch-graph
+}
+
+# PyTorch with the driver's own pool in place of its caching allocator: memory taken and given back in the order of a stream.
+cupti_torch_pool() {
+  has_module torch || { echo "no PyTorch here"; return 1; }
+  mkdir -p "$work/captures/torch-pool"
+  PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync "$echelon" capture -o "$work/captures/torch-pool/cupti" -- \
+    "$python" "$here/traces/capture/gpu/torch_step.py" --gpu --plain && shrink torch-pool
+}
+
 # What it costs to be captured: the same steps with and without.
 overhead() {
   has_module torch || { echo "no PyTorch here"; return 1; }
@@ -211,6 +226,7 @@ overhead() {
     "$echelon" capture -o "$work/overhead" -- "$python" "$here/traces/capture/gpu/$step.py" --gpu --plain --steps 30 | sed "s/^/$step captured: /" || code=1
     rm -f "$work"/overhead.*
   done
+  "$python" "$here/traces/capture/gpu/torch_step.py" --gpu --plain --profiled --steps 30 | sed "s/^/torch_step by PyTorch's profiler: /" || code=1
   return $code
 }
 
@@ -274,7 +290,7 @@ summary() {
 
 device_name=$name
 export here work echelon python device_name
-export -f environment grow_memory check_engine suite has_module torch_captures jax_captures cupti_torch cupti_jax jax_without_graphs overhead pretended_torch shrink validate
+export -f environment grow_memory check_engine suite has_module torch_captures jax_captures cupti_torch cupti_jax jax_without_graphs cupti_torch_graph cupti_torch_pool overhead pretended_torch shrink validate
 rm -f "$work/left.md" "$work/done/engine" # This machine may be another one
 keep_packing &
 packer=$!
@@ -296,6 +312,8 @@ stage jax 100 jax_captures
 stage cupti-jax 100 cupti_jax
 stage jax-without-graphs 60 jax_without_graphs
 stage overhead 60 overhead
+stage cupti-torch-graph 40 cupti_torch_graph
+stage cupti-torch-pool 40 cupti_torch_pool
 [ ! -d "$work/captures" ] || rm -f "$work/done/validate"
 stage validate 120 validate
 # What the suite had no time for, if there is some after all.

@@ -100,7 +100,7 @@ START_TEST(capture_is_imported)
         } else if (op->kind == ECH_OP_COPY) {
             copies++;
             ck_assert_uint_eq(op->bytes, 4096);
-            ck_assert_str_eq(name, "Memcpy (pinned -> device)");
+            ck_assert_str_eq(name, "Memcpy HtoD (Pinned -> Device)");
         } else if (op->kind == ECH_OP_MARK && strcmp(name, "step") == 0) {
             marks++;
             ck_assert_int_eq(op->recorded.duration, 4000 * ECH_PS_PER_NS);

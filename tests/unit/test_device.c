@@ -381,7 +381,7 @@ START_TEST(test_unknown_name)
     static const char *const wrong[][2] = {
         {"tpu-v5x", "'tpu-v5x' is no device; did you mean 'tpu-v"},
         {"rtx4090", "'rtx4090' is no device; did you mean 'rtx-4090'?"},
-        {"H100-80GB", "'H100-80GB' is no device; did you mean 'h100-nvl' or 'h100-pcie' or 'h100-sxm'?"},
+        {"H100-80GB", "'H100-80GB' is no device; did you mean 'h100-nvl' or 'h100-pcie' or 'h100-sxm' or 'h100-sxm-calibrated'?"},
         /* As the hardware calls itself. */
         {"NVIDIA A100-SXM4-80GB", "'NVIDIA A100-SXM4-80GB' is no device; did you mean 'a100-80'?"},
         {"TPU v5 lite", "'TPU v5 lite' is no device; did you mean 'tpu-v5e'?"},

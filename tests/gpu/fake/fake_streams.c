@@ -46,8 +46,12 @@ static EchCuResult copy(void *target, const void *source, size_t bytes, EchCuStr
     const FakeFigures *figures = fake_figures();
     double slow = fake_real() ? figures->ramp * sqrt((double)bytes) : 0;
     static int n_copies;
-    const char *late = getenv("ECH_FAKE_CUDA_LATE"); /* This copy, as where something else uses the link */
-    slow += late && ++n_copies == atoi(late) ? 20e6 : 0;
+    const char *late = getenv("ECH_FAKE_CUDA_LATE"); /* These copies, as where something else uses the link */
+    if (late) {
+        const char *last = strchr(late, '-');
+        n_copies++;
+        slow += n_copies >= atoi(late) && n_copies <= atoi(last ? last + 1 : late) ? 20e6 : 0;
+    }
     if (from_host || to_host) {
         const Block *pinned = from_host ? s : t;
         double rate =

@@ -21,7 +21,6 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 mlp = dict(width=1024, hidden=4096, rows=4096)
 gpt = dict(layers=12, width=1024, heads=16, vocabulary=32768, batch=8, length=1024)
@@ -55,8 +54,9 @@ class Target:
 
 
 def filled(like):
-    value = np.zeros(like.shape, like.dtype) if like.dtype == jnp.int32 else np.full(like.shape, 1.0) if like.ndim == 0 else np.random.standard_normal(like.shape).astype(np.float32) * 0.02
-    return jax.device_put(jnp.asarray(value, like.dtype), like.sharding)
+    if like.ndim == 0 or like.dtype == jnp.int32:
+        return jax.device_put(jnp.ones(like.shape, like.dtype), like.sharding)
+    return jax.device_put(jax.random.normal(jax.random.key(0), like.shape, like.dtype) * jnp.asarray(0.02, like.dtype), like.sharding)
 
 
 def keep(folder):

@@ -37,6 +37,8 @@ def main():
     parser.add_argument("--plain", action="store_true", help="only run: somebody else captures")
     parser.add_argument("--gpu", action="store_true", help="fail where PyTorch sees no GPU, rather than run on the CPU")
     parser.add_argument("--offload", action="store_true", help="activations kept for the way back lie in pinned host memory")
+    parser.add_argument("--graph", action="store_true", help="every step is one launch of a CUDA graph; not with --offload")
+    parser.add_argument("--profiled", action="store_true", help="with --plain: under PyTorch's profiler, whose records are dropped, to see what it costs")
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=1024)
@@ -44,6 +46,8 @@ def main():
     parser.add_argument("--length", type=int, default=512)
     args = parser.parse_args()
     cuda = torch.cuda.is_available()
+    if args.graph and (args.offload or not cuda):
+        parser.error("--graph needs a GPU and no --offload")
     if args.gpu and not cuda:
         raise SystemExit(f"PyTorch {torch.__version__} sees no GPU here")
     device = torch.device("cuda" if cuda else "cpu")
@@ -54,10 +58,33 @@ def main():
         # Frames of Python alone, and not the whole history: a few MB.
         torch.cuda.memory._record_memory_history(max_entries=20000, stacks="python")
     model = torch.nn.Sequential(*[Block(args.width, args.width // 64) for _ in range(args.layers)]).to(device, torch.bfloat16)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, capturable=args.graph)
     x = torch.randn(args.batch, args.length, args.width, device=device, dtype=torch.bfloat16)
 
+    def work():
+        loss = model(x).float().square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss
+
+    if args.graph:
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(2):  # libraries loaded, optimizer's state made: neither can be within a graph
+                work()
+        torch.cuda.current_stream().wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            work()
+
     def step(i):
+        if args.graph:
+            torch.cuda.nvtx.range_push(f"step {i}")
+            graph.replay()
+            torch.cuda.nvtx.range_pop()
+            return
         keeps = torch.autograd.graph.save_on_cpu(pin_memory=cuda) if args.offload else contextlib.nullcontext()
         if cuda:
             torch.cuda.nvtx.range_push(f"step {i}")
@@ -70,21 +97,22 @@ def main():
             torch.cuda.nvtx.range_pop()
         return loss
 
+    kinds = [torch.profiler.ProfilerActivity.CPU] + ([torch.profiler.ProfilerActivity.CUDA] if cuda else [])
     if args.plain:
         times = []
-        for i in range(args.steps):
-            start = time.perf_counter()
-            step(i)
-            if cuda:
-                torch.cuda.synchronize()
-            times.append((time.perf_counter() - start) * 1e3)
+        with torch.profiler.profile(activities=kinds) if args.profiled else contextlib.nullcontext():
+            for i in range(args.steps):
+                start = time.perf_counter()
+                step(i)
+                if cuda:
+                    torch.cuda.synchronize()
+                times.append((time.perf_counter() - start) * 1e3)
         print("median step %.3f ms of %d, after the first" % (statistics.median(times[1:] or times), len(times)))
     else:
-        activities = [torch.profiler.ProfilerActivity.CPU] + ([torch.profiler.ProfilerActivity.CUDA] if cuda else [])
         step(0)  # what only the first does: libraries loaded, optimizer's state made
         if cuda:
             torch.cuda.synchronize()
-        with torch.profiler.profile(activities=activities, record_shapes=True, profile_memory=True) as profile:
+        with torch.profiler.profile(activities=kinds, record_shapes=True, profile_memory=True) as profile:
             for i in range(1, args.steps):
                 with torch.profiler.record_function(f"ProfilerStep#{i}"):
                     step(i)
