@@ -71,11 +71,11 @@ static const Traits traits[ECH_GPU_N_CLASSES] = {
 #define GENERATED_TRIPS 2.0
 #define TURN_TRIPS 1.0
 /* Blocks that share an output of PyTorch's reduction leave their parts in memory and count themselves; the last one reads all parts, as many at once as its
- * threads lie side by side along what is summed, one after the other (Reduce.cuh, global_reduce). Trips: to leave a part, to count, to leave the sum. */
-#define JOIN_TRIPS 3.0
-/* The parts were just written and lie in L2: of a trip to memory. From sums over 2048 blocks on an H100, 129 us (traces/gpu_h100-sxm/models, Qwen3). Held out:
- * over 1024 blocks, and over 128 of 6 and 8 columns of blocks. */
-#define JOIN_PART 0.46
+ * threads lie side by side along what is summed, one after the other (Reduce.cuh, global_reduce). Trips: to leave a part and wait until all see it, to count,
+ * to leave the sum; and a part's, which lies in L2: sums over 2048 blocks (129 us) and over 128 (18.5) on an H100 (traces/gpu_h100-sxm/models, Qwen3). Held
+ * out: all other sums over columns there, and those on V100 and A100. */
+#define JOIN_TRIPS 8.5
+#define JOIN_PART 0.43
 #define LIST_STEP 4.0
 /* Trips an element of a thread that keeps a mean and divides for each (PyTorch's batch_norm_collect_statistics_channels_last_kernel: four loads at once, then
  * one division behind another): the first of ResNet-50 on an H100 (traces/gpu_h100-sxm/models, 724 us). Held out: its 52 others. */
