@@ -235,6 +235,12 @@ double ech_device_number(const EchDevice *device, const char *path, double fallb
     return number ? number->value : fallback;
 }
 
+const char *ech_device_number_source(const EchDevice *device, const char *path)
+{
+    const EchDeviceNumber *number = find_number(device, path);
+    return number ? number->source : NULL;
+}
+
 bool ech_device_has_number(const EchDevice *device, const char *path)
 {
     return find_number(device, path) != NULL;

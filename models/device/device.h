@@ -138,6 +138,8 @@ uint64_t ech_unit_peak(const EchUnit *unit, const char *dtype);
 const EchPeak *ech_unit_peak_borrowed(const EchUnit *unit, const char *dtype);
 /** Model constant by path, or @fallback. */
 double ech_device_number(const EchDevice *device, const char *path, double fallback);
+/** Where it comes from; NULL where the device has none. Borrowed. */
+const char *ech_device_number_source(const EchDevice *device, const char *path);
 bool ech_device_has_number(const EchDevice *device, const char *path);
 /** Bytes of its main memory that a process's context has taken before it asks for any: runtime.driver.context_bytes; of a GPU that does not say, 512 MiB. */
 EchBytes ech_device_context(const EchDevice *device);

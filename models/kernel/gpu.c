@@ -78,14 +78,21 @@ static const Traits traits[ECH_GPU_N_CLASSES] = {
 #define GENERATED_TRIPS 2.0
 #define TURN_TRIPS 1.0
 /* Blocks that share an output of PyTorch's reduction leave their parts in memory and count themselves; the last one reads all parts, as many at once as its
- * threads lie side by side along what is summed, one after the other (Reduce.cuh, global_reduce). Trips: to leave a part, to count, to leave the sum. */
-#define JOIN_TRIPS 3.0
+ * threads lie side by side along what is summed, one after the other (Reduce.cuh, global_reduce). Trips: to leave a part and wait until all see it, to count,
+ * to leave the sum; and a part's, which lies in L2: sums over 2048 blocks (129 us) and over 128 (18.5) on an H100 (traces/gpu_h100-sxm/models, Qwen3). Held
+ * out: all other sums over columns there, and those on V100 and A100. */
+#define JOIN_TRIPS 8.5
+#define JOIN_PART 0.43
 #define LIST_STEP 4.0
+/* Trips an element of a thread that keeps a mean and divides for each (PyTorch's batch_norm_collect_statistics_channels_last_kernel: four loads at once, then
+ * one division behind another): the first of ResNet-50 on an H100 (traces/gpu_h100-sxm/models, 724 us). Held out: its 52 others. */
+#define WALK_TRIPS 0.9
 /* Clocks between the requests of an SM for sectors of L2 where every element of a warp lies in one of its own: transposing copies of 1 and 3 M elements of a
  * step on an H100 (traces/gpu_h100-sxm). Held out: copies of 8192 by 8192 transposed there, in bf16 and f32, 515 and 549 us, which this has at 515. */
 #define SECTOR_CLOCKS 2.0
-/* A row that does not begin on 16 bytes is taken element by element at its ends and stored so (PyTorch's softmax): instructions an element more. */
-#define UNALIGNED_ROWS 78.0
+/* A row that does not begin on 16 bytes is taken element by element at its ends and stored so (PyTorch's softmax): instructions a thread more, for every row.
+ * From rows of 5001; held out: rows of 30522 and 50257 on an H100 (traces/gpu_h100-sxm/models). */
+#define UNALIGNED_ENDS 380.0
 
 const char *ech_gpu_bound_name(EchGpuBound bound)
 {
@@ -264,7 +271,7 @@ static double join_seconds(const EchGpuChip *chip, const EchGpuKernel *kernel)
         return 0;
     /* A block is wider than a warp only where its whole width sums. */
     double side_by_side = launch->block[0] > 32 ? (double)launch->block[0] * MAX(launch->block[1], 1u) : MAX(launch->block[1], 1u);
-    return (JOIN_TRIPS + ceil(launch->grid[1] / side_by_side)) * chip->trip;
+    return (JOIN_TRIPS + JOIN_PART * ceil(launch->grid[1] / side_by_side)) * chip->trip;
 }
 
 static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
@@ -287,7 +294,7 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
     double resident = resident_blocks(chip, threads, launch->registers, launch->shared), places = chip->sms * resident;
     double instructions = kernel->name.instructions ? kernel->name.instructions : class->instructions;
     if (kernel->name.kind == ECH_GPU_SOFTMAX && launch->columns && (double)launch->columns * bytes_each != ceil((double)launch->columns * bytes_each / 16) * 16)
-        instructions += UNALIGNED_ROWS;
+        instructions += UNALIGNED_ENDS * threads / (double)launch->columns;
     double working = blocks;
     if (kernel->name.kind == ECH_GPU_CONCAT && launch->grid[1] > 1) /* a row of blocks for each array, and one array has most of it */
         working = MAX(launch->rows > 0 ? blocks * MIN(elements / (double)launch->rows / launch->grid[1], 1) : blocks / launch->grid[1], 1);
@@ -303,6 +310,10 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
     if (kernel->name.chain > 0)
         trips = MAX(ceil(elements / (working * threads)) * kernel->name.chain / 10, 1);
     double waves = MAX(working / places, 1), used = MIN(working, chip->sms);
+    if (kernel->name.walks) { /* whole waves, as all blocks take as long */
+        waves = ceil(waves);
+        trips = elements / (blocks * threads) * WALK_TRIPS;
+    }
     double extra = launch->scattered ? SECTOR_BYTES / bytes_each - 1 : 0; /* a sector for every element, through L2 */
     double parts[3] = {
         (waves * trips + (kernel->name.generated ? (waves - 1) * TURN_TRIPS : 0)) * chip->trip,
@@ -343,6 +354,7 @@ typedef struct {
     double threads, resident, blocks; /* blocks: of the grid, 0 not known */
     double parts;                     /* of k, each in blocks of its own; 0: as the grid says */
     uint8_t arithmetic, alignment;
+    bool split; /* along k, in a kernel that another adds up for: its name says so, how often its grid */
 } Tile;
 
 /* Of the data sheet's rate what wgmma sustains, and mma (h100-sxm.yaml says whence); on chips that have both. */
@@ -400,7 +412,9 @@ static void tile_cost(const EchGpuChip *chip, const EchGpuLaunch *l, const Tile 
     double tiles = swap ? swapped : straight;
     /* Fewer blocks than tiles: each takes one tile after another. Twice as many and more: k is split. */
     bool persistent = tile->arithmetic == ECH_GPU_WGMMA || (tile->blocks > 0 && tile->blocks < tiles && tile->blocks <= chip->sms * tile->resident);
-    double split = tile->parts > 0 ? tile->parts : tile->blocks >= 1.5 * tiles && batch <= 1 && !persistent ? MIN(round(tile->blocks / tiles), 32) : 1;
+    double split = tile->parts > 0                                                             ? tile->parts
+                   : tile->blocks >= 1.5 * tiles && batch <= 1 && (!persistent || tile->split) ? MIN(round(tile->blocks / tiles), 32)
+                                                                                               : 1;
     /* A filter's position takes whole steps of its channels: few of them are mostly padding. The lanes' kernels step through both together. */
     if (l->taps > 1 && tile->arithmetic != ECH_GPU_FMA) {
         double channels = k / (double)l->taps, few = FEW_CHANNELS / MAX(l->operand_bytes, 1), step = tile->parts > 0 && channels <= few ? few : tile->k;
@@ -660,7 +674,8 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
                      .resident = threads ? resident_blocks(chip, threads, launch->registers, launch->shared) : 1,
                      .blocks = (double)ech_gpu_blocks(launch),
                      .arithmetic = arithmetic,
-                     .alignment = name->alignment};
+                     .alignment = name->alignment,
+                     .split = name->split};
         tile_cost(chip, launch, &tile, dtype, (double)kernel->read + (double)kernel->written, ret);
         return true;
     }
@@ -703,6 +718,8 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
 #define WGMMA_SLOTS_CUDNN 10.0
 #define WGMMA_GRADIENT_SLOTS 7.5
 #define WGMMA_GRADIENT_SLOTS_CUDNN 12.5
+#define DROPOUT_SLOTS                                                                                                                                          \
+    25.0               /* a score's share of Philox's ten rounds for four, and what drops it: GPT-2 124M forward and backward on an H100 (our own capture) */
 #define FLEX_RATE 0.52 /* of the peak */
 #define FLEX_SLOTS 7.2
 #define FLEX_GRADIENT_SLOTS 18.8
@@ -808,6 +825,7 @@ static double score_seconds(const EchGpuChip *chip, const EchGpuKernel *kernel, 
         rate *= WGMMA_RATE;
         slots = name->library ? backward ? WGMMA_GRADIENT_SLOTS_CUDNN : WGMMA_SLOTS_CUDNN : backward ? WGMMA_GRADIENT_SLOTS : WGMMA_SLOTS;
         slots += backward ? GRADIENT_SHARED * head : 0;
+        slots += kernel->launch.dropout ? DROPOUT_SLOTS : 0;
     } else {
         rate *= (lanes ? ech_device_number(chip->device, "kernel.fma_share", 1) : instruction_share(chip, false)) * fed_share(chip, head);
         slots = backward ? GRADIENT_SLOTS + GRADIENT_SHARED * head : SOFTMAX_SLOTS;

@@ -98,6 +98,8 @@ typedef struct {
     uint8_t read_bytes, written_bytes;
     uint8_t lists, lists_read, lists_written; /**< Over lists of tensors: how many lists it is given, reads and writes; 0: not known. */
     uint16_t query_rows, key_rows, head;      /**< Attention: rows of a block, and a head's dimension, the mean of keys' and values'; 0: not known. */
+    bool walks;                               /**< Statistics of channels that lie together: each thread divides anew at every element of its own. */
+    bool split;                               /**< A product, along k: another kernel adds up. */
     bool causal;                              /**< Attention: half of the products are left out. */
     bool library;                             /**< Attention: cuDNN's. */
     uint8_t direct;                           /**< Element-wise: EchGpuDirect. */
@@ -136,6 +138,7 @@ typedef struct {
     uint32_t operand_bytes;  /**< An element. */
     bool scattered;          /**< The threads of a warp read or write elements that do not lie together. */
     uint16_t sectors;        /**< Of 32 bytes, that 32 neighbours touch in all arrays, where these do not lie together; else 0. */
+    bool dropout;            /**< Attention: a random number for every score. */
     bool backward, causal;   /**< As in EchGpuName, like all that follows. */
     uint16_t head;
     uint8_t kind;       /**< EchGpuClass; ECH_GPU_UNKNOWN: the name says. */

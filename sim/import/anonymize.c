@@ -96,12 +96,14 @@ static const char *word_of_class(const EchGpuName *name)
     case ECH_GPU_SOFTMAX: return name->generated ? "softmaxforwardreg" : "softmax";
     case ECH_GPU_SOFTMAX_WARP: return "softmax_warp";
     case ECH_GPU_NORM:
-        return name->sums_rows          ? (name->generated          ? "internalgradients"
-                                           : name->instructions > 0 ? "gammabeta"
-                                                                    : "rowwisemoments")
-               : name->generated        ? "triton_norm layer_norm"
-               : name->instructions > 0 ? "vectorized_layer_norm_kernel<x, x, true>"
-                                        : "layer_norm";
+        return name->walks                ? "batch_norm collect_statistics_channels_last"
+               : name->instructions == 52 ? "batch_norm transform_input_channels_last"
+               : name->sums_rows          ? (name->generated          ? "internalgradients"
+                                             : name->instructions > 0 ? "gammabeta"
+                                                                      : "rowwisemoments")
+               : name->generated          ? "triton_norm layer_norm"
+               : name->instructions > 0   ? "vectorized_layer_norm_kernel<x, x, true>"
+                                          : "layer_norm";
     case ECH_GPU_PRODUCT: return "gemm";
     case ECH_GPU_VECTOR: return "gemv";
     case ECH_GPU_SPLIT_REDUCE: return "splitkreduce";
@@ -151,6 +153,8 @@ static void say_product(const EchGpuName *name, GString *out)
         g_string_append(out, " tf32");
     if (name->alignment)
         g_string_append_printf(out, " align%u", name->alignment);
+    if (name->split)
+        g_string_append(out, " nvjet_splitk_");
 }
 
 /* Threads of a block, 32 to 1024 as CUDA's are, times what each does. False where the name does not say it. */
@@ -492,6 +496,8 @@ static EchId launch_of(Anonymizer *a, const EchOp *op)
         g_string_append(out, out->len ? " graph=1" : "graph=1");
     if (ech_op_behind(a->trace, op))
         g_string_append_printf(out, "%sbehind=%u", out->len ? " " : "", ech_op_behind(a->trace, op));
+    if (ech_op_operators(a->trace, op) > 0)
+        g_string_append_printf(out, "%soperators=%u", out->len ? " " : "", ech_op_operators(a->trace, op));
     return out->len ? ech_trace_builder_string(a->builder, out->str, (gssize)out->len) : ECH_NONE;
 }
 

@@ -549,7 +549,7 @@ static EchOp op_of(EchCapture *capture, const EchItem *item, EchOpKind kind, Ech
 /* The text of a launch, and that there was none of its own. */
 static EchId launch_of(EchCapture *capture, const EchItem *item, EchId launch)
 {
-    if (!item->together && !item->prefetch && !item->behind)
+    if (!item->together && !item->prefetch && !item->behind && item->operators == 0)
         return launch;
     g_autoptr(GString) text = g_string_new(launch == ECH_NONE ? "" : ech_trace_builder_peek_string(capture->builder, launch));
     if (item->prefetch)
@@ -558,6 +558,8 @@ static EchId launch_of(EchCapture *capture, const EchItem *item, EchId launch)
         g_string_append_printf(text, "%sgraph=1", text->len ? " " : "");
     if (item->behind)
         g_string_append_printf(text, "%sbehind=%u", text->len ? " " : "", item->behind);
+    if (item->operators > 0)
+        g_string_append_printf(text, "%soperators=%u", text->len ? " " : "", item->operators);
     return ech_trace_builder_string(capture->builder, text->str, (gssize)text->len);
 }
 

@@ -38,26 +38,27 @@ typedef enum {
 
 /** One event. Times are picoseconds from any zero that the whole capture shares. */
 typedef struct {
-    EchTime issued;    /**< When the host asked for it; = start where that is not known. */
-    EchTime start;     /**< ECH_TIME_NONE where not recorded. */
-    EchTime duration;  /**< ECH_TIME_NONE where not recorded. */
-    uint64_t bytes;    /**< COPY, MEMSET, ALLOC, FREE, MARK, COLLECTIVE. FREE: of unknown size where origin is ECH_ABSENT. */
-    uint64_t rounded;  /**< ALLOC: what the allocator gave, or 0. COLLECTIVE: devices of all groups together, or 0. */
-    uint64_t address;  /**< ALLOC, FREE: address. COLLECTIVE: from a group's first device to its second. STREAM_WAIT, HOST_WAIT: (uint64_t) time the event was
-                          recorded at. FOREIGN: op index. */
-    EchId name, stack; /**< Of the capture's builder; stack may be ECH_NONE. */
-    uint32_t queue;    /**< ech_capture_queue. */
-    uint32_t other;    /**< Waits: the queue waited for, or ECH_NONE for all of the device. COPY: peer device for device to device, or ECH_NONE.
-                        * ALLOC: string id of the shape, or ECH_NONE. KERNEL: string id of its launch (EchOp.launch), or ECH_NONE. COLLECTIVE: group size, or
-                        * ECH_NONE. */
-    uint32_t work;     /**< KERNEL: ech_capture_work, or ECH_NONE. COPY, COLLECTIVE: queue whose newest op must have ended, or ECH_NONE. */
-    EchId meets;       /**< COLLECTIVE, HOST_WAIT for other processes and for nothing else: string id of whom it meets, "meets=4be1/12" (sim/trace/meets.h), or
-                          ECH_NONE. */
-    uint8_t kind;      /**< EchItemKind */
-    uint8_t from, to;  /**< EchTier: of a COPY; ALLOC, FREE, MEMSET: `to`. KERNEL: `to` is the host where its processor
-                          runs it, on a host's queue; the device waits for that. COLLECTIVE: `from` is EchCollective. */
-    uint8_t origin;    /**< EchOrigin of bytes. */
-    uint32_t thread;   /**< Host thread that asked for it, by any number, or ECH_NONE. */
+    EchTime issued;     /**< When the host asked for it; = start where that is not known. */
+    EchTime start;      /**< ECH_TIME_NONE where not recorded. */
+    EchTime duration;   /**< ECH_TIME_NONE where not recorded. */
+    uint64_t bytes;     /**< COPY, MEMSET, ALLOC, FREE, MARK, COLLECTIVE. FREE: of unknown size where origin is ECH_ABSENT. */
+    uint64_t rounded;   /**< ALLOC: what the allocator gave, or 0. COLLECTIVE: devices of all groups together, or 0. */
+    uint64_t address;   /**< ALLOC, FREE: address. COLLECTIVE: from a group's first device to its second. STREAM_WAIT, HOST_WAIT: (uint64_t) time the event was
+                           recorded at. FOREIGN: op index. */
+    EchId name, stack;  /**< Of the capture's builder; stack may be ECH_NONE. */
+    uint32_t queue;     /**< ech_capture_queue. */
+    uint32_t other;     /**< Waits: the queue waited for, or ECH_NONE for all of the device. COPY: peer device for device to device, or ECH_NONE.
+                         * ALLOC: string id of the shape, or ECH_NONE. KERNEL: string id of its launch (EchOp.launch), or ECH_NONE. COLLECTIVE: group size, or
+                         * ECH_NONE. */
+    uint32_t work;      /**< KERNEL: ech_capture_work, or ECH_NONE. COPY, COLLECTIVE: queue whose newest op must have ended, or ECH_NONE. */
+    EchId meets;        /**< COLLECTIVE, HOST_WAIT for other processes and for nothing else: string id of whom it meets, "meets=4be1/12" (sim/trace/meets.h), or
+                           ECH_NONE. */
+    uint8_t kind;       /**< EchItemKind */
+    uint8_t from, to;   /**< EchTier: of a COPY; ALLOC, FREE, MEMSET: `to`. KERNEL: `to` is the host where its processor
+                           runs it, on a host's queue; the device waits for that. COLLECTIVE: `from` is EchCollective. */
+    uint8_t origin;     /**< EchOrigin of bytes. */
+    uint32_t thread;    /**< Host thread that asked for it, by any number, or ECH_NONE. */
+    uint32_t operators; /**< KERNEL, MEMSET, COPY, COLLECTIVE: which a framework's host began since it asked before. */
     uint32_t first_use, n_uses; /**< KERNEL, MEMSET, COPY, COLLECTIVE: of ech_capture_use. */
     bool told;                  /**< Which arrays it uses is known, all or none. */
     bool together;              /**< KERNEL, MEMSET, COPY: the host asked for it with the one before, by one launch of a graph. */

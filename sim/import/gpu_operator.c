@@ -572,6 +572,16 @@ static bool is_causal(const Call *c, size_t behind)
     return false;
 }
 
+/* cuDNN's have their dropout right before that; names of other kernels tell it. */
+static bool drops_out(const Call *c)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(causal_flags); i++) {
+        if (strcmp(c->op, causal_flags[i].op) == 0 && strstr(c->op, "cudnn") && causal_flags[i].at < c->n)
+            return c->inputs[causal_flags[i].at - 1].fraction;
+    }
+    return false;
+}
+
 static bool attention(const Call *c, bool backward, bool heads_last, EchGpuOperator *ret)
 {
     const EchGpuInput *inputs = c->inputs;
@@ -593,6 +603,7 @@ static bool attention(const Call *c, bool backward, bool heads_last, EchGpuOpera
         ret->causal = true;
     }
     ret->kind = ECH_GPU_OP_ATTENTION;
+    ret->dropout = drops_out(c);
     ret->k = operations < 9e18 ? (uint64_t)operations : 0;
     ret->head = (uint16_t)MIN(dim(q, 0), 1024u);
     ret->dtype = q->dtype;

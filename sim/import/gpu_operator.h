@@ -17,7 +17,7 @@ typedef struct {
     int64_t dims[ECH_GPU_MAX_RANK], strides[ECH_GPU_MAX_RANK];
     int64_t integers[ECH_GPU_MAX_INTEGERS];     /**< A concrete "[14, 14]" or "1". */
     uint8_t rank, n_strides, n_integers, dtype; /**< EchDtype */
-    bool list, known, truth;                    /**< list: of tensors; known: it has dimensions; truth: a concrete "True". */
+    bool list, known, truth, fraction; /**< list: of tensors; known: it has dimensions; truth: a concrete "True"; fraction: a number between 0 and 1. */
 } EchGpuInput;
 
 typedef enum {
@@ -48,6 +48,7 @@ typedef struct {
     uint64_t planes;         /**< Of images, where the threads of a grid's first two dimensions have a place of all of them each; else 0. */
     uint16_t trips;          /**< Accesses of a thread that wait for one another, where shapes tell it; else 0. */
     bool scattered;
+    bool dropout;  /**< ATTENTION: of its scores. */
     bool causal;   /**< ATTENTION: known to be, and k halved. */
     bool paged;    /**< ATTENTION: over pages, so that shapes do not say how many keys there are. */
     uint16_t head; /**< ATTENTION: a head's dimension; 0: not known. */

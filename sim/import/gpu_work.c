@@ -152,6 +152,14 @@ bool ech_gpu_assumed_work(const EchGpuName *name, EchGpuLaunch *launch, EchItemW
 /* A kernel that does none of what the operator is called for. */
 static bool helper_work(const EchGpuOperator *whole, const EchGpuName *name, EchGpuLaunch *launch, EchItemWork *ret)
 {
+    EchBytes queries = ech_bytes_mul(whole->elements, ech_dtype_bits((EchDtype)whole->dtype) / 8);
+    if (whole->kind == ECH_GPU_OP_ATTENTION && name->kind == ECH_GPU_REDUCE && whole->written > queries) {
+        /* Gradients of keys, or of values, that several heads share: as many as queries, added up. */
+        launch->elements = whole->elements;
+        launch->operand_bytes = ech_dtype_bits((EchDtype)whole->dtype) / 8;
+        set_traffic(ret, queries, (whole->written - queries) / 2, ECH_INFERRED);
+        return true;
+    }
     if (whole->kind != ECH_GPU_OP_ATTENTION || name->written_bytes == 0)
         return grid_work(name, launch, ret);
     /* Before and after a gradient: once over the queries. */
@@ -204,6 +212,7 @@ static void attention_work(const EchGpuOperator *whole, const EchGpuName *name, 
         launch->head = whole->head; /* nor does its name tell its mask */
         launch->causal = whole->causal;
     }
+    launch->dropout = name->library && whole->dropout;
     if (name->causal) /* half of it, but the blocks on the diagonal are whole */
         ret->ops = scaled(ret->ops, (whole->causal ? 1 : 0.5) * (1 + MIN((double)name->key_rows / (double)MAX(whole->n, 1), 1)));
     if (name->head == 0 && (name->query_rows == 0 || name->efficient)) { /* a name that does not tell its heads does not tell its mask either */
@@ -331,6 +340,19 @@ static bool direct_work(const EchGpuOperator *whole, const EchGpuName *name, Ech
     return elements > 0;
 }
 
+/* Results of a product that was split along k. Of a convolution's gradients that is the weights', which adds up over all positions: the longest of the three.
+ */
+static uint64_t split_elements(const EchGpuOperator *whole)
+{
+    uint64_t longest = MAX(whole->m, MAX(whole->n, whole->k));
+    if (whole->products < 2 || longest == 0)
+        return whole->elements;
+    uint64_t others = longest == whole->m   ? ech_bytes_mul(whole->n, whole->k)
+                      : longest == whole->n ? ech_bytes_mul(whole->m, whole->k)
+                                            : ech_bytes_mul(whole->m, whole->n);
+    return ech_bytes_mul(MAX(whole->batch, 1), others);
+}
+
 bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, double share, EchGpuLaunch *launch, EchItemWork *ret)
 {
     if (!whole || whole->kind == ECH_GPU_OP_NONE)
@@ -339,8 +361,9 @@ bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, do
         return direct_work(whole, name, launch, ret);
     if (whole->kind == ECH_GPU_OP_PRODUCT && name->kind == ECH_GPU_SPLIT_REDUCE) {
         /* Parts in f32; how many the launch does not say: four. */
-        launch->elements = whole->elements;
-        set_traffic(ret, ech_bytes_mul(whole->elements, 16), whole->written, ECH_INFERRED);
+        launch->elements = split_elements(whole);
+        set_traffic(ret, ech_bytes_mul(launch->elements, 16), MIN(whole->written, ech_bytes_mul(launch->elements, ech_dtype_bits((EchDtype)whole->dtype) / 8)),
+                    ECH_INFERRED);
         return true;
     }
     if (name->sorts)

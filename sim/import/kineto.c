@@ -374,6 +374,7 @@ static bool read_values(Reader *r)
         size_t n;
         const char *text = ech_json_text(r->json, &n);
         input->truth = is(text, n, "True");
+        input->fraction = n > 2 && text[0] == '0' && text[1] == '.' && strspn(text + 2, "0") < n - 2;
         take_integers(input, text, n);
         e->n_details = MAX(e->n_details, list.n);
     }

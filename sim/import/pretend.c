@@ -178,6 +178,7 @@ typedef struct {
     uint64_t n_launches;         /* Of graphs. */
     uint64_t of_graph;           /* Lines of work that are still to come of a graph's launch. */
     bool in_graph;               /* Not the first of them. */
+    uint32_t operators;          /* Begun since the host asked before. */
     bool behind_copy;            /* Nothing was told since the last copy, but for what it uses: no range ended or began. */
     uint64_t node;               /* The next work's; 0: none. */
     GArray *lengths;             /* EchGpuLengths */
@@ -409,6 +410,7 @@ static bool add_push(Reader *r, GError **error)
     const Range *around = innermost(r);
     const char *name = plain(r, text->at, text->n);
     bool sized = strstr(name, ", sizes = [") != NULL;
+    r->operators += (sized || g_str_has_prefix(name, "autograd::engine::")) && r->operators < UINT32_MAX;
     Range range = {.path = UINT32_MAX, .call = UINT32_MAX, .module = UINT32_MAX};
     /* An operator's sizes are not those of what it calls in turn. */
     if (is_step(name, around))
@@ -564,6 +566,8 @@ static EchItem issued_item(Reader *r, EchItemKind kind, uint64_t device, uint64_
         item.stack = path_text(r, ret_within->path);
     if (kind != ECH_ITEM_ALLOC && kind != ECH_ITEM_FREE) {
         r->worked = (uint32_t)ech_capture_n_items(r->capture);
+        item.operators = item.together ? 0 : r->operators;
+        r->operators = 0;
         r->meets_told = r->sends_told = false;
         r->launched = NULL;
     }

@@ -1001,8 +1001,9 @@ const char *ech_machine_allocator(const EchMachine *m, uint32_t memory)
     return m->allocators[memory] ? ech_allocator_name(m->allocators[memory]) : m->has_fixed[memory] ? "fixed" : "counted";
 }
 
-EchTime ech_machine_host_launch(const EchMachine *m, uint64_t *ret_waits)
+EchTime ech_machine_host_launch(const EchMachine *m, EchTime *ret_operator, uint64_t *ret_waits)
 {
+    *ret_operator = m->host_operator;
     *ret_waits = m->host_waits;
     return m->host_launch;
 }

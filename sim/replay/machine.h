@@ -85,8 +85,9 @@ uint32_t ech_machine_max_live(const EchMachine *machine);
 uint64_t ech_machine_total(const EchMachine *machine);
 /** Name of the allocator of a memory: canonical spec, "fixed" or "counted". Borrowed. */
 const char *ech_machine_allocator(const EchMachine *machine, uint32_t memory);
-/** Time of the host that asking for a kernel or a copy takes; 0: none is charged. And how often it waited for the device before it asked for more. */
-EchTime ech_machine_host_launch(const EchMachine *machine, uint64_t *ret_waits);
+/** Time of the host that asking for a kernel or a copy takes; 0: none is charged; that of an operator beside it, or 0. And how often it waited for the
+ * device before it asked for more. */
+EchTime ech_machine_host_launch(const EchMachine *machine, EchTime *ret_operator, uint64_t *ret_waits);
 /** Time between kernels that follow one another in a queue; 0: none. */
 EchTime ech_machine_kernel_gap(const EchMachine *machine);
 /** Whether its memory is unified, and the trace a step of a program that runs it again and again: it begins with the blocks where the step before left them. */

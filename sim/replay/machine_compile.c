@@ -679,6 +679,24 @@ static DriverPrice driver_price(const EchDevice *device, const char *call)
  * with autocast and AdamW (PyTorch 2.15, 699 launches). A recorded one on an H100 takes 52, under a profiler that notes stacks and shapes. */
 #define EAGER_LAUNCH (15 * ECH_PS_PER_US)
 
+/* Of that, the driver's call alone, where a device says what an operator takes: calibrate's measure of an H100's host (runtime.submit_ps there). */
+#define LAUNCH_CALL (4568 * ECH_PS_PER_NS)
+
+/* The operators that captures tell of come one by one where the device says what each takes of its host: names of operators that launch nothing (views,
+ * checks, nodes of gradients) take as long there as others. */
+static EchTime time_of_operators(const EchMachine *m, const EchOp *op)
+{
+    return m->host_operator > 0 ? MIN(m->host_operator, ECH_PS_PER_S) * (EchTime)ech_op_operators(m->trace, op) : 0;
+}
+
+static bool tells_operators(const EchMachine *m)
+{
+    for (uint32_t i = 0; i < m->n_ops; i++)
+        if (ech_op_operators(m->trace, &m->ops[i]) > 0)
+            return true;
+    return false;
+}
+
 /* Where the trace says in which order the host asked, and nothing of when: what each op has behind it since the host waited last. */
 static void compile_host(EchMachine *m)
 {
@@ -686,6 +704,11 @@ static void compile_host(EchMachine *m)
     if (!order || !m->options->host_launches || !m->options->overhead || m->options->graph || m->n_loops > 0)
         return;
     m->host_launch = (EchTime)ech_device_number(m->device, "runtime.eager_launch_ps", (double)EAGER_LAUNCH);
+    m->host_operator = (EchTime)ech_device_number(m->device, "runtime.eager_operator_ps", 0);
+    if (m->host_operator > 0 && tells_operators(m))
+        m->host_launch = (EchTime)ech_device_number(m->device, "runtime.submit_ps", (double)LAUNCH_CALL);
+    else
+        m->host_operator = 0;
     if (m->host_launch <= 0)
         return;
     m->host_since = g_new(uint32_t, m->n_ops + 1);
@@ -699,6 +722,7 @@ static void compile_host(EchMachine *m)
         if (!on_host && !in_graph && ech_op_is_work(op)) {
             m->host_waits += asked == 0 && since != NOWHERE && m->ops[since].kind == ECH_OP_WAIT;
             EchTime takes = MIN(ech_price_behind(m->device, ech_op_behind(m->trace, op)), m->host_launch);
+            takes = ech_time_add(takes, time_of_operators(m, op));
             asked = ech_time_add(asked, takes);
             m->host_asks = ech_time_add(m->host_asks, takes);
         }

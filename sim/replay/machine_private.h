@@ -214,6 +214,7 @@ struct EchMachine {
     bool paced;                                     /* The host makes a driver call for every request, ahead of the device's queues. */
     EchTime submit;                                 /* Host time of asking for a kernel or a copy; paced only */
     EchTime host_launch;                            /* Of the host for every op that it asks for; 0: not charged. */
+    EchTime host_operator;                          /* Of the host for every operator, beside that; 0: host_launch has it. */
     EchTime kernel_gap;                             /* Between a kernel's end and the start of the next in its queue, asked for in time. */
     uint32_t *kernel_before;                        /* Per op, or NULL: the kernel before it in its queue, where that gap lies between them; else NOWHERE. */
     uint32_t *host_since;                           /* Per op, or NULL: the host's newest wait before it, or NOWHERE. */

@@ -62,7 +62,8 @@ const EchParam ech_replay_params[] = {
      "where an allocator's settings have it so (TF_FORCE_UNIFIED_MEMORY=1 and a fraction above 1)"},
     {"host_launches", ECH_PARAM_BOOL, FIELD(host_launches), "true", NULL, NULL, NULL,
      "programs that ran on a GPU that was not there: one thread of the host asks for one kernel or copy after another, each takes it runtime.eager_launch_ps "
-     "(15 us where the device does not say); false: the host is never late"},
+     "(15 us where the device does not say), or, where that has runtime.eager_operator_ps, as much for each operator and runtime.submit_ps for each launch; "
+     "false: the host is never late"},
     {"after_wait", ECH_PARAM_TIME, FIELD(after_wait), "0", NULL, NULL, NULL,
      "of such programs, what the host does each time that it has waited for the device, before it asks for more: what a server schedules, samples and writes "
      "between steps"},
@@ -488,7 +489,7 @@ static void fill_run(EchRun *run, const EchTrace *trace, const EchDevice *device
     run->provenance.events = out->events;
     run->provenance.trace_hash = ech_trace_hash(trace);
     run->provenance.device_hash = device->hash;
-    run->host_launch = ech_machine_host_launch(machine, &run->host_waits);
+    run->host_launch = ech_machine_host_launch(machine, &run->host_operator, &run->host_waits);
     run->kernel_gap = ech_machine_kernel_gap(machine);
     run->n_prices = prices->n_prices;
     run->prices = g_steal_pointer(&prices->prices);

@@ -215,6 +215,7 @@ typedef struct {
     EchTime waits[ECH_N_WAITS]; /**< Sums over all instances. */
     EchTime lower_bound;        /**< No schedule of this trace on this device is shorter: busiest queue and busiest resource. */
     EchTime host_launch;        /**< What asking for a kernel or a copy took of the host's time; 0: nothing was charged. */
+    EchTime host_operator;      /**< What an operator of the framework took of it besides; 0: that was in host_launch. */
     uint64_t host_waits;        /**< Where that was charged, how often the host waited for the device and asked for more then. */
     EchTime kernel_gap;         /**< What lies between kernels that follow one another in a queue; 0: nothing. */
     EchTime after_wait;         /**< What it was said to do then; 0: nothing. */

@@ -234,7 +234,7 @@ static void add_gap(const EchRun *run, EchTime from, EchTime to, const Skipped *
         share_of(shares, "overhead")->time += between;
     left -= MAX(between, 0);
     if (left > 0)
-        share_of(shares, run->host_launch > 0 ? "the host's launches" : run->waits[ECH_WAIT_HOST] > 0 ? "the host, as recorded" : "idle")->time += left;
+        share_of(shares, run->host_launch > 0 ? ECH_BOUND_HOST : run->waits[ECH_WAIT_HOST] > 0 ? "the host, as recorded" : "idle")->time += left;
 }
 
 static int compare_shares(const void *a, const void *b)

@@ -217,6 +217,7 @@ const char *ech_report_time_verdict(const EchReport *report);
 char **ech_report_said(const EchReport *report) G_GNUC_WARN_UNUSED_RESULT;
 /** What a share of the critical path means whose name does not say it; NULL for others. Static. */
 const char *ech_report_bound_meaning(const char *bound);
+#define ECH_BOUND_HOST "the host's launches"
 /** "a link in use": what operations waited for. @launches: the host asks for kernels one after the other, else it does as recorded. */
 const char *ech_report_wait_words(EchWait wait, bool launches);
 /** The terminal summary in lines of at most @columns (0: for a file or a pipe) where that can be; ends with a newline. */

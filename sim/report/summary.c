@@ -537,6 +537,34 @@ static void append_unmeasured(GString *out, const EchReport *report, unsigned co
     ech_text_wrap(out, "  ", text, columns);
 }
 
+/* A program that waits for its host is as fast as that, which is no part of a GPU: what it rests on. */
+static void append_host(GString *out, const EchReport *report, unsigned columns)
+{
+    const EchRun *run = report->run;
+    size_t n;
+    g_autofree EchShare *shares = run->host_launch > 0 ? ech_report_critical_path(report, &n) : NULL;
+    EchTime late = 0;
+    for (size_t i = 0; shares && i < n; i++)
+        late += strcmp(shares[i].name, ECH_BOUND_HOST) == 0 ? shares[i].time : 0;
+    if (late < run->makespan / 10)
+        return;
+    g_autofree char *each = ech_format_time(run->host_launch), *operators = ech_format_time(run->host_operator);
+    g_autoptr(GString) text = g_string_new(NULL);
+    g_string_printf(text, "For %.0f %% of that the GPU waits for the program's host: ", 100 * ratio(late, run->makespan));
+    if (run->host_operator > 0) {
+        const char *source = ech_device_number_source(report->device, "runtime.eager_operator_ps");
+        g_string_append_printf(text, "%s for each launch and %s for each operator of PyTorch (runtime.submit_ps, eager_operator_ps; %s).", each, operators,
+                               source ? source : "assumed");
+    } else {
+        const char *source = ech_device_number_source(report->device, "runtime.eager_launch_ps");
+        g_string_append_printf(text, "%s for each launch (runtime.eager_launch_ps; %s).", each,
+                               source ? source : "of a core of an AMD EPYC. In a virtual machine with an H100 launches took 26 to 45 us");
+    }
+    g_string_append(text, " Other hosts differ: a step that waits for it, timed, less its launches, over its operators, is its "
+                          "eager_operator_ps (--set device.runtime.eager_operator_ps=6.2us).");
+    ech_text_wrap(out, "  ", text->str, columns);
+}
+
 char **ech_report_said(const EchReport *report)
 {
     size_t n;
@@ -553,6 +581,7 @@ char **ech_report_said(const EchReport *report)
     append_ran_out(text, report, 0);
     append_measures(text, report, 0);
     append_unmeasured(text, report, 0);
+    append_host(text, report, 0);
     EchBasis basis;
     if (ech_report_basis(report, &basis) && (!basis.tpu || basis.compiler < basis.all)) {
         g_autofree char *said = ech_report_basis_text(&basis);
@@ -639,9 +668,9 @@ static const struct {
     {"latency inside kernels",
      "beyond bytes and operations at full rate: waits for their own copies, accesses and instructions, tiles that do not fill a unit"},
     {"overhead", "launches, set-ups and latencies, the fill and drain of kernels"},
-    {"the host's launches",
-     "one thread of the host asks for one kernel or copy after another and takes runtime.eager_launch_ps for each: larger ones or a CUDA "
-     "graph (replay.graph=true) hide it, replay.host_launches=false leaves it out"},
+    {ECH_BOUND_HOST,
+     "one thread of the host asks for one kernel or copy after another and takes runtime.eager_launch_ps for each (runtime.submit_ps, and eager_operator_ps "
+     "for each operator, where the device has that): larger ones or a CUDA graph (replay.graph=true) hide it, replay.host_launches=false leaves it out"},
     {"pageable port", "copies from or to host memory that is not page-locked: the driver takes them over a buffer of its own"},
     {"recorded kernel times", "kernels that take longer than what they move and compute needs, or of which neither is known"},
     {"unified memory's pages", "blocks of 2 MiB that were on the host when they were touched: each comes over the link, and one goes, the one that came "
@@ -690,6 +719,7 @@ static void append_time(GString *out, const EchReport *report, unsigned columns)
     if (report->program && !report->program->scheduled)
         ech_text_wrap(out, "  ", "No compiler has seen it: its fusions, layouts and order are echelon's. How rough that is stands below.", columns);
     append_unmeasured(out, report, columns);
+    append_host(out, report, columns);
     append_changes(out, report, columns);
     if (n > 1 && shares[1].time > 0) {
         g_string_append(out, "\n  Critical path\n");

@@ -65,6 +65,12 @@ EchBehind ech_op_behind(const EchTrace *trace, const EchOp *op)
     return text == NULL ? ECH_BEHIND_NONE : text[strlen("behind=")] == '2' ? ECH_BEHIND_BATCH : ECH_BEHIND_LOOP;
 }
 
+uint32_t ech_op_operators(const EchTrace *trace, const EchOp *op)
+{
+    const char *text = op->launch != ECH_NONE ? strstr(ech_trace_string(trace, op->launch), "operators=") : NULL;
+    return text ? (uint32_t)MIN(g_ascii_strtoull(text + strlen("operators="), NULL, 10), 1000000) : 0;
+}
+
 const char *ech_op_kind_name(EchOpKind kind)
 {
     return op_names[kind];

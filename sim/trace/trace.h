@@ -256,6 +256,8 @@ bool ech_op_is_prefetch(const EchTrace *trace, const EchOp *op);
 /** How the host asked for a copy behind another: by a call of its own, of one operator's loop over copies, or of a batch (cudaMemcpyBatchAsync). */
 typedef enum { ECH_BEHIND_NONE, ECH_BEHIND_LOOP, ECH_BEHIND_BATCH } EchBehind;
 EchBehind ech_op_behind(const EchTrace *trace, const EchOp *op);
+/** How many operators and nodes of gradients the host of a framework began since it asked for something before, and for this; 0 where that is not told. */
+uint32_t ech_op_operators(const EchTrace *trace, const EchOp *op);
 const char *ech_op_kind_name(EchOpKind kind);
 const char *ech_dtype_name(EchDtype dtype);
 /** Bits of an element (4 for s4); 0 for none, token and tuple. */

@@ -37,11 +37,11 @@ notes
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/,/No schedule/p;/Steps/,/^$/p;/fullest/,/^$/p;/Who asked/,/^$/p;/Kernel times/,$p'
   It fits. hbm 4.63 GiB of 78.6 GiB (6 %)
   4.99 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.49 GiB, 512 MiB of it the process's context.
-  It takes 69.1 ms, bound by pageable port (47 % of the critical path).
-  No schedule of it is shorter than 67.7 ms on this device; with no overlap at all it takes 84.3 ms.
+  It takes 69.0 ms, bound by pageable port (47 % of the critical path).
+  No schedule of it is shorter than 67.6 ms on this device; with no overlap at all it takes 84.2 ms.
   Steps: 2, the middle one takes 12.1 ms; --step N tells all of this of one alone
     12.1 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 4.63 GiB
-    11.8 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
+    11.7 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
 
   Memory at its fullest
     hbm: 4.63 GiB live at 48.6 ms, 4.99 GiB reserved (7.1 % of it lost to fragmentation); pytorch:release:2.15
@@ -53,7 +53,7 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
       1.36 GiB  in 15 more
 
   Who asked for it (forward, recomputed, backward)
-    aten::to                      33.0 ms   47.8 % ##########..........
+    aten::to                      33.0 ms   47.9 % ##########..........
     Optimizer.step#AdamW.step     7.24 ms   10.5 % ##..................
     head (Linear)                 6.63 ms    9.6 % ##..................  2.24 ms, -, 4.39 ms
     aten::cross_entropy_loss      3.32 ms    4.8 % #...................
@@ -61,7 +61,7 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
     LogSoftmaxBackward0           2.22 ms    3.2 % #...................  -, -, 2.22 ms
     blocks.*.up (Linear)          1.97 ms    2.8 % #...................  706 us, -, 1.26 ms
     blocks.*.down (Linear)        1.76 ms    2.6 % #...................  605 us, -, 1.16 ms
-    in 12 more                    8.56 ms   12.4 % ##..................
+    in 12 more                    8.45 ms   12.3 % ##..................
 
   Kernel times: 544 kernel model. Engine: native (0.1.0).
   Of the kernels' time 32 % is products, which are held against published times; 67 % other kernels with constants from recorded ones of their class; 1 % assumed (most of it scatter).
@@ -72,16 +72,16 @@ $ for how in '' '--pass remat:modules=blocks.*,above=1' '--set device.memories.h
 gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   It fits. hbm 4.63 GiB of 78.6 GiB (6 %)
   4.99 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.49 GiB, 512 MiB of it the process's context.
-  It takes 11.8 ms, bound by hbm port (52 % of the critical path).
+  It takes 11.7 ms, bound by hbm port (52 % of the critical path).
   Steps: one whole one
-    11.8 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
+    11.7 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
 
   - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
 gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
   4.52 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.02 GiB, 512 MiB of it the process's context.
   It takes 12.7 ms, bound by hbm port (52 % of the critical path).
-    It takes 8.0 % longer: 11.8 ms -> 12.7 ms. Along the critical path: +484 us hbm port, +373 us matrix unit, +70.5 us overhead.
+    It takes 8.0 % longer: 11.7 ms -> 12.7 ms. Along the critical path: +484 us hbm port, +373 us matrix unit, +70.5 us overhead.
   Steps: one whole one
     12.7 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
 
@@ -104,16 +104,16 @@ $ echelon run --trace traces/pipeline_pytorch.h100/rank*.pretend.gz --device h10
     ranks 0, 1: steps 1 to 2 of 2 alone, from Optimizer.step#SGD.step to the next: what was asked for before is held as it was then, and takes no time here
 $ printf 'trace: gpt_pytorch.h100\ndevice: h100-sxm\nreplay: {engine: native}\nsweep: [{path: step, values: [1, 2, 1..2]}]\n' >$T/e.yaml; echelon run $T/e.yaml | grep -E '^ *(1|2|1\.\.2)  '
   1     yes   12.6 ms    1.000  4.63 GiB  hbm port
-  2     yes   11.8 ms    0.933  4.63 GiB  hbm port
-  1..2  yes   24.4 ms    1.932  4.63 GiB  hbm port
+  2     yes   11.7 ms    0.933  4.63 GiB  hbm port
+  1..2  yes   24.3 ms    1.932  4.63 GiB  hbm port
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass pin | grep -E 'It takes'
-  It takes 43.0 ms, bound by hbm port (43 % of the critical path).
-    It takes 37.7 % less time: 69.1 ms -> 43.0 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
+  It takes 42.9 ms, bound by hbm port (43 % of the critical path).
+    It takes 37.8 % less time: 69.0 ms -> 42.9 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --set device.runtime.eager_launch_ps=200us | grep -E "It takes|host's launches  "
   It takes 148 ms, bound by the host's launches (52 % of the critical path).
-    It takes 2.14 times as long: 69.1 ms -> 148 ms. Along the critical path: +76.9 ms the host's launches.
-    the host's launches           77.3 ms   52.2 % ##########..........
-    for the host's launches       80.0 ms   21.6 % ####................
+    It takes 2.15 times as long: 69.0 ms -> 148 ms. Along the critical path: +77.1 ms the host's launches.
+    the host's launches           77.4 ms   52.3 % ##########..........
+    for the host's launches       80.1 ms   21.7 % ####................
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device a100-80 --engine native | grep -E 'It takes|chosen for'
   It takes 152 ms, bound by pageable port (48 % of the critical path).
   - its kernels are those that were chosen for h100-sxm, of another compute capability: the libraries choose others for a100-80; echelon capture --pretend a100-80 asks them
@@ -136,8 +136,8 @@ in use when most is, 4.63 GiB, by what asked for it
 
 $ echelon import traces/gpt_pytorch.h100 --anonymize -o $T/a.ech >/dev/null 2>&1; for pass in pin 'remat:modules=*.0' offload:what=activations; do for f in $T/a.ech traces/gpt_pytorch.h100; do echelon run --trace $f --device h100-sxm --engine native --pass $pass | grep -E "It takes|reserved by|Steps|forward, recomp" >$T/$(basename $f).said; done; cmp $T/a.ech.said $T/gpt_pytorch.h100.said; grep Steps $T/a.ech.said; done; ! grep -e gpt_train -e /opt/ $T/a.ech
   Steps: 2, the middle one takes 12.1 ms; --step N tells all of this of one alone
-  Steps: 2, the middle one takes 12.6 ms; --step N tells all of this of one alone
-  Steps: 2, the middle one takes 37.4 ms; --step N tells all of this of one alone
+  Steps: 2, the middle one takes 12.5 ms; --step N tells all of this of one alone
+  Steps: 2, the middle one takes 37.3 ms; --step N tells all of this of one alone
 $ for how in checkpoint save_on_cpu; do echelon run --trace traces/gpt_pytorch_measures.h100/$how.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/p;/Steps/,/^$/p'; done
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
   Steps: 2, the middle one takes 13.0 ms; --step N tells all of this of one alone
@@ -145,16 +145,16 @@ $ for how in checkpoint save_on_cpu; do echelon run --trace traces/gpt_pytorch_m
     12.7 ms from Optimizer.step#AdamW.step to the next, 199 kernels, at most 4.09 GiB
 
   It fits. hbm 3.46 GiB of 78.6 GiB (4 %), host 2.22 GiB of 2 TiB (0 %)
-  Steps: 2, the middle one takes 99.5 ms; --step N tells all of this of one alone
-    99.5 ms from Optimizer.step#AdamW.step to the next, 234 kernels, at most 3.46 GiB
-    99.2 ms from Optimizer.step#AdamW.step to the next, 180 kernels, at most 3.46 GiB
+  Steps: 2, the middle one takes 99.4 ms; --step N tells all of this of one alone
+    99.4 ms from Optimizer.step#AdamW.step to the next, 234 kernels, at most 3.46 GiB
+    99.1 ms from Optimizer.step#AdamW.step to the next, 180 kernels, at most 3.46 GiB
 
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'remat:modules=layers.*' | grep 'remat: left'
   - remat: left the trace as it is: no module of PyTorch whose path fits 'layers.*' makes arrays that wait; 'run' names modules, and what torch.compile compiled is one
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'remat:modules=blocks.*,above=1' | sed -n '/It fits/p;/Steps/,/^$/p;/ - remat/p'
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
-  Steps: 2, the middle one takes 13.1 ms; --step N tells all of this of one alone
-    13.1 ms from Optimizer.step#AdamW.step to the next, 251 kernels, at most 4.09 GiB
+  Steps: 2, the middle one takes 13.0 ms; --step N tells all of this of one alone
+    13.0 ms from Optimizer.step#AdamW.step to the next, 251 kernels, at most 4.09 GiB
     12.7 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
 
   - remat: 96 arrays (1.64 GiB) made again instead of kept: 102 kernels run again, 2.00 ms by their own times
@@ -198,12 +198,12 @@ $ echelon run --trace traces/keras_cnn.h100 --device h100-sxm | sed -n '3,12p; /
   76.9 GiB reserved by allocator tensorflow, as recorded; nvidia-smi would show 77.4 GiB, 512 MiB of it the process's context.
   It takes 20.4 ms, bound by the host's launches (63 % of the critical path).
   No schedule of it is shorter than 19.3 ms on this device; with no overlap at all it takes 27.7 ms.
+  For 63 % of that the GPU waits for the program's host: 15 us for each launch (runtime.eager_launch_ps; of a core of an AMD EPYC. In a virtual machine with an H100 launches took 26 to 45 us). Other hosts differ: a step that waits for it, timed, less its launches, over its operators, is its eager_operator_ps (--set device.runtime.eager_operator_ps=6.2us).
 
   Critical path
     the host's launches           12.8 ms   62.7 % #############.......
     overhead                      4.62 ms   22.7 % #####...............
     hbm port                      1.51 ms    7.4 % #...................
-    pageable port                  962 us    4.7 % #...................
   Longest operations
     Memcpy HtoD (Pageable -> Device)              1.36 ms    6.7 % #...................  copy, 27 times
     cudaHostAlloc                                  960 us    4.7 % #...................  call, on the host, page by page

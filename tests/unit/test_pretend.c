@@ -283,7 +283,7 @@ START_TEST(told_products)
     } expected[] = {
         {268435456, ECH_DTYPE_BF16, "grid=32x1x1 block=256x1x1 shared=98304 product=1x1024x512x256 operand_bytes=2 class=product tile=128x128x64 stages=3"},
         {4096, ECH_DTYPE_F16, "grid=8x1x1 block=128x1x1"},
-        {2 * 64 * 32 * 16, ECH_DTYPE_F32, "grid=8x1x1 block=128x1x1 product=1x64x16x32 operand_bytes=4"},
+        {2 * 64 * 32 * 16, ECH_DTYPE_F32, "grid=8x1x1 block=128x1x1 product=1x64x16x32 operand_bytes=4 operators=1"},
         {8192, ECH_DTYPE_BF16, "grid=32x4x1 block=128x1x1 class=attention head=64"},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(expected); i++) {
@@ -685,6 +685,30 @@ START_TEST(small_kernels_wait_for_the_host)
     ck_assert_int_eq(run->host_launch, 10 * PS_PER_US);
     ck_assert_int_eq(run->waits[ECH_WAIT_HOST], 10 * PS_PER_US + 199 * (10 * PS_PER_US - alone->makespan));
     ck_assert_int_eq(run->lower_bound, 200 * 10 * PS_PER_US);
+}
+END_TEST
+
+/* Where a device says what an operator takes of its host, each takes that, those that launch nothing, too; ranges of programs and modules take none. */
+START_TEST(operators_take_the_host)
+{
+    const char *const told[] = {"device.runtime.eager_launch_ps=10us", "device.runtime.eager_operator_ps=6us", "device.runtime.submit_ps=4us", NULL};
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", told), by_launch = ech_test_device("h100-sxm", (const char *const[]){told[0], NULL});
+    const char *kernel = "kernel 5 0 0 1 1 1 1 128 1 1 0\n";
+    g_autofree char *text = g_strconcat(HEAD "name 1 \"" ADD "\"\nname 2 \"aten::add, sizes = [[4]]\"\nname 3 \"nn.Module: a (A)\"\n"
+                                             "name 4 \"autograd::engine::evaluate_function: AddBackward0\"\n",
+                                        "push 1 7 3\npush 2 7 2\npush 3 7 2\npop 4 7\n", kernel, "pop 6 7\npop 7 7\npush 8 7 4\npush 9 7 2\n", kernel, kernel,
+                                        "pop 11 7\npop 12 7\nend\n", NULL);
+    g_autoptr(EchImport) import = must_read(text), one = small_kernels(1, "");
+    const uint32_t operators[] = {2, 2, 0};
+    for (uint32_t i = 0; i < G_N_ELEMENTS(operators); i++)
+        ck_assert_int_eq(ech_op_operators(import->trace, nth(import->trace, ECH_OP_KERNEL, i)), operators[i]);
+    g_autoptr(EchRun) alone = must_run(one->trace, device, false), run = must_run(import->trace, device, true),
+                      before = must_run(import->trace, by_launch, true), untold = must_run(one->trace, device, true);
+    ck_assert_int_eq(run->lower_bound, (3 * 4 + 4 * 6) * PS_PER_US);
+    ck_assert_int_eq(run->host_operator, 6 * PS_PER_US);
+    ck_assert_int_eq(before->lower_bound, 3 * 10 * PS_PER_US);
+    ck_assert_int_eq(before->host_operator, 0);
+    ck_assert_int_eq(untold->makespan, 10 * PS_PER_US + alone->makespan);
 }
 END_TEST
 
@@ -1379,6 +1403,7 @@ int main(void)
     tcase_add_test(cases, pinning_takes_time_by_the_page);
     tcase_add_test(cases, copies_right_behind_others);
     tcase_add_test(cases, small_kernels_wait_for_the_host);
+    tcase_add_test(cases, operators_take_the_host);
     tcase_add_test(cases, kernels_follow_one_another);
     tcase_add_test(cases, the_host_runs_ahead_and_waits);
     tcase_add_test(cases, the_host_thinks_after_it_waited);

@@ -27,6 +27,7 @@ enum {
     OPERATION_PRODUCT = 19,
     NORM_FORWARD = 29,
     NORM_BACKWARD = 30,
+    OPERATION_RANDOM = 33,
     DEVICE_PROPERTY = 38,
     ATTENTION_FORWARD = 41,
     ATTENTION_BACKWARD = 43,
@@ -777,6 +778,16 @@ static bool read_product(const Descriptor *operation, Product *ret)
     return true;
 }
 
+/* Numbers for dropout. */
+static bool draws(const Descriptor *graph)
+{
+    const Attribute *operations = attribute_of(graph, GRAPH_OPERATIONS);
+    bool found = false;
+    for (int64_t i = 0; operations && operations->type == TYPE_DESCRIPTOR && i < operations->n; i++)
+        found = found || (operations->values.descriptors[i] && operations->values.descriptors[i]->type == OPERATION_RANDOM);
+    return found;
+}
+
 /* Of a mask that leaves out what comes later: rows are compared with columns. */
 static bool is_causal(const Descriptor *graph, int depth)
 {
@@ -867,9 +878,10 @@ static bool write_attention(PretendDnnCall *call, const Descriptor *graph)
         call->written = (uint64_t)((double)call->written * filled);
     }
     char launch[256];
-    snprintf(launch, sizeof launch, "grid=%llux%llux1 class=attention%s%s head=%llu arithmetic=%s operand_bytes=%u",
+    snprintf(launch, sizeof launch, "grid=%llux%llux1 class=attention%s%s%s head=%llu arithmetic=%s operand_bytes=%u",
              (unsigned long long)((queries + BLOCK_QUERIES - 1) / BLOCK_QUERIES), (unsigned long long)heads, of.backward ? " backward=1" : "",
-             causal ? " causal=1" : "", (unsigned long long)of.depth, pretend_device()->major >= 9 ? "wgmma" : "mma", (pretend_dnn_bits(of.type) + 7) / 8);
+             causal ? " causal=1" : "", draws(graph) ? " dropout=1" : "", (unsigned long long)of.depth, pretend_device()->major >= 9 ? "wgmma" : "mma",
+             (pretend_dnn_bits(of.type) + 7) / 8);
     pretend_dnn_launch(call, of.backward ? "cudnn attention: gradients" : "cudnn attention", launch, operations, pretend_dnn_type(of.type));
     return true;
 }
