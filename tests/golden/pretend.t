@@ -53,7 +53,7 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
       1.36 GiB  in 15 more
 
   Who asked for it (forward, recomputed, backward)
-    aten::to                      33.0 ms   47.9 % ##########..........
+    aten::to                      33.0 ms   47.8 % ##########..........
     Optimizer.step#AdamW.step     7.24 ms   10.5 % ##..................
     head (Linear)                 6.63 ms    9.6 % ##..................  2.24 ms, -, 4.39 ms
     aten::cross_entropy_loss      3.32 ms    4.8 % #...................
@@ -61,7 +61,7 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
     LogSoftmaxBackward0           2.22 ms    3.2 % #...................  -, -, 2.22 ms
     blocks.*.up (Linear)          1.97 ms    2.8 % #...................  706 us, -, 1.26 ms
     blocks.*.down (Linear)        1.76 ms    2.6 % #...................  605 us, -, 1.16 ms
-    in 12 more                    8.45 ms   12.3 % ##..................
+    in 12 more                    8.47 ms   12.3 % ##..................
 
   Kernel times: 544 kernel model. Engine: native (0.1.0).
   Of the kernels' time 32 % is products, which are held against published times; 67 % other kernels with constants from recorded ones of their class; 1 % assumed (most of it scatter).
@@ -72,7 +72,7 @@ $ for how in '' '--pass remat:modules=blocks.*,above=1' '--set device.memories.h
 gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   It fits. hbm 4.63 GiB of 78.6 GiB (6 %)
   4.99 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.49 GiB, 512 MiB of it the process's context.
-  It takes 11.7 ms, bound by hbm port (52 % of the critical path).
+  It takes 11.8 ms, bound by hbm port (52 % of the critical path).
   Steps: one whole one
     11.7 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
 
@@ -81,7 +81,7 @@ gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
   4.52 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.02 GiB, 512 MiB of it the process's context.
   It takes 12.7 ms, bound by hbm port (52 % of the critical path).
-    It takes 8.0 % longer: 11.7 ms -> 12.7 ms. Along the critical path: +484 us hbm port, +373 us matrix unit, +70.5 us overhead.
+    It takes 8.0 % longer: 11.8 ms -> 12.7 ms. Along the critical path: +484 us hbm port, +373 us matrix unit, +70.5 us overhead.
   Steps: one whole one
     12.7 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
 
@@ -104,14 +104,14 @@ $ echelon run --trace traces/pipeline_pytorch.h100/rank*.pretend.gz --device h10
     ranks 0, 1: steps 1 to 2 of 2 alone, from Optimizer.step#SGD.step to the next: what was asked for before is held as it was then, and takes no time here
 $ printf 'trace: gpt_pytorch.h100\ndevice: h100-sxm\nreplay: {engine: native}\nsweep: [{path: step, values: [1, 2, 1..2]}]\n' >$T/e.yaml; echelon run $T/e.yaml | grep -E '^ *(1|2|1\.\.2)  '
   1     yes   12.6 ms    1.000  4.63 GiB  hbm port
-  2     yes   11.7 ms    0.933  4.63 GiB  hbm port
+  2     yes   11.8 ms    0.933  4.63 GiB  hbm port
   1..2  yes   24.3 ms    1.932  4.63 GiB  hbm port
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass pin | grep -E 'It takes'
   It takes 42.9 ms, bound by hbm port (43 % of the critical path).
     It takes 37.8 % less time: 69.0 ms -> 42.9 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --set device.runtime.eager_launch_ps=200us | grep -E "It takes|host's launches  "
   It takes 148 ms, bound by the host's launches (52 % of the critical path).
-    It takes 2.15 times as long: 69.0 ms -> 148 ms. Along the critical path: +77.1 ms the host's launches.
+    It takes 2.15 times as long: 69.0 ms -> 148 ms. Along the critical path: +77.0 ms the host's launches.
     the host's launches           77.4 ms   52.3 % ##########..........
     for the host's launches       80.1 ms   21.7 % ####................
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device a100-80 --engine native | grep -E 'It takes|chosen for'
@@ -145,8 +145,8 @@ $ for how in checkpoint save_on_cpu; do echelon run --trace traces/gpt_pytorch_m
     12.7 ms from Optimizer.step#AdamW.step to the next, 199 kernels, at most 4.09 GiB
 
   It fits. hbm 3.46 GiB of 78.6 GiB (4 %), host 2.22 GiB of 2 TiB (0 %)
-  Steps: 2, the middle one takes 99.4 ms; --step N tells all of this of one alone
-    99.4 ms from Optimizer.step#AdamW.step to the next, 234 kernels, at most 3.46 GiB
+  Steps: 2, the middle one takes 99.5 ms; --step N tells all of this of one alone
+    99.5 ms from Optimizer.step#AdamW.step to the next, 234 kernels, at most 3.46 GiB
     99.1 ms from Optimizer.step#AdamW.step to the next, 180 kernels, at most 3.46 GiB
 
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'remat:modules=layers.*' | grep 'remat: left'
