@@ -16,6 +16,10 @@ enum { SM_THREADS = 2048, SM_BLOCKS = 32, SM_REGISTERS = 65536, SM_SHARED = 228 
 /* A trip to memory under load against the pointer chase that the device file has: 1.6, from kernels of one block on an H100 (recorded PyTorch, 0.5 us a trip).
  */
 #define LOADED 1.6
+/* Blocks before its own that a warp looks at in one access (Merrill and Garland, single-pass parallel prefix scan with decoupled look-back). */
+#define LOOK_BACK 32.0
+/* Of L2, that an access takes at least. */
+#define SECTOR_BYTES 32.0
 /* Share of L2 in which a kernel's bytes are found, written by the kernel before: what fits is read at L2's rate. */
 #define L2_SHARE 1.0
 /* Tiles: instructions beside the multiply-adds, as elements of the tile's harmonic side: with I = m n / (m + n) a share I / (I + 22) of issue slots is FMA
@@ -31,6 +35,9 @@ enum { SM_THREADS = 2048, SM_BLOCKS = 32, SM_REGISTERS = 65536, SM_SHARED = 228 
 /* Of a plain product's rate what a convolution reaches whose positions have fewer channels than a step, so that places are computed anew in each: one recorded
  * on an H100, patches of 14 x 14 x 3; another, of 16 x 16 x 3, comes out 12 per cent too fast with it. */
 #define IMPLICIT_SHARE 0.75
+/* Clocks that wgmma's convolutions take to fetch a row of a step: 1.8 to 2.2 in cuDNN 9's of 64 to 512 channels, in f16, bf16 and tf32, tiles of 128 x 64 to
+ * 256 x 64, on an H100. And cuDNN cuts the channels of a position in two steps where one would take them all (its tiles of 256 x 64 x 32 for 64 of 16 bits). */
+#define POSITION_CLOCKS 2.0
 /* Bytes of channels that one access takes: where a position has no more, a library steps through several positions together (CUTLASS, kFixedChannels). */
 #define FEW_CHANNELS 16.0
 /* Trips to memory of a block of a product before its first and after its last k, and what a pipelined kernel takes to be set up (shared memory carved anew,
@@ -302,12 +309,14 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
         trips = MAX(class->trips, elements / (blocks * threads) / LIST_STEP);
         resident = MIN(resident, ceil(blocks / chip->sms));
     }
+    if (kernel->name.chain > 0)
+        trips = MAX(ceil(elements / (working * threads)) * kernel->name.chain / 10, 1);
     double waves = MAX(working / places, 1), used = MIN(working, chip->sms);
     if (kernel->name.walks) { /* whole waves, as all blocks take as long */
         waves = ceil(waves);
         trips = elements / (blocks * threads) * WALK_TRIPS;
     }
-    double extra = launch->scattered ? 32 / bytes_each - 1 : 0; /* a sector of 32 bytes for every element, through L2 */
+    double extra = launch->scattered ? SECTOR_BYTES / bytes_each - 1 : 0; /* a sector for every element, through L2 */
     double parts[3] = {
         (waves * trips + (kernel->name.generated ? (waves - 1) * TURN_TRIPS : 0)) * chip->trip,
         elements * instructions / (used * chip->lanes * chip->clock),
@@ -316,6 +325,12 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
     };
     if (extra > 0 && chip->l2 && chip->l2->read > 0)
         parts[2] = MAX(parts[2], MAX(elements * bytes_each * (1 + extra) / (double)chip->l2->read, elements * SECTOR_CLOCKS / (used * chip->clock)));
+    if (kernel->name.looks_back && chip->l2) /* what is known passes from block to block through L2, as far as a warp sees at once */
+        parts[0] = MAX(parts[0], blocks / LOOK_BACK * LOADED * (double)chip->l2->latency * 1e-12);
+    if (kernel->name.adds && chip->l2 && chip->l2->read > 0) /* L2 adds one of a sector after the other */
+        parts[2] += elements * SECTOR_BYTES / (double)chip->l2->read;
+    if (launch->sectors > 0 && chip->l2 && chip->l2->read > 0) /* each goes through L2 for the one element in it that is wanted then */
+        parts[2] = MAX(parts[2], elements * launch->sectors / (double)chip->l2->read);
     double p = CLAMP(1 + log2(resident), 1, 4);
     *ret = (EchGpuCost){.latency = ech_gpu_time(parts[0]),
                         .compute = ech_gpu_time(parts[1]),
@@ -409,8 +424,11 @@ static void tile_cost(const EchGpuChip *chip, const EchGpuLaunch *l, const Tile 
     }
     double deep = k / split > tile->k ? ceil(k / split / tile->k) * tile->k : MAX(k / split, 1);
     double count = tiles * split;
+    /* A convolution's operands come row by row of a step, of up to 128 bytes each, from where its position lies. */
+    double fetched = l->taps > 1 && tile->arithmetic == ECH_GPU_WGMMA ? (tile->m + tile->n) * ceil(deep / tile->k) * POSITION_CLOCKS / chip->clock : 0;
     double main = tile->m * tile->n * deep / (tile_rate(chip, tile, dtype) * (l->taps > 1 && (double)l->k / (double)l->taps < tile->k ? IMPLICIT_SHARE : 1)),
            tail = 0;
+    main = MAX(main, fetched);
     if (tile->alignment > 0 && tile->alignment < 4 && tile->arithmetic != ECH_GPU_FMA) {
         double rate = UNALIGNED_ELEMENTS * tile->alignment * chip->clock;
         main = MAX(main, (tile->m + tile->n) * deep / rate);
@@ -426,7 +444,9 @@ static void tile_cost(const EchGpuChip *chip, const EchGpuLaunch *l, const Tile 
     double stored = rate_seconds(result, chip->hbm->write ? chip->hbm->write : chip->hbm->read) / waves;
     /* Every tile takes its operands from L2 anew. */
     double feed = ech_device_number(chip->device, "kernel.tile_feed", chip->l2 ? (double)chip->l2->read : 0);
-    double shared_m = tile->arithmetic == ECH_GPU_WGMMA ? CLUSTER : 1;
+    /* Of convolutions the largest alone: "tilesize256x128x64_warpgroupsize2x1x1", others have 1x1x1. */
+    bool together = tile->arithmetic == ECH_GPU_WGMMA && (l->taps <= 1 || tile->m * tile->n >= 256 * 128);
+    double shared_m = together ? CLUSTER : 1;
     double rows_bytes = l->operand_bytes, weight_bytes = l->weight_bits ? l->weight_bits / 8.0 : l->operand_bytes;
     double fed = feed > 0 && l->operand_bytes > 0
                      ? count * (tile->m / shared_m * (swap ? weight_bytes : rows_bytes) + tile->n * (swap ? rows_bytes : weight_bytes)) * deep / feed
@@ -548,7 +568,7 @@ static uint8_t arithmetic_of(const EchGpuChip *chip, const EchGpuKernel *kernel,
     if (kernel->launch.kind == ECH_GPU_PRODUCT && kernel->launch.arithmetic == 0) {
         if (single || ech_unit_peak(chip->matrix, dtype) == 0)
             arithmetic = ECH_GPU_FMA;
-        else if (precise)
+        else if (precise || strcmp(dtype, "s8") == 0) /* cuBLAS 13 has only older kernels for whole numbers: cutlass_80_tensorop_i16832gemm_s8 on an H100 */
             arithmetic = ECH_GPU_MMA;
     }
     if (chip->amd && arithmetic == ECH_GPU_FMA && (single || precise))
@@ -597,9 +617,10 @@ static bool price_best_tile(const EchGpuChip *chip, const EchGpuKernel *kernel, 
     for (size_t i = 0; i < n_tiles + (both ? OLDER_TILES : 0); i++) {
         uint8_t kind = i < n_tiles ? arithmetic : ECH_GPU_MMA;
         uint16_t m = tiles[i % n_tiles].m, n = tiles[i % n_tiles].n;
+        double step = (kind == ECH_GPU_WGMMA ? STEP_BYTES : STEP_BYTES / 2) / each, channels = launch->taps > 1 ? (double)launch->k / (double)launch->taps : 0;
         Tile tile = {.m = m,
                      .n = n,
-                     .k = (kind == ECH_GPU_WGMMA ? STEP_BYTES : STEP_BYTES / 2) / each,
+                     .k = kind == ECH_GPU_WGMMA && channels == step ? step / 2 : step,
                      .stages = 4,
                      .threads = 128,
                      .resident = m * n >= 128 * 128 || kind == ECH_GPU_WGMMA ? 1 : 2,

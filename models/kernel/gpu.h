@@ -112,13 +112,18 @@ typedef struct {
     bool sums_rows;                           /**< Normalisation: writes one row, the sum of all. */
     bool whole_rows;                          /**< Gathers, scatters: an index for a row, not for an element. */
     bool sorts;                               /**< Relayouts: a pass of cub's radix sort, of elements of read_bytes. */
+    bool looks_back;                          /**< Reductions: cub's, of which each block needs what those before it made of theirs. */
+    bool counts;                              /**< Reductions: cub's, of the digits of all keys that are sorted, element_bytes each. */
+    bool adds;                                /**< Gathers, scatters: every element is added where it belongs, by an access of its own. */
+    uint8_t chain;                            /**< Tenths of accesses of a thread for each of its elements, one after the other; 0: trips. */
 } EchGpuName;
 /** Reads a demangled or mangled-enough kernel name. Never fails: kind is ECH_GPU_UNKNOWN where nothing is recognised. */
 void ech_gpu_name(const char *name, EchGpuName *ret);
 
 /** A launch and its shape; 0 where not known. As text "grid=264x2x1 block=512x1x1 shared=0 registers=32 product=1x5185x1024x4096 rows=82960x5185 scattered=1
- * elements=4096 operand_bytes=2"; what a compiled program says of the kernel itself, where a name would not, follows it: "class=product arithmetic=mma
- * tile=64x32x32 stages=3 alignment=1 instructions=30 vector=4 trips=2 routine=radix keys=4 passes=2 turned=4096", and of weights of few bits "weight_bits=5".
+ * sectors=36 elements=4096 operand_bytes=2"; what a compiled program says of the kernel itself, where a name would not, follows it: "class=product
+ * arithmetic=mma tile=64x32x32 stages=3 alignment=1 instructions=30 vector=4 trips=2 routine=radix keys=4 passes=2 turned=4096", and of weights of few bits
+ * "weight_bits=5".
  */
 typedef struct {
     uint32_t grid[3], block[3];
@@ -132,6 +137,7 @@ typedef struct {
     uint64_t elements;       /**< Else: elements of the iteration. */
     uint32_t operand_bytes;  /**< An element. */
     bool scattered;          /**< The threads of a warp read or write elements that do not lie together. */
+    uint16_t sectors;        /**< Of 32 bytes, that 32 neighbours touch in all arrays, where these do not lie together; else 0. */
     bool dropout;            /**< Attention: a random number for every score. */
     bool backward, causal;   /**< As in EchGpuName, like all that follows. */
     uint16_t head;

@@ -64,13 +64,19 @@ static void price_bitonic(const EchGpuChip *chip, const EchGpuLaunch *launch, Ec
 /* Of every element @each bytes, keys and what moves with them. */
 static double radix_compute(const EchGpuChip *chip, double elements, double each)
 {
-    return elements * MAX(RADIX_BYTE_INSTRUCTIONS * each, RADIX_LEAST_INSTRUCTIONS) / lanes(chip);
+    return elements * MAX(ech_device_number(chip->device, "kernel.radix_instructions", RADIX_BYTE_INSTRUCTIONS) * each, RADIX_LEAST_INSTRUCTIONS) / lanes(chip);
+}
+
+static double radix_latency(const EchGpuChip *chip)
+{
+    return ech_device_number(chip->device, "kernel.radix_pass_ps", RADIX_PASS * 1e12) * 1e-12;
 }
 
 void ech_gpu_radix_pass(const EchGpuChip *chip, double elements, double each, EchGpuCost *ret)
 {
     double memory = ech_gpu_memory_seconds(chip, elements * each, elements * each, 0), compute = radix_compute(chip, elements, each);
-    finish(chip->start, RADIX_PASS, compute, memory, RADIX_PASS + MAX(memory, compute), ret);
+    double latency = radix_latency(chip);
+    finish(chip->start, latency, compute, memory, latency + MAX(memory, compute), ret);
 }
 
 static void price_radix(const EchGpuChip *chip, const EchGpuLaunch *launch, EchGpuCost *ret)
@@ -83,7 +89,7 @@ static void price_radix(const EchGpuChip *chip, const EchGpuLaunch *launch, EchG
     if (!segmented)
         memory += ech_gpu_memory_seconds(chip, elements * key, 0, 0);
     double compute = passes * radix_compute(chip, elements, each) / share;
-    double latency = passes * (segmented ? 4 * chip->trip : RADIX_PASS);
+    double latency = passes * (segmented ? 4 * chip->trip : radix_latency(chip));
     double others = segmented ? 0 : RADIX_OTHERS;
     finish(chip->start * (passes + others), latency, compute, memory, latency + MAX(memory, compute) + others * 2 * chip->trip, ret);
 }

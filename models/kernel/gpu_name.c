@@ -126,6 +126,11 @@ static const struct {
     {"nll_loss_backward", ECH_GPU_SCATTER},
     {"nll_loss2d_backward", ECH_GPU_SCATTER},
     {"radixsorthistogram", ECH_GPU_REDUCE},
+    {"fill_reverse_indices", ECH_GPU_FILL},
+    {"searchsorted", ECH_GPU_GATHER},
+    {"kernelhistogram1d", ECH_GPU_REDUCE},
+    {"gathermedian", ECH_GPU_REDUCE},
+    {"_kernel_vectorized", ECH_GPU_ELEMENTWISE}, /* jiterator's: "abs_kernel_vectorized2_kernel" */
     {"radixsortexclusivesum", ECH_GPU_REDUCE},
     {"radixsort", ECH_GPU_RELAYOUT},
     {"devicescan", ECH_GPU_REDUCE},
@@ -614,12 +619,10 @@ static uint16_t elementwise_instructions(const char *text)
     static const struct {
         const char *part;
         uint16_t count;
-    } costs[] = {{"gelubackward", 46}, {"gelu", 34},       {"pow_tensor_tensor", 90},
-                 {"pow_", 24},         {"erf_", 54},       {"dropout", 60},
-                 {"distribution", 60}, {"silu", 34},       {"sigmoid", 34},
-                 {"tanh", 34},         {"exp_kernel", 30}, {"log_kernel", 30},
-                 {"sin_kernel", 40},   {"cos_kernel", 40}, {"div_", 20},
-                 {"divfunctor", 20},   {"sqrt", 20}};
+    } costs[] = {
+        {"gelubackward", 46}, {"gelu", 34}, {"pow_tensor_tensor", 90}, {"pow_", 24}, {"erf_", 54},       {"dropout", 60},    {"normal_and_transform", 70},
+        {"distribution", 60}, {"silu", 34}, {"sigmoid", 34},           {"tanh", 34}, {"exp_kernel", 30}, {"log_kernel", 30}, {"sin_kernel", 40},
+        {"cos_kernel", 40},   {"div_", 20}, {"divfunctor", 20},        {"sqrt", 20}};
     for (size_t i = 0; i < G_N_ELEMENTS(costs); i++)
         if (strstr(text, costs[i].part))
             return costs[i].count;
@@ -665,6 +668,21 @@ static uint8_t bytes_of_element(const char *text)
     return says_one_of(text, two) ? 2 : strstr(text, "double") ? 8 : strstr(text, "float") ? 4 : strstr(text, "<long") ? 8 : says_one_of(text, one) ? 1 : 4;
 }
 
+/* Kernels whose threads go from one element to the next, waiting for each. Upsampling: a thread has one place of all images and channels (of some of them where
+ * it only copies; UpSampleBilinear2d.cu, UpSampleNearest2d.cu). Pooling, channels last (DilatedMaxPool2d.cu): a wait for each place of each window that an
+ * element of the input lies in, and two backward, for its place and then its gradient; 3 x 3 in steps of 2 is taken, of which an element lies in 2.25: the
+ * sizes of a window no launch tells. */
+static void read_chain(const char *text, EchGpuName *ret)
+{
+    static const char *const each[] = {"upsample_bilinear2d_out_frame", "upsample_nearest2d_out_frame", "upsample_bicubic2d_out_frame", NULL};
+    if (says_one_of(text, each))
+        ret->chain = 10;
+    else if (strstr(text, "max_pool_forward_nhwc"))
+        ret->chain = 23;
+    else if (strstr(text, "max_pool_backward_nhwc"))
+        ret->chain = 45;
+}
+
 static void read_stream(const char *text, EchGpuName *ret)
 {
     read_elementwise(text, ret);
@@ -680,8 +698,11 @@ static void read_stream(const char *text, EchGpuName *ret)
         ret->read_bytes = 8;
         ret->written_bytes = 2;
     }
+    read_chain(text, ret);
     /* Offsets are divisions by every dimension. */
     ret->instructions = (uint16_t)(elementwise_instructions(text) + (ret->kind == ECH_GPU_STRIDED ? 71 : 0));
+    if (strstr(text, "triu_tril")) /* once for two neighbours (TriangularOps.cu, elements_per_thread) */
+        ret->instructions = 13 + 71 / 2;
 }
 
 /* PyTorch's own, "reduce_kernel<128, 4, ": a thread takes so many columns at once (Reduce.cuh's output_vec_size) of four rows before it adds them up (vt0; of
@@ -696,9 +717,46 @@ static void read_reduce_kernel(const char *text, EchGpuName *ret)
         ret->vector = (uint8_t)((columns[2] - '0') * (strstr(at, "welfordops") ? 1 : 2));
 }
 
+/* PyTorch's choice of the largest of a row by a block (SortingRadixSelect.cuh): a look at the whole row for every two bits of a value, each with barriers and a
+ * count of four digits by shared memory. Seen on an H100: medians of 4096 are bound by what is issued, two of 64 by the wait. */
+#define CHOICE_INSTRUCTIONS 40
+#define CHOICE_TRIPS 1.5
+/* ScanUtils.cuh, tensor_kernel_scan_innermost_dim: a row of threads takes two elements each, sums by shared memory, and goes on: reading, barriers, writing. A
+ * step is two elements a thread; 4096 rows of 4096 on an H100. */
+#define SCAN_CHAIN 13
+/* SummaryOps.cu, kernelHistogram1D: a bin is a division, and a count in shared memory that others want. 2^24 floats and 2^24 whole numbers on an H100. */
+#define HISTOGRAM_INSTRUCTIONS 150
+/* For a digit of a key of what cub counts before it sorts: its place, and a count in shared memory. 2^24 floats and 2^22 long ones on an H100. */
+#define DIGIT_INSTRUCTIONS 22
+
+static void read_counting(const char *text, EchGpuName *ret)
+{
+    static const char *const in_order[] = {"devicescankernel",       "devicescanbykeykernel", "selectsweepkernel",
+                                           "uniquebykeysweepkernel", "reducebykeykernel",     NULL};
+    ret->looks_back = says_one_of(text, in_order);
+    if (strstr(text, "gathermedian") || strstr(text, "sbtopk::gathertopk")) {
+        unsigned looks = ret->element_bytes * 4u;
+        ret->instructions = (uint16_t)(CHOICE_INSTRUCTIONS * looks);
+        ret->trips = (uint16_t)(CHOICE_TRIPS * looks);
+    } else if (strstr(text, "tensor_kernel_scan_innermost_dim")) {
+        ret->chain = SCAN_CHAIN;
+    } else if (strstr(text, "kernelhistogram1d")) {
+        ret->instructions = HISTOGRAM_INSTRUCTIONS;
+    } else if (strstr(text, "radixsorthistogram")) {
+        const char *hub = strstr(text, "policy_hub<"), *key = hub ? hub : strstr(text, "radixsortpolicy<");
+        unsigned bytes = key ? type_bytes(strchr(key, '<') + 1) : 0;
+        if (bytes > 0) {
+            ret->counts = true;
+            ret->element_bytes = (uint8_t)bytes;
+            ret->instructions = (uint16_t)(DIGIT_INSTRUCTIONS * bytes);
+        }
+    }
+}
+
 static void read_reduction(const char *text, EchGpuName *ret)
 {
     read_reduce_kernel(text, ret);
+    read_counting(text, ret);
     if (!strstr(text, "triton_"))
         return;
     ret->vector = 4; /* rows that lie together, no offsets to compute: as what is element-wise, in accesses of 16 bytes */
@@ -736,13 +794,16 @@ static void read_onesweep(const char *text, EchGpuName *ret)
     ret->read_bytes = ret->written_bytes = (uint8_t)(keys + with);
 }
 
+/* cub's BlockRadixSort takes four bits a pass if it is not told otherwise; 4096 rows of 1024 floats on an H100. */
+#define ROW_SORT_INSTRUCTIONS 122
+
 static void read_relayout(const char *text, EchGpuName *ret)
 {
     ret->vector = strstr(text, "radixsort") ? 16 : strstr(text, "nhwctonchw") ? 4 : 1; /* elements a thread */
     if (strstr(text, "onesweep"))
         read_onesweep(text, ret);
-    else if (strstr(text, "radixsortkvinplace")) /* a block sorts its row by six bits a pass, with an index of 64 bits for every key (gpu_library.c) */
-        ret->instructions = (uint16_t)(546 * ((ret->element_bytes * 8 + 5) / 6));
+    else if (strstr(text, "radixsortkvinplace")) /* a block sorts its row in shared memory, with an index of 64 bits for every key */
+        ret->instructions = (uint16_t)(ROW_SORT_INSTRUCTIONS * (ret->element_bytes * 8 / 4));
 }
 
 /* A name that is written as Triton has it, after a Python function: no template, no parameters, no name space. Those of libraries that are plain, too, have
@@ -754,10 +815,12 @@ static bool is_of_triton(const char *text)
 
 static void read_norm(const char *text, EchGpuName *ret)
 {
+    static const char *const divides[] = {"collect_statistics", "rowwisemoments", NULL};
     static const char *const sums[] = {"gammabeta", "collect_statistics", "rowwisemoments", "batch_norm_backward_reduce", "internalgradients", NULL};
     ret->sums_rows = says_one_of(text, sums);
     ret->walks = strstr(text, "collect_statistics_channels_last") != NULL;
-    ret->instructions = ret->sums_rows || (strstr(text, "_quant") && !strstr(text, "norm")) ? 24 : 0; /* as reductions */
+    /* As reductions, but that a mean and variance that go on are divided anew at every element (WelfordOps), as in a norm itself. */
+    ret->instructions = ret->walks || (ret->sums_rows && !says_one_of(text, divides)) || (strstr(text, "_quant") && !strstr(text, "norm")) ? 24 : 0;
     /* Batch norms' own elements, scaled and moved: of ResNet-50's rows of 784 MiB on an H100 (368 us). */
     if (strstr(text, "transform_input_channels_last") || strstr(text, "backward_elemt_channels_last"))
         ret->instructions = 52;
@@ -823,20 +886,34 @@ void ech_gpu_name(const char *name, EchGpuName *ret)
     case ECH_GPU_NORM: read_norm(text, ret); break;
     case ECH_GPU_GATHER:
         ret->whole_rows = strstr(text, "vectorized_gather") != NULL;
+        ret->adds = strstr(text, "reduceadd") != NULL;
+        if (ret->whole_rows) { /* 16 bytes a thread, and an index looked up, checked and followed: rows of 256 and of 2048 bytes on an H100 */
+            ret->element_bytes = 4;
+            ret->vector = 4;
+            ret->instructions = 45 / 4;
+            ret->trips = 5;
+        }
         if (strstr(text, "embedding_codegen_forward")) /* a lane of the warp that sums a bag has four columns (FBGEMM's Vec4T) */
             ret->vector = 4;
         read_block(strstr(text, "elementwise_kernel<"), ret);
         break;
     case ECH_GPU_SCATTER: /* a thread adds up the rows of one index, mostly one or two */
         ret->whole_rows = strstr(text, "vectorized_scatter") != NULL;
+        ret->adds = strstr(text, "reduceadd") != NULL;
         ret->trips = strstr(text, "compute_grad_weight") || strstr(text, "sum_and_scatter") ? 2 : 0;
         break;
     case ECH_GPU_SOFTMAX: /* a block's row in registers or in shared memory (PyTorch from 2.1 and 2.8 on); cunn_SoftMaxForward alone goes through it again and
                              again */
         ret->generated = strstr(text, "softmaxforwardreg") || strstr(text, "softmaxforwardsmem");
         break;
-    case ECH_GPU_UNKNOWN:
     case ECH_GPU_FILL:
+        if (strstr(text, "fill_reverse_indices")) { /* PyTorch's sort: places of 64 bits, one a thread of 1024 */
+            ret->element_bytes = 8;
+            ret->block_elements = 1024;
+            ret->arrays = 1;
+        }
+        break;
+    case ECH_GPU_UNKNOWN:
     case ECH_GPU_SOFTMAX_WARP:
     case ECH_GPU_SPLIT_REDUCE:
     case ECH_GPU_SORT:
@@ -880,6 +957,7 @@ static const struct {
     {"elements", 1, .members = {MEMBER(elements, ANY)}},
     {"operand_bytes", 1, .members = {MEMBER(operand_bytes, 64)}},
     {"scattered", 1, .members = {MEMBER(scattered, 1)}},
+    {"sectors", 1, .members = {MEMBER(sectors, 4096)}},
     {"class", 1, .members = {MEMBER(kind, 0)}, .words = ech_gpu_class_names, .n_words = ECH_GPU_N_CLASSES},
     {"backward", 1, .members = {MEMBER(backward, 1)}},
     {"causal", 1, .members = {MEMBER(causal, 1)}},

@@ -84,7 +84,10 @@ static const char *word_of_class(const EchGpuName *name)
 {
     switch ((EchGpuClass)name->kind) {
     case ECH_GPU_REDUCE:
-        return name->generated     ? "triton_red_"
+        return name->counts        ? "radixsorthistogram"
+               : name->chain       ? "tensor_kernel_scan_innermost_dim"
+               : name->looks_back  ? "devicescankernel"
+               : name->generated   ? "triton_red_"
                : !name->joins      ? "reduce_kernel"
                : name->vector == 8 ? "reduce_kernel<128, 4, "
                : name->vector == 4 ? "reduce_kernel<256, 2, "
@@ -95,7 +98,9 @@ static const char *word_of_class(const EchGpuName *name)
     case ECH_GPU_NORM:
         return name->walks                ? "batch_norm collect_statistics_channels_last"
                : name->instructions == 52 ? "batch_norm transform_input_channels_last"
-               : name->sums_rows          ? (name->generated ? "internalgradients" : "gammabeta")
+               : name->sums_rows          ? (name->generated          ? "internalgradients"
+                                             : name->instructions > 0 ? "gammabeta"
+                                                                      : "rowwisemoments")
                : name->generated          ? "triton_norm layer_norm"
                : name->instructions > 0   ? "vectorized_layer_norm_kernel<x, x, true>"
                                           : "layer_norm";
@@ -103,8 +108,8 @@ static const char *word_of_class(const EchGpuName *name)
     case ECH_GPU_VECTOR: return "gemv";
     case ECH_GPU_SPLIT_REDUCE: return "splitkreduce";
     case ECH_GPU_ATTENTION: return "flash_";
-    case ECH_GPU_GATHER: return "indexselect";
-    case ECH_GPU_SCATTER: return name->trips ? "sum_and_scatter" : "index_put";
+    case ECH_GPU_GATHER: return name->whole_rows ? "vectorized_gather" : name->adds ? "indexselect reduceadd" : "indexselect";
+    case ECH_GPU_SCATTER: return name->adds ? "index_put reduceadd" : name->trips ? "sum_and_scatter" : "index_put";
     case ECH_GPU_CONCAT:
         return name->instructions ? "catarraybatchedcopy_vectorized" : name->vector == 2 ? "catarraybatchedcopy_contig" : "catarraybatchedcopy";
     case ECH_GPU_RELAYOUT:
@@ -114,7 +119,10 @@ static const char *word_of_class(const EchGpuName *name)
                : name->vector == 4  ? "nhwctonchw"
                                     : "transpose";
     case ECH_GPU_OPTIMIZER: return "multi_tensor_apply";
-    case ECH_GPU_FILL: return name->instructions ? "fillfunctor" : "memset";
+    case ECH_GPU_FILL:
+        return name->block_elements == 1024 && name->element_bytes == 8 && !name->instructions ? "fill_reverse_indices"
+               : name->instructions                                                            ? "fillfunctor"
+                                                                                               : "memset";
     case ECH_GPU_UNKNOWN:
     case ECH_GPU_ELEMENTWISE:
     case ECH_GPU_STRIDED:
@@ -174,13 +182,34 @@ static void say_relayout(const EchGpuName *name, GString *out)
         g_string_append_printf(out, " policy_hub<%s, nulltype,", plain[keys]);
 }
 
+/* Of cub's count of digits: keys. Kernels of PyTorch's that are of a kind of their own, by a part of their names. */
+static void say_own(const char *text, const EchGpuName *name, GString *out)
+{
+    static const char *const plain[] = {[1] = "signed char", [2] = "short", [4] = "int", [8] = "long"};
+    static const char *const parts[] = {"triu_tril",
+                                        "gathermedian",
+                                        "sbtopk::gathertopk",
+                                        "kernelhistogram1d",
+                                        "upsample_bilinear2d_out_frame",
+                                        "max_pool_forward_nhwc",
+                                        "max_pool_backward_nhwc",
+                                        "upsample_nearest2d_out_frame",
+                                        "upsample_bicubic2d_out_frame"};
+    g_autofree char *lower = g_ascii_strdown(text, -1);
+    if (name->counts)
+        g_string_append_printf(out, " policy_hub<%s,", plain[name->element_bytes]);
+    for (size_t i = 0; i < G_N_ELEMENTS(parts); i++)
+        if (strstr(lower, parts[i]))
+            g_string_append_printf(out, " %s", parts[i]);
+}
+
 static void say_cost(unsigned instructions, GString *out)
 {
     static const struct {
         unsigned count;
         const char *word;
-    } costs[] = {{46, "gelubackward"}, {54, "erf_"},       {90, "pow_tensor_tensor"}, {24, "pow_"}, {60, "dropout"},
-                 {34, "silu"},         {30, "exp_kernel"}, {40, "sin_kernel"},        {20, "div_"}};
+    } costs[] = {{46, "gelubackward"},         {54, "erf_"}, {90, "pow_tensor_tensor"}, {24, "pow_"},       {60, "dropout"},
+                 {70, "normal_and_transform"}, {34, "silu"}, {30, "exp_kernel"},        {40, "sin_kernel"}, {20, "div_"}};
     for (size_t i = 0; i < G_N_ELEMENTS(costs); i++)
         if (costs[i].count == instructions)
             g_string_append_printf(out, " %s", costs[i].word);
@@ -252,6 +281,8 @@ void ech_anonymize_kernel(const char *text, GString *out)
         say_elementwise(&name, out);
     if (name.kind == ECH_GPU_ATTENTION)
         say_attention(&name, out);
+    if (name.kind == ECH_GPU_REDUCE || name.kind == ECH_GPU_STRIDED)
+        say_own(text, &name, out);
     if (name.backward)
         g_string_append(out, " backward");
     static const char *const widths[] = {[1] = " <bool", [2] = " half", [8] = " double"};

@@ -1147,6 +1147,32 @@ static bool random_numbers(const Call *c, EchGpuOperator *ret)
     return true;
 }
 
+/* Images [.., height, width], the second input the new height and width, which the launch tells. */
+static bool upsampling(const Call *c, EchGpuOperator *ret)
+{
+    uint64_t plane = ech_bytes_mul(dim(&c->inputs[0], 0), dim(&c->inputs[0], 1));
+    if (!is_tensor(&c->inputs[0]) || c->inputs[0].rank != 4 || plane == 0 || strstr(c->op, "backward"))
+        return false;
+    ret->planes = c->inputs[0].numel / plane;
+    return true;
+}
+
+/* Where in a sorted row each of others belongs: half of what is left at each look, and before and after that a wait for what is looked for and where it goes.
+ */
+static bool search(const Call *c, EchGpuOperator *ret)
+{
+    const EchGpuInput *sorted = &c->inputs[0], *wanted = &c->inputs[1];
+    if (!is_tensor(sorted) || !is_tensor(wanted) || dim(sorted, 0) == 0)
+        return false;
+    ret->kind = ECH_GPU_OP_GATHER;
+    ret->dtype = wanted->dtype;
+    ret->elements = wanted->numel;
+    ret->trips = (uint16_t)(2 + ceil(log2((double)dim(sorted, 0) + 1)));
+    ret->read = ech_bytes_add(bytes_of(sorted->numel, sorted->dtype), bytes_of(wanted->numel, wanted->dtype));
+    ret->written = bytes_of(wanted->numel, ECH_DTYPE_S64);
+    return true;
+}
+
 static bool reduction(const Call *c, EchGpuOperator *ret)
 {
     ret->kind = ECH_GPU_OP_REDUCE;
@@ -1237,6 +1263,8 @@ static const struct {
     {IS, 2, embedding, {"embedding"}},
     {IS, 3, embedding_bags, {"_embedding_bag", "_embedding_bag_forward_only"}},
     {IS, 2, taken, {"take"}},
+    {IS, 2, search, {"searchsorted"}},
+    {BEGINS, 1, upsampling, {"upsample_"}},
     {HAS, 3, tables_lookup, {"embedding_codegen_forward"}},
     {HAS, 3, tables_step, {"embedding_backward_codegen"}},
     {IS, 2, indexed, {"index"}},

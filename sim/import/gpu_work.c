@@ -267,6 +267,15 @@ static void element_work(const EchGpuOperator *whole, const EchGpuName *name, Ec
     }
 }
 
+/* Every place of all planes, of which the first two dimensions of the grid cover one. */
+static void planes_work(const EchGpuOperator *whole, EchGpuLaunch *launch, EchItemWork *ret)
+{
+    EchBytes each = ech_dtype_bits((EchDtype)whole->dtype) / 8;
+    launch->elements = ret->ops = ech_bytes_mul(
+        whole->planes, ech_bytes_mul((uint64_t)launch->grid[0] * launch->grid[1], (uint64_t)MAX(launch->block[0], 1u) * MAX(launch->block[1], 1u)));
+    ret->write = ech_bytes_mul(launch->elements, each);
+}
+
 /* Each pass of a sort goes over all, and moves more than the operator has: over its elements, if the launch may be one of so many on some GPU; else they are
  * sorted in parts, or others are. */
 static bool sort_work(const EchGpuOperator *whole, const EchGpuName *name, EchGpuLaunch *launch, EchItemWork *ret)
@@ -359,6 +368,12 @@ bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, do
     }
     if (name->sorts)
         return sort_work(whole, name, launch, ret);
+    if (name->counts) { /* of what is sorted: all, or indices of a gradient's rows */
+        launch->elements = whole->kind == ECH_GPU_OP_GATHER ? whole->n / 8 : whole->elements;
+        launch->operand_bytes = name->element_bytes;
+        set_traffic(ret, ech_bytes_mul(launch->elements, name->element_bytes), 0, ECH_INFERRED);
+        return launch->elements > 0;
+    }
     if (!(share > 0))
         return helper_work(whole, name, launch, ret);
     if (whole->listed > 0) {
@@ -382,7 +397,10 @@ bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, do
         rows_work(whole, name, launch, ret);
     } else {
         launch->elements = scaled(whole->elements, share);
-        if (whole->kind == ECH_GPU_OP_GATHER)
+        launch->trips = whole->trips;
+        if (whole->planes > 0 && name->chain > 0)
+            planes_work(whole, launch, ret);
+        else if (whole->kind == ECH_GPU_OP_GATHER)
             gather_work(whole, name, launch, ret);
         else if (whole->kind == ECH_GPU_OP_OTHER)
             element_work(whole, name, launch, ret);

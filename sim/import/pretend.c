@@ -43,6 +43,8 @@
  *                                                                     sequences together (queries and scores 0: not known), keys of the longest
  *   products LAUNCH OPERATIONS DTYPE                                  of the kernel before: what it multiplies in tiles; LAUNCH: as that of one
  *                                                                     product ("": it is none, or several)
+ *   sectors N                                                         of the kernel before: of 32 bytes, that 32 neighbours touch in all of its
+ *                                                                     arrays, where these do not lie together
  *   push T THREAD NAME | pop T THREAD | mark T THREAD NAME            NVTX ranges
  *   end
  *
@@ -639,6 +641,17 @@ static bool add_products(Reader *r, GError **error)
     kernel->multiplied = r->lines.fields[1];
     plain(r, dtype->at, dtype->n);
     kernel->dtype = ech_dtype_parse(r->scratch->str, r->scratch->len);
+    return true;
+}
+
+/* How the newest kernel's neighbours lie apart. */
+static bool add_sectors(Reader *r, GError **error)
+{
+    if (!r->launched || r->kernels->len == 0) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: sectors of no kernel; expected its launch before", r->lines.where, r->lines.line);
+        return false;
+    }
+    g_array_index(r->kernels, Kernel, r->kernels->len - 1).launch.sectors = (uint16_t)MIN(r->lines.fields[0], 4096u);
     return true;
 }
 
@@ -1315,6 +1328,7 @@ enum {
     LINE_NODE,
     LINE_LENGTHS,
     LINE_PRODUCTS,
+    LINE_SECTORS,
     LINE_MEETS,
     LINE_RANK,
     LINE_SENDS,
@@ -1355,6 +1369,7 @@ static const EchLineKind kinds[] = {
     [LINE_NODE] = {"node", NULL, 1, false},
     [LINE_LENGTHS] = {"lengths", NULL, 5, false},
     [LINE_PRODUCTS] = {"products", NULL, 3, false},
+    [LINE_SECTORS] = {"sectors", NULL, 1, false},
     [LINE_MEETS] = {"meets", NULL, ECH_LINE_LIST, false},
     [LINE_RANK] = {"rank", NULL, 3, false},
     [LINE_SENDS] = {"sends", NULL, ECH_LINE_LIST, false},
@@ -1428,6 +1443,7 @@ static bool add_line(size_t which, void *data, GError **error)
     case LINE_CAPTURED: return add_captured(r, error);
     case LINE_NODE: return add_node(r, error);
     case LINE_LENGTHS: add_lengths(r); break;
+    case LINE_SECTORS: return add_sectors(r, error);
     case LINE_PRODUCTS: return add_products(r, error);
     case LINE_MEETS: return add_meetings(r, false, error);
     case LINE_SENDS: return add_meetings(r, true, error);

@@ -303,6 +303,35 @@ START_TEST(told_products)
 }
 END_TEST
 
+/* A copy whose neighbours lie apart: each takes a sector of L2's for itself, so that it takes longer than one whose bytes alone count. */
+START_TEST(told_sectors)
+{
+    static const char copies[] =
+        "name 1 \"void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda(x)>>(int, x)\"\n"
+        "name 2 \"aten::copy_, sizes = [[8192, 8192], [8192, 8192], []]\"\n"
+        "push 3 9 2\nkernel 1 0 0 1 131072 1 1 128 1 1 0\n%spop 5 9\nend\n";
+    g_autofree char *straight = g_strdup_printf(copies, ""), *turned = g_strdup_printf(copies, "sectors 34\n");
+    EchTime times[2];
+    for (int i = 0; i < 2; i++) {
+        g_autofree char *text = g_strconcat(HEAD, i ? turned : straight, NULL);
+        g_autoptr(EchImport) import = must_read(text);
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchDevice) device = ech_device_load("h100-sxm", NULL, &error);
+        ck_assert_ok(device != NULL, error);
+        EchGpuKernel kernel = {.read = 128 << 20, .written = 128 << 20};
+        const EchOp *op = nth(import->trace, ECH_OP_KERNEL, 0);
+        ech_gpu_name(ech_trace_string(import->trace, op->name), &kernel.name);
+        ck_assert(ech_gpu_launch_parse(ech_trace_string(import->trace, op->launch), &kernel.launch));
+        ck_assert_uint_eq(kernel.launch.sectors, i ? 34 : 0);
+        EchGpuCost cost;
+        ck_assert(ech_gpu_kernel_price(device, &kernel, &cost));
+        times[i] = cost.time;
+    }
+    ck_assert(times[1] > 2 * times[0]);
+    must_fail(HEAD "sectors 34\nend\n", ":4: sectors of no kernel; expected its launch before");
+}
+END_TEST
+
 /* An all-reduce by a server's own kernel is one; a kernel of which it is not known what it does for whom is refused. */
 START_TEST(own_all_reduces)
 {
@@ -1382,6 +1411,7 @@ int main(void)
     tcase_add_test(cases, nodes_of_graphs_are_what_was_captured);
     tcase_add_test(cases, attention_over_pages_by_its_lengths);
     tcase_add_test(cases, told_products);
+    tcase_add_test(cases, told_sectors);
     tcase_add_test(cases, operators_of_others_have_types);
     tcase_add_test(cases, generated_kernels_by_what_they_go_over);
     tcase_add_test(cases, operators);

@@ -114,9 +114,54 @@ __attribute__((noinline, no_sanitize("address"))) void pretend_clear_stack(void)
     explicit_bzero(below, sizeof below);
 }
 
+/* PyTorch's element-wise kernels that take a place in each array apart (ATen/native/cuda/CUDALoops.cuh, gpu_kernel_impl): in their last parameter how many
+ * dimensions, of each its size and two numbers to divide by it (OffsetCalculator.cuh, MAX_DIMS; IntegerDivider.cuh), then of each a step in bytes for every
+ * array, then the arrays. How many sectors of 32 bytes 32 neighbours touch; 0: this is no such kernel, or what it touches lies together. */
+static unsigned scattered_sectors(const PretendKernelCode *code, void *const *arguments)
+{
+    enum { MOST_DIMENSIONS = 25, MOST_ARRAYS = 6, LANES = 32, SECTOR = 32 };
+    size_t bytes = 0, n = 0, last = code->n_parameters > 0 ? code->n_parameters - 1 : 0;
+    const uint8_t *data = strstr(code->name, "gpu_kernel_impl") ? parameter(code, arguments, last, &bytes) : NULL;
+    uint32_t words[1 + 3 * MOST_DIMENSIONS + MOST_DIMENSIONS * MOST_ARRAYS];
+    for (size_t arrays = 1; data && n == 0 && arrays <= MOST_ARRAYS; arrays++) {
+        size_t at = (4 * (1 + 3 * MOST_DIMENSIONS + MOST_DIMENSIONS * arrays) + 7) / 8 * 8, found = 0;
+        for (size_t i = 0; i < arrays && at + 8 * arrays <= bytes; i++) {
+            uint64_t word;
+            memcpy(&word, data + at + 8 * i, sizeof word);
+            found += pretend_is_address(word);
+        }
+        n = found == arrays ? arrays : 0;
+    }
+    if (n == 0)
+        return 0;
+    memcpy(words, data, 4 * (1 + 3 * MOST_DIMENSIONS + MOST_DIMENSIONS * n));
+    unsigned touched = 0;
+    bool apart = false;
+    for (size_t array = 0; array < n && words[0] <= MOST_DIMENSIONS; array++) {
+        uint64_t sectors[LANES];
+        unsigned n_sectors = 0;
+        for (unsigned lane = 0; lane < LANES; lane++) {
+            uint64_t rest = lane, place = 0;
+            for (size_t d = 0; d < words[0]; d++) {
+                uint64_t size = words[1 + 3 * d] > 0 ? words[1 + 3 * d] : 1;
+                place += rest % size * words[1 + 3 * MOST_DIMENSIONS + d * n + array];
+                rest /= size;
+            }
+            unsigned i = 0;
+            while (i < n_sectors && sectors[i] != place / SECTOR)
+                i++;
+            if (i == n_sectors)
+                sectors[n_sectors++] = place / SECTOR;
+        }
+        touched += n_sectors;
+        apart |= n_sectors > LANES / 2; /* what lies together are 16 at most, of complex doubles */
+    }
+    return apart ? touched : 0;
+}
+
 void pretend_arguments(const PretendKernelCode *code, void *const *arguments, PretendDim grid)
 {
-    pretend_use(PRETEND_NO_USES, NULL, 0);
+    pretend_use(PRETEND_NO_USES, NULL, scattered_sectors(code, arguments));
     size_t bytes;
     const uint8_t *data = parameter(code, arguments, 0, &bytes);
     bool lists = data && tell_lists(code, data, bytes, grid.x);

@@ -129,11 +129,12 @@ CHOOSES(ConvolutionBackwardData)
 CHOOSES(ConvolutionBackwardFilter)
 
 /* Batch norm. The library does not say sizes without a GPU: a bit an element is kept where an activation follows (cudnnBatchNormOps_t above 0), and partial
- * sums of two statistics a channel for every multiprocessor are assumed. */
+ * sums of two statistics a channel for every multiprocessor are assumed; of what lies plane by plane there are none (an H100's). */
 static size_t norm_workspace(const void *x_of)
 {
     PretendTensor x;
-    return tensor_of(x_of, &x) && x.rank > 1 ? (size_t)x.sizes[1] * 2 * sizeof(float) * pretend_device()->multiprocessors : 0;
+    return tensor_of(x_of, &x) && x.rank > 1 && !(x.rank > 2 && x.strides[1] != 1) ? (size_t)x.sizes[1] * 2 * sizeof(float) * pretend_device()->multiprocessors
+                                                                                   : 0;
 }
 
 PRETEND_EXPORT int cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(void *handle, int mode, int operations, const void *x_of, const void *z_of,

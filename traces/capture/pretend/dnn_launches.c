@@ -98,6 +98,18 @@ void pretend_dnn_convolution(PretendDnnCall *call, int kind, const char *name, c
              filled = full != channels ? pretend_dnn_copied_bytes(x, w, y, true, copies) : plain;
     if (!tensor_cores || call->workspace < filled)
         pretend_dnn_copied_bytes(x, w, y, false, copies);
+    /* Kernels for the first layer of images take three channels as four, 8 bytes (sm90_xmma_fprop_image_first_layer_..._c4r7s7), which asks for less. */
+    uint64_t pixels_in = pretend_dnn_elements(x) / (x->sizes[1] > 0 ? (uint64_t)x->sizes[1] : 1),
+             of_filters = pretend_dnn_elements(w) / (channels ? channels : 1), by_fours = (pixels_in + of_filters) * 4 * (pretend_dnn_bits(x->type) / 8);
+    bool fours =
+        kind == CONVOLUTION_FORWARD && tensor_cores && groups == 1 && channels == 3 && plain == 0 && call->workspace < filled && call->workspace >= by_fours;
+    if (fours) {
+        copies[0] = pixels_in * 4;
+        copies[1] = of_filters * 4;
+        copies[2] = 0;
+        k = 4 * taps;
+        filled = by_fours;
+    }
     bool relayouts = tensor_cores && plain + filled > 0 && call->workspace >= (call->workspace >= filled ? filled : plain);
     for (size_t i = 0; i < 3 && relayouts; i++) {
         if (all[i] != result && copies[i] > 0)
@@ -128,10 +140,24 @@ void pretend_dnn_convolution(PretendDnnCall *call, int kind, const char *name, c
     }
 }
 
+/* What lies plane by plane is a block's for each channel, of 512 threads (cudnn::bn_fw_tr_1C11_kernel_NCHW, bn_bw_1C11_kernel_new), which goes through it three
+ * times, waiting for each 16 bytes: 64 channels of 64 x 56 x 56 floats on an H100. */
+#define NORM_THREADS 512
+#define NORM_SWEEPS 3
+
 void pretend_dnn_norm(PretendDnnCall *call, const char *name, const PretendTensor *x, bool backward)
 {
     uint64_t elements = pretend_dnn_elements(x), rows = x->rank > 1 ? (uint64_t)x->sizes[1] : 1;
-    char launch[160];
+    char launch[200];
+    if (x->rank > 2 && x->strides[1] != 1 && rows < INT32_MAX) {
+        uint64_t each = (pretend_dnn_bits(x->type) + 7) / 8, accesses = (elements / rows * each + NORM_THREADS * 16 - 1) / (NORM_THREADS * 16),
+                 trips = accesses * NORM_SWEEPS * (backward ? 2 : 1);
+        snprintf(launch, sizeof launch, "grid=%llux1x1 block=%dx1x1 rows=%llux%llu operand_bytes=%llu class=norm%s trips=%llu", (unsigned long long)rows,
+                 NORM_THREADS, (unsigned long long)rows, (unsigned long long)(elements / rows), (unsigned long long)each, backward ? " backward=1" : "",
+                 (unsigned long long)(trips < 60000 ? trips : 60000));
+        pretend_dnn_launch(call, name, launch, 0, NULL);
+        return;
+    }
     snprintf(launch, sizeof launch, "rows=%llux%llu operand_bytes=%u class=norm%s", (unsigned long long)rows,
              (unsigned long long)(elements / (rows ? rows : 1)), (pretend_dnn_bits(x->type) + 7) / 8, backward ? " backward=1" : "");
     pretend_dnn_launch(call, name, launch, 0, NULL);

@@ -312,6 +312,8 @@ void pretend_use(PretendUse how, const void *address, uint64_t bytes)
     PretendBlock block;
     if (how == PRETEND_NO_USES) {
         uses_text.n = 0;
+        if (bytes > 0)
+            append_format(&uses_text, "\nsectors %" PRIu64, bytes);
         append_format(&uses_text, "\nargs");
     } else if (address && pretend_find(address, &block)) {
         append_format(&uses_text, "%s %d %" PRIu64 " %" PRIu64, uses_text.n == 0 ? "\nuses" : "", (int)how, (uint64_t)(uintptr_t)address, bytes);

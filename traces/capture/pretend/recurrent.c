@@ -6,10 +6,11 @@
 #include <string.h>
 
 enum { MODE_LSTM = 2, MODE_GRU = 3 };
+enum { PERSISTENT = 1 }; /* CUDNN_RNN_ALGO_PERSIST_STATIC, which its caller asks for */
 enum { NO_BIAS = 0, DOUBLE_BIAS = 2 };
 
 typedef struct {
-    int mode, bias, directions, type, math;
+    int algorithm, mode, bias, directions, type, math;
     uint64_t input, hidden, projection, layers;
 } Network;
 
@@ -89,10 +90,11 @@ PRETEND_EXPORT int cudnnDestroyRNNDescriptor(void *network)
 PRETEND_EXPORT int cudnnSetRNNDescriptor_v8(void *of, int algorithm, int mode, int bias, int direction, int input_mode, int type, int precision, int math,
                                             int32_t input, int32_t hidden, int32_t projection, int32_t layers, void *dropout, uint32_t flags)
 {
-    (void)algorithm, (void)input_mode, (void)precision, (void)dropout, (void)flags;
+    (void)input_mode, (void)precision, (void)dropout, (void)flags;
     if (!of || input < 1 || hidden < 1 || projection < 0 || layers < 1)
         return BAD_PARAM;
-    *(Network *)of = (Network){.mode = mode,
+    *(Network *)of = (Network){.algorithm = algorithm,
+                               .mode = mode,
                                .bias = bias,
                                .directions = direction == 1 ? 2 : 1,
                                .type = type,
@@ -258,10 +260,30 @@ static void write_cells(void *stream, const Network *network, const char *name, 
     pretend_library_kernel(stream, name, launch, bytes * (gates_of(network) + 1u), bytes * (backward ? gates_of(network) : 2u), 0, NULL);
 }
 
+/* One kernel for all steps: a block keeps the weights of 16 of the hidden state, and each step waits for what the other blocks wrote in the one before. An LSTM
+ * of 512, 64 sequences at once, on an H100: 128 steps in 789 us. */
+#define PERSISTENT_STEP_TRIPS 12
+
+static void write_persistent(void *stream, const Network *network, const Data *x, bool backward)
+{
+    char launch[200];
+    uint64_t cells = x->cells * network->hidden, bytes = bytes_of(network), gates = gates_of(network),
+             trips = x->steps * PERSISTENT_STEP_TRIPS < 60000 ? x->steps * PERSISTENT_STEP_TRIPS : 60000;
+    snprintf(launch, sizeof launch, "grid=%llux1x1 block=256x1x1 elements=%llu operand_bytes=%u class=elementwise%s trips=%llu",
+             (unsigned long long)((network->hidden + 15) / 16), (unsigned long long)cells, bytes_of(network), backward ? " backward=1" : "",
+             (unsigned long long)trips);
+    pretend_library_kernel(stream, backward ? "cudnn recurrent steps: gradients" : "cudnn recurrent steps", launch,
+                           (cells * (gates + 1) + gates * network->hidden * output_of(network)) * bytes, cells * bytes * (backward ? gates : 2), 0, NULL);
+}
+
 /* Steps of one layer follow one another: [batch, hidden] x [hidden, gates], and the cell. */
 static void write_steps(void *stream, const Network *network, const Data *x, bool backward)
 {
     uint64_t gates = gates_of(network) * network->hidden, output = output_of(network);
+    if (network->algorithm == PERSISTENT && !projects(network)) {
+        write_persistent(stream, network, x, backward);
+        return;
+    }
     for (uint64_t step = 0; step < x->steps; step++) {
         uint64_t batch = batch_at(x, step);
         if (batch == 0)

@@ -15,7 +15,7 @@ import pretend_generated
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-LARGEST = 1 << 22  # elements (a graph's edges, say); larger ones stay zeros
+LARGEST = 1 << 24  # elements (a graph's edges, say); larger ones stay zeros
 HOST_WORK = 1 << 20  # bytes of the host's memory that an operator on its processor reads and writes; fewer are lost in what a launch takes
 SCALARS = 64  # elements of floating-point tensors that are looked at: norms of masks, thresholds
 FEW = 1024  # choices of a router; a vocabulary has more
