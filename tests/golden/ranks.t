@@ -3,7 +3,7 @@ $ echelon run --trace traces/pipeline_pytorch.h100/rank1.pretend.gz traces/pipel
 rank1.pretend and 1 more: 2 ranks on h100-sxm
 
   Every rank fits.
-  It takes 79.9 ms, step 2 of 2 takes 25.9 ms; 20.4 % of all ranks' time in that step is waiting for one another.
+  It takes 80.0 ms, step 2 of 2 takes 25.9 ms; 20.4 % of all ranks' time in that step is waiting for one another.
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       step              run           alone           ranks            idle
@@ -22,11 +22,11 @@ $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --
 rank0.pretend and 1 more: 2 ranks on h100-sxm
 
   IT DOES NOT FIT: ranks 0, 1. (The others were replayed as if nobody had to wait for those; times mean little.)
-  It takes 835 us; 0.0 % of all ranks' time is waiting for one another.
+  It takes 854 us; 0.0 % of all ranks' time is waiting for one another.
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       time              run           alone           ranks            idle
-      0    992 MiB    418 MiB     835 us     424 us  51 %   22.8 us   3 %      0 ps   0 %    388 us  47 %  does not fit
+      0    992 MiB    418 MiB     854 us     443 us  52 %   22.8 us   3 %      0 ps   0 %    388 us  45 %  does not fit
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --set device.links.nvlink.to_device=x0.1 --set device.links.nvlink.from_device=x0.1 | head -n 5
 rank0.pretend and 1 more: 2 ranks on h100-sxm
 
@@ -72,7 +72,7 @@ $ echelon import traces/pipeline_pytorch.h100/rank0.pretend.gz --anonymize -o $T
 0 and 1 more: 2 ranks on h100-sxm
 
   Every rank fits.
-  It takes 79.9 ms, step 2 of 2 takes 25.9 ms; 20.4 % of all ranks' time in that step is waiting for one another.
+  It takes 80.0 ms, step 2 of 2 takes 25.9 ms; 20.4 % of all ranks' time in that step is waiting for one another.
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       step              run           alone           ranks            idle
@@ -96,17 +96,17 @@ $ P=traces/pipeline_pytorch.h100; echelon run $P/rank*.pretend.gz --device h100-
 
   Who waits for whom in that step, and what that one does meanwhile
   run    ranks       time       step  relative  waiting    fullest
-  as_is      2    79.9 ms    25.9 ms         -   20.4 %   2.66 GiB
+  as_is      2    80.0 ms    25.9 ms         -   20.4 %   2.66 GiB
   slow       2     106 ms    34.0 ms     1.314   27.4 %   2.66 GiB
 
   What changed from as_is to slow
    rank                     step        kernels  communication          waits     host, idle                     live
-      0       25.9 ms -> 34.0 ms       +87.0 us              =       +8.04 ms              =     2.53 GiB -> 2.53 GiB
-      1       25.9 ms -> 34.0 ms       +8.11 ms              =       +21.8 us              =     2.66 GiB -> 2.66 GiB
+      0       25.9 ms -> 34.0 ms       +86.1 us              =       +8.04 ms              =     2.53 GiB -> 2.53 GiB
+      1       25.9 ms -> 34.0 ms       +8.11 ms              =       +21.5 us              =     2.66 GiB -> 2.66 GiB
 
   What changed within one rank, and why: echelon compare as_is/000 slow/000
 "relative":1.0
-"relative":1.314034872289209
+"relative":1.3139814782560157
 echelon: slow: holds a run of several ranks, as_is/000 one of a single trace; compare one of its ranks (slow/000, ...)
 exit 2
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --pass remat | tail -n 8
@@ -133,4 +133,4 @@ $ echelon run --trace tests/golden/data/retry.ech tests/golden/data/retry.ech --
     ranks 0, 1: nothing in these traces says what of one rank meets what of another: each is replayed by itself. Are they ranks of one run? Two runs captured with the same -o leave files that the same step.*.pretend matches; then give one of them
 $ echelon run --trace traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --set device.memories.hbm.capacity=8GiB --set ranks.1.device.memories.hbm.capacity=4GiB | grep -E 'fits?$|FIT'
   IT DOES NOT FIT: rank 1. (The others were replayed as if nobody had to wait for those; times mean little.)
-      1   2.47 GiB   1.57 GiB    17.1 ms    16.5 ms  97 %    343 us   2 %      0 ps   0 %    224 us   1 %  does not fit
+      1   2.47 GiB   1.57 GiB    17.1 ms    16.6 ms  97 %    343 us   2 %      0 ps   0 %    224 us   1 %  does not fit
