@@ -78,10 +78,11 @@ static const Traits traits[ECH_GPU_N_CLASSES] = {
 #define GENERATED_TRIPS 2.0
 #define TURN_TRIPS 1.0
 /* Blocks that share an output of PyTorch's reduction leave their parts in memory and count themselves; the last one reads all parts, as many at once as its
- * threads lie side by side along what is summed, one after the other (Reduce.cuh, global_reduce). Trips: to leave a part and wait until all see it, to count,
- * to leave the sum; and a part's, which lies in L2: sums over 2048 blocks (129 us) and over 128 (18.5) on an H100 (traces/gpu_h100-sxm/models, Qwen3). Held
- * out: all other sums over columns there, and those on V100 and A100. */
-#define JOIN_TRIPS 8.5
+ * threads lie side by side along what is summed, one after the other (Reduce.cuh, global_reduce). Trips: to leave a part, to count, to leave the sum; of sums
+ * over columns several more, whatever they are, and less than one for a part, which lies in L2: sums of Qwen3 over 2048 blocks (129 us) and 128 (18.5), and of
+ * our own step over 64 (13.8), on an H100 (traces/gpu_h100-sxm). Held out: all other models' there, and those on V100 and A100. */
+#define JOIN_TRIPS 3.0
+#define JOIN_COLUMNS_TRIPS 10.0
 #define JOIN_PART 0.43
 #define LIST_STEP 4.0
 /* Trips an element of a thread that keeps a mean and divides for each (PyTorch's batch_norm_collect_statistics_channels_last_kernel: four loads at once, then
@@ -270,8 +271,9 @@ static double join_seconds(const EchGpuChip *chip, const EchGpuKernel *kernel)
     if (!kernel->name.joins || launch->grid[1] < 2)
         return 0;
     /* A block is wider than a warp only where its whole width sums. */
-    double side_by_side = launch->block[0] > 32 ? (double)launch->block[0] * MAX(launch->block[1], 1u) : MAX(launch->block[1], 1u);
-    return (JOIN_TRIPS + JOIN_PART * ceil(launch->grid[1] / side_by_side)) * chip->trip;
+    if (launch->block[0] > 32)
+        return (JOIN_TRIPS + ceil(launch->grid[1] / ((double)launch->block[0] * MAX(launch->block[1], 1u)))) * chip->trip;
+    return (JOIN_COLUMNS_TRIPS + JOIN_PART * ceil(launch->grid[1] / (double)MAX(launch->block[1], 1u))) * chip->trip;
 }
 
 static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
